@@ -26,16 +26,16 @@ import (
 // cronJobWebhooks admits AdvancedCronJobs of both versions, each in its v1beta1 form.
 type cronJobWebhooks struct {
 	templates
-	// off are gates that are off without which no ImageListPullJob is carried out.
+	// off lists the disabled gates without which no ImageListPullJob is carried out.
 	off []string
 }
 
-// checkBroadcastJob judges a template of BroadcastJobs.
+// checkBroadcastJob validates a template of BroadcastJobs.
 func checkBroadcastJob(job *appsv1beta1.BroadcastJob) field.ErrorList {
 	return broadcastjob.Validate(broadcastjob.WrittenInV1beta1(job), nil)
 }
 
-// AdvancedCronJobs makes the webhooks of the kind.
+// AdvancedCronJobs returns the webhooks of the kind.
 func AdvancedCronJobs(e *Environment) Webhooks {
 	w := &cronJobWebhooks{templates: templatesOf(e)}
 	for _, gate := range []featuregate.Feature{features.KruiseDaemon, features.ImagePullJobGate} {
@@ -46,15 +46,16 @@ func AdvancedCronJobs(e *Environment) Webhooks {
 	return Webhooks{Mutate: w.mutate, Validate: w.validate}
 }
 
-// podTemplates are where an AdvancedCronJob has templates that have a pod template.
+// podTemplates are the fields of an AdvancedCronJob whose templates have a pod template.
 var podTemplates = []string{"jobTemplate", "broadcastJobTemplate"}
 
-// mutate fills in what was left out.
+// mutate adds defaults.
 func (w *cronJobWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
 	updated, old, err := cronJobs(&request)
 	if err != nil {
 		return undecodable(&request, err)
 	}
+
 	operations, failed := advancedcronjob.Default(updated.document, old.document,
 		func(key string) podtemplate.Request {
 			var stored document
@@ -68,10 +69,11 @@ func (w *cronJobWebhooks) mutate(ctx context.Context, request admission.Request)
 			return undecodable(&request, err)
 		}
 	}
+
 	return completed(operations, failed, old.document)
 }
 
-// validate judges AdvancedCronJobs.
+// validate validates AdvancedCronJobs.
 func (w *cronJobWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
 	updated, old, err := cronJobs(&request)
 	if err != nil {
@@ -80,48 +82,58 @@ func (w *cronJobWebhooks) validate(ctx context.Context, request admission.Reques
 	if cause := unfitForAlpha(&updated, &old); cause != nil {
 		return invalid(&request, causesOf(field.ErrorList{cause}))
 	}
+
 	if old.document != nil && updated.unreadable == old.unreadable &&
 		sameJSON(updated.document["spec"], old.document["spec"]) {
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
+
 	given, err := updated.decode()
 	if err != nil {
 		return undecodable(&request, err)
 	}
+
 	var stored *appsv1beta1.AdvancedCronJob
 	if old.document != nil {
 		if stored, err = old.decode(); err != nil {
-			stored = nil // what is stored cannot be read, so all is new
+			stored = nil // the stored object cannot be read, so everything counts as new
 		}
 	}
+
 	errs := advancedcronjob.Validate(given, stored, checkBroadcastJob)
 	if updated.unreadable != "" {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(pub.ImageListTemplate),
 			field.OmitValueType{}, updated.unreadable))
 	}
+
 	causes := causesOf(errs)
 	var warnings []string
 	for _, key := range podTemplates {
 		if _, ok := updated.child(key)["spec"].(document); !ok {
 			continue
 		}
+
 		var before document
 		if old.document != nil {
 			before = old.child(key)
 		}
+
 		found, warned := w.judgeTemplate(ctx, request.Namespace, updated.child(key), before)
 		at := "spec.template." + key + "."
 		for _, cause := range found {
 			cause.Field = at + cause.Field
 			causes = append(causes, cause)
 		}
+
 		for _, warning := range warned {
 			warnings = append(warnings, at+warning)
 		}
 	}
+
 	if len(causes) > 0 {
 		return invalid(&request, causes).WithWarnings(warnings...)
 	}
+
 	return admission.Allowed("").WithWarnings(append(warnings,
 		advancedcronjob.Warnings(given, stored, w.off)...)...)
 }
@@ -129,11 +141,12 @@ func (w *cronJobWebhooks) validate(ctx context.Context, request admission.Reques
 // cronJob is an AdvancedCronJob in its v1beta1 form.
 type cronJob struct {
 	document document
-	// version is that in which it was written. unreadable says why the annotation of v1alpha1 cannot be read.
+	// version is the version in which it was written. unreadable is why the annotation of v1alpha1 cannot be
+	// read.
 	version, unreadable string
 }
 
-// cronJobs are those of a request; the document of the stored one is nil on create.
+// cronJobs returns the AdvancedCronJobs of a request; the document of the stored one is nil on create.
 func cronJobs(request *admission.Request) (updated, old cronJob, err error) {
 	updatedDoc, oldDoc, err := documents(request)
 	if err != nil {
@@ -157,6 +170,7 @@ func cronJobOf(given document, request *admission.Request) (cronJob, error) {
 	default:
 		return c, fmt.Errorf("version %q of AdvancedCronJob is not known", c.version)
 	}
+
 	return c, nil
 }
 
@@ -170,7 +184,7 @@ func (c *cronJob) decode() (*appsv1beta1.AdvancedCronJob, error) {
 	return object, err
 }
 
-// annotationBytes is how large the annotations are that the object has in v1alpha1.
+// annotationBytes returns the size of the annotations that the object has in v1alpha1.
 func (c *cronJob) annotationBytes() (size int) {
 	if c.child(listTemplate) == nil {
 		return 0 // the API server counts them itself
@@ -183,8 +197,8 @@ func (c *cronJob) annotationBytes() (size int) {
 	return size
 }
 
-// unfitForAlpha refuses what v1alpha1 has no room for: the API server would fail every list of that version
-// that has the object in it, those of other namespaces included. What is stored may stay, and become smaller.
+// unfitForAlpha rejects an object that v1alpha1 has no room for: the API server would fail every list of that
+// version that contains the object, also across namespaces. A stored object may stay, and become smaller.
 func unfitForAlpha(updated, old *cronJob) *field.Error {
 	size := updated.annotationBytes()
 	if size <= apivalidation.TotalAnnotationSizeLimitB || size <= old.annotationBytes() {
@@ -197,7 +211,7 @@ func unfitForAlpha(updated, old *cronJob) *field.Error {
 		))
 }
 
-// child is the template of children at the key, which is like an object with metadata and spec.
+// child returns the child template at the key, which is like an object with metadata and spec.
 func (c *cronJob) child(key string) document {
 	spec, _ := c.document["spec"].(document)
 	template, _ := spec["template"].(document)
@@ -205,16 +219,18 @@ func (c *cronJob) child(key string) document {
 	return child
 }
 
-// inAlpha makes of operations on the v1beta1 form the patch of the v1alpha1 object as it was written.
+// inAlpha turns operations on the v1beta1 form into a patch of the v1alpha1 object as it was written.
 func (c *cronJob) inAlpha(written []byte, operations []jsonpatch.Operation) ([]jsonpatch.Operation, error) {
 	text, err := json.Marshal(operations)
 	if err != nil {
 		return nil, err
 	}
+
 	patch, err := jsonpatchapply.DecodePatch(text)
 	if err != nil {
 		return nil, err
 	}
+
 	raw, err := json.Marshal(c.document)
 	if err != nil {
 		return nil, err
@@ -222,6 +238,7 @@ func (c *cronJob) inAlpha(written []byte, operations []jsonpatch.Operation) ([]j
 	if raw, err = patch.Apply(raw); err != nil {
 		return nil, err
 	}
+
 	object, err := decodeDocument(raw)
 	if err != nil {
 		return nil, err
@@ -229,11 +246,13 @@ func (c *cronJob) inAlpha(written []byte, operations []jsonpatch.Operation) ([]j
 	if raw, err = json.Marshal(cronJobInAlpha(object)); err != nil {
 		return nil, err
 	}
+
 	return patchOf(written, raw)
 }
 
 // AdvancedCronJobConversion converts AdvancedCronJobs (ACJ-110, ACJ-111). Both versions have the same fields
-// but for one, which moves; so documents are converted as they are, with all that our types do not know.
+// except for one, which moves, so documents are converted directly, with all fields that our types do not
+// know.
 func AdvancedCronJobConversion() Conversion {
 	converting := func(convert func(document) document) converter {
 		return func(raw []byte, kind schema.GroupVersionKind) ([]byte, error) {
@@ -246,26 +265,31 @@ func AdvancedCronJobConversion() Conversion {
 			return json.Marshal(object)
 		}
 	}
-	return Conversion{{beta, alpha}: converting(cronJobInAlpha),
-		{
-			alpha, beta,
-		}: converting(func(object document) document { object, _ = cronJobInBeta(object); return object })}
+	return Conversion{
+		{beta, alpha}: converting(cronJobInAlpha),
+		{alpha, beta}: converting(func(object document) document {
+			object, _ = cronJobInBeta(object)
+			return object
+		}),
+	}
 }
 
 const listTemplate = "imageListPullJobTemplate"
 
 // cronJobInBeta returns the v1beta1 form of a document of v1alpha1. It does not change the document. An
-// annotation that cannot be read is dropped, with an error that says why.
+// annotation that cannot be read is dropped, and the error is returned with the result.
 func cronJobInBeta(given document) (document, error) {
 	object, metadata, annotations := withAnnotations(given)
 	text, ok := annotations[pub.ImageListTemplate]
 	if !ok {
 		return object, nil
 	}
+
 	delete(annotations, pub.ImageListTemplate)
 	if len(annotations) == 0 {
 		delete(metadata, "annotations")
 	}
+
 	written, _ := text.(string)
 	list, err := decodeDocument([]byte(written))
 	if err == nil && list == nil {
@@ -274,6 +298,7 @@ func cronJobInBeta(given document) (document, error) {
 	if err != nil {
 		return object, fmt.Errorf("it must be a template of ImageListPullJobs as a JSON object: %w", err)
 	}
+
 	spec := cloned(object, "spec")
 	cloned(spec, "template")[listTemplate] = list
 	return object, nil
@@ -291,9 +316,11 @@ func cronJobInAlpha(given document) document {
 			delete(cloned(cloned(object, "spec"), "template"), listTemplate)
 		}
 	}
+
 	if len(annotations) == 0 {
 		delete(metadata, "annotations")
 	}
+
 	return object
 }
 
@@ -307,7 +334,7 @@ func withAnnotations(given document) (object, metadata, annotations document) {
 	return object, metadata, cloned(metadata, "annotations")
 }
 
-// cloned puts a copy in the place of the object at the key, which is empty if there is none, and returns it.
+// cloned replaces the object at the key by a copy, or by an empty object if there is none, and returns it.
 func cloned(parent document, key string) document {
 	inner, _ := parent[key].(document)
 	if inner = maps.Clone(inner); inner == nil {

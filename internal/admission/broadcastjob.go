@@ -12,13 +12,13 @@ import (
 // broadcastJobWebhooks admits BroadcastJobs of both versions.
 type broadcastJobWebhooks struct{ templates }
 
-// BroadcastJobs makes the webhooks of the kind.
+// BroadcastJobs returns the webhooks of the kind.
 func BroadcastJobs(e *Environment) Webhooks {
 	w := &broadcastJobWebhooks{templatesOf(e)}
 	return Webhooks{Mutate: w.mutate, Validate: w.validate}
 }
 
-// mutate fills in what was left out.
+// mutate adds defaults.
 func (w *broadcastJobWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
 	updated, old, err := documents(&request)
 	if err != nil {
@@ -33,7 +33,7 @@ func (w *broadcastJobWebhooks) mutate(ctx context.Context, request admission.Req
 	return completed(operations, err, old)
 }
 
-// validate judges BroadcastJobs.
+// validate validates BroadcastJobs.
 func (w *broadcastJobWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
 	return validateWorkload(ctx, w.templates, &request, broadcastjob.WrittenInV1alpha1,
 		broadcastjob.WrittenInV1beta1, broadcastjob.Validate, broadcastjob.Warnings)

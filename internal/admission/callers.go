@@ -11,15 +11,15 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
 
-// callers tells who may call the admission webhooks. Nil lets anybody call.
+// callers defines who may call the admission webhooks. If it is nil, anyone may.
 type callers struct {
-	// authorities are those of a file; they follow it when it changes.
+	// authorities are the CA certificates of a file, reloaded when it changes.
 	authorities *dynamiccertificates.DynamicFileCAContent
-	// names are the common names that certificates may have; empty allows any.
+	// names are the common names that certificates may have; if it is empty, any name is allowed.
 	names []string
 }
 
-// newCallers reads the authorities of a file with certificates in PEM; nil without a file.
+// newCallers reads the CA certificates of a PEM file; it returns nil without a file.
 func newCallers(file string, names []string) (*callers, error) {
 	if file == "" {
 		return nil, nil
@@ -31,53 +31,57 @@ func newCallers(file string, names []string) (*callers, error) {
 	return &callers{authorities, names}, nil
 }
 
-// follow follows the file until ctx ends. While there is none, or none that can be read, those hold that were
-// read last.
+// follow watches the file until ctx ends. While the file is missing or unreadable, the certificates that were
+// read last stay in effect.
 func (c *callers) follow(ctx context.Context) {
 	if c != nil {
 		c.authorities.Run(ctx, 1)
 	}
 }
 
-// demand makes a configuration refuse certificates that no authority has signed. Connections are not resumed,
-// so that each is checked.
+// demand makes a configuration reject certificates that no CA has signed. It disables session resumption, so
+// that every connection is checked.
 func (c *callers) demand(config *tls.Config) {
 	if c == nil {
 		return
 	}
 	options, _ := c.authorities.VerifyOptions()
-	config.ClientAuth, config.ClientCAs, config.SessionTicketsDisabled = tls.VerifyClientCertIfGiven, options.Roots, true
+	config.ClientAuth, config.ClientCAs, config.SessionTicketsDisabled =
+		tls.VerifyClientCertIfGiven, options.Roots, true
 }
 
-// know tells whether the authorities of now have signed for a caller of such a name. It is asked for each
-// request, because connections last longer than authorities and certificates may.
+// know reports whether the current CAs have signed a certificate of the caller, with an allowed name. It is
+// checked for each request, because connections may outlive CAs and certificates.
 func (c *callers) know(state *tls.ConnectionState) bool {
 	if c == nil || state == nil || len(state.PeerCertificates) == 0 {
 		return false
 	}
+
 	shown := state.PeerCertificates[0]
 	options, ok := c.authorities.VerifyOptions()
 	if !ok || len(c.names) > 0 && !slices.Contains(c.names, shown.Subject.CommonName) {
 		return false
 	}
+
 	options.Intermediates = x509.NewCertPool()
 	for _, between := range state.PeerCertificates[1:] {
 		options.Intermediates.AddCert(between)
 	}
+
 	_, err := shown.Verify(options)
 	return err == nil
 }
 
-// verifiedKey is that of the mark that a context carries if the caller is known.
+// verifiedKey is the context key for whether the caller is known.
 type verifiedKey struct{}
 
-// marked returns the context of a request, which tells whether its caller is known.
+// marked returns the context of a request, which records whether its caller is known.
 func (c *callers) marked(r *http.Request) context.Context {
 	return context.WithValue(r.Context(), verifiedKey{}, c.know(r.TLS))
 }
 
-// verified tells whether the caller of a webhook has shown a certificate that is asked for: it is the API
-// server, and what its review says is true.
+// verified reports whether the caller of a webhook has shown a required certificate. It is the API server
+// then, and the review can be trusted.
 func verified(ctx context.Context) bool {
 	known, _ := ctx.Value(verifiedKey{}).(bool)
 	return known

@@ -19,7 +19,7 @@ import (
 // again. The CRD may be of a newer release than this manager (OPS-112), and neither conversion nor defaults
 // may lose what was stored (OPS-072).
 
-// decode decodes as an API server does, and tells whether there are fields that into has no place for.
+// decode decodes like an API server, and reports whether there are fields that into does not have.
 func decode(raw []byte, into any) (unknown bool, err error) {
 	strict, err := kjson.UnmarshalStrict(raw, into, kjson.DisallowUnknownFields)
 	return len(strict) > 0, err
@@ -31,6 +31,7 @@ func readBeta[Alpha, Beta any](raw []byte, request *admission.Request, up func(*
 	if err != nil {
 		return nil, err
 	}
+
 	object := new(Beta)
 	if versionOf(document, request) == alpha {
 		given := new(Alpha)
@@ -40,14 +41,16 @@ func readBeta[Alpha, Beta any](raw []byte, request *admission.Request, up func(*
 	} else {
 		_, err = decode(raw, object)
 	}
+
 	if named, ok := any(object).(metav1.Object); ok {
 		named.SetNamespace(request.Namespace)
 	}
+
 	return object, err
 }
 
-// compared reads the object of a request and, on update, the stored object. That is nil if it cannot be read;
-// then everything counts as new.
+// compared reads the object of a request and, on update, the stored object. old is nil if that cannot be
+// read; then everything counts as new.
 func compared[Alpha, Beta any](
 	request *admission.Request, up func(*Alpha) *Beta,
 ) (object, old *Beta, err error) {
@@ -62,16 +65,18 @@ func compared[Alpha, Beta any](
 }
 
 // carry copies the fields that type t does not have from one document to the other, unless they exist there.
-// place, if not nil, returns the path in the other document for a path in the first.
+// If place is not nil, it maps a path in the first document to a path in the other.
 func carry(from, to []byte, t reflect.Type, place func(path []string) []string) ([]byte, error) {
 	source, err := decodeDocument(from)
 	if err != nil {
 		return nil, fmt.Errorf("reading the object: %w", err)
 	}
+
 	target, err := decodeDocument(to)
 	if err != nil {
 		return nil, fmt.Errorf("reading the converted object: %w", err)
 	}
+
 	unknownFields(source, t, nil, 0, func(path []string, listed int, value any) {
 		leaves(value, path, func(path []string, value any) {
 			placed := path
@@ -95,6 +100,7 @@ func unknownFields(
 	if jsonfields.Decodes(t) {
 		return
 	}
+
 	switch value := value.(type) {
 	case document:
 		for key, member := range value {
@@ -118,11 +124,11 @@ func unknownFields(
 	}
 }
 
-// placedBy is how many steps of a path decide where a field is in the other document. Everything below moves
-// together.
+// placedBy is the number of path elements that determine where a field is in the other document. Everything
+// below moves with it.
 const placedBy = 4
 
-// leaves finds the parts of value that are moved one by one: those at the depth placedBy, and those above it
+// leaves finds the parts of value that are moved individually: those at depth placedBy, and those above it
 // that are not objects with members.
 func leaves(value any, path []string, found func(path []string, value any)) {
 	object, ok := value.(document)
@@ -137,8 +143,8 @@ func leaves(value any, path []string, found func(path []string, value any)) {
 
 func below(path []string, key string) []string { return append(slices.Clip(path), key) }
 
-// insert sets a value unless one exists. It makes missing objects on the path, but no lists and no items of
-// lists, which are within the first listed steps.
+// insert sets a value unless one exists. It creates missing objects on the path, but no lists and no list
+// items, which are within the first listed elements.
 func insert(into any, path []string, listed int, value any) {
 	for len(path) > 1 {
 		next, ok := member(into, path[0])
@@ -160,11 +166,13 @@ func add(into document, key string, value any) {
 		into[key] = value
 		return
 	}
+
 	object, isObject := present.(document)
 	members, ok := value.(document)
 	if !isObject || !ok {
 		return
 	}
+
 	for key, member := range members {
 		add(object, key, member)
 	}

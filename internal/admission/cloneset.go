@@ -24,13 +24,13 @@ import (
 // cloneSetWebhooks admits CloneSets of both versions.
 type cloneSetWebhooks struct {
 	templates
-	// pods reads pods; a cache is good enough for warnings.
+	// pods reads pods; a cache is sufficient for warnings.
 	pods client.Reader
-	// inPlace is what may change under InPlaceOnly.
+	// inPlace defines what may change under InPlaceOnly.
 	inPlace inplace.Options
 }
 
-// CloneSets makes the webhooks of the kind.
+// CloneSets returns the webhooks of the kind.
 func CloneSets(e *Environment) Webhooks {
 	w := &cloneSetWebhooks{templates: templatesOf(e), pods: e.cached, inPlace: e.InPlace}
 	return Webhooks{
@@ -40,7 +40,7 @@ func CloneSets(e *Environment) Webhooks {
 	}
 }
 
-// mutate fills in what was left out.
+// mutate adds defaults.
 func (w *cloneSetWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
 	updated, old, err := documents(&request)
 	if err != nil {
@@ -55,7 +55,7 @@ func (w *cloneSetWebhooks) mutate(ctx context.Context, request admission.Request
 	return completed(operations, err, old)
 }
 
-// validate judges CloneSets.
+// validate validates CloneSets.
 func (w *cloneSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
 	return validateWorkload(ctx, w.templates, &request, cloneset.WrittenInV1alpha1, cloneset.WrittenInV1beta1,
 		func(updated, old *cloneset.Written) field.ErrorList {
@@ -73,6 +73,7 @@ func (w *cloneSetWebhooks) podsToDelete(
 	if old != nil {
 		before = old.CloneSet()
 	}
+
 	unknown := false
 	warnings := cloneset.PodsToDeleteWarnings(updated.CloneSet(), before, func(name string) *corev1.Pod {
 		pod := &corev1.Pod{}
@@ -83,8 +84,9 @@ func (w *cloneSetWebhooks) podsToDelete(
 		return pod
 	})
 	if unknown {
-		return nil // no warning rather than a wrong one
+		return nil // better no warning than a wrong one
 	}
+
 	return warnings
 }
 
@@ -93,6 +95,7 @@ func documents(request *admission.Request) (updated, old document, err error) {
 	if updated, err = decodeDocument(request.Object.Raw); err != nil {
 		return nil, nil, fmt.Errorf("reading the object: %w", err)
 	}
+
 	if request.Operation == admissionv1.Update {
 		if old, err = decodeDocument(request.OldObject.Raw); err != nil {
 			return nil, nil, fmt.Errorf("reading the stored object: %w", err)
@@ -101,10 +104,11 @@ func documents(request *admission.Request) (updated, old document, err error) {
 			return nil, nil, errors.New("reading the stored object: there is none")
 		}
 	}
+
 	return updated, old, nil
 }
 
-// versionOf is the version in which the object is written, whatever was requested.
+// versionOf returns the version in which the object is written, whatever version was requested.
 func versionOf(object document, request *admission.Request) string {
 	text, _ := object["apiVersion"].(string)
 	if version := path.Base(text); version == alpha || version == beta {
@@ -113,7 +117,7 @@ func versionOf(object document, request *admission.Request) string {
 	return request.Kind.Version
 }
 
-// sameSpec tells whether an update leaves the spec as it is.
+// sameSpec reports whether an update leaves the spec unchanged.
 func sameSpec(request *admission.Request) bool {
 	updated, err := decodeDocument(request.Object.Raw)
 	if err != nil {

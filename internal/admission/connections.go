@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// mostConnections and mostOfSource bound the connections, of all and of one address. An API server has at
-	// most some 600 requests at once, by its defaults, and one connection for each. A connection whose caller
-	// showed a certificate that is known does not count for its address.
+	// mostConnections and mostOfSource limit the connections in total and from one address. With its
+	// defaults, an API server has at most about 600 requests at once, each on its own connection. A
+	// connection whose caller showed a known certificate does not count for its address.
 	mostConnections, mostOfSource = 2000, 600
-	// headerTime is how long a handshake may take, and the header of a request; requestTime is for all of a
-	// request, answerTime for its answer. They are long enough for a node that has no time: a call that is
-	// cut off is refused, and connections are bounded by their number.
+	// headerTime limits a handshake, and the header of a request; requestTime limits the whole request,
+	// answerTime its response. They are long enough for an overloaded node: a call that is cut off is
+	// rejected, and the number of connections is limited anyway.
 	headerTime, requestTime, answerTime = 20 * time.Second, 30 * time.Second, 60 * time.Second
-	// idleTime is how long a connection waits for the next request. It is longer than API servers keep one,
-	// 90 s: one that both use and close at the same moment is a failed call. Where there are too many, those
-	// that are idle make room.
+	// idleTime is how long a connection waits for the next request. It is longer than the 90 s for which API
+	// servers keep one: if both sides use and close a connection at the same moment, a call fails. Idle
+	// connections are closed earlier if there are too many.
 	idleTime = 2 * time.Minute
 	// mostHeader is more than an API server sends.
 	mostHeader = 64 << 10
 )
 
-// connections is a listener that bounds them.
+// connections is a listener that limits the number of its connections.
 type connections struct {
 	net.Listener
 	most, ofSource int
@@ -36,13 +36,13 @@ type connections struct {
 	open    map[*connection]bool
 }
 
-// connection is one of them; its fields are guarded by those of the listener.
+// connection is an accepted connection; its fields are guarded by the mutex of the listener.
 type connection struct {
 	net.Conn
 	of      *connections
 	source  string
 	trusted bool
-	// idle is since when it waits for another request; zero while it does not.
+	// idle is since when it has been waiting for another request; zero if it is not waiting.
 	idle time.Time
 }
 
@@ -56,7 +56,7 @@ func bounding(listener net.Listener, most, ofSource int) *connections {
 	}
 }
 
-// Accept returns the next connection for which there is a place, and closes others.
+// Accept returns the next connection that is within the limits, and closes others.
 func (l *connections) Accept() (net.Conn, error) {
 	for {
 		accepted, err := l.Listener.Accept()
@@ -74,17 +74,20 @@ func (l *connections) Accept() (net.Conn, error) {
 	}
 }
 
-// admit counts a connection. Nil means that there is no place; victim is an idle one that has to go for it.
+// admit registers a connection. c is nil if a limit is reached; victim is an idle connection to close in its
+// place.
 func (l *connections) admit(accepted net.Conn) (c, victim *connection) {
 	source, _, err := net.SplitHostPort(accepted.RemoteAddr().String())
 	if err != nil {
 		source = accepted.RemoteAddr().String()
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.sources[source] >= l.ofSource {
 		return nil, nil
 	}
+
 	if len(l.open) >= l.most {
 		for one := range l.open {
 			if !one.idle.IsZero() && !one.trusted && (victim == nil || one.idle.Before(victim.idle)) {
@@ -96,13 +99,15 @@ func (l *connections) admit(accepted net.Conn) (c, victim *connection) {
 		}
 		l.forget(victim)
 	}
+
 	c = &connection{Conn: accepted, of: l, source: source}
 	l.open[c] = true
 	l.sources[source]++
+
 	return c, victim
 }
 
-// forget does not count a connection any more. The lock is held.
+// forget unregisters a connection. The mutex must be held.
 func (l *connections) forget(c *connection) {
 	if !l.open[c] {
 		return
@@ -120,7 +125,7 @@ func (l *connections) release(c *connection) {
 	}
 }
 
-// trust says that the caller is known.
+// trust records that the caller is known.
 func (c *connection) trust() {
 	c.of.mu.Lock()
 	defer c.of.mu.Unlock()
@@ -138,15 +143,17 @@ func (c *connection) Close() error {
 	return c.Conn.Close()
 }
 
-// follow notes what the server does with a connection.
+// follow records the state of a connection in the server.
 func (l *connections) follow(given net.Conn, state http.ConnState) {
 	if secure, ok := given.(*tls.Conn); ok {
 		given = secure.NetConn()
 	}
+
 	c, ok := given.(*connection)
 	if !ok {
 		return
 	}
+
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if c.idle = (time.Time{}); state == http.StateIdle {
@@ -154,7 +161,7 @@ func (l *connections) follow(given net.Conn, state http.ConnState) {
 	}
 }
 
-// trusting returns a configuration that checks callers, and tells connections whether they are known.
+// trusting returns a configuration that checks callers, and marks the connections of known ones as trusted.
 func trusting(config *tls.Config, callers *callers) *tls.Config {
 	outer := config.Clone()
 	outer.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -162,6 +169,7 @@ func trusting(config *tls.Config, callers *callers) *tls.Config {
 		if !ok {
 			return nil, errors.New("a connection that is not counted")
 		}
+
 		own := config.Clone()
 		callers.demand(own)
 		own.VerifyConnection = func(state tls.ConnectionState) error {
@@ -170,7 +178,9 @@ func trusting(config *tls.Config, callers *callers) *tls.Config {
 			}
 			return nil
 		}
+
 		return own, nil
 	}
+
 	return outer
 }

@@ -21,14 +21,14 @@ import (
 
 // recreateWebhook admits ContainerRecreateRequests of both versions.
 type recreateWebhook struct {
-	// live reads from the API server, since the facts that are written into a request must be those of the
-	// pod as it is now.
+	// live reads from the API server, because the facts that are written into a request must describe the
+	// current pod.
 	live client.Reader
-	// cached is good enough for warnings.
+	// cached is sufficient for warnings.
 	cached client.Reader
 }
 
-// ContainerRecreateRequests makes the webhook of the kind.
+// ContainerRecreateRequests returns the webhook of the kind.
 func ContainerRecreateRequests(e *Environment) Webhooks {
 	w := &recreateWebhook{live: e.live, cached: e.cached}
 	return Webhooks{Mutate: w.mutate}
@@ -39,6 +39,7 @@ func (w *recreateWebhook) mutate(ctx context.Context, request admission.Request)
 	if err != nil {
 		return undecodable(&request, err)
 	}
+
 	var response admission.Response
 	if request.Operation == admissionv1.Update {
 		old, oldHub, _, err := readRecreate(request.OldObject.Raw, &request)
@@ -57,14 +58,15 @@ func (w *recreateWebhook) mutate(ctx context.Context, request admission.Request)
 	} else {
 		response = w.create(ctx, &request, hub)
 	}
+
 	return response.WithWarnings(warnings...)
 }
 
 // readRecreate decodes a request in the version in which it is written. acquired is the v1alpha1 annotation
-// of CRR-047.
-func readRecreate(raw []byte,
-	request *admission.Request) (acquired string, hub *appsv1beta1.ContainerRecreateRequest,
-	warnings []string, err error) {
+// RecreateUnreadyAcquired.
+func readRecreate(
+	raw []byte, request *admission.Request,
+) (acquired string, hub *appsv1beta1.ContainerRecreateRequest, warnings []string, err error) {
 	document, err := decodeDocument(raw)
 	if err != nil {
 		return "", nil, nil, fmt.Errorf("reading the object: %w", err)
@@ -88,8 +90,9 @@ func readRecreate(raw []byte,
 	}
 }
 
-func (w *recreateWebhook) create(ctx context.Context, request *admission.Request,
-	hub *appsv1beta1.ContainerRecreateRequest) admission.Response {
+func (w *recreateWebhook) create(
+	ctx context.Context, request *admission.Request, hub *appsv1beta1.ContainerRecreateRequest,
+) admission.Response {
 	wrong := containerrecreate.Check(hub)
 	if hub.Spec.PodName == "" {
 		return refused(wrong.Code, wrong.Message)
@@ -108,8 +111,8 @@ func (w *recreateWebhook) create(ctx context.Context, request *admission.Request
 	case err != nil:
 		return refused(http.StatusInternalServerError, err.Error())
 	case pod == nil:
-		return also(bad("spec.podName: no found Pod named %s in namespace %s", hub.Spec.PodName,
-			request.Namespace))
+		return also(bad("spec.podName: no found Pod named %s in namespace %s",
+			hub.Spec.PodName, request.Namespace))
 	}
 	if refusal := containerrecreate.CheckPod(pod); refusal != nil {
 		return also(refusal)
@@ -137,27 +140,30 @@ func (w *recreateWebhook) create(ctx context.Context, request *admission.Request
 			))
 	}
 	response := admission.Patched("", patch...)
-	// The names are left out, because anybody who can reach the port of the webhook would see them.
+	// The names are omitted, because anyone who can reach the port of the webhook would see them.
 	if ahead > 0 {
-		return response.WithWarnings(
-			fmt.Sprintf(
-				"another ContainerRecreateRequest for Pod %s is not finished: this one waits for it (kubectl get crr -n %s -l %s=true)", pod.Name, pod.Namespace, pub.RecreateActive))
+		return response.WithWarnings(fmt.Sprintf(
+			"another ContainerRecreateRequest for Pod %s is not finished: this one waits for it (kubectl get crr -n %s -l %s=true)",
+			pod.Name, pod.Namespace, pub.RecreateActive,
+		))
 	}
 	return response
 }
 
-// fills tells whether an update adds the facts about the pod, and checks them against the API server.
+// fills reports whether an update adds the facts about the pod, which are checked against the API server.
 func (w *recreateWebhook) fills(
 	ctx context.Context, namespace string, updated, old *appsv1beta1.ContainerRecreateRequest,
 ) (bool, error) {
 	if !containerrecreate.Unfilled(old) || containerrecreate.Unfilled(updated) {
 		return false, nil
 	}
+
 	pod, node, err := containerrecreatecontroller.Facts(ctx, w.live,
 		types.NamespacedName{Namespace: namespace, Name: old.Spec.PodName})
 	if err != nil {
 		return false, err
 	}
+
 	var labels map[string]string
 	if node != nil {
 		labels = node.Labels
@@ -165,12 +171,12 @@ func (w *recreateWebhook) fills(
 	return containerrecreate.Fills(updated, old, pod, labels), nil
 }
 
-// mostAhead is how many unfinished requests for a pod there may be before a new one. The daemon handles each
-// of them, and may send only few requests per second to the API server.
+// mostAhead is the maximum number of unfinished requests for a pod before a new one. The daemon handles each
+// of them, and may only send a few requests per second to the API server.
 const mostAhead = 10
 
-// ahead counts the other requests for the pod that are not finished. It does not wait for those that the
-// cache does not have yet.
+// ahead counts the other unfinished requests for the pod. It does not wait for those that are not in the
+// cache yet.
 func (w *recreateWebhook) ahead(ctx context.Context, pod *corev1.Pod) int {
 	var list appsv1beta1.ContainerRecreateRequestList
 	err := w.cached.List(ctx, &list, client.InNamespace(pod.Namespace),
@@ -179,13 +185,15 @@ func (w *recreateWebhook) ahead(ctx context.Context, pod *corev1.Pod) int {
 			pub.RecreateActive: "true",
 		}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		return 0 // no warning rather than a wrong one
+		return 0 // better no warning than a wrong one
 	}
+
 	unfinished := 0
 	for i := range list.Items {
 		if other := &list.Items[i]; !restart.Completed(other) && other.DeletionTimestamp == nil {
 			unfinished++
 		}
 	}
+
 	return unfinished
 }

@@ -17,18 +17,17 @@ import (
 
 const convertPath = "/convert"
 
-// maxReview bounds the memory of one request, which anybody who reaches the port can send. API servers
-// convert stored objects one by one, and each has less than 2 MiB.
+// maxReview limits the memory of one request, which anyone who can reach the port can send. API servers
+// convert stored objects one by one, and each is smaller than 2 MiB.
 const maxReview = 32 << 20
 
-// converter converts an object of one version, as JSON, to another version as kind.
+// converter converts an object of one version, as JSON, to the version of kind.
 type converter func(raw []byte, kind schema.GroupVersionKind) (converted []byte, err error)
 
-// Conversion has the converters of a kind, by the version of the object and the wanted one, without the
-// group.
+// Conversion maps the version of an object and the wanted version, without the group, to a converter.
 type Conversion map[[2]string]converter
 
-// Convert converts an object of one version to another one; it is as it is if they are the same.
+// Convert converts an object from one version to another; it returns the object unchanged if they are equal.
 func (c Conversion) Convert(raw []byte, from, to schema.GroupVersionKind) ([]byte, error) {
 	if from.Version == to.Version {
 		return raw, nil
@@ -40,8 +39,8 @@ func (c Conversion) Convert(raw []byte, from, to schema.GroupVersionKind) ([]byt
 	return attempt(convert, raw, to)
 }
 
-// Between makes the conversion of a kind from functions between its types. Unknown fields keep their path, or
-// get the one that place returns if it is not nil.
+// Between returns the conversion of a kind from functions between its types. Unknown fields keep their path,
+// or get the one that place returns if it is not nil.
 func Between[Alpha, Beta any](
 	up func(*Alpha) *Beta, down func(*Beta) *Alpha, place func(path []string) []string,
 ) Conversion {
@@ -50,7 +49,7 @@ func Between[Alpha, Beta any](
 
 const alpha, beta = "v1alpha1", "v1beta1"
 
-// between makes a converter from a function between two types.
+// between returns a converter from a function between two types.
 func between[From, To any](convert func(*From) *To, place func(path []string) []string) converter {
 	return func(raw []byte, kind schema.GroupVersionKind) ([]byte, error) {
 		in := new(From)
@@ -58,19 +57,22 @@ func between[From, To any](convert func(*From) *To, place func(path []string) []
 		if err != nil {
 			return nil, err
 		}
+
 		out := any(convert(in))
 		if object, ok := out.(schema.ObjectKind); ok {
 			object.SetGroupVersionKind(kind)
 		}
+
 		converted, err := json.Marshal(out)
 		if err != nil || !unknown {
 			return converted, err
 		}
+
 		return carry(raw, converted, reflect.TypeFor[From](), place)
 	}
 }
 
-// conversionHandler serves /convert. A review is answered in its own version; v1 and v1beta1 have the same
+// conversionHandler serves /convert. The response has the version of the review; v1 and v1beta1 have the same
 // fields.
 type conversionHandler struct {
 	log   logr.Logger
@@ -101,17 +103,21 @@ func (h *conversionHandler) convert(
 	for i := range request.Objects {
 		converted, err := h.convertOne(request.Objects[i].Raw, request.DesiredAPIVersion)
 		if err != nil {
-			// The protocol has only success or failure of a whole review. Only objects that are not of our
-			// kinds get here.
+			// The protocol only knows success or failure of a whole review. Only objects that are unreadable,
+			// too large or not of this project's kinds get here.
 			h.log.Error(err, "Conversion failed", "to", request.DesiredAPIVersion)
 			response.ConvertedObjects = nil
-			response.Result = metav1.Status{Status: metav1.StatusFailure, Code: http.StatusBadRequest,
+			response.Result = metav1.Status{
+				Status:  metav1.StatusFailure,
+				Code:    http.StatusBadRequest,
 				Reason:  metav1.StatusReasonBadRequest,
-				Message: fmt.Sprintf("object %d: %v", i, err)}
+				Message: fmt.Sprintf("object %d: %v", i, err),
+			}
 			return response
 		}
 		response.ConvertedObjects = append(response.ConvertedObjects, runtime.RawExtension{Raw: converted})
 	}
+
 	return response
 }
 
@@ -123,6 +129,7 @@ func (h *conversionHandler) convertOne(raw []byte, to string) ([]byte, error) {
 	if object.APIVersion == to {
 		return raw, nil
 	}
+
 	from, wanted := object.GroupVersionKind(), schema.FromAPIVersionAndKind(to, object.Kind)
 	var convert converter
 	if i := slices.IndexFunc(h.kinds,
@@ -130,30 +137,35 @@ func (h *conversionHandler) convertOne(raw []byte, to string) ([]byte, error) {
 		from.Group == wanted.Group {
 		convert = h.kinds[i].Conversion[[2]string{from.Version, wanted.Version}]
 	}
+
 	if convert == nil {
 		return nil, fmt.Errorf("%s cannot be converted from %s to %s", object.Kind, object.APIVersion, to)
 	}
-	// the webhooks refuse these, but anybody who can reach the port can send them
+
+	// The webhooks reject these, but anyone who can reach the port can send them.
 	if n := items(raw); n > mostItems {
 		return nil, errors.New(tooMany(n))
 	}
+
 	converted, err := attempt(convert, raw, wanted)
 	if err == nil {
 		return converted, nil
 	}
-	// an object that does not fit its types must not break the list it is in. It keeps its content
-	// under the new version; the API server prunes what that schema does not know.
+
+	// An object that does not fit its types must not break the list that contains it. It keeps its content
+	// under the new version; the API server prunes fields that are not in the schema of that version.
 	h.log.Error(err, "An object does not fit its types and is passed on as it is", "kind", object.Kind,
 		"from", object.APIVersion, "to", to, "name", nameOf(raw))
 	document, err := decodeDocument(raw)
 	if err != nil {
 		return nil, fmt.Errorf("reading the object: %w", err)
 	}
+
 	document["apiVersion"] = to
 	return json.Marshal(document)
 }
 
-// attempt converts, and returns a panic as an error.
+// attempt converts, and turns a panic into an error.
 func attempt(convert converter, raw []byte, kind schema.GroupVersionKind) (converted []byte, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

@@ -12,7 +12,7 @@ import (
 // daemonSetWebhooks admits DaemonSets of both versions.
 type daemonSetWebhooks struct{ templates }
 
-// DaemonSets makes the webhooks of the kind.
+// DaemonSets returns the webhooks of the kind.
 func DaemonSets(e *Environment) Webhooks {
 	w := &daemonSetWebhooks{templatesOf(e)}
 	return Webhooks{
@@ -22,7 +22,7 @@ func DaemonSets(e *Environment) Webhooks {
 	}
 }
 
-// mutate fills in what was left out, but for the pod template.
+// mutate adds defaults, except to the pod template.
 func (w *daemonSetWebhooks) mutate(_ context.Context, request admission.Request) admission.Response {
 	updated, _, err := documents(&request)
 	if err != nil {
@@ -32,7 +32,7 @@ func (w *daemonSetWebhooks) mutate(_ context.Context, request admission.Request)
 		daemonset.Default(daemonset.DefaultRequest{Version: versionOf(updated, &request), New: updated})...)
 }
 
-// validate judges DaemonSets.
+// validate validates DaemonSets.
 func (w *daemonSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
 	return validateWorkload(ctx, w.templates, &request, daemonset.WrittenInV1alpha1,
 		daemonset.WrittenInV1beta1, daemonset.Validate,

@@ -12,11 +12,10 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 )
 
-// Entries that call validatePodPath (OPS-060, OPS-061). Two are for pods in subsets of WorkloadSpreads: what
-// is done to these is never refused (WS-106). Two are for pods that budgets may protect: while the manager is
-// away what is done to these is refused (PUB-080). The leader makes these, so that they are never there
-// without their conditions. A request is sent by one of them alone, so that one handler sees all that is to
-// be checked (WS-104).
+// Entries that call validatePodPath. Two of them are for pods in subsets of WorkloadSpreads, and never reject
+// a request. The other two are for pods that budgets may protect, and reject requests while the manager is
+// down. The leader creates these two, so that they never exist without their conditions. Each request matches
+// only one entry, so that one handler makes all checks.
 const (
 	validatePlacedName         = "vpod.kb.io"
 	validatePlacedEvictionName = "vpodeviction.kb.io"
@@ -24,11 +23,12 @@ const (
 	validateEvictionName       = "vpodeviction-budget.kb.io"
 )
 
-// derivedDisruptions are the entries that the leader makes; none without budgets.
+// derivedDisruptions returns the entries that the leader creates; there are none without budgets.
 func (o Options) derivedDisruptions() []certificate.Derived {
 	if o.Budgets == nil || !o.Pods {
 		return nil
 	}
+
 	rule := func(resource string, operations ...any) any {
 		return map[string]any{
 			"apiGroups":   []any{""},
@@ -59,7 +59,7 @@ func (o Options) derivedDisruptions() []certificate.Derived {
 	}
 }
 
-// scopeDisruptions says which requests these entries send.
+// scopeDisruptions sets which requests match these entries.
 func (o Options) scopeDisruptions(keeping *certificate.Options) {
 	namespaces := func() ([]string, bool) {
 		if o.Budgets == nil {
@@ -69,22 +69,23 @@ func (o Options) scopeDisruptions(keeping *certificate.Options) {
 	}
 	scope := func(name string, policy admissionv1.FailurePolicyType,
 		conditions func(guarded string) []admissionv1.MatchCondition) {
-		keeping.Scopes[name] = certificate.Scope{Policy: policy, Conditions: func() ([]admissionv1.MatchCondition, bool) {
-			names, known := namespaces()
-			if o.Spreads != nil && !o.Spreads.Synced() {
-				known = false
-			}
-			return conditions(matchconditions.Within(names)), known
-		},
+		keeping.Scopes[name] = certificate.Scope{
+			Policy: policy,
+			Conditions: func() ([]admissionv1.MatchCondition, bool) {
+				names, known := namespaces()
+				if o.Spreads != nil && !o.Spreads.Synced() {
+					known = false
+				}
+				return conditions(matchconditions.Within(names)), known
+			},
 		}
 	}
 	condition := func(name, expression string) admissionv1.MatchCondition {
 		return admissionv1.MatchCondition{Name: name, Expression: expression}
 	}
-	deletes, updates := o.Gates.Enabled(
-		features.PodUnavailableBudgetDeleteGate,
-	), o.Gates.Enabled(features.PodUnavailableBudgetUpdateGate)
-	removals := func(guarded string) string { // nobody asks about these without the gate
+	deletes, updates := o.Gates.Enabled(features.PodUnavailableBudgetDeleteGate),
+		o.Gates.Enabled(features.PodUnavailableBudgetUpdateGate)
+	removals := func(guarded string) string { // no budget applies to these without the gate
 		if !deletes {
 			return "false"
 		}
@@ -103,6 +104,7 @@ func (o Options) scopeDisruptions(keeping *certificate.Options) {
 	if o.Spreads != nil {
 		evictions = o.Spreads.Scope.Evictions
 	}
+
 	scope(validatePlacedName, admissionv1.Ignore, func(guarded string) []admissionv1.MatchCondition {
 		elsewhere := "false"
 		if o.Spreads != nil {
@@ -120,8 +122,8 @@ func (o Options) scopeDisruptions(keeping *certificate.Options) {
 	})
 }
 
-// Expressions about the pod as it is before. A pod that is out of service, or that somebody has freed, can be
-// disrupted while the manager is away (PUB-086, rules 1 and 2); kubelet ends deleted pods by a deletion too.
+// Expressions about the old pod. A pod that is not in service, or that somebody exempted, can be disrupted
+// while the manager is down. Kubelet also sends a deletion for pods that are already being deleted.
 const (
 	inSubset = "oldObject != null && has(oldObject.metadata.annotations) && '" + pub.MatchedWorkloadSpread +
 		"' in oldObject.metadata.annotations"
@@ -132,8 +134,9 @@ const (
 		"'] in ['1', 't', 'T', 'true', 'TRUE', 'True'])"
 )
 
-// asked is true for deletions, and for updates of a spec, or of labels that take a pod out of service, each
-// with its gate. Where pods have a generation it tells whether the spec changes.
+// asked returns an expression that is true for deletions, for updates of the spec, and for updates of labels
+// that take a pod out of service, each if its gate is on. The generation, if pods have one, shows whether the
+// spec changes.
 func asked(deletes, updates bool) string {
 	const updated = "request.operation == 'UPDATE' && (!has(object.metadata.generation) || !has(oldObject.metadata.generation)" +
 		" || object.metadata.generation != oldObject.metadata.generation" +

@@ -18,7 +18,7 @@ import (
 // ephemeralWebhook admits EphemeralJobs.
 type ephemeralWebhook struct{ templates }
 
-// EphemeralJobs makes the webhooks of the kind.
+// EphemeralJobs returns the webhooks of the kind.
 func EphemeralJobs(e *Environment) Webhooks {
 	w := &ephemeralWebhook{templatesOf(e)}
 	return Webhooks{Mutate: w.mutate, Validate: w.validate}
@@ -40,22 +40,25 @@ func (w *ephemeralWebhook) validate(ctx context.Context, request admission.Reque
 	if stored != nil && sameJSON(document["spec"], stored["spec"]) {
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
+
 	job, old := &appsv1alpha1.EphemeralJob{}, (*appsv1alpha1.EphemeralJob)(nil)
 	if _, err := decode(request.Object.Raw, job); err != nil {
 		return undecodable(&request, err)
 	}
+
 	if request.Operation == admissionv1.Update {
 		old = &appsv1alpha1.EphemeralJob{}
 		if _, err := decode(request.OldObject.Raw, old); err != nil {
-			old = nil // what is stored cannot be read, so all is new
+			old = nil // the stored object cannot be read, so everything counts as new
 		}
 	}
+
 	causes := causesOf(ephemeraljob.Validate(document, job, old))
 	var warnings []string
 	if old == nil {
 		var more []metav1.StatusCause
 		more, warnings = w.judgeContainers(ctx, &request, document)
-		for _, cause := range more { // what both find is told once
+		for _, cause := range more { // an error that both find is reported once
 			if !slices.ContainsFunc(causes,
 				func(c metav1.StatusCause) bool { return c.Field == cause.Field }) {
 				causes = append(causes, cause)
@@ -65,17 +68,20 @@ func (w *ephemeralWebhook) validate(ctx context.Context, request admission.Reque
 		warnings = append(warnings,
 			"the job has ended: changes of its spec have no effect, but of the time to live; create another job")
 	}
+
 	if len(causes) == 0 {
 		return admission.Allowed("").WithWarnings(warnings...)
 	}
+
 	response := invalid(&request, causes)
 	if response.Result.Code == http.StatusUnprocessableEntity {
 		response.Result.Code, response.Result.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
 	}
+
 	return response.WithWarnings(warnings...)
 }
 
-// judgeContainers has the API server judge the containers as those of a pod template.
+// judgeContainers has the API server validate the containers as those of a pod template.
 func (w *ephemeralWebhook) judgeContainers(
 	ctx context.Context, request *admission.Request, job document,
 ) ([]metav1.StatusCause, []string) {
@@ -83,20 +89,24 @@ func (w *ephemeralWebhook) judgeContainers(
 	if template == nil {
 		return nil, nil // validation reports the error
 	}
+
 	found, err := w.judge.Judge(ctx, request.Namespace, template, nil)
 	var causes []metav1.StatusCause
 	for _, cause := range found {
 		if placed := ephemeraljob.Placed(cause.Field); placed != "" {
 			cause.Field = placed
 			causes = append(causes, cause)
-		} else if cause.Type == metav1.CauseType(field.ErrorTypeInvalid) && cause.Field == "spec.template" { // it does not fit the server's types
+		} else if cause.Type == metav1.CauseType(field.ErrorTypeInvalid) && cause.Field == "spec.template" {
+			// The template does not fit the server's types.
 			cause.Field = "spec.template.ephemeralContainers"
 			causes = append(causes, cause)
 		}
 	}
+
 	if err != nil {
 		return causes,
 			[]string{fmt.Sprintf("spec.template.ephemeralContainers could not be validated: %v", err)}
 	}
+
 	return causes, nil
 }

@@ -15,33 +15,39 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 )
 
-// NodeImages makes the webhooks of the kind (IMG-020 to IMG-029).
+// NodeImages returns the webhooks of the kind (IMG-020 to IMG-029).
 func NodeImages(*Environment) Webhooks { return nodeImages(time.Now) }
 
 func nodeImages(now func() time.Time) Webhooks {
 	return Webhooks{
 		Mutate: defaulting(func(object document, _ bool) []jsonpatch.Operation {
 			return imagepull.DefaultNodeImage(object, now())
-		}), Validate: validateNodeImage}
+		}),
+		Validate: validateNodeImage,
+	}
 }
 
-// ImagePullJobs makes the webhooks of the kind (IMG-030 to IMG-042).
+// ImagePullJobs returns the webhooks of the kind (IMG-030 to IMG-042).
 func ImagePullJobs(*Environment) Webhooks {
-	return Webhooks{Mutate: defaulting(func(object document, create bool) []jsonpatch.Operation {
-		return imagepull.DefaultJob(object, false, create)
-	}),
-		Validate: validateJob}
+	return Webhooks{
+		Mutate: defaulting(func(object document, create bool) []jsonpatch.Operation {
+			return imagepull.DefaultJob(object, false, create)
+		}),
+		Validate: validateJob,
+	}
 }
 
-// ImageListPullJobs makes the webhooks of the kind (IMG-045, IMG-046).
+// ImageListPullJobs returns the webhooks of the kind (IMG-045, IMG-046).
 func ImageListPullJobs(*Environment) Webhooks {
 	return Webhooks{
 		Mutate: defaulting(func(object document, _ bool) []jsonpatch.Operation {
 			return imagepull.DefaultJob(object, true, false)
-		}), Validate: validateList}
+		}),
+		Validate: validateList,
+	}
 }
 
-// defaulting adds the defaults that a document lacks.
+// defaulting returns a handler that adds missing defaults.
 func defaulting(add func(object document, create bool) []jsonpatch.Operation) admission.HandlerFunc {
 	return func(_ context.Context, request admission.Request) admission.Response {
 		object, err := decodeDocument(request.Object.Raw)
@@ -63,7 +69,7 @@ func validateNodeImage(_ context.Context, request admission.Request) admission.R
 	return judged(imagepull.CheckNodeImage(node, before))
 }
 
-// same converts between versions that have the same fields, so that one type decodes both.
+// same is the conversion between versions that have the same fields, so that one type decodes both.
 func same[T any](object *T) *T { return object }
 
 func validateJob(_ context.Context, request admission.Request) admission.Response {
@@ -74,12 +80,14 @@ func validateJob(_ context.Context, request admission.Request) admission.Respons
 	case old != nil && equality.Semantic.DeepEqual(job.Spec, old.Spec):
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
+
 	response := judged(imagepull.CheckJob(job, old))
 	if old != nil && old.Status.CompletionTime != nil {
 		response = response.WithWarnings(
 			"the job has completed: changes of its spec have no effect, create another job",
 		)
 	}
+
 	return response
 }
 

@@ -18,35 +18,35 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// Kind describes a kind of ours to the webhooks; internal/registry lists the kinds.
+// Kind describes a kind of this project to the webhooks; internal/registry lists the kinds.
 type Kind struct {
-	// Group is its API group; Name is the kind's name, such as CloneSet; Plural is that of its resource.
+	// Group is its API group, Name its name, such as CloneSet, and Plural that of its resource.
 	Group, Name, Plural string
-	// Cluster says that its objects are in no namespace.
+	// Cluster means that it is cluster-scoped.
 	Cluster bool
-	// Version is the one in which the manager reads its objects, and the API server stores them; empty stands
-	// for v1beta1. A kind that is stored as v1alpha1 has no other version.
+	// Version is the version in which the API server stores its objects and the manager reads them; empty
+	// means v1beta1. A kind that is stored as v1alpha1 has no other version.
 	Version string
-	// Gates must be on. Otherwise the kind's controller does not run, and its objects are refused with
-	// OffCode; 0 stands for 403.
+	// Gates must be on. Otherwise the kind's controller does not run, and its objects are rejected with
+	// OffCode; 0 means 403.
 	Gates   Gates
 	OffCode int32
-	// Conversion converts between v1alpha1 and v1beta1. It is nil if both have the same schema; the API
-	// server then converts by itself (OPS-070).
+	// Conversion converts between v1alpha1 and v1beta1. It is nil if both have the same schema; then the API
+	// server converts by itself (OPS-070).
 	Conversion Conversion
-	// Webhooks makes the webhooks for its objects.
+	// Webhooks returns the webhooks for its objects.
 	Webhooks func(*Environment) Webhooks
 }
 
-// Definition is the name of the kind's CustomResourceDefinition.
+// Definition returns the name of the kind's CustomResourceDefinition.
 func (k *Kind) Definition() string { return k.Plural + "." + k.Group }
 
-// Stored is the kind in the version in which its objects are stored.
+// Stored returns the kind in the version in which its objects are stored.
 func (k *Kind) Stored() schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: k.Group, Version: cmp.Or(k.Version, beta), Kind: k.Name}
 }
 
-// Versions are all that the kind is served in.
+// Versions returns all versions in which the kind is served.
 func (k *Kind) Versions() []string {
 	if k.Version == alpha {
 		return []string{alpha}
@@ -54,15 +54,15 @@ func (k *Kind) Versions() []string {
 	return []string{alpha, beta}
 }
 
-// path is that of a webhook of the kind.
+// path returns the path of a webhook of the kind.
 func (k *Kind) path(verb string) string {
 	return "/" + verb + "-" + strings.ReplaceAll(k.Group, ".", "-") + "-" + strings.ToLower(k.Name)
 }
 
-// Gates are lists of feature gates. Of each list one must be on.
+// Gates are lists of feature gates. At least one gate of each list must be on.
 type Gates [][]featuregate.Feature
 
-// Off returns the first list of which all gates are off; nil if there is none.
+// Off returns the first list whose gates are all off, or nil if there is none.
 func (g Gates) Off(gates *features.Gates) []featuregate.Feature {
 	for _, list := range g {
 		if !slices.ContainsFunc(list, gates.Enabled) {
@@ -72,12 +72,12 @@ func (g Gates) Off(gates *features.Gates) []featuregate.Feature {
 	return nil
 }
 
-// Webhooks of a kind: Mutate and Validate handle creation and update, Delete handles deletion. Nil means that
-// there is none.
+// Webhooks are the webhooks of a kind: Mutate and Validate handle creation and update, Delete handles
+// deletion. Each may be nil.
 type Webhooks struct{ Mutate, Validate, Delete admission.HandlerFunc }
 
-// handlers returns the handlers of the kind, by path. If a gate is off that must be on, creation and update
-// are refused, except for objects that are being deleted.
+// handlers returns the handlers of the kind by path. If a required gate is off, creation and update are
+// rejected, except for objects that are being deleted.
 func (k *Kind) handlers(e *Environment) map[string]admission.Handler {
 	webhooks, off, handlers := k.Webhooks(e), k.Gates.Off(e.Gates), map[string]admission.Handler{}
 	for verb, handle := range map[string]admission.HandlerFunc{
@@ -87,8 +87,9 @@ func (k *Kind) handlers(e *Environment) map[string]admission.Handler {
 		if handle == nil {
 			continue
 		}
-		handlers[k.path(verb)] = limited(func(ctx context.Context,
-			request admission.Request) admission.Response {
+		handlers[k.path(verb)] = limited(func(
+			ctx context.Context, request admission.Request,
+		) admission.Response {
 			switch written := request.Operation == admissionv1.Create ||
 				request.Operation == admissionv1.Update; {
 			case request.Operation == admissionv1.Delete && verb == "validate" && webhooks.Delete != nil:
@@ -104,7 +105,7 @@ func (k *Kind) handlers(e *Environment) map[string]admission.Handler {
 	return handlers
 }
 
-// Environment is what the webhooks of kinds are made with.
+// Environment holds the dependencies of the webhooks.
 type Environment struct {
 	Options
 	judge TemplateValidator
@@ -113,8 +114,8 @@ type Environment struct {
 	mapper       meta.RESTMapper
 	announcer    announcer
 	namespaces   *namespaces
-	// writer writes to the API server; it is asked for dry runs alone.
+	// writer writes to the API server; it is used for dry runs only.
 	writer client.Writer
-	// guard judges deletions of protected objects.
+	// guard checks deletions of protected objects.
 	guard *protection.Guard
 }

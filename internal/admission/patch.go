@@ -9,12 +9,12 @@ import (
 	"gomodules.xyz/jsonpatch/v2"
 )
 
-// patchedBy is how many steps the path of a change has at most; what lies deeper is replaced with what is
-// around it. Users choose how deep an object is and how long its keys are: a path for each of its values
+// patchedBy is the maximum number of elements in the path of a change; deeper changes replace the value at
+// that depth. Users choose how deep an object is and how long its keys are: a path for each of its values
 // would take many times the memory of the object.
 const patchedBy = 4
 
-// patchOf returns the changes that make one document of another.
+// patchOf returns the changes that turn one document into the other.
 func patchOf(before, after []byte) ([]jsonpatch.Operation, error) {
 	from, err := decodeDocument(before)
 	if err != nil {
@@ -46,10 +46,11 @@ func changesOf(from, to document, path []string) (all []jsonpatch.Operation) {
 			all = append(all, jsonpatch.NewOperation("replace", pointer(at), after))
 		}
 	}
+
 	return all
 }
 
-// pointer writes a path as JSON patches have it.
+// pointer formats a path as a JSON pointer.
 func pointer(path []string) string {
 	text := strings.Builder{}
 	for _, step := range path {

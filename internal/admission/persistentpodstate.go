@@ -21,16 +21,16 @@ import (
 // podStateWebhook admits PersistentPodStates of both versions, each in its v1beta1 form.
 type podStateWebhook struct {
 	cached client.Reader
-	// listed are the kinds of workloads that an administrator lists for PersistentPodStates.
+	// listed holds the kinds of workloads that an administrator lists for PersistentPodStates.
 	listed *workloadspreadcontroller.Listed
-	// announcer makes the API server send the first pods of a PersistentPodState; nil if pods are not sent at
-	// all.
+	// announcer makes the API server send the first pods of a PersistentPodState; it is nil if pods are not
+	// sent at all.
 	announcer announcer
-	// namespaces are those in which PersistentPodStates are announced.
+	// namespaces checks that the namespace of a PersistentPodState exists before it is announced.
 	namespaces *namespaces
 }
 
-// PersistentPodStates makes the webhook of the kind.
+// PersistentPodStates returns the webhook of the kind.
 func PersistentPodStates(e *Environment) Webhooks {
 	return Webhooks{
 		Validate: (&podStateWebhook{
@@ -48,6 +48,7 @@ func (w *podStateWebhook) validate(ctx context.Context, request admission.Reques
 	if leaving(&request) {
 		return admission.Allowed("")
 	}
+
 	state, old, err := compared(&request, (*appsv1alpha1.PersistentPodState).Renamed)
 	if err != nil {
 		return badRequest(undecodable(&request, err))
@@ -55,15 +56,18 @@ func (w *podStateWebhook) validate(ctx context.Context, request admission.Reques
 	if request.Operation == admissionv1.Update && sameSpec(&request) {
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
+
 	var others appsv1beta1.PersistentPodStateList
 	if err := w.cached.List(ctx, &others, client.InNamespace(request.Namespace),
 		client.UnsafeDisableDeepCopy); err != nil {
 		return refused(http.StatusInternalServerError, fmt.Sprintf("listing PersistentPodStates: %v", err))
 	}
+
 	env := persistentpodstate.Environment{Listed: w.listed.Kinds(), ListError: w.listed.Err()}
 	for i := range others.Items {
 		env.Others = append(env.Others, &others.Items[i])
 	}
+
 	causes := causesOf(persistentpodstate.Validate(state, old, env))
 	if len(causes) > 0 && old != nil {
 		causes = fresh(causes, causesOf(persistentpodstate.Validate(old, nil, env)))
@@ -71,9 +75,10 @@ func (w *podStateWebhook) validate(ctx context.Context, request admission.Reques
 	if len(causes) > 0 {
 		return badRequest(invalid(&request, causes))
 	}
-	if old != nil { // its target is what it was
+	if old != nil { // its target cannot change
 		return admission.Allowed("")
 	}
+
 	response := admission.Allowed("")
 	if !w.namespaces.exist(ctx, request.Namespace) {
 		return response.WithWarnings(
@@ -81,10 +86,11 @@ func (w *podStateWebhook) validate(ctx context.Context, request admission.Reques
 				" is not known yet: pods that are created in the next seconds may be missed",
 		)
 	}
+
 	return announced(ctx, w.announcer, &request, persistentpodstatecontroller.Asks(state), response)
 }
 
-// badRequest has faults of the object told with the code that other releases have.
+// badRequest reports invalid objects with code 400, as other releases do.
 func badRequest(response admission.Response) admission.Response {
 	if response.Result.Code == http.StatusUnprocessableEntity {
 		response.Result.Code, response.Result.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
@@ -105,9 +111,11 @@ func RenamedInPersistentPodStates(path []string) []string {
 	default:
 		return path
 	}
+
 	names := []string{"nodeTopologyKeys", "keys"}
 	if i := slices.Index(names, path[at]); i >= 0 {
 		return slices.Concat(path[:at], []string{names[1-i]}, path[at+1:])
 	}
+
 	return path
 }

@@ -14,19 +14,18 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/podprobemarker"
 )
 
-// PodProbeMarkers makes the webhooks of the kind (PPM-020 to PPM-031).
+// PodProbeMarkers returns the webhooks of the kind (PPM-020 to PPM-031).
 func PodProbeMarkers(*Environment) Webhooks {
 	return Webhooks{
-		Mutate: defaulting(func(object document,
-			_ bool) []jsonpatch.Operation {
+		Mutate: defaulting(func(object document, _ bool) []jsonpatch.Operation {
 			return podprobemarker.Default(object)
 		}),
 		Validate: validateMarker,
 	}
 }
 
-// NodePodProbes makes no webhooks: who may write NodePodProbes may run commands in every pod, and what is not
-// to be carried out the node daemon refuses.
+// NodePodProbes returns no webhooks: anyone who may write NodePodProbes may run commands in every pod anyway,
+// and the node daemon rejects probes that must not run.
 func NodePodProbes(*Environment) Webhooks { return Webhooks{} }
 
 func validateMarker(_ context.Context, request admission.Request) admission.Response {
@@ -34,24 +33,28 @@ func validateMarker(_ context.Context, request admission.Request) admission.Resp
 	if _, err := decode(request.Object.Raw, marker); err != nil {
 		return undecodable(&request, err)
 	}
+
 	var before []metav1.StatusCause
 	if request.Operation == admissionv1.Update {
 		old = &appsv1alpha1.PodProbeMarker{}
 		if _, err := decode(request.OldObject.Raw, old); err != nil {
-			old = nil // what is stored cannot be read, so all is new
+			old = nil // the stored object cannot be read, so everything counts as new
 		} else if equality.Semantic.DeepEqual(marker.Spec, old.Spec) {
 			return admission.Allowed("") // metadata only, such as the last finalizer
 		} else {
 			before = causesOf(podprobemarker.Validate(old, old))
 		}
 	}
+
 	causes := fresh(causesOf(podprobemarker.Validate(marker, old)), before)
 	if len(causes) == 0 {
 		return admission.Allowed("")
 	}
+
 	response := invalid(&request, causes)
 	if response.Result.Code == http.StatusUnprocessableEntity {
 		response.Result.Code, response.Result.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
 	}
+
 	return response
 }

@@ -27,35 +27,40 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 )
 
-// Paths of the webhooks of pods, and names of the entries that the manager narrows (OPS-060). Two entries
-// call the same handler: one sends the pods that always need it, the other those that need it because of what
-// is installed, see otherPods. The second does not send a pod that the first has changed.
+// Paths of the webhooks of pods, and names of the entries whose conditions the manager writes. Two entries
+// call the same handler: one for the pods that always need it, the other for those that need it because of
+// installed objects, see otherPods. The second entry does not match a pod that the first has changed.
 const (
 	mutatePodPath    = "/mutate-pod"
 	mutatePodName    = "mpod.kb.io"
 	mutatePodAllPath = "/mutate-pod-all"
 	mutatePodAllName = "mpod-all.kb.io"
-	// Pods of recent rules are sent here instead of by mutatePodAllName, see recent.go.
+	// For pods of recent rules, instead of mutatePodAllName, see recent.go.
 	mutatePodRecentPath = "/mutate-pod-recent"
 	mutatePodRecentName = "mpod-recent.kb.io"
 
 	validatePodPath = "/validate-pod"
 )
 
-// podPaths are all paths of pods.
+// podPaths are all paths of pod webhooks.
 var podPaths = []string{mutatePodPath, mutatePodAllPath, mutatePodRecentPath, validatePodPath}
 
-// otherPods are the match conditions of mutatePodAllPath: pods without the readiness gate KruisePodReady if
-// all pods get it, and pods for which the expressions of SidecarSets, WorkloadSpreads, PersistentPodStates or
-// probes are true; otherwise none. A pod that is sent twice does not change the second time, and is put into
-// a subset only the first time.
+// otherPods returns the match conditions of mutatePodAllPath. They match pods without the readiness gate
+// KruisePodReady if all pods get it, and pods for which the expression of SidecarSets, WorkloadSpreads,
+// PersistentPodStates or probes is true. A pod that is sent twice does not change the second time, and is put
+// into a subset only the first time.
 func otherPods(
 	gateAll bool, sidecarSets, spreads, states, probes string,
 ) []admissionregistrationv1.MatchCondition {
 	const without = "!has(object.spec.readinessGates) || !object.spec.readinessGates.exists(g, g.conditionType == 'KruisePodReady')"
 	var names, expressions []string
-	for _, asks := range []struct{ name, expression string }{{"without-the-gate", without}, {"of-sidecarsets", sidecarSets},
-		{"of-workloadspreads", spreads}, {"of-persistentpodstates", states}, {"of-probes", probes}} {
+	for _, asks := range []struct{ name, expression string }{
+		{"without-the-gate", without},
+		{"of-sidecarsets", sidecarSets},
+		{"of-workloadspreads", spreads},
+		{"of-persistentpodstates", states},
+		{"of-probes", probes},
+	} {
 		if asks.expression != "false" && (asks.expression != without || gateAll) {
 			names, expressions = append(names, asks.name), append(expressions, asks.expression)
 		}
@@ -63,10 +68,12 @@ func otherPods(
 	if len(names) == 0 {
 		return []admissionregistrationv1.MatchCondition{{Name: "none-asked-for", Expression: "false"}}
 	}
+
 	name := strings.Join(names, "-or-")
-	if len(name) > validation.LabelValueMaxLength { // which a name has at most
+	if len(name) > validation.LabelValueMaxLength { // the maximum length of a name
 		name = "asked-for-by-several"
 	}
+
 	return []admissionregistrationv1.MatchCondition{
 		{Name: name, Expression: strings.Join(expressions, " || ")},
 	}
@@ -75,13 +82,14 @@ func otherPods(
 // podTime is how long the creation of a pod may wait for requests to the API server.
 const podTime = 5 * time.Second
 
-// mutatePod changes pods when they are created, and only then. again: pods that are to be put into subsets
-// are sent by the other entry too.
+// mutatePod changes pods when they are created, and only then. again means that the other entry also matches
+// pods that are put into subsets.
 func mutatePod(chain *pod.Chain, again bool) admission.HandlerFunc {
 	return func(ctx context.Context, request admission.Request) admission.Response {
 		if request.Operation != admissionv1.Create || request.SubResource != "" {
 			return admission.Allowed("")
 		}
+
 		ctx, cancel := context.WithTimeout(ctx, podTime)
 		defer cancel()
 		operations, warnings, err := chain.Mutate(ctx, pod.Request{
@@ -93,6 +101,7 @@ func mutatePod(chain *pod.Chain, again bool) admission.HandlerFunc {
 		if errs := fieldErrors(err); len(errs) > 0 {
 			return invalid(&request, causesOf(errs)).WithWarnings(warnings...)
 		}
+
 		var internal *pod.InternalError
 		switch {
 		case errors.As(err, &internal):
@@ -100,11 +109,12 @@ func mutatePod(chain *pod.Chain, again bool) admission.HandlerFunc {
 		case err != nil:
 			return refused(http.StatusBadRequest, err.Error()).WithWarnings(warnings...)
 		}
+
 		return admission.Patched("", operations...).WithWarnings(warnings...)
 	}
 }
 
-// triedOnly tells whether the request is a dry run: by its own flag, or by its options.
+// triedOnly reports whether the request is a dry run, by its own flag or by its options.
 func triedOnly(request *admission.Request) bool {
 	var options struct {
 		DryRun []string `json:"dryRun"`
@@ -113,9 +123,9 @@ func triedOnly(request *admission.Request) bool {
 		json.Unmarshal(request.Options.Raw, &options) == nil && len(options.DryRun) > 0
 }
 
-// validatePod handles what is done to pods: deletion, eviction, and changes. live reads a pod that is
-// evicted, of which the request has only the name, and one that a budget may protect: the cache of pods is
-// slim and filled only on the leader. guarded tells whether a namespace has budgets.
+// validatePod handles deletions, evictions and changes of pods. live reads a pod that is evicted, of which
+// the request has only the name, and one that a budget may protect, because the cache of pods is slim and
+// filled only on the leader. guarded reports whether a namespace has budgets.
 func validatePod(
 	chain *pod.Disruptions, live client.Reader, guarded func(namespace string) bool,
 ) admission.HandlerFunc {
@@ -126,9 +136,11 @@ func validatePod(
 		if disruption == nil {
 			return answer
 		}
+
 		err := chain.Admit(ctx, disruption)
 		var refusal *pod.Refused
 		var internal *pod.InternalError
+
 		switch {
 		case err == nil:
 			return admission.Allowed("")
@@ -137,18 +149,20 @@ func validatePod(
 		case errors.As(err, &refusal) && disruption.By == policyv1beta1.Evict:
 			return notNow(refusal)
 		}
+
 		return refused(http.StatusForbidden, err.Error())
 	}
 }
 
-// disruptionOf reads what a request does to a pod. Without a disruption the answer is that to the request.
-func disruptionOf(ctx context.Context, request *admission.Request, live client.Reader,
-	guarded func(namespace string) bool) (*pod.Disruption, admission.Response) {
+// disruptionOf reads what a request does to a pod. If that is no disruption, it returns the response instead.
+func disruptionOf(
+	ctx context.Context, request *admission.Request, live client.Reader, guarded func(namespace string) bool,
+) (*pod.Disruption, admission.Response) {
 	d := &pod.Disruption{Pod: &corev1.Pod{}, User: request.UserInfo.Username, DryRun: triedOnly(request)}
 	before := request.OldObject.Raw
 	switch whole := request.SubResource == ""; {
 	case whole && request.Operation == admissionv1.Delete:
-		if len(before) == 0 { // deletion of a collection: its pods are sent one by one
+		if len(before) == 0 { // deletion of a collection: its pods follow one by one
 			return nil, admission.Allowed("")
 		}
 		d.By = policyv1beta1.Delete
@@ -177,56 +191,62 @@ func disruptionOf(ctx context.Context, request *admission.Request, live client.R
 		if err != nil && guarded(request.Namespace) {
 			return nil, refused(http.StatusInternalServerError, "the pod could not be read: "+err.Error())
 		}
-		if err != nil { // booking removals refuses none
+		if err != nil { // booking a removal never rejects it
 			return nil, admission.Allowed("").WithWarnings("the pod could not be read: " + err.Error())
 		}
 		return d, admission.Response{}
 	default:
 		return nil, admission.Allowed("")
 	}
+
 	if err := json.Unmarshal(before, d.Pod); err != nil {
 		return nil, refused(http.StatusBadRequest, "reading the pod: "+err.Error())
 	}
 	if !guarded(request.Namespace) {
 		return d, admission.Response{}
 	}
-	// What is booked on a budget is a pod that exists, as it is: whoever reaches the port can make one up,
-	// and would keep others from being disrupted.
+
+	// Budgets only book pods that exist, as they are: anyone who can reach the port can invent a pod, and
+	// would prevent disruptions of others.
 	given := d.Pod.UID
-	// one of a collection has no name in the request
+	// A pod of a deleted collection has no name in the request.
 	key := types.NamespacedName{Namespace: request.Namespace, Name: cmp.Or(request.Name, d.Pod.Name)}
 	d.Pod = &corev1.Pod{}
+
 	switch err := live.Get(ctx, key, d.Pod); {
 	case apierrors.IsNotFound(err) || err == nil && d.Pod.UID != given:
-		return nil, admission.Allowed("") // it is gone
+		return nil, admission.Allowed("") // the pod is gone
 	case err != nil:
 		return nil, refused(http.StatusInternalServerError, "the pod could not be read: "+err.Error())
 	}
+
 	return d, admission.Response{}
 }
 
-// pendingSeconds is when to evict again a pod whose budget is being counted; it is what the API server says
-// of its own budgets.
+// pendingSeconds is when to retry the eviction of a pod whose budget is still being counted; the API server
+// uses the same value for its own budgets.
 const pendingSeconds = 10
 
-// notNow refuses an eviction as the API server does for its own budgets, so that who drains a node waits and
-// tries again.
+// notNow rejects an eviction like the API server does for its own budgets, so that clients that drain a node
+// wait and retry.
 func notNow(refusal *pod.Refused) admission.Response {
 	response := refused(http.StatusTooManyRequests, refusal.Message)
 	response.Result.Details = &metav1.StatusDetails{
-		Causes: []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: refusal.Message}}}
+		Causes: []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: refusal.Message}},
+	}
 	if refusal.Pending {
 		response.Result.Details.RetryAfterSeconds = pendingSeconds
 	}
 	return response
 }
 
-// fieldErrors are the errors that name fields, if the error is a list of such.
+// fieldErrors returns the field errors of a list of errors.
 func fieldErrors(err error) field.ErrorList {
 	var list utilerrors.Aggregate
 	if !errors.As(err, &list) {
 		return nil
 	}
+
 	var errs field.ErrorList
 	for _, one := range list.Errors() {
 		var named *field.Error
@@ -234,5 +254,6 @@ func fieldErrors(err error) field.ErrorList {
 			errs = append(errs, named)
 		}
 	}
+
 	return errs
 }

@@ -17,7 +17,7 @@ import (
 // budgetWebhook admits PodUnavailableBudgets of both versions.
 type budgetWebhook struct{ cached client.Reader }
 
-// PodUnavailableBudgets makes the webhook of the kind.
+// PodUnavailableBudgets returns the webhook of the kind.
 func PodUnavailableBudgets(e *Environment) Webhooks {
 	return Webhooks{Validate: (&budgetWebhook{e.cached}).validate}
 }
@@ -28,10 +28,12 @@ func (w *budgetWebhook) validate(ctx context.Context, request admission.Request)
 	if leaving(&request) {
 		return admission.Allowed("")
 	}
+
 	budget, old, err := compared(&request, (*policyv1alpha1.PodUnavailableBudget).ToV1beta1)
 	if err != nil {
 		return undecodable(&request, err)
 	}
+
 	var others policyv1beta1.PodUnavailableBudgetList
 	if request.Operation == admissionv1.Create {
 		if err := w.cached.List(ctx, &others, client.InNamespace(request.Namespace),
@@ -40,13 +42,14 @@ func (w *budgetWebhook) validate(ctx context.Context, request admission.Request)
 				fmt.Sprintf("listing PodUnavailableBudgets: %v", err))
 		}
 	}
+
 	if len(others.Items) >= podunavailablebudget.MaxBudgets {
 		return refused(http.StatusForbidden,
 			fmt.Sprintf("namespace %s has %d PodUnavailableBudgets, and may not have more: each of them is looked at for "+
-				"each pod; one with a selector can protect the pods of many workloads", request.Namespace, len(
-				others.Items,
-			)))
+				"each pod; one with a selector can protect the pods of many workloads",
+				request.Namespace, len(others.Items)))
 	}
+
 	causes := causesOf(podunavailablebudget.Validate(budget, old, others.Items))
 	if len(causes) > 0 && old != nil {
 		causes = fresh(causes, causesOf(podunavailablebudget.Validate(old, nil, nil)))
@@ -54,5 +57,6 @@ func (w *budgetWebhook) validate(ctx context.Context, request admission.Request)
 	if len(causes) > 0 {
 		return invalid(&request, causes)
 	}
+
 	return admission.Allowed("").WithWarnings(podunavailablebudget.Warnings(budget)...)
 }

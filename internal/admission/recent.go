@@ -20,15 +20,18 @@ type announcer interface {
 	Announce(ctx context.Context, expression string) error
 }
 
-// learner reads from the API server the rules for pods of a namespace that its cache may not have yet.
+// learner reads the rules for pods of a namespace from the API server, because its cache may not have them
+// yet.
 type learner interface {
 	Learn(ctx context.Context, namespace string) error
 }
 
-// announced accepts a rule once the API server sends its pods. If the API server does not, the rule is
-// accepted too, with a warning.
-func announced(ctx context.Context, by announcer, request *admission.Request, expression string,
-	response admission.Response) admission.Response {
+// announced accepts a rule once the API server sends its pods. If that fails, the rule is still accepted,
+// with a warning.
+func announced(
+	ctx context.Context, by announcer, request *admission.Request, expression string,
+	response admission.Response,
+) admission.Response {
 	if by == nil || triedOnly(request) {
 		return response
 	}
@@ -41,7 +44,7 @@ func announced(ctx context.Context, by announcer, request *admission.Request, ex
 }
 
 // mutateRecentPod changes pods of recent rules. The caches of this replica may not have these rules yet, so
-// they are read first. It also answers probes whether this entry is in force.
+// they are read first. It also answers probes that check whether the entry is in force.
 func mutateRecentPod(mutate admission.HandlerFunc, learners ...learner) admission.HandlerFunc {
 	return func(ctx context.Context, request admission.Request) admission.Response {
 		var object metav1.PartialObjectMetadata
@@ -51,6 +54,7 @@ func mutateRecentPod(mutate admission.HandlerFunc, learners ...learner) admissio
 		if token := object.Annotations[certificate.ProbeAnnotation]; token != "" && triedOnly(&request) {
 			return refused(http.StatusForbidden, inForce(token))
 		}
+
 		ctx, cancel := context.WithTimeout(ctx, podTime)
 		defer cancel()
 		for _, l := range learners {
@@ -58,17 +62,21 @@ func mutateRecentPod(mutate admission.HandlerFunc, learners ...learner) admissio
 				return refused(http.StatusInternalServerError, err.Error())
 			}
 		}
+
 		return mutate(ctx, request)
 	}
 }
 
-// inForce is the message with which a probing pod is refused.
+// inForce returns the message that rejects a probing pod.
 func inForce(token string) string { return "webhook rule " + token + " is in force" }
 
-// recentPods says how pods of recent rules are sent. The direct client probes with a pod that is never
+// recentPods defines how pods of recent rules are sent. The direct client probes with a pod that is never
 // stored.
 func recentPods(direct client.Client) *certificate.Recent {
-	return &certificate.Recent{Of: mutatePodAllName, Name: mutatePodRecentName, Path: mutatePodRecentPath,
+	return &certificate.Recent{
+		Of:   mutatePodAllName,
+		Name: mutatePodRecentName,
+		Path: mutatePodRecentPath,
 		Probe: func(ctx context.Context, token string) error {
 			no := false
 			return direct.Create(ctx, &corev1.Pod{
@@ -80,10 +88,10 @@ func recentPods(direct client.Client) *certificate.Recent {
 				Spec: corev1.PodSpec{
 					AutomountServiceAccountToken: &no,
 					Containers:                   []corev1.Container{{Name: "probe", Image: "probe"}},
-				}}, client.DryRunAll)
+				},
+			}, client.DryRunAll)
 		},
-		Found: func(err error,
-			token string) bool {
+		Found: func(err error, token string) bool {
 			return err != nil && strings.Contains(err.Error(), inForce(token))
 		},
 	}

@@ -21,14 +21,14 @@ import (
 
 // distributionWebhook admits ResourceDistributions of both versions, each in its v1beta1 form.
 type distributionWebhook struct {
-	// namespace is where the API server judges resources; writer asks it.
+	// namespace is where the API server validates resources in dry runs, which writer sends.
 	namespace string
 	writer    client.Writer
 	// own are the namespaces of the manager.
 	own []string
 }
 
-// ResourceDistributions makes the webhook of the kind.
+// ResourceDistributions returns the webhook of the kind.
 func ResourceDistributions(e *Environment) Webhooks {
 	w := &distributionWebhook{
 		namespace: e.Namespace,
@@ -42,33 +42,39 @@ func (w *distributionWebhook) validate(ctx context.Context, request admission.Re
 	if leaving(&request) {
 		return admission.Allowed("")
 	}
+
 	distribution, old, err := compared(&request, (*appsv1alpha1.ResourceDistribution).ToV1beta1)
 	if err != nil {
 		response := undecodable(&request, err)
 		response.Result.Code, response.Result.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
 		return response
 	}
+
 	if request.Operation == admissionv1.Update && sameSpec(&request) {
 		return admission.Allowed("") // metadata only
 	}
+
 	causes := causesOf(resourcedistribution.Validate(distribution, old, w.own...))
 	if old != nil && len(causes) > 0 {
 		causes = fresh(causes, causesOf(resourcedistribution.Validate(old, nil, w.own...)))
 	}
+
 	nameInAlpha(&request, causes)
 	warnings := resourcedistribution.Warnings(distribution)
 	if len(causes) > 0 {
 		return invalid(&request, causes).WithWarnings(warnings...)
 	}
+
 	if old == nil || string(old.Spec.Resource.Raw) != string(distribution.Spec.Resource.Raw) {
 		if refusal := w.judge(ctx, &request, distribution); refusal != nil {
 			return refusal.WithWarnings(warnings...)
 		}
 	}
+
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
-// nameInAlpha calls the selector in causes as v1alpha1 does, if the object is written in it.
+// nameInAlpha renames the selector in causes to its v1alpha1 name, if the object is written in that version.
 func nameInAlpha(request *admission.Request, causes []metav1.StatusCause) {
 	document, err := decodeDocument(request.Object.Raw)
 	if err != nil || versionOf(document, request) != alpha {
@@ -81,23 +87,25 @@ func nameInAlpha(request *admission.Request, causes []metav1.StatusCause) {
 	}
 }
 
-// unborn stands for the UID of an object that is being created, of which the copy that is tried must have an
-// owner as all have.
+// unborn stands for the UID of an object that is being created, because the copy in the dry run must have an
+// owner like all copies.
 const unborn = "00000000-0000-0000-0000-000000000000"
 
-// judge has the API server say whether it would take a copy, in the namespace of the manager; nothing is
-// stored. It returns nil if it would.
+// judge asks the API server whether it would accept a copy, by a dry run in the namespace of the manager. It
+// returns nil if it would.
 func (w *distributionWebhook) judge(
 	ctx context.Context, request *admission.Request, distribution *appsv1beta1.ResourceDistribution,
 ) *admission.Response {
 	resource, err := resourcedistribution.Read(distribution)
 	if err != nil {
-		return nil // it was not refused, since the stored one has the same fault
+		return nil // validation did not reject it, so the stored object has the same fault
 	}
+
 	distribution = distribution.DeepCopy()
 	if distribution.UID == "" {
 		distribution.UID = unborn
 	}
+
 	err = w.writer.Create(ctx,
 		&unstructured.Unstructured{
 			Object: resource.Document(w.namespace, resourcedistribution.Owner(distribution)),
@@ -116,6 +124,7 @@ func (w *distributionWebhook) judge(
 		response = refused(http.StatusInternalServerError,
 			fmt.Sprintf("spec.resource could not be judged: %v", err))
 	}
+
 	return &response
 }
 
@@ -136,5 +145,6 @@ func RenamedInResourceDistributions(path []string) []string {
 	case len(path) > 3 && path[0] == "status" && path[1] == "conditions":
 		return renamed(3, [2]string{"failedNamespace", "failedNamespaces"})
 	}
+
 	return path
 }

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// causesOf returns the errors in the form of the API server.
+// causesOf returns the errors in the form that the API server uses.
 func causesOf(errs field.ErrorList) []metav1.StatusCause {
 	causes := make([]metav1.StatusCause, 0, len(errs))
 	for _, err := range errs {
@@ -28,31 +28,35 @@ func causesOf(errs field.ErrorList) []metav1.StatusCause {
 
 var indexes = regexp.MustCompile(`\[\d+\]`)
 
-// fresh returns the causes that an update adds: faults of the stored object are not refused again. The index
-// in a list does not matter, since items may have been inserted before; the number of equal faults does.
+// fresh returns the causes that an update adds: faults of the stored object are not rejected again. List
+// indexes do not matter, because items may have been inserted before, but the number of equal faults does.
 func fresh(causes, before []metav1.StatusCause) []metav1.StatusCause {
 	likeness := func(cause metav1.StatusCause) metav1.StatusCause {
 		cause.Field = indexes.ReplaceAllString(cause.Field, "[]")
 		return cause
 	}
 	known := map[metav1.StatusCause]int{}
+
 	for _, cause := range before {
 		known[likeness(cause)]++
 	}
+
 	var found []metav1.StatusCause
 	for _, cause := range causes {
 		if known[likeness(cause)]--; known[likeness(cause)] < 0 {
 			found = append(found, cause)
 		}
 	}
+
 	return found
 }
 
 // introducedErrors returns the faults that the API server finds in an object and, on update, does not find in
-// the stored one, which an older server may have accepted. If no answer could be had, it returns a warning
-// instead.
-func introducedErrors[T any](what string, object, old T, update bool,
-	judge func(T) ([]metav1.StatusCause, error)) ([]metav1.StatusCause, []string) {
+// the stored one, which an older server may have accepted. If the API server gave no answer, it returns a
+// warning instead.
+func introducedErrors[T any](
+	what string, object, old T, update bool, judge func(T) ([]metav1.StatusCause, error),
+) ([]metav1.StatusCause, []string) {
 	causes, err := judge(object)
 	if err != nil {
 		return nil, []string{what + " could not be validated: " + err.Error()}
@@ -65,11 +69,11 @@ func introducedErrors[T any](what string, object, old T, update bool,
 	return causes, nil
 }
 
-// mostCauses and mostMessage bound a refusal: an object that has thousands of errors has the same error
-// thousands of times, or nobody reads them.
+// mostCauses and mostMessage limit the size of a rejection: an object with thousands of errors usually has
+// the same error thousands of times, and nobody reads them all.
 const mostCauses, mostMessage = 100, 32 << 10
 
-// told is a message, shortened if it is too long to be read.
+// told truncates a message that is too long.
 func told(message string) string {
 	if len(message) <= mostMessage {
 		return message
@@ -77,9 +81,9 @@ func told(message string) string {
 	return strings.ToValidUTF8(message[:mostMessage], "") + "..."
 }
 
-// invalid refuses a request with its errors, as the API server refuses an invalid object of its own: 422,
-// reason Invalid. A plain denial would be 403 and look like missing rights. If the reason is that something
-// could not be looked up, the code is 500, since trying again may help.
+// invalid rejects a request with its errors, like the API server rejects an invalid object: with code 422 and
+// reason Invalid. A plain denial would be 403 and look like missing permissions. If something could not be
+// looked up, the code is 500, because a retry may help.
 func invalid(request *admission.Request, causes []metav1.StatusCause) admission.Response {
 	var messages []string
 	more := len(causes) - mostCauses
@@ -88,14 +92,17 @@ func invalid(request *admission.Request, causes []metav1.StatusCause) admission.
 		cause.Message = told(cause.Message)
 		messages = append(messages, cause.Field+": "+cause.Message)
 	}
+
 	if more > 0 {
 		messages = append(messages, fmt.Sprintf("and %d more", more))
 		causes = causes[:mostCauses]
 	}
+
 	list := told(strings.Join(messages, ", "))
 	if len(messages) > 1 {
 		list = "[" + list + "]"
 	}
+
 	kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
 	if i := slices.IndexFunc(causes,
 		func(c metav1.StatusCause) bool {
@@ -104,6 +111,7 @@ func invalid(request *admission.Request, causes []metav1.StatusCause) admission.
 		return refused(http.StatusInternalServerError,
 			fmt.Sprintf("%s %q cannot be judged: %s", kind, request.Name, list))
 	}
+
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
 		Status:  metav1.StatusFailure,
 		Code:    http.StatusUnprocessableEntity,
@@ -114,27 +122,32 @@ func invalid(request *admission.Request, causes []metav1.StatusCause) admission.
 			Kind:   request.Kind.Kind,
 			Name:   request.Name,
 			Causes: causes,
-		}}}}
+		},
+	}}}
 }
 
-// undecodable refuses an object that does not fit the types.
+// undecodable rejects an object that does not fit the types.
 func undecodable(request *admission.Request, err error) admission.Response {
 	return invalid(request, []metav1.StatusCause{
 		{Type: metav1.CauseTypeFieldValueInvalid, Field: "<document>", Message: err.Error()},
 	})
 }
 
-// refused refuses a request with the HTTP status.
+// refused rejects a request with the HTTP status.
 func refused(code int32, message string) admission.Response {
-	reasons := map[int32]metav1.StatusReason{http.StatusBadRequest: metav1.StatusReasonBadRequest,
-		http.StatusForbidden:           metav1.StatusReasonForbidden,
-		http.StatusInternalServerError: metav1.StatusReasonInternalError, http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests, http.StatusRequestEntityTooLarge: metav1.StatusReasonRequestEntityTooLarge}
+	reasons := map[int32]metav1.StatusReason{
+		http.StatusBadRequest:            metav1.StatusReasonBadRequest,
+		http.StatusForbidden:             metav1.StatusReasonForbidden,
+		http.StatusInternalServerError:   metav1.StatusReasonInternalError,
+		http.StatusTooManyRequests:       metav1.StatusReasonTooManyRequests,
+		http.StatusRequestEntityTooLarge: metav1.StatusReasonRequestEntityTooLarge,
+	}
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reasons[code], Message: told(message),
 	}}}
 }
 
-// leaving tells whether the request is for an object that is being deleted. If the gate of its kind is off,
+// leaving reports whether the request is for an object that is being deleted. If the gate of its kind is off,
 // no controller removes its finalizers. Users must be able to, or the object and its namespace could never be
 // deleted.
 func leaving(request *admission.Request) bool {
@@ -143,7 +156,8 @@ func leaving(request *admission.Request) bool {
 		old.DeletionTimestamp != nil
 }
 
-// gateOff refuses a request because a feature gate is off, or each of several of which one would do.
+// gateOff rejects a request because a feature gate is off, or all of several gates of which one would be
+// enough.
 func gateOff(code int32, gates []featuregate.Feature) admission.Response {
 	off := fmt.Sprintf("feature gate %s is off: an administrator can switch it on", gates[0])
 	if len(gates) > 1 {

@@ -14,32 +14,32 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// Users choose the sizes of their objects, and API servers send hundreds of requests at once. The memory of
-// all requests that are handled at the same time is bounded. Otherwise one user could kill every manager, and
-// with them the creation of pods everywhere (OPS-066).
+// Users choose the sizes of their objects, and API servers send hundreds of requests at once, so the memory
+// of all concurrent requests is limited. Otherwise one user could kill every manager, and block the creation
+// of pods everywhere.
 const (
 	// mostBody is more than an API server sends: two objects of at most 3 MiB.
 	mostBody = 7 << 20
-	// mostItems is how many items all lists of an object may have together. An item of three bytes can be a
-	// struct of kilobytes, so that the size of a document does not bound the memory that it takes.
+	// mostItems is the maximum number of items in all lists of an object. An item of three bytes can become a
+	// struct of kilobytes, so the size of a document does not limit its memory.
 	mostItems = 20_000
 
-	// byByte and byItem are the memory that a request takes for each byte, and for each item of a list.
+	// byByte and byItem are the memory of a request for each byte, and for each list item.
 	byByte, byItem = 16, 2600
-	// light is the most memory of a small request; nearly all requests need less. Small ones do not wait for
-	// large ones.
+	// light is the maximum memory of a small request; nearly all requests need less. Small requests do not
+	// wait for large ones.
 	light = 1 << 20
-	// largeRoom is the memory for all large requests together, smallRoom for all small ones, bodyRoom for
-	// what came of bodies that have not come whole.
+	// largeRoom is the memory for all large requests together, smallRoom for all small ones, and bodyRoom for
+	// bodies that are being received.
 	largeRoom, smallRoom, bodyRoom = 128 << 20, 64 << 20, 64 << 20
-	// roomTime is how long these wait for memory, and how long their bodies may take to arrive.
+	// roomTime is how long requests wait for memory, and how long their bodies may take to arrive.
 	roomTime = 3 * time.Second
-	// step is how much of a body is read at once.
+	// step is the initial size of the buffer for a body.
 	step = 16 << 10
 )
 
-// room is the memory for requests of one sort. Requests that wait for requests of another sort have another
-// room than those.
+// room is the memory for requests of one sort. Requests that wait for requests of another sort must not share
+// a room with them.
 type room struct {
 	large, small, bodies *semaphore.Weighted
 	time                 time.Duration
@@ -54,7 +54,7 @@ func newRoom() *room {
 
 var errNoRoom = errors.New("too many objects are being written or read; try again later")
 
-// take waits for memory, and returns what gives it back.
+// take waits for memory, and returns the function that releases it.
 func (m *room) take(ctx context.Context, of *semaphore.Weighted, memory int64) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, m.time)
 	defer cancel()
@@ -64,8 +64,8 @@ func (m *room) take(ctx context.Context, of *semaphore.Weighted, memory int64) (
 	return func() { of.Release(memory) }, nil
 }
 
-// read reads a body. It takes room for what has come, whatever length was announced: who sends nothing keeps
-// nobody out. The room is given back by release.
+// read reads a body. It acquires memory for what has arrived, whatever length was announced, so that clients
+// that send nothing do not block others. release releases the memory.
 func (m *room) read(ctx context.Context, from io.Reader) (body []byte, release func(), err error) {
 	taken := int64(0)
 	release = func() { m.bodies.Release(taken) }
@@ -73,6 +73,7 @@ func (m *room) read(ctx context.Context, from io.Reader) (body []byte, release f
 		if len(body) == cap(body) {
 			body = append(body, make([]byte, max(step, len(body)))...)[:len(body)]
 		}
+
 		n, err := from.Read(body[len(body):cap(body)])
 		if n > 0 {
 			if _, short := m.take(ctx, m.bodies, int64(n)); short != nil {
@@ -80,6 +81,7 @@ func (m *room) read(ctx context.Context, from io.Reader) (body []byte, release f
 			}
 			taken, body = taken+int64(n), body[:len(body)+n]
 		}
+
 		if errors.Is(err, io.EOF) {
 			return body, release, nil
 		}
@@ -89,8 +91,8 @@ func (m *room) read(ctx context.Context, from io.Reader) (body []byte, release f
 	}
 }
 
-// bounded serves requests while there is room for them, and refuses others: API servers and their clients try
-// again.
+// bounded serves requests while there is memory for them, and rejects others: API servers and their clients
+// retry.
 func (m *room) bounded(handler http.Handler, most int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The writers of the server support deadlines; others may not.
@@ -107,6 +109,7 @@ func (m *room) bounded(handler http.Handler, most int64) http.Handler {
 				defer leave()
 			}
 		}
+
 		release()
 		switch {
 		case errors.Is(err, errNoRoom):
@@ -125,11 +128,12 @@ func memoryOf(length, items int) int64 {
 	return int64(length)*byByte + int64(min(items, 2*mostItems))*byItem
 }
 
-// items counts the items of all lists of a JSON document.
+// items counts the items of all lists in a JSON document.
 func items(raw []byte) int {
 	count := 0
 	var lists []bool // for each open object or list: whether it is a list
 	first := false   // the innermost list has no item yet
+
 	for i := 0; i < len(raw); i++ {
 		c := raw[i]
 		switch c {
@@ -142,9 +146,11 @@ func items(raw []byte) int {
 			lists, first = lists[:max(len(lists)-1, 0)], false
 			continue
 		}
+
 		if first {
 			count++
 		}
+
 		first = c == '['
 		switch c {
 		case '[', '{':
@@ -157,12 +163,12 @@ func items(raw []byte) int {
 			}
 		}
 	}
+
 	return count
 }
 
-// sized refuses objects with more items than fit into memory, those that were there before included: anybody
-// who reaches the port can send them. Such a pod, which nobody was asked about when it was created, can be
-// deleted.
+// sized rejects objects with more items than fit into memory, including existing ones, because anyone who can
+// reach the port can send them. Such a pod, which may have been created without admission, can be deleted.
 func sized(handler admission.Handler) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
 		switch n := max(items(request.Object.Raw), items(request.OldObject.Raw)); {
@@ -178,6 +184,6 @@ func sized(handler admission.Handler) admission.Handler {
 }
 
 func tooMany(n int) string {
-	return fmt.Sprintf("the lists of the object have %d items together: no more than %d are possible", n,
-		mostItems)
+	return fmt.Sprintf("the lists of the object have %d items together: no more than %d are possible",
+		n, mostItems)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/certificate"
 )
 
-// server is the webhook server with the upkeep of its certificate. The upkeep must not wait for caches, which
-// may need conversion.
+// server is the webhook server, which also maintains its certificate. The maintenance must not wait for
+// caches, which may need conversion.
 type server struct {
 	webhook.Server
 	port    int
@@ -26,25 +26,26 @@ type server struct {
 	keeper  *certificate.Keeper
 	// timeout limits the first pass.
 	timeout time.Duration
-	// stopping is closed when the process is asked to end. The server goes on serving for a while, since
-	// callers learn of the end later.
+	// stopping is closed when the process is asked to stop. The server continues to serve for a while,
+	// because callers learn about the stop later.
 	stopping <-chan struct{}
-	// callers are those of admission webhooks; nil if anybody may call.
+	// callers may call admission webhooks; if it is nil, anyone may.
 	callers *callers
-	// ctx is what Start runs with.
+	// ctx is the context of Start.
 	ctx context.Context
 }
 
-// serve answers requests until ctx ends, and then those that it has.
+// serve answers requests until ctx ends, and then finishes the pending ones.
 func (s *server) serve(ctx context.Context) error {
 	files, err := certwatcher.New(filepath.Join(s.certDir, "tls.crt"), filepath.Join(s.certDir, "tls.key"))
 	if err != nil {
 		return fmt.Errorf("reading the certificate of the webhooks: %w", err)
 	}
+
 	watching := make(chan error, 1)
 	go func() { watching <- files.Start(ctx) }()
 	go s.callers.follow(ctx)
-	// HTTP/1.1 has one request at a time on a connection.
+	// HTTP/1.1 allows one request at a time on a connection.
 	config := &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		NextProtos:     []string{"http/1.1"},
@@ -54,6 +55,7 @@ func (s *server) serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listening for webhooks: %w", err)
 	}
+
 	bounded := bounding(listener, mostConnections, mostOfSource)
 	http1 := &http.Server{
 		Handler:           s.WebhookMux(),
@@ -71,22 +73,23 @@ func (s *server) serve(ctx context.Context) error {
 		defer cancel()
 		over <- http1.Shutdown(rest)
 	}()
-	if err := http1.Serve(tls.NewListener(bounded, trusting(config, s.callers))); !errors.Is(err,
-		http.ErrServerClosed) {
+	if err := http1.Serve(tls.NewListener(bounded, trusting(config, s.callers))); !errors.Is(
+		err, http.ErrServerClosed) {
 		return fmt.Errorf("serving webhooks: %w", err)
 	}
+
 	return errors.Join(<-over, <-watching)
 }
 
-// answers tells whether a request is answered. The API server shows a certificate to admission webhooks, but
-// not to conversion webhooks, which reveal nothing but what they are sent. Kubelet, which calls the health
+// answers reports whether a request is answered. The API server shows a certificate to admission webhooks,
+// but not to conversion webhooks, which reveal only what they are sent. Kubelet, which calls the health
 // check, shows none either.
 func (s *server) answers(path string, known bool) bool {
 	return s.callers == nil || path == convertPath || path == "/healthz" || known
 }
 
-// Register adds a handler. Its requests are answered also when the process is ending: otherwise objects would
-// be stored without defaults and validation, or be refused.
+// Register adds a handler. Its requests are also answered while the process is stopping: otherwise objects
+// would be stored without defaults and validation, or be rejected.
 func (s *server) Register(path string, handler http.Handler) {
 	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		marked := s.callers.marked(r)
@@ -96,6 +99,7 @@ func (s *server) Register(path string, handler http.Handler) {
 					"--webhook-client-names if there are any", http.StatusUnauthorized)
 			return
 		}
+
 		ctx, cancel := context.WithCancel(context.WithoutCancel(marked))
 		defer cancel()
 		defer context.AfterFunc(r.Context(), func() {
@@ -103,18 +107,20 @@ func (s *server) Register(path string, handler http.Handler) {
 				cancel() // the caller went away
 			}
 		})()
+
 		select {
 		case <-s.stopping:
-			// so that the caller opens a new connection, to another replica if it can
+			// The caller should open a new connection, to another replica if it can.
 			w.Header().Set("Connection", "close")
 		default:
 		}
+
 		handler.ServeHTTP(w, r.WithContext(ctx))
 	}))
 }
 
-// Start serves as soon as there is a certificate, until ctx ends. Then it accepts no new connections, and
-// answers the requests that it has.
+// Start serves once there is a certificate, until ctx ends. Then it accepts no new connections, and finishes
+// the pending requests.
 func (s *server) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -38,107 +38,114 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Names of the shipped objects (OPS-060).
+// Names of the shipped objects.
 const (
 	mutatingConfiguration   = "kruise-mutating-webhook-configuration"
 	validatingConfiguration = "kruise-validating-webhook-configuration"
 )
 
-// Options are those of the webhook server.
+// Options configure the webhook server.
 type Options struct {
-	// Kinds are those of the registry.
+	// Kinds are the kinds of the registry.
 	Kinds []Kind
-	// Gates are the feature gates in force.
+	// Gates are the feature gates in effect.
 	Gates *features.Gates
-	// Namespace is the install namespace, SecretName and ServiceName the objects in it.
+	// Namespace is the install namespace; SecretName and ServiceName name the objects in it.
 	Namespace, SecretName, ServiceName string
-	// DaemonNamespace is that of what node daemons read.
+	// DaemonNamespace is the namespace from which node daemons read.
 	DaemonNamespace string
-	// Host, if not empty, is called instead of the Service (WEBHOOK_HOST); FilesOnly keeps the certificates
-	// in CertDir alone (WEBHOOK_CERT_WRITER=fs).
+	// Host, if not empty, is called instead of the Service (WEBHOOK_HOST). FilesOnly keeps the certificates
+	// only in CertDir (WEBHOOK_CERT_WRITER=fs).
 	Host      string
 	FilesOnly bool
-	// External is gate EnableExternalCerts: another program makes the Secret and publishes the authorities
+	// External is the gate EnableExternalCerts: another program creates the Secret and publishes the CAs
 	// (OPS-050).
 	External bool
 	Port     int
 	CertDir  string
-	// ClientCAFile holds, in PEM, the authorities that sign the certificates of callers of admission
-	// webhooks; if it is empty, anybody may call. ClientNames are the common names that these may have; empty
-	// allows any (OPS-049).
+	// ClientCAFile holds, in PEM, the CAs that sign the certificates of callers of admission webhooks; if it
+	// is empty, anyone may call. ClientNames are the allowed common names of these certificates; if it is
+	// empty, any name is allowed (OPS-049).
 	ClientCAFile string
 	ClientNames  []string
-	// Stopping is closed when the process is asked to end, some time before the context of the manager ends.
+	// Stopping is closed when the process is asked to stop, some time before the context of the manager ends.
 	// Nil means never.
 	Stopping <-chan struct{}
-	// RenewBefore is how long before its end a certificate is replaced; zero means
+	// RenewBefore is how long before its expiry a certificate is replaced; zero means
 	// certificate.DefaultRenewBefore.
 	RenewBefore time.Duration
 	// InitTimeout is how long the first pass may take; zero means 60 s (OPS-042).
 	InitTimeout time.Duration
-	// ForbidPrivileged refuses templates with privileged containers.
+	// ForbidPrivileged rejects templates with privileged containers.
 	ForbidPrivileged bool
-	// InPlace is what may change under InPlaceOnly (CS-033).
+	// InPlace defines what may change under InPlaceOnly (CS-033).
 	InPlace inplace.Options
 	// Minor is the minor version of the API server.
 	Minor uint
-	// Listed are the kinds that users list for WorkloadSpreads; nil without their gate.
+	// Listed holds the kinds that users list for WorkloadSpreads; it is nil without their gate.
 	Listed *workloadspreadcontroller.Listed
-	// ListedForStates are those that users list for PersistentPodStates.
+	// ListedForStates holds the kinds that users list for PersistentPodStates.
 	ListedForStates *workloadspreadcontroller.Listed
 	// UnschedulableWindow is how long a subset is skipped after pods could not be scheduled in it (WS-199).
 	UnschedulableWindow time.Duration
-	// Sidecars chooses what SidecarSets inject into pods; nil without gate PodWebhook.
+	// Sidecars chooses what SidecarSets inject into pods; it is nil without the gate PodWebhook.
 	Sidecars *choose.Watch
-	// Spreads books pods for WorkloadSpreads, whose pods of the kinds Versioned are counted by version
-	// (WS-184); nil without the gate.
+	// Spreads books pods for WorkloadSpreads; it is nil without the gate. Pods of the kinds in Versioned are
+	// counted by version (WS-184).
 	Spreads   *workloadspreadcontroller.Watch
 	Versioned workloadspread.Versioned
 	// States follows PersistentPodStates.
 	States *persistentpodstatecontroller.Watch
-	// Budgets follows PodUnavailableBudgets; nil without their gates (PUB-016).
+	// Budgets follows PodUnavailableBudgets; it is nil without their gates (PUB-016).
 	Budgets *podunavailablebudgetcontroller.Watch
-	// Pods are gates PodWebhook (ND-184) and, with it, KruisePodReadinessGate (CRR-087).
+	// Pods is the gate PodWebhook (ND-184), and GateAllPods the gate KruisePodReadinessGate, if Pods is set
+	// (CRR-087).
 	Pods, GateAllPods bool
-	// ProtectionLog is the folder of the log of refused deletions (OPS-097).
+	// ProtectionLog is the directory of the log of rejected deletions (OPS-097).
 	ProtectionLog string
 }
 
-// Reading and writing only by name (OPS-080, OPS-082). A create cannot be limited to a name.
+// Secrets and configurations are only read and written by name (OPS-080, OPS-082). A create cannot be limited
+// to a name.
 //
 // +kubebuilder:rbac:groups="",namespace=kruise-system,roleName=kruise-webhook-role,resources=secrets,verbs=create
 // +kubebuilder:rbac:groups="",namespace=kruise-system,roleName=kruise-webhook-role,resources=secrets,resourceNames=kruise-webhook-certs,verbs=get;list;watch;update
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,roleName=kruise-certs-role,resources=mutatingwebhookconfigurations,resourceNames=kruise-mutating-webhook-configuration,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups=admissionregistration.k8s.io,roleName=kruise-certs-role,resources=validatingwebhookconfigurations,resourceNames=kruise-validating-webhook-configuration,verbs=get;list;watch;patch
 
-// Setup adds the webhook server with all webhooks, the upkeep of its certificate and of the configurations
-// (OPS-030, OPS-042), and the readiness check webhook-ready (OPS-090). It must be called before the manager
-// starts. The manager serves probes and metrics while the first pass is tried, and ends with an error that
-// names the obstacle if that does not succeed in time.
+// Setup adds the webhook server with all webhooks, the maintenance of its certificate and of the
+// configurations (OPS-030, OPS-042), and the readiness check webhook-ready (OPS-090). It must be called
+// before the manager starts. The manager serves probes and metrics while the first pass is attempted, and
+// stops with an error that names the obstacle if that does not succeed in time.
 func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	direct, err := client.NewWithWatch(mgr.GetConfig(),
 		client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
 		return fmt.Errorf("making a client for webhook certificates: %w", err)
 	}
+
 	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("making a client for template validation: %w", err)
 	}
+
 	judge := NewTemplateValidator(clientset.CoreV1().RESTClient())
 	if options.ForbidPrivileged {
 		judge = unprivileged{judge}
 	}
+
 	teller, err := options.teller(mgr)
 	if err != nil {
 		return err
 	}
+
 	chain, disruptions, err := options.podWebhooks(mgr, teller)
 	if err != nil {
 		return err
 	}
+
 	guard := protection.New(options.Gates, clientset.CoreV1().RESTClient(), teller)
-	upkeep := &struct{ announcer }{} // the keeper; it is made later, from the paths of the handlers
+	upkeep := &struct{ announcer }{} // the keeper, which is created later from the paths of the handlers
 	handlers := admissionHandlers(
 		&Environment{
 			Options:    options,
@@ -157,10 +164,12 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if keeping.Paths[mutatePodRecentPath] {
 		keeping.Recent = recentPods(direct)
 	}
+
 	checker, err := matchconditions.NewChecker()
 	if err != nil {
 		return err
 	}
+
 	keeping.Check = checker.Check
 	keeping.Elected = mgr.Elected()
 	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"),
@@ -170,8 +179,9 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		metrics.Registry.Register(keeper.Expiry())); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
-	// Usually this pass is enough, and the controllers start after it. If it fails, the server tries again
-	// and reports why.
+
+	// Usually this pass is sufficient, and the controllers start after it. If it fails, the server tries
+	// again and reports why.
 	attempt, cancel := context.WithTimeout(ctx, admissionTime)
 	_, _ = keeper.Pass(attempt)
 	cancel()
@@ -179,6 +189,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
+
 	server := &server{
 		Server:   webhook.NewServer(webhook.Options{}),
 		port:     options.Port,
@@ -192,6 +203,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		&conversionHandler{log: mgr.GetLogger().WithName("conversion"), kinds: options.Kinds}) {
 		server.Register(path, handler)
 	}
+
 	server.Register("/healthz", http.HandlerFunc(alive))
 	if err := mgr.Add(server); err != nil {
 		return fmt.Errorf("adding the webhook server: %w", err)
@@ -199,12 +211,12 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err := mgr.AddReadyzCheck("webhook-ready", keeper.Ready); err != nil {
 		return fmt.Errorf("adding the readiness check: %w", err)
 	}
+
 	return nil
 }
 
-// served is what answers the requests of callers, by path. The memory of each sort has a bound of its own: a
-// request for an object may wait for a probing pod, and a request for a pod may wait for the conversion of
-// objects.
+// served returns the HTTP handlers by path. Each sort of request has its own memory limit: a request for an
+// object may wait for a probing pod, and a request for a pod may wait for the conversion of objects.
 func served(handlers map[string]admission.Handler, conversion http.Handler) map[string]http.Handler {
 	objects, pods, conversions := newRoom(), newRoom(), newRoom()
 	all := map[string]http.Handler{convertPath: conversions.bounded(conversion, maxReview)}
@@ -218,12 +230,12 @@ func served(handlers map[string]admission.Handler, conversion http.Handler) map[
 	return all
 }
 
-// admissionTime is how long a handler may wait for other requests. It leaves time to answer before the API
-// server gives up, after 10 s or more. What is not known by then does not refuse the object.
+// admissionTime is how long a handler may wait for other requests. It leaves time to respond before the API
+// server gives up, after 10 s or more. An object is not rejected because of what is unknown by then.
 const admissionTime = 7 * time.Second
 
-// admissionHandlers returns the admission webhooks by path. pods changes pods; nil without gate PodWebhook.
-// disruptions checks what is done to them; nil if there are no checks.
+// admissionHandlers returns the admission webhooks by path. pods changes pods, and is nil without the gate
+// PodWebhook. disruptions checks disruptions of pods, and is nil if there are no checks.
 func admissionHandlers(
 	e *Environment, pods *pod.Chain, disruptions *pod.Disruptions,
 ) map[string]admission.Handler {
@@ -231,10 +243,12 @@ func admissionHandlers(
 	for i := range e.Kinds {
 		maps.Copy(handlers, e.Kinds[i].handlers(e))
 	}
-	// also without the gate: entries may be there for a while, or for good
+
+	// The handlers exist even if the gate is off, because entries may exist for a while, or permanently.
 	for _, kind := range protection.Kinds {
 		handlers[kind.Path] = limited(e.guard.Handler(kind))
 	}
+
 	if pods != nil {
 		handlers[mutatePodPath] = mutatePod(pods, true)
 		handlers[mutatePodAllPath] = mutatePod(pods, false)
@@ -242,20 +256,23 @@ func admissionHandlers(
 			handlers[mutatePodRecentPath] = mutateRecentPod(mutatePod(pods, false), learners...)
 		}
 	}
+
 	if disruptions != nil {
 		guarded := func(namespace string) bool {
 			return e.Budgets != nil && len(e.Budgets.Index.In(namespace)) > 0
 		}
 		handlers[validatePodPath] = validatePod(disruptions, e.live, guarded)
 	}
+
 	subjects := e.subjects()
 	for path, handler := range handlers {
 		handlers[path] = subjects[path].checked(handler)
 	}
+
 	return handlers
 }
 
-// limited ends the context of a handler while the API server still waits.
+// limited cancels the context of a handler while the API server still waits.
 func limited(handle admission.HandlerFunc) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
 		ctx, cancel := context.WithTimeout(ctx, admissionTime)
@@ -264,7 +281,7 @@ func limited(handle admission.HandlerFunc) admission.Handler {
 	})
 }
 
-// teller makes what tells of refused deletions and disruptions.
+// teller returns the Teller that reports rejected deletions and disruptions.
 func (o Options) teller(mgr manager.Manager) (*protection.Teller, error) {
 	log := mgr.GetLogger().WithName("protection")
 	var lines *protectionlog.Log
@@ -294,14 +311,15 @@ func (o Options) learners() []learner {
 	return all
 }
 
-// podWebhooks returns the chain that changes pods and the checks of what is done to them. Both are nil
-// without gate PodWebhook; the checks also if nothing puts pods into subsets, or protects them.
+// podWebhooks returns the chain that changes pods and the checks of their disruptions. Both are nil without
+// the gate PodWebhook; the checks are also nil if nothing puts pods into subsets or protects them.
 func (o Options) podWebhooks(
 	mgr manager.Manager, teller *protection.Teller,
 ) (chain *pod.Chain, disruptions *pod.Disruptions, err error) {
 	if !o.Pods {
 		return nil, nil, nil
 	}
+
 	var checks []pod.Check
 	var collectors []prometheus.Collector
 	var budgets *pod.Budgets
@@ -316,6 +334,7 @@ func (o Options) podWebhooks(
 		checks = append(checks, budgets.Check())
 		collectors = append(collectors, o.Budgets.Guard.Metrics()...)
 	}
+
 	if o.Spreads != nil {
 		spreads = pod.NewSpreads(pod.SpreadOptions{
 			Matcher:   o.Spreads,
@@ -327,26 +346,29 @@ func (o Options) podWebhooks(
 			Now:       time.Now,
 		})
 		o.Spreads.WhenGone(spreads.Forget)
-		checks = append(checks, spreads.Check()) // which books what is not refused, and so comes last
+		checks = append(checks, spreads.Check()) // comes last, because it books what no check rejects
 		collectors = append(append(collectors, o.Spreads.Booker.Metrics()...), spreads.Metric())
 	}
+
 	sidecars := pod.NewSidecars(o.Sidecars, o.Gates.Enabled(features.EnableSortSidecarContainerByName),
 		time.Now)
 	var last []pod.Step
-	if o.States != nil { // after all that PPS-030 names
+	if o.States != nil { // after all steps whose result it needs
 		last = append(last, pod.States(o.States))
 	}
+
 	chain = newPodChain(o.GateAllPods, spreads, budgets, sidecars,
 		append(last, o.probes(mgr.GetClient())...)...)
 	if len(checks) > 0 {
 		disruptions = pod.NewDisruptions(checks...)
 		collectors = append(collectors, disruptions.Metric())
 	}
+
 	return chain, disruptions, register(append(collectors, chain.Metric(), sidecars.Metric())...)
 }
 
-// newPodChain puts the steps into their order: SidecarSets and budgets select by the labels that subsets
-// give, and steps that add containers come before launch priority.
+// newPodChain orders the steps: SidecarSets and budgets select by the labels that subsets add, and steps that
+// add containers come before launch priority.
 func newPodChain(
 	gateAll bool, spreads *pod.Spreads, budgets *pod.Budgets, sidecars *pod.Sidecars, last ...pod.Step,
 ) *pod.Chain {
@@ -360,11 +382,10 @@ func newPodChain(
 	if steps = append(steps, pod.Launch()); budgets != nil {
 		steps = append(steps, budgets.Step())
 	}
-	return pod.NewChain(append(steps, last...)...) // of all containers, by all labels
+	return pod.NewChain(append(steps, last...)...) // these need all containers and all labels
 }
 
-// probes are the steps about probes that the node daemon or a provider carries out, and asksForProbes which
-// pods they are for.
+// probes returns the steps for probes that the node daemon or a provider runs.
 func (o Options) probes(cached client.Reader) (steps []pod.Step) {
 	if o.Gates.Enabled(features.EnhancedLivenessProbe) {
 		steps = append(steps, pod.Liveness())
@@ -375,10 +396,11 @@ func (o Options) probes(cached client.Reader) (steps []pod.Step) {
 	return steps
 }
 
+// asksForProbes returns the expression for the pods that the steps of probes are for.
 func (o Options) asksForProbes() string {
 	switch {
 	case o.Gates.Enabled(features.EnablePodProbeMarkerOnServerless):
-		return "true" // where a pod will run is not known yet
+		return "true" // it is not known yet where a pod will run
 	case o.Gates.Enabled(features.EnhancedLivenessProbe):
 		return "has(object.metadata.annotations) && '" + pub.UsingEnhancedLiveness +
 			"' in object.metadata.annotations"
@@ -401,6 +423,7 @@ func (o Options) follow(ctx context.Context, keeping *certificate.Options) {
 	if !o.Pods {
 		return
 	}
+
 	sidecars, spreads, budgets := o.Sidecars, o.Spreads, o.Budgets
 	changes := []<-chan struct{}{sidecars.Changed()}
 	if spreads != nil {
@@ -412,27 +435,32 @@ func (o Options) follow(ctx context.Context, keeping *certificate.Options) {
 	if o.States != nil {
 		changes = append(changes, o.States.Changed())
 	}
+
 	o.scopeDisruptions(keeping)
 	keeping.Rescope = either(ctx, changes)
-	keeping.Scopes[mutatePodAllName] = certificate.Scope{Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
-		if !sidecars.Synced() || spreads != nil && !spreads.Synced() ||
-			o.States != nil && !o.States.Synced() {
-			return nil, false
-		}
-		ofSpreads, ofStates := "false", "false"
-		if spreads != nil {
-			ofSpreads = spreads.Scope.Creations()
-		}
-		if o.States != nil {
-			ofStates = o.States.Creations()
-		}
-		return otherPods(o.GateAllPods, sidecars.Scope.Expression(), ofSpreads, ofStates,
-			o.asksForProbes()), true
-	},
+	keeping.Scopes[mutatePodAllName] = certificate.Scope{
+		Policy: admissionv1.Fail,
+		Conditions: func() ([]admissionv1.MatchCondition, bool) {
+			if !sidecars.Synced() || spreads != nil && !spreads.Synced() ||
+				o.States != nil && !o.States.Synced() {
+				return nil, false
+			}
+
+			ofSpreads, ofStates := "false", "false"
+			if spreads != nil {
+				ofSpreads = spreads.Scope.Creations()
+			}
+			if o.States != nil {
+				ofStates = o.States.Creations()
+			}
+
+			return otherPods(o.GateAllPods, sidecars.Scope.Expression(), ofSpreads, ofStates,
+				o.asksForProbes()), true
+		},
 	}
 }
 
-// either returns a channel that has a value when one of the channels had one.
+// either returns a channel that receives a value when any of the channels does.
 func either(ctx context.Context, channels []<-chan struct{}) <-chan struct{} {
 	joined := make(chan struct{}, 1)
 	for _, from := range channels {
@@ -445,52 +473,62 @@ func either(ctx context.Context, channels []<-chan struct{}) <-chan struct{} {
 				}
 				select {
 				case joined <- struct{}{}:
-				default: // one is waiting already
+				default: // a value is already pending
 				}
 			}
 		}()
 	}
+
 	return joined
 }
 
 func (o Options) keeper(handlers map[string]admission.Handler) certificate.Options {
 	paths := map[string]bool{}
-	for _, path := range podPaths { // off, unless they have handlers
+	for _, path := range podPaths { // off unless there is a handler
 		paths[path] = false
 	}
+
 	for path := range handlers {
 		paths[path] = true
 	}
-	for _, kind := range protection.Kinds { // without the gate there are no entries (DP-D1)
+
+	for _, kind := range protection.Kinds { // no entries without the gate
 		paths[kind.Path] = o.Gates.Enabled(features.ResourcesDeletionProtection)
 	}
+
 	return certificate.Options{
-		Secret:      types.NamespacedName{Namespace: o.Namespace, Name: o.SecretName},
-		Directory:   o.CertDir,
-		FilesOnly:   o.FilesOnly,
-		External:    o.External,
-		Target:      certificate.Target{Namespace: o.Namespace, Service: o.ServiceName, Host: o.Host, Port: o.Port},
+		Secret:    types.NamespacedName{Namespace: o.Namespace, Name: o.SecretName},
+		Directory: o.CertDir,
+		FilesOnly: o.FilesOnly,
+		External:  o.External,
+		Target: certificate.Target{
+			Namespace: o.Namespace,
+			Service:   o.ServiceName,
+			Host:      o.Host,
+			Port:      o.Port,
+		},
 		RenewBefore: cmp.Or(o.RenewBefore, certificate.DefaultRenewBefore),
 		Mutating:    mutatingConfiguration,
 		Validating:  validatingConfiguration,
 		Paths:       paths,
-		Scopes: map[string]certificate.Scope{mutatePodAllName: {Policy: admissionv1.Fail,
+		Scopes: map[string]certificate.Scope{mutatePodAllName: {
+			Policy: admissionv1.Fail,
 			Conditions: func() ([]admissionv1.MatchCondition, bool) {
 				return otherPods(o.GateAllPods, "false", "false", "false", o.asksForProbes()), true
-			}}},
-		Derived: append(
-			[]certificate.Derived{
-				{
-					Kind: "MutatingWebhookConfiguration",
-					From: mutatePodName,
-					Name: mutatePodAllName,
-					Path: mutatePodAllPath,
-				},
-			}, o.derivedDisruptions()...,
-		), CRDs: o.converted(), ServerPort: o.Port}
+			},
+		}},
+		Derived: append([]certificate.Derived{{
+			Kind: "MutatingWebhookConfiguration",
+			From: mutatePodName,
+			Name: mutatePodAllName,
+			Path: mutatePodAllPath,
+		}}, o.derivedDisruptions()...),
+		CRDs:       o.converted(),
+		ServerPort: o.Port,
+	}
 }
 
-// converted returns the definitions of the kinds that are converted here.
+// converted returns the CRDs of the kinds that are converted here.
 func (o Options) converted() (definitions []string) {
 	for i := range o.Kinds {
 		if o.Kinds[i].Conversion != nil {

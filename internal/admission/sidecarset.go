@@ -30,22 +30,23 @@ import (
 // sidecarSetWebhooks admits SidecarSets of both versions.
 type sidecarSetWebhooks struct {
 	judge TemplateValidator
-	// namespace is where revisions and the white list are, and where templates are judged.
+	// namespace is where revisions and the white list are, and where templates are validated.
 	namespace string
 	// cached reads SidecarSets; live reads revisions and the white list.
 	cached, live client.Reader
-	// native says that the API server supports native sidecars; nativeInPlace that they may be upgraded in
-	// place (SS-257, SS-W01).
+	// native means that the API server supports native sidecars, nativeInPlace that they may be updated in
+	// place.
 	native, nativeInPlace bool
-	// announcer makes the API server send the first pods of a SidecarSet; nil if pods are not sent at all.
+	// announcer makes the API server send the first pods of a SidecarSet; it is nil if pods are not sent at
+	// all.
 	announcer announcer
-	// allMetadata is gate SidecarSetPatchPodMetadataDefaultsAllowed.
+	// allMetadata is the gate SidecarSetPatchPodMetadataDefaultsAllowed.
 	allMetadata bool
 }
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=sidecarsets,verbs=get;list;watch
 
-// SidecarSets makes the webhooks of the kind.
+// SidecarSets returns the webhooks of the kind.
 func SidecarSets(e *Environment) Webhooks {
 	w := &sidecarSetWebhooks{
 		judge:         e.judge,
@@ -60,16 +61,18 @@ func SidecarSets(e *Environment) Webhooks {
 	return Webhooks{Mutate: w.mutate, Validate: w.validate}
 }
 
-// mutate fills in what was left out, and the hashes.
+// mutate adds defaults and the hashes.
 func (w *sidecarSetWebhooks) mutate(_ context.Context, request admission.Request) admission.Response {
 	set, err := readSidecarSet(request.Object.Raw, &request)
 	if err != nil {
 		return undecodable(&request, err)
 	}
+
 	completed, err := set.complete()
 	if err != nil {
 		return undecodable(&request, err)
 	}
+
 	operations, err := patchOf(request.Object.Raw, completed)
 	if err != nil {
 		return undecodable(&request, err)
@@ -77,59 +80,71 @@ func (w *sidecarSetWebhooks) mutate(_ context.Context, request admission.Request
 	return admission.Patched("", operations...)
 }
 
-// validate judges SidecarSets.
+// validate validates SidecarSets.
 func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
 	given, err := readSidecarSet(request.Object.Raw, &request)
 	if err != nil {
 		return undecodable(&request, err)
 	}
+
 	set := given.hub()
 	if set.DeletionTimestamp != nil {
 		return admission.Allowed("")
 	}
+
 	var old *appsv1beta1.SidecarSet
 	if request.Operation == admissionv1.Update {
-		// otherwise everything counts as new
+		// If the stored object cannot be read, everything counts as new.
 		if stored, err := readSidecarSet(request.OldObject.Raw, &request); err == nil {
 			old = stored.hub()
 		}
 	}
+
 	var list appsv1beta1.SidecarSetList
 	if err := w.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return refused(http.StatusInternalServerError, fmt.Sprintf("listing SidecarSets: %v", err))
 	}
+
 	others := make([]*appsv1beta1.SidecarSet, len(list.Items))
 	for i := range list.Items {
 		others[i] = &list.Items[i]
 	}
+
 	others, err = w.withBase(ctx, set, others)
 	if err != nil {
 		return refused(http.StatusInternalServerError, err.Error())
 	}
-	verdict := sidecarset.Validate(set, old,
-		sidecarset.Environment{NativeSidecars: w.native, NativeInPlace: w.nativeInPlace, Others: others,
-			FindRevision: func(r *appsv1beta1.SidecarSetInjectRevision) error {
-				return w.findRevision(ctx, set.Name, r)
-			},
-			WhiteList: func(set *appsv1beta1.SidecarSet) field.ErrorList {
-				return w.whiteList(ctx, set)
-			}})
+
+	verdict := sidecarset.Validate(set, old, sidecarset.Environment{
+		NativeSidecars: w.native,
+		NativeInPlace:  w.nativeInPlace,
+		Others:         others,
+		FindRevision: func(r *appsv1beta1.SidecarSetInjectRevision) error {
+			return w.findRevision(ctx, set.Name, r)
+		},
+		WhiteList: func(set *appsv1beta1.SidecarSet) field.ErrorList {
+			return w.whiteList(ctx, set)
+		},
+	})
 	causes, warnings := causesOf(verdict.Errors), append(given.warnings(), verdict.Warnings...)
 	more, doubts := w.judgePod(ctx, set, old)
 	warnings = append(warnings, doubts...)
 	if causes = append(causes, more...); len(causes) > 0 {
 		return invalid(&request, causes).WithWarnings(warnings...)
 	}
+
 	response := admission.Allowed("").WithWarnings(warnings...)
 	if old != nil && sameSpec(&request) {
 		return response
 	}
+
 	return announced(ctx, w.announcer, &request, choose.Asks(set), response)
 }
 
 // withBase adds the base of a canary if the cache does not show it yet: one command may create both.
-func (w *sidecarSetWebhooks) withBase(ctx context.Context, set *appsv1beta1.SidecarSet,
-	others []*appsv1beta1.SidecarSet) ([]*appsv1beta1.SidecarSet, error) {
+func (w *sidecarSetWebhooks) withBase(
+	ctx context.Context, set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSet,
+) ([]*appsv1beta1.SidecarSet, error) {
 	name := sidecarset.CanaryOf(set)
 	if name == "" || name == set.Name ||
 		slices.ContainsFunc(others, func(other *appsv1beta1.SidecarSet) bool { return other.Name == name }) {
@@ -145,8 +160,8 @@ func (w *sidecarSetWebhooks) withBase(ctx context.Context, set *appsv1beta1.Side
 	return append(others, base), nil
 }
 
-// judgePod has the API server judge containers and volumes that are new. Faults of the stored object are not
-// refused.
+// judgePod has the API server validate new containers and volumes. Faults of the stored object are not
+// rejected.
 func (w *sidecarSetWebhooks) judgePod(
 	ctx context.Context, set, old *appsv1beta1.SidecarSet,
 ) ([]metav1.StatusCause, []string) {
@@ -170,10 +185,12 @@ func (w *sidecarSetWebhooks) judgeOne(
 	if len(spec.Containers)+len(spec.InitContainers) == 0 {
 		return nil, nil // validation reports the error
 	}
+
 	template, placeholder, err := sidecarset.PodTemplate(spec)
 	if err != nil {
 		return nil, err
 	}
+
 	// Encode the template as one document, because volumes may be something other than a list.
 	text, err := json.Marshal(template)
 	if err != nil {
@@ -182,10 +199,12 @@ func (w *sidecarSetWebhooks) judgeOne(
 	if template, err = decodeDocument(text); err != nil {
 		return nil, fmt.Errorf("reading containers and volumes: %w", err)
 	}
+
 	causes, err := w.judge.Judge(ctx, w.namespace, template, nil)
 	if err != nil {
 		return nil, err
 	}
+
 	var own []metav1.StatusCause
 	for _, cause := range causes {
 		rest, inPod := strings.CutPrefix(cause.Field, "spec.template.spec")
@@ -197,6 +216,7 @@ func (w *sidecarSetWebhooks) judgeOne(
 		}
 		own = append(own, cause)
 	}
+
 	return own, nil
 }
 
@@ -217,15 +237,18 @@ func (w *sidecarSetWebhooks) findRevision(
 		}
 		return nil
 	}
+
 	var list appsv1.ControllerRevisionList
 	of := client.MatchingLabels{pub.SidecarSetName: set, pub.SidecarSetCustomVersion: *wanted.CustomVersion}
 	if err := w.live.List(ctx, &list, client.InNamespace(w.namespace), of, client.Limit(1)); err != nil {
 		return fmt.Errorf("%w: %w", sidecarset.ErrUnknown, err)
 	}
+
 	if len(list.Items) == 0 {
 		return fmt.Errorf("no ControllerRevision of this SidecarSet has customVersion %s",
 			*wanted.CustomVersion)
 	}
+
 	return nil
 }
 
@@ -257,6 +280,7 @@ func readSidecarSet(raw []byte, request *admission.Request) (*givenSidecarSet, e
 	if err != nil {
 		return nil, err
 	}
+
 	given := &givenSidecarSet{raw: raw}
 	if versionOf(document, request) == appsv1alpha1.GroupVersion.Version {
 		given.alpha = &appsv1alpha1.SidecarSet{}
@@ -265,15 +289,17 @@ func readSidecarSet(raw []byte, request *admission.Request) (*givenSidecarSet, e
 		given.beta = &appsv1beta1.SidecarSet{}
 		given.unknown, err = decode(raw, given.beta)
 	}
+
 	template := &given.hub().Spec.SidecarSetTemplate
 	if n := len(template.Containers) + len(template.InitContainers); err == nil && n > mostSidecars {
 		err = fmt.Errorf("spec has %d containers: at most %d are possible", n, mostSidecars)
 	}
+
 	return given, err
 }
 
-// mostSidecars is more than a pod can run. Each is compared, judged and hashed, which takes many times the
-// memory of what it says.
+// mostSidecars is more than a pod can run. Each container is compared, validated and hashed, which takes many
+// times the memory of its text.
 const mostSidecars = 256
 
 func (g *givenSidecarSet) hub() *appsv1beta1.SidecarSet {
@@ -283,7 +309,7 @@ func (g *givenSidecarSet) hub() *appsv1beta1.SidecarSet {
 	return g.beta
 }
 
-// warnings returns warnings about values that this version has in two places.
+// warnings returns warnings about fields of v1alpha1 that are overridden by others.
 func (g *givenSidecarSet) warnings() []string {
 	if g.alpha == nil || g.alpha.DroppedNamespaceSelector() == nil {
 		return nil
@@ -304,19 +330,23 @@ func (g *givenSidecarSet) complete() ([]byte, error) {
 	} else {
 		spec, object, meta = g.beta.Spec, g.beta, g.beta
 	}
+
 	sidecarset.SetDefaults(&spec)
 	hash, err := sidecarset.Hash(&spec)
 	if err != nil {
 		return nil, err
 	}
+
 	without, err := sidecarset.HashWithoutImage(&spec)
 	if err != nil {
 		return nil, err
 	}
+
 	annotations := meta.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
+
 	annotations[pub.SidecarSetHash], annotations[pub.SidecarSetHashWithoutImage] = hash, without
 	meta.SetAnnotations(annotations)
 	if g.alpha != nil {
@@ -324,6 +354,7 @@ func (g *givenSidecarSet) complete() ([]byte, error) {
 	} else {
 		g.beta.Spec = spec
 	}
+
 	text, err := json.Marshal(object)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the SidecarSet: %w", err)
@@ -331,5 +362,6 @@ func (g *givenSidecarSet) complete() ([]byte, error) {
 	if !g.unknown {
 		return text, nil
 	}
+
 	return carry(g.raw, text, reflect.TypeOf(object), nil)
 }

@@ -19,7 +19,7 @@ import (
 type statefulSetWebhooks struct {
 	templates
 	gates statefulset.Gates
-	// live lists storage classes, of which nothing is cached for this.
+	// live lists storage classes, which are not cached for this.
 	live client.Reader
 }
 
@@ -27,7 +27,7 @@ type statefulSetWebhooks struct {
 //
 // +kubebuilder:rbac:groups=storage.k8s.io,roleName=kruise-manager-storage-role,resources=storageclasses,verbs=list
 
-// StatefulSets makes the webhooks of the kind.
+// StatefulSets returns the webhooks of the kind.
 func StatefulSets(e *Environment) Webhooks {
 	w := statefulSetsOf(e)
 	return Webhooks{
@@ -38,18 +38,25 @@ func StatefulSets(e *Environment) Webhooks {
 }
 
 func statefulSetsOf(e *Environment) *statefulSetWebhooks {
-	return &statefulSetWebhooks{templates: templatesOf(e), live: e.live, gates: statefulset.Gates{
-		AutoDeletePVC: e.Gates.Enabled(features.StatefulSetAutoDeletePVC),
-		AutoResizePVC: e.Gates.Enabled(features.StatefulSetAutoResizePVCGate),
-		StartOrdinal:  e.Gates.Enabled(features.StatefulSetStartOrdinal), InPlace: e.InPlace}}
+	return &statefulSetWebhooks{
+		templates: templatesOf(e),
+		live:      e.live,
+		gates: statefulset.Gates{
+			AutoDeletePVC: e.Gates.Enabled(features.StatefulSetAutoDeletePVC),
+			AutoResizePVC: e.Gates.Enabled(features.StatefulSetAutoResizePVCGate),
+			StartOrdinal:  e.Gates.Enabled(features.StatefulSetStartOrdinal),
+			InPlace:       e.InPlace,
+		},
+	}
 }
 
-// mutate fills in what was left out. The API server itself clears the status.
+// mutate adds defaults. The API server itself clears the status.
 func (w *statefulSetWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
 	updated, old, err := documents(&request)
 	if err != nil {
 		return undecodable(&request, err)
 	}
+
 	operations, err := statefulset.Default(statefulset.DefaultRequest{
 		Request: w.completing(ctx, request.Namespace, updated, old),
 		Gates:   w.gates,
@@ -60,7 +67,7 @@ func (w *statefulSetWebhooks) mutate(ctx context.Context, request admission.Requ
 	return completed(operations, err, old)
 }
 
-// validate judges StatefulSets.
+// validate validates StatefulSets.
 func (w *statefulSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
 	return validateWorkload(ctx, w.templates, &request, statefulset.WrittenInV1alpha1,
 		statefulset.WrittenInV1beta1, func(updated, old *statefulset.Written) field.ErrorList {
@@ -68,8 +75,8 @@ func (w *statefulSetWebhooks) validate(ctx context.Context, request admission.Re
 		}, nil)
 }
 
-// classes returns what finds storage classes. They are listed once, and only if one is asked for, however
-// many claim templates there are.
+// classes returns a function that finds storage classes. They are listed at most once, however many claim
+// templates there are.
 func (w *statefulSetWebhooks) classes(ctx context.Context) statefulset.Classes {
 	list := sync.OnceValues(func() ([]storagev1.StorageClass, error) {
 		var all storagev1.StorageClassList

@@ -21,33 +21,33 @@ import (
 // document is a decoded JSON object.
 type document = map[string]any
 
-// TemplateValidator has the API server validate and complete a pod template.
+// TemplateValidator has the API server validate and default a pod template.
 type TemplateValidator interface {
-	// Complete returns the template of a workload with these claim templates with the API server's defaults,
-	// without fields that the API server does not know.
+	// Complete returns the pod template, of a workload with these claim templates, with the API server's
+	// defaults and without fields that the API server does not know.
 	Complete(ctx context.Context, namespace string, template document, claims []string) (document, error)
-	// Judge returns why the template is invalid in a workload with these claim templates, with fields below
-	// spec; none if it is valid. An error means that the API server did not decide.
+	// Judge returns why the pod template is invalid in a workload with these claim templates, with fields
+	// below spec, or nothing if it is valid. An error means that the API server did not decide.
 	Judge(ctx context.Context, namespace string, template document,
 		claims []string) ([]metav1.StatusCause, error)
 }
 
 // +kubebuilder:rbac:groups="",resources=podtemplates,verbs=create
 
-// dryRun creates a core/v1 PodTemplate in a dry run. So exactly the rules of the cluster's own version apply,
-// without the policies for pods. The template is sent as the document that it is.
+// dryRun creates a core/v1 PodTemplate in a dry run, so that exactly the rules of the cluster's version
+// apply, without the policies for pods. The template is sent as it was written.
 type dryRun struct {
 	core    rest.Interface
 	timeout time.Duration
 }
 
-// NewTemplateValidator returns a judge that uses core, a client for group version v1.
+// NewTemplateValidator returns a validator that uses core, a client for group version v1.
 func NewTemplateValidator(core rest.Interface) TemplateValidator {
 	return &dryRun{core: core, timeout: 5 * time.Second}
 }
 
-// CompleteTemplate returns what completes a pod template that stands alone. What the API server finds invalid
-// comes back as it is.
+// CompleteTemplate returns a function that defaults a pod template that stands alone. A template that the API
+// server finds invalid is returned unchanged.
 func CompleteTemplate(
 	judge TemplateValidator,
 ) func(ctx context.Context, namespace string, template []byte) ([]byte, error) {
@@ -56,13 +56,15 @@ func CompleteTemplate(
 		if err != nil {
 			return nil, fmt.Errorf("reading a pod template: %w", err)
 		}
+
 		complete, err := judge.Complete(ctx, namespace, given, nil)
 		switch {
-		case refusal(err): // a quota or a policy for PodTemplates says nothing about the template
+		case refusal(err): // a quota or policy for PodTemplates does not concern the template
 			return template, nil
 		case err != nil:
 			return nil, err
 		}
+
 		return json.Marshal(complete)
 	}
 }
@@ -77,33 +79,38 @@ func (d *dryRun) create(ctx context.Context, namespace string, template document
 	if err != nil {
 		return nil, fmt.Errorf("encoding the pod template: %w", err)
 	}
+
 	result := d.core.Post().Namespace(namespace).Resource("podtemplates").
 		Param("dryRun", metav1.DryRunAll).Param("fieldValidation", metav1.FieldValidationIgnore).
 		SetHeader("Content-Type", "application/json").SetHeader("Accept", "application/json").
 		Timeout(d.timeout).Body(body).Do(ctx)
-	if err := result.Error(); err != nil { // Raw does not return the details
+	if err := result.Error(); err != nil { // Raw would not return the details
 		return nil, err
 	}
+
 	return result.Raw()
 }
 
 func (d *dryRun) Complete(
 	ctx context.Context, namespace string, template document, claims []string,
 ) (document, error) {
-	// Without them a template that mounts a claim would be refused, and not be completed.
+	// Without placeholders, a template that mounts a claim would be rejected and not defaulted.
 	completed, placed := withClaims(template, claims)
 	answer, err := d.create(ctx, namespace, completed)
 	if err != nil {
 		return nil, err
 	}
+
 	doc, err := decodeDocument(answer)
 	if err != nil {
 		return nil, fmt.Errorf("reading the completed pod template: %w", err)
 	}
+
 	complete, ok := doc["template"].(document)
 	if !ok {
 		return nil, errors.New("the API server answered without a pod template")
 	}
+
 	placed.takeFrom(complete)
 	return complete, nil
 }
@@ -119,29 +126,33 @@ func (d *dryRun) Judge(
 	if !refusal(err) {
 		return nil, err
 	}
+
 	var status apierrors.APIStatus
 	errors.As(err, &status)
 	answer := status.Status()
 	if answer.Code == http.StatusBadRequest {
 		answer.Details = nil // the document does not fit the server's types
 	}
+
 	return templateCauses(answer, volumes), nil
 }
 
-// refusal tells whether the API server itself found the template invalid: it names fields, or says that the
-// document does not fit its types. Answers of policies, quotas and foreign webhooks about a PodTemplate do
-// not count, since these see the pods themselves. A ValidatingAdmissionPolicy answers Invalid too, but with a
-// cause that names no field. Errors without an answer of the API server do not count either.
+// refusal reports whether the API server itself found the template invalid: it names fields, or states that
+// the document does not fit its types. Answers of policies, quotas and other webhooks about a PodTemplate do
+// not count, because these see the pods themselves. A ValidatingAdmissionPolicy also answers Invalid, but
+// with a cause that names no field. Errors without an answer of the API server do not count either.
 func refusal(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || strings.HasPrefix(status.Status().Message, "admission webhook ") {
 		return false
 	}
+
 	answer := status.Status()
 	var causes []metav1.StatusCause
 	if answer.Details != nil {
 		causes = answer.Details.Causes
 	}
+
 	switch answer.Code {
 	case http.StatusUnprocessableEntity:
 		return answer.Reason == metav1.StatusReasonInvalid &&
@@ -151,10 +162,11 @@ func refusal(err error) bool {
 		return !slices.ContainsFunc(causes,
 			func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeUnexpectedServerResponse })
 	}
+
 	return false
 }
 
-// placedClaims says where withClaims put which placeholder.
+// placedClaims records where withClaims put the placeholders.
 type placedClaims struct {
 	// first is the index of the first placeholder among the volumes; index maps placeholders to their claim
 	// templates.
@@ -162,23 +174,26 @@ type placedClaims struct {
 	index []int
 }
 
-// withClaims returns the template with a placeholder volume for each claim template. Names that are volumes
-// too, repeated or missing are left out: they are errors of the claim templates, reported on these.
+// withClaims returns the template with a placeholder volume for each claim template. Names that are empty,
+// repeated or names of volumes are skipped: they are errors of the claim templates, and reported there.
 func withClaims(template document, claims []string) (document, placedClaims) {
 	spec, ok := template["spec"].(document)
 	if !ok {
 		return template, placedClaims{}
 	}
+
 	volumes, ok := spec["volumes"].([]any)
 	if !ok && spec["volumes"] != nil {
 		return template, placedClaims{}
 	}
+
 	taken := map[string]bool{"": true}
 	for _, item := range volumes {
 		volume, _ := item.(document)
 		name, _ := volume["name"].(string)
 		taken[name] = true
 	}
+
 	placed := placedClaims{first: len(volumes)}
 	all := append([]any{}, volumes...)
 	for i, name := range claims {
@@ -186,19 +201,21 @@ func withClaims(template document, claims []string) (document, placedClaims) {
 			continue
 		}
 		taken[name] = true
-		// so that the volume may be a block device
+		// With this source, the volume may be a block device.
 		all = append(all, document{"name": name, "persistentVolumeClaim": document{"claimName": name}})
 		placed.index = append(placed.index, i)
 	}
+
 	if len(placed.index) == 0 {
 		return template, placed
 	}
+
 	template, spec = maps.Clone(template), maps.Clone(spec)
 	template["spec"], spec["volumes"] = spec, all
 	return template, placed
 }
 
-// takeFrom removes the placeholders from a template that came back.
+// takeFrom removes the placeholders from a template that the API server returned.
 func (p placedClaims) takeFrom(template document) {
 	spec, _ := template["spec"].(document)
 	volumes, _ := spec["volumes"].([]any)
@@ -219,17 +236,20 @@ func templateCauses(answer metav1.Status, placed placedClaims) []metav1.StatusCa
 			{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.template", Message: answer.Message},
 		}
 	}
+
 	causes := make([]metav1.StatusCause, 0, len(answer.Details.Causes))
 	for _, cause := range answer.Details.Causes {
 		if !strings.HasPrefix(cause.Field, "template") {
 			cause.Field = "template"
 		}
+
 		// The API server drops "metadata" from the path of a template's labels and annotations.
 		for _, member := range []string{"labels", "annotations"} {
 			if rest, ok := strings.CutPrefix(cause.Field, "template."+member); ok {
 				cause.Field = "template.metadata." + member + rest
 			}
 		}
+
 		cause.Field = "spec." + cause.Field
 		if rest, ok := strings.CutPrefix(cause.Field, "spec.template.spec.volumes["); ok {
 			number, member, _ := strings.Cut(rest, "]")
@@ -239,8 +259,10 @@ func templateCauses(answer metav1.Status, placed placedClaims) []metav1.StatusCa
 					placed.index[i-placed.first], member)
 			}
 		}
+
 		causes = append(causes, cause)
 	}
+
 	return causes
 }
 

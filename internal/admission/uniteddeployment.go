@@ -19,15 +19,15 @@ import (
 // unitedDeploymentWebhooks admits UnitedDeployments of both versions, each in its v1beta1 form.
 type unitedDeploymentWebhooks struct {
 	templates
-	// sets judges templates of our StatefulSets.
+	// sets validates templates of this project's StatefulSets.
 	sets *statefulSetWebhooks
-	// inPlace is what may change under InPlaceOnly of CloneSets.
+	// inPlace defines what may change under InPlaceOnly of CloneSets.
 	inPlace inplace.Options
 	// Merging patches takes time, and users of one namespace must not slow down those of others.
 	*turns
 }
 
-// UnitedDeployments makes the webhooks of the kind.
+// UnitedDeployments returns the webhooks of the kind.
 func UnitedDeployments(e *Environment) Webhooks {
 	w := &unitedDeploymentWebhooks{
 		templates: templatesOf(e),
@@ -42,23 +42,25 @@ func UnitedDeployments(e *Environment) Webhooks {
 	}
 }
 
-// mutate fills in what was left out.
+// mutate adds defaults.
 func (w *unitedDeploymentWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
 	updated, old, err := documents(&request)
 	if err != nil {
 		return refused(http.StatusBadRequest, err.Error())
 	}
+
 	asked := uniteddeployment.DefaultRequest{New: updated, Old: old}
 	if w.templateDefaults {
 		asked.Complete = func(template document) (document, error) {
 			return w.judge.Complete(ctx, request.Namespace, template, claimNames(nativeSet(updated)))
 		}
 	}
+
 	operations, err := uniteddeployment.Default(asked)
 	return completed(operations, err, old)
 }
 
-// nativeSet is the template of StatefulSets of Kubernetes.
+// nativeSet returns the template of StatefulSets of Kubernetes.
 func nativeSet(object document) document {
 	spec, _ := object["spec"].(document)
 	template, _ := spec["template"].(document)
@@ -66,22 +68,25 @@ func nativeSet(object document) document {
 	return set
 }
 
-// validate judges UnitedDeployments.
+// validate validates UnitedDeployments.
 func (w *unitedDeploymentWebhooks) validate(
 	ctx context.Context, request admission.Request,
 ) admission.Response {
 	if request.Operation == admissionv1.Update && sameSpec(&request) {
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
+
 	united, old, err := compared(&request, (*appsv1alpha1.UnitedDeployment).ToV1beta1)
 	if err != nil {
 		return refused(http.StatusBadRequest, fmt.Sprintf("the UnitedDeployment cannot be read: %v", err))
 	}
+
 	over, came := w.turn(ctx, request.Namespace)
 	if !came {
 		return refused(http.StatusTooManyRequests,
 			"many UnitedDeployments are being written, and this one could not be judged in time; try again later")
 	}
+
 	defer over()
 	errs := uniteddeployment.Validate(united, old,
 		uniteddeployment.Rules{StatefulSet: w.sets.gates, Classes: w.sets.classes(ctx), CloneSet: w.inPlace})
@@ -91,34 +96,39 @@ func (w *unitedDeploymentWebhooks) validate(
 	if old == nil || !sameJSON(united.Spec.Template, old.Spec.Template) ||
 		!sameJSON(united.Spec.Topology.Subsets, old.Spec.Topology.Subsets) {
 		if found, warnings = w.judgeAll(ctx, united); len(found) > 0 && old != nil {
-			before, _ := w.judgeAll(ctx, old) // without an answer all faults count
+			before, _ := w.judgeAll(ctx, old) // without an answer, all faults count
 			found = fresh(found, before)
 		}
 	}
-	// What the rules of the kind say of a patch, they say alone.
+
+	// Errors of the kind's own validation take precedence over those of the API server for the same field.
 	known := map[string]bool{}
 	for _, cause := range causes {
 		known[cause.Field] = true
 	}
+
 	for _, cause := range found {
 		if !known[cause.Field] {
 			causes = append(causes, cause)
 		}
 	}
+
 	if len(causes) > 0 {
 		return invalid(&request, causes).WithWarnings(warnings...)
 	}
+
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
-// judgeAll has the API server judge the pod template, node selectors and tolerations, and what patches make
-// of the pod template. Warnings tell what it did not decide.
+// judgeAll has the API server validate the pod template, node selectors and tolerations, and the pod template
+// with each patch applied. Warnings are about what it did not decide.
 func (w *unitedDeploymentWebhooks) judgeAll(
 	ctx context.Context, united *appsv1beta1.UnitedDeployment,
 ) (causes []metav1.StatusCause, warnings []string) {
 	if uniteddeployment.TooLarge(united) {
-		return nil, nil // it is refused for that
+		return nil, nil // it is rejected for its size
 	}
+
 	if nodes, translate := uniteddeployment.Selectors(united); nodes != nil {
 		found, err := judgeDocument(ctx, w.judge, united.Namespace, nodes)
 		if err != nil {
@@ -129,25 +139,30 @@ func (w *unitedDeploymentWebhooks) judgeAll(
 			causes = append(causes, cause)
 		}
 	}
+
 	template, err := uniteddeployment.TemplateOf(&united.Spec.Template)
 	if err != nil {
 		return causes, warnings // validation reports it
 	}
+
 	at := "spec.template." + string(template.Kind) + "."
 	found, err := w.judgeOne(ctx, united.Namespace, template.Document)
 	if err != nil {
 		warnings = append(warnings, at+"spec.template could not be validated: "+err.Error())
 	}
+
 	for _, cause := range found {
 		cause.Field = at + cause.Field
 		causes = append(causes, cause)
 	}
+
 	var patches []subsetPatch
 	for i := range united.Spec.Topology.Subsets {
 		patches = append(patches, subsetPatch{
 			fmt.Sprintf("spec.topology.subsets[%d].patch", i), united.Spec.Topology.Subsets[i].Patch.Raw,
 		})
 	}
+
 	found, warned := judgePatches(ctx, w.judge, united.Namespace, template.Document, patches)
 	return append(causes, found...), append(warnings, warned...)
 }

@@ -26,9 +26,9 @@ func DaemonSetConversion() Conversion {
 		Between((*appsv1alpha1.DaemonSet).ToV1beta1, appsv1alpha1.DaemonSetFromV1beta1, nil))
 }
 
-// withV1beta1Fields is the conversion of a kind of which v1beta1 has more fields in its spec, the Options.
-// They stand in an annotation in v1alpha1, and so do the fields in them that the types do not have: at their
-// own path the API server would prune them.
+// withV1beta1Fields returns the conversion of a kind whose spec has more fields in v1beta1, the Options. In
+// v1alpha1 they are in an annotation, together with unknown fields among them, because the API server would
+// prune these at their own path.
 func withV1beta1Fields[Options any](plain Conversion) Conversion {
 	up, down := [2]string{alpha, beta}, [2]string{beta, alpha}
 	return Conversion{
@@ -49,7 +49,7 @@ func withV1beta1Fields[Options any](plain Conversion) Conversion {
 	}
 }
 
-// v1beta1Fields is the annotation that is a part of the spec in v1alpha1.
+// v1beta1Fields returns the annotation that is a part of the spec in v1alpha1.
 func v1beta1Fields(object document) any {
 	metadata, _ := object["metadata"].(document)
 	annotations, _ := metadata["annotations"].(document)
@@ -57,70 +57,83 @@ func v1beta1Fields(object document) any {
 	return text
 }
 
-// toV1beta1Fields moves what was carried to the path of a v1beta1 field into the annotation.
+// toV1beta1Fields moves fields that were carried over to the path of a v1beta1 field into the annotation.
 func toV1beta1Fields(converted []byte, options reflect.Type) ([]byte, error) {
 	var shown struct{ Spec map[string]json.RawMessage }
 	if err := json.Unmarshal(converted, &shown); err != nil {
 		return nil, fmt.Errorf("reading the converted object: %w", err)
 	}
+
 	var carried []string
 	for key := range jsonfields.Of(options) {
 		if _, found := shown.Spec[key]; found {
 			carried = append(carried, key)
 		}
 	}
+
 	if len(carried) == 0 {
 		return converted, nil
 	}
+
 	object, err := decodeDocument(converted)
 	if err != nil {
 		return nil, fmt.Errorf("reading the converted object: %w", err)
 	}
+
 	fields := document{}
 	text, _ := v1beta1Fields(object).(string)
-	if read, err := decodeDocument([]byte(text)); err == nil { // absent if all that there is was carried
+	// There is no annotation if all fields were carried over.
+	if read, err := decodeDocument([]byte(text)); err == nil {
 		fields = read
 	}
+
 	spec, _ := object["spec"].(document)
 	for _, key := range carried {
 		add(fields, key, spec[key])
 		delete(spec, key)
 	}
+
 	kept, err := json.Marshal(fields)
 	if err != nil {
 		return nil, fmt.Errorf("writing the annotation: %w", err)
 	}
+
 	metadata := within(object, "metadata")
 	within(metadata, "annotations")[pub.V1beta1OnlyFields] = string(kept)
 	return json.Marshal(object)
 }
 
-// fromV1beta1Fields adds to a converted object what its annotation held beside the fields of the types.
+// fromV1beta1Fields adds to a converted object the fields of its annotation that the types do not have.
 func fromV1beta1Fields(raw, converted []byte, options any) ([]byte, error) {
 	var given metav1.PartialObjectMetadata
 	if err := json.Unmarshal(raw, &given); err != nil {
 		return nil, fmt.Errorf("reading the object: %w", err)
 	}
+
 	text := given.Annotations[pub.V1beta1OnlyFields]
 	if unknown, err := decode([]byte(text), options); err != nil || !unknown {
 		return converted, nil //nolint:nilerr // conversion dropped an annotation that it cannot read
 	}
+
 	fields, err := decodeDocument([]byte(text))
 	if err != nil {
 		return nil, fmt.Errorf("reading the annotation: %w", err)
 	}
+
 	object, err := decodeDocument(converted)
 	if err != nil {
 		return nil, fmt.Errorf("reading the converted object: %w", err)
 	}
+
 	spec := within(object, "spec")
 	for key, value := range fields {
 		add(spec, key, value)
 	}
+
 	return json.Marshal(object)
 }
 
-// within returns the object at the key, which it makes if there is none.
+// within returns the object at the key, and creates it if it is missing.
 func within(object document, key string) document {
 	inner, ok := object[key].(document)
 	if !ok {

@@ -15,23 +15,26 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// templates completes and judges the pod templates of workloads, of any kind.
+// templates defaults and validates the pod templates of workloads of any kind.
 type templates struct {
 	judge TemplateValidator
-	// templateDefaults is gate TemplateNoDefaults turned off.
+	// templateDefaults is set if the gate TemplateNoDefaults is off.
 	templateDefaults bool
 	hostPorts        bool
 }
 
 func templatesOf(e *Environment) templates {
-	return templates{judge: e.judge,
+	return templates{
+		judge:            e.judge,
 		templateDefaults: !e.Gates.Enabled(features.TemplateNoDefaults),
-		hostPorts:        e.Gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates)}
+		hostPorts:        e.Gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates),
+	}
 }
 
 // readWritten decodes an object in its version.
-func readWritten[Alpha, Beta, Written any](version string, raw []byte, alpha func(*Alpha) Written,
-	beta func(*Beta) Written) (w Written, err error) {
+func readWritten[Alpha, Beta, Written any](
+	version string, raw []byte, alpha func(*Alpha) Written, beta func(*Beta) Written,
+) (w Written, err error) {
 	switch version {
 	case appsv1alpha1.GroupVersion.Version:
 		object := new(Alpha)
@@ -49,11 +52,14 @@ func readWritten[Alpha, Beta, Written any](version string, raw []byte, alpha fun
 	return w, fmt.Errorf("version %q of %T is not known", version, new(Beta))
 }
 
-// validateWorkload judges a workload in the version in which it was written: by the rules of its kind, and
-// its pod template by the API server's. warn, unless it is nil, is asked about what is admitted.
-func validateWorkload[Alpha, Beta, Written any](ctx context.Context, t templates, request *admission.Request,
-	alpha func(*Alpha) *Written, beta func(*Beta) *Written, judge func(updated, old *Written) field.ErrorList,
-	warn func(updated, old *Written) []string) admission.Response {
+// validateWorkload validates a workload in the version in which it was written: by the rules of its kind, and
+// its pod template by those of the API server. If warn is not nil, it returns warnings about an admitted
+// workload.
+func validateWorkload[Alpha, Beta, Written any](
+	ctx context.Context, t templates, request *admission.Request, alpha func(*Alpha) *Written,
+	beta func(*Beta) *Written, judge func(updated, old *Written) field.ErrorList,
+	warn func(updated, old *Written) []string,
+) admission.Response {
 	updatedDoc, oldDoc, err := documents(request)
 	if err != nil {
 		return undecodable(request, err)
@@ -70,7 +76,7 @@ func validateWorkload[Alpha, Beta, Written any](ctx context.Context, t templates
 	var old *Written
 	if oldDoc != nil {
 		if old, err = readWritten(version, request.OldObject.Raw, alpha, beta); err != nil {
-			old = nil // what is stored cannot be read, so all is new
+			old = nil // the stored object cannot be read, so everything counts as new
 		}
 	}
 	causes := causesOf(judge(updated, old))
@@ -84,7 +90,7 @@ func validateWorkload[Alpha, Beta, Written any](ctx context.Context, t templates
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
-// completing says how the templates of a workload are completed: on create, and when the pod template
+// completing returns how to default the templates of a workload: on create, and when the pod template
 // changes.
 func (t templates) completing(
 	ctx context.Context, namespace string, updated, old document,
@@ -98,7 +104,7 @@ func (t templates) completing(
 	return request
 }
 
-// completed answers with the patch that completes a workload. The error is that of completing its pod
+// completed returns the response with the patch of the defaults. err is the error of defaulting the pod
 // template.
 func completed(operations []jsonpatch.Operation, err error, old document) admission.Response {
 	response := admission.Patched("", operations...)
@@ -112,8 +118,8 @@ func completed(operations []jsonpatch.Operation, err error, old document) admiss
 	return response
 }
 
-// judgeTemplate has the API server judge a new or changed pod template. Any answer other than "invalid" lets
-// the object through; problems will then show when pods are created.
+// judgeTemplate has the API server validate a new or changed pod template. Any answer other than "invalid"
+// admits the object; problems then show when pods are created.
 func (t templates) judgeTemplate(
 	ctx context.Context, namespace string, updated, old document,
 ) ([]metav1.StatusCause, []string) {
@@ -138,9 +144,9 @@ func (t templates) judgeOne(
 	return t.judge.Judge(ctx, namespace, template, claimNames(object))
 }
 
-// unprivileged is a judge that refuses privileged containers, for flag --allow-privileged=false. All that
-// becomes part of a pod is judged by it: templates, sidecars, ephemeral containers, and what patches of
-// subsets make of templates.
+// unprivileged rejects privileged containers, for the flag --allow-privileged=false. It validates everything
+// that becomes part of a pod: templates, sidecars, ephemeral containers, and templates with patches of
+// subsets applied.
 type unprivileged struct{ TemplateValidator }
 
 // Judge implements TemplateValidator.
@@ -149,12 +155,12 @@ func (u unprivileged) Judge(
 ) ([]metav1.StatusCause, error) {
 	causes, err := u.TemplateValidator.Judge(ctx, namespace, template, claims)
 	if found := privileged(template); len(found) > 0 {
-		return append(causes, found...), nil // no matter what the API server answers
+		return append(causes, found...), nil // whatever the API server answers
 	}
 	return causes, err
 }
 
-// privileged are the privileged containers of a pod template.
+// privileged returns an error for each privileged container of a pod template.
 func privileged(template document) (causes []metav1.StatusCause) {
 	spec, _ := template["spec"].(document)
 	for _, list := range []string{"initContainers", "containers"} {
@@ -162,18 +168,19 @@ func privileged(template document) (causes []metav1.StatusCause) {
 		for i, item := range containers {
 			container, _ := item.(document)
 			if context, _ := container["securityContext"].(document); context["privileged"] == true {
-				path := field.NewPath("spec", "template", "spec",
-					list).Index(i).Child("securityContext", "privileged")
+				path := field.NewPath("spec", "template", "spec", list).Index(i).
+					Child("securityContext", "privileged")
 				causes = append(causes, causesOf(field.ErrorList{
 					field.Forbidden(path, "privileged containers are not allowed here"),
 				})...)
 			}
 		}
 	}
+
 	return causes
 }
 
-// claimNames are the names of the claim templates, empty where there is none.
+// claimNames returns the names of the claim templates, "" for one without a name.
 func claimNames(object document) []string {
 	spec, _ := object["spec"].(document)
 	claims, _ := spec["volumeClaimTemplates"].([]any)

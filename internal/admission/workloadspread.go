@@ -31,21 +31,21 @@ type workloadSpreadWebhook struct {
 	// cached reads WorkloadSpreads, live their targets.
 	cached, live client.Reader
 	mapper       meta.RESTMapper
-	// announcer makes the API server send the first pods of a WorkloadSpread; nil if pods are not sent at
-	// all.
+	// announcer makes the API server send the first pods of a WorkloadSpread; it is nil if pods are not sent
+	// at all.
 	announcer announcer
-	// namespaces are those in which WorkloadSpreads are announced.
+	// namespaces checks that the namespace of a WorkloadSpread exists before it is announced.
 	namespaces *namespaces
-	// listed are the kinds of workloads that users list in the configuration.
+	// listed holds the kinds of workloads that users list in the configuration.
 	listed *workloadspreadcontroller.Listed
 	window time.Duration
-	// turns bounds how many WorkloadSpreads are judged at once. Merging their patches takes time, and users
-	// of one namespace must not slow down the creation of pods in others, or the writes of theirs. Nil means
-	// no bound.
+	// turns limits how many WorkloadSpreads are validated at once. Merging their patches takes time, and
+	// users of one namespace must not slow down the creation of pods and the writes in others. Nil means no
+	// limit.
 	*turns
 }
 
-// WorkloadSpreads makes the webhook of the kind.
+// WorkloadSpreads returns the webhook of the kind.
 func WorkloadSpreads(e *Environment) Webhooks {
 	w := &workloadSpreadWebhook{
 		judge:      e.judge,
@@ -61,20 +61,20 @@ func WorkloadSpreads(e *Environment) Webhooks {
 	return Webhooks{Validate: w.validate}
 }
 
-// judgedOfNamespace is how many objects with patches are judged at the same time of one namespace,
-// judgedAtOnce of all.
+// judgedOfNamespace is how many objects with patches of one namespace are validated at the same time,
+// judgedAtOnce how many in total.
 const judgedOfNamespace, judgedAtOnce = 2, 8
 
-// turns bounds how many objects are judged at once, so that those of one namespace do not keep others
-// waiting; nil means no bound.
+// turns limits how many objects are validated at once, so that those of one namespace do not delay others;
+// nil means no limit.
 type turns struct {
 	all chan struct{}
 	mu  sync.Mutex
-	// namespaces are those of which objects are judged, or wait.
+	// namespaces holds the namespaces whose objects are being validated, or waiting.
 	namespaces map[string]*turn
 }
 
-// turn is what a namespace has.
+// turn is the state of a namespace.
 type turn struct {
 	places chan struct{}
 	users  int
@@ -84,18 +84,20 @@ func newTurns() *turns {
 	return &turns{all: make(chan struct{}, judgedAtOnce), namespaces: map[string]*turn{}}
 }
 
-// turn waits until an object of the namespace may be judged. came is false if that was not in time; over ends
+// turn waits until an object of the namespace may be validated. came is false if ctx ended before; over ends
 // the turn.
 func (t *turns) turn(ctx context.Context, namespace string) (over func(), came bool) {
 	if t == nil {
 		return func() {}, true
 	}
+
 	t.mu.Lock()
 	own := t.namespaces[namespace]
 	if own == nil {
 		own = &turn{places: make(chan struct{}, judgedOfNamespace)}
 		t.namespaces[namespace] = own
 	}
+
 	own.users++
 	t.mu.Unlock()
 	leave := func() {
@@ -105,7 +107,8 @@ func (t *turns) turn(ctx context.Context, namespace string) (over func(), came b
 			delete(t.namespaces, namespace)
 		}
 	}
-	for i, places := range []chan struct{}{own.places, t.all} { // one that waits for its namespace takes no place of all
+	// An object that waits for its namespace takes no place in all.
+	for i, places := range []chan struct{}{own.places, t.all} {
 		select {
 		case places <- struct{}{}:
 		case <-ctx.Done():
@@ -116,6 +119,7 @@ func (t *turns) turn(ctx context.Context, namespace string) (over func(), came b
 			return nil, false
 		}
 	}
+
 	return func() { <-t.all; <-own.places; leave() }, true
 }
 
@@ -125,6 +129,7 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 	if leaving(&request) {
 		return admission.Allowed("")
 	}
+
 	spread, old, err := compared(&request, (*appsv1alpha1.WorkloadSpread).ToV1beta1)
 	if err != nil {
 		return undecodable(&request, err)
@@ -132,17 +137,20 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 	if request.Operation == admissionv1.Update && sameSpec(&request) {
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
+
 	over, came := w.turn(ctx, request.Namespace)
 	if !came {
 		return refused(http.StatusTooManyRequests,
 			"many WorkloadSpreads are being written, and this one could not be judged in time; try again later")
 	}
+
 	defer over()
 	var others appsv1beta1.WorkloadSpreadList
 	if err := w.cached.List(ctx, &others, client.InNamespace(request.Namespace),
 		client.UnsafeDisableDeepCopy); err != nil {
 		return refused(http.StatusInternalServerError, fmt.Sprintf("listing WorkloadSpreads: %v", err))
 	}
+
 	env := workloadspread.Environment{
 		Others:    others.Items,
 		Listed:    w.listed.Kinds(),
@@ -154,13 +162,16 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 		before, _ := w.judgeAll(ctx, old, nil, env)
 		causes = fresh(causes, before)
 	}
+
 	if len(causes) > 0 {
 		response := invalid(&request, causes).WithWarnings(warnings...)
 		if response.Result.Code == http.StatusUnprocessableEntity {
-			response.Result.Code, response.Result.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
+			response.Result.Code, response.Result.Reason =
+				http.StatusBadRequest, metav1.StatusReasonBadRequest
 		}
 		return response
 	}
+
 	response := admission.Allowed("").WithWarnings(warnings...)
 	if !w.namespaces.exist(ctx, request.Namespace) {
 		return response.WithWarnings(
@@ -168,13 +179,15 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 				" is not known yet: pods that are created in the next seconds may be missed",
 		)
 	}
+
 	return announced(ctx, w.announcer, &request, workloadspreadcontroller.Asks(spread), response)
 }
 
-// judgeAll validates a WorkloadSpread, and has the API server judge node selectors, tolerations, and the
-// target's template with the patches.
-func (w *workloadSpreadWebhook) judgeAll(ctx context.Context, spread, old *appsv1beta1.WorkloadSpread,
-	env workloadspread.Environment) (causes []metav1.StatusCause, warnings []string) {
+// judgeAll validates a WorkloadSpread, and has the API server validate node selectors, tolerations, and the
+// target's template with the patches applied.
+func (w *workloadSpreadWebhook) judgeAll(
+	ctx context.Context, spread, old *appsv1beta1.WorkloadSpread, env workloadspread.Environment,
+) (causes []metav1.StatusCause, warnings []string) {
 	causes = causesOf(workloadspread.Validate(spread, old, env))
 	wrong := map[string]bool{}
 	for _, cause := range causes {
@@ -207,15 +220,16 @@ func (w *workloadSpreadWebhook) judgeAll(ctx context.Context, spread, old *appsv
 	return append(causes, found...), append(warnings, warned...)
 }
 
-// subsetPatch is the patch of a subset, and where it stands.
+// subsetPatch is the patch of a subset, and its path.
 type subsetPatch struct {
 	at  string
 	raw []byte
 }
 
-// judgePatches has the API server judge what patches make of the template of a workload.
-func judgePatches(ctx context.Context, judge TemplateValidator, namespace string, workload document,
-	patches []subsetPatch) (causes []metav1.StatusCause, warnings []string) {
+// judgePatches has the API server validate the template of a workload with each patch applied.
+func judgePatches(
+	ctx context.Context, judge TemplateValidator, namespace string, workload document, patches []subsetPatch,
+) (causes []metav1.StatusCause, warnings []string) {
 	var known map[string]bool
 	judged := map[string][]metav1.StatusCause{} // by the text of the patch
 	for _, patch := range patches {
@@ -251,7 +265,7 @@ func judgePatches(ctx context.Context, judge TemplateValidator, namespace string
 	return causes, warnings
 }
 
-// wrongAnyway returns the faults that the workload's template has without a patch: they do not count.
+// wrongAnyway returns the faults that the workload's template has without a patch, which do not count.
 func wrongAnyway(
 	ctx context.Context, judge TemplateValidator, namespace string, workload document,
 ) map[string]bool {
@@ -260,14 +274,14 @@ func wrongAnyway(
 	if err != nil {
 		return known
 	}
-	causes, _ := judgeDocument(ctx, judge, namespace, template) // without an answer all faults count
+	causes, _ := judgeDocument(ctx, judge, namespace, template) // without an answer, all faults count
 	for _, cause := range causes {
 		known[cause.Field+cause.Message] = true
 	}
 	return known
 }
 
-// judgeDocument has the API server judge a pod template of any form.
+// judgeDocument has the API server validate a pod template of any form.
 func judgeDocument(
 	ctx context.Context, judge TemplateValidator, namespace string, template document,
 ) ([]metav1.StatusCause, error) {
@@ -281,7 +295,7 @@ func judgeDocument(
 	return judge.Judge(ctx, namespace, template, nil)
 }
 
-// target reads the workload, if its kind is supported and it exists; nil otherwise.
+// target returns the workload, or nil if its kind is not supported or it does not exist.
 func (w *workloadSpreadWebhook) target(
 	ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 ) (document, error) {
@@ -290,9 +304,11 @@ func (w *workloadSpreadWebhook) target(
 	for i := range spread.Spec.Subsets {
 		patched = patched || len(spread.Spec.Subsets[i].Patch.Raw) > 0
 	}
+
 	if !patched || !workloadspread.BuiltIn(ref.GroupKind) {
 		return nil, nil
 	}
+
 	mapping, err := w.mapper.RESTMapping(ref.GroupKind)
 	if meta.IsNoMatchError(err) {
 		return nil, nil
@@ -300,6 +316,7 @@ func (w *workloadSpreadWebhook) target(
 	if err != nil {
 		return nil, fmt.Errorf("looking for kind %s: %w", ref.GroupKind, err)
 	}
+
 	workload := &unstructured.Unstructured{}
 	workload.SetGroupVersionKind(mapping.GroupVersionKind)
 	err = w.live.Get(ctx, types.NamespacedName{Namespace: spread.Namespace, Name: ref.Name}, workload)
@@ -309,6 +326,7 @@ func (w *workloadSpreadWebhook) target(
 	if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", ref.Kind, ref.Name, err)
 	}
+
 	return workload.Object, nil
 }
 
@@ -318,8 +336,11 @@ func RenamedInWorkloadSpreads(path []string) []string {
 	if len(path) < 4 || path[0] != "spec" || path[1] != "subsets" {
 		return path
 	}
-	for _, names := range [][2]string{{"requiredNodeSelectorTerm", "requiredNodeSelector"},
-		{"preferredNodeSelectorTerms", "preferredNodeSelector"}} {
+
+	for _, names := range [][2]string{
+		{"requiredNodeSelectorTerm", "requiredNodeSelector"},
+		{"preferredNodeSelectorTerms", "preferredNodeSelector"},
+	} {
 		if i := slices.Index(names[:], path[3]); i >= 0 {
 			return slices.Concat(path[:3], []string{names[1-i]}, path[4:])
 		}

@@ -8,31 +8,33 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/json" // its numbers are like those of what is live
+	"k8s.io/apimachinery/pkg/util/json" // decodes numbers like those of live objects
 )
 
-// Derived is an entry that the leader makes: it is like the entry From and stands right before it, with a
-// name, a path and a scope of its own. The manifests do not have it, so that applying them again neither
-// removes its conditions nor causes a conflict (OPS-062).
+// Derived is an entry that the leader creates: a copy of the entry From, right before it, with a name, a path
+// and a scope of its own. It is not in the manifests, so that applying them again neither removes its
+// conditions nor causes a conflict (OPS-062).
 type Derived struct {
-	// Kind is that of the configuration, MutatingWebhookConfiguration or ValidatingWebhookConfiguration.
+	// Kind is the kind of the configuration, MutatingWebhookConfiguration or ValidatingWebhookConfiguration.
 	Kind             string
 	From, Name, Path string
-	// Fields replace those of the entry From; nil replaces none.
+	// Fields replace fields of the entry From; nil replaces none.
 	Fields map[string]any
 }
 
-// derive makes the derived entries of a configuration anew. As long as the scope of one is not known, a
-// present entry stays as it is and a missing one is not made.
+// derive rebuilds the derived entries of a configuration. While the scope of an entry is unknown, an existing
+// entry stays as it is and a missing one is not created.
 func (p *publisher) derive(kind string, entries []any, found *report) []any {
 	if p.readOnly {
 		return entries
 	}
+
 	for i := range p.derived {
 		d := &p.derived[i]
 		if d.Kind != kind || !p.paths[d.Path] {
 			continue
 		}
+
 		had, from := slices.IndexFunc(entries, named(d.Name)), slices.IndexFunc(entries, named(d.From))
 		conditions, known := p.scopes[d.Name].Conditions()
 		if !p.leads() || from < 0 || !known {
@@ -41,6 +43,7 @@ func (p *publisher) derive(kind string, entries []any, found *report) []any {
 			}
 			continue
 		}
+
 		entry := runtime.DeepCopyJSON(entries[from].(map[string]any))
 		entry["name"] = d.Name
 		redirect(entry, d.Path)
@@ -49,10 +52,11 @@ func (p *publisher) derive(kind string, entries []any, found *report) []any {
 		others := slices.DeleteFunc(slices.Clone(entries), named(d.Name))
 		entries = slices.Insert(others, slices.IndexFunc(others, named(d.From)), any(entry))
 	}
+
 	return entries
 }
 
-// derives tells whether the leader makes the entry of that name.
+// derives reports whether the leader creates the entry of that name.
 func (p *publisher) derives(name any) bool {
 	return slices.ContainsFunc(p.derived, func(d Derived) bool { return name == d.Name })
 }
@@ -70,6 +74,7 @@ func (p *publisher) template(
 	if len(kept) > 0 && !p.leads() || len(present) == 0 {
 		return kept, nil
 	}
+
 	fresh, news := len(kept) == 0, false
 	for _, item := range present {
 		entry, ok := item.(map[string]any)
@@ -86,9 +91,11 @@ func (p *publisher) template(
 			kept[at], news = bare, true
 		}
 	}
+
 	if !news {
 		return kept, nil
 	}
+
 	encoded, err := json.Marshal(kept)
 	if err != nil {
 		return nil, err
@@ -98,10 +105,11 @@ func (p *publisher) template(
 	} else {
 		fields["/metadata/annotations/"+templateAnnotation] = string(encoded)
 	}
+
 	return kept, nil
 }
 
-// shipped is an entry without what managers write into it.
+// shipped returns an entry without what managers write into it.
 func (p *publisher) shipped(item any) map[string]any {
 	entry, _ := item.(map[string]any)
 	entry = maps.Clone(entry)

@@ -26,54 +26,53 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 )
 
-// Options say which certificates and objects are kept, and where.
+// Options define which certificates and objects are maintained, and where.
 type Options struct {
-	// Secret holds the material; Directory the files that the server loads. FilesOnly keeps everything in
+	// Secret holds the material, and Directory the files that the server loads. FilesOnly keeps everything in
 	// Directory (OPS-048).
 	Secret    types.NamespacedName
 	Directory string
 	FilesOnly bool
 	// Target is what the API server calls.
 	Target Target
-	// RenewBefore is how long before its end a certificate is replaced (OPS-044).
+	// RenewBefore is how long before its expiry a certificate is replaced (OPS-044).
 	RenewBefore time.Duration
-	// External says that another program makes the Secret and publishes the authority. The Secret is only
-	// read, and only files are written (OPS-050).
+	// External means that another program creates the Secret and publishes the CA. The Secret is only read,
+	// and only files are written (OPS-050).
 	External bool
-	// Mutating and Validating name the webhook configurations. Paths are those that this manager knows; false
-	// means that the feature is off, so that the leader drops the entry (OPS-064).
+	// Mutating and Validating name the webhook configurations. Paths are the paths that this manager knows;
+	// false means that the feature is off, so that the leader drops the entry (OPS-064).
 	Mutating, Validating string
 	Paths                map[string]bool
-	// Scopes has, by the name of an entry, which requests are sent. It is for entries that are shipped
-	// without match conditions, or derived: the leader writes their conditions. Rescope has a value when
+	// Scopes maps the names of entries to the requests that they match. It is for entries that are shipped
+	// without match conditions, or derived: the leader writes their conditions. Rescope receives a value when
 	// these may have changed; they are then updated at once.
 	Scopes  map[string]Scope
 	Rescope <-chan struct{}
-	// Derived are entries that the leader makes. A replica that starts is not ready before they are there.
+	// Derived are entries that the leader creates. A replica that starts is not ready before they exist.
 	Derived []Derived
-	// Check tells why a match condition must not be written; nil finds nothing.
+	// Check returns why a match condition must not be written. If it is nil, every condition is written.
 	Check func(expression string) error
-	// Recent says how the pods of recent rules are sent, which are rules that were accepted a moment ago; nil
-	// if there are no such rules.
+	// Recent defines how the pods of recent rules are sent, which are rules that were just accepted; it is
+	// nil if there are no such rules.
 	Recent *Recent
-	// CRDs are the definitions converted here.
+	// CRDs are the definitions that this manager converts.
 	CRDs []string
 	// Elected is closed on the leader; nil means that this process always leads.
 	Elected <-chan struct{}
-	// ServerPort is the port of our own server, for the readiness check.
+	// ServerPort is the port of this webhook server, for the readiness check.
 	ServerPort int
 }
 
 // Scope is what the leader writes into an entry.
 type Scope struct {
-	// Conditions returns the match conditions of the requests that are sent. As long as they are not known,
-	// the entry stays as it is.
+	// Conditions returns the match conditions of the entry. While they are unknown, the entry stays as it is.
 	Conditions func() (conditions []admissionv1.MatchCondition, known bool)
-	// Policy is the failurePolicy of the entry with them.
+	// Policy is the failurePolicy of the entry with these conditions.
 	Policy admissionv1.FailurePolicyType
 }
 
-// Keeper keeps the certificate of one replica, see the package comment. It implements manager.Runnable.
+// Keeper maintains the certificate of one replica, see the package comment. It implements manager.Runnable.
 type Keeper struct {
 	options   Options
 	client    client.WithWatch
@@ -87,8 +86,8 @@ type Keeper struct {
 
 	// announcing is held while a recent rule is written.
 	announcing sync.Mutex
-	// announcements are those whose rules are written one by one. What comes above that is announced
-	// together, as one rule of all pods, which is known to be served since wideSince.
+	// announcements limits the announcements whose rules are written one by one. Those above the limit are
+	// announced together, as one rule for all pods, which has been served since wideSince.
 	announcements *rate.Limiter
 	together      matchconditions.Together[string, struct{}]
 	wideSince     time.Time
@@ -100,15 +99,15 @@ type Keeper struct {
 	lastError error
 	last      material
 	lastPass  time.Time // when a pass last wrote the files to serve
-	previous  time.Time // since when the present authority's predecessor is known to be replaced
+	previous  time.Time // since when the current CA is known to have replaced its predecessor
 	found     report
 	since     time.Time // when an unserved entry was first found; zero if there is none
 	wasReady  bool
 	said      map[string]bool
 }
 
-// New returns a Keeper. The client must read from the API server, not from a cache: it is used before caches
-// run, and needs no more rights than to the objects named in the options.
+// New returns a Keeper. The client must read from the API server, not from a cache: it is used before the
+// caches run, and needs rights only for the objects named in the options.
 func New(c client.WithWatch, clock clock.WithTicker, log logr.Logger, options Options) *Keeper {
 	k := &Keeper{
 		options:   options,
@@ -122,29 +121,37 @@ func New(c client.WithWatch, clock clock.WithTicker, log logr.Logger, options Op
 
 		announcements: rate.NewLimiter(announcementsASecond, announcementsAtOnce),
 		together:      matchconditions.Together[string, struct{}]{Limit: 2 * servedTime},
-		unserved: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_webhook_unserved",
-			Help: "Entries of webhook configurations, and conversions, that this manager does not serve."}, []string{"object", "name"}), expires: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_webhook_certificate_expiry_timestamp_seconds", Help: "When the certificate that this replica serves its webhooks with expires, in seconds since 1970."}, nil)}
+		unserved: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "afloat_webhook_unserved",
+			Help: "Entries of webhook configurations, and conversions, that this manager does not serve.",
+		}, []string{"object", "name"}),
+		expires: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "afloat_webhook_certificate_expiry_timestamp_seconds",
+			Help: "When the certificate that this replica serves its webhooks with expires, in seconds since 1970.",
+		}, nil),
+	}
 	k.publisher.now = clock.Now
 	if options.FilesOnly && !options.External {
 		k.store = &directoryStore{dir: options.Directory}
 	} else {
 		k.store = &secretStore{client: c, name: options.Secret}
 	}
+
 	return k
 }
 
 const (
-	// maxRaces is how often a pass starts again after losing a race with other replicas.
+	// maxRaces is how often a pass is attempted when it loses a race with other replicas.
 	maxRaces = 10
 	// spacing is how long changes are collected before a pass.
 	spacing = time.Second
-	// staleTime is how old the last good pass of a replica that is called may be. A previous authority is
-	// only dropped from the bundles after twice that time, so every replica that is called serves a
-	// certificate of the new one by then.
+	// staleTime is the maximum age of the last successful pass of a ready replica. A previous CA is only
+	// dropped from the bundles after twice that time, so that every ready replica serves a certificate of the
+	// new CA by then.
 	staleTime = overlapTime / 2
-	// unservedGrace is how long a replica that was ready stays so when entries appear that it does not serve:
-	// during an upgrade the configurations are newer than the old replicas. A replica that starts gets no
-	// grace: it must not replace one that does serve them.
+	// unservedGrace is how long a replica that was ready stays ready when entries appear that it does not
+	// serve: during an upgrade the configurations are newer than the old replicas. A replica that starts gets
+	// no grace period: it must not replace one that does serve them.
 	unservedGrace = 2 * time.Minute
 )
 
@@ -155,7 +162,7 @@ func (k *Keeper) Metric() prometheus.Collector { return k.unserved }
 // certificate is served.
 func (k *Keeper) Expiry() prometheus.Collector { return k.expires }
 
-// Pass does all that is to be done now (OPS-042). It returns when to look again at the latest, zero if
+// Pass does everything that is due (OPS-042). It returns when the next pass is due at the latest, or zero if
 // nothing is scheduled.
 func (k *Keeper) Pass(ctx context.Context) (again time.Time, err error) {
 	k.passing.Lock()
@@ -170,11 +177,13 @@ func (k *Keeper) Pass(ctx context.Context) (again time.Time, err error) {
 			break
 		}
 	}
+
 	k.state.Lock()
 	defer k.state.Unlock()
 	if err != nil && ctx.Err() == nil && (k.lastError == nil || k.lastError.Error() != err.Error()) {
 		k.log.Error(err, "Keeping webhook certificates failed, trying again") // once for each obstacle
 	}
+
 	k.lastError = err
 	return again, err
 }
@@ -184,6 +193,7 @@ func (k *Keeper) pass(ctx context.Context) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
+
 	now := k.clock.Now()
 	if kept := k.keep(stored, now); kept != nil {
 		if stored, err = k.save(ctx, stored, kept, version); err != nil {
@@ -193,6 +203,7 @@ func (k *Keeper) pass(ctx context.Context) (time.Time, error) {
 			return time.Time{}, err
 		}
 	}
+
 	wanted, again, err := stored.next(k.policy, now, &k.seen, false)
 	if err != nil {
 		return time.Time{}, err
@@ -200,73 +211,82 @@ func (k *Keeper) pass(ctx context.Context) (time.Time, error) {
 	if wanted, err = k.save(ctx, stored, wanted, version); err != nil {
 		return time.Time{}, err
 	}
+
 	published := k.publish(ctx, wanted)
 	if errors.Is(published, errLostRace) {
 		return time.Time{}, published
 	}
+
 	if published == nil && len(wanted[keyNextCA]) > 0 {
 		if wanted, again, err = k.takeOver(ctx); err != nil {
 			return time.Time{}, err
 		}
 	}
-	// The replica goes on serving if an object cannot be updated: the other objects trust what it serves.
+
+	// The replica continues to serve if an object cannot be updated: the other objects trust what it serves.
 	return again, errors.Join(k.serve(wanted), published)
 }
 
-// keep returns what the Secret should hold instead of what somebody made of it; nil if it is good as it is.
-// What replicas serve and API servers trust goes on being served and trusted, as long as it is good and this
-// replica is up to date.
+// keep returns what the Secret should hold if somebody else changed it, or nil if its content is good. What
+// replicas serve and API servers trust stays in use while it is valid and this replica is up to date.
 func (k *Keeper) keep(stored material, now time.Time) material {
 	k.state.Lock()
 	last, fresh := k.last, now.Sub(k.lastPass) < staleTime
 	k.state.Unlock()
+
 	switch {
 	case last == nil || last.checkExpired(k.policy, now):
 		return nil
-	case stored.checkExpired(k.policy, now): // emptied, or damaged (D11)
+	case stored.checkExpired(k.policy, now): // emptied, or damaged
 		return last
 	case !fresh || bytes.Contains(stored.bundle(), bytes.TrimSpace(last[keyCACert])):
 		return nil
 	}
-	// Other good material, as from a backup: nobody trusts its authority yet, so it takes over like any new
-	// one.
+
+	// Other valid material, for example from a backup: nobody trusts its CA yet, so it takes over like any
+	// new one.
 	kept := maps.Clone(last)
 	kept.unstage()
 	if authority, _, err := parseAuthority(stored[keyCACert], stored[keyCAKey]); err != nil ||
 		!k.policy.reuses(authority, now) {
 		k.log.Info("Somebody replaced the webhook certificates by those of an authority that cannot sign any: they were put back. "+
-			"For certificates of somebody else there is the feature gate EnableExternalCerts", "host", k.policy.host)
+			"For certificates of somebody else there is the feature gate EnableExternalCerts",
+			"host", k.policy.host)
 		return kept
 	}
+
 	k.log.Info(
 		"Somebody replaced the webhook certificates: their authority takes over once it is trusted everywhere",
 		"host", k.policy.host,
 	)
-	kept[keyNextCA], kept[keyNextCAKey], kept[keyNextSince] = stored[keyCACert], stored[keyCAKey], timestamp(
-		now,
-	)
+	kept[keyNextCA], kept[keyNextCAKey], kept[keyNextSince] =
+		stored[keyCACert], stored[keyCAKey], timestamp(now)
+
 	return kept
 }
 
-// adopt serves the certificate of a Secret that another program makes.
+// adopt serves the certificate of a Secret that another program creates.
 func (k *Keeper) adopt(ctx context.Context) error {
 	stored, _, err := k.store.load(ctx)
 	if err != nil {
 		return err
 	}
+
 	m := stored.external()
 	if _, err := tls.X509KeyPair(m[keyCert], m[keyKey]); err != nil || len(m[keyCACert]) == 0 {
 		return fmt.Errorf("external certificates: Secret %s must hold ca.crt, tls.crt and tls.key (%w)",
 			k.options.Secret, cmp.Or(err, errors.New("there is no ca.crt")))
 	}
+
 	var mismatched []string
 	if err := m.check(policy{host: k.policy.host}, k.clock.Now()); err != nil {
 		mismatched = []string{fmt.Sprintf("Secret %s: %v", k.options.Secret, err)}
 	}
+
 	return errors.Join(k.publish(ctx, m, mismatched...), k.serve(m))
 }
 
-// serve writes what the server reloads.
+// serve writes the files that the server reloads.
 func (k *Keeper) serve(m material) error {
 	if err := writeFiles(k.options.Directory, servedFiles(m)); err != nil {
 		return err
@@ -280,7 +300,7 @@ func (k *Keeper) serve(m material) error {
 	return nil
 }
 
-// takeOver promotes a staged authority that has been published for settleTime.
+// takeOver promotes a staged CA that has been published for settleTime.
 func (k *Keeper) takeOver(ctx context.Context) (material, time.Time, error) {
 	stored, version, err := k.store.load(ctx)
 	if err != nil {
@@ -307,25 +327,29 @@ func (k *Keeper) save(
 	return wanted, nil
 }
 
-// publish publishes the bundle, keeps what was found, and logs each finding once, until it no longer holds.
+// publish publishes the bundle, records what was found, and logs each finding once while it persists.
 func (k *Keeper) publish(ctx context.Context, m material, mismatched ...string) error {
 	found, err := k.publisher.publish(ctx, m.bundle())
 	if err != nil {
 		return err
 	}
+
 	found.mismatched = append(mismatched, found.mismatched...)
 	notes := append(found.notes, found.mismatched...)
 	k.unserved.Reset()
+
 	for _, what := range found.unserved {
 		notes = append(notes, what.String())
 		k.unserved.WithLabelValues(what.object, what.name).Set(1)
 	}
+
 	said := map[string]bool{}
 	for _, note := range notes {
 		if said[note] = true; !k.said[note] {
 			k.log.Info("Webhook configuration", "note", note)
 		}
 	}
+
 	k.said = said
 	k.state.Lock()
 	defer k.state.Unlock()
@@ -335,6 +359,7 @@ func (k *Keeper) publish(ctx context.Context, m material, mismatched ...string) 
 	} else if k.since.IsZero() {
 		k.since = k.clock.Now()
 	}
+
 	return nil
 }
 
@@ -344,14 +369,15 @@ func (k *Keeper) lastMaterial() material {
 	return k.last
 }
 
-// First passes until a pass succeeds or timeout is over; the error names the obstacle (OPS-042). For external
-// certificates it waits without limit: the process keeps running and says what it waits for (OPS-050).
+// First runs passes until one succeeds or timeout is over; the error names the obstacle (OPS-042). For
+// external certificates it waits without limit: the process keeps running and logs what it waits for
+// (OPS-050).
 func (k *Keeper) First(ctx context.Context, timeout time.Duration) error {
 	deadline := k.clock.Now().Add(timeout)
 	for {
 		_, err := k.Pass(ctx)
 		if ctx.Err() != nil {
-			err = nil // the process ends
+			err = nil // the process is stopping
 		}
 		if err == nil {
 			return nil
@@ -366,15 +392,17 @@ func (k *Keeper) First(ctx context.Context, timeout time.Duration) error {
 	}
 }
 
-// Start passes whenever one of the objects changes, at scheduled times, and once a minute (OPS-042). It runs
-// on every replica.
+// Start runs a pass whenever one of the objects changes, at scheduled times, and once a minute (OPS-042). It
+// runs on every replica.
 func (k *Keeper) Start(ctx context.Context) error {
 	changed := make(chan struct{}, 1)
 	var watches sync.WaitGroup
 	defer watches.Wait()
+
 	for _, object := range k.watched() {
 		watches.Go(func() { k.watch(ctx, object, changed) })
 	}
+
 	elected := k.options.Elected
 	for {
 		again, err := k.Pass(ctx)
@@ -384,6 +412,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 		} else if until := again.Sub(k.clock.Now()); !again.IsZero() && until < wait {
 			wait = max(until, time.Second)
 		}
+
 		timer := k.clock.NewTimer(wait)
 		for waiting := true; waiting; {
 			waiting = false
@@ -394,20 +423,21 @@ func (k *Keeper) Start(ctx context.Context) error {
 			case <-elected:
 				elected = nil // once is enough
 			case <-k.options.Rescope:
-				waiting = k.rescope(ctx) // if that fails, a whole pass follows and reports why
+				waiting = k.rescope(ctx) // if it fails, a whole pass follows and reports why
 			case <-changed:
-				// Changes, also our own, come in bursts, and managers that disagree must not write without
-				// pause.
+				// Changes, including those of this process, come in bursts, and managers that disagree must
+				// not write continuously.
 				waiting = !k.settle(ctx)
 			case <-timer.C():
 			}
 		}
+
 		timer.Stop()
 	}
 }
 
-// settle waits until a burst of changes is over. Scopes are updated meanwhile, since pods that are created do
-// not wait.
+// settle waits until a burst of changes is over. It updates scopes meanwhile, because pods that are created
+// do not wait.
 func (k *Keeper) settle(ctx context.Context) bool {
 	over := k.clock.After(spacing)
 	for {
@@ -424,7 +454,7 @@ func (k *Keeper) settle(ctx context.Context) bool {
 	}
 }
 
-// rescope updates the scopes of entries and nothing else that could take time. It returns false if that
+// rescope updates the scopes of entries, and nothing else that could take time. It returns false if that
 // failed.
 func (k *Keeper) rescope(ctx context.Context) bool {
 	k.passing.Lock()
@@ -433,11 +463,13 @@ func (k *Keeper) rescope(ctx context.Context) bool {
 	if m == nil {
 		return false
 	}
+
 	for range maxRaces {
 		if err := k.publisher.rescope(ctx, m.bundle()); !errors.Is(err, errLostRace) {
 			return err == nil
 		}
 	}
+
 	return false
 }
 
@@ -477,6 +509,7 @@ func (k *Keeper) watch(ctx context.Context, object watchedObject, changed chan<-
 			said = ""
 			forward(ctx, stream, changed)
 		}
+
 		select {
 		case <-ctx.Done():
 		case <-k.clock.After(5 * time.Second):
@@ -497,7 +530,7 @@ func forward(ctx context.Context, stream watch.Interface, changed chan<- struct{
 			}
 			select {
 			case changed <- struct{}{}:
-			default: // one is waiting already
+			default: // a value is already pending
 			}
 		}
 	}

@@ -20,7 +20,7 @@ import (
 	certutil "k8s.io/client-go/util/cert"
 )
 
-// Keys of the Secret (OPS-041). The first six are those of the reference, which ignores the others.
+// Keys of the Secret. The first six are those of OpenKruise, which ignores the others.
 const (
 	keyCAKey, keyCACert     = "ca-key.pem", "ca-cert.pem"
 	keyKey, keyCert         = "key.pem", "cert.pem"
@@ -29,36 +29,37 @@ const (
 	keyNextSince            = "ca-next-since"
 	keyPreviousCA           = "ca-previous.pem"
 	keyPreviousSince        = "ca-previous-since"
-	keyExternalCA           = "ca.crt" // with keyTLSKey and keyTLSCert, in a Secret of somebody else
+	// keyExternalCA is used with keyTLSKey and keyTLSCert, in a Secret that another program creates.
+	keyExternalCA = "ca.crt"
 )
 
 const (
-	// authorityLife and certificateLife are how long new ones are valid. Whoever reads a key once can use it
-	// no longer than that.
+	// authorityLife and certificateLife are how long new certificates are valid. They limit how long a key
+	// that was disclosed once can be used.
 	authorityLife   = 5 * 365 * 24 * time.Hour
 	certificateLife = 365 * 24 * time.Hour
-	// reuseAuthority is how long an authority must still be valid to sign a new certificate.
+	// reuseAuthority is how long a CA must still be valid to sign a new certificate.
 	reuseAuthority = 365 * 24 * time.Hour
-	// settleTime is how long a staged authority is published before a certificate that it signed is served:
-	// the API servers must have seen it.
+	// settleTime is how long a staged CA is published before a certificate that it signed is served, so that
+	// all API servers have seen it.
 	settleTime = 30 * time.Second
-	// backdated is how long before its creation a certificate begins to be valid, because the clocks of other
+	// backdated is how long before its creation a certificate becomes valid, because the clocks of other
 	// machines may be behind.
 	backdated = 24 * time.Hour
-	// overlapTime is how long the previous authority stays published. A replica makes a pass at least once a
-	// minute. One that did not for half this time is not ready, so that nobody calls it.
+	// overlapTime is how long the previous CA stays published. A replica runs a pass at least once a minute.
+	// One that did not for half this time is not ready, so that nobody calls it.
 	overlapTime = 10 * time.Minute
 )
 
 // material is the content of the Secret.
 type material map[string][]byte
 
-// policy says what a certificate must be like.
+// policy defines the properties of a certificate.
 type policy struct {
-	// host is the name or address under which the API server calls.
+	// host is the name or address that the API server calls.
 	host        string
 	renewBefore time.Duration
-	// authority and certificate are how long new ones are valid.
+	// authority and certificate are how long new CAs and certificates are valid.
 	authority, certificate time.Duration
 }
 
@@ -71,21 +72,21 @@ func newPolicy(host string, renewBefore time.Duration) policy {
 	}
 }
 
-// before is how long before its end a certificate that is valid for life is renewed: CERTS_RENEW_BEFORE may
-// be longer than that, and a certificate must not be due as soon as it is made.
+// before returns how long before its expiry a certificate with this lifetime is renewed. CERTS_RENEW_BEFORE
+// may be longer than the lifetime, but a certificate must not be due as soon as it is created.
 func (p policy) before(life time.Duration) time.Duration { return min(p.renewBefore, life*2/3) }
 
-// reuses says whether an authority may sign another certificate; it must outlive the time at which that is
+// reuses reports whether a CA may sign another certificate: it must outlive the time at which that is
 // renewed.
 func (p policy) reuses(authority *x509.Certificate, now time.Time) bool {
 	return !now.Before(authority.NotBefore) &&
 		now.Add(max(reuseAuthority, p.before(p.certificate)+24*time.Hour)).Before(authority.NotAfter)
 }
 
-// seen is when this replica first saw the staged authority published, and the previous one, by its own clock.
-// The clock of the replica that wrote the timestamps may be wrong: an authority would take over before API
-// servers know it, or be dropped while it is in use. A replica that starts counts from its start. The
-// timestamps are for people and for older releases.
+// seen records when this replica first saw the staged CA published, and the previous one, by its own clock.
+// The clock of the replica that wrote the timestamps may be wrong: a CA could take over before API servers
+// know it, or be dropped while it is in use. A replica that starts counts from its start. The timestamps are
+// for people and for older releases.
 type seen struct{ next, previous sighting }
 
 type sighting struct {
@@ -100,8 +101,8 @@ func (s *sighting) look(authority []byte, now time.Time) time.Time {
 	return s.since
 }
 
-// bundle returns the authorities to be trusted, newest first. A damaged one is left out: an API server would
-// refuse the whole bundle.
+// bundle returns the CAs to trust, newest first. A damaged one is omitted, because an API server would reject
+// the whole bundle.
 func (m material) bundle() []byte {
 	var bundle []byte
 	for _, key := range []string{keyNextCA, keyCACert, keyPreviousCA} {
@@ -114,8 +115,8 @@ func (m material) bundle() []byte {
 	return bundle
 }
 
-// expected returns the authorities that may have signed what a server serves. The previous one is left out
-// once the server has had enough time to load the new certificate.
+// expected returns the CAs that may have signed what a server serves. The previous one is omitted once the
+// server has had enough time to load the new certificate.
 func (m material) expected(now, previousSince time.Time) []byte {
 	if now.Sub(previousSince) > staleTime {
 		m = maps.Clone(m)
@@ -124,7 +125,7 @@ func (m material) expected(now, previousSince time.Time) []byte {
 	return m.bundle()
 }
 
-// external reads m as a Secret that another program makes.
+// external interprets m as a Secret that another program creates.
 func (m material) external() material {
 	return material{
 		keyCACert:  m[keyExternalCA],
@@ -135,9 +136,9 @@ func (m material) external() material {
 	}
 }
 
-// next returns the material as it should be now; the same if nothing has to be done. published says that the
-// present bundle is known to be published everywhere. again is when the next pass is due at the latest; zero
-// if nothing is scheduled.
+// next returns the material as it should be now, which is unchanged if nothing is due. published reports
+// whether the current bundle is known to be published everywhere. again is when the next pass is due at the
+// latest, or zero if nothing is scheduled.
 func (m material) next(
 	p policy, now time.Time, seen *seen, published bool,
 ) (result material, again time.Time, err error) {
@@ -145,13 +146,15 @@ func (m material) next(
 	if result == nil {
 		result = material{}
 	}
+
 	if len(m[keyNextCA]) > 0 {
 		if staged, _, err := parseAuthority(m[keyNextCA], m[keyNextCAKey]); err != nil ||
 			!p.reuses(staged, now) {
-			result.unstage() // a damaged authority could never take over; another one is staged if needed
+			result.unstage() // a damaged CA could never take over; another one is staged if needed
 		}
 	}
-	// An authority without its key is how somebody asks for a new one: the key may be known to others.
+
+	// Removing the key of the CA is how a user asks for a new CA, because the key may have been disclosed.
 	usable := m.check(p, now) == nil && len(m[keyCAKey]) > 0
 	switch {
 	case !usable && m.checkExpired(p, now):
@@ -178,6 +181,7 @@ func (m material) next(
 			again = now.Add(settleTime)
 		}
 	}
+
 	if previous := result[keyPreviousCA]; previous != nil {
 		if end := seen.previous.look(previous, now).Add(overlapTime); !now.Before(end) {
 			delete(result, keyPreviousCA)
@@ -186,52 +190,62 @@ func (m material) next(
 			again = end
 		}
 	}
+
 	if len(result[keyCert]) > 0 {
 		result[keyTLSCert], result[keyTLSKey] = result[keyCert], result[keyKey]
 	}
+
 	return result, again, nil
 }
 
-// unstage removes the staged authority.
+// unstage removes the staged CA.
 func (m material) unstage() {
 	delete(m, keyNextCA)
 	delete(m, keyNextCAKey)
 	delete(m, keyNextSince)
 }
 
-// check says why the serving certificate should be replaced; nil if it need not.
+// check returns why the serving certificate should be replaced, or nil.
 func (m material) check(p policy, now time.Time) error {
 	return m.checkFor(p, now, p.before)
 }
 
-// checkExpired says whether there is no certificate that clients would accept now.
+// checkExpired reports whether there is no certificate that clients would accept now.
 func (m material) checkExpired(p policy, now time.Time) bool {
 	return m.checkFor(p, now, func(time.Duration) time.Duration { return 0 }) != nil
 }
 
-// checkFor says why the certificate is not good now, or not at the end of what ahead returns for its life.
+// checkFor returns why the certificate is invalid now, or will be after the time that ahead returns for its
+// lifetime.
 func (m material) checkFor(p policy, now time.Time, ahead func(life time.Duration) time.Duration) error {
 	pair, err := tls.X509KeyPair(m[keyCert], m[keyKey])
 	if err != nil {
 		return fmt.Errorf("reading the certificate: %w", err)
 	}
+
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(m[keyCACert]) {
 		return errors.New("there is no certificate of the authority")
 	}
+
 	for _, at := range []time.Time{now, now.Add(ahead(pair.Leaf.NotAfter.Sub(pair.Leaf.NotBefore)))} {
-		options := x509.VerifyOptions{DNSName: p.host, Roots: roots, CurrentTime: at,
-			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+		options := x509.VerifyOptions{
+			DNSName:     p.host,
+			Roots:       roots,
+			CurrentTime: at,
+			KeyUsages:   []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		}
 		if _, err := pair.Leaf.Verify(options); err != nil {
-			return fmt.Errorf("verifying the certificate for %s at %s: %w", p.host, at.Format(time.RFC3339),
-				err)
+			return fmt.Errorf("verifying the certificate for %s at %s: %w",
+				p.host, at.Format(time.RFC3339), err)
 		}
 	}
+
 	return nil
 }
 
-// renew makes a new certificate by the present authority if that is good for a year, else it stages a new
-// authority.
+// renew issues a new certificate from the current CA if that is valid long enough; otherwise it stages a new
+// CA.
 func (m material) renew(p policy, now time.Time) error {
 	cert, key, err := parseAuthority(m[keyCACert], m[keyCAKey])
 	if err == nil && p.reuses(cert, now) {
@@ -243,7 +257,7 @@ func (m material) renew(p policy, now time.Time) error {
 	return err
 }
 
-// promote makes the staged authority the present one and issues its first certificate.
+// promote makes the staged CA the current one, and issues its first certificate.
 func (m material) promote(p policy, now time.Time) error {
 	m[keyPreviousCA], m[keyPreviousSince] = m[keyCACert], timestamp(now)
 	m[keyCACert], m[keyCAKey] = m[keyNextCA], m[keyNextCAKey]
@@ -256,7 +270,7 @@ func (m material) promote(p policy, now time.Time) error {
 	return err
 }
 
-// replace makes everything new, or a certificate by the present authority if that is still good.
+// replace creates everything anew, or only a certificate from the current CA if that is still good.
 func (m material) replace(p policy, now time.Time) error {
 	cert, key, err := parseAuthority(m[keyCACert], m[keyCAKey])
 	if err != nil || !p.reuses(cert, now) {
@@ -271,6 +285,7 @@ func (m material) replace(p policy, now time.Time) error {
 			return err
 		}
 	}
+
 	m[keyCert], m[keyKey], err = p.issue(cert, key, now)
 	return err
 }
@@ -292,6 +307,7 @@ func (p policy) issue(
 	if err != nil {
 		return nil, nil, err
 	}
+
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	template.DNSNames = []string{"localhost"}
@@ -300,13 +316,15 @@ func (p policy) issue(
 	} else {
 		template.DNSNames = []string{p.host, "localhost"}
 	}
+
 	if template.NotAfter.After(authority.NotAfter) {
 		template.NotAfter = authority.NotAfter
 	}
+
 	return sign(template, authority, authorityKey)
 }
 
-// certificateTemplate returns what all certificates have in common.
+// certificateTemplate returns the fields that all certificates have in common.
 func certificateTemplate(name string, now time.Time, life time.Duration) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
@@ -315,6 +333,7 @@ func certificateTemplate(name string, now time.Time, life time.Duration) (*x509.
 	if len(name) > 64 {
 		name = name[:64]
 	}
+
 	return &x509.Certificate{
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: name},
@@ -323,7 +342,7 @@ func certificateTemplate(name string, now time.Time, life time.Duration) (*x509.
 	}, nil
 }
 
-// sign makes a key and a certificate for it, which is self-signed if there is no parentKey.
+// sign creates a key and a certificate for it, which is self-signed if parentKey is nil.
 func sign(template, parent *x509.Certificate, parentKey crypto.Signer) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -332,14 +351,17 @@ func sign(template, parent *x509.Certificate, parentKey crypto.Signer) (certPEM,
 	if parentKey == nil {
 		parentKey = key
 	}
+
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
 	if err != nil {
 		return nil, nil, fmt.Errorf("signing a certificate: %w", err)
 	}
+
 	keyDER, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("encoding a key: %w", err)
 	}
+
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
 		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), nil
 }

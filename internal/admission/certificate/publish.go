@@ -25,10 +25,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// templateAnnotation holds the original list of webhooks as JSON.
+// templateAnnotation holds the original list of webhooks, as JSON.
 const templateAnnotation = "template"
 
-// convertPath is where CRDs are converted.
+// convertPath is the path at which CRDs are converted.
 const convertPath = "/convert"
 
 var (
@@ -41,32 +41,32 @@ var (
 	}
 )
 
-// publisher brings webhook configurations and CRDs in line. Objects are read and patched as documents, so
-// that fields of other versions stay as they are.
+// publisher updates webhook configurations and CRDs. Objects are read and patched as documents, so that
+// fields of other versions are preserved.
 //
-// Several managers may share the objects: replicas, an older and a newer release during an upgrade, the
-// reference. So that none undoes what another did, each changes only entries that it serves itself, never
+// Several managers may share the objects: replicas, an older and a newer release during an upgrade, and
+// OpenKruise. So that none reverts what another did, each changes only entries that it serves itself, never
 // changes unknown ones, and only the leader adds and drops entries.
 type publisher struct {
 	client client.Client
 	target Target
-	// paths are those this manager knows; false means that the feature is off here.
+	// paths are the paths that this manager knows; false means that the feature is off.
 	paths  map[string]bool
 	scopes map[string]Scope
 	// elected is closed on the leader; nil means that this process always leads.
 	elected <-chan struct{}
-	// readOnly says that certificates are external: objects are only compared, not written.
+	// readOnly means that certificates are external: objects are only compared, not written.
 	readOnly bool
 	objects  []published
 	derived  []Derived
 	recent   *Recent
-	// firstSeen has when each recent rule was first seen, by the clock of this process.
+	// firstSeen records when each recent rule was first seen, by the clock of this process.
 	firstSeen map[recentRule]time.Time
 	now       func() time.Time
 	check     func(expression string) error
 }
 
-// report is what publishing found.
+// report is the result of publishing.
 type report struct {
 	// notes are for the log.
 	notes []string
@@ -74,7 +74,7 @@ type report struct {
 	unserved []unserved
 	// mismatched are objects with another authority, if the manager may not change them.
 	mismatched []string
-	// lacking says what a starting replica waits for before it is ready.
+	// lacking is what a starting replica waits for before it is ready.
 	lacking string
 }
 
@@ -85,16 +85,16 @@ func (u unserved) String() string {
 	return fmt.Sprintf("%s of %s: nothing here handles %s", u.name, u.object, u.path)
 }
 
-// Target is where the API server finds the webhooks.
+// Target defines where the API server finds the webhooks.
 type Target struct {
 	// Namespace and Service name the Service, on port 443.
 	Namespace, Service string
-	// Host, if not empty, is a host name or address to be called instead, on Port.
+	// Host, if not empty, is a host name or address to call instead, on Port.
 	Host string
 	Port int
 }
 
-// name is the host name for which the serving certificate is issued.
+// name returns the host name for which the serving certificate is issued.
 func (t Target) name() string {
 	if t.Host != "" {
 		return t.Host
@@ -102,7 +102,7 @@ func (t Target) name() string {
 	return t.Service + "." + t.Namespace + ".svc"
 }
 
-// fill sets Service or URL in a client configuration. Its path is that of the handler.
+// fill sets Service or URL in a client configuration, with the path of the handler.
 func (t Target) fill(config map[string]any, path string, bundle []byte) {
 	config["caBundle"] = encodeBundle(bundle)
 	if t.Host != "" {
@@ -111,6 +111,7 @@ func (t Target) fill(config map[string]any, path string, bundle []byte) {
 		config["url"] = u.String()
 		return
 	}
+
 	delete(config, "url")
 	config["service"] = map[string]any{
 		"namespace": t.Namespace,
@@ -145,6 +146,7 @@ func newPublisher(c client.Client, o Options) *publisher {
 	if p.check == nil {
 		p.check = func(string) error { return nil }
 	}
+
 	p.objects = []published{
 		{mutatingKind, o.Mutating, p.webhooks},
 		{validatingKind, o.Validating, p.webhooks},
@@ -152,10 +154,11 @@ func newPublisher(c client.Client, o Options) *publisher {
 	for _, name := range o.CRDs {
 		p.objects = append(p.objects, published{crdKind, name, p.conversion})
 	}
+
 	return p
 }
 
-// publish patches the objects that differ. It skips objects that do not exist, and goes on after one that
+// publish patches the objects that differ. It skips objects that do not exist, and continues after one that
 // cannot be patched.
 func (p *publisher) publish(ctx context.Context, bundle []byte) (report, error) {
 	var found report
@@ -168,11 +171,12 @@ func (p *publisher) publish(ctx context.Context, bundle []byte) (report, error) 
 	return found, errors.Join(errs...)
 }
 
-// rescope is publish for the webhook configurations alone, and only if this manager writes them.
+// rescope is like publish, but only for the webhook configurations, and only if this manager writes them.
 func (p *publisher) rescope(ctx context.Context, bundle []byte) error {
 	if p.readOnly || !p.leads() {
 		return nil
 	}
+
 	for _, object := range p.objects {
 		if object.kind != mutatingKind && object.kind != validatingKind {
 			continue
@@ -181,6 +185,7 @@ func (p *publisher) rescope(ctx context.Context, bundle []byte) error {
 			return fmt.Errorf("bringing %s %s in line: %w", object.kind.Kind, object.name, err)
 		}
 	}
+
 	return nil
 }
 
@@ -190,10 +195,12 @@ func (p *publisher) publishOne(ctx context.Context, object published, bundle []b
 	if err := p.client.Get(ctx, types.NamespacedName{Name: object.name}, live); err != nil {
 		return client.IgnoreNotFound(err)
 	}
+
 	fields, err := object.build(live.DeepCopy(), bundle, found)
 	if err != nil || p.readOnly {
 		return err
 	}
+
 	operations := []jsonpatch.Operation{}
 	for pointer, value := range fields {
 		if present, found := at(live.Object, pointer); !found ||
@@ -201,28 +208,32 @@ func (p *publisher) publishOne(ctx context.Context, object published, bundle []b
 			operations = append(operations, jsonpatch.NewOperation("add", pointer, value))
 		}
 	}
+
 	if len(operations) == 0 {
 		return nil
 	}
-	// If the object was changed since it was read, this is a conflict.
+
+	// If the object was changed since it was read, this causes a conflict.
 	operations = append(operations,
 		jsonpatch.NewOperation("replace", "/metadata/resourceVersion", live.GetResourceVersion()))
 	patch, err := json.Marshal(operations)
 	if err != nil {
 		return err
 	}
+
 	if err := p.client.Patch(ctx, live,
 		client.RawPatch(types.JSONPatchType, patch)); apierrors.IsConflict(err) {
 		return errLostRace
 	} else if err != nil {
 		return err
 	}
+
 	found.notes = append(found.notes, "updated "+object.kind.Kind+" "+object.name)
 	return nil
 }
 
-// carries tells whether a bundle has all authorities. It may have more: cert-manager's injector keeps the one
-// before, so that calls succeed while an authority changes.
+// carries reports whether a bundle contains all CAs. It may contain more: cert-manager's injector keeps the
+// previous CA, so that calls succeed while a CA changes.
 func carries(bundle, authorities []byte) bool {
 	present, err := certutil.ParseCertsPEM(bundle)
 	if err != nil {
@@ -256,9 +267,9 @@ func (p *publisher) leads() bool {
 	}
 }
 
-// webhooks builds the list of entries: those present, then those of the template that are gone from it. An
-// entry for an unknown path stays as it is and is reported: another manager may serve it, and without it
-// requests would pass unseen.
+// webhooks returns the list of entries: existing ones, then those of the template that are missing. An entry
+// for an unknown path is left as it is and reported: another manager may serve it, and without it requests
+// would be admitted unchecked.
 func (p *publisher) webhooks(
 	object *unstructured.Unstructured, bundle []byte, found *report,
 ) (map[string]any, error) {
@@ -266,20 +277,24 @@ func (p *publisher) webhooks(
 	if err != nil {
 		return nil, err
 	}
+
 	fields, entries, seen := map[string]any{}, []any{}, map[string]bool{}
 	template, err := p.template(object, present, fields)
 	if err != nil {
 		return nil, err
 	}
+
 	for i, item := range append(append([]any{}, present...), template...) {
 		entry, ok := item.(map[string]any)
 		name, _, _ := unstructured.NestedString(entry, "name")
 		if !ok || seen[name] {
 			continue
 		}
+
 		seen[name] = true
 		path, live := pathOf(entry), i < len(present)
 		active, known := p.paths[path]
+
 		switch {
 		case !known && live:
 			found.unserved = append(found.unserved, unserved{object.GetName(), name, path})
@@ -297,6 +312,7 @@ func (p *publisher) webhooks(
 			entries = append(entries, entry)
 		}
 	}
+
 	entries = p.derive(object.GetKind(), entries, found)
 	if p.recent != nil && p.paths[p.recent.Path] && object.GetKind() == mutatingKind.Kind {
 		rules := recentOf(object)
@@ -308,15 +324,17 @@ func (p *publisher) webhooks(
 		}
 		entries = p.recent.weave(entries, rules)
 	}
+
 	if len(entries)+len(present) > 0 {
 		fields["/webhooks"] = entries
 	}
+
 	return fields, nil
 }
 
-// narrow limits an entry to the requests for which all conditions are true, and sets its failurePolicy. A
-// condition that API servers could not evaluate would refuse these requests. It is left out: the handlers
-// know what to do with requests that need not have been sent.
+// narrow limits an entry to the requests that match all conditions, and sets its failurePolicy. A condition
+// that API servers cannot evaluate would make them reject these requests. It is omitted: the handlers can
+// deal with requests that need not have been sent.
 func (p *publisher) narrow(
 	entry map[string]any, conditions []admissionv1.MatchCondition, policy admissionv1.FailurePolicyType,
 	found *report,
@@ -333,7 +351,7 @@ func (p *publisher) narrow(
 	entry["matchConditions"], entry["failurePolicy"] = list, string(policy)
 }
 
-// pathOf is the path that an entry calls, by Service or by URL.
+// pathOf returns the path that an entry calls, by Service or by URL.
 func pathOf(entry map[string]any) string {
 	if path, ok, _ := unstructured.NestedString(entry, "clientConfig", "service", "path"); ok {
 		return path
@@ -345,7 +363,7 @@ func pathOf(entry map[string]any) string {
 	return ""
 }
 
-// conversion builds the conversion settings of a CRD that declares the strategy Webhook, and nothing for
+// conversion returns the conversion settings of a CRD that declares the strategy Webhook, and nothing for
 // others.
 func (p *publisher) conversion(
 	object *unstructured.Unstructured, bundle []byte, found *report,
@@ -361,7 +379,7 @@ func (p *publisher) conversion(
 	}}, nil
 }
 
-// conversionConfig returns the client configuration of a CRD; ok says whether it declares the strategy
+// conversionConfig returns the client configuration of a CRD; ok reports whether it declares the strategy
 // Webhook.
 func conversionConfig(object *unstructured.Unstructured) (config map[string]any, ok bool, err error) {
 	if strategy, _, _ := unstructured.NestedString(object.Object, "spec", "conversion",
@@ -375,7 +393,7 @@ func conversionConfig(object *unstructured.Unstructured) (config map[string]any,
 	return config, true, err
 }
 
-// encodeBundle returns the bundle as documents have it, in base64.
+// encodeBundle encodes the bundle in base64, as documents contain it.
 func encodeBundle(bundle []byte) string { return base64.StdEncoding.EncodeToString(bundle) }
 
 // at looks up a JSON pointer without escapes.

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Ready is the check webhook-ready (OPS-090): the last pass succeeded, and our own server answers with a
-// certificate that callers trust. The error names the failing step (D12).
+// Ready is the check webhook-ready (OPS-090): the last pass succeeded, and the webhook server of this process
+// answers with a certificate that callers trust. The error names the failing step (D12).
 func (k *Keeper) Ready(request *http.Request) error {
 	if err := k.inLine(); err != nil {
 		return err
@@ -28,11 +28,12 @@ func (k *Keeper) Ready(request *http.Request) error {
 	return nil
 }
 
-// inLine returns the error of certificates or configurations that makes this replica not ready.
+// inLine returns the error in certificates or configurations that makes this replica not ready.
 func (k *Keeper) inLine() error {
 	k.state.Lock()
 	defer k.state.Unlock()
 	now := k.clock.Now()
+
 	switch {
 	case k.last == nil:
 		return fmt.Errorf("certificates and webhook configurations: %w", k.lastError)
@@ -41,13 +42,14 @@ func (k *Keeper) inLine() error {
 			k.lastPass.Format(time.RFC3339), k.lastError)
 	case len(k.found.mismatched) > 0:
 		return fmt.Errorf("external certificates: %s", strings.Join(k.found.mismatched, "; "))
-	// until then rules must not be accepted, because their pods would not be sent
+	// Until then rules must not be accepted, because their pods would not be sent.
 	case k.found.lacking != "" && !k.wasReady:
 		return fmt.Errorf("webhook configurations: %s", k.found.lacking)
 	case len(k.found.unserved) > 0 && (!k.wasReady || now.Sub(k.since) >= unservedGrace):
 		return fmt.Errorf("webhook configurations ask for more than this manager serves: %v",
 			k.found.unserved)
 	}
+
 	return nil
 }
 
@@ -59,6 +61,7 @@ func (k *Keeper) serverAnswers(request *http.Request) error {
 	if !roots.AppendCertsFromPEM(expected) {
 		return errors.New("there is no certificate of the authority")
 	}
+
 	transport := &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: k.policy.host, MinVersion: tls.VersionTLS12},
 	}
@@ -70,6 +73,7 @@ func (k *Keeper) serverAnswers(request *http.Request) error {
 	if err != nil {
 		return err
 	}
+
 	answer, err := (&http.Client{Transport: transport}).Do(probe)
 	if err != nil {
 		return err
@@ -80,5 +84,6 @@ func (k *Keeper) serverAnswers(request *http.Request) error {
 	if answer.StatusCode != http.StatusOK {
 		return fmt.Errorf("/healthz answers %s", answer.Status)
 	}
+
 	return nil
 }

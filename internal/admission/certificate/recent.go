@@ -20,16 +20,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Recent says how the pods of recent rules are sent. A rule is the selection of pods by a SidecarSet or
-// WorkloadSpread, and it is recent if it was accepted a moment ago. Its pods have an entry of their own, next
-// to the one for all known rules. The webhook announces a rule before it is stored, so that the API server
-// sends its first pod too. The path tells the called replica that its cache may not have the rule yet
+// Recent defines how the pods of recent rules are sent. A rule is the selection of pods by a SidecarSet or
+// WorkloadSpread, and it is recent if it was just accepted. Its pods have an entry of their own, next to the
+// one for all known rules. The webhook announces a rule before it is stored, so that the API server also
+// sends its first pod. The path shows the called replica that its cache may not have the rule yet
 // (docs/decisions/0017-pods-of-sidecarsets.md).
 type Recent struct {
 	// Of is the entry for known rules. While there are recent rules, a copy of it exists with this name and
 	// path.
 	Of, Name, Path string
-	// Probe makes a request whose answer shows whether the new entry is in force; Found tells whether an
+	// Probe sends a request whose answer shows whether the new entry is in force; Found reports whether an
 	// error is that answer.
 	Probe func(ctx context.Context, token string) error
 	Found func(err error, token string) bool
@@ -45,25 +45,25 @@ const (
 )
 
 const (
-	// recentTime is how long a rule is recent. By then every replica has it in its cache.
+	// recentTime is how long a rule is recent. After that, every replica has it in its cache.
 	recentTime = 30 * time.Second
-	// maxRecentLength and maxRecentRules bound the recent rules. Above them all pods are sent by this entry
-	// for a while.
+	// maxRecentLength and maxRecentRules limit the recent rules. Above these limits, this entry sends all
+	// pods for a while.
 	maxRecentLength, maxRecentRules = 4000, 100
 	// servedTime is how long the API server may take to serve a changed entry. It is probed again after
 	// servedSoon; the pause doubles each time, up to servedLate.
 	servedTime, servedSoon, servedLate = 3 * time.Second, 20 * time.Millisecond, 500 * time.Millisecond
-	// announcementsASecond and announcementsAtOnce are the announcements whose rules are written one by one.
-	// Above that all pods are sent by this entry for a while: nobody's announcement is lost by those of
-	// others, whoever made these up.
+	// announcementsASecond and announcementsAtOnce limit the announcements whose rules are written one by
+	// one. Above these limits, this entry sends all pods for a while, so that forged announcements do not
+	// make others get lost.
 	announcementsASecond, announcementsAtOnce = 2, 20
-	// everyPod is the rule of all pods.
+	// everyPod is the rule that selects all pods.
 	everyPod = "true"
 	// othersTime is how much longer other API servers may take than the one that was probed.
 	othersTime = 100 * time.Millisecond
 )
 
-// recentRules is what the annotation holds.
+// recentRules is the content of the annotation.
 type recentRules []recentRule
 
 // recentRule is one rule: which pods it selects, and when it was announced, by the clock of the announcing
@@ -74,8 +74,8 @@ type recentRule struct {
 	Token      string `json:"token"`
 }
 
-// add adds a rule and returns its token, and nil rules if it was already announced a moment ago. Too many
-// rules become one for all pods, which stays as long as they would have.
+// add adds a rule and returns its token. It returns nil rules if the rule was already announced recently. Too
+// many rules become a single one for all pods, which is kept as long as they would have been.
 func (r recentRules) add(expression string, now time.Time) (recentRules, string) {
 	for _, rule := range r {
 		announced, err := time.Parse(time.RFC3339, rule.At)
@@ -84,25 +84,25 @@ func (r recentRules) add(expression string, now time.Time) (recentRules, string)
 			return nil, rule.Token
 		}
 	}
+
 	rule := recentRule{expression, now.UTC().Format(time.RFC3339), rand.String(8)}
-	rules := append(
-		slices.DeleteFunc(slices.Clone(r),
-			func(former recentRule) bool { return former.Expression == expression }), rule,
-	)
+	rules := append(slices.DeleteFunc(slices.Clone(r),
+		func(former recentRule) bool { return former.Expression == expression }), rule)
 	if len(rules) > maxRecentRules || len(rules.expression()) > maxRecentLength {
 		rule.Expression = everyPod
 		rules = recentRules{rule}
 	}
+
 	return rules, rule.Token
 }
 
-// wide tells whether the rules ask for all pods.
+// wide reports whether the rules select all pods.
 func (r recentRules) wide() bool {
 	return len(r.expression()) > maxRecentLength ||
 		slices.ContainsFunc(r, func(rule recentRule) bool { return rule.Expression == everyPod })
 }
 
-// recentOf reads the recent rules of a configuration. An unreadable annotation counts as none.
+// recentOf returns the recent rules of a configuration. An unreadable annotation counts as none.
 func recentOf(object *unstructured.Unstructured) recentRules {
 	var rules recentRules
 	if json.Unmarshal([]byte(object.GetAnnotations()[recentAnnotation]), &rules) != nil {
@@ -111,11 +111,11 @@ func recentOf(object *unstructured.Unstructured) recentRules {
 	return rules
 }
 
-// ProbeAnnotation is on pods that are created by a dry run, to see whether the rule whose token is its value
-// is served.
+// ProbeAnnotation is set on pods that are created in a dry run, to see whether the rule whose token is its
+// value is served.
 const ProbeAnnotation = "apps.kruise.io/probe-of-webhook"
 
-// expression is the match condition of the pods of recent rules, and of probing pods.
+// expression returns the match condition for the pods of recent rules, and for probing pods.
 func (r recentRules) expression() string {
 	var parts []string
 	for _, rule := range r {
@@ -125,7 +125,7 @@ func (r recentRules) expression() string {
 	return "(" + strings.Join(append(parts, r.probing()), ") || (") + ")"
 }
 
-// probing is the match condition of probing pods.
+// probing returns the match condition for probing pods.
 func (r recentRules) probing() string {
 	var tokens []string
 	for _, rule := range r {
@@ -138,14 +138,15 @@ func (r recentRules) probing() string {
 	)
 }
 
-// weave puts the entry of recent rules before that of known rules, with conditions by which only one of them
-// sends a pod. Without recent rules there is no such entry.
+// weave puts the entry of recent rules before that of known rules, with conditions that make only one of them
+// match a pod. Without recent rules there is no such entry.
 func (r Recent) weave(entries []any, rules recentRules) []any {
 	entries = slices.DeleteFunc(slices.Clone(entries), named(r.Name))
 	at := slices.IndexFunc(entries, named(r.Of))
 	if at < 0 {
 		return entries
 	}
+
 	known := runtime.DeepCopyJSON(entries[at].(map[string]any))
 	conditions, _, _ := unstructured.NestedSlice(known, "matchConditions")
 	conditions = slices.DeleteFunc(conditions, named(notRecentCondition))
@@ -157,10 +158,11 @@ func (r Recent) weave(entries []any, rules recentRules) []any {
 		}
 		return entries
 	}
+
 	recent, expression, policy := runtime.DeepCopyJSON(known), rules.expression(), admissionv1.Fail
 	if rules.wide() {
-		// Anybody can have made up the rules, see Announce, and while no manager answers that must not refuse
-		// the pods of all. Those of known rules are sent as before.
+		// The rules may be forged, see Announce, so they must not block the creation of all pods while no
+		// manager answers. Pods of known rules are sent as before.
 		var asked []string
 		for _, item := range conditions {
 			condition, _ := item.(map[string]any)
@@ -176,13 +178,15 @@ func (r Recent) weave(entries []any, rules recentRules) []any {
 		known["matchConditions"] = append(conditions,
 			map[string]any{"name": notRecentCondition, "expression": "!(" + expression + ")"})
 	}
+
 	recent["name"], recent["failurePolicy"] = r.Name, string(policy)
 	recent["matchConditions"] = []any{map[string]any{"name": recentCondition, "expression": expression}}
 	redirect(recent, r.Path)
+
 	return slices.Insert(entries, at, any(recent))
 }
 
-// named tells whether an entry, or a condition, has that name.
+// named returns a function that reports whether an entry or a condition has that name.
 func named(name string) func(any) bool {
 	return func(item any) bool {
 		document, _ := item.(map[string]any)
@@ -190,8 +194,8 @@ func named(name string) func(any) bool {
 	}
 }
 
-// recall drops rules that are not recent any more. The time counts from when this process first saw them,
-// since clocks of replicas differ.
+// recall drops rules that are no longer recent. The time counts from when this process first saw them,
+// because the clocks of replicas differ.
 func (p *publisher) recall(rules recentRules) recentRules {
 	now := p.now()
 	seen := map[recentRule]time.Time{}
@@ -202,12 +206,13 @@ func (p *publisher) recall(rules recentRules) recentRules {
 		}
 		seen[rule] = first
 	}
+
 	p.firstSeen = seen
 	return slices.DeleteFunc(slices.Clone(rules),
 		func(rule recentRule) bool { return now.Sub(seen[rule]) >= recentTime })
 }
 
-// remember writes the rules into the annotation, and removes it if there are none.
+// remember writes the rules into the annotation, or empties it if there are none.
 func (r recentRules) remember(object *unstructured.Unstructured, fields map[string]any) error {
 	text := ""
 	if len(r) > 0 {
@@ -217,12 +222,14 @@ func (r recentRules) remember(object *unstructured.Unstructured, fields map[stri
 		}
 		text = string(encoded)
 	}
+
 	present, ok := object.GetAnnotations()[recentAnnotation]
 	if present == text && (ok || text == "") {
 		return nil
 	}
+
 	annotations := maps.Clone(object.GetAnnotations())
-	// all annotations are written at once
+	// All annotations are written at once.
 	if whole, ok := fields["/metadata/annotations"].(map[string]any); ok {
 		whole[recentAnnotation] = text
 	} else if annotations == nil {
@@ -230,15 +237,16 @@ func (r recentRules) remember(object *unstructured.Unstructured, fields map[stri
 	} else {
 		fields["/metadata/annotations/"+recentAnnotation] = text
 	}
+
 	return nil
 }
 
 // Announce makes the API server send the pods of a rule that is about to be stored, and returns when it does.
-// The expression selects the pods of the rule. The probed API server then uses the entry; others do so within
-// moments. An error says why the first pods may be missed.
+// The expression selects the pods of the rule. The probed API server then uses the entry; others follow
+// within moments. An error is why the first pods may be missed.
 //
-// The object with the rule may not exist: anybody who reaches the port can send a review. So announcements
-// are bounded, and an expression that API servers could not evaluate is not written.
+// The object with the rule may not exist: anyone who can reach the port can send a review. Therefore
+// announcements are limited, and an expression that API servers cannot evaluate is not written.
 func (k *Keeper) Announce(ctx context.Context, expression string) error {
 	if k.options.Recent == nil || k.options.External || expression == "false" {
 		return nil
@@ -249,6 +257,7 @@ func (k *Keeper) Announce(ctx context.Context, expression string) error {
 	if k.announcements.AllowN(k.clock.Now(), 1) {
 		return k.announce(ctx, expression)
 	}
+
 	_, err := k.together.Do(ctx, everyPod, func(ctx context.Context) (none struct{}, err error) {
 		if k.wideSince.IsZero() || k.clock.Since(k.wideSince) >= recentTime/3 {
 			if err = k.announce(ctx, everyPod); err == nil {
@@ -269,9 +278,9 @@ func (k *Keeper) announce(ctx context.Context, expression string) error {
 	return k.served(ctx, token)
 }
 
-// write writes a rule, and returns its token; empty if pods are not sent here at all.
+// write writes a rule, and returns its token, or "" if pods are not sent here at all.
 func (k *Keeper) write(ctx context.Context, expression string) (string, error) {
-	k.announcing.Lock() // so that announcements race only with those of other replicas
+	k.announcing.Lock() // so that announcements only race with those of other replicas
 	defer k.announcing.Unlock()
 	for range maxRaces {
 		live := &unstructured.Unstructured{}
@@ -279,22 +288,27 @@ func (k *Keeper) write(ctx context.Context, expression string) (string, error) {
 		if err := k.client.Get(ctx, types.NamespacedName{Name: k.options.Mutating}, live); err != nil {
 			return "", client.IgnoreNotFound(err)
 		}
+
 		present, _, err := unstructured.NestedSlice(live.Object, "webhooks")
 		if err != nil {
 			return "", err
 		}
+
 		rules, token := recentOf(live).add(expression, k.clock.Now())
 		if rules == nil {
 			return token, nil
 		}
+
 		entries := k.options.Recent.weave(present, rules)
 		if !slices.ContainsFunc(entries, named(k.options.Recent.Name)) {
 			return "", nil // there is no entry for pods
 		}
+
 		fields := map[string]any{"/webhooks": entries}
 		if err := rules.remember(live, fields); err != nil {
 			return "", err
 		}
+
 		switch err := k.patch(ctx, live, fields); {
 		case err == nil:
 			return token, nil
@@ -302,6 +316,7 @@ func (k *Keeper) write(ctx context.Context, expression string) (string, error) {
 			return "", err
 		}
 	}
+
 	return "", errLostRace
 }
 
@@ -312,16 +327,19 @@ func (k *Keeper) patch(ctx context.Context, live *unstructured.Unstructured, fie
 	for pointer, value := range fields {
 		operations = append(operations, jsonpatch.NewOperation("add", pointer, value))
 	}
+
 	body, err := json.Marshal(operations)
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)
 	}
+
 	if err := k.client.Patch(ctx, live,
 		client.RawPatch(types.JSONPatchType, body)); apierrors.IsConflict(err) {
 		return errLostRace
 	} else if err != nil {
 		return fmt.Errorf("changing %s: %w", live.GetName(), err)
 	}
+
 	return nil
 }
 
@@ -342,7 +360,7 @@ func (k *Keeper) served(ctx context.Context, token string) error {
 	}
 }
 
-// sleep tells whether the time passed before the context ended.
+// sleep reports whether the time passed before the context ended.
 func (k *Keeper) sleep(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():

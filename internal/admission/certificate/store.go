@@ -17,16 +17,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// errLostRace says that another replica changed the material since it was read.
+// errLostRace means that another replica changed the material since it was read.
 var errLostRace = errors.New("the certificates were changed by another replica")
 
-// store keeps the material. save must fail with errLostRace if it was changed since load returned version.
+// store stores the material. save must fail with errLostRace if it was changed since load returned version.
 type store interface {
 	load(ctx context.Context) (m material, version *corev1.Secret, err error)
 	save(ctx context.Context, m material, version *corev1.Secret) error
 }
 
-// secretStore keeps the material in a Secret.
+// secretStore stores the material in a Secret.
 type secretStore struct {
 	client client.Client
 	name   types.NamespacedName
@@ -57,6 +57,7 @@ func (s *secretStore) save(ctx context.Context, m material, version *corev1.Secr
 		secret.Data = m
 		err = s.client.Update(ctx, secret)
 	}
+
 	switch {
 	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), version != nil &&
 		apierrors.IsNotFound(err):
@@ -64,10 +65,11 @@ func (s *secretStore) save(ctx context.Context, m material, version *corev1.Secr
 	case err != nil:
 		return fmt.Errorf("writing Secret %s: %w", s.name, err)
 	}
+
 	return nil
 }
 
-// directoryStore keeps the material in files.
+// directoryStore stores the material in files.
 type directoryStore struct{ dir string }
 
 func (s *directoryStore) load(context.Context) (material, *corev1.Secret, error) {
@@ -100,8 +102,8 @@ func (s *directoryStore) save(_ context.Context, m material, _ *corev1.Secret) e
 	return writeFiles(s.dir, m)
 }
 
-// servedFiles returns the files that a replica has in its directory. The private keys of the authorities are
-// not among them.
+// servedFiles returns the files in the directory of a replica. They do not include the private keys of the
+// CAs.
 func servedFiles(m material) map[string][]byte {
 	return map[string][]byte{
 		keyCACert:  m[keyCACert],
@@ -112,16 +114,18 @@ func servedFiles(m material) map[string][]byte {
 	}
 }
 
-// writeFiles writes the files that differ, each atomically and readable by its owner alone. Keys come before
-// their certificates: the server looks for a change of both.
+// writeFiles writes the files that differ, each atomically and readable only by its owner. Keys come before
+// their certificates: the server watches for a change of both.
 func writeFiles(dir string, files map[string][]byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making the certificate directory: %w", err)
 	}
+
 	names := make([]string, 0, len(files))
 	for name := range files {
 		names = append(names, name)
 	}
+
 	slices.Sort(names)
 	slices.Reverse(names) // tls.key before tls.crt, key.pem before cert.pem
 	for _, name := range names {
@@ -129,6 +133,7 @@ func writeFiles(dir string, files map[string][]byte) error {
 			return fmt.Errorf("writing certificates: %w", err)
 		}
 	}
+
 	return nil
 }
 
@@ -138,10 +143,12 @@ func writeFile(path string, data []byte) (err error) {
 			return nil
 		}
 	}
+
 	temporary, err := os.CreateTemp(filepath.Dir(path), ".new-*") // mode 0600
 	if err != nil {
 		return err
 	}
+
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, os.Remove(temporary.Name()))
@@ -151,5 +158,6 @@ func writeFile(path string, data []byte) (err error) {
 	if err = errors.Join(err, temporary.Close()); err != nil {
 		return err
 	}
+
 	return os.Rename(temporary.Name(), path)
 }

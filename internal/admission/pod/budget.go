@@ -21,9 +21,9 @@ import (
 
 // +kubebuilder:rbac:groups=policy,roleName=kruise-manager-budget-role,resources=poddisruptionbudgets,verbs=get;list;watch
 
-// Budgets heeds PodUnavailableBudgets.
+// Budgets enforces PodUnavailableBudgets.
 type Budgets struct {
-	// Guard knows the budgets, and books in them.
+	// Guard finds budgets, and books disruptions in them.
 	Guard interface {
 		Book(ctx context.Context,
 			request podunavailablebudgetcontroller.Request) (podunavailablebudgetcontroller.Answer, error)
@@ -31,27 +31,27 @@ type Budgets struct {
 	}
 	// Cached lists PodDisruptionBudgets.
 	Cached client.Reader
-	// Tell is called with what is refused, and Passed with what a budget would refuse and the cluster itself
-	// does.
+	// Tell is called for a disruption that is rejected, and Passed for a deletion by the cluster itself that
+	// a budget would reject.
 	Tell, Passed func(disruption *Disruption, why string)
 }
 
-// ofCluster are the users whose deletions no budget holds: the scheduler, which deletes pods for others of a
-// higher priority, and the controllers of Kubernetes that delete pods which a taint drives away, or whose
-// node is gone. Who may write budgets in one namespace must not decide about these. A review that somebody
-// forges with such a name changes nothing: the API server asks for itself before it deletes anything.
+// ofCluster are the users whose deletions no budget blocks: the scheduler, which preempts pods for others of
+// a higher priority, and the controllers of Kubernetes that delete pods because of a taint or because their
+// node is gone. Users who may write budgets in one namespace must not decide about these. A forged review
+// with such a user has no effect: the API server sends its own review before it deletes anything.
 var ofCluster = []string{
 	"system:kube-scheduler", "system:serviceaccount:kube-system:taint-eviction-controller",
 	"system:serviceaccount:kube-system:node-controller",
 	"system:serviceaccount:kube-system:pod-garbage-collector",
 }
 
-// controllerManager is the user of all controllers of Kubernetes where they have no service accounts of their
-// own. What a deletion is for is in the condition that they write before, which only those can who may write
-// the status of pods.
+// controllerManager is the user of all controllers of Kubernetes in clusters where they have no service
+// accounts of their own. The condition that they write before a deletion shows its purpose, and only users
+// who may write the status of pods can write that condition.
 const controllerManager = "system:kube-controller-manager"
 
-// byCluster tells whether it is a deletion that no budget holds.
+// byCluster reports whether this is a deletion that no budget blocks.
 func (d *Disruption) byCluster() bool {
 	switch {
 	case d.By != policyv1beta1.Delete:
@@ -65,13 +65,14 @@ func (d *Disruption) byCluster() bool {
 	return slices.Contains(ofCluster, d.User)
 }
 
-// Check returns the check that refuses what budgets do not allow, and books the rest (PUB-080 to PUB-093).
+// Check returns the check that rejects what budgets do not allow, and books the rest (PUB-080 to PUB-093).
 func (b *Budgets) Check() Check { return Check{Name: "podunavailablebudget", Apply: b.check} }
 
 func (b *Budgets) check(ctx context.Context, d *Disruption) error {
 	request := podunavailablebudgetcontroller.Request{Pod: d.Pod, By: d.By, DryRun: d.DryRun}
 	if d.By == policyv1beta1.Evict && !d.DryRun {
-		// What a PodDisruptionBudget refuses after this is not to use up the budget, nor to go on doing so.
+		// An eviction that a PodDisruptionBudget will reject afterwards must not use up the budget, even
+		// repeatedly.
 		answer, err := b.Guard.Book(ctx,
 			podunavailablebudgetcontroller.Request{Pod: d.Pod, By: d.By, DryRun: true})
 		if err != nil {
@@ -85,6 +86,7 @@ func (b *Budgets) check(ctx context.Context, d *Disruption) error {
 			}
 		}
 	}
+
 	answer, err := b.Guard.Book(ctx, request)
 	if d.byCluster() && (err != nil || !answer.Allowed) {
 		if !d.DryRun {
@@ -95,6 +97,7 @@ func (b *Budgets) check(ctx context.Context, d *Disruption) error {
 		}
 		return nil
 	}
+
 	if err != nil {
 		return &InternalError{err}
 	}
@@ -104,17 +107,19 @@ func (b *Budgets) check(ctx context.Context, d *Disruption) error {
 	if !d.DryRun {
 		b.Tell(d, answer.Reason)
 	}
+
 	return &Refused{answer.Reason, answer.Pending}
 }
 
-// disruptionBudget says which PodDisruptionBudget is about to refuse the eviction of a pod in service; empty
-// if none is.
+// disruptionBudget returns which PodDisruptionBudget is about to reject the eviction of a pod in service, or
+// "".
 func (b *Budgets) disruptionBudget(ctx context.Context, pod *corev1.Pod) (string, error) {
 	var budgets policyv1.PodDisruptionBudgetList
 	if err := b.Cached.List(ctx, &budgets, client.InNamespace(pod.Namespace),
 		client.UnsafeDisableDeepCopy); err != nil {
 		return "", fmt.Errorf("listing PodDisruptionBudgets: %w", err)
 	}
+
 	for i := range budgets.Items {
 		budget := &budgets.Items[i]
 		selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
@@ -129,26 +134,29 @@ func (b *Budgets) disruptionBudget(ctx context.Context, pod *corev1.Pod) (string
 			), nil
 		}
 	}
+
 	return "", nil
 }
 
-// Step returns the step that tells a new pod which budget covers it (PUB-071). What cannot be found out
-// blocks no pod, and the controller looks at it later (PUB-074).
+// Step returns the step that records in a new pod which budget covers it (PUB-071). An error does not block
+// the pod, and the controller looks at it later (PUB-074).
 func (b *Budgets) Step() Step {
-	return Step{Name: "podunavailablebudget", Apply: func(ctx context.Context, request *Request) ([]operations.Operation, error) {
-		pod := request.Pod.DeepCopy()
-		pod.Namespace = request.Namespace
-		budget, err := b.Guard.Covering(ctx, pod)
-		if err != nil || budget == nil {
-			return nil, nil //nolint:nilerr
-		}
-		return annotate(request.Pod,
-			map[string]any{pub.RelatedBudget: budget.Name, pub.RelatedBudgetLegacy: budget.Name}), nil
-	},
+	return Step{
+		Name: "podunavailablebudget",
+		Apply: func(ctx context.Context, request *Request) ([]operations.Operation, error) {
+			pod := request.Pod.DeepCopy()
+			pod.Namespace = request.Namespace
+			budget, err := b.Guard.Covering(ctx, pod)
+			if err != nil || budget == nil {
+				return nil, nil //nolint:nilerr // PUB-074
+			}
+			return annotate(request.Pod,
+				map[string]any{pub.RelatedBudget: budget.Name, pub.RelatedBudgetLegacy: budget.Name}), nil
+		},
 	}
 }
 
-// annotate sets annotations of a pod.
+// annotate returns the operations that set annotations of a pod.
 func annotate(pod *corev1.Pod, annotations map[string]any) []operations.Operation {
 	if pod.Annotations == nil {
 		return []operations.Operation{operations.NewOperation("add", "/metadata/annotations", annotations)}

@@ -11,19 +11,19 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/disruption"
 )
 
-// Disruption is what somebody is about to do to a pod.
+// Disruption is an operation that takes a pod out of service, or may do so.
 type Disruption struct {
-	// Pod is the pod as it is before.
+	// Pod is the pod before the operation.
 	Pod *corev1.Pod
 	// By is the operation.
 	By disruption.Operation
-	// User is the name of who does it.
+	// User is the name of the user who requests the operation.
 	User string
-	// DryRun: the request must have no effect apart from its answer.
+	// DryRun means that the request must have no effect apart from its response.
 	DryRun bool
 }
 
-// Removes tells whether the pod is deleted or evicted.
+// Removes reports whether the pod is deleted or evicted.
 func (d *Disruption) Removes() bool {
 	return d.By == policyv1beta1.Delete || d.By == policyv1beta1.Evict
 }
@@ -31,22 +31,22 @@ func (d *Disruption) Removes() bool {
 // Refused is why a pod may not be disrupted now, although it may be later.
 type Refused struct {
 	Message string
-	// Pending: it may be allowed within seconds.
+	// Pending means that the disruption may be allowed within seconds.
 	Pending bool
 }
 
 func (r *Refused) Error() string { return r.Message }
 
-// Check is one concern about what is done to pods.
+// Check is one concern about disruptions of pods.
 type Check struct {
 	// Name is the check's name in metrics.
 	Name string
-	// Apply returns why that may not be done: Refused, if it may be done later, or another error.
+	// Apply returns why the disruption is not allowed: Refused, if it may be allowed later, or another error.
 	Apply func(ctx context.Context, disruption *Disruption) error
 }
 
-// Disruptions holds all checks in their order. The first refusal ends them, so a check that counts comes last
-// (WS-104).
+// Disruptions holds all checks in their order. The first rejection ends them, so a check that books comes
+// last (WS-104).
 type Disruptions struct {
 	checks  []Check
 	latency *prometheus.HistogramVec
@@ -56,20 +56,18 @@ type Disruptions struct {
 func NewDisruptions(checks ...Check) *Disruptions {
 	return &Disruptions{
 		checks: checks,
-		latency: prometheus.NewHistogramVec(
-			prometheus.HistogramOpts{
-				Name:    "afloat_pod_removal_check_seconds",
-				Help:    "Time that a check of what is done to pods took.",
-				Buckets: latencyBuckets,
-			}, []string{"check"},
-		),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "afloat_pod_removal_check_seconds",
+			Help:    "Time that a check of what is done to pods took.",
+			Buckets: latencyBuckets,
+		}, []string{"check"}),
 	}
 }
 
 // Metric returns the histogram afloat_pod_removal_check_seconds, for the registry.
 func (r *Disruptions) Metric() prometheus.Collector { return r.latency }
 
-// Admit returns why that may not be done to the pod, or nil.
+// Admit returns why the disruption is not allowed, or nil.
 func (r *Disruptions) Admit(ctx context.Context, disruption *Disruption) error {
 	for _, check := range r.checks {
 		begin := time.Now()

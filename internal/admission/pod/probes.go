@@ -14,35 +14,41 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/podprobemarker"
 )
 
-// Travelling returns the step that has pods take along the probes of the PodProbeMarkers that select them,
-// for providers of nodes without our daemon (PPM-110). Where PodProbeMarkers cannot be read, the pod is
-// created without, and who creates it is warned.
+// Travelling returns the step that copies the probes of the PodProbeMarkers that select a pod into its
+// annotations, for providers of nodes without a node daemon (PPM-110). If PodProbeMarkers cannot be read, the
+// pod is created without them, and the client gets a warning.
 func Travelling(cached client.Reader) Step {
-	return Step{Name: "probes", Apply: func(ctx context.Context, request *Request) ([]operations.Operation, error) {
-		var list appsv1alpha1.PodProbeMarkerList
-		if err := cached.List(ctx, &list, client.InNamespace(request.Namespace),
-			client.UnsafeDisableDeepCopy); err != nil {
-			if !meta.IsNoMatchError(err) {
-				request.Warn("the pod takes no probes along, since PodProbeMarkers could not be read: " +
-					err.Error())
+	return Step{
+		Name: "probes",
+		Apply: func(ctx context.Context, request *Request) ([]operations.Operation, error) {
+			var list appsv1alpha1.PodProbeMarkerList
+			if err := cached.List(ctx, &list, client.InNamespace(request.Namespace),
+				client.UnsafeDisableDeepCopy); err != nil {
+				if !meta.IsNoMatchError(err) {
+					request.Warn("the pod takes no probes along, since PodProbeMarkers could not be read: " +
+						err.Error())
+				}
+				return nil, nil
 			}
-			return nil, nil
-		}
-		all := make([]*appsv1alpha1.PodProbeMarker, len(list.Items))
-		for i := range list.Items {
-			all[i] = &list.Items[i]
-		}
-		probes, names := podprobemarker.Travelling(request.Pod, all)
-		if probes == "" {
-			return nil, nil
-		}
-		return annotate(request.Pod, map[string]any{pub.PodProbes: probes, pub.PodProbeMarkers: names}), nil
-	},
+
+			all := make([]*appsv1alpha1.PodProbeMarker, len(list.Items))
+			for i := range list.Items {
+				all[i] = &list.Items[i]
+			}
+
+			probes, names := podprobemarker.Travelling(request.Pod, all)
+			if probes == "" {
+				return nil, nil
+			}
+
+			return annotate(request.Pod,
+				map[string]any{pub.PodProbes: probes, pub.PodProbeMarkers: names}), nil
+		},
 	}
 }
 
 // Liveness returns the step that moves the liveness probes of pods that ask for it into an annotation
-// (PPM-120), from where the manager has the node daemon carry them out (PPM-121).
+// (PPM-120), so that the node daemon runs them instead of kubelet (PPM-121).
 func Liveness() Step {
 	return simple("liveness", func(pod *corev1.Pod) ([]operations.Operation, error) {
 		context, moved := podprobemarker.Moved(pod)

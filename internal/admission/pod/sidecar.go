@@ -29,19 +29,17 @@ type Sidecars struct {
 	pods       *prometheus.CounterVec
 }
 
-// NewSidecars returns the injection of sidecars; sortByName is gate EnableSortSidecarContainerByName
+// NewSidecars returns the injection of sidecars; sortByName is the gate EnableSortSidecarContainerByName
 // (SS-100), and now returns the time for records.
 func NewSidecars(chooser Chooser, sortByName bool, now func() time.Time) *Sidecars {
 	return &Sidecars{
 		chooser:    chooser,
 		sortByName: sortByName,
 		now:        now,
-		pods: prometheus.NewCounterVec(
-			prometheus.CounterOpts{
-				Name: "afloat_sidecarset_pods_total",
-				Help: "Pods that a SidecarSet injected its containers into, or refused.",
-			}, []string{"sidecarset", "result"},
-		),
+		pods: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "afloat_sidecarset_pods_total",
+			Help: "Pods that a SidecarSet injected its containers into, or refused.",
+		}, []string{"sidecarset", "result"}),
 	}
 }
 
@@ -57,24 +55,28 @@ func (s *Sidecars) apply(ctx context.Context, request *Request) ([]operations.Op
 	if namespace == "" {
 		namespace = request.Namespace
 	}
+
 	templates, err := s.chooser.Choose(ctx, request.Pod, namespace)
 	if err != nil {
 		return nil, s.refused(request, err)
 	}
+
 	result, err := inject.Inject(request.Raw, request.Pod, templates,
 		inject.Options{SortByName: s.sortByName, Now: s.now()})
 	if err != nil {
 		return nil, s.refused(request, err)
 	}
+
 	request.Warn(result.Warnings...)
 	if !request.DryRun {
 		s.count(request, templates)
 	}
+
 	return result.Operations, nil
 }
 
 // count counts the pod for the SidecarSets that inject into it, once all steps have accepted it. A pod that
-// the other entry has sent before already lists those that did.
+// the other entry has already sent lists the SidecarSets that were counted then.
 func (s *Sidecars) count(request *Request, templates []*inject.Template) {
 	var before []string
 	if request.Again {
@@ -89,8 +91,8 @@ func (s *Sidecars) count(request *Request, templates []*inject.Template) {
 	})
 }
 
-// refused counts a refusal for its SidecarSet. Faults of the pod are returned as they are (SS-D18), anything
-// else as an InternalError.
+// refused counts a rejection for its SidecarSet. It returns faults of the pod unchanged, and anything else as
+// an InternalError.
 func (s *Sidecars) refused(request *Request, err error) error {
 	var of *inject.Error
 	if errors.As(err, &of) && !request.DryRun {

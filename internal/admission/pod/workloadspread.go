@@ -29,7 +29,7 @@ import (
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get
 
-// SpreadMatcher finds the WorkloadSpread of a pod that is created.
+// SpreadMatcher finds the WorkloadSpread of a new pod.
 type SpreadMatcher interface {
 	Match(ctx context.Context, pod *corev1.Pod, namespace string) (*appsv1beta1.WorkloadSpread, error)
 }
@@ -47,7 +47,7 @@ type SpreadBooker interface {
 type SpreadOptions struct {
 	Matcher SpreadMatcher
 	Booker  SpreadBooker
-	// Known returns a WorkloadSpread; nil if there is none.
+	// Known returns a WorkloadSpread, or nil if it does not exist.
 	Known func(types.NamespacedName) *appsv1beta1.WorkloadSpread
 	// Versioned are the kinds whose pods are counted by version (WS-184).
 	Versioned workloadspread.Versioned
@@ -71,8 +71,8 @@ type left struct {
 	reported time.Time
 }
 
-// reportEvery is the time between two events about pods of one WorkloadSpread that got no subset: pods come
-// in bursts.
+// reportEvery is the time between two events about pods of one WorkloadSpread that got no subset, because
+// pods are created in bursts.
 const reportEvery = time.Minute
 
 // NewSpreads returns the step and the check that put pods into subsets.
@@ -80,12 +80,10 @@ func NewSpreads(options SpreadOptions) *Spreads {
 	return &Spreads{
 		SpreadOptions: options,
 		left:          map[types.UID]*left{},
-		pods: prometheus.NewCounterVec(
-			prometheus.CounterOpts{
-				Name: "afloat_workloadspread_pods_total",
-				Help: "Pods admitted for a WorkloadSpread, by the subset they were put into; it is empty where none had a place.",
-			}, []string{"namespace", "workloadspread", "subset"},
-		),
+		pods: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "afloat_workloadspread_pods_total",
+			Help: "Pods admitted for a WorkloadSpread, by the subset they were put into; it is empty where none had a place.",
+		}, []string{"namespace", "workloadspread", "subset"}),
 	}
 }
 
@@ -100,18 +98,20 @@ func (s *Spreads) Forget(spread *appsv1beta1.WorkloadSpread) {
 	delete(s.left, spread.UID)
 }
 
-// Step returns the step. It comes before SidecarSets, whose selectors see the labels that a subset gives.
+// Step returns the step. It comes before SidecarSets, whose selectors see the labels that a subset adds.
 func (s *Spreads) Step() Step { return Step{Name: "workloadspread", Apply: s.apply} }
 
 func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Operation, error) {
 	if request.DryRun || request.Again {
 		return nil, nil
 	}
+
 	pod := request.Pod
 	namespace := pod.Namespace
 	if namespace == "" {
 		namespace = request.Namespace
 	}
+
 	spread, err := s.Matcher.Match(ctx, pod, namespace)
 	if err != nil {
 		return nil, &InternalError{fmt.Errorf("looking for the WorkloadSpread of the pod: %w", err)}
@@ -119,20 +119,23 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 	if spread == nil {
 		return nil, nil
 	}
+
 	creation := workloadspread.Creation{Key: pod.Name, Version: s.Versioned.Of(pod)}
 	if len(creation.Key) > validation.DNS1123SubdomainMaxLength ||
 		len(creation.Version) > validation.LabelValueMaxLength {
-		return nil, nil // the API server refuses such a pod later; a booking would only fill the status
+		return nil, nil // the API server rejects such a pod later; a booking would only fill the status
 	}
+
 	if pod.Name == "" {
 		creation.Key, creation.Generated = string(uuid.NewUUID()), true
 	}
+
 	var changes []operations.Operation
 	decision, err := s.Booker.Create(ctx, spread, creation, func(d workloadspread.Decision) (err error) {
 		changes, err = workloadspread.Inject(request.Raw, d.Subset, d.Placement(spread.Name, creation))
 		return err
 	})
-	// A named pod that an earlier request booked keeps its place, since that request may still create it.
+	// A named pod that an earlier request booked keeps its place, because that request may still create it.
 	if decision.Made || creation.Generated && (decision.Booked || errors.Is(err, booking.ErrNotBooked)) {
 		request.AtEnd(func(admitted bool) {
 			if !admitted {
@@ -140,22 +143,25 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 			}
 		})
 	}
+
 	if err != nil {
 		return nil, &InternalError{fmt.Errorf("WorkloadSpread %s: %w", spread.Name, err)}
 	}
 	if decision.Gone {
 		return nil, nil
 	}
+
 	if decision.Subset == nil {
 		s.count(request, spread, "")
 		s.report(spread, decision.Reason)
-		// copied from the manifest of another pod
+		// The annotation was copied from the manifest of another pod.
 		if _, copied := pod.Annotations[pub.MatchedWorkloadSpread]; copied {
 			return []operations.Operation{operations.NewOperation("remove",
 				"/metadata/annotations/"+strings.ReplaceAll(pub.MatchedWorkloadSpread, "/", "~1"), nil)}, nil
 		}
 		return nil, nil
 	}
+
 	s.count(request, spread, decision.Subset.Name)
 	return changes, nil
 }
@@ -169,14 +175,14 @@ func (s *Spreads) count(request *Request, spread *appsv1beta1.WorkloadSpread, su
 	})
 }
 
-// releaseTime is how long the refusal of a pod waits at most for the release of its booking.
+// releaseTime is the maximum time that the rejection of a pod waits for the release of its booking.
 const releaseTime = 2 * time.Second
 
-// release gives back the booking of a pod that is refused here, since the pod will never appear.
+// release releases the booking of a pod that is rejected here, because the pod will never appear.
 func (s *Spreads) release(
 	ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation,
 ) {
-	// the request may have no time left
+	// The context of the request may have expired.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
 	if err := s.Booker.Release(ctx, spread, pod); err != nil { // the booking expires by itself
@@ -185,7 +191,7 @@ func (s *Spreads) release(
 	}
 }
 
-// report records events for pods that got no subset: the first at once, later ones together once in a while.
+// report records events for pods that got no subset: the first at once, later ones together after a while.
 func (s *Spreads) report(spread *appsv1beta1.WorkloadSpread, reason string) {
 	s.mu.Lock()
 	l, now := s.left[spread.UID], s.Now()
@@ -193,11 +199,13 @@ func (s *Spreads) report(spread *appsv1beta1.WorkloadSpread, reason string) {
 		l = &left{}
 		s.left[spread.UID] = l
 	}
+
 	l.pods++
 	if l.pods == 1 { // the first of those that are reported together
 		time.AfterFunc(reportEvery-min(now.Sub(l.reported), reportEvery),
 			func() { s.flush(spread, reason, l) })
 	}
+
 	s.mu.Unlock()
 }
 
@@ -211,7 +219,7 @@ func (s *Spreads) flush(spread *appsv1beta1.WorkloadSpread, reason string, l *le
 		message.Bound(fmt.Sprintf("Pods created without the rules of a subset: %d; %s", n, reason)))
 }
 
-// Check returns the check that books removals. It refuses nothing, and comes last (WS-104).
+// Check returns the check that books removals. It rejects nothing, and comes last (WS-104).
 func (s *Spreads) Check() Check { return Check{Name: "workloadspread", Apply: s.remove} }
 
 func (s *Spreads) remove(ctx context.Context, removal *Disruption) error {
@@ -223,12 +231,14 @@ func (s *Spreads) remove(ctx context.Context, removal *Disruption) error {
 	if _, controlled := workloadspread.ControllerOf(pod); !controlled {
 		return nil
 	}
+
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: placement.Name}
 	spread := s.Known(key)
-	// the annotation may be of a former WorkloadSpread with the same name
+	// The annotation may refer to an earlier WorkloadSpread of the same name.
 	if !workloadspreadcontroller.Claims(spread, pod) {
 		return nil
 	}
+
 	decision, err := s.Booker.Delete(ctx, spread,
 		workloadspread.Deletion{
 			Name:    pod.Name,
@@ -243,5 +253,6 @@ func (s *Spreads) remove(ctx context.Context, removal *Disruption) error {
 		s.Log.V(4).Info("The deletion of a pod is not booked", "workloadspread", key, "pod", pod.Name, "why",
 			decision.Reason)
 	}
+
 	return nil
 }

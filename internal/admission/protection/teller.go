@@ -18,7 +18,7 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Bounds of what users can cause by deleting many protected objects: events a second and at once, and label
+// Limits of what users can cause by deleting many protected objects: events per second and at once, and label
 // values of a counter.
 const (
 	eventsASecond = 1
@@ -26,8 +26,8 @@ const (
 	mostSeries    = 1000
 )
 
-// Teller tells what was refused: by counters (DP-040, PUB-112), the protection log (DP-041, PUB-093), and an
-// event on objects in namespaces.
+// Teller reports what was rejected: by counters (DP-040, PUB-112), the protection log (DP-041, PUB-093), and
+// an event on namespaced objects.
 type Teller struct {
 	recorder                          reconcile.Recorder
 	lines                             *protectionlog.Log
@@ -80,22 +80,30 @@ func (t *Teller) tell(kind Kind, request *admission.Request, o *object, why stri
 				"User "+user+" was refused: "+why)
 		}
 	}
+
 	resource := request.Resource.Resource
 	if request.Resource.Group != "" {
 		resource += "." + request.Resource.Group
 	}
-	t.write(protectionlog.Line{Event: "DeletionProtection", Operation: string(request.Operation),
-		Kind: kind.Name, Namespace: meta.Namespace, Name: meta.Name, UserAgent: user, Object: resource + " " +
-			name(o)})
+
+	t.write(protectionlog.Line{
+		Event:     "DeletionProtection",
+		Operation: string(request.Operation),
+		Kind:      kind.Name,
+		Namespace: meta.Namespace,
+		Name:      meta.Name,
+		UserAgent: user,
+		Object:    resource + " " + name(o),
+	})
 }
 
-// Disruption tells of a disruption of a pod that a budget refused.
+// Disruption reports a disruption of a pod that a budget rejected.
 func (t *Teller) Disruption(d *pod.Disruption, why string) {
 	t.disruption(d, t.budgets, "PubPreventPodDeletion", "PodUnavailableBudget",
 		fmt.Sprintf("PodUnavailableBudget prevents pod deletion (%s by %s): %s", d.By, d.User, why))
 }
 
-// Passed tells of a deletion by the cluster itself that a budget would have refused (PUB-094).
+// Passed reports a deletion by the cluster itself that a budget would have rejected (PUB-094).
 func (t *Teller) Passed(d *pod.Disruption, why string) {
 	t.disruption(d, t.passed, "PubPassedPodDeletion", "PodUnavailableBudgetPassed",
 		fmt.Sprintf("PodUnavailableBudget does not hold a deletion by %s: %s", d.User, why))
@@ -106,12 +114,21 @@ func (t *Teller) disruption(d *pod.Disruption, counted *counters, reason, event,
 	if owner != nil {
 		about = owner.Kind + "_" + d.Pod.Namespace + "_" + owner.Name
 	}
+
 	counted.add(about, d.User)
 	if t.limiter.AllowN(t.now(), 1) {
 		t.recorder.Event(d.Pod, corev1.EventTypeWarning, reason, message)
 	}
-	t.write(protectionlog.Line{Event: event, Operation: string(d.By), Kind: "Pod", Namespace: d.Pod.Namespace,
-		Name: d.Pod.Name, UserAgent: d.User, Object: "pods " + d.Pod.Namespace + "/" + d.Pod.Name})
+
+	t.write(protectionlog.Line{
+		Event:     event,
+		Operation: string(d.By),
+		Kind:      "Pod",
+		Namespace: d.Pod.Namespace,
+		Name:      d.Pod.Name,
+		UserAgent: d.User,
+		Object:    "pods " + d.Pod.Namespace + "/" + d.Pod.Name,
+	})
 }
 
 func (t *Teller) write(line protectionlog.Line) {
@@ -121,8 +138,8 @@ func (t *Teller) write(line protectionlog.Line) {
 	}
 }
 
-// sort is what metrics tell of a user: names are private, often mail addresses, and everybody in the cluster
-// may read metrics.
+// sort returns what metrics show of a user: user names are private, often mail addresses, and everyone in the
+// cluster may read metrics.
 func sort(user string) string {
 	for prefix, sort := range map[string]string{
 		"system:serviceaccount:": "serviceaccount",
@@ -138,8 +155,8 @@ func sort(user string) string {
 	return "user"
 }
 
-// counters are a counter for each object and sort of user. It forgets the oldest when there are too many,
-// since users choose the names.
+// counters has a counter for each object and sort of user. It drops the oldest when there are too many,
+// because users choose the names.
 type counters struct {
 	*prometheus.CounterVec
 	mu    sync.Mutex
@@ -167,5 +184,6 @@ func (c *counters) add(name, user string) {
 		}
 		c.known[labels], c.order = true, append(c.order, labels)
 	}
+
 	c.WithLabelValues(labels[:]...).Inc()
 }

@@ -19,19 +19,19 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/restart"
 )
 
-// Refusal is why a request is not accepted.
+// Refusal is why a request is rejected.
 type Refusal struct {
 	// Code is the HTTP status.
 	Code    int32
 	Message string
 }
 
-// faults are all that is wrong with a request, so that its author mends it at once.
+// faults collects everything that is wrong with a request, so that its author can fix it at once.
 type faults []string
 
 func (f *faults) add(format string, args ...any) { *f = append(*f, fmt.Sprintf(format, args...)) }
 
-// refusal is one refusal for all faults, nil if there are none.
+// refusal returns one refusal for all faults, or nil if there are none.
 func (f faults) refusal(code int32) *Refusal {
 	if len(f) == 0 {
 		return nil
@@ -39,7 +39,7 @@ func (f faults) refusal(code int32) *Refusal {
 	return &Refusal{Code: code, Message: strings.Join(f, "; ")}
 }
 
-// Both returns one refusal for two, of which either may be nil; the code is that of the first.
+// Both merges two refusals, of which either may be nil; the code is that of the first.
 func Both(a, b *Refusal) *Refusal {
 	if a == nil || b == nil {
 		return cmp.Or(a, b)
@@ -49,7 +49,7 @@ func Both(a, b *Refusal) *Refusal {
 
 const minActiveDeadline = 3 // seconds
 
-// Check judges a new request by itself, and tells all that is wrong (CRR-022 to CRR-026, CRR-031, CRR-032).
+// Check validates a new request on its own, and returns all errors (CRR-022 to CRR-026, CRR-031, CRR-032).
 func Check(request *appsv1beta1.ContainerRecreateRequest) *Refusal {
 	spec := &request.Spec
 	var wrong faults
@@ -59,10 +59,12 @@ func Check(request *appsv1beta1.ContainerRecreateRequest) *Refusal {
 	if len(spec.Containers) == 0 {
 		wrong.add("spec.containers list can not be null: name the containers that are to be recreated")
 	}
+
 	if seconds := spec.ActiveDeadlineSeconds; seconds != nil && *seconds < minActiveDeadline {
-		wrong.add("spec.activeDeadlineSeconds can not be less than %ds, it is %d", minActiveDeadline,
-			*seconds)
+		wrong.add("spec.activeDeadlineSeconds can not be less than %ds, it is %d",
+			minActiveDeadline, *seconds)
 	}
+
 	notNegative := func(field string, seconds int64) {
 		if seconds < 0 {
 			wrong.add("%s must be non-negative integer, it is %d", field, seconds)
@@ -71,6 +73,7 @@ func Check(request *appsv1beta1.ContainerRecreateRequest) *Refusal {
 	if seconds := spec.TTLSecondsAfterFinished; seconds != nil {
 		notNegative("spec.ttlSecondsAfterFinished", int64(*seconds))
 	}
+
 	if s := spec.Strategy; s != nil {
 		if seconds := s.TerminationGracePeriodSeconds; seconds != nil {
 			notNegative("spec.strategy.terminationGracePeriodSeconds", *seconds)
@@ -80,12 +83,15 @@ func Check(request *appsv1beta1.ContainerRecreateRequest) *Refusal {
 		}
 		notNegative("spec.strategy.minStartedSeconds", int64(s.MinStartedSeconds))
 		switch s.FailurePolicy {
-		case "", appsv1beta1.ContainerRecreateRequestFailurePolicyFail, appsv1beta1.ContainerRecreateRequestFailurePolicyIgnore:
+		case "", appsv1beta1.ContainerRecreateRequestFailurePolicyFail,
+			appsv1beta1.ContainerRecreateRequestFailurePolicyIgnore:
 		default:
-			wrong.add("spec.strategy: unknown failurePolicy %q, it is %s or %s", s.FailurePolicy,
-				appsv1beta1.ContainerRecreateRequestFailurePolicyFail, appsv1beta1.ContainerRecreateRequestFailurePolicyIgnore)
+			wrong.add("spec.strategy: unknown failurePolicy %q, it is %s or %s",
+				s.FailurePolicy, appsv1beta1.ContainerRecreateRequestFailurePolicyFail,
+				appsv1beta1.ContainerRecreateRequestFailurePolicyIgnore)
 		}
 	}
+
 	seen := map[string]bool{}
 	for i, c := range spec.Containers {
 		if seen[c.Name] {
@@ -99,22 +105,24 @@ func Check(request *appsv1beta1.ContainerRecreateRequest) *Refusal {
 		}
 		seen[c.Name] = true
 	}
+
 	return wrong.refusal(http.StatusBadRequest)
 }
 
-// isZero tells whether a field says nothing, as an empty object does.
+// isZero reports whether a field is unset or an empty object.
 func isZero[T any](value *T) bool {
 	return value == nil || equality.Semantic.DeepEqual(*value, *new(T))
 }
 
-// CheckPod judges whether containers of the pod can be recreated at all (CRR-028, CRR-029). Of a static pod
-// the API server has a mirror only: its containers carry another UID, and the kubelet that runs them takes no
-// orders from there.
+// CheckPod reports whether containers of the pod can be recreated at all, and why not (CRR-028, CRR-029). The
+// API server has only a mirror of a static pod: its containers carry another UID, and the kubelet that runs
+// them does not follow the API server.
 func CheckPod(pod *corev1.Pod) *Refusal {
 	finished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	terminated := slices.ContainsFunc(pod.Status.Conditions,
 		func(c corev1.PodCondition) bool { return c.Type == pub.SidecarTerminated })
 	var wrong faults
+
 	switch {
 	case pod.DeletionTimestamp != nil && !terminated:
 		wrong.add("not allowed to recreate containers in an inactive Pod: %s is being deleted", pod.Name)
@@ -129,18 +137,20 @@ func CheckPod(pod *corev1.Pod) *Refusal {
 	case pod.Spec.NodeName == "":
 		wrong.add("not allowed to recreate containers in a pending Pod: %s has no node yet", pod.Name)
 	}
+
 	return wrong.refusal(http.StatusBadRequest)
 }
 
-// Accept returns the request as admission makes it, and the JSON patch that does so (CRR-011, CRR-033 to
-// CRR-035): defaults, and which pod it is for. The webhook answers whoever reaches its port, so the answer
-// tells nothing of the pod but its UID; the rest is filled in by Fill, later or for a caller that is known.
-// hasLabels says whether the document has labels; the request is its typed view.
+// Accept returns the request as admission changes it, and the JSON patch that does so (CRR-011, CRR-033 to
+// CRR-035): it sets defaults and the pod that the request is for. The webhook answers anyone who can reach
+// its port, so the answer reveals nothing about the pod but its UID; Fill fills in the rest, later or for a
+// known caller. hasLabels reports whether the document, of which the request is the typed view, has labels.
 func Accept(
 	request *appsv1beta1.ContainerRecreateRequest, hasLabels bool, pod *corev1.Pod,
 ) (*appsv1beta1.ContainerRecreateRequest, []jsonpatch.Operation, *Refusal) {
 	var wrong faults
-	// else who looks at an old version of the pod stops containers of the one that has replaced it
+	// Otherwise a user who looks at an old version of the pod would stop containers of the pod that replaced
+	// it.
 	for i := range request.OwnerReferences {
 		if owner := &request.OwnerReferences[i]; owner.APIVersion == "v1" && owner.Kind == "Pod" &&
 			owner.Name == pod.Name && owner.UID != pod.UID {
@@ -150,28 +160,34 @@ func Accept(
 			)
 		}
 	}
+
 	for i := range request.Spec.Containers {
 		if _, _, why := find(pod, request.Spec.Containers[i].Name); why != "" {
 			wrong.add("spec.containers[%d]: %s", i, why)
 		}
 	}
+
 	if refusal := wrong.refusal(http.StatusBadRequest); refusal != nil {
 		return nil, nil, refusal
 	}
+
 	accepted := request.DeepCopy()
 	if accepted.Labels == nil {
 		accepted.Labels = map[string]string{}
 	}
+
 	accepted.Labels[pub.RecreateActive], accepted.Labels[pub.RecreatePodUID] = "true", string(pod.UID)
 	delete(accepted.Labels, pub.RecreateNodeName)
 	var patch []jsonpatch.Operation
 	if !hasLabels {
 		patch = append(patch, jsonpatch.NewOperation("add", "/metadata/labels", map[string]string{}))
 	}
+
 	patch = append(patch, label(pub.RecreateActive, "true"), label(pub.RecreatePodUID, string(pod.UID)))
 	if _, forged := request.Labels[pub.RecreateNodeName]; forged {
 		patch = append(patch, jsonpatch.NewOperation("remove", labelPath(pub.RecreateNodeName), nil))
 	}
+
 	const policy = appsv1beta1.ContainerRecreateRequestFailurePolicyFail
 	if given := accepted.Spec.Strategy; given == nil {
 		accepted.Spec.Strategy = &appsv1beta1.ContainerRecreateRequestStrategy{FailurePolicy: policy}
@@ -181,6 +197,7 @@ func Accept(
 		given.FailurePolicy = policy
 		patch = append(patch, jsonpatch.NewOperation("add", "/spec/strategy/failurePolicy", string(policy)))
 	}
+
 	return accepted, patch, nil
 }
 
@@ -190,7 +207,7 @@ func label(key, value string) jsonpatch.Operation {
 	return jsonpatch.NewOperation("add", labelPath(key), value)
 }
 
-// Unfilled tells whether the facts about the pod are still to be filled in.
+// Unfilled reports whether the facts about the pod still have to be filled in.
 func Unfilled(request *appsv1beta1.ContainerRecreateRequest) bool {
 	_, filled := request.Labels[pub.RecreateNodeName]
 	return !filled && restart.PodUID(request) != "" && !restart.Completed(request) &&
@@ -199,8 +216,9 @@ func Unfilled(request *appsv1beta1.ContainerRecreateRequest) bool {
 
 // Fill returns the request with the facts about its pod filled in, and the JSON patch that does so (CRR-011,
 // CRR-035 to CRR-040).
-func Fill(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod,
-	nodeLabels map[string]string) (*appsv1beta1.ContainerRecreateRequest, []jsonpatch.Operation, *Refusal) {
+func Fill(
+	request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, nodeLabels map[string]string,
+) (*appsv1beta1.ContainerRecreateRequest, []jsonpatch.Operation, *Refusal) {
 	filled := request.DeepCopy()
 	var patch []jsonpatch.Operation
 	add := func(path string, value any) { patch = append(patch, jsonpatch.NewOperation("add", path, value)) }
@@ -242,7 +260,7 @@ func Fill(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod,
 		}
 		takes := size(hook, container.Ports)
 		if takes > room {
-			continue // the daemon reads it from the pod, as it does with what a request cannot carry
+			continue // the daemon reads it from the pod, like anything else that a request cannot carry
 		}
 		room -= takes
 		c.PreStop = hook
@@ -258,21 +276,22 @@ func Fill(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod,
 	return filled, patch, nil
 }
 
-// mostOfHooks is how many bytes of hooks and ports a request carries: requests are kept by manager and
-// daemon, and ten of them may be made for a pod whose hook is a megabyte.
+// mostOfHooks is the maximum size of the hooks and ports in a request, in bytes: manager and daemon cache
+// requests, and there may be ten requests for a pod whose hook has a megabyte.
 const mostOfHooks = 64 << 10
 
-// size is about how many bytes a hook and ports take.
+// size returns the approximate size of a hook and ports in bytes.
 func size(hook *appsv1beta1.ProbeHandler, ports []corev1.ContainerPort) int {
 	text, err := json.Marshal([]any{hook, ports})
 	if err != nil {
-		return mostOfHooks + 1 // it does not happen
+		return mostOfHooks + 1 // this does not happen
 	}
 	return len(text)
 }
 
-// Fills tells whether an update of a request that is unfilled writes the facts about the pod, which is read
-// from the API server, and nothing else of what users may not change. It does not matter then who makes it.
+// Fills reports whether an update of an unfilled request writes exactly the facts about the pod, which was
+// read from the API server, and changes nothing else that users may not change. Then it does not matter who
+// makes the update.
 func Fills(
 	updated, old *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, nodeLabels map[string]string,
 ) bool {
@@ -285,7 +304,7 @@ func Fills(
 		updated.Labels[pub.RecreateNodeName] == filled.Labels[pub.RecreateNodeName]
 }
 
-// find returns a container with its status, or why there is none.
+// find returns a container with its status, or why it cannot be recreated.
 func find(
 	pod *corev1.Pod, name string,
 ) (container *corev1.Container, status *corev1.ContainerStatus, why string) {
@@ -305,6 +324,7 @@ func find(
 			)
 		}
 	}
+
 	container = &list[i]
 	s := slices.IndexFunc(statuses, ofName)
 	switch {
@@ -319,10 +339,11 @@ func find(
 			name,
 		)
 	}
+
 	return container, &statuses[s], ""
 }
 
-// preStop is the hook in the form of a request; nil if there is none, or none that a request can carry.
+// preStop returns the hook in the form of a request, or nil if there is none that a request can carry.
 func preStop(container *corev1.Container) *appsv1beta1.ProbeHandler {
 	if container.Lifecycle == nil || container.Lifecycle.PreStop == nil {
 		return nil
@@ -334,8 +355,8 @@ func preStop(container *corev1.Container) *appsv1beta1.ProbeHandler {
 	return &appsv1beta1.ProbeHandler{Exec: hook.Exec, HTTPGet: hook.HTTPGet, TCPSocket: hook.TCPSocket}
 }
 
-// CheckUpdate judges a changed request (CRR-045 to CRR-048). acquired is the v1alpha1 annotation before and
-// after; empty in v1beta1.
+// CheckUpdate validates a changed request (CRR-045 to CRR-048). acquired is the value of the v1alpha1
+// annotation, acquiredBefore its old value; both are empty in v1beta1.
 func CheckUpdate(
 	updated, old *appsv1beta1.ContainerRecreateRequest, acquired, acquiredBefore string,
 ) *Refusal {
@@ -343,15 +364,18 @@ func CheckUpdate(
 	if !equality.Semantic.DeepEqual(updated.Spec, old.Spec) && !jsonfields.Same(updated.Spec, old.Spec) {
 		wrong.add("spec of ContainerRecreateRequest is immutable: create another request")
 	}
+
 	for _, key := range []string{pub.RecreatePodUID, pub.RecreateNodeName} {
 		value, ok := updated.Labels[key]
 		if before, had := old.Labels[key]; value != before || ok != had {
 			wrong.add("not allowed to update immutable label %s: it must stay %q", key, before)
 		}
 	}
+
 	if acquiredBefore != "" && acquired != acquiredBefore {
 		wrong.add("not allowed to update immutable annotation %s: it must stay %q",
 			pub.RecreateUnreadyAcquired, acquiredBefore)
 	}
+
 	return wrong.refusal(http.StatusForbidden)
 }

@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	answerWithin = time.Minute     // CRR-060
-	pollEvery    = 3 * time.Second // CRR-063
+	answerWithin = time.Minute
+	pollEvery    = 3 * time.Second
 )
 
-// Snapshot is what a plan is made from.
+// Snapshot is the input of a plan.
 type Snapshot struct {
 	Request *appsv1beta1.ContainerRecreateRequest
-	// Pod is the pod of the name in the request, nil if there is none.
+	// Pod is the pod of the name in the request, or nil if it does not exist.
 	Pod *corev1.Pod
 	Now time.Time
 }
@@ -44,34 +44,34 @@ const (
 	PodGone          Result = "PodGone"
 )
 
-// Plan is what is to be done about a request. Writes are made in the order of the fields; each that fails
+// Plan defines what to do for a request. Writes are made in the order of the fields; the first that fails
 // ends the pass.
 type Plan struct {
-	// AddFinalizer comes before the pod is held (CRR-080).
+	// AddFinalizer adds the finalizer, before the pod is held (CRR-080).
 	AddFinalizer bool
-	// Pod is the patch of the pod's status, nil if there is none.
+	// Pod is the patch of the pod's status, or nil.
 	Pod *podpatch.Patch
-	// RemoveFinalizer comes after the pod is released (CRR-083); it and RemoveActive (CRR-057) are one patch.
+	// RemoveFinalizer comes after the pod is released (CRR-083). It and RemoveActive (CRR-057) are one patch.
 	RemoveFinalizer, RemoveActive bool
-	// Status holds the fields of the status to write, nil if there are none (CRR-068).
+	// Status holds the fields of the status to write, or is nil (CRR-068).
 	Status map[string]any
 	// Delete deletes the request (CRR-058).
 	Delete bool
-	// Ended is how the request ended, if this is the pass that takes note of it.
+	// Ended is how the request ended, if this pass reports it.
 	Ended Result
-	// After is when to look again; 0 is when something changes.
+	// After is when to plan again; 0 means when something changes.
 	After time.Duration
-	// Why says what happens, or what is waited for.
+	// Why explains what happens, or what the request waits for.
 	Why string
 }
 
-// Idle tells whether nothing is to be written.
+// Idle reports whether there is nothing to write.
 func (p *Plan) Idle() bool {
 	return !p.AddFinalizer && p.Pod.Empty() && !p.RemoveFinalizer && !p.RemoveActive && p.Status == nil &&
 		!p.Delete
 }
 
-// String prints the plan as one sentence.
+// String formats the plan as one sentence.
 func (p *Plan) String() string {
 	text := p.Why
 	if p.After > 0 {
@@ -80,7 +80,7 @@ func (p *Plan) String() string {
 	return text
 }
 
-// NewPlan decides (CRR-056 to CRR-064).
+// NewPlan makes the plan of a request (CRR-056 to CRR-064).
 func NewPlan(s Snapshot) *Plan {
 	p := &Plan{}
 	request := s.Request
@@ -88,6 +88,7 @@ func NewPlan(s Snapshot) *Plan {
 		p.finish(s)
 		return p
 	}
+
 	wait := func(until time.Time) time.Duration { return until.Sub(s.Now) }
 	p.After = -1
 	soonest := func(d time.Duration) {
@@ -99,6 +100,7 @@ func NewPlan(s Snapshot) *Plan {
 		p.complete(s, restart.MessagePodGone)
 		return p
 	}
+
 	if request.Status.Phase == "" {
 		left := wait(request.CreationTimestamp.Add(answerWithin))
 		if left <= 0 {
@@ -112,6 +114,7 @@ func NewPlan(s Snapshot) *Plan {
 			p.Why = "waiting for the facts about the pod to be filled in"
 		}
 	}
+
 	if deadline := request.Spec.ActiveDeadlineSeconds; deadline != nil {
 		left := wait(request.CreationTimestamp.Add(seconds.Duration(*deadline)))
 		if left <= 0 {
@@ -120,28 +123,30 @@ func NewPlan(s Snapshot) *Plan {
 		}
 		soonest(left)
 	}
+
 	if request.Status.Phase == appsv1beta1.ContainerRecreateRequestRecreating {
 		soonest(pollEvery)
 		p.recreating(s)
 	} else if p.Why == "" {
 		p.Why = fmt.Sprintf("waiting for its turn, phase %s", request.Status.Phase)
 	}
+
 	p.After = max(p.After, 0)
 	return p
 }
 
-// gone tells whether the pod that the request speaks of is no more.
+// gone reports whether the pod that the request was made for no longer exists, or is being deleted.
 func gone(s Snapshot) bool {
 	return s.Pod == nil || s.Pod.DeletionTimestamp != nil || s.Pod.UID != restart.PodUID(s.Request)
 }
 
-// complete ends the request.
+// complete completes the request early.
 func (p *Plan) complete(s Snapshot, message string) {
 	p.Status = Completion(s.Request, message, s.Now)
 	p.Why, p.After = message, 0
 }
 
-// Completion is the status of a request that ends before its time.
+// Completion returns the status of a request that is completed early.
 func Completion(request *appsv1beta1.ContainerRecreateRequest, message string, now time.Time) map[string]any {
 	return map[string]any{
 		"phase":                   appsv1beta1.ContainerRecreateRequestCompleted,
@@ -151,7 +156,7 @@ func Completion(request *appsv1beta1.ContainerRecreateRequest, message string, n
 	}
 }
 
-// finish lets go of everything that the request holds.
+// finish releases everything that the request holds.
 func (p *Plan) finish(s Snapshot) {
 	request := s.Request
 	p.Why = "being deleted"
@@ -162,14 +167,17 @@ func (p *Plan) finish(s Snapshot) {
 		}
 		p.RemoveFinalizer = true
 	}
+
 	if request.DeletionTimestamp != nil {
 		return
 	}
+
 	p.Why = "completed"
 	if _, ok := request.Labels[pub.RecreateActive]; ok {
 		p.RemoveActive = true
 		p.Ended = ResultOf(request)
 	}
+
 	if ttl := request.Spec.TTLSecondsAfterFinished; ttl != nil {
 		left := request.Status.CompletionTime.Add(time.Duration(*ttl) * time.Second).Sub(s.Now)
 		if left > 0 {
@@ -181,7 +189,7 @@ func (p *Plan) finish(s Snapshot) {
 	}
 }
 
-// recreating informs the daemon and makes the pod not ready.
+// recreating informs the daemon, and makes the pod unready if the request asks for that.
 func (p *Plan) recreating(s Snapshot) {
 	request := s.Request
 	p.Why = "containers are being recreated"
@@ -190,6 +198,7 @@ func (p *Plan) recreating(s Snapshot) {
 		s.Pod); !equality.Semantic.DeepEqual(snapshot, request.Status.ContainerStatusSnapshot) {
 		status["containerStatusSnapshot"] = snapshot
 	}
+
 	strategy := request.Spec.Strategy
 	grace := appsv1beta1.ContainerRecreateRequestPreRecreateGrace
 	if strategy != nil && strategy.UnreadyGracePeriodSeconds != nil &&
@@ -211,15 +220,16 @@ func (p *Plan) recreating(s Snapshot) {
 			LastTransitionTime: metav1.NewTime(s.Now),
 		})
 		status["conditions"] = conditions
-		p.Why = fmt.Sprintf("containers are stopped %d s from now: %s", *strategy.UnreadyGracePeriodSeconds,
-			message)
+		p.Why = fmt.Sprintf("containers are stopped %d s from now: %s",
+			*strategy.UnreadyGracePeriodSeconds, message)
 	}
+
 	if len(status) > 0 {
 		p.Status = status
 	}
 }
 
-// ResultOf tells how a completed request ended (CRR-015, CRR-137).
+// ResultOf returns how a completed request ended (CRR-015, CRR-137).
 func ResultOf(request *appsv1beta1.ContainerRecreateRequest) Result {
 	switch request.Status.Message {
 	case restart.MessageDeadline:
@@ -240,14 +250,16 @@ func ResultOf(request *appsv1beta1.ContainerRecreateRequest) Result {
 			return Succeeded
 		}
 	}
+
 	return Failed
 }
 
-// Event returns the event that tells of the end (CRR-137).
+// Event returns the event that reports the end of a request (CRR-137).
 func Event(request *appsv1beta1.ContainerRecreateRequest, result Result) (kind, reason, note string) {
 	if result == Succeeded {
 		return corev1.EventTypeNormal, "Completed", "all containers were recreated"
 	}
+
 	reason, note = "Failed", request.Status.Message
 	switch result {
 	case DeadlineExceeded:
@@ -255,8 +267,10 @@ func Event(request *appsv1beta1.ContainerRecreateRequest, result Result) (kind, 
 	case NoAnswer:
 		note += ": look whether the node daemon runs on node " + request.Labels[pub.RecreateNodeName]
 	}
+
 	if failed := restart.Failed(request); len(failed) > 0 {
 		note = strings.TrimPrefix(note+"; failed containers: "+strings.Join(failed, ", "), "; ")
 	}
+
 	return corev1.EventTypeWarning, reason, note
 }

@@ -22,15 +22,15 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/selectors"
 )
 
-// Document is a JSON object as an admission request holds it.
+// Document is a JSON object as it is in an admission request.
 type Document = map[string]any
 
-// Defaults (IMG-021, IMG-031).
+// Defaults and limits.
 const (
 	defaultTimeout = 600
 	defaultBackoff = 3
-	maxListed      = 255 // of an ImageListPullJob
-	maxTold        = 20  // errors of a NodeImage, which has thousands of tags
+	maxListed      = 255 // images of an ImageListPullJob
+	maxTold        = 20  // errors reported for a NodeImage, which may have thousands of tags
 )
 
 type patch struct{ operations []jsonpatch.Operation }
@@ -39,7 +39,7 @@ func (p *patch) set(op, path string, value any) {
 	p.operations = append(p.operations, jsonpatch.NewOperation(op, path, value))
 }
 
-// add adds a member unless there is one; null and the empty text are none.
+// add adds a field unless it is set; null and "" count as not set.
 func (p *patch) add(object Document, at, key string, value any) {
 	if present, ok := object[key]; !ok || present == nil || present == "" {
 		p.set("add", at+"/"+escape(key), value)
@@ -48,28 +48,30 @@ func (p *patch) add(object Document, at, key string, value any) {
 
 func escape(key string) string { return strings.NewReplacer("~", "~0", "/", "~1").Replace(key) }
 
-// DefaultJob completes an ImagePullJob (IMG-031, IMG-032), and what an ImageListPullJob has of it (IMG-045).
+// DefaultJob defaults an ImagePullJob (IMG-031, IMG-032), or the same fields of an ImageListPullJob
+// (IMG-045).
 func DefaultJob(job Document, list, create bool) []jsonpatch.Operation {
 	var p patch
 	spec, ok := job["spec"].(Document)
 	if !ok {
-		return nil // refused as such
+		return nil // rejected by the schema
 	}
 	if policy, ok := spec["completionPolicy"].(Document); ok {
 		p.add(policy, "/spec/completionPolicy", "type", string(appsv1beta1.CompletionAlways))
 	} else {
 		p.add(spec, "/spec", "completionPolicy", Document{"type": string(appsv1beta1.CompletionAlways)})
 	}
+
 	timeout := int64(defaultTimeout)
-	if completion, _ := spec["completionPolicy"].(Document); completion["type"] != string(
-		appsv1beta1.CompletionNever,
-	) {
+	if completion, _ := spec["completionPolicy"].(Document); completion["type"] !=
+		string(appsv1beta1.CompletionNever) {
 		if deadline, ok := completion["activeDeadlineSeconds"].(json.Number); ok {
 			if seconds, err := deadline.Int64(); err == nil && seconds > 0 {
-				timeout = min(timeout, seconds) // a pull is given no longer than its job
+				timeout = min(timeout, seconds) // a pull gets no more time than its job
 			}
 		}
 	}
+
 	if policy, ok := spec["pullPolicy"].(Document); ok {
 		p.add(policy, "/spec/pullPolicy", "timeoutSeconds", timeout)
 		p.add(policy, "/spec/pullPolicy", "backoffLimit", defaultBackoff)
@@ -77,9 +79,11 @@ func DefaultJob(job Document, list, create bool) []jsonpatch.Operation {
 		p.add(spec, "/spec", "pullPolicy",
 			Document{"timeoutSeconds": timeout, "backoffLimit": defaultBackoff})
 	}
+
 	if list {
 		return p.operations
 	}
+
 	p.add(spec, "/spec", "imagePullPolicy", string(appsv1beta1.PullIfNotPresent))
 	if metadata, ok := job["metadata"].(Document); ok && create {
 		finalizers, _ := metadata["finalizers"].([]any)
@@ -90,29 +94,34 @@ func DefaultJob(job Document, list, create bool) []jsonpatch.Operation {
 			p.set("add", "/metadata/finalizers/-", pub.PullJobProtection)
 		}
 	}
+
 	return p.operations
 }
 
-// DefaultNodeImage completes the tags of a NodeImage and sorts them (IMG-021, IMG-022).
+// DefaultNodeImage defaults the tags of a NodeImage and sorts them (IMG-021, IMG-022).
 func DefaultNodeImage(node Document, now time.Time) []jsonpatch.Operation {
 	var p patch
 	spec, _ := node["spec"].(Document)
 	images, _ := spec["images"].(Document)
+
 	for _, name := range slices.Sorted(maps.Keys(images)) {
 		image, _ := images[name].(Document)
 		tags, _ := image["tags"].([]any)
 		completed, changed := make([]any, 0, len(tags)), false
+
 		for _, item := range tags {
 			tag, ok := item.(Document)
 			if !ok {
 				completed = append(completed, item)
 				continue
 			}
+
 			tag = maps.Clone(tag)
 			policy, _ := tag["pullPolicy"].(Document)
 			if policy = maps.Clone(policy); policy == nil {
 				policy = Document{}
 			}
+
 			fill := func(object Document, key string, value any) {
 				if present, ok := object[key]; !ok || present == nil || present == "" {
 					object[key], changed = value, true
@@ -125,14 +134,17 @@ func DefaultNodeImage(node Document, now time.Time) []jsonpatch.Operation {
 				strings.HasPrefix(limit.String(), "-") {
 				policy["backoffLimit"], changed = defaultBackoff, true
 			}
+
 			fill(tag, "imagePullPolicy", string(appsv1beta1.PullIfNotPresent))
 			tag["pullPolicy"] = policy
 			completed = append(completed, tag)
 		}
+
 		if sortTags(completed) || changed {
 			p.set("replace", "/spec/images/"+escape(name)+"/tags", completed)
 		}
 	}
+
 	status, _ := node["status"].(Document)
 	statuses, _ := status["imageStatuses"].(Document)
 	for _, name := range slices.Sorted(maps.Keys(statuses)) {
@@ -142,10 +154,11 @@ func DefaultNodeImage(node Document, now time.Time) []jsonpatch.Operation {
 			p.set("replace", "/status/imageStatuses/"+escape(name)+"/tags", tags)
 		}
 	}
+
 	return p.operations
 }
 
-// sortTags sorts by tag and tells whether it had to.
+// sortTags sorts by tag and reports whether the order changed.
 func sortTags(tags []any) bool {
 	compare := func(a, b any) int {
 		left, _ := a.(Document)
@@ -157,13 +170,14 @@ func sortTags(tags []any) bool {
 	if slices.IsSortedFunc(tags, compare) {
 		return false
 	}
+
 	slices.SortStableFunc(tags, compare)
 	return true
 }
 
-// CheckNodeImage judges a NodeImage (IMG-023 to IMG-026). old is nil on create; what it has is not judged
-// again, so that nothing that was stored without judgement, by an older release, stands in the way of the
-// jobs of this node.
+// CheckNodeImage validates a NodeImage (IMG-023 to IMG-026). old is nil on create. What old has is not
+// validated again, so that an object that an older release stored without validation does not block the jobs
+// of its node.
 func CheckNodeImage(node, old *appsv1beta1.NodeImage) error {
 	if old == nil {
 		old = &appsv1beta1.NodeImage{}
@@ -171,6 +185,7 @@ func CheckNodeImage(node, old *appsv1beta1.NodeImage) error {
 	if n := len(node.Spec.Images); n > max(maxImages, len(old.Spec.Images)) {
 		return fmt.Errorf("spec.images has %d entries, at most %d are allowed", n, maxImages)
 	}
+
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(node.Spec.Images)) {
 		stored, had := old.Spec.Images[name]
@@ -182,6 +197,7 @@ func CheckNodeImage(node, old *appsv1beta1.NodeImage) error {
 				errs = append(errs, fmt.Errorf("spec.images: %w", err))
 			}
 		}
+
 		seen := map[string]bool{}
 		for i, tag := range node.Spec.Images[name].Tags {
 			at := fmt.Sprintf("spec.images[%s].tags[%d]", name, i)
@@ -199,11 +215,13 @@ func CheckNodeImage(node, old *appsv1beta1.NodeImage) error {
 				}
 			}
 		}
+
 		if n := len(errs) - maxTold; n > 0 {
 			errs = append(errs[:maxTold:maxTold], fmt.Errorf("and more"))
 			break
 		}
 	}
+
 	return utilerrors.NewAggregate(errs)
 }
 
@@ -227,6 +245,7 @@ func checkTag(tag *appsv1beta1.ImageTagSpec) []error {
 	if tag.Version < 0 {
 		refuse("version must not be negative, it is %d", tag.Version)
 	}
+
 	notNegative := func(field string, seconds int64) {
 		if seconds < 0 {
 			refuse("pullPolicy.%s must not be negative, it is %d", field, seconds)
@@ -247,9 +266,11 @@ func checkTag(tag *appsv1beta1.ImageTagSpec) []error {
 			notNegative("activeDeadlineSeconds", *p.ActiveDeadlineSeconds)
 		}
 	}
+
 	if err := checkPullPolicy(tag.ImagePullPolicy); err != nil {
 		errs = append(errs, err)
 	}
+
 	return errs
 }
 
@@ -258,12 +279,12 @@ func checkPullPolicy(policy appsv1beta1.ImagePullPolicy) error {
 	case "", appsv1beta1.PullAlways, appsv1beta1.PullIfNotPresent:
 		return nil
 	}
-	return fmt.Errorf("imagePullPolicy %q is neither %s nor %s", policy, appsv1beta1.PullAlways,
-		appsv1beta1.PullIfNotPresent)
+	return fmt.Errorf("imagePullPolicy %q is neither %s nor %s",
+		policy, appsv1beta1.PullAlways, appsv1beta1.PullIfNotPresent)
 }
 
-// CheckJob judges an ImagePullJob (IMG-033 to IMG-040) and tells all that is wrong. old is nil on create;
-// what was wrong with it is not refused again.
+// CheckJob validates an ImagePullJob (IMG-033 to IMG-040) and returns all errors. old is nil on create;
+// errors that old has are not reported again.
 func CheckJob(job, old *appsv1beta1.ImagePullJob) error {
 	errs := checkJob(job)
 	if old != nil {
@@ -280,6 +301,7 @@ func checkJob(job *appsv1beta1.ImagePullJob) []error {
 	if _, _, err := imageref.Parse(job.Spec.Image); err != nil {
 		errs = append(errs, fmt.Errorf("spec.image: %w", err))
 	}
+
 	completion, pull := &job.Spec.CompletionPolicy, job.Spec.PullPolicy
 	if completion.Type == appsv1beta1.CompletionAlways && completion.ActiveDeadlineSeconds != nil &&
 		pull != nil && pull.TimeoutSeconds != nil &&
@@ -289,18 +311,19 @@ func checkJob(job *appsv1beta1.ImagePullJob) []error {
 			*completion.ActiveDeadlineSeconds, *pull.TimeoutSeconds,
 		))
 	}
+
 	return errs
 }
 
-// fresh are the errors that were none before.
+// fresh returns the errors that are not among the earlier ones.
 func fresh(errs, before []error) []error {
 	return slices.DeleteFunc(errs, func(err error) bool {
 		return slices.ContainsFunc(before, func(known error) bool { return known.Error() == err.Error() })
 	})
 }
 
-// CheckList judges an ImageListPullJob (IMG-045, IMG-046) and tells all that is wrong. old is nil on create;
-// what was wrong with it is not refused again.
+// CheckList validates an ImageListPullJob (IMG-045, IMG-046) and returns all errors. old is nil on create;
+// errors that old has are not reported again.
 func CheckList(list, old *appsv1beta1.ImageListPullJob) error {
 	errs := checkList(list)
 	if old != nil {
@@ -317,6 +340,7 @@ func checkList(list *appsv1beta1.ImageListPullJob) []error {
 	case n > maxListed:
 		return append(errs, fmt.Errorf("spec.images has %d entries, at most %d are allowed", n, maxListed))
 	}
+
 	seen := map[string]string{}
 	for i, image := range list.Spec.Images {
 		name, tag, err := imageref.Parse(image)
@@ -331,6 +355,7 @@ func checkList(list *appsv1beta1.ImageListPullJob) []error {
 		}
 		seen[full] = image
 	}
+
 	return errs
 }
 
@@ -354,46 +379,53 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 			refuse("spec.selector: %w", err)
 		}
 		if n := selectors.Terms(&s.LabelSelector); n > selectors.MostTerms {
-			refuse("spec.selector has %d labels and values, at most %d are allowed: list nodes in names", n,
-				selectors.MostTerms)
+			refuse("spec.selector has %d labels and values, at most %d are allowed: list nodes in names",
+				n, selectors.MostTerms)
 		}
 	}
+
 	if s := t.PodSelector; s != nil {
 		if _, err := metav1.LabelSelectorAsSelector(&s.LabelSelector); err != nil {
 			refuse("spec.podSelector: %w", err)
 		}
 		if n := selectors.Terms(&s.LabelSelector); n > selectors.MostTerms {
-			refuse("spec.podSelector has %d labels and values, at most %d are allowed", n,
-				selectors.MostTerms)
+			refuse("spec.podSelector has %d labels and values, at most %d are allowed",
+				n, selectors.MostTerms)
 		}
 	}
+
 	if _, err := parallelism(t.Parallelism); err != nil {
 		refuse("spec.parallelism: %w", err)
 	}
 	if err := checkPullPolicy(t.ImagePullPolicy); err != nil {
 		refuse("spec.%w", err)
 	}
+
 	if size := sandboxSize(t.SandboxConfig); size > pub.MaxPullSandboxBytes {
 		refuse(
 			"spec.sandboxConfig has %d bytes of labels and annotations, at most %d are allowed: each node gets them",
 			size, pub.MaxPullSandboxBytes,
 		)
 	}
+
 	for _, key := range keysOfRuntimes(t.SandboxConfig) {
 		refuse(
 			"spec.sandboxConfig: %s is a key of container runtimes, which jobs must not set: use a name without dots, or a prefix of your own",
 			key,
 		)
 	}
+
 	if n := len(SecretsOf(t)); n > pub.MaxPullSecrets {
 		refuse(
 			"spec.pullSecrets has %d names, at most %d are allowed: a secret can have the credentials of many registries",
 			n, pub.MaxPullSecrets,
 		)
 	}
+
 	if deadline := t.CompletionPolicy.ActiveDeadlineSeconds; deadline != nil && *deadline < 0 {
 		refuse("spec.completionPolicy.activeDeadlineSeconds must not be negative, it is %d", *deadline)
 	}
+
 	switch t.CompletionPolicy.Type {
 	case appsv1beta1.CompletionAlways, "":
 	case appsv1beta1.CompletionNever:
@@ -405,17 +437,19 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 			)
 		}
 	default:
-		refuse("spec.completionPolicy.type %q is neither %s nor %s", t.CompletionPolicy.Type,
-			appsv1beta1.CompletionAlways, appsv1beta1.CompletionNever)
+		refuse("spec.completionPolicy.type %q is neither %s nor %s",
+			t.CompletionPolicy.Type, appsv1beta1.CompletionAlways, appsv1beta1.CompletionNever)
 	}
+
 	return errs
 }
 
-// parallelism is the number of nodes at a time.
+// parallelism returns the number of nodes that pull at a time.
 func parallelism(value *intstr.IntOrString) (int, error) {
 	if value == nil {
 		return 1, nil
 	}
+
 	n := value.IntValue()
 	if value.Type == intstr.String {
 		if strings.HasSuffix(value.StrVal, "%") {
@@ -426,8 +460,10 @@ func parallelism(value *intstr.IntOrString) (int, error) {
 			return 0, fmt.Errorf("%q is no number of nodes", value.StrVal)
 		}
 	}
+
 	if n < 0 {
 		return 0, fmt.Errorf("%d is negative", n)
 	}
+
 	return n, nil
 }

@@ -22,44 +22,44 @@ import (
 )
 
 const (
-	silentAfter   = time.Minute      // a node that does not answer gives its slot back
-	podsWithin    = time.Minute      // pods of a workload have so long to be scheduled
-	neverDeadline = 1800             // seconds
-	neverTTL      = 24 * time.Hour   // IMG-090
-	neverSpread   = 10 * time.Minute // IMG-090
-	maxFailed     = 500              // names in status.failedNodes
+	silentAfter   = time.Minute // a node that does not answer for this long frees its slot
+	podsWithin    = time.Minute // how long the pods of a workload have to be scheduled
+	neverDeadline = 1800        // seconds
+	neverTTL      = 24 * time.Hour
+	neverSpread   = 10 * time.Minute
+	maxFailed     = 500 // maximum number of names in status.failedNodes
 )
 
-// ErrFull says that a NodeImage has no room for another image (IMG-097).
+// ErrFull means that a NodeImage has no room for another image (IMG-097).
 var ErrFull = errors.New("the NodeImage has as many images as it can hold")
 
-// JobSnapshot is what the plan of an ImagePullJob is made from.
+// JobSnapshot is the input of the plan of an ImagePullJob.
 type JobSnapshot struct {
 	Job *appsv1beta1.ImagePullJob
-	// Nodes are the selected NodeImages, in the order in which they are to pull (IMG-071 to IMG-073); Owned
-	// are NodeImages with tags that this job owns, selected or not.
+	// Nodes are the selected NodeImages, in the order in which they should pull (IMG-071 to IMG-073). Owned
+	// are the NodeImages with tags that this job owns, selected or not.
 	Nodes, Owned []*appsv1beta1.NodeImage
-	// Secrets are the pull secrets as NodeImages refer to them (IMG-118).
+	// Secrets are the references to the pull secrets for NodeImages (IMG-118).
 	Secrets []appsv1beta1.ReferenceObject
-	// NotReadySince tells since when a node is not ready; ok is false if it is, or if nothing is known of it.
-	// It may be nil.
+	// NotReadySince returns since when a node is not ready; ok is false if it is ready or unknown. It may be
+	// nil.
 	NotReadySince func(node string) (since time.Time, ok bool)
-	// Refused are nodes whose NodeImages did not accept the job when it was written last, and since when:
-	// they come after the others, so that they hold up none of these.
+	// Refused are the nodes whose NodeImages rejected the job at the last write, and since when. They come
+	// after the others, so that they do not delay these.
 	Refused map[string]time.Time
-	// Rooms remembers how much there is in NodeImages; it may be nil.
+	// Rooms caches the sizes of NodeImages; it may be nil.
 	Rooms *Rooms
 	Now   time.Time
 }
 
-// JobPlan is what is to be done about an ImagePullJob.
+// JobPlan defines what to do for an ImagePullJob.
 type JobPlan struct {
 	// Finish releases the secrets and removes the finalizer (IMG-080).
 	Finish, AddFinalizer, Delete bool
-	// Assign are the nodes that get the job now; Supply those that have it and lack secrets (IMG-089); Drop
-	// those with tags that the job does not ask for any more (IMG-095).
+	// Assign are the nodes that get the job now. Supply are those that have it but lack secrets (IMG-089).
+	// Drop are those with tags that the job no longer asks for (IMG-095).
 	Assign, Supply, Drop []string
-	// Status is the status to write, nil if it stays.
+	// Status is the status to write, or nil if it does not change.
 	Status *appsv1beta1.ImagePullJobStatus
 	After  time.Duration
 	Why    string
@@ -67,13 +67,13 @@ type JobPlan struct {
 	room string // why nodes have no room
 }
 
-// Idle tells whether nothing is to be written.
+// Idle reports whether there is nothing to write.
 func (p *JobPlan) Idle() bool {
 	return !p.Finish && !p.AddFinalizer && !p.Delete && len(p.Assign)+len(p.Supply)+len(p.Drop) == 0 &&
 		p.Status == nil
 }
 
-// PlanJob decides about an ImagePullJob (IMG-080 to IMG-099).
+// PlanJob makes the plan of an ImagePullJob (IMG-080 to IMG-099).
 func PlanJob(s JobSnapshot) *JobPlan {
 	p := &JobPlan{}
 	job := s.Job
@@ -90,23 +90,27 @@ func PlanJob(s JobSnapshot) *JobPlan {
 		}
 		return p
 	}
+
 	name, tag, err := imageref.Parse(job.Spec.Image)
 	if err != nil {
-		p.Why = err.Error() // admission refuses it
+		p.Why = err.Error() // admission rejects it
 		return p
 	}
+
 	p.AddFinalizer = !held
 	status := &appsv1beta1.ImagePullJobStatus{StartTime: job.Status.StartTime, Desired: int32(len(s.Nodes))}
 	if status.StartTime == nil {
 		now := metav1.NewTime(s.Now)
 		status.StartTime = &now
 	}
+
 	due := clock{now: s.Now}
 	var failed, full, waiting, refused, given []string
 	occupied := 0
 	room := func(node *appsv1beta1.NodeImage) string {
 		return s.Rooms.sums(node, job.Namespace).noRoom(node, job, name, tag, s.Secrets)
 	}
+
 	for _, node := range s.Nodes {
 		entry := ownedTag(node, name, tag, job.UID)
 		if entry == nil {
@@ -119,16 +123,18 @@ func PlanJob(s JobSnapshot) *JobPlan {
 				waiting = append(waiting, node.Name)
 			case job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever &&
 				due.over(since.Add(nodeAnswersWithin)):
-				// a job that is to end does not wait for what may never change
+				// A job that ends does not wait for a NodeImage that may never accept it.
 				given = append(given, node.Name)
 			default:
 				refused = append(refused, node.Name)
 			}
 			continue
 		}
+
 		if lacksSecrets(node.Spec.Images[name].PullSecrets, s.Secrets) && room(node) == "" {
 			p.Supply = append(p.Supply, node.Name)
 		}
+
 		result := TagStatus(node, name, tag)
 		switch {
 		case result != nil && result.Version == entry.Version &&
@@ -143,25 +149,29 @@ func PlanJob(s JobSnapshot) *JobPlan {
 			}
 		}
 	}
+
 	waiting = append(waiting, refused...)
 	p.Drop = stale(s.Owned, name, tag, job.UID)
 	limit, err := parallelism(job.Spec.Parallelism)
 	if err != nil {
-		limit = 1 // admission refuses it
+		limit = 1 // admission rejects it
 	}
+
 	p.Assign = waiting[:min(max(limit-occupied, 0), len(waiting))]
 	if occupied > 0 && len(waiting) > len(p.Assign) {
-		due.over(s.Now.Add(silentAfter)) // no event tells of nodes that die
+		due.over(s.Now.Add(silentAfter)) // there is no event when a node dies
 	}
+
 	p.conclude(s, status, &due, failed, full, given, waiting)
 	if !equality.Semantic.DeepEqual(*status, job.Status) {
 		p.Status = status
 	}
+
 	p.After, p.Why = due.next, status.Message
 	return p
 }
 
-// silent tells whether a node gives its slot back: it has not answered, or it was not ready, for a minute.
+// silent reports whether a node frees its slot because it has not answered, or was not ready, for a minute.
 func (s *JobSnapshot) silent(
 	node string, entry *appsv1beta1.ImageTagSpec, result *appsv1beta1.ImageTagStatus, due *clock,
 ) bool {
@@ -173,11 +183,11 @@ func (s *JobSnapshot) silent(
 		return false
 	}
 	since, ok := s.NotReadySince(node)
-	// A time that has not come yet is of a node whose clock is ahead.
+	// A time in the future comes from a node whose clock is ahead.
 	return ok && (since.After(s.Now.Add(ahead)) || due.over(since.Add(silentAfter)))
 }
 
-// conclude counts, words and ends the job.
+// conclude sets the counters and the message of the status, and completes the job if it is done or overdue.
 func (p *JobPlan) conclude(
 	s JobSnapshot, status *appsv1beta1.ImagePullJobStatus, due *clock, failed, full, given, waiting []string,
 ) {
@@ -188,11 +198,13 @@ func (p *JobPlan) conclude(
 		notes += fmt.Sprintf("; %s no room for another image (%s), such as %s",
 			plural.Of(len(full), "node")+plural.Form(len(full), " has", " have"), p.room, full[0])
 	}
+
 	if len(given) > 0 {
 		notes += fmt.Sprintf("; %s refused the image for %s, such as %s",
 			plural.Of(len(given), "NodeImage")+plural.Form(len(given), " has", " have"), nodeAnswersWithin,
 			given[0])
 	}
+
 	failed = slices.Concat(failed, full, given)
 	completed := false
 	if deadline := job.Spec.CompletionPolicy.ActiveDeadlineSeconds; always && deadline != nil {
@@ -209,12 +221,14 @@ func (p *JobPlan) conclude(
 			status.Message = fmt.Sprintf("job exceeds activeDeadlineSeconds %d", *deadline)
 		}
 	}
+
 	slices.Sort(failed)
 	status.Failed = int32(len(failed))
 	if status.FailedNodes = failed; len(failed) > maxFailed {
 		status.FailedNodes = failed[:maxFailed:maxFailed]
 		notes += fmt.Sprintf("; %d nodes failed, the first %d are listed", len(failed), maxFailed)
 	}
+
 	done := status.Succeeded + status.Failed
 	switch {
 	case completed:
@@ -230,6 +244,7 @@ func (p *JobPlan) conclude(
 		status.Message = fmt.Sprintf("job is running, progress %.1f%%",
 			100*float64(done)/float64(status.Desired))
 	}
+
 	status.Message += notes
 	if completed {
 		now := metav1.NewTime(s.Now)
@@ -241,7 +256,7 @@ func (p *JobPlan) conclude(
 	}
 }
 
-// noNode says why a job has no nodes.
+// noNode returns why a job has no nodes.
 func noNode(job *appsv1beta1.ImagePullJob) string {
 	switch {
 	case job.Spec.PodSelector != nil:
@@ -252,16 +267,18 @@ func noNode(job *appsv1beta1.ImagePullJob) string {
 	return "there are no nodes"
 }
 
-// expectsPods tells whether the pods of the workload that made the job may still be scheduled.
+// expectsPods reports whether the pods of the workload that created the job may still be scheduled.
 func (s *JobSnapshot) expectsPods(due *clock) bool {
 	job := s.Job
 	if job.Spec.PodSelector == nil || metav1.GetControllerOf(job) == nil {
 		return false
 	}
+
 	wait := podsWithin
 	if deadline := job.Spec.CompletionPolicy.ActiveDeadlineSeconds; deadline != nil {
 		wait = seconds.Duration(*deadline)
 	}
+
 	start := s.Now
 	if job.Status.StartTime != nil {
 		start = job.Status.StartTime.Time
@@ -275,7 +292,7 @@ func succeeded(node *appsv1beta1.NodeImage, name, tag string, job types.UID) boo
 		result.Phase == appsv1beta1.ImagePhaseSucceeded
 }
 
-// ownedTag returns the tag if the job owns it.
+// ownedTag returns the tag if the job owns it, or nil.
 func ownedTag(node *appsv1beta1.NodeImage, name, tag string, job types.UID) *appsv1beta1.ImageTagSpec {
 	tags := node.Spec.Images[name].Tags
 	for i := range tags {
@@ -296,52 +313,55 @@ func lacksSecrets(present, wanted []appsv1beta1.ReferenceObject) bool {
 		func(ref appsv1beta1.ReferenceObject) bool { return !slices.Contains(present, ref) })
 }
 
-// stale names the NodeImages in which the job owns another tag than it asks for.
+// stale returns the NodeImages in which the job owns a tag other than the one it asks for.
 func stale(owned []*appsv1beta1.NodeImage, name, tag string, job types.UID) []string {
 	var names []string
 	for _, node := range owned {
 		for image, spec := range node.Spec.Images {
 			if slices.ContainsFunc(spec.Tags, func(t appsv1beta1.ImageTagSpec) bool {
-				return (image != name || t.Tag != tag) &&
-					owns(&t, job)
+				return (image != name || t.Tag != tag) && owns(&t, job)
 			}) {
 				names = append(names, node.Name)
 				break
 			}
 		}
 	}
+
 	slices.Sort(names)
 	return names
 }
 
-// Assigner changes NodeImages for a job.
+// Assigner computes the changes of NodeImages for a job.
 type Assigner struct {
 	Job     *appsv1beta1.ImagePullJob
 	Secrets []appsv1beta1.ReferenceObject
-	// ExtraTTL is flag --default-ttlseconds-for-always-nodeimage.
+	// ExtraTTL is the flag --default-ttlseconds-for-always-nodeimage.
 	ExtraTTL time.Duration
 	Now      time.Time
 	Random   func() float64
 }
 
-// Assign returns the image of the NodeImage with the job in it (IMG-086 to IMG-088). It changes nothing if
-// the job is there already, but for missing secrets.
+// Assign returns the image of the NodeImage with the job added (IMG-086 to IMG-088). If the job is already
+// there, only missing secrets are added.
 func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.ImageSpec, error) {
 	name, tag, err := imageref.Parse(a.Job.Spec.Image)
 	if err != nil {
 		return nil, err
 	}
+
 	present := node.Spec.Images[name]
 	grows := ownedTag(node, name, tag, a.Job.UID) == nil || lacksSecrets(present.PullSecrets, a.Secrets)
 	if grows && noRoom(node, a.Job, name, tag, a.Secrets) != "" {
 		return nil, ErrFull
 	}
+
 	image := *present.DeepCopy()
 	for _, secret := range a.Secrets {
 		if !slices.Contains(image.PullSecrets, secret) {
 			image.PullSecrets = append(image.PullSecrets, secret)
 		}
 	}
+
 	i := slices.IndexFunc(image.Tags, func(t appsv1beta1.ImageTagSpec) bool { return t.Tag == tag })
 	if i < 0 || !owns(&image.Tags[i], a.Job.UID) {
 		if sandbox := sandboxOf(a.Job); sandbox != nil {
@@ -361,23 +381,28 @@ func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.I
 			policy = longest(policy, image.Tags[i].PullPolicy)
 		}
 		entry := &image.Tags[i]
-		entry.CreatedAt, entry.PullPolicy, entry.ImagePullPolicy = &now, policy, known(
-			a.Job.Spec.ImagePullPolicy,
-		)
-		entry.OwnerReferences = append(entry.OwnerReferences,
-			corev1.ObjectReference{APIVersion: appsv1beta1.GroupVersion.String(), Kind: JobKind,
-				Namespace: a.Job.Namespace, Name: a.Job.Name, UID: a.Job.UID})
+		entry.CreatedAt, entry.PullPolicy, entry.ImagePullPolicy =
+			&now, policy, known(a.Job.Spec.ImagePullPolicy)
+		entry.OwnerReferences = append(entry.OwnerReferences, corev1.ObjectReference{
+			APIVersion: appsv1beta1.GroupVersion.String(),
+			Kind:       JobKind,
+			Namespace:  a.Job.Namespace,
+			Name:       a.Job.Name,
+			UID:        a.Job.UID,
+		})
 		slices.SortFunc(image.Tags,
 			func(a, b appsv1beta1.ImageTagSpec) int { return strings.Compare(a.Tag, b.Tag) })
 	}
+
 	if equality.Semantic.DeepEqual(present, image) {
 		return nil, nil
 	}
+
 	return map[string]*appsv1beta1.ImageSpec{name: &image}, nil
 }
 
-// following is the version after another. Nodes write theirs themselves: one that nothing can follow is
-// followed by 0, because what a NodeImage does not accept would hold up the whole job.
+// following returns the next version. Nodes write versions themselves. One that has no valid successor is
+// followed by 0, because a value that the NodeImage rejects would block the whole job.
 func following(version int64) int64 {
 	if version < 0 || version == math.MaxInt64 {
 		return 0
@@ -385,17 +410,19 @@ func following(version int64) int64 {
 	return version + 1
 }
 
-// Drop returns the images of the NodeImage without the job, but for the tag that it asks for (IMG-095).
+// Drop returns the images of the NodeImage without the job, except for the tag that it asks for (IMG-095).
 func (a Assigner) Drop(node *appsv1beta1.NodeImage) map[string]*appsv1beta1.ImageSpec {
 	name, tag, err := imageref.Parse(a.Job.Spec.Image)
 	if err != nil {
 		return nil
 	}
+
 	changed := map[string]*appsv1beta1.ImageSpec{}
 	for _, image := range slices.Sorted(maps.Keys(node.Spec.Images)) {
 		spec := node.Spec.Images[image]
 		next := *spec.DeepCopy()
 		next.Tags = nil
+
 		for _, t := range spec.Tags {
 			if (image != name || t.Tag != tag) && owns(&t, a.Job.UID) {
 				t.OwnerReferences = slices.DeleteFunc(slices.Clone(t.OwnerReferences),
@@ -406,6 +433,7 @@ func (a Assigner) Drop(node *appsv1beta1.NodeImage) map[string]*appsv1beta1.Imag
 			}
 			next.Tags = append(next.Tags, t)
 		}
+
 		switch {
 		case len(next.Tags) == 0 && len(spec.Tags) > 0:
 			changed[image] = nil
@@ -413,10 +441,11 @@ func (a Assigner) Drop(node *appsv1beta1.NodeImage) map[string]*appsv1beta1.Imag
 			changed[image] = &next
 		}
 	}
+
 	return changed
 }
 
-// pullPolicy is what the job says of pulls on a node.
+// pullPolicy returns the policy for pulls on a node.
 func (a Assigner) pullPolicy() *appsv1beta1.ImageTagPullPolicy {
 	timeout, backoff := int32(defaultTimeout), int32(defaultBackoff)
 	if p := a.Job.Spec.PullPolicy; p != nil {
@@ -427,6 +456,7 @@ func (a Assigner) pullPolicy() *appsv1beta1.ImageTagPullPolicy {
 			backoff = min(*p.BackoffLimit, maxBackoff)
 		}
 	}
+
 	policy := &appsv1beta1.ImageTagPullPolicy{TimeoutSeconds: &timeout, BackoffLimit: &backoff}
 	var ttl int64
 	completion := a.Job.Spec.CompletionPolicy
@@ -448,11 +478,12 @@ func (a Assigner) pullPolicy() *appsv1beta1.ImageTagPullPolicy {
 		}
 		ttl += int64(a.ExtraTTL/time.Second) + int64(a.Random()*300)
 	}
+
 	policy.TTLSecondsAfterFinished = new(int32(max(min(ttl, maxTTL), 0)))
 	return policy
 }
 
-// known is the policy, Always if it is none: jobs of older releases may have anything there.
+// known returns the policy, or Always if it is unknown: jobs of older releases may have any value.
 func known(policy appsv1beta1.ImagePullPolicy) appsv1beta1.ImagePullPolicy {
 	if checkPullPolicy(policy) != nil {
 		return appsv1beta1.PullAlways
@@ -460,7 +491,7 @@ func known(policy appsv1beta1.ImagePullPolicy) appsv1beta1.ImagePullPolicy {
 	return policy
 }
 
-// longest is the policy of the newest job, with the longer TTL.
+// longest returns the policy of the newest job, with the longer of the two TTLs.
 func longest(policy, before *appsv1beta1.ImageTagPullPolicy) *appsv1beta1.ImageTagPullPolicy {
 	if before != nil && before.TTLSecondsAfterFinished != nil &&
 		*before.TTLSecondsAfterFinished > *policy.TTLSecondsAfterFinished {

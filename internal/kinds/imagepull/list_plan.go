@@ -17,19 +17,19 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/plural"
 )
 
-// ListPlan is what is to be done about an ImageListPullJob.
+// ListPlan defines what to do for an ImageListPullJob.
 type ListPlan struct {
-	// Hash is the label of the list, and of its jobs, if it is to change (IMG-151).
+	// Hash is the label of the list and of its jobs, if it changes (IMG-151).
 	Hash      string
 	Relabel   bool
 	Create    []*appsv1beta1.ImagePullJob
 	Delete    []*appsv1beta1.ImagePullJob
 	Status    *appsv1beta1.ImageListPullJobStatus
-	DeleteAll bool // the list itself (IMG-156)
+	DeleteAll bool // deletes the list itself (IMG-156)
 	After     time.Duration
 }
 
-// templateHash is the hash of what a list asks of its jobs.
+// templateHash returns the hash of the job template of a list.
 func templateHash(template *appsv1beta1.ImagePullJobTemplate) string {
 	data, _ := json.Marshal(template) // plain data
 	sum := fnv.New32a()
@@ -37,9 +37,9 @@ func templateHash(template *appsv1beta1.ImagePullJobTemplate) string {
 	return rand.SafeEncodeString(fmt.Sprint(sum.Sum32()))
 }
 
-// childTemplate is the template of a list's jobs: without the TTL, so that no job goes before the list has
-// ended, and with the defaults that admission would add, so that the two can be compared. A pull is given no
-// longer than its job, which would not be admitted otherwise.
+// childTemplate returns the template of a list's jobs. It has no TTL, so that no job is deleted before the
+// list has ended, and it has the defaults that admission would add, so that it can be compared with existing
+// jobs. A pull gets no more time than its job, which would not be admitted otherwise.
 func childTemplate(template *appsv1beta1.ImagePullJobTemplate) appsv1beta1.ImagePullJobTemplate {
 	t := *template.DeepCopy()
 	t.CompletionPolicy.TTLSecondsAfterFinished = nil
@@ -49,25 +49,29 @@ func childTemplate(template *appsv1beta1.ImagePullJobTemplate) appsv1beta1.Image
 	if t.PullPolicy == nil {
 		t.PullPolicy = &appsv1beta1.PullPolicy{}
 	}
+
 	timeout, backoff := int32(defaultTimeout), int32(defaultBackoff)
 	if t.PullPolicy.TimeoutSeconds == nil {
 		t.PullPolicy.TimeoutSeconds = &timeout
 	}
+
 	if deadline := t.CompletionPolicy.ActiveDeadlineSeconds; deadline != nil &&
 		t.CompletionPolicy.Type == appsv1beta1.CompletionAlways {
 		*deadline = max(*deadline, 0)
 		*t.PullPolicy.TimeoutSeconds = int32(min(int64(*t.PullPolicy.TimeoutSeconds), *deadline))
 	}
+
 	if t.PullPolicy.BackoffLimit == nil {
 		t.PullPolicy.BackoffLimit = &backoff
 	}
 	if t.ImagePullPolicy == "" {
 		t.ImagePullPolicy = appsv1beta1.PullIfNotPresent
 	}
+
 	return t
 }
 
-// PlanList decides about a list and the jobs that it has made (IMG-150 to IMG-161).
+// PlanList makes the plan of a list and the jobs that it has created (IMG-150 to IMG-161).
 func PlanList(
 	list *appsv1beta1.ImageListPullJob, children []*appsv1beta1.ImagePullJob, now time.Time,
 ) *ListPlan {
@@ -75,6 +79,7 @@ func PlanList(
 	if list.DeletionTimestamp != nil {
 		return p
 	}
+
 	if end := list.Status.CompletionTime; end != nil {
 		if ttl := list.Spec.CompletionPolicy.TTLSecondsAfterFinished; ttl != nil {
 			if left := end.Add(time.Duration(*ttl) * time.Second).Sub(now); left > 0 {
@@ -85,6 +90,7 @@ func PlanList(
 		}
 		return p
 	}
+
 	p.Hash = templateHash(&list.Spec.ImagePullJobTemplate)
 	p.Relabel = list.Labels[pub.ControllerRevisionHash] != p.Hash
 	wanted := childTemplate(&list.Spec.ImagePullJobTemplate)
@@ -96,6 +102,7 @@ func PlanList(
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
+
 	for _, child := range children {
 		if child.DeletionTimestamp != nil {
 			continue
@@ -110,23 +117,28 @@ func PlanList(
 		}
 		kept[child.Spec.Image] = child
 	}
+
 	for _, image := range list.Spec.Images {
 		if kept[image] == nil {
 			p.Create = append(p.Create, newChild(list, image, p.Hash))
 		}
 	}
+
 	status := listStatus(list, kept, now)
 	if !equality.Semantic.DeepEqual(*status, list.Status) {
 		p.Status = status
 	}
+
 	return p
 }
 
 func newChild(list *appsv1beta1.ImageListPullJob, image, hash string) *appsv1beta1.ImagePullJob {
 	yes := true
 	return &appsv1beta1.ImagePullJob{
-		ObjectMeta: metav1.ObjectMeta{Namespace: list.Namespace, GenerateName: list.Name + "-",
-			Labels: map[string]string{pub.ControllerRevisionHash: hash},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:    list.Namespace,
+			GenerateName: list.Name + "-",
+			Labels:       map[string]string{pub.ControllerRevisionHash: hash},
 			OwnerReferences: []metav1.OwnerReference{
 				{
 					APIVersion:         appsv1beta1.GroupVersion.String(),
@@ -136,7 +148,8 @@ func newChild(list *appsv1beta1.ImageListPullJob, image, hash string) *appsv1bet
 					Controller:         &yes,
 					BlockOwnerDeletion: &yes,
 				},
-			}},
+			},
+		},
 		Spec: appsv1beta1.ImagePullJobSpec{
 			Image:                image,
 			ImagePullJobTemplate: childTemplate(&list.Spec.ImagePullJobTemplate),
@@ -144,8 +157,9 @@ func newChild(list *appsv1beta1.ImageListPullJob, image, hash string) *appsv1bet
 	}
 }
 
-func listStatus(list *appsv1beta1.ImageListPullJob, children map[string]*appsv1beta1.ImagePullJob,
-	now time.Time) *appsv1beta1.ImageListPullJobStatus {
+func listStatus(
+	list *appsv1beta1.ImageListPullJob, children map[string]*appsv1beta1.ImagePullJob, now time.Time,
+) *appsv1beta1.ImageListPullJobStatus {
 	status := &appsv1beta1.ImageListPullJobStatus{
 		StartTime: list.Status.StartTime,
 		Desired:   int32(len(list.Spec.Images)),
@@ -163,7 +177,7 @@ func listStatus(list *appsv1beta1.ImageListPullJob, children map[string]*appsv1b
 		if s.Active > 0 {
 			status.Active++
 		}
-		// for pods
+		// The job may be waiting for pods.
 		waits := s.Desired == 0 && s.CompletionTime == nil &&
 			list.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever
 		if s.Desired == s.Failed+s.Succeeded && !waits {
@@ -173,10 +187,12 @@ func listStatus(list *appsv1beta1.ImageListPullJob, children map[string]*appsv1b
 			status.Succeeded++
 		}
 		if s.Failed > 0 {
-			status.FailedImageStatuses = append(status.FailedImageStatuses,
-				&appsv1beta1.FailedImageStatus{ImagePullJob: child.Name, Name: image,
-					Message: fmt.Sprintf("%d of %s failed, see ImagePullJob %s", s.Failed,
-						plural.Of(s.Desired, "node"), child.Name)})
+			status.FailedImageStatuses = append(status.FailedImageStatuses, &appsv1beta1.FailedImageStatus{
+				ImagePullJob: child.Name,
+				Name:         image,
+				Message: fmt.Sprintf("%d of %s failed, see ImagePullJob %s",
+					s.Failed, plural.Of(s.Desired, "node"), child.Name),
+			})
 		}
 	}
 	if list.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever && status.Completed == status.Desired {

@@ -18,69 +18,69 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/seconds"
 )
 
-const nodeAnswersWithin = 10 * time.Minute // IMG-058, IMG-059
+const nodeAnswersWithin = 10 * time.Minute
 
-// JobKind is the name of the kind in references to jobs.
+// JobKind is the kind in references to jobs.
 const JobKind = "ImagePullJob"
 
-// Why the manager gave a tag up (IMG-058, IMG-059).
+// Why the manager gave up a tag (IMG-058, IMG-059).
 const (
 	MessageNoNode   = "node has not responded for a long time"
 	MessageDeadline = "pulling exceeds the activeDeadlineSeconds"
 )
 
-// NodeSnapshot is what the plan of a NodeImage is made from.
+// NodeSnapshot is the input of the plan of a NodeImage.
 type NodeSnapshot struct {
 	Name string
 	// NodeImage and Node are nil if they do not exist.
 	NodeImage *appsv1beta1.NodeImage
 	Node      *corev1.Node
-	// JobUID returns the UID of a job, empty if there is none; known is false if that could not be found out.
-	// wanted is the UID that is asked about.
+	// JobUID returns the UID of a job, or "" if it does not exist; known is false if that could not be
+	// determined. wanted is the expected UID.
 	JobUID func(namespace, name string, wanted types.UID) (uid types.UID, known bool)
-	// Busy tells whether a job that is to end has not ended yet: it still counts its finished tags, so these
-	// stay (IMG-054). Without that a job whose nodes take longer than the TTL would begin anew with the first
-	// of them for ever.
+	// Busy reports whether a job that ends has not ended yet. Such a job still counts its finished tags, so
+	// they stay (IMG-054). Otherwise a job whose nodes together take longer than the TTL would start again
+	// with the first of them forever.
 	Busy func(namespace, name string) bool
 	// SecretUsers returns the jobs that use a copy of a secret; exists is false if there is no such secret,
-	// known if that is sure. owners are the jobs that own tags of the image.
+	// and known reports whether this is certain. owners are the jobs that own tags of the image.
 	SecretUsers func(namespace, name string, owners map[string]bool) (users []string, exists, known bool)
-	// Progress is when the manager saw last, by its own clock, that what the node tells of its pulls had
-	// changed; zero if it has not looked.
+	// Progress is when the manager, by its own clock, last saw a change in what the node reports of its
+	// pulls. It is zero if the manager has not looked.
 	Progress time.Time
 	Delay    time.Duration // --nodeimage-creation-delay
 	Now      time.Time
 	Random   func() float64 // in [0, 1)
 }
 
-// NodePlan is what is to be done about a NodeImage.
+// NodePlan defines what to do for a NodeImage.
 type NodePlan struct {
 	Create, Delete bool
-	// Labels are those that the NodeImage is to have, if Relabel is set (IMG-053).
+	// Labels are the new labels of the NodeImage, if Relabel is set (IMG-053).
 	Relabel bool
 	Labels  map[string]string
-	// Images holds the images that change, nil for those that go (IMG-054 to IMG-057).
+	// Images holds the images that change; those to remove are nil (IMG-054 to IMG-057).
 	Images map[string]*appsv1beta1.ImageSpec
-	// Status is the status to write, nil if it stays.
+	// Status is the status to write, or nil if it does not change.
 	Status *appsv1beta1.NodeImageStatus
-	// GaveUp are the tags that the manager sets Failed (IMG-060).
+	// GaveUp are the tags that the manager marks as Failed (IMG-060).
 	GaveUp []GivenUp
 	After  time.Duration
 	Why    string
 }
 
-// GivenUp is a tag that the manager sets Failed.
+// GivenUp is a tag that the manager marks as Failed.
 type GivenUp struct {
 	Image, Tag, Message string
 	Owners              []corev1.ObjectReference
 }
 
-// Idle tells whether nothing is to be written.
+// Idle reports whether there is nothing to write.
 func (p *NodePlan) Idle() bool {
 	return !p.Create && !p.Delete && !p.Relabel && len(p.Images) == 0 && p.Status == nil
 }
 
-// PlanNode decides about the NodeImage of a node (IMG-050 to IMG-062).
+// PlanNode makes the plan of a node's NodeImage (IMG-050 to IMG-062).
 func PlanNode(s NodeSnapshot) *NodePlan {
 	p := &NodePlan{}
 	node, image := s.Node, s.NodeImage
@@ -88,10 +88,12 @@ func PlanNode(s NodeSnapshot) *NodePlan {
 		p.create(s)
 		return p
 	}
+
 	if image.DeletionTimestamp != nil {
 		p.Why = "being deleted"
 		return p
 	}
+
 	if node == nil || node.DeletionTimestamp != nil {
 		if _, fake := image.Labels[pub.FakeNodeImage]; !fake {
 			p.Delete, p.Why = true, "the node is gone"
@@ -100,6 +102,7 @@ func PlanNode(s NodeSnapshot) *NodePlan {
 	} else if !maps.Equal(image.Labels, node.Labels) {
 		p.Relabel, p.Labels = true, node.Labels
 	}
+
 	due := clock{now: s.Now}
 	remaining := p.clean(s, &due)
 	p.giveUp(s, remaining, &due)
@@ -109,16 +112,18 @@ func PlanNode(s NodeSnapshot) *NodePlan {
 			p.After = 3*time.Second + time.Duration(s.Random()*float64(2*time.Second))
 		}
 	}
+
 	p.Why = fmt.Sprintf("%d images wanted", len(remaining))
 	return p
 }
 
-// create makes the NodeImage of a node that has been ready for a while.
+// create creates the NodeImage of a node that has been ready for a while.
 func (p *NodePlan) create(s NodeSnapshot) {
 	if s.Node == nil || s.Node.DeletionTimestamp != nil || s.Node.Labels[pub.NodeType] == pub.VirtualNode {
 		p.Why = "there is no such node"
 		return
 	}
+
 	ready := nodes.Ready(s.Node)
 	if ready == nil || ready.Status != corev1.ConditionTrue {
 		p.Why = "waiting for the node to be ready"
@@ -129,8 +134,8 @@ func (p *NodePlan) create(s NodeSnapshot) {
 	}
 }
 
-// readySince is since when the node has been ready. The time is of the node's clock: where that is ahead, it
-// is since the node is there.
+// readySince returns since when the node has been ready. The time comes from the node's clock: if that clock
+// is ahead, the creation time of the node is used.
 func (s *NodeSnapshot) readySince(ready *corev1.NodeCondition) time.Time {
 	if since := ready.LastTransitionTime.Time; !since.After(s.Now) {
 		return since
@@ -138,13 +143,13 @@ func (s *NodeSnapshot) readySince(ready *corev1.NodeCondition) time.Time {
 	return s.Node.CreationTimestamp.Time
 }
 
-// clock finds the next time to look again.
+// clock finds the next time to plan again.
 type clock struct {
 	now  time.Time
 	next time.Duration
 }
 
-// over tells whether the time has come, and else remembers it.
+// over reports whether the time has come; otherwise it records the time.
 func (c *clock) over(at time.Time) bool {
 	left := at.Sub(c.now)
 	if left <= 0 {
@@ -156,7 +161,7 @@ func (c *clock) over(at time.Time) bool {
 	return false
 }
 
-// clean drops what nobody asks for any more, and returns what remains.
+// clean drops what no job asks for any more, and returns what remains.
 func (p *NodePlan) clean(s NodeSnapshot, due *clock) map[string]appsv1beta1.ImageSpec {
 	remaining := map[string]appsv1beta1.ImageSpec{}
 	p.Images = map[string]*appsv1beta1.ImageSpec{}
@@ -168,6 +173,7 @@ func (p *NodePlan) clean(s NodeSnapshot, due *clock) map[string]appsv1beta1.Imag
 			if tag.CreatedAt == nil {
 				continue
 			}
+
 			owners := s.owners(tag.OwnerReferences)
 			if len(owners) == 0 && len(tag.OwnerReferences) > 0 {
 				continue
@@ -175,16 +181,20 @@ func (p *NodePlan) clean(s NodeSnapshot, due *clock) map[string]appsv1beta1.Imag
 			if s.expired(name, &tag, due) {
 				continue
 			}
+
 			tag.OwnerReferences = owners
 			for _, owner := range owners {
 				users[owner.Namespace+"/"+owner.Name] = true
 			}
+
 			cleaned.Tags = append(cleaned.Tags, tag)
 		}
+
 		if len(cleaned.Tags) == 0 {
 			p.Images[name] = nil
 			continue
 		}
+
 		for _, secret := range image.PullSecrets {
 			using, exists, known := s.SecretUsers(secret.Namespace, secret.Name, users)
 			stale := known && !exists || known && secret.Mode == pub.SecretModeBatch &&
@@ -193,15 +203,18 @@ func (p *NodePlan) clean(s NodeSnapshot, due *clock) map[string]appsv1beta1.Imag
 				cleaned.PullSecrets = append(cleaned.PullSecrets, secret)
 			}
 		}
+
 		if !equality.Semantic.DeepEqual(image, cleaned) {
 			p.Images[name] = &cleaned
 		}
+
 		remaining[name] = cleaned
 	}
+
 	return remaining
 }
 
-// owners returns the references that stay (IMG-054 b).
+// owners returns the references that stay.
 func (s *NodeSnapshot) owners(all []corev1.ObjectReference) []corev1.ObjectReference {
 	var kept []corev1.ObjectReference
 	for _, ref := range all {
@@ -215,18 +228,18 @@ func (s *NodeSnapshot) owners(all []corev1.ObjectReference) []corev1.ObjectRefer
 	return kept
 }
 
-// IsJob tells whether the owner of a tag is an ImagePullJob.
+// IsJob reports whether the owner of a tag is an ImagePullJob.
 func IsJob(ref corev1.ObjectReference) bool {
 	return ref.Kind == JobKind && strings.HasPrefix(ref.APIVersion, appsv1beta1.GroupVersion.Group+"/")
 }
 
-// ahead is how far the clock of a node may be ahead without being told from what it is.
+// ahead is by how much the clock of a node may be ahead without being recognized as wrong.
 const ahead = time.Minute
 
-// ended is when a tag was done with, which the node has told by its own clock. It is not before the tag was
-// asked for: where that clock is behind, a job would have its image pulled again and again. And it is not to
-// come: where that clock is ahead, the tag was done with when it was asked for and as long later as the pull
-// took, which is a difference of times of one clock.
+// ended returns when a tag was finished, which the node reports by its own clock. The result is not before
+// the tag was requested: if the clock is behind, a job would have its image pulled again and again. It is not
+// in the future either: if the clock is ahead, the tag counts as finished after its request plus the duration
+// of the pull, which is a difference between two times of the same clock.
 func (s *NodeSnapshot) ended(tag *appsv1beta1.ImageTagSpec, status *appsv1beta1.ImageTagStatus) time.Time {
 	end := status.CompletionTime.Time
 	if end.After(s.Now.Add(ahead)) {
@@ -238,41 +251,47 @@ func (s *NodeSnapshot) ended(tag *appsv1beta1.ImageTagSpec, status *appsv1beta1.
 			end = s.Now
 		}
 	}
+
 	if tag.CreatedAt.After(end) {
 		return tag.CreatedAt.Time
 	}
+
 	return end
 }
 
-// expired tells whether the time to keep a finished tag is over (IMG-054 d).
+// expired reports whether a finished tag has been kept long enough.
 func (s *NodeSnapshot) expired(name string, tag *appsv1beta1.ImageTagSpec, due *clock) bool {
 	status := TagStatus(s.NodeImage, name, tag.Tag)
 	if tag.PullPolicy == nil || tag.PullPolicy.TTLSecondsAfterFinished == nil || status == nil ||
 		status.Version != tag.Version || status.CompletionTime == nil {
 		return false
 	}
-	if !due.over(s.ended(tag,
-		status).Add(time.Duration(*tag.PullPolicy.TTLSecondsAfterFinished) * time.Second)) {
+
+	if !due.over(s.ended(tag, status).
+		Add(time.Duration(*tag.PullPolicy.TTLSecondsAfterFinished) * time.Second)) {
 		return false
 	}
+
 	for _, ref := range tag.OwnerReferences {
 		if IsJob(ref) && s.Busy(ref.Namespace, ref.Name) {
 			due.over(s.Now.Add(time.Minute))
 			return false
 		}
 	}
+
 	return true
 }
 
-// overdue tells whether a node has exceeded the deadline of a tag, and does not say so itself. That begins
-// with the pull, of which the manager knows no more than when it saw the node get ahead last. A tag that
-// waits for its turn waits for others: at most the longest that there may be.
+// overdue reports whether a node has exceeded the deadline of a tag without reporting it. The deadline starts
+// with the pull, of which the manager only knows when it last saw progress on the node. A tag that is waiting
+// may wait for other pulls: at most as long as the longest of them can take.
 func (s *NodeSnapshot) overdue(
 	tag *appsv1beta1.ImageTagSpec, status *appsv1beta1.ImageTagStatus, longest time.Duration, due *clock,
 ) bool {
 	if tag.PullPolicy == nil || tag.PullPolicy.ActiveDeadlineSeconds == nil {
 		return false
 	}
+
 	since, wait := tag.CreatedAt.Time, seconds.Duration(*tag.PullPolicy.ActiveDeadlineSeconds)
 	if status != nil && status.Version == tag.Version {
 		if status.Phase == appsv1beta1.ImagePhaseWaiting {
@@ -285,10 +304,11 @@ func (s *NodeSnapshot) overdue(
 			since = s.Progress
 		}
 	}
+
 	return due.over(since.Add(wait + nodeAnswersWithin))
 }
 
-// longestPull is how long the pulls that are under way on the node may take.
+// longestPull returns the maximum time that the running pulls of the node may take.
 func (s *NodeSnapshot) longestPull(images map[string]appsv1beta1.ImageSpec) (longest time.Duration) {
 	for name, image := range images {
 		for i := range image.Tags {
@@ -297,6 +317,7 @@ func (s *NodeSnapshot) longestPull(images map[string]appsv1beta1.ImageSpec) (lon
 				status.Version != tag.Version || status.Phase != appsv1beta1.ImagePhasePulling {
 				continue
 			}
+
 			timeout, tries := time.Duration(defaultTimeout)*time.Second, time.Duration(defaultBackoff)+1
 			if p := tag.PullPolicy; p != nil {
 				if p.ActiveDeadlineSeconds != nil {
@@ -310,14 +331,16 @@ func (s *NodeSnapshot) longestPull(images map[string]appsv1beta1.ImageSpec) (lon
 					tries = time.Duration(min(*p.BackoffLimit, maxBackoff)) + 1
 				}
 			}
-			const pause = 30 * time.Second // the longest between two tries
+
+			const pause = 30 * time.Second // the longest pause between two attempts
 			longest = max(longest, tries*(timeout+pause))
 		}
 	}
+
 	return longest
 }
 
-// giveUp sets tags Failed that no node works on.
+// giveUp marks tags as Failed that no node works on.
 func (p *NodePlan) giveUp(s NodeSnapshot, images map[string]appsv1beta1.ImageSpec, due *clock) {
 	failed := map[[2]string]appsv1beta1.ImageTagStatus{}
 	longest := s.longestPull(images)
@@ -332,29 +355,36 @@ func (p *NodePlan) giveUp(s NodeSnapshot, images map[string]appsv1beta1.ImageSpe
 			} else if status.CompletionTime != nil {
 				continue
 			}
+
 			if message == "" && s.overdue(&tag, status, longest, due) {
 				message = MessageDeadline
 			}
 			if message == "" {
 				continue
 			}
+
 			next := appsv1beta1.ImageTagStatus{Tag: tag.Tag}
 			if status != nil && status.Version == tag.Version {
 				next = *status
 			}
+
 			now := metav1.NewTime(s.Now)
-			next.Version, next.Phase, next.CompletionTime, next.Message = tag.Version, appsv1beta1.ImagePhaseFailed, &now, message
+			next.Version, next.Phase, next.CompletionTime, next.Message =
+				tag.Version, appsv1beta1.ImagePhaseFailed, &now, message
 			failed[[2]string{name, tag.Tag}] = next
 			p.GaveUp = append(p.GaveUp,
 				GivenUp{Image: name, Tag: tag.Tag, Message: message, Owners: tag.OwnerReferences})
 		}
 	}
+
 	if len(failed) == 0 {
 		return
 	}
+
 	status := s.NodeImage.Status.DeepCopy()
 	status.ImageStatuses = map[string]appsv1beta1.ImageStatus{}
 	status.Desired, status.Waiting, status.Pulling, status.Succeeded, status.Failed = 0, 0, 0, 0, 0
+
 	for name, image := range images {
 		var tags []appsv1beta1.ImageTagStatus
 		for _, tag := range image.Tags {
@@ -365,9 +395,11 @@ func (p *NodePlan) giveUp(s NodeSnapshot, images map[string]appsv1beta1.ImageSpe
 					entry, ok = *present, true
 				}
 			}
+
 			if !ok {
 				continue
 			}
+
 			tags = append(tags, entry)
 			switch entry.Phase {
 			case appsv1beta1.ImagePhaseWaiting:
@@ -380,16 +412,18 @@ func (p *NodePlan) giveUp(s NodeSnapshot, images map[string]appsv1beta1.ImageSpe
 				status.Failed++
 			}
 		}
+
 		if len(tags) > 0 {
 			slices.SortFunc(tags,
 				func(a, b appsv1beta1.ImageTagStatus) int { return strings.Compare(a.Tag, b.Tag) })
 			status.ImageStatuses[name] = appsv1beta1.ImageStatus{Tags: tags}
 		}
 	}
+
 	p.Status = status
 }
 
-// TagStatus returns the status of a tag, nil if there is none.
+// TagStatus returns the status of a tag, or nil if there is none.
 func TagStatus(node *appsv1beta1.NodeImage, image, tag string) *appsv1beta1.ImageTagStatus {
 	tags := node.Status.ImageStatuses[image].Tags
 	for i := range tags {

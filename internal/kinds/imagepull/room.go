@@ -13,9 +13,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/imageref"
 )
 
-// What jobs put into a NodeImage is bounded, in all and for each namespace: it is one object, which the API
-// server takes up to some 1.5 MiB with what the node tells of it, and one tenant must leave room for the
-// others (IMG-023, IMG-097).
+// Limits of what jobs put into a NodeImage, in all and for each namespace. It is a single object, of which
+// the API server accepts about 1.5 MiB including what the node reports in it, and one tenant must leave room
+// for the others.
 const (
 	maxImages, maxImagesOfNamespace = 1024, maxListed + 1
 	maxBytes, maxBytesOfNamespace   = 768 << 10, 256 << 10
@@ -24,7 +24,7 @@ const (
 	maxBackoff = 100
 )
 
-// sandboxSize is how many bytes the labels and annotations of a sandbox have.
+// sandboxSize returns the number of bytes in the labels and annotations of a sandbox.
 func sandboxSize(config *appsv1beta1.SandboxConfig) int {
 	if config == nil {
 		return 0
@@ -38,12 +38,13 @@ func sandboxSize(config *appsv1beta1.SandboxConfig) int {
 	return size
 }
 
-// keysOfRuntimes returns, in order, the labels and annotations that only the node's runtime may be told by
-// those who run it.
+// keysOfRuntimes returns, sorted, the labels and annotations that only the operators of the nodes may pass to
+// the container runtime.
 func keysOfRuntimes(config *appsv1beta1.SandboxConfig) []string {
 	if config == nil {
 		return nil
 	}
+
 	var keys []string
 	for _, pairs := range []map[string]string{config.Labels, config.Annotations} {
 		for key := range pairs {
@@ -52,12 +53,13 @@ func keysOfRuntimes(config *appsv1beta1.SandboxConfig) []string {
 			}
 		}
 	}
+
 	slices.Sort(keys)
 	return slices.Compact(keys)
 }
 
-// sandboxOf is what nodes get of a job's sandboxConfig: nothing of one that admission refuses, and that was
-// stored before it did.
+// sandboxOf returns the sandboxConfig of a job for the nodes, or nil if it is too large: the job was stored
+// before admission rejected that.
 func sandboxOf(job *appsv1beta1.ImagePullJob) *appsv1beta1.SandboxConfig {
 	if sandboxSize(job.Spec.SandboxConfig) > pub.MaxPullSandboxBytes {
 		return nil
@@ -74,7 +76,7 @@ func secretsSize(secrets []appsv1beta1.ReferenceObject) int {
 	return size
 }
 
-// sizeOf is about how many bytes an image takes in a NodeImage.
+// sizeOf returns the approximate size of an image in a NodeImage, in bytes.
 func sizeOf(name string, image *appsv1beta1.ImageSpec) int {
 	const perImage, perTag, perOwner = 64, 256, 128 // names of fields, numbers and times
 	size := perImage + len(name) + sandboxSize(image.SandboxConfig) + secretsSize(image.PullSecrets)
@@ -87,9 +89,9 @@ func sizeOf(name string, image *appsv1beta1.ImageSpec) int {
 	return size
 }
 
-// shareOf is about how many bytes of an image are there for the jobs of a namespace: their tags and their
-// places among the owners, and of the secrets, which do not tell whose they are, the same part as of the
-// owners. What others do with an image is not counted against who uses it, too.
+// shareOf returns the approximate size of the part of an image that belongs to the jobs of a namespace: their
+// tags, their entries among the owners, and the same proportion of the secrets, which do not record who needs
+// them. What other namespaces add to an image does not count.
 func shareOf(name string, image *appsv1beta1.ImageSpec, namespace string) (size int, has bool) {
 	share, all := appsv1beta1.ImageSpec{SandboxConfig: image.SandboxConfig}, 0
 	own := 0
@@ -105,13 +107,15 @@ func shareOf(name string, image *appsv1beta1.ImageSpec, namespace string) (size 
 			share.Tags = append(share.Tags, tag)
 		}
 	}
+
 	if own == 0 {
 		return 0, false
 	}
+
 	return sizeOf(name, &share) + secretsSize(image.PullSecrets)*own/all, true
 }
 
-// sums are how much there is in a NodeImage in all, and how much of one namespace.
+// sums are the sizes of a NodeImage in all, and of the part of one namespace.
 type sums struct{ bytes, ownBytes, ownImages int }
 
 func sumsOf(node *appsv1beta1.NodeImage, namespace string) (s sums) {
@@ -125,8 +129,8 @@ func sumsOf(node *appsv1beta1.NodeImage, namespace string) (s sums) {
 	return s
 }
 
-// Rooms remembers how much there is in the last version of each NodeImage: jobs on thousands of nodes ask for
-// that at each pass. The zero value is empty, and nil remembers nothing.
+// Rooms caches the sizes of the last version of each NodeImage, because jobs on thousands of nodes ask for
+// them in each pass. The zero value is empty, and nil caches nothing.
 type Rooms struct {
 	mu sync.Mutex
 	of map[string]*roomOf
@@ -142,6 +146,7 @@ func (r *Rooms) sums(node *appsv1beta1.NodeImage, namespace string) sums {
 	if r == nil {
 		return sumsOf(node, namespace)
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	room := r.of[node.Name]
@@ -152,22 +157,25 @@ func (r *Rooms) sums(node *appsv1beta1.NodeImage, namespace string) sums {
 		room = &roomOf{node.UID, node.ResourceVersion, map[string]sums{}}
 		r.of[node.Name] = room
 	}
+
 	s, known := room.ofNamespace[namespace]
 	if !known {
 		s = sumsOf(node, namespace)
 		room.ofNamespace[namespace] = s
 	}
+
 	return s
 }
 
-// Forget drops what is remembered of a node that is gone.
+// Forget drops what is cached for a node that is gone.
 func (r *Rooms) Forget(node string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.of, node)
 }
 
-// noRoom says why a NodeImage cannot take the image of a job with references to its secrets; empty if it can.
+// noRoom returns why a NodeImage cannot take the image of a job and the references to its secrets, or "" if
+// it can.
 func noRoom(
 	node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob, name, tag string,
 	secrets []appsv1beta1.ReferenceObject,
@@ -175,14 +183,21 @@ func noRoom(
 	return sumsOf(node, job.Namespace).noRoom(node, job, name, tag, secrets)
 }
 
-func (s sums) noRoom(node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob, name, tag string,
-	secrets []appsv1beta1.ReferenceObject) string {
+func (s sums) noRoom(
+	node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob, name, tag string,
+	secrets []appsv1beta1.ReferenceObject,
+) string {
 	present, has := node.Spec.Images[name]
 	lacking := slices.DeleteFunc(slices.Clone(secrets),
 		func(ref appsv1beta1.ReferenceObject) bool { return slices.Contains(present.PullSecrets, ref) })
-	added := sizeOf(name, &appsv1beta1.ImageSpec{SandboxConfig: sandboxOf(job), PullSecrets: lacking,
-		Tags: []appsv1beta1.ImageTagSpec{{Tag: tag,
-			OwnerReferences: []corev1.ObjectReference{{Namespace: job.Namespace, Name: job.Name}}}}})
+	added := sizeOf(name, &appsv1beta1.ImageSpec{
+		SandboxConfig: sandboxOf(job),
+		PullSecrets:   lacking,
+		Tags: []appsv1beta1.ImageTagSpec{{
+			Tag:             tag,
+			OwnerReferences: []corev1.ObjectReference{{Namespace: job.Namespace, Name: job.Name}},
+		}},
+	})
 	switch {
 	case !has && len(node.Spec.Images) >= maxImages:
 		return fmt.Sprintf("at most %d", maxImages)
@@ -196,7 +211,7 @@ func (s sums) noRoom(node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob,
 	return ""
 }
 
-// SecretsOf are the names of the secrets that a job asks for, each once.
+// SecretsOf returns the names of the secrets that a job asks for, without duplicates.
 func SecretsOf(t *appsv1beta1.ImagePullJobTemplate) []string {
 	return slices.Compact(slices.Sorted(slices.Values(t.PullSecrets)))
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/restart"
 )
 
-// Snapshot is what a plan is made from.
+// Snapshot is the input of a plan.
 type Snapshot struct {
 	Pod *corev1.Pod
-	// Barrier is the metadata of the ConfigMap with the barrier's name; nil if there is none.
+	// Barrier is the metadata of the ConfigMap with the barrier's name, or nil if it does not exist.
 	Barrier *metav1.PartialObjectMetadata
 }
 
-// Action is what is done to the ConfigMap.
+// Action is what to do to the ConfigMap.
 type Action string
 
-// Actions. Reset makes a ConfigMap of an earlier pod that of this one; Refuse leaves one alone that belongs
-// to nobody or somebody else.
+// Actions. Reset turns the ConfigMap of an earlier pod into that of this one. Refuse leaves a ConfigMap alone
+// that belongs to nobody or somebody else.
 const (
 	None    Action = ""
 	Create  Action = "Create"
@@ -34,29 +34,29 @@ const (
 	Refuse  Action = "Refuse"
 )
 
-// Plan is what is to be done for a pod.
+// Plan defines what to do for a pod.
 type Plan struct {
 	Action Action
-	// Keys are all that the ConfigMap has afterwards, by falling priority.
+	// Keys are all keys of the ConfigMap after the plan, from the highest priority to the lowest.
 	Keys []string
-	// Added are those that it did not have.
+	// Added are the keys that it did not have before.
 	Added []string
-	// Restores: keys of containers that need not be the first are written, as they stood before.
+	// Restores means that the plan writes keys below the highest priority to restore an earlier state.
 	Restores bool
-	// Complete: the pod is marked as completed after that.
+	// Complete marks the pod as completed afterwards.
 	Complete bool
-	// Why says what is done and what waits for what.
+	// Why explains what is done and what waits for what.
 	Why string
-	// Blocked, if not empty, tells why nothing will ever go on by itself; it becomes an event.
+	// Blocked is why containers will never start without intervention, or ""; it becomes an event.
 	Blocked string
-	// After is when to look again although nothing happens; 0 means not at all.
+	// After is when to plan again even if nothing happens; 0 means never.
 	After time.Duration
 }
 
-// Idle tells whether the plan changes nothing.
+// Idle reports whether there is nothing to write.
 func (p *Plan) Idle() bool { return p.Action == None && !p.Complete }
 
-// Times to look again when no event tells.
+// Times to plan again when there is no event.
 const (
 	whileRefused = 30 * time.Second
 	whileDeleted = 2 * time.Second
@@ -66,15 +66,15 @@ const (
 type held struct {
 	name     string
 	priority int
-	// started; ran: it was let go once; failed: it ended with an error and is not started again.
+	// ran means that it was released once, failed that it ended with an error and will not be restarted.
 	started, ran, failed, running bool
 }
 
-// Held tells whether containers of the pod have barriers of ours.
+// Held reports whether containers of the pod have barriers of this project.
 func Held(pod *corev1.Pod) bool { return len(heldBy(pod)) > 0 }
 
-// heldBy returns the containers with a barrier, by falling priority. A reference to another ConfigMap, or a
-// key that is none of ours, is no barrier.
+// heldBy returns the containers with a barrier, from the highest priority to the lowest. A reference to
+// another ConfigMap, or a key of another form, is not a barrier.
 func heldBy(pod *corev1.Pod) []held {
 	var all []held
 	for i := range pod.Spec.Containers {
@@ -83,6 +83,7 @@ func heldBy(pod *corev1.Pod) []held {
 		if !ok {
 			continue
 		}
+
 		h := held{name: container.Name, priority: priority}
 		for j := range pod.Status.ContainerStatuses {
 			status := &pod.Status.ContainerStatuses[j]
@@ -96,8 +97,10 @@ func heldBy(pod *corev1.Pod) []held {
 			h.failed = final && ended.ExitCode != 0
 			h.ran = h.running || ended != nil || status.RestartCount > 0
 		}
+
 		all = append(all, h)
 	}
+
 	slices.SortStableFunc(all, func(a, b held) int { return cmp.Compare(b.priority, a.priority) })
 	return all
 }
@@ -114,48 +117,54 @@ func barrierOf(pod string, container *corev1.Container) (int, bool) {
 			return priority, true
 		}
 	}
+
 	return 0, false
 }
 
-// Concerns tells whether the pod has containers that may wait for a key (ND-135, ND-142, ND-143).
+// Concerns reports whether the pod has containers that may wait for a key (ND-135, ND-142, ND-143).
 func Concerns(pod *corev1.Pod) bool { return len(remaining(pod, heldBy(pod))) > 0 }
 
-// remaining are the containers that may wait for a key: those that have not started, and of a completed pod
-// those that do not run.
+// remaining returns the containers that may wait for a key: those that have not started. In a completed pod,
+// only those that do not run count.
 func remaining(pod *corev1.Pod, all []held) []held {
 	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded ||
 		pod.Status.Phase == corev1.PodFailed {
 		return nil
 	}
+
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == corev1.ContainersReady &&
 			pod.Status.Conditions[i].Status == corev1.ConditionTrue {
 			return nil
 		}
 	}
+
 	var rest []held
 	for _, h := range all {
 		if !h.started && (!completed(pod) || !h.running && !h.failed) {
 			rest = append(rest, h)
 		}
 	}
+
 	return rest
 }
 
 func completed(pod *corev1.Pod) bool { return pod.Annotations[pub.LaunchCompleted] == "true" }
 
-// NewPlan decides what is done for the pod.
+// NewPlan makes the plan of a pod.
 func NewPlan(s Snapshot) *Plan {
 	all := heldBy(s.Pod)
 	rest := remaining(s.Pod, all)
 	if len(rest) == 0 {
 		return &Plan{Why: "no container waits for its launch priority"}
 	}
+
 	due, first := rest[0].priority, all[0].priority
 	lets := func(h held) bool { return completed(s.Pod) || h.priority >= due || h.ran }
 	p := &Plan{}
 	let := map[int]bool{}
 	var released, waiting []held
+
 	for _, h := range all {
 		if !lets(h) {
 			waiting = append(waiting, h)
@@ -169,23 +178,25 @@ func NewPlan(s Snapshot) *Plan {
 		p.Keys = append(p.Keys, pub.LaunchBarrierKey(h.priority))
 		p.Restores = p.Restores || h.priority < first
 	}
-	// A container that waits may share its priority with one that ran.
+
+	// A waiting container may have the priority of one that ran, whose key is written.
 	waiting = slices.DeleteFunc(waiting, func(h held) bool { return let[h.priority] })
 	p.Why = fmt.Sprintf("%s may start", names(released))
 	if len(waiting) > 0 {
 		higher := slices.DeleteFunc(slices.Clone(rest), func(h held) bool { return !let[h.priority] })
 		p.Why += fmt.Sprintf(", %s wait for %s to be ready", names(waiting), names(higher))
 		if dead := slices.DeleteFunc(higher, func(h held) bool { return !h.failed }); len(dead) > 0 {
-			p.Blocked = fmt.Sprintf("%s never start: %s failed and will not be restarted", names(waiting),
-				names(dead))
+			p.Blocked = fmt.Sprintf("%s never start: %s failed and will not be restarted",
+				names(waiting), names(dead))
 		}
 	}
+
 	p.barrier(s)
 	p.Complete = p.Action != Refuse && p.After == 0 && len(waiting) == 0 && !completed(s.Pod)
 	return p
 }
 
-// barrier decides what is done to the ConfigMap.
+// barrier decides what to do to the ConfigMap.
 func (p *Plan) barrier(s Snapshot) {
 	name := pub.LaunchBarrierName(s.Pod.Name)
 	if s.Barrier == nil {
@@ -193,6 +204,7 @@ func (p *Plan) barrier(s Snapshot) {
 		p.Why = fmt.Sprintf("ConfigMap %s comes with %s: %s", name, strings.Join(p.Keys, ", "), p.Why)
 		return
 	}
+
 	mine, former := owners(s.Pod, s.Barrier)
 	switch {
 	case !mine && !former:
@@ -216,7 +228,7 @@ func (p *Plan) barrier(s Snapshot) {
 				p.Added = append(p.Added, key)
 			}
 		}
-		p.Restores = false // keys are added to those of this very pod
+		p.Restores = false // only keys of this pod are added
 		if len(p.Added) > 0 || s.Barrier.Labels[pub.LaunchBarrier] != "true" {
 			p.Action = Release
 			p.Keys = append(present, p.Added...)
@@ -225,7 +237,7 @@ func (p *Plan) barrier(s Snapshot) {
 	}
 }
 
-// owners tells whether the ConfigMap is that of the pod, or of an earlier one of the same name.
+// owners reports whether the ConfigMap belongs to the pod, and whether to an earlier one of the same name.
 func owners(pod *corev1.Pod, barrier *metav1.PartialObjectMetadata) (mine, former bool) {
 	for i := range barrier.OwnerReferences {
 		owner := &barrier.OwnerReferences[i]
@@ -238,8 +250,8 @@ func owners(pod *corev1.Pod, barrier *metav1.PartialObjectMetadata) (mine, forme
 	return mine, former
 }
 
-// keysOf are the keys of a ConfigMap as its annotation lists them. One that the reference wrote lists none:
-// writing its keys again changes nothing.
+// keysOf returns the keys that the annotation of a ConfigMap lists. The annotation is missing if OpenKruise
+// wrote the ConfigMap; writing its keys again changes nothing.
 func keysOf(barrier *metav1.PartialObjectMetadata) []string {
 	text := barrier.Annotations[pub.LaunchReleased]
 	if text == "" {
@@ -248,7 +260,7 @@ func keysOf(barrier *metav1.PartialObjectMetadata) []string {
 	return strings.Split(text, ",")
 }
 
-// names lists containers with their priorities.
+// names formats containers with their priorities.
 func names(all []held) string {
 	texts := make([]string, len(all))
 	for i, h := range all {

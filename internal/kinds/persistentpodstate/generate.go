@@ -13,41 +13,41 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Asked is what is read for the PersistentPodState that annotations of a workload ask for.
+// Asked is the input of the plan for the PersistentPodState that annotations of a workload ask for.
 type Asked struct {
 	Workload *Workload
-	// Object is the PersistentPodState of the workload's name; nil if there is none.
+	// Object is the PersistentPodState of the workload's name, or nil if it does not exist.
 	Object *appsv1beta1.PersistentPodState
-	// Others are those of other names that refer to the workload.
+	// Others are PersistentPodStates of other names that refer to the workload.
 	Others []*appsv1beta1.PersistentPodState
-	// Kept: the workload has pods that are older than itself, so that they are those of an earlier one
-	// (PPS-078).
+	// Kept means that the workload has pods that are older than itself, so that they are pods of an earlier
+	// workload (PPS-078).
 	Kept bool
-	// Gone: the workload of another kind that the object was generated for does not exist any more.
+	// Gone means that the workload of another kind that the object was generated for no longer exists.
 	Gone bool
 }
 
-// Generation is what becomes of the PersistentPodState of a workload.
+// Generation defines what happens to the PersistentPodState of a workload.
 type Generation struct {
-	// Create is to be created.
+	// Create is the object to create.
 	Create *appsv1beta1.PersistentPodState
-	// Update is what the object is to be, in owner, annotations and spec; nil if it is that. Empty: its
-	// status is emptied before.
+	// Update is the object with its new owner, annotations and spec, or nil if nothing changes. Empty means
+	// that its status is emptied first.
 	Update *appsv1beta1.PersistentPodState
 	Empty  bool
 	Delete bool
-	// Conflict is why none is kept for the workload (PPS-077, PPS-079), Invalid what its annotations cannot
-	// ask for.
+	// Conflict is why none is generated for the workload (PPS-077, PPS-079). Invalid is why its annotations
+	// are invalid.
 	Conflict, Invalid string
 }
 
-// annotations are those that ask for a PersistentPodState.
+// annotations are the annotations that ask for a PersistentPodState.
 var annotations = []string{
 	pub.AutoGeneratePersistentPodState, pub.RequiredPersistentTopology, pub.PreferredPersistentTopology,
 	pub.PersistentPodAnnotations, pub.PersistentPodStateRetentionPolicy,
 }
 
-// SameAsked tells whether two workloads ask for the same (PPS-073).
+// SameAsked reports whether two workloads ask for the same (PPS-073).
 func SameAsked(a, b map[string]string) bool {
 	return !slices.ContainsFunc(annotations, func(key string) bool {
 		before, had := a[key]
@@ -56,12 +56,12 @@ func SameAsked(a, b map[string]string) bool {
 	})
 }
 
-// Asks tells whether a workload asks for one.
+// Asks reports whether a workload asks for a PersistentPodState.
 func Asks(annotated map[string]string) bool {
 	return annotated[pub.AutoGeneratePersistentPodState] == "true"
 }
 
-// mark is the value of annotation GeneratedPersistentPodState.
+// mark returns the value of annotation GeneratedPersistentPodState.
 func mark(of Reference) string { return of.String() + "/" + of.Name }
 
 // Generate plans the PersistentPodState that annotations of a workload ask for (PPS-070 to PPS-079).
@@ -71,6 +71,7 @@ func Generate(a *Asked) (g Generation) {
 	if object != nil {
 		owner = metav1.GetControllerOf(object)
 	}
+
 	ours := owner != nil && owner.UID == w.UID
 	switch {
 	case w.Terminating || object != nil && object.DeletionTimestamp != nil:
@@ -79,12 +80,13 @@ func Generate(a *Asked) (g Generation) {
 		g.Delete = ours && TargetOf(object) == w.Reference
 		return g
 	}
-	required, preferred := list(w.Annotations[pub.RequiredPersistentTopology]), list(
-		w.Annotations[pub.PreferredPersistentTopology],
-	)
+
+	required, preferred := list(w.Annotations[pub.RequiredPersistentTopology]),
+		list(w.Annotations[pub.PreferredPersistentTopology])
 	if len(required)+len(preferred) == 0 {
 		return g
 	}
+
 	wanted := &appsv1beta1.PersistentPodState{ObjectMeta: metav1.ObjectMeta{Name: w.Name}}
 	wanted.Spec = specOf(w, required, preferred)
 	policy := appsv1beta1.PersistentPodStateRetentionPolicyType(
@@ -93,21 +95,24 @@ func Generate(a *Asked) (g Generation) {
 	if wanted.Spec.PersistentPodStateRetentionPolicy = policy; policy == "" && object != nil {
 		wanted.Spec.PersistentPodStateRetentionPolicy = object.Spec.PersistentPodStateRetentionPolicy
 	}
+
 	if faults := invalid(wanted); faults != "" {
 		g.Invalid = faults
 		return g
 	}
+
 	wanted.OwnerReferences = []metav1.OwnerReference{
 		{APIVersion: w.APIVersion, Kind: w.Kind, Name: w.Name, UID: w.UID, Controller: new(true)},
 	}
 	wanted.Annotations = map[string]string{pub.GeneratedPersistentPodState: mark(w.Reference)}
+
 	switch {
 	case object == nil && len(a.Others) > 0:
 		g.Conflict = "PersistentPodState " + a.Others[0].Name +
 			" is of this workload already: none is generated"
 	case object == nil:
 		g.Create = wanted
-	case a.Gone: // it cannot be made to refer to this one, and the next one does
+	case a.Gone: // its target cannot be changed to this workload, so it is replaced
 		g.Delete = true
 	case !ours && !former(object, owner, w.Reference), TargetOf(object) != w.Reference:
 		g.Conflict = "PersistentPodState " + object.Name +
@@ -116,19 +121,20 @@ func Generate(a *Asked) (g Generation) {
 		g.Empty = !ours && !a.Kept && len(object.Status.PodStates) > 0
 		g.Update = updated(object, wanted)
 	}
+
 	return g
 }
 
 // Bereft returns the workload that an object was generated for, if the object has no owner any more because
-// that one was deleted without what belonged to it; false if it is not such an object.
+// that workload was deleted without its dependents; is reports whether it is such an object.
 func Bereft(object *appsv1beta1.PersistentPodState) (of Reference, is bool) {
 	of = TargetOf(object)
 	return of, metav1.GetControllerOf(object) == nil &&
 		object.Annotations[pub.GeneratedPersistentPodState] == mark(of)
 }
 
-// former tells whether an object was generated for an earlier workload of the same kind and name: its owner
-// is that one, or it has none any more because that one was deleted without what belonged to it.
+// former reports whether an object was generated for an earlier workload of the same kind and name: that
+// workload is its owner, or it has no owner because the workload was deleted without its dependents.
 func former(object *appsv1beta1.PersistentPodState, owner *metav1.OwnerReference, of Reference) bool {
 	if owner == nil {
 		return object.Annotations[pub.GeneratedPersistentPodState] == mark(of)
@@ -139,7 +145,7 @@ func former(object *appsv1beta1.PersistentPodState, owner *metav1.OwnerReference
 	} == of
 }
 
-// updated is the object as it is wanted; nil if it is that.
+// updated returns the object as it should be, or nil if it is already so.
 func updated(object, wanted *appsv1beta1.PersistentPodState) *appsv1beta1.PersistentPodState {
 	changed := object.DeepCopy()
 	controller := wanted.OwnerReferences[0]
@@ -152,9 +158,11 @@ func updated(object, wanted *appsv1beta1.PersistentPodState) *appsv1beta1.Persis
 			})
 		changed.OwnerReferences = append(changed.OwnerReferences, controller)
 	}
+
 	if changed.Annotations == nil {
 		changed.Annotations = map[string]string{}
 	}
+
 	maps.Copy(changed.Annotations, wanted.Annotations)
 	target := changed.Spec.TargetRef // its version does not matter
 	changed.Spec = wanted.Spec
@@ -162,6 +170,7 @@ func updated(object, wanted *appsv1beta1.PersistentPodState) *appsv1beta1.Persis
 	if equality.Semantic.DeepEqual(object, changed) {
 		return nil
 	}
+
 	return changed
 }
 
@@ -174,18 +183,23 @@ func specOf(w *Workload, required, preferred []string) (spec appsv1beta1.Persist
 	if len(required) > 0 {
 		spec.RequiredPersistentTopology = &appsv1beta1.NodeTopologyTerm{Keys: required}
 	}
+
 	if len(preferred) > 0 {
-		spec.PreferredPersistentTopology = []appsv1beta1.PreferredTopologyTerm{{Weight: mostWeight,
-			Preference: appsv1beta1.NodeTopologyTerm{Keys: preferred}}}
+		spec.PreferredPersistentTopology = []appsv1beta1.PreferredTopologyTerm{{
+			Weight:     mostWeight,
+			Preference: appsv1beta1.NodeTopologyTerm{Keys: preferred},
+		}}
 	}
+
 	for _, key := range list(w.Annotations[pub.PersistentPodAnnotations]) {
 		spec.PersistentPodAnnotations = append(spec.PersistentPodAnnotations,
 			appsv1beta1.PersistentPodAnnotation{Key: key})
 	}
+
 	return spec
 }
 
-// list are the items of a comma-separated list, without blanks around them.
+// list splits a comma-separated list and trims its items.
 func list(text string) (items []string) {
 	for item := range strings.SplitSeq(text, ",") {
 		if item = strings.TrimSpace(item); item != "" {
@@ -195,7 +209,7 @@ func list(text string) (items []string) {
 	return items
 }
 
-// invalid says what of the annotations no PersistentPodState can have.
+// invalid returns why the annotations are invalid, or "" if they are valid.
 func invalid(wanted *appsv1beta1.PersistentPodState) string {
 	errs := validateSpec(wanted)
 	if len(errs) == 0 {

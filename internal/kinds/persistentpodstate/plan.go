@@ -16,11 +16,11 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 )
 
-// leastWeight and mostWeight bound the weight of a preference.
+// leastWeight and mostWeight are the bounds of a preference's weight.
 const leastWeight, mostWeight = 1, 100
 
-// Bounds of what is remembered (PPS-083): MostValue of the value of an annotation, as the caches keep it,
-// mostOfAll of all entries together. An object has 1.5 MiB at most.
+// Limits of the status (PPS-083): MostValue is the maximum size of an annotation's value, as the caches keep
+// it, and mostOfAll that of all entries together. An object has at most 1.5 MiB.
 const (
 	MostValue = 1 << 10
 	mostOfAll = 1 << 20
@@ -29,46 +29,47 @@ const (
 // Workload is what is read of a workload.
 type Workload struct {
 	Reference
-	// APIVersion is the one in which it is served.
+	// APIVersion is the version in which it is served.
 	APIVersion  string
 	UID         types.UID
 	Created     time.Time
 	Terminating bool
-	// Orphans: it is being deleted without what belongs to it.
+	// Orphans means that it is being deleted without its dependents.
 	Orphans     bool
 	Annotations map[string]string
-	// Slots are the ordinals in use; nil if they cannot be told (PPS-016, PPS-061).
+	// Slots are the ordinals in use, or nil if they are unknown (PPS-016, PPS-061).
 	Slots *statefulset.Slots
 }
 
-// Snapshot is what a plan is made from.
+// Snapshot is the input of a plan.
 type Snapshot struct {
 	State *appsv1beta1.PersistentPodState
-	// Workload is nil if there is none.
+	// Workload is nil if it does not exist.
 	Workload *Workload
-	// Pods are those that it controls; without a workload those with the names that are remembered.
+	// Pods are the pods that it controls; without a workload, they are the pods whose names have entries.
 	Pods []*corev1.Pod
-	// Nodes are the labels of nodes, by name, as far as they could be read.
+	// Nodes holds the labels of nodes by name, as far as they could be read.
 	Nodes map[string]map[string]string
-	// Gone are pods whose nodes were looked for in the API server and do not exist, and whose must no other
-	// node can keep; nil without gate PersistentPodStateAutoCleanup (PPS-105).
+	// Gone holds pods whose nodes do not exist in the API server, and whose required labels no other node
+	// has; nil without the gate PersistentPodStateAutoCleanup (PPS-105).
 	Gone map[string]bool
 }
 
-// Plan is what becomes of what is remembered.
+// Plan defines the new status and describes what changes in it.
 type Plan struct {
 	Status appsv1beta1.PersistentPodStateStatus
-	// Forgotten are the pods whose entries go because of the workload, Moved those that were remembered
-	// elsewhere, Cleaned those whose nodes are gone; in the order of their names.
+	// Forgotten are the pods whose entries are removed because of the workload, Moved those that were on
+	// another node before, and Cleaned those whose nodes are gone; each is sorted by name.
 	Forgotten, Moved, Cleaned []string
 	// Unread are nodes of pods that could not be read (PPS-053), Full the pods for which there is no room,
-	// Odd the entries without an ordinal (PPS-062).
+	// and Odd the entries of names without an ordinal (PPS-062).
 	Unread, Full, Odd []string
-	// Missing are keys of labels that no node has on which pods are ready.
+	// Missing are label keys that none of the nodes with ready pods has.
 	Missing []string
 }
 
-// ReadyOn are the pods that are remembered, with their nodes: those that are ready (PPS-048, PPS-050).
+// ReadyOn returns the pods that are recorded, which are those that are ready, sorted by ordinal (PPS-048,
+// PPS-050).
 func ReadyOn(pods []*corev1.Pod) []*corev1.Pod {
 	var ready []*corev1.Pod
 	for _, pod := range pods {
@@ -76,6 +77,7 @@ func ReadyOn(pods []*corev1.Pod) []*corev1.Pod {
 			ready = append(ready, pod)
 		}
 	}
+
 	slices.SortFunc(ready, func(a, b *corev1.Pod) int {
 		first, _ := Ordinal(a.Name)
 		second, _ := Ordinal(b.Name)
@@ -84,7 +86,7 @@ func ReadyOn(pods []*corev1.Pod) []*corev1.Pod {
 	return ready
 }
 
-// Make plans what is remembered.
+// Make plans the entries of the status.
 func Make(s *Snapshot) *Plan {
 	old := s.State.Status.PodStates
 	p := &Plan{
@@ -94,9 +96,11 @@ func Make(s *Snapshot) *Plan {
 		},
 	}
 	active, recorded := map[string]bool{}, map[string]bool{}
+
 	for _, pod := range s.Pods {
 		active[pod.Name] = active[pod.Name] || readiness.Active(pod)
 	}
+
 	switch {
 	case s.Workload != nil && s.Workload.Orphans:
 		return p
@@ -112,6 +116,7 @@ func Make(s *Snapshot) *Plan {
 		}
 		return p
 	}
+
 	p.record(s, recorded)
 	for _, name := range slices.Sorted(maps.Keys(p.Status.PodStates)) {
 		ordinal, ok := Ordinal(name)
@@ -131,51 +136,60 @@ func Make(s *Snapshot) *Plan {
 			}
 		}
 	}
+
 	return p
 }
 
-// record remembers where pods are ready, and names them.
+// record adds entries of the pods that are ready, and adds their names to recorded.
 func (p *Plan) record(s *Snapshot, recorded map[string]bool) {
 	keys, size, unread := Keys(s.State), 0, map[string]bool{}
 	missing := map[string]bool{}
 	for name, entry := range p.Status.PodStates {
 		size += sizeOf(name, entry)
 	}
+
 	for _, pod := range ReadyOn(s.Pods) {
 		node, read := s.Nodes[pod.Spec.NodeName]
 		if !read {
 			unread[pod.Spec.NodeName] = true
 			continue
 		}
-		if len(recorded) == 0 { // the first one
+
+		if len(recorded) == 0 { // the first pod
 			for _, key := range keys {
 				missing[key] = true
 			}
 		}
+
 		entry := appsv1beta1.PodState{NodeName: pod.Spec.NodeName, NodeTopologyLabels: some(keys, node)}
 		for key := range entry.NodeTopologyLabels {
 			delete(missing, key)
 		}
+
 		var annotations []string
 		for _, annotation := range s.State.Spec.PersistentPodAnnotations {
 			if len(pod.Annotations[annotation.Key]) <= MostValue {
 				annotations = append(annotations, annotation.Key)
 			}
 		}
+
 		entry.Annotations = some(annotations, pod.Annotations)
 		before, known := p.Status.PodStates[pod.Name]
 		recorded[pod.Name] = true
 		if known && same(before, entry) {
 			continue
 		}
+
 		more := sizeOf(pod.Name, entry)
 		if known {
 			more -= sizeOf(pod.Name, before)
 		}
+
 		if more > 0 && size+more > mostOfAll {
 			p.Full = append(p.Full, pod.Name)
 			continue
 		}
+
 		size += more
 		if known && before.NodeName != entry.NodeName {
 			p.Moved = append(p.Moved, pod.Name)
@@ -183,13 +197,15 @@ func (p *Plan) record(s *Snapshot, recorded map[string]bool) {
 		if p.Status.PodStates == nil {
 			p.Status.PodStates = map[string]appsv1beta1.PodState{}
 		}
+
 		p.Status.PodStates[pod.Name] = entry
 	}
+
 	slices.Sort(p.Moved)
 	p.Unread, p.Missing = slices.Sorted(maps.Keys(unread)), slices.Sorted(maps.Keys(missing))
 }
 
-// Must are the labels that a pod must find at a node, as they are remembered; nil if there are none.
+// Must returns the remembered labels that the node of a pod must have, or nil if there are none.
 func Must(state *appsv1beta1.PersistentPodState, pod string) map[string]string {
 	if state.Spec.RequiredPersistentTopology == nil {
 		return nil
@@ -197,7 +213,7 @@ func Must(state *appsv1beta1.PersistentPodState, pod string) map[string]string {
 	return some(state.Spec.RequiredPersistentTopology.Keys, state.Status.PodStates[pod].NodeTopologyLabels)
 }
 
-// Keeps tells whether a node with these labels can keep a must.
+// Keeps reports whether a node with these labels has all required ones.
 func Keeps(labels, must map[string]string) bool {
 	for key, value := range must {
 		if found, has := labels[key]; !has || found != value {
@@ -207,7 +223,7 @@ func Keeps(labels, must map[string]string) bool {
 	return true
 }
 
-// Keys are the labels of nodes that are remembered, each once.
+// Keys returns the keys of node labels that are remembered, without duplicates.
 func Keys(state *appsv1beta1.PersistentPodState) (keys []string) {
 	add := func(of []string) {
 		for _, key := range of {
@@ -219,13 +235,15 @@ func Keys(state *appsv1beta1.PersistentPodState) (keys []string) {
 	if required := state.Spec.RequiredPersistentTopology; required != nil {
 		add(required.Keys)
 	}
+
 	for i := range state.Spec.PreferredPersistentTopology {
 		add(state.Spec.PreferredPersistentTopology[i].Preference.Keys)
 	}
+
 	return keys
 }
 
-// some are those values of a map that have one of the keys; nil if there are none.
+// some returns the entries of a map that have one of the keys, or nil if there are none.
 func some(keys []string, of map[string]string) (found map[string]string) {
 	for _, key := range keys {
 		if value, ok := of[key]; ok {
@@ -243,7 +261,7 @@ func same(a, b appsv1beta1.PodState) bool {
 		maps.Equal(a.Annotations, b.Annotations)
 }
 
-// around is about how much JSON there is around the texts of an entry, and of a value.
+// around and aroundValue are approximately the size of the JSON around an entry and a value.
 const around, aroundValue = 64, 6
 
 func sizeOf(name string, entry appsv1beta1.PodState) int {
@@ -256,7 +274,7 @@ func sizeOf(name string, entry appsv1beta1.PodState) int {
 	return size
 }
 
-// escaped is how long a text is in JSON, at most.
+// escaped returns an upper bound of the length of a text in JSON.
 func escaped(text string) (length int) {
 	for i := range len(text) {
 		switch c := text[i]; {
@@ -271,7 +289,7 @@ func escaped(text string) (length int) {
 	return length
 }
 
-// Ordinal is the number behind the last dash of the name of a pod.
+// Ordinal returns the number after the last dash of a pod's name.
 func Ordinal(name string) (int32, bool) {
 	text := name[strings.LastIndexByte(name, '-')+1:]
 	if len(text) == len(name) || text == "" || strings.Trim(text, "0123456789") != "" {

@@ -17,13 +17,13 @@ var (
 // (PPS-013).
 const AllowListKey = "PPS_Watch_Custom_Workload_WhiteList"
 
-// Reference names a workload of a namespace, whatever the version of its API (PPS-011).
+// Reference identifies a workload of a namespace, whatever the version of its API (PPS-011).
 type Reference = workloadspread.Reference
 
-// BuiltIn tells whether the kind is supported without being listed.
+// BuiltIn reports whether the kind is supported without being listed.
 func BuiltIn(kind schema.GroupKind) bool { return kind == StatefulSet || kind == AdvancedStatefulSet }
 
-// TargetOf is what a PersistentPodState refers to.
+// TargetOf returns the workload that a PersistentPodState refers to.
 func TargetOf(state *appsv1beta1.PersistentPodState) Reference {
 	target := &state.Spec.TargetRef
 	return Reference{
@@ -32,9 +32,9 @@ func TargetOf(state *appsv1beta1.PersistentPodState) Reference {
 	}
 }
 
-// Of returns that of several PersistentPodStates of a namespace which acts for the workload: of those that
-// are not being deleted the oldest; nil if there is none. There is one, unless two were made at the same time
-// (PPS-026, PPS-030).
+// Of returns the PersistentPodState that is in effect for a workload: the oldest of those that are not being
+// deleted, or nil if there is none. There is only one, unless two were created at the same time (PPS-026,
+// PPS-030).
 func Of(target Reference, states []*appsv1beta1.PersistentPodState) (of *appsv1beta1.PersistentPodState) {
 	for _, state := range states {
 		if state.DeletionTimestamp != nil || TargetOf(state) != target {

@@ -49,6 +49,7 @@ func Default(marker map[string]any) (patch []jsonpatch.Operation) {
 				fmt.Sprintf("/spec/probes/%d/probe/httpGet/scheme", i), string(corev1.URISchemeHTTP)))
 		}
 	}
+
 	return patch
 }
 
@@ -89,6 +90,7 @@ func Validate(marker, old *appsv1alpha1.PodProbeMarker) (errs field.ErrorList) {
 	for i := range spec.Probes {
 		errs = append(errs, checkProbe(&spec.Probes[i], at.Index(i), names, conditions, keys)...)
 	}
+
 	return errs
 }
 
@@ -126,8 +128,8 @@ func checkProbe(
 	case names[probe.Name]:
 		errs = append(errs, field.Duplicate(at, probe.Name))
 	}
-	names[probe.Name] = true
 
+	names[probe.Name] = true
 	switch at, condition := path.Child("podConditionType"), probe.PodConditionType; {
 	case condition == "" && len(probe.MarkerPolicy) == 0:
 		errs = append(errs, field.Required(at, "podConditionType or markerPolicy must be there"))
@@ -141,11 +143,12 @@ func checkProbe(
 			errs = append(errs, field.Invalid(at, condition, fault))
 		}
 	}
-	conditions[probe.PodConditionType] = true
 
+	conditions[probe.PodConditionType] = true
 	if probe.ContainerName == "" {
 		errs = append(errs, field.Required(path.Child("containerName"), ""))
 	}
+
 	errs = append(errs, checkHandler(&probe.Probe, path.Child("probe"))...)
 	return append(errs, checkPolicies(probe, path.Child("markerPolicy"), keys)...)
 }
@@ -161,7 +164,6 @@ func checkHandler(probe *appsv1alpha1.ContainerProbeSpec, path *field.Path) (err
 	}
 
 	const noHost = "host field in probes is not allowed"
-
 	if get := probe.HTTPGet; get != nil {
 		handlers++
 		at := path.Child("httpGet")
@@ -172,7 +174,6 @@ func checkHandler(probe *appsv1alpha1.ContainerProbeSpec, path *field.Path) (err
 			errs = append(errs, field.Required(at.Child("path"), ""))
 		} else if _, err := url.Parse(get.Path); err != nil {
 			errs = append(errs, field.Invalid(at.Child("path"), get.Path, "is no path of a URL"))
-
 		}
 		if get.Scheme != corev1.URISchemeHTTP && get.Scheme != corev1.URISchemeHTTPS {
 			errs = append(errs, field.NotSupported(at.Child("scheme"), get.Scheme,
@@ -239,7 +240,6 @@ func numberOf(port intstr.IntOrString) (number int, named bool) {
 	if port.Type == intstr.Int {
 		return port.IntValue(), false
 	}
-
 	number, err := strconv.Atoi(port.StrVal)
 	return number, err != nil
 }
@@ -263,9 +263,9 @@ func checkPolicies(
 		if len(policy.Labels)+len(policy.Annotations) == 0 {
 			errs = append(errs, field.Required(at, "labels or annotations must be there"))
 		}
+
 		errs = append(errs, metav1validation.ValidateLabels(policy.Labels, at.Child("labels"))...)
 		errs = append(errs, apivalidation.ValidateAnnotations(policy.Annotations, at.Child("annotations"))...)
-
 		for _, kind := range []string{"labels", "annotations"} {
 			pairs := policy.Labels
 			if kind == "annotations" {
@@ -281,5 +281,6 @@ func checkPolicies(
 			}
 		}
 	}
+
 	return errs
 }

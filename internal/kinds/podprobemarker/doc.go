@@ -5,8 +5,8 @@
 //     that probes that are no longer wanted disappear by themselves, and PodProbeMarkers do not overwrite
 //     each other.
 //   - [Validate] and [Default] validate and default PodProbeMarkers.
-//   - [Travelling] returns the probes that a pod on a virtual node carries in its annotations, because no node
-//     daemon runs there.
+//   - [Travelling] returns the probes that a pod on a virtual node carries in its annotations, because no
+//     node daemon runs there.
 //
 // Nothing here has a client, a context or a clock.
 package podprobemarker

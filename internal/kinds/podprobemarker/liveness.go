@@ -83,6 +83,7 @@ func Moved(pod *corev1.Pod) (context string, moved []int) {
 	if pod.Annotations[pub.UsingEnhancedLiveness] != "true" || !owned(pod) {
 		return "", nil
 	}
+
 	var entries []map[string]any
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
@@ -102,6 +103,7 @@ func Moved(pod *corev1.Pod) (context string, moved []int) {
 	if err != nil {
 		return "", nil
 	}
+
 	return string(text), moved
 }
 
@@ -134,22 +136,26 @@ func (s *Snapshot) liveness(pod *corev1.Pod) (all []wish) {
 		if !open[e.Name] { // somebody else wrote it, and maybe thousands of them
 			continue
 		}
+
 		open[e.Name] = false // the first entry counts
 		w := wish{
 			pod:   pod,
 			entry: appsv1alpha1.ContainerProbe{Name: pod.Name + "-" + e.Name, ContainerName: e.Name},
 		}
 		w.entry.Probe, w.fault = s.resolved(pod, e.Name, &e.Probe)
+
 		for _, number := range []struct {
 			of      *int32
 			usually int32
 		}{{&w.entry.Probe.PeriodSeconds, 10}, {&w.entry.Probe.FailureThreshold, 3}} { // kubelet's defaults
+
 			if *number.of == 0 {
 				*number.of = number.usually
 			}
 		}
 		all = append(all, w)
 	}
+
 	return all
 }
 
@@ -246,6 +252,7 @@ func Restarted(before, after *corev1.Pod) bool {
 	for i := range before.Status.ContainerStatuses {
 		was[before.Status.ContainerStatuses[i].Name] = running(&before.Status.ContainerStatuses[i])
 	}
+
 	return slices.ContainsFunc(after.Status.ContainerStatuses,
 		func(c corev1.ContainerStatus) bool { return was[c.Name] != running(&c) })
 }

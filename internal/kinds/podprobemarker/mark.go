@@ -43,8 +43,8 @@ func (s *Snapshot) mark(p *Plan, wishes map[types.UID][]wish) {
 		if pod == nil || pod.Namespace != status.Namespace || pod.Name != status.Name {
 			continue
 		}
-		delete(pods, status.UID) // each pod once
 
+		delete(pods, status.UID) // each pod once
 		states := make(map[string]*appsv1alpha1.ContainerProbeState, len(status.ProbeStates))
 		for j := range status.ProbeStates {
 			states[status.ProbeStates[j].Name] = &status.ProbeStates[j]
@@ -74,11 +74,13 @@ func (s *Snapshot) markVirtual(p *Plan) {
 		if !Ready(pod) {
 			continue
 		}
+
 		took, m := listed(pod), s.marking(p, pod)
 		for _, marker := range s.Markers(pod.Namespace) {
 			if !marker.Selects(pod.Labels) && !slices.Contains(took, marker.Name) {
 				continue
 			}
+
 			for i := range marker.Spec.Probes {
 				probe := &marker.Spec.Probes[i]
 				c := conditionOf(pod, corev1.PodConditionType(probe.PodConditionType))
@@ -93,6 +95,7 @@ func (s *Snapshot) markVirtual(p *Plan) {
 				}
 			}
 		}
+
 		m.done()
 	}
 }
@@ -144,12 +147,13 @@ func (m *marking) condition(w *wish, state *appsv1alpha1.ContainerProbeState) {
 	if of == "" {
 		return
 	}
+
 	if by, taken := m.by[of]; taken {
 		m.p.Warnings = append(m.p.Warnings, Warning{
 			Marker: w.marker.PodProbeMarker,
 			Reason: ConditionConflict,
-			Message: fmt.Sprintf("condition %s of pod %s is written by PodProbeMarker %s", of, m.pod.Name,
-				by),
+			Message: fmt.Sprintf("condition %s of pod %s is written by PodProbeMarker %s",
+				of, m.pod.Name, by),
 		})
 		return
 	}
@@ -177,6 +181,7 @@ func (m *marking) condition(w *wish, state *appsv1alpha1.ContainerProbeState) {
 			w.probe.ContainerName)
 		c.LastProbeTime, c.LastTransitionTime = metav1.Time{}, metav1.NewTime(m.s.Now)
 	}
+
 	m.conditions = append(m.conditions, c)
 }
 
@@ -256,7 +261,6 @@ func (m *marking) done() {
 	if len(m.conditions)+len(labels)+len(annotations) == 0 {
 		return
 	}
-
 	of := m.p.of(m.pod)
 	for i := range m.conditions {
 		of.condition(m.conditions[i], true)

@@ -41,6 +41,7 @@ func Markers(all []*appsv1alpha1.PodProbeMarker) (markers []Marker, left []*apps
 			}
 		}
 	}
+
 	return markers, left
 }
 
@@ -51,7 +52,6 @@ func selectorOf(marker *appsv1alpha1.PodProbeMarker) labels.Selector {
 		selectors.Terms(spec) > selectors.MostTerms {
 		return nil
 	}
-
 	selector, err := metav1.LabelSelectorAsSelector(spec)
 	if err != nil {
 		return nil
@@ -85,13 +85,11 @@ func NodesOf(marker *appsv1alpha1.PodProbeMarker, pods []*corev1.Pod) (nodes []s
 	if selector == nil {
 		return nil
 	}
-
 	for _, pod := range pods {
 		if pod.Namespace == marker.Namespace && Ready(pod) && selector.Matches(labels.Set(pod.Labels)) {
 			nodes = append(nodes, pod.Spec.NodeName)
 		}
 	}
-
 	slices.Sort(nodes)
 	return slices.Compact(nodes)
 }

@@ -187,6 +187,7 @@ func (s *Snapshot) entry(
 	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil && controller.Kind == "Node" {
 		return entry, "it is a static pod, whose containers have another UID"
 	}
+
 	entry.Probe, fault = s.resolved(pod, probe.ContainerName, &probe.Probe)
 	return entry, fault
 }
@@ -203,17 +204,20 @@ func (s *Snapshot) entries(p *Plan) (list []appsv1alpha1.PodProbe, of map[types.
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
 			cmp.Compare(a.UID, b.UID))
 	})
-
 	asked, told, ends := map[string]int{}, map[*appsv1alpha1.PodProbeMarker]bool{}, make([]int, len(pods))
+
 	for i, pod := range pods {
 		some, left := s.wishes(pod, MostListed-asked[pod.Namespace])
 		asked[pod.Namespace] += len(some)
 		for _, marker := range left {
 			if !told[marker.PodProbeMarker] {
 				told[marker.PodProbeMarker] = true
-				p.Warnings = append(p.Warnings, Warning{Marker: marker.PodProbeMarker, Reason: NotProbed,
-					Message: fmt.Sprintf("probes are left out for pod %s, and maybe for others: %s", pod.Name,
-						full)})
+				p.Warnings = append(p.Warnings, Warning{
+					Marker: marker.PodProbeMarker,
+					Reason: NotProbed,
+					Message: fmt.Sprintf("probes are left out for pod %s, and maybe for others: %s",
+						pod.Name, full),
+				})
 			}
 		}
 		wishes = append(append(wishes, s.liveness(pod)...), some...)
@@ -221,9 +225,9 @@ func (s *Snapshot) entries(p *Plan) (list []appsv1alpha1.PodProbe, of map[types.
 	}
 
 	fit(wishes)
-
 	of = make(map[types.UID][]wish, len(pods))
 	begin := 0
+
 	for i, pod := range pods {
 		of[pod.UID] = wishes[begin:ends[i]]
 		begin = ends[i]
@@ -235,6 +239,7 @@ func (s *Snapshot) entries(p *Plan) (list []appsv1alpha1.PodProbe, of map[types.
 			p.leaves(w, of[w.pod.UID], s.Now)
 			continue
 		}
+
 		if n := len(list); n == 0 || list[n-1].UID != string(w.pod.UID) {
 			// The pod gets its entry before its first probe.
 			list = append(list, appsv1alpha1.PodProbe{
@@ -244,9 +249,11 @@ func (s *Snapshot) entries(p *Plan) (list []appsv1alpha1.PodProbe, of map[types.
 				IP:        w.pod.Status.PodIP,
 			})
 		}
+
 		last := &list[len(list)-1]
 		last.Probes = append(last.Probes, w.entry)
 	}
+
 	return list, of
 }
 
@@ -254,19 +261,25 @@ func (s *Snapshot) entries(p *Plan) (list []appsv1alpha1.PodProbe, of map[types.
 // that no other probe writes.
 func (p *Plan) leaves(w *wish, all []wish, now time.Time) {
 	if w.marker == nil {
-		p.Warnings = append(p.Warnings, Warning{Pod: w.pod, Reason: NotProbed,
+		p.Warnings = append(p.Warnings, Warning{
+			Pod:    w.pod,
+			Reason: NotProbed,
 			Message: fmt.Sprintf("the liveness probe of container %s is not carried out: %s",
-				w.entry.ContainerName, w.fault)})
+				w.entry.ContainerName, w.fault),
+		})
 		return
 	}
 
-	p.Warnings = append(p.Warnings, Warning{Marker: w.marker.PodProbeMarker, Reason: NotProbed,
-		Message: fmt.Sprintf("probe %s is left out for pod %s: %s", w.probe.Name, w.pod.Name, w.fault)})
-
+	p.Warnings = append(p.Warnings, Warning{
+		Marker:  w.marker.PodProbeMarker,
+		Reason:  NotProbed,
+		Message: fmt.Sprintf("probe %s is left out for pod %s: %s", w.probe.Name, w.pod.Name, w.fault),
+	})
 	of := w.probe.PodConditionType
 	if of == "" || slices.Contains(reserved, of) ||
-		slices.ContainsFunc(all,
-			func(o wish) bool { return o.fault == "" && o.probe != nil && o.probe.PodConditionType == of }) {
+		slices.ContainsFunc(all, func(o wish) bool {
+			return o.fault == "" && o.probe != nil && o.probe.PodConditionType == of
+		}) {
 		return
 	}
 
@@ -275,10 +288,10 @@ func (p *Plan) leaves(w *wish, all []wish, now time.Time) {
 		Status:  corev1.ConditionFalse,
 		Message: "not probed: " + w.fault,
 	}
-
 	if before := conditionOf(w.pod, c.Type); before == nil || before.Status != c.Status {
 		c.LastTransitionTime = metav1.NewTime(now)
 	}
+
 	p.of(w.pod).condition(c, false)
 }
 
@@ -304,11 +317,13 @@ func (p *Plan) String() string {
 	case p.Write:
 		parts = append(parts, fmt.Sprintf("write %d pods", len(p.List)))
 	}
+
 	if len(p.Pods) > 0 {
 		parts = append(parts, fmt.Sprintf("mark %d pods", len(p.Pods)))
 	}
 	if len(p.Restarts) > 0 {
 		parts = append(parts, fmt.Sprintf("restart %d containers", len(p.Restarts)))
 	}
+
 	return strings.Join(parts, ", ")
 }

@@ -33,10 +33,12 @@ func Fault(probe *appsv1alpha1.ContainerProbeSpec) string {
 			return "it has no command"
 		}
 	}
+
 	if probe.HTTPGet != nil {
 		handlers++
 		host = probe.HTTPGet.Host
 	}
+
 	if probe.TCPSocket != nil {
 		handlers++
 		host += probe.TCPSocket.Host
@@ -48,6 +50,7 @@ func Fault(probe *appsv1alpha1.ContainerProbeSpec) string {
 	case host != "":
 		return "host field in probes is not allowed"
 	}
+
 	return ""
 }
 
@@ -58,10 +61,11 @@ func (s *Snapshot) resolved(
 	if fault = Fault(probe); fault != "" {
 		return *probe, fault
 	}
+
 	resolved := *probe.DeepCopy()
 	resolved.GRPC = nil // ignored beside another handler
-
 	var port *intstr.IntOrString
+
 	switch {
 	case resolved.HTTPGet != nil:
 		port = &resolved.HTTPGet.Port
@@ -83,6 +87,7 @@ func (s *Snapshot) resolved(
 	if number < 1 || number > 65535 {
 		return resolved, fmt.Sprintf("%d is no port", number)
 	}
+
 	*port = intstr.FromInt32(int32(number))
 	return resolved, ""
 }

@@ -52,7 +52,6 @@ func fit(wishes []wish) {
 		bytes, probes int
 		room, places  int
 	}
-
 	of := map[string]*demand{}
 	var demands []*demand
 	costs := make([]int, len(wishes))
@@ -79,7 +78,6 @@ func fit(wishes []wish) {
 			total -= part
 		}
 	}
-
 	share(MostListBytes, func(d *demand) int { return d.bytes }, func(d *demand, n int) { d.room = n })
 	share(MostListed, func(d *demand) int { return d.probes }, func(d *demand, n int) { d.places = n })
 

@@ -20,13 +20,13 @@ func Travelling(pod *corev1.Pod, all []*appsv1alpha1.PodProbeMarker) (probes, na
 	var took []appsv1alpha1.PodContainerProbe
 	var from []string
 	conditions, pairs, bytes := map[string]bool{}, map[[2]string]bool{}, 0
-
 	markers, _ := Markers(all)
 
 	for i := range markers {
 		if !markers[i].Selects(pod.Labels) {
 			continue
 		}
+
 		used := false
 		for j := range markers[i].Spec.Probes {
 			probe := markers[i].Spec.Probes[j]
@@ -36,7 +36,6 @@ func Travelling(pod *corev1.Pod, all []*appsv1alpha1.PodProbeMarker) (probes, na
 				slices.Contains(reserved, probe.PodConditionType) {
 				continue
 			}
-
 			probe.MarkerPolicy = nil
 			text, err := json.Marshal(&probe)
 			if err != nil || bytes+len(text) > mostTravelling {
@@ -46,6 +45,7 @@ func Travelling(pod *corev1.Pod, all []*appsv1alpha1.PodProbeMarker) (probes, na
 			conditions[probe.PodConditionType], pairs[pair], used = true, true, true
 			took = append(took, probe)
 		}
+
 		if used {
 			from = append(from, markers[i].Name)
 		}
@@ -59,6 +59,7 @@ func Travelling(pod *corev1.Pod, all []*appsv1alpha1.PodProbeMarker) (probes, na
 	if err != nil {
 		return "", ""
 	}
+
 	return string(text), strings.Join(from, ",") // sorted, as Markers are
 }
 

@@ -1,5 +1,5 @@
-// Package readinessgate opens the readiness gate KruisePodReady of new pods (CRR-087). Who closes it again
-// does so through the entries in the condition's message, see internal/engine/readiness.
+// Package readinessgate opens the readiness gate KruisePodReady of new pods (CRR-087). Controllers close it
+// again through the entries in the condition's message, see internal/engine/readiness.
 package readinessgate
 
 import (
@@ -16,20 +16,22 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// workloads are the kinds of ours whose controllers open the gate in a write that they make anyway.
+// workloads are the kinds of this project whose controllers open the gate in a write that they make anyway.
 var workloads = []string{"CloneSet", "StatefulSet", "DaemonSet"}
 
-// Plan returns the patch that opens the gate, nil if there is none to make. Pods of our workloads get theirs
-// from these.
+// Plan returns the patch that opens the gate, or nil if there is nothing to do. The controllers of this
+// project's workloads open the gates of their own pods.
 func Plan(pod *corev1.Pod, now time.Time) *podpatch.Patch {
 	finished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	if finished || pod.DeletionTimestamp != nil || readiness.Condition(pod, pub.KruisePodReady) != nil {
 		return nil
 	}
+
 	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && slices.Contains(workloads, owner.Kind) &&
 		strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
 		return nil
 	}
+
 	patch := &podpatch.Patch{}
 	if readiness.Share(patch, pod, nil, nil, now); patch.Empty() {
 		return nil

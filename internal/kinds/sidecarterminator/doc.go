@@ -2,33 +2,33 @@
 // and how, so that the pod ends with its main containers (JST-001). It has no API kind: variables in the
 // containers ask for it.
 //
-// A [Snapshot] is the pod, what sort of node it is on, the requests that were made for it, and the time.
-// [NewPlan] makes of it a [Plan]: at most one patch of images, one new ContainerRecreateRequest and one patch
-// of the status, or the reason to wait. Nothing is remembered but what stands in the pod and in its requests,
-// and when the manager saw a request end; so a manager may die between any two writes.
+// A [Snapshot] is the pod, the sort of its node, the requests that were made for it, and the time. [NewPlan]
+// returns a [Plan]: at most one patch of images, one new ContainerRecreateRequest and one patch of the
+// status, or the reason to wait. The only state is in the pod and its requests, except when the manager saw a
+// request end, so a manager may die between any two writes.
 //
 // # Ways
 //
-//   - Where there is a node daemon, a sidecar is stopped by a request for all that run. Sidecars whose exit
-//     code counts are first.
-//   - When these have ended, and there are others, whose exit code does not count, the pod gets its final
-//     phase with condition SidecarTerminated. Kubelet stops what runs in a finished pod by itself, preStop
-//     hooks included; a request for it comes only if it does not.
-//   - On a virtual node, and where the daemon does not answer, the image of a sidecar that names one is
-//     replaced by it.
+//   - On a node with a node daemon, one request stops all running sidecars. Sidecars whose exit code counts
+//     come first.
+//   - When these have ended and others remain, whose exit code does not count, the pod gets its final phase
+//     with condition SidecarTerminated. Kubelet by itself stops what runs in a finished pod, preStop hooks
+//     included; a request is made only if it does not.
+//   - On a virtual node, and if the daemon does not answer, the image of a sidecar is replaced by the one
+//     that the sidecar names, if it names one.
 //
 // # Requests
 //
-// The name of a request holds the UID of the pod, the group of sidecars, and from the second one on its
-// number (JST-032 to JST-034). The next one is made when one has ended and a sidecar still runs, after a
-// pause that doubles. Requests go by their TTL, which is longer than the longest pause, so that the number is
-// not lost. A request that has such a name and is not for the pod is somebody else's: it is told of, never
-// written to, and its name is passed over.
+// The name of a request contains the UID of the pod, the group of sidecars, and its number from the second
+// one on (JST-032 to JST-034). The next request is made when one has ended and a sidecar still runs, after a
+// pause that doubles each time. Requests are deleted after their TTL, which is longer than the longest pause,
+// so that the number is not lost. A request that has such a name but is not for the pod belongs to somebody
+// else: there is a warning about it, it is never written to, and its name is skipped.
 //
 // # Invariants
 //
-//   - Nothing is done while a main container runs, or is started again by kubelet.
-//   - No two requests of a pod are under way.
-//   - A sidecar whose exit code counts is never ended by a final phase.
-//   - The world as it is at the end leads to an empty plan: nothing is written at rest.
+//   - Nothing is done while a main container runs, or is restarted by kubelet.
+//   - No two requests of a pod are active at the same time.
+//   - A final phase never ends a sidecar whose exit code counts.
+//   - The final state leads to an empty plan: nothing is written at rest.
 package sidecarterminator

@@ -11,18 +11,18 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/restart"
 )
 
-// container is one of a pod, with its status.
+// container is a container of a pod, with its status.
 type container struct {
 	*corev1.Container
-	// status is nil if kubelet has not reported of it.
+	// status is nil if kubelet has not reported it yet.
 	status *corev1.ContainerStatus
-	// stop: it is a sidecar to be stopped by the daemon. ignored: so that its exit code does not count. image
-	// is what it is replaced by.
+	// stop means that the container is a sidecar that the daemon stops, and ignored that its exit code does
+	// not count. image is the image that replaces its own.
 	stop, ignored bool
 	image         string
 }
 
-// sidecar tells whether the container is a sidecar; all others are main containers.
+// sidecar reports whether the container is a sidecar; all others are main containers.
 func (c *container) sidecar() bool { return c.stop || c.image != "" }
 
 func (c *container) running() bool { return c.status != nil && c.status.State.Running != nil }
@@ -34,22 +34,23 @@ func (c *container) terminated() *corev1.ContainerStateTerminated {
 	return c.status.State.Terminated
 }
 
-// done tells whether the container has ended, and kubelet does not start it again.
+// done reports whether the container has ended and kubelet will not restart it.
 func (c *container) done(pod *corev1.Pod) bool {
 	ended := c.terminated()
 	return ended != nil && !restart.StartsAgain(pod, c.Container, ended.ExitCode)
 }
 
-// containersOf reads the containers of a pod; init containers are none of them.
+// containersOf returns the containers of a pod, without its init containers.
 func containersOf(pod *corev1.Pod) []container {
 	statuses := make(map[string]*corev1.ContainerStatus, len(pod.Status.ContainerStatuses))
 	for i := range pod.Status.ContainerStatuses {
 		statuses[pod.Status.ContainerStatuses[i].Name] = &pod.Status.ContainerStatuses[i]
 	}
+
 	all := make([]container, len(pod.Spec.Containers))
 	for i := range pod.Spec.Containers {
 		c := container{Container: &pod.Spec.Containers[i], status: statuses[pod.Spec.Containers[i].Name]}
-		for j := range c.Env { // of several of a name the last one counts, as for the container
+		for j := range c.Env { // the last variable of a name wins, as in the container
 			env := &c.Env[j]
 			if env.ValueFrom != nil {
 				continue
@@ -63,13 +64,15 @@ func containersOf(pod *corev1.Pod) []container {
 				c.image = env.Value
 			}
 		}
+
 		c.ignored = c.ignored && c.stop
 		all[i] = c
 	}
+
 	return all
 }
 
-// Marked tells whether the pod has sidecars that are stopped when the others are done.
+// Marked reports whether the pod has sidecars to stop when the other containers are done.
 func Marked(pod *corev1.Pod) bool {
 	if pod.Spec.RestartPolicy == corev1.RestartPolicyAlways {
 		return false
@@ -78,18 +81,18 @@ func Marked(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(all, func(c container) bool { return c.sidecar() })
 }
 
-// Concerns tells whether something is to be done about the sidecars of the pod (JST-022).
+// Concerns reports whether there is something to do about the sidecars of the pod (JST-022).
 func Concerns(pod *corev1.Pod) bool {
 	_, why := interest(pod)
 	return why == ""
 }
 
-// finished tells whether the pod has its final phase.
+// finished reports whether the pod has its final phase.
 func finished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// aheadOf returns the condition that says that the phase was set ahead, nil if it was not.
+// aheadOf returns the condition that marks a phase that was set ahead, or nil.
 func aheadOf(pod *corev1.Pod) *corev1.PodCondition {
 	for i := range pod.Status.Conditions {
 		if pod.Status.Conditions[i].Type == pub.SidecarTerminated {
@@ -99,8 +102,7 @@ func aheadOf(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// interest returns the containers of the pod, and why nothing is to be done about them; empty if something
-// is.
+// interest returns the containers of the pod, and why there is nothing to do about them, or "".
 func interest(pod *corev1.Pod) (all []container, why string) {
 	switch {
 	case pod.Spec.RestartPolicy == corev1.RestartPolicyAlways:
@@ -112,6 +114,7 @@ func interest(pod *corev1.Pod) (all []container, why string) {
 	case finished(pod) && aheadOf(pod) == nil:
 		return nil, "the pod has ended: kubelet stops what runs in it"
 	}
+
 	all = containersOf(pod)
 	sidecars, open := 0, false
 	for i := range all {
@@ -120,6 +123,7 @@ func interest(pod *corev1.Pod) (all []container, why string) {
 			open = open || all[i].terminated() == nil
 		}
 	}
+
 	switch {
 	case sidecars == 0:
 		return nil, "no container is marked as a sidecar"
@@ -131,6 +135,7 @@ func interest(pod *corev1.Pod) (all []container, why string) {
 		return nil, fmt.Sprintf("kubelet has reported of %d of %d containers",
 			len(pod.Status.ContainerStatuses), len(all))
 	}
+
 	for i := range all {
 		if c := &all[i]; !c.sidecar() && !c.done(pod) {
 			if c.terminated() != nil {
@@ -139,5 +144,6 @@ func interest(pod *corev1.Pod) (all []container, why string) {
 			return nil, fmt.Sprintf("main container %s has not ended", c.Name)
 		}
 	}
+
 	return all, ""
 }

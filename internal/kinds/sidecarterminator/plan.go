@@ -17,17 +17,17 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 )
 
-// Node is what sort of node a pod is on (JST-025).
+// Node is the sort of the node that a pod is on (JST-025).
 type Node string
 
-// Sorts of nodes. Unknown is one that is not found.
+// Sorts of nodes. Unknown means that the node was not found.
 const (
 	Unknown Node = ""
 	Normal  Node = "Normal"
 	Virtual Node = "Virtual"
 )
 
-// NodeOf tells what sort of node has those labels.
+// NodeOf returns the sort of a node with these labels.
 func NodeOf(labels map[string]string) Node {
 	if labels[pub.NodeType] == pub.VirtualNode {
 		return Virtual
@@ -35,14 +35,14 @@ func NodeOf(labels map[string]string) Node {
 	return Normal
 }
 
-// Snapshot is what a plan is made from.
+// Snapshot is the input of a plan.
 type Snapshot struct {
 	Pod  *corev1.Pod
 	Node Node
-	// Requests are all whose name has the UID of the pod, whoever made them.
+	// Requests are all requests with the UID of the pod in their name, whoever made them.
 	Requests []*appsv1beta1.ContainerRecreateRequest
-	// Ended is when the manager first saw that a request had ended, by UID. Other clocks, such as those in
-	// statuses, do not count.
+	// Ended holds when the manager first saw that a request had ended, by UID. Other clocks, such as those of
+	// statuses, are not used.
 	Ended map[types.UID]time.Time
 	Now   time.Time
 }
@@ -50,40 +50,39 @@ type Snapshot struct {
 // Way is how sidecars are stopped.
 type Way string
 
-// Ways. By phase kubelet stops them.
+// Ways. ByPhase means that kubelet stops them.
 const (
 	ByRequest Way = "Request"
 	ByImage   Way = "Image"
 	ByPhase   Way = "Phase"
 )
 
-// Warning is something that the owner of the pod can mend. It is told when About changes.
+// Warning is about something that the owner of the pod can fix. It is reported when About changes.
 type Warning struct{ Reason, About, Message string }
 
-// Plan is what is to be done about a pod. Writes are made in the order of the fields; each that fails ends
+// Plan defines what to do for a pod. Writes are made in the order of the fields; the first that fails ends
 // the pass (JST-030).
 type Plan struct {
-	// Images is the patch of images, nil for none; Replaced are the containers that get one.
+	// Images is the patch of images, or nil; Replaced are the containers whose image changes.
 	Images   *podpatch.Patch
 	Replaced []string
-	// Request is to be made, nil for none.
+	// Request is the request to create, or nil.
 	Request *appsv1beta1.ContainerRecreateRequest
-	// Status is the patch that sets the phase ahead, nil for none; Freed are the sidecars that kubelet stops
-	// then.
+	// Status is the patch that sets the phase ahead, or nil; Freed are the sidecars that kubelet stops then.
 	Status *podpatch.Patch
 	Freed  []string
-	// Warnings are what holds the end of the pod.
+	// Warnings are about what delays the end of the pod.
 	Warnings []Warning
-	// After is when to look again although nothing happens; 0 is not at all.
+	// After is when to plan again even if nothing happens; 0 means never.
 	After time.Duration
-	// Why says what happens, or what is waited for.
+	// Why explains what happens, or what the pod waits for.
 	Why string
 }
 
-// Idle tells whether nothing is to be written.
+// Idle reports whether there is nothing to write.
 func (p *Plan) Idle() bool { return p.Images.Empty() && p.Request == nil && p.Status.Empty() }
 
-// String prints the plan as one sentence.
+// String formats the plan as one sentence.
 func (p *Plan) String() string {
 	if p.After > 0 {
 		return fmt.Sprintf("%s; again in %s", p.Why, p.After)
@@ -106,7 +105,7 @@ func (p *Plan) warn(reason, about, format string, args ...any) {
 	p.Warnings = append(p.Warnings, Warning{reason, about, fmt.Sprintf(format, args...)})
 }
 
-// Reasons of warnings. Done is that of the event which tells what was done (JST-050).
+// Reasons of warnings. Done is the reason of the event about what was done (JST-050).
 const (
 	Done        = "SidecarTerminator"
 	NotOurs     = "SidecarRequestNotOurs"
@@ -114,7 +113,7 @@ const (
 	NoWay       = "SidecarCannotBeStopped"
 )
 
-// NewPlan decides (JST-030).
+// NewPlan makes the plan of a pod (JST-030).
 func NewPlan(s Snapshot) *Plan {
 	p := &Plan{}
 	all, why := interest(s.Pod)
@@ -122,6 +121,7 @@ func NewPlan(s Snapshot) *Plan {
 		p.because("%s", why)
 		return p
 	}
+
 	sidecars := slices.DeleteFunc(slices.Clone(all), func(c container) bool { return !c.sidecar() })
 	slices.SortFunc(sidecars, func(a, b container) int { return cmp.Compare(a.Name, b.Name) })
 	switch s.Node {
@@ -134,11 +134,12 @@ func NewPlan(s Snapshot) *Plan {
 			s.Pod.Spec.NodeName)
 		p.again(s.sinceDone(all))
 	}
+
 	return p
 }
 
-// sinceDone is for how long the main containers have been done, within bounds: looking again after that
-// doubles from one time to the next.
+// sinceDone returns for how long the main containers have been done, within bounds. As the time until the
+// next plan, this doubles each time.
 func (s *Snapshot) sinceDone(all []container) time.Duration {
 	var done time.Time
 	for i := range all {
@@ -149,7 +150,7 @@ func (s *Snapshot) sinceDone(all []container) time.Duration {
 	return min(max(s.Now.Sub(done), firstPause), longestPause)
 }
 
-// onVirtual replaces images; nothing else stops a container there.
+// onVirtual replaces images, which is the only way to stop a container on a virtual node.
 func (s *Snapshot) onVirtual(p *Plan, sidecars []container) {
 	var stuck []string
 	for i := range sidecars {
@@ -161,17 +162,18 @@ func (s *Snapshot) onVirtual(p *Plan, sidecars []container) {
 			s.replace(p, c)
 		}
 	}
+
 	s.tellReplaced(p)
 	if len(stuck) > 0 {
-		p.because("%s cannot be stopped on virtual node %s: variable %s is missing", plural(stuck),
-			s.Pod.Spec.NodeName, pub.TerminateSidecarImageEnv)
+		p.because("%s cannot be stopped on virtual node %s: variable %s is missing",
+			plural(stuck), s.Pod.Spec.NodeName, pub.TerminateSidecarImageEnv)
 		p.warn(NoWay, "virtual",
 			"virtual node %s stops no container: %s cannot be stopped there without variable %s",
 			s.Pod.Spec.NodeName, plural(stuck), pub.TerminateSidecarImageEnv)
 	}
 }
 
-// replace sets the image of a sidecar.
+// replace changes the image of a sidecar.
 func (s *Snapshot) replace(p *Plan, c *container) {
 	if c.Image == c.image {
 		p.because("sidecar %s has got image %s, which has to exit", c.Name, c.image)
@@ -190,24 +192,27 @@ func (s *Snapshot) tellReplaced(p *Plan) {
 	}
 }
 
-// onNormal asks the node's daemon, first for sidecars whose exit code counts.
+// onNormal asks the node's daemon to stop the sidecars, first those whose exit code counts.
 func (s *Snapshot) onNormal(p *Plan, sidecars, all []container) {
 	var counting, ignored []container
 	for _, c := range sidecars {
 		if c.ignored {
 			ignored = append(ignored, c)
 		} else {
-			counting = append(counting, c) // with the third variable alone, too
+			counting = append(counting, c) // includes those with only an image
 		}
 	}
-	if finished(s.Pod) { // ahead, else it would be of no interest
+
+	if finished(s.Pod) { // set ahead, otherwise interest would have ignored the pod
 		s.afterPhase(p, ignored)
 		return
 	}
+
 	if slices.ContainsFunc(counting, func(c container) bool { return !c.done(s.Pod) }) {
 		s.stop(p, counting, false)
 		return
 	}
+
 	s.ahead(p, ignored, all)
 }
 
@@ -218,16 +223,19 @@ func (s *Snapshot) ahead(p *Plan, ignored, all []container) {
 			p.Freed = append(p.Freed, ignored[i].Name)
 		}
 	}
+
 	if len(p.Freed) == 0 { // each ended by itself; kubelet decides the phase
 		p.because("all sidecars have ended")
 		return
 	}
+
 	phase := corev1.PodSucceeded
 	for i := range all {
 		if !all[i].sidecar() && all[i].terminated().ExitCode != 0 {
 			phase = corev1.PodFailed
 		}
 	}
+
 	p.Status = &podpatch.Patch{}
 	p.Status.Phase(phase)
 	p.Status.Condition(corev1.PodCondition{
@@ -243,7 +251,7 @@ func (s *Snapshot) ahead(p *Plan, ignored, all []container) {
 	p.again(s.grace() + ofKubelet)
 }
 
-// afterPhase lets kubelet stop what runs in the finished pod, and asks the daemon if it does not.
+// afterPhase waits for kubelet to stop what runs in the finished pod, and asks the daemon if it does not.
 func (s *Snapshot) afterPhase(p *Plan, ignored []container) {
 	if left := aheadOf(s.Pod).LastTransitionTime.Add(s.grace() + ofKubelet).Sub(s.Now); left > 0 {
 		p.because("the phase is %s: kubelet stops the sidecars that still run", s.Pod.Status.Phase)
@@ -253,18 +261,19 @@ func (s *Snapshot) afterPhase(p *Plan, ignored []container) {
 	s.stop(p, ignored, true)
 }
 
-// stop sees to it that the sidecars of a group are stopped, by requests, or by images where no daemon
-// answers.
+// stop stops the sidecars of a group by requests, or by images if no daemon answers.
 func (s *Snapshot) stop(p *Plan, group []container, ignored bool) {
 	h := s.history(ignored)
 	if len(h.foreign) > 0 {
 		p.warn(NotOurs, strings.Join(h.foreign, ","),
 			"%s: not made for this pod, and left alone; another name is taken", strings.Join(h.foreign, ", "))
 	}
+
 	if h.last != nil && !Over(h.last) {
 		p.because("%s is under way", described(h.last))
 		return
 	}
+
 	images := !ignored && h.unanswered()
 	var running, fresh, back []string
 	for i := range group {
@@ -286,15 +295,18 @@ func (s *Snapshot) stop(p *Plan, group []container, ignored bool) {
 			}
 		}
 	}
+
 	s.tellReplaced(p)
 	if len(back) > 0 {
 		p.warn(StartsAgain, h.last.Name,
 			"%s: stopped, and started again by kubelet. Let it exit with 0 when it gets SIGTERM, or set variable %s",
 			plural(back), pub.TerminateSidecarIgnoreExitEnv)
 	}
+
 	if len(running) == 0 {
 		return
 	}
+
 	if h.last != nil && len(fresh) == 0 {
 		wait := pause(h.number())
 		left := wait
@@ -308,12 +320,14 @@ func (s *Snapshot) stop(p *Plan, group []container, ignored bool) {
 			return
 		}
 	}
+
 	number, ok := h.next()
 	if !ok {
 		p.because("%s: all names of requests are taken", plural(running))
 		p.again(longestPause)
 		return
 	}
+
 	p.Request = s.request(running, ignored, number)
 	p.because("%s: stopped by %s", plural(running), described(p.Request))
 }
@@ -332,7 +346,7 @@ func are(names []string) string {
 	return plural(names) + " are"
 }
 
-// Event is the event that tells what was done (JST-050, JST-052).
+// Event returns the message of the event about what was done (JST-050, JST-052).
 func Event(way Way, plan *Plan) string {
 	switch way {
 	case ByImage:
@@ -343,8 +357,8 @@ func Event(way Way, plan *Plan) string {
 		for i := range plan.Request.Spec.Containers {
 			names = append(names, plan.Request.Spec.Containers[i].Name)
 		}
-		return fmt.Sprintf("All main containers are done: %s, by %s (CRR)", stopped(names),
-			described(plan.Request))
+		return fmt.Sprintf("All main containers are done: %s, by %s (CRR)",
+			stopped(names), described(plan.Request))
 	default:
 		return fmt.Sprintf("All main containers are done: %s, by kubelet, for the phase was set ahead",
 			stopped(plan.Freed))

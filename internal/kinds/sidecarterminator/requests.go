@@ -18,27 +18,27 @@ import (
 )
 
 const (
-	prefix = "sidecar-termination-" // JST-032
-	ignore = "-ignore"              // JST-033
+	prefix = "sidecar-termination-"
+	ignore = "-ignore"
 
-	// The first pause after a request that left a sidecar running, and the longest; it doubles in between.
+	// The first pause after a request that did not stop a sidecar, and the longest; it doubles in between.
 	firstPause, longestPause = 10 * time.Second, 5 * time.Minute
-	// keep is for how long a finished request stays, in seconds: longer than any pause, so that the number of
-	// the last one is known.
+	// keep is how long a finished request is kept, in seconds. It is longer than any pause, so that the
+	// number of the last request is known.
 	keep = 900
-	// slack is what a request may take beside the ends of its containers, in seconds: its turn, the daemon's
-	// start, hooks that are late.
+	// slack is the time that a request may take in addition to the ends of its containers, in seconds: for
+	// its turn, the start of the daemon, and late hooks.
 	slack = 300
-	// ofKubelet is what kubelet may take beside the grace period to stop what runs in a finished pod.
+	// ofKubelet is the time that kubelet may take, in addition to the grace period, to stop a finished pod.
 	ofKubelet = 30 * time.Second
-	// Numbers of requests. From laterOn on all pauses have the longest length; after the last number it is
-	// the next one, and the request that had it is gone by then.
+	// Numbers of requests. From laterOn on, all pauses have the maximum length. It also follows the last
+	// number; the earlier request of that number is gone by then.
 	laterOn, last = 10, 99
 )
 
 var ending = regexp.MustCompile(`^(.+?)(-ignore)?(?:-([1-9][0-9]?))?$`)
 
-// attempt is what the name of a request says.
+// attempt is the content of a request's name.
 type attempt struct {
 	pod    types.UID
 	ignore bool
@@ -56,23 +56,26 @@ func (a attempt) name() string {
 	return name
 }
 
-// attemptOf reads the name of a request; false if it is none of ours.
+// attemptOf parses the name of a request; it returns false if the name has another form.
 func attemptOf(name string) (attempt, bool) {
 	if len(name) < len(prefix) || name[:len(prefix)] != prefix {
 		return attempt{}, false
 	}
+
 	parts := ending.FindStringSubmatch(name[len(prefix):])
 	if parts == nil {
 		return attempt{}, false
 	}
+
 	a := attempt{pod: types.UID(parts[1]), ignore: parts[2] != "", number: 1}
 	if parts[3] != "" {
-		a.number, _ = strconv.Atoi(parts[3]) // two digits at most
+		a.number, _ = strconv.Atoi(parts[3]) // at most two digits
 	}
-	return a, a.name() == name // so that a pod has a bounded number of requests
+
+	return a, a.name() == name // canonical names only, so that a pod has a bounded number of requests
 }
 
-// PodUID is the UID of the pod that is in the name of a request, empty if it has no such name.
+// PodUID returns the pod UID in the name of a request, or "" if the name has another form.
 func PodUID(name string) types.UID {
 	if a, ok := attemptOf(name); ok {
 		return a.pod
@@ -80,7 +83,8 @@ func PodUID(name string) types.UID {
 	return ""
 }
 
-// OwnerOf is the name of the pod that controls the request, empty if its name is none of ours, or none does.
+// OwnerOf returns the name of the pod that controls the request. It is empty if no pod does, or if the name
+// of the request has another form.
 func OwnerOf(request *appsv1beta1.ContainerRecreateRequest) string {
 	owner := metav1.GetControllerOfNoCopy(request)
 	if uid := PodUID(request.Name); uid == "" || owner == nil || owner.UID != uid || owner.Kind != "Pod" {
@@ -89,20 +93,20 @@ func OwnerOf(request *appsv1beta1.ContainerRecreateRequest) string {
 	return owner.Name
 }
 
-// isFor tells whether the request was made for the pod. Whoever makes one that is asks for what would be
-// asked for anyhow.
+// isFor reports whether the request was made for the pod. Anyone who creates such a request asks for what
+// would be requested anyway.
 func isFor(pod *corev1.Pod, request *appsv1beta1.ContainerRecreateRequest) bool {
 	return OwnerOf(request) == pod.Name && PodUID(request.Name) == pod.UID &&
 		request.Spec.PodName == pod.Name && restart.PodUID(request) == pod.UID
 }
 
-// history is what requests of one group of sidecars say.
+// history describes the requests of one group of sidecars.
 type history struct {
-	// ours are those for the pod, the newest one first, and before all others one that is under way; last is
-	// the first of them, nil if there is none.
+	// ours are the requests for the pod: first one that is active, then the others, newest first. last is the
+	// first of them, or nil.
 	ours []*appsv1beta1.ContainerRecreateRequest
 	last *appsv1beta1.ContainerRecreateRequest
-	// taken are the numbers that are in use, foreign the names that are somebody else's.
+	// taken are the numbers in use, and foreign the names that belong to somebody else.
 	taken   map[int]bool
 	foreign []string
 }
@@ -121,7 +125,8 @@ func (s *Snapshot) history(ignored bool) history {
 		}
 		h.ours = append(h.ours, r)
 	}
-	// API servers have clocks of their own
+
+	// Clocks of API servers may differ, so a request that is active comes first, whatever its creation time.
 	slices.SortFunc(h.ours, func(a, b *appsv1beta1.ContainerRecreateRequest) int {
 		return cmp.Or(order(Over(a))-order(Over(b)), b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
 			numberOf(b)-numberOf(a))
@@ -129,6 +134,7 @@ func (s *Snapshot) history(ignored bool) history {
 	if len(h.ours) > 0 {
 		h.last = h.ours[0]
 	}
+
 	slices.Sort(h.foreign)
 	return h
 }
@@ -145,7 +151,7 @@ func numberOf(request *appsv1beta1.ContainerRecreateRequest) int {
 	return a.number
 }
 
-// number is that of the newest request, 0 if there is none.
+// number returns the number of the newest request, or 0 if there is none.
 func (h *history) number() int {
 	if h.last == nil {
 		return 0
@@ -153,7 +159,7 @@ func (h *history) number() int {
 	return numberOf(h.last)
 }
 
-// next is the number of the request after the newest one; false if all names are taken.
+// next returns the number after that of the newest request, or false if all names are taken.
 func (h *history) next() (int, bool) {
 	number := h.number()
 	for range last {
@@ -167,7 +173,7 @@ func (h *history) next() (int, bool) {
 	return 0, false
 }
 
-// pause is how long the next request waits after that number.
+// pause returns how long to wait after the request of that number.
 func pause(number int) time.Duration {
 	wait := firstPause
 	for ; number > 1 && wait < longestPause; number-- {
@@ -176,17 +182,17 @@ func pause(number int) time.Duration {
 	return min(wait, longestPause)
 }
 
-// Over tells whether nothing more comes of the request.
+// Over reports whether the request has ended or is being deleted.
 func Over(request *appsv1beta1.ContainerRecreateRequest) bool {
 	return restart.Completed(request) || request.DeletionTimestamp != nil
 }
 
-// unanswered tells whether the newest request ended because the node has no daemon that answers.
+// unanswered reports whether the newest request ended because no daemon on the node answered.
 func (h *history) unanswered() bool {
 	return h.last != nil && restart.Completed(h.last) && h.last.Status.Message == restart.MessageNoAnswer
 }
 
-// covering is the newest request for the container, and what it says of it; nil if there is none.
+// covering returns the newest request for the container and its entry in it, or nil.
 func (h *history) covering(
 	name string,
 ) (*appsv1beta1.ContainerRecreateRequest, *appsv1beta1.ContainerRecreateRequestContainer) {
@@ -200,19 +206,20 @@ func (h *history) covering(
 	return nil, nil
 }
 
-// cameBack tells whether kubelet started the container anew after the newest request for it.
+// cameBack reports whether kubelet restarted the container after the newest request for it.
 func (h *history) cameBack(c *container) bool {
 	request, asked := h.covering(c.Name)
 	return request != nil && restart.Completed(request) && asked.StatusContext != nil &&
 		c.status.RestartCount > asked.StatusContext.RestartCount
 }
 
-// request makes a request of that number for the containers.
+// request returns a request of that number for the containers.
 func (s *Snapshot) request(names []string, ignored bool, number int) *appsv1beta1.ContainerRecreateRequest {
 	deadline := int64(slack)
 	for range names { // they end one after the other
 		deadline += int64(s.grace() / time.Second)
 	}
+
 	made := &appsv1beta1.ContainerRecreateRequest{
 		TypeMeta: metav1.TypeMeta{
 			APIVersion: appsv1beta1.GroupVersion.String(),
@@ -235,15 +242,17 @@ func (s *Snapshot) request(names []string, ignored bool, number int) *appsv1beta
 			},
 		},
 	}
-	made.OwnerReferences[0].BlockOwnerDeletion = nil // nobody needs to wait for it
+	made.OwnerReferences[0].BlockOwnerDeletion = nil // no deletion needs to wait for it
+
 	for _, name := range names {
 		made.Spec.Containers = append(made.Spec.Containers,
 			appsv1beta1.ContainerRecreateRequestContainer{Name: name})
 	}
+
 	return made
 }
 
-// grace is how long a container of the pod may take to end; a day at most is waited for.
+// grace returns the grace period of the pod's containers, limited to a day.
 func (s *Snapshot) grace() time.Duration {
 	if s.Pod.Spec.TerminationGracePeriodSeconds == nil {
 		return corev1.DefaultTerminationGracePeriodSeconds * time.Second
@@ -251,7 +260,7 @@ func (s *Snapshot) grace() time.Duration {
 	return min(max(seconds.Duration(*s.Pod.Spec.TerminationGracePeriodSeconds), 0), 24*time.Hour)
 }
 
-// described names the request for messages.
+// described formats the request for messages.
 func described(request *appsv1beta1.ContainerRecreateRequest) string {
 	return fmt.Sprintf("ContainerRecreateRequest %s", request.Name)
 }

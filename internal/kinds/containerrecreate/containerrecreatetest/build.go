@@ -11,16 +11,27 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Noon is when requests are made in tests.
+// Noon is when the requests of the tests are created.
 var Noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// Request is a request for two containers, created at noon and being worked on.
+// Request returns a request for two containers, created at noon and in progress.
 func Request(changes ...func(*appsv1beta1.ContainerRecreateRequest)) *appsv1beta1.ContainerRecreateRequest {
 	r := &appsv1beta1.ContainerRecreateRequest{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "restart", UID: "r", ResourceVersion: "1",
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:         "shop",
+			Name:              "restart",
+			UID:               "r",
+			ResourceVersion:   "1",
 			CreationTimestamp: metav1.NewTime(Noon),
-			Labels:            map[string]string{pub.RecreateActive: "true", pub.RecreateNodeName: "node-a", pub.RecreatePodUID: "pod-1"}},
-		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: "web-7", Strategy: &appsv1beta1.ContainerRecreateRequestStrategy{},
+			Labels: map[string]string{
+				pub.RecreateActive:   "true",
+				pub.RecreateNodeName: "node-a",
+				pub.RecreatePodUID:   "pod-1",
+			},
+		},
+		Spec: appsv1beta1.ContainerRecreateRequestSpec{
+			PodName:  "web-7",
+			Strategy: &appsv1beta1.ContainerRecreateRequestStrategy{},
 			Containers: []appsv1beta1.ContainerRecreateRequestContainer{
 				{
 					Name: "app",
@@ -34,7 +45,9 @@ func Request(changes ...func(*appsv1beta1.ContainerRecreateRequest)) *appsv1beta
 					StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{
 						ContainerID: "c://proxy-1",
 					},
-				}}},
+				},
+			},
+		},
 		Status: appsv1beta1.ContainerRecreateRequestStatus{
 			Phase: appsv1beta1.ContainerRecreateRequestRecreating,
 		},
@@ -42,17 +55,17 @@ func Request(changes ...func(*appsv1beta1.ContainerRecreateRequest)) *appsv1beta
 	for _, change := range changes {
 		change(r)
 	}
+
 	return r
 }
 
 // Done completes the request.
 func Done(r *appsv1beta1.ContainerRecreateRequest) {
-	r.Status.Phase, r.Status.CompletionTime = appsv1beta1.ContainerRecreateRequestCompleted, &metav1.Time{
-		Time: Noon,
-	}
+	r.Status.Phase, r.Status.CompletionTime =
+		appsv1beta1.ContainerRecreateRequestCompleted, &metav1.Time{Time: Noon}
 }
 
-// Held is for a request that holds its pod unready.
+// Held adds the finalizer of a request that holds its pod unready.
 func Held(r *appsv1beta1.ContainerRecreateRequest) {
 	r.Finalizers = []string{"other", pub.RecreateUnreadyAcquired}
 }
@@ -62,25 +75,29 @@ func Grace(r *appsv1beta1.ContainerRecreateRequest) {
 	r.Spec.Strategy.UnreadyGracePeriodSeconds = new(int64(0))
 }
 
-// Deadline gives the request 300 seconds.
+// Deadline sets a deadline of 300 seconds.
 func Deadline(r *appsv1beta1.ContainerRecreateRequest) {
 	r.Spec.ActiveDeadlineSeconds = new(int64(300))
 }
 
-// Phase puts the request into a phase.
+// Phase sets the phase.
 func Phase(p appsv1beta1.ContainerRecreateRequestPhase) func(*appsv1beta1.ContainerRecreateRequest) {
 	return func(r *appsv1beta1.ContainerRecreateRequest) { r.Status.Phase = p }
 }
 
-// Pod is the pod, with its containers as they were when the request was made.
+// Pod returns the pod, with its containers as they were when the request was created.
 func Pod(changes ...func(*corev1.Pod)) *corev1.Pod {
 	started := corev1.ContainerState{
 		Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(Noon.Add(-time.Hour))},
 	}
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-7", UID: "pod-1", ResourceVersion: "9"},
-		Spec:       corev1.PodSpec{NodeName: "node-a", ReadinessGates: []corev1.PodReadinessGate{{ConditionType: pub.KruisePodReady}}},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning,
+		Spec: corev1.PodSpec{
+			NodeName:       "node-a",
+			ReadinessGates: []corev1.PodReadinessGate{{ConditionType: pub.KruisePodReady}},
+		},
+		Status: corev1.PodStatus{
+			Phase: corev1.PodRunning,
 			Conditions: []corev1.PodCondition{
 				{Type: corev1.PodReady, Status: "True"},
 				{Type: corev1.ContainersReady, Status: "True"},
@@ -88,25 +105,27 @@ func Pod(changes ...func(*corev1.Pod)) *corev1.Pod {
 			},
 			ContainerStatuses: []corev1.ContainerStatus{
 				{Name: "proxy", ContainerID: "c://proxy-1", State: started, Ready: true},
-				{Name: "app", ContainerID: "c://app-1", RestartCount: 1, State: started, Ready: true}}},
+				{Name: "app", ContainerID: "c://app-1", RestartCount: 1, State: started, Ready: true},
+			},
+		},
 	}
+
 	for _, change := range changes {
 		change(p)
 	}
+
 	return p
 }
 
-// Restarted lets container app have been restarted.
+// Restarted changes the pod as if container app had been restarted.
 func Restarted(p *corev1.Pod) { // by a node whose clock is behind
 	p.Status.ContainerStatuses[1].ContainerID, p.Status.ContainerStatuses[1].RestartCount = "c://app-2", 2
 }
 
-// Succeeded lets both containers have been restarted.
+// Succeeded sets the states of both containers to succeeded.
 func Succeeded(r *appsv1beta1.ContainerRecreateRequest) {
 	r.Status.ContainerRecreateStates = []appsv1beta1.ContainerRecreateRequestContainerRecreateState{
-		{
-			Name:     "app",
-			Phase:    "Succeeded",
-			IsKilled: true,
-		}, {Name: "proxy", Phase: "Succeeded", IsKilled: true}}
+		{Name: "app", Phase: "Succeeded", IsKilled: true},
+		{Name: "proxy", Phase: "Succeeded", IsKilled: true},
+	}
 }

@@ -33,15 +33,15 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// unfinishedByPod indexes the requests that a pod's events concern.
+// unfinishedByPod indexes unfinished requests by the UIDs of their pods.
 const unfinishedByPod = "containerrecreate.podUID"
 
-// Reconciler carries out plans. Its fields are for tests to fill in.
+// Reconciler carries out plans. Its fields are exported for tests.
 type Reconciler struct {
 	*reconcile.API
 	Events reconcile.Recorder
 	meters *meters
-	// told holds the UIDs of requests, by name, whose end was told and is still to be written.
+	// told holds the UIDs, by name, of requests whose end was reported but is not yet written.
 	told sync.Map
 }
 
@@ -51,8 +51,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 		indexByPod); err != nil {
 		return fmt.Errorf("indexing ContainerRecreateRequests by pod: %w", err)
 	}
+
 	api := options.API(mgr)
-	// a request is its daemon's, too: what was planned from a cache that lags ends in a conflict
+	// The daemon writes requests, too: a plan from a stale cache ends in a conflict.
 	api.Own = nil
 	r := &Reconciler{
 		API:    api,
@@ -62,6 +63,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
 	}
+
 	err := options.Complete("containerrecreaterequest", r, ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.ContainerRecreateRequest{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod),
@@ -69,6 +71,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 	if err != nil {
 		return err
 	}
+
 	return (&filler{api}).setup(mgr,
 		reconcile.Options{Workers: options.Workers, Everywhere: true, Pulse: options.Pulse})
 }
@@ -82,7 +85,7 @@ func indexByPod(object client.Object) []string {
 	return []string{string(restart.PodUID(request))}
 }
 
-// podEvents are what a request waits for.
+// podEvents selects the changes of pods that requests wait for.
 var podEvents = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isPod := e.ObjectOld.(*corev1.Pod)
@@ -90,7 +93,7 @@ var podEvents = predicate.Funcs{
 		if !isPod || !same {
 			return false
 		}
-		// The message of a pod of others is a sum of its statuses, which the cache does not hold.
+		// The message of a pod of another owner is a checksum of its statuses, which the cache does not hold.
 		return before.UID != after.UID || before.Status.Message != after.Status.Message ||
 			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 			!equality.Semantic.DeepEqual(before.Status.ContainerStatuses, after.Status.ContainerStatuses) ||
@@ -108,14 +111,16 @@ func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []ctrl.Reques
 			client.ObjectKeyFromObject(pod))
 		return nil
 	}
+
 	requests := make([]ctrl.Request, 0, len(list.Items))
 	for i := range list.Items {
 		requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 	}
+
 	return requests
 }
 
-// Reconcile implements the reconciler of the library.
+// Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Result, error) {
 	request := &appsv1beta1.ContainerRecreateRequest{}
 	if err := r.Client.Get(ctx, key.NamespacedName, request); err != nil {
@@ -125,33 +130,37 @@ func (r *Reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, fmt.Errorf("reading ContainerRecreateRequest: %w", err)
 	}
+
 	pod, err := r.pod(ctx, request)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+
 	plan := containerrecreate.NewPlan(containerrecreate.Snapshot{Request: request, Pod: pod, Now: r.Now()})
 	if !plan.Idle() {
 		log.FromContext(ctx).V(2).Info("Plan", "plan", plan.String())
 	}
+
 	switch err := r.apply(ctx, request, pod, plan); {
 	case apierrors.IsConflict(err):
-		// Somebody wrote in between, or the cache is behind: the plan is made anew, from what is there then.
+		// Another client wrote in between, or the cache is stale: the plan is made again from the new state.
 		return ctrl.Result{RequeueAfter: reconcile.RetrySoon}, nil
 	case err != nil:
 		return ctrl.Result{}, err
 	}
+
 	return ctrl.Result{RequeueAfter: plan.After}, nil
 }
 
-// pod reads the pod of the request. The cache is trusted only to say that the pod is there: it may not have
-// come yet, and it does not hold all of what plans need of pods of others.
+// pod reads the pod of the request. The cache is trusted only if it shows the pod: the pod may be missing
+// because it is new, and the cache does not hold everything that plans need of pods of other owners.
 func (r *Reconciler) pod(
 	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest,
 ) (*corev1.Pod, error) {
 	name := types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}
 	held := slices.Contains(request.Finalizers, pub.RecreateUnreadyAcquired)
 	if ended := restart.Completed(request) || request.DeletionTimestamp != nil; ended && !held {
-		return nil, nil // nothing is asked of it
+		return nil, nil // the plan does not need it
 	} else if !ended && request.Status.Phase != appsv1beta1.ContainerRecreateRequestRecreating {
 		pod := &corev1.Pod{}
 		err := r.Client.Get(ctx, name, pod, client.UnsafeDisableDeepCopy)
@@ -162,6 +171,7 @@ func (r *Reconciler) pod(
 			return nil, fmt.Errorf("reading pod %s: %w", name, err)
 		}
 	}
+
 	pod := &corev1.Pod{}
 	if err := r.Live.Get(ctx, name, pod); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -169,6 +179,7 @@ func (r *Reconciler) pod(
 		}
 		return nil, fmt.Errorf("reading pod %s: %w", name, err)
 	}
+
 	return pod, nil
 }
 
@@ -185,8 +196,9 @@ func (r *Reconciler) apply(
 			return fmt.Errorf("adding the finalizer: %w", err)
 		}
 	}
+
 	if !plan.Pod.Empty() {
-		if !plan.AddFinalizer { // which tells by itself whether the request is as the plan says
+		if !plan.AddFinalizer { // adding the finalizer already verified that the request is current
 			if err := r.current(ctx, request, plan.RemoveFinalizer); err != nil {
 				return err
 			}
@@ -196,11 +208,12 @@ func (r *Reconciler) apply(
 			return err
 		}
 		_, err = reconcile.Patch(ctx, w, pod, body, "status")
-		// a pod that is gone is released
+		// A pod that is gone counts as released.
 		if err != nil && (!plan.RemoveFinalizer || !apierrors.IsNotFound(err)) {
 			return fmt.Errorf("writing %s of pod %s: %w", plan.Pod, pod.Name, err)
 		}
 	}
+
 	r.tell(request, plan)
 	if plan.RemoveFinalizer || plan.RemoveActive {
 		metadata := map[string]any{}
@@ -215,42 +228,47 @@ func (r *Reconciler) apply(
 			return client.IgnoreNotFound(err)
 		}
 	}
+
 	if plan.Status != nil {
 		if request, err = reconcile.Merge(ctx, w, request, nil, map[string]any{"status": plan.Status},
 			"status"); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}
+
 	if plan.Delete {
 		if err := w.Delete(ctx, request); err != nil {
 			return fmt.Errorf("deleting the finished request: %w", err)
 		}
 	}
+
 	return nil
 }
 
-// tell tells of the end of the request, before the label goes that shows that it is still to be told: a
-// manager that dies in between tells twice at most, and not never. One that lives remembers it for as long as
-// its cache shows the label.
+// tell reports the end of the request before the label is removed that marks it as unreported. If the manager
+// dies in between, the end is reported at most twice, but never lost. A running manager remembers the request
+// as long as its cache shows the label.
 func (r *Reconciler) tell(request *appsv1beta1.ContainerRecreateRequest, plan *containerrecreate.Plan) {
 	name := client.ObjectKeyFromObject(request)
 	if plan.Ended == "" {
 		r.told.Delete(name)
 		return
 	}
+
 	if before, _ := r.told.Swap(name, request.UID); before == request.UID {
 		return
 	}
 	if r.meters != nil {
 		r.meters.observe(request, plan.Ended)
 	}
+
 	kind, reason, note := containerrecreate.Event(request, plan.Ended)
 	r.Events.Event(request, kind, reason, note)
 }
 
-// current is a conflict if the request is not what the cache shows: the pod's version does not tell, and a
-// pod that is held for a request that has let go of it is held for ever. Only who takes over from another
-// manager sees that.
+// current returns a conflict if the request is not the one that the cache shows. The resourceVersion of the
+// pod does not guard against this, and a pod that is held for a request that has already released it would be
+// held forever. This only happens when one manager takes over from another.
 func (r *Reconciler) current(
 	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, release bool,
 ) error {
@@ -259,7 +277,7 @@ func (r *Reconciler) current(
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(request), found)
 	switch {
 	case release && apierrors.IsNotFound(err):
-		return nil // it is gone without its pod having been released
+		return nil // it was deleted without releasing its pod
 	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("reading the request again: %w", err)
 	case found.UID != request.UID || found.ResourceVersion != request.ResourceVersion:
@@ -268,5 +286,6 @@ func (r *Reconciler) current(
 			errors.New("it has changed"),
 		)
 	}
+
 	return nil
 }

@@ -1,3 +1,3 @@
-// Package controller drives ContainerRecreateRequests as package containerrecreate has it, and reads the
-// facts that admission asks for.
+// Package controller carries out the plans of package containerrecreate for ContainerRecreateRequests, and
+// reads the facts that admission needs.
 package controller

@@ -23,8 +23,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Facts reads what is to be filled into requests for a pod from the API server: the pod and the labels of its
-// node. Either is nil if it does not exist.
+// Facts reads from the API server what is filled into requests for a pod: the pod and the labels of its node.
+// Either is nil if it does not exist.
 func Facts(
 	ctx context.Context, live client.Reader, name types.NamespacedName,
 ) (*corev1.Pod, *metav1.PartialObjectMetadata, error) {
@@ -35,9 +35,11 @@ func Facts(
 		}
 		return nil, nil, fmt.Errorf("reading Pod %s: %w", name.Name, err)
 	}
+
 	if pod.Spec.NodeName == "" {
 		return pod, nil, nil
 	}
+
 	node := &metav1.PartialObjectMetadata{}
 	node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
 	if err := live.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node); err != nil {
@@ -46,15 +48,16 @@ func Facts(
 		}
 		return nil, nil, fmt.Errorf("reading the Node of Pod %s: %w", name.Name, err)
 	}
+
 	return pod, node, nil
 }
 
-// filler writes the facts about pods into requests that were admitted without. Every replica of the manager
-// has one, as each has the webhook: a request shall not wait for a leader. All of them would write the same,
-// and only the first write succeeds.
+// filler writes the facts about pods into requests that were admitted without them. Every replica of the
+// manager runs one, as every replica serves the webhook, because a request must not wait for a leader. All
+// replicas would write the same, and only the first write succeeds.
 type filler struct{ *reconcile.API }
 
-// tryAnotherReplica is the pause after the webhook of a manager of an earlier release refused what it does
+// tryAnotherReplica is the pause after a manager of an earlier release rejected a write that its webhook does
 // not know.
 const tryAnotherReplica = time.Second
 
@@ -67,7 +70,7 @@ func (f *filler) setup(mgr ctrl.Manager, options reconcile.Options) error {
 			}))))
 }
 
-// Reconcile implements the reconciler of the library.
+// Reconcile implements reconcile.Reconciler.
 func (f *filler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Result, error) {
 	request := &appsv1beta1.ContainerRecreateRequest{}
 	if err := f.Client.Get(ctx, key.NamespacedName, request); err != nil {
@@ -76,6 +79,7 @@ func (f *filler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Result, 
 	if !containerrecreate.Unfilled(request) {
 		return ctrl.Result{}, nil
 	}
+
 	switch err := f.fill(ctx, request); {
 	case apierrors.IsConflict(err):
 		return ctrl.Result{RequeueAfter: reconcile.RetrySoon}, nil
@@ -96,16 +100,19 @@ func (f *filler) fill(ctx context.Context, request *appsv1beta1.ContainerRecreat
 	if pod == nil || pod.UID != restart.PodUID(request) {
 		return nil // the leader completes it
 	}
+
 	var labels map[string]string
 	if node != nil {
 		labels = node.Labels
 	}
+
 	_, patch, refusal := containerrecreate.Fill(request, pod, labels)
 	if refusal != nil { // the pod has changed since the request was admitted
 		status := map[string]any{"status": containerrecreate.Completion(request, refusal.Message, f.Now())}
 		_, err = reconcile.Merge(ctx, f.For(request.UID), request, nil, status, "status")
 		return err
 	}
+
 	guards := []jsonpatch.Operation{
 		jsonpatch.NewOperation("replace", "/metadata/uid", request.UID),
 		jsonpatch.NewOperation("replace", "/metadata/resourceVersion", request.ResourceVersion),
@@ -114,6 +121,7 @@ func (f *filler) fill(ctx context.Context, request *appsv1beta1.ContainerRecreat
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)
 	}
+
 	_, err = reconcile.Patch(ctx, f.For(request.UID), request, body, "")
 	return err
 }

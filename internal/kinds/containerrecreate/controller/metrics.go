@@ -15,16 +15,16 @@ type meters struct {
 
 func newMeters() *meters {
 	return &meters{
-		completed: prometheus.NewCounterVec(
-			prometheus.CounterOpts{
-				Name: "afloat_container_recreate_requests_completed_total",
-				Help: "Completed ContainerRecreateRequests, by result.",
-			}, []string{"result"},
-		), duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+		completed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "afloat_container_recreate_requests_completed_total",
+			Help: "Completed ContainerRecreateRequests, by result.",
+		}, []string{"result"}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "afloat_container_recreate_request_duration_seconds",
 			Help:    "Time from the creation of a ContainerRecreateRequest to its completion.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 12),
-		})}
+		}),
+	}
 }
 
 func (m *meters) all() []prometheus.Collector { return []prometheus.Collector{m.completed, m.duration} }

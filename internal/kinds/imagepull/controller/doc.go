@@ -1,3 +1,3 @@
-// Package controller drives NodeImages, ImagePullJobs and ImageListPullJobs, and keeps the copies of pull
-// secrets: it reads what package imagepull plans from, and writes what that decided.
+// Package controller reconciles NodeImages, ImagePullJobs and ImageListPullJobs, and maintains the copies of
+// pull secrets: it reads the input of the plans of package imagepull, and carries them out.
 package controller

@@ -29,8 +29,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Sources of pull secrets are read by name; nothing lists or watches the secrets of users. In the namespace
-// of the node daemons the copies are kept.
+// Source secrets are read by name; nothing lists or watches the secrets of users. The copies are in the
+// namespace of the node daemons.
 //
 // +kubebuilder:rbac:groups="",roleName=kruise-manager-image-pull-role,resources=secrets,verbs=get
 // +kubebuilder:rbac:groups="",namespace=kruise-daemon-config,roleName=kruise-pull-secrets-role,resources=secrets,verbs=get;list;create;patch;delete
@@ -39,10 +39,10 @@ import (
 
 const (
 	sourcesEvery = time.Minute // how often the sources of a running job's secrets are read
-	tries        = 5           // of one NodeImage that others write too
+	tries        = 5           // attempts to write a NodeImage that others write too
 )
 
-// JobReconciler carries out plans of ImagePullJobs. Its fields are for tests to fill in.
+// JobReconciler carries out plans of ImagePullJobs. Its fields are exported for tests.
 type JobReconciler struct {
 	*reconcile.API
 	Events  reconcile.Recorder
@@ -54,17 +54,17 @@ type JobReconciler struct {
 	rooms   imagepull.Rooms
 }
 
-// jobMemory is what is kept of a job from one pass to the next.
+// jobMemory is what is remembered about a job between passes.
 type jobMemory struct {
 	synced syncedSecrets
-	// refused are the nodes whose NodeImages did not accept the job.
+	// refused holds the nodes whose NodeImages rejected the job.
 	refused refusals
 }
 
-// refusals are what was refused when it was tried last, and since when it has been.
+// refusals holds what was rejected at the last attempt, and since when.
 type refusals map[string]time.Time
 
-// took remembers whether something was accepted.
+// took records whether a write was accepted.
 func (r *refusals) took(name string, err error, now time.Time) {
 	switch {
 	case err == nil:
@@ -79,15 +79,15 @@ func (r *refusals) took(name string, err error, now time.Time) {
 	}
 }
 
-// tooLarge tells of an object that cannot be stored for its size. What the store says of that, or the
-// connection to it, has no code of its own.
+// tooLarge reports whether an object cannot be stored because of its size. The errors of the store, and of
+// the connection to it, have no code of their own.
 func tooLarge(err error) bool {
 	return apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInternalError(err) &&
 		(strings.Contains(err.Error(), "request is too large") ||
 			strings.Contains(err.Error(), "message larger than max"))
 }
 
-// syncedSecrets are the references that a job's secrets had when they were looked at last.
+// syncedSecrets holds the references to a job's secrets since they were last synchronized.
 type syncedSecrets struct {
 	refs     []appsv1beta1.ReferenceObject
 	problems []string
@@ -108,6 +108,7 @@ func setupJobs(mgr ctrl.Manager, options Options) error {
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
 	}
+
 	mapping := &jobEvents{reader: mgr.GetClient(), rooms: &r.rooms}
 	options.Workers = options.JobWorkers
 	return options.Complete("imagepulljob", r.loop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
@@ -132,18 +133,19 @@ func (r *JobReconciler) forget(job types.UID) {
 	r.memory.Forget(job)
 }
 
-// pass brings a job a step further.
+// pass makes one pass over a job.
 func (r *JobReconciler) pass(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
 ) (reconcile.Done, error) {
 	if owner == "" {
 		r.meters.forget(name)
-		return again(r.Secrets.Release(ctx, name)) // whatever a former life left
+		return again(r.Secrets.Release(ctx, name)) // whatever an earlier job of that name left
 	}
 	job, err := reconcile.Begin[*appsv1beta1.ImagePullJob](ctx, r.API, name, owner)
 	if err != nil || job == nil {
 		return reconcile.Done{}, err
 	}
+
 	s := imagepull.JobSnapshot{Job: job, Now: r.Now(), Rooms: &r.rooms}
 	running := job.DeletionTimestamp == nil && job.Status.CompletionTime == nil
 	s.NotReadySince = func(node string) (time.Time, bool) { return r.notReadySince(ctx, node) }
@@ -152,11 +154,13 @@ func (r *JobReconciler) pass(
 			return again(err)
 		}
 	}
+
 	plan := imagepull.PlanJob(s)
 	if !plan.Idle() {
 		log.FromContext(ctx).V(3).Info("Plan", "plan", plan.Why, "assign", len(plan.Assign), "supply",
 			len(plan.Supply), "drop", len(plan.Drop))
 	}
+
 	r.meters.observe(job, plan, running)
 	if err := r.apply(ctx, &s, plan); err != nil {
 		return again(err)
@@ -164,15 +168,17 @@ func (r *JobReconciler) pass(
 	if !running {
 		r.forget(owner)
 	}
+
 	after := plan.After
 	reconcile.MinRequeue(&after, r.Own.Again(job.UID))
 	if running && len(job.Spec.PullSecrets) > 0 && (after == 0 || after > sourcesEvery) {
 		after = sourcesEvery
 	}
+
 	return reconcile.Done{After: after}, nil
 }
 
-// again makes of a conflict another try, at once rather than after a back-off.
+// again requeues soon after a conflict, without back-off.
 func again(err error) (reconcile.Done, error) {
 	if apierrors.IsConflict(err) {
 		return reconcile.Done{After: reconcile.RetrySoon}, nil
@@ -180,7 +186,7 @@ func again(err error) (reconcile.Done, error) {
 	return reconcile.Done{}, err
 }
 
-// complete reads nodes and secrets of a running job.
+// complete reads the nodes and secrets of a running job.
 func (r *JobReconciler) complete(ctx context.Context, s *imagepull.JobSnapshot) (err error) {
 	job := s.Job
 	if !slices.Contains(job.Finalizers, pub.PullJobProtection) { // before there is anything to release
@@ -191,30 +197,33 @@ func (r *JobReconciler) complete(ctx context.Context, s *imagepull.JobSnapshot) 
 		}
 		s.Job = job
 	}
+
 	if s.Nodes, err = r.nodes(ctx, job); err != nil {
 		return err
 	}
+
 	var owned appsv1beta1.NodeImageList
 	if err := r.Client.List(ctx, &owned, client.MatchingFields{ownersOf: string(job.UID)},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing NodeImages of the job: %w", err)
 	}
+
 	for i := range owned.Items {
 		s.Owned = append(s.Owned, &owned.Items[i])
 	}
-	s.Owned = reconcile.Overlay(r.Own, job.UID, s.Owned, func(node *appsv1beta1.NodeImage) bool {
-		return slices.Contains(indexOwners(node),
-			string(job.UID))
-	})
+
+	s.Owned = reconcile.Overlay(r.Own, job.UID, s.Owned,
+		func(node *appsv1beta1.NodeImage) bool { return slices.Contains(indexOwners(node), string(job.UID)) })
 	for i, node := range s.Nodes {
 		s.Nodes[i], _ = reconcile.Newest(r.Own, job.UID, node, true)
 	}
+
 	s.Refused = r.memory.Of(job.UID).refused
 	s.Secrets, err = r.secrets(ctx, job)
 	return err
 }
 
-// secrets brings the copies of the job's secrets up to date, once in a while.
+// secrets synchronizes the copies of the job's secrets, at most once per sourcesEvery.
 func (r *JobReconciler) secrets(
 	ctx context.Context, job *appsv1beta1.ImagePullJob,
 ) ([]appsv1beta1.ReferenceObject, error) {
@@ -222,6 +231,7 @@ func (r *JobReconciler) secrets(
 	if !before.at.IsZero() && r.Now().Sub(before.at) < sourcesEvery {
 		return before.refs, nil
 	}
+
 	refs, problems, err := r.Secrets.Sync(ctx, job)
 	if err != nil {
 		if !apierrors.IsConflict(err) {
@@ -229,15 +239,17 @@ func (r *JobReconciler) secrets(
 		}
 		return nil, err
 	}
+
 	if len(problems) > 0 && !slices.Equal(problems, before.problems) {
 		r.Events.Event(job, corev1.EventTypeWarning, "MissingPullSecret",
 			strings.Join(problems, "; ")+"; the image is pulled without what is missing")
 	}
+
 	*before = syncedSecrets{refs: refs, problems: problems, at: r.Now()}
 	return refs, nil
 }
 
-// nodes selects the NodeImages of a job, in the order in which they are to pull.
+// nodes selects the NodeImages of a job, in the order in which they should pull.
 func (r *JobReconciler) nodes(
 	ctx context.Context, job *appsv1beta1.ImagePullJob,
 ) ([]*appsv1beta1.NodeImage, error) {
@@ -256,6 +268,7 @@ func (r *JobReconciler) nodes(
 	default:
 		return r.labelled(ctx, job.Spec.Selector)
 	}
+
 	var nodes []*appsv1beta1.NodeImage
 	seen := map[string]bool{}
 	for _, name := range names {
@@ -275,6 +288,7 @@ func (r *JobReconciler) nodes(
 			nodes = append(nodes, node)
 		}
 	}
+
 	return nodes, nil
 }
 
@@ -288,32 +302,37 @@ func (r *JobReconciler) labelled(
 			return nil, fmt.Errorf("spec.selector: %w", err)
 		}
 	}
+
 	var list appsv1beta1.NodeImageList
 	if err := r.Client.List(ctx, &list, client.MatchingLabelsSelector{Selector: matching},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing NodeImages: %w", err)
 	}
+
 	var nodes []*appsv1beta1.NodeImage
 	for i := range list.Items {
 		if list.Items[i].DeletionTimestamp == nil {
 			nodes = append(nodes, &list.Items[i])
 		}
 	}
+
 	slices.SortFunc(nodes, func(a, b *appsv1beta1.NodeImage) int { return strings.Compare(a.Name, b.Name) })
 	return nodes, nil
 }
 
-// pods returns the pods that are selected and have a node, in the order of their update.
+// pods returns the selected pods that have a node, in the order of their update.
 func (r *JobReconciler) pods(ctx context.Context, job *appsv1beta1.ImagePullJob) ([]*corev1.Pod, error) {
 	selector, err := metav1.LabelSelectorAsSelector(&job.Spec.PodSelector.LabelSelector)
 	if err != nil {
 		return nil, fmt.Errorf("spec.podSelector: %w", err)
 	}
+
 	var list corev1.PodList
 	if err := r.Client.List(ctx, &list, client.InNamespace(job.Namespace),
 		client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}
+
 	var pods []rollout.Candidate
 	for i := range list.Items {
 		if hasNode(&list.Items[i]) {
@@ -321,6 +340,7 @@ func (r *JobReconciler) pods(ctx context.Context, job *appsv1beta1.ImagePullJob)
 				rollout.Candidate{Pod: &list.Items[i], Ready: readiness.Ready(&list.Items[i])})
 		}
 	}
+
 	slices.SortFunc(pods, func(a, b rollout.Candidate) int { return strings.Compare(a.Pod.Name, b.Pod.Name) })
 	if owner := metav1.GetControllerOf(job); owner != nil && owner.Kind == "CloneSet" &&
 		strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
@@ -347,14 +367,16 @@ func (r *JobReconciler) pods(ctx context.Context, job *appsv1beta1.ImagePullJob)
 		slices.SortStableFunc(pods,
 			func(a, b rollout.Candidate) int { return ordinal(b.Pod.Name) - ordinal(a.Pod.Name) })
 	}
+
 	ordered := make([]*corev1.Pod, 0, len(pods))
 	for _, pod := range pods {
 		ordered = append(ordered, pod.Pod)
 	}
+
 	return ordered, nil
 }
 
-// ordinal is the number at the end of the name of a StatefulSet's pod, -1 if there is none.
+// ordinal returns the number at the end of the name of a StatefulSet's pod, or -1 if there is none.
 func ordinal(name string) int {
 	n := 0
 	digits := name[strings.LastIndex(name, "-")+1:]
@@ -386,12 +408,14 @@ func (r *JobReconciler) apply(
 			return client.IgnoreNotFound(err)
 		}
 	}
+
 	if plan.Delete {
 		if err := w.Delete(ctx, job); err != nil {
 			return fmt.Errorf("deleting the finished job: %w", err)
 		}
 		return nil
 	}
+
 	assigner := imagepull.Assigner{
 		Job:      job,
 		Secrets:  s.Secrets,
@@ -403,9 +427,11 @@ func (r *JobReconciler) apply(
 		return assigner.Drop(node), nil
 	}
 	known := map[string]*appsv1beta1.NodeImage{}
+
 	for _, node := range slices.Concat(s.Owned, s.Nodes) {
 		known[node.Name] = node
 	}
+
 	assigned := slices.Concat(plan.Assign, plan.Supply)
 	errs := w.Each(ctx, len(assigned)+len(plan.Drop), func(i int) error {
 		if i < len(assigned) {
@@ -413,9 +439,11 @@ func (r *JobReconciler) apply(
 		}
 		return r.change(ctx, job.UID, known[plan.Drop[i-len(assigned)]], drop)
 	})
+
 	for i, name := range assigned {
 		r.memory.Of(job.UID).refused.took(name, errs[i], s.Now)
 	}
+
 	err = errors.Join(errs...)
 	if plan.Status != nil {
 		status := map[string]any{"status": statusDocument(plan.Status)}
@@ -426,10 +454,11 @@ func (r *JobReconciler) apply(
 			}
 		}
 	}
+
 	return err
 }
 
-// statusDocument is a status as a merge patch: what is empty goes.
+// statusDocument returns a status as a merge patch, in which an empty list is null.
 func statusDocument(status *appsv1beta1.ImagePullJobStatus) map[string]any {
 	document := map[string]any{
 		"startTime":      status.StartTime,
@@ -444,12 +473,15 @@ func statusDocument(status *appsv1beta1.ImagePullJobStatus) map[string]any {
 	if len(status.FailedNodes) > 0 {
 		document["failedNodes"] = status.FailedNodes
 	}
+
 	return document
 }
 
-// change writes to one NodeImage. If somebody else was faster, it decides anew on what is there now.
-func (r *JobReconciler) change(ctx context.Context, job types.UID, node *appsv1beta1.NodeImage,
-	decide func(*appsv1beta1.NodeImage) (map[string]*appsv1beta1.ImageSpec, error)) error {
+// change writes to one NodeImage. After a conflict it reads the NodeImage and decides again.
+func (r *JobReconciler) change(
+	ctx context.Context, job types.UID, node *appsv1beta1.NodeImage,
+	decide func(*appsv1beta1.NodeImage) (map[string]*appsv1beta1.ImageSpec, error),
+) error {
 	w := r.For(job)
 	for try := 1; ; try++ {
 		images, err := decide(node)
@@ -461,7 +493,7 @@ func (r *JobReconciler) change(ctx context.Context, job types.UID, node *appsv1b
 		}
 		_, err = reconcile.Merge(ctx, w, node, nil, map[string]any{"spec": imagesPatch(node, images)}, "")
 		switch {
-		case client.IgnoreNotFound(err) == nil: // else the node has gone
+		case client.IgnoreNotFound(err) == nil: // otherwise the node is gone
 			return nil
 		case !apierrors.IsConflict(err) || try == tries:
 			return fmt.Errorf("patching NodeImage %s: %w", node.Name, err)
@@ -474,12 +506,12 @@ func (r *JobReconciler) change(ctx context.Context, job types.UID, node *appsv1b
 	}
 }
 
-// notReadySince tells since when a node is not ready, if it is there and is not.
+// notReadySince returns since when a node is not ready; ok is false if it is ready or unknown.
 func (r *JobReconciler) notReadySince(ctx context.Context, name string) (time.Time, bool) {
 	node := &corev1.Node{}
 	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, node,
 		client.UnsafeDisableDeepCopy); err != nil {
-		return time.Time{}, false // nothing is known, or its NodeImage goes too
+		return time.Time{}, false // nothing is known, or the NodeImage will be deleted too
 	}
 	if ready := nodes.Ready(node); ready != nil {
 		return ready.LastTransitionTime.Time, ready.Status != corev1.ConditionTrue

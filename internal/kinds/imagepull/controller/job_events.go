@@ -21,10 +21,10 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 )
 
-// coalesce is for how long the results of many nodes are gathered into one pass over a job.
+// coalesce is how long the results of many nodes are gathered into one pass over a job.
 const coalesce = 300 * time.Millisecond
 
-// jobEvents finds the jobs that an event concerns.
+// jobEvents maps events to the jobs that they concern.
 type jobEvents struct {
 	reader client.Reader
 	rooms  *imagepull.Rooms
@@ -42,7 +42,7 @@ func (j *jobEvents) ofNodeImages() handler.EventHandler {
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-			// at the start each job is looked at anyway, when all NodeImages are known
+			// At startup each job is reconciled anyway, when all NodeImages are known.
 			if !e.IsInInitialList {
 				selection(ctx, q, nil, withName(e.Object))
 			}
@@ -67,7 +67,7 @@ func (j *jobEvents) ofNodeImages() handler.EventHandler {
 	}
 }
 
-// withName are the labels of a NodeImage, and its name as one that no object can have.
+// withName returns the labels of a NodeImage, with its name under a key that no object can have.
 func withName(object client.Object) labels.Set {
 	set := labels.Set{nameKey: object.GetName()}
 	maps.Copy(set, object.GetLabels())
@@ -76,28 +76,32 @@ func withName(object client.Object) labels.Set {
 
 const nameKey = " name"
 
-// selects tells whether the job selects a NodeImage with the labels by its own selector.
+// selects reports whether the job's own selector selects a NodeImage with these labels.
 func selects(job *appsv1beta1.ImagePullJob, node labels.Set) bool {
 	if node == nil {
 		return false
 	}
+
 	selector := job.Spec.Selector
 	if selector == nil {
 		return true
 	}
+
 	for _, name := range selector.Names {
 		if name == node[nameKey] {
 			return true
 		}
 	}
+
 	if len(selector.Names) > 0 {
 		return false
 	}
+
 	matching, err := metav1.LabelSelectorAsSelector(&selector.LabelSelector)
 	return err == nil && matching.Matches(node)
 }
 
-// concerned are the jobs that own, or owned, a tag that changed, or whose status did.
+// concerned returns the jobs that own or owned a tag that changed, or whose status changed.
 func concerned(before, after *appsv1beta1.NodeImage) []types.NamespacedName {
 	found := map[types.NamespacedName]bool{}
 	visit := func(of, other *appsv1beta1.NodeImage) {
@@ -107,6 +111,7 @@ func concerned(before, after *appsv1beta1.NodeImage) []types.NamespacedName {
 			for i := range counterpart.Tags {
 				theirs[counterpart.Tags[i].Tag] = &counterpart.Tags[i]
 			}
+
 			secrets := equality.Semantic.DeepEqual(image.PullSecrets, counterpart.PullSecrets)
 			for i := range image.Tags {
 				tag := &image.Tags[i]
@@ -127,13 +132,15 @@ func concerned(before, after *appsv1beta1.NodeImage) []types.NamespacedName {
 	visit(after, before)
 	visit(before, after)
 	jobs := make([]types.NamespacedName, 0, len(found))
+
 	for job := range found {
 		jobs = append(jobs, job)
 	}
+
 	return jobs
 }
 
-// sameResult compares what jobs read of a status.
+// sameResult compares the fields of a status that jobs read.
 func sameResult(a, b *appsv1beta1.ImageTagStatus) bool {
 	if a == nil || b == nil {
 		return a == b
@@ -141,16 +148,17 @@ func sameResult(a, b *appsv1beta1.ImageTagStatus) bool {
 	return a.Version == b.Version && a.Phase == b.Phase
 }
 
-// ofPods finds the jobs that select their nodes by a pod that they select now, or do not any more. What else
-// changes of a pod, such as a label with every step of a rollout, may change the order of nodes, which each
-// pass reads anew.
+// ofPods maps events of pods to the jobs that select their nodes by pods, if the pod starts or stops being
+// selected. Other changes of a pod, such as a label with every step of a rollout, may change the order of
+// nodes, which each pass determines again.
 func (j *jobEvents) ofPods() handler.EventHandler {
-	// before or after is nil if there was or is no pod on a node.
+	// before or after is nil if the pod was or is not on a node.
 	notify := func(ctx context.Context, q queue, before, after *corev1.Pod) {
 		pod := after
 		if pod == nil {
 			pod = before
 		}
+
 		j.unfinished(ctx, pod.Namespace, func(job *appsv1beta1.ImagePullJob) {
 			if job.Spec.PodSelector == nil {
 				return

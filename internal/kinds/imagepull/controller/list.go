@@ -26,20 +26,20 @@ import (
 
 const (
 	listWorkers = 3
-	// childrenOf indexes ImagePullJobs by the list that made them.
+	// childrenOf indexes ImagePullJobs by the list that created them.
 	childrenOf = "imagepull.list"
 )
 
-// ListReconciler carries out plans of ImageListPullJobs. Its fields are for tests to fill in.
+// ListReconciler carries out plans of ImageListPullJobs. Its fields are exported for tests.
 type ListReconciler struct {
 	*reconcile.API
 	Events reconcile.Recorder
-	// refused are the images of each list whose jobs were refused.
+	// refused holds the images of each list whose jobs were rejected.
 	refused reconcile.Memory[refusals]
 }
 
-// refusedLast puts jobs that were refused behind the others: an image that a policy forbids must not keep the
-// others from being pulled.
+// refusedLast sorts jobs that were rejected behind the others: an image that a policy forbids must not
+// prevent the others from being pulled.
 func (r refusals) refusedLast(jobs []*appsv1beta1.ImagePullJob) []*appsv1beta1.ImagePullJob {
 	var first, last []*appsv1beta1.ImagePullJob
 	for _, job := range jobs {
@@ -52,7 +52,7 @@ func (r refusals) refusedLast(jobs []*appsv1beta1.ImagePullJob) []*appsv1beta1.I
 	return append(first, last...)
 }
 
-// forget drops what is remembered of a list that is gone.
+// forget drops what is remembered about a list that is gone.
 func (r *ListReconciler) forget(_ types.NamespacedName, list types.UID) {
 	r.Own.Forget(list)
 	r.refused.Forget(list)
@@ -70,6 +70,7 @@ func setupLists(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		indexChildren); err != nil {
 		return fmt.Errorf("indexing ImagePullJobs by list: %w", err)
 	}
+
 	options.Workers = listWorkers
 	r := &ListReconciler{
 		API:    options.API(mgr),
@@ -91,27 +92,31 @@ func (r *ListReconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) 
 	)
 }
 
-// pass brings a list a step further.
+// pass makes one pass over a list.
 func (r *ListReconciler) pass(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
 ) (reconcile.Done, error) {
 	if owner == "" {
 		return reconcile.Done{}, nil
 	}
+
 	now := r.Now()
 	list, err := reconcile.Begin[*appsv1beta1.ImageListPullJob](ctx, r.API, name, owner)
 	if err != nil || list == nil {
 		return reconcile.Done{}, err
 	}
+
 	var owned appsv1beta1.ImagePullJobList
 	if err := r.Client.List(ctx, &owned, client.InNamespace(list.Namespace),
 		client.MatchingFields{childrenOf: string(list.UID)}); err != nil {
 		return reconcile.Done{}, fmt.Errorf("listing the jobs of the list: %w", err)
 	}
+
 	children := make([]*appsv1beta1.ImagePullJob, 0, len(owned.Items))
 	for i := range owned.Items {
 		children = append(children, &owned.Items[i])
 	}
+
 	children = reconcile.Overlay(r.Own, list.UID, children,
 		func(job *appsv1beta1.ImagePullJob) bool {
 			return slices.Contains(indexChildren(job), string(list.UID))
@@ -120,6 +125,7 @@ func (r *ListReconciler) pass(
 	if err := r.apply(ctx, list, plan); err != nil {
 		return again(err)
 	}
+
 	reconcile.MinRequeue(&plan.After, r.Own.Again(list.UID))
 	return reconcile.Done{After: plan.After}, nil
 }
@@ -135,12 +141,14 @@ func (r *ListReconciler) apply(
 	if plan.DeleteAll {
 		return w.Delete(ctx, list, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	}
+
 	if plan.Relabel {
 		labels := map[string]any{"labels": map[string]any{pub.ControllerRevisionHash: plan.Hash}}
 		if list, err = reconcile.Merge(ctx, w, list, labels, nil, ""); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}
+
 	var errs []error
 	for _, child := range plan.Delete {
 		if err := w.Delete(ctx, child); err != nil {
@@ -153,12 +161,14 @@ func (r *ListReconciler) apply(
 		r.Events.Event(list, corev1.EventTypeNormal, "SuccessfulDelete",
 			fmt.Sprintf("deleted ImagePullJob %s for image %s", child.Name, child.Spec.Image))
 	}
+
 	if len(errs) == 0 {
 		errs = append(errs, r.create(ctx, list, plan.Create))
 	}
 	if plan.Status == nil {
 		return errors.Join(errs...)
 	}
+
 	status := plan.Status
 	document := map[string]any{
 		"startTime":           status.StartTime,
@@ -172,15 +182,17 @@ func (r *ListReconciler) apply(
 	if len(status.FailedImageStatuses) > 0 {
 		document["failedImageStatuses"] = status.FailedImageStatuses
 	}
+
 	if _, err := reconcile.Merge(ctx, w, list, nil, map[string]any{"status": document},
 		"status"); client.IgnoreNotFound(err) != nil {
-		errs = append([]error{err}, errs...) // a conflict is tried again at once
+		errs = append([]error{err}, errs...) // a conflict is retried at once
 	}
+
 	return errors.Join(errs...)
 }
 
-// create makes jobs in growing batches, so that what fails for all fails once. A creation that was lost and
-// took place is found by the next plan, which deletes the younger of two.
+// create creates jobs in growing batches, so that an error that concerns all of them occurs once. If the
+// answer to a successful creation was lost, the next plan finds both jobs and deletes the younger one.
 func (r *ListReconciler) create(
 	ctx context.Context, list *appsv1beta1.ImageListPullJob, jobs []*appsv1beta1.ImagePullJob,
 ) error {
@@ -193,6 +205,7 @@ func (r *ListReconciler) create(
 			if err != nil {
 				err = fmt.Errorf("creating the ImagePullJob for image %s: %w", jobs[i].Spec.Image, err)
 			}
+
 			switch {
 			case reconcile.IsNamespaceTerminating(err):
 				return nil
@@ -200,17 +213,22 @@ func (r *ListReconciler) create(
 				r.Events.Event(list, corev1.EventTypeWarning, "FailedCreate", err.Error())
 				return err
 			}
+
 			r.Events.Event(list, corev1.EventTypeNormal, "SuccessfulCreate",
 				fmt.Sprintf("created ImagePullJob %s for image %s", jobs[i].Name, jobs[i].Spec.Image))
 			return nil
 		})
+
 		for i, err := range errs {
 			refused.took(jobs[i].Spec.Image, err, r.Now())
 		}
+
 		if err := errors.Join(errs...); err != nil {
 			return err
 		}
+
 		jobs = jobs[n:]
 	}
+
 	return nil
 }

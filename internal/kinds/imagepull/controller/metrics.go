@@ -11,7 +11,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 )
 
-// meters are the metrics of the manager's part.
+// meters are the metrics of the controllers.
 type meters struct {
 	running, copies prometheus.Gauge
 	results         *prometheus.CounterVec
@@ -22,19 +22,27 @@ type meters struct {
 
 func newMeters() *meters {
 	return &meters{
-		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "afloat_image_pull_jobs_running",
-			Help: "ImagePullJobs that have not ended."}),
-		copies: prometheus.NewGauge(prometheus.GaugeOpts{Name: "afloat_image_pull_secret_copies",
-			Help: "Copies of pull secrets that node daemons may read."}),
-		results: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_image_pull_job_nodes_total",
-			Help: "Nodes of ImagePullJobs that ended, by the kind that asked for the job, and by result."}, []string{"kind", "result"}), jobs: map[types.NamespacedName]bool{}}
+		running: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "afloat_image_pull_jobs_running",
+			Help: "ImagePullJobs that have not ended.",
+		}),
+		copies: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "afloat_image_pull_secret_copies",
+			Help: "Copies of pull secrets that node daemons may read.",
+		}),
+		results: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "afloat_image_pull_job_nodes_total",
+			Help: "Nodes of ImagePullJobs that ended, by the kind that asked for the job, and by result.",
+		}, []string{"kind", "result"}),
+		jobs: map[types.NamespacedName]bool{},
+	}
 }
 
 func (m *meters) all() []prometheus.Collector {
 	return []prometheus.Collector{m.running, m.copies, m.results}
 }
 
-// askedBy is the kind of the object that made the job, ImagePullJob if nothing did.
+// askedBy returns the kind of the object that created the job, or ImagePullJob if no object did.
 func askedBy(job *appsv1beta1.ImagePullJob) string {
 	if owner := metav1.GetControllerOfNoCopy(job); owner != nil {
 		return owner.Kind
@@ -46,6 +54,7 @@ func (m *meters) observe(object *appsv1beta1.ImagePullJob, plan *imagepull.JobPl
 	if m == nil {
 		return
 	}
+
 	job := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -56,6 +65,7 @@ func (m *meters) observe(object *appsv1beta1.ImagePullJob, plan *imagepull.JobPl
 		m.results.WithLabelValues(askedBy(object), "succeeded").Add(float64(plan.Status.Succeeded))
 		m.results.WithLabelValues(askedBy(object), "failed").Add(float64(plan.Status.Failed))
 	}
+
 	m.running.Set(float64(len(m.jobs)))
 }
 

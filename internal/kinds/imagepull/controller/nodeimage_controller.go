@@ -40,14 +40,14 @@ import (
 
 // Options configure the controllers.
 type Options struct {
-	reconcile.Options // Workers are those of NodeImages.
+	reconcile.Options // Workers is the number of workers for NodeImages.
 	JobWorkers        int
-	// CreationDelay is flag --nodeimage-creation-delay, ExtraTTL flag
+	// CreationDelay is the flag --nodeimage-creation-delay, ExtraTTL the flag
 	// --default-ttlseconds-for-always-nodeimage.
 	CreationDelay, ExtraTTL time.Duration
-	// Namespace is the one in which node daemons read secrets.
+	// Namespace is the one from which node daemons read secrets.
 	Namespace string
-	// Jobs is gate ImagePullJobGate.
+	// Jobs is the gate ImagePullJobGate.
 	Jobs bool
 }
 
@@ -59,6 +59,7 @@ func indexOwners(object client.Object) []string {
 	if !ok {
 		return nil
 	}
+
 	seen := map[string]bool{}
 	var uids []string
 	for _, image := range node.Spec.Images {
@@ -71,10 +72,11 @@ func indexOwners(object client.Object) []string {
 			}
 		}
 	}
+
 	return uids
 }
 
-// NodeReconciler carries out plans of NodeImages. Its fields are for tests to fill in.
+// NodeReconciler carries out plans of NodeImages. Its fields are exported for tests.
 type NodeReconciler struct {
 	*reconcile.API
 	Events  events.EventRecorder
@@ -83,17 +85,17 @@ type NodeReconciler struct {
 
 	mu   sync.Mutex
 	used map[string]inUse
-	gone map[types.UID]bool // jobs that do not exist any more
-	told map[string]telling // what nodes told of their pulls, by the name of the NodeImage
+	gone map[types.UID]bool // jobs that no longer exist
+	told map[string]telling // what nodes reported of their pulls, by the name of the NodeImage
 }
 
-// telling is a hash of what a node tells of its pulls, and when that was seen first.
+// telling is a hash of what a node reports of its pulls, and when it was first seen.
 type telling struct {
 	sum   uint64
 	since time.Time
 }
 
-// progress tells when it was seen first what the node tells of its pulls now.
+// progress returns when the current report of the node's pulls was first seen.
 func (r *NodeReconciler) progress(image *appsv1beta1.NodeImage) time.Time {
 	sum := fnv.New64a()
 	for _, name := range slices.Sorted(maps.Keys(image.Status.ImageStatuses)) {
@@ -101,16 +103,19 @@ func (r *NodeReconciler) progress(image *appsv1beta1.NodeImage) time.Time {
 			fmt.Fprintf(sum, "%s:%s %d %s %d\n", name, tag.Tag, tag.Version, tag.Phase, tag.Progress)
 		}
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.told == nil {
 		r.told = map[string]telling{}
 	}
+
 	known, ok := r.told[image.Name]
 	if !ok || known.sum != sum.Sum64() {
 		known = telling{sum.Sum64(), r.Now()}
 		r.told[image.Name] = known
 	}
+
 	return known.since
 }
 
@@ -120,30 +125,32 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		indexOwners); err != nil {
 		return fmt.Errorf("indexing NodeImages by job: %w", err)
 	}
+
 	r := &NodeReconciler{
 		API:     options.API(mgr),
 		Events:  mgr.GetEventRecorder("nodeimage-controller"),
 		Options: options,
 		Random:  rand.Float64,
 	}
-	// jobs and nodes write to NodeImages, too: what was planned from a cache that lags ends in a conflict
+	// Jobs and nodes write NodeImages, too: a plan from a stale cache ends in a conflict.
 	r.Own = nil
 	err := options.Complete("nodeimage", r, ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.NodeImage{}).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(nodeEvents)).
-		Watches(&appsv1beta1.ImagePullJob{}, handler.Funcs{DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			r.ofJob(ctx, e.Object, q)
-		}}))
+		Watches(&appsv1beta1.ImagePullJob{}, handler.Funcs{
+			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { r.ofJob(ctx, e.Object, q) },
+		}))
 	if err != nil || !options.Jobs {
 		return err
 	}
 	if err := setupJobs(mgr, options); err != nil {
 		return err
 	}
+
 	return setupLists(ctx, mgr, options)
 }
 
-// nodeEvents are what a NodeImage waits for; nodes report to the API server all the time.
+// nodeEvents filters out the regular status updates of nodes.
 var nodeEvents = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isNode := e.ObjectOld.(*corev1.Node)
@@ -163,7 +170,7 @@ func readySince(node *corev1.Node) string {
 	return ""
 }
 
-// ofJob asks for the NodeImages in which a deleted job owned tags.
+// ofJob requests the NodeImages in which a deleted job owned tags.
 func (r *NodeReconciler) ofJob(ctx context.Context, job client.Object, q queue) {
 	var list appsv1beta1.NodeImageList
 	if err := r.Client.List(ctx, &list, client.MatchingFields{ownersOf: string(job.GetUID())},
@@ -177,9 +184,13 @@ func (r *NodeReconciler) ofJob(ctx context.Context, job client.Object, q queue) 
 	}
 }
 
-// Reconcile implements the reconciler of the library.
+// Reconcile implements reconcile.Reconciler.
 func (r *NodeReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	s := imagepull.NodeSnapshot{Name: request.Name, Delay: r.Options.CreationDelay, Now: r.Now(), Random: r.Random,
+	s := imagepull.NodeSnapshot{
+		Name:   request.Name,
+		Delay:  r.Options.CreationDelay,
+		Now:    r.Now(),
+		Random: r.Random,
 		JobUID: func(namespace, name string, wanted types.UID) (types.UID, bool) {
 			return r.jobUID(ctx, namespace, name, wanted)
 		},
@@ -189,6 +200,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 		},
 	}
 	image, node := &appsv1beta1.NodeImage{}, &corev1.Node{}
+
 	for _, object := range []client.Object{image, node} {
 		err := r.Client.Get(ctx, types.NamespacedName{Name: request.Name}, object)
 		switch {
@@ -200,6 +212,7 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 			s.Node = node
 		}
 	}
+
 	if s.NodeImage != nil {
 		s.Progress = r.progress(s.NodeImage)
 	} else {
@@ -207,9 +220,10 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 		delete(r.told, request.Name)
 		r.mu.Unlock()
 	}
+
 	if s.NodeImage != nil && s.Node == nil {
-		// The cache of nodes may be behind that of NodeImages: only the API server can say that there is
-		// none.
+		// The cache of nodes may be behind that of NodeImages: only the API server knows that the node does
+		// not exist.
 		switch err := r.Live.Get(ctx, types.NamespacedName{Name: request.Name}, node); {
 		case err == nil:
 			s.Node = node
@@ -217,16 +231,19 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 			return ctrl.Result{}, fmt.Errorf("reading the node: %w", err)
 		}
 	}
+
 	plan := imagepull.PlanNode(s)
 	if !plan.Idle() {
 		log.FromContext(ctx).V(3).Info("Plan", "plan", plan.Why)
 	}
+
 	switch err := r.apply(ctx, &s, plan); {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err):
 		return ctrl.Result{RequeueAfter: reconcile.RetrySoon}, nil
 	case err != nil:
 		return ctrl.Result{}, err
 	}
+
 	return ctrl.Result{RequeueAfter: plan.After}, nil
 }
 
@@ -260,13 +277,16 @@ func (r *NodeReconciler) apply(
 			return fmt.Errorf("patching the NodeImage: %w", err)
 		}
 	}
+
 	if plan.Status == nil {
 		return nil
 	}
+
 	if _, err := reconcile.Merge(ctx, w, present, nil, statusPatch(s.NodeImage, plan.Status),
 		"status"); err != nil {
 		return fmt.Errorf("patching the status of the NodeImage: %w", err)
 	}
+
 	for _, g := range plan.GaveUp {
 		note := message.Bound(fmt.Sprintf("image %s:%s on node %s: %s", g.Image, g.Tag, s.Name, g.Message))
 		for _, owner := range append(g.Owners, corev1.ObjectReference{}) {
@@ -277,11 +297,12 @@ func (r *NodeReconciler) apply(
 			r.Events.Eventf(on, nil, corev1.EventTypeWarning, "PullImageFailed", "Pull", "%s", note)
 		}
 	}
+
 	return nil
 }
 
-// job reads a job. A job that the cache does not show may be too new for it: only the API server can say that
-// there is none.
+// job returns a job, or nil if it does not exist. A job that is missing from the cache may just be too new
+// for it, so the API server is asked.
 func (r *NodeReconciler) job(ctx context.Context, namespace, name string) (*appsv1beta1.ImagePullJob, error) {
 	job := &appsv1beta1.ImagePullJob{}
 	key := types.NamespacedName{Namespace: namespace, Name: name}
@@ -295,9 +316,9 @@ func (r *NodeReconciler) job(ctx context.Context, namespace, name string) (*apps
 	return job, err
 }
 
-// jobUID returns the UID of a job. One that differs from that which is asked about is looked up, as one that
-// is not shown: the cache may show an earlier job of that name. What is gone never comes again, so that it is
-// looked up once for all nodes that had it.
+// jobUID returns the UID of a job. If the cache has no job of that name, or one with another UID, which may
+// be an earlier job, the API server is asked. A job that is gone never returns, so it is looked up once for
+// all nodes that had it.
 func (r *NodeReconciler) jobUID(
 	ctx context.Context, namespace, name string, wanted types.UID,
 ) (types.UID, bool) {
@@ -307,17 +328,20 @@ func (r *NodeReconciler) jobUID(
 	} else if client.IgnoreNotFound(err) != nil {
 		return "", false
 	}
+
 	r.mu.Lock()
 	gone := r.gone[wanted]
 	r.mu.Unlock()
 	if gone {
 		return "", true
 	}
+
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(appsv1beta1.GroupVersion.WithKind(imagepull.JobKind))
 	if err := r.Live.Get(ctx, key, found); client.IgnoreNotFound(err) != nil {
 		return "", false
 	}
+
 	if found.UID != wanted {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -326,10 +350,11 @@ func (r *NodeReconciler) jobUID(
 		}
 		r.gone[wanted] = true
 	}
+
 	return found.UID, true
 }
 
-// maxGone bounds what is remembered of jobs that are gone.
+// maxGone is the maximum number of deleted jobs that are remembered.
 const maxGone = 1000
 
 func (r *NodeReconciler) busy(ctx context.Context, namespace, name string) bool {
@@ -338,8 +363,8 @@ func (r *NodeReconciler) busy(ctx context.Context, namespace, name string) bool 
 		job.Status.CompletionTime == nil && job.DeletionTimestamp == nil
 }
 
-// inUse remembers who uses a secret. Only that a secret is used is taken from memory: what is to be dropped
-// is looked up.
+// inUse records who uses a secret. Memory is only trusted for a secret that is in use: before a reference is
+// dropped, the secret is read.
 type inUse struct {
 	users []string
 	at    time.Time
@@ -347,13 +372,14 @@ type inUse struct {
 
 const rememberUse = time.Minute
 
-// secretUsers reads a secret in the namespace of the node daemons; nothing is known of others.
+// secretUsers reads a secret in the namespace of the node daemons; secrets of other namespaces are unknown.
 func (r *NodeReconciler) secretUsers(
 	ctx context.Context, namespace, name string, owners map[string]bool,
 ) (using []string, exists, known bool) {
 	if namespace != r.Options.Namespace || !r.Options.Jobs {
 		return nil, false, false
 	}
+
 	r.mu.Lock()
 	before, ok := r.used[name]
 	r.mu.Unlock()
@@ -361,6 +387,7 @@ func (r *NodeReconciler) secretUsers(
 		slices.ContainsFunc(before.users, func(job string) bool { return owners[job] }) {
 		return before.users, true, true
 	}
+
 	secret := &corev1.Secret{}
 	err := r.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, secret)
 	switch {
@@ -369,11 +396,13 @@ func (r *NodeReconciler) secretUsers(
 	case err != nil:
 		return nil, false, false
 	}
+
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.used == nil {
 		r.used = map[string]inUse{}
 	}
+
 	r.used[name] = inUse{users: users(secret), at: r.Now()}
 	return users(secret), true, true
 }

@@ -24,22 +24,22 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Copies of pull secrets (IMG-110 to IMG-123). The name of a copy follows from its source, so that two jobs,
-// or two tries, that make the copy at the same time make the same one.
+// Copies of pull secrets (IMG-110 to IMG-123). The name of a copy is derived from its source, so that two
+// jobs, or two attempts, that create the copy at the same time use the same name.
 
-// Secrets keeps the copies.
+// Secrets maintains the copies.
 type Secrets struct {
 	// API remembers no writes: no cache holds secrets.
 	*reconcile.API
-	// Namespace is the one that node daemons may read.
+	// Namespace is the one whose secrets node daemons may read.
 	Namespace string
 	// Copies counts the copies; it may be nil (IMG-205).
 	Copies prometheus.Gauge
 }
 
-// copyName is the n-th name for the copy of a secret. The UID of the source, which nobody knows who may not
-// read the source, makes that nobody can find a copy by trying names: node daemons may get any copy whose
-// name they know.
+// copyName returns the n-th name for the copy of a secret. It depends on the UID of the source, which is
+// unknown to anyone who may not read the source: node daemons may read any copy whose name they know, and
+// must not be able to guess names.
 func copyName(source *corev1.Secret, n int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s#%s#%d", source.Namespace, source.Name, source.UID, n))
 	const chars = 16
@@ -67,7 +67,7 @@ func referenceTo(secret *corev1.Secret) appsv1beta1.ReferenceObject {
 	}
 }
 
-// copies returns the copies of a source that there are; those that list the job first, then by name.
+// copies returns the existing copies of a source: first those that list the job, then by name.
 func copies(all []metav1.PartialObjectMetadata, source, job string) []*metav1.PartialObjectMetadata {
 	var found []*metav1.PartialObjectMetadata
 	for i := range all {
@@ -75,6 +75,7 @@ func copies(all []metav1.PartialObjectMetadata, source, job string) []*metav1.Pa
 			found = append(found, &all[i])
 		}
 	}
+
 	slices.SortFunc(found, func(a, b *metav1.PartialObjectMetadata) int {
 		x, y := slices.Contains(users(a), job), slices.Contains(users(b), job)
 		if x != y {
@@ -88,8 +89,8 @@ func copies(all []metav1.PartialObjectMetadata, source, job string) []*metav1.Pa
 	return found
 }
 
-// Sync makes and updates the copies that the job needs, releases the others, and returns the references for
-// NodeImages. problems tell of pull secrets that the job has to do without (IMG-116, IMG-123).
+// Sync creates and updates the copies that the job needs, releases the others, and returns the references for
+// NodeImages. problems describe pull secrets that the job has to do without (IMG-116, IMG-123).
 func (s *Secrets) Sync(
 	ctx context.Context, job *appsv1beta1.ImagePullJob,
 ) (refs []appsv1beta1.ReferenceObject, problems []string, err error) {
@@ -98,12 +99,14 @@ func (s *Secrets) Sync(
 	if len(wanted) == 0 {
 		return nil, nil, nil
 	}
-	if n := len(wanted); n > pub.MaxPullSecrets { // of a job that was stored before admission refused it
+
+	if n := len(wanted); n > pub.MaxPullSecrets { // the job was stored before admission rejected this
 		wanted = wanted[:pub.MaxPullSecrets]
 		problems = append(problems,
-			fmt.Sprintf("the job names %d pull secrets, of which the first %d are used", n,
-				pub.MaxPullSecrets))
+			fmt.Sprintf("the job names %d pull secrets, of which the first %d are used",
+				n, pub.MaxPullSecrets))
 	}
+
 	direct := job.Namespace == s.Namespace
 	var all []metav1.PartialObjectMetadata
 	if !direct {
@@ -111,6 +114,7 @@ func (s *Secrets) Sync(
 			return nil, nil, err
 		}
 	}
+
 	keep := map[string]bool{}
 	for _, name := range wanted {
 		name := types.NamespacedName{Namespace: job.Namespace, Name: name}
@@ -123,38 +127,43 @@ func (s *Secrets) Sync(
 		case err != nil:
 			return nil, nil, fmt.Errorf("reading pull secret %s: %w", name, err)
 		case source.Type != corev1.SecretTypeDockerConfigJson && source.Type != corev1.SecretTypeDockercfg:
-			// Nothing else is of use to node daemons, or any of their business.
+			// Node daemons cannot use other types, and have no business with them.
 			problems = append(problems, fmt.Sprintf("pull secret %s is of type %s, neither %s nor %s",
 				name.Name, source.Type, corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg))
 			continue
 		}
+
 		if direct {
 			if source != nil {
 				refs = append(refs, appsv1beta1.ReferenceObject{Namespace: name.Namespace, Name: name.Name})
 			}
 			continue
 		}
+
 		made, err := s.provide(ctx, all, name, source, key)
 		if err != nil {
 			return nil, nil, err
 		}
+
 		if made != nil {
 			keep[made.Name] = true
 			refs = append(refs, referenceTo(made))
 		}
 	}
+
 	if direct {
 		return refs, problems, nil
 	}
+
 	return refs, problems, s.release(ctx, all, key, keep)
 }
 
-// Release takes the job out of all copies, and deletes those that nobody uses (IMG-120). A namespace that is
-// missing has none, and one that terminates loses them anyway (IMG-121).
+// Release removes the job from all copies, and deletes those that no other job uses (IMG-120). A missing
+// namespace has no copies, and a terminating one loses them anyway (IMG-121).
 func (s *Secrets) Release(ctx context.Context, job types.NamespacedName) error {
 	all, err := s.all(ctx)
 	if err != nil {
-		// The right to list goes with the namespace, and often before it.
+		// The right to list is deleted with the namespace, and often before it.
 		if apierrors.IsForbidden(err) {
 			namespace := &corev1.Namespace{}
 			if e := s.Live.Get(ctx, types.NamespacedName{Name: s.Namespace},
@@ -164,11 +173,12 @@ func (s *Secrets) Release(ctx context.Context, job types.NamespacedName) error {
 		}
 		return err
 	}
+
 	return s.release(ctx, all, job.String(), nil)
 }
 
-// all lists the secrets in the namespace of the copies without their data: those of one tenant may be more
-// than the memory of a manager.
+// all lists the secrets in the namespace of the copies without their data: those of one tenant may exceed the
+// memory of a manager.
 func (s *Secrets) all(ctx context.Context) ([]metav1.PartialObjectMetadata, error) {
 	var list metav1.PartialObjectMetadataList
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
@@ -176,7 +186,7 @@ func (s *Secrets) all(ctx context.Context) ([]metav1.PartialObjectMetadata, erro
 		return nil, fmt.Errorf("listing copies of pull secrets in namespace %s: %w", s.Namespace, err)
 	}
 	for i := range list.Items {
-		list.Items[i].SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret")) // writes need it
+		list.Items[i].SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret")) // needed for writes
 	}
 	return list.Items, nil
 }
@@ -184,10 +194,11 @@ func (s *Secrets) all(ctx context.Context) ([]metav1.PartialObjectMetadata, erro
 func (s *Secrets) release(
 	ctx context.Context, all []metav1.PartialObjectMetadata, job string, keep map[string]bool,
 ) error {
-	present := maps.Clone(keep) // some were made just now
+	present := maps.Clone(keep) // some were just created
 	if present == nil {
 		present = map[string]bool{}
 	}
+
 	defer func() {
 		if s.Copies != nil {
 			s.Copies.Set(float64(len(present)))
@@ -199,40 +210,45 @@ func (s *Secrets) release(
 		if secret.Annotations[pub.SecretSource] != "" {
 			present[secret.Name] = true
 		}
+
 		if secret.Annotations[pub.SecretSource] == "" || keep[secret.Name] ||
 			len(using) > 0 && !slices.Contains(using, job) {
-			continue // foreign, needed, or of others
+			continue // not a copy, needed, or used by others
 		}
+
 		left := slices.DeleteFunc(slices.Clone(using), func(u string) bool { return u == job })
 		if len(left) == 0 && secret.Annotations[pub.SecretMode] == pub.SecretModeBatch ||
 			len(left) == 0 && len(using) > 0 {
 			if err := s.For("").Delete(ctx, secret); err != nil {
-				return fmt.Errorf("deleting copy %s of pull secret %s: %w", secret.Name,
-					secret.Annotations[pub.SecretSource], err)
+				return fmt.Errorf("deleting copy %s of pull secret %s: %w",
+					secret.Name, secret.Annotations[pub.SecretSource], err)
 			}
 			delete(present, secret.Name)
 			continue
 		}
+
 		if len(left) == len(using) {
 			continue
 		}
+
 		change := map[string]any{"annotations": map[string]any{pub.SecretReferences: strings.Join(left, ",")}}
 		if _, err := reconcile.Merge(ctx, s.For(""), secret, change, nil,
 			""); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("releasing copy %s of pull secret %s: %w", secret.Name,
-				secret.Annotations[pub.SecretSource], err)
+			return fmt.Errorf("releasing copy %s of pull secret %s: %w",
+				secret.Name, secret.Annotations[pub.SecretSource], err)
 		}
 	}
+
 	return nil
 }
 
-// outlives is how long a copy stays in use whose source is gone: who replaces a secret may delete it first,
-// and who deletes one takes away what it lets others do.
+// outlives is how long a copy stays in use after its source is gone: a user who replaces a secret may delete
+// it first, but a user who deletes one revokes what it allows.
 const outlives = 10 * time.Minute
 
-// provide returns the copy of the source with the job in its references, made or brought up to date. Of a
-// source that is gone, which is nil then, the copy that there is does for a while, if there is one. The job
-// becomes one of its users: else it would be nobody's who pulls with it.
+// provide returns the copy of the source, created or updated, with the job among its users. source is nil if
+// it is gone; then an existing copy is used for a while. The job must become one of the users of a copy that
+// it pulls with, or the copy would belong to no job.
 func (s *Secrets) provide(
 	ctx context.Context, all []metav1.PartialObjectMetadata, key types.NamespacedName, source *corev1.Secret,
 	job string,
@@ -244,13 +260,15 @@ func (s *Secrets) provide(
 	case len(present) == 0:
 		return s.create(ctx, source, job)
 	}
+
 	secret := &corev1.Secret{}
 	if err := s.Live.Get(ctx, client.ObjectKeyFromObject(present[0]), secret); err != nil {
-		if apierrors.IsNotFound(err) { // it went between the two reads: the next try makes another
+		if apierrors.IsNotFound(err) { // deleted between the two reads: the next attempt creates another
 			err = apierrors.NewConflict(corev1.Resource("secrets"), present[0].Name, err)
 		}
 		return nil, fmt.Errorf("reading copy %s of pull secret %s: %w", present[0].Name, key, err)
 	}
+
 	if source != nil &&
 		(secret.Type != source.Type ||
 			secret.Immutable != nil && *secret.Immutable && !sameData(secret, source)) {
@@ -259,6 +277,7 @@ func (s *Secrets) provide(
 		}
 		return s.create(ctx, source, job)
 	}
+
 	annotations := map[string]any{}
 	missing, marked := secret.Annotations[pub.SecretSourceMissing]
 	switch since, err := time.Parse(time.RFC3339, missing); {
@@ -268,20 +287,23 @@ func (s *Secrets) provide(
 		annotations[pub.SecretSourceMissing] = s.Now().UTC().Format(time.RFC3339)
 	case source == nil && (err != nil || s.Now().Sub(since) >= outlives):
 		if err := s.For("").Delete(ctx, secret); err != nil {
-			return nil, fmt.Errorf("deleting copy %s of pull secret %s, which is gone: %w", secret.Name, key,
-				err)
+			return nil, fmt.Errorf("deleting copy %s of pull secret %s, which is gone: %w",
+				secret.Name, key, err)
 		}
 		return nil, nil
 	}
+
 	metadata, rest := map[string]any{}, map[string]any{}
 	if using := users(secret); !slices.Contains(using, job) {
 		using = append(using, job)
 		slices.Sort(using)
 		annotations[pub.SecretReferences] = strings.Join(using, ",")
 	}
+
 	if len(annotations) > 0 {
 		metadata["annotations"] = annotations
 	}
+
 	if source != nil && !sameData(secret, source) {
 		data := map[string]any{}
 		for name := range secret.Data {
@@ -292,27 +314,36 @@ func (s *Secrets) provide(
 		}
 		rest["data"] = data
 	}
+
 	if len(metadata)+len(rest) == 0 {
 		return secret, nil
 	}
+
 	updated, err := reconcile.Merge(ctx, s.For(""), secret, metadata, rest, "")
 	if err != nil {
 		return nil, fmt.Errorf("updating copy %s of pull secret %s: %w", secret.Name, key, err)
 	}
+
 	return updated, nil
 }
 
 func sameData(a, b *corev1.Secret) bool { return maps.EqualFunc(a.Data, b.Data, bytes.Equal) }
 
-// create makes the copy: none of the labels and annotations of the source, never immutable.
+// create creates the copy. It has none of the labels and annotations of the source, and is never immutable.
 func (s *Secrets) create(ctx context.Context, source *corev1.Secret, job string) (*corev1.Secret, error) {
 	key := client.ObjectKeyFromObject(source)
 	for n := range 10 {
 		secret := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: copyName(source, n),
-				Labels: map[string]string{pub.SecretCopy: "true"},
-				Annotations: map[string]string{pub.SecretSource: key.String(), pub.SecretReferences: job,
-					pub.SecretMode: pub.SecretModeBatch}},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: s.Namespace,
+				Name:      copyName(source, n),
+				Labels:    map[string]string{pub.SecretCopy: "true"},
+				Annotations: map[string]string{
+					pub.SecretSource:     key.String(),
+					pub.SecretReferences: job,
+					pub.SecretMode:       pub.SecretModeBatch,
+				},
+			},
 			Type: source.Type, Data: source.Data,
 		}
 		err := s.For("").CreateTyped(ctx, secret)
@@ -322,14 +353,16 @@ func (s *Secrets) create(ctx context.Context, source *corev1.Secret, job string)
 		if !apierrors.IsAlreadyExists(err) {
 			return nil, fmt.Errorf("copying pull secret %s to namespace %s: %w", key, s.Namespace, err)
 		}
+
 		present := &corev1.Secret{}
 		if err := s.Live.Get(ctx, client.ObjectKeyFromObject(secret), present); err != nil ||
 			present.Annotations[pub.SecretSource] == key.String() {
-			// Another job has just made it, and the cache is behind or it is not ready: the next try finds
-			// it.
+			// Another job has just created it and the cache is stale, or it cannot be read: the next attempt
+			// finds it.
 			return nil, apierrors.NewConflict(corev1.Resource("secrets"), secret.Name,
 				fmt.Errorf("it was made just now"))
 		}
 	}
+
 	return nil, fmt.Errorf("copying pull secret %s: all names for the copy are taken", key)
 }

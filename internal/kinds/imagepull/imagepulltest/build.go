@@ -13,13 +13,13 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Noon is when things happen in tests.
+// Noon is the time of the tests.
 var Noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// At is that long after Noon.
+// At returns the time that long after Noon.
 func At(d time.Duration) *metav1.Time { return &metav1.Time{Time: Noon.Add(d)} }
 
-// Owner is a reference to a job.
+// Owner returns a reference to a job.
 func Owner(job string) corev1.ObjectReference {
 	return corev1.ObjectReference{
 		APIVersion: "apps.kruise.io/v1beta1",
@@ -30,7 +30,7 @@ func Owner(job string) corev1.ObjectReference {
 	}
 }
 
-// Tagged is a NodeImage with app:1 owned by the job, asked for at Noon.
+// Tagged returns a NodeImage with app:1 owned by the job, requested at Noon.
 func Tagged(name string, changes ...func(*appsv1beta1.NodeImage)) *appsv1beta1.NodeImage {
 	n := &appsv1beta1.NodeImage{
 		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "1"},
@@ -48,18 +48,20 @@ func Tagged(name string, changes ...func(*appsv1beta1.NodeImage)) *appsv1beta1.N
 			},
 		},
 	}
+
 	for _, change := range changes {
 		change(n)
 	}
+
 	return n
 }
 
-// Blank is a NodeImage without images.
+// Blank returns a NodeImage without images.
 func Blank(name string) *appsv1beta1.NodeImage {
 	return Tagged(name, func(n *appsv1beta1.NodeImage) { n.Spec.Images = nil })
 }
 
-// Result is what the node tells of app:1.
+// Result sets the result of app:1 as the node reports it.
 func Result(phase appsv1beta1.ImagePullPhase, version int64) func(*appsv1beta1.NodeImage) {
 	return func(n *appsv1beta1.NodeImage) {
 		entry := appsv1beta1.ImageTagStatus{Tag: "1", Phase: phase, Version: version}
@@ -72,7 +74,7 @@ func Result(phase appsv1beta1.ImagePullPhase, version int64) func(*appsv1beta1.N
 	}
 }
 
-// Job is a job that pulls app:1.
+// Job returns a job that pulls app:1.
 func Job(changes ...func(*appsv1beta1.ImagePullJob)) *appsv1beta1.ImagePullJob {
 	j := &appsv1beta1.ImagePullJob{
 		ObjectMeta: metav1.ObjectMeta{
@@ -93,6 +95,7 @@ func Job(changes ...func(*appsv1beta1.ImagePullJob)) *appsv1beta1.ImagePullJob {
 	for _, change := range changes {
 		change(j)
 	}
+
 	return j
 }
 

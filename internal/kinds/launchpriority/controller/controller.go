@@ -27,48 +27,53 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// ConfigMaps are watched by label and as metadata only, which rights cannot express. None is deleted: owner
-// references see to that.
+// ConfigMaps are watched by label and as metadata only, which RBAC rules cannot express. None is deleted by
+// the controller: their owner references take care of that.
 //
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
 // +kubebuilder:rbac:groups="",resources=configmaps,verbs=get;list;watch;create;patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Reconciler carries out plans. Its fields are for tests to fill in.
+// Reconciler carries out plans. Its fields are exported for tests.
 type Reconciler struct {
 	*reconcile.API
 	Events reconcile.Recorder
 
 	actions *prometheus.CounterVec
-	// refused are the UIDs of pods, by name, whose ConfigMap belongs to somebody else.
+	// refused holds the UIDs, by name, of pods whose ConfigMap belongs to somebody else.
 	refused sync.Map
 	backOff *pacing.BackOff
 }
 
-// mendedAfter is for how long at most a pod waits after that was mended which refused its ConfigMap, such as
-// a quota: no event tells.
+// mendedAfter is the longest time that a pod waits after the cause of a rejected ConfigMap, such as a quota,
+// was removed: there is no event for that.
 const mendedAfter = time.Minute
 
 // Setup adds the controller to the manager, whose cache must hold ConfigMaps with label LaunchBarrier only.
 func Setup(mgr ctrl.Manager, options reconcile.Options) error {
-	r := &Reconciler{backOff: pacing.NewBackOff(options.Limiter()), API: options.API(mgr),
-		Events: reconcile.NewRecorder(mgr.GetEventRecorder("containerlaunchpriority-controller")),
-		actions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_launch_barrier_actions_total",
-			Help: "What was done to the ConfigMaps of pods with container launch priority: Create, Release, Reset, or Refuse for those of somebody else."}, []string{"action"})}
+	r := &Reconciler{
+		backOff: pacing.NewBackOff(options.Limiter()),
+		API:     options.API(mgr),
+		Events:  reconcile.NewRecorder(mgr.GetEventRecorder("containerlaunchpriority-controller")),
+		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "afloat_launch_barrier_actions_total",
+			Help: "What was done to the ConfigMaps of pods with container launch priority: Create, Release, Reset, or Refuse for those of somebody else.",
+		}, []string{"action"}),
+	}
 	if err := reconcile.Register(r.actions); err != nil {
 		return err
 	}
+
 	return options.Complete("containerlaunchpriority", r, ctrl.NewControllerManagedBy(mgr).
 		For(&corev1.Pod{}, builder.WithPredicates(podEvents)).
 		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(podOf),
 			builder.WithPredicates(barrierEvents)))
 }
 
-// BackOff is the rate limiter that the controller must have.
+// BackOff returns the rate limiter that the controller must use.
 func (r *Reconciler) BackOff() workqueue.TypedRateLimiter[ctrl.Request] { return r.backOff }
 
-// podEvents are those of pods that may wait, and the end of any with barriers, of which nothing is remembered
-// then.
+// podEvents selects pods that may wait, and the deletion of pods with barriers, so that they are forgotten.
 var podEvents = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool {
 		pod, ok := e.Object.(*corev1.Pod)
@@ -84,12 +89,13 @@ var podEvents = predicate.Funcs{
 	},
 }
 
-// barrierEvents are changes of what a plan reads of a ConfigMap, and its end.
+// barrierEvents selects changes of the fields of a ConfigMap that plans read, and its deletion.
 var barrierEvents = predicate.Funcs{
-	CreateFunc: func(event.CreateEvent) bool { return false }, // either ours, or nobody waits for it
+	CreateFunc: func(event.CreateEvent) bool { return false }, // it is ours, or no pod waits for it
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
-			e.ObjectOld.GetAnnotations()[pub.LaunchReleased] != e.ObjectNew.GetAnnotations()[pub.LaunchReleased] ||
+			e.ObjectOld.GetAnnotations()[pub.LaunchReleased] !=
+				e.ObjectNew.GetAnnotations()[pub.LaunchReleased] ||
 			!equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(),
 				e.ObjectNew.GetOwnerReferences())
 	},
@@ -105,7 +111,7 @@ func podOf(_ context.Context, barrier client.Object) []ctrl.Request {
 	}
 }
 
-// Reconcile implements the reconciler of the library.
+// Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	result, err := r.reconcile(ctx, request)
 	after := result.RequeueAfter
@@ -127,37 +133,43 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+
 	if !launchpriority.Concerns(pod) {
-		r.Own.Forget(owner) // no more of its events are looked at
+		r.Own.Forget(owner) // later events of the pod are ignored
 		return ctrl.Result{}, nil
 	}
+
 	if err := r.Own.Settle(ctx, owner, r.Now()); err != nil {
 		return ctrl.Result{}, err
 	}
+
 	again := r.Own.Again(owner)
 	if pod, _ = reconcile.Newest(r.Own, owner, pod, true); !launchpriority.Concerns(pod) {
 		return ctrl.Result{RequeueAfter: reconcile.DoubtAfter}, nil
 	}
+
 	barrier, err := barrierFrom(ctx, r.Client, pod)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+
 	like := metadataOf("ConfigMap")
 	like.Namespace, like.Name = pod.Namespace, pub.LaunchBarrierName(pod.Name)
 	if barrier != nil {
 		like = barrier
 	}
+
 	newest, exists := reconcile.Newest(r.Own, owner, like, barrier != nil)
 	if !exists {
 		newest = nil
 	}
+
 	result, err := r.carryOut(ctx, launchpriority.Snapshot{Pod: pod, Barrier: newest}, false)
 	reconcile.MinRequeue(&result.RequeueAfter, min(again, r.Own.Again(owner)))
 	return result, err
 }
 
-// carryOut makes a plan and carries it out. The snapshot is live if the ConfigMap was read from the API
-// server.
+// carryOut makes a plan and carries it out. live reports whether the ConfigMap was read from the API server.
 func (r *Reconciler) carryOut(
 	ctx context.Context, s launchpriority.Snapshot, live bool,
 ) (ctrl.Result, error) {
@@ -168,6 +180,7 @@ func (r *Reconciler) carryOut(
 	if plan.Blocked != "" {
 		r.Events.Event(s.Pod, corev1.EventTypeWarning, "LaunchBlocked", plan.Blocked)
 	}
+
 	current, err := r.current(ctx, s.Pod, plan)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -175,10 +188,11 @@ func (r *Reconciler) carryOut(
 	if !current {
 		return ctrl.Result{RequeueAfter: reconcile.RetrySoon}, nil
 	}
+
 	err = r.write(ctx, s, plan, live)
 	switch {
 	case apierrors.IsAlreadyExists(err) && !live:
-		// One without our label, which caches do not hold: the reference's, or somebody else's.
+		// It has no label of ours, so caches do not hold it: it is OpenKruise's, or somebody else's.
 		if s.Barrier, err = barrierFrom(ctx, r.Live, s.Pod); err != nil {
 			return ctrl.Result{}, err
 		}
@@ -186,29 +200,32 @@ func (r *Reconciler) carryOut(
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err):
 		return ctrl.Result{RequeueAfter: reconcile.RetrySoon}, nil
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return ctrl.Result{}, nil // the pod goes too
+		return ctrl.Result{}, nil // the pod will be deleted too
 	case apierrors.IsForbidden(err) || apierrors.IsInvalid(err): // a quota, or a policy
 		r.Events.Event(s.Pod, corev1.EventTypeWarning, "LaunchBarrierFailed", err.Error())
 	}
+
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+
 	r.count(s.Pod, plan.Action)
-	if plan.Action == launchpriority.Refuse { // caches may never show what somebody else has made
+	if plan.Action == launchpriority.Refuse { // caches may never show the ConfigMap of somebody else
 		r.Own.Forget(ownerOf(client.ObjectKeyFromObject(s.Pod)))
 	}
+
 	if plan.Complete {
 		if err := r.complete(ctx, s.Pod); err != nil {
 			return ctrl.Result{}, err
 		}
-		// no event may, and what was written is to be forgotten
+		// There may be no further event, and the own write has to be forgotten.
 		reconcile.MinRequeue(&plan.After, reconcile.DoubtAfter)
 	}
+
 	return ctrl.Result{RequeueAfter: plan.After}, nil
 }
 
-// count counts what was done. A ConfigMap of somebody else is one refusal, however often it is looked at
-// again.
+// count counts an action. A ConfigMap of somebody else counts as one refusal, however often it is seen.
 func (r *Reconciler) count(pod *corev1.Pod, action launchpriority.Action) {
 	name := client.ObjectKeyFromObject(pod)
 	if action != launchpriority.Refuse {
@@ -221,8 +238,8 @@ func (r *Reconciler) count(pod *corev1.Pod, action launchpriority.Action) {
 	}
 }
 
-// current tells whether the pod is still there, where keys are written that would let containers of a later
-// pod of the same name start out of order. The cache may be behind.
+// current reports whether the pod still exists, if the plan writes keys that would let containers of a later
+// pod of the same name start out of order. The cache may be stale.
 func (r *Reconciler) current(ctx context.Context, pod *corev1.Pod, plan *launchpriority.Plan) (bool, error) {
 	if plan.Action != launchpriority.Reset && !plan.Restores {
 		return true, nil
@@ -234,12 +251,12 @@ func (r *Reconciler) current(ctx context.Context, pod *corev1.Pod, plan *launchp
 	return found.UID == pod.UID && found.DeletionTimestamp == nil, nil
 }
 
-// complete marks the pod. The guard is its UID alone: keys are never taken back, so that no later version
-// says otherwise.
+// complete marks the pod. The patch is guarded by the UID alone: keys are never removed, so that the mark
+// stays true for every later version of the pod.
 func (r *Reconciler) complete(ctx context.Context, pod *corev1.Pod) error {
 	body := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:"true"}}}`, pod.UID, pub.LaunchCompleted)
 	_, err := reconcile.Patch(ctx, r.writer(pod), pod, []byte(body), "")
-	if apierrors.IsConflict(err) { // another pod by now
+	if apierrors.IsConflict(err) { // the name belongs to another pod by now
 		return nil
 	}
 	if client.IgnoreNotFound(err) != nil {
@@ -248,7 +265,7 @@ func (r *Reconciler) complete(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// writer is that of the writes about a pod.
+// writer returns the writer for the pod.
 func (r *Reconciler) writer(pod *corev1.Pod) *reconcile.Writer {
 	return r.For(ownerOf(client.ObjectKeyFromObject(pod)))
 }

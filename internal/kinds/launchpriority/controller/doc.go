@@ -1,2 +1,3 @@
-// Package controller writes the barrier ConfigMaps of pods as package launchpriority has it.
+// Package controller carries out the plans of package launchpriority: it writes the barrier ConfigMaps of
+// pods.
 package controller

@@ -18,8 +18,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// write does to the ConfigMap what the plan says. One that was read live, not from the cache, must show in
-// the cache before the next plan.
+// write carries out the plan. After a write to a ConfigMap that was read live, not from the cache, the cache
+// must show it before the next plan.
 func (r *Reconciler) write(
 	ctx context.Context, s launchpriority.Snapshot, plan *launchpriority.Plan, live bool,
 ) error {
@@ -27,9 +27,9 @@ func (r *Reconciler) write(
 	for _, key := range plan.Keys {
 		data[key] = "true"
 	}
-	labels, annotations := map[string]string{
-		pub.LaunchBarrier: "true",
-	}, map[string]string{pub.LaunchReleased: strings.Join(plan.Keys, ",")}
+
+	labels, annotations := map[string]string{pub.LaunchBarrier: "true"},
+		map[string]string{pub.LaunchReleased: strings.Join(plan.Keys, ",")}
 	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}
 	switch plan.Action {
 	case launchpriority.Create:
@@ -63,17 +63,20 @@ func (r *Reconciler) write(
 				err)
 		}
 	case launchpriority.Reset:
-		// A merge would leave keys whose names only the data tells. A version that differs is a conflict.
+		// A merge patch would keep keys whose names are only in the data. A different version is a conflict.
 		type operation struct {
 			Op    string `json:"op"`
 			Path  string `json:"path"`
 			Value any    `json:"value"`
 		}
-		body, err := json.Marshal([]operation{{"add", "/metadata/uid", s.Barrier.UID},
+		body, err := json.Marshal([]operation{
+			{"add", "/metadata/uid", s.Barrier.UID},
 			{"add", "/metadata/resourceVersion", s.Barrier.ResourceVersion},
-			{"add", "/metadata/labels", labels}, {
-				"add", "/metadata/annotations", annotations,
-			}, {"add", "/metadata/ownerReferences", owner}, {"add", "/data", data}})
+			{"add", "/metadata/labels", labels},
+			{"add", "/metadata/annotations", annotations},
+			{"add", "/metadata/ownerReferences", owner},
+			{"add", "/data", data},
+		})
 		if err != nil {
 			return fmt.Errorf("encoding a patch: %w", err)
 		}
@@ -82,10 +85,11 @@ func (r *Reconciler) write(
 		}
 	case launchpriority.None, launchpriority.Refuse:
 	}
+
 	return nil
 }
 
-// patch writes to the ConfigMap. Caches may not show one that was read live before it was written.
+// patch writes to the ConfigMap. A ConfigMap that was read live may be missing from the caches until then.
 func (r *Reconciler) patch(ctx context.Context, s launchpriority.Snapshot, body []byte, live bool) error {
 	patched, err := reconcile.Patch(ctx, r.writer(s.Pod), s.Barrier, body, "")
 	if err == nil && live {

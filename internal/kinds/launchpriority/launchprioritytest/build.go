@@ -15,28 +15,31 @@ import (
 // PodOption changes a pod of a test.
 type PodOption func(*corev1.Pod)
 
-// Pod is a pod "p" whose containers a, b, c... have these priorities.
+// Pod returns a pod "p" whose containers a, b, c... have these priorities.
 func Pod(priorities []int, options ...PodOption) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}}
 	for i, priority := range priorities {
 		name := string(rune('a' + i))
-		pod.Spec.Containers = append(pod.Spec.Containers,
-			corev1.Container{
-				Name: name,
-				Env:  []corev1.EnvVar{BarrierEnv("p-barrier", fmt.Sprintf("p_%d", priority))},
-			})
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name,
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
+			Name: name,
+			Env:  []corev1.EnvVar{BarrierEnv("p-barrier", fmt.Sprintf("p_%d", priority))},
+		})
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: name,
 			State: corev1.ContainerState{
 				Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError"},
-			}})
+			},
+		})
 	}
+
 	for _, option := range options {
 		option(pod)
 	}
+
 	return pod
 }
 
-// BarrierEnv is the variable that makes a container wait for its key.
+// BarrierEnv returns the variable that makes a container wait for its key.
 func BarrierEnv(configMap, key string) corev1.EnvVar {
 	return corev1.EnvVar{
 		Name: pub.ContainerBarrierEnv,
@@ -49,7 +52,7 @@ func BarrierEnv(configMap, key string) corev1.EnvVar {
 	}
 }
 
-// Running lets containers run, ready or not.
+// Running sets the states of containers to running, ready or not.
 func Running(ready bool, containers ...int) PodOption {
 	return func(pod *corev1.Pod) {
 		for _, i := range containers {
@@ -61,7 +64,7 @@ func Running(ready bool, containers ...int) PodOption {
 	}
 }
 
-// Ended lets containers have ended.
+// Ended sets the states of containers to terminated.
 func Ended(code int32, policy corev1.RestartPolicy, containers ...int) PodOption {
 	return func(pod *corev1.Pod) {
 		pod.Spec.RestartPolicy = policy
@@ -73,16 +76,15 @@ func Ended(code int32, policy corev1.RestartPolicy, containers ...int) PodOption
 	}
 }
 
-// Finished is for a pod whose launch is complete.
+// Finished marks the launch of the pod as complete.
 func Finished(pod *corev1.Pod) { pod.Annotations = map[string]string{pub.LaunchCompleted: "true"} }
 
-// ConfigMap is the metadata of p's barrier, that of a pod with the UID.
+// ConfigMap returns the metadata of p's barrier, owned by the pod with that UID.
 func ConfigMap(owner types.UID, keys string) *metav1.PartialObjectMetadata {
 	m := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}}
 	m.Namespace, m.Name, m.UID = "ns", "p-barrier", "m"
-	m.Labels, m.Annotations = map[string]string{
-		pub.LaunchBarrier: "true",
-	}, map[string]string{pub.LaunchReleased: keys}
+	m.Labels, m.Annotations = map[string]string{pub.LaunchBarrier: "true"},
+		map[string]string{pub.LaunchReleased: keys}
 	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: owner}}
 	return m
 }

@@ -40,22 +40,22 @@ import (
 // Options configure the controller.
 type Options struct {
 	reconcile.Options
-	// Workloads reads workloads.
+	// Workloads reads the workloads.
 	Workloads *Kinds
-	// Cleanup is gate PersistentPodStateAutoCleanup (PPS-105).
+	// Cleanup is the gate PersistentPodStateAutoCleanup (PPS-105).
 	Cleanup bool
 }
 
-// Indexes of PersistentPodStates: by what they refer to, and by the nodes of their entries.
+// Indexes of PersistentPodStates, by their target and by the nodes of their entries.
 const byTarget, byNode = "persistentpodstate-target", "persistentpodstate-node"
 
-// pauseAtMost is the longest pause between the plans of a PersistentPodState.
+// pauseAtMost is the longest pause between two passes over a PersistentPodState.
 const pauseAtMost = time.Second
 
-// followAgain is after what time a listed kind is tried again that could not be followed.
+// followAgain is how long to wait before a listed kind that could not be watched is tried again.
 const followAgain = time.Minute
 
-// Reconciler remembers where pods are ready. Its fields are for tests to fill in.
+// Reconciler records where pods are ready. Its fields are exported for tests.
 type Reconciler struct {
 	*reconcile.API
 	Events    reconcile.Recorder
@@ -79,6 +79,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := Indexed(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
+
 	events := reconcile.NewRecorder(mgr.GetEventRecorder("persistentpodstate-controller"))
 	r := &Reconciler{
 		API:       options.API(mgr),
@@ -98,16 +99,13 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	g.Own = nil
 	kind := func(kind schema.GroupKind, wanted asked) handler.EventHandler {
 		return handler.Funcs{
-			CreateFunc: func(ctx context.Context, e event.CreateEvent,
-				q queue) {
+			CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
 				add(q, wanted(ctx, kind, nil, e.Object))
 			},
-			UpdateFunc: func(ctx context.Context,
-				e event.UpdateEvent, q queue) {
+			UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 				add(q, wanted(ctx, kind, e.ObjectOld, e.ObjectNew))
 			},
-			DeleteFunc: func(ctx context.Context, e event.DeleteEvent,
-				q queue) {
+			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 				add(q, wanted(ctx, kind, e.Object, nil))
 			},
 		}
@@ -123,6 +121,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
+
 	return options.Complete("persistentpodstate-generator", g, ctrl.NewControllerManagedBy(mgr).
 		Watches(&appsv1beta1.PersistentPodState{}, kind(schema.GroupKind{}, g.ofState)).
 		Watches(&appsv1.StatefulSet{}, kind(persistentpodstate.StatefulSet, ofAsking)).
@@ -131,17 +130,17 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			func(context.Context) []ctrl.Request { return nil })))
 }
 
-// asked are the requests that a change of a workload asks for.
+// asked returns the requests that a change of a workload triggers.
 type asked func(ctx context.Context, kind schema.GroupKind, before, after client.Object) []ctrl.Request
 
-// listed is the source of objects of listed kinds; relisted are requests whenever the list was read.
+// listed returns the source of objects of listed kinds; relisted returns the requests to add whenever the
+// list was read.
 func listed(
 	kinds *Kinds, name string, wanted asked, relisted func(context.Context) []ctrl.Request,
 ) source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {
 		follow := func(ctx context.Context) {
-			err := kinds.Follow(ctx, name, func(kind schema.GroupKind, before,
-				after client.Object) {
+			err := kinds.Follow(ctx, name, func(kind schema.GroupKind, before, after client.Object) {
 				add(q, wanted(ctx, kind, before, after))
 			})
 			if err != nil {
@@ -153,6 +152,7 @@ func listed(
 			add(q, relisted(ctx))
 		})
 		go wait.UntilWithContext(ctx, follow, followAgain)
+
 		return nil
 	})
 }
@@ -165,7 +165,7 @@ func add(q queue, requests []ctrl.Request) {
 	}
 }
 
-// Indexed indexes PersistentPodStates as the controllers need them.
+// Indexed adds the indexes of PersistentPodStates that the controllers need.
 func Indexed(ctx context.Context, by client.FieldIndexer) error {
 	index := func(field string, values func(*appsv1beta1.PersistentPodState) []string) error {
 		err := by.IndexField(ctx, &appsv1beta1.PersistentPodState{}, field,
@@ -194,7 +194,7 @@ func Indexed(ctx context.Context, by client.FieldIndexer) error {
 
 func targetKey(of persistentpodstate.Reference) string { return of.String() + "/" + of.Name }
 
-// referring are the PersistentPodStates of a workload.
+// referring returns the PersistentPodStates of a workload.
 func (r *Reconciler) referring(
 	ctx context.Context, namespace string, to persistentpodstate.Reference,
 ) ([]*appsv1beta1.PersistentPodState, error) {
@@ -215,7 +215,7 @@ func (r *Reconciler) list(
 	return states, nil
 }
 
-// requests asks for a pass over each of the PersistentPodStates that were listed.
+// requests returns a request for each of the listed PersistentPodStates.
 func requests(states []*appsv1beta1.PersistentPodState, err error) (all []ctrl.Request) {
 	if err != nil {
 		log.Log.Error(err, "Finding the PersistentPodStates that an event is about")
@@ -226,8 +226,8 @@ func requests(states []*appsv1beta1.PersistentPodState, err error) (all []ctrl.R
 	return all
 }
 
-// ofWorkload asks for a pass over the PersistentPodStates of a workload that appears, goes, or changes in
-// what is read of it.
+// ofWorkload requests a pass over the PersistentPodStates of a workload when it is created, deleted, or
+// changed.
 func (r *Reconciler) ofWorkload(
 	ctx context.Context, kind schema.GroupKind, before, after client.Object,
 ) []ctrl.Request {
@@ -244,7 +244,8 @@ func (r *Reconciler) ofWorkload(
 		persistentpodstate.Reference{GroupKind: kind, Name: one.GetName()}))
 }
 
-// ofListed asks for a pass over the PersistentPodStates of kinds that are not supported without being listed.
+// ofListed requests a pass over the PersistentPodStates of custom kinds, which must be listed to be
+// supported.
 func (r *Reconciler) ofListed(ctx context.Context) []ctrl.Request {
 	states, err := r.list(ctx)
 	return requests(slices.DeleteFunc(states, func(state *appsv1beta1.PersistentPodState) bool {
@@ -252,14 +253,13 @@ func (r *Reconciler) ofListed(ctx context.Context) []ctrl.Request {
 	}), err)
 }
 
-// ofAsking asks for a look at a workload that asks for a PersistentPodState, or asked for one, or for
-// another.
+// ofAsking requests a pass over a workload when its annotations that ask for a PersistentPodState change.
 func ofAsking(_ context.Context, _ schema.GroupKind, before, after client.Object) []ctrl.Request {
 	switch {
 	case after == nil:
-		return nil // what was generated is garbage
+		return nil // the generated PersistentPodState is garbage-collected
 	case before == nil && !persistentpodstate.Asks(after.GetAnnotations()):
-		return nil // if there is one, it asks
+		return nil // an existing PersistentPodState has its own request
 	case before != nil && before.GetUID() == after.GetUID() &&
 		persistentpodstate.SameAsked(before.GetAnnotations(), after.GetAnnotations()):
 		return nil
@@ -267,7 +267,8 @@ func ofAsking(_ context.Context, _ schema.GroupKind, before, after client.Object
 	return []ctrl.Request{reconcile.Request(after.GetNamespace(), after.GetName())}
 }
 
-// ofState asks for a look at the workloads that a PersistentPodState may be generated for, or keep from that.
+// ofState requests passes over the workloads that a PersistentPodState may be generated for, or whose
+// generation it may prevent.
 func (g *Generator) ofState(
 	_ context.Context, _ schema.GroupKind, before, after client.Object,
 ) (all []ctrl.Request) {
@@ -279,26 +280,29 @@ func (g *Generator) ofState(
 		maps.Equal(old.Annotations, state.Annotations) {
 		return nil
 	}
+
 	if state == nil {
 		state = old
 	}
 	if state == nil {
 		return nil
 	}
+
 	all = append(all, reconcile.Request(state.Namespace, state.Name))
 	if target := state.Spec.TargetRef.Name; target != state.Name && target != "" {
 		all = append(all, reconcile.Request(state.Namespace, target))
 	}
+
 	return all
 }
 
-// podEvents lead from pods to PersistentPodStates.
+// podEvents maps events of pods to PersistentPodStates.
 type podEvents struct{ r *Reconciler }
 
 var _ handler.EventHandler = &podEvents{}
 
-// Create implements handler.EventHandler. The pods found at the start are not looked at one by one, since
-// every PersistentPodState is.
+// Create implements handler.EventHandler. Pods of the initial list are ignored, because every
+// PersistentPodState is reconciled at startup.
 func (h *podEvents) Create(ctx context.Context, e event.CreateEvent, q queue) {
 	if pod, ok := e.Object.(*corev1.Pod); ok && !e.IsInInitialList && readiness.Ready(pod) {
 		h.enqueue(ctx, q, pod)
@@ -322,6 +326,7 @@ func (h *podEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 	if !isPod || !same {
 		return
 	}
+
 	owner, _ := workloadspread.ControllerOf(after)
 	former, _ := workloadspread.ControllerOf(before)
 	ready := readiness.Ready(after)
@@ -332,7 +337,7 @@ func (h *podEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 	}
 }
 
-// enqueue asks for a pass over the PersistentPodStates of a pod: that which has bound it, and those of its
+// enqueue requests a pass over the PersistentPodStates of a pod: the one that has bound it, and those of its
 // controller.
 func (h *podEvents) enqueue(ctx context.Context, q queue, pod *corev1.Pod) {
 	if name := pod.Annotations[pub.InjectedPersistentPodState]; name != "" {
@@ -347,13 +352,13 @@ func (h *podEvents) enqueue(ctx context.Context, q queue, pod *corev1.Pod) {
 	}
 }
 
-// nodeEvents lead from nodes to PersistentPodStates that remember them: labels may be new, or gone, and so
-// may be the node.
+// nodeEvents maps events of nodes to the PersistentPodStates that remember them, when labels or the node
+// itself appear or disappear.
 type nodeEvents struct{ r *Reconciler }
 
 var _ handler.EventHandler = &nodeEvents{}
 
-// Create implements handler.EventHandler. A node that comes again may have other labels.
+// Create implements handler.EventHandler. A recreated node may have other labels.
 func (h *nodeEvents) Create(ctx context.Context, e event.CreateEvent, q queue) {
 	if !e.IsInInitialList {
 		add(q, requests(h.r.list(ctx, client.MatchingFields{byNode: e.Object.GetName()})))
@@ -365,12 +370,13 @@ func (h *nodeEvents) Delete(ctx context.Context, e event.DeleteEvent, q queue) {
 	h.keptNoMore(ctx, q, e.Object.GetLabels(), nil)
 }
 
-// keptNoMore asks for a pass over all PersistentPodStates with a must that a node kept and does not keep any
-// more: it may have been the last one.
+// keptNoMore requests a pass over all PersistentPodStates with required labels that a node had and no longer
+// has: it may have been the last node with them.
 func (h *nodeEvents) keptNoMore(ctx context.Context, q queue, before, after map[string]string) {
 	if !h.r.Cleanup {
 		return
 	}
+
 	states, err := h.r.list(ctx)
 	add(q, requests(slices.DeleteFunc(states, func(state *appsv1beta1.PersistentPodState) bool {
 		for pod := range state.Status.PodStates {
@@ -392,6 +398,7 @@ func (h *nodeEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 	if maps.Equal(before, after) {
 		return
 	}
+
 	h.keptNoMore(ctx, q, before, after)
 	states, err := h.r.list(ctx, client.MatchingFields{byNode: e.ObjectNew.GetName()})
 	add(q, requests(slices.DeleteFunc(states, func(state *appsv1beta1.PersistentPodState) bool {

@@ -23,17 +23,17 @@ import (
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=persistentpodstates,verbs=create;patch;delete
 
-// Generator keeps the PersistentPodStates that annotations of workloads ask for (PPS-070). A request is for
-// the workloads of a name, of whatever kind, and for the PersistentPodState of that name. Its API remembers
-// no own writes: what was planned from a cache that lags ends in a conflict.
+// Generator creates and updates the PersistentPodStates that annotations of workloads ask for (PPS-070). A
+// request is for all workloads of a name, whatever their kind, and for the PersistentPodState of that name.
+// Its API remembers no own writes: a plan from a stale cache ends in a conflict.
 type Generator struct {
 	*Reconciler
-	// told is what was told of a workload last.
+	// told holds the last events about each workload.
 	mu   sync.Mutex
 	told map[types.UID]*reconcile.News
 }
 
-// Reconcile implements the reconciler of the library.
+// Reconcile implements reconcile.Reconciler.
 func (g *Generator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var after time.Duration
 	var failed error
@@ -46,52 +46,59 @@ func (g *Generator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 			reconcile.MinRequeue(&after, again)
 		}
 	}
+
 	return ctrl.Result{RequeueAfter: after}, failed
 }
 
-// generate keeps the PersistentPodState of one workload.
+// generate creates, updates or deletes the PersistentPodState of one workload.
 func (g *Generator) generate(
 	ctx context.Context, namespace string, of persistentpodstate.Reference,
 ) (again time.Duration, err error) {
 	workload, err := g.Workloads.Read(ctx, namespace, of, false)
 	if err != nil || workload == nil {
 		if apierrors.IsForbidden(err) || errors.Is(err, errUnknown) {
-			return 0, nil // the watch tells of it, and comes back when it may
+			return 0, nil // the watch reports it, and requests another pass when that changes
 		}
 		return 0, err
 	}
+
 	asked, err := g.read(ctx, namespace, workload)
 	if err != nil {
 		return 0, err
 	}
+
 	plan := persistentpodstate.Generate(asked)
 	g.tellOf(namespace, workload, plan)
 	if plan.Create == nil && plan.Update == nil && !plan.Empty && !plan.Delete {
 		return 0, nil
 	}
-	// The cache of workloads may show an earlier one of the name, which must get nothing.
+
+	// The cache may show an earlier workload of the same name, for which nothing must be generated.
 	now, err := g.Workloads.Read(ctx, namespace, of, true)
 	if err != nil {
 		return 0, err
 	}
+
 	if now == nil || now.UID != workload.UID || now.Terminating ||
 		!persistentpodstate.SameAsked(now.Annotations, workload.Annotations) {
 		return reconcile.RetryAfter, nil
 	}
+
 	err = g.write(ctx, namespace, asked.Object, plan, workload.UID)
 	switch {
 	case reconcile.IsStalePlan(err) || apierrors.IsAlreadyExists(err):
 		return reconcile.RetrySoon, nil
 	case reconcile.IsNamespaceTerminating(err):
 		return 0, nil
-	case reconcile.Refused(err): // by a quota, say
+	case reconcile.Refused(err): // for example by a quota
 		plan.Conflict = "what the annotations ask for was refused: " + err.Error()
 		g.tellOf(namespace, workload, plan)
 	}
+
 	return 0, err
 }
 
-// read reads what the plan is made from.
+// read reads the input of the plan.
 func (g *Generator) read(
 	ctx context.Context, namespace string, workload *persistentpodstate.Workload,
 ) (*persistentpodstate.Asked, error) {
@@ -105,21 +112,26 @@ func (g *Generator) read(
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("reading PersistentPodState: %w", err)
 	}
+
 	if !persistentpodstate.Asks(workload.Annotations) {
 		return asked, nil
 	}
+
 	states, err := g.referring(ctx, namespace, workload.Reference)
 	if err != nil {
 		return nil, err
 	}
+
 	for _, state := range states {
 		if state.Name != workload.Name && state.DeletionTimestamp == nil {
 			asked.Others = append(asked.Others, state)
 		}
 	}
+
 	if asked.Object == nil {
 		return asked, nil
 	}
+
 	if of, bereft := persistentpodstate.Bereft(asked.Object); bereft && of != workload.Reference {
 		former, err := g.Workloads.Read(ctx, namespace, of, true)
 		if err != nil && !errors.Is(err, errUnknown) && !apierrors.IsForbidden(err) {
@@ -127,13 +139,15 @@ func (g *Generator) read(
 		}
 		asked.Gone = err == nil && former == nil
 	}
+
 	if !metav1.IsControlledBy(asked.Object, &metav1.ObjectMeta{UID: workload.UID}) {
 		asked.Kept, err = g.kept(namespace, workload, asked.Object)
 	}
+
 	return asked, err
 }
 
-// kept tells whether pods of an earlier workload became those of the workload, or are about to.
+// kept reports whether pods of an earlier workload belong to this one, or may be adopted by it.
 func (g *Generator) kept(
 	namespace string, workload *persistentpodstate.Workload, state *appsv1beta1.PersistentPodState,
 ) (bool, error) {
@@ -141,10 +155,12 @@ func (g *Generator) kept(
 	if err != nil {
 		return false, fmt.Errorf("finding the pods of %s %s: %w", workload.Kind, workload.Name, err)
 	}
+
 	orphans, err := g.Pods.Uncontrolled(namespace)
 	if err != nil {
 		return false, fmt.Errorf("finding pods without a controller: %w", err)
 	}
+
 	for _, pods := range [][]*corev1.Pod{own, orphans} {
 		for _, pod := range pods {
 			if _, entry := state.Status.PodStates[pod.Name]; entry && readiness.Active(pod) &&
@@ -153,6 +169,7 @@ func (g *Generator) kept(
 			}
 		}
 	}
+
 	return false, nil
 }
 
@@ -176,6 +193,7 @@ func (g *Generator) write(
 		}
 		return nil
 	}
+
 	var err error
 	if plan.Empty {
 		if object, err = reconcile.Merge(ctx, w, object, nil,
@@ -183,9 +201,11 @@ func (g *Generator) write(
 			return reconcile.StaleIfNotFound(fmt.Errorf("emptying PersistentPodState: %w", err))
 		}
 	}
+
 	if plan.Update == nil {
 		return nil
 	}
+
 	spec := plan.Update.Spec
 	_, err = reconcile.Merge(ctx, w, object,
 		map[string]any{
@@ -203,6 +223,7 @@ func (g *Generator) write(
 	if err != nil {
 		return reconcile.StaleIfNotFound(fmt.Errorf("writing PersistentPodState: %w", err))
 	}
+
 	return nil
 }
 
@@ -220,7 +241,7 @@ func policyOrNil(policy appsv1beta1.PersistentPodStateRetentionPolicyType) any {
 	return policy
 }
 
-// tellOf tells of a workload why nothing is generated for it, once until that changes.
+// tellOf records an event about a workload for which nothing is generated, once until the reason changes.
 func (g *Generator) tellOf(
 	namespace string, workload *persistentpodstate.Workload, plan persistentpodstate.Generation,
 ) {
@@ -230,18 +251,21 @@ func (g *Generator) tellOf(
 		delete(g.told, workload.UID)
 		return
 	}
-	if g.told == nil || len(g.told) > mostTold { // workloads that are gone
+
+	if g.told == nil || len(g.told) > mostTold { // drop workloads that are gone
 		g.told = map[types.UID]*reconcile.News{}
 	}
 	if g.told[workload.UID] == nil {
 		g.told[workload.UID] = &reconcile.News{}
 	}
+
 	about := &unstructured.Unstructured{}
 	about.SetAPIVersion(workload.APIVersion)
 	about.SetKind(workload.Kind)
 	about.SetNamespace(namespace)
 	about.SetName(workload.Name)
 	about.SetUID(workload.UID)
+
 	for reason, text := range map[string]string{
 		"PersistentPodStateConflict": plan.Conflict,
 		"PersistentPodStateInvalid":  plan.Invalid,
@@ -252,5 +276,5 @@ func (g *Generator) tellOf(
 	}
 }
 
-// mostTold is of how many workloads it is remembered what was told.
+// mostTold is the maximum number of workloads whose last events are remembered.
 const mostTold = 10000

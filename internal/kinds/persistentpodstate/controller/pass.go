@@ -20,49 +20,54 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Bounds of what one pass reads from the API server, and when it comes back for the rest, or for a node that
-// could not be read.
+// mostMoves and mostGone limit what one pass reads from the API server. readAgain is when it returns for the
+// rest, or for a node that could not be read.
 const (
 	mostMoves, mostGone = 50, 20
 	readAgain           = 5 * time.Second
-	// orphansAgain is when pods are looked for again that outlived their workload: nothing leads from them to
-	// what is remembered.
+	// orphansAgain is when pods that outlived their workload are looked for again: no event leads from them
+	// to their PersistentPodState.
 	orphansAgain = time.Minute
-	// large is how many entries a status has whose writes are spaced out.
+	// large is the number of entries above which writes of a status are throttled.
 	large = 100
 )
 
-// kept is what is kept of a PersistentPodState between passes.
+// kept is what is remembered about a PersistentPodState between passes.
 type kept struct {
 	pace reconcile.StatusThrottle
 	news reconcile.News
 }
 
-// pass remembers where the pods of one PersistentPodState are ready.
+// pass records where the pods of one PersistentPodState are ready.
 func (r *Reconciler) pass(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
 ) (done reconcile.Done, err error) {
 	if owner == "" {
 		return done, nil
 	}
+
 	begin := r.Now()
 	state, err := reconcile.Begin[*appsv1beta1.PersistentPodState](ctx, r.API, name, owner)
 	if err != nil || state == nil || state.DeletionTimestamp != nil {
 		return done, err
 	}
+
 	memory := r.memory.Of(owner)
 	plan, after, err := r.plan(ctx, state)
 	unreadable := ""
 	if apierrors.IsForbidden(err) {
 		unreadable = err.Error()
 	}
+
 	if memory.news.Is("WorkloadUnreadable", unreadable) {
 		r.Events.Event(state, corev1.EventTypeWarning, "WorkloadUnreadable",
 			"No place is recorded or forgotten: "+unreadable)
 	}
+
 	if err != nil {
 		return done, err
 	}
+
 	done.Planning, done.After = r.Now().Sub(begin), after
 	done.Headline = headline(plan)
 	done.Record = func() []any { return []any{"summary", []string{done.Headline}} }
@@ -70,11 +75,13 @@ func (r *Reconciler) pass(
 	if len(plan.Unread) > 0 {
 		reconcile.MinRequeue(&done.After, readAgain)
 	}
+
 	wait, err := memory.pace.Write(ctx, r.For(owner), state, &state.Status, &plan.Status,
 		len(plan.Status.PodStates) > large)
 	if wait > 0 {
 		reconcile.MinRequeue(&done.After, wait)
 	}
+
 	if err == nil && wait == 0 {
 		for _, cleaned := range plan.Cleaned {
 			r.Events.Event(state, corev1.EventTypeNormal, "PodStateCleaned",
@@ -82,12 +89,13 @@ func (r *Reconciler) pass(
 					state.Status.PodStates[cleaned].NodeName, cleaned))
 		}
 	}
+
 	return done, err
 }
 
-// plan plans what is remembered. What is to be forgotten, and pods that have moved, are looked at in the API
-// server before: the caches of workloads and pods may be older than what is remembered, and what is lost by
-// that would be lost for good.
+// plan plans the entries of the status. It reads from the API server before an entry is removed or a pod
+// counts as moved: the caches of workloads and pods may be older than the status, and what is removed by
+// mistake cannot be recovered.
 func (r *Reconciler) plan(
 	ctx context.Context, state *appsv1beta1.PersistentPodState,
 ) (plan *persistentpodstate.Plan, after time.Duration, err error) {
@@ -101,30 +109,35 @@ func (r *Reconciler) plan(
 	if err != nil {
 		return nil, 0, err
 	}
+
 	s, after, err := r.snapshot(ctx, state, workload)
 	if err != nil {
 		return nil, 0, err
 	}
+
 	plan = persistentpodstate.Make(s)
 	if len(plan.Forgotten)+len(plan.Moved) == 0 {
 		return plan, after, nil
 	}
-	// Of a pod that has moved the API server may show that it is gone, so that it would be forgotten.
+
+	// The API server may show that a pod that moved is gone, so that its entry would be removed.
 	if workload, err = r.Workloads.Read(ctx, state.Namespace, target, true); errors.Is(err, errUnknown) {
 		return unchanged, 0, nil
 	} else if err != nil {
 		return nil, 0, err
 	}
+
 	if s, after, err = r.snapshot(ctx, state, workload); err != nil {
 		return nil, 0, err
 	}
 	if err := r.confirm(ctx, s, persistentpodstate.Make(s).Moved, &after); err != nil {
 		return nil, 0, err
 	}
+
 	return persistentpodstate.Make(s), after, nil
 }
 
-// snapshot reads what a plan is made from.
+// snapshot reads the input of a plan.
 func (r *Reconciler) snapshot(
 	ctx context.Context, state *appsv1beta1.PersistentPodState, workload *persistentpodstate.Workload,
 ) (s *persistentpodstate.Snapshot, after time.Duration, err error) {
@@ -135,6 +148,7 @@ func (r *Reconciler) snapshot(
 		}
 		return s, after, err
 	}
+
 	if s.Pods, err = r.Pods.ControlledBy(state.Namespace, workload.UID); err != nil {
 		return nil, 0, fmt.Errorf("finding the pods of %s %s: %w", workload.Kind, workload.Name, err)
 	}
@@ -144,12 +158,13 @@ func (r *Reconciler) snapshot(
 	if !r.Cleanup || state.Spec.RequiredPersistentTopology == nil {
 		return s, 0, nil
 	}
+
 	after, err = r.lookForNodes(ctx, s)
 	return s, after, err
 }
 
-// readNamed reads the pods that are remembered of a workload that is gone: they may have been left when it
-// was deleted.
+// readNamed reads the pods with entries of a workload that is gone: they may have been orphaned when it was
+// deleted.
 func (r *Reconciler) readNamed(ctx context.Context, s *persistentpodstate.Snapshot) error {
 	for name := range s.State.Status.PodStates {
 		pod := &corev1.Pod{}
@@ -177,20 +192,21 @@ func (r *Reconciler) readNodes(ctx context.Context, s *persistentpodstate.Snapsh
 			client.UnsafeDisableDeepCopy); {
 		case err == nil:
 			s.Nodes[name] = node.Labels
-		case !apierrors.IsNotFound(err): // the others are remembered
+		case !apierrors.IsNotFound(err): // the other pods are recorded
 			log.FromContext(ctx).V(1).Info("A node cannot be read", "node", name, "err", err.Error())
 		}
 	}
+
 	return nil
 }
 
-// lookForNodes looks in the API server for nodes of entries that the caches do not have, where no other node
-// can keep the must.
+// lookForNodes looks in the API server for nodes of entries that the caches do not have, if no other node has
+// the required labels.
 func (r *Reconciler) lookForNodes(
 	ctx context.Context, s *persistentpodstate.Snapshot,
 ) (after time.Duration, err error) {
 	s.Gone = map[string]bool{}
-	// the latter by the nodes that the caches lack
+	// pods holds the pods by the nodes that are missing from the caches.
 	there, pods := map[string]bool{"": true}, map[string][]string{}
 	for pod, entry := range s.State.Status.PodStates {
 		name := entry.NodeName
@@ -202,13 +218,16 @@ func (r *Reconciler) lookForNodes(
 			pods[name] = append(pods[name], pod)
 		}
 	}
+
 	if len(pods) == 0 {
 		return 0, nil
 	}
+
 	var nodes corev1.NodeList
 	if err := r.Client.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return 0, fmt.Errorf("listing nodes: %w", err)
 	}
+
 	kept := func(pod string) bool {
 		must := persistentpodstate.Must(s.State, pod)
 		for i := range nodes.Items {
@@ -222,6 +241,7 @@ func (r *Reconciler) lookForNodes(
 		pods[name] = slices.DeleteFunc(pods[name], kept)
 		return len(pods[name]) == 0
 	})
+
 	for i, name := range slices.Sorted(maps.Keys(pods)) {
 		if i == mostGone {
 			return readAgain, nil
@@ -231,16 +251,17 @@ func (r *Reconciler) lookForNodes(
 			for _, pod := range pods[name] {
 				s.Gone[pod] = true
 			}
-		case err != nil: // it does not count as gone
+		case err != nil: // the node does not count as gone
 			after = readAgain
 		}
 	}
+
 	return after, nil
 }
 
-// confirm reads pods again that are ready elsewhere than before: what the cache shows may be older than what
-// is remembered. Those that are too many for one pass count as not ready, so that what is remembered of them
-// stays.
+// confirm reads the pods that are ready on another node than before from the API server, because the cache
+// may be older than the status. Pods beyond the limit of one pass count as not ready, so that their entries
+// stay.
 func (r *Reconciler) confirm(
 	ctx context.Context, s *persistentpodstate.Snapshot, moved []string, after *time.Duration,
 ) error {
@@ -252,12 +273,14 @@ func (r *Reconciler) confirm(
 		if at < 0 {
 			continue
 		}
+
 		was := pods[at]
 		if i >= mostMoves {
 			pods[at] = &corev1.Pod{ObjectMeta: was.ObjectMeta}
 			reconcile.MinRequeue(after, reconcile.RetrySoon)
 			continue
 		}
+
 		pods = slices.Delete(pods, at, at+1)
 		pod := &corev1.Pod{}
 		switch err := r.Live.Get(ctx, types.NamespacedName{Namespace: was.Namespace, Name: name}, pod); {
@@ -265,14 +288,15 @@ func (r *Reconciler) confirm(
 			pods = append(pods, pod)
 		case client.IgnoreNotFound(err) != nil:
 			return fmt.Errorf("reading pod %s: %w", name, err)
-		default: // it is gone, or another one has its name, whose event comes
+		default: // it is gone, or another pod has its name; an event will follow
 		}
 	}
+
 	s.Pods = pods
 	return r.readNodes(ctx, s)
 }
 
-// tell tells of what users cannot see otherwise.
+// tell reports what users cannot see otherwise.
 func (r *Reconciler) tell(
 	ctx context.Context, state *appsv1beta1.PersistentPodState, plan *persistentpodstate.Plan,
 	news *reconcile.News,
@@ -281,22 +305,25 @@ func (r *Reconciler) tell(
 		r.Events.Event(state, corev1.EventTypeWarning, "NodeTopologyKeyMissing",
 			"None of the nodes on which pods are ready has these labels, so that they bind no pod: "+missing)
 	}
+
 	full := ""
 	if len(plan.Full) > 0 {
 		full = "full"
 	}
+
 	if news.Is("PodStatesFull", full) {
 		r.Events.Event(state, corev1.EventTypeWarning, "PodStatesFull",
 			fmt.Sprintf("The status has no room for more: nothing new is remembered of %d pods, such as %s",
 				len(plan.Full), plan.Full[0]))
 	}
+
 	if odd := strings.Join(plan.Odd, ", "); news.Is("odd", odd) {
 		log.FromContext(ctx).Info("Entries of names without an ordinal are kept", "names",
 			plan.Odd[:min(len(plan.Odd), 10)])
 	}
 }
 
-// headline is the plan in words.
+// headline describes the plan in words.
 func headline(plan *persistentpodstate.Plan) string {
 	return fmt.Sprintf(
 		"%d places are remembered; forgotten %d, moved %d, cleaned %d, nodes that cannot be read %d",

@@ -22,15 +22,15 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 )
 
-// Bounds of what the creation of pods reads from the API server: readingTime is how long a pod waits,
-// readAtOnce how many objects are read at the same time by this process. Pods of one workload that come
-// together share a reading (PPS-038).
+// Limits of the reads from the API server when pods are created: readingTime is how long a pod waits,
+// readAtOnce how many objects this process reads at the same time. Pods of one workload that are created
+// together share a read.
 const (
 	readingTime = 2 * time.Second
 	readAtOnce  = 16
 )
 
-// Watch follows PersistentPodStates on every replica, for the creation of pods.
+// Watch follows PersistentPodStates on every replica, for the admission of new pods.
 type Watch struct {
 	index  index
 	states *matchconditions.Follower[*appsv1beta1.PersistentPodState]
@@ -38,7 +38,7 @@ type Watch struct {
 	log    logr.Logger
 	// live reads from the API server.
 	live client.Reader
-	// kinds are those that an administrator lists, known once listsRead.
+	// kinds returns the kinds that an administrator lists; it is valid once listsRead returns true.
 	kinds     func() workloadspread.AllowList
 	listsRead func() bool
 
@@ -50,8 +50,8 @@ type Watch struct {
 	deadline time.Duration
 }
 
-// NewWatch returns what follows PersistentPodStates, from Follow on; kinds returns the kinds that an
-// administrator lists, as soon as ready.
+// NewWatch returns a Watch, which follows PersistentPodStates once Follow is called; kinds returns the kinds
+// that an administrator lists, and is valid once ready returns true.
 func NewWatch(mgr manager.Manager, kinds func() workloadspread.AllowList, ready func() bool) *Watch {
 	return newWatch(mgr.GetAPIReader(), kinds, ready, mgr.GetLogger().WithName("persistentpodstate"),
 		time.Now)
@@ -61,10 +61,19 @@ func newWatch(
 	live client.Reader, kinds func() workloadspread.AllowList, ready func() bool, log logr.Logger,
 	now func() time.Time,
 ) *Watch {
-	w := &Watch{live: live, kinds: kinds, listsRead: ready, log: log, now: now, places: make(chan struct{}, readAtOnce), deadline: readingTime}
+	w := &Watch{
+		live:      live,
+		kinds:     kinds,
+		listsRead: ready,
+		log:       log,
+		now:       now,
+		places:    make(chan struct{}, readAtOnce),
+		deadline:  readingTime,
+	}
 	w.reads.Limit, w.learns.Limit = readingTime, readingTime
 	w.states = matchconditions.NewFollower(w.index.set, w.index.remove,
 		func(old, state *appsv1beta1.PersistentPodState) bool { return old.Generation != state.Generation })
+
 	return w
 }
 
@@ -73,16 +82,17 @@ func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
 	return w.states.Follow(ctx, mgr, &appsv1beta1.PersistentPodState{})
 }
 
-// Absent says that the kind is not served: pods need not wait for PersistentPodStates to be known.
+// Absent records that the kind is not served, so that pods need not wait for the PersistentPodStates to be
+// known.
 func (w *Watch) Absent() { w.states.Absent() }
 
-// Changed has a value when the scope may have changed.
+// Changed receives a value when the scope may have changed.
 func (w *Watch) Changed() <-chan struct{} { return w.states.Changed() }
 
-// Synced tells whether all PersistentPodStates are known that there were at the start.
+// Synced reports whether all PersistentPodStates that existed at startup are known.
 func (w *Watch) Synced() bool { return w.states.Synced() }
 
-// Learn reads the PersistentPodStates of a namespace from the API server: one that was admitted a moment ago
+// Learn reads the PersistentPodStates of a namespace from the API server, because one that was just admitted
 // may not have reached the cache of this replica.
 func (w *Watch) Learn(ctx context.Context, namespace string) error {
 	_, err := w.learns.Do(ctx, namespace, func(ctx context.Context) (none struct{}, err error) {
@@ -99,14 +109,15 @@ func (w *Watch) Learn(ctx context.Context, namespace string) error {
 	return err
 }
 
-// Creations is the condition of the pods that the API server must ask about; "false" if there are none.
+// Creations returns the match condition for the pods that the API server must send to the webhook, or "false"
+// if there are none.
 func (w *Watch) Creations() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return matchconditions.Creations(w.memory.Recall(w.index.asked(), w.now()))
 }
 
-// Asks is the condition of the pods that one PersistentPodState asks for.
+// Asks returns the match condition for the pods of one PersistentPodState.
 func Asks(state *appsv1beta1.PersistentPodState) string {
 	return matchconditions.Creations([]matchconditions.Controlled{
 		askedBy(target{state.Namespace, persistentpodstate.TargetOf(state)}),
@@ -121,9 +132,10 @@ func askedBy(by target) matchconditions.Controlled {
 	return matchconditions.Controlled{Namespace: by.namespace, Kind: kind}
 }
 
-// Of returns what is remembered for a pod that is created; nil if nothing is. It is read from the API server,
-// since the cache of this replica may not show yet what another one has recorded; if that fails, what the
-// cache has counts, and an error says that a must may not be kept (PPS-030, PPS-038, PPS-039).
+// Of returns the PersistentPodState of a new pod, or nil if there is none. It is read from the API server,
+// because the cache of this replica may not show yet what another replica has recorded. If that fails, the
+// cached object is used if it has an entry of the pod; if it has none but has required labels, which the pod
+// might miss, an error is returned (PPS-030, PPS-038, PPS-039).
 func (w *Watch) Of(
 	ctx context.Context, pod *corev1.Pod, namespace string,
 ) (*appsv1beta1.PersistentPodState, error) {
@@ -134,10 +146,12 @@ func (w *Watch) Of(
 	if err := w.states.Wait(ctx); err != nil {
 		return nil, fmt.Errorf("PersistentPodStates: %w", err)
 	}
+
 	states := w.index.referring(namespace, owner)
 	if persistentpodstate.Of(owner, states) == nil {
 		return nil, nil
 	}
+
 	if !persistentpodstate.BuiltIn(owner.GroupKind) {
 		if !w.listsRead() && !toolscache.WaitForCacheSync(ctx.Done(), w.listsRead) {
 			return nil,
@@ -148,14 +162,16 @@ func (w *Watch) Of(
 			return nil, nil
 		}
 	}
-	for cached := persistentpodstate.Of(owner,
-		states); cached != nil; cached = persistentpodstate.Of(owner, states) {
+
+	for cached := persistentpodstate.Of(owner, states); cached != nil; cached =
+		persistentpodstate.Of(owner, states) {
 		state, err := w.read(ctx, client.ObjectKeyFromObject(cached))
 		_, recorded := cached.Status.PodStates[pod.Name]
+
 		switch {
 		case err == nil &&
 			(state == nil || state.DeletionTimestamp != nil || persistentpodstate.TargetOf(state) != owner):
-			// It is gone, and another may be there in its place.
+			// It is gone, and another one may have taken its place.
 			states = slices.DeleteFunc(slices.Clone(states),
 				func(one *appsv1beta1.PersistentPodState) bool { return one == cached })
 		case err == nil:
@@ -170,10 +186,11 @@ func (w *Watch) Of(
 			return nil, nil
 		}
 	}
+
 	return nil, nil
 }
 
-// read reads a PersistentPodState from the API server; nil if there is none.
+// read reads a PersistentPodState from the API server, or returns nil if it does not exist.
 func (w *Watch) read(
 	ctx context.Context, name types.NamespacedName,
 ) (*appsv1beta1.PersistentPodState, error) {
@@ -186,6 +203,7 @@ func (w *Watch) read(
 		case <-ctx.Done():
 			return nil, fmt.Errorf("many pods are being created: %w", ctx.Err())
 		}
+
 		state := &appsv1beta1.PersistentPodState{}
 		err := w.live.Get(ctx, name, state)
 		if apierrors.IsNotFound(err) {
@@ -195,7 +213,7 @@ func (w *Watch) read(
 	})
 }
 
-// index holds PersistentPodStates by what they refer to. Its objects must not be changed.
+// index holds PersistentPodStates by their targets. Its objects must not be changed.
 type index struct {
 	mu      sync.RWMutex
 	targets map[target][]*appsv1beta1.PersistentPodState
@@ -215,7 +233,7 @@ func (x *index) set(state *appsv1beta1.PersistentPodState) {
 		x.targets, x.names = map[target][]*appsv1beta1.PersistentPodState{}, map[types.NamespacedName]target{}
 	}
 	at := target{state.Namespace, persistentpodstate.TargetOf(state)}
-	x.targets[at] = append(slices.Clone(x.targets[at]), state) // others may read the former list
+	x.targets[at] = append(slices.Clone(x.targets[at]), state) // others may still read the former list
 	x.names[client.ObjectKeyFromObject(state)] = at
 }
 
@@ -247,7 +265,7 @@ func (x *index) referring(
 	return x.targets[target{namespace, to}]
 }
 
-// asked are the pods that are asked for.
+// asked returns the match conditions for all targets.
 func (x *index) asked() map[string]matchconditions.Controlled {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -1,5 +1,5 @@
-// Package controller remembers where pods of workloads with stable names are ready, and follows for webhooks
-// what is remembered.
+// Package controller records where pods of workloads with stable names are ready, and follows these records
+// for the webhooks.
 package controller
 
 import (
@@ -30,22 +30,22 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Custom kinds need rights of their own (PPS-017).
+// Custom kinds need additional RBAC rules (PPS-017).
 //
 // +kubebuilder:rbac:groups=apps,resources=statefulsets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=statefulsets,verbs=get;list;watch
 
-// errUnknown: nothing can be told of workloads of a kind, as it is neither supported nor listed, or not
-// served.
+// errUnknown means that workloads of a kind cannot be read, because the kind is neither supported nor listed,
+// or not served.
 var errUnknown = errors.New("the kind is neither supported nor listed, or not served")
 
 // Workloads reads workloads.
 type Workloads interface {
-	// Read returns a workload; nil if there is none. live asks the API server instead of the caches. Of a
-	// kind of which nothing can be told the error is errUnknown.
+	// Read returns a workload, or nil if it does not exist. live reads from the API server instead of the
+	// caches. The error is errUnknown if workloads of the kind cannot be read.
 	Read(ctx context.Context, namespace string, of persistentpodstate.Reference,
 		live bool) (*persistentpodstate.Workload, error)
-	// All are the kinds that are supported or listed.
+	// All returns the kinds that are supported or listed.
 	All() []schema.GroupKind
 }
 
@@ -57,24 +57,34 @@ type Kinds struct {
 	mapper meta.RESTMapper
 	listed func() workloadspread.AllowList
 	ready  func() bool
-	// startOrdinal is gate StatefulSetStartOrdinal, by which Advanced StatefulSets count.
+	// startOrdinal is the gate StatefulSetStartOrdinal for Advanced StatefulSets.
 	startOrdinal bool
 	informers    func(ctx context.Context, object client.Object) (cache.Informer, error)
 
 	mu       sync.Mutex
 	followed map[schema.GroupKind]cache.Informer
-	// told are those that are told of objects of a kind, relisted what is called when the list was read.
+	// told holds the watchers that receive the objects of a kind, relisted the functions to call when the
+	// list was read.
 	told     map[string]bool
 	relisted []func()
 }
 
-// NewKinds returns what reads workloads; listed returns the kinds that an administrator lists, as soon as
-// ready.
+// NewKinds returns a reader of workloads; listed returns the kinds that an administrator lists, and is valid
+// once ready returns true.
 func NewKinds(
 	mgr manager.Manager, listed func() workloadspread.AllowList, ready func() bool, startOrdinal bool,
 ) *Kinds {
-	return &Kinds{caches: mgr.GetCache(), live: mgr.GetAPIReader(), scales: mgr.GetClient().SubResource("scale"), mapper: mgr.GetRESTMapper(),
-		listed: listed, ready: ready, startOrdinal: startOrdinal, followed: map[schema.GroupKind]cache.Informer{}, told: map[string]bool{}, informers: func(ctx context.Context, object client.Object) (cache.Informer, error) {
+	return &Kinds{
+		caches:       mgr.GetCache(),
+		live:         mgr.GetAPIReader(),
+		scales:       mgr.GetClient().SubResource("scale"),
+		mapper:       mgr.GetRESTMapper(),
+		listed:       listed,
+		ready:        ready,
+		startOrdinal: startOrdinal,
+		followed:     map[schema.GroupKind]cache.Informer{},
+		told:         map[string]bool{},
+		informers: func(ctx context.Context, object client.Object) (cache.Informer, error) {
 			return mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false))
 		},
 	}
@@ -91,7 +101,7 @@ func (k *Kinds) All() []schema.GroupKind {
 	return kinds
 }
 
-// empty returns an object of the kind to be read into.
+// empty returns an empty object of the kind, to read into.
 func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
 	switch kind {
 	case persistentpodstate.StatefulSet:
@@ -99,19 +109,23 @@ func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
 	case persistentpodstate.AdvancedStatefulSet:
 		return &appsv1beta1.StatefulSet{}, nil
 	}
+
 	if !k.ready() {
 		return nil, errors.New("it is not known yet which kinds are listed")
 	}
+
 	custom, ok := k.listed().Workload(kind)
 	if !ok {
 		return nil, errUnknown
 	}
+
 	var versions []string
 	if custom.Version != "" {
 		versions = append(versions, custom.Version)
 	}
+
 	mapping, err := k.mapper.RESTMapping(kind, versions...)
-	// the listed version is not served any more; the kind decides
+	// The listed version is no longer served; any other version of the kind will do.
 	if meta.IsNoMatchError(err) && len(versions) > 0 {
 		mapping, err = k.mapper.RESTMapping(kind)
 	}
@@ -121,6 +135,7 @@ func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("looking for kind %s: %w", kind, err)
 	}
+
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(mapping.GroupVersionKind)
 	return object, nil
@@ -134,23 +149,26 @@ func (k *Kinds) Read(
 	if err != nil {
 		return nil, err
 	}
+
 	from := k.caches
 	if live || !persistentpodstate.BuiltIn(of.GroupKind) && !k.filled(of.GroupKind) {
 		from = k.live
 	}
+
 	key := types.NamespacedName{Namespace: namespace, Name: of.Name}
 	switch err := from.Get(ctx, key, object); {
-	case meta.IsNoMatchError(err), reconcile.IsNotServed(err): // the version may be served no more
+	case meta.IsNoMatchError(err), reconcile.IsNotServed(err): // the version may no longer be served
 		return nil, errUnknown
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading %s %s: %w", of.Kind, key, err)
 	}
+
 	return k.workload(ctx, of, object)
 }
 
-// workload is what is read of an object.
+// workload converts an object.
 func (k *Kinds) workload(
 	ctx context.Context, of persistentpodstate.Reference, object client.Object,
 ) (*persistentpodstate.Workload, error) {
@@ -163,6 +181,7 @@ func (k *Kinds) workload(
 	}
 	w.Orphans = w.Terminating && slices.Contains(object.GetFinalizers(), metav1.FinalizerOrphanDependents)
 	spec, known := &appsv1beta1.StatefulSetSpec{}, true
+
 	switch o := object.(type) {
 	case *appsv1.StatefulSet:
 		w.APIVersion, spec.Replicas = appsv1.SchemeGroupVersion.String(), o.Spec.Replicas
@@ -182,28 +201,33 @@ func (k *Kinds) workload(
 			}
 		}
 	}
+
 	if !known {
 		return w, nil
 	}
+
 	startOrdinal := k.startOrdinal || of.GroupKind != persistentpodstate.AdvancedStatefulSet
 	if slots, err := statefulset.SlotsOf(spec, startOrdinal); err == nil {
 		w.Slots = &slots
 	}
+
 	return w, nil
 }
 
-// specOf reads the ordinals of a custom kind, which may have such fields as StatefulSets have; false if they
-// are of another form.
+// specOf reads the ordinals of a custom kind, which may have the same fields as a StatefulSet; it returns
+// false if they have another form.
 func specOf(object map[string]any) (*appsv1beta1.StatefulSetSpec, bool) {
 	spec := &appsv1beta1.StatefulSetSpec{}
 	if replicas, found, err := unstructured.NestedInt64(object, "spec", "replicas"); found && err == nil {
 		number := int32(replicas)
 		spec.Replicas = &number
 	}
+
 	if start, found, err := unstructured.NestedInt64(object, "spec", "ordinals", "start"); found &&
 		err == nil {
 		spec.Ordinals = &appsv1beta1.StatefulSetOrdinals{Start: int32(start)}
 	}
+
 	reserved, _, err := unstructured.NestedSlice(object, "spec", "reserveOrdinals")
 	for _, entry := range reserved {
 		switch value := entry.(type) {
@@ -215,10 +239,11 @@ func specOf(object map[string]any) (*appsv1beta1.StatefulSetSpec, bool) {
 			return spec, false
 		}
 	}
+
 	return spec, err == nil
 }
 
-// filled tells whether the cache has all objects of a listed kind.
+// filled reports whether the cache has all objects of a listed kind.
 func (k *Kinds) filled(kind schema.GroupKind) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -226,11 +251,11 @@ func (k *Kinds) filled(kind schema.GroupKind) bool {
 	return informer != nil && informer.HasSynced()
 }
 
-// Tell is one who is told of objects of listed kinds, before and after a change, each nil if there is none.
+// Tell receives objects of listed kinds, before and after a change. An object that does not exist is nil.
 type Tell func(kind schema.GroupKind, before, after client.Object)
 
-// Follow watches the listed kinds for the one of that name, who is told of all objects; those that it watches
-// already stay so (PPS-014).
+// Follow watches the listed kinds for the watcher of that name, whose tell receives all objects. Kinds that
+// it already watches stay watched (PPS-014).
 func (k *Kinds) Follow(ctx context.Context, name string, tell Tell) (err error) {
 	for _, kind := range k.All() {
 		if !persistentpodstate.BuiltIn(kind) {
@@ -254,6 +279,7 @@ func (k *Kinds) follow(ctx context.Context, kind schema.GroupKind, name string, 
 	} else {
 		k.told[key] = true
 	}
+
 	return nil
 }
 
@@ -262,6 +288,7 @@ func (k *Kinds) watch(ctx context.Context, kind schema.GroupKind, object client.
 	if err != nil {
 		return err
 	}
+
 	as := func(object any) client.Object {
 		if last, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 			object = last.Obj
@@ -279,14 +306,14 @@ func (k *Kinds) watch(ctx context.Context, kind schema.GroupKind, object client.
 	return err
 }
 
-// WhenListed has a function called whenever the list was read.
+// WhenListed registers a function to call whenever the list was read.
 func (k *Kinds) WhenListed(do func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.relisted = append(k.relisted, do)
 }
 
-// Relisted says that the list was read.
+// Relisted calls the functions of WhenListed.
 func (k *Kinds) Relisted() {
 	k.mu.Lock()
 	all := slices.Clone(k.relisted)

@@ -22,7 +22,6 @@ import (
 func (r *NodeReconciler) restarts(
 	ctx context.Context, w *reconcile.Writer, s *snapshot, wanted []podprobemarker.Restart,
 ) (held bool, errs []error) {
-
 	var open []*podprobemarker.Restart
 	var pods []*corev1.Pod
 	for i := range wanted {
@@ -44,7 +43,6 @@ func (r *NodeReconciler) restarts(
 
 	told := s.memory.waiting
 	s.memory.waiting = map[string]bool{}
-
 	for _, restart := range open {
 		refusal := ""
 		if limits != nil {
@@ -57,7 +55,8 @@ func (r *NodeReconciler) restarts(
 				errs = append(errs, err)
 				continue
 			}
-			refusal = strings.TrimPrefix(err.Error(), reconcile.ErrStalePlan.Error()+": ") // the reason given by the budget
+			// The error of the budget is the reason.
+			refusal = strings.TrimPrefix(err.Error(), reconcile.ErrStalePlan.Error()+": ")
 		}
 
 		held, s.memory.waiting[restart.Name()] = true, true
@@ -67,6 +66,7 @@ func (r *NodeReconciler) restarts(
 					restart.Container, refusal))
 		}
 	}
+
 	return held, errs
 }
 
@@ -83,7 +83,6 @@ func (r *NodeReconciler) restart(
 	if err != nil || pod == nil || !restart.Meant(pod) {
 		return err
 	}
-
 	if err := r.Ask(ctx, restart.Pod, policyv1beta1.Update); err != nil {
 		return err
 	}

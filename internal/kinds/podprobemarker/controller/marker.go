@@ -66,7 +66,6 @@ func (r *MarkerReconciler) pass(
 	if err != nil || marker == nil {
 		return reconcile.Done{}, err
 	}
-
 	if marker.DeletionTimestamp != nil {
 		return r.leave(ctx, marker)
 	}
@@ -96,7 +95,6 @@ func (r *MarkerReconciler) pass(
 		}
 		return there
 	})
-
 	memory := r.memory.Of(owner)
 	if err := r.warn(ctx, memory, marker); err != nil {
 		return done, err
@@ -106,6 +104,7 @@ func (r *MarkerReconciler) pass(
 	onlyNumbers := status.ObservedGeneration == marker.Status.ObservedGeneration
 	done.After, err = memory.pace.Write(ctx, r.For(owner), marker, &marker.Status, &status, onlyNumbers)
 	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
+
 	return again(done, err)
 }
 
@@ -140,9 +139,11 @@ func (r *MarkerReconciler) warn(
 			podprobemarker.MostMarkers,
 		)
 	}
+
 	if memory.news.Is(podprobemarker.TooManyMarkers, about) {
 		r.Events.Event(marker, corev1.EventTypeWarning, podprobemarker.TooManyMarkers, about)
 	}
+
 	return nil
 }
 

@@ -108,8 +108,8 @@ func (r *NodeReconciler) tells(node string, markers map[string]bool) {
 		}
 		r.told[node] = markers
 	}
-	r.mu.Unlock()
 
+	r.mu.Unlock()
 	for marker := range before {
 		if !markers[marker] {
 			r.wake(split(marker))
@@ -122,13 +122,11 @@ func (r *NodeReconciler) tells(node string, markers map[string]bool) {
 func (r *NodeReconciler) nodesTold(marker string) (nodes []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-
 	for node, markers := range r.told {
 		if markers[marker] {
 			nodes = append(nodes, node)
 		}
 	}
-
 	slices.Sort(nodes)
 	return nodes
 }
@@ -155,10 +153,13 @@ func (r *NodeReconciler) pass(
 		return again(reconcile.Done{}, s.failed)
 	}
 
-	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin), Headline: plan.String(),
-		Record: func() []any { return []any{"plan", plan.String()} }}
+	done := reconcile.Done{
+		After:    plan.After,
+		Planning: r.Now().Sub(begin),
+		Headline: plan.String(),
+		Record:   func() []any { return []any{"plan", plan.String()} },
+	}
 	r.warn(s, plan)
-
 	err = r.apply(ctx, s, plan, &done)
 	for _, of := range s.memory.pods {
 		if of.later > 0 {
@@ -180,7 +181,9 @@ type snapshot struct {
 }
 
 func (r *NodeReconciler) snapshot(ctx context.Context, name string, owner types.UID) (*snapshot, error) {
-	s := &snapshot{owner: owner, memory: r.memory.Of(owner),
+	s := &snapshot{
+		owner:  owner,
+		memory: r.memory.Of(owner),
 		Snapshot: podprobemarker.Snapshot{
 			Name:       name,
 			Now:        r.Now(),
@@ -189,7 +192,6 @@ func (r *NodeReconciler) snapshot(ctx context.Context, name string, owner types.
 			Whole:      slim.Whole,
 		},
 	}
-
 	node, list := &corev1.Node{}, &appsv1alpha1.NodePodProbe{}
 	list.Name = name
 	key := types.NamespacedName{Name: name}
@@ -227,12 +229,11 @@ func (r *NodeReconciler) snapshot(ctx context.Context, name string, owner types.
 	if err != nil {
 		return nil, err
 	}
+
 	s.Pods = reconcile.Overlay(r.Own, owner, pods,
 		func(pod *corev1.Pod) bool { return pod.Spec.NodeName == name })
 	s.remember()
-
 	read := map[string][]podprobemarker.Marker{}
-
 	s.Markers = func(namespace string) []podprobemarker.Marker {
 		if found, ok := read[namespace]; ok {
 			return found
@@ -244,7 +245,6 @@ func (r *NodeReconciler) snapshot(ctx context.Context, name string, owner types.
 		read[namespace], _ = podprobemarker.Markers(all)
 		return read[namespace]
 	}
-
 	s.Ports = func(pod *corev1.Pod, container, port string) (int32, bool) {
 		return r.port(ctx, s, pod, container, port)
 	}
@@ -275,7 +275,6 @@ func (r *NodeReconciler) markers(
 		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing PodProbeMarkers: %w", err)
 	}
-
 	all := make([]*appsv1alpha1.PodProbeMarker, len(list.Items))
 	for i := range list.Items {
 		all[i] = &list.Items[i]
@@ -331,6 +330,7 @@ func (r *NodeReconciler) port(
 			}
 		}
 	}
+
 	number, found := of.ports[[2]string{container, name}]
 	return number, found
 }
@@ -341,7 +341,6 @@ func (r *NodeReconciler) replaced(
 ) bool {
 	of, found := s.memory.pods[pod.UID], pod
 	about := fmt.Sprint(pod.Status.Message, " ", container, " ", since.Unix())
-
 	if !slim.Whole(pod) { // the caches keep a checksum of its containers, in the message
 		if of.same[about] {
 			return false
@@ -362,10 +361,10 @@ func (r *NodeReconciler) replaced(
 			}
 		}
 	}
-
 	if of.same == nil || len(of.same) > mostSame {
 		of.same = map[string]bool{}
 	}
+
 	of.same[about] = true
 	return false
 }
@@ -388,6 +387,7 @@ func (r *NodeReconciler) warn(s *snapshot, plan *podprobemarker.Plan) {
 		}
 		told[about] = true
 	}
+
 	s.memory.events = told
 }
 
@@ -400,7 +400,6 @@ func (r *NodeReconciler) apply(
 	errs := []error{r.tell(ctx, w, s, plan)}
 	errs = append(errs,
 		w.Each(ctx, len(plan.Pods), func(i int) error { return r.mark(ctx, w, s, &plan.Pods[i]) })...)
-
 	held, failed := r.restarts(ctx, w, s, plan.Restarts)
 	done.Held = held
 
@@ -426,14 +425,11 @@ func (r *NodeReconciler) tell(
 	}
 
 	now := podprobemarker.Listed(before)
-
 	if plan.Create || plan.Write {
 		wanted := podprobemarker.Listed(plan.List)
 		both := maps.Clone(wanted)
 		maps.Copy(both, now)
-
 		r.tells(s.Name, both)
-
 		// A PodProbeMarker that is being deleted asks which nodes have its probes, and is gone if none has.
 		// If it asked before told was updated, its deletion is visible by now.
 		for marker := range wanted {
@@ -444,7 +440,6 @@ func (r *NodeReconciler) tell(
 				return reconcile.ErrStalePlan
 			}
 		}
-
 		now = wanted
 	}
 
@@ -520,7 +515,6 @@ func (r *NodeReconciler) mark(
 	}
 
 	seen := !plan.Unseen
-
 	if patch := plan.Status(pod); !patch.Empty() {
 		body, err := patch.JSON(pod)
 		if err != nil {
@@ -528,8 +522,8 @@ func (r *NodeReconciler) mark(
 		}
 		answer, err := reconcile.Patch(ctx, w, pod, body, "status")
 		if err != nil {
-			return reconcile.StaleIfNotFound(fmt.Errorf("writing conditions of pod %s/%s: %w", pod.Namespace,
-				pod.Name, err))
+			return reconcile.StaleIfNotFound(fmt.Errorf("writing conditions of pod %s/%s: %w",
+				pod.Namespace, pod.Name, err))
 		}
 		pod = pod.DeepCopy() // with all that is known of its annotations
 		pod.ResourceVersion = answer.ResourceVersion
@@ -540,20 +534,20 @@ func (r *NodeReconciler) mark(
 			of.later = wait
 			return nil
 		}
-
 		of.marked = r.Now()
 		body, err := patch.JSON(pod)
 		if err != nil {
 			return err
 		}
 		if _, err := reconcile.Patch(ctx, w, pod, body, ""); err != nil {
-			return reconcile.StaleIfNotFound(fmt.Errorf("marking pod %s/%s: %w", pod.Namespace, pod.Name,
-				err))
+			return reconcile.StaleIfNotFound(fmt.Errorf("marking pod %s/%s: %w",
+				pod.Namespace, pod.Name, err))
 		}
 	}
 
 	if seen {
 		of.sum = plan.Sum()
 	}
+
 	return nil
 }

@@ -50,10 +50,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	r := NewReconcilers(options.API(mgr), options,
 		reconcile.NewRecorder(mgr.GetEventRecorder("podprobemarker-controller")))
 	r.Nodes.API = options.API(mgr) // each reconciler keeps its own writes
-
 	ofNodes := options.Options
 	ofNodes.Workers = options.NodeWorkers
-
 	err := ofNodes.Complete("nodepodprobe", r.NodeLoop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1alpha1.NodePodProbe{}).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{},
@@ -188,13 +186,11 @@ func matters(before, after *corev1.Pod) bool {
 // NodesOfPod requests a pass over the node of a pod.
 func (r *Reconcilers) NodesOfPod(_ context.Context, old, new client.Object, add add) {
 	before, after := podOf(old), podOf(new)
-
 	asks := matters(before, after) || before.Status.PodIP != after.Status.PodIP ||
 		r.Nodes.Serverless && conditionsChanged(before, after) || podprobemarker.Restarted(before, after)
 	if !asks {
 		return
 	}
-
 	for _, pod := range []*corev1.Pod{before, after} {
 		if pod != nil && pod.Spec.NodeName != "" {
 			add(reconcile.Request("", pod.Spec.NodeName), gatherNode)
@@ -228,7 +224,6 @@ func (r *Reconcilers) NodesOfMarker(ctx context.Context, before, after client.Ob
 
 	key := object.GetNamespace() + "/" + object.GetName()
 	found := map[string]bool{}
-
 	for _, node := range r.Nodes.nodesTold(key) {
 		found[node] = true
 	}
@@ -237,8 +232,8 @@ func (r *Reconcilers) NodesOfMarker(ctx context.Context, before, after client.Ob
 	if err := r.Nodes.Client.List(ctx, &lists, client.MatchingFields{byMarker: key},
 		client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing NodePodProbes of a PodProbeMarker")
-
 	}
+
 	for i := range lists.Items {
 		found[lists.Items[i].Name] = true
 	}
@@ -292,7 +287,6 @@ func (r *Reconcilers) selecting(ctx context.Context, add add, pods ...*corev1.Po
 	read := map[string][]podprobemarker.Marker{}
 	for _, pod := range pods {
 		if pod == nil || pod.Spec.NodeName == "" {
-
 			continue
 		}
 
@@ -319,14 +313,15 @@ func (r *Reconcilers) MarkersOfNode(ctx context.Context, before, after client.Ob
 	if before != nil && after != nil {
 		return
 	}
+
 	node := after
 	if node == nil {
 		node = before
 	}
+
 	pods, err := r.Nodes.Pods.OnNode(node.GetName())
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Listing pods of a node")
 	}
-
 	r.selecting(ctx, add, pods...)
 }

@@ -38,6 +38,7 @@ func Probe(name string, changes ...func(*appsv1alpha1.PodContainerProbe)) appsv1
 	for _, change := range changes {
 		change(&p)
 	}
+
 	return p
 }
 
@@ -76,6 +77,7 @@ func Pod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
 	for _, change := range changes {
 		change(p)
 	}
+
 	return p
 }
 

@@ -1,4 +1,4 @@
-// Package controller opens readiness gates as package readinessgate has it.
+// Package controller carries out the plans of package readinessgate.
 package controller
 
 import (
@@ -26,7 +26,7 @@ import (
 
 const workers = 3
 
-// Reconciler gives pods their condition.
+// Reconciler opens the readiness gates of pods.
 type Reconciler struct {
 	Client client.Client
 	Now    func() time.Time
@@ -34,10 +34,10 @@ type Reconciler struct {
 	backOff *pacing.BackOff
 }
 
-// retryAfter is for how long at most a pod stays out of service that could not be written, once it can.
+// retryAfter is the longest time that a pod stays out of service after a failed write becomes possible again.
 const retryAfter = time.Minute
 
-// Setup adds the controller to the manager; pulse is told that it works.
+// Setup adds the controller to the manager; pulse reports that the controller works.
 func Setup(mgr ctrl.Manager, pulse *reconcile.Pulse) error {
 	r := &Reconciler{Client: mgr.GetClient(), Now: time.Now, backOff: pacing.NewBackOff(nil)}
 	return reconcile.Options{Workers: workers, Pulse: pulse}.Complete("podreadiness", r,
@@ -49,10 +49,10 @@ func Setup(mgr ctrl.Manager, pulse *reconcile.Pulse) error {
 				}))))
 }
 
-// BackOff is the rate limiter that the controller must have.
+// BackOff returns the rate limiter that the controller must use.
 func (r *Reconciler) BackOff() workqueue.TypedRateLimiter[ctrl.Request] { return r.backOff }
 
-// Reconcile implements the reconciler of the library.
+// Reconcile implements reconcile.Reconciler.
 func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	err := r.open(ctx, request)
 	if err != nil && r.backOff != nil {
@@ -66,20 +66,24 @@ func (r *Reconciler) open(ctx context.Context, request ctrl.Request) error {
 	if err := r.Client.Get(ctx, request.NamespacedName, pod); err != nil {
 		return client.IgnoreNotFound(err)
 	}
+
 	patch := readinessgate.Plan(pod, r.Now())
 	if patch == nil {
 		return nil
 	}
+
 	body, err := patch.JSON(pod)
 	if err != nil {
 		return err
 	}
+
 	err = r.Client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, body))
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil // the pod's next event comes, or the pod has gone
+		return nil // another event of the pod will follow, or it is gone
 	}
 	if err != nil {
 		return fmt.Errorf("opening readiness gate %s: %w", pub.KruisePodReady, err)
 	}
+
 	return nil
 }

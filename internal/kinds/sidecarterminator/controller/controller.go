@@ -30,14 +30,14 @@ import (
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-sidecarterminator-role,resources=containerrecreaterequests,verbs=get;list;watch;create
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// ofPod indexes requests by the UID of the pod in their names.
+// ofPod indexes requests by the pod UID in their names.
 const ofPod = "sidecarterminator.podUID"
 
-// mendedAfter is for how long at most a pod waits after that was mended which refused a write, such as a
-// quota: no event tells.
+// mendedAfter is the longest time that a pod waits after the cause of a rejected write, such as a quota, was
+// removed: there is no event for that.
 const mendedAfter = time.Minute
 
-// Reconciler carries out plans. Its fields are for tests to fill in.
+// Reconciler carries out plans. Its fields are exported for tests.
 type Reconciler struct {
 	*reconcile.API
 	Events reconcile.Recorder
@@ -46,9 +46,9 @@ type Reconciler struct {
 	terminations *prometheus.CounterVec
 }
 
-// memory is what is kept of a pod between passes.
+// memory is what is remembered about a pod between passes.
 type memory struct {
-	// ended is when its requests were first seen to have ended.
+	// ended holds when its requests were first seen to have ended.
 	ended map[types.UID]time.Time
 	news  reconcile.News
 }
@@ -59,33 +59,39 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 		index); err != nil {
 		return fmt.Errorf("indexing ContainerRecreateRequests of sidecars: %w", err)
 	}
+
 	r := &Reconciler{
 		API:    options.API(mgr),
 		Events: reconcile.NewRecorder(mgr.GetEventRecorder("sidecarterminator-controller")),
-		terminations: prometheus.NewCounterVec(
-			prometheus.CounterOpts{
-				Name: "afloat_sidecar_terminations_total",
-				Help: "Sidecars of pods whose main containers are done, by the way in which they are stopped (Request, Image, Phase) and its result.",
-			}, []string{"way", "result"},
-		),
+		terminations: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "afloat_sidecar_terminations_total",
+			Help: "Sidecars of pods whose main containers are done, by the way in which they are stopped (Request, Image, Phase) and its result.",
+		}, []string{"way", "result"}),
 	}
 	if err := reconcile.Register(r.terminations); err != nil {
 		return err
 	}
+
 	return options.Complete("sidecarterminator", r.Loop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
 		For(&corev1.Pod{}, builder.WithPredicates(podEvents)).
 		Watches(&appsv1beta1.ContainerRecreateRequest{},
 			handler.Funcs{UpdateFunc: r.changed, DeleteFunc: r.deleted}))
 }
 
-// Loop is the reconciler of the library.
+// Loop returns the reconciler.
 func (r *Reconciler) Loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: r.owner, Pass: r.pass,
-		Forget: func(_ types.NamespacedName, owner types.UID) { r.forget(owner) }}, time.Second, limiter)
+	return reconcile.NewLoop(
+		reconcile.Loop{
+			Now:    r.Now,
+			Owner:  r.owner,
+			Pass:   r.pass,
+			Forget: func(_ types.NamespacedName, owner types.UID) { r.forget(owner) },
+		}, time.Second, limiter,
+	)
 }
 
-// owner is the UID of a pod with sidecars. Of others nothing may be kept: no event tells of their end, and
-// whoever makes a request of our names calls a pass for them.
+// owner returns the UID of a pod with sidecars. Nothing may be remembered about other pods: no event reports
+// their end, and anyone who creates a request with such a name triggers a pass over them.
 func (r *Reconciler) owner(ctx context.Context, name types.NamespacedName) (types.UID, error) {
 	pod, err := reconcile.Find[*corev1.Pod](ctx, r.API, name)
 	if err != nil || pod == nil || !sidecarterminator.Marked(pod) {
@@ -107,8 +113,8 @@ func index(object client.Object) []string {
 	return []string{string(uid)}
 }
 
-// podEvents are those of pods about which something is to be done, and of those about which nothing is any
-// more, of which nothing is remembered then.
+// podEvents selects pods for which there is something to do, and those for which there no longer is, so that
+// they are forgotten.
 var podEvents = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return concerns(e.Object) },
 	UpdateFunc: func(e event.UpdateEvent) bool { return concerns(e.ObjectNew) || concerns(e.ObjectOld) },
@@ -125,23 +131,25 @@ func concerns(object client.Object) bool {
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-// changed asks for a pass when a request ends, and counts how it did.
+// changed requests a pass when a request ends, and counts its result.
 func (r *Reconciler) changed(_ context.Context, e event.UpdateEvent, q queue) {
 	before, ok := e.ObjectOld.(*appsv1beta1.ContainerRecreateRequest)
 	after, same := e.ObjectNew.(*appsv1beta1.ContainerRecreateRequest)
 	if !ok || !same || restart.Completed(before) || !restart.Completed(after) {
 		return
 	}
+
 	name := sidecarterminator.OwnerOf(after)
 	if name == "" {
 		return
 	}
+
 	q.Add(reconcile.Request(after.Namespace, name))
 	for i := range after.Spec.Containers {
 		result := string(containerrecreate.ResultOf(after))
 		for j := range after.Status.ContainerRecreateStates {
-			if state := &after.Status.ContainerRecreateStates[j]; state.Name == after.Spec.Containers[i].Name &&
-				state.Phase == appsv1beta1.ContainerRecreateRequestSucceeded {
+			if state := &after.Status.ContainerRecreateStates[j]; state.Name ==
+				after.Spec.Containers[i].Name && state.Phase == appsv1beta1.ContainerRecreateRequestSucceeded {
 				result = string(containerrecreate.Succeeded)
 			}
 		}
@@ -175,17 +183,20 @@ func (r *Reconciler) pass(
 	if err != nil || pod == nil {
 		return reconcile.Done{}, err
 	}
+
 	if !sidecarterminator.Concerns(pod) {
 		done := reconcile.Done{After: r.Own.Again(owner)}
 		if done.After == 0 {
-			r.forget(owner) // no more of its events are looked at
+			r.forget(owner) // later events of the pod are ignored
 		}
 		return done, nil
 	}
+
 	s, err := r.snapshot(ctx, pod)
 	if err != nil {
 		return reconcile.Done{}, err
 	}
+
 	plan := sidecarterminator.NewPlan(s)
 	news := &r.memory.Of(owner).news
 	for _, w := range plan.Warnings {
@@ -193,6 +204,7 @@ func (r *Reconciler) pass(
 			r.Events.Event(pod, corev1.EventTypeWarning, w.Reason, w.Message)
 		}
 	}
+
 	done := reconcile.Done{
 		After:    plan.After,
 		Headline: plan.Why,
@@ -202,7 +214,7 @@ func (r *Reconciler) pass(
 	switch {
 	case reconcile.IsStalePlan(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err):
 		done.After, err = reconcile.RetrySoon, nil
-	case reconcile.IsNamespaceTerminating(err): // the pod goes too
+	case reconcile.IsNamespaceTerminating(err): // the pod will be deleted too
 		return done, nil
 	case err != nil:
 		if reconcile.Refused(err) && news.Is(failed, err.Error()) {
@@ -212,11 +224,12 @@ func (r *Reconciler) pass(
 	default:
 		news.Is(failed, "")
 	}
+
 	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
 	return done, err
 }
 
-// failed is the reason of the event that tells of a write that was refused, such as by a quota or a policy.
+// failed is the reason of the event about a write that was rejected, for example by a quota or a policy.
 const failed = "SidecarTerminatorFailed"
 
 func (r *Reconciler) snapshot(ctx context.Context, pod *corev1.Pod) (sidecarterminator.Snapshot, error) {
@@ -226,18 +239,21 @@ func (r *Reconciler) snapshot(ctx context.Context, pod *corev1.Pod) (sidecarterm
 		client.UnsafeDisableDeepCopy); {
 	case err == nil:
 		s.Node = sidecarterminator.NodeOf(node.Labels)
-	case !apierrors.IsNotFound(err): // one that is not found is looked for again
+	case !apierrors.IsNotFound(err): // a node that is not found is looked for again
 		return s, fmt.Errorf("reading node %s: %w", pod.Spec.NodeName, err)
 	}
+
 	var list appsv1beta1.ContainerRecreateRequestList
 	if err := r.Client.List(ctx, &list, client.InNamespace(pod.Namespace),
 		client.MatchingFields{ofPod: string(pod.UID)}, client.UnsafeDisableDeepCopy); err != nil {
 		return s, fmt.Errorf("listing ContainerRecreateRequests of the pod: %w", err)
 	}
+
 	requests := make([]*appsv1beta1.ContainerRecreateRequest, len(list.Items))
 	for i := range list.Items {
 		requests[i] = &list.Items[i]
 	}
+
 	s.Requests = reconcile.Overlay(r.Own, pod.UID, requests,
 		func(request *appsv1beta1.ContainerRecreateRequest) bool {
 			return request.Namespace == pod.Namespace && sidecarterminator.PodUID(request.Name) == pod.UID
@@ -253,11 +269,12 @@ func (r *Reconciler) snapshot(ctx context.Context, pod *corev1.Pod) (sidecarterm
 		}
 		ended[request.UID] = seen
 	}
+
 	kept.ended, s.Ended = ended, ended
 	return s, nil
 }
 
-// apply makes the writes of the plan, and tells of each.
+// apply makes the writes of the plan, and records an event for each.
 func (r *Reconciler) apply(ctx context.Context, pod *corev1.Pod, plan *sidecarterminator.Plan) error {
 	w := r.For(pod.UID)
 	told := func(way sidecarterminator.Way, sidecars int, result string, err error) error {
@@ -271,9 +288,11 @@ func (r *Reconciler) apply(ctx context.Context, pod *corev1.Pod, plan *sidecarte
 		default:
 			return err
 		}
+
 		if result != "" {
 			r.count(way, result, sidecars)
 		}
+
 		return err
 	}
 	if !plan.Images.Empty() {
@@ -283,9 +302,10 @@ func (r *Reconciler) apply(ctx context.Context, pod *corev1.Pod, plan *sidecarte
 		}
 		pod = patched
 	}
+
 	if plan.Request != nil {
 		err := w.CreateTyped(ctx, plan.Request)
-		// the cache is behind: of a manager before this one, or of somebody else
+		// The cache is stale: an earlier manager created the request, or somebody else did.
 		if apierrors.IsAlreadyExists(err) {
 			if err := w.Read(ctx, client.ObjectKeyFromObject(plan.Request),
 				&appsv1beta1.ContainerRecreateRequest{}); client.IgnoreNotFound(err) != nil {
@@ -296,12 +316,14 @@ func (r *Reconciler) apply(ctx context.Context, pod *corev1.Pod, plan *sidecarte
 			return fmt.Errorf("creating ContainerRecreateRequest %s: %w", plan.Request.Name, err)
 		}
 	}
+
 	if !plan.Status.Empty() {
 		_, err := r.patch(ctx, w, pod, plan.Status.JSON, "status")
 		if err := told(sidecarterminator.ByPhase, len(plan.Freed), "Set", err); err != nil {
 			return fmt.Errorf("setting the phase ahead: %w", err)
 		}
 	}
+
 	return nil
 }
 

@@ -1,2 +1,3 @@
-// Package controller stops the marked sidecars of pods as package sidecarterminator has it.
+// Package controller carries out the plans of package sidecarterminator: it stops the marked sidecars of
+// pods.
 package controller

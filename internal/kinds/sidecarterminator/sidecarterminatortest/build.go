@@ -19,23 +19,26 @@ var Noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // Option changes a pod.
 type Option func(*corev1.Pod)
 
-// Pod is pod p of UID u on node n, with restartPolicy Never; its containers are added by options.
+// Pod returns pod p of UID u on node n, with restartPolicy Never; its containers are added by options.
 func Pod(options ...Option) *corev1.Pod {
-	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+	pod := &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"},
 		Spec: corev1.PodSpec{
 			NodeName:                      "n",
 			RestartPolicy:                 corev1.RestartPolicyNever,
 			TerminationGracePeriodSeconds: new(int64(30)),
 		},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+		Status: corev1.PodStatus{Phase: corev1.PodRunning},
+	}
 	for _, option := range options {
 		option(pod)
 	}
+
 	return pod
 }
 
-// State is that of a container.
+// State sets the state of a container.
 type State func(*corev1.ContainerStatus)
 
 // Running is the state of a container that runs after so many restarts.
@@ -56,12 +59,12 @@ func Ended(code int32) State {
 	}
 }
 
-// Waiting is the state of a container that kubelet is to start.
+// Waiting is the state of a container that kubelet has yet to start.
 func Waiting(s *corev1.ContainerStatus) {
 	s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{}}
 }
 
-// With adds a container with literal variables, which are names and values by turns.
+// With adds a container with literal variables; env alternates names and values.
 func With(name string, state State, env ...string) Option {
 	return func(pod *corev1.Pod) {
 		c := corev1.Container{Name: name, Image: name + ":1"}
@@ -75,8 +78,7 @@ func With(name string, state State, env ...string) Option {
 	}
 }
 
-// Sidecar adds one whose exit code counts, Ignored one whose does not, and ByImage one that only names an
-// image.
+// Sidecar adds a sidecar whose exit code counts.
 func Sidecar(name string, state State) Option {
 	return With(name, state, pub.TerminateSidecarEnv, "true")
 }
@@ -96,7 +98,7 @@ func Policy(policy corev1.RestartPolicy) Option {
 	return func(pod *corev1.Pod) { pod.Spec.RestartPolicy = policy }
 }
 
-// Phase sets the phase, and says that it was set ahead at that time; the zero value says that it was not.
+// Phase sets the phase, and marks it as set ahead at that time unless the time is zero.
 func Phase(phase corev1.PodPhase, ahead time.Time) Option {
 	return func(pod *corev1.Pod) {
 		pod.Status.Phase = phase
@@ -112,7 +114,7 @@ func Phase(phase corev1.PodPhase, ahead time.Time) Option {
 	}
 }
 
-// Request is one of that name for pod p, made at noon, for containers that had not restarted.
+// Request returns a request of that name for pod p, created at noon, for containers that had not restarted.
 func Request(name string, containers ...string) *appsv1beta1.ContainerRecreateRequest {
 	yes := true
 	r := &appsv1beta1.ContainerRecreateRequest{
@@ -128,20 +130,25 @@ func Request(name string, containers ...string) *appsv1beta1.ContainerRecreateRe
 		},
 		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: "p"},
 	}
+
 	for _, c := range containers {
-		r.Spec.Containers = append(r.Spec.Containers, appsv1beta1.ContainerRecreateRequestContainer{Name: c,
+		r.Spec.Containers = append(r.Spec.Containers, appsv1beta1.ContainerRecreateRequestContainer{
+			Name: c,
 			StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{
 				ContainerID: "c://" + c + "-0",
-			}})
+			},
+		})
 	}
+
 	return r
 }
 
-// Completed returns the request with that end.
+// Completed completes the request with that message.
 func Completed(
 	r *appsv1beta1.ContainerRecreateRequest, message string,
 ) *appsv1beta1.ContainerRecreateRequest {
 	done := metav1.NewTime(Noon)
-	r.Status.Phase, r.Status.CompletionTime, r.Status.Message = appsv1beta1.ContainerRecreateRequestCompleted, &done, message
+	r.Status.Phase, r.Status.CompletionTime, r.Status.Message =
+		appsv1beta1.ContainerRecreateRequestCompleted, &done, message
 	return r
 }
