@@ -9,7 +9,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/advancedcronjob"
 )
 
-// meters are the metrics of the kind.
+// meters are the metrics of the controller.
 type meters struct {
 	delay   *prometheus.HistogramVec
 	dropped *prometheus.CounterVec
