@@ -93,8 +93,9 @@ type Plan struct {
 	After time.Duration
 }
 
-// manyMissed is how many missed times are not worth a warning. mostDropped is up to how many left out times
-// are counted. mostActive is how many children the status lists, because the size of an object is limited.
+// manyMissed is the number of missed times above which users are warned. mostDropped is the number of left
+// out times above which they are not counted. mostActive is how many children the status lists at most,
+// because the size of an object is limited.
 const (
 	manyMissed  = 100
 	mostDropped = 1000
@@ -214,8 +215,8 @@ func (p *planner) status() {
 	}
 }
 
-// farAhead is how far in the future a nominal time is that no manager can have set, however wrong its clock
-// is.
+// farAhead is how far in the future a nominal time must be to show that no manager set it, however wrong its
+// clock was.
 const farAhead = time.Hour
 
 // nobodyAsks reports whether the run of a child need not be recorded, because no run begins any more or

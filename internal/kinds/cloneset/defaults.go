@@ -26,7 +26,7 @@ type DefaultRequest struct {
 func Default(r DefaultRequest) ([]jsonpatch.Operation, error) {
 	spec, ok := r.New["spec"].(Document)
 	if !ok {
-		return nil, nil // the schema or validation refuses it
+		return nil, nil // the schema or validation rejects it
 	}
 
 	var d podtemplate.Defaults

@@ -29,7 +29,8 @@ func (p *planner) updatePods(unusable error) {
 	if reason, why := p.standstill(unusable); reason != "" {
 		p.core.Say("update waits: %s", why)
 		for _, info := range candidates {
-			info.Stay = reason == podplan.ReasonOnDelete // a pod that prepares its update would wait forever
+			// Without Stay, a pod that prepares its update would wait forever.
+			info.Stay = reason == podplan.ReasonOnDelete
 			p.core.Decide(info.Pod, podplan.Wait, reason, "%s", why)
 		}
 		return
@@ -156,8 +157,8 @@ func (p *planner) inUpdateOrder(infos []*podplan.Pod) []*podplan.Pod {
 	return sorted
 }
 
-// byRefusal sorts objects that the API server refused to change to the end, the most recently refused last.
-// One object that a policy protects must not block the others forever.
+// byRefusal compares objects so that those which the API server refused to change come last, the most
+// recently refused at the very end. One object that a policy protects must not block the others forever.
 func (p *planner) byRefusal(a, b types.UID) int { return p.in.Refused[a].Compare(p.in.Refused[b]) }
 
 func candidatesOf(infos []*podplan.Pod) []rollout.Candidate {

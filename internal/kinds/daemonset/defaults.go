@@ -28,7 +28,7 @@ type DefaultRequest struct {
 func Default(r DefaultRequest) []jsonpatch.Operation {
 	spec, ok := r.New["spec"].(Document)
 	if !ok {
-		return nil // the schema or validation refuses it
+		return nil // the schema or validation rejects it
 	}
 
 	var d podtemplate.Defaults

@@ -34,7 +34,7 @@ const (
 	ReasonNodeSelector podplan.Reason = "NodeSelector"
 	// ReasonNodeNotReady means that the node is left out because it has not been ready for a long time.
 	ReasonNodeNotReady podplan.Reason = "NodeNotReady"
-	// ReasonBurst means that the pod waits for others, of which burstReplicas allows only so many at a time.
+	// ReasonBurst means that as many other pods as burstReplicas allows come first.
 	ReasonBurst podplan.Reason = "BurstReplicas"
 	// ReasonSurge means that there are already as many new pods as maxSurge allows.
 	ReasonSurge podplan.Reason = "MaxSurge"

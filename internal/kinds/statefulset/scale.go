@@ -214,7 +214,7 @@ func (p *planner) create(s *slot) {
 	}
 	claims := p.claims[s.ordinal]
 	if err := p.core.NewPod(p.identity(s.ordinal), from, func(name string) bool {
-		claim := p.in.Claims[name] // a claim whose template no longer exists
+		claim := p.in.Claims[name] // its template may no longer exist
 		return claims.present[name] || claim != nil && claim.DeletionTimestamp == nil
 	}); err != nil {
 		p.out.ScaleError = err.Error()

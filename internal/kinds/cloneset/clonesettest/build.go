@@ -84,8 +84,8 @@ func ToDelete(names ...string) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.PodsToDelete = names }
 }
 
-// UpdateHook makes a hook hold pods that have the label traffic before their update in place. mark tells the
-// hook to mark the pods not ready.
+// UpdateHook makes a hook hold pods that have the label traffic before their update in place. If mark is
+// true, the hook marks the pods not ready.
 func UpdateHook(mark bool) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) {
 		set.Spec.Lifecycle = &pub.Lifecycle{
