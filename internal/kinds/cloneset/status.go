@@ -104,8 +104,8 @@ func (p *planner) progressing() {
 		status.UpdatedReplicas == replicas && status.UpdatedAvailableReplicas == replicas:
 		next.Reason = progressAvailable
 	case p.core.Workload.Paused:
-		next.Reason, next.Message = progressPaused,
-			"the update is paused; set paused to false in updateStrategy to go on"
+		next.Reason, next.Message =
+			progressPaused, "the update is paused; set paused to false in updateStrategy to go on"
 	case status.ExpectedUpdatedReplicas < replicas &&
 		status.UpdatedAvailableReplicas >= status.ExpectedUpdatedReplicas:
 		next.Reason = progressPartitionAvailable

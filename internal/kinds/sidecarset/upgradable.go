@@ -228,8 +228,8 @@ func (p *planner) unresizable(pod *corev1.Pod) string {
 				continue
 			}
 			r := &containers[i].Resources
-			r.Limits, r.Requests = withQuantities(r.Limits, change.Limits),
-				withQuantities(r.Requests, change.Requests)
+			r.Limits, r.Requests =
+				withQuantities(r.Limits, change.Limits), withQuantities(r.Requests, change.Requests)
 		}
 	}
 

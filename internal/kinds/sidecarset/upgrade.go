@@ -42,8 +42,8 @@ func (p *planner) decide() {
 	halt, halted := Reason(""), ""
 	switch {
 	case p.hash == "" || p.hashWithoutImage == "":
-		halt, halted = ReasonNoHash,
-			"the SidecarSet has no hash: it has not passed the webhook; write it again"
+		halt, halted =
+			ReasonNoHash, "the SidecarSet has no hash: it has not passed the webhook; write it again"
 	case strategy.Type == appsv1beta1.NotUpdateSidecarSetStrategyType:
 		halt, halted = ReasonNotUpdate, "spec.updateStrategy.type is NotUpdate"
 	case strategy.Paused:

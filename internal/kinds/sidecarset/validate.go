@@ -266,8 +266,8 @@ func (p *problems) validateMetadata(patches []appsv1beta1.SidecarSetPatchPodMeta
 
 // validateRevision checks the revision that new pods are to get, and that it exists.
 func validateRevision(set, old *appsv1beta1.SidecarSet, env Environment) field.ErrorList {
-	revision, path := set.Spec.InjectionStrategy.Revision,
-		field.NewPath("spec", "injectionStrategy", "revision")
+	revision, path :=
+		set.Spec.InjectionStrategy.Revision, field.NewPath("spec", "injectionStrategy", "revision")
 	if revision == nil {
 		return nil
 	}

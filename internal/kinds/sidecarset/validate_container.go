@@ -195,8 +195,8 @@ func validateResources(c *appsv1beta1.SidecarContainer, at *field.Path, runs boo
 			policy.TargetContainersNameRegex, fmt.Sprintf("invalid regex pattern: %v", err)))
 	}
 
-	limits, requests, expressions := policy.ResourcesExpr.Limits, policy.ResourcesExpr.Requests,
-		path.Child("resourcesExpr")
+	limits, requests, expressions :=
+		policy.ResourcesExpr.Limits, policy.ResourcesExpr.Requests, path.Child("resourcesExpr")
 	if limits == nil && requests == nil {
 		errs = append(errs, field.Invalid(expressions, policy.ResourcesExpr,
 			"at least one of limits or requests must be configured"))

@@ -65,8 +65,8 @@ func (p *planner) waits() *waiting.Wait {
 	case down == 0:
 		return nil
 	case wait.Reason == "":
-		wait.Reason, wait.Message = other,
-			fmt.Sprintf("%d of %s waited for", down, plural.Of(len(p.matched), "pod"))
+		wait.Reason, wait.Message =
+			other, fmt.Sprintf("%d of %s waited for", down, plural.Of(len(p.matched), "pod"))
 	}
 
 	return wait

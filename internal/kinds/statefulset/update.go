@@ -247,8 +247,8 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 	if p.resizes {
 		switch {
 		case c.fixed != "":
-			p.out.ClaimsFixed, p.out.UpdateError = c.fixed,
-				fmt.Sprintf("%s: delete the claim, so that a new one is made", c.fixed)
+			p.out.ClaimsFixed, p.out.UpdateError =
+				c.fixed, fmt.Sprintf("%s: delete the claim, so that a new one is made", c.fixed)
 			return hold(podplan.ReasonVolumes, p.out.UpdateError)
 		case len(c.growth) > 0 && p.in.Now.Before(p.in.GrowthHeldUntil):
 			p.core.LookAgain(p.in.GrowthHeldUntil)
