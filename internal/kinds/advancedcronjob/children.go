@@ -21,20 +21,20 @@ import (
 // Kind is a kind of children.
 type Kind string
 
-// Kinds of children, as status.type tells them (ACJ-015).
+// Kinds of children, as in status.type (ACJ-015).
 const (
 	Job              Kind = "Job"
 	BroadcastJob     Kind = "BroadcastJob"
 	ImageListPullJob Kind = "ImageListPullJob"
 )
 
-// Kinds are all of them.
+// Kinds are all kinds of children.
 var Kinds = []Kind{Job, BroadcastJob, ImageListPullJob}
 
-// Name is that of the kind of AdvancedCronJobs.
+// Name is the name of the kind AdvancedCronJob.
 const Name = "AdvancedCronJob"
 
-// APIVersion is that in which children of the kind are created.
+// APIVersion returns the API version in which children of the kind are created.
 func (k Kind) APIVersion() string {
 	if k == Job {
 		return batchv1.SchemeGroupVersion.String()
@@ -42,7 +42,7 @@ func (k Kind) APIVersion() string {
 	return appsv1beta1.GroupVersion.String()
 }
 
-// Templates are the kinds of which a template is given; there should be one (ACJ-024).
+// Templates returns the kinds for which there is a template. There should be exactly one (ACJ-024).
 func Templates(template *appsv1beta1.CronJobTemplate) (kinds []Kind) {
 	if template.JobTemplate != nil {
 		kinds = append(kinds, Job)
@@ -56,7 +56,7 @@ func Templates(template *appsv1beta1.CronJobTemplate) (kinds []Kind) {
 	return kinds
 }
 
-// Phase is how far a run is.
+// Phase is the phase of a run.
 type Phase int
 
 // Phases of a run (ACJ-031).
@@ -66,26 +66,28 @@ const (
 	Failed
 )
 
-// String says it in a word.
+// String returns the phase as a word.
 func (p Phase) String() string { return []string{"active", "succeeded", "failed"}[p] }
 
-// Child is what was created for one run.
+// Child is the object that was created for one run.
 type Child struct {
 	Object metav1.Object
 	Kind   Kind
 	Phase  Phase
-	// Why says why it failed, if that is known.
+	// Why is why the run failed, if that is known.
 	Why string
-	// Started is when it started, Nominal the time of the schedule; each zero if it is not known.
+	// Started is when the run started, and Nominal is its time in the schedule. Each is zero if it is not
+	// known.
 	Started, Nominal time.Time
 }
 
-// ChildOf reads an object of a kind of children.
+// ChildOf returns the Child for an object of one of the Kinds.
 func ChildOf(object metav1.Object) Child {
 	c := Child{Object: object}
 	if at, err := time.Parse(time.RFC3339, object.GetAnnotations()[pub.ScheduledAt]); err == nil {
 		c.Nominal = at
 	}
+
 	var started *metav1.Time
 	switch job := object.(type) {
 	case *batchv1.Job:
@@ -129,24 +131,24 @@ func (c *Child) ended(condition string, status corev1.ConditionStatus, message s
 	}
 }
 
-// String names the child.
+// String returns the kind and the name of the child.
 func (c Child) String() string { return string(c.Kind) + " " + c.Object.GetName() }
 
-// Held tells whether its run has not been noted yet.
+// Held reports whether the run of the child has not been recorded yet.
 func (c Child) Held() bool { return slices.Contains(c.Object.GetFinalizers(), pub.UnrecordedRun) }
 
 func (c Child) going() bool { return c.Object.GetDeletionTimestamp() != nil }
 
-// Same tells whether nothing changed that plans read.
+// Same reports whether nothing changed that plans read.
 func (c Child) Same(other Child) bool {
 	return c.Phase == other.Phase && c.Started.Equal(other.Started) && c.Nominal.Equal(other.Nominal) &&
-		c.Held() == other.Held() &&
-		c.going() == other.going() && c.Object.GetUID() == other.Object.GetUID() &&
+		c.Held() == other.Held() && c.going() == other.going() &&
+		c.Object.GetUID() == other.Object.GetUID() &&
 		OwnerOf(c.Object) == OwnerOf(other.Object)
 }
 
-// OwnerOf is the UID of the AdvancedCronJob that controls an object, whatever version it names (ACJ-030);
-// empty if none does.
+// OwnerOf returns the UID of the AdvancedCronJob that controls an object, in whatever version it is
+// referenced (ACJ-030). It returns "" if there is none.
 func OwnerOf(object metav1.Object) types.UID {
 	owner := metav1.GetControllerOfNoCopy(object)
 	if owner == nil || owner.Kind != Name ||
@@ -156,23 +158,24 @@ func OwnerOf(object metav1.Object) types.UID {
 	return owner.UID
 }
 
-// maxName is how long names of children may be: as long as labels that have them as values.
+// maxName is the maximum length of a child's name, because names of children are used as label values.
 const maxName = 63
 
-// NameOf is the name of the child of a run.
+// NameOf returns the name of the child of a run.
 func NameOf(cronJob string, at time.Time) string {
 	suffix := fmt.Sprintf("-%d", at.Unix())
 	if full := cronJob + suffix; len(full) <= maxName {
 		return full
 	}
+
 	sum := fnv.New32a()
 	_, _ = sum.Write([]byte(cronJob + suffix))
 	suffix = fmt.Sprintf("-%08x%s", sum.Sum32(), suffix)
 	return cronJob[:maxName-len(suffix)] + suffix
 }
 
-// NewChild is the document of the child of a run (ACJ-070). The template is taken as it was written, fields
-// that our types do not know included.
+// NewChild returns the document of the child of a run (ACJ-070). The template is used as it was written,
+// including unknown fields.
 func NewChild(cronJob *appsv1beta1.AdvancedCronJob, kind Kind, run *Run) (map[string]any, error) {
 	var raw []byte
 	var err error
@@ -184,6 +187,7 @@ func NewChild(cronJob *appsv1beta1.AdvancedCronJob, kind Kind, run *Run) (map[st
 	case ImageListPullJob:
 		raw, err = json.Marshal(template.ImageListPullJobTemplate)
 	}
+
 	given := map[string]any{}
 	if err == nil {
 		err = kjson.UnmarshalCaseSensitivePreserveInts(raw, &given)
@@ -197,6 +201,7 @@ func NewChild(cronJob *appsv1beta1.AdvancedCronJob, kind Kind, run *Run) (map[st
 	if written, ok := metadata["annotations"].(map[string]any); ok {
 		annotations = written
 	}
+
 	at := run.Time.Format(time.RFC3339)
 	annotations[pub.ScheduledAt], annotations[batchv1.CronJobScheduledTimestampAnnotation] = at, at
 	child := map[string]any{"namespace": cronJob.Namespace, "name": run.Name, "annotations": annotations,
@@ -207,6 +212,7 @@ func NewChild(cronJob *appsv1beta1.AdvancedCronJob, kind Kind, run *Run) (map[st
 	if labels, ok := metadata["labels"].(map[string]any); ok {
 		child["labels"] = labels
 	}
+
 	document := map[string]any{"apiVersion": kind.APIVersion(), "kind": string(kind), "metadata": child}
 	if spec, ok := given["spec"]; ok {
 		document["spec"] = spec

@@ -9,27 +9,27 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 )
 
-// Document is a JSON object as an admission request holds it.
+// Document is a JSON object as it appears in an admission request.
 type Document = podtemplate.Document
 
-// History limits where none is given.
+// successfulLimit and failedLimit are the default history limits.
 const successfulLimit, failedLimit = 3, 1
 
-// Default returns the JSON patch that completes an AdvancedCronJob of v1beta1 (ACJ-011 to ACJ-013). It only
-// ever adds what is missing. old is the stored object, nil on create; pods says how pod templates are
-// completed, for the template at that key. An error of the API server comes with the other defaults.
+// Default returns the JSON patch that completes an AdvancedCronJob of v1beta1 (ACJ-011 to ACJ-013). old is
+// the stored object, nil on create. pods returns how to complete the pod template at the given key. Default
+// only adds what is missing. If the API server returns an error, the other defaults are returned with it.
 func Default(object, old Document, pods func(key string) podtemplate.Request) ([]jsonpatch.Operation, error) {
 	var d podtemplate.Defaults
 	metadata, _ := object["metadata"].(Document)
 	if annotations, _ := metadata["annotations"].(Document); annotations[pub.ImageListTemplate] != nil {
-		// It means something in v1alpha1 alone, and is never stored.
+		// The annotation has a meaning only in v1alpha1, and is never stored.
 		d.Operations = append(d.Operations,
 			jsonpatch.NewOperation("remove",
 				"/metadata/annotations/"+podtemplate.Escape(pub.ImageListTemplate), nil))
 	}
 	spec, ok := object["spec"].(Document)
 	if !ok {
-		return d.Operations, nil // validation refuses it
+		return d.Operations, nil // validation rejects it
 	}
 
 	template, _ := spec["template"].(Document)
@@ -38,6 +38,7 @@ func Default(object, old Document, pods func(key string) podtemplate.Request) ([
 	if pulls {
 		policy = appsv1beta1.ConcurrencyReplace
 	}
+
 	d.Add(spec, "/spec", "paused", false)
 	d.Add(spec, "/spec", "successfulJobsHistoryLimit", successfulLimit)
 	d.Add(spec, "/spec", "failedJobsHistoryLimit", failedLimit)
@@ -47,6 +48,7 @@ func Default(object, old Document, pods func(key string) podtemplate.Request) ([
 		d.Operations = append(d.Operations,
 			below(key, imagepull.DefaultJob(within(template, key), false, false))...)
 	}
+
 	var failed error
 	for _, key := range []string{"jobTemplate", "broadcastJobTemplate"} {
 		job, ok := within(template, key)["spec"].(Document)
@@ -63,7 +65,7 @@ func Default(object, old Document, pods func(key string) podtemplate.Request) ([
 	return d.Operations, failed
 }
 
-// within is the object at a path; nil if there is none.
+// within returns the object at a path, or nil if there is none.
 func within(object Document, path ...string) Document {
 	for _, key := range path {
 		object, _ = object[key].(Document)
@@ -71,7 +73,7 @@ func within(object Document, path ...string) Document {
 	return object
 }
 
-// below moves operations on a child to the template of children at that key.
+// below moves operations on a child to the template at the given key.
 func below(key string, operations []jsonpatch.Operation) []jsonpatch.Operation {
 	for i := range operations {
 		operations[i].Path = "/spec/template/" + key + operations[i].Path

@@ -14,21 +14,21 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/schedule"
 )
 
-// Snapshot is all that a plan is made from.
+// Snapshot is everything that a plan is made from.
 type Snapshot struct {
 	CronJob *appsv1beta1.AdvancedCronJob
-	// Children are those that it controls.
+	// Children are the children that the AdvancedCronJob controls.
 	Children []Child
-	// Absent are kinds that the cluster does not serve (ACJ-122).
+	// Absent are the kinds that the cluster does not serve (ACJ-122).
 	Absent []Kind
 	Now    time.Time
-	// Zone is that of the manager; UTC if it is nil.
+	// Zone is the time zone of the manager, and UTC if it is nil.
 	Zone *time.Location
-	// Counted is until when left out runs were counted.
+	// Counted is the time up to which left out runs have been counted.
 	Counted time.Time
 }
 
-// Reason is why no run begins now, or why one does.
+// Reason is why a run begins now, or why none does.
 type Reason string
 
 // Reasons of plans.
@@ -39,76 +39,77 @@ const (
 	NotServed  Reason = "NotServed"
 	NoSchedule Reason = "UnparseableSchedule"
 	NoZone     Reason = "UnknownTimeZone"
-	// NotYet: the next time of the schedule has not come, or there is none.
+	// NotYet means that the next time of the schedule has not come, or that there is none.
 	NotYet Reason = "NotYet"
-	// AlreadyActive: a run is due and waits for the end of another one (ACJ-061).
+	// AlreadyActive means that a run is due and waits for the end of another one (ACJ-061).
 	AlreadyActive Reason = "JobAlreadyActive"
-	// Due: a run begins.
+	// Due means that a run begins.
 	Due Reason = "Due"
 )
 
-// Reasons of events that are told once (ACJ-103).
+// Reasons of events that are recorded once (ACJ-103).
 const (
 	MissSchedule       = "MissSchedule"
 	TooManyMissedTimes = "TooManyMissedTimes"
 	FailedCreate       = "FailedCreate"
 )
 
-// Run is one that begins.
+// Run is a run that begins.
 type Run struct {
 	Time time.Time
-	// Name is that of its child.
+	// Name is the name of its child.
 	Name string
 }
 
-// Note is what users are to be told, once for what it is about.
+// Note is a message to users, which is sent once for each value of About.
 type Note struct{ Type, Reason, Message, About string }
 
-// Plan is what is to be done about an AdvancedCronJob, in the order of its fields (ACJ-041).
+// Plan is what to do for an AdvancedCronJob, in the order of its fields (ACJ-041).
 type Plan struct {
-	// Status is as it should be before the run.
+	// Status is the status to write before the run begins.
 	Status appsv1beta1.AdvancedCronJobStatus
 	// Finished are children that have ended since the status was written.
 	Finished []Child
-	// Release are children whose run the status has: they may go.
+	// Release are children whose finalizer can be removed, because the status has their run.
 	Release []Child
 	// Delete are finished children beyond the history limits.
 	Delete []Child
-	// Notes are to be told.
+	// Notes are the messages to send.
 	Notes []Note
-	// Dropped is how many times were left out since they were counted last, and Counted until when they are
+	// Dropped is how many times were left out since the last count. Counted is the time up to which they are
 	// counted now.
 	Dropped int
 	Counted time.Time
-	// Replace are active children that end before the run begins, Run is the one that begins, if any.
+	// Replace are active children to be deleted before the run begins. Run is the run that begins, or nil.
 	Replace []Child
 	Run     *Run
 	Kind    Kind
-	// Reason and Message say why a run begins, or why none does.
+	// Reason and Message say why a run begins or why none does.
 	Reason  Reason
 	Message string
-	// Next is the next time of the schedule; zero if none is known.
+	// Next is the next time of the schedule. It is zero if none is known.
 	Next time.Time
-	// After is when to look again; 0 is not before something happens.
+	// After is when to look again. 0 means not before something happens.
 	After time.Duration
 }
 
-// Bounds: more missed times than these are told of (ACJ-054); of more left out times it is not counted how
-// many there are; the status lists no more children than these, since an object has a size.
+// manyMissed is the number of missed times above which users are warned. mostDropped is the number of left
+// out times above which they are not counted. mostActive is how many children the status lists at most,
+// because the size of an object is limited.
 const (
 	manyMissed  = 100
 	mostDropped = 1000
 	mostActive  = 1000
 )
 
-// planner makes one plan: in is what it decides from, out what it decides.
+// planner makes one plan. in is what it decides from, and out is what it decides.
 type planner struct {
 	in                        Snapshot
 	out                       *Plan
 	active, succeeded, failed []Child
 }
 
-// Make decides what to do about an AdvancedCronJob.
+// Make returns what to do for an AdvancedCronJob.
 func Make(s Snapshot) *Plan {
 	p := planner{in: s, out: &Plan{Counted: s.Counted}}
 	templates := Templates(&s.CronJob.Spec.Template)
@@ -127,17 +128,17 @@ func Make(s Snapshot) *Plan {
 	return p.out
 }
 
-// waits says why no run begins.
+// waits records why no run begins.
 func (p *planner) waits(reason Reason, format string, args ...any) {
 	p.out.Reason, p.out.Message = reason, fmt.Sprintf(format, args...)
 }
 
-// note has users told something, as often as it is about something else.
+// note adds a message to users, which is sent again whenever about changes.
 func (p *planner) note(eventType, reason, message, about string) {
 	p.out.Notes = append(p.out.Notes, Note{eventType, reason, message, about})
 }
 
-// classify sorts the children, each list in the order of its runs.
+// classify sorts the children into lists by phase, each in the order of the runs.
 func (p *planner) classify() {
 	for _, child := range p.in.Children {
 		switch child.Phase {
@@ -171,12 +172,13 @@ func byTime(a, b Child) int {
 	return strings.Compare(string(a.Kind), string(b.Kind))
 }
 
-// status computes the status, and what follows from its being stored.
+// status computes the status, and what follows once it is stored.
 func (p *planner) status() {
 	old := &p.in.CronJob.Status
 	p.out.Status.Type, p.out.Status.LastScheduleTime = string(p.out.Kind), old.LastScheduleTime
 	for _, child := range p.in.Children {
-		// A time that has not come says nothing about what was done: anybody may write it who may write Jobs.
+		// Ignore times in the future. Whoever may write Jobs may set them, and they do not show what was
+		// done.
 		if !child.Nominal.After(p.in.Now) {
 			handled(&p.out.Status, child.Nominal)
 		}
@@ -189,7 +191,7 @@ func (p *planner) status() {
 
 	listed := p.active[max(len(p.active)-mostActive, 0):]
 	for _, child := range listed {
-		// as it was noted: what changes in a child does not change it
+		// Keep the reference as it is in the status, even if the child has changed.
 		if i, ok := known[string(child.Object.GetUID())]; ok {
 			p.out.Status.Active = append(p.out.Status.Active, old.Active[i])
 		} else {
@@ -213,18 +215,19 @@ func (p *planner) status() {
 	}
 }
 
-// farAhead is a nominal time that no manager gave a child, however its clock goes.
+// farAhead is how far in the future a nominal time must be to show that no manager set it, however wrong its
+// clock was.
 const farAhead = time.Hour
 
-// nobodyAsks tells of a child whose run is not recorded that it need not be: no run begins any more, or
-// somebody else made it up. Else who deletes it, or its AdvancedCronJob in the foreground, waits until the
-// time has come.
+// nobodyAsks reports whether the run of a child need not be recorded, because no run begins any more or
+// because somebody else made up the child. Otherwise whoever deletes the child, or its AdvancedCronJob in the
+// foreground, would have to wait until its time has come.
 func (p *planner) nobodyAsks(child Child) bool {
 	return p.in.CronJob.DeletionTimestamp != nil ||
 		child.Object.GetDeletionTimestamp() != nil && child.Nominal.After(p.in.Now.Add(farAhead))
 }
 
-// lastTime is the time of the latest run that a status has; zero if there is none.
+// lastTime returns the time of the latest run in a status, or zero if there is none.
 func lastTime(status *appsv1beta1.AdvancedCronJobStatus) time.Time {
 	if status.LastScheduleTime == nil {
 		return time.Time{}
@@ -232,7 +235,7 @@ func lastTime(status *appsv1beta1.AdvancedCronJobStatus) time.Time {
 	return status.LastScheduleTime.Time
 }
 
-// handled notes the time of a run; it never goes back.
+// handled records the time of a run. The recorded time never goes back.
 func handled(status *appsv1beta1.AdvancedCronJobStatus, at time.Time) {
 	if at.After(lastTime(status)) {
 		status.LastScheduleTime = &metav1.Time{Time: at}
@@ -245,8 +248,8 @@ func referenceTo(child Child) corev1.ObjectReference {
 		ResourceVersion: child.Object.GetResourceVersion()}
 }
 
-// Started is the status once the child of the run is there (ACJ-073). Without a child, another object has its
-// name, and the run counts as handled (ACJ-072).
+// Started returns the status once the child of the run exists (ACJ-073). A nil child means that another
+// object has its name, and the run counts as handled (ACJ-072).
 func (p *Plan) Started(child *Child) appsv1beta1.AdvancedCronJobStatus {
 	status := *p.Status.DeepCopy()
 	handled(&status, p.Run.Time)
@@ -262,7 +265,7 @@ func (p *Plan) Started(child *Child) appsv1beta1.AdvancedCronJobStatus {
 	return status
 }
 
-// history finds what it has too much of (ACJ-090 to ACJ-093).
+// history finds the finished children beyond the history limits.
 func (p *planner) history() {
 	for _, of := range []struct {
 		children []Child
@@ -274,7 +277,7 @@ func (p *planner) history() {
 		if of.limit != nil {
 			limit = *of.limit
 		}
-		if limit < 0 { // stored before validation: nothing is deleted that nobody asked for
+		if limit < 0 { // stored without validation; do not delete what nobody asked to delete
 			continue
 		}
 		for _, child := range of.children[:max(len(of.children)-int(limit), 0)] {
@@ -285,7 +288,7 @@ func (p *planner) history() {
 	}
 }
 
-// schedule finds the run that begins, or says why none does.
+// schedule finds the run that begins, or records why none does.
 func (p *planner) schedule(templates []Kind) {
 	spec := &p.in.CronJob.Spec
 	if spec.Paused != nil && *spec.Paused {
@@ -306,6 +309,7 @@ func (p *planner) schedule(templates []Kind) {
 			p.out.Message+"; no run begins until it is changed", p.out.Message)
 		return
 	}
+
 	if zone == "" && spec.TimeZone != nil {
 		zone = *spec.TimeZone
 	}
@@ -325,7 +329,7 @@ func (p *planner) schedule(templates []Kind) {
 	p.due(times)
 }
 
-// cut bounds what is repeated of what users write.
+// cut limits how much of a user's text is repeated.
 func cut(text string) string {
 	if len(text) > 100 {
 		return text[:100] + "..."
@@ -333,12 +337,13 @@ func cut(text string) string {
 	return text
 }
 
-// due finds the time that is due, if any (ACJ-051 to ACJ-057).
+// due finds the time that is due, if there is one.
 func (p *planner) due(times schedule.Schedule) {
 	anchor := lastTime(&p.out.Status)
 	if anchor.IsZero() {
 		anchor = p.in.CronJob.CreationTimestamp.Time
 	}
+
 	since := anchor
 	if deadline := p.in.CronJob.Spec.StartingDeadlineSeconds; deadline != nil &&
 		float64(*deadline) < p.in.Now.Sub(anchor).Seconds() {
@@ -347,9 +352,11 @@ func (p *planner) due(times schedule.Schedule) {
 			since = before
 		}
 	}
+
 	if next, ok := times.Next(anchor, later(p.in.Now, anchor)); ok {
 		p.out.Next, p.out.After = next, next.Sub(p.in.Now)
 	}
+
 	latest, ok := times.Latest(anchor, since, p.in.Now)
 	gone := since
 	if ok {
@@ -363,6 +370,7 @@ func (p *planner) due(times schedule.Schedule) {
 		}
 		return
 	}
+
 	if n := times.Count(anchor, since, p.in.Now, manyMissed+1); n > manyMissed {
 		p.note(corev1.EventTypeWarning, TooManyMissedTimes,
 			fmt.Sprintf(
@@ -373,14 +381,15 @@ func (p *planner) due(times schedule.Schedule) {
 	p.begin(&Run{Time: latest, Name: NameOf(p.in.CronJob.Name, latest)})
 }
 
-// left counts times that are left out, and tells of those that the starting deadline leaves out.
+// left counts the times that are left out, and notes those that the starting deadline leaves out.
 func (p *planner) left(times schedule.Schedule, anchor, since, gone time.Time) {
 	p.out.Counted = later(p.in.Counted, gone)
 	p.out.Dropped = times.Count(anchor, later(p.in.Counted, anchor), gone, mostDropped)
 	if first, ok := times.Next(anchor, anchor); since.After(anchor) && ok && !first.After(since) {
 		p.note(corev1.EventTypeWarning, MissSchedule,
 			fmt.Sprintf(
-				"the run of %s, and later ones up to now, are left out that could not begin within startingDeadlineSeconds (%d)", first.Format(time.RFC3339), *p.in.CronJob.Spec.StartingDeadlineSeconds),
+				"the run of %s, and later ones up to now, are left out that could not begin within startingDeadlineSeconds (%d)",
+				first.Format(time.RFC3339), *p.in.CronJob.Spec.StartingDeadlineSeconds),
 			anchor.String())
 	}
 }
@@ -392,7 +401,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// begin begins a run, as far as others let it (ACJ-060 to ACJ-062).
+// begin begins a run unless others prevent it.
 func (p *planner) begin(run *Run) {
 	at := run.Time.Format(time.RFC3339)
 	if slices.Contains(p.in.Absent, p.out.Kind) {
@@ -417,6 +426,7 @@ func (p *planner) begin(run *Run) {
 			}
 		}
 	}
+
 	p.out.Run = run
 	p.waits(Due, "the run of %s begins", at)
 }

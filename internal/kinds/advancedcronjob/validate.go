@@ -18,18 +18,18 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 )
 
-// names are those that an AdvancedCronJob may have.
+// names matches the names that an AdvancedCronJob may have.
 var names = regexp.MustCompile(`^[a-zA-Z0-9\-]+$`)
 
-// longestPull is how long an ImageListPullJob of a schedule may last, in seconds.
+// longestPull is how long, in seconds, an ImageListPullJob of a schedule may take.
 const longestPull = 86400
 
-// CheckBroadcastJob judges a BroadcastJob without a name by the rules of that kind; its pod template is
-// judged apart.
+// CheckBroadcastJob validates a BroadcastJob without a name by the rules of that kind. The pod template is
+// validated elsewhere.
 type CheckBroadcastJob func(job *appsv1beta1.BroadcastJob) field.ErrorList
 
-// Validate judges an AdvancedCronJob and tells all that is wrong with it (ACJ-020 to ACJ-028), but for its
-// pod template. old is nil on create; what was wrong with it is not refused again.
+// Validate returns all errors of an AdvancedCronJob (ACJ-020 to ACJ-028) except those of its pod template.
+// old is nil on create. Errors that old already has are not reported.
 func Validate(updated, old *appsv1beta1.AdvancedCronJob, broadcast CheckBroadcastJob) field.ErrorList {
 	errs := check(updated, broadcast)
 	if old == nil {
@@ -45,6 +45,7 @@ func check(cronJob *appsv1beta1.AdvancedCronJob, broadcast CheckBroadcastJob) fi
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), cronJob.Name,
 			fmt.Sprintf("must consist of letters, digits and '-', and have at most %d characters", maxName)))
 	}
+
 	errs = append(errs, checkTimes(spec, path)...)
 	errs = append(errs, fieldcheck.NotNegative(spec.StartingDeadlineSeconds,
 		path.Child("startingDeadlineSeconds"))...)
@@ -52,6 +53,7 @@ func check(cronJob *appsv1beta1.AdvancedCronJob, broadcast CheckBroadcastJob) fi
 		path.Child("successfulJobsHistoryLimit"))...)
 	errs = append(errs, fieldcheck.NotNegative(spec.FailedJobsHistoryLimit,
 		path.Child("failedJobsHistoryLimit"))...)
+
 	switch spec.ConcurrencyPolicy {
 	case "", appsv1beta1.ConcurrencyAllow, appsv1beta1.ConcurrencyForbid, appsv1beta1.ConcurrencyReplace:
 	default:
@@ -69,7 +71,7 @@ func check(cronJob *appsv1beta1.AdvancedCronJob, broadcast CheckBroadcastJob) fi
 	return append(errs, checkTemplates(spec, path.Child("template"), broadcast)...)
 }
 
-// checkTimes judges the schedule and its zone (ACJ-021 to ACJ-023).
+// checkTimes validates the schedule and its time zone.
 func checkTimes(spec *appsv1beta1.AdvancedCronJobSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	at := path.Child("schedule")
@@ -98,7 +100,7 @@ func checkTimes(spec *appsv1beta1.AdvancedCronJobSpec, path *field.Path) field.E
 	return errs
 }
 
-// checkTemplates judges what children would be refused for.
+// checkTemplates returns the errors for which children would be rejected.
 func checkTemplates(
 	spec *appsv1beta1.AdvancedCronJobSpec, path *field.Path, broadcast CheckBroadcastJob,
 ) field.ErrorList {
@@ -142,6 +144,7 @@ func checkJob(undecodable error, job *batchv1.JobSpec, path *field.Path) field.E
 		errs = append(errs, field.NotSupported(path.Child("template", "spec", "restartPolicy"), policy,
 			[]corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
 	}
+
 	errs = append(errs, fieldcheck.NotNegative(job.Parallelism, path.Child("parallelism"))...)
 	errs = append(errs, fieldcheck.NotNegative(job.Completions, path.Child("completions"))...)
 	errs = append(errs, fieldcheck.NotNegative(job.BackoffLimit, path.Child("backoffLimit"))...)
@@ -181,10 +184,10 @@ func checkList(spec *appsv1beta1.ImageListPullJobSpec, path *field.Path) field.E
 	return errs
 }
 
-// fieldOf finds the field that an error of another kind begins with.
+// fieldOf matches the field at the beginning of an error of another kind.
 var fieldOf = regexp.MustCompile(`^spec\.([a-zA-Z.]+(?:\[\d+\])?)(?:: | )`)
 
-// moved makes errors below another path of those of a kind that tells them as sentences.
+// moved converts errors of a kind that reports them as sentences to field errors below another path.
 func moved(err error, path *field.Path) field.ErrorList {
 	var all utilerrors.Aggregate
 	if !errors.As(err, &all) {
@@ -204,7 +207,7 @@ func moved(err error, path *field.Path) field.ErrorList {
 	return errs
 }
 
-// checkUpdate refuses changes of what cannot be changed.
+// checkUpdate rejects changes of immutable fields.
 func checkUpdate(updated, old *appsv1beta1.AdvancedCronJob) field.ErrorList {
 	path := field.NewPath("spec")
 	frozen := func(cronJob *appsv1beta1.AdvancedCronJob) any {
@@ -216,7 +219,7 @@ func checkUpdate(updated, old *appsv1beta1.AdvancedCronJob) field.ErrorList {
 		}
 		return spec
 	}
-	// a typed client writes empty fields that another has left out
+	// A typed client writes empty fields that another client leaves out.
 	if jsonfields.Same(frozen(updated), frozen(old)) {
 		return nil
 	}
@@ -226,8 +229,8 @@ func checkUpdate(updated, old *appsv1beta1.AdvancedCronJob) field.ErrorList {
 			"successfulJobsHistoryLimit, failedJobsHistoryLimit and template.imageListPullJobTemplate alone: create another AdvancedCronJob instead")}
 }
 
-// Warnings are what users should know about an AdvancedCronJob that is admitted (ACJ-033, ACJ-121). off names
-// gates without which no ImageListPullJob is carried out.
+// Warnings returns what users should know about an AdvancedCronJob that is admitted (ACJ-033, ACJ-121). off
+// are the feature gates that are off and without which ImageListPullJobs do not run.
 func Warnings(updated, old *appsv1beta1.AdvancedCronJob, off []string) (warnings []string) {
 	spec := &updated.Spec
 	if template := spec.Template.BroadcastJobTemplate; template != nil &&

@@ -16,19 +16,19 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/plural"
 )
 
-// The annotation with the acknowledged pods is a row of hashes of their UIDs, of six characters each. There
-// is room for so many that it stays far below what annotations may hold; a job with more failed pods stays
-// paused until some are deleted.
+// The annotation with the acknowledged pods is a sequence of hashes of their UIDs, of hashLength characters
+// each. mostAcknowledged keeps it far below the size limit of annotations. A job with more failed pods stays
+// paused until some of them are deleted.
 const hashLength, mostAcknowledged = 6, 8000
 
-// mark is the hash of a pod in the annotation.
+// mark returns the hash of a pod in the annotation.
 func mark(uid types.UID) string {
 	var sum [8]byte
 	binary.BigEndian.PutUint64(sum[:], nodes.Hash(string(uid)))
 	return base64.RawURLEncoding.EncodeToString(sum[:])[:hashLength]
 }
 
-// acknowledged are the marks in the annotation of a job.
+// acknowledged returns the hashes in the annotation of a job.
 func acknowledged(job *appsv1beta1.BroadcastJob) map[string]bool {
 	text := job.Annotations[pub.BroadcastJobAcknowledged]
 	marks := make(map[string]bool, min(len(text)/hashLength, mostAcknowledged))
@@ -38,7 +38,7 @@ func acknowledged(job *appsv1beta1.BroadcastJob) map[string]bool {
 	return marks
 }
 
-// unacknowledged counts the failed pods that nobody has acknowledged.
+// unacknowledged returns the number of failed pods that nobody has acknowledged.
 func (p *planner) unacknowledged() (n int) {
 	marks := acknowledged(p.job)
 	p.eachFailed(func(pod *corev1.Pod) {
@@ -59,8 +59,8 @@ func (p *planner) eachFailed(do func(*corev1.Pod)) {
 	}
 }
 
-// acknowledge notes which pods had failed when the user let the job go on. The webhook has written when that
-// was, so that nobody need have seen the job paused.
+// acknowledge records which pods had failed when the user resumed the job. The webhook recorded when that
+// was, so the controller need not have seen the job paused.
 func (p *planner) acknowledge() {
 	text, resumed := p.job.Annotations[pub.BroadcastJobResumed]
 	if !resumed || p.job.Spec.Paused {
@@ -85,9 +85,9 @@ func (p *planner) acknowledge() {
 	p.core.Say("the user let the job go on: %s acknowledged", plural.Of(len(marks), "failed pod"))
 }
 
-// failedBetween tells whether a container of a pod ended after the user let the job go on, and before this
-// plan, so that nobody knew of it then. The time is of the node's clock: one that has not come yet says that
-// this clock is ahead, and is none after anything.
+// failedBetween reports whether a container of the pod ended after the user resumed the job and before this
+// plan, so that the user could not know about it. The end time comes from the node's clock. A time in the
+// future shows that this clock is ahead, and does not count.
 func failedBetween(pod *corev1.Pod, at, now time.Time) bool {
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses,
 		pod.Status.ContainerStatuses} {

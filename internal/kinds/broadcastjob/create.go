@@ -16,12 +16,12 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// mostAtOnce is how many pods one plan makes documents of, and roomForDocuments how many bytes of templates:
-// the pass has no time for more.
+// mostAtOnce is for how many pods one plan makes documents, and roomForDocuments for how many bytes of
+// templates. A pass has no time for more.
 const mostAtOnce, roomForDocuments = 1000, 8 << 20
 
-// create plans pods for nodes that have none, in the order of their names, as far as parallelism goes (BJ-070
-// to 075). Nodes for which that failed a moment ago come last.
+// create plans pods for nodes that have none, in the order of the nodes' names, as far as parallelism allows.
+// Nodes for which creation failed a moment ago come last.
 func (p *planner) create() {
 	active := p.by[Active]
 	switch spare := p.limit - active; {
@@ -74,14 +74,15 @@ func rank(last bool) int {
 	return 0
 }
 
-// newPod plans a pod for a node. It is made from the document, so that fields that our types do not know
-// reach the pod.
+// newPod plans a pod for a node. The pod is made from the document of the template, so that fields that our
+// types do not know reach it.
 func (p *planner) newPod(node string) (err error) {
 	if p.document == nil {
 		if p.document, err = revision.Parse(p.raw); err != nil {
 			return fmt.Errorf("spec.template: %w", err)
 		}
 	}
+
 	name := p.nameFor(node)
 	pod := p.core.Body(name, p.document)
 	pod.Labels[pub.BroadcastJobName], pod.Labels[pub.BroadcastJobUID] = p.job.Name, string(p.job.UID)
@@ -95,8 +96,8 @@ func (p *planner) newPod(node string) (err error) {
 	return nil
 }
 
-// nameFor is the name of the pod of a node. A name that a pod of somebody else has is not taken; then comes
-// the next.
+// nameFor returns the name of the pod of a node. If a pod of somebody else has the name, the next name is
+// used.
 func (p *planner) nameFor(node string) string {
 	for n := 0; ; n++ {
 		if name := nodes.PodName(p.job.Name, string(p.job.UID), node, n); p.in.Taken == nil ||
@@ -106,7 +107,7 @@ func (p *planner) nameFor(node string) string {
 	}
 }
 
-// schedulerWords is what the scheduler says of a pod.
+// schedulerWords returns what the scheduler reports about a pod.
 func schedulerWords(pod *corev1.Pod) string {
 	if c := readiness.Condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse &&
 		c.Message != "" {
@@ -115,7 +116,8 @@ func schedulerWords(pod *corev1.Pod) string {
 	return ""
 }
 
-// resumedAt reads when a user unset spec.paused. What cannot be read is now.
+// resumedAt parses the time at which a user unset spec.paused. It returns now if the time is invalid or in
+// the future.
 func resumedAt(text string, now time.Time) time.Time {
 	if at, err := time.Parse(time.RFC3339, text); err == nil && at.Before(now) {
 		return at

@@ -11,28 +11,28 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podtemplate"
 )
 
-// Document is a JSON object as an admission request holds it.
+// Document is a JSON object as it appears in an admission request.
 type Document = podtemplate.Document
 
-// DefaultRequest is what is needed to fill in what a user left out of a BroadcastJob.
+// DefaultRequest holds what is needed to fill in the fields that a user left out of a BroadcastJob.
 type DefaultRequest struct {
 	podtemplate.Request
-	// New is the document to be completed. It is not modified. Old is the stored one, nil on create.
+	// New is the document to be completed. It is not modified. Old is the stored document, and nil on create.
 	New, Old Document
 	// Now is the time of the request.
 	Now time.Time
 }
 
-// Default returns the JSON patch that completes a BroadcastJob (BJ-011 to BJ-015). It only ever adds what is
-// missing, so fields that nobody here knows stay as they are. An error of the API server comes with the other
-// defaults.
+// Default returns the JSON patch that completes a BroadcastJob (BJ-011 to BJ-015). It only adds what is
+// missing, so unknown fields stay as they are. If the API server returns an error, the other defaults are
+// returned with it.
 //
-// It also notes when a user lets a job go on that pauses for failed pods (BJ-094): the controller may not see
-// each version of a job.
+// It also records when a user resumes a job that is paused because of failed pods (BJ-094), because the
+// controller may not see each version of a job.
 func Default(r DefaultRequest) ([]jsonpatch.Operation, error) {
 	spec, ok := r.New["spec"].(Document)
 	if !ok {
-		return nil, nil // the schema or validation refuses it
+		return nil, nil // the schema or validation rejects it
 	}
 
 	var d podtemplate.Defaults
@@ -52,7 +52,7 @@ func Default(r DefaultRequest) ([]jsonpatch.Operation, error) {
 	return d.Operations, err
 }
 
-// resumed notes the time in the annotations of the job.
+// resumed returns the operation that records the time in the annotations of the job.
 func resumed(job Document, now time.Time) jsonpatch.Operation {
 	at := now.UTC().Format(time.RFC3339)
 	metadata, _ := job["metadata"].(Document)

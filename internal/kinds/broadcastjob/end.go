@@ -13,7 +13,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/seconds"
 )
 
-// fails tells whether the job fails, because of a failed pod or its deadline.
+// fails reports whether the job fails, because of a failed pod or its deadline.
 func (p *planner) fails() bool {
 	policy := &p.job.Spec.CompletionPolicy
 	if failed := int(p.out.Status.Failed); failed > 0 && p.failsFast() {
@@ -38,17 +38,17 @@ func (p *planner) fails() bool {
 	return true
 }
 
-// failsFast tells whether one failed pod ends the job. It is the default.
+// failsFast reports whether one failed pod ends the job, which is the default.
 func (p *planner) failsFast() bool {
 	policy := p.job.Spec.FailurePolicy.Type
 	return policy == "" || policy == appsv1beta1.FailurePolicyFailFast
 }
 
-// mostUnfinished is how many nodes the end of a job names.
+// mostUnfinished is how many nodes are named when a job ends.
 const mostUnfinished = 10
 
-// fail ends the job, and says on which nodes it failed, and which did not finish. What still runs of it is
-// deleted when that is written.
+// fail ends the job, and returns the message with the nodes on which it failed and those on which it did not
+// finish. Pods that still run are deleted once this is written.
 func (p *planner) fail(message string) string {
 	failed, open := p.withoutSuccess()
 	for _, of := range []struct {
@@ -67,8 +67,8 @@ func (p *planner) fail(message string) string {
 	return message
 }
 
-// withoutSuccess returns the nodes that count and whose pod failed, and those that are not done with, each in
-// the order of their names.
+// withoutSuccess returns the nodes whose pod failed and the nodes that are not finished, each in the order of
+// their names. Nodes that no longer count are left out.
 func (p *planner) withoutSuccess() (failed, open []string) {
 	open = slices.Clone(p.out.Missing)
 	for i := range p.sites {
@@ -87,13 +87,13 @@ func (p *planner) withoutSuccess() (failed, open []string) {
 	return failed, open
 }
 
-// end notes in the status that the job ends.
+// end records in the status that the job ends.
 func (p *planner) end(
 	phase appsv1beta1.BroadcastJobPhase, of appsv1beta1.JobConditionType, reason, message string,
 ) {
 	now := metav1.NewTime(p.in.Now).Rfc3339Copy()
-	p.out.Status.Phase, p.out.Status.CompletionTime, p.out.Ends, p.out.Hold = phase, &now, true,
-		"the job has ended: "+message
+	p.out.Status.Phase, p.out.Status.CompletionTime, p.out.Ends, p.out.Hold =
+		phase, &now, true, "the job has ended: "+message
 	p.out.Status.Conditions = slices.DeleteFunc(p.out.Status.Conditions,
 		func(c appsv1beta1.JobCondition) bool { return c.Type == of })
 	p.out.Status.Conditions = append(p.out.Status.Conditions,
@@ -102,12 +102,13 @@ func (p *planner) end(
 	p.core.Say("%s: %s", phase, message)
 }
 
-// complete ends the job if each node is done with (BJ-110 to 113).
+// complete ends the job if all nodes are finished.
 func (p *planner) complete() {
 	if p.job.Spec.CompletionPolicy.Type == appsv1beta1.CompletionNever || p.out.Status.Desired == 0 ||
 		p.out.Done < int(p.out.Status.Desired) {
 		return
 	}
+
 	message := fmt.Sprintf("Job completed, %d pods succeeded, %d pods failed", p.out.Status.Succeeded,
 		p.out.Status.Failed)
 	p.tell(ToldComplete, corev1.EventTypeNormal, "%s/%s completed: %d pods succeeded, %d pods failed",
@@ -116,16 +117,15 @@ func (p *planner) complete() {
 	p.cleanUp((*member).runs)
 }
 
-// afterEnd looks after a job that has ended: pods that were to go with its end and are still there are
-// deleted, and so is the job when its time is over.
+// afterEnd handles a job that has ended. It deletes the pods that still have to go with its end, and the job
+// when its time to live is over.
 func (p *planner) afterEnd() {
 	p.cleanUp((*member).runs)
 	p.out.Status.Active = min(p.out.Status.Active, int32(p.by[Active]))
 	p.out.Hold = "the job has ended"
 	policy := &p.job.Spec.CompletionPolicy
 	if policy.Type == appsv1beta1.CompletionNever || policy.TTLSecondsAfterFinished == nil ||
-		*policy.TTLSecondsAfterFinished < 0 ||
-		p.job.Status.CompletionTime == nil {
+		*policy.TTLSecondsAfterFinished < 0 || p.job.Status.CompletionTime == nil {
 		return
 	}
 
@@ -140,10 +140,10 @@ func (p *planner) afterEnd() {
 		plural.Of(*policy.TTLSecondsAfterFinished, "second"))
 }
 
-// runs tells whether something of the pod still runs, or would start again.
+// runs reports whether something of the pod still runs or would be started again.
 func (m *member) runs() bool { return m.state == Active || m.state == Restarting }
 
-// cleanUp deletes the pods that are to go with the end of the job.
+// cleanUp deletes the pods that have to go when the job ends.
 func (p *planner) cleanUp(goes func(*member) bool) {
 	for i := range p.members {
 		if m := &p.members[i]; goes(m) {

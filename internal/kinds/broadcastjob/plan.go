@@ -20,51 +20,52 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 )
 
-// Reasons that only BroadcastJobs have.
+// Reasons that only BroadcastJobs use.
 const (
-	// ReasonNode: the pod may not run on its node, or the node is gone.
+	// ReasonNode means that the pod may not run on its node, or that the node is gone.
 	ReasonNode podplan.Reason = "Node"
-	// ReasonExcess: another pod has its place.
+	// ReasonExcess means that another pod has its place.
 	ReasonExcess podplan.Reason = "Excess"
-	// ReasonSucceeded: the pod has succeeded.
+	// ReasonSucceeded means that the pod has succeeded.
 	ReasonSucceeded podplan.Reason = "Succeeded"
-	// ReasonRunning: the pod runs.
+	// ReasonRunning means that the pod runs.
 	ReasonRunning podplan.Reason = "Running"
-	// ReasonEnded: the job has ended.
+	// ReasonEnded means that the job has ended.
 	ReasonEnded podplan.Reason = "JobEnded"
 )
 
-// Plan is what one pass does.
+// Plan is what one pass is to do.
 type Plan struct {
 	// Job is the BroadcastJob that the plan is for.
 	Job *appsv1beta1.BroadcastJob
 	podplan.Plan
-	// Annotations change on the job, and nothing else is done; nil removes one (BJ-094).
+	// Annotations are changes to the job's annotations; nil removes one. If there are any, nothing else is
+	// done (BJ-094).
 	Annotations map[string]any
-	// Ends: the status is to be written before anything else is done, because the job ends.
+	// Ends reports that the job ends, so that the status must be written before anything else is done.
 	Ends bool
-	// Expired: the job is to be deleted (BJ-120).
+	// Expired reports that the job is to be deleted (BJ-120).
 	Expired bool
-	// More: not all pods that may be created are in the plan; the next one is due at once.
+	// More reports that the plan does not have all pods that may be created. The next plan is due at once.
 	More bool
-	// Tell are the events that the plan calls for, by reason.
+	// Tell are the events to send, by reason.
 	Tell map[string]Event
-	// Missing are the nodes that are to have a pod and have none, in the order of their names, and Hold says
-	// why they get none now; it is empty if all get one.
+	// Missing are the nodes that should have a pod and have none, in the order of their names. Hold says why
+	// they get none now. It is empty if all get one.
 	Missing []string
 	Hold    string
-	// Counted are the nodes that are not eligible and count nevertheless, because they hold a pod.
+	// Counted are the nodes that are not eligible but count because they hold a pod.
 	Counted []string
-	// Status is the status as far as the snapshot tells.
+	// Status is the status as far as it follows from the snapshot.
 	Status appsv1beta1.BroadcastJobStatus
-	// Done is how many nodes are done with.
+	// Done is how many nodes are finished.
 	Done int
 }
 
-// Event is something to tell about the job.
+// Event is an event about the job.
 type Event struct{ Type, Message string }
 
-// Reasons of events, each of which is told once as long as it is about the same.
+// Reasons of events. An event is sent once while its message stays the same.
 const (
 	ToldPaused    = "Paused"
 	ToldContinue  = "Continue"
@@ -76,18 +77,18 @@ const (
 	ToldBadSpec   = "InvalidSpec"
 )
 
-// Told are all of them.
+// Told are all reasons of events.
 var Told = []string{ToldPaused, ToldContinue, ToldFailed, ToldDeadline, ToldComplete, ToldTooMany,
 	ToldDuplicate, ToldBadSpec}
 
-// site is a node with the pods that are meant for it.
+// site is a node and the pods that are meant for it.
 type site struct {
 	node *corev1.Node
 	name string
 	nodes.Verdict
-	// pods are all pods of the job that are meant for it: the one that has the place first.
+	// pods are all pods of the job that are meant for the node. The pod that has the place comes first.
 	pods []*member
-	// gone: the node leaves desired, because its pod does not fit it.
+	// gone reports that the node no longer counts as desired, because it does not fit its pod.
 	gone bool
 }
 
@@ -97,19 +98,19 @@ type member struct {
 	state State
 }
 
-// planner is the working state of Make: in is what it decides from, out what it decides, and core makes the
-// decisions that all pod workloads share.
+// planner is the working state of Make. in is what it decides from, out is what it decides, and core makes
+// the decisions that all pod workloads share.
 type planner struct {
 	core  *podplan.Planner
 	in    Snapshot
 	out   *Plan
 	job   *appsv1beta1.BroadcastJob
 	rules *nodes.Rules
-	// placement is what the template asks of nodes, as a hash.
+	// placement is a hash of what the template requires of nodes.
 	placement string
 	members   []member
-	// sites are those of nodes that exist; homeless are the pods that are meant for none of them, by the node
-	// for which they are meant.
+	// sites are the sites of nodes that exist. homeless are the pods that are meant for none of them, by the
+	// name of the node for which they are meant.
 	sites    []site
 	homeless map[string][]*member
 	limit    int
@@ -120,7 +121,7 @@ type planner struct {
 	raw      []byte
 }
 
-// Make decides what to do. It changes nothing of the snapshot.
+// Make decides what to do. It does not change the snapshot.
 func Make(s Snapshot) *Plan {
 	p := &planner{in: s, job: s.Job,
 		out: &Plan{Job: s.Job, Tell: map[string]Event{}, Status: *s.Job.Status.DeepCopy()}}
@@ -156,6 +157,7 @@ func (p *planner) make() {
 		p.core.HoldAll(podplan.ReasonBadSpec, p.out.ScaleError)
 		return
 	}
+
 	if p.out.Status.StartTime == nil {
 		start := metav1.NewTime(p.in.Now).Rfc3339Copy()
 		p.out.Status.StartTime = &start
@@ -181,12 +183,12 @@ func (p *planner) make() {
 	p.complete()
 }
 
-// tell calls for an event.
+// tell adds an event to the plan.
 func (p *planner) tell(reason, eventType, format string, args ...any) {
 	p.out.Tell[reason] = Event{eventType, fmt.Sprintf(format, args...)}
 }
 
-// sortPods finds out what each pod is to the job.
+// sortPods records the state of each pod.
 func (p *planner) sortPods() {
 	p.by, p.members = map[State]int{}, make([]member, len(p.in.Pods))
 	for i, pod := range p.in.Pods {
@@ -195,7 +197,8 @@ func (p *planner) sortPods() {
 	}
 }
 
-// read reads what the plan needs of the spec, which may have been stored before anybody checked it.
+// read reads what the plan needs from the spec. The spec is validated, because it may have been stored
+// without validation.
 func (p *planner) read() (err error) {
 	spec := &p.job.Spec
 	if errs := validate(spec); len(errs) > 0 {
@@ -206,7 +209,7 @@ func (p *planner) read() (err error) {
 	return err
 }
 
-// sortSites puts the pods onto their nodes.
+// sortSites assigns the pods to their nodes.
 func (p *planner) sortSites() {
 	p.homeless = make(map[string][]*member, len(p.members))
 	for i := range p.members {
@@ -232,10 +235,10 @@ func (p *planner) sortSites() {
 	p.sayUnfit(unfit)
 }
 
-// mostUnfit is how many reasons are printed why nodes are not eligible.
+// mostUnfit is for how many reasons the nodes that are not eligible are printed.
 const mostUnfit = 5
 
-// sayUnfit says which nodes are not eligible, and why.
+// sayUnfit records which nodes are not eligible, and why.
 func (p *planner) sayUnfit(unfit map[string][]string) {
 	for i, why := range slices.Sorted(maps.Keys(unfit)) {
 		if i == mostUnfit {
@@ -249,8 +252,8 @@ func (p *planner) sayUnfit(unfit map[string][]string) {
 	}
 }
 
-// before orders the pods of a node: those that are done first, and those that are being deleted last, and
-// then the older ones.
+// before orders the pods of a node: finished pods first, then others, then those that are being deleted;
+// within each group by age.
 func before(a, b *member) int {
 	rank := func(m *member) int {
 		switch m.state {
@@ -266,21 +269,21 @@ func before(a, b *member) int {
 		a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time), cmp.Compare(a.pod.Name, b.pod.Name))
 }
 
-// Taints by which nodes suffer passingly. The cluster itself evicts the pods there, when the time is over
-// that they tolerate: a pod that runs through a flap of its node goes on.
+// passing are taints of temporary problems of nodes. The cluster itself evicts the pods when the time that
+// they tolerate is over, so that a pod survives a short outage of its node.
 var passing = []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
 
-// goneAfter is how long after its time a pod that is being deleted still counts on a node that suffers: a
-// node that died does not let it go, and would keep the job running for ever.
+// goneAfter is how long a pod that is being deleted still counts after it should be gone, if its node has a
+// temporary problem. A dead node never removes the pod, which would keep the job running forever.
 const goneAfter = time.Minute
 
-// leaves tells whether the pod that has the place has to go, or is going, because the node does not fit it.
+// leaves reports whether the pod that has the place must go, or is going, because the node does not fit it.
 func (s *site) leaves(p *planner) bool {
 	m := s.pods[0]
 	switch {
 	case m.state == Succeeded || m.state == Failed || s.Eligible:
 		return false
-	case m.state == Leaving && Suffers(s.node): // nobody may be there who could let it go
+	case m.state == Leaving && Suffers(s.node): // the node may have no kubelet to remove the pod
 		until := m.pod.DeletionTimestamp.Add(goneAfter)
 		if p.in.Now.Before(until) {
 			p.core.LookAgain(until)
@@ -292,7 +295,7 @@ func (s *site) leaves(p *planner) bool {
 		return false
 	}
 	if p.madeOtherwise(m) {
-		return false // what the user asks of nodes now is asked of later pods
+		return false // what the template requires of nodes now applies to later pods only
 	}
 	if !Suffers(s.node) {
 		return true
@@ -303,20 +306,20 @@ func (s *site) leaves(p *planner) bool {
 	return !p.rules.Judge(well).Tolerable
 }
 
-// madeOtherwise tells whether the template asked something else of nodes when the pod was made.
+// madeOtherwise reports whether the template required something else of nodes when the pod was created.
 func (p *planner) madeOtherwise(m *member) bool {
 	made := m.pod.Annotations[pub.BroadcastJobPlacement]
 	return made != "" && made != p.placement
 }
 
-// Suffers tells whether a node suffers passingly.
+// Suffers reports whether a node has the taint of a temporary problem.
 func Suffers(node *corev1.Node) bool { return slices.ContainsFunc(node.Spec.Taints, suffers) }
 
 func suffers(taint corev1.Taint) bool {
 	return taint.Effect == corev1.TaintEffectNoExecute && slices.Contains(passing, taint.Key)
 }
 
-// count computes desired, the limit, and the counters.
+// count computes the number of desired nodes, the limit of active pods, and the counters.
 func (p *planner) count() {
 	desired := 0
 	for i := range p.sites {
@@ -339,18 +342,18 @@ func (p *planner) count() {
 	slices.Sort(p.out.Missing)
 	p.limit = math.MaxInt32
 	if parallelism := p.job.Spec.Parallelism; parallelism != nil {
-		p.limit, _ = rollout.Scaled(*parallelism, desired, true) // it was checked
+		p.limit, _ = rollout.Scaled(*parallelism, desired, true) // it was validated
 	}
 	p.out.Status.Desired = int32(desired)
 	p.out.Status.Active, p.out.Status.Succeeded = int32(p.by[Active]), int32(p.by[Succeeded])
 	p.out.Status.Failed = int32(p.failedPods())
-	if ended, _ := Ended(p.job); ended { // those that were deleted because the job failed stay counted
+	if ended, _ := Ended(p.job); ended { // pods deleted because the job failed stay counted
 		p.out.Status.Failed = max(p.out.Status.Failed, p.job.Status.Failed)
 	}
 }
 
-// failedPods counts the pods that failed. The garbage collector lets pods of nodes that are gone fail before
-// it deletes them: that is no failure of the job.
+// failedPods returns the number of failed pods. Pods of nodes that are gone do not count: the pod garbage
+// collector marks them as failed before it deletes them, which is not a failure of the job.
 func (p *planner) failedPods() int {
 	n := p.by[Failed] + p.by[Restarting]
 	for target, members := range p.homeless {
@@ -363,7 +366,7 @@ func (p *planner) failedPods() int {
 	return n
 }
 
-// paused tells whether the job is paused, by its user or by failed pods (BJ-080 to 082, BJ-092 to 094).
+// paused reports whether the job is paused, by its user or because of failed pods.
 func (p *planner) paused() bool {
 	status, failed := &p.out.Status, p.unacknowledged()
 	hold := func(why string) bool {
@@ -371,6 +374,7 @@ func (p *planner) paused() bool {
 		p.core.Say("paused: %s", why)
 		return true
 	}
+
 	if p.job.Spec.Paused {
 		return hold("spec.paused is true")
 	}
@@ -391,8 +395,8 @@ func (p *planner) paused() bool {
 	return false
 }
 
-// remove deletes pods that do not fit their node, or of which there is another one. What others deleted
-// already is left to them; pods that were bound to a node that is gone are the garbage collector's.
+// remove deletes pods that do not fit their node or are duplicates. Pods that are already being deleted are
+// left alone, and pods bound to a node that is gone are left to the pod garbage collector.
 func (p *planner) remove() {
 	var duplicates []string
 	for i := range p.sites {
@@ -407,7 +411,7 @@ func (p *planner) remove() {
 			case s.gone:
 				p.core.Decide(m.pod, podplan.Delete, ReasonNode, "it may not run on node %s: %s",
 					s.name, s.Why)
-			// it might never come to run there
+			// The pod might never be able to run there.
 			case m.state == Active && m.pod.Spec.NodeName == "" && p.madeOtherwise(m):
 				p.core.Decide(m.pod, podplan.Delete, ReasonNode, "%s",
 					"it is not bound yet, and the template asks something else of nodes now")
@@ -425,7 +429,7 @@ func (p *planner) remove() {
 		for _, m := range members {
 			switch {
 			case m.pod.Spec.NodeName != "" || m.state != Active:
-			case target == "": // its node gets another one
+			case target == "": // its node gets another pod
 				p.core.Decide(m.pod, podplan.Delete, ReasonNode, "%s",
 					"it is meant for no node: somebody changed its affinity")
 			default:
@@ -436,7 +440,7 @@ func (p *planner) remove() {
 	}
 }
 
-// settle says of all pods about which nothing is decided what they are to the job.
+// settle gives all remaining pods a verdict that describes their state.
 func (p *planner) settle() {
 	for i := range p.members {
 		m := &p.members[i]
@@ -472,7 +476,7 @@ func (p *planner) settle() {
 	}
 }
 
-// waits says what holds the job and was not asked for.
+// waits records what holds up the job without being asked for.
 func (p *planner) waits() {
 	if p.out.Waiting == nil && p.out.HeldByBudget {
 		for _, v := range p.out.Verdicts {

@@ -15,31 +15,32 @@ import (
 
 const kind = "BroadcastJob"
 
-// Snapshot is all that a plan is made from.
+// Snapshot is everything that a plan is made from.
 type Snapshot struct {
 	// Job is the BroadcastJob.
 	Job *appsv1beta1.BroadcastJob
 	podplan.Snapshot
-	// Nodes are all nodes, in any order; none if [Ended] says that the plan needs none.
+	// Nodes are all nodes, in any order. They are not needed if the job has ended and its counters are final
+	// (see [Ended]).
 	Nodes []*corev1.Node
-	// Taken tells of a name whether a pod of somebody else has it; nil means that none has.
+	// Taken reports whether a pod of somebody else has the given name. If it is nil, none has.
 	Taken func(pod string) bool
-	// Failed are the nodes for which pods could not be created a moment ago: others come first.
+	// Failed are the nodes for which pods could not be created a moment ago. Other nodes come first.
 	Failed map[string]bool
-	// Binds: pods are bound to their nodes here, not by the scheduler (flag
+	// Binds makes the manager bind pods to their nodes instead of the scheduler (flag
 	// --assign-bcj-pods-by-scheduler=false, BJ-041).
 	Binds bool
 }
 
-// Mine tells whether a pod is one of the job's (BJ-043). Its labels do not count: a policy may strip them,
-// and the job would make another pod for the node without end.
+// Mine reports whether a pod belongs to the job (BJ-043). Labels are ignored, because a policy may strip
+// them, and then the job would create pods for the node without end.
 func Mine(job *appsv1beta1.BroadcastJob, pod *corev1.Pod) bool {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	return controller != nil && controller.UID == job.UID && pod.Namespace == job.Namespace
 }
 
-// Ended tells whether the job has ended, so that nothing of it starts any more (BJ-025, BJ-061). Counted: its
-// counters follow its pods and the nodes nevertheless (BJ-090).
+// Ended reports whether the job has ended, so that nothing of it starts any more (BJ-025, BJ-061). counted
+// reports that its counters nevertheless continue to follow its pods and the nodes (BJ-090).
 func Ended(job *appsv1beta1.BroadcastJob) (ended, counted bool) {
 	failed := job.Status.Phase == appsv1beta1.BroadcastJobFailed
 	if !failed && job.Status.Phase != appsv1beta1.BroadcastJobCompleted && condition(&job.Status) == nil {
@@ -48,7 +49,7 @@ func Ended(job *appsv1beta1.BroadcastJob) (ended, counted bool) {
 	return true, job.Spec.CompletionPolicy.Type == appsv1beta1.CompletionNever && failed
 }
 
-// condition is the condition that tells that the job has ended; nil if none does.
+// condition returns the condition that says that the job has ended, or nil if there is none.
 func condition(status *appsv1beta1.BroadcastJobStatus) *appsv1beta1.JobCondition {
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
@@ -60,29 +61,29 @@ func condition(status *appsv1beta1.BroadcastJobStatus) *appsv1beta1.JobCondition
 	return nil
 }
 
-// State is what a pod is to its job.
+// State is the state of a pod with regard to its job.
 type State string
 
 // States of pods (BJ-050).
 const (
 	Succeeded State = "succeeded"
 	Failed    State = "failed"
-	// Restarting is a pod that counts as failed because its containers restarted too often, and that has not
-	// ended.
+	// Restarting is a pod that has not ended but counts as failed, because its containers restarted too
+	// often.
 	Restarting State = "restarting"
 	Active     State = "active"
-	// Leaving is a pod that is being deleted: whatever it was, its node is served again when it is gone
-	// (BJ-053).
+	// Leaving is a pod that is being deleted, whatever its state was. Its node gets another pod when it is
+	// gone (BJ-053).
 	Leaving State = "leaving"
 )
 
-// finished tells whether the node of such a pod is done with.
+// finished reports whether the node of a pod in this state is finished.
 func (s State) finished() bool { return s == Succeeded || s == Failed || s == Restarting }
 
-// failed tells whether it counts as failed.
+// failed reports whether a pod in this state counts as failed.
 func (s State) failed() bool { return s == Failed || s == Restarting }
 
-// StateOf is the state of a pod of the job (BJ-050 to BJ-052).
+// StateOf returns the state of a pod of the job (BJ-050 to BJ-052).
 func StateOf(job *appsv1beta1.BroadcastJob, pod *corev1.Pod) State {
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -98,7 +99,7 @@ func StateOf(job *appsv1beta1.BroadcastJob, pod *corev1.Pod) State {
 	return Active
 }
 
-// restarts is how often containers of the pod restarted.
+// restarts returns how often containers of the pod restarted.
 func restarts(pod *corev1.Pod) (n int64) {
 	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses,
 		pod.Status.ContainerStatuses} {
@@ -109,14 +110,14 @@ func restarts(pod *corev1.Pod) (n int64) {
 	return n
 }
 
-// placement is a hash of what a template asks of nodes. Pods remember it: what the user asks of nodes later
-// is asked of later pods.
+// placement returns a hash of what a template requires of nodes. Pods record it, because later requirements
+// apply to later pods only.
 func placement(spec *corev1.PodSpec) (string, error) {
 	var required *corev1.NodeSelector
 	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
 		required = spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
 	}
-	text, err := json.Marshal(struct { // what is empty is nothing
+	text, err := json.Marshal(struct { // empty fields count as absent
 		Node        string               `json:",omitempty"`
 		Selector    map[string]string    `json:",omitempty"`
 		Required    *corev1.NodeSelector `json:",omitempty"`

@@ -12,8 +12,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// FinalStatus is the planned status after these pods were created and these verdicts carried out (BJ-074,
-// BJ-140), and whether it is another one.
+// FinalStatus returns the planned status after the given number of pods was created and the given verdicts
+// were carried out (BJ-074, BJ-140), and reports whether it differs from the stored status.
 func (p *Plan) FinalStatus(created int, done []*podplan.Verdict) (*appsv1beta1.BroadcastJobStatus, bool) {
 	status := p.Status.DeepCopy()
 	if p.Job.DeletionTimestamp == nil {
@@ -29,7 +29,7 @@ func (p *Plan) FinalStatus(created int, done []*podplan.Verdict) (*appsv1beta1.B
 	return status, !equality.Semantic.DeepEqual(*status, p.Job.Status)
 }
 
-// Settled tells whether each node is done with, or the job has ended.
+// Settled reports whether all nodes are finished or the job has ended.
 func (p *Plan) Settled() bool {
 	ended, _ := Ended(p.Job)
 	return ended || p.Done >= int(p.Status.Desired)
@@ -38,7 +38,7 @@ func (p *Plan) Settled() bool {
 // mostNamed is how many nodes are named in a sentence.
 const mostNamed = 3
 
-// Summary says how far the job is, and which nodes wait, for what.
+// Summary returns how far the job is, and what the nodes without a pod wait for.
 func (p *Plan) Summary() []string {
 	status := &p.Status
 	lines := []string{fmt.Sprintf("%s: %d active, %d succeeded, %d failed of %s",
@@ -52,7 +52,7 @@ func (p *Plan) Summary() []string {
 	return lines
 }
 
-// OnlyNumbers tells whether nothing but numbers of pods and nodes changes from one status to the other.
+// OnlyNumbers reports whether the two statuses differ only in numbers of pods and nodes.
 func OnlyNumbers(from, to *appsv1beta1.BroadcastJobStatus) bool {
 	old := from.DeepCopy()
 	old.Active, old.Succeeded, old.Failed, old.Desired = to.Active, to.Succeeded, to.Failed, to.Desired

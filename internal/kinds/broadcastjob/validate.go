@@ -13,7 +13,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/fieldcheck"
 )
 
-// Written is what is checked of a BroadcastJob. It has the same fields in both versions.
+// Written holds the parts of a BroadcastJob that are validated. They have the same fields in both versions.
 type Written struct {
 	job  *appsv1beta1.BroadcastJob
 	spec *appsv1beta1.BroadcastJobSpec
@@ -31,9 +31,9 @@ func WrittenInV1alpha1(job *appsv1alpha1.BroadcastJob) *Written {
 		Status: job.Status})
 }
 
-// Validate checks a BroadcastJob to be created, or with an old one, to be updated (BJ-020 to BJ-026). What
-// the API server has to say on the pod template comes on top, see internal/admission. All errors are
-// returned; an update is not refused for what the stored object has already.
+// Validate checks a BroadcastJob that is created, or updated if old is not nil (BJ-020 to BJ-026), and
+// returns all errors. The API server's errors about the pod template are added by internal/admission. An
+// update is not rejected for errors that the stored object already has.
 func Validate(updated, old *Written) field.ErrorList {
 	errs := append(validateName(updated.name), validate(updated.spec)...)
 	if old == nil {
@@ -44,10 +44,10 @@ func Validate(updated, old *Written) field.ErrorList {
 
 var nameLetters = regexp.MustCompile(`^[a-zA-Z0-9-]+$`)
 
-// validateName checks the name, which is that of a label's value, and the beginning of host names.
+// validateName checks the name, which is also a label value and the beginning of host names.
 func validateName(name string) (errs field.ErrorList) {
 	at := field.NewPath("metadata", "name")
-	if name == "" { // the API server makes one
+	if name == "" { // the API server generates one
 		return nil
 	}
 	if !nameLetters.MatchString(name) {
@@ -103,8 +103,8 @@ func validateTemplate(spec *appsv1beta1.BroadcastJobSpec, path *field.Path) (err
 	return append(errs, fieldcheck.Images(&spec.Template.Spec, path.Child("spec"))...)
 }
 
-// validateCompletion checks when the job ends: one that never does has no time to do so, nor to live after
-// that.
+// validateCompletion checks the completion policy. A job that never ends can have neither a deadline nor a
+// time to live.
 func validateCompletion(
 	policy *appsv1beta1.BroadcastJobCompletionPolicy, path *field.Path,
 ) (errs field.ErrorList) {
@@ -131,7 +131,7 @@ func validateCompletion(
 	return append(errs, fieldcheck.NotNegative(policy.TTLSecondsAfterFinished, ttl)...)
 }
 
-// Warnings says what an update does not do (BJ-025).
+// Warnings returns warnings about changes that an update does not bring about (BJ-025).
 func Warnings(updated, old *Written) []string {
 	switch {
 	case old == nil || updated.spec.Template.Equal(old.spec.Template):

@@ -28,9 +28,9 @@ func (p *planner) sortClaims() {
 	}
 }
 
-// takenIDs are the instance IDs that no new pod may have, and, sorted, those of live claims that are free. An
-// ID whose pod object still exists in any state is taken, and so is one of a claim that is going or that
-// belongs to a pod.
+// takenIDs returns the instance IDs that no new pod may have, and the sorted IDs of live claims that a new
+// pod may take over. An ID is taken while its pod object exists in any state, and while one of its claims is
+// being deleted or belongs to a pod.
 func (p *planner) takenIDs() (taken map[string]bool, free []string) {
 	taken = map[string]bool{}
 	for _, pods := range [][]*corev1.Pod{p.in.Pods, p.in.ForeignPods} {
@@ -56,39 +56,41 @@ func (p *planner) takenIDs() (taken map[string]bool, free []string) {
 	return taken, free
 }
 
-// keepsClaims tells whether the pod leaves its claims for its successor. Without reuse they would find none.
+// keepsClaims reports whether the pod leaves its claims to its successor. Without reuse a successor would not
+// find them.
 func (p *planner) keepsClaims(pod *corev1.Pod) bool {
 	return pod.Labels[pub.KeepClaims] == "true" && p.set.Spec.ScaleStrategy.EnablePVCReuse
 }
 
-// leavesClaims tells whether the successor of an inactive pod takes over its claims: with reuse, unless the
-// set itself wanted the pod to go.
+// leavesClaims reports whether the successor of an inactive pod takes over its claims. It does so only with
+// reuse, and not if the set itself wanted the pod to go, unless the pod is labelled to keep its claims.
 func (p *planner) leavesClaims(pod *corev1.Pod) bool {
 	_, wanted := pod.Labels[pub.SpecifiedDelete]
 	return p.set.Spec.ScaleStrategy.EnablePVCReuse && len(p.claimsOf[p.idOf(pod)]) > 0 &&
 		(!wanted || p.keepsClaims(pod))
 }
 
-// needsClaims tells whether a pod that has ended stands in the way of a successor: it has the name that goes
-// with the claims.
+// needsClaims reports whether a pod that has ended blocks its successor, which takes over the claims and
+// therefore has the same name.
 func (p *planner) needsClaims(pod *corev1.Pod) bool {
 	return p.set.DeletionTimestamp == nil && p.leavesClaims(pod)
 }
 
-// claimPatience is how long after it should be gone the claims of a pod are waited for.
+// claimPatience is how long a successor waits for claims after the pod that has them should be gone.
 const claimPatience = 30 * time.Second
 
-// leavingUntil is how long the claims of an inactive pod are waited for: until some time after it should be
-// gone. Those of a pod whose node is lost are not: it may never go.
+// leavingUntil returns until when a successor waits for the claims of an inactive pod, which is some time
+// after the pod should be gone. It returns the zero time if the node of the pod is lost, because that pod may
+// never go.
 func (p *planner) leavingUntil(pod *corev1.Pod) time.Time {
 	switch {
 	case p.in.LostNodes[pod.Spec.NodeName]:
 		return time.Time{}
 	case pod.DeletionTimestamp != nil:
-		// the time by which it shall be gone, its grace period included
+		// The deletion timestamp includes the grace period of the pod.
 		return pod.DeletionTimestamp.Add(claimPatience)
 	}
-	since := pod.CreationTimestamp.Time // it has ended by itself, and is deleted now
+	since := pod.CreationTimestamp.Time // the pod ended by itself, and is deleted now
 	for i := range pod.Status.Conditions {
 		if at := pod.Status.Conditions[i].LastTransitionTime.Time; at.After(since) {
 			since = at
@@ -98,9 +100,9 @@ func (p *planner) leavingUntil(pod *corev1.Pod) time.Time {
 	return since.Add(2 * claimPatience)
 }
 
-// awaitClaims holds back the successors of pods that leave them their claims: a successor has the name of its
-// predecessor, and must wait until that is gone. Where it does not go, a pod with a new name and new claims
-// takes its place.
+// awaitClaims holds back the creation of pods that take over the claims of inactive pods. A successor has the
+// name of its predecessor, so it must wait until that one is gone. If the predecessor does not go, a pod with
+// a new name and new claims takes its place.
 func (p *planner) awaitClaims(scale *rollout.Scale) {
 	if scale.Create == 0 || len(p.claimsOf) == 0 {
 		return
@@ -125,7 +127,8 @@ func (p *planner) awaitClaims(scale *rollout.Scale) {
 				last = until
 			}
 			if v := p.core.Verdict(pod); v.Action == podplan.Keep {
-				p.core.Decide(pod, podplan.Wait, podplan.ReasonInactive, "%s; its successor takes over its claims", v.Message).Until = until
+				p.core.Decide(pod, podplan.Wait, podplan.ReasonInactive,
+					"%s; its successor takes over its claims", v.Message).Until = until
 			}
 			p.core.LookAgain(until)
 		}
@@ -152,13 +155,14 @@ func (p *planner) awaitClaims(scale *rollout.Scale) {
 	}
 }
 
-// creationTime is how long the creation of a pod may be under way after its claims were made: as long as API
-// servers work on a request.
+// creationTime is how long the creation of a pod may take after its claims were created. It is as long as an
+// API server works on a request.
 const creationTime = time.Minute
 
-// settleClaims decides about claims whose pod is not active any more. A pod that the set itself wanted to go
-// takes its claims along whatever the reuse setting; a released one, and one that somebody else controls now,
-// keeps them; without reuse the others are handed to what is left of their pod, or deleted.
+// settleClaims decides what becomes of claims whose pod is not active. A pod that the set itself wanted to go
+// takes its claims along, whatever the reuse setting is. A pod that is released, or that somebody else
+// controls now, keeps its claims. Without reuse, the other claims are handed to what is left of their pod, or
+// deleted if nothing is left.
 func (p *planner) settleClaims() {
 	if len(p.claimsOf) == 0 {
 		return
@@ -183,7 +187,7 @@ func (p *planner) settleClaims() {
 	for _, pod := range p.in.ForeignPods {
 		id := p.idOf(pod)
 		if controller := metav1.GetControllerOfNoCopy(pod); controller != nil && controller.UID == p.set.UID {
-			active[id] = true // the index of pods by controller is behind the cache
+			active[id] = true // the index of pods by controller is stale
 		} else if id != "" {
 			released[id] = pod
 		}
@@ -213,7 +217,7 @@ func (p *planner) settleClaims() {
 	}
 }
 
-// takeClaimsBack makes claims the set's again whose pod was to be deleted and is to stay now.
+// takeClaimsBack returns to the set the claims of pods that were to be deleted and now stay.
 func (p *planner) takeClaimsBack() {
 	if len(p.in.PodOwnedClaims) == 0 {
 		return
@@ -236,15 +240,15 @@ func (p *planner) takeClaimsBack() {
 	}
 }
 
-// growClaims lets the claims of active pods follow their templates where the owner asks for it: growing is
-// left to the StorageClass, shrinking is impossible and said. Growth that was refused is tried again later.
+// growClaims makes the claims of active pods follow their templates if the owner asks for it. Growing is left
+// to the StorageClass. Shrinking is impossible and is reported. Growth that was refused is tried again later.
 func (p *planner) growClaims() {
 	if p.set.Annotations[pub.ResizeClaims] != "true" {
 		return
 	}
 
 	var held []string
-	wanted := map[string]resource.Quantity{} // by template: both templates and claims may be many
+	wanted := map[string]resource.Quantity{} // by template, because both templates and claims may be many
 	for i := range p.set.Spec.VolumeClaimTemplates {
 		template := &p.set.Spec.VolumeClaimTemplates[i]
 		if want, ok := template.Spec.Resources.Requests[corev1.ResourceStorage]; ok {

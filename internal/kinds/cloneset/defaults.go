@@ -6,28 +6,29 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podtemplate"
 )
 
-// Document is a JSON object as an admission request holds it.
+// Document is a JSON object as it appears in an admission request.
 type Document = podtemplate.Document
 
-// DefaultRequest is what is needed to fill in what a user left out of a CloneSet.
+// DefaultRequest holds what is needed to fill in the fields that a user left out of a CloneSet.
 type DefaultRequest struct {
 	podtemplate.Request
-	// Version of the document, v1alpha1 or v1beta1.
+	// Version is the API version of the document, v1alpha1 or v1beta1.
 	Version string
 	// New is the document to be completed. It is not modified.
 	New Document
-	// Old is the stored document, nil on create.
+	// Old is the stored document. It is nil on create.
 	Old Document
 }
 
-// Default returns the JSON patch that completes a CloneSet (CS-010 to CS-015). It only ever adds what is
-// missing, so fields that nobody here knows stay as they are. An error of the API server comes with the other
-// defaults.
+// Default returns the JSON patch that completes a CloneSet (CS-010 to CS-015). It only adds what is missing,
+// so unknown fields stay as they are. If the API server returns an error, the other defaults are returned
+// with it.
 func Default(r DefaultRequest) ([]jsonpatch.Operation, error) {
 	spec, ok := r.New["spec"].(Document)
 	if !ok {
-		return nil, nil // the schema or validation refuses it
+		return nil, nil // the schema or validation rejects it
 	}
+
 	var d podtemplate.Defaults
 	d.Add(spec, "/spec", "replicas", 1)
 	d.Add(spec, "/spec", "revisionHistoryLimit", 10)
@@ -37,7 +38,7 @@ func Default(r DefaultRequest) ([]jsonpatch.Operation, error) {
 	return d.Operations, err
 }
 
-// defaultStrategy completes updateStrategy: CS-011 for v1beta1, CS-012 for v1alpha1.
+// defaultStrategy completes updateStrategy, which has other fields in v1alpha1 than in v1beta1.
 func defaultStrategy(d *podtemplate.Defaults, spec Document, version string) {
 	pace := func(d *podtemplate.Defaults, o Document, pointer string) {
 		d.Add(o, pointer, "partition", 0)
@@ -49,6 +50,7 @@ func defaultStrategy(d *podtemplate.Defaults, spec Document, version string) {
 			d.Add(o, pointer, "inPlaceUpdateStrategy", Document{})
 		}
 	}
+
 	if version == "v1alpha1" {
 		d.Object(spec, "/spec", "updateStrategy", func(d *podtemplate.Defaults, o Document, pointer string) {
 			policy := d.Add(o, pointer, "type", "ReCreate")

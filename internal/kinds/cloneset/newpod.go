@@ -12,13 +12,14 @@ import (
 )
 
 const (
-	// idAlphabet and idLength make an instance ID.
+	// idAlphabet and idLength define the form of an instance ID.
 	idAlphabet = "bcdfghjklmnpqrstvwxz2456789"
 	idLength   = 5
 )
 
-// ids hands out instance IDs: first, with reuse, those of live claims without a pod, then random unused ones.
-// An ID whose pod object still exists in any state is not free.
+// ids returns a function that returns a new instance ID at each call. With reuse, the IDs of live claims
+// without a pod come first; random unused IDs follow. An ID is in use while its pod object exists in any
+// state.
 func (p *planner) ids() func() string {
 	used, reusable := p.takenIDs()
 	for _, id := range reusable {
@@ -48,11 +49,12 @@ func (p *planner) ids() func() string {
 	}
 }
 
-// idOf is the instance ID of one of the set's pods.
+// idOf returns the instance ID of one of the set's pods.
 func (p *planner) idOf(pod *corev1.Pod) string { return instanceID(pod.Labels, pod.Name, p.set.Name) }
 
-// instanceID is the end of the pod's name, which nobody can change: claims must neither lose their pod with a
-// label, nor go with another one that was given it. A pod of another name has its label.
+// instanceID returns the end of the pod's name if the name begins with that of the set, and otherwise the
+// pod's label. The name comes first because nobody can change it: a change of the label must neither part
+// claims from their pod nor give them to another one.
 func instanceID(labels map[string]string, name, set string) string {
 	if id, ok := strings.CutPrefix(name, set+"-"); ok && id != "" {
 		return id
@@ -60,7 +62,7 @@ func instanceID(labels map[string]string, name, set string) string {
 	return labels[pub.CloneSetInstanceID]
 }
 
-// create plans a pod of the revision, with the claims that it lacks (CS-040 to 046).
+// create plans a pod of the revision and the claims that it lacks.
 func (p *planner) create(id string, from *podplan.Revision) error {
 	labels := map[string]string{pub.CloneSetInstanceID: id}
 	identity := podplan.Identity{Name: p.set.Name + "-" + id, Suffix: id, Labels: labels, ClaimLabels: labels,

@@ -18,41 +18,42 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
-// ClaimFate is what happens to a claim without an active pod (CS-064), or to one that its pod shall not take
-// along after all.
+// ClaimFate is what happens to a claim that has no active pod (CS-064), or that its pod must not take along
+// after all.
 type ClaimFate struct {
 	Claim *corev1.PersistentVolumeClaim
 	// HandTo is the pod that takes the claim along when it goes.
 	HandTo *corev1.Pod
-	// TakeBack: the claim is the set's again. If neither is set the claim is deleted, after a live read has
-	// shown that its pod does not exist.
+	// TakeBack returns the claim to the set. If neither HandTo nor TakeBack is set, the claim is deleted once
+	// a live read has shown that its pod does not exist.
 	TakeBack bool
 	Why      string
 }
 
-// Plan is what one pass does.
+// Plan is what one pass is to do.
 type Plan struct {
 	// Set is the CloneSet that the plan is for.
 	Set *appsv1beta1.CloneSet
 	podplan.Plan
-	// ClaimFates are what becomes of claims without an active pod.
+	// ClaimFates are the decisions about claims without an active pod.
 	ClaimFates []ClaimFate
-	// PodsToDelete is what remains of scaleStrategy.podsToDelete, if PrunePodsToDelete is set (CS-134).
+	// PodsToDelete is the new scaleStrategy.podsToDelete if PrunePodsToDelete is set (CS-134).
 	PodsToDelete      []string
 	PrunePodsToDelete bool
-	// ClaimsNotReused says which claims new pods get no more, because pods hold them that do not go (CS-335).
+	// ClaimsNotReused says which claims new pods no longer get, because the pods that hold them do not go
+	// (CS-335).
 	ClaimsNotReused string
-	// ClaimGrowth are the claims to be grown to what their templates ask for (CS-338).
+	// ClaimGrowth are the claims to be grown to the size in their templates (CS-338).
 	ClaimGrowth []podplan.Growth
-	// ClaimsHeld says which claims cannot follow their templates, empty if all can.
+	// ClaimsHeld says which claims cannot follow their templates. It is empty if all can.
 	ClaimsHeld string
-	// Orphans are pods that match the selector and belong to nobody (CS-355).
+	// Orphans are the names of pods that match the selector and have no controller (CS-355).
 	Orphans []string
-	// Status is the status as far as the snapshot tells.
+	// Status is the status as far as it follows from the snapshot.
 	Status appsv1beta1.CloneSetStatus
 }
 
-// Empty tells whether the plan writes nothing but, maybe, the status.
+// Empty reports whether the plan writes nothing, except perhaps the status.
 func (p *Plan) Empty() bool {
 	if p.NewRevision != nil || p.Renumber != nil || p.PrunePodsToDelete ||
 		len(p.Create)+len(p.ClaimFates)+len(p.ClaimGrowth)+len(p.History) > 0 {
@@ -65,25 +66,25 @@ func (p *Plan) Empty() bool {
 		func(v *podplan.Verdict) bool { return v.Action != podplan.Keep && v.Action != podplan.Wait })
 }
 
-// planner is the working state of Make: in is what it decides from, out what it decides, and core makes the
-// decisions that all pod workloads share.
+// planner is the working state of Make. in is what it decides from, out is what it decides, and core makes
+// the decisions that all pod workloads share.
 type planner struct {
 	core     *podplan.Planner
 	in       Snapshot
 	out      *Plan
 	set      *appsv1beta1.CloneSet
 	selector labels.Selector
-	// creationHeld: pods are missing, and none are created because that failed a moment ago.
+	// creationHeld reports that pods are missing but none are created, because creation failed a moment ago.
 	creationHeld bool
-	// claimsOf are the live claims of the set by instance ID, and taken the IDs that no new pod may have.
+	// claimsOf are the live claims of the set by instance ID.
 	claimsOf map[string][]*corev1.PersistentVolumeClaim
 	// toDelete are the names in scaleStrategy.podsToDelete.
 	toDelete map[string]bool
-	// spent are the words of refusals to delete.
+	// spent caches the message of budgetWords.
 	spent string
 }
 
-// Make decides what to do. It changes nothing of the snapshot.
+// Make decides what to do. It does not change the snapshot.
 func Make(s Snapshot) *Plan {
 	p := &planner{in: s, set: s.Set, out: &Plan{Set: s.Set}, toDelete: map[string]bool{}}
 	p.core = podplan.New(workloadOf(s.Set, s.Features), &p.in.Snapshot, &p.out.Plan)
@@ -91,7 +92,7 @@ func Make(s Snapshot) *Plan {
 		p.toDelete[name] = true
 	}
 
-	p.out.Orphans = slices.Sorted(slices.Values(s.Orphans)) // an index gives them in any order
+	p.out.Orphans = slices.Sorted(slices.Values(s.Orphans)) // the index returns them in any order
 	p.in.Pods = slices.SortedFunc(slices.Values(s.Pods),
 		func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	p.make()
@@ -115,10 +116,9 @@ func (p *planner) make() {
 	}
 	if p.set.DeletionTimestamp == nil &&
 		(!selector.Matches(labels.Set(p.set.Spec.Template.Labels)) || inplace.Selects(selector) != "") {
-		p.stand(
-			fmt.Errorf(
-				"spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers change: "+
-					"pods would be made without end; correct the labels", selector))
+		p.stand(fmt.Errorf(
+			"spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers change: "+
+				"pods would be made without end; correct the labels", selector))
 		return
 	}
 	if p.set.DeletionTimestamp != nil {
@@ -139,7 +139,7 @@ func (p *planner) make() {
 	}
 	p.core.DecideModes()
 	p.core.PreDownload(err != nil)
-	// Pods that budgets do not let go may wait for one that only an update brings back.
+	// Pods that budgets hold back may wait for a pod that only an update brings back.
 	if p.core.Scaling = p.scale() && !p.core.HeedBudgets(); !p.core.Scaling {
 		p.updatePods(err)
 	}
@@ -148,7 +148,7 @@ func (p *planner) make() {
 	p.prune()
 }
 
-// stand leaves everything as it is, because the spec cannot be used. What the status says of revisions stays.
+// stand leaves everything as it is, because the spec cannot be used. The revisions in the status stay, too.
 func (p *planner) stand(err error) {
 	p.out.UpdateError, p.out.NewRevision, p.out.Renumber, p.core.Update = err.Error(), nil, nil, nil
 	p.out.UpdateRevision, p.out.CurrentRevision = p.set.Status.UpdateRevision, p.set.Status.CurrentRevision
@@ -157,13 +157,13 @@ func (p *planner) stand(err error) {
 	p.core.HoldAll(podplan.ReasonBadSpec, p.out.UpdateError)
 }
 
-// limits resolves the user's numbers. If one is unusable nothing is updated, and nothing available is taken
-// away.
+// limits resolves the user's numbers. If one of them is unusable, nothing is updated and no available pod is
+// taken away.
 func (p *planner) limits() (rollout.Limits, error) {
 	spec := rollout.Spec{Replicas: p.replicas(), ScaleMaxUnavailable: p.set.Spec.ScaleStrategy.MaxUnavailable}
 	if r := rollingOf(p.set); r != nil {
-		spec.Partition, spec.MaxSurge, spec.MaxUnavailable, spec.Paused = r.Partition, r.MaxSurge,
-			r.MaxUnavailable, r.Paused
+		spec.Partition, spec.MaxSurge, spec.MaxUnavailable, spec.Paused =
+			r.Partition, r.MaxSurge, r.MaxUnavailable, r.Paused
 	}
 	limits, err := rollout.Resolve(spec)
 	if err != nil {
@@ -185,7 +185,7 @@ func (p *planner) replicas() int {
 	return int(*p.set.Spec.Replicas)
 }
 
-// release gives up pods that the selector does not match any more.
+// release gives up pods that no longer match the selector.
 func (p *planner) release() {
 	for _, pod := range p.in.Pods {
 		if readiness.Active(pod) && !p.selector.Matches(labels.Set(pod.Labels)) {
@@ -197,7 +197,7 @@ func (p *planner) release() {
 	}
 }
 
-// sayClaims says what becomes of claims.
+// sayClaims adds what becomes of claims to the printed plan.
 func (p *planner) sayClaims() {
 	t := &planlog.Plan{}
 	for _, fate := range p.out.ClaimFates {
@@ -219,7 +219,7 @@ func (p *planner) sayClaims() {
 	p.out.ClaimLines = t.Lines
 }
 
-// prune removes names from podsToDelete that are no active pods any more.
+// prune removes names from podsToDelete that no longer name an active pod.
 func (p *planner) prune() {
 	names := p.set.Spec.ScaleStrategy.PodsToDelete
 	if len(names) == 0 {

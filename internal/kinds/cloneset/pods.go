@@ -11,6 +11,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
+// classify decides about inactive pods, and makes active pods members of the plan.
 func (p *planner) classify() {
 	var failed []*corev1.Pod
 	for _, pod := range p.in.Pods {
@@ -38,11 +39,12 @@ func (p *planner) classify() {
 // keptFailed is how many failed pods of a set are kept for inspection.
 const keptFailed = 3
 
-// forgetFailed deletes failed pods, of which evictions may leave many, but for the newest.
+// forgetFailed deletes failed pods except the newest, because evictions may leave many of them.
 func (p *planner) forgetFailed(failed []*corev1.Pod) {
 	if len(failed) <= keptFailed || p.set.DeletionTimestamp != nil {
 		return
 	}
+
 	slices.SortStableFunc(failed,
 		func(a, b *corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
 	for _, pod := range failed[keptFailed:] {
@@ -58,7 +60,7 @@ func inactivity(pod *corev1.Pod) string {
 	return string(pod.Status.Phase)
 }
 
-// census counts the pods, for scaling or for updating: only scaling counts a pod that prepares its update as
+// census counts the pods for scaling or for updating. Only scaling counts a pod that prepares its update as
 // new.
 func (p *planner) census(scaling bool) rollout.Census {
 	census := rollout.Census{
@@ -94,14 +96,14 @@ func (p *planner) census(scaling bool) rollout.Census {
 	return census
 }
 
-// countsAsNew tells whether scaling takes the pod for one of the update revision: one that prepares its
-// update is about to be.
+// countsAsNew reports whether scaling counts the pod as one of the update revision. A pod that prepares its
+// update is about to become one.
 func (p *planner) countsAsNew(info *podplan.Pod) bool {
 	return info.New || p.in.Features.PreparingUpdateAsUpdate &&
 		info.State == pub.LifecycleStatePreparingUpdate
 }
 
-// specified tells whether somebody asked for the deletion of the pod.
+// specified reports whether somebody asked for the deletion of the pod.
 func (p *planner) specified(pod *corev1.Pod) bool {
 	_, labelled := pod.Labels[pub.SpecifiedDelete]
 	return labelled || p.toDelete[pod.Name]

@@ -15,12 +15,12 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
-// maxCreate is how many pods one plan makes. A wrong number of replicas must not take the memory of a manager
-// that serves others too.
+// maxCreate is how many pods one plan creates at most. A wrong number of replicas must not use up the memory
+// of a manager that serves other workloads too.
 const maxCreate = 2000
 
-// scale decides creation and deletion. It tells whether it changes anything; if so no update starts in this
-// pass.
+// scale decides which pods to create and delete. It reports whether it changes anything, in which case no
+// update starts in this pass.
 func (p *planner) scale() bool {
 	census := p.census(true)
 	scale := rollout.ComputeScale(census, p.out.Limits)
@@ -49,7 +49,7 @@ func (p *planner) scale() bool {
 		return true
 	}
 	if deleted, pending := p.deleteSpecified(); deleted || pending {
-		return deleted // ordinary scale-in waits for what is specified
+		return deleted // ordinary scale-in waits for specified pods
 	}
 	if scale.Missing > 0 {
 		return false
@@ -62,8 +62,7 @@ func (p *planner) sayScale(census rollout.Census, scale rollout.Scale) {
 	p.core.Say("%d of %s, %d at %s, %d old; partition %d, maxUnavailable %d, maxSurge %d; %d unavailable",
 		census.Old.Total+census.New.Total, plural.Of(p.out.Limits.Replicas, "pod"), census.New.Total,
 		p.out.UpdateRevision, census.Old.Total, p.out.Limits.Partition, p.out.Limits.MaxUnavailable,
-		p.out.Limits.MaxSurge,
-		scale.Unavailable)
+		p.out.Limits.MaxSurge, scale.Unavailable)
 	if scale.Surge > 0 {
 		p.core.Say("surge of %s", plural.Of(scale.Surge, "pod"))
 	}
@@ -86,16 +85,15 @@ func (p *planner) createPods(scale rollout.Scale) {
 		scale.CreateOld, p.out.CurrentRevision)
 }
 
-// holdCreation creates nothing for a while after that failed: whatever is to be deleted or updated goes on
-// meanwhile.
+// holdCreation creates nothing for a while after creation failed. Deletions and updates go on meanwhile.
 func (p *planner) holdCreation(scale *rollout.Scale) {
 	n := p.core.MayCreate(scale.Create)
 	p.creationHeld = n == 0 && scale.Create > 0
 	scale.Create, scale.CreateOld = n, min(scale.CreateOld, n)
 }
 
-// cancelDeletions brings pods back that need not go any more: they prepare their deletion, but are not
-// specified.
+// cancelDeletions brings back pods that prepare their deletion but are not specified, if they are needed
+// again.
 func (p *planner) cancelDeletions() bool {
 	for _, hook := range []*pub.LifecycleHook{p.core.Hooks().PreDelete, p.core.Hooks().InPlaceUpdate} {
 		if hook != nil && hook.MarkPodNotReady {
@@ -119,7 +117,8 @@ func (p *planner) cancelDeletions() bool {
 			patch := &podpatch.Patch{}
 			lifecycle.Enter(patch, pub.LifecycleStatePreparingNormal, p.in.Now)
 			p.core.Share(patch, info.Pod, pub.LifecycleStatePreparingNormal)
-			p.core.Decide(info.Pod, podplan.Patch, podplan.ReasonLifecycleHook, "its deletion is not needed any more").Patch = patch
+			p.core.Decide(info.Pod, podplan.Patch, podplan.ReasonLifecycleHook,
+				"its deletion is not needed any more").Patch = patch
 			excess, changed = excess-1, true
 		}
 	}
@@ -127,7 +126,7 @@ func (p *planner) cancelDeletions() bool {
 	return changed
 }
 
-// deletePrepared deletes pods whose preDelete hook has let them go.
+// deletePrepared deletes pods that their preDelete hook has released.
 func (p *planner) deletePrepared() bool {
 	changed := false
 	for _, info := range p.core.Members {
@@ -145,9 +144,9 @@ func (p *planner) deletePrepared() bool {
 	return changed
 }
 
-// deletions is how many pods may be deleted: a ready pod while more than replicas - maxUnavailable are ready,
-// and if it is available also only while more than these are available. A ready pod inside minReadySeconds is
-// one that users have, although it does not count as available yet.
+// deletions counts how many pods may be deleted. A ready pod may be deleted while more than replicas -
+// maxUnavailable pods are ready. If it is also available, more than that many pods must be available, too.
+// Ready pods count because users have them even before minReadySeconds are over.
 type deletions struct{ serving, available int }
 
 func (p *planner) deletions() *deletions {
@@ -160,7 +159,7 @@ func (p *planner) deletions() *deletions {
 	return d
 }
 
-// take tells whether the pod may be deleted, and counts it if so.
+// take reports whether the pod may be deleted, and if so, counts it as deleted.
 func (d *deletions) take(info *podplan.Pod) bool {
 	if info.Serving && d.serving <= 0 || info.Available && d.available <= 0 {
 		return false
@@ -174,8 +173,8 @@ func (d *deletions) take(info *podplan.Pod) bool {
 	return true
 }
 
-// deleteSpecified deletes pods specified for deletion: those that are not ready at once, the others while
-// enough pods are left.
+// deleteSpecified deletes pods that are specified for deletion. Those that are not ready are deleted at once,
+// the others while enough pods are left.
 func (p *planner) deleteSpecified() (deleted, pending bool) {
 	budget, infos := p.deletions(), p.core.Members
 	if len(p.in.Refused) > 0 {
@@ -201,8 +200,8 @@ func (p *planner) deleteSpecified() (deleted, pending bool) {
 	return deleted, pending
 }
 
-// scaleIn deletes pods beyond the wanted number: its share of old ones first, those that are not ready
-// freely, others while enough are left.
+// scaleIn deletes the pods above the wanted number, its share of old ones first. Pods that are not ready are
+// deleted at once, the others while enough pods are left.
 func (p *planner) scaleIn(scale rollout.Scale) bool {
 	if scale.Remove == 0 {
 		return false
@@ -234,14 +233,16 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 		slices.SortStableFunc(new,
 			func(a, b rollout.Candidate) int { return p.surged(b.Pod) - p.surged(a.Pod) })
 	}
+
 	fromOld := min(scale.RemoveOld, len(old))
-	if p.core.Workload.Paused { // what a pause leaves over must not bring the rollout further
+	if p.core.Workload.Paused { // what a pause leaves over must not advance the rollout
 		down := 0
 		for _, candidate := range old {
 			count(&down, !candidate.Available)
 		}
 		fromOld = max(min(fromOld, down), scale.Remove-len(new))
 	}
+
 	chosen := append(old[:fromOld:fromOld], new[:min(scale.Remove-fromOld, len(new))]...)
 	budget, changed := p.deletions(), false
 	for _, candidate := range chosen {
@@ -264,9 +265,9 @@ func tooMany(n int) string {
 	return fmt.Sprintf("it is one of %d pods too many", n)
 }
 
-// surged is 1 for a pod that was made at the update revision: during a rollout in place with surge these are
-// what surge added, and go before the originals that were updated, also if one of these is not available at
-// the moment.
+// surged returns 1 for a pod that was created at the update revision, and 0 for others. During an in-place
+// rollout with surge, such pods are the surge. They are deleted before original pods that were updated, even
+// if one of these is not available at the moment.
 func (p *planner) surged(pod *corev1.Pod) int {
 	if _, original := pod.Annotations[pub.InPlaceUpdateState]; original ||
 		p.core.Workload.Policy == podplan.ReCreate || !p.surges() {
@@ -275,14 +276,14 @@ func (p *planner) surged(pod *corev1.Pod) int {
 	return 1
 }
 
-// surges tells whether the user asks for surge, also while a pause suspends it.
+// surges reports whether the user asks for surge, even while a pause suspends it.
 func (p *planner) surges() bool {
 	rolling := rollingOf(p.set)
 	return rolling != nil && rolling.MaxSurge != nil && rolling.MaxSurge.String() != "0" &&
 		rolling.MaxSurge.String() != "0%"
 }
 
-// topologyKeys are those over which the template spreads its pods.
+// topologyKeys returns the keys over which the template spreads its pods.
 func topologyKeys(set *appsv1beta1.CloneSet) []string {
 	var keys []string
 	for i := range set.Spec.Template.Spec.TopologySpreadConstraints {
@@ -291,7 +292,8 @@ func topologyKeys(set *appsv1beta1.CloneSet) []string {
 	return keys
 }
 
-// budgetWords says why no ready pod may be deleted now. Most pods of a large set share it.
+// budgetWords returns why no ready pod may be deleted now. It is computed once, because most pods of a large
+// set share it.
 func (p *planner) budgetWords() string {
 	if p.spent == "" {
 		ready, available := 0, 0
@@ -302,14 +304,14 @@ func (p *planner) budgetWords() string {
 		p.spent = fmt.Sprintf(
 			"but %d of %s must stay (maxUnavailable %d); with those that go now %d %s ready, %d available",
 			p.out.Limits.Replicas-p.out.Limits.MaxUnavailable, plural.Of(p.out.Limits.Replicas, "pod"),
-			p.out.Limits.MaxUnavailable, ready,
-			plural.Form(ready, "is", "are"), available)
+			p.out.Limits.MaxUnavailable, ready, plural.Form(ready, "is", "are"), available)
 	}
 
 	return p.spent
 }
 
-// deletePod deletes the pod with its claims, or, if the preDelete hook holds it, makes it wait for the hook.
+// deletePod deletes the pod with its claims. If the preDelete hook holds the pod, it waits for the hook
+// instead.
 func (p *planner) deletePod(info *podplan.Pod, reason podplan.Reason, why string) {
 	if !info.Preparing && p.core.Prepare(info.Pod, why) != nil {
 		return

@@ -13,36 +13,36 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// Snapshot is all that a plan is made from.
+// Snapshot is everything that a plan is made from.
 type Snapshot struct {
 	// Set is the CloneSet.
 	Set *appsv1beta1.CloneSet
 	podplan.Snapshot
 	// Claims are all claims controlled by the set.
 	Claims []*corev1.PersistentVolumeClaim
-	// PodOwnedClaims are claims of the namespace that a pod controls, since it takes them along when it goes;
-	// those of other sets' pods may be among them.
+	// PodOwnedClaims are the claims of the namespace that are controlled by a pod and go with it. Claims of
+	// other sets' pods may be among them.
 	PodOwnedClaims []*corev1.PersistentVolumeClaim
-	// LostNodes are nodes of inactive pods that do not exist or of which nothing is heard any more. Pods on
-	// them may never go.
+	// LostNodes are the nodes of inactive pods that do not exist, or from which nothing is heard any more.
+	// Pods on them may never go.
 	LostNodes map[string]bool
-	// ForeignPods are pods that the set does not control and that stand where claims of the set want a pod:
-	// released ones, or detached by hand (CS-335, CS-348).
+	// ForeignPods are pods that the set does not control but that have the name of a pod for claims of the
+	// set. They were released, or detached by hand (CS-335, CS-348).
 	ForeignPods []*corev1.Pod
-	// Orphans are the names of pods without controller that match the selector (CS-355).
+	// Orphans are the names of pods that have no controller and match the selector (CS-355).
 	Orphans []string
-	// NodeLabels are the labels of the nodes that pods stand on, by node; only where scaling in has to look
-	// at them (CS-151).
+	// NodeLabels are the labels of the pods' nodes, by node. They are set only if scaling in needs them
+	// (CS-151).
 	NodeLabels map[string]map[string]string
-	// Random returns a number below n; it is the only chance in a plan.
+	// Random returns a number below n. It is the only source of chance in a plan.
 	Random func(n int) int
-	// Features are the switches that the plan depends on.
+	// Features are the feature switches that the plan depends on.
 	Features Features
 }
 
-// NodesWanted are the nodes of pods of which decisions need something: labels, if the set has more pods than
-// it should and spreads them over domains (CS-151); and whether they are lost, if inactive pods on them have
-// claims that others could take over (CS-335).
+// NodesWanted returns the nodes about which a plan needs information. It needs their labels if the set has
+// too many pods and spreads them over domains (CS-151). It needs to know whether they are lost if inactive
+// pods on them have claims that other pods could take over (CS-335).
 func (s *Snapshot) NodesWanted() []string {
 	spread := len(topologyKeys(s.Set)) > 0 &&
 		(s.Set.Spec.Replicas == nil || len(s.Pods) > int(*s.Set.Spec.Replicas))
@@ -61,9 +61,9 @@ func (s *Snapshot) NodesWanted() []string {
 	return names
 }
 
-// RecordNode takes from a node what decisions need. A node of which the cluster has heard nothing for a while
-// is lost, and so is one that does not exist any more; one whose kubelet says that it is not ready may still
-// let its pods go.
+// RecordNode records what a plan needs to know about a node. A node is lost if it no longer exists or if the
+// cluster has not heard from it for a while. A node whose kubelet reports that it is not ready may still let
+// its pods go.
 func (s *Snapshot) RecordNode(name string, node *corev1.Node, exists bool) {
 	if s.NodeLabels == nil {
 		s.NodeLabels, s.LostNodes = map[string]map[string]string{}, map[string]bool{}
@@ -73,7 +73,7 @@ func (s *Snapshot) RecordNode(name string, node *corev1.Node, exists bool) {
 	s.LostNodes[name] = !exists || ready != nil && ready.Status == corev1.ConditionUnknown
 }
 
-// ClaimsWithoutPod are the names of the pods that claims are for and that the set does not control.
+// ClaimsWithoutPod returns the names of pods that the set has claims for and does not control.
 func (s *Snapshot) ClaimsWithoutPod() []string {
 	known := map[string]bool{"": true}
 	for _, pod := range s.Pods {
@@ -89,7 +89,7 @@ func (s *Snapshot) ClaimsWithoutPod() []string {
 	return names
 }
 
-// Features are the feature gates and flags that change what is planned.
+// Features are the feature gates and flags that affect plans.
 type Features struct {
 	// ShortHash labels pods with the short hash of their revision (gate CloneSetShortHash, CS-050).
 	ShortHash bool
@@ -101,9 +101,9 @@ type Features struct {
 	RecreateOnClaimChange bool
 	// ExcludePreparingDelete is the flag --cloneset-scaling-exclude-preparing-delete (CS-116).
 	ExcludePreparingDelete bool
-	// InPlace is what qualifies beside images and metadata.
+	// InPlace is what qualifies for an update in place besides images and metadata.
 	InPlace inplace.Options
-	// DeferredResize is how long a node may defer a resize before the pod is recreated; 0 means for ever
+	// DeferredResize is how long a node may defer a resize before the pod is recreated. 0 means forever
 	// (IPU-315).
 	DeferredResize time.Duration
 	// PreparingUpdateAsUpdate counts pods in PreparingUpdate as new while scaling (CS-115).

@@ -16,7 +16,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// Reasons of the condition Progressing, as they stand on the wire (CS-226, CS-227).
+// Reasons of the condition Progressing, as in the API.
 const (
 	progressAvailable          = "CloneSetAvailable"
 	progressPaused             = "CloneSetPaused"
@@ -25,7 +25,7 @@ const (
 	progressUpdated            = "CloneSetUpdated"
 )
 
-// status computes the status from the snapshot (CS-220 to 224).
+// status computes the status from the snapshot.
 func (p *planner) status() {
 	old, status := p.set.Status, &p.out.Status
 	status.ObservedGeneration = p.set.Generation
@@ -33,8 +33,8 @@ func (p *planner) status() {
 	if p.selector != nil {
 		status.LabelSelector = p.selector.String()
 	}
-	status.UpdateRevision, status.CurrentRevision, status.CollisionCount = p.out.UpdateRevision,
-		p.out.CurrentRevision, p.out.CollisionCount
+	status.UpdateRevision, status.CurrentRevision, status.CollisionCount =
+		p.out.UpdateRevision, p.out.CurrentRevision, p.out.CollisionCount
 	for _, info := range p.core.Members {
 		status.Replicas++
 		count(&status.ReadyReplicas, info.Ready)
@@ -59,8 +59,8 @@ func (p *planner) status() {
 	p.progressing()
 }
 
-// available keeps the condition Available for tools that know nothing of CloneSets, where the owner asks for
-// it.
+// available maintains the condition Available if the owner asks for it. It is for tools that do not know
+// CloneSets.
 func (p *planner) available() {
 	if p.set.Annotations[pub.PublishConditions] != "true" {
 		removeCondition(&p.out.Status, appsv1beta1.CloneSetConditionAvailable)
@@ -79,7 +79,8 @@ func (p *planner) available() {
 	setCondition(&p.out.Status, next, p.in.Now, false)
 }
 
-// progressing keeps the condition of that name, which exists only with a deadline (CS-226 to 231).
+// progressing maintains the condition Progressing, which exists only with a deadline or if the owner asks for
+// it.
 func (p *planner) progressing() {
 	deadline := p.set.Spec.ProgressDeadlineSeconds
 	status := &p.out.Status
@@ -95,16 +96,16 @@ func (p *planner) progressing() {
 		Status: corev1.ConditionTrue, Reason: progressUpdated,
 		Message: fmt.Sprintf("%d of %s updated and available", status.UpdatedAvailableReplicas,
 			plural.Of(status.ExpectedUpdatedReplicas, "pod"))}
-	// A new goal restarts the clock: another template or another number of pods, seen by the generation.
+	// A new goal, which is another template or another number of pods, restarts the deadline. The generation
+	// shows it.
 	restarted := p.set.Status.ObservedGeneration != p.set.Generation
 	switch {
 	case status.CurrentRevision == status.UpdateRevision && status.Replicas == replicas &&
-		status.UpdatedReplicas == replicas &&
-		status.UpdatedAvailableReplicas == replicas:
+		status.UpdatedReplicas == replicas && status.UpdatedAvailableReplicas == replicas:
 		next.Reason = progressAvailable
 	case p.core.Workload.Paused:
-		next.Reason, next.Message = progressPaused,
-			"the update is paused; set paused to false in updateStrategy to go on"
+		next.Reason, next.Message =
+			progressPaused, "the update is paused; set paused to false in updateStrategy to go on"
 	case status.ExpectedUpdatedReplicas < replicas &&
 		status.UpdatedAvailableReplicas >= status.ExpectedUpdatedReplicas:
 		next.Reason = progressPartitionAvailable
@@ -121,6 +122,7 @@ func (p *planner) progressing() {
 				*deadline, next.Message)
 		}
 	}
+
 	if limited && next.Reason == progressUpdated &&
 		(previous == nil || restarted || previous.Reason != progressUpdated) {
 		p.core.LookAgain(p.in.Now.Add(time.Duration(*deadline) * time.Second))
@@ -128,7 +130,7 @@ func (p *planner) progressing() {
 	setCondition(status, next, p.in.Now, restarted && next.Reason == progressUpdated)
 }
 
-// Condition returns the condition of the type, nil if the status has none.
+// Condition returns the condition of the given type, or nil if the status has none.
 func Condition(
 	status *appsv1beta1.CloneSetStatus, conditionType appsv1beta1.CloneSetConditionType,
 ) *appsv1beta1.CloneSetCondition {
@@ -145,8 +147,8 @@ func removeCondition(status *appsv1beta1.CloneSetStatus, conditionType appsv1bet
 		func(c appsv1beta1.CloneSetCondition) bool { return c.Type == conditionType })
 }
 
-// setCondition sets a condition; its update time changes with status or reason, its transition time with the
-// status.
+// setCondition sets a condition. Its update time changes with the status or the reason, its transition time
+// only with the status.
 func setCondition(
 	status *appsv1beta1.CloneSetStatus, next appsv1beta1.CloneSetCondition, now time.Time, restart bool,
 ) {
@@ -165,9 +167,9 @@ func setCondition(
 	*previous = next
 }
 
-// FinalStatus completes the planned status with the errors met in planning and applying: FailedScale and
-// FailedUpdate stand while their step fails, with the present error, and vanish when it succeeds (CS-225). It
-// tells whether the status changed (CS-223).
+// FinalStatus completes the planned status with the errors of planning and applying, and reports whether the
+// status changed (CS-223). The conditions FailedScale and FailedUpdate exist while their step fails, contain
+// the latest error, and are removed when the step succeeds (CS-225).
 func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv1beta1.CloneSetStatus, bool) {
 	status := p.Status.DeepCopy()
 	for conditionType, text := range map[appsv1beta1.CloneSetConditionType]string{
@@ -191,5 +193,6 @@ func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv
 		}
 		return 0
 	})
+
 	return status, !equality.Semantic.DeepEqual(*status, p.Set.Status)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
-// updatePods chooses the next pods to be updated, in order, as far as the budget goes (CS-120 to 127).
-// unusable is why the user's numbers cannot be used, nil if they can.
+// updatePods chooses the next pods to update, in order and within the budget. unusable is why the user's
+// numbers cannot be used, or nil if they can.
 func (p *planner) updatePods(unusable error) {
 	p.sayPartition()
 	count := rollout.ToMove(p.census(false), p.out.Limits)
@@ -21,6 +21,7 @@ func (p *planner) updatePods(unusable error) {
 	if count < 0 {
 		target, toNew, count = p.core.Current, false, -count
 	}
+
 	candidates := p.candidates(toNew)
 	if len(candidates) == 0 {
 		return
@@ -28,7 +29,8 @@ func (p *planner) updatePods(unusable error) {
 	if reason, why := p.standstill(unusable); reason != "" {
 		p.core.Say("update waits: %s", why)
 		for _, info := range candidates {
-			info.Stay = reason == podplan.ReasonOnDelete // one that prepares its update would wait for ever
+			// Without Stay, a pod that prepares its update would wait forever.
+			info.Stay = reason == podplan.ReasonOnDelete
 			p.core.Decide(info.Pod, podplan.Wait, reason, "%s", why)
 		}
 		return
@@ -38,12 +40,12 @@ func (p *planner) updatePods(unusable error) {
 	p.core.Say("%s to move to %s", plural.Of(count, "pod"), target.Name)
 	budget, waiting := p.core.NewBudget(toNew), 0
 	for _, info := range candidates {
-		// it comes last; those before it that only wait do not take its place
+		// Refused pods come last. Pods before them that only wait do not use up their moves.
 		if !p.in.Refused[info.Pod.UID].IsZero() {
 			count, waiting = count+waiting, 0
 		}
 		if own := p.core.Mends(info); count == 0 && own != nil {
-			// it stays at its revision, and gets back what another one left in it
+			// The pod stays at its revision, and loses what another revision left in it.
 			p.core.MoveTo(info, own, false, budget)
 			continue
 		}
@@ -62,7 +64,7 @@ func (p *planner) updatePods(unusable error) {
 	}
 }
 
-// above is how many pods there are beyond the replicas.
+// above returns how many pods there are beyond the replicas.
 func (p *planner) above() int {
 	n := -p.out.Limits.Replicas
 	for _, info := range p.core.Members {
@@ -71,9 +73,9 @@ func (p *planner) above() int {
 	return max(n, 0)
 }
 
-// replacements is how many of the pods to be moved wait to be deleted, and will be replaced: each uses up one
-// of the moves, but not where a pod above the replicas stands in for it already. That one is to be moved
-// instead; else the two would wait for each other if it never comes up.
+// replacements returns how many of the pods to be moved wait to be deleted and will be replaced. Each of them
+// uses up one move, unless a pod above the replicas already stands in for it. That pod is moved instead,
+// because otherwise the two would wait for each other if it never becomes ready.
 func (p *planner) replacements(toNew bool) int {
 	waiting := 0
 	for _, info := range p.core.Members {
@@ -82,8 +84,8 @@ func (p *planner) replacements(toNew bool) int {
 	return max(waiting-p.above(), 0)
 }
 
-// sayPartition tells those who raise the partition and expect pods to go back that nothing does without the
-// gate.
+// sayPartition explains to users who raise the partition and expect pods to go back that this needs the
+// feature gate.
 func (p *planner) sayPartition() {
 	updated := 0
 	for _, info := range p.core.Members {
@@ -96,14 +98,12 @@ func (p *planner) sayPartition() {
 		p.out.Limits.Partition > 0 && !p.in.Features.PartitionRollback {
 		p.core.Say(
 			"partition %d leaves %s to be updated, and %d more %s; %s so, because gate CloneSetPartitionRollback is off",
-			p.out.Limits.Partition,
-			plural.Of(p.out.Limits.Replicas-p.out.Limits.Partition, "pod"), more,
-			plural.Form(more, "is", "are"),
-			plural.Form(more, "it stays", "they stay"))
+			p.out.Limits.Partition, plural.Of(p.out.Limits.Replicas-p.out.Limits.Partition, "pod"), more,
+			plural.Form(more, "is", "are"), plural.Form(more, "it stays", "they stay"))
 	}
 }
 
-// standstill says why no pod may be updated at all, nothing if pods may.
+// standstill returns why no pod may be updated at all, or nothing if pods may be updated.
 func (p *planner) standstill(unusable error) (podplan.Reason, string) {
 	switch {
 	case unusable != nil:
@@ -117,8 +117,8 @@ func (p *planner) standstill(unusable error) (podplan.Reason, string) {
 	return "", ""
 }
 
-// candidates are the pods that are not of the target revision, in the order of their update. Scaling has
-// decided about those that are specified for deletion.
+// candidates returns the pods that are not at the target revision, in update order. Scaling has already
+// decided about the pods that are specified for deletion.
 func (p *planner) candidates(toNew bool) []*podplan.Pod {
 	var candidates []*podplan.Pod
 	for _, info := range p.core.Members {
@@ -129,7 +129,7 @@ func (p *planner) candidates(toNew bool) []*podplan.Pod {
 	return p.inUpdateOrder(candidates)
 }
 
-// inUpdateOrder orders the pods by CS-180 to 188.
+// inUpdateOrder returns the pods in the order in which they are to be updated.
 func (p *planner) inUpdateOrder(infos []*podplan.Pod) []*podplan.Pod {
 	var priority *pub.UpdatePriorityStrategy
 	var scatter []pub.UpdateScatterTerm
@@ -140,8 +140,8 @@ func (p *planner) inUpdateOrder(infos []*podplan.Pod) []*podplan.Pod {
 		}
 	}
 	order := rollout.UpdateOrder(candidatesOf(infos), all, priority, scatter)
-	// Whatever the user's order is, a pod above the replicas that is down goes first: it costs nothing, and
-	// those in service wait for it.
+	// A pod above the replicas that is not available always goes first, whatever order the user wants.
+	// Updating it costs nothing, and the pods in service wait for it.
 	above := p.above()
 	var first, sorted []*podplan.Pod
 	for _, i := range order {
@@ -157,8 +157,8 @@ func (p *planner) inUpdateOrder(infos []*podplan.Pod) []*podplan.Pod {
 	return sorted
 }
 
-// byRefusal puts what the API server refused to change after everything else, and of that what was refused
-// last at the end: one object that a policy protects must not hold up the others for ever.
+// byRefusal compares objects so that those which the API server refused to change come last, the most
+// recently refused at the very end. One object that a policy protects must not block the others forever.
 func (p *planner) byRefusal(a, b types.UID) int { return p.in.Refused[a].Compare(p.in.Refused[b]) }
 
 func candidatesOf(infos []*podplan.Pod) []rollout.Candidate {

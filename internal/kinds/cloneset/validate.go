@@ -19,15 +19,16 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
-// maxNameLength leaves room for "-<id>" in pod names. Revision labels have no part in it: long names are
+// maxNameLength leaves room for "-<id>" in pod names. Revision labels do not limit it, because long names are
 // labelled by the short hash.
 const maxNameLength = 253 - 6
 
-// mutableFields are the members of spec that an update may change.
+// mutableFields are the fields of spec that an update may change.
 const mutableFields = "'replicas', 'template', 'lifecycle', 'scaleStrategy', 'updateStrategy', 'minReadySeconds', " +
 	"'progressDeadlineSeconds', 'volumeClaimTemplates' and 'revisionHistoryLimit'"
 
-// Written is a CloneSet in the version in which its author wrote it. Errors name the fields of that version.
+// Written is a CloneSet in the API version in which its author wrote it. Errors name the fields of that
+// version.
 type Written struct {
 	set   *appsv1beta1.CloneSet
 	alpha *appsv1alpha1.CloneSet
@@ -44,11 +45,11 @@ func WrittenInV1alpha1(set *appsv1alpha1.CloneSet) *Written {
 // CloneSet returns the object in the storage version.
 func (w *Written) CloneSet() *appsv1beta1.CloneSet { return w.set }
 
-// Validate checks a CloneSet to be created, or with an old one, to be updated (CS-020 to CS-035). What the
-// API server has to say on the pod template comes on top, see internal/admission. All errors are returned.
+// Validate checks a CloneSet that is created, or updated if old is not nil (CS-020 to CS-035), and returns
+// all errors. The API server's errors about the pod template are added by internal/admission.
 //
-// An update is not refused for what the stored object has got already: objects that an older release let in
-// can still be scaled, mended step by step, and deleted.
+// An update is not rejected for errors that the stored object already has. Objects that an older release
+// admitted can still be scaled, corrected step by step, and deleted.
 func Validate(updated, old *Written, qualifies inplace.Options) field.ErrorList {
 	errs := validate(updated)
 	if old == nil {
@@ -62,7 +63,7 @@ func validateName(name string) field.ErrorList {
 	path := field.NewPath("metadata", "name")
 	var errs field.ErrorList
 	if name == "" {
-		return nil // to be generated
+		return nil // the name is generated later
 	}
 
 	for _, message := range validation.NameIsDNSSubdomain(name, false) {
@@ -89,6 +90,7 @@ func validateUpdate(updated, old *appsv1beta1.CloneSet, qualifies inplace.Option
 	if rolling == nil || rolling.PodUpdatePolicy != appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy {
 		return errs
 	}
+
 	return append(errs, fieldcheck.InPlaceOnly(&updated.Spec.Template, &old.Spec.Template,
 		qualifies, path)...)
 }
@@ -115,7 +117,7 @@ func validate(w *Written) field.ErrorList {
 	return errs
 }
 
-// validateClaims checks the names of claim templates: they are those of volumes, too.
+// validateClaims checks the names of claim templates, which are also names of volumes.
 func validateClaims(set string, spec *appsv1beta1.CloneSetSpec, path *field.Path) field.ErrorList {
 	var taken []string
 	for _, volume := range spec.Template.Spec.Volumes {
@@ -138,8 +140,8 @@ func validateScale(scale *appsv1beta1.CloneSetScaleStrategy, path *field.Path) f
 	return errs
 }
 
-// validateStrategy checks type and policy in the fields of the version written, and the rest, which differs
-// only in its place.
+// validateStrategy checks type and policy in the fields of the version in which the set was written. The
+// other fields differ only in their place.
 func (w *Written) validateStrategy(path *field.Path) field.ErrorList {
 	strategy, rolling := &w.set.Spec.UpdateStrategy, w.set.Spec.UpdateStrategy.RollingUpdate
 	var errs field.ErrorList
@@ -187,14 +189,14 @@ func (w *Written) validateStrategy(path *field.Path) field.ErrorList {
 	errs = append(errs, validateScatter(rolling.ScatterStrategy, path.Child("scatterStrategy"))...)
 	inPlace := rolling.InPlaceUpdateStrategy
 	if w.alpha != nil {
-		// Annotations that conversion made into fields have no rules in v1alpha1.
+		// In v1alpha1 there are no rules for annotations that conversion turned into fields.
 		inPlace = w.alpha.Spec.UpdateStrategy.InPlaceUpdateStrategy
 	}
 
 	return append(errs, fieldcheck.InPlace(inPlace, path.Child("inPlaceUpdateStrategy"))...)
 }
 
-// validatePace checks that an update can move at all and that surge has a use.
+// validatePace checks that an update can make progress and that surge is of use.
 func validatePace(
 	replicas *int32, rolling *appsv1beta1.RollingUpdateCloneSetStrategy, path *field.Path,
 ) field.ErrorList {
@@ -203,6 +205,7 @@ func validatePace(
 	if replicas != nil {
 		total = int(*replicas)
 	}
+
 	unavailable, surge := intstr.FromString("20%"), intstr.FromInt32(0)
 	if rolling.MaxUnavailable != nil {
 		unavailable = *rolling.MaxUnavailable
@@ -210,13 +213,14 @@ func validatePace(
 	if rolling.MaxSurge != nil {
 		surge = *rolling.MaxSurge
 	}
-	// Both were checked: no errors. Whether surge is above 0 does not hang on the number of replicas.
+	// Both were validated, so that there are no errors.
 	u, _ := rollout.Scaled(unavailable, total, true)
 	s, _ := rollout.Scaled(surge, total, true)
 	if total > 0 && u < 1 && s < 1 {
 		errs = append(errs, field.Invalid(path.Child("maxUnavailable"), unavailable.String(),
 			"must not be 0 while maxSurge is 0 too: no pod could ever be updated"))
 	}
+	// Whether surge is above 0 does not depend on the number of replicas.
 	if any, _ := rollout.Scaled(surge, 100, true); any > 0 &&
 		rolling.PodUpdatePolicy == appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy {
 		errs = append(errs, field.Invalid(path.Child("maxSurge"), surge.String(),
@@ -226,7 +230,7 @@ func validatePace(
 	return errs
 }
 
-func validateScatter(terms []pub.UpdateScatterTerm, path *field.Path) field.ErrorList { // CS-028
+func validateScatter(terms []pub.UpdateScatterTerm, path *field.Path) field.ErrorList {
 	errs := fieldcheck.FewTerms(len(terms), path)
 	seen := map[pub.UpdateScatterTerm]bool{}
 	for i, term := range terms {
@@ -243,11 +247,12 @@ func validateScatter(terms []pub.UpdateScatterTerm, path *field.Path) field.Erro
 	return errs
 }
 
-// looked is how many names of podsToDelete are looked up while their writer waits.
+// looked is how many names of podsToDelete are looked up while the request waits.
 const looked = 50
 
-// PodsToDeleteWarnings tells of names newly put into podsToDelete that name no pod to be deleted (CS-344), of
-// the first of a long list. lookup returns the pod, or nil if there is none.
+// PodsToDeleteWarnings returns warnings about names newly added to podsToDelete that do not name a pod to be
+// deleted (CS-344). Only the first names of a long list are looked up. lookup returns the pod, or nil if
+// there is none.
 func PodsToDeleteWarnings(updated, old *appsv1beta1.CloneSet, lookup func(name string) *corev1.Pod) []string {
 	known := map[string]bool{}
 	if old != nil {
@@ -255,6 +260,7 @@ func PodsToDeleteWarnings(updated, old *appsv1beta1.CloneSet, lookup func(name s
 			known[name] = true
 		}
 	}
+
 	var warnings []string
 	asked := 0
 	for i, name := range updated.Spec.ScaleStrategy.PodsToDelete {

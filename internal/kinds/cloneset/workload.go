@@ -9,18 +9,18 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// Kind is the name of the kind in references to it.
+// Kind is the name of the kind in owner references.
 const Kind = "CloneSet"
 
-// traits are where CloneSets differ from other workloads.
+// traits define how CloneSets differ from other workloads.
 var traits = podplan.Traits{TemplateHash: true}
 
-// Reference is what an object bears that the set controls.
+// Reference returns the owner reference of the objects that the set controls.
 func Reference(set *appsv1beta1.CloneSet) metav1.OwnerReference {
 	return *metav1.NewControllerRef(set, appsv1beta1.GroupVersion.WithKind(Kind))
 }
 
-// workloadOf is the set as plans of all kinds see it.
+// workloadOf converts the set to what plans of all kinds use.
 func workloadOf(set *appsv1beta1.CloneSet, features Features) *podplan.Workload {
 	spec := &set.Spec
 	w := &podplan.Workload{
@@ -32,13 +32,13 @@ func workloadOf(set *appsv1beta1.CloneSet, features Features) *podplan.Workload 
 		CollisionCount: set.Status.CollisionCount, CurrentRevision: set.Status.CurrentRevision,
 		Traits: traits, Gates: []corev1.PodConditionType{pub.InPlaceUpdateReady, pub.KruisePodReady},
 		ShortHash: features.ShortHash, RecreateOnClaimChange: features.RecreateOnClaimChange,
-		InPlace:        features.InPlace,
-		DeferredResize: features.DeferredResize, PreDownload: features.PreDownload,
+		InPlace: features.InPlace, DeferredResize: features.DeferredResize,
+		PreDownload: features.PreDownload,
 	}
 	w.OnDelete = set.Spec.UpdateStrategy.Type == appsv1beta1.OnDeleteCloneSetUpdateStrategyType
 	if r := rollingOf(set); r != nil {
-		w.Rolling, w.Paused, w.MaxUnavailable, w.Strategy = true, r.Paused, r.MaxUnavailable,
-			r.InPlaceUpdateStrategy
+		w.Rolling, w.Paused, w.MaxUnavailable, w.Strategy =
+			true, r.Paused, r.MaxUnavailable, r.InPlaceUpdateStrategy
 		if r.PodUpdatePolicy != "" {
 			w.Policy = podplan.Policy(r.PodUpdatePolicy)
 		}
@@ -47,7 +47,7 @@ func workloadOf(set *appsv1beta1.CloneSet, features Features) *podplan.Workload 
 	return w
 }
 
-// rollingOf returns the options of rolling updates, nil under OnDelete.
+// rollingOf returns the options of rolling updates, or nil under OnDelete.
 func rollingOf(set *appsv1beta1.CloneSet) *appsv1beta1.RollingUpdateCloneSetStrategy {
 	if set.Spec.UpdateStrategy.Type == appsv1beta1.OnDeleteCloneSetUpdateStrategyType {
 		return nil

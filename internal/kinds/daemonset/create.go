@@ -14,10 +14,10 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// noScheduler is what the pods say that are bound without a scheduler.
+// noScheduler is the schedulerName of pods that are bound without a scheduler.
 const noScheduler = "kubernetes.io/daemonset-controller"
 
-// create plans the pods of all sites that are to get one, in the order of their names.
+// create plans the pods of all sites that are to get one, in the order of the nodes' names.
 func (p *planner) create() {
 	var missing []*site
 	for _, l := range p.sites {
@@ -26,11 +26,12 @@ func (p *planner) create() {
 		}
 	}
 
-	// which may be that of one node alone: now the next attempt begins with any
+	// The next attempt begins at an arbitrary node, because the error may concern one node only.
 	if len(missing) > 0 && p.in.CreationError != "" {
 		first := nodes.Hash(p.in.Now.Format(time.RFC3339Nano)) % uint64(len(missing))
 		missing = slices.Concat(missing[first:], missing[:first])
 	}
+
 	most := min(p.core.MayCreate(len(missing)), p.burst)
 	if most < len(missing) && p.out.ScaleError == "" {
 		p.out.More = true
@@ -69,20 +70,22 @@ func (p *planner) newPod(l *site) error {
 	return nil
 }
 
-// isNumber tells whether a text is a whole number, as a generation is; anything else may be no label.
+// isNumber reports whether a text is a whole number without a sign, as a generation is. Anything else may be
+// invalid as a label.
 func isNumber(text string) bool {
 	_, err := strconv.ParseInt(text, 10, 64)
 	return err == nil && text[0] != '+' && text[0] != '-'
 }
 
-// nameFor is the name of the next pod of a node. It is made of the node's name and the set's UID, so that two
-// managers that both find the node empty create the same pod. A name that a pod has, which is being deleted
-// or somebody else's, is not taken; then comes the next.
+// nameFor returns the name of the next pod of a node. It is derived from the node's name and the set's UID,
+// so that two managers that both find the node empty create the same pod. If a pod that is being deleted or
+// belongs to somebody else still has the name, the next name is used.
 func (p *planner) nameFor(l *site) string {
 	taken := map[string]bool{}
 	for _, d := range l.pods {
 		taken[d.pod.Name] = true
 	}
+
 	for n := 0; ; n++ {
 		if name := nodes.PodName(p.set.Name, string(p.set.UID), l.name, n); !taken[name] &&
 			(p.in.Taken == nil || !p.in.Taken(name)) {
@@ -91,7 +94,7 @@ func (p *planner) nameFor(l *site) string {
 	}
 }
 
-// tolerate adds the tolerations that the pods of every DaemonSet have. The template's own stay as they are
+// tolerate adds the tolerations that the pods of every DaemonSet have. The template's own tolerations stay as
 // written.
 func tolerate(spec map[string]any, template *corev1.PodSpec) {
 	written, _ := spec["tolerations"].([]any)

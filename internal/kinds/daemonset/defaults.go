@@ -11,24 +11,24 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podtemplate"
 )
 
-// Document is a JSON object as an admission request holds it.
+// Document is a JSON object as it appears in an admission request.
 type Document = podtemplate.Document
 
-// DefaultRequest is what is needed to fill in what a user left out of a DaemonSet.
+// DefaultRequest holds what is needed to fill in the fields that a user left out of a DaemonSet.
 type DefaultRequest struct {
-	// Version of the document, v1alpha1 or v1beta1.
+	// Version is the API version of the document, v1alpha1 or v1beta1.
 	Version string
 	// New is the document to be completed. It is not modified.
 	New Document
 }
 
 // Default returns the JSON patch that completes a DaemonSet (ADS-012 to ADS-014). It adds what is missing, so
-// fields that nobody here knows stay as they are, and replaces the deprecated type Surging. The pod template
-// stays as it was written (ADS-015).
+// unknown fields stay as they are, and replaces the deprecated type Surging. The pod template stays as it was
+// written (ADS-015).
 func Default(r DefaultRequest) []jsonpatch.Operation {
 	spec, ok := r.New["spec"].(Document)
 	if !ok {
-		return nil // the schema or validation refuses it
+		return nil // the schema or validation rejects it
 	}
 
 	var d podtemplate.Defaults
@@ -55,8 +55,8 @@ func (r *DefaultRequest) defaultRolling(d *podtemplate.Defaults, o Document, poi
 	}
 }
 
-// defaultSurging writes the deprecated type Surging as what it stands for. Where maxUnavailable contradicts
-// it, validation refuses it.
+// defaultSurging replaces the deprecated type Surging by its equivalent. If maxUnavailable contradicts it,
+// validation rejects the DaemonSet.
 func defaultSurging(d *podtemplate.Defaults, o Document, pointer string) {
 	if !zero(o["maxUnavailable"]) {
 		return
@@ -68,7 +68,7 @@ func defaultSurging(d *podtemplate.Defaults, o Document, pointer string) {
 			appsv1beta1.StandardRollingUpdateType))
 }
 
-// zero tells whether a number of nodes or a percentage in a document is absent or none.
+// zero reports whether a number of nodes or a percentage in a document is absent or zero.
 func zero(given any) bool {
 	if given == nil {
 		return true

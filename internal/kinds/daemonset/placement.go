@@ -14,9 +14,8 @@ import (
 
 func join(names []string) string { return strings.Join(names, ", ") }
 
-// placement creates pods where they are missing, and deletes those that are too many, have failed, or may not
-// stay (ADS-090 to 098). It does not look at partition, selector or paused, apart from creation that
-// partition controls.
+// placement creates missing pods, and deletes pods that are too many, have failed, or may not stay. It
+// ignores partition, selector and paused, except where partition controls creation.
 func (p *planner) placement() {
 	var needs []*site
 	for _, l := range p.sites {
@@ -32,7 +31,7 @@ func (p *planner) placement() {
 		case l.Eligible && len(l.pods) == 0:
 			needs = append(needs, l)
 		case p.tolerate(l) && l.Eligible && p.surges() && l.present() < 2:
-			needs = append(needs, l) // beside what is being deleted, or prepares for it
+			needs = append(needs, l) // beside pods that are being deleted or prepare for it
 		}
 	}
 
@@ -50,8 +49,8 @@ func (p *planner) placement() {
 	}
 }
 
-// vanished deals with pods whose node does not exist. Those that were scheduled are deleted by the garbage
-// collector of pods, when it is sure that the node is gone.
+// vanished handles pods whose node does not exist. Scheduled pods are deleted by Kubernetes' pod garbage
+// collector once it is sure that the node is gone.
 func (p *planner) vanished(l *site) {
 	for _, d := range l.pods {
 		switch {
@@ -65,8 +64,8 @@ func (p *planner) vanished(l *site) {
 	}
 }
 
-// tolerate looks after the pods of a node that may keep them (ADS-091 to 095). It tells whether no pod runs
-// there, or is to go first.
+// tolerate decides about the pods of a node that may keep them. It reports whether no pod runs on the node
+// and none has to be deleted first.
 func (p *planner) tolerate(l *site) (empty bool) {
 	var running []*daemon
 	ended := false
@@ -95,8 +94,8 @@ func (p *planner) tolerate(l *site) (empty bool) {
 	return false
 }
 
-// clean leaves a node with a surge the oldest new pod and the oldest old one, and of these the new one as
-// soon as it may take over.
+// clean leaves a node with a surge one new pod and one old pod, and deletes the old one as soon as the new
+// one may take over.
 func (p *planner) clean(l *site, running []*daemon) {
 	var news, olds []*daemon
 	for _, d := range running {
@@ -113,14 +112,14 @@ func (p *planner) clean(l *site, running []*daemon) {
 	case !old.info.Ready:
 		p.deletePod(old.pod, podplan.ReasonOutdated,
 			"it is not ready, and pod "+now.pod.Name+" of the update revision takes its place")
-	case now.available() && !now.info.Specified: // else the node would lose both
+	case now.available() && !now.info.Specified: // otherwise the node would lose both
 		p.deletePod(old.pod, podplan.ReasonOutdated,
 			"pod "+now.pod.Name+" of the update revision is available")
 	}
 }
 
-// keepOne deletes all pods of a node but one, and returns that: the first that is available, or else the
-// first; nil if there is none.
+// keepOne deletes all pods in the list but one, and returns that one: the first that is available, or else
+// the first. It returns nil if the list is empty.
 func (p *planner) keepOne(l *site, of []*daemon) (kept *daemon) {
 	if len(of) == 0 {
 		return nil
@@ -134,7 +133,7 @@ func (p *planner) keepOne(l *site, of []*daemon) (kept *daemon) {
 	return kept
 }
 
-// failed deletes a pod that ended on its node, unless that happened there a moment ago.
+// failed deletes a pod that ended on its node, unless a pod ended there a moment ago.
 func (p *planner) failed(l *site, d *daemon) {
 	if v := p.core.Verdict(d.pod); v != nil { // it is adopted first
 		return
@@ -155,7 +154,8 @@ func (p *planner) failed(l *site, d *daemon) {
 	}
 }
 
-// rankOf orders nodes without a pod: one that just lost its own gets it back before others get their first.
+// rankOf ranks nodes without a pod. A node that just lost its pod gets a new one before other nodes get their
+// first.
 func (p *planner) rankOf(l *site) int {
 	if p.in.Had[l.name] || len(l.pods) > 0 {
 		return 0
@@ -163,8 +163,8 @@ func (p *planner) rankOf(l *site) int {
 	return 1
 }
 
-// partitionAllows is on how many of the nodes that need pods they may be created now. A node whose pod goes
-// keeps its place.
+// partitionAllows returns on how many of the nodes in needs a pod may be created now. A node whose pod is
+// going away keeps its place.
 func (p *planner) partitionAllows(needs []*site) int {
 	taken := 0
 	for _, l := range p.sites {
@@ -178,11 +178,11 @@ func (p *planner) partitionAllows(needs []*site) int {
 	return max(desired-taken-min(p.out.Limits.Partition, desired), 0)
 }
 
-// keptEmpty tells whether partition keeps a node without a pod, which does not count as unavailable then.
+// keptEmpty reports whether partition keeps a node without a pod. Such a node does not count as unavailable.
 func (p *planner) keptEmpty(l *site) bool { return p.partitioned && len(l.pods) == 0 && !l.create }
 
-// deletePod deletes a pod, or, if its preDelete hook holds it, lets that come first; no more than
-// burstReplicas at a time.
+// deletePod deletes a pod, but not more than burstReplicas at a time. If the preDelete hook holds the pod, it
+// waits for the hook instead.
 func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) *podplan.Verdict {
 	if v := p.core.Verdict(pod); v != nil && (v.Action == podplan.Adopt || v.Action == podplan.Delete) {
 		return v
@@ -192,7 +192,7 @@ func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) 
 	}
 
 	n := &p.deletions
-	if !p.in.Refused[pod.UID].IsZero() { // it takes the place of none that may go
+	if !p.in.Refused[pod.UID].IsZero() { // a retry must not take the place of a pod that may go
 		n = &p.retried
 	}
 	if *n >= p.burst {
@@ -205,7 +205,7 @@ func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) 
 	return p.core.Decide(pod, podplan.Delete, reason, "%s", why)
 }
 
-// goes tells whether a pod is being deleted, or was decided to go, or to prepare for it.
+// goes reports whether a pod is being deleted, or the plan deletes it or prepares its deletion.
 func (p *planner) goes(d *daemon) bool {
 	if d.pod.DeletionTimestamp != nil || d.info != nil && d.info.Preparing {
 		return true
@@ -214,7 +214,8 @@ func (p *planner) goes(d *daemon) bool {
 	return v != nil && (v.Action == podplan.Delete || v.Action == podplan.Patch && v.Prepares != "")
 }
 
-// count counts the new and the old pods of a node; those that are being deleted, or will be now, are neither.
+// count returns the numbers of new and old pods of a node, without those that are being deleted or that the
+// plan deletes.
 func (l *site) count(p *planner) (now, old int) {
 	for _, d := range l.pods {
 		switch {
@@ -228,7 +229,7 @@ func (l *site) count(p *planner) (now, old int) {
 	return now, old
 }
 
-// present counts the pods of a node that are not being deleted.
+// present returns the number of pods of a node that are not being deleted.
 func (l *site) present() (n int) {
 	for _, d := range l.pods {
 		if d.pod.DeletionTimestamp == nil {
@@ -238,26 +239,27 @@ func (l *site) present() (n int) {
 	return n
 }
 
-// crowded tells whether a node has more than one pod, or is about to, also one that prepares its deletion.
+// crowded reports whether a node has, or is about to have, more than one pod. Pods that prepare their
+// deletion count.
 func (l *site) crowded() bool {
 	n := l.present()
 	return n > 1 || l.create && n > 0
 }
 
-// adopts tells whether the pod becomes the set's first.
+// adopts reports whether the pod is to be adopted first.
 func (p *planner) adopts(d *daemon) bool {
 	v := p.core.Verdict(d.pod)
 	return v != nil && v.Action == podplan.Adopt
 }
 
-// deletes tells whether it was decided to delete the pod now.
+// deletes reports whether the plan deletes the pod.
 func (p *planner) deletes(d *daemon) bool {
 	v := p.core.Verdict(d.pod)
 	return v != nil && v.Action == podplan.Delete
 }
 
-// specified deletes pods that somebody wants to go: one that is available as long as fewer nodes lack an
-// available pod than maxUnavailable says.
+// specified deletes pods that are specified for deletion. An available pod is deleted only while fewer nodes
+// lack an available pod than maxUnavailable allows.
 func (p *planner) specified() {
 	down, most := 0, max(p.out.Limits.MaxUnavailable, 1)
 	for _, l := range p.sites {
@@ -269,15 +271,14 @@ func (p *planner) specified() {
 	for _, l := range p.lastRefused(p.sites) {
 		for _, d := range l.pods {
 			switch {
-			// it is adopted first
+			// A pod with a verdict is adopted first.
 			case d.info == nil || !d.info.Specified || p.goes(d) || p.core.Verdict(d.pod) != nil:
 			case !d.available():
 				p.deletePod(d.pod, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
 			case l.Eligible && down >= most:
 				p.core.Decide(d.pod, podplan.Wait, podplan.ReasonMaxUnavailable,
 					"it is specified for deletion; %d of %s without an available pod, %d may be (maxUnavailable)",
-					down,
-					plural.Of(p.out.Limits.Replicas, "node"), most)
+					down, plural.Of(p.out.Limits.Replicas, "node"), most)
 			default:
 				if v := p.deletePod(d.pod, podplan.ReasonSpecifiedDelete,
 					"it is specified for deletion"); v.Action != podplan.Wait && l.Eligible {
@@ -288,7 +289,7 @@ func (p *planner) specified() {
 	}
 }
 
-// serving is an available pod that stays on the node; nil if there is none.
+// serving returns an available pod that stays on the node, or nil if there is none.
 func (p *planner) serving(l *site) *daemon {
 	for _, d := range l.pods {
 		if d.available() && !p.goes(d) {

@@ -24,44 +24,44 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
-// Reasons that only DaemonSets have.
+// Reasons that only DaemonSets use.
 const (
-	// ReasonNode: the pod may not run, or not stay, on its node, or the node is gone.
+	// ReasonNode means that the pod may not run or stay on its node, or that the node is gone.
 	ReasonNode podplan.Reason = "Node"
-	// ReasonExcess: another pod has its place.
+	// ReasonExcess means that another pod has its place.
 	ReasonExcess podplan.Reason = "Excess"
-	// ReasonNodeSelector: the node is not one of those that are updated.
+	// ReasonNodeSelector means that the node is not among those that are updated.
 	ReasonNodeSelector podplan.Reason = "NodeSelector"
-	// ReasonNodeNotReady: the node is left out because it is not ready for long.
+	// ReasonNodeNotReady means that the node is left out because it has not been ready for a long time.
 	ReasonNodeNotReady podplan.Reason = "NodeNotReady"
-	// ReasonBurst: as many pods as burstReplicas allows are dealt with first.
+	// ReasonBurst means that as many other pods as burstReplicas allows come first.
 	ReasonBurst podplan.Reason = "BurstReplicas"
-	// ReasonSurge: as many new pods as maxSurge allows are there already.
+	// ReasonSurge means that there are already as many new pods as maxSurge allows.
 	ReasonSurge podplan.Reason = "MaxSurge"
 )
 
-// Plan is what one pass does.
+// Plan is what one pass is to do.
 type Plan struct {
 	// Set is the DaemonSet that the plan is for.
 	Set *appsv1beta1.DaemonSet
 	podplan.Plan
 	// AdoptRevisions are revisions without a controller that become the set's (ADS-046).
 	AdoptRevisions []*appsv1.ControllerRevision
-	// SelectsAll: the selector selects everything, so that nothing is done (ADS-042).
+	// SelectsAll reports that the selector selects everything, so that nothing is done (ADS-042).
 	SelectsAll bool
 	// Failures are the pods that are deleted because they ended on their node (ADS-091, ADS-092).
 	Failures []Failure
-	// LeftOut says which nodes the rollout leaves out, empty if it leaves out none.
+	// LeftOut says which nodes the rollout leaves out. It is empty if there are none.
 	LeftOut string
-	// More: burstReplicas leaves some for the next plan, which is due at once when this one has done
-	// something.
+	// More reports that burstReplicas leaves work for the next plan, which is due as soon as this one has
+	// done something.
 	More bool
-	// Status is the status as far as the snapshot tells.
+	// Status is the status as far as it follows from the snapshot.
 	Status appsv1beta1.DaemonSetStatus
-	// updates are the sites that are to be at the update revision, and arrived those of them that are, with
-	// an available pod.
+	// updates is how many sites are to be at the update revision. arrived is how many of them are, with an
+	// available pod.
 	updates, arrived int
-	// full: every eligible node has an available pod.
+	// full reports that every eligible node has an available pod.
 	full bool
 }
 
@@ -71,40 +71,40 @@ type Failure struct {
 	Pod  *corev1.Pod
 }
 
-// Arrived is how many nodes have an available pod, and how many of those that are to be updated have one of
+// Arrived returns how many nodes have an available pod, plus how many of the nodes to be updated have one of
 // the update revision.
 func (p *Plan) Arrived() int { return int(p.Status.NumberAvailable) + p.arrived }
 
-// site is a node with the pods that are meant for it.
+// site is a node and the pods that are meant for it.
 type site struct {
 	name string
-	// node is nil if it is gone, or not known yet.
+	// node is nil if the node is gone or not known yet.
 	node *corev1.Node
 	nodes.Verdict
-	// selected: the selector of the rollout selects the node; out: it is left out of the rollout, because it
-	// is not ready for long.
+	// selected reports that the selector of the rollout selects the node. out reports that the rollout leaves
+	// out the node because it has not been ready for a long time.
 	selected, out bool
-	// pods are all pods of the set that are meant for it: those scheduled first, and the oldest first.
+	// pods are all pods of the set that are meant for the node. Scheduled pods come first, then older ones.
 	pods []*daemon
-	// create: a pod is created here.
+	// create reports that a pod is to be created here.
 	create bool
 }
 
-// daemon is one pod on its site.
+// daemon is one pod of a site.
 type daemon struct {
 	pod *corev1.Pod
-	// info is nil if the pod is being deleted, or at its end.
+	// info is nil if the pod is being deleted or has ended.
 	info *podplan.Pod
 	new  bool
 }
 
-// ended tells whether the pod is at its end and not being deleted.
+// ended reports whether the pod has ended and is not being deleted.
 func (d *daemon) ended() bool { return d.info == nil && d.pod.DeletionTimestamp == nil }
 
 func (d *daemon) available() bool { return d.info != nil && d.info.Available }
 
-// planner is the working state of Make: in is what it decides from, out what it decides, and core makes the
-// decisions that all pod workloads share.
+// planner is the working state of Make. in is what it decides from, out is what it decides, and core makes
+// the decisions that all pod workloads share.
 type planner struct {
 	core     *podplan.Planner
 	in       Snapshot
@@ -112,20 +112,20 @@ type planner struct {
 	set      *appsv1beta1.DaemonSet
 	selector labels.Selector
 	rules    *nodes.Rules
-	// sites are in ascending order of their names.
+	// sites are in ascending order of their names. Sites without a node come last.
 	sites []*site
-	// homeless are pods that are meant for no node.
+	// homeless are pods that are not meant for any node.
 	homeless []*daemon
-	// strict: pods that are not available cost maxUnavailable, too.
+	// strict reports that pods that are not available count for maxUnavailable, too.
 	strict bool
-	// burst is how many pods are created, deleted, or updated in place at most; the others count what is
-	// planned of that, retried the deletions that were refused before.
+	// burst is how many pods are created, deleted, or updated in place at most. deletions counts the planned
+	// deletions, retried those among them that were refused before, and updated the planned updates in place.
 	burst, deletions, retried, updated int
-	// partitioned: partition keeps nodes without a pod from getting one.
+	// partitioned reports that partition keeps nodes without a pod from getting one.
 	partitioned bool
 }
 
-// Make decides what to do. It changes nothing of the snapshot.
+// Make decides what to do. It does not change the snapshot.
 func Make(s Snapshot) *Plan {
 	p := &planner{in: s, set: s.Set, out: &Plan{Set: s.Set}}
 	p.in.Pods = slices.SortedFunc(slices.Values(append(s.Pods[:len(s.Pods):len(s.Pods)], s.Orphans...)),
@@ -197,10 +197,10 @@ func (p *planner) make() (err error) {
 	return nil
 }
 
-// stand leaves everything as it is, because the spec cannot be used. What the status says of revisions stays.
+// stand leaves everything as it is, because the spec cannot be used. The revisions in the status stay, too.
 func (p *planner) stand(err error) {
-	p.out.UpdateError, p.out.NewRevision, p.out.Renumber, p.core.Update, p.out.Create = err.Error(), nil, nil,
-		nil, nil
+	p.out.UpdateError, p.out.NewRevision, p.out.Renumber, p.core.Update, p.out.Create =
+		err.Error(), nil, nil, nil, nil
 	observed := len(p.core.Members) > 0
 	for _, pod := range p.in.Pods {
 		if !observed && readiness.Active(pod) && metav1.IsControlledBy(pod, p.set) {
@@ -210,7 +210,7 @@ func (p *planner) stand(err error) {
 	p.core.HoldAll(podplan.ReasonBadSpec, p.out.UpdateError)
 }
 
-// sortSites makes the sites of all nodes.
+// sortSites creates the sites of all nodes.
 func (p *planner) sortSites() error {
 	selector := labels.Everything()
 	if r := rollingOf(p.set); r != nil && r.Selector != nil {
@@ -231,7 +231,7 @@ func (p *planner) sortSites() error {
 	return nil
 }
 
-// desired is how many nodes should have a pod.
+// desired returns how many nodes should have a pod.
 func (p *planner) desired() (n int) {
 	for _, l := range p.sites {
 		if l.Eligible {
@@ -254,6 +254,7 @@ func (p *planner) limits() error {
 		}
 		return n, nil
 	}
+
 	var errs [4]error
 	p.out.Limits = rollout.Limits{Replicas: desired, ScaleMaxUnavailable: rollout.Unlimited}
 	p.burst, errs[0] = resolve(p.set.Spec.BurstReplicas, "burstReplicas", false, 250)
@@ -263,7 +264,7 @@ func (p *planner) limits() error {
 		p.out.Limits.Partition, errs[1] = resolve(r.Partition, at+"partition", false, 0)
 		if p.out.Limits.MaxSurge, errs[2] = resolve(r.MaxSurge, at+"maxSurge", true, 0); desired == 0 &&
 			!isZero(r.MaxSurge) {
-			p.out.Limits.MaxSurge = 1 // no old pod goes before a new one is there, also where none comes
+			p.out.Limits.MaxSurge = 1 // no old pod may go before a new one exists, even where none comes
 		}
 		p.out.Limits.MaxUnavailable, errs[3] = resolve(r.MaxUnavailable, at+"maxUnavailable", true, 0)
 	}
@@ -275,11 +276,11 @@ func (p *planner) limits() error {
 	return errors.Join(errs[:]...)
 }
 
-// surges tells whether new pods come before old ones go.
+// surges reports whether new pods come before old pods go.
 func (p *planner) surges() bool { return p.out.Limits.MaxSurge > 0 }
 
-// adopt makes pods without a controller the set's, gives up those that the selector does not match any more,
-// and makes revisions its own.
+// adopt adopts pods and revisions without a controller, and releases pods that the selector no longer
+// matches.
 func (p *planner) adopt() {
 	for _, pod := range p.in.Pods {
 		switch {
@@ -287,11 +288,13 @@ func (p *planner) adopt() {
 		case metav1.GetControllerOfNoCopy(pod) == nil:
 			patch := &podpatch.Patch{}
 			patch.AdoptOwner(p.core.Workload.Owner)
-			p.core.Decide(pod, podplan.Adopt, podplan.ReasonOrphan, "it has the labels of a pod of the set, and no controller").Patch = patch
+			p.core.Decide(pod, podplan.Adopt, podplan.ReasonOrphan,
+				"it has the labels of a pod of the set, and no controller").Patch = patch
 		case !p.selector.Matches(labels.Set(pod.Labels)):
 			patch := &podpatch.Patch{}
 			patch.ReleaseOwner(string(p.set.UID))
-			p.core.Decide(pod, podplan.Release, podplan.ReasonSelector, "its labels are not those of a pod of the set any more").Patch = patch
+			p.core.Decide(pod, podplan.Release, podplan.ReasonSelector,
+				"its labels are not those of a pod of the set any more").Patch = patch
 		}
 	}
 
@@ -302,8 +305,8 @@ func (p *planner) adopt() {
 	}
 }
 
-// sortPods puts the pods of the set onto their sites. Those that are about to become its own count already,
-// so that no other one is created beside them; what is done with them waits until they are.
+// sortPods assigns the pods of the set to their sites. Pods that are about to be adopted count already, so
+// that no other pod is created beside them. Other decisions about them wait until they are adopted.
 func (p *planner) sortPods() {
 	byName := make(map[string]*site, len(p.sites))
 	for _, l := range p.sites {
@@ -326,6 +329,7 @@ func (p *planner) sortPods() {
 			observed++
 			d.new = d.new && (d.info.New || !revision.SameLabel(d.info.Label, p.out.UpdateRevision))
 		}
+
 		name := nodes.Target(pod)
 		if name == "" {
 			p.homeless = append(p.homeless, d)
@@ -348,7 +352,7 @@ func (p *planner) sortPods() {
 	}
 }
 
-// older orders the pods of a node: scheduled before unscheduled, then by age.
+// older orders the pods of a node: scheduled pods first, then by age.
 func older(a, b *corev1.Pod) int {
 	scheduled := func(pod *corev1.Pod) int {
 		if pod.Spec.NodeName != "" {
@@ -360,13 +364,13 @@ func older(a, b *corev1.Pod) int {
 		a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
-// carries tells whether a pod carries the update revision, or another one that holds the same template.
+// carries reports whether a pod carries the update revision, or another one with the same template.
 func (p *planner) carries(pod *corev1.Pod) bool {
 	label := pod.Labels[pub.ControllerRevisionHash]
 	return revision.SameLabel(label, p.out.UpdateRevision) || p.core.SameTemplate(label)
 }
 
-// relabel gives pods of another revision with the same template the label of the update revision.
+// relabel gives the label of the update revision to pods of another revision with the same template.
 func (p *planner) relabel() {
 	for _, info := range p.core.Members {
 		if p.core.Verdict(info.Pod) == nil && !revision.SameLabel(info.Label, p.out.UpdateRevision) &&
@@ -379,7 +383,8 @@ func (p *planner) relabel() {
 	}
 }
 
-// leaveOut leaves nodes out of the rollout that are not ready for longer than the set has patience.
+// leaveOut leaves out of the rollout nodes that have not been ready for longer than the set's annotation
+// allows.
 func (p *planner) leaveOut() {
 	text, ok := p.set.Annotations[pub.DaemonSetIgnoreNotReadyNodesAfter]
 	if !ok || rollingOf(p.set) == nil {
@@ -414,7 +419,7 @@ func (p *planner) leaveOut() {
 	}
 }
 
-// notReady tells whether a node is not ready, and since when.
+// notReady reports whether a node is not ready, and since when.
 func notReady(node *corev1.Node) (since time.Time, down bool) {
 	if node == nil {
 		return time.Time{}, false
@@ -425,7 +430,7 @@ func notReady(node *corev1.Node) (since time.Time, down bool) {
 	return node.CreationTimestamp.Time, true
 }
 
-// some names a few of many.
+// some returns the number of names, and a few of them.
 func some(names []string) string {
 	const most = 5
 	if len(names) <= most {

@@ -7,8 +7,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// imagesToPull returns the images of the update revision that differ from those of a revision which pods
-// still carry, by container, or why none are pulled ahead (ADS-181 to 183).
+// imagesToPull returns the images, by container, that differ between the update revision and a revision which
+// pods still carry. Otherwise it returns why no images are pulled ahead.
 func (p *planner) imagesToPull() (images map[string]string, skip string) {
 	switch {
 	case rollingOf(p.set) == nil:
@@ -17,6 +17,7 @@ func (p *planner) imagesToPull() (images map[string]string, skip string) {
 		return nil, fmt.Sprintf("maxUnavailable lets the pods of all %d nodes be updated at once",
 			p.out.Limits.Replicas)
 	}
+
 	images = map[string]string{}
 	seen := map[*podplan.Revision]bool{nil: true}
 	for _, info := range p.core.Members {

@@ -9,9 +9,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// updateSet are the sites whose pods are to be at the update revision, in the order of their update, and the
-// others: descending names, those first that are at it or on their way, as many as partition leaves (ADS-120
-// to 125).
+// updateSet returns the sites whose pods are to be at the update revision, in update order, and the other
+// sites. The update set has as many sites as partition leaves. Sites that are at the update revision, or on
+// their way, come first; the order is otherwise by descending name.
 func (p *planner) updateSet() (set, others []*site) {
 	var updated, updating, rest []*site
 	all := 0
@@ -29,7 +29,7 @@ func (p *planner) updateSet() (set, others []*site) {
 		switch {
 		case now > 0 || several:
 			updated = append(updated, l)
-		case old == nil: // or none that stays
+		case old == nil: // or the old pod goes
 			updating = append(updating, l)
 		case l.selected:
 			rest = append(rest, l)
@@ -46,8 +46,8 @@ func (p *planner) updateSet() (set, others []*site) {
 	return set, others
 }
 
-// lastRefused puts sites after all others of which the API server refused to change a pod, and of these that
-// last of which it did last: one pod that a policy protects must not hold up the others for ever.
+// lastRefused sorts sites with pods that the API server refused to change to the end, the most recently
+// refused last. One pod that a policy protects must not block the others forever.
 func (p *planner) lastRefused(sites []*site) []*site {
 	if len(p.in.Refused) == 0 {
 		return sites
@@ -66,11 +66,11 @@ func (p *planner) lastRefused(sites []*site) []*site {
 		func(a, b *site) int { return refused(a).Compare(refused(b)) })
 }
 
-// ordered are the sites whose nodes exist, in ascending order of their names.
+// ordered returns the sites whose nodes exist, in ascending order of their names.
 func (p *planner) ordered() []*site { return p.sites[:len(p.in.Nodes)] }
 
-// usable are the only new and the only old pod of a site, as far as they stay; several tells that there are
-// more of a kind.
+// usable returns the new and the old pod of a site, ignoring pods that go. several reports that there is more
+// than one of either.
 func (p *planner) usable(l *site) (now, old *daemon, several bool) {
 	for _, d := range l.pods {
 		kept := &old
@@ -86,8 +86,8 @@ func (p *planner) usable(l *site) (now, old *daemon, several bool) {
 	return now, old, several
 }
 
-// roll takes the old pods of the update set, as far as the user's numbers go, and tells of all others what
-// they wait for.
+// roll moves the old pods of the update set, as far as the user's numbers allow, and records what all others
+// wait for.
 func (p *planner) roll() {
 	set, others := p.updateSet()
 	for _, l := range set {
@@ -124,7 +124,7 @@ func (p *planner) roll() {
 	}
 }
 
-// standstill says why no pod is updated at all, nothing if pods may be.
+// standstill returns why no pod may be updated at all, or nothing if pods may be updated.
 func (p *planner) standstill() (podplan.Reason, string) {
 	switch {
 	case rollingOf(p.set) == nil:
@@ -151,9 +151,9 @@ func (p *planner) hold(sites []*site, reason podplan.Reason, why func(*site) str
 	}
 }
 
-// rollInPlace moves old pods, in their place or by deleting them, as long as no more than maxUnavailable
-// nodes lack an available pod because of the update (ADS-130 to 135). Those that are not available cost
-// nothing, unless the set asks for strict accounting.
+// rollInPlace updates old pods in place or deletes them, while no more than maxUnavailable nodes lack an
+// available pod because of the update. Pods that are not available cost nothing, unless the set asks for
+// strict accounting.
 func (p *planner) rollInPlace(set, others []*site) {
 	unavailable, resting := 0, 0
 	var down, normal []*site
@@ -177,7 +177,8 @@ func (p *planner) rollInPlace(set, others []*site) {
 		}
 	}
 
-	// of which none has a new pod if there are candidates: those come first into the update set
+	// If there are candidates, none of the others has a new pod, because sites with new pods come first in
+	// the update set.
 	for _, l := range others {
 		_, old, _ := p.usable(l)
 		switch {
@@ -200,13 +201,15 @@ func (p *planner) rollInPlace(set, others []*site) {
 		})
 		down = down[:immediate]
 	}
-	budget := podplan.NewSpare(spare, 0) // of available pods; the others cost nothing
+
+	budget := podplan.NewSpare(spare, 0) // the budget is for available pods; the others cost nothing
 	for _, l := range p.lastRefused(slices.Concat(down, normal)) {
 		_, old, _ := p.usable(l)
 		p.move(l, old, budget)
 	}
 
-	// by mending, which waits until those before are ready; updates do not, for these pods may fail for other reasons by now
+	// Mending waits until the pods mended before are ready. Updates do not wait for these pods, because they
+	// may be failing for other reasons by now.
 	budget.Spend(resting)
 	for _, l := range p.lastRefused(others) {
 		if _, old, _ := p.usable(l); !l.out && old != nil {
@@ -218,7 +221,7 @@ func (p *planner) rollInPlace(set, others []*site) {
 		func(l *site) string { return "node " + l.name + " is not ready for long" })
 }
 
-// left are the sites that are left out.
+// left returns the sites that the rollout leaves out.
 func left(sites []*site) (out []*site) {
 	for _, l := range sites {
 		if l.out {
@@ -228,18 +231,18 @@ func left(sites []*site) (out []*site) {
 	return out
 }
 
-// preparesNew tells whether a new pod of the site prepares its deletion.
+// preparesNew reports whether a new pod of the site prepares its deletion.
 func (p *planner) preparesNew(l *site) bool {
 	return slices.ContainsFunc(l.pods,
 		func(d *daemon) bool { return d.new && d.pod.DeletionTimestamp == nil && p.goes(d) })
 }
 
-// move brings the old pod of a site towards the update revision if that is possible now.
+// move brings the old pod of a site closer to the update revision if that is possible now.
 func (p *planner) move(l *site, d *daemon, budget *podplan.Budget) {
 	switch {
-	// it is adopted, or goes
+	// The pod is adopted or goes.
 	case p.core.Verdict(d.pod) != nil && p.core.Verdict(d.pod).Action != podplan.Wait:
-	case d.info == nil: // it has failed
+	case d.info == nil: // the pod has ended
 		p.deletePod(d.pod, podplan.ReasonOutdated,
 			"it ended on node "+l.name+", and is not of the update revision")
 	case d.info.Progress.InGrace:
@@ -255,8 +258,8 @@ func (p *planner) move(l *site, d *daemon, budget *podplan.Budget) {
 	}
 }
 
-// mend gives a pod that stays at its revision back in place what another one has changed in it, after all
-// updates.
+// mend restores in place what another revision changed in a pod that stays at its revision. This comes after
+// all updates.
 func (p *planner) mend(d *daemon, budget *podplan.Budget) {
 	if d.info == nil || d.info.Preparing || d.info.Progress.InGrace || p.core.Verdict(d.pod) != nil ||
 		p.updated+p.deletions >= p.burst {
@@ -269,7 +272,7 @@ func (p *planner) mend(d *daemon, budget *podplan.Budget) {
 	}
 }
 
-// mended tells whether an old pod is being given back what is its own, or was.
+// mended reports whether an old pod was mended or is being mended.
 func mended(d *daemon) bool {
 	if d.info == nil {
 		return false
@@ -278,9 +281,9 @@ func mended(d *daemon) bool {
 	return len(images)+len(resources) > 0
 }
 
-// rollWithSurge creates new pods beside old ones: beside one that is not available at once, beside others as
-// long as no more than maxSurge nodes have two (ADS-160 to 164). The placement step deletes an old one when
-// the new one is available.
+// rollWithSurge creates new pods beside old ones. A new pod is created at once beside an old pod that is not
+// available, and beside others while no more than maxSurge nodes have two pods. The placement step deletes an
+// old pod when the new one is available.
 func (p *planner) rollWithSurge(set, others []*site) {
 	surge := 0
 	for _, l := range others {
@@ -297,7 +300,7 @@ func (p *planner) rollWithSurge(set, others []*site) {
 		case l.out:
 		case l.crowded():
 			surge++
-		// of one that is nobody's is not known whether it is available
+		// It is unknown whether a pod is available that is not adopted yet.
 		case old == nil || l.create || p.adopts(old):
 		case !l.Eligible:
 			p.hold([]*site{l}, ReasonNode,
@@ -330,6 +333,7 @@ func (p *planner) rollWithSurge(set, others []*site) {
 
 	p.hold(left(set), ReasonNodeNotReady,
 		func(l *site) string { return "node " + l.name + " is not ready for long" })
+
 	for _, l := range set {
 		if now, old, _ := p.usable(l); now != nil && old != nil && old.info != nil &&
 			p.core.Verdict(old.pod) == nil {
@@ -339,7 +343,7 @@ func (p *planner) rollWithSurge(set, others []*site) {
 	}
 }
 
-// beside says of an old pod that a new one comes beside it.
+// beside records for an old pod that a new one is created beside it.
 func (p *planner) beside(l *site, old *daemon) {
 	if old.info != nil && p.core.Verdict(old.pod) == nil {
 		p.core.Decide(old.pod, podplan.Wait, podplan.ReasonUpdating,

@@ -12,7 +12,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// Snapshot is all that a plan is made from.
+// Snapshot is everything that a plan is made from.
 type Snapshot struct {
 	// Set is the DaemonSet.
 	Set *appsv1beta1.DaemonSet
@@ -21,40 +21,40 @@ type Snapshot struct {
 	Orphans []*corev1.Pod
 	// Nodes are all nodes, in any order.
 	Nodes []*corev1.Node
-	// Taken tells of a name whether a pod of somebody else has it; nil means that none has.
+	// Taken reports whether a pod of somebody else has the given name. If it is nil, none has.
 	Taken func(pod string) bool
-	// FailedUntil are the nodes on which pods failed, and until when the next pod that fails there stays
+	// FailedUntil says for nodes on which pods failed until when the next pod that fails there is kept
 	// (ADS-091).
 	FailedUntil map[string]time.Time
-	// Had are the nodes that are known to have had a pod; nil if partition does not say how many may have
-	// one.
+	// Had are the nodes that are known to have had a pod. It is nil unless partition controls how many nodes
+	// may have one.
 	Had map[string]bool
-	// Features are the switches that the plan depends on.
+	// Features are the feature switches that the plan depends on.
 	Features Features
 }
 
-// Features are the feature gates and flags that change what is planned.
+// Features are the feature gates and flags that affect plans.
 type Features struct {
-	// PruneIneligible leaves nodes out of the rollout that are not eligible (gate
+	// PruneIneligible leaves nodes that are not eligible out of the rollout (gate
 	// DaemonSetPruneIneligibleNodes, ADS-121).
 	PruneIneligible bool
-	// Binds: pods are bound to their nodes here, not by the scheduler (flag --assign-pods-by-scheduler=false,
-	// ADS-114).
+	// Binds makes the manager bind pods to their nodes instead of the scheduler (flag
+	// --assign-pods-by-scheduler=false, ADS-114).
 	Binds bool
-	// InPlace is what qualifies beside images and metadata.
+	// InPlace is what qualifies for an update in place besides images and metadata.
 	InPlace inplace.Options
-	// DeferredResize is how long a node may defer a resize before the pod is recreated; 0 means for ever
+	// DeferredResize is how long a node may defer a resize before the pod is recreated. 0 means forever
 	// (IPU-315).
 	DeferredResize time.Duration
 	// PreDownload pulls new images ahead (ADS-180).
 	PreDownload bool
 }
 
-// traits are where DaemonSets differ from other workloads.
+// traits define how DaemonSets differ from other workloads.
 var traits = podplan.Traits{HashLabel: pub.ControllerRevisionHash, Gated: true, Stateless: true,
 	Completes: true, SameClaims: true}
 
-// workloadOf is the set as plans of all kinds see it.
+// workloadOf converts the set to what plans of all kinds use.
 func workloadOf(set *appsv1beta1.DaemonSet, features Features) *podplan.Workload {
 	spec := &set.Spec
 	w := &podplan.Workload{
@@ -68,7 +68,7 @@ func workloadOf(set *appsv1beta1.DaemonSet, features Features) *podplan.Workload
 		InPlace: features.InPlace, DeferredResize: features.DeferredResize, PreDownload: features.PreDownload,
 		Strategy: podplan.WithAnnotations(nil, set.Annotations),
 	}
-	if spec.Lifecycle != nil && spec.Lifecycle.PreDelete != nil { // the others have no effect
+	if spec.Lifecycle != nil && spec.Lifecycle.PreDelete != nil { // the other hooks have no effect
 		w.Lifecycle = &pub.Lifecycle{PreDelete: spec.Lifecycle.PreDelete}
 	}
 	w.OnDelete = set.Spec.UpdateStrategy.Type == appsv1beta1.OnDeleteDaemonSetStrategyType
@@ -82,12 +82,13 @@ func workloadOf(set *appsv1beta1.DaemonSet, features Features) *podplan.Workload
 	return w
 }
 
-// Partitioned tells whether partition says how many nodes get a pod (ADS-100).
+// Partitioned reports whether partition controls how many nodes get a pod (ADS-100).
 func Partitioned(set *appsv1beta1.DaemonSet) bool {
 	return set.Spec.ScaleStrategy != nil && set.Spec.ScaleStrategy.PartitionedScaling
 }
 
-// rollingOf returns the options of rolling updates; nil under OnDelete. Without webhooks they may be missing.
+// rollingOf returns the options of rolling updates, or nil under OnDelete. Without webhooks the set may lack
+// them.
 func rollingOf(set *appsv1beta1.DaemonSet) *appsv1beta1.RollingUpdateDaemonSet {
 	if set.Spec.UpdateStrategy.Type == appsv1beta1.OnDeleteDaemonSetStrategyType {
 		return nil

@@ -37,7 +37,7 @@ func (p *planner) count() {
 	p.out.full = status.NumberUnavailable == 0
 }
 
-// first is the first pod of a site that is not being deleted; nil if there is none.
+// first returns the first pod of a site that is not being deleted, or nil if there is none.
 func (l *site) first() *daemon {
 	for _, d := range l.pods {
 		if d.pod.DeletionTimestamp == nil {
@@ -56,11 +56,12 @@ func tally(n *int32, yes bool) {
 // status completes the status.
 func (p *planner) status() {
 	old, status := &p.set.Status, &p.out.Status
-	// what is not counted stays
+	// Keep what was not counted.
 	if p.core.Update == nil || p.set.DeletionTimestamp != nil || p.out.SelectsAll {
 		*status = *old.DeepCopy()
 		return
 	}
+
 	status.ObservedGeneration, status.CollisionCount = p.set.Generation, p.out.CollisionCount
 	status.UpdateRevision = revision.ShortHash(p.out.UpdateRevision)
 	status.Conditions = slices.Clone(old.Conditions)
@@ -68,8 +69,8 @@ func (p *planner) status() {
 	p.dropDuplicates()
 }
 
-// dropDuplicates deletes revisions that hold the template of the update revision, too, when no pod carries
-// them any more.
+// dropDuplicates deletes other revisions with the template of the update revision once no pod carries them
+// any more.
 func (p *planner) dropDuplicates() {
 	for _, stored := range p.in.Revisions {
 		if stored.Name != p.out.UpdateRevision && p.core.Duplicate(stored.Name) &&
@@ -83,10 +84,10 @@ func (p *planner) dropDuplicates() {
 	}
 }
 
-// FinalStatus completes the planned status with the errors met in planning and applying: FailedCreatePod and
-// FailedUpdatePod stand while their step fails, or waits to be tried again, with the present error, and
-// vanish when it succeeds. Until then no pass is complete, so that the observed generation stays (ADS-044,
-// ADS-192, ADS-194). It tells whether the status changed.
+// FinalStatus completes the planned status with the errors of planning and applying, and reports whether the
+// status changed. The conditions FailedCreatePod and FailedUpdatePod exist while their step fails or waits to
+// be retried, contain the latest error, and are removed when the step succeeds. Until then no pass is
+// complete, so the observed generation stays (ADS-044, ADS-192, ADS-194).
 func (p *Plan) FinalStatus(
 	scaleError, updateError error, now time.Time,
 ) (*appsv1beta1.DaemonSetStatus, bool) {
@@ -121,16 +122,15 @@ func (p *Plan) FinalStatus(
 	return status, !equality.Semantic.DeepEqual(*status, p.Set.Status)
 }
 
-// Settled tells whether the set is as it shall be: every eligible node has an available pod, and those of the
-// update set are updated.
+// Settled reports whether the set is in the wanted state: every eligible node has an available pod, and the
+// nodes of the update set are updated.
 func (p *Plan) Settled() bool { return p.full && p.arrived >= p.updates }
 
-// OnlyNumbers tells whether nothing but numbers of nodes changes from one status to the other.
+// OnlyNumbers reports whether the two statuses differ only in numbers of nodes.
 func OnlyNumbers(from, to *appsv1beta1.DaemonSetStatus) bool {
 	old := from.DeepCopy()
-	old.CurrentNumberScheduled, old.NumberMisscheduled, old.DesiredNumberScheduled = to.CurrentNumberScheduled,
-		to.NumberMisscheduled,
-		to.DesiredNumberScheduled
+	old.CurrentNumberScheduled, old.NumberMisscheduled, old.DesiredNumberScheduled =
+		to.CurrentNumberScheduled, to.NumberMisscheduled, to.DesiredNumberScheduled
 	old.NumberReady, old.UpdatedNumberScheduled = to.NumberReady, to.UpdatedNumberScheduled
 	old.NumberAvailable, old.NumberUnavailable = to.NumberAvailable, to.NumberUnavailable
 	return equality.Semantic.DeepEqual(old, to)

@@ -18,19 +18,19 @@ import (
 
 const kind = "DaemonSet"
 
-// Written is a DaemonSet in the version in which its author wrote it. What is checked of the spec has the
-// same fields in both versions.
+// Written is a DaemonSet in the API version in which its author wrote it. The fields that are validated are
+// the same in both versions.
 type Written struct {
 	spec *appsv1beta1.DaemonSetTemplate
-	// types are the values of rollingUpdateType that the version has, and mutable the members of its spec
-	// that an update may change.
+	// types are the values of rollingUpdateType in that version, and mutable are the fields of its spec that
+	// an update may change.
 	types   []appsv1beta1.RollingUpdateType
 	mutable string
-	// annotation is what is not understood of the annotation with the fields of v1beta1.
+	// annotation is the error from parsing the annotation that holds the fields of v1beta1.
 	annotation error
 }
 
-// Members of spec that an update may change (ADS-032), and values of rollingUpdateType (ADS-027), by version.
+// Fields of spec that an update may change, and values of rollingUpdateType, by version.
 var (
 	alphaMutable = "'template', 'updateStrategy', 'lifecycle', 'burstReplicas', 'minReadySeconds' and 'revisionHistoryLimit'"
 	betaMutable  = "'template', 'updateStrategy', 'scaleStrategy', 'lifecycle', 'burstReplicas', 'minReadySeconds' and 'revisionHistoryLimit'"
@@ -51,12 +51,12 @@ func WrittenInV1alpha1(set *appsv1alpha1.DaemonSet) *Written {
 		annotation: err}
 }
 
-// Validate checks a DaemonSet to be created, or with an old one, to be updated (ADS-022 to ADS-032). What the
-// API server has to say on the pod template comes on top, see internal/admission; names are its own to check
-// (ADS-021). All errors are returned.
+// Validate checks a DaemonSet that is created, or updated if old is not nil (ADS-022 to ADS-032), and returns
+// all errors. The API server's errors about the pod template are added by internal/admission. Names are
+// checked by the API server (ADS-021).
 //
-// An update is not refused for what the stored object has got already: objects that an older release let in
-// can still be mended step by step, and deleted.
+// An update is not rejected for errors that the stored object already has. Objects that an older release
+// admitted can still be corrected step by step, and deleted.
 func Validate(updated, old *Written) field.ErrorList {
 	errs := updated.validate()
 	if old == nil {
@@ -88,6 +88,7 @@ func (w *Written) validate() field.ErrorList {
 		errs = append(errs, field.Forbidden(path.Child("lifecycle", "inPlaceUpdate"),
 			"there is no hook around updates of a "+kind))
 	}
+
 	errs = append(errs, w.strategy(path.Child("updateStrategy"))...)
 	if w.annotation != nil {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(pub.V1beta1OnlyFields),
@@ -97,7 +98,7 @@ func (w *Written) validate() field.ErrorList {
 	return errs
 }
 
-// strategy checks how pods are updated. With OnDelete rollingUpdate is not used, and may be anything.
+// strategy checks how pods are updated. Under OnDelete, rollingUpdate is not used and may be anything.
 func (w *Written) strategy(path *field.Path) field.ErrorList {
 	strategy := &w.spec.UpdateStrategy
 	switch strategy.Type {
@@ -109,6 +110,7 @@ func (w *Written) strategy(path *field.Path) field.ErrorList {
 			[]appsv1beta1.DaemonSetUpdateStrategyType{
 				appsv1beta1.RollingUpdateDaemonSetStrategyType, appsv1beta1.OnDeleteDaemonSetStrategyType})}
 	}
+
 	rolling, path := strategy.RollingUpdate, path.Child("rollingUpdate")
 	if rolling == nil {
 		return field.ErrorList{field.Required(path, "type RollingUpdate needs it")}
@@ -127,7 +129,7 @@ func (w *Written) strategy(path *field.Path) field.ErrorList {
 	return errs
 }
 
-// limits checks maxUnavailable and maxSurge, of which exactly one must be other than zero.
+// limits checks maxUnavailable and maxSurge. Exactly one of them must be other than zero.
 func (w *Written) limits(rolling *appsv1beta1.RollingUpdateDaemonSet, path *field.Path) field.ErrorList {
 	unavailable, surge := path.Child("maxUnavailable"), path.Child("maxSurge")
 	errs := append(validatePart(rolling.MaxUnavailable, unavailable),
@@ -142,7 +144,7 @@ func (w *Written) limits(rolling *appsv1beta1.RollingUpdateDaemonSet, path *fiel
 		return field.ErrorList{field.Invalid(unavailable, rolling.MaxUnavailable.String(),
 			"must be 0 with rollingUpdateType Surging")}
 	case surging && rolling.MaxSurge == nil:
-		return nil // it becomes 1
+		return nil // it is defaulted to 1
 	case up && rolling.Type == appsv1beta1.InPlaceIfPossibleRollingUpdateType:
 		return field.ErrorList{field.Required(surge,
 			"must be 0 with rollingUpdateType InPlaceIfPossible: a pod that is changed has no other beside it")}
@@ -157,7 +159,7 @@ func (w *Written) limits(rolling *appsv1beta1.RollingUpdateDaemonSet, path *fiel
 	return nil
 }
 
-// validatePart checks a number of nodes, or a percentage of all of them.
+// validatePart checks a number of nodes or a percentage of all nodes.
 func validatePart(value *intstr.IntOrString, path *field.Path) field.ErrorList {
 	errs := fieldcheck.Amount(value, path)
 	if value == nil || len(errs) > 0 {
@@ -169,7 +171,7 @@ func validatePart(value *intstr.IntOrString, path *field.Path) field.ErrorList {
 	return nil
 }
 
-// isZero tells whether a number or percentage, which is well formed, is absent or zero.
+// isZero reports whether a well-formed number or percentage is absent or zero.
 func isZero(value *intstr.IntOrString) bool {
 	if value == nil {
 		return true
@@ -178,7 +180,7 @@ func isZero(value *intstr.IntOrString) bool {
 	return err == nil && number == 0
 }
 
-// Warnings says what may not work as its author expects (ADS-031).
+// Warnings returns what may not work as the author expects (ADS-031).
 func (w *Written) Warnings() []string {
 	strategy := &w.spec.UpdateStrategy
 	if strategy.Type == appsv1beta1.OnDeleteDaemonSetStrategyType || strategy.RollingUpdate == nil ||

@@ -10,7 +10,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 )
 
-// operation is by which operation the pod is upgraded, as budgets name it; empty if only annotations change.
+// operation returns the disruption by which the pod is upgraded, as budgets name it. It is empty if only
+// annotations change.
 func (p *planner) operation(pod *podInfo) disruption.Operation {
 	if images, hot := p.wanted(pod.Pod); len(images)+len(hot) > 0 {
 		return policyv1beta1.Update
@@ -33,11 +34,11 @@ func (p *planner) operation(pod *podInfo) disruption.Operation {
 	return policyv1beta1.Resize
 }
 
-// askAgain is when a pod is looked at again that a budget holds, if nothing is told of the budget before.
+// askAgain is when to look again at a pod that a budget holds, unless an event of the budget comes first.
 const askAgain = time.Second
 
-// heldByBudget says which budget does not allow the pod to be taken out of service now, empty if it may be;
-// then it counts as taken.
+// heldByBudget returns why a budget does not allow the pod to be taken out of service now. If it returns "",
+// the pod may be taken out, and counts as taken.
 func (p *planner) heldByBudget(pod *corev1.Pod, by disruption.Operation) string {
 	if p.in.Disruptions == nil || by == "" {
 		return ""

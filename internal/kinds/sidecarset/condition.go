@@ -13,14 +13,15 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// Reasons of the condition SidecarSetUpgradable (SS-260).
+// Reasons of the condition SidecarSetUpgradable.
 const (
 	reasonAllUpgradable   = "AllSidecarsetUpgradable"
 	reasonImmutableFields = "UpdateImmutableField"
 )
 
-// UpgradablePatch makes the pod's condition say of the SidecarSet what upgradable says, or nothing of it if
-// that is nil; an empty patch if it does already. A message that cannot be read is replaced (SS-260, SS-261).
+// UpgradablePatch returns a patch that records in the pod's condition whether the SidecarSet can be upgraded,
+// or removes the SidecarSet from the condition if upgradable is nil. The patch is empty if nothing changes. A
+// message that cannot be parsed is replaced (SS-260, SS-261).
 func UpgradablePatch(pod *corev1.Pod, set string, upgradable *bool, now time.Time) *podpatch.Patch {
 	patch := &podpatch.Patch{}
 	before := readiness.Condition(pod, pub.SidecarSetUpgradable)
@@ -36,6 +37,7 @@ func UpgradablePatch(pod *corev1.Pod, set string, upgradable *bool, now time.Tim
 		}
 		delete(entries, set)
 	}
+
 	text, err := json.Marshal(entries)
 	if err != nil {
 		return patch // a map of booleans always encodes

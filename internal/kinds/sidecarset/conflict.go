@@ -12,11 +12,11 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/selectors"
 )
 
-// meets is said of another SidecarSet; what to do otherwise follows.
+// meets is the part of a message that describes another SidecarSet. It is followed by what else can be done.
 const meets = "whose selectors can match the same pods: make the selectors disjoint in a key that both name, or"
 
-// Conflicts are errors of a SidecarSet because of others that could match the same pods (SS-060 to SS-067).
-// Selectors that are not valid match nothing.
+// Conflicts returns the errors of a SidecarSet that others cause which could match the same pods (SS-060 to
+// SS-067). Invalid selectors match nothing.
 func Conflicts(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSet) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec")
@@ -25,6 +25,7 @@ func Conflicts(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSet) fi
 			!meet(&set.Spec, &other.Spec) {
 			continue
 		}
+
 		theirs := occupied(&other.Spec)
 		for _, list := range []string{"containers", "initContainers"} {
 			containers := set.Spec.Containers
@@ -48,7 +49,7 @@ func Conflicts(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSet) fi
 	return errs
 }
 
-// meet tells whether a pod could be matched by both.
+// meet reports whether a pod could be matched by both.
 func meet(a, b *appsv1beta1.SidecarSetSpec) bool {
 	if a.Selector == nil || b.Selector == nil {
 		return false
@@ -61,7 +62,7 @@ func meet(a, b *appsv1beta1.SidecarSetSpec) bool {
 	return err == nil && pods
 }
 
-// names are all that a container may have in a pod.
+// names returns all names that a container may have in a pod.
 func names(c *appsv1beta1.SidecarContainer) []string {
 	if !IsHot(c) {
 		return []string{c.Name}
@@ -82,7 +83,8 @@ func occupied(spec *appsv1beta1.SidecarSetSpec) map[string]bool {
 	return all
 }
 
-// volumeConflicts is SS-064.
+// volumeConflicts returns errors for volumes that have the name of a different volume of the other
+// SidecarSet.
 func volumeConflicts(set, other *appsv1beta1.SidecarSet, path *field.Path) (errs field.ErrorList) {
 	theirs := map[string]*corev1.Volume{}
 	for i := range other.Spec.Volumes.List {
@@ -95,15 +97,15 @@ func volumeConflicts(set, other *appsv1beta1.SidecarSet, path *field.Path) (errs
 			errs = append(errs, field.Invalid(path.Index(i), volume.Name,
 				fmt.Sprintf(
 					"volume %s is in conflict with sidecarset %s, %s rename it, or make both volumes alike",
-					volume.Name,
-					other.Name, meets)))
+					volume.Name, other.Name, meets)))
 		}
 	}
 
 	return errs
 }
 
-// metadataConflicts is SS-065.
+// metadataConflicts returns errors for annotations that both SidecarSets change, at least one of them by
+// overwriting.
 func metadataConflicts(set, other *appsv1beta1.SidecarSet, path *field.Path) (errs field.ErrorList) {
 	theirs := map[string]appsv1beta1.SidecarSetPatchPolicyType{}
 	for i := range other.Spec.PatchPodMetadata {

@@ -11,11 +11,12 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// defaultRevisionHistoryLimit is the number of revisions that are kept unless the user says otherwise.
+// defaultRevisionHistoryLimit is the number of revisions that are kept if the user does not set it.
 const defaultRevisionHistoryLimit = 10
 
-// SetDefaults fills in what was left out (SS-010 to SS-014). It must do exactly what the specification lists:
-// every other default would change the hash of stored objects, by which pods are current or not (SS-015).
+// SetDefaults fills in missing fields (SS-010 to SS-014). It must set exactly the defaults in the
+// specification, because any other default would change the hash of stored objects, which decides which pods
+// are current (SS-015).
 func SetDefaults(spec *appsv1beta1.SidecarSetSpec) {
 	strategy := &spec.UpdateStrategy
 	fill(&strategy.Type, appsv1beta1.RollingUpdateSidecarSetStrategyType)
@@ -31,20 +32,21 @@ func SetDefaults(spec *appsv1beta1.SidecarSetSpec) {
 	}
 	setContainersDefaults(spec.Containers, appsv1beta1.BeforeAppContainerType)
 	setContainersDefaults(spec.InitContainers, appsv1beta1.AfterAppContainerType)
+
 	sourceless := sourcelessVolumes(&spec.Volumes)
 	for i := range spec.Volumes.List {
 		setVolumeDefaults(&spec.Volumes.List[i].VolumeSource, sourceless[i])
 	}
 }
 
-// fill sets what is empty.
+// fill sets a value that is empty.
 func fill[T comparable](to *T, value T) {
 	if *to == *new(T) {
 		*to = value
 	}
 }
 
-// fillPointer sets what is absent.
+// fillPointer sets a pointer that is nil.
 func fillPointer[T any](to **T, value T) {
 	if *to == nil {
 		*to = &value
@@ -53,7 +55,7 @@ func fillPointer[T any](to **T, value T) {
 
 func setContainersDefaults(containers []appsv1beta1.SidecarContainer, place appsv1beta1.PodInjectPolicyType) {
 	for i := range containers {
-		if containers[i].DecodeError() == nil { // else nothing is known of it, and validation says so
+		if containers[i].DecodeError() == nil { // otherwise validation reports it
 			setContainerDefaults(&containers[i].SidecarContainerSpec, place)
 		}
 	}
@@ -95,7 +97,7 @@ func setContainerDefaults(c *appsv1beta1.SidecarContainerSpec, place appsv1beta1
 		fill(&probe.FailureThreshold, 3)
 	}
 
-	if probe := c.StartupProbe; probe != nil { // no more than this, see SS-D11
+	if probe := c.StartupProbe; probe != nil { // no other field is defaulted here
 		setHTTPDefaults(probe.HTTPGet)
 		fill(&probe.SuccessThreshold, 1)
 	}
@@ -115,7 +117,7 @@ func setHTTPDefaults(get *corev1.HTTPGetAction) {
 	}
 }
 
-// pullPolicy is Always for the tag latest, given or meant, else IfNotPresent.
+// pullPolicy returns Always if the tag is latest, explicitly or by default, and IfNotPresent otherwise.
 func pullPolicy(image string) corev1.PullPolicy {
 	if strings.Contains(image, "@") {
 		return corev1.PullIfNotPresent
@@ -134,7 +136,7 @@ func roundUp(list corev1.ResourceList) {
 	}
 }
 
-// fileMode is the mode of files in volumes.
+// fileMode is the default mode of files in volumes.
 const fileMode = int32(0o644)
 
 func setVolumeDefaults(v *corev1.VolumeSource, sourceless bool) {
@@ -178,8 +180,8 @@ func setDownwardDefaults(files []corev1.DownwardAPIVolumeFile) {
 	}
 }
 
-// sourcelessVolumes tells which volumes have a name and nothing else. A source that our types do not know is
-// one all the same.
+// sourcelessVolumes reports for each volume whether it has a name and nothing else. A source that our types
+// do not know counts as a source.
 func sourcelessVolumes(volumes *appsv1beta1.SidecarVolumes) []bool {
 	none := make([]bool, len(volumes.List))
 	text, err := json.Marshal(volumes)

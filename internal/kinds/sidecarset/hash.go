@@ -11,18 +11,18 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// hashed is what a hash is made of. The order of the fields counts.
+// hashed is what a hash is computed from. The order of the fields matters.
 type hashed struct {
 	Containers     []appsv1beta1.SidecarContainerSpec `json:"containers"`
 	InitContainers []appsv1beta1.SidecarContainerSpec `json:"initContainers,omitempty"`
 }
 
-// Hash returns the hash of the containers, by which a pod is current or not (SS-017, SS-018). The spec must
-// have its defaults.
+// Hash returns the hash of the containers, which decides whether a pod is current (SS-017, SS-018). The spec
+// must have its defaults.
 func Hash(spec *appsv1beta1.SidecarSetSpec) (string, error) { return hash(spec, true) }
 
-// HashWithoutImage is Hash with all images left out; pods whose record differs cannot be upgraded in place
-// (SS-018, SS-211).
+// HashWithoutImage is Hash without all images. Pods that recorded a different value cannot be upgraded in
+// place (SS-018, SS-211).
 func HashWithoutImage(spec *appsv1beta1.SidecarSetSpec) (string, error) { return hash(spec, false) }
 
 func hash(spec *appsv1beta1.SidecarSetSpec, images bool) (string, error) {
@@ -39,6 +39,7 @@ func hash(spec *appsv1beta1.SidecarSetSpec, images bool) (string, error) {
 		}
 		return all
 	}
+
 	input := hashed{Containers: view(spec.Containers)}
 	if len(nativeSidecars(spec)) > 0 {
 		input.InitContainers = view(spec.InitContainers)

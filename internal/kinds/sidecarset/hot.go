@@ -9,27 +9,26 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// A hot upgrade is played by two containers, of which one works and the other stands by with an empty image.
-// The half that stands by gets the new image, takes over from the other in its postStart hook, and then the
-// other gets the empty image (reset). Both know by their versions, which are annotations, what they are
-// (SS-241):
+// A hot upgrade uses two containers. One works, and the other stands by with an empty image. The half that
+// stands by gets the new image and takes over from the other in its postStart hook. Then the other half gets
+// the empty image, which is called a reset. Both know their roles from their versions, which are annotations:
 //
 //	version > 0, alt = 0    it works alone
 //	version > alt > 0       it is the new one, and takes over
 //	version < alt           it is outdated, and idles
 
-// hotChange is what an upgrade or a reset changes of one pair.
+// hotChange is what an upgrade or a reset changes in one pair.
 type hotChange struct {
-	// container gets the image.
+	// container is the half that gets the image.
 	container, image string
-	// working is the half that works from now on; empty leaves it.
+	// working is the half that works from now on. If it is empty, this does not change.
 	working string
-	// annotations are the versions.
+	// annotations are the versions to set.
 	annotations map[string]string
 }
 
-// hotUpgrade says what brings a pair to the SidecarSet's image, nil if nothing is to be changed, or what has
-// to be waited for first (SS-240, SS-241, SS-D05).
+// hotUpgrade returns the change that brings a pair to the SidecarSet's image, or nil if there is none.
+// waiting says what has to happen first.
 func (p *planner) hotUpgrade(
 	pod *corev1.Pod, c *appsv1beta1.SidecarContainer, working WorkingContainers,
 ) (change *hotChange, waiting string) {
@@ -37,7 +36,7 @@ func (p *planner) hotUpgrade(
 	works, standby := working[c.Name], standbyOf(c.Name, working)
 	switch {
 	case ImageOf(pod, works) == c.Image:
-		return nil, "" // if the other has another image still, a reset ends it
+		return nil, "" // if the other half still has another image, a reset ends it
 	case ImageOf(pod, standby) == c.Image && ImageOf(pod, works) != empty && p.serves(pod, works):
 		return nil, fmt.Sprintf(
 			"container %s took over from %s, whose image is wanted again: that one must be reset first",
@@ -54,8 +53,8 @@ func (p *planner) hotUpgrade(
 	}}, ""
 }
 
-// retreat makes the half work that runs the wanted image already, and ends the other, whose upgrade is not
-// wanted any more (SS-D05).
+// retreat returns the change that makes the half work that already runs the wanted image, and ends the other
+// half, whose upgrade is no longer wanted.
 func retreat(failing, keeper, empty string) *hotChange {
 	return &hotChange{container: failing, image: empty, working: keeper, annotations: map[string]string{
 		pub.SidecarSetVersionPrefix + failing:   "0",
@@ -63,7 +62,7 @@ func retreat(failing, keeper, empty string) *hotChange {
 	}}
 }
 
-// hotTarget chooses the half to upgrade.
+// hotTarget returns the half to upgrade and the other half.
 func (p *planner) hotTarget(
 	pod *corev1.Pod, c *appsv1beta1.SidecarContainer, working WorkingContainers,
 ) (target, other string) {
@@ -83,14 +82,14 @@ func (p *planner) hotTarget(
 	return standbyOf(c.Name, working), working[c.Name]
 }
 
-// serves tells whether a half is ready and runs what it should.
+// serves reports whether a half is ready and runs the image that it should run.
 func (p *planner) serves(pod *corev1.Pod, name string) bool {
 	behind, _ := consistency(pod, p.in.Set.Name, []string{name}, false)
 	_, status := containerOf(pod, name)
 	return behind == "" && status != nil && status.Ready
 }
 
-// ImageOf is the image of the pod's container of that name, empty if there is none.
+// ImageOf returns the image of the pod's container with the given name, or "" if there is none.
 func ImageOf(pod *corev1.Pod, name string) string {
 	c, _ := containerOf(pod, name)
 	if c == nil {
@@ -99,8 +98,8 @@ func ImageOf(pod *corev1.Pod, name string) string {
 	return c.Image
 }
 
-// resets says which pairs have done their upgrade, so that the outdated half can end; waiting says why those
-// that are upgraded are not done.
+// resets returns the changes that end the outdated halves of pairs whose upgrade is complete. waiting says
+// why an upgrade is not complete.
 func (p *planner) resets(info *podInfo) (changes []*hotChange, waiting string) {
 	pod, working, standby := info.Pod, info.working, map[string]bool{}
 	for i := range p.in.Set.Spec.Containers {
@@ -110,7 +109,7 @@ func (p *planner) resets(info *podInfo) (changes []*hotChange, waiting string) {
 		}
 		standby[standbyOf(c.Name, working)] = true
 		if atRest(pod, c.Name, working) {
-			continue // it only has another empty image: that of a former spec, or what a webhook made of it
+			continue // it only has another empty image, of a former spec or from a webhook
 		}
 		if change := p.resetOf(pod, c, working); change != nil {
 			changes = append(changes, change)
@@ -147,15 +146,15 @@ func (p *planner) resets(info *podInfo) (changes []*hotChange, waiting string) {
 	return changes, ""
 }
 
-// atRest tells whether no hot upgrade of the pair is under way: the half that works does not know of another
-// one.
+// atRest reports whether no hot upgrade of the pair is under way, which means that the working half does not
+// know of another one.
 func atRest(pod *corev1.Pod, name string, working WorkingContainers) bool {
 	return pod.Annotations[pub.SidecarSetVersionAltPrefix+working[name]] == "0"
 }
 
-// overtaken are resets of pairs whose former image is wanted again after the other half has taken over. Both
-// halves are taken then, and the reset of the whole pod may have to wait for just the upgrade that waits for
-// this.
+// overtaken returns the resets of pairs whose former image is wanted again after the other half has taken
+// over. Both halves are in use then, and the reset of the whole pod may have to wait for the very upgrade
+// that waits for this reset.
 func (p *planner) overtaken(pod *corev1.Pod, working WorkingContainers) []*hotChange {
 	var changes []*hotChange
 	for i := range p.in.Set.Spec.Containers {
@@ -173,7 +172,8 @@ func (p *planner) overtaken(pod *corev1.Pod, working WorkingContainers) []*hotCh
 	return changes
 }
 
-// resetOf ends the half that stands by, nil if it has its empty image.
+// resetOf returns the change that ends the half that stands by, or nil if that half already has its empty
+// image.
 func (p *planner) resetOf(
 	pod *corev1.Pod, c *appsv1beta1.SidecarContainer, working WorkingContainers,
 ) *hotChange {

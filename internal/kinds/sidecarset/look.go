@@ -10,37 +10,37 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// PodState is what a plan sees of one pod.
+// PodState is what a plan knows about one pod.
 type PodState struct {
 	Pod *corev1.Pod
-	// Hash is that of the SidecarSet that the pod was injected from or upgraded to last.
+	// Hash is the hash of the SidecarSet that the pod was injected from or last upgraded to.
 	Hash string
-	// Matched: the SidecarSet is in force there (SS-200). Of others nothing more is said.
+	// Matched reports that the SidecarSet applies to the pod (SS-200). For other pods, nothing more is set.
 	Matched bool
-	// Updated: the pod has the latest hash. Upgradable: images are all that differs (SS-211).
+	// Updated reports that the pod has the latest hash. Upgradable reports that only images differ (SS-211).
 	Updated, Upgradable bool
-	// Underway: the pod was upgraded once, and may not have come out of that yet.
+	// Underway reports that the pod was upgraded before and may not have completed that upgrade.
 	Underway bool
-	// Ready is as in SS-216, Available as the budget counts (SS-218), and Serves one that is ready and lacks
-	// nothing but resources (SS-219).
+	// Ready is defined by SS-216. Available reports that the pod counts as available for the budget (SS-218).
+	// Serves reports that it is ready and lacks nothing but resources (SS-219).
 	Ready, Available, Serves bool
-	// Behind says which container does not run yet what it should, NotReady why the pod is not ready.
+	// Behind says which container does not yet run what it should. NotReady says why the pod is not ready.
 	Behind, NotReady string
-	// Working are the halves of hot-upgrade pairs that work.
+	// Working maps hot-upgrade pairs to the half that works.
 	Working WorkingContainers
 }
 
-// PodInspector sees pods as plans for a SidecarSet do.
+// PodInspector looks at pods as plans for a SidecarSet do.
 type PodInspector struct{ planner planner }
 
-// NewLooker looks with what the snapshot has beside its pods.
+// NewLooker returns a PodInspector that uses everything in the snapshot except its pods.
 func NewLooker(s Snapshot) *PodInspector {
 	l := &PodInspector{planner{in: s}}
 	l.planner.prepare()
 	return l
 }
 
-// Look looks at an active pod that lists the SidecarSet.
+// Look returns the state of an active pod that lists the SidecarSet.
 func (l *PodInspector) Look(pod *corev1.Pod) PodState {
 	info := l.planner.examine(pod)
 	return PodState{Pod: pod, Hash: info.record.Hash, Matched: info.matched, Updated: info.updated,
@@ -49,8 +49,8 @@ func (l *PodInspector) Look(pod *corev1.Pod) PodState {
 		NotReady: info.notReady, Working: info.working}
 }
 
-// Lacks says which images the containers of the pod are still to be given, and which resources, where they
-// can be resized; empty for none.
+// Lacks describes the images that containers of the pod still have to get, and the resources if these can be
+// resized. They are empty if nothing is missing.
 func (l *PodInspector) Lacks(pod *corev1.Pod) (images, resources string) {
 	if cold, hot := l.planner.wanted(pod); len(cold) > 0 || len(hot) > 0 {
 		images = fmt.Sprint(cold, hot)
@@ -61,8 +61,8 @@ func (l *PodInspector) Lacks(pod *corev1.Pod) (images, resources string) {
 	return images, resources
 }
 
-// Upgrading says which sidecar of the pod, of whatever SidecarSet, does not run yet what it was upgraded to
-// in place; empty if there is none (PUB-056).
+// Upgrading describes a sidecar of the pod, of any SidecarSet, that does not yet run what it was upgraded to
+// in place. It returns "" if there is none (PUB-056).
 func Upgrading(pod *corev1.Pod) (string, error) {
 	states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
 	if err != nil {
@@ -74,7 +74,7 @@ func Upgrading(pod *corev1.Pod) (string, error) {
 			container, status := containerOf(pod, name)
 			if before := states[set].LastContainerStatuses[name]; container == nil || status == nil ||
 				before.Image == "" {
-				continue // what the reference recorded says too little (PUB-D1)
+				continue // the reference did not record enough
 			}
 			if lag := lags(pod, name, states[set], false); lag != "" {
 				return lag, nil

@@ -12,8 +12,8 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// PatchMetadata returns the annotations that the patches give to a pod with these annotations, as far as they
-// change (SS-150, SS-226). It fails if a value of the pod cannot be merged (SS-152).
+// PatchMetadata returns the annotations that the patches change in a pod with the given annotations (SS-150,
+// SS-226). It fails if a value of the pod cannot be merged (SS-152).
 func PatchMetadata(
 	annotations map[string]string, patches []appsv1beta1.SidecarSetPatchPodMetadata,
 ) (map[string]string, error) {
@@ -50,10 +50,10 @@ func PatchMetadata(
 	return result, nil
 }
 
-// mergeValue merges two JSON texts (RFC 7386). An empty value becomes the other as it is, and what has that
-// value already, or says the same in other words, stays: to merge twice is to merge once. Also where several
-// merge into one value: what is merged has no nulls, which a second pass would take away, and its keys in
-// alphabetical order.
+// mergeValue merges a JSON text into another one (RFC 7386). Merging twice is the same as merging once: an
+// empty value becomes the new one as it is, and a value that would keep its meaning stays as it is. This also
+// holds if several patches merge into one value, because the result has no nulls, which a second merge would
+// remove, and its keys are in alphabetical order.
 func mergeValue(before, value string) (string, error) {
 	if before == "" || before == value {
 		return value, nil
@@ -80,7 +80,7 @@ func mergeValue(before, value string) (string, error) {
 	return string(text), nil
 }
 
-// decoded reads one JSON value; numbers stay as they are written.
+// decoded parses one JSON value. Numbers stay as they are written.
 func decoded(text string) (value any, err error) {
 	if !json.Valid([]byte(text)) {
 		return nil, errors.New("invalid JSON")
@@ -91,7 +91,7 @@ func decoded(text string) (value any, err error) {
 	return value, err
 }
 
-// unchanged tells whether merging the patch into the value gives the value.
+// unchanged reports whether merging the patch into the value would not change the value.
 func unchanged(value, patch any) bool {
 	changes, ok := patch.(map[string]any)
 	if !ok {
@@ -112,7 +112,7 @@ func unchanged(value, patch any) bool {
 	return true
 }
 
-// mergedJSON changes the value by the patch (RFC 7386).
+// mergedJSON applies the patch to the value (RFC 7386).
 func mergedJSON(value, patch any) any {
 	changes, ok := patch.(map[string]any)
 	if !ok {
@@ -135,7 +135,7 @@ func mergedJSON(value, patch any) any {
 	return object
 }
 
-// withoutNulls takes the members that are null out of objects.
+// withoutNulls removes null members from objects.
 func withoutNulls(value any) any {
 	object, ok := value.(map[string]any)
 	if !ok {

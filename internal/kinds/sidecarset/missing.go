@@ -15,22 +15,22 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// Missing are the pods that a SidecarSet selects and that were never injected by it: made before it, while
-// injection was paused, or while the webhook was not called (SS-006, SS-W09).
+// Missing describes the pods that a SidecarSet selects but was never injected into. They are older than the
+// SidecarSet, or were created while injection was paused or the webhook was not called (SS-006, SS-W09).
 type Missing struct {
-	// Pods is how many there are.
+	// Pods is the number of such pods.
 	Pods int
-	// Escaped is how many of them are not older than the SidecarSet: nobody could have expected of these that
-	// they lack the sidecar.
+	// Escaped is how many of them are not older than the SidecarSet. Nobody could have expected that these
+	// lack the sidecar.
 	Escaped int
-	// Examples are the first of them by name, those that escaped before the others.
+	// Examples are the names of the first of them. Those that escaped come before the others.
 	Examples []string
 }
 
 // examples is how many pods an event names.
 const examples = 10
 
-// few counts names, and keeps the first of them in their order.
+// few counts names and keeps the first of them in order.
 type few struct {
 	count int
 	first []string
@@ -44,7 +44,7 @@ func (f *few) add(name string) {
 	}
 }
 
-// String says it for an event.
+// String returns the message of an event.
 func (m Missing) String() string {
 	which := ""
 	if m.Escaped > 0 {
@@ -55,8 +55,9 @@ func (m Missing) String() string {
 		plural.Of(m.Pods, "pod"), plural.Form(m.Pods, "has", "have"), which, strings.Join(m.Examples, ", "))
 }
 
-// Worth is the type of the event that is due since another number was told of; "" if none is. That of pods
-// which are older than their SidecarSet is what everybody expects, that of others is a warning.
+// Worth returns the type of the event that is due because the numbers have grown since the last event, or ""
+// if none is due. Everybody expects that pods older than their SidecarSet lack it, so only other pods cause a
+// warning.
 func (m Missing) Worth(told Missing) string {
 	switch {
 	case m.Escaped > told.Escaped:
@@ -67,9 +68,9 @@ func (m Missing) Worth(told Missing) string {
 	return ""
 }
 
-// MissingPods counts by SidecarSet; each walks over pods until do returns false. Namespaces are the labels of
-// those that are known, and install is the one of the manager: like those of the system its pods never reach
-// the webhook (SS-085).
+// MissingPods returns the missing pods by SidecarSet. each iterates over pods until do returns false.
+// namespaces are the labels of the known namespaces. install is the namespace of the manager, whose pods
+// never reach the webhook, like those of the system (SS-085).
 func MissingPods(
 	sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) bool),
 	namespaces map[string]map[string]string, install string,
@@ -105,12 +106,12 @@ func MissingPods(
 			if !l.selector.Matches(labels.Set(pod.Labels)) ||
 				!l.namespaces.Matches(labels.Set(namespaces[pod.Namespace])) ||
 				slices.ContainsFunc(injected, func(name string) bool {
-					return name == l.in.Set.Name || bases[name] == l.in.Set.Name // SS-175
+					return name == l.in.Set.Name || bases[name] == l.in.Set.Name
 				}) {
 				continue
 			}
-			if name := pod.Namespace + "/" +
-				pod.Name; pod.CreationTimestamp.Before(&l.in.Set.CreationTimestamp) {
+			if name := pod.Namespace + "/" + pod.Name; pod.CreationTimestamp.Before(
+				&l.in.Set.CreationTimestamp) {
 				l.older.add(name)
 			} else {
 				l.escaped.add(name)
@@ -118,6 +119,7 @@ func MissingPods(
 		}
 		return true
 	})
+
 	counts := map[string]Missing{}
 	for _, l := range lookers {
 		named := append(l.escaped.first, l.older.first...)

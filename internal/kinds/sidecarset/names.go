@@ -8,20 +8,20 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// IsNative tells whether an init container is a native sidecar: one that runs beside the containers.
+// IsNative reports whether an init container is a native sidecar, which runs beside the containers.
 func IsNative(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// IsHot tells whether a container is upgraded by a second one that takes over (SS-125).
+// IsHot reports whether a container is upgraded by a second one that takes over (SS-125).
 func IsHot(c *appsv1beta1.SidecarContainer) bool {
 	return c.UpgradeStrategy.UpgradeType == appsv1beta1.SidecarContainerHotUpgrade
 }
 
-// HotNames are the two containers that stand for a hot-upgrade container in a pod (SS-125).
+// HotNames returns the names of the two containers that represent a hot-upgrade container in a pod (SS-125).
 func HotNames(name string) (first, second string) { return name + "-1", name + "-2" }
 
-// Names are those of the sidecars as the SidecarSet has them, sorted: containers and native sidecars
+// Names returns the sorted names of the sidecars as in the SidecarSet: containers and native sidecars
 // (SS-180).
 func Names(spec *appsv1beta1.SidecarSetSpec) []string {
 	names := nativeSidecars(spec)
@@ -32,7 +32,8 @@ func Names(spec *appsv1beta1.SidecarSetSpec) []string {
 	return names
 }
 
-// PodNames are the names that the sidecars have in pods: of each hot-upgrade container both (SS-125, SS-215).
+// PodNames returns the names of the sidecars in pods, which are two for each hot-upgrade container (SS-125,
+// SS-215).
 func PodNames(spec *appsv1beta1.SidecarSetSpec) []string {
 	names := nativeSidecars(spec)
 	for i := range spec.Containers {

@@ -7,18 +7,18 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
-// limits are the user's numbers.
+// limits are the user's numbers and how far they are used up.
 type limits struct {
 	partition, maxUnavailable int
-	// used is how much of maxUnavailable is taken: updated pods that are not consistent and ready, see also
-	// count. down is how many of them are out of service, or about to be: the others are ready and wait for
-	// resources alone.
+	// used is how much of maxUnavailable is used up, by updated pods that are not consistent and ready, and
+	// by those that count adds. down is how many of these pods are out of service or about to be. The others
+	// are ready and wait only for resources.
 	used, down int
 }
 
-// count adds the pods that may be unavailable because of an upgrade to what is not the latest any more.
-// Without them, changing the SidecarSet in the middle of a rollout would double what is unavailable. Once
-// upgraded they count anyway.
+// count adds pods that may be unavailable because of an upgrade to a spec that is no longer the latest.
+// Without them, changing the SidecarSet in the middle of a rollout would double the number of unavailable
+// pods. Once upgraded they count anyway.
 func (l *limits) count(pods []*podInfo) {
 	for _, pod := range pods {
 		if pod.underway {
@@ -34,13 +34,12 @@ func (l *limits) add(pod *podInfo) {
 	}
 }
 
-// String tells what is used for messages.
+// String returns what is used up, for messages.
 func (l *limits) String() string {
 	if l.used > l.down {
 		return fmt.Sprintf(
 			"%s unavailable because of the upgrade or waiting for resources, maxUnavailable is %d",
-			plural.Of(l.used, "pod"),
-			l.maxUnavailable)
+			plural.Of(l.used, "pod"), l.maxUnavailable)
 	}
 	return fmt.Sprintf("%s unavailable because of the upgrade, maxUnavailable is %d",
 		plural.Of(l.used, "pod"), l.maxUnavailable)
@@ -67,7 +66,7 @@ func (p *planner) limits() (limits, error) {
 	return l, nil
 }
 
-// inOrder sorts candidates by who is upgraded first.
+// inOrder sorts candidates by the order in which they are upgraded.
 func (p *planner) inOrder(candidates []*podInfo) []*podInfo {
 	of := func(pods []*podInfo) []rollout.Candidate {
 		list := make([]rollout.Candidate, len(pods))

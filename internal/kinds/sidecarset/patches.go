@@ -15,18 +15,16 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// change makes the patches of an upgrade for a version of the pod for which the decision still holds: it
-// costs no more than what was decided about.
+// change returns a function that makes the patches of an upgrade for a version of the pod. The function fails
+// if the decision no longer holds, because the upgrade would cost more than what was decided.
 func (p *planner) change(decided *podInfo) func(*corev1.Pod, time.Time) ([]*podpatch.Patch, error) {
 	return func(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch, error) {
 		if pod != decided.Pod {
 			fresh := p.examine(pod)
 			if pod.UID != decided.Pod.UID || !readiness.Active(pod) || !fresh.matched || fresh.updated ||
-				fresh.unreadable != nil ||
-				fresh.busy != "" ||
+				fresh.unreadable != nil || fresh.busy != "" ||
 				fresh.ready && (!decided.ready || decided.underway && !fresh.underway) ||
-				fresh.record.Hash != decided.record.Hash ||
-				fresh.upgradable != decided.upgradable ||
+				fresh.record.Hash != decided.record.Hash || fresh.upgradable != decided.upgradable ||
 				mainFinished(pod) || len(p.overtaken(pod, fresh.working)) > 0 ||
 				!p.update.Matches(labels.Set(pod.Labels)) {
 				return nil, ErrStalePlan
@@ -36,15 +34,16 @@ func (p *planner) change(decided *podInfo) func(*corev1.Pod, time.Time) ([]*podp
 	}
 }
 
-// patchesFor returns what upgrades the pod: resources if they change, then images and annotations in one
-// (SS-225, SS-226, SS-W02). That the resources change is noted first: the pod's record tells of former ones
-// until the last write.
+// patchesFor returns the patches that upgrade the pod: the resources if they change, then images and
+// annotations in one patch. A change of resources is recorded first, because the pod's record describes the
+// former resources until the last write.
 func (p *planner) patchesFor(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch, error) {
 	var patches []*podpatch.Patch
 	resize := p.resize(pod)
 	if !resize.Empty() {
 		patches = append(patches, p.noteResize(pod, now), resize)
 	}
+
 	images, hot := p.wanted(pod)
 	patch := &podpatch.Patch{}
 	if err := p.images(patch, pod, images, hot, pub.SidecarSetState{Revision: p.hash}, now); err != nil {
@@ -86,33 +85,37 @@ func (p *planner) patchesFor(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch,
 	return append(patches, patch), nil
 }
 
-// maxResizing bounds how many upgrades that were overtaken half way are remembered: annotations are small.
+// maxResizing is how many upgrades that were overtaken half way are recorded. Annotations must stay small.
 const maxResizing = 8
 
-// noteResize writes down that the pod is given the resources of the latest hash.
+// noteResize returns a patch which records that the pod gets the resources of the latest hash.
 func (p *planner) noteResize(pod *corev1.Pod, now time.Time) *podpatch.Patch {
 	patch := &podpatch.Patch{}
 	states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
 	if err != nil {
-		states = States{} // nobody can read what stands there
+		states = States{} // the annotation is invalid
 	}
+
 	state, begun := states[p.in.Set.Name]
 	if slices.Contains(state.Resizing, p.hash) {
 		return patch
 	}
+
 	if !begun {
 		state.UpdateTimestamp = metav1.NewTime(now.UTC().Truncate(time.Second))
 	}
 	if state.Resizing = append(slices.Clone(state.Resizing), p.hash); len(state.Resizing) > maxResizing {
-		// of some nothing is known any more
+		// The empty hash stands for those that are dropped.
 		state.Resizing = append([]string{""}, state.Resizing[len(state.Resizing)-maxResizing+1:]...)
 	}
+
 	states[p.in.Set.Name] = state
 	patch.Annotation(pub.SidecarSetInPlaceUpdateState, states.String())
 	return patch
 }
 
-// wanted are the images of cold sidecars that differ in the pod, by container, and the changes of hot ones.
+// wanted returns the images of cold sidecars that differ in the pod, by container, and the changes of hot
+// sidecars.
 func (p *planner) wanted(pod *corev1.Pod) (images map[string]string, hot []*hotChange) {
 	images = map[string]string{}
 	working, err := ReadWorkingContainers(pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer])
@@ -140,7 +143,7 @@ func (p *planner) wanted(pod *corev1.Pod) (images map[string]string, hot []*hotC
 	return images, hot
 }
 
-// images writes images into the patch, and into the state what the changed containers ran before.
+// images adds images to the patch, and what the changed containers ran before to the state.
 func (p *planner) images(
 	patch *podpatch.Patch, pod *corev1.Pod, images map[string]string, hot []*hotChange,
 	state pub.SidecarSetState, now time.Time,
@@ -153,6 +156,7 @@ func (p *planner) images(
 			return err
 		}
 	}
+
 	changed := maps.Clone(images)
 	if changed == nil {
 		changed = map[string]string{}
@@ -182,7 +186,7 @@ func (p *planner) images(
 	}
 	states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
 	if err != nil {
-		states = States{} // nobody can read what stands there
+		states = States{} // the annotation is invalid
 	}
 	state.UpdateTimestamp = metav1.NewTime(now.UTC().Truncate(time.Second))
 	state.LastContainerStatuses = maps.Clone(states[p.in.Set.Name].LastContainerStatuses)

@@ -11,8 +11,8 @@ import (
 var own = []string{"podInjectPolicy", "upgradeStrategy", "shareVolumePolicy", "shareVolumeDevicePolicy",
 	"transferEnv", "resourcesPolicy"}
 
-// Plain returns the document of a container as Kubernetes has it, with the fields that nobody here knows
-// (SS-D24).
+// Plain returns a container as a document without the fields that Kubernetes does not have. Unknown fields
+// are kept (SS-D24).
 func Plain(c *appsv1beta1.SidecarContainer) (map[string]any, error) {
 	text, err := json.Marshal(c)
 	if err != nil {
@@ -28,9 +28,9 @@ func Plain(c *appsv1beta1.SidecarContainer) (map[string]any, error) {
 	return document, nil
 }
 
-// PodTemplate returns containers and volumes as the document of a pod template, which the API server can
-// judge (SS-034). A SidecarSet without regular containers gets one with the returned name (SS-D12); else the
-// name is empty.
+// PodTemplate returns containers and volumes as the document of a pod template that the API server can
+// validate (SS-034). If the SidecarSet has no regular containers, the template gets one, whose name is
+// returned as placeholder (SS-D12).
 func PodTemplate(spec *appsv1beta1.SidecarSetSpec) (template map[string]any, placeholder string, err error) {
 	pod := map[string]any{"restartPolicy": "Always", "serviceAccountName": "default"}
 	taken := occupied(spec)

@@ -31,17 +31,17 @@ type Action string
 
 // Actions.
 const (
-	// Keep: the pod is current.
+	// Keep means that the pod is current.
 	Keep Action = "keep"
-	// Wait: something is to be done that cannot be done now.
+	// Wait means that something remains to be done that cannot be done now.
 	Wait Action = "wait"
 	// Upgrade changes images in place (SS-225).
 	Upgrade Action = "upgrade"
-	// Reset gives the half of a hot-upgrade pair that stands by its empty image (SS-242).
+	// Reset gives the empty image to the half of a hot-upgrade pair that stands by (SS-242).
 	Reset Action = "reset"
 )
 
-// Reason is why, in one word.
+// Reason is the reason of a verdict in one word.
 type Reason string
 
 // Reasons of verdicts.
@@ -74,54 +74,54 @@ type PodVerdict struct {
 	Action  Action
 	Reason  Reason
 	Message string
-	// Change makes the patches of the pod for a version of it, in the order in which they are sent: those of
-	// an upgrade or a reset.
+	// Change returns the patches of an upgrade or a reset for a version of the pod, in the order in which
+	// they are sent.
 	Change func(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch, error)
-	// By is by which operation a change takes the pod out of service, as budgets name it.
+	// By is the operation by which a change takes the pod out of service, as budgets name it.
 	By disruption.Operation
-	// Upgradable is what the pod's condition shall say of the SidecarSet; nil leaves it. Of an upgrade it is
-	// said when that is done (SS-230).
+	// Upgradable is what the pod's condition should say about the SidecarSet. If it is nil, the condition
+	// stays. After an upgrade it is written when the upgrade is done (SS-230).
 	Upgradable *bool
-	// Forget takes the SidecarSet out of the pod's condition (SS-261).
+	// Forget removes the SidecarSet from the pod's condition (SS-261).
 	Forget bool
 }
 
-// RevisionChange is what is to be changed of a stored revision.
+// RevisionChange is a change of a stored revision.
 type RevisionChange struct {
 	Revision *appsv1.ControllerRevision
-	// Number is the new one, 0 leaves it (SS-184).
+	// Number is the new number. 0 means no change (SS-184).
 	Number int64
-	// CustomVersion is the new label, empty leaves it (SS-186).
+	// CustomVersion is the new label. Empty means no change (SS-186).
 	CustomVersion string
 }
 
-// Plan is what a pass does.
+// Plan is what a pass is to do.
 type Plan struct {
 	SidecarSet *appsv1beta1.SidecarSet
-	// NewRevision is to be created; ChangeRevision to be changed; History to be deleted.
+	// NewRevision is to be created, ChangeRevision is to be changed, and History is to be deleted.
 	NewRevision    *appsv1.ControllerRevision
 	ChangeRevision *RevisionChange
 	History        []*appsv1.ControllerRevision
-	// Verdicts are those of the matched pods, and of others that list the SidecarSet and where something is
-	// to be forgotten.
+	// Verdicts has an entry for each matched pod, and for each other pod whose condition still lists the
+	// SidecarSet.
 	Verdicts []*PodVerdict
-	// Status is to be written if it differs.
+	// Status is the new status. It is written if it differs.
 	Status appsv1beta1.SidecarSetStatus
-	// NotUpgradable is the number of pods that were met and cannot be upgraded in place, Differences what in
-	// their containers differs.
+	// NotUpgradable is the number of pods that cannot be upgraded in place. Differences says what differs in
+	// their containers.
 	NotUpgradable int
 	Differences   string
-	// Unmatched says why pods that were injected are not matched any more, with their numbers (SS-W09);
-	// unmatchedWhys without.
+	// Unmatched says why injected pods are no longer matched, with the numbers of pods (SS-W09).
+	// UnmatchedWhys is the same without numbers.
 	Unmatched, UnmatchedWhys string
-	// HeldBack says why no pod is upgraded although some could be, empty if something moves (SS-D23).
+	// HeldBack says why no pod is upgraded although some could be. It is empty if something moves (SS-D23).
 	HeldBack       string
 	HeldBackReason Reason
-	// Waiting is what holds the rollout, and was not asked for; nil if nothing does (OPS-099).
+	// Waiting is what holds up the rollout without being asked for, or nil (OPS-099).
 	Waiting *waiting.Wait
-	// HeldByBudget: a budget holds some pods (PUB-101).
+	// HeldByBudget reports that a budget holds some pods (PUB-101).
 	HeldByBudget bool
-	// Again is when to plan again although nothing happens; 0 means not at all.
+	// Again is when to plan again even if nothing happens. 0 means never.
 	Again time.Duration
 	// Sentences explain the plan.
 	Sentences []string
@@ -129,7 +129,7 @@ type Plan struct {
 	planner *planner
 }
 
-// planner makes a plan: in is what it decides from, out what it decides.
+// planner makes a plan. in is what it decides from, and out is what it decides.
 type planner struct {
 	in  Snapshot
 	out Plan
@@ -139,7 +139,7 @@ type planner struct {
 	hash, hashWithoutImage       string
 	about                        string
 	matched                      []*podInfo
-	// hotWaits is why hot upgrades are not done yet.
+	// hotWaits says for pods why their hot upgrade is not complete.
 	hotWaits map[*podInfo]string
 	compared map[*appsv1.ControllerRevision]comparison
 	sizing   sync.Mutex
@@ -150,7 +150,7 @@ func (p *planner) say(format string, args ...any) {
 	p.out.Sentences = append(p.out.Sentences, fmt.Sprintf(format, args...))
 }
 
-// Make decides. The steps are those of SS-192.
+// Make returns the plan for a snapshot. Its steps are those of SS-192.
 func Make(s Snapshot) *Plan {
 	p := &planner{in: s, hotWaits: map[*podInfo]string{},
 		compared: map[*appsv1.ControllerRevision]comparison{},
@@ -168,6 +168,7 @@ func Make(s Snapshot) *Plan {
 		known, found = s.Known.of(&s), make(map[*corev1.Pod]*podInfo, len(s.Pods))
 		defer func() { s.Known.pods = found }()
 	}
+
 	unmatched := map[string]int{}
 	for _, pod := range inNames(s.Pods) {
 		if !readiness.Active(pod) {
@@ -212,6 +213,7 @@ func Make(s Snapshot) *Plan {
 			return p.result()
 		}
 	}
+
 	p.history()
 	p.status()
 	p.decide()
@@ -219,15 +221,16 @@ func Make(s Snapshot) *Plan {
 	return p.result()
 }
 
-// inNames puts pods in an order: caches give them in any, and what is told of a plan must not differ by that.
+// inNames sorts pods by name. Caches return them in any order, which must not affect what is reported about a
+// plan.
 func inNames(pods []*corev1.Pod) []*corev1.Pod {
 	return slices.SortedFunc(slices.Values(pods), func(a, b *corev1.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 }
 
-// heldBack says why what could not be written is not tried again yet: a pod, an old revision, or, by the UID
-// of the SidecarSet, the new one. It is empty if it may be.
+// heldBack returns why a write that failed is not retried yet, or "" if it may be retried. uid is the UID of
+// a pod, of an old revision, or of the SidecarSet, which stands for its new revision.
 func (p *planner) heldBack(uid types.UID) string {
 	if p.in.Known == nil {
 		return ""
@@ -241,12 +244,12 @@ func (p *planner) heldBack(uid types.UID) string {
 		until.UTC().Format("15:04:05"), why)
 }
 
-// refused tells of a pod that could not be written: others are tried before it is again.
+// refused reports whether the pod could not be written. Others are tried before it is retried.
 func (p *planner) refused(pod *corev1.Pod) bool {
 	return p.in.Known != nil && p.in.Known.retries.Has(pod.UID, p.about)
 }
 
-// comeBack plans again after that time at the latest.
+// comeBack makes the next plan due after the given time at the latest.
 func (p *planner) comeBack(after time.Duration) {
 	again.In(&p.out.Again, after)
 }
@@ -262,7 +265,7 @@ func (p *planner) result() *Plan {
 	return &plan
 }
 
-// prepare compiles the selectors. One that cannot be used selects nothing.
+// prepare compiles the selectors. An invalid selector selects nothing.
 func (p *planner) prepare() {
 	compile := func(selector *metav1.LabelSelector, absent labels.Selector) labels.Selector {
 		if selector == nil {
@@ -274,6 +277,7 @@ func (p *planner) prepare() {
 		}
 		return compiled
 	}
+
 	p.selector = compile(p.in.Set.Spec.Selector, labels.Nothing())
 	if p.selector.Empty() {
 		p.selector = labels.Nothing()
@@ -284,8 +288,8 @@ func (p *planner) prepare() {
 	p.hashWithoutImage = p.in.Set.Annotations[pub.SidecarSetHashWithoutImage]
 }
 
-// decodes tells why the documents of the containers cannot be used. Admission refuses such; the API server
-// alone would not.
+// decodes returns why the documents of the containers cannot be used, or nil. Admission rejects such
+// documents, but the API server alone does not.
 func (p *planner) decodes() error {
 	spec := &p.in.Set.Spec
 	for list, containers := range map[string][]appsv1beta1.SidecarContainer{"containers": spec.Containers,
@@ -304,7 +308,7 @@ func (p *planner) decodes() error {
 	return nil
 }
 
-// status counts.
+// status counts the matched pods.
 func (p *planner) status() {
 	s := &p.out.Status
 	s.ObservedGeneration = p.in.Set.Generation
@@ -326,7 +330,7 @@ func (p *planner) status() {
 		s.ReadyPods, s.UpdatedReadyPods)
 }
 
-// PodsByRevision is how many of the matched pods have which revision.
+// PodsByRevision returns the number of matched pods by revision.
 func (p *Plan) PodsByRevision() map[string]int {
 	revisions := map[string]int{}
 	for _, pod := range p.planner.matched {
@@ -335,7 +339,7 @@ func (p *Plan) PodsByRevision() map[string]int {
 	return revisions
 }
 
-// told is the plan with these of its verdicts.
+// told returns the plan with the given verdicts for printing.
 func (p *Plan) told(verdicts []*PodVerdict) *planlog.Plan {
 	t := &planlog.Plan{Summary: p.Sentences}
 	for _, r := range p.History {
@@ -350,11 +354,11 @@ func (p *Plan) told(verdicts []*PodVerdict) *planlog.Plan {
 // digestAbove is the number of pods above which a plan is printed by groups of pods.
 const digestAbove = 20
 
-// Headline is the plan without the pods that are current; of many pods, those with the same verdict are one
-// line.
+// Headline returns the plan without the pods that are current. If there are many pods, those with the same
+// verdict share a line.
 func (p *Plan) Headline() string { return p.headline().String() }
 
-// Record is the headline for the log.
+// Record returns the headline for the log.
 func (p *Plan) Record() []any { return p.headline().Record() }
 
 func (p *Plan) headline() *planlog.Plan {

@@ -16,44 +16,44 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// podInfo is what a plan knows of a pod.
+// podInfo is what a plan knows about a pod.
 type podInfo struct {
 	Pod *corev1.Pod
-	// matched: the SidecarSet is in force there; else why says what is missing.
+	// matched reports that the SidecarSet applies to the pod. Otherwise why says what is missing.
 	matched bool
 	why     string
-	// record is what was injected or upgraded last, unreadable why the annotations cannot be read.
+	// record is what was last injected or upgraded. unreadable is why the annotations cannot be parsed.
 	record     pub.SidecarSetRecord
 	unreadable error
-	// updated: the pod has the latest hash. upgradable: images are all that differs.
+	// updated reports that the pod has the latest hash. upgradable reports that only images differ.
 	updated, upgradable bool
-	// resizing are the hashes of upgrades that gave the pod resources, maybe, and nothing else yet.
+	// resizing are the hashes of upgrades that may have changed the pod's resources and nothing else yet.
 	resizing []string
-	// behind says which container does not run yet what it should, empty if the pod is consistent; busy says
-	// the same of one that is ready, so that the pod waits.
+	// behind says which container does not yet run what it should. It is empty if the pod is consistent. busy
+	// says the same of a container that is ready, in which case the pod waits.
 	behind, busy string
-	// underway: the pod was upgraded once, and is unavailable: it may not have come out of that upgrade yet,
-	// be it to the latest hash or to a former one.
+	// underway reports that the pod was upgraded before and is unavailable. It may not have completed that
+	// upgrade, to the latest hash or to an earlier one.
 	underway bool
-	// held: only resources are missing (SS-W02). If it is ready, it serves until another upgrade restarts its
-	// containers.
+	// held reports that only resources are missing. If the pod is ready, it serves until another upgrade
+	// restarts its containers.
 	held bool
-	// ready as in SS-216; notReady says why not.
+	// ready reports whether the pod is ready. notReady says why not.
 	ready    bool
 	notReady string
 	working  WorkingContainers
 }
 
-// available: consistent and ready, as the budget counts.
+// available reports whether the pod is consistent and ready, and so counts as available for the budget.
 func (i *podInfo) available() bool { return i.behind == "" && i.ready }
 
-// serves: it is ready and stays so, though it is not available for want of resources.
+// serves reports whether the pod is ready and stays so, although it is not available for lack of resources.
 func (i *podInfo) serves() bool { return i.held && i.ready }
 
-// down: a former upgrade has left it out of service.
+// down reports whether a former upgrade has left the pod out of service.
 func (i *podInfo) down() bool { return i.underway && !i.serves() }
 
-// examine looks at an active pod that lists the SidecarSet.
+// examine returns what there is to know about an active pod that lists the SidecarSet.
 func (p *planner) examine(pod *corev1.Pod) *podInfo {
 	info := &podInfo{Pod: pod}
 	if info.why = p.unmatched(pod); info.why != "" {
@@ -78,6 +78,7 @@ func (p *planner) examine(pod *corev1.Pod) *podInfo {
 	case errWithout != nil:
 		info.unreadable = errWithout
 	}
+
 	info.record = withImage[p.in.Set.Name]
 	info.upgradable = p.hashWithoutImage != "" && withoutImage[p.in.Set.Name].Hash == p.hashWithoutImage
 	info.behind, info.busy = p.consistency(pod)
@@ -85,20 +86,21 @@ func (p *planner) examine(pod *corev1.Pod) *podInfo {
 	info.ready = info.notReady == ""
 	states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
 	if err != nil {
-		states = nil // consistency says so
+		states = nil // consistency reports the error
 	}
+
 	state, begun := states[p.in.Set.Name]
 	info.resizing = state.Resizing
 	info.updated = p.hash != "" && info.record.Hash == p.hash && len(info.resizing) == 0
 	if begun && info.behind == "" {
-		info.behind = p.unresized(pod) // not busy: it may be given other resources meanwhile
+		info.behind = p.unresized(pod) // it is not busy, because it may get other resources meanwhile
 		info.held = info.behind != ""
 	}
 	info.underway = begun && !info.available()
 	return info
 }
 
-// unmatched says why the selectors do not match the pod.
+// unmatched returns why the selectors do not match the pod, or "" if they do.
 func (p *planner) unmatched(pod *corev1.Pod) string {
 	if !slices.Contains(ReadInjectedList(pod.Annotations[pub.SidecarSetInjectedList]), p.in.Set.Name) {
 		return "it does not list the SidecarSet"
@@ -118,8 +120,7 @@ func (p *planner) unmatched(pod *corev1.Pod) string {
 	return ""
 }
 
-// lacking says what of the SidecarSet the pod does not have, empty if it is structurally consistent (SS-203,
-// SS-W01b).
+// lacking returns what the pod lacks of the SidecarSet, or "" if it is structurally consistent.
 func lacking(spec *appsv1beta1.SidecarSetSpec, pod *corev1.Pod, working WorkingContainers) string {
 	for i := range spec.Containers {
 		c := &spec.Containers[i]
@@ -167,7 +168,7 @@ func findStatus(statuses []corev1.ContainerStatus, name string) *corev1.Containe
 	return nil
 }
 
-// containerOf finds a sidecar in the pod, and its status, whichever list it stands in.
+// containerOf returns a sidecar of the pod and its status, from whichever list contains it.
 func containerOf(pod *corev1.Pod, name string) (*corev1.Container, *corev1.ContainerStatus) {
 	if c := find(pod.Spec.Containers, name); c != nil {
 		return c, findStatus(pod.Status.ContainerStatuses, name)
@@ -175,13 +176,13 @@ func containerOf(pod *corev1.Pod, name string) (*corev1.Container, *corev1.Conta
 	return find(pod.Spec.InitContainers, name), findStatus(pod.Status.InitContainerStatuses, name)
 }
 
-// consistency says which sidecar does not run yet what the pod's spec says, and which of them is ready all
-// the same.
+// consistency returns which sidecar does not yet run what the pod's spec says, and which of those is
+// nevertheless ready.
 func (p *planner) consistency(pod *corev1.Pod) (behind, busy string) {
 	return consistency(pod, p.in.Set.Name, PodNames(&p.in.Set.Spec), len(nativeSidecars(&p.in.Set.Spec)) > 0)
 }
 
-// consistency looks at sidecars of the pod by the names that they have there.
+// consistency looks at the sidecars with the given names in the pod.
 func consistency(pod *corev1.Pod, set string, names []string, native bool) (behind, busy string) {
 	states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
 	count := ""
@@ -205,10 +206,12 @@ func consistency(pod *corev1.Pod, set string, names []string, native bool) (behi
 			count = fmt.Sprintf("%d of %d native sidecars have a status", have, want)
 		}
 	}
+
 	digests := !slices.ContainsFunc(names, func(name string) bool {
 		c, _ := containerOf(pod, name)
 		return c != nil && digestOf(c.Image) == ""
 	})
+
 	for _, name := range names {
 		lag := count
 		if lag == "" {
@@ -228,9 +231,9 @@ func consistency(pod *corev1.Pod, set string, names []string, native bool) (behi
 	return behind, busy
 }
 
-// lags says what is missing until a container runs the image of the pod's spec. A container that was upgraded
-// by us is held to all that was recorded then; one of the reference, which records image IDs alone, as the
-// reference does, but with image names normalised (SS-D03).
+// lags returns what is missing until a container runs the image in the pod's spec. For a container that this
+// manager upgraded, everything that was recorded then counts. For one that the reference upgraded, which
+// records only image IDs, the rules of the reference apply, but with normalised image names.
 func lags(pod *corev1.Pod, name string, state pub.SidecarSetState, digests bool) string {
 	container, status := containerOf(pod, name)
 	if container == nil {
@@ -279,7 +282,8 @@ func digestOf(image string) string {
 	return ""
 }
 
-// sameDigest compares the repository and digest of what runs with an image that is given by digest.
+// sameDigest reports whether the repository and digest of a running image are those of an image given by
+// digest.
 func sameDigest(imageID, image string) bool {
 	if _, after, ok := strings.Cut(imageID, "://"); ok {
 		imageID = after
@@ -293,7 +297,7 @@ func sameDigest(imageID, image string) bool {
 		digestOf(imageID) == digestOf(image)
 }
 
-// unready says why the pod is not ready, empty if it is.
+// unready returns why the pod is not ready, or "" if it is.
 func (p *planner) unready(pod *corev1.Pod, working WorkingContainers) string {
 	if pod.Status.Phase != corev1.PodRunning {
 		return fmt.Sprintf("it is %s", phaseOf(pod.Status.Phase))
@@ -305,7 +309,7 @@ func (p *planner) unready(pod *corev1.Pod, working WorkingContainers) string {
 	return p.standing(pod, working)
 }
 
-// standing says which half of a pair stands by without its empty image, in the middle of a hot upgrade.
+// standing returns which half of a pair stands by without its empty image, in the middle of a hot upgrade.
 func (p *planner) standing(pod *corev1.Pod, working WorkingContainers) string {
 	for i := range p.in.Set.Spec.Containers {
 		c := &p.in.Set.Spec.Containers[i]
@@ -332,7 +336,7 @@ func phaseOf(phase corev1.PodPhase) corev1.PodPhase {
 	return phase
 }
 
-// standbyOf is the half of a pair that does not work.
+// standbyOf returns the half of a pair that does not work.
 func standbyOf(name string, working WorkingContainers) string {
 	first, second := HotNames(name)
 	if working[name] == first {
@@ -341,8 +345,8 @@ func standbyOf(name string, working WorkingContainers) string {
 	return first
 }
 
-// UpgradableOf reads the pod's condition: which SidecarSets can be upgraded there; nil if there is none, or
-// none that can be read.
+// UpgradableOf returns what the pod's condition says about which SidecarSets can be upgraded. It returns nil
+// if there is no condition or if it cannot be parsed.
 func UpgradableOf(pod *corev1.Pod) map[string]bool {
 	c := readiness.Condition(pod, pub.SidecarSetUpgradable)
 	if c == nil {
@@ -355,14 +359,14 @@ func UpgradableOf(pod *corev1.Pod) map[string]bool {
 	return entries
 }
 
-// Lists tells whether the pod's condition says anything of the SidecarSet.
+// Lists reports whether the pod's condition mentions the SidecarSet.
 func Lists(pod *corev1.Pod, set string) bool {
 	_, listed := UpgradableOf(pod)[set]
 	return listed
 }
 
-// mainFinished tells whether a pod that is to end has no application running any more: the next thing is that
-// its sidecars end.
+// mainFinished reports whether a pod that is meant to end has no running application any more, so that its
+// sidecars end next.
 func mainFinished(pod *corev1.Pod) bool {
 	if pod.Spec.RestartPolicy != corev1.RestartPolicyNever &&
 		pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
@@ -386,7 +390,7 @@ func mainFinished(pod *corev1.Pod) bool {
 	return mains > 0
 }
 
-// injected tells whether a container came from a SidecarSet.
+// injected reports whether a container came from a SidecarSet.
 func injected(c *corev1.Container) bool {
 	return slices.ContainsFunc(c.Env,
 		func(e corev1.EnvVar) bool { return e.Name == pub.SidecarInjectedEnv && e.Value == "true" })

@@ -9,11 +9,12 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Records are what a pod knows of its SidecarSets, by their names (SS-180).
+// Records are what a pod knows about its SidecarSets, by name (SS-180).
 type Records map[string]pub.SidecarSetRecord
 
-// ReadRecords reads an annotation of a pod: pub.SidecarSetHash or pub.SidecarSetHashWithoutImage. The form of
-// old releases, hashes alone, is understood (SS-182). An absent or empty annotation is no records.
+// ReadRecords parses an annotation of a pod, pub.SidecarSetHash or pub.SidecarSetHashWithoutImage. It also
+// accepts the form of old releases, which has only hashes (SS-182). An absent or empty annotation means no
+// records.
 func ReadRecords(text string) (Records, error) {
 	records := Records{}
 	if text == "" {
@@ -41,13 +42,13 @@ func ReadRecords(text string) (Records, error) {
 	return records, nil
 }
 
-// String is the annotation.
+// String returns the value of the annotation.
 func (r Records) String() string { return encode(r) }
 
-// States are the last upgrades of a pod by SidecarSet (SS-231).
+// States are the last upgrades of a pod, by SidecarSet (SS-231).
 type States map[string]pub.SidecarSetState
 
-// ReadStates reads annotation pub.SidecarSetInPlaceUpdateState.
+// ReadStates parses the annotation pub.SidecarSetInPlaceUpdateState.
 func ReadStates(text string) (States, error) {
 	states := States{}
 	if text == "" {
@@ -56,19 +57,19 @@ func ReadStates(text string) (States, error) {
 	if err := json.Unmarshal([]byte(text), &states); err != nil {
 		return nil, fmt.Errorf("reading the state of SidecarSets: %w", err)
 	}
-	if states == nil { // it says null
+	if states == nil { // the annotation is null
 		states = States{}
 	}
 	return states, nil
 }
 
-// String is the annotation.
+// String returns the value of the annotation.
 func (s States) String() string { return encode(s) }
 
-// WorkingContainers maps hot-upgrade sidecars to the one of their two containers that works (SS-126).
+// WorkingContainers maps hot-upgrade sidecars to that of their two containers which works (SS-126).
 type WorkingContainers map[string]string
 
-// ReadWorkingContainers reads annotation pub.SidecarSetWorkingHotUpgradeContainer.
+// ReadWorkingContainers parses the annotation pub.SidecarSetWorkingHotUpgradeContainer.
 func ReadWorkingContainers(text string) (WorkingContainers, error) {
 	working := WorkingContainers{}
 	if text == "" {
@@ -77,16 +78,16 @@ func ReadWorkingContainers(text string) (WorkingContainers, error) {
 	if err := json.Unmarshal([]byte(text), &working); err != nil {
 		return nil, fmt.Errorf("reading the working hot-upgrade containers: %w", err)
 	}
-	if working == nil { // it says null
+	if working == nil { // the annotation is null
 		working = WorkingContainers{}
 	}
 	return working, nil
 }
 
-// String is the annotation.
+// String returns the value of the annotation.
 func (w WorkingContainers) String() string { return encode(w) }
 
-// encode writes a map of strings and plain structs, which always can be.
+// encode encodes a map of strings or plain structs, which never fails.
 func encode(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -95,11 +96,12 @@ func encode(value any) string {
 	return string(text)
 }
 
-// ReadInjectedList reads annotation pub.SidecarSetInjectedList: the SidecarSets of a pod, sorted (SS-182).
+// ReadInjectedList parses the annotation pub.SidecarSetInjectedList: the SidecarSets of a pod, sorted
+// (SS-182).
 func ReadInjectedList(text string) []string { return pub.InjectedSidecarSets(text) }
 
-// InjectedList is the annotation with more names in it; they are there for sure, others as far as there may
-// be so many.
+// InjectedList returns the annotation with more names added. The added names are always kept, and the others
+// as far as the maximum number allows.
 func InjectedList(text string, more ...string) string {
 	names := slices.DeleteFunc(ReadInjectedList(text),
 		func(name string) bool { return slices.Contains(more, name) })

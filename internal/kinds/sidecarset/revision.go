@@ -10,8 +10,8 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// Content is what a ControllerRevision holds of a spec, byte for byte as the reference writes it; fields of
-// containers and volumes that nobody here knows are kept (SS-183, SS-292).
+// Content returns the content of the ControllerRevision for a spec, byte for byte as the reference writes it.
+// Unknown fields of containers and volumes are kept (SS-183, SS-292).
 func Content(spec *appsv1beta1.SidecarSetSpec) ([]byte, error) {
 	held := revision.Document{"$patch": "replace"}
 	for _, part := range []struct {
@@ -51,7 +51,7 @@ func Content(spec *appsv1beta1.SidecarSetSpec) ([]byte, error) {
 	return content, nil
 }
 
-// Restore returns the spec with what the content of a revision holds in place of its own (SS-171).
+// Restore returns the spec with the fields that a revision holds replaced by those of the revision (SS-171).
 func Restore(spec *appsv1beta1.SidecarSetSpec, content []byte) (*appsv1beta1.SidecarSetSpec, error) {
 	var stored struct {
 		Spec *appsv1beta1.SidecarSetSpec `json:"spec"`
@@ -64,8 +64,8 @@ func Restore(spec *appsv1beta1.SidecarSetSpec, content []byte) (*appsv1beta1.Sid
 	}
 
 	out := spec.DeepCopy()
-	out.Containers, out.InitContainers, out.Volumes = stored.Spec.Containers, stored.Spec.InitContainers,
-		stored.Spec.Volumes
+	out.Containers, out.InitContainers, out.Volumes =
+		stored.Spec.Containers, stored.Spec.InitContainers, stored.Spec.Volumes
 	out.ImagePullSecrets, out.PatchPodMetadata = stored.Spec.ImagePullSecrets, stored.Spec.PatchPodMetadata
 	return out, nil
 }

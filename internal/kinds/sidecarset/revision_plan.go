@@ -16,10 +16,10 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// Kind is the name of the kind in references to it.
+// Kind is the name of the kind in owner references.
 const Kind = "SidecarSet"
 
-// SameContent tells whether two contents of revisions mean the same, whoever wrote them (SS-184).
+// SameContent reports whether two contents of revisions mean the same, whoever wrote them (SS-184).
 func SameContent(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -37,19 +37,19 @@ func canonicalContent(content []byte) ([]byte, error) {
 	return Content(spec)
 }
 
-// revisions finds or makes the revision that describes the present spec (SS-183 to SS-186).
+// revisions finds the revision that describes the current spec, or plans a new one.
 func (p *planner) revisions() error {
 	content, err := Content(&p.in.Set.Spec)
 	if err != nil {
 		return err
 	}
 
-	history := revision.NewHistory(p.in.owned(), func(stored *appsv1.ControllerRevision,
-		data []byte) bool {
+	history := revision.NewHistory(p.in.owned(), func(stored *appsv1.ControllerRevision, data []byte) bool {
 		return SameContent(stored.Data.Raw, data)
 	})
 	p.stored = history.Stored
 	p.out.Status.CollisionCount = p.in.Set.Status.CollisionCount
+
 	same := history.Find(content)
 	if same == nil {
 		p.out.NewRevision = p.newRevision(content, history)
@@ -75,8 +75,9 @@ func (p *planner) revisions() error {
 	return nil
 }
 
-// customVersion is that of the SidecarSet if it can be a label. One that cannot may have been stored before
-// it was judged; the API server would refuse the revision, and all would stop (SS-051, SS-D14).
+// customVersion returns the custom version of the SidecarSet if it is a valid label value. An invalid one may
+// have been stored before it was validated. The API server would reject the revision then, and everything
+// would stop.
 func (p *planner) customVersion() string {
 	version := p.in.Set.Spec.CustomVersion
 	if problems := validation.IsValidLabelValue(version); len(problems) > 0 {
@@ -86,11 +87,12 @@ func (p *planner) customVersion() string {
 	return version
 }
 
-// newRevision makes the revision of a content, under a name that no stored one has.
+// newRevision returns the revision for a content, under a name that no stored revision has.
 func (p *planner) newRevision(content []byte, history *revision.History) *appsv1.ControllerRevision {
 	var name, hash string
 	name, hash, p.out.Status.CollisionCount = history.Name(p.in.Set.Name, content,
 		p.out.Status.CollisionCount, p.in.Revisions)
+
 	labels := maps.Clone(p.in.Set.Labels)
 	if labels == nil {
 		labels = map[string]string{}
@@ -112,8 +114,7 @@ func (p *planner) newRevision(content []byte, history *revision.History) *appsv1
 	}
 }
 
-// named returns the revision that injectionStrategy.revision names among those that are stored, nil if it
-// names none.
+// named returns the stored revision that injectionStrategy.revision names, or nil if it names none.
 func (p *planner) named() *appsv1.ControllerRevision {
 	wanted := p.in.Set.Spec.InjectionStrategy.Revision
 	if wanted == nil {
@@ -136,10 +137,11 @@ func (p *planner) named() *appsv1.ControllerRevision {
 	return nil
 }
 
-// defaultHistory is the number of revisions that are kept where the SidecarSet does not say.
+// defaultHistory is the number of revisions that are kept if the SidecarSet does not set it.
 const defaultHistory = 10
 
-// history lists the revisions to delete, oldest first: those beyond the limit that nothing needs.
+// history lists the revisions to delete, oldest first. These are revisions beyond the limit that nothing
+// needs.
 func (p *planner) history() {
 	limit := defaultHistory
 	if l := p.in.Set.Spec.RevisionHistoryLimit; l != nil {
@@ -152,10 +154,10 @@ func (p *planner) history() {
 
 	for _, pod := range p.matched {
 		needed[pod.record.ControllerRevision] = true
-		if r := p.recorded(pod.record); r != nil { // admission does not name one that was not stored yet
+		if r := p.recorded(pod.record); r != nil { // admission records only stored ones
 			needed[r.Name] = true
 		}
-		for _, begun := range pod.resizing { // what it was given of that may be to be taken back
+		for _, begun := range pod.resizing { // what the pod got from it may have to be taken back
 			if r := p.recorded(pub.SidecarSetRecord{Hash: begun}); r != nil {
 				needed[r.Name] = true
 			}
@@ -185,7 +187,7 @@ func (p *planner) history() {
 	}
 }
 
-// revisionOf is the revision that a pod has: by its record, or else by its hash.
+// revisionOf returns the name of the revision of a pod, by its record or else by its hash.
 func (p *planner) revisionOf(pod *podInfo) string {
 	switch r := p.recorded(pod.record); {
 	case r != nil:

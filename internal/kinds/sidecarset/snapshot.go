@@ -15,41 +15,43 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/retries"
 )
 
-// Snapshot is all that a plan is made from.
+// Snapshot is everything that a plan is made from.
 type Snapshot struct {
 	// Set is the SidecarSet.
 	Set *appsv1beta1.SidecarSet
-	// Pods are all pods that list it as injected, of all namespaces.
+	// Pods are all pods of all namespaces that list the SidecarSet as injected.
 	Pods []*corev1.Pod
-	// Namespaces are the labels of their namespaces, by name; only those that are known, and only where the
-	// SidecarSet selects namespaces.
+	// Namespaces are the labels of the pods' namespaces, by name. Only known namespaces are included, and
+	// only if the SidecarSet selects namespaces.
 	Namespaces map[string]map[string]string
-	// Revisions are the ControllerRevisions that carry the SidecarSet's name.
+	// Revisions are the ControllerRevisions that are labelled with the SidecarSet's name.
 	Revisions []*appsv1.ControllerRevision
-	// RevisionNamespace is where they are kept (SS-183).
+	// RevisionNamespace is the namespace of the revisions (SS-183).
 	RevisionNamespace string
 	// Now is the time of the snapshot.
 	Now time.Time
-	// Features are the switches that the plan depends on.
+	// Features are the feature switches that the plan depends on.
 	Features Features
-	// Disruptions are what budgets allow of what takes pods out of service; nil if there are none (PUB-101).
+	// Disruptions are what budgets allow to be taken out of service. It is nil if there are no budgets
+	// (PUB-101).
 	Disruptions disruption.Limits
-	// Known is what former plans found out about pods; nil for nothing.
+	// Known is what former plans found out about pods. It may be nil.
 	Known *Knowledge
 }
 
-// Knowledge is what plans for one SidecarSet have found out about pods. Objects of caches do not change, so
-// that only pods that are new or have changed since the last plan have to be looked at: most of a plan's time
-// goes into reading their annotations.
+// Knowledge is what plans for one SidecarSet have found out about pods. Objects in caches do not change, so
+// only pods that are new or have changed since the last plan have to be examined. Parsing their annotations
+// would take most of a plan's time.
 type Knowledge struct {
 	about string
 	pods  map[*corev1.Pod]*podInfo
-	// retries are the pods that could not be written when it was tried last, the SidecarSet if its revision
+	// retries has the pods that could not be written at the last attempt, the SidecarSet if its revision
 	// could not be stored, and revisions that could not be deleted.
 	retries retries.Retries
 }
 
-// Learn keeps what came of a plan: what was tried to be written, with the errors of what could not be.
+// Learn records the outcome of a plan: tried are the objects that were written, with the errors of those that
+// failed.
 func (k *Knowledge) Learn(plan *Plan, tried map[types.UID]error, now time.Time) {
 	present := map[types.UID]bool{plan.SidecarSet.UID: true}
 	for _, v := range plan.Verdicts {
@@ -70,18 +72,18 @@ func (k *Knowledge) Learn(plan *Plan, tried map[types.UID]error, now time.Time) 
 	}
 }
 
-// Refused tells whether the pod could not be written when it was tried last, with what the SidecarSet says
-// now.
+// Refused reports whether the pod could not be written at the last attempt, with the current spec of the
+// SidecarSet.
 func (k *Knowledge) Refused(set *appsv1beta1.SidecarSet, pod types.UID) bool {
 	return k.retries.Has(pod, aboutOf(set))
 }
 
-// aboutOf is what pods are tried to be given.
+// aboutOf identifies what attempts try to write to pods.
 func aboutOf(set *appsv1beta1.SidecarSet) string {
 	return fmt.Sprint(set.Generation, set.Annotations[pub.SidecarSetHash])
 }
 
-// of returns what is known about pods under that SidecarSet and those labels of namespaces.
+// of returns what is known about pods, for this SidecarSet and these labels of namespaces.
 func (k *Knowledge) of(s *Snapshot) map[*corev1.Pod]*podInfo {
 	about := fmt.Sprint(s.Set.UID, s.Set.Generation, s.Set.Annotations[pub.SidecarSetHash],
 		s.Set.Annotations[pub.SidecarSetHashWithoutImage], s.Namespaces)
@@ -91,16 +93,17 @@ func (k *Knowledge) of(s *Snapshot) map[*corev1.Pod]*podInfo {
 	return k.pods
 }
 
-// Features are the feature gates that change what is planned.
+// Features are the feature gates that affect plans.
 type Features struct {
-	// NativeSidecars are upgraded in place like others (gate SidecarSetInPlaceUpdateNativeSidecar, SS-W01).
+	// NativeSidecars are upgraded in place like other sidecars (gate SidecarSetInPlaceUpdateNativeSidecar,
+	// SS-W01).
 	NativeSidecars bool
-	// Resize: cpu and memory of sidecars change in place (gate InPlacePodVerticalScaling, and the server has
-	// pods/resize; SS-W02).
+	// Resize enables changes of the cpu and memory of sidecars in place (gate InPlacePodVerticalScaling, if
+	// the server has pods/resize; SS-W02).
 	Resize bool
 }
 
-// owned are the revisions of this very SidecarSet: those of nobody, or controlled by it.
+// owned returns the revisions of this SidecarSet, which are controlled by it or by nobody.
 func (s *Snapshot) owned() []*appsv1.ControllerRevision {
 	var owned []*appsv1.ControllerRevision
 	for _, r := range s.Revisions {

@@ -19,8 +19,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// upgradable tells whether the pod can be upgraded in place; if not, it gives the verdict (SS-211, SS-260,
-// SS-D20).
+// upgradable reports whether the pod can be upgraded in place. If it cannot, upgradable gives it a verdict.
 func (p *planner) upgradable(pod *podInfo, blocked map[string]int) bool {
 	if !p.in.Features.NativeSidecars {
 		for i := range p.in.Set.Spec.InitContainers {
@@ -49,6 +48,7 @@ func (p *planner) upgradable(pod *podInfo, blocked map[string]int) bool {
 			why = "its record says so"
 		}
 	}
+
 	p.out.NotUpgradable++
 	blocked[why]++
 	v := p.verdict(pod, Wait, ReasonNotUpgradable,
@@ -60,7 +60,7 @@ func (p *planner) upgradable(pod *podInfo, blocked map[string]int) bool {
 	return false
 }
 
-// recorded returns the revision that a pod was injected with or upgraded to last, nil if it is not kept.
+// recorded returns the revision that a pod was injected with or last upgraded to, or nil if it is not kept.
 func (p *planner) recorded(record pub.SidecarSetRecord) *appsv1.ControllerRevision {
 	var byHash *appsv1.ControllerRevision
 	for _, r := range slices.Backward(p.stored) {
@@ -81,11 +81,11 @@ type comparison struct {
 	resources bool
 }
 
-// compare names what differs between the containers of a revision and those of the SidecarSet beside images,
-// and whether quantities of cpu and memory differ that can change in place (SS-W02); those are not among the
-// fields then.
+// compare returns what differs, apart from images, between the containers of a revision and those of the
+// SidecarSet. resources reports that quantities of cpu and memory differ that can change in place. These are
+// not among the fields.
 func (p *planner) compare(r *appsv1.ControllerRevision) (fields []string, resources bool) {
-	if known, ok := p.compared[r]; ok { // of many pods
+	if known, ok := p.compared[r]; ok { // many pods share a revision
 		return known.fields, known.resources
 	}
 
@@ -133,11 +133,11 @@ func (p *planner) compare(r *appsv1.ControllerRevision) (fields []string, resour
 type containerDocuments struct {
 	order  []string
 	byName map[string]map[string]any
-	// plain are init containers that end.
+	// plain are the init containers that end.
 	plain map[string]bool
 }
 
-// documents are the containers that the hash is made of, as JSON.
+// documents returns the containers that the hash is computed from, as JSON.
 func documents(spec *appsv1beta1.SidecarSetSpec) containerDocuments {
 	out := containerDocuments{byName: map[string]map[string]any{}, plain: map[string]bool{}}
 	add := func(containers []appsv1beta1.SidecarContainer) {
@@ -178,9 +178,9 @@ func union[V any](a, b map[string]V) map[string]V {
 	return all
 }
 
-// resizable tells whether between two containers nothing of the resources but values of cpu and memory
-// differs. Resources that are derived from those of other containers do not count: what they would be now is
-// known to admission alone.
+// resizable reports whether the resources of two containers differ only in values of cpu and memory. It
+// returns false for resources that are derived from those of other containers, because only admission knows
+// what they would be now.
 func resizable(a, b map[string]any) bool {
 	if _, derived := b["resourcesPolicy"]; derived {
 		return false
@@ -213,8 +213,7 @@ func resizable(a, b map[string]any) bool {
 	return true
 }
 
-// unresizable says why the quantities of the SidecarSet cannot be given to the pod, empty if they can
-// (SS-W02).
+// unresizable returns why the pod cannot get the quantities of the SidecarSet, or "" if it can.
 func (p *planner) unresizable(pod *corev1.Pod) string {
 	changes := p.quantities(pod)
 	if len(changes) == 0 {
@@ -229,8 +228,8 @@ func (p *planner) unresizable(pod *corev1.Pod) string {
 				continue
 			}
 			r := &containers[i].Resources
-			r.Limits, r.Requests = withQuantities(r.Limits, change.Limits),
-				withQuantities(r.Requests, change.Requests)
+			r.Limits, r.Requests =
+				withQuantities(r.Limits, change.Limits), withQuantities(r.Requests, change.Requests)
 		}
 	}
 
@@ -248,9 +247,9 @@ func withQuantities(a, b corev1.ResourceList) corev1.ResourceList {
 	return all
 }
 
-// quantities are those that the pod's containers are to be given: where the SidecarSet asks for something
-// else than when the pod was injected, or upgraded last. What others gave it stays, such as an autoscaler, as
-// far as it does not contradict that.
+// quantities returns the quantities that the pod's containers are to get, where the SidecarSet now asks for
+// something else than when the pod was injected or last upgraded. What others set, such as an autoscaler,
+// stays as far as it does not contradict that.
 func (p *planner) quantities(pod *corev1.Pod) map[string]corev1.ResourceRequirements {
 	changes := map[string]corev1.ResourceRequirements{}
 	before, known := p.given(pod)
@@ -296,8 +295,8 @@ func (p *planner) quantities(pod *corev1.Pod) map[string]corev1.ResourceRequirem
 	return changes
 }
 
-// given are the quantities, by container of the SidecarSet, that the pod was injected with or upgraded to
-// last, and those of an upgrade that was begun; it is not known if a revision is not kept.
+// given returns the quantities, by container of the SidecarSet, that the pod was injected with or last
+// upgraded to, and those of an upgrade that has begun. known is false if a revision is not kept.
 func (p *planner) given(pod *corev1.Pod) (all []map[string]corev1.ResourceRequirements, known bool) {
 	records, err := ReadRecords(pod.Annotations[pub.SidecarSetHash])
 	if err != nil {
@@ -312,8 +311,10 @@ func (p *planner) given(pod *corev1.Pod) (all []map[string]corev1.ResourceRequir
 			}
 		}
 	}
+
 	p.sizing.Lock() // pods are changed in parallel
 	defer p.sizing.Unlock()
+
 	for _, r := range revisions {
 		if r == nil {
 			return nil, false
@@ -338,8 +339,8 @@ func (p *planner) given(pod *corev1.Pod) (all []map[string]corev1.ResourceRequir
 	return all, true
 }
 
-// coherent adds to a change what the server would refuse it without: the request that is wanted, where the
-// present one is above the new limit, and the limit, where the present one is below the new request.
+// coherent adds to a change what the API server would reject it without: the wanted request if the current
+// one is above the new limit, and the wanted limit if the current one is below the new request.
 func coherent(change, want, have corev1.ResourceRequirements) corev1.ResourceRequirements {
 	after := corev1.ResourceRequirements{Limits: withQuantities(have.Limits, change.Limits),
 		Requests: withQuantities(have.Requests, change.Requests)}
@@ -359,7 +360,7 @@ func coherent(change, want, have corev1.ResourceRequirements) corev1.ResourceReq
 	return change
 }
 
-// resize gives the pod the quantities of the SidecarSet, if it was injected with others.
+// resize returns a patch that gives the pod the quantities of the SidecarSet if it was injected with others.
 func (p *planner) resize(pod *corev1.Pod) *podpatch.Patch {
 	patch := &podpatch.Patch{}
 	if !p.in.Features.Resize {
@@ -368,7 +369,7 @@ func (p *planner) resize(pod *corev1.Pod) *podpatch.Patch {
 
 	records, err := ReadRecords(pod.Annotations[pub.SidecarSetHashWithoutImage])
 	states, errStates := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
-	// it may have been given what the record does not tell
+	// The pod may have got resources that its record does not show.
 	begun := errStates == nil && len(states[p.in.Set.Name].Resizing) > 0
 	if err != nil || records[p.in.Set.Name].Hash == p.hashWithoutImage && !begun {
 		return patch
@@ -382,7 +383,7 @@ func (p *planner) resize(pod *corev1.Pod) *podpatch.Patch {
 	return patch
 }
 
-// infeasible says that the node cannot give a sidecar the resources that it was given by an upgrade (SS-W02).
+// infeasible returns that the node cannot give a sidecar the resources of an upgrade, or "".
 func (p *planner) infeasible(pod *corev1.Pod) string {
 	if !p.in.Features.Resize {
 		return ""
@@ -391,7 +392,7 @@ func (p *planner) infeasible(pod *corev1.Pod) string {
 	pending := readiness.Condition(pod, corev1.PodResizePending)
 	if pending == nil || pending.Status != corev1.ConditionTrue ||
 		pending.Reason != corev1.PodReasonInfeasible ||
-		// of an earlier size of the pod
+		// The condition may be about an earlier size of the pod.
 		pending.ObservedGeneration > 0 && pending.ObservedGeneration < pod.Generation {
 		return ""
 	}
@@ -402,7 +403,7 @@ func (p *planner) infeasible(pod *corev1.Pod) string {
 	return ""
 }
 
-// unresized says which sidecar runs without the resources of the pod's spec, where they change in place.
+// unresized returns which sidecar runs without the resources in the pod's spec, if resources change in place.
 func (p *planner) unresized(pod *corev1.Pod) string {
 	if !p.in.Features.Resize {
 		return ""
@@ -422,7 +423,7 @@ func (p *planner) unresized(pod *corev1.Pod) string {
 	return ""
 }
 
-// differences is what keeps pods from being upgraded, with the numbers of pods (SS-D20).
+// differences describes what keeps pods from being upgraded, with the numbers of pods.
 func differences(blocked map[string]int) string {
 	parts := make([]string, 0, len(blocked))
 	for _, why := range slices.Sorted(maps.Keys(blocked)) {

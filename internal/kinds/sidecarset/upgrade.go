@@ -19,7 +19,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// ErrStalePlan says that the pod is not any more what was decided about.
+// ErrStalePlan means that the decision no longer fits the pod.
 var ErrStalePlan = errors.New("the pod changed meanwhile")
 
 var (
@@ -36,24 +36,25 @@ func (p *planner) verdict(
 	return v
 }
 
-// decide gives every matched pod a verdict (SS-192, SS-210 to SS-220, SS-242).
+// decide gives every matched pod a verdict.
 func (p *planner) decide() {
 	strategy := &p.in.Set.Spec.UpdateStrategy
 	halt, halted := Reason(""), ""
 	switch {
 	case p.hash == "" || p.hashWithoutImage == "":
-		halt, halted = ReasonNoHash,
-			"the SidecarSet has no hash: it has not passed the webhook; write it again"
+		halt, halted =
+			ReasonNoHash, "the SidecarSet has no hash: it has not passed the webhook; write it again"
 	case strategy.Type == appsv1beta1.NotUpdateSidecarSetStrategyType:
 		halt, halted = ReasonNotUpdate, "spec.updateStrategy.type is NotUpdate"
 	case strategy.Paused:
 		halt, halted = ReasonPaused, "spec.updateStrategy.paused"
 	}
+
 	resetting := 0
 	var outdated, underway []*podInfo
 	for _, pod := range p.matched {
 		if halt == "" && pod.unreadable == nil && p.reset(pod) {
-			// one that cannot be reset must not keep the others waiting round after round
+			// A pod that cannot be reset must not keep the others waiting every time.
 			if !p.refused(pod.Pod) {
 				resetting++
 			}
@@ -91,7 +92,7 @@ func (p *planner) decide() {
 	p.upgrade(outdated, limits, resetting)
 }
 
-// current is the verdict of a pod that has the latest hash.
+// current gives a verdict to a pod that has the latest hash.
 func (p *planner) current(pod *podInfo) {
 	var v *PodVerdict
 	switch {
@@ -104,10 +105,11 @@ func (p *planner) current(pod *podInfo) {
 	default:
 		v = p.verdict(pod, Keep, ReasonUpdated, "it is at %s", p.out.Status.LatestRevision)
 	}
+
 	entries := UpgradableOf(pod.Pod)
 	entry, listed := entries[p.in.Set.Name]
 	states, err := ReadStates(pod.Pod.Annotations[pub.SidecarSetInPlaceUpdateState])
-	// and the manager died before it said so
+	// The manager may have died before it wrote the condition.
 	upgraded := err == nil && states[p.in.Set.Name].Revision == p.hash
 	if listed && !entry || !listed && upgraded {
 		v.Upgradable = &isTrue
@@ -119,7 +121,7 @@ func (p *planner) current(pod *podInfo) {
 	}
 }
 
-// reset plans the end of hot upgrades that are done.
+// reset plans the end of hot upgrades that are complete. It reports whether it plans one for the pod.
 func (p *planner) reset(pod *podInfo) bool {
 	if mainFinished(pod.Pod) { // its sidecars end next
 		return false
@@ -145,7 +147,8 @@ func (p *planner) reset(pod *podInfo) bool {
 	return true
 }
 
-// resetVerdict gives halves that stand by their empty image; again finds them in a later version of the pod.
+// resetVerdict gives the empty image to halves that stand by. again returns the changes for a later version
+// of the pod.
 func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*podInfo) []*hotChange) {
 	names := make([]string, len(changes))
 	for i, c := range changes {
@@ -193,7 +196,7 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 		case mainFinished(pod.Pod):
 			waits(ReasonFinished, "its application has finished: its sidecars end next")
 		case !p.upgradable(pod, blocked):
-			// its verdict is given
+			// upgradable has given the verdict
 		case pod.busy != "":
 			waits(ReasonUpgrading, "an earlier upgrade is under way: "+pod.busy)
 			underway = append(underway, pod)
@@ -232,10 +235,10 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 	p.walk(candidates, l, len(outdated))
 }
 
-// walk takes candidates in their order as far as partition and maxUnavailable allow (SS-217 to SS-219).
+// walk upgrades candidates in order, as far as partition and maxUnavailable allow.
 func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 	candidates = p.inOrder(candidates)
-	// who is down because of an upgrade costs nothing, and partition must not keep it down
+	// Pods that an upgrade has left down cost nothing, and partition must not keep them down.
 	slices.SortStableFunc(candidates, func(a, b *podInfo) int {
 		switch down := a.down(); {
 		case down == b.down():
@@ -245,8 +248,9 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 		}
 		return 1
 	})
+
 	kept := min(l.partition, len(candidates))
-	// who was refused must not keep the others waiting
+	// Refused pods must not keep the others waiting.
 	slices.SortStableFunc(candidates[:len(candidates)-kept], func(a, b *podInfo) int {
 		switch later := a.ready && p.refused(a.Pod); {
 		case later == (b.ready && p.refused(b.Pod)):
@@ -256,13 +260,15 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 		}
 		return -1
 	})
+
 	l.count(candidates)
 	used := l.used
 	p.say("%d outdated, %d of them can be upgraded now; partition %d, maxUnavailable %d, %d of them used",
 		outdated, len(candidates), l.partition, l.maxUnavailable, l.used)
+
 	chosen, ended := 0, false
 	for i, pod := range candidates {
-		held := func() bool { // the budgets of some must not hold the others
+		held := func() bool { // budgets of some pods must not hold back others
 			refusal := p.heldByBudget(pod.Pod, p.operation(pod))
 			if refusal != "" {
 				p.verdict(pod, Wait, ReasonBudget, "%s", refusal)
@@ -279,17 +285,16 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 			}
 			chosen++
 			p.upgradeVerdict(pod, "a former upgrade has left it unavailable")
-		// likewise, but it is in service until its containers restart
+		// The same holds here, but the pod is in service until its containers restart.
 		case pod.underway && l.down < l.maxUnavailable:
 			if held() {
 				continue
 			}
 			l.down++
 			chosen++
-			p.upgradeVerdict(
-				pod, fmt.Sprintf(
-					"it waits for the resources of a former upgrade; with it %s out of service, maxUnavailable is %d",
-					plural.Of(l.down, "pod"), l.maxUnavailable))
+			p.upgradeVerdict(pod, fmt.Sprintf(
+				"it waits for the resources of a former upgrade; with it %s out of service, maxUnavailable is %d",
+				plural.Of(l.down, "pod"), l.maxUnavailable))
 		case ended || pod.ready && l.used >= l.maxUnavailable:
 			ended = true
 			p.verdict(pod, Wait, ReasonMaxUnavailable, "%s", &l)
@@ -329,7 +334,7 @@ func (p *planner) upgradeVerdict(pod *podInfo, how string) {
 	v.Upgradable, v.Change, v.By = &isTrue, p.change(pod), p.operation(pod)
 }
 
-// changeWords names what an upgrade changes.
+// changeWords describes what an upgrade changes.
 func (p *planner) changeWords(pod *corev1.Pod) string {
 	images, hot := p.wanted(pod)
 	for _, change := range hot {

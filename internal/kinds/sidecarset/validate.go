@@ -20,27 +20,27 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Environment is what a SidecarSet is judged against.
+// Environment is what a SidecarSet is validated against.
 type Environment struct {
-	// NativeSidecars says that the server knows init containers with restartPolicy Always (SS-257);
-	// NativeInPlace that they may be upgraded (SS-W01).
+	// NativeSidecars reports that the server supports init containers with restartPolicy Always (SS-257).
+	// NativeInPlace reports that they may be upgraded (SS-W01).
 	NativeSidecars, NativeInPlace bool
-	// Others are all SidecarSets of the cluster; the judged one may be among them.
+	// Others are all SidecarSets of the cluster. The validated one may be among them.
 	Others []*appsv1beta1.SidecarSet
-	// FindRevision says why there is no such revision, nil if there is one (SS-042). An ErrUnknown says that
-	// this cannot be told.
+	// FindRevision returns nil if there is such a revision, and otherwise why not (SS-042). It returns an
+	// ErrUnknown if this cannot be determined.
 	FindRevision func(*appsv1beta1.SidecarSetInjectRevision) error
-	// WhiteList judges spec.patchPodMetadata (SS-160).
+	// WhiteList validates spec.patchPodMetadata (SS-160).
 	WhiteList func(*appsv1beta1.SidecarSet) field.ErrorList
 }
 
-// ErrUnknown is an answer that says nothing of a SidecarSet: it may be right.
+// ErrUnknown means that it could not be determined whether a SidecarSet is valid.
 var ErrUnknown = errors.New("the API server did not say")
 
-// Verdict is what is wrong with a SidecarSet.
+// Verdict is the result of validating a SidecarSet.
 type Verdict struct {
 	Errors field.ErrorList
-	// Warnings are about what is wrong and was so before an update (SS-052).
+	// Warnings are about errors that already existed before an update (SS-052).
 	Warnings []string
 }
 
@@ -49,19 +49,20 @@ type problems struct{ errs field.ErrorList }
 
 func (p *problems) add(errs ...*field.Error) { p.errs = append(p.errs, errs...) }
 
-// Validate judges a new SidecarSet, or the update of old (SS-030 to SS-070). Containers and volumes
-// themselves are the API server's to judge (SS-034).
+// Validate validates a new SidecarSet, or the update of old (SS-030 to SS-070). The API server validates the
+// containers and volumes themselves (SS-034).
 func Validate(set, old *appsv1beta1.SidecarSet, env Environment) Verdict {
 	var verdict Verdict
 	var before field.ErrorList
 	if old != nil {
 		before = judge(old, env).errs
-		// a key that is not allowed any more gets no other value
+		// A key that is no longer allowed cannot get another value.
 		if equality.Semantic.DeepEqual(old.Spec.PatchPodMetadata, set.Spec.PatchPodMetadata) {
 			before = append(before, env.whiteList(old)...)
 		}
 		verdict.Errors = validateChange(set, old)
 	}
+
 	verdict.Errors = append(verdict.Errors, validateRevision(set, old, env)...)
 	if old != nil {
 		before = append(before, Conflicts(old, env.Others)...)
@@ -70,7 +71,7 @@ func Validate(set, old *appsv1beta1.SidecarSet, env Environment) Verdict {
 	return verdict
 }
 
-// add refuses for errors, and warns of those that were there before.
+// add adds errors, and warnings for those that existed before.
 func (v *Verdict) add(errs, before field.ErrorList) {
 	known := map[string]bool{}
 	for _, err := range before {
@@ -94,14 +95,14 @@ func (e *Environment) whiteList(set *appsv1beta1.SidecarSet) field.ErrorList {
 
 var indexes = regexp.MustCompile(`\[\d+\]`)
 
-// likeness is the same for the same error in another place of a list.
+// likeness is equal for the same error at another index of a list.
 func likeness(err *field.Error) string {
 	return indexes.ReplaceAllString(err.Field, "[]") + ": " + err.ErrorBody()
 }
 
 var nameForm = regexp.MustCompile(`^[a-zA-Z0-9-]+$`)
 
-// judge looks at one SidecarSet alone.
+// judge validates one SidecarSet on its own.
 func judge(set *appsv1beta1.SidecarSet, env Environment) *problems {
 	p, spec, path := &problems{}, &set.Spec, field.NewPath("spec")
 	if !nameForm.MatchString(set.Name) || len(set.Name) > validation.DNS1035LabelMaxLength {
@@ -122,6 +123,7 @@ func judge(set *appsv1beta1.SidecarSet, env Environment) *problems {
 		p.add(field.Required(path.Child("containers"),
 			"no initContainer or container defined for SidecarSet: there is nothing to add to pods"))
 	}
+
 	p.validateContainers(spec, env, path)
 	p.validateUpdateStrategy(&spec.UpdateStrategy, path.Child("updateStrategy"))
 	if spec.UpdateStrategy.Type == appsv1beta1.RollingUpdateSidecarSetStrategyType &&
@@ -129,13 +131,14 @@ func judge(set *appsv1beta1.SidecarSet, env Environment) *problems {
 		p.add(field.Invalid(path.Child("updateStrategy"), spec.UpdateStrategy.Type,
 			"The initContainer in-place upgrade is not currently supported. Native sidecars are upgraded in running pods from Kubernetes 1.29 on, with gate SidecarSetInPlaceUpdateNativeSidecar; here updateStrategy.type must be NotUpdate"))
 	}
+
 	p.validateMetadata(spec.PatchPodMetadata, path.Child("patchPodMetadata"))
 	if spec.CustomVersion != "" {
 		for _, text := range validation.IsValidLabelValue(spec.CustomVersion) {
 			p.add(field.Invalid(path.Child("customVersion"), spec.CustomVersion, text))
 		}
 	}
-	if limit := spec.RevisionHistoryLimit; limit != nil && *limit < 0 { // SS-D25
+	if limit := spec.RevisionHistoryLimit; limit != nil && *limit < 0 {
 		p.add(field.Invalid(path.Child("revisionHistoryLimit"), *limit, "must not be negative"))
 	}
 	p.add(validateCanary(set, env.Others)...)
@@ -152,7 +155,7 @@ func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.Er
 	return errs
 }
 
-// validateUpdateStrategy is SS-037 to SS-039.
+// validateUpdateStrategy checks everything in an update strategy unless its type is NotUpdate.
 func (p *problems) validateUpdateStrategy(strategy *appsv1beta1.SidecarSetUpdateStrategy, path *field.Path) {
 	switch strategy.Type {
 	case appsv1beta1.NotUpdateSidecarSetStrategyType:
@@ -183,6 +186,7 @@ func (p *problems) validateUpdateStrategy(strategy *appsv1beta1.SidecarSetUpdate
 	if priority := strategy.PriorityStrategy; priority != nil {
 		p.validatePriority(priority, path.Child("priorityStrategy"))
 	}
+
 	seen := map[pub.UpdateScatterTerm]bool{}
 	for i, term := range strategy.ScatterStrategy {
 		at := path.Child("scatterStrategy").Index(i)
@@ -224,7 +228,7 @@ func (p *problems) validatePriority(priority *pub.UpdatePriorityStrategy, path *
 	}
 }
 
-// validateMetadata is SS-044 and SS-045; which keys are allowed the white list says.
+// validateMetadata checks patches of pod metadata. The white list decides which keys are allowed.
 func (p *problems) validateMetadata(patches []appsv1beta1.SidecarSetPatchPodMetadata, path *field.Path) {
 	seen := map[string]bool{}
 	for i := range patches {
@@ -260,10 +264,10 @@ func (p *problems) validateMetadata(patches []appsv1beta1.SidecarSetPatchPodMeta
 	}
 }
 
-// validateRevision is SS-041 to SS-043 and SS-D22.
+// validateRevision checks the revision that new pods are to get, and that it exists.
 func validateRevision(set, old *appsv1beta1.SidecarSet, env Environment) field.ErrorList {
-	revision, path := set.Spec.InjectionStrategy.Revision,
-		field.NewPath("spec", "injectionStrategy", "revision")
+	revision, path :=
+		set.Spec.InjectionStrategy.Revision, field.NewPath("spec", "injectionStrategy", "revision")
 	if revision == nil {
 		return nil
 	}
@@ -276,6 +280,7 @@ func validateRevision(set, old *appsv1beta1.SidecarSet, env Environment) field.E
 		errs = append(errs, field.Invalid(path, revision,
 			fmt.Sprintf("Invalid policy %s, supported: [Always, Partial]", revision.Policy)))
 	}
+
 	name, version := value(revision.RevisionName), value(revision.CustomVersion)
 	if name == "" && version == "" {
 		return append(errs, field.Invalid(path, revision,
@@ -284,9 +289,9 @@ func validateRevision(set, old *appsv1beta1.SidecarSet, env Environment) field.E
 
 	switch before := formerRevision(old); {
 	case before != nil && value(before.RevisionName) == name && value(before.CustomVersion) == version:
-		return errs // a revision that has gone does not block other changes
+		return errs // a revision that is gone does not block other changes
 	case old == nil && name == "" && version == set.Spec.CustomVersion:
-		return errs // it is the revision that is about to be
+		return errs // it is the revision that is about to be created
 	}
 	if env.FindRevision != nil {
 		if err := env.FindRevision(revision); errors.Is(err, ErrUnknown) {
@@ -314,7 +319,8 @@ func value(s *string) string {
 	return *s
 }
 
-// validateChange is SS-055, SS-056 and what SS-070 says of updates.
+// validateChange rejects updates that add or rename regular containers, or change an upgradeType or the base
+// of a canary.
 func validateChange(set, old *appsv1beta1.SidecarSet) field.ErrorList {
 	var errs field.ErrorList
 	before := map[string]appsv1beta1.SidecarContainerUpgradeType{}
@@ -348,7 +354,8 @@ func validateChange(set, old *appsv1beta1.SidecarSet) field.ErrorList {
 	return errs
 }
 
-// CanaryOf returns the name of the SidecarSet that this one is a canary of, empty if it is none (SS-070).
+// CanaryOf returns the name of the SidecarSet that this one is a canary of, or "" if it is not a canary
+// (SS-070).
 func CanaryOf(set *appsv1beta1.SidecarSet) string {
 	if set.Annotations[pub.SidecarSetCanary] != "true" {
 		return ""
@@ -356,7 +363,7 @@ func CanaryOf(set *appsv1beta1.SidecarSet) string {
 	return set.Annotations[pub.SidecarSetBase]
 }
 
-// validateCanary is SS-070.
+// validateCanary checks that a canary is of type NotUpdate, and that its base exists and is not a canary.
 func validateCanary(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSet) field.ErrorList {
 	name, path := CanaryOf(set), field.NewPath("metadata")
 	if name == "" {
@@ -366,8 +373,7 @@ func validateCanary(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSe
 	var errs field.ErrorList
 	refuse := func(text string) { errs = append(errs, field.Invalid(path, name, text)) }
 	if set.Spec.UpdateStrategy.Type != appsv1beta1.NotUpdateSidecarSetStrategyType {
-		refuse(
-			"RollingUpdate is not supported for canary sidecarSet: spec.updateStrategy.type must be NotUpdate")
+		refuse("RollingUpdate is not supported for canary sidecarSet: spec.updateStrategy.type must be NotUpdate")
 	}
 	if name == set.Name {
 		refuse(fmt.Sprintf("base sidecarSet cannot be itself: annotation %s must name another",

@@ -12,15 +12,15 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/expression"
 )
 
-// maxHotName is the length of a hot-upgrade container's name: "-1" follows.
+// maxHotName is the maximum length of a hot-upgrade container's name, which "-1" is appended to.
 const maxHotName = validation.DNS1123LabelMaxLength - 2
 
-// validateContainers is what a SidecarSet asks of its containers beyond Kubernetes (SS-035, SS-036, SS-046 to
-// SS-050).
+// validateContainers checks what a SidecarSet requires of its containers beyond what Kubernetes does.
 func (p *problems) validateContainers(spec *appsv1beta1.SidecarSetSpec, env Environment, path *field.Path) {
 	if err := spec.Volumes.DecodeError(); err != nil {
 		p.add(field.Invalid(path.Child("volumes"), "(not shown)", err.Error()))
 	}
+
 	names := map[string]bool{}
 	for _, list := range [][]appsv1beta1.SidecarContainer{spec.Containers, spec.InitContainers} {
 		for i := range list {
@@ -59,7 +59,7 @@ func (p *problems) validateContainers(spec *appsv1beta1.SidecarSetSpec, env Envi
 	}
 }
 
-// validatePlace is what the reference checks of regular containers.
+// validatePlace checks what the reference also checks, but only in regular containers.
 func validatePlace(c *appsv1beta1.SidecarContainer, at *field.Path) (errs field.ErrorList) {
 	if c.PodInjectPolicy != appsv1beta1.BeforeAppContainerType &&
 		c.PodInjectPolicy != appsv1beta1.AfterAppContainerType {
@@ -73,7 +73,7 @@ func validatePlace(c *appsv1beta1.SidecarContainer, at *field.Path) (errs field.
 	return errs
 }
 
-// validateKinds is what the reference does not check at all.
+// validateKinds checks what the reference does not check.
 func validateKinds(c *appsv1beta1.SidecarContainer, at *field.Path) (errs field.ErrorList) {
 	if policy := c.ShareVolumeDevicePolicy; policy != nil && policy.Type != "" && !isSwitch(policy.Type) {
 		errs = append(errs, field.Invalid(at.Child("shareVolumeDevicePolicy", "type"), policy.Type,
@@ -94,7 +94,7 @@ func isSwitch(kind appsv1beta1.ShareVolumePolicyType) bool {
 
 var fieldPathForm = regexp.MustCompile(`^metadata\.(labels|annotations)\['([^']*)'\]$`)
 
-// SourcePath splits metadata.labels['key'] or metadata.annotations['key'] (SS-036).
+// SourcePath parses metadata.labels['key'] or metadata.annotations['key'] (SS-036).
 func SourcePath(path string) (labels bool, key string, ok bool) {
 	parts := fieldPathForm.FindStringSubmatch(path)
 	if parts == nil {
@@ -103,7 +103,7 @@ func SourcePath(path string) (labels bool, key string, ok bool) {
 	return parts[1] == "labels", parts[2], true
 }
 
-// validateTransfer is SS-036.
+// validateTransfer checks the field references of transferred variables.
 func validateTransfer(transfers []appsv1beta1.TransferEnvVar, path *field.Path) (errs field.ErrorList) {
 	for i := range transfers {
 		if transfers[i].SourceContainerNameFrom == nil ||
@@ -124,8 +124,9 @@ func validateTransfer(transfers []appsv1beta1.TransferEnvVar, path *field.Path) 
 				"must be metadata.labels['<key>'] or metadata.annotations['<key>']"))
 			continue
 		}
+
 		labels, key, ok := SourcePath(ref.FieldPath)
-		if !ok { // SS-D21
+		if !ok {
 			errs = append(errs, field.Invalid(at.Child("fieldPath"), ref.FieldPath,
 				"unsupported: must be metadata.labels['<key>'] or metadata.annotations['<key>']"))
 			continue
@@ -141,7 +142,7 @@ func validateTransfer(transfers []appsv1beta1.TransferEnvVar, path *field.Path) 
 	return errs
 }
 
-// validateTransferred asks for a source and a name (SS-D08).
+// validateTransferred checks that each transfer has a source and a name.
 func validateTransferred(transfers []appsv1beta1.TransferEnvVar, path *field.Path) (errs field.ErrorList) {
 	for i := range transfers {
 		transfer, at := &transfers[i], path.Index(i)
@@ -149,6 +150,7 @@ func validateTransferred(transfers []appsv1beta1.TransferEnvVar, path *field.Pat
 			errs = append(errs, field.Required(at.Child("envName"),
 				"envName or envNames must say what to transfer"))
 		}
+
 		switch from := transfer.SourceContainerNameFrom; {
 		case from != nil && from.FieldRef == nil:
 			errs = append(errs, field.Required(at.Child("sourceContainerNameFrom", "fieldRef"),
@@ -162,7 +164,8 @@ func validateTransferred(transfers []appsv1beta1.TransferEnvVar, path *field.Pat
 	return errs
 }
 
-// validateResources is SS-046 to SS-049 and SS-140.
+// validateResources checks the resourcesPolicy of a container. runs reports whether the container is a
+// sidecar that keeps running.
 func validateResources(c *appsv1beta1.SidecarContainer, at *field.Path, runs bool) field.ErrorList {
 	policy, path := c.ResourcesPolicy, at.Child("resourcesPolicy")
 	if len(c.Resources.Limits)+len(c.Resources.Requests) > 0 {
@@ -191,8 +194,9 @@ func validateResources(c *appsv1beta1.SidecarContainer, at *field.Path, runs boo
 		errs = append(errs, field.Invalid(path.Child("targetContainersNameRegex"),
 			policy.TargetContainersNameRegex, fmt.Sprintf("invalid regex pattern: %v", err)))
 	}
-	limits, requests, expressions := policy.ResourcesExpr.Limits, policy.ResourcesExpr.Requests,
-		path.Child("resourcesExpr")
+
+	limits, requests, expressions :=
+		policy.ResourcesExpr.Limits, policy.ResourcesExpr.Requests, path.Child("resourcesExpr")
 	if limits == nil && requests == nil {
 		errs = append(errs, field.Invalid(expressions, policy.ResourcesExpr,
 			"at least one of limits or requests must be configured"))
@@ -217,7 +221,7 @@ func validateResources(c *appsv1beta1.SidecarContainer, at *field.Path, runs boo
 	return errs
 }
 
-// validateHot is SS-050 and SS-W01c.
+// validateHot checks a hot-upgrade container. names are the names of all containers of the SidecarSet.
 func validateHot(
 	c *appsv1beta1.SidecarContainer, at *field.Path, names map[string]bool, regular bool,
 ) (errs field.ErrorList) {
@@ -235,6 +239,7 @@ func validateHot(
 		errs = append(errs, field.Invalid(path.Child("hotUpgradeEmptyImage"), empty,
 			"must differ from the image of the container"))
 	}
+
 	if len(c.Name) > maxHotName {
 		errs = append(errs, field.TooLong(at.Child("name"), c.Name, maxHotName))
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 )
 
-// waits says what holds the rollout, with the pods that are waited for; nil if nothing does, or only what the
-// user asked for. Pods that are not ready for reasons of their own hold it only where they use up
-// maxUnavailable; those that cannot be upgraded are told of otherwise.
+// waits returns what holds up the rollout, with the pods that it waits for. It returns nil if nothing does,
+// or only what the user asked for. Pods that are not ready for reasons of their own hold it up only if they
+// use up maxUnavailable. Pods that cannot be upgraded are reported elsewhere.
 func (p *planner) waits() *waiting.Wait {
 	if !slices.ContainsFunc(p.out.Verdicts, func(v *PodVerdict) bool { return v.Action == Wait }) {
 		return nil
@@ -52,7 +52,7 @@ func (p *planner) waits() *waiting.Wait {
 		}
 	}
 
-	if wait.Reason != "" { // who else uses up the budget
+	if wait.Reason != "" { // other pods that use up the budget
 		for _, info := range p.matched {
 			if info.updated && !info.underway && !info.ready {
 				down++
@@ -65,8 +65,8 @@ func (p *planner) waits() *waiting.Wait {
 	case down == 0:
 		return nil
 	case wait.Reason == "":
-		wait.Reason, wait.Message = other,
-			fmt.Sprintf("%d of %s waited for", down, plural.Of(len(p.matched), "pod"))
+		wait.Reason, wait.Message =
+			other, fmt.Sprintf("%d of %s waited for", down, plural.Of(len(p.matched), "pod"))
 	}
 
 	return wait

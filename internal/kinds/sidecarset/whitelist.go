@@ -13,13 +13,14 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// ConfigMap and key of the annotations that SidecarSets may set (SS-160).
+// ConfigMapName and WhiteListKey are the ConfigMap and the key with the annotations that SidecarSets may set
+// (SS-160).
 const (
 	ConfigMapName = "kruise-configuration"
 	WhiteListKey  = "SidecarSet_PatchPodMetadata_WhiteList"
 )
 
-// whiteList is the form of that key.
+// whiteList is the format of that key.
 type whiteList struct {
 	Rules []struct {
 		Selector                  *metav1.LabelSelector `json:"selector,omitempty"`
@@ -27,9 +28,9 @@ type whiteList struct {
 	} `json:"rules"`
 }
 
-// CheckWhiteList judges the annotations that a SidecarSet sets by the list; found says whether there is one.
-// Without a list, or a rule that applies, gate SidecarSetPatchPodMetadataDefaultsAllowed decides (SS-160 to
-// SS-162).
+// CheckWhiteList validates the annotations that a SidecarSet sets against the white list in text. found says
+// whether there is a list. Without a list or a rule that applies, gate decides, which is
+// SidecarSetPatchPodMetadataDefaultsAllowed (SS-160 to SS-162).
 func CheckWhiteList(set *appsv1beta1.SidecarSet, text string, found, gate bool) field.ErrorList {
 	if len(set.Spec.PatchPodMetadata) == 0 {
 		return nil
@@ -68,8 +69,7 @@ func CheckWhiteList(set *appsv1beta1.SidecarSet, text string, found, gate bool) 
 				errs = append(errs, field.Forbidden(path.Index(i).Child("annotations").Key(key),
 					fmt.Sprintf(
 						"sidecarSet patch metadata annotation(%s) is not allowed by key %s of ConfigMap %s",
-						key, WhiteListKey,
-						ConfigMapName)))
+						key, WhiteListKey, ConfigMapName)))
 			}
 		}
 	}
@@ -77,7 +77,7 @@ func CheckWhiteList(set *appsv1beta1.SidecarSet, text string, found, gate bool) 
 	return errs
 }
 
-// allowedKeys are the expressions of the rules that apply to a SidecarSet with the labels.
+// allowedKeys returns the expressions of the rules that apply to a SidecarSet with the given labels.
 func allowedKeys(text string, of map[string]string) ([]*regexp.Regexp, error) {
 	var list whiteList
 	if err := json.Unmarshal([]byte(text), &list); err != nil {

@@ -13,37 +13,39 @@ import (
 )
 
 const (
-	// claimsAgain is when to look again at a PVC that has to go: its end need not be an event of the set's.
+	// claimsAgain is when to look again at a PVC that has to go, because its deletion may cause no event for
+	// the set.
 	claimsAgain = 2 * time.Second
-	// remountAfter is how long a running pod may wait for the size of its file system before it is made anew,
+	// remountAfter is how long a running pod may wait for its file system to grow before it is recreated,
 	// because the volume only grows when it is mounted.
 	remountAfter = 2 * time.Minute
 )
 
-// claimState is what a plan knows of the PVCs of an ordinal.
+// claimState is what a plan knows about the PVCs of an ordinal.
 type claimState struct {
-	// present are the names of those that exist.
+	// present are the names of the PVCs that exist.
 	present map[string]bool
-	// leaving names one that goes, or is about to, empty if none does.
+	// leaving describes a PVC that is being deleted or about to be. It is empty if there is none.
 	leaving string
-	// growing names one that has not the size yet that it asks for; pending are since when file systems wait
-	// to be mounted anew.
+	// growing is the name of a PVC that does not have the requested size yet. pending is since when file
+	// systems have been waiting for the volume to be mounted again.
 	growing string
 	pending time.Time
-	// failed is what the storage says of one that it cannot grow.
+	// failed is why the storage cannot grow a PVC.
 	failed string
-	// growth is what has to grow, and fixed says what differs from its template and cannot be changed.
+	// growth are the PVCs to grow. fixed says what differs from a template and cannot be changed.
 	growth []podplan.Growth
 	fixed  string
-	// settling: some get other owners in this plan. kept are the names of those that would go with their pod
-	// if it were no slot.
+	// settling reports that this plan changes owners of the PVCs. kept are the names of PVCs that would be
+	// deleted with the pod if its ordinal were no slot.
 	settling bool
 	kept     []string
-	// compatible and ready are by template.
+	// compatible and ready report for each template whether the PVC satisfies it, and whether it also has its
+	// size.
 	compatible, ready []bool
 }
 
-// observeClaims finds out about the PVCs of slots and of condemned pods.
+// observeClaims records the state of the PVCs of slots and of condemned pods.
 func (p *planner) observeClaims() {
 	for _, list := range [][]slot{p.slots, p.condemned} {
 		for i := range list {
@@ -75,7 +77,7 @@ func (p *planner) claimsAt(s *slot) *claimState {
 		}
 		if owner := metav1.GetControllerOfNoCopy(claim); owner != nil && owner.Kind == "Pod" &&
 			s.pod == nil && p.deletesScaled() {
-			// and must not go from under another one
+			// A new pod must not lose the claim when the other pod goes.
 			c.leaving = fmt.Sprintf("claim %s, which goes with pod %s,", name, owner.Name)
 			continue
 		}
@@ -85,7 +87,7 @@ func (p *planner) claimsAt(s *slot) *claimState {
 	return c
 }
 
-// compare compares a PVC with its template (ASTS-271 to 276).
+// compare compares a PVC with its template.
 func (p *planner) compare(c *claimState, i int, claim *corev1.PersistentVolumeClaim, pod string) {
 	template := &p.set.Spec.VolumeClaimTemplates[i].PersistentVolumeClaim
 	want, asked := template.Spec.Resources.Requests[corev1.ResourceStorage],
@@ -99,13 +101,13 @@ func (p *planner) compare(c *claimState, i int, claim *corev1.PersistentVolumeCl
 	case !slices.Equal(claim.Spec.AccessModes, template.Spec.AccessModes):
 		c.fixed = fmt.Sprintf("claim %s has accessModes %v, and its template %v", claim.Name,
 			claim.Spec.AccessModes, template.Spec.AccessModes)
-	case asked.Cmp(want) < 0 && bound: // else the API server refuses it
+	case asked.Cmp(want) < 0 && bound: // the API server rejects this for an unbound claim
 		c.growth = append(c.growth,
 			podplan.Growth{Claim: claim, Template: template.Name, Pod: pod, Storage: want})
 	default:
 		c.compatible[i] = asked.Cmp(want) >= 0
 	}
-	if !bound { // it gets its volume with a node for the pod, which an update may be needed for
+	if !bound { // it is bound once the pod has a node, for which an update may be needed
 		return
 	}
 	if capacity.Cmp(asked) >= 0 {
@@ -115,7 +117,7 @@ func (p *planner) compare(c *claimState, i int, claim *corev1.PersistentVolumeCl
 
 	pending := holds(claim, corev1.PersistentVolumeClaimFileSystemResizePending)
 	failure := holds(claim, corev1.PersistentVolumeClaimNodeResizeError)
-	if failure == nil && pending == nil { // else the volume has grown, whatever failed before
+	if failure == nil && pending == nil { // otherwise the volume has grown, whatever failed before
 		failure = holds(claim, corev1.PersistentVolumeClaimControllerResizeError)
 	}
 	if failure != nil {
@@ -129,7 +131,7 @@ func (p *planner) compare(c *claimState, i int, claim *corev1.PersistentVolumeCl
 	}
 }
 
-// holds returns the condition of a PVC, nil unless it is True.
+// holds returns the condition of a PVC, or nil unless it is True.
 func holds(
 	claim *corev1.PersistentVolumeClaim, kind corev1.PersistentVolumeClaimConditionType,
 ) *corev1.PersistentVolumeClaimCondition {
@@ -141,15 +143,15 @@ func holds(
 	return nil
 }
 
-// claimsGrow tells whether a PVC of the slot has not the size yet that it asks for.
+// claimsGrow reports whether a PVC of the slot does not have the requested size yet.
 func (p *planner) claimsGrow(s *slot) bool {
 	c := p.claims[s.ordinal]
 	return c.growing != "" || !c.pending.IsZero()
 }
 
-// lacksVolume names a claim template of which the pod has no volume, empty if it has all. Another volume of
-// its name, which the template of the pod does not have, is the work of a webhook: it would be put into the
-// next pod as well.
+// lacksVolume returns the name of a claim template for which the pod has no volume, or "" if it has all
+// volumes. Another volume of that name which is not in the pod's template was added by a webhook. The pod
+// does not count as lacking the volume then, because the webhook would add its own to the next pod as well.
 func (p *planner) lacksVolume(s *slot) string {
 	for i := range p.set.Spec.VolumeClaimTemplates {
 		template := p.set.Spec.VolumeClaimTemplates[i].Name
@@ -167,15 +169,15 @@ func (p *planner) lacksVolume(s *slot) string {
 	return ""
 }
 
-// deletesScaled tells whether PVCs go with pods that scaling in takes away.
+// deletesScaled reports whether PVCs are deleted with pods that scaling in removes.
 func (p *planner) deletesScaled() bool {
 	policy := p.set.Spec.PersistentVolumeClaimRetentionPolicy
 	return p.in.Features.DeleteClaims && policy != nil &&
 		policy.WhenScaled == appsv1beta1.DeleteStatefulSetClaims
 }
 
-// ownersOf are the owners that the retention policy gives the PVCs of a pod, which may be nil; condemned: it
-// is no slot any more.
+// ownersOf returns the owners that the retention policy gives to the PVCs of a pod, which may be nil.
+// condemned reports that the pod's ordinal is no longer a slot.
 func (p *planner) ownersOf(pod *corev1.Pod, condemned bool) []metav1.OwnerReference {
 	policy := p.set.Spec.PersistentVolumeClaimRetentionPolicy
 	if policy == nil || !p.in.Features.DeleteClaims {
@@ -197,10 +199,10 @@ func (p *planner) ownersOf(pod *corev1.Pod, condemned bool) []metav1.OwnerRefere
 	return owners
 }
 
-// retain gives the PVCs of slots and of condemned pods the owners of the retention policy. References to
-// others stay (ASTS-260 to 265); what makes a pod the controller, as Kubernetes' own StatefulSet does, is
-// none of them. While a slot has no pod, a reference to its former one stays too under whenScaled Delete:
-// that PVC goes.
+// retain gives the PVCs of slots and of condemned pods the owners that the retention policy wants. References
+// to other owners stay, but not one that makes the pod the controller, as Kubernetes' own StatefulSet writes
+// it. While a slot has no pod, a reference to its former pod stays too under whenScaled Delete, because that
+// PVC is about to go.
 func (p *planner) retain() {
 	if !p.in.Features.DeleteClaims {
 		return
@@ -261,7 +263,7 @@ func ownedBy(claim *corev1.PersistentVolumeClaim, kind, name string) bool {
 	})
 }
 
-// sameOwners tells whether two lists have the same owners, in any order.
+// sameOwners reports whether two lists have the same owners, in any order.
 func sameOwners(a, b []metav1.OwnerReference) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(a, func(owner metav1.OwnerReference) bool {
 		return !slices.ContainsFunc(b,
@@ -269,7 +271,7 @@ func sameOwners(a, b []metav1.OwnerReference) bool {
 	})
 }
 
-// createClaims makes PVCs that a pod waits for, which somebody deleted.
+// createClaims plans the PVCs that pending pods wait for because somebody deleted them.
 func (p *planner) createClaims() {
 	for i := range p.slots {
 		s := &p.slots[i]

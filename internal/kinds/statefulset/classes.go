@@ -16,12 +16,12 @@ import (
 // DefaultClassAnnotation marks a storage class as the default.
 const DefaultClassAnnotation = "storageclass.kubernetes.io/is-default-class"
 
-// Classes finds the storage class of the name; without a name the default class. It returns nil if there is
-// none. An error means that nobody knows.
+// Classes returns the storage class of the given name, or the default class if the name is empty. It returns
+// nil if there is none, and an error if that is unknown.
 type Classes func(name string) (*storagev1.StorageClass, error)
 
-// DefaultClass returns the default class: of several the newest, and of those the first by name, as
-// Kubernetes chooses it; nil if there is none (ASTS-054).
+// DefaultClass returns the default class, or nil if there is none. If there are several it returns the
+// newest, and of equally new ones the first by name, as Kubernetes does (ASTS-054).
 func DefaultClass(classes []storagev1.StorageClass) *storagev1.StorageClass {
 	var chosen *storagev1.StorageClass
 	for i := range classes {
@@ -37,8 +37,8 @@ func DefaultClass(classes []storagev1.StorageClass) *storagev1.StorageClass {
 	return chosen
 }
 
-// validateClaimChanges checks how claim templates change where existing claims follow them (ASTS-053 to
-// ASTS-055). Where they do not, the templates may change freely.
+// validateClaimChanges checks changes of claim templates if existing claims follow them. Otherwise the
+// templates may change freely.
 func validateClaimChanges(
 	updated, old *appsv1beta1.StatefulSetSpec, gates Gates, classes Classes, path *field.Path,
 ) field.ErrorList {
@@ -73,7 +73,8 @@ func validateClaimChanges(
 	return errs
 }
 
-// validateAddedClaims refuses claim templates that no pod there is could get a volume for under InPlaceOnly.
+// validateAddedClaims rejects claim templates added under InPlaceOnly, because existing pods cannot get
+// volumes for them.
 func validateAddedClaims(updated, old *appsv1beta1.StatefulSetSpec, path *field.Path) field.ErrorList {
 	if updated.VolumeClaimTemplates.DecodeError() != nil || old.VolumeClaimTemplates.DecodeError() != nil {
 		return nil
@@ -118,20 +119,20 @@ func validateClaimChange(
 	return append(errs, validateExpansion(updated.StorageClassName, classes, path)...)
 }
 
-// withoutSize is a claim without what may change, or is checked by itself.
+// withoutSize returns a copy of a claim without the fields that may change or are checked separately.
 func withoutSize(claim *corev1.PersistentVolumeClaimSpec) *corev1.PersistentVolumeClaimSpec {
 	claim = claim.DeepCopy()
 	claim.StorageClassName, claim.AccessModes = nil, nil
 	delete(claim.Resources.Requests, corev1.ResourceStorage)
 	delete(claim.Resources.Limits, corev1.ResourceStorage)
-	if claim.VolumeMode == nil { // as the API server completes it
+	if claim.VolumeMode == nil { // the API server would set this default
 		mode := corev1.PersistentVolumeFilesystem
 		claim.VolumeMode = &mode
 	}
 	return claim
 }
 
-// validateExpansion checks that volumes of the storage class can grow.
+// validateExpansion checks that the storage class allows volumes to grow.
 func validateExpansion(name *string, classes Classes, path *field.Path) field.ErrorList {
 	at, wanted := path.Child("storageClassName"), ""
 	if name != nil {
@@ -140,6 +141,7 @@ func validateExpansion(name *string, classes Classes, path *field.Path) field.Er
 				"volumes without a storage class cannot be expanded")}
 		}
 	}
+
 	class, err := classes(wanted)
 	switch {
 	case err != nil:

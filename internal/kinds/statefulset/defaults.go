@@ -15,37 +15,37 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podtemplate"
 )
 
-// Document is a JSON object as an admission request holds it.
+// Document is a JSON object as it appears in an admission request.
 type Document = podtemplate.Document
 
-// Gates are the feature gates, as far as they change what may be written.
+// Gates are the feature gates that affect what may be written.
 type Gates struct {
-	// AutoDeletePVC is StatefulSetAutoDeletePVC, AutoResizePVC is StatefulSetAutoResizePVCGate, StartOrdinal
-	// is StatefulSetStartOrdinal.
+	// AutoDeletePVC is StatefulSetAutoDeletePVC, AutoResizePVC is StatefulSetAutoResizePVCGate, and
+	// StartOrdinal is StatefulSetStartOrdinal.
 	AutoDeletePVC, AutoResizePVC, StartOrdinal bool
 	// InPlace is what may change under InPlaceOnly (ASTS-051, ASTS-052).
 	InPlace inplace.Options
 }
 
-// DefaultRequest is what is needed to fill in what a user left out of a StatefulSet.
+// DefaultRequest holds what is needed to fill in the fields that a user left out of a StatefulSet.
 type DefaultRequest struct {
 	podtemplate.Request
 	Gates
-	// Version of the document, v1alpha1 or v1beta1.
+	// Version is the API version of the document, v1alpha1 or v1beta1.
 	Version string
 	// New is the document to be completed. It is not modified.
 	New Document
-	// Old is the stored document, nil on create.
+	// Old is the stored document. It is nil on create.
 	Old Document
 }
 
-// Default returns the JSON patch that completes a StatefulSet (ASTS-014 to ASTS-021, ASTS-023). It only ever
-// adds what is missing, so fields that nobody here knows stay as they are. An error of the API server comes
-// with the other defaults.
+// Default returns the JSON patch that completes a StatefulSet (ASTS-014 to ASTS-021, ASTS-023). It only adds
+// what is missing, so unknown fields stay as they are. If the API server returns an error, the other defaults
+// are returned with it.
 func Default(r DefaultRequest) ([]jsonpatch.Operation, error) {
 	spec, ok := r.New["spec"].(Document)
 	if !ok {
-		return nil, nil // the schema or validation refuses it
+		return nil, nil // the schema or validation rejects it
 	}
 
 	var d podtemplate.Defaults
@@ -74,7 +74,7 @@ func defaultRolling(d *podtemplate.Defaults, o Document, pointer string) {
 	d.Add(o, pointer, "minReadySeconds", 0)
 }
 
-// options completes what only v1beta1 has.
+// options completes the fields that only v1beta1 has.
 func (r *DefaultRequest) options(d *podtemplate.Defaults, options Document, pointer string) {
 	if r.AutoDeletePVC {
 		d.Object(options, pointer, "persistentVolumeClaimRetentionPolicy",
@@ -91,8 +91,8 @@ func (r *DefaultRequest) options(d *podtemplate.Defaults, options Document, poin
 	}
 }
 
-// annotation completes the same in the annotation that holds it in v1alpha1. An annotation that cannot be
-// read is left to validation.
+// annotation completes the same fields in the annotation that holds them in v1alpha1. If the annotation
+// cannot be parsed, validation reports it.
 func (r *DefaultRequest) annotation(d *podtemplate.Defaults) {
 	meta, _ := r.New["metadata"].(Document)
 	annotations, _ := meta["annotations"].(Document)
@@ -104,6 +104,7 @@ func (r *DefaultRequest) annotation(d *podtemplate.Defaults) {
 			return
 		}
 	}
+
 	var inner podtemplate.Defaults
 	r.options(&inner, options, "")
 	if len(inner.Operations) == 0 {
@@ -116,7 +117,7 @@ func (r *DefaultRequest) annotation(d *podtemplate.Defaults) {
 
 	text, err := json.Marshal(options)
 	switch {
-	case err != nil: // it was read from JSON
+	case err != nil: // impossible, because it was parsed from JSON
 	case annotations == nil:
 		d.Operations = append(d.Operations,
 			jsonpatch.NewOperation("add", "/metadata/annotations",
@@ -128,7 +129,7 @@ func (r *DefaultRequest) annotation(d *podtemplate.Defaults) {
 	}
 }
 
-// set sets the value at a path of existing objects.
+// set sets the value at a path. The objects on the path must exist.
 func set(object Document, path []string, value any) {
 	for ; len(path) > 1; path = path[1:] {
 		object, _ = object[path[0]].(Document)

@@ -15,27 +15,28 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// Slots are the ordinals that a set wants pods for: the first so many integers from a start that are not
-// reserved (ASTS-091). Ranges are never spread out, so that nothing here takes time or memory that grows with
-// the length of a range (ASTS-033), nor with the number of slots, but for walking over them. The position of
-// a slot among all of them, from 0, is its rank.
+// Slots are the ordinals for which a set wants pods: the first integers from a start that are not reserved,
+// as many as replicas (ASTS-091). Ranges are never expanded, so that time and memory do not depend on the
+// length of a range (ASTS-033). Neither do they depend on the number of slots, except when iterating. The
+// position of a slot among all slots, from 0, is its rank.
 type Slots struct {
 	start int64
 	count int
-	// reserved are the ranges that are left out: from start on, ascending, with at least one free ordinal
-	// between two of them.
+	// reserved are the ranges to skip, from start on, in ascending order. There is at least one free ordinal
+	// between two ranges.
 	reserved []reservedRange
 }
 
 // reservedRange is a range of ordinals without a slot.
 type reservedRange struct {
 	first, last int64
-	// before is how many ordinals from the start on are reserved before this range.
+	// before is how many ordinals are reserved between the start and this range.
 	before int64
 }
 
-// SlotsOf returns the slots of a set. The gate StatefulSetStartOrdinal says whether the start is other than 0
-// at all (ASTS-090). It fails if the reserved ordinals cannot be read; nothing is known then (ASTS-095).
+// SlotsOf returns the slots of a set. The set's start ordinal counts only if the gate StatefulSetStartOrdinal
+// is on (ASTS-090). It fails if the reserved ordinals cannot be parsed, because nothing is known then
+// (ASTS-095).
 func SlotsOf(spec *appsv1beta1.StatefulSetSpec, startOrdinal bool) (Slots, error) {
 	slots, errs := slotsOf(spec, startOrdinal, field.NewPath("spec", "reserveOrdinals"))
 	return slots, errs.ToAggregate()
@@ -66,7 +67,7 @@ func slotsOf(
 	return slots, nil
 }
 
-// merged sorts the ranges, joins those that touch, and leaves out what is below the start.
+// merged sorts the ranges, joins those that touch, and drops what is below the start.
 func merged(ranges []reservedRange, start int64) []reservedRange {
 	slices.SortFunc(ranges, func(a, b reservedRange) int { return cmp.Compare(a.first, b.first) })
 	kept := ranges[:0]
@@ -89,8 +90,8 @@ func merged(ranges []reservedRange, start int64) []reservedRange {
 	return kept
 }
 
-// parseReserved reads reserved ordinals: integers, and ranges of the form <digits>-<digits>. Each error has
-// the index of its entry.
+// parseReserved parses reserved ordinals, which are integers or ranges of the form <digits>-<digits>. Each
+// error has the index of its entry.
 func parseReserved(
 	list []intstr.IntOrString, path *field.Path,
 ) (ranges []reservedRange, errs field.ErrorList) {
@@ -127,16 +128,16 @@ func parseReserved(
 
 func digits(text string) bool { return text != "" && strings.Trim(text, "0123456789") == "" }
 
-// Len is the number of slots: replicas, but no more than there are free ordinals.
+// Len returns the number of slots, which is replicas, or the number of free ordinals if that is less.
 func (s Slots) Len() int { return s.count }
 
-// Nth returns the slot of the rank; ok is false if there is none.
+// Nth returns the slot with the given rank. ok is false if there is none.
 func (s Slots) Nth(rank int) (ordinal int32, ok bool) {
 	if rank < 0 || rank >= s.count {
 		return 0, false
 	}
 	at := s.start + int64(rank)
-	// The ranges before the slot are those before which no more ordinals are free than the rank.
+	// The ranges before the slot are those with at most rank free ordinals before them.
 	n := sort.Search(len(s.reserved),
 		func(i int) bool { return s.reserved[i].first-s.reserved[i].before > at })
 	if n > 0 {
@@ -146,7 +147,7 @@ func (s Slots) Nth(rank int) (ordinal int32, ok bool) {
 	return int32(at), true //nolint:gosec // count leaves room
 }
 
-// Rank returns the rank of a slot; ok is false if the ordinal is no slot, so that its pod is condemned
+// Rank returns the rank of a slot. ok is false if the ordinal is not a slot, so that its pod is condemned
 // (ASTS-094).
 func (s Slots) Rank(ordinal int32) (rank int, ok bool) {
 	at := int64(ordinal)
@@ -167,13 +168,13 @@ func (s Slots) Rank(ordinal int32) (rank int, ok bool) {
 	return int(free), free < int64(s.count)
 }
 
-// Has tells whether the ordinal is a slot.
+// Has reports whether the ordinal is a slot.
 func (s Slots) Has(ordinal int32) bool {
 	_, ok := s.Rank(ordinal)
 	return ok
 }
 
-// All walks over the slots in ascending order.
+// All iterates over the slots in ascending order.
 func (s Slots) All() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		for rank := range s.count {
@@ -184,7 +185,7 @@ func (s Slots) All() iter.Seq[int32] {
 	}
 }
 
-// Backward walks over the slots in descending order.
+// Backward iterates over the slots in descending order.
 func (s Slots) Backward() iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		for rank := s.count - 1; rank >= 0; rank-- {

@@ -22,7 +22,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
-// Plan is what one pass does.
+// Plan is what one pass is to do.
 type Plan struct {
 	// Set is the StatefulSet that the plan is for.
 	Set *appsv1beta1.StatefulSet
@@ -33,32 +33,32 @@ type Plan struct {
 	CreateClaims []podplan.Creation
 	// ClaimOwners are PVCs that get other owners (ASTS-262).
 	ClaimOwners []ClaimOwners
-	// Growth are the PVCs to be grown to what their templates ask for (ASTS-273).
+	// Growth are the PVCs to be grown to the size in their templates (ASTS-273).
 	Growth []podplan.Growth
-	// ClaimsFixed says which PVCs differ from their templates in what cannot be changed (ASTS-275).
+	// ClaimsFixed says which PVCs differ from their templates in fields that cannot be changed (ASTS-275).
 	ClaimsFixed string
-	// GrowthFailed is what the storage says of a PVC that it cannot grow (ASTS-277).
+	// GrowthFailed is why the storage cannot grow a PVC (ASTS-277).
 	GrowthFailed string
-	// Ended are the pods that are deleted because they ended by themselves, so that others take their place
+	// Ended are the pods that are deleted because they ended by themselves. Other pods take their place
 	// (ASTS-140).
 	Ended []*corev1.Pod
-	// Refusal says why a pod that is missing is not made.
+	// Refusal says why a missing pod is not created.
 	Refusal string
-	// Status is the status as far as the snapshot tells.
+	// Status is the status as far as it follows from the snapshot.
 	Status appsv1beta1.StatefulSetStatus
-	// full: every slot has an available pod, and there are no others.
+	// full reports that every slot has an available pod and that there are no other pods.
 	full bool
 }
 
-// ClaimOwners are the owners that a PVC gets.
+// ClaimOwners are the owners that a PVC is to get.
 type ClaimOwners struct {
 	Claim  *corev1.PersistentVolumeClaim
 	Owners []metav1.OwnerReference
 	Why    string
 }
 
-// planner is the working state of Make: in is what it decides from, out what it decides, and core makes the
-// decisions that all pod workloads share.
+// planner is the working state of Make. in is what it decides from, out is what it decides, and core makes
+// the decisions that all pod workloads share.
 type planner struct {
 	core     *podplan.Planner
 	in       Snapshot
@@ -67,19 +67,19 @@ type planner struct {
 	selector labels.Selector
 	// slots are in ascending order, condemned pods in descending order.
 	slots, condemned []slot
-	// blocked says what holds up scaling under OrderedReady, empty if nothing does.
+	// blocked says what blocks scaling under OrderedReady. It is empty if nothing does.
 	blocked string
-	// held: a pod that is available waits for its update; none that comes after it may overtake it.
+	// held reports that an available pod waits for its update, so that no pod after it may overtake it.
 	held bool
-	// others are how many slots have, or get, a pod that is not of the update revision.
+	// others is how many slots have, or get, a pod that is not at the update revision.
 	others int
-	// resizes: PVCs follow their templates as pods are updated.
+	// resizes reports that PVCs follow their templates when pods are updated.
 	resizes bool
-	// claims are what is known of the PVCs of slots.
+	// claims are the states of the PVCs of slots and condemned pods, by ordinal.
 	claims map[int]*claimState
 }
 
-// Make decides what to do. It changes nothing of the snapshot.
+// Make decides what to do. It does not change the snapshot.
 func Make(s Snapshot) *Plan {
 	p := &planner{in: s, set: s.Set, out: &Plan{Set: s.Set}, claims: map[int]*claimState{}}
 	byName := func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) }
@@ -130,10 +130,9 @@ func (p *planner) make() {
 		return
 	}
 	if !selector.Matches(labels.Set(p.set.Spec.Template.Labels)) || inplace.Selects(selector) != "" {
-		p.stand(
-			fmt.Errorf(
-				"spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers change: "+
-					"no pod could be the set's", selector))
+		p.stand(fmt.Errorf(
+			"spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers change: "+
+				"no pod could be the set's", selector))
 		return
 	}
 	if err := p.limits(); err != nil {
@@ -159,10 +158,10 @@ func (p *planner) make() {
 	p.update()
 	p.repair()
 	p.core.Refresh()
-	p.core.HoldAll(podplan.ReasonInactive, "it is being deleted") // what has the name of no ordinal
+	p.core.HoldAll(podplan.ReasonInactive, "it is being deleted") // pods whose names contain no ordinal
 }
 
-// stand leaves everything as it is, because the spec cannot be used. What the status says of revisions stays.
+// stand leaves everything as it is, because the spec cannot be used. The revisions in the status stay, too.
 func (p *planner) stand(err error) {
 	p.out.UpdateError, p.out.NewRevision, p.out.Renumber, p.core.Update = err.Error(), nil, nil, nil
 	p.out.UpdateRevision, p.out.CurrentRevision = p.set.Status.UpdateRevision, p.set.Status.CurrentRevision
@@ -188,6 +187,7 @@ func (p *planner) limits() error {
 		}
 		return max(n, 1), nil
 	}
+
 	var err error
 	if r := rollingOf(p.set); r != nil {
 		if r.Partition != nil {
@@ -207,8 +207,7 @@ func (p *planner) limits() error {
 	return err
 }
 
-// adopt makes pods without a controller the set's, gives up those that are not its pods any more, and makes
-// revisions its own.
+// adopt adopts pods and revisions without a controller, and releases pods that no longer belong to the set.
 func (p *planner) adopt() {
 	for _, pod := range p.in.Pods {
 		_, named := ordinalOf(p.set.Name, pod.Name)
@@ -218,15 +217,13 @@ func (p *planner) adopt() {
 				patch := &podpatch.Patch{}
 				patch.AdoptOwner(p.core.Workload.Owner)
 				p.core.Decide(pod, podplan.Adopt, podplan.ReasonOrphan,
-					"it has the name and the labels of a pod of the set, and no controller").
-					Patch = patch
+					"it has the name and the labels of a pod of the set, and no controller").Patch = patch
 			}
 		case pod.DeletionTimestamp == nil && (!named || !p.selector.Matches(labels.Set(pod.Labels))):
 			patch := &podpatch.Patch{}
 			patch.ReleaseOwner(string(p.set.UID))
 			p.core.Decide(pod, podplan.Release, podplan.ReasonSelector,
-				"its name or its labels are not those of a pod of the set any more").
-				Patch = patch
+				"its name or its labels are not those of a pod of the set any more").Patch = patch
 		}
 	}
 
@@ -237,12 +234,13 @@ func (p *planner) adopt() {
 	}
 }
 
-// deletePod deletes a pod, or, if its preDelete hook holds it, makes it wait for the hook. Its PVCs get their
-// owners before: what becomes of them is decided at the moment when it is gone.
+// deletePod deletes a pod. If the preDelete hook holds the pod, it waits for the hook instead. The pod's PVCs
+// must have their owners first, because what becomes of them is decided at the moment the pod is gone.
 func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) *podplan.Verdict {
 	if held := p.core.Prepare(pod, why); held != nil {
 		return held
 	}
+
 	ordinal, _ := ordinalOf(p.set.Name, pod.Name)
 	if p.claims[ordinal].settling {
 		return p.core.Decide(pod, podplan.Wait, reason, "%s; its claims get their owners first", why)
@@ -252,8 +250,8 @@ func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) 
 	return v
 }
 
-// restore brings back a pod that prepares its deletion, and need not go any more. State Normal would say that
-// its update is complete.
+// restore brings back a pod that prepares its deletion and is needed again. A pod whose update is incomplete
+// does not enter state Normal, because that would declare the update complete.
 func (p *planner) restore(info *podplan.Pod) {
 	next := pub.LifecycleStateNormal
 	if hook := p.core.Hooks().PreNormal; !info.Progress.Complete {
@@ -264,10 +262,11 @@ func (p *planner) restore(info *podplan.Pod) {
 	patch := &podpatch.Patch{}
 	lifecycle.Enter(patch, next, p.in.Now)
 	p.core.Share(patch, info.Pod, next)
-	p.core.Decide(info.Pod, podplan.Patch, podplan.ReasonLifecycleHook, "its deletion is not needed any more").Patch = patch
+	p.core.Decide(info.Pod, podplan.Patch, podplan.ReasonLifecycleHook,
+		"its deletion is not needed any more").Patch = patch
 }
 
-// repair gives pods the labels of their identity back.
+// repair restores the identity labels of pods.
 func (p *planner) repair() {
 	for _, list := range [][]slot{p.slots, p.condemned} {
 		for i := range list {
@@ -282,12 +281,13 @@ func (p *planner) repair() {
 			for key, value := range p.identity(s.ordinal).Labels {
 				patch.Label(key, value)
 			}
-			p.core.Decide(s.pod, podplan.Patch, podplan.ReasonIdentity, "it lacks the label %s", appsv1.StatefulSetPodNameLabel).Patch = patch
+			p.core.Decide(s.pod, podplan.Patch, podplan.ReasonIdentity,
+				"it lacks the label %s", appsv1.StatefulSetPodNameLabel).Patch = patch
 		}
 	}
 }
 
-// sayClaims says what becomes of PVCs.
+// sayClaims adds what becomes of PVCs to the printed plan.
 func (p *planner) sayClaims() {
 	t := &planlog.Plan{}
 	for _, change := range p.out.ClaimOwners {

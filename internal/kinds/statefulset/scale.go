@@ -13,8 +13,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// scaleOrdered brings the slots up one after the other, and then takes condemned pods away one after the
-// other (ASTS-121 to 127).
+// scaleOrdered brings up the slots one after the other, and then deletes condemned pods one after the other.
 func (p *planner) scaleOrdered() {
 	for i := range p.slots {
 		s := &p.slots[i]
@@ -43,19 +42,20 @@ func (p *planner) scaleOrdered() {
 	if missing := p.missing(); p.blocked != "" && missing > 0 {
 		p.core.Say("%s missing; they come one after the other: %s", plural.Of(missing, "pod"), p.blocked)
 	}
-	recovering := false // a pod waits for those below it, of which the lowest that is not healthy may go
+
+	recovering := false // whether a pod waits for pods below it; the lowest unhealthy one may then be deleted
 	for i := range p.condemned {
 		s := &p.condemned[i]
-		if s.info != nil && s.info.Preparing { // it is on its way
+		if s.info != nil && s.info.Preparing { // its deletion has begun
 			p.condemn(s)
 			p.blocked = "pod " + s.pod.Name + " goes"
 			continue
 		}
-		if s.finished { // nobody has anything of it
+		if s.finished { // an ended pod is of no use to anybody
 			p.condemn(s)
 			continue
 		}
-		// else they wait for each other
+		// Otherwise the pods would wait for each other.
 		if recovering && s.info != nil && !s.info.Available && s.info.AvailableIn == 0 &&
 			!p.unhealthyBelow(i) {
 			p.condemn(s)
@@ -68,10 +68,9 @@ func (p *planner) scaleOrdered() {
 		switch {
 		case s.terminating():
 			p.blocked = "pod " + s.pod.Name + " is being deleted"
-		case s.info != nil && !s.info.Available && p.unhealthyBelow(i): // those below may be what it lacks
+		case s.info != nil && !s.info.Available && p.unhealthyBelow(i): // it may need those below it
 			p.blocked, recovering = "pod "+s.pod.Name+" is not available", s.info.AvailableIn == 0
-			p.condemnedWait(
-				s,
+			p.condemnedWait(s,
 				"it is no slot any more, and goes when it is available: a pod below it is not healthy either")
 		case s.info == nil:
 			p.blocked = "pod " + s.pod.Name + " is adopted or given up"
@@ -82,13 +81,14 @@ func (p *planner) scaleOrdered() {
 	}
 }
 
-// ended deletes the pod of a slot that ended by itself, unless one of that name did a moment ago: what fails
-// each time, as on a node that rejects it, is made anew less and less often.
+// ended deletes the pod of a slot that ended by itself, unless a pod of that name ended a moment ago. Pods
+// that fail each time, for example because their node rejects them, are recreated less and less often.
 func (p *planner) ended(s *slot) {
 	why := "its phase is " + string(s.pod.Status.Phase)
 	if s.pod.Status.Reason != "" {
 		why += " (" + s.pod.Status.Reason + ")"
 	}
+
 	if until := p.in.FailedUntil[s.pod.Name]; p.in.Now.Before(until) {
 		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonFailed,
 			"%s; it stays until %s, because others of its name ended before", why,
@@ -100,8 +100,8 @@ func (p *planner) ended(s *slot) {
 	}
 }
 
-// unhealthyBelow tells whether a condemned pod below this one is unhealthy too, so that this one is not the
-// lowest of the set.
+// unhealthyBelow reports whether a condemned pod below this one is unhealthy too, so that this one is not the
+// lowest unhealthy pod.
 func (p *planner) unhealthyBelow(i int) bool {
 	for _, s := range p.condemned[i+1:] {
 		if s.info == nil || !s.info.Available {
@@ -111,8 +111,7 @@ func (p *planner) unhealthyBelow(i int) bool {
 	return false
 }
 
-// scaleParallel creates what is missing, as far as scaleStrategy lets it, and takes condemned pods away
-// (ASTS-135 to 141).
+// scaleParallel creates missing pods as far as scaleStrategy allows it, and deletes condemned pods.
 func (p *planner) scaleParallel() {
 	var vacant []*slot
 	down, limited := 0, 0
@@ -122,11 +121,11 @@ func (p *planner) scaleParallel() {
 		case s.pod == nil && down >= p.out.Limits.ScaleMaxUnavailable:
 			limited++
 		case s.pod == nil:
-			if p.vacancy(s) { // else nothing fills it, and others go on
+			if p.vacancy(s) { // a slot that cannot be filled does not hold up others
 				vacant = append(vacant, s)
 				down++
 			}
-		case s.finished: // it must not hold up its own successor
+		case s.finished: // an ended pod must not hold up its own successor
 			p.ended(s)
 		case s.info != nil && !s.info.Available:
 			down++
@@ -134,7 +133,7 @@ func (p *planner) scaleParallel() {
 	}
 
 	first, n := 0, p.core.MayCreate(len(vacant))
-	// each in its turn, since what is refused may be refused to one of them alone
+	// Try another slot each time, because the refusal may concern only one of them.
 	if n < len(vacant) && p.in.CreationError != "" {
 		first = int(p.in.Now.Unix() % int64(len(vacant)))
 	}
@@ -157,7 +156,7 @@ func (p *planner) scaleParallel() {
 	}
 }
 
-// condemn deletes a pod that is no slot any more.
+// condemn deletes a pod whose ordinal is no longer a slot.
 func (p *planner) condemn(s *slot) {
 	p.deletePod(s.pod, podplan.ReasonOrdinal, fmt.Sprintf("%d is no ordinal of the set any more", s.ordinal))
 }
@@ -178,11 +177,11 @@ func (p *planner) missing() int {
 	return n
 }
 
-// lateAgain is when to look again at a pod that the list of the set's pods does not show yet.
+// lateAgain is when to look again at a pod that is not yet in the list of the set's pods.
 const lateAgain = time.Second
 
-// vacancy tells whether a pod can be created in the slot as far as the snapshot tells: neither its name nor
-// its PVCs are taken.
+// vacancy reports whether a pod can be created in the slot as far as the snapshot shows, which means that
+// neither its name nor its PVCs are taken.
 func (p *planner) vacancy(s *slot) bool {
 	name := podName(p.set.Name, s.ordinal)
 	if p.in.ForeignPods[name] {
@@ -192,7 +191,7 @@ func (p *planner) vacancy(s *slot) bool {
 		p.out.Refusal = p.out.ScaleError
 		return false
 	}
-	if p.in.Late[name] { // which need not be an event of its own any more
+	if p.in.Late[name] { // no further event may come for it
 		p.core.Say("pod %s is there, and is shown in a moment", name)
 		p.core.LookAgain(p.in.Now.Add(lateAgain))
 		return false
@@ -207,7 +206,7 @@ func (p *planner) vacancy(s *slot) bool {
 	return true
 }
 
-// create plans the pod of a slot (ASTS-100 to 111).
+// create plans the pod of a slot.
 func (p *planner) create(s *slot) {
 	from := p.core.Current
 	if s.updated {
@@ -215,15 +214,15 @@ func (p *planner) create(s *slot) {
 	}
 	claims := p.claims[s.ordinal]
 	if err := p.core.NewPod(p.identity(s.ordinal), from, func(name string) bool {
-		claim := p.in.Claims[name] // which may be that of a template that is no more
+		claim := p.in.Claims[name] // its template may no longer exist
 		return claims.present[name] || claim != nil && claim.DeletionTimestamp == nil
 	}); err != nil {
 		p.out.ScaleError = err.Error()
 	}
 }
 
-// chooseRevisions decides of which revision the pods of vacant slots will be, also of those that are not
-// created yet.
+// chooseRevisions decides at which revision the pods of vacant slots will be created, including those that
+// are not created yet.
 func (p *planner) chooseRevisions() {
 	for i := range p.slots {
 		if s := &p.slots[i]; s.pod != nil && !p.updated(s) {
@@ -239,7 +238,7 @@ func (p *planner) chooseRevisions() {
 	}
 }
 
-// old tells whether a new pod is of the current revision (ASTS-107 to 109).
+// old reports whether a new pod is created at the current revision.
 func (p *planner) old(s *slot) bool {
 	r := rollingOf(p.set)
 	switch {
@@ -253,13 +252,13 @@ func (p *planner) old(s *slot) bool {
 	return p.others < p.out.Limits.Partition
 }
 
-// updated tells whether the pod of a slot is at the update revision, or prepares for it.
+// updated reports whether the pod of a slot is at the update revision or prepares for it.
 func (p *planner) updated(s *slot) bool {
 	return revision.SameLabel(s.pod.Labels[pub.ControllerRevisionHash], p.out.UpdateRevision) ||
 		s.info != nil && s.info.State == pub.LifecycleStatePreparingUpdate
 }
 
-// identity is what the pod of an ordinal is made with (ASTS-096 to 098).
+// identity returns what is specific to the pod of an ordinal.
 func (p *planner) identity(ordinal int) podplan.Identity {
 	name := podName(p.set.Name, ordinal)
 	labels := map[string]string{appsv1.StatefulSetPodNameLabel: name}

@@ -12,31 +12,33 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
-// maxCreate is how many pods one plan creates, each with its claims, and so how many missing ones it looks
-// at: a wrong number of replicas must not take the memory of a manager that serves others too.
+// maxCreate is how many pods one plan creates, fewer if each has several claims, and therefore how many
+// missing pods it looks at. A wrong number of replicas must not use up the memory of a manager that serves
+// other workloads too.
 const maxCreate = 2000
 
 // slot is an ordinal with its pod.
 type slot struct {
 	ordinal int
-	// rank is the position among all slots; it means nothing for condemned pods.
+	// rank is the position among all slots. It is not set for condemned pods.
 	rank int
-	// pod is nil if there is none; info is nil if it is not an active one that the set controls.
+	// pod is nil if there is none. info is nil if the pod is not an active one that the set controls.
 	pod  *corev1.Pod
 	info *podplan.Pod
-	// updated: a vacant slot gets a pod of the update revision.
+	// updated reports that a vacant slot gets a pod of the update revision.
 	updated bool
-	// charged: it counts as down although its pod serves, so that what takes that away costs nothing more.
+	// charged reports that the slot counts as down although its pod serves, so that taking the pod costs
+	// nothing more.
 	charged bool
-	// finished: its pod is the set's and has ended by itself.
+	// finished reports that the pod belongs to the set and has ended by itself.
 	finished bool
 }
 
-// ordinals returns which numbers are slots of the set.
+// ordinals returns the ordinals that are slots of the set.
 func (s *Snapshot) ordinals() (Slots, error) { return SlotsOf(&s.Set.Spec, s.Features.StartOrdinal) }
 
-// members parts the set's pods into slots, in ascending order, with those that have no pod as far as a plan
-// creates them, and condemned pods, in descending order.
+// members returns the slots in ascending order and the condemned pods in descending order. Slots without a
+// pod are included as far as one plan creates pods.
 func (s *Snapshot) members(ordinals Slots) (slots, condemned []slot) {
 	for _, list := range [][]*corev1.Pod{s.Pods, s.Orphans} {
 		for _, pod := range list {
@@ -69,7 +71,7 @@ func (s *Snapshot) members(ordinals Slots) (slots, condemned []slot) {
 			ordinal, _ := ordinals.Nth(rank)
 			all = append(all, slot{ordinal: int(ordinal), rank: rank})
 			missing--
-		default: // only those that have pods are looked at from here on
+		default: // from here on, skip slots without a pod
 			rank = slots[next].rank - 1
 		}
 	}
@@ -77,7 +79,7 @@ func (s *Snapshot) members(ordinals Slots) (slots, condemned []slot) {
 	return all, condemned
 }
 
-// sortMembers finds the slots and the condemned pods, and observes those that are active.
+// sortMembers finds the slots and the condemned pods, and observes the active pods.
 func (p *planner) sortMembers(ordinals Slots) {
 	p.slots, p.condemned = p.in.members(ordinals)
 	for _, list := range [][]slot{p.slots, p.condemned} {
@@ -89,17 +91,17 @@ func (p *planner) sortMembers(ordinals Slots) {
 
 func (p *planner) observe(s *slot) {
 	switch {
-	case s.pod == nil || p.core.Verdict(s.pod) != nil: // it is adopted or given up first
+	case s.pod == nil || p.core.Verdict(s.pod) != nil: // it is adopted or released first
 	case s.pod.DeletionTimestamp != nil:
 		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonInactive, "it is being deleted")
-		if end := s.pod.DeletionTimestamp.Time; p.in.Now.Before(end) { // one that outlasts it is told of
+		if end := s.pod.DeletionTimestamp.Time; p.in.Now.Before(end) { // a pod that outlasts it is reported
 			p.core.LookAgain(end)
 		}
 	case !readiness.Active(s.pod):
 		s.finished = true
 		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonInactive, "its phase is %s", s.pod.Status.Phase)
 	default:
-		_, specified := s.pod.Labels[pub.SpecifiedDelete] // any value does
+		_, specified := s.pod.Labels[pub.SpecifiedDelete] // any value counts
 		p.core.Observe(s.pod, specified)
 		s.info = p.core.Members[len(p.core.Members)-1]
 	}
@@ -107,7 +109,7 @@ func (p *planner) observe(s *slot) {
 
 func (s *slot) terminating() bool { return s.pod != nil && s.pod.DeletionTimestamp != nil }
 
-// down tells whether the slot does not serve, or is on its way there.
+// down reports whether the slot does not serve or is about to stop serving.
 func (p *planner) down(s *slot) bool {
 	return s.info == nil || !s.info.Available || !s.info.Progress.Complete || p.resizes && p.claimsGrow(s)
 }

@@ -16,47 +16,47 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// Snapshot is all that a plan is made from.
+// Snapshot is everything that a plan is made from.
 type Snapshot struct {
 	// Set is the StatefulSet.
 	Set *appsv1beta1.StatefulSet
 	podplan.Snapshot
-	// Orphans are pods without a controller that have a name and labels of the set's (ASTS-070).
+	// Orphans are pods that have no controller, a name of the set's pods, and matching labels (ASTS-070).
 	Orphans []*corev1.Pod
 	// Claims are the PVCs that pods of slots have or will have, by name.
 	Claims map[string]*corev1.PersistentVolumeClaim
-	// ForeignPods are names of slots that pods of others have (ASTS-106).
+	// ForeignPods are the names of slots that are taken by pods of others (ASTS-106).
 	ForeignPods map[string]bool
-	// Late are names of slots whose pods are the set's, or will be, and that the list of its pods does not
-	// show yet: the caches go on between two reads.
+	// Late are the names of slots whose pods belong to the set, or will, but are not yet in the list of its
+	// pods, because the caches advance between two reads.
 	Late map[string]bool
-	// FailedUntil says of the name of a pod that ended a moment ago until when the next one that ends stays
-	// (ASTS-140).
+	// FailedUntil says for the name of a pod that ended a moment ago until when the next pod of that name is
+	// kept if it ends (ASTS-140).
 	FailedUntil map[string]time.Time
-	// Features are the switches that the plan depends on.
+	// Features are the feature switches that the plan depends on.
 	Features Features
 }
 
-// Features are the feature gates and flags that change what is planned.
+// Features are the feature gates and flags that affect plans.
 type Features struct {
-	// StartOrdinal lets spec.ordinals count (gate StatefulSetStartOrdinal, ASTS-090).
+	// StartOrdinal enables spec.ordinals (gate StatefulSetStartOrdinal, ASTS-090).
 	StartOrdinal bool
 	// PodIndexLabel labels pods with their ordinal (gate PodIndexLabel, ASTS-097).
 	PodIndexLabel bool
-	// DeleteClaims lets the retention policy count (gate StatefulSetAutoDeletePVC, ASTS-266).
+	// DeleteClaims enables the retention policy (gate StatefulSetAutoDeletePVC, ASTS-266).
 	DeleteClaims bool
-	// ResizeClaims lets spec.volumeClaimUpdateStrategy count (gate StatefulSetAutoResizePVCGate, ASTS-270).
+	// ResizeClaims enables spec.volumeClaimUpdateStrategy (gate StatefulSetAutoResizePVCGate, ASTS-270).
 	ResizeClaims bool
-	// InPlace is what qualifies beside images and metadata.
+	// InPlace is what qualifies for an update in place besides images and metadata.
 	InPlace inplace.Options
-	// DeferredResize is how long a node may defer a resize before the pod is recreated; 0 means for ever
+	// DeferredResize is how long a node may defer a resize before the pod is recreated. 0 means forever
 	// (IPU-315).
 	DeferredResize time.Duration
 	// PreDownload pulls new images ahead (ASTS-285).
 	PreDownload bool
 }
 
-// ordinalOf returns the ordinal in the name of a pod of the set; ok is false for any other name.
+// ordinalOf returns the ordinal in the name of a pod of the set. ok is false for any other name.
 func ordinalOf(set, pod string) (ordinal int, ok bool) {
 	digits, found := strings.CutPrefix(pod, set+"-")
 	if !found || digits == "" || digits != "0" && digits[0] == '0' || digits[0] == '+' || digits[0] == '-' {
@@ -66,10 +66,10 @@ func ordinalOf(set, pod string) (ordinal int, ok bool) {
 	return int(number), err == nil
 }
 
-// podName is the name of the pod of an ordinal.
+// podName returns the name of the pod with the given ordinal.
 func podName(set string, ordinal int) string { return set + "-" + strconv.Itoa(ordinal) }
 
-// SetOf returns the name that a set must have to have a pod of this name, empty if none can.
+// SetOf returns the name of the set that can have a pod of this name, or "" if no set can.
 func SetOf(pod string) string {
 	i := strings.LastIndexByte(pod, '-')
 	if i < 0 {
@@ -81,8 +81,8 @@ func SetOf(pod string) string {
 	return pod[:i]
 }
 
-// ClaimsOf walks over the names that a claim template and its set must have for a PVC of this name; there may
-// be several, since all of them may have dashes.
+// ClaimsOf iterates over the pairs of names of a claim template and a set that lead to a PVC of this name.
+// There may be several pairs, because all names may contain dashes.
 func ClaimsOf(claim string) iter.Seq2[string, string] {
 	return func(yield func(template, set string) bool) {
 		name := SetOf(claim)
@@ -94,13 +94,13 @@ func ClaimsOf(claim string) iter.Seq2[string, string] {
 	}
 }
 
-// claimName is the name of the PVC of a template and an ordinal.
+// claimName returns the name of the PVC for a template and an ordinal.
 func claimName(template, set string, ordinal int) string {
 	return template + "-" + set + "-" + strconv.Itoa(ordinal)
 }
 
-// ClaimNames are the names of the PVCs that a plan from the snapshot looks at: those of slots, as far as it
-// walks them, and those of condemned pods.
+// ClaimNames returns the names of the PVCs that a plan from the snapshot looks at. These are the PVCs of
+// condemned pods, and of slots as far as the plan looks at them.
 func (s *Snapshot) ClaimNames() []string {
 	ordinals, err := s.ordinals()
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *Snapshot) ClaimNames() []string {
 	slots, condemned := s.members(ordinals)
 	former, vacant := map[string]bool{}, slices.ContainsFunc(slots, func(s slot) bool { return s.pod == nil })
 	if vacant {
-		for _, stored := range s.Revisions { // of which pods that are lost may come back
+		for _, stored := range s.Revisions { // lost pods may come back at one of them
 			for _, name := range podplan.FormerClaims(stored, s.Set.Spec.VolumeClaimTemplates) {
 				former[name] = true
 			}
@@ -139,7 +139,7 @@ func (s *Snapshot) ClaimNames() []string {
 	return names
 }
 
-// Vacant are the names of pods that slots lack.
+// Vacant returns the names of the pods that slots lack.
 func (s *Snapshot) Vacant() []string {
 	ordinals, err := s.ordinals()
 	if err != nil {
@@ -155,10 +155,10 @@ func (s *Snapshot) Vacant() []string {
 	return names
 }
 
-// traits are where StatefulSets differ from other workloads.
+// traits define how StatefulSets differ from other workloads.
 var traits = podplan.Traits{BornNormal: true, SameClaims: true}
 
-// workloadOf is the set as plans of all kinds see it.
+// workloadOf converts the set to what plans of all kinds use.
 func workloadOf(set *appsv1beta1.StatefulSet, features Features) *podplan.Workload {
 	spec := &set.Spec
 	w := &podplan.Workload{
@@ -173,7 +173,8 @@ func workloadOf(set *appsv1beta1.StatefulSet, features Features) *podplan.Worklo
 	}
 	w.OnDelete = onDelete(set)
 	if r := rollingOf(set); r != nil {
-		w.Rolling, w.Paused, w.MaxUnavailable, w.Strategy = true, r.Paused, r.MaxUnavailable,
+		w.Rolling, w.Paused, w.MaxUnavailable, w.Strategy =
+			true, r.Paused, r.MaxUnavailable,
 			podplan.WithAnnotations(r.InPlaceUpdateStrategy, set.Annotations)
 		if r.MinReadySeconds != nil {
 			w.MinReadySeconds = *r.MinReadySeconds
@@ -189,7 +190,7 @@ func workloadOf(set *appsv1beta1.StatefulSet, features Features) *podplan.Worklo
 	return w
 }
 
-// rollingOf returns the options of rolling updates, nil under OnDelete, or if there are none.
+// rollingOf returns the options of rolling updates, or nil under OnDelete or if there are none.
 func rollingOf(set *appsv1beta1.StatefulSet) *appsv1beta1.RollingUpdateStatefulSetStrategy {
 	if onDelete(set) {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// countStatus counts the pods as the snapshot shows them, slots and condemned ones.
+// countStatus counts the pods of slots and the condemned pods as the snapshot shows them.
 func (p *planner) countStatus() {
 	status := &p.out.Status
 	for _, list := range [][]slot{p.slots, p.condemned} {
@@ -53,10 +53,10 @@ func (p *planner) carries(pod *corev1.Pod, name string) bool {
 	return name != "" && revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], name)
 }
 
-// status completes the status (ASTS-301 to 304).
+// status completes the status.
 func (p *planner) status() {
 	old, status := p.set.Status, &p.out.Status
-	if p.core.Update == nil { // what is not counted stays
+	if p.core.Update == nil { // keep what was not counted
 		counted := old.DeepCopy()
 		counted.Conditions, counted.LabelSelector = nil, ""
 		*status = *counted
@@ -66,8 +66,8 @@ func (p *planner) status() {
 	if p.selector != nil {
 		status.LabelSelector = p.selector.String()
 	}
-	status.UpdateRevision, status.CurrentRevision, status.CollisionCount = p.out.UpdateRevision,
-		p.out.CurrentRevision, p.out.CollisionCount
+	status.UpdateRevision, status.CurrentRevision, status.CollisionCount =
+		p.out.UpdateRevision, p.out.CurrentRevision, p.out.CollisionCount
 	status.Conditions = slices.Clone(old.Conditions)
 	if p.core.Update == nil || p.core.Current == nil {
 		return
@@ -79,7 +79,7 @@ func (p *planner) status() {
 		}
 	}
 
-	// pods that are left do not complete a rollout, and revisions go with the set
+	// The remaining pods of a deleted set do not complete a rollout, and its revisions are deleted with it.
 	if p.set.DeletionTimestamp != nil {
 		return
 	}
@@ -90,7 +90,7 @@ func (p *planner) status() {
 	p.core.PruneHistory(status.CurrentRevision)
 }
 
-// countRevision counts a pod for its revision, unless the plan takes it away or moves it.
+// countRevision counts a pod for its revision, unless the plan deletes or moves it.
 func (p *planner) countRevision(s *slot) {
 	if s.pod == nil || s.pod.Status.Phase == "" || s.pod.DeletionTimestamp != nil {
 		return
@@ -108,9 +108,9 @@ func count(n *int32, yes bool) {
 	}
 }
 
-// FinalStatus completes the planned status with the errors met in planning and applying: FailedCreatePod and
-// FailedUpdatePod stand while their step fails, with the present error, and vanish when it succeeds
-// (ASTS-306, ASTS-307). It tells whether the status changed (ASTS-305).
+// FinalStatus completes the planned status with the errors of planning and applying, and reports whether the
+// status changed (ASTS-305). The conditions FailedCreatePod and FailedUpdatePod exist while their step fails,
+// contain the latest error, and are removed when the step succeeds (ASTS-306, ASTS-307).
 func (p *Plan) FinalStatus(
 	scaleError, updateError error, now time.Time,
 ) (*appsv1beta1.StatefulSetStatus, bool) {
@@ -138,31 +138,31 @@ func (p *Plan) FinalStatus(
 	return status, !equality.Semantic.DeepEqual(*status, p.Set.Status)
 }
 
-// Settled tells whether the set is as it shall be: every slot has an available pod, there are no others, and
-// as many as partition leaves are updated.
+// Settled reports whether the set is in the wanted state: every slot has an available pod, there are no other
+// pods, and as many pods are updated as partition leaves.
 func (p *Plan) Settled() bool {
 	return p.full && int(p.Status.UpdatedAvailableReplicas) >= p.Limits.Replicas-p.Limits.Partition
 }
 
-// fill finds out whether every slot has an available pod, and there are no others.
+// fill records whether every slot has an available pod and there are no other pods.
 func (p *planner) fill() {
 	p.out.full = len(p.condemned) == 0 && len(p.slots) == p.out.Limits.Replicas &&
 		!slices.ContainsFunc(p.slots, func(s slot) bool { return s.info == nil || !s.info.Available })
 }
 
-// OwnerOfRevisions is how the set's revisions refer to it.
+// OwnerOfRevisions returns the owner reference of the set's revisions.
 func (p *Plan) OwnerOfRevisions() metav1.OwnerReference {
 	return *metav1.NewControllerRef(p.Set, appsv1beta1.GroupVersion.WithKind(kind))
 }
 
-// OnlyNumbers tells whether nothing but numbers of pods changes from one status to the other.
+// OnlyNumbers reports whether the two statuses differ only in numbers of pods.
 func OnlyNumbers(from, to *appsv1beta1.StatefulSetStatus) bool {
 	old := from.DeepCopy()
-	old.Replicas, old.ReadyReplicas, old.AvailableReplicas = to.Replicas, to.ReadyReplicas,
-		to.AvailableReplicas
+	old.Replicas, old.ReadyReplicas, old.AvailableReplicas =
+		to.Replicas, to.ReadyReplicas, to.AvailableReplicas
 	old.CurrentReplicas, old.UpdatedReplicas = to.CurrentReplicas, to.UpdatedReplicas
-	old.UpdatedReadyReplicas, old.UpdatedAvailableReplicas = to.UpdatedReadyReplicas,
-		to.UpdatedAvailableReplicas
+	old.UpdatedReadyReplicas, old.UpdatedAvailableReplicas =
+		to.UpdatedReadyReplicas, to.UpdatedAvailableReplicas
 	old.VolumeClaims = to.VolumeClaims
 	return equality.Semantic.DeepEqual(old, to)
 }

@@ -12,10 +12,10 @@ import (
 )
 
 // update deletes pods that are specified for deletion, and moves others to the update revision, as far as
-// maxUnavailable goes (ASTS-145 to 166, ASTS-235 to 239). It goes on while scaling is held up: a slot that is
-// down leaves room for no other, but one that is down itself may be brought back by an update.
+// maxUnavailable allows. It also runs while scaling is blocked. A slot that is down leaves no room for others
+// then, but an update may bring back a slot that is down itself.
 func (p *planner) update() {
-	// those beyond what a plan looks at are missing
+	// Slots beyond those that the plan looks at have no pods.
 	spare, charged := p.out.Limits.MaxUnavailable-max(p.out.Limits.Replicas-len(p.slots), 0), 0
 	for i := range p.slots {
 		s := &p.slots[i]
@@ -27,10 +27,11 @@ func (p *planner) update() {
 		}
 	}
 
-	if p.blocked != "" { // what goes first may be no slot
+	if p.blocked != "" { // the pod that blocks may be condemned, and is then not counted above
 		spare, charged = min(spare, 0), 0
 	}
 	budget := podplan.NewSpare(spare, charged)
+
 	candidates, chosen := p.candidates()
 	for i := len(p.slots) - 1; i >= 0; i-- {
 		s := &p.slots[i]
@@ -64,8 +65,8 @@ func (p *planner) update() {
 	p.sayGrowth()
 }
 
-// stay leaves a pod at its revision. It gets back in place what another one has changed in it, as far as the
-// budget goes.
+// stay leaves a pod at its revision. As far as the budget allows, it restores in place what another revision
+// changed in the pod.
 func (p *planner) stay(s *slot, budget *podplan.Budget, stopped string) {
 	switch own := p.core.MendsInPlace(s.info); {
 	case own == nil:
@@ -79,7 +80,7 @@ func (p *planner) stay(s *slot, budget *podplan.Budget, stopped string) {
 	}
 }
 
-// comesAfter lets a pod that is available wait for what stopped says.
+// comesAfter makes an available pod wait for the reason given in stopped.
 func (p *planner) comesAfter(s *slot, stopped string) {
 	reason := podplan.ReasonMaxUnavailable
 	if ordered(p.set) {
@@ -88,8 +89,8 @@ func (p *planner) comesAfter(s *slot, stopped string) {
 	p.core.Decide(s.pod, podplan.Wait, reason, "it comes after others: %s", stopped)
 }
 
-// sayGrowth lets pods wait whose volumes grow: they count as unavailable until these have their size. It
-// tells what keeps volumes from it.
+// sayGrowth makes pods wait whose volumes grow, because these count as unavailable until the volumes have
+// their size. It also records what keeps volumes from growing.
 func (p *planner) sayGrowth() {
 	if !p.resizes {
 		return
@@ -108,22 +109,21 @@ func (p *planner) sayGrowth() {
 	p.out.UpdateError = cmp.Or(p.out.UpdateError, p.out.GrowthFailed)
 }
 
-// undecided tells whether nothing is decided about the pod of a slot yet, and there is something to decide. A
-// grace period is waited for, but not where the pod prepares its deletion, for then the update does not go
-// on.
+// undecided reports whether the pod of a slot still needs a decision. A pod in its grace period needs none,
+// unless it prepares its deletion, because its update does not go on then.
 func (p *planner) undecided(s *slot) bool {
 	return s.info != nil && (!s.info.Progress.InGrace || s.info.Preparing) && p.core.Verdict(s.pod) == nil
 }
 
-// outdated tells whether a pod lacks something of the present spec: its revision, a volume, or the size of
-// its claims.
+// outdated reports whether a pod lacks something of the current spec, which can be its revision, a volume, or
+// the size of its claims.
 func (p *planner) outdated(s *slot) bool {
 	c := p.claims[s.ordinal]
 	return !s.info.New || p.lacksVolume(s) != "" ||
 		p.resizes && (len(c.growth) > 0 || c.fixed != "" || !c.pending.IsZero())
 }
 
-// free tells whether a pod serves throughout all that it lacks.
+// free reports whether a pod can get everything that it lacks without going out of service.
 func (p *planner) free(s *slot) bool {
 	c := p.claims[s.ordinal]
 	return !s.info.New && s.info.Mode.Change != nil && p.core.Free(s.info, s.info.Mode) &&
@@ -131,7 +131,7 @@ func (p *planner) free(s *slot) bool {
 		(!p.resizes || len(c.growth) == 0 && c.fixed == "" && c.growing == "")
 }
 
-// standstill says why no pod is updated at all, nothing if pods may be.
+// standstill returns why no pod may be updated at all, or nothing if pods may be updated.
 func (p *planner) standstill() (podplan.Reason, string) {
 	switch {
 	case onDelete(p.set):
@@ -143,8 +143,8 @@ func (p *planner) standstill() (podplan.Reason, string) {
 	return "", ""
 }
 
-// candidates are the slots that are to be at the update revision, in the order of their update: as many as
-// partition leaves (ASTS-147 to 154). chosen are their ordinals.
+// candidates returns the slots that are to be at the update revision, in update order. There are as many as
+// partition leaves. chosen has their ordinals.
 func (p *planner) candidates() (candidates []*slot, chosen map[int]bool) {
 	chosen = map[int]bool{}
 	r := rollingOf(p.set)
@@ -165,8 +165,8 @@ func (p *planner) candidates() (candidates []*slot, chosen map[int]bool) {
 	return candidates, chosen
 }
 
-// unordered are the slots that have pods: first those that need no decision any more, then the others by
-// priority.
+// unordered returns slots in update order: first those that need no decision, including vacant slots that get
+// a pod of the update revision, then those that prepare their update, then the others by priority.
 func (p *planner) unordered(priority *pub.UpdatePriorityStrategy) []*slot {
 	var first, prepared, rest []*slot
 	var pods []rollout.Candidate
@@ -178,7 +178,7 @@ func (p *planner) unordered(priority *pub.UpdatePriorityStrategy) []*slot {
 		case s.pod == nil:
 		case s.info == nil || p.carries(s.pod, p.out.UpdateRevision):
 			first = append(first, s)
-		case p.updated(s): // what is beyond the partition goes back to Normal
+		case p.updated(s): // pods beyond the partition go back to Normal
 			prepared = append(prepared, s)
 		default:
 			pods, rest = append(pods, s.info.Candidate), append(rest, s)
@@ -199,7 +199,7 @@ func (p *planner) unordered(priority *pub.UpdatePriorityStrategy) []*slot {
 	return first
 }
 
-// specified decides about pods that somebody wants to go, and about those that prepare their deletion.
+// specified decides about pods that are specified for deletion and about pods that prepare their deletion.
 func (p *planner) specified(s *slot, candidate bool, budget *podplan.Budget) {
 	if !p.undecided(s) {
 		return
@@ -226,8 +226,9 @@ func (p *planner) budgetWords() string {
 		p.out.Limits.MaxUnavailable)
 }
 
-// move brings one pod towards the present spec if that is possible now. stopped says why no pod that is
-// available may be taken any more, empty if one may; move returns that for the pods after this one.
+// move brings one pod closer to the current spec if that is possible now. stopped says why no available pod
+// may be taken out of service any more, and is empty if one may. move returns the value of stopped for the
+// pods after this one.
 func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 	if !p.outdated(s) {
 		return stopped
@@ -246,8 +247,8 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 	if p.resizes {
 		switch {
 		case c.fixed != "":
-			p.out.ClaimsFixed, p.out.UpdateError = c.fixed,
-				fmt.Sprintf("%s: delete the claim, so that a new one is made", c.fixed)
+			p.out.ClaimsFixed, p.out.UpdateError =
+				c.fixed, fmt.Sprintf("%s: delete the claim, so that a new one is made", c.fixed)
 			return hold(podplan.ReasonVolumes, p.out.UpdateError)
 		case len(c.growth) > 0 && p.in.Now.Before(p.in.GrowthHeldUntil):
 			p.core.LookAgain(p.in.GrowthHeldUntil)
@@ -267,6 +268,7 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 			return stopped
 		}
 	}
+
 	volume := p.lacksVolume(s)
 	switch {
 	case volume != "" && p.core.Workload.Policy == podplan.InPlaceOnly:
@@ -281,8 +283,8 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 		p.deletePod(s.pod, podplan.ReasonVolumes, "it lacks a volume for claim template "+volume)
 		budget.Take(s.info)
 		return stopped
-	case s.info.New: // nothing but the file system is missing
-		since := c.pending // which a new pod finds as it was
+	case s.info.New: // only its file system has not grown yet
+		since := c.pending // the condition may be older than the pod
 		if made := s.pod.CreationTimestamp.Time; made.After(since) {
 			since = made
 		}
@@ -290,7 +292,7 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 		switch {
 		case p.in.Now.Before(due):
 			p.core.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s", why).Until = due
-		case s.pod.Status.Phase != corev1.PodRunning: // its volumes may be mounted yet
+		case s.pod.Status.Phase != corev1.PodRunning: // its volumes may be yet to be mounted
 			p.core.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s", why)
 		case s.info.Available && !budget.Available():
 			return hold(podplan.ReasonMaxUnavailable, p.budgetWords())
@@ -300,6 +302,7 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 		}
 		return stopped
 	}
+
 	p.core.MoveTo(s.info, p.core.Update, true, budget)
 	if v := p.core.Verdict(s.pod); v.Reason == podplan.ReasonMaxUnavailable {
 		return v.Message

@@ -19,22 +19,23 @@ import (
 
 const (
 	kind = "StatefulSet"
-	// mostReserved is how many entries reserveOrdinals may have: each pass reads all of them.
+	// mostReserved is how many entries reserveOrdinals may have. It is limited because each pass reads all of
+	// them.
 	mostReserved = 10_000
-	// longestMinReady is the highest minReadySeconds.
+	// longestMinReady is the maximum of minReadySeconds.
 	longestMinReady = 300
-	// maxNameLength leaves room for the hash in the label of the revision. Then there is room for any ordinal
-	// in the name of a pod, too, which is a label and a host name.
+	// maxNameLength leaves room for the hash in the label of the revision. This is also enough for any
+	// ordinal in the name of a pod, which is a label and a host name.
 	maxNameLength = 63 - len("-") - 10
-	// longestOrdinal is how many digits an ordinal may have.
+	// longestOrdinal is the maximum number of digits of an ordinal.
 	longestOrdinal = 10
 )
 
-// mutableFields are the members of spec that an update may change.
+// mutableFields are the fields of spec that an update may change.
 const mutableFields = "'replicas', 'template', 'updateStrategy', 'scaleStrategy', 'reserveOrdinals', 'ordinals', 'lifecycle', " +
 	"'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy', 'volumeClaimTemplates' and 'volumeClaimUpdateStrategy'"
 
-// Written is a StatefulSet in the version in which its author wrote it. Errors name the fields of that
+// Written is a StatefulSet in the API version in which its author wrote it. Errors name the fields of that
 // version.
 type Written struct {
 	set   *appsv1beta1.StatefulSet
@@ -49,12 +50,12 @@ func WrittenInV1alpha1(set *appsv1alpha1.StatefulSet) *Written {
 	return &Written{set: set.ToV1beta1(), alpha: set}
 }
 
-// Validate checks a StatefulSet to be created, or with an old one, to be updated (ASTS-030 to ASTS-056). What
-// the API server has to say on the pod template comes on top, see internal/admission. All errors are
-// returned. Storage classes are looked up only if sizes of claims change.
+// Validate checks a StatefulSet that is created, or updated if old is not nil (ASTS-030 to ASTS-056), and
+// returns all errors. The API server's errors about the pod template are added by internal/admission. Storage
+// classes are looked up only if sizes of claims change.
 //
-// An update is not refused for what the stored object has got already: objects that an older release let in
-// can still be scaled, mended step by step, and deleted.
+// An update is not rejected for errors that the stored object already has. Objects that an older release
+// admitted can still be scaled, corrected step by step, and deleted.
 func Validate(updated, old *Written, gates Gates, classes Classes) field.ErrorList {
 	errs := updated.validate(gates)
 	if old == nil {
@@ -64,15 +65,16 @@ func Validate(updated, old *Written, gates Gates, classes Classes) field.ErrorLi
 	return append(errs, validateUpdate(&updated.set.Spec, &old.set.Spec, gates, classes)...)
 }
 
-func validateName(name, prefix string) field.ErrorList { // ASTS-030
+func validateName(name, prefix string) field.ErrorList {
 	path := field.NewPath("metadata", "name")
 	if name == "" {
 		if prefix == "" {
-			return nil // the API server refuses it
+			return nil // the API server rejects it
 		}
 		path = field.NewPath("metadata", "generateName")
 		name = prefix + "xxxxx"
 	}
+
 	var errs field.ErrorList
 	for _, message := range validation.NameIsDNSLabel(name, false) {
 		errs = append(errs, field.Invalid(path, name, message))
@@ -87,7 +89,7 @@ func validateName(name, prefix string) field.ErrorList { // ASTS-030
 	return errs
 }
 
-// optionsPath is where the author wrote what only v1beta1 has.
+// optionsPath returns where the author wrote the fields that only v1beta1 has.
 func (w *Written) optionsPath() *field.Path {
 	if w.alpha != nil {
 		return field.NewPath("metadata", "annotations").Key(pub.V1beta1OnlyFields)
@@ -103,6 +105,7 @@ func (w *Written) validate(gates Gates) field.ErrorList {
 	errs = append(errs, fieldcheck.Template(kind, &spec.Template, spec.Selector, path)...)
 	errs = append(errs, fieldcheck.Claims(spec.VolumeClaimTemplates, nil,
 		253-len("--")-len(w.set.Name)-longestOrdinal, path.Child("volumeClaimTemplates"))...)
+
 	switch at, policy := path.Child("podManagementPolicy"), spec.PodManagementPolicy; policy {
 	case "":
 		errs = append(errs, field.Required(at, "must be OrderedReady or Parallel"))
@@ -110,6 +113,7 @@ func (w *Written) validate(gates Gates) field.ErrorList {
 	default:
 		errs = append(errs, field.Invalid(at, policy, "must be OrderedReady or Parallel"))
 	}
+
 	errs = append(errs, validateStrategy(spec, path.Child("updateStrategy"))...)
 	if w.alpha != nil {
 		if _, err := w.alpha.Options(); err != nil {
@@ -120,7 +124,7 @@ func (w *Written) validate(gates Gates) field.ErrorList {
 	return append(errs, validateOptions(spec, gates, path, w.optionsPath())...)
 }
 
-// validateOptions checks what only v1beta1 has. These fields are at a path of their own.
+// validateOptions checks the fields that only v1beta1 has. They have a path of their own.
 func validateOptions(
 	spec *appsv1beta1.StatefulSetSpec, gates Gates, specPath, path *field.Path,
 ) field.ErrorList {
@@ -132,6 +136,7 @@ func validateOptions(
 	if spec.Ordinals != nil {
 		errs = append(errs, fieldcheck.NotNegative(&spec.Ordinals.Start, path.Child("ordinals", "start"))...)
 	}
+
 	at := path.Child("reserveOrdinals")
 	if n := len(spec.ReserveOrdinals); n > mostReserved {
 		errs = append(errs, field.TooMany(at, n, mostReserved))
@@ -219,9 +224,11 @@ func validateStrategy(spec *appsv1beta1.StatefulSetSpec, path *field.Path) field
 		path.Child("inPlaceUpdateStrategy"))...)
 }
 
-// validateMaxUnavailable checks a number of pods, or a percentage, that must leave one pod to work on.
-func validateMaxUnavailable(value *intstr.IntOrString, policy appsv1beta1.StatefulSetPodManagementPolicy,
-	path *field.Path) field.ErrorList {
+// validateMaxUnavailable checks a number or percentage of pods, which must allow at least one pod to be
+// unavailable.
+func validateMaxUnavailable(
+	value *intstr.IntOrString, policy appsv1beta1.StatefulSetPodManagementPolicy, path *field.Path,
+) field.ErrorList {
 	if value == nil {
 		return nil
 	}
@@ -230,7 +237,7 @@ func validateMaxUnavailable(value *intstr.IntOrString, policy appsv1beta1.Statef
 	}
 
 	var errs field.ErrorList
-	if pods, _ := rollout.Scaled(*value, 1, true); pods < 1 { // checked: no error
+	if pods, _ := rollout.Scaled(*value, 1, true); pods < 1 { // it was validated above
 		errs = append(errs, field.Invalid(path, value.String(),
 			"must be more than 0: nothing could ever be done"))
 	} else if policy != appsv1beta1.ParallelPodManagement && *value != intstr.FromInt32(1) {
@@ -250,12 +257,13 @@ func validateUpdate(updated, old *appsv1beta1.StatefulSetSpec, gates Gates, clas
 	if updated.ServiceName != old.ServiceName {
 		changed = append(changed, "serviceName")
 	}
-	// Without webhooks the default may be missing.
+	// Without webhooks the stored object may lack the default.
 	if updated.PodManagementPolicy != old.PodManagementPolicy &&
 		(old.PodManagementPolicy != "" ||
 			updated.PodManagementPolicy != appsv1beta1.OrderedReadyPodManagement) {
 		changed = append(changed, "podManagementPolicy")
 	}
+
 	var errs field.ErrorList
 	if len(changed) > 0 {
 		errs = append(errs, field.Forbidden(path,

@@ -19,10 +19,10 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// Noon is when the AdvancedCronJobs of tests were created.
+// Noon is the creation time of AdvancedCronJobs in tests.
 var Noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// At is a time so long after noon.
+// At returns the time that is the given duration after noon.
 func At(after time.Duration) *metav1.Time { return &metav1.Time{Time: Noon.Add(after)} }
 
 // TemplateTexts are templates by the kind of their children.
@@ -34,7 +34,7 @@ var TemplateTexts = map[string]string{
 	"ImageListPullJob": `{imageListPullJobTemplate: {metadata: {labels: {team: a}, annotations: {note: b}}, spec: {images: [i], completionPolicy: {type: Always}}}}`,
 }
 
-// CronJob is an AdvancedCronJob that creates children of that kind, changed.
+// CronJob returns an AdvancedCronJob that creates children of the given kind. changes are applied to it.
 func CronJob(
 	kind, schedule string, changes ...func(*appsv1beta1.AdvancedCronJob),
 ) *appsv1beta1.AdvancedCronJob {
@@ -50,7 +50,8 @@ func CronJob(
 	return cronJob
 }
 
-// Made is what the AdvancedCronJob created for the run so long after noon, changed.
+// Made returns the child that the AdvancedCronJob created for the run at the given time after noon. changes
+// are applied to it.
 func Made(
 	kind string, cronJob *appsv1beta1.AdvancedCronJob, after time.Duration, changes ...func(client.Object),
 ) client.Object {
@@ -63,6 +64,7 @@ func Made(
 	case "ImageListPullJob":
 		child = &appsv1beta1.ImageListPullJob{}
 	}
+
 	at := Noon.Add(after)
 	name := fmt.Sprintf("%s-%d", cronJob.Name, at.Unix())
 	child.SetNamespace(cronJob.Namespace)
@@ -79,7 +81,7 @@ func Made(
 	return child
 }
 
-// Started lets a child have started so long after noon.
+// Started makes a child have started at the given time after noon.
 func Started(after time.Duration) func(client.Object) {
 	return func(object client.Object) {
 		switch job := object.(type) {
@@ -93,7 +95,7 @@ func Started(after time.Duration) func(client.Object) {
 	}
 }
 
-// Ended lets a child have succeeded, or failed.
+// Ended makes a child have succeeded or failed.
 func Ended(succeeded bool) func(client.Object) {
 	return func(object client.Object) {
 		condition := map[bool]string{true: "Complete", false: "Failed"}[succeeded]
@@ -115,38 +117,40 @@ func Ended(succeeded bool) func(client.Object) {
 	}
 }
 
-// Held lets a child be one whose run is not noted yet.
+// Held marks a child as one whose run is not recorded yet.
 func Held(object client.Object) { object.SetFinalizers([]string{pub.UnrecordedRun}) }
 
-// Going lets a child be one that is being deleted.
+// Going marks a child as being deleted.
 func Going(object client.Object) { object.SetDeletionTimestamp(At(0)) }
 
-// Policy lets an AdvancedCronJob have that concurrency policy.
+// Policy sets the concurrency policy.
 func Policy(policy appsv1beta1.ConcurrencyPolicy) func(*appsv1beta1.AdvancedCronJob) {
 	return func(cronJob *appsv1beta1.AdvancedCronJob) { cronJob.Spec.ConcurrencyPolicy = policy }
 }
 
-// Deadline lets an AdvancedCronJob have that starting deadline, in seconds.
+// Deadline sets the starting deadline in seconds.
 func Deadline(seconds int64) func(*appsv1beta1.AdvancedCronJob) {
 	return func(cronJob *appsv1beta1.AdvancedCronJob) { cronJob.Spec.StartingDeadlineSeconds = &seconds }
 }
 
-// Last lets an AdvancedCronJob have handled the time so long after noon.
+// Last makes the time that is the given duration after noon the last one handled.
 func Last(after time.Duration) func(*appsv1beta1.AdvancedCronJob) {
 	return func(cronJob *appsv1beta1.AdvancedCronJob) { cronJob.Status.LastScheduleTime = At(after) }
 }
 
-// Patched is a document with operations carried out, as the API server does.
+// Patched returns the document with the operations applied as the API server does.
 func Patched(t testing.TB, document map[string]any, operations any) (patched map[string]any) {
 	t.Helper()
 	text, err := json.Marshal(document)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	list, err := json.Marshal(operations)
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	patch, err := jsonpatch.DecodePatch(list)
 	if err == nil {
 		text, err = patch.Apply(text)

@@ -1,4 +1,4 @@
-// Package controller carries out the plans of AdvancedCronJobs.
+// Package controller applies the plans of AdvancedCronJobs.
 package controller
 
 import (
@@ -37,18 +37,18 @@ import (
 
 const (
 	controllerName = "advancedcronjob-controller"
-	// byOwner indexes children by the AdvancedCronJob that controls them, byUnrecorded those whose run is not
-	// noted by its name.
+	// byOwner is the index of children by the UID of the AdvancedCronJob that controls them. byUnrecorded is
+	// the index of children whose run is not recorded, by the name of the AdvancedCronJob.
 	byOwner, byUnrecorded = "advancedcronjob.owner", "advancedcronjob.unrecorded"
-	// servedEvery is the pause between looks for kinds of children that are not served.
+	// servedEvery is the interval of checks whether missing kinds of children are served.
 	servedEvery = 10 * time.Second
 )
 
-// Reconciler carries out plans of AdvancedCronJobs. Its fields are for tests to fill in.
+// Reconciler applies plans of AdvancedCronJobs. Tests set its fields.
 type Reconciler struct {
 	*reconcile.API
 	Events reconcile.Recorder
-	// Zone is the time zone of schedules that name none.
+	// Zone is the time zone of schedules that do not name one.
 	Zone *time.Location
 
 	served served
@@ -56,10 +56,10 @@ type Reconciler struct {
 	meters *meters
 }
 
-// memory is what is kept of an AdvancedCronJob between passes.
+// memory is what is kept about an AdvancedCronJob between passes.
 type memory struct {
 	news reconcile.News
-	// counted is until when runs that were left out have been counted.
+	// counted is the time up to which left out runs have been counted.
 	counted time.Time
 }
 
@@ -75,7 +75,7 @@ func (s *served) add(kind advancedcronjob.Kind) {
 	s.kinds = append(s.kinds, kind)
 }
 
-// all are those that are served, and those that are not.
+// all returns the kinds that are served and those that are not.
 func (s *served) all() (present, absent []advancedcronjob.Kind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,7 +89,7 @@ func (s *served) all() (present, absent []advancedcronjob.Kind) {
 	return present, absent
 }
 
-// Setup adds the controller to the manager. Kinds of children that are not served yet are followed as soon as
+// Setup adds the controller to the manager. Kinds of children that are not served yet are watched as soon as
 // they are (ACJ-122).
 func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) error {
 	r := &Reconciler{API: options.API(mgr),
@@ -128,7 +128,7 @@ func (r *Reconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *rec
 		limiter)
 }
 
-// serves tells whether the cluster serves a kind of children.
+// serves reports whether the cluster serves a kind of children.
 func serves(mapper meta.RESTMapper, kind advancedcronjob.Kind) (bool, error) {
 	of := schema.FromAPIVersionAndKind(kind.APIVersion(), string(kind))
 	_, err := mapper.RESTMapping(of.GroupKind(), of.Version)
@@ -141,7 +141,8 @@ func serves(mapper meta.RESTMapper, kind advancedcronjob.Kind) (bool, error) {
 	return true, nil
 }
 
-// late follows a kind of children once it is served, and has the AdvancedCronJobs look again that create it.
+// late returns a source that watches a kind of children once it is served, and then enqueues the
+// AdvancedCronJobs that create it.
 func (r *Reconciler) late(mgr ctrl.Manager, kind advancedcronjob.Kind) source.Func {
 	return func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		go func() {
@@ -162,9 +163,11 @@ func (r *Reconciler) late(mgr ctrl.Manager, kind advancedcronjob.Kind) source.Fu
 	}
 }
 
-// follow has the children of a kind that came late call for passes.
-func (r *Reconciler) follow(ctx context.Context, mgr ctrl.Manager, kind advancedcronjob.Kind, indexed indexes,
-	queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+// follow watches the children of a kind that was not served at first, and enqueues their AdvancedCronJobs.
+func (r *Reconciler) follow(
+	ctx context.Context, mgr ctrl.Manager, kind advancedcronjob.Kind, indexed indexes,
+	queue workqueue.TypedRateLimitingInterface[ctrl.Request],
+) error {
 	if err := indexed.add(ctx, mgr.GetFieldIndexer(), kind); err != nil {
 		return err
 	}
@@ -186,12 +189,12 @@ func (r *Reconciler) follow(ctx context.Context, mgr ctrl.Manager, kind advanced
 			}
 		}
 	}
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(object any) {
-		ask(object)
-	},
-		UpdateFunc: func(before, after any) {
-			ask(before, after)
-		}, DeleteFunc: func(object any) { ask(object) }}); err != nil {
+
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { ask(object) },
+		UpdateFunc: func(before, after any) { ask(before, after) },
+		DeleteFunc: func(object any) { ask(object) },
+	}); err != nil {
 		return fmt.Errorf("following %s: %w", kind, err)
 	}
 
@@ -210,7 +213,7 @@ func (r *Reconciler) follow(ctx context.Context, mgr ctrl.Manager, kind advanced
 	return nil
 }
 
-// empty is an object of the kind to be read into.
+// empty returns an empty object of the kind.
 func empty(kind advancedcronjob.Kind) client.Object {
 	switch kind {
 	case advancedcronjob.Job:
@@ -221,11 +224,11 @@ func empty(kind advancedcronjob.Kind) client.Object {
 	return &appsv1beta1.ImageListPullJob{}
 }
 
-// indexes are the fields by which the children of a kind are indexed.
+// indexes are the names of the indexes that the children of a kind already have.
 type indexes map[string]bool
 
-// add adds those that are missing: caches refuse an index that they have, also if it was added by an attempt
-// to follow the kind that failed.
+// add adds the missing indexes. Caches reject an index that they already have, even if a failed attempt to
+// follow the kind added it.
 func (i indexes) add(ctx context.Context, indexer client.FieldIndexer, kind advancedcronjob.Kind) error {
 	for field, of := range map[string]client.IndexerFunc{byOwner: indexOwner, byUnrecorded: indexUnrecorded} {
 		if i[field] {
@@ -246,10 +249,10 @@ func indexOwner(object client.Object) []string {
 	return nil
 }
 
-// nobody stands for the owner of what has none.
+// nobody stands for the name of the owner if there is none.
 const nobody = "-"
 
-// indexUnrecorded finds by the name of their owner what waits for its run to be noted.
+// indexUnrecorded indexes children whose run is not recorded yet by the name of their owner.
 func indexUnrecorded(object client.Object) []string {
 	if !advancedcronjob.ChildOf(object).Held() {
 		return nil
@@ -260,8 +263,8 @@ func indexUnrecorded(object client.Object) []string {
 	return []string{metav1.GetControllerOfNoCopy(object).Name}
 }
 
-// requests asks for a pass over the AdvancedCronJob that controls an object. What lost its owner, but not the
-// finalizer, is let go by a pass over an AdvancedCronJob that cannot be.
+// requests returns a request for the AdvancedCronJob that controls an object. A child that has lost its
+// owner, but not the finalizer, is released by a pass over an AdvancedCronJob that cannot exist.
 func requests(_ context.Context, object client.Object) []ctrl.Request {
 	switch {
 	case advancedcronjob.OwnerOf(object) != "":
@@ -273,7 +276,7 @@ func requests(_ context.Context, object client.Object) []ctrl.Request {
 	return nil
 }
 
-// changed leaves out what plans do not read, such as each pod that ends.
+// changed filters out updates that plans do not depend on, such as each pod that ends.
 func changed(e event.UpdateEvent) bool {
 	return !advancedcronjob.ChildOf(e.ObjectOld).Same(advancedcronjob.ChildOf(e.ObjectNew))
 }

@@ -22,12 +22,12 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// pass brings an AdvancedCronJob a step further.
+// pass makes one pass over an AdvancedCronJob.
 func (r *Reconciler) pass(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
 ) (reconcile.Done, error) {
 	present, absent := r.served.all()
-	// what keeps one of those from going keeps no run from beginning
+	// An orphan that cannot be released does not keep a run from beginning.
 	leftovers := r.releaseOrphans(ctx, name, owner, present)
 	if owner == "" {
 		return again(reconcile.Done{}, leftovers)
@@ -50,8 +50,8 @@ func (r *Reconciler) pass(
 	}
 
 	plan := advancedcronjob.Make(snapshot)
-	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin), Headline: string(plan.Reason) +
-		": " + plan.Message,
+	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin),
+		Headline: string(plan.Reason) + ": " + plan.Message,
 		Record: func() []any {
 			return []any{"reason", plan.Reason, "message", plan.Message, "next", plan.Next}
 		}}
@@ -60,7 +60,7 @@ func (r *Reconciler) pass(
 	return again(done, err)
 }
 
-// again comes back soon after the world changed under a plan, and leaves other errors to the back-off.
+// again retries soon if the plan was stale, and leaves other errors to the back-off.
 func again(done reconcile.Done, err error) (reconcile.Done, error) {
 	if reconcile.IsStalePlan(err) {
 		reconcile.MinRequeue(&done.After, reconcile.RetrySoon)
@@ -75,7 +75,7 @@ func (r *Reconciler) forget(name types.NamespacedName, cronJob types.UID) {
 	r.meters.forget(name)
 }
 
-// children are those of a kind that the AdvancedCronJob controls.
+// children returns the children of a kind that the AdvancedCronJob controls.
 func (r *Reconciler) children(
 	ctx context.Context, cronJob *appsv1beta1.AdvancedCronJob, kind advancedcronjob.Kind,
 ) ([]advancedcronjob.Child, error) {
@@ -116,7 +116,7 @@ type object[T any] interface {
 	client.Object
 }
 
-// laid are children with own writes laid over them.
+// laid returns children with own writes laid over them.
 func laid[T any, P object[T]](
 	r *Reconciler, cronJob *appsv1beta1.AdvancedCronJob, items []T,
 ) []advancedcronjob.Child {
@@ -133,12 +133,13 @@ func laid[T any, P object[T]](
 	return children
 }
 
-// releaseOrphans releases children of AdvancedCronJobs that are gone: nobody else would.
+// releaseOrphans releases children of AdvancedCronJobs that are gone, because nobody else would.
 func (r *Reconciler) releaseOrphans(
 	ctx context.Context, name types.NamespacedName, owner types.UID, kinds []advancedcronjob.Kind,
 ) error {
 	loose := *r.API
-	loose.Own = nil // nothing is planned from what was written
+	loose.Own = nil // no plan is made from these writes
+
 	var errs []error
 	for _, kind := range kinds {
 		list, err := r.list(ctx, kind, client.InNamespace(name.Namespace),
@@ -152,7 +153,7 @@ func (r *Reconciler) releaseOrphans(
 				return nil
 			}
 			_, err := release(ctx, loose.For(""), child)
-			errs = append(errs, err) // the others are let go nevertheless
+			errs = append(errs, err) // the others are released nevertheless
 			return nil
 		}); err != nil {
 			return err
@@ -162,8 +163,8 @@ func (r *Reconciler) releaseOrphans(
 	return errors.Join(errs...)
 }
 
-// release takes the finalizer off a child whose run is noted, or that nobody asks about any more. It returns
-// the version that is left; one that is gone is as it was.
+// release removes the finalizer from a child whose run is recorded or need not be. It returns the resulting
+// version of the child, or the child as it was if it is gone.
 func release(ctx context.Context, w *reconcile.Writer, child client.Object) (client.Object, error) {
 	rest := slices.DeleteFunc(slices.Clone(child.GetFinalizers()),
 		func(finalizer string) bool { return finalizer == pub.UnrecordedRun })
@@ -177,7 +178,7 @@ func release(ctx context.Context, w *reconcile.Writer, child client.Object) (cli
 	return left, nil
 }
 
-// apply carries out a plan.
+// apply applies a plan.
 func (r *Reconciler) apply(
 	ctx context.Context, cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcronjob.Plan,
 ) error {
@@ -194,9 +195,11 @@ func (r *Reconciler) apply(
 	return errors.Join(r.begin(ctx, w, cronJob, plan, left), err)
 }
 
-// writeStatus makes the status what it should be, and returns the object as it is then.
-func writeStatus(ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob,
-	status *appsv1beta1.AdvancedCronJobStatus) (*appsv1beta1.AdvancedCronJob, error) {
+// writeStatus writes the status if it changed, and returns the resulting object.
+func writeStatus(
+	ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob,
+	status *appsv1beta1.AdvancedCronJobStatus,
+) (*appsv1beta1.AdvancedCronJob, error) {
 	body, err := reconcile.StatusPatch(cronJob, &cronJob.Status, status)
 	if err != nil || body == nil {
 		return cronJob, err
@@ -208,7 +211,7 @@ func writeStatus(ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.
 	return written, nil
 }
 
-// tell tells what is news.
+// tell records events about what is new.
 func (r *Reconciler) tell(cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcronjob.Plan) {
 	memory := r.memory.Of(cronJob.UID)
 	for _, child := range plan.Finished {
@@ -226,8 +229,8 @@ func (r *Reconciler) tell(cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcr
 		}
 	}
 
-	// What was wrong with the object is told again if it is wrong again; what holds runs comes back with each
-	// of them, and is told once.
+	// An error in the object is reported again when it occurs again. What holds up runs occurs with each run,
+	// and is reported once.
 	for _, reason := range []string{string(advancedcronjob.NoZone), string(advancedcronjob.NoSchedule),
 		advancedcronjob.FailedCreate} {
 		if !told[reason] {
@@ -239,7 +242,7 @@ func (r *Reconciler) tell(cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcr
 	r.meters.left(cronJob.Namespace, cronJob.Name, plan.Dropped)
 }
 
-// newest are children as this pass left them.
+// newest has the versions of children that this pass left.
 type newest map[types.UID]client.Object
 
 func (n newest) of(child advancedcronjob.Child) client.Object {
@@ -250,7 +253,7 @@ func (n newest) of(child advancedcronjob.Child) client.Object {
 	return object
 }
 
-// tidy lets go of children whose run is noted, and deletes those that history has too many of. Errors do not
+// tidy releases children whose run is recorded, and deletes those beyond the history limits. Errors do not
 // keep a run from beginning.
 func (r *Reconciler) tidy(
 	ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob,
@@ -273,7 +276,7 @@ func (r *Reconciler) tidy(
 	return left, errors.Join(errs...)
 }
 
-// remove deletes children in the background.
+// remove deletes children with background propagation.
 func (r *Reconciler) remove(
 	ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob,
 	children []advancedcronjob.Child, left newest, why string,
@@ -293,7 +296,7 @@ func (r *Reconciler) remove(
 	})
 }
 
-// begin begins a run (ACJ-062, ACJ-070 to ACJ-074).
+// begin begins a run.
 func (r *Reconciler) begin(
 	ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob,
 	plan *advancedcronjob.Plan, left newest,
@@ -308,8 +311,8 @@ func (r *Reconciler) begin(
 		return nil
 	}
 	if err != nil {
-		if err = fmt.Errorf("creating %s %s: %w", plan.Kind,
-			plan.Run.Name, err); !reconcile.IsStalePlan(err) {
+		if err = fmt.Errorf("creating %s %s: %w", plan.Kind, plan.Run.Name,
+			err); !reconcile.IsStalePlan(err) {
 			r.Events.Event(cronJob, corev1.EventTypeWarning, advancedcronjob.FailedCreate, err.Error())
 		}
 		return err
@@ -329,7 +332,7 @@ func (r *Reconciler) begin(
 	return err
 }
 
-// create creates the child of a run. It returns nil if another object has its name.
+// create creates the child of a run. It returns nil if another object has that name.
 func (r *Reconciler) create(
 	ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob,
 	plan *advancedcronjob.Plan,

@@ -1,5 +1,5 @@
-// Package clonesettest builds CloneSets and their pods for tests of the planner and of the controller. What
-// changes a set is an option of Set, and a change that a user makes later.
+// Package clonesettest builds CloneSets and their pods for tests of the planner and of the controller.
+// Functions that change a set serve as options of Set and as changes that a user makes later.
 package clonesettest
 
 import (
@@ -29,8 +29,7 @@ func Set(replicas int32, options ...func(*appsv1beta1.CloneSet)) *appsv1beta1.Cl
 		PodUpdatePolicy: appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy,
 		MaxUnavailable:  kindtest.Number(1)}
 	set.Spec.ScaleStrategy.EnablePVCReuse = true
-	SetTemplate(
-		set,
+	SetTemplate(set,
 		`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
 	for _, option := range options {
 		option(set)
@@ -39,22 +38,21 @@ func Set(replicas int32, options ...func(*appsv1beta1.CloneSet)) *appsv1beta1.Cl
 	return set
 }
 
-// Templated gives a set the template.
+// Templated sets the template.
 func Templated(template string) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) { SetTemplate(set, template) }
 }
 
-// App is a template of one container that reads annotation config, and more members of metadata and
-// container.
+// App sets a template of one container that reads the annotation config. metadata and container are further
+// members of the two.
 func App(image, config, metadata, container string) func(*appsv1beta1.CloneSet) {
-	return Templated(
-		fmt.Sprintf(
-			`{"metadata":{"labels":{"app":"web"},"annotations":{"config":%q%s}},"spec":{"containers":[{"name":"nginx","image":%q,`+
-				`"env":[{"name":"CONFIG","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['config']"}}}]%s}]}}`,
-			config, metadata, image, container))
+	return Templated(fmt.Sprintf(
+		`{"metadata":{"labels":{"app":"web"},"annotations":{"config":%q%s}},"spec":{"containers":[{"name":"nginx","image":%q,`+
+			`"env":[{"name":"CONFIG","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['config']"}}}]%s}]}}`,
+		config, metadata, image, container))
 }
 
-// CPU is the part of a container, for App, that limits its CPU.
+// CPU returns the member of a container that limits its CPU, for App.
 func CPU(limit string) string {
 	return `,"resources":{"limits":{"cpu":"` + limit + `"},"requests":{"cpu":"1"}}`
 }
@@ -66,7 +64,7 @@ func MaxUnavailable(n int) func(*appsv1beta1.CloneSet) {
 	})
 }
 
-// Paused pauses the rollout, or lets it go on.
+// Paused pauses or resumes the rollout.
 func Paused(yes bool) func(*appsv1beta1.CloneSet) {
 	return Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Paused = yes })
 }
@@ -86,8 +84,8 @@ func ToDelete(names ...string) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.PodsToDelete = names }
 }
 
-// UpdateHook holds pods with label traffic before their update in place, and marks them not ready if it says
-// so.
+// UpdateHook makes a hook hold pods that have the label traffic before their update in place. If mark is
+// true, the hook marks the pods not ready.
 func UpdateHook(mark bool) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) {
 		set.Spec.Lifecycle = &pub.Lifecycle{
@@ -98,19 +96,17 @@ func UpdateHook(mark bool) func(*appsv1beta1.CloneSet) {
 
 // HookedImage is Image with the label that UpdateHook looks at.
 func HookedImage(image string) func(*appsv1beta1.CloneSet) {
-	return Templated(
-		fmt.Sprintf(
-			`{"metadata":{"labels":{"app":"web","traffic":"on"}},"spec":{"containers":[{"name":"nginx","image":%q}]}}`,
-			image))
+	return Templated(fmt.Sprintf(
+		`{"metadata":{"labels":{"app":"web","traffic":"on"}},"spec":{"containers":[{"name":"nginx","image":%q}]}}`,
+		image))
 }
 
-// Env changes the environment of the only container, which cannot be done in place.
+// Env changes the environment of the only container, which cannot be updated in place.
 func Env(value string) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) {
-		SetTemplate(
-			set, fmt.Sprintf(
-				`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1","env":[{"name":"E","value":%q}]}]}}`,
-				value))
+		SetTemplate(set, fmt.Sprintf(
+			`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1","env":[{"name":"E","value":%q}]}]}}`,
+			value))
 	}
 }
 
@@ -119,7 +115,7 @@ func Policy(p appsv1beta1.CloneSetPodUpdatePolicy) func(*appsv1beta1.CloneSet) {
 	return Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.PodUpdatePolicy = p })
 }
 
-// Both makes all the changes, in order.
+// Both makes all the changes in order.
 func Both(changes ...func(*appsv1beta1.CloneSet)) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) {
 		for _, change := range changes {
@@ -133,14 +129,14 @@ func Replicas(n int32) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) { set.Spec.Replicas = &n }
 }
 
-// Claims gives each pod a claim called data of the size.
+// Claims gives each pod a claim that is called data and has the given size.
 func Claims(size string) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) {
 		set.Spec.VolumeClaimTemplates = template.VolumeClaimTemplates{ClaimTemplate("data", size)}
 	}
 }
 
-// Partition keeps n pods at their revision.
+// Partition keeps n pods at the current revision.
 func Partition(n int) func(*appsv1beta1.CloneSet) {
 	return Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Partition = kindtest.Number(n) })
 }
@@ -160,7 +156,7 @@ func MinReadySeconds(seconds int32) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) { set.Spec.MinReadySeconds = seconds }
 }
 
-// Actions are the plan's verdicts in short.
+// Actions returns the action and the reason of each verdict by pod name.
 func Actions(verdicts []*podplan.Verdict) map[string]string {
 	got := map[string]string{}
 	for _, v := range verdicts {
@@ -174,7 +170,7 @@ func InState(state pub.LifecycleStateType) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Labels[pub.LifecycleState] = string(state) }
 }
 
-// Settled gives a pod at a revision the labels and gates that it has at rest.
+// Settled gives a pod the labels and gates that a pod at a revision has at rest.
 func Settled(pod *corev1.Pod) {
 	pod.Labels[pub.PodTemplateHash] = pod.Labels[pub.ControllerRevisionHash][len("web-"):]
 	for _, gate := range []corev1.PodConditionType{pub.InPlaceUpdateReady, pub.KruisePodReady} {
@@ -192,30 +188,28 @@ func InPlaceGrace(seconds int32) func(*appsv1beta1.CloneSet) {
 	})
 }
 
-// TwoImages returns a template with these images.
+// TwoImages sets a template of two containers with these images.
 func TwoImages(nginx, agent string) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) {
-		SetTemplate(
-			set, fmt.Sprintf(
-				`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":%q},{"name":"agent","image":%q}]}}`,
-				nginx, agent))
+		SetTemplate(set, fmt.Sprintf(
+			`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":%q},{"name":"agent","image":%q}]}}`,
+			nginx, agent))
 	}
 }
 
-// SetTemplate replaces the template of a set by the document.
+// SetTemplate replaces the template of a set.
 func SetTemplate(set *appsv1beta1.CloneSet, document string) {
 	if err := json.Unmarshal([]byte(document), &set.Spec.Template); err != nil {
 		panic(err)
 	}
 }
 
-// Image gives a set a template of one container with the image.
+// Image sets a template of one container with the image.
 func Image(image string) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) {
-		SetTemplate(
-			set, fmt.Sprintf(
-				`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":%q}]}}`,
-				image))
+		SetTemplate(set, fmt.Sprintf(
+			`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":%q}]}}`,
+			image))
 	}
 }
 
@@ -224,17 +218,17 @@ func Rolling(change func(*appsv1beta1.RollingUpdateCloneSetStrategy)) func(*apps
 	return func(set *appsv1beta1.CloneSet) { change(set.Spec.UpdateStrategy.RollingUpdate) }
 }
 
-// ClaimTemplate is a claim template of that name and size.
+// ClaimTemplate returns a claim template of the given name and size.
 func ClaimTemplate(name, size string) template.VolumeClaimTemplate {
-	return template.FromPersistentVolumeClaim(
-		corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name},
-			Spec: corev1.PersistentVolumeClaimSpec{
-				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				Resources: corev1.VolumeResourceRequirements{
-					Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}}}})
+	return template.FromPersistentVolumeClaim(corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}}}})
 }
 
-// Pod is an available pod at the revision.
+// Pod returns an available pod at the revision.
 func Pod(name, revisionName string, options ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.Name, pod.Namespace, pod.UID = name, "default", "pod-uid"

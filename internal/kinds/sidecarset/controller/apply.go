@@ -17,35 +17,36 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// attempts bounds how often one pod is retried on conflicts before a new plan decides again.
+// attempts is how often the change of one pod is tried on conflicts before a new plan decides.
 const attempts = 4
 
-// Applier carries plans out.
+// Applier applies plans.
 type Applier struct {
 	API    *reconcile.API
 	Events reconcile.Recorder
 }
 
-// application is the carrying out of one plan.
+// application is the application of one plan.
 type application struct {
 	Applier
 	*reconcile.Writer
 	plan *sidecarset.Plan
 }
 
-// Result is what applying met.
+// Result is the outcome of applying a plan.
 type Result struct {
-	// Err are all failures; one pod's does not keep the others from being tried (SS-230).
+	// Err joins all failures. The failure of one pod does not keep the others from being tried (SS-230).
 	Err error
-	// Retry: something changed meanwhile; a new plan is due although no event may announce it.
+	// Retry reports that something changed meanwhile. A new plan is due although no event may announce it.
 	Retry bool
-	// Tried are the pods that were written, with nil, or could not be, though nothing changed meanwhile;
-	// likewise the SidecarSet for its new revision, and old ones that could not be deleted.
+	// Tried has the pods that were written, with nil, and those that could not be written although nothing
+	// changed meanwhile, with the error. It also has the SidecarSet for its new revision, and old revisions
+	// that could not be deleted.
 	Tried map[types.UID]error
 	// Done is how many pods were upgraded or reset.
 	Done map[sidecarset.Action]int
-	// NoRevision: the revision of the present spec could not be stored, so that nothing that names it was
-	// written.
+	// NoRevision reports that the revision of the current spec could not be stored, so that nothing was
+	// written that names it.
 	NoRevision bool
 }
 
@@ -59,7 +60,7 @@ func (r *Result) add(err error) {
 	}
 }
 
-// Apply carries out all of the plan but the status.
+// Apply applies everything in the plan except the status.
 func (a *Applier) Apply(ctx context.Context, plan *sidecarset.Plan) Result {
 	return a.to(plan).all(ctx)
 }
@@ -85,6 +86,7 @@ func (a *application) all(ctx context.Context) Result {
 	if plan.NewRevision != nil || plan.ChangeRevision != nil {
 		result.Tried[plan.SidecarSet.UID] = nil
 	}
+
 	var writing []*sidecarset.PodVerdict
 	for _, v := range plan.Verdicts {
 		if v.Change != nil || v.Upgradable != nil || v.Forget {
@@ -114,7 +116,7 @@ func (a *application) all(ctx context.Context) Result {
 	return result
 }
 
-// verdict changes a pod, which is done then, and says so in its condition.
+// verdict changes a pod if the verdict says so, and then sets done. It also updates the pod's condition.
 func (a *application) verdict(ctx context.Context, v *sidecarset.PodVerdict, done *bool) error {
 	pod := v.Pod
 	if v.Change != nil {
@@ -157,12 +159,12 @@ func (a *application) failed(v *sidecarset.PodVerdict, err error) {
 		fmt.Sprintf("failed to upgrade pod %s/%s: %v", v.Pod.Namespace, v.Pod.Name, err))
 }
 
-// change sends the patches of a verdict, each on the version that the one before left. A conflict is answered
-// with a fresh read and, if what was decided still holds, another try.
+// change sends the patches of a verdict, each for the version of the pod that the previous patch returned. On
+// a conflict it reads the pod again and retries if the decision still holds.
 func (a *application) change(ctx context.Context, v *sidecarset.PodVerdict) (*corev1.Pod, error) {
 	pod := v.Pod
 	for range attempts {
-		// again for a newer version, which may have come back into service
+		// Ask again for a newer version of the pod, which may have come back into service.
 		if err := a.Ask(ctx, pod, v.By); err != nil {
 			return nil, err
 		}
@@ -184,7 +186,7 @@ func (a *application) once(
 	ctx context.Context, v *sidecarset.PodVerdict, pod *corev1.Pod,
 ) (*corev1.Pod, error) {
 	var patches []*podpatch.Patch
-	err := reconcile.Guarded(ctx, func() (err error) { // it is told of as the pod's
+	err := reconcile.Guarded(ctx, func() (err error) { // a panic is reported as the pod's error
 		if patches, err = v.Change(pod, a.Now()); errors.Is(err, sidecarset.ErrStalePlan) {
 			return reconcile.ErrStalePlan
 		}
@@ -218,7 +220,7 @@ func (a *application) send(ctx context.Context, pod *corev1.Pod, patch *podpatch
 	return patched, nil
 }
 
-// revision writes what concerns the revision of the present spec (SS-183 to SS-186).
+// revision writes changes to the revision of the current spec.
 func (a *application) revision(ctx context.Context) error {
 	if r := a.plan.NewRevision; r != nil {
 		switch err := a.CreateTyped(ctx, r.DeepCopy()); {
@@ -245,8 +247,9 @@ func (a *application) revision(ctx context.Context) error {
 	return nil
 }
 
-// nameTaken settles that the name of a new revision exists: one of our own is there, one of a former
-// SidecarSet of that name is about to be collected, and for one with other content the collision count grows.
+// nameTaken handles a new revision whose name already exists. An existing revision with the same content is
+// our own, or belongs to a former SidecarSet of that name and is about to be garbage-collected. If the
+// content differs, the collision count is increased.
 func (a *application) nameTaken(ctx context.Context, r *appsv1.ControllerRevision) error {
 	existing := &appsv1.ControllerRevision{}
 	if err := a.Own.Live.Get(ctx, client.ObjectKeyFromObject(r), existing); err != nil {

@@ -28,8 +28,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Rights on ControllerRevisions are those of CloneSets: the namespace of an installation is not known when
-// roles are written (SS-281).
+// The rights on ControllerRevisions are those of CloneSets, because the namespace of an installation is not
+// known when roles are generated.
 //
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=sidecarsets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=sidecarsets/status,verbs=patch
@@ -45,11 +45,11 @@ import (
 type Options struct {
 	reconcile.Options
 	Features sidecarset.Features
-	// Namespace is where revisions are kept: the manager's own (SS-183).
+	// Namespace is the namespace of revisions, which is the manager's own (SS-183).
 	Namespace string
 }
 
-// controllerName names queue metrics and events.
+// controllerName is the name in metrics of the queue and in events.
 const controllerName = "sidecarset-controller"
 
 type reconciler struct {
@@ -57,7 +57,7 @@ type reconciler struct {
 	meters *meters
 }
 
-// pauseAtMost is the longest pause between the plans of a SidecarSet, whose pods may be many.
+// pauseAtMost is the longest pause between two plans of a SidecarSet, which may have many pods.
 const pauseAtMost = 2 * time.Second
 
 // Setup adds the controller to the manager.
@@ -87,7 +87,8 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	return nil
 }
 
-// setEvents are changes of what a plan reads of a SidecarSet; its status we write ourselves.
+// setEvents are changes of what a plan reads from a SidecarSet. They do not include the status, which this
+// controller writes itself.
 var setEvents = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
@@ -97,15 +98,15 @@ var setEvents = predicate.Funcs{
 	},
 }
 
-// namespaceEvents are changes of labels, and new namespaces, whose pods may be known before.
+// namespaceEvents are changes of labels, and new namespaces, whose pods may have been seen earlier.
 var namespaceEvents = predicate.Funcs{
-	DeleteFunc: func(event.DeleteEvent) bool { return false }, // its pods went before
+	DeleteFunc: func(event.DeleteEvent) bool { return false }, // its pods are gone already
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
 	},
 }
 
-// ofNamespace are the SidecarSets that select namespaces.
+// ofNamespace returns requests for the SidecarSets that select namespaces.
 func (r *reconciler) ofNamespace(ctx context.Context, _ client.Object) []ctrl.Request {
 	var list appsv1beta1.SidecarSetList
 	if err := r.pass.Kube.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -126,7 +127,7 @@ func (r *reconciler) ofNamespace(ctx context.Context, _ client.Object) []ctrl.Re
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-// podEvents lead to the SidecarSets that a pod lists.
+// podEvents returns a handler that enqueues the SidecarSets that a pod lists.
 func (r *reconciler) podEvents() handler.Funcs {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.enqueue(ctx, q, e.Object) },
@@ -143,8 +144,9 @@ func (r *reconciler) podEvents() handler.Funcs {
 	}
 }
 
-// enqueue leaves out SidecarSets that are gone, if the pod's condition does not name them: pods list them for
-// as long as they live, and each pass would look at all of them to find nothing.
+// enqueue adds the SidecarSets that a pod lists. SidecarSets that are gone are left out unless the pod's
+// condition names them, because pods list them as long as they live, and each pass would look at all these
+// pods in vain.
 func (r *reconciler) enqueue(ctx context.Context, q queue, pod client.Object) {
 	list := pod.GetAnnotations()[pub.SidecarSetInjectedList]
 	if list == "" {
@@ -163,7 +165,7 @@ func (r *reconciler) enqueue(ctx context.Context, q queue, pod client.Object) {
 	}
 }
 
-// concerns tells whether an update of a pod changes what a plan reads of it.
+// concerns reports whether an update of a pod changes what a plan reads from it.
 func concerns(before, after *corev1.Pod) bool {
 	if before.Annotations[pub.SidecarSetInjectedList] == "" &&
 		after.Annotations[pub.SidecarSetInjectedList] == "" {
@@ -195,8 +197,7 @@ func concerns(before, after *corev1.Pod) bool {
 	image := func(a, b corev1.Container) bool { return a.Name == b.Name && a.Image == b.Image }
 	return before.Status.ObservedGeneration != after.Status.ObservedGeneration ||
 		!slices.EqualFunc(before.Spec.Containers, after.Spec.Containers, image) ||
-		!slices.EqualFunc(before.Spec.InitContainers,
-			after.Spec.InitContainers, image) ||
+		!slices.EqualFunc(before.Spec.InitContainers, after.Spec.InitContainers, image) ||
 		!equality.Semantic.DeepEqual(before.Status.ContainerStatuses, after.Status.ContainerStatuses) ||
 		!equality.Semantic.DeepEqual(before.Status.InitContainerStatuses, after.Status.InitContainerStatuses)
 }

@@ -1,4 +1,4 @@
-// Package controller drives SidecarSets: a pass takes a snapshot from the caches, has package sidecarset
-// plan, applies the plan and writes the status. Package choose below it says what the webhook of pods
-// injects.
+// Package controller is the controller of SidecarSets. A pass takes a snapshot from the caches, lets package
+// sidecarset make a plan, applies the plan and writes the status. The subpackage choose decides what the pod
+// webhook injects.
 package controller

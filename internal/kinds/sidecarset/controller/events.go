@@ -9,8 +9,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
-// announce tells what holds a rollout back (SS-262, SS-D20, SS-D23). It is said again when it changes, not at
-// every pass.
+// announce records events about what holds back a rollout. They are repeated when they change, not at every
+// pass.
 func (p *Pass) announce(plan *sidecarset.Plan) {
 	notUpgradable := ""
 	if plan.NotUpgradable > 0 {
@@ -23,6 +23,7 @@ func (p *Pass) announce(plan *sidecarset.Plan) {
 		}
 	}
 	p.say(plan, corev1.EventTypeNormal, "NotUpgradablePods", notUpgradable)
+
 	partition, unavailable := "", ""
 	switch plan.HeldBackReason {
 	case sidecarset.ReasonPartition:
@@ -32,6 +33,7 @@ func (p *Pass) announce(plan *sidecarset.Plan) {
 	}
 	p.say(plan, corev1.EventTypeNormal, "HeldBackByPartition", partition)
 	p.say(plan, corev1.EventTypeNormal, "HeldBackByMaxUnavailable", unavailable)
+
 	noHash := ""
 	for _, v := range plan.Verdicts {
 		if v.Reason == sidecarset.ReasonNoHash {
@@ -39,8 +41,8 @@ func (p *Pass) announce(plan *sidecarset.Plan) {
 			break
 		}
 	}
-
 	p.say(plan, corev1.EventTypeWarning, "NoHash", noHash)
+
 	unreadable := ""
 	for _, v := range plan.Verdicts {
 		if v.Reason == sidecarset.ReasonUnreadable || v.Reason == sidecarset.ReasonMetadata {
@@ -48,20 +50,20 @@ func (p *Pass) announce(plan *sidecarset.Plan) {
 			break
 		}
 	}
-
 	p.say(plan, corev1.EventTypeWarning, "PodNotUpgraded", unreadable)
+
+	// The numbers shrink one by one, and do not make the message new.
 	p.tell(plan, corev1.EventTypeWarning, "PodsNotMatched", plan.UnmatchedWhys,
-		// the numbers shrink one by one
 		"Pods that have its containers are not upgraded any more, because they are not matched. Why, by number of pods: "+plan.Unmatched)
 }
 
-// say records an event if it is not what was said last for that reason in that generation; an empty message
-// forgets it.
+// say records an event unless it is the last one recorded for that reason in that generation. An empty
+// message makes it forget the last one.
 func (p *Pass) say(plan *sidecarset.Plan, eventType, reason, message string) {
 	p.tell(plan, eventType, reason, message, message)
 }
 
-// tell is say for a message of which only about makes it new.
+// tell is like say, but the message counts as new only if about changes.
 func (p *Pass) tell(plan *sidecarset.Plan, eventType, reason, about, message string) {
 	set := plan.SidecarSet
 	if about != "" {

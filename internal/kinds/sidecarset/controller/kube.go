@@ -19,16 +19,16 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Kube reads from the caches, over which own writes are laid.
+// Kube reads from the caches, with own writes laid over them.
 type Kube struct {
 	*reconcile.API
-	// Pods finds pods in the caches.
+	// Pods is the index of pods in the caches.
 	Pods *podindex.Index
-	// Namespace is where revisions are kept.
+	// Namespace is the namespace of revisions.
 	Namespace string
 }
 
-// Injected are the pods that list a SidecarSet, whether it exists or not; owner is its UID.
+// Injected returns the pods that list a SidecarSet, which need not exist. owner is the UID of the SidecarSet.
 func (k *Kube) Injected(name string, owner types.UID) ([]*corev1.Pod, error) {
 	pods, err := k.Pods.InjectedBy(name)
 	return reconcile.Overlay(k.Own, owner, pods, func(pod *corev1.Pod) bool {
@@ -36,8 +36,8 @@ func (k *Kube) Injected(name string, owner types.UID) ([]*corev1.Pod, error) {
 	}), err
 }
 
-// Snapshot reads the pods and revisions of a SidecarSet. The objects are the caches' own and must not be
-// changed. Time and features are filled in by the pass.
+// Snapshot reads the pods and revisions of a SidecarSet. The objects belong to the caches and must not be
+// changed. The pass adds time and features.
 func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.SidecarSet) (*sidecarset.Snapshot, error) {
 	snapshot := &sidecarset.Snapshot{Set: set, RevisionNamespace: k.Namespace}
 	var err error
@@ -52,10 +52,10 @@ func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.SidecarSet) (*side
 			return nil, err
 		}
 	}
+
 	var revisions appsv1.ControllerRevisionList
 	if err := k.Client.List(ctx, &revisions, client.InNamespace(k.Namespace),
-		client.MatchingLabels{pub.SidecarSetName: set.Name},
-		client.UnsafeDisableDeepCopy); err != nil {
+		client.MatchingLabels{pub.SidecarSetName: set.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing revisions: %w", err)
 	}
 

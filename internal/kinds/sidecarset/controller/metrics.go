@@ -8,7 +8,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
-// meters are the metrics of the controller, beside the queue's (SS-264, SS-W09).
+// meters are the metrics of the controller, apart from those of the queue.
 type meters struct {
 	pods        *prometheus.GaugeVec
 	revisions   *prometheus.GaugeVec
@@ -17,7 +17,7 @@ type meters struct {
 	notInjected *prometheus.GaugeVec
 
 	mu    sync.Mutex
-	known map[string]map[string]bool // revisions and reasons that a SidecarSet has series of
+	known map[string]map[string]bool // revisions and reasons for which a SidecarSet has series
 }
 
 func newMeters() *meters {
@@ -43,7 +43,7 @@ func (m *meters) all() []prometheus.Collector {
 	return []prometheus.Collector{m.pods, m.revisions, m.waiting, m.actions, m.notInjected}
 }
 
-// observe shows a plan, and what was done of it.
+// observe updates the metrics from a plan and from what was done.
 func (m *meters) observe(plan *sidecarset.Plan, done map[sidecarset.Action]int) {
 	name := plan.SidecarSet.Name
 	for state, n := range map[string]int{"matched": int(plan.Status.MatchedPods),
@@ -80,6 +80,7 @@ func (m *meters) observe(plan *sidecarset.Plan, done map[sidecarset.Action]int) 
 			gauge.WithLabelValues(name, value).Set(float64(n))
 		}
 	}
+
 	show(m.revisions, "r", revisions)
 	show(m.waiting, "w", waiting)
 }

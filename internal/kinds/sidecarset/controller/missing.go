@@ -14,10 +14,10 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
-// missingEvery is how often all pods are looked through for those that were never injected.
+// missingEvery is how often all pods are searched for those that were never injected.
 const missingEvery = time.Minute
 
-// watchMissing looks through all pods once in a while, as long as the context lives.
+// watchMissing searches all pods from time to time until the context ends.
 func (r *reconciler) watchMissing(ctx context.Context) error {
 	said := map[types.UID]sidecarset.Missing{}
 	ticker := time.NewTicker(missingEvery)
@@ -34,7 +34,7 @@ func (r *reconciler) watchMissing(ctx context.Context) error {
 	}
 }
 
-// missing shows the numbers, and tells of one that grew since it was told.
+// missing updates the metrics, and records an event if a number has grown since the last time.
 func (r *reconciler) missing(ctx context.Context, said map[types.UID]sidecarset.Missing) error {
 	var list appsv1beta1.SidecarSetList
 	if err := r.pass.Kube.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -61,7 +61,7 @@ func (r *reconciler) missing(ctx context.Context, said map[types.UID]sidecarset.
 
 	counts := sidecarset.MissingPods(sets, r.pass.Kube.Pods.All, byName, r.pass.Kube.Namespace)
 	before := maps.Clone(said)
-	clear(said) // of those that are gone nothing is remembered
+	clear(said) // forget SidecarSets that are gone
 	for _, set := range sets {
 		missing := counts[set.Name]
 		r.meters.notInjected.WithLabelValues(set.Name, "before").Set(float64(missing.Pods - missing.Escaped))

@@ -28,35 +28,35 @@ type Pass struct {
 	memory reconcile.Memory[memory]
 }
 
-// memory is what a pass keeps of a SidecarSet for the next ones.
+// memory is what a pass keeps about a SidecarSet for later passes.
 type memory struct {
 	news   reconcile.News
 	status reconcile.StatusThrottle
 	// known is what plans have found out about pods.
 	known sidecarset.Knowledge
-	// waits knows since when the SidecarSet stands still.
+	// waits records since when the SidecarSet has not moved.
 	waits waiting.Tracker
 }
 
-// Outcome is what a pass did.
+// Outcome is the outcome of a pass.
 type Outcome struct {
-	// Plan that was carried out; nil if there was nothing to plan, or not yet.
+	// Plan is the plan that was applied. It is nil if there was nothing to plan, or not yet.
 	Plan *sidecarset.Plan
 	// Done is how many pods were upgraded or reset.
 	Done map[sidecarset.Action]int
-	// Planning is how long it took to make the plan.
+	// Planning is how long planning took.
 	Planning time.Duration
-	// After is when to come back although nothing happens; 0 means not at all.
+	// After is when to run again even if nothing happens. 0 means never.
 	After time.Duration
-	// Tell is when to come back only to tell that nothing has moved; 0 means not at all (OPS-099).
+	// Tell is when to run again only to report that nothing has moved. 0 means never (OPS-099).
 	Tell time.Duration
 }
 
-// mendedAfter is when to look again at pods with an annotation that cannot be merged: annotations of others
-// are no events.
+// mendedAfter is when to look again at pods with an annotation that cannot be merged, because changes of such
+// annotations cause no events.
 const mendedAfter = time.Minute
 
-// Run makes one pass: it plans, applies, and writes the status last (SS-192).
+// Run makes one pass: it plans, applies the plan, and writes the status last (SS-192).
 func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (Outcome, error) {
 	if owner == "" {
 		return p.forgotten(ctx, name.Name)
@@ -104,10 +104,11 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	return outcome, errors.Join(result.Err, err)
 }
 
-// overtaken tells that the SidecarSet is not as the cache has it, before pods are upgraded, and when to come
-// back then. Caches of pods and of SidecarSets lag apart, and webhooks may have known a change before; a pod
-// that has what that gives must not be taken back. One live read tells, which the next plan is made from. One
-// that does not exist any more upgrades nothing, and the next plan waits for the cache to show that.
+// overtaken checks, before pods are upgraded, whether the cached SidecarSet is stale, and if so returns when
+// to run again. The caches of pods and of SidecarSets lag independently, and webhooks may have seen a change
+// earlier. A pod that already has the change must not be reverted. One live read decides, and the next plan
+// is made from it. A SidecarSet that no longer exists upgrades nothing, and the next plan waits for the cache
+// to show this.
 func (p *Pass) overtaken(ctx context.Context, plan *sidecarset.Plan) (after time.Duration, err error) {
 	if !slices.ContainsFunc(plan.Verdicts,
 		func(v *sidecarset.PodVerdict) bool { return v.Action == sidecarset.Upgrade }) {
@@ -121,7 +122,7 @@ func (p *Pass) overtaken(ctx context.Context, plan *sidecarset.Plan) (after time
 	}
 
 	switch {
-	case now.UID != set.UID: // it is gone, and maybe another of its name has come
+	case now.UID != set.UID: // it is gone, and another one of its name may exist
 		p.Forget(set.UID)
 		return reconcile.RetryAfter, nil
 	case now.Generation != set.Generation || !maps.Equal(now.Annotations, set.Annotations):
@@ -131,14 +132,14 @@ func (p *Pass) overtaken(ctx context.Context, plan *sidecarset.Plan) (after time
 	return 0, nil
 }
 
-// Forget drops what is remembered of a SidecarSet that is gone.
+// Forget drops what is kept about a SidecarSet that is gone.
 func (p *Pass) Forget(owner types.UID) {
 	p.Kube.Own.Forget(owner)
 	p.memory.Forget(owner)
 }
 
-// forgotten takes a SidecarSet that does not exist any more out of the conditions of its pods. Nothing else
-// of them is touched.
+// forgotten removes a SidecarSet that no longer exists from the conditions of its pods. Nothing else in the
+// pods is changed.
 func (p *Pass) forgotten(ctx context.Context, name string) (Outcome, error) {
 	pods, err := p.Kube.Injected(name, "")
 	if err != nil {
@@ -154,7 +155,7 @@ func (p *Pass) forgotten(ctx context.Context, name string) (Outcome, error) {
 	}
 
 	result := p.Applier.Apply(ctx, plan)
-	p.Kube.Own.Forget("") // a conflict is all that comes of a cache that lags
+	p.Kube.Own.Forget("") // a stale cache causes no more than a conflict
 	outcome := Outcome{}
 	if result.Retry {
 		reconcile.MinRequeue(&outcome.After, reconcile.RetryAfter)
@@ -163,7 +164,7 @@ func (p *Pass) forgotten(ctx context.Context, name string) (Outcome, error) {
 	return outcome, result.Err
 }
 
-// onlyNumbers tells whether nothing of the status but numbers of pods changes.
+// onlyNumbers reports whether the status changes only in numbers of pods.
 func onlyNumbers(plan *sidecarset.Plan) bool {
 	old := plan.SidecarSet.Status
 	old.MatchedPods, old.UpdatedPods, old.ReadyPods, old.UpdatedReadyPods =

@@ -9,7 +9,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
-// stillness tells the owner of the SidecarSet what holds it, if nothing has moved for a while. It returns
+// stillness records an event about what holds up the SidecarSet if nothing has moved for a while. It returns
 // when a pass is due for that.
 func (p *Pass) stillness(plan *sidecarset.Plan, result Result) time.Duration {
 	status := &plan.Status

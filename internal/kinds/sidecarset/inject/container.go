@@ -16,8 +16,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
-// build makes the containers that stand for a sidecar in the pod, one or two, and notes the volumes that they
-// use.
+// build makes the one or two containers that represent a sidecar in the pod, and records the volumes that
+// they use.
 func (in *injection) build(s *sidecar, used map[string]bool) ([]injected, error) {
 	c := container{env: slices.Clone(s.lists.Env), mounts: slices.Clone(s.lists.VolumeMounts),
 		devices: slices.Clone(s.lists.VolumeDevices), envNames: map[string]bool{}, paths: map[string]bool{}}
@@ -33,11 +33,12 @@ func (in *injection) build(s *sidecar, used map[string]bool) ([]injected, error)
 		c.paths[s.spec.VolumeDevices[i].DevicePath], used[s.spec.VolumeDevices[i].Name] = true, true
 	}
 
-	// The order of variables is SS-110.
+	// The specification defines the order of the variables.
 	c.setEnv(pub.SidecarInjectedEnv, corev1.EnvVar{Name: pub.SidecarInjectedEnv, Value: "true"})
 	in.transferEnv(s, &c)
 	in.shareVolumes(s, &c)
 	c.reorder()
+
 	document := maps.Clone(s.document)
 	if s.policy != nil {
 		resources, err := in.resources(s)
@@ -46,6 +47,7 @@ func (in *injection) build(s *sidecar, used map[string]bool) ([]injected, error)
 		}
 		document["resources"] = encoded(resources)
 	}
+
 	names := s.names()
 	all := make([]injected, 0, len(names))
 	for i, name := range names {
@@ -75,7 +77,7 @@ func annotationEnv(name, key string) corev1.EnvVar {
 		APIVersion: "v1", FieldPath: fmt.Sprintf("metadata.annotations['%s']", key)}}}
 }
 
-// encoded writes a value that always can be written.
+// encoded encodes a value whose encoding never fails.
 func encoded(value any) json.RawMessage {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -84,15 +86,16 @@ func encoded(value any) json.RawMessage {
 	return text
 }
 
-// container is what of a container is added to.
+// container holds the parts of a container that are added to.
 type container struct {
 	env, mounts, devices []json.RawMessage
 	envNames, paths      map[string]bool
-	// as is what variables were copied from that were copied before; their order stays.
+	// as is the present container of the sidecar, if variables copied earlier come from it. Their order is
+	// kept.
 	as *app
 }
 
-// setEnv appends a variable that must be the only one of its name.
+// setEnv appends a variable and removes others of its name.
 func (c *container) setEnv(name string, variable corev1.EnvVar) {
 	c.env = slices.DeleteFunc(c.env, func(item json.RawMessage) bool {
 		var named struct{ Name string }
@@ -101,14 +104,14 @@ func (c *container) setEnv(name string, variable corev1.EnvVar) {
 	c.env, c.envNames[name] = append(c.env, encoded(variable)), true
 }
 
-// addEnv appends a variable unless there is one of its name.
+// addEnv appends a variable unless there is one with its name.
 func (c *container) addEnv(name string, variable json.RawMessage) {
 	if !c.envNames[name] {
 		c.env, c.envNames[name] = append(c.env, variable), true
 	}
 }
 
-// reorder puts variables where they were when the pod passed first, if one was copied then.
+// reorder restores the order that variables had after the first pass, if any of them was copied then.
 func (c *container) reorder() {
 	if c.as == nil {
 		return
@@ -128,7 +131,7 @@ func (c *container) reorder() {
 	order := make([]placed, len(c.env))
 	for i, variable := range c.env {
 		var named struct{ Name string }
-		_ = json.Unmarshal(variable, &named) // one that cannot be read has no place
+		_ = json.Unmarshal(variable, &named) // an invalid variable has no place
 		if order[i] = (placed{places[named.Name], variable}); order[i].at == 0 {
 			order[i].at = len(c.as.Container.Env) + 1
 		}
@@ -149,7 +152,7 @@ func (c *container) write(document map[string]json.RawMessage) {
 	}
 }
 
-// transferEnv copies variables of the pod's containers, as they stand before injection.
+// transferEnv copies variables from the pod's containers as they are before injection.
 func (in *injection) transferEnv(s *sidecar, c *container) {
 	for _, transfer := range s.spec.TransferEnv {
 		source, ok := in.sourceOf(&transfer)
@@ -162,13 +165,14 @@ func (in *injection) transferEnv(s *sidecar, c *container) {
 		}
 		from := &in.apps[at]
 		if IsInjected(from.Container) {
-			// Perhaps one of the pod that a sidecar replaced when the pod passed first: what was copied then
-			// is in our own container.
+			// In the first pass, a sidecar may have replaced a container of the pod. The variables that were
+			// copied then are in our own container.
 			if from = in.present(s); from == nil {
 				continue
 			}
 			c.as = from
 		}
+
 		names := slices.Clone(transfer.EnvNames)
 		if transfer.EnvName != "" {
 			names = append(names, transfer.EnvName)
@@ -182,7 +186,7 @@ func (in *injection) transferEnv(s *sidecar, c *container) {
 	}
 }
 
-// sourceOf is the container that variables are copied from.
+// sourceOf returns the container that variables are copied from.
 func (in *injection) sourceOf(transfer *appsv1beta1.TransferEnvVar) (string, bool) {
 	if transfer.SourceContainerNameFrom == nil || transfer.SourceContainerNameFrom.FieldRef == nil {
 		return transfer.SourceContainerName, transfer.SourceContainerName != ""
@@ -198,8 +202,8 @@ func (in *injection) sourceOf(transfer *appsv1beta1.TransferEnvVar) (string, boo
 	return "", false
 }
 
-// variable is the document of a variable of the container, of several of a name the last, which is what the
-// container gets; nil if there is none.
+// variable returns the document of a variable of the container, or nil if there is none. If several variables
+// have the name, it returns the last one, which is the one that takes effect.
 func (a *app) variable(name string) json.RawMessage {
 	if a.variables == nil {
 		a.variables = make(map[string]json.RawMessage, len(a.Container.Env))
@@ -210,10 +214,10 @@ func (a *app) variable(name string) json.RawMessage {
 	return a.variables[name]
 }
 
-// reference is a use of a variable in a subPathExpr.
+// reference matches the use of a variable in a subPathExpr.
 var reference = regexp.MustCompile(`\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)`)
 
-// shareVolumes adds the mounts and devices of the pod's own containers (SS-116 to SS-118).
+// shareVolumes adds the mounts and devices of the pod's own containers.
 func (in *injection) shareVolumes(s *sidecar, c *container) {
 	if s.spec.ShareVolumePolicy.Type == appsv1beta1.ShareVolumePolicyEnabled {
 		for a := range in.foreign() {
@@ -243,9 +247,9 @@ func (in *injection) shareVolumes(s *sidecar, c *container) {
 	}
 }
 
-// shared is a mount of another container in one with this security context. Mounts of a container that is not
-// privileged cannot go back to the node, and the pod would be refused for one that does; those that others
-// make there are still seen.
+// shared returns a mount of another container as it may be used in a container with this security context.
+// Bidirectional propagation needs a privileged container, or else the pod would be rejected. Other containers
+// only see mounts that the host or others make.
 func shared(
 	mount *corev1.VolumeMount, document json.RawMessage, security *corev1.SecurityContext,
 ) json.RawMessage {
@@ -261,7 +265,7 @@ func shared(
 	return encoded(fields)
 }
 
-// foreign goes through the regular containers that are the pod's own.
+// foreign iterates over the regular containers that are the pod's own.
 func (in *injection) foreign() func(func(*app) bool) {
 	return func(yield func(*app) bool) {
 		for i := range in.apps {
@@ -272,7 +276,7 @@ func (in *injection) foreign() func(func(*app) bool) {
 	}
 }
 
-// targets are the containers whose resources count: the pod's own, and its own native sidecars.
+// targets returns the containers whose resources count: the pod's own, and its own native sidecars.
 func (in *injection) targets(names *regexp.Regexp) []*corev1.Container {
 	var all []*corev1.Container
 	for a := range in.foreign() {

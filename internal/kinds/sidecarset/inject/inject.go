@@ -19,23 +19,23 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
-// Options of Inject.
+// Options are options of Inject.
 type Options struct {
-	// SortByName is gate EnableSortSidecarContainerByName (SS-100).
+	// SortByName is the gate EnableSortSidecarContainerByName (SS-100).
 	SortByName bool
 	// Now is the time of the records (SS-180).
 	Now time.Time
 }
 
-// Result is what becomes of a pod.
+// Result is what Inject changes in a pod.
 type Result struct {
 	// Operations are a JSON patch of the pod.
 	Operations []operations.Operation
-	// Warnings are for who creates the pod.
+	// Warnings are warnings for the creator of the pod.
 	Warnings []string
 }
 
-// Error is why a pod is refused, and the SidecarSet that it is for (SS-094).
+// Error is why a SidecarSet makes a pod be rejected (SS-094).
 type Error struct {
 	SidecarSet string
 	Err        error
@@ -46,8 +46,9 @@ func (e *Error) Error() string { return fmt.Sprintf("SidecarSet %s: %v", e.Sidec
 // Unwrap returns the error without the SidecarSet.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Inject returns what the templates make of the pod, in the order of their names (SS-093). raw is the
-// document that pod was read from. An error is an *Error: then nothing is injected at all (SS-094).
+// Inject returns the changes that the templates make to the pod, in the order of their names (SS-093). raw is
+// the document that pod was decoded from. An error is an *Error, and then nothing at all is injected
+// (SS-094).
 func Inject(raw []byte, pod *corev1.Pod, templates []*Template, options Options) (Result, error) {
 	if len(templates) == 0 {
 		return Result{}, nil
@@ -85,6 +86,7 @@ func Inject(raw []byte, pod *corev1.Pod, templates []*Template, options Options)
 	if options.SortByName {
 		slices.SortStableFunc(in.regular, byName)
 	}
+
 	changes := in.annotationChanges()
 	changes = append(changes, in.placed("initContainers", pod.Spec.InitContainers, in.init)...)
 	changes = append(changes, in.placed("containers", pod.Spec.Containers, in.regular)...)
@@ -94,7 +96,7 @@ func Inject(raw []byte, pod *corev1.Pod, templates []*Template, options Options)
 	return Result{Operations: changes, Warnings: in.warnings}, nil
 }
 
-// injection is one pod at work.
+// injection is the state of the injection into one pod.
 type injection struct {
 	pod         *corev1.Pod
 	templates   []*Template
@@ -120,13 +122,13 @@ type injected struct {
 type app struct {
 	*corev1.Container
 	lists
-	// foreign: it is of no SidecarSet, neither before nor after.
+	// foreign reports that the container does not come from a SidecarSet and is not replaced by one.
 	foreign bool
-	// variables are the documents of the environment by name, made when the first one is asked for.
+	// variables are the documents of environment variables by name. They are computed when first needed.
 	variables map[string]json.RawMessage
 }
 
-// IsInjected tells whether a container came from a SidecarSet (SS-106).
+// IsInjected reports whether a container came from a SidecarSet (SS-106).
 func IsInjected(c *corev1.Container) bool {
 	return slices.ContainsFunc(c.Env,
 		func(e corev1.EnvVar) bool { return e.Name == pub.SidecarInjectedEnv && e.Value == "true" })
@@ -136,7 +138,7 @@ func (in *injection) owned(name string) bool {
 	return slices.ContainsFunc(in.templates, func(t *Template) bool { return t.owned[name] })
 }
 
-// readApps reads the pod's containers, with the documents of what may be copied from them.
+// readApps parses the pod's containers, with the documents of what may be copied from them.
 func (in *injection) readApps(raw []byte) error {
 	var document struct {
 		Spec struct {
@@ -168,7 +170,7 @@ func (in *injection) readApps(raw []byte) error {
 	return nil
 }
 
-// present is the container that a sidecar has in the pod from before; nil if none.
+// present returns the container that a sidecar already has in the pod, or nil if there is none.
 func (in *injection) present(s *sidecar) *app {
 	for _, list := range [][]app{in.apps, in.inits} {
 		for i := range list {
@@ -189,7 +191,7 @@ func (in *injection) patchMetadata(t *Template) error {
 	return nil
 }
 
-// add builds the containers of one SidecarSet, with the volumes that they need.
+// add builds the containers of one SidecarSet and the volumes that they need.
 func (in *injection) add(t *Template) error {
 	if err := in.clashes(t); err != nil {
 		return err
@@ -237,8 +239,8 @@ func (in *injection) add(t *Template) error {
 	return nil
 }
 
-// clashes refuses a pod that has a name in the other list, before the API server does without saying where it
-// comes from (SS-D18).
+// clashes rejects a pod if a sidecar has the name of a container in the other list. The API server would
+// reject it too, but without saying where the name comes from.
 func (in *injection) clashes(t *Template) error {
 	var errs field.ErrorList
 	check := func(list string, containers []corev1.Container, sidecars []sidecar, kind string) {
@@ -261,9 +263,9 @@ func (in *injection) clashes(t *Template) error {
 // MarshalJSON returns the document.
 func (v volume) MarshalJSON() ([]byte, error) { return v.document, nil }
 
-// record notes in the annotations what was injected.
+// record writes what was injected to the annotations.
 func (in *injection) record(now time.Time) error {
-	first := in.templates[0].Name // whose pod cannot be read
+	first := in.templates[0].Name // the SidecarSet named in errors about the pod
 	records, err := sidecarset.ReadRecords(in.annotations[pub.SidecarSetHash])
 	if err != nil {
 		return &Error{first, fmt.Errorf("annotation %s of the pod: %w", pub.SidecarSetHash, err)}
@@ -294,14 +296,14 @@ func (in *injection) record(now time.Time) error {
 				hot, working[t.regular[i].spec.Name] = true, pair[0]
 				maps.Copy(in.annotations, map[string]string{
 					pub.SidecarSetVersionPrefix + pair[0]: "1", pub.SidecarSetVersionAltPrefix + pair[0]: "0",
-					pub.SidecarSetVersionPrefix + pair[1]: "0", pub.SidecarSetVersionAltPrefix +
-						pair[1]: "1"})
+					pub.SidecarSetVersionPrefix + pair[1]: "0", pub.SidecarSetVersionAltPrefix + pair[1]: "1",
+				})
 			}
 		}
 	}
 
-	in.annotations[pub.SidecarSetHash], in.annotations[pub.SidecarSetHashWithoutImage] = records.String(),
-		imageless.String()
+	in.annotations[pub.SidecarSetHash], in.annotations[pub.SidecarSetHashWithoutImage] =
+		records.String(), imageless.String()
 	in.annotations[pub.SidecarSetInjectedList] = sidecarset.InjectedList(
 		in.annotations[pub.SidecarSetInjectedList], names...)
 	if hot {
@@ -326,11 +328,11 @@ func (in *injection) annotationChanges() []operations.Operation {
 	return changes
 }
 
-// escape makes a key part of a JSON pointer.
+// escape escapes a key for a JSON pointer.
 var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
-// placed puts containers into a list of the pod: in the place of one of the same name, else before all or
-// behind all.
+// placed puts containers into a list of the pod. A container replaces one of the same name, or else comes
+// before or after all others.
 func (in *injection) placed(
 	list string, present []corev1.Container, containers []injected,
 ) []operations.Operation {
@@ -374,7 +376,7 @@ func (in *injection) placed(
 	return append(changes, added("/spec/"+list, len(present), after)...)
 }
 
-// added appends items to a list of the pod that has some number of them.
+// added appends items to a list of the pod that already has the given number of items.
 func added(path string, present int, items []any) []operations.Operation {
 	if len(items) == 0 {
 		return nil
@@ -389,7 +391,8 @@ func added(path string, present int, items []any) []operations.Operation {
 	return changes
 }
 
-// before tells the place of a sidecar; its default was set when the SidecarSet was written.
+// before reports whether a sidecar comes before the pod's containers. The field was defaulted when the
+// SidecarSet was written.
 func before(s *appsv1beta1.SidecarContainerSpec, init bool) bool {
 	if s.PodInjectPolicy == "" {
 		return !init

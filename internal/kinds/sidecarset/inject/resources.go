@@ -9,7 +9,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// resources are those of a sidecar by its policy; they replace what it has.
+// resources returns the resources of a sidecar that its policy defines. They replace its own.
 func (in *injection) resources(s *sidecar) (corev1.ResourceRequirements, error) {
 	out, policy := corev1.ResourceRequirements{}, s.policy
 	targets := in.targets(policy.names)
@@ -63,9 +63,12 @@ func set(list *corev1.ResourceList, name corev1.ResourceName, value resource.Qua
 	(*list)[name] = value
 }
 
-// aggregate is the sum or the maximum over the containers; all tells whether every one has a value.
-func (p *resourcesPolicy) aggregate(containers []*corev1.Container, name corev1.ResourceName,
-	of func(*corev1.Container) corev1.ResourceList) (total resource.Quantity, all bool) {
+// aggregate returns the sum or the maximum over the containers. all reports whether every container has a
+// value.
+func (p *resourcesPolicy) aggregate(
+	containers []*corev1.Container, name corev1.ResourceName,
+	of func(*corev1.Container) corev1.ResourceList,
+) (total resource.Quantity, all bool) {
 	all = true
 	for _, c := range containers {
 		value, ok := of(c)[name]

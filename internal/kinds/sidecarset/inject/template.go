@@ -14,13 +14,13 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
-// Template is a SidecarSet as it is injected: its spec or a revision of it, read once for all pods. It is
+// Template is a SidecarSet as it is injected: its spec or a revision of it, parsed once for all pods. It is
 // immutable.
 type Template struct {
-	// Name is that of the SidecarSet.
+	// Name is the name of the SidecarSet.
 	Name string
-	// Hash and HashWithoutImage are recorded in the pods, and Revision, the name of the ControllerRevision
-	// that holds this; empty if it is not known (SS-181).
+	// Hash and HashWithoutImage are recorded in the pods, and so is Revision, the name of the
+	// ControllerRevision with this content. Revision is empty if it is not known (SS-181).
 	Hash, HashWithoutImage, Revision string
 
 	names         []string // as in the record
@@ -33,16 +33,17 @@ type Template struct {
 
 // sidecar is a container of a Template.
 type sidecar struct {
-	// field is its path in the SidecarSet.
+	// field is the path of the container in the SidecarSet.
 	field string
 	spec  appsv1beta1.SidecarContainerSpec
-	// document is the container without what only SidecarSets have; lists are those of it that are added to.
+	// document is the container without the fields that only SidecarSets have. lists are those of its lists
+	// that are added to.
 	document map[string]json.RawMessage
 	lists    lists
 	policy   *resourcesPolicy
 }
 
-// lists are the lists of a container that are added to, item by item as the typed view has them.
+// lists are the lists of a container that are added to, with the same items as in the typed container.
 type lists struct {
 	Env           []json.RawMessage `json:"env"`
 	VolumeMounts  []json.RawMessage `json:"volumeMounts"`
@@ -58,8 +59,7 @@ type volume struct {
 var sidecarOnly = []string{"podInjectPolicy", "upgradeStrategy", "shareVolumePolicy",
 	"shareVolumeDevicePolicy", "transferEnv", "resourcesPolicy"}
 
-// NewTemplate reads a spec that has its defaults. Hashes are computed where they are empty. An error names
-// the field.
+// NewTemplate parses a spec that has its defaults. Hashes that are empty are computed. Errors name the field.
 func NewTemplate(
 	name string, spec *appsv1beta1.SidecarSetSpec, hash, hashWithoutImage, revision string,
 ) (*Template, error) {
@@ -78,6 +78,7 @@ func NewTemplate(
 	if t.names = sidecarset.Names(spec); t.names == nil {
 		t.names = []string{}
 	}
+
 	if t.Hash == "" {
 		if t.Hash, err = sidecarset.Hash(spec); err != nil {
 			return nil, err
@@ -110,7 +111,8 @@ func (t *Template) sidecars(field string, containers []appsv1beta1.SidecarContai
 }
 
 func newSidecar(field string, c *appsv1beta1.SidecarContainer) (sidecar, error) {
-	if err := c.DecodeError(); err != nil { // SS-D24: never without what cannot be understood
+	// Never inject a container without the parts that cannot be decoded.
+	if err := c.DecodeError(); err != nil {
 		return sidecar{}, fmt.Errorf("%s: %w", field, err)
 	}
 
@@ -137,7 +139,7 @@ func newSidecar(field string, c *appsv1beta1.SidecarContainer) (sidecar, error) 
 	return out, nil
 }
 
-// names are those that the container has in a pod.
+// names returns the names that the container has in a pod.
 func (s *sidecar) names() []string {
 	if s.spec.UpgradeStrategy.UpgradeType == appsv1beta1.SidecarContainerHotUpgrade {
 		first, second := sidecarset.HotNames(s.spec.Name)
@@ -172,7 +174,7 @@ func volumes(list appsv1beta1.SidecarVolumes) ([]volume, error) {
 	return all, nil
 }
 
-// resourcesPolicy is a ResourcesPolicy made ready (SS-130 to SS-142).
+// resourcesPolicy is a parsed ResourcesPolicy.
 type resourcesPolicy struct {
 	mode             appsv1beta1.TargetContainersModeType
 	names            *regexp.Regexp
@@ -204,7 +206,7 @@ func newResourcesPolicy(p *appsv1beta1.ResourcesPolicy) (*resourcesPolicy, error
 	return out, nil
 }
 
-// expressions are those that are not empty.
+// expressions returns the parsed expressions that are not empty.
 func expressions(e appsv1beta1.ResourceExprLimits) (map[corev1.ResourceName]*expression.Expression, error) {
 	out := map[corev1.ResourceName]*expression.Expression{}
 	texts := map[corev1.ResourceName]string{corev1.ResourceCPU: e.CPU, corev1.ResourceMemory: e.Memory}

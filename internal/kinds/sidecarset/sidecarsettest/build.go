@@ -18,7 +18,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
-// AllAtOnce lets all pods be unavailable.
+// AllAtOnce allows all pods to be unavailable.
 var AllAtOnce = Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
 	u.MaxUnavailable = kindtest.Text("100%")
 })
@@ -26,15 +26,14 @@ var AllAtOnce = Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
 // Now is the time of plans in tests.
 var Now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// Running gives the pod statuses as of containers that run what the spec says, and Ready.
+// Running gives the pod the statuses of containers that run what the spec says, and makes it ready.
 func Running(pod *corev1.Pod) {
-	pod.Spec.NodeName, pod.Status.Phase, pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses = "n",
-		corev1.PodRunning, nil, nil
+	pod.Spec.NodeName, pod.Status.Phase, pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses =
+		"n", corev1.PodRunning, nil, nil
 	status := func(c corev1.Container) corev1.ContainerStatus {
 		return corev1.ContainerStatus{Name: c.Name, Ready: true, Image: c.Image, ImageID: "id:" + c.Image,
-			ContainerID: "c://" + c.Name +
-				c.Image,
-			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+			ContainerID: "c://" + c.Name + c.Image,
+			State:       corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 	}
 
 	for _, c := range pod.Spec.Containers {
@@ -50,7 +49,7 @@ func Running(pod *corev1.Pod) {
 	Ready(pod, true)
 }
 
-// Ready makes the pod ready, or not.
+// Ready makes the pod ready or not ready.
 func Ready(pod *corev1.Pod, is bool) {
 	status := corev1.ConditionFalse
 	if is {
@@ -75,12 +74,12 @@ func Annotated(key, value string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Annotations[key] = value }
 }
 
-// Revision is the revision that stores a SidecarSet as it is.
+// Revision returns the revision that stores a SidecarSet as it is.
 func Revision(set *appsv1beta1.SidecarSet, namespace string) *appsv1.ControllerRevision {
 	return sidecarset.Make(sidecarset.Snapshot{Set: set, RevisionNamespace: namespace}).NewRevision
 }
 
-// Snapshot is a snapshot of a SidecarSet, whose pods were injected from a former one.
+// Snapshot returns a snapshot of a SidecarSet whose pods were injected from a former version of it.
 func Snapshot(
 	now, former *appsv1beta1.SidecarSet, pods int, options ...func(i int, pod *corev1.Pod),
 ) sidecarset.Snapshot {
@@ -101,7 +100,7 @@ func Snapshot(
 	return s
 }
 
-// Every is for all pods of a snapshot.
+// Every applies options to all pods of a snapshot.
 func Every(options ...func(*corev1.Pod)) func(int, *corev1.Pod) {
 	return func(_ int, pod *corev1.Pod) {
 		for _, option := range options {
@@ -110,7 +109,7 @@ func Every(options ...func(*corev1.Pod)) func(int, *corev1.Pod) {
 	}
 }
 
-// Resources reads quantities by pairs of name and value.
+// Resources parses quantities from pairs of name and value.
 func Resources(pairs ...string) corev1.ResourceList {
 	if len(pairs) == 0 {
 		return nil
@@ -122,21 +121,21 @@ func Resources(pairs ...string) corev1.ResourceList {
 	return out
 }
 
-// Asks gives the first sidecar requests and limits.
+// Asks sets the requests and limits of the first sidecar.
 func Asks(requests, limits corev1.ResourceList) func(*appsv1beta1.SidecarSet) {
 	return func(set *appsv1beta1.SidecarSet) {
 		set.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: requests, Limits: limits}
 	}
 }
 
-// Given is what the pod's sidecar has.
+// Given sets the resources that the sidecar has in the pods.
 func Given(requests, limits corev1.ResourceList) func(int, *corev1.Pod) {
 	return Every(func(pod *corev1.Pod) {
 		pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: requests, Limits: limits}
 	})
 }
 
-// Stored is the revision of an image as it was written, with a number.
+// Stored returns the revision of a SidecarSet with the given image, as it was written, with the given number.
 func Stored(
 	image string, number int64, change ...func(*appsv1.ControllerRevision),
 ) *appsv1.ControllerRevision {
@@ -150,7 +149,7 @@ func Stored(
 	return r
 }
 
-// OwnedBy gives a revision another owner, or none.
+// OwnedBy gives a revision another owner, or none if uid is empty.
 func OwnedBy(uid string) func(*appsv1.ControllerRevision) {
 	return func(r *appsv1.ControllerRevision) {
 		yes := true
@@ -163,7 +162,7 @@ func OwnedBy(uid string) func(*appsv1.ControllerRevision) {
 	}
 }
 
-// Stamp writes what the webhook writes (SS-016).
+// Stamp writes the annotations that the webhook writes (SS-016).
 func Stamp(set *appsv1beta1.SidecarSet) {
 	if set.Annotations == nil {
 		set.Annotations = map[string]string{}
@@ -172,13 +171,13 @@ func Stamp(set *appsv1beta1.SidecarSet) {
 	if set.Annotations[pub.SidecarSetHash], err = sidecarset.Hash(&set.Spec); err != nil {
 		panic(err)
 	}
-	if set.Annotations[pub.SidecarSetHashWithoutImage], err = sidecarset.HashWithoutImage(
-		&set.Spec); err != nil {
+	if set.Annotations[pub.SidecarSetHashWithoutImage], err =
+		sidecarset.HashWithoutImage(&set.Spec); err != nil {
 		panic(err)
 	}
 }
 
-// Set is a SidecarSet with one cold sidecar, proxy:1; options change it.
+// Set returns a SidecarSet with one cold sidecar, proxy:1. Options change it.
 func Set(options ...func(*appsv1beta1.SidecarSet)) *appsv1beta1.SidecarSet {
 	set := &appsv1beta1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: "mesh", Generation: 1}}
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
@@ -190,7 +189,7 @@ func Set(options ...func(*appsv1beta1.SidecarSet)) *appsv1beta1.SidecarSet {
 	return set
 }
 
-// Cold is a sidecar that is upgraded cold.
+// Cold returns a sidecar that is upgraded cold.
 func Cold(name, image string) appsv1beta1.SidecarContainer {
 	c := appsv1beta1.SidecarContainer{}
 	c.Name, c.Image = name, image
@@ -198,7 +197,7 @@ func Cold(name, image string) appsv1beta1.SidecarContainer {
 	return c
 }
 
-// Hot is a sidecar that is upgraded hot.
+// Hot returns a sidecar that is upgraded hot.
 func Hot(name, image string) appsv1beta1.SidecarContainer {
 	c := Cold(name, image)
 	c.UpgradeStrategy = appsv1beta1.SidecarContainerUpgradeStrategy{
@@ -207,7 +206,7 @@ func Hot(name, image string) appsv1beta1.SidecarContainer {
 	return c
 }
 
-// NativeSidecar is a native sidecar, net.
+// NativeSidecar returns a native sidecar called net.
 func NativeSidecar(image string) appsv1beta1.SidecarContainer {
 	c := Cold("net", image)
 	always := corev1.ContainerRestartPolicyAlways
@@ -230,7 +229,7 @@ func Strategy(change func(*appsv1beta1.SidecarSetUpdateStrategy)) func(*appsv1be
 	return func(set *appsv1beta1.SidecarSet) { change(&set.Spec.UpdateStrategy) }
 }
 
-// Sized gives the first sidecar a request of cpu.
+// Sized gives the first sidecar a cpu request.
 func Sized(cpu string) func(*appsv1beta1.SidecarSet) {
 	return func(set *appsv1beta1.SidecarSet) {
 		set.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
@@ -238,7 +237,7 @@ func Sized(cpu string) func(*appsv1beta1.SidecarSet) {
 	}
 }
 
-// Image sets the image of every sidecar of that name.
+// Image sets the image of every sidecar of the given name.
 func Image(name, image string) func(*appsv1beta1.SidecarSet) {
 	return func(set *appsv1beta1.SidecarSet) {
 		for _, list := range [][]appsv1beta1.SidecarContainer{set.Spec.Containers, set.Spec.InitContainers} {
@@ -251,19 +250,20 @@ func Image(name, image string) func(*appsv1beta1.SidecarSet) {
 	}
 }
 
-// Pod is a pod of the application as the webhook leaves it.
+// Pod returns a pod of the application as the webhook leaves it.
 func Pod(set *appsv1beta1.SidecarSet, name string, options ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
 		Labels: map[string]string{"app": "web"}, Annotations: map[string]string{}}}
 	marked := []corev1.EnvVar{{Name: pub.SidecarInjectedEnv, Value: "true"}}
 	add := func(c *appsv1beta1.SidecarContainer, name, image string) {
 		resources := *c.Resources.DeepCopy()
-		if resources.Requests == nil { // as the API server defaults it
+		if resources.Requests == nil { // the API server sets this default
 			resources.Requests = resources.Limits.DeepCopy()
 		}
 		pod.Spec.Containers = append(pod.Spec.Containers,
 			corev1.Container{Name: name, Image: image, Env: marked, Resources: resources})
 	}
+
 	working := sidecarset.WorkingContainers{}
 	for i := range set.Spec.Containers {
 		c := &set.Spec.Containers[i]
@@ -292,6 +292,7 @@ func Pod(set *appsv1beta1.SidecarSet, name string, options ...func(*corev1.Pod))
 	if len(working) > 0 {
 		pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer] = working.String()
 	}
+
 	record := pub.SidecarSetRecord{Hash: set.Annotations[pub.SidecarSetHash], SidecarSetName: set.Name,
 		SidecarList:        sidecarset.Names(&set.Spec),
 		ControllerRevision: set.Status.LatestRevision,
@@ -300,6 +301,7 @@ func Pod(set *appsv1beta1.SidecarSet, name string, options ...func(*corev1.Pod))
 	record.Hash, record.ControllerRevision = set.Annotations[pub.SidecarSetHashWithoutImage], ""
 	pod.Annotations[pub.SidecarSetHashWithoutImage] = sidecarset.Records{set.Name: record}.String()
 	pod.Annotations[pub.SidecarSetInjectedList] = set.Name
+
 	for _, option := range options {
 		option(pod)
 	}

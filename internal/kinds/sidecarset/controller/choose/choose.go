@@ -18,21 +18,22 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
 
-// Namespaces knows the labels of namespaces.
+// Namespaces returns the labels of namespaces.
 type Namespaces interface {
-	// Labels returns the labels of a namespace that exists; one that is not known yet is looked for (SS-082).
+	// Labels returns the labels of an existing namespace. If the namespace is not known yet, it is looked up
+	// (SS-082).
 	Labels(ctx context.Context, name string) (map[string]string, error)
 }
 
-// Revisions knows the ControllerRevisions of SidecarSets.
+// Revisions returns the ControllerRevisions of SidecarSets.
 type Revisions interface {
-	// Get returns a revision; nil if there is none of that name.
+	// Get returns a revision, or nil if there is none of that name.
 	Get(ctx context.Context, name string) (*appsv1.ControllerRevision, error)
-	// OfVersion returns those of a SidecarSet that are labelled with a custom version.
+	// OfVersion returns the revisions of a SidecarSet that are labelled with a custom version.
 	OfVersion(ctx context.Context, sidecarSet, version string) ([]*appsv1.ControllerRevision, error)
 }
 
-// Chooser picks what is injected into a pod (sections 4 and 5 of the specification).
+// Chooser decides what is injected into a pod (sections 4 and 5 of the specification).
 type Chooser struct {
 	index      *Index
 	namespaces Namespaces
@@ -40,8 +41,8 @@ type Chooser struct {
 	random     func() float64
 }
 
-// NewChooser returns a Chooser; random returns numbers from 0 up to but not 1, nil is that of the process
-// (SS-174).
+// NewChooser returns a Chooser. random returns numbers from 0 up to but not including 1; nil means the random
+// numbers of the process (SS-174).
 func NewChooser(index *Index, namespaces Namespaces, revisions Revisions, random func() float64) *Chooser {
 	if random == nil {
 		random = rand.Float64
@@ -50,15 +51,15 @@ func NewChooser(index *Index, namespaces Namespaces, revisions Revisions, random
 }
 
 // Choose returns the templates for a pod that is created in the namespace, in the order of their names
-// (SS-080 to SS-093, SS-170 to SS-175). What the pod says of its status counts for nothing: the API server
-// takes it away later (SS-083). An error denies the pod; where it is that of one SidecarSet it is an *Error.
+// (SS-080 to SS-093, SS-170 to SS-175). The status in the pod is ignored, because the API server removes it
+// later (SS-083). An error rejects the pod. If it is about one SidecarSet, it is an *inject.Error.
 func (c *Chooser) Choose(ctx context.Context, pod *corev1.Pod, namespace string) ([]*inject.Template, error) {
 	entries, err := c.inNamespace(ctx, c.index.matches(pod.Labels), namespace)
 	if err != nil {
 		return nil, err
 	}
 
-	suppressed := map[string]bool{} // bases by their canaries
+	suppressed := map[string]bool{} // the bases of canaries
 	for _, e := range entries {
 		suppressed[e.base] = true
 	}
@@ -78,8 +79,8 @@ func (c *Chooser) Choose(ctx context.Context, pod *corev1.Pod, namespace string)
 	return templates, nil
 }
 
-// inNamespace leaves those whose namespaces the pod's is one of; the namespace is only looked up if one of
-// them asks.
+// inNamespace returns the entries whose namespace selector matches the pod's namespace. The namespace is
+// looked up only if an entry has such a selector.
 func (c *Chooser) inNamespace(ctx context.Context, entries []*entry, name string) ([]*entry, error) {
 	var namespace labels.Set
 	var kept []*entry
@@ -105,7 +106,7 @@ func (c *Chooser) inNamespace(ctx context.Context, entries []*entry, name string
 	return kept, nil
 }
 
-// template is the latest one, or that of the named revision.
+// template returns the template of an entry for the pod: the latest one, or that of the named revision.
 func (c *Chooser) template(ctx context.Context, e *entry, pod *corev1.Pod) (*inject.Template, error) {
 	r := e.revision
 	if r == nil || r.always || r.updated != nil && !r.updated.Matches(labels.Set(pod.Labels)) {
@@ -121,6 +122,7 @@ func (c *Chooser) template(ctx context.Context, e *entry, pod *corev1.Pod) (*inj
 	case r.percent >= 100:
 		return c.named(ctx, e)
 	}
+
 	named, err := c.named(ctx, e)
 	if err != nil {
 		return nil, err
@@ -135,8 +137,8 @@ func (c *Chooser) template(ctx context.Context, e *entry, pod *corev1.Pod) (*inj
 	return e.template, e.templateErr
 }
 
-// before is what the pod was given when it passed first, so that a second pass does not give it something
-// else.
+// before returns the template that the pod got if it has been injected before, so that a second pass does not
+// give it another one. It returns nil if there is none.
 func (c *Chooser) before(pod *corev1.Pod, e *entry, named *inject.Template) *inject.Template {
 	marked := func(c corev1.Container) bool { return inject.IsInjected(&c) }
 	if !slices.ContainsFunc(pod.Spec.Containers, marked) &&
@@ -146,7 +148,7 @@ func (c *Chooser) before(pod *corev1.Pod, e *entry, named *inject.Template) *inj
 
 	records, err := sidecarset.ReadRecords(pod.Annotations[pub.SidecarSetHash])
 	if err != nil {
-		return nil // Inject tells
+		return nil // Inject reports the error
 	}
 
 	record, ok := records[e.name]
@@ -170,7 +172,7 @@ func (c *Chooser) before(pod *corev1.Pod, e *entry, named *inject.Template) *inj
 	return nil
 }
 
-// named is the revision that the SidecarSet names.
+// named returns the template of the revision that the SidecarSet names.
 func (c *Chooser) named(ctx context.Context, e *entry) (*inject.Template, error) {
 	if e.revision.name != "" {
 		revision, err := c.revisions.Get(ctx, e.revision.name)
@@ -187,8 +189,7 @@ func (c *Chooser) named(ctx context.Context, e *entry) (*inject.Template, error)
 		if of := revision.Labels[pub.SidecarSetName]; of != e.name {
 			return nil, fmt.Errorf(
 				"spec.injectionStrategy.revision.revisionName: ControllerRevision %s is of SidecarSet %q",
-				revision.Name,
-				of)
+				revision.Name, of)
 		}
 		if e.formers(revision) {
 			return nil, fmt.Errorf(
@@ -206,7 +207,7 @@ func (c *Chooser) named(ctx context.Context, e *entry) (*inject.Template, error)
 			version, err)
 	}
 	if revisions = slices.DeleteFunc(revisions, e.formers); len(revisions) == 0 {
-		if version == e.customVersion { // not registered yet, it is what the spec says now (SS-D22)
+		if version == e.customVersion { // it is not stored yet, and the current spec is that version
 			return e.template, e.templateErr
 		}
 		return nil, fmt.Errorf(
@@ -218,21 +219,21 @@ func (c *Chooser) named(ctx context.Context, e *entry) (*inject.Template, error)
 		func(a, b *appsv1.ControllerRevision) int { return int(a.Revision - b.Revision) }))
 }
 
-// formers tells whether a revision was another SidecarSet's, of the same name, whose revisions are about to
-// be collected.
+// formers reports whether a revision belonged to a former SidecarSet of the same name, whose revisions are
+// about to be garbage-collected.
 func (e *entry) formers(revision *appsv1.ControllerRevision) bool {
 	owner := metav1.GetControllerOfNoCopy(revision)
 	return owner != nil && owner.UID != e.uid
 }
 
-// restored keeps templates of revisions, which do not change.
+// restored caches templates of revisions, which do not change.
 type restored struct {
 	spec      *appsv1beta1.SidecarSetSpec
 	mu        sync.Mutex
 	templates map[string]*inject.Template
 }
 
-// maxRestored is how many revisions are kept; a SidecarSet names one at a time.
+// maxRestored is how many templates are cached. A SidecarSet names one revision at a time.
 const maxRestored = 4
 
 func (r *restored) template(e *entry, revision *appsv1.ControllerRevision) (*inject.Template, error) {

@@ -1,6 +1,6 @@
-// Package choose says which SidecarSets a pod gets that is created.
+// Package choose decides which SidecarSets are injected into a new pod.
 //
-// An Index knows the SidecarSets, kept by events; a Chooser picks those of a pod, and of each the revision
-// that the pod gets, as the Template that package inject works with. Scope says which pods the API server
-// must ask about at all. A Watch keeps all three.
+// An Index holds the SidecarSets and follows their events. A Chooser selects those of a pod, and for each of
+// them the revision that the pod gets, as the Template that package inject works with. A Scope determines for
+// which pods the API server must call the webhook at all. A Watch maintains all three.
 package choose

@@ -17,19 +17,19 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
 
-// Index holds the SidecarSets with everything read from them that a pod needs, so that a pod costs neither a
-// list nor the reading of a selector. The zero value is empty. It may be used by many at once.
+// Index holds the SidecarSets with everything parsed that is needed for a pod, so that a pod requires neither
+// a list nor the parsing of a selector. The zero value is empty. An Index may be used concurrently.
 type Index struct {
 	mu      sync.RWMutex
 	entries map[string]*entry
-	// byLabel are the entries whose pods must have one of some values of a label; rest are the others.
+	// byLabel are the entries whose pods must have one of some values of a label. rest are the others.
 	byLabel map[label][]*entry
 	rest    []*entry
 }
 
 type label struct{ key, value string }
 
-// entry is one SidecarSet. It is not changed once it is in the index.
+// entry is one SidecarSet. It is immutable once it is in the index.
 type entry struct {
 	name              string
 	uid               types.UID
@@ -48,7 +48,7 @@ type entry struct {
 	namespaceSelector *metav1.LabelSelector
 }
 
-// revisionRule says which pods get a named revision (SS-171 to SS-174).
+// revisionRule defines which pods get a named revision.
 type revisionRule struct {
 	name, customVersion string
 	always              bool
@@ -56,7 +56,7 @@ type revisionRule struct {
 	percent             int             // of the others
 }
 
-// Set adds or replaces a SidecarSet. The object is not changed, and must not be changed later.
+// Set adds or replaces a SidecarSet. It does not change the object, which must not be changed later either.
 func (x *Index) Set(set *appsv1beta1.SidecarSet) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -92,8 +92,8 @@ func (x *Index) arrange() {
 	}
 }
 
-// bucketsOf are labels of which each pod that the selector selects has exactly one; none if there is no such
-// key.
+// bucketsOf returns labels of which each pod that the selector selects has exactly one. It returns nil if no
+// key has this property.
 func bucketsOf(selector labels.Selector) []label {
 	requirements, _ := selector.Requirements()
 	for i := range requirements {
@@ -112,7 +112,7 @@ func bucketsOf(selector labels.Selector) []label {
 }
 
 // matches returns the entries that select pods with these labels, whatever the namespace, in the order of
-// their names. Paused ones are none.
+// their names. It leaves out paused entries.
 func (x *Index) matches(podLabels labels.Set) []*entry {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -149,7 +149,7 @@ func newEntry(set *appsv1beta1.SidecarSet, old *entry) *entry {
 	if set.Annotations[pub.SidecarSetCanary] == "true" {
 		e.base = set.Annotations[pub.SidecarSetBase]
 	}
-	// An absent selector selects nothing here, and so does an empty one and one that cannot be read.
+	// An absent, empty or invalid selector selects nothing.
 	if pods, err := metav1.LabelSelectorAsSelector(set.Spec.Selector); err == nil &&
 		set.Spec.Selector != nil && !pods.Empty() {
 		e.pods = pods
@@ -161,6 +161,7 @@ func newEntry(set *appsv1beta1.SidecarSet, old *entry) *entry {
 		}
 		e.namespaces = namespaces
 	}
+
 	e.revision = newRevisionRule(&set.Spec)
 	revision := ""
 	if set.Status.ObservedGeneration >= set.Generation {
@@ -170,7 +171,7 @@ func newEntry(set *appsv1beta1.SidecarSet, old *entry) *entry {
 		set.Annotations[pub.SidecarSetHashWithoutImage], revision}
 	if old != nil && old.uid == e.uid && old.generation == e.generation && e.generation > 0 &&
 		old.annotations == e.annotations {
-		// only the status has changed
+		// Only the status has changed.
 		e.template, e.templateErr, e.restored = old.template, old.templateErr, old.restored
 		return e
 	}
@@ -195,12 +196,12 @@ func newRevisionRule(spec *appsv1beta1.SidecarSetSpec) *revisionRule {
 		rule.customVersion = *named.CustomVersion
 	}
 	if spec.UpdateStrategy.Selector != nil {
-		rule.updated = labels.Nothing() // if it cannot be read
+		rule.updated = labels.Nothing() // in case it is invalid
 		if selector, err := metav1.LabelSelectorAsSelector(spec.UpdateStrategy.Selector); err == nil {
 			rule.updated = selector
 		}
 	}
-	if p := spec.UpdateStrategy.Partition; p != nil && p.Type == intstr.String { // an integer is no share
+	if p := spec.UpdateStrategy.Partition; p != nil && p.Type == intstr.String { // an integer is not a share
 		if percent, err := intstr.GetScaledValueFromIntOrPercent(p, 100, false); err == nil {
 			rule.percent = percent
 		}

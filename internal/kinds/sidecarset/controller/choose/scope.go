@@ -16,10 +16,11 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 )
 
-// Scope says which pods the API server must ask about, as an expression of a match condition: all that some
-// SidecarSet may select, and as few others as can be told without the labels of namespaces. It is wide before
-// it is narrow: what a SidecarSet asked for is still asked for matchconditions.Remembered after it has
-// changed or gone, since other replicas and API servers may be behind.
+// Scope computes the match condition that decides for which pods the API server must call the webhook. These
+// are all pods that some SidecarSet may select, and as few others as is possible without knowing the labels
+// of namespaces. The condition widens at once but narrows late: what a SidecarSet asked for is still included
+// for matchconditions.Remembered after the SidecarSet has changed or gone, because other replicas and API
+// servers may be behind.
 type Scope struct {
 	index *Index
 	now   func() time.Time
@@ -33,7 +34,7 @@ func NewScope(index *Index, now func() time.Time) *Scope {
 	return &Scope{index: index, now: now}
 }
 
-// Expression is the condition; "false" if no pod is asked for.
+// Expression returns the condition, which is "false" if no pod is selected.
 func (s *Scope) Expression() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +49,7 @@ func (s *Scope) Expression() string {
 	return union(s.memory.Recall(asked, s.now()))
 }
 
-// Asks is the condition of the pods that one SidecarSet asks for; "false" if it asks for none.
+// Asks returns the condition for the pods that one SidecarSet asks for, which is "false" if it asks for none.
 func Asks(set *appsv1beta1.SidecarSet) string {
 	e := newEntry(set, nil)
 	if e.paused || e.pods == nil {
@@ -59,16 +60,17 @@ func Asks(set *appsv1beta1.SidecarSet) string {
 
 // term is what one SidecarSet asks for.
 type term struct {
-	// namespace is a condition of the name of the namespace, empty if there is none.
+	// namespace is a condition on the name of the namespace, or empty.
 	namespace string
-	// present are conditions that only pods with labels can fulfil, absent those that pods without any do.
+	// present are conditions that only pods with labels can satisfy. absent are conditions that pods without
+	// labels satisfy.
 	present, absent []string
-	// only and values: the one condition is that the label has one of the values.
+	// If only is set, the single condition is that this label has one of the values.
 	only   string
 	values []string
-	// coarse is one key that the pod must have, empty if none.
+	// coarse is one key that the pod must have, or empty.
 	coarse string
-	// broken: it cannot be said in an expression.
+	// broken reports that the term cannot be expressed.
 	broken bool
 }
 
@@ -121,8 +123,8 @@ func newTerm(e *entry) term {
 	return t
 }
 
-// namespaceOf is what a selector says of the names of namespaces; their labels are not known to a match
-// condition.
+// namespaceOf returns the condition on the names of namespaces that a selector contains. Labels of namespaces
+// are not available in match conditions.
 func namespaceOf(selector labels.Selector) string {
 	if selector == nil {
 		return ""
@@ -150,8 +152,8 @@ func namespaceOf(selector labels.Selector) string {
 	return strings.Join(conditions, " && ")
 }
 
-// quoted are key and values as texts of an expression; what has other characters than these have is not put
-// into one.
+// quoted returns key and values as literals of an expression. ok is false if they have characters that do not
+// occur in valid ones, because these are never put into an expression.
 func quoted(r *labels.Requirement) (key string, values []string, ok bool) {
 	if !matchconditions.Harmless(r.Key()) {
 		return "", nil, false
@@ -165,8 +167,8 @@ func quoted(r *labels.Requirement) (key string, values []string, ok bool) {
 	return "'" + r.Key() + "'", values, true
 }
 
-// union is the condition that some term holds, exact if that is short enough, else by keys alone, else always
-// true.
+// union returns the condition that at least one term holds: exactly if that is short enough, else by keys
+// alone, else "true".
 func union(terms []term) string {
 	if len(terms) == 0 {
 		return "false"
@@ -224,7 +226,7 @@ func exact(terms []term) (labelled, unlabelled []string) {
 	return slices.Compact(labelled), slices.Compact(unlabelled)
 }
 
-// byKey is coarser; nothing if some term has no key that its pods must have.
+// byKey is coarser than exact. It returns nothing if some term has no key that its pods must have.
 func byKey(terms []term) (labelled, _ []string) {
 	for _, t := range terms {
 		if t.coarse == "" {

@@ -29,7 +29,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get;list;watch
 
-// Watch is an Index that follows the cluster, with the Chooser and the Scope of it, on every replica.
+// Watch is an Index that follows the cluster, with its Chooser and its Scope. There is one on every replica.
 type Watch struct {
 	*Chooser
 	Scope *Scope
@@ -40,23 +40,24 @@ type Watch struct {
 	together  matchconditions.Together[string, struct{}]
 }
 
-// follow returns what keeps the index.
+// follow returns the follower that maintains the index.
 func follow(index *Index) *matchconditions.Follower[*appsv1beta1.SidecarSet] {
 	return matchconditions.NewFollower(index.Set,
 		func(set *appsv1beta1.SidecarSet) { index.Delete(set.Name) },
 		func(old, set *appsv1beta1.SidecarSet) bool { return old.Generation != set.Generation })
 }
 
-// NewWatch returns what follows SidecarSets whose ControllerRevisions are in the install namespace. It does
-// so from Follow on. newInformer makes the informers of its own cache; nil means the library's.
+// NewWatch returns a Watch for SidecarSets whose ControllerRevisions are in the given namespace. It starts to
+// follow them when Follow is called. newInformer creates the informers of its own cache; nil means those of
+// the library.
 func NewWatch(mgr manager.Manager, namespace string, newInformer watches.NewInformer) (*Watch, error) {
 	ofSidecarSets, err := labels.NewRequirement(pub.SidecarSetName, selection.Exists, nil)
 	if err != nil {
 		return nil, fmt.Errorf("selecting revisions: %w", err)
 	}
 
-	// A cache of its own: that of the manager may hold revisions of all workloads, or none on a replica that
-	// does not lead.
+	// The manager's cache cannot be used, because it may hold revisions of all workloads, or none on a
+	// replica that is not the leader.
 	revisions, err := cache.New(mgr.GetConfig(),
 		cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
 			NewInformer: newInformer,
@@ -84,10 +85,10 @@ func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
 		return err
 	}
 
+	// Start the informers now, so that their objects are there when the first pod is admitted.
 	for _, object := range []struct {
 		from cache.Cache
 		kind client.Object
-		// so that they are there when the first pod asks
 	}{{mgr.GetCache(), namespaceKind()}, {w.revisions, &appsv1.ControllerRevision{}}} {
 		if _, err := object.from.GetInformer(ctx, object.kind, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watching %T: %w", object.kind, err)
@@ -97,18 +98,18 @@ func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
 	return nil
 }
 
-// Absent says that the kind is not served: pods need not wait for SidecarSets to be known. Follow is called
-// when it is.
+// Absent records that the kind is not served, so that pods need not wait for SidecarSets to be known. Follow
+// is called once it is served.
 func (w *Watch) Absent() { w.sets.Absent() }
 
-// Changed has a value when the scope may have changed.
+// Changed returns a channel that has a value when the scope may have changed.
 func (w *Watch) Changed() <-chan struct{} { return w.sets.Changed() }
 
 // readingTime is how long a pod may wait for SidecarSets to be read.
 const readingTime = 5 * time.Second
 
-// Learn reads all SidecarSets from the API server: one that was admitted a moment ago may not have reached
-// the cache of this replica. Pods that come together share a reading.
+// Learn reads all SidecarSets from the API server, because one that was admitted a moment ago may not be in
+// the cache of this replica yet. Pods that arrive together share one read.
 func (w *Watch) Learn(ctx context.Context, _ string) error {
 	_, err := w.together.Do(ctx, "", func(ctx context.Context) (none struct{}, err error) {
 		var list appsv1beta1.SidecarSetList
@@ -124,10 +125,10 @@ func (w *Watch) Learn(ctx context.Context, _ string) error {
 	return err
 }
 
-// Synced tells whether all SidecarSets are known that there were at the start.
+// Synced reports whether all SidecarSets are known that existed at the start.
 func (w *Watch) Synced() bool { return w.sets.Synced() }
 
-// Choose is Chooser.Choose, once all SidecarSets are known: a pod that came before would do without.
+// Choose is Chooser.Choose, but waits until all SidecarSets are known. An earlier pod would miss some.
 func (w *Watch) Choose(ctx context.Context, pod *corev1.Pod, namespace string) ([]*inject.Template, error) {
 	if err := w.sets.Wait(ctx); err != nil {
 		return nil, fmt.Errorf("SidecarSets: %w", err)
@@ -141,7 +142,7 @@ func namespaceKind() *metav1.PartialObjectMetadata {
 	return kind
 }
 
-// namespaces reads metadata from the cache, and live what is not there.
+// namespaces reads metadata from the cache, or from the API server if the cache does not have it.
 type namespaces struct{ cached, live client.Reader }
 
 func (n *namespaces) Labels(ctx context.Context, name string) (map[string]string, error) {
@@ -153,7 +154,7 @@ func (n *namespaces) Labels(ctx context.Context, name string) (map[string]string
 	return found.Labels, err
 }
 
-// storedRevisions reads from the cache, and live what is not there.
+// storedRevisions reads from the cache, or from the API server if the cache has nothing.
 type storedRevisions struct {
 	namespace    string
 	cached, live client.Reader
