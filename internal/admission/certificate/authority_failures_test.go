@@ -15,6 +15,36 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
+// OPS-046: the previous authority is dropped after ten minutes; by then a replica that could not pass is not
+// ready, so nobody calls one that serves a certificate of it, and readiness demands a certificate of the new
+// one.
+func TestReplicasThatFallBehindAreNotCalled(t *testing.T) {
+	w := newWorld(t)
+	k := w.keeper(t)
+	k.policy = lasting
+	pass(t, k)
+	w.clock.Step(8*365*day + day)
+	pass(t, k)
+	w.clock.Step(settleTime)
+	pass(t, k)
+	if m := k.lastMaterial(); authorities(m.bundle()) != 2 || authorities(m.expected(w.clock.Now(), k.previous)) != 2 {
+		t.Error("want both authorities right after the change")
+	}
+	k.store = brokenStore{}
+	w.clock.Step(staleTime)
+	if _, err := k.Pass(context.Background()); err == nil || k.inLine() != nil {
+		t.Errorf("a short trouble: %v, %v", err, k.inLine())
+	}
+	w.clock.Step(time.Second)
+	if err := k.inLine(); err == nil || !strings.Contains(err.Error(), "no rights to Secret") {
+		t.Errorf("left behind: %v", err)
+	}
+	if m := k.lastMaterial(); authorities(m.bundle()) != 2 || authorities(m.expected(w.clock.Now(), k.previous)) != 1 ||
+		staleTime >= overlapTime {
+		t.Error("the server must have the new certificate while callers still trust both")
+	}
+}
+
 // off returns a replica whose clock is wrong by the duration. The test has to step its clock together with
 // that of the world.
 func (w *world) off(t *testing.T, by time.Duration) (*Keeper, *testclock.FakeClock) {
