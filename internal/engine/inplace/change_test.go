@@ -13,6 +13,110 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
+// TestInitContainerImages: the patch names the list that the container stands in; an ordinary one is not
+// waited for (IPU-318).
+func TestInitContainerImages(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	pod := webPod(func(pod *corev1.Pod) {
+		pod.Spec.InitContainers = []corev1.Container{{Name: "setup", Image: "setup:1"},
+			{Name: "side", Image: "side:1", RestartPolicy: &always}}
+		pod.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "setup", ContainerID: "c-0", ImageID: "sha-0"},
+			runs("side", "side:1", "sha-s", "c-s", noon)}
+	})
+	patch, err := to("web-2", &Change{Parts: Parts{Images: map[string]string{"setup": "setup:2", "side": "side:2"}},
+		Stops: []string{"side"}}, 0).Start(pod, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod = applied(t, pod, patch)
+	if pod.Spec.InitContainers[0].Image != "setup:2" || pod.Spec.InitContainers[1].Image != "side:2" || len(pod.Spec.Containers) != 2 {
+		t.Errorf("%+v", pod.Spec)
+	}
+	status, err := Progress(pod, noon)
+	if err != nil || status.Waiting != "container side does not run side:2 yet" {
+		t.Errorf("%+v %v", status, err)
+	}
+	pod.Status.InitContainerStatuses[1] = runs("side", "side:2", "sha-s2", "c-s2", noon)
+	if status, err = Progress(pod, noon); err != nil || !status.Complete {
+		t.Errorf("%+v %v", status, err)
+	}
+}
+
+// TestExplains: a quantity of another revision is distinguished from one that somebody else set (IPU-326).
+func TestExplains(t *testing.T) {
+	of := func(pairs ...string) corev1.ResourceRequirements {
+		return corev1.ResourceRequirements{Limits: quantities(pairs...)}
+	}
+	tests := map[string]struct {
+		other, want, have corev1.ResourceRequirements
+		explained         bool
+	}{
+		"as it should be":           {of("cpu", "3"), of("cpu", "2"), of("cpu", "2"), false},
+		"of the other":              {of("cpu", "3"), of("cpu", "2"), of("cpu", "3000m"), true},
+		"of nobody's":               {of("cpu", "3"), of("cpu", "2"), of("cpu", "4"), false},
+		"the other says nothing":    {of(), of("cpu", "2"), of("cpu", "3"), false},
+		"the template says nothing": {of("cpu", "3"), of(), of("cpu", "3"), false},
+		"one of two is somebody's": {of("cpu", "3", "memory", "3Gi"), of("cpu", "2", "memory", "2Gi"), of("cpu", "3", "memory", "4Gi"),
+			false},
+		"one of two is right": {of("cpu", "3", "memory", "3Gi"), of("cpu", "2", "memory", "2Gi"), of("cpu", "3", "memory", "2Gi"),
+			true},
+		"what cannot be resized": {of("ephemeral-storage", "3Gi"), of("ephemeral-storage", "2Gi"), of("ephemeral-storage", "3Gi"),
+			false},
+		"what only the pod's has stays": {of("cpu", "3"), of("cpu", "2"), of("cpu", "2", "memory", "1Gi"), false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			have := Quantities(tt.have) // as the API server completes it
+			if got := Explains(Quantities(tt.other), Lacking(Quantities(tt.want), have), have); got != tt.explained {
+				t.Errorf("%v", got)
+			}
+		})
+	}
+}
+
+// A change is not empty if it has two kinds of parts, also if there are equally many of both.
+func TestPartsAreEmptyOnlyWithoutAnyKind(t *testing.T) {
+	kinds := []func(*Parts){
+		func(p *Parts) { p.Images = map[string]string{"main": "main:2"} },
+		func(p *Parts) { p.Refs = map[string]RefMetadata{"main": {}} },
+		func(p *Parts) { p.Resources = map[string]corev1.ResourceRequirements{"main": {}} },
+		func(p *Parts) { p.Restarts = []string{"main"} },
+	}
+	for some := range 1 << len(kinds) {
+		var parts Parts
+		for i, set := range kinds {
+			if some&(1<<i) != 0 {
+				set(&parts)
+			}
+		}
+		if parts.Empty() != (some == 0) {
+			t.Errorf("%+v: %t", parts, parts.Empty())
+		}
+	}
+}
+
+// The record names the kinds of change that a grace period has held back, and no others.
+func TestKindsOfChangeAfterAGracePeriod(t *testing.T) {
+	for held, want := range map[string][3]bool{
+		`"containerImages":{"nginx":"nginx:2"}`:                      {true, false, false},
+		`"containerResources":{"nginx":{"limits":{"cpu":"2"}}}`:      {false, true, false},
+		`"containerRefMetadata":{"nginx":{"annotations":{"a":"b"}}}`: {false, false, true},
+	} {
+		pod := webPod(annotated(pub.InPlaceUpdateGrace, `{"revision":"web-1","graceSeconds":1,`+held+`}`))
+		patch, err := Continue(pod, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		state, err := StateOf(applied(t, pod, patch))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [3]bool{state.UpdateImages, state.UpdateResources, state.UpdateEnvFromMetadata}; got != want {
+			t.Errorf("%s: %v", held, got)
+		}
+	}
+}
+
 // IPU-068 (part): a grace period keeps all metadata of a change, of every kind and any number.
 func TestAGracePeriodKeepsEveryKindOfMetadata(t *testing.T) {
 	value := "2"
@@ -109,55 +213,6 @@ func TestWhatRanWhenAnImageIsReplacedAgain(t *testing.T) {
 	} {
 		if diff := cmp.Diff(tt.want, tt.got, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: %s", name, diff)
-		}
-	}
-}
-
-// ND-101 (part), ND-103 (part): of two entries with the same name only the later counts; all other entries
-// count.
-func TestAnOverriddenEntryIsNotHashed(t *testing.T) {
-	entry := func(name, key string) corev1.EnvVar {
-		return corev1.EnvVar{Name: name,
-			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.labels['" + key + "']"}}}
-	}
-	hash := func(a, b string, env ...corev1.EnvVar) string {
-		return ActualEnvHash(&corev1.Container{Env: env}, map[string]string{"A": a, "B": b})
-	}
-	both := []corev1.EnvVar{entry("A", "a"), entry("B", "b")}
-	if hash("1", "1", both...) == hash("2", "1", both...) || hash("1", "1", both...) == hash("1", "2", both...) {
-		t.Error("one of two entries does not count")
-	}
-	if hash("1", "1", append(both, corev1.EnvVar{Name: "A", Value: "x"})...) != hash("", "1", both[1]) {
-		t.Error("an entry that a later one overrides counts")
-	}
-	if hash("1", "1", append(both, entry("A", "c"))...) != hash("1", "1", both...) {
-		t.Error("an entry that is given twice counts twice, or never")
-	}
-}
-
-// IPU-103 (part): the next quantities are written when the grace period is over, or if there is none. Those
-// of a grace period that began at another revision are not written.
-func TestTheNextQuantities(t *testing.T) {
-	const next = `{"nginx":{"limits":{"cpu":"2"}}}`
-	for name, tt := range map[string]struct {
-		pod  *corev1.Pod
-		want string
-	}{
-		"no update": {webPod(), ""},
-		"a later batch": {
-			webPod(annotated(pub.InPlaceUpdateState, `{"revision":"web-1","updateTimestamp":"`+noonText+
-				`","lastContainerStatuses":{},"nextContainerResources":`+next+`}`)), "resources of nginx"},
-		"a grace period": {webPod(annotated(pub.InPlaceUpdateGrace, `{"revision":"web-1","graceSeconds":1,"containerResources":`+next+`}`)),
-			"resources of nginx"},
-		"another's": {webPod(annotated(pub.InPlaceUpdateGrace, `{"revision":"web-2","graceSeconds":1,"containerResources":`+next+`}`)),
-			""},
-	} {
-		patch, err := ContinueResize(tt.pod, noon)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if patch.String() != tt.want {
-			t.Errorf("%s: %s", name, patch)
 		}
 	}
 }
