@@ -2,6 +2,8 @@ package cloneset
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +19,56 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 )
+
+// CS-133: as long as one pod is specified for deletion, or waits for its preDelete hook, no other pod goes
+// because there are too many.
+func TestScaleInWaitsForWhatIsSpecified(t *testing.T) {
+	one := storedRevision(1, clonesettest.Image("nginx:1"))
+	hook := func(set *appsv1beta1.CloneSet) {
+		set.Spec.Lifecycle = &pub.Lifecycle{PreDelete: &pub.LifecycleHook{LabelsHandler: map[string]string{"hold": "on"}}}
+	}
+	held := func(pod *corev1.Pod) { pod.Labels["hold"] = "on" }
+	specified := func(pod *corev1.Pod) { pod.Labels[pub.SpecifiedDelete] = "" }
+	preparing := func(pod *corev1.Pod) { held(pod); clonesettest.InState(pub.LifecycleStatePreparingDelete)(pod) }
+	// Three pods of which none is specified: the two too many go, whichever stand beside the first.
+	for name, test := range map[string]struct {
+		first []func(*corev1.Pod)
+		set   func(*appsv1beta1.CloneSet)
+		want  map[string]string
+	}{
+		"nobody is specified": {nil, hook, map[string]string{"a": "delete: ScaleIn", "b": "delete: ScaleIn",
+			"c": "keep: UpToDate"}},
+		"one is": {[]func(*corev1.Pod){specified}, hook, map[string]string{"a": "delete: SpecifiedDelete",
+			"b": "keep: UpToDate", "c": "keep: UpToDate"}},
+		"one is, by its name": {nil, clonesettest.Both(hook, clonesettest.ToDelete("a", "x")), map[string]string{"a": "delete: SpecifiedDelete",
+			"b": "keep: UpToDate", "c": "keep: UpToDate"}},
+		"one is, and its hook comes first": {[]func(*corev1.Pod){specified, held}, hook, map[string]string{"a": "patch: LifecycleHook",
+			"b": "keep: UpToDate", "c": "keep: UpToDate"}},
+		"one is, and waits for its hook": {[]func(*corev1.Pod){specified, preparing}, hook, map[string]string{"a": "wait: LifecycleHook",
+			"b": "keep: UpToDate", "c": "keep: UpToDate"}},
+		"one waits for its hook without being specified": {[]func(*corev1.Pod){preparing, func(pod *corev1.Pod) {
+			pod.Status.Conditions[2].Status, pod.Status.Conditions[2].Message = corev1.ConditionFalse, `[{"userAgent":"Lifecycle","key":"preDeleteHook"}]`
+		}}, clonesettest.Both(hook, func(set *appsv1beta1.CloneSet) {
+			set.Spec.Lifecycle.PreDelete.MarkPodNotReady = true // else it would come back
+		}), map[string]string{"a": "wait: LifecycleHook", "b": "keep: UpToDate", "c": "keep: UpToDate"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := planOf(clonesettest.Set(1, test.set), Features{}, []*appsv1.ControllerRevision{one},
+				clonesettest.Pod("a", one.Name, append([]func(*corev1.Pod){clonesettest.Settled}, test.first...)...), clonesettest.Pod("b", one.Name,
+					clonesettest.Settled), clonesettest.Pod("c", one.Name, clonesettest.Settled))
+			got := clonesettest.Actions(plan.Verdicts)
+			if name == "nobody is specified" { // which of the three stays is not this test's
+				got = map[string]string{}
+				for i, verdict := range slices.Sorted(maps.Values(clonesettest.Actions(plan.Verdicts))) {
+					got[string(rune('a'+i))] = verdict
+				}
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
 
 // readySince makes a pod ready for that long.
 func readySince(ago time.Duration) func(*corev1.Pod) {
@@ -101,30 +153,5 @@ func TestScaleInTakesThePodThatIsDown(t *testing.T) {
 		clonesettest.Pod("c", one.Name, clonesettest.Settled, hooked, clonesettest.InState(pub.LifecycleStatePreparingUpdate))).Verdicts)
 	if diff := cmp.Diff(map[string]string{"a": "keep: UpToDate", "b": "keep: UpToDate", "c": "delete: ScaleIn"}, got); diff != "" {
 		t.Error(diff)
-	}
-}
-
-// TestAPodWhoseHookLetItGoIsUpdated: where no pod may be unavailable, a pod that prepared its update behind a
-// surge pod is updated when its hook lets it go, also if only an annotation changes. It was put back into
-// service, and prepared again, for ever (CS-103 (part), CS-361 (part)).
-func TestAPodWhoseHookLetItGoIsUpdated(t *testing.T) {
-	noted := func(note string) func(*appsv1beta1.CloneSet) {
-		return clonesettest.Templated(fmt.Sprintf(`{"metadata":{"labels":{"app":"web","traffic":"on"},"annotations":{"note":%q}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`, note))
-	}
-	one, two := storedRevision(1, noted("a")), storedRevision(2, noted("b"))
-	midway := func(set *appsv1beta1.CloneSet) {
-		set.Status.CurrentRevision, set.Status.UpdateRevision = one.Name, two.Name
-	}
-	got := clonesettest.Actions(planOf(clonesettest.Set(1, noted("b"), clonesettest.UpdateHook(false), clonesettest.Surge(1, 0), midway),
-		Features{PreparingUpdateAsUpdate: true},
-		[]*appsv1.ControllerRevision{one, two},
-		clonesettest.Pod("surge", two.Name, clonesettest.Settled, func(pod *corev1.Pod) { pod.Labels["traffic"] = "on" }),
-		// not the surge pod: it was updated before
-		clonesettest.Pod("web", one.Name, clonesettest.Settled, clonesettest.InState(pub.LifecycleStatePreparingUpdate), func(pod *corev1.Pod) {
-			pod.Annotations = map[string]string{pub.InPlaceUpdateState: `{"revision":"` + one.Name +
-				`","updateTimestamp":"2029-01-01T00:00:00Z"}`}
-		})).Verdicts)
-	if got["web"] != "update in place: Outdated" {
-		t.Errorf("%v", got)
 	}
 }
