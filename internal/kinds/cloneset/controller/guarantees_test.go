@@ -5,10 +5,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -18,56 +16,6 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
-
-// IPU-001: of a pod that is updated in place nothing changes that anybody relies on: neither name nor UID,
-// node, address and volumes, nor the container that has nothing to change, which runs on.
-func TestWhatAnUpdateInPlaceLeavesAlone(t *testing.T) {
-	s := atRest(t, clonesettest.Set(2, clonesettest.TwoImages("nginx:1", "agent:1"), clonesettest.Claims("1Gi")), cloneset.Features{})
-	for i, pod := range s.active() {
-		s.Change(podKey(pod.Name), func(o client.Object) { o.(*corev1.Pod).Status.PodIP = fmt.Sprintf("10.0.0.%d", i) })
-	}
-	type rest struct {
-		UID        types.UID
-		Node, IP   string
-		Volumes    []corev1.Volume
-		Data       types.UID
-		Agent      corev1.ContainerStatus
-		AgentsSpec corev1.Container
-	}
-	of := func() (map[string]rest, []string) {
-		all, nginx := map[string]rest{}, []string(nil)
-		for _, pod := range s.active() {
-			r := rest{UID: pod.UID, Node: pod.Spec.NodeName, IP: pod.Status.PodIP, Volumes: pod.Spec.Volumes, Data: s.data()[pod.Name]}
-			for i := range pod.Spec.Containers {
-				if status := pod.Status.ContainerStatuses[slices.IndexFunc(pod.Status.ContainerStatuses,
-					func(c corev1.ContainerStatus) bool { return c.Name == pod.Spec.Containers[i].Name })]; status.Name == "agent" {
-					r.Agent, r.AgentsSpec = status, pod.Spec.Containers[i]
-				} else {
-					nginx = append(nginx, fmt.Sprintf("%s %s %t", pod.Spec.Containers[i].Image, status.Image, status.Ready))
-				}
-			}
-			all[pod.Name] = r
-		}
-		return all, nginx
-	}
-	before, _ := of()
-	s.change(clonesettest.TwoImages("nginx:2", "agent:1"))
-	if err := s.Settle(200); err != nil {
-		t.Fatal(err)
-	}
-	after, nginx := of()
-	if diff := cmp.Diff(before, after); diff != "" {
-		t.Error(diff)
-	}
-	if !slices.Equal(nginx, []string{"nginx:2 nginx:2 true", "nginx:2 nginx:2 true"}) {
-		t.Errorf("nginx: %q", nginx)
-	}
-	for name, r := range before {
-		if r.Node == "" || r.IP == "" || r.Data == "" || len(r.Volumes) != 1 || r.Agent.ContainerID == "" || r.Agent.State.Running == nil {
-			t.Errorf("pod %s had %+v", name, r)
-		}
-	}
-}
 
 // CS-001: as many pods as are wanted, alike but for their names, with claims of their own or without; what is
 // lost is replaced; a changed template reaches them in place or by recreation, no faster than allowed, in the

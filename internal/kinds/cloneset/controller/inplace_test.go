@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -15,45 +18,6 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 )
-
-// CS-190 (part), IPU-152 (part): a new pod is not available before its preNormal hook has wholly arrived,
-// however ready it is; then it is.
-func TestANewPodWaitsForItsWholePreNormalHook(t *testing.T) {
-	s := simulate(1, clonesettest.Set(2, func(set *appsv1beta1.CloneSet) {
-		set.Spec.Lifecycle = &pub.Lifecycle{PreNormal: &pub.LifecycleHook{LabelsHandler: map[string]string{"registered": "yes"},
-			FinalizersHandler: []string{"registry.example/entry"}}}
-	}), cloneset.Features{})
-	expect := func(when string, available int32, states ...string) {
-		t.Helper()
-		if err := s.Settle(100); err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, pod := range s.active() {
-			got = append(got, pod.Labels[pub.LifecycleState])
-		}
-		slices.Sort(got)
-		if status := s.set().Status; status.AvailableReplicas != available || status.ReadyReplicas != 2 || !slices.Equal(got, states) {
-			t.Errorf("%s: %d available, %d ready, %v", when, status.AvailableReplicas, status.ReadyReplicas, got)
-		}
-	}
-	preparing, normal := string(pub.LifecycleStatePreparingNormal), string(pub.LifecycleStateNormal)
-	expect("new", 0, preparing, preparing)
-	names := []string{s.active()[0].Name, s.active()[1].Name}
-	tale := &tale{simulated: s}
-	tale.edit(s.active()[0], label("registered", "no"))
-	tale.edit(s.active()[1], func(pod *corev1.Pod) { pod.Finalizers = append(pod.Finalizers, "registry.example/entry") })
-	expect("another value; the finalizer alone", 0, preparing, preparing)
-	tale.edit(s.active()[0], label("registered", "yes"))
-	expect("the label alone", 0, preparing, preparing)
-	tale.edit(s.active()[0], func(pod *corev1.Pod) { pod.Finalizers = append(pod.Finalizers, "registry.example/entry") })
-	expect("one has both", 1, normal, preparing)
-	tale.edit(s.active()[1], label("registered", "yes"))
-	expect("both have", 2, normal, normal)
-	if got := []string{s.active()[0].Name, s.active()[1].Name}; !slices.Equal(got, names) {
-		t.Errorf("pods %v became %v", names, got)
-	}
-}
 
 // IPU-216: a rollback 10 s into a grace period of 30 s: the second image is written at its end all the same,
 // then the first again, and the pod ends complete and ready. Images without a tag among them, at which the
@@ -125,68 +89,6 @@ func TestAnUnreadableRecordIsToldAndTheUpdateBeginsAnew(t *testing.T) {
 	}
 }
 
-// CS-276: a rollout that is paused from its beginning changes no pod and adds none, though surge is allowed;
-// pods that go are replaced by the revision that goes with the partition, and the deadline does not pass.
-func TestAPausedRolloutKeepsItsPods(t *testing.T) {
-	deadline := int32(60)
-	inPlace, reCreate := appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, appsv1beta1.ReCreateCloneSetPodUpdatePolicy
-	for _, test := range []struct {
-		policy         appsv1beta1.CloneSetPodUpdatePolicy
-		partition, old int
-	}{{inPlace, 0, 0}, {inPlace, 2, 2}, {reCreate, 0, 0}, {reCreate, 2, 2}, {reCreate, 3, 3}} {
-		s := atRest(t, clonesettest.Set(3, clonesettest.Policy(test.policy), clonesettest.Surge(2, 1), clonesettest.Partition(test.partition),
-			func(set *appsv1beta1.CloneSet) { set.Spec.ProgressDeadlineSeconds = &deadline }), cloneset.Features{})
-		first := s.set().Status.UpdateRevision
-		before := s.active()
-		s.change(clonesettest.Both(clonesettest.Image("nginx:2"), clonesettest.Paused(true)))
-		for range 200 {
-			s.Round()
-			s.Pass(time.Second)
-			if n := len(s.active()); n != 3 {
-				t.Fatalf("partition %d: %d pods", test.partition, n)
-			}
-		}
-		for i, pod := range s.active() {
-			if pod.UID != before[i].UID || pod.Spec.Containers[0].Image != "nginx:1" ||
-				pod.Labels[pub.ControllerRevisionHash] != before[i].Labels[pub.ControllerRevisionHash] {
-				t.Errorf("partition %d: %s changed", test.partition, pod.Name)
-			}
-		}
-		if c := cloneset.Condition(&s.set().Status, appsv1beta1.CloneSetConditionProgressing); c == nil || c.Status != corev1.ConditionTrue ||
-			c.Reason != "CloneSetPaused" {
-			t.Errorf("partition %d: %+v", test.partition, c)
-		}
-		for _, pod := range before { // somebody drains all nodes
-			if err := s.Delete(podKey(pod.Name), pod); err != nil {
-				t.Fatal(err)
-			}
-			for range 20 {
-				s.Round()
-				s.Pass(time.Second)
-			}
-		}
-		if err := s.Settle(200); err != nil {
-			t.Fatal(err)
-		}
-		old := 0
-		for _, pod := range s.active() {
-			if slices.ContainsFunc(before, func(b *corev1.Pod) bool { return b.UID == pod.UID }) {
-				t.Errorf("partition %d: %s is still there", test.partition, pod.Name)
-			}
-			if strings.HasSuffix(first, pod.Labels[pub.PodTemplateHash]) != (pod.Spec.Containers[0].Image == "nginx:1") {
-				t.Errorf("partition %d: %s of %s has %s", test.partition, pod.Name, pod.Labels[pub.PodTemplateHash],
-					pod.Spec.Containers[0].Image)
-			}
-			if pod.Spec.Containers[0].Image == "nginx:1" {
-				old++
-			}
-		}
-		if len(s.active()) != 3 || old != test.old {
-			t.Errorf("partition %d: %d of %d pods are old", test.partition, old, len(s.active()))
-		}
-	}
-}
-
 // prioritizedApp is a template of nginx, and of agent with launch priority 10 that reads annotation config.
 // The barriers are those that the webhook gives pods: one of 0 to a container without priority.
 func prioritizedApp(image, config string) func(*appsv1beta1.CloneSet) {
@@ -238,5 +140,55 @@ func TestTheSidecarRestartsBeforeTheApplicationIsUpdated(t *testing.T) {
 	}
 	if agent, nginx := statusOf(pod, "agent"), statusOf(pod, "nginx"); agent.RestartCount != 1 || nginx.RestartCount != 1 {
 		t.Errorf("agent was restarted %d times, nginx %d times", agent.RestartCount, nginx.RestartCount)
+	}
+}
+
+// IPU-001: of a pod that is updated in place nothing changes that anybody relies on: neither name nor UID,
+// node, address and volumes, nor the container that has nothing to change, which runs on.
+func TestWhatAnUpdateInPlaceLeavesAlone(t *testing.T) {
+	s := atRest(t, clonesettest.Set(2, clonesettest.TwoImages("nginx:1", "agent:1"), clonesettest.Claims("1Gi")), cloneset.Features{})
+	for i, pod := range s.active() {
+		s.Change(podKey(pod.Name), func(o client.Object) { o.(*corev1.Pod).Status.PodIP = fmt.Sprintf("10.0.0.%d", i) })
+	}
+	type rest struct {
+		UID        types.UID
+		Node, IP   string
+		Volumes    []corev1.Volume
+		Data       types.UID
+		Agent      corev1.ContainerStatus
+		AgentsSpec corev1.Container
+	}
+	of := func() (map[string]rest, []string) {
+		all, nginx := map[string]rest{}, []string(nil)
+		for _, pod := range s.active() {
+			r := rest{UID: pod.UID, Node: pod.Spec.NodeName, IP: pod.Status.PodIP, Volumes: pod.Spec.Volumes, Data: s.data()[pod.Name]}
+			for i := range pod.Spec.Containers {
+				if status := pod.Status.ContainerStatuses[slices.IndexFunc(pod.Status.ContainerStatuses,
+					func(c corev1.ContainerStatus) bool { return c.Name == pod.Spec.Containers[i].Name })]; status.Name == "agent" {
+					r.Agent, r.AgentsSpec = status, pod.Spec.Containers[i]
+				} else {
+					nginx = append(nginx, fmt.Sprintf("%s %s %t", pod.Spec.Containers[i].Image, status.Image, status.Ready))
+				}
+			}
+			all[pod.Name] = r
+		}
+		return all, nginx
+	}
+	before, _ := of()
+	s.change(clonesettest.TwoImages("nginx:2", "agent:1"))
+	if err := s.Settle(200); err != nil {
+		t.Fatal(err)
+	}
+	after, nginx := of()
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Error(diff)
+	}
+	if !slices.Equal(nginx, []string{"nginx:2 nginx:2 true", "nginx:2 nginx:2 true"}) {
+		t.Errorf("nginx: %q", nginx)
+	}
+	for name, r := range before {
+		if r.Node == "" || r.IP == "" || r.Data == "" || len(r.Volumes) != 1 || r.Agent.ContainerID == "" || r.Agent.State.Running == nil {
+			t.Errorf("pod %s had %+v", name, r)
+		}
 	}
 }

@@ -3,17 +3,14 @@ package controller
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -256,99 +253,6 @@ func TestRefusedPruning(t *testing.T) {
 	if c := cloneset.Condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedScale); c == nil ||
 		!strings.Contains(c.Message, "podsToDelete") {
 		t.Errorf("%+v", c)
-	}
-}
-
-// TestDetachedPodsKeepTheirClaims: whoever takes a pod out of the set by hand finds its data, and the set
-// makes another under another name, with and without reuse (CS-335, CS-348).
-func TestDetachedPodsKeepTheirClaims(t *testing.T) {
-	for _, reuse := range []bool{true, false} {
-		t.Run(fmt.Sprint("reuse ", reuse), func(t *testing.T) {
-			set := clonesettest.Set(2, clonesettest.Claims("1Gi"))
-			set.Spec.ScaleStrategy.EnablePVCReuse = reuse
-			s := simulate(1, set, cloneset.Features{})
-			if err := s.Settle(100); err != nil {
-				t.Fatal(err)
-			}
-			name := s.active()[0].Name
-			s.Change(podKey(name), func(o client.Object) { o.SetOwnerReferences(nil) })
-			if err := s.Settle(100); err != nil {
-				t.Fatal(err)
-			}
-			claim := s.Get(claimKey("data-" + name))
-			if claim == nil || metav1.GetControllerOf(claim).UID != s.Get(podKey(name)).GetUID() {
-				t.Errorf("%+v", claim)
-			}
-			if status := s.set().Status; status.AvailableReplicas != 2 || len(status.Conditions) > 0 {
-				t.Errorf("%+v", status)
-			}
-		})
-	}
-}
-
-// CS-064, CS-348: claims stay with a pod that somebody took labels from, whether that releases it or not.
-func TestUnlabelledPodsKeepTheirClaims(t *testing.T) {
-	for name, unlabel := range map[string]func(map[string]string){
-		"all":             func(labels map[string]string) { clear(labels) },
-		"the instance ID": func(labels map[string]string) { delete(labels, pub.CloneSetInstanceID) },
-	} {
-		for _, reuse := range []bool{true, false} {
-			t.Run(fmt.Sprint(name, ", reuse ", reuse), func(t *testing.T) {
-				set := clonesettest.Set(2, clonesettest.Claims("1Gi"))
-				set.Spec.ScaleStrategy.EnablePVCReuse = reuse
-				s := simulate(1, set, cloneset.Features{})
-				if err := s.Settle(100); err != nil {
-					t.Fatal(err)
-				}
-				pod := s.active()[0].Name
-				claim := s.Get(claimKey("data-" + pod)).GetUID()
-				s.Change(podKey(pod), func(o client.Object) { unlabel(o.GetLabels()) })
-				if err := s.Settle(100); err != nil {
-					t.Fatal(err)
-				}
-				now := s.Get(claimKey("data-" + pod))
-				if now == nil || now.GetUID() != claim || now.GetDeletionTimestamp() != nil {
-					t.Fatalf("the claim was deleted: %+v", now)
-				}
-				if released := metav1.GetControllerOf(s.Get(podKey(pod))) == nil; released != (metav1.GetControllerOf(now).Kind == "Pod") {
-					t.Errorf("released %t, %+v", released, now.GetOwnerReferences())
-				}
-			})
-		}
-	}
-}
-
-// IPU-082, CS-041: a template made from a running pod has labels by which the pods are known; that it loses
-// or changes them costs neither a pod nor a claim, and a pod that is made of it is not deleted at once.
-func TestTemplatesOfRunningPods(t *testing.T) {
-	copied := func(id, hash string) string {
-		return `{"metadata":{"labels":{"app":"web","apps.kruise.io/cloneset-instance-id":"` + id + `","controller-revision-hash":"` + hash +
-			`","apps.kruise.io/specified-delete":"true"},` +
-			`"annotations":{"apps.kruise.io/inplace-update-state":"{}"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`
-	}
-	set := clonesettest.Set(2, clonesettest.Claims("1Gi"), clonesettest.Templated(copied("aaaaa", "x")))
-	set.Spec.ScaleStrategy.EnablePVCReuse = false
-	s := simulate(1, set, cloneset.Features{})
-	if err := s.Settle(200); err != nil {
-		t.Fatal(err)
-	}
-	before := map[string]types.UID{}
-	for _, pod := range s.active() {
-		before[pod.Name], before["data-"+pod.Name] = pod.UID, s.Get(claimKey("data-"+pod.Name)).GetUID()
-	}
-	for _, text := range []string{copied("bbbbb", "y"),
-		`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`} {
-		s.change(clonesettest.Templated(text))
-		if err := s.Settle(200); err != nil {
-			t.Fatal(err)
-		}
-		after := map[string]types.UID{}
-		for _, pod := range s.active() {
-			after[pod.Name], after["data-"+pod.Name] = pod.UID, s.Get(claimKey("data-"+pod.Name)).GetUID()
-		}
-		if diff := cmp.Diff(before, after); diff != "" || s.set().Status.UpdatedAvailableReplicas != 2 {
-			t.Errorf("%s: %s%+v", text, diff, s.set().Status)
-		}
 	}
 }
 
