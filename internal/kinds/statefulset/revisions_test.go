@@ -247,3 +247,22 @@ func (w *world) updates() string {
 	}
 	return strings.Join(found, " ")
 }
+
+// TestHistoryKeepsWhatOrphansCarry shows that the revision of pods which are about to be adopted is not
+// deleted before: these could not be updated in place any more (ASTS-086 (part)).
+func TestHistoryKeepsWhatOrphansCarry(t *testing.T) {
+	for name, states := range map[string][]state{"orphans": {orphaned}, "one that goes": {terminating}, "one that has ended": {failed}} {
+		t.Run(name, func(t *testing.T) {
+			none := int32(0)
+			w := newWorld(t, 1, func(set *appsv1beta1.StatefulSet) { set.Spec.RevisionHistoryLimit = &none })
+			w.at("a:0")
+			w.at("a:1")
+			w.at("a:2")
+			w.Set.Status.CurrentRevision = ""
+			w.pod(0, "a:0", states...)
+			if history := Make(w.Snapshot).History; len(history) != 1 || history[0].Name != w.revisions["a:1"] {
+				t.Errorf("%d are deleted of %v", len(history), w.revisions)
+			}
+		})
+	}
+}
