@@ -367,7 +367,7 @@ func put(into any, path []string, value any) {
 // OPS-066 (part), OPS-068 (part): whatever is sent to whichever webhook, it answers, and does nothing else:
 // it does not panic, writes nothing, reads nothing but what it is for, and takes no more memory, garbage
 // included, than 8 MiB beyond twice what it has reserved. The webhooks are those of the registry.
-func TestHostileReviews(t *testing.T) {
+func TestAnyReviewIsAnsweredAndDoesNothingElse(t *testing.T) {
 	racetest.SkipAlone(t)
 	b := besiege(t)
 	most := struct {
