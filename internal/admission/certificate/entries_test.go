@@ -257,7 +257,7 @@ func TestConfigurationsRaceSafely(t *testing.T) {
 
 // CRR-087: only the leader writes the match conditions and the failurePolicy of an entry whose requests
 // depend on what is installed.
-func TestScopes(t *testing.T) {
+func TestOnlyTheLeaderWritesScopes(t *testing.T) {
 	w := newWorld(t)
 	w.add(t, "all", "/validate-all")
 	conditions, known := []admissionv1.MatchCondition{{Name: "none", Expression: "false"}}, true
@@ -305,7 +305,7 @@ func TestScopes(t *testing.T) {
 // OPS-062: the leader makes a derived entry, a copy of another one, as soon as its scope is known. The copy
 // follows changes of the other, and a starting replica is not ready before the copy exists: otherwise it
 // would accept rules whose pods are not sent.
-func TestDerivedEntry(t *testing.T) {
+func TestDerivedEntriesFollowTheirSource(t *testing.T) {
 	s := newSender(t)
 	known := false
 	replica := func(elected chan struct{}) *Keeper {
