@@ -224,9 +224,9 @@ func kubelet(pod *corev1.Pod) *corev1.Pod {
 	return pod
 }
 
-// TestBatches plays an update in batches by launch priority (IPU-060, IPU-065 (part), IPU-066, IPU-067,
-// IPU-103 (part), IPU-104, IPU-217 (part), IPU-302 (part)).
-func TestBatches(t *testing.T) {
+// TestUpdatesGoInBatchesByLaunchPriority plays an update in batches by launch priority (IPU-060,
+// IPU-065 (part), IPU-066, IPU-067, IPU-103 (part), IPU-104, IPU-217 (part), IPU-302 (part)).
+func TestUpdatesGoInBatchesByLaunchPriority(t *testing.T) {
 	change := &Change{Parts: Parts{Images: map[string]string{"main": "main:2", "agent": "agent:2", "proxy": "proxy:2"}},
 		Stops: []string{"agent", "main", "proxy"}}
 	pod := prioritized()

@@ -239,8 +239,8 @@ func quantities(pairs ...string) corev1.ResourceList {
 	return list
 }
 
-// TestCompareParts: what changes in containers, in words, and which containers it stops.
-func TestCompareParts(t *testing.T) {
+// What changes in containers, in words, and which containers it stops.
+func TestComparisonNamesChangesAndWhatTheyStop(t *testing.T) {
 	const envs = `"env":[{"name":"L","valueFrom":{"fieldRef":{"fieldPath":"metadata.labels['l']"}}},{"name":"A","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['a/b~c']"}}}]`
 	template := func(metadata, spec string) string { return `{"metadata":{` + metadata + `},"spec":{` + spec + `}}` }
 	one := func(container string) string { return `"containers":[{"name":"a","image":"i:1"` + container + `}]` }

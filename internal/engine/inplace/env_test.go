@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestHashes checks the hashes against known values (IPU-125, IPU-126).
-func TestHashes(t *testing.T) {
+// TestHashesHaveTheirKnownValues checks the hashes against known values (IPU-125, IPU-126).
+func TestHashesHaveTheirKnownValues(t *testing.T) {
 	if got := PlainHash("main", "nginx:alpine"); got != "3255874907" {
 		t.Errorf("plain hash %s", got)
 	}
