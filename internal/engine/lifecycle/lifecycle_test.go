@@ -14,7 +14,7 @@ import (
 )
 
 // IPU-151: hooked by any handler, fully hooked by all.
-func TestHooks(t *testing.T) {
+func TestHookedByAnyHandlerFullyHookedByAll(t *testing.T) {
 	hook := &pub.LifecycleHook{LabelsHandler: map[string]string{"a": "1", "b": ""}, FinalizersHandler: []string{"x/one", "x/two"}}
 	tests := map[string]struct {
 		hook          *pub.LifecycleHook
