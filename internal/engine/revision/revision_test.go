@@ -112,7 +112,7 @@ func claim(name, limit, request string) corev1.PersistentVolumeClaim {
 }
 
 // IPU-051, IPU-052: the vectors of the reference.
-func TestFingerprintVectors(t *testing.T) {
+func TestFingerprintsAreThoseOfTheReference(t *testing.T) {
 	one, two := claim("pvc-1", "2Gi", "1Gi"), claim("pvc-2", "4Gi", "2Gi")
 	for name, tt := range map[string]struct {
 		claims []corev1.PersistentVolumeClaim
