@@ -8,7 +8,7 @@ import (
 
 // CS-128: the table of the specification, each row followed to its end. A step has the pods that are found
 // and what has to be done.
-func TestNumbersTable(t *testing.T) {
+func TestTheTableOfTheSpecificationIsFollowedToItsEnd(t *testing.T) {
 	type step struct {
 		census Census
 		move   int
