@@ -86,9 +86,9 @@ func TestAResumedJobGoesOnWhateverTheClocks(t *testing.T) {
 	w.expect("resumed", "n2 n3", "", running, "2 active, 0 succeeded, 1 failed of 3")
 }
 
-// TestDeadline shows BJ-102 and BJ-103: the deadline counts from the start, and calls for a plan by itself,
-// whoever makes it.
-func TestDeadline(t *testing.T) {
+// TestTheDeadlineCountsFromTheStart shows BJ-102 and BJ-103: the deadline counts from the start, and calls
+// for a plan by itself, whoever makes it.
+func TestTheDeadlineCountsFromTheStart(t *testing.T) {
 	w := newWorld(t, 2, deadline(90))
 	w.pod("n1", corev1.PodSucceeded)
 	w.pod("n2", corev1.PodRunning)
@@ -112,9 +112,9 @@ func TestDeadline(t *testing.T) {
 	w.expect("a deadline beyond all times", "n1", "", running, "1 active, 0 succeeded, 0 failed of 1")
 }
 
-// TestCompletion shows BJ-110, BJ-112 and BJ-113: a job of type Always is complete when each node is done
-// with.
-func TestCompletion(t *testing.T) {
+// TestAJobIsCompleteWhenEachNodeIsDoneWith shows BJ-110, BJ-112 and BJ-113: a job of type Always is complete
+// when each node is done with.
+func TestAJobIsCompleteWhenEachNodeIsDoneWith(t *testing.T) {
 	done := func(w *world) { w.pod("n1", corev1.PodSucceeded); w.pod("n2", corev1.PodSucceeded) }
 	for name, test := range map[string]struct {
 		last []func(*corev1.Pod)

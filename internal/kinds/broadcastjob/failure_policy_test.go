@@ -16,9 +16,9 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// TestFailFast shows BJ-090, BJ-100 and BJ-101: the job fails with the first failed pod, with either
-// completion policy.
-func TestFailFast(t *testing.T) {
+// TestFailFastEndsTheJobWithTheFirstFailedPod shows BJ-090, BJ-100 and BJ-101: the job fails with the first
+// failed pod, with either completion policy.
+func TestFailFastEndsTheJobWithTheFirstFailedPod(t *testing.T) {
 	const foundWords = "failurePolicy is FailFast, and a failed pod was found; failed on 1 node: n2; not finished on 3 nodes: n3, n4, n5"
 	for _, more := range []option{func(*appsv1beta1.BroadcastJob) {}, forever, policy("")} {
 		w := newWorld(t, 5, more)
@@ -59,8 +59,8 @@ func TestFailFast(t *testing.T) {
 	w.expect("restarted too often", "", "on-n1 on-n2", failed, "1 active, 0 succeeded, 2 failed of 2")
 }
 
-// TestContinue shows BJ-091: failed pods are counted, and no more.
-func TestContinue(t *testing.T) {
+// TestContinueOnlyCountsFailedPods shows BJ-091: failed pods are counted, and no more.
+func TestContinueOnlyCountsFailedPods(t *testing.T) {
 	w := newWorld(t, 2, policy(appsv1beta1.FailurePolicyContinue))
 	w.pod("n1", corev1.PodFailed)
 	w.expect("one failed", "n2", "", running, "1 active, 0 succeeded, 1 failed of 2")

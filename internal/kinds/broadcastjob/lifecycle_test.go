@@ -22,8 +22,8 @@ func carriedOut(plan *Plan) (done []*podplan.Verdict) {
 	return done
 }
 
-// TestBeginning shows what the first plan says of a job (BJ-062 (part)).
-func TestBeginning(t *testing.T) {
+// TestTheFirstPlanBeginsTheJob shows what the first plan says of a job (BJ-062 (part)).
+func TestTheFirstPlanBeginsTheJob(t *testing.T) {
 	w := newWorld(t, 2, func(job *appsv1beta1.BroadcastJob) { job.Status = appsv1beta1.BroadcastJobStatus{} })
 	plan := w.expect("a new job", "n1 n2", "", running, "2 active, 0 succeeded, 0 failed of 2")
 	if !plan.Status.StartTime.Time.Equal(planTime) {
@@ -37,8 +37,8 @@ func TestBeginning(t *testing.T) {
 	}
 }
 
-// TestPaused shows BJ-080, BJ-081 and BJ-082: a paused job counts, and does nothing else.
-func TestPaused(t *testing.T) {
+// TestAPausedJobOnlyCounts shows BJ-080, BJ-081 and BJ-082: a paused job counts, and does nothing else.
+func TestAPausedJobOnlyCounts(t *testing.T) {
 	w := newWorld(t, 3, paused, deadline(1))
 	w.node("n4", tainted("k", corev1.TaintEffectNoExecute))
 	w.pod("n1", corev1.PodRunning)
@@ -67,8 +67,9 @@ func TestPaused(t *testing.T) {
 	w.expect("resumed in time", "n1 n2", "", running, "2 active, 0 succeeded, 0 failed of 2")
 }
 
-// TestBadSpecs shows that a job which was stored before anybody checked it does nothing, and says why.
-func TestBadSpecs(t *testing.T) {
+// TestAJobThatNobodyCheckedDoesNothingAndSaysWhy shows that a job which was stored before anybody checked it
+// does nothing, and says why.
+func TestAJobThatNobodyCheckedDoesNothingAndSaysWhy(t *testing.T) {
 	for name, change := range map[string]option{
 		"template":      template(`{"spec":{"containers":"none"}}`),
 		"restartPolicy": template(`{"spec":{"containers":[]}}`),
@@ -90,9 +91,9 @@ type held struct{}
 
 func (held) Take(*corev1.Pod, disruption.Operation) string { return "budget b allows 0" }
 
-// TestBudgets shows BJ-172: what a budget holds, of a job that fails and of a node that does not fit, is
-// tried again, and the phase does not wait for it.
-func TestBudgets(t *testing.T) {
+// TestWhatABudgetHoldsIsTriedAgain shows BJ-172: what a budget holds, of a job that fails and of a node that
+// does not fit, is tried again, and the phase does not wait for it.
+func TestWhatABudgetHoldsIsTriedAgain(t *testing.T) {
 	w := newWorld(t, 2)
 	w.Disruptions = held{}
 	w.pod("n1", corev1.PodFailed)

@@ -10,8 +10,9 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// TestNodesChange shows BJ-131, BJ-132, BJ-133, BJ-134 and BJ-135: what becomes of pods whose node changes.
-func TestNodesChange(t *testing.T) {
+// TestPodsFollowTheChangesOfTheirNodes shows BJ-131, BJ-132, BJ-133, BJ-134 and BJ-135: what becomes of pods
+// whose node changes.
+func TestPodsFollowTheChangesOfTheirNodes(t *testing.T) {
 	bad, flap := tainted("bad", corev1.TaintEffectNoExecute), tainted(corev1.TaintNodeNotReady, corev1.TaintEffectNoExecute)
 	full := func(node *corev1.Node) { node.Status.Allocatable = nil }
 	moved := func(node *corev1.Node) { node.Labels = map[string]string{"pool": "b"} }
@@ -82,8 +83,9 @@ func TestNodesChange(t *testing.T) {
 	w.expect("nodes are gone", "n1", "lost on-never", running, "4 active, 0 succeeded, 0 failed of 1")
 }
 
-// TestDuplicates shows BJ-044: of two pods on a node the finished one stays, or else the older.
-func TestDuplicates(t *testing.T) {
+// TestOfTwoPodsOnANodeTheFinishedOneStays shows BJ-044: of two pods on a node the finished one stays, or else
+// the older.
+func TestOfTwoPodsOnANodeTheFinishedOneStays(t *testing.T) {
 	for name, test := range map[string]struct {
 		first, second corev1.PodPhase
 		change        func(*corev1.Pod)
