@@ -133,9 +133,9 @@ func (s *simulated) refuse(node string, err error) *[]string {
 	return asked
 }
 
-// TestSlowStart shows BJ-073: creations come in batches of 1, 2, 4 and so on, and no batch follows one with
-// an error.
-func TestSlowStart(t *testing.T) {
+// TestCreationsComeInGrowingBatches shows BJ-073: creations come in batches of 1, 2, 4 and so on, and no
+// batch follows one with an error.
+func TestCreationsComeInGrowingBatches(t *testing.T) {
 	names := strings.Fields("n0 n1 n2 n3 n4 n5 n6 n7 n8 n9")
 	for failing, want := range map[string]int{"n0": 1, "n1": 3, "n2": 3, "n3": 7, "n6": 7, "n7": 10} {
 		s := simulate(1, makeJob(), names...)
@@ -228,9 +228,9 @@ func TestTheEndIsWrittenFirst(t *testing.T) {
 	}
 }
 
-// TestTimers shows BJ-103 (part) and BJ-120: deadline and time to live fire although nothing happens, in
-// another manager, too; the job goes with its pods.
-func TestTimers(t *testing.T) {
+// TestDeadlineAndTimeToLiveFireByThemselves shows BJ-103 (part) and BJ-120: deadline and time to live fire
+// although nothing happens, in another manager, too; the job goes with its pods.
+func TestDeadlineAndTimeToLiveFireByThemselves(t *testing.T) {
 	deadline, ttl := int64(300), int32(100)
 	s := simulate(1, makeJob(func(job *appsv1beta1.BroadcastJob) {
 		job.Spec.CompletionPolicy.ActiveDeadlineSeconds, job.Spec.CompletionPolicy.TTLSecondsAfterFinished = &deadline, &ttl
@@ -258,8 +258,8 @@ func TestTimers(t *testing.T) {
 	}
 }
 
-// TestDeletedJobs shows BJ-064: a job that is being deleted gets nothing.
-func TestDeletedJobs(t *testing.T) {
+// TestADeletedJobGetsNothing shows BJ-064: a job that is being deleted gets nothing.
+func TestADeletedJobGetsNothing(t *testing.T) {
 	s := simulate(1, makeJob(), "n1")
 	s.Change(jobKey, func(o client.Object) {
 		now := metav1.NewTime(s.Now())
@@ -357,9 +357,9 @@ func TestSpecChangeIgnored(t *testing.T) {
 	}
 }
 
-// TestEvents shows that what is told of is told once, though many passes find it (BJ-044 (part),
+// TestEventsAreToldOnce shows that what is told of is told once, though many passes find it (BJ-044 (part),
 // BJ-072 (part), BJ-092 (part), BJ-134 (part)).
-func TestEvents(t *testing.T) {
+func TestEventsAreToldOnce(t *testing.T) {
 	s := simulate(1, makeJob(onFailure(appsv1beta1.FailurePolicyPause)), "n1", "n2", "n3")
 	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
 	s.spend(time.Minute)
@@ -417,8 +417,9 @@ func TestStatusIsWrittenForTheNewestJob(t *testing.T) {
 	}
 }
 
-// TestOrder shows BJ-062: what is looked at first, and that the status is written last, unless the job ends.
-func TestOrder(t *testing.T) {
+// TestTheStatusIsWrittenLastUnlessTheJobEnds shows BJ-062: what is looked at first, and that the status is
+// written last, unless the job ends.
+func TestTheStatusIsWrittenLastUnlessTheJobEnds(t *testing.T) {
 	taint := toNode(func(node *corev1.Node) {
 		node.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
 	})
@@ -479,8 +480,8 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestManyFailures shows that what is remembered of nodes is bounded.
-func TestManyFailures(t *testing.T) {
+// TestWhatIsRememberedOfNodesIsBounded shows that what is remembered of nodes is bounded.
+func TestWhatIsRememberedOfNodesIsBounded(t *testing.T) {
 	m := &memory{}
 	now := time.Now()
 	for i := range 3 * mostFailed {
@@ -491,8 +492,8 @@ func TestManyFailures(t *testing.T) {
 	}
 }
 
-// TestBinding shows the flag --assign-bcj-pods-by-scheduler=false (BJ-041 (part)).
-func TestBinding(t *testing.T) {
+// TestPodsAreBoundToTheirNodesByTheFlag shows the flag --assign-bcj-pods-by-scheduler=false (BJ-041 (part)).
+func TestPodsAreBoundToTheirNodesByTheFlag(t *testing.T) {
 	s := simulate(1, makeJob(), "n1")
 	s.binds = true
 	s.startManager()
