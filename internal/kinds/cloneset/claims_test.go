@@ -17,9 +17,9 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 )
 
-// TestLostNodes: a node is lost whose Ready is Unknown, or that does not exist; not one that says itself that
-// it is not ready (CS-272).
-func TestLostNodes(t *testing.T) {
+// A node is lost whose Ready is Unknown, or that does not exist; not one that says itself that it is not
+// ready (CS-272).
+func TestANodeIsLostWhoseReadyIsUnknown(t *testing.T) {
 	s := Snapshot{}
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown} {
 		s.RecordNode(string(status), &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{

@@ -124,7 +124,7 @@ func TestGatesAreAddedOnce(t *testing.T) {
 
 // CS-050, CS-052: the full name of the revision labels pods, or the short hash by the gate or where a label
 // cannot hold the name.
-func TestRevisionLabels(t *testing.T) {
+func TestPodsAreLabelledWithTheirRevision(t *testing.T) {
 	tests := map[string]struct {
 		name  string
 		gate  bool
