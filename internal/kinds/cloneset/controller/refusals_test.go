@@ -77,9 +77,9 @@ func TestWebhookRewritesImages(t *testing.T) {
 	}
 }
 
-// TestForbiddenUpdates: a disruption budget, a quota or a policy that refuses an update in place is waited
-// for, and its words are shown; the pod is not deleted to get round it (IPU-174, IPU-184).
-func TestForbiddenUpdates(t *testing.T) {
+// A disruption budget, a quota or a policy that refuses an update in place is waited for, and its words are
+// shown; the pod is not deleted to get round it (IPU-174, IPU-184).
+func TestForbiddenUpdatesAreWaitedFor(t *testing.T) {
 	s := simulate(1, clonesettest.Set(5, clonesettest.MaxUnavailable(3)), cloneset.Features{})
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
@@ -195,8 +195,8 @@ func TestRefusedPassesBackOff(t *testing.T) {
 	}
 }
 
-// TestUnusableSpecs: whatever got past admission, pods are neither given up nor miscounted (CS-096, CS-220).
-func TestUnusableSpecs(t *testing.T) {
+// Whatever got past admission, pods are neither given up nor miscounted (CS-096, CS-220).
+func TestUnusableSpecsGiveUpNoPods(t *testing.T) {
 	for name, spoil := range map[string]func(*appsv1beta1.CloneSet){
 		"no selector": func(set *appsv1beta1.CloneSet) { set.Spec.Selector = nil },
 		"a selector that is malformed": func(set *appsv1beta1.CloneSet) {
@@ -239,8 +239,8 @@ func TestUnusableSpecs(t *testing.T) {
 	}
 }
 
-// TestRefusedPruning: that names cannot be removed from podsToDelete is told (CS-134, CS-225).
-func TestRefusedPruning(t *testing.T) {
+// That names cannot be removed from podsToDelete is told (CS-134, CS-225).
+func TestNamesThatCannotBePrunedAreTold(t *testing.T) {
 	s := simulate(1, clonesettest.Set(1), cloneset.Features{})
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
