@@ -195,7 +195,7 @@ func snapshot(r *appsv1beta1.ContainerRecreateRequest) {
 }
 
 // CRR-014, CRR-066, CRR-162: what succeeded stays so, what failed keeps its own reason.
-func TestAbandonedContainers(t *testing.T) {
+func TestAbandonedContainersKeepTheirOwnEnd(t *testing.T) {
 	request := containerrecreatetest.Request(containerrecreatetest.Deadline, containerrecreatetest.Succeeded,
 		func(r *appsv1beta1.ContainerRecreateRequest) {
 			r.Status.ContainerRecreateStates[1].Phase = "Recreating"
