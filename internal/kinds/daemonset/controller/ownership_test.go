@@ -129,9 +129,10 @@ func TestASelectorOfAll(t *testing.T) {
 	}
 }
 
-// TestAdoption shows ADS-046: pods and revisions of nobody with the labels of the set become its own, after a
-// look at the set as it is now; those that lost the labels are given up. Owner references name v1beta1.
-func TestAdoption(t *testing.T) {
+// TestPodsAndRevisionsOfNobodyAreAdopted shows ADS-046: pods and revisions of nobody with the labels of the
+// set become its own, after a look at the set as it is now; those that lost the labels are given up. Owner
+// references name v1beta1.
+func TestPodsAndRevisionsOfNobodyAreAdopted(t *testing.T) {
 	yes := true
 	s := started(t, makeSet(), everything, "n1", "n2", "n3")
 	want := []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "DaemonSet", Name: "agent", UID: s.set().UID,
@@ -212,10 +213,10 @@ func TestACollisionOfNames(t *testing.T) {
 	}
 }
 
-// TestTakenOver shows ADS-061, ADS-062 (part) and ADS-063 (part): what the native kind leaves, completed
-// revision and all, is known again: no pod is touched but for its owner; and an update then rolls out
-// although the generation annotation stays.
-func TestTakenOver(t *testing.T) {
+// TestPodsOfTheNativeKindAreKnownAgain shows ADS-061, ADS-062 (part) and ADS-063 (part): what the native
+// kind leaves, completed revision and all, is known again: no pod is touched but for its owner; and an update
+// then rolls out although the generation annotation stays.
+func TestPodsOfTheNativeKindAreKnownAgain(t *testing.T) {
 	s := started(t, makeSet(), everything, "n1", "n2")
 	uids := []any{s.only(t, "n1").UID, s.only(t, "n2").UID}
 	native(s)

@@ -80,8 +80,9 @@ func TestAPausedRollout(t *testing.T) {
 	}
 }
 
-// TestOnDelete shows ADS-170: pods stay until somebody deletes them, and come back at the current revision.
-func TestOnDelete(t *testing.T) {
+// TestOnDeletePodsStayUntilSomebodyDeletesThem shows ADS-170: pods stay until somebody deletes them, and come
+// back at the current revision.
+func TestOnDeletePodsStayUntilSomebodyDeletesThem(t *testing.T) {
 	s := started(t, makeSet(onDelete), everything, "n1", "n2")
 	s.change(image("agent:2"))
 	s.spend(5 * time.Minute)
