@@ -97,7 +97,7 @@ func TestTheLargestSandboxConfig(t *testing.T) {
 }
 
 // A plan is idle only if it does nothing at all; as many nodes to leave as to join are not nothing.
-func TestIdlePlans(t *testing.T) {
+func TestAPlanIsIdleOnlyIfItDoesNothing(t *testing.T) {
 	one, status := []string{"n"}, &appsv1beta1.ImagePullJobStatus{}
 	if !(&JobPlan{Why: "x", After: 1}).Idle() || !(&NodePlan{Why: "x", After: 1}).Idle() {
 		t.Error("a plan that only waits is not idle")
