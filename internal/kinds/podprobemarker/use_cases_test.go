@@ -18,7 +18,7 @@ func policies(condition string, list ...appsv1alpha1.ProbeMarkerPolicy) func(*pr
 
 // PPM-002: what probes are used for, each with what its pod gets. A condition that opens a readiness gate of
 // the pod is one like any other.
-func TestTypicalUses(t *testing.T) {
+func TestTypicalUsesGiveTheirPodsWhatTheyAskFor(t *testing.T) {
 	labels := func(state appsv1alpha1.ProbeState, key, value string) appsv1alpha1.ProbeMarkerPolicy {
 		return appsv1alpha1.ProbeMarkerPolicy{State: state, Labels: map[string]string{key: value}}
 	}
