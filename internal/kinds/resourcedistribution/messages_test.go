@@ -29,7 +29,7 @@ func TestFaultsTellNoContent(t *testing.T) {
 }
 
 // What users of a namespace may write as finalizers makes neither what is kept nor what is told large.
-func TestManyFinalizers(t *testing.T) {
+func TestManyFinalizersMakeNothingLarge(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "login", Finalizers: make([]string, 10000),
 		OwnerReferences: []metav1.OwnerReference{{Kind: resourcedistribution.Name, UID: "uid-of-a", Controller: new(true)}}}}
 	for i := range secret.Finalizers {
