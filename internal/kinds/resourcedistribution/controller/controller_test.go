@@ -148,7 +148,7 @@ func TestNothingIsDoneForWhatGoes(t *testing.T) {
 }
 
 // RD-058, RD-D5: what cannot be changed is made anew, if it is the own copy.
-func TestImmutableCopies(t *testing.T) {
+func TestCopiesThatCannotBeChangedAreMadeAnew(t *testing.T) {
 	w := spread(t)
 	uid := w.Get(w.key("a")).GetUID()
 	w.Change(w.key("a"), func(o client.Object) {
@@ -242,7 +242,7 @@ func TestUpdatesAreOfOneVersion(t *testing.T) {
 
 // RD-051: batches are of 1, 2, 4 and so on, each namespace is attempted in each round, and errors do not stop
 // the rest.
-func TestSlowStart(t *testing.T) {
+func TestCopiesComeInGrowingBatches(t *testing.T) {
 	w := newWorld(t, 1)
 	for i := range 20 {
 		w.space(fmt.Sprintf("n%02d", i), team)
@@ -269,7 +269,7 @@ func TestSlowStart(t *testing.T) {
 
 // A user who deletes a copy again and again gets it back at once a few times, and then later each time;
 // copies in other namespaces do not wait.
-func TestRestlessUsers(t *testing.T) {
+func TestACopyThatIsDeletedAgainAndAgainComesBackLater(t *testing.T) {
 	w := spread(t)
 	back := 0
 	for range 50 {
@@ -371,7 +371,7 @@ func TestWithoutTheList(t *testing.T) {
 }
 
 // Watches begin with their first user, and end with the last.
-func TestWatchesEnd(t *testing.T) {
+func TestWatchesEndWithTheirLastUser(t *testing.T) {
 	var running atomic.Int32
 	w := &watches{changed: func(*copies, string) {}, follow: func(ctx context.Context, _ *copies) {
 		running.Add(1)
