@@ -54,7 +54,7 @@ const appPod = `labels: {app: x, main: second}, annotations: {main/one: first}`
 
 // SS-111, SS-112: which variables are copied, whole, from which container, in which order; what is not there
 // is passed over.
-func TestTransferredVariables(t *testing.T) {
+func TestTransferredVariablesAreCopiedInOrder(t *testing.T) {
 	const pod = `{initContainers: [{name: boot, image: i, env: [{name: BOOT, value: b}]}, {name: native, image: i, restartPolicy: Always, env: [{name: NATIVE, value: native}]}],
 		containers: [{name: first, image: i, env: [{name: C, value: c1}, {name: A, value: a1}, {name: B, valueFrom: {fieldRef: {fieldPath: status.podIP}}}]},
 		{name: second, image: i, env: [{name: A, value: a2}]}]}`
