@@ -20,8 +20,9 @@ func retention(deleted, scaled appsv1beta1.StatefulSetClaimRetention) option {
 	}
 }
 
-// TestAbilities shows ASTS-002: what the native kind has not, each with what happens without it.
-func TestAbilities(t *testing.T) {
+// TestEveryAbilityThatTheNativeKindLacksHasItsEffect shows ASTS-002: what the native kind has not, each with
+// what happens without it.
+func TestEveryAbilityThatTheNativeKindLacksHasItsEffect(t *testing.T) {
 	old := func(w *world) { all(w, "a:1", 5) }
 	full := func(w *world) { all(w, "a:2", 5) }
 	hold := "4: label lifecycle.apps.kruise.io/state=%s, annotation lifecycle.apps.kruise.io/timestamp"

@@ -11,9 +11,9 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// TestUpkeep shows ASTS-129: in each plan pods that are there get back the labels of their identity, their
-// PVCs the owners, and those that lack a volume are replaced, in which ever state the set is.
-func TestUpkeep(t *testing.T) {
+// TestPodsGetBackWhatIsTheirs shows ASTS-129: in each plan pods that are there get back the labels of their
+// identity, their PVCs the owners, and those that lack a volume are replaced, in which ever state the set is.
+func TestPodsGetBackWhatIsTheirs(t *testing.T) {
 	unlabelled := func(pod *corev1.Pod) { delete(pod.Labels, "statefulset.kubernetes.io/pod-name") }
 	identity := "0: label apps.kubernetes.io/pod-index=0, label statefulset.kubernetes.io/pod-name=web-0"
 	for name, tt := range map[string]struct {
