@@ -26,9 +26,10 @@ func (s *simulated) stored() string {
 	return strings.Join(images, " ")
 }
 
-// TestHistory shows ASTS-086: revisions go, the oldest first, but for as many as revisionHistoryLimit, the
-// current one, the update revision, and those that pods are labelled with; also in passes that fail.
-func TestHistory(t *testing.T) {
+// TestRevisionsBeyondTheLimitGo shows ASTS-086: revisions go, the oldest first, but for as many as
+// revisionHistoryLimit, the current one, the update revision, and those that pods are labelled with; also in
+// passes that fail.
+func TestRevisionsBeyondTheLimitGo(t *testing.T) {
 	limit := func(n int32) func(*appsv1beta1.StatefulSet) {
 		return func(set *appsv1beta1.StatefulSet) { set.Spec.RevisionHistoryLimit = &n }
 	}

@@ -170,7 +170,8 @@ func (s *simulated) stepsOf(name string) *[]string {
 }
 
 // TestStepsOfAnUpdate shows what is written to a pod, in which order: ASTS-173 (part), ASTS-174,
-// ASTS-175 (part), and ASTS-180, with TestWhatQualifies, and TestQualifies of the manager.
+// ASTS-175 (part), and ASTS-180, with TestWhatQualifies, and TestResizeDependsOnTheResourcesOfTheAPIServer
+// of the manager.
 func TestStepsOfAnUpdate(t *testing.T) {
 	const hold, back = "patch status, InPlaceUpdateReady=False StartInPlaceUpdate, Ready=False ReadinessGatesNotReady",
 		"patch status, InPlaceUpdateReady=True , Normal"
@@ -286,9 +287,10 @@ func (s *simulated) onePass() {
 	s.Manage()
 }
 
-// TestConflicts shows ASTS-173, with what TestStepsOfAnUpdate shows: a pod is taken out of service at once in
-// spite of a conflict, as it is then. It shows ASTS-179: it comes back only as the version that was judged.
-func TestConflicts(t *testing.T) {
+// TestAPodIsTakenOutOfServiceInSpiteOfAConflict shows ASTS-173, with what TestStepsOfAnUpdate shows: a pod is
+// taken out of service at once in spite of a conflict, as it is then. It shows ASTS-179: it comes back only
+// as the version that was judged.
+func TestAPodIsTakenOutOfServiceInSpiteOfAConflict(t *testing.T) {
 	s := started(t, makeSet(1, inPlace), everything)
 	asked := s.meddle("web-0", "status", `InPlaceUpdateReady`)
 	s.change(image("nginx:2"))
@@ -318,8 +320,9 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// TestBatches shows ASTS-177: containers change in the order of their launch priority.
-func TestBatches(t *testing.T) {
+// TestContainersChangeInTheOrderOfTheirLaunchPriority shows ASTS-177: containers change in the order of their
+// launch priority.
+func TestContainersChangeInTheOrderOfTheirLaunchPriority(t *testing.T) {
 	barrier := func(priority string) string {
 		return `{"name":"KRUISE_CONTAINER_BARRIER","valueFrom":{"configMapKeyRef":{"name":"b","key":"p_` + priority + `"}}}`
 	}
