@@ -23,7 +23,7 @@ func (d *pausedFor) AddAfter(_ reconcile.Request, after time.Duration) { d.all =
 // IPU-130: a report is written one second after its cause. Failures are retried after 0.5 s, doubled up to
 // about 55 s. The first stop is 3 s after a container was found; failures are retried with doubled pauses up
 // to 10 min. TestPlan and TestChangedEnvironmentRestartsOnce show which containers are stopped, and how.
-func TestPauses(t *testing.T) {
+func TestFailuresAreRetriedWithGrowingPauses(t *testing.T) {
 	q := &pausedFor{}
 	(&reconciler{Options: Options{EnvFromMetadata: true}}).handler().Create(t.Context(), event.CreateEvent{Object: pod("a")}, q)
 	if !slices.Equal(q.all, []time.Duration{time.Second}) {
