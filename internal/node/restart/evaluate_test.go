@@ -300,7 +300,7 @@ func TestOrder(t *testing.T) {
 }
 
 // CRR-100: errors in finding the runtime of a request.
-func TestScheme(t *testing.T) {
+func TestErrorsInFindingTheRuntimeAreTold(t *testing.T) {
 	for want, c := range map[string]change{
 		"":                                  func(*appsv1beta1.ContainerRecreateRequest) {},
 		"container b has no status context": func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Containers[1].StatusContext = nil },
