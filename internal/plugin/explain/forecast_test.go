@@ -79,9 +79,9 @@ func withImage(t testing.TB, w *World, set *appsv1beta1.CloneSet, image string) 
 	return f
 }
 
-// TestManyWaves: kubelets are asked about pods that changed, not about all of them in each wave. Else the
-// time that a forecast takes grows with the square of the pods.
-func TestManyWaves(t *testing.T) {
+// Kubelets are asked about pods that changed, not about all of them in each wave. Else the time that a
+// forecast takes grows with the square of the pods.
+func TestKubeletsAreAskedAboutChangedPodsAlone(t *testing.T) {
 	const pods = 100
 	w, set := rolledOut(t, "", pods, "1")
 	w.Stage.Kubelet.Steps = 0

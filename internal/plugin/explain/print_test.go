@@ -43,8 +43,8 @@ func explained(pods int) *Explanation {
 	return e
 }
 
-// TestWhyPrints shows what why prints: a few pods, many in groups, and all formats.
-func TestWhyPrints(t *testing.T) {
+// TestWhyPrintsFewPodsAndManyInGroups shows what why prints: a few pods, many in groups, and all formats.
+func TestWhyPrintsFewPodsAndManyInGroups(t *testing.T) {
 	for name, test := range map[string]struct {
 		output string
 		pods   []int
@@ -70,9 +70,9 @@ func TestWhyPrints(t *testing.T) {
 	}
 }
 
-// TestPlanPrints shows what plan prints, and its exit codes (OPS-192 (part): that of errors is shown by
-// TestPlanAndWhy).
-func TestPlanPrints(t *testing.T) {
+// TestPlanPrintsAndSetsItsExitCode shows what plan prints, and its exit codes (OPS-192 (part): that of
+// errors is shown by TestPlanAndWhy).
+func TestPlanPrintsAndSetsItsExitCode(t *testing.T) {
 	inPlace := func(names ...string) (steps []Step) {
 		for _, name := range names {
 			steps = append(steps, Step{Pod: name, Action: "update in place", Restarts: []string{"app"}, Message: "image of app to nginx:2"})
