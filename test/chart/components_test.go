@@ -30,7 +30,7 @@ func into(t *testing.T, object map[string]any, typed any) {
 // OPS-116 (part): the job is that of the release, with an account and rights of its own that are there before
 // it, and tries once. What went wrong can be read. OPS-119: it runs where the manager may, also on tainted
 // nodes, and passes Pod Security level restricted.
-func TestUninstallJob(t *testing.T) {
+func TestTheUninstallJobIsThatOfTheRelease(t *testing.T) {
 	hooks := mustRender(t, few(load(t)), "manager: {tolerations: [{operator: Exists}], nodeSelector: {pool: system}}")
 	for key, weight := range map[string]string{"ServiceAccount kruise-system kruise-helm-hook": "1", "ClusterRole kruise-helm-hook": "2",
 		"ClusterRoleBinding kruise-helm-hook": "3", "Job kruise-system kruise-finalizer": "4"} {
@@ -98,7 +98,7 @@ func TestDefinitionsOfTheUser(t *testing.T) {
 
 // OPS-094 (part): what the folder monitoring has is installed if it is asked for, with the labels that are
 // asked for.
-func TestMonitoring(t *testing.T) {
+func TestMonitoringIsInstalledIfAskedFor(t *testing.T) {
 	c := few(load(t))
 	c.Files = slices.DeleteFunc(c.Files, func(file *common.File) bool { return strings.HasPrefix(file.Name, "files/monitoring/") })
 	for name, kind := range map[string]string{"service": "Service", "servicemonitor": "ServiceMonitor", "rules": "PrometheusRule", "dashboards": "ConfigMap"} {
