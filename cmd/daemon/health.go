@@ -60,7 +60,8 @@ func (h *health) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", h.live)
 	mux.HandleFunc("/readyz", h.ready)
-	mux.Handle("/metrics", promhttp.HandlerFor(metrics.Registry, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
+	mux.Handle("/metrics", promhttp.HandlerFor(metrics.Registry,
+		promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
 	return mux
 }
 
@@ -70,13 +71,22 @@ func serve(ctx context.Context, address string, handler http.Handler) error {
 	if err != nil {
 		return fmt.Errorf("listening for metrics and health: %w", err)
 	}
+
 	// Whoever reaches the port reaches a program with little memory.
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute,
-		IdleTimeout: 30 * time.Second, MaxHeaderBytes: 16 << 10}
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      time.Minute,
+		IdleTimeout:       30 * time.Second,
+		MaxHeaderBytes:    16 << 10,
+	}
 	stopped := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stopped()
+
 	if err := server.Serve(&limited{Listener: listener}); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving metrics and health: %w", err)
 	}
+
 	return nil
 }

@@ -24,7 +24,8 @@ func (l *limited) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {
-			return nil, err //nolint:wrapcheck // it belongs to the server of the library, which looks for its own errors
+			//nolint:wrapcheck // it belongs to the server of the library, which looks for its own errors
+			return nil, err
 		}
 		own := host(c.RemoteAddr()) == host(c.LocalAddr())
 		if l.count(own, 1) {

@@ -92,14 +92,17 @@ func (o *options) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	for _, warning := range gates.Warnings {
 		logger.Info("Feature gates", "warning", warning)
 	}
+
 	logger.Info("Feature gates", "enabled", gates.String())
 	cfg, err := restConfig(o)
 	if err != nil {
 		return err
 	}
+
 	runtimeMeters, stops := runtime.NewMeters(), stop.NewStops()
 	for _, collector := range append([]prometheus.Collector{gates.Metric(), build.Metric(), stops, collectors.NewBuildInfoCollector()},
 		runtimeMeters.Collectors()...) {
@@ -107,21 +110,29 @@ func (o *options) run(ctx context.Context) error {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
+
 	runtimes := runtime.NewSet(runtime.Options{Root: o.socketRoot, SocketFile: o.socketFile, Meters: runtimeMeters})
 	mgr, err := newManager(cfg, o)
 	if err != nil {
 		return err
 	}
+
 	events, endEvents, err := recorders(cfg, o.node)
 	if err != nil {
 		return err
 	}
 	defer endEvents()
+
 	if err := addControllers(ctx, mgr, o, gates, runtimes, stops, events); err != nil {
 		return err
 	}
-	checks := &health{informers: informers(mgr, gates), started: time.Now(), now: time.Now,
-		runtime: check{"containerRuntime", func(context.Context) error { return runtimes.Ready() }}}
+
+	checks := &health{
+		informers: informers(mgr, gates),
+		started:   time.Now(),
+		now:       time.Now,
+		runtime:   check{"containerRuntime", func(context.Context) error { return runtimes.Ready() }},
+	}
 	// Health checks and runtimes are not runnables of the manager, because those wait for the API server.
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return serve(ctx, o.addr, checks.handler()) })
@@ -132,6 +143,7 @@ func (o *options) run(ctx context.Context) error {
 		}
 		return nil
 	})
+
 	return group.Wait()
 }
 
@@ -183,6 +195,7 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 			return nil, fmt.Errorf("building the scheme: %w", err)
 		}
 	}
+
 	pprofAddr := "0"
 	if o.pprof {
 		pprofAddr = o.pprofAddr
@@ -202,6 +215,7 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building the manager: %w", err)
 	}
+
 	return mgr, nil
 }
 
@@ -218,17 +232,25 @@ func recorders(cfg *rest.Config, node string) (of func(component string) record.
 	}, broadcaster.Shutdown, nil
 }
 
-func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, runtimes *runtime.Set,
-	stops *prometheus.CounterVec, events func(string) record.EventRecorder) error {
+func addControllers(
+	ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, runtimes *runtime.Set,
+	stops *prometheus.CounterVec, events func(string) record.EventRecorder,
+) error {
 	if !gates.Enabled(features.KruiseDaemon) { // ND-004
 		klog.FromContext(ctx).Info("The feature gate KruiseDaemon is off: this daemon has nothing to do and need not be deployed")
 		return nil
 	}
+
 	watchesPods := gates.Enabled(features.DaemonWatchingPod)
-	if err := restart.Setup(mgr, restart.Options{Runtimes: runtimes, Events: events("kruise-daemon-crr"), Stops: stops,
-		WatchesPods: watchesPods}); err != nil {
+	if err := restart.Setup(mgr, restart.Options{
+		Runtimes:    runtimes,
+		Events:      events("kruise-daemon-crr"),
+		Stops:       stops,
+		WatchesPods: watchesPods,
+	}); err != nil {
 		return err
 	}
+
 	pulls := imagepull.Options{Node: o.node, Runtimes: runtimes, Events: events("kruise-daemon-imagepuller"), Workers: o.pullWorkers}
 	switch plugins, err := imagepull.LoadPlugins(o.pluginConfig, o.pluginDir, clock.RealClock{}); { // ND-022
 	case err != nil:
@@ -236,18 +258,25 @@ func addControllers(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	case plugins != nil:
 		pulls.Provider = plugins
 	}
+
 	if err := imagepull.Setup(mgr, pulls); err != nil {
 		return err
 	}
+
 	if gates.Enabled(features.PodProbeMarkerGate) { // ND-183
-		if err := probe.Setup(mgr, probe.Options{Node: o.node, Runtimes: runtimes, Events: events("kruise-daemon-podprobe"),
-			WatchesPods: watchesPods}); err != nil {
+		if err := probe.Setup(mgr, probe.Options{
+			Node:        o.node,
+			Runtimes:    runtimes,
+			Events:      events("kruise-daemon-podprobe"),
+			WatchesPods: watchesPods,
+		}); err != nil {
 			return err
 		}
 	}
 	if !watchesPods { // ND-056
 		return nil
 	}
+
 	return metadata.Setup(mgr,
 		reporting(gates, metadata.Options{Runtimes: runtimes, Events: events("kruise-daemon-containermeta"), Stops: stops}))
 }
@@ -263,6 +292,7 @@ func informers(mgr ctrl.Manager, gates *features.Gates) []check {
 	if !gates.Enabled(features.KruiseDaemon) {
 		return nil
 	}
+
 	synced := func(object client.Object) func(context.Context) error {
 		return func(ctx context.Context) error {
 			informer, err := mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false))
@@ -283,5 +313,6 @@ func informers(mgr ctrl.Manager, gates *features.Gates) []check {
 	if gates.Enabled(features.DaemonWatchingPod) {
 		checks = append(checks, check{"podInformerSynced", synced(&corev1.Pod{})})
 	}
+
 	return checks
 }

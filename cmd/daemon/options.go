@@ -36,16 +36,22 @@ func parseOptions(args []string) (*options, error) {
 	fs.BoolVar(&o.version, "version", false, "print what this program was built from, and end")
 	fs.StringVar(&o.addr, "addr", ":10221", "address of /metrics, /healthz and /readyz")
 	fs.BoolVar(&o.pprof, "enable-pprof", false, "serve Go profiles")
-	fs.StringVar(&o.pprofAddr, "pprof-addr", "localhost:10222", "address of the Go profiles; the daemon is in the node's network")
-	fs.StringVar(&o.socketFile, "socket-file", "", "the only CRI sockets to try, relative to /hostvarrun, with commas between them; not on Windows")
-	fs.StringVar(&o.socketRoot, "socket-root", "", "folder in which sockets are looked for instead of /hostvarrun, to run outside a pod")
-	fs.IntVar(&o.pullWorkers, "max-workers-for-pull-image", 5, "image pulls at the same time; below 1 is no limit (also --max-concurrency)")
+	fs.StringVar(&o.pprofAddr, "pprof-addr", "localhost:10222",
+		"address of the Go profiles; the daemon is in the node's network")
+	fs.StringVar(&o.socketFile, "socket-file", "",
+		"the only CRI sockets to try, relative to /hostvarrun, with commas between them; not on Windows")
+	fs.StringVar(&o.socketRoot, "socket-root", "",
+		"folder in which sockets are looked for instead of /hostvarrun, to run outside a pod")
+	fs.IntVar(&o.pullWorkers, "max-workers-for-pull-image", 5,
+		"image pulls at the same time; below 1 is no limit (also --max-concurrency)")
 	fs.StringVar(&o.pluginConfig, "plugin-config-file", "/kruise/CredentialProviderPlugin.yaml",
 		"configuration of image credential providers")
-	fs.StringVar(&o.pluginDir, "plugin-bin-dir", "/kruise/plugins", "folder of the image credential providers")
+	fs.StringVar(&o.pluginDir, "plugin-bin-dir", "/kruise/plugins",
+		"folder of the image credential providers")
 	fs.Float32Var(&o.qps, "rest-config-qps", 0, "API requests per second; 0 is the client library's default")
 	fs.IntVar(&o.burst, "rest-config-burst", 0, "API requests at once; 0 is the client library's default")
-	fs.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "path of a kubeconfig; empty is the in-cluster configuration")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"),
+		"path of a kubeconfig; empty is the in-cluster configuration")
 	fs.StringVar(&o.featureGates, "feature-gates", "", "comma list of Name=bool, the same as the manager's")
 	fs.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 		if name == "max-concurrency" { // the name in the reference's documentation (ND-020)
@@ -73,5 +79,6 @@ func parseOptions(args []string) (*options, error) {
 	if o.node == "" {
 		return nil, errors.New("the environment variable NODE_NAME must name the node") // ND-013
 	}
+
 	return o, nil
 }

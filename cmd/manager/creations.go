@@ -52,11 +52,13 @@ func (c *creations) release(e *registry.Environment) {
 	if e.Spreads == nil {
 		return
 	}
+
 	told := func(ctx context.Context, pod client.Object) {
 		ctx, cancel := context.WithTimeout(ctx, releaseTime)
 		defer cancel()
 		if err := e.Spreads.Refused(ctx, pod, e.Versioned); err != nil { // the booking expires by itself
-			log.FromContext(ctx).Error(err, "The place of a pod that was refused is not given back yet", "pod",
+			log.FromContext(ctx).Error(err,
+				"The place of a pod that was refused is not given back yet", "pod",
 				client.ObjectKeyFromObject(pod))
 		}
 	}

@@ -59,11 +59,20 @@ type health struct {
 
 // newHealth returns the health of a replica whose installation is in the namespace. Nothing has been told
 // yet.
-func newHealth(w *watches.Watches, pulse *reconcile.Pulse, elected <-chan struct{}, namespace string) *health {
+func newHealth(
+	w *watches.Watches, pulse *reconcile.Pulse, elected <-chan struct{}, namespace string,
+) *health {
 	deployment := &appsv1.Deployment{}
 	deployment.Namespace, deployment.Name = namespace, managerDeployment
-	return &health{watches: w, pulse: pulse, elected: elected, clock: clock.RealClock{}, about: deployment,
-		refused: map[schema.GroupVersionKind]time.Time{}, silent: map[string]time.Time{}}
+	return &health{
+		watches: w,
+		pulse:   pulse,
+		elected: elected,
+		clock:   clock.RealClock{},
+		about:   deployment,
+		refused: map[schema.GroupVersionKind]time.Time{},
+		silent:  map[string]time.Time{},
+	}
 }
 
 // read is the readiness check "caches-read": what webhooks need was read, or is refused by the API server.
@@ -125,6 +134,7 @@ func (h *health) look() {
 				fmt.Sprintf("%s cannot be watched, %s: %v", named(failure.Kind), what, failure.Err))
 		}})
 	}
+
 	h.refused = tell(now, h.refused, refused, func(kind schema.GroupVersionKind) {
 		h.log.Info("A kind can be watched again", "kind", kind)
 		h.events.Event(h.about, corev1.EventTypeNormal, kindWatched, named(kind)+" can be watched again")
@@ -134,12 +144,15 @@ func (h *health) look() {
 	for _, name := range names {
 		silent = append(silent, lasting[string]{name, func(first bool) {
 			if first {
-				h.log.Info("A controller does not work: its caches are not filled, or its workers hang", "controller", name)
+				h.log.Info("A controller does not work: its caches are not filled, or its workers hang",
+					"controller", name)
 			}
 			h.events.Event(h.about, corev1.EventTypeWarning, controllerNotWorking,
-				fmt.Sprintf("controller %s does not work: its caches are not filled, or its workers hang", name))
+				fmt.Sprintf("controller %s does not work: its caches are not filled, or its workers hang",
+					name))
 		}})
 	}
+
 	h.silent = tell(now, h.silent, silent, func(name string) {
 		h.log.Info("A controller works again", "controller", name)
 		h.events.Event(h.about, corev1.EventTypeNormal, controllerWorking, "controller "+name+" works again")
@@ -163,11 +176,13 @@ func tell[K comparable](now time.Time, told map[K]time.Time, is []lasting[K], ov
 			one.say(!before)
 		}
 	}
+
 	for what := range told {
 		if _, lasts := left[what]; !lasts {
 			over(what)
 		}
 	}
+
 	return left
 }
 

@@ -32,8 +32,11 @@ var _ manager.LeaderElectionRunnable = &latecomer{}
 
 // whenServed sets controllers up at once if the API server serves their kinds, otherwise as soon as it does.
 // In the latter case it first calls absent, unless that is nil.
-func whenServed(ctx context.Context, mgr ctrl.Manager, every time.Duration, absent func(), setup func(context.Context) error,
-	kinds ...schema.GroupVersionKind) error {
+func whenServed(
+	ctx context.Context, mgr ctrl.Manager, every time.Duration, absent func(),
+	setup func(context.Context) error,
+	kinds ...schema.GroupVersionKind,
+) error {
 	l := &latecomer{kinds: kinds, mapper: mgr.GetRESTMapper(), setup: setup, every: every}
 	switch missing, err := l.atStart(ctx); {
 	case err != nil:
@@ -41,14 +44,17 @@ func whenServed(ctx context.Context, mgr ctrl.Manager, every time.Duration, abse
 	case missing.Empty():
 		return setup(ctx)
 	default:
-		mgr.GetLogger().Info("A kind is not served: its controller starts when it is", "kind", missing.Kind, "version", missing.GroupVersion())
+		mgr.GetLogger().Info("A kind is not served: its controller starts when it is", "kind", missing.Kind,
+			"version", missing.GroupVersion())
 		if absent != nil {
 			absent()
 		}
 	}
+
 	if err := mgr.Add(l); err != nil {
 		return fmt.Errorf("adding what waits for %v: %w", kinds, err)
 	}
+
 	return nil
 }
 
@@ -70,7 +76,8 @@ func (l *latecomer) missing() (schema.GroupVersionKind, error) {
 			return kind, nil
 		}
 		if err != nil {
-			return schema.GroupVersionKind{}, fmt.Errorf("finding out whether %s is served: %w", kind.Kind, err)
+			return schema.GroupVersionKind{},
+				fmt.Errorf("finding out whether %s is served: %w", kind.Kind, err)
 		}
 	}
 	return schema.GroupVersionKind{}, nil

@@ -85,6 +85,7 @@ func run(signal context.Context, args []string) error {
 	if len(args) > 0 && args[0] == uninstallGuard {
 		return runUninstallGuard(signal, args[1:], os.Stdout)
 	}
+
 	o, err := parseOptions(args)
 	if err != nil {
 		return err
@@ -93,12 +94,15 @@ func run(signal context.Context, args []string) error {
 		fmt.Println(version.Get())
 		return nil
 	}
+
 	ending := &shutdown{signal: signal, delay: o.shutdownDelay}
 	ctx, cancel := ending.context()
 	defer cancel()
+
 	if err := logsapi.ValidateAndApply(o.logging, nil); err != nil {
 		return fmt.Errorf("logging: %w", err)
 	}
+
 	logger := klog.FromContext(ctx)
 	ctrl.SetLogger(logger)
 	build := version.Get()
@@ -107,9 +111,11 @@ func run(signal context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, warning := range gates.Warnings {
 		logger.Info("Feature gates", "warning", warning)
 	}
+
 	logger.Info("Feature gates", "enabled", gates.String())
 	if o.tracingEndpoint != "" {
 		stop, err := tracing.Start(ctx, userAgent, o.tracingEndpoint, o.tracingRate)
@@ -123,12 +129,15 @@ func run(signal context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
+
 	kinds, err := newEnvironment(ctx, mgr, o, gates, pods, watched, signal.Done())
 	if err != nil {
 		return err
 	}
+
 	creations.release(kinds)
-	if err := admission.Setup(ctx, mgr, kinds.Options); err != nil { // on every replica, leader or not (OPS-032)
+	// on every replica, leader or not (OPS-032)
+	if err := admission.Setup(ctx, mgr, kinds.Options); err != nil {
 		return err
 	}
 	if err := mgr.AddReadyzCheck("shutdown", ending.ready); err != nil {
@@ -146,11 +155,13 @@ func run(signal context.Context, args []string) error {
 	if err := mgr.Add(manager.RunnableFunc(freeAfterStart(mgr))); err != nil {
 		return fmt.Errorf("adding what frees memory: %w", err)
 	}
+
 	ending.all = noneStays(mgr.GetAPIReader(), o.installNamespace)
 	ending.serving.Store(true)
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("running: %w", err)
 	}
+
 	return nil
 }
 
@@ -167,7 +178,8 @@ func sendLast(stop func(context.Context) error) {
 // garbage, since pods arrive whole and are kept slim, and the process would otherwise keep the memory.
 func freeAfterStart(mgr ctrl.Manager) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}); err != nil { // returns when the cache is filled
+		// returns when the cache is filled
+		if _, err := mgr.GetCache().GetInformer(ctx, &corev1.Pod{}); err != nil {
 			return fmt.Errorf("waiting for the pods: %w", err)
 		}
 		debug.FreeOSMemory()
@@ -183,8 +195,10 @@ func freeAfterStart(mgr ctrl.Manager) func(context.Context) error {
 // addHealth adds the checks of what this replica has read and of its controllers, and what tells of them.
 func addHealth(mgr ctrl.Manager, watched *watches.Watches, pulse *reconcile.Pulse, namespace string) error {
 	h := newHealth(watched, pulse, mgr.Elected(), namespace)
-	h.events, h.log = reconcile.NewRecorder(mgr.GetEventRecorder("manager")), mgr.GetLogger().WithName("health")
-	if err := errors.Join(mgr.AddReadyzCheck("caches-read", h.read), mgr.AddHealthzCheck("controllers", h.work), mgr.Add(h)); err != nil {
+	h.events, h.log = reconcile.NewRecorder(mgr.GetEventRecorder("manager")),
+		mgr.GetLogger().WithName("health")
+	if err := errors.Join(mgr.AddReadyzCheck("caches-read", h.read),
+		mgr.AddHealthzCheck("controllers", h.work), mgr.Add(h)); err != nil {
 		return fmt.Errorf("adding the checks of controllers: %w", err)
 	}
 	return nil
@@ -202,8 +216,10 @@ func showMetrics(mgr ctrl.Manager, all ...prometheus.Collector) error {
 }
 
 func leadership(elected <-chan struct{}) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "kruise_manager_is_leader",
-		Help: "1 on the replica that runs the controllers."}, func() float64 {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "kruise_manager_is_leader",
+		Help: "1 on the replica that runs the controllers.",
+	}, func() float64 {
 		select {
 		case <-elected:
 			return 1
@@ -215,7 +231,8 @@ func leadership(elected <-chan struct{}) prometheus.Collector {
 
 func scheme() (*runtime.Scheme, error) {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1alpha1.AddToScheme, appsv1beta1.AddToScheme,
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1alpha1.AddToScheme,
+		appsv1beta1.AddToScheme,
 		policyv1alpha1.AddToScheme, policyv1beta1.AddToScheme} {
 		if err := add(s); err != nil {
 			return nil, fmt.Errorf("building the scheme: %w", err)
@@ -225,19 +242,24 @@ func scheme() (*runtime.Scheme, error) {
 }
 
 // newManager makes the manager, and what knows what its caches watch.
-func newManager(o *options, pods *podindex.Index, creations *creations) (ctrl.Manager, *watches.Watches, error) {
+func newManager(
+	o *options, pods *podindex.Index, creations *creations,
+) (ctrl.Manager, *watches.Watches, error) {
 	s, err := scheme()
 	if err != nil {
 		return nil, nil, err
 	}
+
 	cfg, err := restConfig(o)
 	if err != nil {
 		return nil, nil, err
 	}
+
 	resync, err := o.resync()
 	if err != nil {
 		return nil, nil, err
 	}
+
 	watched := watches.New(s, clock.RealClock{})
 	pprofAddr := ""
 	if o.pprof {
@@ -248,7 +270,8 @@ func newManager(o *options, pods *podindex.Index, creations *creations) (ctrl.Ma
 		DefaultTransform: slim.Any,
 		NewInformer:      pods.NewInformer,
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.ConfigMap{}: {Label: labels.SelectorFromSet(labels.Set{pub.LaunchBarrier: "true"})}, // ND-145
+			// ND-145
+			&corev1.ConfigMap{}: {Label: labels.SelectorFromSet(labels.Set{pub.LaunchBarrier: "true"})},
 		},
 	}
 	if o.namespace != "" {
@@ -285,6 +308,7 @@ func newManager(o *options, pods *podindex.Index, creations *creations) (ctrl.Ma
 	if err := mgr.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return nil, nil, fmt.Errorf("adding the health check: %w", err)
 	}
+
 	return mgr, watched, nil
 }
 
@@ -296,6 +320,7 @@ func restConfig(o *options) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the cluster: %w", err)
 	}
+
 	// Priority and fairness of the API server limit the requests; a limit of our own would only add latency.
 	cfg.QPS, cfg.Burst = o.qps, o.burst
 	cfg.UserAgent = userAgent
@@ -303,33 +328,48 @@ func restConfig(o *options) (*rest.Config, error) {
 	if o.tracingEndpoint != "" {
 		cfg.Wrap(tracing.Wrap)
 	}
+
 	return cfg, nil
 }
 
 // newEnvironment makes the environment with which all kinds are set up.
-func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates, pods *podindex.Index,
-	watched *watches.Watches, stopping <-chan struct{}) (*registry.Environment, error) {
+func newEnvironment(
+	ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates,
+	pods *podindex.Index,
+	watched *watches.Watches, stopping <-chan struct{},
+) (*registry.Environment, error) {
 	webhooks, err := webhookOptions(o, gates, stopping)
 	if err != nil {
 		return nil, err
 	}
-	e := &registry.Environment{Options: webhooks, Manager: mgr, Flags: o.kinds, Workers: o.workers,
+
+	e := &registry.Environment{
+		Options:  webhooks,
+		Manager:  mgr,
+		Flags:    o.kinds,
+		Workers:  o.workers,
 		Index:    pods,
 		Watches:  watched,
 		Pulse:    reconcile.NewPulse(clock.RealClock{}, o.cacheSyncTimeout),
 		Flow:     reconcile.NewFlow(0),
 		PullJobs: podapply.NewPullJobs(mgr.GetCache(), mgr.GetRESTMapper()),
-		Resizes:  func(gate featuregate.Feature) (bool, error) { return apiserver.Resizes(mgr.GetConfig(), gates, gate) }}
+		Resizes: func(gate featuregate.Feature) (bool, error) {
+			return apiserver.Resizes(mgr.GetConfig(), gates, gate)
+		},
+	}
 	e.Limiter = func() workqueue.TypedRateLimiter[ctrl.Request] {
 		return workqueue.NewTypedMaxOfRateLimiter(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](o.baseDelay, o.maxDelay),
-			&workqueue.TypedBucketRateLimiter[ctrl.Request]{Limiter: rate.NewLimiter(rate.Limit(o.queueQPS), o.queueBucket)})
+			&workqueue.TypedBucketRateLimiter[ctrl.Request]{Limiter: rate.NewLimiter(rate.Limit(o.queueQPS),
+				o.queueBucket)})
 	}
+
 	for _, collector := range e.Flow.Collectors() {
 		if err := metrics.Registry.Register(collector); err != nil {
 			return nil, fmt.Errorf("registering metrics: %w", err)
 		}
 	}
+
 	if err := podapply.IndexRevisions(ctx, mgr.GetFieldIndexer()); err != nil {
 		return nil, err
 	}
@@ -348,9 +388,11 @@ func newEnvironment(ctx context.Context, mgr ctrl.Manager, o *options, gates *fe
 	if err := e.FollowBudgets(); err != nil {
 		return nil, err
 	}
+
 	if gates.Enabled(features.PodWebhook) {
 		e.Sidecars, err = choose.NewWatch(mgr, o.installNamespace, watched.Following(nil))
 	}
+
 	return e, err
 }
 
@@ -361,12 +403,17 @@ func addControllers(ctx context.Context, o *options, e *registry.Environment) er
 		return err
 	}
 	if err := launchprioritycontroller.Setup(e.Manager,
-		reconcile.Options{Workers: *o.workers["launchpriority"], RateLimiter: e.Limiter, Pulse: e.Pulse}); err != nil {
+		reconcile.Options{
+			Workers:     *o.workers["launchpriority"],
+			RateLimiter: e.Limiter,
+			Pulse:       e.Pulse,
+		}); err != nil {
 		return err
 	}
 	if err := unholdOff(e); err != nil {
 		return err
 	}
+
 	for i := range registry.Kinds {
 		kind := &registry.Kinds[i]
 		if kind.Setup == nil || kind.Gates.Off(e.Gates) != nil {
@@ -382,5 +429,6 @@ func addControllers(ctx context.Context, o *options, e *registry.Environment) er
 			return err
 		}
 	}
+
 	return nil
 }

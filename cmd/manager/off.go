@@ -34,17 +34,28 @@ func unholdOff(e *registry.Environment) error {
 			kinds = append(kinds, schema.GroupKind{Group: kind.Group, Kind: kind.Name})
 		}
 	}
+
 	if len(kinds) == 0 {
 		return nil
 	}
-	live, err := client.New(e.Manager.GetConfig(), client.Options{Scheme: e.Manager.GetScheme(), Mapper: e.Manager.GetRESTMapper(),
-		HTTPClient: e.Manager.GetHTTPClient()})
+
+	live, err := client.New(e.Manager.GetConfig(),
+		client.Options{
+			Scheme:     e.Manager.GetScheme(),
+			Mapper:     e.Manager.GetRESTMapper(),
+			HTTPClient: e.Manager.GetHTTPClient(),
+		})
 	if err != nil {
 		return fmt.Errorf("building a client without cache: %w", err)
 	}
-	if err := e.Manager.Add(&off{kinds: kinds, guard: uninstall.Guard{Client: live, Out: io.Discard}, every: unholdEvery}); err != nil {
+	if err := e.Manager.Add(&off{
+		kinds: kinds,
+		guard: uninstall.Guard{Client: live, Out: io.Discard},
+		every: unholdEvery,
+	}); err != nil {
 		return fmt.Errorf("adding what lets go of kinds that are off: %w", err)
 	}
+
 	return nil
 }
 
@@ -56,10 +67,13 @@ func (o *off) Start(ctx context.Context) error {
 	told := ""
 	tick := time.NewTicker(o.every)
 	defer tick.Stop()
+
 	for {
 		if err := o.guard.UnholdKinds(ctx, o.kinds); err != nil && ctx.Err() == nil && err.Error() != told {
 			told = err.Error()
-			ctrl.Log.Error(err, "Objects of kinds whose feature gates are off may hold pods, and cannot be deleted", "kinds", o.kinds)
+			ctrl.Log.Error(err,
+				"Objects of kinds whose feature gates are off may hold pods, and cannot be deleted",
+				"kinds", o.kinds)
 		}
 		select {
 		case <-ctx.Done():

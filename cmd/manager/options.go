@@ -83,14 +83,18 @@ func parseOptions(args []string) (*options, error) {
 	fs.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "kruise-system",
 		"namespace of the lock; empty is the manager's own")
 	fs.StringVar(&o.leaderElectionID, "leader-election-id", "kruise-manager", "name of the lock")
-	fs.StringVar(&o.leaderElectionResourceLock, "leader-election-resource-lock", "leases", "kind of the lock; only leases")
-	fs.DurationVar(&o.leaseDuration, "leader-election-lease-duration", 15*time.Second, "how long a lock holds without renewal")
+	fs.StringVar(&o.leaderElectionResourceLock, "leader-election-resource-lock", "leases",
+		"kind of the lock; only leases")
+	fs.DurationVar(&o.leaseDuration, "leader-election-lease-duration", 15*time.Second,
+		"how long a lock holds without renewal")
 	fs.DurationVar(&o.renewDeadline, "leader-election-renew-deadline", 10*time.Second,
 		"how long the leader tries to renew before it gives up")
-	fs.DurationVar(&o.retryEvery, "leader-election-retry-period", 2*time.Second, "time between tries to take or renew the lock")
+	fs.DurationVar(&o.retryEvery, "leader-election-retry-period", 2*time.Second,
+		"time between tries to take or renew the lock")
 	fs.StringVar(&o.namespace, "namespace", "", "restrict caches to one namespace")
 	fs.StringVar(&o.syncPeriod, "sync-period", "", "informer resync; empty or 0 is none")
-	fs.DurationVar(&o.cacheSyncTimeout, "controller-cache-sync-timeout", 2*time.Minute, "how long controllers wait for their caches")
+	fs.DurationVar(&o.cacheSyncTimeout, "controller-cache-sync-timeout", 2*time.Minute,
+		"how long controllers wait for their caches")
 	fs.DurationVar(&o.webhookInitTimeout, "webhook-initialize-timeout", time.Minute,
 		"how long the first pass over certificates and webhooks may take")
 	fs.StringVar(&o.webhookClientCAFile, "webhook-client-ca-file", "",
@@ -103,18 +107,24 @@ func parseOptions(args []string) (*options, error) {
 		"for how long the manager goes on, and is not ready, after it is asked to end: callers of its webhooks learn of it later")
 	fs.StringVar(&o.tracingEndpoint, "tracing-endpoint", "",
 		"URL of a collector that spans of passes and their requests are sent to, by OTLP over gRPC; empty sends none")
-	fs.IntVar(&o.tracingRate, "tracing-sampling-rate-per-million", 10_000, "of a million passes, how many are traced")
-	fs.Float32Var(&o.qps, "rest-config-qps", -1, "API requests per second; negative leaves the limit to the server")
+	fs.IntVar(&o.tracingRate, "tracing-sampling-rate-per-million", 10_000,
+		"of a million passes, how many are traced")
+	fs.Float32Var(&o.qps, "rest-config-qps", -1,
+		"API requests per second; negative leaves the limit to the server")
 	fs.IntVar(&o.burst, "rest-config-burst", 50, "API requests at once, with a limit")
-	fs.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"), "path of a kubeconfig; empty is the in-cluster configuration")
+	fs.StringVar(&o.kubeconfig, "kubeconfig", os.Getenv("KUBECONFIG"),
+		"path of a kubeconfig; empty is the in-cluster configuration")
 	fs.StringVar(&o.featureGates, "feature-gates", "", "comma list of Name=bool")
-	fs.DurationVar(&o.baseDelay, "rate-limiter-base-delay", 5*time.Millisecond, "first back-off of a failing object")
-	fs.DurationVar(&o.maxDelay, "rate-limiter-max-delay", 1000*time.Second, "longest back-off of a failing object")
+	fs.DurationVar(&o.baseDelay, "rate-limiter-base-delay", 5*time.Millisecond,
+		"first back-off of a failing object")
+	fs.DurationVar(&o.maxDelay, "rate-limiter-max-delay", 1000*time.Second,
+		"longest back-off of a failing object")
 	fs.IntVar(&o.queueQPS, "rate-limiter-qps", 10, "retries per second of a controller")
 	fs.IntVar(&o.queueBucket, "rate-limiter-bucket-size", 100, "retries at once of a controller")
 	o.workers = o.kinds.AddTo(fs)
 	// ND-146
-	o.workers["launchpriority"] = fs.Int("launchpriority-workers", 4, "pods with container launch priority worked on at the same time")
+	o.workers["launchpriority"] = fs.Int("launchpriority-workers", 4,
+		"pods with container launch priority worked on at the same time")
 	// Flags of the reference for features that do not exist here are accepted, so that chart values and
 	// arguments carry over.
 	fs.Duration("expectation-timeout", 5*time.Minute, "accepted; doubtful writes are settled within seconds")
@@ -137,14 +147,17 @@ func parseOptions(args []string) (*options, error) {
 		return o, nil
 	}
 	if o.leaderElectionResourceLock != "leases" {
-		return nil, fmt.Errorf("--leader-election-resource-lock: %q is not supported, only leases", o.leaderElectionResourceLock)
+		return nil, fmt.Errorf("--leader-election-resource-lock: %q is not supported, only leases",
+			o.leaderElectionResourceLock)
 	}
 	if o.shutdownDelay < 0 || o.shutdownDelay > 10*time.Minute {
-		return nil, fmt.Errorf("--shutdown-delay-duration: %s is not between 0 and 10 minutes", o.shutdownDelay)
+		return nil, fmt.Errorf("--shutdown-delay-duration: %s is not between 0 and 10 minutes",
+			o.shutdownDelay)
 	}
 	if err := errors.Join(o.callers(), o.tracing(), o.pacing(), o.kinds.Check()); err != nil {
 		return nil, err
 	}
+
 	return o, o.environment()
 }
 
@@ -162,35 +175,51 @@ func (o *options) callers() error {
 // tracing refuses what no spans could be sent to (OPS-124).
 func (o *options) tracing() error {
 	if o.tracingRate < 0 || o.tracingRate > 1_000_000 {
-		return fmt.Errorf("--tracing-sampling-rate-per-million: %d is not between 0 and 1000000", o.tracingRate)
+		return fmt.Errorf("--tracing-sampling-rate-per-million: %d is not between 0 and 1000000",
+			o.tracingRate)
 	}
 	if o.tracingEndpoint == "" {
 		return nil
 	}
-	if at, err := url.Parse(o.tracingEndpoint); err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
-		return fmt.Errorf("--tracing-endpoint: %q is no URL such as https://collector.example.com:4317", o.tracingEndpoint)
+	if at, err := url.Parse(o.tracingEndpoint); err != nil || at.Host == "" ||
+		at.Scheme != "http" && at.Scheme != "https" {
+		return fmt.Errorf("--tracing-endpoint: %q is no URL such as https://collector.example.com:4317",
+			o.tracingEndpoint)
 	}
+
 	return nil
 }
 
 // pacing refuses values by which controllers would never retry, or retry without a pause.
 func (o *options) pacing() error {
-	for flag, value := range map[string]int{"rate-limiter-qps": o.queueQPS, "rate-limiter-bucket-size": o.queueBucket} {
+	for flag, value := range map[string]int{
+		"rate-limiter-qps":         o.queueQPS,
+		"rate-limiter-bucket-size": o.queueBucket,
+	} {
 		if value < 1 {
 			return fmt.Errorf("--%s: %d is less than 1: what failed would never be tried again", flag, value)
 		}
 	}
-	for flag, value := range map[string]time.Duration{"rate-limiter-base-delay": o.baseDelay, "rate-limiter-max-delay": o.maxDelay} {
+
+	for flag, value := range map[string]time.Duration{
+		"rate-limiter-base-delay": o.baseDelay,
+		"rate-limiter-max-delay":  o.maxDelay,
+	} {
 		if value <= 0 {
-			return fmt.Errorf("--%s: %s is not more than 0: what failed would be tried again without a pause", flag, value)
+			return fmt.Errorf("--%s: %s is not more than 0: what failed would be tried again without a pause",
+				flag, value)
 		}
 	}
-	for flag, value := range map[string]time.Duration{"controller-cache-sync-timeout": o.cacheSyncTimeout,
-		"webhook-initialize-timeout": o.webhookInitTimeout} {
+
+	for flag, value := range map[string]time.Duration{
+		"controller-cache-sync-timeout": o.cacheSyncTimeout,
+		"webhook-initialize-timeout":    o.webhookInitTimeout,
+	} {
 		if value < 0 {
 			return fmt.Errorf("--%s: %s is negative", flag, value)
 		}
 	}
+
 	return nil
 }
 
@@ -206,16 +235,20 @@ func (o *options) environment() error {
 	if o.certWriter != "" && o.certWriter != "secret" && o.certWriter != "fs" {
 		return fmt.Errorf("WEBHOOK_CERT_WRITER %q is neither secret nor fs", o.certWriter)
 	}
+
 	if kinds := env("CUSTOM_RESOURCE_ENABLE", ""); kinds != "" && !strings.Contains(kinds, "SidecarSet") {
-		o.featureGates = strings.Trim("PodWebhook=false,"+o.featureGates, ",") // only a default: later entries win
+		// only a default: later entries win
+		o.featureGates = strings.Trim("PodWebhook=false,"+o.featureGates, ",")
 	}
 	if _, err := o.resync(); err != nil {
 		return err
 	}
+
 	port, err := strconv.Atoi(env("WEBHOOK_PORT", "9876"))
 	if err != nil || port < 1 || port > 65535 {
 		return fmt.Errorf("WEBHOOK_PORT %q is not a port", os.Getenv("WEBHOOK_PORT"))
 	}
+
 	o.webhookPort = port
 	return nil
 }
@@ -254,17 +287,20 @@ func (o *options) metrics() metricsserver.Options {
 	if !o.metricsSecure {
 		return served
 	}
+
 	served.SecureServing = true
 	served.FilterProvider = filters.WithAuthenticationAndAuthorization
 	served.TLSOpts = []func(*tls.Config){func(config *tls.Config) {
 		config.MinVersion = tls.VersionTLS12
 		config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			pair, err := tls.LoadX509KeyPair(filepath.Join(o.certDir, "tls.crt"), filepath.Join(o.certDir, "tls.key"))
+			pair, err := tls.LoadX509KeyPair(filepath.Join(o.certDir, "tls.crt"),
+				filepath.Join(o.certDir, "tls.key"))
 			if err != nil {
 				return nil, fmt.Errorf("reading the certificate for metrics: %w", err)
 			}
 			return &pair, nil
 		}
 	}}
+
 	return served
 }

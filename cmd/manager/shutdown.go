@@ -40,7 +40,8 @@ func (s *shutdown) context() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(s.signal))
 	stop := context.AfterFunc(s.signal, func() {
 		if s.serving.Load() && s.delay > 0 && !s.all(ctx) {
-			klog.FromContext(ctx).Info("The manager is asked to end and goes on for a while, until it is not called any more", "for",
+			klog.FromContext(ctx).Info(
+				"The manager is asked to end and goes on for a while, until it is not called any more", "for",
 				s.delay)
 			select {
 			case <-time.After(s.delay):
@@ -49,6 +50,7 @@ func (s *shutdown) context() (context.Context, context.CancelFunc) {
 		}
 		cancel()
 	})
+
 	return ctx, func() { stop(); cancel() }
 }
 

@@ -41,5 +41,6 @@ func webhookOptions(o *options, gates *features.Gates, stopping <-chan struct{})
 		}
 		options.RenewBefore = renewBefore
 	}
+
 	return options, nil
 }

@@ -20,7 +20,8 @@ import (
 )
 
 func main() {
-	if err := errors.Join(write(os.Args[1], os.Args[2]), tabulate(filepath.Join(os.Args[2], "values.yaml"), os.Args[3])); err != nil {
+	if err := errors.Join(write(os.Args[1], os.Args[2]),
+		tabulate(filepath.Join(os.Args[2], "values.yaml"), os.Args[3])); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -33,24 +34,33 @@ func write(from, chart string) error {
 	if err != nil {
 		return err
 	}
+
 	external, err := objects(filepath.Join(from, "external-certs"))
 	if err != nil {
 		return err
 	}
+
 	distribution, err := objects(filepath.Join(from, "resource-distribution"))
 	if err != nil {
 		return err
 	}
+
 	policy, err := os.ReadFile(filepath.Join(from, "network-policy/policy.yaml"))
 	if err != nil {
 		return fmt.Errorf("reading the network policy: %w", err)
 	}
+
 	network, err := parse(policy)
 	if err != nil {
 		return err
 	}
-	files := map[string][]*unstructured.Unstructured{"network-policy.yaml": network, "resource-distribution.yaml": distribution}
+
+	files := map[string][]*unstructured.Unstructured{
+		"network-policy.yaml":        network,
+		"resource-distribution.yaml": distribution,
+	}
 	known := map[string]*unstructured.Unstructured{}
+
 	for _, name := range []string{"service", "servicemonitor", "rules", "dashboards"} {
 		text, err := os.ReadFile(filepath.Join(from, "monitoring", name+".yaml"))
 		if err != nil {
@@ -60,23 +70,28 @@ func write(from, chart string) error {
 			return err
 		}
 	}
+
 	for _, object := range own {
 		name := fileOf(object)
 		files[name] = append(files[name], object)
 		known[key(object)] = object
 	}
+
 	// Of the manifests with certificates of somebody else, what is another object, or an object with other
 	// content.
 	for _, object := range external {
 		// The templates themselves know gates, which change the Deployment, and annotations, which change
 		// definitions.
-		if kind := object.GetKind(); kind != "CustomResourceDefinition" && kind != "Deployment" && !same(known[key(object)], object) {
+		if kind := object.GetKind(); kind != "CustomResourceDefinition" && kind != "Deployment" &&
+			!same(known[key(object)], object) {
 			files["external-certs.yaml"] = append(files["external-certs.yaml"], object)
 		}
 	}
+
 	if err := os.RemoveAll(to); err != nil {
 		return fmt.Errorf("removing what was written before: %w", err)
 	}
+
 	for name, list := range files {
 		items := make([]any, len(list))
 		for i, object := range list {
@@ -90,6 +105,7 @@ func write(from, chart string) error {
 			return err
 		}
 	}
+
 	var defaults map[string]any
 	values, err := os.ReadFile(filepath.Join(chart, "values.yaml"))
 	if err == nil {
@@ -98,7 +114,9 @@ func write(from, chart string) error {
 	if err != nil {
 		return fmt.Errorf("reading the values: %w", err)
 	}
-	return errors.Join(save(filepath.Join(to, "values.yaml"), defaults), save(filepath.Join(to, "features.yaml"), gates()))
+
+	return errors.Join(save(filepath.Join(to, "values.yaml"), defaults),
+		save(filepath.Join(to, "features.yaml"), gates()))
 }
 
 // fileOf tells in which file an object goes.
@@ -109,7 +127,8 @@ func fileOf(object *unstructured.Unstructured) string {
 		return "crds/" + object.GetName() + ".yaml"
 	case "Namespace":
 		return "namespaces.yaml"
-	case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
+	case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy",
+		"ValidatingAdmissionPolicyBinding":
 		if !daemons {
 			return "webhooks.yaml"
 		}
@@ -118,9 +137,11 @@ func fileOf(object *unstructured.Unstructured) string {
 			return "rbac.yaml"
 		}
 	}
+
 	if daemons {
 		return "daemon.yaml"
 	}
+
 	return "manager.yaml"
 }
 
@@ -134,6 +155,7 @@ func gates() any {
 	for name, spec := range features.Known() {
 		known[string(name)] = gate{spec.Default, string(spec.PreRelease)}
 	}
+
 	type implication struct {
 		Cause  string   `json:"cause"`
 		Value  bool     `json:"value"`
@@ -148,6 +170,7 @@ func gates() any {
 		}
 		implications = append(implications, implication{string(rule.Cause), rule.Value, rule.Forced, others})
 	}
+
 	return map[string]any{"gates": known, "implications": implications, "aliases": features.Aliases()}
 }
 

@@ -19,24 +19,29 @@ func tabulate(values, page string) error {
 	if err != nil {
 		return fmt.Errorf("reading the values: %w", err)
 	}
+
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil {
 		return fmt.Errorf("reading the values: %w", err)
 	}
+
 	table := &strings.Builder{}
 	table.WriteString("\n| value | default | |\n|---|---|---|\n")
 	if err := rows(table, "", document.Content[0]); err != nil {
 		return err
 	}
+
 	old, err := os.ReadFile(page)
 	if err != nil {
 		return fmt.Errorf("reading the page: %w", err)
 	}
+
 	before, rest, found := bytes.Cut(old, []byte(begin))
 	_, after, closed := bytes.Cut(rest, []byte(end))
 	if !found || !closed {
 		return fmt.Errorf("%s has no place for the table", page)
 	}
+
 	written := fmt.Sprintf("%s%s%s\n%s%s", before, begin, table, end, after)
 	return os.WriteFile(page, []byte(written), 0o644) //nolint:gosec // sources are for everybody
 }
@@ -52,7 +57,8 @@ func rows(table *strings.Builder, path string, node *yaml.Node) error {
 			}
 			continue
 		}
-		comment := strings.Join(strings.Fields(strings.ReplaceAll(lastParagraph(key.HeadComment), "#", " ")), " ")
+		comment := strings.Join(strings.Fields(strings.ReplaceAll(lastParagraph(key.HeadComment), "#", " ")),
+			" ")
 		if comment == "" {
 			return fmt.Errorf("nothing is said about value %s", name)
 		}
@@ -66,6 +72,7 @@ func rows(table *strings.Builder, path string, node *yaml.Node) error {
 		}
 		fmt.Fprintf(table, "| `%s` | `%s` | %s |\n", name, shown, strings.TrimSuffix(comment, "."))
 	}
+
 	return nil
 }
 

@@ -40,7 +40,8 @@ func Check(root string, sections []string) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && (name == "bin" || name == "_out" || entry.Name() == "node_modules" || name != "." && strings.HasPrefix(entry.Name(), ".")) {
+		if entry.IsDir() && (name == "bin" || name == "_out" || entry.Name() == "node_modules" ||
+			name != "." && strings.HasPrefix(entry.Name(), ".")) {
 			return fs.SkipDir
 		}
 		if entry.IsDir() || filepath.Ext(name) != ".md" {
@@ -56,6 +57,7 @@ func Check(root string, sections []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var wrong []string
 	to := map[string][]string{}
 	for name, page := range pages {
@@ -68,6 +70,7 @@ func Check(root string, sections []string) ([]string, error) {
 			}
 		}
 	}
+
 	found := map[string]bool{}
 	var visit func(name string)
 	visit = func(name string) {
@@ -79,11 +82,16 @@ func Check(root string, sections []string) ([]string, error) {
 		}
 	}
 	visit("docs/README.md")
+
 	for name := range pages {
-		if strings.HasPrefix(name, "docs/") && !found[name] && !slices.ContainsFunc(sections, func(s string) bool { return listed(s, name) }) {
+		if strings.HasPrefix(name, "docs/") && !found[name] &&
+			!slices.ContainsFunc(sections, func(s string) bool {
+				return listed(s, name)
+			}) {
 			wrong = append(wrong, name+": neither a link nor the sidebar leads there")
 		}
 	}
+
 	slices.Sort(wrong)
 	return wrong, nil
 }
@@ -102,6 +110,7 @@ func follow(root string, pages map[string]page, from, link string) (string, erro
 	if err != nil || target.IsAbs() || target.Host != "" {
 		return "", err
 	}
+
 	to := from
 	if target.Path != "" {
 		to = path.Join(path.Dir(from), target.Path)
@@ -110,6 +119,7 @@ func follow(root string, pages map[string]page, from, link string) (string, erro
 	if err != nil {
 		return "", fmt.Errorf("there is no %s", to)
 	}
+
 	if info.IsDir() {
 		to = path.Join(to, "README.md")
 	}
@@ -120,6 +130,7 @@ func follow(root string, pages map[string]page, from, link string) (string, erro
 	if !ok {
 		return "", nil
 	}
+
 	return to, nil
 }
 
@@ -134,6 +145,7 @@ func read(source []byte) page {
 	for _, match := range htmlAnchor.FindAllSubmatch(source, -1) {
 		p.anchors[string(match[1])] = true
 	}
+
 	document := goldmark.New(goldmark.WithExtensions(extension.GFM)).Parser().Parse(text.NewReader(source))
 	_ = ast.Walk(document, func(node ast.Node, entering bool) (ast.WalkStatus, error) { // the function returns no errors
 		if !entering {
@@ -153,6 +165,7 @@ func read(source []byte) page {
 		}
 		return ast.WalkContinue, nil
 	})
+
 	return p
 }
 
@@ -169,7 +182,9 @@ func plain(node ast.Node, source []byte) string {
 			b.WriteString(plain(child, source))
 		}
 	}
-	return strings.NewReplacer(`\*`, "*", `\_`, "_", `\[`, "[", `\]`, "]", "&amp;", "&", "&lt;", "<", "&gt;", ">").Replace(b.String())
+
+	return strings.NewReplacer(`\*`, "*", `\_`, "_", `\[`, "[", `\]`, "]", "&amp;", "&", "&lt;", "<", "&gt;",
+		">").Replace(b.String())
 }
 
 // slug is the anchor of a heading, as GitHub makes it, and the site: letters, digits, underscores and

@@ -27,13 +27,15 @@ type loaded struct {
 }
 
 func load(pattern string) (*loaded, error) {
-	command := exec.CommandContext(context.Background(), "go", "list", "-export", "-deps", "-json=ImportPath,Name,Dir,Export,GoFiles",
+	command := exec.CommandContext(context.Background(), "go", "list", "-export", "-deps",
+		"-json=ImportPath,Name,Dir,Export,GoFiles",
 		pattern)
 	command.Stderr = os.Stderr
 	out, err := command.Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list %s: %w", pattern, err)
 	}
+
 	last, exports := loaded{}, map[string]string{}
 	for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
 		next := loaded{}
@@ -44,6 +46,7 @@ func load(pattern string) (*loaded, error) {
 		}
 		last, exports[next.ImportPath] = next, next.Export
 	}
+
 	last.exports = exports // a package comes after what it imports
 	return &last, nil
 }
@@ -59,13 +62,20 @@ func (l *loaded) build(dir string, wanted *regexp.Regexp, tested *loaded) (strin
 		}
 		parsed = append(parsed, file)
 	}
-	info := &types.Info{Types: map[ast.Expr]types.TypeAndValue{}, Defs: map[*ast.Ident]types.Object{},
-		Implicits: map[ast.Node]types.Object{}}
-	compiled := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(l.exports[path]) })
+
+	info := &types.Info{
+		Types:     map[ast.Expr]types.TypeAndValue{},
+		Defs:      map[*ast.Ident]types.Object{},
+		Implicits: map[ast.Node]types.Object{},
+	}
+	compiled := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
+		return os.Open(l.exports[path])
+	})
 	pkg, err := (&types.Config{Importer: compiled}).Check(l.ImportPath, fset, parsed, info)
 	if err != nil {
 		return "", nil, err
 	}
+
 	var all []mutant
 	next, replace := 0, map[string]string{}
 	for i, name := range l.GoFiles {
@@ -84,11 +94,13 @@ func (l *loaded) build(dir string, wanted *regexp.Regexp, tested *loaded) (strin
 			return "", nil, err
 		}
 	}
+
 	added := filepath.Join(dir, "mutants_choosing.go")
 	replace[filepath.Join(l.Dir, "mutants_choosing.go")] = added
 	if err := os.WriteFile(added, fmt.Appendf(nil, choosing, l.Name, next+1), 0o600); err != nil {
 		return "", nil, err
 	}
+
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
 		return "", nil, err
@@ -96,8 +108,10 @@ func (l *loaded) build(dir string, wanted *regexp.Regexp, tested *loaded) (strin
 	if err := os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600); err != nil {
 		return "", nil, err
 	}
+
 	binary := filepath.Join(dir, "tests")
-	arguments := []string{"test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, tested.ImportPath}
+	arguments := []string{"test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o",
+		binary, tested.ImportPath}
 	command := exec.CommandContext(context.Background(), "go", arguments...)
 	if out, err := command.CombinedOutput(); err != nil {
 		return "", nil, fmt.Errorf("the tests of %s with mutants: %w\n%s", tested.ImportPath, err, out)
@@ -105,5 +119,6 @@ func (l *loaded) build(dir string, wanted *regexp.Regexp, tested *loaded) (strin
 	if _, err := os.Stat(binary); err != nil {
 		return "", nil, fmt.Errorf("%s has no tests", tested.ImportPath)
 	}
+
 	return binary, all, nil
 }

@@ -20,9 +20,11 @@ import (
 
 func main() {
 	skip := flag.String("skip", "", "tests that are left out, a regular expression")
-	tests := flag.String("tests", "", "the packages whose tests try the mutants, separated by blanks; the changed one without it")
+	tests := flag.String("tests", "",
+		"the packages whose tests try the mutants, separated by blanks; the changed one without it")
 	files := flag.String("files", "", "files to change, a regular expression; all without it")
-	limit := flag.Duration("for", time.Hour, "how long mutants are tried; those that it does not suffice for are told as not tried")
+	limit := flag.Duration("for", time.Hour,
+		"how long mutants are tried; those that it does not suffice for are told as not tried")
 	workers := flag.Int("workers", 2, "how many are tried at once")
 	flag.Parse()
 	if err := mutate(flag.Arg(0), *tests, *skip, *files, *limit, *workers); err != nil {
@@ -36,19 +38,23 @@ func mutate(pattern, tests, skip, files string, limit time.Duration, workers int
 	if err != nil {
 		return fmt.Errorf("-skip: %w", err)
 	}
+
 	wanted, err := regexp.Compile(files)
 	if err != nil {
 		return fmt.Errorf("-files: %w", err)
 	}
+
 	dir, err := os.MkdirTemp("", "mutate")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+
 	source, err := load(pattern)
 	if err != nil {
 		return err
 	}
+
 	var suites suites
 	var mutants []mutant // the same for every suite
 	for _, name := range strings.Fields(cmp.Or(tests, pattern)) {
@@ -69,6 +75,7 @@ func mutate(pattern, tests, skip, files string, limit time.Duration, workers int
 		}
 		suites = append(suites, one)
 	}
+
 	suites.try(mutants, time.Now().Add(limit), workers)
 	return nil
 }

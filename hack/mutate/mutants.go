@@ -27,12 +27,33 @@ const (
 
 var (
 	negated = map[token.Token]token.Token{
-		token.EQL: token.NEQ, token.NEQ: token.EQL, token.LSS: token.GEQ, token.GEQ: token.LSS, token.GTR: token.LEQ, token.LEQ: token.GTR,
+		token.EQL: token.NEQ,
+		token.NEQ: token.EQL,
+		token.LSS: token.GEQ,
+		token.GEQ: token.LSS,
+		token.GTR: token.LEQ,
+		token.LEQ: token.GTR,
 	}
-	moved      = map[token.Token]token.Token{token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR}
-	calculated = map[token.Token]token.Token{token.ADD: token.SUB, token.SUB: token.ADD, token.MUL: token.QUO, token.QUO: token.MUL,
-		token.REM: token.MUL}
-	functions = map[token.Token]string{token.ADD: "Add", token.SUB: "Sub", token.MUL: "Mul", token.QUO: "Quo", token.REM: "Rem"}
+	moved = map[token.Token]token.Token{
+		token.LSS: token.LEQ,
+		token.LEQ: token.LSS,
+		token.GTR: token.GEQ,
+		token.GEQ: token.GTR,
+	}
+	calculated = map[token.Token]token.Token{
+		token.ADD: token.SUB,
+		token.SUB: token.ADD,
+		token.MUL: token.QUO,
+		token.QUO: token.MUL,
+		token.REM: token.MUL,
+	}
+	functions = map[token.Token]string{
+		token.ADD: "Add",
+		token.SUB: "Sub",
+		token.MUL: "Mul",
+		token.QUO: "Quo",
+		token.REM: "Rem",
+	}
 )
 
 // changed is one file with the mutants in it.
@@ -42,13 +63,23 @@ type changed struct {
 	pkg     *types.Package
 	source  []byte
 	mutants map[ast.Node][]mutant
-	names   map[ast.Node]string // the type with which a generic function is called, where it cannot be inferred
-	imports map[string]string   // the names of what is imported, by path
+	// the type with which a generic function is called, where it cannot be inferred
+	names   map[ast.Node]string
+	imports map[string]string // the names of what is imported, by path
 }
 
-func newChanged(fset *token.FileSet, info *types.Info, pkg *types.Package, file *ast.File, source []byte) *changed {
-	f := &changed{fset: fset, info: info, pkg: pkg, source: source, mutants: map[ast.Node][]mutant{}, names: map[ast.Node]string{},
-		imports: map[string]string{}}
+func newChanged(
+	fset *token.FileSet, info *types.Info, pkg *types.Package, file *ast.File, source []byte,
+) *changed {
+	f := &changed{
+		fset:    fset,
+		info:    info,
+		pkg:     pkg,
+		source:  source,
+		mutants: map[ast.Node][]mutant{},
+		names:   map[ast.Node]string{},
+		imports: map[string]string{},
+	}
 	for _, spec := range file.Imports {
 		object := info.Implicits[spec]
 		if spec.Name != nil {
@@ -147,7 +178,8 @@ func (f *changed) text(root ast.Node) string {
 		if node == root || node == nil || f.mutants[node] == nil {
 			return true
 		}
-		spans = append(spans, span{f.fset.Position(node.Pos()).Offset, f.fset.Position(node.End()).Offset, f.switched(node)})
+		spans = append(spans, span{f.fset.Position(node.Pos()).Offset, f.fset.Position(node.End()).Offset,
+			f.switched(node)})
 		return false
 	})
 	sort.Slice(spans, func(i, j int) bool { return spans[i].from < spans[j].from })
@@ -187,7 +219,8 @@ func (f *changed) switched(node ast.Node) string {
 		out := fmt.Sprintf("(%s %s %s)", x, n.Op, y)
 		for _, m := range mutants {
 			if m.kind == boundary {
-				out = fmt.Sprintf("(mutating(%d) && %s %s %s || !mutating(%d) && %s)", m.id, x, m.operator, y, m.id, out)
+				out = fmt.Sprintf("(mutating(%d) && %s %s %s || !mutating(%d) && %s)", m.id, x,
+					m.operator, y, m.id, out)
 			} else {
 				out = fmt.Sprintf("(%s != mutating(%d))", out, m.id)
 			}

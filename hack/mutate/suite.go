@@ -20,7 +20,8 @@ type suite struct {
 	binary, source, scratch string
 
 	reach map[string][]test // by mutant, the quickest first
-	rapid bool              // it has property tests, which must not write files about failures into the source
+	// it has property tests, which must not write files about failures into the source
+	rapid bool
 }
 
 type test struct {
@@ -39,8 +40,10 @@ func (s *suite) learn(skipped *regexp.Regexp, all bool) error {
 	if err != nil {
 		return fmt.Errorf("list tests: %w", err)
 	}
+
 	s.reach = map[string][]test{}
 	s.rapid = s.execute(context.Background(), nil, "-test.list", "^$", noFailFile) == nil
+
 	for _, name := range strings.Fields(string(out)) {
 		if !all && skipped.MatchString(name) {
 			continue
@@ -59,9 +62,11 @@ func (s *suite) learn(skipped *regexp.Regexp, all bool) error {
 			s.reach[id] = append(s.reach[id], one)
 		}
 	}
+
 	for _, tests := range s.reach {
 		sort.SliceStable(tests, func(i, j int) bool { return tests[i].took < tests[j].took })
 	}
+
 	return nil
 }
 
@@ -83,14 +88,17 @@ func (s suites) try(mutants []mutant, deadline time.Time, workers int) {
 					outcome = s.outcome(m)
 				}
 				printing.Lock()
-				fmt.Printf("%s %s at %s:%d:%d\n", outcome, m.kind, filepath.Base(m.position.Filename), m.position.Line, m.position.Column)
+				fmt.Printf("%s %s at %s:%d:%d\n", outcome, m.kind, filepath.Base(m.position.Filename),
+					m.position.Line, m.position.Column)
 				printing.Unlock()
 			}
 		})
 	}
+
 	for _, m := range mutants {
 		queue <- m
 	}
+
 	close(queue)
 	working.Wait()
 }
@@ -122,6 +130,7 @@ func (s *suite) outcome(m mutant) string {
 		total += tests[first].took
 		first++
 	}
+
 	for _, some := range [][]test{tests[:first], tests[first:]} {
 		names, took := make([]string, 0, len(some)), time.Duration(0)
 		for _, one := range some {
@@ -138,6 +147,7 @@ func (s *suite) outcome(m mutant) string {
 			return "KILLED"
 		}
 	}
+
 	return lived
 }
 
@@ -145,7 +155,8 @@ func (s *suite) outcome(m mutant) string {
 func (s *suite) run(limit time.Duration, names []string, environment string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	arguments := []string{"-test.short", "-test.failfast", "-test.timeout=0", "-test.run", "^(" + strings.Join(names, "|") + ")$"}
+	arguments := []string{"-test.short", "-test.failfast", "-test.timeout=0", "-test.run",
+		"^(" + strings.Join(names, "|") + ")$"}
 	if s.rapid {
 		arguments = append(arguments, noFailFile)
 	}

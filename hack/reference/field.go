@@ -47,16 +47,19 @@ func (f field) entry() (entry field, suffix string) {
 			entry.versions[name], suffix = schema.AdditionalProperties.Schema, ".*"
 		}
 	}
+
 	if suffix == "" {
 		return f, ""
 	}
+
 	deeper, more := entry.entry()
 	return deeper, suffix + more
 }
 
 // any is the schema of the newest version that has the field.
 func (f field) any() *apiextensionsv1.JSONSchemaProps {
-	return f.versions[slices.MaxFunc(slices.Collect(maps.Keys(f.versions)), version.CompareKubeAwareVersionStrings)]
+	return f.versions[slices.MaxFunc(slices.Collect(maps.Keys(f.versions)),
+		version.CompareKubeAwareVersionStrings)]
 }
 
 // known names objects of Kubernetes that every reader knows; their fields are not listed.
@@ -78,12 +81,14 @@ func (k kind) typ(parent, child field, name, link string) string {
 		text = fmt.Sprintf("[%s](#%s)", text, anchor(link))
 	}
 	text = strings.NewReplacer("[]", "list of ", ".*", "map of ").Replace(suffix) + text
+
 	var required []string
 	for _, version := range k.names() {
 		if schema := parent.versions[version]; schema != nil && slices.Contains(schema.Required, name) {
 			required = append(required, version)
 		}
 	}
+
 	switch len(required) {
 	case 0:
 	case len(child.versions):
@@ -91,6 +96,7 @@ func (k kind) typ(parent, child field, name, link string) string {
 	default:
 		text += ", **required** in " + strings.Join(required, ", ")
 	}
+
 	return text
 }
 
@@ -99,6 +105,7 @@ func typeName(f field) string {
 	if known := f.known(); known != "" {
 		return known
 	}
+
 	switch {
 	case schema.XIntOrString:
 		return "number or string"
@@ -109,6 +116,7 @@ func typeName(f field) string {
 	case schema.Type == "integer" && schema.Format != "":
 		return schema.Format
 	}
+
 	return schema.Type
 }
 
@@ -135,12 +143,15 @@ func (k kind) text(f field) string {
 			said[text] = append(said[text], version)
 		}
 	}
+
 	if len(all) == 1 {
 		return all[0]
 	}
+
 	for i, text := range all {
 		all[i] = fmt.Sprintf("In %s: %s", strings.Join(said[text], ", "), text)
 	}
+
 	return strings.Join(all, "<br>")
 }
 
@@ -152,6 +163,7 @@ func describe(schema *apiextensionsv1.JSONSchemaProps) string {
 			lines = append(lines, escape(p))
 		}
 	}
+
 	if facts := facts(schema); len(facts) > 0 {
 		lines = append(lines, strings.Join(facts, " "))
 	}
@@ -163,11 +175,13 @@ func describe(schema *apiextensionsv1.JSONSchemaProps) string {
 			entry = entry.AdditionalProperties.Schema
 		}
 	}
+
 	if entry != schema && len(entry.Properties) == 0 {
 		if facts := facts(entry); len(facts) > 0 {
 			lines = append(lines, "Each: "+strings.Join(facts, " "))
 		}
 	}
+
 	return strings.Join(lines, "<br>")
 }
 
@@ -175,7 +189,8 @@ func describe(schema *apiextensionsv1.JSONSchemaProps) string {
 func facts(s *apiextensionsv1.JSONSchemaProps) []string {
 	var all []string
 	add := func(format string, value ...any) { all = append(all, fmt.Sprintf(format, value...)) }
-	if s.Default != nil && !strings.Contains(s.Description, "Default "+strings.Trim(string(s.Default.Raw), `"`)) {
+	if s.Default != nil && !strings.Contains(s.Description,
+		"Default "+strings.Trim(string(s.Default.Raw), `"`)) {
 		add("Default `%s`.", s.Default.Raw)
 	}
 	if len(s.Enum) > 0 {
@@ -209,9 +224,11 @@ func facts(s *apiextensionsv1.JSONSchemaProps) []string {
 	if len(s.XListMapKeys) > 0 {
 		add("Each %s once.", code(s.XListMapKeys))
 	}
+
 	for _, rule := range s.XValidations {
 		add("%s.", escape(strings.TrimSuffix(rule.Message, ".")))
 	}
+
 	return all
 }
 
@@ -224,7 +241,8 @@ func paragraphs(text string) []string {
 	return all
 }
 
-var escapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "|", `\|`, "*", `\*`, "_", `\_`, "[", `\[`, "]", `\]`, "{{", "&#123;&#123;")
+var escapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", "|", `\|`, "*", `\*`, "_", `\_`,
+	"[", `\[`, "]", `\]`, "{{", "&#123;&#123;")
 
 // escape makes plain text of Go comments plain text of Markdown, in a cell of a table.
 func escape(text string) string { return escapes.Replace(text) }

@@ -38,7 +38,8 @@ func keys(folder string) ([]keyGroup, error) {
 	var groups []keyGroup
 	values := map[string]string{} // of constants, by which their comments are to name them
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") ||
+			strings.HasSuffix(path, "_test.go") {
 			return err
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments)
@@ -52,18 +53,21 @@ func keys(folder string) ([]keyGroup, error) {
 		}
 		return nil
 	})
+
 	groups = slices.DeleteFunc(groups, func(g keyGroup) bool { return !slices.ContainsFunc(g.keys, isKey) })
 	for _, group := range groups {
 		for _, key := range group.keys {
 			values[key.constant] = key.name
 		}
 	}
+
 	for i, group := range groups {
 		groups[i].keys = slices.DeleteFunc(group.keys, func(k key) bool { return !isKey(k) })
 		for j, key := range groups[i].keys {
 			groups[i].keys[j].doc = sentence(key, values)
 		}
 	}
+
 	return groups, err
 }
 
@@ -74,6 +78,7 @@ func readGroup(block *ast.GenDecl) keyGroup {
 	if block.Lparen.IsValid() {
 		group.doc = clean(block.Doc.Text())
 	}
+
 	var doc string
 	for _, spec := range block.Specs {
 		constant := spec.(*ast.ValueSpec)
@@ -90,6 +95,7 @@ func readGroup(block *ast.GenDecl) keyGroup {
 			}
 		}
 	}
+
 	slices.SortStableFunc(group.keys, func(a, b key) int { return strings.Compare(a.name, b.name) })
 	return group
 }
@@ -102,7 +108,8 @@ func clean(doc string) string {
 // others instead of their names.
 func sentence(k key, values map[string]string) string {
 	doc := k.doc
-	if rest, ok := strings.CutPrefix(doc, k.constant); ok && !strings.HasPrefix(rest, " and ") && !strings.HasPrefix(rest, ", ") {
+	if rest, ok := strings.CutPrefix(doc, k.constant); ok && !strings.HasPrefix(rest, " and ") &&
+		!strings.HasPrefix(rest, ", ") {
 		doc = strings.TrimPrefix(strings.TrimLeft(rest, " :"), "is ")
 	}
 	first, size := utf8.DecodeRuneInString(doc)
@@ -118,7 +125,9 @@ func sentence(k key, values map[string]string) string {
 func keysPage(groups []keyGroup) string {
 	var b strings.Builder
 	b.WriteString("# Labels and annotations\n\n" + generated)
-	b.WriteString("What stands in the metadata of pods, workloads and other objects, and what reads or writes it.\n")
+	b.WriteString(
+		"What stands in the metadata of pods, workloads and other objects, and what reads or writes it.\n")
+
 	for _, group := range groups {
 		if group.doc == "" {
 			group.doc = "Others."
@@ -128,5 +137,6 @@ func keysPage(groups []keyGroup) string {
 			fmt.Fprintf(&b, "| `%s` | %s |\n", key.name, key.doc)
 		}
 	}
+
 	return b.String()
 }

@@ -73,19 +73,23 @@ func (k kind) page() string {
 	if k.crd.Spec.Scope == apiextensionsv1.ClusterScoped {
 		scope = "in the cluster, without a namespace"
 	}
-	fmt.Fprintf(&b, "- It lives %s. kubectl calls it %s.\n", scope, code(append([]string{names.Plural, names.Singular}, names.ShortNames...)))
+	fmt.Fprintf(&b, "- It lives %s. kubectl calls it %s.\n", scope,
+		code(append([]string{names.Plural, names.Singular}, names.ShortNames...)))
 	if sub := k.subresources(); len(sub) > 0 {
 		fmt.Fprintf(&b, "- Subresources: %s.\n", code(sub))
 	}
 	if only := k.differences(); only != "" {
 		fmt.Fprintf(&b, "\n## Versions\n\n%s", only)
 	}
+
 	for _, s := range k.sections(k.root(), "", nil) {
 		b.WriteString(s)
 	}
+
 	if columns := k.columns(); columns != "" {
 		fmt.Fprintf(&b, "\n## Columns of kubectl get\n\n| column | value |\n|---|---|\n%s", columns)
 	}
+
 	return b.String()
 }
 
@@ -128,6 +132,7 @@ func (k kind) columns() string {
 		}
 		b.WriteString(" |\n")
 	}
+
 	return b.String()
 }
 
@@ -151,6 +156,7 @@ func (k kind) differences() string {
 	for _, in := range slices.Sorted(maps.Keys(only)) {
 		fmt.Fprintf(&b, "- Only %s has %s.\n", in, code(only[in]))
 	}
+
 	return b.String()
 }
 
@@ -190,9 +196,11 @@ func (k kind) sections(f field, path string, in []string) []string {
 		}
 		fmt.Fprintf(&rows, "| `%s`%s | %s | %s |\n", name, only, k.typ(f, child, name, link), k.text(child))
 	}
+
 	if path == "" {
 		return rest
 	}
+
 	level := "##"
 	if len(in) > 1 {
 		level = "###"
@@ -201,6 +209,7 @@ func (k kind) sections(f field, path string, in []string) []string {
 	if len(f.versions) < len(k.versions) {
 		heading += "Only in " + strings.Join(slices.Sorted(maps.Keys(f.versions)), ", ") + ".\n\n"
 	}
+
 	return append([]string{heading + "| field | type | meaning |\n|---|---|---|\n" + rows.String()}, rest...)
 }
 

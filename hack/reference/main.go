@@ -45,6 +45,7 @@ func run(crds, api, out string) error {
 	if len(files) == 0 {
 		return fmt.Errorf("no CustomResourceDefinition in %q", crds)
 	}
+
 	pages := map[string]string{}
 	var kinds []kind
 	for _, file := range files {
@@ -60,11 +61,15 @@ func run(crds, api, out string) error {
 		kinds = append(kinds, k)
 		pages[k.file()] = k.page()
 	}
-	slices.SortFunc(kinds, func(a, b kind) int { return strings.Compare(a.crd.Spec.Names.Kind, b.crd.Spec.Names.Kind) })
+
+	slices.SortFunc(kinds, func(a, b kind) int {
+		return strings.Compare(a.crd.Spec.Names.Kind, b.crd.Spec.Names.Kind)
+	})
 	groups, err := keys(api)
 	if err != nil {
 		return fmt.Errorf("reading the keys in %s: %w", api, err)
 	}
+
 	pages["keys.md"] = keysPage(groups)
 	pages["README.md"] = index(kinds)
 	return write(out, pages)
@@ -75,6 +80,7 @@ func write(folder string, pages map[string]string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // documentation is for all to read
 		return err
 	}
+
 	old, err := filepath.Glob(filepath.Join(folder, "*.md"))
 	errs := []error{err}
 	for _, file := range old {
@@ -82,26 +88,34 @@ func write(folder string, pages map[string]string) error {
 			errs = append(errs, os.Remove(file))
 		}
 	}
+
 	for name, text := range pages {
-		errs = append(errs, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644)) //nolint:gosec // documentation is for all to read
+		//nolint:gosec // documentation is for all to read
+		errs = append(errs, os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644))
 	}
+
 	return errors.Join(errs...)
 }
 
 func index(kinds []kind) string {
 	var b strings.Builder
 	b.WriteString("# API reference\n\n" + generated)
-	b.WriteString("Every field of every kind, with the versions that have it. Pod templates are those of Kubernetes: see `kubectl explain pod.spec`.\n\n")
+	b.WriteString(
+		"Every field of every kind, with the versions that have it. Pod templates are those of Kubernetes: see `kubectl explain pod.spec`.\n\n")
 	b.WriteString("| kind | what it is | group | versions | short names |\n|---|---|---|---|---|\n")
+
 	for _, k := range kinds {
-		fmt.Fprintf(&b, "| [%s](%s) | %s | %s | %s | %s |\n", k.crd.Spec.Names.Kind, k.file(), escape(k.summary()), k.crd.Spec.Group,
+		fmt.Fprintf(&b, "| [%s](%s) | %s | %s | %s | %s |\n", k.crd.Spec.Names.Kind, k.file(),
+			escape(k.summary()), k.crd.Spec.Group,
 			strings.Join(k.names(), ", "), code(k.crd.Spec.Names.ShortNames))
 	}
+
 	b.WriteString("\n[Labels and annotations](keys.md) have a page of their own.\n\n")
 	b.WriteString("## How to read the tables\n\n" +
 		"- A field that only some versions have says so. All others are in every version of the kind.\n" +
 		"- **Required** fields must be given. Every other field may be left out.\n" +
 		"- `spec.subsets[]` is an entry of the list `spec.subsets`; `status.images.*` is a value of the map `status.images`.\n" +
 		"- Objects of one version are readable and writable in the other; nothing is lost by that.\n")
+
 	return b.String()
 }

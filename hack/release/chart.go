@@ -41,10 +41,12 @@ func (r *release) packageChart(context.Context, *binaries) error {
 		r.say("  there is no chart in %s: the release has none", dir)
 		return nil
 	}
+
 	loaded, err := loader.LoadDir(dir) // without what .helmignore names
 	if err != nil {
 		return fmt.Errorf("load %s: %w", dir, err)
 	}
+
 	var files []packed
 	for _, f := range loaded.Raw {
 		data := f.Data
@@ -58,10 +60,12 @@ func (r *release) packageChart(context.Context, *binaries) error {
 		}
 		files = append(files, packed{name: loaded.Name() + "/" + f.Name, mode: 0o644, data: data})
 	}
+
 	var archive bytes.Buffer
 	if err := tarGz(&archive, files, r.date); err != nil {
 		return err
 	}
+
 	released, err := loader.LoadArchive(bytes.NewReader(archive.Bytes()))
 	if err != nil {
 		return fmt.Errorf("load the packaged chart: %w", err)
@@ -69,6 +73,7 @@ func (r *release) packageChart(context.Context, *binaries) error {
 	if err := r.checkChart(released); err != nil {
 		return err
 	}
+
 	return os.WriteFile(r.path(r.chartFile(loaded.Name())), archive.Bytes(), 0o644)
 }
 
@@ -94,19 +99,24 @@ func (r *release) checkChart(c *chart.Chart) error {
 	if got := "v" + c.Metadata.Version; got != r.version || c.Metadata.AppVersion != r.version {
 		return fmt.Errorf("the packaged chart has version %s, and appVersion %s", got, c.Metadata.AppVersion)
 	}
-	values, err := util.ToRenderValues(c, nil, common.ReleaseOptions{Name: c.Name(), Namespace: "kruise-system", Revision: 1, IsInstall: true}, nil)
+
+	values, err := util.ToRenderValues(c, nil,
+		common.ReleaseOptions{Name: c.Name(), Namespace: "kruise-system", Revision: 1, IsInstall: true}, nil)
 	if err != nil {
 		return fmt.Errorf("the packaged chart: %w", err)
 	}
+
 	rendered, err := engine.Render(c, values)
 	if err != nil {
 		return fmt.Errorf("the packaged chart: %w", err)
 	}
+
 	text := strings.Join(slices.Collect(maps.Values(rendered)), "\n")
 	for _, p := range r.programs {
 		if p.image != "" && !strings.Contains(text, r.imageName(p)) {
 			return fmt.Errorf("the packaged chart does not install %s", r.imageName(p))
 		}
 	}
+
 	return r.checkImages("the packaged chart", text)
 }

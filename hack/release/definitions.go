@@ -25,15 +25,18 @@ func (r *release) checkDefinitions(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	before := releaseBefore(r.version, strings.Fields(tags))
 	if before == "" {
 		r.say("there is no release before %s to compare definitions with", r.version)
 		return nil
 	}
+
 	list, err := r.git(ctx, "ls-tree", "--name-only", before, definitionsFolder+"/")
 	if err != nil {
 		return err
 	}
+
 	var wrong []error
 	for path := range strings.FieldsSeq(list) {
 		text, err := r.git(ctx, "show", before+":"+path)
@@ -52,11 +55,15 @@ func (r *release) checkDefinitions(ctx context.Context) error {
 		if err := yaml.Unmarshal(content, now); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		wrong = append(wrong, definitionErrors(old, now, semver.MajorMinor(before) == semver.MajorMinor(r.version))...)
+		wrong = append(wrong, definitionErrors(old, now,
+			semver.MajorMinor(before) == semver.MajorMinor(r.version))...)
 	}
+
 	if len(wrong) > 0 {
-		return fmt.Errorf("objects or clients of %s would not get along with %s:\n%w", before, r.version, errors.Join(wrong...))
+		return fmt.Errorf("objects or clients of %s would not get along with %s:\n%w", before, r.version,
+			errors.Join(wrong...))
 	}
+
 	return nil
 }
 
@@ -75,17 +82,23 @@ func releaseBefore(version string, tags []string) string {
 // definitionErrors says what was allowed by the old definition and is not by the new one; schemas are
 // compared within a minor version.
 func definitionErrors(old, now *apiextensionsv1.CustomResourceDefinition, sameMinor bool) (wrong []error) {
-	if old.Name != now.Name || old.Spec.Scope != now.Spec.Scope || old.Spec.Names.Kind != now.Spec.Names.Kind {
+	if old.Name != now.Name || old.Spec.Scope != now.Spec.Scope ||
+		old.Spec.Names.Kind != now.Spec.Names.Kind {
 		wrong = append(wrong, fmt.Errorf("%s is another kind now", old.Name))
 	}
+
 	for _, v := range old.Spec.Versions {
 		if !v.Served {
 			continue
 		}
-		i := slices.IndexFunc(now.Spec.Versions, func(n apiextensionsv1.CustomResourceDefinitionVersion) bool { return n.Name == v.Name && n.Served })
+		i := slices.IndexFunc(now.Spec.Versions,
+			func(n apiextensionsv1.CustomResourceDefinitionVersion) bool {
+				return n.Name == v.Name && n.Served
+			})
 		if i < 0 {
 			if !v.Deprecated {
-				wrong = append(wrong, fmt.Errorf("%s: version %s is gone, and no release has said so before", old.Name, v.Name))
+				wrong = append(wrong, fmt.Errorf("%s: version %s is gone, and no release has said so before",
+					old.Name, v.Name))
 			}
 			continue
 		}
@@ -94,10 +107,12 @@ func definitionErrors(old, now *apiextensionsv1.CustomResourceDefinition, sameMi
 			if now.Spec.Versions[i].Schema == nil {
 				continue
 			}
-			c.schema(old.Name+" "+v.Name+":", v.Schema.OpenAPIV3Schema, now.Spec.Versions[i].Schema.OpenAPIV3Schema)
+			c.schema(old.Name+" "+v.Name+":", v.Schema.OpenAPIV3Schema,
+				now.Spec.Versions[i].Schema.OpenAPIV3Schema)
 			wrong = append(wrong, c.wrong...)
 		}
 	}
+
 	return wrong
 }
 
@@ -116,6 +131,7 @@ func (c *comparison) schema(at string, old, now *apiextensionsv1.JSONSchemaProps
 		c.narrower(old == nil && now != nil, at, "has a schema now")
 		return
 	}
+
 	c.narrower(old.Type != now.Type && now.Type != "" && (old.Type != "integer" || now.Type != "number"), at,
 		"was of type %q, and is of type %q", old.Type, now.Type)
 	c.narrower(old.Nullable && !now.Nullable, at, "must not be null any more")
@@ -125,9 +141,11 @@ func (c *comparison) schema(at string, old, now *apiextensionsv1.JSONSchemaProps
 	for _, name := range now.Required {
 		c.narrower(!slices.Contains(old.Required, name), at, "must have %s now", name)
 	}
+
 	c.values(at, old, now)
 	c.limits(at, old, now)
 	c.structure(at, old, now)
+
 	for _, name := range slices.Sorted(maps.Keys(old.Properties)) {
 		before := old.Properties[name]
 		after, ok := now.Properties[name]
@@ -136,6 +154,7 @@ func (c *comparison) schema(at string, old, now *apiextensionsv1.JSONSchemaProps
 			c.schema(at+"."+name, &before, &after)
 		}
 	}
+
 	for name := range now.Properties {
 		_, ok := old.Properties[name]
 		c.narrower(!ok && oldOpen, at, "has a schema for field %s now, which could be anything", name)
@@ -150,19 +169,24 @@ func (c *comparison) values(at string, old, now *apiextensionsv1.JSONSchemaProps
 	for _, v := range now.Enum {
 		allowed[string(v.Raw)] = true
 	}
+
 	c.narrower(len(old.Enum) == 0 && len(now.Enum) > 0, at, "has a list of values now")
 	for _, v := range old.Enum {
 		c.narrower(len(now.Enum) > 0 && !allowed[string(v.Raw)], at, "must not be %s any more", v.Raw)
 	}
+
 	c.narrower(now.Pattern != "" && now.Pattern != old.Pattern, at, "must match %q now", now.Pattern)
-	c.narrower(now.Format != "" && now.Format != old.Format && (old.Format != "int32" || now.Format != "int64"), at,
+	c.narrower(now.Format != "" && now.Format != old.Format &&
+		(old.Format != "int32" || now.Format != "int64"), at,
 		"must be of format %s now", now.Format)
 	c.narrower(now.UniqueItems && !old.UniqueItems, at, "must not have a value twice now")
-	c.narrower(now.MultipleOf != nil && !reflect.DeepEqual(old.MultipleOf, now.MultipleOf), at, "must be a multiple now")
+	c.narrower(now.MultipleOf != nil && !reflect.DeepEqual(old.MultipleOf, now.MultipleOf), at,
+		"must be a multiple now")
 	rules := map[string]bool{}
 	for _, rule := range old.XValidations {
 		rules[rule.Rule] = true
 	}
+
 	for _, rule := range now.XValidations {
 		c.narrower(!rules[rule.Rule], at, "has the new rule %q", rule.Rule)
 	}
@@ -177,14 +201,18 @@ func (c *comparison) limits(at string, old, now *apiextensionsv1.JSONSchemaProps
 	}{
 		{"maxLength", old.MaxLength, now.MaxLength, true}, {"minLength", old.MinLength, now.MinLength, false},
 		{"maxItems", old.MaxItems, now.MaxItems, true}, {"minItems", old.MinItems, now.MinItems, false},
-		{"maxProperties", old.MaxProperties, now.MaxProperties, true}, {"minProperties", old.MinProperties, now.MinProperties, false},
+		{"maxProperties", old.MaxProperties, now.MaxProperties, true},
+		{"minProperties", old.MinProperties, now.MinProperties, false},
 	} {
 		c.narrower(tighter(limit.old, limit.now, limit.upper), at, "has a tighter %s", limit.name)
 	}
+
 	c.narrower(tighter(old.Maximum, now.Maximum, true), at, "has a tighter maximum")
 	c.narrower(tighter(old.Minimum, now.Minimum, false), at, "has a tighter minimum")
-	c.narrower(now.Maximum != nil && now.ExclusiveMaximum && !old.ExclusiveMaximum, at, "must be below its maximum now")
-	c.narrower(now.Minimum != nil && now.ExclusiveMinimum && !old.ExclusiveMinimum, at, "must be above its minimum now")
+	c.narrower(now.Maximum != nil && now.ExclusiveMaximum && !old.ExclusiveMaximum, at,
+		"must be below its maximum now")
+	c.narrower(now.Minimum != nil && now.ExclusiveMinimum && !old.ExclusiveMinimum, at,
+		"must be above its minimum now")
 }
 
 func tighter[N int64 | float64](old, now *N, upper bool) bool {
@@ -193,12 +221,19 @@ func tighter[N int64 | float64](old, now *N, upper bool) bool {
 
 // structure compares how values are put together.
 func (c *comparison) structure(at string, old, now *apiextensionsv1.JSONSchemaProps) {
-	c.narrower(!reflect.DeepEqual(old.XListType, now.XListType) || !slices.Equal(old.XListMapKeys, now.XListMapKeys) ||
+	c.narrower(!reflect.DeepEqual(old.XListType, now.XListType) ||
+		!slices.Equal(old.XListMapKeys, now.XListMapKeys) ||
 		!reflect.DeepEqual(old.XMapType, now.XMapType), at, "is merged in another way")
-	for name, pair := range map[string][2]any{"allOf": {old.AllOf, now.AllOf}, "anyOf": {old.AnyOf, now.AnyOf}, "oneOf": {old.OneOf, now.OneOf},
-		"not": {old.Not, now.Not}} {
-		c.narrower(!reflect.ValueOf(pair[1]).IsZero() && !reflect.DeepEqual(pair[0], pair[1]), at, "has another %s", name)
+	for name, pair := range map[string][2]any{
+		"allOf": {old.AllOf, now.AllOf},
+		"anyOf": {old.AnyOf, now.AnyOf},
+		"oneOf": {old.OneOf, now.OneOf},
+		"not":   {old.Not, now.Not},
+	} {
+		c.narrower(!reflect.ValueOf(pair[1]).IsZero() && !reflect.DeepEqual(pair[0], pair[1]), at,
+			"has another %s", name)
 	}
+
 	if old.Items != nil || now.Items != nil {
 		var before, after *apiextensionsv1.JSONSchemaProps
 		if old.Items != nil {
@@ -210,7 +245,8 @@ func (c *comparison) structure(at string, old, now *apiextensionsv1.JSONSchemaPr
 		c.schema(at+"[]", before, after)
 	}
 	more, moreNow := old.AdditionalProperties, now.AdditionalProperties
-	c.narrower(more != nil && more.Allows && (moreNow == nil || !moreNow.Allows) && !isTrue(now.XPreserveUnknownFields), at,
+	c.narrower(more != nil && more.Allows && (moreNow == nil || !moreNow.Allows) &&
+		!isTrue(now.XPreserveUnknownFields), at,
 		"is no map any more")
 	if more != nil && moreNow != nil {
 		c.schema(at+"{}", more.Schema, moreNow.Schema)

@@ -50,8 +50,10 @@ func (r *release) writeImages(_ context.Context, built *binaries) error {
 			if err != nil {
 				return err
 			}
-			index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img,
-				Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: b.os, Architecture: b.arch}}})
+			index = mutate.AppendManifests(index, mutate.IndexAddendum{
+				Add:        img,
+				Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: b.os, Architecture: b.arch}},
+			})
 			platforms++
 		}
 		if platforms == 0 {
@@ -71,9 +73,11 @@ func (r *release) writeImages(_ context.Context, built *binaries) error {
 		r.images[image] = digest.String()
 		fmt.Fprintf(&list, "%s@%s\n", image, digest)
 	}
+
 	if list.Len() == 0 {
 		return nil
 	}
+
 	return os.WriteFile(r.path(imagesFile), list.Bytes(), 0o644)
 }
 
@@ -85,10 +89,12 @@ func (r *release) image(b binary, licenses []byte) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	license, err := os.ReadFile(filepath.Join(r.root, "LICENSE"))
 	if err != nil {
 		return nil, err
 	}
+
 	system, err := layer([]packed{
 		{"etc/", 0o755, nil},
 		{"etc/passwd", 0o644, []byte("root:x:0:0:root:/:/none\nnonroot:x:65534:65534:nonroot:/:/none\n")},
@@ -100,35 +106,53 @@ func (r *release) image(b binary, licenses []byte) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	own, err := layer([]packed{{"licenses/", 0o755, nil}, {"licenses/LICENSE", 0o644, license},
 		{"licenses/" + licensesFile, 0o644, licenses}, {b.name, 0o755, data}})
 	if err != nil {
 		return nil, err
 	}
-	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1),
+		types.OCIConfigJSON)
 	img, err := mutate.Append(base,
-		mutate.Addendum{Layer: system, History: v1.History{CreatedBy: "accounts, certificate authorities", Created: v1.Time{Time: r.date}}},
+		mutate.Addendum{
+			Layer: system,
+			History: v1.History{
+				CreatedBy: "accounts, certificate authorities",
+				Created:   v1.Time{Time: r.date},
+			},
+		},
 		mutate.Addendum{Layer: own, History: v1.History{CreatedBy: b.name, Created: v1.Time{Time: r.date}}})
 	if err != nil {
 		return nil, err
 	}
+
 	config, err := img.ConfigFile()
 	if err != nil {
 		return nil, err
 	}
+
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = b.os, b.arch, v1.Time{Time: r.date}
-	config.Config = v1.Config{Entrypoint: []string{"/" + b.name}, User: b.user, WorkingDir: "/", Labels: r.annotations(b.program)}
+	config.Config = v1.Config{
+		Entrypoint: []string{"/" + b.name},
+		User:       b.user,
+		WorkingDir: "/",
+		Labels:     r.annotations(b.program),
+	}
 	if img, err = mutate.ConfigFile(img, config); err != nil {
 		return nil, err
 	}
+
 	return mutate.Annotations(img, r.annotations(b.program)).(v1.Image), nil
 }
 
 // annotations say what an image is, by the names of OCI.
 func (r *release) annotations(p program) map[string]string {
 	const prefix = "org.opencontainers.image."
-	return map[string]string{prefix + "title": "afloat-" + p.name, prefix + "description": p.describe, prefix + "version": r.version,
+	return map[string]string{prefix + "title": "afloat-" + p.name, prefix + "description": p.describe,
+		prefix + "version":  r.version,
 		prefix + "revision": r.commit, prefix + "source": source, prefix + "licenses": "Apache-2.0",
 		prefix + "created": r.date.Format("2006-01-02T15:04:05Z")}
 }
@@ -150,7 +174,13 @@ func layer(files []packed) (v1.Layer, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	for _, f := range files {
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.data)), Format: tar.FormatUSTAR}
+		h := &tar.Header{
+			Typeflag: tar.TypeReg,
+			Name:     f.name,
+			Mode:     f.mode,
+			Size:     int64(len(f.data)),
+			Format:   tar.FormatUSTAR,
+		}
 		if strings.HasSuffix(f.name, "/") {
 			h.Typeflag = tar.TypeDir
 		}
@@ -161,10 +191,14 @@ func layer(files []packed) (v1.Layer, error) {
 			return nil, err
 		}
 	}
+
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil },
+
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(buf.Bytes())), nil
+	},
 		tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
 }
 
@@ -176,25 +210,31 @@ func writeLayout(path, image, tag string, index v1.ImageIndex) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
+
 	l, err := layout.Write(dir, empty.Index)
 	if err != nil {
 		return err
 	}
 	if err := l.AppendIndex(index, layout.WithAnnotations(map[string]string{
-		"io.containerd.image.name": image, "org.opencontainers.image.ref.name": tag})); err != nil {
+		"io.containerd.image.name":          image,
+		"org.opencontainers.image.ref.name": tag,
+	})); err != nil {
 		return err
 	}
+
 	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
+
 	return errors.Join(tarFolder(f, dir), f.Close())
 }
 
 // tarFolder packs a folder without times and owners.
 func tarFolder(to io.Writer, dir string) error {
 	w := tar.NewWriter(to)
-	if err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error { // in the order of the names
+	// in the order of the names
+	if err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || path == dir {
 			return err
 		}
@@ -203,7 +243,12 @@ func tarFolder(to io.Writer, dir string) error {
 			return err
 		}
 		if e.IsDir() {
-			return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: filepath.ToSlash(name) + "/", Mode: 0o755, Format: tar.FormatUSTAR})
+			return w.WriteHeader(&tar.Header{
+				Typeflag: tar.TypeDir,
+				Name:     filepath.ToSlash(name) + "/",
+				Mode:     0o755,
+				Format:   tar.FormatUSTAR,
+			})
 		}
 		f, err := os.Open(path)
 		if err != nil {
@@ -214,8 +259,13 @@ func tarFolder(to io.Writer, dir string) error {
 		if err != nil {
 			return err
 		}
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: filepath.ToSlash(name), Mode: 0o644, Size: info.Size(),
-			Format: tar.FormatUSTAR}); err != nil {
+		if err := w.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeReg,
+			Name:     filepath.ToSlash(name),
+			Mode:     0o644,
+			Size:     info.Size(),
+			Format:   tar.FormatUSTAR,
+		}); err != nil {
 			return err
 		}
 		_, err = io.Copy(w, f)
@@ -223,6 +273,7 @@ func tarFolder(to io.Writer, dir string) error {
 	}); err != nil {
 		return err
 	}
+
 	return w.Close()
 }
 
@@ -233,11 +284,13 @@ func readLayout(path, dir string) (v1.ImageIndex, error) {
 		return nil, err
 	}
 	defer f.Close()
+
 	root, err := os.OpenRoot(dir) // nothing in an archive gets out of it
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
+
 	for t := tar.NewReader(f); ; {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
@@ -250,10 +303,12 @@ func readLayout(path, dir string) (v1.ImageIndex, error) {
 			return nil, fmt.Errorf("unpack %s: %w", path, err)
 		}
 	}
+
 	top, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
 	}
+
 	manifest, err := top.IndexManifest()
 	if err != nil {
 		return nil, err
@@ -261,6 +316,7 @@ func readLayout(path, dir string) (v1.ImageIndex, error) {
 	if len(manifest.Manifests) != 1 {
 		return nil, fmt.Errorf("%s has %d images, not one", path, len(manifest.Manifests))
 	}
+
 	return top.ImageIndex(manifest.Manifests[0].Digest)
 }
 

@@ -52,10 +52,18 @@ workloads. It needs no more than the user's own rights.
 
 // krew writes the manifest of the plugin for krew, with every platform that the release has.
 func (r *release) krew(_ context.Context, built *binaries) error {
-	p := krewPlugin{TypeMeta: metav1.TypeMeta{APIVersion: "krew.googlecontainertools.github.com/v1alpha2", Kind: "Plugin"}}
+	p := krewPlugin{TypeMeta: metav1.TypeMeta{
+		APIVersion: "krew.googlecontainertools.github.com/v1alpha2",
+		Kind:       "Plugin",
+	}}
 	p.Metadata.Name = pluginName
-	p.Spec = krewSpec{Version: r.version, Homepage: source, Description: pluginDescription,
-		ShortDescription: "Explain and control in-place rollouts"}
+	p.Spec = krewSpec{
+		Version:          r.version,
+		Homepage:         source,
+		Description:      pluginDescription,
+		ShortDescription: "Explain and control in-place rollouts",
+	}
+
 	for _, b := range built.all {
 		if b.name != "kubectl-"+pluginName {
 			continue
@@ -70,19 +78,25 @@ func (r *release) krew(_ context.Context, built *binaries) error {
 		}
 		p.Spec.Platforms = append(p.Spec.Platforms, krewPlatform{
 			Selector: metav1.LabelSelector{MatchLabels: map[string]string{"os": b.os, "arch": b.arch}},
-			URI:      r.downloads + "/" + archive, SHA256: sum, Bin: b.file(),
-			Files: []krewFile{{b.file(), "."}, {"LICENSE", "."}, {licensesFile, "."}}})
+			URI:      r.downloads + "/" + archive,
+			SHA256:   sum,
+			Bin:      b.file(),
+			Files:    []krewFile{{b.file(), "."}, {"LICENSE", "."}, {licensesFile, "."}},
+		})
 	}
+
 	if len(p.Spec.Platforms) == 0 {
 		return nil
 	}
 	if err := p.validate(); err != nil {
 		return err
 	}
+
 	text, err := yaml.Marshal(p)
 	if err != nil {
 		return err
 	}
+
 	return os.WriteFile(r.path(pluginName+".yaml"), text, 0o644)
 }
 
@@ -104,7 +118,8 @@ func (p krewPlugin) validate() error {
 	if !strings.HasPrefix(p.Spec.Version, "v") || !semver.IsValid(p.Spec.Version) {
 		refuse("%q is no version", p.Spec.Version)
 	}
-	if d := p.Spec.ShortDescription; d == "" || len(d) > 50 || strings.ContainsAny(d, "\n\r") || strings.HasSuffix(d, ".") {
+	if d := p.Spec.ShortDescription; d == "" || len(d) > 50 || strings.ContainsAny(d, "\n\r") ||
+		strings.HasSuffix(d, ".") {
 		refuse("%q is no short description", d)
 	}
 	if p.Spec.Description == "" || p.Spec.Homepage == "" {
@@ -113,10 +128,12 @@ func (p krewPlugin) validate() error {
 	if len(p.Spec.Platforms) == 0 {
 		refuse("no platform")
 	}
+
 	seen := map[string]bool{}
 	for _, on := range p.Spec.Platforms {
 		labels := on.Selector.MatchLabels
-		if key := labels["os"] + "/" + labels["arch"]; len(labels) != 2 || labels["os"] == "" || labels["arch"] == "" || seen[key] {
+		if key := labels["os"] + "/" + labels["arch"]; len(labels) != 2 || labels["os"] == "" ||
+			labels["arch"] == "" || seen[key] {
 			refuse("platform %s is there twice, or selects by something else", key)
 		} else {
 			seen[key] = true
@@ -132,7 +149,8 @@ func (p krewPlugin) validate() error {
 		}
 		has := map[string]bool{}
 		for _, f := range on.Files {
-			if f.From == "" || f.To == "" || strings.Contains(f.From+f.To, "..") || strings.HasPrefix(f.From, "/") {
+			if f.From == "" || f.To == "" || strings.Contains(f.From+f.To, "..") ||
+				strings.HasPrefix(f.From, "/") {
 				refuse("%q to %q leads out of the archive", f.From, f.To)
 			}
 			has[f.From] = true
@@ -141,5 +159,6 @@ func (p krewPlugin) validate() error {
 			refuse("%s or LICENSE is not among the files", on.Bin)
 		}
 	}
+
 	return errors.Join(wrong...)
 }

@@ -28,6 +28,7 @@ func (r *release) licenses(ctx context.Context, built []binary) (map[string][]by
 	if err != nil {
 		return nil, fmt.Errorf("find the modules: %w", err)
 	}
+
 	texts := map[string][]byte{}
 	for _, b := range built {
 		var text bytes.Buffer
@@ -43,6 +44,7 @@ func (r *release) licenses(ctx context.Context, built []binary) (map[string][]by
 		}
 		texts[b.path] = text.Bytes()
 	}
+
 	return texts, nil
 }
 
@@ -52,6 +54,7 @@ func writeLicenses(to io.Writer, module, folder string) error {
 	if err != nil {
 		return fmt.Errorf("the licenses of %s: %w", module, err)
 	}
+
 	found := false
 	for _, e := range entries {
 		if e.IsDir() || !licenseFile.MatchString(e.Name()) || strings.HasSuffix(e.Name(), ".go") {
@@ -64,9 +67,11 @@ func writeLicenses(to io.Writer, module, folder string) error {
 		found = true
 		fmt.Fprintf(to, "\n==== %s: %s\n\n%s\n", module, e.Name(), bytes.TrimSpace(text))
 	}
+
 	if !found {
 		return fmt.Errorf("module %s has no license in %s", module, folder)
 	}
+
 	return nil
 }
 
@@ -79,11 +84,13 @@ func (r *release) folders(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	folders := map[string]string{goItself: strings.TrimSpace(string(goroot))}
 	list, err := r.goCommand(ctx, "list", "-m", "-json", "all")
 	if err != nil {
 		return nil, err
 	}
+
 	for d := json.NewDecoder(bytes.NewReader(list)); ; {
 		var m struct{ Path, Version, Dir string }
 		if err := d.Decode(&m); errors.Is(err, io.EOF) {

@@ -30,24 +30,29 @@ func run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		return errors.New("want a command: build, push or widens")
 	}
+
 	flags := flag.NewFlagSet("release "+args[0], flag.ContinueOnError)
 	r := release{programs: programs, say: func(format string, a ...any) { fmt.Printf(format+"\n", a...) }}
 	var platforms string
 	flags.StringVar(&r.root, "root", "../..", "folder of the project")
 	flags.StringVar(&r.out, "out", "", "folder of the release; build empties it")
 	flags.StringVar(&r.version, "version", "", "such as v0.1.0")
-	flags.StringVar(&r.repository, "repository", "", "where images and chart are, such as registry.example.com/afloat")
+	flags.StringVar(&r.repository, "repository", "",
+		"where images and chart are, such as registry.example.com/afloat")
 	flags.StringVar(&r.downloads, "downloads", "", "URL of the folder from which users download the files")
-	flags.StringVar(&r.chart, "chart", "charts/kruise", "folder of the chart, below root; a release without one says so")
+	flags.StringVar(&r.chart, "chart", "charts/kruise",
+		"folder of the chart, below root; a release without one says so")
 	flags.StringVar(&r.builder, "builder", "", "URI of who builds, for the provenance")
 	flags.StringVar(&platforms, "platforms", "", "such as \"linux/amd64 darwin/arm64\"; empty is all")
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
+
 	var err error
 	if r.platforms, err = parsePlatforms(platforms); err != nil {
 		return err
 	}
+
 	switch args[0] {
 	case "build":
 		if err := r.fromGit(ctx); err != nil {
@@ -62,6 +67,7 @@ func run(ctx context.Context, args []string) error {
 	case "widens":
 		return r.checkDefinitions(ctx)
 	}
+
 	return fmt.Errorf("%s is no command: want build, push or widens", args[0])
 }
 
@@ -73,15 +79,18 @@ func (r *release) fromGit(ctx context.Context) error {
 		return err
 	}
 	if dirty != "" {
-		return fmt.Errorf("not everything is committed, so that nobody could make this release again:\n%s", dirty)
+		return fmt.Errorf("not everything is committed, so that nobody could make this release again:\n%s",
+			dirty)
 	}
 	if r.commit, err = r.git(ctx, "rev-parse", "HEAD"); err != nil {
 		return err
 	}
+
 	seconds, err := r.git(ctx, "log", "-1", "--format=%ct")
 	if err != nil {
 		return err
 	}
+
 	if given := os.Getenv("SOURCE_DATE_EPOCH"); given != "" {
 		seconds = given
 	}
@@ -89,6 +98,7 @@ func (r *release) fromGit(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("SOURCE_DATE_EPOCH: %w", err)
 	}
+
 	r.date = time.Unix(unix, 0).UTC()
 	return nil
 }

@@ -39,18 +39,21 @@ func (r *release) manifests(context.Context, *binaries) error {
 	}); err != nil {
 		return err
 	}
+
 	for _, m := range manifestFiles {
 		text := "resources: [../" + m.folder + "]\nimages:\n"
 		for _, p := range r.programs {
 			if p.image != "" {
-				text += fmt.Sprintf("- {name: %s/%s, newName: %s/%[2]s, newTag: %[4]s}\n", placeholder, p.image, r.repository, r.version)
+				text += fmt.Sprintf("- {name: %s/%s, newName: %s/%[2]s, newTag: %[4]s}\n", placeholder,
+					p.image, r.repository, r.version)
 			}
 		}
 		if err := memory.WriteFile("/release-"+m.folder+"/kustomization.yaml", []byte(text)); err != nil {
 			return err
 		}
 		options := krusty.MakeDefaultOptions()
-		options.Reorder = krusty.ReorderOptionLegacy // so that one kubectl apply does: namespaces first, webhooks last
+		// so that one kubectl apply does: namespaces first, webhooks last
+		options.Reorder = krusty.ReorderOptionLegacy
 		objects, err := krusty.MakeKustomizer(options).Run(memory, "/release-"+m.folder)
 		if err != nil {
 			return fmt.Errorf("render config/%s: %w", m.folder, err)
@@ -62,11 +65,13 @@ func (r *release) manifests(context.Context, *binaries) error {
 		if err := r.checkImages(m.file, string(rendered)); err != nil {
 			return err
 		}
-		head := fmt.Sprintf("# Afloat %s: kubectl apply --server-side -f %s/%s\n", r.version, r.downloads, m.file)
+		head := fmt.Sprintf("# Afloat %s: kubectl apply --server-side -f %s/%s\n", r.version,
+			r.downloads, m.file)
 		if err := os.WriteFile(r.path(m.file), append([]byte(head), rendered...), 0o644); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -75,7 +80,9 @@ func (r *release) checkImages(where, text string) error {
 	for line := range strings.Lines(text) {
 		_, image, ok := strings.Cut(line, " image: ")
 		image = strings.Trim(strings.TrimSpace(image), `"'`)
-		if ok && !slices.ContainsFunc(r.programs, func(p program) bool { return p.image != "" && r.imageName(p) == image }) {
+		if ok && !slices.ContainsFunc(r.programs, func(p program) bool {
+			return p.image != "" && r.imageName(p) == image
+		}) {
 			return fmt.Errorf("%s has the image %s, which is not of this release", where, image)
 		}
 	}

@@ -31,6 +31,7 @@ func parsePlatforms(list string) ([]platform, error) {
 	if strings.TrimSpace(list) == "" {
 		return all, nil
 	}
+
 	var chosen []platform
 	for name := range strings.FieldsSeq(list) {
 		i := slices.IndexFunc(all, func(p platform) bool { return p.String() == name })
@@ -41,6 +42,7 @@ func parsePlatforms(list string) ([]platform, error) {
 			chosen = append(chosen, all[i])
 		}
 	}
+
 	return chosen, nil
 }
 
@@ -55,14 +57,17 @@ type program struct {
 // users.
 var programs = []program{
 	{name: "manager", image: "manager", user: "65534", describe: "Webhooks and controllers of Afloat"},
-	{name: "daemon", image: "daemon", user: "0", describe: "What Afloat does on every node, through the container runtime"},
+	{name: "daemon", image: "daemon", user: "0",
+		describe: "What Afloat does on every node, through the container runtime"},
 	{name: "kubectl-afloat", describe: "kubectl afloat: why a rollout waits, and what a change would do"},
-	{name: "resourcedistribution-generator", describe: "Function of kustomize that makes ResourceDistributions out of files and literals"},
+	{name: "resourcedistribution-generator",
+		describe: "Function of kustomize that makes ResourceDistributions out of files and literals"},
 }
 
 // archiveName is the name of the files of a program for a platform, without the end.
 func (r *release) archiveName(p program, on platform) string {
-	return fmt.Sprintf("%s_%s_%s_%s", strings.Replace("afloat-"+p.name, "afloat-kubectl", "kubectl", 1), r.version, on.os, on.arch)
+	return fmt.Sprintf("%s_%s_%s_%s", strings.Replace("afloat-"+p.name, "afloat-kubectl", "kubectl", 1),
+		r.version, on.os, on.arch)
 }
 
 // binary is a compiled program.
@@ -102,6 +107,7 @@ func (r *release) compile(ctx context.Context) (*binaries, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	built := &binaries{dir: dir}
 	for _, p := range r.programs {
 		for _, on := range r.platforms {
@@ -118,30 +124,37 @@ func (r *release) compile(ctx context.Context) (*binaries, error) {
 			built.all = append(built.all, b)
 		}
 	}
+
 	if built.licenses, err = r.licenses(ctx, built.all); err != nil {
 		built.remove()
 		return nil, err
 	}
+
 	return built, nil
 }
 
 func (r *release) compileOne(ctx context.Context, b *binary) error {
-	stamps := []string{"-s", "-w", "-X " + stamp + "version=" + r.version, "-X " + stamp + "commit=" + r.commit}
+	stamps := []string{"-s", "-w", "-X " + stamp + "version=" + r.version,
+		"-X " + stamp + "commit=" + r.commit}
 	if kubectl := r.kubectl(ctx); b.image == "" && kubectl != "" {
 		major, minor, _ := strings.Cut(strings.TrimPrefix(kubectl, "v"), ".")
 		minor, _, _ = strings.Cut(minor, ".")
-		stamps = append(stamps, "-X "+kubectlStamp+"gitVersion="+kubectl, "-X "+kubectlStamp+"gitMajor="+major,
+		stamps = append(stamps, "-X "+kubectlStamp+"gitVersion="+kubectl,
+			"-X "+kubectlStamp+"gitMajor="+major,
 			"-X "+kubectlStamp+"gitMinor="+minor)
 	}
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly", "-ldflags", strings.Join(stamps, " "),
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-mod=readonly",
+		"-ldflags", strings.Join(stamps, " "),
 		"-o", b.path, "./cmd/"+b.name)
 	cmd.Dir = r.root
 	// Nothing of the builder's own settings changes the outcome.
-	cmd.Env = append(os.Environ(), "GOOS="+b.os, "GOARCH="+b.arch, "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOEXPERIMENT=",
+	cmd.Env = append(os.Environ(), "GOOS="+b.os, "GOARCH="+b.arch, "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off",
+		"GOEXPERIMENT=",
 		"GOAMD64=", "GOARM64=")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w\n%s", err, said)
 	}
+
 	var err error
 	if b.info, err = buildinfo.ReadFile(b.path); err != nil {
 		return err
@@ -149,6 +162,7 @@ func (r *release) compileOne(ctx context.Context, b *binary) error {
 	if b.os == "linux" {
 		return checkStatic(b.path)
 	}
+
 	return nil
 }
 
@@ -188,12 +202,14 @@ func (r *release) archives(_ context.Context, built *binaries) error {
 	if err != nil {
 		return err
 	}
+
 	for _, b := range built.all {
 		data, err := os.ReadFile(b.path)
 		if err != nil {
 			return err
 		}
-		files := []packed{{b.file(), 0o755, data}, {"LICENSE", 0o644, license}, {licensesFile, 0o644, built.licenses[b.path]}}
+		files := []packed{{b.file(), 0o755, data}, {"LICENSE", 0o644, license},
+			{licensesFile, 0o644, built.licenses[b.path]}}
 		name, pack := r.archiveName(b.program, b.platform)+".tar.gz", tarGz
 		if b.os == "windows" {
 			name, pack = r.archiveName(b.program, b.platform)+".zip", zipped
@@ -206,6 +222,7 @@ func (r *release) archives(_ context.Context, built *binaries) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -215,19 +232,28 @@ func tarGz(to io.Writer, files []packed, at time.Time) error {
 	if err != nil {
 		return err
 	}
+
 	w := tar.NewWriter(z)
 	for _, f := range files {
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.data)),
-			ModTime: at, Format: tar.FormatUSTAR}); err != nil {
+		if err := w.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeReg,
+			Name:     f.name,
+			Mode:     f.mode,
+			Size:     int64(len(f.data)),
+			ModTime:  at,
+			Format:   tar.FormatUSTAR,
+		}); err != nil {
 			return err
 		}
 		if _, err := w.Write(f.data); err != nil {
 			return err
 		}
 	}
+
 	if err := w.Close(); err != nil {
 		return err
 	}
+
 	return z.Close()
 }
 
@@ -244,5 +270,6 @@ func zipped(to io.Writer, files []packed, at time.Time) error {
 			return err
 		}
 	}
+
 	return w.Close()
 }

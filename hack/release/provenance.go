@@ -30,40 +30,61 @@ func (r *release) provenance(_ context.Context, built *binaries) error {
 	if err != nil {
 		return err
 	}
+
 	materials, err := r.materials(built)
 	if err != nil {
 		return err
 	}
+
 	var platforms []any
 	for _, p := range r.platforms {
 		platforms = append(platforms, p.String())
 	}
-	parameters, err := structpb.NewStruct(map[string]any{"version": r.version, "repository": r.repository, "downloads": r.downloads,
-		"platforms": platforms, "sourceDateEpoch": float64(r.date.Unix())})
+
+	parameters, err := structpb.NewStruct(map[string]any{
+		"version":         r.version,
+		"repository":      r.repository,
+		"downloads":       r.downloads,
+		"platforms":       platforms,
+		"sourceDateEpoch": float64(r.date.Unix()),
+	})
 	if err != nil {
 		return err
 	}
+
 	predicate := &slsa.Provenance{
-		BuildDefinition: &slsa.BuildDefinition{BuildType: source + "/blob/main/docs/develop/releasing.md#how-it-is-built", ExternalParameters: parameters,
-			ResolvedDependencies: materials},
+		BuildDefinition: &slsa.BuildDefinition{
+			BuildType: source +
+				"/blob/main/docs/develop/releasing.md#how-it-is-built",
+			ExternalParameters:   parameters,
+			ResolvedDependencies: materials,
+		},
 		RunDetails: &slsa.RunDetails{Builder: &slsa.Builder{Id: cmp.Or(r.builder, localBuilder)}},
 	}
 	if err := predicate.Validate(); err != nil {
 		return err
 	}
+
 	object, err := asStruct(predicate)
 	if err != nil {
 		return err
 	}
-	statement := &intoto.Statement{Type: intoto.StatementTypeUri, Subject: subjects, PredicateType: "https://slsa.dev/provenance/v1",
-		Predicate: object}
+
+	statement := &intoto.Statement{
+		Type:          intoto.StatementTypeUri,
+		Subject:       subjects,
+		PredicateType: "https://slsa.dev/provenance/v1",
+		Predicate:     object,
+	}
 	if err := statement.Validate(); err != nil {
 		return err
 	}
+
 	text, err := stable(statement)
 	if err != nil {
 		return err
 	}
+
 	return os.WriteFile(r.path(provenanceFile), text, 0o644)
 }
 
@@ -73,6 +94,7 @@ func (r *release) subjects() ([]*intoto.ResourceDescriptor, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var all []*intoto.ResourceDescriptor
 	for _, name := range names {
 		sum, err := checksum(r.path(name))
@@ -81,10 +103,17 @@ func (r *release) subjects() ([]*intoto.ResourceDescriptor, error) {
 		}
 		all = append(all, &intoto.ResourceDescriptor{Name: name, Digest: map[string]string{"sha256": sum}})
 	}
+
 	for name, digest := range r.images {
-		all = append(all, &intoto.ResourceDescriptor{Name: name, Digest: map[string]string{"sha256": strings.TrimPrefix(digest, "sha256:")}})
+		all = append(all, &intoto.ResourceDescriptor{
+			Name:   name,
+			Digest: map[string]string{"sha256": strings.TrimPrefix(digest, "sha256:")},
+		})
 	}
-	slices.SortStableFunc(all, func(a, b *intoto.ResourceDescriptor) int { return cmp.Compare(a.Name, b.Name) })
+
+	slices.SortStableFunc(all, func(a, b *intoto.ResourceDescriptor) int {
+		return cmp.Compare(a.Name, b.Name)
+	})
 	return all, nil
 }
 
@@ -101,18 +130,24 @@ func (r *release) materials(built *binaries) ([]*intoto.ResourceDescriptor, erro
 			modules[moduleID(m)] = m
 		}
 	}
-	all := []*intoto.ResourceDescriptor{{Uri: "git+" + source, Digest: map[string]string{"gitCommit": r.commit}}}
+
+	all := []*intoto.ResourceDescriptor{{Uri: "git+" + source,
+		Digest: map[string]string{"gitCommit": r.commit}}}
 	for compiler := range compilers {
 		all = append(all, &intoto.ResourceDescriptor{Uri: "https://go.dev/dl/#" + compiler, Name: compiler})
 	}
+
 	for _, m := range modules {
 		sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:"))
 		if err != nil || len(sum) == 0 {
 			return nil, fmt.Errorf("module %s has no checksum", moduleID(m))
 		}
-		all = append(all, &intoto.ResourceDescriptor{Uri: moduleComponent(m).PackageURL,
-			Digest: map[string]string{"dirHash": hex.EncodeToString(sum)}})
+		all = append(all, &intoto.ResourceDescriptor{
+			Uri:    moduleComponent(m).PackageURL,
+			Digest: map[string]string{"dirHash": hex.EncodeToString(sum)},
+		})
 	}
+
 	slices.SortFunc(all[1:], func(a, b *intoto.ResourceDescriptor) int { return cmp.Compare(a.Uri, b.Uri) })
 	return all, nil
 }

@@ -28,29 +28,35 @@ func (r *release) push(ctx context.Context) error {
 	if err := r.readDate(); err != nil {
 		return err
 	}
+
 	list, err := os.ReadFile(r.path(imagesFile))
 	if err != nil {
 		return err
 	}
+
 	for line := range strings.Lines(string(list)) {
 		image, digest, _ := strings.Cut(strings.TrimSpace(line), "@")
 		if !strings.HasPrefix(image, r.repository+"/") {
-			return fmt.Errorf("the release was made for another REPOSITORY: %s is not in %s", image, r.repository)
+			return fmt.Errorf("the release was made for another REPOSITORY: %s is not in %s",
+				image, r.repository)
 		}
 		if err := r.pushImage(ctx, image, digest); err != nil {
 			return fmt.Errorf("push %s: %w", image, err)
 		}
 		r.say("%s@%s", image, digest)
 	}
+
 	charts, err := filepath.Glob(r.path("*.tgz"))
 	if err != nil {
 		return err
 	}
+
 	for _, file := range charts {
 		if err := r.pushChart(ctx, file); err != nil {
 			return fmt.Errorf("push %s: %w", file, err)
 		}
 	}
+
 	return nil
 }
 
@@ -60,6 +66,7 @@ func (r *release) readDate() error {
 	if err != nil {
 		return err
 	}
+
 	var statement struct {
 		Predicate struct {
 			BuildDefinition struct {
@@ -70,6 +77,7 @@ func (r *release) readDate() error {
 	if err := json.Unmarshal(text, &statement); err != nil {
 		return fmt.Errorf("read %s: %w", provenanceFile, err)
 	}
+
 	r.date = time.Unix(statement.Predicate.BuildDefinition.ExternalParameters.SourceDateEpoch, 0).UTC()
 	return nil
 }
@@ -79,6 +87,7 @@ func (r *release) pushImage(ctx context.Context, image, digest string) error {
 	if err != nil {
 		return err
 	}
+
 	published, err := publishedAs(ctx, tag)
 	if err != nil || published == digest {
 		return err
@@ -86,11 +95,13 @@ func (r *release) pushImage(ctx context.Context, image, digest string) error {
 	if published != "" {
 		return fmt.Errorf("it is there already, as %s: a release is not changed", published)
 	}
+
 	dir, err := os.MkdirTemp("", "layout-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
+
 	program, version, _ := strings.Cut(strings.TrimPrefix(image, r.repository+"/"), ":")
 	index, err := readLayout(r.path(fmt.Sprintf("afloat-%s_%s_image.tar", program, version)), dir)
 	if err != nil {
@@ -99,6 +110,7 @@ func (r *release) pushImage(ctx context.Context, image, digest string) error {
 	if got, err := index.Digest(); err != nil || got.String() != digest {
 		return errors.Join(fmt.Errorf("the archive has %s instead of %s", got, digest), err)
 	}
+
 	return remote.WriteIndex(tag, index, login(ctx)...)
 }
 
@@ -126,14 +138,17 @@ func (r *release) pushChart(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
+
 	loaded, err := loader.LoadFile(file)
 	if err != nil {
 		return err
 	}
+
 	repository, err := name.NewRepository(r.repository)
 	if err != nil {
 		return err
 	}
+
 	options := []registry.ClientOption{}
 	if repository.Registry.Scheme() == "http" { // on this machine
 		options = append(options, registry.ClientOptPlainHTTP())
@@ -142,11 +157,13 @@ func (r *release) pushChart(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
+
 	place := fmt.Sprintf("%s/charts/%s:%s", r.repository, loaded.Name(), loaded.Metadata.Version)
 	tag, err := name.NewTag(strings.ReplaceAll(place, "+", "_")) // as Helm writes it
 	if err != nil {
 		return err
 	}
+
 	published, err := publishedAs(ctx, tag)
 	if err != nil {
 		return err
@@ -162,10 +179,13 @@ func (r *release) pushChart(ctx context.Context, file string) error {
 		r.say("%s@%s", place, there.Manifest.Digest)
 		return nil
 	}
-	pushed, err := client.Push(data, place, registry.PushOptCreationTime(r.date.Format("2006-01-02T15:04:05Z")))
+
+	pushed, err := client.Push(data, place,
+		registry.PushOptCreationTime(r.date.Format("2006-01-02T15:04:05Z")))
 	if err != nil {
 		return err
 	}
+
 	r.say("%s@%s", place, pushed.Manifest.Digest)
 	return nil
 }

@@ -51,6 +51,7 @@ func (r *release) build(ctx context.Context) error {
 		}
 		return errors.Join(err, listed)
 	}
+
 	r.say("release %s is in %s", r.version, r.out)
 	return nil
 }
@@ -62,6 +63,7 @@ func (r *release) make(ctx context.Context) error {
 		return err
 	}
 	defer built.remove()
+
 	for _, step := range []struct {
 		what string
 		make func(context.Context, *binaries) error
@@ -80,20 +82,24 @@ func (r *release) make(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", step.what, err)
 		}
 	}
+
 	if err := r.writeChecksums(); err != nil {
 		return fmt.Errorf("checksums: %w", err)
 	}
+
 	return nil
 }
 
 // check refuses what would make a release that is of no use, before anything is compiled.
 func (r *release) check() error {
 	var wrong []error
-	if !strings.HasPrefix(r.version, "v") || !semver.IsValid(r.version) || semver.Canonical(r.version) != r.version {
+	if !strings.HasPrefix(r.version, "v") || !semver.IsValid(r.version) ||
+		semver.Canonical(r.version) != r.version {
 		wrong = append(wrong, fmt.Errorf("VERSION %q is no version such as v0.1.0 or v0.1.0-rc.1", r.version))
 	}
 	if r.repository == "" || strings.HasSuffix(r.repository, "/") {
-		wrong = append(wrong, fmt.Errorf("REPOSITORY %q is no place such as registry.example.com/afloat", r.repository))
+		wrong = append(wrong, fmt.Errorf("REPOSITORY %q is no place such as registry.example.com/afloat",
+			r.repository))
 	}
 	if !strings.HasPrefix(r.downloads, "https://") && !strings.HasPrefix(r.downloads, "http://127.0.0.1:") {
 		wrong = append(wrong, fmt.Errorf("DOWNLOADS %q does not begin with https://", r.downloads))
@@ -117,20 +123,25 @@ func (r *release) notes() ([]byte, error) {
 	}
 	text, err := os.ReadFile(filepath.Join(r.root, "docs/releases", page))
 	if err != nil {
-		return nil, fmt.Errorf("the release has no notes: make release-notes VERSION=%s makes them: %w", r.version, err)
+		return nil, fmt.Errorf("the release has no notes: make release-notes VERSION=%s makes them: %w",
+			r.version, err)
 	}
+
 	changes, err := os.ReadFile(filepath.Join(r.root, "CHANGELOG.md"))
 	if err != nil {
 		return nil, err
 	}
+
 	_, changed, ok := strings.Cut(string(changes), "\n"+section)
 	if !ok {
 		return nil, fmt.Errorf("CHANGELOG.md has no section %q", strings.TrimSpace(section))
 	}
+
 	changed, _, _ = strings.Cut(changed, "\n## ")
 	whole := fmt.Sprintf("%s\n## All changes\n\n%s\n", text, strings.TrimSpace(changed))
 	files := source + "/blob/" + r.version + "/"
-	return []byte(strings.NewReplacer("](../", "]("+files+"docs/", "](docs/", "]("+files+"docs/").Replace(whole)), nil
+	return []byte(strings.NewReplacer("](../", "]("+files+"docs/", "](docs/",
+		"]("+files+"docs/").Replace(whole)), nil
 }
 
 func (r *release) writeNotes(context.Context, *binaries) error {
@@ -150,20 +161,24 @@ func (r *release) empty() error {
 	if err != nil {
 		return err
 	}
+
 	sums, err := r.readChecksums()
 	if err != nil {
 		return fmt.Errorf("%s is not empty, and not from an earlier release: %w", r.out, err)
 	}
+
 	for _, e := range entries {
 		if _, ok := sums[e.Name()]; !ok && e.Name() != checksums {
 			return fmt.Errorf("%s has %s in it, which is not of a release", r.out, e.Name())
 		}
 	}
+
 	for _, e := range entries {
 		if err := os.Remove(r.path(e.Name())); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -186,6 +201,7 @@ func (r *release) writeChecksums() error {
 	if err != nil {
 		return err
 	}
+
 	var text bytes.Buffer
 	for _, name := range names {
 		sum, err := checksum(r.path(name))
@@ -194,6 +210,7 @@ func (r *release) writeChecksums() error {
 		}
 		fmt.Fprintf(&text, "%s  %s\n", sum, name)
 	}
+
 	return os.WriteFile(r.path(checksums), text.Bytes(), 0o644)
 }
 
@@ -203,6 +220,7 @@ func (r *release) readChecksums() (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	sums := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		sum, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
@@ -211,6 +229,7 @@ func (r *release) readChecksums() (map[string]string, error) {
 		}
 		sums[name] = sum
 	}
+
 	return sums, nil
 }
 
@@ -220,16 +239,19 @@ func (r *release) verify() error {
 	if err != nil {
 		return err
 	}
+
 	names, err := r.files()
 	if err != nil {
 		return err
 	}
+
 	var wrong []error
 	for _, name := range names {
 		if _, ok := sums[name]; !ok && name != checksums {
 			wrong = append(wrong, fmt.Errorf("%s is not in %s", name, checksums))
 		}
 	}
+
 	for name, want := range sums {
 		if !slices.Contains(names, name) {
 			wrong = append(wrong, fmt.Errorf("%s is missing", name))
@@ -237,6 +259,7 @@ func (r *release) verify() error {
 			wrong = append(wrong, errors.Join(fmt.Errorf("%s is not as it was made", name), err))
 		}
 	}
+
 	return errors.Join(wrong...)
 }
 

@@ -22,7 +22,9 @@ import (
 
 // thresholds are the percentages of requirements that tests must cite whole, by specification. The aim is 95.
 // If it is not reached, the present value stands here, and may only grow.
-var thresholds = map[string]int{"ACJ": 95, "ADS": 98, "ASTS": 98, "BJ": 95, "CRR": 98, "CS": 98, "DP": 95, "EJ": 95, "IMG": 95, "IPU": 98, "JST": 95, "ND": 99, "OPS": 98, "PPM": 95, "PPS": 95, "PUB": 95, "SS": 98, "UD": 95, "WS": 98}
+var thresholds = map[string]int{"ACJ": 95, "ADS": 98, "ASTS": 98, "BJ": 95, "CRR": 98, "CS": 98, "DP": 95,
+	"EJ": 95, "IMG": 95, "IPU": 98, "JST": 95, "ND": 99, "OPS": 98, "PPM": 95, "PPS": 95, "PUB": 95, "SS": 98,
+	"UD": 95, "WS": 98}
 
 func main() {
 	check := flag.Bool("check", false, "fail below the thresholds")
@@ -48,14 +50,17 @@ func run(out io.Writer, root string, prefixes []string, check bool) error {
 	if err != nil {
 		return err
 	}
+
 	leftOut, err := listed(filepath.Join(root, "docs/spec/README.md"), required)
 	if err != nil {
 		return err
 	}
+
 	cited, err := citations(root)
 	if err != nil {
 		return err
 	}
+
 	reports, names, wrong := map[string]*report{}, []string(nil), []string(nil)
 	for _, r := range required {
 		if reports[r.prefix] == nil {
@@ -68,7 +73,9 @@ func run(out io.Writer, root string, prefixes []string, check bool) error {
 		case leftOut[r]:
 			list = &this.left
 			if how == whole {
-				wrong = append(wrong, fmt.Sprintf("%s is cited by a test, and docs/spec/README.md says that it is not built", r))
+				wrong = append(wrong,
+					fmt.Sprintf("%s is cited by a test, and docs/spec/README.md says that it is not built",
+						r))
 			}
 		case how == whole:
 			list = &this.whole
@@ -79,29 +86,36 @@ func run(out io.Writer, root string, prefixes []string, check bool) error {
 		}
 		*list = append(*list, r.number)
 	}
+
 	slices.Sort(names)
 	for _, prefix := range names {
 		this := reports[prefix]
-		if len(prefixes) > 0 && !slices.Contains(prefixes, prefix) || this.total() == 0 && len(prefixes) == 0 {
+		if len(prefixes) > 0 && !slices.Contains(prefixes, prefix) ||
+			this.total() == 0 && len(prefixes) == 0 {
 			continue
 		}
 		fmt.Fprintf(out,
 			"%-4s %3d of %3d requirements tested (%d %%); %d only in runs of numbers, %d in part, %d not cited; %d not built\n",
-			prefix, len(this.whole), this.total(), this.percent(), len(this.run), len(this.part), len(this.none), len(this.left))
+			prefix, len(this.whole), this.total(), this.percent(), len(this.run), len(this.part),
+			len(this.none), len(this.left))
 		if len(prefixes) > 0 {
 			for _, list := range []struct {
 				words   string
 				numbers []string
-			}{{"in runs", this.run}, {"in part", this.part}, {"not cited", this.none}, {"not built", this.left}} {
+			}{{"in runs", this.run}, {"in part", this.part}, {"not cited", this.none},
+				{"not built", this.left}} {
 				fmt.Fprintf(out, "     %s: %s\n", list.words, strings.Join(list.numbers, " "))
 			}
 		}
 		if least := thresholds[prefix]; this.percent() < least {
-			wrong = append(wrong, fmt.Sprintf("%s: %d %% of the requirements are tested; %d %% must be", prefix, this.percent(), least))
+			wrong = append(wrong, fmt.Sprintf("%s: %d %% of the requirements are tested; %d %% must be",
+				prefix, this.percent(), least))
 		}
 	}
+
 	if check && len(wrong) > 0 {
 		return fmt.Errorf("%s", strings.Join(wrong, "\n"))
 	}
+
 	return nil
 }

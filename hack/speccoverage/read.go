@@ -47,7 +47,8 @@ var (
 func requirements(dir string) ([]requirement, error) {
 	var found []requirement
 	err := eachLine(dir, ".md", func(line string) {
-		if m := definition.FindStringSubmatch(line); m != nil && !slices.Contains(found, requirement{m[1], m[2]}) {
+		if m := definition.FindStringSubmatch(line); m != nil &&
+			!slices.Contains(found, requirement{m[1], m[2]}) {
 			found = append(found, requirement{m[1], m[2]})
 		}
 	})
@@ -121,10 +122,13 @@ func between(from, to requirement) []requirement {
 	if !ok || err != nil || err2 != nil || from.prefix != to.prefix {
 		return []requirement{to}
 	}
+
 	var all []requirement
 	for n := low + 1; n <= high; n++ {
-		all = append(all, requirement{from.prefix, fmt.Sprintf("%s%0*d", letter, len(from.number)-len(letter), n)})
+		all = append(all, requirement{from.prefix,
+			fmt.Sprintf("%s%0*d", letter, len(from.number)-len(letter), n)})
 	}
+
 	return all
 }
 
@@ -138,10 +142,12 @@ func listed(path string, required []requirement) (map[requirement]bool, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	_, table, found := strings.Cut(string(text), notBuilt)
 	if !found {
 		return nil, fmt.Errorf("%s has no table %q", path, notBuilt)
 	}
+
 	left := map[requirement]bool{}
 	begun := false
 	for line := range strings.Lines(table) {
@@ -167,6 +173,7 @@ func listed(path string, required []requirement) (map[requirement]bool, error) {
 			left[r] = true
 		}
 	}
+
 	return left, nil
 }
 

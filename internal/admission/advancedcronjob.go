@@ -23,14 +23,14 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// cronJobWebhooks admits AdvancedCronJobs of both versions, each in its v1beta1 form (ACJ-010, ACJ-113).
+// cronJobWebhooks admits AdvancedCronJobs of both versions, each in its v1beta1 form.
 type cronJobWebhooks struct {
 	templates
 	// off are gates that are off without which no ImageListPullJob is carried out.
 	off []string
 }
 
-// checkBroadcastJob judges a template of BroadcastJobs (ACJ-026).
+// checkBroadcastJob judges a template of BroadcastJobs.
 func checkBroadcastJob(job *appsv1beta1.BroadcastJob) field.ErrorList {
 	return broadcastjob.Validate(broadcastjob.WrittenInV1beta1(job), nil)
 }
@@ -49,19 +49,20 @@ func AdvancedCronJobs(e *Environment) Webhooks {
 // podTemplates are where an AdvancedCronJob has templates that have a pod template.
 var podTemplates = []string{"jobTemplate", "broadcastJobTemplate"}
 
-// mutate fills in what was left out (ACJ-011 to ACJ-013).
+// mutate fills in what was left out.
 func (w *cronJobWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
 	updated, old, err := cronJobs(&request)
 	if err != nil {
 		return undecodable(&request, err)
 	}
-	operations, failed := advancedcronjob.Default(updated.document, old.document, func(key string) podtemplate.Request {
-		var stored document
-		if old.document != nil {
-			stored = old.child(key)
-		}
-		return w.completing(ctx, request.Namespace, updated.child(key), stored)
-	})
+	operations, failed := advancedcronjob.Default(updated.document, old.document,
+		func(key string) podtemplate.Request {
+			var stored document
+			if old.document != nil {
+				stored = old.child(key)
+			}
+			return w.completing(ctx, request.Namespace, updated.child(key), stored)
+		})
 	if updated.version == alpha && len(operations) > 0 {
 		if operations, err = updated.inAlpha(request.Object.Raw, operations); err != nil {
 			return undecodable(&request, err)
@@ -70,7 +71,7 @@ func (w *cronJobWebhooks) mutate(ctx context.Context, request admission.Request)
 	return completed(operations, failed, old.document)
 }
 
-// validate judges AdvancedCronJobs (ACJ-020 to ACJ-029).
+// validate judges AdvancedCronJobs.
 func (w *cronJobWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
 	updated, old, err := cronJobs(&request)
 	if err != nil {
@@ -79,7 +80,8 @@ func (w *cronJobWebhooks) validate(ctx context.Context, request admission.Reques
 	if cause := unfitForAlpha(&updated, &old); cause != nil {
 		return invalid(&request, causesOf(field.ErrorList{cause}))
 	}
-	if old.document != nil && updated.unreadable == old.unreadable && sameJSON(updated.document["spec"], old.document["spec"]) {
+	if old.document != nil && updated.unreadable == old.unreadable &&
+		sameJSON(updated.document["spec"], old.document["spec"]) {
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
 	given, err := updated.decode()
@@ -94,7 +96,8 @@ func (w *cronJobWebhooks) validate(ctx context.Context, request admission.Reques
 	}
 	errs := advancedcronjob.Validate(given, stored, checkBroadcastJob)
 	if updated.unreadable != "" {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(pub.ImageListTemplate), field.OmitValueType{}, updated.unreadable))
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(pub.ImageListTemplate),
+			field.OmitValueType{}, updated.unreadable))
 	}
 	causes := causesOf(errs)
 	var warnings []string
@@ -119,7 +122,8 @@ func (w *cronJobWebhooks) validate(ctx context.Context, request admission.Reques
 	if len(causes) > 0 {
 		return invalid(&request, causes).WithWarnings(warnings...)
 	}
-	return admission.Allowed("").WithWarnings(append(warnings, advancedcronjob.Warnings(given, stored, w.off)...)...)
+	return admission.Allowed("").WithWarnings(append(warnings,
+		advancedcronjob.Warnings(given, stored, w.off)...)...)
 }
 
 // cronJob is an AdvancedCronJob in its v1beta1 form.
@@ -179,17 +183,18 @@ func (c *cronJob) annotationBytes() (size int) {
 	return size
 }
 
-// unfitForAlpha refuses what v1alpha1 has no room for (ACJ-111): the API server would fail every list of that
-// version that has the object in it, those of other namespaces included. What is stored may stay, and become
-// smaller.
+// unfitForAlpha refuses what v1alpha1 has no room for: the API server would fail every list of that version
+// that has the object in it, those of other namespaces included. What is stored may stay, and become smaller.
 func unfitForAlpha(updated, old *cronJob) *field.Error {
 	size := updated.annotationBytes()
 	if size <= apivalidation.TotalAnnotationSizeLimitB || size <= old.annotationBytes() {
 		return nil
 	}
 	return field.Invalid(field.NewPath("spec", "template", listTemplate), field.OmitValueType{},
-		fmt.Sprintf("version v1alpha1 shows it in an annotation, with which there are %d bytes of annotations: at most %d are allowed", size,
-			apivalidation.TotalAnnotationSizeLimitB))
+		fmt.Sprintf(
+			"version v1alpha1 shows it in an annotation, with which there are %d bytes of annotations: at most %d are allowed",
+			size, apivalidation.TotalAnnotationSizeLimitB,
+		))
 }
 
 // child is the template of children at the key, which is like an object with metadata and spec.
@@ -242,7 +247,9 @@ func AdvancedCronJobConversion() Conversion {
 		}
 	}
 	return Conversion{{beta, alpha}: converting(cronJobInAlpha),
-		{alpha, beta}: converting(func(object document) document { object, _ = cronJobInBeta(object); return object })}
+		{
+			alpha, beta,
+		}: converting(func(object document) document { object, _ = cronJobInBeta(object); return object })}
 }
 
 const listTemplate = "imageListPullJobTemplate"

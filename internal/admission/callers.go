@@ -11,7 +11,7 @@ import (
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
 )
 
-// callers tells who may call the admission webhooks (OPS-049). Nil lets anybody call.
+// callers tells who may call the admission webhooks. Nil lets anybody call.
 type callers struct {
 	// authorities are those of a file; they follow it when it changes.
 	authorities *dynamiccertificates.DynamicFileCAContent

@@ -48,8 +48,11 @@ func readBeta[Alpha, Beta any](raw []byte, request *admission.Request, up func(*
 
 // compared reads the object of a request and, on update, the stored object. That is nil if it cannot be read;
 // then everything counts as new.
-func compared[Alpha, Beta any](request *admission.Request, up func(*Alpha) *Beta) (object, old *Beta, err error) {
-	if object, err = readBeta(request.Object.Raw, request, up); err != nil || request.Operation != admissionv1.Update {
+func compared[Alpha, Beta any](
+	request *admission.Request, up func(*Alpha) *Beta,
+) (object, old *Beta, err error) {
+	if object, err = readBeta(request.Object.Raw, request, up); err != nil ||
+		request.Operation != admissionv1.Update {
 		return object, nil, err
 	}
 	if old, err = readBeta(request.OldObject.Raw, request, up); err != nil {
@@ -85,7 +88,9 @@ func carry(from, to []byte, t reflect.Type, place func(path []string) []string) 
 // them, and its paths are ambiguous if keys contain dots. A type with its own decoder keeps unknown fields
 // itself. listed is the length of the part of the path that ends at the last item of a list; 0 if the path
 // has none.
-func unknownFields(value any, t reflect.Type, path []string, listed int, found func(path []string, listed int, value any)) {
+func unknownFields(
+	value any, t reflect.Type, path []string, listed int, found func(path []string, listed int, value any),
+) {
 	t = jsonfields.Elem(t)
 	if jsonfields.Decodes(t) {
 		return

@@ -56,7 +56,9 @@ func (s subject) checked(handler admission.Handler) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
 		if resource := request.Resource; resource.Group != s.group || resource.Resource != s.resource ||
 			request.SubResource == "" && (request.Kind.Group != s.group || request.Kind.Kind != s.kind) {
-			return refused(http.StatusBadRequest, fmt.Sprintf("this webhook is for %s of group %q, and not for what was sent", s.resource, s.group))
+			return refused(http.StatusBadRequest,
+				fmt.Sprintf("this webhook is for %s of group %q, and not for what was sent", s.resource,
+					s.group))
 		}
 		if problem := s.place(&request); problem != "" {
 			return refused(http.StatusBadRequest, problem)

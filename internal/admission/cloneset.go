@@ -21,33 +21,41 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 )
 
-// cloneSetWebhooks admits CloneSets of both versions (CS-010 to CS-035).
+// cloneSetWebhooks admits CloneSets of both versions.
 type cloneSetWebhooks struct {
 	templates
 	// pods reads pods; a cache is good enough for warnings.
 	pods client.Reader
-	// inPlace is what may change under InPlaceOnly (CS-033).
+	// inPlace is what may change under InPlaceOnly.
 	inPlace inplace.Options
 }
 
 // CloneSets makes the webhooks of the kind.
 func CloneSets(e *Environment) Webhooks {
 	w := &cloneSetWebhooks{templates: templatesOf(e), pods: e.cached, inPlace: e.InPlace}
-	return Webhooks{Mutate: w.mutate, Validate: w.validate, Delete: e.guard.Handler(protection.Scaled("CloneSet"))}
+	return Webhooks{
+		Mutate:   w.mutate,
+		Validate: w.validate,
+		Delete:   e.guard.Handler(protection.Scaled("CloneSet")),
+	}
 }
 
-// mutate fills in what was left out (CS-010 to CS-015).
+// mutate fills in what was left out.
 func (w *cloneSetWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
 	updated, old, err := documents(&request)
 	if err != nil {
 		return undecodable(&request, err)
 	}
-	operations, err := cloneset.Default(cloneset.DefaultRequest{Request: w.completing(ctx, request.Namespace, updated, old),
-		Version: versionOf(updated, &request), New: updated, Old: old})
+	operations, err := cloneset.Default(cloneset.DefaultRequest{
+		Request: w.completing(ctx, request.Namespace, updated, old),
+		Version: versionOf(updated, &request),
+		New:     updated,
+		Old:     old,
+	})
 	return completed(operations, err, old)
 }
 
-// validate judges CloneSets (CS-020 to CS-035).
+// validate judges CloneSets.
 func (w *cloneSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
 	return validateWorkload(ctx, w.templates, &request, cloneset.WrittenInV1alpha1, cloneset.WrittenInV1beta1,
 		func(updated, old *cloneset.Written) field.ErrorList {
@@ -58,7 +66,9 @@ func (w *cloneSetWebhooks) validate(ctx context.Context, request admission.Reque
 		})
 }
 
-func (w *cloneSetWebhooks) podsToDelete(ctx context.Context, namespace string, updated, old *cloneset.Written) []string {
+func (w *cloneSetWebhooks) podsToDelete(
+	ctx context.Context, namespace string, updated, old *cloneset.Written,
+) []string {
 	var before *appsv1beta1.CloneSet
 	if old != nil {
 		before = old.CloneSet()
@@ -94,7 +104,7 @@ func documents(request *admission.Request) (updated, old document, err error) {
 	return updated, old, nil
 }
 
-// versionOf is the version in which the object is written, whatever was requested (OPS-066).
+// versionOf is the version in which the object is written, whatever was requested.
 func versionOf(object document, request *admission.Request) string {
 	text, _ := object["apiVersion"].(string)
 	if version := path.Base(text); version == alpha || version == beta {

@@ -47,7 +47,13 @@ type connection struct {
 }
 
 func bounding(listener net.Listener, most, ofSource int) *connections {
-	return &connections{Listener: listener, most: most, ofSource: ofSource, sources: map[string]int{}, open: map[*connection]bool{}}
+	return &connections{
+		Listener: listener,
+		most:     most,
+		ofSource: ofSource,
+		sources:  map[string]int{},
+		open:     map[*connection]bool{},
+	}
 }
 
 // Accept returns the next connection for which there is a place, and closes others.

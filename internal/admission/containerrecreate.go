@@ -19,7 +19,7 @@ import (
 	containerrecreatecontroller "github.com/afloat-project/afloat/internal/kinds/containerrecreate/controller"
 )
 
-// recreateWebhook admits ContainerRecreateRequests of both versions (CRR-020 to CRR-049).
+// recreateWebhook admits ContainerRecreateRequests of both versions.
 type recreateWebhook struct {
 	// live reads from the API server, since the facts that are written into a request must be those of the
 	// pod as it is now.
@@ -60,10 +60,11 @@ func (w *recreateWebhook) mutate(ctx context.Context, request admission.Request)
 	return response.WithWarnings(warnings...)
 }
 
-// readRecreate decodes a request in the version in which it is written (CRR-021). acquired is the v1alpha1
-// annotation of CRR-047.
+// readRecreate decodes a request in the version in which it is written. acquired is the v1alpha1 annotation
+// of CRR-047.
 func readRecreate(raw []byte,
-	request *admission.Request) (acquired string, hub *appsv1beta1.ContainerRecreateRequest, warnings []string, err error) {
+	request *admission.Request) (acquired string, hub *appsv1beta1.ContainerRecreateRequest,
+	warnings []string, err error) {
 	document, err := decodeDocument(raw)
 	if err != nil {
 		return "", nil, nil, fmt.Errorf("reading the object: %w", err)
@@ -107,7 +108,8 @@ func (w *recreateWebhook) create(ctx context.Context, request *admission.Request
 	case err != nil:
 		return refused(http.StatusInternalServerError, err.Error())
 	case pod == nil:
-		return also(bad("spec.podName: no found Pod named %s in namespace %s", hub.Spec.PodName, request.Namespace))
+		return also(bad("spec.podName: no found Pod named %s in namespace %s", hub.Spec.PodName,
+			request.Namespace))
 	}
 	if refusal := containerrecreate.CheckPod(pod); refusal != nil {
 		return also(refusal)
@@ -129,25 +131,30 @@ func (w *recreateWebhook) create(ctx context.Context, request *admission.Request
 	ahead := w.ahead(ctx, pod)
 	if ahead >= mostAhead {
 		return refused(http.StatusTooManyRequests,
-			fmt.Sprintf("%d other ContainerRecreateRequests for Pod %s are not finished: no more than %d are queued", ahead, pod.Name,
-				mostAhead))
+			fmt.Sprintf(
+				"%d other ContainerRecreateRequests for Pod %s are not finished: no more than %d are queued",
+				ahead, pod.Name, mostAhead,
+			))
 	}
 	response := admission.Patched("", patch...)
-	if ahead > 0 { // The names are left out, because anybody who can reach the port of the webhook would see them.
+	// The names are left out, because anybody who can reach the port of the webhook would see them.
+	if ahead > 0 {
 		return response.WithWarnings(
 			fmt.Sprintf(
-				"another ContainerRecreateRequest for Pod %s is not finished: this one waits for it (kubectl get crr -n %s -l %s=true)",
-				pod.Name, pod.Namespace, pub.RecreateActive))
+				"another ContainerRecreateRequest for Pod %s is not finished: this one waits for it (kubectl get crr -n %s -l %s=true)", pod.Name, pod.Namespace, pub.RecreateActive))
 	}
 	return response
 }
 
 // fills tells whether an update adds the facts about the pod, and checks them against the API server.
-func (w *recreateWebhook) fills(ctx context.Context, namespace string, updated, old *appsv1beta1.ContainerRecreateRequest) (bool, error) {
+func (w *recreateWebhook) fills(
+	ctx context.Context, namespace string, updated, old *appsv1beta1.ContainerRecreateRequest,
+) (bool, error) {
 	if !containerrecreate.Unfilled(old) || containerrecreate.Unfilled(updated) {
 		return false, nil
 	}
-	pod, node, err := containerrecreatecontroller.Facts(ctx, w.live, types.NamespacedName{Namespace: namespace, Name: old.Spec.PodName})
+	pod, node, err := containerrecreatecontroller.Facts(ctx, w.live,
+		types.NamespacedName{Namespace: namespace, Name: old.Spec.PodName})
 	if err != nil {
 		return false, err
 	}
@@ -162,12 +169,15 @@ func (w *recreateWebhook) fills(ctx context.Context, namespace string, updated, 
 // of them, and may send only few requests per second to the API server.
 const mostAhead = 10
 
-// ahead counts the other requests for the pod that are not finished (CRR-164). It does not wait for those
-// that the cache does not have yet.
+// ahead counts the other requests for the pod that are not finished. It does not wait for those that the
+// cache does not have yet.
 func (w *recreateWebhook) ahead(ctx context.Context, pod *corev1.Pod) int {
 	var list appsv1beta1.ContainerRecreateRequestList
 	err := w.cached.List(ctx, &list, client.InNamespace(pod.Namespace),
-		client.MatchingLabels{pub.RecreatePodUID: string(pod.UID), pub.RecreateActive: "true"}, client.UnsafeDisableDeepCopy)
+		client.MatchingLabels{
+			pub.RecreatePodUID: string(pod.UID),
+			pub.RecreateActive: "true",
+		}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return 0 // no warning rather than a wrong one
 	}

@@ -42,7 +42,9 @@ func (c Conversion) Convert(raw []byte, from, to schema.GroupVersionKind) ([]byt
 
 // Between makes the conversion of a kind from functions between its types. Unknown fields keep their path, or
 // get the one that place returns if it is not nil.
-func Between[Alpha, Beta any](up func(*Alpha) *Beta, down func(*Beta) *Alpha, place func(path []string) []string) Conversion {
+func Between[Alpha, Beta any](
+	up func(*Alpha) *Beta, down func(*Beta) *Alpha, place func(path []string) []string,
+) Conversion {
 	return Conversion{{alpha, beta}: between(up, place), {beta, alpha}: between(down, place)}
 }
 
@@ -68,8 +70,8 @@ func between[From, To any](convert func(*From) *To, place func(path []string) []
 	}
 }
 
-// conversionHandler serves /convert (OPS-040). A review is answered in its own version; v1 and v1beta1 have
-// the same fields.
+// conversionHandler serves /convert. A review is answered in its own version; v1 and v1beta1 have the same
+// fields.
 type conversionHandler struct {
 	log   logr.Logger
 	kinds []Kind
@@ -89,8 +91,13 @@ func (h *conversionHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (h *conversionHandler) convert(request *apiextensionsv1.ConversionRequest) *apiextensionsv1.ConversionResponse {
-	response := &apiextensionsv1.ConversionResponse{UID: request.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
+func (h *conversionHandler) convert(
+	request *apiextensionsv1.ConversionRequest,
+) *apiextensionsv1.ConversionResponse {
+	response := &apiextensionsv1.ConversionResponse{
+		UID:    request.UID,
+		Result: metav1.Status{Status: metav1.StatusSuccess},
+	}
 	for i := range request.Objects {
 		converted, err := h.convertOne(request.Objects[i].Raw, request.DesiredAPIVersion)
 		if err != nil {
@@ -118,24 +125,26 @@ func (h *conversionHandler) convertOne(raw []byte, to string) ([]byte, error) {
 	}
 	from, wanted := object.GroupVersionKind(), schema.FromAPIVersionAndKind(to, object.Kind)
 	var convert converter
-	if i := slices.IndexFunc(h.kinds, func(k Kind) bool { return k.Name == from.Kind && k.Group == from.Group }); i >= 0 &&
+	if i := slices.IndexFunc(h.kinds,
+		func(k Kind) bool { return k.Name == from.Kind && k.Group == from.Group }); i >= 0 &&
 		from.Group == wanted.Group {
 		convert = h.kinds[i].Conversion[[2]string{from.Version, wanted.Version}]
 	}
 	if convert == nil {
 		return nil, fmt.Errorf("%s cannot be converted from %s to %s", object.Kind, object.APIVersion, to)
 	}
-	if n := items(raw); n > mostItems { // the webhooks refuse these, but anybody who can reach the port can send them
+	// the webhooks refuse these, but anybody who can reach the port can send them
+	if n := items(raw); n > mostItems {
 		return nil, errors.New(tooMany(n))
 	}
 	converted, err := attempt(convert, raw, wanted)
 	if err == nil {
 		return converted, nil
 	}
-	// OPS-072: an object that does not fit its types must not break the list it is in. It keeps its content
+	// an object that does not fit its types must not break the list it is in. It keeps its content
 	// under the new version; the API server prunes what that schema does not know.
-	h.log.Error(err, "An object does not fit its types and is passed on as it is", "kind", object.Kind, "from", object.APIVersion, "to", to,
-		"name", nameOf(raw))
+	h.log.Error(err, "An object does not fit its types and is passed on as it is", "kind", object.Kind,
+		"from", object.APIVersion, "to", to, "name", nameOf(raw))
 	document, err := decodeDocument(raw)
 	if err != nil {
 		return nil, fmt.Errorf("reading the object: %w", err)
@@ -144,7 +153,7 @@ func (h *conversionHandler) convertOne(raw []byte, to string) ([]byte, error) {
 	return json.Marshal(document)
 }
 
-// attempt converts, and returns a panic as an error (OPS-066).
+// attempt converts, and returns a panic as an error.
 func attempt(convert converter, raw []byte, kind schema.GroupVersionKind) (converted []byte, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

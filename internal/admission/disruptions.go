@@ -30,15 +30,32 @@ func (o Options) derivedDisruptions() []certificate.Derived {
 		return nil
 	}
 	rule := func(resource string, operations ...any) any {
-		return map[string]any{"apiGroups": []any{""}, "apiVersions": []any{"v1"}, "operations": operations, "resources": []any{resource},
-			"scope": string(admissionv1.NamespacedScope)}
+		return map[string]any{
+			"apiGroups":   []any{""},
+			"apiVersions": []any{"v1"},
+			"operations":  operations,
+			"resources":   []any{resource},
+			"scope":       string(admissionv1.NamespacedScope),
+		}
 	}
 	const kind = "ValidatingWebhookConfiguration"
 	return []certificate.Derived{
-		{Kind: kind, From: validatePlacedName, Name: validatePodName, Path: validatePodPath, Fields: map[string]any{"timeoutSeconds": int64(10),
-			"rules": []any{rule("pods", "UPDATE", "DELETE"), rule("pods/resize", "UPDATE")}}},
-		{Kind: kind, From: validatePlacedEvictionName, Name: validateEvictionName, Path: validatePodPath,
-			Fields: map[string]any{"timeoutSeconds": int64(10)}},
+		{
+			Kind: kind,
+			From: validatePlacedName,
+			Name: validatePodName,
+			Path: validatePodPath,
+			Fields: map[string]any{
+				"timeoutSeconds": int64(10),
+				"rules":          []any{rule("pods", "UPDATE", "DELETE"), rule("pods/resize", "UPDATE")},
+			},
+		}, {
+			Kind:   kind,
+			From:   validatePlacedEvictionName,
+			Name:   validateEvictionName,
+			Path:   validatePodPath,
+			Fields: map[string]any{"timeoutSeconds": int64(10)},
+		},
 	}
 }
 
@@ -50,19 +67,23 @@ func (o Options) scopeDisruptions(keeping *certificate.Options) {
 		}
 		return o.Budgets.Namespaces(), o.Budgets.Synced()
 	}
-	scope := func(name string, policy admissionv1.FailurePolicyType, conditions func(guarded string) []admissionv1.MatchCondition) {
+	scope := func(name string, policy admissionv1.FailurePolicyType,
+		conditions func(guarded string) []admissionv1.MatchCondition) {
 		keeping.Scopes[name] = certificate.Scope{Policy: policy, Conditions: func() ([]admissionv1.MatchCondition, bool) {
 			names, known := namespaces()
 			if o.Spreads != nil && !o.Spreads.Synced() {
 				known = false
 			}
 			return conditions(matchconditions.Within(names)), known
-		}}
+		},
+		}
 	}
 	condition := func(name, expression string) admissionv1.MatchCondition {
 		return admissionv1.MatchCondition{Name: name, Expression: expression}
 	}
-	deletes, updates := o.Gates.Enabled(features.PodUnavailableBudgetDeleteGate), o.Gates.Enabled(features.PodUnavailableBudgetUpdateGate)
+	deletes, updates := o.Gates.Enabled(
+		features.PodUnavailableBudgetDeleteGate,
+	), o.Gates.Enabled(features.PodUnavailableBudgetUpdateGate)
 	removals := func(guarded string) string { // nobody asks about these without the gate
 		if !deletes {
 			return "false"
@@ -70,8 +91,10 @@ func (o Options) scopeDisruptions(keeping *certificate.Options) {
 		return guarded
 	}
 	scope(validatePodName, admissionv1.Fail, func(guarded string) []admissionv1.MatchCondition {
-		return []admissionv1.MatchCondition{condition("of-podunavailablebudgets", guarded), condition("in-service", inService),
-			condition("protected", protected), condition("asked-about", asked(deletes, updates))}
+		return []admissionv1.MatchCondition{
+			condition("of-podunavailablebudgets", guarded), condition("in-service", inService),
+			condition("protected", protected), condition("asked-about", asked(deletes, updates)),
+		}
 	})
 	scope(validateEvictionName, admissionv1.Fail, func(guarded string) []admissionv1.MatchCondition {
 		return []admissionv1.MatchCondition{condition("of-podunavailablebudgets", removals(guarded))}
@@ -83,31 +106,39 @@ func (o Options) scopeDisruptions(keeping *certificate.Options) {
 	scope(validatePlacedName, admissionv1.Ignore, func(guarded string) []admissionv1.MatchCondition {
 		elsewhere := "false"
 		if o.Spreads != nil {
-			elsewhere = fmt.Sprintf("!(%s)", strings.Join([]string{removals(guarded), inService, protected}, " && "))
+			elsewhere = fmt.Sprintf("!(%s)",
+				strings.Join([]string{removals(guarded), inService, protected}, " && "))
 		}
-		return []admissionv1.MatchCondition{condition("in-a-subset", inSubset), condition("elsewhere", elsewhere)}
+		return []admissionv1.MatchCondition{
+			condition("in-a-subset", inSubset), condition("elsewhere", elsewhere),
+		}
 	})
 	scope(validatePlacedEvictionName, admissionv1.Ignore, func(guarded string) []admissionv1.MatchCondition {
-		return []admissionv1.MatchCondition{condition("of-workloadspreads", evictions()), condition("elsewhere", "!("+removals(guarded)+")")}
+		return []admissionv1.MatchCondition{
+			condition("of-workloadspreads", evictions()), condition("elsewhere", "!("+removals(guarded)+")"),
+		}
 	})
 }
 
 // Expressions about the pod as it is before. A pod that is out of service, or that somebody has freed, can be
 // disrupted while the manager is away (PUB-086, rules 1 and 2); kubelet ends deleted pods by a deletion too.
 const (
-	inSubset  = "oldObject != null && has(oldObject.metadata.annotations) && '" + pub.MatchedWorkloadSpread + "' in oldObject.metadata.annotations"
+	inSubset = "oldObject != null && has(oldObject.metadata.annotations) && '" + pub.MatchedWorkloadSpread +
+		"' in oldObject.metadata.annotations"
 	inService = "(oldObject != null && !has(oldObject.metadata.deletionTimestamp) && has(oldObject.status.conditions)" +
 		" && oldObject.status.conditions.exists(c, c.type == 'Ready' && c.status == 'True'))"
-	protected = "!(oldObject != null && has(oldObject.metadata.annotations) && '" + pub.NoProtect + "' in oldObject.metadata.annotations" +
-		" && oldObject.metadata.annotations['" + pub.NoProtect + "'] in ['1', 't', 'T', 'true', 'TRUE', 'True'])"
+	protected = "!(oldObject != null && has(oldObject.metadata.annotations) && '" + pub.NoProtect +
+		"' in oldObject.metadata.annotations" + " && oldObject.metadata.annotations['" + pub.NoProtect +
+		"'] in ['1', 't', 'T', 'true', 'TRUE', 'True'])"
 )
 
 // asked is true for deletions, and for updates of a spec, or of labels that take a pod out of service, each
-// with its gate (PUB-016, PUB-082). Where pods have a generation it tells whether the spec changes.
+// with its gate. Where pods have a generation it tells whether the spec changes.
 func asked(deletes, updates bool) string {
 	const updated = "request.operation == 'UPDATE' && (!has(object.metadata.generation) || !has(oldObject.metadata.generation)" +
 		" || object.metadata.generation != oldObject.metadata.generation" +
-		" || has(object.metadata.labels) && object.metadata.labels.exists(k, k.startsWith('" + pub.UnavailablePodPrefix + "')))"
+		" || has(object.metadata.labels) && object.metadata.labels.exists(k, k.startsWith('" +
+		pub.UnavailablePodPrefix + "')))"
 	var operations []string
 	if deletes {
 		operations = append(operations, "request.operation == 'DELETE'")

@@ -15,7 +15,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/ephemeraljob"
 )
 
-// ephemeralWebhook admits EphemeralJobs (EJ-025 to EJ-031).
+// ephemeralWebhook admits EphemeralJobs.
 type ephemeralWebhook struct{ templates }
 
 // EphemeralJobs makes the webhooks of the kind.
@@ -56,25 +56,29 @@ func (w *ephemeralWebhook) validate(ctx context.Context, request admission.Reque
 		var more []metav1.StatusCause
 		more, warnings = w.judgeContainers(ctx, &request, document)
 		for _, cause := range more { // what both find is told once
-			if !slices.ContainsFunc(causes, func(c metav1.StatusCause) bool { return c.Field == cause.Field }) {
+			if !slices.ContainsFunc(causes,
+				func(c metav1.StatusCause) bool { return c.Field == cause.Field }) {
 				causes = append(causes, cause)
 			}
 		}
 	} else if ephemeraljob.Finished(old) {
-		warnings = append(warnings, "the job has ended: changes of its spec have no effect, but of the time to live; create another job")
+		warnings = append(warnings,
+			"the job has ended: changes of its spec have no effect, but of the time to live; create another job")
 	}
 	if len(causes) == 0 {
 		return admission.Allowed("").WithWarnings(warnings...)
 	}
 	response := invalid(&request, causes)
-	if response.Result.Code == http.StatusUnprocessableEntity { // EJ-031
+	if response.Result.Code == http.StatusUnprocessableEntity {
 		response.Result.Code, response.Result.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
 	}
 	return response.WithWarnings(warnings...)
 }
 
-// judgeContainers has the API server judge the containers as those of a pod template (EJ-025).
-func (w *ephemeralWebhook) judgeContainers(ctx context.Context, request *admission.Request, job document) ([]metav1.StatusCause, []string) {
+// judgeContainers has the API server judge the containers as those of a pod template.
+func (w *ephemeralWebhook) judgeContainers(
+	ctx context.Context, request *admission.Request, job document,
+) ([]metav1.StatusCause, []string) {
 	template := ephemeraljob.Template(job)
 	if template == nil {
 		return nil, nil // validation reports the error
@@ -91,7 +95,8 @@ func (w *ephemeralWebhook) judgeContainers(ctx context.Context, request *admissi
 		}
 	}
 	if err != nil {
-		return causes, []string{fmt.Sprintf("spec.template.ephemeralContainers could not be validated: %v", err)}
+		return causes,
+			[]string{fmt.Sprintf("spec.template.ephemeralContainers could not be validated: %v", err)}
 	}
 	return causes, nil
 }

@@ -20,8 +20,9 @@ func NodeImages(*Environment) Webhooks { return nodeImages(time.Now) }
 
 func nodeImages(now func() time.Time) Webhooks {
 	return Webhooks{
-		Mutate:   defaulting(func(object document, _ bool) []jsonpatch.Operation { return imagepull.DefaultNodeImage(object, now()) }),
-		Validate: validateNodeImage}
+		Mutate: defaulting(func(object document, _ bool) []jsonpatch.Operation {
+			return imagepull.DefaultNodeImage(object, now())
+		}), Validate: validateNodeImage}
 }
 
 // ImagePullJobs makes the webhooks of the kind (IMG-030 to IMG-042).
@@ -35,8 +36,9 @@ func ImagePullJobs(*Environment) Webhooks {
 // ImageListPullJobs makes the webhooks of the kind (IMG-045, IMG-046).
 func ImageListPullJobs(*Environment) Webhooks {
 	return Webhooks{
-		Mutate:   defaulting(func(object document, _ bool) []jsonpatch.Operation { return imagepull.DefaultJob(object, true, false) }),
-		Validate: validateList}
+		Mutate: defaulting(func(object document, _ bool) []jsonpatch.Operation {
+			return imagepull.DefaultJob(object, true, false)
+		}), Validate: validateList}
 }
 
 // defaulting adds the defaults that a document lacks.
@@ -61,7 +63,7 @@ func validateNodeImage(_ context.Context, request admission.Request) admission.R
 	return judged(imagepull.CheckNodeImage(node, before))
 }
 
-// same converts between versions that have the same fields, so that one type decodes both (IMG-010, IMG-041).
+// same converts between versions that have the same fields, so that one type decodes both.
 func same[T any](object *T) *T { return object }
 
 func validateJob(_ context.Context, request admission.Request) admission.Response {
@@ -73,8 +75,10 @@ func validateJob(_ context.Context, request admission.Request) admission.Respons
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
 	response := judged(imagepull.CheckJob(job, old))
-	if old != nil && old.Status.CompletionTime != nil { // IMG-042, IMG-222
-		response = response.WithWarnings("the job has completed: changes of its spec have no effect, create another job")
+	if old != nil && old.Status.CompletionTime != nil {
+		response = response.WithWarnings(
+			"the job has completed: changes of its spec have no effect, create another job",
+		)
 	}
 	return response
 }

@@ -54,7 +54,7 @@ func (k *Kind) Versions() []string {
 	return []string{alpha, beta}
 }
 
-// path is that of a webhook of the kind (OPS-060).
+// path is that of a webhook of the kind.
 func (k *Kind) path(verb string) string {
 	return "/" + verb + "-" + strings.ReplaceAll(k.Group, ".", "-") + "-" + strings.ToLower(k.Name)
 }
@@ -80,12 +80,17 @@ type Webhooks struct{ Mutate, Validate, Delete admission.HandlerFunc }
 // are refused, except for objects that are being deleted.
 func (k *Kind) handlers(e *Environment) map[string]admission.Handler {
 	webhooks, off, handlers := k.Webhooks(e), k.Gates.Off(e.Gates), map[string]admission.Handler{}
-	for verb, handle := range map[string]admission.HandlerFunc{"mutate": webhooks.Mutate, "validate": webhooks.Validate} {
+	for verb, handle := range map[string]admission.HandlerFunc{
+		"mutate":   webhooks.Mutate,
+		"validate": webhooks.Validate,
+	} {
 		if handle == nil {
 			continue
 		}
-		handlers[k.path(verb)] = limited(func(ctx context.Context, request admission.Request) admission.Response {
-			switch written := request.Operation == admissionv1.Create || request.Operation == admissionv1.Update; {
+		handlers[k.path(verb)] = limited(func(ctx context.Context,
+			request admission.Request) admission.Response {
+			switch written := request.Operation == admissionv1.Create ||
+				request.Operation == admissionv1.Update; {
 			case request.Operation == admissionv1.Delete && verb == "validate" && webhooks.Delete != nil:
 				return webhooks.Delete(ctx, request)
 			case !written || request.SubResource != "" || off != nil && leaving(&request):

@@ -18,7 +18,7 @@ import (
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
 
-// podStateWebhook admits PersistentPodStates of both versions, each in its v1beta1 form (PPS-020 to PPS-029).
+// podStateWebhook admits PersistentPodStates of both versions, each in its v1beta1 form.
 type podStateWebhook struct {
 	cached client.Reader
 	// listed are the kinds of workloads that an administrator lists for PersistentPodStates.
@@ -32,8 +32,14 @@ type podStateWebhook struct {
 
 // PersistentPodStates makes the webhook of the kind.
 func PersistentPodStates(e *Environment) Webhooks {
-	return Webhooks{Validate: (&podStateWebhook{cached: e.cached, listed: e.ListedForStates, announcer: e.announcer,
-		namespaces: e.namespaces}).validate}
+	return Webhooks{
+		Validate: (&podStateWebhook{
+			cached:     e.cached,
+			listed:     e.ListedForStates,
+			announcer:  e.announcer,
+			namespaces: e.namespaces,
+		}).validate,
+	}
 }
 
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=persistentpodstates,verbs=get;list;watch
@@ -42,7 +48,7 @@ func (w *podStateWebhook) validate(ctx context.Context, request admission.Reques
 	if leaving(&request) {
 		return admission.Allowed("")
 	}
-	state, old, err := compared(&request, (*appsv1alpha1.PersistentPodState).Renamed) // PPS-025
+	state, old, err := compared(&request, (*appsv1alpha1.PersistentPodState).Renamed)
 	if err != nil {
 		return badRequest(undecodable(&request, err))
 	}
@@ -50,7 +56,8 @@ func (w *podStateWebhook) validate(ctx context.Context, request admission.Reques
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
 	var others appsv1beta1.PersistentPodStateList
-	if err := w.cached.List(ctx, &others, client.InNamespace(request.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := w.cached.List(ctx, &others, client.InNamespace(request.Namespace),
+		client.UnsafeDisableDeepCopy); err != nil {
 		return refused(http.StatusInternalServerError, fmt.Sprintf("listing PersistentPodStates: %v", err))
 	}
 	env := persistentpodstate.Environment{Listed: w.listed.Kinds(), ListError: w.listed.Err()}
@@ -58,7 +65,7 @@ func (w *podStateWebhook) validate(ctx context.Context, request admission.Reques
 		env.Others = append(env.Others, &others.Items[i])
 	}
 	causes := causesOf(persistentpodstate.Validate(state, old, env))
-	if len(causes) > 0 && old != nil { // PPS-028
+	if len(causes) > 0 && old != nil {
 		causes = fresh(causes, causesOf(persistentpodstate.Validate(old, nil, env)))
 	}
 	if len(causes) > 0 {
@@ -69,7 +76,10 @@ func (w *podStateWebhook) validate(ctx context.Context, request admission.Reques
 	}
 	response := admission.Allowed("")
 	if !w.namespaces.exist(ctx, request.Namespace) {
-		return response.WithWarnings("namespace " + request.Namespace + " is not known yet: pods that are created in the next seconds may be missed")
+		return response.WithWarnings(
+			"namespace " + request.Namespace +
+				" is not known yet: pods that are created in the next seconds may be missed",
+		)
 	}
 	return announced(ctx, w.announcer, &request, persistentpodstatecontroller.Asks(state), response)
 }
@@ -89,7 +99,8 @@ func RenamedInPersistentPodStates(path []string) []string {
 	switch {
 	case len(path) > 2 && path[0] == "spec" && path[1] == "requiredPersistentTopology":
 		at = 2
-	case len(path) > 4 && path[0] == "spec" && path[1] == "preferredPersistentTopology" && path[3] == "preference":
+	case len(path) > 4 && path[0] == "spec" && path[1] == "preferredPersistentTopology" &&
+		path[3] == "preference":
 		at = 4
 	default:
 		return path

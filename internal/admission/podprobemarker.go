@@ -16,8 +16,13 @@ import (
 
 // PodProbeMarkers makes the webhooks of the kind (PPM-020 to PPM-031).
 func PodProbeMarkers(*Environment) Webhooks {
-	return Webhooks{Mutate: defaulting(func(object document, _ bool) []jsonpatch.Operation { return podprobemarker.Default(object) }),
-		Validate: validateMarker}
+	return Webhooks{
+		Mutate: defaulting(func(object document,
+			_ bool) []jsonpatch.Operation {
+			return podprobemarker.Default(object)
+		}),
+		Validate: validateMarker,
+	}
 }
 
 // NodePodProbes makes no webhooks: who may write NodePodProbes may run commands in every pod, and what is not

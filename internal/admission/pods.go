@@ -46,10 +46,12 @@ const (
 var podPaths = []string{mutatePodPath, mutatePodAllPath, mutatePodRecentPath, validatePodPath}
 
 // otherPods are the match conditions of mutatePodAllPath: pods without the readiness gate KruisePodReady if
-// all pods get it (CRR-087), and pods for which the expressions of SidecarSets (SS-080), WorkloadSpreads
-// (WS-050), PersistentPodStates (PPS-030) or probes (PPM-110, PPM-120) are true; otherwise none. A pod that
-// is sent twice does not change the second time (SS-107), and is put into a subset only the first time.
-func otherPods(gateAll bool, sidecarSets, spreads, states, probes string) []admissionregistrationv1.MatchCondition {
+// all pods get it, and pods for which the expressions of SidecarSets, WorkloadSpreads, PersistentPodStates or
+// probes are true; otherwise none. A pod that is sent twice does not change the second time, and is put into
+// a subset only the first time.
+func otherPods(
+	gateAll bool, sidecarSets, spreads, states, probes string,
+) []admissionregistrationv1.MatchCondition {
 	const without = "!has(object.spec.readinessGates) || !object.spec.readinessGates.exists(g, g.conditionType == 'KruisePodReady')"
 	var names, expressions []string
 	for _, asks := range []struct{ name, expression string }{{"without-the-gate", without}, {"of-sidecarsets", sidecarSets},
@@ -65,14 +67,16 @@ func otherPods(gateAll bool, sidecarSets, spreads, states, probes string) []admi
 	if len(name) > validation.LabelValueMaxLength { // which a name has at most
 		name = "asked-for-by-several"
 	}
-	return []admissionregistrationv1.MatchCondition{{Name: name, Expression: strings.Join(expressions, " || ")}}
+	return []admissionregistrationv1.MatchCondition{
+		{Name: name, Expression: strings.Join(expressions, " || ")},
+	}
 }
 
 // podTime is how long the creation of a pod may wait for requests to the API server.
 const podTime = 5 * time.Second
 
-// mutatePod changes pods when they are created, and only then (SS-086). again: pods that are to be put into
-// subsets are sent by the other entry too.
+// mutatePod changes pods when they are created, and only then. again: pods that are to be put into subsets
+// are sent by the other entry too.
 func mutatePod(chain *pod.Chain, again bool) admission.HandlerFunc {
 	return func(ctx context.Context, request admission.Request) admission.Response {
 		if request.Operation != admissionv1.Create || request.SubResource != "" {
@@ -80,8 +84,12 @@ func mutatePod(chain *pod.Chain, again bool) admission.HandlerFunc {
 		}
 		ctx, cancel := context.WithTimeout(ctx, podTime)
 		defer cancel()
-		operations, warnings, err := chain.Mutate(ctx, pod.Request{Raw: request.Object.Raw, Namespace: request.Namespace,
-			DryRun: triedOnly(&request), Again: again})
+		operations, warnings, err := chain.Mutate(ctx, pod.Request{
+			Raw:       request.Object.Raw,
+			Namespace: request.Namespace,
+			DryRun:    triedOnly(&request),
+			Again:     again,
+		})
 		if errs := fieldErrors(err); len(errs) > 0 {
 			return invalid(&request, causesOf(errs)).WithWarnings(warnings...)
 		}
@@ -96,19 +104,21 @@ func mutatePod(chain *pod.Chain, again bool) admission.HandlerFunc {
 	}
 }
 
-// triedOnly tells whether the request is a dry run: by its own flag, or by its options (WS-050, WS-101).
+// triedOnly tells whether the request is a dry run: by its own flag, or by its options.
 func triedOnly(request *admission.Request) bool {
 	var options struct {
 		DryRun []string `json:"dryRun"`
 	}
-	return request.DryRun != nil && *request.DryRun || json.Unmarshal(request.Options.Raw, &options) == nil && len(options.DryRun) > 0
+	return request.DryRun != nil && *request.DryRun ||
+		json.Unmarshal(request.Options.Raw, &options) == nil && len(options.DryRun) > 0
 }
 
-// validatePod handles what is done to pods: deletion, eviction, and changes (WS-100, PUB-080 to PUB-092).
-// live reads a pod that is evicted, of which the request has only the name, and one that a budget may
-// protect: the cache of pods is slim and filled only on the leader. guarded tells whether a namespace has
-// budgets.
-func validatePod(chain *pod.Disruptions, live client.Reader, guarded func(namespace string) bool) admission.HandlerFunc {
+// validatePod handles what is done to pods: deletion, eviction, and changes. live reads a pod that is
+// evicted, of which the request has only the name, and one that a budget may protect: the cache of pods is
+// slim and filled only on the leader. guarded tells whether a namespace has budgets.
+func validatePod(
+	chain *pod.Disruptions, live client.Reader, guarded func(namespace string) bool,
+) admission.HandlerFunc {
 	return func(ctx context.Context, request admission.Request) admission.Response {
 		ctx, cancel := context.WithTimeout(ctx, podTime)
 		defer cancel()
@@ -158,14 +168,16 @@ func disruptionOf(ctx context.Context, request *admission.Request, live client.R
 		}
 		d.By = policyv1beta1.Evict
 		d.DryRun = d.DryRun || eviction.DeleteOptions != nil && len(eviction.DeleteOptions.DryRun) > 0
-		err := live.Get(ctx, types.NamespacedName{Namespace: request.Namespace, Name: cmp.Or(request.Name, eviction.Name)}, d.Pod)
+		err := live.Get(ctx,
+			types.NamespacedName{Namespace: request.Namespace, Name: cmp.Or(request.Name, eviction.Name)},
+			d.Pod)
 		if apierrors.IsNotFound(err) {
 			return nil, admission.Allowed("")
 		}
 		if err != nil && guarded(request.Namespace) {
 			return nil, refused(http.StatusInternalServerError, "the pod could not be read: "+err.Error())
 		}
-		if err != nil { // booking removals refuses none (WS-106)
+		if err != nil { // booking removals refuses none
 			return nil, admission.Allowed("").WithWarnings("the pod could not be read: " + err.Error())
 		}
 		return d, admission.Response{}
@@ -179,9 +191,10 @@ func disruptionOf(ctx context.Context, request *admission.Request, live client.R
 		return d, admission.Response{}
 	}
 	// What is booked on a budget is a pod that exists, as it is: whoever reaches the port can make one up,
-	// and would keep others from being disrupted (PUB-080).
+	// and would keep others from being disrupted.
 	given := d.Pod.UID
-	key := types.NamespacedName{Namespace: request.Namespace, Name: cmp.Or(request.Name, d.Pod.Name)} // one of a collection has no name in the request
+	// one of a collection has no name in the request
+	key := types.NamespacedName{Namespace: request.Namespace, Name: cmp.Or(request.Name, d.Pod.Name)}
 	d.Pod = &corev1.Pod{}
 	switch err := live.Get(ctx, key, d.Pod); {
 	case apierrors.IsNotFound(err) || err == nil && d.Pod.UID != given:
@@ -197,7 +210,7 @@ func disruptionOf(ctx context.Context, request *admission.Request, live client.R
 const pendingSeconds = 10
 
 // notNow refuses an eviction as the API server does for its own budgets, so that who drains a node waits and
-// tries again (PUB-092).
+// tries again.
 func notNow(refusal *pod.Refused) admission.Response {
 	response := refused(http.StatusTooManyRequests, refusal.Message)
 	response.Result.Details = &metav1.StatusDetails{

@@ -14,7 +14,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 )
 
-// budgetWebhook admits PodUnavailableBudgets of both versions (PUB-020 to PUB-030).
+// budgetWebhook admits PodUnavailableBudgets of both versions.
 type budgetWebhook struct{ cached client.Reader }
 
 // PodUnavailableBudgets makes the webhook of the kind.
@@ -34,13 +34,18 @@ func (w *budgetWebhook) validate(ctx context.Context, request admission.Request)
 	}
 	var others policyv1beta1.PodUnavailableBudgetList
 	if request.Operation == admissionv1.Create {
-		if err := w.cached.List(ctx, &others, client.InNamespace(request.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-			return refused(http.StatusInternalServerError, fmt.Sprintf("listing PodUnavailableBudgets: %v", err))
+		if err := w.cached.List(ctx, &others, client.InNamespace(request.Namespace),
+			client.UnsafeDisableDeepCopy); err != nil {
+			return refused(http.StatusInternalServerError,
+				fmt.Sprintf("listing PodUnavailableBudgets: %v", err))
 		}
 	}
 	if len(others.Items) >= podunavailablebudget.MaxBudgets {
-		return refused(http.StatusForbidden, fmt.Sprintf("namespace %s has %d PodUnavailableBudgets, and may not have more: each of them is looked at for "+
-			"each pod; one with a selector can protect the pods of many workloads", request.Namespace, len(others.Items)))
+		return refused(http.StatusForbidden,
+			fmt.Sprintf("namespace %s has %d PodUnavailableBudgets, and may not have more: each of them is looked at for "+
+				"each pod; one with a selector can protect the pods of many workloads", request.Namespace, len(
+				others.Items,
+			)))
 	}
 	causes := causesOf(podunavailablebudget.Validate(budget, old, others.Items))
 	if len(causes) > 0 && old != nil {

@@ -33,7 +33,9 @@ func announced(ctx context.Context, by announcer, request *admission.Request, ex
 		return response
 	}
 	if err := by.Announce(ctx, expression); err != nil {
-		return response.WithWarnings(fmt.Sprintf("pods that are created in the next seconds may be missed: %v", err))
+		return response.WithWarnings(fmt.Sprintf(
+			"pods that are created in the next seconds may be missed: %v", err,
+		))
 	}
 	return response
 }
@@ -70,12 +72,19 @@ func recentPods(direct client.Client) *certificate.Recent {
 		Probe: func(ctx context.Context, token string) error {
 			no := false
 			return direct.Create(ctx, &corev1.Pod{
-				ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "webhook-probe-",
-					Annotations: map[string]string{certificate.ProbeAnnotation: token}},
-				Spec: corev1.PodSpec{AutomountServiceAccountToken: &no,
-					Containers: []corev1.Container{{Name: "probe", Image: "probe"}}},
-			}, client.DryRunAll)
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace:    metav1.NamespaceDefault,
+					GenerateName: "webhook-probe-",
+					Annotations:  map[string]string{certificate.ProbeAnnotation: token},
+				},
+				Spec: corev1.PodSpec{
+					AutomountServiceAccountToken: &no,
+					Containers:                   []corev1.Container{{Name: "probe", Image: "probe"}},
+				}}, client.DryRunAll)
 		},
-		Found: func(err error, token string) bool { return err != nil && strings.Contains(err.Error(), inForce(token)) },
+		Found: func(err error,
+			token string) bool {
+			return err != nil && strings.Contains(err.Error(), inForce(token))
+		},
 	}
 }

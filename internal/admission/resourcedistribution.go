@@ -19,8 +19,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/resourcedistribution"
 )
 
-// distributionWebhook admits ResourceDistributions of both versions, each in its v1beta1 form (RD-010,
-// RD-111).
+// distributionWebhook admits ResourceDistributions of both versions, each in its v1beta1 form.
 type distributionWebhook struct {
 	// namespace is where the API server judges resources; writer asks it.
 	namespace string
@@ -31,7 +30,11 @@ type distributionWebhook struct {
 
 // ResourceDistributions makes the webhook of the kind.
 func ResourceDistributions(e *Environment) Webhooks {
-	w := &distributionWebhook{namespace: e.Namespace, own: []string{e.Namespace, e.DaemonNamespace}, writer: e.writer}
+	w := &distributionWebhook{
+		namespace: e.Namespace,
+		own:       []string{e.Namespace, e.DaemonNamespace},
+		writer:    e.writer,
+	}
 	return Webhooks{Validate: w.validate}
 }
 
@@ -40,7 +43,7 @@ func (w *distributionWebhook) validate(ctx context.Context, request admission.Re
 		return admission.Allowed("")
 	}
 	distribution, old, err := compared(&request, (*appsv1alpha1.ResourceDistribution).ToV1beta1)
-	if err != nil { // RD-039
+	if err != nil {
 		response := undecodable(&request, err)
 		response.Result.Code, response.Result.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
 		return response
@@ -83,8 +86,10 @@ func nameInAlpha(request *admission.Request, causes []metav1.StatusCause) {
 const unborn = "00000000-0000-0000-0000-000000000000"
 
 // judge has the API server say whether it would take a copy, in the namespace of the manager; nothing is
-// stored (RD-034). It returns nil if it would.
-func (w *distributionWebhook) judge(ctx context.Context, request *admission.Request, distribution *appsv1beta1.ResourceDistribution) *admission.Response {
+// stored. It returns nil if it would.
+func (w *distributionWebhook) judge(
+	ctx context.Context, request *admission.Request, distribution *appsv1beta1.ResourceDistribution,
+) *admission.Response {
 	resource, err := resourcedistribution.Read(distribution)
 	if err != nil {
 		return nil // it was not refused, since the stored one has the same fault
@@ -93,17 +98,23 @@ func (w *distributionWebhook) judge(ctx context.Context, request *admission.Requ
 	if distribution.UID == "" {
 		distribution.UID = unborn
 	}
-	err = w.writer.Create(ctx, &unstructured.Unstructured{Object: resource.Document(w.namespace, resourcedistribution.Owner(distribution))}, client.DryRunAll)
+	err = w.writer.Create(ctx,
+		&unstructured.Unstructured{
+			Object: resource.Document(w.namespace, resourcedistribution.Owner(distribution)),
+		}, client.DryRunAll)
 	var response admission.Response
 	switch {
 	case err == nil, apierrors.IsAlreadyExists(err):
 		return nil
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		response = invalid(request, []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.resource", Message: err.Error()}})
+		response = invalid(request, []metav1.StatusCause{
+			{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.resource", Message: err.Error()},
+		})
 	case apierrors.IsForbidden(err):
 		response = refused(http.StatusForbidden, "spec.resource may not be created: "+err.Error())
 	default:
-		response = refused(http.StatusInternalServerError, fmt.Sprintf("spec.resource could not be judged: %v", err))
+		response = refused(http.StatusInternalServerError,
+			fmt.Sprintf("spec.resource could not be judged: %v", err))
 	}
 	return &response
 }

@@ -20,16 +20,16 @@ import (
 func causesOf(errs field.ErrorList) []metav1.StatusCause {
 	causes := make([]metav1.StatusCause, 0, len(errs))
 	for _, err := range errs {
-		causes = append(causes, metav1.StatusCause{Type: metav1.CauseType(err.Type), Message: err.ErrorBody(), Field: err.Field})
+		causes = append(causes,
+			metav1.StatusCause{Type: metav1.CauseType(err.Type), Message: err.ErrorBody(), Field: err.Field})
 	}
 	return causes
 }
 
 var indexes = regexp.MustCompile(`\[\d+\]`)
 
-// fresh returns the causes that an update adds: faults of the stored object are not refused again (CS-022,
-// SS-034, WS-044). The index in a list does not matter, since items may have been inserted before; the number
-// of equal faults does.
+// fresh returns the causes that an update adds: faults of the stored object are not refused again. The index
+// in a list does not matter, since items may have been inserted before; the number of equal faults does.
 func fresh(causes, before []metav1.StatusCause) []metav1.StatusCause {
 	likeness := func(cause metav1.StatusCause) metav1.StatusCause {
 		cause.Field = indexes.ReplaceAllString(cause.Field, "[]")
@@ -98,29 +98,37 @@ func invalid(request *admission.Request, causes []metav1.StatusCause) admission.
 	}
 	kind := schema.GroupKind{Group: request.Kind.Group, Kind: request.Kind.Kind}
 	if i := slices.IndexFunc(causes,
-		func(c metav1.StatusCause) bool { return c.Type == metav1.CauseType(field.ErrorTypeInternal) }); i >= 0 {
-		return refused(http.StatusInternalServerError, fmt.Sprintf("%s %q cannot be judged: %s", kind, request.Name, list))
+		func(c metav1.StatusCause) bool {
+			return c.Type == metav1.CauseType(field.ErrorTypeInternal)
+		}); i >= 0 {
+		return refused(http.StatusInternalServerError,
+			fmt.Sprintf("%s %q cannot be judged: %s", kind, request.Name, list))
 	}
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
 		Status:  metav1.StatusFailure,
 		Code:    http.StatusUnprocessableEntity,
 		Reason:  metav1.StatusReasonInvalid,
 		Message: fmt.Sprintf("%s %q is invalid: %s", kind, request.Name, list),
-		Details: &metav1.StatusDetails{Group: request.Kind.Group, Kind: request.Kind.Kind, Name: request.Name, Causes: causes},
-	}}}
+		Details: &metav1.StatusDetails{
+			Group:  request.Kind.Group,
+			Kind:   request.Kind.Kind,
+			Name:   request.Name,
+			Causes: causes,
+		}}}}
 }
 
 // undecodable refuses an object that does not fit the types.
 func undecodable(request *admission.Request, err error) admission.Response {
-	return invalid(request, []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "<document>", Message: err.Error()}})
+	return invalid(request, []metav1.StatusCause{
+		{Type: metav1.CauseTypeFieldValueInvalid, Field: "<document>", Message: err.Error()},
+	})
 }
 
 // refused refuses a request with the HTTP status.
 func refused(code int32, message string) admission.Response {
 	reasons := map[int32]metav1.StatusReason{http.StatusBadRequest: metav1.StatusReasonBadRequest,
 		http.StatusForbidden:           metav1.StatusReasonForbidden,
-		http.StatusInternalServerError: metav1.StatusReasonInternalError, http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests,
-		http.StatusRequestEntityTooLarge: metav1.StatusReasonRequestEntityTooLarge}
+		http.StatusInternalServerError: metav1.StatusReasonInternalError, http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests, http.StatusRequestEntityTooLarge: metav1.StatusReasonRequestEntityTooLarge}
 	return admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
 		Status: metav1.StatusFailure, Code: code, Reason: reasons[code], Message: told(message),
 	}}}
@@ -128,14 +136,14 @@ func refused(code int32, message string) admission.Response {
 
 // leaving tells whether the request is for an object that is being deleted. If the gate of its kind is off,
 // no controller removes its finalizers. Users must be able to, or the object and its namespace could never be
-// deleted (CRR-140).
+// deleted.
 func leaving(request *admission.Request) bool {
 	var old metav1.PartialObjectMetadata
-	return request.Operation == admissionv1.Update && json.Unmarshal(request.OldObject.Raw, &old) == nil && old.DeletionTimestamp != nil
+	return request.Operation == admissionv1.Update && json.Unmarshal(request.OldObject.Raw, &old) == nil &&
+		old.DeletionTimestamp != nil
 }
 
-// gateOff refuses a request because a feature gate is off, or each of several of which one would do (CRR-020,
-// IMG-020, IMG-030, PUB-020).
+// gateOff refuses a request because a feature gate is off, or each of several of which one would do.
 func gateOff(code int32, gates []featuregate.Feature) admission.Response {
 	off := fmt.Sprintf("feature gate %s is off: an administrator can switch it on", gates[0])
 	if len(gates) > 1 {

@@ -46,7 +46,10 @@ type room struct {
 }
 
 func newRoom() *room {
-	return &room{semaphore.NewWeighted(largeRoom), semaphore.NewWeighted(smallRoom), semaphore.NewWeighted(bodyRoom), roomTime}
+	return &room{
+		semaphore.NewWeighted(largeRoom), semaphore.NewWeighted(smallRoom), semaphore.NewWeighted(bodyRoom),
+		roomTime,
+	}
 }
 
 var errNoRoom = errors.New("too many objects are being written or read; try again later")
@@ -165,7 +168,8 @@ func sized(handler admission.Handler) admission.Handler {
 		switch n := max(items(request.Object.Raw), items(request.OldObject.Raw)); {
 		case n <= mostItems:
 			return handler.Handle(ctx, request)
-		case request.Operation == admissionv1.Delete && request.Resource.Group == "" && request.Resource.Resource == podSubject.resource:
+		case request.Operation == admissionv1.Delete && request.Resource.Group == "" &&
+			request.Resource.Resource == podSubject.resource:
 			return admission.Allowed("").WithWarnings(tooMany(n))
 		default:
 			return refused(http.StatusRequestEntityTooLarge, tooMany(n))
@@ -174,5 +178,6 @@ func sized(handler admission.Handler) admission.Handler {
 }
 
 func tooMany(n int) string {
-	return fmt.Sprintf("the lists of the object have %d items together: no more than %d are possible", n, mostItems)
+	return fmt.Sprintf("the lists of the object have %d items together: no more than %d are possible", n,
+		mostItems)
 }

@@ -45,14 +45,25 @@ func (s *server) serve(ctx context.Context) error {
 	go func() { watching <- files.Start(ctx) }()
 	go s.callers.follow(ctx)
 	// HTTP/1.1 has one request at a time on a connection.
-	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: files.GetCertificate}
+	config := &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		NextProtos:     []string{"http/1.1"},
+		GetCertificate: files.GetCertificate,
+	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("", strconv.Itoa(s.port)))
 	if err != nil {
 		return fmt.Errorf("listening for webhooks: %w", err)
 	}
 	bounded := bounding(listener, mostConnections, mostOfSource)
-	http1 := &http.Server{Handler: s.WebhookMux(), ReadHeaderTimeout: headerTime, ReadTimeout: requestTime, WriteTimeout: answerTime,
-		IdleTimeout: idleTime, MaxHeaderBytes: mostHeader, ConnState: bounded.follow}
+	http1 := &http.Server{
+		Handler:           s.WebhookMux(),
+		ReadHeaderTimeout: headerTime,
+		ReadTimeout:       requestTime,
+		WriteTimeout:      answerTime,
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    mostHeader,
+		ConnState:         bounded.follow,
+	}
 	over := make(chan error, 1)
 	go func() {
 		<-ctx.Done()
@@ -60,7 +71,8 @@ func (s *server) serve(ctx context.Context) error {
 		defer cancel()
 		over <- http1.Shutdown(rest)
 	}()
-	if err := http1.Serve(tls.NewListener(bounded, trusting(config, s.callers))); !errors.Is(err, http.ErrServerClosed) {
+	if err := http1.Serve(tls.NewListener(bounded, trusting(config, s.callers))); !errors.Is(err,
+		http.ErrServerClosed) {
 		return fmt.Errorf("serving webhooks: %w", err)
 	}
 	return errors.Join(<-over, <-watching)
@@ -79,8 +91,9 @@ func (s *server) Register(path string, handler http.Handler) {
 	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		marked := s.callers.marked(r)
 		if !s.answers(path, verified(marked)) {
-			http.Error(w, "callers of this webhook must show a certificate of the authorities in --webhook-client-ca-file, with a name of "+
-				"--webhook-client-names if there are any", http.StatusUnauthorized)
+			http.Error(w,
+				"callers of this webhook must show a certificate of the authorities in --webhook-client-ca-file, with a name of "+
+					"--webhook-client-names if there are any", http.StatusUnauthorized)
 			return
 		}
 		ctx, cancel := context.WithCancel(context.WithoutCancel(marked))
@@ -92,7 +105,8 @@ func (s *server) Register(path string, handler http.Handler) {
 		})()
 		select {
 		case <-s.stopping:
-			w.Header().Set("Connection", "close") // so that the caller opens a new connection, to another replica if it can
+			// so that the caller opens a new connection, to another replica if it can
+			w.Header().Set("Connection", "close")
 		default:
 		}
 		handler.ServeHTTP(w, r.WithContext(ctx))

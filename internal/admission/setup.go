@@ -139,9 +139,19 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	}
 	guard := protection.New(options.Gates, clientset.CoreV1().RESTClient(), teller)
 	upkeep := &struct{ announcer }{} // the keeper; it is made later, from the paths of the handlers
-	handlers := admissionHandlers(&Environment{Options: options, judge: judge, cached: mgr.GetClient(), live: mgr.GetAPIReader(), writer: direct,
-		mapper: mgr.GetRESTMapper(), announcer: upkeep, guard: guard, namespaces: newNamespaces(mgr.GetCache(), mgr.GetAPIReader())},
-		chain, disruptions)
+	handlers := admissionHandlers(
+		&Environment{
+			Options:    options,
+			judge:      judge,
+			cached:     mgr.GetClient(),
+			live:       mgr.GetAPIReader(),
+			writer:     direct,
+			mapper:     mgr.GetRESTMapper(),
+			announcer:  upkeep,
+			guard:      guard,
+			namespaces: newNamespaces(mgr.GetCache(), mgr.GetAPIReader()),
+		}, chain, disruptions,
+	)
 	keeping := options.keeper(handlers)
 	options.follow(ctx, &keeping)
 	if keeping.Paths[mutatePodRecentPath] {
@@ -153,9 +163,11 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	}
 	keeping.Check = checker.Check
 	keeping.Elected = mgr.Elected()
-	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"), keeping)
+	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"),
+		keeping)
 	upkeep.announcer = keeper
-	if err := errors.Join(metrics.Registry.Register(keeper.Metric()), metrics.Registry.Register(keeper.Expiry())); err != nil {
+	if err := errors.Join(metrics.Registry.Register(keeper.Metric()),
+		metrics.Registry.Register(keeper.Expiry())); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}
 	// Usually this pass is enough, and the controllers start after it. If it fails, the server tries again
@@ -167,9 +179,17 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err != nil {
 		return err
 	}
-	server := &server{Server: webhook.NewServer(webhook.Options{}), port: options.Port, certDir: options.CertDir, callers: callers, keeper: keeper,
-		timeout: cmp.Or(options.InitTimeout, time.Minute), stopping: options.Stopping}
-	for path, handler := range served(handlers, &conversionHandler{log: mgr.GetLogger().WithName("conversion"), kinds: options.Kinds}) {
+	server := &server{
+		Server:   webhook.NewServer(webhook.Options{}),
+		port:     options.Port,
+		certDir:  options.CertDir,
+		callers:  callers,
+		keeper:   keeper,
+		timeout:  cmp.Or(options.InitTimeout, time.Minute),
+		stopping: options.Stopping,
+	}
+	for path, handler := range served(handlers,
+		&conversionHandler{log: mgr.GetLogger().WithName("conversion"), kinds: options.Kinds}) {
 		server.Register(path, handler)
 	}
 	server.Register("/healthz", http.HandlerFunc(alive))
@@ -199,17 +219,20 @@ func served(handlers map[string]admission.Handler, conversion http.Handler) map[
 }
 
 // admissionTime is how long a handler may wait for other requests. It leaves time to answer before the API
-// server gives up, after 10 s or more (OPS-066). What is not known by then does not refuse the object.
+// server gives up, after 10 s or more. What is not known by then does not refuse the object.
 const admissionTime = 7 * time.Second
 
 // admissionHandlers returns the admission webhooks by path. pods changes pods; nil without gate PodWebhook.
 // disruptions checks what is done to them; nil if there are no checks.
-func admissionHandlers(e *Environment, pods *pod.Chain, disruptions *pod.Disruptions) map[string]admission.Handler {
+func admissionHandlers(
+	e *Environment, pods *pod.Chain, disruptions *pod.Disruptions,
+) map[string]admission.Handler {
 	handlers := map[string]admission.Handler{}
 	for i := range e.Kinds {
 		maps.Copy(handlers, e.Kinds[i].handlers(e))
 	}
-	for _, kind := range protection.Kinds { // also without the gate: entries may be there for a while, or for good (OPS-050)
+	// also without the gate: entries may be there for a while, or for good
+	for _, kind := range protection.Kinds {
 		handlers[kind.Path] = limited(e.guard.Handler(kind))
 	}
 	if pods != nil {
@@ -220,7 +243,9 @@ func admissionHandlers(e *Environment, pods *pod.Chain, disruptions *pod.Disrupt
 		}
 	}
 	if disruptions != nil {
-		guarded := func(namespace string) bool { return e.Budgets != nil && len(e.Budgets.Index.In(namespace)) > 0 }
+		guarded := func(namespace string) bool {
+			return e.Budgets != nil && len(e.Budgets.Index.In(namespace)) > 0
+		}
 		handlers[validatePodPath] = validatePod(disruptions, e.live, guarded)
 	}
 	subjects := e.subjects()
@@ -249,7 +274,8 @@ func (o Options) teller(mgr manager.Manager) (*protection.Teller, error) {
 			log.Info("What is refused is written to stderr", "reason", err.Error())
 		}
 	}
-	teller := protection.NewTeller(reconcile.NewRecorder(mgr.GetEventRecorder("protection")), lines, log, time.Now)
+	teller := protection.NewTeller(reconcile.NewRecorder(mgr.GetEventRecorder("protection")), lines, log,
+		time.Now)
 	return teller, register(teller.Metrics()...)
 }
 
@@ -269,9 +295,10 @@ func (o Options) learners() []learner {
 }
 
 // podWebhooks returns the chain that changes pods and the checks of what is done to them. Both are nil
-// without gate PodWebhook; the checks also if nothing puts pods into subsets (WS-186, WS-187), or protects
-// them (PUB-016).
-func (o Options) podWebhooks(mgr manager.Manager, teller *protection.Teller) (chain *pod.Chain, disruptions *pod.Disruptions, err error) {
+// without gate PodWebhook; the checks also if nothing puts pods into subsets, or protects them.
+func (o Options) podWebhooks(
+	mgr manager.Manager, teller *protection.Teller,
+) (chain *pod.Chain, disruptions *pod.Disruptions, err error) {
 	if !o.Pods {
 		return nil, nil, nil
 	}
@@ -280,24 +307,37 @@ func (o Options) podWebhooks(mgr manager.Manager, teller *protection.Teller) (ch
 	var budgets *pod.Budgets
 	var spreads *pod.Spreads
 	if o.Budgets != nil {
-		budgets = &pod.Budgets{Guard: o.Budgets.Guard, Cached: mgr.GetClient(), Tell: teller.Disruption, Passed: teller.Passed}
+		budgets = &pod.Budgets{
+			Guard:  o.Budgets.Guard,
+			Cached: mgr.GetClient(),
+			Tell:   teller.Disruption,
+			Passed: teller.Passed,
+		}
 		checks = append(checks, budgets.Check())
 		collectors = append(collectors, o.Budgets.Guard.Metrics()...)
 	}
 	if o.Spreads != nil {
-		spreads = pod.NewSpreads(pod.SpreadOptions{Matcher: o.Spreads, Booker: o.Spreads.Booker, Known: o.Spreads.Index.Get,
+		spreads = pod.NewSpreads(pod.SpreadOptions{
+			Matcher:   o.Spreads,
+			Booker:    o.Spreads.Booker,
+			Known:     o.Spreads.Index.Get,
 			Versioned: o.Versioned,
-			Recorder:  mgr.GetEventRecorder("workloadspread"), Log: mgr.GetLogger().WithName("workloadspread"), Now: time.Now})
+			Recorder:  mgr.GetEventRecorder("workloadspread"),
+			Log:       mgr.GetLogger().WithName("workloadspread"),
+			Now:       time.Now,
+		})
 		o.Spreads.WhenGone(spreads.Forget)
-		checks = append(checks, spreads.Check()) // which books what is not refused, and so comes last (WS-104)
+		checks = append(checks, spreads.Check()) // which books what is not refused, and so comes last
 		collectors = append(append(collectors, o.Spreads.Booker.Metrics()...), spreads.Metric())
 	}
-	sidecars := pod.NewSidecars(o.Sidecars, o.Gates.Enabled(features.EnableSortSidecarContainerByName), time.Now)
+	sidecars := pod.NewSidecars(o.Sidecars, o.Gates.Enabled(features.EnableSortSidecarContainerByName),
+		time.Now)
 	var last []pod.Step
 	if o.States != nil { // after all that PPS-030 names
 		last = append(last, pod.States(o.States))
 	}
-	chain = newPodChain(o.GateAllPods, spreads, budgets, sidecars, append(last, o.probes(mgr.GetClient())...)...)
+	chain = newPodChain(o.GateAllPods, spreads, budgets, sidecars,
+		append(last, o.probes(mgr.GetClient())...)...)
 	if len(checks) > 0 {
 		disruptions = pod.NewDisruptions(checks...)
 		collectors = append(collectors, disruptions.Metric())
@@ -306,8 +346,10 @@ func (o Options) podWebhooks(mgr manager.Manager, teller *protection.Teller) (ch
 }
 
 // newPodChain puts the steps into their order: SidecarSets and budgets select by the labels that subsets
-// give, and steps that add containers come before launch priority (SS-090, ND-125).
-func newPodChain(gateAll bool, spreads *pod.Spreads, budgets *pod.Budgets, sidecars *pod.Sidecars, last ...pod.Step) *pod.Chain {
+// give, and steps that add containers come before launch priority.
+func newPodChain(
+	gateAll bool, spreads *pod.Spreads, budgets *pod.Budgets, sidecars *pod.Sidecars, last ...pod.Step,
+) *pod.Chain {
 	steps := []pod.Step{pod.Gate(gateAll)}
 	if spreads != nil {
 		steps = append(steps, spreads.Step())
@@ -321,8 +363,8 @@ func newPodChain(gateAll bool, spreads *pod.Spreads, budgets *pod.Budgets, sidec
 	return pod.NewChain(append(steps, last...)...) // of all containers, by all labels
 }
 
-// probes are the steps about probes that the node daemon or a provider carries out (PPM-110, PPM-120), and
-// asksForProbes which pods they are for.
+// probes are the steps about probes that the node daemon or a provider carries out, and asksForProbes which
+// pods they are for.
 func (o Options) probes(cached client.Reader) (steps []pod.Step) {
 	if o.Gates.Enabled(features.EnhancedLivenessProbe) {
 		steps = append(steps, pod.Liveness())
@@ -338,7 +380,8 @@ func (o Options) asksForProbes() string {
 	case o.Gates.Enabled(features.EnablePodProbeMarkerOnServerless):
 		return "true" // where a pod will run is not known yet
 	case o.Gates.Enabled(features.EnhancedLivenessProbe):
-		return "has(object.metadata.annotations) && '" + pub.UsingEnhancedLiveness + "' in object.metadata.annotations"
+		return "has(object.metadata.annotations) && '" + pub.UsingEnhancedLiveness +
+			"' in object.metadata.annotations"
 	}
 	return "false"
 }
@@ -372,7 +415,8 @@ func (o Options) follow(ctx context.Context, keeping *certificate.Options) {
 	o.scopeDisruptions(keeping)
 	keeping.Rescope = either(ctx, changes)
 	keeping.Scopes[mutatePodAllName] = certificate.Scope{Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
-		if !sidecars.Synced() || spreads != nil && !spreads.Synced() || o.States != nil && !o.States.Synced() {
+		if !sidecars.Synced() || spreads != nil && !spreads.Synced() ||
+			o.States != nil && !o.States.Synced() {
 			return nil, false
 		}
 		ofSpreads, ofStates := "false", "false"
@@ -382,8 +426,10 @@ func (o Options) follow(ctx context.Context, keeping *certificate.Options) {
 		if o.States != nil {
 			ofStates = o.States.Creations()
 		}
-		return otherPods(o.GateAllPods, sidecars.Scope.Expression(), ofSpreads, ofStates, o.asksForProbes()), true
-	}}
+		return otherPods(o.GateAllPods, sidecars.Scope.Expression(), ofSpreads, ofStates,
+			o.asksForProbes()), true
+	},
+	}
 }
 
 // either returns a channel that has a value when one of the channels had one.
@@ -432,14 +478,19 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 			Conditions: func() ([]admissionv1.MatchCondition, bool) {
 				return otherPods(o.GateAllPods, "false", "false", "false", o.asksForProbes()), true
 			}}},
-		Derived: append([]certificate.Derived{{Kind: "MutatingWebhookConfiguration", From: mutatePodName, Name: mutatePodAllName,
-			Path: mutatePodAllPath}}, o.derivedDisruptions()...),
-		CRDs:       o.converted(),
-		ServerPort: o.Port,
-	}
+		Derived: append(
+			[]certificate.Derived{
+				{
+					Kind: "MutatingWebhookConfiguration",
+					From: mutatePodName,
+					Name: mutatePodAllName,
+					Path: mutatePodAllPath,
+				},
+			}, o.derivedDisruptions()...,
+		), CRDs: o.converted(), ServerPort: o.Port}
 }
 
-// converted returns the definitions of the kinds that are converted here (OPS-070).
+// converted returns the definitions of the kinds that are converted here.
 func (o Options) converted() (definitions []string) {
 	for i := range o.Kinds {
 		if o.Kinds[i].Conversion != nil {

@@ -27,7 +27,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// sidecarSetWebhooks admits SidecarSets of both versions (SS-010 to SS-070).
+// sidecarSetWebhooks admits SidecarSets of both versions.
 type sidecarSetWebhooks struct {
 	judge TemplateValidator
 	// namespace is where revisions and the white list are, and where templates are judged.
@@ -39,7 +39,7 @@ type sidecarSetWebhooks struct {
 	native, nativeInPlace bool
 	// announcer makes the API server send the first pods of a SidecarSet; nil if pods are not sent at all.
 	announcer announcer
-	// allMetadata is gate SidecarSetPatchPodMetadataDefaultsAllowed (SS-162).
+	// allMetadata is gate SidecarSetPatchPodMetadataDefaultsAllowed.
 	allMetadata bool
 }
 
@@ -47,13 +47,20 @@ type sidecarSetWebhooks struct {
 
 // SidecarSets makes the webhooks of the kind.
 func SidecarSets(e *Environment) Webhooks {
-	w := &sidecarSetWebhooks{judge: e.judge, namespace: e.Namespace, cached: e.cached, live: e.live, announcer: e.announcer,
-		native: e.Minor >= 28, nativeInPlace: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar),
-		allMetadata: e.Gates.Enabled(features.SidecarSetPatchPodMetadataDefaultsAllowed)}
+	w := &sidecarSetWebhooks{
+		judge:         e.judge,
+		namespace:     e.Namespace,
+		cached:        e.cached,
+		live:          e.live,
+		announcer:     e.announcer,
+		native:        e.Minor >= 28,
+		nativeInPlace: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar),
+		allMetadata:   e.Gates.Enabled(features.SidecarSetPatchPodMetadataDefaultsAllowed),
+	}
 	return Webhooks{Mutate: w.mutate, Validate: w.validate}
 }
 
-// mutate fills in what was left out, and the hashes (SS-010 to SS-019).
+// mutate fills in what was left out, and the hashes.
 func (w *sidecarSetWebhooks) mutate(_ context.Context, request admission.Request) admission.Response {
 	set, err := readSidecarSet(request.Object.Raw, &request)
 	if err != nil {
@@ -70,7 +77,7 @@ func (w *sidecarSetWebhooks) mutate(_ context.Context, request admission.Request
 	return admission.Patched("", operations...)
 }
 
-// validate judges SidecarSets (SS-030 to SS-070).
+// validate judges SidecarSets.
 func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
 	given, err := readSidecarSet(request.Object.Raw, &request)
 	if err != nil {
@@ -82,7 +89,8 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 	}
 	var old *appsv1beta1.SidecarSet
 	if request.Operation == admissionv1.Update {
-		if stored, err := readSidecarSet(request.OldObject.Raw, &request); err == nil { // otherwise everything counts as new
+		// otherwise everything counts as new
+		if stored, err := readSidecarSet(request.OldObject.Raw, &request); err == nil {
 			old = stored.hub()
 		}
 	}
@@ -100,8 +108,12 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 	}
 	verdict := sidecarset.Validate(set, old,
 		sidecarset.Environment{NativeSidecars: w.native, NativeInPlace: w.nativeInPlace, Others: others,
-			FindRevision: func(r *appsv1beta1.SidecarSetInjectRevision) error { return w.findRevision(ctx, set.Name, r) },
-			WhiteList:    func(set *appsv1beta1.SidecarSet) field.ErrorList { return w.whiteList(ctx, set) }})
+			FindRevision: func(r *appsv1beta1.SidecarSetInjectRevision) error {
+				return w.findRevision(ctx, set.Name, r)
+			},
+			WhiteList: func(set *appsv1beta1.SidecarSet) field.ErrorList {
+				return w.whiteList(ctx, set)
+			}})
 	causes, warnings := causesOf(verdict.Errors), append(given.warnings(), verdict.Warnings...)
 	more, doubts := w.judgePod(ctx, set, old)
 	warnings = append(warnings, doubts...)
@@ -115,7 +127,7 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 	return announced(ctx, w.announcer, &request, choose.Asks(set), response)
 }
 
-// withBase adds the base of a canary if the cache does not show it yet: one command may create both (SS-070).
+// withBase adds the base of a canary if the cache does not show it yet: one command may create both.
 func (w *sidecarSetWebhooks) withBase(ctx context.Context, set *appsv1beta1.SidecarSet,
 	others []*appsv1beta1.SidecarSet) ([]*appsv1beta1.SidecarSet, error) {
 	name := sidecarset.CanaryOf(set)
@@ -133,22 +145,28 @@ func (w *sidecarSetWebhooks) withBase(ctx context.Context, set *appsv1beta1.Side
 	return append(others, base), nil
 }
 
-// judgePod has the API server judge containers and volumes that are new (SS-034). Faults of the stored object
-// are not refused.
-func (w *sidecarSetWebhooks) judgePod(ctx context.Context, set, old *appsv1beta1.SidecarSet) ([]metav1.StatusCause, []string) {
+// judgePod has the API server judge containers and volumes that are new. Faults of the stored object are not
+// refused.
+func (w *sidecarSetWebhooks) judgePod(
+	ctx context.Context, set, old *appsv1beta1.SidecarSet,
+) ([]metav1.StatusCause, []string) {
 	if old != nil && samePod(&set.Spec, &old.Spec) {
 		return nil, nil
 	}
-	return introducedErrors("containers and volumes", set, old, old != nil, func(set *appsv1beta1.SidecarSet) ([]metav1.StatusCause, error) {
-		return w.judgeOne(ctx, &set.Spec)
-	})
+	return introducedErrors("containers and volumes", set, old, old != nil,
+		func(set *appsv1beta1.SidecarSet) ([]metav1.StatusCause, error) {
+			return w.judgeOne(ctx, &set.Spec)
+		})
 }
 
 func samePod(a, b *appsv1beta1.SidecarSetSpec) bool {
-	return sameJSON(a.Containers, b.Containers) && sameJSON(a.InitContainers, b.InitContainers) && sameJSON(a.Volumes, b.Volumes)
+	return sameJSON(a.Containers, b.Containers) && sameJSON(a.InitContainers, b.InitContainers) &&
+		sameJSON(a.Volumes, b.Volumes)
 }
 
-func (w *sidecarSetWebhooks) judgeOne(ctx context.Context, spec *appsv1beta1.SidecarSetSpec) ([]metav1.StatusCause, error) {
+func (w *sidecarSetWebhooks) judgeOne(
+	ctx context.Context, spec *appsv1beta1.SidecarSetSpec,
+) ([]metav1.StatusCause, error) {
 	if len(spec.Containers)+len(spec.InitContainers) == 0 {
 		return nil, nil // validation reports the error
 	}
@@ -182,11 +200,14 @@ func (w *sidecarSetWebhooks) judgeOne(ctx context.Context, spec *appsv1beta1.Sid
 	return own, nil
 }
 
-// findRevision looks for a revision of the SidecarSet (SS-042, SS-171, SS-172).
-func (w *sidecarSetWebhooks) findRevision(ctx context.Context, set string, wanted *appsv1beta1.SidecarSetInjectRevision) error {
+// findRevision looks for a revision of the SidecarSet.
+func (w *sidecarSetWebhooks) findRevision(
+	ctx context.Context, set string, wanted *appsv1beta1.SidecarSetInjectRevision,
+) error {
 	if name := wanted.RevisionName; name != nil && *name != "" {
 		revision := &appsv1.ControllerRevision{}
-		if err := w.live.Get(ctx, types.NamespacedName{Namespace: w.namespace, Name: *name}, revision); apierrors.IsNotFound(err) {
+		if err := w.live.Get(ctx, types.NamespacedName{Namespace: w.namespace, Name: *name},
+			revision); apierrors.IsNotFound(err) {
 			return err
 		} else if err != nil {
 			return fmt.Errorf("%w: %w", sidecarset.ErrUnknown, err)
@@ -202,19 +223,20 @@ func (w *sidecarSetWebhooks) findRevision(ctx context.Context, set string, wante
 		return fmt.Errorf("%w: %w", sidecarset.ErrUnknown, err)
 	}
 	if len(list.Items) == 0 {
-		return fmt.Errorf("no ControllerRevision of this SidecarSet has customVersion %s", *wanted.CustomVersion)
+		return fmt.Errorf("no ControllerRevision of this SidecarSet has customVersion %s",
+			*wanted.CustomVersion)
 	}
 	return nil
 }
 
-// whiteList checks the annotations that are set on pods against the white list (SS-160).
+// whiteList checks the annotations that are set on pods against the white list.
 func (w *sidecarSetWebhooks) whiteList(ctx context.Context, set *appsv1beta1.SidecarSet) field.ErrorList {
 	if len(set.Spec.PatchPodMetadata) == 0 {
 		return nil
 	}
 	config := &corev1.ConfigMap{}
-	if err := w.live.Get(ctx, types.NamespacedName{Namespace: w.namespace, Name: sidecarset.ConfigMapName}, config); err != nil &&
-		!apierrors.IsNotFound(err) {
+	if err := w.live.Get(ctx, types.NamespacedName{Namespace: w.namespace, Name: sidecarset.ConfigMapName},
+		config); err != nil && !apierrors.IsNotFound(err) {
 		return field.ErrorList{field.InternalError(field.NewPath("spec", "patchPodMetadata"),
 			fmt.Errorf("reading ConfigMap %s: %w", sidecarset.ConfigMapName, err))}
 	}
@@ -251,7 +273,7 @@ func readSidecarSet(raw []byte, request *admission.Request) (*givenSidecarSet, e
 }
 
 // mostSidecars is more than a pod can run. Each is compared, judged and hashed, which takes many times the
-// memory of what it says (OPS-066).
+// memory of what it says.
 const mostSidecars = 256
 
 func (g *givenSidecarSet) hub() *appsv1beta1.SidecarSet {
@@ -261,12 +283,15 @@ func (g *givenSidecarSet) hub() *appsv1beta1.SidecarSet {
 	return g.beta
 }
 
-// warnings returns warnings about values that this version has in two places (SS-273).
+// warnings returns warnings about values that this version has in two places.
 func (g *givenSidecarSet) warnings() []string {
 	if g.alpha == nil || g.alpha.DroppedNamespaceSelector() == nil {
 		return nil
 	}
-	return []string{fmt.Sprintf("spec.namespaceSelector has no effect: spec.namespace %s wins over it", g.alpha.Spec.Namespace)}
+	return []string{
+		fmt.Sprintf("spec.namespaceSelector has no effect: spec.namespace %s wins over it",
+			g.alpha.Spec.Namespace),
+	}
 }
 
 // complete returns the document with defaults and hashes.

@@ -15,7 +15,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// statefulSetWebhooks admits StatefulSets of both versions (ASTS-013).
+// statefulSetWebhooks admits StatefulSets of both versions.
 type statefulSetWebhooks struct {
 	templates
 	gates statefulset.Gates
@@ -30,7 +30,11 @@ type statefulSetWebhooks struct {
 // StatefulSets makes the webhooks of the kind.
 func StatefulSets(e *Environment) Webhooks {
 	w := statefulSetsOf(e)
-	return Webhooks{Mutate: w.mutate, Validate: w.validate, Delete: e.guard.Handler(protection.Scaled("StatefulSet"))}
+	return Webhooks{
+		Mutate:   w.mutate,
+		Validate: w.validate,
+		Delete:   e.guard.Handler(protection.Scaled("StatefulSet")),
+	}
 }
 
 func statefulSetsOf(e *Environment) *statefulSetWebhooks {
@@ -40,22 +44,26 @@ func statefulSetsOf(e *Environment) *statefulSetWebhooks {
 		StartOrdinal:  e.Gates.Enabled(features.StatefulSetStartOrdinal), InPlace: e.InPlace}}
 }
 
-// mutate fills in what was left out (ASTS-014 to ASTS-021). The API server itself clears the status
-// (ASTS-022).
+// mutate fills in what was left out. The API server itself clears the status.
 func (w *statefulSetWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
 	updated, old, err := documents(&request)
 	if err != nil {
 		return undecodable(&request, err)
 	}
-	operations, err := statefulset.Default(statefulset.DefaultRequest{Request: w.completing(ctx, request.Namespace, updated, old),
-		Gates: w.gates, Version: versionOf(updated, &request), New: updated, Old: old})
+	operations, err := statefulset.Default(statefulset.DefaultRequest{
+		Request: w.completing(ctx, request.Namespace, updated, old),
+		Gates:   w.gates,
+		Version: versionOf(updated, &request),
+		New:     updated,
+		Old:     old,
+	})
 	return completed(operations, err, old)
 }
 
-// validate judges StatefulSets (ASTS-030 to ASTS-056).
+// validate judges StatefulSets.
 func (w *statefulSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
-	return validateWorkload(ctx, w.templates, &request, statefulset.WrittenInV1alpha1, statefulset.WrittenInV1beta1,
-		func(updated, old *statefulset.Written) field.ErrorList {
+	return validateWorkload(ctx, w.templates, &request, statefulset.WrittenInV1alpha1,
+		statefulset.WrittenInV1beta1, func(updated, old *statefulset.Written) field.ErrorList {
 			return statefulset.Validate(updated, old, w.gates, w.classes(ctx))
 		}, nil)
 }

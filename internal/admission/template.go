@@ -28,7 +28,8 @@ type TemplateValidator interface {
 	Complete(ctx context.Context, namespace string, template document, claims []string) (document, error)
 	// Judge returns why the template is invalid in a workload with these claim templates, with fields below
 	// spec; none if it is valid. An error means that the API server did not decide.
-	Judge(ctx context.Context, namespace string, template document, claims []string) ([]metav1.StatusCause, error)
+	Judge(ctx context.Context, namespace string, template document,
+		claims []string) ([]metav1.StatusCause, error)
 }
 
 // +kubebuilder:rbac:groups="",resources=podtemplates,verbs=create
@@ -47,7 +48,9 @@ func NewTemplateValidator(core rest.Interface) TemplateValidator {
 
 // CompleteTemplate returns what completes a pod template that stands alone. What the API server finds invalid
 // comes back as it is.
-func CompleteTemplate(judge TemplateValidator) func(ctx context.Context, namespace string, template []byte) ([]byte, error) {
+func CompleteTemplate(
+	judge TemplateValidator,
+) func(ctx context.Context, namespace string, template []byte) ([]byte, error) {
 	return func(ctx context.Context, namespace string, template []byte) ([]byte, error) {
 		given, err := decodeDocument(template)
 		if err != nil {
@@ -55,7 +58,7 @@ func CompleteTemplate(judge TemplateValidator) func(ctx context.Context, namespa
 		}
 		complete, err := judge.Complete(ctx, namespace, given, nil)
 		switch {
-		case refusal(err): // a quota or a policy for PodTemplates says nothing about the template (ADS-061)
+		case refusal(err): // a quota or a policy for PodTemplates says nothing about the template
 			return template, nil
 		case err != nil:
 			return nil, err
@@ -84,7 +87,9 @@ func (d *dryRun) create(ctx context.Context, namespace string, template document
 	return result.Raw()
 }
 
-func (d *dryRun) Complete(ctx context.Context, namespace string, template document, claims []string) (document, error) {
+func (d *dryRun) Complete(
+	ctx context.Context, namespace string, template document, claims []string,
+) (document, error) {
 	// Without them a template that mounts a claim would be refused, and not be completed.
 	completed, placed := withClaims(template, claims)
 	answer, err := d.create(ctx, namespace, completed)
@@ -103,7 +108,9 @@ func (d *dryRun) Complete(ctx context.Context, namespace string, template docume
 	return complete, nil
 }
 
-func (d *dryRun) Judge(ctx context.Context, namespace string, template document, claims []string) ([]metav1.StatusCause, error) {
+func (d *dryRun) Judge(
+	ctx context.Context, namespace string, template document, claims []string,
+) ([]metav1.StatusCause, error) {
 	placed, volumes := withClaims(template, claims)
 	_, err := d.create(ctx, namespace, placed)
 	if err == nil {
@@ -138,9 +145,11 @@ func refusal(err error) bool {
 	switch answer.Code {
 	case http.StatusUnprocessableEntity:
 		return answer.Reason == metav1.StatusReasonInvalid &&
-			(len(causes) == 0 || slices.ContainsFunc(causes, func(c metav1.StatusCause) bool { return c.Field != "" }))
+			(len(causes) == 0 ||
+				slices.ContainsFunc(causes, func(c metav1.StatusCause) bool { return c.Field != "" }))
 	case http.StatusBadRequest:
-		return !slices.ContainsFunc(causes, func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeUnexpectedServerResponse })
+		return !slices.ContainsFunc(causes,
+			func(c metav1.StatusCause) bool { return c.Type == metav1.CauseTypeUnexpectedServerResponse })
 	}
 	return false
 }
@@ -153,8 +162,8 @@ type placedClaims struct {
 	index []int
 }
 
-// withClaims returns the template with a placeholder volume for each claim template (CS-022). Names that are
-// volumes too, repeated or missing are left out: they are errors of the claim templates, reported on these.
+// withClaims returns the template with a placeholder volume for each claim template. Names that are volumes
+// too, repeated or missing are left out: they are errors of the claim templates, reported on these.
 func withClaims(template document, claims []string) (document, placedClaims) {
 	spec, ok := template["spec"].(document)
 	if !ok {
@@ -206,7 +215,9 @@ func (p placedClaims) takeFrom(template document) {
 // templateCauses translates the fields of a PodTemplate into those of the workload.
 func templateCauses(answer metav1.Status, placed placedClaims) []metav1.StatusCause {
 	if answer.Details == nil || len(answer.Details.Causes) == 0 {
-		return []metav1.StatusCause{{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.template", Message: answer.Message}}
+		return []metav1.StatusCause{
+			{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.template", Message: answer.Message},
+		}
 	}
 	causes := make([]metav1.StatusCause, 0, len(answer.Details.Causes))
 	for _, cause := range answer.Details.Causes {
@@ -222,8 +233,10 @@ func templateCauses(answer metav1.Status, placed placedClaims) []metav1.StatusCa
 		cause.Field = "spec." + cause.Field
 		if rest, ok := strings.CutPrefix(cause.Field, "spec.template.spec.volumes["); ok {
 			number, member, _ := strings.Cut(rest, "]")
-			if i, err := strconv.Atoi(number); err == nil && i >= placed.first && i-placed.first < len(placed.index) {
-				cause.Field = fmt.Sprintf("spec.volumeClaimTemplates[%d].metadata%s", placed.index[i-placed.first], member)
+			if i, err := strconv.Atoi(number); err == nil && i >= placed.first &&
+				i-placed.first < len(placed.index) {
+				cause.Field = fmt.Sprintf("spec.volumeClaimTemplates[%d].metadata%s",
+					placed.index[i-placed.first], member)
 			}
 		}
 		causes = append(causes, cause)

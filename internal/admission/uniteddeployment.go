@@ -16,8 +16,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
 )
 
-// unitedDeploymentWebhooks admits UnitedDeployments of both versions (UD-010 to UD-055), each in its v1beta1
-// form.
+// unitedDeploymentWebhooks admits UnitedDeployments of both versions, each in its v1beta1 form.
 type unitedDeploymentWebhooks struct {
 	templates
 	// sets judges templates of our StatefulSets.
@@ -30,11 +29,20 @@ type unitedDeploymentWebhooks struct {
 
 // UnitedDeployments makes the webhooks of the kind.
 func UnitedDeployments(e *Environment) Webhooks {
-	w := &unitedDeploymentWebhooks{templates: templatesOf(e), sets: statefulSetsOf(e), inPlace: e.InPlace, turns: newTurns()}
-	return Webhooks{Mutate: w.mutate, Validate: w.validate, Delete: e.guard.Handler(protection.Scaled("UnitedDeployment"))}
+	w := &unitedDeploymentWebhooks{
+		templates: templatesOf(e),
+		sets:      statefulSetsOf(e),
+		inPlace:   e.InPlace,
+		turns:     newTurns(),
+	}
+	return Webhooks{
+		Mutate:   w.mutate,
+		Validate: w.validate,
+		Delete:   e.guard.Handler(protection.Scaled("UnitedDeployment")),
+	}
 }
 
-// mutate fills in what was left out (UD-010 to UD-013).
+// mutate fills in what was left out.
 func (w *unitedDeploymentWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
 	updated, old, err := documents(&request)
 	if err != nil {
@@ -58,8 +66,10 @@ func nativeSet(object document) document {
 	return set
 }
 
-// validate judges UnitedDeployments (UD-020 to UD-052).
-func (w *unitedDeploymentWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
+// validate judges UnitedDeployments.
+func (w *unitedDeploymentWebhooks) validate(
+	ctx context.Context, request admission.Request,
+) admission.Response {
 	if request.Operation == admissionv1.Update && sameSpec(&request) {
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
@@ -73,12 +83,13 @@ func (w *unitedDeploymentWebhooks) validate(ctx context.Context, request admissi
 			"many UnitedDeployments are being written, and this one could not be judged in time; try again later")
 	}
 	defer over()
-	errs := uniteddeployment.Validate(united, old, uniteddeployment.Rules{StatefulSet: w.sets.gates, Classes: w.sets.classes(ctx),
-		CloneSet: w.inPlace})
+	errs := uniteddeployment.Validate(united, old,
+		uniteddeployment.Rules{StatefulSet: w.sets.gates, Classes: w.sets.classes(ctx), CloneSet: w.inPlace})
 	causes := causesOf(errs)
 	var found []metav1.StatusCause
 	var warnings []string
-	if old == nil || !sameJSON(united.Spec.Template, old.Spec.Template) || !sameJSON(united.Spec.Topology.Subsets, old.Spec.Topology.Subsets) {
+	if old == nil || !sameJSON(united.Spec.Template, old.Spec.Template) ||
+		!sameJSON(united.Spec.Topology.Subsets, old.Spec.Topology.Subsets) {
 		if found, warnings = w.judgeAll(ctx, united); len(found) > 0 && old != nil {
 			before, _ := w.judgeAll(ctx, old) // without an answer all faults count
 			found = fresh(found, before)
@@ -101,9 +112,10 @@ func (w *unitedDeploymentWebhooks) validate(ctx context.Context, request admissi
 }
 
 // judgeAll has the API server judge the pod template, node selectors and tolerations, and what patches make
-// of the pod template (UD-028, UD-030, UD-041). Warnings tell what it did not decide.
-func (w *unitedDeploymentWebhooks) judgeAll(ctx context.Context, united *appsv1beta1.UnitedDeployment) (causes []metav1.StatusCause,
-	warnings []string) {
+// of the pod template. Warnings tell what it did not decide.
+func (w *unitedDeploymentWebhooks) judgeAll(
+	ctx context.Context, united *appsv1beta1.UnitedDeployment,
+) (causes []metav1.StatusCause, warnings []string) {
 	if uniteddeployment.TooLarge(united) {
 		return nil, nil // it is refused for that
 	}
@@ -132,7 +144,9 @@ func (w *unitedDeploymentWebhooks) judgeAll(ctx context.Context, united *appsv1b
 	}
 	var patches []subsetPatch
 	for i := range united.Spec.Topology.Subsets {
-		patches = append(patches, subsetPatch{fmt.Sprintf("spec.topology.subsets[%d].patch", i), united.Spec.Topology.Subsets[i].Patch.Raw})
+		patches = append(patches, subsetPatch{
+			fmt.Sprintf("spec.topology.subsets[%d].patch", i), united.Spec.Topology.Subsets[i].Patch.Raw,
+		})
 	}
 	found, warned := judgePatches(ctx, w.judge, united.Namespace, template.Document, patches)
 	return append(causes, found...), append(warnings, warned...)

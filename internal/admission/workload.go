@@ -18,7 +18,7 @@ import (
 // templates completes and judges the pod templates of workloads, of any kind.
 type templates struct {
 	judge TemplateValidator
-	// templateDefaults is gate TemplateNoDefaults turned off (CS-014, ASTS-019).
+	// templateDefaults is gate TemplateNoDefaults turned off.
 	templateDefaults bool
 	hostPorts        bool
 }
@@ -58,7 +58,8 @@ func validateWorkload[Alpha, Beta, Written any](ctx context.Context, t templates
 	if err != nil {
 		return undecodable(request, err)
 	}
-	if oldDoc != nil && sameJSON(updatedDoc["spec"], oldDoc["spec"]) && v1beta1Fields(updatedDoc) == v1beta1Fields(oldDoc) {
+	if oldDoc != nil && sameJSON(updatedDoc["spec"], oldDoc["spec"]) &&
+		v1beta1Fields(updatedDoc) == v1beta1Fields(oldDoc) {
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
 	version := versionOf(updatedDoc, request)
@@ -83,9 +84,11 @@ func validateWorkload[Alpha, Beta, Written any](ctx context.Context, t templates
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
-// completing says how the templates of a workload are completed: on create, and when the pod template changes
-// (CS-014, ASTS-019).
-func (t templates) completing(ctx context.Context, namespace string, updated, old document) podtemplate.Request {
+// completing says how the templates of a workload are completed: on create, and when the pod template
+// changes.
+func (t templates) completing(
+	ctx context.Context, namespace string, updated, old document,
+) podtemplate.Request {
 	request := podtemplate.Request{HostPorts: t.hostPorts}
 	if t.templateDefaults && (old == nil || !podtemplate.SameTemplate(updated, old)) {
 		request.Complete = func(template document) (document, error) {
@@ -109,18 +112,24 @@ func completed(operations []jsonpatch.Operation, err error, old document) admiss
 	return response
 }
 
-// judgeTemplate has the API server judge a new or changed pod template (CS-022). Any answer other than
-// "invalid" lets the object through; problems will then show when pods are created.
-func (t templates) judgeTemplate(ctx context.Context, namespace string, updated, old document) ([]metav1.StatusCause, []string) {
-	if old != nil && podtemplate.SameTemplate(updated, old) && sameJSON(claimNames(updated), claimNames(old)) {
+// judgeTemplate has the API server judge a new or changed pod template. Any answer other than "invalid" lets
+// the object through; problems will then show when pods are created.
+func (t templates) judgeTemplate(
+	ctx context.Context, namespace string, updated, old document,
+) ([]metav1.StatusCause, []string) {
+	if old != nil && podtemplate.SameTemplate(updated, old) &&
+		sameJSON(claimNames(updated), claimNames(old)) {
 		return nil, nil
 	}
-	return introducedErrors("spec.template", updated, old, old != nil, func(object document) ([]metav1.StatusCause, error) {
-		return t.judgeOne(ctx, namespace, object)
-	})
+	return introducedErrors("spec.template", updated, old, old != nil,
+		func(object document) ([]metav1.StatusCause, error) {
+			return t.judgeOne(ctx, namespace, object)
+		})
 }
 
-func (t templates) judgeOne(ctx context.Context, namespace string, object document) ([]metav1.StatusCause, error) {
+func (t templates) judgeOne(
+	ctx context.Context, namespace string, object document,
+) ([]metav1.StatusCause, error) {
 	spec, _ := object["spec"].(document)
 	template, ok := spec["template"].(document)
 	if !ok {
@@ -135,7 +144,9 @@ func (t templates) judgeOne(ctx context.Context, namespace string, object docume
 type unprivileged struct{ TemplateValidator }
 
 // Judge implements TemplateValidator.
-func (u unprivileged) Judge(ctx context.Context, namespace string, template document, claims []string) ([]metav1.StatusCause, error) {
+func (u unprivileged) Judge(
+	ctx context.Context, namespace string, template document, claims []string,
+) ([]metav1.StatusCause, error) {
 	causes, err := u.TemplateValidator.Judge(ctx, namespace, template, claims)
 	if found := privileged(template); len(found) > 0 {
 		return append(causes, found...), nil // no matter what the API server answers
@@ -151,8 +162,11 @@ func privileged(template document) (causes []metav1.StatusCause) {
 		for i, item := range containers {
 			container, _ := item.(document)
 			if context, _ := container["securityContext"].(document); context["privileged"] == true {
-				path := field.NewPath("spec", "template", "spec", list).Index(i).Child("securityContext", "privileged")
-				causes = append(causes, causesOf(field.ErrorList{field.Forbidden(path, "privileged containers are not allowed here")})...)
+				path := field.NewPath("spec", "template", "spec",
+					list).Index(i).Child("securityContext", "privileged")
+				causes = append(causes, causesOf(field.ErrorList{
+					field.Forbidden(path, "privileged containers are not allowed here"),
+				})...)
 			}
 		}
 	}

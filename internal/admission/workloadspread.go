@@ -25,7 +25,7 @@ import (
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
 
-// workloadSpreadWebhook admits WorkloadSpreads of both versions (WS-030 to WS-048).
+// workloadSpreadWebhook admits WorkloadSpreads of both versions.
 type workloadSpreadWebhook struct {
 	judge TemplateValidator
 	// cached reads WorkloadSpreads, live their targets.
@@ -47,8 +47,17 @@ type workloadSpreadWebhook struct {
 
 // WorkloadSpreads makes the webhook of the kind.
 func WorkloadSpreads(e *Environment) Webhooks {
-	w := &workloadSpreadWebhook{judge: e.judge, cached: e.cached, live: e.live, mapper: e.mapper, announcer: e.announcer,
-		namespaces: e.namespaces, listed: e.Listed, window: e.UnschedulableWindow, turns: newTurns()}
+	w := &workloadSpreadWebhook{
+		judge:      e.judge,
+		cached:     e.cached,
+		live:       e.live,
+		mapper:     e.mapper,
+		announcer:  e.announcer,
+		namespaces: e.namespaces,
+		listed:     e.Listed,
+		window:     e.UnschedulableWindow,
+		turns:      newTurns(),
+	}
 	return Webhooks{Validate: w.validate}
 }
 
@@ -130,10 +139,16 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 	}
 	defer over()
 	var others appsv1beta1.WorkloadSpreadList
-	if err := w.cached.List(ctx, &others, client.InNamespace(request.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := w.cached.List(ctx, &others, client.InNamespace(request.Namespace),
+		client.UnsafeDisableDeepCopy); err != nil {
 		return refused(http.StatusInternalServerError, fmt.Sprintf("listing WorkloadSpreads: %v", err))
 	}
-	env := workloadspread.Environment{Others: others.Items, Listed: w.listed.Kinds(), ListError: w.listed.Err(), Window: w.window}
+	env := workloadspread.Environment{
+		Others:    others.Items,
+		Listed:    w.listed.Kinds(),
+		ListError: w.listed.Err(),
+		Window:    w.window,
+	}
 	causes, warnings := w.judgeAll(ctx, spread, old, env)
 	if len(causes) > 0 && old != nil {
 		before, _ := w.judgeAll(ctx, old, nil, env)
@@ -148,13 +163,16 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 	}
 	response := admission.Allowed("").WithWarnings(warnings...)
 	if !w.namespaces.exist(ctx, request.Namespace) {
-		return response.WithWarnings("namespace " + request.Namespace + " is not known yet: pods that are created in the next seconds may be missed")
+		return response.WithWarnings(
+			"namespace " + request.Namespace +
+				" is not known yet: pods that are created in the next seconds may be missed",
+		)
 	}
 	return announced(ctx, w.announcer, &request, workloadspreadcontroller.Asks(spread), response)
 }
 
 // judgeAll validates a WorkloadSpread, and has the API server judge node selectors, tolerations, and the
-// target's template with the patches (WS-035, WS-046).
+// target's template with the patches.
 func (w *workloadSpreadWebhook) judgeAll(ctx context.Context, spread, old *appsv1beta1.WorkloadSpread,
 	env workloadspread.Environment) (causes []metav1.StatusCause, warnings []string) {
 	causes = causesOf(workloadspread.Validate(spread, old, env))
@@ -195,7 +213,7 @@ type subsetPatch struct {
 	raw []byte
 }
 
-// judgePatches has the API server judge what patches make of the template of a workload (WS-046, UD-041).
+// judgePatches has the API server judge what patches make of the template of a workload.
 func judgePatches(ctx context.Context, judge TemplateValidator, namespace string, workload document,
 	patches []subsetPatch) (causes []metav1.StatusCause, warnings []string) {
 	var known map[string]bool
@@ -207,8 +225,12 @@ func judgePatches(ctx context.Context, judge TemplateValidator, namespace string
 		found, before := judged[string(patch.raw)]
 		if !before {
 			template, err := workloadspread.Patched(workload, patch.raw)
-			if err != nil { // WS-048
-				causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: patch.at, Message: err.Error()})
+			if err != nil {
+				causes = append(causes, metav1.StatusCause{
+					Type:    metav1.CauseTypeFieldValueInvalid,
+					Field:   patch.at,
+					Message: err.Error(),
+				})
 				continue
 			}
 			if found, err = judgeDocument(ctx, judge, namespace, template); err != nil {
@@ -230,7 +252,9 @@ func judgePatches(ctx context.Context, judge TemplateValidator, namespace string
 }
 
 // wrongAnyway returns the faults that the workload's template has without a patch: they do not count.
-func wrongAnyway(ctx context.Context, judge TemplateValidator, namespace string, workload document) map[string]bool {
+func wrongAnyway(
+	ctx context.Context, judge TemplateValidator, namespace string, workload document,
+) map[string]bool {
 	known := map[string]bool{}
 	template, err := workloadspread.Patched(workload, nil)
 	if err != nil {
@@ -244,7 +268,9 @@ func wrongAnyway(ctx context.Context, judge TemplateValidator, namespace string,
 }
 
 // judgeDocument has the API server judge a pod template of any form.
-func judgeDocument(ctx context.Context, judge TemplateValidator, namespace string, template document) ([]metav1.StatusCause, error) {
+func judgeDocument(
+	ctx context.Context, judge TemplateValidator, namespace string, template document,
+) ([]metav1.StatusCause, error) {
 	text, err := json.Marshal(template)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the template: %w", err)
@@ -255,8 +281,10 @@ func judgeDocument(ctx context.Context, judge TemplateValidator, namespace strin
 	return judge.Judge(ctx, namespace, template, nil)
 }
 
-// target reads the workload, if its kind is supported and it exists; nil otherwise (WS-046).
-func (w *workloadSpreadWebhook) target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (document, error) {
+// target reads the workload, if its kind is supported and it exists; nil otherwise.
+func (w *workloadSpreadWebhook) target(
+	ctx context.Context, spread *appsv1beta1.WorkloadSpread,
+) (document, error) {
 	ref := workloadspread.TargetOf(spread)
 	patched := false
 	for i := range spread.Spec.Subsets {

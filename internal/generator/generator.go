@@ -95,14 +95,17 @@ func generate(document *kyaml.RNode) (*kyaml.RNode, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	raw, err := c.resource()
 	if err != nil {
 		return nil, err
 	}
+
 	text, err := yaml.Marshal(c.distribution(raw))
 	if err != nil {
 		return nil, err
 	}
+
 	return kyaml.Parse(string(text))
 }
 
@@ -111,36 +114,46 @@ func read(document *kyaml.RNode) (*config, error) {
 	if document.IsNilOrEmpty() {
 		return nil, errors.New("functionConfig is missing")
 	}
+
 	text, err := document.String()
 	if err != nil {
 		return nil, err
 	}
+
 	data, err := yaml.YAMLToJSONStrict([]byte(text))
 	if err != nil {
 		return nil, err
 	}
+
 	c := &config{}
 	errs, err := kjson.UnmarshalStrict(data, c)
 	if err != nil {
 		return nil, err
 	}
+
 	wrong := func(bad bool, field, rule string) {
 		if bad {
 			errs = append(errs, fmt.Errorf("%s: %s", field, rule))
 		}
 	}
-	wrong(c.Kind != Kind || c.APIVersion != v1alpha1.GroupVersion.String(), "apiVersion, kind", "must be "+v1alpha1.GroupVersion.String()+", "+Kind)
+	wrong(c.Kind != Kind || c.APIVersion != v1alpha1.GroupVersion.String(), "apiVersion, kind",
+		"must be "+v1alpha1.GroupVersion.String()+", "+Kind)
 	wrong(c.Metadata.Name == "", "metadata.name", "is required")
-	wrong(c.OutputVersion != "" && c.OutputVersion != v1alpha1.GroupVersion.Version && c.OutputVersion != v1beta1.GroupVersion.Version,
+	wrong(c.OutputVersion != "" && c.OutputVersion != v1alpha1.GroupVersion.Version &&
+		c.OutputVersion != v1beta1.GroupVersion.Version,
 		"outputVersion", "must be v1alpha1 or v1beta1")
-	wrong(c.Resource.ResourceKind != secret && c.Resource.ResourceKind != configMap, "resource.resourceKind", "must be ConfigMap or Secret")
+	wrong(c.Resource.ResourceKind != secret && c.Resource.ResourceKind != configMap, "resource.resourceKind",
+		"must be ConfigMap or Secret")
 	wrong(c.Resource.ResourceName == "", "resource.resourceName", "is required")
 	wrong(c.Resource.Type != "" && c.Resource.ResourceKind != secret, "resource.type", "is for Secrets only")
 	selector := &c.Targets.NamespaceLabelSelector
 	_, err = metav1.LabelSelectorAsSelector(selector)
 	wrong(err != nil, "targets.namespaceLabelSelector", fmt.Sprint(err))
-	wrong(!c.Targets.AllNamespaces && len(c.Targets.IncludedNamespaces) == 0 && len(selector.MatchLabels)+len(selector.MatchExpressions) == 0,
-		"targets", "selects no namespace: one of allNamespaces, includedNamespaces and namespaceLabelSelector is required")
+	wrong(!c.Targets.AllNamespaces && len(c.Targets.IncludedNamespaces) == 0 &&
+		len(selector.MatchLabels)+len(selector.MatchExpressions) == 0,
+		"targets",
+		"selects no namespace: one of allNamespaces, includedNamespaces and namespaceLabelSelector is required")
+
 	return c, errors.Join(errs...)
 }
 
@@ -151,11 +164,22 @@ const secret, configMap = "Secret", "ConfigMap"
 func (c *config) resource() ([]byte, error) {
 	deps := provider.NewDefaultDepProvider()
 	from := &c.Resource
-	args := types.GeneratorArgs{Name: from.ResourceName,
-		KvPairSources: types.KvPairSources{LiteralSources: from.Literals, FileSources: from.Files, EnvSources: from.Envs},
-		Options: &types.GeneratorOptions{Labels: from.ResourceOptions.Labels, Annotations: from.ResourceOptions.Annotations,
-			Immutable: from.ResourceOptions.Immutable, DisableNameSuffixHash: true}}
-	sources, factory := kv.NewLoader(loader.NewFileLoaderAtCwd(filesys.MakeFsOnDisk()), deps.GetFieldValidator()), resmap.NewFactory(deps.GetResourceFactory())
+	args := types.GeneratorArgs{
+		Name: from.ResourceName,
+		KvPairSources: types.KvPairSources{
+			LiteralSources: from.Literals,
+			FileSources:    from.Files,
+			EnvSources:     from.Envs,
+		},
+		Options: &types.GeneratorOptions{
+			Labels:                from.ResourceOptions.Labels,
+			Annotations:           from.ResourceOptions.Annotations,
+			Immutable:             from.ResourceOptions.Immutable,
+			DisableNameSuffixHash: true,
+		},
+	}
+	sources, factory := kv.NewLoader(loader.NewFileLoaderAtCwd(filesys.MakeFsOnDisk()),
+		deps.GetFieldValidator()), resmap.NewFactory(deps.GetResourceFactory())
 	var made resmap.ResMap
 	var err error
 	if from.ResourceKind == secret {
@@ -166,25 +190,53 @@ func (c *config) resource() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("resource: %w", err)
 	}
+
 	made.RemoveBuildAnnotations() // kustomize's own
 	return made.Resources()[0].MarshalJSON()
 }
 
 // distribution returns the output with the resource in it.
 func (c *config) distribution(raw []byte) any {
-	meta := metav1.ObjectMeta{Name: c.Metadata.Name, Labels: c.Options.Labels, Annotations: c.Options.Annotations}
-	lists := v1beta1.ResourceDistributionTargetLists{AllNamespaces: c.Targets.AllNamespaces,
-		IncludedNamespaces: list(c.Targets.IncludedNamespaces), ExcludedNamespaces: list(c.Targets.ExcludedNamespaces)}
+	meta := metav1.ObjectMeta{
+		Name:        c.Metadata.Name,
+		Labels:      c.Options.Labels,
+		Annotations: c.Options.Annotations,
+	}
+	lists := v1beta1.ResourceDistributionTargetLists{
+		AllNamespaces:      c.Targets.AllNamespaces,
+		IncludedNamespaces: list(c.Targets.IncludedNamespaces),
+		ExcludedNamespaces: list(c.Targets.ExcludedNamespaces),
+	}
 	what, selector := runtime.RawExtension{Raw: raw}, c.Targets.NamespaceLabelSelector
 	const kind = "ResourceDistribution"
 	if c.OutputVersion == v1alpha1.GroupVersion.Version {
-		return &v1alpha1.ResourceDistribution{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind}, ObjectMeta: meta,
-			Spec: v1alpha1.ResourceDistributionSpec{Resource: what,
-				Targets: v1alpha1.ResourceDistributionTargets{ResourceDistributionTargetLists: lists, NamespaceLabelSelector: selector}}}
+		return &v1alpha1.ResourceDistribution{
+			TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind},
+			ObjectMeta: meta,
+			Spec: v1alpha1.ResourceDistributionSpec{
+				Resource: what,
+				Targets: v1alpha1.ResourceDistributionTargets{
+					ResourceDistributionTargetLists: lists,
+					NamespaceLabelSelector:          selector,
+				},
+			},
+		}
 	}
-	return &v1beta1.ResourceDistribution{TypeMeta: metav1.TypeMeta{APIVersion: v1beta1.GroupVersion.String(), Kind: kind}, ObjectMeta: meta,
-		Spec: v1beta1.ResourceDistributionSpec{Resource: what,
-			Targets: v1beta1.ResourceDistributionTargets{ResourceDistributionTargetLists: lists, NamespaceSelector: selector}}}
+
+	return &v1beta1.ResourceDistribution{
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: v1beta1.GroupVersion.String(),
+			Kind:       kind,
+		},
+		ObjectMeta: meta,
+		Spec: v1beta1.ResourceDistributionSpec{
+			Resource: what,
+			Targets: v1beta1.ResourceDistributionTargets{
+				ResourceDistributionTargetLists: lists,
+				NamespaceSelector:               selector,
+			},
+		},
+	}
 }
 
 // list returns the namespaces in the form of the output.

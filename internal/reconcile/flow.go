@@ -13,23 +13,23 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
-// Bounds of a Flow. A server that refuses for want of time gets at least flowLeast at a time. One that is
-// slow gets flowFirst: it may be this process that has no time, and API servers group the writes of a moment
-// into one of their disk, so that few in flight make them slower. Beyond flowMost they only wait there
-// instead of here.
+// These are the bounds of a Flow. When the API server refuses requests because it is overloaded, at least
+// flowLeast tasks run at a time. When it is slow, at least flowFirst run: this process may itself be the slow
+// part, and API servers group concurrent writes into one disk write, so that few in flight make each of them
+// slower. Beyond flowMost, tasks would only wait in the API server instead of here.
 const (
 	flowLeast, flowFirst, flowMost = 8, 40, 128
-	// flowWindow is how many answers are looked at together.
+	// flowWindow is how many answers are evaluated together.
 	flowWindow = 64
-	// flowSlower and flowJitter are how much longer than at best answers may take: so many times as long, and
-	// so much more.
+	// flowSlower and flowJitter define how long answers may take: flowSlower times the best time plus
+	// flowJitter.
 	flowSlower, flowJitter = 4, 5 * time.Millisecond
 )
 
-// Flow bounds how many tasks are carried out at the same time, for all owners together: more as long as the
-// API server answers quickly, fewer when it becomes slow or refuses for want of time. When a place becomes
-// free, the owner that has the fewest of them gets it, so that a large rollout does not hold up small ones.
-// One Flow serves all controllers of a process. A nil one carries out one task after the other.
+// Flow bounds how many tasks run at the same time, for all owners together. The bound grows while the API
+// server answers quickly, and shrinks when it becomes slow or refuses requests because it is overloaded. A
+// place that becomes free goes to the owner that has the fewest, so that a large rollout does not hold up
+// small ones. All controllers of a process share one Flow. A nil Flow runs one task after the other.
 type Flow struct {
 	mu      sync.Mutex
 	limit   float64
@@ -37,24 +37,23 @@ type Flow struct {
 	busy    map[types.UID]int
 	waiting []*place
 
-	// Of the answers in the window: how many, how long they took, and to which owners, told of each whether
-	// it was asked to come back later. full: there was need for more places.
+	// These are about the answers in the current window: their number, the time they took in all, and by
+	// owner whether any of them asked to come back later. full is true if more places were needed.
 	answers int
 	took    time.Duration
 	told    map[types.UID]bool
 	full    bool
-	// best is how long answers take at best, as far as that is known: it follows slowly when they take
-	// longer.
+	// best is the time that answers take at best, as far as known. It grows slowly if they take longer.
 	best time.Duration
 }
 
-// place is what somebody waits for.
+// place is what a task waits for.
 type place struct {
 	owner types.UID
 	free  chan struct{}
 }
 
-// NewFlow returns a Flow that begins with so many places; 0 is what a manager begins with.
+// NewFlow returns a Flow that starts with the given number of places; 0 is the default of a manager.
 func NewFlow(places int) *Flow {
 	if places == 0 {
 		places = flowFirst
@@ -62,9 +61,9 @@ func NewFlow(places int) *Flow {
 	return &Flow{limit: float64(places), busy: map[types.UID]int{}, told: map[types.UID]bool{}}
 }
 
-// Each runs do for 0 to n-1 for an owner, as many at a time as there are places, waits for all, and returns
-// their errors by index. It takes up the next one when a place is free, and none after the context has ended.
-// A panic is an error.
+// Each runs do for 0 to n-1 for an owner, as many at a time as there are places. It waits for all of them and
+// returns their errors by index. It starts the next one when a place is free, and none after the context has
+// ended. A panic is returned as an error.
 func (f *Flow) Each(ctx context.Context, owner types.UID, n int, do func(i int) error) []error {
 	var all sync.WaitGroup
 	errs := make([]error, n)
@@ -84,11 +83,12 @@ func (f *Flow) Each(ctx context.Context, owner types.UID, n int, do func(i int) 
 			errs[i] = Guarded(ctx, func() error { return do(i) })
 		})
 	}
+
 	all.Wait()
 	return errs
 }
 
-// Guarded runs do, and returns a panic as an error: uncaught in a goroutine, it would end the process.
+// Guarded runs do and returns a panic as an error. An uncaught panic in a goroutine would end the process.
 func Guarded(ctx context.Context, do func() error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -106,7 +106,7 @@ func (f *Flow) take(ctx context.Context, owner types.UID) error {
 		return err
 	}
 	f.mu.Lock()
-	if f.free(owner) { // those that wait are not: their owners have what they may have
+	if f.free(owner) { // waiting tasks do not come first: their owners have what they may have
 		f.start(owner)
 		f.mu.Unlock()
 		return nil
@@ -115,6 +115,7 @@ func (f *Flow) take(ctx context.Context, owner types.UID) error {
 	p := &place{owner, make(chan struct{})}
 	f.waiting = append(f.waiting, p)
 	f.mu.Unlock()
+
 	select {
 	case <-p.free:
 		return nil
@@ -126,10 +127,10 @@ func (f *Flow) take(ctx context.Context, owner types.UID) error {
 		f.waiting = slices.Delete(f.waiting, i, i+1)
 		return ctx.Err()
 	}
-	return nil // it became free at this moment, and is given back as any other
+	return nil // the place became free just now, and is given back like any other
 }
 
-// Collectors are the metrics of the Flow: the bound, the tasks under way, and the owners that wait for a
+// Collectors returns the metrics of the Flow: the bound, the running tasks, and the owners that wait for a
 // place.
 func (f *Flow) Collectors() []prometheus.Collector {
 	gauge := func(name, help string, value func() int) prometheus.Collector {
@@ -140,9 +141,11 @@ func (f *Flow) Collectors() []prometheus.Collector {
 		})
 	}
 	return []prometheus.Collector{
-		gauge("afloat_tasks_limit", "How many tasks of all controllers may be under way, by how quickly the API server answers.",
+		gauge("afloat_tasks_limit",
+			"How many tasks of all controllers may be under way, by how quickly the API server answers.",
 			func() int { return int(f.limit) }),
-		gauge("afloat_tasks_running", "Tasks of all controllers that are under way.", func() int { return f.running }),
+		gauge("afloat_tasks_running", "Tasks of all controllers that are under way.",
+			func() int { return f.running }),
 		gauge("afloat_tasks_waiting", "Tasks that wait for a place, one for each owner that has more to do.",
 			func() int { return len(f.waiting) }),
 	}
@@ -153,13 +156,14 @@ func (f *Flow) start(owner types.UID) {
 	f.busy[owner]++
 }
 
-// free tells whether there is a place for the owner. A quarter is for others: the requests of one may take
-// long, such as those that a slow webhook of its namespace is asked about.
+// free reports whether there is a place for the owner. A quarter of the places is reserved for other owners,
+// because the requests of one owner may take long, for example if a slow webhook of its namespace handles
+// them.
 func (f *Flow) free(owner types.UID) bool {
 	return f.running < int(f.limit) && f.busy[owner] < max(int(f.limit*3/4), 1)
 }
 
-// give gives a place back. Those that wait longest come first among owners that have as many.
+// give returns a place. Among owners that have equally many places, the one that has waited longest gets it.
 func (f *Flow) give(owner types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -188,7 +192,7 @@ func (f *Flow) fill() {
 	}
 }
 
-// saw takes note of an answer of the API server about something of an owner's.
+// saw records an answer of the API server to a request of an owner.
 func (f *Flow) saw(owner types.UID, took time.Duration, err error) {
 	if f == nil {
 		return
@@ -202,10 +206,12 @@ func (f *Flow) saw(owner types.UID, took time.Duration, err error) {
 	if f.answers < flowWindow {
 		return
 	}
+
 	mean := f.took / time.Duration(f.answers)
 	if f.best == 0 || mean < f.best {
 		f.best = mean
 	}
+
 	switch {
 	case f.overloaded():
 		f.limit *= 0.7
@@ -214,6 +220,7 @@ func (f *Flow) saw(owner types.UID, took time.Duration, err error) {
 	case f.full:
 		f.limit *= 1.125
 	}
+
 	f.best += (mean - f.best) / 512
 	f.limit = min(max(f.limit, flowLeast), flowMost)
 	f.answers, f.took, f.full = 0, 0, len(f.waiting) > 0
@@ -221,8 +228,9 @@ func (f *Flow) saw(owner types.UID, took time.Duration, err error) {
 	f.fill()
 }
 
-// overloaded tells whether the API server has no time: it told most owners so. A webhook, a quota or a budget
-// that refuses the requests of one owner in the same words does not slow down the others.
+// overloaded reports whether the API server is overloaded: it asked most owners to come back later. A
+// webhook, a quota or a budget that refuses the requests of one owner in the same words does not slow down
+// the others.
 func (f *Flow) overloaded() bool {
 	told := 0
 	for _, later := range f.told {

@@ -8,19 +8,20 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/disruption"
 )
 
-// Guard knows the budgets that limit how many pods all controllers and users together take out of service
-// (PUB-100, PUB-101). A controller plans by its Limits, and asks it before it touches a pod.
+// Guard is aware of the budgets that limit how many pods all controllers and users together take out of
+// service (PUB-100, PUB-101). A controller plans with its Limits, and asks it before it touches a pod.
 type Guard interface {
-	// Limits are what the budgets of pods allow now, for one plan; nil if they have none.
+	// Limits returns what the pod budgets allow now, for one plan; nil if the pods have no budget.
 	Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limits, error)
-	// Ask books that the pod is taken out of service. The error is ErrStalePlan if its budget does not allow
-	// that: the next plan says why.
+	// Ask books that the pod is taken out of service. It returns ErrStalePlan if the pod's budget does not
+	// allow that; the next plan then gives the reason.
 	Ask(ctx context.Context, pod *corev1.Pod, by disruption.Operation) error
-	// Tell has do called with the namespace of each budget that may allow more than before.
+	// Tell registers a function that is called with the namespace of each budget that may allow more than
+	// before.
 	Tell(do func(namespace string))
 }
 
-// Limits are what the budgets of pods allow now; nil without a Guard.
+// Limits returns what the pod budgets allow now; nil without a Guard.
 func (a *API) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limits, error) {
 	if a.Guard == nil {
 		return nil, nil
@@ -28,7 +29,7 @@ func (a *API) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limits
 	return a.Guard.Limits(ctx, pods)
 }
 
-// Ask books that the pod is taken out of service by the operation; an empty one takes nothing out.
+// Ask books that the operation takes the pod out of service; an empty operation takes nothing out.
 func (a *API) Ask(ctx context.Context, pod *corev1.Pod, by disruption.Operation) error {
 	if a.Guard == nil || by == "" {
 		return nil

@@ -11,13 +11,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// held are the objects of a controller of which budgets hold pods, by namespace.
+// held holds the names of a controller's objects whose pods are held by budgets, by namespace.
 type held struct {
 	mu    sync.Mutex
 	names map[string]sets.Set[types.NamespacedName]
 }
 
-// is remembers whether a budget holds the object.
+// is records whether a budget holds pods of the object.
 func (h *held) is(name types.NamespacedName, held bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -37,15 +37,15 @@ func (h *held) is(name types.NamespacedName, held bool) {
 	}
 }
 
-// in are the objects that a budget of that namespace may hold. Those without a namespace may have pods
-// anywhere.
+// in returns the objects whose pods a budget of that namespace may hold. Cluster-scoped objects may have pods
+// in any namespace.
 func (h *held) in(namespace string) []types.NamespacedName {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return append(h.names[namespace].UnsortedList(), h.names[""].UnsortedList()...)
 }
 
-// wake has the objects that budgets hold come back when these allow more.
+// wake returns a source that requeues objects that budgets hold when these budgets allow more.
 func (h *held) wake(guard Guard) source.Func {
 	return func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		guard.Tell(func(namespace string) {

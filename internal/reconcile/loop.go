@@ -13,16 +13,16 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/tracing"
 )
 
-// Loop is the reconciler of a kind: it calls the kind's pass, spaces out the passes of large objects, logs
-// plans that are news, and comes back when the pass asks for that, whatever the back-off says.
+// Loop is the reconciler of a kind. It calls the kind's pass, spaces out the passes of large objects, logs
+// plans that are news, and requeues when the pass asks for that, regardless of the back-off.
 type Loop struct {
-	// Now tells the time.
+	// Now returns the current time.
 	Now func() time.Time
 	// Owner returns the UID of an object from the cache, empty if there is none.
 	Owner func(ctx context.Context, name types.NamespacedName) (types.UID, error)
-	// Pass brings an object a step further. It is called for one that is gone too, with an empty UID.
+	// Pass reconciles an object once. It is called for an object that is gone, too, with an empty UID.
 	Pass func(ctx context.Context, name types.NamespacedName, owner types.UID) (Done, error)
-	// Forget drops what is kept of an object that is gone or was replaced by another of its name.
+	// Forget drops what is kept about an object that is gone or was replaced by another of its name.
 	Forget func(name types.NamespacedName, owner types.UID)
 
 	memory  *pacing.Memory
@@ -30,45 +30,47 @@ type Loop struct {
 	held    *held
 }
 
-// Done is what a pass did.
+// Done is the outcome of a pass.
 type Done struct {
-	// After is when to come back although nothing happens; 0 means not at all.
+	// After is when to requeue although no event arrives; 0 means not at all.
 	After time.Duration
-	// Planning is how long it took to read what the plan is made from, and to make it: the next one waits for
-	// a multiple of that, so that more events come together. More: there is more to do at once.
+	// Planning is how long it took to read what the plan is made from, and to make it. The next pass waits
+	// for a multiple of that, so that more events come together. More is true if there is more to do at once.
 	Planning time.Duration
 	More     bool
-	// Progress: something was done, so that a pass that follows at once finds other facts.
+	// Progress is true if something was done, so that a pass that follows at once finds a new state.
 	Progress bool
-	// Held: a budget of pods holds some of the object's, and it comes back once budgets of its namespace
-	// allow more; those of any namespace if it has none.
+	// Held is true if a pod budget holds some of the object's pods. The object is requeued once budgets of
+	// its namespace allow more; for a cluster-scoped object these are the budgets of all namespaces.
 	Held bool
 	// Headline is the plan in words, empty if there was none; it is logged when it changes (OPS-096). Record
-	// is the plan as keys and values.
+	// returns the plan as keys and values.
 	Headline string
 	Record   func() []any
 }
 
-// NewLoop completes a Loop. No object waits for longer than atMost; limiter is the back-off of objects that
-// fail, nil means the library's.
+// NewLoop completes a Loop. No object waits for longer than atMost. limiter is the back-off of failing
+// objects; nil means that of controller-runtime.
 func NewLoop(loop Loop, atMost time.Duration, limiter workqueue.TypedRateLimiter[ctrl.Request]) *Loop {
-	loop.memory, loop.backOff, loop.held = pacing.NewMemory(atMost, loop.Forget), pacing.NewBackOff(limiter), &held{}
+	loop.memory, loop.backOff, loop.held = pacing.NewMemory(atMost, loop.Forget),
+		pacing.NewBackOff(limiter), &held{}
 	return &loop
 }
 
-// BackOff is the rate limiter that the controller of the loop must have.
+// BackOff returns the rate limiter that the controller of the loop must use.
 func (l *Loop) BackOff() workqueue.TypedRateLimiter[ctrl.Request] { return l.backOff }
 
-// NameOf is the name of the object with that UID, empty if it is not known.
+// NameOf returns the name of the object with that UID, empty if it is not known.
 func (l *Loop) NameOf(owner types.UID) types.NamespacedName { return l.memory.NameOf(owner) }
 
-// Reconcile implements the reconciler of the library.
+// Reconcile implements the reconciler of controller-runtime.
 func (l *Loop) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	name, begin := request.NamespacedName, l.Now()
 	owner, err := l.Owner(ctx, name)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+
 	l.memory.Is(name, owner)
 	if wait := l.memory.Wait(name, begin); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
@@ -76,9 +78,10 @@ func (l *Loop) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result
 	done, err := l.Pass(ctx, name, owner)
 	l.held.is(name, done.Held)
 	tracing.Plan(ctx, done.Headline)
-	// After an error the queue decides.
+	// After an error the queue decides when to retry.
 	l.memory.Passed(name, begin, done.Planning, done.More || err != nil)
 	if done.Headline != "" && l.memory.News(name, done.Headline) {
+
 		log.FromContext(ctx).V(2).Info("Plan", done.Record()...)
 	}
 	if done.Progress {

@@ -9,14 +9,14 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/again"
 )
 
-// Memory is what a controller keeps of each owner between passes. An owner is worked on by one worker at a
-// time, so that what is kept of it needs no lock of its own. The zero value is empty.
+// Memory holds what a controller keeps about each owner between passes. Only one worker at a time works on an
+// owner, so that what is kept needs no lock of its own. The zero value is empty.
 type Memory[M any] struct {
 	mu sync.Mutex
 	of map[types.UID]*M
 }
 
-// Of returns what is kept of an owner; at first that is the zero value.
+// Of returns what is kept of an owner, at first the zero value.
 func (m *Memory[M]) Of(owner types.UID) *M {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -38,11 +38,11 @@ func (m *Memory[M]) Forget(owner types.UID) {
 	delete(m.of, owner)
 }
 
-// News is what events that repeat were last about, by reason. The zero value has told nothing.
+// News remembers what repeated events were last about, by reason. The zero value is ready for use.
 type News struct{ last map[string]string }
 
-// Is tells whether an event is news: it is about something else than the last one of its reason. About
-// nothing is none, and forgets the last.
+// Is reports whether an event is news: it is about something else than the last event of the same reason. An
+// empty about is never news, and clears what was remembered for the reason.
 func (n *News) Is(reason, about string) bool {
 	if n.last[reason] == about {
 		return false
@@ -54,5 +54,5 @@ func (n *News) Is(reason, about string) bool {
 	return about != ""
 }
 
-// MinRequeue lowers a time to come back to another one, if that is sooner; 0 means not at all.
+// MinRequeue lowers a requeue delay to another one if that is sooner; 0 means not at all.
 func MinRequeue(after *time.Duration, other time.Duration) { again.In(after, other) }

@@ -24,11 +24,11 @@ const (
 	created                  // until the cache shows the object; doubt is settled by a live read
 	deleted                  // until the cache shows that it is going, or gone
 	gone                     // until the cache does not show it any more
-	unsure                   // it may have happened: a live read tells which of the above it was
+	unsure                   // it may have happened: a live read finds out which of the above it was
 )
 
-// id identifies an object: objects of one Go type are of one kind, but for those of which there is metadata
-// alone, which say what they are.
+// id identifies an object. Objects of one Go type are of one kind, except metadata-only objects, which name
+// their kind.
 type id struct {
 	of   reflect.Type
 	kind string
@@ -43,23 +43,24 @@ func idOf(object client.Object) id {
 	return id{reflect.TypeOf(object), kind, client.ObjectKeyFromObject(object)}
 }
 
-// write is one own write. It is not changed once it is remembered.
+// write is one own write. It is immutable once it is remembered.
 type write struct {
 	operation operation
-	// object is the version that the write left, as the caches would keep it. Of a write that is gone or in
-	// doubt no more than type and name counts.
+	// object is the version that the write left, as the caches would keep it. If the object is gone or in
+	// doubt, only its type and name count.
 	object client.Object
 	at     time.Time
-	// unseen: what was deleted had just been created, and the cache may not show it at all yet.
+	// unseen is true if the deleted object had just been created, so that the cache may not show it at all
+	// yet.
 	unseen bool
 }
 
-// Own are the writes of a controller that its caches may not show yet, by owner. Its methods may be called
-// concurrently, those about one owner's reading by one worker at a time.
+// Own holds the writes of a controller that its caches may not show yet, by owner. Its methods may be called
+// concurrently, but those that read for one owner only by one worker at a time.
 type Own struct {
 	// Cache and Live read objects from the caches and from the API server.
 	Cache, Live client.Reader
-	// Leaked is called for each creation that no cache ever showed because it was gone before; it may be nil.
+	// Leaked is called for each created object that was gone before any cache showed it; it may be nil.
 	Leaked func(owner types.UID)
 
 	mu     sync.Mutex
@@ -76,11 +77,15 @@ func (o *Own) remember(owner types.UID, w *write) {
 		o.owners = map[types.UID]map[id]*write{}
 	}
 	if o.owners[owner] == nil {
+
 		o.owners[owner] = map[id]*write{}
 	}
 	before := o.owners[owner][idOf(w.object)]
-	if before != nil && (before.operation == created || before.unseen) && before.object.GetUID() == w.object.GetUID() {
-		switch w.operation { // the cache may not show the object at all yet: that it shows none is no end
+	if before != nil && (before.operation == created || before.unseen) &&
+		before.object.GetUID() == w.object.GetUID() {
+		// The cache may not show the object at all yet, so its absence from the cache does not mean that it
+		// is gone.
+		switch w.operation {
 		case changed:
 			w.operation = created
 		case deleted:
@@ -88,20 +93,21 @@ func (o *Own) remember(owner types.UID, w *write) {
 		case created, gone, unsure:
 		}
 	}
+
 	o.owners[owner][idOf(w.object)] = w
 }
 
-// Changed remembers the version that a change left, or that a live read showed.
+// Changed remembers the version that a change left or that a live read showed.
 func (o *Own) Changed(owner types.UID, object client.Object, at time.Time) {
 	o.remember(owner, &write{operation: changed, object: object, at: at})
 }
 
-// Created remembers an object that was created, or that a live read showed though the cache did not.
+// Created remembers an object that was created, or that a live read showed but the cache did not.
 func (o *Own) Created(owner types.UID, object client.Object, at time.Time) {
 	o.remember(owner, &write{operation: created, object: object, at: at})
 }
 
-// Deleted remembers that an object was asked to go.
+// Deleted remembers that the deletion of an object was requested.
 func (o *Own) Deleted(owner types.UID, object client.Object, at time.Time) {
 	going := object.DeepCopyObject().(client.Object)
 	if going.GetDeletionTimestamp() == nil {
@@ -111,8 +117,8 @@ func (o *Own) Deleted(owner types.UID, object client.Object, at time.Time) {
 	o.remember(owner, &write{operation: deleted, object: going, at: at})
 }
 
-// graceOf is how long a pod has to end: the caches do not keep more than the default of it. The true time
-// comes with the next event.
+// graceOf returns how long a pod has to terminate. It is always the default, because the caches do not keep
+// the value of every pod; the true time comes with the next event.
 func graceOf(object client.Object) time.Duration {
 	if _, pod := object.(*corev1.Pod); pod {
 		return corev1.DefaultTerminationGracePeriodSeconds * time.Second
@@ -120,7 +126,7 @@ func graceOf(object client.Object) time.Duration {
 	return 0
 }
 
-// Unsure remembers a write of any sort whose outcome is not known, such as one that timed out.
+// Unsure remembers a write whose outcome is not known, such as one that timed out.
 func (o *Own) Unsure(owner types.UID, object client.Object, at time.Time) {
 	o.remember(owner, &write{operation: unsure, object: object, at: at})
 }
@@ -133,7 +139,7 @@ func (o *Own) Forget(owner types.UID) {
 }
 
 func (o *Own) open(owner types.UID) []*write {
-	if o == nil { // nothing is written
+	if o == nil { // there are no remembered writes
 		return nil
 	}
 	o.mu.Lock()
@@ -145,9 +151,9 @@ func (o *Own) open(owner types.UID) []*write {
 	return writes
 }
 
-// about is the write about an object of that type and name, nil if there is none.
+// about returns the write about an object of that type and name, nil if there is none.
 func (o *Own) about(owner types.UID, like client.Object) *write {
-	if o == nil { // nothing is written
+	if o == nil { // there are no remembered writes
 		return nil
 	}
 	o.mu.Lock()
@@ -170,8 +176,8 @@ func (o *Own) drop(owner types.UID, w *write) {
 	}
 }
 
-// Settle forgets what the caches show, and finds out what became of writes that are in doubt. A live read
-// that fails is an error: no plan may be made then.
+// Settle forgets the writes that the caches show, and finds out what became of those in doubt. It returns an
+// error if a live read fails: no plan may be made then.
 func (o *Own) Settle(ctx context.Context, owner types.UID, now time.Time) error {
 	for _, w := range o.open(owner) {
 		if w.operation == unsure {
@@ -192,8 +198,8 @@ func (o *Own) Settle(ctx context.Context, owner types.UID, now time.Time) error 
 	return nil
 }
 
-// Again is when to come back although nothing happens, because the caches may never show what they lack; 0 is
-// not at all.
+// Again returns when to requeue although no event arrives, because the caches may never show what is still
+// missing in them; 0 means not at all.
 func (o *Own) Again(owner types.UID) time.Duration {
 	for _, w := range o.open(owner) {
 		if w.operation == created || w.operation == gone || w.operation == unsure || w.unseen {
@@ -215,8 +221,8 @@ func (o *Own) ascertained(ctx context.Context, w *write, now time.Time) (*write,
 	return o.found(ctx, actual, now)
 }
 
-// found is what a live read showed, as if it had been written: the cache may have an older version of it,
-// none, or another of its name from before.
+// found returns a write for what a live read showed, as if this controller had written it. The cache may hold
+// an older version of the object, none, or an earlier object of the same name.
 func (o *Own) found(ctx context.Context, actual client.Object, now time.Time) (*write, error) {
 	seen, err := o.cached(ctx, actual)
 	if err != nil {
@@ -236,15 +242,16 @@ func (o *Own) cached(ctx context.Context, like client.Object) (client.Object, er
 	return seen, nil
 }
 
-// Newer is the version of an object that the cache has if that is newer than this one, nil if it is not.
+// Newer returns the cached version of an object if it is newer than the given one, and nil otherwise.
 func (o *Own) Newer(ctx context.Context, than client.Object) client.Object {
 	if o == nil { // nothing is laid over the caches
 		return nil
 	}
 	seen, err := o.cached(ctx, than)
 	if err != nil || seen == nil || seen.GetUID() != than.GetUID() || !Older(than, seen) {
-		return nil // what is sent for the version at hand is refused if that is old
+		return nil // a write guarded by the given version is refused if that version is stale
 	}
+
 	return seen
 }
 
@@ -261,6 +268,7 @@ func (o *Own) settled(ctx context.Context, owner types.UID, w *write, now time.T
 	if err != nil {
 		return false, err
 	}
+
 	late := now.Sub(w.at) >= DoubtAfter
 	switch w.operation {
 	case gone:
@@ -273,7 +281,7 @@ func (o *Own) settled(ctx context.Context, owner types.UID, w *write, now time.T
 			return false, err
 		case actual == nil: // the cache will show it
 			o.remember(owner, &write{operation: gone, object: w.object, at: now})
-		case actual.GetUID() != seen.GetUID(): // another of its name has come
+		case actual.GetUID() != seen.GetUID(): // another object of this name was created
 			o.remember(owner, &write{operation: created, object: actual, at: now})
 		default:
 			return true, nil
@@ -281,18 +289,21 @@ func (o *Own) settled(ctx context.Context, owner types.UID, w *write, now time.T
 		return false, nil
 	case deleted:
 		if !w.unseen || arrived(seen, w.object) {
-			return seen == nil || seen.GetUID() != w.object.GetUID() || seen.GetDeletionTimestamp() != nil, nil
+			return seen == nil || seen.GetUID() != w.object.GetUID() ||
+				seen.GetDeletionTimestamp() != nil, nil
 		}
 	case changed:
 		return seen == nil || seen.GetUID() != w.object.GetUID() || !Older(seen, w.object), nil
 	default: // created
 		if seen != nil {
-			return !Older(seen, w.object), nil // one of the same name from before does not do
+			return !Older(seen, w.object), nil // an earlier object of the same name does not count
 		}
 	}
+
 	if !late {
 		return false, nil
 	}
+
 	actual, err := o.live(ctx, w.object)
 	if err != nil {
 		return false, err
@@ -305,20 +316,23 @@ func (o *Own) settled(ctx context.Context, owner types.UID, w *write, now time.T
 		o.remember(owner, next)
 		return false, nil
 	}
-	if o.Leaked != nil && w.operation == created { // else it went because we wanted it to
+
+	if o.Leaked != nil && w.operation == created { // otherwise it went because this controller deleted it
 		o.Leaked(owner)
 	}
 	return true, nil
 }
 
-// arrived tells whether a cache that shows this of an object's name shows the object itself, or one that came
-// after it.
+// arrived reports whether the cache shows the object itself or a later one of its name; seen is what the
+// cache shows.
 func arrived(seen, object client.Object) bool {
 	return seen != nil && (seen.GetUID() == object.GetUID() || !Older(seen, object))
 }
 
 // read returns the object of the same type and name, nil if there is none.
-func read(ctx context.Context, reader client.Reader, like client.Object, options ...client.GetOption) (client.Object, error) {
+func read(
+	ctx context.Context, reader client.Reader, like client.Object, options ...client.GetOption,
+) (client.Object, error) {
 	found := reflect.New(reflect.TypeOf(like).Elem()).Interface().(client.Object)
 	if metadata, ok := found.(*metav1.PartialObjectMetadata); ok {
 		metadata.SetGroupVersionKind(like.GetObjectKind().GroupVersionKind())
@@ -329,9 +343,9 @@ func read(ctx context.Context, reader client.Reader, like client.Object, options
 	return found, nil
 }
 
-// Overlay merges this controller's own recent writes into a list that was read from the cache. mine reports
-// whether a version of an object belongs to the owner: a write may add an object to the list, or take it out.
-// The list is changed; the objects are not.
+// Overlay merges this controller's recent writes into a list that was read from the cache. mine reports
+// whether a version of an object belongs to the owner, since a write may add an object to the list or remove
+// it. Overlay changes the list but not the objects.
 func Overlay[T client.Object](o *Own, owner types.UID, cached []T, mine func(T) bool) []T {
 	written := map[types.NamespacedName]*write{}
 	for _, w := range o.open(owner) {
@@ -342,6 +356,7 @@ func Overlay[T client.Object](o *Own, owner types.UID, cached []T, mine func(T) 
 	if len(written) == 0 {
 		return cached
 	}
+
 	kept := cached[:0]
 	for _, object := range cached {
 		name := client.ObjectKeyFromObject(object)
@@ -355,16 +370,18 @@ func Overlay[T client.Object](o *Own, owner types.UID, cached []T, mine func(T) 
 			kept = append(kept, newest.(T))
 		}
 	}
+
 	for _, w := range written {
 		if newest, there := w.over(o.elsewhere(w)); there && mine(newest.(T)) {
 			kept = append(kept, newest.(T))
 		}
 	}
+
 	return kept
 }
 
-// elsewhere is what was deleted, as the cache has it though a list of the owner's objects has not: as
-// nobody's, if it was adopted before.
+// elsewhere returns the cached version of a deleted object that is missing in the list of the owner's
+// objects. The cache may still show it without an owner if it was adopted before.
 func (o *Own) elsewhere(w *write) client.Object {
 	if w.operation != deleted {
 		return nil
@@ -376,7 +393,7 @@ func (o *Own) elsewhere(w *write) client.Object {
 	return seen
 }
 
-// Newest is Laid for one object, of which the type and the name must be known though the cache has none.
+// Newest is [Overlay] for one object. Its type and name must be set even if the cache has no such object.
 func Newest[T client.Object](o *Own, owner types.UID, cached T, exists bool) (T, bool) {
 	w := o.about(owner, cached)
 	if w == nil {
@@ -392,29 +409,31 @@ func Newest[T client.Object](o *Own, owner types.UID, cached T, exists bool) (T,
 	return cached, false
 }
 
-// over returns what is there of an object after the write, given what the cache has, which is nil for
-// nothing.
+// over returns the state of an object after the write, and whether it exists. cached is the cached version,
+// nil if there is none.
 func (w *write) over(cached client.Object) (client.Object, bool) {
 	switch w.operation {
 	case gone:
 		return nil, false
 	case deleted:
 		before := w.unseen && !arrived(cached, w.object)
-		if !before && (cached == nil || cached.GetUID() != w.object.GetUID() || cached.GetDeletionTimestamp() != nil) {
+		if !before && (cached == nil || cached.GetUID() != w.object.GetUID() ||
+			cached.GetDeletionTimestamp() != nil) {
 			return cached, cached != nil
 		}
 		_, pod := w.object.(*corev1.Pod)
-		return w.object, pod || len(w.object.GetFinalizers()) > 0 // else nothing holds it
-	case unsure: // not before it is settled
+		return w.object, pod || len(w.object.GetFinalizers()) > 0 // without finalizers nothing holds it
+	case unsure: // the write does not count until it is settled
 		return cached, cached != nil
 	}
+
 	if cached != nil && !Older(cached, w.object) {
 		return cached, true
 	}
 	return w.object, true
 }
 
-// Older tells whether the version of a is older than that of b; versions that cannot be compared are not.
+// Older reports whether a has an older version than b; it is false if the versions cannot be compared.
 func Older(a, b client.Object) bool {
 	if a.GetResourceVersion() == b.GetResourceVersion() {
 		return false

@@ -9,11 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// When to come back if the world changed under a plan.
+// These are the delays after which a pass is repeated if the state changed under its plan.
 const (
-	// RetryAfter is for those whose events are usually faster.
+	// RetryAfter is for objects whose events usually come sooner.
 	RetryAfter = time.Second
-	// RetrySoon is for those that nothing else may bring back.
+	// RetrySoon is for objects that no event may requeue.
 	RetrySoon = 200 * time.Millisecond
 )
 
@@ -22,7 +22,7 @@ type pointer[T any] interface {
 	client.Object
 }
 
-// UIDs returns a function that tells the UID of an object in the cache, empty if there is none.
+// UIDs returns a function that returns the UID of an object in the cache, empty if there is none.
 func UIDs[T any, P pointer[T]](a *API) func(context.Context, types.NamespacedName) (types.UID, error) {
 	return func(ctx context.Context, name types.NamespacedName) (types.UID, error) {
 		found, err := cached[T, P](ctx, a, name)
@@ -33,8 +33,8 @@ func UIDs[T any, P pointer[T]](a *API) func(context.Context, types.NamespacedNam
 	}
 }
 
-// Find returns an object that is the owner of own writes, from the cache, over which they are laid; nil if
-// there is none. It must not be changed.
+// Find returns an object that owns own writes, from the cache with its own writes laid over it; nil if there
+// is none. The object must not be changed.
 func Find[T any, P pointer[T]](ctx context.Context, a *API, name types.NamespacedName) (P, error) {
 	found, err := cached[T, P](ctx, a, name)
 	if err != nil || found == nil {
@@ -46,10 +46,12 @@ func Find[T any, P pointer[T]](ctx context.Context, a *API, name types.Namespace
 	return nil, nil
 }
 
-// Begin begins a pass over an owner: it finds out what became of own writes, and returns the owner as [Find]
-// does; nil if it is gone, or another of its name has come. What was read before the writes were found
-// settled may be older than they are, and is not to be used.
-func Begin[T any, P pointer[T]](ctx context.Context, a *API, name types.NamespacedName, owner types.UID) (P, error) {
+// Begin begins a pass over an owner: it settles own writes, and returns the owner as [Find] does, or nil if
+// it is gone or was replaced by another of its name. Anything read before the writes were settled may be
+// older than they are and must not be used.
+func Begin[T any, P pointer[T]](
+	ctx context.Context, a *API, name types.NamespacedName, owner types.UID,
+) (P, error) {
 	if err := a.Own.Settle(ctx, owner, a.Now()); err != nil {
 		return nil, err
 	}

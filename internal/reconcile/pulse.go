@@ -17,21 +17,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// pulse is the request by which a controller shows that it works. No object has such a name.
+// pulse is the request by which a controller shows that it works. No object can have such a name.
 var pulse = ctrl.Request{NamespacedName: types.NamespacedName{Name: "\x00pulse"}}
 
 const (
-	// pulseEvery is the pause between two of them, pulsePriority puts them before objects.
+	// pulseEvery is the pause between two such requests. pulsePriority puts them before those for objects.
 	pulseEvery    = 30 * time.Second
 	pulsePriority = 1000
 )
 
-// Pulse knows which controllers of a replica work: each one that was started answers a request through its
-// own queue and workers, again and again. One whose caches are not filled, or whose workers all hang, does
-// not answer. It may be used by many at once.
+// Pulse records which controllers of a replica work. Each controller that was started answers a request
+// through its own queue and workers at regular intervals. A controller whose caches are not filled, or whose
+// workers all hang, does not answer. A Pulse may be used concurrently.
 type Pulse struct {
 	clock clock.PassiveClock
-	// within is how long a controller may take to answer.
+	// within is how long a controller may take to answer, including the pause between requests.
 	within time.Duration
 
 	mu    sync.Mutex
@@ -40,22 +40,25 @@ type Pulse struct {
 	everywhere map[string]bool
 }
 
-// NewPulse returns a Pulse of no controllers. within is how long one may take until it answers.
+// NewPulse returns a Pulse without controllers. within is how long a controller may take to answer.
 func NewPulse(c clock.PassiveClock, within time.Duration) *Pulse {
-	return &Pulse{clock: c, within: within + pulseEvery, beats: map[string]time.Time{}, everywhere: map[string]bool{}}
+	return &Pulse{
+		clock: c, within: within + pulseEvery, beats: map[string]time.Time{}, everywhere: map[string]bool{},
+	}
 }
 
-// Everywhere notes that a controller works on every replica: that it does says nothing of those of the
-// leader.
+// Everywhere records that a controller runs on every replica, so that its answers say nothing about the
+// controllers of the leader.
 func (p *Pulse) Everywhere(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.everywhere[name] = true
 }
 
-// source asks the controller for its first answer when it is started.
+// source returns a source that sends the first request when the controller is started.
 func (p *Pulse) source(name string) source.Source {
-	return source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+	return source.Func(func(_ context.Context,
+		queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		p.Answered(name)
 		if first, ok := queue.(priorityqueue.PriorityQueue[ctrl.Request]); ok {
 			first.AddWithOpts(priorityqueue.AddOpts{Priority: new(pulsePriority)}, pulse)
@@ -66,7 +69,7 @@ func (p *Pulse) source(name string) source.Source {
 	})
 }
 
-// of returns a reconciler that answers, and leaves all other requests to r.
+// of returns a reconciler that answers pulse requests, and passes all other requests to r.
 func (p *Pulse) of(name string, r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 		if request != pulse {
@@ -77,7 +80,7 @@ func (p *Pulse) of(name string, r reconcile.Reconciler) reconcile.Reconciler {
 	})
 }
 
-// Answered notes that a controller was started, or has answered.
+// Answered records that a controller was started or has answered.
 func (p *Pulse) Answered(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -96,7 +99,7 @@ func (p *Pulse) Silent() (silent []string) {
 	return silent
 }
 
-// Idle is how many controllers of the leader were started here if none of them works, and 0 if one does.
+// Idle returns how many controllers of the leader were started here if none of them works, and 0 if any does.
 func (p *Pulse) Idle() (idle int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,8 +12,8 @@ type Recorder interface {
 	Event(about client.Object, eventType, reason, message string)
 }
 
-// NewRecorder returns a Recorder that sends events to the API server, with messages that are short enough for
-// it. The action that they tell is their reason.
+// NewRecorder returns a Recorder that sends events to the API server and shortens messages to the length that
+// it accepts. It uses the reason of an event as its action, too.
 func NewRecorder(to events.EventRecorder) Recorder { return recorder{to} }
 
 type recorder struct{ events.EventRecorder }

@@ -14,26 +14,29 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// Request asks for a pass over the object of that name.
+// Request returns a request to reconcile the object of that name.
 func Request(namespace, name string) ctrl.Request {
 	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-// OwnedBy returns a function that finds the workload of ours of that kind which controls an object, whatever
-// the version (CS-043, ASTS-072, ADS-040). The library's handler asks the REST mapper and the cluster for
-// every event; this asks nobody.
+// OwnedBy returns a function that finds the controlling owner of an object if it is a workload of the given
+// kind in our group, in any version (CS-043, ASTS-072, ADS-040). The handler of controller-runtime would look
+// up each event's owner in the REST mapper and the cluster; this function does not.
 func OwnedBy(kind string) func(context.Context, client.Object) []ctrl.Request {
 	return func(_ context.Context, object client.Object) []ctrl.Request {
 		owner := metav1.GetControllerOfNoCopy(object)
-		if owner == nil || owner.Kind != kind || !strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
+		if owner == nil || owner.Kind != kind ||
+			!strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
 			return nil
 		}
 		return []ctrl.Request{Request(object.GetNamespace(), owner.Name)}
 	}
 }
 
-// Due asks for a pass over those objects of a list in the caches for which one is due.
-func Due[T client.Object](ctx context.Context, a *API, list client.ObjectList, due func(T) bool) ([]ctrl.Request, error) {
+// Due returns requests for those objects of a list in the caches for which due returns true.
+func Due[T client.Object](
+	ctx context.Context, a *API, list client.ObjectList, due func(T) bool,
+) ([]ctrl.Request, error) {
 	if err := a.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}

@@ -24,17 +24,18 @@ import (
 type Options struct {
 	// Workers is how many objects are worked on at the same time.
 	Workers int
-	// RateLimiter makes the back-off of failing objects, one for each controller; nil means the library's.
+	// RateLimiter returns a new back-off of failing objects for each controller; nil means that of
+	// controller-runtime.
 	RateLimiter func() workqueue.TypedRateLimiter[ctrl.Request]
 	// Pods finds pods in the manager's caches.
 	Pods *podindex.Index
-	// Flow bounds what is under way, for all controllers together.
+	// Flow bounds how many tasks all controllers together run at once.
 	Flow *Flow
-	// Guard knows the budgets of pods; nil where there are none.
+	// Guard is asked before pods are taken out of service; nil if there are no budgets.
 	Guard Guard
-	// Everywhere: the controller works on every replica, not on the leader alone.
+	// Everywhere is true if the controller runs on every replica, not on the leader alone.
 	Everywhere bool
-	// Pulse is told which controllers work; nil where nobody asks.
+	// Pulse records which controllers work; nil if nobody asks for that.
 	Pulse *Pulse
 }
 
@@ -45,7 +46,7 @@ func (o Options) API(mgr ctrl.Manager) *API {
 	return api
 }
 
-// Limiter returns a new back-off; nil means the library's.
+// Limiter returns a new back-off; nil means that of controller-runtime.
 func (o Options) Limiter() workqueue.TypedRateLimiter[ctrl.Request] {
 	if o.RateLimiter == nil {
 		return nil
@@ -53,8 +54,8 @@ func (o Options) Limiter() workqueue.TypedRateLimiter[ctrl.Request] {
 	return o.RateLimiter()
 }
 
-// Complete builds a controller of that name, which the API server sees, too (OPS-022). A reconciler with a
-// back-off of its own keeps it.
+// Complete builds a controller of the given name, which the API server also sees as the user agent (OPS-022).
+// A reconciler that has its own back-off keeps it.
 func (o Options) Complete(name string, r reconcile.Reconciler, b *builder.Builder) error {
 	settings := controller.Options{MaxConcurrentReconciles: o.Workers}
 	if own, ok := r.(interface {
@@ -67,6 +68,7 @@ func (o Options) Complete(name string, r reconcile.Reconciler, b *builder.Builde
 	} else {
 		settings.RateLimiter = o.Limiter()
 	}
+
 	if loop, ok := r.(*Loop); ok && o.Guard != nil {
 		b = b.WatchesRawSource(loop.held.wake(o.Guard))
 	}
@@ -80,22 +82,27 @@ func (o Options) Complete(name string, r reconcile.Reconciler, b *builder.Builde
 		}
 		b, named = b.WatchesRawSource(o.Pulse.source(name)), o.Pulse.of(name, named)
 	}
+
 	if err := b.Named(name).WithOptions(settings).Complete(named); err != nil {
 		return fmt.Errorf("building controller %s: %w", name, err)
 	}
 	return nil
 }
 
-// countRepeats counts the passes of a controller that are repeated although they do nothing (OPS-106).
+// countRepeats counts the passes of a controller that are repeated although they do nothing.
 func countRepeats(name string, limiter workqueue.TypedRateLimiter[ctrl.Request]) error {
 	backOff, ok := limiter.(*pacing.BackOff)
 	if !ok {
 		return nil
 	}
-	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "afloat_repeated_passes_total", ConstLabels: prometheus.Labels{"controller": name},
-		Help: "Passes that asked to be repeated at once, several times in a row, and did nothing; each one is a mistake of the manager, by controller."})
+	counter := prometheus.NewCounter(prometheus.CounterOpts{
+		Name:        "afloat_repeated_passes_total",
+		ConstLabels: prometheus.Labels{"controller": name},
+		Help:        "Passes that asked to be repeated at once, several times in a row, and did nothing; each one is a mistake of the manager, by controller.",
+	})
 	err := metrics.Registry.Register(counter)
-	if known := (prometheus.AlreadyRegisteredError{}); errors.As(err, &known) { // another manager in this process
+	if known := (prometheus.AlreadyRegisteredError{}); errors.As(err, &known) {
+		// Another manager runs in this process.
 		counter, _ = known.ExistingCollector.(prometheus.Counter)
 	} else if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)

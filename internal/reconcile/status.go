@@ -13,21 +13,27 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// StatusPatch is a JSON merge patch that makes the status of exactly that version of an object what it should
-// be, with the members alone that change; nil if it is that already. old and new are pointers to structs of
-// one type. The first status is written whole, since schemas require members that are zero.
+// StatusPatch returns a JSON merge patch that turns the status of exactly this version of an object from old
+// into new. It contains only the fields that change, and is nil if there are none. old and new are pointers
+// to structs of the same type. The first status is written completely, because schemas require fields that
+// are zero.
 func StatusPatch(object metav1.Object, old, new any) ([]byte, error) {
 	if equality.Semantic.DeepEqual(old, new) {
 		return nil, nil
 	}
+
 	before, err := json.Marshal(old)
 	if err != nil {
 		return nil, fmt.Errorf("encoding status: %w", err)
 	}
-	if equality.Semantic.DeepEqual(reflect.ValueOf(old).Elem().Interface(), reflect.Zero(reflect.TypeOf(old).Elem()).Interface()) {
+	if equality.Semantic.DeepEqual(
+		reflect.ValueOf(old).Elem().Interface(),
+		reflect.Zero(reflect.TypeOf(old).Elem()).Interface(),
+	) {
 		before = []byte("{}")
 	}
 	after, err := json.Marshal(new)
+
 	if err != nil {
 		return nil, fmt.Errorf("encoding status: %w", err)
 	}
@@ -41,15 +47,15 @@ func StatusPatch(object metav1.Object, old, new any) ([]byte, error) {
 	return MergePatch(object, nil, map[string]any{"status": json.RawMessage(changes)})
 }
 
-// statusEvery is how often a status is written of which nothing but numbers changes: the pods of a large set
+// statusEvery is the minimum interval between status writes that change only numbers: the pods of a large set
 // change faster than anybody reads.
 const statusEvery = 500 * time.Millisecond
 
 // StatusThrottle limits how often one status is written. The zero value lets the first write through at once.
 type StatusThrottle struct{ written time.Time }
 
-// Wait returns how long the write of a status may wait. onlyNumbers says that nothing but numbers changes;
-// other changes never wait. If it returns 0, the status must be written now, and the throttle counts it as
+// Wait returns how long the write of a status may wait. onlyNumbers is true if only numbers change; other
+// changes never wait. If Wait returns 0, the status must be written now, and the throttle counts it as
 // written.
 func (p *StatusThrottle) Wait(now time.Time, onlyNumbers bool) time.Duration {
 	if wait := statusEvery - now.Sub(p.written); wait > 0 && onlyNumbers {
@@ -59,8 +65,7 @@ func (p *StatusThrottle) Wait(now time.Time, onlyNumbers bool) time.Duration {
 	return 0
 }
 
-// PatchStatus makes the status of exactly that version of an object what it should be; old and new are as in
-// [StatusPatch].
+// PatchStatus patches the status of exactly this version of an object; old and new are as in [StatusPatch].
 func (w *Writer) PatchStatus(ctx context.Context, object client.Object, old, new any) error {
 	body, err := StatusPatch(object, old, new)
 	if err != nil || body == nil {
@@ -72,9 +77,11 @@ func (w *Writer) PatchStatus(ctx context.Context, object client.Object, old, new
 	return nil
 }
 
-// Write writes a status at the end of a pass, unless it is as it should be, or may wait. It returns when to
-// come back for what is left; 0 is not at all.
-func (p *StatusThrottle) Write(ctx context.Context, w *Writer, object client.Object, old, new any, onlyNumbers bool) (time.Duration, error) {
+// Write writes a status at the end of a pass, unless it is unchanged or may wait. It returns when to requeue
+// for what is left; 0 means not at all.
+func (p *StatusThrottle) Write(
+	ctx context.Context, w *Writer, object client.Object, old, new any, onlyNumbers bool,
+) (time.Duration, error) {
 	if equality.Semantic.DeepEqual(old, new) {
 		return 0, nil
 	}
@@ -84,6 +91,7 @@ func (p *StatusThrottle) Write(ctx context.Context, w *Writer, object client.Obj
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
+
 	err := w.PatchStatus(ctx, object, old, new)
 	if IsStalePlan(err) {
 		return RetryAfter, nil

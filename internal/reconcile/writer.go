@@ -24,19 +24,20 @@ type API struct {
 	// Client writes, and reads from the caches; Live reads from the API server.
 	Client client.Client
 	Live   client.Reader
-	// Slim makes of an answer what the caches would keep of it; nil keeps all.
+	// Slim reduces an answer to what the caches would keep of it; nil keeps everything.
 	Slim func(any) (any, error)
-	// Own are the writes of the controller; nil remembers none, so that a cache that lags ends in a conflict.
+	// Own holds the writes of the controller. If it is nil, none are remembered, and a stale cache causes
+	// conflicts.
 	Own *Own
-	// Now tells the time.
+	// Now returns the current time.
 	Now func() time.Time
-	// Guard is asked before pods are taken out of service; nil where there are no budgets.
+	// Guard is asked before pods are taken out of service; nil if there are no budgets.
 	Guard Guard
-	// Flow bounds what is under way; nil lets one task follow the other.
+	// Flow bounds how many tasks run at once; nil runs them one after the other.
 	Flow *Flow
 }
 
-// NewAPI returns an API with no writes to remember.
+// NewAPI returns an API that remembers no writes yet.
 func NewAPI(c client.Client, live client.Reader, slim func(any) (any, error), now func() time.Time) *API {
 	return &API{Client: c, Live: live, Slim: slim, Now: now, Own: &Own{Cache: c, Live: slimmed{live, slim}}}
 }
@@ -48,7 +49,9 @@ type slimmed struct {
 }
 
 // Get implements client.Reader.
-func (s slimmed) Get(ctx context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption) error {
+func (s slimmed) Get(
+	ctx context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption,
+) error {
 	if err := s.Reader.Get(ctx, name, into, options...); err != nil {
 		return err
 	}
@@ -56,16 +59,16 @@ func (s slimmed) Get(ctx context.Context, name client.ObjectKey, into client.Obj
 	return err
 }
 
-// ErrStalePlan ends a task whose plan was made from a state that is not true any more. It is nobody's fault:
-// the next pass plans anew.
+// ErrStalePlan ends a task whose plan was made from a state that is no longer true. It is not a failure: the
+// next pass makes a new plan.
 var ErrStalePlan = errors.New("the world changed meanwhile")
 
-// IsStalePlan reports whether an error says no more than that the plan is stale: the object has changed, or a
-// task returned [ErrStalePlan].
+// IsStalePlan reports whether an error means only that the plan is stale: the object has changed, or a task
+// returned [ErrStalePlan].
 func IsStalePlan(err error) bool { return errors.Is(err, ErrStalePlan) || apierrors.IsConflict(err) }
 
-// StaleIfNotFound returns [ErrStalePlan] if the API server says that the object to be changed does not exist
-// any more, and err otherwise.
+// StaleIfNotFound returns [ErrStalePlan] if err says that the object to be changed does not exist any more,
+// and err otherwise.
 func StaleIfNotFound(err error) error {
 	if apierrors.IsNotFound(err) {
 		return ErrStalePlan
@@ -81,66 +84,70 @@ func IsNotServed(err error) bool {
 		return false
 	}
 	details := status.Status().Details
-	return details == nil || details.Name == "" || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	return details == nil || details.Name == "" ||
+		apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
 
 // IsRejected reports whether the API server refused the request with a code from 400 to 499, so that nothing
 // was written.
 func IsRejected(err error) bool {
 	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Code >= http.StatusBadRequest && status.Status().Code < http.StatusInternalServerError
+	return errors.As(err, &status) && status.Status().Code >= http.StatusBadRequest &&
+		status.Status().Code < http.StatusInternalServerError
 }
 
-// Refused reports whether the API server refused what was asked of this very object, and will probably refuse
-// it again.
+// Refused reports whether the API server refused the request because of this very object, and will probably
+// refuse it again.
 func Refused(err error) bool {
-	return IsRejected(err) && !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err)
+	return IsRejected(err) && !apierrors.IsTooManyRequests(err) && !apierrors.IsConflict(err) &&
+		!apierrors.IsNotFound(err)
 }
 
 // IsNamespaceTerminating reports whether an object was not created because its namespace is being deleted.
-// Nobody needs to be told.
+// Such an error need not be reported to anybody.
 func IsNamespaceTerminating(err error) bool {
 	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // Writer writes for one owner. This is the policy for every write of every kind:
 //
-//   - A patch or a deletion is of exactly the version that it was decided for: UID and resourceVersion guard
-//     it.
+//   - A patch or a deletion applies to exactly the version that it was decided for: UID and resourceVersion
+//     guard it.
 //   - The answer is the newest version of its object. It is returned as the caches would keep it, and laid
 //     over them from now on.
 //   - An answer of 400 to 499 is a clear refusal: nothing was done, and nothing is remembered.
-//   - Any other error leaves it open whether the write happened. It is looked up once, before the next plan.
-//   - Errors are returned as they came; [IsStalePlan], [StaleIfNotFound] and [Refused] tell what they mean.
+//   - Any other error leaves open whether the write happened. That is looked up once, before the next plan.
+//   - Errors are returned unchanged; [IsStalePlan], [StaleIfNotFound] and [Refused] classify them.
 type Writer struct {
 	*API
 	owner types.UID
 }
 
-// For returns the Writer for an owner.
+// For returns a Writer for an owner.
 func (a *API) For(owner types.UID) *Writer { return &Writer{a, owner} }
 
-// Each runs do for 0 to n-1, as many at a time as the Flow lets the owner, waits for all, and returns their
-// errors by index.
+// Each runs do for 0 to n-1, as many at a time as the Flow grants the owner. It waits for all of them and
+// returns their errors by index.
 func (w *Writer) Each(ctx context.Context, n int, do func(i int) error) []error {
 	return w.Flow.Each(ctx, w.owner, n, do)
 }
 
-// answered notes how the API server answers.
+// answered records how quickly the API server answered, and with which error.
 func (w *Writer) answered(since time.Time, err error) error {
 	w.Flow.saw(w.owner, w.Now().Sub(since), err)
 	return err
 }
 
-// Failed remembers a write that may have happened although its answer was an error, such as one that another
-// part of the process has sent. What the API server was to name cannot be looked up.
+// Failed remembers a write that may have happened although its answer was an error, for example one that
+// another part of the process sent. A write whose object was to be named by the API server cannot be looked
+// up, and is not remembered.
 func (w *Writer) Failed(object client.Object, err error) {
 	if !IsRejected(err) && object.GetName() != "" {
 		w.Own.Unsure(w.owner, object, w.Now())
 	}
 }
 
-// slim makes of an object what the caches would keep of it.
+// slim reduces an object to what the caches would keep of it.
 func (w *Writer) slim(object client.Object) error {
 	if w.Slim == nil {
 		return nil
@@ -151,8 +158,8 @@ func (w *Writer) slim(object client.Object) error {
 	return nil
 }
 
-// Create creates an object from a document, which is sent as it is, fields that our types do not know
-// included. The answer is read into the object, whose type and name must be those of the document.
+// Create creates an object from a document, which is sent unchanged, including fields that our types do not
+// know. The answer is read into the given object, whose type and name must be those of the document.
 func (w *Writer) Create(ctx context.Context, document map[string]any, into client.Object) error {
 	sent := &unstructured.Unstructured{Object: document}
 	into.SetNamespace(sent.GetNamespace())
@@ -162,13 +169,13 @@ func (w *Writer) Create(ctx context.Context, document map[string]any, into clien
 		return err
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(sent.Object, into); err != nil {
-		w.Own.Unsure(w.owner, into, w.Now()) // it is there
+		w.Own.Unsure(w.owner, into, w.Now()) // the object exists
 		return fmt.Errorf("reading the created object: %w", err)
 	}
 	return w.created(into)
 }
 
-// CreateTyped creates an object; the answer is read into it.
+// CreateTyped creates an object and reads the answer into it.
 func (w *Writer) CreateTyped(ctx context.Context, object client.Object) error {
 	if err := w.answered(w.Now(), w.Client.Create(ctx, object)); err != nil {
 		w.Failed(object, err)
@@ -185,10 +192,11 @@ func (w *Writer) created(object client.Object) error {
 	return nil
 }
 
-// Delete deletes exactly this version of the object. One that is gone already is what was wanted.
+// Delete deletes exactly this version of the object. It succeeds if the object is already gone.
 func (w *Writer) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
 	uid, version := object.GetUID(), object.GetResourceVersion()
-	err := w.answered(w.Now(), w.Client.Delete(ctx, object, append(options, client.Preconditions{UID: &uid, ResourceVersion: &version})...))
+	err := w.answered(w.Now(), w.Client.Delete(ctx, object,
+		append(options, client.Preconditions{UID: &uid, ResourceVersion: &version})...))
 	if client.IgnoreNotFound(err) != nil {
 		w.Failed(object, err)
 		return err
@@ -197,20 +205,27 @@ func (w *Writer) Delete(ctx context.Context, object client.Object, options ...cl
 	return nil
 }
 
-// Patch sends a patch to the object, or to its subresource of that name, and returns the version that it
-// left. The body must carry the guards: [MergePatch] and podpatch make such bodies. Pods take strategic merge
-// patches, all others merge patches; a list of operations is a JSON patch.
-func Patch[T client.Object](ctx context.Context, w *Writer, object T, body []byte, subresource string) (T, error) {
-	patched := reflect.New(reflect.TypeOf(object).Elem()).Interface().(T) // what the answer leaves out must not stay
+// Patch sends a patch to the object, or to the named subresource, and returns the version that it left. The
+// body must carry the guards, as those of [MergePatch] and podpatch do. A body that is a list of operations
+// is sent as a JSON patch; other bodies are strategic merge patches for pods and merge patches for all other
+// objects.
+func Patch[T client.Object](
+	ctx context.Context, w *Writer, object T, body []byte, subresource string,
+) (T, error) {
+	// Start from an empty object, so that no field stays that the answer leaves out.
+	patched := reflect.New(reflect.TypeOf(object).Elem()).Interface().(T)
 	patched.SetNamespace(object.GetNamespace())
 	patched.SetName(object.GetName())
-	patched.GetObjectKind().SetGroupVersionKind(object.GetObjectKind().GroupVersionKind()) // metadata alone does not tell
+	// The Go type of a metadata-only object does not define its kind.
+	patched.GetObjectKind().SetGroupVersionKind(object.GetObjectKind().GroupVersionKind())
+
 	kind := types.MergePatchType
 	if _, pod := any(object).(*corev1.Pod); body[0] == '[' {
 		kind = types.JSONPatchType
 	} else if pod {
 		kind = types.StrategicMergePatchType
 	}
+
 	w.follow(ctx, object)
 	if err := w.send(ctx, patched, client.RawPatch(kind, body), subresource); err != nil {
 		w.Failed(object, err)
@@ -219,17 +234,17 @@ func Patch[T client.Object](ctx context.Context, w *Writer, object T, body []byt
 	if err := w.slim(patched); err != nil {
 		return *new(T), err
 	}
+
 	w.Own.Changed(w.owner, patched, w.Now())
 	return patched, nil
 }
 
-// behind is how long a patch waits for the caches, from one look at them to the next: a quarter of a second
-// in all.
+// behind defines how a patch polls the caches while it waits for them: a quarter of a second in all.
 var behind = wait.Backoff{Duration: time.Millisecond, Factor: 2, Steps: 9}
 
-// follow waits a moment until the caches show the version that is to be patched, if that is what the last own
-// write left. An API server applies a patch to what its own cache shows, and does so once more if that was
-// old, which is most of what a patch costs it: half of all updates in place were computed twice. When our
+// follow waits a moment until the caches show the version that is to be patched, if the last own write left
+// that version. An API server applies a patch to what its own cache shows, and does so again if that was
+// stale. This is most of what a patch costs it: half of all updates in place were computed twice. When our
 // caches show a version, so does the API server's.
 func (w *Writer) follow(ctx context.Context, object client.Object) {
 	own := w.Own.about(w.owner, object)
@@ -239,11 +254,13 @@ func (w *Writer) follow(ctx context.Context, object client.Object) {
 	_ = wait.ExponentialBackoffWithContext(ctx, behind, func(ctx context.Context) (bool, error) {
 		seen, err := w.Own.cached(ctx, object)
 		return err == nil && seen != nil && !Older(seen, object), err
-	}) // it is sent in any case
+	}) // the patch is sent in any case
 }
 
-// Merge is Patch with a merge patch of metadata and of what else is given; each may be nil.
-func Merge[T client.Object](ctx context.Context, w *Writer, object T, metadata, rest map[string]any, subresource string) (T, error) {
+// Merge is [Patch] with a merge patch of metadata and of the rest of the object; each may be nil.
+func Merge[T client.Object](
+	ctx context.Context, w *Writer, object T, metadata, rest map[string]any, subresource string,
+) (T, error) {
 	body, err := MergePatch(object, metadata, rest)
 	if err != nil {
 		return *new(T), err
@@ -251,15 +268,16 @@ func Merge[T client.Object](ctx context.Context, w *Writer, object T, metadata, 
 	return Patch(ctx, w, object, body, subresource)
 }
 
-func (w *Writer) send(ctx context.Context, object client.Object, patch client.Patch, subresource string) error {
+func (w *Writer) send(
+	ctx context.Context, object client.Object, patch client.Patch, subresource string,
+) error {
 	if subresource != "" {
 		return w.answered(w.Now(), w.Client.SubResource(subresource).Patch(ctx, object, patch))
 	}
 	return w.answered(w.Now(), w.Client.Patch(ctx, object, patch))
 }
 
-// Read reads an object from the API server; the next plan knows what this one shows, whatever the caches
-// have.
+// Read reads an object from the API server. The next plan uses what it read, even if the caches are older.
 func (w *Writer) Read(ctx context.Context, name types.NamespacedName, into client.Object) error {
 	if err := w.Own.Live.Get(ctx, name, into); err != nil {
 		return err
@@ -272,8 +290,8 @@ func (w *Writer) Read(ctx context.Context, name types.NamespacedName, into clien
 	return nil
 }
 
-// MergePatch encodes a JSON merge patch of an object, guarded by its UID and version; metadata and rest may
-// be nil.
+// MergePatch returns a JSON merge patch of an object, guarded by its UID and resourceVersion; metadata and
+// rest may be nil.
 func MergePatch(object metav1.Object, metadata, rest map[string]any) ([]byte, error) {
 	guarded := map[string]any{"uid": object.GetUID(), "resourceVersion": object.GetResourceVersion()}
 	for key, value := range metadata {

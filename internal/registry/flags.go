@@ -31,20 +31,26 @@ func (f *Flags) AddTo(fs *pflag.FlagSet) (workers map[string]*int) {
 	add := func(controller string, number int) {
 		workers[controller] = fs.Int(controller+"-workers", number, "objects worked on at the same time")
 	}
+
 	for i := range Kinds {
 		if kind := &Kinds[i]; kind.Controller != "" {
 			add(kind.Controller, kind.Workers)
 		}
 	}
+
 	add(sidecarTerminator, 3) // JST-060
 	fs.BoolVar(&f.ExcludePreparingDelete, "cloneset-scaling-exclude-preparing-delete", false,
 		"replace pods in PreparingDelete at once, for all CloneSets")
 	fs.DurationVar(&f.DeferredResize, "deferred-resize-timeout", 5*time.Minute,
 		"how long a node may defer a resize before the pod is recreated, where its policy allows; 0 is for ever")
-	fs.BoolVar(&f.AllowPrivileged, "allow-privileged", true, "templates with privileged containers pass validation")
-	fs.DurationVar(&f.NodeImageDelay, "nodeimage-creation-delay", 30*time.Second, "delay of a NodeImage after its node is ready")
-	fs.IntVar(&f.NodeImageTTL, "default-ttlseconds-for-always-nodeimage", 300, "seconds until a finished image entry is dropped")
-	fs.StringVar(&f.VersionedStatus, "ws-enabled-versioned-status", "deployment,replicaset", "kinds whose subsets are counted by version")
+	fs.BoolVar(&f.AllowPrivileged, "allow-privileged", true,
+		"templates with privileged containers pass validation")
+	fs.DurationVar(&f.NodeImageDelay, "nodeimage-creation-delay", 30*time.Second,
+		"delay of a NodeImage after its node is ready")
+	fs.IntVar(&f.NodeImageTTL, "default-ttlseconds-for-always-nodeimage", 300,
+		"seconds until a finished image entry is dropped")
+	fs.StringVar(&f.VersionedStatus, "ws-enabled-versioned-status", "deployment,replicaset",
+		"kinds whose subsets are counted by version")
 	fs.DurationVar(&f.UnschedulableWindow, "ws-unschedulable-window", workloadspread.UnschedulableWindow,
 		"for how long a subset of a WorkloadSpread is passed over in which pods could not be scheduled")
 	fs.BoolVar(&f.AssignByScheduler, "assign-pods-by-scheduler", true,
@@ -58,7 +64,8 @@ func (f *Flags) AddTo(fs *pflag.FlagSet) (workers map[string]*int) {
 func (f *Flags) Check() error {
 	switch month := 31 * 24 * 60 * 60; {
 	case f.NodeImageTTL < 0 || f.NodeImageTTL > month:
-		return fmt.Errorf("--default-ttlseconds-for-always-nodeimage: %d is not between 0 and %d", f.NodeImageTTL, month)
+		return fmt.Errorf("--default-ttlseconds-for-always-nodeimage: %d is not between 0 and %d",
+			f.NodeImageTTL, month)
 	case f.UnschedulableWindow < 5*time.Second:
 		return fmt.Errorf("--ws-unschedulable-window: %s is less than 5 s", f.UnschedulableWindow) // WS-199
 	case f.NodeImageDelay < 0:

@@ -46,7 +46,9 @@ type Kind struct {
 func (k *Kind) Served() []schema.GroupVersionKind {
 	served := []schema.GroupVersionKind{k.Stored()}
 	for _, name := range k.With {
-		other := Kinds[slices.IndexFunc(Kinds, func(o Kind) bool { return o.Group == k.Group && o.Name == name })]
+		other := Kinds[slices.IndexFunc(Kinds, func(o Kind) bool {
+			return o.Group == k.Group && o.Name == name
+		})]
 		served = append(served, other.Stored())
 	}
 	return served
@@ -65,108 +67,224 @@ var apps, policy = appsv1beta1.GroupVersion.Group, policyv1beta1.GroupVersion.Gr
 // Kinds are all kinds that are built. Their controllers start in this order.
 var Kinds = []Kind{
 	{
-		Kind: admission.Kind{Group: apps, Name: "ContainerRecreateRequest", Plural: "containerrecreaterequests", Gates: ofDaemon,
+		Kind: admission.Kind{
+			Group:    apps,
+			Name:     "ContainerRecreateRequest",
+			Plural:   "containerrecreaterequests",
+			Gates:    ofDaemon,
 			Webhooks: admission.ContainerRecreateRequests,
 			Conversion: admission.Between((*appsv1alpha1.ContainerRecreateRequest).ToV1beta1,
-				appsv1alpha1.ContainerRecreateRequestFromV1beta1, nil)},
+				appsv1alpha1.ContainerRecreateRequestFromV1beta1, nil),
+		},
 		Controller: "crr", Workers: 3, Setup: containerRecreateRequests,
 	},
 	{
-		Kind: admission.Kind{Group: apps, Name: "NodeImage", Plural: "nodeimages", Cluster: true, Gates: ofDaemon, Webhooks: admission.NodeImages,
-			Conversion: admission.Between((*appsv1alpha1.NodeImage).ToV1beta1, appsv1alpha1.NodeImageFromV1beta1, nil)},
-		Controller: "nodeimage", Workers: 3, Setup: images, With: []string{"ImagePullJob", "ImageListPullJob"},
+		Kind: admission.Kind{
+			Group:    apps,
+			Name:     "NodeImage",
+			Plural:   "nodeimages",
+			Cluster:  true,
+			Gates:    ofDaemon,
+			Webhooks: admission.NodeImages,
+			Conversion: admission.Between((*appsv1alpha1.NodeImage).ToV1beta1,
+				appsv1alpha1.NodeImageFromV1beta1, nil),
+		},
+		Controller: "nodeimage", Workers: 3, Setup: images,
+		With: []string{"ImagePullJob", "ImageListPullJob"},
 	},
 	{
-		Kind: admission.Kind{Group: apps, Name: "ImagePullJob", Plural: "imagepulljobs", Gates: ofPullJobs,
-			Webhooks: admission.ImagePullJobs},
+		Kind: admission.Kind{
+			Group:    apps,
+			Name:     "ImagePullJob",
+			Plural:   "imagepulljobs",
+			Gates:    ofPullJobs,
+			Webhooks: admission.ImagePullJobs,
+		},
 		Controller: "imagepulljob", Workers: 3,
 	},
 	{
-		Kind: admission.Kind{Group: apps, Name: "ImageListPullJob", Plural: "imagelistpulljobs", Gates: ofPullJobs,
-			Webhooks: admission.ImageListPullJobs},
+		Kind: admission.Kind{
+			Group:    apps,
+			Name:     "ImageListPullJob",
+			Plural:   "imagelistpulljobs",
+			Gates:    ofPullJobs,
+			Webhooks: admission.ImageListPullJobs,
+		},
 	},
 	{
-		Kind: admission.Kind{Group: apps, Name: "SidecarSet", Plural: "sidecarsets", Cluster: true, Webhooks: admission.SidecarSets,
-			Conversion: admission.Between((*appsv1alpha1.SidecarSet).ToV1beta1, appsv1alpha1.SidecarSetFromV1beta1, nil)},
-		Controller: "sidecarset", Workers: 3, Setup: sidecarSets, Absent: withoutSidecarSets, Rehearse: rehearseSidecarSets,
-		Beside: []client.Object{&appsv1.ControllerRevision{}}, // SS-183
+		Kind: admission.Kind{
+			Group:    apps,
+			Name:     "SidecarSet",
+			Plural:   "sidecarsets",
+			Cluster:  true,
+			Webhooks: admission.SidecarSets,
+			Conversion: admission.Between((*appsv1alpha1.SidecarSet).ToV1beta1,
+				appsv1alpha1.SidecarSetFromV1beta1, nil),
+		},
+		Controller: "sidecarset", Workers: 3, Setup: sidecarSets, Absent: withoutSidecarSets,
+		Rehearse: rehearseSidecarSets,
+		Beside:   []client.Object{&appsv1.ControllerRevision{}}, // SS-183
 	},
 	{
-		Kind: admission.Kind{Group: apps, Name: "WorkloadSpread", Plural: "workloadspreads", Gates: admission.Gates{{features.WorkloadSpread}},
+		Kind: admission.Kind{
+			Group:    apps,
+			Name:     "WorkloadSpread",
+			Plural:   "workloadspreads",
+			Gates:    admission.Gates{{features.WorkloadSpread}},
 			Webhooks: admission.WorkloadSpreads,
-			Conversion: admission.Between((*appsv1alpha1.WorkloadSpread).ToV1beta1, appsv1alpha1.WorkloadSpreadFromV1beta1,
-				admission.RenamedInWorkloadSpreads)},
-		Controller: "workloadspread", Workers: 3, Setup: workloadSpreads, Absent: func(e *Environment) { e.Spreads.Absent() },
+			Conversion: admission.Between((*appsv1alpha1.WorkloadSpread).ToV1beta1,
+				appsv1alpha1.WorkloadSpreadFromV1beta1,
+				admission.RenamedInWorkloadSpreads),
+		},
+		Controller: "workloadspread", Workers: 3, Setup: workloadSpreads, Absent: func(e *Environment) {
+			e.Spreads.Absent()
+		},
 	},
 	{
-		Kind: admission.Kind{Group: apps, Name: "CloneSet", Plural: "clonesets", Webhooks: admission.CloneSets,
-			Conversion: admission.Between((*appsv1alpha1.CloneSet).ToV1beta1, appsv1alpha1.CloneSetFromV1beta1,
-				admission.MovedInCloneSets)},
+		Kind: admission.Kind{
+			Group:    apps,
+			Name:     "CloneSet",
+			Plural:   "clonesets",
+			Webhooks: admission.CloneSets,
+			Conversion: admission.Between((*appsv1alpha1.CloneSet).ToV1beta1,
+				appsv1alpha1.CloneSetFromV1beta1,
+				admission.MovedInCloneSets),
+		},
 		// A worker waits while requests of its set are on the way; the server's priority and fairness bounds
 		// them.
 		Controller: "cloneset", Workers: 20, Setup: cloneSets, Rehearse: rehearseCloneSets, Workload: true,
 	},
 	{
-		Kind: admission.Kind{Group: apps, Name: "StatefulSet", Plural: "statefulsets", Webhooks: admission.StatefulSets,
-			Conversion: admission.StatefulSetConversion()},
-		Controller: "statefulset", Workers: 20, Setup: statefulSets, Rehearse: rehearseStatefulSets, Workload: true,
+		Kind: admission.Kind{
+			Group:      apps,
+			Name:       "StatefulSet",
+			Plural:     "statefulsets",
+			Webhooks:   admission.StatefulSets,
+			Conversion: admission.StatefulSetConversion(),
+		},
+		Controller: "statefulset", Workers: 20, Setup: statefulSets, Rehearse: rehearseStatefulSets,
+		Workload: true,
 	},
 	{
-		Kind: admission.Kind{Group: apps, Name: "DaemonSet", Plural: "daemonsets", Webhooks: admission.DaemonSets,
-			Conversion: admission.DaemonSetConversion()},
+		Kind: admission.Kind{
+			Group:      apps,
+			Name:       "DaemonSet",
+			Plural:     "daemonsets",
+			Webhooks:   admission.DaemonSets,
+			Conversion: admission.DaemonSetConversion(),
+		},
 		Controller: "daemonset", Workers: 20, Setup: daemonSets, Rehearse: rehearseDaemonSets, Workload: true,
 	},
 	{
-		Kind:       admission.Kind{Group: apps, Name: "BroadcastJob", Plural: "broadcastjobs", Webhooks: admission.BroadcastJobs},
-		Controller: "broadcastjob", Workers: 3, Setup: broadcastJobs, Rehearse: rehearseBroadcastJobs, Workload: true,
+		Kind: admission.Kind{
+			Group:    apps,
+			Name:     "BroadcastJob",
+			Plural:   "broadcastjobs",
+			Webhooks: admission.BroadcastJobs,
+		},
+		Controller: "broadcastjob", Workers: 3, Setup: broadcastJobs, Rehearse: rehearseBroadcastJobs,
+		Workload: true,
 	},
 	{
-		Kind: admission.Kind{Group: apps, Name: "AdvancedCronJob", Plural: "advancedcronjobs", Webhooks: admission.AdvancedCronJobs,
-			Conversion: admission.AdvancedCronJobConversion()},
+		Kind: admission.Kind{
+			Group:      apps,
+			Name:       "AdvancedCronJob",
+			Plural:     "advancedcronjobs",
+			Webhooks:   admission.AdvancedCronJobs,
+			Conversion: admission.AdvancedCronJobConversion(),
+		},
 		Controller: "advancedcronjob", Workers: 3, Setup: advancedCronJobs, Workload: true,
 	},
 	{
-		Kind: admission.Kind{Group: apps, Name: "EphemeralJob", Plural: "ephemeraljobs", Version: appsv1alpha1.GroupVersion.Version,
-			Webhooks: admission.EphemeralJobs},
+		Kind: admission.Kind{
+			Group:    apps,
+			Name:     "EphemeralJob",
+			Plural:   "ephemeraljobs",
+			Version:  appsv1alpha1.GroupVersion.Version,
+			Webhooks: admission.EphemeralJobs,
+		},
 		Controller: "ephemeraljob", Workers: 10, Setup: ephemeralJobs,
 	},
 	{
-		Kind: admission.Kind{Group: apps, Name: "PodProbeMarker", Plural: "podprobemarkers", Version: appsv1alpha1.GroupVersion.Version, Gates: ofProbes,
-			Webhooks: admission.PodProbeMarkers},
+		Kind: admission.Kind{
+			Group:    apps,
+			Name:     "PodProbeMarker",
+			Plural:   "podprobemarkers",
+			Version:  appsv1alpha1.GroupVersion.Version,
+			Gates:    ofProbes,
+			Webhooks: admission.PodProbeMarkers,
+		},
 		Controller: "podprobemarker", Workers: 3, Setup: podProbeMarkers, With: []string{"NodePodProbe"},
 	},
 	{
-		Kind: admission.Kind{Group: apps, Name: "NodePodProbe", Plural: "nodepodprobes", Version: appsv1alpha1.GroupVersion.Version, Cluster: true, Gates: ofProbes,
-			Webhooks: admission.NodePodProbes},
+		Kind: admission.Kind{
+			Group:    apps,
+			Name:     "NodePodProbe",
+			Plural:   "nodepodprobes",
+			Version:  appsv1alpha1.GroupVersion.Version,
+			Cluster:  true,
+			Gates:    ofProbes,
+			Webhooks: admission.NodePodProbes,
+		},
 		Controller: "nodepodprobe", Workers: 3,
 	},
 	{
-		Kind: admission.Kind{Group: apps, Name: "UnitedDeployment", Plural: "uniteddeployments", Webhooks: admission.UnitedDeployments,
-			Conversion: admission.Between((*appsv1alpha1.UnitedDeployment).ToV1beta1, appsv1alpha1.UnitedDeploymentFromV1beta1, nil)},
+		Kind: admission.Kind{
+			Group:    apps,
+			Name:     "UnitedDeployment",
+			Plural:   "uniteddeployments",
+			Webhooks: admission.UnitedDeployments,
+			Conversion: admission.Between((*appsv1alpha1.UnitedDeployment).ToV1beta1,
+				appsv1alpha1.UnitedDeploymentFromV1beta1, nil),
+		},
 		Controller: "uniteddeployment", Workers: 3, Setup: unitedDeployments, Workload: true,
 	},
 	{
-		Kind: admission.Kind{Group: apps, Name: "ResourceDistribution", Plural: "resourcedistributions", Cluster: true,
-			Gates: admission.Gates{{features.ResourceDistributionGate}}, Webhooks: admission.ResourceDistributions,
-			Conversion: admission.Between((*appsv1alpha1.ResourceDistribution).ToV1beta1, appsv1alpha1.ResourceDistributionFromV1beta1,
-				admission.RenamedInResourceDistributions)},
+		Kind: admission.Kind{
+			Group:    apps,
+			Name:     "ResourceDistribution",
+			Plural:   "resourcedistributions",
+			Cluster:  true,
+			Gates:    admission.Gates{{features.ResourceDistributionGate}},
+			Webhooks: admission.ResourceDistributions,
+			Conversion: admission.Between((*appsv1alpha1.ResourceDistribution).ToV1beta1,
+				appsv1alpha1.ResourceDistributionFromV1beta1,
+				admission.RenamedInResourceDistributions),
+		},
 		// Not a workload: but while there are some, nothing is uninstalled either.
 		Controller: "resourcedistribution", Workers: 3, Setup: resourceDistributions, Workload: true,
 	},
 	{
-		Kind: admission.Kind{Group: apps, Name: "PersistentPodState", Plural: "persistentpodstates", Webhooks: admission.PersistentPodStates,
-			Conversion: admission.Between((*appsv1alpha1.PersistentPodState).ToV1beta1, appsv1alpha1.PersistentPodStateFromV1beta1,
-				admission.RenamedInPersistentPodStates)},
-		Controller: "persistentpodstate", Workers: 3, Setup: persistentPodStates, With: []string{"StatefulSet"},
+		Kind: admission.Kind{
+			Group:    apps,
+			Name:     "PersistentPodState",
+			Plural:   "persistentpodstates",
+			Webhooks: admission.PersistentPodStates,
+			Conversion: admission.Between((*appsv1alpha1.PersistentPodState).ToV1beta1,
+				appsv1alpha1.PersistentPodStateFromV1beta1,
+				admission.RenamedInPersistentPodStates),
+		},
+		Controller: "persistentpodstate", Workers: 3, Setup: persistentPodStates,
+		With:   []string{"StatefulSet"},
 		Absent: func(e *Environment) { e.States.Absent() },
 	},
 	{
-		Kind: admission.Kind{Group: policy, Name: "PodUnavailableBudget", Plural: "podunavailablebudgets",
-			Gates:   admission.Gates{{features.PodUnavailableBudgetDeleteGate, features.PodUnavailableBudgetUpdateGate}}, // PUB-016
-			OffCode: http.StatusBadRequest, Webhooks: admission.PodUnavailableBudgets,
+		Kind: admission.Kind{
+			Group:  policy,
+			Name:   "PodUnavailableBudget",
+			Plural: "podunavailablebudgets",
+			// PUB-016
+			Gates: admission.Gates{{features.PodUnavailableBudgetDeleteGate,
+				features.PodUnavailableBudgetUpdateGate}},
+			OffCode:  http.StatusBadRequest,
+			Webhooks: admission.PodUnavailableBudgets,
 			Conversion: admission.Between((*policyv1alpha1.PodUnavailableBudget).ToV1beta1,
-				policyv1alpha1.PodUnavailableBudgetFromV1beta1, nil)},
-		Controller: "podunavailablebudget", Workers: 3, Setup: podUnavailableBudgets, Absent: func(e *Environment) { e.Budgets.Absent() },
+				policyv1alpha1.PodUnavailableBudgetFromV1beta1, nil),
+		},
+		Controller: "podunavailablebudget", Workers: 3, Setup: podUnavailableBudgets,
+		Absent: func(e *Environment) {
+			e.Budgets.Absent()
+		},
 	},
 }
 

@@ -33,7 +33,8 @@ func reader(ctx context.Context, s *rehearsal.Stage) (podapply.Reader, podapply.
 	if err := podapply.IndexRevisions(ctx, s); err != nil {
 		return podapply.Reader{}, podapply.Applier{}, err
 	}
-	if err := s.IndexField(ctx, podapply.NewPullJob(), podapply.OwnerIndex, podapply.IndexByController); err != nil {
+	if err := s.IndexField(ctx, podapply.NewPullJob(), podapply.OwnerIndex,
+		podapply.IndexByController); err != nil {
 		return podapply.Reader{}, podapply.Applier{}, err
 	}
 	api := s.API()
@@ -49,8 +50,12 @@ func rehearseCloneSets(ctx context.Context, e *Environment, s *rehearsal.Stage) 
 	if err := clonesetcontroller.Index(ctx, s); err != nil {
 		return nil, err
 	}
-	pass := &clonesetcontroller.Pass{Kube: &clonesetcontroller.Kube{Reader: read}, Applier: apply, Features: e.cloneSetFeatures(),
-		Random: s.Rand.IntN}
+	pass := &clonesetcontroller.Pass{
+		Kube:     &clonesetcontroller.Kube{Reader: read},
+		Applier:  apply,
+		Features: e.cloneSetFeatures(),
+		Random:   s.Rand.IntN,
+	}
 	return player(pass.Once), nil
 }
 
@@ -59,7 +64,11 @@ func rehearseStatefulSets(ctx context.Context, e *Environment, s *rehearsal.Stag
 	if err != nil {
 		return nil, err
 	}
-	pass := &statefulsetcontroller.Pass{Kube: &statefulsetcontroller.Kube{Reader: read}, Applier: apply, Features: e.statefulSetFeatures()}
+	pass := &statefulsetcontroller.Pass{
+		Kube:     &statefulsetcontroller.Kube{Reader: read},
+		Applier:  apply,
+		Features: e.statefulSetFeatures(),
+	}
 	return player(pass.Once), nil
 }
 
@@ -68,15 +77,30 @@ func rehearseDaemonSets(ctx context.Context, e *Environment, s *rehearsal.Stage)
 	if err != nil {
 		return nil, err
 	}
-	pass := &daemonsetcontroller.Pass{Kube: &daemonsetcontroller.Kube{Reader: read, Rules: &daemonsetcontroller.Rules{}}, Applier: apply, Features: e.daemonSetFeatures(),
-		Template: s.Complete}
+	pass := &daemonsetcontroller.Pass{
+		Kube: &daemonsetcontroller.Kube{
+			Reader: read,
+			Rules:  &daemonsetcontroller.Rules{},
+		},
+		Applier:  apply,
+		Features: e.daemonSetFeatures(),
+		Template: s.Complete,
+	}
 	return player(pass.Once), nil
 }
 
 func rehearseBroadcastJobs(_ context.Context, e *Environment, s *rehearsal.Stage) (rehearsal.Player, error) {
 	api := s.API()
-	pass := &broadcastjobcontroller.Pass{Binds: !e.Flags.AssignJobsByScheduler, Applier: podapply.Applier{API: api, Events: s},
-		Kube: &broadcastjobcontroller.Kube{API: api, Pods: s.Pods(), Rules: &broadcastjobcontroller.Rules{}}}
+	pass := &broadcastjobcontroller.Pass{
+		Binds:   !e.Flags.AssignJobsByScheduler,
+		Applier: podapply.Applier{API: api, Events: s},
+		Kube: &broadcastjobcontroller.Kube{
+			API:   api,
+			Pods:  s.Pods(),
+			Rules: &broadcastjobcontroller.Rules{},
+		},
+	}
+
 	return func(ctx context.Context, name types.NamespacedName, uid types.UID) (*rehearsal.Pass, error) {
 		outcome, err := pass.Run(ctx, name, uid)
 		if outcome.Plan == nil {
@@ -101,19 +125,30 @@ func player(once podapply.Run) rehearsal.Player {
 
 // ofPods is a plan for pods of one template, and what came of it, as rehearsals tell it.
 func ofPods(plan *podplan.Plan, outcome podapply.Outcome, failed error) *rehearsal.Pass {
-	pass := &rehearsal.Pass{Failed: words(failed), Summary: plan.Sentences, UpdateRevision: plan.UpdateRevision, After: outcome.After, Unfinished: outcome.Unfinished}
+	pass := &rehearsal.Pass{
+		Failed:         words(failed),
+		Summary:        plan.Sentences,
+		UpdateRevision: plan.UpdateRevision,
+		After:          outcome.After,
+		Unfinished:     outcome.Unfinished,
+	}
 	for _, line := range plan.ClaimLines {
 		pass.Summary = append(pass.Summary, line.About+": "+line.Words)
 	}
+
 	if plan.Waiting != nil {
 		pass.Waiting = plan.Waiting.String()
 	}
+
 	for _, v := range plan.Verdicts {
 		pass.Verdicts = append(pass.Verdicts, verdict(v))
 	}
+
 	for _, creation := range plan.Create {
-		pass.Creations = append(pass.Creations, rehearsal.Creation{Pod: creation.Name, Revision: creation.Revision})
+		pass.Creations = append(pass.Creations,
+			rehearsal.Creation{Pod: creation.Name, Revision: creation.Revision})
 	}
+
 	for _, v := range outcome.Done {
 		switch v.Action {
 		case podplan.UpdateInPlace, podplan.Delete, podplan.Recreate, podplan.Adopt, podplan.Release:
@@ -121,12 +156,16 @@ func ofPods(plan *podplan.Plan, outcome podapply.Outcome, failed error) *rehears
 		case podplan.Keep, podplan.Wait, podplan.Patch, podplan.Continue:
 		}
 	}
+
 	if outcome.Created == len(plan.Create) {
 		for _, creation := range plan.Create {
-			pass.Done = append(pass.Done, rehearsal.Step{Created: true,
-				Verdict: rehearsal.Verdict{Pod: creation.Name, Revision: creation.Revision}})
+			pass.Done = append(pass.Done, rehearsal.Step{
+				Created: true,
+				Verdict: rehearsal.Verdict{Pod: creation.Name, Revision: creation.Revision},
+			})
 		}
 	}
+
 	return pass
 }
 
@@ -139,8 +178,17 @@ func words(err error) string {
 }
 
 func verdict(v *podplan.Verdict) rehearsal.Verdict {
-	told := rehearsal.Verdict{Namespace: v.Pod.Namespace, Pod: v.Pod.Name, Action: string(v.Action), Reason: string(v.Reason),
-		Message: v.Message, Until: v.Until, Revision: v.Pod.Labels[revisionLabel], Done: v.Action == podplan.Keep, Waits: v.Action == podplan.Wait}
+	told := rehearsal.Verdict{
+		Namespace: v.Pod.Namespace,
+		Pod:       v.Pod.Name,
+		Action:    string(v.Action),
+		Reason:    string(v.Reason),
+		Message:   v.Message,
+		Until:     v.Until,
+		Revision:  v.Pod.Labels[revisionLabel],
+		Done:      v.Action == podplan.Keep,
+		Waits:     v.Action == podplan.Wait,
+	}
 	if v.Update != nil {
 		told.Restarts = v.Update.Change.Stops
 	}
@@ -152,9 +200,17 @@ func rehearseSidecarSets(_ context.Context, e *Environment, s *rehearsal.Stage) 
 	if err != nil {
 		return nil, err
 	}
+
 	api := s.API()
-	pass := &sidecarsetcontroller.Pass{Kube: &sidecarsetcontroller.Kube{API: api, Pods: s.Pods(), Namespace: e.Namespace}, Features: features,
-		Applier: sidecarsetcontroller.Applier{API: api, Events: s}}
+	pass := &sidecarsetcontroller.Pass{
+		Kube: &sidecarsetcontroller.Kube{
+			API:       api,
+			Pods:      s.Pods(),
+			Namespace: e.Namespace,
+		},
+		Features: features,
+		Applier:  sidecarsetcontroller.Applier{API: api, Events: s},
+	}
 	return func(ctx context.Context, name types.NamespacedName, uid types.UID) (*rehearsal.Pass, error) {
 		outcome, err := pass.Run(ctx, name, uid)
 		if outcome.Plan == nil {
@@ -166,7 +222,12 @@ func rehearseSidecarSets(_ context.Context, e *Environment, s *rehearsal.Stage) 
 
 func ofSidecars(outcome sidecarsetcontroller.Outcome, failed error) *rehearsal.Pass {
 	plan := outcome.Plan
-	pass := &rehearsal.Pass{Failed: words(failed), Summary: plan.Sentences, UpdateRevision: plan.Status.LatestRevision, After: outcome.After}
+	pass := &rehearsal.Pass{
+		Failed:         words(failed),
+		Summary:        plan.Sentences,
+		UpdateRevision: plan.Status.LatestRevision,
+		After:          outcome.After,
+	}
 	if plan.Waiting != nil {
 		pass.Waiting = plan.Waiting.String()
 	}
@@ -174,14 +235,23 @@ func ofSidecars(outcome sidecarsetcontroller.Outcome, failed error) *rehearsal.P
 	for _, n := range outcome.Done {
 		done += n
 	}
+
 	for _, v := range plan.Verdicts {
-		told := rehearsal.Verdict{Namespace: v.Pod.Namespace, Pod: v.Pod.Name, Action: string(v.Action), Reason: string(v.Reason),
-			Message: v.Message, Done: v.Action == sidecarset.Keep, Waits: v.Action == sidecarset.Wait}
+		told := rehearsal.Verdict{
+			Namespace: v.Pod.Namespace,
+			Pod:       v.Pod.Name,
+			Action:    string(v.Action),
+			Reason:    string(v.Reason),
+			Message:   v.Message,
+			Done:      v.Action == sidecarset.Keep,
+			Waits:     v.Action == sidecarset.Wait,
+		}
 		pass.Verdicts = append(pass.Verdicts, told)
 		if done > 0 && !told.Done && !told.Waits {
 			pass.Done = append(pass.Done, rehearsal.Step{Verdict: told})
 		}
 	}
+
 	return pass
 }
 
@@ -190,7 +260,9 @@ const revisionLabel = pub.ControllerRevisionHash
 
 // Rehearse returns what makes passes over objects of a kind on a stage, on which everything is that they
 // read. With more it says how many pods more a workload is to have than the budgets know of.
-func (e *Environment) Rehearse(ctx context.Context, kind *Kind, s *rehearsal.Stage, more map[types.UID]int32) (rehearsal.Player, error) {
+func (e *Environment) Rehearse(
+	ctx context.Context, kind *Kind, s *rehearsal.Stage, more map[types.UID]int32,
+) (rehearsal.Player, error) {
 	if kind.Rehearse == nil {
 		return nil, fmt.Errorf("no plans are made for a %s", kind.Name)
 	}
@@ -206,11 +278,13 @@ func (e *Environment) rehearseBudgets(s *rehearsal.Stage, more map[types.UID]int
 	if err != nil || !options.Deletes && !options.Updates {
 		return err
 	}
+
 	const kind = "PodUnavailableBudget"
 	found := s.List(kind, false)
 	if len(found) == 0 {
 		return nil
 	}
+
 	budgets := podunavailablebudgetcontroller.NewRehearsed(s.API(), options)
 	totals := map[types.UID]int32{}
 	s.Delivered = func(_, after client.Object) {
@@ -218,6 +292,7 @@ func (e *Environment) rehearseBudgets(s *rehearsal.Stage, more map[types.UID]int
 			budgets.Follow(budget)
 		}
 	}
+
 	for _, object := range found {
 		if budget, ok := object.(*policyv1beta1.PodUnavailableBudget); ok {
 			if budget.Status.ObservedGeneration > 0 {
@@ -226,6 +301,7 @@ func (e *Environment) rehearseBudgets(s *rehearsal.Stage, more map[types.UID]int
 			budgets.Follow(budget)
 		}
 	}
+
 	s.Guard = budgets.Guard()
 	s.Recount = func(ctx context.Context) (again time.Duration, err error) {
 		var pods []*corev1.Pod
@@ -247,10 +323,13 @@ func (e *Environment) rehearseBudgets(s *rehearsal.Stage, more map[types.UID]int
 				reconcile.MinRequeue(&again, after)
 			}
 			if !equality.Semantic.DeepEqual(&budget.Status, status) {
-				s.Change(s.KeyOf(kind, budget), func(o client.Object) { o.(*policyv1beta1.PodUnavailableBudget).Status = *status })
+				s.Change(s.KeyOf(kind, budget), func(o client.Object) {
+					o.(*policyv1beta1.PodUnavailableBudget).Status = *status
+				})
 			}
 		}
 		return again, nil
 	}
+
 	return nil
 }

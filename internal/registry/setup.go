@@ -69,7 +69,14 @@ type Environment struct {
 
 // controller are the options that all controllers have; name is that of the flag with the number of workers.
 func (e *Environment) controller(name string) reconcile.Options {
-	return reconcile.Options{Workers: *e.Workers[name], RateLimiter: e.Limiter, Pods: e.Index, Flow: e.Flow, Guard: e.guard(), Pulse: e.Pulse}
+	return reconcile.Options{
+		Workers:     *e.Workers[name],
+		RateLimiter: e.Limiter,
+		Pods:        e.Index,
+		Flow:        e.Flow,
+		Guard:       e.guard(),
+		Pulse:       e.Pulse,
+	}
 }
 
 // guard is asked before pods are taken out of service; nil without the gates of PodUnavailableBudgets.
@@ -101,9 +108,12 @@ func terminatesSidecars(gates *features.Gates) bool { return gates.Enabled(featu
 
 func images(ctx context.Context, e *Environment) error {
 	return imagepullcontroller.Setup(ctx, e.Manager, imagepullcontroller.Options{
-		Options: e.controller("nodeimage"), JobWorkers: *e.Workers["imagepulljob"],
-		CreationDelay: e.Flags.NodeImageDelay, ExtraTTL: time.Duration(e.Flags.NodeImageTTL) * time.Second,
-		Namespace: e.DaemonNamespace, Jobs: e.Gates.Enabled(features.ImagePullJobGate),
+		Options:       e.controller("nodeimage"),
+		JobWorkers:    *e.Workers["imagepulljob"],
+		CreationDelay: e.Flags.NodeImageDelay,
+		ExtraTTL:      time.Duration(e.Flags.NodeImageTTL) * time.Second,
+		Namespace:     e.DaemonNamespace,
+		Jobs:          e.Gates.Enabled(features.ImagePullJobGate),
 	})
 }
 
@@ -119,14 +129,18 @@ func sidecarSets(ctx context.Context, e *Environment) error {
 		}
 	}
 	return sidecarsetcontroller.Setup(e.Manager, sidecarsetcontroller.Options{
-		Features: features, Options: e.controller("sidecarset"), Namespace: e.Namespace,
+		Features:  features,
+		Options:   e.controller("sidecarset"),
+		Namespace: e.Namespace,
 	})
 }
 
 func (e *Environment) sidecarSetFeatures() (sidecarset.Features, error) {
 	resize, err := e.Resizes(features.InPlacePodVerticalScaling)
-	return sidecarset.Features{Resize: resize,
-		NativeSidecars: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar)}, err
+	return sidecarset.Features{
+		Resize:         resize,
+		NativeSidecars: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar),
+	}, err
 }
 
 func withoutSidecarSets(e *Environment) {
@@ -140,8 +154,14 @@ func workloadSpreads(ctx context.Context, e *Environment) error {
 	if err := e.Spreads.Follow(ctx, e.Manager); err != nil {
 		return err
 	}
-	return workloadspreadcontroller.Setup(ctx, e.Manager, workloadspreadcontroller.Options{Options: e.controller("workloadspread"),
-		Workloads: e.Workloads, Booker: e.Spreads.Booker, Versioned: e.Versioned, Window: e.UnschedulableWindow})
+	return workloadspreadcontroller.Setup(ctx, e.Manager,
+		workloadspreadcontroller.Options{
+			Options:   e.controller("workloadspread"),
+			Workloads: e.Workloads,
+			Booker:    e.Spreads.Booker,
+			Versioned: e.Versioned,
+			Window:    e.UnschedulableWindow,
+		})
 }
 
 // persistentPodStates follows PersistentPodStates on every replica, and adds their controllers.
@@ -149,13 +169,19 @@ func persistentPodStates(ctx context.Context, e *Environment) error {
 	if err := e.States.Follow(ctx, e.Manager); err != nil {
 		return err
 	}
-	return persistentpodstatecontroller.Setup(ctx, e.Manager, persistentpodstatecontroller.Options{Options: e.controller("persistentpodstate"),
-		Workloads: e.Remembered, Cleanup: e.Gates.Enabled(features.PersistentPodStateAutoCleanup)})
+	return persistentpodstatecontroller.Setup(ctx, e.Manager,
+		persistentpodstatecontroller.Options{
+			Options:   e.controller("persistentpodstate"),
+			Workloads: e.Remembered,
+			Cleanup:   e.Gates.Enabled(features.PersistentPodStateAutoCleanup),
+		})
 }
 
 func cloneSets(ctx context.Context, e *Environment) error {
 	return clonesetcontroller.Setup(ctx, e.Manager, clonesetcontroller.Options{
-		Features: e.cloneSetFeatures(), Options: e.controller("cloneset"), PullJobs: e.PullJobs,
+		Features: e.cloneSetFeatures(),
+		Options:  e.controller("cloneset"),
+		PullJobs: e.PullJobs,
 	})
 }
 
@@ -168,13 +194,16 @@ func (e *Environment) cloneSetFeatures() cloneset.Features {
 		ExcludePreparingDelete:  e.Flags.ExcludePreparingDelete,
 		InPlace:                 e.InPlace,
 		DeferredResize:          e.Flags.DeferredResize,
-		PreDownload:             e.Gates.Enabled(features.KruiseDaemon) && e.Gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
+		PreDownload: e.Gates.Enabled(features.KruiseDaemon) &&
+			e.Gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
 	}
 }
 
 func statefulSets(ctx context.Context, e *Environment) error {
 	return statefulsetcontroller.Setup(ctx, e.Manager, statefulsetcontroller.Options{
-		Features: e.statefulSetFeatures(), Options: e.controller("statefulset"), PullJobs: e.PullJobs,
+		Features: e.statefulSetFeatures(),
+		Options:  e.controller("statefulset"),
+		PullJobs: e.PullJobs,
 	})
 }
 
@@ -186,7 +215,8 @@ func (e *Environment) statefulSetFeatures() statefulset.Features {
 		ResizeClaims:   e.Gates.Enabled(features.StatefulSetAutoResizePVCGate),
 		InPlace:        e.InPlace,
 		DeferredResize: e.Flags.DeferredResize,
-		PreDownload:    e.Gates.Enabled(features.KruiseDaemon) && e.Gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
+		PreDownload: e.Gates.Enabled(features.KruiseDaemon) &&
+			e.Gates.Enabled(features.PreDownloadImageForInPlaceUpdate),
 	}
 }
 
@@ -196,15 +226,20 @@ func daemonSets(ctx context.Context, e *Environment) error {
 		return fmt.Errorf("making a client that completes templates: %w", err)
 	}
 	return daemonsetcontroller.Setup(ctx, e.Manager, daemonsetcontroller.Options{
-		Features: e.daemonSetFeatures(), Options: e.controller("daemonset"), PullJobs: e.PullJobs,
-		CompleteTemplate: admission.CompleteTemplate(admission.NewTemplateValidator(clientset.CoreV1().RESTClient())),
+		Features: e.daemonSetFeatures(),
+		Options:  e.controller("daemonset"),
+		PullJobs: e.PullJobs,
+		CompleteTemplate: admission.CompleteTemplate(
+			admission.NewTemplateValidator(clientset.CoreV1().RESTClient())),
 	})
 }
 
 func podProbeMarkers(ctx context.Context, e *Environment) error {
 	return podprobemarkercontroller.Setup(ctx, e.Manager, podprobemarkercontroller.Options{
-		Options: e.controller("podprobemarker"), NodeWorkers: *e.Workers["nodepodprobe"],
-		Serverless: e.Gates.Enabled(features.EnablePodProbeMarkerOnServerless), Liveness: e.Gates.Enabled(features.EnhancedLivenessProbe),
+		Options:     e.controller("podprobemarker"),
+		NodeWorkers: *e.Workers["nodepodprobe"],
+		Serverless:  e.Gates.Enabled(features.EnablePodProbeMarkerOnServerless),
+		Liveness:    e.Gates.Enabled(features.EnhancedLivenessProbe),
 	})
 }
 
@@ -217,7 +252,8 @@ func unitedDeployments(ctx context.Context, e *Environment) error {
 }
 
 func resourceDistributions(_ context.Context, e *Environment) error {
-	return resourcedistributioncontroller.Setup(e.Manager, e.controller("resourcedistribution"), e.Namespace, e.DaemonNamespace)
+	return resourcedistributioncontroller.Setup(e.Manager, e.controller("resourcedistribution"), e.Namespace,
+		e.DaemonNamespace)
 }
 
 func (e *Environment) daemonSetFeatures() daemonset.Features {
@@ -226,13 +262,17 @@ func (e *Environment) daemonSetFeatures() daemonset.Features {
 		Binds:           !e.Flags.AssignByScheduler,
 		InPlace:         e.InPlace,
 		DeferredResize:  e.Flags.DeferredResize,
-		PreDownload:     e.Gates.Enabled(features.KruiseDaemon) && e.Gates.Enabled(features.PreDownloadImageForDaemonSetUpdate),
+		PreDownload: e.Gates.Enabled(features.KruiseDaemon) &&
+			e.Gates.Enabled(features.PreDownloadImageForDaemonSetUpdate),
 	}
 }
 
 func broadcastJobs(ctx context.Context, e *Environment) error {
-	return broadcastjobcontroller.Setup(ctx, e.Manager, broadcastjobcontroller.Options{Options: e.controller("broadcastjob"),
-		Binds: !e.Flags.AssignJobsByScheduler})
+	return broadcastjobcontroller.Setup(ctx, e.Manager,
+		broadcastjobcontroller.Options{
+			Options: e.controller("broadcastjob"),
+			Binds:   !e.Flags.AssignJobsByScheduler,
+		})
 }
 
 // FollowSpreads fills in what the webhooks and the controller of WorkloadSpreads have in common, on every
@@ -242,7 +282,8 @@ func (e *Environment) FollowSpreads(ctx context.Context) error {
 	if !e.Gates.Enabled(features.WorkloadSpread) {
 		return nil
 	}
-	e.Listed = workloadspreadcontroller.NewListed(workloadspread.AllowListKey, e.Manager.GetLogger().WithName("workloadspread"))
+	e.Listed = workloadspreadcontroller.NewListed(workloadspread.AllowListKey,
+		e.Manager.GetLogger().WithName("workloadspread"))
 	e.Workloads = workloadspreadcontroller.NewKinds(e.Manager, e.Listed.Kinds, e.Listed.Ready, e.Versioned)
 	e.Spreads = workloadspreadcontroller.NewWatch(ctx, e.Manager, e.Workloads)
 	e.Listed.WhenRead(e.Spreads.FollowListed)
@@ -252,16 +293,21 @@ func (e *Environment) FollowSpreads(ctx context.Context) error {
 // FollowStates fills in what the webhooks and the controller of PersistentPodStates have in common, on every
 // replica. It comes after FollowSpreads.
 func (e *Environment) FollowStates(ctx context.Context) error {
-	e.ListedForStates = workloadspreadcontroller.NewListed(persistentpodstate.AllowListKey, e.Manager.GetLogger().WithName("persistentpodstate"))
-	e.States = persistentpodstatecontroller.NewWatch(e.Manager, e.ListedForStates.Kinds, e.ListedForStates.Ready)
-	e.Remembered = persistentpodstatecontroller.NewKinds(e.Manager, e.ListedForStates.Kinds, e.ListedForStates.Ready,
+	e.ListedForStates = workloadspreadcontroller.NewListed(persistentpodstate.AllowListKey,
+		e.Manager.GetLogger().WithName("persistentpodstate"))
+	e.States = persistentpodstatecontroller.NewWatch(e.Manager, e.ListedForStates.Kinds,
+		e.ListedForStates.Ready)
+	e.Remembered = persistentpodstatecontroller.NewKinds(e.Manager, e.ListedForStates.Kinds,
+		e.ListedForStates.Ready,
 		e.Gates.Enabled(features.StatefulSetStartOrdinal))
 	e.ListedForStates.WhenRead(e.Remembered.Relisted)
 	lists := []*workloadspreadcontroller.Listed{e.ListedForStates}
 	if e.Listed != nil {
 		lists = append(lists, e.Listed)
 	}
-	return workloadspreadcontroller.FollowLists(ctx, e.Manager, e.Namespace, e.Watches.Following(nil), lists...)
+
+	return workloadspreadcontroller.FollowLists(ctx, e.Manager, e.Namespace,
+		e.Watches.Following(nil), lists...)
 }
 
 // FollowBudgets fills in what the webhooks and all controllers that take pods out of service have in common,
@@ -276,7 +322,8 @@ func (e *Environment) FollowBudgets() error {
 
 // budgetOptions are what PodUnavailableBudgets hold for.
 func (e *Environment) budgetOptions() (options podunavailablebudget.Options, err error) {
-	options.Deletes, options.Updates = e.Gates.Enabled(features.PodUnavailableBudgetDeleteGate), e.Gates.Enabled(features.PodUnavailableBudgetUpdateGate)
+	options.Deletes, options.Updates = e.Gates.Enabled(features.PodUnavailableBudgetDeleteGate),
+		e.Gates.Enabled(features.PodUnavailableBudgetUpdateGate)
 	if options.Deletes || options.Updates {
 		options.Resizes, err = e.Resizes(features.InPlacePodVerticalScaling)
 	}

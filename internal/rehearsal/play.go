@@ -78,17 +78,27 @@ type play struct {
 
 // Play lets passes over an object alternate with kubelets, until nothing more would happen.
 func (s *Stage) Play(ctx context.Context, player Player, key simulation.Key) (*Forecast, error) {
-	p := &play{Stage: s, begun: s.Now(), key: key, hooks: hooksOf(s.Get(key)), stirred: map[string]bool{}, gone: true}
+	p := &play{
+		Stage:   s,
+		begun:   s.Now(),
+		key:     key,
+		hooks:   hooksOf(s.Get(key)),
+		stirred: map[string]bool{},
+		gone:    true,
+	}
 	for _, object := range s.List("Pod", false) {
 		p.stirred[s.KeyOf("Pod", object).Name] = true
 	}
+
 	s.AfterWrite, s.Happened = p.thaw, p.happened
 	defer func() { s.AfterWrite, s.Happened = nil, nil }()
+
 	s.warnings = map[string]string{}
 	s.Deliver(everything)
 	if err := p.recount(ctx); err != nil {
 		return nil, err
 	}
+
 	for range mostRounds {
 		if err := ctx.Err(); errors.Is(err, context.DeadlineExceeded) {
 			p.Cut = "the time is over in which plans are made (--timeout)"
@@ -116,7 +126,8 @@ func (s *Stage) Play(ctx context.Context, player Player, key simulation.Key) (*F
 			}
 			continue
 		}
-		if p.Recount != nil && p.counted != len(p.Writes) { // what was booked ends with time, also if no kubelet moves
+		// what was booked ends with time, also if no kubelet moves
+		if p.Recount != nil && p.counted != len(p.Writes) {
 			if err := p.recount(ctx); err != nil {
 				return nil, err
 			}
@@ -129,6 +140,7 @@ func (s *Stage) Play(ctx context.Context, player Player, key simulation.Key) (*F
 			return p.end(), nil
 		}
 	}
+
 	p.Cut = fmt.Sprintf("more than %d passes", mostRounds)
 	return p.end(), nil
 }
@@ -138,15 +150,18 @@ func (p *play) recount(ctx context.Context) error {
 	if p.Recount == nil {
 		return nil
 	}
+
 	p.counted = len(p.Writes)
 	again, err := p.Recount(ctx)
 	if err != nil {
 		return fmt.Errorf("counting budgets: %w", err)
 	}
+
 	p.count = time.Time{}
 	if again > 0 {
 		p.count = p.Now().Add(again)
 	}
+
 	return nil
 }
 
@@ -156,10 +171,12 @@ func (p *play) moves(ctx context.Context, after time.Duration) (bool, error) {
 	if p.answerHooks() {
 		return true, nil
 	}
+
 	counts := false
 	if left := p.count.Sub(p.Now()); !p.count.IsZero() && (after <= 0 || left <= after) {
 		after, counts = left, true
 	}
+
 	switch {
 	case after <= 0 && !counts, p.count.IsZero() && p.still > mostStill+2*len(p.Last.Verdicts): // bookings of budgets end with time
 		return false, nil
@@ -167,11 +184,13 @@ func (p *play) moves(ctx context.Context, after time.Duration) (bool, error) {
 		p.Cut = "what comes next is more than 30 days away"
 		return false, nil
 	}
+
 	p.still++
 	p.Pass(max(after, 0))
 	if counts {
 		return true, p.recount(ctx)
 	}
+
 	return true, nil
 }
 
@@ -230,10 +249,12 @@ func (p *play) kubelets() bool {
 		}
 		p.gates(names)
 	}
+
 	if p.gone {
 		p.gone = false
 		p.CollectGarbage()
 	}
+
 	return moved
 }
 
@@ -256,7 +277,8 @@ func (p *play) gates(names []string) {
 			p.Change(key, func(o client.Object) {
 				status := &o.(*corev1.Pod).Status
 				for _, gate := range closed {
-					status.Conditions = append(status.Conditions, corev1.PodCondition{Type: gate, Status: corev1.ConditionTrue})
+					status.Conditions = append(status.Conditions,
+						corev1.PodCondition{Type: gate, Status: corev1.ConditionTrue})
 				}
 			})
 		}
@@ -270,6 +292,7 @@ func (p *play) answerHooks() bool {
 	if p.hooks == nil {
 		return false
 	}
+
 	for _, object := range p.List("Pod", false) {
 		pod, ok := object.(*corev1.Pod)
 		if !ok {
@@ -282,6 +305,7 @@ func (p *play) answerHooks() bool {
 		names[name] = true
 		p.Change(p.KeyOf("Pod", pod), func(o client.Object) { answer(o, hook, on) })
 	}
+
 	p.freed = append(p.freed, slices.Sorted(maps.Keys(names))...)
 	return len(names) > 0
 }
@@ -312,7 +336,10 @@ func answer(pod client.Object, hook *pub.LifecycleHook, on bool) {
 			delete(labels, key)
 		}
 	}
-	finalizers = slices.DeleteFunc(finalizers, func(f string) bool { return slices.Contains(hook.FinalizersHandler, f) })
+
+	finalizers = slices.DeleteFunc(finalizers, func(f string) bool {
+		return slices.Contains(hook.FinalizersHandler, f)
+	})
 	if on {
 		finalizers = append(finalizers, hook.FinalizersHandler...)
 	}

@@ -42,10 +42,20 @@ var stages atomic.Int64
 
 // New returns an empty stage on which it is that time.
 func New(now time.Time) *Stage {
-	s := &Stage{Cluster: simulation.New(uint64(now.UnixNano())), untouched: map[string]int64{}, warnings: map[string]string{}} //nolint:gosec // any seed does
+	//nolint:gosec // any seed does
+	s := &Stage{
+		Cluster:   simulation.New(uint64(now.UnixNano())),
+		untouched: map[string]int64{},
+		warnings:  map[string]string{},
+	}
 	s.Begin(now)
 	s.Namespaces, s.Slim, s.UIDs = true, slim.Any, fmt.Sprint("rehearsed-", stages.Add(1))
-	s.Kubelet = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Schedule: s.schedule, Frozen: map[string]bool{}}
+	s.Kubelet = &simulation.Node{
+		Cluster:  s.Cluster,
+		Digests:  map[string]string{},
+		Schedule: s.schedule,
+		Frozen:   map[string]bool{},
+	}
 	return s
 }
 

@@ -33,7 +33,8 @@ import (
 var scheme = runtime.NewScheme()
 
 func init() {
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1beta1.AddToScheme, policyv1beta1.AddToScheme,
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, appsv1beta1.AddToScheme,
+		policyv1beta1.AddToScheme,
 		appsv1alpha1.AddToScheme, metav1.AddMetaToScheme} {
 		utilruntime.Must(add(scheme))
 	}
@@ -56,7 +57,9 @@ func (c *Cluster) API() *reconcile.API {
 var _ client.FieldIndexer = (*Cluster)(nil)
 
 // IndexField implements client.FieldIndexer. A kind is called as its type is, but for metadata alone.
-func (c *Cluster) IndexField(_ context.Context, object client.Object, field string, index client.IndexerFunc) error {
+func (c *Cluster) IndexField(
+	_ context.Context, object client.Object, field string, index client.IndexerFunc,
+) error {
 	kind := reflect.TypeOf(object).Elem().Name()
 	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
 		kind = metadata.Kind
@@ -137,7 +140,9 @@ func (r *reader) kindOf(object runtime.Object) string {
 }
 
 // Get implements client.Reader.
-func (r *reader) Get(_ context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption) error {
+func (r *reader) Get(
+	_ context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption,
+) error {
 	key := r.cluster.key(r.kindOf(into), name.Namespace, name.Name)
 	if !r.cached {
 		done, err := r.cluster.ask(&Request{Verb: "get", Key: key})
@@ -153,6 +158,7 @@ func (r *reader) Get(_ context.Context, name client.ObjectKey, into client.Objec
 	if found == nil || found.GetNamespace() != name.Namespace {
 		return notFound(key)
 	}
+
 	shared := (&client.GetOptions{}).ApplyOptions(options).UnsafeDisableDeepCopy
 	return assign(into, found, r.cached && shared != nil && *shared)
 }
@@ -172,8 +178,10 @@ func (r *reader) List(_ context.Context, into client.ObjectList, options ...clie
 	if err != nil {
 		return err
 	}
+
 	list := reflect.ValueOf(items).Elem()
 	list.SetZero()
+
 	shared := asked.UnsafeDisableDeepCopy
 	for _, object := range r.cluster.List(kind, r.cached) {
 		selected, err := r.selects(asked, kind, object)
@@ -184,11 +192,13 @@ func (r *reader) List(_ context.Context, into client.ObjectList, options ...clie
 			continue
 		}
 		item := reflect.New(list.Type().Elem())
-		if err := assign(item.Interface().(client.Object), object, r.cached && shared != nil && *shared); err != nil {
+		if err := assign(item.Interface().(client.Object), object, r.cached && shared != nil &&
+			*shared); err != nil {
 			return err
 		}
 		list.Set(reflect.Append(list, item.Elem()))
 	}
+
 	return nil
 }
 
@@ -200,6 +210,7 @@ func (r *reader) selects(asked *client.ListOptions, kind string, object client.O
 	if asked.FieldSelector == nil {
 		return true, nil
 	}
+
 	for _, requirement := range asked.FieldSelector.Requirements() {
 		index := r.cluster.indexes[[2]string{kind, requirement.Field}]
 		if index == nil {
@@ -209,6 +220,7 @@ func (r *reader) selects(asked *client.ListOptions, kind string, object client.O
 			return false, nil
 		}
 	}
+
 	return true, nil
 }
 
@@ -221,13 +233,23 @@ func assign(into client.Object, object client.Object, shared bool) error {
 		reflect.ValueOf(into).Elem().Set(reflect.ValueOf(object).Elem())
 		return nil
 	}
+
 	switch into := into.(type) {
 	case *metav1.PartialObjectMetadata:
-		into.ObjectMeta = metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName(), UID: object.GetUID(),
-			ResourceVersion: object.GetResourceVersion(),
-			Generation:      object.GetGeneration(), CreationTimestamp: object.GetCreationTimestamp(), DeletionTimestamp: object.GetDeletionTimestamp(),
-			DeletionGracePeriodSeconds: object.GetDeletionGracePeriodSeconds(), Labels: object.GetLabels(), Annotations: object.GetAnnotations(),
-			OwnerReferences: object.GetOwnerReferences(), Finalizers: object.GetFinalizers()}
+		into.ObjectMeta = metav1.ObjectMeta{
+			Namespace:                  object.GetNamespace(),
+			Name:                       object.GetName(),
+			UID:                        object.GetUID(),
+			ResourceVersion:            object.GetResourceVersion(),
+			Generation:                 object.GetGeneration(),
+			CreationTimestamp:          object.GetCreationTimestamp(),
+			DeletionTimestamp:          object.GetDeletionTimestamp(),
+			DeletionGracePeriodSeconds: object.GetDeletionGracePeriodSeconds(),
+			Labels:                     object.GetLabels(),
+			Annotations:                object.GetAnnotations(),
+			OwnerReferences:            object.GetOwnerReferences(),
+			Finalizers:                 object.GetFinalizers(),
+		}
 		return nil
 	case *unstructured.Unstructured:
 		gvk := into.GroupVersionKind()
@@ -239,6 +261,7 @@ func assign(into client.Object, object client.Object, shared bool) error {
 		into.SetGroupVersionKind(gvk)
 		return nil
 	}
+
 	return fmt.Errorf("a %T cannot be read as %T", object, into)
 }
 
@@ -251,12 +274,16 @@ type simulatedClient struct {
 var _ client.Client = (*simulatedClient)(nil)
 
 // Get implements client.Reader.
-func (c *simulatedClient) Get(ctx context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption) error {
+func (c *simulatedClient) Get(
+	ctx context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption,
+) error {
 	return c.reader.Get(ctx, name, into, options...)
 }
 
 // List implements client.Reader.
-func (c *simulatedClient) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
+func (c *simulatedClient) List(
+	ctx context.Context, into client.ObjectList, options ...client.ListOption,
+) error {
 	return c.reader.List(ctx, into, options...)
 }
 
@@ -265,10 +292,18 @@ func (c *simulatedClient) Scheme() *runtime.Scheme { return scheme }
 
 // Create implements client.Writer. The object is stored as one of the type that the scheme knows, if it knows
 // one.
-func (c *simulatedClient) Create(_ context.Context, object client.Object, options ...client.CreateOption) error {
-	request := &Request{Verb: "create", Key: c.cluster.key(c.kindOf(object), object.GetNamespace(), object.GetName()), Object: object}
+func (c *simulatedClient) Create(
+	_ context.Context, object client.Object, options ...client.CreateOption,
+) error {
+	request := &Request{
+		Verb: "create",
+		Key: c.cluster.key(c.kindOf(object), object.GetNamespace(),
+			object.GetName()),
+		Object: object,
+	}
 	done, err := c.cluster.ask(request)
 	defer done()
+
 	if err != nil {
 		return err
 	}
@@ -278,6 +313,7 @@ func (c *simulatedClient) Create(_ context.Context, object client.Object, option
 		}
 		return nil
 	}
+
 	stored := request.Object.DeepCopyObject().(client.Object)
 	if document, ok := stored.(*unstructured.Unstructured); ok {
 		if typed, err := scheme.New(document.GroupVersionKind()); err == nil {
@@ -295,30 +331,39 @@ func (c *simulatedClient) Create(_ context.Context, object client.Object, option
 	if err != nil {
 		return err
 	}
+
 	return assign(object, created, false)
 }
 
 // Delete implements client.Writer.
-func (c *simulatedClient) Delete(_ context.Context, object client.Object, options ...client.DeleteOption) error {
+func (c *simulatedClient) Delete(
+	_ context.Context, object client.Object, options ...client.DeleteOption,
+) error {
 	asked := (&client.DeleteOptions{}).ApplyOptions(options)
 	exactly := &metav1.PartialObjectMetadata{}
 	if guard := asked.Preconditions; guard != nil {
-		exactly.UID, exactly.ResourceVersion = *cmp.Or(guard.UID, new(types.UID)), *cmp.Or(guard.ResourceVersion, new(string))
+		exactly.UID, exactly.ResourceVersion = *cmp.Or(guard.UID, new(types.UID)),
+			*cmp.Or(guard.ResourceVersion, new(string))
 	}
 	if exactly.UID == "" {
 		panic("a deletion without guard: " + object.GetName())
 	}
+
 	key := c.cluster.key(c.kindOf(object), object.GetNamespace(), object.GetName())
 	done, err := c.cluster.ask(&Request{Verb: "delete", Key: key})
 	defer done()
+
 	if err != nil {
 		return err
 	}
+
 	return c.cluster.Delete(key, exactly)
 }
 
 // Patch implements client.Writer.
-func (c *simulatedClient) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+func (c *simulatedClient) Patch(
+	_ context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption,
+) error {
 	return c.patch(object, patch, "")
 }
 
@@ -327,17 +372,25 @@ func (c *simulatedClient) patch(object client.Object, patch client.Patch, subres
 	if err != nil {
 		return err
 	}
-	request := &Request{Verb: "patch", Subresource: subresource, Body: body,
-		Key: c.cluster.key(c.kindOf(object), object.GetNamespace(), object.GetName())}
+
+	request := &Request{
+		Verb:        "patch",
+		Subresource: subresource,
+		Body:        body,
+		Key:         c.cluster.key(c.kindOf(object), object.GetNamespace(), object.GetName()),
+	}
 	done, err := c.cluster.ask(request)
 	defer done()
+
 	if err != nil {
 		return err
 	}
+
 	patched, err := c.cluster.Patch(request.Key, request.Body, subresource)
 	if err != nil {
 		return err
 	}
+
 	return assign(object, patched, false)
 }
 
@@ -353,6 +406,8 @@ type subresource struct {
 }
 
 // Patch implements client.SubResourceWriter.
-func (s *subresource) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+func (s *subresource) Patch(
+	_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption,
+) error {
 	return s.client.patch(object, patch, s.name)
 }

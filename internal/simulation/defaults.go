@@ -31,11 +31,13 @@ func qualityOf(pod *corev1.Pod) corev1.PodQOSClass {
 			guaranteed = guaranteed && limited && requested && limit.Equal(request)
 		}
 	}
+
 	switch {
 	case !some:
 		return corev1.PodQOSBestEffort
 	case guaranteed:
 		return corev1.PodQOSGuaranteed
 	}
+
 	return corev1.PodQOSBurstable
 }

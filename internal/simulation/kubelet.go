@@ -54,8 +54,10 @@ func Environment(pod *corev1.Pod, container *corev1.Container) string {
 	for _, env := range container.Env {
 		value := env.Value
 		if env.ValueFrom != nil && env.ValueFrom.FieldRef != nil {
-			for prefix, values := range map[string]map[string]string{"metadata.labels['": pod.Labels,
-				"metadata.annotations['": pod.Annotations} {
+			for prefix, values := range map[string]map[string]string{
+				"metadata.labels['":      pod.Labels,
+				"metadata.annotations['": pod.Annotations,
+			} {
 				if key, ok := strings.CutPrefix(env.ValueFrom.FieldRef.FieldPath, prefix); ok {
 					value = values[strings.TrimSuffix(key, "']")]
 				}
@@ -63,6 +65,7 @@ func Environment(pod *corev1.Pod, container *corev1.Container) string {
 		}
 		fmt.Fprintf(&text, "%s=%s\n", env.Name, value)
 	}
+
 	return text.String()
 }
 
@@ -77,8 +80,11 @@ func (n *Node) Found(pod *corev1.Pod) {
 		n.running = map[string]Running{}
 	}
 	for _, container := range lasting(pod) {
-		n.running[string(pod.UID)+"/"+container.Name] = Running{Image: container.Image, Env: Environment(pod, container),
-			Restart: pod.Annotations[pub.RestartedAt]}
+		n.running[string(pod.UID)+"/"+container.Name] = Running{
+			Image:   container.Image,
+			Env:     Environment(pod, container),
+			Restart: pod.Annotations[pub.RestartedAt],
+		}
 	}
 }
 
@@ -90,10 +96,12 @@ func (n *Node) Step(name string) bool {
 	if !ok || n.Frozen[name] {
 		return false
 	}
+
 	if n.running == nil {
 		n.running = map[string]Running{}
 	}
-	if (pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded) && pod.DeletionTimestamp == nil {
+	if (pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded) &&
+		pod.DeletionTimestamp == nil {
 		return false
 	}
 	if pod.DeletionTimestamp != nil {
@@ -103,10 +111,12 @@ func (n *Node) Step(name string) bool {
 		}
 		return false
 	}
+
 	next := pod.DeepCopy()
 	if !n.advance(next) {
 		return false
 	}
+
 	n.Cluster.Store(key, next)
 	return true
 }
@@ -123,29 +133,35 @@ func (n *Node) advance(pod *corev1.Pod) bool {
 		pod.Status.Phase = corev1.PodPending
 		return true
 	}
+
 	changed := false
 	if n.Observes && pod.Status.ObservedGeneration != pod.Generation {
 		pod.Status.ObservedGeneration, changed = pod.Generation, true
 	}
+
 	for _, container := range lasting(pod) {
 		if n.container(pod, container) {
 			changed = true
 			break
 		}
 	}
+
 	for _, container := range lasting(pod) {
 		if n.resize(pod, container) {
 			changed = true
 		}
 	}
+
 	if n.Daemon && n.report(pod) {
 		changed = true
 	}
 	changed = n.conditions(pod) || changed
-	if policy := pod.Spec.RestartPolicy; !changed && (policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure) {
+	if policy := pod.Spec.RestartPolicy; !changed &&
+		(policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure) {
 		pod.Status.Phase, changed = corev1.PodSucceeded, true // its work is done
 		n.set(pod, corev1.PodReady, corev1.ConditionFalse, "PodCompleted")
 	}
+
 	return changed
 }
 
@@ -158,6 +174,7 @@ func (n *Node) container(pod *corev1.Pod, spec *corev1.Container) bool {
 	if !known {
 		digest = spec.Image
 	}
+
 	switch {
 	case status.State.Running != nil && n.Daemon && n.stops(pod, spec, status, runs):
 		status.Ready = false
@@ -175,34 +192,44 @@ func (n *Node) container(pod *corev1.Pod, spec *corev1.Container) bool {
 		status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}
 		return true
 	case digest == "":
-		if status.State.Waiting != nil && status.State.Waiting.Reason == "ErrImagePull" && status.Image == spec.Image {
+		if status.State.Waiting != nil && status.State.Waiting.Reason == "ErrImagePull" &&
+			status.Image == spec.Image {
 			return false
 		}
 		status.Image = spec.Image
 		status.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}
 		return true
 	}
+
 	n.containers++
 	if status.ContainerID != "" {
 		status.RestartCount++
 	}
 	status.ContainerID = fmt.Sprintf("containerd://%d", n.containers)
 	status.Image, status.ImageID = spec.Image, "sha256:"+digest
-	status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(n.Cluster.Now())}}
-	n.running[key] = Running{Image: spec.Image, Env: Environment(pod, spec), Restart: pod.Annotations[pub.RestartedAt]}
+	status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(
+		n.Cluster.Now())}}
+	n.running[key] = Running{
+		Image:   spec.Image,
+		Env:     Environment(pod, spec),
+		Restart: pod.Annotations[pub.RestartedAt],
+	}
 	pod.Status.Phase = corev1.PodRunning
 	return true
 }
 
 // stops tells whether the daemon stops the container: the update says that its environment changed, and it
 // has the old one, or that it shall be restarted, and it is the one that ran then.
-func (n *Node) stops(pod *corev1.Pod, spec *corev1.Container, status *corev1.ContainerStatus, runs Running) bool {
+func (n *Node) stops(
+	pod *corev1.Pod, spec *corev1.Container, status *corev1.ContainerStatus, runs Running,
+) bool {
 	state, err := inplace.StateOf(pod)
 	if err != nil || state == nil || runs.Image != spec.Image {
 		return false
 	}
 	_, env := state.EnvContainers[spec.Name]
-	return env && runs.Env != Environment(pod, spec) || state.RestartContainers[spec.Name] == status.ContainerID && status.ContainerID != ""
+	return env && runs.Env != Environment(pod, spec) ||
+		state.RestartContainers[spec.Name] == status.ContainerID && status.ContainerID != ""
 }
 
 // report writes what the daemon sees.
@@ -221,14 +248,20 @@ func (n *Node) report(pod *corev1.Pod) bool {
 			environment[name] = value
 		}
 		env, _ := strconv.ParseUint(inplace.ActualEnvHash(container, environment), 10, 64)
-		meta.Containers = append(meta.Containers, inplace.RuntimeContainer{Name: name, ContainerID: status.ContainerID,
-			RestartCount: status.RestartCount,
-			Hashes:       inplace.RuntimeHashes{PlainHash: plain, ExtractedEnvFromMetadataHash: env}})
+		meta.Containers = append(meta.Containers,
+			inplace.RuntimeContainer{
+				Name:         name,
+				ContainerID:  status.ContainerID,
+				RestartCount: status.RestartCount,
+				Hashes:       inplace.RuntimeHashes{PlainHash: plain, ExtractedEnvFromMetadataHash: env},
+			})
 	}
+
 	text, err := json.Marshal(meta)
 	if err != nil || pod.Annotations[pub.RuntimeContainersMeta] == string(text) {
 		return false
 	}
+
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
 	}
@@ -239,18 +272,21 @@ func (n *Node) report(pod *corev1.Pod) bool {
 // resize gives a container the resources of its spec, or says that they do not fit.
 func (n *Node) resize(pod *corev1.Pod, spec *corev1.Container) bool {
 	status := n.statusOf(pod, spec.Name)
-	if status.State.Running == nil || status.Resources != nil && equality.Semantic.DeepEqual(*status.Resources, spec.Resources) {
+	if status.State.Running == nil || status.Resources != nil &&
+		equality.Semantic.DeepEqual(*status.Resources, spec.Resources) {
 		return false
 	}
 	if status.Resources != nil && n.Unfit[string(pod.UID)] {
 		changed := n.set(pod, corev1.PodResizePending, corev1.ConditionTrue, corev1.PodReasonInfeasible)
 		for i := range pod.Status.Conditions {
-			if c := &pod.Status.Conditions[i]; n.Observes && c.Type == corev1.PodResizePending && c.ObservedGeneration != pod.Generation {
+			if c := &pod.Status.Conditions[i]; n.Observes && c.Type == corev1.PodResizePending &&
+				c.ObservedGeneration != pod.Generation {
 				c.ObservedGeneration, changed = pod.Generation, true
 			}
 		}
 		return changed
 	}
+
 	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions,
 		func(c corev1.PodCondition) bool { return c.Type == corev1.PodResizePending })
 	status.Resources = spec.Resources.DeepCopy()
@@ -267,8 +303,10 @@ func (n *Node) statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 			return &(*statuses)[i]
 		}
 	}
-	*statuses = append(*statuses, corev1.ContainerStatus{Name: name,
-		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}}})
+	*statuses = append(*statuses, corev1.ContainerStatus{
+		Name:  name,
+		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ContainerCreating"}},
+	})
 	return &(*statuses)[len(*statuses)-1]
 }
 
@@ -279,11 +317,13 @@ func (n *Node) conditions(pod *corev1.Pod) bool {
 			containers, ready = corev1.ConditionFalse, corev1.ConditionFalse
 		}
 	}
+
 	for _, gate := range pod.Spec.ReadinessGates {
 		if conditionStatus(pod, gate.ConditionType) != corev1.ConditionTrue {
 			ready = corev1.ConditionFalse
 		}
 	}
+
 	changed := n.set(pod, corev1.ContainersReady, containers, "")
 	return n.set(pod, corev1.PodReady, ready, "") || changed
 }
@@ -297,7 +337,9 @@ func conditionStatus(pod *corev1.Pod, t corev1.PodConditionType) corev1.Conditio
 	return ""
 }
 
-func (n *Node) set(pod *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionStatus, reason string) bool {
+func (n *Node) set(
+	pod *corev1.Pod, t corev1.PodConditionType, status corev1.ConditionStatus, reason string,
+) bool {
 	for i := range pod.Status.Conditions {
 		c := &pod.Status.Conditions[i]
 		if c.Type != t {
@@ -306,11 +348,18 @@ func (n *Node) set(pod *corev1.Pod, t corev1.PodConditionType, status corev1.Con
 		if c.Status == status {
 			return false
 		}
-		c.Status, c.Reason, c.Message, c.LastTransitionTime = status, reason, "", metav1.NewTime(n.Cluster.Now())
+		c.Status, c.Reason, c.Message, c.LastTransitionTime = status, reason, "",
+			metav1.NewTime(n.Cluster.Now())
 		return true
 	}
-	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: t, Status: status, Reason: reason,
-		LastTransitionTime: metav1.NewTime(n.Cluster.Now())})
+
+	pod.Status.Conditions = append(pod.Status.Conditions,
+		corev1.PodCondition{
+			Type:               t,
+			Status:             status,
+			Reason:             reason,
+			LastTransitionTime: metav1.NewTime(n.Cluster.Now()),
+		})
 	return true
 }
 

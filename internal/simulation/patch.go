@@ -21,10 +21,12 @@ func (c *Cluster) Patch(key Key, body []byte, subresource string) (client.Object
 	if c.dead {
 		return nil, ErrDead
 	}
+
 	before := c.truth[key]
 	if before == nil {
 		return nil, notFound(key)
 	}
+
 	var guard struct {
 		Metadata struct {
 			UID             types.UID `json:"uid"`
@@ -34,7 +36,9 @@ func (c *Cluster) Patch(key Key, body []byte, subresource string) (client.Object
 	guards := body
 	if body[0] == '[' { // operations that replace them
 		var err error
-		if guards, err = operate([]byte(`{"metadata":{"uid":"","resourceVersion":"","labels":{},"annotations":{},"finalizers":[]},"spec":{"ephemeralContainers":[]}}`), body); err != nil {
+		if guards, err = operate(
+			[]byte(
+				`{"metadata":{"uid":"","resourceVersion":"","labels":{},"annotations":{},"finalizers":[]},"spec":{"ephemeralContainers":[]}}`), body); err != nil {
 			return nil, apierrors.NewBadRequest(err.Error())
 		}
 	}
@@ -44,22 +48,30 @@ func (c *Cluster) Patch(key Key, body []byte, subresource string) (client.Object
 	if guard.Metadata.UID == "" || guard.Metadata.ResourceVersion == "" {
 		panic("a patch without guard: " + string(body))
 	}
-	if guard.Metadata.UID != before.GetUID() || guard.Metadata.ResourceVersion != before.GetResourceVersion() {
+	if guard.Metadata.UID != before.GetUID() ||
+		guard.Metadata.ResourceVersion != before.GetResourceVersion() {
 		return nil, conflict(key, "another version")
 	}
+
 	after, err := c.patched(key, before, body, subresource)
 	if err != nil {
 		return nil, err
 	}
-	err = c.write(Write{Verb: "patch", Subresource: subresource, Key: key}, before, after, func() { c.Store(key, after) })
+
+	err = c.write(Write{Verb: "patch", Subresource: subresource, Key: key}, before, after, func() {
+		c.Store(key, after)
+	})
 	return after, err
 }
 
-func (c *Cluster) patched(key Key, before client.Object, body []byte, subresource string) (client.Object, error) {
+func (c *Cluster) patched(
+	key Key, before client.Object, body []byte, subresource string,
+) (client.Object, error) {
 	original, err := json.Marshal(before)
 	if err != nil {
 		return nil, err
 	}
+
 	var merged []byte
 	if body[0] == '[' {
 		merged, err = operate(original, body)
@@ -71,10 +83,12 @@ func (c *Cluster) patched(key Key, before client.Object, body []byte, subresourc
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
+
 	after := before.DeepCopyObject().(client.Object)
 	if err := decodeInto(merged, after); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
+
 	if pod, ok := after.(*corev1.Pod); ok {
 		old := before.(*corev1.Pod)
 		switch subresource {
@@ -93,18 +107,21 @@ func (c *Cluster) patched(key Key, before client.Object, body []byte, subresourc
 			}
 			if qualityOf(old) != qualityOf(pod) {
 				return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, key.Name, field.ErrorList{
-					field.Invalid(field.NewPath("metadata"), key.Name, "Pod QOS Class may not change as a result of resizing")})
+					field.Invalid(field.NewPath("metadata"), key.Name,
+						"Pod QOS Class may not change as a result of resizing")})
 			}
 			pod.Generation++
 		default:
 			pod.Status = old.Status
 			sameImage := func(a, b corev1.Container) bool { return a.Image == b.Image }
-			if !slices.EqualFunc(old.Spec.Containers, pod.Spec.Containers, sameImage) || !slices.EqualFunc(old.Spec.InitContainers,
-				pod.Spec.InitContainers, sameImage) {
+			if !slices.EqualFunc(old.Spec.Containers, pod.Spec.Containers, sameImage) ||
+				!slices.EqualFunc(old.Spec.InitContainers,
+					pod.Spec.InitContainers, sameImage) {
 				pod.Generation++
 			}
 		}
 	}
+
 	return after, nil
 }
 

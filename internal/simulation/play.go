@@ -57,6 +57,7 @@ func (p *Play) Settle(limit int) error {
 	if p.Dead() {
 		p.Start()
 	}
+
 	for range limit {
 		if p.Round() {
 			continue
@@ -68,5 +69,6 @@ func (p *Play) Settle(limit int) error {
 			return nil
 		}
 	}
+
 	return fmt.Errorf("no rest after %d rounds: %s", limit, p.Describe())
 }

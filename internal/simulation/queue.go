@@ -39,9 +39,14 @@ const mostIdle, hurry = 20, 100 * time.Millisecond
 
 // NewQueue returns the queue of a manager that starts: its object is in it.
 func NewQueue(cluster *Cluster, name string) *Queue {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, 1000*time.Second)
-	return &Queue{cluster: cluster, added: true, request: reconcile.Request{NamespacedName: types.NamespacedName{Name: name}},
-		backOff: pacing.NewBackOff(limiter)}
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond,
+		1000*time.Second)
+	return &Queue{
+		cluster: cluster,
+		added:   true,
+		request: reconcile.Request{NamespacedName: types.NamespacedName{Name: name}},
+		backOff: pacing.NewBackOff(limiter),
+	}
 }
 
 // Add puts the object into the queue, as an event does.
@@ -81,7 +86,10 @@ func (q *Queue) watch() {
 	}
 	q.idle, q.began, q.known = q.idle+1, q.cluster.Now(), known
 	if q.idle > mostIdle {
-		panic(fmt.Sprintf("%d passes in a row began at most %s after the one before, although nothing had happened", q.idle, hurry))
+		panic(
+			fmt.Sprintf(
+				"%d passes in a row began at most %s after the one before, although nothing had happened",
+				q.idle, hurry))
 	}
 }
 

@@ -95,8 +95,13 @@ var ErrDead = errors.New("the manager is dead")
 // New returns an empty cluster.
 func New(seed uint64) *Cluster {
 	view := &View{cache: map[Key]client.Object{}}
-	return &Cluster{Rand: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
-		truth: map[Key]client.Object{}, view: view, views: []*View{view}}
+	return &Cluster{
+		Rand:  rand.New(rand.NewPCG(seed, 1)),
+		now:   time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
+		truth: map[Key]client.Object{},
+		view:  view,
+		views: []*View{view},
+	}
 }
 
 // key is the key of an object.
@@ -136,17 +141,20 @@ func (c *Cluster) List(kind string, cached bool) []client.Object {
 	if cached {
 		source = c.view.cache
 	}
+
 	var keys []string
 	for key := range source {
 		if key.Kind == kind {
 			keys = append(keys, key.Name)
 		}
 	}
+
 	slices.Sort(keys)
 	objects := make([]client.Object, len(keys))
 	for i, name := range keys {
 		objects[i] = source[Key{kind, name}]
 	}
+
 	return objects
 }
 
@@ -163,6 +171,7 @@ func (c *Cluster) Store(key Key, object client.Object) client.Object {
 		c.Remove(key)
 		return object
 	}
+
 	c.truth[key] = object
 	c.happens(event{key, object, c.now})
 	return object
@@ -223,10 +232,13 @@ func (c *Cluster) CollectGarbage() {
 	for _, object := range c.truth {
 		alive[object.GetUID()] = true
 	}
+
 	for _, kind := range []string{"Pod", "PersistentVolumeClaim", "ControllerRevision", "ImagePullJob"} {
 		for _, object := range c.List(kind, false) {
 			owners, key := object.GetOwnerReferences(), c.KeyOf(kind, object)
-			solid := slices.DeleteFunc(slices.Clone(owners), func(owner metav1.OwnerReference) bool { return !alive[owner.UID] })
+			solid := slices.DeleteFunc(slices.Clone(owners), func(owner metav1.OwnerReference) bool {
+				return !alive[owner.UID]
+			})
 			switch {
 			case len(solid) == len(owners) || object.GetDeletionTimestamp() != nil:
 			case len(solid) == 0:
@@ -339,6 +351,7 @@ func (c *Cluster) write(w Write, before, after client.Object, effect func()) err
 	case c.Chance(c.Faults.Refuse), c.Refused != nil && c.Refused(w):
 		return apierrors.NewInternalError(errors.New("refused by the simulation"))
 	}
+
 	if c.BeforeWrite != nil {
 		c.BeforeWrite(w, before, after)
 	}
@@ -347,6 +360,7 @@ func (c *Cluster) write(w Write, before, after client.Object, effect func()) err
 	if c.AfterWrite != nil {
 		c.AfterWrite(w)
 	}
+
 	switch {
 	case c.dead:
 		return ErrDead
@@ -356,6 +370,7 @@ func (c *Cluster) write(w Write, before, after client.Object, effect func()) err
 	case c.Chance(c.Faults.Lose):
 		return apierrors.NewTimeoutError("lost by the simulation", 1)
 	}
+
 	return nil
 }
 
@@ -389,6 +404,7 @@ func (c *Cluster) Delete(key Key, version client.Object) error {
 	if c.dead {
 		return ErrDead
 	}
+
 	object := c.truth[key]
 	if object == nil {
 		return notFound(key)
@@ -400,6 +416,7 @@ func (c *Cluster) Delete(key Key, version client.Object) error {
 	if object.GetDeletionTimestamp() != nil {
 		return nil
 	}
+
 	return c.write(Write{Verb: "delete", Key: key}, object, nil, func() { c.EndGracefully(key) })
 }
 

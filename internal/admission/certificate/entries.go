@@ -57,10 +57,11 @@ func (p *publisher) derives(name any) bool {
 	return slices.ContainsFunc(p.derived, func(d Derived) bool { return name == d.Name })
 }
 
-// template returns the entries that the annotation keeps (OPS-064), and updates the annotation if they
-// change: a new or changed entry comes from manifests that were applied since. Only the leader changes the
-// annotation.
-func (p *publisher) template(object *unstructured.Unstructured, present []any, fields map[string]any) ([]any, error) {
+// template returns the entries that the annotation keeps, and updates the annotation if they change: a new or
+// changed entry comes from manifests that were applied since. Only the leader changes the annotation.
+func (p *publisher) template(
+	object *unstructured.Unstructured, present []any, fields map[string]any,
+) ([]any, error) {
 	annotations := object.GetAnnotations()
 	var kept []any
 	if json.Unmarshal([]byte(annotations[templateAnnotation]), &kept) != nil {
@@ -72,8 +73,8 @@ func (p *publisher) template(object *unstructured.Unstructured, present []any, f
 	fresh, news := len(kept) == 0, false
 	for _, item := range present {
 		entry, ok := item.(map[string]any)
-		if _, known := p.paths[pathOf(entry)]; !ok || !known && !fresh || p.recent != nil && entry["name"] == p.recent.Name ||
-			p.derives(entry["name"]) {
+		if _, known := p.paths[pathOf(entry)]; !ok || !known && !fresh ||
+			p.recent != nil && entry["name"] == p.recent.Name || p.derives(entry["name"]) {
 			continue
 		}
 		bare := runtime.DeepCopyJSON(entry)

@@ -123,10 +123,7 @@ func New(c client.WithWatch, clock clock.WithTicker, log logr.Logger, options Op
 		announcements: rate.NewLimiter(announcementsASecond, announcementsAtOnce),
 		together:      matchconditions.Together[string, struct{}]{Limit: 2 * servedTime},
 		unserved: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_webhook_unserved",
-			Help: "Entries of webhook configurations, and conversions, that this manager does not serve."}, []string{"object", "name"}),
-		expires: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_webhook_certificate_expiry_timestamp_seconds",
-			Help: "When the certificate that this replica serves its webhooks with expires, in seconds since 1970."}, nil),
-	}
+			Help: "Entries of webhook configurations, and conversions, that this manager does not serve."}, []string{"object", "name"}), expires: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_webhook_certificate_expiry_timestamp_seconds", Help: "When the certificate that this replica serves its webhooks with expires, in seconds since 1970."}, nil)}
 	k.publisher.now = clock.Now
 	if options.FilesOnly && !options.External {
 		k.store = &directoryStore{dir: options.Directory}
@@ -143,11 +140,11 @@ const (
 	spacing = time.Second
 	// staleTime is how old the last good pass of a replica that is called may be. A previous authority is
 	// only dropped from the bundles after twice that time, so every replica that is called serves a
-	// certificate of the new one by then (OPS-046).
+	// certificate of the new one by then.
 	staleTime = overlapTime / 2
-	// unservedGrace is how long a replica that was ready stays so when entries appear that it does not serve
-	// (OPS-065): during an upgrade the configurations are newer than the old replicas. A replica that starts
-	// gets no grace: it must not replace one that does serve them.
+	// unservedGrace is how long a replica that was ready stays so when entries appear that it does not serve:
+	// during an upgrade the configurations are newer than the old replicas. A replica that starts gets no
+	// grace: it must not replace one that does serve them.
 	unservedGrace = 2 * time.Minute
 )
 
@@ -176,7 +173,7 @@ func (k *Keeper) Pass(ctx context.Context) (again time.Time, err error) {
 	k.state.Lock()
 	defer k.state.Unlock()
 	if err != nil && ctx.Err() == nil && (k.lastError == nil || k.lastError.Error() != err.Error()) {
-		k.log.Error(err, "Keeping webhook certificates failed, trying again") // once for each obstacle (OPS-096)
+		k.log.Error(err, "Keeping webhook certificates failed, trying again") // once for each obstacle
 	}
 	k.lastError = err
 	return again, err
@@ -232,20 +229,26 @@ func (k *Keeper) keep(stored material, now time.Time) material {
 		return nil
 	}
 	// Other good material, as from a backup: nobody trusts its authority yet, so it takes over like any new
-	// one (OPS-046).
+	// one.
 	kept := maps.Clone(last)
 	kept.unstage()
-	if authority, _, err := parseAuthority(stored[keyCACert], stored[keyCAKey]); err != nil || !k.policy.reuses(authority, now) {
+	if authority, _, err := parseAuthority(stored[keyCACert], stored[keyCAKey]); err != nil ||
+		!k.policy.reuses(authority, now) {
 		k.log.Info("Somebody replaced the webhook certificates by those of an authority that cannot sign any: they were put back. "+
 			"For certificates of somebody else there is the feature gate EnableExternalCerts", "host", k.policy.host)
 		return kept
 	}
-	k.log.Info("Somebody replaced the webhook certificates: their authority takes over once it is trusted everywhere", "host", k.policy.host)
-	kept[keyNextCA], kept[keyNextCAKey], kept[keyNextSince] = stored[keyCACert], stored[keyCAKey], timestamp(now)
+	k.log.Info(
+		"Somebody replaced the webhook certificates: their authority takes over once it is trusted everywhere",
+		"host", k.policy.host,
+	)
+	kept[keyNextCA], kept[keyNextCAKey], kept[keyNextSince] = stored[keyCACert], stored[keyCAKey], timestamp(
+		now,
+	)
 	return kept
 }
 
-// adopt serves the certificate of a Secret that another program makes (OPS-050).
+// adopt serves the certificate of a Secret that another program makes.
 func (k *Keeper) adopt(ctx context.Context) error {
 	stored, _, err := k.store.load(ctx)
 	if err != nil {
@@ -253,8 +256,8 @@ func (k *Keeper) adopt(ctx context.Context) error {
 	}
 	m := stored.external()
 	if _, err := tls.X509KeyPair(m[keyCert], m[keyKey]); err != nil || len(m[keyCACert]) == 0 {
-		return fmt.Errorf("external certificates: Secret %s must hold ca.crt, tls.crt and tls.key (%w)", k.options.Secret,
-			cmp.Or(err, errors.New("there is no ca.crt")))
+		return fmt.Errorf("external certificates: Secret %s must hold ca.crt, tls.crt and tls.key (%w)",
+			k.options.Secret, cmp.Or(err, errors.New("there is no ca.crt")))
 	}
 	var mismatched []string
 	if err := m.check(policy{host: k.policy.host}, k.clock.Now()); err != nil {
@@ -263,7 +266,7 @@ func (k *Keeper) adopt(ctx context.Context) error {
 	return errors.Join(k.publish(ctx, m, mismatched...), k.serve(m))
 }
 
-// serve writes what the server reloads (OPS-047).
+// serve writes what the server reloads.
 func (k *Keeper) serve(m material) error {
 	if err := writeFiles(k.options.Directory, servedFiles(m)); err != nil {
 		return err
@@ -291,7 +294,9 @@ func (k *Keeper) takeOver(ctx context.Context) (material, time.Time, error) {
 	return wanted, again, err
 }
 
-func (k *Keeper) save(ctx context.Context, stored, wanted material, version *corev1.Secret) (material, error) {
+func (k *Keeper) save(
+	ctx context.Context, stored, wanted material, version *corev1.Secret,
+) (material, error) {
 	if wanted.equal(stored) {
 		return wanted, nil
 	}
@@ -392,7 +397,7 @@ func (k *Keeper) Start(ctx context.Context) error {
 				waiting = k.rescope(ctx) // if that fails, a whole pass follows and reports why
 			case <-changed:
 				// Changes, also our own, come in bursts, and managers that disagree must not write without
-				// pause (OPS-112).
+				// pause.
 				waiting = !k.settle(ctx)
 			case <-timer.C():
 			}
@@ -444,7 +449,8 @@ type watchedObject struct {
 func (k *Keeper) watched() []watchedObject {
 	var objects []watchedObject
 	if _, ok := k.store.(*secretStore); ok {
-		objects = append(objects, watchedObject{corev1.SchemeGroupVersion.WithKind("Secret"), k.options.Secret})
+		objects = append(objects,
+			watchedObject{corev1.SchemeGroupVersion.WithKind("Secret"), k.options.Secret})
 	}
 	for _, object := range k.publisher.objects {
 		objects = append(objects, watchedObject{object.kind, types.NamespacedName{Name: object.name}})
@@ -453,7 +459,7 @@ func (k *Keeper) watched() []watchedObject {
 }
 
 // watch sends a value for every change of one object. It watches by name, so that no rights to other objects
-// are needed (OPS-082).
+// are needed.
 func (k *Keeper) watch(ctx context.Context, object watchedObject, changed chan<- struct{}) {
 	said := ""
 	for ctx.Err() == nil {
@@ -463,8 +469,9 @@ func (k *Keeper) watch(ctx context.Context, object watchedObject, changed chan<-
 			client.InNamespace(object.key.Namespace))
 		if err != nil {
 			if ctx.Err() == nil && err.Error() != said {
-				said = err.Error() // once for each obstacle (OPS-096)
-				k.log.Error(err, "Watching failed, trying again", "kind", object.kind.Kind, "name", object.key.String())
+				said = err.Error() // once for each obstacle
+				k.log.Error(err, "Watching failed, trying again", "kind", object.kind.Kind, "name",
+					object.key.String())
 			}
 		} else {
 			said = ""

@@ -29,15 +29,15 @@ const (
 	keyNextSince            = "ca-next-since"
 	keyPreviousCA           = "ca-previous.pem"
 	keyPreviousSince        = "ca-previous-since"
-	keyExternalCA           = "ca.crt" // with keyTLSKey and keyTLSCert, in a Secret of somebody else (OPS-050)
+	keyExternalCA           = "ca.crt" // with keyTLSKey and keyTLSCert, in a Secret of somebody else
 )
 
 const (
-	// authorityLife and certificateLife are how long new ones are valid (OPS-043). Whoever reads a key once
-	// can use it no longer than that.
+	// authorityLife and certificateLife are how long new ones are valid. Whoever reads a key once can use it
+	// no longer than that.
 	authorityLife   = 5 * 365 * 24 * time.Hour
 	certificateLife = 365 * 24 * time.Hour
-	// reuseAuthority is how long an authority must still be valid to sign a new certificate (OPS-044).
+	// reuseAuthority is how long an authority must still be valid to sign a new certificate.
 	reuseAuthority = 365 * 24 * time.Hour
 	// settleTime is how long a staged authority is published before a certificate that it signed is served:
 	// the API servers must have seen it.
@@ -46,7 +46,7 @@ const (
 	// machines may be behind.
 	backdated = 24 * time.Hour
 	// overlapTime is how long the previous authority stays published. A replica makes a pass at least once a
-	// minute. One that did not for half this time is not ready, so that nobody calls it (OPS-046).
+	// minute. One that did not for half this time is not ready, so that nobody calls it.
 	overlapTime = 10 * time.Minute
 )
 
@@ -63,17 +63,23 @@ type policy struct {
 }
 
 func newPolicy(host string, renewBefore time.Duration) policy {
-	return policy{host: host, renewBefore: renewBefore, authority: authorityLife, certificate: certificateLife}
+	return policy{
+		host:        host,
+		renewBefore: renewBefore,
+		authority:   authorityLife,
+		certificate: certificateLife,
+	}
 }
 
-// before is how long before its end a certificate that is valid for life is renewed (OPS-044):
-// CERTS_RENEW_BEFORE may be longer than that, and a certificate must not be due as soon as it is made.
+// before is how long before its end a certificate that is valid for life is renewed: CERTS_RENEW_BEFORE may
+// be longer than that, and a certificate must not be due as soon as it is made.
 func (p policy) before(life time.Duration) time.Duration { return min(p.renewBefore, life*2/3) }
 
-// reuses says whether an authority may sign another certificate (OPS-044); it must outlive the time at which
-// that is renewed.
+// reuses says whether an authority may sign another certificate; it must outlive the time at which that is
+// renewed.
 func (p policy) reuses(authority *x509.Certificate, now time.Time) bool {
-	return !now.Before(authority.NotBefore) && now.Add(max(reuseAuthority, p.before(p.certificate)+24*time.Hour)).Before(authority.NotAfter)
+	return !now.Before(authority.NotBefore) &&
+		now.Add(max(reuseAuthority, p.before(p.certificate)+24*time.Hour)).Before(authority.NotAfter)
 }
 
 // seen is when this replica first saw the staged authority published, and the previous one, by its own clock.
@@ -100,7 +106,8 @@ func (m material) bundle() []byte {
 	var bundle []byte
 	for _, key := range []string{keyNextCA, keyCACert, keyPreviousCA} {
 		pemBytes := m[key]
-		if _, err := certutil.ParseCertsPEM(pemBytes); err == nil && !bytes.Contains(bundle, bytes.TrimSpace(pemBytes)) {
+		if _, err := certutil.ParseCertsPEM(pemBytes); err == nil &&
+			!bytes.Contains(bundle, bytes.TrimSpace(pemBytes)) {
 			bundle = append(append(bundle, bytes.TrimSpace(pemBytes)...), '\n')
 		}
 	}
@@ -119,25 +126,32 @@ func (m material) expected(now, previousSince time.Time) []byte {
 
 // external reads m as a Secret that another program makes.
 func (m material) external() material {
-	return material{keyCACert: m[keyExternalCA], keyCert: m[keyTLSCert], keyKey: m[keyTLSKey], keyTLSCert: m[keyTLSCert],
-		keyTLSKey: m[keyTLSKey]}
+	return material{
+		keyCACert:  m[keyExternalCA],
+		keyCert:    m[keyTLSCert],
+		keyKey:     m[keyTLSKey],
+		keyTLSCert: m[keyTLSCert],
+		keyTLSKey:  m[keyTLSKey],
+	}
 }
 
 // next returns the material as it should be now; the same if nothing has to be done. published says that the
 // present bundle is known to be published everywhere. again is when the next pass is due at the latest; zero
 // if nothing is scheduled.
-func (m material) next(p policy, now time.Time, seen *seen, published bool) (result material, again time.Time, err error) {
+func (m material) next(
+	p policy, now time.Time, seen *seen, published bool,
+) (result material, again time.Time, err error) {
 	result = maps.Clone(m)
 	if result == nil {
 		result = material{}
 	}
 	if len(m[keyNextCA]) > 0 {
-		if staged, _, err := parseAuthority(m[keyNextCA], m[keyNextCAKey]); err != nil || !p.reuses(staged, now) {
+		if staged, _, err := parseAuthority(m[keyNextCA], m[keyNextCAKey]); err != nil ||
+			!p.reuses(staged, now) {
 			result.unstage() // a damaged authority could never take over; another one is staged if needed
 		}
 	}
-	// An authority without its key is how somebody asks for a new one: the key may be known to others
-	// (OPS-053).
+	// An authority without its key is how somebody asks for a new one: the key may be known to others.
 	usable := m.check(p, now) == nil && len(m[keyCAKey]) > 0
 	switch {
 	case !usable && m.checkExpired(p, now):
@@ -185,7 +199,7 @@ func (m material) unstage() {
 	delete(m, keyNextSince)
 }
 
-// check says why the serving certificate should be replaced (OPS-044); nil if it need not.
+// check says why the serving certificate should be replaced; nil if it need not.
 func (m material) check(p policy, now time.Time) error {
 	return m.checkFor(p, now, p.before)
 }
@@ -209,7 +223,8 @@ func (m material) checkFor(p policy, now time.Time, ahead func(life time.Duratio
 		options := x509.VerifyOptions{DNSName: p.host, Roots: roots, CurrentTime: at,
 			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 		if _, err := pair.Leaf.Verify(options); err != nil {
-			return fmt.Errorf("verifying the certificate for %s at %s: %w", p.host, at.Format(time.RFC3339), err)
+			return fmt.Errorf("verifying the certificate for %s at %s: %w", p.host, at.Format(time.RFC3339),
+				err)
 		}
 	}
 	return nil
@@ -270,7 +285,9 @@ func (p policy) newAuthority(now time.Time) (certPEM, keyPEM []byte, err error) 
 	return sign(template, template, nil)
 }
 
-func (p policy) issue(authority *x509.Certificate, authorityKey crypto.Signer, now time.Time) (certPEM, keyPEM []byte, err error) {
+func (p policy) issue(
+	authority *x509.Certificate, authorityKey crypto.Signer, now time.Time,
+) (certPEM, keyPEM []byte, err error) {
 	template, err := certificateTemplate(p.host, now, p.certificate)
 	if err != nil {
 		return nil, nil, err

@@ -25,24 +25,28 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// templateAnnotation holds the original list of webhooks as JSON (OPS-064).
+// templateAnnotation holds the original list of webhooks as JSON.
 const templateAnnotation = "template"
 
-// convertPath is where CRDs are converted (OPS-071).
+// convertPath is where CRDs are converted.
 const convertPath = "/convert"
 
 var (
 	mutatingKind   = admissionv1.SchemeGroupVersion.WithKind("MutatingWebhookConfiguration")
 	validatingKind = admissionv1.SchemeGroupVersion.WithKind("ValidatingWebhookConfiguration")
-	crdKind        = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	crdKind        = schema.GroupVersionKind{
+		Group:   "apiextensions.k8s.io",
+		Version: "v1",
+		Kind:    "CustomResourceDefinition",
+	}
 )
 
-// publisher brings webhook configurations and CRDs in line (OPS-042, OPS-064, OPS-071). Objects are read and
-// patched as documents, so that fields of other versions stay as they are.
+// publisher brings webhook configurations and CRDs in line. Objects are read and patched as documents, so
+// that fields of other versions stay as they are.
 //
 // Several managers may share the objects: replicas, an older and a newer release during an upgrade, the
-// reference (OPS-110, OPS-112). So that none undoes what another did, each changes only entries that it
-// serves itself, never changes unknown ones, and only the leader adds and drops entries.
+// reference. So that none undoes what another did, each changes only entries that it serves itself, never
+// changes unknown ones, and only the leader adds and drops entries.
 type publisher struct {
 	client client.Client
 	target Target
@@ -51,7 +55,7 @@ type publisher struct {
 	scopes map[string]Scope
 	// elected is closed on the leader; nil means that this process always leads.
 	elected <-chan struct{}
-	// readOnly says that certificates are external: objects are only compared, not written (OPS-050).
+	// readOnly says that certificates are external: objects are only compared, not written.
 	readOnly bool
 	objects  []published
 	derived  []Derived
@@ -66,9 +70,9 @@ type publisher struct {
 type report struct {
 	// notes are for the log.
 	notes []string
-	// unserved are entries that call this manager but have no handler (OPS-065).
+	// unserved are entries that call this manager but have no handler.
 	unserved []unserved
-	// mismatched are objects with another authority, if the manager may not change them (OPS-050).
+	// mismatched are objects with another authority, if the manager may not change them.
 	mismatched []string
 	// lacking says what a starting replica waits for before it is ready.
 	lacking string
@@ -90,7 +94,7 @@ type Target struct {
 	Port int
 }
 
-// name is the host name for which the serving certificate is issued (OPS-043).
+// name is the host name for which the serving certificate is issued.
 func (t Target) name() string {
 	if t.Host != "" {
 		return t.Host
@@ -108,7 +112,12 @@ func (t Target) fill(config map[string]any, path string, bundle []byte) {
 		return
 	}
 	delete(config, "url")
-	config["service"] = map[string]any{"namespace": t.Namespace, "name": t.Service, "path": path, "port": int64(443)}
+	config["service"] = map[string]any{
+		"namespace": t.Namespace,
+		"name":      t.Service,
+		"path":      path,
+		"port":      int64(443),
+	}
 }
 
 // published is one object that carries the bundle. build returns its fields as they should be, by JSON
@@ -116,16 +125,30 @@ func (t Target) fill(config map[string]any, path string, bundle []byte) {
 type published struct {
 	kind  schema.GroupVersionKind
 	name  string
-	build func(object *unstructured.Unstructured, bundle []byte, found *report) (fields map[string]any, err error)
+	build func(object *unstructured.Unstructured, bundle []byte,
+		found *report) (fields map[string]any, err error)
 }
 
 func newPublisher(c client.Client, o Options) *publisher {
-	p := &publisher{client: c, target: o.Target, paths: o.Paths, scopes: o.Scopes, elected: o.Elected, readOnly: o.External,
-		derived: o.Derived, recent: o.Recent, now: time.Now, check: o.Check}
+	p := &publisher{
+		client:   c,
+		target:   o.Target,
+		paths:    o.Paths,
+		scopes:   o.Scopes,
+		elected:  o.Elected,
+		readOnly: o.External,
+		derived:  o.Derived,
+		recent:   o.Recent,
+		now:      time.Now,
+		check:    o.Check,
+	}
 	if p.check == nil {
 		p.check = func(string) error { return nil }
 	}
-	p.objects = []published{{mutatingKind, o.Mutating, p.webhooks}, {validatingKind, o.Validating, p.webhooks}}
+	p.objects = []published{
+		{mutatingKind, o.Mutating, p.webhooks},
+		{validatingKind, o.Validating, p.webhooks},
+	}
 	for _, name := range o.CRDs {
 		p.objects = append(p.objects, published{crdKind, name, p.conversion})
 	}
@@ -173,7 +196,8 @@ func (p *publisher) publishOne(ctx context.Context, object published, bundle []b
 	}
 	operations := []jsonpatch.Operation{}
 	for pointer, value := range fields {
-		if present, found := at(live.Object, pointer); !found || !equality.Semantic.DeepEqual(present, value) {
+		if present, found := at(live.Object, pointer); !found ||
+			!equality.Semantic.DeepEqual(present, value) {
 			operations = append(operations, jsonpatch.NewOperation("add", pointer, value))
 		}
 	}
@@ -181,12 +205,14 @@ func (p *publisher) publishOne(ctx context.Context, object published, bundle []b
 		return nil
 	}
 	// If the object was changed since it was read, this is a conflict.
-	operations = append(operations, jsonpatch.NewOperation("replace", "/metadata/resourceVersion", live.GetResourceVersion()))
+	operations = append(operations,
+		jsonpatch.NewOperation("replace", "/metadata/resourceVersion", live.GetResourceVersion()))
 	patch, err := json.Marshal(operations)
 	if err != nil {
 		return err
 	}
-	if err := p.client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, patch)); apierrors.IsConflict(err) {
+	if err := p.client.Patch(ctx, live,
+		client.RawPatch(types.JSONPatchType, patch)); apierrors.IsConflict(err) {
 		return errLostRace
 	} else if err != nil {
 		return err
@@ -203,7 +229,9 @@ func carries(bundle, authorities []byte) bool {
 		return false
 	}
 	wanted, err := certutil.ParseCertsPEM(authorities)
-	return err == nil && !slices.ContainsFunc(wanted, func(one *x509.Certificate) bool { return !slices.ContainsFunc(present, one.Equal) })
+	return err == nil &&
+		!slices.ContainsFunc(wanted,
+			func(one *x509.Certificate) bool { return !slices.ContainsFunc(present, one.Equal) })
 }
 
 // adopt fills in the client configuration of something that this manager serves.
@@ -228,10 +256,12 @@ func (p *publisher) leads() bool {
 	}
 }
 
-// webhooks builds the list of entries: those present, then those of the template that are gone from it
-// (OPS-064). An entry for an unknown path stays as it is and is reported: another manager may serve it, and
-// without it requests would pass unseen (OPS-065).
-func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, found *report) (map[string]any, error) {
+// webhooks builds the list of entries: those present, then those of the template that are gone from it. An
+// entry for an unknown path stays as it is and is reported: another manager may serve it, and without it
+// requests would pass unseen.
+func (p *publisher) webhooks(
+	object *unstructured.Unstructured, bundle []byte, found *report,
+) (map[string]any, error) {
 	present, _, err := unstructured.NestedSlice(object.Object, "webhooks")
 	if err != nil {
 		return nil, err
@@ -287,11 +317,15 @@ func (p *publisher) webhooks(object *unstructured.Unstructured, bundle []byte, f
 // narrow limits an entry to the requests for which all conditions are true, and sets its failurePolicy. A
 // condition that API servers could not evaluate would refuse these requests. It is left out: the handlers
 // know what to do with requests that need not have been sent.
-func (p *publisher) narrow(entry map[string]any, conditions []admissionv1.MatchCondition, policy admissionv1.FailurePolicyType, found *report) {
+func (p *publisher) narrow(
+	entry map[string]any, conditions []admissionv1.MatchCondition, policy admissionv1.FailurePolicyType,
+	found *report,
+) {
 	list := make([]any, 0, len(conditions))
 	for _, c := range conditions {
 		if err := p.check(c.Expression); err != nil {
-			found.notes = append(found.notes, fmt.Sprintf("condition %s of webhook %s is left out: %v", c.Name, entry["name"], err))
+			found.notes = append(found.notes,
+				fmt.Sprintf("condition %s of webhook %s is left out: %v", c.Name, entry["name"], err))
 			continue
 		}
 		list = append(list, map[string]any{"name": c.Name, "expression": c.Expression})
@@ -312,8 +346,10 @@ func pathOf(entry map[string]any) string {
 }
 
 // conversion builds the conversion settings of a CRD that declares the strategy Webhook, and nothing for
-// others (OPS-071).
-func (p *publisher) conversion(object *unstructured.Unstructured, bundle []byte, found *report) (map[string]any, error) {
+// others.
+func (p *publisher) conversion(
+	object *unstructured.Unstructured, bundle []byte, found *report,
+) (map[string]any, error) {
 	config, ok, err := conversionConfig(object)
 	if !ok || err != nil {
 		return nil, err
@@ -328,7 +364,8 @@ func (p *publisher) conversion(object *unstructured.Unstructured, bundle []byte,
 // conversionConfig returns the client configuration of a CRD; ok says whether it declares the strategy
 // Webhook.
 func conversionConfig(object *unstructured.Unstructured) (config map[string]any, ok bool, err error) {
-	if strategy, _, _ := unstructured.NestedString(object.Object, "spec", "conversion", "strategy"); strategy != "Webhook" {
+	if strategy, _, _ := unstructured.NestedString(object.Object, "spec", "conversion",
+		"strategy"); strategy != "Webhook" {
 		return nil, false, nil
 	}
 	config, _, err = unstructured.NestedMap(object.Object, "spec", "conversion", "webhook", "clientConfig")

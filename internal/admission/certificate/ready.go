@@ -37,14 +37,16 @@ func (k *Keeper) inLine() error {
 	case k.last == nil:
 		return fmt.Errorf("certificates and webhook configurations: %w", k.lastError)
 	case now.Sub(k.lastPass) > staleTime:
-		return fmt.Errorf("certificates and webhook configurations were last in line at %s: %w", k.lastPass.Format(time.RFC3339),
-			k.lastError)
+		return fmt.Errorf("certificates and webhook configurations were last in line at %s: %w",
+			k.lastPass.Format(time.RFC3339), k.lastError)
 	case len(k.found.mismatched) > 0:
 		return fmt.Errorf("external certificates: %s", strings.Join(k.found.mismatched, "; "))
-	case k.found.lacking != "" && !k.wasReady: // until then rules must not be accepted, because their pods would not be sent
+	// until then rules must not be accepted, because their pods would not be sent
+	case k.found.lacking != "" && !k.wasReady:
 		return fmt.Errorf("webhook configurations: %s", k.found.lacking)
 	case len(k.found.unserved) > 0 && (!k.wasReady || now.Sub(k.since) >= unservedGrace):
-		return fmt.Errorf("webhook configurations ask for more than this manager serves: %v", k.found.unserved)
+		return fmt.Errorf("webhook configurations ask for more than this manager serves: %v",
+			k.found.unserved)
 	}
 	return nil
 }
@@ -57,7 +59,9 @@ func (k *Keeper) serverAnswers(request *http.Request) error {
 	if !roots.AppendCertsFromPEM(expected) {
 		return errors.New("there is no certificate of the authority")
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: k.policy.host, MinVersion: tls.VersionTLS12}}
+	transport := &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: k.policy.host, MinVersion: tls.VersionTLS12},
+	}
 	defer transport.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(request.Context(), 2*time.Second)
 	defer cancel()

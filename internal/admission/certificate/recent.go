@@ -85,7 +85,10 @@ func (r recentRules) add(expression string, now time.Time) (recentRules, string)
 		}
 	}
 	rule := recentRule{expression, now.UTC().Format(time.RFC3339), rand.String(8)}
-	rules := append(slices.DeleteFunc(slices.Clone(r), func(former recentRule) bool { return former.Expression == expression }), rule)
+	rules := append(
+		slices.DeleteFunc(slices.Clone(r),
+			func(former recentRule) bool { return former.Expression == expression }), rule,
+	)
 	if len(rules) > maxRecentRules || len(rules.expression()) > maxRecentLength {
 		rule.Expression = everyPod
 		rules = recentRules{rule}
@@ -95,7 +98,8 @@ func (r recentRules) add(expression string, now time.Time) (recentRules, string)
 
 // wide tells whether the rules ask for all pods.
 func (r recentRules) wide() bool {
-	return len(r.expression()) > maxRecentLength || slices.ContainsFunc(r, func(rule recentRule) bool { return rule.Expression == everyPod })
+	return len(r.expression()) > maxRecentLength ||
+		slices.ContainsFunc(r, func(rule recentRule) bool { return rule.Expression == everyPod })
 }
 
 // recentOf reads the recent rules of a configuration. An unreadable annotation counts as none.
@@ -128,8 +132,10 @@ func (r recentRules) probing() string {
 		tokens = append(tokens, rule.Token)
 	}
 	slices.Sort(tokens)
-	return fmt.Sprintf("has(object.metadata.annotations) && '%s' in object.metadata.annotations && object.metadata.annotations['%s'] in ['%s']",
-		ProbeAnnotation, ProbeAnnotation, strings.Join(tokens, "', '"))
+	return fmt.Sprintf(
+		"has(object.metadata.annotations) && '%s' in object.metadata.annotations && object.metadata.annotations['%s'] in ['%s']",
+		ProbeAnnotation, ProbeAnnotation, strings.Join(tokens, "', '"),
+	)
 }
 
 // weave puts the entry of recent rules before that of known rules, with conditions by which only one of them
@@ -160,13 +166,15 @@ func (r Recent) weave(entries []any, rules recentRules) []any {
 			condition, _ := item.(map[string]any)
 			asked = append(asked, text(condition["expression"]))
 		}
-		expression, policy = "("+rules.probing()+") || !(("+strings.Join(asked, ") && (")+"))", admissionv1.Ignore
+		expression, policy = "("+rules.probing()+") || !(("+strings.Join(asked,
+			") && (")+"))", admissionv1.Ignore
 		if known["matchConditions"] = conditions; len(asked) == 0 {
 			expression = rules.probing()
 			delete(known, "matchConditions")
 		}
 	} else {
-		known["matchConditions"] = append(conditions, map[string]any{"name": notRecentCondition, "expression": "!(" + expression + ")"})
+		known["matchConditions"] = append(conditions,
+			map[string]any{"name": notRecentCondition, "expression": "!(" + expression + ")"})
 	}
 	recent["name"], recent["failurePolicy"] = r.Name, string(policy)
 	recent["matchConditions"] = []any{map[string]any{"name": recentCondition, "expression": expression}}
@@ -195,7 +203,8 @@ func (p *publisher) recall(rules recentRules) recentRules {
 		seen[rule] = first
 	}
 	p.firstSeen = seen
-	return slices.DeleteFunc(slices.Clone(rules), func(rule recentRule) bool { return now.Sub(seen[rule]) >= recentTime })
+	return slices.DeleteFunc(slices.Clone(rules),
+		func(rule recentRule) bool { return now.Sub(seen[rule]) >= recentTime })
 }
 
 // remember writes the rules into the annotation, and removes it if there are none.
@@ -213,7 +222,8 @@ func (r recentRules) remember(object *unstructured.Unstructured, fields map[stri
 		return nil
 	}
 	annotations := maps.Clone(object.GetAnnotations())
-	if whole, ok := fields["/metadata/annotations"].(map[string]any); ok { // all annotations are written at once
+	// all annotations are written at once
+	if whole, ok := fields["/metadata/annotations"].(map[string]any); ok {
 		whole[recentAnnotation] = text
 	} else if annotations == nil {
 		fields["/metadata/annotations"] = map[string]any{recentAnnotation: text}
@@ -296,7 +306,9 @@ func (k *Keeper) write(ctx context.Context, expression string) (string, error) {
 }
 
 func (k *Keeper) patch(ctx context.Context, live *unstructured.Unstructured, fields map[string]any) error {
-	operations := []jsonpatch.Operation{jsonpatch.NewOperation("replace", "/metadata/resourceVersion", live.GetResourceVersion())}
+	operations := []jsonpatch.Operation{
+		jsonpatch.NewOperation("replace", "/metadata/resourceVersion", live.GetResourceVersion()),
+	}
 	for pointer, value := range fields {
 		operations = append(operations, jsonpatch.NewOperation("add", pointer, value))
 	}
@@ -304,7 +316,8 @@ func (k *Keeper) patch(ctx context.Context, live *unstructured.Unstructured, fie
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)
 	}
-	if err := k.client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, body)); apierrors.IsConflict(err) {
+	if err := k.client.Patch(ctx, live,
+		client.RawPatch(types.JSONPatchType, body)); apierrors.IsConflict(err) {
 		return errLostRace
 	} else if err != nil {
 		return fmt.Errorf("changing %s: %w", live.GetName(), err)
@@ -323,7 +336,8 @@ func (k *Keeper) served(ctx context.Context, token string) error {
 			return nil
 		}
 		if !k.sleep(ctx, wait) {
-			return fmt.Errorf("the API server does not ask about its pods yet: %w", errors.Join(ctx.Err(), err))
+			return fmt.Errorf("the API server does not ask about its pods yet: %w",
+				errors.Join(ctx.Err(), err))
 		}
 	}
 }

@@ -26,7 +26,7 @@ type store interface {
 	save(ctx context.Context, m material, version *corev1.Secret) error
 }
 
-// secretStore keeps the material in a Secret (OPS-041, OPS-045).
+// secretStore keeps the material in a Secret.
 type secretStore struct {
 	client client.Client
 	name   types.NamespacedName
@@ -47,7 +47,10 @@ func (s *secretStore) load(ctx context.Context) (material, *corev1.Secret, error
 func (s *secretStore) save(ctx context.Context, m material, version *corev1.Secret) error {
 	var err error
 	if version == nil {
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: s.name.Name}, Data: m}
+		secret := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.name.Namespace, Name: s.name.Name},
+			Data:       m,
+		}
 		err = s.client.Create(ctx, secret)
 	} else {
 		secret := version.DeepCopy() // with its resourceVersion
@@ -55,7 +58,8 @@ func (s *secretStore) save(ctx context.Context, m material, version *corev1.Secr
 		err = s.client.Update(ctx, secret)
 	}
 	switch {
-	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), version != nil && apierrors.IsNotFound(err):
+	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), version != nil &&
+		apierrors.IsNotFound(err):
 		return errLostRace
 	case err != nil:
 		return fmt.Errorf("writing Secret %s: %w", s.name, err)
@@ -63,13 +67,15 @@ func (s *secretStore) save(ctx context.Context, m material, version *corev1.Secr
 	return nil
 }
 
-// directoryStore keeps the material in files (OPS-048).
+// directoryStore keeps the material in files.
 type directoryStore struct{ dir string }
 
 func (s *directoryStore) load(context.Context) (material, *corev1.Secret, error) {
 	m := material{}
-	for _, key := range []string{keyCAKey, keyCACert, keyKey, keyCert, keyTLSKey, keyTLSCert, keyNextCAKey, keyNextCA, keyNextSince,
-		keyPreviousCA, keyPreviousSince} {
+	for _, key := range []string{
+		keyCAKey, keyCACert, keyKey, keyCert, keyTLSKey, keyTLSCert, keyNextCAKey, keyNextCA, keyNextSince,
+		keyPreviousCA, keyPreviousSince,
+	} {
 		data, err := os.ReadFile(filepath.Join(s.dir, key))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -97,12 +103,17 @@ func (s *directoryStore) save(_ context.Context, m material, _ *corev1.Secret) e
 // servedFiles returns the files that a replica has in its directory. The private keys of the authorities are
 // not among them.
 func servedFiles(m material) map[string][]byte {
-	return map[string][]byte{keyCACert: m[keyCACert], keyKey: m[keyKey], keyCert: m[keyCert], keyTLSKey: m[keyTLSKey],
-		keyTLSCert: m[keyTLSCert]}
+	return map[string][]byte{
+		keyCACert:  m[keyCACert],
+		keyKey:     m[keyKey],
+		keyCert:    m[keyCert],
+		keyTLSKey:  m[keyTLSKey],
+		keyTLSCert: m[keyTLSCert],
+	}
 }
 
-// writeFiles writes the files that differ, each atomically and readable by its owner alone (OPS-047). Keys
-// come before their certificates: the server looks for a change of both.
+// writeFiles writes the files that differ, each atomically and readable by its owner alone. Keys come before
+// their certificates: the server looks for a change of both.
 func writeFiles(dir string, files map[string][]byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("making the certificate directory: %w", err)

@@ -25,7 +25,8 @@ import (
 type Budgets struct {
 	// Guard knows the budgets, and books in them.
 	Guard interface {
-		Book(ctx context.Context, request podunavailablebudgetcontroller.Request) (podunavailablebudgetcontroller.Answer, error)
+		Book(ctx context.Context,
+			request podunavailablebudgetcontroller.Request) (podunavailablebudgetcontroller.Answer, error)
 		Covering(ctx context.Context, pod *corev1.Pod) (*policyv1beta1.PodUnavailableBudget, error)
 	}
 	// Cached lists PodDisruptionBudgets.
@@ -35,13 +36,15 @@ type Budgets struct {
 	Tell, Passed func(disruption *Disruption, why string)
 }
 
-// ofCluster are the users whose deletions no budget holds (PUB-094): the scheduler, which deletes pods for
-// others of a higher priority, and the controllers of Kubernetes that delete pods which a taint drives away,
-// or whose node is gone. Who may write budgets in one namespace must not decide about these. A review that
-// somebody forges with such a name changes nothing: the API server asks for itself before it deletes
-// anything.
-var ofCluster = []string{"system:kube-scheduler", "system:serviceaccount:kube-system:taint-eviction-controller",
-	"system:serviceaccount:kube-system:node-controller", "system:serviceaccount:kube-system:pod-garbage-collector"}
+// ofCluster are the users whose deletions no budget holds: the scheduler, which deletes pods for others of a
+// higher priority, and the controllers of Kubernetes that delete pods which a taint drives away, or whose
+// node is gone. Who may write budgets in one namespace must not decide about these. A review that somebody
+// forges with such a name changes nothing: the API server asks for itself before it deletes anything.
+var ofCluster = []string{
+	"system:kube-scheduler", "system:serviceaccount:kube-system:taint-eviction-controller",
+	"system:serviceaccount:kube-system:node-controller",
+	"system:serviceaccount:kube-system:pod-garbage-collector",
+}
 
 // controllerManager is the user of all controllers of Kubernetes where they have no service accounts of their
 // own. What a deletion is for is in the condition that they write before, which only those can who may write
@@ -69,7 +72,8 @@ func (b *Budgets) check(ctx context.Context, d *Disruption) error {
 	request := podunavailablebudgetcontroller.Request{Pod: d.Pod, By: d.By, DryRun: d.DryRun}
 	if d.By == policyv1beta1.Evict && !d.DryRun {
 		// What a PodDisruptionBudget refuses after this is not to use up the budget, nor to go on doing so.
-		answer, err := b.Guard.Book(ctx, podunavailablebudgetcontroller.Request{Pod: d.Pod, By: d.By, DryRun: true})
+		answer, err := b.Guard.Book(ctx,
+			podunavailablebudgetcontroller.Request{Pod: d.Pod, By: d.By, DryRun: true})
 		if err != nil {
 			return &InternalError{err}
 		}
@@ -107,7 +111,8 @@ func (b *Budgets) check(ctx context.Context, d *Disruption) error {
 // if none is.
 func (b *Budgets) disruptionBudget(ctx context.Context, pod *corev1.Pod) (string, error) {
 	var budgets policyv1.PodDisruptionBudgetList
-	if err := b.Cached.List(ctx, &budgets, client.InNamespace(pod.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := b.Cached.List(ctx, &budgets, client.InNamespace(pod.Namespace),
+		client.UnsafeDisableDeepCopy); err != nil {
 		return "", fmt.Errorf("listing PodDisruptionBudgets: %w", err)
 	}
 	for i := range budgets.Items {
@@ -116,9 +121,12 @@ func (b *Budgets) disruptionBudget(ctx context.Context, pod *corev1.Pod) (string
 		if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
 			continue
 		}
-		if _, admitted := budget.Status.DisruptedPods[pod.Name]; !admitted && budget.Status.DisruptionsAllowed <= 0 {
-			return fmt.Sprintf("PodDisruptionBudget %s allows no disruption: %d healthy pods are needed, and there are %d", budget.Name,
-				budget.Status.DesiredHealthy, budget.Status.CurrentHealthy), nil
+		if _, admitted := budget.Status.DisruptedPods[pod.Name]; !admitted &&
+			budget.Status.DisruptionsAllowed <= 0 {
+			return fmt.Sprintf(
+				"PodDisruptionBudget %s allows no disruption: %d healthy pods are needed, and there are %d",
+				budget.Name, budget.Status.DesiredHealthy, budget.Status.CurrentHealthy,
+			), nil
 		}
 	}
 	return "", nil
@@ -132,10 +140,12 @@ func (b *Budgets) Step() Step {
 		pod.Namespace = request.Namespace
 		budget, err := b.Guard.Covering(ctx, pod)
 		if err != nil || budget == nil {
-			return nil, nil //nolint:nilerr // PUB-074
+			return nil, nil //nolint:nilerr
 		}
-		return annotate(request.Pod, map[string]any{pub.RelatedBudget: budget.Name, pub.RelatedBudgetLegacy: budget.Name}), nil
-	}}
+		return annotate(request.Pod,
+			map[string]any{pub.RelatedBudget: budget.Name, pub.RelatedBudgetLegacy: budget.Name}), nil
+	},
+	}
 }
 
 // annotate sets annotations of a pod.
@@ -145,7 +155,8 @@ func annotate(pod *corev1.Pod, annotations map[string]any) []operations.Operatio
 	}
 	var changes []operations.Operation
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		changes = append(changes, operations.NewOperation("add", "/metadata/annotations/"+strings.ReplaceAll(key, "/", "~1"), annotations[key]))
+		changes = append(changes, operations.NewOperation("add",
+			"/metadata/annotations/"+strings.ReplaceAll(key, "/", "~1"), annotations[key]))
 	}
 	return changes
 }

@@ -54,8 +54,16 @@ type Disruptions struct {
 
 // NewDisruptions returns a chain of checks.
 func NewDisruptions(checks ...Check) *Disruptions {
-	return &Disruptions{checks: checks, latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "afloat_pod_removal_check_seconds",
-		Help: "Time that a check of what is done to pods took.", Buckets: latencyBuckets}, []string{"check"})}
+	return &Disruptions{
+		checks: checks,
+		latency: prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{
+				Name:    "afloat_pod_removal_check_seconds",
+				Help:    "Time that a check of what is done to pods took.",
+				Buckets: latencyBuckets,
+			}, []string{"check"},
+		),
+	}
 }
 
 // Metric returns the histogram afloat_pod_removal_check_seconds, for the registry.

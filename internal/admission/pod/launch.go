@@ -21,7 +21,7 @@ import (
 func Launch() Step { return simple("launch", launch) }
 
 func launch(pod *corev1.Pod) ([]operations.Operation, error) {
-	if len(pod.Spec.Containers) < 2 { // ND-126
+	if len(pod.Spec.Containers) < 2 {
 		return nil, nil
 	}
 	priorities, errs := priorities(pod)
@@ -38,23 +38,25 @@ func launch(pod *corev1.Pod) ([]operations.Operation, error) {
 		changes = append(changes, operations.NewOperation("add", "/metadata/name", name))
 	}
 	barrier := pub.LaunchBarrierName(name)
-	if len(barrier) > validation.DNS1123SubdomainMaxLength { // ND-133
+	if len(barrier) > validation.DNS1123SubdomainMaxLength {
 		return nil, field.ErrorList{field.Invalid(field.NewPath("metadata", "name"), name, fmt.Sprintf(
 			"launch priority needs a ConfigMap %s, whose name must have no more than %d characters", barrier,
 			validation.DNS1123SubdomainMaxLength))}.ToAggregate()
 	}
 	if _, ok := pod.Annotations[pub.LaunchCompleted]; ok { // copied from the manifest of another pod
 		changes = append(changes,
-			operations.NewOperation("remove", "/metadata/annotations/"+strings.ReplaceAll(pub.LaunchCompleted, "/", "~1"), nil))
+			operations.NewOperation("remove",
+				"/metadata/annotations/"+strings.ReplaceAll(pub.LaunchCompleted, "/", "~1"), nil))
 	}
 	for i := range pod.Spec.Containers {
 		changes = append(changes,
-			hold(fmt.Sprintf("/spec/containers/%d/env", i), pod.Spec.Containers[i].Env, barrier, pub.LaunchBarrierKey(priorities[i]))...)
+			hold(fmt.Sprintf("/spec/containers/%d/env", i), pod.Spec.Containers[i].Env, barrier,
+				pub.LaunchBarrierKey(priorities[i]))...)
 	}
 	return changes, nil
 }
 
-// priorities returns the priorities of the containers, in their order (ND-121, ND-127, ND-128).
+// priorities returns the priorities of the containers, in their order.
 func priorities(pod *corev1.Pod) ([]int, field.ErrorList) {
 	all := make([]int, len(pod.Spec.Containers))
 	if pod.Annotations[pub.LaunchPriority] == pub.LaunchOrdered {
@@ -79,22 +81,23 @@ func priorities(pod *corev1.Pod) ([]int, field.ErrorList) {
 		if env.ValueFrom != nil {
 			errs = append(errs,
 				field.Invalid(path.Child("valueFrom"), env.ValueFrom,
-					fmt.Sprintf("%s of container %s must be an integer in the manifest, not a reference", pub.LaunchPriorityEnv,
-						container.Name)))
+					fmt.Sprintf("%s of container %s must be an integer in the manifest, not a reference",
+						pub.LaunchPriorityEnv, container.Name)))
 			continue
 		}
 		priority, err := strconv.Atoi(env.Value)
 		if err != nil {
 			errs = append(errs,
 				field.Invalid(path.Child("value"), env.Value,
-					fmt.Sprintf("%s of container %s must be an integer", pub.LaunchPriorityEnv, container.Name)))
+					fmt.Sprintf("%s of container %s must be an integer", pub.LaunchPriorityEnv,
+						container.Name)))
 		}
 		all[i] = priority
 	}
 	return all, errs
 }
 
-// alike tells whether all priorities are equal, so that there is nothing to order (ND-129).
+// alike tells whether all priorities are equal, so that there is nothing to order.
 func alike(priorities []int) bool {
 	for _, priority := range priorities {
 		if priority != priorities[0] {
@@ -104,10 +107,13 @@ func alike(priorities []int) bool {
 	return true
 }
 
-// hold makes the barrier the only variable of its name in the list (ND-130, ND-132).
+// hold makes the barrier the only variable of its name in the list.
 func hold(path string, env []corev1.EnvVar, name, key string) []operations.Operation {
 	barrier := corev1.EnvVar{Name: pub.ContainerBarrierEnv, ValueFrom: &corev1.EnvVarSource{
-		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: corev1.LocalObjectReference{Name: name}, Key: key}}}
+		ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+			LocalObjectReference: corev1.LocalObjectReference{Name: name},
+			Key:                  key,
+		}}}
 	if len(env) == 0 {
 		return []operations.Operation{operations.NewOperation("add", path, []any{barrier})}
 	}
@@ -122,16 +128,18 @@ func hold(path string, env []corev1.EnvVar, name, key string) []operations.Opera
 	}
 	var changes []operations.Operation
 	for i := len(present) - 1; i > 0; i-- { // from the end, so that the indices before stay valid
-		changes = append(changes, operations.NewOperation("remove", fmt.Sprintf("%s/%d", path, present[i]), nil))
+		changes = append(changes,
+			operations.NewOperation("remove", fmt.Sprintf("%s/%d", path, present[i]), nil))
 	}
 	if !equality.Semantic.DeepEqual(env[present[0]], barrier) {
-		changes = append(changes, operations.NewOperation("replace", fmt.Sprintf("%s/%d", path, present[0]), barrier))
+		changes = append(changes,
+			operations.NewOperation("replace", fmt.Sprintf("%s/%d", path, present[0]), barrier))
 	}
 	return changes
 }
 
-// generated returns a name that starts with the prefix, in the form in which the API server generates names
-// (ND-131). A long prefix is cut.
+// generated returns a name that starts with the prefix, in the form in which the API server generates names.
+// A long prefix is cut.
 func generated(prefix string) string {
 	const suffix, most = 5, validation.DNS1123LabelMaxLength
 	return prefix[:min(len(prefix), most-suffix)] + rand.String(suffix)

@@ -71,8 +71,16 @@ type Chain struct {
 
 // NewChain returns a chain of steps.
 func NewChain(steps ...Step) *Chain {
-	return &Chain{steps: steps, latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "afloat_pod_admission_step_seconds",
-		Help: "Time that a step of the admission of pods took.", Buckets: latencyBuckets}, []string{"step"})}
+	return &Chain{
+		steps: steps,
+		latency: prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{
+				Name:    "afloat_pod_admission_step_seconds",
+				Help:    "Time that a step of the admission of pods took.",
+				Buckets: latencyBuckets,
+			}, []string{"step"},
+		),
+	}
 }
 
 // With returns the chain with a step more.
@@ -143,7 +151,13 @@ func (r *Request) apply(ctx context.Context, step Step) ([]operations.Operation,
 
 // simple returns a step that needs only the pod.
 func simple(name string, change func(pod *corev1.Pod) ([]operations.Operation, error)) Step {
-	return Step{Name: name, Apply: func(_ context.Context, request *Request) ([]operations.Operation, error) { return change(request.Pod) }}
+	return Step{
+		Name: name,
+		Apply: func(_ context.Context,
+			request *Request) ([]operations.Operation, error) {
+			return change(request.Pod)
+		},
+	}
 }
 
 // Gate returns the step that gives pods the readiness gate KruisePodReady: those of workloads of
@@ -151,7 +165,8 @@ func simple(name string, change func(pod *corev1.Pod) ([]operations.Operation, e
 func Gate(all bool) Step {
 	return simple("gate", func(pod *corev1.Pod) ([]operations.Operation, error) {
 		owner := metav1.GetControllerOfNoCopy(pod)
-		if !all && (owner == nil || !strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/")) {
+		if !all &&
+			(owner == nil || !strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/")) {
 			return nil, nil
 		}
 		for _, gate := range pod.Spec.ReadinessGates {
@@ -161,7 +176,9 @@ func Gate(all bool) Step {
 		}
 		gate := map[string]any{"conditionType": pub.KruisePodReady}
 		if len(pod.Spec.ReadinessGates) == 0 {
-			return []operations.Operation{operations.NewOperation("add", "/spec/readinessGates", []any{gate})}, nil
+			return []operations.Operation{
+				operations.NewOperation("add", "/spec/readinessGates", []any{gate}),
+			}, nil
 		}
 		return []operations.Operation{operations.NewOperation("add", "/spec/readinessGates/-", gate)}, nil
 	})

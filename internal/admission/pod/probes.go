@@ -20,9 +20,11 @@ import (
 func Travelling(cached client.Reader) Step {
 	return Step{Name: "probes", Apply: func(ctx context.Context, request *Request) ([]operations.Operation, error) {
 		var list appsv1alpha1.PodProbeMarkerList
-		if err := cached.List(ctx, &list, client.InNamespace(request.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		if err := cached.List(ctx, &list, client.InNamespace(request.Namespace),
+			client.UnsafeDisableDeepCopy); err != nil {
 			if !meta.IsNoMatchError(err) {
-				request.Warn("the pod takes no probes along, since PodProbeMarkers could not be read: " + err.Error())
+				request.Warn("the pod takes no probes along, since PodProbeMarkers could not be read: " +
+					err.Error())
 			}
 			return nil, nil
 		}
@@ -35,7 +37,8 @@ func Travelling(cached client.Reader) Step {
 			return nil, nil
 		}
 		return annotate(request.Pod, map[string]any{pub.PodProbes: probes, pub.PodProbeMarkers: names}), nil
-	}}
+	},
+	}
 }
 
 // Liveness returns the step that moves the liveness probes of pods that ask for it into an annotation
@@ -48,7 +51,8 @@ func Liveness() Step {
 		}
 		changes := annotate(pod, map[string]any{pub.LivenessProbes: context})
 		for _, i := range moved {
-			changes = append(changes, operations.NewOperation("remove", fmt.Sprintf("/spec/containers/%d/livenessProbe", i), nil))
+			changes = append(changes,
+				operations.NewOperation("remove", fmt.Sprintf("/spec/containers/%d/livenessProbe", i), nil))
 		}
 		return changes, nil
 	})

@@ -32,9 +32,17 @@ type Sidecars struct {
 // NewSidecars returns the injection of sidecars; sortByName is gate EnableSortSidecarContainerByName
 // (SS-100), and now returns the time for records.
 func NewSidecars(chooser Chooser, sortByName bool, now func() time.Time) *Sidecars {
-	return &Sidecars{chooser: chooser, sortByName: sortByName, now: now, pods: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "afloat_sidecarset_pods_total", Help: "Pods that a SidecarSet injected its containers into, or refused."},
-		[]string{"sidecarset", "result"})}
+	return &Sidecars{
+		chooser:    chooser,
+		sortByName: sortByName,
+		now:        now,
+		pods: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name: "afloat_sidecarset_pods_total",
+				Help: "Pods that a SidecarSet injected its containers into, or refused.",
+			}, []string{"sidecarset", "result"},
+		),
+	}
 }
 
 // Metric returns the counter afloat_sidecarset_pods_total, for the registry.
@@ -46,14 +54,15 @@ func (s *Sidecars) Step() Step { return Step{Name: "sidecarset", Apply: s.apply}
 
 func (s *Sidecars) apply(ctx context.Context, request *Request) ([]operations.Operation, error) {
 	namespace := request.Pod.Namespace
-	if namespace == "" { // SS-080
+	if namespace == "" {
 		namespace = request.Namespace
 	}
 	templates, err := s.chooser.Choose(ctx, request.Pod, namespace)
 	if err != nil {
 		return nil, s.refused(request, err)
 	}
-	result, err := inject.Inject(request.Raw, request.Pod, templates, inject.Options{SortByName: s.sortByName, Now: s.now()})
+	result, err := inject.Inject(request.Raw, request.Pod, templates,
+		inject.Options{SortByName: s.sortByName, Now: s.now()})
 	if err != nil {
 		return nil, s.refused(request, err)
 	}
@@ -81,7 +90,7 @@ func (s *Sidecars) count(request *Request, templates []*inject.Template) {
 }
 
 // refused counts a refusal for its SidecarSet. Faults of the pod are returned as they are (SS-D18), anything
-// else as an InternalError (SS-094).
+// else as an InternalError.
 func (s *Sidecars) refused(request *Request, err error) error {
 	var of *inject.Error
 	if errors.As(err, &of) && !request.DryRun {

@@ -29,12 +29,13 @@ func States(finder StateFinder) Step {
 			namespace = request.Namespace
 		}
 		state, err := finder.Of(ctx, request.Pod, namespace)
-		if err != nil { // PPS-039
+		if err != nil {
 			return nil, &InternalError{fmt.Errorf("looking for where the pod was: %w", err)}
 		}
 		if state == nil {
 			return nil, nil
 		}
 		return persistentpodstate.Bind(state, request.Pod), nil
-	}}
+	},
+	}
 }

@@ -38,7 +38,8 @@ type SpreadMatcher interface {
 type SpreadBooker interface {
 	Create(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation,
 		prepare func(workloadspread.Decision) error) (workloadspread.Decision, error)
-	Delete(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Deletion) (workloadspread.Decision, error)
+	Delete(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
+		pod workloadspread.Deletion) (workloadspread.Decision, error)
 	Release(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation) error
 }
 
@@ -76,10 +77,16 @@ const reportEvery = time.Minute
 
 // NewSpreads returns the step and the check that put pods into subsets.
 func NewSpreads(options SpreadOptions) *Spreads {
-	return &Spreads{SpreadOptions: options, left: map[types.UID]*left{}, pods: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "afloat_workloadspread_pods_total",
-		Help: "Pods admitted for a WorkloadSpread, by the subset they were put into; it is empty where none had a place."},
-		[]string{"namespace", "workloadspread", "subset"})}
+	return &Spreads{
+		SpreadOptions: options,
+		left:          map[types.UID]*left{},
+		pods: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name: "afloat_workloadspread_pods_total",
+				Help: "Pods admitted for a WorkloadSpread, by the subset they were put into; it is empty where none had a place.",
+			}, []string{"namespace", "workloadspread", "subset"},
+		),
+	}
 }
 
 // Metric returns the counter afloat_workloadspread_pods_total, for the registry.
@@ -97,7 +104,7 @@ func (s *Spreads) Forget(spread *appsv1beta1.WorkloadSpread) {
 func (s *Spreads) Step() Step { return Step{Name: "workloadspread", Apply: s.apply} }
 
 func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Operation, error) {
-	if request.DryRun || request.Again { // WS-050
+	if request.DryRun || request.Again {
 		return nil, nil
 	}
 	pod := request.Pod
@@ -106,17 +113,18 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 		namespace = request.Namespace
 	}
 	spread, err := s.Matcher.Match(ctx, pod, namespace)
-	if err != nil { // WS-053
+	if err != nil {
 		return nil, &InternalError{fmt.Errorf("looking for the WorkloadSpread of the pod: %w", err)}
 	}
 	if spread == nil {
 		return nil, nil
 	}
 	creation := workloadspread.Creation{Key: pod.Name, Version: s.Versioned.Of(pod)}
-	if len(creation.Key) > validation.DNS1123SubdomainMaxLength || len(creation.Version) > validation.LabelValueMaxLength {
+	if len(creation.Key) > validation.DNS1123SubdomainMaxLength ||
+		len(creation.Version) > validation.LabelValueMaxLength {
 		return nil, nil // the API server refuses such a pod later; a booking would only fill the status
 	}
-	if pod.Name == "" { // WS-076
+	if pod.Name == "" {
 		creation.Key, creation.Generated = string(uuid.NewUUID()), true
 	}
 	var changes []operations.Operation
@@ -132,16 +140,17 @@ func (s *Spreads) apply(ctx context.Context, request *Request) ([]operations.Ope
 			}
 		})
 	}
-	if err != nil { // WS-094, WS-112
+	if err != nil {
 		return nil, &InternalError{fmt.Errorf("WorkloadSpread %s: %w", spread.Name, err)}
 	}
-	if decision.Gone { // WS-113
+	if decision.Gone {
 		return nil, nil
 	}
 	if decision.Subset == nil {
 		s.count(request, spread, "")
 		s.report(spread, decision.Reason)
-		if _, copied := pod.Annotations[pub.MatchedWorkloadSpread]; copied { // copied from the manifest of another pod
+		// copied from the manifest of another pod
+		if _, copied := pod.Annotations[pub.MatchedWorkloadSpread]; copied {
 			return []operations.Operation{operations.NewOperation("remove",
 				"/metadata/annotations/"+strings.ReplaceAll(pub.MatchedWorkloadSpread, "/", "~1"), nil)}, nil
 		}
@@ -163,9 +172,12 @@ func (s *Spreads) count(request *Request, spread *appsv1beta1.WorkloadSpread, su
 // releaseTime is how long the refusal of a pod waits at most for the release of its booking.
 const releaseTime = 2 * time.Second
 
-// release gives back the booking of a pod that is refused here, since the pod will never appear (WS-152).
-func (s *Spreads) release(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime) // the request may have no time left
+// release gives back the booking of a pod that is refused here, since the pod will never appear.
+func (s *Spreads) release(
+	ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation,
+) {
+	// the request may have no time left
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
 	if err := s.Booker.Release(ctx, spread, pod); err != nil { // the booking expires by itself
 		s.Log.Error(err, "The place of a pod that is refused is not given back yet", "workloadspread",
@@ -173,8 +185,7 @@ func (s *Spreads) release(ctx context.Context, spread *appsv1beta1.WorkloadSprea
 	}
 }
 
-// report records events for pods that got no subset: the first at once, later ones together once in a while
-// (WS-077).
+// report records events for pods that got no subset: the first at once, later ones together once in a while.
 func (s *Spreads) report(spread *appsv1beta1.WorkloadSpread, reason string) {
 	s.mu.Lock()
 	l, now := s.left[spread.UID], s.Now()
@@ -184,7 +195,8 @@ func (s *Spreads) report(spread *appsv1beta1.WorkloadSpread, reason string) {
 	}
 	l.pods++
 	if l.pods == 1 { // the first of those that are reported together
-		time.AfterFunc(reportEvery-min(now.Sub(l.reported), reportEvery), func() { s.flush(spread, reason, l) })
+		time.AfterFunc(reportEvery-min(now.Sub(l.reported), reportEvery),
+			func() { s.flush(spread, reason, l) })
 	}
 	s.mu.Unlock()
 }
@@ -205,7 +217,7 @@ func (s *Spreads) Check() Check { return Check{Name: "workloadspread", Apply: s.
 func (s *Spreads) remove(ctx context.Context, removal *Disruption) error {
 	pod := removal.Pod
 	placement, ok := pub.ParsePlacement(pod.Annotations)
-	if !removal.Removes() || removal.DryRun || !ok || !readiness.Active(pod) { // WS-101, WS-102
+	if !removal.Removes() || removal.DryRun || !ok || !readiness.Active(pod) {
 		return nil
 	}
 	if _, controlled := workloadspread.ControllerOf(pod); !controlled {
@@ -213,16 +225,23 @@ func (s *Spreads) remove(ctx context.Context, removal *Disruption) error {
 	}
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: placement.Name}
 	spread := s.Known(key)
-	if !workloadspreadcontroller.Claims(spread, pod) { // the annotation may be of a former WorkloadSpread with the same name
+	// the annotation may be of a former WorkloadSpread with the same name
+	if !workloadspreadcontroller.Claims(spread, pod) {
 		return nil
 	}
 	decision, err := s.Booker.Delete(ctx, spread,
-		workloadspread.Deletion{Name: pod.Name, Version: s.Versioned.Of(pod), Subset: placement.Subset, Booking: placement.UID})
+		workloadspread.Deletion{
+			Name:    pod.Name,
+			Version: s.Versioned.Of(pod),
+			Subset:  placement.Subset,
+			Booking: placement.UID,
+		})
 	switch {
-	case err != nil: // the controller counts the pod when it is gone (WS-106)
+	case err != nil: // the controller counts the pod when it is gone
 		s.Log.Error(err, "The deletion of a pod is not booked", "workloadspread", key, "pod", pod.Name)
 	case !decision.Booked:
-		s.Log.V(4).Info("The deletion of a pod is not booked", "workloadspread", key, "pod", pod.Name, "why", decision.Reason)
+		s.Log.V(4).Info("The deletion of a pod is not booked", "workloadspread", key, "pod", pod.Name, "why",
+			decision.Reason)
 	}
 	return nil
 }

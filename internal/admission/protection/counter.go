@@ -16,7 +16,7 @@ import (
 
 const (
 	// pageSize is how many objects are asked for at once. Counting ends with the first page that has an
-	// object that counts (DP-017).
+	// object that counts.
 	pageSize = 100
 	// countTime is how long the pages of one list may take. The deletion is refused if that is not enough.
 	countTime = 6 * time.Second

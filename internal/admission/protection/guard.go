@@ -29,7 +29,9 @@ type Guard struct {
 // refuses.
 func New(gates *features.Gates, client rest.Interface, teller *Teller) *Guard {
 	return &Guard{on: gates.Enabled(features.ResourcesDeletionProtection),
-		definitions: gates.Enabled(features.DeletionProtectionForCRDCascadingGate), counter: newCounter(client), teller: teller}
+		definitions: gates.Enabled(
+			features.DeletionProtectionForCRDCascadingGate,
+		), counter: newCounter(client), teller: teller}
 }
 
 // Handler returns what refuses the deletion of protected objects of the kind, whoever asks for it (DP-010,
@@ -57,14 +59,14 @@ func (g *Guard) Handler(kind Kind) admission.HandlerFunc {
 	}
 }
 
-// phrase is what scripts look for in refusals of the reference (DP-018).
+// phrase is what scripts look for in refusals of the reference.
 const phrase = " (forbidden by ResourcesProtectionDeletion)"
 
 // name is that of an object, with its namespace if it has one. The request for a deletion of a collection has
 // none.
 func name(o *object) string { return strings.TrimPrefix(o.Metadata.Namespace+"/"+o.Metadata.Name, "/") }
 
-// judge returns why the object may not be deleted, and how to proceed; empty if it may (DP-011 to DP-018).
+// judge returns why the object may not be deleted, and how to proceed; empty if it may.
 func (g *Guard) judge(ctx context.Context, kind Kind, o *object) (code int32, why string) {
 	const label = "remove the label before deleting it"
 	switch value := o.Metadata.Labels[pub.DeletionProtection]; {
@@ -78,9 +80,11 @@ func (g *Guard) judge(ctx context.Context, kind Kind, o *object) (code int32, wh
 	}
 	switch found, err := kind.Contents(ctx, g, o); {
 	case err != nil:
-		return http.StatusInternalServerError, fmt.Sprintf(", and what it contains is not known: try again, or %s: %v", label, err)
+		return http.StatusInternalServerError,
+			fmt.Sprintf(", and what it contains is not known: try again, or %s: %v", label, err)
 	case found.number > 0:
-		return http.StatusForbidden, fmt.Sprintf(" and %s %d>0: %s or %s", found.what, found.number, found.remedy, label)
+		return http.StatusForbidden, fmt.Sprintf(" and %s %d>0: %s or %s", found.what, found.number,
+			found.remedy, label)
 	}
 	return 0, ""
 }

@@ -33,12 +33,12 @@ var Kinds = []Kind{
 	{"Deployment", "apps", "deployments", false, "/validate-apps-deployment", replicas},
 	{"ReplicaSet", "apps", "replicasets", false, "/validate-apps-replicaset", replicas},
 	{"StatefulSet", "apps", "statefulsets", false, "/validate-apps-statefulset", replicas},
-	{"CustomResourceDefinition", "apiextensions.k8s.io", "customresourcedefinitions", true, "/validate-customresourcedefinition",
-		customResources},
-	{"Namespace", "", "namespaces", true, "/validate-namespace", podsAndClaims},
-	{"Service", "", "services", false, "/validate-service", nil},
-	{"Ingress", "networking.k8s.io", "ingresses", false, "/validate-ingress", nil},
-}
+	{
+		"CustomResourceDefinition", "apiextensions.k8s.io", "customresourcedefinitions", true,
+		"/validate-customresourcedefinition", customResources,
+	}, {"Namespace", "", "namespaces", true, "/validate-namespace", podsAndClaims}, {
+		"Service", "", "services", false, "/validate-service", nil,
+	}, {"Ingress", "networking.k8s.io", "ingresses", false, "/validate-ingress", nil}}
 
 // Scaled returns one of our own kinds, which have replicas.
 func Scaled(name string) Kind { return Kind{Name: name, Contents: replicas} }
@@ -84,7 +84,10 @@ func replicas(_ context.Context, _ *Guard, o *object) (content, error) {
 }
 
 func scheduled(_ context.Context, _ *Guard, o *object) (content, error) {
-	return content{"currentNumberScheduled", o.Status.CurrentNumberScheduled, "give its template a nodeSelector that no node has"}, nil
+	return content{
+		"currentNumberScheduled", o.Status.CurrentNumberScheduled,
+		"give its template a nodeSelector that no node has",
+	}, nil
 }
 
 const empty = "delete them"
@@ -93,14 +96,15 @@ const empty = "delete them"
 // can send them.
 var errNoName = errors.New("it has names that are none")
 
-// podsAndClaims counts active pods of a namespace, and if there are none, its bound claims (DP-013). Of pods
-// the metadata are enough, since the API server selects by their phase; it does not for claims.
+// podsAndClaims counts active pods of a namespace, and if there are none, its bound claims. Of pods the
+// metadata are enough, since the API server selects by their phase; it does not for claims.
 func podsAndClaims(ctx context.Context, g *Guard, o *object) (content, error) {
 	if len(validation.IsDNS1123Label(o.Metadata.Name)) > 0 {
 		return content{}, errNoName
 	}
 	namespace := "/api/v1/namespaces/" + o.Metadata.Name
-	pods, err := g.counter.count(ctx, list{path: namespace + "/pods", fields: "status.phase!=Succeeded,status.phase!=Failed", bare: true})
+	pods, err := g.counter.count(ctx,
+		list{path: namespace + "/pods", fields: "status.phase!=Succeeded,status.phase!=Failed", bare: true})
 	if pods > 0 || err != nil {
 		return content{"active pods", pods, empty}, err
 	}
@@ -113,16 +117,21 @@ func podsAndClaims(ctx context.Context, g *Guard, o *object) (content, error) {
 func customResources(ctx context.Context, g *Guard, o *object) (content, error) {
 	served := slices.DeleteFunc(slices.Clone(o.Spec.Versions), func(v version) bool { return !v.Served })
 	if len(served) == 0 {
-		return content{}, errors.New("no version is served, so that nobody can tell whether there are objects")
+		return content{},
+			errors.New("no version is served, so that nobody can tell whether there are objects")
 	}
 	at := max(0, slices.IndexFunc(served, func(v version) bool { return v.Storage }))
-	if len(validation.IsDNS1123Subdomain(o.Spec.Group))+len(validation.IsDNS1035Label(served[at].Name))+len(validation.IsDNS1035Label(o.Spec.Names.Plural)) > 0 {
+	if len(validation.IsDNS1123Subdomain(o.Spec.Group))+len(validation.IsDNS1035Label(served[at].Name))+len(
+		validation.IsDNS1035Label(o.Spec.Names.Plural),
+	) > 0 {
 		return content{}, errNoName
 	}
 	path := fmt.Sprintf("/apis/%s/%s/%s", o.Spec.Group, served[at].Name, o.Spec.Names.Plural)
 	number, err := g.counter.count(ctx, list{path: path, bare: true})
-	if apierrors.IsForbidden(err) { // it has no such right unless an administrator gives it (OPS-082)
-		err = fmt.Errorf("the manager needs the right to list them, see its manual on deletion protection: %w", err)
+	if apierrors.IsForbidden(err) { // it has no such right unless an administrator gives it
+		err = fmt.Errorf(
+			"the manager needs the right to list them, see its manual on deletion protection: %w", err,
+		)
 	}
 	return content{"active CRs", number, empty}, err
 }

@@ -39,14 +39,26 @@ type Teller struct {
 }
 
 // NewTeller returns a teller.
-func NewTeller(recorder reconcile.Recorder, lines *protectionlog.Log, log logr.Logger, now func() time.Time) *Teller {
-	return &Teller{recorder: recorder, lines: lines, log: log, now: now, limiter: rate.NewLimiter(eventsASecond, eventsAtOnce),
-		namespaces:  newCounters("namespace_deletion_protection", "Refused deletions of namespaces.", "name"),
-		definitions: newCounters("crd_deletion_protection", "Refused deletions of CustomResourceDefinitions.", "name"),
-		workload:    newCounters("workload_deletion_protection", "Refused deletions of objects in namespaces.", "kind_namespace_name"),
-		budgets:     newCounters("pod_unavailable_budget", "Disruptions of pods that PodUnavailableBudgets refused.", "kind_namespace_name"),
+func NewTeller(
+	recorder reconcile.Recorder, lines *protectionlog.Log, log logr.Logger, now func() time.Time,
+) *Teller {
+	return &Teller{
+		recorder:   recorder,
+		lines:      lines,
+		log:        log,
+		now:        now,
+		limiter:    rate.NewLimiter(eventsASecond, eventsAtOnce),
+		namespaces: newCounters("namespace_deletion_protection", "Refused deletions of namespaces.", "name"),
+		definitions: newCounters("crd_deletion_protection", "Refused deletions of CustomResourceDefinitions.",
+			"name"),
+		workload: newCounters("workload_deletion_protection",
+			"Refused deletions of objects in namespaces.", "kind_namespace_name"),
+		budgets: newCounters("pod_unavailable_budget",
+			"Disruptions of pods that PodUnavailableBudgets refused.", "kind_namespace_name"),
 		passed: newCounters("afloat_podunavailablebudget_passed_total",
-			"Deletions of pods by the cluster itself that PodUnavailableBudgets would have refused.", "kind_namespace_name")}
+			"Deletions of pods by the cluster itself that PodUnavailableBudgets would have refused.",
+			"kind_namespace_name"),
+	}
 }
 
 // Metrics returns the counters.
@@ -64,7 +76,8 @@ func (t *Teller) tell(kind Kind, request *admission.Request, o *object, why stri
 	default:
 		t.workload.add(kind.Name+"_"+meta.Namespace+"_"+meta.Name, user)
 		if t.limiter.AllowN(t.now(), 1) {
-			t.recorder.Event(reference(request, o), corev1.EventTypeWarning, "DeletionRefused", "User "+user+" was refused: "+why)
+			t.recorder.Event(reference(request, o), corev1.EventTypeWarning, "DeletionRefused",
+				"User "+user+" was refused: "+why)
 		}
 	}
 	resource := request.Resource.Resource
@@ -72,7 +85,8 @@ func (t *Teller) tell(kind Kind, request *admission.Request, o *object, why stri
 		resource += "." + request.Resource.Group
 	}
 	t.write(protectionlog.Line{Event: "DeletionProtection", Operation: string(request.Operation),
-		Kind: kind.Name, Namespace: meta.Namespace, Name: meta.Name, UserAgent: user, Object: resource + " " + name(o)})
+		Kind: kind.Name, Namespace: meta.Namespace, Name: meta.Name, UserAgent: user, Object: resource + " " +
+			name(o)})
 }
 
 // Disruption tells of a disruption of a pod that a budget refused.
@@ -108,9 +122,12 @@ func (t *Teller) write(line protectionlog.Line) {
 }
 
 // sort is what metrics tell of a user: names are private, often mail addresses, and everybody in the cluster
-// may read metrics (DP-040).
+// may read metrics.
 func sort(user string) string {
-	for prefix, sort := range map[string]string{"system:serviceaccount:": "serviceaccount", "system:node:": "node"} {
+	for prefix, sort := range map[string]string{
+		"system:serviceaccount:": "serviceaccount",
+		"system:node:":           "node",
+	} {
 		if strings.HasPrefix(user, prefix) {
 			return sort
 		}
@@ -131,8 +148,11 @@ type counters struct {
 }
 
 func newCounters(name, help, label string) *counters {
-	return &counters{CounterVec: prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label, "username"}),
-		known: map[[2]string]bool{}}
+	return &counters{
+		CounterVec: prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help},
+			[]string{label, "username"}),
+		known: map[[2]string]bool{},
+	}
 }
 
 func (c *counters) add(name, user string) {

@@ -90,7 +90,7 @@ func (p *Planner) keepCompletions() {
 // are stored as the newest revision before them is, completed or not, so that whoever wrote that one knows it
 // again (ADS-060, ADS-061).
 func (p *Planner) meant(history *revision.History, data []byte) (*appsv1.ControllerRevision, []byte, error) {
-	if !p.Workload.Completes || len(history.Stored) == 0 {
+	if !p.Workload.Traits.Completes || len(history.Stored) == 0 {
 		return nil, data, nil
 	}
 	wanted := p.completed(p.Workload.Template.Raw())
@@ -124,7 +124,7 @@ func (p *Planner) meant(history *revision.History, data []byte) (*appsv1.Control
 // as it is, once the API server has completed both. It completes no images, so that most revisions need not
 // be asked about; ask lets the others be.
 func (p *Planner) sameCompleted(stored, exact *appsv1.ControllerRevision, ask bool) bool {
-	if !p.Workload.Completes || !maps.EqualFunc(p.read(stored).containers, p.read(exact).containers,
+	if !p.Workload.Traits.Completes || !maps.EqualFunc(p.read(stored).containers, p.read(exact).containers,
 		func(a, b *corev1.Container) bool { return a.Image == b.Image }) {
 		return false
 	}

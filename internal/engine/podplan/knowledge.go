@@ -222,7 +222,7 @@ func (p *Planner) compared(from, target *Revision) comparison {
 	case err != nil:
 		return comparison{refusal: err.Error()}
 	case len(blockers) > 0:
-		if p.Workload.Completes {
+		if p.Workload.Traits.Completes {
 			if change := p.comparedCompleted(templates[0], templates[1]); change != nil {
 				return comparison{change: change}
 			}

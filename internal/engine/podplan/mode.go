@@ -64,7 +64,7 @@ func (p *Planner) modeOf(info *Pod, target *Revision) Mode {
 			return p.impossible(fmt.Sprintf("its node has no node daemon, which would have to restart %s", strings.Join(names, ", ")))
 		}
 	}
-	if p.Workload.Gated && m.Change.Holds() && !readiness.HasGate(info.Pod) {
+	if p.Workload.Traits.Gated && m.Change.Holds() && !readiness.HasGate(info.Pod) {
 		return p.impossible("it was made without readiness gate " + string(pub.InPlaceUpdateReady))
 	}
 	if len(info.StaleImages)+len(info.StaleResources) == 0 {

@@ -126,7 +126,7 @@ func (p *Planner) inPlaceUpdate(target *Revision, change *inplace.Change) *inpla
 		RevisionLabels: map[string]string{pub.ControllerRevisionHash: p.revisionLabel(target.Name)},
 		Change:         change,
 	}
-	if p.Workload.TemplateHash {
+	if p.Workload.Traits.TemplateHash {
 		update.RevisionLabels[pub.PodTemplateHash] = revision.ShortHash(target.Name)
 	}
 	if strategy := p.Workload.Strategy; strategy != nil {

@@ -74,11 +74,11 @@ func (p *Planner) podDocument(identity Identity, from *Revision, has func(claim 
 		labels[key] = value
 	}
 	labels[pub.ControllerRevisionHash] = p.revisionLabel(from.Name)
-	if p.Workload.TemplateHash {
+	if p.Workload.Traits.TemplateHash {
 		labels[pub.PodTemplateHash] = revision.ShortHash(from.Name)
 	}
 	maps.DeleteFunc(annotations, func(key string, _ any) bool { return inplace.Own(key) })
-	if !p.Workload.Stateless {
+	if !p.Workload.Traits.Stateless {
 		labels[pub.LifecycleState] = string(p.firstState(labels, object(source, "metadata")["finalizers"]))
 		annotations[pub.LifecycleTimestamp] = p.in.Now.UTC().Format(time.RFC3339)
 	}
@@ -239,7 +239,7 @@ func ownerDocument(owner metav1.OwnerReference) map[string]any {
 
 // firstState is the lifecycle state of a new pod with those labels and finalizers.
 func (p *Planner) firstState(labels map[string]any, finalizers any) pub.LifecycleStateType {
-	if !p.Workload.BornNormal {
+	if !p.Workload.Traits.BornNormal {
 		return pub.LifecycleStatePreparingNormal
 	}
 	hook := p.Hooks().PreNormal

@@ -32,6 +32,29 @@ const (
 	InPlaceOnly Policy = "InPlaceOnly"
 )
 
+// Traits are where the kinds of workloads differ from each other. They are the same for all objects of a kind,
+// which declares them once.
+type Traits struct {
+	// HashLabel is the label that names a revision's hash on the revision itself; empty means that of
+	// CloneSets (CS-082, ADS-060).
+	HashLabel string
+	// TemplateHash gives pods the label pod-template-hash too (CS-053).
+	TemplateHash bool
+	// Gated: only pods with readiness gate InPlaceUpdateReady are taken out of service to be updated in
+	// place; others are recreated once (ADS-140).
+	Gated bool
+	// Stateless: new pods begin without a lifecycle state (ADS-112).
+	Stateless bool
+	// Completes: templates are stored as users write them, so that two are compared as the API server
+	// completes them (ADS-061).
+	Completes bool
+	// BornNormal: new pods whose preNormal hook does not hold them begin in state Normal, not PreparingNormal
+	// (ASTS-221).
+	BornNormal bool
+	// SameClaims: pods of all revisions have claims of the present templates (ASTS-080).
+	SameClaims bool
+}
+
 // Workload is what a plan needs to know of a workload whose pods are made of one template.
 type Workload struct {
 	// Namespace and Name are the workload's; Owner is how its pods, claims and revisions refer to it.
@@ -66,28 +89,12 @@ type Workload struct {
 	CollisionCount  *int32
 	CurrentRevision string
 
+	// Traits are what the kind has of its own.
+	Traits Traits
 	// ShortHash labels pods with the short hash of their revision (CS-050).
 	ShortHash bool
-	// HashLabel is the label that names a revision's hash on the revision itself; empty means that of
-	// CloneSets (CS-082, ADS-060).
-	HashLabel string
-	// TemplateHash gives pods the label pod-template-hash too (CS-053).
-	TemplateHash bool
 	// Gates are the readiness gates that new pods get beside those of the template.
 	Gates []corev1.PodConditionType
-	// Gated: only pods with readiness gate InPlaceUpdateReady are taken out of service to be updated in
-	// place; others are recreated once (ADS-140).
-	Gated bool
-	// Stateless: new pods begin without a lifecycle state (ADS-112).
-	Stateless bool
-	// Completes: templates are stored as users write them, so that two are compared as the API server
-	// completes them (ADS-061).
-	Completes bool
-	// BornNormal: new pods whose preNormal hook does not hold them begin in state Normal, not PreparingNormal
-	// (ASTS-221).
-	BornNormal bool
-	// SameClaims: pods of all revisions have claims of the present templates (ASTS-080).
-	SameClaims bool
 	// RecreateOnClaimChange recreates pods whose claim templates changed with the pod template (IPU-046).
 	RecreateOnClaimChange bool
 	// InPlace is what qualifies beside images and metadata.
@@ -192,8 +199,8 @@ type Plan struct {
 	After time.Duration
 }
 
-// Planner decides what is common to all kinds, into a plan. A kind's planner embeds it, and decides itself
-// who its pods are, how many there shall be, and in which order they are updated.
+// Planner decides what is common to all kinds, into a plan. A kind's planner has one as its core, and
+// decides itself who its pods are, how many there shall be, and in which order they are updated.
 type Planner struct {
 	Workload *Workload
 	in       *Snapshot

@@ -87,7 +87,7 @@ func (p *Planner) refreshPod(info *Pod, held *Verdict) {
 func (p *Planner) admission(info *Pod) (patch *podpatch.Patch, reason Reason, why string) {
 	pod := info.Pod
 	patch = p.emptyPatch()
-	if _, ok := pod.Labels[pub.PodTemplateHash]; !ok && info.Label != "" && p.Workload.TemplateHash {
+	if _, ok := pod.Labels[pub.PodTemplateHash]; !ok && info.Label != "" && p.Workload.Traits.TemplateHash {
 		patch.Label(pub.PodTemplateHash, revision.ShortHash(info.Label))
 		reason, why = ReasonMissingLabel, "it lacks the label "+pub.PodTemplateHash
 	}

@@ -39,7 +39,7 @@ func infoOf(object *appsv1.ControllerRevision) Revision {
 // claimTemplatesOf returns the claim templates for pods of the revision: the set's own, but for older
 // revisions those that were remembered with them, because their pods mount these (CS-089, CS-336).
 func (p *Planner) claimTemplatesOf(info *Revision) template.VolumeClaimTemplates {
-	if claims := p.read(info.object).claims; info.Name != p.out.UpdateRevision && claims != nil && !p.Workload.SameClaims {
+	if claims := p.read(info.object).claims; info.Name != p.out.UpdateRevision && claims != nil && !p.Workload.Traits.SameClaims {
 		return claims
 	}
 	return p.Workload.Claims
@@ -139,7 +139,7 @@ func (p *Planner) DetermineRevisions() error {
 		p.out.UpdateRevision = equal.Name
 		if !p.Workload.Deleted {
 			p.out.Renumber, p.out.NewNumber = equal, history.Next()
-			if !p.Workload.SameClaims {
+			if !p.Workload.Traits.SameClaims {
 				p.out.Remembered = map[string]any{pub.ClaimTemplateFingerprint: p.out.ClaimFingerprint,
 					pub.ClaimTemplates: p.raisedClaims(equal.Annotations)}
 			}
@@ -204,7 +204,7 @@ func (p *Planner) newRevision(data []byte, history *revision.History) *appsv1.Co
 }
 
 // hashLabel is the label of a revision that holds its hash.
-func (p *Planner) hashLabel() string { return cmp.Or(p.Workload.HashLabel, pub.RevisionHash) }
+func (p *Planner) hashLabel() string { return cmp.Or(p.Workload.Traits.HashLabel, pub.RevisionHash) }
 
 // annotationRoom is how many bytes of annotations the API server takes.
 const annotationRoom = 256 << 10
@@ -219,7 +219,7 @@ func (p *Planner) revisionAnnotations(others map[string]string) map[string]strin
 			room -= len(key) + len(value)
 		}
 	}
-	if !p.Workload.SameClaims {
+	if !p.Workload.Traits.SameClaims {
 		add(pub.ClaimTemplateFingerprint, p.out.ClaimFingerprint)
 		add(pub.ClaimTemplates, p.rememberedClaims())
 	}

@@ -107,12 +107,15 @@ func ChildOf(object metav1.Object) Child {
 		case job.Status.Succeeded == job.Status.Desired:
 			c.Phase = Succeeded
 		default:
-			c.Phase, c.Why = Failed, fmt.Sprintf("%d of %d images were pulled everywhere", job.Status.Succeeded, job.Status.Desired)
+			c.Phase, c.Why = Failed,
+				fmt.Sprintf("%d of %d images were pulled everywhere", job.Status.Succeeded,
+					job.Status.Desired)
 		}
 	}
 	if started != nil {
 		c.Started = started.Time
 	}
+
 	return c
 }
 
@@ -136,21 +139,24 @@ func (c Child) going() bool { return c.Object.GetDeletionTimestamp() != nil }
 
 // Same tells whether nothing changed that plans read.
 func (c Child) Same(other Child) bool {
-	return c.Phase == other.Phase && c.Started.Equal(other.Started) && c.Nominal.Equal(other.Nominal) && c.Held() == other.Held() &&
-		c.going() == other.going() && c.Object.GetUID() == other.Object.GetUID() && OwnerOf(c.Object) == OwnerOf(other.Object)
+	return c.Phase == other.Phase && c.Started.Equal(other.Started) && c.Nominal.Equal(other.Nominal) &&
+		c.Held() == other.Held() &&
+		c.going() == other.going() && c.Object.GetUID() == other.Object.GetUID() &&
+		OwnerOf(c.Object) == OwnerOf(other.Object)
 }
 
 // OwnerOf is the UID of the AdvancedCronJob that controls an object, whatever version it names (ACJ-030);
 // empty if none does.
 func OwnerOf(object metav1.Object) types.UID {
 	owner := metav1.GetControllerOfNoCopy(object)
-	if owner == nil || owner.Kind != Name || !strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
+	if owner == nil || owner.Kind != Name ||
+		!strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
 		return ""
 	}
 	return owner.UID
 }
 
-// maxName is how long names of children may be: as long as labels that have them as values (ACJ-071).
+// maxName is how long names of children may be: as long as labels that have them as values.
 const maxName = 63
 
 // NameOf is the name of the child of a run.
@@ -185,6 +191,7 @@ func NewChild(cronJob *appsv1beta1.AdvancedCronJob, kind Kind, run *Run) (map[st
 	if err != nil {
 		return nil, fmt.Errorf("reading the template: %w", err)
 	}
+
 	metadata, _ := given["metadata"].(map[string]any)
 	annotations := map[string]any{}
 	if written, ok := metadata["annotations"].(map[string]any); ok {
@@ -194,8 +201,9 @@ func NewChild(cronJob *appsv1beta1.AdvancedCronJob, kind Kind, run *Run) (map[st
 	annotations[pub.ScheduledAt], annotations[batchv1.CronJobScheduledTimestampAnnotation] = at, at
 	child := map[string]any{"namespace": cronJob.Namespace, "name": run.Name, "annotations": annotations,
 		"finalizers": []any{pub.UnrecordedRun},
-		"ownerReferences": []any{map[string]any{"apiVersion": appsv1beta1.GroupVersion.String(), "kind": Name, "name": cronJob.Name,
-			"uid": string(cronJob.UID), "controller": true, "blockOwnerDeletion": true}}}
+		"ownerReferences": []any{map[string]any{"apiVersion": appsv1beta1.GroupVersion.String(), "kind": Name,
+			"name": cronJob.Name, "uid": string(cronJob.UID), "controller": true,
+			"blockOwnerDeletion": true}}}
 	if labels, ok := metadata["labels"].(map[string]any); ok {
 		child["labels"] = labels
 	}
@@ -203,5 +211,6 @@ func NewChild(cronJob *appsv1beta1.AdvancedCronJob, kind Kind, run *Run) (map[st
 	if spec, ok := given["spec"]; ok {
 		document["spec"] = spec
 	}
+
 	return document, nil
 }

@@ -12,7 +12,7 @@ import (
 // Document is a JSON object as an admission request holds it.
 type Document = podtemplate.Document
 
-// History limits where none is given (ACJ-011).
+// History limits where none is given.
 const successfulLimit, failedLimit = 3, 1
 
 // Default returns the JSON patch that completes an AdvancedCronJob of v1beta1 (ACJ-011 to ACJ-013). It only
@@ -22,13 +22,16 @@ func Default(object, old Document, pods func(key string) podtemplate.Request) ([
 	var d podtemplate.Defaults
 	metadata, _ := object["metadata"].(Document)
 	if annotations, _ := metadata["annotations"].(Document); annotations[pub.ImageListTemplate] != nil {
-		// It means something in v1alpha1 alone, and is never stored (ACJ-111).
-		d.Operations = append(d.Operations, jsonpatch.NewOperation("remove", "/metadata/annotations/"+podtemplate.Escape(pub.ImageListTemplate), nil))
+		// It means something in v1alpha1 alone, and is never stored.
+		d.Operations = append(d.Operations,
+			jsonpatch.NewOperation("remove",
+				"/metadata/annotations/"+podtemplate.Escape(pub.ImageListTemplate), nil))
 	}
 	spec, ok := object["spec"].(Document)
 	if !ok {
 		return d.Operations, nil // validation refuses it
 	}
+
 	template, _ := spec["template"].(Document)
 	_, pulls := template["imageListPullJobTemplate"].(Document)
 	policy := appsv1beta1.ConcurrencyAllow
@@ -41,7 +44,8 @@ func Default(object, old Document, pods func(key string) podtemplate.Request) ([
 	d.Add(spec, "/spec", "concurrencyPolicy", string(policy))
 	if pulls {
 		const key = "imageListPullJobTemplate"
-		d.Operations = append(d.Operations, below(key, imagepull.DefaultJob(within(template, key), false, false))...)
+		d.Operations = append(d.Operations,
+			below(key, imagepull.DefaultJob(within(template, key), false, false))...)
 	}
 	var failed error
 	for _, key := range []string{"jobTemplate", "broadcastJobTemplate"} {
@@ -55,6 +59,7 @@ func Default(object, old Document, pods func(key string) podtemplate.Request) ([
 		}
 		d.Operations = append(d.Operations, below(key, inner.Operations)...)
 	}
+
 	return d.Operations, failed
 }
 

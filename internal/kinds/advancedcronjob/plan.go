@@ -101,44 +101,45 @@ const (
 	mostActive  = 1000
 )
 
-// planner makes one plan.
+// planner makes one plan: in is what it decides from, out what it decides.
 type planner struct {
-	Snapshot
-	*Plan
+	in                        Snapshot
+	out                       *Plan
 	active, succeeded, failed []Child
 }
 
 // Make decides what to do about an AdvancedCronJob.
 func Make(s Snapshot) *Plan {
-	p := planner{Snapshot: s, Plan: &Plan{Counted: s.Counted}}
+	p := planner{in: s, out: &Plan{Counted: s.Counted}}
 	templates := Templates(&s.CronJob.Spec.Template)
 	if len(templates) == 1 {
-		p.Kind = templates[0]
+		p.out.Kind = templates[0]
 	}
 	p.classify()
 	p.status()
 	if s.CronJob.DeletionTimestamp != nil {
 		p.waits(Deleting, "it is being deleted: no run begins")
-		return p.Plan
+		return p.out
 	}
+
 	p.history()
 	p.schedule(templates)
-	return p.Plan
+	return p.out
 }
 
 // waits says why no run begins.
 func (p *planner) waits(reason Reason, format string, args ...any) {
-	p.Reason, p.Message = reason, fmt.Sprintf(format, args...)
+	p.out.Reason, p.out.Message = reason, fmt.Sprintf(format, args...)
 }
 
 // note has users told something, as often as it is about something else.
 func (p *planner) note(eventType, reason, message, about string) {
-	p.Notes = append(p.Notes, Note{eventType, reason, message, about})
+	p.out.Notes = append(p.out.Notes, Note{eventType, reason, message, about})
 }
 
-// classify sorts the children, each list in the order of its runs (ACJ-031, ACJ-090).
+// classify sorts the children, each list in the order of its runs.
 func (p *planner) classify() {
-	for _, child := range p.Children {
+	for _, child := range p.in.Children {
 		switch child.Phase {
 		case Active:
 			p.active = append(p.active, child)
@@ -148,6 +149,7 @@ func (p *planner) classify() {
 			p.failed = append(p.failed, child)
 		}
 	}
+
 	slices.SortFunc(p.active, byTime)
 	for _, list := range [][]Child{p.succeeded, p.failed} {
 		slices.SortFunc(list, func(a, b Child) int {
@@ -169,38 +171,44 @@ func byTime(a, b Child) int {
 	return strings.Compare(string(a.Kind), string(b.Kind))
 }
 
-// status computes the status, and what follows from its being stored (ACJ-100, ACJ-101).
+// status computes the status, and what follows from its being stored.
 func (p *planner) status() {
-	old := &p.CronJob.Status
-	p.Status.Type, p.Status.LastScheduleTime = string(p.Kind), old.LastScheduleTime
-	for _, child := range p.Children {
+	old := &p.in.CronJob.Status
+	p.out.Status.Type, p.out.Status.LastScheduleTime = string(p.out.Kind), old.LastScheduleTime
+	for _, child := range p.in.Children {
 		// A time that has not come says nothing about what was done: anybody may write it who may write Jobs.
-		if !child.Nominal.After(p.Now) {
-			handled(&p.Status, child.Nominal)
+		if !child.Nominal.After(p.in.Now) {
+			handled(&p.out.Status, child.Nominal)
 		}
 	}
+
 	known := map[string]int{}
 	for i := range old.Active {
 		known[string(old.Active[i].UID)] = i
 	}
+
 	listed := p.active[max(len(p.active)-mostActive, 0):]
 	for _, child := range listed {
-		if i, ok := known[string(child.Object.GetUID())]; ok { // as it was noted: what changes in a child does not change it
-			p.Status.Active = append(p.Status.Active, old.Active[i])
+		// as it was noted: what changes in a child does not change it
+		if i, ok := known[string(child.Object.GetUID())]; ok {
+			p.out.Status.Active = append(p.out.Status.Active, old.Active[i])
 		} else {
-			p.Status.Active = append(p.Status.Active, referenceTo(child))
+			p.out.Status.Active = append(p.out.Status.Active, referenceTo(child))
 		}
 	}
+
 	for _, list := range [][]Child{p.succeeded, p.failed} {
 		for _, child := range list {
 			if _, active := known[string(child.Object.GetUID())]; active {
-				p.Finished = append(p.Finished, child)
+				p.out.Finished = append(p.out.Finished, child)
 			}
 		}
 	}
-	for _, child := range p.Children {
-		if child.Held() && (child.Nominal.IsZero() || !child.Nominal.After(lastTime(&p.Status)) || p.nobodyAsks(child)) {
-			p.Release = append(p.Release, child)
+
+	for _, child := range p.in.Children {
+		if child.Held() && (child.Nominal.IsZero() || !child.Nominal.After(lastTime(&p.out.Status)) ||
+			p.nobodyAsks(child)) {
+			p.out.Release = append(p.out.Release, child)
 		}
 	}
 }
@@ -212,7 +220,8 @@ const farAhead = time.Hour
 // somebody else made it up. Else who deletes it, or its AdvancedCronJob in the foreground, waits until the
 // time has come.
 func (p *planner) nobodyAsks(child Child) bool {
-	return p.CronJob.DeletionTimestamp != nil || child.Object.GetDeletionTimestamp() != nil && child.Nominal.After(p.Now.Add(farAhead))
+	return p.in.CronJob.DeletionTimestamp != nil ||
+		child.Object.GetDeletionTimestamp() != nil && child.Nominal.After(p.in.Now.Add(farAhead))
 }
 
 // lastTime is the time of the latest run that a status has; zero if there is none.
@@ -231,8 +240,9 @@ func handled(status *appsv1beta1.AdvancedCronJobStatus, at time.Time) {
 }
 
 func referenceTo(child Child) corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: child.Kind.APIVersion(), Kind: string(child.Kind), Namespace: child.Object.GetNamespace(),
-		Name: child.Object.GetName(), UID: child.Object.GetUID(), ResourceVersion: child.Object.GetResourceVersion()}
+	return corev1.ObjectReference{APIVersion: child.Kind.APIVersion(), Kind: string(child.Kind),
+		Namespace: child.Object.GetNamespace(), Name: child.Object.GetName(), UID: child.Object.GetUID(),
+		ResourceVersion: child.Object.GetResourceVersion()}
 }
 
 // Started is the status once the child of the run is there (ACJ-073). Without a child, another object has its
@@ -241,7 +251,9 @@ func (p *Plan) Started(child *Child) appsv1beta1.AdvancedCronJobStatus {
 	status := *p.Status.DeepCopy()
 	handled(&status, p.Run.Time)
 	status.Active = slices.DeleteFunc(status.Active, func(listed corev1.ObjectReference) bool {
-		return slices.ContainsFunc(p.Replace, func(c Child) bool { return c.Object.GetUID() == listed.UID && len(c.Object.GetFinalizers()) == 0 })
+		return slices.ContainsFunc(p.Replace, func(c Child) bool {
+			return c.Object.GetUID() == listed.UID && len(c.Object.GetFinalizers()) == 0
+		})
 	})
 	if child != nil && child.Phase == Active {
 		status.Active = append(status.Active, referenceTo(*child))
@@ -256,7 +268,8 @@ func (p *planner) history() {
 		children []Child
 		limit    *int32
 		standard int32
-	}{{p.succeeded, p.CronJob.Spec.SuccessfulJobsHistoryLimit, successfulLimit}, {p.failed, p.CronJob.Spec.FailedJobsHistoryLimit, failedLimit}} {
+	}{{p.succeeded, p.in.CronJob.Spec.SuccessfulJobsHistoryLimit, successfulLimit},
+		{p.failed, p.in.CronJob.Spec.FailedJobsHistoryLimit, failedLimit}} {
 		limit := of.standard
 		if of.limit != nil {
 			limit = *of.limit
@@ -266,7 +279,7 @@ func (p *planner) history() {
 		}
 		for _, child := range of.children[:max(len(of.children)-int(limit), 0)] {
 			if !child.going() {
-				p.Delete = append(p.Delete, child)
+				p.out.Delete = append(p.out.Delete, child)
 			}
 		}
 	}
@@ -274,33 +287,37 @@ func (p *planner) history() {
 
 // schedule finds the run that begins, or says why none does.
 func (p *planner) schedule(templates []Kind) {
-	spec := &p.CronJob.Spec
+	spec := &p.in.CronJob.Spec
 	if spec.Paused != nil && *spec.Paused {
 		p.waits(Paused, "it is paused: no run begins")
 		return
 	}
 	if len(templates) != 1 {
-		p.waits(NoTemplate, "spec.template has %s, and must have exactly one", plural.Of(len(templates), "template"))
-		p.note(corev1.EventTypeWarning, FailedCreate, p.Message, string(NoTemplate))
+		p.waits(NoTemplate, "spec.template has %s, and must have exactly one",
+			plural.Of(len(templates), "template"))
+		p.note(corev1.EventTypeWarning, FailedCreate, p.out.Message, string(NoTemplate))
 		return
 	}
+
 	times, zone, err := schedule.Parse(spec.Schedule)
 	if err != nil {
 		p.waits(NoSchedule, "spec.schedule %q: %v", cut(spec.Schedule), err)
-		p.note(corev1.EventTypeWarning, string(NoSchedule), p.Message+"; no run begins until it is changed", p.Message)
+		p.note(corev1.EventTypeWarning, string(NoSchedule),
+			p.out.Message+"; no run begins until it is changed", p.out.Message)
 		return
 	}
 	if zone == "" && spec.TimeZone != nil {
 		zone = *spec.TimeZone
 	}
-	if location := p.Zone; zone == "" && (spec.TimeZone == nil) {
+	if location := p.in.Zone; zone == "" && (spec.TimeZone == nil) {
 		if location == nil {
 			location = time.UTC
 		}
 		times = times.In(location)
 	} else if location, err := schedule.Zone(zone); err != nil {
 		p.waits(NoZone, "time zone %s", err)
-		p.note(corev1.EventTypeWarning, string(NoZone), p.Message+"; no run begins until it is changed", p.Message)
+		p.note(corev1.EventTypeWarning, string(NoZone), p.out.Message+"; no run begins until it is changed",
+			p.out.Message)
 		return
 	} else {
 		times = times.In(location)
@@ -318,47 +335,53 @@ func cut(text string) string {
 
 // due finds the time that is due, if any (ACJ-051 to ACJ-057).
 func (p *planner) due(times schedule.Schedule) {
-	anchor := lastTime(&p.Status)
+	anchor := lastTime(&p.out.Status)
 	if anchor.IsZero() {
-		anchor = p.CronJob.CreationTimestamp.Time
+		anchor = p.in.CronJob.CreationTimestamp.Time
 	}
 	since := anchor
-	if deadline := p.CronJob.Spec.StartingDeadlineSeconds; deadline != nil && float64(*deadline) < p.Now.Sub(anchor).Seconds() {
-		earliest := p.Now.Truncate(time.Second).Add(-time.Duration(max(*deadline, 0)) * time.Second)
+	if deadline := p.in.CronJob.Spec.StartingDeadlineSeconds; deadline != nil &&
+		float64(*deadline) < p.in.Now.Sub(anchor).Seconds() {
+		earliest := p.in.Now.Truncate(time.Second).Add(-time.Duration(max(*deadline, 0)) * time.Second)
 		if before := earliest.Add(-time.Nanosecond); before.After(since) {
 			since = before
 		}
 	}
-	if next, ok := times.Next(anchor, later(p.Now, anchor)); ok {
-		p.Next, p.After = next, next.Sub(p.Now)
+	if next, ok := times.Next(anchor, later(p.in.Now, anchor)); ok {
+		p.out.Next, p.out.After = next, next.Sub(p.in.Now)
 	}
-	latest, ok := times.Latest(anchor, since, p.Now)
+	latest, ok := times.Latest(anchor, since, p.in.Now)
 	gone := since
 	if ok {
 		gone = latest.Add(-time.Nanosecond)
 	}
 	p.left(times, anchor, since, gone)
 	if !ok {
-		p.Reason, p.Message = NotYet, "the schedule has no time any more"
-		if !p.Next.IsZero() {
-			p.Message = "the next run begins at " + p.Next.Format(time.RFC3339)
+		p.out.Reason, p.out.Message = NotYet, "the schedule has no time any more"
+		if !p.out.Next.IsZero() {
+			p.out.Message = "the next run begins at " + p.out.Next.Format(time.RFC3339)
 		}
 		return
 	}
-	if n := times.Count(anchor, since, p.Now, manyMissed+1); n > manyMissed {
-		p.note(corev1.EventTypeWarning, TooManyMissedTimes, fmt.Sprintf("more than %d times of the schedule have passed since %s: the latest of them, %s, runs",
-			manyMissed, anchor.UTC().Format(time.RFC3339), latest.Format(time.RFC3339)), anchor.String())
+	if n := times.Count(anchor, since, p.in.Now, manyMissed+1); n > manyMissed {
+		p.note(corev1.EventTypeWarning, TooManyMissedTimes,
+			fmt.Sprintf(
+				"more than %d times of the schedule have passed since %s: the latest of them, %s, runs",
+				manyMissed, anchor.UTC().Format(time.RFC3339), latest.Format(time.RFC3339)),
+			anchor.String())
 	}
-	p.begin(&Run{Time: latest, Name: NameOf(p.CronJob.Name, latest)})
+	p.begin(&Run{Time: latest, Name: NameOf(p.in.CronJob.Name, latest)})
 }
 
-// left counts times that are left out, and tells of those that the starting deadline leaves out (ACJ-055).
+// left counts times that are left out, and tells of those that the starting deadline leaves out.
 func (p *planner) left(times schedule.Schedule, anchor, since, gone time.Time) {
-	p.Plan.Counted = later(p.Snapshot.Counted, gone)
-	p.Dropped = times.Count(anchor, later(p.Snapshot.Counted, anchor), gone, mostDropped)
+	p.out.Counted = later(p.in.Counted, gone)
+	p.out.Dropped = times.Count(anchor, later(p.in.Counted, anchor), gone, mostDropped)
 	if first, ok := times.Next(anchor, anchor); since.After(anchor) && ok && !first.After(since) {
-		p.note(corev1.EventTypeWarning, MissSchedule, fmt.Sprintf("the run of %s, and later ones up to now, are left out that could not begin within startingDeadlineSeconds (%d)",
-			first.Format(time.RFC3339), *p.CronJob.Spec.StartingDeadlineSeconds), anchor.String())
+		p.note(corev1.EventTypeWarning, MissSchedule,
+			fmt.Sprintf(
+				"the run of %s, and later ones up to now, are left out that could not begin within startingDeadlineSeconds (%d)", first.Format(time.RFC3339), *p.in.CronJob.Spec.StartingDeadlineSeconds),
+			anchor.String())
 	}
 }
 
@@ -372,25 +395,28 @@ func later(a, b time.Time) time.Time {
 // begin begins a run, as far as others let it (ACJ-060 to ACJ-062).
 func (p *planner) begin(run *Run) {
 	at := run.Time.Format(time.RFC3339)
-	if slices.Contains(p.Absent, p.Kind) {
-		p.waits(NotServed, "the run of %s waits: the cluster does not serve %ss of %s", at, p.Kind, p.Kind.APIVersion())
-		p.note(corev1.EventTypeWarning, FailedCreate, p.Message, string(NotServed))
+	if slices.Contains(p.in.Absent, p.out.Kind) {
+		p.waits(NotServed, "the run of %s waits: the cluster does not serve %ss of %s", at, p.out.Kind,
+			p.out.Kind.APIVersion())
+		p.note(corev1.EventTypeWarning, FailedCreate, p.out.Message, string(NotServed))
 		return
 	}
+
 	switch {
 	case len(p.active) == 0:
-	case p.CronJob.Spec.ConcurrencyPolicy == appsv1beta1.ConcurrencyForbid:
+	case p.in.CronJob.Spec.ConcurrencyPolicy == appsv1beta1.ConcurrencyForbid:
 		first := p.active[0]
-		p.waits(AlreadyActive, "the run of %s waits for the end of %s, since concurrencyPolicy is Forbid", at, first)
-		p.note(corev1.EventTypeNormal, string(AlreadyActive), p.Message, string(first.Object.GetUID()))
+		p.waits(AlreadyActive, "the run of %s waits for the end of %s, since concurrencyPolicy is Forbid",
+			at, first)
+		p.note(corev1.EventTypeNormal, string(AlreadyActive), p.out.Message, string(first.Object.GetUID()))
 		return
-	case p.CronJob.Spec.ConcurrencyPolicy == appsv1beta1.ConcurrencyReplace:
+	case p.in.CronJob.Spec.ConcurrencyPolicy == appsv1beta1.ConcurrencyReplace:
 		for _, child := range p.active {
 			if !child.going() {
-				p.Replace = append(p.Replace, child)
+				p.out.Replace = append(p.out.Replace, child)
 			}
 		}
 	}
-	p.Run = run
+	p.out.Run = run
 	p.waits(Due, "the run of %s begins", at)
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 )
 
-// names are those that an AdvancedCronJob may have (ACJ-020).
+// names are those that an AdvancedCronJob may have.
 var names = regexp.MustCompile(`^[a-zA-Z0-9\-]+$`)
 
-// longestPull is how long an ImageListPullJob of a schedule may last, in seconds (ACJ-027).
+// longestPull is how long an ImageListPullJob of a schedule may last, in seconds.
 const longestPull = 86400
 
 // CheckBroadcastJob judges a BroadcastJob without a name by the rules of that kind; its pod template is
@@ -46,19 +46,26 @@ func check(cronJob *appsv1beta1.AdvancedCronJob, broadcast CheckBroadcastJob) fi
 			fmt.Sprintf("must consist of letters, digits and '-', and have at most %d characters", maxName)))
 	}
 	errs = append(errs, checkTimes(spec, path)...)
-	errs = append(errs, fieldcheck.NotNegative(spec.StartingDeadlineSeconds, path.Child("startingDeadlineSeconds"))...)
-	errs = append(errs, fieldcheck.NotNegative(spec.SuccessfulJobsHistoryLimit, path.Child("successfulJobsHistoryLimit"))...)
-	errs = append(errs, fieldcheck.NotNegative(spec.FailedJobsHistoryLimit, path.Child("failedJobsHistoryLimit"))...)
+	errs = append(errs, fieldcheck.NotNegative(spec.StartingDeadlineSeconds,
+		path.Child("startingDeadlineSeconds"))...)
+	errs = append(errs, fieldcheck.NotNegative(spec.SuccessfulJobsHistoryLimit,
+		path.Child("successfulJobsHistoryLimit"))...)
+	errs = append(errs, fieldcheck.NotNegative(spec.FailedJobsHistoryLimit,
+		path.Child("failedJobsHistoryLimit"))...)
 	switch spec.ConcurrencyPolicy {
 	case "", appsv1beta1.ConcurrencyAllow, appsv1beta1.ConcurrencyForbid, appsv1beta1.ConcurrencyReplace:
 	default:
-		errs = append(errs, field.NotSupported(path.Child("concurrencyPolicy"), spec.ConcurrencyPolicy, []appsv1beta1.ConcurrencyPolicy{
-			appsv1beta1.ConcurrencyAllow, appsv1beta1.ConcurrencyForbid, appsv1beta1.ConcurrencyReplace}))
+		errs = append(errs, field.NotSupported(path.Child("concurrencyPolicy"), spec.ConcurrencyPolicy,
+			[]appsv1beta1.ConcurrencyPolicy{
+				appsv1beta1.ConcurrencyAllow, appsv1beta1.ConcurrencyForbid, appsv1beta1.ConcurrencyReplace}))
 	}
 	if given := Templates(&spec.Template); len(given) != 1 {
 		errs = append(errs, field.Forbidden(path.Child("template"),
-			fmt.Sprintf("exactly one of jobTemplate, broadcastJobTemplate and imageListPullJobTemplate must be set, there are %d", len(given))))
+			fmt.Sprintf(
+				"exactly one of jobTemplate, broadcastJobTemplate and imageListPullJobTemplate must be set, there are %d",
+				len(given))))
 	}
+
 	return append(errs, checkTemplates(spec, path.Child("template"), broadcast)...)
 }
 
@@ -74,10 +81,12 @@ func checkTimes(spec *appsv1beta1.AdvancedCronJobSpec, path *field.Path) field.E
 		errs = append(errs, field.Invalid(at, cut(spec.Schedule), err.Error()))
 	case prefix != "":
 		if spec.TimeZone != nil {
-			errs = append(errs, field.Invalid(at, cut(spec.Schedule), "a time zone in the schedule and spec.timeZone exclude each other"))
+			errs = append(errs, field.Invalid(at, cut(spec.Schedule),
+				"a time zone in the schedule and spec.timeZone exclude each other"))
 		}
 		if _, err := schedule.Zone(prefix); err != nil {
-			errs = append(errs, field.Invalid(at, cut(spec.Schedule), "the time zone in the schedule: "+err.Error()))
+			errs = append(errs, field.Invalid(at, cut(spec.Schedule),
+				"the time zone in the schedule: "+err.Error()))
 		}
 	}
 	if spec.TimeZone != nil {
@@ -85,11 +94,14 @@ func checkTimes(spec *appsv1beta1.AdvancedCronJobSpec, path *field.Path) field.E
 			errs = append(errs, field.Invalid(path.Child("timeZone"), cut(*spec.TimeZone), err.Error()))
 		}
 	}
+
 	return errs
 }
 
-// checkTemplates judges what children would be refused for (ACJ-026, ACJ-027).
-func checkTemplates(spec *appsv1beta1.AdvancedCronJobSpec, path *field.Path, broadcast CheckBroadcastJob) field.ErrorList {
+// checkTemplates judges what children would be refused for.
+func checkTemplates(
+	spec *appsv1beta1.AdvancedCronJobSpec, path *field.Path, broadcast CheckBroadcastJob,
+) field.ErrorList {
 	var errs field.ErrorList
 	if template := spec.Template.JobTemplate; template != nil {
 		errs = append(errs, checkJob(template.DecodeError(), &template.Spec, path.Child("jobTemplate"))...)
@@ -97,7 +109,8 @@ func checkTemplates(spec *appsv1beta1.AdvancedCronJobSpec, path *field.Path, bro
 	if template := spec.Template.BroadcastJobTemplate; template != nil {
 		at := path.Child("broadcastJobTemplate")
 		if err := template.Spec.Template.DecodeError(); err != nil {
-			errs = append(errs, field.Invalid(at.Child("spec", "template"), field.OmitValueType{}, err.Error()))
+			errs = append(errs, field.Invalid(at.Child("spec", "template"), field.OmitValueType{},
+				err.Error()))
 		} else if broadcast != nil {
 			for _, err := range broadcast(&appsv1beta1.BroadcastJob{Spec: template.Spec}) {
 				err.Field = at.String() + "." + err.Field
@@ -107,11 +120,12 @@ func checkTemplates(spec *appsv1beta1.AdvancedCronJobSpec, path *field.Path, bro
 	}
 	if template := spec.Template.ImageListPullJobTemplate; template != nil {
 		if spec.ConcurrencyPolicy == appsv1beta1.ConcurrencyAllow {
-			errs = append(errs, field.Invalid(field.NewPath("spec", "concurrencyPolicy"), spec.ConcurrencyPolicy,
-				"with imageListPullJobTemplate it must be Replace or Forbid"))
+			errs = append(errs, field.Invalid(field.NewPath("spec", "concurrencyPolicy"),
+				spec.ConcurrencyPolicy, "with imageListPullJobTemplate it must be Replace or Forbid"))
 		}
 		errs = append(errs, checkList(&template.Spec, path.Child("imageListPullJobTemplate", "spec"))...)
 	}
+
 	return errs
 }
 
@@ -119,6 +133,7 @@ func checkJob(undecodable error, job *batchv1.JobSpec, path *field.Path) field.E
 	if undecodable != nil {
 		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, undecodable.Error())}
 	}
+
 	var errs field.ErrorList
 	path = path.Child("spec")
 	switch policy := job.Template.Spec.RestartPolicy; policy {
@@ -130,8 +145,10 @@ func checkJob(undecodable error, job *batchv1.JobSpec, path *field.Path) field.E
 	errs = append(errs, fieldcheck.NotNegative(job.Parallelism, path.Child("parallelism"))...)
 	errs = append(errs, fieldcheck.NotNegative(job.Completions, path.Child("completions"))...)
 	errs = append(errs, fieldcheck.NotNegative(job.BackoffLimit, path.Child("backoffLimit"))...)
-	errs = append(errs, fieldcheck.NotNegative(job.TTLSecondsAfterFinished, path.Child("ttlSecondsAfterFinished"))...)
-	errs = append(errs, fieldcheck.NotNegative(job.ActiveDeadlineSeconds, path.Child("activeDeadlineSeconds"))...)
+	errs = append(errs, fieldcheck.NotNegative(job.TTLSecondsAfterFinished,
+		path.Child("ttlSecondsAfterFinished"))...)
+	errs = append(errs, fieldcheck.NotNegative(job.ActiveDeadlineSeconds,
+		path.Child("activeDeadlineSeconds"))...)
 	return errs
 }
 
@@ -140,21 +157,27 @@ func checkList(spec *appsv1beta1.ImageListPullJobSpec, path *field.Path) field.E
 	completion := path.Child("completionPolicy")
 	policy := &spec.CompletionPolicy
 	if policy.Type == appsv1beta1.CompletionNever {
-		errs = append(errs, field.NotSupported(completion.Child("type"), policy.Type, []appsv1beta1.CompletionPolicyType{appsv1beta1.CompletionAlways}))
+		errs = append(errs, field.NotSupported(completion.Child("type"), policy.Type,
+			[]appsv1beta1.CompletionPolicyType{appsv1beta1.CompletionAlways}))
 	}
 	if deadline := policy.ActiveDeadlineSeconds; deadline != nil {
 		at := completion.Child("activeDeadlineSeconds")
 		if *deadline > longestPull {
-			errs = append(errs, field.Invalid(at, *deadline, fmt.Sprintf("must be less than or equal to %d", longestPull)))
-		}
-		if spec.PullPolicy != nil && spec.PullPolicy.TimeoutSeconds != nil && *deadline < int64(*spec.PullPolicy.TimeoutSeconds) {
 			errs = append(errs, field.Invalid(at, *deadline,
-				fmt.Sprintf("must be greater than or equal to pullPolicy.timeoutSeconds, which is %d", *spec.PullPolicy.TimeoutSeconds)))
+				fmt.Sprintf("must be less than or equal to %d", longestPull)))
+		}
+		if spec.PullPolicy != nil && spec.PullPolicy.TimeoutSeconds != nil &&
+			*deadline < int64(*spec.PullPolicy.TimeoutSeconds) {
+			errs = append(errs, field.Invalid(at, *deadline,
+				fmt.Sprintf("must be greater than or equal to pullPolicy.timeoutSeconds, which is %d",
+					*spec.PullPolicy.TimeoutSeconds)))
 		}
 	}
 	if ttl := policy.TTLSecondsAfterFinished; ttl != nil {
-		errs = append(errs, field.Forbidden(completion.Child("ttlSecondsAfterFinished"), "history limits say how long jobs are kept"))
+		errs = append(errs, field.Forbidden(completion.Child("ttlSecondsAfterFinished"),
+			"history limits say how long jobs are kept"))
 	}
+
 	return errs
 }
 
@@ -167,47 +190,59 @@ func moved(err error, path *field.Path) field.ErrorList {
 	if !errors.As(err, &all) {
 		return nil
 	}
+
 	errs := make(field.ErrorList, 0, len(all.Errors()))
 	for _, err := range all.Errors() {
 		text, at := err.Error(), path
 		if found := fieldOf.FindStringSubmatch(text); found != nil {
-			at, text = path.Child(strings.Split(found[1], ".")[0], strings.Split(found[1], ".")[1:]...), strings.TrimPrefix(text, found[0])
+			at, text = path.Child(strings.Split(found[1], ".")[0], strings.Split(found[1], ".")[1:]...),
+				strings.TrimPrefix(text, found[0])
 		}
 		errs = append(errs, field.Invalid(at, field.OmitValueType{}, text))
 	}
+
 	return errs
 }
 
-// checkUpdate refuses changes of what cannot be changed (ACJ-028).
+// checkUpdate refuses changes of what cannot be changed.
 func checkUpdate(updated, old *appsv1beta1.AdvancedCronJob) field.ErrorList {
 	path := field.NewPath("spec")
 	frozen := func(cronJob *appsv1beta1.AdvancedCronJob) any {
 		spec := cronJob.Spec.DeepCopy()
 		spec.AdvancedCronJobTiming = appsv1beta1.AdvancedCronJobTiming{}
-		if old.Spec.Template.ImageListPullJobTemplate != nil && spec.Template.ImageListPullJobTemplate != nil {
+		if old.Spec.Template.ImageListPullJobTemplate != nil &&
+			spec.Template.ImageListPullJobTemplate != nil {
 			spec.Template.ImageListPullJobTemplate = &appsv1beta1.ImageListPullJobTemplateSpec{}
 		}
 		return spec
 	}
-	if jsonfields.Same(frozen(updated), frozen(old)) { // a typed client writes empty fields that another has left out
+	// a typed client writes empty fields that another has left out
+	if jsonfields.Same(frozen(updated), frozen(old)) {
 		return nil
 	}
-	return field.ErrorList{field.Forbidden(path, "updates may change schedule, timeZone, concurrencyPolicy, paused, startingDeadlineSeconds, "+
-		"successfulJobsHistoryLimit, failedJobsHistoryLimit and template.imageListPullJobTemplate alone: create another AdvancedCronJob instead")}
+
+	return field.ErrorList{field.Forbidden(path,
+		"updates may change schedule, timeZone, concurrencyPolicy, paused, startingDeadlineSeconds, "+
+			"successfulJobsHistoryLimit, failedJobsHistoryLimit and template.imageListPullJobTemplate alone: create another AdvancedCronJob instead")}
 }
 
 // Warnings are what users should know about an AdvancedCronJob that is admitted (ACJ-033, ACJ-121). off names
 // gates without which no ImageListPullJob is carried out.
 func Warnings(updated, old *appsv1beta1.AdvancedCronJob, off []string) (warnings []string) {
 	spec := &updated.Spec
-	if template := spec.Template.BroadcastJobTemplate; template != nil && spec.ConcurrencyPolicy == appsv1beta1.ConcurrencyForbid &&
+	if template := spec.Template.BroadcastJobTemplate; template != nil &&
+		spec.ConcurrencyPolicy == appsv1beta1.ConcurrencyForbid &&
 		template.Spec.CompletionPolicy.Type == appsv1beta1.CompletionNever {
-		warnings = append(warnings, "spec.template.broadcastJobTemplate.spec.completionPolicy.type Never: a run does not end unless it fails, "+
-			"and with concurrencyPolicy Forbid no other one begins before")
+		warnings = append(warnings,
+			"spec.template.broadcastJobTemplate.spec.completionPolicy.type Never: a run does not end unless it fails, "+
+				"and with concurrencyPolicy Forbid no other one begins before")
 	}
 	if old == nil && spec.Template.ImageListPullJobTemplate != nil && len(off) > 0 {
-		warnings = append(warnings, fmt.Sprintf("spec.template.imageListPullJobTemplate: feature gate %s of the manager is off, so that runs cannot begin",
-			strings.Join(off, ", ")))
+		warnings = append(warnings,
+			fmt.Sprintf(
+				"spec.template.imageListPullJobTemplate: feature gate %s of the manager is off, so that runs cannot begin",
+				strings.Join(off, ", ")))
 	}
+
 	return warnings
 }

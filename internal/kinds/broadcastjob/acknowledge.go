@@ -18,7 +18,7 @@ import (
 
 // The annotation with the acknowledged pods is a row of hashes of their UIDs, of six characters each. There
 // is room for so many that it stays far below what annotations may hold; a job with more failed pods stays
-// paused until some are deleted (BJ-094).
+// paused until some are deleted.
 const hashLength, mostAcknowledged = 6, 8000
 
 // mark is the hash of a pod in the annotation.
@@ -40,7 +40,7 @@ func acknowledged(job *appsv1beta1.BroadcastJob) map[string]bool {
 
 // unacknowledged counts the failed pods that nobody has acknowledged.
 func (p *planner) unacknowledged() (n int) {
-	marks := acknowledged(p.Job)
+	marks := acknowledged(p.job)
 	p.eachFailed(func(pod *corev1.Pod) {
 		if !marks[mark(pod.UID)] {
 			n++
@@ -59,36 +59,41 @@ func (p *planner) eachFailed(do func(*corev1.Pod)) {
 	}
 }
 
-// acknowledge notes which pods had failed when the user let the job go on (BJ-094). The webhook has written
-// when that was, so that nobody need have seen the job paused.
+// acknowledge notes which pods had failed when the user let the job go on. The webhook has written when that
+// was, so that nobody need have seen the job paused.
 func (p *planner) acknowledge() {
-	text, resumed := p.Job.Annotations[pub.BroadcastJobResumed]
-	if !resumed || p.Job.Spec.Paused {
+	text, resumed := p.job.Annotations[pub.BroadcastJobResumed]
+	if !resumed || p.job.Spec.Paused {
 		return
 	}
-	p.Annotations = map[string]any{pub.BroadcastJobResumed: nil}
-	if p.Job.Spec.FailurePolicy.Type != appsv1beta1.FailurePolicyPause {
+
+	p.out.Annotations = map[string]any{pub.BroadcastJobResumed: nil}
+	if p.job.Spec.FailurePolicy.Type != appsv1beta1.FailurePolicyPause {
 		return
 	}
-	before, at := acknowledged(p.Job), resumedAt(text, p.Now)
+
+	before, at := acknowledged(p.job), resumedAt(text, p.in.Now)
 	var marks []string
 	p.eachFailed(func(pod *corev1.Pod) {
-		if m := mark(pod.UID); (before[m] || !failedBetween(pod, at, p.Now)) && len(marks) < mostAcknowledged {
+		if m := mark(pod.UID); (before[m] || !failedBetween(pod, at, p.in.Now)) &&
+			len(marks) < mostAcknowledged {
 			marks = append(marks, m)
 		}
 	})
 	slices.Sort(marks)
-	p.Annotations[pub.BroadcastJobAcknowledged] = strings.Join(slices.Compact(marks), "")
-	p.Say("the user let the job go on: %s acknowledged", plural.Of(len(marks), "failed pod"))
+	p.out.Annotations[pub.BroadcastJobAcknowledged] = strings.Join(slices.Compact(marks), "")
+	p.core.Say("the user let the job go on: %s acknowledged", plural.Of(len(marks), "failed pod"))
 }
 
 // failedBetween tells whether a container of a pod ended after the user let the job go on, and before this
 // plan, so that nobody knew of it then. The time is of the node's clock: one that has not come yet says that
 // this clock is ahead, and is none after anything.
 func failedBetween(pod *corev1.Pod, at, now time.Time) bool {
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses,
+		pod.Status.ContainerStatuses} {
 		for i := range list {
-			if end := list[i].State.Terminated; end != nil && end.FinishedAt.After(at) && !end.FinishedAt.After(now) {
+			if end := list[i].State.Terminated; end != nil && end.FinishedAt.After(at) &&
+				!end.FinishedAt.After(now) {
 				return true
 			}
 		}

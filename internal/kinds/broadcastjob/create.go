@@ -26,14 +26,15 @@ func (p *planner) create() {
 	active := p.by[Active]
 	switch spare := p.limit - active; {
 	case spare < 0:
-		p.Hold = fmt.Sprintf("%s active, and parallelism is %d", plural.Of(active, "pod"), p.limit)
-		p.tell(ToldTooMany, corev1.EventTypeWarning, "more pods are active than parallelism lets be, %d: none is created until fewer are", p.limit)
+		p.out.Hold = fmt.Sprintf("%s active, and parallelism is %d", plural.Of(active, "pod"), p.limit)
+		p.tell(ToldTooMany, corev1.EventTypeWarning,
+			"more pods are active than parallelism lets be, %d: none is created until fewer are", p.limit)
 		return
-	case len(p.Missing) == 0:
+	case len(p.out.Missing) == 0:
 		return
 	case spare == 0:
-		p.Hold = fmt.Sprintf("%s active, as many as parallelism lets be", plural.Of(active, "pod"))
-		p.Say("%s without a pod: %s", plural.Of(len(p.Missing), "node"), p.Hold)
+		p.out.Hold = fmt.Sprintf("%s active, as many as parallelism lets be", plural.Of(active, "pod"))
+		p.core.Say("%s without a pod: %s", plural.Of(len(p.out.Missing), "node"), p.out.Hold)
 		return
 	default:
 		p.createSome(spare)
@@ -41,23 +42,28 @@ func (p *planner) create() {
 }
 
 func (p *planner) createSome(spare int) {
-	order := slices.Clone(p.Missing)
-	slices.SortStableFunc(order, func(a, b string) int { return cmp.Compare(rank(p.Failed[a]), rank(p.Failed[b])) })
-	most := p.MayTry(min(spare, len(order)), max(min(mostAtOnce, roomForDocuments/max(len(p.raw), 1)), 1))
+	order := slices.Clone(p.out.Missing)
+	slices.SortStableFunc(order, func(a, b string) int {
+		return cmp.Compare(rank(p.in.Failed[a]), rank(p.in.Failed[b]))
+	})
+	most := p.core.MayTry(min(spare, len(order)),
+		max(min(mostAtOnce, roomForDocuments/max(len(p.raw), 1)), 1))
 	for _, node := range order[:most] {
 		if err := p.newPod(node); err != nil {
-			p.ScaleError, p.Hold = err.Error(), err.Error()
+			p.out.ScaleError, p.out.Hold = err.Error(), err.Error()
 			return
 		}
 	}
+
 	switch {
 	case most == len(order):
-	case p.ScaleError != "":
-		p.Hold = "creation failed: " + p.ScaleError
+	case p.out.ScaleError != "":
+		p.out.Hold = "creation failed: " + p.out.ScaleError
 	case most < min(spare, len(order)):
-		p.More = true
+		p.out.More = true
 	default:
-		p.Hold = fmt.Sprintf("%s active, as many as parallelism lets be", plural.Of(p.by[Active]+most, "pod"))
+		p.out.Hold = fmt.Sprintf("%s active, as many as parallelism lets be",
+			plural.Of(p.by[Active]+most, "pod"))
 	}
 }
 
@@ -68,8 +74,8 @@ func rank(last bool) int {
 	return 0
 }
 
-// newPod plans a pod for a node (BJ-040, BJ-041). It is made from the document, so that fields that our types
-// do not know reach the pod.
+// newPod plans a pod for a node. It is made from the document, so that fields that our types do not know
+// reach the pod.
 func (p *planner) newPod(node string) (err error) {
 	if p.document == nil {
 		if p.document, err = revision.Parse(p.raw); err != nil {
@@ -77,15 +83,15 @@ func (p *planner) newPod(node string) (err error) {
 		}
 	}
 	name := p.nameFor(node)
-	pod := p.Body(name, p.document)
-	pod.Labels[pub.BroadcastJobName], pod.Labels[pub.BroadcastJobUID] = p.Job.Name, string(p.Job.UID)
+	pod := p.core.Body(name, p.document)
+	pod.Labels[pub.BroadcastJobName], pod.Labels[pub.BroadcastJobUID] = p.job.Name, string(p.job.UID)
 	pod.Annotations[pub.BroadcastJobPlacement] = p.placement
-	if p.Binds {
+	if p.in.Binds {
 		pod.Spec["nodeName"] = node
 	} else {
 		nodes.Pin(pod.Spec, node)
 	}
-	p.Create = append(p.Create, podplan.Creation{Name: name, Node: node, Pod: pod.Document})
+	p.out.Create = append(p.out.Create, podplan.Creation{Name: name, Node: node, Pod: pod.Document})
 	return nil
 }
 
@@ -93,7 +99,8 @@ func (p *planner) newPod(node string) (err error) {
 // the next.
 func (p *planner) nameFor(node string) string {
 	for n := 0; ; n++ {
-		if name := nodes.PodName(p.Job.Name, string(p.Job.UID), node, n); p.Taken == nil || !p.Taken(name) {
+		if name := nodes.PodName(p.job.Name, string(p.job.UID), node, n); p.in.Taken == nil ||
+			!p.in.Taken(name) {
 			return name
 		}
 	}
@@ -101,7 +108,8 @@ func (p *planner) nameFor(node string) string {
 
 // schedulerWords is what the scheduler says of a pod.
 func schedulerWords(pod *corev1.Pod) string {
-	if c := readiness.Condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse && c.Message != "" {
+	if c := readiness.Condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse &&
+		c.Message != "" {
 		return ": " + c.Message
 	}
 	return ""

@@ -34,6 +34,7 @@ func Default(r DefaultRequest) ([]jsonpatch.Operation, error) {
 	if !ok {
 		return nil, nil // the schema or validation refuses it
 	}
+
 	var d podtemplate.Defaults
 	d.Add(spec, "/spec", "parallelism", math.MaxInt32)
 	d.Object(spec, "/spec", "completionPolicy", func(d *podtemplate.Defaults, o Document, pointer string) {
@@ -56,7 +57,8 @@ func resumed(job Document, now time.Time) jsonpatch.Operation {
 	at := now.UTC().Format(time.RFC3339)
 	metadata, _ := job["metadata"].(Document)
 	if annotations, ok := metadata["annotations"].(Document); ok && annotations != nil {
-		return jsonpatch.NewOperation("add", "/metadata/annotations/"+podtemplate.Escape(pub.BroadcastJobResumed), at)
+		return jsonpatch.NewOperation("add",
+			"/metadata/annotations/"+podtemplate.Escape(pub.BroadcastJobResumed), at)
 	}
 	return jsonpatch.NewOperation("add", "/metadata/annotations", Document{pub.BroadcastJobResumed: at})
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/seconds"
 )
 
-// fails tells whether the job fails, because of a failed pod or its deadline (BJ-090, BJ-101, BJ-102).
+// fails tells whether the job fails, because of a failed pod or its deadline.
 func (p *planner) fails() bool {
-	policy := &p.Job.Spec.CompletionPolicy
-	if failed := int(p.Status.Failed); failed > 0 && p.failsFast() {
-		succeeded := p.Status.Succeeded
+	policy := &p.job.Spec.CompletionPolicy
+	if failed := int(p.out.Status.Failed); failed > 0 && p.failsFast() {
+		succeeded := p.out.Status.Succeeded
 		message := p.fail("failurePolicy is FailFast, and a failed pod was found")
 		p.tell(ToldFailed, corev1.EventTypeWarning, "%s; %d succeeded, %d failed", message, succeeded, failed)
 		return true
@@ -25,28 +25,30 @@ func (p *planner) fails() bool {
 	if policy.Type == appsv1beta1.CompletionNever || policy.ActiveDeadlineSeconds == nil {
 		return false
 	}
-	end := p.Status.StartTime.Add(seconds.Duration(*policy.ActiveDeadlineSeconds))
-	if p.Now.Before(end) { // BJ-103
-		p.LookAgain(end)
+
+	end := p.out.Status.StartTime.Add(seconds.Duration(*policy.ActiveDeadlineSeconds))
+	if p.in.Now.Before(end) {
+		p.core.LookAgain(end)
 		return false
 	}
+
 	message := fmt.Sprintf("the job was active longer than the specified deadline of %s",
 		plural.Of(*policy.ActiveDeadlineSeconds, "second"))
 	p.tell(ToldDeadline, corev1.EventTypeWarning, "%s", p.fail(message))
 	return true
 }
 
-// failsFast tells whether one failed pod ends the job. It is the default (BJ-013).
+// failsFast tells whether one failed pod ends the job. It is the default.
 func (p *planner) failsFast() bool {
-	policy := p.Job.Spec.FailurePolicy.Type
+	policy := p.job.Spec.FailurePolicy.Type
 	return policy == "" || policy == appsv1beta1.FailurePolicyFailFast
 }
 
 // mostUnfinished is how many nodes the end of a job names.
 const mostUnfinished = 10
 
-// fail ends the job, and says on which nodes it failed, and which did not finish (BJ-100). What still runs of
-// it is deleted when that is written.
+// fail ends the job, and says on which nodes it failed, and which did not finish. What still runs of it is
+// deleted when that is written.
 func (p *planner) fail(message string) string {
 	failed, open := p.withoutSuccess()
 	for _, of := range []struct {
@@ -54,11 +56,13 @@ func (p *planner) fail(message string) string {
 		nodes []string
 	}{{"failed on", failed}, {"not finished on", open}} {
 		if len(of.nodes) > 0 {
-			message += fmt.Sprintf("; %s %s: %s", of.what, plural.Of(len(of.nodes), "node"), plural.Few(of.nodes, mostUnfinished))
+			message += fmt.Sprintf("; %s %s: %s", of.what, plural.Of(len(of.nodes), "node"),
+				plural.Few(of.nodes, mostUnfinished))
 		}
 	}
+
 	p.end(appsv1beta1.BroadcastJobFailed, appsv1beta1.JobFailed, "Failed", message)
-	p.Status.Failed += p.Status.Active
+	p.out.Status.Failed += p.out.Status.Active
 	p.cleanUp((*member).runs)
 	return message
 }
@@ -66,7 +70,7 @@ func (p *planner) fail(message string) string {
 // withoutSuccess returns the nodes that count and whose pod failed, and those that are not done with, each in
 // the order of their names.
 func (p *planner) withoutSuccess() (failed, open []string) {
-	open = slices.Clone(p.Missing)
+	open = slices.Clone(p.out.Missing)
 	for i := range p.sites {
 		if s := &p.sites[i]; len(s.pods) > 0 && !s.gone {
 			switch state := s.pods[0].state; {
@@ -77,51 +81,63 @@ func (p *planner) withoutSuccess() (failed, open []string) {
 			}
 		}
 	}
+
 	slices.Sort(failed)
 	slices.Sort(open)
 	return failed, open
 }
 
 // end notes in the status that the job ends.
-func (p *planner) end(phase appsv1beta1.BroadcastJobPhase, of appsv1beta1.JobConditionType, reason, message string) {
-	now := metav1.NewTime(p.Now).Rfc3339Copy()
-	p.Status.Phase, p.Status.CompletionTime, p.Ends, p.Hold = phase, &now, true, "the job has ended: "+message
-	p.Status.Conditions = slices.DeleteFunc(p.Status.Conditions, func(c appsv1beta1.JobCondition) bool { return c.Type == of }) // BJ-141
-	p.Status.Conditions = append(p.Status.Conditions, appsv1beta1.JobCondition{Type: of, Status: corev1.ConditionTrue, LastProbeTime: now,
-		LastTransitionTime: now, Reason: reason, Message: message})
-	p.Say("%s: %s", phase, message)
+func (p *planner) end(
+	phase appsv1beta1.BroadcastJobPhase, of appsv1beta1.JobConditionType, reason, message string,
+) {
+	now := metav1.NewTime(p.in.Now).Rfc3339Copy()
+	p.out.Status.Phase, p.out.Status.CompletionTime, p.out.Ends, p.out.Hold = phase, &now, true,
+		"the job has ended: "+message
+	p.out.Status.Conditions = slices.DeleteFunc(p.out.Status.Conditions,
+		func(c appsv1beta1.JobCondition) bool { return c.Type == of })
+	p.out.Status.Conditions = append(p.out.Status.Conditions,
+		appsv1beta1.JobCondition{Type: of, Status: corev1.ConditionTrue, LastProbeTime: now,
+			LastTransitionTime: now, Reason: reason, Message: message})
+	p.core.Say("%s: %s", phase, message)
 }
 
 // complete ends the job if each node is done with (BJ-110 to 113).
 func (p *planner) complete() {
-	if p.Job.Spec.CompletionPolicy.Type == appsv1beta1.CompletionNever || p.Status.Desired == 0 || p.Done < int(p.Status.Desired) {
+	if p.job.Spec.CompletionPolicy.Type == appsv1beta1.CompletionNever || p.out.Status.Desired == 0 ||
+		p.out.Done < int(p.out.Status.Desired) {
 		return
 	}
-	message := fmt.Sprintf("Job completed, %d pods succeeded, %d pods failed", p.Status.Succeeded, p.Status.Failed)
-	p.tell(ToldComplete, corev1.EventTypeNormal, "%s/%s completed: %d pods succeeded, %d pods failed", p.Job.Namespace, p.Job.Name,
-		p.Status.Succeeded, p.Status.Failed)
+	message := fmt.Sprintf("Job completed, %d pods succeeded, %d pods failed", p.out.Status.Succeeded,
+		p.out.Status.Failed)
+	p.tell(ToldComplete, corev1.EventTypeNormal, "%s/%s completed: %d pods succeeded, %d pods failed",
+		p.job.Namespace, p.job.Name, p.out.Status.Succeeded, p.out.Status.Failed)
 	p.end(appsv1beta1.BroadcastJobCompleted, appsv1beta1.JobComplete, "Complete", message)
 	p.cleanUp((*member).runs)
 }
 
 // afterEnd looks after a job that has ended: pods that were to go with its end and are still there are
-// deleted (BJ-104, BJ-114, BJ-172), and so is the job when its time is over (BJ-120).
+// deleted, and so is the job when its time is over.
 func (p *planner) afterEnd() {
 	p.cleanUp((*member).runs)
-	p.Status.Active = min(p.Status.Active, int32(p.by[Active]))
-	p.Hold = "the job has ended"
-	policy := &p.Job.Spec.CompletionPolicy
-	if policy.Type == appsv1beta1.CompletionNever || policy.TTLSecondsAfterFinished == nil || *policy.TTLSecondsAfterFinished < 0 ||
-		p.Job.Status.CompletionTime == nil {
+	p.out.Status.Active = min(p.out.Status.Active, int32(p.by[Active]))
+	p.out.Hold = "the job has ended"
+	policy := &p.job.Spec.CompletionPolicy
+	if policy.Type == appsv1beta1.CompletionNever || policy.TTLSecondsAfterFinished == nil ||
+		*policy.TTLSecondsAfterFinished < 0 ||
+		p.job.Status.CompletionTime == nil {
 		return
 	}
-	end := p.Job.Status.CompletionTime.Add(seconds.Duration(int64(*policy.TTLSecondsAfterFinished)))
-	if p.Now.Before(end) {
-		p.LookAgain(end)
+
+	end := p.job.Status.CompletionTime.Add(seconds.Duration(int64(*policy.TTLSecondsAfterFinished)))
+	if p.in.Now.Before(end) {
+		p.core.LookAgain(end)
 		return
 	}
-	p.Expired = true
-	p.Say("it has ended, and its time to live of %s is over: it is deleted", plural.Of(*policy.TTLSecondsAfterFinished, "second"))
+
+	p.out.Expired = true
+	p.core.Say("it has ended, and its time to live of %s is over: it is deleted",
+		plural.Of(*policy.TTLSecondsAfterFinished, "second"))
 }
 
 // runs tells whether something of the pod still runs, or would start again.
@@ -131,7 +147,7 @@ func (m *member) runs() bool { return m.state == Active || m.state == Restarting
 func (p *planner) cleanUp(goes func(*member) bool) {
 	for i := range p.members {
 		if m := &p.members[i]; goes(m) {
-			p.Decide(m.pod, podplan.Delete, ReasonEnded, "the job has ended, and it is %s", m.state)
+			p.core.Decide(m.pod, podplan.Delete, ReasonEnded, "the job has ended, and it is %s", m.state)
 		}
 	}
 }

@@ -77,7 +77,8 @@ const (
 )
 
 // Told are all of them.
-var Told = []string{ToldPaused, ToldContinue, ToldFailed, ToldDeadline, ToldComplete, ToldTooMany, ToldDuplicate, ToldBadSpec}
+var Told = []string{ToldPaused, ToldContinue, ToldFailed, ToldDeadline, ToldComplete, ToldTooMany,
+	ToldDuplicate, ToldBadSpec}
 
 // site is a node with the pods that are meant for it.
 type site struct {
@@ -86,7 +87,7 @@ type site struct {
 	nodes.Verdict
 	// pods are all pods of the job that are meant for it: the one that has the place first.
 	pods []*member
-	// gone: the node leaves desired, because its pod does not fit it (BJ-134).
+	// gone: the node leaves desired, because its pod does not fit it.
 	gone bool
 }
 
@@ -96,12 +97,13 @@ type member struct {
 	state State
 }
 
-// planner is the working state of Make.
+// planner is the working state of Make: in is what it decides from, out what it decides, and core makes the
+// decisions that all pod workloads share.
 type planner struct {
-	*podplan.Planner
-	Snapshot
-	*Plan
-	Job   *appsv1beta1.BroadcastJob
+	core  *podplan.Planner
+	in    Snapshot
+	out   *Plan
+	job   *appsv1beta1.BroadcastJob
 	rules *nodes.Rules
 	// placement is what the template asks of nodes, as a hash.
 	placement string
@@ -120,42 +122,46 @@ type planner struct {
 
 // Make decides what to do. It changes nothing of the snapshot.
 func Make(s Snapshot) *Plan {
-	p := &planner{Snapshot: s, Job: s.Job, Plan: &Plan{Job: s.Job, Tell: map[string]Event{}, Status: *s.Job.Status.DeepCopy()}}
-	p.Pods = slices.SortedFunc(slices.Values(s.Pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-	p.Planner = podplan.New(&podplan.Workload{Namespace: s.Job.Namespace, Name: s.Job.Name,
-		Owner: *metav1.NewControllerRef(s.Job, appsv1beta1.GroupVersion.WithKind(kind)), Deleted: s.Job.DeletionTimestamp != nil},
-		&p.Snapshot.Snapshot, &p.Plan.Plan)
+	p := &planner{in: s, job: s.Job,
+		out: &Plan{Job: s.Job, Tell: map[string]Event{}, Status: *s.Job.Status.DeepCopy()}}
+	p.in.Pods = slices.SortedFunc(slices.Values(s.Pods),
+		func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	p.core = podplan.New(&podplan.Workload{Namespace: s.Job.Namespace, Name: s.Job.Name,
+		Owner:   *metav1.NewControllerRef(s.Job, appsv1beta1.GroupVersion.WithKind(kind)),
+		Deleted: s.Job.DeletionTimestamp != nil},
+		&p.in.Snapshot, &p.out.Plan)
 	p.make()
 	p.settle()
-	p.HeedBudgets()
-	p.Conclude()
+	p.core.HeedBudgets()
+	p.core.Conclude()
 	p.waits()
-	return p.Plan
+	return p.out
 }
 
 func (p *planner) make() {
-	if p.Job.DeletionTimestamp != nil { // BJ-064
-		p.HoldDeleted()
+	if p.job.DeletionTimestamp != nil {
+		p.core.HoldDeleted()
 		return
 	}
+
 	p.sortPods()
-	ended, counted := Ended(p.Job)
+	ended, counted := Ended(p.job)
 	if ended && !counted {
 		p.afterEnd()
 		return
 	}
 	if err := p.read(); err != nil {
-		p.ScaleError = err.Error()
+		p.out.ScaleError = err.Error()
 		p.tell(ToldBadSpec, corev1.EventTypeWarning, "nothing is done: %v", err)
-		p.HoldAll(podplan.ReasonBadSpec, p.ScaleError)
+		p.core.HoldAll(podplan.ReasonBadSpec, p.out.ScaleError)
 		return
 	}
-	if p.Status.StartTime == nil {
-		start := metav1.NewTime(p.Now).Rfc3339Copy()
-		p.Status.StartTime = &start
+	if p.out.Status.StartTime == nil {
+		start := metav1.NewTime(p.in.Now).Rfc3339Copy()
+		p.out.Status.StartTime = &start
 	}
-	if p.Status.Phase == "" {
-		p.Status.Phase = appsv1beta1.BroadcastJobRunning
+	if p.out.Status.Phase == "" {
+		p.out.Status.Phase = appsv1beta1.BroadcastJobRunning
 	}
 	p.sortSites()
 	p.count()
@@ -163,12 +169,13 @@ func (p *planner) make() {
 		p.afterEnd()
 		return
 	}
-	if p.acknowledge(); p.Annotations != nil {
+	if p.acknowledge(); p.out.Annotations != nil {
 		return
 	}
 	if p.paused() || p.fails() {
 		return
 	}
+
 	p.remove()
 	p.create()
 	p.complete()
@@ -176,21 +183,21 @@ func (p *planner) make() {
 
 // tell calls for an event.
 func (p *planner) tell(reason, eventType, format string, args ...any) {
-	p.Tell[reason] = Event{eventType, fmt.Sprintf(format, args...)}
+	p.out.Tell[reason] = Event{eventType, fmt.Sprintf(format, args...)}
 }
 
 // sortPods finds out what each pod is to the job.
 func (p *planner) sortPods() {
-	p.by, p.members = map[State]int{}, make([]member, len(p.Pods))
-	for i, pod := range p.Pods {
-		p.members[i] = member{pod, StateOf(p.Job, pod)}
+	p.by, p.members = map[State]int{}, make([]member, len(p.in.Pods))
+	for i, pod := range p.in.Pods {
+		p.members[i] = member{pod, StateOf(p.job, pod)}
 		p.by[p.members[i].state]++
 	}
 }
 
 // read reads what the plan needs of the spec, which may have been stored before anybody checked it.
 func (p *planner) read() (err error) {
-	spec := &p.Job.Spec
+	spec := &p.job.Spec
 	if errs := validate(spec); len(errs) > 0 {
 		return errs.ToAggregate()
 	}
@@ -206,9 +213,10 @@ func (p *planner) sortSites() {
 		target := nodes.Target(p.members[i].pod)
 		p.homeless[target] = append(p.homeless[target], &p.members[i])
 	}
-	p.sites = make([]site, len(p.Nodes))
+
+	p.sites = make([]site, len(p.in.Nodes))
 	unfit := map[string][]string{}
-	for i, node := range p.Nodes {
+	for i, node := range p.in.Nodes {
 		s := &p.sites[i]
 		*s = site{node: node, name: node.Name, Verdict: p.rules.Judge(node), pods: p.homeless[node.Name]}
 		if len(s.pods) > 0 {
@@ -220,6 +228,7 @@ func (p *planner) sortSites() {
 			unfit[s.Why] = append(unfit[s.Why], s.name)
 		}
 	}
+
 	p.sayUnfit(unfit)
 }
 
@@ -230,17 +239,18 @@ const mostUnfit = 5
 func (p *planner) sayUnfit(unfit map[string][]string) {
 	for i, why := range slices.Sorted(maps.Keys(unfit)) {
 		if i == mostUnfit {
-			p.Say("%s more", plural.Of(len(unfit)-i, "reason"))
+			p.core.Say("%s more", plural.Of(len(unfit)-i, "reason"))
 			return
 		}
 		names := unfit[why]
 		slices.Sort(names)
-		p.Say("%s not eligible: %s: %s", plural.Of(len(names), "node"), why, plural.Few(names, mostNamed))
+		p.core.Say("%s not eligible: %s: %s", plural.Of(len(names), "node"), why,
+			plural.Few(names, mostNamed))
 	}
 }
 
 // before orders the pods of a node: those that are done first, and those that are being deleted last, and
-// then the older ones (BJ-044).
+// then the older ones.
 func before(a, b *member) int {
 	rank := func(m *member) int {
 		switch m.state {
@@ -252,19 +262,19 @@ func before(a, b *member) int {
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(rank(a), rank(b)), a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time), cmp.Compare(a.pod.Name, b.pod.Name))
+	return cmp.Or(cmp.Compare(rank(a), rank(b)),
+		a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time), cmp.Compare(a.pod.Name, b.pod.Name))
 }
 
 // Taints by which nodes suffer passingly. The cluster itself evicts the pods there, when the time is over
-// that they tolerate: a pod that runs through a flap of its node goes on (BJ-133).
+// that they tolerate: a pod that runs through a flap of its node goes on.
 var passing = []string{corev1.TaintNodeNotReady, corev1.TaintNodeUnreachable}
 
 // goneAfter is how long after its time a pod that is being deleted still counts on a node that suffers: a
-// node that died does not let it go, and would keep the job running for ever (BJ-110).
+// node that died does not let it go, and would keep the job running for ever.
 const goneAfter = time.Minute
 
-// leaves tells whether the pod that has the place has to go, or is going, because the node does not fit it
-// (BJ-132, BJ-133).
+// leaves tells whether the pod that has the place has to go, or is going, because the node does not fit it.
 func (s *site) leaves(p *planner) bool {
 	m := s.pods[0]
 	switch {
@@ -272,21 +282,22 @@ func (s *site) leaves(p *planner) bool {
 		return false
 	case m.state == Leaving && Suffers(s.node): // nobody may be there who could let it go
 		until := m.pod.DeletionTimestamp.Add(goneAfter)
-		if p.Now.Before(until) {
-			p.LookAgain(until)
+		if p.in.Now.Before(until) {
+			p.core.LookAgain(until)
 		}
-		return !p.Now.Before(until)
+		return !p.in.Now.Before(until)
 	case m.pod.Spec.NodeName == "":
 		return true
 	case s.Tolerable:
 		return false
 	}
 	if p.madeOtherwise(m) {
-		return false // what the user asks of nodes now is asked of later pods (BJ-025)
+		return false // what the user asks of nodes now is asked of later pods
 	}
 	if !Suffers(s.node) {
 		return true
 	}
+
 	well := s.node.DeepCopy()
 	well.Spec.Taints = slices.DeleteFunc(well.Spec.Taints, suffers)
 	return !p.rules.Judge(well).Tolerable
@@ -305,7 +316,7 @@ func suffers(taint corev1.Taint) bool {
 	return taint.Effect == corev1.TaintEffectNoExecute && slices.Contains(passing, taint.Key)
 }
 
-// count computes desired, the limit, and the counters (BJ-063, BJ-070, BJ-140).
+// count computes desired, the limit, and the counters.
 func (p *planner) count() {
 	desired := 0
 	for i := range p.sites {
@@ -313,32 +324,33 @@ func (p *planner) count() {
 		case len(s.pods) == 0 && !s.Eligible || s.gone:
 		case len(s.pods) == 0:
 			desired++
-			p.Missing = append(p.Missing, s.name)
+			p.out.Missing = append(p.out.Missing, s.name)
 		default:
 			desired++
 			if s.pods[0].state.finished() {
-				p.Done++
+				p.out.Done++
 			}
 			if !s.Eligible {
-				p.Counted = append(p.Counted, s.name)
+				p.out.Counted = append(p.out.Counted, s.name)
 			}
 		}
 	}
-	slices.Sort(p.Missing)
+
+	slices.Sort(p.out.Missing)
 	p.limit = math.MaxInt32
-	if parallelism := p.Job.Spec.Parallelism; parallelism != nil {
+	if parallelism := p.job.Spec.Parallelism; parallelism != nil {
 		p.limit, _ = rollout.Scaled(*parallelism, desired, true) // it was checked
 	}
-	p.Status.Desired = int32(desired)
-	p.Status.Active, p.Status.Succeeded = int32(p.by[Active]), int32(p.by[Succeeded])
-	p.Status.Failed = int32(p.failedPods())
-	if ended, _ := Ended(p.Job); ended { // those that were deleted because the job failed stay counted (BJ-100)
-		p.Status.Failed = max(p.Status.Failed, p.Job.Status.Failed)
+	p.out.Status.Desired = int32(desired)
+	p.out.Status.Active, p.out.Status.Succeeded = int32(p.by[Active]), int32(p.by[Succeeded])
+	p.out.Status.Failed = int32(p.failedPods())
+	if ended, _ := Ended(p.job); ended { // those that were deleted because the job failed stay counted
+		p.out.Status.Failed = max(p.out.Status.Failed, p.job.Status.Failed)
 	}
 }
 
 // failedPods counts the pods that failed. The garbage collector lets pods of nodes that are gone fail before
-// it deletes them: that is no failure of the job (BJ-135).
+// it deletes them: that is no failure of the job.
 func (p *planner) failedPods() int {
 	n := p.by[Failed] + p.by[Restarting]
 	for target, members := range p.homeless {
@@ -353,17 +365,18 @@ func (p *planner) failedPods() int {
 
 // paused tells whether the job is paused, by its user or by failed pods (BJ-080 to 082, BJ-092 to 094).
 func (p *planner) paused() bool {
-	status, failed := &p.Status, p.unacknowledged()
+	status, failed := &p.out.Status, p.unacknowledged()
 	hold := func(why string) bool {
-		status.Phase, p.Hold = appsv1beta1.BroadcastJobPaused, why
-		p.Say("paused: %s", why)
+		status.Phase, p.out.Hold = appsv1beta1.BroadcastJobPaused, why
+		p.core.Say("paused: %s", why)
 		return true
 	}
-	if p.Job.Spec.Paused {
+	if p.job.Spec.Paused {
 		return hold("spec.paused is true")
 	}
-	if p.Job.Spec.FailurePolicy.Type == appsv1beta1.FailurePolicyPause && failed > 0 {
-		why := fmt.Sprintf("%s, and failurePolicy is Pause: delete the failed pods, or set spec.paused and unset it, or change the policy",
+	if p.job.Spec.FailurePolicy.Type == appsv1beta1.FailurePolicyPause && failed > 0 {
+		why := fmt.Sprintf(
+			"%s, and failurePolicy is Pause: delete the failed pods, or set spec.paused and unset it, or change the policy",
 			plural.Of(failed, "failed pod"))
 		if status.Phase != appsv1beta1.BroadcastJobPaused {
 			p.tell(ToldPaused, corev1.EventTypeWarning, "%s", why)
@@ -374,12 +387,12 @@ func (p *planner) paused() bool {
 		status.Phase = appsv1beta1.BroadcastJobRunning
 		p.tell(ToldContinue, corev1.EventTypeNormal, "the job goes on")
 	}
+
 	return false
 }
 
-// remove deletes pods that do not fit their node, or of which there is another one (BJ-044, BJ-133, BJ-134).
-// What others deleted already is left to them; pods that were bound to a node that is gone are the garbage
-// collector's (BJ-135).
+// remove deletes pods that do not fit their node, or of which there is another one. What others deleted
+// already is left to them; pods that were bound to a node that is gone are the garbage collector's.
 func (p *planner) remove() {
 	var duplicates []string
 	for i := range p.sites {
@@ -389,27 +402,35 @@ func (p *planner) remove() {
 			case m.state == Leaving:
 			case i > 0:
 				duplicates = append(duplicates, s.name)
-				p.Decide(m.pod, podplan.Delete, ReasonExcess, "pod %s has its place on node %s", s.pods[0].pod.Name, s.name)
+				p.core.Decide(m.pod, podplan.Delete, ReasonExcess, "pod %s has its place on node %s",
+					s.pods[0].pod.Name, s.name)
 			case s.gone:
-				p.Decide(m.pod, podplan.Delete, ReasonNode, "it may not run on node %s: %s", s.name, s.Why)
-			case m.state == Active && m.pod.Spec.NodeName == "" && p.madeOtherwise(m): // it might never come to run there
-				p.Decide(m.pod, podplan.Delete, ReasonNode, "%s", "it is not bound yet, and the template asks something else of nodes now")
+				p.core.Decide(m.pod, podplan.Delete, ReasonNode, "it may not run on node %s: %s",
+					s.name, s.Why)
+			// it might never come to run there
+			case m.state == Active && m.pod.Spec.NodeName == "" && p.madeOtherwise(m):
+				p.core.Decide(m.pod, podplan.Delete, ReasonNode, "%s",
+					"it is not bound yet, and the template asks something else of nodes now")
 			}
 		}
 	}
+
 	if len(duplicates) > 0 {
 		slices.Sort(duplicates)
 		p.tell(ToldDuplicate, corev1.EventTypeWarning, "more than one pod on %s: %s; one of each stays",
 			plural.Of(len(duplicates), "node"), plural.Few(duplicates, mostNamed))
 	}
+
 	for target, members := range p.homeless {
 		for _, m := range members {
 			switch {
 			case m.pod.Spec.NodeName != "" || m.state != Active:
 			case target == "": // its node gets another one
-				p.Decide(m.pod, podplan.Delete, ReasonNode, "%s", "it is meant for no node: somebody changed its affinity")
+				p.core.Decide(m.pod, podplan.Delete, ReasonNode, "%s",
+					"it is meant for no node: somebody changed its affinity")
 			default:
-				p.Decide(m.pod, podplan.Delete, ReasonNode, "node %s, for which it is meant, does not exist", target)
+				p.core.Decide(m.pod, podplan.Delete, ReasonNode,
+					"node %s, for which it is meant, does not exist", target)
 			}
 		}
 	}
@@ -419,55 +440,62 @@ func (p *planner) remove() {
 func (p *planner) settle() {
 	for i := range p.members {
 		m := &p.members[i]
-		if p.Verdict(m.pod) != nil {
+		if p.core.Verdict(m.pod) != nil {
 			continue
 		}
 		switch target := nodes.Target(m.pod); {
 		case m.state == Leaving:
-			p.Decide(m.pod, podplan.Wait, podplan.ReasonInactive, "%s", "it is being deleted")
+			p.core.Decide(m.pod, podplan.Wait, podplan.ReasonInactive, "%s", "it is being deleted")
 		case m.state == Succeeded:
-			p.Decide(m.pod, podplan.Keep, ReasonSucceeded, "%s", "it has succeeded")
+			p.core.Decide(m.pod, podplan.Keep, ReasonSucceeded, "%s", "it has succeeded")
 		case m.state == Failed:
-			p.Decide(m.pod, podplan.Keep, podplan.ReasonFailed, "%s", "it has failed")
+			p.core.Decide(m.pod, podplan.Keep, podplan.ReasonFailed, "%s", "it has failed")
 		case m.state == Restarting:
-			p.Decide(m.pod, podplan.Keep, podplan.ReasonFailed, "it has failed: its containers restarted %s, and restartLimit is %d",
-				plural.Of(restarts(m.pod), "time"), p.Job.Spec.FailurePolicy.RestartLimit)
+			p.core.Decide(m.pod, podplan.Keep, podplan.ReasonFailed,
+				"it has failed: its containers restarted %s, and restartLimit is %d",
+				plural.Of(restarts(m.pod), "time"), p.job.Spec.FailurePolicy.RestartLimit)
 		case len(p.homeless[target]) > 0 && target == "":
-			p.Decide(m.pod, podplan.Wait, ReasonNode, "%s", "it is meant for no node: somebody changed its affinity")
+			p.core.Decide(m.pod, podplan.Wait, ReasonNode, "%s",
+				"it is meant for no node: somebody changed its affinity")
 		case len(p.homeless[target]) > 0:
-			p.Decide(m.pod, podplan.Wait, ReasonNode, "node %s does not exist: the pod is cleaned up with it", target)
+			p.core.Decide(m.pod, podplan.Wait, ReasonNode,
+				"node %s does not exist: the pod is cleaned up with it", target)
 		case m.pod.Status.Phase != corev1.PodRunning && m.pod.Spec.NodeName == "":
-			p.Decide(m.pod, podplan.Wait, podplan.ReasonUnscheduled, "%s", "it is not scheduled yet"+schedulerWords(m.pod))
+			p.core.Decide(m.pod, podplan.Wait, podplan.ReasonUnscheduled, "%s",
+				"it is not scheduled yet"+schedulerWords(m.pod))
 		case m.pod.Status.Phase != corev1.PodRunning:
-			p.Decide(m.pod, podplan.Wait, podplan.ReasonNotReady, "%s", "it has not started: "+podplan.NotReadyWords(m.pod))
+			p.core.Decide(m.pod, podplan.Wait, podplan.ReasonNotReady, "%s",
+				"it has not started: "+podplan.NotReadyWords(m.pod))
 		default:
-			p.Decide(m.pod, podplan.Keep, ReasonRunning, "%s", "it runs")
+			p.core.Decide(m.pod, podplan.Keep, ReasonRunning, "%s", "it runs")
 		}
 	}
 }
 
-// waits says what holds the job and was not asked for (OPS-099).
+// waits says what holds the job and was not asked for.
 func (p *planner) waits() {
-	if p.Waiting == nil && p.HeldByBudget {
-		for _, v := range p.Verdicts {
+	if p.out.Waiting == nil && p.out.HeldByBudget {
+		for _, v := range p.out.Verdicts {
 			if v.Reason == podplan.ReasonBudget {
-				if p.Waiting == nil {
-					p.Waiting = &waiting.Wait{Reason: string(v.Reason), Message: "a budget holds pods that are to be deleted"}
+				if p.out.Waiting == nil {
+					p.out.Waiting = &waiting.Wait{Reason: string(v.Reason),
+						Message: "a budget holds pods that are to be deleted"}
 				}
-				p.Waiting.Name(v.Pod.Name, v.Message)
+				p.out.Waiting.Name(v.Pod.Name, v.Message)
 			}
 		}
 	}
-	if p.Waiting == nil {
+	if p.out.Waiting == nil {
 		wait := &waiting.Wait{Reason: "PodsNotStarted", Message: "pods have not started"}
-		for _, v := range p.Verdicts {
-			if v.Action == podplan.Wait && (v.Reason == podplan.ReasonUnscheduled || v.Reason == podplan.ReasonNotReady) {
-				p.Waiting = wait
+		for _, v := range p.out.Verdicts {
+			if v.Action == podplan.Wait &&
+				(v.Reason == podplan.ReasonUnscheduled || v.Reason == podplan.ReasonNotReady) {
+				p.out.Waiting = wait
 				wait.Name(v.Pod.Name, v.Message)
 			}
 		}
 	}
-	if p.Waiting == nil {
-		p.Waiting = p.Lingering()
+	if p.out.Waiting == nil {
+		p.out.Waiting = p.core.Lingering()
 	}
 }

@@ -52,7 +52,8 @@ func Ended(job *appsv1beta1.BroadcastJob) (ended, counted bool) {
 func condition(status *appsv1beta1.BroadcastJobStatus) *appsv1beta1.JobCondition {
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
-		if c.Status == corev1.ConditionTrue && (c.Type == appsv1beta1.JobComplete || c.Type == appsv1beta1.JobFailed) {
+		if c.Status == corev1.ConditionTrue &&
+			(c.Type == appsv1beta1.JobComplete || c.Type == appsv1beta1.JobFailed) {
 			return c
 		}
 	}
@@ -90,7 +91,8 @@ func StateOf(job *appsv1beta1.BroadcastJob, pod *corev1.Pod) State {
 		return Succeeded
 	case pod.Status.Phase == corev1.PodFailed:
 		return Failed
-	case pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure && restarts(pod) > int64(max(job.Spec.FailurePolicy.RestartLimit, 0)):
+	case pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure &&
+		restarts(pod) > int64(max(job.Spec.FailurePolicy.RestartLimit, 0)):
 		return Restarting
 	}
 	return Active
@@ -98,7 +100,8 @@ func StateOf(job *appsv1beta1.BroadcastJob, pod *corev1.Pod) State {
 
 // restarts is how often containers of the pod restarted.
 func restarts(pod *corev1.Pod) (n int64) {
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses,
+		pod.Status.ContainerStatuses} {
 		for i := range list {
 			n += int64(list[i].RestartCount)
 		}
@@ -107,7 +110,7 @@ func restarts(pod *corev1.Pod) (n int64) {
 }
 
 // placement is a hash of what a template asks of nodes. Pods remember it: what the user asks of nodes later
-// is asked of later pods (BJ-025).
+// is asked of later pods.
 func placement(spec *corev1.PodSpec) (string, error) {
 	var required *corev1.NodeSelector
 	if spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
@@ -122,5 +125,6 @@ func placement(spec *corev1.PodSpec) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encoding what the template asks of nodes: %w", err)
 	}
+
 	return strconv.FormatUint(nodes.Hash(string(text)), 36), nil
 }

@@ -41,10 +41,13 @@ const mostNamed = 3
 // Summary says how far the job is, and which nodes wait, for what.
 func (p *Plan) Summary() []string {
 	status := &p.Status
-	lines := []string{fmt.Sprintf("%s: %d active, %d succeeded, %d failed of %s", cmp.Or(status.Phase, appsv1beta1.BroadcastJobRunning), status.Active,
-		status.Succeeded, status.Failed, plural.Of(status.Desired, "node"))}
-	if waiting := p.Missing[min(len(p.Create), len(p.Missing)):]; len(waiting) > 0 && p.Hold != "" && len(p.Create) == 0 {
-		lines = append(lines, fmt.Sprintf("%s without a pod, because %s: %s", plural.Of(len(waiting), "node"), p.Hold, plural.Few(waiting, mostNamed)))
+	lines := []string{fmt.Sprintf("%s: %d active, %d succeeded, %d failed of %s",
+		cmp.Or(status.Phase, appsv1beta1.BroadcastJobRunning), status.Active, status.Succeeded, status.Failed,
+		plural.Of(status.Desired, "node"))}
+	if waiting := p.Missing[min(len(p.Create), len(p.Missing)):]; len(waiting) > 0 && p.Hold != "" &&
+		len(p.Create) == 0 {
+		lines = append(lines, fmt.Sprintf("%s without a pod, because %s: %s", plural.Of(len(waiting), "node"),
+			p.Hold, plural.Few(waiting, mostNamed)))
 	}
 	return lines
 }

@@ -27,7 +27,8 @@ func WrittenInV1beta1(job *appsv1beta1.BroadcastJob) *Written {
 
 // WrittenInV1alpha1 wraps a BroadcastJob written in v1alpha1.
 func WrittenInV1alpha1(job *appsv1alpha1.BroadcastJob) *Written {
-	return WrittenInV1beta1(&appsv1beta1.BroadcastJob{ObjectMeta: job.ObjectMeta, Spec: job.Spec, Status: job.Status})
+	return WrittenInV1beta1(&appsv1beta1.BroadcastJob{ObjectMeta: job.ObjectMeta, Spec: job.Spec,
+		Status: job.Status})
 }
 
 // Validate checks a BroadcastJob to be created, or with an old one, to be updated (BJ-020 to BJ-026). What
@@ -43,7 +44,7 @@ func Validate(updated, old *Written) field.ErrorList {
 
 var nameLetters = regexp.MustCompile(`^[a-zA-Z0-9-]+$`)
 
-// validateName checks the name, which is that of a label's value, and the beginning of host names (BJ-020).
+// validateName checks the name, which is that of a label's value, and the beginning of host names.
 func validateName(name string) (errs field.ErrorList) {
 	at := field.NewPath("metadata", "name")
 	if name == "" { // the API server makes one
@@ -60,16 +61,20 @@ func validateName(name string) (errs field.ErrorList) {
 
 func validate(spec *appsv1beta1.BroadcastJobSpec) field.ErrorList {
 	path := field.NewPath("spec")
-	errs := fieldcheck.Amount(spec.Parallelism, path.Child("parallelism")) // BJ-026
+	errs := fieldcheck.Amount(spec.Parallelism, path.Child("parallelism"))
 	errs = append(errs, validateTemplate(spec, path.Child("template"))...)
 	errs = append(errs, validateCompletion(&spec.CompletionPolicy, path.Child("completionPolicy"))...)
 	failure, at := &spec.FailurePolicy, path.Child("failurePolicy")
 	switch failure.Type {
-	case "", appsv1beta1.FailurePolicyFailFast, appsv1beta1.FailurePolicyContinue, appsv1beta1.FailurePolicyPause:
+	case "", appsv1beta1.FailurePolicyFailFast, appsv1beta1.FailurePolicyContinue,
+		appsv1beta1.FailurePolicyPause:
 	default:
-		errs = append(errs, field.NotSupported(at.Child("type"), failure.Type, []appsv1beta1.FailurePolicyType{
-			appsv1beta1.FailurePolicyFailFast, appsv1beta1.FailurePolicyContinue, appsv1beta1.FailurePolicyPause}))
+		errs = append(errs, field.NotSupported(at.Child("type"), failure.Type,
+			[]appsv1beta1.FailurePolicyType{
+				appsv1beta1.FailurePolicyFailFast, appsv1beta1.FailurePolicyContinue,
+				appsv1beta1.FailurePolicyPause}))
 	}
+
 	return append(errs, fieldcheck.NotNegative(&failure.RestartLimit, at.Child("restartLimit"))...)
 }
 
@@ -80,24 +85,29 @@ func validateTemplate(spec *appsv1beta1.BroadcastJobSpec, path *field.Path) (err
 	if spec.Template.IsZero() {
 		return field.ErrorList{field.Required(path, "it says what the pods are like")}
 	}
-	switch policy := spec.Template.Spec.RestartPolicy; policy { // BJ-022
+
+	switch policy := spec.Template.Spec.RestartPolicy; policy {
 	case corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever:
 	default:
 		errs = append(errs, field.NotSupported(path.Child("spec", "restartPolicy"), policy,
 			[]corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
 	}
-	for _, label := range []string{pub.BroadcastJobName, pub.BroadcastJobUID} { // BJ-023
+
+	for _, label := range []string{pub.BroadcastJobName, pub.BroadcastJobUID} {
 		if value := spec.Template.Labels[label]; value != "" {
 			errs = append(errs, field.Invalid(path.Child("metadata", "labels").Key(label), value,
 				"must not be set: it tells the job's pods from others, and the controller sets it"))
 		}
 	}
+
 	return append(errs, fieldcheck.Images(&spec.Template.Spec, path.Child("spec"))...)
 }
 
 // validateCompletion checks when the job ends: one that never does has no time to do so, nor to live after
-// that (BJ-021).
-func validateCompletion(policy *appsv1beta1.BroadcastJobCompletionPolicy, path *field.Path) (errs field.ErrorList) {
+// that.
+func validateCompletion(
+	policy *appsv1beta1.BroadcastJobCompletionPolicy, path *field.Path,
+) (errs field.ErrorList) {
 	deadline, ttl := path.Child("activeDeadlineSeconds"), path.Child("ttlSecondsAfterFinished")
 	switch policy.Type {
 	case "", appsv1beta1.CompletionAlways:
@@ -114,8 +124,10 @@ func validateCompletion(policy *appsv1beta1.BroadcastJobCompletionPolicy, path *
 			[]appsv1beta1.CompletionPolicyType{appsv1beta1.CompletionAlways, appsv1beta1.CompletionNever}))
 	}
 	if policy.ActiveDeadlineSeconds != nil && *policy.ActiveDeadlineSeconds < 0 {
-		errs = append(errs, field.Invalid(deadline, *policy.ActiveDeadlineSeconds, "must be greater than or equal to 0"))
+		errs = append(errs, field.Invalid(deadline, *policy.ActiveDeadlineSeconds,
+			"must be greater than or equal to 0"))
 	}
+
 	return append(errs, fieldcheck.NotNegative(policy.TTLSecondsAfterFinished, ttl)...)
 }
 
@@ -127,7 +139,8 @@ func Warnings(updated, old *Written) []string {
 	case ended(old.job):
 		return []string{"spec.template: the job has ended, and does not start again; create another one"}
 	case old.job.Status.Active+old.job.Status.Succeeded+old.job.Status.Failed > 0:
-		return []string{"spec.template: pods that were created already stay as they are; only later ones are made from the new template"}
+		return []string{
+			"spec.template: pods that were created already stay as they are; only later ones are made from the new template"}
 	}
 	return nil
 }

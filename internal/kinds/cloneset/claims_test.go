@@ -44,11 +44,11 @@ func TestClaimsAreNotComparedWithEveryTemplate(t *testing.T) {
 		s.Claims = append(s.Claims, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("data%d-%s-abcde", i,
 			s.Set.Name), Labels: map[string]string{pub.CloneSetInstanceID: "abcde"}}})
 	}
-	p := &planner{Snapshot: s, Set: s.Set, Plan: &Plan{Set: s.Set}}
-	p.Planner = podplan.New(workloadOf(s.Set, s.Features), &p.Snapshot.Snapshot, &p.Plan.Plan)
+	p := &planner{in: s, set: s.Set, out: &Plan{Set: s.Set}}
+	p.core = podplan.New(workloadOf(s.Set, s.Features), &p.in.Snapshot, &p.out.Plan)
 	begin := time.Now()
-	if p.growClaims(); len(p.ClaimGrowth) != many || time.Since(begin) > 2*time.Second {
-		t.Errorf("%d claims grow, after %v", len(p.ClaimGrowth), time.Since(begin))
+	if p.growClaims(); len(p.out.ClaimGrowth) != many || time.Since(begin) > 2*time.Second {
+		t.Errorf("%d claims grow, after %v", len(p.out.ClaimGrowth), time.Since(begin))
 	}
 }
 

@@ -57,6 +57,7 @@ func defaultStrategy(d *podtemplate.Defaults, spec Document, version string) {
 		})
 		return
 	}
+
 	rolling := func(d *podtemplate.Defaults, o Document, pointer string) {
 		policy := d.Add(o, pointer, "podUpdatePolicy", "ReCreate")
 		pace(d, o, pointer)

@@ -61,15 +61,17 @@ func (p *Plan) Empty() bool {
 	if len(p.Pulls)+len(p.EndedPulls)+len(p.RevisionLabels) > 0 {
 		return false
 	}
-	return !slices.ContainsFunc(p.Verdicts, func(v *podplan.Verdict) bool { return v.Action != podplan.Keep && v.Action != podplan.Wait })
+	return !slices.ContainsFunc(p.Verdicts,
+		func(v *podplan.Verdict) bool { return v.Action != podplan.Keep && v.Action != podplan.Wait })
 }
 
-// planner is the working state of Make.
+// planner is the working state of Make: in is what it decides from, out what it decides, and core makes the
+// decisions that all pod workloads share.
 type planner struct {
-	*podplan.Planner
-	Snapshot
-	*Plan
-	Set      *appsv1beta1.CloneSet
+	core     *podplan.Planner
+	in       Snapshot
+	out      *Plan
+	set      *appsv1beta1.CloneSet
 	selector labels.Selector
 	// creationHeld: pods are missing, and none are created because that failed a moment ago.
 	creationHeld bool
@@ -83,105 +85,114 @@ type planner struct {
 
 // Make decides what to do. It changes nothing of the snapshot.
 func Make(s Snapshot) *Plan {
-	p := &planner{Snapshot: s, Set: s.Set, Plan: &Plan{Set: s.Set}, toDelete: map[string]bool{}}
-	p.Planner = podplan.New(workloadOf(s.Set, s.Features), &p.Snapshot.Snapshot, &p.Plan.Plan)
+	p := &planner{in: s, set: s.Set, out: &Plan{Set: s.Set}, toDelete: map[string]bool{}}
+	p.core = podplan.New(workloadOf(s.Set, s.Features), &p.in.Snapshot, &p.out.Plan)
 	for _, name := range s.Set.Spec.ScaleStrategy.PodsToDelete {
 		p.toDelete[name] = true
 	}
-	p.Plan.Orphans = slices.Sorted(slices.Values(s.Orphans)) // an index gives them in any order
-	p.Pods = slices.SortedFunc(slices.Values(s.Pods), func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+
+	p.out.Orphans = slices.Sorted(slices.Values(s.Orphans)) // an index gives them in any order
+	p.in.Pods = slices.SortedFunc(slices.Values(s.Pods),
+		func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	p.make()
 	p.sayClaims()
 	p.status()
-	p.Conclude()
-	return p.Plan
+	p.core.Conclude()
+	return p.out
 }
 
 func (p *planner) make() {
-	selector, err := metav1.LabelSelectorAsSelector(p.Set.Spec.Selector)
+	selector, err := metav1.LabelSelectorAsSelector(p.set.Spec.Selector)
 	if err != nil {
 		p.stand(fmt.Errorf("spec.selector: %w", err))
 		return
 	}
+
 	p.selector = selector
-	if err := p.DetermineRevisions(); err != nil {
+	if err := p.core.DetermineRevisions(); err != nil {
 		p.stand(err)
 		return
 	}
-	if p.Set.DeletionTimestamp == nil && (!selector.Matches(labels.Set(p.Set.Spec.Template.Labels)) || inplace.Selects(selector) != "") {
-		p.stand(fmt.Errorf("spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers change: "+
-			"pods would be made without end; correct the labels", selector))
+	if p.set.DeletionTimestamp == nil &&
+		(!selector.Matches(labels.Set(p.set.Spec.Template.Labels)) || inplace.Selects(selector) != "") {
+		p.stand(
+			fmt.Errorf(
+				"spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers change: "+
+					"pods would be made without end; correct the labels", selector))
 		return
 	}
-	if p.Set.DeletionTimestamp != nil {
+	if p.set.DeletionTimestamp != nil {
 		p.classify()
-		p.HoldDeleted()
+		p.core.HoldDeleted()
 		return
 	}
+
 	p.release()
 	p.sortClaims()
 	p.classify()
 	p.settleClaims()
 	p.growClaims()
 	limits, err := p.limits()
-	p.Limits = limits
+	p.out.Limits = limits
 	if err != nil {
-		p.UpdateError = err.Error()
+		p.out.UpdateError = err.Error()
 	}
-	p.DecideModes()
-	p.PreDownload(err != nil)
+	p.core.DecideModes()
+	p.core.PreDownload(err != nil)
 	// Pods that budgets do not let go may wait for one that only an update brings back.
-	if p.Scaling = p.scale() && !p.HeedBudgets(); !p.Scaling {
+	if p.core.Scaling = p.scale() && !p.core.HeedBudgets(); !p.core.Scaling {
 		p.updatePods(err)
 	}
-	p.Refresh()
+	p.core.Refresh()
 	p.takeClaimsBack()
 	p.prune()
 }
 
 // stand leaves everything as it is, because the spec cannot be used. What the status says of revisions stays.
 func (p *planner) stand(err error) {
-	p.UpdateError, p.NewRevision, p.Renumber, p.Update = err.Error(), nil, nil, nil
-	p.UpdateRevision, p.CurrentRevision = p.Set.Status.UpdateRevision, p.Set.Status.CurrentRevision
-	p.CollisionCount = p.Set.Status.CollisionCount
+	p.out.UpdateError, p.out.NewRevision, p.out.Renumber, p.core.Update = err.Error(), nil, nil, nil
+	p.out.UpdateRevision, p.out.CurrentRevision = p.set.Status.UpdateRevision, p.set.Status.CurrentRevision
+	p.out.CollisionCount = p.set.Status.CollisionCount
 	p.classify()
-	p.HoldAll(podplan.ReasonBadSpec, p.UpdateError)
+	p.core.HoldAll(podplan.ReasonBadSpec, p.out.UpdateError)
 }
 
 // limits resolves the user's numbers. If one is unusable nothing is updated, and nothing available is taken
-// away (CS-096).
+// away.
 func (p *planner) limits() (rollout.Limits, error) {
-	spec := rollout.Spec{Replicas: p.replicas(), ScaleMaxUnavailable: p.Set.Spec.ScaleStrategy.MaxUnavailable}
-	if r := rollingOf(p.Set); r != nil {
-		spec.Partition, spec.MaxSurge, spec.MaxUnavailable, spec.Paused = r.Partition, r.MaxSurge, r.MaxUnavailable, r.Paused
+	spec := rollout.Spec{Replicas: p.replicas(), ScaleMaxUnavailable: p.set.Spec.ScaleStrategy.MaxUnavailable}
+	if r := rollingOf(p.set); r != nil {
+		spec.Partition, spec.MaxSurge, spec.MaxUnavailable, spec.Paused = r.Partition, r.MaxSurge,
+			r.MaxUnavailable, r.Paused
 	}
 	limits, err := rollout.Resolve(spec)
 	if err != nil {
-		return rollout.Limits{Replicas: spec.Replicas, Partition: spec.Replicas, ScaleMaxUnavailable: rollout.Unlimited},
+		return rollout.Limits{Replicas: spec.Replicas, Partition: spec.Replicas,
+				ScaleMaxUnavailable: rollout.Unlimited},
 			fmt.Errorf("spec.updateStrategy: %w", err)
 	}
 	return limits, nil
 }
 
 func (p *planner) onDelete() bool {
-	return p.Set.Spec.UpdateStrategy.Type == appsv1beta1.OnDeleteCloneSetUpdateStrategyType
+	return p.set.Spec.UpdateStrategy.Type == appsv1beta1.OnDeleteCloneSetUpdateStrategyType
 }
 
 func (p *planner) replicas() int {
-	if p.Set.Spec.Replicas == nil {
+	if p.set.Spec.Replicas == nil {
 		return 1
 	}
-	return int(*p.Set.Spec.Replicas)
+	return int(*p.set.Spec.Replicas)
 }
 
-// release gives up pods that the selector does not match any more (CS-056).
+// release gives up pods that the selector does not match any more.
 func (p *planner) release() {
-	for _, pod := range p.Pods {
+	for _, pod := range p.in.Pods {
 		if readiness.Active(pod) && !p.selector.Matches(labels.Set(pod.Labels)) {
 			patch := &podpatch.Patch{}
-			patch.ReleaseOwner(string(p.Set.UID))
-			p.Decide(pod, podplan.Release, podplan.ReasonSelector, "its labels do not match the selector %s any more",
-				p.selector).Patch = patch
+			patch.ReleaseOwner(string(p.set.UID))
+			p.core.Decide(pod, podplan.Release, podplan.ReasonSelector,
+				"its labels do not match the selector %s any more", p.selector).Patch = patch
 		}
 	}
 }
@@ -189,7 +200,7 @@ func (p *planner) release() {
 // sayClaims says what becomes of claims.
 func (p *planner) sayClaims() {
 	t := &planlog.Plan{}
-	for _, fate := range p.ClaimFates {
+	for _, fate := range p.out.ClaimFates {
 		about := "claim " + fate.Claim.Name
 		switch {
 		case fate.HandTo != nil:
@@ -200,22 +211,25 @@ func (p *planner) sayClaims() {
 			t.Add(about, "delete: %s", fate.Why)
 		}
 	}
-	for _, growth := range p.ClaimGrowth {
+
+	for _, growth := range p.out.ClaimGrowth {
 		t.Add("claim "+growth.Claim.Name, "grow to %s", growth.Storage.String())
 	}
-	p.ClaimLines = t.Lines
+
+	p.out.ClaimLines = t.Lines
 }
 
-// prune removes names from podsToDelete that are no active pods any more (CS-134).
+// prune removes names from podsToDelete that are no active pods any more.
 func (p *planner) prune() {
-	names := p.Set.Spec.ScaleStrategy.PodsToDelete
+	names := p.set.Spec.ScaleStrategy.PodsToDelete
 	if len(names) == 0 {
 		return
 	}
-	active := make(map[string]bool, len(p.Members))
-	for _, info := range p.Members {
+	active := make(map[string]bool, len(p.core.Members))
+	for _, info := range p.core.Members {
 		active[info.Pod.Name] = true
 	}
-	p.PodsToDelete = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !active[name] })
-	p.PrunePodsToDelete = len(p.PodsToDelete) < len(names)
+	p.out.PodsToDelete = slices.DeleteFunc(slices.Clone(names),
+		func(name string) bool { return !active[name] })
+	p.out.PrunePodsToDelete = len(p.out.PodsToDelete) < len(names)
 }

@@ -13,37 +13,41 @@ import (
 
 func (p *planner) classify() {
 	var failed []*corev1.Pod
-	for _, pod := range p.Pods {
+	for _, pod := range p.in.Pods {
 		if !readiness.Active(pod) {
-			p.Decide(pod, podplan.Keep, podplan.ReasonInactive, "it is %s", inactivity(pod))
+			p.core.Decide(pod, podplan.Keep, podplan.ReasonInactive, "it is %s", inactivity(pod))
 			switch {
 			case pod.DeletionTimestamp != nil:
 			case p.needsClaims(pod):
-				p.Decide(pod, podplan.Delete, podplan.ReasonFailedPods, "it is %s, and its successor needs its claims", inactivity(pod))
+				p.core.Decide(pod, podplan.Delete, podplan.ReasonFailedPods,
+					"it is %s, and its successor needs its claims", inactivity(pod))
 			case pod.Status.Phase == corev1.PodFailed:
 				failed = append(failed, pod)
 			}
 			continue
 		}
-		if v := p.Verdict(pod); v != nil {
+		if v := p.core.Verdict(pod); v != nil {
 			continue
 		}
-		p.Observe(pod, p.specified(pod))
+		p.core.Observe(pod, p.specified(pod))
 	}
+
 	p.forgetFailed(failed)
 }
 
 // keptFailed is how many failed pods of a set are kept for inspection.
 const keptFailed = 3
 
-// forgetFailed deletes failed pods, of which evictions may leave many, but for the newest (CS-354).
+// forgetFailed deletes failed pods, of which evictions may leave many, but for the newest.
 func (p *planner) forgetFailed(failed []*corev1.Pod) {
-	if len(failed) <= keptFailed || p.Set.DeletionTimestamp != nil {
+	if len(failed) <= keptFailed || p.set.DeletionTimestamp != nil {
 		return
 	}
-	slices.SortStableFunc(failed, func(a, b *corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
+	slices.SortStableFunc(failed,
+		func(a, b *corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
 	for _, pod := range failed[keptFailed:] {
-		p.Decide(pod, podplan.Delete, podplan.ReasonFailedPods, "it has failed; the newest %d failed pods are kept", keptFailed)
+		p.core.Decide(pod, podplan.Delete, podplan.ReasonFailedPods,
+			"it has failed; the newest %d failed pods are kept", keptFailed)
 	}
 }
 
@@ -55,24 +59,27 @@ func inactivity(pod *corev1.Pod) string {
 }
 
 // census counts the pods, for scaling or for updating: only scaling counts a pod that prepares its update as
-// new (CS-115, CS-361).
+// new.
 func (p *planner) census(scaling bool) rollout.Census {
 	census := rollout.Census{
-		OneRevision:            p.CurrentRevision == p.UpdateRevision,
-		Rollback:               p.Features.PartitionRollback,
-		ExcludePreparingDelete: p.Features.ExcludePreparingDelete || p.Set.Spec.ScaleStrategy.ExcludePreparingDelete,
+		OneRevision: p.out.CurrentRevision == p.out.UpdateRevision,
+		Rollback:    p.in.Features.PartitionRollback,
+		ExcludePreparingDelete: p.in.Features.ExcludePreparingDelete ||
+			p.set.Spec.ScaleStrategy.ExcludePreparingDelete,
 	}
-	for _, info := range p.Members {
+
+	for _, info := range p.core.Members {
 		group := &census.Old
 		if info.New || scaling && p.countsAsNew(info) {
 			group = &census.New
 		} else if info.Mode.Recreate {
 			census.Recreate++
-		} else if info.Mode.Change != nil && !info.Preparing && !info.Specified && (!p.Free(info, info.Mode) ||
-			info.State == pub.LifecycleStatePreparingUpdate) {
+		} else if info.Mode.Change != nil && !info.Preparing && !info.Specified &&
+			(!p.core.Free(info, info.Mode) ||
+				info.State == pub.LifecycleStatePreparingUpdate) {
 			census.InPlace++
 		}
-		count(&census.Stale, p.OutOfServiceToMend(info))
+		count(&census.Stale, p.core.OutOfServiceToMend(info))
 		group.Total++
 		switch {
 		case info.Preparing:
@@ -83,16 +90,18 @@ func (p *planner) census(scaling bool) rollout.Census {
 			group.Unavailable++
 		}
 	}
+
 	return census
 }
 
 // countsAsNew tells whether scaling takes the pod for one of the update revision: one that prepares its
-// update is about to be (CS-115).
+// update is about to be.
 func (p *planner) countsAsNew(info *podplan.Pod) bool {
-	return info.New || p.Features.PreparingUpdateAsUpdate && info.State == pub.LifecycleStatePreparingUpdate
+	return info.New || p.in.Features.PreparingUpdateAsUpdate &&
+		info.State == pub.LifecycleStatePreparingUpdate
 }
 
-// specified tells whether somebody asked for the deletion of the pod (CS-130).
+// specified tells whether somebody asked for the deletion of the pod.
 func (p *planner) specified(pod *corev1.Pod) bool {
 	_, labelled := pod.Labels[pub.SpecifiedDelete]
 	return labelled || p.toDelete[pod.Name]

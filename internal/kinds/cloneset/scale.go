@@ -20,14 +20,15 @@ import (
 const maxCreate = 2000
 
 // scale decides creation and deletion. It tells whether it changes anything; if so no update starts in this
-// pass (CS-117, CS-072).
+// pass.
 func (p *planner) scale() bool {
 	census := p.census(true)
-	scale := rollout.ComputeScale(census, p.Limits)
+	scale := rollout.ComputeScale(census, p.out.Limits)
 	p.sayScale(census, scale)
 	if p.cancelDeletions() {
 		return true
 	}
+
 	p.awaitClaims(&scale)
 	p.holdCreation(&scale)
 	if scale.Create > 0 {
@@ -36,113 +37,123 @@ func (p *planner) scale() bool {
 		p.createPods(scale)
 		return true
 	}
-	if scale.Missing > 0 && p.ScaleLimited == "" && p.ClaimsAwaited == "" && !p.creationHeld {
-		p.ScaleLimited = fmt.Sprintf("%s missing and not created yet: %d unavailable already, and scaleStrategy.maxUnavailable is %d",
-			plural.Of(scale.Missing, "pod"), scale.Unavailable, p.Limits.ScaleMaxUnavailable)
+	if scale.Missing > 0 && p.out.ScaleLimited == "" && p.out.ClaimsAwaited == "" && !p.creationHeld {
+		p.out.ScaleLimited = fmt.Sprintf(
+			"%s missing and not created yet: %d unavailable already, and scaleStrategy.maxUnavailable is %d",
+			plural.Of(scale.Missing, "pod"), scale.Unavailable, p.out.Limits.ScaleMaxUnavailable)
 	}
-	if p.ScaleLimited != "" {
-		p.Say("creation waits: %s", p.ScaleLimited)
+	if p.out.ScaleLimited != "" {
+		p.core.Say("creation waits: %s", p.out.ScaleLimited)
 	}
 	if p.deletePrepared() {
 		return true
 	}
 	if deleted, pending := p.deleteSpecified(); deleted || pending {
-		return deleted // ordinary scale-in waits for what is specified (CS-133)
+		return deleted // ordinary scale-in waits for what is specified
 	}
 	if scale.Missing > 0 {
 		return false
 	}
+
 	return p.scaleIn(scale)
 }
 
 func (p *planner) sayScale(census rollout.Census, scale rollout.Scale) {
-	p.Say("%d of %s, %d at %s, %d old; partition %d, maxUnavailable %d, maxSurge %d; %d unavailable", census.Old.Total+census.New.Total,
-		plural.Of(p.Limits.Replicas, "pod"), census.New.Total, p.UpdateRevision, census.Old.Total, p.Limits.Partition, p.Limits.MaxUnavailable, p.Limits.MaxSurge,
+	p.core.Say("%d of %s, %d at %s, %d old; partition %d, maxUnavailable %d, maxSurge %d; %d unavailable",
+		census.Old.Total+census.New.Total, plural.Of(p.out.Limits.Replicas, "pod"), census.New.Total,
+		p.out.UpdateRevision, census.Old.Total, p.out.Limits.Partition, p.out.Limits.MaxUnavailable,
+		p.out.Limits.MaxSurge,
 		scale.Unavailable)
 	if scale.Surge > 0 {
-		p.Say("surge of %s", plural.Of(scale.Surge, "pod"))
+		p.core.Say("surge of %s", plural.Of(scale.Surge, "pod"))
 	}
 }
 
 func (p *planner) createPods(scale rollout.Scale) {
 	next := p.ids()
 	for i := range scale.Create {
-		from := p.Update
-		if i < scale.CreateOld { // CS-112
-			from = p.Current
+		from := p.core.Update
+		if i < scale.CreateOld {
+			from = p.core.Current
 		}
 		if err := p.create(next(), from); err != nil {
-			p.ScaleError = err.Error()
+			p.out.ScaleError = err.Error()
 			return
 		}
 	}
-	p.Say("create %d of %s, %d of them at %s", scale.Create, plural.Of(scale.Missing, "missing pod"), scale.CreateOld, p.CurrentRevision)
+
+	p.core.Say("create %d of %s, %d of them at %s", scale.Create, plural.Of(scale.Missing, "missing pod"),
+		scale.CreateOld, p.out.CurrentRevision)
 }
 
 // holdCreation creates nothing for a while after that failed: whatever is to be deleted or updated goes on
-// meanwhile (CS-072).
+// meanwhile.
 func (p *planner) holdCreation(scale *rollout.Scale) {
-	n := p.MayCreate(scale.Create)
+	n := p.core.MayCreate(scale.Create)
 	p.creationHeld = n == 0 && scale.Create > 0
 	scale.Create, scale.CreateOld = n, min(scale.CreateOld, n)
 }
 
 // cancelDeletions brings pods back that need not go any more: they prepare their deletion, but are not
-// specified (CS-118).
+// specified.
 func (p *planner) cancelDeletions() bool {
-	for _, hook := range []*pub.LifecycleHook{p.Hooks().PreDelete, p.Hooks().InPlaceUpdate} {
+	for _, hook := range []*pub.LifecycleHook{p.core.Hooks().PreDelete, p.core.Hooks().InPlaceUpdate} {
 		if hook != nil && hook.MarkPodNotReady {
 			return false
 		}
 	}
+
 	spoken := 0
-	for _, info := range p.Members {
+	for _, info := range p.core.Members {
 		if info.Preparing || info.Specified {
 			spoken++
 		}
 	}
-	excess, changed := p.Limits.Replicas-len(p.Members)+spoken, false
-	for _, info := range p.Members {
+
+	excess, changed := p.out.Limits.Replicas-len(p.core.Members)+spoken, false
+	for _, info := range p.core.Members {
 		if excess <= 0 {
 			break
 		}
 		if info.Preparing && !p.specified(info.Pod) {
 			patch := &podpatch.Patch{}
-			lifecycle.Enter(patch, pub.LifecycleStatePreparingNormal, p.Now)
-			p.Share(patch, info.Pod, pub.LifecycleStatePreparingNormal)
-			p.Decide(info.Pod, podplan.Patch, podplan.ReasonLifecycleHook, "its deletion is not needed any more").Patch = patch
+			lifecycle.Enter(patch, pub.LifecycleStatePreparingNormal, p.in.Now)
+			p.core.Share(patch, info.Pod, pub.LifecycleStatePreparingNormal)
+			p.core.Decide(info.Pod, podplan.Patch, podplan.ReasonLifecycleHook, "its deletion is not needed any more").Patch = patch
 			excess, changed = excess-1, true
 		}
 	}
+
 	return changed
 }
 
-// deletePrepared deletes pods whose preDelete hook has let them go (IPU-152).
+// deletePrepared deletes pods whose preDelete hook has let them go.
 func (p *planner) deletePrepared() bool {
 	changed := false
-	for _, info := range p.Members {
+	for _, info := range p.core.Members {
 		if !info.Preparing {
 			continue
 		}
 		if lifecycle.Hooked(p.preDelete(), info.Pod) {
-			p.Decide(info.Pod, podplan.Wait, podplan.ReasonLifecycleHook, "its preDelete hook holds it")
+			p.core.Decide(info.Pod, podplan.Wait, podplan.ReasonLifecycleHook, "its preDelete hook holds it")
 			continue
 		}
 		p.deletePod(info, podplan.ReasonSpecifiedDelete, "its preDelete hook let it go")
 		changed = true
 	}
+
 	return changed
 }
 
 // deletions is how many pods may be deleted: a ready pod while more than replicas - maxUnavailable are ready,
 // and if it is available also only while more than these are available. A ready pod inside minReadySeconds is
-// one that users have, although it does not count as available yet (CS-114, CS-132, CS-172).
+// one that users have, although it does not count as available yet.
 type deletions struct{ serving, available int }
 
 func (p *planner) deletions() *deletions {
-	keep := p.Limits.Replicas - p.Limits.MaxUnavailable
+	keep := p.out.Limits.Replicas - p.out.Limits.MaxUnavailable
 	d := &deletions{-keep, -keep}
-	for _, info := range p.Members {
+	for _, info := range p.core.Members {
 		count(&d.serving, info.Serving)
 		count(&d.available, info.Available)
 	}
@@ -164,37 +175,42 @@ func (d *deletions) take(info *podplan.Pod) bool {
 }
 
 // deleteSpecified deletes pods specified for deletion: those that are not ready at once, the others while
-// enough pods are left (CS-132).
+// enough pods are left.
 func (p *planner) deleteSpecified() (deleted, pending bool) {
-	budget, infos := p.deletions(), p.Members
-	if len(p.Refused) > 0 {
-		infos = slices.SortedStableFunc(slices.Values(infos), func(a, b *podplan.Pod) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
+	budget, infos := p.deletions(), p.core.Members
+	if len(p.in.Refused) > 0 {
+		infos = slices.SortedStableFunc(slices.Values(infos),
+			func(a, b *podplan.Pod) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
 	}
+
 	for _, info := range infos {
 		switch {
 		case info.Preparing:
 			pending = true
 		case !info.Specified:
 		case !budget.take(info):
-			p.Decide(info.Pod, podplan.Wait, podplan.ReasonMaxUnavailable, "it is specified for deletion, %s", p.budgetWords())
+			p.core.Decide(info.Pod, podplan.Wait, podplan.ReasonMaxUnavailable,
+				"it is specified for deletion, %s", p.budgetWords())
 			pending = true
 		default:
 			p.deletePod(info, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
 			deleted = true
 		}
 	}
+
 	return deleted, pending
 }
 
 // scaleIn deletes pods beyond the wanted number: its share of old ones first, those that are not ready
-// freely, others while enough are left (CS-113, CS-140, CS-172).
+// freely, others while enough are left.
 func (p *planner) scaleIn(scale rollout.Scale) bool {
 	if scale.Remove == 0 {
 		return false
 	}
+
 	var old, new []rollout.Candidate
-	infos := make(map[*corev1.Pod]*podplan.Pod, len(p.Members))
-	for _, info := range p.Members {
+	infos := make(map[*corev1.Pod]*podplan.Pod, len(p.core.Members))
+	for _, info := range p.core.Members {
 		infos[info.Pod] = info
 		switch {
 		case info.Preparing || info.Specified:
@@ -204,19 +220,22 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 			old = append(old, info.Candidate)
 		}
 	}
+
 	for _, group := range [][]rollout.Candidate{old, new} {
-		rollout.Rank(group, topologyKeys(p.Set), func(node, key string) (string, bool) {
-			value, ok := p.NodeLabels[node][key]
+		rollout.Rank(group, topologyKeys(p.set), func(node, key string) (string, bool) {
+			value, ok := p.in.NodeLabels[node][key]
 			return value, ok
 		})
 	}
+
 	slices.SortFunc(old, rollout.ByRemoval)
 	slices.SortFunc(new, rollout.ByRemoval)
-	if p.CurrentRevision != p.UpdateRevision {
-		slices.SortStableFunc(new, func(a, b rollout.Candidate) int { return p.surged(b.Pod) - p.surged(a.Pod) })
+	if p.out.CurrentRevision != p.out.UpdateRevision {
+		slices.SortStableFunc(new,
+			func(a, b rollout.Candidate) int { return p.surged(b.Pod) - p.surged(a.Pod) })
 	}
 	fromOld := min(scale.RemoveOld, len(old))
-	if p.Workload.Paused { // what a pause leaves over must not bring the rollout further (CS-353)
+	if p.core.Workload.Paused { // what a pause leaves over must not bring the rollout further
 		down := 0
 		for _, candidate := range old {
 			count(&down, !candidate.Available)
@@ -227,12 +246,14 @@ func (p *planner) scaleIn(scale rollout.Scale) bool {
 	budget, changed := p.deletions(), false
 	for _, candidate := range chosen {
 		if !budget.take(infos[candidate.Pod]) {
-			p.Decide(candidate.Pod, podplan.Wait, podplan.ReasonMaxUnavailable, "%s, %s", tooMany(scale.Remove), p.budgetWords())
+			p.core.Decide(candidate.Pod, podplan.Wait, podplan.ReasonMaxUnavailable, "%s, %s",
+				tooMany(scale.Remove), p.budgetWords())
 			continue
 		}
 		p.deletePod(infos[candidate.Pod], podplan.ReasonScaleIn, tooMany(scale.Remove))
 		changed = true
 	}
+
 	return changed
 }
 
@@ -245,9 +266,10 @@ func tooMany(n int) string {
 
 // surged is 1 for a pod that was made at the update revision: during a rollout in place with surge these are
 // what surge added, and go before the originals that were updated, also if one of these is not available at
-// the moment (CS-103).
+// the moment.
 func (p *planner) surged(pod *corev1.Pod) int {
-	if _, original := pod.Annotations[pub.InPlaceUpdateState]; original || p.Workload.Policy == podplan.ReCreate || !p.surges() {
+	if _, original := pod.Annotations[pub.InPlaceUpdateState]; original ||
+		p.core.Workload.Policy == podplan.ReCreate || !p.surges() {
 		return 0
 	}
 	return 1
@@ -255,11 +277,12 @@ func (p *planner) surged(pod *corev1.Pod) int {
 
 // surges tells whether the user asks for surge, also while a pause suspends it.
 func (p *planner) surges() bool {
-	rolling := rollingOf(p.Set)
-	return rolling != nil && rolling.MaxSurge != nil && rolling.MaxSurge.String() != "0" && rolling.MaxSurge.String() != "0%"
+	rolling := rollingOf(p.set)
+	return rolling != nil && rolling.MaxSurge != nil && rolling.MaxSurge.String() != "0" &&
+		rolling.MaxSurge.String() != "0%"
 }
 
-// topologyKeys are those over which the template spreads its pods (CS-151).
+// topologyKeys are those over which the template spreads its pods.
 func topologyKeys(set *appsv1beta1.CloneSet) []string {
 	var keys []string
 	for i := range set.Spec.Template.Spec.TopologySpreadConstraints {
@@ -272,31 +295,34 @@ func topologyKeys(set *appsv1beta1.CloneSet) []string {
 func (p *planner) budgetWords() string {
 	if p.spent == "" {
 		ready, available := 0, 0
-		for _, info := range p.Members {
+		for _, info := range p.core.Members {
 			count(&ready, info.Serving)
 			count(&available, info.Available)
 		}
-		p.spent = fmt.Sprintf("but %d of %s must stay (maxUnavailable %d); with those that go now %d %s ready, %d available",
-			p.Limits.Replicas-p.Limits.MaxUnavailable, plural.Of(p.Limits.Replicas, "pod"), p.Limits.MaxUnavailable, ready,
+		p.spent = fmt.Sprintf(
+			"but %d of %s must stay (maxUnavailable %d); with those that go now %d %s ready, %d available",
+			p.out.Limits.Replicas-p.out.Limits.MaxUnavailable, plural.Of(p.out.Limits.Replicas, "pod"),
+			p.out.Limits.MaxUnavailable, ready,
 			plural.Form(ready, "is", "are"), available)
 	}
+
 	return p.spent
 }
 
-// deletePod deletes the pod with its claims, or, if the preDelete hook holds it, makes it wait for the hook
-// (CS-136, CS-137).
+// deletePod deletes the pod with its claims, or, if the preDelete hook holds it, makes it wait for the hook.
 func (p *planner) deletePod(info *podplan.Pod, reason podplan.Reason, why string) {
-	if !info.Preparing && p.Prepare(info.Pod, why) != nil {
+	if !info.Preparing && p.core.Prepare(info.Pod, why) != nil {
 		return
 	}
-	v := p.Decide(info.Pod, podplan.Delete, reason, "%s", why)
-	if id := p.idOf(info.Pod); id != "" && (reason != podplan.ReasonSpecifiedDelete || !p.keepsClaims(info.Pod)) {
+	v := p.core.Decide(info.Pod, podplan.Delete, reason, "%s", why)
+	if id := p.idOf(info.Pod); id != "" &&
+		(reason != podplan.ReasonSpecifiedDelete || !p.keepsClaims(info.Pod)) {
 		v.Claims = p.claimsOf[id]
 	}
 }
 
 func (p *planner) preDelete() *pub.LifecycleHook {
-	return p.Hooks().PreDelete
+	return p.core.Hooks().PreDelete
 }
 
 func count[N int | int32](n *N, yes bool) {

@@ -44,7 +44,8 @@ type Snapshot struct {
 // it should and spreads them over domains (CS-151); and whether they are lost, if inactive pods on them have
 // claims that others could take over (CS-335).
 func (s *Snapshot) NodesWanted() []string {
-	spread := len(topologyKeys(s.Set)) > 0 && (s.Set.Spec.Replicas == nil || len(s.Pods) > int(*s.Set.Spec.Replicas))
+	spread := len(topologyKeys(s.Set)) > 0 &&
+		(s.Set.Spec.Replicas == nil || len(s.Pods) > int(*s.Set.Spec.Replicas))
 	reuse := len(s.Claims) > 0 && s.Set.Spec.ScaleStrategy.EnablePVCReuse
 	seen := map[string]bool{"": true}
 	var names []string
@@ -56,6 +57,7 @@ func (s *Snapshot) NodesWanted() []string {
 		seen[name] = true
 		names = append(names, name)
 	}
+
 	return names
 }
 

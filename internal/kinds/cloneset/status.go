@@ -27,14 +27,15 @@ const (
 
 // status computes the status from the snapshot (CS-220 to 224).
 func (p *planner) status() {
-	old, status := p.Set.Status, &p.Status
-	status.ObservedGeneration = p.Set.Generation
+	old, status := p.set.Status, &p.out.Status
+	status.ObservedGeneration = p.set.Generation
 	status.LabelSelector = old.LabelSelector
 	if p.selector != nil {
 		status.LabelSelector = p.selector.String()
 	}
-	status.UpdateRevision, status.CurrentRevision, status.CollisionCount = p.UpdateRevision, p.CurrentRevision, p.CollisionCount
-	for _, info := range p.Members {
+	status.UpdateRevision, status.CurrentRevision, status.CollisionCount = p.out.UpdateRevision,
+		p.out.CurrentRevision, p.out.CollisionCount
+	for _, info := range p.core.Members {
 		status.Replicas++
 		count(&status.ReadyReplicas, info.Ready)
 		count(&status.AvailableReplicas, info.Available)
@@ -44,13 +45,14 @@ func (p *planner) status() {
 			count(&status.UpdatedAvailableReplicas, info.Available)
 		}
 	}
+
 	replicas := int32(p.replicas())
-	if status.UpdatedReplicas == replicas && status.Replicas == replicas && p.UpdateRevision != "" { // CS-086
-		status.CurrentRevision = p.UpdateRevision
+	if status.UpdatedReplicas == replicas && status.Replicas == replicas && p.out.UpdateRevision != "" {
+		status.CurrentRevision = p.out.UpdateRevision
 	}
-	status.ExpectedUpdatedReplicas = max(replicas-int32(p.Limits.Partition), 0)
-	if p.Update != nil && p.Current != nil {
-		p.PruneHistory(status.CurrentRevision)
+	status.ExpectedUpdatedReplicas = max(replicas-int32(p.out.Limits.Partition), 0)
+	if p.core.Update != nil && p.core.Current != nil {
+		p.core.PruneHistory(status.CurrentRevision)
 	}
 	status.Conditions = slices.Clone(old.Conditions)
 	p.available()
@@ -58,70 +60,78 @@ func (p *planner) status() {
 }
 
 // available keeps the condition Available for tools that know nothing of CloneSets, where the owner asks for
-// it (CS-363).
+// it.
 func (p *planner) available() {
-	if p.Set.Annotations[pub.PublishConditions] != "true" {
-		removeCondition(&p.Status, appsv1beta1.CloneSetConditionAvailable)
+	if p.set.Annotations[pub.PublishConditions] != "true" {
+		removeCondition(&p.out.Status, appsv1beta1.CloneSetConditionAvailable)
 		return
 	}
-	enough := p.Limits.Replicas - p.Limits.MaxUnavailable
-	next := appsv1beta1.CloneSetCondition{Type: appsv1beta1.CloneSetConditionAvailable, Status: corev1.ConditionTrue,
-		Reason: "MinimumPodsAvailable",
-		Message: fmt.Sprintf("%s available, %d of %d must be (maxUnavailable %d)", plural.Of(p.Status.AvailableReplicas, "pod"), enough,
-			p.Limits.Replicas,
-			p.Limits.MaxUnavailable)}
-	if int(p.Status.AvailableReplicas) < enough {
+
+	enough := p.out.Limits.Replicas - p.out.Limits.MaxUnavailable
+	next := appsv1beta1.CloneSetCondition{Type: appsv1beta1.CloneSetConditionAvailable,
+		Status: corev1.ConditionTrue, Reason: "MinimumPodsAvailable",
+		Message: fmt.Sprintf("%s available, %d of %d must be (maxUnavailable %d)",
+			plural.Of(p.out.Status.AvailableReplicas, "pod"), enough, p.out.Limits.Replicas,
+			p.out.Limits.MaxUnavailable)}
+	if int(p.out.Status.AvailableReplicas) < enough {
 		next.Status, next.Reason = corev1.ConditionFalse, "MinimumPodsUnavailable"
 	}
-	setCondition(&p.Status, next, p.Now, false)
+	setCondition(&p.out.Status, next, p.in.Now, false)
 }
 
 // progressing keeps the condition of that name, which exists only with a deadline (CS-226 to 231).
 func (p *planner) progressing() {
-	deadline := p.Set.Spec.ProgressDeadlineSeconds
-	status := &p.Status
+	deadline := p.set.Spec.ProgressDeadlineSeconds
+	status := &p.out.Status
 	limited := deadline != nil && *deadline != math.MaxInt32
-	if !limited && p.Set.Annotations[pub.PublishConditions] != "true" {
+	if !limited && p.set.Annotations[pub.PublishConditions] != "true" {
 		removeCondition(status, appsv1beta1.CloneSetConditionProgressing)
 		return
 	}
+
 	replicas := int32(p.replicas())
 	previous := Condition(status, appsv1beta1.CloneSetConditionProgressing)
-	next := appsv1beta1.CloneSetCondition{Type: appsv1beta1.CloneSetConditionProgressing, Status: corev1.ConditionTrue,
-		Reason: progressUpdated,
+	next := appsv1beta1.CloneSetCondition{Type: appsv1beta1.CloneSetConditionProgressing,
+		Status: corev1.ConditionTrue, Reason: progressUpdated,
 		Message: fmt.Sprintf("%d of %s updated and available", status.UpdatedAvailableReplicas,
 			plural.Of(status.ExpectedUpdatedReplicas, "pod"))}
-	// A new goal restarts the clock (CS-229): another template or another number of pods, seen by the
-	// generation.
-	restarted := p.Set.Status.ObservedGeneration != p.Set.Generation
+	// A new goal restarts the clock: another template or another number of pods, seen by the generation.
+	restarted := p.set.Status.ObservedGeneration != p.set.Generation
 	switch {
-	case status.CurrentRevision == status.UpdateRevision && status.Replicas == replicas && status.UpdatedReplicas == replicas &&
+	case status.CurrentRevision == status.UpdateRevision && status.Replicas == replicas &&
+		status.UpdatedReplicas == replicas &&
 		status.UpdatedAvailableReplicas == replicas:
 		next.Reason = progressAvailable
-	case p.Workload.Paused:
-		next.Reason, next.Message = progressPaused, "the update is paused; set paused to false in updateStrategy to go on"
-	case status.ExpectedUpdatedReplicas < replicas && status.UpdatedAvailableReplicas >= status.ExpectedUpdatedReplicas:
+	case p.core.Workload.Paused:
+		next.Reason, next.Message = progressPaused,
+			"the update is paused; set paused to false in updateStrategy to go on"
+	case status.ExpectedUpdatedReplicas < replicas &&
+		status.UpdatedAvailableReplicas >= status.ExpectedUpdatedReplicas:
 		next.Reason = progressPartitionAvailable
 	case previous == nil || restarted || !limited:
 	case previous.Reason == progressDeadlineExceeded:
 		next = *previous
 	case previous.Reason == progressUpdated:
 		due := previous.LastUpdateTime.Add(time.Duration(*deadline) * time.Second)
-		if p.Now.Before(due) {
-			p.LookAgain(due)
+		if p.in.Now.Before(due) {
+			p.core.LookAgain(due)
 		} else {
 			next.Status, next.Reason = corev1.ConditionFalse, progressDeadlineExceeded
-			next.Message = fmt.Sprintf("exceeded progressDeadlineSeconds %d: %s; the update goes on", *deadline, next.Message)
+			next.Message = fmt.Sprintf("exceeded progressDeadlineSeconds %d: %s; the update goes on",
+				*deadline, next.Message)
 		}
 	}
-	if limited && next.Reason == progressUpdated && (previous == nil || restarted || previous.Reason != progressUpdated) {
-		p.LookAgain(p.Now.Add(time.Duration(*deadline) * time.Second))
+	if limited && next.Reason == progressUpdated &&
+		(previous == nil || restarted || previous.Reason != progressUpdated) {
+		p.core.LookAgain(p.in.Now.Add(time.Duration(*deadline) * time.Second))
 	}
-	setCondition(status, next, p.Now, restarted && next.Reason == progressUpdated)
+	setCondition(status, next, p.in.Now, restarted && next.Reason == progressUpdated)
 }
 
 // Condition returns the condition of the type, nil if the status has none.
-func Condition(status *appsv1beta1.CloneSetStatus, conditionType appsv1beta1.CloneSetConditionType) *appsv1beta1.CloneSetCondition {
+func Condition(
+	status *appsv1beta1.CloneSetStatus, conditionType appsv1beta1.CloneSetConditionType,
+) *appsv1beta1.CloneSetCondition {
 	for i := range status.Conditions {
 		if status.Conditions[i].Type == conditionType {
 			return &status.Conditions[i]
@@ -131,12 +141,15 @@ func Condition(status *appsv1beta1.CloneSetStatus, conditionType appsv1beta1.Clo
 }
 
 func removeCondition(status *appsv1beta1.CloneSetStatus, conditionType appsv1beta1.CloneSetConditionType) {
-	status.Conditions = slices.DeleteFunc(status.Conditions, func(c appsv1beta1.CloneSetCondition) bool { return c.Type == conditionType })
+	status.Conditions = slices.DeleteFunc(status.Conditions,
+		func(c appsv1beta1.CloneSetCondition) bool { return c.Type == conditionType })
 }
 
 // setCondition sets a condition; its update time changes with status or reason, its transition time with the
-// status (CS-228).
-func setCondition(status *appsv1beta1.CloneSetStatus, next appsv1beta1.CloneSetCondition, now time.Time, restart bool) {
+// status.
+func setCondition(
+	status *appsv1beta1.CloneSetStatus, next appsv1beta1.CloneSetCondition, now time.Time, restart bool,
+) {
 	next.LastUpdateTime, next.LastTransitionTime = metav1.NewTime(now), metav1.NewTime(now)
 	previous := Condition(status, next.Type)
 	if previous == nil {
@@ -165,8 +178,10 @@ func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv
 			removeCondition(status, conditionType)
 			continue
 		}
-		setCondition(status, appsv1beta1.CloneSetCondition{Type: conditionType, Status: corev1.ConditionTrue, Message: text}, now, false)
+		setCondition(status, appsv1beta1.CloneSetCondition{Type: conditionType, Status: corev1.ConditionTrue,
+			Message: text}, now, false)
 	}
+
 	slices.SortStableFunc(status.Conditions, func(a, b appsv1beta1.CloneSetCondition) int {
 		switch {
 		case a.Type < b.Type:

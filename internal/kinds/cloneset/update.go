@@ -16,42 +16,46 @@ import (
 // unusable is why the user's numbers cannot be used, nil if they can.
 func (p *planner) updatePods(unusable error) {
 	p.sayPartition()
-	count := rollout.ToMove(p.census(false), p.Limits)
-	target, toNew := p.Update, true
+	count := rollout.ToMove(p.census(false), p.out.Limits)
+	target, toNew := p.core.Update, true
 	if count < 0 {
-		target, toNew, count = p.Current, false, -count
+		target, toNew, count = p.core.Current, false, -count
 	}
 	candidates := p.candidates(toNew)
 	if len(candidates) == 0 {
 		return
 	}
 	if reason, why := p.standstill(unusable); reason != "" {
-		p.Say("update waits: %s", why)
+		p.core.Say("update waits: %s", why)
 		for _, info := range candidates {
-			info.Stay = reason == podplan.ReasonOnDelete // one that prepares its update would wait for ever (CS-361)
-			p.Decide(info.Pod, podplan.Wait, reason, "%s", why)
+			info.Stay = reason == podplan.ReasonOnDelete // one that prepares its update would wait for ever
+			p.core.Decide(info.Pod, podplan.Wait, reason, "%s", why)
 		}
 		return
 	}
+
 	count = max(count-p.replacements(toNew), 0)
-	p.Say("%s to move to %s", plural.Of(count, "pod"), target.Name)
-	budget, waiting := p.NewBudget(toNew), 0
+	p.core.Say("%s to move to %s", plural.Of(count, "pod"), target.Name)
+	budget, waiting := p.core.NewBudget(toNew), 0
 	for _, info := range candidates {
-		if !p.Refused[info.Pod.UID].IsZero() { // it comes last; those before it that only wait do not take its place
+		// it comes last; those before it that only wait do not take its place
+		if !p.in.Refused[info.Pod.UID].IsZero() {
 			count, waiting = count+waiting, 0
 		}
-		if own := p.Mends(info); count == 0 && own != nil {
-			p.MoveTo(info, own, false, budget) // it stays at its revision, and gets back what another one left in it (IPU-326)
+		if own := p.core.Mends(info); count == 0 && own != nil {
+			// it stays at its revision, and gets back what another one left in it
+			p.core.MoveTo(info, own, false, budget)
 			continue
 		}
 		if count == 0 {
 			info.Stay = true
-			p.Decide(info.Pod, podplan.Keep, podplan.ReasonPartition, "%s", p.partitionWords())
+			p.core.Decide(info.Pod, podplan.Keep, podplan.ReasonPartition, "%s", p.partitionWords())
 			continue
 		}
-		if p.MoveTo(info, target, toNew, budget) {
+		if p.core.MoveTo(info, target, toNew, budget) {
 			count--
-			if v := p.Verdict(info.Pod); v.Reason == podplan.ReasonMaxUnavailable || v.Reason == podplan.ReasonUpdateUnhealthy {
+			if v := p.core.Verdict(info.Pod); v.Reason == podplan.ReasonMaxUnavailable ||
+				v.Reason == podplan.ReasonUpdateUnhealthy {
 				waiting++
 			}
 		}
@@ -60,8 +64,8 @@ func (p *planner) updatePods(unusable error) {
 
 // above is how many pods there are beyond the replicas.
 func (p *planner) above() int {
-	n := -p.Limits.Replicas
-	for _, info := range p.Members {
+	n := -p.out.Limits.Replicas
+	for _, info := range p.core.Members {
 		count(&n, !info.Preparing)
 	}
 	return max(n, 0)
@@ -72,48 +76,53 @@ func (p *planner) above() int {
 // instead; else the two would wait for each other if it never comes up.
 func (p *planner) replacements(toNew bool) int {
 	waiting := 0
-	for _, info := range p.Members {
+	for _, info := range p.core.Members {
 		count(&waiting, info.Specified && info.New != toNew)
 	}
 	return max(waiting-p.above(), 0)
 }
 
 // sayPartition tells those who raise the partition and expect pods to go back that nothing does without the
-// gate (CS-360).
+// gate.
 func (p *planner) sayPartition() {
 	updated := 0
-	for _, info := range p.Members {
+	for _, info := range p.core.Members {
 		if info.New {
 			updated++
 		}
 	}
-	if more := updated - (p.Limits.Replicas - p.Limits.Partition); more > 0 && p.Limits.Partition > 0 && !p.Features.PartitionRollback {
-		p.Say("partition %d leaves %s to be updated, and %d more %s; %s so, because gate CloneSetPartitionRollback is off",
-			p.Limits.Partition,
-			plural.Of(p.Limits.Replicas-p.Limits.Partition, "pod"), more, plural.Form(more, "is", "are"),
+
+	if more := updated - (p.out.Limits.Replicas - p.out.Limits.Partition); more > 0 &&
+		p.out.Limits.Partition > 0 && !p.in.Features.PartitionRollback {
+		p.core.Say(
+			"partition %d leaves %s to be updated, and %d more %s; %s so, because gate CloneSetPartitionRollback is off",
+			p.out.Limits.Partition,
+			plural.Of(p.out.Limits.Replicas-p.out.Limits.Partition, "pod"), more,
+			plural.Form(more, "is", "are"),
 			plural.Form(more, "it stays", "they stay"))
 	}
 }
 
-// standstill says why no pod may be updated at all, nothing if pods may (CS-122, CS-096).
+// standstill says why no pod may be updated at all, nothing if pods may.
 func (p *planner) standstill(unusable error) (podplan.Reason, string) {
 	switch {
 	case unusable != nil:
 		return podplan.ReasonBadSpec, unusable.Error()
 	case p.onDelete():
-		return podplan.ReasonOnDelete, "updateStrategy.type is OnDelete: a pod gets the new template when somebody deletes it"
-	case p.Workload.Paused:
+		return podplan.ReasonOnDelete,
+			"updateStrategy.type is OnDelete: a pod gets the new template when somebody deletes it"
+	case p.core.Workload.Paused:
 		return podplan.ReasonPaused, "the update is paused; set paused to false in updateStrategy to go on"
 	}
 	return "", ""
 }
 
-// candidates are the pods that are not of the target revision, in the order of their update (CS-123). Scaling
-// has decided about those that are specified for deletion.
+// candidates are the pods that are not of the target revision, in the order of their update. Scaling has
+// decided about those that are specified for deletion.
 func (p *planner) candidates(toNew bool) []*podplan.Pod {
 	var candidates []*podplan.Pod
-	for _, info := range p.Members {
-		if info.New != toNew && !info.Preparing && !info.Progress.InGrace && p.Verdict(info.Pod) == nil {
+	for _, info := range p.core.Members {
+		if info.New != toNew && !info.Preparing && !info.Progress.InGrace && p.core.Verdict(info.Pod) == nil {
 			candidates = append(candidates, info)
 		}
 	}
@@ -125,9 +134,9 @@ func (p *planner) inUpdateOrder(infos []*podplan.Pod) []*podplan.Pod {
 	var priority *pub.UpdatePriorityStrategy
 	var scatter []pub.UpdateScatterTerm
 	var all []rollout.Candidate
-	if rolling := rollingOf(p.Set); rolling != nil {
+	if rolling := rollingOf(p.set); rolling != nil {
 		if priority, scatter = rolling.PriorityStrategy, rolling.ScatterStrategy; len(scatter) > 0 {
-			all = candidatesOf(p.Members)
+			all = candidatesOf(p.core.Members)
 		}
 	}
 	order := rollout.UpdateOrder(candidatesOf(infos), all, priority, scatter)
@@ -142,6 +151,7 @@ func (p *planner) inUpdateOrder(infos []*podplan.Pod) []*podplan.Pod {
 			sorted = append(sorted, infos[i])
 		}
 	}
+
 	sorted = append(first, sorted...)
 	slices.SortStableFunc(sorted, func(a, b *podplan.Pod) int { return p.byRefusal(a.Pod.UID, b.Pod.UID) })
 	return sorted
@@ -149,7 +159,7 @@ func (p *planner) inUpdateOrder(infos []*podplan.Pod) []*podplan.Pod {
 
 // byRefusal puts what the API server refused to change after everything else, and of that what was refused
 // last at the end: one object that a policy protects must not hold up the others for ever.
-func (p *planner) byRefusal(a, b types.UID) int { return p.Refused[a].Compare(p.Refused[b]) }
+func (p *planner) byRefusal(a, b types.UID) int { return p.in.Refused[a].Compare(p.in.Refused[b]) }
 
 func candidatesOf(infos []*podplan.Pod) []rollout.Candidate {
 	candidates := make([]rollout.Candidate, len(infos))
@@ -160,9 +170,9 @@ func candidatesOf(infos []*podplan.Pod) []rollout.Candidate {
 }
 
 func (p *planner) partitionWords() string {
-	if p.Limits.Partition > 0 {
-		return fmt.Sprintf("partition keeps %s at %s revision", plural.Of(p.Limits.Partition, "pod"),
-			plural.Form(p.Limits.Partition, "its", "their"))
+	if p.out.Limits.Partition > 0 {
+		return fmt.Sprintf("partition keeps %s at %s revision", plural.Of(p.out.Limits.Partition, "pod"),
+			plural.Form(p.out.Limits.Partition, "its", "their"))
 	}
 	return "it need not be updated: enough others are updated, or are being replaced by updated ones"
 }

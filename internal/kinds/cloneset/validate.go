@@ -19,11 +19,11 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
-// maxNameLength leaves room for "-<id>" in pod names (CS-040). Revision labels have no part in it: long names
-// are labelled by the short hash (CS-052).
+// maxNameLength leaves room for "-<id>" in pod names. Revision labels have no part in it: long names are
+// labelled by the short hash.
 const maxNameLength = 253 - 6
 
-// mutableFields are the members of spec that an update may change (CS-032).
+// mutableFields are the members of spec that an update may change.
 const mutableFields = "'replicas', 'template', 'lifecycle', 'scaleStrategy', 'updateStrategy', 'minReadySeconds', " +
 	"'progressDeadlineSeconds', 'volumeClaimTemplates' and 'revisionHistoryLimit'"
 
@@ -64,13 +64,17 @@ func validateName(name string) field.ErrorList {
 	if name == "" {
 		return nil // to be generated
 	}
+
 	for _, message := range validation.NameIsDNSSubdomain(name, false) {
-		errs = append(errs, field.Invalid(path, name, message)) // CS-020
+		errs = append(errs, field.Invalid(path, name, message))
 	}
+
 	if len(name) > maxNameLength {
 		errs = append(errs, field.Invalid(path, name,
-			fmt.Sprintf("must be no more than %d characters, so that pods can be named after it", maxNameLength)))
+			fmt.Sprintf("must be no more than %d characters, so that pods can be named after it",
+				maxNameLength)))
 	}
+
 	return errs
 }
 
@@ -78,51 +82,56 @@ func validateUpdate(updated, old *appsv1beta1.CloneSet, qualifies inplace.Option
 	path := field.NewPath("spec")
 	var errs field.ErrorList
 	if !equality.Semantic.DeepEqual(updated.Spec.Selector, old.Spec.Selector) {
-		// CS-032
-		errs = append(errs, field.Forbidden(path, "updates to cloneset spec for fields other than "+mutableFields+" are forbidden; selector was changed"))
+		errs = append(errs, field.Forbidden(path,
+			"updates to cloneset spec for fields other than "+mutableFields+" are forbidden; selector was changed"))
 	}
 	rolling := updated.Spec.UpdateStrategy.RollingUpdate
 	if rolling == nil || rolling.PodUpdatePolicy != appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy {
 		return errs
 	}
-	return append(errs, fieldcheck.InPlaceOnly(&updated.Spec.Template, &old.Spec.Template, qualifies, path)...) // CS-033
+	return append(errs, fieldcheck.InPlaceOnly(&updated.Spec.Template, &old.Spec.Template,
+		qualifies, path)...)
 }
 
 func validate(w *Written) field.ErrorList {
 	spec, path := &w.set.Spec, field.NewPath("spec")
-	errs := fieldcheck.NotNegative(spec.Replicas, path.Child("replicas")) // CS-020
+	errs := fieldcheck.NotNegative(spec.Replicas, path.Child("replicas"))
 	errs = append(errs, fieldcheck.Template(Kind, &spec.Template, spec.Selector, path)...)
 	errs = append(errs, validateClaims(w.set.Name, spec, path)...)
 	errs = append(errs, validateScale(&spec.ScaleStrategy, path.Child("scaleStrategy"))...)
 	errs = append(errs, w.validateStrategy(path.Child("updateStrategy"))...)
-	errs = append(errs, fieldcheck.NotNegative(&spec.MinReadySeconds, path.Child("minReadySeconds"))...)          // CS-035, CS-347
-	errs = append(errs, fieldcheck.NotNegative(spec.RevisionHistoryLimit, path.Child("revisionHistoryLimit"))...) // CS-035, CS-347
+	errs = append(errs, fieldcheck.NotNegative(&spec.MinReadySeconds, path.Child("minReadySeconds"))...)
+	errs = append(errs, fieldcheck.NotNegative(spec.RevisionHistoryLimit,
+		path.Child("revisionHistoryLimit"))...)
 	if deadline, at := spec.ProgressDeadlineSeconds, path.Child("progressDeadlineSeconds"); deadline != nil {
-		errs = append(errs, fieldcheck.NotNegative(deadline, at)...) // CS-030
+		errs = append(errs, fieldcheck.NotNegative(deadline, at)...)
 		if *deadline >= 0 && *deadline != math.MaxInt32 && *deadline <= spec.MinReadySeconds {
 			errs = append(errs, field.Invalid(at, *deadline,
-				fmt.Sprintf("must be greater than minReadySeconds (%d): no pod could be available in time", spec.MinReadySeconds)))
+				fmt.Sprintf("must be greater than minReadySeconds (%d): no pod could be available in time",
+					spec.MinReadySeconds)))
 		}
 	}
+
 	return errs
 }
 
-// validateClaims checks the names of claim templates (CS-022, CS-035): they are those of volumes, too.
+// validateClaims checks the names of claim templates: they are those of volumes, too.
 func validateClaims(set string, spec *appsv1beta1.CloneSetSpec, path *field.Path) field.ErrorList {
 	var taken []string
 	for _, volume := range spec.Template.Spec.Volumes {
 		taken = append(taken, volume.Name)
 	}
-	return fieldcheck.Claims(spec.VolumeClaimTemplates, taken, maxNameLength-len("-")-len(set), path.Child("volumeClaimTemplates"))
+	return fieldcheck.Claims(spec.VolumeClaimTemplates, taken, maxNameLength-len("-")-len(set),
+		path.Child("volumeClaimTemplates"))
 }
 
 func validateScale(scale *appsv1beta1.CloneSetScaleStrategy, path *field.Path) field.ErrorList {
-	errs := fieldcheck.Amount(scale.MaxUnavailable, path.Child("maxUnavailable")) // CS-035
+	errs := fieldcheck.Amount(scale.MaxUnavailable, path.Child("maxUnavailable"))
 	seen := map[string]bool{}
 	for i, name := range scale.PodsToDelete {
 		if seen[name] {
-			// CS-029
-			errs = append(errs, field.Invalid(path.Child("podsToDelete").Index(i), name, "pod is named more than once: name it once"))
+			errs = append(errs, field.Invalid(path.Child("podsToDelete").Index(i), name,
+				"pod is named more than once: name it once"))
 		}
 		seen[name] = true
 	}
@@ -136,21 +145,26 @@ func (w *Written) validateStrategy(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if w.alpha != nil {
 		switch kind := w.alpha.Spec.UpdateStrategy.Type; kind {
-		case "", appsv1alpha1.RecreateCloneSetUpdateStrategyType, appsv1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType,
-			appsv1alpha1.InPlaceOnlyCloneSetUpdateStrategyType, appsv1alpha1.OnDeleteCloneSetUpdateStrategyType: // CS-343
+		case "", appsv1alpha1.RecreateCloneSetUpdateStrategyType,
+			appsv1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType,
+			appsv1alpha1.InPlaceOnlyCloneSetUpdateStrategyType,
+			appsv1alpha1.OnDeleteCloneSetUpdateStrategyType:
 		default:
-			errs = append(errs, field.Invalid(path.Child("type"), kind, "must be ReCreate, InPlaceIfPossible, InPlaceOnly or OnDelete"))
+			errs = append(errs, field.Invalid(path.Child("type"), kind,
+				"must be ReCreate, InPlaceIfPossible, InPlaceOnly or OnDelete"))
 		}
 	} else {
 		switch kind := strategy.Type; kind {
-		case "", appsv1beta1.RollingUpdateCloneSetUpdateStrategyType, appsv1beta1.OnDeleteCloneSetUpdateStrategyType:
+		case "", appsv1beta1.RollingUpdateCloneSetUpdateStrategyType,
+			appsv1beta1.OnDeleteCloneSetUpdateStrategyType:
 		default:
 			errs = append(errs, field.Invalid(path.Child("type"), kind, "must be RollingUpdate or OnDelete"))
 		}
 		path = path.Child("rollingUpdate")
 		if rolling != nil {
 			switch policy := rolling.PodUpdatePolicy; policy {
-			case "", appsv1beta1.ReCreateCloneSetPodUpdatePolicy, appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy,
+			case "", appsv1beta1.ReCreateCloneSetPodUpdatePolicy,
+				appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy,
 				appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy:
 			default:
 				errs = append(errs, field.Invalid(path.Child("podUpdatePolicy"), policy,
@@ -161,7 +175,8 @@ func (w *Written) validateStrategy(path *field.Path) field.ErrorList {
 	if rolling == nil {
 		return errs
 	}
-	errs = append(errs, fieldcheck.Amount(rolling.Partition, path.Child("partition"))...) // CS-025
+
+	errs = append(errs, fieldcheck.Amount(rolling.Partition, path.Child("partition"))...)
 	pace := append(fieldcheck.Amount(rolling.MaxUnavailable, path.Child("maxUnavailable")),
 		fieldcheck.Amount(rolling.MaxSurge, path.Child("maxSurge"))...)
 	errs = append(errs, pace...)
@@ -172,14 +187,17 @@ func (w *Written) validateStrategy(path *field.Path) field.ErrorList {
 	errs = append(errs, validateScatter(rolling.ScatterStrategy, path.Child("scatterStrategy"))...)
 	inPlace := rolling.InPlaceUpdateStrategy
 	if w.alpha != nil {
-		// Annotations that conversion made into fields have no rules in v1alpha1 (CS-031).
+		// Annotations that conversion made into fields have no rules in v1alpha1.
 		inPlace = w.alpha.Spec.UpdateStrategy.InPlaceUpdateStrategy
 	}
+
 	return append(errs, fieldcheck.InPlace(inPlace, path.Child("inPlaceUpdateStrategy"))...)
 }
 
-// validatePace checks that an update can move at all (CS-026, CS-341) and that surge has a use (CS-027).
-func validatePace(replicas *int32, rolling *appsv1beta1.RollingUpdateCloneSetStrategy, path *field.Path) field.ErrorList {
+// validatePace checks that an update can move at all and that surge has a use.
+func validatePace(
+	replicas *int32, rolling *appsv1beta1.RollingUpdateCloneSetStrategy, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	total := 1
 	if replicas != nil {
@@ -199,10 +217,12 @@ func validatePace(replicas *int32, rolling *appsv1beta1.RollingUpdateCloneSetStr
 		errs = append(errs, field.Invalid(path.Child("maxUnavailable"), unavailable.String(),
 			"must not be 0 while maxSurge is 0 too: no pod could ever be updated"))
 	}
-	if any, _ := rollout.Scaled(surge, 100, true); any > 0 && rolling.PodUpdatePolicy == appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy {
+	if any, _ := rollout.Scaled(surge, 100, true); any > 0 &&
+		rolling.PodUpdatePolicy == appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy {
 		errs = append(errs, field.Invalid(path.Child("maxSurge"), surge.String(),
 			"must be 0 under InPlaceOnly, which never creates pods for an update"))
 	}
+
 	return errs
 }
 
@@ -211,13 +231,15 @@ func validateScatter(terms []pub.UpdateScatterTerm, path *field.Path) field.Erro
 	seen := map[pub.UpdateScatterTerm]bool{}
 	for i, term := range terms {
 		if term.Key == "" {
-			errs = append(errs, field.Required(path.Index(i).Child("key"), "it is the label by which pods are spread over the update"))
+			errs = append(errs, field.Required(path.Index(i).Child("key"),
+				"it is the label by which pods are spread over the update"))
 		}
 		if seen[term] {
 			errs = append(errs, field.Duplicate(path.Index(i), term.Key+"="+term.Value))
 		}
 		seen[term] = true
 	}
+
 	return errs
 }
 
@@ -240,8 +262,10 @@ func PodsToDeleteWarnings(updated, old *appsv1beta1.CloneSet, lookup func(name s
 			continue
 		}
 		if asked++; asked > looked {
-			return append(warnings, fmt.Sprintf("spec.scaleStrategy.podsToDelete: only the first %d names that are new were looked up",
-				looked))
+			return append(warnings,
+				fmt.Sprintf(
+					"spec.scaleStrategy.podsToDelete: only the first %d names that are new were looked up",
+					looked))
 		}
 		reason := ""
 		pod := lookup(name)
@@ -254,8 +278,10 @@ func PodsToDeleteWarnings(updated, old *appsv1beta1.CloneSet, lookup func(name s
 			reason = "the pod is already being deleted"
 		}
 		if reason != "" {
-			warnings = append(warnings, fmt.Sprintf("spec.scaleStrategy.podsToDelete[%d]: %q is ignored: %s", i, name, reason))
+			warnings = append(warnings,
+				fmt.Sprintf("spec.scaleStrategy.podsToDelete[%d]: %q is ignored: %s", i, name, reason))
 		}
 	}
+
 	return warnings
 }

@@ -60,7 +60,8 @@ func Check(request *appsv1beta1.ContainerRecreateRequest) *Refusal {
 		wrong.add("spec.containers list can not be null: name the containers that are to be recreated")
 	}
 	if seconds := spec.ActiveDeadlineSeconds; seconds != nil && *seconds < minActiveDeadline {
-		wrong.add("spec.activeDeadlineSeconds can not be less than %ds, it is %d", minActiveDeadline, *seconds)
+		wrong.add("spec.activeDeadlineSeconds can not be less than %ds, it is %d", minActiveDeadline,
+			*seconds)
 	}
 	notNegative := func(field string, seconds int64) {
 		if seconds < 0 {
@@ -91,7 +92,10 @@ func Check(request *appsv1beta1.ContainerRecreateRequest) *Refusal {
 			wrong.add("spec.containers[%d]: can not recreate %s multi times, name it once", i, c.Name)
 		}
 		if !isZero(c.PreStop) || len(c.Ports) > 0 || !isZero(c.StatusContext) {
-			wrong.add("spec.containers[%d]: preStop, ports and statusContext of container %s are read-only: leave them out, the system fills them in", i, c.Name)
+			wrong.add(
+				"spec.containers[%d]: preStop, ports and statusContext of container %s are read-only: leave them out, the system fills them in",
+				i, c.Name,
+			)
 		}
 		seen[c.Name] = true
 	}
@@ -108,16 +112,20 @@ func isZero[T any](value *T) bool {
 // orders from there.
 func CheckPod(pod *corev1.Pod) *Refusal {
 	finished := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	terminated := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == pub.SidecarTerminated })
+	terminated := slices.ContainsFunc(pod.Status.Conditions,
+		func(c corev1.PodCondition) bool { return c.Type == pub.SidecarTerminated })
 	var wrong faults
 	switch {
 	case pod.DeletionTimestamp != nil && !terminated:
 		wrong.add("not allowed to recreate containers in an inactive Pod: %s is being deleted", pod.Name)
 	case finished && !terminated:
-		wrong.add("not allowed to recreate containers in an inactive Pod: %s has ended, its phase is %s", pod.Name, pod.Status.Phase)
+		wrong.add("not allowed to recreate containers in an inactive Pod: %s has ended, its phase is %s",
+			pod.Name, pod.Status.Phase)
 	case pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
-		wrong.add("not allowed to recreate containers of a static Pod: %s is the mirror of a file on node %s, change that file instead",
-			pod.Name, pod.Spec.NodeName)
+		wrong.add(
+			"not allowed to recreate containers of a static Pod: %s is the mirror of a file on node %s, change that file instead",
+			pod.Name, pod.Spec.NodeName,
+		)
 	case pod.Spec.NodeName == "":
 		wrong.add("not allowed to recreate containers in a pending Pod: %s has no node yet", pod.Name)
 	}
@@ -128,12 +136,18 @@ func CheckPod(pod *corev1.Pod) *Refusal {
 // CRR-035): defaults, and which pod it is for. The webhook answers whoever reaches its port, so the answer
 // tells nothing of the pod but its UID; the rest is filled in by Fill, later or for a caller that is known.
 // hasLabels says whether the document has labels; the request is its typed view.
-func Accept(request *appsv1beta1.ContainerRecreateRequest, hasLabels bool, pod *corev1.Pod) (*appsv1beta1.ContainerRecreateRequest,
-	[]jsonpatch.Operation, *Refusal) {
+func Accept(
+	request *appsv1beta1.ContainerRecreateRequest, hasLabels bool, pod *corev1.Pod,
+) (*appsv1beta1.ContainerRecreateRequest, []jsonpatch.Operation, *Refusal) {
 	var wrong faults
-	for i := range request.OwnerReferences { // else who looks at an old version of the pod stops containers of the one that has replaced it
-		if owner := &request.OwnerReferences[i]; owner.APIVersion == "v1" && owner.Kind == "Pod" && owner.Name == pod.Name && owner.UID != pod.UID {
-			wrong.add("metadata.ownerReferences[%d]: Pod %s has another UID: the one that the request was made for is gone", i, pod.Name)
+	// else who looks at an old version of the pod stops containers of the one that has replaced it
+	for i := range request.OwnerReferences {
+		if owner := &request.OwnerReferences[i]; owner.APIVersion == "v1" && owner.Kind == "Pod" &&
+			owner.Name == pod.Name && owner.UID != pod.UID {
+			wrong.add(
+				"metadata.ownerReferences[%d]: Pod %s has another UID: the one that the request was made for is gone",
+				i, pod.Name,
+			)
 		}
 	}
 	for i := range request.Spec.Containers {
@@ -161,7 +175,8 @@ func Accept(request *appsv1beta1.ContainerRecreateRequest, hasLabels bool, pod *
 	const policy = appsv1beta1.ContainerRecreateRequestFailurePolicyFail
 	if given := accepted.Spec.Strategy; given == nil {
 		accepted.Spec.Strategy = &appsv1beta1.ContainerRecreateRequestStrategy{FailurePolicy: policy}
-		patch = append(patch, jsonpatch.NewOperation("add", "/spec/strategy", map[string]string{"failurePolicy": string(policy)}))
+		patch = append(patch, jsonpatch.NewOperation("add", "/spec/strategy",
+			map[string]string{"failurePolicy": string(policy)}))
 	} else if given.FailurePolicy == "" {
 		given.FailurePolicy = policy
 		patch = append(patch, jsonpatch.NewOperation("add", "/spec/strategy/failurePolicy", string(policy)))
@@ -178,7 +193,8 @@ func label(key, value string) jsonpatch.Operation {
 // Unfilled tells whether the facts about the pod are still to be filled in.
 func Unfilled(request *appsv1beta1.ContainerRecreateRequest) bool {
 	_, filled := request.Labels[pub.RecreateNodeName]
-	return !filled && restart.PodUID(request) != "" && !restart.Completed(request) && request.DeletionTimestamp == nil
+	return !filled && restart.PodUID(request) != "" && !restart.Completed(request) &&
+		request.DeletionTimestamp == nil
 }
 
 // Fill returns the request with the facts about its pod filled in, and the JSON patch that does so (CRR-011,
@@ -200,7 +216,8 @@ func Fill(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod,
 		filled.Spec.Strategy = &appsv1beta1.ContainerRecreateRequestStrategy{}
 		add("/spec/strategy", map[string]string{})
 	}
-	if own := pod.Spec.TerminationGracePeriodSeconds; own != nil && filled.Spec.Strategy.TerminationGracePeriodSeconds == nil {
+	if own := pod.Spec.TerminationGracePeriodSeconds; own != nil &&
+		filled.Spec.Strategy.TerminationGracePeriodSeconds == nil {
 		filled.Spec.Strategy.TerminationGracePeriodSeconds = own
 		add("/spec/strategy/terminationGracePeriodSeconds", *own)
 	}
@@ -214,8 +231,10 @@ func Fill(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod,
 			continue
 		}
 		at := fmt.Sprintf("/spec/containers/%d", i)
-		c.StatusContext = &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: status.ContainerID,
-			RestartCount: status.RestartCount}
+		c.StatusContext = &appsv1beta1.ContainerRecreateRequestContainerContext{
+			ContainerID:  status.ContainerID,
+			RestartCount: status.RestartCount,
+		}
 		add(at+"/statusContext", c.StatusContext)
 		hook := preStop(container)
 		if hook == nil {
@@ -239,8 +258,8 @@ func Fill(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod,
 	return filled, patch, nil
 }
 
-// mostOfHooks is how many bytes of hooks and ports a request carries (CRR-038): requests are kept by manager
-// and daemon, and ten of them may be made for a pod whose hook is a megabyte.
+// mostOfHooks is how many bytes of hooks and ports a request carries: requests are kept by manager and
+// daemon, and ten of them may be made for a pod whose hook is a megabyte.
 const mostOfHooks = 64 << 10
 
 // size is about how many bytes a hook and ports take.
@@ -254,8 +273,11 @@ func size(hook *appsv1beta1.ProbeHandler, ports []corev1.ContainerPort) int {
 
 // Fills tells whether an update of a request that is unfilled writes the facts about the pod, which is read
 // from the API server, and nothing else of what users may not change. It does not matter then who makes it.
-func Fills(updated, old *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, nodeLabels map[string]string) bool {
-	if pod == nil || !Unfilled(old) || pod.UID != restart.PodUID(old) || restart.PodUID(updated) != restart.PodUID(old) {
+func Fills(
+	updated, old *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, nodeLabels map[string]string,
+) bool {
+	if pod == nil || !Unfilled(old) || pod.UID != restart.PodUID(old) ||
+		restart.PodUID(updated) != restart.PodUID(old) {
 		return false
 	}
 	filled, _, refusal := Fill(old, pod, nodeLabels)
@@ -263,8 +285,10 @@ func Fills(updated, old *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, 
 		updated.Labels[pub.RecreateNodeName] == filled.Labels[pub.RecreateNodeName]
 }
 
-// find returns a container with its status, or why there is none (CRR-033, CRR-034).
-func find(pod *corev1.Pod, name string) (container *corev1.Container, status *corev1.ContainerStatus, why string) {
+// find returns a container with its status, or why there is none.
+func find(
+	pod *corev1.Pod, name string,
+) (container *corev1.Container, status *corev1.ContainerStatus, why string) {
 	named := func(c corev1.Container) bool { return c.Name == name }
 	ofName := func(s corev1.ContainerStatus) bool { return s.Name == name }
 	list, statuses := pod.Spec.Containers, pod.Status.ContainerStatuses
@@ -275,23 +299,30 @@ func find(pod *corev1.Pod, name string) (container *corev1.Container, status *co
 			return nil, nil, fmt.Sprintf("container %s not found in Pod %s", name, pod.Name)
 		}
 		if policy := list[i].RestartPolicy; policy == nil || *policy != corev1.ContainerRestartPolicyAlways {
-			return nil, nil, fmt.Sprintf("container %s is an init container that does not run on (restartPolicy is not Always), so it can not be recreated", name)
+			return nil, nil, fmt.Sprintf(
+				"container %s is an init container that does not run on (restartPolicy is not Always), so it can not be recreated",
+				name,
+			)
 		}
 	}
 	container = &list[i]
 	s := slices.IndexFunc(statuses, ofName)
 	switch {
 	case s < 0:
-		return nil, nil, fmt.Sprintf("not found %s containerStatus in Pod Status: kubelet has not reported of it yet, try again later",
-			name)
+		return nil, nil, fmt.Sprintf(
+			"not found %s containerStatus in Pod Status: kubelet has not reported of it yet, try again later",
+			name,
+		)
 	case statuses[s].ContainerID == "":
-		return nil, nil, fmt.Sprintf("no containerID in %s containerStatus, maybe the container has not been initialized: try again when it runs", name)
+		return nil, nil, fmt.Sprintf(
+			"no containerID in %s containerStatus, maybe the container has not been initialized: try again when it runs",
+			name,
+		)
 	}
 	return container, &statuses[s], ""
 }
 
-// preStop is the hook in the form of a request; nil if there is none, or none that a request can carry
-// (CRR-038, CRR-040).
+// preStop is the hook in the form of a request; nil if there is none, or none that a request can carry.
 func preStop(container *corev1.Container) *appsv1beta1.ProbeHandler {
 	if container.Lifecycle == nil || container.Lifecycle.PreStop == nil {
 		return nil
@@ -305,7 +336,9 @@ func preStop(container *corev1.Container) *appsv1beta1.ProbeHandler {
 
 // CheckUpdate judges a changed request (CRR-045 to CRR-048). acquired is the v1alpha1 annotation before and
 // after; empty in v1beta1.
-func CheckUpdate(updated, old *appsv1beta1.ContainerRecreateRequest, acquired, acquiredBefore string) *Refusal {
+func CheckUpdate(
+	updated, old *appsv1beta1.ContainerRecreateRequest, acquired, acquiredBefore string,
+) *Refusal {
 	var wrong faults
 	if !equality.Semantic.DeepEqual(updated.Spec, old.Spec) && !jsonfields.Same(updated.Spec, old.Spec) {
 		wrong.add("spec of ContainerRecreateRequest is immutable: create another request")
@@ -317,7 +350,8 @@ func CheckUpdate(updated, old *appsv1beta1.ContainerRecreateRequest, acquired, a
 		}
 	}
 	if acquiredBefore != "" && acquired != acquiredBefore {
-		wrong.add("not allowed to update immutable annotation %s: it must stay %q", pub.RecreateUnreadyAcquired, acquiredBefore)
+		wrong.add("not allowed to update immutable annotation %s: it must stay %q",
+			pub.RecreateUnreadyAcquired, acquiredBefore)
 	}
 	return wrong.refusal(http.StatusForbidden)
 }

@@ -67,7 +67,8 @@ type Plan struct {
 
 // Idle tells whether nothing is to be written.
 func (p *Plan) Idle() bool {
-	return !p.AddFinalizer && p.Pod.Empty() && !p.RemoveFinalizer && !p.RemoveActive && p.Status == nil && !p.Delete
+	return !p.AddFinalizer && p.Pod.Empty() && !p.RemoveFinalizer && !p.RemoveActive && p.Status == nil &&
+		!p.Delete
 }
 
 // String prints the plan as one sentence.
@@ -105,7 +106,8 @@ func NewPlan(s Snapshot) *Plan {
 			return p
 		}
 		soonest(left)
-		p.Why = fmt.Sprintf("waiting for the daemon of node %s to answer", request.Labels[pub.RecreateNodeName])
+		p.Why = fmt.Sprintf("waiting for the daemon of node %s to answer",
+			request.Labels[pub.RecreateNodeName])
 		if Unfilled(request) {
 			p.Why = "waiting for the facts about the pod to be filled in"
 		}
@@ -128,12 +130,12 @@ func NewPlan(s Snapshot) *Plan {
 	return p
 }
 
-// gone tells whether the pod that the request speaks of is no more (CRR-059).
+// gone tells whether the pod that the request speaks of is no more.
 func gone(s Snapshot) bool {
 	return s.Pod == nil || s.Pod.DeletionTimestamp != nil || s.Pod.UID != restart.PodUID(s.Request)
 }
 
-// complete ends the request (CRR-065, CRR-066).
+// complete ends the request.
 func (p *Plan) complete(s Snapshot, message string) {
 	p.Status = Completion(s.Request, message, s.Now)
 	p.Why, p.After = message, 0
@@ -149,7 +151,7 @@ func Completion(request *appsv1beta1.ContainerRecreateRequest, message string, n
 	}
 }
 
-// finish lets go of everything that the request holds (CRR-056 to CRR-058, CRR-083).
+// finish lets go of everything that the request holds.
 func (p *Plan) finish(s Snapshot) {
 	request := s.Request
 	p.Why = "being deleted"
@@ -179,29 +181,38 @@ func (p *Plan) finish(s Snapshot) {
 	}
 }
 
-// recreating informs the daemon and makes the pod not ready (CRR-063, CRR-064, CRR-080 to CRR-085).
+// recreating informs the daemon and makes the pod not ready.
 func (p *Plan) recreating(s Snapshot) {
 	request := s.Request
 	p.Why = "containers are being recreated"
 	status := map[string]any{}
-	if snapshot := restart.Snapshot(request, s.Pod); !equality.Semantic.DeepEqual(snapshot, request.Status.ContainerStatusSnapshot) {
+	if snapshot := restart.Snapshot(request,
+		s.Pod); !equality.Semantic.DeepEqual(snapshot, request.Status.ContainerStatusSnapshot) {
 		status["containerStatusSnapshot"] = snapshot
 	}
 	strategy := request.Spec.Strategy
 	grace := appsv1beta1.ContainerRecreateRequestPreRecreateGrace
-	if strategy != nil && strategy.UnreadyGracePeriodSeconds != nil && !meta.IsStatusConditionTrue(request.Status.Conditions, grace) {
+	if strategy != nil && strategy.UnreadyGracePeriodSeconds != nil &&
+		!meta.IsStatusConditionTrue(request.Status.Conditions, grace) {
 		message := "the pod has no readiness gate " + pub.KruisePodReady + ", so it stays as ready as it is"
-		if slices.Contains(s.Pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: pub.KruisePodReady}) {
+		if slices.Contains(s.Pod.Spec.ReadinessGates,
+			corev1.PodReadinessGate{ConditionType: pub.KruisePodReady}) {
 			message = "the pod is not ready for this request"
 			p.AddFinalizer = !slices.Contains(request.Finalizers, pub.RecreateUnreadyAcquired)
 			p.Pod = &podpatch.Patch{}
 			readiness.Share(p.Pod, s.Pod, []readiness.Holder{restart.Holder(request)}, nil, s.Now)
 		}
 		conditions := slices.Clone(request.Status.Conditions)
-		meta.SetStatusCondition(&conditions, metav1.Condition{Type: grace, Status: metav1.ConditionTrue, Reason: grace,
-			Message: message, LastTransitionTime: metav1.NewTime(s.Now)})
+		meta.SetStatusCondition(&conditions, metav1.Condition{
+			Type:               grace,
+			Status:             metav1.ConditionTrue,
+			Reason:             grace,
+			Message:            message,
+			LastTransitionTime: metav1.NewTime(s.Now),
+		})
 		status["conditions"] = conditions
-		p.Why = fmt.Sprintf("containers are stopped %d s from now: %s", *strategy.UnreadyGracePeriodSeconds, message)
+		p.Why = fmt.Sprintf("containers are stopped %d s from now: %s", *strategy.UnreadyGracePeriodSeconds,
+			message)
 	}
 	if len(status) > 0 {
 		p.Status = status
@@ -218,12 +229,14 @@ func ResultOf(request *appsv1beta1.ContainerRecreateRequest) Result {
 	case restart.MessagePodGone:
 		return PodGone
 	case "":
-		if !slices.ContainsFunc(request.Spec.Containers, func(c appsv1beta1.ContainerRecreateRequestContainer) bool {
-			return !slices.ContainsFunc(request.Status.ContainerRecreateStates,
-				func(state appsv1beta1.ContainerRecreateRequestContainerRecreateState) bool {
-					return state.Name == c.Name && state.Phase == appsv1beta1.ContainerRecreateRequestSucceeded
-				})
-		}) {
+		if !slices.ContainsFunc(request.Spec.Containers,
+			func(c appsv1beta1.ContainerRecreateRequestContainer) bool {
+				return !slices.ContainsFunc(request.Status.ContainerRecreateStates,
+					func(state appsv1beta1.ContainerRecreateRequestContainerRecreateState) bool {
+						return state.Name == c.Name &&
+							state.Phase == appsv1beta1.ContainerRecreateRequestSucceeded
+					})
+			}) {
 			return Succeeded
 		}
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// noScheduler is what the pods say that are bound without a scheduler (ADS-114).
+// noScheduler is what the pods say that are bound without a scheduler.
 const noScheduler = "kubernetes.io/daemonset-controller"
 
-// create plans the pods of all sites that are to get one, in the order of their names (ADS-110, ADS-112).
+// create plans the pods of all sites that are to get one, in the order of their names.
 func (p *planner) create() {
 	var missing []*site
 	for _, l := range p.sites {
@@ -25,18 +25,22 @@ func (p *planner) create() {
 			missing = append(missing, l)
 		}
 	}
-	if len(missing) > 0 && p.CreationError != "" { // which may be that of one node alone: now the next attempt begins with any
-		first := nodes.Hash(p.Now.Format(time.RFC3339Nano)) % uint64(len(missing))
+
+	// which may be that of one node alone: now the next attempt begins with any
+	if len(missing) > 0 && p.in.CreationError != "" {
+		first := nodes.Hash(p.in.Now.Format(time.RFC3339Nano)) % uint64(len(missing))
 		missing = slices.Concat(missing[first:], missing[:first])
 	}
-	most := min(p.MayCreate(len(missing)), p.burst)
-	if most < len(missing) && p.ScaleError == "" {
-		p.More = true
-		p.Say("%s created, %s at a time", plural.Of(len(missing), "pod")+" to be", plural.Of(most, "pod"))
+	most := min(p.core.MayCreate(len(missing)), p.burst)
+	if most < len(missing) && p.out.ScaleError == "" {
+		p.out.More = true
+		p.core.Say("%s created, %s at a time", plural.Of(len(missing), "pod")+" to be",
+			plural.Of(most, "pod"))
 	}
+
 	for _, l := range missing[:most] {
 		if err := p.newPod(l); err != nil {
-			p.ScaleError = err.Error()
+			p.out.ScaleError = err.Error()
 			return
 		}
 	}
@@ -45,22 +49,23 @@ func (p *planner) create() {
 // newPod plans a pod for a node.
 func (p *planner) newPod(l *site) error {
 	identity := podplan.Identity{Name: p.nameFor(l)}
-	if generation := p.Set.Annotations[pub.DaemonSetTemplateGeneration]; isNumber(generation) {
+	if generation := p.set.Annotations[pub.DaemonSetTemplateGeneration]; isNumber(generation) {
 		identity.Labels = map[string]string{pub.PodTemplateGeneration: generation}
 	}
-	if err := p.NewPod(identity, p.Update, func(string) bool { return true }); err != nil {
+	if err := p.core.NewPod(identity, p.core.Update, func(string) bool { return true }); err != nil {
 		return err
 	}
-	creation := &p.Create[len(p.Create)-1]
+
+	creation := &p.out.Create[len(p.out.Create)-1]
 	creation.Node = l.name
 	pod := creation.Pod
 	spec, _ := pod["spec"].(map[string]any)
-	if p.Features.Binds {
+	if p.in.Features.Binds {
 		spec["nodeName"], spec["schedulerName"] = l.name, noScheduler
 	} else {
 		nodes.Pin(spec, l.name)
 	}
-	tolerate(spec, &p.Set.Spec.Template.Spec)
+	tolerate(spec, &p.set.Spec.Template.Spec)
 	return nil
 }
 
@@ -79,19 +84,21 @@ func (p *planner) nameFor(l *site) string {
 		taken[d.pod.Name] = true
 	}
 	for n := 0; ; n++ {
-		if name := nodes.PodName(p.Set.Name, string(p.Set.UID), l.name, n); !taken[name] && (p.Taken == nil || !p.Taken(name)) {
+		if name := nodes.PodName(p.set.Name, string(p.set.UID), l.name, n); !taken[name] &&
+			(p.in.Taken == nil || !p.in.Taken(name)) {
 			return name
 		}
 	}
 }
 
-// tolerate adds the tolerations that the pods of every DaemonSet have (ADS-081). The template's own stay as
-// they are written.
+// tolerate adds the tolerations that the pods of every DaemonSet have. The template's own stay as they are
+// written.
 func tolerate(spec map[string]any, template *corev1.PodSpec) {
 	written, _ := spec["tolerations"].([]any)
 	var all []any
 	for i, t := range nodes.DaemonTolerations(template) {
-		if i < len(written) && i < len(template.Tolerations) && reflect.DeepEqual(t, template.Tolerations[i]) {
+		if i < len(written) && i < len(template.Tolerations) &&
+			reflect.DeepEqual(t, template.Tolerations[i]) {
 			all = append(all, written[i])
 		} else {
 			all = append(all, nodes.Document(&t))

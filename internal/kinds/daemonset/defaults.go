@@ -30,6 +30,7 @@ func Default(r DefaultRequest) []jsonpatch.Operation {
 	if !ok {
 		return nil // the schema or validation refuses it
 	}
+
 	var d podtemplate.Defaults
 	d.Add(spec, "/spec", "burstReplicas", 250)
 	d.Add(spec, "/spec", "revisionHistoryLimit", 10)
@@ -42,19 +43,20 @@ func Default(r DefaultRequest) []jsonpatch.Operation {
 }
 
 func (r *DefaultRequest) defaultRolling(d *podtemplate.Defaults, o Document, pointer string) {
-	if r.Version == appsv1alpha1.GroupVersion.Version && o["rollingUpdateType"] == string(appsv1alpha1.SurgingRollingUpdateType) {
+	if r.Version == appsv1alpha1.GroupVersion.Version &&
+		o["rollingUpdateType"] == string(appsv1alpha1.SurgingRollingUpdateType) {
 		defaultSurging(d, o, pointer)
 		return
 	}
 	d.Add(o, pointer, "rollingUpdateType", appsv1beta1.StandardRollingUpdateType)
-	if o["maxUnavailable"] == nil && zero(o["maxSurge"]) { // ADS-013
+	if o["maxUnavailable"] == nil && zero(o["maxSurge"]) {
 		d.Add(o, pointer, "maxUnavailable", 1)
 		d.Add(o, pointer, "maxSurge", 0)
 	}
 }
 
-// defaultSurging writes the deprecated type Surging as what it stands for (ADS-014). Where maxUnavailable
-// contradicts it, validation refuses it.
+// defaultSurging writes the deprecated type Surging as what it stands for. Where maxUnavailable contradicts
+// it, validation refuses it.
 func defaultSurging(d *podtemplate.Defaults, o Document, pointer string) {
 	if !zero(o["maxUnavailable"]) {
 		return
@@ -62,7 +64,8 @@ func defaultSurging(d *podtemplate.Defaults, o Document, pointer string) {
 	d.Add(o, pointer, "maxUnavailable", 0)
 	d.Add(o, pointer, "maxSurge", 1)
 	d.Operations = append(d.Operations,
-		jsonpatch.NewOperation("replace", pointer+"/rollingUpdateType", appsv1beta1.StandardRollingUpdateType))
+		jsonpatch.NewOperation("replace", pointer+"/rollingUpdateType",
+			appsv1beta1.StandardRollingUpdateType))
 }
 
 // zero tells whether a number of nodes or a percentage in a document is absent or none.

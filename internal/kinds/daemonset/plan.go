@@ -103,121 +103,130 @@ func (d *daemon) ended() bool { return d.info == nil && d.pod.DeletionTimestamp 
 
 func (d *daemon) available() bool { return d.info != nil && d.info.Available }
 
-// planner is the working state of Make.
+// planner is the working state of Make: in is what it decides from, out what it decides, and core makes the
+// decisions that all pod workloads share.
 type planner struct {
-	*podplan.Planner
-	Snapshot
-	*Plan
-	Set      *appsv1beta1.DaemonSet
+	core     *podplan.Planner
+	in       Snapshot
+	out      *Plan
+	set      *appsv1beta1.DaemonSet
 	selector labels.Selector
 	rules    *nodes.Rules
 	// sites are in ascending order of their names.
 	sites []*site
 	// homeless are pods that are meant for no node.
 	homeless []*daemon
-	// strict: pods that are not available cost maxUnavailable, too (ADS-132).
+	// strict: pods that are not available cost maxUnavailable, too.
 	strict bool
 	// burst is how many pods are created, deleted, or updated in place at most; the others count what is
 	// planned of that, retried the deletions that were refused before.
 	burst, deletions, retried, updated int
-	// partitioned: partition keeps nodes without a pod from getting one (ADS-100).
+	// partitioned: partition keeps nodes without a pod from getting one.
 	partitioned bool
 }
 
 // Make decides what to do. It changes nothing of the snapshot.
 func Make(s Snapshot) *Plan {
-	p := &planner{Snapshot: s, Set: s.Set, Plan: &Plan{Set: s.Set}}
-	p.Pods = slices.SortedFunc(slices.Values(append(s.Pods[:len(s.Pods):len(s.Pods)], s.Orphans...)),
+	p := &planner{in: s, set: s.Set, out: &Plan{Set: s.Set}}
+	p.in.Pods = slices.SortedFunc(slices.Values(append(s.Pods[:len(s.Pods):len(s.Pods)], s.Orphans...)),
 		func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-	p.Planner = podplan.New(workloadOf(s.Set, s.Features), &p.Snapshot.Snapshot, &p.Plan.Plan)
-	p.Replace = func(info *podplan.Pod, reason podplan.Reason, unstored, why string) {
+	p.core = podplan.New(workloadOf(s.Set, s.Features), &p.in.Snapshot, &p.out.Plan)
+	p.core.Replace = func(info *podplan.Pod, reason podplan.Reason, unstored, why string) {
 		p.deletePod(info.Pod, reason, why).Unstored = unstored
 	}
-	p.Images = p.imagesToPull
+	p.core.Images = p.imagesToPull
 	if err := p.make(); err != nil {
 		p.stand(err)
 	}
 	p.status()
-	p.Conclude()
-	if p.Waiting == nil {
-		p.Waiting = p.Lingering()
+	p.core.Conclude()
+	if p.out.Waiting == nil {
+		p.out.Waiting = p.core.Lingering()
 	}
-	return p.Plan
+
+	return p.out
 }
 
 func (p *planner) make() (err error) {
-	if p.Set.DeletionTimestamp != nil { // ADS-041
-		p.HoldDeleted()
+	if p.set.DeletionTimestamp != nil {
+		p.core.HoldDeleted()
 		return nil
 	}
-	if p.selector, err = metav1.LabelSelectorAsSelector(p.Set.Spec.Selector); err != nil {
+	if p.selector, err = metav1.LabelSelectorAsSelector(p.set.Spec.Selector); err != nil {
 		return fmt.Errorf("spec.selector: %w", err)
 	}
 	if p.selector.Empty() {
-		p.SelectsAll = true
-		p.HoldAll(podplan.ReasonBadSpec, "the selector selects everything: nothing is done")
+		p.out.SelectsAll = true
+		p.core.HoldAll(podplan.ReasonBadSpec, "the selector selects everything: nothing is done")
 		return nil
 	}
-	if err := p.DetermineRevisions(); err != nil {
+	if err := p.core.DetermineRevisions(); err != nil {
 		return err
 	}
-	if !p.selector.Matches(labels.Set(p.Set.Spec.Template.Labels)) || inplace.Selects(p.selector) != "" {
-		return fmt.Errorf("spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers "+
-			"change: no pod could be the set's", p.selector)
+	if !p.selector.Matches(labels.Set(p.set.Spec.Template.Labels)) || inplace.Selects(p.selector) != "" {
+		return fmt.Errorf(
+			"spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers "+
+				"change: no pod could be the set's", p.selector)
 	}
-	p.rules = nodes.ForDaemon(&p.Set.Spec.Template.Spec)
+
+	p.rules = nodes.ForDaemon(&p.set.Spec.Template.Spec)
 	if err := p.sortSites(); err != nil {
 		return err
 	}
 	if err := p.limits(); err != nil {
 		return err
 	}
+
 	p.adopt()
 	p.sortPods()
-	p.DecideModes()
-	if err := p.Lacks(); err != nil {
+	p.core.DecideModes()
+	if err := p.core.Lacks(); err != nil {
 		return err
 	}
+
 	p.leaveOut()
 	p.count()
-	p.PreDownload(false)
+	p.core.PreDownload(false)
 	p.placement()
 	p.specified()
 	p.relabel()
 	p.roll()
 	p.create()
-	p.Refresh()
-	p.HoldAll(podplan.ReasonInactive, "it is being deleted")
+	p.core.Refresh()
+	p.core.HoldAll(podplan.ReasonInactive, "it is being deleted")
 	return nil
 }
 
 // stand leaves everything as it is, because the spec cannot be used. What the status says of revisions stays.
 func (p *planner) stand(err error) {
-	p.UpdateError, p.NewRevision, p.Renumber, p.Update, p.Create = err.Error(), nil, nil, nil, nil
-	observed := len(p.Members) > 0
-	for _, pod := range p.Pods {
-		if !observed && readiness.Active(pod) && metav1.IsControlledBy(pod, p.Set) {
-			p.Observe(pod, false)
+	p.out.UpdateError, p.out.NewRevision, p.out.Renumber, p.core.Update, p.out.Create = err.Error(), nil, nil,
+		nil, nil
+	observed := len(p.core.Members) > 0
+	for _, pod := range p.in.Pods {
+		if !observed && readiness.Active(pod) && metav1.IsControlledBy(pod, p.set) {
+			p.core.Observe(pod, false)
 		}
 	}
-	p.HoldAll(podplan.ReasonBadSpec, p.UpdateError)
+	p.core.HoldAll(podplan.ReasonBadSpec, p.out.UpdateError)
 }
 
 // sortSites makes the sites of all nodes.
 func (p *planner) sortSites() error {
 	selector := labels.Everything()
-	if r := rollingOf(p.Set); r != nil && r.Selector != nil {
+	if r := rollingOf(p.set); r != nil && r.Selector != nil {
 		var err error
 		if selector, err = metav1.LabelSelectorAsSelector(r.Selector); err != nil {
 			return fmt.Errorf("spec.updateStrategy.rollingUpdate.selector: %w", err)
 		}
 	}
-	sites := make([]site, len(p.Nodes))
-	p.sites = make([]*site, len(p.Nodes))
-	for i, node := range p.Nodes {
-		sites[i] = site{name: node.Name, node: node, Verdict: p.rules.Judge(node), selected: selector.Matches(labels.Set(node.Labels))}
+	sites := make([]site, len(p.in.Nodes))
+	p.sites = make([]*site, len(p.in.Nodes))
+	for i, node := range p.in.Nodes {
+		sites[i] = site{name: node.Name, node: node, Verdict: p.rules.Judge(node),
+			selected: selector.Matches(labels.Set(node.Labels))}
 		p.sites[i] = &sites[i]
 	}
+
 	slices.SortFunc(p.sites, func(a, b *site) int { return cmp.Compare(a.name, b.name) })
 	return nil
 }
@@ -232,7 +241,7 @@ func (p *planner) desired() (n int) {
 	return n
 }
 
-// limits resolves the user's numbers (ADS-110, ADS-122, ADS-123).
+// limits resolves the user's numbers.
 func (p *planner) limits() error {
 	desired := p.desired()
 	resolve := func(value *intstr.IntOrString, field string, up bool, otherwise int) (int, error) {
@@ -246,47 +255,49 @@ func (p *planner) limits() error {
 		return n, nil
 	}
 	var errs [4]error
-	p.Limits = rollout.Limits{Replicas: desired, ScaleMaxUnavailable: rollout.Unlimited}
-	p.burst, errs[0] = resolve(p.Set.Spec.BurstReplicas, "burstReplicas", false, 250)
+	p.out.Limits = rollout.Limits{Replicas: desired, ScaleMaxUnavailable: rollout.Unlimited}
+	p.burst, errs[0] = resolve(p.set.Spec.BurstReplicas, "burstReplicas", false, 250)
 	p.burst = max(p.burst, 1)
-	if r := rollingOf(p.Set); r != nil {
+	if r := rollingOf(p.set); r != nil {
 		const at = "updateStrategy.rollingUpdate."
-		p.Limits.Partition, errs[1] = resolve(r.Partition, at+"partition", false, 0)
-		if p.Limits.MaxSurge, errs[2] = resolve(r.MaxSurge, at+"maxSurge", true, 0); desired == 0 && !isZero(r.MaxSurge) {
-			p.Limits.MaxSurge = 1 // no old pod goes before a new one is there, also where none comes
+		p.out.Limits.Partition, errs[1] = resolve(r.Partition, at+"partition", false, 0)
+		if p.out.Limits.MaxSurge, errs[2] = resolve(r.MaxSurge, at+"maxSurge", true, 0); desired == 0 &&
+			!isZero(r.MaxSurge) {
+			p.out.Limits.MaxSurge = 1 // no old pod goes before a new one is there, also where none comes
 		}
-		p.Limits.MaxUnavailable, errs[3] = resolve(r.MaxUnavailable, at+"maxUnavailable", true, 0)
+		p.out.Limits.MaxUnavailable, errs[3] = resolve(r.MaxUnavailable, at+"maxUnavailable", true, 0)
 	}
-	if p.Limits.MaxUnavailable == 0 && p.Limits.MaxSurge == 0 {
-		p.Limits.MaxUnavailable = 1
+	if p.out.Limits.MaxUnavailable == 0 && p.out.Limits.MaxSurge == 0 {
+		p.out.Limits.MaxUnavailable = 1
 	}
-	p.partitioned = Partitioned(p.Set) && p.Limits.Partition > 0
-	p.strict = p.Set.Annotations[pub.DaemonSetStrictMaxUnavailable] == "true"
+	p.partitioned = Partitioned(p.set) && p.out.Limits.Partition > 0
+	p.strict = p.set.Annotations[pub.DaemonSetStrictMaxUnavailable] == "true"
 	return errors.Join(errs[:]...)
 }
 
 // surges tells whether new pods come before old ones go.
-func (p *planner) surges() bool { return p.Limits.MaxSurge > 0 }
+func (p *planner) surges() bool { return p.out.Limits.MaxSurge > 0 }
 
 // adopt makes pods without a controller the set's, gives up those that the selector does not match any more,
-// and makes revisions its own (ADS-046).
+// and makes revisions its own.
 func (p *planner) adopt() {
-	for _, pod := range p.Pods {
+	for _, pod := range p.in.Pods {
 		switch {
 		case pod.DeletionTimestamp != nil:
 		case metav1.GetControllerOfNoCopy(pod) == nil:
 			patch := &podpatch.Patch{}
-			patch.AdoptOwner(p.Workload.Owner)
-			p.Decide(pod, podplan.Adopt, podplan.ReasonOrphan, "it has the labels of a pod of the set, and no controller").Patch = patch
+			patch.AdoptOwner(p.core.Workload.Owner)
+			p.core.Decide(pod, podplan.Adopt, podplan.ReasonOrphan, "it has the labels of a pod of the set, and no controller").Patch = patch
 		case !p.selector.Matches(labels.Set(pod.Labels)):
 			patch := &podpatch.Patch{}
-			patch.ReleaseOwner(string(p.Set.UID))
-			p.Decide(pod, podplan.Release, podplan.ReasonSelector, "its labels are not those of a pod of the set any more").Patch = patch
+			patch.ReleaseOwner(string(p.set.UID))
+			p.core.Decide(pod, podplan.Release, podplan.ReasonSelector, "its labels are not those of a pod of the set any more").Patch = patch
 		}
 	}
-	for _, r := range p.Revisions {
+
+	for _, r := range p.in.Revisions {
 		if metav1.GetControllerOfNoCopy(r) == nil && r.DeletionTimestamp == nil {
-			p.AdoptRevisions = append(p.AdoptRevisions, r)
+			p.out.AdoptRevisions = append(p.out.AdoptRevisions, r)
 		}
 	}
 }
@@ -298,21 +309,22 @@ func (p *planner) sortPods() {
 	for _, l := range p.sites {
 		byName[l.name] = l
 	}
+
 	var gone []*site
 	observed := 0
-	daemons := make([]daemon, len(p.Pods))
-	for i, pod := range p.Pods {
-		if v := p.Verdict(pod); v != nil && v.Action == podplan.Release {
+	daemons := make([]daemon, len(p.in.Pods))
+	for i, pod := range p.in.Pods {
+		if v := p.core.Verdict(pod); v != nil && v.Action == podplan.Release {
 			continue
 		}
 		d := &daemons[i]
 		*d = daemon{pod: pod, new: p.carries(pod)}
 		if readiness.Active(pod) {
 			_, specified := pod.Labels[pub.SpecifiedDelete]
-			p.Observe(pod, specified)
-			d.info = p.Members[observed]
+			p.core.Observe(pod, specified)
+			d.info = p.core.Members[observed]
 			observed++
-			d.new = d.new && (d.info.New || !revision.SameLabel(d.info.Label, p.UpdateRevision))
+			d.new = d.new && (d.info.New || !revision.SameLabel(d.info.Label, p.out.UpdateRevision))
 		}
 		name := nodes.Target(pod)
 		if name == "" {
@@ -327,6 +339,7 @@ func (p *planner) sortPods() {
 		}
 		l.pods = append(l.pods, d)
 	}
+
 	p.sites = append(p.sites, gone...)
 	for _, l := range p.sites {
 		if len(l.pods) > 1 {
@@ -335,7 +348,7 @@ func (p *planner) sortPods() {
 	}
 }
 
-// older orders the pods of a node: scheduled before unscheduled, then by age (ADS-094).
+// older orders the pods of a node: scheduled before unscheduled, then by age.
 func older(a, b *corev1.Pod) int {
 	scheduled := func(pod *corev1.Pod) int {
 		if pod.Spec.NodeName != "" {
@@ -343,56 +356,61 @@ func older(a, b *corev1.Pod) int {
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(scheduled(a), scheduled(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-		cmp.Compare(a.Name, b.Name))
+	return cmp.Or(cmp.Compare(scheduled(a), scheduled(b)),
+		a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
-// carries tells whether a pod carries the update revision, or another one that holds the same template
-// (ADS-062, ADS-063).
+// carries tells whether a pod carries the update revision, or another one that holds the same template.
 func (p *planner) carries(pod *corev1.Pod) bool {
 	label := pod.Labels[pub.ControllerRevisionHash]
-	return revision.SameLabel(label, p.UpdateRevision) || p.SameTemplate(label)
+	return revision.SameLabel(label, p.out.UpdateRevision) || p.core.SameTemplate(label)
 }
 
-// relabel gives pods of another revision with the same template the label of the update revision (ADS-062).
+// relabel gives pods of another revision with the same template the label of the update revision.
 func (p *planner) relabel() {
-	for _, info := range p.Members {
-		if p.Verdict(info.Pod) == nil && !revision.SameLabel(info.Label, p.UpdateRevision) && p.SameTemplate(info.Label) {
+	for _, info := range p.core.Members {
+		if p.core.Verdict(info.Pod) == nil && !revision.SameLabel(info.Label, p.out.UpdateRevision) &&
+			p.core.SameTemplate(info.Label) {
 			patch := &podpatch.Patch{}
-			patch.Label(pub.ControllerRevisionHash, p.RevisionLabel())
-			p.Decide(info.Pod, podplan.Patch, podplan.ReasonMissingLabel, "revision %s holds the same template as %s", info.Label,
-				p.UpdateRevision).Patch = patch
+			patch.Label(pub.ControllerRevisionHash, p.core.RevisionLabel())
+			p.core.Decide(info.Pod, podplan.Patch, podplan.ReasonMissingLabel,
+				"revision %s holds the same template as %s", info.Label, p.out.UpdateRevision).Patch = patch
 		}
 	}
 }
 
-// leaveOut leaves nodes out of the rollout that are not ready for longer than the set has patience (ADS-136).
+// leaveOut leaves nodes out of the rollout that are not ready for longer than the set has patience.
 func (p *planner) leaveOut() {
-	text, ok := p.Set.Annotations[pub.DaemonSetIgnoreNotReadyNodesAfter]
-	if !ok || rollingOf(p.Set) == nil {
+	text, ok := p.set.Annotations[pub.DaemonSetIgnoreNotReadyNodesAfter]
+	if !ok || rollingOf(p.set) == nil {
 		return
 	}
+
 	patience, err := time.ParseDuration(text)
 	if err != nil || patience < 0 {
-		p.Say("annotation %s is not read: %q is no duration such as 5m", pub.DaemonSetIgnoreNotReadyNodesAfter, text)
+		p.core.Say("annotation %s is not read: %q is no duration such as 5m",
+			pub.DaemonSetIgnoreNotReadyNodesAfter, text)
 		return
 	}
+
 	var out []string
 	for _, l := range p.sites {
 		since, down := notReady(l.node)
 		if !down || !l.Tolerable {
 			continue
 		}
-		if until := since.Add(patience); p.Now.Before(until) {
-			p.LookAgain(until)
+		if until := since.Add(patience); p.in.Now.Before(until) {
+			p.core.LookAgain(until)
 			continue
 		}
 		l.out = true
 		out = append(out, l.name)
 	}
+
 	if len(out) > 0 {
-		p.LeftOut = fmt.Sprintf("nodes that are not ready for %s are left out of the rollout: %s", text, some(out))
-		p.Say("%s", p.LeftOut)
+		p.out.LeftOut = fmt.Sprintf("nodes that are not ready for %s are left out of the rollout: %s", text,
+			some(out))
+		p.core.Say("%s", p.out.LeftOut)
 	}
 }
 

@@ -16,10 +16,11 @@ func (p *planner) updateSet() (set, others []*site) {
 	var updated, updating, rest []*site
 	all := 0
 	for _, l := range slices.Backward(p.ordered()) {
-		if !l.Eligible && p.Features.PruneIneligible {
-			p.hold([]*site{l}, ReasonNode, func(l *site) string { return "its node is left out of the rollout: " + l.Why })
+		if !l.Eligible && p.in.Features.PruneIneligible {
+			p.hold([]*site{l}, ReasonNode,
+				func(l *site) string { return "its node is left out of the rollout: " + l.Why })
 		}
-		if !l.Eligible && (len(l.pods) == 0 || p.Features.PruneIneligible) {
+		if !l.Eligible && (len(l.pods) == 0 || p.in.Features.PruneIneligible) {
 			continue
 		}
 		all++
@@ -36,32 +37,37 @@ func (p *planner) updateSet() (set, others []*site) {
 			others = append(others, l)
 		}
 	}
+
 	set = slices.Concat(updated, updating, p.lastRefused(rest))
-	if most := max(all-p.Limits.Partition, 0); len(set) > most {
+	if most := max(all-p.out.Limits.Partition, 0); len(set) > most {
 		set, others = set[:most:most], append(others, set[most:]...)
 	}
+
 	return set, others
 }
 
 // lastRefused puts sites after all others of which the API server refused to change a pod, and of these that
 // last of which it did last: one pod that a policy protects must not hold up the others for ever.
 func (p *planner) lastRefused(sites []*site) []*site {
-	if len(p.Refused) == 0 {
+	if len(p.in.Refused) == 0 {
 		return sites
 	}
+
 	refused := func(l *site) (at time.Time) {
 		for _, d := range l.pods {
-			if of := p.Refused[d.pod.UID]; of.After(at) {
+			if of := p.in.Refused[d.pod.UID]; of.After(at) {
 				at = of
 			}
 		}
 		return at
 	}
-	return slices.SortedStableFunc(slices.Values(sites), func(a, b *site) int { return refused(a).Compare(refused(b)) })
+
+	return slices.SortedStableFunc(slices.Values(sites),
+		func(a, b *site) int { return refused(a).Compare(refused(b)) })
 }
 
 // ordered are the sites whose nodes exist, in ascending order of their names.
-func (p *planner) ordered() []*site { return p.sites[:len(p.Nodes)] }
+func (p *planner) ordered() []*site { return p.sites[:len(p.in.Nodes)] }
 
 // usable are the only new and the only old pod of a site, as far as they stay; several tells that there are
 // more of a kind.
@@ -86,12 +92,13 @@ func (p *planner) roll() {
 	set, others := p.updateSet()
 	for _, l := range set {
 		if !l.out {
-			p.updates++
+			p.out.updates++
 		}
 		if d := p.serving(l); !l.out && d != nil && d.new {
-			p.arrived++
+			p.out.arrived++
 		}
 	}
+
 	reason, why := p.standstill()
 	switch {
 	case reason != "":
@@ -102,10 +109,12 @@ func (p *planner) roll() {
 	default:
 		p.rollInPlace(set, others)
 	}
+
 	for _, l := range others {
-		if l.selected || rollingOf(p.Set).Selector == nil {
+		if l.selected || rollingOf(p.set).Selector == nil {
 			p.hold([]*site{l}, podplan.ReasonPartition, func(*site) string {
-				return fmt.Sprintf("partition keeps the pods of %d nodes at their revision", p.Limits.Partition)
+				return fmt.Sprintf("partition keeps the pods of %d nodes at their revision",
+					p.out.Limits.Partition)
 			})
 		} else {
 			p.hold([]*site{l}, ReasonNodeSelector, func(l *site) string {
@@ -115,13 +124,15 @@ func (p *planner) roll() {
 	}
 }
 
-// standstill says why no pod is updated at all, nothing if pods may be (ADS-170, ADS-171).
+// standstill says why no pod is updated at all, nothing if pods may be.
 func (p *planner) standstill() (podplan.Reason, string) {
 	switch {
-	case rollingOf(p.Set) == nil:
-		return podplan.ReasonOnDelete, "updateStrategy.type is OnDelete: a pod gets the new template when somebody deletes it"
-	case p.Workload.Paused:
-		return podplan.ReasonPaused, "the update is paused; set paused to false in updateStrategy.rollingUpdate to go on"
+	case rollingOf(p.set) == nil:
+		return podplan.ReasonOnDelete,
+			"updateStrategy.type is OnDelete: a pod gets the new template when somebody deletes it"
+	case p.core.Workload.Paused:
+		return podplan.ReasonPaused,
+			"the update is paused; set paused to false in updateStrategy.rollingUpdate to go on"
 	}
 	return "", ""
 }
@@ -130,11 +141,12 @@ func (p *planner) standstill() (podplan.Reason, string) {
 func (p *planner) hold(sites []*site, reason podplan.Reason, why func(*site) string) {
 	for _, l := range sites {
 		for _, d := range l.pods {
-			if d.info == nil || d.new || d.info.Preparing || d.info.Progress.InGrace || p.Verdict(d.pod) != nil {
+			if d.info == nil || d.new || d.info.Preparing || d.info.Progress.InGrace ||
+				p.core.Verdict(d.pod) != nil {
 				continue
 			}
 			d.info.Stay = true
-			p.Decide(d.pod, podplan.Keep, reason, "%s", why(l))
+			p.core.Decide(d.pod, podplan.Keep, reason, "%s", why(l))
 		}
 	}
 }
@@ -164,7 +176,9 @@ func (p *planner) rollInPlace(set, others []*site) {
 			normal = append(normal, l)
 		}
 	}
-	for _, l := range others { // of which none has a new pod if there are candidates: those come first into the update set (ADS-127)
+
+	// of which none has a new pod if there are candidates: those come first into the update set
+	for _, l := range others {
 		_, old, _ := p.usable(l)
 		switch {
 		case l.out, old == nil, old.available():
@@ -174,13 +188,15 @@ func (p *planner) rollInPlace(set, others []*site) {
 			resting++
 		}
 	}
-	spare := max(p.Limits.MaxUnavailable-unavailable, 0)
+
+	spare := max(p.out.Limits.MaxUnavailable-unavailable, 0)
 	if p.strict {
 		immediate := min(spare, len(down))
 		spare = max(spare-len(down), 0)
 		p.hold(down[immediate:], podplan.ReasonMaxUnavailable, func(*site) string {
-			return fmt.Sprintf("as many nodes lack an available pod as maxUnavailable %d allows, which is counted strictly",
-				p.Limits.MaxUnavailable)
+			return fmt.Sprintf(
+				"as many nodes lack an available pod as maxUnavailable %d allows, which is counted strictly",
+				p.out.Limits.MaxUnavailable)
 		})
 		down = down[:immediate]
 	}
@@ -189,13 +205,17 @@ func (p *planner) rollInPlace(set, others []*site) {
 		_, old, _ := p.usable(l)
 		p.move(l, old, budget)
 	}
-	budget.Spend(resting) // by mending, which waits until those before are ready; updates do not, for these pods may fail for other reasons by now
+
+	// by mending, which waits until those before are ready; updates do not, for these pods may fail for other reasons by now
+	budget.Spend(resting)
 	for _, l := range p.lastRefused(others) {
 		if _, old, _ := p.usable(l); !l.out && old != nil {
 			p.mend(old, budget)
 		}
 	}
-	p.hold(left(set), ReasonNodeNotReady, func(l *site) string { return "node " + l.name + " is not ready for long" })
+
+	p.hold(left(set), ReasonNodeNotReady,
+		func(l *site) string { return "node " + l.name + " is not ready for long" })
 }
 
 // left are the sites that are left out.
@@ -210,35 +230,40 @@ func left(sites []*site) (out []*site) {
 
 // preparesNew tells whether a new pod of the site prepares its deletion.
 func (p *planner) preparesNew(l *site) bool {
-	return slices.ContainsFunc(l.pods, func(d *daemon) bool { return d.new && d.pod.DeletionTimestamp == nil && p.goes(d) })
+	return slices.ContainsFunc(l.pods,
+		func(d *daemon) bool { return d.new && d.pod.DeletionTimestamp == nil && p.goes(d) })
 }
 
 // move brings the old pod of a site towards the update revision if that is possible now.
 func (p *planner) move(l *site, d *daemon, budget *podplan.Budget) {
 	switch {
-	case p.Verdict(d.pod) != nil && p.Verdict(d.pod).Action != podplan.Wait: // it is adopted, or goes
+	// it is adopted, or goes
+	case p.core.Verdict(d.pod) != nil && p.core.Verdict(d.pod).Action != podplan.Wait:
 	case d.info == nil: // it has failed
-		p.deletePod(d.pod, podplan.ReasonOutdated, "it ended on node "+l.name+", and is not of the update revision")
+		p.deletePod(d.pod, podplan.ReasonOutdated,
+			"it ended on node "+l.name+", and is not of the update revision")
 	case d.info.Progress.InGrace:
 	case p.updated+p.deletions >= p.burst:
-		p.More = true
-		p.Decide(d.pod, podplan.Wait, ReasonBurst, "burstReplicas lets %d pods be updated at a time", p.burst)
+		p.out.More = true
+		p.core.Decide(d.pod, podplan.Wait, ReasonBurst,
+			"burstReplicas lets %d pods be updated at a time", p.burst)
 	default:
-		p.MoveTo(d.info, p.Update, true, budget)
-		if v := p.Verdict(d.pod); v.Action == podplan.UpdateInPlace {
+		p.core.MoveTo(d.info, p.core.Update, true, budget)
+		if v := p.core.Verdict(d.pod); v.Action == podplan.UpdateInPlace {
 			p.updated++
 		}
 	}
 }
 
 // mend gives a pod that stays at its revision back in place what another one has changed in it, after all
-// updates (IPU-326).
+// updates.
 func (p *planner) mend(d *daemon, budget *podplan.Budget) {
-	if d.info == nil || d.info.Preparing || d.info.Progress.InGrace || p.Verdict(d.pod) != nil || p.updated+p.deletions >= p.burst {
+	if d.info == nil || d.info.Preparing || d.info.Progress.InGrace || p.core.Verdict(d.pod) != nil ||
+		p.updated+p.deletions >= p.burst {
 		return
 	}
-	if own := p.MendsInPlace(d.info); own != nil {
-		if v := p.MendInPlace(d.info, own, budget); v.Action == podplan.UpdateInPlace {
+	if own := p.core.MendsInPlace(d.info); own != nil {
+		if v := p.core.MendInPlace(d.info, own, budget); v.Action == podplan.UpdateInPlace {
 			p.updated++
 		}
 	}
@@ -263,20 +288,24 @@ func (p *planner) rollWithSurge(set, others []*site) {
 			surge++
 		}
 	}
+
 	var candidates []*site
 	for _, l := range set {
 		_, old, _ := p.usable(l)
-		failing := p.Now.Before(p.FailedUntil[l.name])
+		failing := p.in.Now.Before(p.in.FailedUntil[l.name])
 		switch {
 		case l.out:
 		case l.crowded():
 			surge++
-		case old == nil || l.create || p.adopts(old): // of one that is nobody's is not known whether it is available
+		// of one that is nobody's is not known whether it is available
+		case old == nil || l.create || p.adopts(old):
 		case !l.Eligible:
-			p.hold([]*site{l}, ReasonNode, func(l *site) string { return "no new pod can come beside it: " + l.Why })
-		case failing: // ADS-164
-			p.LookAgain(p.FailedUntil[l.name])
-			p.hold([]*site{l}, podplan.ReasonFailed, func(l *site) string { return "new pods failed on node " + l.name })
+			p.hold([]*site{l}, ReasonNode,
+				func(l *site) string { return "no new pod can come beside it: " + l.Why })
+		case failing:
+			p.core.LookAgain(p.in.FailedUntil[l.name])
+			p.hold([]*site{l}, podplan.ReasonFailed,
+				func(l *site) string { return "new pods failed on node " + l.name })
 		case !old.available():
 			l.create = true
 			p.beside(l, old)
@@ -284,30 +313,36 @@ func (p *planner) rollWithSurge(set, others []*site) {
 			candidates = append(candidates, l)
 		}
 	}
+
 	for i, l := range candidates {
 		_, old, _ := p.usable(l)
-		if i < p.Limits.MaxSurge-surge {
+		if i < p.out.Limits.MaxSurge-surge {
 			l.create = true
 			p.beside(l, old)
 			continue
 		}
-		if old.info != nil && p.Verdict(old.pod) == nil {
-			p.Decide(old.pod, podplan.Wait, ReasonSurge, "as many nodes have a new pod beside their old one as maxSurge %d allows",
-				p.Limits.MaxSurge)
+		if old.info != nil && p.core.Verdict(old.pod) == nil {
+			p.core.Decide(old.pod, podplan.Wait, ReasonSurge,
+				"as many nodes have a new pod beside their old one as maxSurge %d allows",
+				p.out.Limits.MaxSurge)
 		}
 	}
-	p.hold(left(set), ReasonNodeNotReady, func(l *site) string { return "node " + l.name + " is not ready for long" })
+
+	p.hold(left(set), ReasonNodeNotReady,
+		func(l *site) string { return "node " + l.name + " is not ready for long" })
 	for _, l := range set {
-		if now, old, _ := p.usable(l); now != nil && old != nil && old.info != nil && p.Verdict(old.pod) == nil {
-			p.Decide(old.pod, podplan.Wait, podplan.ReasonUpdateUnhealthy, "it stays until pod %s of the update revision is available",
-				now.pod.Name)
+		if now, old, _ := p.usable(l); now != nil && old != nil && old.info != nil &&
+			p.core.Verdict(old.pod) == nil {
+			p.core.Decide(old.pod, podplan.Wait, podplan.ReasonUpdateUnhealthy,
+				"it stays until pod %s of the update revision is available", now.pod.Name)
 		}
 	}
 }
 
 // beside says of an old pod that a new one comes beside it.
 func (p *planner) beside(l *site, old *daemon) {
-	if old.info != nil && p.Verdict(old.pod) == nil {
-		p.Decide(old.pod, podplan.Wait, podplan.ReasonUpdating, "a new pod comes beside it on node %s", l.name)
+	if old.info != nil && p.core.Verdict(old.pod) == nil {
+		p.core.Decide(old.pod, podplan.Wait, podplan.ReasonUpdating,
+			"a new pod comes beside it on node %s", l.name)
 	}
 }

@@ -50,19 +50,25 @@ type Features struct {
 	PreDownload bool
 }
 
+// traits are where DaemonSets differ from other workloads.
+var traits = podplan.Traits{HashLabel: pub.ControllerRevisionHash, Gated: true, Stateless: true,
+	Completes: true, SameClaims: true}
+
 // workloadOf is the set as plans of all kinds see it.
 func workloadOf(set *appsv1beta1.DaemonSet, features Features) *podplan.Workload {
 	spec := &set.Spec
 	w := &podplan.Workload{
-		Namespace: set.Namespace, Name: set.Name, Owner: *metav1.NewControllerRef(set, appsv1beta1.GroupVersion.WithKind(kind)),
+		Namespace: set.Namespace, Name: set.Name,
+		Owner:       *metav1.NewControllerRef(set, appsv1beta1.GroupVersion.WithKind(kind)),
 		Annotations: set.Annotations, Deleted: set.DeletionTimestamp != nil,
 		Template: &spec.Template, Selector: spec.Selector, MinReadySeconds: spec.MinReadySeconds,
-		HistoryLimit: spec.RevisionHistoryLimit, Policy: podplan.ReCreate, CollisionCount: set.Status.CollisionCount,
-		ShortHash: true, HashLabel: pub.ControllerRevisionHash, Gated: true, Stateless: true, SameClaims: true, Completes: true,
+		HistoryLimit: spec.RevisionHistoryLimit, Policy: podplan.ReCreate,
+		CollisionCount: set.Status.CollisionCount,
+		Traits:         traits, ShortHash: true,
 		InPlace: features.InPlace, DeferredResize: features.DeferredResize, PreDownload: features.PreDownload,
 		Strategy: podplan.WithAnnotations(nil, set.Annotations),
 	}
-	if spec.Lifecycle != nil && spec.Lifecycle.PreDelete != nil { // the others have no effect (ADS-029, ADS-141)
+	if spec.Lifecycle != nil && spec.Lifecycle.PreDelete != nil { // the others have no effect
 		w.Lifecycle = &pub.Lifecycle{PreDelete: spec.Lifecycle.PreDelete}
 	}
 	w.OnDelete = set.Spec.UpdateStrategy.Type == appsv1beta1.OnDeleteDaemonSetStrategyType
@@ -72,6 +78,7 @@ func workloadOf(set *appsv1beta1.DaemonSet, features Features) *podplan.Workload
 			w.Policy, w.Gates = podplan.InPlaceIfPossible, []corev1.PodConditionType{pub.InPlaceUpdateReady}
 		}
 	}
+
 	return w
 }
 

@@ -14,10 +14,10 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// count counts nodes as the snapshot shows them (ADS-190, ADS-191).
+// count counts nodes as the snapshot shows them.
 func (p *planner) count() {
-	status := &p.Status
-	status.DesiredNumberScheduled = int32(p.Limits.Replicas)
+	status := &p.out.Status
+	status.DesiredNumberScheduled = int32(p.out.Limits.Replicas)
 	for _, l := range p.ordered() {
 		switch {
 		case len(l.pods) == 0:
@@ -32,8 +32,9 @@ func (p *planner) count() {
 			}
 		}
 	}
+
 	status.NumberUnavailable = status.DesiredNumberScheduled - status.NumberAvailable
-	p.full = status.NumberUnavailable == 0
+	p.out.full = status.NumberUnavailable == 0
 }
 
 // first is the first pod of a site that is not being deleted; nil if there is none.
@@ -52,30 +53,32 @@ func tally(n *int32, yes bool) {
 	}
 }
 
-// status completes the status (ADS-066, ADS-192).
+// status completes the status.
 func (p *planner) status() {
-	old, status := &p.Set.Status, &p.Status
-	if p.Update == nil || p.Set.DeletionTimestamp != nil || p.SelectsAll { // what is not counted stays
+	old, status := &p.set.Status, &p.out.Status
+	// what is not counted stays
+	if p.core.Update == nil || p.set.DeletionTimestamp != nil || p.out.SelectsAll {
 		*status = *old.DeepCopy()
 		return
 	}
-	status.ObservedGeneration, status.CollisionCount = p.Set.Generation, p.CollisionCount
-	status.UpdateRevision = revision.ShortHash(p.UpdateRevision)
+	status.ObservedGeneration, status.CollisionCount = p.set.Generation, p.out.CollisionCount
+	status.UpdateRevision = revision.ShortHash(p.out.UpdateRevision)
 	status.Conditions = slices.Clone(old.Conditions)
-	p.PruneHistory(p.UpdateRevision)
+	p.core.PruneHistory(p.out.UpdateRevision)
 	p.dropDuplicates()
 }
 
 // dropDuplicates deletes revisions that hold the template of the update revision, too, when no pod carries
-// them any more (ADS-062).
+// them any more.
 func (p *planner) dropDuplicates() {
-	for _, stored := range p.Revisions {
-		if stored.Name != p.UpdateRevision && p.Duplicate(stored.Name) && !slices.Contains(p.History, stored) &&
-			metav1.IsControlledBy(stored, p.Set) &&
-			!slices.ContainsFunc(p.Pods, func(pod *corev1.Pod) bool {
+	for _, stored := range p.in.Revisions {
+		if stored.Name != p.out.UpdateRevision && p.core.Duplicate(stored.Name) &&
+			!slices.Contains(p.out.History, stored) &&
+			metav1.IsControlledBy(stored, p.set) &&
+			!slices.ContainsFunc(p.in.Pods, func(pod *corev1.Pod) bool {
 				return revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], stored.Name)
 			}) {
-			p.History = append(p.History, stored)
+			p.out.History = append(p.out.History, stored)
 		}
 	}
 }
@@ -84,11 +87,14 @@ func (p *planner) dropDuplicates() {
 // FailedUpdatePod stand while their step fails, or waits to be tried again, with the present error, and
 // vanish when it succeeds. Until then no pass is complete, so that the observed generation stays (ADS-044,
 // ADS-192, ADS-194). It tells whether the status changed.
-func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv1beta1.DaemonSetStatus, bool) {
+func (p *Plan) FinalStatus(
+	scaleError, updateError error, now time.Time,
+) (*appsv1beta1.DaemonSetStatus, bool) {
 	status := p.Status.DeepCopy()
 	if p.Set.DeletionTimestamp != nil || p.SelectsAll {
 		return status, false
 	}
+
 	for _, c := range []struct {
 		of   appsv1beta1.DaemonSetConditionType
 		text string
@@ -97,7 +103,8 @@ func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv
 		if c.text != "" {
 			status.ObservedGeneration = p.Set.Status.ObservedGeneration
 		}
-		i := slices.IndexFunc(status.Conditions, func(present appsv1beta1.DaemonSetCondition) bool { return present.Type == c.of })
+		i := slices.IndexFunc(status.Conditions,
+			func(present appsv1beta1.DaemonSetCondition) bool { return present.Type == c.of })
 		switch {
 		case c.text == "" && i >= 0:
 			status.Conditions = slices.Delete(status.Conditions, i, i+1)
@@ -105,10 +112,12 @@ func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv
 		case i >= 0:
 			status.Conditions[i].Message = c.text
 		default:
-			status.Conditions = append(status.Conditions, appsv1beta1.DaemonSetCondition{Type: c.of, Status: corev1.ConditionTrue,
-				Message: c.text, LastTransitionTime: metav1.NewTime(now)})
+			status.Conditions = append(status.Conditions,
+				appsv1beta1.DaemonSetCondition{Type: c.of, Status: corev1.ConditionTrue, Message: c.text,
+					LastTransitionTime: metav1.NewTime(now)})
 		}
 	}
+
 	return status, !equality.Semantic.DeepEqual(*status, p.Set.Status)
 }
 
@@ -119,7 +128,8 @@ func (p *Plan) Settled() bool { return p.full && p.arrived >= p.updates }
 // OnlyNumbers tells whether nothing but numbers of nodes changes from one status to the other.
 func OnlyNumbers(from, to *appsv1beta1.DaemonSetStatus) bool {
 	old := from.DeepCopy()
-	old.CurrentNumberScheduled, old.NumberMisscheduled, old.DesiredNumberScheduled = to.CurrentNumberScheduled, to.NumberMisscheduled,
+	old.CurrentNumberScheduled, old.NumberMisscheduled, old.DesiredNumberScheduled = to.CurrentNumberScheduled,
+		to.NumberMisscheduled,
 		to.DesiredNumberScheduled
 	old.NumberReady, old.UpdatedNumberScheduled = to.NumberReady, to.UpdatedNumberScheduled
 	old.NumberAvailable, old.NumberUnavailable = to.NumberAvailable, to.NumberUnavailable

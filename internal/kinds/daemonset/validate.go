@@ -34,8 +34,9 @@ type Written struct {
 var (
 	alphaMutable = "'template', 'updateStrategy', 'lifecycle', 'burstReplicas', 'minReadySeconds' and 'revisionHistoryLimit'"
 	betaMutable  = "'template', 'updateStrategy', 'scaleStrategy', 'lifecycle', 'burstReplicas', 'minReadySeconds' and 'revisionHistoryLimit'"
-	betaTypes    = []appsv1beta1.RollingUpdateType{appsv1beta1.StandardRollingUpdateType, appsv1beta1.InPlaceIfPossibleRollingUpdateType}
-	alphaTypes   = append(slices.Clip(betaTypes), appsv1alpha1.SurgingRollingUpdateType)
+	betaTypes    = []appsv1beta1.RollingUpdateType{appsv1beta1.StandardRollingUpdateType,
+		appsv1beta1.InPlaceIfPossibleRollingUpdateType}
+	alphaTypes = append(slices.Clip(betaTypes), appsv1alpha1.SurgingRollingUpdateType)
 )
 
 // WrittenInV1beta1 wraps a DaemonSet written in v1beta1.
@@ -46,7 +47,8 @@ func WrittenInV1beta1(set *appsv1beta1.DaemonSet) *Written {
 // WrittenInV1alpha1 wraps a DaemonSet written in v1alpha1.
 func WrittenInV1alpha1(set *appsv1alpha1.DaemonSet) *Written {
 	_, err := set.Options()
-	return &Written{spec: &set.Spec.DaemonSetTemplate, types: alphaTypes, mutable: alphaMutable, annotation: err}
+	return &Written{spec: &set.Spec.DaemonSetTemplate, types: alphaTypes, mutable: alphaMutable,
+		annotation: err}
 }
 
 // Validate checks a DaemonSet to be created, or with an old one, to be updated (ADS-022 to ADS-032). What the
@@ -61,37 +63,41 @@ func Validate(updated, old *Written) field.ErrorList {
 		return errs
 	}
 	errs = fieldcheck.Fresh(errs, old.validate())
-	if !equality.Semantic.DeepEqual(updated.spec.Selector, old.spec.Selector) { // ADS-032
-		errs = append(errs, field.Forbidden(field.NewPath("spec"), "updates to daemonset spec for fields other than "+updated.mutable+
-			" are forbidden; selector was changed"))
+	if !equality.Semantic.DeepEqual(updated.spec.Selector, old.spec.Selector) {
+		errs = append(errs, field.Forbidden(field.NewPath("spec"),
+			"updates to daemonset spec for fields other than "+updated.mutable+
+				" are forbidden; selector was changed"))
 	}
 	return errs
 }
 
 func (w *Written) validate() field.ErrorList {
 	spec, path := w.spec, field.NewPath("spec")
-	errs := fieldcheck.Template(kind, &spec.Template, spec.Selector, path)                                        // ADS-022, ADS-023
-	errs = append(errs, fieldcheck.NotNegative(&spec.MinReadySeconds, path.Child("minReadySeconds"))...)          // ADS-024
-	errs = append(errs, fieldcheck.NotNegative(spec.RevisionHistoryLimit, path.Child("revisionHistoryLimit"))...) // ADS-024
-	if at := path.Child("burstReplicas"); spec.BurstReplicas != nil {                                             // ADS-030
+	errs := fieldcheck.Template(kind, &spec.Template, spec.Selector, path)
+	errs = append(errs, fieldcheck.NotNegative(&spec.MinReadySeconds, path.Child("minReadySeconds"))...)
+	errs = append(errs, fieldcheck.NotNegative(spec.RevisionHistoryLimit,
+		path.Child("revisionHistoryLimit"))...)
+	if at := path.Child("burstReplicas"); spec.BurstReplicas != nil {
 		malformed := fieldcheck.Amount(spec.BurstReplicas, at)
 		if errs = append(errs, malformed...); len(malformed) == 0 && isZero(spec.BurstReplicas) {
-			errs = append(errs, field.Invalid(at, spec.BurstReplicas.String(), "must be more than 0: no pod could ever be created"))
+			errs = append(errs, field.Invalid(at, spec.BurstReplicas.String(),
+				"must be more than 0: no pod could ever be created"))
 		}
 	}
-	if spec.Lifecycle != nil && spec.Lifecycle.InPlaceUpdate != nil { // ADS-029
-		errs = append(errs, field.Forbidden(path.Child("lifecycle", "inPlaceUpdate"), "there is no hook around updates of a "+kind))
+	if spec.Lifecycle != nil && spec.Lifecycle.InPlaceUpdate != nil {
+		errs = append(errs, field.Forbidden(path.Child("lifecycle", "inPlaceUpdate"),
+			"there is no hook around updates of a "+kind))
 	}
 	errs = append(errs, w.strategy(path.Child("updateStrategy"))...)
 	if w.annotation != nil {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(pub.V1beta1OnlyFields), "(not shown)",
-			w.annotation.Error()))
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(pub.V1beta1OnlyFields),
+			"(not shown)", w.annotation.Error()))
 	}
+
 	return errs
 }
 
-// strategy checks how pods are updated. With OnDelete rollingUpdate is not used, and may be anything
-// (ADS-025).
+// strategy checks how pods are updated. With OnDelete rollingUpdate is not used, and may be anything.
 func (w *Written) strategy(path *field.Path) field.ErrorList {
 	strategy := &w.spec.UpdateStrategy
 	switch strategy.Type {
@@ -99,36 +105,42 @@ func (w *Written) strategy(path *field.Path) field.ErrorList {
 		return nil
 	case appsv1beta1.RollingUpdateDaemonSetStrategyType:
 	default:
-		return field.ErrorList{field.NotSupported(path.Child("type"), strategy.Type, []appsv1beta1.DaemonSetUpdateStrategyType{
-			appsv1beta1.RollingUpdateDaemonSetStrategyType, appsv1beta1.OnDeleteDaemonSetStrategyType})}
+		return field.ErrorList{field.NotSupported(path.Child("type"), strategy.Type,
+			[]appsv1beta1.DaemonSetUpdateStrategyType{
+				appsv1beta1.RollingUpdateDaemonSetStrategyType, appsv1beta1.OnDeleteDaemonSetStrategyType})}
 	}
 	rolling, path := strategy.RollingUpdate, path.Child("rollingUpdate")
 	if rolling == nil {
 		return field.ErrorList{field.Required(path, "type RollingUpdate needs it")}
 	}
+
 	errs := w.limits(rolling, path)
-	if rolling.Type != "" && !slices.Contains(w.types, rolling.Type) { // ADS-027
+	if rolling.Type != "" && !slices.Contains(w.types, rolling.Type) {
 		errs = append(errs, field.NotSupported(path.Child("rollingUpdateType"), rolling.Type, w.types))
 	}
-	errs = append(errs, validatePart(rolling.Partition, path.Child("partition"))...) // ADS-028
-	if rolling.Selector != nil {                                                     // ADS-030
-		errs = append(errs, metavalidation.ValidateLabelSelector(rolling.Selector, metavalidation.LabelSelectorValidationOptions{},
-			path.Child("selector"))...)
+	errs = append(errs, validatePart(rolling.Partition, path.Child("partition"))...)
+	if rolling.Selector != nil {
+		errs = append(errs, metavalidation.ValidateLabelSelector(rolling.Selector,
+			metavalidation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
 	}
+
 	return errs
 }
 
-// limits checks maxUnavailable and maxSurge, of which exactly one must be other than zero (ADS-026, ADS-027).
+// limits checks maxUnavailable and maxSurge, of which exactly one must be other than zero.
 func (w *Written) limits(rolling *appsv1beta1.RollingUpdateDaemonSet, path *field.Path) field.ErrorList {
 	unavailable, surge := path.Child("maxUnavailable"), path.Child("maxSurge")
-	errs := append(validatePart(rolling.MaxUnavailable, unavailable), validatePart(rolling.MaxSurge, surge)...)
+	errs := append(validatePart(rolling.MaxUnavailable, unavailable),
+		validatePart(rolling.MaxSurge, surge)...)
 	if len(errs) > 0 {
 		return errs
 	}
+
 	down, up := !isZero(rolling.MaxUnavailable), !isZero(rolling.MaxSurge)
 	switch surging := rolling.Type == appsv1alpha1.SurgingRollingUpdateType; {
 	case surging && down:
-		return field.ErrorList{field.Invalid(unavailable, rolling.MaxUnavailable.String(), "must be 0 with rollingUpdateType Surging")}
+		return field.ErrorList{field.Invalid(unavailable, rolling.MaxUnavailable.String(),
+			"must be 0 with rollingUpdateType Surging")}
 	case surging && rolling.MaxSurge == nil:
 		return nil // it becomes 1
 	case up && rolling.Type == appsv1beta1.InPlaceIfPossibleRollingUpdateType:
@@ -138,8 +150,10 @@ func (w *Written) limits(rolling *appsv1beta1.RollingUpdateDaemonSet, path *fiel
 		return field.ErrorList{field.Invalid(surge, rolling.MaxSurge.String(),
 			"must be 0 if maxUnavailable is not: pods are updated one way or the other")}
 	case !down && !up:
-		return field.ErrorList{field.Required(unavailable, "must be more than 0 if maxSurge is 0: no pod could ever be updated")}
+		return field.ErrorList{field.Required(unavailable,
+			"must be more than 0 if maxSurge is 0: no pod could ever be updated")}
 	}
+
 	return nil
 }
 
@@ -167,17 +181,21 @@ func isZero(value *intstr.IntOrString) bool {
 // Warnings says what may not work as its author expects (ADS-031).
 func (w *Written) Warnings() []string {
 	strategy := &w.spec.UpdateStrategy
-	if strategy.Type == appsv1beta1.OnDeleteDaemonSetStrategyType || strategy.RollingUpdate == nil || isZero(strategy.RollingUpdate.MaxSurge) {
+	if strategy.Type == appsv1beta1.OnDeleteDaemonSetStrategyType || strategy.RollingUpdate == nil ||
+		isZero(strategy.RollingUpdate.MaxSurge) {
 		return nil
 	}
+
 	pod := &w.spec.Template.Spec
 	for _, list := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
 		for i := range list {
-			if slices.ContainsFunc(list[i].Ports, func(p corev1.ContainerPort) bool { return pod.HostNetwork || p.HostPort != 0 }) {
+			if slices.ContainsFunc(list[i].Ports,
+				func(p corev1.ContainerPort) bool { return pod.HostNetwork || p.HostPort != 0 }) {
 				return []string{"spec.updateStrategy.rollingUpdate.maxSurge: container " + list[i].Name +
 					" uses a port of the node, which the old pod and the new one cannot have at the same time: the update may stand still"}
 			}
 		}
 	}
+
 	return nil
 }

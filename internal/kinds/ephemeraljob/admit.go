@@ -28,9 +28,10 @@ type Document = map[string]any
 // mostContainers bounds the containers of one job: each plan looks for all of their names in all pods.
 const mostContainers = 100
 
-// allowed are the fields of a container that may be set (EJ-027).
-var allowed = []string{"args", "command", "env", "envFrom", "image", "imagePullPolicy", "name", "securityContext", "stdin", "stdinOnce",
-	"targetContainerName", "terminationMessagePath", "terminationMessagePolicy", "tty", "volumeDevices", "volumeMounts", "workingDir"}
+// allowed are the fields of a container that may be set.
+var allowed = []string{"args", "command", "env", "envFrom", "image", "imagePullPolicy", "name",
+	"securityContext", "stdin", "stdinOnce", "targetContainerName", "terminationMessagePath",
+	"terminationMessagePolicy", "tty", "volumeDevices", "volumeMounts", "workingDir"}
 
 var containersPath = field.NewPath("spec", "template", "ephemeralContainers")
 
@@ -53,11 +54,13 @@ func Default(job, old Document) (patch []jsonpatch.Operation) {
 	if !ok {
 		return nil // refused as such
 	}
+
 	add(spec, "/spec", "parallelism", defaultParallelism)
 	add(spec, "/spec", "ttlSecondsAfterFinished", defaultTTL)
 	if old != nil && jsonfields.Same(containersOf(job), containersOf(old)) {
 		return patch
 	}
+
 	for i, item := range containersOf(job) {
 		container, ok := item.(Document)
 		if !ok {
@@ -72,6 +75,7 @@ func Default(job, old Document) (patch []jsonpatch.Operation) {
 		add(container, at, "imagePullPolicy", policy)
 		add(container, at, "terminationMessagePolicy", corev1.TerminationMessageReadFile)
 	}
+
 	return patch
 }
 
@@ -85,21 +89,27 @@ func Validate(document Document, job, old *appsv1alpha1.EphemeralJob) (errs fiel
 	}
 	numbers(&errs, path.Child("replicas"), spec.Replicas, stored.Replicas)
 	numbers(&errs, path.Child("parallelism"), spec.Parallelism, stored.Parallelism)
-	numbers(&errs, path.Child("activeDeadlineSeconds"), spec.ActiveDeadlineSeconds, stored.ActiveDeadlineSeconds)
-	numbers(&errs, path.Child("ttlSecondsAfterFinished"), spec.TTLSecondsAfterFinished, stored.TTLSecondsAfterFinished)
+	numbers(&errs, path.Child("activeDeadlineSeconds"), spec.ActiveDeadlineSeconds,
+		stored.ActiveDeadlineSeconds)
+	numbers(&errs, path.Child("ttlSecondsAfterFinished"), spec.TTLSecondsAfterFinished,
+		stored.TTLSecondsAfterFinished)
 	if old != nil { // what is stored was judged when it came, and cannot be mended
 		if !sameSelector(spec.Selector, old.Spec.Selector) {
-			errs = append(errs, field.Forbidden(path.Child("selector"), "cannot be changed: create another job"))
+			errs = append(errs, field.Forbidden(path.Child("selector"),
+				"cannot be changed: create another job"))
 		}
 		if !jsonfields.Same(spec.Template.EphemeralContainers, old.Spec.Template.EphemeralContainers) {
-			errs = append(errs, field.Forbidden(path.Child("template"), "cannot be changed: create another job"))
+			errs = append(errs, field.Forbidden(path.Child("template"),
+				"cannot be changed: create another job"))
 		}
 		return errs
 	}
+
 	errs = append(errs, checkSelector(spec.Selector, path.Child("selector"))...)
 	if err := spec.Template.EphemeralContainers.DecodeError(); err != nil {
 		return append(errs, field.Invalid(containersPath, field.OmitValueType{}, err.Error()))
 	}
+
 	list := spec.Template.EphemeralContainers.Containers
 	switch {
 	case len(list) == 0:
@@ -121,6 +131,7 @@ func Validate(document Document, job, old *appsv1alpha1.EphemeralJob) (errs fiel
 		}
 		names[list[i].Name] = true
 	}
+
 	return errs
 }
 
@@ -141,16 +152,18 @@ func sameSelector(a, b *metav1.LabelSelector) bool {
 // pod.
 func checkSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
-		return field.ErrorList{field.Required(path, "an empty selector would select all pods of the namespace")}
+		return field.ErrorList{field.Required(path,
+			"an empty selector would select all pods of the namespace")}
 	}
-	errs := metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
+	errs := metav1validation.ValidateLabelSelector(selector,
+		metav1validation.LabelSelectorValidationOptions{}, path)
 	if n := selectors.Terms(selector); n > selectors.MostTerms {
 		errs = append(errs, field.TooMany(path, n, selectors.MostTerms))
 	}
 	return errs
 }
 
-// checkFields refuses the fields that may not be set (EJ-027).
+// checkFields refuses the fields that may not be set.
 func checkFields(container Document, path *field.Path) (errs field.ErrorList) {
 	for _, name := range slices.Sorted(maps.Keys(container)) {
 		if jsonfields.Absent(container[name]) || slices.Contains(allowed, name) {
@@ -165,7 +178,7 @@ func checkFields(container Document, path *field.Path) (errs field.ErrorList) {
 	return errs
 }
 
-// checkContainer judges a container (EJ-025, EJ-026, EJ-028).
+// checkContainer judges a container.
 func checkContainer(c *corev1.EphemeralContainer, path *field.Path) (errs field.ErrorList) {
 	if c.Name == "" {
 		errs = append(errs, field.Required(path.Child("name"), ""))
@@ -174,34 +187,44 @@ func checkContainer(c *corev1.EphemeralContainer, path *field.Path) (errs field.
 			errs = append(errs, field.Invalid(path.Child("name"), c.Name, why))
 		}
 	}
+
 	switch {
 	case strings.TrimSpace(c.Image) == "":
 		errs = append(errs, field.Required(path.Child("image"), ""))
 	case strings.TrimSpace(c.Image) != c.Image:
-		errs = append(errs, field.Invalid(path.Child("image"), c.Image, "must not have leading or trailing whitespace"))
+		errs = append(errs, field.Invalid(path.Child("image"), c.Image,
+			"must not have leading or trailing whitespace"))
 	}
 	policies := []corev1.PullPolicy{corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}
 	if c.ImagePullPolicy != "" && !slices.Contains(policies, c.ImagePullPolicy) {
 		errs = append(errs, field.NotSupported(path.Child("imagePullPolicy"), c.ImagePullPolicy, policies))
 	}
-	messages := []corev1.TerminationMessagePolicy{corev1.TerminationMessageReadFile, corev1.TerminationMessageFallbackToLogsOnError}
+	messages := []corev1.TerminationMessagePolicy{corev1.TerminationMessageReadFile,
+		corev1.TerminationMessageFallbackToLogsOnError}
 	if c.TerminationMessagePolicy != "" && !slices.Contains(messages, c.TerminationMessagePolicy) {
-		errs = append(errs, field.NotSupported(path.Child("terminationMessagePolicy"), c.TerminationMessagePolicy, messages))
+		errs = append(errs, field.NotSupported(path.Child("terminationMessagePolicy"),
+			c.TerminationMessagePolicy, messages))
 	}
+
 	for i := range c.Env {
 		if c.Env[i].Name == pub.EphemeralJobEnv {
-			errs = append(errs, field.Forbidden(path.Child("env").Index(i), pub.EphemeralJobEnv+" cannot be set: the manager marks containers with it"))
+			errs = append(errs, field.Forbidden(path.Child("env").Index(i),
+				pub.EphemeralJobEnv+" cannot be set: the manager marks containers with it"))
 		}
 	}
+
 	for i := range c.VolumeMounts {
 		at := path.Child("volumeMounts").Index(i)
 		if c.VolumeMounts[i].SubPath != "" {
-			errs = append(errs, field.Forbidden(at.Child("subPath"), "cannot be set for an Ephemeral Container"))
+			errs = append(errs, field.Forbidden(at.Child("subPath"),
+				"cannot be set for an Ephemeral Container"))
 		}
 		if c.VolumeMounts[i].SubPathExpr != "" {
-			errs = append(errs, field.Forbidden(at.Child("subPathExpr"), "cannot be set for an Ephemeral Container"))
+			errs = append(errs, field.Forbidden(at.Child("subPathExpr"),
+				"cannot be set for an Ephemeral Container"))
 		}
 	}
+
 	return errs
 }
 
@@ -237,10 +260,13 @@ func Template(job Document) Document {
 			}
 		}
 	}
+
 	if len(containers) == 0 {
 		return nil
 	}
-	return Document{"metadata": Document{"labels": Document{"ephemeral": "job"}}, "spec": Document{"containers": containers, "volumes": volumes}}
+
+	return Document{"metadata": Document{"labels": Document{"ephemeral": "job"}},
+		"spec": Document{"containers": containers, "volumes": volumes}}
 }
 
 // Placed is where a fault of Template stands in the job; empty if it is not about the containers.

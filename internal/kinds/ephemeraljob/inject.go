@@ -19,10 +19,12 @@ func Containers(job *appsv1alpha1.EphemeralJob) ([]map[string]json.RawMessage, e
 	if err := json.Unmarshal(job.Spec.Template.EphemeralContainers.Raw(), &containers); err != nil {
 		return nil, fmt.Errorf("reading the ephemeral containers: %w", err)
 	}
+
 	mark, err := json.Marshal(corev1.EnvVar{Name: pub.EphemeralJobEnv, Value: string(job.UID)})
 	if err != nil {
 		return nil, fmt.Errorf("encoding %s: %w", pub.EphemeralJobEnv, err)
 	}
+
 	for _, container := range containers {
 		var given, env []json.RawMessage
 		if text, ok := container["env"]; ok {
@@ -40,6 +42,7 @@ func Containers(job *appsv1alpha1.EphemeralJob) ([]map[string]json.RawMessage, e
 			return nil, fmt.Errorf("encoding variables: %w", err)
 		}
 	}
+
 	return containers, nil
 }
 
@@ -60,5 +63,6 @@ func Injection(pod *corev1.Pod, containers []map[string]json.RawMessage) ([]byte
 	if err != nil {
 		return nil, fmt.Errorf("encoding a patch: %w", err)
 	}
+
 	return body, nil
 }

@@ -18,7 +18,7 @@ type Ledger struct {
 	begun bool
 	shown [2]counts
 	// seen are the treated pods that were there, with their results; stuck is since when those wait for what
-	// cannot heal (EJ-056).
+	// cannot heal.
 	seen  map[types.UID]Result
 	stuck map[types.UID]time.Time
 	// succeeded and failed are the treated pods that are gone.
@@ -30,7 +30,8 @@ type counts struct{ succeeded, failed, running, waiting int }
 
 func countsOf(status *appsv1alpha1.EphemeralJobStatus) counts {
 	number := func(n int32) int { return max(int(n), 0) }
-	return counts{number(status.Succeeded), number(status.Failed), number(status.Running), number(status.Waiting)}
+	return counts{number(status.Succeeded), number(status.Failed), number(status.Running),
+		number(status.Waiting)}
 }
 
 func (c counts) all() int { return c.succeeded + c.failed + c.running + c.waiting }
@@ -47,8 +48,8 @@ type live struct {
 // too long for what cannot heal are those of failed ones then.
 func (l Ledger) next(status *appsv1alpha1.EphemeralJobStatus, pods []live, now time.Time) Ledger {
 	found := countsOf(status)
-	n := Ledger{begun: true, shown: [2]counts{found, found}, seen: map[types.UID]Result{}, stuck: map[types.UID]time.Time{},
-		succeeded: l.succeeded, failed: l.failed}
+	n := Ledger{begun: true, shown: [2]counts{found, found}, seen: map[types.UID]Result{},
+		stuck: map[types.UID]time.Time{}, succeeded: l.succeeded, failed: l.failed}
 	begins := !l.begun || found != l.shown[0] && found != l.shown[1]
 	// A manager that starts does not know since when pods are stuck. As many as the status has more failures
 	// have been so for long.
@@ -58,6 +59,7 @@ func (l Ledger) next(status *appsv1alpha1.EphemeralJobStatus, pods []live, now t
 			known--
 		}
 	}
+
 	for i := range pods {
 		p := &pods[i]
 		if !p.outcome.stuck {
@@ -75,6 +77,7 @@ func (l Ledger) next(status *appsv1alpha1.EphemeralJobStatus, pods []live, now t
 			p.outcome = p.lost()
 		}
 	}
+
 	var succeeded, failed int
 	for i := range pods {
 		switch n.seen[pods[i].uid] = pods[i].outcome.result; pods[i].outcome.result {
@@ -84,11 +87,13 @@ func (l Ledger) next(status *appsv1alpha1.EphemeralJobStatus, pods []live, now t
 			failed++
 		}
 	}
+
 	if begins {
 		n.succeeded = max(found.succeeded-succeeded, 0)
 		n.failed = max(found.all()-len(pods)-n.succeeded, found.failed-failed, 0)
 		return n
 	}
+
 	for uid, result := range l.seen {
 		if _, there := n.seen[uid]; there {
 			continue
@@ -99,6 +104,7 @@ func (l Ledger) next(status *appsv1alpha1.EphemeralJobStatus, pods []live, now t
 			n.failed++
 		}
 	}
+
 	return n
 }
 

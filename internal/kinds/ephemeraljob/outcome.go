@@ -24,8 +24,8 @@ const (
 	Failed    Result = "Failed"
 )
 
-// hopeless are reasons for which a container waits that nothing but a change outside of the pod can heal
-// (EJ-056), and hopelessAfter is how long they are given.
+// hopeless are reasons for which a container waits that nothing but a change outside of the pod can heal, and
+// hopelessAfter is how long they are given.
 var hopeless = []string{"ErrImageNeverPull", "InvalidImageName", "CreateContainerError"}
 
 const hopelessAfter = time.Minute
@@ -62,7 +62,8 @@ func Mark(container *corev1.EphemeralContainer) string {
 
 // Treated tells whether the pod has a container of the job (EJ-044).
 func Treated(pod *corev1.Pod, job types.UID) bool {
-	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return Owns(&c, job) })
+	return slices.ContainsFunc(pod.Spec.EphemeralContainers,
+		func(c corev1.EphemeralContainer) bool { return Owns(&c, job) })
 }
 
 // ended tells whether a pod has ended: nothing in it runs any more.
@@ -70,11 +71,11 @@ func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// active tells whether a pod may be treated (EJ-035).
+// active tells whether a pod may be treated.
 func active(pod *corev1.Pod) bool { return pod.DeletionTimestamp == nil && !ended(pod) }
 
-// judge tells how far the containers of the job in a treated pod are (EJ-055, EJ-056). lost tells that those
-// which wait for what cannot heal have waited long enough.
+// judge tells how far the containers of the job in a treated pod are. lost tells that those which wait for
+// what cannot heal have waited long enough.
 func judge(pod *corev1.Pod, job types.UID, lost bool) outcome {
 	o := outcome{result: Succeeded, done: true}
 	worse := map[Result]int{Succeeded: 0, Unknown: 1, Waiting: 2, Running: 3, Failed: 4}
@@ -88,6 +89,7 @@ func judge(pod *corev1.Pod, job types.UID, lost bool) outcome {
 	for i := range pod.Status.EphemeralContainerStatuses {
 		states[pod.Status.EphemeralContainerStatuses[i].Name] = &pod.Status.EphemeralContainerStatuses[i].State
 	}
+
 	for i := range pod.Spec.EphemeralContainers {
 		container := &pod.Spec.EphemeralContainers[i]
 		if !Owns(container, job) {
@@ -107,7 +109,8 @@ func judge(pod *corev1.Pod, job types.UID, lost bool) outcome {
 		case state.Waiting != nil && slices.Contains(hopeless, state.Waiting.Reason):
 			o.stuck = true
 			if lost {
-				take(Failed, true, "container %s waits for more than a minute: %s", container.Name, state.Waiting.Reason)
+				take(Failed, true, "container %s waits for more than a minute: %s", container.Name,
+					state.Waiting.Reason)
 			} else {
 				take(Waiting, false, "container %s waits: %s", container.Name, state.Waiting.Reason)
 			}
@@ -117,8 +120,10 @@ func judge(pod *corev1.Pod, job types.UID, lost bool) outcome {
 			take(Unknown, false, "the kubelet has not reported about container %s", container.Name)
 		}
 	}
+
 	if o.result == Succeeded {
 		o.why = "all containers ended with 0"
 	}
+
 	return o
 }

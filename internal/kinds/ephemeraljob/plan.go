@@ -114,7 +114,7 @@ func NewPlan(s Snapshot) *Plan {
 		return p
 	}
 	p.AddFinalizer = !held
-	t := &tally{Snapshot: s, plan: p, status: job.Status.DeepCopy()}
+	t := &tally{in: s, plan: p, status: job.Status.DeepCopy()}
 	if t.status.StartTime == nil {
 		t.status.StartTime = &metav1.Time{Time: s.Now}
 	}
@@ -125,7 +125,7 @@ func NewPlan(s Snapshot) *Plan {
 	return p
 }
 
-// expire deletes a finished job when its time to live is over (EJ-015, EJ-042).
+// expire deletes a finished job when its time to live is over.
 func (p *Plan) expire(s Snapshot) {
 	ttl := int64(defaultTTL)
 	if given := s.Job.Spec.TTLSecondsAfterFinished; given != nil {
@@ -141,7 +141,7 @@ func (p *Plan) expire(s Snapshot) {
 
 // tally is a plan while it is made.
 type tally struct {
-	Snapshot
+	in     Snapshot
 	plan   *Plan
 	status *appsv1alpha1.EphemeralJobStatus
 	ledger Ledger
@@ -162,7 +162,7 @@ func (t *tally) say(pod string, v Verdict) {
 
 // soon has the job looked at again then, if that is later than now.
 func (t *tally) soon(at time.Time) {
-	again.At(&t.plan.After, t.Now, at)
+	again.At(&t.plan.After, t.in.Now, at)
 }
 
 // SelectorOf is the selector of a job. One that cannot be read, or says nothing, selects no pods: it would
@@ -170,7 +170,8 @@ func (t *tally) soon(at time.Time) {
 func SelectorOf(job *appsv1alpha1.EphemeralJob) (labels.Selector, error) {
 	given := job.Spec.Selector
 	if given == nil || len(given.MatchLabels)+len(given.MatchExpressions) == 0 {
-		return labels.Nothing(), fmt.Errorf("spec.selector is empty, and would select all pods of the namespace")
+		return labels.Nothing(), fmt.Errorf(
+			"spec.selector is empty, and would select all pods of the namespace")
 	}
 	selector, err := metav1.LabelSelectorAsSelector(given)
 	if err != nil {
@@ -181,7 +182,7 @@ func SelectorOf(job *appsv1alpha1.EphemeralJob) (labels.Selector, error) {
 
 // find finds the treated pods, and the targets (EJ-035 to EJ-038).
 func (t *tally) find() {
-	job := t.Job
+	job := t.in.Job
 	selector, err := SelectorOf(job)
 	template := &job.Spec.Template.EphemeralContainers
 	switch {
@@ -191,11 +192,11 @@ func (t *tally) find() {
 		t.wrong = "spec.template.ephemeralContainers is empty: there is nothing to add"
 	case err != nil:
 		t.wrong = err.Error()
-	case t.Unsupported != "" && t.Now.Before(t.UnsupportedUntil):
-		t.wrong = t.Unsupported
-		t.soon(t.UnsupportedUntil)
+	case t.in.Unsupported != "" && t.in.Now.Before(t.in.UnsupportedUntil):
+		t.wrong = t.in.Unsupported
+		t.soon(t.in.UnsupportedUntil)
 	}
-	pods := slices.Clone(t.Pods)
+	pods := slices.Clone(t.in.Pods)
 	slices.SortFunc(pods, func(a, b *corev1.Pod) int {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
 	})
@@ -203,12 +204,14 @@ func (t *tally) find() {
 	for i := range template.Containers {
 		names[template.Containers[i].Name] = true
 	}
+
 	var treated []live
 	var treatedPods, candidates []*corev1.Pod
 	for _, pod := range pods {
 		switch {
 		case Treated(pod, job.UID):
-			treated = append(treated, live{pod.UID, judge(pod, job.UID, false), func() outcome { return judge(pod, job.UID, true) }})
+			treated = append(treated, live{pod.UID, judge(pod, job.UID, false),
+				func() outcome { return judge(pod, job.UID, true) }})
 			treatedPods = append(treatedPods, pod)
 		case !active(pod) || !selector.Matches(labels.Set(pod.Labels)):
 		case taken(pod, names):
@@ -219,11 +222,12 @@ func (t *tally) find() {
 			candidates = append(candidates, pod)
 		}
 	}
-	t.ledger = t.Ledger.next(&job.Status, treated, t.Now)
-	if !t.Ledger.begun {
+
+	t.ledger = t.in.Ledger.next(&job.Status, treated, t.in.Now)
+	if !t.in.Ledger.begun {
 		t.plan.Missing = t.ledger.gone()
 	}
-	t.soon(t.ledger.soonest(t.Now))
+	t.soon(t.ledger.soonest(t.in.Now))
 	t.count(treated, treatedPods)
 	room := len(candidates)
 	if replicas := job.Spec.Replicas; replicas != nil {
@@ -231,19 +235,21 @@ func (t *tally) find() {
 	}
 	t.targets = candidates[:room]
 	for _, pod := range candidates[room:] {
-		t.say(pod.Name, Verdict{Done: true, Reason: "NoTarget", Message: fmt.Sprintf("spec.replicas is %d, and older pods come first",
-			*job.Spec.Replicas)})
+		t.say(pod.Name, Verdict{Done: true, Reason: "NoTarget",
+			Message: fmt.Sprintf("spec.replicas is %d, and older pods come first", *job.Spec.Replicas)})
 	}
+
 	t.status.Matches = number(len(treated) + t.ledger.gone() + room)
 }
 
-// taken tells whether the pod has an ephemeral container with one of these names (EJ-036).
+// taken tells whether the pod has an ephemeral container with one of these names.
 func taken(pod *corev1.Pod, names map[string]bool) bool {
-	return slices.ContainsFunc(pod.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return names[c.Name] })
+	return slices.ContainsFunc(pod.Spec.EphemeralContainers,
+		func(c corev1.EphemeralContainer) bool { return names[c.Name] })
 }
 
-// count counts the treated pods (EJ-038, EJ-055). Those of which nothing is known yet count as waiting, so
-// that each is in one of the numbers.
+// count counts the treated pods. Those of which nothing is known yet count as waiting, so that each is in one
+// of the numbers.
 func (t *tally) count(treated []live, pods []*corev1.Pod) {
 	succeeded, failed, running, waiting := t.ledger.succeeded, t.ledger.failed, 0, 0
 	for i := range treated {
@@ -261,31 +267,34 @@ func (t *tally) count(treated []live, pods []*corev1.Pod) {
 		if !o.done {
 			t.unfinished++
 		}
-		v := Verdict{Done: o.done, Waits: !o.done && o.result != Running, Reason: string(o.result), Message: o.why}
+		v := Verdict{Done: o.done, Waits: !o.done && o.result != Running, Reason: string(o.result),
+			Message: o.why}
 		if since, ok := t.ledger.stuck[treated[i].uid]; ok && !o.done {
 			v.Until = since.Add(hopelessAfter)
 		}
 		t.say(pods[i].Name, v)
 	}
+
 	t.status.Succeeded, t.status.Failed = number(succeeded), number(failed)
 	t.status.Running, t.status.Waiting = number(running), number(waiting)
 }
 
 // rank is 1 for pods that come after others, since the last attempt to treat them failed.
 func (t *tally) rank(pod *corev1.Pod) int {
-	if t.Failed != nil && t.Failed(pod.UID) {
+	if t.in.Failed != nil && t.in.Failed(pod.UID) {
 		return 1
 	}
 	return 0
 }
 
-// decide says what becomes of each target (EJ-013, EJ-044).
+// decide says what becomes of each target.
 func (t *tally) decide() {
 	parallelism := defaultParallelism
-	if given := t.Job.Spec.Parallelism; given != nil {
+	if given := t.in.Job.Spec.Parallelism; given != nil {
 		parallelism = max(int(*given), 0)
 	}
-	slices.SortStableFunc(t.targets, func(a, b *corev1.Pod) int { // else one that is refused for ever is the first to be tried for ever
+	// else one that is refused for ever is the first to be tried for ever
+	slices.SortStableFunc(t.targets, func(a, b *corev1.Pod) int {
 		return t.rank(a) - t.rank(b)
 	})
 	slots, full := parallelism-t.unfinished, ""
@@ -293,31 +302,34 @@ func (t *tally) decide() {
 		wait := func(reason, format string, args ...any) {
 			t.say(pod.Name, Verdict{Waits: true, Reason: reason, Message: fmt.Sprintf(format, args...)})
 		}
-		if why, ok := t.Refused[pod.UID]; ok {
+		if why, ok := t.in.Refused[pod.UID]; ok {
 			t.refused = append(t.refused, pod.Name)
 			t.why = cmp.Or(t.why, why)
-			t.say(pod.Name, Verdict{Done: true, Reason: "Refused", Message: "the containers cannot be added: " + why})
+			t.say(pod.Name, Verdict{Done: true, Reason: "Refused",
+				Message: "the containers cannot be added: " + why})
 			continue
 		}
 		var until time.Time
 		var why string
-		if t.Held != nil {
-			until, why = t.Held(pod.UID)
+		if t.in.Held != nil {
+			until, why = t.in.Held(pod.UID)
 		}
 		switch {
 		case t.wrong != "":
 			wait("Error", "%s", t.wrong)
-		case t.Job.Spec.Paused:
+		case t.in.Job.Spec.Paused:
 			wait("Paused", "spec.paused is true")
 		case pod.Spec.NodeName == "":
 			wait("NotScheduled", "the pod has no node yet")
-		case until.After(t.Now):
+		case until.After(t.in.Now):
 			t.soon(until)
-			t.say(pod.Name, Verdict{Waits: true, Reason: "CreateFailed", Message: "it could not be treated: " + why, Until: until})
+			t.say(pod.Name, Verdict{Waits: true, Reason: "CreateFailed",
+				Message: "it could not be treated: " + why, Until: until})
 		case slots <= 0:
 			if full == "" {
-				full = fmt.Sprintf("%s unfinished containers, spec.parallelism is %d", plural.Of(t.unfinished, "pod")+
-					plural.Form(t.unfinished, " has", " have"), parallelism)
+				full = fmt.Sprintf("%s unfinished containers, spec.parallelism is %d",
+					plural.Of(t.unfinished, "pod")+
+						plural.Form(t.unfinished, " has", " have"), parallelism)
 			}
 			wait("Parallelism", "%s", full)
 		default:

@@ -39,11 +39,14 @@ func (t *tally) conclude() {
 		conditions = append(conditions, t.condition(of, reason, fmt.Sprintf(format, args...)))
 	}
 	add(appsv1alpha1.EphemeralJobConditionInitialized, ReasonInitialized, "the controller has seen the job")
-	end := func(phase appsv1alpha1.EphemeralJobPhase, of appsv1beta1.JobConditionType, reason, format string, args ...any) {
-		status.Phase, status.CompletionTime, status.Failed = phase, &metav1.Time{Time: t.Now}, number(failures)
+	end := func(phase appsv1alpha1.EphemeralJobPhase, of appsv1beta1.JobConditionType, reason,
+		format string, args ...any) {
+		status.Phase, status.CompletionTime, status.Failed = phase, &metav1.Time{Time: t.in.Now},
+			number(failures)
 		add(of, reason, format, args...)
 		p.Ended, p.Inject, p.After = true, nil, 0
 	}
+
 	switch {
 	case t.wrong != "":
 		status.Phase = appsv1alpha1.EphemeralJobError
@@ -55,24 +58,26 @@ func (t *tally) conclude() {
 		end(appsv1alpha1.EphemeralJobSucceeded, appsv1alpha1.EphemeralJobConditionSucceeded, ReasonSucceeded,
 			"all containers ended with 0 in %s", plural.Of(status.Succeeded, "pod"))
 	case done:
-		end(appsv1alpha1.EphemeralJobFailed, appsv1alpha1.EphemeralJobConditionFailed, ReasonFailed, "%s", t.failed(failures))
+		end(appsv1alpha1.EphemeralJobFailed, appsv1alpha1.EphemeralJobConditionFailed, ReasonFailed, "%s",
+			t.failed(failures))
 	case status.Running > 0:
 		status.Phase = appsv1alpha1.EphemeralJobRunning
 	default:
 		status.Phase = appsv1alpha1.EphemeralJobWaiting
 	}
-	if deadline := t.Job.Spec.ActiveDeadlineSeconds; deadline != nil && !p.Ended && !t.Job.Spec.Paused {
+	if deadline := t.in.Job.Spec.ActiveDeadlineSeconds; deadline != nil && !p.Ended && !t.in.Job.Spec.Paused {
 		at := status.StartTime.Add(seconds.Duration(max(*deadline, 0)))
-		if t.soon(at); !at.After(t.Now) {
-			end(appsv1alpha1.EphemeralJobFailed, appsv1alpha1.EphemeralJobConditionFailed, ReasonDeadlineExceeded,
-				"the job did not end within %d s: %s", *deadline, strings.TrimPrefix(t.progress(failures, open), "; "))
+		if t.soon(at); !at.After(t.in.Now) {
+			end(appsv1alpha1.EphemeralJobFailed, appsv1alpha1.EphemeralJobConditionFailed,
+				ReasonDeadlineExceeded, "the job did not end within %d s: %s", *deadline,
+				strings.TrimPrefix(t.progress(failures, open), "; "))
 		}
 	}
 	if !p.Ended && failures > 0 {
 		add(appsv1alpha1.EphemeralJobConditionFailed, ReasonCreateFailed, "%s", t.failed(failures))
 	}
 	p.Why = string(status.Phase) + ": " + t.progress(failures, open)
-	if t.Job.Spec.Paused && !p.Ended {
+	if t.in.Job.Spec.Paused && !p.Ended {
 		status.Phase = appsv1alpha1.EphemeralJobPaused
 	}
 	if p.Ended {
@@ -81,15 +86,15 @@ func (t *tally) conclude() {
 	status.Conditions = conditions
 }
 
-// condition is the condition with its times: they change only when it appears or its reason does (EJ-063).
+// condition is the condition with its times: they change only when it appears or its reason does.
 func (t *tally) condition(of appsv1beta1.JobConditionType, reason, message string) appsv1beta1.JobCondition {
 	next := appsv1beta1.JobCondition{Type: of, Status: corev1.ConditionTrue, Reason: reason, Message: message,
-		LastProbeTime: metav1.Time{Time: t.Now}, LastTransitionTime: metav1.Time{Time: t.Now}}
-	for _, c := range t.Job.Status.Conditions {
+		LastProbeTime: metav1.Time{Time: t.in.Now}, LastTransitionTime: metav1.Time{Time: t.in.Now}}
+	for _, c := range t.in.Job.Status.Conditions {
 		switch {
 		case c.Type != of:
 		case of == appsv1alpha1.EphemeralJobConditionInitialized:
-			return c // once (EJ-062)
+			return c // once
 		case c.Status == corev1.ConditionTrue && c.Reason == reason:
 			next.LastProbeTime, next.LastTransitionTime = c.LastProbeTime, c.LastTransitionTime
 		}
@@ -99,11 +104,12 @@ func (t *tally) condition(of appsv1beta1.JobConditionType, reason, message strin
 
 // none says why there are no targets.
 func (t *tally) none() string {
-	if replicas := t.Job.Spec.Replicas; replicas != nil && *replicas <= 0 {
+	if replicas := t.in.Job.Spec.Replicas; replicas != nil && *replicas <= 0 {
 		return "spec.replicas is 0"
 	}
 	if taken := t.plan.Taken; len(taken) > 0 {
-		return fmt.Sprintf("%s an ephemeral container of the same name, and no other pod matches spec.selector: %s",
+		return fmt.Sprintf(
+			"%s an ephemeral container of the same name, and no other pod matches spec.selector: %s",
 			plural.Of(len(taken), "pod")+plural.Form(len(taken), " has", " have"), plural.Few(taken, 3))
 	}
 	return "no running pod matches spec.selector"
@@ -113,7 +119,8 @@ func (t *tally) none() string {
 func (t *tally) failed(failures int) string {
 	text := plural.Of(failures, "pod") + " failed"
 	if len(t.refused) > 0 {
-		text += fmt.Sprintf("; the API server refuses the containers in %s: %s", plural.Few(t.refused, 3), t.why)
+		text += fmt.Sprintf("; the API server refuses the containers in %s: %s",
+			plural.Few(t.refused, 3), t.why)
 	}
 	return text
 }
@@ -126,6 +133,7 @@ func (t *tally) progress(failures, open int) string {
 	case t.status.Matches == 0:
 		return t.none()
 	}
-	return fmt.Sprintf("of %s %d succeeded, %d failed and %d %s not ended", plural.Of(t.status.Matches, "pod"), t.status.Succeeded, failures, open,
+	return fmt.Sprintf("of %s %d succeeded, %d failed and %d %s not ended",
+		plural.Of(t.status.Matches, "pod"), t.status.Succeeded, failures, open,
 		plural.Form(open, "has", "have"))
 }

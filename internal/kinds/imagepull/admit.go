@@ -29,7 +29,7 @@ type Document = map[string]any
 const (
 	defaultTimeout = 600
 	defaultBackoff = 3
-	maxListed      = 255 // of an ImageListPullJob (IMG-045)
+	maxListed      = 255 // of an ImageListPullJob
 	maxTold        = 20  // errors of a NodeImage, which has thousands of tags
 )
 
@@ -61,7 +61,9 @@ func DefaultJob(job Document, list, create bool) []jsonpatch.Operation {
 		p.add(spec, "/spec", "completionPolicy", Document{"type": string(appsv1beta1.CompletionAlways)})
 	}
 	timeout := int64(defaultTimeout)
-	if completion, _ := spec["completionPolicy"].(Document); completion["type"] != string(appsv1beta1.CompletionNever) {
+	if completion, _ := spec["completionPolicy"].(Document); completion["type"] != string(
+		appsv1beta1.CompletionNever,
+	) {
 		if deadline, ok := completion["activeDeadlineSeconds"].(json.Number); ok {
 			if seconds, err := deadline.Int64(); err == nil && seconds > 0 {
 				timeout = min(timeout, seconds) // a pull is given no longer than its job
@@ -72,7 +74,8 @@ func DefaultJob(job Document, list, create bool) []jsonpatch.Operation {
 		p.add(policy, "/spec/pullPolicy", "timeoutSeconds", timeout)
 		p.add(policy, "/spec/pullPolicy", "backoffLimit", defaultBackoff)
 	} else {
-		p.add(spec, "/spec", "pullPolicy", Document{"timeoutSeconds": timeout, "backoffLimit": defaultBackoff})
+		p.add(spec, "/spec", "pullPolicy",
+			Document{"timeoutSeconds": timeout, "backoffLimit": defaultBackoff})
 	}
 	if list {
 		return p.operations
@@ -118,7 +121,8 @@ func DefaultNodeImage(node Document, now time.Time) []jsonpatch.Operation {
 			fill(tag, "createdAt", now.UTC().Format(time.RFC3339))
 			fill(policy, "timeoutSeconds", defaultTimeout)
 			fill(policy, "backoffLimit", defaultBackoff)
-			if limit, ok := policy["backoffLimit"].(json.Number); ok && strings.HasPrefix(limit.String(), "-") { // IMG-026
+			if limit, ok := policy["backoffLimit"].(json.Number); ok &&
+				strings.HasPrefix(limit.String(), "-") {
 				policy["backoffLimit"], changed = defaultBackoff, true
 			}
 			fill(tag, "imagePullPolicy", string(appsv1beta1.PullIfNotPresent))
@@ -188,7 +192,8 @@ func CheckNodeImage(node, old *appsv1beta1.NodeImage) error {
 				errs = append(errs, fmt.Errorf("%s: %s:%s is listed twice", at, name, tag.Tag))
 			}
 			seen[tag.Tag] = true
-			if !slices.ContainsFunc(stored.Tags, func(t appsv1beta1.ImageTagSpec) bool { return equality.Semantic.DeepEqual(t, tag) }) {
+			if !slices.ContainsFunc(stored.Tags,
+				func(t appsv1beta1.ImageTagSpec) bool { return equality.Semantic.DeepEqual(t, tag) }) {
 				for _, err := range checkTag(&tag) {
 					errs = append(errs, fmt.Errorf("%s of %s:%s: %w", at, name, tag.Tag, err))
 				}
@@ -253,7 +258,8 @@ func checkPullPolicy(policy appsv1beta1.ImagePullPolicy) error {
 	case "", appsv1beta1.PullAlways, appsv1beta1.PullIfNotPresent:
 		return nil
 	}
-	return fmt.Errorf("imagePullPolicy %q is neither %s nor %s", policy, appsv1beta1.PullAlways, appsv1beta1.PullIfNotPresent)
+	return fmt.Errorf("imagePullPolicy %q is neither %s nor %s", policy, appsv1beta1.PullAlways,
+		appsv1beta1.PullIfNotPresent)
 }
 
 // CheckJob judges an ImagePullJob (IMG-033 to IMG-040) and tells all that is wrong. old is nil on create;
@@ -275,10 +281,13 @@ func checkJob(job *appsv1beta1.ImagePullJob) []error {
 		errs = append(errs, fmt.Errorf("spec.image: %w", err))
 	}
 	completion, pull := &job.Spec.CompletionPolicy, job.Spec.PullPolicy
-	if completion.Type == appsv1beta1.CompletionAlways && completion.ActiveDeadlineSeconds != nil && pull != nil &&
-		pull.TimeoutSeconds != nil &&
+	if completion.Type == appsv1beta1.CompletionAlways && completion.ActiveDeadlineSeconds != nil &&
+		pull != nil && pull.TimeoutSeconds != nil &&
 		*completion.ActiveDeadlineSeconds < int64(*pull.TimeoutSeconds) {
-		errs = append(errs, fmt.Errorf("spec.completionPolicy.activeDeadlineSeconds (%d) must be greater than spec.pullPolicy.timeoutSeconds (%d), or equal to it", *completion.ActiveDeadlineSeconds, *pull.TimeoutSeconds))
+		errs = append(errs, fmt.Errorf(
+			"spec.completionPolicy.activeDeadlineSeconds (%d) must be greater than spec.pullPolicy.timeoutSeconds (%d), or equal to it",
+			*completion.ActiveDeadlineSeconds, *pull.TimeoutSeconds,
+		))
 	}
 	return errs
 }
@@ -330,7 +339,9 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 	refuse := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if s := t.Selector; s != nil {
 		if t.PodSelector != nil {
-			refuse("spec.selector and spec.podSelector exclude each other: nodes are selected by themselves or by their pods")
+			refuse(
+				"spec.selector and spec.podSelector exclude each other: nodes are selected by themselves or by their pods",
+			)
 		}
 		if len(s.Names) > 0 && (len(s.MatchLabels) > 0 || len(s.MatchExpressions) > 0) {
 			refuse("spec.selector.names excludes matchLabels and matchExpressions")
@@ -343,7 +354,8 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 			refuse("spec.selector: %w", err)
 		}
 		if n := selectors.Terms(&s.LabelSelector); n > selectors.MostTerms {
-			refuse("spec.selector has %d labels and values, at most %d are allowed: list nodes in names", n, selectors.MostTerms)
+			refuse("spec.selector has %d labels and values, at most %d are allowed: list nodes in names", n,
+				selectors.MostTerms)
 		}
 	}
 	if s := t.PodSelector; s != nil {
@@ -351,7 +363,8 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 			refuse("spec.podSelector: %w", err)
 		}
 		if n := selectors.Terms(&s.LabelSelector); n > selectors.MostTerms {
-			refuse("spec.podSelector has %d labels and values, at most %d are allowed", n, selectors.MostTerms)
+			refuse("spec.podSelector has %d labels and values, at most %d are allowed", n,
+				selectors.MostTerms)
 		}
 	}
 	if _, err := parallelism(t.Parallelism); err != nil {
@@ -361,16 +374,22 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 		refuse("spec.%w", err)
 	}
 	if size := sandboxSize(t.SandboxConfig); size > pub.MaxPullSandboxBytes {
-		refuse("spec.sandboxConfig has %d bytes of labels and annotations, at most %d are allowed: each node gets them", size,
-			pub.MaxPullSandboxBytes)
+		refuse(
+			"spec.sandboxConfig has %d bytes of labels and annotations, at most %d are allowed: each node gets them",
+			size, pub.MaxPullSandboxBytes,
+		)
 	}
 	for _, key := range keysOfRuntimes(t.SandboxConfig) {
-		refuse("spec.sandboxConfig: %s is a key of container runtimes, which jobs must not set: use a name without dots, or a prefix of your own",
-			key)
+		refuse(
+			"spec.sandboxConfig: %s is a key of container runtimes, which jobs must not set: use a name without dots, or a prefix of your own",
+			key,
+		)
 	}
 	if n := len(SecretsOf(t)); n > pub.MaxPullSecrets {
-		refuse("spec.pullSecrets has %d names, at most %d are allowed: a secret can have the credentials of many registries", n,
-			pub.MaxPullSecrets)
+		refuse(
+			"spec.pullSecrets has %d names, at most %d are allowed: a secret can have the credentials of many registries",
+			n, pub.MaxPullSecrets,
+		)
 	}
 	if deadline := t.CompletionPolicy.ActiveDeadlineSeconds; deadline != nil && *deadline < 0 {
 		refuse("spec.completionPolicy.activeDeadlineSeconds must not be negative, it is %d", *deadline)
@@ -378,17 +397,21 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 	switch t.CompletionPolicy.Type {
 	case appsv1beta1.CompletionAlways, "":
 	case appsv1beta1.CompletionNever:
-		if t.CompletionPolicy.ActiveDeadlineSeconds != nil || t.CompletionPolicy.TTLSecondsAfterFinished != nil {
-			refuse("spec.completionPolicy: activeDeadlineSeconds and ttlSecondsAfterFinished can not be set with type %s: such a job does not end", appsv1beta1.CompletionNever)
+		if t.CompletionPolicy.ActiveDeadlineSeconds != nil ||
+			t.CompletionPolicy.TTLSecondsAfterFinished != nil {
+			refuse(
+				"spec.completionPolicy: activeDeadlineSeconds and ttlSecondsAfterFinished can not be set with type %s: such a job does not end",
+				appsv1beta1.CompletionNever,
+			)
 		}
 	default:
-		refuse("spec.completionPolicy.type %q is neither %s nor %s", t.CompletionPolicy.Type, appsv1beta1.CompletionAlways,
-			appsv1beta1.CompletionNever)
+		refuse("spec.completionPolicy.type %q is neither %s nor %s", t.CompletionPolicy.Type,
+			appsv1beta1.CompletionAlways, appsv1beta1.CompletionNever)
 	}
 	return errs
 }
 
-// parallelism is the number of nodes at a time (IMG-017, IMG-037).
+// parallelism is the number of nodes at a time.
 func parallelism(value *intstr.IntOrString) (int, error) {
 	if value == nil {
 		return 1, nil

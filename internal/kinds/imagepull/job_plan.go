@@ -22,12 +22,12 @@ import (
 )
 
 const (
-	silentAfter   = time.Minute      // a node that does not answer gives its slot back (IMG-098)
-	podsWithin    = time.Minute      // pods of a workload have so long to be scheduled (IMG-092)
-	neverDeadline = 1800             // seconds (IMG-090)
+	silentAfter   = time.Minute      // a node that does not answer gives its slot back
+	podsWithin    = time.Minute      // pods of a workload have so long to be scheduled
+	neverDeadline = 1800             // seconds
 	neverTTL      = 24 * time.Hour   // IMG-090
 	neverSpread   = 10 * time.Minute // IMG-090
-	maxFailed     = 500              // names in status.failedNodes (IMG-099)
+	maxFailed     = 500              // names in status.failedNodes
 )
 
 // ErrFull says that a NodeImage has no room for another image (IMG-097).
@@ -69,7 +69,8 @@ type JobPlan struct {
 
 // Idle tells whether nothing is to be written.
 func (p *JobPlan) Idle() bool {
-	return !p.Finish && !p.AddFinalizer && !p.Delete && len(p.Assign)+len(p.Supply)+len(p.Drop) == 0 && p.Status == nil
+	return !p.Finish && !p.AddFinalizer && !p.Delete && len(p.Assign)+len(p.Supply)+len(p.Drop) == 0 &&
+		p.Status == nil
 }
 
 // PlanJob decides about an ImagePullJob (IMG-080 to IMG-099).
@@ -79,7 +80,8 @@ func PlanJob(s JobSnapshot) *JobPlan {
 	held := slices.Contains(job.Finalizers, pub.PullJobProtection)
 	if job.DeletionTimestamp != nil || job.Status.CompletionTime != nil {
 		p.Finish, p.Why = held, "finished"
-		if ttl := job.Spec.CompletionPolicy.TTLSecondsAfterFinished; job.DeletionTimestamp == nil && ttl != nil {
+		if ttl := job.Spec.CompletionPolicy.TTLSecondsAfterFinished; job.DeletionTimestamp == nil &&
+			ttl != nil {
 			if left := job.Status.CompletionTime.Add(time.Duration(*ttl) * time.Second).Sub(s.Now); left > 0 {
 				p.After = left
 			} else {
@@ -115,8 +117,10 @@ func PlanJob(s JobSnapshot) *JobPlan {
 			switch since, ok := s.Refused[node.Name]; {
 			case !ok:
 				waiting = append(waiting, node.Name)
-			case job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever && due.over(since.Add(nodeAnswersWithin)):
-				given = append(given, node.Name) // a job that is to end does not wait for what may never change
+			case job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever &&
+				due.over(since.Add(nodeAnswersWithin)):
+				// a job that is to end does not wait for what may never change
+				given = append(given, node.Name)
 			default:
 				refused = append(refused, node.Name)
 			}
@@ -127,7 +131,8 @@ func PlanJob(s JobSnapshot) *JobPlan {
 		}
 		result := TagStatus(node, name, tag)
 		switch {
-		case result != nil && result.Version == entry.Version && result.Phase == appsv1beta1.ImagePhaseSucceeded:
+		case result != nil && result.Version == entry.Version &&
+			result.Phase == appsv1beta1.ImagePhaseSucceeded:
 			status.Succeeded++
 		case result != nil && result.Version == entry.Version && result.Phase == appsv1beta1.ImagePhaseFailed:
 			failed = append(failed, node.Name)
@@ -156,10 +161,12 @@ func PlanJob(s JobSnapshot) *JobPlan {
 	return p
 }
 
-// silent tells whether a node gives its slot back: it has not answered, or it was not ready, for a minute
-// (IMG-098).
-func (s *JobSnapshot) silent(node string, entry *appsv1beta1.ImageTagSpec, result *appsv1beta1.ImageTagStatus, due *clock) bool {
-	if (result == nil || result.Version != entry.Version) && entry.CreatedAt != nil && due.over(entry.CreatedAt.Add(silentAfter)) {
+// silent tells whether a node gives its slot back: it has not answered, or it was not ready, for a minute.
+func (s *JobSnapshot) silent(
+	node string, entry *appsv1beta1.ImageTagSpec, result *appsv1beta1.ImageTagStatus, due *clock,
+) bool {
+	if (result == nil || result.Version != entry.Version) && entry.CreatedAt != nil &&
+		due.over(entry.CreatedAt.Add(silentAfter)) {
 		return true
 	}
 	if s.NotReadySince == nil {
@@ -170,8 +177,10 @@ func (s *JobSnapshot) silent(node string, entry *appsv1beta1.ImageTagSpec, resul
 	return ok && (since.After(s.Now.Add(ahead)) || due.over(since.Add(silentAfter)))
 }
 
-// conclude counts, words and ends the job (IMG-084, IMG-092 to IMG-094, IMG-097, IMG-099).
-func (p *JobPlan) conclude(s JobSnapshot, status *appsv1beta1.ImagePullJobStatus, due *clock, failed, full, given, waiting []string) {
+// conclude counts, words and ends the job.
+func (p *JobPlan) conclude(
+	s JobSnapshot, status *appsv1beta1.ImagePullJobStatus, due *clock, failed, full, given, waiting []string,
+) {
 	job := s.Job
 	always := job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever
 	notes := ""
@@ -180,8 +189,9 @@ func (p *JobPlan) conclude(s JobSnapshot, status *appsv1beta1.ImagePullJobStatus
 			plural.Of(len(full), "node")+plural.Form(len(full), " has", " have"), p.room, full[0])
 	}
 	if len(given) > 0 {
-		notes += fmt.Sprintf("; %s refused the image for %s, such as %s", plural.Of(len(given), "NodeImage")+plural.Form(len(given), " has", " have"),
-			nodeAnswersWithin, given[0])
+		notes += fmt.Sprintf("; %s refused the image for %s, such as %s",
+			plural.Of(len(given), "NodeImage")+plural.Form(len(given), " has", " have"), nodeAnswersWithin,
+			given[0])
 	}
 	failed = slices.Concat(failed, full, given)
 	completed := false
@@ -217,14 +227,16 @@ func (p *JobPlan) conclude(s JobSnapshot, status *appsv1beta1.ImagePullJobStatus
 	case status.Desired == 0:
 		status.Message = "job is running, no progress: " + noNode(job)
 	default:
-		status.Message = fmt.Sprintf("job is running, progress %.1f%%", 100*float64(done)/float64(status.Desired))
+		status.Message = fmt.Sprintf("job is running, progress %.1f%%",
+			100*float64(done)/float64(status.Desired))
 	}
 	status.Message += notes
 	if completed {
 		now := metav1.NewTime(s.Now)
 		status.CompletionTime = &now
 		p.Assign, p.Supply, due.next = nil, nil, 0
-	} else if len(waiting) > len(p.Assign) && len(p.Assign) == 0 && job.Spec.Parallelism != nil && job.Spec.Parallelism.String() == "0" {
+	} else if len(waiting) > len(p.Assign) && len(p.Assign) == 0 && job.Spec.Parallelism != nil &&
+		job.Spec.Parallelism.String() == "0" {
 		status.Message += "; paused, parallelism is 0"
 	}
 }
@@ -240,7 +252,7 @@ func noNode(job *appsv1beta1.ImagePullJob) string {
 	return "there are no nodes"
 }
 
-// expectsPods tells whether the pods of the workload that made the job may still be scheduled (IMG-092).
+// expectsPods tells whether the pods of the workload that made the job may still be scheduled.
 func (s *JobSnapshot) expectsPods(due *clock) bool {
 	job := s.Job
 	if job.Spec.PodSelector == nil || metav1.GetControllerOf(job) == nil {
@@ -259,10 +271,11 @@ func (s *JobSnapshot) expectsPods(due *clock) bool {
 
 func succeeded(node *appsv1beta1.NodeImage, name, tag string, job types.UID) bool {
 	entry, result := ownedTag(node, name, tag, job), TagStatus(node, name, tag)
-	return entry != nil && result != nil && result.Version == entry.Version && result.Phase == appsv1beta1.ImagePhaseSucceeded
+	return entry != nil && result != nil && result.Version == entry.Version &&
+		result.Phase == appsv1beta1.ImagePhaseSucceeded
 }
 
-// ownedTag returns the tag if the job owns it (IMG-083).
+// ownedTag returns the tag if the job owns it.
 func ownedTag(node *appsv1beta1.NodeImage, name, tag string, job types.UID) *appsv1beta1.ImageTagSpec {
 	tags := node.Spec.Images[name].Tags
 	for i := range tags {
@@ -274,14 +287,16 @@ func ownedTag(node *appsv1beta1.NodeImage, name, tag string, job types.UID) *app
 }
 
 func owns(tag *appsv1beta1.ImageTagSpec, job types.UID) bool {
-	return slices.ContainsFunc(tag.OwnerReferences, func(ref corev1.ObjectReference) bool { return ref.UID == job })
+	return slices.ContainsFunc(tag.OwnerReferences,
+		func(ref corev1.ObjectReference) bool { return ref.UID == job })
 }
 
 func lacksSecrets(present, wanted []appsv1beta1.ReferenceObject) bool {
-	return slices.ContainsFunc(wanted, func(ref appsv1beta1.ReferenceObject) bool { return !slices.Contains(present, ref) })
+	return slices.ContainsFunc(wanted,
+		func(ref appsv1beta1.ReferenceObject) bool { return !slices.Contains(present, ref) })
 }
 
-// stale names the NodeImages in which the job owns another tag than it asks for (IMG-095).
+// stale names the NodeImages in which the job owns another tag than it asks for.
 func stale(owned []*appsv1beta1.NodeImage, name, tag string, job types.UID) []string {
 	var names []string
 	for _, node := range owned {
@@ -346,11 +361,14 @@ func (a Assigner) Assign(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.I
 			policy = longest(policy, image.Tags[i].PullPolicy)
 		}
 		entry := &image.Tags[i]
-		entry.CreatedAt, entry.PullPolicy, entry.ImagePullPolicy = &now, policy, known(a.Job.Spec.ImagePullPolicy)
+		entry.CreatedAt, entry.PullPolicy, entry.ImagePullPolicy = &now, policy, known(
+			a.Job.Spec.ImagePullPolicy,
+		)
 		entry.OwnerReferences = append(entry.OwnerReferences,
 			corev1.ObjectReference{APIVersion: appsv1beta1.GroupVersion.String(), Kind: JobKind,
 				Namespace: a.Job.Namespace, Name: a.Job.Name, UID: a.Job.UID})
-		slices.SortFunc(image.Tags, func(a, b appsv1beta1.ImageTagSpec) int { return strings.Compare(a.Tag, b.Tag) })
+		slices.SortFunc(image.Tags,
+			func(a, b appsv1beta1.ImageTagSpec) int { return strings.Compare(a.Tag, b.Tag) })
 	}
 	if equality.Semantic.DeepEqual(present, image) {
 		return nil, nil
@@ -398,7 +416,7 @@ func (a Assigner) Drop(node *appsv1beta1.NodeImage) map[string]*appsv1beta1.Imag
 	return changed
 }
 
-// pullPolicy is what the job says of pulls on a node (IMG-090).
+// pullPolicy is what the job says of pulls on a node.
 func (a Assigner) pullPolicy() *appsv1beta1.ImageTagPullPolicy {
 	timeout, backoff := int32(defaultTimeout), int32(defaultBackoff)
 	if p := a.Job.Spec.PullPolicy; p != nil {
@@ -434,7 +452,7 @@ func (a Assigner) pullPolicy() *appsv1beta1.ImageTagPullPolicy {
 	return policy
 }
 
-// known is the policy, Always if it is none: jobs of older releases may have anything there (IMG-014).
+// known is the policy, Always if it is none: jobs of older releases may have anything there.
 func known(policy appsv1beta1.ImagePullPolicy) appsv1beta1.ImagePullPolicy {
 	if checkPullPolicy(policy) != nil {
 		return appsv1beta1.PullAlways
@@ -442,9 +460,10 @@ func known(policy appsv1beta1.ImagePullPolicy) appsv1beta1.ImagePullPolicy {
 	return policy
 }
 
-// longest is the policy of the newest job, with the longer TTL (IMG-088).
+// longest is the policy of the newest job, with the longer TTL.
 func longest(policy, before *appsv1beta1.ImageTagPullPolicy) *appsv1beta1.ImageTagPullPolicy {
-	if before != nil && before.TTLSecondsAfterFinished != nil && *before.TTLSecondsAfterFinished > *policy.TTLSecondsAfterFinished {
+	if before != nil && before.TTLSecondsAfterFinished != nil &&
+		*before.TTLSecondsAfterFinished > *policy.TTLSecondsAfterFinished {
 		ttl := *before.TTLSecondsAfterFinished
 		policy.TTLSecondsAfterFinished = &ttl
 	}

@@ -38,8 +38,8 @@ func templateHash(template *appsv1beta1.ImagePullJobTemplate) string {
 }
 
 // childTemplate is the template of a list's jobs: without the TTL, so that no job goes before the list has
-// ended (IMG-157), and with the defaults that admission would add, so that the two can be compared (IMG-161).
-// A pull is given no longer than its job, which would not be admitted otherwise (IMG-038).
+// ended, and with the defaults that admission would add, so that the two can be compared. A pull is given no
+// longer than its job, which would not be admitted otherwise.
 func childTemplate(template *appsv1beta1.ImagePullJobTemplate) appsv1beta1.ImagePullJobTemplate {
 	t := *template.DeepCopy()
 	t.CompletionPolicy.TTLSecondsAfterFinished = nil
@@ -53,7 +53,8 @@ func childTemplate(template *appsv1beta1.ImagePullJobTemplate) appsv1beta1.Image
 	if t.PullPolicy.TimeoutSeconds == nil {
 		t.PullPolicy.TimeoutSeconds = &timeout
 	}
-	if deadline := t.CompletionPolicy.ActiveDeadlineSeconds; deadline != nil && t.CompletionPolicy.Type == appsv1beta1.CompletionAlways {
+	if deadline := t.CompletionPolicy.ActiveDeadlineSeconds; deadline != nil &&
+		t.CompletionPolicy.Type == appsv1beta1.CompletionAlways {
 		*deadline = max(*deadline, 0)
 		*t.PullPolicy.TimeoutSeconds = int32(min(int64(*t.PullPolicy.TimeoutSeconds), *deadline))
 	}
@@ -67,7 +68,9 @@ func childTemplate(template *appsv1beta1.ImagePullJobTemplate) appsv1beta1.Image
 }
 
 // PlanList decides about a list and the jobs that it has made (IMG-150 to IMG-161).
-func PlanList(list *appsv1beta1.ImageListPullJob, children []*appsv1beta1.ImagePullJob, now time.Time) *ListPlan {
+func PlanList(
+	list *appsv1beta1.ImageListPullJob, children []*appsv1beta1.ImagePullJob, now time.Time,
+) *ListPlan {
 	p := &ListPlan{}
 	if list.DeletionTimestamp != nil {
 		return p
@@ -98,8 +101,10 @@ func PlanList(list *appsv1beta1.ImageListPullJob, children []*appsv1beta1.ImageP
 			continue
 		}
 		present := childTemplate(&child.Spec.ImagePullJobTemplate)
-		consistent := child.Labels[pub.ControllerRevisionHash] == p.Hash || equality.Semantic.DeepEqual(present, wanted)
-		if kept[child.Spec.Image] != nil || !consistent || !slices.Contains(list.Spec.Images, child.Spec.Image) {
+		consistent := child.Labels[pub.ControllerRevisionHash] == p.Hash ||
+			equality.Semantic.DeepEqual(present, wanted)
+		if kept[child.Spec.Image] != nil || !consistent ||
+			!slices.Contains(list.Spec.Images, child.Spec.Image) {
 			p.Delete = append(p.Delete, child)
 			continue
 		}
@@ -122,21 +127,34 @@ func newChild(list *appsv1beta1.ImageListPullJob, image, hash string) *appsv1bet
 	return &appsv1beta1.ImagePullJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: list.Namespace, GenerateName: list.Name + "-",
 			Labels: map[string]string{pub.ControllerRevisionHash: hash},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: appsv1beta1.GroupVersion.String(), Kind: "ImageListPullJob",
-				Name: list.Name, UID: list.UID,
-				Controller: &yes, BlockOwnerDeletion: &yes}}},
-		Spec: appsv1beta1.ImagePullJobSpec{Image: image, ImagePullJobTemplate: childTemplate(&list.Spec.ImagePullJobTemplate)},
+			OwnerReferences: []metav1.OwnerReference{
+				{
+					APIVersion:         appsv1beta1.GroupVersion.String(),
+					Kind:               "ImageListPullJob",
+					Name:               list.Name,
+					UID:                list.UID,
+					Controller:         &yes,
+					BlockOwnerDeletion: &yes,
+				},
+			}},
+		Spec: appsv1beta1.ImagePullJobSpec{
+			Image:                image,
+			ImagePullJobTemplate: childTemplate(&list.Spec.ImagePullJobTemplate),
+		},
 	}
 }
 
 func listStatus(list *appsv1beta1.ImageListPullJob, children map[string]*appsv1beta1.ImagePullJob,
 	now time.Time) *appsv1beta1.ImageListPullJobStatus {
-	status := &appsv1beta1.ImageListPullJobStatus{StartTime: list.Status.StartTime, Desired: int32(len(list.Spec.Images))}
+	status := &appsv1beta1.ImageListPullJobStatus{
+		StartTime: list.Status.StartTime,
+		Desired:   int32(len(list.Spec.Images)),
+	}
 	if status.StartTime == nil {
 		start := metav1.NewTime(now)
 		status.StartTime = &start
 	}
-	for _, image := range list.Spec.Images { // in this order, so that the status does not flap (IMG-154)
+	for _, image := range list.Spec.Images { // in this order, so that the status does not flap
 		child := children[image]
 		if child == nil || child.Status.StartTime == nil {
 			continue
@@ -145,8 +163,9 @@ func listStatus(list *appsv1beta1.ImageListPullJob, children map[string]*appsv1b
 		if s.Active > 0 {
 			status.Active++
 		}
-		// for pods (IMG-092)
-		waits := s.Desired == 0 && s.CompletionTime == nil && list.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever
+		// for pods
+		waits := s.Desired == 0 && s.CompletionTime == nil &&
+			list.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever
 		if s.Desired == s.Failed+s.Succeeded && !waits {
 			status.Completed++
 		}
@@ -156,7 +175,8 @@ func listStatus(list *appsv1beta1.ImageListPullJob, children map[string]*appsv1b
 		if s.Failed > 0 {
 			status.FailedImageStatuses = append(status.FailedImageStatuses,
 				&appsv1beta1.FailedImageStatus{ImagePullJob: child.Name, Name: image,
-					Message: fmt.Sprintf("%d of %s failed, see ImagePullJob %s", s.Failed, plural.Of(s.Desired, "node"), child.Name)})
+					Message: fmt.Sprintf("%d of %s failed, see ImagePullJob %s", s.Failed,
+						plural.Of(s.Desired, "node"), child.Name)})
 		}
 	}
 	if list.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever && status.Completed == status.Desired {

@@ -113,7 +113,7 @@ func PlanNode(s NodeSnapshot) *NodePlan {
 	return p
 }
 
-// create makes the NodeImage of a node that has been ready for a while (IMG-051).
+// create makes the NodeImage of a node that has been ready for a while.
 func (p *NodePlan) create(s NodeSnapshot) {
 	if s.Node == nil || s.Node.DeletionTimestamp != nil || s.Node.Labels[pub.NodeType] == pub.VirtualNode {
 		p.Why = "there is no such node"
@@ -156,7 +156,7 @@ func (c *clock) over(at time.Time) bool {
 	return false
 }
 
-// clean drops what nobody asks for any more, and returns what remains (IMG-054 to IMG-057).
+// clean drops what nobody asks for any more, and returns what remains.
 func (p *NodePlan) clean(s NodeSnapshot, due *clock) map[string]appsv1beta1.ImageSpec {
 	remaining := map[string]appsv1beta1.ImageSpec{}
 	p.Images = map[string]*appsv1beta1.ImageSpec{}
@@ -187,8 +187,8 @@ func (p *NodePlan) clean(s NodeSnapshot, due *clock) map[string]appsv1beta1.Imag
 		}
 		for _, secret := range image.PullSecrets {
 			using, exists, known := s.SecretUsers(secret.Namespace, secret.Name, users)
-			stale := known && !exists || known && secret.Mode == pub.SecretModeBatch && !slices.ContainsFunc(using,
-				func(job string) bool { return users[job] })
+			stale := known && !exists || known && secret.Mode == pub.SecretModeBatch &&
+				!slices.ContainsFunc(using, func(job string) bool { return users[job] })
 			if !stale {
 				cleaned.PullSecrets = append(cleaned.PullSecrets, secret)
 			}
@@ -247,11 +247,12 @@ func (s *NodeSnapshot) ended(tag *appsv1beta1.ImageTagSpec, status *appsv1beta1.
 // expired tells whether the time to keep a finished tag is over (IMG-054 d).
 func (s *NodeSnapshot) expired(name string, tag *appsv1beta1.ImageTagSpec, due *clock) bool {
 	status := TagStatus(s.NodeImage, name, tag.Tag)
-	if tag.PullPolicy == nil || tag.PullPolicy.TTLSecondsAfterFinished == nil || status == nil || status.Version != tag.Version ||
-		status.CompletionTime == nil {
+	if tag.PullPolicy == nil || tag.PullPolicy.TTLSecondsAfterFinished == nil || status == nil ||
+		status.Version != tag.Version || status.CompletionTime == nil {
 		return false
 	}
-	if !due.over(s.ended(tag, status).Add(time.Duration(*tag.PullPolicy.TTLSecondsAfterFinished) * time.Second)) {
+	if !due.over(s.ended(tag,
+		status).Add(time.Duration(*tag.PullPolicy.TTLSecondsAfterFinished) * time.Second)) {
 		return false
 	}
 	for _, ref := range tag.OwnerReferences {
@@ -264,9 +265,11 @@ func (s *NodeSnapshot) expired(name string, tag *appsv1beta1.ImageTagSpec, due *
 }
 
 // overdue tells whether a node has exceeded the deadline of a tag, and does not say so itself. That begins
-// with the pull (IMG-133, IMG-136), of which the manager knows no more than when it saw the node get ahead
-// last. A tag that waits for its turn waits for others: at most the longest that there may be.
-func (s *NodeSnapshot) overdue(tag *appsv1beta1.ImageTagSpec, status *appsv1beta1.ImageTagStatus, longest time.Duration, due *clock) bool {
+// with the pull, of which the manager knows no more than when it saw the node get ahead last. A tag that
+// waits for its turn waits for others: at most the longest that there may be.
+func (s *NodeSnapshot) overdue(
+	tag *appsv1beta1.ImageTagSpec, status *appsv1beta1.ImageTagStatus, longest time.Duration, due *clock,
+) bool {
 	if tag.PullPolicy == nil || tag.PullPolicy.ActiveDeadlineSeconds == nil {
 		return false
 	}
@@ -290,8 +293,8 @@ func (s *NodeSnapshot) longestPull(images map[string]appsv1beta1.ImageSpec) (lon
 	for name, image := range images {
 		for i := range image.Tags {
 			tag := &image.Tags[i]
-			if status := TagStatus(s.NodeImage, name, tag.Tag); status == nil || status.Version != tag.Version ||
-				status.Phase != appsv1beta1.ImagePhasePulling {
+			if status := TagStatus(s.NodeImage, name, tag.Tag); status == nil ||
+				status.Version != tag.Version || status.Phase != appsv1beta1.ImagePhasePulling {
 				continue
 			}
 			timeout, tries := time.Duration(defaultTimeout)*time.Second, time.Duration(defaultBackoff)+1
@@ -314,7 +317,7 @@ func (s *NodeSnapshot) longestPull(images map[string]appsv1beta1.ImageSpec) (lon
 	return longest
 }
 
-// giveUp sets tags Failed that no node works on (IMG-058 to IMG-061).
+// giveUp sets tags Failed that no node works on.
 func (p *NodePlan) giveUp(s NodeSnapshot, images map[string]appsv1beta1.ImageSpec, due *clock) {
 	failed := map[[2]string]appsv1beta1.ImageTagStatus{}
 	longest := s.longestPull(images)
@@ -342,7 +345,8 @@ func (p *NodePlan) giveUp(s NodeSnapshot, images map[string]appsv1beta1.ImageSpe
 			now := metav1.NewTime(s.Now)
 			next.Version, next.Phase, next.CompletionTime, next.Message = tag.Version, appsv1beta1.ImagePhaseFailed, &now, message
 			failed[[2]string{name, tag.Tag}] = next
-			p.GaveUp = append(p.GaveUp, GivenUp{Image: name, Tag: tag.Tag, Message: message, Owners: tag.OwnerReferences})
+			p.GaveUp = append(p.GaveUp,
+				GivenUp{Image: name, Tag: tag.Tag, Message: message, Owners: tag.OwnerReferences})
 		}
 	}
 	if len(failed) == 0 {
@@ -377,7 +381,8 @@ func (p *NodePlan) giveUp(s NodeSnapshot, images map[string]appsv1beta1.ImageSpe
 			}
 		}
 		if len(tags) > 0 {
-			slices.SortFunc(tags, func(a, b appsv1beta1.ImageTagStatus) int { return strings.Compare(a.Tag, b.Tag) })
+			slices.SortFunc(tags,
+				func(a, b appsv1beta1.ImageTagStatus) int { return strings.Compare(a.Tag, b.Tag) })
 			status.ImageStatuses[name] = appsv1beta1.ImageStatus{Tags: tags}
 		}
 	}

@@ -168,7 +168,10 @@ func (r *Rooms) Forget(node string) {
 }
 
 // noRoom says why a NodeImage cannot take the image of a job with references to its secrets; empty if it can.
-func noRoom(node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob, name, tag string, secrets []appsv1beta1.ReferenceObject) string {
+func noRoom(
+	node *appsv1beta1.NodeImage, job *appsv1beta1.ImagePullJob, name, tag string,
+	secrets []appsv1beta1.ReferenceObject,
+) string {
 	return sumsOf(node, job.Namespace).noRoom(node, job, name, tag, secrets)
 }
 

@@ -66,8 +66,7 @@ const (
 type held struct {
 	name     string
 	priority int
-	// started (ND-122, ND-140); ran: it was let go once; failed: it ended with an error and is not started
-	// again.
+	// started; ran: it was let go once; failed: it ended with an error and is not started again.
 	started, ran, failed, running bool
 }
 
@@ -75,7 +74,7 @@ type held struct {
 func Held(pod *corev1.Pod) bool { return len(heldBy(pod)) > 0 }
 
 // heldBy returns the containers with a barrier, by falling priority. A reference to another ConfigMap, or a
-// key that is none of ours, is no barrier (ND-132).
+// key that is none of ours, is no barrier.
 func heldBy(pod *corev1.Pod) []held {
 	var all []held
 	for i := range pod.Spec.Containers {
@@ -106,7 +105,8 @@ func heldBy(pod *corev1.Pod) []held {
 func barrierOf(pod string, container *corev1.Container) (int, bool) {
 	for i := range container.Env {
 		env := &container.Env[i]
-		if env.Name != pub.ContainerBarrierEnv || env.ValueFrom == nil || env.ValueFrom.ConfigMapKeyRef == nil ||
+		if env.Name != pub.ContainerBarrierEnv || env.ValueFrom == nil ||
+			env.ValueFrom.ConfigMapKeyRef == nil ||
 			env.ValueFrom.ConfigMapKeyRef.Name != pub.LaunchBarrierName(pod) {
 			continue
 		}
@@ -123,11 +123,13 @@ func Concerns(pod *corev1.Pod) bool { return len(remaining(pod, heldBy(pod))) > 
 // remaining are the containers that may wait for a key: those that have not started, and of a completed pod
 // those that do not run.
 func remaining(pod *corev1.Pod, all []held) []held {
-	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+	if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodSucceeded ||
+		pod.Status.Phase == corev1.PodFailed {
 		return nil
 	}
 	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == corev1.ContainersReady && pod.Status.Conditions[i].Status == corev1.ConditionTrue {
+		if pod.Status.Conditions[i].Type == corev1.ContainersReady &&
+			pod.Status.Conditions[i].Status == corev1.ConditionTrue {
 			return nil
 		}
 	}
@@ -174,7 +176,8 @@ func NewPlan(s Snapshot) *Plan {
 		higher := slices.DeleteFunc(slices.Clone(rest), func(h held) bool { return !let[h.priority] })
 		p.Why += fmt.Sprintf(", %s wait for %s to be ready", names(waiting), names(higher))
 		if dead := slices.DeleteFunc(higher, func(h held) bool { return !h.failed }); len(dead) > 0 {
-			p.Blocked = fmt.Sprintf("%s never start: %s failed and will not be restarted", names(waiting), names(dead))
+			p.Blocked = fmt.Sprintf("%s never start: %s failed and will not be restarted", names(waiting),
+				names(dead))
 		}
 	}
 	p.barrier(s)
@@ -182,7 +185,7 @@ func NewPlan(s Snapshot) *Plan {
 	return p
 }
 
-// barrier decides what is done to the ConfigMap (ND-136, ND-137, ND-139, ND-142, ND-144).
+// barrier decides what is done to the ConfigMap.
 func (p *Plan) barrier(s Snapshot) {
 	name := pub.LaunchBarrierName(s.Pod.Name)
 	if s.Barrier == nil {
@@ -194,14 +197,18 @@ func (p *Plan) barrier(s Snapshot) {
 	switch {
 	case !mine && !former:
 		p.Action, p.After = Refuse, whileRefused
-		p.Blocked = fmt.Sprintf("ConfigMap %s is not of this pod, and is not written to: delete it, and the containers start", name)
+		p.Blocked = fmt.Sprintf(
+			"ConfigMap %s is not of this pod, and is not written to: delete it, and the containers start",
+			name,
+		)
 		p.Why = p.Blocked
 	case s.Barrier.DeletionTimestamp != nil:
 		p.After = whileDeleted
 		p.Why = fmt.Sprintf("ConfigMap %s is being deleted and comes again after that: %s", name, p.Why)
 	case !mine:
 		p.Action, p.Added = Reset, p.Keys
-		p.Why = fmt.Sprintf("ConfigMap %s is left from an earlier pod and starts anew with %s: %s", name, strings.Join(p.Keys, ", "), p.Why)
+		p.Why = fmt.Sprintf("ConfigMap %s is left from an earlier pod and starts anew with %s: %s", name,
+			strings.Join(p.Keys, ", "), p.Why)
 	default:
 		present := keysOf(s.Barrier)
 		for _, key := range p.Keys {

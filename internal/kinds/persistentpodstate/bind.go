@@ -50,14 +50,20 @@ func own(key string) bool {
 	return domain == "kruise.io" || strings.HasSuffix(domain, ".kruise.io")
 }
 
-// termOf is the preference for the remembered values; nil if there are none (PPS-033, PPS-034). The API
-// server takes no pod with a weight that is out of bounds, which stored objects may have (PPS-107).
-func termOf(preferred *appsv1beta1.PreferredTopologyTerm, labels map[string]string) *corev1.PreferredSchedulingTerm {
+// termOf is the preference for the remembered values; nil if there are none. The API server takes no pod with
+// a weight that is out of bounds, which stored objects may have.
+func termOf(
+	preferred *appsv1beta1.PreferredTopologyTerm, labels map[string]string,
+) *corev1.PreferredSchedulingTerm {
 	term := &corev1.PreferredSchedulingTerm{Weight: min(max(preferred.Weight, leastWeight), mostWeight)}
 	for _, key := range preferred.Preference.Keys {
 		if value, ok := labels[key]; ok {
 			term.Preference.MatchExpressions = append(term.Preference.MatchExpressions,
-				corev1.NodeSelectorRequirement{Key: key, Operator: corev1.NodeSelectorOpIn, Values: []string{value}})
+				corev1.NodeSelectorRequirement{
+					Key:      key,
+					Operator: corev1.NodeSelectorOpIn,
+					Values:   []string{value},
+				})
 		}
 	}
 	if len(term.Preference.MatchExpressions) == 0 {
@@ -77,7 +83,8 @@ func added(path string, to, texts map[string]string) (changes []operations.Opera
 		return []operations.Operation{operations.NewOperation("add", path, texts)}
 	}
 	for _, key := range slices.Sorted(maps.Keys(texts)) {
-		changes = append(changes, operations.NewOperation("add", path+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(key), texts[key]))
+		changes = append(changes, operations.NewOperation("add",
+			path+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(key), texts[key]))
 	}
 	return changes
 }
@@ -91,7 +98,9 @@ func prefer(affinity *corev1.Affinity, terms []corev1.PreferredSchedulingTerm) [
 		has = affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
 	}
 	terms = slices.DeleteFunc(terms, func(term corev1.PreferredSchedulingTerm) bool {
-		return slices.ContainsFunc(has, func(other corev1.PreferredSchedulingTerm) bool { return equality.Semantic.DeepEqual(term, other) })
+		return slices.ContainsFunc(has, func(other corev1.PreferredSchedulingTerm) bool {
+			return equality.Semantic.DeepEqual(term, other)
+		})
 	})
 	add := func(path string, value any) []operations.Operation {
 		return []operations.Operation{operations.NewOperation("add", "/spec/affinity"+path, value)}

@@ -42,8 +42,10 @@ type Generation struct {
 }
 
 // annotations are those that ask for a PersistentPodState.
-var annotations = []string{pub.AutoGeneratePersistentPodState, pub.RequiredPersistentTopology, pub.PreferredPersistentTopology,
-	pub.PersistentPodAnnotations, pub.PersistentPodStateRetentionPolicy}
+var annotations = []string{
+	pub.AutoGeneratePersistentPodState, pub.RequiredPersistentTopology, pub.PreferredPersistentTopology,
+	pub.PersistentPodAnnotations, pub.PersistentPodStateRetentionPolicy,
+}
 
 // SameAsked tells whether two workloads ask for the same (PPS-073).
 func SameAsked(a, b map[string]string) bool {
@@ -74,36 +76,44 @@ func Generate(a *Asked) (g Generation) {
 	case w.Terminating || object != nil && object.DeletionTimestamp != nil:
 		return g
 	case !Asks(w.Annotations):
-		g.Delete = ours && TargetOf(object) == w.Reference // PPS-076
+		g.Delete = ours && TargetOf(object) == w.Reference
 		return g
 	}
-	required, preferred := list(w.Annotations[pub.RequiredPersistentTopology]), list(w.Annotations[pub.PreferredPersistentTopology])
-	if len(required)+len(preferred) == 0 { // PPS-075
+	required, preferred := list(w.Annotations[pub.RequiredPersistentTopology]), list(
+		w.Annotations[pub.PreferredPersistentTopology],
+	)
+	if len(required)+len(preferred) == 0 {
 		return g
 	}
 	wanted := &appsv1beta1.PersistentPodState{ObjectMeta: metav1.ObjectMeta{Name: w.Name}}
 	wanted.Spec = specOf(w, required, preferred)
-	policy := appsv1beta1.PersistentPodStateRetentionPolicyType(w.Annotations[pub.PersistentPodStateRetentionPolicy])
-	if wanted.Spec.PersistentPodStateRetentionPolicy = policy; policy == "" && object != nil { // PPS-074
+	policy := appsv1beta1.PersistentPodStateRetentionPolicyType(
+		w.Annotations[pub.PersistentPodStateRetentionPolicy],
+	)
+	if wanted.Spec.PersistentPodStateRetentionPolicy = policy; policy == "" && object != nil {
 		wanted.Spec.PersistentPodStateRetentionPolicy = object.Spec.PersistentPodStateRetentionPolicy
 	}
 	if faults := invalid(wanted); faults != "" {
 		g.Invalid = faults
 		return g
 	}
-	wanted.OwnerReferences = []metav1.OwnerReference{{APIVersion: w.APIVersion, Kind: w.Kind, Name: w.Name, UID: w.UID, Controller: new(true)}} // PPS-072
+	wanted.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: w.APIVersion, Kind: w.Kind, Name: w.Name, UID: w.UID, Controller: new(true)},
+	}
 	wanted.Annotations = map[string]string{pub.GeneratedPersistentPodState: mark(w.Reference)}
 	switch {
-	case object == nil && len(a.Others) > 0: // PPS-079
-		g.Conflict = "PersistentPodState " + a.Others[0].Name + " is of this workload already: none is generated"
+	case object == nil && len(a.Others) > 0:
+		g.Conflict = "PersistentPodState " + a.Others[0].Name +
+			" is of this workload already: none is generated"
 	case object == nil:
 		g.Create = wanted
 	case a.Gone: // it cannot be made to refer to this one, and the next one does
 		g.Delete = true
-	case !ours && !former(object, owner, w.Reference), TargetOf(object) != w.Reference: // PPS-077
-		g.Conflict = "PersistentPodState " + object.Name + " was not generated for this workload: it stays as it is, and none is generated"
+	case !ours && !former(object, owner, w.Reference), TargetOf(object) != w.Reference:
+		g.Conflict = "PersistentPodState " + object.Name +
+			" was not generated for this workload: it stays as it is, and none is generated"
 	default:
-		g.Empty = !ours && !a.Kept && len(object.Status.PodStates) > 0 // PPS-078
+		g.Empty = !ours && !a.Kept && len(object.Status.PodStates) > 0
 		g.Update = updated(object, wanted)
 	}
 	return g
@@ -113,7 +123,8 @@ func Generate(a *Asked) (g Generation) {
 // that one was deleted without what belonged to it; false if it is not such an object.
 func Bereft(object *appsv1beta1.PersistentPodState) (of Reference, is bool) {
 	of = TargetOf(object)
-	return of, metav1.GetControllerOf(object) == nil && object.Annotations[pub.GeneratedPersistentPodState] == mark(of)
+	return of, metav1.GetControllerOf(object) == nil &&
+		object.Annotations[pub.GeneratedPersistentPodState] == mark(of)
 }
 
 // former tells whether an object was generated for an earlier workload of the same kind and name: its owner
@@ -122,7 +133,10 @@ func former(object *appsv1beta1.PersistentPodState, owner *metav1.OwnerReference
 	if owner == nil {
 		return object.Annotations[pub.GeneratedPersistentPodState] == mark(of)
 	}
-	return Reference{GroupKind: schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind(), Name: owner.Name} == of
+	return Reference{
+		GroupKind: schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind(),
+		Name:      owner.Name,
+	} == of
 }
 
 // updated is the object as it is wanted; nil if it is that.
@@ -130,10 +144,12 @@ func updated(object, wanted *appsv1beta1.PersistentPodState) *appsv1beta1.Persis
 	changed := object.DeepCopy()
 	controller := wanted.OwnerReferences[0]
 	isController := func(o metav1.OwnerReference) bool { return o.Controller != nil && *o.Controller }
-	if at := slices.IndexFunc(changed.OwnerReferences, isController); at < 0 || changed.OwnerReferences[at].UID != controller.UID {
-		changed.OwnerReferences = slices.DeleteFunc(changed.OwnerReferences, func(o metav1.OwnerReference) bool {
-			return isController(o) || o.Kind == controller.Kind && o.Name == controller.Name
-		})
+	if at := slices.IndexFunc(changed.OwnerReferences, isController); at < 0 ||
+		changed.OwnerReferences[at].UID != controller.UID {
+		changed.OwnerReferences = slices.DeleteFunc(changed.OwnerReferences,
+			func(o metav1.OwnerReference) bool {
+				return isController(o) || o.Kind == controller.Kind && o.Name == controller.Name
+			})
 		changed.OwnerReferences = append(changed.OwnerReferences, controller)
 	}
 	if changed.Annotations == nil {
@@ -150,7 +166,11 @@ func updated(object, wanted *appsv1beta1.PersistentPodState) *appsv1beta1.Persis
 }
 
 func specOf(w *Workload, required, preferred []string) (spec appsv1beta1.PersistentPodStateSpec) {
-	spec.TargetRef = appsv1beta1.PersistentPodStateTarget{APIVersion: w.APIVersion, Kind: w.Kind, Name: w.Name}
+	spec.TargetRef = appsv1beta1.PersistentPodStateTarget{
+		APIVersion: w.APIVersion,
+		Kind:       w.Kind,
+		Name:       w.Name,
+	}
 	if len(required) > 0 {
 		spec.RequiredPersistentTopology = &appsv1beta1.NodeTopologyTerm{Keys: required}
 	}
@@ -159,12 +179,13 @@ func specOf(w *Workload, required, preferred []string) (spec appsv1beta1.Persist
 			Preference: appsv1beta1.NodeTopologyTerm{Keys: preferred}}}
 	}
 	for _, key := range list(w.Annotations[pub.PersistentPodAnnotations]) {
-		spec.PersistentPodAnnotations = append(spec.PersistentPodAnnotations, appsv1beta1.PersistentPodAnnotation{Key: key})
+		spec.PersistentPodAnnotations = append(spec.PersistentPodAnnotations,
+			appsv1beta1.PersistentPodAnnotation{Key: key})
 	}
 	return spec
 }
 
-// list are the items of a comma-separated list, without blanks around them (PPS-071).
+// list are the items of a comma-separated list, without blanks around them.
 func list(text string) (items []string) {
 	for item := range strings.SplitSeq(text, ",") {
 		if item = strings.TrimSpace(item); item != "" {

@@ -16,7 +16,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 )
 
-// leastWeight and mostWeight bound the weight of a preference (PPS-024).
+// leastWeight and mostWeight bound the weight of a preference.
 const leastWeight, mostWeight = 1, 100
 
 // Bounds of what is remembered (PPS-083): MostValue of the value of an annotation, as the caches keep it,
@@ -87,12 +87,17 @@ func ReadyOn(pods []*corev1.Pod) []*corev1.Pod {
 // Make plans what is remembered.
 func Make(s *Snapshot) *Plan {
 	old := s.State.Status.PodStates
-	p := &Plan{Status: appsv1beta1.PersistentPodStateStatus{ObservedGeneration: s.State.Generation, PodStates: maps.Clone(old)}}
+	p := &Plan{
+		Status: appsv1beta1.PersistentPodStateStatus{
+			ObservedGeneration: s.State.Generation,
+			PodStates:          maps.Clone(old),
+		},
+	}
 	active, recorded := map[string]bool{}, map[string]bool{}
 	for _, pod := range s.Pods {
 		active[pod.Name] = active[pod.Name] || readiness.Active(pod)
 	}
-	switch { // PPS-047
+	switch {
 	case s.Workload != nil && s.Workload.Orphans:
 		return p
 	case s.Workload == nil || s.Workload.Terminating:
@@ -112,13 +117,14 @@ func Make(s *Snapshot) *Plan {
 		ordinal, ok := Ordinal(name)
 		switch {
 		case recorded[name]:
-		case s.Gone[name]: // PPS-105
+		case s.Gone[name]:
 			p.Cleaned = append(p.Cleaned, name)
 			delete(p.Status.PodStates, name)
-		case s.State.Spec.PersistentPodStateRetentionPolicy == appsv1beta1.RetainWhenDeleted || s.Workload.Slots == nil: // PPS-063, PPS-016
-		case !ok: // PPS-062
+		case s.State.Spec.PersistentPodStateRetentionPolicy == appsv1beta1.RetainWhenDeleted ||
+			s.Workload.Slots == nil:
+		case !ok:
 			p.Odd = append(p.Odd, name)
-		case !active[name]: // PPS-060, PPS-065
+		case !active[name]:
 			if _, used := s.Workload.Slots.Rank(ordinal); !used {
 				p.Forgotten = append(p.Forgotten, name)
 				delete(p.Status.PodStates, name)
@@ -137,7 +143,7 @@ func (p *Plan) record(s *Snapshot, recorded map[string]bool) {
 	}
 	for _, pod := range ReadyOn(s.Pods) {
 		node, read := s.Nodes[pod.Spec.NodeName]
-		if !read { // PPS-053
+		if !read {
 			unread[pod.Spec.NodeName] = true
 			continue
 		}
@@ -232,8 +238,9 @@ func some(keys []string, of map[string]string) (found map[string]string) {
 	return found
 }
 
-func same(a, b appsv1beta1.PodState) bool { // PPS-052
-	return a.NodeName == b.NodeName && maps.Equal(a.NodeTopologyLabels, b.NodeTopologyLabels) && maps.Equal(a.Annotations, b.Annotations)
+func same(a, b appsv1beta1.PodState) bool {
+	return a.NodeName == b.NodeName && maps.Equal(a.NodeTopologyLabels, b.NodeTopologyLabels) &&
+		maps.Equal(a.Annotations, b.Annotations)
 }
 
 // around is about how much JSON there is around the texts of an entry, and of a value.

@@ -26,7 +26,10 @@ func BuiltIn(kind schema.GroupKind) bool { return kind == StatefulSet || kind ==
 // TargetOf is what a PersistentPodState refers to.
 func TargetOf(state *appsv1beta1.PersistentPodState) Reference {
 	target := &state.Spec.TargetRef
-	return Reference{GroupKind: schema.FromAPIVersionAndKind(target.APIVersion, target.Kind).GroupKind(), Name: target.Name}
+	return Reference{
+		GroupKind: schema.FromAPIVersionAndKind(target.APIVersion, target.Kind).GroupKind(),
+		Name:      target.Name,
+	}
 }
 
 // Of returns that of several PersistentPodStates of a namespace which acts for the workload: of those that

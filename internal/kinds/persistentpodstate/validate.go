@@ -12,8 +12,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
-// Bounds of what one object may ask to be remembered of each pod (PPS-023): the status holds it for all pods
-// together.
+// Bounds of what one object may ask to be remembered of each pod: the status holds it for all pods together.
 const mostKeys, mostAnnotations = 32, 16
 
 // Environment is what decides besides the object whether it is valid.
@@ -43,7 +42,8 @@ func validateSpec(state *appsv1beta1.PersistentPodState) (errs field.ErrorList) 
 		errs = append(errs, validateKeys(required.Keys, spec.Child("requiredPersistentTopology", "keys"))...)
 	}
 	for i := range state.Spec.PreferredPersistentTopology {
-		term, at := &state.Spec.PreferredPersistentTopology[i], spec.Child("preferredPersistentTopology").Index(i)
+		term, at := &state.Spec.PreferredPersistentTopology[i], spec.Child("preferredPersistentTopology").
+			Index(i)
 		if term.Weight < leastWeight || term.Weight > mostWeight {
 			errs = append(errs, field.Invalid(at.Child("weight"), term.Weight, "must be from 1 to 100"))
 		}
@@ -60,24 +60,34 @@ func validateSpec(state *appsv1beta1.PersistentPodState) (errs field.ErrorList) 
 	if found := len(state.Spec.PersistentPodAnnotations); found > mostAnnotations {
 		errs = append(errs, field.TooMany(annotations, found, mostAnnotations))
 	}
-	policies := []appsv1beta1.PersistentPodStateRetentionPolicyType{appsv1beta1.RetainWhenScaled, appsv1beta1.RetainWhenDeleted}
-	if policy := state.Spec.PersistentPodStateRetentionPolicy; policy != "" && !slices.Contains(policies, policy) {
-		errs = append(errs, field.NotSupported(spec.Child("persistentPodStateRetentionPolicy"), policy, policies))
+	policies := []appsv1beta1.PersistentPodStateRetentionPolicyType{
+		appsv1beta1.RetainWhenScaled, appsv1beta1.RetainWhenDeleted,
+	}
+	if policy := state.Spec.PersistentPodStateRetentionPolicy; policy != "" &&
+		!slices.Contains(policies, policy) {
+		errs = append(errs,
+			field.NotSupported(spec.Child("persistentPodStateRetentionPolicy"), policy, policies))
 	}
 	return errs
 }
 
-func validateTarget(state, old *appsv1beta1.PersistentPodState, env Environment, path *field.Path) (errs field.ErrorList) {
+func validateTarget(
+	state, old *appsv1beta1.PersistentPodState, env Environment, path *field.Path,
+) (errs field.ErrorList) {
 	ref, target := state.Spec.TargetRef, TargetOf(state)
 	if old != nil && TargetOf(old) != target {
-		return append(errs, field.Forbidden(path, fmt.Sprintf("the group, kind and name of the workload cannot be changed from %s %s: make another PersistentPodState",
-			old.Spec.TargetRef.Kind, old.Spec.TargetRef.Name)))
+		return append(errs, field.Forbidden(path, fmt.Sprintf(
+			"the group, kind and name of the workload cannot be changed from %s %s: make another PersistentPodState",
+			old.Spec.TargetRef.Kind, old.Spec.TargetRef.Name,
+		)))
 	}
 	if ref.APIVersion == "" || ref.Kind == "" || ref.Name == "" {
 		return append(errs, field.Invalid(path, ref, "apiVersion, kind and name must not be empty"))
 	}
 	if _, err := schema.ParseGroupVersion(ref.APIVersion); err != nil {
-		return append(errs, field.Invalid(path, ref, fmt.Sprintf("apiVersion %q must be a group and a version, such as apps/v1: %v", ref.APIVersion, err)))
+		return append(errs, field.Invalid(path, ref,
+			fmt.Sprintf("apiVersion %q must be a group and a version, such as apps/v1: %v", ref.APIVersion,
+				err)))
 	}
 	if err := supported(target.GroupKind, env, ref, path); err != nil {
 		errs = append(errs, err)
@@ -86,25 +96,32 @@ func validateTarget(state, old *appsv1beta1.PersistentPodState, env Environment,
 		return o.Name == state.Name || o.Namespace != state.Namespace
 	})
 	if other := Of(target, others); other != nil {
-		errs = append(errs, field.Invalid(path, ref, fmt.Sprintf("PersistentPodState %s is of this workload already, and a workload can have one", other.Name)))
+		errs = append(errs, field.Invalid(path, ref,
+			fmt.Sprintf("PersistentPodState %s is of this workload already, and a workload can have one",
+				other.Name)))
 	}
 	return errs
 }
 
-// supported refuses kinds that are neither supported nor listed (PPS-021).
-func supported(kind schema.GroupKind, env Environment, ref appsv1beta1.PersistentPodStateTarget, path *field.Path) *field.Error {
+// supported refuses kinds that are neither supported nor listed.
+func supported(
+	kind schema.GroupKind, env Environment, ref appsv1beta1.PersistentPodStateTarget, path *field.Path,
+) *field.Error {
 	if BuiltIn(kind) {
 		return nil
 	}
 	if kind.Kind == StatefulSet.Kind {
-		return field.Invalid(path, ref, fmt.Sprintf("the group of a StatefulSet must be apps or apps.kruise.io, not %q", kind.Group))
+		return field.Invalid(path, ref,
+			fmt.Sprintf("the group of a StatefulSet must be apps or apps.kruise.io, not %q", kind.Group))
 	}
 	if env.ListError != nil {
-		return field.InternalError(path, fmt.Errorf("whether kind %s is listed cannot be told: %w", kind, env.ListError))
+		return field.InternalError(path,
+			fmt.Errorf("whether kind %s is listed cannot be told: %w", kind, env.ListError))
 	}
 	if _, ok := env.Listed.Workload(kind); !ok {
-		return field.Invalid(path, ref, fmt.Sprintf("kind %s of group %q is not supported, and not listed: supported is StatefulSet; other kinds are listed by an "+
-			"administrator in key %s of ConfigMap %s in the namespace of the manager", kind.Kind, kind.Group, AllowListKey, workloadspread.ConfigMapName))
+		return field.Invalid(path, ref,
+			fmt.Sprintf("kind %s of group %q is not supported, and not listed: supported is StatefulSet; other kinds are listed by an "+
+				"administrator in key %s of ConfigMap %s in the namespace of the manager", kind.Kind, kind.Group, AllowListKey, workloadspread.ConfigMapName))
 	}
 	return nil
 }

@@ -1,11 +1,12 @@
-// Package podprobemarker decides what nodes are to probe, and what pods get of the results:
+// Package podprobemarker decides what nodes probe and how the results change pods:
 //
-//   - [PlanNode] makes the list of a node's NodePodProbe from its pods and the PodProbeMarkers of their
-//     namespaces, and patches of pods from the results in its status. One node is planned at a time, whole,
-//     so that probes that are not wanted any more go by themselves, and no two PodProbeMarkers write over
+//   - [PlanNode] computes the list of a node's NodePodProbe from its pods and the PodProbeMarkers of their
+//     namespaces, and patches of pods from the results in its status. It plans one whole node at a time, so
+//     that probes that are no longer wanted disappear by themselves, and PodProbeMarkers do not overwrite
 //     each other.
-//   - [Validate] and [Default] judge and complete PodProbeMarkers.
-//   - [Travelling] is what a pod on a virtual node carries along, where no daemon of ours is.
+//   - [Validate] and [Default] validate and default PodProbeMarkers.
+//   - [Travelling] returns the probes that a pod on a virtual node carries in its annotations, because no node
+//     daemon runs there.
 //
 // Nothing here has a client, a context or a clock.
 package podprobemarker

@@ -15,47 +15,58 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// How long a container has run before a failed probe restarts it: nothing for the first time, then like
-// kubelet's back-off. A container that ran for long begins anew.
+// How long a container must have run before a failed probe restarts it: the first restart is immediate, later
+// ones follow kubelet's back-off. The back-off of a container that ran for ranLong is reset.
 const (
 	firstPause, longestPause = 10 * time.Second, 5 * time.Minute
 	ranLong                  = 10 * time.Minute
 )
 
-// lookAgain is when a restart that was asked for is looked after.
+// lookAgain is how long after a restart was requested the node is planned again.
 const lookAgain = 30 * time.Second
 
 // Restart is a container whose liveness probe failed (PPM-121).
 type Restart struct {
 	Pod       *corev1.Pod
 	Container string
-	// Count is how often it restarted before, so that there is one request for each restart.
+	// Count is how often the container restarted before, so that there is one request for each restart.
 	Count int32
-	// Grace is how many seconds it may take to end, if the probe says so.
+	// Grace is the termination grace period in seconds, if the probe sets one.
 	Grace *int64
 }
 
-// Name is that of the request for the restart.
+// Name returns the name of the request for the restart.
 func (r *Restart) Name() string {
 	return fmt.Sprintf("liveness-%s-%s-%d", r.Pod.UID, r.Container, r.Count)
 }
 
-// Meant tells whether the container of a version of the pod is the one that failed.
+// Meant reports whether the container in this version of the pod is the one that failed.
 func (r *Restart) Meant(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool {
 		return c.Name == r.Container && c.RestartCount == r.Count && c.State.Running != nil
 	})
 }
 
-// Request is the request for the restart. It goes with the pod, and a while after it has ended, so that one
-// that failed is followed by another.
+// Request returns the request for the restart. It is deleted with the pod, or a while after it has finished,
+// so that another one can follow if it failed.
 func (r *Restart) Request() *appsv1beta1.ContainerRecreateRequest {
 	return &appsv1beta1.ContainerRecreateRequest{
-		ObjectMeta: metav1.ObjectMeta{Namespace: r.Pod.Namespace, Name: r.Name(), OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod",
-			Name: r.Pod.Name, UID: r.Pod.UID, Controller: new(true)}}},
-		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: r.Pod.Name, Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: r.Container}},
-			Strategy:              &appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: r.Grace},
-			ActiveDeadlineSeconds: new(int64(600)), TTLSecondsAfterFinished: new(int32(60))},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: r.Pod.Namespace,
+			Name:      r.Name(),
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "Pod", Name: r.Pod.Name, UID: r.Pod.UID, Controller: new(true)},
+			},
+		},
+		Spec: appsv1beta1.ContainerRecreateRequestSpec{
+			PodName:    r.Pod.Name,
+			Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: r.Container}},
+			Strategy: &appsv1beta1.ContainerRecreateRequestStrategy{
+				TerminationGracePeriodSeconds: r.Grace,
+			},
+			ActiveDeadlineSeconds:   new(int64(600)),
+			TTLSecondsAfterFinished: new(int32(60)),
+		},
 	}
 }
 
@@ -65,9 +76,9 @@ type stored struct {
 	Probe appsv1alpha1.ContainerProbeSpec `json:"livenessProbe"`
 }
 
-// Moved is what the annotation of a pod becomes that asks for the enhanced liveness probe, and the
-// containers, by index, whose probes stand in it (PPM-120). Probes that the node daemon cannot carry out stay
-// with kubelet.
+// Moved returns the value of the annotation with the liveness probes of a pod that asks for the enhanced
+// liveness probe, and the indexes of the containers whose probes are in it (PPM-120). Probes that the node
+// daemon cannot run stay with kubelet.
 func Moved(pod *corev1.Pod) (context string, moved []int) {
 	if pod.Annotations[pub.UsingEnhancedLiveness] != "true" || !owned(pod) {
 		return "", nil
@@ -83,8 +94,10 @@ func Moved(pod *corev1.Pod) (context string, moved []int) {
 		if err != nil || json.Unmarshal(text, &probe) != nil || Fault(&probe) != "" {
 			continue
 		}
-		entries, moved = append(entries, map[string]any{"name": c.Name, "livenessProbe": c.LivenessProbe}), append(moved, i)
+		entries, moved = append(entries,
+			map[string]any{"name": c.Name, "livenessProbe": c.LivenessProbe}), append(moved, i)
 	}
+
 	text, err := json.Marshal(entries)
 	if err != nil {
 		return "", nil
@@ -92,39 +105,45 @@ func Moved(pod *corev1.Pod) (context string, moved []int) {
 	return string(text), moved
 }
 
-// owned tells whether a workload of the project controls the pod: of no others do the caches keep annotations
-// and containers.
+// owned reports whether a workload of this project controls the pod. The caches keep annotations and
+// containers of such pods only.
 func owned(pod *corev1.Pod) bool {
 	controller := metav1.GetControllerOfNoCopy(pod)
 	return controller != nil && strings.HasPrefix(controller.APIVersion, appsv1beta1.GroupVersion.Group+"/")
 }
 
-// liveness are the liveness probes of a pod that the node daemon carries out. No PodProbeMarker's have such
-// names: these have a separator.
+// liveness returns the liveness probes of a pod that the node daemon runs. Their names differ from those of
+// all PodProbeMarkers' probes, which contain a separator.
 func (s *Snapshot) liveness(pod *corev1.Pod) (all []wish) {
 	if !s.Liveness || !Ready(pod) || pod.Annotations[pub.LivenessProbes] == "" || !owned(pod) {
 		return nil
 	}
+
 	var entries []stored
 	if err := json.Unmarshal([]byte(pod.Annotations[pub.LivenessProbes]), &entries); err != nil {
 		return nil // somebody else wrote it
 	}
+
 	open := map[string]bool{}
 	for i := range pod.Spec.Containers {
 		open[pod.Spec.Containers[i].Name] = true
 	}
+
 	for i := range entries {
 		e := &entries[i]
 		if !open[e.Name] { // somebody else wrote it, and maybe thousands of them
 			continue
 		}
-		open[e.Name] = false // the first counts
-		w := wish{pod: pod, entry: appsv1alpha1.ContainerProbe{Name: pod.Name + "-" + e.Name, ContainerName: e.Name}}
+		open[e.Name] = false // the first entry counts
+		w := wish{
+			pod:   pod,
+			entry: appsv1alpha1.ContainerProbe{Name: pod.Name + "-" + e.Name, ContainerName: e.Name},
+		}
 		w.entry.Probe, w.fault = s.resolved(pod, e.Name, &e.Probe)
 		for _, number := range []struct {
 			of      *int32
 			usually int32
-		}{{&w.entry.Probe.PeriodSeconds, 10}, {&w.entry.Probe.FailureThreshold, 3}} { // as kubelet has it
+		}{{&w.entry.Probe.PeriodSeconds, 10}, {&w.entry.Probe.FailureThreshold, 3}} { // kubelet's defaults
 			if *number.of == 0 {
 				*number.of = number.usually
 			}
@@ -134,8 +153,7 @@ func (s *Snapshot) liveness(pod *corev1.Pod) (all []wish) {
 	return all
 }
 
-// unwatched tells of the liveness probes on a node that has no daemon: kubelet does not carry them out, and
-// nobody else does.
+// unwatched warns of liveness probes on a node without a daemon: neither kubelet nor anybody else runs them.
 func (s *Snapshot) unwatched(p *Plan) {
 	for _, pod := range s.Pods {
 		for _, w := range s.liveness(pod) {
@@ -145,40 +163,52 @@ func (s *Snapshot) unwatched(p *Plan) {
 	}
 }
 
-// restarts asks for restarts of the containers of a pod whose liveness probes failed.
+// restarts requests restarts of the containers of a pod whose liveness probes failed.
 func (s *Snapshot) restarts(p *Plan, pod *corev1.Pod, states map[string]*appsv1alpha1.ContainerProbeState) {
 	for _, w := range s.liveness(pod) {
 		state := states[w.entry.Name]
 		if state == nil || state.State != appsv1alpha1.ProbeFailed {
 			continue
 		}
-		at := slices.IndexFunc(pod.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return c.Name == w.entry.ContainerName })
+
+		at := slices.IndexFunc(pod.Status.ContainerStatuses,
+			func(c corev1.ContainerStatus) bool { return c.Name == w.entry.ContainerName })
 		if at < 0 {
 			continue
 		}
+
 		c := &pod.Status.ContainerStatuses[at]
 		if c.State.Running == nil || !c.State.Running.StartedAt.Before(&state.LastTransitionTime) {
-			continue // it failed before it was this container, for no probe comes within a second of the start
+			// The probe failed before this container started: no probe runs within a second of the start.
+			continue
 		}
+
 		if c.Started != nil && !*c.Started { // its startup probe has not succeeded yet
 			p.again(lookAgain)
 			continue
 		}
-		// The clock of the node may be ahead of ours: by its own, the container ran at least until the result
-		// was seen last.
-		ran := max(s.Now.Sub(c.State.Running.StartedAt.Time), state.LastProbeTime.Sub(c.State.Running.StartedAt.Time))
+
+		// The clock of the node may be ahead of ours. By its own clock, the container ran at least until the
+		// last result was seen.
+		ran := max(s.Now.Sub(c.State.Running.StartedAt.Time),
+			state.LastProbeTime.Sub(c.State.Running.StartedAt.Time))
 		wait := pause(c.RestartCount)
 		switch {
 		case ran < wait && ran < ranLong:
 			p.again(wait - ran)
 		default:
-			p.Restarts = append(p.Restarts, Restart{Pod: pod, Container: c.Name, Count: c.RestartCount, Grace: w.entry.Probe.TerminationGracePeriodSeconds})
+			p.Restarts = append(p.Restarts, Restart{
+				Pod:       pod,
+				Container: c.Name,
+				Count:     c.RestartCount,
+				Grace:     w.entry.Probe.TerminationGracePeriodSeconds,
+			})
 			p.again(lookAgain)
 		}
 	}
 }
 
-// pause is how long a container that restarted so often must have run.
+// pause returns how long a container that restarted so often must have run before the next restart.
 func pause(restarts int32) time.Duration {
 	if restarts == 0 {
 		return 0
@@ -190,32 +220,37 @@ func pause(restarts int32) time.Duration {
 	return min(wait, longestPause)
 }
 
-// again has the node looked at after a while.
+// again asks for the node to be planned again after a while.
 func (p *Plan) again(after time.Duration) {
 	if p.After == 0 || after < p.After {
 		p.After = after
 	}
 }
 
-// Restarted tells whether containers have started or ended of a pod that has liveness probes of ours, or a
-// condition that may be of a container that was replaced (PPM-072).
+// Restarted reports whether containers have started or ended in a pod that has liveness probes of the node
+// daemon, or a condition that may belong to a container that was replaced (PPM-072).
 func Restarted(before, after *corev1.Pod) bool {
-	if after.Annotations[pub.LivenessProbes] == "" && !slices.ContainsFunc(after.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Status == corev1.ConditionTrue && !slices.Contains(reserved, string(c.Type))
-	}) {
+	if after.Annotations[pub.LivenessProbes] == "" &&
+		!slices.ContainsFunc(after.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Status == corev1.ConditionTrue && !slices.Contains(reserved, string(c.Type))
+		}) {
 		return false
 	}
-	if before.Status.Message != after.Status.Message { // a checksum is all that the caches keep of the containers of most pods
+
+	// The caches keep only a checksum of the containers of most pods.
+	if before.Status.Message != after.Status.Message {
 		return true
 	}
+
 	was := map[string]string{}
 	for i := range before.Status.ContainerStatuses {
 		was[before.Status.ContainerStatuses[i].Name] = running(&before.Status.ContainerStatuses[i])
 	}
-	return slices.ContainsFunc(after.Status.ContainerStatuses, func(c corev1.ContainerStatus) bool { return was[c.Name] != running(&c) })
+	return slices.ContainsFunc(after.Status.ContainerStatuses,
+		func(c corev1.ContainerStatus) bool { return was[c.Name] != running(&c) })
 }
 
-// running is which container it is, if it runs.
+// running identifies the container instance if it runs, and is empty otherwise.
 func running(c *corev1.ContainerStatus) string {
 	if c.State.Running == nil {
 		return ""

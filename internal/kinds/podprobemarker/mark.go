@@ -16,38 +16,42 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 )
 
-// PodPlan is what a pod gets. A label or annotation that is nil goes.
+// PodPlan is the change to make to a pod. A label or annotation that is nil is removed.
 type PodPlan struct {
 	Pod                 *corev1.Pod
 	Conditions          []corev1.PodCondition
 	Labels, Annotations map[string]*string
-	// Unseen says that the annotations of the pod are not known: it is to be read before anything is done
-	// about them.
+	// Unseen means that the annotations of the pod are not known: the pod must be read before they are
+	// changed.
 	Unseen bool
 }
 
-// mostMessage bounds what conditions tell (PPM-092): the status of a NodePodProbe is its node's.
+// mostMessage is the maximum length of a condition's message, because the node decides what the status of a
+// NodePodProbe contains.
 const mostMessage = 1024
 
-// mark makes of the results in the status what pods get (PPM-067).
+// mark plans the changes of pods from the results in the status.
 func (s *Snapshot) mark(p *Plan, wishes map[types.UID][]wish) {
 	pods := make(map[string]*corev1.Pod, len(s.Pods))
 	for _, pod := range s.Pods {
 		pods[string(pod.UID)] = pod
 	}
+
 	for i := range s.List.Status.PodProbeStatuses {
 		status := &s.List.Status.PodProbeStatuses[i]
 		pod := pods[status.UID]
 		if pod == nil || pod.Namespace != status.Namespace || pod.Name != status.Name {
 			continue
 		}
-		delete(pods, status.UID) // each once
+		delete(pods, status.UID) // each pod once
+
 		states := make(map[string]*appsv1alpha1.ContainerProbeState, len(status.ProbeStates))
 		for j := range status.ProbeStates {
 			states[status.ProbeStates[j].Name] = &status.ProbeStates[j]
 		}
+
 		m := s.marking(p, pod)
-		for i := range wishes[pod.UID] { // PPM-068: no others
+		for i := range wishes[pod.UID] { // no other results count
 			w := &wishes[pod.UID][i]
 			switch state := states[w.entry.Name]; {
 			case w.marker == nil:
@@ -58,13 +62,13 @@ func (s *Snapshot) mark(p *Plan, wishes map[types.UID][]wish) {
 				m.policies(w.probe, state.State)
 			}
 		}
+
 		m.done()
 		s.restarts(p, pod, states)
 	}
 }
 
-// markVirtual makes of the conditions of pods what they get: on virtual nodes others carry out the probes
-// (PPM-114).
+// markVirtual plans the changes of pods on a virtual node from their conditions: others run the probes there.
 func (s *Snapshot) markVirtual(p *Plan) {
 	for _, pod := range s.Pods {
 		if !Ready(pod) {
@@ -93,24 +97,27 @@ func (s *Snapshot) markVirtual(p *Plan) {
 	}
 }
 
-// differing leaves out what pods have already.
+// differing drops what pods already have.
 func (p *Plan) differing() {
-	p.Pods = slices.DeleteFunc(p.Pods, func(of PodPlan) bool { return of.Status(of.Pod).Empty() && of.Metadata(of.Pod).Empty() && !of.Unseen })
+	p.Pods = slices.DeleteFunc(p.Pods, func(of PodPlan) bool {
+		return of.Status(of.Pod).Empty() && of.Metadata(of.Pod).Empty() && !of.Unseen
+	})
 }
 
-// marking gathers what a pod gets of all its probes, so that none takes away what another gives (PPM-073).
+// marking collects the changes of one pod from all its probes, so that no probe removes what another one
+// sets.
 type marking struct {
 	s   *Snapshot
 	p   *Plan
 	pod *corev1.Pod
-	// by says which PodProbeMarker writes a condition.
+	// by maps a condition to the PodProbeMarker that writes it.
 	by                  map[string]string
 	conditions          []corev1.PodCondition
 	labels, annotations pairs
 }
 
-// pairs are labels or annotations: which are set, which go, and which are kept as they are. Those that are
-// held no later probe sets.
+// pairs are labels or annotations: those to set, those to remove, and those to keep as they are. A later
+// probe does not set those that are held.
 type pairs struct {
 	set              map[string]string
 	drop, keep, held map[string]bool
@@ -121,39 +128,59 @@ func newPairs() pairs {
 }
 
 func (s *Snapshot) marking(p *Plan, pod *corev1.Pod) *marking {
-	return &marking{s: s, p: p, pod: pod, by: map[string]string{}, labels: newPairs(), annotations: newPairs()}
+	return &marking{
+		s:           s,
+		p:           p,
+		pod:         pod,
+		by:          map[string]string{},
+		labels:      newPairs(),
+		annotations: newPairs(),
+	}
 }
 
-// condition is what the pod's condition becomes (PPM-069, PPM-070, PPM-072).
+// condition plans the pod's condition for a result.
 func (m *marking) condition(w *wish, state *appsv1alpha1.ContainerProbeState) {
 	of := w.probe.PodConditionType
 	if of == "" {
 		return
 	}
 	if by, taken := m.by[of]; taken {
-		m.p.Warnings = append(m.p.Warnings, Warning{Marker: w.marker.PodProbeMarker, Reason: ConditionConflict,
-			Message: fmt.Sprintf("condition %s of pod %s is written by PodProbeMarker %s", of, m.pod.Name, by)})
+		m.p.Warnings = append(m.p.Warnings, Warning{
+			Marker: w.marker.PodProbeMarker,
+			Reason: ConditionConflict,
+			Message: fmt.Sprintf("condition %s of pod %s is written by PodProbeMarker %s", of, m.pod.Name,
+				by),
+		})
 		return
 	}
+
 	m.by[of] = w.marker.Name
-	c := corev1.PodCondition{Type: corev1.PodConditionType(of), Status: corev1.ConditionFalse, Message: bounded(state.Message),
-		LastProbeTime: state.LastProbeTime, LastTransitionTime: state.LastTransitionTime}
+	c := corev1.PodCondition{
+		Type:               corev1.PodConditionType(of),
+		Status:             corev1.ConditionFalse,
+		Message:            bounded(state.Message),
+		LastProbeTime:      state.LastProbeTime,
+		LastTransitionTime: state.LastTransitionTime,
+	}
+
 	switch state.State {
 	case appsv1alpha1.ProbeSucceeded:
 		c.Status = corev1.ConditionTrue
 	case appsv1alpha1.ProbeFailed:
 	default:
 		before := conditionOf(m.pod, c.Type)
-		if before == nil || before.Status != corev1.ConditionTrue || !m.s.Replaced(m.pod, w.probe.ContainerName, probed(before)) {
+		if before == nil || before.Status != corev1.ConditionTrue ||
+			!m.s.Replaced(m.pod, w.probe.ContainerName, probed(before)) {
 			return
 		}
-		c.Message = fmt.Sprintf("container %s was replaced, and there is no result of the new one yet", w.probe.ContainerName)
+		c.Message = fmt.Sprintf("container %s was replaced, and there is no result of the new one yet",
+			w.probe.ContainerName)
 		c.LastProbeTime, c.LastTransitionTime = metav1.Time{}, metav1.NewTime(m.s.Now)
 	}
 	m.conditions = append(m.conditions, c)
 }
 
-// probed is when a condition was last true of the container for sure.
+// probed returns the last time at which a condition was certainly true of the container.
 func probed(c *corev1.PodCondition) time.Time {
 	if c.LastProbeTime.IsZero() {
 		return c.LastTransitionTime.Time
@@ -161,7 +188,7 @@ func probed(c *corev1.PodCondition) time.Time {
 	return c.LastProbeTime.Time
 }
 
-// bounded cuts a message at the border of a character.
+// bounded truncates a message at a character boundary.
 func bounded(text string) string {
 	if len(text) <= mostMessage {
 		return text
@@ -169,8 +196,7 @@ func bounded(text string) string {
 	return strings.ToValidUTF8(text[:mostMessage], "")
 }
 
-// policies is what labels and annotations become of a result (PPM-071, PPM-115); of no result they stay
-// (PPM-072).
+// policies plans labels and annotations for a result. Without a result they stay as they are.
 func (m *marking) policies(probe *appsv1alpha1.PodContainerProbe, state appsv1alpha1.ProbeState) {
 	if state != appsv1alpha1.ProbeSucceeded && state != appsv1alpha1.ProbeFailed {
 		m.keeps(probe, true)
@@ -183,8 +209,8 @@ func (m *marking) policies(probe *appsv1alpha1.PodContainerProbe, state appsv1al
 	}
 }
 
-// keeps leaves the keys of a probe as they are: none that comes after it removes them nor, if it has its turn
-// and knows nothing just now, sets them.
+// keeps leaves the keys of a probe as they are: no other probe removes them. If holds is set, because the
+// probe has no result at the moment, no later probe sets them either.
 func (m *marking) keeps(probe *appsv1alpha1.PodContainerProbe, holds bool) {
 	for i := range probe.MarkerPolicy {
 		m.labels.keeps(probe.MarkerPolicy[i].Labels, holds)
@@ -199,7 +225,7 @@ func (p *pairs) keeps(of map[string]string, holds bool) {
 }
 
 // take sets the keys of a policy that applies, and drops those of one that does not. The first PodProbeMarker
-// that sets a key has it.
+// that sets a key wins.
 func (p *pairs) take(of map[string]string, applies bool) {
 	for key, value := range of {
 		if _, taken := p.set[key]; applies && !taken && !p.held[key] {
@@ -210,7 +236,7 @@ func (p *pairs) take(of map[string]string, applies bool) {
 	}
 }
 
-// changes are the keys that are set, and those that go.
+// changes returns the keys to set and, with a nil value, those to remove.
 func (p *pairs) changes() map[string]*string {
 	changes := map[string]*string{}
 	for key := range p.drop {
@@ -224,12 +250,13 @@ func (p *pairs) changes() map[string]*string {
 	return changes
 }
 
-// done puts what was gathered into the plan.
+// done adds the collected changes to the plan.
 func (m *marking) done() {
 	labels, annotations := m.labels.changes(), m.annotations.changes()
 	if len(m.conditions)+len(labels)+len(annotations) == 0 {
 		return
 	}
+
 	of := m.p.of(m.pod)
 	for i := range m.conditions {
 		of.condition(m.conditions[i], true)
@@ -238,7 +265,7 @@ func (m *marking) done() {
 	of.Unseen = len(annotations) > 0 && !m.s.Whole(m.pod)
 }
 
-// condition adds a condition; one of its type that is there stays unless it is overridden.
+// condition adds a condition; an existing one of its type stays unless override is set.
 func (p *PodPlan) condition(c corev1.PodCondition, override bool) {
 	for i := range p.Conditions {
 		if p.Conditions[i].Type == c.Type {
@@ -251,7 +278,7 @@ func (p *PodPlan) condition(c corev1.PodCondition, override bool) {
 	p.Conditions = append(p.Conditions, c)
 }
 
-// Status is the patch of the conditions that the pod does not have so (PPM-069, PPM-074).
+// Status returns the patch of the conditions that differ from those of the pod (PPM-069, PPM-074).
 func (p *PodPlan) Status(pod *corev1.Pod) *podpatch.Patch {
 	patch := &podpatch.Patch{}
 	for _, c := range p.Conditions {
@@ -264,7 +291,8 @@ func (p *PodPlan) Status(pod *corev1.Pod) *podpatch.Patch {
 	return patch
 }
 
-// Metadata is the patch of the labels and annotations that the pod does not have so (PPM-074, PPM-075).
+// Metadata returns the patch of the labels and annotations that differ from those of the pod (PPM-074,
+// PPM-075).
 func (p *PodPlan) Metadata(pod *corev1.Pod) *podpatch.Patch {
 	patch := &podpatch.Patch{}
 	each(p.Labels, pod.Labels, patch.Label, patch.RemoveLabel)
@@ -274,7 +302,9 @@ func (p *PodPlan) Metadata(pod *corev1.Pod) *podpatch.Patch {
 	return patch
 }
 
-func each(changes map[string]*string, have map[string]string, set func(key, value string), remove func(key string)) {
+func each(
+	changes map[string]*string, have map[string]string, set func(key, value string), remove func(key string),
+) {
 	for key, value := range changes {
 		switch before, there := have[key]; {
 		case value == nil && there:
@@ -285,8 +315,8 @@ func each(changes map[string]*string, have map[string]string, set func(key, valu
 	}
 }
 
-// Sum stands for the annotations that the pod is to have: as long as it is the same, a pod that had them is
-// not looked at again.
+// Sum returns a checksum of the planned changes of annotations: as long as it is the same, a pod that already
+// had them is not read again.
 func (p *PodPlan) Sum() uint64 {
 	sum := fnv.New64a()
 	for _, key := range slices.Sorted(maps.Keys(p.Annotations)) {

@@ -14,9 +14,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/selectors"
 )
 
-// MostMarkers is how many PodProbeMarkers of a namespace are carried out, in the order of their names; others
-// are as if they were not there, and are told of. Each pass over a node holds all of them against each pod of
-// the namespace.
+// MostMarkers is how many PodProbeMarkers of a namespace are carried out, in the order of their names. The
+// others are ignored, with a warning. Each pass over a node matches all of them against each pod of the
+// namespace.
 const MostMarkers = 500
 
 // Marker is a PodProbeMarker that is carried out.
@@ -25,15 +25,15 @@ type Marker struct {
 	selector labels.Selector
 }
 
-// Markers are those of a list that are carried out, by name: not those that are going, nor those that select
-// nothing. left are those that are too many.
+// Markers returns the PodProbeMarkers of a list that are carried out, sorted by name, without those that are
+// being deleted or select nothing. left are those beyond the limit.
 func Markers(all []*appsv1alpha1.PodProbeMarker) (markers []Marker, left []*appsv1alpha1.PodProbeMarker) {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b *appsv1alpha1.PodProbeMarker) int { return cmp.Compare(a.Name, b.Name) })
 	for _, marker := range all {
 		switch {
 		case marker.DeletionTimestamp != nil:
-		case len(markers) == MostMarkers: // their selectors are not read, however many they are
+		case len(markers) == MostMarkers: // no selector beyond the limit is parsed
 			left = append(left, marker)
 		default:
 			if selector := selectorOf(marker); selector != nil {
@@ -44,12 +44,14 @@ func Markers(all []*appsv1alpha1.PodProbeMarker) (markers []Marker, left []*apps
 	return markers, left
 }
 
-// selectorOf is nil if nothing is selected (PPM-043): an empty selector does not select all pods.
+// selectorOf returns nil if nothing is selected: an empty selector does not select all pods.
 func selectorOf(marker *appsv1alpha1.PodProbeMarker) labels.Selector {
 	spec := marker.Spec.Selector
-	if spec == nil || len(spec.MatchLabels)+len(spec.MatchExpressions) == 0 || selectors.Terms(spec) > selectors.MostTerms {
+	if spec == nil || len(spec.MatchLabels)+len(spec.MatchExpressions) == 0 ||
+		selectors.Terms(spec) > selectors.MostTerms {
 		return nil
 	}
+
 	selector, err := metav1.LabelSelectorAsSelector(spec)
 	if err != nil {
 		return nil
@@ -57,46 +59,51 @@ func selectorOf(marker *appsv1alpha1.PodProbeMarker) labels.Selector {
 	return selector
 }
 
-// Selects tells whether the PodProbeMarker selects a pod with these labels.
+// Selects reports whether the PodProbeMarker selects a pod with these labels.
 func (m *Marker) Selects(of map[string]string) bool { return m.selector.Matches(labels.Set(of)) }
 
 // Matches counts the pods that a PodProbeMarker matches (PPM-040, PPM-059).
-func Matches(marker *appsv1alpha1.PodProbeMarker, pods []*corev1.Pod, nodeExists func(string) bool) (n int64) {
+func Matches(
+	marker *appsv1alpha1.PodProbeMarker, pods []*corev1.Pod, nodeExists func(string) bool,
+) (n int64) {
 	selector := selectorOf(marker)
 	if selector == nil {
 		return 0
 	}
 	for _, pod := range pods {
-		if pod.Namespace == marker.Namespace && Ready(pod) && selector.Matches(labels.Set(pod.Labels)) && nodeExists(pod.Spec.NodeName) {
+		if pod.Namespace == marker.Namespace && Ready(pod) && selector.Matches(labels.Set(pod.Labels)) &&
+			nodeExists(pod.Spec.NodeName) {
 			n++
 		}
 	}
 	return n
 }
 
-// NodesOf are the nodes of the pods that a PodProbeMarker matches, each once.
+// NodesOf returns the nodes of the pods that a PodProbeMarker matches, without duplicates.
 func NodesOf(marker *appsv1alpha1.PodProbeMarker, pods []*corev1.Pod) (nodes []string) {
 	selector := selectorOf(marker)
 	if selector == nil {
 		return nil
 	}
+
 	for _, pod := range pods {
 		if pod.Namespace == marker.Namespace && Ready(pod) && selector.Matches(labels.Set(pod.Labels)) {
 			nodes = append(nodes, pod.Spec.NodeName)
 		}
 	}
+
 	slices.Sort(nodes)
 	return slices.Compact(nodes)
 }
 
-// Ready tells whether a pod can be probed: it is active, on a node, and initialized (PPM-040).
+// Ready reports whether a pod can be probed: it is active, assigned to a node, and initialized (PPM-040).
 func Ready(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed &&
-		initialized(pod)
+	return pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" &&
+		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed && initialized(pod)
 }
 
-// initialized tells whether the init containers of a pod are done. A pod that runs is, and the caches do not
-// keep the condition of it.
+// initialized reports whether the init containers of a pod are done. They are if the pod runs; the caches do
+// not keep the condition of such a pod.
 func initialized(pod *corev1.Pod) bool {
 	if pod.Status.Phase == corev1.PodRunning {
 		return true
@@ -114,7 +121,7 @@ func conditionOf(pod *corev1.Pod, of corev1.PodConditionType) *corev1.PodConditi
 	return nil
 }
 
-// listed are the PodProbeMarkers whose probes a pod took along (PPM-043, PPM-110).
+// listed returns the PodProbeMarkers whose probes a pod carries in its annotations.
 func listed(pod *corev1.Pod) []string {
 	if pod.Annotations[pub.PodProbeMarkers] == "" {
 		return nil
@@ -122,13 +129,13 @@ func listed(pod *corev1.Pod) []string {
 	return strings.Split(pod.Annotations[pub.PodProbeMarkers], ",")
 }
 
-// separator stands between the name of a PodProbeMarker and that of its probe (PPM-010). Neither has one.
+// separator separates the name of a PodProbeMarker from that of its probe. Neither name contains it.
 const separator = "#"
 
-// ProbeName is the name of a probe in a NodePodProbe.
+// ProbeName returns the name of a probe in a NodePodProbe.
 func ProbeName(marker, probe string) string { return marker + separator + probe }
 
-// MarkerOf is the name of the PodProbeMarker in the name of a probe, empty if there is none (PPM-057).
+// MarkerOf returns the name of the PodProbeMarker in the name of a probe, or "" if there is none (PPM-057).
 func MarkerOf(name string) string {
 	marker, _, found := strings.Cut(name, separator)
 	if !found {
@@ -137,7 +144,7 @@ func MarkerOf(name string) string {
 	return marker
 }
 
-// Listed are the PodProbeMarkers with probes in a list, as namespace/name.
+// Listed returns the PodProbeMarkers with probes in a list, as namespace/name.
 func Listed(pods []appsv1alpha1.PodProbe) map[string]bool {
 	found := map[string]bool{}
 	for i := range pods {

@@ -9,9 +9,12 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 )
 
-// Effective is a probe with what its numbers mean: 0 is 1 (PPM-012).
+// Effective returns a probe with its defaults applied: 0 means 1 (PPM-012).
 func Effective(probe appsv1alpha1.ContainerProbeSpec) appsv1alpha1.ContainerProbeSpec {
-	for _, number := range []*int32{&probe.InitialDelaySeconds, &probe.TimeoutSeconds, &probe.PeriodSeconds, &probe.SuccessThreshold, &probe.FailureThreshold} {
+	for _, number := range []*int32{
+		&probe.InitialDelaySeconds, &probe.TimeoutSeconds, &probe.PeriodSeconds, &probe.SuccessThreshold,
+		&probe.FailureThreshold,
+	} {
 		if *number <= 0 {
 			*number = 1
 		}
@@ -19,8 +22,9 @@ func Effective(probe appsv1alpha1.ContainerProbeSpec) appsv1alpha1.ContainerProb
 	return probe
 }
 
-// Fault says why a probe is not carried out, whoever wrote it, empty if it can be: what admission refuses may
-// be stored from before, or be written to a NodePodProbe by hand (PPM-011, PPM-027, PPM-028).
+// Fault returns why a probe cannot run, or "" if it can. It does not matter who wrote the probe: one that
+// admission rejects may have been stored before, or written to a NodePodProbe by hand (PPM-011, PPM-027,
+// PPM-028).
 func Fault(probe *appsv1alpha1.ContainerProbeSpec) string {
 	handlers, host := 0, ""
 	if probe.Exec != nil {
@@ -37,6 +41,7 @@ func Fault(probe *appsv1alpha1.ContainerProbeSpec) string {
 		handlers++
 		host += probe.TCPSocket.Host
 	}
+
 	switch {
 	case handlers != 1:
 		return "it must have exactly one of exec, httpGet and tcpSocket"
@@ -46,13 +51,16 @@ func Fault(probe *appsv1alpha1.ContainerProbeSpec) string {
 	return ""
 }
 
-// resolved is a probe with ports as numbers (PPM-053).
-func (s *Snapshot) resolved(pod *corev1.Pod, container string, probe *appsv1alpha1.ContainerProbeSpec) (_ appsv1alpha1.ContainerProbeSpec, fault string) {
+// resolved returns a probe with its ports as numbers.
+func (s *Snapshot) resolved(
+	pod *corev1.Pod, container string, probe *appsv1alpha1.ContainerProbeSpec,
+) (_ appsv1alpha1.ContainerProbeSpec, fault string) {
 	if fault = Fault(probe); fault != "" {
 		return *probe, fault
 	}
 	resolved := *probe.DeepCopy()
-	resolved.GRPC = nil // beside another handler it means nothing
+	resolved.GRPC = nil // ignored beside another handler
+
 	var port *intstr.IntOrString
 	switch {
 	case resolved.HTTPGet != nil:
@@ -62,6 +70,7 @@ func (s *Snapshot) resolved(pod *corev1.Pod, container string, probe *appsv1alph
 	default:
 		return resolved, ""
 	}
+
 	number, named := numberOf(*port)
 	if named {
 		found, ok := s.Ports(pod, container, port.StrVal)
@@ -70,6 +79,7 @@ func (s *Snapshot) resolved(pod *corev1.Pod, container string, probe *appsv1alph
 		}
 		number = int(found)
 	}
+
 	if number < 1 || number > 65535 {
 		return resolved, fmt.Sprintf("%d is no port", number)
 	}
@@ -77,7 +87,7 @@ func (s *Snapshot) resolved(pod *corev1.Pod, container string, probe *appsv1alph
 	return resolved, ""
 }
 
-// Port is the number of a named port of a container of the pod, which may be an init container that runs as
+// Port returns the number of a named port of a container of the pod, or of an init container that runs as
 // long as the pod.
 func Port(pod *corev1.Pod, container, name string) (number int32, found bool) {
 	for _, containers := range [][]corev1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {

@@ -31,6 +31,7 @@ func Changed(before, after []byte) (disruption.Operation, error) {
 			return "", fmt.Errorf("reading the pod: %w", err)
 		}
 	}
+
 	labelled := unavailableLabel(&was.pod) == "" && unavailableLabel(&is.pod) != ""
 	switch {
 	case labelled:
@@ -40,6 +41,7 @@ func Changed(before, after []byte) (disruption.Operation, error) {
 	case onlyResized(was, is):
 		return policyv1beta1.Resize, nil
 	}
+
 	return policyv1beta1.Update, nil
 }
 
@@ -69,6 +71,7 @@ func onlyResized(was, is *versioned) bool {
 	if !reflect.DeepEqual(withoutResources(was.spec), withoutResources(is.spec)) {
 		return false
 	}
+
 	all := func(pod *corev1.Pod) []corev1.Container {
 		return slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers)
 	}
@@ -81,11 +84,13 @@ func onlyResized(was, is *versioned) bool {
 		changed := slices.Concat(differing(before.Resources.Requests, after.Resources.Requests),
 			differing(before.Resources.Limits, after.Resources.Limits))
 		for _, resource := range changed {
-			if resource != corev1.ResourceCPU && resource != corev1.ResourceMemory || inplace.Restarts(after, resource) {
+			if resource != corev1.ResourceCPU && resource != corev1.ResourceMemory ||
+				inplace.Restarts(after, resource) {
 				return false
 			}
 		}
 	}
+
 	return true
 }
 
@@ -99,13 +104,15 @@ func withoutResources(spec map[string]any) map[string]any {
 		for i := range containers {
 			container, _ := containers[i].(map[string]any)
 			container = maps.Clone(container)
-			if list == "containers" || container["restartPolicy"] == string(corev1.ContainerRestartPolicyAlways) {
+			if list == "containers" ||
+				container["restartPolicy"] == string(corev1.ContainerRestartPolicyAlways) {
 				delete(container, "resources")
 			}
 			kept[i] = container
 		}
 		rest[list] = kept
 	}
+
 	return rest
 }
 

@@ -9,7 +9,9 @@ import (
 
 // Operations are those that the budget protects from: what its field says, else its annotation, else
 // deletions, updates and evictions (PUB-012). An annotation that cannot be read counts as none.
-func Operations(budget *policyv1beta1.PodUnavailableBudget) sets.Set[policyv1beta1.PodUnavailableBudgetOperation] {
+func Operations(
+	budget *policyv1beta1.PodUnavailableBudget,
+) sets.Set[policyv1beta1.PodUnavailableBudgetOperation] {
 	operations := budget.Spec.ProtectOperations
 	if len(operations) == 0 {
 		operations, _ = policyv1beta1.ParseBudgetOperations(budget.Annotations[pub.BudgetOperations])

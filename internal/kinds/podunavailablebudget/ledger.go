@@ -45,17 +45,18 @@ type Ledger struct {
 // NewLedger returns the ledger of a budget as it is. Nothing of the budget is changed by it.
 func NewLedger(rules *Rules, options Options, now time.Time) *Ledger {
 	l := &Ledger{rules: rules, status: rules.Budget.Status, options: options, now: now}
-	l.status.DisruptedPods, l.status.UnavailablePods = maps.Clone(l.status.DisruptedPods), maps.Clone(l.status.UnavailablePods)
+	l.status.DisruptedPods, l.status.UnavailablePods = maps.Clone(l.status.DisruptedPods),
+		maps.Clone(l.status.UnavailablePods)
 	l.status.BookedPods = maps.Clone(l.status.BookedPods)
 	l.heedTime()
 	return l
 }
 
 // heedTime has more pods stay if a window opened, ended or changed since they were counted: who counts may be
-// away (PUB-140).
+// away.
 func (l *Ledger) heedTime() {
 	s := &l.status
-	if s.TotalReplicas == 0 { // nothing need stay, or what does depends on pods (PUB-052)
+	if s.TotalReplicas == 0 { // nothing need stay, or what does depends on pods
 		return
 	}
 	desired, _, _, err := l.rules.Number(s.TotalReplicas, l.now)
@@ -71,10 +72,11 @@ func (l *Ledger) Changes() map[string]any {
 		return nil
 	}
 	before := &l.rules.Budget.Status
-	return map[string]any{"unavailableAllowed": l.status.UnavailableAllowed, "currentAvailable": l.status.CurrentAvailable,
-		"disruptedPods":   difference(before.DisruptedPods, l.status.DisruptedPods),
-		"unavailablePods": difference(before.UnavailablePods, l.status.UnavailablePods),
-		"bookedPods":      difference(before.BookedPods, l.status.BookedPods)}
+	return map[string]any{"unavailableAllowed": l.status.UnavailableAllowed,
+		"currentAvailable": l.status.CurrentAvailable,
+		"disruptedPods":    difference(before.DisruptedPods, l.status.DisruptedPods),
+		"unavailablePods":  difference(before.UnavailablePods, l.status.UnavailablePods),
+		"bookedPods":       difference(before.BookedPods, l.status.BookedPods)}
 }
 
 // difference has what is to be set, and nil for what is to be removed.
@@ -116,16 +118,20 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 	if why, free := Free(pod, l.now); free {
 		return allowed("%s", why)
 	}
+
 	switch s, budget := &l.status, l.rules.Budget; {
 	case l.rules.Ignores(pod):
 		return allowed("ignoredPodSelector selects the pod")
 	case !l.rules.Protects(by, l.options):
 		return allowed("%s is not protected", by)
 	case s.ObservedGeneration < budget.Generation:
-		return Decision{Pending: true, Reason: fmt.Sprintf("PodUnavailableBudget %s allows no %s before its pods are counted", budget.Name, by)}
+		return Decision{Pending: true,
+			Reason: fmt.Sprintf("PodUnavailableBudget %s allows no %s before its pods are counted",
+				budget.Name, by)}
 	case s.DesiredAvailable == 0:
 		return allowed("no pod need stay in service")
-	case l.booked(pod) && s.CurrentAvailable < s.DesiredAvailable: // the numbers have changed since; it is not counted in them
+	// the numbers have changed since; it is not counted in them
+	case l.booked(pod) && s.CurrentAvailable < s.DesiredAvailable:
 		return Decision{Reason: l.words(by)}
 	case l.booked(pod) && !l.stale(pod.Name, by):
 		at, _ := l.entry(pod.Name)
@@ -135,7 +141,8 @@ func (l *Ledger) Book(pod *corev1.Pod, by disruption.Operation) Decision {
 		l.renew(pod, by)
 		return Decision{Allowed: true, Renewed: true, Reason: "booked already"}
 	case len(s.DisruptedPods)+len(s.UnavailablePods) >= MaxBookings:
-		return Decision{Reason: fmt.Sprintf("%s: too many disruptions (%d) are not confirmed yet", l.words(by), MaxBookings)}
+		return Decision{Reason: fmt.Sprintf("%s: too many disruptions (%d) are not confirmed yet",
+			l.words(by), MaxBookings)}
 	case s.UnavailableAllowed <= 0:
 		return Decision{Reason: l.words(by)}
 	}
@@ -210,13 +217,14 @@ func (l *Ledger) enter(pod *corev1.Pod, by disruption.Operation) {
 	l.changed = true
 }
 
-// words say that the budget allows no more, with its numbers (PUB-092).
+// words say that the budget allows no more, with its numbers.
 func (l *Ledger) words(by disruption.Operation) string {
 	return Refusal(l.rules.Budget.Name, by, &l.status)
 }
 
 // Refusal says that a budget with these numbers allows no such operation.
 func Refusal(name string, by disruption.Operation, s *policyv1beta1.PodUnavailableBudgetStatus) string {
-	return fmt.Sprintf("PodUnavailableBudget %s allows %d more %s: %d of %d pods must stay in service, and %d do", name,
+	return fmt.Sprintf(
+		"PodUnavailableBudget %s allows %d more %s: %d of %d pods must stay in service, and %d do", name,
 		s.UnavailableAllowed, by, s.DesiredAvailable, s.TotalReplicas, s.CurrentAvailable)
 }

@@ -33,10 +33,12 @@ func (l *Limits) Take(pod *corev1.Pod, by disruption.Operation) (refusal string)
 		}
 		return err.Error()
 	}
+
 	rules := Related(pod, covering)
 	if rules == nil {
 		return ""
 	}
+
 	ledger := l.ledgers[rules]
 	if ledger == nil {
 		ledger = NewLedger(rules, l.options, l.now)
@@ -45,5 +47,6 @@ func (l *Limits) Take(pod *corev1.Pod, by disruption.Operation) (refusal string)
 	if decision := ledger.Book(pod, by); !decision.Allowed {
 		return decision.Reason
 	}
+
 	return ""
 }

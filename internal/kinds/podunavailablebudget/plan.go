@@ -118,6 +118,7 @@ func Make(s Snapshot) *Plan {
 			bareOut++
 		}
 	}
+
 	p.NoPods = active == 0
 	_, overridden := TotalOverride(budget)
 	gone := active > 0 && s.Gone == active // whatever protectTotalReplicas says
@@ -132,7 +133,7 @@ func Make(s Snapshot) *Plan {
 		p.Error, desired = err.Error(), p.Status.TotalReplicas
 	case p.Status.TotalReplicas > 0 || overridden && !gone:
 	case s.Bare == 0:
-		desired = 0 // PUB-052
+		desired = 0
 	case s.Bare < active:
 		desired = min(desired, int32(max(s.Bare-bareOut, 0))) //nolint:gosec // there are fewer pods; nothing holds the others
 	}
@@ -149,7 +150,9 @@ func (p *Plan) bookings(s *Snapshot) {
 			pods[pod.Name] = pod
 		}
 	}
-	keep := func(list string, from map[string]metav1.Time, life time.Duration, words string, over func(*corev1.Pod, time.Time) bool,
+
+	keep := func(list string, from map[string]metav1.Time, life time.Duration, words string,
+		over func(*corev1.Pod, time.Time) bool,
 		ended func(*corev1.Pod)) map[string]metav1.Time {
 		var kept map[string]metav1.Time
 		for name, at := range from {
@@ -193,10 +196,12 @@ func (p *Plan) bookings(s *Snapshot) {
 		return kept
 	}
 	status := &s.Rules.Budget.Status
-	p.Status.DisruptedPods = keep(deletions, status.DisruptedPods, deletionTime, "its deletion was admitted", nil, func(pod *corev1.Pod) {
-		p.NotDeleted = append(p.NotDeleted, pod)
-	})
-	p.Status.UnavailablePods = keep(updates, status.UnavailablePods, updateTime, "its update was admitted", updated, nil)
+	p.Status.DisruptedPods = keep(deletions, status.DisruptedPods, deletionTime, "its deletion was admitted",
+		nil, func(pod *corev1.Pod) {
+			p.NotDeleted = append(p.NotDeleted, pod)
+		})
+	p.Status.UnavailablePods = keep(updates, status.UnavailablePods, updateTime, "its update was admitted",
+		updated, nil)
 	for name, uid := range status.BookedPods {
 		_, deleted := p.Status.DisruptedPods[name]
 		_, updated := p.Status.UnavailablePods[name]
@@ -207,13 +212,15 @@ func (p *Plan) bookings(s *Snapshot) {
 			p.Status.BookedPods[name] = uid
 		}
 	}
+
 	slices.SortFunc(p.NotDeleted, func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // updated tells whether an update in place, or of a sidecar, that was begun since that time is over: the pod
 // is back in service.
 func updated(pod *corev1.Pod, since time.Time) bool {
-	if state, err := inplace.StateOf(pod); err == nil && state != nil && !state.UpdateTimestamp.Time.Before(since) {
+	if state, err := inplace.StateOf(pod); err == nil && state != nil &&
+		!state.UpdateTimestamp.Time.Before(since) {
 		return true // Why says whether it is complete
 	}
 	states, err := sidecarset.ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
@@ -241,6 +248,7 @@ func (p *Plan) total(s *Snapshot) {
 			}
 		}
 	}
+
 	if overridden {
 		sum = int64(override)
 	}
@@ -261,13 +269,15 @@ func Overdue(s *Snapshot) []*corev1.Pod {
 			at, found = status.UnavailablePods[pod.Name]
 			life, list = updateTime, updates
 		}
-		if !found || s.Now.Before(s.Seen.Since(list, pod.Name, at, s.Now).Add(life)) || pod.CreationTimestamp.After(at.Time) || !readiness.Active(pod) {
+		if !found || s.Now.Before(s.Seen.Since(list, pod.Name, at, s.Now).Add(life)) ||
+			pod.CreationTimestamp.After(at.Time) || !readiness.Active(pod) {
 			continue
 		}
 		if why, _ := Why(pod, s.Now); why == "" {
 			overdue = append(overdue, pod)
 		}
 	}
+
 	return overdue
 }
 
@@ -280,7 +290,7 @@ func bounded(words string) string {
 	return strings.ToValidUTF8(words[:most], "") + "…"
 }
 
-// usedBy says which pods use the budget up, and how, and which window is open (PUB-141).
+// usedBy says which pods use the budget up, and how, and which window is open.
 func (p *Plan) usedBy() string {
 	const most = 5
 	names := slices.Sorted(maps.Keys(p.Why))
@@ -288,11 +298,13 @@ func (p *Plan) usedBy() string {
 	for _, name := range names[:min(len(names), most)] {
 		parts = append(parts, fmt.Sprintf("%s (%s)", name, bounded(p.Why[name])))
 	}
+
 	if more := len(names) - most; more > 0 {
 		parts = append(parts, plural.Of(more, "more pod"))
 	}
 	if p.Window != "" {
 		parts = append(parts, "window: "+p.Window)
 	}
+
 	return strings.Join(parts, ", ")
 }

@@ -46,15 +46,16 @@ type Rules struct {
 
 // NewRules compiles the rules of a budget.
 func NewRules(budget *policyv1beta1.PodUnavailableBudget) *Rules {
-	r := &Rules{Budget: budget, selector: compiled(budget.Spec.Selector), ignored: compiled(budget.Spec.IgnoredPodSelector),
-		operations: Operations(budget), windows: Windows(budget)}
+	r := &Rules{Budget: budget, selector: compiled(budget.Spec.Selector),
+		ignored: compiled(budget.Spec.IgnoredPodSelector), operations: Operations(budget),
+		windows: Windows(budget)}
 	if ref := budget.Spec.TargetReference; ref != nil {
 		r.Target = Reference{schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind).GroupKind(), ref.Name}
 	}
 	return r
 }
 
-// compiled never selects everything: admission refuses empty selectors (PUB-023, PUB-026).
+// compiled never selects everything: admission refuses empty selectors.
 func compiled(selector *metav1.LabelSelector) labels.Selector {
 	if selector == nil {
 		return labels.Nothing()
@@ -104,7 +105,8 @@ func (r *Rules) Protects(by disruption.Operation, options Options) bool {
 	case policyv1beta1.Delete, policyv1beta1.Evict:
 		return options.Deletes && r.operations.Has(by)
 	case policyv1beta1.Resize:
-		return options.Updates && (r.operations.Has(by) || !options.Resizes && r.operations.Has(policyv1beta1.Update))
+		return options.Updates && (r.operations.Has(by) ||
+			!options.Resizes && r.operations.Has(policyv1beta1.Update))
 	}
 	return options.Updates && r.operations.Has(by)
 }
@@ -142,9 +144,10 @@ func (r *Rules) Rivals(pods []*corev1.Pod, all []*Rules) []string {
 	rivals := sets.New[string]()
 	for _, other := range all {
 		name := other.Budget.Name
-		if name != r.Budget.Name && other.Budget.DeletionTimestamp == nil && slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
-			return readiness.Active(pod) && (other.Selects(pod) || RelatedName(pod) == name)
-		}) {
+		if name != r.Budget.Name && other.Budget.DeletionTimestamp == nil &&
+			slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
+				return readiness.Active(pod) && (other.Selects(pod) || RelatedName(pod) == name)
+			}) {
 			rivals.Insert(name)
 		}
 	}
@@ -192,5 +195,6 @@ func (r *Rules) With(budget *policyv1beta1.PodUnavailableBudget) *Rules {
 
 // Same tells whether the rules are those of that version of a budget.
 func (r *Rules) Same(budget *policyv1beta1.PodUnavailableBudget) bool {
-	return r.Budget.UID == budget.UID && r.Budget.Generation == budget.Generation && maps.Equal(r.Budget.Annotations, budget.Annotations)
+	return r.Budget.UID == budget.UID && r.Budget.Generation == budget.Generation &&
+		maps.Equal(r.Budget.Annotations, budget.Annotations)
 }

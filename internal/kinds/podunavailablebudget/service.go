@@ -29,6 +29,7 @@ func Why(pod *corev1.Pod, now time.Time) (why string, doubt bool) {
 	if label := unavailableLabel(pod); label != "" {
 		return "label " + label, false
 	}
+
 	progress, err := inplace.Progress(pod, now)
 	switch {
 	case err != nil:
@@ -43,6 +44,7 @@ func Why(pod *corev1.Pod, now time.Time) (why string, doubt bool) {
 	case upgrading != "":
 		return "a sidecar is being upgraded: " + upgrading, false
 	}
+
 	return "", false
 }
 

@@ -23,12 +23,14 @@ import (
 // Validate returns everything that is wrong with a budget (PUB-021 to PUB-029). old is nil if it is created.
 // Others are the budgets of the namespace, needed on creation alone, since what a budget covers does not
 // change; it may be among them.
-func Validate(budget, old *policyv1beta1.PodUnavailableBudget, others []policyv1beta1.PodUnavailableBudget) field.ErrorList {
+func Validate(
+	budget, old *policyv1beta1.PodUnavailableBudget, others []policyv1beta1.PodUnavailableBudget,
+) field.ErrorList {
 	spec, path := &budget.Spec, field.NewPath("spec")
 	errs := validateCovered(spec, path)
 	if old == nil {
 		errs = append(errs, validateOverlap(budget, others, path)...)
-	} else { // PUB-028
+	} else {
 		if !equality.Semantic.DeepEqual(spec.Selector, old.Spec.Selector) {
 			errs = append(errs, field.Invalid(path.Child("selector"), spec.Selector, immutable))
 		}
@@ -37,19 +39,22 @@ func Validate(budget, old *policyv1beta1.PodUnavailableBudget, others []policyv1
 		}
 	}
 	errs = append(errs, validateNumbers(spec, path)...)
-	for i, operation := range spec.ProtectOperations { // PUB-026
+	for i, operation := range spec.ProtectOperations {
 		if !slices.Contains(policyv1beta1.BudgetOperations, operation) {
-			errs = append(errs, field.NotSupported(path.Child("protectOperations").Index(i), operation, policyv1beta1.BudgetOperations))
+			errs = append(errs, field.NotSupported(path.Child("protectOperations").Index(i), operation,
+				policyv1beta1.BudgetOperations))
 		}
 	}
+
 	if spec.IgnoredPodSelector != nil {
 		errs = append(errs, validateSelector(spec.IgnoredPodSelector, path.Child("ignoredPodSelector"),
 			"an empty selector would match all pods, so that none is protected: name a label, or leave it out")...)
 	}
-	if old == nil || budget.Annotations[pub.BudgetWindows] != old.Annotations[pub.BudgetWindows] { // PUB-140
+	if old == nil || budget.Annotations[pub.BudgetWindows] != old.Annotations[pub.BudgetWindows] {
 		_, wrong := parseWindows(budget)
 		errs = append(errs, wrong...)
 	}
+
 	return append(errs, validateAnnotations(budget, old)...)
 }
 
@@ -59,7 +64,8 @@ const immutable = "what a budget covers cannot be changed: make another budget"
 func validateCovered(spec *policyv1beta1.PodUnavailableBudgetSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if (spec.Selector == nil) == (spec.TargetReference == nil) {
-		errs = append(errs, field.Required(path.Child("selector, targetRef"), "exactly one of them says which pods the budget covers"))
+		errs = append(errs, field.Required(path.Child("selector, targetRef"),
+			"exactly one of them says which pods the budget covers"))
 	}
 	if spec.Selector != nil {
 		errs = append(errs, validateSelector(spec.Selector, path.Child("selector"),
@@ -67,15 +73,19 @@ func validateCovered(spec *policyv1beta1.PodUnavailableBudgetSpec, path *field.P
 	}
 	if target := spec.TargetReference; target != nil {
 		at := path.Child("targetRef")
-		for _, part := range [][2]string{{"apiVersion", target.APIVersion}, {"kind", target.Kind}, {"name", target.Name}} {
+		for _, part := range [][2]string{{"apiVersion", target.APIVersion}, {"kind", target.Kind},
+			{"name", target.Name}} {
 			if part[1] == "" {
-				errs = append(errs, field.Required(at.Child(part[0]), "apiVersion, kind and name tell the workload"))
+				errs = append(errs,
+					field.Required(at.Child(part[0]), "apiVersion, kind and name tell the workload"))
 			}
 		}
 		if _, err := schema.ParseGroupVersion(target.APIVersion); err != nil {
-			errs = append(errs, field.Invalid(at.Child("apiVersion"), target.APIVersion, "must be a group and a version, such as apps/v1"))
+			errs = append(errs, field.Invalid(at.Child("apiVersion"), target.APIVersion,
+				"must be a group and a version, such as apps/v1"))
 		}
 	}
+
 	return errs
 }
 
@@ -86,10 +96,11 @@ func validateSelector(selector *metav1.LabelSelector, path *field.Path, empty st
 	case n > selectors.MostTerms:
 		return field.ErrorList{field.TooMany(path, n, selectors.MostTerms)}
 	}
-	return metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, path)
+	return metavalidation.ValidateLabelSelector(selector,
+		metavalidation.LabelSelectorValidationOptions{}, path)
 }
 
-// validateNumbers judges maxUnavailable and minAvailable (PUB-024, PUB-025).
+// validateNumbers judges maxUnavailable and minAvailable.
 func validateNumbers(spec *policyv1beta1.PodUnavailableBudgetSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if (spec.MaxUnavailable == nil) == (spec.MinAvailable == nil) {
@@ -101,7 +112,8 @@ func validateNumbers(spec *policyv1beta1.PodUnavailableBudgetSpec, path *field.P
 			return
 		}
 		if _, ok := percentage(value); value.Type == intstr.String && !ok {
-			errs = append(errs, field.Invalid(path, value.StrVal, "must be an integer, or a percentage from 0% to 100%"))
+			errs = append(errs, field.Invalid(path, value.StrVal,
+				"must be an integer, or a percentage from 0% to 100%"))
 		}
 		if value.Type == intstr.Int && value.IntVal < 0 {
 			errs = append(errs, field.Invalid(path, value.IntVal, "must not be negative"))
@@ -122,8 +134,7 @@ func percentage(value *intstr.IntOrString) (percent int, ok bool) {
 }
 
 // validateAnnotations refuses annotations that cannot be read, and a number of pods that contradicts its
-// field. An annotation that the update leaves alone may be of another time than the field, which wins
-// (PUB-027, PUB-123).
+// field. An annotation that the update leaves alone may be of another time than the field, which wins.
 func validateAnnotations(budget, old *policyv1beta1.PodUnavailableBudget) field.ErrorList {
 	_, badOperations := policyv1beta1.ParseBudgetOperations(budget.Annotations[pub.BudgetOperations])
 	total, badTotal := policyv1beta1.ParseBudgetTotalReplicas(budget.Annotations[pub.BudgetTotalReplicas])
@@ -135,7 +146,8 @@ func validateAnnotations(budget, old *policyv1beta1.PodUnavailableBudget) field.
 	for _, annotation := range []struct {
 		key string
 		err error
-	}{{pub.BudgetOperations, badOperations}, {pub.BudgetTotalReplicas, badTotal}, {pub.BudgetIgnoredPods, badIgnored}} {
+	}{{pub.BudgetOperations, badOperations}, {pub.BudgetTotalReplicas, badTotal},
+		{pub.BudgetIgnoredPods, badIgnored}} {
 		text, set := budget.Annotations[annotation.key]
 		if !set || annotation.err == nil {
 			continue
@@ -145,30 +157,38 @@ func validateAnnotations(budget, old *policyv1beta1.PodUnavailableBudget) field.
 				continue
 			}
 		}
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(annotation.key), text, annotation.err.Error()))
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations").Key(annotation.key), text,
+			annotation.err.Error()))
 	}
+
 	return errs
 }
 
-// validateOverlap refuses a budget that covers what another one covers, as far as that shows from the two
-// (PUB-029).
+// validateOverlap refuses a budget that covers what another one covers, as far as that shows from the two.
 func validateOverlap(budget *policyv1beta1.PodUnavailableBudget, others []policyv1beta1.PodUnavailableBudget,
 	path *field.Path) field.ErrorList {
-	target, selector, selected := budget.Spec.TargetReference, budget.Spec.Selector, keys(budget.Spec.Selector)
+	target, selector, selected := budget.Spec.TargetReference, budget.Spec.Selector,
+		keys(budget.Spec.Selector)
 	for i := range others {
 		other := &others[i]
 		if other.Name == budget.Name || other.DeletionTimestamp != nil {
 			continue
 		}
-		if theirs := other.Spec.TargetReference; target != nil && theirs != nil && workload(target) == workload(theirs) {
+		if theirs := other.Spec.TargetReference; target != nil && theirs != nil &&
+			workload(target) == workload(theirs) {
 			return field.ErrorList{field.Invalid(path.Child("targetRef"), target,
-				fmt.Sprintf("PodUnavailableBudget %s covers this workload already, and a workload can have one", other.Name))}
+				fmt.Sprintf(
+					"PodUnavailableBudget %s covers this workload already, and a workload can have one",
+					other.Name))}
 		}
 		if overlap(selector, selected, other.Spec.Selector) {
 			return field.ErrorList{field.Invalid(path.Child("selector"), selector,
-				fmt.Sprintf("PodUnavailableBudget %s can select the same pods, and a pod can have one: make them disjoint in a label", other.Name))}
+				fmt.Sprintf(
+					"PodUnavailableBudget %s can select the same pods, and a pod can have one: make them disjoint in a label",
+					other.Name))}
 		}
 	}
+
 	return nil
 }
 
@@ -215,14 +235,15 @@ func Warnings(budget *policyv1beta1.PodUnavailableBudget) []string {
 			name, value))
 	}
 	if most != nil {
-		if percent, ok := percentage(most); ok && percent == 0 || most.Type == intstr.Int && most.IntVal == 0 {
+		if percent, ok := percentage(most); ok && percent == 0 ||
+			most.Type == intstr.Int && most.IntVal == 0 {
 			never("maxUnavailable", most)
 		}
 	}
 	if least != nil {
 		percent, ok := percentage(least)
 		desired := int64(least.IntVal)
-		if ok { // rounded up (PUB-051)
+		if ok { // rounded up
 			desired = (int64(percent)*int64(total) + 99) / 100
 		}
 		if ok && percent == 100 || known && desired >= int64(total) {
@@ -230,14 +251,18 @@ func Warnings(budget *policyv1beta1.PodUnavailableBudget) []string {
 		}
 	}
 	decides := func(key, name string) {
-		warnings = append(warnings, fmt.Sprintf("annotation %s has effect, because spec.%s is empty: remove it if it should not", key, name))
+		warnings = append(warnings,
+			fmt.Sprintf("annotation %s has effect, because spec.%s is empty: remove it if it should not",
+				key, name))
 	}
-	if operations, _ := policyv1beta1.ParseBudgetOperations(budget.Annotations[pub.BudgetOperations]); len(operations) > 0 &&
+	if operations, _ := policyv1beta1.ParseBudgetOperations(budget.Annotations[pub.BudgetOperations]); len(
+		operations) > 0 &&
 		len(budget.Spec.ProtectOperations) == 0 {
 		decides(pub.BudgetOperations, "protectOperations")
 	}
 	if known && budget.Spec.ProtectTotalReplicas == nil {
 		decides(pub.BudgetTotalReplicas, "protectTotalReplicas")
 	}
+
 	return warnings
 }

@@ -54,22 +54,27 @@ func Windows(budget *policyv1beta1.PodUnavailableBudget) []Window {
 
 // parseWindows reads the annotation, with everything that is wrong with it.
 func parseWindows(budget *policyv1beta1.PodUnavailableBudget) ([]Window, field.ErrorList) {
-	text, at := budget.Annotations[pub.BudgetWindows], field.NewPath("metadata", "annotations").Key(pub.BudgetWindows)
+	text, at := budget.Annotations[pub.BudgetWindows],
+		field.NewPath("metadata", "annotations").Key(pub.BudgetWindows)
 	if text == "" {
 		return nil, nil
 	}
+
 	var windows []Window
 	unknown, err := kjson.UnmarshalStrict([]byte(text), &windows)
 	if err = errors.Join(append(unknown, err)...); err != nil {
-		return nil, field.ErrorList{field.Invalid(at, text, "must be a list of windows as JSON: "+err.Error())}
+		return nil, field.ErrorList{field.Invalid(at, text,
+			"must be a list of windows as JSON: "+err.Error())}
 	}
 	if len(windows) > mostWindows {
 		return nil, field.ErrorList{field.TooMany(at, len(windows), mostWindows)}
 	}
+
 	var errs field.ErrorList
 	for i := range windows {
 		errs = append(errs, windows[i].complete(at.Index(i))...)
 	}
+
 	return windows, errs
 }
 
@@ -78,23 +83,27 @@ func (w *Window) complete(at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	zone, err := time.LoadLocation(w.TimeZone)
 	if err != nil || w.TimeZone == "Local" {
-		errs = append(errs, field.Invalid(at.Child("timeZone"), w.TimeZone, "must be a time zone such as Europe/Berlin"))
+		errs = append(errs, field.Invalid(at.Child("timeZone"), w.TimeZone,
+			"must be a time zone such as Europe/Berlin"))
 	}
 	if strings.Contains(w.Schedule, "TZ") { // the parser panics if nothing follows it
-		errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule, "must not name a time zone: timeZone does"))
+		errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule,
+			"must not name a time zone: timeZone does"))
 	} else {
 		schedule, _ := cron.ParseStandard(w.Schedule)
 		if fields, ok := schedule.(*cron.SpecSchedule); ok { // others are intervals
 			fields.Location, w.opens = zone, fields
 		} else {
-			errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule, "must be a schedule of cron with five fields"))
+			errs = append(errs, field.Invalid(at.Child("schedule"), w.Schedule,
+				"must be a schedule of cron with five fields"))
 		}
 	}
 	if len(w.Reason) > mostReason {
 		errs = append(errs, field.TooLong(at.Child("reason"), "", mostReason))
 	}
 	if d := w.Duration.Duration; d < leastDuration || d > mostDuration {
-		errs = append(errs, field.Invalid(at.Child("duration"), d.String(), fmt.Sprintf("must be from %s to %s", leastDuration, mostDuration)))
+		errs = append(errs, field.Invalid(at.Child("duration"), d.String(),
+			fmt.Sprintf("must be from %s to %s", leastDuration, mostDuration)))
 	}
 	spec := policyv1beta1.PodUnavailableBudgetSpec{}
 	spec.MaxUnavailable, spec.MinAvailable = w.MaxUnavailable, w.MinAvailable
@@ -103,7 +112,8 @@ func (w *Window) complete(at *field.Path) field.ErrorList {
 
 // Open tells whether the window is open, and until or from when that holds.
 func (w *Window) Open(now time.Time) (open bool, change time.Time) {
-	opens := w.opens.Next(now.Add(-w.Duration.Duration)) // the first time at which a window opens that is not over
+	// the first time at which a window opens that is not over
+	opens := w.opens.Next(now.Add(-w.Duration.Duration))
 	if opens.IsZero() {
 		return false, time.Time{}
 	}
@@ -116,7 +126,9 @@ func (w *Window) Open(now time.Time) (open bool, change time.Time) {
 // Number is how many pods must stay in service of so many expected ones now, by the open window that keeps
 // the most, or else by the spec. reason is that of the window; until is when another number may hold, zero if
 // that is never.
-func (r *Rules) Number(total int32, now time.Time) (desired int32, reason string, until time.Time, err error) {
+func (r *Rules) Number(
+	total int32, now time.Time,
+) (desired int32, reason string, until time.Time, err error) {
 	desired, err = Desired(&r.Budget.Spec, total)
 	within := false
 	for i := range r.windows {
@@ -136,5 +148,6 @@ func (r *Rules) Number(total int32, now time.Time) (desired int32, reason string
 		}
 		within = true
 	}
+
 	return desired, reason, until, err
 }

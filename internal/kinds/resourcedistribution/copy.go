@@ -55,6 +55,7 @@ func CopyOf(object Object) *Copy {
 	if c.Owner == "" {
 		return c
 	}
+
 	c.Finalizers = slices.Clone(object.GetFinalizers()[:min(len(object.GetFinalizers()), mostFinalizers)])
 	c.Labels, c.Annotations = len(object.GetLabels()) > 0, len(object.GetAnnotations()) > 0
 	c.pairs = pairs(object.GetLabels(), object.GetAnnotations(), object.GetFinalizers()...)
@@ -66,6 +67,7 @@ func CopyOf(object Object) *Copy {
 	case *corev1.ConfigMap:
 		c.Immutable = object.Immutable != nil && *object.Immutable
 	}
+
 	return c
 }
 
@@ -114,6 +116,7 @@ func pairs(labels, annotations map[string]string, finalizers ...string) []uint64
 	for _, finalizer := range finalizers {
 		all = append(all, digestOf("f/"+finalizer))
 	}
+
 	add := func(of string, values map[string]string) {
 		for key, value := range values {
 			all = append(all, digestOf(of+key+"="+value))

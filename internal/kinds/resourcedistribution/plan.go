@@ -51,13 +51,15 @@ type Verdict struct {
 
 // Texts of failures (RD-093).
 const (
-	missing     = "namespace was not found, or is terminating"
-	tokens      = "Kubernetes makes tokens of Secrets of types " + string(corev1.SecretTypeServiceAccountToken) + " and " + string(corev1.SecretTypeBootstrapToken) + ": none can be distributed"
+	missing = "namespace was not found, or is terminating"
+	tokens  = "Kubernetes makes tokens of Secrets of types " +
+		string(corev1.SecretTypeServiceAccountToken) + " and " + string(corev1.SecretTypeBootstrapToken) +
+		": none can be distributed"
 	conflicting = "target has an object of the same namespace, group, version, kind and name"
 )
 
 // token tells whether Kubernetes makes tokens of Secrets of a type: a copy would be a right that the manager
-// gives away (RD-032).
+// gives away.
 func token(of corev1.SecretType) bool {
 	return of == corev1.SecretTypeServiceAccountToken || of == corev1.SecretTypeBootstrapToken
 }
@@ -69,7 +71,8 @@ func Ended() Outcome {
 
 // heldBy says what holds a copy that is being deleted.
 func heldBy(copied *Copy) string {
-	return fmt.Sprintf("the former copy is being deleted, and its finalizers hold it: %s", strings.Join(copied.Finalizers, ", "))
+	return fmt.Sprintf("the former copy is being deleted, and its finalizers hold it: %s",
+		strings.Join(copied.Finalizers, ", "))
 }
 
 // Snapshot is what a decision about one namespace is made from.
@@ -93,13 +96,16 @@ func Decide(s *Snapshot) Verdict {
 		case there && mine && !copied.Deleting && !s.Targets.Leaves(ns.Name, ns.Labels):
 			return Verdict{Action: Delete}
 		case there && mine && len(copied.Finalizers) > 0: // whoever may read there reads it still
-			return Verdict{Keep, Outcome{false, appsv1beta1.ResourceDistributionDeleteResourceFailed, heldBy(copied)}}
+			return Verdict{Keep, Outcome{false, appsv1beta1.ResourceDistributionDeleteResourceFailed,
+				heldBy(copied)}}
 		}
 		return Verdict{Action: Keep}
 	}
+
 	keep := func(failure appsv1beta1.ResourceDistributionConditionType, reason string) Verdict {
 		return Verdict{Keep, Outcome{true, failure, reason}}
 	}
+
 	switch {
 	case !there:
 		return Verdict{Keep, Ended()}
@@ -116,6 +122,7 @@ func Decide(s *Snapshot) Verdict {
 	case copied.Type != s.Resource.Type, copied.Immutable && copied.Content != s.Resource.Content:
 		return Verdict{Recreate, Outcome{true, Pending, ""}}
 	}
+
 	return Verdict{Update, Outcome{true, Pending, ""}}
 }
 

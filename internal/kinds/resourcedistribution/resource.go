@@ -85,6 +85,7 @@ func read(raw []byte) (h header, err error) {
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &h); err != nil {
 		return h, fmt.Errorf("must be an object: %s", fault(err))
 	}
+
 	switch {
 	case h.APIVersion == "" || h.Kind == "":
 		return h, errors.New("must have apiVersion and kind")
@@ -93,6 +94,7 @@ func read(raw []byte) (h header, err error) {
 	case h.Metadata.Name == "":
 		return h, errors.New("must have metadata.name")
 	}
+
 	return h, nil
 }
 
@@ -102,14 +104,17 @@ func fault(err error) string {
 	if errors.As(err, &mistyped) {
 		return fmt.Sprintf("field %s cannot be a %s", mistyped.Field, mistyped.Value)
 	}
+
 	var encoded base64.CorruptInputError
 	if errors.As(err, &encoded) {
 		return "data is not base64"
 	}
+
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
 		return "it is not JSON"
 	}
+
 	return "it cannot be decoded"
 }
 
@@ -120,12 +125,15 @@ func Read(distribution *appsv1beta1.ResourceDistribution) (*Resource, error) {
 	if err != nil {
 		return nil, fmt.Errorf("spec.resource %w", err)
 	}
+
 	object := Of{Kind: h.Kind}.Object()
-	r := &Resource{Of: Of{h.Kind, h.Metadata.Name}, From: distribution.Name, metadata: h.Metadata, content: map[string]any{}}
+	r := &Resource{Of: Of{h.Kind, h.Metadata.Name}, From: distribution.Name, metadata: h.Metadata,
+		content: map[string]any{}}
 	if err := errors.Join(kjson.UnmarshalCaseSensitivePreserveInts(raw, object),
 		kjson.UnmarshalCaseSensitivePreserveInts(raw, &r.document)); err != nil {
 		return nil, fmt.Errorf("spec.resource must be a %s: %s", h.Kind, fault(err))
 	}
+
 	hash := sha256.Sum256(raw)
 	r.Hash = hex.EncodeToString(hash[:])
 	r.metadata.Annotations = maps.Clone(h.Metadata.Annotations)
@@ -133,8 +141,7 @@ func Read(distribution *appsv1beta1.ResourceDistribution) (*Resource, error) {
 		r.metadata.Annotations = map[string]string{}
 	}
 	r.metadata.Annotations[FromAnnotation], r.metadata.Annotations[HashAnnotation] = distribution.Name, r.Hash
-	// The annotation that names the ResourceDistribution is not looked at: to change it is no matter
-	// (RD-052).
+	// The annotation that names the ResourceDistribution is not looked at: to change it is no matter.
 	looked := maps.Clone(r.metadata.Annotations)
 	delete(looked, FromAnnotation)
 	r.pairs = pairs(r.metadata.Labels, looked)
@@ -144,8 +151,10 @@ func Read(distribution *appsv1beta1.ResourceDistribution) (*Resource, error) {
 		r.Type = typeOf(object)
 		r.content["data"], r.content["immutable"] = merged(object), object.Immutable
 	case *corev1.ConfigMap:
-		r.content["data"], r.content["binaryData"], r.content["immutable"] = object.Data, object.BinaryData, object.Immutable
+		r.content["data"], r.content["binaryData"], r.content["immutable"] = object.Data, object.BinaryData,
+			object.Immutable
 	}
+
 	return r, nil
 }
 
@@ -156,7 +165,7 @@ func (r *Resource) Slim() *Resource {
 	return &slim
 }
 
-// typeOf is the type of a Secret (RD-055).
+// typeOf is the type of a Secret.
 func typeOf(secret *corev1.Secret) corev1.SecretType {
 	if secret.Type == "" {
 		return corev1.SecretTypeOpaque
@@ -164,7 +173,7 @@ func typeOf(secret *corev1.Secret) corev1.SecretType {
 	return secret.Type
 }
 
-// merged are the data of a Secret, as the API server keeps them (RD-055).
+// merged are the data of a Secret, as the API server keeps them.
 func merged(secret *corev1.Secret) map[string][]byte {
 	data := maps.Clone(secret.Data)
 	if data == nil {
@@ -184,9 +193,11 @@ func Owner(distribution *appsv1beta1.ResourceDistribution) metav1.OwnerReference
 // Document is the copy for a namespace (RD-053).
 func (r *Resource) Document(namespace string, owner metav1.OwnerReference) map[string]any {
 	document := maps.Clone(r.document)
-	meta := map[string]any{"name": r.Name, "namespace": namespace, "annotations": anyValues(r.metadata.Annotations),
-		"ownerReferences": []any{map[string]any{"apiVersion": owner.APIVersion, "kind": owner.Kind, "name": owner.Name, "uid": string(owner.UID),
-			"controller": true, "blockOwnerDeletion": true}}}
+	meta := map[string]any{"name": r.Name, "namespace": namespace,
+		"annotations": anyValues(r.metadata.Annotations),
+		"ownerReferences": []any{map[string]any{"apiVersion": owner.APIVersion, "kind": owner.Kind,
+			"name": owner.Name, "uid": string(owner.UID), "controller": true,
+			"blockOwnerDeletion": true}}}
 	if len(r.metadata.Labels) > 0 {
 		meta["labels"] = anyValues(r.metadata.Labels)
 	}
@@ -218,7 +229,8 @@ type operation struct {
 // Patch makes of exactly this version of a copy what it should be (RD-054, RD-057). Content is replaced as a
 // whole.
 func (r *Resource) Patch(of *Copy) ([]byte, error) {
-	operations := []operation{{"replace", "/metadata/uid", of.UID}, {"replace", "/metadata/resourceVersion", of.Version}}
+	operations := []operation{{"replace", "/metadata/uid", of.UID},
+		{"replace", "/metadata/resourceVersion", of.Version}}
 	add := func(member string, there bool, given map[string]string) {
 		if len(given) == 0 {
 			return
@@ -228,7 +240,8 @@ func (r *Resource) Patch(of *Copy) ([]byte, error) {
 			return
 		}
 		for _, key := range slices.Sorted(maps.Keys(given)) {
-			operations = append(operations, operation{"add", "/metadata/" + member + "/" + pointer.Replace(key), given[key]})
+			operations = append(operations,
+				operation{"add", "/metadata/" + member + "/" + pointer.Replace(key), given[key]})
 		}
 	}
 	add("labels", of.Labels, r.metadata.Labels)
@@ -251,6 +264,7 @@ func (r *Resource) Patch(of *Copy) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding the patch of a copy: %w", err)
 	}
+
 	return body, nil
 }
 

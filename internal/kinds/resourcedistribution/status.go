@@ -14,7 +14,8 @@ import (
 // Conditions are the types of conditions, in their order (RD-091).
 var Conditions = []appsv1beta1.ResourceDistributionConditionType{
 	appsv1beta1.ResourceDistributionGetResourceFailed, appsv1beta1.ResourceDistributionCreateResourceFailed,
-	appsv1beta1.ResourceDistributionUpdateResourceFailed, appsv1beta1.ResourceDistributionDeleteResourceFailed,
+	appsv1beta1.ResourceDistributionUpdateResourceFailed,
+	appsv1beta1.ResourceDistributionDeleteResourceFailed,
 	appsv1beta1.ResourceDistributionConflictOccurred, appsv1beta1.ResourceDistributionNamespaceNotExists,
 }
 
@@ -25,7 +26,7 @@ const (
 	mostReason = 512
 )
 
-// succeeded is the reason of conditions without failures (RD-092).
+// succeeded is the reason of conditions without failures.
 const succeeded = "Succeeded"
 
 // Tally holds the outcomes of all namespaces of one ResourceDistribution. An outcome costs what it changes,
@@ -88,7 +89,8 @@ func (t *Tally) Set(namespace string, outcome Outcome) {
 		return
 	}
 	if t.outcomes == nil {
-		t.outcomes, t.failed = map[string]Outcome{}, map[appsv1beta1.ResourceDistributionConditionType]*failures{}
+		t.outcomes, t.failed = map[string]Outcome{},
+			map[appsv1beta1.ResourceDistributionConditionType]*failures{}
 	}
 	t.outcomes[namespace] = outcome
 	t.count(namespace, outcome, 1)
@@ -103,6 +105,7 @@ func (t *Tally) count(namespace string, outcome Outcome, n int) {
 	if outcome.Failure == "" || outcome.Failure == Pending {
 		return
 	}
+
 	f := t.failed[outcome.Failure]
 	if f == nil {
 		f = &failures{reasons: map[string]int{}}
@@ -121,18 +124,24 @@ func (t *Tally) count(namespace string, outcome Outcome, n int) {
 }
 
 // Status is what the outcomes make of a status (RD-090 to RD-094, RD-096).
-func (t *Tally) Status(old *appsv1beta1.ResourceDistributionStatus, generation int64, now time.Time) appsv1beta1.ResourceDistributionStatus {
-	status := appsv1beta1.ResourceDistributionStatus{ResourceDistributionCounters: appsv1beta1.ResourceDistributionCounters{
-		ObservedGeneration: generation, Desired: int32(t.desired), Succeeded: int32(t.correct), Failed: int32(t.desired - t.correct)}}
+func (t *Tally) Status(
+	old *appsv1beta1.ResourceDistributionStatus, generation int64, now time.Time,
+) appsv1beta1.ResourceDistributionStatus {
+	status := appsv1beta1.ResourceDistributionStatus{
+		ResourceDistributionCounters: appsv1beta1.ResourceDistributionCounters{
+			ObservedGeneration: generation, Desired: int32(t.desired), Succeeded: int32(t.correct),
+			Failed: int32(t.desired - t.correct)}}
 	for _, of := range Conditions {
-		condition := appsv1beta1.ResourceDistributionCondition{ResourceDistributionConditionState: appsv1beta1.ResourceDistributionConditionState{
-			Type: of, Status: corev1.ConditionFalse, Reason: succeeded}}
+		condition := appsv1beta1.ResourceDistributionCondition{
+			ResourceDistributionConditionState: appsv1beta1.ResourceDistributionConditionState{
+				Type: of, Status: corev1.ConditionFalse, Reason: succeeded}}
 		if f := t.failed[of]; f != nil && len(f.names) > 0 {
 			condition.Status, condition.Reason = corev1.ConditionTrue, t.reason(f)
 			condition.FailedNamespaces = slices.Clone(f.names[:min(len(f.names), mostNames)])
 		}
 		status.Conditions = append(status.Conditions, since(condition, old, now))
 	}
+
 	return status
 }
 
@@ -141,14 +150,15 @@ func since(condition appsv1beta1.ResourceDistributionCondition, old *appsv1beta1
 	now time.Time) appsv1beta1.ResourceDistributionCondition {
 	condition.LastTransitionTime = metav1.NewTime(now)
 	for i := range old.Conditions {
-		if before := &old.Conditions[i]; before.Type == condition.Type && before.Status == condition.Status && !before.LastTransitionTime.IsZero() {
+		if before := &old.Conditions[i]; before.Type == condition.Type && before.Status == condition.Status &&
+			!before.LastTransitionTime.IsZero() {
 			condition.LastTransitionTime = before.LastTransitionTime
 		}
 	}
 	return condition
 }
 
-// reason is the text of all failures, or that of the first namespace with the number of others (RD-094).
+// reason is the text of all failures, or that of the first namespace with the number of others.
 func (t *Tally) reason(f *failures) string {
 	first, more := t.outcomes[f.names[0]].Reason, ""
 	if len(f.names) > mostNames {
@@ -166,12 +176,15 @@ func (t *Tally) reason(f *failures) string {
 
 // Unreadable is the status of a ResourceDistribution with a fault for which nothing can be done: the counters
 // stay.
-func Unreadable(old *appsv1beta1.ResourceDistributionStatus, generation int64, err error, now time.Time) appsv1beta1.ResourceDistributionStatus {
+func Unreadable(
+	old *appsv1beta1.ResourceDistributionStatus, generation int64, err error, now time.Time,
+) appsv1beta1.ResourceDistributionStatus {
 	status := *old.DeepCopy()
 	status.ObservedGeneration, status.Conditions = generation, nil
 	for _, of := range Conditions {
-		condition := appsv1beta1.ResourceDistributionCondition{ResourceDistributionConditionState: appsv1beta1.ResourceDistributionConditionState{
-			Type: of, Status: corev1.ConditionFalse, Reason: succeeded}}
+		condition := appsv1beta1.ResourceDistributionCondition{
+			ResourceDistributionConditionState: appsv1beta1.ResourceDistributionConditionState{
+				Type: of, Status: corev1.ConditionFalse, Reason: succeeded}}
 		if of == appsv1beta1.ResourceDistributionGetResourceFailed {
 			condition.Status, condition.Reason = corev1.ConditionTrue, err.Error()
 		}

@@ -10,7 +10,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// never are the namespaces that are no targets, by no rule (RD-044).
+// never are the namespaces that are no targets, by no rule.
 var never = map[string]bool{metav1.NamespaceSystem: true, metav1.NamespacePublic: true}
 
 // Targets say which namespaces get a copy.
@@ -26,9 +26,10 @@ type Targets struct {
 // by itself stands there (RD-044).
 func TargetsOf(distribution *appsv1beta1.ResourceDistribution, own ...string) (*Targets, error) {
 	of := &distribution.Spec.Targets
-	t := &Targets{own: own, all: of.AllNamespaces, included: set(of.IncludedNamespaces), excluded: set(of.ExcludedNamespaces), selector: labels.Nothing()}
+	t := &Targets{own: own, all: of.AllNamespaces, included: set(of.IncludedNamespaces),
+		excluded: set(of.ExcludedNamespaces), selector: labels.Nothing()}
 	if len(of.NamespaceSelector.MatchLabels)+len(of.NamespaceSelector.MatchExpressions) == 0 {
-		return t, nil // an empty one selects nothing (RD-041)
+		return t, nil // an empty one selects nothing
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&of.NamespaceSelector)
 	if err != nil {

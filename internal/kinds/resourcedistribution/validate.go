@@ -23,39 +23,50 @@ func Validate(distribution, old *appsv1beta1.ResourceDistribution, own ...string
 	for _, fault := range validation.NameIsDNSSubdomain(distribution.Name, false) {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), distribution.Name, fault))
 	}
+
 	resource := field.NewPath("spec", "resource")
 	given, err := read(distribution.Spec.Resource.Raw)
 	var whole *Resource
 	if err == nil {
 		whole, err = Read(distribution)
 	}
+
 	switch {
 	case err == nil && token(whole.Type):
 		errs = append(errs, field.Forbidden(resource.Child("type"), tokens))
 	case err != nil:
-		errs = append(errs, field.Invalid(resource, field.OmitValueType{}, strings.TrimPrefix(err.Error(), "spec.resource ")))
+		errs = append(errs, field.Invalid(resource, field.OmitValueType{},
+			strings.TrimPrefix(err.Error(), "spec.resource ")))
 	}
 	if old != nil && given.Kind != "" {
-		if stored, err := read(old.Spec.Resource.Raw); err == nil && (stored.TypeMeta != given.TypeMeta || stored.Metadata.Name != given.Metadata.Name) {
-			errs = append(errs, field.Invalid(resource, field.OmitValueType{}, "resource apiVersion, kind, and name are immutable"))
+		if stored, err := read(old.Spec.Resource.Raw); err == nil &&
+			(stored.TypeMeta != given.TypeMeta || stored.Metadata.Name != given.Metadata.Name) {
+			errs = append(errs, field.Invalid(resource, field.OmitValueType{},
+				"resource apiVersion, kind, and name are immutable"))
 		}
 	}
+
 	for i, target := range distribution.Spec.Targets.IncludedNamespaces.List {
 		if target.Name != "" && slices.Contains(own, target.Name) {
-			errs = append(errs, field.Forbidden(field.NewPath("spec", "targets", "includedNamespaces", "list").Index(i).Child("name"),
+			errs = append(errs, field.Forbidden(field.NewPath("spec", "targets",
+				"includedNamespaces", "list").Index(i).Child("name"),
 				target.Name+" is a namespace of the manager, which goes by what stands in it"))
 		}
 	}
+
 	return append(errs, validateTargets(&distribution.Spec.Targets, field.NewPath("spec", "targets"))...)
 }
 
-func validateTargets(targets *appsv1beta1.ResourceDistributionTargets, at *field.Path) (errs field.ErrorList) {
+func validateTargets(
+	targets *appsv1beta1.ResourceDistributionTargets, at *field.Path,
+) (errs field.ErrorList) {
 	names := func(of appsv1beta1.ResourceDistributionTargetNamespaces, at *field.Path) {
 		found := 0
 		for i := range of.List {
 			for _, fault := range validation.ValidateNamespaceName(of.List[i].Name, false) {
 				if found++; found <= mostFaults {
-					errs = append(errs, field.Invalid(at.Child("list").Index(i).Child("name"), of.List[i].Name, fault))
+					errs = append(errs,
+						field.Invalid(at.Child("list").Index(i).Child("name"), of.List[i].Name, fault))
 				}
 			}
 		}
@@ -71,10 +82,12 @@ func validateTargets(targets *appsv1beta1.ResourceDistributionTargets, at *field
 			both, more = both[:mostFaults], ", and more"
 		}
 		errs = append(errs, field.Invalid(at, field.OmitValueType{},
-			"namespaces are both in includedNamespaces and in excludedNamespaces: "+strings.Join(both, ", ")+more))
+			"namespaces are both in includedNamespaces and in excludedNamespaces: "+strings.Join(both,
+				", ")+more))
 	}
-	return append(errs, metav1validation.ValidateLabelSelector(&targets.NamespaceSelector, metav1validation.LabelSelectorValidationOptions{},
-		at.Child("namespaceSelector"))...)
+
+	return append(errs, metav1validation.ValidateLabelSelector(&targets.NamespaceSelector,
+		metav1validation.LabelSelectorValidationOptions{}, at.Child("namespaceSelector"))...)
 }
 
 // Warnings tells of what is accepted and has no effect (RD-037).

@@ -18,6 +18,7 @@ func (p *planner) operation(pod *podInfo) disruption.Operation {
 	if p.resize(pod.Pod).Empty() {
 		return ""
 	}
+
 	for name, change := range p.quantities(pod.Pod) {
 		container, _ := containerOf(pod.Pod, name)
 		for _, list := range []corev1.ResourceList{change.Requests, change.Limits} {
@@ -28,6 +29,7 @@ func (p *planner) operation(pod *podInfo) disruption.Operation {
 			}
 		}
 	}
+
 	return policyv1beta1.Resize
 }
 
@@ -37,12 +39,12 @@ const askAgain = time.Second
 // heldByBudget says which budget does not allow the pod to be taken out of service now, empty if it may be;
 // then it counts as taken.
 func (p *planner) heldByBudget(pod *corev1.Pod, by disruption.Operation) string {
-	if p.Disruptions == nil || by == "" {
+	if p.in.Disruptions == nil || by == "" {
 		return ""
 	}
-	refusal := p.Disruptions.Take(pod, by)
+	refusal := p.in.Disruptions.Take(pod, by)
 	if refusal != "" {
-		p.HeldByBudget = true
+		p.out.HeldByBudget = true
 		p.comeBack(askAgain)
 	}
 	return refusal

@@ -40,14 +40,16 @@ func UpgradablePatch(pod *corev1.Pod, set string, upgradable *bool, now time.Tim
 	if err != nil {
 		return patch // a map of booleans always encodes
 	}
-	after := corev1.PodCondition{Type: pub.SidecarSetUpgradable, Status: corev1.ConditionTrue, Reason: reasonAllUpgradable,
-		Message:            string(text),
+
+	after := corev1.PodCondition{Type: pub.SidecarSetUpgradable, Status: corev1.ConditionTrue,
+		Reason: reasonAllUpgradable, Message: string(text),
 		LastTransitionTime: metav1.NewTime(now)}
 	for _, can := range entries {
 		if !can {
 			after.Status, after.Reason = corev1.ConditionFalse, reasonImmutableFields
 		}
 	}
+
 	if before != nil && before.Status == after.Status {
 		after.LastTransitionTime = before.LastTransitionTime
 		if before.Reason == after.Reason && before.Message == after.Message {

@@ -21,7 +21,8 @@ func Conflicts(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSet) fi
 	var errs field.ErrorList
 	path := field.NewPath("spec")
 	for _, other := range others {
-		if other.Name == set.Name || CanaryOf(set) == other.Name || CanaryOf(other) == set.Name || !meet(&set.Spec, &other.Spec) { // SS-066
+		if other.Name == set.Name || CanaryOf(set) == other.Name || CanaryOf(other) == set.Name ||
+			!meet(&set.Spec, &other.Spec) {
 			continue
 		}
 		theirs := occupied(&other.Spec)
@@ -31,19 +32,23 @@ func Conflicts(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSet) fi
 				containers = set.Spec.InitContainers
 			}
 			for i := range containers {
-				if at := slices.IndexFunc(names(&containers[i]), func(name string) bool { return theirs[name] }); at >= 0 {
-					errs = append(errs, field.Invalid(path.Child(list).Index(i).Child("name"), containers[i].Name,
-						fmt.Sprintf("container %s already exist in %s, %s rename it", names(&containers[i])[at], other.Name, meets)))
+				if at := slices.IndexFunc(names(&containers[i]),
+					func(name string) bool { return theirs[name] }); at >= 0 {
+					errs = append(errs,
+						field.Invalid(path.Child(list).Index(i).Child("name"), containers[i].Name,
+							fmt.Sprintf("container %s already exist in %s, %s rename it",
+								names(&containers[i])[at], other.Name, meets)))
 				}
 			}
 		}
 		errs = append(errs, volumeConflicts(set, other, path.Child("volumes"))...)
 		errs = append(errs, metadataConflicts(set, other, path.Child("patchPodMetadata"))...)
 	}
+
 	return errs
 }
 
-// meet tells whether a pod could be matched by both (SS-060).
+// meet tells whether a pod could be matched by both.
 func meet(a, b *appsv1beta1.SidecarSetSpec) bool {
 	if a.Selector == nil || b.Selector == nil {
 		return false
@@ -56,7 +61,7 @@ func meet(a, b *appsv1beta1.SidecarSetSpec) bool {
 	return err == nil && pods
 }
 
-// names are all that a container may have in a pod (SS-063).
+// names are all that a container may have in a pod.
 func names(c *appsv1beta1.SidecarContainer) []string {
 	if !IsHot(c) {
 		return []string{c.Name}
@@ -83,14 +88,18 @@ func volumeConflicts(set, other *appsv1beta1.SidecarSet, path *field.Path) (errs
 	for i := range other.Spec.Volumes.List {
 		theirs[other.Spec.Volumes.List[i].Name] = &other.Spec.Volumes.List[i]
 	}
+
 	for i := range set.Spec.Volumes.List {
 		volume := &set.Spec.Volumes.List[i]
 		if their := theirs[volume.Name]; their != nil && !equality.Semantic.DeepEqual(their, volume) {
 			errs = append(errs, field.Invalid(path.Index(i), volume.Name,
-				fmt.Sprintf("volume %s is in conflict with sidecarset %s, %s rename it, or make both volumes alike", volume.Name,
+				fmt.Sprintf(
+					"volume %s is in conflict with sidecarset %s, %s rename it, or make both volumes alike",
+					volume.Name,
 					other.Name, meets)))
 		}
 	}
+
 	return errs
 }
 
@@ -102,16 +111,23 @@ func metadataConflicts(set, other *appsv1beta1.SidecarSet, path *field.Path) (er
 			theirs[key] = other.Spec.PatchPodMetadata[i].PatchPolicy
 		}
 	}
-	const retain, overwrite = appsv1beta1.SidecarSetRetainPatchPolicy, appsv1beta1.SidecarSetOverwritePatchPolicy
+
+	const retain, overwrite = appsv1beta1.SidecarSetRetainPatchPolicy,
+		appsv1beta1.SidecarSetOverwritePatchPolicy
 	for i := range set.Spec.PatchPodMetadata {
 		patch := &set.Spec.PatchPodMetadata[i]
 		for key := range patch.Annotations {
 			their, ok := theirs[key]
-			if ok && their != retain && patch.PatchPolicy != retain && (their == overwrite || patch.PatchPolicy == overwrite) {
-				errs = append(errs, field.Invalid(path.Index(i).Child("annotations").Key(key), patch.PatchPolicy,
-					fmt.Sprintf("annotation %s is in conflict with sidecarset %s, %s leave it to one of the two", key, other.Name, meets)))
+			if ok && their != retain && patch.PatchPolicy != retain &&
+				(their == overwrite || patch.PatchPolicy == overwrite) {
+				errs = append(errs,
+					field.Invalid(path.Index(i).Child("annotations").Key(key), patch.PatchPolicy,
+						fmt.Sprintf(
+							"annotation %s is in conflict with sidecarset %s, %s leave it to one of the two",
+							key, other.Name, meets)))
 			}
 		}
 	}
+
 	return errs
 }

@@ -11,8 +11,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// defaultRevisionHistoryLimit is the number of revisions that are kept unless the user says otherwise
-// (SS-010).
+// defaultRevisionHistoryLimit is the number of revisions that are kept unless the user says otherwise.
 const defaultRevisionHistoryLimit = 10
 
 // SetDefaults fills in what was left out (SS-010 to SS-014). It must do exactly what the specification lists:
@@ -26,6 +25,7 @@ func SetDefaults(spec *appsv1beta1.SidecarSetSpec) {
 	for i := range spec.PatchPodMetadata {
 		fill(&spec.PatchPodMetadata[i].PatchPolicy, appsv1beta1.SidecarSetRetainPatchPolicy)
 	}
+
 	if spec.InjectionStrategy.Revision != nil {
 		fill(&spec.InjectionStrategy.Revision.Policy, appsv1beta1.AlwaysSidecarSetInjectRevisionPolicy)
 	}
@@ -68,17 +68,20 @@ func setContainerDefaults(c *appsv1beta1.SidecarContainerSpec, place appsv1beta1
 			fill(&from.FieldRef.APIVersion, "v1")
 		}
 	}
+
 	fill(&c.ImagePullPolicy, pullPolicy(c.Image))
 	fill(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
 	fill(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
 	for i := range c.Ports {
 		fill(&c.Ports[i].Protocol, corev1.ProtocolTCP)
 	}
+
 	for i := range c.Env {
 		if from := c.Env[i].ValueFrom; from != nil && from.FieldRef != nil {
 			fill(&from.FieldRef.APIVersion, "v1")
 		}
 	}
+
 	roundUp(c.Resources.Limits)
 	roundUp(c.Resources.Requests)
 	for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe} {
@@ -91,6 +94,7 @@ func setContainerDefaults(c *appsv1beta1.SidecarContainerSpec, place appsv1beta1
 		fill(&probe.SuccessThreshold, 1)
 		fill(&probe.FailureThreshold, 3)
 	}
+
 	if probe := c.StartupProbe; probe != nil { // no more than this, see SS-D11
 		setHTTPDefaults(probe.HTTPGet)
 		fill(&probe.SuccessThreshold, 1)
@@ -111,7 +115,7 @@ func setHTTPDefaults(get *corev1.HTTPGetAction) {
 	}
 }
 
-// pullPolicy is Always for the tag latest, given or meant, else IfNotPresent (SS-013).
+// pullPolicy is Always for the tag latest, given or meant, else IfNotPresent.
 func pullPolicy(image string) corev1.PullPolicy {
 	if strings.Contains(image, "@") {
 		return corev1.PullIfNotPresent
@@ -153,6 +157,7 @@ func setVolumeDefaults(v *corev1.VolumeSource, sourceless bool) {
 	if v.Projected == nil {
 		return
 	}
+
 	fillPointer(&v.Projected.DefaultMode, fileMode)
 	for i := range v.Projected.Sources {
 		source := &v.Projected.Sources[i]
@@ -181,15 +186,18 @@ func sourcelessVolumes(volumes *appsv1beta1.SidecarVolumes) []bool {
 	if err != nil {
 		return none
 	}
+
 	var documents []map[string]json.RawMessage
 	if json.Unmarshal(text, &documents) != nil || len(documents) != len(none) {
 		return none
 	}
+
 	for i := range documents {
 		none[i] = volumes.List[i].VolumeSource == corev1.VolumeSource{}
 		for key, value := range documents[i] {
 			none[i] = none[i] && (key == "name" || string(value) == "null")
 		}
 	}
+
 	return none
 }

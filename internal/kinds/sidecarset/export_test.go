@@ -41,7 +41,7 @@ func (p *Plan) Comparisons() int { return len(p.planner.compared) }
 
 // NoteResize notes that the pod is to be resized to what the SidecarSet says.
 func NoteResize(set *appsv1beta1.SidecarSet, pod *corev1.Pod, now time.Time) *podpatch.Patch {
-	p := &planner{Snapshot: Snapshot{Set: set}}
+	p := &planner{in: Snapshot{Set: set}}
 	p.prepare()
 	return p.noteResize(pod, now)
 }

@@ -11,7 +11,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// hashed is what a hash is made of. The order of the fields counts (SS-017).
+// hashed is what a hash is made of. The order of the fields counts.
 type hashed struct {
 	Containers     []appsv1beta1.SidecarContainerSpec `json:"containers"`
 	InitContainers []appsv1beta1.SidecarContainerSpec `json:"initContainers,omitempty"`
@@ -47,6 +47,7 @@ func hash(spec *appsv1beta1.SidecarSetSpec, images bool) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encoding the containers: %w", err)
 	}
+
 	sum := sha256.Sum256(text)
 	return rand.SafeEncodeString(hex.EncodeToString(sum[:])), nil
 }

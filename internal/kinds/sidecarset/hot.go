@@ -30,20 +30,23 @@ type hotChange struct {
 
 // hotUpgrade says what brings a pair to the SidecarSet's image, nil if nothing is to be changed, or what has
 // to be waited for first (SS-240, SS-241, SS-D05).
-func (p *planner) hotUpgrade(pod *corev1.Pod, c *appsv1beta1.SidecarContainer, working WorkingContainers) (change *hotChange,
-	waiting string) {
+func (p *planner) hotUpgrade(
+	pod *corev1.Pod, c *appsv1beta1.SidecarContainer, working WorkingContainers,
+) (change *hotChange, waiting string) {
 	empty := c.UpgradeStrategy.HotUpgradeEmptyImage
 	works, standby := working[c.Name], standbyOf(c.Name, working)
 	switch {
 	case ImageOf(pod, works) == c.Image:
 		return nil, "" // if the other has another image still, a reset ends it
 	case ImageOf(pod, standby) == c.Image && ImageOf(pod, works) != empty && p.serves(pod, works):
-		return nil, fmt.Sprintf("container %s took over from %s, whose image is wanted again: that one must be reset first", works, standby)
+		return nil, fmt.Sprintf(
+			"container %s took over from %s, whose image is wanted again: that one must be reset first",
+			works, standby)
 	case ImageOf(pod, standby) == c.Image:
 		return retreat(works, standby, empty), ""
 	}
 	target, other := p.hotTarget(pod, c, working)
-	version := p.Set.ResourceVersion
+	version := p.in.Set.ResourceVersion
 	return &hotChange{container: target, image: c.Image, working: target, annotations: map[string]string{
 		pub.SidecarSetVersionPrefix + target:    version,
 		pub.SidecarSetVersionAltPrefix + target: pod.Annotations[pub.SidecarSetVersionPrefix+other],
@@ -60,8 +63,10 @@ func retreat(failing, keeper, empty string) *hotChange {
 	}}
 }
 
-// hotTarget chooses the half to upgrade (SS-240).
-func (p *planner) hotTarget(pod *corev1.Pod, c *appsv1beta1.SidecarContainer, working WorkingContainers) (target, other string) {
+// hotTarget chooses the half to upgrade.
+func (p *planner) hotTarget(
+	pod *corev1.Pod, c *appsv1beta1.SidecarContainer, working WorkingContainers,
+) (target, other string) {
 	first, second := HotNames(c.Name)
 	empty := c.UpgradeStrategy.HotUpgradeEmptyImage
 	switch {
@@ -74,12 +79,13 @@ func (p *planner) hotTarget(pod *corev1.Pod, c *appsv1beta1.SidecarContainer, wo
 	case p.serves(pod, second) && !p.serves(pod, first):
 		return first, second
 	}
+
 	return standbyOf(c.Name, working), working[c.Name]
 }
 
 // serves tells whether a half is ready and runs what it should.
 func (p *planner) serves(pod *corev1.Pod, name string) bool {
-	behind, _ := consistency(pod, p.Set.Name, []string{name}, false)
+	behind, _ := consistency(pod, p.in.Set.Name, []string{name}, false)
 	_, status := containerOf(pod, name)
 	return behind == "" && status != nil && status.Ready
 }
@@ -93,60 +99,67 @@ func ImageOf(pod *corev1.Pod, name string) string {
 	return c.Image
 }
 
-// resets says which pairs have done their upgrade, so that the outdated half can end (SS-242); waiting says
-// why those that are upgraded are not done.
+// resets says which pairs have done their upgrade, so that the outdated half can end; waiting says why those
+// that are upgraded are not done.
 func (p *planner) resets(info *podInfo) (changes []*hotChange, waiting string) {
 	pod, working, standby := info.Pod, info.working, map[string]bool{}
-	for i := range p.Set.Spec.Containers {
-		c := &p.Set.Spec.Containers[i]
+	for i := range p.in.Set.Spec.Containers {
+		c := &p.in.Set.Spec.Containers[i]
 		if !IsHot(c) {
 			continue
 		}
 		standby[standbyOf(c.Name, working)] = true
 		if atRest(pod, c.Name, working) {
-			continue // it only has another empty image: that of a former spec (SS-245), or what a webhook made of it
+			continue // it only has another empty image: that of a former spec, or what a webhook made of it
 		}
 		if change := p.resetOf(pod, c, working); change != nil {
 			changes = append(changes, change)
 		}
 	}
+
 	if len(changes) == 0 {
 		return nil, ""
 	}
+
 	var names []string
-	for _, name := range PodNames(&p.Set.Spec) {
+	for _, name := range PodNames(&p.in.Set.Spec) {
 		if !standby[name] {
 			names = append(names, name)
 		}
 	}
-	if behind, _ := consistency(pod, p.Set.Name, names, len(nativeSidecars(&p.Set.Spec)) > 0); behind != "" {
+
+	if behind, _ := consistency(pod, p.in.Set.Name, names,
+		len(nativeSidecars(&p.in.Set.Spec)) > 0); behind != "" {
 		return nil, "a hot upgrade is under way: " + behind
 	}
 	if podReady(pod) {
 		return changes, ""
 	}
+
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
-		if status := findStatus(pod.Status.ContainerStatuses, name); !standby[name] && (status == nil || !status.Ready) {
+		if status := findStatus(pod.Status.ContainerStatuses, name); !standby[name] &&
+			(status == nil || !status.Ready) {
 			return nil, fmt.Sprintf("a hot upgrade is under way: container %s is not ready", name)
 		}
 	}
+
 	return changes, ""
 }
 
 // atRest tells whether no hot upgrade of the pair is under way: the half that works does not know of another
-// one (SS-241).
+// one.
 func atRest(pod *corev1.Pod, name string, working WorkingContainers) bool {
 	return pod.Annotations[pub.SidecarSetVersionAltPrefix+working[name]] == "0"
 }
 
 // overtaken are resets of pairs whose former image is wanted again after the other half has taken over. Both
 // halves are taken then, and the reset of the whole pod may have to wait for just the upgrade that waits for
-// this (SS-240).
+// this.
 func (p *planner) overtaken(pod *corev1.Pod, working WorkingContainers) []*hotChange {
 	var changes []*hotChange
-	for i := range p.Set.Spec.Containers {
-		c := &p.Set.Spec.Containers[i]
+	for i := range p.in.Set.Spec.Containers {
+		c := &p.in.Set.Spec.Containers[i]
 		if !IsHot(c) {
 			continue
 		}
@@ -156,11 +169,14 @@ func (p *planner) overtaken(pod *corev1.Pod, working WorkingContainers) []*hotCh
 			}
 		}
 	}
+
 	return changes
 }
 
 // resetOf ends the half that stands by, nil if it has its empty image.
-func (p *planner) resetOf(pod *corev1.Pod, c *appsv1beta1.SidecarContainer, working WorkingContainers) *hotChange {
+func (p *planner) resetOf(
+	pod *corev1.Pod, c *appsv1beta1.SidecarContainer, working WorkingContainers,
+) *hotChange {
 	half, empty := standbyOf(c.Name, working), c.UpgradeStrategy.HotUpgradeEmptyImage
 	if empty == "" || ImageOf(pod, half) == empty {
 		return nil

@@ -35,7 +35,7 @@ type PodInspector struct{ planner planner }
 
 // NewLooker looks with what the snapshot has beside its pods.
 func NewLooker(s Snapshot) *PodInspector {
-	l := &PodInspector{planner{Snapshot: s}}
+	l := &PodInspector{planner{in: s}}
 	l.planner.prepare()
 	return l
 }
@@ -43,8 +43,9 @@ func NewLooker(s Snapshot) *PodInspector {
 // Look looks at an active pod that lists the SidecarSet.
 func (l *PodInspector) Look(pod *corev1.Pod) PodState {
 	info := l.planner.examine(pod)
-	return PodState{Pod: pod, Hash: info.record.Hash, Matched: info.matched, Updated: info.updated, Upgradable: info.upgradable,
-		Underway: info.underway, Ready: info.ready, Available: info.available(), Serves: info.serves(), Behind: info.behind,
+	return PodState{Pod: pod, Hash: info.record.Hash, Matched: info.matched, Updated: info.updated,
+		Upgradable: info.upgradable, Underway: info.underway, Ready: info.ready, Available: info.available(),
+		Serves: info.serves(), Behind: info.behind,
 		NotReady: info.notReady, Working: info.working}
 }
 
@@ -54,7 +55,7 @@ func (l *PodInspector) Lacks(pod *corev1.Pod) (images, resources string) {
 	if cold, hot := l.planner.wanted(pod); len(cold) > 0 || len(hot) > 0 {
 		images = fmt.Sprint(cold, hot)
 	}
-	if sizes := l.planner.quantities(pod); l.planner.Features.Resize && len(sizes) > 0 {
+	if sizes := l.planner.quantities(pod); l.planner.in.Features.Resize && len(sizes) > 0 {
 		resources = fmt.Sprint(sizes)
 	}
 	return images, resources
@@ -67,10 +68,12 @@ func Upgrading(pod *corev1.Pod) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	for _, set := range slices.Sorted(maps.Keys(states)) {
 		for _, name := range slices.Sorted(maps.Keys(states[set].LastContainerStatuses)) {
 			container, status := containerOf(pod, name)
-			if before := states[set].LastContainerStatuses[name]; container == nil || status == nil || before.Image == "" {
+			if before := states[set].LastContainerStatuses[name]; container == nil || status == nil ||
+				before.Image == "" {
 				continue // what the reference recorded says too little (PUB-D1)
 			}
 			if lag := lags(pod, name, states[set], false); lag != "" {
@@ -78,5 +81,6 @@ func Upgrading(pod *corev1.Pod) (string, error) {
 			}
 		}
 	}
+
 	return "", nil
 }

@@ -14,11 +14,14 @@ import (
 
 // PatchMetadata returns the annotations that the patches give to a pod with these annotations, as far as they
 // change (SS-150, SS-226). It fails if a value of the pod cannot be merged (SS-152).
-func PatchMetadata(annotations map[string]string, patches []appsv1beta1.SidecarSetPatchPodMetadata) (map[string]string, error) {
+func PatchMetadata(
+	annotations map[string]string, patches []appsv1beta1.SidecarSetPatchPodMetadata,
+) (map[string]string, error) {
 	result := maps.Clone(annotations)
 	if result == nil {
 		result = map[string]string{}
 	}
+
 	for _, patch := range patches {
 		for _, key := range slices.Sorted(maps.Keys(patch.Annotations)) {
 			value := patch.Annotations[key]
@@ -39,6 +42,7 @@ func PatchMetadata(annotations map[string]string, patches []appsv1beta1.SidecarS
 			}
 		}
 	}
+
 	maps.DeleteFunc(result, func(key, value string) bool {
 		before, present := annotations[key]
 		return present && before == value
@@ -47,17 +51,19 @@ func PatchMetadata(annotations map[string]string, patches []appsv1beta1.SidecarS
 }
 
 // mergeValue merges two JSON texts (RFC 7386). An empty value becomes the other as it is, and what has that
-// value already, or says the same in other words, stays: to merge twice is to merge once (SS-107). Also where
-// several merge into one value: what is merged has no nulls, which a second pass would take away, and its
-// keys in alphabetical order.
+// value already, or says the same in other words, stays: to merge twice is to merge once. Also where several
+// merge into one value: what is merged has no nulls, which a second pass would take away, and its keys in
+// alphabetical order.
 func mergeValue(before, value string) (string, error) {
 	if before == "" || before == value {
 		return value, nil
 	}
+
 	former, err := decoded(before)
 	if err != nil {
 		return "", fmt.Errorf("the value %.100q is no JSON", before)
 	}
+
 	patch, err := decoded(value)
 	if err != nil {
 		return "", fmt.Errorf("the value %.100q to be merged is no JSON", value)
@@ -65,10 +71,12 @@ func mergeValue(before, value string) (string, error) {
 	if unchanged(former, patch) {
 		return before, nil
 	}
+
 	text, err := json.Marshal(mergedJSON(withoutNulls(former), patch))
 	if err != nil {
 		return "", fmt.Errorf("encoding what was merged: %w", err)
 	}
+
 	return string(text), nil
 }
 
@@ -89,15 +97,18 @@ func unchanged(value, patch any) bool {
 	if !ok {
 		return reflect.DeepEqual(value, patch)
 	}
+
 	object, ok := value.(map[string]any)
 	if !ok {
 		return false
 	}
+
 	for key, change := range changes {
 		if present, ok := object[key]; ok != (change != nil) || ok && !unchanged(present, change) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -107,10 +118,12 @@ func mergedJSON(value, patch any) any {
 	if !ok {
 		return patch
 	}
+
 	object, ok := value.(map[string]any)
 	if !ok {
 		object = map[string]any{}
 	}
+
 	for key, change := range changes {
 		if change == nil {
 			delete(object, key)
@@ -118,6 +131,7 @@ func mergedJSON(value, patch any) any {
 			object[key] = mergedJSON(object[key], change)
 		}
 	}
+
 	return object
 }
 

@@ -48,10 +48,11 @@ func (f *few) add(name string) {
 func (m Missing) String() string {
 	which := ""
 	if m.Escaped > 0 {
-		which = fmt.Sprintf(" (%d of them %s not older than the SidecarSet)", m.Escaped, plural.Form(m.Escaped, "is", "are"))
+		which = fmt.Sprintf(" (%d of them %s not older than the SidecarSet)", m.Escaped,
+			plural.Form(m.Escaped, "is", "are"))
 	}
-	return fmt.Sprintf("%s that it selects %s never got its containers%s, and will not until made anew: %s", plural.Of(m.Pods, "pod"),
-		plural.Form(m.Pods, "has", "have"), which, strings.Join(m.Examples, ", "))
+	return fmt.Sprintf("%s that it selects %s never got its containers%s, and will not until made anew: %s",
+		plural.Of(m.Pods, "pod"), plural.Form(m.Pods, "has", "have"), which, strings.Join(m.Examples, ", "))
 }
 
 // Worth is the type of the event that is due since another number was told of; "" if none is. That of pods
@@ -69,24 +70,28 @@ func (m Missing) Worth(told Missing) string {
 // MissingPods counts by SidecarSet; each walks over pods until do returns false. Namespaces are the labels of
 // those that are known, and install is the one of the manager: like those of the system its pods never reach
 // the webhook (SS-085).
-func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) bool), namespaces map[string]map[string]string,
-	install string) map[string]Missing {
+func MissingPods(
+	sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) bool),
+	namespaces map[string]map[string]string, install string,
+) map[string]Missing {
 	type looker struct {
 		*planner
 		escaped, older few
 	}
 	lookers := make([]*looker, 0, len(sets))
 	for _, set := range sets {
-		l := &looker{planner: &planner{Snapshot: Snapshot{Set: set}}}
+		l := &looker{planner: &planner{in: Snapshot{Set: set}}}
 		l.prepare()
 		lookers = append(lookers, l)
 	}
+
 	bases := map[string]string{}
 	for _, set := range sets {
 		if base := CanaryOf(set); base != "" {
 			bases[set.Name] = base
 		}
 	}
+
 	each(func(pod *corev1.Pod) bool {
 		if !readiness.Active(pod) || pod.Namespace == metav1.NamespaceSystem || pod.Namespace == install ||
 			namespaces[pod.Namespace]["control-plane"] == "openkruise" {
@@ -97,13 +102,15 @@ func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) 
 			injected = ReadInjectedList(list)
 		}
 		for _, l := range lookers {
-			if !l.selector.Matches(labels.Set(pod.Labels)) || !l.namespaces.Matches(labels.Set(namespaces[pod.Namespace])) ||
+			if !l.selector.Matches(labels.Set(pod.Labels)) ||
+				!l.namespaces.Matches(labels.Set(namespaces[pod.Namespace])) ||
 				slices.ContainsFunc(injected, func(name string) bool {
-					return name == l.Set.Name || bases[name] == l.Set.Name // SS-175
+					return name == l.in.Set.Name || bases[name] == l.in.Set.Name // SS-175
 				}) {
 				continue
 			}
-			if name := pod.Namespace + "/" + pod.Name; pod.CreationTimestamp.Before(&l.Set.CreationTimestamp) {
+			if name := pod.Namespace + "/" +
+				pod.Name; pod.CreationTimestamp.Before(&l.in.Set.CreationTimestamp) {
 				l.older.add(name)
 			} else {
 				l.escaped.add(name)
@@ -114,8 +121,9 @@ func MissingPods(sets []*appsv1beta1.SidecarSet, each func(do func(*corev1.Pod) 
 	counts := map[string]Missing{}
 	for _, l := range lookers {
 		named := append(l.escaped.first, l.older.first...)
-		counts[l.Set.Name] = Missing{Pods: l.escaped.count + l.older.count, Escaped: l.escaped.count,
+		counts[l.in.Set.Name] = Missing{Pods: l.escaped.count + l.older.count, Escaped: l.escaped.count,
 			Examples: named[:min(examples, len(named))]}
 	}
+
 	return counts
 }

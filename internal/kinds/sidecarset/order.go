@@ -7,7 +7,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
-// limits are the user's numbers (SS-217, SS-218).
+// limits are the user's numbers.
 type limits struct {
 	partition, maxUnavailable int
 	// used is how much of maxUnavailable is taken: updated pods that are not consistent and ready, see also
@@ -18,7 +18,7 @@ type limits struct {
 
 // count adds the pods that may be unavailable because of an upgrade to what is not the latest any more.
 // Without them, changing the SidecarSet in the middle of a rollout would double what is unavailable. Once
-// upgraded they count anyway (SS-218).
+// upgraded they count anyway.
 func (l *limits) count(pods []*podInfo) {
 	for _, pod := range pods {
 		if pod.underway {
@@ -37,14 +37,17 @@ func (l *limits) add(pod *podInfo) {
 // String tells what is used for messages.
 func (l *limits) String() string {
 	if l.used > l.down {
-		return fmt.Sprintf("%s unavailable because of the upgrade or waiting for resources, maxUnavailable is %d", plural.Of(l.used, "pod"),
+		return fmt.Sprintf(
+			"%s unavailable because of the upgrade or waiting for resources, maxUnavailable is %d",
+			plural.Of(l.used, "pod"),
 			l.maxUnavailable)
 	}
-	return fmt.Sprintf("%s unavailable because of the upgrade, maxUnavailable is %d", plural.Of(l.used, "pod"), l.maxUnavailable)
+	return fmt.Sprintf("%s unavailable because of the upgrade, maxUnavailable is %d",
+		plural.Of(l.used, "pod"), l.maxUnavailable)
 }
 
 func (p *planner) limits() (limits, error) {
-	l, strategy, total := limits{maxUnavailable: 1}, &p.Set.Spec.UpdateStrategy, len(p.matched)
+	l, strategy, total := limits{maxUnavailable: 1}, &p.in.Set.Spec.UpdateStrategy, len(p.matched)
 	var err error
 	if l.partition, err = rollout.Partition(strategy.Partition, total); err != nil {
 		return l, err
@@ -54,15 +57,17 @@ func (p *planner) limits() (limits, error) {
 			return l, fmt.Errorf("maxUnavailable: %w", err)
 		}
 	}
+
 	for _, pod := range p.matched {
 		if pod.updated && !pod.available() {
 			l.add(pod)
 		}
 	}
+
 	return l, nil
 }
 
-// inOrder sorts candidates by who is upgraded first (SS-213, SS-214).
+// inOrder sorts candidates by who is upgraded first.
 func (p *planner) inOrder(candidates []*podInfo) []*podInfo {
 	of := func(pods []*podInfo) []rollout.Candidate {
 		list := make([]rollout.Candidate, len(pods))
@@ -75,10 +80,13 @@ func (p *planner) inOrder(candidates []*podInfo) []*podInfo {
 	for _, pod := range candidates {
 		byPod[pod.Pod] = pod
 	}
-	strategy := &p.Set.Spec.UpdateStrategy
+
+	strategy := &p.in.Set.Spec.UpdateStrategy
 	sorted := make([]*podInfo, 0, len(candidates))
-	for _, c := range rollout.SortForSidecars(of(candidates), of(p.matched), strategy.PriorityStrategy, strategy.ScatterStrategy) {
+	for _, c := range rollout.SortForSidecars(of(candidates), of(p.matched), strategy.PriorityStrategy,
+		strategy.ScatterStrategy) {
 		sorted = append(sorted, byPod[c.Pod])
 	}
+
 	return sorted
 }

@@ -21,11 +21,14 @@ func (p *planner) change(decided *podInfo) func(*corev1.Pod, time.Time) ([]*podp
 	return func(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch, error) {
 		if pod != decided.Pod {
 			fresh := p.examine(pod)
-			if pod.UID != decided.Pod.UID || !readiness.Active(pod) || !fresh.matched || fresh.updated || fresh.unreadable != nil ||
+			if pod.UID != decided.Pod.UID || !readiness.Active(pod) || !fresh.matched || fresh.updated ||
+				fresh.unreadable != nil ||
 				fresh.busy != "" ||
-				fresh.ready && (!decided.ready || decided.underway && !fresh.underway) || fresh.record.Hash != decided.record.Hash ||
+				fresh.ready && (!decided.ready || decided.underway && !fresh.underway) ||
+				fresh.record.Hash != decided.record.Hash ||
 				fresh.upgradable != decided.upgradable ||
-				mainFinished(pod) || len(p.overtaken(pod, fresh.working)) > 0 || !p.update.Matches(labels.Set(pod.Labels)) {
+				mainFinished(pod) || len(p.overtaken(pod, fresh.working)) > 0 ||
+				!p.update.Matches(labels.Set(pod.Labels)) {
 				return nil, ErrStalePlan
 			}
 		}
@@ -47,47 +50,53 @@ func (p *planner) patchesFor(pod *corev1.Pod, now time.Time) ([]*podpatch.Patch,
 	if err := p.images(patch, pod, images, hot, pub.SidecarSetState{Revision: p.hash}, now); err != nil {
 		return nil, err
 	}
-	metadata, err := PatchMetadata(pod.Annotations, p.Set.Spec.PatchPodMetadata)
+
+	metadata, err := PatchMetadata(pod.Annotations, p.in.Set.Spec.PatchPodMetadata)
 	if err != nil {
 		return nil, err
 	}
+
 	for key, value := range metadata {
 		patch.Annotation(key, value)
 	}
+
 	for _, key := range []string{pub.SidecarSetHash, pub.SidecarSetHashWithoutImage} {
 		records, err := ReadRecords(pod.Annotations[key])
 		if err != nil {
 			return nil, err
 		}
-		record := pub.SidecarSetRecord{UpdateTimestamp: metav1.NewTime(now.UTC().Truncate(time.Second)), Hash: p.hash,
-			SidecarSetName: p.Set.Name,
-			SidecarList:    Names(&p.Set.Spec), ControllerRevision: p.Status.LatestRevision}
+		record := pub.SidecarSetRecord{UpdateTimestamp: metav1.NewTime(now.UTC().Truncate(time.Second)),
+			Hash: p.hash, SidecarSetName: p.in.Set.Name,
+			SidecarList: Names(&p.in.Set.Spec), ControllerRevision: p.out.Status.LatestRevision}
 		if key == pub.SidecarSetHashWithoutImage {
-			if records[p.Set.Name].Hash == p.hashWithoutImage {
+			if records[p.in.Set.Name].Hash == p.hashWithoutImage {
 				continue
 			}
 			record.Hash, record.ControllerRevision = p.hashWithoutImage, ""
 		}
-		records[p.Set.Name] = record
+		records[p.in.Set.Name] = record
 		patch.Annotation(key, records.String())
 	}
-	if list := pod.Annotations[pub.SidecarSetInjectedList]; !slices.Contains(ReadInjectedList(list), p.Set.Name) {
-		patch.Annotation(pub.SidecarSetInjectedList, InjectedList(list, p.Set.Name))
+
+	if list := pod.Annotations[pub.SidecarSetInjectedList]; !slices.Contains(ReadInjectedList(list),
+		p.in.Set.Name) {
+		patch.Annotation(pub.SidecarSetInjectedList, InjectedList(list, p.in.Set.Name))
 	}
+
 	return append(patches, patch), nil
 }
 
 // maxResizing bounds how many upgrades that were overtaken half way are remembered: annotations are small.
 const maxResizing = 8
 
-// noteResize writes down that the pod is given the resources of the latest hash (SS-231).
+// noteResize writes down that the pod is given the resources of the latest hash.
 func (p *planner) noteResize(pod *corev1.Pod, now time.Time) *podpatch.Patch {
 	patch := &podpatch.Patch{}
 	states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
 	if err != nil {
-		states = States{} // nobody can read what stands there (SS-215)
+		states = States{} // nobody can read what stands there
 	}
-	state, begun := states[p.Set.Name]
+	state, begun := states[p.in.Set.Name]
 	if slices.Contains(state.Resizing, p.hash) {
 		return patch
 	}
@@ -95,9 +104,10 @@ func (p *planner) noteResize(pod *corev1.Pod, now time.Time) *podpatch.Patch {
 		state.UpdateTimestamp = metav1.NewTime(now.UTC().Truncate(time.Second))
 	}
 	if state.Resizing = append(slices.Clone(state.Resizing), p.hash); len(state.Resizing) > maxResizing {
-		state.Resizing = append([]string{""}, state.Resizing[len(state.Resizing)-maxResizing+1:]...) // of some nothing is known any more
+		// of some nothing is known any more
+		state.Resizing = append([]string{""}, state.Resizing[len(state.Resizing)-maxResizing+1:]...)
 	}
-	states[p.Set.Name] = state
+	states[p.in.Set.Name] = state
 	patch.Annotation(pub.SidecarSetInPlaceUpdateState, states.String())
 	return patch
 }
@@ -109,8 +119,9 @@ func (p *planner) wanted(pod *corev1.Pod) (images map[string]string, hot []*hotC
 	if err != nil {
 		working = WorkingContainers{}
 	}
-	for i := range p.Set.Spec.Containers {
-		c := &p.Set.Spec.Containers[i]
+
+	for i := range p.in.Set.Spec.Containers {
+		c := &p.in.Set.Spec.Containers[i]
 		if IsHot(c) {
 			if change, _ := p.hotUpgrade(pod, c, working); change != nil {
 				hot = append(hot, change)
@@ -119,22 +130,26 @@ func (p *planner) wanted(pod *corev1.Pod) (images map[string]string, hot []*hotC
 			images[c.Name] = c.Image
 		}
 	}
-	for i := range p.Set.Spec.InitContainers {
-		if c := &p.Set.Spec.InitContainers[i]; IsNative(&c.Container) && ImageOf(pod, c.Name) != c.Image {
+
+	for i := range p.in.Set.Spec.InitContainers {
+		if c := &p.in.Set.Spec.InitContainers[i]; IsNative(&c.Container) && ImageOf(pod, c.Name) != c.Image {
 			images[c.Name] = c.Image
 		}
 	}
+
 	return images, hot
 }
 
-// images writes images into the patch, and into the state what the changed containers ran before (SS-226,
-// SS-231).
-func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[string]string, hot []*hotChange, state pub.SidecarSetState,
-	now time.Time) error {
+// images writes images into the patch, and into the state what the changed containers ran before.
+func (p *planner) images(
+	patch *podpatch.Patch, pod *corev1.Pod, images map[string]string, hot []*hotChange,
+	state pub.SidecarSetState, now time.Time,
+) error {
 	working := WorkingContainers{}
 	if len(hot) > 0 {
 		var err error
-		if working, err = ReadWorkingContainers(pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer]); err != nil {
+		if working, err = ReadWorkingContainers(
+			pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer]); err != nil {
 			return err
 		}
 	}
@@ -153,25 +168,28 @@ func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[stri
 			}
 		}
 		if change.working != "" {
-			for i := range p.Set.Spec.Containers {
-				if first, second := HotNames(p.Set.Spec.Containers[i].Name); change.working == first || change.working == second {
-					working[p.Set.Spec.Containers[i].Name] = change.working
+			for i := range p.in.Set.Spec.Containers {
+				if first, second := HotNames(p.in.Set.Spec.Containers[i].Name); change.working == first ||
+					change.working == second {
+					working[p.in.Set.Spec.Containers[i].Name] = change.working
 				}
 			}
 		}
 	}
+
 	if after := working.String(); after != before {
 		patch.Annotation(pub.SidecarSetWorkingHotUpgradeContainer, after)
 	}
 	states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
 	if err != nil {
-		states = States{} // nobody can read what stands there (SS-215)
+		states = States{} // nobody can read what stands there
 	}
 	state.UpdateTimestamp = metav1.NewTime(now.UTC().Truncate(time.Second))
-	state.LastContainerStatuses = maps.Clone(states[p.Set.Name].LastContainerStatuses)
+	state.LastContainerStatuses = maps.Clone(states[p.in.Set.Name].LastContainerStatuses)
 	if state.LastContainerStatuses == nil {
 		state.LastContainerStatuses = map[string]pub.SidecarSetContainerState{}
 	}
+
 	for name, image := range changed {
 		container, status := containerOf(pod, name)
 		if container == nil {
@@ -181,11 +199,12 @@ func (p *planner) images(patch *podpatch.Patch, pod *corev1.Pod, images map[stri
 			status = &corev1.ContainerStatus{}
 		}
 		r := inplace.Record(container, status, recordOf(state.LastContainerStatuses[name]))
-		state.LastContainerStatuses[name] = pub.SidecarSetContainerState{ImageID: r.ImageID, ContainerID: r.ContainerID, Image: r.Image,
-			RunningImage: r.RunningImage, Overtaken: r.Overtaken}
+		state.LastContainerStatuses[name] = pub.SidecarSetContainerState{ImageID: r.ImageID,
+			ContainerID: r.ContainerID, Image: r.Image, RunningImage: r.RunningImage, Overtaken: r.Overtaken}
 		patch.Image(name, image)
 	}
-	states[p.Set.Name] = state
+
+	states[p.in.Set.Name] = state
 	patch.Annotation(pub.SidecarSetInPlaceUpdateState, states.String())
 	return nil
 }

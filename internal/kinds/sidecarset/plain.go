@@ -8,7 +8,8 @@ import (
 )
 
 // own are the fields of a container that Kubernetes does not have.
-var own = []string{"podInjectPolicy", "upgradeStrategy", "shareVolumePolicy", "shareVolumeDevicePolicy", "transferEnv", "resourcesPolicy"}
+var own = []string{"podInjectPolicy", "upgradeStrategy", "shareVolumePolicy", "shareVolumeDevicePolicy",
+	"transferEnv", "resourcesPolicy"}
 
 // Plain returns the document of a container as Kubernetes has it, with the fields that nobody here knows
 // (SS-D24).
@@ -45,6 +46,7 @@ func PodTemplate(spec *appsv1beta1.SidecarSetSpec) (template map[string]any, pla
 		}
 		pod[name] = documents
 	}
+
 	if len(spec.Containers) == 0 {
 		for placeholder = "placeholder"; taken[placeholder]; placeholder += "-x" {
 		}
@@ -57,5 +59,6 @@ func PodTemplate(spec *appsv1beta1.SidecarSetSpec) (template map[string]any, pla
 		}
 		pod["volumes"] = json.RawMessage(text)
 	}
+
 	return map[string]any{"metadata": map[string]any{}, "spec": pod}, placeholder, nil
 }

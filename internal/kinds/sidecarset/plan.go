@@ -129,10 +129,10 @@ type Plan struct {
 	planner *planner
 }
 
-// planner makes a plan.
+// planner makes a plan: in is what it decides from, out what it decides.
 type planner struct {
-	Snapshot
-	Plan
+	in  Snapshot
+	out Plan
 
 	selector, namespaces, update labels.Selector
 	stored                       []*appsv1.ControllerRevision
@@ -147,20 +147,22 @@ type planner struct {
 }
 
 func (p *planner) say(format string, args ...any) {
-	p.Sentences = append(p.Sentences, fmt.Sprintf(format, args...))
+	p.out.Sentences = append(p.out.Sentences, fmt.Sprintf(format, args...))
 }
 
 // Make decides. The steps are those of SS-192.
 func Make(s Snapshot) *Plan {
-	p := &planner{Snapshot: s, hotWaits: map[*podInfo]string{}, compared: map[*appsv1.ControllerRevision]comparison{},
-		sizes: map[*appsv1.ControllerRevision]map[string]corev1.ResourceRequirements{}}
-	p.SidecarSet = s.Set
-	p.Status = *s.Set.Status.DeepCopy()
+	p := &planner{in: s, hotWaits: map[*podInfo]string{},
+		compared: map[*appsv1.ControllerRevision]comparison{},
+		sizes:    map[*appsv1.ControllerRevision]map[string]corev1.ResourceRequirements{}}
+	p.out.SidecarSet = s.Set
+	p.out.Status = *s.Set.Status.DeepCopy()
 	p.prepare()
 	if err := p.decodes(); err != nil {
 		p.say("nothing is done: %v", err)
 		return p.result()
 	}
+
 	var known, found map[*corev1.Pod]*podInfo
 	if s.Known != nil {
 		known, found = s.Known.of(&s), make(map[*corev1.Pod]*podInfo, len(s.Pods))
@@ -184,14 +186,16 @@ func Make(s Snapshot) *Plan {
 		}
 		unmatched[info.why]++
 		if Lists(pod, s.Set.Name) {
-			p.Verdicts = append(p.Verdicts, &PodVerdict{Pod: pod, Action: Keep, Reason: ReasonNotSelected, Forget: true,
-				Message: "the pod is not matched any more: " + info.why})
+			p.out.Verdicts = append(p.out.Verdicts,
+				&PodVerdict{Pod: pod, Action: Keep, Reason: ReasonNotSelected, Forget: true,
+					Message: "the pod is not matched any more: " + info.why})
 		}
 	}
+
 	if len(unmatched) > 0 {
-		p.Unmatched = differences(unmatched)
-		p.UnmatchedWhys = strings.Join(slices.Sorted(maps.Keys(unmatched)), " | ")
-		p.say("pods that list the SidecarSet and are not matched: %s", p.Unmatched)
+		p.out.Unmatched = differences(unmatched)
+		p.out.UnmatchedWhys = strings.Join(slices.Sorted(maps.Keys(unmatched)), " | ")
+		p.say("pods that list the SidecarSet and are not matched: %s", p.out.Unmatched)
 	}
 	if s.Set.DeletionTimestamp != nil {
 		p.say("the SidecarSet is being deleted")
@@ -201,17 +205,17 @@ func Make(s Snapshot) *Plan {
 		p.say("nothing is done: %v", err)
 		return p.result()
 	}
-	if p.NewRevision != nil || p.ChangeRevision != nil {
+	if p.out.NewRevision != nil || p.out.ChangeRevision != nil {
 		if why := p.heldBack(s.Set.UID); why != "" {
-			p.say("nothing is done: revision %s is not stored: %s", p.Status.LatestRevision, why)
-			p.NewRevision, p.ChangeRevision, p.Status = nil, nil, *s.Set.Status.DeepCopy()
+			p.say("nothing is done: revision %s is not stored: %s", p.out.Status.LatestRevision, why)
+			p.out.NewRevision, p.out.ChangeRevision, p.out.Status = nil, nil, *s.Set.Status.DeepCopy()
 			return p.result()
 		}
 	}
 	p.history()
 	p.status()
 	p.decide()
-	p.Waiting = p.waits()
+	p.out.Waiting = p.waits()
 	return p.result()
 }
 
@@ -223,36 +227,37 @@ func inNames(pods []*corev1.Pod) []*corev1.Pod {
 }
 
 // heldBack says why what could not be written is not tried again yet: a pod, an old revision, or, by the UID
-// of the SidecarSet, the new one. It is empty if it may be (SS-230).
+// of the SidecarSet, the new one. It is empty if it may be.
 func (p *planner) heldBack(uid types.UID) string {
-	if p.Known == nil {
+	if p.in.Known == nil {
 		return ""
 	}
-	until, why := p.Known.retries.Held(uid, p.about, p.Now)
+	until, why := p.in.Known.retries.Held(uid, p.about, p.in.Now)
 	if until.IsZero() {
 		return ""
 	}
-	p.comeBack(until.Sub(p.Now))
-	return fmt.Sprintf("the last attempt failed, the next one comes at %s: %s", until.UTC().Format("15:04:05"), why)
+	p.comeBack(until.Sub(p.in.Now))
+	return fmt.Sprintf("the last attempt failed, the next one comes at %s: %s",
+		until.UTC().Format("15:04:05"), why)
 }
 
-// refused tells of a pod that could not be written: others are tried before it is again (SS-230).
+// refused tells of a pod that could not be written: others are tried before it is again.
 func (p *planner) refused(pod *corev1.Pod) bool {
-	return p.Known != nil && p.Known.retries.Has(pod.UID, p.about)
+	return p.in.Known != nil && p.in.Known.retries.Has(pod.UID, p.about)
 }
 
 // comeBack plans again after that time at the latest.
 func (p *planner) comeBack(after time.Duration) {
-	again.In(&p.Again, after)
+	again.In(&p.out.Again, after)
 }
 
 func (p *planner) result() *Plan {
-	for _, v := range p.Verdicts {
+	for _, v := range p.out.Verdicts {
 		if v.Change == nil && (v.Upgradable != nil || v.Forget) && p.heldBack(v.Pod.UID) != "" {
 			v.Upgradable, v.Forget = nil, false
 		}
 	}
-	plan := p.Plan
+	plan := p.out
 	plan.planner = p
 	return &plan
 }
@@ -269,20 +274,20 @@ func (p *planner) prepare() {
 		}
 		return compiled
 	}
-	p.selector = compile(p.Set.Spec.Selector, labels.Nothing())
+	p.selector = compile(p.in.Set.Spec.Selector, labels.Nothing())
 	if p.selector.Empty() {
-		p.selector = labels.Nothing() // SS-080
+		p.selector = labels.Nothing()
 	}
-	p.namespaces = compile(p.Set.Spec.NamespaceSelector, labels.Everything())
-	p.update = compile(p.Set.Spec.UpdateStrategy.Selector, labels.Everything())
-	p.hash, p.about = p.Set.Annotations[pub.SidecarSetHash], aboutOf(p.Set)
-	p.hashWithoutImage = p.Set.Annotations[pub.SidecarSetHashWithoutImage]
+	p.namespaces = compile(p.in.Set.Spec.NamespaceSelector, labels.Everything())
+	p.update = compile(p.in.Set.Spec.UpdateStrategy.Selector, labels.Everything())
+	p.hash, p.about = p.in.Set.Annotations[pub.SidecarSetHash], aboutOf(p.in.Set)
+	p.hashWithoutImage = p.in.Set.Annotations[pub.SidecarSetHashWithoutImage]
 }
 
 // decodes tells why the documents of the containers cannot be used. Admission refuses such; the API server
 // alone would not.
 func (p *planner) decodes() error {
-	spec := &p.Set.Spec
+	spec := &p.in.Set.Spec
 	for list, containers := range map[string][]appsv1beta1.SidecarContainer{"containers": spec.Containers,
 		"initContainers": spec.InitContainers} {
 		for i := range containers {
@@ -291,16 +296,18 @@ func (p *planner) decodes() error {
 			}
 		}
 	}
+
 	if err := spec.Volumes.DecodeError(); err != nil {
 		return fmt.Errorf("spec.volumes: %w", err)
 	}
+
 	return nil
 }
 
-// status counts (SS-204).
+// status counts.
 func (p *planner) status() {
-	s := &p.Status
-	s.ObservedGeneration = p.Set.Generation
+	s := &p.out.Status
+	s.ObservedGeneration = p.in.Set.Generation
 	s.MatchedPods, s.UpdatedPods, s.ReadyPods, s.UpdatedReadyPods = 0, 0, 0, 0
 	for _, pod := range p.matched {
 		s.MatchedPods++
@@ -314,8 +321,9 @@ func (p *planner) status() {
 			}
 		}
 	}
-	p.say("%s, %d at %s, %d ready, %d both", plural.Of(s.MatchedPods, "pod"), s.UpdatedPods, s.LatestRevision, s.ReadyPods,
-		s.UpdatedReadyPods)
+
+	p.say("%s, %d at %s, %d ready, %d both", plural.Of(s.MatchedPods, "pod"), s.UpdatedPods, s.LatestRevision,
+		s.ReadyPods, s.UpdatedReadyPods)
 }
 
 // PodsByRevision is how many of the matched pods have which revision.
@@ -350,15 +358,18 @@ func (p *Plan) Headline() string { return p.headline().String() }
 func (p *Plan) Record() []any { return p.headline().Record() }
 
 func (p *Plan) headline() *planlog.Plan {
-	brief := slices.DeleteFunc(slices.Clone(p.Verdicts), func(v *PodVerdict) bool { return v.Action == Keep && !v.Forget })
+	brief := slices.DeleteFunc(slices.Clone(p.Verdicts),
+		func(v *PodVerdict) bool { return v.Action == Keep && !v.Forget })
 	if len(p.Verdicts) <= digestAbove {
 		return p.told(brief)
 	}
+
 	groups := map[string][]*PodVerdict{}
 	for _, v := range brief {
 		key := string(v.Action) + ": " + string(v.Reason)
 		groups[key] = append(groups[key], v)
 	}
+
 	t := &planlog.Plan{Summary: p.Sentences}
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
 		names := make([]string, 0, len(groups[key]))
@@ -367,5 +378,6 @@ func (p *Plan) headline() *planlog.Plan {
 		}
 		t.AddGroup(key, names, groups[key][0].Message)
 	}
+
 	return t
 }

@@ -19,18 +19,18 @@ import (
 // podInfo is what a plan knows of a pod.
 type podInfo struct {
 	Pod *corev1.Pod
-	// matched: the SidecarSet is in force there (SS-200); else why says what is missing.
+	// matched: the SidecarSet is in force there; else why says what is missing.
 	matched bool
 	why     string
 	// record is what was injected or upgraded last, unreadable why the annotations cannot be read.
 	record     pub.SidecarSetRecord
 	unreadable error
-	// updated: the pod has the latest hash. upgradable: images are all that differs (SS-211).
+	// updated: the pod has the latest hash. upgradable: images are all that differs.
 	updated, upgradable bool
 	// resizing are the hashes of upgrades that gave the pod resources, maybe, and nothing else yet.
 	resizing []string
-	// behind says which container does not run yet what it should, empty if the pod is consistent (SS-215);
-	// busy says the same of one that is ready, so that the pod waits (SS-212).
+	// behind says which container does not run yet what it should, empty if the pod is consistent; busy says
+	// the same of one that is ready, so that the pod waits.
 	behind, busy string
 	// underway: the pod was upgraded once, and is unavailable: it may not have come out of that upgrade yet,
 	// be it to the latest hash or to a former one.
@@ -44,10 +44,10 @@ type podInfo struct {
 	working  WorkingContainers
 }
 
-// available: consistent and ready, as the budget counts (SS-218).
+// available: consistent and ready, as the budget counts.
 func (i *podInfo) available() bool { return i.behind == "" && i.ready }
 
-// serves: it is ready and stays so, though it is not available for want of resources (SS-219).
+// serves: it is ready and stays so, though it is not available for want of resources.
 func (i *podInfo) serves() bool { return i.held && i.ready }
 
 // down: a former upgrade has left it out of service.
@@ -59,14 +59,16 @@ func (p *planner) examine(pod *corev1.Pod) *podInfo {
 	if info.why = p.unmatched(pod); info.why != "" {
 		return info
 	}
+
 	working, err := ReadWorkingContainers(pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer])
 	if err != nil {
 		working = WorkingContainers{}
 	}
 	info.working = working
-	if info.why = lacking(&p.Set.Spec, pod, working); info.why != "" {
+	if info.why = lacking(&p.in.Set.Spec, pod, working); info.why != "" {
 		return info
 	}
+
 	info.matched = true
 	withImage, err := ReadRecords(pod.Annotations[pub.SidecarSetHash])
 	withoutImage, errWithout := ReadRecords(pod.Annotations[pub.SidecarSetHashWithoutImage])
@@ -76,8 +78,8 @@ func (p *planner) examine(pod *corev1.Pod) *podInfo {
 	case errWithout != nil:
 		info.unreadable = errWithout
 	}
-	info.record = withImage[p.Set.Name]
-	info.upgradable = p.hashWithoutImage != "" && withoutImage[p.Set.Name].Hash == p.hashWithoutImage
+	info.record = withImage[p.in.Set.Name]
+	info.upgradable = p.hashWithoutImage != "" && withoutImage[p.in.Set.Name].Hash == p.hashWithoutImage
 	info.behind, info.busy = p.consistency(pod)
 	info.notReady = p.unready(pod, working)
 	info.ready = info.notReady == ""
@@ -85,7 +87,7 @@ func (p *planner) examine(pod *corev1.Pod) *podInfo {
 	if err != nil {
 		states = nil // consistency says so
 	}
-	state, begun := states[p.Set.Name]
+	state, begun := states[p.in.Set.Name]
 	info.resizing = state.Resizing
 	info.updated = p.hash != "" && info.record.Hash == p.hash && len(info.resizing) == 0
 	if begun && info.behind == "" {
@@ -96,21 +98,23 @@ func (p *planner) examine(pod *corev1.Pod) *podInfo {
 	return info
 }
 
-// unmatched says why the selectors do not match the pod (SS-080, SS-200).
+// unmatched says why the selectors do not match the pod.
 func (p *planner) unmatched(pod *corev1.Pod) string {
-	if !slices.Contains(ReadInjectedList(pod.Annotations[pub.SidecarSetInjectedList]), p.Set.Name) {
+	if !slices.Contains(ReadInjectedList(pod.Annotations[pub.SidecarSetInjectedList]), p.in.Set.Name) {
 		return "it does not list the SidecarSet"
 	}
 	if !p.selector.Matches(labels.Set(pod.Labels)) {
 		return "spec.selector does not match its labels"
 	}
-	if p.Set.Spec.NamespaceSelector == nil {
+	if p.in.Set.Spec.NamespaceSelector == nil {
 		return ""
 	}
-	namespace, known := p.Namespaces[pod.Namespace]
+
+	namespace, known := p.in.Namespaces[pod.Namespace]
 	if !known || !p.namespaces.Matches(labels.Set(namespace)) {
 		return "spec.namespaceSelector does not match its namespace"
 	}
+
 	return ""
 }
 
@@ -135,11 +139,13 @@ func lacking(spec *appsv1beta1.SidecarSetSpec, pod *corev1.Pod, working WorkingC
 			return fmt.Sprintf("it does not tell which of %s and %s works", first, second)
 		}
 	}
+
 	for _, name := range nativeSidecars(spec) {
 		if find(pod.Spec.InitContainers, name) == nil {
 			return fmt.Sprintf("it has no native sidecar %s", name)
 		}
 	}
+
 	return ""
 }
 
@@ -172,10 +178,10 @@ func containerOf(pod *corev1.Pod, name string) (*corev1.Container, *corev1.Conta
 // consistency says which sidecar does not run yet what the pod's spec says, and which of them is ready all
 // the same.
 func (p *planner) consistency(pod *corev1.Pod) (behind, busy string) {
-	return consistency(pod, p.Set.Name, PodNames(&p.Set.Spec), len(nativeSidecars(&p.Set.Spec)) > 0)
+	return consistency(pod, p.in.Set.Name, PodNames(&p.in.Set.Spec), len(nativeSidecars(&p.in.Set.Spec)) > 0)
 }
 
-// consistency looks at sidecars of the pod by the names that they have there (SS-215).
+// consistency looks at sidecars of the pod by the names that they have there.
 func consistency(pod *corev1.Pod, set string, names []string, native bool) (behind, busy string) {
 	states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
 	count := ""
@@ -183,7 +189,8 @@ func consistency(pod *corev1.Pod, set string, names []string, native bool) (behi
 	case err != nil:
 		count = err.Error()
 	case len(pod.Status.ContainerStatuses) != len(pod.Spec.Containers):
-		count = fmt.Sprintf("%d of %d containers have a status", len(pod.Status.ContainerStatuses), len(pod.Spec.Containers))
+		count = fmt.Sprintf("%d of %d containers have a status", len(pod.Status.ContainerStatuses),
+			len(pod.Spec.Containers))
 	case native:
 		want, have := 0, 0
 		for i := range pod.Spec.InitContainers {
@@ -217,6 +224,7 @@ func consistency(pod *corev1.Pod, set string, names []string, native bool) (behi
 			busy = lag
 		}
 	}
+
 	return behind, busy
 }
 
@@ -231,6 +239,7 @@ func lags(pod *corev1.Pod, name string, state pub.SidecarSetState, digests bool)
 	if status == nil {
 		return fmt.Sprintf("container %s has no status yet", name)
 	}
+
 	before, recorded := state.LastContainerStatuses[name]
 	if recorded && before.Image != "" {
 		return inplace.Replaced(pod, name, recordOf(before), state.UpdateTimestamp.Time)
@@ -247,12 +256,13 @@ func lags(pod *corev1.Pod, name string, state pub.SidecarSetState, digests bool)
 	if recorded && status.ImageID == before.ImageID {
 		return fmt.Sprintf("container %s does not run %s yet", name, container.Image)
 	}
+
 	return ""
 }
 
 func recordOf(s pub.SidecarSetContainerState) inplace.ContainerRecord {
-	return inplace.ContainerRecord{ImageID: s.ImageID, ContainerID: s.ContainerID, Image: s.Image, RunningImage: s.RunningImage,
-		Overtaken: s.Overtaken}
+	return inplace.ContainerRecord{ImageID: s.ImageID, ContainerID: s.ContainerID, Image: s.Image,
+		RunningImage: s.RunningImage, Overtaken: s.Overtaken}
 }
 
 func digestOf(image string) string {
@@ -279,15 +289,17 @@ func sameDigest(imageID, image string) bool {
 		return false
 	}
 	wanted, err := reference.ParseNormalizedNamed(image)
-	return err == nil && runs.Name() == wanted.Name() && digestOf(imageID) != "" && digestOf(imageID) == digestOf(image)
+	return err == nil && runs.Name() == wanted.Name() && digestOf(imageID) != "" &&
+		digestOf(imageID) == digestOf(image)
 }
 
-// unready says why the pod is not ready, empty if it is (SS-216).
+// unready says why the pod is not ready, empty if it is.
 func (p *planner) unready(pod *corev1.Pod, working WorkingContainers) string {
 	if pod.Status.Phase != corev1.PodRunning {
 		return fmt.Sprintf("it is %s", phaseOf(pod.Status.Phase))
 	}
-	if ready := readiness.Condition(pod, corev1.PodReady); ready == nil || ready.Status != corev1.ConditionTrue {
+	if ready := readiness.Condition(pod, corev1.PodReady); ready == nil ||
+		ready.Status != corev1.ConditionTrue {
 		return "it is not Ready"
 	}
 	return p.standing(pod, working)
@@ -295,8 +307,8 @@ func (p *planner) unready(pod *corev1.Pod, working WorkingContainers) string {
 
 // standing says which half of a pair stands by without its empty image, in the middle of a hot upgrade.
 func (p *planner) standing(pod *corev1.Pod, working WorkingContainers) string {
-	for i := range p.Set.Spec.Containers {
-		c := &p.Set.Spec.Containers[i]
+	for i := range p.in.Set.Spec.Containers {
+		c := &p.in.Set.Spec.Containers[i]
 		if !IsHot(c) {
 			continue
 		}
@@ -304,10 +316,12 @@ func (p *planner) standing(pod *corev1.Pod, working WorkingContainers) string {
 		if atRest(pod, c.Name, working) {
 			continue
 		}
-		if half := find(pod.Spec.Containers, standby); half != nil && half.Image != c.UpgradeStrategy.HotUpgradeEmptyImage {
+		if half := find(pod.Spec.Containers, standby); half != nil &&
+			half.Image != c.UpgradeStrategy.HotUpgradeEmptyImage {
 			return fmt.Sprintf("container %s stands by and does not run its empty image yet", standby)
 		}
 	}
+
 	return ""
 }
 
@@ -348,11 +362,13 @@ func Lists(pod *corev1.Pod, set string) bool {
 }
 
 // mainFinished tells whether a pod that is to end has no application running any more: the next thing is that
-// its sidecars end (SS-256).
+// its sidecars end.
 func mainFinished(pod *corev1.Pod) bool {
-	if pod.Spec.RestartPolicy != corev1.RestartPolicyNever && pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
+	if pod.Spec.RestartPolicy != corev1.RestartPolicyNever &&
+		pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
 		return false
 	}
+
 	mains := 0
 	for i := range pod.Spec.Containers {
 		c := &pod.Spec.Containers[i]
@@ -366,10 +382,12 @@ func mainFinished(pod *corev1.Pod) bool {
 			return false
 		}
 	}
+
 	return mains > 0
 }
 
-// injected tells whether a container came from a SidecarSet (SS-106).
+// injected tells whether a container came from a SidecarSet.
 func injected(c *corev1.Container) bool {
-	return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == pub.SidecarInjectedEnv && e.Value == "true" })
+	return slices.ContainsFunc(c.Env,
+		func(e corev1.EnvVar) bool { return e.Name == pub.SidecarInjectedEnv && e.Value == "true" })
 }

@@ -19,10 +19,12 @@ func ReadRecords(text string) (Records, error) {
 	if text == "" {
 		return records, nil
 	}
+
 	var entries map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(text), &entries); err != nil {
 		return nil, fmt.Errorf("reading the record of SidecarSets: %w", err)
 	}
+
 	for name, entry := range entries {
 		var record pub.SidecarSetRecord
 		if err := json.Unmarshal(entry, &record.Hash); err != nil {
@@ -35,6 +37,7 @@ func ReadRecords(text string) (Records, error) {
 		}
 		records[name] = record
 	}
+
 	return records, nil
 }
 
@@ -98,7 +101,8 @@ func ReadInjectedList(text string) []string { return pub.InjectedSidecarSets(tex
 // InjectedList is the annotation with more names in it; they are there for sure, others as far as there may
 // be so many.
 func InjectedList(text string, more ...string) string {
-	names := slices.DeleteFunc(ReadInjectedList(text), func(name string) bool { return slices.Contains(more, name) })
+	names := slices.DeleteFunc(ReadInjectedList(text),
+		func(name string) bool { return slices.Contains(more, name) })
 	names = append(names[:max(min(len(names), pub.MaxSidecarSets-len(more)), 0)], more...)
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), ",")

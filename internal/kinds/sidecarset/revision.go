@@ -20,10 +20,13 @@ func Content(spec *appsv1beta1.SidecarSetSpec) ([]byte, error) {
 		empty     bool
 		canonical func([]byte) (any, error)
 	}{
-		{"containers", spec.Containers, len(spec.Containers) == 0, revision.CanonicalAs[[]appsv1beta1.SidecarContainerSpec]},
-		{"initContainers", spec.InitContainers, len(spec.InitContainers) == 0, revision.CanonicalAs[[]appsv1beta1.SidecarContainerSpec]},
+		{"containers", spec.Containers, len(spec.Containers) == 0,
+			revision.CanonicalAs[[]appsv1beta1.SidecarContainerSpec]},
+		{"initContainers", spec.InitContainers, len(spec.InitContainers) == 0,
+			revision.CanonicalAs[[]appsv1beta1.SidecarContainerSpec]},
 		{"volumes", spec.Volumes, spec.Volumes.IsZero(), revision.CanonicalAs[[]corev1.Volume]},
-		{"imagePullSecrets", spec.ImagePullSecrets, len(spec.ImagePullSecrets) == 0, revision.CanonicalAs[[]corev1.LocalObjectReference]},
+		{"imagePullSecrets", spec.ImagePullSecrets, len(spec.ImagePullSecrets) == 0,
+			revision.CanonicalAs[[]corev1.LocalObjectReference]},
 		{"patchPodMetadata", spec.PatchPodMetadata, len(spec.PatchPodMetadata) == 0,
 			revision.CanonicalAs[[]appsv1beta1.SidecarSetPatchPodMetadata]},
 	} {
@@ -39,10 +42,12 @@ func Content(spec *appsv1beta1.SidecarSetSpec) ([]byte, error) {
 			return nil, fmt.Errorf("spec.%s: %w", part.name, err)
 		}
 	}
+
 	content, err := json.Marshal(revision.Document{"spec": held})
 	if err != nil {
 		return nil, fmt.Errorf("encoding the content of a revision: %w", err)
 	}
+
 	return content, nil
 }
 
@@ -57,8 +62,10 @@ func Restore(spec *appsv1beta1.SidecarSetSpec, content []byte) (*appsv1beta1.Sid
 	if stored.Spec == nil {
 		return nil, fmt.Errorf("reading the content of a revision: it holds no spec")
 	}
+
 	out := spec.DeepCopy()
-	out.Containers, out.InitContainers, out.Volumes = stored.Spec.Containers, stored.Spec.InitContainers, stored.Spec.Volumes
+	out.Containers, out.InitContainers, out.Volumes = stored.Spec.Containers, stored.Spec.InitContainers,
+		stored.Spec.Volumes
 	out.ImagePullSecrets, out.PatchPodMetadata = stored.Spec.ImagePullSecrets, stored.Spec.PatchPodMetadata
 	return out, nil
 }

@@ -39,24 +39,26 @@ func canonicalContent(content []byte) ([]byte, error) {
 
 // revisions finds or makes the revision that describes the present spec (SS-183 to SS-186).
 func (p *planner) revisions() error {
-	content, err := Content(&p.Set.Spec)
+	content, err := Content(&p.in.Set.Spec)
 	if err != nil {
 		return err
 	}
-	history := revision.NewHistory(p.owned(), func(stored *appsv1.ControllerRevision,
+
+	history := revision.NewHistory(p.in.owned(), func(stored *appsv1.ControllerRevision,
 		data []byte) bool {
 		return SameContent(stored.Data.Raw, data)
 	})
 	p.stored = history.Stored
-	p.Status.CollisionCount = p.Set.Status.CollisionCount
+	p.out.Status.CollisionCount = p.in.Set.Status.CollisionCount
 	same := history.Find(content)
 	if same == nil {
-		p.NewRevision = p.newRevision(content, history)
-		p.Status.LatestRevision = p.NewRevision.Name
-		p.say("the spec is new: revision %s, number %d", p.NewRevision.Name, p.NewRevision.Revision)
+		p.out.NewRevision = p.newRevision(content, history)
+		p.out.Status.LatestRevision = p.out.NewRevision.Name
+		p.say("the spec is new: revision %s, number %d", p.out.NewRevision.Name, p.out.NewRevision.Revision)
 		return nil
 	}
-	p.Status.LatestRevision = same.Name
+
+	p.out.Status.LatestRevision = same.Name
 	change := &RevisionChange{Revision: same}
 	if same != history.Last() {
 		change.Number = history.Next()
@@ -67,15 +69,16 @@ func (p *planner) revisions() error {
 		p.say("revision %s is called %s", same.Name, version)
 	}
 	if change.Number != 0 || change.CustomVersion != "" {
-		p.ChangeRevision = change
+		p.out.ChangeRevision = change
 	}
+
 	return nil
 }
 
 // customVersion is that of the SidecarSet if it can be a label. One that cannot may have been stored before
 // it was judged; the API server would refuse the revision, and all would stop (SS-051, SS-D14).
 func (p *planner) customVersion() string {
-	version := p.Set.Spec.CustomVersion
+	version := p.in.Set.Spec.CustomVersion
 	if problems := validation.IsValidLabelValue(version); len(problems) > 0 {
 		p.say("spec.customVersion %q is no value of a label and is left out: %s", version, problems[0])
 		return ""
@@ -83,22 +86,26 @@ func (p *planner) customVersion() string {
 	return version
 }
 
-// newRevision makes the revision of a content, under a name that no stored one has (SS-183, SS-185).
+// newRevision makes the revision of a content, under a name that no stored one has.
 func (p *planner) newRevision(content []byte, history *revision.History) *appsv1.ControllerRevision {
 	var name, hash string
-	name, hash, p.Status.CollisionCount = history.Name(p.Set.Name, content, p.Status.CollisionCount, p.Revisions)
-	labels := maps.Clone(p.Set.Labels)
+	name, hash, p.out.Status.CollisionCount = history.Name(p.in.Set.Name, content,
+		p.out.Status.CollisionCount, p.in.Revisions)
+	labels := maps.Clone(p.in.Set.Labels)
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels[pub.RevisionHash], labels[pub.SidecarSetName] = hash, p.Set.Name
+	labels[pub.RevisionHash], labels[pub.SidecarSetName] = hash, p.in.Set.Name
 	if version := p.customVersion(); version != "" {
 		labels[pub.SidecarSetCustomVersion] = version
 	}
+
 	return &appsv1.ControllerRevision{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.RevisionNamespace, Name: name, Labels: labels, Annotations: maps.Clone(p.Set.Annotations),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p.Set, appsv1beta1.GroupVersion.WithKind(Kind))},
+			Namespace: p.in.RevisionNamespace, Name: name, Labels: labels,
+			Annotations: maps.Clone(p.in.Set.Annotations),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(p.in.Set,
+				appsv1beta1.GroupVersion.WithKind(Kind))},
 		},
 		Data:     runtime.RawExtension{Raw: content},
 		Revision: history.Next(),
@@ -106,12 +113,13 @@ func (p *planner) newRevision(content []byte, history *revision.History) *appsv1
 }
 
 // named returns the revision that injectionStrategy.revision names among those that are stored, nil if it
-// names none (SS-171).
+// names none.
 func (p *planner) named() *appsv1.ControllerRevision {
-	wanted := p.Set.Spec.InjectionStrategy.Revision
+	wanted := p.in.Set.Spec.InjectionStrategy.Revision
 	if wanted == nil {
 		return nil
 	}
+
 	for _, r := range slices.Backward(p.stored) {
 		switch {
 		case wanted.RevisionName != nil && *wanted.RevisionName != "":
@@ -124,25 +132,27 @@ func (p *planner) named() *appsv1.ControllerRevision {
 			}
 		}
 	}
+
 	return nil
 }
 
-// defaultHistory is the number of revisions that are kept where the SidecarSet does not say (SS-187).
+// defaultHistory is the number of revisions that are kept where the SidecarSet does not say.
 const defaultHistory = 10
 
-// history lists the revisions to delete, oldest first: those beyond the limit that nothing needs (SS-187).
+// history lists the revisions to delete, oldest first: those beyond the limit that nothing needs.
 func (p *planner) history() {
 	limit := defaultHistory
-	if l := p.Set.Spec.RevisionHistoryLimit; l != nil {
+	if l := p.in.Set.Spec.RevisionHistoryLimit; l != nil {
 		limit = max(int(*l), 1)
 	}
-	needed := map[string]bool{p.Status.LatestRevision: true}
+	needed := map[string]bool{p.out.Status.LatestRevision: true}
 	if r := p.named(); r != nil {
 		needed[r.Name] = true
 	}
+
 	for _, pod := range p.matched {
 		needed[pod.record.ControllerRevision] = true
-		if r := p.recorded(pod.record); r != nil { // admission does not name one that was not stored yet (SS-181)
+		if r := p.recorded(pod.record); r != nil { // admission does not name one that was not stored yet
 			needed[r.Name] = true
 		}
 		for _, begun := range pod.resizing { // what it was given of that may be to be taken back
@@ -151,10 +161,12 @@ func (p *planner) history() {
 			}
 		}
 	}
+
 	excess := len(p.stored) - limit
-	if p.NewRevision != nil {
+	if p.out.NewRevision != nil {
 		excess++
 	}
+
 	for _, r := range p.stored {
 		if excess <= 0 {
 			return
@@ -163,11 +175,13 @@ func (p *planner) history() {
 			continue
 		}
 		if excess--; p.heldBack(r.UID) == "" {
-			p.History = append(p.History, r)
+			p.out.History = append(p.out.History, r)
 		}
 	}
+
 	if excess > 0 {
-		p.say("%s more than revisionHistoryLimit %d kept: pods or the injection strategy need them", plural.Of(excess, "revision"), limit)
+		p.say("%s more than revisionHistoryLimit %d kept: pods or the injection strategy need them",
+			plural.Of(excess, "revision"), limit)
 	}
 }
 
@@ -179,7 +193,7 @@ func (p *planner) revisionOf(pod *podInfo) string {
 	case pod.record.ControllerRevision != "":
 		return pod.record.ControllerRevision
 	case pod.updated:
-		return p.Status.LatestRevision
+		return p.out.Status.LatestRevision
 	}
 	return "unknown"
 }

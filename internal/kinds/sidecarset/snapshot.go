@@ -55,9 +55,11 @@ func (k *Knowledge) Learn(plan *Plan, tried map[types.UID]error, now time.Time) 
 	for _, v := range plan.Verdicts {
 		present[v.Pod.UID] = true
 	}
-	for _, r := range plan.planner.Revisions {
+
+	for _, r := range plan.planner.in.Revisions {
 		present[r.UID] = true
 	}
+
 	k.retries.Keep(func(uid types.UID) bool { return present[uid] })
 	for uid, err := range tried {
 		if err == nil {
@@ -98,12 +100,13 @@ type Features struct {
 	Resize bool
 }
 
-// owned are the revisions of this very SidecarSet: those of nobody, or controlled by it (SS-188).
+// owned are the revisions of this very SidecarSet: those of nobody, or controlled by it.
 func (s *Snapshot) owned() []*appsv1.ControllerRevision {
 	var owned []*appsv1.ControllerRevision
 	for _, r := range s.Revisions {
 		owner := metav1.GetControllerOfNoCopy(r)
-		if r.Labels[pub.SidecarSetName] == s.Set.Name && r.DeletionTimestamp == nil && (owner == nil || owner.UID == s.Set.UID) {
+		if r.Labels[pub.SidecarSetName] == s.Set.Name && r.DeletionTimestamp == nil &&
+			(owner == nil || owner.UID == s.Set.UID) {
 			owned = append(owned, r)
 		}
 	}

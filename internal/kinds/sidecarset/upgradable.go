@@ -22,9 +22,9 @@ import (
 // upgradable tells whether the pod can be upgraded in place; if not, it gives the verdict (SS-211, SS-260,
 // SS-D20).
 func (p *planner) upgradable(pod *podInfo, blocked map[string]int) bool {
-	if !p.Features.NativeSidecars {
-		for i := range p.Set.Spec.InitContainers {
-			c := &p.Set.Spec.InitContainers[i]
+	if !p.in.Features.NativeSidecars {
+		for i := range p.in.Set.Spec.InitContainers {
+			c := &p.in.Set.Spec.InitContainers[i]
 			if IsNative(&c.Container) && ImageOf(pod.Pod, c.Name) != c.Image {
 				p.verdict(pod, Wait, ReasonNativeSidecars,
 					"native sidecar %s is not upgraded in place: the gate SidecarSetInPlaceUpdateNativeSidecar is off, "+
@@ -36,6 +36,7 @@ func (p *planner) upgradable(pod *podInfo, blocked map[string]int) bool {
 	if pod.upgradable {
 		return true
 	}
+
 	why := "its revision is not known any more"
 	if r := p.recorded(pod.record); r != nil {
 		fields, resources := p.compare(r)
@@ -48,12 +49,14 @@ func (p *planner) upgradable(pod *podInfo, blocked map[string]int) bool {
 			why = "its record says so"
 		}
 	}
-	p.NotUpgradable++
+	p.out.NotUpgradable++
 	blocked[why]++
-	v := p.verdict(pod, Wait, ReasonNotUpgradable, "more than images differs from what it was injected with: %s", why)
-	if entry, listed := UpgradableOf(pod.Pod)[p.Set.Name]; !listed || entry {
+	v := p.verdict(pod, Wait, ReasonNotUpgradable,
+		"more than images differs from what it was injected with: %s", why)
+	if entry, listed := UpgradableOf(pod.Pod)[p.in.Set.Name]; !listed || entry {
 		v.Upgradable = &isFalse
 	}
+
 	return false
 }
 
@@ -62,7 +65,8 @@ func (p *planner) recorded(record pub.SidecarSetRecord) *appsv1.ControllerRevisi
 	var byHash *appsv1.ControllerRevision
 	for _, r := range slices.Backward(p.stored) {
 		hash, known := r.Annotations[pub.SidecarSetHash]
-		if r.Name == record.ControllerRevision && record.ControllerRevision != "" && (!known || hash == record.Hash) {
+		if r.Name == record.ControllerRevision && record.ControllerRevision != "" &&
+			(!known || hash == record.Hash) {
 			return r
 		}
 		if byHash == nil && hash == record.Hash && hash != "" {
@@ -84,15 +88,18 @@ func (p *planner) compare(r *appsv1.ControllerRevision) (fields []string, resour
 	if known, ok := p.compared[r]; ok { // of many pods
 		return known.fields, known.resources
 	}
+
 	defer func() { p.compared[r] = comparison{fields, resources} }()
-	before, err := Restore(&p.Set.Spec, r.Data.Raw)
+	before, err := Restore(&p.in.Set.Spec, r.Data.Raw)
 	if err != nil {
 		return []string{err.Error()}, false
 	}
-	old, new := documents(before), documents(&p.Set.Spec)
+
+	old, new := documents(before), documents(&p.in.Set.Spec)
 	if !slices.Equal(old.order, new.order) && sameNames(old.order, new.order) {
 		fields = append(fields, "the order of the containers")
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(union(old.byName, new.byName))) {
 		a, was := old.byName[name]
 		b, is := new.byName[name]
@@ -109,7 +116,7 @@ func (p *planner) compare(r *appsv1.ControllerRevision) (fields []string, resour
 			if key == "image" || reflect.DeepEqual(a[key], b[key]) {
 				continue
 			}
-			if key == "resources" && p.Features.Resize && !new.plain[name] && resizable(a, b) {
+			if key == "resources" && p.in.Features.Resize && !new.plain[name] && resizable(a, b) {
 				resources = true
 				continue
 			}
@@ -119,6 +126,7 @@ func (p *planner) compare(r *appsv1.ControllerRevision) (fields []string, resour
 			fields = append(fields, name+": "+strings.Join(paths, ", "))
 		}
 	}
+
 	return fields, resources
 }
 
@@ -129,7 +137,7 @@ type containerDocuments struct {
 	plain map[string]bool
 }
 
-// documents are the containers that the hash is made of (SS-017), as JSON.
+// documents are the containers that the hash is made of, as JSON.
 func documents(spec *appsv1beta1.SidecarSetSpec) containerDocuments {
 	out := containerDocuments{byName: map[string]map[string]any{}, plain: map[string]bool{}}
 	add := func(containers []appsv1beta1.SidecarContainer) {
@@ -149,9 +157,11 @@ func documents(spec *appsv1beta1.SidecarSetSpec) containerDocuments {
 	if len(nativeSidecars(spec)) > 0 {
 		add(spec.InitContainers)
 	}
+
 	for i := range spec.InitContainers {
 		out.plain[spec.InitContainers[i].Name] = !IsNative(&spec.InitContainers[i].Container)
 	}
+
 	return out
 }
 
@@ -175,6 +185,7 @@ func resizable(a, b map[string]any) bool {
 	if _, derived := b["resourcesPolicy"]; derived {
 		return false
 	}
+
 	old, _ := a["resources"].(map[string]any)
 	new, _ := b["resources"].(map[string]any)
 	for _, kind := range slices.Sorted(maps.Keys(union(old, new))) {
@@ -189,7 +200,8 @@ func resizable(a, b map[string]any) bool {
 		for name := range union(x, y) {
 			from, had := x[name].(string)
 			to, has := y[name].(string)
-			if had != has || from != to && name != string(corev1.ResourceCPU) && name != string(corev1.ResourceMemory) {
+			if had != has || from != to && name != string(corev1.ResourceCPU) &&
+				name != string(corev1.ResourceMemory) {
 				return false
 			}
 			if _, err := resource.ParseQuantity(to); err != nil {
@@ -197,6 +209,7 @@ func resizable(a, b map[string]any) bool {
 			}
 		}
 	}
+
 	return true
 }
 
@@ -207,6 +220,7 @@ func (p *planner) unresizable(pod *corev1.Pod) string {
 	if len(changes) == 0 {
 		return ""
 	}
+
 	after := pod.Spec.DeepCopy()
 	for _, containers := range [][]corev1.Container{after.Containers, after.InitContainers} {
 		for i := range containers {
@@ -215,12 +229,15 @@ func (p *planner) unresizable(pod *corev1.Pod) string {
 				continue
 			}
 			r := &containers[i].Resources
-			r.Limits, r.Requests = withQuantities(r.Limits, change.Limits), withQuantities(r.Requests, change.Requests)
+			r.Limits, r.Requests = withQuantities(r.Limits, change.Limits),
+				withQuantities(r.Requests, change.Requests)
 		}
 	}
+
 	if from, to := inplace.QualityOfService(&pod.Spec), inplace.QualityOfService(after); from != to {
 		return fmt.Sprintf("resources would change the QoS class from %s to %s", from, to)
 	}
+
 	return ""
 }
 
@@ -253,12 +270,14 @@ func (p *planner) quantities(pod *corev1.Pod) map[string]corev1.ResourceRequirem
 			}
 		}
 		change = coherent(change, want, container.Resources)
-		if lacking := inplace.Lacking(change, container.Resources); len(lacking.Limits)+len(lacking.Requests) > 0 {
+		if lacking := inplace.Lacking(change,
+			container.Resources); len(lacking.Limits)+len(lacking.Requests) > 0 {
 			changes[name] = lacking
 		}
 	}
-	for i := range p.Set.Spec.Containers {
-		c := &p.Set.Spec.Containers[i]
+
+	for i := range p.in.Set.Spec.Containers {
+		c := &p.in.Set.Spec.Containers[i]
 		if IsHot(c) {
 			first, second := HotNames(c.Name)
 			add(c, first)
@@ -267,11 +286,13 @@ func (p *planner) quantities(pod *corev1.Pod) map[string]corev1.ResourceRequirem
 			add(c, c.Name)
 		}
 	}
-	for i := range p.Set.Spec.InitContainers {
-		if c := &p.Set.Spec.InitContainers[i]; IsNative(&c.Container) {
+
+	for i := range p.in.Set.Spec.InitContainers {
+		if c := &p.in.Set.Spec.InitContainers[i]; IsNative(&c.Container) {
 			add(c, c.Name)
 		}
 	}
+
 	return changes
 }
 
@@ -282,9 +303,10 @@ func (p *planner) given(pod *corev1.Pod) (all []map[string]corev1.ResourceRequir
 	if err != nil {
 		return nil, false
 	}
-	revisions := []*appsv1.ControllerRevision{p.recorded(records[p.Set.Name])}
+
+	revisions := []*appsv1.ControllerRevision{p.recorded(records[p.in.Set.Name])}
 	if states, err := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState]); err == nil {
-		for _, begun := range states[p.Set.Name].Resizing {
+		for _, begun := range states[p.in.Set.Name].Resizing {
 			if begun != p.hash {
 				revisions = append(revisions, p.recorded(pub.SidecarSetRecord{Hash: begun}))
 			}
@@ -298,7 +320,7 @@ func (p *planner) given(pod *corev1.Pod) (all []map[string]corev1.ResourceRequir
 		}
 		quantities, ok := p.sizes[r]
 		if !ok {
-			spec, err := Restore(&p.Set.Spec, r.Data.Raw)
+			spec, err := Restore(&p.in.Set.Spec, r.Data.Raw)
 			if err != nil {
 				return nil, false
 			}
@@ -312,6 +334,7 @@ func (p *planner) given(pod *corev1.Pod) (all []map[string]corev1.ResourceRequir
 		}
 		all = append(all, quantities)
 	}
+
 	return all, true
 }
 
@@ -332,50 +355,60 @@ func coherent(change, want, have corev1.ResourceRequirements) corev1.ResourceReq
 			change.Requests = withQuantities(change.Requests, corev1.ResourceList{name: quantity})
 		}
 	}
+
 	return change
 }
 
 // resize gives the pod the quantities of the SidecarSet, if it was injected with others.
 func (p *planner) resize(pod *corev1.Pod) *podpatch.Patch {
 	patch := &podpatch.Patch{}
-	if !p.Features.Resize {
+	if !p.in.Features.Resize {
 		return patch
 	}
+
 	records, err := ReadRecords(pod.Annotations[pub.SidecarSetHashWithoutImage])
 	states, errStates := ReadStates(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
-	begun := errStates == nil && len(states[p.Set.Name].Resizing) > 0 // it may have been given what the record does not tell
-	if err != nil || records[p.Set.Name].Hash == p.hashWithoutImage && !begun {
+	// it may have been given what the record does not tell
+	begun := errStates == nil && len(states[p.in.Set.Name].Resizing) > 0
+	if err != nil || records[p.in.Set.Name].Hash == p.hashWithoutImage && !begun {
 		return patch
 	}
+
 	changes := p.quantities(pod)
 	for _, name := range slices.Sorted(maps.Keys(changes)) {
 		patch.Resources(name, changes[name])
 	}
+
 	return patch
 }
 
 // infeasible says that the node cannot give a sidecar the resources that it was given by an upgrade (SS-W02).
 func (p *planner) infeasible(pod *corev1.Pod) string {
-	if !p.Features.Resize {
+	if !p.in.Features.Resize {
 		return ""
 	}
+
 	pending := readiness.Condition(pod, corev1.PodResizePending)
-	if pending == nil || pending.Status != corev1.ConditionTrue || pending.Reason != corev1.PodReasonInfeasible ||
-		pending.ObservedGeneration > 0 && pending.ObservedGeneration < pod.Generation { // of an earlier size of the pod
+	if pending == nil || pending.Status != corev1.ConditionTrue ||
+		pending.Reason != corev1.PodReasonInfeasible ||
+		// of an earlier size of the pod
+		pending.ObservedGeneration > 0 && pending.ObservedGeneration < pod.Generation {
 		return ""
 	}
 	if lacking := p.unresized(pod); lacking != "" {
 		return fmt.Sprintf("%s: %s", lacking, pending.Message)
 	}
+
 	return ""
 }
 
 // unresized says which sidecar runs without the resources of the pod's spec, where they change in place.
 func (p *planner) unresized(pod *corev1.Pod) string {
-	if !p.Features.Resize {
+	if !p.in.Features.Resize {
 		return ""
 	}
-	for _, name := range PodNames(&p.Set.Spec) {
+
+	for _, name := range PodNames(&p.in.Set.Spec) {
 		container, status := containerOf(pod, name)
 		if container == nil || status == nil || status.Resources == nil || status.State.Running == nil {
 			continue
@@ -385,6 +418,7 @@ func (p *planner) unresized(pod *corev1.Pod) string {
 			return fmt.Sprintf("container %s does not have its resources yet", name)
 		}
 	}
+
 	return ""
 }
 

@@ -28,19 +28,22 @@ var (
 )
 
 // verdict records the decision about a pod.
-func (p *planner) verdict(info *podInfo, action Action, reason Reason, format string, args ...any) *PodVerdict {
+func (p *planner) verdict(
+	info *podInfo, action Action, reason Reason, format string, args ...any,
+) *PodVerdict {
 	v := &PodVerdict{Pod: info.Pod, Action: action, Reason: reason, Message: fmt.Sprintf(format, args...)}
-	p.Verdicts = append(p.Verdicts, v)
+	p.out.Verdicts = append(p.out.Verdicts, v)
 	return v
 }
 
 // decide gives every matched pod a verdict (SS-192, SS-210 to SS-220, SS-242).
 func (p *planner) decide() {
-	strategy := &p.Set.Spec.UpdateStrategy
+	strategy := &p.in.Set.Spec.UpdateStrategy
 	halt, halted := Reason(""), ""
 	switch {
 	case p.hash == "" || p.hashWithoutImage == "":
-		halt, halted = ReasonNoHash, "the SidecarSet has no hash: it has not passed the webhook; write it again"
+		halt, halted = ReasonNoHash,
+			"the SidecarSet has no hash: it has not passed the webhook; write it again"
 	case strategy.Type == appsv1beta1.NotUpdateSidecarSetStrategyType:
 		halt, halted = ReasonNotUpdate, "spec.updateStrategy.type is NotUpdate"
 	case strategy.Paused:
@@ -50,7 +53,8 @@ func (p *planner) decide() {
 	var outdated, underway []*podInfo
 	for _, pod := range p.matched {
 		if halt == "" && pod.unreadable == nil && p.reset(pod) {
-			if !p.refused(pod.Pod) { // one that cannot be reset must not keep the others waiting round after round (SS-230)
+			// one that cannot be reset must not keep the others waiting round after round
+			if !p.refused(pod.Pod) {
 				resetting++
 			}
 			if !pod.updated {
@@ -69,9 +73,11 @@ func (p *planner) decide() {
 			outdated = append(outdated, pod)
 		}
 	}
+
 	if len(outdated) == 0 {
 		return
 	}
+
 	limits, err := p.limits()
 	if err != nil {
 		p.say("nothing is upgraded: %v", err)
@@ -80,11 +86,12 @@ func (p *planner) decide() {
 		}
 		return
 	}
+
 	limits.count(underway)
 	p.upgrade(outdated, limits, resetting)
 }
 
-// current is the verdict of a pod that has the latest hash (SS-261).
+// current is the verdict of a pod that has the latest hash.
 func (p *planner) current(pod *podInfo) {
 	var v *PodVerdict
 	switch {
@@ -95,12 +102,13 @@ func (p *planner) current(pod *podInfo) {
 	case !pod.ready:
 		v = p.verdict(pod, Wait, ReasonNotReady, "%s", pod.notReady)
 	default:
-		v = p.verdict(pod, Keep, ReasonUpdated, "it is at %s", p.Status.LatestRevision)
+		v = p.verdict(pod, Keep, ReasonUpdated, "it is at %s", p.out.Status.LatestRevision)
 	}
 	entries := UpgradableOf(pod.Pod)
-	entry, listed := entries[p.Set.Name]
+	entry, listed := entries[p.in.Set.Name]
 	states, err := ReadStates(pod.Pod.Annotations[pub.SidecarSetInPlaceUpdateState])
-	upgraded := err == nil && states[p.Set.Name].Revision == p.hash // and the manager died before it said so
+	// and the manager died before it said so
+	upgraded := err == nil && states[p.in.Set.Name].Revision == p.hash
 	if listed && !entry || !listed && upgraded {
 		v.Upgradable = &isTrue
 	}
@@ -111,11 +119,12 @@ func (p *planner) current(pod *podInfo) {
 	}
 }
 
-// reset plans the end of hot upgrades that are done (SS-242, SS-243).
+// reset plans the end of hot upgrades that are done.
 func (p *planner) reset(pod *podInfo) bool {
-	if mainFinished(pod.Pod) { // its sidecars end next (SS-256)
+	if mainFinished(pod.Pod) { // its sidecars end next
 		return false
 	}
+
 	changes, waiting := p.resets(pod)
 	if len(changes) > 0 {
 		if waiting = p.heldBack(pod.Pod.UID); waiting == "" {
@@ -128,6 +137,7 @@ func (p *planner) reset(pod *podInfo) bool {
 		}
 		return false
 	}
+
 	p.resetVerdict(pod, changes, func(now *podInfo) []*hotChange {
 		again, _ := p.resets(now)
 		return again
@@ -141,8 +151,9 @@ func (p *planner) resetVerdict(pod *podInfo, changes []*hotChange, again func(*p
 	for i, c := range changes {
 		names[i] = c.container
 	}
-	v := p.verdict(pod, Reset, ReasonStandby, "%s works: %s gets the empty image", strings.Join(workingOf(p.Set, pod.working), ", "),
-		strings.Join(names, ", "))
+
+	v := p.verdict(pod, Reset, ReasonStandby, "%s works: %s gets the empty image",
+		strings.Join(workingOf(p.in.Set, pod.working), ", "), strings.Join(names, ", "))
 	v.By = policyv1beta1.Update
 	v.Change = func(now *corev1.Pod, at time.Time) ([]*podpatch.Patch, error) {
 		fresh := p.examine(now)
@@ -193,12 +204,13 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 			if refusal := p.heldByBudget(pod.Pod, policyv1beta1.Update); refusal != "" {
 				waits(ReasonBudget, refusal)
 			} else {
-				p.resetVerdict(pod, overtaken, func(now *podInfo) []*hotChange { return p.overtaken(now.Pod, now.working) })
+				p.resetVerdict(pod, overtaken,
+					func(now *podInfo) []*hotChange { return p.overtaken(now.Pod, now.working) })
 			}
 			underway = append(underway, pod)
 		default:
-			if len(p.Set.Spec.PatchPodMetadata) > 0 {
-				if _, err := PatchMetadata(pod.Pod.Annotations, p.Set.Spec.PatchPodMetadata); err != nil {
+			if len(p.in.Set.Spec.PatchPodMetadata) > 0 {
+				if _, err := PatchMetadata(pod.Pod.Annotations, p.in.Set.Spec.PatchPodMetadata); err != nil {
 					waits(ReasonMetadata, err.Error())
 					continue
 				}
@@ -206,13 +218,16 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 			candidates = append(candidates, pod)
 		}
 	}
-	p.Differences = differences(blocked)
+
+	p.out.Differences = differences(blocked)
 	if resetting > 0 {
 		for _, pod := range candidates {
-			p.verdict(pod, Wait, ReasonResetFirst, "%s first", plural.Of(resetting, "hot upgrade")+plural.Form(resetting, " ends", " end"))
+			p.verdict(pod, Wait, ReasonResetFirst, "%s first",
+				plural.Of(resetting, "hot upgrade")+plural.Form(resetting, " ends", " end"))
 		}
 		return
 	}
+
 	l.count(underway)
 	p.walk(candidates, l, len(outdated))
 }
@@ -231,7 +246,8 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 		return 1
 	})
 	kept := min(l.partition, len(candidates))
-	slices.SortStableFunc(candidates[:len(candidates)-kept], func(a, b *podInfo) int { // who was refused must not keep the others waiting
+	// who was refused must not keep the others waiting
+	slices.SortStableFunc(candidates[:len(candidates)-kept], func(a, b *podInfo) int {
 		switch later := a.ready && p.refused(a.Pod); {
 		case later == (b.ready && p.refused(b.Pod)):
 			return 0
@@ -242,8 +258,8 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 	})
 	l.count(candidates)
 	used := l.used
-	p.say("%d outdated, %d of them can be upgraded now; partition %d, maxUnavailable %d, %d of them used", outdated, len(candidates),
-		l.partition, l.maxUnavailable, l.used)
+	p.say("%d outdated, %d of them can be upgraded now; partition %d, maxUnavailable %d, %d of them used",
+		outdated, len(candidates), l.partition, l.maxUnavailable, l.used)
 	chosen, ended := 0, false
 	for i, pod := range candidates {
 		held := func() bool { // the budgets of some must not hold the others
@@ -255,20 +271,25 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 		}
 		switch {
 		case i >= len(candidates)-kept:
-			p.verdict(pod, Wait, ReasonPartition, "partition keeps %d of %d candidates as they are", kept, len(candidates))
+			p.verdict(pod, Wait, ReasonPartition, "partition keeps %d of %d candidates as they are", kept,
+				len(candidates))
 		case pod.down(): // it counts already, and nothing else brings it back
 			if held() {
 				continue
 			}
 			chosen++
 			p.upgradeVerdict(pod, "a former upgrade has left it unavailable")
-		case pod.underway && l.down < l.maxUnavailable: // likewise, but it is in service until its containers restart
+		// likewise, but it is in service until its containers restart
+		case pod.underway && l.down < l.maxUnavailable:
 			if held() {
 				continue
 			}
 			l.down++
 			chosen++
-			p.upgradeVerdict(pod, fmt.Sprintf("it waits for the resources of a former upgrade; with it %s out of service, maxUnavailable is %d", plural.Of(l.down, "pod"), l.maxUnavailable))
+			p.upgradeVerdict(
+				pod, fmt.Sprintf(
+					"it waits for the resources of a former upgrade; with it %s out of service, maxUnavailable is %d",
+					plural.Of(l.down, "pod"), l.maxUnavailable))
 		case ended || pod.ready && l.used >= l.maxUnavailable:
 			ended = true
 			p.verdict(pod, Wait, ReasonMaxUnavailable, "%s", &l)
@@ -280,27 +301,31 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 			if pod.ready {
 				l.used++
 				l.down++
-				how = fmt.Sprintf("with it %s unavailable, maxUnavailable is %d", plural.Of(l.used, "pod"), l.maxUnavailable)
+				how = fmt.Sprintf("with it %s unavailable, maxUnavailable is %d", plural.Of(l.used, "pod"),
+					l.maxUnavailable)
 			}
 			chosen++
 			p.upgradeVerdict(pod, how)
 		}
 	}
+
 	switch {
 	case chosen > 0 || len(candidates) == 0 || used > 0:
 	case kept == len(candidates):
-		p.HeldBackReason = ReasonPartition
-		p.HeldBack = fmt.Sprintf("partition %d alone holds back %s that could be upgraded; pods that wait or cannot be upgraded do not count for it (%d outdated in all)",
+		p.out.HeldBackReason = ReasonPartition
+		p.out.HeldBack = fmt.Sprintf(
+			"partition %d alone holds back %s that could be upgraded; pods that wait or cannot be upgraded do not count for it (%d outdated in all)",
 			l.partition, plural.Of(len(candidates), "pod"), outdated)
 	case l.maxUnavailable == 0:
-		p.HeldBackReason = ReasonMaxUnavailable
-		p.HeldBack = fmt.Sprintf("maxUnavailable 0 alone holds back %s that could be upgraded",
+		p.out.HeldBackReason = ReasonMaxUnavailable
+		p.out.HeldBack = fmt.Sprintf("maxUnavailable 0 alone holds back %s that could be upgraded",
 			plural.Of(len(candidates)-kept, "ready pod"))
 	}
 }
 
 func (p *planner) upgradeVerdict(pod *podInfo, how string) {
-	v := p.verdict(pod, Upgrade, ReasonOutdated, "to %s: %s; %s", p.Status.LatestRevision, p.changeWords(pod.Pod), how)
+	v := p.verdict(pod, Upgrade, ReasonOutdated, "to %s: %s; %s", p.out.Status.LatestRevision,
+		p.changeWords(pod.Pod), how)
 	v.Upgradable, v.Change, v.By = &isTrue, p.change(pod), p.operation(pod)
 }
 
@@ -310,16 +335,19 @@ func (p *planner) changeWords(pod *corev1.Pod) string {
 	for _, change := range hot {
 		images[change.container] = change.image
 	}
+
 	words := ""
 	for _, name := range slices.Sorted(maps.Keys(images)) {
 		words += fmt.Sprintf("%s from %s to %s, ", name, ImageOf(pod, name), images[name])
 	}
+
 	if resize := p.resize(pod); !resize.Empty() {
 		words += resize.String() + ", "
 	}
 	if words == "" {
 		return "no image differs"
 	}
+
 	return words[:len(words)-2]
 }
 

@@ -70,7 +70,7 @@ func Validate(set, old *appsv1beta1.SidecarSet, env Environment) Verdict {
 	return verdict
 }
 
-// add refuses for errors, and warns of those that were there before (SS-052).
+// add refuses for errors, and warns of those that were there before.
 func (v *Verdict) add(errs, before field.ErrorList) {
 	known := map[string]bool{}
 	for _, err := range before {
@@ -104,11 +104,12 @@ var nameForm = regexp.MustCompile(`^[a-zA-Z0-9-]+$`)
 // judge looks at one SidecarSet alone.
 func judge(set *appsv1beta1.SidecarSet, env Environment) *problems {
 	p, spec, path := &problems{}, &set.Spec, field.NewPath("spec")
-	if !nameForm.MatchString(set.Name) || len(set.Name) > validation.DNS1035LabelMaxLength { // SS-031
+	if !nameForm.MatchString(set.Name) || len(set.Name) > validation.DNS1035LabelMaxLength {
 		p.add(field.Invalid(field.NewPath("metadata", "name"), set.Name,
-			fmt.Sprintf("must consist of letters, digits and '-', and be no longer than %d characters", validation.DNS1035LabelMaxLength)))
+			fmt.Sprintf("must consist of letters, digits and '-', and be no longer than %d characters",
+				validation.DNS1035LabelMaxLength)))
 	}
-	if spec.Selector == nil { // SS-032
+	if spec.Selector == nil {
 		p.add(field.Required(path.Child("selector"),
 			"no selector defined for SidecarSet: say by their labels which pods get its containers"))
 	} else {
@@ -117,19 +118,19 @@ func judge(set *appsv1beta1.SidecarSet, env Environment) *problems {
 	if spec.NamespaceSelector != nil {
 		p.add(validateSelector(spec.NamespaceSelector, path.Child("namespaceSelector"))...)
 	}
-	if len(spec.Containers)+len(spec.InitContainers) == 0 { // SS-033
+	if len(spec.Containers)+len(spec.InitContainers) == 0 {
 		p.add(field.Required(path.Child("containers"),
 			"no initContainer or container defined for SidecarSet: there is nothing to add to pods"))
 	}
 	p.validateContainers(spec, env, path)
 	p.validateUpdateStrategy(&spec.UpdateStrategy, path.Child("updateStrategy"))
-	// SS-040
-	if spec.UpdateStrategy.Type == appsv1beta1.RollingUpdateSidecarSetStrategyType && len(nativeSidecars(spec)) > 0 && !env.NativeInPlace {
+	if spec.UpdateStrategy.Type == appsv1beta1.RollingUpdateSidecarSetStrategyType &&
+		len(nativeSidecars(spec)) > 0 && !env.NativeInPlace {
 		p.add(field.Invalid(path.Child("updateStrategy"), spec.UpdateStrategy.Type,
 			"The initContainer in-place upgrade is not currently supported. Native sidecars are upgraded in running pods from Kubernetes 1.29 on, with gate SidecarSetInPlaceUpdateNativeSidecar; here updateStrategy.type must be NotUpdate"))
 	}
 	p.validateMetadata(spec.PatchPodMetadata, path.Child("patchPodMetadata"))
-	if spec.CustomVersion != "" { // SS-051
+	if spec.CustomVersion != "" {
 		for _, text := range validation.IsValidLabelValue(spec.CustomVersion) {
 			p.add(field.Invalid(path.Child("customVersion"), spec.CustomVersion, text))
 		}
@@ -142,7 +143,8 @@ func judge(set *appsv1beta1.SidecarSet, env Environment) *problems {
 }
 
 func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
-	errs := metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
+	errs := metav1validation.ValidateLabelSelector(selector,
+		metav1validation.LabelSelectorValidationOptions{}, path)
 	if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 		errs = append(errs, field.Invalid(path, selector,
 			"empty selector is not valid for sidecarset. It would match everything: name at least one label"))
@@ -163,15 +165,21 @@ func (p *problems) validateUpdateStrategy(strategy *appsv1beta1.SidecarSetUpdate
 	}
 	if strategy.Selector != nil {
 		p.add(validateSelector(strategy.Selector, path.Child("selector"))...)
-		if partition := strategy.Partition; partition != nil && (partition.Type == intstr.String || partition.IntVal != 0) {
-			p.add(field.Invalid(path, "(both)", "Partition and Selector cannot be used together: a selector says which pods are updated, a partition how many are not; remove one"))
+		if partition := strategy.Partition; partition != nil &&
+			(partition.Type == intstr.String || partition.IntVal != 0) {
+			p.add(field.Invalid(path, "(both)",
+				"Partition and Selector cannot be used together: a selector says which pods are updated, a partition how many are not; remove one"))
 		}
 	}
-	for name, value := range map[string]*intstr.IntOrString{"partition": strategy.Partition, "maxUnavailable": strategy.MaxUnavailable} {
+
+	for name, value := range map[string]*intstr.IntOrString{"partition": strategy.Partition,
+		"maxUnavailable": strategy.MaxUnavailable} {
 		if value != nil && !isShare(*value) {
-			p.add(field.Invalid(path.Child(name), value.String(), "must be a non-negative integer or a percentage such as 30%"))
+			p.add(field.Invalid(path.Child(name), value.String(),
+				"must be a non-negative integer or a percentage such as 30%"))
 		}
 	}
+
 	if priority := strategy.PriorityStrategy; priority != nil {
 		p.validatePriority(priority, path.Child("priorityStrategy"))
 	}
@@ -191,13 +199,15 @@ func (p *problems) validateUpdateStrategy(strategy *appsv1beta1.SidecarSetUpdate
 var percentage = regexp.MustCompile(`^[0-9]+%$`)
 
 func isShare(value intstr.IntOrString) bool {
-	return value.Type == intstr.Int && value.IntVal >= 0 || value.Type == intstr.String && percentage.MatchString(value.StrVal)
+	return value.Type == intstr.Int && value.IntVal >= 0 ||
+		value.Type == intstr.String && percentage.MatchString(value.StrVal)
 }
 
 func (p *problems) validatePriority(priority *pub.UpdatePriorityStrategy, path *field.Path) {
 	if len(priority.WeightPriority) > 0 && len(priority.OrderPriority) > 0 {
 		p.add(field.Invalid(path, "(both)", "only one of weightPriority and orderPriority can be used"))
 	}
+
 	for i := range priority.WeightPriority {
 		term, at := &priority.WeightPriority[i], path.Child("weightPriority").Index(i)
 		if term.Weight < 0 || term.Weight > 100 {
@@ -205,9 +215,11 @@ func (p *problems) validatePriority(priority *pub.UpdatePriorityStrategy, path *
 		}
 		p.add(validateSelector(&term.MatchSelector, at.Child("matchSelector"))...)
 	}
+
 	for i := range priority.OrderPriority {
 		if priority.OrderPriority[i].OrderedKey == "" {
-			p.add(field.Required(path.Child("orderPriority").Index(i).Child("orderedKey"), "must not be empty"))
+			p.add(field.Required(path.Child("orderPriority").Index(i).Child("orderedKey"),
+				"must not be empty"))
 		}
 	}
 }
@@ -224,19 +236,25 @@ func (p *problems) validateMetadata(patches []appsv1beta1.SidecarSetPatchPodMeta
 		switch patch.PatchPolicy {
 		case "":
 			p.add(field.Required(at.Child("patchPolicy"), "must not be empty"))
-		case appsv1beta1.SidecarSetRetainPatchPolicy, appsv1beta1.SidecarSetOverwritePatchPolicy, appsv1beta1.SidecarSetMergePatchJSONPatchPolicy:
+		case appsv1beta1.SidecarSetRetainPatchPolicy, appsv1beta1.SidecarSetOverwritePatchPolicy,
+			appsv1beta1.SidecarSetMergePatchJSONPatchPolicy:
 		default:
-			p.add(field.NotSupported(at.Child("patchPolicy"), patch.PatchPolicy, []appsv1beta1.SidecarSetPatchPolicyType{
-				appsv1beta1.SidecarSetRetainPatchPolicy, appsv1beta1.SidecarSetOverwritePatchPolicy, appsv1beta1.SidecarSetMergePatchJSONPatchPolicy}))
+			p.add(field.NotSupported(at.Child("patchPolicy"), patch.PatchPolicy,
+				[]appsv1beta1.SidecarSetPatchPolicyType{
+					appsv1beta1.SidecarSetRetainPatchPolicy, appsv1beta1.SidecarSetOverwritePatchPolicy,
+					appsv1beta1.SidecarSetMergePatchJSONPatchPolicy}))
 		}
 		for key, value := range patch.Annotations {
 			if seen[key] {
 				p.add(field.Invalid(at.Child("annotations").Key(key), value,
-					fmt.Sprintf("patch annotation[%s] already exist in another entry of patchPodMetadata: set it once", key)))
+					fmt.Sprintf(
+						"patch annotation[%s] already exist in another entry of patchPodMetadata: set it once",
+						key)))
 			}
 			seen[key] = true
 			if patch.PatchPolicy == appsv1beta1.SidecarSetMergePatchJSONPatchPolicy && !isObject(value) {
-				p.add(field.Invalid(at.Child("annotations").Key(key), value, "must be a JSON object under patchPolicy MergePatchJson"))
+				p.add(field.Invalid(at.Child("annotations").Key(key), value,
+					"must be a JSON object under patchPolicy MergePatchJson"))
 			}
 		}
 	}
@@ -244,21 +262,26 @@ func (p *problems) validateMetadata(patches []appsv1beta1.SidecarSetPatchPodMeta
 
 // validateRevision is SS-041 to SS-043 and SS-D22.
 func validateRevision(set, old *appsv1beta1.SidecarSet, env Environment) field.ErrorList {
-	revision, path := set.Spec.InjectionStrategy.Revision, field.NewPath("spec", "injectionStrategy", "revision")
+	revision, path := set.Spec.InjectionStrategy.Revision,
+		field.NewPath("spec", "injectionStrategy", "revision")
 	if revision == nil {
 		return nil
 	}
+
 	var errs field.ErrorList
 	switch revision.Policy {
-	case "", appsv1beta1.AlwaysSidecarSetInjectRevisionPolicy, appsv1beta1.PartialSidecarSetInjectRevisionPolicy:
+	case "", appsv1beta1.AlwaysSidecarSetInjectRevisionPolicy,
+		appsv1beta1.PartialSidecarSetInjectRevisionPolicy:
 	default:
-		errs = append(errs, field.Invalid(path, revision, fmt.Sprintf("Invalid policy %s, supported: [Always, Partial]", revision.Policy)))
+		errs = append(errs, field.Invalid(path, revision,
+			fmt.Sprintf("Invalid policy %s, supported: [Always, Partial]", revision.Policy)))
 	}
 	name, version := value(revision.RevisionName), value(revision.CustomVersion)
 	if name == "" && version == "" {
 		return append(errs, field.Invalid(path, revision,
 			"revisionName and customVersion cannot be empty simultaneously: one of them says which revision new pods get"))
 	}
+
 	switch before := formerRevision(old); {
 	case before != nil && value(before.RevisionName) == name && value(before.CustomVersion) == version:
 		return errs // a revision that has gone does not block other changes
@@ -269,9 +292,11 @@ func validateRevision(set, old *appsv1beta1.SidecarSet, env Environment) field.E
 		if err := env.FindRevision(revision); errors.Is(err, ErrUnknown) {
 			errs = append(errs, field.InternalError(path, err))
 		} else if err != nil {
-			errs = append(errs, field.Invalid(path, revision, fmt.Sprintf("Cannot find specific ControllerRevision, err: %v", err)))
+			errs = append(errs, field.Invalid(path, revision,
+				fmt.Sprintf("Cannot find specific ControllerRevision, err: %v", err)))
 		}
 	}
+
 	return errs
 }
 
@@ -296,6 +321,7 @@ func validateChange(set, old *appsv1beta1.SidecarSet) field.ErrorList {
 	for i := range old.Spec.Containers {
 		before[old.Spec.Containers[i].Name] = old.Spec.Containers[i].UpgradeStrategy.UpgradeType
 	}
+
 	path := field.NewPath("spec", "containers")
 	for i := range set.Spec.Containers {
 		c := &set.Spec.Containers[i]
@@ -303,16 +329,22 @@ func validateChange(set, old *appsv1beta1.SidecarSet) field.ErrorList {
 		switch {
 		case !ok:
 			errs = append(errs, field.Invalid(path.Index(i).Child("name"), c.Name,
-				fmt.Sprintf("container %s is not found: regular containers cannot be added or renamed, since running pods have none of that name; make another SidecarSet for it", c.Name)))
+				fmt.Sprintf(
+					"container %s is not found: regular containers cannot be added or renamed, since running pods have none of that name; make another SidecarSet for it",
+					c.Name)))
 		case kind != "" && kind != c.UpgradeStrategy.UpgradeType:
-			errs = append(errs, field.Invalid(path.Index(i).Child("upgradeStrategy", "upgradeType"), c.UpgradeStrategy.UpgradeType,
+			errs = append(errs, field.Invalid(path.Index(i).Child("upgradeStrategy", "upgradeType"),
+				c.UpgradeStrategy.UpgradeType,
 				fmt.Sprintf("container %s upgradeType is immutable: it is %s", c.Name, kind)))
 		}
 	}
+
 	if base := pub.SidecarSetBase; set.Annotations[base] != old.Annotations[base] {
 		errs = append(errs, field.Invalid(field.NewPath("metadata"), set.Annotations[base],
-			fmt.Sprintf("annotations[%s] is immutable: it must stay %q; make another SidecarSet", base, old.Annotations[base])))
+			fmt.Sprintf("annotations[%s] is immutable: it must stay %q; make another SidecarSet", base,
+				old.Annotations[base])))
 	}
+
 	return errs
 }
 
@@ -330,15 +362,19 @@ func validateCanary(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSe
 	if name == "" {
 		return nil
 	}
+
 	var errs field.ErrorList
 	refuse := func(text string) { errs = append(errs, field.Invalid(path, name, text)) }
 	if set.Spec.UpdateStrategy.Type != appsv1beta1.NotUpdateSidecarSetStrategyType {
-		refuse("RollingUpdate is not supported for canary sidecarSet: spec.updateStrategy.type must be NotUpdate")
+		refuse(
+			"RollingUpdate is not supported for canary sidecarSet: spec.updateStrategy.type must be NotUpdate")
 	}
 	if name == set.Name {
-		refuse(fmt.Sprintf("base sidecarSet cannot be itself: annotation %s must name another", pub.SidecarSetBase))
+		refuse(fmt.Sprintf("base sidecarSet cannot be itself: annotation %s must name another",
+			pub.SidecarSetBase))
 		return errs
 	}
+
 	for _, other := range others {
 		if other.Name != name {
 			continue
@@ -348,7 +384,9 @@ func validateCanary(set *appsv1beta1.SidecarSet, others []*appsv1beta1.SidecarSe
 		}
 		return errs
 	}
-	refuse(fmt.Sprintf("fetch base sidecarSet[%s] failed: it does not exist; annotation %s names it", name, pub.SidecarSetBase))
+
+	refuse(fmt.Sprintf("fetch base sidecarSet[%s] failed: it does not exist; annotation %s names it", name,
+		pub.SidecarSetBase))
 	return errs
 }
 

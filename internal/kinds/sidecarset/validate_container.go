@@ -12,7 +12,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/expression"
 )
 
-// maxHotName is the length of a hot-upgrade container's name: "-1" follows (SS-050).
+// maxHotName is the length of a hot-upgrade container's name: "-1" follows.
 const maxHotName = validation.DNS1123LabelMaxLength - 2
 
 // validateContainers is what a SidecarSet asks of its containers beyond Kubernetes (SS-035, SS-036, SS-046 to
@@ -27,11 +27,13 @@ func (p *problems) validateContainers(spec *appsv1beta1.SidecarSetSpec, env Envi
 			names[list[i].Name] = true
 		}
 	}
+
 	for _, list := range []struct {
 		containers []appsv1beta1.SidecarContainer
 		path       *field.Path
 		regular    bool
-	}{{spec.Containers, path.Child("containers"), true}, {spec.InitContainers, path.Child("initContainers"), false}} {
+	}{{spec.Containers, path.Child("containers"), true},
+		{spec.InitContainers, path.Child("initContainers"), false}} {
 		for i := range list.containers {
 			c, at := &list.containers[i], list.path.Index(i)
 			if err := c.DecodeError(); err != nil {
@@ -43,7 +45,7 @@ func (p *problems) validateContainers(spec *appsv1beta1.SidecarSetSpec, env Envi
 			p.add(validateTransfer(c.TransferEnv, at.Child("transferEnv"))...)
 			p.add(validateTransferred(c.TransferEnv, at.Child("transferEnv"))...)
 			native := !list.regular && IsNative(&c.Container)
-			if native && !env.NativeSidecars { // SS-257
+			if native && !env.NativeSidecars {
 				p.add(field.Invalid(at.Child("restartPolicy"), *c.RestartPolicy,
 					"this version of Kubernetes has no native sidecars: it would drop restartPolicy and wait for the container to end"))
 			}
@@ -57,9 +59,10 @@ func (p *problems) validateContainers(spec *appsv1beta1.SidecarSetSpec, env Envi
 	}
 }
 
-// validatePlace is what the reference checks of regular containers (SS-035).
+// validatePlace is what the reference checks of regular containers.
 func validatePlace(c *appsv1beta1.SidecarContainer, at *field.Path) (errs field.ErrorList) {
-	if c.PodInjectPolicy != appsv1beta1.BeforeAppContainerType && c.PodInjectPolicy != appsv1beta1.AfterAppContainerType {
+	if c.PodInjectPolicy != appsv1beta1.BeforeAppContainerType &&
+		c.PodInjectPolicy != appsv1beta1.AfterAppContainerType {
 		errs = append(errs, field.Invalid(at.Child("podInjectPolicy"), c.PodInjectPolicy,
 			"unsupported pod inject policy: must be BeforeAppContainer or AfterAppContainer"))
 	}
@@ -70,7 +73,7 @@ func validatePlace(c *appsv1beta1.SidecarContainer, at *field.Path) (errs field.
 	return errs
 }
 
-// validateKinds is what the reference does not check at all (SS-035).
+// validateKinds is what the reference does not check at all.
 func validateKinds(c *appsv1beta1.SidecarContainer, at *field.Path) (errs field.ErrorList) {
 	if policy := c.ShareVolumeDevicePolicy; policy != nil && policy.Type != "" && !isSwitch(policy.Type) {
 		errs = append(errs, field.Invalid(at.Child("shareVolumeDevicePolicy", "type"), policy.Type,
@@ -79,7 +82,8 @@ func validateKinds(c *appsv1beta1.SidecarContainer, at *field.Path) (errs field.
 	if kind := c.UpgradeStrategy.UpgradeType; kind != appsv1beta1.SidecarContainerColdUpgrade &&
 		kind != appsv1beta1.SidecarContainerHotUpgrade {
 		errs = append(errs, field.NotSupported(at.Child("upgradeStrategy", "upgradeType"), kind,
-			[]appsv1beta1.SidecarContainerUpgradeType{appsv1beta1.SidecarContainerColdUpgrade, appsv1beta1.SidecarContainerHotUpgrade}))
+			[]appsv1beta1.SidecarContainerUpgradeType{appsv1beta1.SidecarContainerColdUpgrade,
+				appsv1beta1.SidecarContainerHotUpgrade}))
 	}
 	return errs
 }
@@ -102,10 +106,12 @@ func SourcePath(path string) (labels bool, key string, ok bool) {
 // validateTransfer is SS-036.
 func validateTransfer(transfers []appsv1beta1.TransferEnvVar, path *field.Path) (errs field.ErrorList) {
 	for i := range transfers {
-		if transfers[i].SourceContainerNameFrom == nil || transfers[i].SourceContainerNameFrom.FieldRef == nil {
+		if transfers[i].SourceContainerNameFrom == nil ||
+			transfers[i].SourceContainerNameFrom.FieldRef == nil {
 			continue
 		}
-		ref, at := transfers[i].SourceContainerNameFrom.FieldRef, path.Index(i).Child("sourceContainerNameFrom", "fieldRef")
+		ref, at := transfers[i].SourceContainerNameFrom.FieldRef,
+			path.Index(i).Child("sourceContainerNameFrom", "fieldRef")
 		switch ref.APIVersion {
 		case "v1":
 		case "":
@@ -114,7 +120,8 @@ func validateTransfer(transfers []appsv1beta1.TransferEnvVar, path *field.Path) 
 			errs = append(errs, field.Invalid(at.Child("apiVersion"), ref.APIVersion, "must be v1"))
 		}
 		if ref.FieldPath == "" {
-			errs = append(errs, field.Required(at.Child("fieldPath"), "must be metadata.labels['<key>'] or metadata.annotations['<key>']"))
+			errs = append(errs, field.Required(at.Child("fieldPath"),
+				"must be metadata.labels['<key>'] or metadata.annotations['<key>']"))
 			continue
 		}
 		labels, key, ok := SourcePath(ref.FieldPath)
@@ -130,6 +137,7 @@ func validateTransfer(transfers []appsv1beta1.TransferEnvVar, path *field.Path) 
 			errs = append(errs, field.Invalid(at.Child("fieldPath"), ref.FieldPath, text))
 		}
 	}
+
 	return errs
 }
 
@@ -138,16 +146,19 @@ func validateTransferred(transfers []appsv1beta1.TransferEnvVar, path *field.Pat
 	for i := range transfers {
 		transfer, at := &transfers[i], path.Index(i)
 		if transfer.EnvName == "" && len(transfer.EnvNames) == 0 {
-			errs = append(errs, field.Required(at.Child("envName"), "envName or envNames must say what to transfer"))
+			errs = append(errs, field.Required(at.Child("envName"),
+				"envName or envNames must say what to transfer"))
 		}
 		switch from := transfer.SourceContainerNameFrom; {
 		case from != nil && from.FieldRef == nil:
-			errs = append(errs, field.Required(at.Child("sourceContainerNameFrom", "fieldRef"), "must be given"))
+			errs = append(errs, field.Required(at.Child("sourceContainerNameFrom", "fieldRef"),
+				"must be given"))
 		case from == nil && transfer.SourceContainerName == "":
 			errs = append(errs, field.Required(at.Child("sourceContainerName"),
 				"sourceContainerName or sourceContainerNameFrom must say from where"))
 		}
 	}
+
 	return errs
 }
 
@@ -155,27 +166,36 @@ func validateTransferred(transfers []appsv1beta1.TransferEnvVar, path *field.Pat
 func validateResources(c *appsv1beta1.SidecarContainer, at *field.Path, runs bool) field.ErrorList {
 	policy, path := c.ResourcesPolicy, at.Child("resourcesPolicy")
 	if len(c.Resources.Limits)+len(c.Resources.Requests) > 0 {
-		return field.ErrorList{field.Invalid(path, policy, "resourcesPolicy and resources cannot be configured together: remove one")}
+		return field.ErrorList{field.Invalid(path, policy,
+			"resourcesPolicy and resources cannot be configured together: remove one")}
 	}
+
 	var errs field.ErrorList
 	if !runs {
-		errs = append(errs, field.Invalid(path, policy, "resourcesPolicy is only supported for containers with RestartPolicy Always"))
+		errs = append(errs, field.Invalid(path, policy,
+			"resourcesPolicy is only supported for containers with RestartPolicy Always"))
 	}
+
 	switch policy.TargetContainersMode {
 	case appsv1beta1.TargetContainersModeSum, appsv1beta1.TargetContainersModeMax:
 	default:
-		errs = append(errs, field.NotSupported(path.Child("targetContainersMode"), policy.TargetContainersMode,
-			[]appsv1beta1.TargetContainersModeType{appsv1beta1.TargetContainersModeSum, appsv1beta1.TargetContainersModeMax}))
+		errs = append(errs, field.NotSupported(path.Child("targetContainersMode"),
+			policy.TargetContainersMode,
+			[]appsv1beta1.TargetContainersModeType{appsv1beta1.TargetContainersModeSum,
+				appsv1beta1.TargetContainersModeMax}))
 	}
 	if policy.TargetContainersNameRegex == "" {
-		errs = append(errs, field.Invalid(path.Child("targetContainersNameRegex"), "", `invalid empty regex: ".*" is all containers`))
+		errs = append(errs, field.Invalid(path.Child("targetContainersNameRegex"), "",
+			`invalid empty regex: ".*" is all containers`))
 	} else if _, err := regexp.Compile(policy.TargetContainersNameRegex); err != nil {
-		errs = append(errs, field.Invalid(path.Child("targetContainersNameRegex"), policy.TargetContainersNameRegex,
-			fmt.Sprintf("invalid regex pattern: %v", err)))
+		errs = append(errs, field.Invalid(path.Child("targetContainersNameRegex"),
+			policy.TargetContainersNameRegex, fmt.Sprintf("invalid regex pattern: %v", err)))
 	}
-	limits, requests, expressions := policy.ResourcesExpr.Limits, policy.ResourcesExpr.Requests, path.Child("resourcesExpr")
+	limits, requests, expressions := policy.ResourcesExpr.Limits, policy.ResourcesExpr.Requests,
+		path.Child("resourcesExpr")
 	if limits == nil && requests == nil {
-		errs = append(errs, field.Invalid(expressions, policy.ResourcesExpr, "at least one of limits or requests must be configured"))
+		errs = append(errs, field.Invalid(expressions, policy.ResourcesExpr,
+			"at least one of limits or requests must be configured"))
 	}
 	check := func(text string, variable expression.Variable, at *field.Path) {
 		if text == "" {
@@ -193,22 +213,27 @@ func validateResources(c *appsv1beta1.SidecarContainer, at *field.Path, runs boo
 		check(requests.CPU, expression.CPU, expressions.Child("requests", "cpu"))
 		check(requests.Memory, expression.Memory, expressions.Child("requests", "memory"))
 	}
+
 	return errs
 }
 
 // validateHot is SS-050 and SS-W01c.
-func validateHot(c *appsv1beta1.SidecarContainer, at *field.Path, names map[string]bool, regular bool) (errs field.ErrorList) {
+func validateHot(
+	c *appsv1beta1.SidecarContainer, at *field.Path, names map[string]bool, regular bool,
+) (errs field.ErrorList) {
 	path := at.Child("upgradeStrategy")
 	if !regular {
 		return field.ErrorList{field.Invalid(path.Child("upgradeType"), c.UpgradeStrategy.UpgradeType,
 			"init containers, native sidecars among them, cannot be upgraded by a second container")}
 	}
+
 	switch empty := c.UpgradeStrategy.HotUpgradeEmptyImage; empty {
 	case "":
 		errs = append(errs, field.Required(path.Child("hotUpgradeEmptyImage"),
 			"HotUpgrade needs the image of the container that stands by"))
 	case c.Image:
-		errs = append(errs, field.Invalid(path.Child("hotUpgradeEmptyImage"), empty, "must differ from the image of the container"))
+		errs = append(errs, field.Invalid(path.Child("hotUpgradeEmptyImage"), empty,
+			"must differ from the image of the container"))
 	}
 	if len(c.Name) > maxHotName {
 		errs = append(errs, field.TooLong(at.Child("name"), c.Name, maxHotName))
@@ -217,8 +242,10 @@ func validateHot(c *appsv1beta1.SidecarContainer, at *field.Path, names map[stri
 	for _, name := range []string{first, second} {
 		if names[name] {
 			errs = append(errs, field.Invalid(at.Child("name"), c.Name,
-				fmt.Sprintf("HotUpgrade makes containers %s and %s of it, and there is another container %s", first, second, name)))
+				fmt.Sprintf("HotUpgrade makes containers %s and %s of it, and there is another container %s",
+					first, second, name)))
 		}
 	}
+
 	return errs
 }

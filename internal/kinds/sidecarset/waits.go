@@ -12,19 +12,21 @@ import (
 )
 
 // waits says what holds the rollout, with the pods that are waited for; nil if nothing does, or only what the
-// user asked for (OPS-099). Pods that are not ready for reasons of their own hold it only where they use up
-// maxUnavailable; those that cannot be upgraded are told of otherwise (SS-262).
+// user asked for. Pods that are not ready for reasons of their own hold it only where they use up
+// maxUnavailable; those that cannot be upgraded are told of otherwise.
 func (p *planner) waits() *waiting.Wait {
-	if !slices.ContainsFunc(p.Verdicts, func(v *PodVerdict) bool { return v.Action == Wait }) {
+	if !slices.ContainsFunc(p.out.Verdicts, func(v *PodVerdict) bool { return v.Action == Wait }) {
 		return nil
 	}
+
 	infos := make(map[*corev1.Pod]*podInfo, len(p.matched))
 	for _, info := range p.matched {
 		infos[info.Pod] = info
 	}
+
 	wait := &waiting.Wait{}
 	down, other := 0, waiting.NotReady
-	for _, v := range p.Verdicts {
+	for _, v := range p.out.Verdicts {
 		info := infos[v.Pod]
 		if v.Action != Wait || info == nil {
 			continue
@@ -49,6 +51,7 @@ func (p *planner) waits() *waiting.Wait {
 			wait.Name(name, v.Message)
 		}
 	}
+
 	if wait.Reason != "" { // who else uses up the budget
 		for _, info := range p.matched {
 			if info.updated && !info.underway && !info.ready {
@@ -57,11 +60,14 @@ func (p *planner) waits() *waiting.Wait {
 			}
 		}
 	}
+
 	switch {
 	case down == 0:
 		return nil
 	case wait.Reason == "":
-		wait.Reason, wait.Message = other, fmt.Sprintf("%d of %s waited for", down, plural.Of(len(p.matched), "pod"))
+		wait.Reason, wait.Message = other,
+			fmt.Sprintf("%d of %s waited for", down, plural.Of(len(p.matched), "pod"))
 	}
+
 	return wait
 }

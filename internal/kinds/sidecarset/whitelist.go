@@ -34,44 +34,56 @@ func CheckWhiteList(set *appsv1beta1.SidecarSet, text string, found, gate bool) 
 	if len(set.Spec.PatchPodMetadata) == 0 {
 		return nil
 	}
+
 	path := field.NewPath("spec", "patchPodMetadata")
 	if !found {
 		if gate {
 			return nil
 		}
 		return field.ErrorList{field.Forbidden(path,
-			fmt.Sprintf("SidecarSet patch metadata whitelist not found: an administrator must allow these annotations by key %s of ConfigMap %s in the namespace of the manager", WhiteListKey, ConfigMapName))}
+			fmt.Sprintf(
+				"SidecarSet patch metadata whitelist not found: an administrator must allow these annotations by key %s of ConfigMap %s in the namespace of the manager",
+				WhiteListKey, ConfigMapName))}
 	}
+
 	allowed, err := allowedKeys(text, set.Labels)
 	if err != nil {
-		return field.ErrorList{field.Forbidden(path, fmt.Sprintf("key %s of ConfigMap %s: %v", WhiteListKey, ConfigMapName, err))}
+		return field.ErrorList{field.Forbidden(path,
+			fmt.Sprintf("key %s of ConfigMap %s: %v", WhiteListKey, ConfigMapName, err))}
 	}
 	if len(allowed) == 0 {
 		if gate {
 			return nil
 		}
 		return field.ErrorList{field.Forbidden(path,
-			fmt.Sprintf("sidecarSet patch metadata annotation is not allowed: no rule of key %s of ConfigMap %s applies to the labels of this SidecarSet", WhiteListKey, ConfigMapName))}
+			fmt.Sprintf(
+				"sidecarSet patch metadata annotation is not allowed: no rule of key %s of ConfigMap %s applies to the labels of this SidecarSet",
+				WhiteListKey, ConfigMapName))}
 	}
+
 	var errs field.ErrorList
 	for i := range set.Spec.PatchPodMetadata {
 		for key := range set.Spec.PatchPodMetadata[i].Annotations {
 			if !slices.ContainsFunc(allowed, func(e *regexp.Regexp) bool { return e.MatchString(key) }) {
 				errs = append(errs, field.Forbidden(path.Index(i).Child("annotations").Key(key),
-					fmt.Sprintf("sidecarSet patch metadata annotation(%s) is not allowed by key %s of ConfigMap %s", key, WhiteListKey,
+					fmt.Sprintf(
+						"sidecarSet patch metadata annotation(%s) is not allowed by key %s of ConfigMap %s",
+						key, WhiteListKey,
 						ConfigMapName)))
 			}
 		}
 	}
+
 	return errs
 }
 
-// allowedKeys are the expressions of the rules that apply to a SidecarSet with the labels (SS-161).
+// allowedKeys are the expressions of the rules that apply to a SidecarSet with the labels.
 func allowedKeys(text string, of map[string]string) ([]*regexp.Regexp, error) {
 	var list whiteList
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
 		return nil, fmt.Errorf("reading the whitelist: %w", err)
 	}
+
 	var allowed []*regexp.Regexp
 	for i, rule := range list.Rules {
 		applies := true
@@ -92,5 +104,6 @@ func allowedKeys(text string, of map[string]string) ([]*regexp.Regexp, error) {
 			}
 		}
 	}
+
 	return allowed, nil
 }

@@ -22,7 +22,7 @@ type container struct {
 	image         string
 }
 
-// sidecar tells whether the container is a sidecar; all others are main containers (JST-011).
+// sidecar tells whether the container is a sidecar; all others are main containers.
 func (c *container) sidecar() bool { return c.stop || c.image != "" }
 
 func (c *container) running() bool { return c.status != nil && c.status.State.Running != nil }
@@ -34,13 +34,13 @@ func (c *container) terminated() *corev1.ContainerStateTerminated {
 	return c.status.State.Terminated
 }
 
-// done tells whether the container has ended, and kubelet does not start it again (JST-023, JST-024).
+// done tells whether the container has ended, and kubelet does not start it again.
 func (c *container) done(pod *corev1.Pod) bool {
 	ended := c.terminated()
 	return ended != nil && !restart.StartsAgain(pod, c.Container, ended.ExitCode)
 }
 
-// containersOf reads the containers of a pod; init containers are none of them (JST-011).
+// containersOf reads the containers of a pod; init containers are none of them.
 func containersOf(pod *corev1.Pod) []container {
 	statuses := make(map[string]*corev1.ContainerStatus, len(pod.Status.ContainerStatuses))
 	for i := range pod.Status.ContainerStatuses {
@@ -51,7 +51,7 @@ func containersOf(pod *corev1.Pod) []container {
 		c := container{Container: &pod.Spec.Containers[i], status: statuses[pod.Spec.Containers[i].Name]}
 		for j := range c.Env { // of several of a name the last one counts, as for the container
 			env := &c.Env[j]
-			if env.ValueFrom != nil { // JST-010
+			if env.ValueFrom != nil {
 				continue
 			}
 			switch env.Name {
@@ -63,7 +63,7 @@ func containersOf(pod *corev1.Pod) []container {
 				c.image = env.Value
 			}
 		}
-		c.ignored = c.ignored && c.stop // JST-012
+		c.ignored = c.ignored && c.stop
 		all[i] = c
 	}
 	return all
@@ -99,8 +99,8 @@ func aheadOf(pod *corev1.Pod) *corev1.PodCondition {
 	return nil
 }
 
-// interest returns the containers of the pod, and why nothing is to be done about them; empty if something is
-// (JST-022 to JST-024).
+// interest returns the containers of the pod, and why nothing is to be done about them; empty if something
+// is.
 func interest(pod *corev1.Pod) (all []container, why string) {
 	switch {
 	case pod.Spec.RestartPolicy == corev1.RestartPolicyAlways:
@@ -128,7 +128,8 @@ func interest(pod *corev1.Pod) (all []container, why string) {
 	case !open:
 		return nil, "all sidecars have ended"
 	case len(pod.Status.ContainerStatuses) != len(all):
-		return nil, fmt.Sprintf("kubelet has reported of %d of %d containers", len(pod.Status.ContainerStatuses), len(all))
+		return nil, fmt.Sprintf("kubelet has reported of %d of %d containers",
+			len(pod.Status.ContainerStatuses), len(all))
 	}
 	for i := range all {
 		if c := &all[i]; !c.sidecar() && !c.done(pod) {

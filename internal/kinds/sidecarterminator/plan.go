@@ -123,14 +123,15 @@ func NewPlan(s Snapshot) *Plan {
 		return p
 	}
 	sidecars := slices.DeleteFunc(slices.Clone(all), func(c container) bool { return !c.sidecar() })
-	slices.SortFunc(sidecars, func(a, b container) int { return cmp.Compare(a.Name, b.Name) }) // JST-052
+	slices.SortFunc(sidecars, func(a, b container) int { return cmp.Compare(a.Name, b.Name) })
 	switch s.Node {
 	case Virtual:
 		s.onVirtual(p, sidecars)
 	case Normal:
 		s.onNormal(p, sidecars, all)
 	default:
-		p.because("node %s is not found, so that it is not known how sidecars are stopped on it", s.Pod.Spec.NodeName)
+		p.because("node %s is not found, so that it is not known how sidecars are stopped on it",
+			s.Pod.Spec.NodeName)
 		p.again(s.sinceDone(all))
 	}
 	return p
@@ -148,7 +149,7 @@ func (s *Snapshot) sinceDone(all []container) time.Duration {
 	return min(max(s.Now.Sub(done), firstPause), longestPause)
 }
 
-// onVirtual replaces images; nothing else stops a container there (JST-012, JST-013).
+// onVirtual replaces images; nothing else stops a container there.
 func (s *Snapshot) onVirtual(p *Plan, sidecars []container) {
 	var stuck []string
 	for i := range sidecars {
@@ -162,13 +163,15 @@ func (s *Snapshot) onVirtual(p *Plan, sidecars []container) {
 	}
 	s.tellReplaced(p)
 	if len(stuck) > 0 {
-		p.because("%s cannot be stopped on virtual node %s: variable %s is missing", plural(stuck), s.Pod.Spec.NodeName, pub.TerminateSidecarImageEnv)
-		p.warn(NoWay, "virtual", "virtual node %s stops no container: %s cannot be stopped there without variable %s", s.Pod.Spec.NodeName, plural(stuck),
-			pub.TerminateSidecarImageEnv)
+		p.because("%s cannot be stopped on virtual node %s: variable %s is missing", plural(stuck),
+			s.Pod.Spec.NodeName, pub.TerminateSidecarImageEnv)
+		p.warn(NoWay, "virtual",
+			"virtual node %s stops no container: %s cannot be stopped there without variable %s",
+			s.Pod.Spec.NodeName, plural(stuck), pub.TerminateSidecarImageEnv)
 	}
 }
 
-// replace sets the image of a sidecar (JST-036).
+// replace sets the image of a sidecar.
 func (s *Snapshot) replace(p *Plan, c *container) {
 	if c.Image == c.image {
 		p.because("sidecar %s has got image %s, which has to exit", c.Name, c.image)
@@ -187,14 +190,14 @@ func (s *Snapshot) tellReplaced(p *Plan) {
 	}
 }
 
-// onNormal asks the node's daemon, first for sidecars whose exit code counts (JST-030).
+// onNormal asks the node's daemon, first for sidecars whose exit code counts.
 func (s *Snapshot) onNormal(p *Plan, sidecars, all []container) {
 	var counting, ignored []container
 	for _, c := range sidecars {
 		if c.ignored {
 			ignored = append(ignored, c)
 		} else {
-			counting = append(counting, c) // JST-014: with the third variable alone, too
+			counting = append(counting, c) // with the third variable alone, too
 		}
 	}
 	if finished(s.Pod) { // ahead, else it would be of no interest
@@ -208,7 +211,7 @@ func (s *Snapshot) onNormal(p *Plan, sidecars, all []container) {
 	s.ahead(p, ignored, all)
 }
 
-// ahead sets the final phase, so that the exit codes of the sidecars that still run do not count (JST-040).
+// ahead sets the final phase, so that the exit codes of the sidecars that still run do not count.
 func (s *Snapshot) ahead(p *Plan, ignored, all []container) {
 	for i := range ignored {
 		if ignored[i].terminated() == nil {
@@ -227,15 +230,20 @@ func (s *Snapshot) ahead(p *Plan, ignored, all []container) {
 	}
 	p.Status = &podpatch.Patch{}
 	p.Status.Phase(phase)
-	p.Status.Condition(corev1.PodCondition{Type: pub.SidecarTerminated, Status: corev1.ConditionTrue, Reason: Done,
-		Message:            fmt.Sprintf("the main containers are done: the phase is %s, and %s still to be stopped", phase, are(p.Freed)),
-		LastTransitionTime: metav1.NewTime(s.Now)})
+	p.Status.Condition(corev1.PodCondition{
+		Type:   pub.SidecarTerminated,
+		Status: corev1.ConditionTrue,
+		Reason: Done,
+		Message: fmt.Sprintf(
+			"the main containers are done: the phase is %s, and %s still to be stopped", phase, are(p.Freed),
+		),
+		LastTransitionTime: metav1.NewTime(s.Now),
+	})
 	p.because("the phase becomes %s, and kubelet stops %s", phase, plural(p.Freed))
 	p.again(s.grace() + ofKubelet)
 }
 
-// afterPhase lets kubelet stop what runs in the finished pod (JST-041), and asks the daemon if it does not
-// (JST-033).
+// afterPhase lets kubelet stop what runs in the finished pod, and asks the daemon if it does not.
 func (s *Snapshot) afterPhase(p *Plan, ignored []container) {
 	if left := aheadOf(s.Pod).LastTransitionTime.Add(s.grace() + ofKubelet).Sub(s.Now); left > 0 {
 		p.because("the phase is %s: kubelet stops the sidecars that still run", s.Pod.Status.Phase)
@@ -245,13 +253,13 @@ func (s *Snapshot) afterPhase(p *Plan, ignored []container) {
 	s.stop(p, ignored, true)
 }
 
-// stop sees to it that the sidecars of a group are stopped, by requests (JST-032 to JST-034), or by images
-// where no daemon answers (JST-073).
+// stop sees to it that the sidecars of a group are stopped, by requests, or by images where no daemon
+// answers.
 func (s *Snapshot) stop(p *Plan, group []container, ignored bool) {
 	h := s.history(ignored)
 	if len(h.foreign) > 0 {
-		p.warn(NotOurs, strings.Join(h.foreign, ","), "%s: not made for this pod, and left alone; another name is taken",
-			strings.Join(h.foreign, ", "))
+		p.warn(NotOurs, strings.Join(h.foreign, ","),
+			"%s: not made for this pod, and left alone; another name is taken", strings.Join(h.foreign, ", "))
 	}
 	if h.last != nil && !Over(h.last) {
 		p.because("%s is under way", described(h.last))
@@ -280,7 +288,8 @@ func (s *Snapshot) stop(p *Plan, group []container, ignored bool) {
 	}
 	s.tellReplaced(p)
 	if len(back) > 0 {
-		p.warn(StartsAgain, h.last.Name, "%s: stopped, and started again by kubelet. Let it exit with 0 when it gets SIGTERM, or set variable %s",
+		p.warn(StartsAgain, h.last.Name,
+			"%s: stopped, and started again by kubelet. Let it exit with 0 when it gets SIGTERM, or set variable %s",
 			plural(back), pub.TerminateSidecarIgnoreExitEnv)
 	}
 	if len(running) == 0 {
@@ -293,7 +302,8 @@ func (s *Snapshot) stop(p *Plan, group []container, ignored bool) {
 			left = min(ended.Add(wait).Sub(s.Now), wait)
 		}
 		if left > 0 {
-			p.because("%s: still to be stopped although %s has ended; the next one comes after %s", plural(running), described(h.last), wait)
+			p.because("%s: still to be stopped although %s has ended; the next one comes after %s",
+				plural(running), described(h.last), wait)
 			p.again(left)
 			return
 		}
@@ -326,15 +336,18 @@ func are(names []string) string {
 func Event(way Way, plan *Plan) string {
 	switch way {
 	case ByImage:
-		return fmt.Sprintf("All main containers are done: %s, by in-place update of the image", stopped(plan.Replaced))
+		return fmt.Sprintf("All main containers are done: %s, by in-place update of the image",
+			stopped(plan.Replaced))
 	case ByRequest:
 		var names []string
 		for i := range plan.Request.Spec.Containers {
 			names = append(names, plan.Request.Spec.Containers[i].Name)
 		}
-		return fmt.Sprintf("All main containers are done: %s, by %s (CRR)", stopped(names), described(plan.Request))
+		return fmt.Sprintf("All main containers are done: %s, by %s (CRR)", stopped(names),
+			described(plan.Request))
 	default:
-		return fmt.Sprintf("All main containers are done: %s, by kubelet, for the phase was set ahead", stopped(plan.Freed))
+		return fmt.Sprintf("All main containers are done: %s, by kubelet, for the phase was set ahead",
+			stopped(plan.Freed))
 	}
 }
 

@@ -21,8 +21,7 @@ const (
 	prefix = "sidecar-termination-" // JST-032
 	ignore = "-ignore"              // JST-033
 
-	// The first pause after a request that left a sidecar running, and the longest; it doubles in between
-	// (JST-034).
+	// The first pause after a request that left a sidecar running, and the longest; it doubles in between.
 	firstPause, longestPause = 10 * time.Second, 5 * time.Minute
 	// keep is for how long a finished request stays, in seconds: longer than any pause, so that the number of
 	// the last one is known.
@@ -93,8 +92,8 @@ func OwnerOf(request *appsv1beta1.ContainerRecreateRequest) string {
 // isFor tells whether the request was made for the pod. Whoever makes one that is asks for what would be
 // asked for anyhow.
 func isFor(pod *corev1.Pod, request *appsv1beta1.ContainerRecreateRequest) bool {
-	return OwnerOf(request) == pod.Name && PodUID(request.Name) == pod.UID && request.Spec.PodName == pod.Name &&
-		restart.PodUID(request) == pod.UID
+	return OwnerOf(request) == pod.Name && PodUID(request.Name) == pod.UID &&
+		request.Spec.PodName == pod.Name && restart.PodUID(request) == pod.UID
 }
 
 // history is what requests of one group of sidecars say.
@@ -122,8 +121,10 @@ func (s *Snapshot) history(ignored bool) history {
 		}
 		h.ours = append(h.ours, r)
 	}
-	slices.SortFunc(h.ours, func(a, b *appsv1beta1.ContainerRecreateRequest) int { // API servers have clocks of their own
-		return cmp.Or(order(Over(a))-order(Over(b)), b.CreationTimestamp.Compare(a.CreationTimestamp.Time), numberOf(b)-numberOf(a))
+	// API servers have clocks of their own
+	slices.SortFunc(h.ours, func(a, b *appsv1beta1.ContainerRecreateRequest) int {
+		return cmp.Or(order(Over(a))-order(Over(b)), b.CreationTimestamp.Compare(a.CreationTimestamp.Time),
+			numberOf(b)-numberOf(a))
 	})
 	if len(h.ours) > 0 {
 		h.last = h.ours[0]
@@ -180,13 +181,15 @@ func Over(request *appsv1beta1.ContainerRecreateRequest) bool {
 	return restart.Completed(request) || request.DeletionTimestamp != nil
 }
 
-// unanswered tells whether the newest request ended because the node has no daemon that answers (JST-073).
+// unanswered tells whether the newest request ended because the node has no daemon that answers.
 func (h *history) unanswered() bool {
 	return h.last != nil && restart.Completed(h.last) && h.last.Status.Message == restart.MessageNoAnswer
 }
 
 // covering is the newest request for the container, and what it says of it; nil if there is none.
-func (h *history) covering(name string) (*appsv1beta1.ContainerRecreateRequest, *appsv1beta1.ContainerRecreateRequestContainer) {
+func (h *history) covering(
+	name string,
+) (*appsv1beta1.ContainerRecreateRequest, *appsv1beta1.ContainerRecreateRequestContainer) {
 	for _, request := range h.ours {
 		for i := range request.Spec.Containers {
 			if asked := &request.Spec.Containers[i]; asked.Name == name {
@@ -197,29 +200,45 @@ func (h *history) covering(name string) (*appsv1beta1.ContainerRecreateRequest, 
 	return nil, nil
 }
 
-// cameBack tells whether kubelet started the container anew after the newest request for it (JST-039).
+// cameBack tells whether kubelet started the container anew after the newest request for it.
 func (h *history) cameBack(c *container) bool {
 	request, asked := h.covering(c.Name)
-	return request != nil && restart.Completed(request) && asked.StatusContext != nil && c.status.RestartCount > asked.StatusContext.RestartCount
+	return request != nil && restart.Completed(request) && asked.StatusContext != nil &&
+		c.status.RestartCount > asked.StatusContext.RestartCount
 }
 
-// request makes a request of that number for the containers (JST-032, JST-034).
+// request makes a request of that number for the containers.
 func (s *Snapshot) request(names []string, ignored bool, number int) *appsv1beta1.ContainerRecreateRequest {
 	deadline := int64(slack)
 	for range names { // they end one after the other
 		deadline += int64(s.grace() / time.Second)
 	}
 	made := &appsv1beta1.ContainerRecreateRequest{
-		TypeMeta: metav1.TypeMeta{APIVersion: appsv1beta1.GroupVersion.String(), Kind: "ContainerRecreateRequest"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.Pod.Namespace, Name: attempt{s.Pod.UID, ignored, number}.name(),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(s.Pod, corev1.SchemeGroupVersion.WithKind("Pod"))}},
-		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: s.Pod.Name, ActiveDeadlineSeconds: &deadline, TTLSecondsAfterFinished: new(int32(keep)),
-			Strategy: &appsv1beta1.ContainerRecreateRequestStrategy{ForceRecreate: true,
-				FailurePolicy: appsv1beta1.ContainerRecreateRequestFailurePolicyIgnore}},
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: appsv1beta1.GroupVersion.String(),
+			Kind:       "ContainerRecreateRequest",
+		},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.Pod.Namespace,
+			Name:      attempt{s.Pod.UID, ignored, number}.name(),
+			OwnerReferences: []metav1.OwnerReference{
+				*metav1.NewControllerRef(s.Pod, corev1.SchemeGroupVersion.WithKind("Pod")),
+			},
+		},
+		Spec: appsv1beta1.ContainerRecreateRequestSpec{
+			PodName:                 s.Pod.Name,
+			ActiveDeadlineSeconds:   &deadline,
+			TTLSecondsAfterFinished: new(int32(keep)),
+			Strategy: &appsv1beta1.ContainerRecreateRequestStrategy{
+				ForceRecreate: true,
+				FailurePolicy: appsv1beta1.ContainerRecreateRequestFailurePolicyIgnore,
+			},
+		},
 	}
 	made.OwnerReferences[0].BlockOwnerDeletion = nil // nobody needs to wait for it
 	for _, name := range names {
-		made.Spec.Containers = append(made.Spec.Containers, appsv1beta1.ContainerRecreateRequestContainer{Name: name})
+		made.Spec.Containers = append(made.Spec.Containers,
+			appsv1beta1.ContainerRecreateRequestContainer{Name: name})
 	}
 	return made
 }

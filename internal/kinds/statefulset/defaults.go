@@ -47,6 +47,7 @@ func Default(r DefaultRequest) ([]jsonpatch.Operation, error) {
 	if !ok {
 		return nil, nil // the schema or validation refuses it
 	}
+
 	var d podtemplate.Defaults
 	d.Add(spec, "/spec", "replicas", 1)
 	d.Add(spec, "/spec", "revisionHistoryLimit", 10)
@@ -73,23 +74,25 @@ func defaultRolling(d *podtemplate.Defaults, o Document, pointer string) {
 	d.Add(o, pointer, "minReadySeconds", 0)
 }
 
-// options completes what only v1beta1 has (ASTS-017, ASTS-018).
+// options completes what only v1beta1 has.
 func (r *DefaultRequest) options(d *podtemplate.Defaults, options Document, pointer string) {
 	if r.AutoDeletePVC {
-		d.Object(options, pointer, "persistentVolumeClaimRetentionPolicy", func(d *podtemplate.Defaults, o Document, pointer string) {
-			d.Add(o, pointer, "whenDeleted", appsv1beta1.RetainStatefulSetClaims)
-			d.Add(o, pointer, "whenScaled", appsv1beta1.RetainStatefulSetClaims)
-		})
+		d.Object(options, pointer, "persistentVolumeClaimRetentionPolicy",
+			func(d *podtemplate.Defaults, o Document, pointer string) {
+				d.Add(o, pointer, "whenDeleted", appsv1beta1.RetainStatefulSetClaims)
+				d.Add(o, pointer, "whenScaled", appsv1beta1.RetainStatefulSetClaims)
+			})
 	}
 	if r.AutoResizePVC {
-		d.Object(options, pointer, "volumeClaimUpdateStrategy", func(d *podtemplate.Defaults, o Document, pointer string) {
-			d.Add(o, pointer, "type", appsv1beta1.OnPVCDeleteStatefulSetClaimUpdate)
-		})
+		d.Object(options, pointer, "volumeClaimUpdateStrategy",
+			func(d *podtemplate.Defaults, o Document, pointer string) {
+				d.Add(o, pointer, "type", appsv1beta1.OnPVCDeleteStatefulSetClaimUpdate)
+			})
 	}
 }
 
-// annotation completes the same in the annotation that holds it in v1alpha1 (ASTS-023). An annotation that
-// cannot be read is left to validation.
+// annotation completes the same in the annotation that holds it in v1alpha1. An annotation that cannot be
+// read is left to validation.
 func (r *DefaultRequest) annotation(d *podtemplate.Defaults) {
 	meta, _ := r.New["metadata"].(Document)
 	annotations, _ := meta["annotations"].(Document)
@@ -106,18 +109,22 @@ func (r *DefaultRequest) annotation(d *podtemplate.Defaults) {
 	if len(inner.Operations) == 0 {
 		return
 	}
+
 	for _, op := range inner.Operations {
 		set(options, strings.Split(op.Path, "/")[1:], op.Value)
 	}
+
 	text, err := json.Marshal(options)
 	switch {
 	case err != nil: // it was read from JSON
 	case annotations == nil:
 		d.Operations = append(d.Operations,
-			jsonpatch.NewOperation("add", "/metadata/annotations", Document{pub.V1beta1OnlyFields: string(text)}))
+			jsonpatch.NewOperation("add", "/metadata/annotations",
+				Document{pub.V1beta1OnlyFields: string(text)}))
 	default:
 		d.Operations = append(d.Operations,
-			jsonpatch.NewOperation("add", "/metadata/annotations/"+podtemplate.Escape(pub.V1beta1OnlyFields), string(text)))
+			jsonpatch.NewOperation("add", "/metadata/annotations/"+podtemplate.Escape(pub.V1beta1OnlyFields),
+				string(text)))
 	}
 }
 

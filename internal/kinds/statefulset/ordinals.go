@@ -41,11 +41,14 @@ func SlotsOf(spec *appsv1beta1.StatefulSetSpec, startOrdinal bool) (Slots, error
 	return slots, errs.ToAggregate()
 }
 
-func slotsOf(spec *appsv1beta1.StatefulSetSpec, startOrdinal bool, path *field.Path) (Slots, field.ErrorList) {
+func slotsOf(
+	spec *appsv1beta1.StatefulSetSpec, startOrdinal bool, path *field.Path,
+) (Slots, field.ErrorList) {
 	ranges, errs := parseReserved(spec.ReserveOrdinals, path)
 	if len(errs) > 0 {
 		return Slots{}, errs
 	}
+
 	slots, replicas := Slots{}, int64(1)
 	if spec.Replicas != nil {
 		replicas = max(int64(*spec.Replicas), 0)
@@ -58,6 +61,7 @@ func slotsOf(spec *appsv1beta1.StatefulSetSpec, startOrdinal bool, path *field.P
 	for _, r := range slots.reserved {
 		free -= r.last - r.first + 1
 	}
+
 	slots.count = int(min(replicas, free))
 	return slots, nil
 }
@@ -81,36 +85,43 @@ func merged(ranges []reservedRange, start int64) []reservedRange {
 		before += r.last - r.first + 1
 		kept = append(kept, r)
 	}
+
 	return kept
 }
 
-// parseReserved reads reserved ordinals: integers, and ranges of the form <digits>-<digits> (ASTS-032,
-// ASTS-033). Each error has the index of its entry.
-func parseReserved(list []intstr.IntOrString, path *field.Path) (ranges []reservedRange, errs field.ErrorList) {
+// parseReserved reads reserved ordinals: integers, and ranges of the form <digits>-<digits>. Each error has
+// the index of its entry.
+func parseReserved(
+	list []intstr.IntOrString, path *field.Path,
+) (ranges []reservedRange, errs field.ErrorList) {
 	ranges = make([]reservedRange, 0, len(list))
 	for i, entry := range list {
 		if entry.Type == intstr.Int {
 			if entry.IntVal < 0 {
-				errs = append(errs, field.Invalid(path.Index(i), entry.IntVal, "must be greater than or equal to 0"))
+				errs = append(errs,
+					field.Invalid(path.Index(i), entry.IntVal, "must be greater than or equal to 0"))
 			}
 			ranges = append(ranges, reservedRange{first: int64(entry.IntVal), last: int64(entry.IntVal)})
 			continue
 		}
 		from, to, isRange := strings.Cut(entry.StrVal, "-")
 		if !isRange || !digits(from) || !digits(to) {
-			errs = append(errs, field.Invalid(path.Index(i), entry.StrVal, `must be an integer, or a text such as "3-5"`))
+			errs = append(errs, field.Invalid(path.Index(i), entry.StrVal,
+				`must be an integer, or a text such as "3-5"`))
 			continue
 		}
 		first, firstErr := strconv.ParseInt(from, 10, 32)
 		last, lastErr := strconv.ParseInt(to, 10, 32)
 		switch {
 		case firstErr != nil || lastErr != nil:
-			errs = append(errs, field.Invalid(path.Index(i), entry.StrVal, "must not be above "+strconv.Itoa(math.MaxInt32)))
+			errs = append(errs, field.Invalid(path.Index(i), entry.StrVal,
+				"must not be above "+strconv.Itoa(math.MaxInt32)))
 		case first > last:
 			errs = append(errs, field.Invalid(path.Index(i), entry.StrVal, "must not end before it begins"))
 		}
 		ranges = append(ranges, reservedRange{first: first, last: last})
 	}
+
 	return ranges, errs
 }
 
@@ -126,7 +137,8 @@ func (s Slots) Nth(rank int) (ordinal int32, ok bool) {
 	}
 	at := s.start + int64(rank)
 	// The ranges before the slot are those before which no more ordinals are free than the rank.
-	n := sort.Search(len(s.reserved), func(i int) bool { return s.reserved[i].first-s.reserved[i].before > at })
+	n := sort.Search(len(s.reserved),
+		func(i int) bool { return s.reserved[i].first-s.reserved[i].before > at })
 	if n > 0 {
 		r := s.reserved[n-1]
 		at += r.before + r.last - r.first + 1
@@ -141,6 +153,7 @@ func (s Slots) Rank(ordinal int32) (rank int, ok bool) {
 	if at < s.start {
 		return 0, false
 	}
+
 	n := sort.Search(len(s.reserved), func(i int) bool { return s.reserved[i].first > at })
 	free := at - s.start
 	if n > 0 {
@@ -150,6 +163,7 @@ func (s Slots) Rank(ordinal int32) (rank int, ok bool) {
 		}
 		free -= r.before + r.last - r.first + 1
 	}
+
 	return int(free), free < int64(s.count)
 }
 

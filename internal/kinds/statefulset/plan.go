@@ -57,19 +57,19 @@ type ClaimOwners struct {
 	Why    string
 }
 
-// planner is the working state of Make.
+// planner is the working state of Make: in is what it decides from, out what it decides, and core makes the
+// decisions that all pod workloads share.
 type planner struct {
-	*podplan.Planner
-	Snapshot
-	*Plan
-	Set      *appsv1beta1.StatefulSet
+	core     *podplan.Planner
+	in       Snapshot
+	out      *Plan
+	set      *appsv1beta1.StatefulSet
 	selector labels.Selector
 	// slots are in ascending order, condemned pods in descending order.
 	slots, condemned []slot
 	// blocked says what holds up scaling under OrderedReady, empty if nothing does.
 	blocked string
-	// held: a pod that is available waits for its update; none that comes after it may overtake it
-	// (ASTS-159).
+	// held: a pod that is available waits for its update; none that comes after it may overtake it.
 	held bool
 	// others are how many slots have, or get, a pod that is not of the update revision.
 	others int
@@ -81,181 +81,193 @@ type planner struct {
 
 // Make decides what to do. It changes nothing of the snapshot.
 func Make(s Snapshot) *Plan {
-	p := &planner{Snapshot: s, Set: s.Set, Plan: &Plan{Set: s.Set}, claims: map[int]*claimState{}}
+	p := &planner{in: s, set: s.Set, out: &Plan{Set: s.Set}, claims: map[int]*claimState{}}
 	byName := func(a, b *corev1.Pod) int { return cmp.Compare(a.Name, b.Name) }
-	p.Orphans = slices.SortedFunc(slices.Values(s.Orphans), byName)
-	p.Pods = slices.SortedFunc(slices.Values(append(s.Pods[:len(s.Pods):len(s.Pods)], s.Orphans...)), byName)
-	p.Planner = podplan.New(workloadOf(s.Set, s.Features), &p.Snapshot.Snapshot, &p.Plan.Plan)
-	p.Orphans = nil // they are among the pods now
+	p.in.Orphans = slices.SortedFunc(slices.Values(s.Orphans), byName)
+	p.in.Pods = slices.SortedFunc(slices.Values(append(s.Pods[:len(s.Pods):len(s.Pods)], s.Orphans...)),
+		byName)
+	p.core = podplan.New(workloadOf(s.Set, s.Features), &p.in.Snapshot, &p.out.Plan)
+	p.in.Orphans = nil // they are among the pods now
 	p.resizes = s.Features.ResizeClaims &&
 		s.Set.Spec.VolumeClaimUpdateStrategy.Type == appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate
-	p.Replace = func(info *podplan.Pod, reason podplan.Reason, unstored, why string) {
+	p.core.Replace = func(info *podplan.Pod, reason podplan.Reason, unstored, why string) {
 		p.deletePod(info.Pod, reason, why).Unstored = unstored
 	}
 	p.make()
 	p.sayClaims()
 	p.status()
-	p.Conclude()
-	if p.Waiting == nil {
-		p.Waiting = p.Lingering()
+	p.core.Conclude()
+	if p.out.Waiting == nil {
+		p.out.Waiting = p.core.Lingering()
 	}
-	return p.Plan
+
+	return p.out
 }
 
 func (p *planner) make() {
-	selector, err := metav1.LabelSelectorAsSelector(p.Set.Spec.Selector)
+	selector, err := metav1.LabelSelectorAsSelector(p.set.Spec.Selector)
 	if err != nil {
 		p.stand(fmt.Errorf("spec.selector: %w", err))
 		return
 	}
+
 	p.selector = selector
-	if err := p.DetermineRevisions(); err != nil {
+	if err := p.core.DetermineRevisions(); err != nil {
 		p.stand(err)
 		return
 	}
-	ordinals, err := p.ordinals()
+
+	ordinals, err := p.in.ordinals()
 	if err != nil {
 		p.stand(err)
 		return
 	}
-	if p.Set.DeletionTimestamp != nil {
+	if p.set.DeletionTimestamp != nil {
 		p.sortMembers(ordinals)
 		p.observeClaims()
 		p.countStatus()
-		p.HoldDeleted()
+		p.core.HoldDeleted()
 		return
 	}
-	if !selector.Matches(labels.Set(p.Set.Spec.Template.Labels)) || inplace.Selects(selector) != "" {
-		p.stand(fmt.Errorf("spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers change: "+
-			"no pod could be the set's", selector))
+	if !selector.Matches(labels.Set(p.set.Spec.Template.Labels)) || inplace.Selects(selector) != "" {
+		p.stand(
+			fmt.Errorf(
+				"spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers change: "+
+					"no pod could be the set's", selector))
 		return
 	}
 	if err := p.limits(); err != nil {
 		p.stand(err)
 		return
 	}
+
 	p.adopt()
 	p.sortMembers(ordinals)
 	p.fill()
 	p.observeClaims()
-	p.DecideModes()
-	p.PreDownload(false)
+	p.core.DecideModes()
+	p.core.PreDownload(false)
 	p.countStatus()
 	p.retain()
 	p.createClaims()
 	p.chooseRevisions()
-	if ordered(p.Set) {
+	if ordered(p.set) {
 		p.scaleOrdered()
 	} else {
 		p.scaleParallel()
 	}
 	p.update()
 	p.repair()
-	p.Refresh()
-	p.HoldAll(podplan.ReasonInactive, "it is being deleted") // what has the name of no ordinal
+	p.core.Refresh()
+	p.core.HoldAll(podplan.ReasonInactive, "it is being deleted") // what has the name of no ordinal
 }
 
 // stand leaves everything as it is, because the spec cannot be used. What the status says of revisions stays.
 func (p *planner) stand(err error) {
-	p.UpdateError, p.NewRevision, p.Renumber, p.Update = err.Error(), nil, nil, nil
-	p.UpdateRevision, p.CurrentRevision = p.Set.Status.UpdateRevision, p.Set.Status.CurrentRevision
-	p.CollisionCount = p.Set.Status.CollisionCount
-	for _, pod := range p.Pods {
-		if readiness.Active(pod) && metav1.IsControlledBy(pod, p.Set) {
-			p.Observe(pod, false)
+	p.out.UpdateError, p.out.NewRevision, p.out.Renumber, p.core.Update = err.Error(), nil, nil, nil
+	p.out.UpdateRevision, p.out.CurrentRevision = p.set.Status.UpdateRevision, p.set.Status.CurrentRevision
+	p.out.CollisionCount = p.set.Status.CollisionCount
+	for _, pod := range p.in.Pods {
+		if readiness.Active(pod) && metav1.IsControlledBy(pod, p.set) {
+			p.core.Observe(pod, false)
 		}
 	}
-	p.HoldAll(podplan.ReasonBadSpec, p.UpdateError)
+	p.core.HoldAll(podplan.ReasonBadSpec, p.out.UpdateError)
 }
 
-// limits resolves the user's numbers (ASTS-137, ASTS-147, ASTS-155).
+// limits resolves the user's numbers.
 func (p *planner) limits() error {
-	p.Limits = rollout.Limits{Replicas: 1, MaxUnavailable: 1, ScaleMaxUnavailable: rollout.Unlimited}
-	if p.Set.Spec.Replicas != nil {
-		p.Limits.Replicas = int(*p.Set.Spec.Replicas)
+	p.out.Limits = rollout.Limits{Replicas: 1, MaxUnavailable: 1, ScaleMaxUnavailable: rollout.Unlimited}
+	if p.set.Spec.Replicas != nil {
+		p.out.Limits.Replicas = int(*p.set.Spec.Replicas)
 	}
 	scaled := func(value *intstr.IntOrString, field string) (int, error) {
-		n, err := rollout.Scaled(*value, p.Limits.Replicas, false)
+		n, err := rollout.Scaled(*value, p.out.Limits.Replicas, false)
 		if err != nil {
 			return 0, fmt.Errorf("%s: %w", field, err)
 		}
 		return max(n, 1), nil
 	}
 	var err error
-	if r := rollingOf(p.Set); r != nil {
+	if r := rollingOf(p.set); r != nil {
 		if r.Partition != nil {
-			p.Limits.Partition = min(max(int(*r.Partition), 0), p.Limits.Replicas)
+			p.out.Limits.Partition = min(max(int(*r.Partition), 0), p.out.Limits.Replicas)
 		}
-		if r.MaxUnavailable != nil && !ordered(p.Set) {
-			if p.Limits.MaxUnavailable, err = scaled(r.MaxUnavailable, "spec.updateStrategy.rollingUpdate.maxUnavailable"); err != nil {
+		if r.MaxUnavailable != nil && !ordered(p.set) {
+			if p.out.Limits.MaxUnavailable, err = scaled(r.MaxUnavailable,
+				"spec.updateStrategy.rollingUpdate.maxUnavailable"); err != nil {
 				return err
 			}
 		}
 	}
-	if s := p.Set.Spec.ScaleStrategy; s != nil && s.MaxUnavailable != nil && !ordered(p.Set) {
-		p.Limits.ScaleMaxUnavailable, err = scaled(s.MaxUnavailable, "spec.scaleStrategy.maxUnavailable")
+	if s := p.set.Spec.ScaleStrategy; s != nil && s.MaxUnavailable != nil && !ordered(p.set) {
+		p.out.Limits.ScaleMaxUnavailable, err = scaled(s.MaxUnavailable, "spec.scaleStrategy.maxUnavailable")
 	}
+
 	return err
 }
 
 // adopt makes pods without a controller the set's, gives up those that are not its pods any more, and makes
-// revisions its own (ASTS-070, ASTS-071).
+// revisions its own.
 func (p *planner) adopt() {
-	for _, pod := range p.Pods {
-		_, named := ordinalOf(p.Set.Name, pod.Name)
+	for _, pod := range p.in.Pods {
+		_, named := ordinalOf(p.set.Name, pod.Name)
 		switch {
 		case metav1.GetControllerOfNoCopy(pod) == nil:
 			if pod.DeletionTimestamp == nil {
 				patch := &podpatch.Patch{}
-				patch.AdoptOwner(p.Workload.Owner)
-				p.Decide(pod, podplan.Adopt, podplan.ReasonOrphan, "it has the name and the labels of a pod of the set, and no controller").
+				patch.AdoptOwner(p.core.Workload.Owner)
+				p.core.Decide(pod, podplan.Adopt, podplan.ReasonOrphan,
+					"it has the name and the labels of a pod of the set, and no controller").
 					Patch = patch
 			}
 		case pod.DeletionTimestamp == nil && (!named || !p.selector.Matches(labels.Set(pod.Labels))):
 			patch := &podpatch.Patch{}
-			patch.ReleaseOwner(string(p.Set.UID))
-			p.Decide(pod, podplan.Release, podplan.ReasonSelector, "its name or its labels are not those of a pod of the set any more").
+			patch.ReleaseOwner(string(p.set.UID))
+			p.core.Decide(pod, podplan.Release, podplan.ReasonSelector,
+				"its name or its labels are not those of a pod of the set any more").
 				Patch = patch
 		}
 	}
-	for _, r := range p.Revisions {
+
+	for _, r := range p.in.Revisions {
 		if metav1.GetControllerOfNoCopy(r) == nil && r.DeletionTimestamp == nil {
-			p.AdoptRevisions = append(p.AdoptRevisions, r)
+			p.out.AdoptRevisions = append(p.out.AdoptRevisions, r)
 		}
 	}
 }
 
-// deletePod deletes a pod, or, if its preDelete hook holds it, makes it wait for the hook (ASTS-226). Its
-// PVCs get their owners before: what becomes of them is decided at the moment when it is gone (ASTS-262).
+// deletePod deletes a pod, or, if its preDelete hook holds it, makes it wait for the hook. Its PVCs get their
+// owners before: what becomes of them is decided at the moment when it is gone.
 func (p *planner) deletePod(pod *corev1.Pod, reason podplan.Reason, why string) *podplan.Verdict {
-	if held := p.Prepare(pod, why); held != nil {
+	if held := p.core.Prepare(pod, why); held != nil {
 		return held
 	}
-	ordinal, _ := ordinalOf(p.Set.Name, pod.Name)
+	ordinal, _ := ordinalOf(p.set.Name, pod.Name)
 	if p.claims[ordinal].settling {
-		return p.Decide(pod, podplan.Wait, reason, "%s; its claims get their owners first", why)
+		return p.core.Decide(pod, podplan.Wait, reason, "%s; its claims get their owners first", why)
 	}
-	v := p.Decide(pod, podplan.Delete, reason, "%s", why)
+	v := p.core.Decide(pod, podplan.Delete, reason, "%s", why)
 	v.Kept = p.claims[ordinal].kept
 	return v
 }
 
-// restore brings back a pod that prepares its deletion, and need not go any more (ASTS-229). State Normal
-// would say that its update is complete.
+// restore brings back a pod that prepares its deletion, and need not go any more. State Normal would say that
+// its update is complete.
 func (p *planner) restore(info *podplan.Pod) {
 	next := pub.LifecycleStateNormal
-	if hook := p.Hooks().PreNormal; !info.Progress.Complete {
+	if hook := p.core.Hooks().PreNormal; !info.Progress.Complete {
 		next = pub.LifecycleStateUpdating
 	} else if hook != nil && !lifecycle.FullyHooked(hook, info.Pod) {
 		next = pub.LifecycleStatePreparingNormal
 	}
 	patch := &podpatch.Patch{}
-	lifecycle.Enter(patch, next, p.Now)
-	p.Share(patch, info.Pod, next)
-	p.Decide(info.Pod, podplan.Patch, podplan.ReasonLifecycleHook, "its deletion is not needed any more").Patch = patch
+	lifecycle.Enter(patch, next, p.in.Now)
+	p.core.Share(patch, info.Pod, next)
+	p.core.Decide(info.Pod, podplan.Patch, podplan.ReasonLifecycleHook, "its deletion is not needed any more").Patch = patch
 }
 
-// repair gives pods the labels of their identity back (ASTS-099).
+// repair gives pods the labels of their identity back.
 func (p *planner) repair() {
 	for _, list := range [][]slot{p.slots, p.condemned} {
 		for i := range list {
@@ -263,14 +275,14 @@ func (p *planner) repair() {
 			if s.info == nil || s.pod.Labels[appsv1.StatefulSetPodNameLabel] == s.pod.Name {
 				continue
 			}
-			if v := p.Verdict(s.pod); v != nil && v.Action != podplan.Wait && v.Action != podplan.Keep {
+			if v := p.core.Verdict(s.pod); v != nil && v.Action != podplan.Wait && v.Action != podplan.Keep {
 				continue
 			}
 			patch := &podpatch.Patch{}
 			for key, value := range p.identity(s.ordinal).Labels {
 				patch.Label(key, value)
 			}
-			p.Decide(s.pod, podplan.Patch, podplan.ReasonIdentity, "it lacks the label %s", appsv1.StatefulSetPodNameLabel).Patch = patch
+			p.core.Decide(s.pod, podplan.Patch, podplan.ReasonIdentity, "it lacks the label %s", appsv1.StatefulSetPodNameLabel).Patch = patch
 		}
 	}
 }
@@ -278,14 +290,14 @@ func (p *planner) repair() {
 // sayClaims says what becomes of PVCs.
 func (p *planner) sayClaims() {
 	t := &planlog.Plan{}
-	for _, change := range p.ClaimOwners {
+	for _, change := range p.out.ClaimOwners {
 		t.Add("claim "+change.Claim.Name, "other owners: %s", change.Why)
 	}
-	for _, creation := range p.CreateClaims {
+	for _, creation := range p.out.CreateClaims {
 		t.Add("pod "+creation.Name, "create the claims that it waits for")
 	}
-	for _, growth := range p.Growth {
+	for _, growth := range p.out.Growth {
 		t.Add("claim "+growth.Claim.Name, "grow to %s", growth.Storage.String())
 	}
-	p.ClaimLines = t.Lines
+	p.out.ClaimLines = t.Lines
 }

@@ -18,10 +18,10 @@ import (
 func (p *planner) scaleOrdered() {
 	for i := range p.slots {
 		s := &p.slots[i]
-		name := podName(p.Set.Name, s.ordinal)
+		name := podName(p.set.Name, s.ordinal)
 		switch {
 		case s.pod == nil:
-			if p.vacancy(s) && p.MayCreate(1) > 0 {
+			if p.vacancy(s) && p.core.MayCreate(1) > 0 {
 				p.create(s)
 			}
 			p.blocked = "pod " + name + " is missing"
@@ -39,13 +39,14 @@ func (p *planner) scaleOrdered() {
 		}
 		break
 	}
+
 	if missing := p.missing(); p.blocked != "" && missing > 0 {
-		p.Say("%s missing; they come one after the other: %s", plural.Of(missing, "pod"), p.blocked)
+		p.core.Say("%s missing; they come one after the other: %s", plural.Of(missing, "pod"), p.blocked)
 	}
 	recovering := false // a pod waits for those below it, of which the lowest that is not healthy may go
 	for i := range p.condemned {
 		s := &p.condemned[i]
-		if s.info != nil && s.info.Preparing { // it is on its way (ASTS-125)
+		if s.info != nil && s.info.Preparing { // it is on its way
 			p.condemn(s)
 			p.blocked = "pod " + s.pod.Name + " goes"
 			continue
@@ -54,7 +55,9 @@ func (p *planner) scaleOrdered() {
 			p.condemn(s)
 			continue
 		}
-		if recovering && s.info != nil && !s.info.Available && s.info.AvailableIn == 0 && !p.unhealthyBelow(i) { // else they wait for each other
+		// else they wait for each other
+		if recovering && s.info != nil && !s.info.Available && s.info.AvailableIn == 0 &&
+			!p.unhealthyBelow(i) {
 			p.condemn(s)
 			continue
 		}
@@ -65,9 +68,11 @@ func (p *planner) scaleOrdered() {
 		switch {
 		case s.terminating():
 			p.blocked = "pod " + s.pod.Name + " is being deleted"
-		case s.info != nil && !s.info.Available && p.unhealthyBelow(i): // those below may be what it lacks (ASTS-126)
+		case s.info != nil && !s.info.Available && p.unhealthyBelow(i): // those below may be what it lacks
 			p.blocked, recovering = "pod "+s.pod.Name+" is not available", s.info.AvailableIn == 0
-			p.condemnedWait(s, "it is no slot any more, and goes when it is available: a pod below it is not healthy either")
+			p.condemnedWait(
+				s,
+				"it is no slot any more, and goes when it is available: a pod below it is not healthy either")
 		case s.info == nil:
 			p.blocked = "pod " + s.pod.Name + " is adopted or given up"
 		default:
@@ -78,19 +83,20 @@ func (p *planner) scaleOrdered() {
 }
 
 // ended deletes the pod of a slot that ended by itself, unless one of that name did a moment ago: what fails
-// each time, as on a node that rejects it, is made anew less and less often (ASTS-140).
+// each time, as on a node that rejects it, is made anew less and less often.
 func (p *planner) ended(s *slot) {
 	why := "its phase is " + string(s.pod.Status.Phase)
 	if s.pod.Status.Reason != "" {
 		why += " (" + s.pod.Status.Reason + ")"
 	}
-	if until := p.FailedUntil[s.pod.Name]; p.Now.Before(until) {
-		p.Decide(s.pod, podplan.Wait, podplan.ReasonFailed, "%s; it stays until %s, because others of its name ended before", why,
+	if until := p.in.FailedUntil[s.pod.Name]; p.in.Now.Before(until) {
+		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonFailed,
+			"%s; it stays until %s, because others of its name ended before", why,
 			until.UTC().Format(time.RFC3339)).Until = until
 		return
 	}
 	if v := p.deletePod(s.pod, podplan.ReasonFailed, why); v.Action == podplan.Delete {
-		p.Ended = append(p.Ended, s.pod)
+		p.out.Ended = append(p.out.Ended, s.pod)
 	}
 }
 
@@ -113,31 +119,37 @@ func (p *planner) scaleParallel() {
 	for i := range p.slots {
 		s := &p.slots[i]
 		switch {
-		case s.pod == nil && down >= p.Limits.ScaleMaxUnavailable:
+		case s.pod == nil && down >= p.out.Limits.ScaleMaxUnavailable:
 			limited++
 		case s.pod == nil:
-			if p.vacancy(s) { // else nothing fills it, and others go on (ASTS-106, ASTS-141)
+			if p.vacancy(s) { // else nothing fills it, and others go on
 				vacant = append(vacant, s)
 				down++
 			}
-		case s.finished: // it must not hold up its own successor (ASTS-140)
+		case s.finished: // it must not hold up its own successor
 			p.ended(s)
 		case s.info != nil && !s.info.Available:
 			down++
 		}
 	}
-	first, n := 0, p.MayCreate(len(vacant))
-	if n < len(vacant) && p.CreationError != "" { // each in its turn, since what is refused may be refused to one of them alone (ASTS-136)
-		first = int(p.Now.Unix() % int64(len(vacant)))
+
+	first, n := 0, p.core.MayCreate(len(vacant))
+	// each in its turn, since what is refused may be refused to one of them alone
+	if n < len(vacant) && p.in.CreationError != "" {
+		first = int(p.in.Now.Unix() % int64(len(vacant)))
 	}
+
 	for _, s := range vacant[first : first+n] {
 		p.create(s)
 	}
+
 	if limited > 0 {
-		p.ScaleLimited = fmt.Sprintf("%s missing and not created yet: %d unavailable already, and scaleStrategy.maxUnavailable is %d",
-			plural.Of(limited, "pod"), down, p.Limits.ScaleMaxUnavailable)
-		p.Say("creation waits: %s", p.ScaleLimited)
+		p.out.ScaleLimited = fmt.Sprintf(
+			"%s missing and not created yet: %d unavailable already, and scaleStrategy.maxUnavailable is %d",
+			plural.Of(limited, "pod"), down, p.out.Limits.ScaleMaxUnavailable)
+		p.core.Say("creation waits: %s", p.out.ScaleLimited)
 	}
+
 	for i := range p.condemned {
 		if s := &p.condemned[i]; s.info != nil || s.finished {
 			p.condemn(s)
@@ -152,7 +164,7 @@ func (p *planner) condemn(s *slot) {
 
 func (p *planner) condemnedWait(s *slot, why string) {
 	if s.info != nil {
-		p.Decide(s.pod, podplan.Wait, podplan.ReasonOrdered, "%s", why)
+		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonOrdered, "%s", why)
 	}
 }
 
@@ -172,44 +184,46 @@ const lateAgain = time.Second
 // vacancy tells whether a pod can be created in the slot as far as the snapshot tells: neither its name nor
 // its PVCs are taken.
 func (p *planner) vacancy(s *slot) bool {
-	name := podName(p.Set.Name, s.ordinal)
-	if p.ForeignPods[name] {
-		p.ScaleError = fmt.Sprintf("pod %s exists and is not the set's: delete it, or give it the labels of the selector and no controller",
-			name) // ASTS-106
-		p.Refusal = p.ScaleError
+	name := podName(p.set.Name, s.ordinal)
+	if p.in.ForeignPods[name] {
+		p.out.ScaleError = fmt.Sprintf(
+			"pod %s exists and is not the set's: delete it, or give it the labels of the selector and no controller",
+			name)
+		p.out.Refusal = p.out.ScaleError
 		return false
 	}
-	if p.Late[name] { // which need not be an event of its own any more
-		p.Say("pod %s is there, and is shown in a moment", name)
-		p.LookAgain(p.Now.Add(lateAgain))
+	if p.in.Late[name] { // which need not be an event of its own any more
+		p.core.Say("pod %s is there, and is shown in a moment", name)
+		p.core.LookAgain(p.in.Now.Add(lateAgain))
 		return false
 	}
 	if wait := p.claims[s.ordinal].leaving; wait != "" {
-		p.ClaimsAwaited = fmt.Sprintf("pod %s is created when %s is gone", name, wait)
-		p.Say("%s", p.ClaimsAwaited)
-		p.LookAgain(p.Now.Add(claimsAgain))
+		p.out.ClaimsAwaited = fmt.Sprintf("pod %s is created when %s is gone", name, wait)
+		p.core.Say("%s", p.out.ClaimsAwaited)
+		p.core.LookAgain(p.in.Now.Add(claimsAgain))
 		return false
 	}
+
 	return true
 }
 
 // create plans the pod of a slot (ASTS-100 to 111).
 func (p *planner) create(s *slot) {
-	from := p.Current
+	from := p.core.Current
 	if s.updated {
-		from = p.Update
+		from = p.core.Update
 	}
 	claims := p.claims[s.ordinal]
-	if err := p.NewPod(p.identity(s.ordinal), from, func(name string) bool {
-		claim := p.Claims[name] // which may be that of a template that is no more
+	if err := p.core.NewPod(p.identity(s.ordinal), from, func(name string) bool {
+		claim := p.in.Claims[name] // which may be that of a template that is no more
 		return claims.present[name] || claim != nil && claim.DeletionTimestamp == nil
 	}); err != nil {
-		p.ScaleError = err.Error()
+		p.out.ScaleError = err.Error()
 	}
 }
 
 // chooseRevisions decides of which revision the pods of vacant slots will be, also of those that are not
-// created yet (ASTS-109).
+// created yet.
 func (p *planner) chooseRevisions() {
 	for i := range p.slots {
 		if s := &p.slots[i]; s.pod != nil && !p.updated(s) {
@@ -227,31 +241,32 @@ func (p *planner) chooseRevisions() {
 
 // old tells whether a new pod is of the current revision (ASTS-107 to 109).
 func (p *planner) old(s *slot) bool {
-	r := rollingOf(p.Set)
+	r := rollingOf(p.set)
 	switch {
-	case onDelete(p.Set):
+	case onDelete(p.set):
 		return false
 	case r == nil:
-		return s.rank < int(p.Set.Status.CurrentReplicas)
+		return s.rank < int(p.set.Status.CurrentReplicas)
 	case r.UnorderedUpdate == nil:
-		return s.rank < p.Limits.Partition
+		return s.rank < p.out.Limits.Partition
 	}
-	return p.others < p.Limits.Partition
+	return p.others < p.out.Limits.Partition
 }
 
-// updated tells whether the pod of a slot is at the update revision, or prepares for it (ASTS-111).
+// updated tells whether the pod of a slot is at the update revision, or prepares for it.
 func (p *planner) updated(s *slot) bool {
-	return revision.SameLabel(s.pod.Labels[pub.ControllerRevisionHash], p.UpdateRevision) ||
+	return revision.SameLabel(s.pod.Labels[pub.ControllerRevisionHash], p.out.UpdateRevision) ||
 		s.info != nil && s.info.State == pub.LifecycleStatePreparingUpdate
 }
 
 // identity is what the pod of an ordinal is made with (ASTS-096 to 098).
 func (p *planner) identity(ordinal int) podplan.Identity {
-	name := podName(p.Set.Name, ordinal)
+	name := podName(p.set.Name, ordinal)
 	labels := map[string]string{appsv1.StatefulSetPodNameLabel: name}
-	if p.Features.PodIndexLabel {
+	if p.in.Features.PodIndexLabel {
 		labels[appsv1.PodIndexLabel] = strconv.Itoa(ordinal)
 	}
-	return podplan.Identity{Name: name, Suffix: strconv.Itoa(ordinal), Labels: labels, Hostname: name, Subdomain: p.Set.Spec.ServiceName,
-		Former: true, ClaimOwners: p.ownersOf(nil, false), LookAtClaims: p.deletesScaled()}
+	return podplan.Identity{Name: name, Suffix: strconv.Itoa(ordinal), Labels: labels, Hostname: name,
+		Subdomain: p.set.Spec.ServiceName, Former: true, ClaimOwners: p.ownersOf(nil, false),
+		LookAtClaims: p.deletesScaled()}
 }

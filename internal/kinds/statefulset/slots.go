@@ -36,7 +36,7 @@ type slot struct {
 func (s *Snapshot) ordinals() (Slots, error) { return SlotsOf(&s.Set.Spec, s.Features.StartOrdinal) }
 
 // members parts the set's pods into slots, in ascending order, with those that have no pod as far as a plan
-// creates them, and condemned pods, in descending order (ASTS-091, ASTS-094).
+// creates them, and condemned pods, in descending order.
 func (s *Snapshot) members(ordinals Slots) (slots, condemned []slot) {
 	for _, list := range [][]*corev1.Pod{s.Pods, s.Orphans} {
 		for _, pod := range list {
@@ -51,12 +51,14 @@ func (s *Snapshot) members(ordinals Slots) (slots, condemned []slot) {
 			}
 		}
 	}
+
 	slices.SortFunc(slots, func(a, b slot) int { return cmp.Compare(a.ordinal, b.ordinal) })
 	slices.SortFunc(condemned, func(a, b slot) int { return cmp.Compare(b.ordinal, a.ordinal) })
 	missing := min(ordinals.Len()-len(slots), max(maxCreate/max(len(s.Set.Spec.VolumeClaimTemplates), 1), 1))
 	if missing <= 0 {
 		return slots, condemned
 	}
+
 	all, next := make([]slot, 0, len(slots)+missing), 0
 	for rank := 0; rank < ordinals.Len() && (missing > 0 || next < len(slots)); rank++ {
 		switch {
@@ -71,12 +73,13 @@ func (s *Snapshot) members(ordinals Slots) (slots, condemned []slot) {
 			rank = slots[next].rank - 1
 		}
 	}
+
 	return all, condemned
 }
 
 // sortMembers finds the slots and the condemned pods, and observes those that are active.
 func (p *planner) sortMembers(ordinals Slots) {
-	p.slots, p.condemned = p.members(ordinals)
+	p.slots, p.condemned = p.in.members(ordinals)
 	for _, list := range [][]slot{p.slots, p.condemned} {
 		for i := range list {
 			p.observe(&list[i])
@@ -86,25 +89,25 @@ func (p *planner) sortMembers(ordinals Slots) {
 
 func (p *planner) observe(s *slot) {
 	switch {
-	case s.pod == nil || p.Verdict(s.pod) != nil: // it is adopted or given up first
+	case s.pod == nil || p.core.Verdict(s.pod) != nil: // it is adopted or given up first
 	case s.pod.DeletionTimestamp != nil:
-		p.Decide(s.pod, podplan.Wait, podplan.ReasonInactive, "it is being deleted")
-		if end := s.pod.DeletionTimestamp.Time; p.Now.Before(end) { // one that outlasts it is told of
-			p.LookAgain(end)
+		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonInactive, "it is being deleted")
+		if end := s.pod.DeletionTimestamp.Time; p.in.Now.Before(end) { // one that outlasts it is told of
+			p.core.LookAgain(end)
 		}
 	case !readiness.Active(s.pod):
 		s.finished = true
-		p.Decide(s.pod, podplan.Wait, podplan.ReasonInactive, "its phase is %s", s.pod.Status.Phase)
+		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonInactive, "its phase is %s", s.pod.Status.Phase)
 	default:
-		_, specified := s.pod.Labels[pub.SpecifiedDelete] // any value does (ASTS-235)
-		p.Observe(s.pod, specified)
-		s.info = p.Members[len(p.Members)-1]
+		_, specified := s.pod.Labels[pub.SpecifiedDelete] // any value does
+		p.core.Observe(s.pod, specified)
+		s.info = p.core.Members[len(p.core.Members)-1]
 	}
 }
 
 func (s *slot) terminating() bool { return s.pod != nil && s.pod.DeletionTimestamp != nil }
 
-// down tells whether the slot does not serve, or is on its way there (ASTS-156).
+// down tells whether the slot does not serve, or is on its way there.
 func (p *planner) down(s *slot) bool {
 	return s.info == nil || !s.info.Available || !s.info.Progress.Complete || p.resizes && p.claimsGrow(s)
 }

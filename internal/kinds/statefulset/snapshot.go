@@ -56,7 +56,7 @@ type Features struct {
 	PreDownload bool
 }
 
-// ordinalOf returns the ordinal in the name of a pod of the set; ok is false for any other name (ASTS-070).
+// ordinalOf returns the ordinal in the name of a pod of the set; ok is false for any other name.
 func ordinalOf(set, pod string) (ordinal int, ok bool) {
 	digits, found := strings.CutPrefix(pod, set+"-")
 	if !found || digits == "" || digits != "0" && digits[0] == '0' || digits[0] == '+' || digits[0] == '-' {
@@ -94,7 +94,7 @@ func ClaimsOf(claim string) iter.Seq2[string, string] {
 	}
 }
 
-// claimName is the name of the PVC of a template and an ordinal (ASTS-096).
+// claimName is the name of the PVC of a template and an ordinal.
 func claimName(template, set string, ordinal int) string {
 	return template + "-" + set + "-" + strconv.Itoa(ordinal)
 }
@@ -106,6 +106,7 @@ func (s *Snapshot) ClaimNames() []string {
 	if err != nil {
 		return nil
 	}
+
 	var names []string
 	slots, condemned := s.members(ordinals)
 	former, vacant := map[string]bool{}, slices.ContainsFunc(slots, func(s slot) bool { return s.pod == nil })
@@ -121,6 +122,7 @@ func (s *Snapshot) ClaimNames() []string {
 			names = append(names, claimName(s.Set.Spec.VolumeClaimTemplates[i].Name, s.Set.Name, ordinal))
 		}
 	}
+
 	for i := range slots {
 		add(slots[i].ordinal)
 		for name := range former {
@@ -129,9 +131,11 @@ func (s *Snapshot) ClaimNames() []string {
 			}
 		}
 	}
+
 	for i := range condemned {
 		add(condemned[i].ordinal)
 	}
+
 	return names
 }
 
@@ -151,16 +155,20 @@ func (s *Snapshot) Vacant() []string {
 	return names
 }
 
+// traits are where StatefulSets differ from other workloads.
+var traits = podplan.Traits{BornNormal: true, SameClaims: true}
+
 // workloadOf is the set as plans of all kinds see it.
 func workloadOf(set *appsv1beta1.StatefulSet, features Features) *podplan.Workload {
 	spec := &set.Spec
 	w := &podplan.Workload{
-		Namespace: set.Namespace, Name: set.Name, Owner: *metav1.NewControllerRef(set, appsv1beta1.GroupVersion.WithKind(kind)),
+		Namespace: set.Namespace, Name: set.Name,
+		Owner:       *metav1.NewControllerRef(set, appsv1beta1.GroupVersion.WithKind(kind)),
 		Annotations: set.Annotations, Deleted: set.DeletionTimestamp != nil,
 		Template: &spec.Template, Claims: spec.VolumeClaimTemplates, Selector: spec.Selector,
 		HistoryLimit: spec.RevisionHistoryLimit, Lifecycle: spec.Lifecycle, Policy: podplan.ReCreate,
 		CollisionCount: set.Status.CollisionCount, CurrentRevision: set.Status.CurrentRevision,
-		BornNormal: true, SameClaims: true, InPlace: features.InPlace, DeferredResize: features.DeferredResize,
+		Traits: traits, InPlace: features.InPlace, DeferredResize: features.DeferredResize,
 		PreDownload: features.PreDownload, Gates: []corev1.PodConditionType{pub.KruisePodReady},
 	}
 	w.OnDelete = onDelete(set)
@@ -177,6 +185,7 @@ func workloadOf(set *appsv1beta1.StatefulSet, features Features) *podplan.Worklo
 	if w.Policy != podplan.ReCreate {
 		w.Gates = append([]corev1.PodConditionType{pub.InPlaceUpdateReady}, w.Gates...)
 	}
+
 	return w
 }
 

@@ -15,9 +15,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// countStatus counts the pods as the snapshot shows them, slots and condemned ones (ASTS-300).
+// countStatus counts the pods as the snapshot shows them, slots and condemned ones.
 func (p *planner) countStatus() {
-	status := &p.Status
+	status := &p.out.Status
 	for _, list := range [][]slot{p.slots, p.condemned} {
 		for i := range list {
 			s := &list[i]
@@ -26,17 +26,19 @@ func (p *planner) countStatus() {
 			}
 			status.Replicas++
 			ready := readiness.Ready(s.pod)
-			available, _ := readiness.Available(s.pod, p.Workload.MinReadySeconds, p.Now)
+			available, _ := readiness.Available(s.pod, p.core.Workload.MinReadySeconds, p.in.Now)
 			count(&status.ReadyReplicas, ready)
 			count(&status.AvailableReplicas, available)
-			if p.carries(s.pod, p.UpdateRevision) {
+			if p.carries(s.pod, p.out.UpdateRevision) {
 				count(&status.UpdatedReadyReplicas, ready)
 				count(&status.UpdatedAvailableReplicas, available)
 			}
 		}
 	}
-	for i := range p.Set.Spec.VolumeClaimTemplates { // ASTS-279
-		of := appsv1beta1.StatefulSetVolumeClaimStatus{VolumeClaimName: p.Set.Spec.VolumeClaimTemplates[i].Name}
+
+	for i := range p.set.Spec.VolumeClaimTemplates {
+		of := appsv1beta1.StatefulSetVolumeClaimStatus{
+			VolumeClaimName: p.set.Spec.VolumeClaimTemplates[i].Name}
 		for j := range p.slots {
 			if c := p.claims[p.slots[j].ordinal]; p.slots[j].pod != nil {
 				count(&of.CompatibleReplicas, c.compatible[i])
@@ -53,45 +55,51 @@ func (p *planner) carries(pod *corev1.Pod, name string) bool {
 
 // status completes the status (ASTS-301 to 304).
 func (p *planner) status() {
-	old, status := p.Set.Status, &p.Status
-	if p.Update == nil { // what is not counted stays
+	old, status := p.set.Status, &p.out.Status
+	if p.core.Update == nil { // what is not counted stays
 		counted := old.DeepCopy()
 		counted.Conditions, counted.LabelSelector = nil, ""
 		*status = *counted
 	}
-	status.ObservedGeneration = p.Set.Generation
+	status.ObservedGeneration = p.set.Generation
 	status.LabelSelector = old.LabelSelector
 	if p.selector != nil {
 		status.LabelSelector = p.selector.String()
 	}
-	status.UpdateRevision, status.CurrentRevision, status.CollisionCount = p.UpdateRevision, p.CurrentRevision, p.CollisionCount
+	status.UpdateRevision, status.CurrentRevision, status.CollisionCount = p.out.UpdateRevision,
+		p.out.CurrentRevision, p.out.CollisionCount
 	status.Conditions = slices.Clone(old.Conditions)
-	if p.Update == nil || p.Current == nil {
+	if p.core.Update == nil || p.core.Current == nil {
 		return
 	}
+
 	for _, list := range [][]slot{p.slots, p.condemned} {
 		for i := range list {
 			p.countRevision(&list[i])
 		}
 	}
-	if p.Set.DeletionTimestamp != nil { // pods that are left do not complete a rollout, and revisions go with the set (ASTS-073)
+
+	// pods that are left do not complete a rollout, and revisions go with the set
+	if p.set.DeletionTimestamp != nil {
 		return
 	}
-	if status.UpdatedReplicas == status.Replicas && status.ReadyReplicas == status.Replicas && int(status.Replicas) == p.Limits.Replicas {
-		status.CurrentRevision, status.CurrentReplicas = status.UpdateRevision, status.UpdatedReplicas // ASTS-302, ASTS-303
+	if status.UpdatedReplicas == status.Replicas && status.ReadyReplicas == status.Replicas &&
+		int(status.Replicas) == p.out.Limits.Replicas {
+		status.CurrentRevision, status.CurrentReplicas = status.UpdateRevision, status.UpdatedReplicas
 	}
-	p.PruneHistory(status.CurrentRevision)
+	p.core.PruneHistory(status.CurrentRevision)
 }
 
-// countRevision counts a pod for its revision, unless the plan takes it away or moves it (ASTS-301).
+// countRevision counts a pod for its revision, unless the plan takes it away or moves it.
 func (p *planner) countRevision(s *slot) {
 	if s.pod == nil || s.pod.Status.Phase == "" || s.pod.DeletionTimestamp != nil {
 		return
 	}
-	v := p.Verdict(s.pod)
+	v := p.core.Verdict(s.pod)
 	goes := v != nil && v.Action == podplan.Delete
-	count(&p.Status.UpdatedReplicas, p.carries(s.pod, p.UpdateRevision) && !goes)
-	count(&p.Status.CurrentReplicas, p.carries(s.pod, p.CurrentRevision) && !goes && (v == nil || v.Action != podplan.UpdateInPlace))
+	count(&p.out.Status.UpdatedReplicas, p.carries(s.pod, p.out.UpdateRevision) && !goes)
+	count(&p.out.Status.CurrentReplicas, p.carries(s.pod, p.out.CurrentRevision) && !goes &&
+		(v == nil || v.Action != podplan.UpdateInPlace))
 }
 
 func count(n *int32, yes bool) {
@@ -103,14 +111,17 @@ func count(n *int32, yes bool) {
 // FinalStatus completes the planned status with the errors met in planning and applying: FailedCreatePod and
 // FailedUpdatePod stand while their step fails, with the present error, and vanish when it succeeds
 // (ASTS-306, ASTS-307). It tells whether the status changed (ASTS-305).
-func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv1beta1.StatefulSetStatus, bool) {
+func (p *Plan) FinalStatus(
+	scaleError, updateError error, now time.Time,
+) (*appsv1beta1.StatefulSetStatus, bool) {
 	status := p.Status.DeepCopy()
 	for _, c := range []struct {
 		of   appsv1beta1.StatefulSetConditionType
 		text string
 	}{{appsv1beta1.StatefulSetConditionFailedCreatePod, podplan.FailureWords(scaleError, p.ScaleError)},
 		{appsv1beta1.StatefulSetConditionFailedUpdatePod, podplan.FailureWords(updateError, p.UpdateError)}} {
-		i := slices.IndexFunc(status.Conditions, func(present appsv1beta1.StatefulSetCondition) bool { return present.Type == c.of })
+		i := slices.IndexFunc(status.Conditions,
+			func(present appsv1beta1.StatefulSetCondition) bool { return present.Type == c.of })
 		switch {
 		case c.text == "" && i >= 0:
 			status.Conditions = slices.Delete(status.Conditions, i, i+1)
@@ -118,10 +129,12 @@ func (p *Plan) FinalStatus(scaleError, updateError error, now time.Time) (*appsv
 		case i >= 0:
 			status.Conditions[i].Message = c.text
 		default:
-			status.Conditions = append(status.Conditions, appsv1beta1.StatefulSetCondition{Type: c.of, Status: corev1.ConditionTrue,
-				Message: c.text, LastTransitionTime: metav1.NewTime(now)})
+			status.Conditions = append(status.Conditions,
+				appsv1beta1.StatefulSetCondition{Type: c.of, Status: corev1.ConditionTrue, Message: c.text,
+					LastTransitionTime: metav1.NewTime(now)})
 		}
 	}
+
 	return status, !equality.Semantic.DeepEqual(*status, p.Set.Status)
 }
 
@@ -133,7 +146,7 @@ func (p *Plan) Settled() bool {
 
 // fill finds out whether every slot has an available pod, and there are no others.
 func (p *planner) fill() {
-	p.full = len(p.condemned) == 0 && len(p.slots) == p.Limits.Replicas &&
+	p.out.full = len(p.condemned) == 0 && len(p.slots) == p.out.Limits.Replicas &&
 		!slices.ContainsFunc(p.slots, func(s slot) bool { return s.info == nil || !s.info.Available })
 }
 
@@ -145,9 +158,11 @@ func (p *Plan) OwnerOfRevisions() metav1.OwnerReference {
 // OnlyNumbers tells whether nothing but numbers of pods changes from one status to the other.
 func OnlyNumbers(from, to *appsv1beta1.StatefulSetStatus) bool {
 	old := from.DeepCopy()
-	old.Replicas, old.ReadyReplicas, old.AvailableReplicas = to.Replicas, to.ReadyReplicas, to.AvailableReplicas
+	old.Replicas, old.ReadyReplicas, old.AvailableReplicas = to.Replicas, to.ReadyReplicas,
+		to.AvailableReplicas
 	old.CurrentReplicas, old.UpdatedReplicas = to.CurrentReplicas, to.UpdatedReplicas
-	old.UpdatedReadyReplicas, old.UpdatedAvailableReplicas = to.UpdatedReadyReplicas, to.UpdatedAvailableReplicas
+	old.UpdatedReadyReplicas, old.UpdatedAvailableReplicas = to.UpdatedReadyReplicas,
+		to.UpdatedAvailableReplicas
 	old.VolumeClaims = to.VolumeClaims
 	return equality.Semantic.DeepEqual(old, to)
 }

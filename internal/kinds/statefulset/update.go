@@ -13,9 +13,10 @@ import (
 
 // update deletes pods that are specified for deletion, and moves others to the update revision, as far as
 // maxUnavailable goes (ASTS-145 to 166, ASTS-235 to 239). It goes on while scaling is held up: a slot that is
-// down leaves room for no other, but one that is down itself may be brought back by an update (ASTS-125).
+// down leaves room for no other, but one that is down itself may be brought back by an update.
 func (p *planner) update() {
-	spare, charged := p.Limits.MaxUnavailable-max(p.Limits.Replicas-len(p.slots), 0), 0 // those beyond what a plan looks at are missing
+	// those beyond what a plan looks at are missing
+	spare, charged := p.out.Limits.MaxUnavailable-max(p.out.Limits.Replicas-len(p.slots), 0), 0
 	for i := range p.slots {
 		s := &p.slots[i]
 		if p.down(s) {
@@ -25,6 +26,7 @@ func (p *planner) update() {
 			}
 		}
 	}
+
 	if p.blocked != "" { // what goes first may be no slot
 		spare, charged = min(spare, 0), 0
 	}
@@ -34,51 +36,56 @@ func (p *planner) update() {
 		s := &p.slots[i]
 		budget.With(s.charged, func() { p.specified(s, chosen[s.ordinal], budget) })
 	}
+
 	if reason, why := p.standstill(); reason != "" {
 		for i := range p.slots {
 			if s := &p.slots[i]; p.undecided(s) && p.outdated(s) {
 				s.info.Stay = reason == podplan.ReasonOnDelete
-				p.Decide(s.pod, podplan.Wait, reason, "%s", why)
+				p.core.Decide(s.pod, podplan.Wait, reason, "%s", why)
 			}
 		}
 		p.sayGrowth()
 		return
 	}
+
 	stopped := p.blocked
 	for _, s := range candidates {
 		if p.undecided(s) {
 			budget.With(s.charged, func() { stopped = p.move(s, budget, stopped) })
 		}
 	}
+
 	for i := len(p.slots) - 1; i >= 0; i-- {
 		if s := &p.slots[i]; p.undecided(s) && !chosen[s.ordinal] && !s.info.New {
 			budget.With(s.charged, func() { p.stay(s, budget, stopped) })
 		}
 	}
+
 	p.sayGrowth()
 }
 
 // stay leaves a pod at its revision. It gets back in place what another one has changed in it, as far as the
-// budget goes (IPU-326).
+// budget goes.
 func (p *planner) stay(s *slot, budget *podplan.Budget, stopped string) {
-	switch own := p.MendsInPlace(s.info); {
+	switch own := p.core.MendsInPlace(s.info); {
 	case own == nil:
 		s.info.Stay = true
-		p.Decide(s.pod, podplan.Keep, podplan.ReasonPartition, "partition keeps %d pods at their revision", p.Limits.Partition)
+		p.core.Decide(s.pod, podplan.Keep, podplan.ReasonPartition,
+			"partition keeps %d pods at their revision", p.out.Limits.Partition)
 	case stopped != "" && s.info.Available:
 		p.comesAfter(s, stopped)
 	default:
-		p.MendInPlace(s.info, own, budget)
+		p.core.MendInPlace(s.info, own, budget)
 	}
 }
 
 // comesAfter lets a pod that is available wait for what stopped says.
 func (p *planner) comesAfter(s *slot, stopped string) {
 	reason := podplan.ReasonMaxUnavailable
-	if ordered(p.Set) {
+	if ordered(p.set) {
 		reason = podplan.ReasonOrdered
 	}
-	p.Decide(s.pod, podplan.Wait, reason, "it comes after others: %s", stopped)
+	p.core.Decide(s.pod, podplan.Wait, reason, "it comes after others: %s", stopped)
 }
 
 // sayGrowth lets pods wait whose volumes grow: they count as unavailable until these have their size. It
@@ -87,44 +94,50 @@ func (p *planner) sayGrowth() {
 	if !p.resizes {
 		return
 	}
+
 	for i := range p.slots {
 		s := &p.slots[i]
 		failed := p.claims[s.ordinal].failed
 		if p.undecided(s) && p.claimsGrow(s) {
-			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s", cmp.Or(failed, "its claims have not the size yet that they ask for"))
+			p.core.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s",
+				cmp.Or(failed, "its claims have not the size yet that they ask for"))
 		}
-		p.GrowthFailed = cmp.Or(p.GrowthFailed, failed)
+		p.out.GrowthFailed = cmp.Or(p.out.GrowthFailed, failed)
 	}
-	p.UpdateError = cmp.Or(p.UpdateError, p.GrowthFailed)
+
+	p.out.UpdateError = cmp.Or(p.out.UpdateError, p.out.GrowthFailed)
 }
 
 // undecided tells whether nothing is decided about the pod of a slot yet, and there is something to decide. A
-// grace period is waited for, but not where the pod prepares its deletion, for then the update does not go on
-// (ASTS-230).
+// grace period is waited for, but not where the pod prepares its deletion, for then the update does not go
+// on.
 func (p *planner) undecided(s *slot) bool {
-	return s.info != nil && (!s.info.Progress.InGrace || s.info.Preparing) && p.Verdict(s.pod) == nil
+	return s.info != nil && (!s.info.Progress.InGrace || s.info.Preparing) && p.core.Verdict(s.pod) == nil
 }
 
 // outdated tells whether a pod lacks something of the present spec: its revision, a volume, or the size of
 // its claims.
 func (p *planner) outdated(s *slot) bool {
 	c := p.claims[s.ordinal]
-	return !s.info.New || p.lacksVolume(s) != "" || p.resizes && (len(c.growth) > 0 || c.fixed != "" || !c.pending.IsZero())
+	return !s.info.New || p.lacksVolume(s) != "" ||
+		p.resizes && (len(c.growth) > 0 || c.fixed != "" || !c.pending.IsZero())
 }
 
 // free tells whether a pod serves throughout all that it lacks.
 func (p *planner) free(s *slot) bool {
 	c := p.claims[s.ordinal]
-	return !s.info.New && s.info.Mode.Change != nil && p.Free(s.info, s.info.Mode) && p.lacksVolume(s) == "" &&
+	return !s.info.New && s.info.Mode.Change != nil && p.core.Free(s.info, s.info.Mode) &&
+		p.lacksVolume(s) == "" &&
 		(!p.resizes || len(c.growth) == 0 && c.fixed == "" && c.growing == "")
 }
 
 // standstill says why no pod is updated at all, nothing if pods may be.
 func (p *planner) standstill() (podplan.Reason, string) {
 	switch {
-	case onDelete(p.Set):
-		return podplan.ReasonOnDelete, "updateStrategy.type is OnDelete: a pod gets the new template when somebody deletes it"
-	case p.Workload.Paused:
+	case onDelete(p.set):
+		return podplan.ReasonOnDelete,
+			"updateStrategy.type is OnDelete: a pod gets the new template when somebody deletes it"
+	case p.core.Workload.Paused:
 		return podplan.ReasonPaused, "the update is paused; set paused to false in updateStrategy to go on"
 	}
 	return "", ""
@@ -134,24 +147,26 @@ func (p *planner) standstill() (podplan.Reason, string) {
 // partition leaves (ASTS-147 to 154). chosen are their ordinals.
 func (p *planner) candidates() (candidates []*slot, chosen map[int]bool) {
 	chosen = map[int]bool{}
-	r := rollingOf(p.Set)
-	most := p.Limits.Replicas - p.Limits.Partition
+	r := rollingOf(p.set)
+	most := p.out.Limits.Replicas - p.out.Limits.Partition
 	if r == nil || r.UnorderedUpdate == nil {
-		for i := len(p.slots) - 1; i >= 0 && p.slots[i].rank >= p.Limits.Partition; i-- {
+		for i := len(p.slots) - 1; i >= 0 && p.slots[i].rank >= p.out.Limits.Partition; i-- {
 			candidates = append(candidates, &p.slots[i])
 		}
 	} else {
 		candidates = p.unordered(r.UnorderedUpdate.PriorityStrategy)
 		candidates = candidates[:min(len(candidates), most)]
 	}
+
 	for _, s := range candidates {
 		chosen[s.ordinal] = true
 	}
+
 	return candidates, chosen
 }
 
 // unordered are the slots that have pods: first those that need no decision any more, then the others by
-// priority (ASTS-150).
+// priority.
 func (p *planner) unordered(priority *pub.UpdatePriorityStrategy) []*slot {
 	var first, prepared, rest []*slot
 	var pods []rollout.Candidate
@@ -161,7 +176,7 @@ func (p *planner) unordered(priority *pub.UpdatePriorityStrategy) []*slot {
 		case s.pod == nil && s.updated:
 			first = append(first, s)
 		case s.pod == nil:
-		case s.info == nil || p.carries(s.pod, p.UpdateRevision):
+		case s.info == nil || p.carries(s.pod, p.out.UpdateRevision):
 			first = append(first, s)
 		case p.updated(s): // what is beyond the partition goes back to Normal
 			prepared = append(prepared, s)
@@ -169,33 +184,37 @@ func (p *planner) unordered(priority *pub.UpdatePriorityStrategy) []*slot {
 			pods, rest = append(pods, s.info.Candidate), append(rest, s)
 		}
 	}
+
 	byPod := make(map[string]*slot, len(rest))
 	for _, s := range rest {
 		byPod[s.pod.Name] = s
 	}
+
 	rollout.Prioritize(pods, priority)
 	first = append(first, prepared...)
 	for i := range pods {
 		first = append(first, byPod[pods[i].Pod.Name])
 	}
+
 	return first
 }
 
-// specified decides about pods that somebody wants to go, and about those that prepare their deletion
-// (ASTS-229, ASTS-236).
+// specified decides about pods that somebody wants to go, and about those that prepare their deletion.
 func (p *planner) specified(s *slot, candidate bool, budget *podplan.Budget) {
 	if !p.undecided(s) {
 		return
 	}
+
 	_, wanted := s.pod.Labels[pub.SpecifiedDelete]
 	switch {
-	case s.info.Preparing && !wanted && (!candidate || !p.outdated(s) || onDelete(p.Set)):
+	case s.info.Preparing && !wanted && (!candidate || !p.outdated(s) || onDelete(p.set)):
 		p.restore(s.info)
 	case s.info.Preparing:
 		p.deletePod(s.pod, podplan.ReasonSpecifiedDelete, "it is to be made anew")
 	case !wanted:
 	case s.info.Available && !budget.Available():
-		p.Decide(s.pod, podplan.Wait, podplan.ReasonMaxUnavailable, "it is specified for deletion; %s", p.budgetWords())
+		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonMaxUnavailable, "it is specified for deletion; %s",
+			p.budgetWords())
 	default:
 		p.deletePod(s.pod, podplan.ReasonSpecifiedDelete, "it is specified for deletion")
 		budget.Take(s.info)
@@ -203,19 +222,20 @@ func (p *planner) specified(s *slot, candidate bool, budget *podplan.Budget) {
 }
 
 func (p *planner) budgetWords() string {
-	return fmt.Sprintf("as many pods are unavailable as maxUnavailable %d allows", p.Limits.MaxUnavailable)
+	return fmt.Sprintf("as many pods are unavailable as maxUnavailable %d allows",
+		p.out.Limits.MaxUnavailable)
 }
 
 // move brings one pod towards the present spec if that is possible now. stopped says why no pod that is
-// available may be taken any more, empty if one may; move returns that for the pods after this one (ASTS-159,
-// ASTS-275).
+// available may be taken any more, empty if one may; move returns that for the pods after this one.
 func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 	if !p.outdated(s) {
 		return stopped
 	}
+
 	c := p.claims[s.ordinal]
 	hold := func(reason podplan.Reason, why string) string {
-		p.Decide(s.pod, podplan.Wait, reason, "%s", why)
+		p.core.Decide(s.pod, podplan.Wait, reason, "%s", why)
 		return why
 	}
 	if stopped != "" && s.info.Available && (p.held || stopped != p.blocked || !p.free(s)) {
@@ -226,32 +246,34 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 	if p.resizes {
 		switch {
 		case c.fixed != "":
-			p.ClaimsFixed, p.UpdateError = c.fixed, fmt.Sprintf("%s: delete the claim, so that a new one is made", c.fixed)
-			return hold(podplan.ReasonVolumes, p.UpdateError)
-		case len(c.growth) > 0 && p.Now.Before(p.GrowthHeldUntil):
-			p.LookAgain(p.GrowthHeldUntil)
-			p.UpdateError = p.GrowthError
-			return hold(podplan.ReasonVolumes, p.GrowthError)
+			p.out.ClaimsFixed, p.out.UpdateError = c.fixed,
+				fmt.Sprintf("%s: delete the claim, so that a new one is made", c.fixed)
+			return hold(podplan.ReasonVolumes, p.out.UpdateError)
+		case len(c.growth) > 0 && p.in.Now.Before(p.in.GrowthHeldUntil):
+			p.core.LookAgain(p.in.GrowthHeldUntil)
+			p.out.UpdateError = p.in.GrowthError
+			return hold(podplan.ReasonVolumes, p.in.GrowthError)
 		case len(c.growth) > 0 && s.info.Available && !budget.Available():
 			return hold(podplan.ReasonMaxUnavailable, p.budgetWords())
 		case len(c.growth) > 0:
-			p.Growth = append(p.Growth, c.growth...)
+			p.out.Growth = append(p.out.Growth, c.growth...)
 			budget.Take(s.info)
-			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "claim %s grows to %s", c.growth[0].Claim.Name,
-				c.growth[0].Storage.String())
+			p.core.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "claim %s grows to %s",
+				c.growth[0].Claim.Name, c.growth[0].Storage.String())
 			return stopped
 		case c.growing != "":
-			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s",
+			p.core.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s",
 				cmp.Or(c.failed, fmt.Sprintf("claim %s has not the size yet that it asks for", c.growing)))
 			return stopped
 		}
 	}
 	volume := p.lacksVolume(s)
 	switch {
-	case volume != "" && p.Workload.Policy == podplan.InPlaceOnly:
-		p.UpdateError = fmt.Sprintf("pod %s lacks a volume for claim template %s; podUpdatePolicy InPlaceOnly does not recreate it",
+	case volume != "" && p.core.Workload.Policy == podplan.InPlaceOnly:
+		p.out.UpdateError = fmt.Sprintf(
+			"pod %s lacks a volume for claim template %s; podUpdatePolicy InPlaceOnly does not recreate it",
 			s.pod.Name, volume)
-		p.Decide(s.pod, podplan.Wait, podplan.ReasonInPlaceImpossible, "%s", p.UpdateError)
+		p.core.Decide(s.pod, podplan.Wait, podplan.ReasonInPlaceImpossible, "%s", p.out.UpdateError)
 		return stopped
 	case volume != "" && s.info.Available && !budget.Available():
 		return hold(podplan.ReasonMaxUnavailable, p.budgetWords())
@@ -266,10 +288,10 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 		}
 		due, why := since.Add(remountAfter), cmp.Or(c.failed, "its file system has not grown yet")
 		switch {
-		case p.Now.Before(due):
-			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s", why).Until = due
+		case p.in.Now.Before(due):
+			p.core.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s", why).Until = due
 		case s.pod.Status.Phase != corev1.PodRunning: // its volumes may be mounted yet
-			p.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s", why)
+			p.core.Decide(s.pod, podplan.Wait, podplan.ReasonVolumes, "%s", why)
 		case s.info.Available && !budget.Available():
 			return hold(podplan.ReasonMaxUnavailable, p.budgetWords())
 		default:
@@ -278,9 +300,10 @@ func (p *planner) move(s *slot, budget *podplan.Budget, stopped string) string {
 		}
 		return stopped
 	}
-	p.MoveTo(s.info, p.Update, true, budget)
-	if v := p.Verdict(s.pod); v.Reason == podplan.ReasonMaxUnavailable {
+	p.core.MoveTo(s.info, p.core.Update, true, budget)
+	if v := p.core.Verdict(s.pod); v.Reason == podplan.ReasonMaxUnavailable {
 		return v.Message
 	}
+
 	return stopped
 }

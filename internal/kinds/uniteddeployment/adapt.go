@@ -27,10 +27,10 @@ const (
 const moment = time.Millisecond
 
 // leastWindow is for how long a subset is passed over at least: the end of a window is written, and pods of a
-// minimum may stay pending for ever (UD-097).
+// minimum may stay pending for ever.
 const leastWindow = 30 * time.Second
 
-// adaptive are the options of the strategy as they hold (UD-014).
+// adaptive are the options of the strategy as they hold.
 type adaptive struct {
 	adaptive, reserve  bool
 	critical, duration time.Duration
@@ -41,11 +41,13 @@ func options(united *appsv1beta1.UnitedDeployment) adaptive {
 	if strategy.Type != appsv1beta1.AdaptiveUnitedDeploymentScheduleStrategyType {
 		return adaptive{}
 	}
+
 	o := adaptive{adaptive: true, critical: 30 * time.Second, duration: 300 * time.Second}
 	given := strategy.Adaptive
 	if given == nil {
 		return o
 	}
+
 	o.reserve = given.ReserveUnschedulablePods
 	if given.RescheduleCriticalSeconds != nil {
 		o.critical = time.Duration(max(*given.RescheduleCriticalSeconds, 0)) * time.Second
@@ -53,6 +55,7 @@ func options(united *appsv1beta1.UnitedDeployment) adaptive {
 	if seconds := cmp.Or(given.UnschedulableDuration, given.UnschedulableLastSeconds); seconds != nil {
 		o.duration = time.Duration(max(*seconds, 0)) * time.Second
 	}
+
 	return o
 }
 
@@ -60,7 +63,7 @@ func options(united *appsv1beta1.UnitedDeployment) adaptive {
 func Adaptive(united *appsv1beta1.UnitedDeployment) bool { return options(united).adaptive }
 
 // unscheduled tells whether a pod has waited too long for a node, and if it may come to that, when to look
-// again (UD-096).
+// again.
 func unscheduled(pod *corev1.Pod, patience time.Duration, now time.Time) (timedOut bool, again time.Time) {
 	if pod.Spec.NodeName != "" || pod.Status.Phase != corev1.PodPending && pod.Status.Phase != "" {
 		return false, time.Time{}
@@ -70,7 +73,8 @@ func unscheduled(pod *corev1.Pod, patience time.Duration, now time.Time) (timedO
 		return false, end.Add(moment)
 	}
 	c := readiness.Condition(pod, corev1.PodScheduled)
-	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable, time.Time{}
+	return c != nil && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable,
+		time.Time{}
 }
 
 // statusOf is the entry of a subset, nil if there is none.
@@ -79,7 +83,9 @@ func statusOf(united *appsv1beta1.UnitedDeployment, name string) *appsv1beta1.Un
 }
 
 // schedulable is condition Schedulable as it is stored; nil if there is none.
-func schedulable(entry *appsv1beta1.UnitedDeploymentSubsetStatus) *appsv1beta1.UnitedDeploymentSubsetCondition {
+func schedulable(
+	entry *appsv1beta1.UnitedDeploymentSubsetStatus,
+) *appsv1beta1.UnitedDeploymentSubsetCondition {
 	if entry == nil {
 		return nil
 	}
@@ -98,8 +104,9 @@ func isFalse(c *appsv1beta1.UnitedDeploymentSubsetCondition) bool {
 // set makes the condition of the subset what it should be. Its time is that of the last change of its status;
 // the API keeps whole seconds, and rounded down a window would end early.
 func (v *Verdict) set(now time.Time, status corev1.ConditionStatus, reason, message string) {
-	next := &appsv1beta1.UnitedDeploymentSubsetCondition{Type: appsv1beta1.UnitedDeploymentSubsetSchedulable, Status: status, Reason: reason,
-		Message: message, LastTransitionTime: metav1.NewTime(now.Add(time.Second - time.Nanosecond).Truncate(time.Second))}
+	next := &appsv1beta1.UnitedDeploymentSubsetCondition{Type: appsv1beta1.UnitedDeploymentSubsetSchedulable,
+		Status: status, Reason: reason, Message: message,
+		LastTransitionTime: metav1.NewTime(now.Add(time.Second - time.Nanosecond).Truncate(time.Second))}
 	if old := v.condition; old != nil && old.Status == status {
 		next.LastTransitionTime = old.LastTransitionTime
 		if old.Reason == reason {
@@ -122,7 +129,8 @@ func (p *Plan) adapt(s *Snapshot, o adaptive, replicas int32) []int32 {
 			continue
 		}
 		if c := v.condition; isFalse(c) {
-			if end := c.LastTransitionTime.Add(o.duration); s.Now.Before(end) && !c.LastTransitionTime.After(s.Now.Add(time.Minute)) {
+			if end := c.LastTransitionTime.Add(o.duration); s.Now.Before(end) &&
+				!c.LastTransitionTime.After(s.Now.Add(time.Minute)) {
 				v.Passed, v.Until = true, end
 			} else {
 				v.condition = nil
@@ -133,23 +141,26 @@ func (p *Plan) adapt(s *Snapshot, o adaptive, replicas int32) []int32 {
 		if stuck > 0 {
 			v.Passed = true
 			if !isFalse(v.condition) {
-				v.set(s.Now, corev1.ConditionFalse, ReasonReschedule, fmt.Sprintf("%s could not be scheduled for %s; the subset gets no more for %s",
-					plural.Of(stuck, "pod"), o.critical, o.duration))
+				v.set(s.Now, corev1.ConditionFalse, ReasonReschedule,
+					fmt.Sprintf("%s could not be scheduled for %s; the subset gets no more for %s",
+						plural.Of(stuck, "pod"), o.critical, o.duration))
 			}
 			v.Until = v.condition.LastTransitionTime.Add(o.duration)
 		}
 		if v.Passed {
 			p.again(s, v.Until.Add(moment))
-			v.wait("it is passed over until %s, because pods could not be scheduled", v.Until.UTC().Format(time.TimeOnly))
+			v.wait("it is passed over until %s, because pods could not be scheduled",
+				v.Until.UTC().Format(time.TimeOnly))
 		}
 		narrowed[i] = Narrow(v.bounds, v.Passed, v.settled(stuck))
 	}
+
 	return Adapt(own, narrowed, replicas)
 }
 
 // settled is how many replicas a subset keeps whatever becomes of the others: all but those that have waited
 // too long for a node. Pods that start, or that a rolling update makes anew, are not ready, and have their
-// place all the same; those that cannot be created have none (UD-098).
+// place all the same; those that cannot be created have none.
 func (v *Verdict) settled(stuck int) int32 {
 	there := v.There
 	if v.Child.Failure == "" {
@@ -183,7 +194,7 @@ func (p *Plan) reserve(s *Snapshot, o adaptive, replicas int32) []int32 {
 		v.marked = isFalse(v.condition)
 		rooms[i] = Room{Bounds: v.bounds, Capacity: Unbounded, Keep: -1}
 		if v.Child == nil || v.Action == Adopt {
-			if v.Child == nil && entry == nil && len(s.United.Status.SubsetStatuses) > 0 { // UD-118
+			if v.Child == nil && entry == nil && len(s.United.Status.SubsetStatuses) > 0 {
 				v.set(s.Now, corev1.ConditionFalse, ReasonCreated, "its first pods have to prove healthy")
 				v.marked = true
 			}
@@ -198,8 +209,10 @@ func (p *Plan) reserve(s *Snapshot, o adaptive, replicas int32) []int32 {
 		missing := max(v.Child.Replicas-int32(v.There), 0)
 		switch {
 		case v.Reserved > 0:
-			v.set(s.Now, corev1.ConditionFalse, ReasonReschedule, "some pods are reserved, and have substitutes elsewhere")
-			v.wait("%s reserved: substitutes go when they have been ready for %s", plural.Of(v.Reserved, "pod"), o.duration)
+			v.set(s.Now, corev1.ConditionFalse, ReasonReschedule,
+				"some pods are reserved, and have substitutes elsewhere")
+			v.wait("%s reserved: substitutes go when they have been ready for %s",
+				plural.Of(v.Reserved, "pod"), o.duration)
 			rooms[i].Keep = v.Child.Replicas
 		case !v.marked || missing == 0:
 			v.set(s.Now, corev1.ConditionTrue, ReasonReschedule, "")
@@ -211,6 +224,7 @@ func (p *Plan) reserve(s *Snapshot, o adaptive, replicas int32) []int32 {
 			rooms[i].Capacity -= missing
 		}
 	}
+
 	return Reserve(rooms, replicas)
 }
 
@@ -248,10 +262,11 @@ func (p *Plan) judge(s *Snapshot, v *Verdict, o adaptive, pod *corev1.Pod) {
 // kept tells whether the partition keeps all pods of the subset that are of an older revision.
 func (p *Plan) kept(s *Snapshot, v *Verdict) bool {
 	manual := s.United.Spec.UpdateStrategy.ManualUpdate
-	return manual != nil && p.Template.Kind.partitioned() && v.There-v.Updated <= int(manual.Partitions[v.Subset.Name])
+	return manual != nil && p.Template.Kind.partitioned() &&
+		v.There-v.Updated <= int(manual.Partitions[v.Subset.Name])
 }
 
-// stalled tells whether the rollout has had its time (UD-115).
+// stalled tells whether the rollout has had its time.
 func (p *Plan) stalled(s *Snapshot, o adaptive) bool {
 	for i := range s.United.Status.Conditions {
 		c := &s.United.Status.Conditions[i]
@@ -267,11 +282,12 @@ func (p *Plan) stalled(s *Snapshot, o adaptive) bool {
 	return false
 }
 
-// prove lets new pods of a subset that has just recovered prove healthy before their substitutes go (UD-122).
+// prove lets new pods of a subset that has just recovered prove healthy before their substitutes go.
 func (p *Plan) prove(s *Snapshot) {
 	for i := range p.Subsets {
 		v := &p.Subsets[i]
-		if v.marked && v.Reserved == 0 && v.Child != nil && v.Action != Adopt && v.Wanted.Replicas > v.Child.Replicas {
+		if v.marked && v.Reserved == 0 && v.Child != nil && v.Action != Adopt &&
+			v.Wanted.Replicas > v.Child.Replicas {
 			v.condition = schedulable(statusOf(s.United, v.Subset.Name))
 			v.set(s.Now, corev1.ConditionFalse, ReasonReschedule, "new pods have to prove healthy")
 		}
@@ -279,7 +295,7 @@ func (p *Plan) prove(s *Snapshot) {
 }
 
 // room is the maxUnavailable of a child while the rolling update must not stall because of reserved pods:
-// that of the template, and those of them that are not ready; nil for children that have none (UD-073).
+// that of the template, and those of them that are not ready; nil for children that have none.
 func (p *Plan) room(v *Verdict) *intstr.IntOrString {
 	kind := p.Template.Kind
 	spec, _ := p.Template.Document["spec"].(map[string]any)
@@ -287,6 +303,7 @@ func (p *Plan) room(v *Verdict) *intstr.IntOrString {
 	if v.Child == nil || kind != CloneSet && kind != Deployment || strategy["type"] == "Recreate" {
 		return nil
 	}
+
 	own := intstr.FromString("20%")
 	if kind == Deployment {
 		own = intstr.FromString("25%")
@@ -301,10 +318,12 @@ func (p *Plan) room(v *Verdict) *intstr.IntOrString {
 	if v.unready == 0 || v.Updated == v.There {
 		return &own
 	}
+
 	absolute, err := intstr.GetScaledValueFromIntOrPercent(&own, int(v.Wanted.Replicas), kind == CloneSet)
 	if err != nil {
 		return &own // its admission refuses it
 	}
+
 	own = intstr.FromInt32(int32(max(absolute, 0) + v.unready))
 	return &own
 }

@@ -15,13 +15,17 @@ func Specify(subsets []appsv1beta1.Subset, current []int32, replicas int32) ([]i
 	if err != nil {
 		return nil, err
 	}
+
 	sum, given := Sum(numbers)
 	if sum > int64(replicas) {
-		return nil, fmt.Errorf("the subsets are given %d replicas together, more than spec.replicas, %d", sum, replicas)
+		return nil, fmt.Errorf("the subsets are given %d replicas together, more than spec.replicas, %d",
+			sum, replicas)
 	}
 	if given == len(subsets) {
 		if given > 0 && sum < int64(replicas) {
-			return nil, fmt.Errorf("the subsets are given %d replicas together, less than spec.replicas, %d, and each has a fixed number", sum, replicas)
+			return nil, fmt.Errorf(
+				"the subsets are given %d replicas together, less than spec.replicas, %d, and each has a fixed number",
+				sum, replicas)
 		}
 	}
 	next := make([]int32, len(subsets))
@@ -33,9 +37,11 @@ func Specify(subsets []appsv1beta1.Subset, current []int32, replicas int32) ([]i
 			open = append(open, i)
 		}
 	}
+
 	if len(open) == 0 {
 		return next, nil
 	}
+
 	rest := replicas - int32(sum)
 	slices.SortFunc(open, func(a, b int) int {
 		return cmp.Or(cmp.Compare(current[b], current[a]), cmp.Compare(subsets[b].Name, subsets[a].Name))
@@ -46,6 +52,7 @@ func Specify(subsets []appsv1beta1.Subset, current []int32, replicas int32) ([]i
 			next[i]++
 		}
 	}
+
 	return next, nil
 }
 
@@ -95,6 +102,7 @@ func Adapt(own, narrowed []Bounds, replicas int32) []int32 {
 		next[i] += more
 		rest -= more
 	}
+
 	return next
 }
 
@@ -114,15 +122,18 @@ func Reserve(rooms []Room, replicas int32) []int32 {
 	for i := range rooms {
 		capacity[i] = rooms[i].Capacity
 	}
+
 	assign := func(i int, target int32) {
 		add := min(max(target-next[i], 0), rest)
 		next[i] += add
 		rest -= min(add, max(capacity[i], 0)) // what exceeds it is assigned a second time further down
 		capacity[i] -= add
 	}
+
 	for i := 0; i < len(rooms) && rest > 0; i++ {
 		assign(i, rooms[i].Min)
 	}
+
 	for i := 0; i < len(rooms) && rest > 0; i++ {
 		target := rooms[i].Max
 		if rooms[i].Keep >= 0 {
@@ -130,5 +141,6 @@ func Reserve(rooms []Room, replicas int32) []int32 {
 		}
 		assign(i, target)
 	}
+
 	return next
 }

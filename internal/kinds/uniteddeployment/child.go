@@ -77,7 +77,7 @@ func (k Kind) String() string {
 	return k.Name()
 }
 
-// partitioned tells whether children of the kind have a partition (UD-100).
+// partitioned tells whether children of the kind have a partition.
 func (k Kind) partitioned() bool { return k != Deployment }
 
 // strategy is where the kind says how pods are updated.
@@ -96,7 +96,8 @@ type Template struct {
 }
 
 // ErrTemplates is returned for another number of templates than one (UD-023).
-var ErrTemplates = errors.New("exactly one of statefulSetTemplate, advancedStatefulSetTemplate, cloneSetTemplate and deploymentTemplate must be set")
+var ErrTemplates = errors.New(
+	"exactly one of statefulSetTemplate, advancedStatefulSetTemplate, cloneSetTemplate and deploymentTemplate must be set")
 
 // TemplateOf reads the template of a UnitedDeployment.
 func TemplateOf(written *appsv1beta1.SubsetTemplate) (*Template, error) {
@@ -116,6 +117,7 @@ func ParseTemplate(text []byte) (*Template, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var found *Template
 	for _, kind := range Kinds {
 		if all[string(kind)] == nil {
@@ -130,9 +132,11 @@ func ParseTemplate(text []byte) (*Template, error) {
 		}
 		found = &Template{kind, document}
 	}
+
 	if found == nil {
 		return nil, ErrTemplates
 	}
+
 	return found, nil
 }
 
@@ -168,6 +172,7 @@ func Bind(podTemplate map[string]any, s *appsv1beta1.Subset) (map[string]any, er
 	if pod, err = subset.Patch(pod, s.Patch.Raw, corev1.PodTemplateSpec{}); err != nil {
 		return nil, fmt.Errorf("applying the patch of subset %q: %w", s.Name, err)
 	}
+
 	return pod, nil
 }
 
@@ -182,7 +187,7 @@ type Wanted struct {
 	MaxUnavailable *intstr.IntOrString
 }
 
-// childLabels are those of the child of a subset (UD-068).
+// childLabels are those of the child of a subset.
 func (t *Template) childLabels(selector *metav1.LabelSelector, name, revision string) map[string]string {
 	labels := t.texts("labels")
 	if selector != nil {
@@ -193,7 +198,9 @@ func (t *Template) childLabels(selector *metav1.LabelSelector, name, revision st
 }
 
 // Build is the document of the child of a subset (UD-068, UD-069).
-func (t *Template) Build(united *appsv1beta1.UnitedDeployment, s *appsv1beta1.Subset, wanted Wanted) (map[string]any, error) {
+func (t *Template) Build(
+	united *appsv1beta1.UnitedDeployment, s *appsv1beta1.Subset, wanted Wanted,
+) (map[string]any, error) {
 	labels := t.childLabels(united.Spec.Selector, s.Name, wanted.Revision)
 	annotations := t.texts("annotations")
 	annotations[SubsetPatch] = wanted.Patch
@@ -211,10 +218,12 @@ func (t *Template) Build(united *appsv1beta1.UnitedDeployment, s *appsv1beta1.Su
 	if spec["selector"], err = runtime.DefaultUnstructuredConverter.ToUnstructured(selector); err != nil {
 		return nil, fmt.Errorf("encoding the selector: %w", err)
 	}
+
 	spec["replicas"] = int64(wanted.Replicas)
 	if err := t.Kind.pace(spec, wanted); err != nil {
 		return nil, err
 	}
+
 	pod, err := subset.Child(spec, "template")
 	if err != nil {
 		return nil, err
@@ -222,28 +231,35 @@ func (t *Template) Build(united *appsv1beta1.UnitedDeployment, s *appsv1beta1.Su
 	if pod, err = Bind(pod, s); err != nil {
 		return nil, err
 	}
+
 	metadata, err := subset.Child(pod, "metadata")
 	if err != nil {
 		return nil, err
 	}
+
 	podLabels, err := subset.Child(metadata, "labels") // again after the patch, which must not break them
 	if err != nil {
 		return nil, err
 	}
+
 	podLabels[SubsetName], podLabels[RevisionHash] = s.Name, wanted.Revision
 	spec["template"] = pod
-	return map[string]any{"apiVersion": t.Kind.APIVersion(), "kind": t.Kind.Name(), "spec": spec, "metadata": map[string]any{
-		"namespace": united.Namespace, "name": NameOf(united.Name, united.UID, t.Kind, s.Name, 0), "labels": document(labels),
-		"annotations": document(annotations), "ownerReferences": []any{ownerDocument(united)}}}, nil
+	return map[string]any{"apiVersion": t.Kind.APIVersion(), "kind": t.Kind.Name(), "spec": spec,
+		"metadata": map[string]any{
+			"namespace": united.Namespace, "name": NameOf(united.Name, united.UID, t.Kind, s.Name, 0),
+			"labels":      document(labels),
+			"annotations": document(annotations), "ownerReferences": []any{ownerDocument(united)}}}, nil
 }
 
-// pace puts partition and maxUnavailable where the kind has them (UD-073, UD-100).
+// pace puts partition and maxUnavailable where the kind has them.
 func (k Kind) pace(spec map[string]any, wanted Wanted) error {
 	strategy, _ := spec[k.strategy()].(map[string]any)
 	kind, _ := strategy["type"].(string)
-	if k != CloneSet && kind != "" && kind != "RollingUpdate" || !k.partitioned() && wanted.MaxUnavailable == nil {
+	if k != CloneSet && kind != "" && kind != "RollingUpdate" ||
+		!k.partitioned() && wanted.MaxUnavailable == nil {
 		return nil
 	}
+
 	strategy, err := subset.Child(spec, k.strategy())
 	if err != nil {
 		return err
@@ -258,6 +274,7 @@ func (k Kind) pace(spec map[string]any, wanted Wanted) error {
 	if k.partitioned() {
 		rolling["partition"] = int64(wanted.Partition)
 	}
+
 	switch most := wanted.MaxUnavailable; {
 	case most == nil:
 	case most.Type == intstr.Int:
@@ -265,6 +282,7 @@ func (k Kind) pace(spec map[string]any, wanted Wanted) error {
 	default:
 		rolling["maxUnavailable"] = most.StrVal
 	}
+
 	return nil
 }
 
@@ -303,8 +321,10 @@ func NameOf(united string, uid types.UID, kind Kind, name string, further int) s
 	_, _ = fmt.Fprintf(sum, "%s/%s/%s/%d", uid, kind, name, further)
 	hash := rand.SafeEncodeString(fmt.Sprintf("%016x", sum.Sum64()))[:8]
 	prefix := united + "-" + name + "-"
-	if len(validation.IsDNS1123Subdomain(strings.ToLower(prefix)+"x")) > 0 || strings.ToLower(prefix) != prefix {
+	if len(validation.IsDNS1123Subdomain(strings.ToLower(prefix)+"x")) > 0 ||
+		strings.ToLower(prefix) != prefix {
 		prefix = united + "-"
 	}
+
 	return prefix[:min(len(prefix), most-len(hash))] + hash
 }

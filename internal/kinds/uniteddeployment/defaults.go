@@ -33,6 +33,7 @@ func Default(r DefaultRequest) ([]jsonpatch.Operation, error) {
 	if !ok {
 		return nil, nil // the schema or validation refuses it
 	}
+
 	var d podtemplate.Defaults
 	subsets := subsetsOf(spec)
 	d.Add(spec, "/spec", "replicas", Replicas(nil, subsets))
@@ -59,17 +60,17 @@ func within(object Document, path ...string) Document {
 // subsetsOf are the subsets of a spec; none if they do not fit the types, which validation refuses.
 func subsetsOf(spec Document) []appsv1beta1.Subset {
 	var subsets []appsv1beta1.Subset
-	if text, err := json.Marshal(within(spec, "topology")["subsets"]); err != nil || json.Unmarshal(text, &subsets) != nil {
+	if text, err := json.Marshal(within(spec, "topology")["subsets"]); err != nil ||
+		json.Unmarshal(text, &subsets) != nil {
 		return nil
 	}
 	return subsets
 }
 
-// defaultHistory is revisionHistoryLimit where there is none (UD-010).
+// defaultHistory is revisionHistoryLimit where there is none.
 const defaultHistory = 10
 
-// defaultMinimums gives every subset a minimum if any has a minimum or a maximum, and none has a number
-// (UD-012).
+// defaultMinimums gives every subset a minimum if any has a minimum or a maximum, and none has a number.
 func defaultMinimums(d *podtemplate.Defaults, spec Document, subsets []appsv1beta1.Subset) {
 	fixed := func(s appsv1beta1.Subset) bool { return s.Replicas != nil }
 	if !Elastic(subsets) || slices.ContainsFunc(subsets, fixed) {
@@ -78,13 +79,14 @@ func defaultMinimums(d *podtemplate.Defaults, spec Document, subsets []appsv1bet
 	given, _ := within(spec, "topology")["subsets"].([]any)
 	for i, item := range given {
 		if subset, ok := item.(Document); ok && subset["minReplicas"] == nil {
-			d.Operations = append(d.Operations, jsonpatch.NewOperation("add", pointer("spec", "topology", "subsets", i, "minReplicas"), 0))
+			d.Operations = append(d.Operations,
+				jsonpatch.NewOperation("add", pointer("spec", "topology", "subsets", i, "minReplicas"), 0))
 		}
 	}
 }
 
 // templates completes the pod template and the claim templates of StatefulSets of Kubernetes when the
-// template is new or changed (UD-013).
+// template is new or changed.
 func (r *DefaultRequest) templates(d *podtemplate.Defaults, spec Document) error {
 	child := within(spec, "template", string(StatefulSet), "spec")
 	if child == nil || r.Complete == nil || r.Old != nil && podtemplate.SameTemplate(r.New, r.Old) {
@@ -101,31 +103,38 @@ func (r *DefaultRequest) templates(d *podtemplate.Defaults, spec Document) error
 }
 
 // oldForm lets the places win that CloneSets had in v1alpha1 where an update leaves the new places as they
-// are stored (UD-161): the author of such a manifest reads the object with the new places alone, and what is
-// applied again has both.
+// are stored: the author of such a manifest reads the object with the new places alone, and what is applied
+// again has both.
 func oldForm(d *podtemplate.Defaults, spec, old Document) {
-	child, stored := within(spec, "template", string(CloneSet), "spec"), within(old, "template", string(CloneSet), "spec")
+	child, stored := within(spec, "template", string(CloneSet), "spec"),
+		within(old, "template", string(CloneSet), "spec")
 	const enable = "enablePVCReuse"
 	if scale := within(child, "scaleStrategy"); scale["disablePVCReuse"] == true && scale[enable] == true &&
 		within(stored, "scaleStrategy")[enable] == true {
 		d.Operations = append(d.Operations,
-			jsonpatch.NewOperation("replace", pointer("spec", "template", string(CloneSet), "spec", "scaleStrategy", enable), false))
+			jsonpatch.NewOperation("replace",
+				pointer("spec", "template", string(CloneSet), "spec", "scaleStrategy", enable), false))
 	}
 	strategy, rolling := within(child, "updateStrategy"), within(child, "updateStrategy", "rollingUpdate")
-	if rolling == nil || stored == nil || !sameJSON(rolling, within(stored, "updateStrategy", "rollingUpdate")) {
+	if rolling == nil || stored == nil ||
+		!sameJSON(rolling, within(stored, "updateStrategy", "rollingUpdate")) {
 		return
 	}
+
 	at := pointer("spec", "template", string(CloneSet), "spec", "updateStrategy", "rollingUpdate")
 	for _, key := range appsv1alpha1.MovedInUnitedDeployments {
 		if value := strategy[key]; value != nil && rolling[key] != nil && !sameJSON(value, rolling[key]) {
 			d.Operations = append(d.Operations, jsonpatch.NewOperation("replace", at+"/"+key, value))
 		}
 	}
+
 	switch kind := strategy["type"]; kind {
-	case string(appsv1alpha1.RecreateCloneSetUpdateStrategyType), string(appsv1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType),
+	case string(appsv1alpha1.RecreateCloneSetUpdateStrategyType),
+		string(appsv1alpha1.InPlaceIfPossibleCloneSetUpdateStrategyType),
 		string(appsv1alpha1.InPlaceOnlyCloneSetUpdateStrategyType):
 		if rolling["podUpdatePolicy"] != nil && rolling["podUpdatePolicy"] != kind {
-			d.Operations = append(d.Operations, jsonpatch.NewOperation("replace", at+"/podUpdatePolicy", kind))
+			d.Operations = append(d.Operations,
+				jsonpatch.NewOperation("replace", at+"/podUpdatePolicy", kind))
 		}
 	}
 }

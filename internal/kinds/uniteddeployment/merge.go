@@ -20,6 +20,7 @@ func Merge(live, before, after map[string]any) map[string]any {
 		metadata = map[string]any{}
 		merged["metadata"] = metadata
 	}
+
 	for _, field := range []string{"labels", "annotations"} {
 		texts := member(metadata, field)
 		for key, value := range member(member(before, "metadata"), field) {
@@ -32,13 +33,16 @@ func Merge(live, before, after map[string]any) map[string]any {
 		}
 		metadata[field] = texts
 	}
+
 	spec, old := member(merged, "spec"), member(before, "spec")
 	known := before != nil
-	pod, oldPod, newPod := member(spec, "template"), member(old, "template"), member(member(after, "spec"), "template")
+	pod, oldPod, newPod := member(spec, "template"), member(old, "template"),
+		member(member(after, "spec"), "template")
 	// Fields of these are independent of each other, so that all others of them stay.
 	result := fields(spec, old, member(after, "spec"), known)
 	template := fields(pod, oldPod, newPod, known)
-	template["metadata"] = fields(member(pod, "metadata"), member(oldPod, "metadata"), member(newPod, "metadata"), known)
+	template["metadata"] = fields(member(pod, "metadata"), member(oldPod, "metadata"),
+		member(newPod, "metadata"), known)
 	if selector, ok := spec["selector"]; ok { // it cannot be changed
 		result["selector"] = selector
 	}
@@ -133,6 +137,7 @@ func merge(key string, live, before, after any) any {
 	if equal(key, live, after) {
 		return live
 	}
+
 	return after
 }
 
@@ -142,6 +147,7 @@ func sameShape(before, after map[string]any) bool {
 	if len(before) != len(after) {
 		return false
 	}
+
 	for key, value := range after {
 		old, ok := before[key]
 		if !ok {
@@ -155,6 +161,7 @@ func sameShape(before, after map[string]any) bool {
 			}
 		}
 	}
+
 	return true
 }
 
@@ -165,6 +172,7 @@ func counterpart(list []any, i int, others []any) any {
 	if !ok {
 		return nil
 	}
+
 	name, named := other["name"].(string)
 	has := func(item any) bool {
 		object, _ := item.(map[string]any)
@@ -178,10 +186,12 @@ func counterpart(list []any, i int, others []any) any {
 	if len(list) != len(others) {
 		return nil
 	}
+
 	object, ok := list[i].(map[string]any)
 	if !ok || named && object["name"] != name {
 		return nil
 	}
+
 	return object
 }
 
@@ -197,23 +207,28 @@ func empty(value any) bool {
 }
 
 // quantities are the fields with amounts, which the API server writes in its own way.
-var quantities = map[string]bool{"cpu": true, "memory": true, "storage": true, "ephemeral-storage": true, "sizeLimit": true, "divisor": true}
+var quantities = map[string]bool{"cpu": true, "memory": true, "storage": true, "ephemeral-storage": true,
+	"sizeLimit": true, "divisor": true}
 
 // equal tells whether two values mean the same.
 func equal(key string, a, b any) bool {
 	if reflect.DeepEqual(a, b) || empty(a) && empty(b) {
 		return true
 	}
+
 	x, number := amount(a)
 	y, other := amount(b)
 	if number && other {
 		return x == y
 	}
+
 	first, errA := resource.ParseQuantity(text(a))
 	second, errB := resource.ParseQuantity(text(b))
 	_, scalarA := a.(string)
 	_, scalarB := b.(string)
-	return (quantities[key] || strings.Contains(key, "/") || strings.HasPrefix(key, "hugepages-") || scalarA != scalarB && key != "value" && key != "maxUnavailable") && errA == nil && errB == nil && first.Cmp(second) == 0
+	return (quantities[key] || strings.Contains(key, "/") || strings.HasPrefix(key, "hugepages-") ||
+		scalarA != scalarB && key != "value" && key != "maxUnavailable") && errA == nil && errB == nil &&
+		first.Cmp(second) == 0
 }
 
 func amount(value any) (float64, bool) {

@@ -40,7 +40,8 @@ type Child struct {
 // ChildOf reads an object of a kind of children, as the caches keep it.
 func ChildOf(object metav1.Object) *Child {
 	labels := object.GetLabels()
-	c := &Child{Object: object, Subset: labels[SubsetName], Revision: labels[RevisionHash], Patch: object.GetAnnotations()[SubsetPatch]}
+	c := &Child{Object: object, Subset: labels[SubsetName], Revision: labels[RevisionHash],
+		Patch: object.GetAnnotations()[SubsetPatch]}
 	var observed int64
 	replicas := new(int32(1))
 	var selector *metav1.LabelSelector
@@ -48,7 +49,8 @@ func ChildOf(object metav1.Object) *Child {
 	case *appsv1.StatefulSet:
 		selector = o.Spec.Selector
 		c.Kind, replicas, observed = StatefulSet, o.Spec.Replicas, o.Status.ObservedGeneration
-		c.Total, c.Ready, c.OnDelete = o.Status.Replicas, o.Status.ReadyReplicas, o.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType
+		c.Total, c.Ready, c.OnDelete = o.Status.Replicas, o.Status.ReadyReplicas,
+			o.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType
 		if rolling := o.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
 			c.Partition, c.MaxUnavailable = rolling.Partition, rolling.MaxUnavailable
 		}
@@ -58,7 +60,8 @@ func ChildOf(object metav1.Object) *Child {
 	case *appsv1beta1.StatefulSet:
 		selector = o.Spec.Selector
 		c.Kind, replicas, observed = AdvancedStatefulSet, o.Spec.Replicas, o.Status.ObservedGeneration
-		c.Total, c.Ready, c.OnDelete = o.Status.Replicas, o.Status.ReadyReplicas, string(o.Spec.UpdateStrategy.Type) == string(appsv1.OnDeleteStatefulSetStrategyType)
+		c.Total, c.Ready, c.OnDelete = o.Status.Replicas, o.Status.ReadyReplicas,
+			string(o.Spec.UpdateStrategy.Type) == string(appsv1.OnDeleteStatefulSetStrategyType)
 		if rolling := o.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
 			c.Partition, c.MaxUnavailable = rolling.Partition, rolling.MaxUnavailable
 		}
@@ -90,8 +93,10 @@ func ChildOf(object metav1.Object) *Child {
 		}
 		for i := range o.Status.Conditions {
 			condition := &o.Status.Conditions[i]
-			c.fails(string(condition.Type), condition.Message, condition.Type == appsv1.DeploymentReplicaFailure && condition.Status == corev1.ConditionTrue ||
-				condition.Type == appsv1.DeploymentProgressing && condition.Status == corev1.ConditionFalse)
+			c.fails(string(condition.Type), condition.Message,
+				condition.Type == appsv1.DeploymentReplicaFailure &&
+					condition.Status == corev1.ConditionTrue ||
+					condition.Type == appsv1.DeploymentProgressing && condition.Status == corev1.ConditionFalse)
 		}
 	}
 	if selector != nil && selector.MatchLabels[SubsetName] != "" && OwnerOf(object) != "" {
@@ -116,7 +121,7 @@ func (c *Child) String() string { return c.Kind.String() + " " + c.Object.GetNam
 // Going tells whether it is being deleted.
 func (c *Child) Going() bool { return c.Object.GetDeletionTimestamp() != nil }
 
-// older orders children by age, and then by name (UD-063).
+// older orders children by age, and then by name.
 func older(a, b *Child) int {
 	x, y := a.Object.GetCreationTimestamp(), b.Object.GetCreationTimestamp()
 	return cmp.Or(x.Compare(y.Time), cmp.Compare(a.Object.GetName(), b.Object.GetName()))
@@ -126,7 +131,8 @@ func older(a, b *Child) int {
 // empty if none does.
 func OwnerOf(object metav1.Object) types.UID {
 	owner := metav1.GetControllerOfNoCopy(object)
-	if owner == nil || owner.Kind != Name || !strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
+	if owner == nil || owner.Kind != Name ||
+		!strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
 		return ""
 	}
 	return owner.UID

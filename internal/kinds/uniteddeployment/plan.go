@@ -112,6 +112,7 @@ func (v *Verdict) String() string {
 	if len(v.Why) > 0 {
 		text += ": " + strings.Join(v.Why, "; ")
 	}
+
 	return text
 }
 
@@ -176,6 +177,7 @@ func Make(s Snapshot) *Plan {
 	if err != nil {
 		return p.faulty(&s, EventRevision, "spec.template: %v", err)
 	}
+
 	matches, err := metav1.LabelSelectorAsSelector(s.United.Spec.Selector)
 	if s.United.Spec.Selector == nil || err != nil || matches.Empty() {
 		return p.faulty(&s, EventFind, "spec.selector must be a selector that is not empty")
@@ -183,11 +185,13 @@ func Make(s Snapshot) *Plan {
 	if err := names(s.United.Spec.Topology.Subsets); err != nil {
 		return p.faulty(&s, EventFind, "%v", err)
 	}
+
 	p.revisions(&s, template, data)
 	if err := p.selected(&s, template, matches); err != nil {
 		p.NewRevision, p.Renumber = nil, nil
 		return p.faulty(&s, EventFind, "%v", err)
 	}
+
 	p.Template = template
 	p.assign(&s, matches)
 	p.allocate(&s)
@@ -245,6 +249,7 @@ func (p *Plan) allocate(s *Snapshot) {
 			break
 		}
 	}
+
 	next := make([]int32, len(subsets))
 	switch { // where numbers are refused, subsets and pods are judged all the same
 	case strategy.reserve:
@@ -265,11 +270,12 @@ func (p *Plan) allocate(s *Snapshot) {
 		}
 		next, err = Specify(subsets, current, replicas)
 	}
-	if err != nil { // UD-084, UD-090
+	if err != nil {
 		p.Refused = &Note{corev1.EventTypeWarning, EventSpecify, err.Error()}
 		p.Notes = append(p.Notes, *p.Refused)
 		p.again(s, s.Now.Add(refusedAgain))
 	}
+
 	for i := range p.Subsets {
 		v := &p.Subsets[i]
 		v.Wanted = Wanted{Revision: p.label, Patch: string(v.Subset.Patch.Raw)}
@@ -277,18 +283,20 @@ func (p *Plan) allocate(s *Snapshot) {
 			v.Wanted.Replicas = next[i]
 		}
 		if p.Template.Kind.partitioned() && s.United.Spec.UpdateStrategy.ManualUpdate != nil {
-			v.Wanted.Partition = min(max(s.United.Spec.UpdateStrategy.ManualUpdate.Partitions[v.Subset.Name], 0), v.Wanted.Replicas)
+			v.Wanted.Partition = min(max(s.United.Spec.UpdateStrategy.ManualUpdate.Partitions[v.Subset.Name],
+				0), v.Wanted.Replicas)
 		}
 		if strategy.reserve {
 			v.Wanted.MaxUnavailable = p.room(v)
 		}
 	}
+
 	if p.Refused == nil && strategy.reserve {
 		p.prove(s)
 	}
 }
 
-// decide says what is done about each subset (UD-071, UD-072).
+// decide says what is done about each subset.
 func (p *Plan) decide(s *Snapshot) {
 	adaptive := options(s.United)
 	for i := range p.Subsets {
@@ -315,7 +323,7 @@ func (p *Plan) decide(s *Snapshot) {
 		default:
 			differences := p.differences(v)
 			if len(differences) > 0 {
-				if v.Wanted.MaxUnavailable == nil { // reservation may have been on (UD-073)
+				if v.Wanted.MaxUnavailable == nil { // reservation may have been on
 					v.Wanted.MaxUnavailable = p.room(v)
 				}
 				v.Action, v.Why = Update, append(differences, v.Why...)
@@ -323,7 +331,7 @@ func (p *Plan) decide(s *Snapshot) {
 				v.Action = Verify
 			}
 		}
-		if adaptive.adaptive && v.Wanted.Replicas > v.now() { // UD-128
+		if adaptive.adaptive && v.Wanted.Replicas > v.now() {
 			p.again(s, s.Now.Add(adaptive.critical))
 		}
 		if c == nil {
@@ -361,6 +369,7 @@ func (p *Plan) differences(v *Verdict) (found []string) {
 	if most := wanted.MaxUnavailable; most != nil && c.MaxUnavailable != nil && *most != *c.MaxUnavailable {
 		differs(true, "maxUnavailable", c.MaxUnavailable.String(), most.String())
 	}
+
 	return found
 }
 
@@ -379,6 +388,7 @@ func (p *Plan) waits(v *Verdict) {
 			unready++
 		}
 	}
+
 	if unready > 0 {
 		v.wait("%s not ready", plural.Of(unready, "pod"))
 	}
@@ -391,7 +401,7 @@ func (p *Plan) waits(v *Verdict) {
 	}
 }
 
-// restart takes up broken pods of a native StatefulSet that its rolling update waits for (UD-072).
+// restart takes up broken pods of a native StatefulSet that its rolling update waits for.
 func (p *Plan) restart(v *Verdict) {
 	c := v.Child
 	if c.Kind != StatefulSet || c.OnDelete || !c.Observed {
@@ -399,7 +409,8 @@ func (p *Plan) restart(v *Verdict) {
 	}
 	for _, pod := range v.pods {
 		ordinal, ok := ordinalOf(pod.Name)
-		if ok && ordinal-c.Start >= int(v.Wanted.Partition) && pod.Labels[RevisionHash] != p.label && !readiness.Ready(pod) {
+		if ok && ordinal-c.Start >= int(v.Wanted.Partition) && pod.Labels[RevisionHash] != p.label &&
+			!readiness.Ready(pod) {
 			p.Restart = append(p.Restart, pod)
 			v.wait("pod %s is of an older revision and not ready, and recreated", pod.Name)
 		}
@@ -414,7 +425,10 @@ func (p *Plan) Record() []any { return p.log().Record() }
 
 func (p *Plan) log() *planlog.Plan {
 	log := &planlog.Plan{}
-	add := func(format string, args ...any) { log.Summary = append(log.Summary, fmt.Sprintf(format, args...)) }
+	add := func(format string, args ...any) {
+		log.Summary = append(log.Summary, fmt.Sprintf(format, args...))
+	}
+
 	switch {
 	case p.Going:
 		add("it is being deleted: nothing is done")
@@ -427,22 +441,27 @@ func (p *Plan) log() *planlog.Plan {
 	if p.NewRevision != nil {
 		add("the template is new: revision %s", p.Expected)
 	}
+
 	for i := range p.Subsets {
 		about, words, _ := strings.Cut(p.Subsets[i].String(), ": ")
 		log.Add(about, "%s", words)
 	}
+
 	for _, m := range p.Marks {
 		log.Add(m.Pod.Name, "%s=%t", ReservedPod, m.Reserved)
 	}
+
 	for _, r := range slices.Concat(p.Release, p.Deletes) {
 		log.Add(r.Child.String(), "goes: %s", r.Why)
 	}
+
 	return log
 }
 
 // Waiting tells whether anything is not as it should be.
 func (p *Plan) Waiting() bool {
-	return p.Fault != nil || p.Refused != nil || slices.ContainsFunc(p.Subsets, func(v Verdict) bool { return len(v.Why) > 0 })
+	return p.Fault != nil || p.Refused != nil || slices.ContainsFunc(p.Subsets,
+		func(v Verdict) bool { return len(v.Why) > 0 })
 }
 
 // Reason is the first thing that the object itself waits for, empty if there is none.

@@ -34,12 +34,13 @@ func Data(template []byte) ([]byte, error) {
 }
 
 // canonical returns a template in the one form in which templates are compared: as the typed structs of the
-// reference encode it, with what they do not know (UD-133).
+// reference encode it, with what they do not know.
 func canonical(template []byte) (revision.Document, error) {
-	all, err := revision.Parse(appsv1alpha1.ModernSubsetTemplate(template)) // UD-161
+	all, err := revision.Parse(appsv1alpha1.ModernSubsetTemplate(template))
 	if err != nil {
 		return nil, err
 	}
+
 	delete(all, "$patch")
 	for _, kind := range Kinds {
 		if all[string(kind)] == nil {
@@ -57,6 +58,7 @@ func canonical(template []byte) (revision.Document, error) {
 			return nil, fmt.Errorf("%s.spec: %w", kind, err)
 		}
 	}
+
 	return all, nil
 }
 
@@ -83,6 +85,7 @@ func (k Kind) canonicalSpec(text []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	// Our types keep templates as documents, of which they do not know the fields.
 	pod, claims := spec["template"], spec["volumeClaimTemplates"]
 	delete(spec, "template")
@@ -90,6 +93,7 @@ func (k Kind) canonicalSpec(text []byte) (any, error) {
 	if text, err = json.Marshal(spec); err != nil {
 		return nil, fmt.Errorf("encoding a spec: %w", err)
 	}
+
 	var known any
 	if k == CloneSet {
 		known, err = revision.CanonicalAs[appsv1beta1.CloneSetSpec](text)
@@ -99,10 +103,12 @@ func (k Kind) canonicalSpec(text []byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	rest, ok := known.(revision.Document)
 	if !ok {
 		return nil, fmt.Errorf("it is no object")
 	}
+
 	rest["template"] = pod
 	if err := rewrite(rest, "template", revision.CanonicalAs[corev1.PodTemplateSpec]); err != nil {
 		return nil, err
@@ -110,6 +116,7 @@ func (k Kind) canonicalSpec(text []byte) (any, error) {
 	if delete(rest, "volumeClaimTemplates"); claims == nil {
 		return rest, nil
 	}
+
 	rest["volumeClaimTemplates"] = claims
 	return rest, rewrite(rest, "volumeClaimTemplates", revision.CanonicalAs[[]corev1.PersistentVolumeClaim])
 }
@@ -128,9 +135,11 @@ type Knowledge struct {
 
 // read returns the template of the object, and what its revision stores.
 func (k *Knowledge) read(united *appsv1beta1.UnitedDeployment) (*Template, []byte, error) {
-	if k.uid == united.UID && k.generation == united.Generation && (k.template != nil || k.err != nil) && united.Generation != 0 {
+	if k.uid == united.UID && k.generation == united.Generation && (k.template != nil || k.err != nil) &&
+		united.Generation != 0 {
 		return k.template, k.data, k.err
 	}
+
 	k.uid, k.generation = united.UID, united.Generation
 	k.template, k.data = nil, nil
 	if k.template, k.err = TemplateOf(&united.Spec.Template); k.err == nil {
@@ -139,6 +148,7 @@ func (k *Knowledge) read(united *appsv1beta1.UnitedDeployment) (*Template, []byt
 			k.data, k.err = Data(text)
 		}
 	}
+
 	return k.template, k.data, k.err
 }
 
@@ -147,6 +157,7 @@ func (k *Knowledge) Same(stored *appsv1.ControllerRevision, data []byte) bool {
 	if bytes.Equal(stored.Data.Raw, data) {
 		return true
 	}
+
 	normal, known := k.normal[stored.UID]
 	if !known {
 		if template, err := revision.Template(stored.Data.Raw); err == nil {
@@ -159,10 +170,11 @@ func (k *Knowledge) Same(stored *appsv1.ControllerRevision, data []byte) bool {
 			k.normal[stored.UID] = normal
 		}
 	}
+
 	return normal != nil && bytes.Equal(normal, data)
 }
 
-// revisions finds or makes the revision of the template (UD-132).
+// revisions finds or makes the revision of the template.
 func (p *Plan) revisions(s *Snapshot, template *Template, data []byte) {
 	history := revision.NewHistory(s.Revisions, s.Known.Same)
 	p.Collisions = s.United.Status.CollisionCount
@@ -173,8 +185,10 @@ func (p *Plan) revisions(s *Snapshot, template *Template, data []byte) {
 		p.Expected, hash, p.Collisions = history.Name(s.United.Name, data, p.Collisions, history.Stored)
 		labels := template.Labels()
 		labels[pub.RevisionHash] = hash
-		p.NewRevision = &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: s.United.Namespace, Name: p.Expected, Labels: labels,
-			OwnerReferences: []metav1.OwnerReference{OwnerReference(s.United)}}, Data: runtime.RawExtension{Raw: data}, Revision: history.Next()}
+		p.NewRevision = &appsv1.ControllerRevision{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.United.Namespace, Name: p.Expected, Labels: labels,
+				OwnerReferences: []metav1.OwnerReference{OwnerReference(s.United)}},
+			Data: runtime.RawExtension{Raw: data}, Revision: history.Next()}
 	case equal != history.Last():
 		p.Renumber, p.Number = equal, history.Next()
 		fallthrough
@@ -187,7 +201,7 @@ func (p *Plan) revisions(s *Snapshot, template *Template, data []byte) {
 }
 
 // prune lists revisions beyond the limit that nothing needs: those that children are made from, the current
-// one and that of the template are kept (UD-134).
+// one and that of the template are kept.
 func (p *Plan) prune(s *Snapshot, current string) {
 	limit := defaultHistory
 	if given := s.United.Spec.RevisionHistoryLimit; given != nil {
@@ -197,12 +211,14 @@ func (p *Plan) prune(s *Snapshot, current string) {
 	for _, c := range s.Children {
 		live[c.Revision] = true
 	}
+
 	var idle []*appsv1.ControllerRevision
 	for _, r := range revision.NewHistory(s.Revisions, nil).Stored {
 		if !live[r.Name] && !live[revision.ShortHash(r.Name)] && r.DeletionTimestamp == nil {
 			idle = append(idle, r)
 		}
 	}
+
 	if excess := len(idle) - limit; excess > 0 {
 		p.History = idle[:excess]
 	}

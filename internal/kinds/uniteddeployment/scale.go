@@ -55,14 +55,17 @@ func BoundsOf(s *appsv1beta1.Subset, replicas int32) (b Bounds, err error) {
 		}
 	}
 	if b.Min > b.Max {
-		return b, fmt.Errorf("minReplicas of subset %q is %d, more than its maxReplicas, %d", s.Name, b.Min, b.Max)
+		return b, fmt.Errorf("minReplicas of subset %q is %d, more than its maxReplicas, %d", s.Name,
+			b.Min, b.Max)
 	}
+
 	return b, nil
 }
 
 // Elastic tells whether some subset has a minimum or a maximum.
 func Elastic(subsets []appsv1beta1.Subset) bool {
-	return slices.ContainsFunc(subsets, func(s appsv1beta1.Subset) bool { return s.MinReplicas != nil || s.MaxReplicas != nil })
+	return slices.ContainsFunc(subsets,
+		func(s appsv1beta1.Subset) bool { return s.MinReplicas != nil || s.MaxReplicas != nil })
 }
 
 // Numbers are the replicas of the subsets that give some, nil for each other. Where all that are given are
@@ -90,9 +93,12 @@ func Numbers(subsets []appsv1beta1.Subset, replicas int32) ([]*int32, error) {
 			percents = math.MinInt32 // not all are percentages
 		}
 	}
-	if percents < 0 || percents > 100 || all <= int64(replicas) && (percents != 100 || len(order) < len(subsets)) {
+
+	if percents < 0 || percents > 100 ||
+		all <= int64(replicas) && (percents != 100 || len(order) < len(subsets)) {
 		return numbers, nil
 	}
+
 	fractions, missing := make([]int64, len(subsets)), (int64(max(replicas, 0))*percents+50)/100
 	for _, i := range order {
 		percent, _ := Percent(subsets[i].Replicas.StrVal)
@@ -100,10 +106,12 @@ func Numbers(subsets []appsv1beta1.Subset, replicas int32) ([]*int32, error) {
 		*numbers[i], fractions[i] = int32(share/100), share%100
 		missing -= share / 100
 	}
+
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(fractions[b], fractions[a]) })
 	for _, i := range order[:max(missing, 0)] {
 		*numbers[i]++
 	}
+
 	return numbers, nil
 }
 
@@ -124,6 +132,7 @@ func Replicas(replicas *int32, subsets []appsv1beta1.Subset) int32 {
 	if replicas != nil {
 		return max(*replicas, 0)
 	}
+
 	sum := int64(0)
 	for i := range subsets {
 		if given := subsets[i].Replicas; given == nil || given.Type != intstr.Int {
@@ -132,8 +141,10 @@ func Replicas(replicas *int32, subsets []appsv1beta1.Subset) int32 {
 			sum += int64(max(given.IntVal, 0))
 		}
 	}
+
 	if len(subsets) == 0 {
 		return 1
 	}
+
 	return int32(min(sum, math.MaxInt32))
 }

@@ -46,7 +46,7 @@ func Validate(updated, old *appsv1beta1.UnitedDeployment, rules Rules) field.Err
 	return append(errs, validateUpdate(updated, old, rules)...)
 }
 
-// validateName judges the name of an object to be created (UD-020).
+// validateName judges the name of an object to be created.
 func validateName(united *appsv1beta1.UnitedDeployment) field.ErrorList {
 	name, path := united.Name, field.NewPath("metadata", "name")
 	if name == "" {
@@ -59,34 +59,40 @@ func validateName(united *appsv1beta1.UnitedDeployment) field.ErrorList {
 	for _, message := range validation.NameIsDNSSubdomain(name, false) {
 		errs = append(errs, field.Invalid(path, name, message))
 	}
+
 	if len(name) > maxNameLength {
 		errs = append(errs, field.Invalid(path, name,
-			fmt.Sprintf("must be no more than %d characters, so that revisions can be named after it", maxNameLength)))
+			fmt.Sprintf("must be no more than %d characters, so that revisions can be named after it",
+				maxNameLength)))
 	}
+
 	return errs
 }
 
 func validate(united *appsv1beta1.UnitedDeployment, rules Rules) field.ErrorList {
 	spec, path := &united.Spec, field.NewPath("spec")
-	errs := fieldcheck.NotNegative(spec.Replicas, path.Child("replicas"))                                         // UD-021
-	errs = append(errs, fieldcheck.NotNegative(spec.RevisionHistoryLimit, path.Child("revisionHistoryLimit"))...) // UD-134
+	errs := fieldcheck.NotNegative(spec.Replicas, path.Child("replicas"))
+	errs = append(errs, fieldcheck.NotNegative(spec.RevisionHistoryLimit,
+		path.Child("revisionHistoryLimit"))...)
 	errs = append(errs, validateSelector(spec.Selector, path.Child("selector"))...)
 	errs = append(errs, validateTemplate(united, rules, path.Child("template"))...)
 	errs = append(errs, validateTopology(united, path.Child("topology"))...)
 	return append(errs, validateStrategy(spec, path.Child("updateStrategy"))...)
 }
 
-// validateSelector judges the selector (UD-022). Labels that controllers set and change cannot be selected
-// by.
+// validateSelector judges the selector. Labels that controllers set and change cannot be selected by.
 func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil {
 		return field.ErrorList{field.Required(path,
 			"it says by labels which workloads and pods are those of the UnitedDeployment, and must match those of the template")}
 	}
 	if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
-		return field.ErrorList{field.Invalid(path, "{}", "an empty selector would match everything; name at least one label of the template")}
+		return field.ErrorList{field.Invalid(path, "{}",
+			"an empty selector would match everything; name at least one label of the template")}
 	}
-	errs := metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, path)
+
+	errs := metavalidation.ValidateLabelSelector(selector,
+		metavalidation.LabelSelectorValidationOptions{}, path)
 	matcher, err := metav1.LabelSelectorAsSelector(selector)
 	switch {
 	case err != nil && len(errs) == 0:
@@ -94,34 +100,45 @@ func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.Er
 	case err == nil:
 		if key := inplace.Selects(matcher); key != "" {
 			errs = append(errs, field.Forbidden(path,
-				fmt.Sprintf("label %s is the controllers' own, who set and change it: workloads would lose their pods", key)))
+				fmt.Sprintf(
+					"label %s is the controllers' own, who set and change it: workloads would lose their pods",
+					key)))
 		}
 	}
+
 	for _, key := range []string{SubsetName, RevisionHash, ReservedPod} {
 		expression := func(r metav1.LabelSelectorRequirement) bool { return r.Key == key }
-		if _, ok := selector.MatchLabels[key]; ok || slices.ContainsFunc(selector.MatchExpressions, expression) {
+		if _, ok := selector.MatchLabels[key]; ok ||
+			slices.ContainsFunc(selector.MatchExpressions, expression) {
 			errs = append(errs, field.Forbidden(path,
-				fmt.Sprintf("label %s is set by the controller, for each subset or pod as it is: select by a label of the template", key)))
+				fmt.Sprintf(
+					"label %s is set by the controller, for each subset or pod as it is: select by a label of the template",
+					key)))
 		}
 	}
+
 	return errs
 }
 
-// validateStrategy judges updateStrategy (UD-040).
+// validateStrategy judges updateStrategy.
 func validateStrategy(spec *appsv1beta1.UnitedDeploymentSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if kind := spec.UpdateStrategy.Type; kind != "" && kind != appsv1beta1.ManualUnitedDeploymentUpdateStrategyType {
+	if kind := spec.UpdateStrategy.Type; kind != "" &&
+		kind != appsv1beta1.ManualUnitedDeploymentUpdateStrategyType {
 		errs = append(errs, field.NotSupported(path.Child("type"), kind,
-			[]appsv1beta1.UnitedDeploymentUpdateStrategyType{appsv1beta1.ManualUnitedDeploymentUpdateStrategyType}))
+			[]appsv1beta1.UnitedDeploymentUpdateStrategyType{
+				appsv1beta1.ManualUnitedDeploymentUpdateStrategyType}))
 	}
 	manual := spec.UpdateStrategy.ManualUpdate
 	if manual == nil {
 		return errs
 	}
+
 	names := sets.New[string]()
 	for i := range spec.Topology.Subsets {
 		names.Insert(spec.Topology.Subsets[i].Name)
 	}
+
 	at := path.Child("manualUpdate", "partitions")
 	for _, name := range slices.Sorted(maps.Keys(manual.Partitions)) {
 		value := manual.Partitions[name]
@@ -129,26 +146,30 @@ func validateStrategy(spec *appsv1beta1.UnitedDeploymentSpec, path *field.Path) 
 			errs = append(errs, field.Invalid(at, name, "no subset has this name"))
 		}
 		if value < 0 {
-			errs = append(errs, field.Invalid(at, value, fmt.Sprintf("the partition of subset %q must be greater than or equal to 0", name)))
+			errs = append(errs, field.Invalid(at, value,
+				fmt.Sprintf("the partition of subset %q must be greater than or equal to 0", name)))
 		}
 	}
+
 	return errs
 }
 
 // validateTopology judges the subsets, and how pods move between them (UD-029, UD-031 to UD-039).
 func validateTopology(united *appsv1beta1.UnitedDeployment, path *field.Path) field.ErrorList {
 	topology, template, replicas := &united.Spec.Topology, &united.Spec.Template, united.Spec.Replicas
-	errs := validateSchedule(&topology.ScheduleStrategy, &template.SubsetTemplateSpec, path.Child("scheduleStrategy"))
+	errs := validateSchedule(&topology.ScheduleStrategy, &template.SubsetTemplateSpec,
+		path.Child("scheduleStrategy"))
 	subsets, path := topology.Subsets, path.Child("subsets")
 	if most := mostFor(united); len(subsets) > most {
 		return append(errs, field.TooMany(path, len(subsets), most))
 	}
+
 	used, _ := usedBy(united) //nolint:errcheck // it is judged apart
 	adaptive := topology.ScheduleStrategy.Type == appsv1beta1.AdaptiveUnitedDeploymentScheduleStrategyType
 	names, sound := sets.New[string](), true
 	for i := range subsets {
 		s, at := &subsets[i], path.Index(i)
-		if s.Name == "" { // UD-029
+		if s.Name == "" {
 			errs = append(errs, field.Required(at.Child("name"), "a subset is known by its name"))
 		} else {
 			if names.Has(s.Name) {
@@ -167,7 +188,7 @@ func validateTopology(united *appsv1beta1.UnitedDeployment, path *field.Path) fi
 				errs, sound = append(errs, err), false
 			}
 		}
-		if adaptive && s.Replicas != nil { // UD-037
+		if adaptive && s.Replicas != nil {
 			errs = append(errs, field.Forbidden(at.Child("replicas"),
 				"with scheduleStrategy Adaptive pods move between subsets: use minReplicas and maxReplicas"))
 		}
@@ -175,6 +196,7 @@ func validateTopology(united *appsv1beta1.UnitedDeployment, path *field.Path) fi
 			errs = append(errs, field.Invalid(at.Child("patch"), field.OmitValueType{}, err.Error()))
 		}
 	}
+
 	return append(errs, validateSums(subsets, replicas, sound, path)...)
 }
 
@@ -192,7 +214,7 @@ func TooLarge(united *appsv1beta1.UnitedDeployment) bool {
 	return len(united.Spec.Topology.Subsets) > mostFor(united)
 }
 
-// tryPatch applies a patch to the pod template, if there is one (UD-041).
+// tryPatch applies a patch to the pod template, if there is one.
 func tryPatch(used *used, patch []byte) error {
 	if len(patch) == 0 {
 		return nil
@@ -219,19 +241,22 @@ func Selectors(united *appsv1beta1.UnitedDeployment) (template Document, transla
 		subset.Tolerations = s.Tolerations
 		spread.Spec.Subsets = append(spread.Spec.Subsets, subset)
 	}
+
 	template, back := workloadspread.Selectors(spread)
 	return template, func(path string) string {
-		return strings.NewReplacer("spec.subsets", "spec.topology.subsets", ".requiredNodeSelector", ".nodeSelectorTerm").Replace(back(path))
+		return strings.NewReplacer("spec.subsets", "spec.topology.subsets", ".requiredNodeSelector",
+			".nodeSelectorTerm").Replace(back(path))
 	}
 }
 
-// validateNumber judges a number of replicas (UD-031).
+// validateNumber judges a number of replicas.
 func validateNumber(value *intstr.IntOrString, replicas *int32, path *field.Path) *field.Error {
 	if value == nil {
 		return nil
 	}
 	if _, err := Scaled(value, 0); err != nil {
-		return field.Invalid(path, value.String(), `must be an integer not below 0, or an integer percentage from "0%" to "100%"`)
+		return field.Invalid(path, value.String(),
+			`must be an integer not below 0, or an integer percentage from "0%" to "100%"`)
 	}
 	if value.Type == intstr.String && replicas == nil {
 		return field.Invalid(path, value.String(), "a percentage needs spec.replicas")
@@ -241,15 +266,19 @@ func validateNumber(value *intstr.IntOrString, replicas *int32, path *field.Path
 
 // validateSums judges whether the numbers of the subsets fit together, and all replicas (UD-032 to UD-036).
 // sound says that each is a number.
-func validateSums(subsets []appsv1beta1.Subset, replicas *int32, sound bool, path *field.Path) field.ErrorList {
+func validateSums(
+	subsets []appsv1beta1.Subset, replicas *int32, sound bool, path *field.Path,
+) field.ErrorList {
 	fixed := slices.ContainsFunc(subsets, func(s appsv1beta1.Subset) bool { return s.Replicas != nil })
 	if Elastic(subsets) {
 		return validateElastic(subsets, replicas, fixed, path)
 	}
+
 	given := func(s appsv1beta1.Subset) bool { return s.Replicas == nil }
 	switch {
 	case replicas == nil && slices.ContainsFunc(subsets, given):
-		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, "spec.replicas is not given, so every subset must give replicas")}
+		return field.ErrorList{field.Invalid(path, field.OmitValueType{},
+			"spec.replicas is not given, so every subset must give replicas")}
 	case !sound || !fixed || replicas == nil || *replicas < 0:
 		return nil
 	}
@@ -257,26 +286,34 @@ func validateSums(subsets []appsv1beta1.Subset, replicas *int32, sound bool, pat
 	if err != nil {
 		return field.ErrorList{field.Invalid(path, field.OmitValueType{}, err.Error())}
 	}
+
 	switch sum, given := Sum(numbers); {
 	case sum > int64(*replicas):
 		return field.ErrorList{field.Invalid(path, sum,
-			fmt.Sprintf("the subsets have %d replicas together, more than spec.replicas, which is %d", sum, *replicas))}
+			fmt.Sprintf("the subsets have %d replicas together, more than spec.replicas, which is %d",
+				sum, *replicas))}
 	case given == len(subsets) && sum < int64(*replicas):
-		return field.ErrorList{field.Invalid(path, sum, fmt.Sprintf("the subsets have %d replicas together, fewer than spec.replicas, which is %d: leave replicas out of one of them, or give more",
-			sum, *replicas))}
+		return field.ErrorList{field.Invalid(path, sum,
+			fmt.Sprintf(
+				"the subsets have %d replicas together, fewer than spec.replicas, which is %d: leave replicas out of one of them, or give more",
+				sum, *replicas))}
 	}
+
 	return nil
 }
 
 // validateElastic judges minima and maxima (UD-032 to UD-034).
-func validateElastic(subsets []appsv1beta1.Subset, replicas *int32, fixed bool, path *field.Path) field.ErrorList {
+func validateElastic(
+	subsets []appsv1beta1.Subset, replicas *int32, fixed bool, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	if fixed {
 		errs = append(errs, field.Invalid(path, field.OmitValueType{},
 			"replicas of one subset, and minReplicas or maxReplicas of any, exclude each other: use one or the other"))
 	}
 	if replicas == nil {
-		errs = append(errs, field.Invalid(path, field.OmitValueType{}, "minReplicas and maxReplicas need spec.replicas"))
+		errs = append(errs, field.Invalid(path, field.OmitValueType{},
+			"minReplicas and maxReplicas need spec.replicas"))
 	}
 	unbounded := false
 	for i := range subsets {
@@ -292,35 +329,48 @@ func validateElastic(subsets []appsv1beta1.Subset, replicas *int32, fixed bool, 
 				fmt.Sprintf("is %d of %d, more than maxReplicas, which is %d", least, *replicas, most)))
 		}
 	}
+
 	if !unbounded {
 		errs = append(errs, field.Invalid(path, field.OmitValueType{},
 			"all subsets have maxReplicas: one at least must have none, to take what is left"))
 	}
+
 	return errs
 }
 
-// validateSchedule judges scheduleStrategy (UD-038, UD-039).
-func validateSchedule(strategy *appsv1beta1.UnitedDeploymentScheduleStrategy, template *appsv1beta1.SubsetTemplateSpec,
-	path *field.Path) field.ErrorList {
+// validateSchedule judges scheduleStrategy.
+func validateSchedule(
+	strategy *appsv1beta1.UnitedDeploymentScheduleStrategy, template *appsv1beta1.SubsetTemplateSpec,
+	path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	switch strategy.Type {
-	case "", appsv1beta1.FixedUnitedDeploymentScheduleStrategyType, appsv1beta1.AdaptiveUnitedDeploymentScheduleStrategyType:
+	case "", appsv1beta1.FixedUnitedDeploymentScheduleStrategyType,
+		appsv1beta1.AdaptiveUnitedDeploymentScheduleStrategyType:
 	default:
-		errs = append(errs, field.NotSupported(path.Child("type"), strategy.Type, []appsv1beta1.UnitedDeploymentScheduleStrategyType{
-			appsv1beta1.FixedUnitedDeploymentScheduleStrategyType, appsv1beta1.AdaptiveUnitedDeploymentScheduleStrategyType}))
+		errs = append(errs, field.NotSupported(path.Child("type"), strategy.Type,
+			[]appsv1beta1.UnitedDeploymentScheduleStrategyType{
+				appsv1beta1.FixedUnitedDeploymentScheduleStrategyType,
+				appsv1beta1.AdaptiveUnitedDeploymentScheduleStrategyType}))
 	}
 	adaptive := strategy.Adaptive
 	if adaptive == nil {
 		return errs
 	}
-	errs = append(errs, fieldcheck.NotNegative(adaptive.RescheduleCriticalSeconds, path.Child("adaptive", "rescheduleCriticalSeconds"))...)
-	errs = append(errs, fieldcheck.NotNegative(adaptive.UnschedulableDuration, path.Child("adaptive", "unschedulableDuration"))...)
-	errs = append(errs, fieldcheck.NotNegative(adaptive.UnschedulableLastSeconds, path.Child("adaptive", "unschedulableLastSeconds"))...)
-	if strategy.Type == appsv1beta1.AdaptiveUnitedDeploymentScheduleStrategyType && adaptive.ReserveUnschedulablePods &&
+
+	errs = append(errs, fieldcheck.NotNegative(adaptive.RescheduleCriticalSeconds,
+		path.Child("adaptive", "rescheduleCriticalSeconds"))...)
+	errs = append(errs, fieldcheck.NotNegative(adaptive.UnschedulableDuration,
+		path.Child("adaptive", "unschedulableDuration"))...)
+	errs = append(errs, fieldcheck.NotNegative(adaptive.UnschedulableLastSeconds,
+		path.Child("adaptive", "unschedulableLastSeconds"))...)
+	if strategy.Type == appsv1beta1.AdaptiveUnitedDeploymentScheduleStrategyType &&
+		adaptive.ReserveUnschedulablePods &&
 		(template.StatefulSetTemplate != nil || template.AdvancedStatefulSetTemplate != nil) {
 		errs = append(errs, field.Invalid(path, field.OmitValueType{},
 			"reserveUnschedulablePods is possible with deploymentTemplate and cloneSetTemplate alone: pods of StatefulSets wait for each other"))
 	}
+
 	return errs
 }
 
@@ -328,7 +378,7 @@ func validateSchedule(strategy *appsv1beta1.UnitedDeploymentScheduleStrategy, te
 func validateUpdate(updated, old *appsv1beta1.UnitedDeployment, rules Rules) field.ErrorList {
 	path := field.NewPath("spec")
 	var errs field.ErrorList
-	if !equality.Semantic.DeepEqual(updated.Spec.Selector, old.Spec.Selector) { // UD-047
+	if !equality.Semantic.DeepEqual(updated.Spec.Selector, old.Spec.Selector) {
 		errs = append(errs, field.Forbidden(path.Child("selector"),
 			"the selector cannot be changed, since those of the workloads cannot: make another UnitedDeployment"))
 	}
@@ -337,7 +387,8 @@ func validateUpdate(updated, old *appsv1beta1.UnitedDeployment, rules Rules) fie
 		s := &old.Spec.Topology.Subsets[i]
 		stored[s.Name] = s
 	}
-	for i := range updated.Spec.Topology.Subsets { // UD-046
+
+	for i := range updated.Spec.Topology.Subsets {
 		s := &updated.Spec.Topology.Subsets[i]
 		before, at := stored[s.Name], path.Child("topology", "subsets").Index(i)
 		if before == nil {
@@ -351,5 +402,6 @@ func validateUpdate(updated, old *appsv1beta1.UnitedDeployment, rules Rules) fie
 			errs = append(errs, field.Forbidden(at.Child("tolerations"), message))
 		}
 	}
+
 	return append(errs, validateTemplateUpdate(updated, old, rules, path.Child("template"))...)
 }

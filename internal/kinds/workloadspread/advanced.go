@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// ReadAdvanced reads of an Advanced StatefulSet how many pods it wants, its first ordinal, and those that it
-// leaves out (WS-021, WS-061).
+// ReadAdvanced returns how many pods an Advanced StatefulSet wants, its first ordinal, and the ordinals that
+// it leaves out (WS-021, WS-061).
 func ReadAdvanced(object map[string]any) (desired int32, start int, reserved []Ordinals, err error) {
 	desired = 1
 	if replicas, found, _ := unstructured.NestedInt64(object, "spec", "replicas"); found {
@@ -22,14 +22,16 @@ func ReadAdvanced(object map[string]any) (desired int32, start int, reserved []O
 	for i, entry := range entries {
 		r, ok := ordinals(entry)
 		if !ok {
-			return desired, int(first), nil, fmt.Errorf("spec.reserveOrdinals[%d]: %v is neither an ordinal nor a range", i, entry)
+			return desired, int(first), nil,
+				fmt.Errorf("spec.reserveOrdinals[%d]: %v is neither an ordinal nor a range", i, entry)
 		}
 		reserved = append(reserved, r)
 	}
+
 	return desired, int(first), apart(reserved), nil
 }
 
-// ordinals reads an entry of reserveOrdinals, a number or "first-last".
+// ordinals parses an entry of reserveOrdinals, which is a number or "first-last".
 func ordinals(entry any) (Ordinals, bool) {
 	switch value := entry.(type) {
 	case int64:
@@ -43,9 +45,12 @@ func ordinals(entry any) (Ordinals, bool) {
 	return Ordinals{}, false
 }
 
-// apart puts ranges that may overlap into order, apart from each other.
+// apart sorts ranges and merges those that overlap or touch.
 func apart(ranges []Ordinals) []Ordinals {
-	slices.SortFunc(ranges, func(a, b Ordinals) int { return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last)) })
+	slices.SortFunc(ranges, func(a, b Ordinals) int {
+		return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last))
+	})
+
 	var merged []Ordinals
 	for _, r := range ranges {
 		if last := len(merged) - 1; last >= 0 && r.First <= merged[last].Last+1 {

@@ -8,13 +8,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// ConfigMap, in the install namespace, and key of the kinds that users list (WS-024).
+// ConfigMapName is the ConfigMap, in the install namespace, in which users list further kinds of workloads,
+// and AllowListKey is its key (WS-024).
 const (
 	ConfigMapName = "kruise-configuration"
 	AllowListKey  = "WorkloadSpread_Watch_Custom_Workload_WhiteList"
 )
 
-// AllowList are the kinds that users list. The zero value lists none.
+// AllowList holds the kinds of workloads that users list. The zero value lists none.
 type AllowList struct{ Workloads []CustomKind }
 
 // CustomKind is a kind of workload that users list.
@@ -22,16 +23,16 @@ type CustomKind struct {
 	schema.GroupVersionKind
 	// SubResources are the kinds between the pod and the workload.
 	SubResources []schema.GroupVersionKind
-	// ReplicasPath leads to the number of pods; empty asks the scale subresource (WS-016).
+	// ReplicasPath is the path of the number of pods. If it is empty, the scale subresource is read (WS-016).
 	ReplicasPath string
-	// DeletionCost has deletion costs written (WS-206).
+	// DeletionCost enables writing deletion costs (WS-206).
 	DeletionCost bool
 }
 
-// ParseAllowList reads the value of the key; no value lists nothing (WS-024, WS-027).
+// ParseAllowList parses the value of AllowListKey; an empty value lists nothing (WS-024, WS-027).
 func ParseAllowList(text string) (AllowList, error) { return ParseListAt(AllowListKey, text) }
 
-// ParseListAt reads the value of another key of such a form.
+// ParseListAt parses the value of another key that has the same format.
 func ParseListAt(key, text string) (AllowList, error) {
 	if text == "" {
 		return AllowList{}, nil
@@ -43,7 +44,7 @@ func ParseListAt(key, text string) (AllowList, error) {
 	return list, nil
 }
 
-// Workload returns what is listed of a kind, by group and kind; empty versions match every one (WS-025).
+// Workload returns the entry for a kind, compared by group and kind; the version does not matter (WS-025).
 func (l AllowList) Workload(kind schema.GroupKind) (CustomKind, bool) {
 	at := slices.IndexFunc(l.Workloads, func(w CustomKind) bool { return w.GroupKind() == kind })
 	if at < 0 || kind.Kind == "" {
@@ -52,7 +53,8 @@ func (l AllowList) Workload(kind schema.GroupKind) (CustomKind, bool) {
 	return l.Workloads[at], true
 }
 
-// Known tells whether the kind is listed as a workload or as what stands between one and its pods (WS-051).
+// Known reports whether the kind is listed, either as a workload or as a kind between a workload and its pods
+// (WS-051).
 func (l AllowList) Known(kind schema.GroupKind) bool {
 	return slices.ContainsFunc(l.Workloads, func(w CustomKind) bool {
 		return w.GroupKind() == kind || slices.ContainsFunc(w.SubResources,

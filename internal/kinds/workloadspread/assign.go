@@ -20,13 +20,13 @@ import (
 
 // Fit is a subset that a pod without annotation may belong to (WS-142).
 type Fit struct {
-	// Subset is its index.
+	// Subset is the index of the subset.
 	Subset int
-	// Score of the pod in it, apart from whether there is room (WS-143).
+	// Score is the pod's score in the subset, not counting whether the subset has room (WS-143).
 	Score int64
 }
 
-// Scores of a pod in a subset (WS-143).
+// Parts of the score of a pod in a subset.
 const (
 	scorePreferred = 100
 	scorePatched   = 10
@@ -34,12 +34,13 @@ const (
 )
 
 // Fits returns the subsets that a pod on that node may belong to, in the order of the spec. document is the
-// pod as the API server has it, with what our types do not know.
+// pod as stored in the API server, including fields that our types do not know.
 func Fits(subsets []appsv1beta1.WorkloadSpreadSubset, document []byte, node *corev1.Node) ([]Fit, error) {
 	pod := &corev1.Pod{}
 	if err := json.Unmarshal(document, pod); err != nil {
 		return nil, fmt.Errorf("reading a pod: %w", err)
 	}
+
 	var fits []Fit
 	for i := range subsets {
 		subset := &subsets[i]
@@ -52,27 +53,31 @@ func Fits(subsets []appsv1beta1.WorkloadSpreadSubset, document []byte, node *cor
 		}
 		fits = append(fits, fit)
 	}
+
 	return fits, nil
 }
 
-// tolerated tells whether pod and subset tolerate all taints of the node but those that keep no pod away, and
-// cordons (WS-142).
+// tolerated reports whether pod and subset together tolerate all taints of the node. Cordons, and taints with
+// the effect PreferNoSchedule, do not count.
 func tolerated(pod *corev1.Pod, subset *appsv1beta1.WorkloadSpreadSubset, node *corev1.Node) bool {
 	counts := func(taint *corev1.Taint) bool {
-		return taint.Effect != corev1.TaintEffectPreferNoSchedule && taint.Key != corev1.TaintNodeUnschedulable
+		return taint.Effect != corev1.TaintEffectPreferNoSchedule &&
+			taint.Key != corev1.TaintNodeUnschedulable
 	}
-	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(logr.Discard(), node.Spec.Taints, slices.Concat(pod.Spec.Tolerations,
-		subset.Tolerations), counts, true)
+	_, untolerated := corev1helpers.FindMatchingUntoleratedTaint(logr.Discard(), node.Spec.Taints,
+		slices.Concat(pod.Spec.Tolerations, subset.Tolerations), counts, true)
 	return !untolerated
 }
 
-// required tells whether the node satisfies one of the pod's own required terms with what the subset adds to
-// each (WS-092, WS-142).
+// required reports whether the node satisfies one of the pod's own required terms, each extended by what the
+// subset adds.
 func required(pod *corev1.Pod, subset *appsv1beta1.WorkloadSpreadSubset, node *corev1.Node) bool {
 	add := subset.RequiredNodeSelector
-	if add == nil || len(add.MatchExpressions)+len(add.MatchFields) == 0 { // a term without requirements is not injected either
+	// Injection ignores a term without requirements, too.
+	if add == nil || len(add.MatchExpressions)+len(add.MatchFields) == 0 {
 		return true
 	}
+
 	terms := []corev1.NodeSelectorTerm{*add}
 	if own := requiredTerms(pod); len(own) > 0 {
 		terms = make([]corev1.NodeSelectorTerm, len(own))
@@ -86,14 +91,15 @@ func required(pod *corev1.Pod, subset *appsv1beta1.WorkloadSpreadSubset, node *c
 }
 
 func requiredTerms(pod *corev1.Pod) []corev1.NodeSelectorTerm {
-	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil && a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil &&
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution != nil {
 		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	}
 	return nil
 }
 
-// preferred is the sum of the weights of the subset's terms that the node matches; terms that cannot be read
-// match nothing.
+// preferred returns the sum of the weights of the subset's terms that the node matches. Terms that cannot be
+// parsed match nothing.
 func preferred(subset *appsv1beta1.WorkloadSpreadSubset, node *corev1.Node) int64 {
 	terms, err := nodeaffinity.NewPreferredSchedulingTerms(subset.PreferredNodeSelector)
 	if err != nil {
@@ -102,14 +108,15 @@ func preferred(subset *appsv1beta1.WorkloadSpreadSubset, node *corev1.Node) int6
 	return terms.Score(node)
 }
 
-// unchanged tells whether a patch would leave a pod as it is, apart from annotations. Values that are written
-// differently but are the same, such as quantities, are no change, unless the patch has fields that our types
-// do not know.
+// unchanged reports whether a patch would leave a pod as it is, apart from annotations. Values that are equal
+// but written differently, such as quantities, are no change, unless the patch has fields that our types do
+// not know.
 func unchanged(document, patch []byte) bool {
 	text, err := mergedText(document, patch)
 	if err != nil {
 		return false
 	}
+
 	var was, is map[string]any
 	if json.Unmarshal(document, &was) != nil || json.Unmarshal(text, &is) != nil {
 		return false
@@ -120,10 +127,12 @@ func unchanged(document, patch []byte) bool {
 	if unknown, err := kjson.UnmarshalStrict(patch, &corev1.Pod{}); err != nil || len(unknown) > 0 {
 		return false
 	}
+
 	before, after := &corev1.Pod{}, &corev1.Pod{}
 	if json.Unmarshal(document, before) != nil || json.Unmarshal(text, after) != nil {
 		return false
 	}
+
 	before.Annotations, after.Annotations = nil, nil
 	return equality.Semantic.DeepEqual(before, after)
 }
@@ -135,8 +144,8 @@ func withoutAnnotations(pod map[string]any) map[string]any {
 	return pod
 }
 
-// choose is the subset in which a pod scores most; the earlier one of equals. room tells whether a subset has
-// room (WS-143).
+// choose returns the subset in which the pod has the highest score, and the first of those with equal scores.
+// room reports whether a subset has room.
 func choose(fits []Fit, room func(subset int) bool) (int, bool) {
 	chosen, most := -1, int64(-1)
 	for _, fit := range fits {
@@ -151,11 +160,14 @@ func choose(fits []Fit, room func(subset int) bool) (int, bool) {
 	return chosen, chosen >= 0
 }
 
-// adoptedMetadata is what adoption writes of a pod's metadata: that of the subset's patch, unless the
-// WorkloadSpread leaves pods that it finds as they are, and the annotation (WS-144).
-func adoptedMetadata(spread *appsv1beta1.WorkloadSpread, subset *appsv1beta1.WorkloadSpreadSubset) (map[string]any, error) {
+// adoptedMetadata returns the metadata that adoption writes to a pod: the annotation, and the metadata of the
+// subset's patch unless the WorkloadSpread leaves existing pods as they are.
+func adoptedMetadata(
+	spread *appsv1beta1.WorkloadSpread, subset *appsv1beta1.WorkloadSpreadSubset,
+) (map[string]any, error) {
 	metadata := map[string]any{}
-	if len(subset.Patch.Raw) > 0 && !strings.EqualFold(spread.Annotations[pub.IgnorePatchExistingPods], "true") {
+	if len(subset.Patch.Raw) > 0 &&
+		!strings.EqualFold(spread.Annotations[pub.IgnorePatchExistingPods], "true") {
 		var patch struct {
 			Metadata map[string]any `json:"metadata"`
 		}
@@ -168,7 +180,8 @@ func adoptedMetadata(spread *appsv1beta1.WorkloadSpread, subset *appsv1beta1.Wor
 			metadata = patch.Metadata
 		}
 	}
-	annotate(metadata, pub.MatchedWorkloadSpread, pub.Placement{Name: spread.Name, Subset: subset.Name}.String())
+	annotate(metadata, pub.MatchedWorkloadSpread,
+		pub.Placement{Name: spread.Name, Subset: subset.Name}.String())
 	return metadata, nil
 }
 

@@ -15,41 +15,42 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// Creation is a pod that asks to be admitted.
+// Creation is a pod that is being admitted.
 type Creation struct {
-	// Key of its booking: its name, or a fresh id if it will get its name later (WS-076).
+	// Key is the key of its booking: its name, or a fresh ID if it gets its name later (WS-076).
 	Key string
-	// Generated: Key is an id.
+	// Generated reports that Key is an ID.
 	Generated bool
-	// Version of the pod (WS-081).
+	// Version is the version of the pod (WS-081).
 	Version string
 }
 
 // Deletion is a pod that is about to be deleted.
 type Deletion struct {
-	// Name of the pod, and its version.
+	// Name is the name of the pod, and Version its version.
 	Name, Version string
-	// Subset that its placement names, and the id of its booking there; empty if that is its name.
+	// Subset is the subset that its placement names. Booking is the ID of its booking there, and is empty if
+	// the pod was booked under its name.
 	Subset, Booking string
 }
 
-// Decision is what becomes of a pod.
+// Decision is what the ledger decides about a pod.
 type Decision struct {
-	// Subset that the pod is put into; nil for none.
+	// Subset is the subset that the pod is put into, or nil.
 	Subset *appsv1beta1.WorkloadSpreadSubset
-	// Booked: the key of the pod stands in the list, by this decision, which Made tells, or by an earlier
-	// one.
+	// Booked reports that the pod is in the list of bookings. Made reports that this decision, not an earlier
+	// one, booked it.
 	Booked, Made bool
-	// List is what is to be written for the version of the pod; nil if nothing is. Decisions that are made
-	// together have none.
+	// List is the list to be written for the version of the pod, or nil if there is nothing to write. It is
+	// not set if several decisions are made together.
 	List []appsv1beta1.WorkloadSpreadSubsetStatus
-	// Reason says why there is no subset, or why nothing is booked.
+	// Reason is why there is no subset, or why nothing is booked.
 	Reason string
-	// Gone: the WorkloadSpread is (WS-113).
+	// Gone reports that the WorkloadSpread no longer exists (WS-113).
 	Gone bool
 }
 
-// Placement is the annotation of a pod that was put into a subset (WS-096).
+// Placement returns the annotation of a pod that was put into a subset (WS-096).
 func (d *Decision) Placement(spread string, pod Creation) pub.Placement {
 	p := pub.Placement{Name: spread, Subset: d.Subset.Name}
 	if d.Booked && pod.Generated {
@@ -58,8 +59,8 @@ func (d *Decision) Placement(spread string, pod Creation) pub.Placement {
 	return p
 }
 
-// Alone returns the subset if there is nothing to choose and nothing to count: a single one without limit
-// (WS-056).
+// Alone returns the only subset of a WorkloadSpread if it has no limit, so that there is nothing to choose
+// and nothing to count. Otherwise it returns nil (WS-056).
 func Alone(spread *appsv1beta1.WorkloadSpread) *appsv1beta1.WorkloadSpreadSubset {
 	if subsets := spread.Spec.Subsets; len(subsets) == 1 && subsets[0].MaxReplicas == nil {
 		return &subsets[0]
@@ -67,56 +68,65 @@ func Alone(spread *appsv1beta1.WorkloadSpread) *appsv1beta1.WorkloadSpreadSubset
 	return nil
 }
 
-// ReadsTarget tells whether decisions need the target: for the share of a percentage.
+// ReadsTarget reports whether decisions need the target, which they do if a subset has a percentage.
 func ReadsTarget(spread *appsv1beta1.WorkloadSpread) bool {
-	return slices.ContainsFunc(spread.Spec.Subsets, func(s appsv1beta1.WorkloadSpreadSubset) bool { return isPercentage(s.MaxReplicas) })
+	return slices.ContainsFunc(spread.Spec.Subsets,
+		func(s appsv1beta1.WorkloadSpreadSubset) bool { return isPercentage(s.MaxReplicas) })
 }
 
 func isPercentage(most *intstr.IntOrString) bool { return most != nil && most.Type == intstr.String }
 
-// Create chooses the subset of a pod by the counters (WS-070 to WS-076); the other result books what it
-// decided.
+// Create chooses the subset of a pod by the counters (WS-070 to WS-076). The returned function books the
+// decision.
 func (l *Ledger) Create(pod Creation) (Decision, func()) {
 	if alone := Alone(l.spread); alone != nil {
 		return Decision{Subset: alone}, nothing
 	}
+
 	p := l.page(pod.Version)
 	if i := p.index(func(s *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
-		// with both it is of an earlier pod that nobody has counted (WS-103)
+		// A key with both bookings belongs to an earlier pod that nobody has counted yet.
 		return has(s.CreatingPods, pod.Key) && !has(s.DeletingPods, pod.Key)
-	}); i >= 0 { // WS-072
+	}); i >= 0 {
 		again := func() {}
 		if firstseen.HalfOver(p.list[i].CreatingPods[pod.Key].Time, CreationTimeout, l.now) {
-			// It is of a request that failed long ago, and would expire before this pod can be seen: it
-			// begins anew, in the same place.
+			// The booking stems from a request that failed long ago, and would expire before this pod can be
+			// seen. Renew it, in the same place.
 			again = func() { p.change(i).CreatingPods[pod.Key] = metav1.NewTime(l.now) }
 		}
 		return Decision{Subset: &l.spread.Spec.Subsets[i], Booked: true}, again
 	}
+
 	deleted := -1
-	if !pod.Generated { // WS-073
-		deleted = p.index(func(s *appsv1beta1.WorkloadSpreadSubsetStatus) bool { return has(s.DeletingPods, pod.Key) })
+	if !pod.Generated {
+		deleted = p.index(func(s *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
+			return has(s.DeletingPods, pod.Key)
+		})
 	}
+
 	chosen := deleted
 	if deleted < 0 || !free(&p.list[deleted]) {
-		chosen = p.index(free) // WS-074
+		chosen = p.index(free)
 	}
 	if chosen < 0 {
 		return Decision{Reason: "no subset has a free place: " + places(p.list)}, nothing
 	}
+
 	subset := &l.spread.Spec.Subsets[chosen]
-	if p.list[chosen].MissingReplicas == Unlimited { // WS-075
+	if p.list[chosen].MissingReplicas == Unlimited {
 		return Decision{Subset: subset}, nothing
 	}
+
 	size, ok := l.takes(pod.Version, pod.Key)
 	if !ok {
 		return Decision{Reason: noRoom}, nothing
 	}
+
 	return Decision{Subset: subset, Booked: true, Made: true}, func() {
 		l.size += size
 		if deleted >= 0 {
-			// The name is free again, so that the place of the earlier pod is, too: it was added to the
-			// missing ones when the deletion was booked, and is taken only if the pod returns to it.
+			// The name is free again, and so is the place of the earlier pod. It was added to the missing
+			// replicas when the deletion was booked, and is taken only if the pod returns to it.
 			gone(p.change(deleted), pod.Key)
 		}
 		status := p.change(chosen)
@@ -127,11 +137,12 @@ func (l *Ledger) Create(pod Creation) (Decision, func()) {
 
 func nothing() {}
 
-// Release decides whether the place of a creation that was refused is given back; the other result does so.
+// Release decides whether the place of a refused creation is given back. The returned function gives it back.
 func (l *Ledger) Release(pod Creation) (Decision, func()) {
 	p := l.page(pod.Version)
 	i := p.index(func(s *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
-		return has(s.CreatingPods, pod.Key) && !has(s.DeletingPods, pod.Key) // with both it holds no place
+		// A key with both bookings holds no place.
+		return has(s.CreatingPods, pod.Key) && !has(s.DeletingPods, pod.Key)
 	})
 	if i < 0 {
 		return Decision{Reason: "it is not booked"}, nothing
@@ -143,28 +154,32 @@ func (l *Ledger) Release(pod Creation) (Decision, func()) {
 	}
 }
 
-// Delete decides about a deletion (WS-102, WS-103); the other result books it.
+// Delete decides about a deletion (WS-102, WS-103). The returned function books it.
 func (l *Ledger) Delete(pod Deletion) (Decision, func()) {
 	if reason := Unbookable(l.spread, pod.Subset); reason != "" {
 		return Decision{Reason: reason}, nothing
 	}
+
 	i := indexOf(l.spread, pod.Subset)
 	p := l.page(pod.Version)
 	for j := range p.list {
 		if i != j && has(p.list[j].CreatingPods, pod.Name) || has(p.list[j].DeletingPods, pod.Name) {
-			return Decision{Reason: fmt.Sprintf("pod %s is booked in subset %q", pod.Name, p.list[j].Name)}, nothing
+			return Decision{Reason: fmt.Sprintf("pod %s is booked in subset %q", pod.Name, p.list[j].Name)},
+				nothing
 		}
 	}
+
 	size, ok := l.takes(pod.Version, pod.Name)
 	if !ok {
 		return Decision{Reason: noRoom}, nothing
 	}
+
 	return Decision{Subset: &l.spread.Spec.Subsets[i], Booked: true, Made: true}, func() {
 		l.size += size
 		status := p.change(i)
 		if at, unseen := status.CreatingPods[pod.Booking]; unseen && pod.Booking != "" {
-			// It was not counted yet, and may be gone before it is. Under its name the two bookings cancel
-			// each other: whoever counts need not wait for this creation (WS-151).
+			// The pod was not counted yet, and may be gone before it is. Under its name the two bookings
+			// cancel each other, so that the controller need not wait for this creation.
 			status.CreatingPods[pod.Name] = at
 			delete(status.CreatingPods, pod.Booking)
 		}
@@ -173,10 +188,11 @@ func (l *Ledger) Delete(pod Deletion) (Decision, func()) {
 	}
 }
 
-// free adds a place to a subset whose bookings tell why, but only where the pods that stay are fewer than the
-// quota: of an over-full subset the first that go free none.
+// free adds a place to a subset, but only if the pods that stay are fewer than the quota: the first pods to
+// leave an over-full subset free no place.
 func (l *Ledger) free(status *appsv1beta1.WorkloadSpreadSubsetStatus, i int) {
-	if free := missing(&status.WorkloadSpreadSubsetCounters, quotaOf(&l.spread.Spec.Subsets[i], l.target)); status.MissingReplicas < free {
+	if free := missing(&status.WorkloadSpreadSubsetCounters,
+		quotaOf(&l.spread.Spec.Subsets[i], l.target)); status.MissingReplicas < free {
 		status.MissingReplicas++
 	} else {
 		status.MissingReplicas = free
@@ -184,10 +200,11 @@ func (l *Ledger) free(status *appsv1beta1.WorkloadSpreadSubsetStatus, i int) {
 }
 
 func indexOf(spread *appsv1beta1.WorkloadSpread, subset string) int {
-	return slices.IndexFunc(spread.Spec.Subsets, func(s appsv1beta1.WorkloadSpreadSubset) bool { return s.Name == subset })
+	return slices.IndexFunc(spread.Spec.Subsets,
+		func(s appsv1beta1.WorkloadSpreadSubset) bool { return s.Name == subset })
 }
 
-// Unbookable says why deletions from the subset are never booked; empty if they are (WS-102).
+// Unbookable returns why deletions from the subset are never booked, or an empty string if they are (WS-102).
 func Unbookable(spread *appsv1beta1.WorkloadSpread, subset string) string {
 	i := indexOf(spread, subset)
 	switch {
@@ -201,7 +218,7 @@ func Unbookable(spread *appsv1beta1.WorkloadSpread, subset string) string {
 	return ""
 }
 
-// ByOrdinal chooses the subset of a pod of a StatefulSet (WS-060 to WS-063).
+// ByOrdinal returns the subset of a pod of a StatefulSet, which its ordinal determines (WS-060 to WS-063).
 func ByOrdinal(spread *appsv1beta1.WorkloadSpread, target *Target, pod string) Decision {
 	rank, limit := int64(target.Rank(pod)), int64(0)
 	for i := range spread.Spec.Subsets {
@@ -217,6 +234,8 @@ func ByOrdinal(spread *appsv1beta1.WorkloadSpread, target *Target, pod string) D
 			return Decision{Subset: subset}
 		}
 	}
-	return Decision{Reason: fmt.Sprintf("the pod has rank %d, and the subsets that pods can be scheduled to have %s", rank,
-		plural.Of(limit, "place"))}
+
+	return Decision{
+		Reason: fmt.Sprintf("the pod has rank %d, and the subsets that pods can be scheduled to have %s",
+			rank, plural.Of(limit, "place"))}
 }

@@ -9,21 +9,23 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 )
 
-// unmatchedCost is that of pods in no subset: the lowest of all (WS-164).
+// unmatchedCost returns the deletion cost of pods in no subset, which is the lowest of all.
 func unmatchedCost(subsets int) int { return -100 * (subsets + 1) }
 
-// costs returns the deletion costs of the active pods of one version in a subset, in the order of the pods
-// (WS-161). latest: it is the workload's latest version; the order of the subsets is mirrored for all others
-// (WS-163).
+// costs returns the deletion costs of the active pods of one version in a subset, in the order of pods.
+// latest reports that it is the workload's latest version; for all others the order of the subsets is
+// reversed.
 func costs(pods []*corev1.Pod, quota int32, index, subsets int, latest bool) []int {
 	if !latest {
 		index = subsets - 1 - index
 	}
 	within, beyond := 100*(subsets-index), -100*(index+1)
+
 	all := make([]int, len(pods))
 	for i := range all {
 		all[i] = within
 	}
+
 	surplus := len(pods) - int(quota)
 	if quota == Unlimited || surplus <= 0 {
 		return all
@@ -34,8 +36,8 @@ func costs(pods []*corev1.Pod, quota int32, index, subsets int, latest bool) []i
 	return all
 }
 
-// removalOrder returns the indices of pods, those first that go first where there are too many (WS-162). It
-// does not depend on the deletion costs that it leads to.
+// removalOrder returns the indices of pods in the order in which surplus pods are removed. It does not depend
+// on the deletion costs that are computed from it.
 func removalOrder(pods []*corev1.Pod) []int {
 	candidates := make([]rollout.Candidate, len(pods))
 	indices := make(map[*corev1.Pod]int, len(pods))
@@ -43,8 +45,10 @@ func removalOrder(pods []*corev1.Pod) []int {
 		candidates[i] = rollout.Candidate{Pod: pod, Ready: readiness.Ready(pod)}
 		indices[pod] = i
 	}
+
 	order := make([]int, 0, len(pods))
-	for _, c := range rollout.SortForSidecars(candidates, nil, nil, nil) { // the plain order, without hooks of a workload
+	// The plain order, without the hooks of a workload.
+	for _, c := range rollout.SortForSidecars(candidates, nil, nil, nil) {
 		order = append(order, indices[c.Pod])
 	}
 	return order

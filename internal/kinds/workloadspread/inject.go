@@ -20,28 +20,32 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// Inject returns what a subset does to a pod, as operations of a JSON patch of its document, so that fields
-// that our libraries do not know stay as they are (WS-090 to WS-096). Nothing that subset holds is changed,
-// or part of the result (WS-097).
-func Inject(raw []byte, s *appsv1beta1.WorkloadSpreadSubset, placement pub.Placement) ([]operations.Operation, error) {
+// Inject returns what a subset changes in a pod as operations of a JSON patch, so that fields that our
+// libraries do not know stay as they are (WS-090 to WS-096). It does not change the subset, and the result
+// shares no data with it (WS-097).
+func Inject(
+	raw []byte, s *appsv1beta1.WorkloadSpreadSubset, placement pub.Placement,
+) ([]operations.Operation, error) {
 	before, err := subset.Object(raw)
 	if err != nil {
 		return nil, fmt.Errorf("reading the pod: %w", err)
 	}
+
 	pod := runtime.DeepCopyJSON(before)
 	spec, err := subset.Child(pod, "spec")
 	if err != nil {
 		return nil, err
 	}
-	if err := subset.Append(spec, "tolerations", s.Tolerations); err != nil { // WS-090
+	if err := subset.Append(spec, "tolerations", s.Tolerations); err != nil {
 		return nil, err
 	}
 	if err := addAffinity(spec, s); err != nil {
 		return nil, err
 	}
-	if pod, err = patched(pod, s.Patch.Raw); err != nil { // WS-094
+	if pod, err = patched(pod, s.Patch.Raw); err != nil {
 		return nil, fmt.Errorf("the patch of subset %q: %w", s.Name, err)
 	}
+
 	metadata, err := subset.Child(pod, "metadata")
 	if err != nil {
 		return nil, err
@@ -50,14 +54,16 @@ func Inject(raw []byte, s *appsv1beta1.WorkloadSpreadSubset, placement pub.Place
 	if err != nil {
 		return nil, err
 	}
-	annotations[pub.MatchedWorkloadSpread] = placement.String() // WS-096
+
+	annotations[pub.MatchedWorkloadSpread] = placement.String()
 	if err := readable(pod); err != nil {
 		return nil, fmt.Errorf("the patch of subset %q: %w", s.Name, err)
 	}
+
 	return difference(nil, "", before, pod), nil
 }
 
-// addAffinity adds the node selectors of the subset, and nothing where it has none (WS-091 to WS-093).
+// addAffinity adds the node selectors of the subset, if it has any.
 func addAffinity(spec map[string]any, s *appsv1beta1.WorkloadSpreadSubset) error {
 	if len(s.PreferredNodeSelector) > 0 {
 		affinity, err := subset.Child(spec, "affinity")
@@ -68,33 +74,38 @@ func addAffinity(spec map[string]any, s *appsv1beta1.WorkloadSpreadSubset) error
 		if err != nil {
 			return err
 		}
-		if err := subset.Append(nodes, "preferredDuringSchedulingIgnoredDuringExecution", s.PreferredNodeSelector); err != nil { // WS-091
+		if err := subset.Append(nodes, "preferredDuringSchedulingIgnoredDuringExecution",
+			s.PreferredNodeSelector); err != nil {
 			return err
 		}
 	}
+
 	return subset.Require(spec, s.RequiredNodeSelector)
 }
 
-// patched applies the strategic merge patch of a subset (WS-094, WS-095).
+// patched applies the strategic merge patch of a subset.
 func patched(pod map[string]any, raw []byte) (map[string]any, error) {
 	if len(bytes.TrimSpace(raw)) == 0 || string(bytes.TrimSpace(raw)) == "null" {
 		return pod, nil
 	}
+
 	patch, err := subset.Object(raw)
 	if err != nil {
 		return nil, err
 	}
+
 	class := priorityClass(pod)
 	if pod, err = subset.Merge(pod, patch, corev1.Pod{}); err != nil {
 		return nil, fmt.Errorf("applying it to the pod: %w", err)
 	}
-	// The API server fills in what belongs to the class, and refuses a pod that has something else.
+	// The API server fills in the fields that belong to the class, and rejects a pod with other values.
 	if spec, ok := pod["spec"].(map[string]any); ok && priorityClass(pod) != class {
 		delete(spec, "priority")
 		if own, _ := patch["spec"].(map[string]any); own["preemptionPolicy"] == nil {
 			delete(spec, "preemptionPolicy")
 		}
 	}
+
 	return pod, nil
 }
 
@@ -103,7 +114,7 @@ func priorityClass(pod map[string]any) any {
 	return spec["priorityClassName"]
 }
 
-// readable tells whether the pod still is one.
+// readable returns an error if the result is not a pod any more.
 func readable(pod map[string]any) error {
 	text, err := json.Marshal(pod)
 	if err != nil {
@@ -115,14 +126,15 @@ func readable(pod map[string]any) error {
 	return nil
 }
 
-// escape makes a key part of a JSON pointer.
+// escape escapes a key for use in a JSON pointer.
 var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
-// difference appends the operations that lead from one value to another.
+// difference appends the JSON patch operations that turn before into after.
 func difference(changes []operations.Operation, path string, before, after any) []operations.Operation {
 	if reflect.DeepEqual(before, after) {
 		return changes
 	}
+
 	switch was := before.(type) {
 	case map[string]any:
 		if is, ok := after.(map[string]any); ok {
@@ -144,15 +156,19 @@ func difference(changes []operations.Operation, path string, before, after any) 
 		}
 		return changes
 	}
+
 	return append(changes, operations.NewOperation("replace", path, after))
 }
 
-func members(changes []operations.Operation, path string, before, after map[string]any) []operations.Operation {
+func members(
+	changes []operations.Operation, path string, before, after map[string]any,
+) []operations.Operation {
 	for _, key := range slices.Sorted(maps.Keys(before)) {
 		if _, kept := after[key]; !kept {
 			changes = append(changes, operations.NewOperation("remove", path+"/"+escape.Replace(key), nil))
 		}
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(after)) {
 		at := path + "/" + escape.Replace(key)
 		if was, there := before[key]; there {
@@ -161,5 +177,6 @@ func members(changes []operations.Operation, path string, before, after map[stri
 			changes = append(changes, operations.NewOperation("add", at, after[key]))
 		}
 	}
+
 	return changes
 }

@@ -15,31 +15,31 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/plural"
 )
 
-// Ledger is the lists of one WorkloadSpread while decisions about several pods are made, each on what those
-// before it leave. What the object holds is not changed: the bookings of a subset are copied before the first
-// change of them, once for all decisions.
+// Ledger holds the lists of one WorkloadSpread while decisions about several pods are made, each based on
+// those before it. The object itself is not changed: the bookings of a subset are copied before their first
+// change.
 type Ledger struct {
 	spread *appsv1beta1.WorkloadSpread
 	target *Target
 	now    time.Time
 	pages  map[string]*page
-	// size is about how many bytes the lists of all versions take; 0 if nobody has asked yet.
+	// size is roughly how many bytes the lists of all versions take, or 0 if it was not computed yet.
 	size int
 }
 
-// statusMost is how many bytes the lists of one WorkloadSpread take at most, those with which the API server
-// remembers who owns which field included. An object can have 1.5 MiB, and one that is larger cannot be
-// written at all. It is room for 10,000 pods that are booked at the same time under generated names (WS-076).
+// statusMost is the most bytes that the lists of one WorkloadSpread may take, including the managed fields
+// that the API server keeps for them. An object can have 1.5 MiB, and a larger one cannot be written at all.
+// This leaves room for 10,000 pods booked at the same time under generated names.
 const statusMost = 1_250_000
 
-// About as many bytes are taken by a subset of a version, and by a booking, beside its key, which is stored
-// twice.
+// subsetSize is roughly how many bytes a subset of a version takes, and bookingSize a booking without its
+// key, which is stored twice.
 const (
 	subsetSize  = 600
 	bookingSize = 45
 )
 
-// takes tells how many bytes a booking under that key takes, and whether there is room for it.
+// takes returns how many bytes a booking under that key takes, and whether there is room for it.
 func (l *Ledger) takes(version, key string) (size int, ok bool) {
 	if l.size == 0 {
 		for _, list := range l.spread.Status.VersionedSubsetStatuses {
@@ -53,23 +53,26 @@ func (l *Ledger) takes(version, key string) (size int, ok bool) {
 			}
 		}
 	}
+
 	size = bookingSize + 2*len(key)
-	if p := l.pages[version]; l.spread.Status.VersionedSubsetStatuses[version] == nil && (p == nil || !p.changed) {
+	if p := l.pages[version]; l.spread.Status.VersionedSubsetStatuses[version] == nil &&
+		(p == nil || !p.changed) {
 		size += len(l.spread.Spec.Subsets) * subsetSize
 	}
+
 	return size, l.size+size <= statusMost
 }
 
 // noRoom is why a pod is not booked although its subset has a place.
 const noRoom = "more pods are booked, and not seen yet, than a status can hold"
 
-// NewLedger begins decisions; nothing that spread holds is changed. target may be nil if it cannot be read:
-// quotas that depend on it count 0 (WS-133).
+// NewLedger returns a ledger for a WorkloadSpread, which it does not change. target may be nil if it cannot
+// be read; quotas that depend on it are 0 then (WS-133).
 func NewLedger(spread *appsv1beta1.WorkloadSpread, target *Target, now time.Time) *Ledger {
 	return &Ledger{spread: spread, target: target, now: now, pages: map[string]*page{}}
 }
 
-// page is the list of one version. Subsets that have changed have bookings of their own.
+// page is the list of one version. own marks the subsets whose bookings were copied from the object.
 type page struct {
 	list    []appsv1beta1.WorkloadSpreadSubsetStatus
 	own     []bool
@@ -89,10 +92,11 @@ func (l *Ledger) page(version string) *page {
 		}
 		l.pages[version] = p
 	}
+
 	return p
 }
 
-// index is that of the first subset that does, -1 for none.
+// index returns the index of the first subset for which does returns true, or -1.
 func (p *page) index(does func(*appsv1beta1.WorkloadSpreadSubsetStatus) bool) int {
 	for i := range p.list {
 		if does(&p.list[i]) {
@@ -102,7 +106,7 @@ func (p *page) index(does func(*appsv1beta1.WorkloadSpreadSubsetStatus) bool) in
 	return -1
 }
 
-// change is a subset whose bookings may be changed.
+// change returns a subset whose bookings may be changed.
 func (p *page) change(i int) *appsv1beta1.WorkloadSpreadSubsetStatus {
 	p.changed = true
 	return p.copied(i)
@@ -124,7 +128,7 @@ func copied(bookings map[string]metav1.Time) map[string]metav1.Time {
 	return own
 }
 
-// Changed returns the lists to be written, by version: nil for one that is to go.
+// Changed returns the lists to be written, by version. A list is nil if it is to be removed.
 func (l *Ledger) Changed() map[string][]appsv1beta1.WorkloadSpreadSubsetStatus {
 	changed := map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{}
 	for version, p := range l.pages {
@@ -132,6 +136,7 @@ func (l *Ledger) Changed() map[string][]appsv1beta1.WorkloadSpreadSubsetStatus {
 			changed[version] = p.list
 		}
 	}
+
 	if len(changed) == 0 {
 		return changed
 	}
@@ -140,18 +145,20 @@ func (l *Ledger) Changed() map[string][]appsv1beta1.WorkloadSpreadSubsetStatus {
 			changed[version] = nil
 		}
 	}
+
 	return changed
 }
 
-// Bookings are settled by who books if nobody has counted for so long: the clocks of managers may differ, and
-// a count that is only late must find what was booked. Of older ones so many stay, so that a deletion that is
-// asked for again and again, and refused, is booked once.
+// The webhooks settle bookings that the controller has not counted for uncountedAfter: the clocks of managers
+// may differ, and a count that is merely late must find what was booked. They keep uncountedMost older
+// bookings, so that a deletion that is requested and refused again and again is booked once.
 const (
 	uncountedAfter = 2 * clockSkew
 	uncountedMost  = 32
 )
 
-// uncounted are the keys of old bookings beyond so many, the oldest first, but for those that go with others.
+// uncounted returns the keys of old bookings in excess of most, oldest first. Keys that are also in others do
+// not count.
 func uncounted(bookings, others map[string]metav1.Time, most int, now time.Time) []string {
 	var old []string
 	n := 0
@@ -163,6 +170,7 @@ func uncounted(bookings, others map[string]metav1.Time, most int, now time.Time)
 			old = append(old, key)
 		}
 	}
+
 	if n <= most {
 		return nil
 	}
@@ -172,14 +180,14 @@ func uncounted(bookings, others map[string]metav1.Time, most int, now time.Time)
 	return old[:min(len(old), n-most)]
 }
 
-// settles tells whether settle does anything.
+// settles reports whether settle would change anything.
 func settles(s *appsv1beta1.WorkloadSpreadSubsetStatus, most int, now time.Time) bool {
 	return len(s.CreatingPods) > most && len(uncounted(s.CreatingPods, s.DeletingPods, most, now)) > 0 ||
 		len(s.DeletingPods) > most && len(uncounted(s.DeletingPods, nil, most, now)) > 0
 }
 
-// settle takes the pods of old bookings to have come, and to have gone: as many are missing as before
-// (WS-150). Else the list would grow as long as nobody counts.
+// settle assumes that the pods of old bookings have come, or gone, so that as many replicas are missing as
+// before. Otherwise the list would grow as long as nobody counts.
 func settle(s *appsv1beta1.WorkloadSpreadSubsetStatus, most int, now time.Time) {
 	for _, name := range uncounted(s.DeletingPods, nil, most, now) {
 		gone(s, name)
@@ -190,8 +198,8 @@ func settle(s *appsv1beta1.WorkloadSpreadSubsetStatus, most int, now time.Time) 
 	}
 }
 
-// gone settles the deletion of a pod: it leaves the count, or the creation that nobody has counted, together
-// with the booking, so that as many are missing as before.
+// gone settles the deletion of a pod: the booking is removed together with the pod's creation, if nobody has
+// counted that yet, or else with one of the counted pods. So as many replicas are missing as before.
 func gone(s *appsv1beta1.WorkloadSpreadSubsetStatus, name string) {
 	delete(s.DeletingPods, name)
 	if has(s.CreatingPods, name) {
@@ -201,8 +209,8 @@ func gone(s *appsv1beta1.WorkloadSpreadSubsetStatus, name string) {
 	}
 }
 
-// over tells of the list of a version that has no pods any more, although nobody has counted that: all of its
-// bookings are old, and settled they leave nothing (WS-155).
+// over reports whether a version has no pods any more, although nobody has counted that: all of its bookings
+// are old, and nothing is left once they are settled.
 func over(list []appsv1beta1.WorkloadSpreadSubsetStatus, now time.Time) bool {
 	old := 0
 	for i := range list {
@@ -217,15 +225,19 @@ func over(list []appsv1beta1.WorkloadSpreadSubsetStatus, now time.Time) bool {
 			return false
 		}
 	}
+
 	return old > 0
 }
 
-// align is the list of a version as the spec has it now (WS-070, WS-071). The maps in it are those of spread,
-// and must be cloned before they are changed.
-func align(spread *appsv1beta1.WorkloadSpread, target *Target, version string) []appsv1beta1.WorkloadSpreadSubsetStatus {
+// align returns the list of a version as the spec has it now. Its maps are shared with spread, and must be
+// copied before they are changed.
+func align(
+	spread *appsv1beta1.WorkloadSpread, target *Target, version string,
+) []appsv1beta1.WorkloadSpreadSubsetStatus {
 	stored := spread.Status.VersionedSubsetStatuses[version]
 	changed := spread.Status.ObservedGeneration != spread.Generation
 	list := make([]appsv1beta1.WorkloadSpreadSubsetStatus, len(spread.Spec.Subsets))
+
 	for i := range spread.Spec.Subsets {
 		subset, status := &spread.Spec.Subsets[i], &list[i]
 		quota := quotaOf(subset, target)
@@ -233,7 +245,7 @@ func align(spread *appsv1beta1.WorkloadSpread, target *Target, version string) [
 		switch {
 		case before == nil:
 			status.Name, status.MissingReplicas = subset.Name, quota
-			// a new version is no reason to try again (WS-176)
+			// A new version is no reason to try an unschedulable subset again.
 			if overall := statusAt(spread.Status.SubsetStatuses, i, subset.Name); overall != nil {
 				status.Conditions = overall.Conditions
 			}
@@ -242,8 +254,8 @@ func align(spread *appsv1beta1.WorkloadSpread, target *Target, version string) [
 			*status = *before
 			status.MissingReplicas = Unlimited
 		case changed, before.MissingReplicas < 0, isPercentage(subset.MaxReplicas):
-			// The stored number may be of another quota: of an earlier spec, of no limit (WS-203), or a share
-			// of another number of replicas.
+			// The stored number may stem from another quota: that of an earlier spec, of no limit, or of
+			// another number of replicas.
 			*status = *before
 			status.MissingReplicas = missing(&before.WorkloadSpreadSubsetCounters, quota)
 		default:
@@ -251,18 +263,19 @@ func align(spread *appsv1beta1.WorkloadSpread, target *Target, version string) [
 			status.MissingReplicas = min(before.MissingReplicas, quota)
 		}
 	}
+
 	return list
 }
 
-// missing is how many more pods there may be, counted as the controller does: what is there, without what
-// goes, with what comes (WS-150).
+// missing returns how many more pods there may be, counted as the controller does: the pods that are there,
+// without those about to go, and with those about to come.
 func missing(c *appsv1beta1.WorkloadSpreadSubsetCounters, quota int32) int32 {
-	// quotas may be as large as numbers are
+	// Quotas may be as large as an int32.
 	free := int64(quota) - int64(c.Replicas) + int64(len(c.DeletingPods)) - int64(len(c.CreatingPods))
 	return int32(min(max(free, 0), int64(quota)))
 }
 
-// quotaOf is the quota of a subset; 0 if it cannot be computed (WS-133).
+// quotaOf returns the quota of a subset, or 0 if it cannot be computed.
 func quotaOf(subset *appsv1beta1.WorkloadSpreadSubset, target *Target) int32 {
 	var desired int32
 	if target != nil && target.DesiredError == nil {
@@ -275,16 +288,20 @@ func quotaOf(subset *appsv1beta1.WorkloadSpreadSubset, target *Target) int32 {
 	return quota
 }
 
-// statusAt is statusOf for what usually stands at that place: in the order of the spec.
-func statusAt(list []appsv1beta1.WorkloadSpreadSubsetStatus, i int, name string) *appsv1beta1.WorkloadSpreadSubsetStatus {
+// statusAt is SubsetStatus for a list that usually has the order of the spec: it tries index i first.
+func statusAt(
+	list []appsv1beta1.WorkloadSpreadSubsetStatus, i int, name string,
+) *appsv1beta1.WorkloadSpreadSubsetStatus {
 	if i < len(list) && list[i].Name == name {
 		return &list[i]
 	}
 	return SubsetStatus(list, name)
 }
 
-// SubsetStatus is the status of the subset of that name, nil if there is none.
-func SubsetStatus(list []appsv1beta1.WorkloadSpreadSubsetStatus, name string) *appsv1beta1.WorkloadSpreadSubsetStatus {
+// SubsetStatus returns the status of the subset of that name, or nil if there is none.
+func SubsetStatus(
+	list []appsv1beta1.WorkloadSpreadSubsetStatus, name string,
+) *appsv1beta1.WorkloadSpreadSubsetStatus {
 	for i := range list {
 		if list[i].Name == name {
 			return &list[i]
@@ -293,9 +310,10 @@ func SubsetStatus(list []appsv1beta1.WorkloadSpreadSubsetStatus, name string) *a
 	return nil
 }
 
-// open is true unless the condition Schedulable is False.
+// open reports whether the condition Schedulable is not False.
 func open(status *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
-	return status == nil || !meta.IsStatusConditionFalse(status.Conditions, string(appsv1beta1.SubsetSchedulable))
+	return status == nil ||
+		!meta.IsStatusConditionFalse(status.Conditions, string(appsv1beta1.SubsetSchedulable))
 }
 
 func free(status *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
@@ -304,7 +322,7 @@ func free(status *appsv1beta1.WorkloadSpreadSubsetStatus) bool {
 
 func has(bookings map[string]metav1.Time, key string) bool { _, ok := bookings[key]; return ok }
 
-// places says why no subset takes a pod.
+// places describes why no subset takes a pod.
 func places(list []appsv1beta1.WorkloadSpreadSubsetStatus) string {
 	parts := make([]string, len(list))
 	for i := range list {
@@ -313,8 +331,8 @@ func places(list []appsv1beta1.WorkloadSpreadSubsetStatus) string {
 			parts[i] = fmt.Sprintf("pods cannot be scheduled to %s", s.Name)
 			continue
 		}
-		parts[i] = fmt.Sprintf("%s has %s, %d coming, %d going", s.Name, plural.Of(s.Replicas, "pod"), len(s.CreatingPods),
-			len(s.DeletingPods))
+		parts[i] = fmt.Sprintf("%s has %s, %d coming, %d going", s.Name, plural.Of(s.Replicas, "pod"),
+			len(s.CreatingPods), len(s.DeletingPods))
 	}
 	return strings.Join(parts, "; ")
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/subset"
 )
 
-// mergedText merges the text of a patch into that of a pod.
+// mergedText applies a strategic merge patch to a pod, both given as JSON.
 func mergedText(pod, patch []byte) ([]byte, error) {
 	document, err := subset.Object(pod)
 	if err != nil {

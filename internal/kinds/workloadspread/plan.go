@@ -96,7 +96,7 @@ func Make(snapshot Snapshot) *Plan {
 	p := &Plan{Spread: snapshot.Spread, Target: snapshot.Target, snapshot: &snapshot}
 	s := &snapshot
 	if s.Spread.DeletionTimestamp != nil {
-		p.Problem = errors.New("it is being deleted") // WS-131
+		p.Problem = errors.New("it is being deleted")
 		return p
 	}
 	if s.Target.DesiredError != nil {
@@ -104,11 +104,13 @@ func Make(snapshot Snapshot) *Plan {
 			s.Target.DesiredError), ReasonReplicasUnknown
 		return p
 	}
+
 	var err error
 	if p.quotas, err = Quotas(s.Spread.Spec.Subsets, s.Target.Desired); err != nil {
 		p.Problem, p.Reason = err, ReasonQuotaUnknown
 		return p
 	}
+
 	p.patience, _ = Critical(s.Spread)
 	p.assign()
 	p.reschedule()
@@ -118,6 +120,7 @@ func Make(snapshot Snapshot) *Plan {
 	if len(s.Unseen) > 0 {
 		p.look(s.Now.Add(LookEvery), "pods that the cache does not show are looked for again")
 	}
+
 	return p
 }
 
@@ -186,6 +189,7 @@ func (p *Plan) assign() {
 	for i, q := range p.quotas {
 		indices[q.Name] = i
 	}
+
 	type place struct {
 		version string
 		subset  int
@@ -212,6 +216,7 @@ func (p *Plan) assign() {
 			strangers = append(strangers, m)
 		}
 	}
+
 	slices.SortFunc(p.members, func(a, b *member) int { return byCreation(a.pod, b.pod) })
 	slices.SortFunc(strangers, func(a, b *member) int { return byCreation(a.pod, b.pod) })
 	p.Incomplete = s.Unread
@@ -219,8 +224,9 @@ func (p *Plan) assign() {
 		if s.NodeUnknown[m.pod.UID] {
 			p.look(s.Now.Add(nodeAgain), "a node is looked for again")
 		}
-		chosen, ok := choose(s.Fits[m.pod.UID], func(subset int) bool { // WS-143; quotas are by version (WS-084)
-			return p.quotas[subset].Quota == Unlimited || taken[place{m.version, subset}] < p.quotas[subset].Quota
+		chosen, ok := choose(s.Fits[m.pod.UID], func(subset int) bool { // WS-143; quotas are by version
+			return p.quotas[subset].Quota == Unlimited ||
+				taken[place{m.version, subset}] < p.quotas[subset].Quota
 		})
 		if !ok {
 			p.held(m)
@@ -229,9 +235,11 @@ func (p *Plan) assign() {
 		m.subset, m.adopted = chosen, true
 		taken[place{m.version, chosen}]++
 	}
+
 	for _, m := range p.members {
 		seen = append(seen, seenOf(m.pod, m.version, p.nameOf(m), m.booking))
 	}
+
 	p.tally = newTally(seen, s.Unseen, s.Now)
 	p.tally.known = s.Known
 }
@@ -252,12 +260,13 @@ func (p *Plan) nameOf(m *member) string {
 	return p.quotas[m.subset].Name
 }
 
-// reschedule finds the pods that have waited for a node for too long (WS-171, WS-172, WS-175).
+// reschedule finds the pods that have waited for a node for too long.
 func (p *Plan) reschedule() {
 	p.stuck = make([]int, len(p.quotas))
 	if p.patience == 0 {
 		return
 	}
+
 	for _, m := range p.members {
 		if m.subset == unmatched || m.subset == len(p.quotas)-1 {
 			continue
@@ -272,7 +281,8 @@ func (p *Plan) reschedule() {
 			continue
 		}
 		p.Delete = append(p.Delete, m.pod)
-		p.say(m.pod, "deleted, because it could not be scheduled in subset %s for %s", p.nameOf(m), p.patience)
+		p.say(m.pod, "deleted, because it could not be scheduled in subset %s for %s",
+			p.nameOf(m), p.patience)
 	}
 }
 
@@ -288,6 +298,7 @@ func (p *Plan) rank() {
 	default:
 		wanted = p.costs()
 	}
+
 	for _, m := range p.members {
 		write := &PodWrite{Pod: m.pod, Metadata: map[string]any{}}
 		if m.adopted {
@@ -300,10 +311,12 @@ func (p *Plan) rank() {
 			write.Adopt, write.Metadata = subset.Name, metadata
 			p.say(m.pod, "adopted into subset %s, which fits its node %s", subset.Name, m.pod.Spec.NodeName)
 		}
-		if cost, ranked := wanted[m]; ranked && !m.timedOut && m.pod.Annotations[pub.PodDeletionCost] != costText(cost) {
+		if cost, ranked := wanted[m]; ranked && !m.timedOut &&
+			m.pod.Annotations[pub.PodDeletionCost] != costText(cost) {
 			write.Cost = costText(cost)
 			annotate(write.Metadata, pub.PodDeletionCost, write.Cost)
-			p.say(m.pod, "deletion cost %s, was %q: %s", write.Cost, m.pod.Annotations[pub.PodDeletionCost], p.whyCost(m, cost))
+			p.say(m.pod, "deletion cost %s, was %q: %s", write.Cost, m.pod.Annotations[pub.PodDeletionCost],
+				p.whyCost(m, cost))
 		}
 		if (write.Adopt != "" || write.Cost != "") && !p.held(m) {
 			p.Writes = append(p.Writes, write)
@@ -337,20 +350,22 @@ func (p *Plan) costs() map[*member]int {
 		key := group{p.costVersion(m), m.subset}
 		groups[key] = append(groups[key], m)
 	}
+
 	for key, members := range groups {
 		pods := make([]*corev1.Pod, len(members))
 		for i, m := range members {
 			pods[i] = m.pod
 		}
-		for i, cost := range costs(pods, p.quotas[key.subset].Quota, key.subset, len(p.quotas), key.version == s.Target.Latest) {
+		for i, cost := range costs(pods, p.quotas[key.subset].Quota, key.subset, len(p.quotas),
+			key.version == s.Target.Latest) {
 			wanted[members[i]] = cost
 		}
 	}
+
 	return wanted
 }
 
-// costVersion is the version that a pod is ranked in: where the target has no versions there is only one
-// (WS-206).
+// costVersion is the version that a pod is ranked in: where the target has no versions there is only one.
 func (p *Plan) costVersion(m *member) string {
 	if p.Target.Latest == "" || !p.snapshot.Versioned.Has(p.Target.Kind) {
 		return p.Target.Latest
@@ -363,13 +378,16 @@ func (p *Plan) whyCost(m *member, cost int) string {
 	if m.subset == unmatched {
 		return "it is in no subset"
 	}
+
 	index, order := m.subset, ""
 	if p.costVersion(m) != p.Target.Latest {
-		index, order = n-1-index, fmt.Sprintf(", in mirrored order since %s is not the latest version", m.version)
+		index, order = n-1-index, fmt.Sprintf(", in mirrored order since %s is not the latest version",
+			m.version)
 	}
 	if cost < 0 {
 		return fmt.Sprintf("more than the %d of subset %s%s", p.quotas[m.subset].Quota, p.nameOf(m), order)
 	}
+
 	return fmt.Sprintf("subset %s is %d of %d%s", p.nameOf(m), index+1, n, order)
 }
 
@@ -379,6 +397,7 @@ func (p *Plan) Headline() string {
 	if p.Problem != nil {
 		return fmt.Sprintf("%s: nothing is done: %s", of, p.Problem)
 	}
+
 	adopted, ranked := 0, 0
 	for _, w := range p.Writes {
 		if w.Adopt != "" {
@@ -388,10 +407,13 @@ func (p *Plan) Headline() string {
 			ranked++
 		}
 	}
-	text := fmt.Sprintf("%s: %s %s wants %d, has %d", of, p.Target.Kind, p.Target.Name, p.Target.Desired, len(p.members))
+
+	text := fmt.Sprintf("%s: %s %s wants %d, has %d", of, p.Target.Kind, p.Target.Name, p.Target.Desired,
+		len(p.members))
 	if !p.Target.Exists {
 		text = fmt.Sprintf("%s: %s %s does not exist", of, p.Target.Kind, p.Target.Name)
 	}
+
 	for _, part := range []struct {
 		n    int
 		what string
@@ -400,12 +422,14 @@ func (p *Plan) Headline() string {
 			text += fmt.Sprintf(", %d %s", part.n, part.what)
 		}
 	}
+
 	if p.snapshot.Left > 0 {
 		text += fmt.Sprintf(", %d left to other WorkloadSpreads", p.snapshot.Left)
 	}
 	if p.Incomplete != nil {
 		text += ": " + p.Incomplete.Error()
 	}
+
 	return text
 }
 
@@ -416,17 +440,22 @@ func (p *Plan) String() string {
 		status := p.Status.Status
 		lines = append(lines, linesOf("all versions", status.SubsetStatuses, p.quotas)...)
 		for _, version := range versionsOf(status.VersionedSubsetStatuses) {
-			lines = append(lines, linesOf("version "+version, status.VersionedSubsetStatuses[version], p.quotas)...)
+			lines = append(lines, linesOf("version "+version,
+				status.VersionedSubsetStatuses[version], p.quotas)...)
 		}
 		for _, m := range p.members {
 			switch {
 			case m.subset != unmatched:
 			case p.snapshot.NodeUnknown[m.pod.UID]:
-				lines = append(lines, fmt.Sprintf("  pod %s: in no subset, its node %s is not known", m.pod.Name, m.pod.Spec.NodeName))
+				lines = append(lines,
+					fmt.Sprintf("  pod %s: in no subset, its node %s is not known", m.pod.Name,
+						m.pod.Spec.NodeName))
 			case m.pod.Spec.NodeName == "":
 				lines = append(lines, fmt.Sprintf("  pod %s: in no subset, it has no node", m.pod.Name))
 			default:
-				lines = append(lines, fmt.Sprintf("  pod %s: in no subset, none fits its node %s", m.pod.Name, m.pod.Spec.NodeName))
+				lines = append(lines,
+					fmt.Sprintf("  pod %s: in no subset, none fits its node %s", m.pod.Name,
+						m.pod.Spec.NodeName))
 			}
 		}
 		for _, sentence := range p.sentences {
@@ -440,18 +469,21 @@ func (p *Plan) String() string {
 		}
 	}
 	if !p.Again.IsZero() {
-		lines = append(lines, fmt.Sprintf("  again at %s: %s", p.Again.UTC().Format("15:04:05.000"), p.Because))
+		lines = append(lines, fmt.Sprintf("  again at %s: %s",
+			p.Again.UTC().Format("15:04:05.000"), p.Because))
 	}
+
 	return strings.Join(lines, "\n") + "\n"
 }
 
 // String says what was expected in vain.
 func (l LostBooking) String() string {
 	if l.Deletion {
-		return fmt.Sprintf("pod %s of subset %s was not deleted within %s of the admission of its deletion", l.Pod, l.Subset,
-			DeletionTimeout)
+		return fmt.Sprintf("pod %s of subset %s was not deleted within %s of the admission of its deletion",
+			l.Pod, l.Subset, DeletionTimeout)
 	}
-	return fmt.Sprintf("pod %s of subset %s was not seen within %s of its admission", l.Pod, l.Subset, CreationTimeout)
+	return fmt.Sprintf("pod %s of subset %s was not seen within %s of its admission", l.Pod, l.Subset,
+		CreationTimeout)
 }
 
 func linesOf(of string, list []appsv1beta1.WorkloadSpreadSubsetStatus, quotas []SubsetQuota) []string {
@@ -469,9 +501,11 @@ func linesOf(of string, list []appsv1beta1.WorkloadSpreadSubsetStatus, quotas []
 			text += fmt.Sprintf(", %d going", n)
 		}
 		if c := Schedulable(s); c != nil && c.Status != "True" {
-			text += fmt.Sprintf(", passed over (%s since %s)", c.Reason, c.LastTransitionTime.UTC().Format("15:04:05"))
+			text += fmt.Sprintf(", passed over (%s since %s)", c.Reason,
+				c.LastTransitionTime.UTC().Format("15:04:05"))
 		}
 		lines = append(lines, text)
 	}
+
 	return lines
 }

@@ -25,10 +25,12 @@ func Quota(most *intstr.IntOrString, desired int32) (int32, error) {
 		}
 		return most.IntVal, nil
 	}
+
 	percent, err := Percent(most.StrVal)
 	if err != nil {
 		return 0, err
 	}
+
 	return int32((int64(percent)*int64(max(desired, 0)) + 99) / 100), nil
 }
 

@@ -22,6 +22,7 @@ func Replicas(object map[string]any, paths []string) (int32, error) {
 			return 0, fmt.Errorf("path %s: the sum of replicas is out of range", path)
 		}
 	}
+
 	return int32(sum), nil
 }
 
@@ -45,6 +46,7 @@ func integerAt(object any, path string) (int64, error) {
 			return 0, fmt.Errorf("%q is looked for in %T", segment, at)
 		}
 	}
+
 	switch number := at.(type) {
 	case int64:
 		if number < math.MinInt32 || number > math.MaxInt32 {
@@ -54,10 +56,11 @@ func integerAt(object any, path string) (int64, error) {
 	case nil:
 		return 0, fmt.Errorf("there is null, not an integer")
 	}
+
 	return 0, fmt.Errorf("there is a %T, not an integer", at)
 }
 
-// ordinalOf is the number behind the last dash of a pod's name (WS-063).
+// ordinalOf is the number behind the last dash of a pod's name.
 func ordinalOf(pod string) (int, bool) {
 	dash := strings.LastIndexByte(pod, '-')
 	if dash < 0 {

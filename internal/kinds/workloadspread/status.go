@@ -24,19 +24,20 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 	conditions := make([]*metav1.Condition, len(p.quotas))
 	for i, q := range p.quotas {
 		if p.patience == 0 {
-			continue // WS-170
+			continue
 		}
-		c, recovered, until := nextCondition(Schedulable(statusAt(newest.Status.SubsetStatuses, i, q.Name)), i == len(p.quotas)-1,
-			p.stuck[i], p.patience, p.snapshot.Window, now)
+		c, recovered, until := nextCondition(Schedulable(statusAt(newest.Status.SubsetStatuses, i, q.Name)),
+			i == len(p.quotas)-1, p.stuck[i], p.patience, p.snapshot.Window, now)
 		conditions[i] = &c
 		if recovered {
 			change.Recovered = append(change.Recovered, q.Name)
 		}
 		look(until, "subset "+q.Name+" is not passed over any more")
 	}
+
 	list := func(before []appsv1beta1.WorkloadSpreadSubsetStatus, version string) Counted {
 		counted := p.tally.count(p.quotas, before, version)
-		for i := range counted.Subsets { // WS-176
+		for i := range counted.Subsets {
 			counted.Subsets[i].Conditions = withCondition(counted.Subsets[i].Conditions, conditions[i])
 		}
 		look(counted.Next, "a booking expires")
@@ -48,6 +49,7 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 	for _, m := range p.members {
 		present.Insert(m.version)
 	}
+
 	for _, version := range sets.List(sets.KeySet(newest.Status.VersionedSubsetStatuses).Union(present)) {
 		counted := list(newest.Status.VersionedSubsetStatuses[version], version)
 		change.Lost = append(change.Lost, counted.Lost...)
@@ -59,11 +61,12 @@ func (p *Plan) StatusOn(newest *appsv1beta1.WorkloadSpread) StatusChange {
 		}
 		status.VersionedSubsetStatuses[version] = counted.Subsets
 	}
+
 	change.Status = status
 	return change
 }
 
-// inUse tells whether a list has pods or bookings (WS-155).
+// inUse tells whether a list has pods or bookings.
 func inUse(list []appsv1beta1.WorkloadSpreadSubsetStatus) bool {
 	return slices.ContainsFunc(list, func(s appsv1beta1.WorkloadSpreadSubsetStatus) bool {
 		return s.Replicas > 0 || len(s.CreatingPods) > 0 || len(s.DeletingPods) > 0

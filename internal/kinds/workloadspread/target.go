@@ -23,7 +23,8 @@ var (
 
 // BuiltIn tells whether the kind is supported without being listed by the user.
 func BuiltIn(kind schema.GroupKind) bool {
-	return slices.Contains([]schema.GroupKind{CloneSet, Deployment, ReplicaSet, StatefulSet, AdvancedStatefulSet, Job}, kind)
+	return slices.Contains([]schema.GroupKind{CloneSet, Deployment, ReplicaSet, StatefulSet,
+		AdvancedStatefulSet, Job}, kind)
 }
 
 // Ordinal tells whether subsets are chosen by the ordinal of the pods, and nothing is booked (WS-060,

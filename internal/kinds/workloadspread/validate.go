@@ -43,53 +43,69 @@ func Validate(spread, old *appsv1beta1.WorkloadSpread, env Environment) field.Er
 	spec := field.NewPath("spec")
 	errs := validateTarget(spread, old, env, spec.Child("targetRef"))
 	if filter := spread.Spec.TargetFilter; filter != nil && filter.Selector != nil {
-		if _, err := metav1.LabelSelectorAsSelector(filter.Selector); err != nil { // WS-042
-			errs = append(errs, field.Invalid(spec.Child("targetFilter"), filter.Selector, "selector: "+err.Error()))
+		if _, err := metav1.LabelSelectorAsSelector(filter.Selector); err != nil {
+			errs = append(errs, field.Invalid(spec.Child("targetFilter"), filter.Selector,
+				"selector: "+err.Error()))
 		}
 	}
 	return slices.Concat(errs, validateSubsets(spread, spec.Child("subsets")),
 		validateStrategy(&spread.Spec, env.Window, spec.Child("scheduleStrategy")))
 }
 
-func validateTarget(spread, old *appsv1beta1.WorkloadSpread, env Environment, path *field.Path) field.ErrorList {
+func validateTarget(
+	spread, old *appsv1beta1.WorkloadSpread, env Environment, path *field.Path,
+) field.ErrorList {
 	ref := spread.Spec.TargetReference
 	if ref == nil {
 		return field.ErrorList{field.Required(path, "it must name the one workload whose pods are spread")}
 	}
+
 	var errs field.ErrorList
 	if ref.APIVersion == "" || ref.Kind == "" || ref.Name == "" {
 		errs = append(errs, field.Invalid(path, ref, "apiVersion, kind and name must not be empty"))
 	}
 	if _, err := schema.ParseGroupVersion(ref.APIVersion); err != nil {
 		return append(errs, field.Invalid(path, ref,
-			fmt.Sprintf("apiVersion %q must be a group and a version, such as apps/v1: %v", ref.APIVersion, err)))
+			fmt.Sprintf("apiVersion %q must be a group and a version, such as apps/v1: %v",
+				ref.APIVersion, err)))
 	}
+
 	target := TargetOf(spread)
 	if ref.APIVersion != "" && ref.Kind != "" {
 		if err := supported(target.GroupKind, env, ref, path); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	for i := range env.Others { // WS-043
+
+	for i := range env.Others {
 		other := &env.Others[i]
-		if other.Name != spread.Name && other.Namespace == spread.Namespace && other.DeletionTimestamp == nil && TargetOf(other) == target {
+		if other.Name != spread.Name && other.Namespace == spread.Namespace &&
+			other.DeletionTimestamp == nil && TargetOf(other) == target {
 			errs = append(errs, field.Invalid(path, ref,
-				fmt.Sprintf("WorkloadSpread %s spreads this workload already, and a workload can have one: put the subsets into that one, or delete it", other.Name)))
+				fmt.Sprintf(
+					"WorkloadSpread %s spreads this workload already, and a workload can have one: put the subsets into that one, or delete it",
+					other.Name)))
 		}
 	}
-	if old != nil && old.Spec.TargetReference != nil && TargetOf(old) != target { // WS-044
+
+	if old != nil && old.Spec.TargetReference != nil && TargetOf(old) != target {
 		errs = append(errs, field.Invalid(path, ref,
-			fmt.Sprintf("the group, kind and name of the workload cannot be changed from %s %s: make another WorkloadSpread",
+			fmt.Sprintf(
+				"the group, kind and name of the workload cannot be changed from %s %s: make another WorkloadSpread",
 				old.Spec.TargetReference.Kind, old.Spec.TargetReference.Name)))
 	}
+
 	return errs
 }
 
-// supported refuses kinds that are neither supported nor listed (WS-027, WS-032).
-func supported(kind schema.GroupKind, env Environment, ref *appsv1beta1.TargetReference, path *field.Path) *field.Error {
+// supported refuses kinds that are neither supported nor listed.
+func supported(
+	kind schema.GroupKind, env Environment, ref *appsv1beta1.TargetReference, path *field.Path,
+) *field.Error {
 	if BuiltIn(kind) {
 		return nil
 	}
+
 	for _, known := range []schema.GroupKind{CloneSet, Deployment, ReplicaSet, Job, StatefulSet} {
 		if kind.Kind != known.Kind {
 			continue
@@ -98,14 +114,21 @@ func supported(kind schema.GroupKind, env Environment, ref *appsv1beta1.TargetRe
 		if known == StatefulSet {
 			groups += " or " + AdvancedStatefulSet.Group
 		}
-		return field.Invalid(path, ref, fmt.Sprintf("the group of a %s must be %s, not %q", kind.Kind, groups, kind.Group))
+		return field.Invalid(path, ref,
+			fmt.Sprintf("the group of a %s must be %s, not %q", kind.Kind, groups, kind.Group))
 	}
+
 	if env.ListError != nil {
-		return field.InternalError(path, fmt.Errorf("whether kind %s is listed cannot be told: %w", kind, env.ListError))
+		return field.InternalError(path,
+			fmt.Errorf("whether kind %s is listed cannot be told: %w", kind, env.ListError))
 	}
 	if _, ok := env.Listed.Workload(kind); !ok {
-		return field.Invalid(path, ref, fmt.Sprintf("kind %s of group %q is not supported, and not listed: supported are CloneSet, Deployment, ReplicaSet, StatefulSet and Job; other kinds are listed by an administrator in key %s of ConfigMap %s in the namespace of the manager", kind.Kind, kind.Group, AllowListKey, ConfigMapName))
+		return field.Invalid(path, ref,
+			fmt.Sprintf(
+				"kind %s of group %q is not supported, and not listed: supported are CloneSet, Deployment, ReplicaSet, StatefulSet and Job; other kinds are listed by an administrator in key %s of ConfigMap %s in the namespace of the manager",
+				kind.Kind, kind.Group, AllowListKey, ConfigMapName))
 	}
+
 	return nil
 }
 
@@ -114,28 +137,32 @@ func validateSubsets(spread *appsv1beta1.WorkloadSpread, path *field.Path) field
 	if len(subsets) == 0 {
 		return field.ErrorList{field.Required(path, "at least one subset is needed: a group of nodes")}
 	}
+
 	var errs field.ErrorList
 	names := sets.New[string]()
 	for i := range subsets {
 		at := path.Index(i)
 		switch name := subsets[i].Name; {
-		case name == "": // WS-034
+		case name == "":
 			errs = append(errs, field.Invalid(at.Child("name"), name, "a subset must have a name"))
 		case names.Has(name):
 			errs = append(errs, field.Invalid(at.Child("name"), name, "another subset has this name"))
 		}
 		names.Insert(subsets[i].Name)
 		if patch := subsets[i].Patch.Raw; len(patch) > 0 {
-			if err := tryPatch(patch); err != nil { // WS-045
+			if err := tryPatch(patch); err != nil {
 				errs = append(errs, field.Invalid(at.Child("patch"), string(patch), err.Error()))
 			}
 		}
 	}
+
 	return append(errs, validateQuotas(subsets, TargetOf(spread).Kind == StatefulSet.Kind, path)...)
 }
 
-// validateQuotas judges maxReplicas (WS-036, WS-037).
-func validateQuotas(subsets []appsv1beta1.WorkloadSpreadSubset, ordinals bool, path *field.Path) field.ErrorList {
+// validateQuotas judges maxReplicas.
+func validateQuotas(
+	subsets []appsv1beta1.WorkloadSpreadSubset, ordinals bool, path *field.Path,
+) field.ErrorList {
 	var errs field.ErrorList
 	var first *intstr.IntOrString
 	sum, complete, mixed := int32(0), true, false
@@ -169,10 +196,13 @@ func validateQuotas(subsets []appsv1beta1.WorkloadSpreadSubset, ordinals bool, p
 		}
 		before := sum
 		if sum += percent; sum > 100 && before <= 100 {
-			errs = append(errs, field.Invalid(at, most.StrVal, "the percentages are more than 100 % together up to here"))
+			errs = append(errs, field.Invalid(at, most.StrVal,
+				"the percentages are more than 100 % together up to here"))
 		}
 	}
-	if last := subsets[len(subsets)-1].MaxReplicas; complete && !mixed && last != nil && last.Type == intstr.String && sum < 100 {
+
+	if last := subsets[len(subsets)-1].MaxReplicas; complete && !mixed && last != nil &&
+		last.Type == intstr.String && sum < 100 {
 		var value any
 		if subsets[0].MaxReplicas != nil {
 			value = subsets[0].MaxReplicas.String()
@@ -180,44 +210,50 @@ func validateQuotas(subsets []appsv1beta1.WorkloadSpreadSubset, ordinals bool, p
 		errs = append(errs, field.Invalid(path.Index(0).Child("maxReplicas"), value,
 			"the percentages are less than 100 % together, so some pods have no place: raise them, or leave maxReplicas out of the last subset"))
 	}
+
 	return errs
 }
 
-func validateStrategy(spec *appsv1beta1.WorkloadSpreadSpec, window time.Duration, path *field.Path) field.ErrorList {
+func validateStrategy(
+	spec *appsv1beta1.WorkloadSpreadSpec, window time.Duration, path *field.Path,
+) field.ErrorList {
 	strategy := &spec.ScheduleStrategy
 	var errs field.ErrorList
 	switch strategy.Type {
-	case "", appsv1beta1.FixedWorkloadSpreadScheduleStrategyType, appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType:
-	default: // WS-038
+	case "", appsv1beta1.FixedWorkloadSpreadScheduleStrategyType,
+		appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType:
+	default:
 		errs = append(errs, field.Invalid(path.Child("type"), strategy.Type, "must be Fixed or Adaptive"))
 	}
 	adaptive, n := strategy.Adaptive, len(spec.Subsets)
 	if adaptive == nil {
 		return errs
 	}
-	if strategy.Type != appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType { // WS-039
+	if strategy.Type != appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType {
 		errs = append(errs, field.Invalid(path.Child("type"), strategy.Type,
 			"must be Adaptive where adaptive is given: set it, or remove adaptive"))
 	}
-	if n > 1 && spec.Subsets[n-1].MaxReplicas != nil { // WS-040
+	if n > 1 && spec.Subsets[n-1].MaxReplicas != nil {
 		errs = append(errs, field.Invalid(path.Child("adaptive"), adaptive.RescheduleCriticalSeconds,
 			"the last subset takes what the others cannot, and must have no maxReplicas"))
 	}
 	most := int64(math.MaxInt32)
-	if n > 1 { // WS-041
+	if n > 1 {
 		most = max(int64(window/time.Second)-5, 0) / int64(n-1)
 	}
-	if seconds := adaptive.RescheduleCriticalSeconds; seconds != nil && (*seconds < 0 || int64(*seconds) > most) {
+	if seconds := adaptive.RescheduleCriticalSeconds; seconds != nil &&
+		(*seconds < 0 || int64(*seconds) > most) {
 		errs = append(errs, field.Invalid(path.Child("adaptive", "rescheduleCriticalSeconds"), *seconds,
 			fmt.Sprintf("must be from 0 to %d with %s", most, plural.Of(n, "subset"))))
 	}
+
 	return errs
 }
 
 // anyPod has an item in the lists that patches merge, so that an item without its key is found out.
 const anyPod = `{"spec":{"containers":[{"name":"any","env":[{"name":"any"}],"volumeMounts":[{"name":"any","mountPath":"any"}]}],"initContainers":[{"name":"any"}],"volumes":[{"name":"any"}]}}`
 
-// tryPatch applies a patch to a pod of which nothing is known (WS-045, WS-048).
+// tryPatch applies a patch to a pod of which nothing is known.
 func tryPatch(patch []byte) error {
 	_, err := applyPatch([]byte(anyPod), patch)
 	return err
@@ -258,13 +294,16 @@ func Selectors(spread *appsv1beta1.WorkloadSpread) (template map[string]any, tra
 			preferred = append(preferred, s.PreferredNodeSelector[j])
 		}
 		for j := range s.Tolerations {
-			places[fmt.Sprintf("spec.template.spec.tolerations[%d]", len(tolerations))] = fmt.Sprintf("%stolerations[%d]", at, j)
+			places[fmt.Sprintf("spec.template.spec.tolerations[%d]", len(tolerations))] = fmt.Sprintf(
+				"%stolerations[%d]", at, j)
 			tolerations = append(tolerations, s.Tolerations[j])
 		}
 	}
+
 	if len(places) == 0 {
 		return nil, nil
 	}
+
 	node := map[string]any{}
 	if len(required) > 0 {
 		node["requiredDuringSchedulingIgnoredDuringExecution"] = map[string]any{"nodeSelectorTerms": required}
@@ -272,11 +311,12 @@ func Selectors(spread *appsv1beta1.WorkloadSpread) (template map[string]any, tra
 	if len(preferred) > 0 {
 		node["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
 	}
-	template = map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "any"}}, "spec": map[string]any{
-		"containers":  []any{map[string]any{"name": "any", "image": "any"}},
-		"affinity":    map[string]any{"nodeAffinity": node},
-		"tolerations": tolerations,
-	}}
+	template = map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": "any"}},
+		"spec": map[string]any{
+			"containers":  []any{map[string]any{"name": "any", "image": "any"}},
+			"affinity":    map[string]any{"nodeAffinity": node},
+			"tolerations": tolerations,
+		}}
 	return template, func(path string) string {
 		for from, to := range places {
 			if len(path) >= len(from) && path[:len(from)] == from &&
@@ -296,22 +336,27 @@ func Patched(workload map[string]any, patch []byte) (map[string]any, error) {
 	if template == nil {
 		return nil, errors.New("the workload has no template")
 	}
+
 	template = withClaims(template, spec["volumeClaimTemplates"])
 	if len(patch) == 0 {
 		return template, nil
 	}
+
 	text, err := json.Marshal(template)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the template: %w", err)
 	}
+
 	patched, err := applyPatch(text, patch)
 	if err != nil {
 		return nil, err
 	}
+
 	var result map[string]any
 	if err := json.Unmarshal(patched, &result); err != nil {
 		return nil, fmt.Errorf("reading the patched template: %w", err)
 	}
+
 	return result, nil
 }
 
@@ -322,6 +367,7 @@ func withClaims(template map[string]any, claimTemplates any) map[string]any {
 	if !ok || len(claims) == 0 {
 		return template
 	}
+
 	names := sets.New[string]()
 	var volumes []any
 	for _, item := range claims {
@@ -329,9 +375,11 @@ func withClaims(template map[string]any, claimTemplates any) map[string]any {
 		metadata, _ := claim["metadata"].(map[string]any)
 		if name, _ := metadata["name"].(string); name != "" && !names.Has(name) {
 			names.Insert(name)
-			volumes = append(volumes, map[string]any{"name": name, "persistentVolumeClaim": map[string]any{"claimName": name}})
+			volumes = append(volumes,
+				map[string]any{"name": name, "persistentVolumeClaim": map[string]any{"claimName": name}})
 		}
 	}
+
 	given, _ := spec["volumes"].([]any)
 	for _, item := range given {
 		volume, _ := item.(map[string]any)
@@ -339,6 +387,7 @@ func withClaims(template map[string]any, claimTemplates any) map[string]any {
 			volumes = append(volumes, item)
 		}
 	}
+
 	template, spec = maps.Clone(template), maps.Clone(spec)
 	template["spec"], spec["volumes"] = spec, volumes
 	return template

@@ -27,15 +27,21 @@ func unauthorized(err error, k key) bool {
 	if code := status.Code(err); code == codes.Unauthenticated || code == codes.PermissionDenied {
 		return true
 	}
+
 	text := strings.ToLower(err.Error())
 	text = addresses.ReplaceAllString(text, " ")
-	for _, name := range []string{full(k.reference()), k.reference(), strings.TrimSuffix(full(k.image), ":latest"), k.image} {
+	for _, name := range []string{full(k.reference()), k.reference(),
+		strings.TrimSuffix(full(k.image), ":latest"), k.image} {
 		if name != "" {
 			text = strings.ReplaceAll(text, strings.ToLower(name), " ")
 		}
 	}
-	return refusedCode.MatchString(text) || slices.ContainsFunc([]string{"unauthorized", "authentication required", "access denied", "denied:",
-		"forbidden", "insufficient_scope", "authorization failed"}, func(sign string) bool { return strings.Contains(text, sign) })
+
+	return refusedCode.MatchString(text) ||
+		slices.ContainsFunc([]string{"unauthorized", "authentication required", "access denied", "denied:",
+			"forbidden", "insufficient_scope", "authorization failed"}, func(sign string) bool {
+			return strings.Contains(text, sign)
+		})
 }
 
 // foreign returns a copy of labels or annotations of a user without those that would tell the runtime what to

@@ -67,12 +67,28 @@ type reconciler struct {
 	running sync.WaitGroup
 }
 
-func newReconciler(c client.Client, live client.Reader, images func() (Images, error), clk clock.WithDelayedExecution,
-	options Options) *reconciler {
-	r := &reconciler{options: options, client: c, tasks: map[key]*task{}, limiter: rate.NewLimiter(0.5, 5), wake: func() {}} // ND-058
-	r.puller = &puller{runtime: images, secrets: newSecrets(live, clk), provider: options.Provider, slots: newSlots(options.Workers),
-		clock:  clk,
-		meters: newMeters(), done: r.done}
+func newReconciler(
+	c client.Client, live client.Reader, images func() (Images, error),
+	clk clock.WithDelayedExecution,
+	options Options,
+) *reconciler {
+	// ND-058
+	r := &reconciler{
+		options: options,
+		client:  c,
+		tasks:   map[key]*task{},
+		limiter: rate.NewLimiter(0.5, 5),
+		wake:    func() {},
+	}
+	r.puller = &puller{
+		runtime:  images,
+		secrets:  newSecrets(live, clk),
+		provider: options.Provider,
+		slots:    newSlots(options.Workers),
+		clock:    clk,
+		meters:   newMeters(),
+		done:     r.done,
+	}
 	return r
 }
 
@@ -85,6 +101,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
+
 	ended := make(chan event.GenericEvent, 1)
 	r.wake = func() {
 		select {
@@ -95,11 +112,16 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("imagepuller").
 		For(&appsv1beta1.NodeImage{}).
 		WatchesRawSource(source.Channel(ended, &handler.EnqueueRequestForObject{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retry.Limiter[reconcile.Request]()}). // ND-059
+		// ND-059
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: 1,
+			RateLimiter:             retry.Limiter[reconcile.Request](),
+		}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller of image pulls: %w", err)
 	}
+
 	return nil
 }
 
@@ -108,6 +130,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if request.Name != r.options.Node {
 		return reconcile.Result{}, nil
 	}
+
 	object := &appsv1beta1.NodeImage{}
 	if err := r.client.Get(ctx, request.NamespacedName, object); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -115,6 +138,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
+
 	if r.object != object.UID { // the first pass, or the object was recreated: no running task is for it
 		r.stop(r.all()...)
 		r.object, r.first = object.UID, nil
@@ -122,21 +146,30 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			r.first = firstTags(object)
 		}
 	}
-	s := snapshot{object: object, tasks: map[key]appsv1beta1.ImageTagStatus{}, first: r.first, now: r.puller.clock.Now()}
+	s := snapshot{
+		object: object,
+		tasks:  map[key]appsv1beta1.ImageTagStatus{},
+		first:  r.first,
+		now:    r.puller.clock.Now(),
+	}
 	for k, t := range r.tasks {
 		s.tasks[k] = t.now()
 	}
+
 	p := newPlan(s)
 	r.stop(p.stop...)
 	for _, k := range p.drop {
 		delete(r.tasks, k)
 	}
+
 	for _, k := range p.start {
 		r.start(ctx, object, k)
 	}
+
 	for k, t := range r.tasks {
 		t.refer(references(object.Spec.Images[k.image]))
 	}
+
 	r.puller.secrets.keep(secretsOf(object))
 	if !apiequality.Semantic.DeepEqual(p.status, object.Status) {
 		if !r.limiter.AllowN(r.puller.clock.Now(), 1) {
@@ -152,6 +185,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	if p.unfinished {
 		return reconcile.Result{RequeueAfter: soon()}, nil
 	}
+
 	return reconcile.Result{RequeueAfter: 20*time.Minute + rand.N(10*time.Minute)}, nil
 }
 
@@ -184,6 +218,7 @@ func (r *reconciler) start(ctx context.Context, object *appsv1beta1.NodeImage, k
 			break
 		}
 	}
+
 	t.place = r.puller.slots.join(t.namespaces())
 	t.secrets = references(image)
 	if image.SandboxConfig != nil {
@@ -202,12 +237,19 @@ func (r *reconciler) start(ctx context.Context, object *appsv1beta1.NodeImage, k
 // done records the metrics and events of a task that has ended (IMG-141).
 func (r *reconciler) done(t *task, took time.Duration) {
 	s := t.now()
-	node := &corev1.ObjectReference{APIVersion: appsv1beta1.GroupVersion.String(), Kind: "NodeImage", Name: r.options.Node, UID: t.object}
+	node := &corev1.ObjectReference{
+		APIVersion: appsv1beta1.GroupVersion.String(),
+		Kind:       "NodeImage",
+		Name:       r.options.Node,
+		UID:        t.object,
+	}
 	if s.Phase == succeeded {
-		r.options.Events.Eventf(node, corev1.EventTypeNormal, reasonSucceeded, "Image %s, elapsed time %s", t.key.reference(),
+		r.options.Events.Eventf(node, corev1.EventTypeNormal, reasonSucceeded, "Image %s, elapsed time %s",
+			t.key.reference(),
 			took.Round(time.Millisecond))
 	} else {
-		note := message.Bound(fmt.Sprintf("Image %s on node %s: %s", t.key.reference(), r.options.Node, s.Message))
+		note := message.Bound(fmt.Sprintf("Image %s on node %s: %s", t.key.reference(),
+			r.options.Node, s.Message))
 		r.options.Events.Event(node, corev1.EventTypeWarning, reasonFailed, note)
 		for i := range t.spec.OwnerReferences {
 			r.options.Events.Event(&t.spec.OwnerReferences[i], corev1.EventTypeWarning, reasonFailed, note)
@@ -236,43 +278,61 @@ func secretsOf(object *appsv1beta1.NodeImage) map[types.NamespacedName]bool {
 
 // write patches the fields that differ, guarded by the object's version, since the manager writes the status
 // too (IMG-062).
-func (r *reconciler) write(ctx context.Context, object *appsv1beta1.NodeImage, status *appsv1beta1.NodeImageStatus) error {
+func (r *reconciler) write(
+	ctx context.Context, object *appsv1beta1.NodeImage, status *appsv1beta1.NodeImageStatus,
+) error {
 	fields := map[string]any{"desired": status.Desired}
-	for name, count := range map[string]int32{"waiting": status.Waiting, "pulling": status.Pulling, "succeeded": status.Succeeded,
-		"failed": status.Failed} {
+	for name, count := range map[string]int32{
+		"waiting":   status.Waiting,
+		"pulling":   status.Pulling,
+		"succeeded": status.Succeeded,
+		"failed":    status.Failed,
+	} {
 		fields[name] = nil
 		if count > 0 {
 			fields[name] = count
 		}
 	}
+
 	images := map[string]any{}
 	for name := range object.Status.ImageStatuses {
 		if _, stays := status.ImageStatuses[name]; !stays {
 			images[name] = nil
 		}
 	}
+
 	for name, image := range status.ImageStatuses {
 		if !apiequality.Semantic.DeepEqual(image, object.Status.ImageStatuses[name]) {
 			images[name] = image
 		}
 	}
+
 	switch {
 	case len(status.ImageStatuses) == 0: // IMG-142
 		fields["imageStatuses"] = nil
 	case len(images) > 0:
 		fields["imageStatuses"] = images
 	}
+
 	if status.FirstSyncStatus != nil && object.Status.FirstSyncStatus == nil {
 		fields["firstSyncStatus"] = status.FirstSyncStatus
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.UID, "resourceVersion": object.ResourceVersion},
-		"status": fields})
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{
+			"uid":             object.UID,
+			"resourceVersion": object.ResourceVersion,
+		},
+		"status": fields,
+	})
 	if err != nil {
 		return fmt.Errorf("encoding the status: %w", err)
 	}
+
 	written := &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: object.Name}}
-	if err := r.client.Status().Patch(ctx, written, client.RawPatch(types.MergePatchType, body)); err != nil && !apierrors.IsNotFound(err) {
+	if err := r.client.Status().Patch(ctx, written,
+		client.RawPatch(types.MergePatchType, body)); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("writing the status: %w", err)
 	}
+
 	return nil
 }

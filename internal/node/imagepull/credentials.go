@@ -51,6 +51,7 @@ func fromSecret(secret *corev1.Secret) ([]credential, error) {
 	default:
 		return nil, fmt.Errorf("secrets of type %s hold no registry credentials", secret.Type)
 	}
+
 	var list []credential
 	for registry, entry := range entries {
 		auth, err := entry.auth()
@@ -59,6 +60,7 @@ func fromSecret(secret *corev1.Secret) ([]credential, error) {
 		}
 		list = append(list, credential{location(registry), auth})
 	}
+
 	order(list)
 	return list, nil
 }
@@ -74,10 +76,12 @@ func location(registry string) string {
 	if err != nil {
 		return ""
 	}
+
 	host := u.Host
 	if host == "index.docker.io" || host == "registry-1.docker.io" {
 		host = "docker.io"
 	}
+
 	within := strings.Trim(u.Path, "/")
 	for _, api := range []string{"v1", "v2"} { // that of registries, by which docker login names them
 		if rest, ok := strings.CutPrefix(within, api); ok && (rest == "" || rest[0] == '/') {
@@ -85,6 +89,7 @@ func location(registry string) string {
 			break
 		}
 	}
+
 	return strings.TrimSuffix(host+"/"+within, "/")
 }
 
@@ -94,10 +99,16 @@ func order(list []credential) {
 }
 
 func (e dockerEntry) auth() (runtime.Auth, error) {
-	auth := runtime.Auth{Username: e.Username, Password: e.Password, IdentityToken: e.IdentityToken, RegistryToken: e.RegistryToken}
+	auth := runtime.Auth{
+		Username:      e.Username,
+		Password:      e.Password,
+		IdentityToken: e.IdentityToken,
+		RegistryToken: e.RegistryToken,
+	}
 	if e.Auth == "" || auth.Username != "" || auth.Password != "" {
 		return auth, nil
 	}
+
 	decoded, err := base64.StdEncoding.DecodeString(e.Auth)
 	if err != nil {
 		decoded, err = base64.RawStdEncoding.DecodeString(e.Auth)
@@ -106,6 +117,7 @@ func (e dockerEntry) auth() (runtime.Auth, error) {
 	if err != nil || !ok {
 		return auth, fmt.Errorf("auth is not the base64 text of user:password")
 	}
+
 	auth.Username, auth.Password = user, password
 	return auth, nil
 }
@@ -133,17 +145,20 @@ func covers(at, host, repository string) bool {
 	if wantPath != "" && repository != wantPath && !strings.HasPrefix(repository, wantPath+"/") {
 		return false
 	}
+
 	wantName, wantPort := split(wantHost)
 	name, port := split(host)
 	wantLabels, labels := strings.Split(wantName, "."), strings.Split(name, ".")
 	if wantPort != port || len(wantLabels) != len(labels) {
 		return false
 	}
+
 	for i := range labels {
 		if ok, err := path.Match(wantLabels[i], labels[i]); !ok || err != nil {
 			return false
 		}
 	}
+
 	return true
 }
 

@@ -15,14 +15,25 @@ type meters struct {
 
 func newMeters() *meters {
 	return &meters{
-		pulls: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "afloat_daemon_image_pull_duration_seconds",
-			Help: "Image pulls, all attempts of each together, by result.", Buckets: prometheus.ExponentialBuckets(0.25, 2, 14)},
+		pulls: prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{
+				Name:    "afloat_daemon_image_pull_duration_seconds",
+				Help:    "Image pulls, all attempts of each together, by result.",
+				Buckets: prometheus.ExponentialBuckets(0.25, 2, 14),
+			},
 			[]string{"result"}),
-		bytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "afloat_daemon_image_pull_bytes_total",
-			Help: "Size of the images that were pulled, as the runtime stores them."}),
-		waiting: prometheus.NewGauge(prometheus.GaugeOpts{Name: "afloat_daemon_image_pulls_waiting",
-			Help: "Image pulls that wait for their turn."}),
-		running: prometheus.NewGauge(prometheus.GaugeOpts{Name: "afloat_daemon_image_pulls_running", Help: "Image pulls under way."}),
+		bytes: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "afloat_daemon_image_pull_bytes_total",
+			Help: "Size of the images that were pulled, as the runtime stores them.",
+		}),
+		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "afloat_daemon_image_pulls_waiting",
+			Help: "Image pulls that wait for their turn.",
+		}),
+		running: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "afloat_daemon_image_pulls_running",
+			Help: "Image pulls under way.",
+		}),
 	}
 }
 

@@ -102,12 +102,16 @@ func newPlan(s snapshot) plan {
 		}
 		p.count(tags)
 	}
+
 	for k := range s.tasks {
 		if !wanted[k] {
 			p.stop = append(p.stop, k)
 		}
 	}
-	slices.SortFunc(p.stop, func(a, b key) int { return cmp.Or(cmp.Compare(a.image, b.image), cmp.Compare(a.tag, b.tag)) })
+
+	slices.SortFunc(p.stop, func(a, b key) int {
+		return cmp.Or(cmp.Compare(a.image, b.image), cmp.Compare(a.tag, b.tag))
+	})
 	s.firstSync(&p)
 	return p
 }
@@ -130,6 +134,7 @@ func (s *snapshot) tag(k key, version int64, p *plan) appsv1beta1.ImageTagStatus
 	case runs:
 		p.stop = append(p.stop, k)
 	}
+
 	p.start = append(p.start, k)
 	p.unfinished = true
 	return appsv1beta1.ImageTagStatus{Tag: k.tag, Version: version, Phase: waiting}
@@ -157,6 +162,7 @@ func (s *snapshot) firstSync(p *plan) {
 	if s.first == nil || p.status.FirstSyncStatus != nil {
 		return
 	}
+
 	var failures []string
 	count := 0
 	for _, image := range slices.Sorted(maps.Keys(p.status.ImageStatuses)) {
@@ -174,11 +180,16 @@ func (s *snapshot) firstSync(p *plan) {
 			}
 		}
 	}
-	result := &appsv1beta1.SyncStatus{SyncAt: metav1.NewTime(s.now), Status: appsv1beta1.SyncStatusSucceeded,
-		Message: plural.Of(count, "image") + plural.Form(count, " is present", " are present")}
+
+	result := &appsv1beta1.SyncStatus{
+		SyncAt:  metav1.NewTime(s.now),
+		Status:  appsv1beta1.SyncStatusSucceeded,
+		Message: plural.Of(count, "image") + plural.Form(count, " is present", " are present"),
+	}
 	if len(failures) > 0 {
 		result.Status = appsv1beta1.SyncStatusFailed
-		result.Message = fmt.Sprintf("%d of %s failed: %s", len(failures), plural.Of(count, "image"), strings.Join(failures, ", "))
+		result.Message = fmt.Sprintf("%d of %s failed: %s", len(failures), plural.Of(count, "image"),
+			strings.Join(failures, ", "))
 	}
 	p.status.FirstSyncStatus = result
 }

@@ -59,25 +59,38 @@ func LoadPlugins(configFile, folder string, c clock.PassiveClock) (*Plugins, err
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration of credential providers: %w", err)
 	}
+
 	var config kubeletconfig.CredentialProviderConfig
 	if err := yaml.Unmarshal(data, &config); err != nil {
 		return nil, fmt.Errorf("configuration of credential providers %s: %w", configFile, err)
 	}
 	if config.Kind != "CredentialProviderConfig" || len(config.Providers) == 0 {
-		return nil, fmt.Errorf("configuration of credential providers %s: no CredentialProviderConfig with providers", configFile)
+		return nil,
+			fmt.Errorf("configuration of credential providers %s: no CredentialProviderConfig with providers",
+				configFile)
 	}
+
 	for _, p := range config.Providers {
 		if p.Name == "" || p.Name != filepath.Base(p.Name) || p.Name == "." || p.Name == ".." {
-			return nil, fmt.Errorf("configuration of credential providers %s: %q is not the name of a program", configFile, p.Name)
+			return nil,
+				fmt.Errorf("configuration of credential providers %s: %q is not the name of a program",
+					configFile, p.Name)
 		}
 		if p.TokenAttributes != nil {
 			return nil,
-				fmt.Errorf("configuration of credential providers %s: provider %s wants tokens of pods, and pulls here belong to none",
+				fmt.Errorf(
+					"configuration of credential providers %s: provider %s wants tokens of pods, and pulls here belong to none",
 					configFile, p.Name)
 		}
 	}
-	return &Plugins{providers: config.Providers, folder: folder, clock: c, calls: make(chan struct{}, pluginCalls),
-		cache: map[pluginKey]pluginAnswer{}}, nil
+
+	return &Plugins{
+		providers: config.Providers,
+		folder:    folder,
+		clock:     c,
+		calls:     make(chan struct{}, pluginCalls),
+		cache:     map[pluginKey]pluginAnswer{},
+	}, nil
 }
 
 // Credentials implements Provider.
@@ -86,6 +99,7 @@ func (p *Plugins) Credentials(ctx context.Context, image string) ([]runtime.Auth
 	if err != nil {
 		return nil, fmt.Errorf("image %s: %w", image, err)
 	}
+
 	var found []runtime.Auth
 	var failures []error
 	for i := range p.providers {
@@ -103,6 +117,7 @@ func (p *Plugins) Credentials(ctx context.Context, image string) ([]runtime.Auth
 		}
 		found = append(found, matching(list, image)...)
 	}
+
 	return found, errors.Join(failures...)
 }
 
@@ -122,27 +137,36 @@ func scopes(named reference.Named) map[credentialprovider.PluginCacheKeyType]str
 	}
 }
 
-func (p *Plugins) ask(ctx context.Context, provider *kubeletconfig.CredentialProvider, named reference.Named) ([]credential, error) {
+func (p *Plugins) ask(
+	ctx context.Context, provider *kubeletconfig.CredentialProvider, named reference.Named,
+) ([]credential, error) {
 	if list, ok := p.cached(provider.Name, named); ok {
 		return list, nil
 	}
+
 	select {
 	case p.calls <- struct{}{}:
 	case <-ctx.Done():
 		return nil, fmt.Errorf("waiting for its turn: %w", context.Cause(ctx))
 	}
+
 	defer func() { <-p.calls }()
+
 	if list, ok := p.cached(provider.Name, named); ok { // another pull has filled the cache meanwhile
 		return list, nil
 	}
+
 	answer, err := p.call(ctx, provider, named.String())
 	if err != nil {
 		return nil, err
 	}
+
 	var list []credential
 	for registry, auth := range answer.Auth {
-		list = append(list, credential{location(registry), runtime.Auth{Username: auth.Username, Password: auth.Password}})
+		list = append(list, credential{location(registry),
+			runtime.Auth{Username: auth.Username, Password: auth.Password}})
 	}
+
 	order(list)
 	keep := time.Duration(0)
 	if answer.CacheDuration != nil {
@@ -153,6 +177,7 @@ func (p *Plugins) ask(ctx context.Context, provider *kubeletconfig.CredentialPro
 	if scope, ok := scopes(named)[answer.CacheKeyType]; ok && keep > 0 {
 		p.keep(pluginKey{provider.Name, scope}, pluginAnswer{list, p.clock.Now().Add(keep)})
 	}
+
 	return list, nil
 }
 
@@ -178,15 +203,20 @@ func (p *Plugins) keep(k pluginKey, answer pluginAnswer) {
 
 // call runs the program. Errors contain its standard error, but not its standard output, which holds
 // credentials (ND-073).
-func (p *Plugins) call(ctx context.Context, provider *kubeletconfig.CredentialProvider,
-	image string) (*credentialprovider.CredentialProviderResponse, error) {
+func (p *Plugins) call(
+	ctx context.Context, provider *kubeletconfig.CredentialProvider, image string,
+) (*credentialprovider.CredentialProviderResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, pluginTimeout)
 	defer cancel()
+
 	request, err := json.Marshal(credentialprovider.CredentialProviderRequest{
-		TypeMeta: metav1.TypeMeta{APIVersion: provider.APIVersion, Kind: "CredentialProviderRequest"}, Image: image})
+		TypeMeta: metav1.TypeMeta{APIVersion: provider.APIVersion, Kind: "CredentialProviderRequest"},
+		Image:    image,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("encoding the request: %w", err)
 	}
+
 	var stdout, stderr bytes.Buffer
 	command := exec.CommandContext(ctx, filepath.Join(p.folder, provider.Name), provider.Args...)
 	command.Stdin, command.Stdout, command.Stderr = bytes.NewReader(request), &stdout, &stderr
@@ -195,13 +225,16 @@ func (p *Plugins) call(ctx context.Context, provider *kubeletconfig.CredentialPr
 	for _, e := range provider.Env {
 		command.Env = append(command.Env, e.Name+"="+e.Value)
 	}
+
 	if err := command.Run(); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
 	}
+
 	answer := &credentialprovider.CredentialProviderResponse{}
 	if json.Unmarshal(stdout.Bytes(), answer) != nil || answer.Kind != "CredentialProviderResponse" ||
 		answer.APIVersion != provider.APIVersion {
 		return nil, fmt.Errorf("it did not print a CredentialProviderResponse of %s", provider.APIVersion)
 	}
+
 	return answer, nil
 }

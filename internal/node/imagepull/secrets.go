@@ -60,10 +60,12 @@ func (c *cachedSecret) describe(secret *corev1.Secret) {
 	if !c.copied {
 		return
 	}
+
 	c.namespace, _, _ = strings.Cut(source, "/")
 	if references == "" {
 		return
 	}
+
 	c.users = map[string]bool{}
 	for job := range strings.SplitSeq(references, ",") {
 		c.users[job] = true
@@ -81,7 +83,9 @@ func newSecrets(live client.Reader, c clock.PassiveClock) *secrets {
 // The tags of an image share its secrets, although their jobs are in several namespaces, so each secret is
 // used only for its own jobs. A missing or unusable secret is left out; this is logged once and not at every
 // use. If the API server does not answer, that is an error only for a secret that was never read.
-func (s *secrets) credentials(ctx context.Context, names []types.NamespacedName, jobs []string) ([]credential, error) {
+func (s *secrets) credentials(
+	ctx context.Context, names []types.NamespacedName, jobs []string,
+) ([]credential, error) {
 	var all []credential
 	for _, name := range names {
 		cached, err := s.one(ctx, name, jobs)
@@ -100,10 +104,15 @@ func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []str
 	before, known := s.known[name]
 	s.mu.Unlock()
 	at := s.clock.Now()
-	if known && at.Before(before.until) && (!before.copied || before.serves(jobs) || at.Before(before.read.Add(again))) {
+	if known && at.Before(before.until) && (!before.copied || before.serves(jobs) ||
+		at.Before(before.read.Add(again))) {
 		return before, nil
 	}
-	secret, now := &corev1.Secret{}, cachedSecret{read: at, until: at.Add(5*time.Minute + rand.N(5*time.Minute))}
+
+	secret, now := &corev1.Secret{}, cachedSecret{
+		read:  at,
+		until: at.Add(5*time.Minute + rand.N(5*time.Minute)),
+	}
 	switch err := s.live.Get(ctx, name, secret); {
 	case apierrors.IsNotFound(err):
 		now.problem = "it does not exist"
@@ -119,11 +128,13 @@ func (s *secrets) one(ctx context.Context, name types.NamespacedName, jobs []str
 			now.problem = err.Error()
 		}
 	}
+
 	if now.problem != "" && now.problem != before.problem {
 		klog.FromContext(ctx).Info("A pull secret is left out", "secret", name, "why", now.problem)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	s.known[name] = now
 	return now, nil
 }

@@ -91,6 +91,7 @@ func (s *slots) wait(ctx context.Context, p *place) bool {
 		return false
 	case <-ctx.Done():
 	}
+
 	s.mu.Lock()
 	at := slices.Index(s.queue, p)
 	if at >= 0 {
@@ -100,6 +101,7 @@ func (s *slots) wait(ctx context.Context, p *place) bool {
 	if at < 0 { // it has got its turn meanwhile
 		s.leave(p)
 	}
+
 	return false
 }
 

@@ -113,7 +113,8 @@ type puller struct {
 }
 
 func (p *puller) instant() *metav1.Time {
-	now := metav1.NewTime(p.clock.Now().Truncate(time.Second)) // the API keeps whole seconds, so that times compare equal
+	// the API keeps whole seconds, so that times compare equal
+	now := metav1.NewTime(p.clock.Now().Truncate(time.Second))
 	return &now
 }
 
@@ -127,19 +128,23 @@ func (p *puller) run(ctx context.Context, t *task) {
 		return
 	}
 	defer p.slots.leave(t.place)
+
 	p.meters.running.Inc()
 	defer p.meters.running.Dec()
+
 	t.set(func(s *appsv1beta1.ImageTagStatus) { s.Phase, s.StartTime = pulling, p.instant() })
 	begin := p.clock.Now()
 	id, size, err := p.attempts(ctx, t)
 	if ctx.Err() != nil {
 		return
 	}
+
 	took := p.clock.Since(begin)
 	t.set(func(s *appsv1beta1.ImageTagStatus) {
 		s.CompletionTime = p.instant()
 		if s.Phase, s.Progress, s.ImageID = succeeded, 100, id; err != nil {
-			s.Phase, s.Progress, s.ImageID, s.Message = failed, 0, "", message.Bound(message.Public(err.Error()))
+			s.Phase, s.Progress, s.ImageID, s.Message = failed, 0, "",
+				message.Bound(message.Public(err.Error()))
 		}
 	})
 	p.meters.ended(err, took, size)
@@ -157,7 +162,9 @@ func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64,
 		var cancel context.CancelCauseFunc
 		ctx, cancel = context.WithCancelCause(ctx)
 		defer cancel(nil)
-		timer := p.clock.AfterFunc(seconds.Duration(*policy.ActiveDeadlineSeconds), func() { cancel(errors.New(exceeded)) })
+		timer := p.clock.AfterFunc(seconds.Duration(*policy.ActiveDeadlineSeconds), func() {
+			cancel(errors.New(exceeded))
+		})
 		defer timer.Stop()
 	}
 	left, timeout := int32(defaultBackoff), defaultTimeout
@@ -167,6 +174,7 @@ func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64,
 	if policy.TimeoutSeconds != nil {
 		timeout = time.Duration(*policy.TimeoutSeconds) * time.Second
 	}
+
 	for pause := time.Second; ; pause = min(2*pause, longestPause) {
 		id, size, err = p.attempt(ctx, t, timeout)
 		if ctx.Err() != nil {
@@ -176,7 +184,8 @@ func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64,
 			return id, size, err
 		}
 		left--
-		klog.FromContext(ctx).Info("Pulling an image failed and is tried again", "image", t.key.reference(), "error", message.Public(err.Error()), "after",
+		klog.FromContext(ctx).Info("Pulling an image failed and is tried again", "image", t.key.reference(),
+			"error", message.Public(err.Error()), "after",
 			pause, "attemptsLeft", left)
 		select {
 		case <-ctx.Done():
@@ -187,11 +196,17 @@ func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64,
 }
 
 // attempt pulls once, with each of the credentials in turn (IMG-134, IMG-137, IMG-138).
-func (p *puller) attempt(ctx context.Context, t *task, timeout time.Duration) (id string, size uint64, err error) {
+func (p *puller) attempt(
+	ctx context.Context, t *task, timeout time.Duration,
+) (id string, size uint64, err error) {
 	bounded, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	timer := p.clock.AfterFunc(timeout, func() { cancel(fmt.Errorf("pulling was cancelled after the timeout of %s", timeout)) })
+
+	timer := p.clock.AfterFunc(timeout, func() {
+		cancel(fmt.Errorf("pulling was cancelled after the timeout of %s", timeout))
+	})
 	defer timer.Stop()
+
 	rt, present, err := p.answering(bounded, t)
 	if err != nil {
 		return "", 0, err
@@ -205,10 +220,12 @@ func (p *puller) attempt(ctx context.Context, t *task, timeout time.Duration) (i
 		}
 		return "", 0, err
 	}
+
 	image, err := find(bounded, rt, t.key)
 	if err != nil || image == nil {
 		return "", 0, nil // it was pulled, but the list may show it later, or under another name
 	}
+
 	return t.key.image + "@" + image.ID, image.Size, nil
 }
 
@@ -226,7 +243,8 @@ func (p *puller) answering(ctx context.Context, t *task) (rt Images, present *ru
 			return nil, nil, err
 		}
 		if pause == time.Second {
-			klog.FromContext(ctx).Info("Pulling an image waits for the container runtime", "image", t.key.reference(), "error", err.Error())
+			klog.FromContext(ctx).Info("Pulling an image waits for the container runtime", "image",
+				t.key.reference(), "error", err.Error())
 		}
 		select {
 		case <-ctx.Done():
@@ -241,15 +259,18 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 	if err != nil {
 		return err
 	}
+
 	image, err := t.key.pulled()
 	if err != nil {
 		return err
 	}
+
 	auths := matching(listed, image)
 	if p.provider != nil {
 		more, err := p.provider.Credentials(ctx, image)
 		if err != nil {
-			klog.FromContext(ctx).Info("A credential provider failed", "image", t.key.reference(), "error", message.Public(err.Error()))
+			klog.FromContext(ctx).Info("A credential provider failed", "image", t.key.reference(), "error",
+				message.Public(err.Error()))
 		}
 		auths = append(auths, more...)
 	}
@@ -258,6 +279,7 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 		annotations = map[string]string{}
 	}
 	annotations[pub.PulledBy] = pub.PulledByDaemon
+
 	labels := foreign(t.sandbox.Labels)
 	var failures []error
 	rejected := true
@@ -275,6 +297,7 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 			p.rejected(t)
 		}
 	}
+
 	if !rejected {
 		return errors.Join(failures...)
 	}
@@ -284,6 +307,7 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 		}
 		return errors.Join(append(failures, err)...)
 	}
+
 	return nil
 }
 
@@ -303,6 +327,7 @@ func find(ctx context.Context, rt Images, k key) (*runtime.Image, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	for i := range list {
 		names := list[i].Tags
 		if digest(k.tag) {
@@ -314,6 +339,7 @@ func find(ctx context.Context, rt Images, k key) (*runtime.Image, error) {
 			}
 		}
 	}
+
 	return nil, nil
 }
 

@@ -65,10 +65,18 @@ type reconciler struct {
 }
 
 func newReconciler(c client.Client, live client.Reader, options Options) *reconciler {
-	r := &reconciler{Options: options, client: c, live: live, own: &reconcile.Own{Cache: c, Live: live}, clock: clock.RealClock{},
+	r := &reconciler{
+		Options:  options,
+		client:   c,
+		live:     live,
+		own:      &reconcile.Own{Cache: c, Live: live},
+		clock:    clock.RealClock{},
 		readings: newReadings(),
-		reports: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_daemon_metadata_reports_total",
-			Help: "Reports of runtime metadata written to pods, by result."}, []string{"result"})}
+		reports: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "afloat_daemon_metadata_reports_total",
+			Help: "Reports of runtime metadata written to pods, by result.",
+		}, []string{"result"}),
+	}
 	r.restarts = newRestarter(r)
 	return r
 }
@@ -82,13 +90,19 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err := mgr.Add(r.restarts); err != nil {
 		return fmt.Errorf("adding the restarter: %w", err)
 	}
+
 	err := ctrl.NewControllerManagedBy(mgr).Named("runtime_container_meta").
 		Watches(&corev1.Pod{}, r.handler()).
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[ctrl.Request]()}). // ND-059
+		// ND-059
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             retry.Limiter[ctrl.Request](),
+		}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller of runtime metadata: %w", err)
 	}
+
 	return nil
 }
 
@@ -101,9 +115,14 @@ func (r *reconciler) handler() handler.EventHandler {
 			q.AddAfter(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(pod)}, coalesce)
 		}
 	}
+
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { enqueue(nil, e.Object, e.IsInInitialList, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { enqueue(e.ObjectOld, e.ObjectNew, false, q) },
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			enqueue(nil, e.Object, e.IsInInitialList, q)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			enqueue(e.ObjectOld, e.ObjectNew, false, q)
+		},
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
 			r.own.Forget(e.Object.GetUID())
 			r.readings.forget(e.Object.GetUID())
@@ -120,29 +139,40 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.own.Settle(ctx, pod.UID, r.clock.Now()); err != nil {
 		return ctrl.Result{}, fmt.Errorf("looking for own writes: %w", err)
 	}
+
 	pod, _ = reconcile.Newest(r.own, pod.UID, pod, true) // ND-092
 	plan, err := r.observe(ctx, pod)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+
 	for _, left := range plan.Left {
 		log.FromContext(ctx).V(1).Info("Left to kubelet", "what", left)
 	}
+
 	for _, restart := range plan.Restarts {
-		r.restarts.want(ctx, target{request.NamespacedName, pod.UID, restart.Container.Name, restart.Container.ID}, restart.Why)
+		r.restarts.want(ctx, target{request.NamespacedName, pod.UID, restart.Container.Name,
+			restart.Container.ID}, restart.Why)
 	}
+
 	if plan.Report != "" {
 		if conflict, err := r.report(ctx, pod, plan.Report); err != nil || conflict {
 			return ctrl.Result{RequeueAfter: time.Second}, err
 		}
 	}
+
 	return ctrl.Result{RequeueAfter: r.readings.wait(pod.UID, plan.Read, r.clock.Now())}, nil
 }
 
 // observe reads the containers from the runtime and makes the plan. An unreadable environment is left out,
 // and read again later (ND-106).
 func (r *reconciler) observe(ctx context.Context, pod *corev1.Pod) (Plan, error) {
-	s := Snapshot{Pod: pod, EnvFromMetadata: r.EnvFromMetadata, Environments: map[string]map[string]string{}, Unreadable: map[string]bool{}}
+	s := Snapshot{
+		Pod:             pod,
+		EnvFromMetadata: r.EnvFromMetadata,
+		Environments:    map[string]map[string]string{},
+		Unreadable:      map[string]bool{},
+	}
 	seen := map[*runtime.Runtime]bool{}
 	for _, status := range statuses(pod) {
 		if status.ContainerID == "" {
@@ -162,6 +192,7 @@ func (r *reconciler) observe(ctx context.Context, pod *corev1.Pod) (Plan, error)
 		}
 		s.Containers = append(s.Containers, list...)
 	}
+
 	plan := NewPlan(s)
 	for _, id := range plan.Read {
 		if !r.readings.due(pod.UID, id, r.clock.Now()) {
@@ -176,12 +207,15 @@ func (r *reconciler) observe(ctx context.Context, pod *corev1.Pod) (Plan, error)
 			delete(s.Environments, id)
 			s.Unreadable[id] = true
 			r.readings.failed(pod.UID, id, r.clock.Now())
-			log.FromContext(ctx).Info("The environment of a container cannot be read; it is tried again", "id", id, "error", err.Error())
+			log.FromContext(ctx).Info("The environment of a container cannot be read; it is tried again",
+				"id", id, "error", err.Error())
 		}
 	}
+
 	if len(plan.Read) > 0 {
 		plan = NewPlan(s)
 	}
+
 	return plan, nil
 }
 
@@ -194,6 +228,7 @@ func (r *reconciler) report(ctx context.Context, pod *corev1.Pod, value string) 
 	if err != nil {
 		return false, err
 	}
+
 	written := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 	err = r.client.Status().Patch(ctx, written, client.RawPatch(types.StrategicMergePatchType, body))
 	switch {
@@ -206,10 +241,12 @@ func (r *reconciler) report(ctx context.Context, pod *corev1.Pod, value string) 
 		r.reports.WithLabelValues("failed").Inc()
 		return false, fmt.Errorf("reporting on the pod: %w", err)
 	}
+
 	r.reports.WithLabelValues("written").Inc()
 	if _, err := slim.NodePod(written); err != nil {
 		return false, fmt.Errorf("reading the answer: %w", err)
 	}
+
 	r.own.Changed(pod.UID, written, r.clock.Now())
 	r.clock.AfterFunc(ownWrite, func() { r.own.Forget(pod.UID) })
 	return false, nil

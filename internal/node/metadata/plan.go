@@ -80,7 +80,9 @@ func skipped(pod *corev1.Pod) string {
 	if pod.DeletionTimestamp != nil {
 		return "the pod is being deleted"
 	}
-	if !slices.ContainsFunc(statuses(pod), func(s *corev1.ContainerStatus) bool { return s.ContainerID != "" }) {
+	if !slices.ContainsFunc(statuses(pod), func(s *corev1.ContainerStatus) bool {
+		return s.ContainerID != ""
+	}) {
 		return "no container of the pod has an ID yet"
 	}
 	return ""
@@ -108,12 +110,15 @@ func find(pod *corev1.Pod, name string) (container *corev1.Container, init bool)
 			return &pod.Spec.Containers[i], false
 		}
 	}
+
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
-		if c.Name == name && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		if c.Name == name && c.RestartPolicy != nil &&
+			*c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			return c, true
 		}
 	}
+
 	return nil, false
 }
 
@@ -141,6 +146,7 @@ func NewPlan(s Snapshot) Plan {
 	if skipped(s.Pod) != "" || !Eligible(s.Pod) {
 		return plan
 	}
+
 	before, exists := reported(s.Pod)
 	var after inplace.RuntimeMeta
 	for _, status := range statuses(s.Pod) {
@@ -149,8 +155,12 @@ func NewPlan(s Snapshot) Plan {
 		if container == nil || current == nil {
 			continue
 		}
-		e := inplace.RuntimeContainer{Name: status.Name, ContainerID: current.ID, RestartCount: current.RestartCount,
-			Hashes: inplace.RuntimeHashes{PlainHash: current.PlainHash}}
+		e := inplace.RuntimeContainer{
+			Name:         status.Name,
+			ContainerID:  current.ID,
+			RestartCount: current.RestartCount,
+			Hashes:       inplace.RuntimeHashes{PlainHash: current.PlainHash},
+		}
 		if same := entry(before, status.Name, current.ID); same != nil {
 			e = *same // ND-086
 		}
@@ -162,10 +172,12 @@ func NewPlan(s Snapshot) Plan {
 			s.restart(container, init, current, &e, &plan)
 		}
 	}
+
 	if len(after.Containers) > 0 && (!exists || !reflect.DeepEqual(before, after)) {
 		encoded, _ := json.Marshal(after) // strings and numbers always encode
 		plan.Report = string(encoded)
 	}
+
 	return plan
 }
 
@@ -184,17 +196,22 @@ func (s *Snapshot) actual(container *corev1.Container, id string, plan *Plan) ui
 // the container that ran when the update began. For managers that write no such record it decides by the
 // pod's condition (ND-110, ND-111, IPU-312, IPU-322). If the environment cannot be read, only the record
 // shows that it changed (ND-106).
-func (s *Snapshot) restart(container *corev1.Container, init bool, current *runtime.Container, e *inplace.RuntimeContainer, plan *Plan) {
+func (s *Snapshot) restart(
+	container *corev1.Container, init bool, current *runtime.Container,
+	e *inplace.RuntimeContainer, plan *Plan,
+) {
 	state, err := inplace.StateOf(s.Pod)
 	if err != nil || state == nil {
 		state = &inplace.State{}
 	}
+
 	var why string
 	actual, expected := e.Hashes.ExtractedEnvFromMetadataHash, number(inplace.EnvHash(s.Pod, container))
 	switch {
 	case state.RestartContainers[container.Name] == current.ID:
 		why = "its restart was asked for"
-	case actual != 0 && actual != expected && (updating(s.Pod) || state.EnvContainers[container.Name] == current.ID):
+	case actual != 0 && actual != expected &&
+		(updating(s.Pod) || state.EnvContainers[container.Name] == current.ID):
 		why = "its environment from metadata changed"
 	case actual == 0 && s.Unreadable[current.ID] && state.EnvContainers[container.Name] == current.ID &&
 		lifecycle.State(s.Pod) != pub.LifecycleStateNormal:
@@ -202,11 +219,15 @@ func (s *Snapshot) restart(container *corev1.Container, init bool, current *runt
 	default:
 		return
 	}
+
 	if replaced(container, current, state) {
-		plan.Left = append(plan.Left, fmt.Sprintf("container %s: %s, and kubelet is about to replace it for its new image", container.Name,
-			why))
+		plan.Left = append(plan.Left,
+			fmt.Sprintf("container %s: %s, and kubelet is about to replace it for its new image",
+				container.Name,
+				why))
 		return
 	}
+
 	plan.Restarts = append(plan.Restarts, Restart{Container: *current, Init: init, Why: why})
 }
 
@@ -232,6 +253,7 @@ func replaced(container *corev1.Container, current *runtime.Container, state *in
 		_, changes := state.LastContainerStatuses[container.Name]
 		return changes
 	}
+
 	return true
 }
 

@@ -45,6 +45,7 @@ func (r *readings) failed(pod types.UID, id string, now time.Time) {
 func (r *readings) wait(pod types.UID, wanted []string, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	var next time.Duration
 	for id, h := range r.held[pod] {
 		if !slices.Contains(wanted, id) {
@@ -55,9 +56,11 @@ func (r *readings) wait(pod types.UID, wanted []string, now time.Time) time.Dura
 			next = left
 		}
 	}
+
 	if len(r.held[pod]) == 0 {
 		delete(r.held, pod)
 	}
+
 	return next
 }
 

@@ -45,10 +45,19 @@ func restartPauses() workqueue.TypedRateLimiter[target] {
 }
 
 func newRestarter(r *reconciler) *restarter {
-	return &restarter{reconciler: r, wanted: map[target]bool{},
-		stopper: &stop.Stopper{Events: r.Events, Clock: r.clock, Stops: r.Stops, Requester: "containermeta"},
+	return &restarter{
+		reconciler: r,
+		wanted:     map[target]bool{},
+		stopper: &stop.Stopper{
+			Events:    r.Events,
+			Clock:     r.clock,
+			Stops:     r.Stops,
+			Requester: "containermeta",
+		},
 		queue: workqueue.NewTypedRateLimitingQueueWithConfig(
-			restartPauses(), workqueue.TypedRateLimitingQueueConfig[target]{Name: "runtime_container_meta_restarter"})}
+			restartPauses(),
+			workqueue.TypedRateLimitingQueueConfig[target]{Name: "runtime_container_meta_restarter"}),
+	}
 }
 
 // want adds a container to the queue, unless it is there.
@@ -59,7 +68,8 @@ func (q *restarter) want(ctx context.Context, t target, why string) {
 		return
 	}
 	q.wanted[t] = true
-	klog.FromContext(ctx).Info("A container is to be restarted", "container", t.Container, "id", t.ID, "why", why)
+	klog.FromContext(ctx).Info("A container is to be restarted", "container", t.Container, "id",
+		t.ID, "why", why)
 	q.queue.AddRateLimited(t)
 }
 
@@ -96,7 +106,9 @@ func (q *restarter) next(ctx context.Context) bool {
 		return false
 	}
 	defer q.queue.Done(t)
-	logger := klog.FromContext(ctx).WithValues("pod", klog.KRef(t.Pod.Namespace, t.Pod.Name), "container", t.Container, "id", t.ID)
+
+	logger := klog.FromContext(ctx).WithValues("pod", klog.KRef(t.Pod.Namespace, t.Pod.Name), "container",
+		t.Container, "id", t.ID)
 	ended := func(err error) {
 		switch {
 		case err == nil:
@@ -109,13 +121,16 @@ func (q *restarter) next(ctx context.Context) bool {
 			q.queue.AddRateLimited(t)
 		}
 	}
+
 	switch begun, err := q.restart(klog.NewContext(ctx, logger), t, ended); {
 	case err != nil:
 		ended(err)
 	case !begun:
-		logger.V(2).Info("A restart waits: as many containers of its namespace are being stopped as may be", "most", stop.Most)
+		logger.V(2).Info("A restart waits: as many containers of its namespace are being stopped as may be",
+			"most", stop.Most)
 		q.queue.AddAfter(t, firstRetry)
 	}
+
 	return true
 }
 
@@ -123,17 +138,21 @@ func (q *restarter) next(ctx context.Context) bool {
 // it is to be restarted (ND-113, ND-116). It returns false if it has to wait for other stops of the
 // namespace.
 func (q *restarter) restart(ctx context.Context, t target, ended func(error)) (begun bool, err error) {
-	if q.stopper.Full(t.Pod.Namespace) { // before any request to the API server, since these are few and shared by all tenants
+	// before any request to the API server, since these are few and shared by all tenants
+	if q.stopper.Full(t.Pod.Namespace) {
 		return false, nil
 	}
+
 	found, pod, err := q.look(ctx, t)
 	if err != nil {
 		return false, err
 	}
+
 	rt, err := q.reconciler.Runtimes.ForContainer(t.ID)
 	if err != nil {
 		return false, err
 	}
+
 	return q.stopper.Start(ctx, rt, stop.Request{
 		Container: found.Container,
 		By:        "the metadata restarter",
@@ -161,16 +180,21 @@ func (q *restarter) look(ctx context.Context, t target) (Restart, *corev1.Pod, e
 	if pod.UID != t.UID {
 		return Restart{}, nil, fmt.Errorf("%w: the pod is another one", errObsolete)
 	}
+
 	plan, err := q.reconciler.observe(ctx, pod)
 	if err != nil {
 		return Restart{}, nil, err
 	}
+
 	for _, restart := range plan.Restarts {
 		c := restart.Container
-		if c.ID == t.ID && c.PodUID == string(pod.UID) && c.PodName == pod.Name && c.PodNamespace == pod.Namespace { // ND-071
+		// ND-071
+		if c.ID == t.ID && c.PodUID == string(pod.UID) && c.PodName == pod.Name &&
+			c.PodNamespace == pod.Namespace {
 			return restart, pod, nil
 		}
 	}
+
 	return Restart{}, nil, errObsolete
 }
 

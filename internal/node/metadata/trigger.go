@@ -14,6 +14,7 @@ func triggers(before, now *corev1.Pod, initial, envFromMetadata bool) bool {
 	if !Eligible(now) || skipped(now) != "" {
 		return false
 	}
+
 	meta, exists := reported(now)
 	if !exists {
 		// A pod that ran without a report gets none until something changes. Otherwise a starting daemon
@@ -25,16 +26,20 @@ func triggers(before, now *corev1.Pod, initial, envFromMetadata bool) bool {
 	if before != nil && len(before.Spec.Containers) != len(now.Spec.Containers) {
 		return true
 	}
-	for _, status := range statuses(now) { // by name, because spec, status and report have different orders (ND-089)
+
+	// by name, because spec, status and report have different orders (ND-089)
+	for _, status := range statuses(now) {
 		container, _ := find(now, status.Name)
 		if container == nil || status.ContainerID == "" {
 			continue
 		}
 		e := entry(meta, status.Name, status.ContainerID)
-		if e == nil || envFromMetadata && e.Hashes.ExtractedEnvFromMetadataHash != number(inplace.EnvHash(now, container)) {
+		if e == nil || envFromMetadata &&
+			e.Hashes.ExtractedEnvFromMetadataHash != number(inplace.EnvHash(now, container)) {
 			return true
 		}
 	}
+
 	return envFromMetadata && (restartWanted(now) || before != nil && envChanged(before, now))
 }
 
@@ -54,7 +59,8 @@ func envChanged(before, now *corev1.Pod) bool {
 	return slices.ContainsFunc(statuses(now), func(s *corev1.ContainerStatus) bool {
 		container, _ := find(now, s.Name)
 		former, _ := find(before, s.Name)
-		return container != nil && (former == nil || inplace.EnvHash(before, former) != inplace.EnvHash(now, container))
+		return container != nil && (former == nil ||
+			inplace.EnvHash(before, former) != inplace.EnvHash(now, container))
 	})
 }
 
@@ -65,7 +71,8 @@ func restartWanted(pod *corev1.Pod) bool {
 		return false
 	}
 	return slices.ContainsFunc(statuses(pod), func(s *corev1.ContainerStatus) bool {
-		return s.ContainerID != "" && s.State.Running != nil && (state.RestartContainers[s.Name] == s.ContainerID ||
-			state.EnvContainers[s.Name] == s.ContainerID)
+		return s.ContainerID != "" && s.State.Running != nil &&
+			(state.RestartContainers[s.Name] == s.ContainerID ||
+				state.EnvContainers[s.Name] == s.ContainerID)
 	})
 }

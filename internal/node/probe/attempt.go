@@ -35,8 +35,9 @@ type attempter struct {
 
 func newAttempter(commands func(container string) (Commands, error)) *attempter {
 	transport := &http.Transport{
-		DialContext:            dialer().DialContext,
-		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // as kubelet: pods have certificates of their own (PPM-089)
+		DialContext: dialer().DialContext,
+		//nolint:gosec // as kubelet: pods have certificates of their own (PPM-089)
+		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true},
 		DisableKeepAlives:      true,
 		DisableCompression:     true,
 		Proxy:                  nil,
@@ -49,7 +50,9 @@ func newAttempter(commands func(container string) (Commands, error)) *attempter 
 func dialer() *net.Dialer {
 	return &net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		return c.Control(func(fd uintptr) {
-			_ = syscall.SetsockoptLinger(int(fd), syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1, Linger: 1}) //nolint:gosec // a descriptor
+			//nolint:gosec // a descriptor
+			_ = syscall.SetsockoptLinger(int(fd), syscall.SOL_SOCKET, syscall.SO_LINGER,
+				&syscall.Linger{Onoff: 1, Linger: 1})
 		})
 	}}
 }
@@ -67,7 +70,8 @@ func sameHost(next *http.Request, via []*http.Request) error {
 
 // attempt makes one attempt.
 func (a *attempter) attempt(ctx context.Context, d *Definition, container string) Attempt {
-	ctx, cancel := context.WithTimeout(ctx, d.Timeout+15*time.Second) // whoever does not heed the time of the attempt
+	// whoever does not heed the time of the attempt
+	ctx, cancel := context.WithTimeout(ctx, d.Timeout+15*time.Second)
 	defer cancel()
 	switch h := &d.Handler; {
 	case h.Exec != nil:
@@ -85,6 +89,7 @@ func (a *attempter) exec(ctx context.Context, d *Definition, container string) A
 	if err != nil {
 		return Attempt{None, err.Error()}
 	}
+
 	output, err := commands.Run(ctx, container, d.Handler.Exec.Command, d.Timeout)
 	switch {
 	case errors.Is(err, runtime.ErrTimeout):
@@ -96,6 +101,7 @@ func (a *attempter) exec(ctx context.Context, d *Definition, container string) A
 	case output.ExitCode != 0:
 		return Attempt{Failure, string(output.Stderr)}
 	}
+
 	return Attempt{Success, string(output.Stdout)}
 }
 
@@ -113,32 +119,40 @@ func (a *attempter) connect(ctx context.Context, d *Definition) Attempt {
 func (a *attempter) get(ctx context.Context, d *Definition, action *appsv1alpha1.HTTPGetAction) Attempt {
 	ctx, cancel := context.WithTimeout(ctx, d.Timeout)
 	defer cancel()
+
 	request, err := requestOf(ctx, d, action)
 	if err != nil {
 		return Attempt{Failure, err.Error()}
 	}
+
 	answer, err := a.http.Do(request)
 	if err != nil {
 		return Attempt{Failure, err.Error()}
 	}
 	defer func() { _ = answer.Body.Close() }()
+
 	body, err := io.ReadAll(io.LimitReader(answer.Body, mostOfBody))
 	if err != nil {
 		return Attempt{Failure, err.Error()}
 	}
 	if answer.StatusCode < 200 || answer.StatusCode >= 400 {
-		return Attempt{Failure, fmt.Sprintf("HTTP probe failed with status code %d: %s", answer.StatusCode, body)}
+		return Attempt{Failure, fmt.Sprintf("HTTP probe failed with status code %d: %s",
+			answer.StatusCode, body)}
 	}
+
 	return Attempt{Success, string(body)}
 }
 
 // requestOf is the request of an HTTP probe (PPM-089).
-func requestOf(ctx context.Context, d *Definition, action *appsv1alpha1.HTTPGetAction) (*http.Request, error) {
+func requestOf(
+	ctx context.Context, d *Definition, action *appsv1alpha1.HTTPGetAction,
+) (*http.Request, error) {
 	target, err := url.Parse(action.Path)
 	if err != nil || target.Host != "" || target.Scheme != "" || target.Opaque != "" {
 		target = &url.URL{Path: action.Path}
 	}
-	target.Scheme, target.Host, target.User = strings.ToLower(string(action.Scheme)), d.address(action.Port), nil
+	target.Scheme, target.Host, target.User = strings.ToLower(string(action.Scheme)),
+		d.address(action.Port), nil
 	if target.Scheme == "" {
 		target.Scheme = "http"
 	}
@@ -146,20 +160,24 @@ func requestOf(ctx context.Context, d *Definition, action *appsv1alpha1.HTTPGetA
 	if err != nil {
 		return nil, fmt.Errorf("building the request: %w", err)
 	}
+
 	for _, header := range action.HTTPHeaders {
 		request.Header.Add(header.Name, header.Value)
 	}
+
 	if host := request.Header.Get("Host"); host != "" {
 		request.Host = host
 	}
 	if _, set := request.Header["User-Agent"]; !set {
 		request.Header.Set("User-Agent", "kube-probe")
 	}
+
 	switch accept, set := request.Header["Accept"]; {
 	case !set:
 		request.Header.Set("Accept", "*/*")
 	case len(accept) == 1 && accept[0] == "":
 		request.Header.Del("Accept")
 	}
+
 	return request, nil
 }

@@ -56,8 +56,15 @@ type known struct {
 }
 
 func newContainers(runtimes Runtimes, pods client.Reader, watched bool, now func() time.Time) *containers {
-	return &containers{runtimes: runtimes, pods: pods, watched: watched, now: now, listed: listed, pod: map[types.UID]*known{},
-		each: map[types.UID]*sync.Mutex{}}
+	return &containers{
+		runtimes: runtimes,
+		pods:     pods,
+		watched:  watched,
+		now:      now,
+		listed:   listed,
+		pod:      map[types.UID]*known{},
+		each:     map[types.UID]*sync.Mutex{},
+	}
 }
 
 // of locks what is known of a pod.
@@ -94,13 +101,17 @@ type facts struct {
 }
 
 // meet returns the container of a definition. anew asks the runtime whatever is known.
-func (c *containers) meet(ctx context.Context, d *Definition, knows func(id string) bool, anew bool) (facts, error) {
+func (c *containers) meet(
+	ctx context.Context, d *Definition, knows func(id string) bool, anew bool,
+) (facts, error) {
 	k, unlock := c.of(d.Pod)
 	defer unlock()
+
 	pod, err := c.podOf(ctx, d, k, anew)
 	if err != nil {
 		return facts{}, err
 	}
+
 	var shown *corev1.ContainerStatus
 	if pod != nil {
 		shown = statusOf(pod, d.Container)
@@ -122,6 +133,7 @@ func (c *containers) meet(ctx context.Context, d *Definition, knows func(id stri
 	if newest == nil || newest.PodNamespace != d.Namespace || newest.PodName != d.PodName {
 		return f, nil
 	}
+
 	f.Met = Met{ID: newest.ID, Running: newest.Running}
 	f.Starting = shown != nil && shown.ContainerID == newest.ID && shown.Started != nil && !*shown.Started
 	if !knows(newest.ID) {
@@ -133,28 +145,34 @@ func (c *containers) meet(ctx context.Context, d *Definition, knows func(id stri
 			f.Started = newest.CreatedAt
 		}
 	}
+
 	return f, nil
 }
 
 // podOf reads the pod of a definition; nil if that is not needed, or there is none. A liveness probe must not
 // fail before its container has started, which the pod alone tells.
 func (c *containers) podOf(ctx context.Context, d *Definition, k *known, anew bool) (*corev1.Pod, error) {
-	if !c.watched && (!anew || !d.liveness()) && (!d.network() || d.IP == k.address || c.now().Sub(k.read) < asked) {
+	if !c.watched && (!anew || !d.liveness()) &&
+		(!d.network() || d.IP == k.address || c.now().Sub(k.read) < asked) {
 		return nil, nil
 	}
+
 	pod := &corev1.Pod{}
-	if err := c.pods.Get(ctx, types.NamespacedName{Namespace: d.Namespace, Name: d.PodName}, pod); client.IgnoreNotFound(err) != nil {
+	if err := c.pods.Get(ctx, types.NamespacedName{Namespace: d.Namespace, Name: d.PodName},
+		pod); client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("reading the pod: %w", err)
 	}
 	if pod.UID != d.Pod {
 		k.address, k.read = "", c.now()
 		return nil, nil
 	}
+
 	return pod, nil
 }
 
 func statusOf(pod *corev1.Pod, container string) *corev1.ContainerStatus {
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses,
+		pod.Status.InitContainerStatuses} {
 		for i := range list {
 			if list[i].Name == container {
 				return &list[i]

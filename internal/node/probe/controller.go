@@ -76,23 +76,33 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	runtimes := set{options.Runtimes}
 	r := newReconciler(options.Node, mgr.GetClient(), options.Events, clock.RealClock{})
 	r.containers = newContainers(runtimes, pods, options.WatchesPods, r.clock.Now)
-	r.attempts = newAttempter(func(container string) (Commands, error) { return options.Runtimes.ForContainer(container) }).attempt
+	r.attempts = newAttempter(func(container string) (Commands, error) {
+		return options.Runtimes.ForContainer(container)
+	}).attempt
+
 	for _, collector := range []prometheus.Collector{r.executions, r.late} {
 		if err := metrics.Registry.Register(collector); err != nil {
 			return fmt.Errorf("registering metrics: %w", err)
 		}
 	}
+
 	if err := mgr.Add(r); err != nil {
 		return fmt.Errorf("adding the prober: %w", err)
 	}
+
 	err := ctrl.NewControllerManagedBy(mgr).Named("node_pod_probe").
 		For(&appsv1alpha1.NodePodProbe{}).
 		WatchesRawSource(source.Channel(r.changed, &handler.EnqueueRequestForObject{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, RateLimiter: retry.Limiter[ctrl.Request]()}). // ND-059
+		// ND-059
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: 1,
+			RateLimiter:             retry.Limiter[ctrl.Request](),
+		}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller of probes: %w", err)
 	}
+
 	return nil
 }
 
@@ -124,13 +134,29 @@ type reconciler struct {
 	paused  time.Duration
 }
 
-func newReconciler(node string, c client.Client, events record.EventRecorder, by clock.WithTicker) *reconciler {
-	return &reconciler{node: node, client: c, events: events, clock: by, changed: make(chan event.GenericEvent, 1), wake: make(chan struct{}, 1),
-		probers: map[Key]*Prober{}, schedule: NewSchedule(by.Now()),
-		executions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_daemon_probe_attempts_total",
-			Help: "Attempts of probes of PodProbeMarkers, by handler and outcome: success, failure, error."}, []string{"handler", "outcome"}),
-		late: prometheus.NewGauge(prometheus.GaugeOpts{Name: "afloat_daemon_probe_attempts_waiting",
-			Help: "Attempts of probes that are due and wait for others of their namespace or of the node."})}
+func newReconciler(
+	node string, c client.Client, events record.EventRecorder, by clock.WithTicker,
+) *reconciler {
+	return &reconciler{
+		node:     node,
+		client:   c,
+		events:   events,
+		clock:    by,
+		changed:  make(chan event.GenericEvent, 1),
+		wake:     make(chan struct{}, 1),
+		probers:  map[Key]*Prober{},
+		schedule: NewSchedule(by.Now()),
+		executions: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name: "afloat_daemon_probe_attempts_total",
+				Help: "Attempts of probes of PodProbeMarkers, by handler and outcome: success, failure, error.",
+			},
+			[]string{"handler", "outcome"}),
+		late: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "afloat_daemon_probe_attempts_waiting",
+			Help: "Attempts of probes that are due and wait for others of their namespace or of the node.",
+		}),
+	}
 }
 
 // Reconcile takes over the definitions of the NodePodProbe, and writes the results that have changed.
@@ -138,6 +164,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if request.Name != r.node {
 		return ctrl.Result{}, nil
 	}
+
 	object := &appsv1alpha1.NodePodProbe{}
 	if err := r.client.Get(ctx, request.NamespacedName, object); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -146,23 +173,29 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		return ctrl.Result{}, fmt.Errorf("reading the NodePodProbe of the node: %w", err)
 	}
+
 	r.define(object)
 	now := r.clock.Now()
 	if wait := r.paused - now.Sub(r.written); wait > 0 && wait <= r.paused {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
+
 	r.mu.Lock()
 	status, write, after := Status(object, r.probers, now)
 	r.mu.Unlock()
 	if !write {
 		return ctrl.Result{RequeueAfter: after}, nil
 	}
+
 	r.written = now
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.UID},
-		"status": map[string]any{"podProbeStatuses": status.PodProbeStatuses}})
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": object.UID},
+		"status":   map[string]any{"podProbeStatuses": status.PodProbeStatuses},
+	})
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("encoding the results: %w", err)
 	}
+
 	r.paused = pause(len(body))
 	// Nobody else writes the status, so that it need not be guarded by a version: the manager writes the spec
 	// all the time.
@@ -173,6 +206,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		}
 		return ctrl.Result{}, fmt.Errorf("writing the results of probes: %w", err)
 	}
+
 	// The answer comes as an event, which looks at what has changed meanwhile.
 	return ctrl.Result{RequeueAfter: r.paused}, nil
 }
@@ -181,9 +215,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 func (r *reconciler) define(object *appsv1alpha1.NodePodProbe) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	if r.begun && r.uid == object.UID && r.generation == object.Generation {
 		return
 	}
+
 	now, first := r.clock.Now(), !r.begun
 	r.begun, r.uid, r.generation = true, object.UID, object.Generation
 	former := map[Key]appsv1alpha1.ContainerProbeState{}
@@ -194,6 +230,7 @@ func (r *reconciler) define(object *appsv1alpha1.NodePodProbe) {
 			}
 		}
 	}
+
 	wanted, pods := map[Key]bool{}, map[types.UID]bool{}
 	for _, d := range Definitions(object) {
 		wanted[d.Key], pods[d.Pod] = true, true
@@ -208,12 +245,14 @@ func (r *reconciler) define(object *appsv1alpha1.NodePodProbe) {
 		}
 		r.schedule.Put(d.Key, d.Namespace, d.Period, first, now)
 	}
+
 	for key := range r.probers {
 		if !wanted[key] {
 			delete(r.probers, key)
 			r.schedule.Remove(key)
 		}
 	}
+
 	r.containers.forget(func(pod types.UID) bool { return pods[pod] })
 	r.nudge()
 }
@@ -230,6 +269,7 @@ func (r *reconciler) nudge() {
 func (r *reconciler) Start(ctx context.Context) error {
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
+
 	for {
 		r.mu.Lock()
 		turn, wait := r.schedule.Next(r.clock.Now())
@@ -260,15 +300,18 @@ func (r *reconciler) NeedLeaderElection() bool { return false }
 func (r *reconciler) take(ctx context.Context, turn *Turn) {
 	defer func() {
 		if failure := recover(); failure != nil {
-			log.FromContext(ctx).Error(fmt.Errorf("%v", failure), "An attempt of a probe panicked", "pod", turn.Pod, "probe", turn.Name)
+			log.FromContext(ctx).Error(fmt.Errorf("%v", failure), "An attempt of a probe panicked", "pod",
+				turn.Pod, "probe", turn.Name)
 		}
 		r.mu.Lock()
 		r.schedule.Done(turn, r.clock.Now())
 		r.mu.Unlock()
 		r.nudge()
 	}()
+
 	if err := r.probe(ctx, turn.Key); err != nil && ctx.Err() == nil {
-		log.FromContext(ctx).V(1).Info("A probe could not be carried out; its result stays", "pod", turn.Pod, "probe", turn.Name, "error", err.Error())
+		log.FromContext(ctx).V(1).Info("A probe could not be carried out; its result stays", "pod", turn.Pod,
+			"probe", turn.Name, "error", err.Error())
 	}
 }
 
@@ -282,13 +325,16 @@ func (r *reconciler) probe(ctx context.Context, key Key) error {
 	if !due {
 		return nil
 	}
+
 	attempt := r.attempts(ctx, d, container)
 	r.executions.WithLabelValues(handlerOf(d), string(attempt.Outcome)).Inc()
 	if attempt.Outcome == None {
-		log.FromContext(ctx).V(1).Info("A probe could not be carried out; its result stays", "pod", d.PodName, "namespace", d.Namespace, "probe",
+		log.FromContext(ctx).V(1).Info("A probe could not be carried out; its result stays", "pod", d.PodName,
+			"namespace", d.Namespace, "probe",
 			d.Name, "error", attempt.Message)
 	}
-	if attempt.Outcome == None || attempt.Outcome == Failure && !r.failed(key) { // maybe the container has ended
+	// maybe the container has ended
+	if attempt.Outcome == None || attempt.Outcome == Failure && !r.failed(key) {
 		if _, due, now, err := r.meet(ctx, key, true); err != nil || !due || now != container {
 			return err
 		}
@@ -306,13 +352,16 @@ func (r *reconciler) failed(key Key) bool {
 }
 
 // meet lets the prober meet its container, and returns a copy of its definition.
-func (r *reconciler) meet(ctx context.Context, key Key, anew bool) (d *Definition, due bool, container string, err error) {
+func (r *reconciler) meet(
+	ctx context.Context, key Key, anew bool,
+) (d *Definition, due bool, container string, err error) {
 	r.mu.Lock()
 	p := r.probers[key]
 	if p == nil || p.Refused != "" {
 		r.mu.Unlock()
 		return nil, false, "", nil
 	}
+
 	copied := p.Definition
 	known := p.container
 	r.mu.Unlock()
@@ -320,6 +369,7 @@ func (r *reconciler) meet(ctx context.Context, key Key, anew bool) (d *Definitio
 	if err != nil {
 		return &copied, false, "", err
 	}
+
 	r.update(key, &copied, func(p *Prober, now time.Time) { due = p.Meet(f.Met, now) })
 	return &copied, due && (!copied.network() || f.reachable), f.ID, nil // PPM-090
 }
@@ -332,6 +382,7 @@ func (r *reconciler) update(key Key, d *Definition, change func(p *Prober, now t
 		r.mu.Unlock()
 		return
 	}
+
 	before := p.Result
 	change(p, r.clock.Now())
 	after := p.Result
@@ -339,11 +390,14 @@ func (r *reconciler) update(key Key, d *Definition, change func(p *Prober, now t
 	if before.State == after.State && before.Message == after.Message {
 		return
 	}
+
 	select {
 	case r.changed <- event.GenericEvent{Object: &appsv1alpha1.NodePodProbe{ObjectMeta: metav1.ObjectMeta{Name: r.node}}}:
 	default: // it is woken anyway
 	}
-	unable := after.State == appsv1alpha1.ProbeUnknown && strings.HasPrefix(after.Message, notCarriedOut) && !strings.HasPrefix(before.Message, notCarriedOut)
+
+	unable := after.State == appsv1alpha1.ProbeUnknown && strings.HasPrefix(after.Message, notCarriedOut) &&
+		!strings.HasPrefix(before.Message, notCarriedOut)
 	if before.State != after.State || unable {
 		r.tell(d, after)
 	}
@@ -352,15 +406,24 @@ func (r *reconciler) update(key Key, d *Definition, change func(p *Prober, now t
 // tell records an event on the pod when the state of a probe changes, or when it cannot be carried out and
 // nothing is known (PPM-097).
 func (r *reconciler) tell(d *Definition, result Result) {
-	pod := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: d.Namespace, Name: d.PodName, UID: d.Pod}
+	pod := &corev1.ObjectReference{
+		APIVersion: "v1",
+		Kind:       "Pod",
+		Namespace:  d.Namespace,
+		Name:       d.PodName,
+		UID:        d.Pod,
+	}
 	switch result.State {
 	case appsv1alpha1.ProbeSucceeded:
-		r.events.Eventf(pod, corev1.EventTypeNormal, "KruiseProbeSucceeded", "probe %s: %s", d.Name, result.Message)
+		r.events.Eventf(pod, corev1.EventTypeNormal, "KruiseProbeSucceeded", "probe %s: %s", d.Name,
+			result.Message)
 	case appsv1alpha1.ProbeFailed:
-		r.events.Eventf(pod, corev1.EventTypeWarning, "KruiseProbeFailed", "probe %s: %s", d.Name, result.Message)
+		r.events.Eventf(pod, corev1.EventTypeWarning, "KruiseProbeFailed", "probe %s: %s", d.Name,
+			result.Message)
 	case appsv1alpha1.ProbeUnknown: // no condition tells, and who wrote the probe may not read the NodePodProbe
 		if strings.HasPrefix(result.Message, notCarriedOut) {
-			r.events.Eventf(pod, corev1.EventTypeWarning, "KruiseProbeError", "probe %s: %s", d.Name, result.Message)
+			r.events.Eventf(pod, corev1.EventTypeWarning, "KruiseProbeError", "probe %s: %s", d.Name,
+				result.Message)
 		}
 	}
 }

@@ -56,6 +56,7 @@ func Definitions(object *appsv1alpha1.NodePodProbe) []Definition {
 			}
 		}
 	}
+
 	return all
 }
 
@@ -63,10 +64,20 @@ func Definitions(object *appsv1alpha1.NodePodProbe) []Definition {
 func define(pod *appsv1alpha1.PodProbe, probe *appsv1alpha1.ContainerProbe) Definition {
 	seconds := func(n int32) time.Duration { return time.Duration(n) * time.Second }
 	numbers := podprobemarker.Effective(probe.Probe)
-	return Definition{Key: Key{types.UID(pod.UID), probe.Name}, Namespace: pod.Namespace, PodName: pod.Name, IP: pod.IP,
-		Container: probe.ContainerName, Handler: numbers.ContainerProbeHandler, InitialDelay: seconds(numbers.InitialDelaySeconds),
-		Timeout: min(seconds(numbers.TimeoutSeconds), mostTimeout), Period: seconds(numbers.PeriodSeconds),
-		SuccessThreshold: numbers.SuccessThreshold, FailureThreshold: numbers.FailureThreshold, Refused: refused(&probe.Probe)}
+	return Definition{
+		Key:              Key{types.UID(pod.UID), probe.Name},
+		Namespace:        pod.Namespace,
+		PodName:          pod.Name,
+		IP:               pod.IP,
+		Container:        probe.ContainerName,
+		Handler:          numbers.ContainerProbeHandler,
+		InitialDelay:     seconds(numbers.InitialDelaySeconds),
+		Timeout:          min(seconds(numbers.TimeoutSeconds), mostTimeout),
+		Period:           seconds(numbers.PeriodSeconds),
+		SuccessThreshold: numbers.SuccessThreshold,
+		FailureThreshold: numbers.FailureThreshold,
+		Refused:          refused(&probe.Probe),
+	}
 }
 
 // refused says why a probe is not carried out. Admission refuses such probes; one may have been stored
@@ -76,7 +87,8 @@ func refused(probe *appsv1alpha1.ContainerProbeSpec) string {
 	why := podprobemarker.Fault(probe)
 	switch {
 	case why != "":
-	case probe.HTTPGet != nil && portOf(probe.HTTPGet.Port) == 0, probe.TCPSocket != nil && portOf(probe.TCPSocket.Port) == 0:
+	case probe.HTTPGet != nil && portOf(probe.HTTPGet.Port) == 0, probe.TCPSocket != nil &&
+		portOf(probe.TCPSocket.Port) == 0:
 		why = "its port is not a number from 1 to 65535"
 	default:
 		return ""
@@ -108,5 +120,6 @@ func (d *Definition) address(port intstr.IntOrString) string {
 // sameTarget tells whether two definitions of a probe ask the same question: results of one hold for the
 // other.
 func (d *Definition) sameTarget(other *Definition) bool {
-	return d.Container == other.Container && d.Refused == other.Refused && equality.Semantic.DeepEqual(d.Handler, other.Handler)
+	return d.Container == other.Container && d.Refused == other.Refused &&
+		equality.Semantic.DeepEqual(d.Handler, other.Handler)
 }

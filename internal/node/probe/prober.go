@@ -60,7 +60,12 @@ func NewProber(d Definition, now time.Time) *Prober {
 // Resume continues with the result of a former process (PPM-082).
 func (p *Prober) Resume(state appsv1alpha1.ContainerProbeState) {
 	if p.Refused == "" {
-		p.Result = Result{State: state.State, Message: state.Message, Probed: state.LastProbeTime.Time, Changed: state.LastTransitionTime.Time}
+		p.Result = Result{
+			State:   state.State,
+			Message: state.Message,
+			Probed:  state.LastProbeTime.Time,
+			Changed: state.LastTransitionTime.Time,
+		}
 		p.resumed = true
 	}
 }
@@ -121,6 +126,7 @@ func (p *Prober) Meet(c Met, now time.Time) bool {
 	if c.ID == "" || p.Refused != "" { // PPM-083
 		return false
 	}
+
 	if p.container != c.ID {
 		// Whatever a former process has seen, it was of a container that had started by then, and no attempt
 		// is made in the second of its start.
@@ -138,6 +144,7 @@ func (p *Prober) Meet(c Met, now time.Time) bool {
 		p.set(state, "container "+p.Container+" is not running", now)
 		return false
 	}
+
 	if p.stopped || c.Starting {
 		p.reset(now)
 	}
@@ -157,10 +164,12 @@ func (p *Prober) Take(a Attempt, container string, now time.Time) {
 		}
 		return
 	}
+
 	if a.Outcome != p.last {
 		p.last, p.row = a.Outcome, 0
 	}
 	p.row = min(p.row+1, 1<<20)
+
 	switch {
 	case a.Outcome == Success && p.row >= p.SuccessThreshold:
 		p.set(appsv1alpha1.ProbeSucceeded, a.Message, now)

@@ -45,7 +45,13 @@ type entry struct {
 
 // NewSchedule returns a Schedule without probes.
 func NewSchedule(now time.Time) *Schedule {
-	return &Schedule{entries: map[Key]*entry{}, waiting: map[string][]*entry{}, running: map[string]int{}, credit: burst, counted: now}
+	return &Schedule{
+		entries: map[Key]*entry{},
+		waiting: map[string][]*entry{},
+		running: map[string]int{},
+		credit:  burst,
+		counted: now,
+	}
 }
 
 // Put adds a probe, or changes its period from the next attempt on (PPM-081). later delays the first attempt
@@ -59,6 +65,7 @@ func (s *Schedule) Put(key Key, namespace string, period time.Duration, later bo
 		}
 		return
 	}
+
 	e := &entry{key: key, namespace: namespace, period: period, at: now, index: -1}
 	if later {
 		e.at = now.Add(rand.N(period))
@@ -73,12 +80,14 @@ func (s *Schedule) Remove(key Key) {
 	if e == nil {
 		return
 	}
+
 	delete(s.entries, key)
 	e.gone = true
 	if e.index >= 0 {
 		heap.Remove(&s.due, e.index)
 		return
 	}
+
 	if list := s.waiting[e.namespace]; !e.running {
 		s.wait(e.namespace, slices.DeleteFunc(list, func(o *entry) bool { return o == e }))
 	}
@@ -110,6 +119,7 @@ func (s *Schedule) Next(now time.Time) (*Turn, time.Duration) {
 		}
 		s.waiting[e.namespace] = append(s.waiting[e.namespace], e)
 	}
+
 	var later time.Duration
 	if len(s.due) > 0 {
 		later = max(s.due[0].at.Sub(now), time.Millisecond)
@@ -118,6 +128,7 @@ func (s *Schedule) Next(now time.Time) (*Turn, time.Duration) {
 	if at < 0 || s.begun >= mostAtOnce {
 		return nil, later
 	}
+
 	s.credit = min(s.credit+max(float64(now.Sub(s.counted))/float64(pace), 0), burst)
 	if s.counted = now; s.credit < 1 {
 		wait := time.Duration((1-s.credit)*float64(pace)) + time.Microsecond
@@ -126,6 +137,7 @@ func (s *Schedule) Next(now time.Time) (*Turn, time.Duration) {
 		}
 		return nil, later
 	}
+
 	s.credit--
 	namespace := s.turns[at]
 	e := s.waiting[namespace][0]
@@ -153,6 +165,7 @@ func (s *Schedule) Done(turn *Turn, now time.Time) {
 	if e.gone {
 		return
 	}
+
 	e.at = e.at.Add(e.period)
 	if late := now.Sub(e.at); late >= 0 || late < -e.period { // missed, or the clock was set back
 		e.at = now.Add(e.period - max(late, 0)%e.period)

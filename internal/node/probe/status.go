@@ -21,7 +21,9 @@ const (
 
 // Status is what the status of a NodePodProbe shall be, whether that is worth a write, and when to look again
 // although no result changes; 0 is not at all.
-func Status(object *appsv1alpha1.NodePodProbe, probers map[Key]*Prober, now time.Time) (want appsv1alpha1.NodePodProbeStatus, write bool,
+func Status(
+	object *appsv1alpha1.NodePodProbe, probers map[Key]*Prober, now time.Time,
+) (want appsv1alpha1.NodePodProbeStatus, write bool,
 	after time.Duration) {
 	is := map[Key]appsv1alpha1.ContainerProbeState{}
 	for i := range object.Status.PodProbeStatuses {
@@ -30,6 +32,7 @@ func Status(object *appsv1alpha1.NodePodProbe, probers map[Key]*Prober, now time
 			is[Key{types.UID(pod.UID), pod.ProbeStates[j].Name}] = pod.ProbeStates[j]
 		}
 	}
+
 	left := len(is) // entries of probes that are not there any more
 	fresh := map[Key]appsv1alpha1.ContainerProbeState{}
 	pods := map[types.UID]int{}
@@ -57,15 +60,21 @@ func Status(object *appsv1alpha1.NodePodProbe, probers map[Key]*Prober, now time
 		if !found {
 			at = len(want.PodProbeStatuses)
 			pods[d.Pod] = at
-			want.PodProbeStatuses = append(want.PodProbeStatuses, appsv1alpha1.PodProbeStatus{Name: d.PodName, Namespace: d.Namespace,
-				UID: string(d.Pod)})
+			want.PodProbeStatuses = append(want.PodProbeStatuses,
+				appsv1alpha1.PodProbeStatus{
+					Name:      d.PodName,
+					Namespace: d.Namespace,
+					UID:       string(d.Pod),
+				})
 		}
 		states := &want.PodProbeStatuses[at].ProbeStates
 		*states = append(*states, entry)
 	}
+
 	if write = write || left > 0; !write {
 		return want, false, after
 	}
+
 	for i := range want.PodProbeStatuses {
 		pod := &want.PodProbeStatuses[i]
 		for j := range pod.ProbeStates {
@@ -74,15 +83,23 @@ func Status(object *appsv1alpha1.NodePodProbe, probers map[Key]*Prober, now time
 			}
 		}
 	}
+
 	return want, true, after
 }
 
 // entry is what the status shall have of a probe, given what it has, and whether that is worth a write now;
 // if not, in how long it will be. most is how long the message may be as JSON.
-func (p *Prober) entry(is appsv1alpha1.ContainerProbeState, most int, now time.Time) (entry appsv1alpha1.ContainerProbeState, due bool,
+func (p *Prober) entry(
+	is appsv1alpha1.ContainerProbeState, most int, now time.Time,
+) (entry appsv1alpha1.ContainerProbeState, due bool,
 	wait time.Duration) {
-	entry = appsv1alpha1.ContainerProbeState{Name: p.Name, State: p.State, Message: clip(p.Message, most),
-		LastProbeTime: metav1.NewTime(p.Probed.Truncate(time.Second)), LastTransitionTime: metav1.NewTime(p.Changed.Truncate(time.Second))}
+	entry = appsv1alpha1.ContainerProbeState{
+		Name:               p.Name,
+		State:              p.State,
+		Message:            clip(p.Message, most),
+		LastProbeTime:      metav1.NewTime(p.Probed.Truncate(time.Second)),
+		LastTransitionTime: metav1.NewTime(p.Changed.Truncate(time.Second)),
+	}
 	words := is.Message != entry.Message
 	age := now.Sub(is.LastProbeTime.Time)
 	every := refresh
@@ -97,6 +114,7 @@ func (p *Prober) entry(is appsv1alpha1.ContainerProbeState, most int, now time.T
 	if !seen { // nobody tells of the next attempt
 		return entry, false, max(every-age, time.Minute)
 	}
+
 	return entry, false, max(every-age, time.Millisecond)
 }
 
@@ -116,5 +134,6 @@ func clip(message string, most int) string {
 			return message[:i]
 		}
 	}
+
 	return message
 }

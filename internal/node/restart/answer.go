@@ -45,11 +45,14 @@ func (answerer) later() handler.EventHandler {
 			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)}, answerAfter)
 		}
 	}
+
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		CreateFunc: func(_ context.Context, e event.CreateEvent,
+			q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			queue(e.Object, q)
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent,
+			q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			queue(e.ObjectNew, q)
 		},
 	}
@@ -70,6 +73,7 @@ func (a answerer) Reconcile(ctx context.Context, key reconcile.Request) (reconci
 	if !unanswered(cached) {
 		return reconcile.Result{}, nil
 	}
+
 	request, err := a.read(ctx, key.NamespacedName)
 	if err != nil || request == nil || !unanswered(request) {
 		return reconcile.Result{}, err
@@ -77,5 +81,6 @@ func (a answerer) Reconcile(ctx context.Context, key reconcile.Request) (reconci
 	if err := a.write(ctx, request, &Plan{Phase: pending}); !apierrors.IsConflict(err) {
 		return reconcile.Result{}, err
 	}
+
 	return reconcile.Result{RequeueAfter: again}, nil
 }

@@ -148,9 +148,20 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err != nil {
 		return fmt.Errorf("building a client without cache: %w", err)
 	}
-	r := &reconciler{requests: mgr.GetClient(), live: live, pods: mgr.GetAPIReader(), clock: clock.RealClock{},
+
+	r := &reconciler{
+		requests:  mgr.GetClient(),
+		live:      live,
+		pods:      mgr.GetAPIReader(),
+		clock:     clock.RealClock{},
 		runtimeOf: func(id string) (Runtime, error) { return options.Runtimes.ForContainer(id) },
-		stopper:   &stop.Stopper{Events: options.Events, Clock: clock.RealClock{}, Stops: options.Stops, Requester: "crr"}}
+		stopper: &stop.Stopper{
+			Events:    options.Events,
+			Clock:     clock.RealClock{},
+			Stops:     options.Stops,
+			Requester: "crr",
+		},
+	}
 	if options.WatchesPods {
 		r.pods = mgr.GetClient()
 	}
@@ -158,16 +169,21 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		// A request that is deleted or no longer selected queues its pod too, because the next request may
 		// begin (CRR-095).
 		Watches(&appsv1beta1.ContainerRecreateRequest{}, handler.EnqueueRequestsFromMapFunc(toPod)).
-		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		WatchesRawSource(source.Func(func(_ context.Context,
+			queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 			r.wake = queue.Add // sources are started before workers
 			return nil
 		})).
 		// CRR-098, ND-059
-		WithOptions(controller.Options{MaxConcurrentReconciles: workers, RateLimiter: retry.Limiter[reconcile.Request]()}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             retry.Limiter[reconcile.Request](),
+		}).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("building the controller of container restarts: %w", err)
 	}
+
 	return answerer{r}.setup(mgr)
 }
 
@@ -176,7 +192,10 @@ func toPod(_ context.Context, object client.Object) []reconcile.Request {
 	if !ok {
 		return nil
 	}
-	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}}}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{
+		Namespace: request.Namespace,
+		Name:      request.Spec.PodName,
+	}}}
 }
 
 // Reconcile handles the requests of one pod; the key is the pod's (CRR-091).
@@ -185,20 +204,24 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 	if err := r.requests.List(ctx, list, client.InNamespace(key.Namespace)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("listing the requests of the pod: %w", err)
 	}
+
 	var open []*appsv1beta1.ContainerRecreateRequest
 	for i := range list.Items {
 		// Active requests of one node are few: an index would cost more than it saves.
-		if request := &list.Items[i]; request.Spec.PodName == key.Name && request.Status.CompletionTime == nil &&
+		if request := &list.Items[i]; request.Spec.PodName == key.Name &&
+			request.Status.CompletionTime == nil &&
 			request.DeletionTimestamp == nil {
 			open = append(open, request)
 		}
 	}
+
 	r.see(key.NamespacedName, open)
 	stopping, err := r.underway(key.NamespacedName)
 	if len(open) == 0 {
 		r.graces.Delete(key.NamespacedName)
 		return reconcile.Result{}, nil
 	}
+
 	order(open)
 	failures := []error{err}
 	for _, waiting := range open[1:] {
@@ -206,17 +229,20 @@ func (r *reconciler) Reconcile(ctx context.Context, key reconcile.Request) (reco
 			failures = append(failures, r.write(ctx, waiting, &Plan{Phase: pending}))
 		}
 	}
+
 	after := poll
 	if !stopping && err == nil {
 		after, err = r.round(ctx, open[0])
 		failures = append(failures, err)
 	}
+
 	switch err := errors.Join(failures...); {
 	case apierrors.IsConflict(err):
 		return reconcile.Result{RequeueAfter: again}, nil
 	case err != nil:
 		return reconcile.Result{}, err
 	}
+
 	return reconcile.Result{RequeueAfter: after}, nil
 }
 
@@ -225,7 +251,9 @@ const again = 100 * time.Millisecond
 
 // round evaluates the request from the cache and, if there is something to do, again from the API server, so
 // that it never acts on an outdated request (CRR-097, CRR-129). It repeats until the request is completed.
-func (r *reconciler) round(ctx context.Context, cached *appsv1beta1.ContainerRecreateRequest) (time.Duration, error) {
+func (r *reconciler) round(
+	ctx context.Context, cached *appsv1beta1.ContainerRecreateRequest,
+) (time.Duration, error) {
 	logger := log.FromContext(ctx).WithValues("request", cached.Name)
 	plan, _, err := r.evaluate(ctx, cached)
 	if err != nil {
@@ -237,13 +265,16 @@ func (r *reconciler) round(ctx context.Context, cached *appsv1beta1.ContainerRec
 	}
 	// before any request to the API server, since these are few and shared by all tenants
 	if !plan.Record && r.stopper.Full(plan.Stop.PodNamespace) {
-		logger.V(2).Info("Waiting", "for", fmt.Sprintf("other stops of the namespace: %d are under way on this node", stop.Most))
+		logger.V(2).Info("Waiting", "for",
+			fmt.Sprintf("other stops of the namespace: %d are under way on this node", stop.Most))
 		return poll, nil
 	}
+
 	request, err := r.read(ctx, client.ObjectKeyFromObject(cached))
 	if err != nil || request == nil {
 		return again, err
 	}
+
 	plan, rt, err := r.evaluate(ctx, request)
 	switch {
 	case err != nil:
@@ -259,11 +290,14 @@ func (r *reconciler) round(ctx context.Context, cached *appsv1beta1.ContainerRec
 	case plan.Stop != nil:
 		return poll, r.stop(ctx, request, plan.Stop, rt)
 	}
+
 	return max(plan.After, again), nil
 }
 
 // read reads a request from the API server; nil if it is gone.
-func (r *reconciler) read(ctx context.Context, name types.NamespacedName) (*appsv1beta1.ContainerRecreateRequest, error) {
+func (r *reconciler) read(
+	ctx context.Context, name types.NamespacedName,
+) (*appsv1beta1.ContainerRecreateRequest, error) {
 	request := &appsv1beta1.ContainerRecreateRequest{}
 	if err := r.live.Get(ctx, name, request); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -275,18 +309,31 @@ func (r *reconciler) read(ctx context.Context, name types.NamespacedName) (*apps
 }
 
 // evaluate collects the snapshot of a round and makes its plan.
-func (r *reconciler) evaluate(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest) (*Plan, Runtime, error) {
-	s := Snapshot{Request: request, Inspected: map[string]runtime.Status{}, Seen: r.seenSince(request), Now: r.clock.Now()}
+func (r *reconciler) evaluate(
+	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest,
+) (*Plan, Runtime, error) {
+	s := Snapshot{
+		Request:   request,
+		Inspected: map[string]runtime.Status{},
+		Seen:      r.seenSince(request),
+		Now:       r.clock.Now(),
+	}
 	if finished(request, s.Seen, s.Now) != "" {
 		plan := NewPlan(s)
 		return &plan, nil, nil
 	}
+
 	rt, err := r.runtime(request)
 	if err != nil {
 		if errors.Is(err, runtime.ErrUnavailable) {
 			return nil, nil, err // tried again until the deadline (ND-038)
 		}
-		plan := Plan{Record: true, Complete: true, Phase: completed, Message: fmt.Sprintf("failed to find runtime service: %v", err)}
+		plan := Plan{
+			Record:   true,
+			Complete: true,
+			Phase:    completed,
+			Message:  fmt.Sprintf("failed to find runtime service: %v", err),
+		}
 		for _, c := range request.Spec.Containers {
 			plan.States = append(plan.States, State{Name: c.Name, Phase: failed, Message: plan.Message})
 		}
@@ -295,6 +342,7 @@ func (r *reconciler) evaluate(ctx context.Context, request *appsv1beta1.Containe
 	if s.Containers, err = rt.Containers(ctx, request.Labels[pub.RecreatePodUID]); err != nil {
 		return nil, nil, err
 	}
+
 	for _, c := range request.Spec.Containers {
 		current := runtime.Newest(s.Containers, c.Name)
 		if current == nil || current.ID == c.StatusContext.ContainerID && !current.Exited {
@@ -313,6 +361,7 @@ func (r *reconciler) evaluate(ctx context.Context, request *appsv1beta1.Containe
 			}
 		}
 	}
+
 	s.UnreadySince = r.unreadySince(request, s.Now)
 	plan := NewPlan(s)
 	return &plan, rt, nil
@@ -326,9 +375,12 @@ func (r *reconciler) runtime(request *appsv1beta1.ContainerRecreateRequest) (Run
 }
 
 // pod returns the pod of the request; nil if it is gone.
-func (r *reconciler) pod(ctx context.Context, from client.Reader, request *appsv1beta1.ContainerRecreateRequest) (*corev1.Pod, error) {
+func (r *reconciler) pod(
+	ctx context.Context, from client.Reader, request *appsv1beta1.ContainerRecreateRequest,
+) (*corev1.Pod, error) {
 	pod := &corev1.Pod{}
-	if err := from.Get(ctx, types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}, pod); err != nil {
+	if err := from.Get(ctx, types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName},
+		pod); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
@@ -342,7 +394,9 @@ func (r *reconciler) pod(ctx context.Context, from client.Reader, request *appsv
 
 // withHook returns the pod of the request, if it exists, with the hook of a container. The cache does not
 // keep large ones.
-func (r *reconciler) withHook(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, container string) (*corev1.Pod, error) {
+func (r *reconciler) withHook(
+	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, container string,
+) (*corev1.Pod, error) {
 	pod, err := r.pod(ctx, r.pods, request)
 	if err != nil || pod == nil || slim.HasHook(pod, container) {
 		return pod, err
@@ -352,7 +406,9 @@ func (r *reconciler) withHook(ctx context.Context, request *appsv1beta1.Containe
 
 // write writes the daemon's part of the status, guarded by the request's version (CRR-067, CRR-068). It is no
 // error if the request is gone.
-func (r *reconciler) write(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, plan *Plan) error {
+func (r *reconciler) write(
+	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, plan *Plan,
+) error {
 	status := map[string]any{"phase": plan.Phase}
 	if plan.States != nil {
 		status["containerRecreateStates"] = plan.States
@@ -363,11 +419,17 @@ func (r *reconciler) write(ctx context.Context, request *appsv1beta1.ContainerRe
 	if plan.Message != "" {
 		status["message"] = plan.Message
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": request.UID, "resourceVersion": request.ResourceVersion},
-		"status": status})
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{
+			"uid":             request.UID,
+			"resourceVersion": request.ResourceVersion,
+		},
+		"status": status,
+	})
 	if err != nil {
 		return fmt.Errorf("encoding the status of request %s: %w", request.Name, err)
 	}
+
 	written := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: request.Namespace, Name: request.Name}}
 	if err := r.live.Status().Patch(ctx, written, client.RawPatch(types.MergePatchType, body)); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -375,5 +437,6 @@ func (r *reconciler) write(ctx context.Context, request *appsv1beta1.ContainerRe
 		}
 		return fmt.Errorf("writing the status of request %s: %w", request.Name, err)
 	}
+
 	return nil
 }

@@ -94,7 +94,8 @@ func finished(request *appsv1beta1.ContainerRecreateRequest, seen, now time.Time
 	if why := closed(request); why != "" {
 		return why
 	}
-	if deadline := request.Spec.ActiveDeadlineSeconds; deadline != nil && now.Sub(seen) > seconds.Duration(*deadline) {
+	if deadline := request.Spec.ActiveDeadlineSeconds; deadline != nil &&
+		now.Sub(seen) > seconds.Duration(*deadline) {
 		return "the request has exceeded its activeDeadlineSeconds"
 	}
 	return ""
@@ -111,15 +112,18 @@ func sameRuntime(request *appsv1beta1.ContainerRecreateRequest) error {
 		s, _, ok := runtime.SplitID(c.StatusContext.ContainerID)
 		switch {
 		case !ok:
-			return fmt.Errorf("ID %q of container %s does not have the form <runtime>://<id>", c.StatusContext.ContainerID, c.Name)
+			return fmt.Errorf("ID %q of container %s does not have the form <runtime>://<id>",
+				c.StatusContext.ContainerID, c.Name)
 		case common != "" && common != s:
 			return fmt.Errorf("containers of both %s and %s", common, s)
 		}
 		common = s
 	}
+
 	if common == "" {
 		return fmt.Errorf("the request names no container")
 	}
+
 	return nil
 }
 
@@ -128,15 +132,19 @@ func NewPlan(s Snapshot) Plan {
 	if why := finished(s.Request, s.Seen, s.Now); why != "" {
 		return Plan{Waiting: why}
 	}
+
 	plan := Plan{Phase: recreating, States: make([]State, len(s.Request.Spec.Containers)), After: poll}
 	for i := range s.Request.Spec.Containers {
 		plan.States[i] = s.state(&s.Request.Spec.Containers[i], &plan)
 	}
-	if s.Request.Status.Phase != recreating || !slices.Equal(plan.States, s.Request.Status.ContainerRecreateStates) {
+
+	if s.Request.Status.Phase != recreating ||
+		!slices.Equal(plan.States, s.Request.Status.ContainerRecreateStates) {
 		plan.Record = true // CRR-117, CRR-094
 		plan.Waiting = "the states are recorded first"
 		return plan
 	}
+
 	s.proceed(&plan)
 	return plan
 }
@@ -173,11 +181,13 @@ func (s *Snapshot) state(c *appsv1beta1.ContainerRecreateRequestContainer, plan 
 	if before.Phase == succeeded || before.Phase == failed {
 		return before
 	}
+
 	current := runtime.Newest(s.Containers, c.Name)
 	after := State{Name: c.Name, Phase: pending, IsKilled: before.IsKilled}
 	if id := intended(before); id != "" && (current == nil || current.ID != id || current.Exited) {
 		after.IsKilled = true
 	}
+
 	switch {
 	case current == nil:
 		after.Message = notFound
@@ -186,7 +196,8 @@ func (s *Snapshot) state(c *appsv1beta1.ContainerRecreateRequestContainer, plan 
 	case current.PodNamespace != s.Request.Namespace || current.PodName != s.Request.Spec.PodName ||
 		current.PodUID != s.Request.Labels[pub.RecreatePodUID]:
 		after.Phase = failed
-		after.Message = fmt.Sprintf("the container belongs to pod %s/%s, which is not that of the request", current.PodNamespace,
+		after.Message = fmt.Sprintf("the container belongs to pod %s/%s, which is not that of the request",
+			current.PodNamespace,
 			current.PodName)
 		return after
 	case current.Exited:
@@ -208,6 +219,7 @@ func (s *Snapshot) state(c *appsv1beta1.ContainerRecreateRequestContainer, plan 
 		}
 		return after
 	}
+
 	return after
 }
 
@@ -221,7 +233,9 @@ func (s *Snapshot) back(current *runtime.Container, plan *Plan) bool {
 	if !ready || !current.Running || started.IsZero() {
 		return false
 	}
-	if started.After(s.Now) { // the node's clock was set back since: the request was there before the container, as far as is known
+
+	// the node's clock was set back since: the request was there before the container, as far as is known
+	if started.After(s.Now) {
 		started = s.Seen
 	}
 	left := started.Add(time.Duration(s.strategy().MinStartedSeconds) * time.Second).Sub(s.Now)
@@ -229,6 +243,7 @@ func (s *Snapshot) back(current *runtime.Container, plan *Plan) bool {
 		plan.After = min(plan.After, max(left, time.Millisecond))
 		return false
 	}
+
 	return true
 }
 
@@ -242,14 +257,17 @@ func (s *Snapshot) stays(name string, current *runtime.Container) string {
 	if phase := s.Pod.Status.Phase; phase == corev1.PodSucceeded || phase == corev1.PodFailed {
 		return fmt.Sprintf("the container stays stopped: the pod has ended (%s)", phase)
 	}
+
 	for _, list := range [][]corev1.Container{s.Pod.Spec.Containers, s.Pod.Spec.InitContainers} {
 		for i := range list {
 			if list[i].Name == name && !restart.StartsAgain(s.Pod, &list[i], inspected.ExitCode) {
-				return fmt.Sprintf("the container stays stopped: it ended with exit code %d and its restart policy does not start it again",
+				return fmt.Sprintf(
+					"the container stays stopped: it ended with exit code %d and its restart policy does not start it again",
 					inspected.ExitCode)
 			}
 		}
 	}
+
 	return ""
 }
 
@@ -263,6 +281,7 @@ func (s *Snapshot) proceed(plan *Plan) {
 			return
 		}
 	}
+
 	open := ""
 	for i := range plan.States {
 		state := &plan.States[i]
@@ -288,6 +307,7 @@ func (s *Snapshot) proceed(plan *Plan) {
 			break
 		}
 	}
+
 	plan.Waiting = open
 	if open == "" {
 		plan.Record, plan.Complete, plan.Phase = true, true, completed
@@ -303,7 +323,8 @@ func note(open *string, format, name string) {
 // graceBegan tells whether the manager has made the pod not ready, or found that it has no gate for that
 // (CRR-085).
 func graceBegan(request *appsv1beta1.ContainerRecreateRequest) bool {
-	return meta.IsStatusConditionTrue(request.Status.Conditions, appsv1beta1.ContainerRecreateRequestPreRecreateGrace)
+	return meta.IsStatusConditionTrue(request.Status.Conditions,
+		appsv1beta1.ContainerRecreateRequestPreRecreateGrace)
 }
 
 // stop decides whether the container may be stopped now (CRR-086). It first records the container's ID if the
@@ -315,7 +336,8 @@ func (s *Snapshot) stop(state *State, current *runtime.Container, plan *Plan) {
 			return
 		}
 		if left := s.UnreadySince.Add(seconds.Duration(*grace)).Sub(s.Now); left > 0 {
-			plan.Waiting, plan.After = fmt.Sprintf("the pod is not ready for %d s before containers are stopped", *grace),
+			plan.Waiting, plan.After = fmt.Sprintf(
+				"the pod is not ready for %d s before containers are stopped", *grace),
 				min(plan.After, left)
 			return
 		}
@@ -325,6 +347,7 @@ func (s *Snapshot) stop(state *State, current *runtime.Container, plan *Plan) {
 		plan.Record, plan.Waiting = true, "the container to stop is recorded first"
 		return
 	}
+
 	plan.Stop = current
 }
 

@@ -22,11 +22,14 @@ import (
 
 // stop begins to stop one container. The pod is queued again when the stop has ended and its result is
 // recorded. If it has to wait for other stops of the namespace, it is tried again after a pause (CRR-091).
-func (r *reconciler) stop(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, c *runtime.Container, rt Runtime) error {
+func (r *reconciler) stop(
+	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, c *runtime.Container, rt Runtime,
+) error {
 	pod, err := r.withHook(ctx, request, c.Name)
 	if err != nil {
 		return err
 	}
+
 	key := types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}
 	outcome := make(chan error, 1)
 	r.stops.Store(key, outcome)
@@ -38,31 +41,41 @@ func (r *reconciler) stop(ctx context.Context, request *appsv1beta1.ContainerRec
 		log.FromContext(ctx).V(2).Info("Waiting", "request", request.Name, "for",
 			fmt.Sprintf("other stops of the namespace: %d are under way on this node", stop.Most))
 	}
+
 	return nil
 }
 
 // stopped records the result of a stop (CRR-123).
-func (r *reconciler) stopped(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, c *runtime.Container, rt Runtime,
-	err error) error {
+func (r *reconciler) stopped(
+	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest,
+	c *runtime.Container, rt Runtime,
+	err error,
+) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("stopping container %s: %w", c.Name, ctx.Err()) // the daemon ends; the next one finds out the result
+		// the daemon ends; the next one finds out the result
+		return fmt.Errorf("stopping container %s: %w", c.Name, ctx.Err())
 	case errors.Is(err, stop.ErrNotStopped), errors.Is(err, runtime.ErrNotFound):
-		log.FromContext(ctx).Info("Not stopped", "request", request.Name, "container", c.Name, "why", err.Error())
+		log.FromContext(ctx).Info("Not stopped", "request", request.Name, "container", c.Name,
+			"why", err.Error())
 		return nil // the next round decides
 	case errors.Is(err, runtime.ErrUnavailable):
 		return err
 	case err != nil:
 		over, unknown := ended(ctx, rt, c.ID)
 		if unknown != nil {
-			return fmt.Errorf("stopping container %s: %w; whether it has ended is not known: %w", c.Name, err, unknown) // tried again
+			// tried again
+			return fmt.Errorf("stopping container %s: %w; whether it has ended is not known: %w",
+				c.Name, err, unknown)
 		}
 		if over {
-			log.FromContext(ctx).Info("Stopped, although the runtime did not say so", "request", request.Name, "container", c.Name,
+			log.FromContext(ctx).Info("Stopped, although the runtime did not say so", "request", request.Name,
+				"container", c.Name,
 				"answer", err.Error())
 			err = nil
 		}
 	}
+
 	return r.recordStop(ctx, client.ObjectKeyFromObject(request), request.UID, c.Name, err)
 }
 
@@ -82,10 +95,15 @@ func ended(ctx context.Context, rt Runtime, id string) (bool, error) {
 // order returns the request for the stopper; facts that the ContainerRecreateRequest does not have come from
 // the pod (CRR-040, CRR-104). A request cannot give a container a longer grace period than the pod has
 // (CRR-102).
-func (r *reconciler) order(request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, c *runtime.Container) stop.Request {
-	o := stop.Request{Container: *c, By: "ContainerRecreateRequest " + request.Name,
-		Grace: corev1.DefaultTerminationGracePeriodSeconds * time.Second,
-		Check: func(ctx context.Context) error { return r.mayStop(ctx, request) }}
+func (r *reconciler) order(
+	request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod, c *runtime.Container,
+) stop.Request {
+	o := stop.Request{
+		Container: *c,
+		By:        "ContainerRecreateRequest " + request.Name,
+		Grace:     corev1.DefaultTerminationGracePeriodSeconds * time.Second,
+		Check:     func(ctx context.Context) error { return r.mayStop(ctx, request) },
+	}
 	own := stop.GraceOf(c.Annotations)
 	if pod != nil && pod.Spec.TerminationGracePeriodSeconds != nil {
 		own = seconds.Duration(*pod.Spec.TerminationGracePeriodSeconds)
@@ -93,17 +111,27 @@ func (r *reconciler) order(request *appsv1beta1.ContainerRecreateRequest, pod *c
 	if s := request.Spec.Strategy; s != nil && s.TerminationGracePeriodSeconds != nil {
 		o.Grace = min(own, seconds.Duration(*s.TerminationGracePeriodSeconds))
 	}
+
 	for _, asked := range request.Spec.Containers {
 		if asked.Name == c.Name && asked.PreStop != nil {
-			o.Hook = &corev1.LifecycleHandler{Exec: asked.PreStop.Exec, HTTPGet: asked.PreStop.HTTPGet, TCPSocket: asked.PreStop.TCPSocket}
+			o.Hook = &corev1.LifecycleHandler{
+				Exec:      asked.PreStop.Exec,
+				HTTPGet:   asked.PreStop.HTTPGet,
+				TCPSocket: asked.PreStop.TCPSocket,
+			}
 			o.Ports = asked.Ports
 		}
 	}
+
 	if pod == nil {
 		return o
 	}
+
 	o.PodIP = pod.Status.PodIP
-	for init, list := range map[bool][]corev1.Container{false: pod.Spec.Containers, true: pod.Spec.InitContainers} {
+	for init, list := range map[bool][]corev1.Container{
+		false: pod.Spec.Containers,
+		true:  pod.Spec.InitContainers,
+	} {
 		for i := range list {
 			if list[i].Name != c.Name {
 				continue
@@ -117,6 +145,7 @@ func (r *reconciler) order(request *appsv1beta1.ContainerRecreateRequest, pod *c
 			}
 		}
 	}
+
 	return o
 }
 
@@ -139,24 +168,34 @@ func (r *reconciler) mayStop(ctx context.Context, request *appsv1beta1.Container
 // recordStop writes the state of a container after it was stopped. The manager writes its part of the status
 // at the same time, so conflicts are expected. If the write fails for good, the next round finds the result
 // in the runtime.
-func (r *reconciler) recordStop(ctx context.Context, name types.NamespacedName, uid types.UID, container string, failure error) error {
+func (r *reconciler) recordStop(
+	ctx context.Context, name types.NamespacedName, uid types.UID, container string, failure error,
+) error {
 	for range 5 {
 		request, err := r.read(ctx, name)
 		if err != nil || request == nil || request.UID != uid || request.Status.CompletionTime != nil {
 			return err // CRR-067
 		}
-		plan := &Plan{Phase: recreating, States: append([]State(nil), request.Status.ContainerRecreateStates...)}
+		plan := &Plan{
+			Phase:  recreating,
+			States: append([]State(nil), request.Status.ContainerRecreateStates...),
+		}
 		for i := range plan.States {
 			if state := &plan.States[i]; state.Name == container && failure == nil {
 				*state = State{Name: container, Phase: recreating, IsKilled: true}
 			} else if state.Name == container {
-				*state = State{Name: container, Phase: failed, Message: message.Bound(fmt.Sprintf("kill container error: %v", failure)),
-					IsKilled: state.IsKilled}
+				*state = State{
+					Name:     container,
+					Phase:    failed,
+					Message:  message.Bound(fmt.Sprintf("kill container error: %v", failure)),
+					IsKilled: state.IsKilled,
+				}
 			}
 		}
 		if err = r.write(ctx, request, plan); !apierrors.IsConflict(err) {
 			return err
 		}
 	}
+
 	return fmt.Errorf("recording that container %s was stopped: the request keeps changing", container)
 }

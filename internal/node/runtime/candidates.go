@@ -15,7 +15,8 @@ var sockets = []string{
 	"containerd.sock", "containerd/containerd.sock",
 	"crio.sock", "crio/crio.sock",
 	"cri-dockerd.sock", "cri-dockerd/cri-dockerd.sock",
-	"k3s/containerd/containerd.sock", "rke2/containerd/containerd.sock", "k0s/containerd.sock", "k0s/containerd/containerd.sock",
+	"k3s/containerd/containerd.sock", "rke2/containerd/containerd.sock", "k0s/containerd.sock",
+	"k0s/containerd/containerd.sock",
 }
 
 // windowsPipe is the only endpoint on Windows (ND-018).
@@ -34,10 +35,12 @@ func candidates(goos, root, socketFile string) []candidate {
 	if goos == "windows" {
 		return []candidate{{endpoint: windowsPipe}}
 	}
+
 	names := sockets
 	if socketFile != "" {
 		names = strings.Split(socketFile, ",")
 	}
+
 	found := make([]candidate, len(names))
 	for i, name := range names {
 		path := filepath.Join(root, name)
@@ -51,5 +54,6 @@ func candidates(goos, root, socketFile string) []candidate {
 			found[i].missing = fmt.Sprintf("not a socket (%s)", info.Mode())
 		}
 	}
+
 	return found
 }

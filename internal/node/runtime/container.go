@@ -96,8 +96,10 @@ func SplitID(full string) (scheme, id string, ok bool) {
 	return scheme, id, ok && scheme != "" && id != ""
 }
 
-func containerOf(scheme, id string, state cri.ContainerState, created int64, image *cri.ImageSpec,
-	labels, annotations map[string]string) Container {
+func containerOf(
+	scheme, id string, state cri.ContainerState, created int64, image *cri.ImageSpec,
+	labels, annotations map[string]string,
+) Container {
 	c := Container{
 		ID:           scheme + "://" + id,
 		Name:         labels[LabelContainerName],
@@ -116,5 +118,6 @@ func containerOf(scheme, id string, state cri.ContainerState, created int64, ima
 	if hash, err := strconv.ParseUint(annotations[AnnotationHash], 16, 64); err == nil {
 		c.PlainHash = hash
 	}
+
 	return c
 }

@@ -61,19 +61,32 @@ func dial(endpoint string, meters *Meters, execs chan struct{}) (*Runtime, error
 	if err != nil {
 		return nil, fmt.Errorf("endpoint %s: %w", endpoint, err)
 	}
+
 	connection, err := grpc.NewClient("passthrough:///"+address,
 		grpc.WithContextDialer(dialer),
 		grpc.WithAuthority("localhost"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessageSize)),
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: connectTimeout,
-			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second}}),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			MinConnectTimeout: connectTimeout,
+			Backoff: backoff.Config{
+				BaseDelay:  100 * time.Millisecond,
+				Multiplier: 1.6,
+				Jitter:     0.2,
+				MaxDelay:   3 * time.Second,
+			},
+		}),
 		grpc.WithUnaryInterceptor(meters.intercept))
 	if err != nil {
 		return nil, fmt.Errorf("endpoint %s: %w", endpoint, err)
 	}
-	return &Runtime{connection: connection, containers: cri.NewRuntimeServiceClient(connection),
-		images: cri.NewImageServiceClient(connection), execs: execs}, nil
+
+	return &Runtime{
+		connection: connection,
+		containers: cri.NewRuntimeServiceClient(connection),
+		images:     cri.NewImageServiceClient(connection),
+		execs:      execs,
+	}, nil
 }
 
 // Name is the name that the runtime reports, which is the scheme of its container IDs (ND-035).
@@ -83,15 +96,18 @@ func (r *Runtime) Name() string { return r.name }
 func (r *Runtime) version(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
+
 	answer, err := r.containers.Version(ctx, &cri.VersionRequest{})
 	switch {
 	case status.Code(err) == codes.Unimplemented:
-		return "", errors.New("it does not serve CRI v1, the only version supported (v1alpha2 is not)") // ND-033
+		// ND-033
+		return "", errors.New("it does not serve CRI v1, the only version supported (v1alpha2 is not)")
 	case err != nil:
 		return "", fmt.Errorf("version: %w", err)
 	case answer.GetRuntimeName() == "":
 		return "", errors.New("version: the runtime does not tell its name")
 	}
+
 	return answer.GetRuntimeName(), nil
 }
 
@@ -100,20 +116,25 @@ func (r *Runtime) Containers(ctx context.Context, podUID string) ([]Container, e
 	if podUID == "" {
 		return nil, errors.New("listing containers: no pod UID")
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+
 	answer, err := r.containers.ListContainers(ctx, &cri.ListContainersRequest{
 		Filter: &cri.ContainerFilter{LabelSelector: map[string]string{LabelPodUID: podUID}}})
 	if err != nil {
 		return nil, wrap(err, "listing containers")
 	}
+
 	var list []Container
 	for _, c := range answer.GetContainers() {
 		if c.GetLabels()[LabelPodUID] == podUID {
-			list = append(list, containerOf(r.name, c.GetId(), c.GetState(), c.GetCreatedAt(), c.GetImage(), c.GetLabels(),
+			list = append(list, containerOf(r.name, c.GetId(), c.GetState(), c.GetCreatedAt(), c.GetImage(),
+				c.GetLabels(),
 				c.GetAnnotations()))
 		}
 	}
+
 	return list, nil
 }
 
@@ -121,18 +142,22 @@ func (r *Runtime) Containers(ctx context.Context, podUID string) ([]Container, e
 func (r *Runtime) Status(ctx context.Context, id string) (Status, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
+
 	answer, err := r.containers.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: bare(id)})
 	if err != nil {
 		return Status{}, wrap(err, "inspecting container "+id)
 	}
+
 	s := answer.GetStatus()
 	inspected := Status{
-		Container: containerOf(r.name, s.GetId(), s.GetState(), s.GetCreatedAt(), s.GetImage(), s.GetLabels(), s.GetAnnotations()),
-		ExitCode:  s.GetExitCode(),
+		Container: containerOf(r.name, s.GetId(), s.GetState(), s.GetCreatedAt(), s.GetImage(), s.GetLabels(),
+			s.GetAnnotations()),
+		ExitCode: s.GetExitCode(),
 	}
 	if s.GetStartedAt() > 0 {
 		inspected.StartedAt = time.Unix(0, s.GetStartedAt())
 	}
+
 	return inspected, nil
 }
 
@@ -148,7 +173,9 @@ func (r *Runtime) Exec(ctx context.Context, id string, command []string, timeout
 
 // exec runs a command and returns what it wrote to its standard output, of which the runtime may answer that
 // much.
-func (r *Runtime) exec(ctx context.Context, id string, command []string, timeout time.Duration, most int) ([]byte, error) {
+func (r *Runtime) exec(
+	ctx context.Context, id string, command []string, timeout time.Duration, most int,
+) ([]byte, error) {
 	output, err := r.run(ctx, id, command, timeout, time.Second, most)
 	if err == nil && output.ExitCode != 0 {
 		return nil, fmt.Errorf("the command ended with exit code %d", output.ExitCode)
@@ -164,32 +191,45 @@ type Output struct {
 
 // Run runs a command in the container. That it ends with an exit code is no error. The error is ErrTimeout if
 // the runtime ended it because its time was over, and ErrPrintsTooMuch if it printed more than 64 KiB.
-func (r *Runtime) Run(ctx context.Context, id string, command []string, timeout time.Duration) (Output, error) {
+func (r *Runtime) Run(
+	ctx context.Context, id string, command []string, timeout time.Duration,
+) (Output, error) {
 	return r.run(ctx, id, command, timeout, runMargin, mostOfHook)
 }
 
 // run gives the runtime that margin: the time of a command counts from when the runtime has started it, which
 // may take long where much is going on.
-func (r *Runtime) run(ctx context.Context, id string, command []string, timeout, margin time.Duration, most int) (Output, error) {
+func (r *Runtime) run(
+	ctx context.Context, id string, command []string, timeout, margin time.Duration, most int,
+) (Output, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout+margin)
 	defer cancel()
+
 	select {
 	case r.execs <- struct{}{}:
 	case <-ctx.Done():
-		return Output{}, fmt.Errorf("waiting for others of the %d commands that may run at once on the node: %w", cap(r.execs), context.Cause(ctx))
+		return Output{},
+			fmt.Errorf("waiting for others of the %d commands that may run at once on the node: %w",
+				cap(r.execs), context.Cause(ctx))
 	}
+
 	defer func() { <-r.execs }()
+
 	seconds := int64((timeout + time.Second - 1) / time.Second)
-	answer, err := r.containers.ExecSync(ctx, &cri.ExecSyncRequest{ContainerId: bare(id), Cmd: command, Timeout: max(seconds, 1)},
+	answer, err := r.containers.ExecSync(ctx,
+		&cri.ExecSyncRequest{ContainerId: bare(id), Cmd: command, Timeout: max(seconds, 1)},
 		grpc.MaxCallRecvMsgSize(most))
+
 	switch {
 	case status.Code(err) == codes.ResourceExhausted:
 		return Output{}, fmt.Errorf("running a command in container %s: %w", id, ErrPrintsTooMuch)
 	case status.Code(err) == codes.DeadlineExceeded:
-		return Output{}, fmt.Errorf("running a command in container %s: %w: %s", id, ErrTimeout, status.Convert(err).Message())
+		return Output{}, fmt.Errorf("running a command in container %s: %w: %s", id, ErrTimeout,
+			status.Convert(err).Message())
 	case err != nil:
 		return Output{}, wrap(err, "running a command in container "+id)
 	}
+
 	return Output{answer.GetExitCode(), answer.GetStdout(), answer.GetStderr()}, nil
 }
 
@@ -198,7 +238,8 @@ func (r *Runtime) run(ctx context.Context, id string, command []string, timeout,
 func (r *Runtime) Stop(ctx context.Context, id string, grace time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, grace+stopMargin)
 	defer cancel()
-	_, err := r.containers.StopContainer(ctx, &cri.StopContainerRequest{ContainerId: bare(id), Timeout: int64(grace / time.Second)})
+	_, err := r.containers.StopContainer(ctx,
+		&cri.StopContainerRequest{ContainerId: bare(id), Timeout: int64(grace / time.Second)})
 	return wrap(err, "stopping container "+id)
 }
 
@@ -212,26 +253,38 @@ func (r *Runtime) Images(ctx context.Context) ([]Image, error) {
 	}
 	list := make([]Image, len(answer.GetImages()))
 	for i, image := range answer.GetImages() {
-		list[i] = Image{ID: image.GetId(), Tags: image.GetRepoTags(), Digests: image.GetRepoDigests(), Size: image.GetSize()}
+		list[i] = Image{
+			ID:      image.GetId(),
+			Tags:    image.GetRepoTags(),
+			Digests: image.GetRepoDigests(),
+			Size:    image.GetSize(),
+		}
 	}
 	return list, nil
 }
 
 // Pull pulls an image. The labels and annotations are passed as those of a sandbox (IMG-018, IMG-139). The
 // caller limits the time by the context.
-func (r *Runtime) Pull(ctx context.Context, image string, auth Auth, labels, annotations map[string]string) error {
+func (r *Runtime) Pull(
+	ctx context.Context, image string, auth Auth, labels, annotations map[string]string,
+) error {
 	request := &cri.PullImageRequest{
 		Image:         &cri.ImageSpec{Image: image, Annotations: annotations},
 		SandboxConfig: &cri.PodSandboxConfig{Labels: labels, Annotations: annotations},
 	}
 	if auth != (Auth{}) {
-		request.Auth = &cri.AuthConfig{Username: auth.Username, Password: auth.Password, IdentityToken: auth.IdentityToken,
-			RegistryToken: auth.RegistryToken}
+		request.Auth = &cri.AuthConfig{
+			Username:      auth.Username,
+			Password:      auth.Password,
+			IdentityToken: auth.IdentityToken,
+			RegistryToken: auth.RegistryToken,
+		}
 	}
 	_, err := r.images.PullImage(ctx, request)
 	if status.Code(err) == codes.AlreadyExists { // IMG-224
 		return nil
 	}
+
 	return wrap(err, "pulling "+image)
 }
 
@@ -239,17 +292,20 @@ func (r *Runtime) Pull(ctx context.Context, image string, auth Auth, labels, ann
 func (r *Runtime) sandboxes(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, detectTimeout)
 	defer cancel()
+
 	answer, err := r.containers.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{
 		Filter: &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}}})
 	if err != nil {
 		return 0, wrap(err, "listing sandboxes")
 	}
+
 	pods := 0
 	for _, sandbox := range answer.GetItems() {
 		if sandbox.GetLabels()[LabelPodUID] != "" {
 			pods++
 		}
 	}
+
 	return pods, nil
 }
 

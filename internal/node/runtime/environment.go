@@ -28,6 +28,7 @@ func (r *Runtime) Environment(ctx context.Context, id string) (map[string]string
 	if err == nil {
 		return recorded, nil
 	}
+
 	failures := []error{err}
 	for _, command := range printEnvironment {
 		out, err := r.exec(ctx, id, command, environmentTimeout, mostOfEnvironment)
@@ -36,6 +37,7 @@ func (r *Runtime) Environment(ctx context.Context, id string) (map[string]string
 		}
 		failures = append(failures, fmt.Errorf("%s: %w", strings.Join(command, " "), err))
 	}
+
 	return nil, fmt.Errorf("reading the environment: %w", errors.Join(failures...))
 }
 
@@ -44,10 +46,13 @@ func (r *Runtime) Environment(ctx context.Context, id string) (map[string]string
 func (r *Runtime) recordedEnvironment(ctx context.Context, id string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	answer, err := r.containers.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: bare(id), Verbose: true})
+
+	answer, err := r.containers.ContainerStatus(ctx,
+		&cri.ContainerStatusRequest{ContainerId: bare(id), Verbose: true})
 	if err != nil {
 		return nil, wrap(err, "inspecting container "+id)
 	}
+
 	var info struct {
 		RuntimeSpec *struct {
 			Process *struct {
@@ -56,9 +61,11 @@ func (r *Runtime) recordedEnvironment(ctx context.Context, id string) (map[strin
 		} `json:"runtimeSpec"`
 	}
 	// The error is not returned, because it would contain what could not be read, which may be a value.
-	if json.Unmarshal([]byte(answer.GetInfo()["info"]), &info) != nil || info.RuntimeSpec == nil || info.RuntimeSpec.Process == nil {
+	if json.Unmarshal([]byte(answer.GetInfo()["info"]), &info) != nil || info.RuntimeSpec == nil ||
+		info.RuntimeSpec.Process == nil {
 		return nil, errors.New("the runtime's record of the container has no environment")
 	}
+
 	return entries(info.RuntimeSpec.Process.Env), nil
 }
 

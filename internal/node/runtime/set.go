@@ -93,6 +93,7 @@ func (s *Set) Look(ctx context.Context) {
 		}
 		members[i] = m
 	}
+
 	s.count(ctx, members)
 	s.mu.Lock()
 	s.members = members
@@ -123,15 +124,19 @@ func (s *Set) probe(ctx context.Context, m *member) error {
 		_ = r.connection.Close()
 		return err
 	}
+
 	m.runtime = r
 	return err
 }
 
 // count counts kubelet's pods in each of several runtimes. A runtime that does not answer may have them too.
 func (s *Set) count(ctx context.Context, members []*member) {
-	if there := slices.DeleteFunc(slices.Clone(members), func(m *member) bool { return m.missing && m.runtime == nil }); len(there) < 2 {
+	if there := slices.DeleteFunc(slices.Clone(members), func(m *member) bool {
+		return m.missing && m.runtime == nil
+	}); len(there) < 2 {
 		return
 	}
+
 	for _, m := range members {
 		if m.problem != "" {
 			continue
@@ -157,14 +162,17 @@ func (s *Set) logChanges(ctx context.Context) {
 			state[m.endpoint] = m.problem
 		}
 	}
+
 	if err := s.Ready(); err != nil {
 		state["any"] = err.Error()
 	}
+
 	for endpoint, now := range state {
 		if s.logged[endpoint] != now {
 			logger.Info("Container runtime", "endpoint", endpoint, "state", now)
 		}
 	}
+
 	s.logged = state
 }
 
@@ -209,6 +217,7 @@ func (s *Set) ForContainer(id string) (*Runtime, error) {
 	if !ok {
 		return nil, fmt.Errorf("container ID %q does not have the form <runtime>://<id>", id)
 	}
+
 	var other []string
 	var silent *Runtime
 	var unknown error
@@ -225,9 +234,11 @@ func (s *Set) ForContainer(id string) (*Runtime, error) {
 			other = append(other, m.runtime.name)
 		}
 	}
+
 	if silent != nil {
 		return silent, nil
 	}
+
 	if len(other) == 0 {
 		if err := s.Ready(); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
@@ -236,6 +247,7 @@ func (s *Set) ForContainer(id string) (*Runtime, error) {
 	if unknown != nil {
 		return nil, unknown
 	}
+
 	return nil, fmt.Errorf("no runtime named %q on this node, only %s", scheme, strings.Join(other, ", "))
 }
 
@@ -254,9 +266,11 @@ func (s *Set) Containers(ctx context.Context, podUID string) ([]Container, error
 		}
 		all, known = append(all, list...), true
 	}
+
 	if !known {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, s.Ready())
 	}
+
 	return all, nil
 }
 
@@ -274,12 +288,15 @@ func (s *Set) ForImages() (*Runtime, error) {
 			silent = m
 		}
 	}
+
 	switch {
 	case best == nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, s.Ready())
 	case best.pods == 0 && silent != nil:
-		return nil, fmt.Errorf("%w: %s, which may be the kubelet's: %s; %s runs no pods", ErrUnavailable, silent.endpoint, silent.problem,
+		return nil, fmt.Errorf("%w: %s, which may be the kubelet's: %s; %s runs no pods", ErrUnavailable,
+			silent.endpoint, silent.problem,
 			best.endpoint)
 	}
+
 	return best.runtime, nil
 }

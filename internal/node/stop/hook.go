@@ -22,10 +22,15 @@ import (
 func (s *Stopper) hook(ctx context.Context, r Runtime, request Request) error {
 	bounded, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	timer := s.Clock.AfterFunc(request.Grace, func() { cancel(fmt.Errorf("it took longer than the grace period of %s", request.Grace)) })
+
+	timer := s.Clock.AfterFunc(request.Grace, func() {
+		cancel(fmt.Errorf("it took longer than the grace period of %s", request.Grace))
+	})
 	defer timer.Stop()
+
 	ended := make(chan error, 1)
 	go func() { ended <- s.run(bounded, r, request) }()
+
 	select {
 	case err := <-ended:
 		if cause := context.Cause(bounded); err != nil && cause != nil {
@@ -53,6 +58,7 @@ func (s *Stopper) run(ctx context.Context, r Runtime, request Request) error {
 			return nil
 		}
 	}
+
 	return errors.New("the hook has no known kind")
 }
 
@@ -64,6 +70,7 @@ func address(host string, port intstr.IntOrString, request Request) (string, err
 	if host == "" {
 		return "", errors.New("the pod has no IP to call")
 	}
+
 	number := port.IntValue()
 	if port.Type == intstr.String {
 		for _, p := range request.Ports {
@@ -75,6 +82,7 @@ func address(host string, port intstr.IntOrString, request Request) (string, err
 	if number <= 0 || number > 65535 {
 		return "", fmt.Errorf("port %s is not one of the container", port.String())
 	}
+
 	return net.JoinHostPort(strings.Trim(host, "[]"), strconv.Itoa(number)), nil
 }
 
@@ -84,6 +92,7 @@ func get(ctx context.Context, action *corev1.HTTPGetAction, request Request) err
 	if err != nil {
 		return err
 	}
+
 	scheme := "http"
 	if action.Scheme != "" {
 		scheme = strings.ToLower(string(action.Scheme))
@@ -92,11 +101,13 @@ func get(ctx context.Context, action *corev1.HTTPGetAction, request Request) err
 	if err != nil {
 		return fmt.Errorf("path of the hook: %w", err)
 	}
+
 	u := &url.URL{Scheme: scheme, Host: target, Path: path.Path, RawQuery: path.RawQuery}
 	call, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return fmt.Errorf("request of the hook: %w", err)
 	}
+
 	for _, header := range action.HTTPHeaders {
 		if strings.EqualFold(header.Name, "Host") {
 			call.Host = header.Value
@@ -104,21 +115,28 @@ func get(ctx context.Context, action *corev1.HTTPGetAction, request Request) err
 		}
 		call.Header.Add(header.Name, header.Value)
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
-		DisableKeepAlives: true} //nolint:gosec // as kubelet
-	client := &http.Client{Transport: transport,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
+	transport := &http.Transport{
+		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
+		DisableKeepAlives: true,
+	} //nolint:gosec // as kubelet
+	client := &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	answer, err := client.Do(call)
 	if err != nil {
 		return fmt.Errorf("calling %s: %w", u.Redacted(), err)
 	}
 	defer answer.Body.Close()
+
 	if _, err := io.Copy(io.Discard, io.LimitReader(answer.Body, 10<<10)); err != nil {
 		return fmt.Errorf("calling %s: %w", u.Redacted(), err)
 	}
 	if answer.StatusCode >= http.StatusBadRequest {
 		return fmt.Errorf("%s answered %s", u.Redacted(), answer.Status)
 	}
+
 	return nil
 }
 

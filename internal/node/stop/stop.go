@@ -123,7 +123,8 @@ func (s *Stopper) give(namespace string) {
 
 // GraceOf returns the grace period that kubelet recorded in the container's annotations (ND-114).
 func GraceOf(annotations map[string]string) time.Duration {
-	for _, key := range []string{runtime.AnnotationDeletionGracePeriod, runtime.AnnotationTerminationGracePeriod} {
+	for _, key := range []string{runtime.AnnotationDeletionGracePeriod,
+		runtime.AnnotationTerminationGracePeriod} {
 		if n, err := strconv.ParseInt(annotations[key], 10, 64); err == nil && n >= 0 {
 			return seconds.Duration(n)
 		}
@@ -133,8 +134,11 @@ func GraceOf(annotations map[string]string) time.Duration {
 
 // NewStops returns the counter of stops by requester and result (ND-048, CRR-138).
 func NewStops() *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_daemon_container_stops_total",
-		Help: "Containers that the daemon was asked to stop, by requester and result."}, []string{"requester", "result"})
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "afloat_daemon_container_stops_total",
+		Help: "Containers that the daemon was asked to stop, by requester and result.",
+	},
+		[]string{"requester", "result"})
 }
 
 // Stop stops the container and returns when it has ended. If Check returns an error, the error is
@@ -156,10 +160,13 @@ func (s *Stopper) stop(ctx context.Context, r Runtime, request Request) error {
 	if err := request.Check(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotStopped, err)
 	}
+
 	c := request.Container
-	logger := klog.FromContext(ctx).WithValues("pod", klog.KRef(c.PodNamespace, c.PodName), "container", c.Name, "id", c.ID)
+	logger := klog.FromContext(ctx).WithValues("pod", klog.KRef(c.PodNamespace, c.PodName), "container",
+		c.Name, "id", c.ID)
 	logger.Info("Stopping a container", "by", request.By, "grace", request.Grace)
-	s.Events.Eventf(request.reference(), corev1.EventTypeNormal, ReasonKilling, "Stopping container %s by %s", c.Name, request.By)
+	s.Events.Eventf(request.reference(), corev1.EventTypeNormal, ReasonKilling, "Stopping container %s by %s",
+		c.Name, request.By)
 	remaining := request.Grace
 	if request.Hook != nil && request.Grace > 0 {
 		begin := s.Clock.Now()
@@ -178,6 +185,7 @@ func (s *Stopper) stop(ctx context.Context, r Runtime, request Request) error {
 	if err := request.Check(ctx); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotStopped, err)
 	}
+
 	return r.Stop(ctx, c.ID, max(remaining, least))
 }
 
@@ -187,8 +195,14 @@ func (r *Request) reference() *corev1.ObjectReference {
 	if r.Init {
 		path = "spec.initContainers{" + r.Container.Name + "}"
 	}
-	return &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: r.Container.PodNamespace, Name: r.Container.PodName,
-		UID: types.UID(r.Container.PodUID), FieldPath: path}
+	return &corev1.ObjectReference{
+		APIVersion: "v1",
+		Kind:       "Pod",
+		Namespace:  r.Container.PodNamespace,
+		Name:       r.Container.PodName,
+		UID:        types.UID(r.Container.PodUID),
+		FieldPath:  path,
+	}
 }
 
 func bare(id string) string {

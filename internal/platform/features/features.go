@@ -140,10 +140,14 @@ type Implication struct {
 
 // Implications are applied in this order.
 var Implications = []Implication{
-	{PodWebhook, false, false, []featuregate.Feature{KruisePodReadinessGate, PodUnavailableBudgetDeleteGate, PodUnavailableBudgetUpdateGate,
-		WorkloadSpread, SidecarSetPatchPodMetadataDefaultsAllowed, EnhancedLivenessProbe, EnablePodProbeMarkerOnServerless}},
-	{KruiseDaemon, false, false, []featuregate.Feature{PreDownloadImageForInPlaceUpdate, PreDownloadImageForDaemonSetUpdate, DaemonWatchingPod,
-		InPlaceUpdateEnvFromMetadata, PodProbeMarkerGate, SidecarTerminator, ImagePullJobGate, EnhancedLivenessProbe}},
+	{PodWebhook, false, false, []featuregate.Feature{KruisePodReadinessGate, PodUnavailableBudgetDeleteGate,
+		PodUnavailableBudgetUpdateGate,
+		WorkloadSpread, SidecarSetPatchPodMetadataDefaultsAllowed, EnhancedLivenessProbe,
+		EnablePodProbeMarkerOnServerless}},
+	{KruiseDaemon, false, false, []featuregate.Feature{PreDownloadImageForInPlaceUpdate,
+		PreDownloadImageForDaemonSetUpdate, DaemonWatchingPod,
+		InPlaceUpdateEnvFromMetadata, PodProbeMarkerGate, SidecarTerminator, ImagePullJobGate,
+		EnhancedLivenessProbe}},
 	{PreDownloadImageForInPlaceUpdate, true, true, []featuregate.Feature{ImagePullJobGate}},
 	{PreDownloadImageForDaemonSetUpdate, true, true, []featuregate.Feature{ImagePullJobGate}},
 	{ResourcesDeletionProtection, false, false, []featuregate.Feature{DeletionProtectionForCRDCascadingGate}},
@@ -170,6 +174,7 @@ func Parse(list string) (*Gates, error) {
 	if err := g.gate.Add(specs()); err != nil {
 		return nil, fmt.Errorf("declaring feature gates: %w", err)
 	}
+
 	parts := strings.Split(list, ",")
 	for i, part := range parts {
 		name, value, _ := strings.Cut(part, "=")
@@ -189,9 +194,11 @@ func Parse(list string) (*Gates, error) {
 			parts[i] += "=" + value
 		}
 	}
+
 	if err := g.gate.Set(strings.Join(parts, ",")); err != nil {
 		return nil, fmt.Errorf("feature gates: %w", err)
 	}
+
 	g.imply()
 	return g, nil
 }
@@ -208,7 +215,8 @@ func (g *Gates) imply() {
 			}
 			if wish, ok := g.set[other]; ok && wish != rule.Forced {
 				g.Warnings = append(g.Warnings,
-					fmt.Sprintf("feature gate %s=%v is overridden because %s is %v", other, wish, rule.Cause, rule.Value))
+					fmt.Sprintf("feature gate %s=%v is overridden because %s is %v", other, wish,
+						rule.Cause, rule.Value))
 			}
 			if err := g.gate.SetFromMap(map[string]bool{string(other): rule.Forced}); err != nil {
 				g.Warnings = append(g.Warnings, err.Error())
@@ -231,7 +239,10 @@ func (g *Gates) String() string {
 
 // Metric returns the gauge kruise_feature_enabled{name,stage} (OPS-037).
 func (g *Gates) Metric() prometheus.Collector {
-	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "kruise_feature_enabled", Help: "Feature gates in force."},
+	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "kruise_feature_enabled",
+		Help: "Feature gates in force.",
+	},
 		[]string{"name", "stage"})
 	for feature, spec := range specs() {
 		value := 0.0

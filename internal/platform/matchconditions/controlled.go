@@ -22,6 +22,7 @@ func Creations(asked []Controlled) string {
 		}
 		byNamespace[t.Namespace].Insert(t.Kind)
 	}
+
 	byKinds := map[string][]string{} // the namespaces that ask for the same kinds
 	for namespace, kinds := range byNamespace {
 		list := ""
@@ -30,15 +31,18 @@ func Creations(asked []Controlled) string {
 		}
 		byKinds[list] = append(byKinds[list], namespace)
 	}
+
 	var terms []string
 	for _, kinds := range slices.Sorted(maps.Keys(byKinds)) {
 		controlled := "o.controller"
 		if kinds != "" {
 			controlled += " && o.kind in " + kinds
 		}
-		terms = append(terms, fmt.Sprintf("(%s && object.metadata.ownerReferences.exists(o, has(o.controller) && %s))",
-			Within(byKinds[kinds]), controlled))
+		terms = append(terms,
+			fmt.Sprintf("(%s && object.metadata.ownerReferences.exists(o, has(o.controller) && %s))",
+				Within(byKinds[kinds]), controlled))
 	}
+
 	const controlled = "has(object.metadata.ownerReferences)"
 	text := controlled + " && (" + strings.Join(terms, " || ") + ")"
 	switch {
@@ -47,5 +51,6 @@ func Creations(asked []Controlled) string {
 	case len(text) > MaxLength:
 		return controlled
 	}
+
 	return text
 }

@@ -50,19 +50,25 @@ func (m *Memory[T]) Recall(asked map[string]T, now time.Time) []T {
 	if m.last == nil {
 		m.last = map[string]remembered[T]{}
 	}
+
 	for key, r := range m.last {
 		if r.gone.IsZero() {
 			m.last[key] = remembered[T]{r.term, now}
 		}
 	}
+
 	for key, term := range asked {
 		m.last[key] = remembered[T]{term: term}
 	}
-	maps.DeleteFunc(m.last, func(_ string, r remembered[T]) bool { return !r.gone.IsZero() && now.Sub(r.gone) >= Remembered })
+
+	maps.DeleteFunc(m.last, func(_ string, r remembered[T]) bool {
+		return !r.gone.IsZero() && now.Sub(r.gone) >= Remembered
+	})
 	var terms []T
 	for _, key := range slices.Sorted(maps.Keys(m.last)) {
 		terms = append(terms, m.last[key].term)
 	}
+
 	return terms
 }
 
@@ -75,7 +81,9 @@ func Harmless(text string) bool { return harmless.MatchString(text) }
 // Within is true for requests in the namespaces; "false" for none, and "true" for too many. In what is not
 // the name of a namespace there are no requests.
 func Within(namespaces []string) string {
-	names := slices.DeleteFunc(slices.Sorted(slices.Values(namespaces)), func(name string) bool { return !Harmless(name) || name == "" })
+	names := slices.DeleteFunc(slices.Sorted(slices.Values(namespaces)), func(name string) bool {
+		return !Harmless(name) || name == ""
+	})
 	if len(names) == 0 {
 		return "false"
 	}
@@ -115,8 +123,14 @@ type indexed struct {
 
 // NewFollower returns a follower without objects.
 func NewFollower[T client.Object](set, remove func(T), asks func(old, object T) bool) *Follower[T] {
-	f := &Follower[T]{Set: set, Delete: remove, Asks: asks, changed: make(chan struct{}, 1), newest: map[types.NamespacedName]indexed{},
-		gone: map[types.UID]time.Time{}}
+	f := &Follower[T]{
+		Set:     set,
+		Delete:  remove,
+		Asks:    asks,
+		changed: make(chan struct{}, 1),
+		newest:  map[types.NamespacedName]indexed{},
+		gone:    map[types.UID]time.Time{},
+	}
 	f.Synced = func() bool {
 		synced := f.synced.Load()
 		return synced != nil && (*synced)()
@@ -139,10 +153,12 @@ func (f *Follower[T]) Follow(ctx context.Context, mgr manager.Manager, kind T) e
 	if err != nil {
 		return fmt.Errorf("watching %T: %w", kind, err)
 	}
+
 	registration, err := informer.AddEventHandler(f)
 	if err != nil {
 		return fmt.Errorf("watching %T: %w", kind, err)
 	}
+
 	synced := registration.HasSynced
 	f.synced.Store(&synced)
 	return mgr.Add(Everywhere(func(ctx context.Context) error { // the scope is known from now on
@@ -174,7 +190,9 @@ func (f *Follower[T]) Wait(ctx context.Context) error {
 	if f.Synced() || toolscache.WaitForCacheSync(ctx.Done(), f.Synced) {
 		return nil
 	}
-	return fmt.Errorf("this manager does not know all objects yet: it has just started, or cannot watch them: %w", ctx.Err())
+	return fmt.Errorf(
+		"this manager does not know all objects yet: it has just started, or cannot watch them: %w",
+		ctx.Err())
 }
 
 // Changed has a value when the scope may have changed.
@@ -206,12 +224,15 @@ func (f *Follower[T]) Learn(object T) {
 func (f *Follower[T]) learn(object T) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	key, uid := client.ObjectKeyFromObject(object), object.GetUID()
 	if _, ended := f.gone[uid]; ended {
 		return false
 	}
+
 	if known, ok := f.newest[key]; ok {
-		if order, err := resourceversion.CompareResourceVersion(known.version, object.GetResourceVersion()); err == nil && order > 0 {
+		if order, err := resourceversion.CompareResourceVersion(known.version,
+			object.GetResourceVersion()); err == nil && order > 0 {
 			return false
 		}
 	}
@@ -226,9 +247,11 @@ func (f *Follower[T]) OnUpdate(old, object any) {
 	if !ok {
 		return
 	}
+
 	was, ok := old.(T)
 	news, again := f.learn(is), ok && was.GetUID() != is.GetUID()
-	if again { // it was deleted and created again; the new object replaces it at once, so that no pod misses both
+	// it was deleted and created again; the new object replaces it at once, so that no pod misses both
+	if again {
 		f.forget(was)
 	}
 	if news && (!ok || again || f.Asks(was, is)) {

@@ -42,6 +42,7 @@ func (t *Together[K, V]) Do(ctx context.Context, key K, do func(context.Context)
 	}
 	mine := at.next
 	t.mu.Unlock()
+
 	select {
 	case <-mine.done:
 		return mine.value, mine.err

@@ -13,7 +13,8 @@ const Most = 1000
 
 // secretParts are what URLs in texts may have that opens something: user and password, and the query, which
 // signs requests to stores.
-var secretParts = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#"'@]*@)?([^\s?"'<>]*)(?:\?[^\s"'<>]*)?`)
+var secretParts = regexp.MustCompile(
+	`([A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#"'@]*@)?([^\s?"'<>]*)(?:\?[^\s"'<>]*)?`)
 
 // Public returns the text with its URLs cut to host and path: registries redirect to stores by URLs that
 // whoever reads them may use.

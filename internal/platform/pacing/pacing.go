@@ -150,8 +150,12 @@ func NewBackOff(limiter workqueue.TypedRateLimiter[reconcile.Request]) *BackOff 
 	if limiter == nil {
 		limiter = workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()
 	}
-	return &BackOff{TypedRateLimiter: limiter, due: map[reconcile.Request]time.Duration{},
-		hurry: map[reconcile.Request]int{}, repeated: func() {}}
+	return &BackOff{
+		TypedRateLimiter: limiter,
+		due:              map[reconcile.Request]time.Duration{},
+		hurry:            map[reconcile.Request]int{},
+		repeated:         func() {},
+	}
 }
 
 // OnRepeat has passes counted that are repeated without having done anything.
@@ -183,7 +187,9 @@ func (b *BackOff) slowed(request reconcile.Request, after time.Duration) time.Du
 
 // Answer returns what a reconciler returns after a pass that is to be repeated after that time, 0 for not at
 // all. The time counts also if there is an error; the library alone would ignore it then.
-func (b *BackOff) Answer(request reconcile.Request, after time.Duration, err error) (reconcile.Result, error) {
+func (b *BackOff) Answer(
+	request reconcile.Request, after time.Duration, err error,
+) (reconcile.Result, error) {
 	after = b.slowed(request, after)
 	if err != nil {
 		b.NotAfter(request, after)

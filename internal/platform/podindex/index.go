@@ -52,14 +52,21 @@ func (x *Index) Add(source Source) {
 
 // Indexers returns the indexes that a source needs.
 func Indexers() toolscache.Indexers {
-	return toolscache.Indexers{byController: controllerOf, bySidecarSet: sidecarSetsOf, byJob: jobsOf, byNode: nodeOf,
-		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}
+	return toolscache.Indexers{
+		byController:              controllerOf,
+		bySidecarSet:              sidecarSetsOf,
+		byJob:                     jobsOf,
+		byNode:                    nodeOf,
+		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc,
+	}
 }
 
 // NewInformer makes an informer, with the indexes if it is one of pods. It is passed as NewInformer to the
 // manager's cache.
-func (x *Index) NewInformer(source toolscache.ListerWatcher, example runtime.Object, resync time.Duration,
-	indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+func (x *Index) NewInformer(
+	source toolscache.ListerWatcher, example runtime.Object, resync time.Duration,
+	indexers toolscache.Indexers,
+) toolscache.SharedIndexInformer {
 	if _, pods := example.(*corev1.Pod); !pods {
 		return toolscache.NewSharedIndexInformer(source, example, resync, indexers)
 	}
@@ -98,6 +105,7 @@ func jobsOf(object any) (values []string, err error) {
 	if !ok {
 		return nil, nil
 	}
+
 	for i := range pod.Spec.EphemeralContainers {
 		env := pod.Spec.EphemeralContainers[i].Env
 		for j := range env {
@@ -106,6 +114,7 @@ func jobsOf(object any) (values []string, err error) {
 			}
 		}
 	}
+
 	slices.Sort(values)
 	return slices.Compact(values), nil
 }
@@ -163,6 +172,7 @@ func (x *Index) Uncontrolled(namespace string) ([]*corev1.Pod, error) {
 func (x *Index) find(index, value string) ([]*corev1.Pod, error) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
+
 	var pods []*corev1.Pod
 	for _, source := range x.sources {
 		found, err := source.ByIndex(index, value)
@@ -175,5 +185,6 @@ func (x *Index) find(index, value string) ([]*corev1.Pod, error) {
 			}
 		}
 	}
+
 	return pods, nil
 }

@@ -65,9 +65,11 @@ func (l *Log) Write(line Line) error {
 	if err != nil {
 		return fmt.Errorf("writing to the protection log: %w", err)
 	}
+
 	text = append(text, '\n')
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if l.file != nil && l.size+int64(len(text)) > mostBytes {
 		err = l.rotate()
 	}
@@ -86,6 +88,7 @@ func (l *Log) Write(line Line) error {
 func (l *Log) rotate() error {
 	err := l.file.Close()
 	l.file = nil
+
 	for i := mostFiles - 1; i > 0 && err == nil; i-- {
 		from := l.path
 		if i > 1 {
@@ -95,8 +98,10 @@ func (l *Log) rotate() error {
 			err = nil
 		}
 	}
+
 	if err != nil {
 		return fmt.Errorf("rotating the protection log: %w", err)
 	}
+
 	return l.open()
 }

@@ -13,7 +13,9 @@ import (
 
 // Read reads the scale of the object, of which kind, namespace and name count. The error says of which; it is
 // a NotFound where the object does not exist or its kind has no such subresource.
-func Read(ctx context.Context, from client.SubResourceReader, object *unstructured.Unstructured) (*autoscalingv1.Scale, error) {
+func Read(
+	ctx context.Context, from client.SubResourceReader, object *unstructured.Unstructured,
+) (*autoscalingv1.Scale, error) {
 	// The client reads subresources of unstructured objects into such alone.
 	read, scale := &unstructured.Unstructured{}, &autoscalingv1.Scale{}
 	read.SetGroupVersionKind(autoscalingv1.SchemeGroupVersion.WithKind("Scale"))
@@ -22,7 +24,8 @@ func Read(ctx context.Context, from client.SubResourceReader, object *unstructur
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(read.Object, scale)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the scale of %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
+		return nil, fmt.Errorf("reading the scale of %s %s/%s: %w", object.GetKind(), object.GetNamespace(),
+			object.GetName(), err)
 	}
 	return scale, nil
 }

@@ -31,6 +31,7 @@ func NodePod(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
+
 	pod.ManagedFields, pod.Finalizers = nil, nil
 	spec, status := pod.Spec, pod.Status
 	pod.Spec = corev1.PodSpec{NodeName: spec.NodeName, RestartPolicy: spec.RestartPolicy}
@@ -39,26 +40,37 @@ func NodePod(object any) (any, error) {
 		strip(pod)
 		return pod, nil
 	}
+
 	pod.Labels, pod.Annotations = nodeMetadata(pod.Labels, &spec), nodeMetadata(pod.Annotations, &spec)
 	pod.Spec.ReadinessGates = spec.ReadinessGates
-	pod.Spec.Containers, pod.Spec.InitContainers = nodeContainers(spec.Containers), nodeContainers(spec.InitContainers)
+	pod.Spec.Containers, pod.Spec.InitContainers = nodeContainers(spec.Containers),
+		nodeContainers(spec.InitContainers)
 	pod.Status.ContainerStatuses = nodeStatuses(status.ContainerStatuses)
 	pod.Status.InitContainerStatuses = nodeStatuses(status.InitContainerStatuses)
+
 	for _, condition := range status.Conditions {
 		if condition.Type == pub.InPlaceUpdateReady {
 			pod.Status.Conditions = append(pod.Status.Conditions, condition)
 		}
 	}
+
 	if pod.Size() > mostOfPod {
 		strip(pod)
 	}
+
 	return pod, nil
 }
 
 // strip drops all that others may make as large as they like. The daemon reports no such pod.
 func strip(pod *corev1.Pod) {
-	pod.ObjectMeta = metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
-		CreationTimestamp: pod.CreationTimestamp, DeletionTimestamp: pod.DeletionTimestamp}
+	pod.ObjectMeta = metav1.ObjectMeta{
+		Namespace:         pod.Namespace,
+		Name:              pod.Name,
+		UID:               pod.UID,
+		ResourceVersion:   pod.ResourceVersion,
+		CreationTimestamp: pod.CreationTimestamp,
+		DeletionTimestamp: pod.DeletionTimestamp,
+	}
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, RestartPolicy: pod.Spec.RestartPolicy}
 	pod.Status = corev1.PodStatus{Phase: pod.Status.Phase, PodIP: pod.Status.PodIP}
 }
@@ -74,14 +86,18 @@ func nodeMetadata(all map[string]string, spec *corev1.PodSpec) map[string]string
 			kept[key] = value
 		}
 	}
+
 	for key := range all {
 		if prefix, _, _ := strings.Cut(key, "/"); strings.HasSuffix(prefix, "kruise.io") {
 			keep(key)
 		}
 	}
-	for _, key := range []string{pub.ControllerRevisionHash, pub.InPlaceUpdateStateLegacy, pub.InPlaceUpdateGraceLegacy} {
+
+	for _, key := range []string{pub.ControllerRevisionHash, pub.InPlaceUpdateStateLegacy,
+		pub.InPlaceUpdateGraceLegacy} {
 		keep(key)
 	}
+
 	for _, list := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
 		for i := range list {
 			for j := range list[i].Env {
@@ -91,6 +107,7 @@ func nodeMetadata(all map[string]string, spec *corev1.PodSpec) map[string]string
 			}
 		}
 	}
+
 	return kept
 }
 
@@ -112,7 +129,12 @@ func nodeContainers(all []corev1.Container) []corev1.Container {
 	kept := make([]corev1.Container, len(all))
 	for i := range all {
 		c := &all[i]
-		kept[i] = corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy, RestartPolicyRules: c.RestartPolicyRules}
+		kept[i] = corev1.Container{
+			Name:               c.Name,
+			Image:              c.Image,
+			RestartPolicy:      c.RestartPolicy,
+			RestartPolicyRules: c.RestartPolicyRules,
+		}
 		if c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
 			kept[i].Lifecycle, kept[i].Ports = &corev1.Lifecycle{PreStop: c.Lifecycle.PreStop}, c.Ports
 			if kept[i].Size() > mostOfHook {
@@ -121,13 +143,18 @@ func nodeContainers(all []corev1.Container) []corev1.Container {
 		}
 		kept[i].Env = environment(c.Env)
 	}
+
 	return kept
 }
 
 func nodeStatuses(all []corev1.ContainerStatus) []corev1.ContainerStatus {
 	kept := make([]corev1.ContainerStatus, len(all))
 	for i := range all {
-		kept[i] = corev1.ContainerStatus{Name: all[i].Name, ContainerID: all[i].ContainerID, RestartCount: all[i].RestartCount}
+		kept[i] = corev1.ContainerStatus{
+			Name:         all[i].Name,
+			ContainerID:  all[i].ContainerID,
+			RestartCount: all[i].RestartCount,
+		}
 		if started := all[i].Started; started != nil && !*started { // its startup probe has not succeeded yet
 			kept[i].Started = started
 		}
@@ -145,16 +172,20 @@ func NodeRequest(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
-	request.ManagedFields, request.Annotations, request.OwnerReferences, request.Finalizers = nil, nil, nil, nil
+
+	request.ManagedFields, request.Annotations, request.OwnerReferences, request.Finalizers = nil, nil, nil,
+		nil
 	labels := map[string]string{}
 	for _, key := range []string{pub.RecreateActive, pub.RecreateNodeName, pub.RecreatePodUID} {
 		if value, ok := request.Labels[key]; ok {
 			labels[key] = value
 		}
 	}
+
 	request.Labels = labels
 	for i := range request.Spec.Containers {
 		request.Spec.Containers[i].PreStop, request.Spec.Containers[i].Ports = nil, nil
 	}
+
 	return request, nil
 }

@@ -56,9 +56,15 @@ func Claim(object any) (any, error) {
 	}
 	claim.ManagedFields, claim.Annotations = nil, nil
 	spec, status := claim.Spec, claim.Status
-	claim.Spec = corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: spec.Resources.Requests},
-		AccessModes: spec.AccessModes, StorageClassName: spec.StorageClassName}
-	claim.Status = corev1.PersistentVolumeClaimStatus{Capacity: status.Capacity, Conditions: status.Conditions}
+	claim.Spec = corev1.PersistentVolumeClaimSpec{
+		Resources:        corev1.VolumeResourceRequirements{Requests: spec.Resources.Requests},
+		AccessModes:      spec.AccessModes,
+		StorageClassName: spec.StorageClassName,
+	}
+	claim.Status = corev1.PersistentVolumeClaimStatus{
+		Capacity:   status.Capacity,
+		Conditions: status.Conditions,
+	}
 	return claim, nil
 }
 
@@ -92,28 +98,47 @@ func Pod(object any) (any, error) {
 	if !ok {
 		return object, nil
 	}
+
 	pod.ManagedFields = nil
 	if !ours(pod) {
 		ofOthers(pod)
 		return pod, nil
 	}
+
 	status, named := pod.Status, []string{pub.ContainerBarrierEnv, pub.SidecarInjectedEnv}
 	if marked(pod) {
 		named = append(named, terminating...)
 	}
 	pod.Spec.EphemeralContainers = ephemeral(pod.Spec.EphemeralContainers)
-	pod.Status = corev1.PodStatus{Phase: status.Phase, Conditions: status.Conditions, ContainerStatuses: status.ContainerStatuses,
-		InitContainerStatuses: restartable(pod.Spec.InitContainers, status.InitContainerStatuses),
-		ObservedGeneration:    status.ObservedGeneration, Resize: status.Resize, PodIP: status.PodIP,
-		EphemeralContainerStatuses: ephemeralStatuses(pod, &status)}
-	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil && controller.Kind == "BroadcastJob" { // BJ-050
+	pod.Status = corev1.PodStatus{
+		Phase:                      status.Phase,
+		Conditions:                 status.Conditions,
+		ContainerStatuses:          status.ContainerStatuses,
+		InitContainerStatuses:      restartable(pod.Spec.InitContainers, status.InitContainerStatuses),
+		ObservedGeneration:         status.ObservedGeneration,
+		Resize:                     status.Resize,
+		PodIP:                      status.PodIP,
+		EphemeralContainerStatuses: ephemeralStatuses(pod, &status),
+	}
+	// BJ-050
+	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil &&
+		controller.Kind == "BroadcastJob" {
 		pod.Status.InitContainerStatuses = restarted(status.InitContainerStatuses)
 	}
 	delete(pod.Annotations, corev1.LastAppliedConfigAnnotation)
-	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName, ReadinessGates: pod.Spec.ReadinessGates, RestartPolicy: pod.Spec.RestartPolicy,
-		Resources: pod.Spec.Resources, Containers: containers(pod.Spec.Containers, named), InitContainers: containers(pod.Spec.InitContainers, named),
-		Volumes: volumes(pod), Affinity: nodes.Slim(pod), TerminationGracePeriodSeconds: grace(pod),
-		EphemeralContainers: pod.Spec.EphemeralContainers}
+	pod.Spec = corev1.PodSpec{
+		NodeName:                      pod.Spec.NodeName,
+		ReadinessGates:                pod.Spec.ReadinessGates,
+		RestartPolicy:                 pod.Spec.RestartPolicy,
+		Resources:                     pod.Spec.Resources,
+		Containers:                    containers(pod.Spec.Containers, named),
+		InitContainers:                containers(pod.Spec.InitContainers, named),
+		Volumes:                       volumes(pod),
+		Affinity:                      nodes.Slim(pod),
+		TerminationGracePeriodSeconds: grace(pod),
+		EphemeralContainers:           pod.Spec.EphemeralContainers,
+	}
+
 	return pod, nil
 }
 
@@ -121,11 +146,16 @@ func Pod(object any) (any, error) {
 // have put in their place (ASTS-130), but for that of every service account.
 func volumes(pod *corev1.Pod) (kept []corev1.Volume) {
 	controller := metav1.GetControllerOfNoCopy(pod)
-	named := controller != nil && controller.Kind == "StatefulSet" && strings.HasPrefix(controller.APIVersion, appsv1beta1.GroupVersion.Group+"/")
+	named := controller != nil && controller.Kind == "StatefulSet" &&
+		strings.HasPrefix(controller.APIVersion, appsv1beta1.GroupVersion.Group+"/")
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
-		if claim := v.PersistentVolumeClaim; claim != nil || named && !strings.HasPrefix(v.Name, "kube-api-access-") {
-			kept = append(kept, corev1.Volume{Name: v.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: claim}})
+		if claim := v.PersistentVolumeClaim; claim != nil ||
+			named && !strings.HasPrefix(v.Name, "kube-api-access-") {
+			kept = append(kept, corev1.Volume{
+				Name:         v.Name,
+				VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: claim},
+			})
 		}
 	}
 	return kept
@@ -136,6 +166,7 @@ func ephemeral(all []corev1.EphemeralContainer) []corev1.EphemeralContainer {
 	if len(all) == 0 {
 		return nil
 	}
+
 	kept := make([]corev1.EphemeralContainer, len(all))
 	for i := range all {
 		kept[i].Name = all[i].Name
@@ -146,6 +177,7 @@ func ephemeral(all []corev1.EphemeralContainer) []corev1.EphemeralContainer {
 			}
 		}
 	}
+
 	return kept
 }
 
@@ -155,12 +187,14 @@ func ephemeralStatuses(pod *corev1.Pod, status *corev1.PodStatus) (kept []corev1
 	if len(status.EphemeralContainerStatuses) == 0 {
 		return nil
 	}
+
 	added := map[string]bool{}
 	for i := range pod.Spec.EphemeralContainers {
 		if c := &pod.Spec.EphemeralContainers[i]; c.Env != nil {
 			added[c.Name] = true
 		}
 	}
+
 	for i := range status.EphemeralContainerStatuses {
 		s := &status.EphemeralContainerStatuses[i]
 		if !added[s.Name] {
@@ -177,11 +211,13 @@ func ephemeralStatuses(pod *corev1.Pod, status *corev1.PodStatus) (kept []corev1
 		}
 		kept = append(kept, k)
 	}
+
 	return kept
 }
 
 // terminating are the variables that mark sidecars (JST-010).
-var terminating = []string{pub.TerminateSidecarEnv, pub.TerminateSidecarIgnoreExitEnv, pub.TerminateSidecarImageEnv}
+var terminating = []string{pub.TerminateSidecarEnv, pub.TerminateSidecarIgnoreExitEnv,
+	pub.TerminateSidecarImageEnv}
 
 // marked tells whether the pod has sidecars that are to be stopped when the others are done.
 func marked(pod *corev1.Pod) bool {
@@ -225,11 +261,19 @@ func ofOthers(pod *corev1.Pod) {
 	}
 	annotation(pub.PodDeletionCost) // also of pods in no subset (WS-164)
 	placed := annotation(pub.MatchedWorkloadSpread)
-	pod.Spec = corev1.PodSpec{NodeName: spec.NodeName, Affinity: nodes.Slim(pod), // a DaemonSet may adopt it (ADS-046)
-		EphemeralContainers: ephemeral(spec.EphemeralContainers)}
+	// a DaemonSet may adopt it (ADS-046)
+	pod.Spec = corev1.PodSpec{
+		NodeName:            spec.NodeName,
+		Affinity:            nodes.Slim(pod),
+		EphemeralContainers: ephemeral(spec.EphemeralContainers),
+	}
 	annotation(pub.PodProbeMarkers)
-	pod.Status = corev1.PodStatus{Phase: status.Phase, EphemeralContainerStatuses: ephemeralStatuses(pod, &status), PodIP: status.PodIP,
-		Conditions: probed(&status)}
+	pod.Status = corev1.PodStatus{
+		Phase:                      status.Phase,
+		EphemeralContainerStatuses: ephemeralStatuses(pod, &status),
+		PodIP:                      status.PodIP,
+		Conditions:                 probed(&status),
+	}
 	keep := func(conditionType corev1.PodConditionType) {
 		for i := range status.Conditions {
 			if status.Conditions[i].Type == conditionType {
@@ -237,16 +281,23 @@ func ofOthers(pod *corev1.Pod) {
 			}
 		}
 	}
-	if gate := (corev1.PodReadinessGate{ConditionType: pub.KruisePodReady}); slices.Contains(spec.ReadinessGates, gate) {
+	if gate := (corev1.PodReadinessGate{ConditionType: pub.KruisePodReady}); slices.Contains(
+		spec.ReadinessGates, gate) {
 		pod.Spec.ReadinessGates = []corev1.PodReadinessGate{gate}
 		keep(pub.KruisePodReady)
 	}
+
 	barrier := false
 	for i := range spec.Containers {
 		c := &spec.Containers[i]
-		kept := corev1.Container{Name: c.Name, RestartPolicy: c.RestartPolicy, RestartPolicyRules: c.RestartPolicyRules}
+		kept := corev1.Container{
+			Name:               c.Name,
+			RestartPolicy:      c.RestartPolicy,
+			RestartPolicyRules: c.RestartPolicyRules,
+		}
 		for j := range c.Env {
-			if c.Env[j].Name == pub.ContainerBarrierEnv || ends && slices.Contains(terminating, c.Env[j].Name) {
+			if c.Env[j].Name == pub.ContainerBarrierEnv ||
+				ends && slices.Contains(terminating, c.Env[j].Name) {
 				kept.Env = append(kept.Env, c.Env[j])
 				barrier = barrier || c.Env[j].Name == pub.ContainerBarrierEnv
 			}
@@ -258,6 +309,7 @@ func ofOthers(pod *corev1.Pod) {
 			pod.Spec.Containers = append(pod.Spec.Containers, kept)
 		}
 	}
+
 	if barrier || ends {
 		pod.Spec.RestartPolicy = spec.RestartPolicy
 	}
@@ -286,29 +338,48 @@ func ofOthers(pod *corev1.Pod) {
 	if placed || covered || united || named {
 		keep(corev1.PodReady)
 	}
+
 	for _, s := range status.ContainerStatuses {
 		switch {
 		case barrier || ends:
 			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
-				corev1.ContainerStatus{Name: s.Name, Ready: s.Ready, State: s.State, RestartCount: s.RestartCount})
+				corev1.ContainerStatus{
+					Name:         s.Name,
+					Ready:        s.Ready,
+					State:        s.State,
+					RestartCount: s.RestartCount,
+				})
 		case placed && s.RestartCount > 0:
 			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
 				corev1.ContainerStatus{Name: s.Name, RestartCount: s.RestartCount})
 		}
 	}
-	pod.Status.Message = sum(status.ContainerStatuses, restartable(spec.InitContainers, status.InitContainerStatuses))
+
+	pod.Status.Message = sum(status.ContainerStatuses,
+		restartable(spec.InitContainers, status.InitContainerStatuses))
 }
 
 // usual are conditions that most pods have, or that are kept for other reasons.
-var usual = map[corev1.PodConditionType]bool{corev1.PodScheduled: true, corev1.PodInitialized: true, corev1.PodReady: true, corev1.ContainersReady: true,
-	corev1.PodReadyToStartContainers: true, corev1.DisruptionTarget: true, corev1.PodResizePending: true, corev1.PodResizeInProgress: true,
-	pub.KruisePodReady: true, pub.InPlaceUpdateReady: true, pub.SidecarTerminated: true}
+var usual = map[corev1.PodConditionType]bool{
+	corev1.PodScheduled:              true,
+	corev1.PodInitialized:            true,
+	corev1.PodReady:                  true,
+	corev1.ContainersReady:           true,
+	corev1.PodReadyToStartContainers: true,
+	corev1.DisruptionTarget:          true,
+	corev1.PodResizePending:          true,
+	corev1.PodResizeInProgress:       true,
+	pub.KruisePodReady:               true,
+	pub.InPlaceUpdateReady:           true,
+	pub.SidecarTerminated:            true,
+}
 
 // probed keeps the conditions that PodProbeMarkers may have written (PPM-069), and of a pod that does not run
 // yet whether it is initialized (PPM-040).
 func probed(status *corev1.PodStatus) (kept []corev1.PodCondition) {
 	for i := range status.Conditions {
-		if c := &status.Conditions[i]; !usual[c.Type] || c.Type == corev1.PodInitialized && c.Status == corev1.ConditionTrue && status.Phase == corev1.PodPending {
+		if c := &status.Conditions[i]; !usual[c.Type] || c.Type == corev1.PodInitialized &&
+			c.Status == corev1.ConditionTrue && status.Phase == corev1.PodPending {
 			kept = append(kept, *c)
 		}
 	}
@@ -327,7 +398,8 @@ const MostRemembered = 1 << 10
 // random names look so too.
 func stable(pod *corev1.Pod) bool {
 	number := pod.Name[strings.LastIndexByte(pod.Name, '-')+1:]
-	return metav1.GetControllerOfNoCopy(pod) != nil && number != "" && len(number) < len(pod.Name) && strings.Trim(number, "0123456789") == ""
+	return metav1.GetControllerOfNoCopy(pod) != nil && number != "" && len(number) < len(pod.Name) &&
+		strings.Trim(number, "0123456789") == ""
 }
 
 // sum returns a checksum of container statuses. It changes when they change, and is all that is kept of them
@@ -349,13 +421,23 @@ func containers(all []corev1.Container, named []string) []corev1.Container {
 	if len(all) == 0 {
 		return nil
 	}
+
 	kept := make([]corev1.Container, len(all))
 	for i := range all {
 		c := &all[i]
-		kept[i] = corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy, RestartPolicyRules: c.RestartPolicyRules,
-			Resources: corev1.ResourceRequirements{Limits: c.Resources.Limits, Requests: c.Resources.Requests}}
+		kept[i] = corev1.Container{
+			Name:               c.Name,
+			Image:              c.Image,
+			RestartPolicy:      c.RestartPolicy,
+			RestartPolicyRules: c.RestartPolicyRules,
+			Resources: corev1.ResourceRequirements{
+				Limits:   c.Resources.Limits,
+				Requests: c.Resources.Requests,
+			},
+		}
 		kept[i].Env = environment(c.Env, named...)
 	}
+
 	return kept
 }
 
@@ -365,7 +447,8 @@ func environment(all []corev1.EnvVar, named ...string) []corev1.EnvVar {
 	var kept []corev1.EnvVar
 	var names map[string]bool
 	for i := range all {
-		if _, _, reads := inplace.EnvReference(&all[i]); !reads && !names[all[i].Name] && !slices.Contains(named, all[i].Name) {
+		if _, _, reads := inplace.EnvReference(&all[i]); !reads && !names[all[i].Name] &&
+			!slices.Contains(named, all[i].Name) {
 			continue
 		}
 		if names == nil {
@@ -373,6 +456,7 @@ func environment(all []corev1.EnvVar, named ...string) []corev1.EnvVar {
 		}
 		kept, names[all[i].Name] = append(kept, all[i]), true
 	}
+
 	return kept
 }
 
@@ -380,7 +464,9 @@ func environment(all []corev1.EnvVar, named ...string) []corev1.EnvVar {
 func restartable(specs []corev1.Container, statuses []corev1.ContainerStatus) []corev1.ContainerStatus {
 	var kept []corev1.ContainerStatus
 	for i := range statuses {
-		if slices.ContainsFunc(specs, func(c corev1.Container) bool { return c.Name == statuses[i].Name && c.RestartPolicy != nil }) {
+		if slices.ContainsFunc(specs, func(c corev1.Container) bool {
+			return c.Name == statuses[i].Name && c.RestartPolicy != nil
+		}) {
 			kept = append(kept, statuses[i])
 		}
 	}
@@ -390,8 +476,16 @@ func restartable(specs []corev1.Container, statuses []corev1.ContainerStatus) []
 // restarted keeps how often init containers restarted, and when they ended.
 func restarted(statuses []corev1.ContainerStatus) (kept []corev1.ContainerStatus) {
 	for _, s := range statuses {
-		kept = append(kept, corev1.ContainerStatus{Name: s.Name, Image: s.Image, ImageID: s.ImageID, ContainerID: s.ContainerID, Ready: s.Ready,
-			Started: s.Started, RestartCount: s.RestartCount, State: s.State})
+		kept = append(kept, corev1.ContainerStatus{
+			Name:         s.Name,
+			Image:        s.Image,
+			ImageID:      s.ImageID,
+			ContainerID:  s.ContainerID,
+			Ready:        s.Ready,
+			Started:      s.Started,
+			RestartCount: s.RestartCount,
+			State:        s.State,
+		})
 	}
 	return kept
 }

@@ -35,18 +35,24 @@ func Workload(object any) (any, error) {
 		}
 		workload.ManagedFields = nil
 		spec, status := workload.Spec, workload.Status
-		workload.Spec, workload.Status = appsv1.DeploymentSpec{Replicas: spec.Replicas}, appsv1.DeploymentStatus{}
+		workload.Spec, workload.Status = appsv1.DeploymentSpec{Replicas: spec.Replicas},
+			appsv1.DeploymentStatus{}
 		if inSubset(workload) {
 			workload.Spec.Strategy, workload.Spec.Selector = spec.Strategy, spec.Selector
-			workload.Status = appsv1.DeploymentStatus{ObservedGeneration: status.ObservedGeneration, Replicas: status.Replicas,
-				ReadyReplicas: status.ReadyReplicas, Conditions: status.Conditions}
+			workload.Status = appsv1.DeploymentStatus{
+				ObservedGeneration: status.ObservedGeneration,
+				Replicas:           status.Replicas,
+				ReadyReplicas:      status.ReadyReplicas,
+				Conditions:         status.Conditions,
+			}
 		}
 	case *appsv1.ReplicaSet:
 		if workload.Annotations[TemplateSum] == "" {
 			workload.Annotations, err = slimAnnotations(workload.Annotations, &workload.Spec.Template)
 		}
 		workload.ManagedFields = nil
-		workload.Spec, workload.Status = appsv1.ReplicaSetSpec{Replicas: workload.Spec.Replicas}, appsv1.ReplicaSetStatus{}
+		workload.Spec, workload.Status = appsv1.ReplicaSetSpec{Replicas: workload.Spec.Replicas},
+			appsv1.ReplicaSetStatus{}
 	case *appsv1.StatefulSet:
 		annotations, spec, status := workload.Annotations, workload.Spec, workload.Status
 		workload.ManagedFields, workload.Annotations = nil, nil
@@ -55,25 +61,33 @@ func Workload(object any) (any, error) {
 				setAnnotation(workload, key, value)
 			}
 		}
-		workload.Spec, workload.Status = appsv1.StatefulSetSpec{Replicas: spec.Replicas, Ordinals: spec.Ordinals}, appsv1.StatefulSetStatus{}
+		workload.Spec, workload.Status = appsv1.StatefulSetSpec{
+			Replicas: spec.Replicas,
+			Ordinals: spec.Ordinals,
+		}, appsv1.StatefulSetStatus{}
 		if inSubset(workload) {
 			if patch, ok := annotations[subsetPatch]; ok {
 				setAnnotation(workload, subsetPatch, patch)
 			}
 			workload.Spec.UpdateStrategy, workload.Spec.Selector = spec.UpdateStrategy, spec.Selector
-			workload.Status = appsv1.StatefulSetStatus{ObservedGeneration: status.ObservedGeneration, Replicas: status.Replicas,
-				ReadyReplicas: status.ReadyReplicas}
+			workload.Status = appsv1.StatefulSetStatus{
+				ObservedGeneration: status.ObservedGeneration,
+				Replicas:           status.Replicas,
+				ReadyReplicas:      status.ReadyReplicas,
+			}
 		}
 	case *batchv1.Job:
 		job(workload)
 	default:
 		return Metadata(object)
 	}
+
 	return object, err
 }
 
 // remembering are the annotations of StatefulSets that ask for a PersistentPodState (PPS-070).
-var remembering = []string{pub.AutoGeneratePersistentPodState, pub.RequiredPersistentTopology, pub.PreferredPersistentTopology,
+var remembering = []string{pub.AutoGeneratePersistentPodState, pub.RequiredPersistentTopology,
+	pub.PreferredPersistentTopology,
 	pub.PersistentPodAnnotations, pub.PersistentPodStateRetentionPolicy}
 
 func setAnnotation(of *appsv1.StatefulSet, key, value string) {
@@ -99,33 +113,43 @@ func inSubset(object metav1.Object) bool {
 func job(job *batchv1.Job) {
 	annotations, status := job.Annotations, job.Status
 	job.ManagedFields, job.Annotations = nil, nil
-	job.Spec, job.Status = batchv1.JobSpec{Parallelism: job.Spec.Parallelism, Selector: job.Spec.Selector}, batchv1.JobStatus{}
+	job.Spec, job.Status = batchv1.JobSpec{Parallelism: job.Spec.Parallelism, Selector: job.Spec.Selector},
+		batchv1.JobStatus{}
 	if owner := metav1.GetControllerOfNoCopy(job); owner == nil || owner.Kind != "AdvancedCronJob" {
 		return
 	}
+
 	if at, ok := annotations[pub.ScheduledAt]; ok {
 		job.Annotations = map[string]string{pub.ScheduledAt: at}
 	}
 	job.Status.StartTime = status.StartTime
+
 	for i := range status.Conditions {
-		if c := &status.Conditions[i]; c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
-			job.Status.Conditions = append(job.Status.Conditions, batchv1.JobCondition{Type: c.Type, Status: c.Status, Message: c.Message})
+		if c := &status.Conditions[i]; c.Status == corev1.ConditionTrue &&
+			(c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) {
+			job.Status.Conditions = append(job.Status.Conditions,
+				batchv1.JobCondition{Type: c.Type, Status: c.Status, Message: c.Message})
 		}
 	}
 }
 
-func slimAnnotations(annotations map[string]string, template *corev1.PodTemplateSpec) (map[string]string, error) {
+func slimAnnotations(
+	annotations map[string]string, template *corev1.PodTemplateSpec,
+) (map[string]string, error) {
 	same := *template
 	same.Labels = make(map[string]string, len(template.Labels))
+
 	for key, value := range template.Labels {
 		if key != pub.PodTemplateHash {
 			same.Labels[key] = value
 		}
 	}
+
 	text, err := json.Marshal(same)
 	if err != nil {
 		return nil, fmt.Errorf("encoding a template: %w", err)
 	}
+
 	sum := sha256.Sum256(text)
 	kept := map[string]string{TemplateSum: hex.EncodeToString(sum[:16])}
 	for _, key := range []string{DeploymentRevision, subsetPatch} {
@@ -133,6 +157,7 @@ func slimAnnotations(annotations map[string]string, template *corev1.PodTemplate
 			kept[key] = value
 		}
 	}
+
 	return kept, nil
 }
 
@@ -151,10 +176,13 @@ func SameWorkload(old, object any) bool {
 		before.GetLabels()[pub.PodTemplateHash] != after.GetLabels()[pub.PodTemplateHash] {
 		return false
 	}
+
 	if a, ok := old.(*appsv1beta1.CloneSet); ok {
 		if b, ok := object.(*appsv1beta1.CloneSet); ok {
-			return a.Status.UpdateRevision == b.Status.UpdateRevision && a.Status.ObservedGeneration == b.Status.ObservedGeneration
+			return a.Status.UpdateRevision == b.Status.UpdateRevision &&
+				a.Status.ObservedGeneration == b.Status.ObservedGeneration
 		}
 	}
+
 	return true
 }

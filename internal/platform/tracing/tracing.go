@@ -28,7 +28,9 @@ const scope = "github.com/afloat-project/afloat"
 // Start sends a part of the passes, so many of a million, to a collector that speaks OTLP over gRPC at the
 // URL: https, or http for one on the same machine. Certificates and headers come from the variables of
 // OpenTelemetry, OTEL_EXPORTER_OTLP_*. stop sends what is left, and must be called before the process ends.
-func Start(ctx context.Context, service, url string, perMillion int) (stop func(context.Context) error, err error) {
+func Start(
+	ctx context.Context, service, url string, perMillion int,
+) (stop func(context.Context) error, err error) {
 	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(url))
 	if err != nil {
 		return nil, fmt.Errorf("tracing to %s: %w", url, err)
@@ -36,7 +38,9 @@ func Start(ctx context.Context, service, url string, perMillion int) (stop func(
 	return start(sdktrace.NewBatchSpanProcessor(exporter), service, perMillion), nil
 }
 
-func start(processor sdktrace.SpanProcessor, service string, perMillion int) (stop func(context.Context) error) {
+func start(
+	processor sdktrace.SpanProcessor, service string, perMillion int,
+) (stop func(context.Context) error) {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(processor),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(float64(perMillion)/1e6))),
 		sdktrace.WithResource(resource.NewSchemaless(attribute.String("service.name", service))))
@@ -54,7 +58,8 @@ func Of(controller string, r reconcile.Reconciler) reconcile.Reconciler {
 		if !span.IsRecording() {
 			return r.Reconcile(ctx, request)
 		}
-		span.SetAttributes(attribute.String("k8s.namespace.name", request.Namespace), attribute.String("afloat.object", request.Name))
+		span.SetAttributes(attribute.String("k8s.namespace.name", request.Namespace),
+			attribute.String("afloat.object", request.Name))
 		result, err := r.Reconcile(ctx, request)
 		if err != nil {
 			err := words(err.Error())

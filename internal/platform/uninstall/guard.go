@@ -55,13 +55,16 @@ func (g *Guard) Refuse(ctx context.Context) error {
 			g.say("%s: %s", kind, line)
 		}
 	}
+
 	if !found {
 		return nil
 	}
+
 	g.say("Nothing was removed: these objects have pods that nobody would look after any more.\n" +
 		"Delete them or migrate them, and uninstall again. To remove the installation and leave objects and pods as they are,\n" +
 		"bring the release back by helm rollback to its last revision, run helm upgrade with --reuse-values --set helmHooks.guard=false,\n" +
 		"and uninstall again.")
+
 	return ErrInUse
 }
 
@@ -74,19 +77,23 @@ func (g *Guard) first(ctx context.Context, kind schema.GroupKind) (string, error
 	if err != nil {
 		return "", fmt.Errorf("asking whether it is served: %w", err)
 	}
+
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(mapping.GroupVersionKind)
 	if err := g.Client.List(ctx, list, client.Limit(shown)); err != nil {
 		return "", err
 	}
+
 	var names []string
 	for i := range list.Items {
 		names = append(names, strings.TrimPrefix(list.Items[i].Namespace+"/"+list.Items[i].Name, "/"))
 	}
+
 	line := strings.Join(names, ", ")
 	if more := list.RemainingItemCount; more != nil && *more > 0 {
 		line += fmt.Sprintf(" and %d more", *more)
 	}
+
 	return line, nil
 }
 
@@ -101,9 +108,14 @@ func (g *Guard) Release(ctx context.Context) error {
 			return fmt.Errorf("removing %s: %w", configuration.GetName(), err)
 		}
 	}
+
 	for _, name := range g.Definitions {
 		definition := &unstructured.Unstructured{}
-		definition.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+		definition.SetGroupVersionKind(schema.GroupVersionKind{
+			Group:   "apiextensions.k8s.io",
+			Version: "v1",
+			Kind:    "CustomResourceDefinition",
+		})
 		err := g.Client.Get(ctx, client.ObjectKey{Name: name}, definition)
 		if apierrors.IsNotFound(err) {
 			continue
@@ -113,7 +125,8 @@ func (g *Guard) Release(ctx context.Context) error {
 		}
 		strategy, _, _ := unstructured.NestedString(definition.Object, "spec", "conversion", "strategy")
 		if strategy == "Webhook" {
-			patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"conversion":{"strategy":"None","webhook":null}}}`))
+			patch := client.RawPatch(types.MergePatchType,
+				[]byte(`{"spec":{"conversion":{"strategy":"None","webhook":null}}}`))
 			err = g.Client.Patch(ctx, definition, patch, client.FieldOwner(owner))
 		}
 		if err == nil { // also if it ended here the last time
@@ -126,6 +139,7 @@ func (g *Guard) Release(ctx context.Context) error {
 			g.say("%s is not converted any more", name)
 		}
 	}
+
 	return nil
 }
 
@@ -133,19 +147,29 @@ func (g *Guard) Release(ctx context.Context) error {
 // a conflict otherwise.
 func (g *Guard) disown(ctx context.Context, object *unstructured.Unstructured) error {
 	fields := object.GetManagedFields()
-	left := slices.DeleteFunc(slices.Clone(fields), func(entry metav1.ManagedFieldsEntry) bool { return entry.Manager == owner })
+	left := slices.DeleteFunc(slices.Clone(fields), func(entry metav1.ManagedFieldsEntry) bool {
+		return entry.Manager == owner
+	})
 	if len(left) == len(fields) {
 		return nil
 	}
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"managedFields": left, "resourceVersion": object.GetResourceVersion()}})
+
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"managedFields":   left,
+		"resourceVersion": object.GetResourceVersion(),
+	}})
 	if err != nil {
 		return fmt.Errorf("encoding the owners of fields: %w", err)
 	}
+
 	return g.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, body), client.FieldOwner(owner))
 }
 
 // again changes an object, and reads it and changes it again as long as somebody else changed it meanwhile.
-func (g *Guard) again(ctx context.Context, object *unstructured.Unstructured, change func(context.Context, *unstructured.Unstructured) error) error {
+func (g *Guard) again(
+	ctx context.Context, object *unstructured.Unstructured,
+	change func(context.Context, *unstructured.Unstructured) error,
+) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		err := change(ctx, object)
 		if apierrors.IsConflict(err) {

@@ -61,12 +61,15 @@ const (
 func (g *Guard) Stop(ctx context.Context, manager client.ObjectKey) error {
 	deployment := &appsv1.Deployment{}
 	deployment.Namespace, deployment.Name = manager.Namespace, manager.Name
-	err := g.Client.Patch(ctx, deployment, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`)))
+	err := g.Client.Patch(ctx, deployment,
+		client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`)))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("ending the managers: %w", err)
 	}
+
 	tick := time.NewTicker(look)
 	defer tick.Stop()
+
 	for {
 		var pods corev1.PodList
 		if err := g.Client.List(ctx, &pods, client.InNamespace(manager.Namespace),
@@ -76,14 +79,16 @@ func (g *Guard) Stop(ctx context.Context, manager client.ObjectKey) error {
 		// Others use the same label, and nobody removes pods that have ended, such as those that a node put
 		// out, as long as the Deployment is there.
 		running := slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool {
-			return !strings.HasPrefix(pod.Name, manager.Name+"-") || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
+			return !strings.HasPrefix(pod.Name, manager.Name+"-") || pod.Status.Phase == corev1.PodFailed ||
+				pod.Status.Phase == corev1.PodSucceeded
 		})
 		if len(running) == 0 {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d managers did not end, the first is %s: %w", len(running), running[0].Name, ctx.Err())
+			return fmt.Errorf("%d managers did not end, the first is %s: %w", len(running),
+				running[0].Name, ctx.Err())
 		case <-tick.C:
 		}
 	}
@@ -109,7 +114,9 @@ const mostTold = 5
 
 // unholdSome takes finalizers off objects of some kinds; leaving means those alone that are being deleted,
 // while managers go on. An object that cannot be changed holds no other.
-func (g *Guard) unholdSome(ctx context.Context, which func(schema.GroupKind, string) bool, leaving bool) error {
+func (g *Guard) unholdSome(
+	ctx context.Context, which func(schema.GroupKind, string) bool, leaving bool,
+) error {
 	var errs []error
 	for _, h := range held {
 		if !which(h.kind, h.finalizer) {
@@ -135,34 +142,44 @@ func (g *Guard) unholdSome(ctx context.Context, which func(schema.GroupKind, str
 				return errors.Join(append(errs, fmt.Errorf("reading objects of kind %s: %w", h.kind, err))...)
 			}
 			for i := range list.Items {
-				if err := g.again(ctx, &list.Items[i], unhold); client.IgnoreNotFound(err) != nil && len(errs) < mostTold {
-					errs = append(errs, fmt.Errorf("%s %s/%s: %w", h.kind, list.Items[i].GetNamespace(), list.Items[i].GetName(), err))
+				if err := g.again(ctx, &list.Items[i], unhold); client.IgnoreNotFound(err) != nil &&
+					len(errs) < mostTold {
+					errs = append(errs, fmt.Errorf("%s %s/%s: %w", h.kind, list.Items[i].GetNamespace(),
+						list.Items[i].GetName(), err))
 				}
 			}
 			next = list.GetContinue()
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
-func (g *Guard) unhold(ctx context.Context, object *unstructured.Unstructured, finalizer string, shares bool) error {
+func (g *Guard) unhold(
+	ctx context.Context, object *unstructured.Unstructured, finalizer string, shares bool,
+) error {
 	finalizers := object.GetFinalizers()
 	if !slices.Contains(finalizers, finalizer) {
 		return nil
 	}
+
 	if finalizer == pub.RecreateUnreadyAcquired {
 		if err := g.serve(ctx, object, shares); err != nil {
 			return err
 		}
 	}
 	left := slices.DeleteFunc(slices.Clone(finalizers), func(name string) bool { return name == finalizer })
-	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": left, "resourceVersion": object.GetResourceVersion()}})
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"finalizers":      left,
+		"resourceVersion": object.GetResourceVersion(),
+	}})
 	if err != nil {
 		return fmt.Errorf("encoding finalizers: %w", err)
 	}
 	if err := g.Client.Patch(ctx, object, client.RawPatch(types.MergePatchType, body)); err != nil {
 		return fmt.Errorf("taking off finalizer %s: %w", finalizer, err)
 	}
+
 	return nil
 }
 
@@ -178,6 +195,7 @@ func (g *Guard) serve(ctx context.Context, request *unstructured.Unstructured, s
 	if err != nil {
 		return fmt.Errorf("reading pod %s: %w", name, err)
 	}
+
 	out := func(c corev1.PodCondition) bool {
 		return c.Type == pub.KruisePodReady && c.Status == corev1.ConditionFalse
 	}
@@ -195,15 +213,19 @@ func (g *Guard) serve(ctx context.Context, request *unstructured.Unstructured, s
 		if err != nil {
 			return fmt.Errorf("letting pod %s into service: %w", name, err)
 		}
-		if err := g.Client.Status().Patch(ctx, pod, client.RawPatch(types.StrategicMergePatchType, body)); client.IgnoreNotFound(err) != nil {
+		if err := g.Client.Status().Patch(ctx, pod,
+			client.RawPatch(types.StrategicMergePatchType, body)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("letting pod %s into service: %w", name, err)
 		}
 		return nil
 	}
+
 	patch := client.RawPatch(types.StrategicMergePatchType,
-		[]byte(`{"status":{"conditions":[{"type":"`+pub.KruisePodReady+`","status":"True","message":null}]}}`))
+		[]byte(
+			`{"status":{"conditions":[{"type":"`+pub.KruisePodReady+`","status":"True","message":null}]}}`))
 	if err := g.Client.Status().Patch(ctx, pod, patch); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("letting pod %s into service: %w", name, err)
 	}
+
 	return nil
 }

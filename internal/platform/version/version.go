@@ -27,7 +27,12 @@ type Build struct {
 // Get returns what this program was built from: what the linker wrote, and where it wrote nothing, what the
 // compiler recorded.
 func Get() Build {
-	b := Build{Version: version, Commit: commit, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	b := Build{
+		Version:  version,
+		Commit:   commit,
+		Go:       runtime.Version(),
+		Platform: runtime.GOOS + "/" + runtime.GOARCH,
+	}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		b.Version = cmp.Or(b.Version, info.Main.Version)
 		for _, s := range info.Settings {
@@ -47,8 +52,11 @@ func (b Build) String() string {
 
 // Metric returns the gauge kruise_build_info{version,commit,go_version}, which is always 1.
 func (b Build) Metric() prometheus.Collector {
-	gauge := prometheus.NewGauge(prometheus.GaugeOpts{Name: "kruise_build_info", Help: "What this program was built from; always 1.",
-		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "go_version": b.Go}})
+	gauge := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name:        "kruise_build_info",
+		Help:        "What this program was built from; always 1.",
+		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "go_version": b.Go},
+	})
 	gauge.Set(1)
 	return gauge
 }

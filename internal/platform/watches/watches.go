@@ -36,7 +36,8 @@ const (
 )
 
 // NewInformer makes informers, as an option of the library's caches.
-type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
+type NewInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration,
+	toolscache.Indexers) toolscache.SharedIndexInformer
 
 // Watches are the informers of one process. It may be used by many at once.
 type Watches struct {
@@ -70,6 +71,7 @@ func (w *Watches) Following(next NewInformer) NewInformer {
 	if next == nil {
 		next = toolscache.NewSharedIndexInformer
 	}
+
 	return func(source toolscache.ListerWatcher, example runtime.Object, resync time.Duration,
 		indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 		informer := next(source, example, resync, indexers)
@@ -78,7 +80,8 @@ func (w *Watches) Following(next NewInformer) NewInformer {
 			return informer // the library says why when it is used
 		}
 		one := &watch{kind: kind, synced: informer.HasSynced}
-		if informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *toolscache.Reflector, err error) {
+		if informer.SetWatchErrorHandlerWithContext(func(ctx context.Context,
+			r *toolscache.Reflector, err error) {
 			if !one.failed(err, w.clock.Now()) {
 				toolscache.DefaultWatchErrorHandler(ctx, r, err)
 			}
@@ -96,13 +99,17 @@ func (w *Watches) Following(next NewInformer) NewInformer {
 func (o *watch) failed(err error, now time.Time) bool {
 	var status apierrors.APIStatus
 	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), !errors.As(err, &status), apierrors.IsResourceExpired(err),
-		apierrors.IsGone(err), apierrors.IsTooManyRequests(err), apierrors.IsTimeout(err), apierrors.IsServerTimeout(err),
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), !errors.As(err, &status),
+		apierrors.IsResourceExpired(err),
+		apierrors.IsGone(err), apierrors.IsTooManyRequests(err), apierrors.IsTimeout(err),
+		apierrors.IsServerTimeout(err),
 		apierrors.IsServiceUnavailable(err):
 		return false
 	}
+
 	o.mu.Lock()
 	defer o.mu.Unlock()
+
 	if o.err == nil || now.Sub(o.last) > recent {
 		o.first = now
 	}
@@ -137,14 +144,24 @@ func (w *Watches) Failures() []Failure {
 	byKind := map[schema.GroupVersionKind]Failure{}
 	for _, one := range w.list() {
 		if since, last, err := one.refused(now); err != nil {
-			byKind[one.kind] = Failure{Kind: one.kind, Err: err, Since: since, Last: last, Before: one.synced()}
+			byKind[one.kind] = Failure{
+				Kind:   one.kind,
+				Err:    err,
+				Since:  since,
+				Last:   last,
+				Before: one.synced(),
+			}
 		}
 	}
+
 	failures := make([]Failure, 0, len(byKind))
 	for _, failure := range byKind {
 		failures = append(failures, failure)
 	}
-	slices.SortFunc(failures, func(a, b Failure) int { return strings.Compare(a.Kind.String(), b.Kind.String()) })
+
+	slices.SortFunc(failures, func(a, b Failure) int {
+		return strings.Compare(a.Kind.String(), b.Kind.String())
+	})
 	return failures
 }
 
@@ -185,7 +202,12 @@ func (w *Watches) Cache(config *rest.Config, options cache.Options) (cache.Cache
 	if err != nil {
 		return nil, err
 	}
-	return &tolerant{Cache: inner, settled: func() bool { return len(w.Failures()) > 0 && w.settled(grace) }}, nil
+	return &tolerant{
+		Cache: inner,
+		settled: func() bool {
+			return len(w.Failures()) > 0 && w.settled(grace)
+		},
+	}, nil
 }
 
 type tolerant struct {
@@ -198,10 +220,12 @@ type tolerant struct {
 func (t *tolerant) WaitForCacheSync(ctx context.Context) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+
 	synced := make(chan bool, 1)
 	go func() { synced <- t.Cache.WaitForCacheSync(ctx) }()
 	ticks := time.NewTicker(every)
 	defer ticks.Stop()
+
 	for {
 		select {
 		case all := <-synced:

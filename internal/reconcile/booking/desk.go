@@ -1,13 +1,13 @@
 // Package booking writes decisions about single requests, such as those of webhooks, into the status of an
 // object that they share.
 //
-// Correctness rests on the version that each write is guarded by, whatever number of managers book: a
-// decision counts only if the object was still what it was made from. Within a process the decisions about
-// one object come one after the other, each on what those before it leave, and those that wait meanwhile
+// Correctness rests on the version that guards each write, however many managers book: a decision counts only
+// if the object still has the version that it was made from. Within a process the decisions about one object
+// are made one after the other, each on the result of those before it, and the requests that wait meanwhile
 // share the next write.
 //
-// An answer may be lost after the write has been done. The next attempt reads the object and decides again:
-// who decides must find there what it has booked already.
+// An answer may be lost after the write has been done. The next attempt reads the object and decides again,
+// so the function that decides must recognize there what it has already booked.
 package booking
 
 import (
@@ -28,15 +28,14 @@ import (
 )
 
 var (
-	// ErrNotBooked is why nothing is booked for certain, or nobody knows whether it is, although it should
-	// be.
+	// ErrNotBooked means that the booking was not made, or that it is not known whether it was made.
 	ErrNotBooked = errors.New("the status cannot be written")
-	// ErrBusy is why a request is not booked that finds too many others before it.
+	// ErrBusy means that a request was not booked because too many others wait before it.
 	ErrBusy = errors.New("too many requests wait for the same status")
-	// ErrGone is why there is nothing to book in: the object does not exist any more, or is being deleted.
+	// ErrGone means that the object does not exist any more, or is being deleted.
 	ErrGone = errors.New("the object is gone")
-	// ErrStale is returned by who decides, to decide again on an object that is at least as new as the
-	// request.
+	// ErrStale is returned by the function that decides, to be called again with an object that is at least
+	// as new as the request.
 	ErrStale = errors.New("the object may be older than the request")
 )
 
@@ -46,25 +45,26 @@ type Object[T any] interface {
 	client.Object
 }
 
-// Options are those of a Desk. D is the draft of a kind: an object as the decisions of a batch change it.
+// Options are the options of a Desk. D is the draft of a kind: an object with the changes of a batch of
+// decisions.
 type Options[T any, P Object[T], D any] struct {
 	// Client writes, and Live reads from the API server.
 	Client client.SubResourceClientConstructor
 	Live   client.Reader
-	// Cached returns what the informer has, which is not changed; nil if it has none.
+	// Cached returns the object in the informer, nil if there is none. The object is not changed.
 	Cached func(types.NamespacedName) P
 	Now    func() time.Time
-	// Begin makes a draft. What the object holds must not be changed with it. ctx is that of one request of
+	// Begin makes a draft, which must not share what changes with the object. ctx is that of one request of
 	// the batch.
 	Begin func(ctx context.Context, object P) D
-	// Changes are the members of the status that a draft changes, as a JSON merge patch; with none of them
-	// nothing is written.
+	// Changes returns the fields of the status that a draft changes, as a JSON merge patch. Nothing is
+	// written if there are none.
 	Changes func(draft D) map[string]any
-	// Backoff is the wait after each failed attempt; its steps are how many attempts there are. A request
-	// ends earlier with its context.
+	// Backoff defines the wait after each failed attempt; its steps are the number of attempts. A request
+	// ends earlier if its context does.
 	Backoff wait.Backoff
-	// Batch is how many requests share a write at most, and Waiting how many wait for one object at most,
-	// beside those whose write is under way. 0 is no limit.
+	// Batch is the maximum number of requests that share a write. Waiting is the maximum number that wait for
+	// one object, beside those whose write is under way. 0 means no limit.
 	Batch, Waiting int
 	// Writes counts the attempts to write by result: written, conflict, failed.
 	Writes *prometheus.CounterVec
@@ -78,26 +78,31 @@ type Desk[T any, P Object[T], D any] struct {
 	rooms map[types.UID]*room[T, P, D]
 }
 
-// New returns a Desk.
+// New returns a Desk with these options.
 func New[T any, P Object[T], D any](options Options[T, P, D]) *Desk[T, P, D] {
 	return &Desk[T, P, D]{options: options, rooms: map[types.UID]*room[T, P, D]{}}
 }
 
-// Do has decide called with a draft of the object, and returns once what it changed there is written: by this
-// request, or by another one of the same batch. It is called again after each attempt that failed, with a
-// draft of what the API server has then. An error of decide is the answer, once what it was decided on is
-// written; it must have changed nothing then. age is for how long before the request others may have changed
-// the object, 0 if it is at least as new as the request: if it is not, decide may return [ErrStale] to have
-// the object read. Once Do has returned, decide is not called any more.
+// Do calls decide with a draft of the object, and returns once the changes of the draft are written, by this
+// request or by another one of the same batch. After each failed attempt it calls decide again, with a draft
+// of the state in the API server. If decide returns an error it must have changed nothing. Do returns that
+// error once the state that it was based on is written. age is how long before the request others may have
+// changed the object without the draft showing it; it is 0 if the draft is at least as new as the request. If
+// it is not 0, decide may return [ErrStale] to have the object read. decide is not called any more once Do
+// has returned.
 //
-// Other errors are [ErrGone], [ErrBusy], and [ErrNotBooked] after the last attempt or at the end of ctx.
-func (d *Desk[T, P, D]) Do(ctx context.Context, object P, decide func(draft D, age time.Duration) error) error {
-	k := &request[D]{done: ctx.Done(), arrived: d.options.Now(), decide: decide, answered: make(chan struct{})}
+// Other errors are [ErrGone], [ErrBusy], and [ErrNotBooked] after the last attempt or when ctx ends.
+func (d *Desk[T, P, D]) Do(ctx context.Context, object P,
+	decide func(draft D, age time.Duration) error) error {
+	k := &request[D]{
+		done: ctx.Done(), arrived: d.options.Now(), decide: decide, answered: make(chan struct{}),
+	}
 	r := d.enter(object.GetUID())
 	defer d.leave(object.GetUID(), r)
 	if !r.wait(k, d.options.Waiting) {
 		return ErrBusy
 	}
+
 	for {
 		select {
 		case <-k.answered:
@@ -116,8 +121,8 @@ func (d *Desk[T, P, D]) Do(ctx context.Context, object P, decide func(draft D, a
 	}
 }
 
-// Newest returns the newer of an object and of what was read or written here last. While somebody writes it
-// is the object: what is read then may be as old as it likes.
+// Newest returns the newer of the object and of what was read or written here last. While a write is under
+// way it returns the object, since callers accept a state of any age.
 func (d *Desk[T, P, D]) Newest(object P) P {
 	r := d.enter(object.GetUID())
 	defer d.leave(object.GetUID(), r)
@@ -130,23 +135,23 @@ func (d *Desk[T, P, D]) Newest(object P) P {
 	}
 }
 
-// serve decides about those that wait, and gives the lock of the room back, whatever happens.
+// serve decides about the waiting requests. It always gives back the lock of the room.
 func (d *Desk[T, P, D]) serve(ctx context.Context, r *room[T, P, D], of P) {
 	batch, ended := r.next(d.options.Batch), false
 	defer func() {
-		if !ended { // somebody's decision panics
+		if !ended { // a decision panicked
 			answer(batch, fmt.Errorf("%w: the decision about another request failed", ErrNotBooked))
 		}
 		<-r.lock
 	}()
 	if len(batch) > 0 && !d.pass(ctx, r, of, batch) {
-		r.giveBack(batch) // who has no time left leaves the others to the next one
+		r.giveBack(batch) // this request has no time left, so another one serves the others
 	}
 	ended = true
 }
 
-// pass decides about a batch, writes it and answers, unless it has no time for that. The lock of the room is
-// held.
+// pass decides about a batch, writes it and answers it. It returns false if its context ends before that. The
+// caller holds the lock of the room.
 func (d *Desk[T, P, D]) pass(ctx context.Context, r *room[T, P, D], of P, batch []*request[D]) bool {
 	live, backoff := r.doubt, d.options.Backoff
 	for attempt := 1; ; attempt++ {
@@ -160,6 +165,7 @@ func (d *Desk[T, P, D]) pass(ctx context.Context, r *room[T, P, D], of P, batch 
 			answer(batch, fmt.Errorf("%w in %d attempts: %w", ErrNotBooked, attempt, err))
 			return true
 		}
+
 		live = true
 		pause := time.NewTimer(backoff.Step())
 		select {
@@ -171,9 +177,10 @@ func (d *Desk[T, P, D]) pass(ctx context.Context, r *room[T, P, D], of P, batch 
 	}
 }
 
-// attempt reads, decides, writes and answers once; live has the object read from the API server. With an
-// error nobody is answered.
-func (d *Desk[T, P, D]) attempt(ctx context.Context, r *room[T, P, D], of P, batch []*request[D], live bool) error {
+// attempt reads, decides, writes and answers once. live makes it read the object from the API server. If it
+// returns an error, no request has been answered.
+func (d *Desk[T, P, D]) attempt(ctx context.Context, r *room[T, P, D], of P,
+	batch []*request[D], live bool) error {
 	object, err := d.read(ctx, r, of, live)
 	if err != nil {
 		return err
@@ -182,10 +189,12 @@ func (d *Desk[T, P, D]) attempt(ctx context.Context, r *room[T, P, D], of P, bat
 		answer(batch, ErrGone)
 		return nil
 	}
+
 	draft := d.options.Begin(ctx, object)
-	if err := ctx.Err(); err != nil { // what it needs may be missing in the draft
+	if err := ctx.Err(); err != nil { // the draft may be incomplete
 		return err
 	}
+
 	for _, k := range batch {
 		age := time.Duration(0)
 		if !live {
@@ -195,6 +204,7 @@ func (d *Desk[T, P, D]) attempt(ctx context.Context, r *room[T, P, D], of P, bat
 			return d.attempt(ctx, r, of, batch, true)
 		}
 	}
+
 	if changes := d.options.Changes(draft); len(changes) > 0 {
 		if err := d.write(ctx, r, object, changes); err != nil {
 			return err
@@ -204,8 +214,8 @@ func (d *Desk[T, P, D]) attempt(ctx context.Context, r *room[T, P, D], of P, bat
 	return nil
 }
 
-// read returns the newer of what was written here last and of the informer's copy, or what the API server
-// has. Nil: it is gone.
+// read returns the newer of what was written here last and of the informer's copy, or the state in the API
+// server if live is set. It returns nil if the object is gone.
 func (d *Desk[T, P, D]) read(ctx context.Context, r *room[T, P, D], of P, live bool) (P, error) {
 	key := client.ObjectKeyFromObject(of)
 	if !live {
@@ -216,6 +226,7 @@ func (d *Desk[T, P, D]) read(ctx context.Context, r *room[T, P, D], of P, live b
 			return r.last, nil
 		}
 	}
+
 	begin, found := d.options.Now(), P(new(T))
 	err := d.options.Live.Get(ctx, key, found)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -228,7 +239,7 @@ func (d *Desk[T, P, D]) read(ctx context.Context, r *room[T, P, D], of P, live b
 	return found, nil
 }
 
-// write patches the status of exactly this version of the object.
+// write patches the status of exactly this version of the object, and counts the result.
 func (d *Desk[T, P, D]) write(ctx context.Context, r *room[T, P, D], object P, changes map[string]any) error {
 	body, err := reconcile.MergePatch(object, nil, map[string]any{"status": changes})
 	if err != nil {
@@ -250,11 +261,14 @@ func (d *Desk[T, P, D]) patch(ctx context.Context, r *room[T, P, D], object P, b
 	begin, written := d.options.Now(), P(new(T))
 	written.SetNamespace(object.GetNamespace())
 	written.SetName(object.GetName())
-	if err := d.options.Client.SubResource("status").Patch(ctx, written, client.RawPatch(types.MergePatchType, body)); err != nil {
+	if err := d.options.Client.SubResource("status").
+		Patch(ctx, written, client.RawPatch(types.MergePatchType, body)); err != nil {
 		r.doubt = true
-		return nil, fmt.Errorf("patching the status of %s %s: %w", kind[T](), client.ObjectKeyFromObject(object), err)
+		return nil, fmt.Errorf("patching the status of %s %s: %w",
+			kind[T](), client.ObjectKeyFromObject(object), err)
 	}
-	r.last, r.fresh = written, begin // it was the newest when it was replaced
+	r.last, r.fresh = written, begin // this was the newest version when it replaced the one before
+
 	return written, nil
 }
 

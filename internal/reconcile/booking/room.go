@@ -11,16 +11,17 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// room is where the decisions about one object are made. It exists while somebody is in it, and as long as an
+// room is where the decisions about one object are made. It exists while it is in use, and as long as an
 // object is remembered there.
 type room[T any, P Object[T], D any] struct {
-	// visitors are guarded by the mutex of the Desk.
+	// visitors counts the callers that use the room; it is guarded by the mutex of the Desk.
 	visitors int
 
-	// lock is held by who reads, decides and writes.
+	// lock is held by the caller that reads, decides and writes.
 	lock chan struct{}
-	// last is the newest object that was written or read live here; fresh is when it was the newest of all
-	// for sure. doubt: the outcome of the last write is not known. All three are guarded by lock.
+	// last is the newest object that was written or read live here, and fresh is when it was certainly the
+	// newest version. doubt is true if the outcome of the last write is not known. All three are guarded by
+	// lock.
 	last  P
 	fresh time.Time
 	doubt bool
@@ -29,13 +30,13 @@ type room[T any, P Object[T], D any] struct {
 	waiting []*request[D]
 }
 
-// request is one that waits for its answer. Nobody waits any more once done is closed: then nothing may be
-// booked.
+// request waits for its answer. Once done is closed nobody waits for it any more, and nothing may be booked
+// for it.
 type request[D any] struct {
 	done    <-chan struct{}
 	arrived time.Time
 
-	// mu is held while somebody decides.
+	// mu is held during the decision.
 	mu     sync.Mutex
 	decide func(draft D, age time.Duration) error
 
@@ -62,8 +63,8 @@ func (k *request[D]) ended() bool {
 	}
 }
 
-// answer answers those of a batch that have no answer yet: with an error, or with what was decided about
-// each.
+// answer answers the requests of a batch that have no answer yet, with err if it is not nil and otherwise
+// with the decision about each.
 func answer[D any](batch []*request[D], err error) {
 	for _, k := range batch {
 		select {
@@ -77,7 +78,7 @@ func answer[D any](batch []*request[D], err error) {
 	}
 }
 
-// enter returns the room of an object, for who leaves it again.
+// enter returns the room of an object. The caller must leave it again.
 func (d *Desk[T, P, D]) enter(uid types.UID) *room[T, P, D] {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -98,7 +99,7 @@ func (d *Desk[T, P, D]) leave(uid types.UID, r *room[T, P, D]) {
 	}
 }
 
-// Forget drops what is kept of an object that is deleted. Another one of its name has another UID, and begins
+// Forget drops what is kept about a deleted object. Another object of its name has another UID and starts
 // anew.
 func (d *Desk[T, P, D]) Forget(uid types.UID) {
 	d.mu.Lock()
@@ -106,7 +107,7 @@ func (d *Desk[T, P, D]) Forget(uid types.UID) {
 	delete(d.rooms, uid)
 }
 
-// newest returns the newer of an object and of what is remembered. The lock is held.
+// newest returns the newer of the object and of the remembered one. The caller holds the lock of the room.
 func (r *room[T, P, D]) newest(object P) P {
 	if r.last != nil && reconcile.Older(object, r.last) {
 		return r.last
@@ -114,7 +115,7 @@ func (r *room[T, P, D]) newest(object P) P {
 	return object
 }
 
-// wait lets a request wait, unless so many do already; 0 is no limit.
+// wait adds a request to those that wait. It returns false if limit requests wait already; 0 means no limit.
 func (r *room[T, P, D]) wait(k *request[D], limit int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,15 +126,15 @@ func (r *room[T, P, D]) wait(k *request[D], limit int) bool {
 	return true
 }
 
-// giveBack lets a batch wait again, before the others. Who has gone away meanwhile did not wait, and could
-// not withdraw.
+// giveBack puts a batch back before the other waiting requests. A request that ended meanwhile is dropped,
+// because it was not waiting and could not be withdrawn.
 func (r *room[T, P, D]) giveBack(batch []*request[D]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting = slices.DeleteFunc(append(batch, r.waiting...), (*request[D]).ended)
 }
 
-// next takes the next batch, of so many requests at most; 0 is no limit.
+// next takes the next batch of at most limit requests; 0 means no limit.
 func (r *room[T, P, D]) next(limit int) []*request[D] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,7 +147,7 @@ func (r *room[T, P, D]) next(limit int) []*request[D] {
 	return batch
 }
 
-// withdraw takes out a request that ends without an answer, once nobody decides about it.
+// withdraw removes a request that ends without an answer, once no decision about it is being made.
 func (r *room[T, P, D]) withdraw(k *request[D]) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -9,15 +9,17 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// statusAttempts bounds how often a controller tries to write a status in one pass while others book in it.
+// statusAttempts is how often a controller tries to write a status in one pass while others book in it.
 const statusAttempts = 4
 
-// WriteStatus is for the controller, whose writes of the status take their turn with the bookings. It calls
-// decide with the newest version of the object that is known, and patches the status with the JSON merge
-// patch that it returns, which is guarded by that version; nil writes nothing. After a conflict it does so
-// again with a version that it reads from the API server. An error of decide ends it. It returns what the API
-// server answered, nil if nothing was written. The next booking is made from that.
-func (d *Desk[T, P, D]) WriteStatus(ctx context.Context, object P, decide func(newest P) ([]byte, error)) (P, error) {
+// WriteStatus writes a status on behalf of the controller, whose writes take their turn with the bookings. It
+// calls decide with the newest known version of the object, and patches the status with the JSON merge patch
+// that decide returns, which must be guarded by that version; nil writes nothing. After a conflict it reads
+// the object from the API server and calls decide again. An error of decide ends it. WriteStatus returns the
+// answer of the API server, nil if nothing was written. The next booking is based on that answer.
+func (d *Desk[T, P, D]) WriteStatus(
+	ctx context.Context, object P, decide func(newest P) ([]byte, error),
+) (P, error) {
 	r := d.enter(object.GetUID())
 	defer d.leave(object.GetUID(), r)
 	select {
@@ -26,7 +28,9 @@ func (d *Desk[T, P, D]) WriteStatus(ctx context.Context, object P, decide func(n
 		return nil, fmt.Errorf("waiting for other writes of the status: %w", ctx.Err())
 	}
 	defer func() { <-r.lock }()
+
 	newest := r.newest(object)
+
 	for attempt := 1; ; attempt++ {
 		body, err := decide(newest)
 		if err != nil || body == nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// adopt makes the owner the controller of a pod without one.
+// adopt makes the owner the controller of a pod that has none.
 func (a *Application) adopt(ctx context.Context, v *podplan.Verdict) error {
 	if err := a.Lives(ctx); err != nil {
 		return err
@@ -28,8 +28,11 @@ func (a *Application) adopt(ctx context.Context, v *podplan.Verdict) error {
 	return nil
 }
 
-// AdoptRevisions makes the owner the controller of revisions without one, so that they go with it (ASTS-071).
-func (a *Application) AdoptRevisions(ctx context.Context, revisions []*appsv1.ControllerRevision, owner metav1.OwnerReference) error {
+// AdoptRevisions makes the owner the controller of revisions that have none, so that they go with it
+// (ASTS-071).
+func (a *Application) AdoptRevisions(
+	ctx context.Context, revisions []*appsv1.ControllerRevision, owner metav1.OwnerReference,
+) error {
 	if len(revisions) == 0 {
 		return nil
 	}
@@ -37,35 +40,44 @@ func (a *Application) AdoptRevisions(ctx context.Context, revisions []*appsv1.Co
 		return err
 	}
 	for _, r := range revisions {
-		if _, err := reconcile.Merge(ctx, a.Writer, r, map[string]any{"ownerReferences": append(r.OwnerReferences[:len(r.OwnerReferences):len(r.OwnerReferences)], owner)}, nil, ""); err != nil {
+		if _, err := reconcile.Merge(ctx, a.Writer, r, map[string]any{
+			"ownerReferences": append(
+				r.OwnerReferences[:len(r.OwnerReferences):len(r.OwnerReferences)], owner),
+		}, nil, ""); err != nil {
 			return reconcile.StaleIfNotFound(fmt.Errorf("adopting revision %s: %w", r.Name, err))
 		}
 	}
 	return nil
 }
 
-// Lives makes sure that the owner stands in the API server, with the spec that the plan was made for, and is
-// not being deleted: what it is made an owner of goes with it. It asks once in the course of a plan.
+// Lives makes sure that the owner exists in the API server, with the spec that the plan was made for, and is
+// not being deleted: objects that get it as their owner go with it. It asks once per plan.
 func (a *Application) Lives(ctx context.Context) error {
 	a.owned.Do(func() {
 		now := reflect.New(reflect.TypeOf(a.owner).Elem()).Interface().(client.Object)
 		err := a.Live.Get(ctx, client.ObjectKeyFromObject(a.owner), now)
 		switch {
 		case err != nil:
-			a.ownerErr = reconcile.StaleIfNotFound(fmt.Errorf("reading %s from the API server, before anything becomes its own: %w", a.owner.GetName(), err))
-		case now.GetUID() != a.owner.GetUID() || now.GetGeneration() != a.owner.GetGeneration() || now.GetDeletionTimestamp() != nil:
+			a.ownerErr = reconcile.StaleIfNotFound(fmt.Errorf(
+				"reading %s from the API server, before anything becomes its own: %w",
+				a.owner.GetName(), err))
+		case now.GetUID() != a.owner.GetUID() || now.GetGeneration() != a.owner.GetGeneration() ||
+			now.GetDeletionTimestamp() != nil:
 			a.ownerErr = reconcile.ErrStalePlan
 		}
 	})
 	return a.ownerErr
 }
 
-// taken tells whether the pod that has the name of one to be created is the owner's: an answer was lost, or a
-// former manager created it. The next plan knows of it, whosever it is.
+// taken reports whether an existing pod with the name of a pod to be created belongs to the owner: an answer
+// was lost, or a former manager created the pod. The next plan includes the pod that was read, whoever owns
+// it.
 func (a *Application) taken(ctx context.Context, name string) bool {
 	pod := &corev1.Pod{}
-	if err := a.Read(ctx, types.NamespacedName{Namespace: a.owner.GetNamespace(), Name: name}, pod); err != nil {
-		return apierrors.IsNotFound(err) // it has just gone
+	if err := a.Read(ctx, types.NamespacedName{
+		Namespace: a.owner.GetNamespace(), Name: name,
+	}, pod); err != nil {
+		return apierrors.IsNotFound(err) // it is gone by now
 	}
 	controller := metav1.GetControllerOfNoCopy(pod)
 	return controller != nil && controller.UID == a.owner.GetUID()

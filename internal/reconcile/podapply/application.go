@@ -15,69 +15,73 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// attempts bounds how often one in-place update is retried on conflicts before a new plan decides again.
+// attempts is how often an update in place is tried if it meets conflicts, before a new plan decides again.
 const attempts = 4
 
-// errRecreated: the API server refused to update the pod in place, so that it will be recreated. It is no
-// error of the user's either.
+// errRecreated means that the API server refused to update the pod in place, so that it will be recreated.
+// Nothing is reported to the user as an error.
 var errRecreated = errors.New("the pod will be recreated instead")
 
-// Applier carries plans out.
+// Applier carries out plans.
 type Applier struct {
 	API    *reconcile.API
 	Events reconcile.Recorder
 }
 
-// Application is the carrying out of one plan.
+// Application carries out one plan.
 type Application struct {
 	*reconcile.Writer
 	Events   reconcile.Recorder
 	owner    client.Object
 	selector *metav1.LabelSelector
 	plan     *podplan.Plan
-	// owned asks once whether the owner lives; ownerErr is why nothing may be adopted.
+	// owned makes sure that the owner is looked up only once; ownerErr is the reason why nothing may be
+	// adopted.
 	owned    sync.Once
 	ownerErr error
-	// Collided raises the collision count in the owner's status to the number.
+	// Collided raises the collision count in the owner's status to the given number.
 	Collided func(ctx context.Context, count int32) error
 }
 
-// To begins to carry out the plan of an owner; its selector finds revisions without a controller.
+// To returns an Application for the plan of an owner; selector finds revisions without a controller.
 func (a Applier) To(owner client.Object, selector *metav1.LabelSelector, plan *podplan.Plan) *Application {
-	return &Application{Writer: a.API.For(owner.GetUID()), Events: a.Events, owner: owner, selector: selector, plan: plan}
+	return &Application{Writer: a.API.For(owner.GetUID()), Events: a.Events, owner: owner,
+		selector: selector, plan: plan}
 }
 
-// Result is what applying met.
+// Result is the outcome of carrying out a plan.
 type Result struct {
 	// ScaleError and UpdateError are failures to create or delete, and to update.
 	ScaleError, UpdateError error
-	// CreateError is the failure to create pods alone; Refused is how the API server refused to update one in
-	// place.
+	// CreateError is the failure to create pods alone. Refused is the error with which the API server refused
+	// to update a pod in place.
 	CreateError, Refused error
-	// RefusedObjects are the pods and claims about which the API server clearly refused a request.
+	// RefusedObjects are the pods and claims for which the API server clearly refused a request.
 	RefusedObjects []types.UID
 	// GrowthError is the failure to grow claims alone.
 	GrowthError error
-	// Grew: claims were to grow.
+	// Grew is true if claims were to grow.
 	Grew bool
-	// Updated: an update in place was begun.
+	// Updated is true if an update in place was started.
 	Updated bool
-	// Pruned: the owner itself was written, so that the plan's version of it is not the newest.
+	// Pruned is true if the owner itself was written, so that the plan's version of it is stale.
 	Pruned bool
-	// PullError is a failure to pull images ahead, which stops nothing (CS-201).
+	// PullError is a failure to pull images ahead. It does not stop the rollout (CS-201).
 	PullError error
-	// Retry: something changed meanwhile; a new plan is due although no event may announce it.
+	// Retry is true if the state changed meanwhile: a new plan is due although no event may announce it.
 	Retry bool
-	// Unfinished: the time of the pass was over before all was done; what is left is planned anew.
+	// Unfinished is true if the pass ran out of time. What is left is planned anew.
 	Unfinished bool
 	// Done are the verdicts that were carried out, and Created is how many pods were created.
 	Done    []*podplan.Verdict
 	Created int
 }
 
-// Add adds a failure to one of the errors; what only says that the world changed calls for another plan.
+// Add adds a failure to one of the errors. An error that only means that the plan is stale requests another
+// plan instead.
 func (r *Result) Add(target *error, err error) {
-	if several, ok := err.(interface{ Unwrap() []error }); ok { // each by itself: what is only to be tried again must not hide a failure
+	// Each error is added by itself, because one that only calls for a retry must not hide a failure.
+	if several, ok := err.(interface{ Unwrap() []error }); ok {
 		for _, one := range several.Unwrap() {
 			r.Add(target, one)
 		}

@@ -15,14 +15,17 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// HandOver makes the pod the controller of the claims, so that they go when the pod goes. It does not block
-// the pod's deletion: that would take a right on the finalizers of pods, and be of no use. The pod must
-// exist: another manager may have deleted it, and given its claims to its successor, which would lose them to
-// a controller that is gone.
-func (a *Application) HandOver(ctx context.Context, pod *corev1.Pod, claims ...*corev1.PersistentVolumeClaim) error {
+// HandOver makes the pod the controller of the claims, so that they are deleted with the pod. It does not
+// block the deletion of the pod: that would need permission for the finalizers of pods, and have no benefit.
+// The pod must exist. Another manager may have deleted it and given its claims to its successor, and HandOver
+// would then lose them to a controller that is gone.
+func (a *Application) HandOver(
+	ctx context.Context, pod *corev1.Pod, claims ...*corev1.PersistentVolumeClaim,
+) error {
 	if len(claims) == 0 {
 		return nil
 	}
+
 	now := &corev1.Pod{}
 	switch err := a.Read(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}, now); {
 	case apierrors.IsNotFound(err) || err == nil && now.UID != pod.UID:
@@ -30,23 +33,33 @@ func (a *Application) HandOver(ctx context.Context, pod *corev1.Pod, claims ...*
 	case err != nil:
 		return fmt.Errorf("reading pod %s, to hand claim %s to it: %w", pod.Name, claims[0].Name, err)
 	}
+
 	yes := true
 	for _, claim := range claims {
-		if err := a.Control(ctx, claim, metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: &yes},
-			fmt.Sprintf("to hand claim %s to pod %s", claim.Name, pod.Name)); err != nil {
+		if err := a.Control(
+			ctx, claim,
+			metav1.OwnerReference{
+				APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: &yes,
+			},
+			fmt.Sprintf("to hand claim %s to pod %s", claim.Name, pod.Name),
+		); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Control replaces the controller of a claim; its other owners stay.
-func (a *Application) Control(ctx context.Context, claim *corev1.PersistentVolumeClaim, controller metav1.OwnerReference,
-	what string) error {
+// Control replaces the controller of a claim and keeps its other owners. what describes the purpose in errors
+// and events.
+func (a *Application) Control(
+	ctx context.Context, claim *corev1.PersistentVolumeClaim, controller metav1.OwnerReference, what string,
+) error {
 	owners := slices.DeleteFunc(slices.Clone(claim.OwnerReferences), func(owner metav1.OwnerReference) bool {
 		return owner.Controller != nil && *owner.Controller || owner.UID == controller.UID
 	})
-	switch _, err := reconcile.Merge(ctx, a.Writer, claim, map[string]any{"ownerReferences": append(owners, controller)}, nil, ""); {
+	switch _, err := reconcile.Merge(ctx, a.Writer, claim, map[string]any{
+		"ownerReferences": append(owners, controller),
+	}, nil, ""); {
 	case apierrors.IsNotFound(err):
 		return nil
 	case apierrors.IsConflict(err):
@@ -58,24 +71,28 @@ func (a *Application) Control(ctx context.Context, claim *corev1.PersistentVolum
 	return nil
 }
 
-// stays makes sure that a claim which a new pod takes over does not go: a manager that another one has taken
-// over from may have handed it to the former pod of that name, with which it goes (CS-063, CS-335, ASTS-264).
-// Whose it is otherwise does not matter (CS-046).
+// stays makes sure that a claim that a new pod takes over will not be deleted. A former manager may have
+// handed it to the earlier pod of that name, with which it goes. Other owners do not matter.
 func (a *Application) stays(ctx context.Context, name, pod string) error {
 	claim := &corev1.PersistentVolumeClaim{}
-	if err := a.Read(ctx, types.NamespacedName{Namespace: a.owner.GetNamespace(), Name: name}, claim); err != nil {
-		return reconcile.StaleIfNotFound(fmt.Errorf("reading claim %s, which a new pod takes over: %w", name, err))
+	if err := a.Read(ctx, types.NamespacedName{
+		Namespace: a.owner.GetNamespace(), Name: name,
+	}, claim); err != nil {
+		return reconcile.StaleIfNotFound(
+			fmt.Errorf("reading claim %s, which a new pod takes over: %w", name, err))
 	}
-	if claim.DeletionTimestamp != nil || slices.ContainsFunc(claim.OwnerReferences, func(owner metav1.OwnerReference) bool {
-		return owner.Kind == "Pod" && (owner.Name == pod || owner.Controller != nil && *owner.Controller)
-	}) {
-		return reconcile.ErrStalePlan // the next plan knows of it
+	if claim.DeletionTimestamp != nil ||
+		slices.ContainsFunc(claim.OwnerReferences, func(owner metav1.OwnerReference) bool {
+			return owner.Kind == "Pod" && (owner.Name == pod || owner.Controller != nil && *owner.Controller)
+		}) {
+		// The next plan includes what was read.
+		return reconcile.ErrStalePlan
 	}
 	return nil
 }
 
-// keeps makes sure that no claim that is to stay goes with a pod: a manager that another one has taken over
-// from may have handed it over, and caches of claims lag by themselves.
+// keeps makes sure that no claim that is to be kept is deleted with the pod: a former manager may have handed
+// it over, and the caches of claims lag on their own.
 func (a *Application) keeps(ctx context.Context, v *podplan.Verdict) error {
 	for _, name := range v.Kept {
 		claim := &corev1.PersistentVolumeClaim{}
@@ -86,21 +103,21 @@ func (a *Application) keeps(ctx context.Context, v *podplan.Verdict) error {
 			return fmt.Errorf("reading claim %s, which stays when pod %s goes: %w", name, v.Pod.Name, err)
 		case claim.DeletionTimestamp == nil && slices.ContainsFunc(claim.OwnerReferences,
 			func(owner metav1.OwnerReference) bool { return owner.UID == v.Pod.UID }):
-			return reconcile.ErrStalePlan // the next plan knows of it
+			return reconcile.ErrStalePlan // the next plan includes what was read
 		}
 	}
 	return nil
 }
 
-// CreateClaims makes PVCs that pods wait for; one that exists already is what was wanted.
+// CreateClaims creates PVCs that pods wait for. A claim that exists already counts as created.
 func (a *Application) CreateClaims(ctx context.Context, creations []podplan.Creation, result *Result) {
 	result.Add(&result.ScaleError, errors.Join(a.InTime(ctx, result, len(creations), func(i int) error {
 		return a.createClaims(ctx, creations[i], false)
 	})...))
 }
 
-// createClaims makes the PVCs of a new pod, all that can be made (ASTS-103). One that exists is kept
-// (CS-046); look: the pod must not take it over if it is about to go.
+// createClaims creates the PVCs of a new pod, as many as can be created. An existing claim is kept. If look
+// is true, an existing claim that is about to be deleted stops the pod from taking it over.
 func (a *Application) createClaims(ctx context.Context, creation podplan.Creation, look bool) error {
 	errs := make([]error, len(creation.Claims))
 	for i, document := range creation.Claims {
@@ -121,19 +138,21 @@ func (a *Application) createClaims(ctx context.Context, creation podplan.Creatio
 	return errors.Join(errs...)
 }
 
-// GrowthWords are how the growth of PVCs is told, and what is written beside it.
+// GrowthWords defines how the growth of PVCs is reported, and what is written with it.
 type GrowthWords struct {
-	// Grown and Failed are reasons of events.
+	// Grown and Failed are the reasons of the events.
 	Grown, Failed string
 	// Annotations are set on a PVC that grows.
 	Annotations map[string]any
 }
 
-// GrowClaims asks for more storage. A StorageClass that does not allow it makes the API server refuse; the
-// event and the condition carry its words. It refuses the other PVCs of the same template too: they are left
-// to the next attempt, and so one follows the other. The failure is noted as the result's GrowthError; to
-// which condition it belongs is up to the kind.
-func (a *Application) GrowClaims(ctx context.Context, growths []podplan.Growth, words GrowthWords, result *Result) {
+// GrowClaims requests more storage for claims. If a StorageClass does not allow expansion, the API server
+// refuses the request; the event and the condition contain its message. It would refuse the other PVCs of the
+// same template, too, so they are left to the next attempt. The failure is recorded as the result's
+// GrowthError; the kind decides to which condition it belongs.
+func (a *Application) GrowClaims(
+	ctx context.Context, growths []podplan.Growth, words GrowthWords, result *Result,
+) {
 	result.Grew = len(growths) > 0
 	end, refused := a.Now().Add(passTime), map[string]bool{}
 	for _, growth := range growths {
@@ -141,6 +160,7 @@ func (a *Application) GrowClaims(ctx context.Context, growths []podplan.Growth, 
 			result.Unfinished = true
 			return
 		}
+
 		claim, of := growth.Claim, ""
 		if growth.Pod != "" {
 			of = " of pod " + growth.Pod
@@ -148,26 +168,33 @@ func (a *Application) GrowClaims(ctx context.Context, growths []podplan.Growth, 
 		if refused[growth.Template] {
 			continue
 		}
+
 		var metadata map[string]any
 		if len(words.Annotations) > 0 {
 			metadata = map[string]any{"annotations": words.Annotations}
 		}
-		_, err := reconcile.Merge(ctx, a.Writer, claim, metadata, map[string]any{"spec": map[string]any{"resources": map[string]any{
-			"requests": map[string]any{string(corev1.ResourceStorage): growth.Storage.String()}}}}, "")
+		_, err := reconcile.Merge(ctx, a.Writer, claim, metadata, map[string]any{
+			"spec": map[string]any{"resources": map[string]any{
+				"requests": map[string]any{string(corev1.ResourceStorage): growth.Storage.String()},
+			}},
+		}, "")
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 			result.Retry = true
 			continue
 		}
+
 		if err != nil {
 			refused[growth.Template] = true
 			if reconcile.Refused(err) {
 				result.RefusedObjects = append(result.RefusedObjects, claim.UID)
 			}
-			a.Warn(words.Failed, "failed to grow claim %s%s to %s: %v", claim.Name, of, growth.Storage.String(), err)
+			a.Warn(words.Failed, "failed to grow claim %s%s to %s: %v",
+				claim.Name, of, growth.Storage.String(), err)
 			result.GrowthError = errors.Join(result.GrowthError,
 				fmt.Errorf("growing claim %s to %s: %w", claim.Name, growth.Storage.String(), err))
 			continue
 		}
+
 		a.Say(words.Grown, "claim %s%s asks for %s now", claim.Name, of, growth.Storage.String())
 	}
 }

@@ -8,23 +8,24 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// Failures are the places, which are nodes or names of pods, where pods of a workload ended by themselves,
-// for a spec of one generation (ADS-091, ASTS-140).
+// Failures are the places where pods of a workload ended by themselves, for one generation of its spec. A
+// place is a node or the name of a pod (ADS-091, ASTS-140).
 type Failures struct {
 	generation int64
 	places     map[string]failure
 }
 
-// failure is what is known of a place: how long the next pod that ends there stays, and until when.
+// failure defines how long the next pod that ends in a place is kept, and until when.
 type failure struct {
 	wait  time.Duration
 	until time.Time
 }
 
-// How long a pod that ended stays after another one was deleted in its place: twice as long each time.
+// These are the bounds of how long a pod that ended is kept after another one was deleted in its place. The
+// time doubles with each deletion.
 const firstFailure, lastFailure = time.Second, 15 * time.Minute
 
-// Until is for each place until when a pod that ends there stays. What is long past is forgotten.
+// Until returns for each place the time until which a pod that ends there is kept. Old entries are dropped.
 func (f *Failures) Until(generation int64, now time.Time) map[string]time.Time {
 	if f.generation != generation {
 		*f = Failures{generation: generation}
@@ -43,7 +44,7 @@ func (f *Failures) Until(generation int64, now time.Time) map[string]time.Time {
 	return until
 }
 
-// Learn notes that a pod was deleted because it ended.
+// Learn records that a pod was deleted because it ended.
 func (f *Failures) Learn(generation int64, place string, now time.Time) {
 	if f.places == nil || f.generation != generation {
 		*f = Failures{generation: generation, places: map[string]failure{}}
@@ -52,7 +53,7 @@ func (f *Failures) Learn(generation int64, place string, now time.Time) {
 	f.places[place] = failure{wait, now.Add(wait)}
 }
 
-// Deleted tells of each pod whether a verdict that was carried out deleted it.
+// Deleted returns for each pod with a verdict that was carried out whether that verdict deleted it.
 func (r *Result) Deleted() map[types.UID]bool {
 	deleted := map[types.UID]bool{}
 	for _, v := range r.Done {

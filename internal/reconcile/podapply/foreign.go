@@ -11,24 +11,29 @@ import (
 )
 
 const (
-	foreignEvery  = 10 * time.Minute // how often at most a set tells of them: a webhook may rewrite the images of all pods
-	foreignPods   = 3                // how many pods are named
-	foreignLength = 100              // how many bytes of an image are named
+	// foreignEvery is the minimum interval between the events of a set: a webhook may rewrite the images of
+	// all pods.
+	foreignEvery = 10 * time.Minute
+	// foreignPods is how many pods an event names.
+	foreignPods = 3
+	// foreignLength is how many bytes of an image name an event contains.
+	foreignLength = 100
 )
 
-// foreignMemory is what was told of the foreign images of a workload, and when last.
+// foreignMemory records which foreign images of a workload were reported, and when last.
 type foreignMemory struct {
 	told map[podplan.ForeignImage]bool
 	last time.Time
 }
 
-// tellForeign tells of each image that others wrote into a pod once, as long as it stands there. It returns
-// after which time a pass is due to tell of more; 0 if there is nothing to tell.
+// tellForeign reports each image that somebody else wrote into a pod once, for as long as it stays there. It
+// returns the time after which a pass is due to report more; 0 if there is nothing to report.
 func (m *Memory) tellForeign(a *Application, now time.Time) time.Duration {
 	memory := &m.foreign
 	if len(a.plan.ForeignImages) == 0 && memory.told == nil {
 		return 0
 	}
+
 	told, fresh := make(map[podplan.ForeignImage]bool, len(a.plan.ForeignImages)), []podplan.ForeignImage(nil)
 	for _, image := range a.plan.ForeignImages {
 		if memory.told[image] {
@@ -37,6 +42,7 @@ func (m *Memory) tellForeign(a *Application, now time.Time) time.Duration {
 			fresh = append(fresh, image)
 		}
 	}
+
 	after := time.Duration(0)
 	switch due := memory.last.Add(foreignEvery); {
 	case len(fresh) == 0:
@@ -49,6 +55,7 @@ func (m *Memory) tellForeign(a *Application, now time.Time) time.Duration {
 		memory.last = now
 		a.Events.Event(a.owner, corev1.EventTypeWarning, "ImageNotOfRevision", foreignWords(fresh))
 	}
+
 	memory.told = told
 	return after
 }
@@ -59,8 +66,8 @@ func foreignWords(images []podplan.ForeignImage) string {
 		if i == foreignPods {
 			return text + fmt.Sprintf(". And %d more", len(images)-foreignPods)
 		}
-		text += fmt.Sprintf(". pod %s: container %s has %s instead of %s", image.Pod, image.Container, shortened(image.Image),
-			shortened(image.Want))
+		text += fmt.Sprintf(". pod %s: container %s has %s instead of %s",
+			image.Pod, image.Container, shortened(image.Image), shortened(image.Want))
 	}
 	return text
 }

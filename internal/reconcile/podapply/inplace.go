@@ -19,9 +19,9 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// updateInPlace takes the pod out of service and begins its update, each step on the version that the step
-// before left. A conflict is answered with a fresh read and, if the pod is still the one that was decided
-// about, another try (IPU-080 to 086, IPU-105, IPU-306).
+// updateInPlace takes the pod out of service and starts its update. Each step is based on the version that
+// the step before left. After a conflict it reads the pod again and retries, if what was decided about the
+// pod still holds.
 func (a *Application) updateInPlace(ctx context.Context, v *podplan.Verdict) error {
 	pod := v.Pod
 	for range attempts {
@@ -35,17 +35,20 @@ func (a *Application) updateInPlace(ctx context.Context, v *podplan.Verdict) err
 		case apierrors.IsNotFound(err):
 			return reconcile.ErrStalePlan
 		case !apierrors.IsConflict(err):
-			a.Warn("FailedUpdatePodInPlace", "failed to update pod %s in place to %s: %v", v.Pod.Name, v.Update.Revision, err)
+			a.Warn("FailedUpdatePodInPlace", "failed to update pod %s in place to %s: %v",
+				v.Pod.Name, v.Update.Revision, err)
 			return err
 		}
 		pod = &corev1.Pod{}
 		if err := a.Read(ctx, client.ObjectKeyFromObject(v.Pod), pod); err != nil {
-			return reconcile.StaleIfNotFound(fmt.Errorf("reading pod %s after a conflict: %w", v.Pod.Name, err))
+			return reconcile.StaleIfNotFound(
+				fmt.Errorf("reading pod %s after a conflict: %w", v.Pod.Name, err))
 		}
 		if !sameDecision(v.Pod, pod) {
 			return reconcile.ErrStalePlan
 		}
-		if err := a.Ask(ctx, pod, v.Disruption()); err != nil { // it may have come back into service meanwhile
+		// The pod may have come back into service meanwhile.
+		if err := a.Ask(ctx, pod, v.Disruption()); err != nil {
 			return err
 		}
 	}
@@ -55,8 +58,7 @@ func (a *Application) updateInPlace(ctx context.Context, v *podplan.Verdict) err
 // patchStep computes one patch from the version of the pod that the step before left.
 type patchStep func(pod *corev1.Pod, now time.Time) (*podpatch.Patch, error)
 
-// steps sends the patches in order, each only after the one before succeeded; empty ones are left out
-// (IPU-080).
+// steps sends the patches in order, each only after the one before succeeded. Empty patches are skipped.
 func (a *Application) steps(ctx context.Context, pod *corev1.Pod, steps ...patchStep) error {
 	for _, next := range steps {
 		patch, err := next(pod, a.Now())
@@ -73,43 +75,49 @@ func (a *Application) steps(ctx context.Context, pod *corev1.Pod, steps ...patch
 	return nil
 }
 
-// refused turns an update that the API server will not take, such as a resize against the pod's QoS class,
-// into a recreation if the policy allows one, and tells that it did; otherwise the server's words are
-// reported (IPU-184).
+// refused handles an update that the API server does not accept, such as a resize against the pod's QoS
+// class. If the policy allows recreation, it marks the pod for that and records an event; otherwise it
+// returns the server's error.
 func (a *Application) refused(ctx context.Context, v *podplan.Verdict, err error) (recreated bool, _ error) {
 	tooLarge := apierrors.IsForbidden(err) && strings.Contains(err.Error(), nodeTooSmall)
 	if !v.MayRecreate || !apierrors.IsInvalid(err) && !apierrors.IsMethodNotSupported(err) && !tooLarge {
-		return false, err // Forbidden is a quota's, a policy's or a disruption budget's word: deleting the pod would pass it by
+		// Forbidden comes from a quota, a policy or a disruption budget: deleting the pod would bypass it.
+		return false, err
 	}
 	pod := &corev1.Pod{}
 	if err := a.Read(ctx, client.ObjectKeyFromObject(v.Pod), pod); err != nil {
-		return false, reconcile.StaleIfNotFound(fmt.Errorf("reading pod %s, whose update was refused: %w", v.Pod.Name, err))
+		return false, reconcile.StaleIfNotFound(
+			fmt.Errorf("reading pod %s, whose update was refused: %w", v.Pod.Name, err))
 	}
-	target := pod.Labels[pub.ControllerRevisionHash] // of an update under way
+
+	target := pod.Labels[pub.ControllerRevisionHash] // the target of an update under way
 	if v.Update != nil {
 		target = v.Update.Revision
 	}
-	a.Warn("FailedUpdatePodInPlace", "pod %s is recreated, because the API server refuses to update it in place to %s: %v", v.Pod.Name,
-		target, err)
+	a.Warn("FailedUpdatePodInPlace",
+		"pod %s is recreated, because the API server refuses to update it in place to %s: %v",
+		v.Pod.Name, target, err)
+
 	patch := &podpatch.Patch{}
 	patch.Label(pub.SpecifiedDelete, "true")
 	_, err = a.send(ctx, pod, patch)
 	return err == nil, err
 }
 
-// nodeTooSmall is in the server's words for a resize that the pod's node can never carry out (IPU-315); there
-// is no code for it.
+// nodeTooSmall is part of the API server's message when the pod's node can never carry out a resize; the
+// error has no code of its own.
 const nodeTooSmall = "node didn't have enough allocatable resources"
 
-// sameDecision tells whether what was decided about a pod still holds for a newer version of it: the same
-// pod, alive, of the same owner, at the same revision, in the same state, with no update or deletion that
-// somebody else began. A pod that was out of service when it was decided about, and therefore cost nothing,
-// must still be.
+// sameDecision reports whether what was decided about a pod still holds for a newer version of it: it is the
+// same pod, active, of the same owner, at the same revision and in the same state, and nobody else began an
+// update or a deletion. A pod that was not ready when it was decided about, and therefore cost nothing, must
+// not have become ready.
 func sameDecision(decided, now *corev1.Pod) bool {
 	if decided.UID != now.UID || !readiness.Active(now) || readiness.Ready(now) && !readiness.Ready(decided) {
 		return false
 	}
-	if owner := metav1.GetControllerOfNoCopy(now); owner == nil || owner.UID != metav1.GetControllerOfNoCopy(decided).UID {
+	if owner := metav1.GetControllerOfNoCopy(now); owner == nil ||
+		owner.UID != metav1.GetControllerOfNoCopy(decided).UID {
 		return false
 	}
 	for _, key := range []string{pub.ControllerRevisionHash, pub.LifecycleState, pub.SpecifiedDelete} {
@@ -121,11 +129,12 @@ func sameDecision(decided, now *corev1.Pod) bool {
 		decided.Annotations[pub.InPlaceUpdateGrace] == now.Annotations[pub.InPlaceUpdateGrace]
 }
 
-// reported is the version of the pod that a patch of its gates is sent for: the newest that the caches show,
-// if since the plan nothing came but reports of the node, on which the decision does not depend. Pods of a
-// plan wait for each other, and the nodes of new ones report of them meanwhile: a third of what opens gates
-// was refused. It is sent for one version nevertheless (IPU-133): by UID alone, a request that took long
-// would open what another leader closed since, see docs/decisions/0032-gates-are-opened-for-one-version.md.
+// reported returns the version of the pod for which a patch of its gates is sent: the newest that the caches
+// show, if since the plan only reports of the node arrived, on which the decision does not depend. Pods of a
+// plan wait for each other, and meanwhile nodes report about new pods: a third of the patches that open gates
+// were refused. The patch is guarded by a resourceVersion nevertheless: with the UID alone, a request that
+// took long would open what another leader has closed since; see
+// docs/decisions/0032-gates-are-opened-for-one-version.md.
 func (a *Application) reported(ctx context.Context, planned *corev1.Pod) *corev1.Pod {
 	if newer, ok := a.Own.Newer(ctx, planned).(*corev1.Pod); ok && onlyReported(planned, newer) {
 		return newer
@@ -133,8 +142,8 @@ func (a *Application) reported(ctx context.Context, planned *corev1.Pod) *corev1
 	return planned
 }
 
-// onlyReported tells whether nothing but its node's reports differs between two versions of a pod that is not
-// being updated in place. While one is, what is reported is what the update waits for.
+// onlyReported reports whether two versions of a pod that is not being updated in place differ only in what
+// its node reports. During an update, these reports are what the update waits for.
 func onlyReported(planned, newer *corev1.Pod) bool {
 	for _, key := range []string{pub.InPlaceUpdateState, pub.InPlaceUpdateGrace} {
 		if _, updated := planned.Annotations[key]; updated {
@@ -142,11 +151,14 @@ func onlyReported(planned, newer *corev1.Pod) bool {
 		}
 	}
 	for _, gate := range []corev1.PodConditionType{pub.InPlaceUpdateReady, pub.KruisePodReady} {
-		if !equality.Semantic.DeepEqual(readiness.Condition(planned, gate), readiness.Condition(newer, gate)) {
+		if !equality.Semantic.DeepEqual(
+			readiness.Condition(planned, gate), readiness.Condition(newer, gate),
+		) {
 			return false
 		}
 	}
 	before, after := planned.ObjectMeta, newer.ObjectMeta
 	before.ResourceVersion, before.ManagedFields = after.ResourceVersion, after.ManagedFields
-	return readiness.Active(newer) && equality.Semantic.DeepEqual(before, after) && equality.Semantic.DeepEqual(planned.Spec, newer.Spec)
+	return readiness.Active(newer) && equality.Semantic.DeepEqual(before, after) &&
+		equality.Semantic.DeepEqual(planned.Spec, newer.Spec)
 }

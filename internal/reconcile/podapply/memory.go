@@ -13,35 +13,36 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Memory is what is kept of a workload from one pass to the next. The zero value is empty.
+// Memory is what is kept about a workload from one pass to the next. The zero value is empty.
 type Memory struct {
-	news reconcile.News // CS-237
-	// pullsHeld is until when the ImagePullJobs are left alone because they could not be written.
+	news reconcile.News
+	// pullsHeld is the time until which ImagePullJobs are left alone because they could not be written.
 	pullsHeld time.Time
-	// creation, updates and growth are what became of the last attempt to create pods, to update one in
-	// place, and to grow claims (CS-072).
+	// creation, updates and growth record the last attempts to create pods, to update one in place, and to
+	// grow claims.
 	creation, updates, growth retries.Retry
-	// refused are the objects about which requests were refused.
+	// refused holds the objects for which requests were refused.
 	refused refusals
-	// waits knows since when the workload stands still.
+	// waits tracks since when the workload makes no progress.
 	waits waiting.Tracker
-	// known is what plans have found out.
+	// known is what earlier plans have found out.
 	known podplan.Knowledge
-	// foreign is what was told of images that others wrote into pods.
+	// foreign records which images that others wrote into pods were reported.
 	foreign foreignMemory
 }
 
-// refusals are objects about which the API server refused the last request, and when. Another spec may be
-// another matter.
+// refusals are the objects for which the API server refused the last request, and when it did. They count for
+// one generation only, since another spec may be accepted.
 type refusals struct {
 	generation int64
 	at         map[types.UID]time.Time
 }
 
-// about is what attempts are made for: another spec may be another matter.
+// about identifies what attempts are made for. They count for one generation only, since another spec may
+// succeed.
 func about(generation int64) string { return strconv.FormatInt(generation, 10) }
 
-// HoldBack tells the snapshot of attempts that failed a moment ago, for a spec of that generation.
+// HoldBack records in the snapshot which attempts failed a moment ago for a spec of that generation.
 func (m *Memory) HoldBack(s *podplan.Snapshot, generation int64) {
 	s.Known, s.PullJobsHeldUntil = &m.known, m.pullsHeld
 	s.CreationHeldUntil, s.CreationError = m.creation.Last(about(generation))
@@ -52,9 +53,9 @@ func (m *Memory) HoldBack(s *podplan.Snapshot, generation int64) {
 	}
 }
 
-// learn remembers what became of what the plan tried. Each attempt to create has other names and so another
-// message; without a pause the condition that tells it would call for the next attempt at once, and claims
-// without a pod would come and go.
+// learn remembers the outcome of what the plan tried. Each attempt to create pods uses other names and so
+// yields another message. Without a pause, the change of the condition that contains it would trigger the
+// next attempt at once, and claims without a pod would come and go.
 func (m *Memory) learn(generation int64, result *Result, now time.Time) {
 	attempted := func(retry *retries.Retry, succeeded bool, err error) {
 		switch {
@@ -70,11 +71,11 @@ func (m *Memory) learn(generation int64, result *Result, now time.Time) {
 	m.rememberRefusals(generation, result, now)
 }
 
-// refusalLasts is how long what was refused comes after everything else. It bounds what is remembered of
-// objects that are gone.
+// refusalLasts is how long refused objects come after all others. It bounds what is remembered of objects
+// that are gone.
 const refusalLasts = 10 * time.Minute
 
-// rememberRefusals notes what was refused in this pass, and forgets what was written since.
+// rememberRefusals records the refusals of this pass, and drops those of objects that were written since.
 func (m *Memory) rememberRefusals(generation int64, result *Result, now time.Time) {
 	next := refusals{generation, map[types.UID]time.Time{}}
 	if m.refused.generation == generation {
@@ -95,14 +96,16 @@ func (m *Memory) rememberRefusals(generation int64, result *Result, now time.Tim
 	m.refused = next
 }
 
-// pullRetryAfter is how long jobs are left alone after they could not be written; the rollout goes on
-// meanwhile (CS-201).
+// pullRetryAfter is how long jobs are left alone after they could not be written. The rollout goes on
+// meanwhile.
 const pullRetryAfter = 30 * time.Second
 
-// conclude remembers what became of a plan, and tells the owner's users of what holds it. progress is how far
-// the owner is, as its kind counts. It returns after which time a pass is due to go on, and after which one
-// only to tell of what has not changed; 0 means not at all.
-func (m *Memory) conclude(a *Application, result *Result, progress waiting.Progress) (after, tell time.Duration) {
+// conclude remembers the outcome of a plan, and reports to users what the workload waits for. progress is how
+// far the owner is, as its kind counts. It returns the delay after which a pass is due to go on, and the
+// delay after which one is due only to report what has not changed; 0 means not at all.
+func (m *Memory) conclude(
+	a *Application, result *Result, progress waiting.Progress,
+) (after, tell time.Duration) {
 	now := a.Now()
 	m.learn(a.owner.GetGeneration(), result, now)
 	if result.PullError != nil || len(a.plan.Pulls) > 0 {
@@ -113,38 +116,46 @@ func (m *Memory) conclude(a *Application, result *Result, progress waiting.Progr
 		}
 		m.Once(a, corev1.EventTypeWarning, "FailedCreateImagePullJob", text)
 	}
+
 	if result.Retry {
 		reconcile.MinRequeue(&after, reconcile.RetryAfter)
 	}
+
 	tell = m.stillness(a, result, progress, now)
 	reconcile.MinRequeue(&tell, m.tellForeign(a, now))
 	return after, tell
 }
 
-// Once records an event with a message that is not what was said last; an empty one forgets it (CS-237).
+// Once records an event unless its message is the same as last time; an empty message clears the last one
+// (CS-237).
 func (m *Memory) Once(a *Application, eventType, reason, message string) {
 	if m.news.Is(reason, message) {
 		a.Events.Event(a.owner, eventType, reason, message)
 	}
 }
 
-// stillness tells of what holds the workload, if nothing has moved for a while (OPS-099). It returns when a
-// pass is due for that.
-func (m *Memory) stillness(a *Application, result *Result, progress waiting.Progress, now time.Time) time.Duration {
-	progress.Generation, progress.Moved, progress.Wait = a.owner.GetGeneration(), result.Created > 0, a.plan.Waiting
+// stillness reports what the workload waits for if it has made no progress for a while. It returns the delay
+// after which a pass is due for that.
+func (m *Memory) stillness(
+	a *Application, result *Result, progress waiting.Progress, now time.Time,
+) time.Duration {
+	progress.Generation, progress.Moved, progress.Wait = a.owner.GetGeneration(), result.Created > 0,
+		a.plan.Waiting
 	for _, v := range result.Done {
 		switch v.Action {
 		case podplan.UpdateInPlace, podplan.Recreate, podplan.Delete:
 			progress.Moved = true
 		}
 	}
-	if progress.Wait == nil { // an attempt that failed, between two plans that wait for the next one
+	// An attempt failed, and no plan has waited for the next one yet.
+	if progress.Wait == nil {
 		if text := podplan.FailureWords(result.ScaleError, ""); text != "" {
 			progress.Wait = &waiting.Wait{Reason: "FailedScale", Message: text}
 		} else if text := podplan.FailureWords(result.UpdateError, ""); text != "" {
 			progress.Wait = &waiting.Wait{Reason: "FailedUpdate", Message: text}
 		}
 	}
+
 	words, after := m.waits.Passed(progress, now)
 	if words != "" {
 		a.Events.Event(a.owner, corev1.EventTypeWarning, waiting.EventReason, words)

@@ -25,33 +25,41 @@ type Meters struct {
 	workloads map[types.NamespacedName]*metered
 }
 
-// metered is what is kept of one workload.
+// metered is what is kept about one workload.
 type metered struct {
-	started map[types.UID]time.Time // pods whose update in place is under way
+	// started is when the updates in place that are under way began, by pod.
+	started map[types.UID]time.Time
 	reasons sets.Set[podplan.Reason]
 }
 
-// NewMeters returns the metrics of the controller of that name, which is in the names of the metrics.
+// NewMeters returns the metrics of the named controller; their names contain that name.
 func NewMeters(controller string) *Meters {
 	return &Meters{
-		actions: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_" + controller + "_pod_actions_total",
-			Help: "Actions on pods that were carried out, by action and reason."}, []string{"action", "reason"}),
-		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_" + controller + "_pods_waiting",
-			Help: "Pods that wait, by what they wait for."}, []string{"namespace", "name", "reason"}),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "afloat_inplace_update_duration_seconds",
+		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "afloat_" + controller + "_pod_actions_total",
+			Help: "Actions on pods that were carried out, by action and reason.",
+		}, []string{"action", "reason"}),
+		waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "afloat_" + controller + "_pods_waiting",
+			Help: "Pods that wait, by what they wait for.",
+		}, []string{"namespace", "name", "reason"}),
+		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:        "afloat_inplace_update_duration_seconds",
 			Help:        "Time from the start of an update in place until the pod is admitted again, by controller.",
 			ConstLabels: prometheus.Labels{"controller": controller},
-			Buckets:     prometheus.ExponentialBuckets(0.5, 2, 12)}),
+			Buckets:     prometheus.ExponentialBuckets(0.5, 2, 12),
+		}),
 		workloads: map[types.NamespacedName]*metered{},
 	}
 }
 
-// All are for the registry.
+// All returns the metrics for registration.
 func (m *Meters) All() []prometheus.Collector {
 	return []prometheus.Collector{m.actions, m.waiting, m.duration}
 }
 
-// Observe takes note of a pass: of what was done, not of what was planned, and of what the plan lets wait.
+// Observe records a pass: the actions that were carried out, not those planned, and the pods that the plan
+// lets wait.
 func (m *Meters) Observe(name types.NamespacedName, plan *podplan.Plan, outcome Outcome) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -60,6 +68,7 @@ func (m *Meters) Observe(name types.NamespacedName, plan *podplan.Plan, outcome 
 		kept = &metered{started: map[types.UID]time.Time{}, reasons: sets.New[podplan.Reason]()}
 		m.workloads[name] = kept
 	}
+
 	waiting, there := map[podplan.Reason]int{}, map[types.UID]time.Time{}
 	for _, v := range plan.Verdicts {
 		if v.Action == podplan.Wait {
@@ -69,6 +78,7 @@ func (m *Meters) Observe(name types.NamespacedName, plan *podplan.Plan, outcome 
 			there[v.Pod.UID] = at
 		}
 	}
+
 	kept.started = there
 	for _, v := range outcome.Done {
 		kept.observe(v, m.duration)
@@ -77,6 +87,7 @@ func (m *Meters) Observe(name types.NamespacedName, plan *podplan.Plan, outcome 
 	if outcome.Created > 0 {
 		m.actions.WithLabelValues("create", "Missing").Add(float64(outcome.Created))
 	}
+
 	for reason := range kept.reasons {
 		if waiting[reason] == 0 {
 			m.waiting.DeleteLabelValues(name.Namespace, name.Name, string(reason))
@@ -104,7 +115,7 @@ func (k *metered) observe(v *podplan.Verdict, duration prometheus.Histogram) {
 	}
 }
 
-// Forget drops what is kept of a workload that is gone.
+// Forget drops what is kept about a workload that is gone.
 func (m *Meters) Forget(name types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -116,16 +127,21 @@ func (m *Meters) Forget(name types.NamespacedName) {
 	delete(m.workloads, name)
 }
 
-// Run makes one pass over a workload; the plan is nil if there was nothing to plan.
+// Run makes one pass over a workload; the returned plan is nil if there was nothing to plan.
 type Run func(ctx context.Context, name types.NamespacedName, owner types.UID) (*podplan.Plan, Outcome, error)
 
-// pauseAtMost is the longest pause between the plans of a workload.
+// pauseAtMost is the longest pause between two plans of a workload.
 const pauseAtMost = time.Second
 
-// NewLoop returns the loop of a workload's controller, which makes its passes and meters them. owner tells
+// NewLoop returns the loop of a workload's controller, which runs its passes and meters them. owner returns
 // the UID of a workload in the caches.
-func NewLoop(controller string, owner func(context.Context, types.NamespacedName) (types.UID, error), run Run, forget func(types.UID),
-	limiter workqueue.TypedRateLimiter[ctrl.Request]) (*reconcile.Loop, error) {
+func NewLoop(
+	controller string,
+	owner func(context.Context, types.NamespacedName) (types.UID, error),
+	run Run,
+	forget func(types.UID),
+	limiter workqueue.TypedRateLimiter[ctrl.Request],
+) (*reconcile.Loop, error) {
 	meters := NewMeters(controller)
 	pass := func(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
 		if owner == "" {
@@ -138,8 +154,13 @@ func NewLoop(controller string, owner func(context.Context, types.NamespacedName
 		meters.Observe(name, plan, outcome)
 		return outcome.Loop(plan), err
 	}
-	return reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: owner, Pass: pass, Forget: func(name types.NamespacedName, uid types.UID) {
-		forget(uid)
-		meters.Forget(name)
-	}}, pauseAtMost, limiter), reconcile.Register(meters.All()...)
+	return reconcile.NewLoop(reconcile.Loop{
+		Now:   time.Now,
+		Owner: owner,
+		Pass:  pass,
+		Forget: func(name types.NamespacedName, uid types.UID) {
+			forget(uid)
+			meters.Forget(name)
+		},
+	}, pauseAtMost, limiter), reconcile.Register(meters.All()...)
 }

@@ -9,42 +9,53 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Outcome is what a pass over a workload did.
+// Outcome is the outcome of a pass over a workload.
 type Outcome struct {
 	// Planning is how long it took to make the plan.
 	Planning time.Duration
-	// After is when to come back although nothing happens; 0 means not at all.
+	// After is when to requeue although no event arrives; 0 means not at all.
 	After time.Duration
-	// Tell is when to come back only to tell of what has not changed; 0 means not at all (IPU-326, OPS-099).
+	// Tell is when to requeue only to report what has not changed; 0 means not at all (IPU-326, OPS-099).
 	Tell time.Duration
-	// Unfinished: there is more to be written at once.
+	// Unfinished is true if there is more to be written at once.
 	Unfinished bool
 	// Done are the verdicts that were carried out, and Created is how many pods were created.
 	Done    []*podplan.Verdict
 	Created int
 }
 
-// Loop is the outcome as the loop of the controller wants it, with the plan that was carried out.
+// Loop returns the outcome, together with the plan that was carried out, in the form that the controller's
+// loop expects.
 func (o Outcome) Loop(plan *podplan.Plan) reconcile.Done {
 	reconcile.MinRequeue(&o.After, o.Tell)
-	return reconcile.Done{After: o.After, Planning: o.Planning, More: o.Unfinished, Headline: plan.Headline(), Record: plan.Record,
-		Held: plan.HeldByBudget, Progress: o.Created > 0 || len(o.Done) > 0}
+	return reconcile.Done{
+		After: o.After, Planning: o.Planning, More: o.Unfinished,
+		Headline: plan.Headline(), Record: plan.Record,
+		Held: plan.HeldByBudget, Progress: o.Created > 0 || len(o.Done) > 0,
+	}
 }
 
-// Finish ends a pass: it remembers what became of the plan, tells of what holds the workload, and has the
-// status written last. status writes it if it is to be written, and returns after which time it is due
-// otherwise. An error means that something failed that trying again may mend.
-func (m *Memory) Finish(a *Application, result *Result, planning time.Duration, progress waiting.Progress,
-	status func() (time.Duration, error)) (Outcome, error) {
-	o := Outcome{Planning: planning, After: a.plan.After, Done: result.Done, Created: result.Created,
-		Unfinished: result.Unfinished || a.plan.Probing && result.Created > 0}
-	if o.Unfinished && (len(result.Done) > 0 || result.UpdateError == nil && result.ScaleError == nil) {
-		o.After = time.Millisecond // else the back-off of the queue decides
+// Finish ends a pass: it remembers the outcome of the plan, reports what the workload waits for, and calls
+// status last. status writes the status if it is due, and otherwise returns after which time it will be due.
+// Finish returns an error if something failed that a retry may repair.
+func (m *Memory) Finish(
+	a *Application, result *Result, planning time.Duration, progress waiting.Progress,
+	status func() (time.Duration, error),
+) (Outcome, error) {
+	o := Outcome{
+		Planning: planning, After: a.plan.After, Done: result.Done, Created: result.Created,
+		Unfinished: result.Unfinished || a.plan.Probing && result.Created > 0,
 	}
+	if o.Unfinished && (len(result.Done) > 0 || result.UpdateError == nil && result.ScaleError == nil) {
+		o.After = time.Millisecond // otherwise the back-off of the queue decides
+	}
+
 	reconcile.MinRequeue(&o.After, a.Own.Again(a.owner.GetUID()))
+
 	after, tell := m.conclude(a, result, progress)
 	reconcile.MinRequeue(&o.After, after)
 	o.Tell = tell
+
 	after, err := status()
 	reconcile.MinRequeue(&o.After, after)
 	return o, errors.Join(result.ScaleError, result.UpdateError, err)

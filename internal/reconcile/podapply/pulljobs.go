@@ -17,13 +17,14 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// PreDownload ends and creates jobs, and when all exist, labels the update revision, from the version that
-// left if this pass wrote it (CS-201, CS-206, CS-207). Jobs are no own writes to be waited for: a name that
-// is taken, or free already, is what was wanted.
+// PreDownload deletes and creates jobs and, once all of them exist, labels the update revision; left is the
+// version of it that this pass wrote, nil if it wrote none (CS-201, CS-206, CS-207). Jobs are not tracked as
+// own writes: it does not matter if a job to be created exists already, or one to be deleted is gone.
 func (a *Application) PreDownload(ctx context.Context, left *appsv1.ControllerRevision) error {
 	errs := a.Each(ctx, len(a.plan.EndedPulls), func(i int) error {
 		job := a.plan.EndedPulls[i]
-		if err := a.deletePullJob(ctx, job); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		if err := a.deletePullJob(ctx, job); err != nil && !apierrors.IsNotFound(err) &&
+			!apierrors.IsConflict(err) {
 			return fmt.Errorf("deleting image pull job %s: %w", job.Name, err)
 		}
 		return nil
@@ -37,7 +38,8 @@ func (a *Application) PreDownload(ctx context.Context, left *appsv1.ControllerRe
 		case err != nil:
 			return fmt.Errorf("creating image pull job %s: %w", job.Name, err)
 		default:
-			a.Say("CreatedImagePullJob", "created image pull job %s: %s for container %s", job.Name, job.Image, job.Container)
+			a.Say("CreatedImagePullJob", "created image pull job %s: %s for container %s",
+				job.Name, job.Image, job.Container)
 		}
 		return nil
 	})...)
@@ -47,13 +49,15 @@ func (a *Application) PreDownload(ctx context.Context, left *appsv1.ControllerRe
 	if left == nil {
 		left = a.plan.MarkedRevision
 	}
-	if _, err := reconcile.Merge(ctx, a.Writer, left, map[string]any{"labels": a.plan.RevisionLabels}, nil, ""); err != nil {
+	if _, err := reconcile.Merge(ctx, a.Writer, left, map[string]any{
+		"labels": a.plan.RevisionLabels,
+	}, nil, ""); err != nil {
 		return reconcile.StaleIfNotFound(fmt.Errorf("labelling revision %s: %w", left.Name, err))
 	}
 	return nil
 }
 
-// marksOf returns the labels of CS-206 that the revision has, as a patch that removes them.
+// marksOf returns a patch that removes the pre-download labels that the revision has.
 func marksOf(r *appsv1.ControllerRevision) map[string]any {
 	labels := map[string]any{}
 	for _, key := range []string{pub.PreDownloadCreated, pub.PreDownloadIgnored} {
@@ -64,7 +68,7 @@ func marksOf(r *appsv1.ControllerRevision) map[string]any {
 	return labels
 }
 
-// deletePullJob deletes a job whatever its version: its status changes all the time.
+// deletePullJob deletes a job in whatever version, because its status changes all the time.
 func (a *Application) deletePullJob(ctx context.Context, job *metav1.PartialObjectMetadata) error {
 	uid := job.UID
 	deleted := NewPullJob()
@@ -72,7 +76,7 @@ func (a *Application) deletePullJob(ctx context.Context, job *metav1.PartialObje
 	return a.Client.Delete(ctx, deleted, client.Preconditions{UID: &uid})
 }
 
-// NewPullJob returns the metadata of an ImagePullJob, without any.
+// NewPullJob returns empty metadata of an ImagePullJob.
 func NewPullJob() *metav1.PartialObjectMetadata {
 	job := &metav1.PartialObjectMetadata{}
 	job.SetGroupVersionKind(podplan.PullJobKind)

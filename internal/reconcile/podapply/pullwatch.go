@@ -19,10 +19,10 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 )
 
-// servedEvery is how often it is looked up whether the kind is served.
+// servedEvery is the interval between checks whether the kind is served.
 const servedEvery = 30 * time.Second
 
-// PullJobs are the metadata of ImagePullJobs in the caches, which several controllers look at.
+// PullJobs gives several controllers access to the metadata of ImagePullJobs in the caches.
 type PullJobs struct {
 	cache  cache.Cache
 	mapper meta.RESTMapper
@@ -36,7 +36,7 @@ func NewPullJobs(c cache.Cache, mapper meta.RESTMapper) *PullJobs {
 	return &PullJobs{cache: c, mapper: mapper}
 }
 
-// index adds the index by controller, once for all.
+// index adds the index by controller, once for all controllers.
 func (p *PullJobs) index(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,9 +50,9 @@ func (p *PullJobs) index(ctx context.Context) error {
 	return nil
 }
 
-// PullWatch begins to watch the metadata of jobs as soon as their kind is served. Nothing waits for it: until
-// the cache holds the jobs no plan knows of any, whether the CustomResourceDefinition is missing, the right
-// to list, or time (CS-200).
+// PullWatch starts to watch the metadata of jobs as soon as their kind is served. Nothing waits for it: plans
+// include no jobs until the cache holds them, be it that the CustomResourceDefinition is missing, the
+// permission to list, or that the cache is not yet filled (CS-200).
 type PullWatch struct {
 	*PullJobs
 	toOwner handler.EventHandler
@@ -60,18 +60,23 @@ type PullWatch struct {
 	synced  atomic.Bool
 }
 
-// Watch returns a watch whose events lead to owners by toOwner. wake lists the workloads that are between two
-// revisions, which get a pass when the jobs are known: nothing else might call for one for a long time.
-func (p *PullJobs) Watch(toOwner handler.EventHandler, wake func(ctx context.Context) ([]ctrl.Request, error)) *PullWatch {
+// Watch returns a watch that maps events to owners with toOwner. wake lists the workloads that are between
+// two revisions. They get a pass once the jobs are known, since otherwise nothing might trigger one for a
+// long time.
+func (p *PullJobs) Watch(
+	toOwner handler.EventHandler, wake func(ctx context.Context) ([]ctrl.Request, error),
+) *PullWatch {
 	return &PullWatch{PullJobs: p, toOwner: toOwner, wake: wake}
 }
 
-// Served tells whether jobs can be known.
+// Served reports whether jobs are known.
 func (w *PullWatch) Served() bool { return w.synced.Load() }
 
-// Start is a source.Func. It returns at once, so that the controller does not wait for a kind that nobody may
-// ever serve.
-func (w *PullWatch) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+// Start implements source.Func. It returns at once, so that the controller does not wait for a kind that may
+// never be served.
+func (w *PullWatch) Start(
+	ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request],
+) error {
 	go w.run(ctx, queue)
 	return nil
 }
@@ -79,7 +84,9 @@ func (w *PullWatch) Start(ctx context.Context, queue workqueue.TypedRateLimiting
 func (w *PullWatch) run(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 	logger := log.FromContext(ctx).WithValues("kind", podplan.PullJobKind.Kind)
 	err := wait.PollUntilContextCancel(ctx, servedEvery, true, func(ctx context.Context) (bool, error) {
-		if _, err := w.mapper.RESTMapping(podplan.PullJobKind.GroupKind(), podplan.PullJobKind.Version); err != nil {
+		if _, err := w.mapper.RESTMapping(
+			podplan.PullJobKind.GroupKind(), podplan.PullJobKind.Version,
+		); err != nil {
 			logger.V(4).Info("Images are not pulled ahead", "why", err.Error())
 			return false, nil
 		}
@@ -90,8 +97,9 @@ func (w *PullWatch) run(ctx context.Context, queue workqueue.TypedRateLimitingIn
 		return true, nil
 	})
 	if err != nil {
-		return // the manager ends
+		return // the manager is stopping
 	}
+
 	events := source.Kind[client.Object](w.cache, NewPullJob(), w.toOwner)
 	if err := events.Start(ctx, queue); err != nil {
 		logger.Error(err, "Images are not pulled ahead: the watch does not start")
@@ -104,6 +112,7 @@ func (w *PullWatch) run(ctx context.Context, queue workqueue.TypedRateLimitingIn
 	if ctx.Err() != nil {
 		return
 	}
+
 	w.synced.Store(true)
 	requests, err := w.wake(ctx)
 	if err != nil {

@@ -21,13 +21,14 @@ import (
 )
 
 const (
-	// OwnerIndex finds objects by the UID of their controller, those without one by [Nobody].
+	// OwnerIndex is an index of objects by the UID of their controller. Those without one are indexed as
+	// [Nobody].
 	OwnerIndex = "metadata.controller.uid"
 	// Nobody is the value of the index for objects without a controller.
 	Nobody = "nobody"
 )
 
-// IndexByController is the index of that name.
+// IndexByController returns the values of an object in [OwnerIndex].
 func IndexByController(object client.Object) []string {
 	owner := metav1.GetControllerOfNoCopy(object)
 	if owner == nil {
@@ -36,31 +37,37 @@ func IndexByController(object client.Object) []string {
 	return []string{string(owner.UID)}
 }
 
-// IndexRevisions adds the index by which the revisions of an owner are found, once for all controllers of a
-// manager.
+// IndexRevisions adds the index that finds the revisions of an owner, once for all controllers of a manager.
 func IndexRevisions(ctx context.Context, indexer client.FieldIndexer) error {
-	if err := indexer.IndexField(ctx, &appsv1.ControllerRevision{}, OwnerIndex, IndexByController); err != nil {
+	if err := indexer.IndexField(ctx, &appsv1.ControllerRevision{},
+		OwnerIndex, IndexByController); err != nil {
 		return fmt.Errorf("indexing ControllerRevisions by controller: %w", err)
 	}
 	return nil
 }
 
-// Reader reads what workloads own from the caches, over which own writes are laid. The objects are the
-// caches' own and must not be changed.
+// Reader reads what workloads own from the caches, with own writes laid over them. The objects belong to the
+// caches and must not be changed.
 type Reader struct {
 	*reconcile.API
 	// Pods finds pods in the caches.
 	Pods *podindex.Index
-	// PullJobs tells whether ImagePullJobs can be known; nil means never.
+	// PullJobs reports whether ImagePullJobs are known; nil means never.
 	PullJobs func() bool
 }
 
-// Read reads what the owner controls, and the revisions without a controller that the selector matches. Time
-// and what failed before are left out.
-func (r *Reader) Read(ctx context.Context, owner client.Object, selector *metav1.LabelSelector) (podplan.Snapshot, error) {
+// Read reads what the owner controls, and the revisions without a controller that the selector matches. It
+// leaves out the time and earlier failures.
+func (r *Reader) Read(
+	ctx context.Context, owner client.Object, selector *metav1.LabelSelector,
+) (podplan.Snapshot, error) {
 	snapshot, uid := podplan.Snapshot{}, owner.GetUID()
-	owned := []client.ListOption{client.InNamespace(owner.GetNamespace()), client.MatchingFields{OwnerIndex: string(uid)},
-		client.UnsafeDisableDeepCopy}
+	owned := []client.ListOption{
+		client.InNamespace(owner.GetNamespace()),
+		client.MatchingFields{OwnerIndex: string(uid)},
+		client.UnsafeDisableDeepCopy,
+	}
+
 	var err error
 	if snapshot.Pods, err = r.Pods.ControlledBy(owner.GetNamespace(), uid); err != nil {
 		return snapshot, err
@@ -69,9 +76,11 @@ func (r *Reader) Read(ctx context.Context, owner client.Object, selector *metav1
 		controller := metav1.GetControllerOfNoCopy(pod)
 		return controller != nil && controller.UID == uid
 	})
+
 	if snapshot.Disruptions, err = r.Limits(ctx, snapshot.Pods); err != nil {
 		return snapshot, err
 	}
+
 	if snapshot.PullJobsServed = r.PullJobs != nil && r.PullJobs(); snapshot.PullJobsServed {
 		var jobs metav1.PartialObjectMetadataList
 		jobs.SetGroupVersionKind(podplan.PullJobKind)
@@ -82,36 +91,44 @@ func (r *Reader) Read(ctx context.Context, owner client.Object, selector *metav1
 			snapshot.PullJobs = append(snapshot.PullJobs, &jobs.Items[i])
 		}
 	}
+
 	var revisions, orphans appsv1.ControllerRevisionList
 	if err := r.Client.List(ctx, &revisions, owned...); err != nil {
 		return snapshot, fmt.Errorf("listing revisions: %w", err)
 	}
-	if labels, err := metav1.LabelSelectorAsSelector(selector); err == nil { // otherwise the plan says so
-		if err := r.Client.List(ctx, &orphans, client.InNamespace(owner.GetNamespace()), client.MatchingFields{OwnerIndex: Nobody},
-			client.MatchingLabelsSelector{Selector: labels}, client.UnsafeDisableDeepCopy); err != nil {
+	if labels, err := metav1.LabelSelectorAsSelector(selector); err == nil { // otherwise the plan reports it
+		if err := r.Client.List(ctx, &orphans,
+			client.InNamespace(owner.GetNamespace()),
+			client.MatchingFields{OwnerIndex: Nobody},
+			client.MatchingLabelsSelector{Selector: labels},
+			client.UnsafeDisableDeepCopy,
+		); err != nil {
 			return snapshot, fmt.Errorf("listing revisions without owner: %w", err)
 		}
 	}
+
 	for _, items := range [][]appsv1.ControllerRevision{revisions.Items, orphans.Items} {
 		for i := range items {
 			snapshot.Revisions = append(snapshot.Revisions, &items[i])
 		}
 	}
-	snapshot.Revisions = reconcile.Overlay(r.Own, uid, snapshot.Revisions, func(found *appsv1.ControllerRevision) bool {
-		return ours(owner, selector, found)
-	})
+	snapshot.Revisions = reconcile.Overlay(r.Own, uid, snapshot.Revisions,
+		func(found *appsv1.ControllerRevision) bool { return ours(owner, selector, found) })
 	snapshot.Foreign, err = r.foreign(ctx, owner, &snapshot)
 	return snapshot, err
 }
 
-// Orphans finds the pods of the owner's namespace that nobody controls and that the selector matches, also if
-// own writes alone know that of one as yet. owned are those that Read has found: the caches may go on between
-// two lists.
-func (r *Reader) Orphans(owner client.Object, selector *metav1.LabelSelector, owned []*corev1.Pod) ([]*corev1.Pod, error) {
+// Orphans returns the pods of the owner's namespace that have no controller and match the selector, including
+// those that only own writes show so far. owned are the pods that Read has returned; they are left out,
+// because the caches may change between the two lists.
+func (r *Reader) Orphans(
+	owner client.Object, selector *metav1.LabelSelector, owned []*corev1.Pod,
+) ([]*corev1.Pod, error) {
 	matches, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil || matches.Empty() || owner.GetDeletionTimestamp() != nil {
 		return nil, nil //nolint:nilerr // the plan says so
 	}
+
 	orphan := func(pod *corev1.Pod) bool {
 		return metav1.GetControllerOfNoCopy(pod) == nil && matches.Matches(labels.Set(pod.Labels))
 	}
@@ -120,6 +137,7 @@ func (r *Reader) Orphans(owner client.Object, selector *metav1.LabelSelector, ow
 	if pods = reconcile.Overlay(r.Own, owner.GetUID(), pods, orphan); len(pods) == 0 {
 		return nil, err
 	}
+
 	known := sets.New[types.UID]()
 	for _, pod := range owned {
 		known.Insert(pod.UID)
@@ -127,8 +145,10 @@ func (r *Reader) Orphans(owner client.Object, selector *metav1.LabelSelector, ow
 	return slices.DeleteFunc(pods, func(pod *corev1.Pod) bool { return known.Has(pod.UID) }), err
 }
 
-// foreign reads the revisions of others that pods of the owner carry.
-func (r *Reader) foreign(ctx context.Context, owner client.Object, s *podplan.Snapshot) (found []*appsv1.ControllerRevision, err error) {
+// foreign reads the revisions of other owners that pods of the owner are labeled with.
+func (r *Reader) foreign(
+	ctx context.Context, owner client.Object, s *podplan.Snapshot,
+) (found []*appsv1.ControllerRevision, err error) {
 	looked := map[string]bool{"": true}
 	for _, stored := range s.Revisions {
 		looked[stored.Name], looked[revision.ShortHash(stored.Name)] = true, true
@@ -153,7 +173,7 @@ func (r *Reader) foreign(ctx context.Context, owner client.Object, s *podplan.Sn
 	return found, nil
 }
 
-// ours tells whether a revision is one of those that plans for the owner are made from (CS-057).
+// ours reports whether a revision is one of those that plans for the owner are made from.
 func ours(owner client.Object, selector *metav1.LabelSelector, found *appsv1.ControllerRevision) bool {
 	if controller := metav1.GetControllerOfNoCopy(found); controller != nil {
 		return controller.UID == owner.GetUID()

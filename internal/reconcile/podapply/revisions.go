@@ -14,9 +14,11 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Revisions writes what concerns the update revision itself and returns it as it was left, nil if there was
-// nothing to write. If that fails, nothing else may be tried.
-func (a *Application) Revisions(ctx context.Context, result *Result) (left *appsv1.ControllerRevision, ok bool) {
+// Revisions writes the changes of the update revision itself, and returns the version that it left, nil if
+// there was nothing to write. It returns false if that fails; nothing else may be tried then.
+func (a *Application) Revisions(
+	ctx context.Context, result *Result,
+) (left *appsv1.ControllerRevision, ok bool) {
 	left, err := a.writeRevision(ctx)
 	if err != nil {
 		result.Add(&result.UpdateError, err)
@@ -51,18 +53,20 @@ func (a *Application) writeRevision(ctx context.Context) (left *appsv1.Controlle
 			metadata["annotations"] = a.plan.Remembered
 		}
 		if labels := marksOf(r); len(labels) > 0 {
-			metadata["labels"] = labels // its images are to be pulled ahead anew (CS-208)
+			metadata["labels"] = labels // its images are to be pulled ahead again
 		}
-		if left, err = reconcile.Merge(ctx, a.Writer, r, metadata, map[string]any{"revision": a.plan.NewNumber}, ""); err != nil {
+		if left, err = reconcile.Merge(ctx, a.Writer, r, metadata, map[string]any{
+			"revision": a.plan.NewNumber,
+		}, ""); err != nil {
 			return nil, fmt.Errorf("raising the number of revision %s: %w", r.Name, err)
 		}
 	}
 	return left, nil
 }
 
-// nameTaken settles that the name of a new revision exists: with equal data it was written by ourselves
-// before, or given up by a former owner; with other data, or if it is somebody else's, the collision count
-// grows and the next pass tries the next hash (CS-084).
+// nameTaken handles a new revision whose name is taken. If the existing revision has equal data and is the
+// owner's, or has no owner but matches its selector, this process wrote it before or a former owner released
+// it. Otherwise the collision count grows, and the next pass tries the next hash.
 func (a *Application) nameTaken(ctx context.Context, r *appsv1.ControllerRevision) error {
 	existing := &appsv1.ControllerRevision{}
 	if err := a.Own.Live.Get(ctx, client.ObjectKeyFromObject(r), existing); err != nil {
@@ -72,39 +76,43 @@ func (a *Application) nameTaken(ctx context.Context, r *appsv1.ControllerRevisio
 		a.Own.Created(a.owner.GetUID(), existing, a.Now())
 		return reconcile.ErrStalePlan
 	}
+
 	collisions := int32(1)
 	if a.plan.CollisionCount != nil {
 		collisions += *a.plan.CollisionCount
 	}
+
 	if err := a.Collided(ctx, collisions); err != nil {
 		return fmt.Errorf("raising collisionCount because revision %s has other data: %w", r.Name, err)
 	}
 	return reconcile.ErrStalePlan
 }
 
-// revisionName is the name of the revision that a pod's label names.
+// revisionName returns the name of the revision that a pod's label refers to.
 func revisionName(owner client.Object, label string) string {
 	if strings.Contains(label, "-") {
 		return label
 	}
-	return revision.Name(owner.GetName(), label) // the short hash (CS-050)
+	return revision.Name(owner.GetName(), label) // the label is the short hash
 }
 
-// missing makes sure that no revision of the name stands in the API server, though the cache has none: pods
-// are recreated for it, and caches of revisions and of pods lag each by itself, above all when a manager
-// takes over from another.
+// missing makes sure that the API server has no revision of that name, although the cache has none: pods are
+// recreated because of it, and the caches of revisions and of pods lag independently, above all when one
+// manager takes over from another.
 func (a *Application) missing(ctx context.Context, label string) error {
 	if label == "" {
 		return nil
 	}
 	name := revisionName(a.owner, label)
 	found := &appsv1.ControllerRevision{}
-	switch err := a.Own.Live.Get(ctx, types.NamespacedName{Namespace: a.owner.GetNamespace(), Name: name}, found); {
+	switch err := a.Own.Live.Get(ctx, types.NamespacedName{
+		Namespace: a.owner.GetNamespace(), Name: name,
+	}, found); {
 	case apierrors.IsNotFound(err):
 		return nil
 	case err != nil:
 		return fmt.Errorf("looking for revision %s: %w", name, err)
 	}
-	a.Own.Created(a.owner.GetUID(), found, a.Now()) // the next plan knows of it
+	a.Own.Created(a.owner.GetUID(), found, a.Now()) // the next plan includes it
 	return reconcile.ErrStalePlan
 }

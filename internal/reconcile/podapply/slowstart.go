@@ -8,16 +8,20 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// SlowStart is Pods for workloads that create pods in batches, the first one of that size and each twice as
-// large as the one before: when one of a batch fails, the rest waits for another plan (BJ-073). Each batch is
-// as wide as the flow of tasks lets it be. It returns how large the first batch of the next pass is to be,
-// which goes on where this one ran out of time. Failed are told of each pod that was not created.
-func (a *Application) SlowStart(ctx context.Context, result *Result, batch int, failed func(node string)) (next int) {
+// SlowStart is [Application.Pods] for workloads that create pods in batches. The first batch has the given
+// size, and each further one is twice as large as the one before. When a creation of a batch fails, the
+// remaining batches wait for another plan (BJ-073). The Flow bounds how many pods of a batch are created at
+// once. SlowStart returns the size of the first batch of the next pass, which continues where this one ran
+// out of time. failed is called with the node of each pod that was not created.
+func (a *Application) SlowStart(
+	ctx context.Context, result *Result, batch int, failed func(node string),
+) (next int) {
 	a.pods(ctx, result, nil)
 	end, left := a.Now().Add(passTime), a.plan.Create
 	for batch = max(batch, 1); len(left) > 0; batch *= 2 {
 		some := left[:min(batch, len(left))]
 		left = left[len(some):]
+
 		var mu sync.Mutex
 		tried, bad := 0, false
 		panics := a.InTime(ctx, result, len(some), func(i int) error {
@@ -38,6 +42,7 @@ func (a *Application) SlowStart(ctx context.Context, result *Result, batch int, 
 			return nil
 		})
 		result.Add(&result.ScaleError, errors.Join(panics...))
+
 		switch {
 		case bad || ctx.Err() != nil:
 			return 1

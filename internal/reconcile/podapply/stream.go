@@ -18,10 +18,10 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Pods carries out what is decided about pods in one stream of requests, as long as there is time: what
-// brings pods back into service goes before what makes new ones, and that before what takes others out. No
-// request waits for the slowest of those before it. Once a creation failed no further one begins: it would
-// fail too (CS-047).
+// Pods carries out what was decided about pods in one stream of requests, as long as the time lasts. What
+// brings pods back into service goes first, then what creates new pods, then what takes others out of
+// service. No request waits for the slowest of those before it. After a creation has failed no further one
+// begins, since it would fail too (CS-047).
 func (a *Application) Pods(ctx context.Context, result *Result) { a.pods(ctx, result, a.plan.Create) }
 
 func (a *Application) pods(ctx context.Context, result *Result, creations []podplan.Creation) {
@@ -35,6 +35,7 @@ func (a *Application) pods(ctx context.Context, result *Result, creations []podp
 			mends = append(mends, v)
 		}
 	}
+
 	var mu sync.Mutex
 	failed := false
 	panics := a.InTime(ctx, result, len(mends)+len(creations)+len(starts), func(i int) error {
@@ -62,11 +63,11 @@ func (a *Application) pods(ctx context.Context, result *Result, creations []podp
 	result.Add(&result.UpdateError, errors.Join(panics...))
 }
 
-// passTime bounds how long a pass goes on taking up pods, or claims. A plan for many would otherwise be
-// carried out for many seconds in which pods that are complete wait for the next.
+// passTime bounds how long a pass starts work on further pods or claims. Carrying out a large plan would
+// otherwise take many seconds, in which the next pods wait although pods before them are complete.
 const passTime = 500 * time.Millisecond
 
-// InTime is Each, as long as there is time: what is left is planned anew.
+// InTime is Each with a time limit: what is left when the time is over is planned anew.
 func (a *Application) InTime(ctx context.Context, result *Result, n int, do func(i int) error) []error {
 	end, late := a.Now().Add(passTime), atomic.Bool{}
 	errs := a.Each(ctx, n, func(i int) error {
@@ -80,7 +81,7 @@ func (a *Application) InTime(ctx context.Context, result *Result, n int, do func
 	return errs
 }
 
-// carryOut carries out one decision, and notes what came of it.
+// carryOut carries out one decision and records the outcome.
 func (a *Application) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync.Mutex, result *Result) {
 	scaleErr, updateErr := a.verdict(ctx, v)
 	mu.Lock()
@@ -97,7 +98,8 @@ func (a *Application) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync
 	}
 	switch {
 	case errors.Is(updateErr, errRecreated):
-		result.Done = append(result.Done, &podplan.Verdict{Pod: v.Pod, Action: podplan.Recreate, Reason: podplan.ReasonUpdateRefused})
+		result.Done = append(result.Done, &podplan.Verdict{Pod: v.Pod, Action: podplan.Recreate,
+			Reason: podplan.ReasonUpdateRefused})
 	case scaleErr == nil && updateErr == nil:
 		result.Done = append(result.Done, v)
 	}
@@ -114,16 +116,19 @@ func (a *Application) createOne(ctx context.Context, creation podplan.Creation) 
 	if err := a.createClaims(ctx, creation, true); err != nil {
 		return err
 	}
+
 	pod := &corev1.Pod{}
 	switch err := a.Create(ctx, creation.Pod, pod); {
 	case reconcile.IsNamespaceTerminating(err):
-		return reconcile.ErrStalePlan // the owner goes with its namespace; there is nothing to tell anybody
+		// The owner is deleted with its namespace, so there is nothing to report.
+		return reconcile.ErrStalePlan
 	case apierrors.IsAlreadyExists(err) && a.taken(ctx, creation.Name):
 		return reconcile.ErrStalePlan
 	case err != nil:
 		a.Warn("FailedCreate", "failed to create pod %s: %v", creation.Name, err)
 		return fmt.Errorf("creating pod %s: %w", creation.Name, err)
 	}
+
 	if creation.Node != "" && creation.Node != nodes.Target(pod) {
 		return a.rejectMisplacedPod(ctx, pod, creation.Node)
 	}
@@ -135,8 +140,9 @@ func (a *Application) createOne(ctx context.Context, creation podplan.Creation) 
 	return nil
 }
 
-// rejectMisplacedPod takes back a pod that admission made one for another node than the one for which it was
-// created, or for none: the node would be without a pod, and get one in each pass.
+// rejectMisplacedPod deletes a pod that admission has changed so that it is meant for another node than the
+// one it was created for, or for none. Otherwise that node would have no pod, and a new one would be created
+// in each pass.
 func (a *Application) rejectMisplacedPod(ctx context.Context, pod *corev1.Pod, node string) error {
 	err := fmt.Errorf("creating pod %s: it was changed on admission so that it is not meant for node %s alone any more: "+
 		"a webhook or policy must leave its required node affinity as it is", pod.Name, node)
@@ -172,8 +178,9 @@ func (a *Application) verdict(ctx context.Context, v *podplan.Verdict) (scaleErr
 	return nil, nil
 }
 
-// delete makes the pod's claims its own and deletes it. In this order nothing need be remembered: whoever
-// deletes the pod, and whatever happens meanwhile, its claims go with it, and only with it.
+// delete makes the pod the owner of its claims and then deletes it. In this order nothing has to be
+// remembered: whoever deletes the pod, and whatever happens meanwhile, its claims are deleted with it, and
+// only with it.
 func (a *Application) delete(ctx context.Context, v *podplan.Verdict) error {
 	if err := a.missing(ctx, v.Unstored); err != nil {
 		return err
@@ -184,6 +191,7 @@ func (a *Application) delete(ctx context.Context, v *podplan.Verdict) error {
 	if err := a.HandOver(ctx, v.Pod, v.Claims...); err != nil {
 		return err
 	}
+
 	switch err := a.Delete(ctx, v.Pod); {
 	case apierrors.IsConflict(err):
 		return reconcile.ErrStalePlan
@@ -191,6 +199,7 @@ func (a *Application) delete(ctx context.Context, v *podplan.Verdict) error {
 		a.Warn("FailedDelete", "failed to delete pod %s: %v", v.Pod.Name, err)
 		return fmt.Errorf("deleting pod %s: %w", v.Pod.Name, err)
 	}
+
 	with := ""
 	for _, claim := range v.Claims {
 		with += ", with claim " + claim.Name
@@ -213,18 +222,17 @@ func (a *Application) recreate(ctx context.Context, v *podplan.Verdict) error {
 	return nil
 }
 
-// patch sends the verdict's patch, made for exactly the version that was looked at; a conflict is left to the
-// next pass (IPU-133).
+// patch sends the verdict's patch, which was made for exactly the version that was decided about. A conflict
+// is left to the next pass.
 func (a *Application) patch(ctx context.Context, v *podplan.Verdict) error {
 	_, err := a.send(ctx, v.Pod, v.Patch)
 	return reconcile.StaleIfNotFound(err)
 }
 
-// mend sends the verdict's patch, and tells of it if it gives the pod back what makes it one of the owner's
-// (ASTS-308).
+// mend sends the verdict's patch. It records an event if the patch restores the pod's identity.
 func (a *Application) mend(ctx context.Context, v *podplan.Verdict) error {
 	pod := v.Pod
-	if v.Disruption() == "" { // else it depends on whether the pod is in service
+	if v.Disruption() == "" { // otherwise the patch depends on whether the pod is in service
 		pod = a.reported(ctx, pod)
 	}
 	_, err := a.send(ctx, pod, v.Patch)

@@ -16,7 +16,9 @@ func Golden(t *testing.T, title, text string, events []string, update bool) {
 	for _, event := range events {
 		text += "\nEvent " + event
 	}
-	path := filepath.Join("testdata", "narratives", strings.NewReplacer(" ", "-", ",", "", "#", "").Replace(title)+".golden")
+
+	path := filepath.Join("testdata", "narratives",
+		strings.NewReplacer(" ", "-", ",", "", "#", "").Replace(title)+".golden")
 	got := strings.TrimLeft(text, "\n") + "\n"
 	if update {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -27,6 +29,7 @@ func Golden(t *testing.T, title, text string, events []string, update bool) {
 		}
 		return
 	}
+
 	want, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatalf("%v (run the test with -update)", err)

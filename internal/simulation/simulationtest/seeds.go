@@ -29,6 +29,7 @@ func Some(t *testing.T, runs int, share uint64, play func(t *testing.T, seed uin
 	if seed := number(t, "SEED", 0); seed > 0 {
 		first, count = seed, 1
 	}
+
 	seeds, failed := make(chan uint64), make(chan struct{}, 5)
 	var players sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
@@ -44,10 +45,12 @@ func Some(t *testing.T, runs int, share uint64, play func(t *testing.T, seed uin
 			}
 		})
 	}
+
 	played := uint64(0)
 	for ; played < count && len(failed) < cap(failed); played++ {
 		seeds <- first + played
 	}
+
 	close(seeds)
 	players.Wait()
 	t.Logf("%d runs", played)

@@ -35,9 +35,11 @@ var TemplateTexts = map[string]string{
 }
 
 // CronJob is an AdvancedCronJob that creates children of that kind, changed.
-func CronJob(kind, schedule string, changes ...func(*appsv1beta1.AdvancedCronJob)) *appsv1beta1.AdvancedCronJob {
-	cronJob := &appsv1beta1.AdvancedCronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "nightly", UID: "cron", ResourceVersion: "1",
-		CreationTimestamp: *At(0)}}
+func CronJob(
+	kind, schedule string, changes ...func(*appsv1beta1.AdvancedCronJob),
+) *appsv1beta1.AdvancedCronJob {
+	cronJob := &appsv1beta1.AdvancedCronJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "nightly",
+		UID: "cron", ResourceVersion: "1", CreationTimestamp: *At(0)}}
 	if err := yaml.UnmarshalStrict([]byte(TemplateTexts[kind]), &cronJob.Spec.Template); err != nil {
 		panic(fmt.Sprint(kind, err))
 	}
@@ -49,7 +51,9 @@ func CronJob(kind, schedule string, changes ...func(*appsv1beta1.AdvancedCronJob
 }
 
 // Made is what the AdvancedCronJob created for the run so long after noon, changed.
-func Made(kind string, cronJob *appsv1beta1.AdvancedCronJob, after time.Duration, changes ...func(client.Object)) client.Object {
+func Made(
+	kind string, cronJob *appsv1beta1.AdvancedCronJob, after time.Duration, changes ...func(client.Object),
+) client.Object {
 	var child client.Object
 	switch kind {
 	case "Job":
@@ -66,11 +70,12 @@ func Made(kind string, cronJob *appsv1beta1.AdvancedCronJob, after time.Duration
 	child.SetUID(types.UID(name))
 	child.SetResourceVersion("7")
 	child.SetAnnotations(map[string]string{pub.ScheduledAt: at.Format(time.RFC3339)})
-	child.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "AdvancedCronJob", Name: cronJob.Name,
-		UID: cronJob.UID, Controller: new(true)}})
+	child.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1",
+		Kind: "AdvancedCronJob", Name: cronJob.Name, UID: cronJob.UID, Controller: new(true)}})
 	for _, change := range changes {
 		change(child)
 	}
+
 	return child
 }
 
@@ -94,10 +99,13 @@ func Ended(succeeded bool) func(client.Object) {
 		condition := map[bool]string{true: "Complete", false: "Failed"}[succeeded]
 		switch job := object.(type) {
 		case *batchv1.Job:
-			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionFalse},
-				{Type: batchv1.JobConditionType(condition), Status: corev1.ConditionTrue, Message: "so it is"}}
+			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended,
+				Status: corev1.ConditionFalse},
+				{Type: batchv1.JobConditionType(condition), Status: corev1.ConditionTrue,
+					Message: "so it is"}}
 		case *appsv1beta1.BroadcastJob:
-			job.Status.Conditions = []appsv1beta1.JobCondition{{Type: appsv1beta1.JobConditionType(condition), Status: corev1.ConditionTrue, Message: "so it is"}}
+			job.Status.Conditions = []appsv1beta1.JobCondition{{Type: appsv1beta1.JobConditionType(condition),
+				Status: corev1.ConditionTrue, Message: "so it is"}}
 		case *appsv1beta1.ImageListPullJob:
 			job.Status.CompletionTime, job.Status.Desired = At(0), 1
 			if succeeded {
@@ -149,5 +157,6 @@ func Patched(t testing.TB, document map[string]any, operations any) (patched map
 	if err != nil {
 		t.Fatalf("%s: %v", list, err)
 	}
+
 	return patched
 }

@@ -92,11 +92,13 @@ func (s *served) all() (present, absent []advancedcronjob.Kind) {
 // Setup adds the controller to the manager. Kinds of children that are not served yet are followed as soon as
 // they are (ACJ-122).
 func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) error {
-	r := &Reconciler{API: options.API(mgr), Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName)), Zone: time.Local,
+	r := &Reconciler{API: options.API(mgr),
+		Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName)), Zone: time.Local,
 		meters: newMeters()}
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
 	}
+
 	b := ctrl.NewControllerManagedBy(mgr).For(&appsv1beta1.AdvancedCronJob{})
 	for _, kind := range advancedcronjob.Kinds {
 		present, err := serves(mgr.GetRESTMapper(), kind)
@@ -104,22 +106,26 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 		case err != nil:
 			return err
 		case !present:
-			log.FromContext(ctx).Info("A kind is not served: AdvancedCronJobs that create it wait until it is", "kind", kind)
+			log.FromContext(ctx).Info(
+				"A kind is not served: AdvancedCronJobs that create it wait until it is", "kind", kind)
 			b = b.WatchesRawSource(r.late(mgr, kind))
 			continue
 		}
 		if err := (indexes{}).add(ctx, mgr.GetFieldIndexer(), kind); err != nil {
 			return err
 		}
-		b = b.Watches(empty(kind), handler.EnqueueRequestsFromMapFunc(requests), builder.WithPredicates(predicate.Funcs{UpdateFunc: changed}))
+		b = b.Watches(empty(kind), handler.EnqueueRequestsFromMapFunc(requests),
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: changed}))
 		r.served.add(kind)
 	}
+
 	return options.Complete(controllerName, r.loop(options.Limiter()), b)
 }
 
 func (r *Reconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: reconcile.UIDs[appsv1beta1.AdvancedCronJob](r.API), Pass: r.pass,
-		Forget: r.forget}, 0, limiter)
+	return reconcile.NewLoop(reconcile.Loop{Now: r.Now,
+		Owner: reconcile.UIDs[appsv1beta1.AdvancedCronJob](r.API), Pass: r.pass, Forget: r.forget}, 0,
+		limiter)
 }
 
 // serves tells whether the cluster serves a kind of children.
@@ -140,13 +146,14 @@ func (r *Reconciler) late(mgr ctrl.Manager, kind advancedcronjob.Kind) source.Fu
 	return func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		go func() {
 			indexed := indexes{}
-			err := wait.PollUntilContextCancel(ctx, servedEvery, false, func(ctx context.Context) (bool, error) {
-				present, err := serves(mgr.GetRESTMapper(), kind)
-				if err != nil || !present {
-					return false, nil //nolint:nilerr // the API server may not answer for a while
-				}
-				return r.follow(ctx, mgr, kind, indexed, queue) == nil, nil
-			})
+			err := wait.PollUntilContextCancel(ctx, servedEvery, false,
+				func(ctx context.Context) (bool, error) {
+					present, err := serves(mgr.GetRESTMapper(), kind)
+					if err != nil || !present {
+						return false, nil //nolint:nilerr // the API server may not answer for a while
+					}
+					return r.follow(ctx, mgr, kind, indexed, queue) == nil, nil
+				})
 			if err == nil {
 				log.FromContext(ctx).Info("A kind is served now: AdvancedCronJobs create it", "kind", kind)
 			}
@@ -161,10 +168,12 @@ func (r *Reconciler) follow(ctx context.Context, mgr ctrl.Manager, kind advanced
 	if err := indexed.add(ctx, mgr.GetFieldIndexer(), kind); err != nil {
 		return err
 	}
+
 	informer, err := mgr.GetCache().GetInformer(ctx, empty(kind))
 	if err != nil {
 		return fmt.Errorf("following %s: %w", kind, err)
 	}
+
 	ask := func(objects ...any) {
 		for _, object := range objects {
 			if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
@@ -177,20 +186,27 @@ func (r *Reconciler) follow(ctx context.Context, mgr ctrl.Manager, kind advanced
 			}
 		}
 	}
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(object any) { ask(object) },
-		UpdateFunc: func(before, after any) { ask(before, after) }, DeleteFunc: func(object any) { ask(object) }}); err != nil {
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(object any) {
+		ask(object)
+	},
+		UpdateFunc: func(before, after any) {
+			ask(before, after)
+		}, DeleteFunc: func(object any) { ask(object) }}); err != nil {
 		return fmt.Errorf("following %s: %w", kind, err)
 	}
+
 	r.served.add(kind)
 	var all appsv1beta1.AdvancedCronJobList
 	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing AdvancedCronJobs: %w", err)
 	}
+
 	for i := range all.Items {
 		if slices.Contains(advancedcronjob.Templates(&all.Items[i].Spec.Template), kind) {
 			queue.Add(reconcile.Request(all.Items[i].Namespace, all.Items[i].Name))
 		}
 	}
+
 	return nil
 }
 
@@ -249,7 +265,8 @@ func indexUnrecorded(object client.Object) []string {
 func requests(_ context.Context, object client.Object) []ctrl.Request {
 	switch {
 	case advancedcronjob.OwnerOf(object) != "":
-		return []ctrl.Request{reconcile.Request(object.GetNamespace(), metav1.GetControllerOfNoCopy(object).Name)}
+		return []ctrl.Request{reconcile.Request(object.GetNamespace(),
+			metav1.GetControllerOfNoCopy(object).Name)}
 	case advancedcronjob.ChildOf(object).Held():
 		return []ctrl.Request{reconcile.Request(object.GetNamespace(), nobody)}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/advancedcronjob"
 )
 
-// meters are the metrics of the kind (ACJ-104).
+// meters are the metrics of the kind.
 type meters struct {
 	delay   *prometheus.HistogramVec
 	dropped *prometheus.CounterVec
@@ -17,11 +17,14 @@ type meters struct {
 
 func newMeters() *meters {
 	return &meters{
-		delay: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "afloat_advancedcronjob_start_delay_seconds",
-			Help:    "From the time of a schedule until what it creates was created.",
-			Buckets: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200}}, []string{"kind"}),
-		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_advancedcronjob_dropped_runs_total",
-			Help: "Times of schedules that were left out, because they were too late or because a later one had come."}, []string{"namespace", "name"}),
+		delay: prometheus.NewHistogramVec(
+			prometheus.HistogramOpts{Name: "afloat_advancedcronjob_start_delay_seconds",
+				Help:    "From the time of a schedule until what it creates was created.",
+				Buckets: []float64{0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 7200}}, []string{"kind"}),
+		dropped: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "afloat_advancedcronjob_dropped_runs_total",
+				Help: "Times of schedules that were left out, because they were too late or because a later one had come."},
+			[]string{"namespace", "name"}),
 	}
 }
 

@@ -22,19 +22,25 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// pass brings an AdvancedCronJob a step further (ACJ-041).
-func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+// pass brings an AdvancedCronJob a step further.
+func (r *Reconciler) pass(
+	ctx context.Context, name types.NamespacedName, owner types.UID,
+) (reconcile.Done, error) {
 	present, absent := r.served.all()
-	leftovers := r.releaseOrphans(ctx, name, owner, present) // what keeps one of those from going keeps no run from beginning
+	// what keeps one of those from going keeps no run from beginning
+	leftovers := r.releaseOrphans(ctx, name, owner, present)
 	if owner == "" {
 		return again(reconcile.Done{}, leftovers)
 	}
+
 	begin := r.Now()
 	cronJob, err := reconcile.Begin[appsv1beta1.AdvancedCronJob](ctx, r.API, name, owner)
 	if err != nil || cronJob == nil {
 		return again(reconcile.Done{}, errors.Join(err, leftovers))
 	}
-	snapshot := advancedcronjob.Snapshot{CronJob: cronJob, Absent: absent, Now: r.Now(), Zone: r.Zone, Counted: r.memory.Of(owner).counted}
+
+	snapshot := advancedcronjob.Snapshot{CronJob: cronJob, Absent: absent, Now: r.Now(), Zone: r.Zone,
+		Counted: r.memory.Of(owner).counted}
 	for _, kind := range present {
 		children, err := r.children(ctx, cronJob, kind)
 		if err != nil {
@@ -42,9 +48,13 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 		}
 		snapshot.Children = append(snapshot.Children, children...)
 	}
+
 	plan := advancedcronjob.Make(snapshot)
-	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin), Headline: string(plan.Reason) + ": " + plan.Message,
-		Record: func() []any { return []any{"reason", plan.Reason, "message", plan.Message, "next", plan.Next} }}
+	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin), Headline: string(plan.Reason) +
+		": " + plan.Message,
+		Record: func() []any {
+			return []any{"reason", plan.Reason, "message", plan.Message, "next", plan.Next}
+		}}
 	err = errors.Join(r.apply(ctx, cronJob, plan), leftovers)
 	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
 	return again(done, err)
@@ -65,9 +75,12 @@ func (r *Reconciler) forget(name types.NamespacedName, cronJob types.UID) {
 	r.meters.forget(name)
 }
 
-// children are those of a kind that the AdvancedCronJob controls (ACJ-030).
-func (r *Reconciler) children(ctx context.Context, cronJob *appsv1beta1.AdvancedCronJob, kind advancedcronjob.Kind) ([]advancedcronjob.Child, error) {
-	of := []client.ListOption{client.InNamespace(cronJob.Namespace), client.MatchingFields{byOwner: string(cronJob.UID)}, client.UnsafeDisableDeepCopy}
+// children are those of a kind that the AdvancedCronJob controls.
+func (r *Reconciler) children(
+	ctx context.Context, cronJob *appsv1beta1.AdvancedCronJob, kind advancedcronjob.Kind,
+) ([]advancedcronjob.Child, error) {
+	of := []client.ListOption{client.InNamespace(cronJob.Namespace),
+		client.MatchingFields{byOwner: string(cronJob.UID)}, client.UnsafeDisableDeepCopy}
 	switch list, err := r.list(ctx, kind, of...); list := list.(type) {
 	case *batchv1.JobList:
 		return laid(r, cronJob, list.Items), err
@@ -81,7 +94,9 @@ func (r *Reconciler) children(ctx context.Context, cronJob *appsv1beta1.Advanced
 }
 
 // list lists objects of a kind of children.
-func (r *Reconciler) list(ctx context.Context, kind advancedcronjob.Kind, options ...client.ListOption) (list client.ObjectList, err error) {
+func (r *Reconciler) list(
+	ctx context.Context, kind advancedcronjob.Kind, options ...client.ListOption,
+) (list client.ObjectList, err error) {
 	switch kind {
 	case advancedcronjob.Job:
 		list = &batchv1.JobList{}
@@ -102,12 +117,15 @@ type object[T any] interface {
 }
 
 // laid are children with own writes laid over them.
-func laid[T any, P object[T]](r *Reconciler, cronJob *appsv1beta1.AdvancedCronJob, items []T) []advancedcronjob.Child {
+func laid[T any, P object[T]](
+	r *Reconciler, cronJob *appsv1beta1.AdvancedCronJob, items []T,
+) []advancedcronjob.Child {
 	objects := make([]P, len(items))
 	for i := range items {
 		objects[i] = &items[i]
 	}
-	objects = reconcile.Overlay(r.Own, cronJob.UID, objects, func(o P) bool { return advancedcronjob.OwnerOf(o) == cronJob.UID })
+	objects = reconcile.Overlay(r.Own, cronJob.UID, objects,
+		func(o P) bool { return advancedcronjob.OwnerOf(o) == cronJob.UID })
 	children := make([]advancedcronjob.Child, len(objects))
 	for i := range objects {
 		children[i] = advancedcronjob.ChildOf(objects[i])
@@ -116,12 +134,15 @@ func laid[T any, P object[T]](r *Reconciler, cronJob *appsv1beta1.AdvancedCronJo
 }
 
 // releaseOrphans releases children of AdvancedCronJobs that are gone: nobody else would.
-func (r *Reconciler) releaseOrphans(ctx context.Context, name types.NamespacedName, owner types.UID, kinds []advancedcronjob.Kind) error {
+func (r *Reconciler) releaseOrphans(
+	ctx context.Context, name types.NamespacedName, owner types.UID, kinds []advancedcronjob.Kind,
+) error {
 	loose := *r.API
 	loose.Own = nil // nothing is planned from what was written
 	var errs []error
 	for _, kind := range kinds {
-		list, err := r.list(ctx, kind, client.InNamespace(name.Namespace), client.MatchingFields{byUnrecorded: name.Name})
+		list, err := r.list(ctx, kind, client.InNamespace(name.Namespace),
+			client.MatchingFields{byUnrecorded: name.Name})
 		if err != nil {
 			return err
 		}
@@ -137,13 +158,15 @@ func (r *Reconciler) releaseOrphans(ctx context.Context, name types.NamespacedNa
 			return err
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
 // release takes the finalizer off a child whose run is noted, or that nobody asks about any more. It returns
 // the version that is left; one that is gone is as it was.
 func release(ctx context.Context, w *reconcile.Writer, child client.Object) (client.Object, error) {
-	rest := slices.DeleteFunc(slices.Clone(child.GetFinalizers()), func(finalizer string) bool { return finalizer == pub.UnrecordedRun })
+	rest := slices.DeleteFunc(slices.Clone(child.GetFinalizers()),
+		func(finalizer string) bool { return finalizer == pub.UnrecordedRun })
 	left, err := reconcile.Merge(ctx, w, child, map[string]any{"finalizers": rest}, nil, "")
 	switch {
 	case apierrors.IsNotFound(err):
@@ -155,7 +178,9 @@ func release(ctx context.Context, w *reconcile.Writer, child client.Object) (cli
 }
 
 // apply carries out a plan.
-func (r *Reconciler) apply(ctx context.Context, cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcronjob.Plan) error {
+func (r *Reconciler) apply(
+	ctx context.Context, cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcronjob.Plan,
+) error {
 	w := r.For(cronJob.UID)
 	cronJob, err := writeStatus(ctx, w, cronJob, &plan.Status)
 	if err != nil {
@@ -169,7 +194,7 @@ func (r *Reconciler) apply(ctx context.Context, cronJob *appsv1beta1.AdvancedCro
 	return errors.Join(r.begin(ctx, w, cronJob, plan, left), err)
 }
 
-// writeStatus makes the status what it should be, and returns the object as it is then (ACJ-102).
+// writeStatus makes the status what it should be, and returns the object as it is then.
 func writeStatus(ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob,
 	status *appsv1beta1.AdvancedCronJobStatus) (*appsv1beta1.AdvancedCronJob, error) {
 	body, err := reconcile.StatusPatch(cronJob, &cronJob.Status, status)
@@ -183,7 +208,7 @@ func writeStatus(ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.
 	return written, nil
 }
 
-// tell tells what is news (ACJ-103).
+// tell tells what is news.
 func (r *Reconciler) tell(cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcronjob.Plan) {
 	memory := r.memory.Of(cronJob.UID)
 	for _, child := range plan.Finished {
@@ -193,19 +218,23 @@ func (r *Reconciler) tell(cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcr
 		}
 		r.Events.Event(cronJob, corev1.EventTypeNormal, "SawCompletedJob", message)
 	}
+
 	told := map[string]bool{}
 	for _, note := range plan.Notes {
 		if told[note.Reason] = true; memory.news.Is(note.Reason, note.About) {
 			r.Events.Event(cronJob, note.Type, note.Reason, note.Message)
 		}
 	}
+
 	// What was wrong with the object is told again if it is wrong again; what holds runs comes back with each
 	// of them, and is told once.
-	for _, reason := range []string{string(advancedcronjob.NoZone), string(advancedcronjob.NoSchedule), advancedcronjob.FailedCreate} {
+	for _, reason := range []string{string(advancedcronjob.NoZone), string(advancedcronjob.NoSchedule),
+		advancedcronjob.FailedCreate} {
 		if !told[reason] {
 			memory.news.Is(reason, "")
 		}
 	}
+
 	memory.counted = plan.Counted
 	r.meters.left(cronJob.Namespace, cronJob.Name, plan.Dropped)
 }
@@ -222,8 +251,11 @@ func (n newest) of(child advancedcronjob.Child) client.Object {
 }
 
 // tidy lets go of children whose run is noted, and deletes those that history has too many of. Errors do not
-// keep a run from beginning (ACJ-091).
-func (r *Reconciler) tidy(ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcronjob.Plan) (newest, error) {
+// keep a run from beginning.
+func (r *Reconciler) tidy(
+	ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob,
+	plan *advancedcronjob.Plan,
+) (newest, error) {
 	left := newest{}
 	var errs []error
 	released := make([]client.Object, len(plan.Release))
@@ -236,19 +268,23 @@ func (r *Reconciler) tidy(ctx context.Context, w *reconcile.Writer, cronJob *app
 			left[object.GetUID()] = object
 		}
 	}
+
 	errs = append(errs, r.remove(ctx, w, cronJob, plan.Delete, left, "history has more than its limit")...)
 	return left, errors.Join(errs...)
 }
 
-// remove deletes children in the background (ACJ-062, ACJ-090).
-func (r *Reconciler) remove(ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob, children []advancedcronjob.Child,
-	left newest, why string) []error {
+// remove deletes children in the background.
+func (r *Reconciler) remove(
+	ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob,
+	children []advancedcronjob.Child, left newest, why string,
+) []error {
 	return w.Each(ctx, len(children), func(i int) error {
 		child := children[i]
 		err := w.Delete(ctx, left.of(child), client.PropagationPolicy(metav1.DeletePropagationBackground))
 		switch {
 		case err == nil:
-			r.Events.Event(cronJob, corev1.EventTypeNormal, "SuccessfulDelete", fmt.Sprintf("deleted %s: %s", child, why))
+			r.Events.Event(cronJob, corev1.EventTypeNormal, "SuccessfulDelete",
+				fmt.Sprintf("deleted %s: %s", child, why))
 		case !reconcile.IsStalePlan(err):
 			err = fmt.Errorf("deleting %s: %w", child, err)
 			r.Events.Event(cronJob, corev1.EventTypeWarning, "FailedDelete", err.Error())
@@ -258,20 +294,27 @@ func (r *Reconciler) remove(ctx context.Context, w *reconcile.Writer, cronJob *a
 }
 
 // begin begins a run (ACJ-062, ACJ-070 to ACJ-074).
-func (r *Reconciler) begin(ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcronjob.Plan, left newest) error {
-	if err := errors.Join(r.remove(ctx, w, cronJob, plan.Replace, left, "the next run replaces it")...); err != nil {
+func (r *Reconciler) begin(
+	ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob,
+	plan *advancedcronjob.Plan, left newest,
+) error {
+	if err := errors.Join(r.remove(ctx, w, cronJob, plan.Replace, left,
+		"the next run replaces it")...); err != nil {
 		return err
 	}
+
 	created, err := r.create(ctx, w, cronJob, plan)
 	if reconcile.IsNamespaceTerminating(err) {
 		return nil
 	}
 	if err != nil {
-		if err = fmt.Errorf("creating %s %s: %w", plan.Kind, plan.Run.Name, err); !reconcile.IsStalePlan(err) {
+		if err = fmt.Errorf("creating %s %s: %w", plan.Kind,
+			plan.Run.Name, err); !reconcile.IsStalePlan(err) {
 			r.Events.Event(cronJob, corev1.EventTypeWarning, advancedcronjob.FailedCreate, err.Error())
 		}
 		return err
 	}
+
 	var child *advancedcronjob.Child
 	if created != nil {
 		of := advancedcronjob.ChildOf(created)
@@ -281,36 +324,45 @@ func (r *Reconciler) begin(ctx context.Context, w *reconcile.Writer, cronJob *ap
 	if _, err := writeStatus(ctx, w, cronJob, &status); err != nil || child == nil || !child.Held() {
 		return err
 	}
+
 	_, err = release(ctx, w, created)
 	return err
 }
 
 // create creates the child of a run. It returns nil if another object has its name.
-func (r *Reconciler) create(ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcronjob.Plan) (client.Object, error) {
+func (r *Reconciler) create(
+	ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob,
+	plan *advancedcronjob.Plan,
+) (client.Object, error) {
 	document, err := advancedcronjob.NewChild(cronJob, plan.Kind, plan.Run)
 	if err != nil {
 		return nil, err
 	}
+
 	child := empty(plan.Kind)
 	if err = w.Create(ctx, document, child); err == nil {
 		late := r.Now().Sub(plan.Run.Time)
 		r.meters.started(plan.Kind, late)
 		r.Events.Event(cronJob, corev1.EventTypeNormal, "SuccessfulCreate",
-			fmt.Sprintf("created %s %s for the run of %s", plan.Kind, plan.Run.Name, plan.Run.Time.Format(time.RFC3339)))
+			fmt.Sprintf("created %s %s for the run of %s", plan.Kind, plan.Run.Name,
+				plan.Run.Time.Format(time.RFC3339)))
 		return child, nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
+
 	child = empty(plan.Kind)
-	if err := w.Read(ctx, types.NamespacedName{Namespace: cronJob.Namespace, Name: plan.Run.Name}, child); err != nil {
+	if err := w.Read(ctx, types.NamespacedName{Namespace: cronJob.Namespace, Name: plan.Run.Name},
+		child); err != nil {
 		return nil, reconcile.StaleIfNotFound(err)
 	}
 	if advancedcronjob.OwnerOf(child) == cronJob.UID {
 		return child, nil
 	}
+
 	r.Events.Event(cronJob, corev1.EventTypeWarning, "UnexpectedJob",
-		fmt.Sprintf("%s %s is there already and not of this %s: the run of %s is left out", plan.Kind, plan.Run.Name, advancedcronjob.Name,
-			plan.Run.Time.Format(time.RFC3339)))
+		fmt.Sprintf("%s %s is there already and not of this %s: the run of %s is left out", plan.Kind,
+			plan.Run.Name, advancedcronjob.Name, plan.Run.Time.Format(time.RFC3339)))
 	return nil, nil
 }

@@ -26,12 +26,16 @@ func Set(replicas int32, options ...func(*appsv1beta1.CloneSet)) *appsv1beta1.Cl
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	set.Spec.UpdateStrategy.Type = appsv1beta1.RollingUpdateCloneSetUpdateStrategyType
 	set.Spec.UpdateStrategy.RollingUpdate = &appsv1beta1.RollingUpdateCloneSetStrategy{
-		PodUpdatePolicy: appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, MaxUnavailable: kindtest.Number(1)}
+		PodUpdatePolicy: appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy,
+		MaxUnavailable:  kindtest.Number(1)}
 	set.Spec.ScaleStrategy.EnablePVCReuse = true
-	SetTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
+	SetTemplate(
+		set,
+		`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
 	for _, option := range options {
 		option(set)
 	}
+
 	return set
 }
 
@@ -43,8 +47,11 @@ func Templated(template string) func(*appsv1beta1.CloneSet) {
 // App is a template of one container that reads annotation config, and more members of metadata and
 // container.
 func App(image, config, metadata, container string) func(*appsv1beta1.CloneSet) {
-	return Templated(fmt.Sprintf(`{"metadata":{"labels":{"app":"web"},"annotations":{"config":%q%s}},"spec":{"containers":[{"name":"nginx","image":%q,`+
-		`"env":[{"name":"CONFIG","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['config']"}}}]%s}]}}`, config, metadata, image, container))
+	return Templated(
+		fmt.Sprintf(
+			`{"metadata":{"labels":{"app":"web"},"annotations":{"config":%q%s}},"spec":{"containers":[{"name":"nginx","image":%q,`+
+				`"env":[{"name":"CONFIG","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['config']"}}}]%s}]}}`,
+			config, metadata, image, container))
 }
 
 // CPU is the part of a container, for App, that limits its CPU.
@@ -54,7 +61,9 @@ func CPU(limit string) string {
 
 // MaxUnavailable sets the number of pods that may be unavailable.
 func MaxUnavailable(n int) func(*appsv1beta1.CloneSet) {
-	return Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.MaxUnavailable = kindtest.Number(n) })
+	return Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) {
+		s.MaxUnavailable = kindtest.Number(n)
+	})
 }
 
 // Paused pauses the rollout, or lets it go on.
@@ -81,21 +90,27 @@ func ToDelete(names ...string) func(*appsv1beta1.CloneSet) {
 // so.
 func UpdateHook(mark bool) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) {
-		set.Spec.Lifecycle = &pub.Lifecycle{InPlaceUpdate: &pub.LifecycleHook{LabelsHandler: map[string]string{"traffic": "on"},
-			MarkPodNotReady: mark}}
+		set.Spec.Lifecycle = &pub.Lifecycle{
+			InPlaceUpdate: &pub.LifecycleHook{LabelsHandler: map[string]string{"traffic": "on"},
+				MarkPodNotReady: mark}}
 	}
 }
 
 // HookedImage is Image with the label that UpdateHook looks at.
 func HookedImage(image string) func(*appsv1beta1.CloneSet) {
-	return Templated(fmt.Sprintf(`{"metadata":{"labels":{"app":"web","traffic":"on"}},"spec":{"containers":[{"name":"nginx","image":%q}]}}`,
-		image))
+	return Templated(
+		fmt.Sprintf(
+			`{"metadata":{"labels":{"app":"web","traffic":"on"}},"spec":{"containers":[{"name":"nginx","image":%q}]}}`,
+			image))
 }
 
 // Env changes the environment of the only container, which cannot be done in place.
 func Env(value string) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) {
-		SetTemplate(set, fmt.Sprintf(`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1","env":[{"name":"E","value":%q}]}]}}`, value))
+		SetTemplate(
+			set, fmt.Sprintf(
+				`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1","env":[{"name":"E","value":%q}]}]}}`,
+				value))
 	}
 }
 
@@ -163,8 +178,10 @@ func InState(state pub.LifecycleStateType) func(*corev1.Pod) {
 func Settled(pod *corev1.Pod) {
 	pod.Labels[pub.PodTemplateHash] = pod.Labels[pub.ControllerRevisionHash][len("web-"):]
 	for _, gate := range []corev1.PodConditionType{pub.InPlaceUpdateReady, pub.KruisePodReady} {
-		pod.Spec.ReadinessGates = append(pod.Spec.ReadinessGates, corev1.PodReadinessGate{ConditionType: gate})
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: gate, Status: corev1.ConditionTrue})
+		pod.Spec.ReadinessGates = append(pod.Spec.ReadinessGates,
+			corev1.PodReadinessGate{ConditionType: gate})
+		pod.Status.Conditions = append(pod.Status.Conditions,
+			corev1.PodCondition{Type: gate, Status: corev1.ConditionTrue})
 	}
 }
 
@@ -178,7 +195,10 @@ func InPlaceGrace(seconds int32) func(*appsv1beta1.CloneSet) {
 // TwoImages returns a template with these images.
 func TwoImages(nginx, agent string) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) {
-		SetTemplate(set, fmt.Sprintf(`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":%q},{"name":"agent","image":%q}]}}`, nginx, agent))
+		SetTemplate(
+			set, fmt.Sprintf(
+				`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":%q},{"name":"agent","image":%q}]}}`,
+				nginx, agent))
 	}
 }
 
@@ -192,7 +212,10 @@ func SetTemplate(set *appsv1beta1.CloneSet, document string) {
 // Image gives a set a template of one container with the image.
 func Image(image string) func(*appsv1beta1.CloneSet) {
 	return func(set *appsv1beta1.CloneSet) {
-		SetTemplate(set, fmt.Sprintf(`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":%q}]}}`, image))
+		SetTemplate(
+			set, fmt.Sprintf(
+				`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":%q}]}}`,
+				image))
 	}
 }
 
@@ -203,16 +226,20 @@ func Rolling(change func(*appsv1beta1.RollingUpdateCloneSetStrategy)) func(*apps
 
 // ClaimTemplate is a claim template of that name and size.
 func ClaimTemplate(name, size string) template.VolumeClaimTemplate {
-	return template.FromPersistentVolumeClaim(corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}}}})
+	return template.FromPersistentVolumeClaim(
+		corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.PersistentVolumeClaimSpec{
+				AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources: corev1.VolumeResourceRequirements{
+					Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(size)}}}})
 }
 
 // Pod is an available pod at the revision.
 func Pod(name, revisionName string, options ...func(*corev1.Pod)) *corev1.Pod {
 	pod := &corev1.Pod{}
 	pod.Name, pod.Namespace, pod.UID = name, "default", "pod-uid"
-	pod.Labels = map[string]string{"app": "web", pub.ControllerRevisionHash: revisionName, pub.LifecycleState: "Normal"}
+	pod.Labels = map[string]string{"app": "web", pub.ControllerRevisionHash: revisionName,
+		pub.LifecycleState: "Normal"}
 	pod.Spec.NodeName = "n"
 	pod.Status.Phase = corev1.PodRunning
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue,

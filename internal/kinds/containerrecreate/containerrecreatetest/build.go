@@ -22,10 +22,22 @@ func Request(changes ...func(*appsv1beta1.ContainerRecreateRequest)) *appsv1beta
 			Labels:            map[string]string{pub.RecreateActive: "true", pub.RecreateNodeName: "node-a", pub.RecreatePodUID: "pod-1"}},
 		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: "web-7", Strategy: &appsv1beta1.ContainerRecreateRequestStrategy{},
 			Containers: []appsv1beta1.ContainerRecreateRequestContainer{
-				{Name: "app", StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: "c://app-1",
-					RestartCount: 1}},
-				{Name: "proxy", StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: "c://proxy-1"}}}},
-		Status: appsv1beta1.ContainerRecreateRequestStatus{Phase: appsv1beta1.ContainerRecreateRequestRecreating},
+				{
+					Name: "app",
+					StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{
+						ContainerID:  "c://app-1",
+						RestartCount: 1,
+					},
+				},
+				{
+					Name: "proxy",
+					StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{
+						ContainerID: "c://proxy-1",
+					},
+				}}},
+		Status: appsv1beta1.ContainerRecreateRequestStatus{
+			Phase: appsv1beta1.ContainerRecreateRequestRecreating,
+		},
 	}
 	for _, change := range changes {
 		change(r)
@@ -35,7 +47,9 @@ func Request(changes ...func(*appsv1beta1.ContainerRecreateRequest)) *appsv1beta
 
 // Done completes the request.
 func Done(r *appsv1beta1.ContainerRecreateRequest) {
-	r.Status.Phase, r.Status.CompletionTime = appsv1beta1.ContainerRecreateRequestCompleted, &metav1.Time{Time: Noon}
+	r.Status.Phase, r.Status.CompletionTime = appsv1beta1.ContainerRecreateRequestCompleted, &metav1.Time{
+		Time: Noon,
+	}
 }
 
 // Held is for a request that holds its pod unready.
@@ -60,13 +74,18 @@ func Phase(p appsv1beta1.ContainerRecreateRequestPhase) func(*appsv1beta1.Contai
 
 // Pod is the pod, with its containers as they were when the request was made.
 func Pod(changes ...func(*corev1.Pod)) *corev1.Pod {
-	started := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(Noon.Add(-time.Hour))}}
+	started := corev1.ContainerState{
+		Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(Noon.Add(-time.Hour))},
+	}
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-7", UID: "pod-1", ResourceVersion: "9"},
 		Spec:       corev1.PodSpec{NodeName: "node-a", ReadinessGates: []corev1.PodReadinessGate{{ConditionType: pub.KruisePodReady}}},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning,
-			Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: "True"}, {Type: corev1.ContainersReady, Status: "True"},
-				{Type: pub.KruisePodReady, Status: "True"}},
+			Conditions: []corev1.PodCondition{
+				{Type: corev1.PodReady, Status: "True"},
+				{Type: corev1.ContainersReady, Status: "True"},
+				{Type: pub.KruisePodReady, Status: "True"},
+			},
 			ContainerStatuses: []corev1.ContainerStatus{
 				{Name: "proxy", ContainerID: "c://proxy-1", State: started, Ready: true},
 				{Name: "app", ContainerID: "c://app-1", RestartCount: 1, State: started, Ready: true}}},
@@ -78,12 +97,16 @@ func Pod(changes ...func(*corev1.Pod)) *corev1.Pod {
 }
 
 // Restarted lets container app have been restarted.
-func Restarted(p *corev1.Pod) { // CRR-161: by a node whose clock is behind
+func Restarted(p *corev1.Pod) { // by a node whose clock is behind
 	p.Status.ContainerStatuses[1].ContainerID, p.Status.ContainerStatuses[1].RestartCount = "c://app-2", 2
 }
 
 // Succeeded lets both containers have been restarted.
 func Succeeded(r *appsv1beta1.ContainerRecreateRequest) {
 	r.Status.ContainerRecreateStates = []appsv1beta1.ContainerRecreateRequestContainerRecreateState{
-		{Name: "app", Phase: "Succeeded", IsKilled: true}, {Name: "proxy", Phase: "Succeeded", IsKilled: true}}
+		{
+			Name:     "app",
+			Phase:    "Succeeded",
+			IsKilled: true,
+		}, {Name: "proxy", Phase: "Succeeded", IsKilled: true}}
 }

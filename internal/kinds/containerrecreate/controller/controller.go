@@ -33,7 +33,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// unfinishedByPod indexes the requests that a pod's events concern (CRR-055).
+// unfinishedByPod indexes the requests that a pod's events concern.
 const unfinishedByPod = "containerrecreate.podUID"
 
 // Reconciler carries out plans. Its fields are for tests to fill in.
@@ -47,34 +47,42 @@ type Reconciler struct {
 
 // Setup adds the controller to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.ContainerRecreateRequest{}, unfinishedByPod, indexByPod); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.ContainerRecreateRequest{}, unfinishedByPod,
+		indexByPod); err != nil {
 		return fmt.Errorf("indexing ContainerRecreateRequests by pod: %w", err)
 	}
 	api := options.API(mgr)
-	api.Own = nil // a request is its daemon's, too: what was planned from a cache that lags ends in a conflict
-	r := &Reconciler{API: api, Events: reconcile.NewRecorder(mgr.GetEventRecorder("containerrecreaterequest-controller")),
-		meters: newMeters()}
+	// a request is its daemon's, too: what was planned from a cache that lags ends in a conflict
+	api.Own = nil
+	r := &Reconciler{
+		API:    api,
+		Events: reconcile.NewRecorder(mgr.GetEventRecorder("containerrecreaterequest-controller")),
+		meters: newMeters(),
+	}
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
 	}
 	err := options.Complete("containerrecreaterequest", r, ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.ContainerRecreateRequest{}).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), builder.WithPredicates(podEvents)))
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod),
+			builder.WithPredicates(podEvents)))
 	if err != nil {
 		return err
 	}
-	return (&filler{api}).setup(mgr, reconcile.Options{Workers: options.Workers, Everywhere: true, Pulse: options.Pulse})
+	return (&filler{api}).setup(mgr,
+		reconcile.Options{Workers: options.Workers, Everywhere: true, Pulse: options.Pulse})
 }
 
 func indexByPod(object client.Object) []string {
 	request, ok := object.(*appsv1beta1.ContainerRecreateRequest)
-	if !ok || request.DeletionTimestamp != nil || restart.Completed(request) || restart.PodUID(request) == "" {
+	if !ok || request.DeletionTimestamp != nil || restart.Completed(request) ||
+		restart.PodUID(request) == "" {
 		return nil
 	}
 	return []string{string(restart.PodUID(request))}
 }
 
-// podEvents are what a request waits for (CRR-055).
+// podEvents are what a request waits for.
 var podEvents = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isPod := e.ObjectOld.(*corev1.Pod)
@@ -86,16 +94,18 @@ var podEvents = predicate.Funcs{
 		return before.UID != after.UID || before.Status.Message != after.Status.Message ||
 			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
 			!equality.Semantic.DeepEqual(before.Status.ContainerStatuses, after.Status.ContainerStatuses) ||
-			!equality.Semantic.DeepEqual(before.Status.InitContainerStatuses, after.Status.InitContainerStatuses)
+			!equality.Semantic.DeepEqual(before.Status.InitContainerStatuses,
+				after.Status.InitContainerStatuses)
 	},
 }
 
 func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []ctrl.Request {
 	var list appsv1beta1.ContainerRecreateRequestList
-	err := r.Client.List(ctx, &list, client.InNamespace(pod.GetNamespace()), client.MatchingFields{unfinishedByPod: string(pod.GetUID())},
-		client.UnsafeDisableDeepCopy)
+	err := r.Client.List(ctx, &list, client.InNamespace(pod.GetNamespace()),
+		client.MatchingFields{unfinishedByPod: string(pod.GetUID())}, client.UnsafeDisableDeepCopy)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Listing ContainerRecreateRequests of a pod", "pod", client.ObjectKeyFromObject(pod))
+		log.FromContext(ctx).Error(err, "Listing ContainerRecreateRequests of a pod", "pod",
+			client.ObjectKeyFromObject(pod))
 		return nil
 	}
 	requests := make([]ctrl.Request, 0, len(list.Items))
@@ -135,7 +145,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 
 // pod reads the pod of the request. The cache is trusted only to say that the pod is there: it may not have
 // come yet, and it does not hold all of what plans need of pods of others.
-func (r *Reconciler) pod(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest) (*corev1.Pod, error) {
+func (r *Reconciler) pod(
+	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest,
+) (*corev1.Pod, error) {
 	name := types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName}
 	held := slices.Contains(request.Finalizers, pub.RecreateUnreadyAcquired)
 	if ended := restart.Completed(request) || request.DeletionTimestamp != nil; ended && !held {
@@ -160,13 +172,16 @@ func (r *Reconciler) pod(ctx context.Context, request *appsv1beta1.ContainerRecr
 	return pod, nil
 }
 
-func (r *Reconciler) apply(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod,
-	plan *containerrecreate.Plan) error {
+func (r *Reconciler) apply(
+	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, pod *corev1.Pod,
+	plan *containerrecreate.Plan,
+) error {
 	var err error
 	w, finalizers := r.For(request.UID), slices.Clone(request.Finalizers)
 	if plan.AddFinalizer {
 		finalizers = append(finalizers, pub.RecreateUnreadyAcquired)
-		if request, err = reconcile.Merge(ctx, w, request, map[string]any{"finalizers": finalizers}, nil, ""); err != nil {
+		if request, err = reconcile.Merge(ctx, w, request, map[string]any{"finalizers": finalizers}, nil,
+			""); err != nil {
 			return fmt.Errorf("adding the finalizer: %w", err)
 		}
 	}
@@ -181,7 +196,8 @@ func (r *Reconciler) apply(ctx context.Context, request *appsv1beta1.ContainerRe
 			return err
 		}
 		_, err = reconcile.Patch(ctx, w, pod, body, "status")
-		if err != nil && (!plan.RemoveFinalizer || !apierrors.IsNotFound(err)) { // a pod that is gone is released
+		// a pod that is gone is released
+		if err != nil && (!plan.RemoveFinalizer || !apierrors.IsNotFound(err)) {
 			return fmt.Errorf("writing %s of pod %s: %w", plan.Pod, pod.Name, err)
 		}
 	}
@@ -189,7 +205,8 @@ func (r *Reconciler) apply(ctx context.Context, request *appsv1beta1.ContainerRe
 	if plan.RemoveFinalizer || plan.RemoveActive {
 		metadata := map[string]any{}
 		if plan.RemoveFinalizer {
-			metadata["finalizers"] = slices.DeleteFunc(finalizers, func(f string) bool { return f == pub.RecreateUnreadyAcquired })
+			metadata["finalizers"] = slices.DeleteFunc(finalizers,
+				func(f string) bool { return f == pub.RecreateUnreadyAcquired })
 		}
 		if plan.RemoveActive {
 			metadata["labels"] = map[string]any{pub.RecreateActive: nil}
@@ -199,7 +216,8 @@ func (r *Reconciler) apply(ctx context.Context, request *appsv1beta1.ContainerRe
 		}
 	}
 	if plan.Status != nil {
-		if request, err = reconcile.Merge(ctx, w, request, nil, map[string]any{"status": plan.Status}, "status"); err != nil {
+		if request, err = reconcile.Merge(ctx, w, request, nil, map[string]any{"status": plan.Status},
+			"status"); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}
@@ -213,7 +231,7 @@ func (r *Reconciler) apply(ctx context.Context, request *appsv1beta1.ContainerRe
 
 // tell tells of the end of the request, before the label goes that shows that it is still to be told: a
 // manager that dies in between tells twice at most, and not never. One that lives remembers it for as long as
-// its cache shows the label (CRR-137, CRR-138).
+// its cache shows the label.
 func (r *Reconciler) tell(request *appsv1beta1.ContainerRecreateRequest, plan *containerrecreate.Plan) {
 	name := client.ObjectKeyFromObject(request)
 	if plan.Ended == "" {
@@ -231,9 +249,11 @@ func (r *Reconciler) tell(request *appsv1beta1.ContainerRecreateRequest, plan *c
 }
 
 // current is a conflict if the request is not what the cache shows: the pod's version does not tell, and a
-// pod that is held for a request that has let go of it is held for ever (CRR-067). Only who takes over from
-// another manager sees that.
-func (r *Reconciler) current(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, release bool) error {
+// pod that is held for a request that has let go of it is held for ever. Only who takes over from another
+// manager sees that.
+func (r *Reconciler) current(
+	ctx context.Context, request *appsv1beta1.ContainerRecreateRequest, release bool,
+) error {
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(appsv1beta1.GroupVersion.WithKind("ContainerRecreateRequest"))
 	err := r.Live.Get(ctx, client.ObjectKeyFromObject(request), found)
@@ -243,8 +263,10 @@ func (r *Reconciler) current(ctx context.Context, request *appsv1beta1.Container
 	case client.IgnoreNotFound(err) != nil:
 		return fmt.Errorf("reading the request again: %w", err)
 	case found.UID != request.UID || found.ResourceVersion != request.ResourceVersion:
-		return apierrors.NewConflict(appsv1beta1.GroupVersion.WithResource("containerrecreaterequests").GroupResource(), request.Name,
-			errors.New("it has changed"))
+		return apierrors.NewConflict(
+			appsv1beta1.GroupVersion.WithResource("containerrecreaterequests").GroupResource(), request.Name,
+			errors.New("it has changed"),
+		)
 	}
 	return nil
 }

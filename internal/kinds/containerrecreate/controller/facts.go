@@ -25,7 +25,9 @@ import (
 
 // Facts reads what is to be filled into requests for a pod from the API server: the pod and the labels of its
 // node. Either is nil if it does not exist.
-func Facts(ctx context.Context, live client.Reader, name types.NamespacedName) (*corev1.Pod, *metav1.PartialObjectMetadata, error) {
+func Facts(
+	ctx context.Context, live client.Reader, name types.NamespacedName,
+) (*corev1.Pod, *metav1.PartialObjectMetadata, error) {
 	pod := &corev1.Pod{}
 	if err := live.Get(ctx, name, pod); err != nil {
 		if apierrors.IsNotFound(err) {
@@ -47,9 +49,9 @@ func Facts(ctx context.Context, live client.Reader, name types.NamespacedName) (
 	return pod, node, nil
 }
 
-// filler writes the facts about pods into requests that were admitted without (CRR-035). Every replica of the
-// manager has one, as each has the webhook: a request shall not wait for a leader. All of them would write
-// the same, and only the first write succeeds.
+// filler writes the facts about pods into requests that were admitted without. Every replica of the manager
+// has one, as each has the webhook: a request shall not wait for a leader. All of them would write the same,
+// and only the first write succeeds.
 type filler struct{ *reconcile.API }
 
 // tryAnotherReplica is the pause after the webhook of a manager of an earlier release refused what it does
@@ -58,10 +60,11 @@ const tryAnotherReplica = time.Second
 
 func (f *filler) setup(mgr ctrl.Manager, options reconcile.Options) error {
 	return options.Complete("containerrecreaterequest-facts", f, ctrl.NewControllerManagedBy(mgr).
-		For(&appsv1beta1.ContainerRecreateRequest{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
-			request, ok := object.(*appsv1beta1.ContainerRecreateRequest)
-			return ok && containerrecreate.Unfilled(request)
-		}))))
+		For(&appsv1beta1.ContainerRecreateRequest{},
+			builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
+				request, ok := object.(*appsv1beta1.ContainerRecreateRequest)
+				return ok && containerrecreate.Unfilled(request)
+			}))))
 }
 
 // Reconcile implements the reconciler of the library.
@@ -85,12 +88,13 @@ func (f *filler) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Result, 
 }
 
 func (f *filler) fill(ctx context.Context, request *appsv1beta1.ContainerRecreateRequest) error {
-	pod, node, err := Facts(ctx, f.Live, types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName})
+	pod, node, err := Facts(ctx, f.Live,
+		types.NamespacedName{Namespace: request.Namespace, Name: request.Spec.PodName})
 	if err != nil {
 		return err
 	}
 	if pod == nil || pod.UID != restart.PodUID(request) {
-		return nil // the leader completes it (CRR-059)
+		return nil // the leader completes it
 	}
 	var labels map[string]string
 	if node != nil {
@@ -102,8 +106,10 @@ func (f *filler) fill(ctx context.Context, request *appsv1beta1.ContainerRecreat
 		_, err = reconcile.Merge(ctx, f.For(request.UID), request, nil, status, "status")
 		return err
 	}
-	guards := []jsonpatch.Operation{jsonpatch.NewOperation("replace", "/metadata/uid", request.UID), jsonpatch.NewOperation("replace",
-		"/metadata/resourceVersion", request.ResourceVersion)}
+	guards := []jsonpatch.Operation{
+		jsonpatch.NewOperation("replace", "/metadata/uid", request.UID),
+		jsonpatch.NewOperation("replace", "/metadata/resourceVersion", request.ResourceVersion),
+	}
 	body, err := json.Marshal(append(guards, patch...))
 	if err != nil {
 		return fmt.Errorf("encoding a patch: %w", err)

@@ -7,7 +7,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
 )
 
-// meters are the metrics of the controller (CRR-138).
+// meters are the metrics of the controller.
 type meters struct {
 	completed *prometheus.CounterVec
 	duration  prometheus.Histogram
@@ -15,12 +15,16 @@ type meters struct {
 
 func newMeters() *meters {
 	return &meters{
-		completed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_container_recreate_requests_completed_total",
-			Help: "Completed ContainerRecreateRequests, by result."}, []string{"result"}),
-		duration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "afloat_container_recreate_request_duration_seconds",
+		completed: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name: "afloat_container_recreate_requests_completed_total",
+				Help: "Completed ContainerRecreateRequests, by result.",
+			}, []string{"result"},
+		), duration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "afloat_container_recreate_request_duration_seconds",
 			Help:    "Time from the creation of a ContainerRecreateRequest to its completion.",
-			Buckets: prometheus.ExponentialBuckets(1, 2, 12)}),
-	}
+			Buckets: prometheus.ExponentialBuckets(1, 2, 12),
+		})}
 }
 
 func (m *meters) all() []prometheus.Collector { return []prometheus.Collector{m.completed, m.duration} }

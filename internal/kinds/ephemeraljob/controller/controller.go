@@ -38,9 +38,9 @@ import (
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 const (
-	// subresource is where ephemeral containers are added (EJ-002).
+	// subresource is where ephemeral containers are added.
 	subresource = "ephemeralcontainers"
-	// askAgain is how often an API server is asked that knows no ephemeral containers (EJ-046).
+	// askAgain is how often an API server is asked that knows no ephemeral containers.
 	askAgain = time.Minute
 	// mostNamed is how many pods an event names.
 	mostNamed = 5
@@ -76,14 +76,18 @@ type memory struct {
 
 // Setup adds the controller to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1alpha1.EphemeralJob{}, unfinished, indexUnfinished); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1alpha1.EphemeralJob{}, unfinished,
+		indexUnfinished); err != nil {
 		return fmt.Errorf("indexing EphemeralJobs: %w", err)
 	}
-	r := &Reconciler{API: options.API(mgr), Events: reconcile.NewRecorder(mgr.GetEventRecorder("ephemeraljob-controller")),
-		Pods: options.Pods, meters: newMeters()}
+
+	r := &Reconciler{API: options.API(mgr),
+		Events: reconcile.NewRecorder(mgr.GetEventRecorder("ephemeraljob-controller")), Pods: options.Pods,
+		meters: newMeters()}
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
 	}
+
 	return options.Complete("ephemeraljob", r.Loop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1alpha1.EphemeralJob{}, builder.WithPredicates(jobEvents)).
 		Watches(&corev1.Pod{}, (&podEvents{mgr.GetClient()}).handler()))
@@ -91,7 +95,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 
 // Loop is the reconciler of the library.
 func (r *Reconciler) Loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: reconcile.UIDs[appsv1alpha1.EphemeralJob](r.API), Pass: r.Pass,
+	return reconcile.NewLoop(reconcile.Loop{Now: r.Now,
+		Owner: reconcile.UIDs[appsv1alpha1.EphemeralJob](r.API), Pass: r.Pass,
 		Forget: func(name types.NamespacedName, job types.UID) {
 			r.Own.Forget(job)
 			r.memory.Forget(job)
@@ -100,16 +105,20 @@ func (r *Reconciler) Loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *rec
 }
 
 // Pass brings a job a step further.
-func (r *Reconciler) Pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+func (r *Reconciler) Pass(
+	ctx context.Context, name types.NamespacedName, owner types.UID,
+) (reconcile.Done, error) {
 	job, err := reconcile.Begin[appsv1alpha1.EphemeralJob](ctx, r.API, name, owner)
 	if err != nil || job == nil {
 		return reconcile.Done{}, err
 	}
+
 	begin := r.Now()
 	plan, err := r.plan(ctx, job)
 	if err != nil {
 		return reconcile.Done{}, err
 	}
+
 	done := reconcile.Done{Planning: r.Now().Sub(begin), Headline: plan.String(), Record: func() []any {
 		return []any{"job", name.String(), "plan", plan.String()}
 	}}
@@ -117,6 +126,7 @@ func (r *Reconciler) Pass(ctx context.Context, name types.NamespacedName, owner 
 	if err != nil || job == nil {
 		return r.again(done, err)
 	}
+
 	var failure error
 	if until, _ := r.memory.Of(owner).pause.Last(subresource); len(plan.Inject) > 0 && until.After(r.Now()) {
 		reconcile.MinRequeue(&plan.After, until.Sub(r.Now()))
@@ -133,7 +143,8 @@ func (r *Reconciler) Pass(ctx context.Context, name types.NamespacedName, owner 
 	done.After = plan.After
 	if plan.Status != nil {
 		r.tell(job, plan)
-		wait, err := r.memory.Of(owner).pace.Write(ctx, r.For(owner), job, &job.Status, plan.Status, onlyNumbers(&job.Status, plan.Status))
+		wait, err := r.memory.Of(owner).pace.Write(ctx, r.For(owner), job, &job.Status, plan.Status,
+			onlyNumbers(&job.Status, plan.Status))
 		if err != nil {
 			return r.again(done, errors.Join(failure, err))
 		}
@@ -159,11 +170,11 @@ func (r *Reconciler) again(done reconcile.Done, err error) (reconcile.Done, erro
 	return done, err
 }
 
-// plan reads what a plan is made from, and makes it. A job that is being deleted or has ended needs no pods
-// (EJ-041).
+// plan reads what a plan is made from, and makes it. A job that is being deleted or has ended needs no pods.
 func (r *Reconciler) plan(ctx context.Context, job *appsv1alpha1.EphemeralJob) (*ephemeraljob.Plan, error) {
 	m := r.memory.Of(job.UID)
-	s := ephemeraljob.Snapshot{Job: job, Ledger: m.ledger, Refused: m.refused, Unsupported: m.unsupported, UnsupportedUntil: m.until, Now: r.Now()}
+	s := ephemeraljob.Snapshot{Job: job, Ledger: m.ledger, Refused: m.refused, Unsupported: m.unsupported,
+		UnsupportedUntil: m.until, Now: r.Now()}
 	s.Held = func(pod types.UID) (time.Time, string) { return m.failed.Held(pod, subresource, s.Now) }
 	s.Failed = func(pod types.UID) bool { return m.failed.Has(pod, subresource) }
 	if job.DeletionTimestamp == nil && !ephemeraljob.Finished(job) {
@@ -198,20 +209,23 @@ func (r *Reconciler) plan(ctx context.Context, job *appsv1alpha1.EphemeralJob) (
 }
 
 // pods are those of the namespace that the job selects, and those that it has treated, whatever their labels
-// are now (EJ-035, EJ-037).
+// are now.
 func (r *Reconciler) pods(ctx context.Context, job *appsv1alpha1.EphemeralJob) ([]*corev1.Pod, error) {
 	found, err := r.Pods.TreatedBy(job.Namespace, job.UID)
 	if err != nil {
 		return nil, err
 	}
+
 	known := map[types.UID]bool{}
 	for _, pod := range found {
 		known[pod.UID] = true
 	}
+
 	selector, err := ephemeraljob.SelectorOf(job)
 	if err == nil { // else the plan says what is wrong
 		var list corev1.PodList
-		if err := r.Client.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingLabelsSelector{Selector: selector},
+		if err := r.Client.List(ctx, &list, client.InNamespace(job.Namespace),
+			client.MatchingLabelsSelector{Selector: selector},
 			client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("listing pods: %w", err)
 		}
@@ -221,6 +235,7 @@ func (r *Reconciler) pods(ctx context.Context, job *appsv1alpha1.EphemeralJob) (
 			}
 		}
 	}
+
 	return reconcile.Overlay(r.Own, job.UID, found, func(pod *corev1.Pod) bool {
 		return ephemeraljob.Treated(pod, job.UID) || selector.Matches(labels.Set(pod.Labels))
 	}), nil
@@ -228,7 +243,9 @@ func (r *Reconciler) pods(ctx context.Context, job *appsv1alpha1.EphemeralJob) (
 
 // apply brings the finalizer in order, and deletes the job. It returns the job as it is then; nil if it is
 // gone or going.
-func (r *Reconciler) apply(ctx context.Context, job *appsv1alpha1.EphemeralJob, plan *ephemeraljob.Plan) (*appsv1alpha1.EphemeralJob, error) {
+func (r *Reconciler) apply(
+	ctx context.Context, job *appsv1alpha1.EphemeralJob, plan *ephemeraljob.Plan,
+) (*appsv1alpha1.EphemeralJob, error) {
 	w := r.For(job.UID)
 	finalizers := slices.Clone(job.Finalizers)
 	switch {
@@ -238,7 +255,8 @@ func (r *Reconciler) apply(ctx context.Context, job *appsv1alpha1.EphemeralJob, 
 		}
 		return nil, nil
 	case plan.RemoveFinalizer:
-		finalizers = slices.DeleteFunc(finalizers, func(f string) bool { return f == pub.EphemeralContainersCleanup })
+		finalizers = slices.DeleteFunc(finalizers,
+			func(f string) bool { return f == pub.EphemeralContainersCleanup })
 	case plan.AddFinalizer:
 		finalizers = append(finalizers, pub.EphemeralContainersCleanup)
 	default:
@@ -248,16 +266,18 @@ func (r *Reconciler) apply(ctx context.Context, job *appsv1alpha1.EphemeralJob, 
 	if err != nil {
 		return nil, client.IgnoreNotFound(fmt.Errorf("writing the finalizer: %w", err))
 	}
+
 	return job, nil
 }
 
 // inject adds the containers to the pods, in batches of 1, 2, 4 and so on, and none after a batch in which
-// one failed (EJ-045). The error is that of writes of which nobody knows whether they happened.
+// one failed. The error is that of writes of which nobody knows whether they happened.
 func (r *Reconciler) inject(ctx context.Context, job *appsv1alpha1.EphemeralJob, pods []*corev1.Pod) error {
 	containers, err := ephemeraljob.Containers(job)
 	if err != nil {
 		return err
 	}
+
 	w, m := r.For(job.UID), r.memory.Of(job.UID)
 	for size := 1; len(pods) > 0; size *= 2 {
 		batch := pods[:min(size, len(pods))]
@@ -277,11 +297,14 @@ func (r *Reconciler) inject(ctx context.Context, job *appsv1alpha1.EphemeralJob,
 			return nil
 		}
 	}
+
 	return nil
 }
 
 // answered takes note of the answers to a batch, and tells of them (EJ-046 to EJ-048, EJ-084).
-func (r *Reconciler) answered(job *appsv1alpha1.EphemeralJob, m *memory, batch []*corev1.Pod, errs []error) error {
+func (r *Reconciler) answered(
+	job *appsv1alpha1.EphemeralJob, m *memory, batch []*corev1.Pod, errs []error,
+) error {
 	var treated, failed []string
 	var why, open, changed error
 	for i, err := range errs {
@@ -292,8 +315,9 @@ func (r *Reconciler) answered(job *appsv1alpha1.EphemeralJob, m *memory, batch [
 			m.unsupported, m.pause = "", retries.Retry{}
 			treated = append(treated, pod.Name)
 			continue
-		case reconcile.IsNotServed(err): // EJ-046
-			m.unsupported = "the API server adds no ephemeral containers to pods, it has no pods/" + subresource
+		case reconcile.IsNotServed(err):
+			m.unsupported = "the API server adds no ephemeral containers to pods, it has no pods/" +
+				subresource
 			m.until = r.Now().Add(askAgain)
 			continue
 		case reconcile.IsStalePlan(reconcile.StaleIfNotFound(err)):
@@ -313,28 +337,34 @@ func (r *Reconciler) answered(job *appsv1alpha1.EphemeralJob, m *memory, batch [
 		}
 		failed, why = append(failed, pod.Name), err
 	}
+
 	if len(treated) > 0 {
-		r.Events.Event(job, corev1.EventTypeNormal, "Injected", "added the ephemeral containers to "+plural.Few(treated, mostNamed))
+		r.Events.Event(job, corev1.EventTypeNormal, "Injected",
+			"added the ephemeral containers to "+plural.Few(treated, mostNamed))
 		m.news.Is(ephemeraljob.ReasonCreateFailed, "")
 	}
 	if len(failed) > 0 {
-		note := fmt.Sprintf("the ephemeral containers could not be added to %s: %v", plural.Few(failed, mostNamed), why)
+		note := fmt.Sprintf("the ephemeral containers could not be added to %s: %v",
+			plural.Few(failed, mostNamed), why)
 		if m.news.Is(ephemeraljob.ReasonCreateFailed, note) {
 			r.Events.Event(job, corev1.EventTypeWarning, ephemeraljob.ReasonCreateFailed, note)
 		}
 	}
+
 	return cmp.Or(open, changed)
 }
 
 // invalid tells that the API server itself finds the containers invalid in a pod: it names the field.
-// Policies and webhooks may think better of it (EJ-048).
+// Policies and webhooks may think better of it.
 func invalid(err error) bool {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) || status.Status().Code != http.StatusUnprocessableEntity || status.Status().Details == nil ||
+	if !errors.As(err, &status) || status.Status().Code != http.StatusUnprocessableEntity ||
+		status.Status().Details == nil ||
 		strings.HasPrefix(status.Status().Message, "admission webhook ") {
 		return false
 	}
-	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field != "" })
+	return slices.ContainsFunc(status.Status().Details.Causes,
+		func(c metav1.StatusCause) bool { return c.Field != "" })
 }
 
 // onlyNumbers tells that nothing but numbers changes.
@@ -345,11 +375,12 @@ func onlyNumbers(before, after *appsv1alpha1.EphemeralJobStatus) bool {
 		}
 		return text
 	}
-	return before.Phase == after.Phase && before.StartTime.Equal(after.StartTime) && before.CompletionTime.Equal(after.CompletionTime) &&
+	return before.Phase == after.Phase && before.StartTime.Equal(after.StartTime) &&
+		before.CompletionTime.Equal(after.CompletionTime) &&
 		conditions(before) == conditions(after)
 }
 
-// tell tells of pods that are left out, once as long as they are so many (EJ-036).
+// tell tells of pods that are left out, once as long as they are so many.
 func (r *Reconciler) tell(job *appsv1alpha1.EphemeralJob, plan *ephemeraljob.Plan) {
 	about := ""
 	if n := len(plan.Taken); n > 0 {
@@ -357,7 +388,8 @@ func (r *Reconciler) tell(job *appsv1alpha1.EphemeralJob, plan *ephemeraljob.Pla
 	}
 	if r.memory.Of(job.UID).news.Is("NameTaken", about) {
 		r.Events.Event(job, corev1.EventTypeWarning, "NameTaken", fmt.Sprintf(
-			"%s an ephemeral container of the same name from somebody else, and %s left out: %s", about+plural.Form(len(plan.Taken), " has", " have"),
+			"%s an ephemeral container of the same name from somebody else, and %s left out: %s",
+			about+plural.Form(len(plan.Taken), " has", " have"),
 			plural.Form(len(plan.Taken), "is", "are"), plural.Few(plan.Taken, mostNamed)))
 	}
 }

@@ -32,7 +32,7 @@ func indexUnfinished(object client.Object) []string {
 	return []string{"true"}
 }
 
-// jobEvents are the changes of jobs that somebody else than the controller makes (EJ-040).
+// jobEvents are the changes of jobs that somebody else than the controller makes.
 var jobEvents = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld, e.ObjectNew
@@ -42,7 +42,7 @@ var jobEvents = predicate.Funcs{
 	},
 }
 
-// podEvents finds the jobs that an event of a pod concerns (EJ-040).
+// podEvents finds the jobs that an event of a pod concerns.
 type podEvents struct{ reader client.Reader }
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
@@ -53,6 +53,7 @@ func (p *podEvents) handler() handler.EventHandler {
 			q.Add(request)
 		}
 	}
+
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { notify(ctx, q, e.Object) },
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { notify(ctx, q, e.Object) },
@@ -68,16 +69,20 @@ func (p *podEvents) handler() handler.EventHandler {
 
 // matters tells whether a job may see the change of a pod.
 func matters(before, after *corev1.Pod) bool {
-	return before.UID != after.UID || before.Spec.NodeName != after.Spec.NodeName || before.Status.Phase != after.Status.Phase ||
-		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) || !maps.Equal(before.Labels, after.Labels) ||
+	return before.UID != after.UID || before.Spec.NodeName != after.Spec.NodeName ||
+		before.Status.Phase != after.Status.Phase ||
+		(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+		!maps.Equal(before.Labels, after.Labels) ||
 		len(before.Spec.EphemeralContainers) != len(after.Spec.EphemeralContainers) ||
-		!equality.Semantic.DeepEqual(before.Status.EphemeralContainerStatuses, after.Status.EphemeralContainerStatuses)
+		!equality.Semantic.DeepEqual(before.Status.EphemeralContainerStatuses,
+			after.Status.EphemeralContainerStatuses)
 }
 
 // concerned are the unfinished jobs that select one of the states of a pod, or have treated it.
 func (p *podEvents) concerned(ctx context.Context, pods ...client.Object) []ctrl.Request {
 	var list appsv1alpha1.EphemeralJobList
-	if err := p.reader.List(ctx, &list, client.InNamespace(pods[0].GetNamespace()), client.MatchingFields{unfinished: "true"},
+	if err := p.reader.List(ctx, &list, client.InNamespace(pods[0].GetNamespace()),
+		client.MatchingFields{unfinished: "true"},
 		client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing EphemeralJobs")
 		return nil
@@ -85,6 +90,7 @@ func (p *podEvents) concerned(ctx context.Context, pods ...client.Object) []ctrl
 	if len(list.Items) == 0 {
 		return nil
 	}
+
 	treated := map[string]bool{}
 	for _, object := range pods {
 		if pod, ok := object.(*corev1.Pod); ok {
@@ -93,6 +99,7 @@ func (p *podEvents) concerned(ctx context.Context, pods ...client.Object) []ctrl
 			}
 		}
 	}
+
 	var requests []ctrl.Request
 	for i := range list.Items {
 		job := &list.Items[i]
@@ -103,5 +110,6 @@ func (p *podEvents) concerned(ctx context.Context, pods ...client.Object) []ctrl
 			requests = append(requests, reconcile.Request(job.Namespace, job.Name))
 		}
 	}
+
 	return requests
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/ephemeraljob"
 )
 
-// meters are the metrics of the controller (EJ-073). A nil one measures nothing.
+// meters are the metrics of the controller. A nil one measures nothing.
 type meters struct {
 	jobs *prometheus.GaugeVec
 	pods *prometheus.CounterVec
@@ -22,7 +22,8 @@ type meters struct {
 
 func newMeters() *meters {
 	return &meters{
-		jobs: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_ephemeral_jobs", Help: "EphemeralJobs, by phase."}, []string{"phase"}),
+		jobs: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_ephemeral_jobs",
+			Help: "EphemeralJobs, by phase."}, []string{"phase"}),
 		pods: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_ephemeral_job_pods_total",
 			Help: "Pods of EphemeralJobs that ended, by result."}, []string{"result"}),
 		phases: map[types.NamespacedName]appsv1alpha1.EphemeralJobPhase{},
@@ -43,9 +44,10 @@ func (m *meters) phase(name types.NamespacedName, job *appsv1alpha1.EphemeralJob
 	m.set(name, phase)
 }
 
-// phases are all that there are (EJ-016).
-var phases = []appsv1alpha1.EphemeralJobPhase{appsv1alpha1.EphemeralJobWaiting, appsv1alpha1.EphemeralJobRunning,
-	appsv1alpha1.EphemeralJobSucceeded, appsv1alpha1.EphemeralJobFailed, appsv1alpha1.EphemeralJobPaused, appsv1alpha1.EphemeralJobError}
+// phases are all that there are.
+var phases = []appsv1alpha1.EphemeralJobPhase{appsv1alpha1.EphemeralJobWaiting,
+	appsv1alpha1.EphemeralJobRunning, appsv1alpha1.EphemeralJobSucceeded, appsv1alpha1.EphemeralJobFailed,
+	appsv1alpha1.EphemeralJobPaused, appsv1alpha1.EphemeralJobError}
 
 func (m *meters) forget(name types.NamespacedName) { m.set(name, "") }
 
@@ -53,6 +55,7 @@ func (m *meters) set(name types.NamespacedName, phase appsv1alpha1.EphemeralJobP
 	if m == nil {
 		return
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before, counted := m.phases[name]

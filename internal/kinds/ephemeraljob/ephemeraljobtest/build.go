@@ -21,8 +21,9 @@ const Containers = `[{"name":"dump","image":"tools:1"}]`
 
 // Job is a job that adds container dump to pods with label app=web, with the finalizer of the manager.
 func Job(changes ...func(*appsv1alpha1.EphemeralJob)) *appsv1alpha1.EphemeralJob {
-	job := &appsv1alpha1.EphemeralJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "dump", UID: "job", ResourceVersion: "1",
-		Generation: 1, CreationTimestamp: metav1.NewTime(Noon), Finalizers: []string{pub.EphemeralContainersCleanup}}}
+	job := &appsv1alpha1.EphemeralJob{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "dump",
+		UID: "job", ResourceVersion: "1", Generation: 1, CreationTimestamp: metav1.NewTime(Noon),
+		Finalizers: []string{pub.EphemeralContainersCleanup}}}
 	job.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	With(Containers)(job)
 	for _, change := range changes {
@@ -42,8 +43,9 @@ func With(containers string) func(*appsv1alpha1.EphemeralJob) {
 
 // Pod is a running pod that the jobs select.
 func Pod(name string, changes ...func(*corev1.Pod)) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1",
-		CreationTimestamp: metav1.NewTime(Noon), Labels: map[string]string{"app": "web"}},
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name,
+		UID: types.UID("uid-" + name), ResourceVersion: "1", CreationTimestamp: metav1.NewTime(Noon),
+		Labels: map[string]string{"app": "web"}},
 		Spec:   corev1.PodSpec{NodeName: "node"},
 		Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	for _, change := range changes {
@@ -60,13 +62,15 @@ func Treated(job types.UID, state *corev1.ContainerState) func(*corev1.Pod) {
 // Container adds a container of the job, in that state; nil is none yet.
 func Container(name string, job types.UID, state *corev1.ContainerState) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
-		container := corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name}}
+		container := corev1.EphemeralContainer{
+			EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name}}
 		if job != "" {
 			container.Env = []corev1.EnvVar{{Name: pub.EphemeralJobEnv, Value: string(job)}}
 		}
 		pod.Spec.EphemeralContainers = append(pod.Spec.EphemeralContainers, container)
 		if state != nil {
-			pod.Status.EphemeralContainerStatuses = append(pod.Status.EphemeralContainerStatuses, corev1.ContainerStatus{Name: name, State: *state})
+			pod.Status.EphemeralContainerStatuses = append(pod.Status.EphemeralContainerStatuses,
+				corev1.ContainerStatus{Name: name, State: *state})
 		}
 	}
 }

@@ -38,8 +38,8 @@ import (
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-nodes-role,resources=imagepulljobs/finalizers,verbs=update
 
 const (
-	sourcesEvery = time.Minute // how often the sources of a running job's secrets are read (IMG-116)
-	tries        = 5           // of one NodeImage that others write too (IMG-213)
+	sourcesEvery = time.Minute // how often the sources of a running job's secrets are read
+	tries        = 5           // of one NodeImage that others write too
 )
 
 // JobReconciler carries out plans of ImagePullJobs. Its fields are for tests to fill in.
@@ -83,7 +83,8 @@ func (r *refusals) took(name string, err error, now time.Time) {
 // connection to it, has no code of its own.
 func tooLarge(err error) bool {
 	return apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsInternalError(err) &&
-		(strings.Contains(err.Error(), "request is too large") || strings.Contains(err.Error(), "message larger than max"))
+		(strings.Contains(err.Error(), "request is too large") ||
+			strings.Contains(err.Error(), "message larger than max"))
 }
 
 // syncedSecrets are the references that a job's secrets had when they were looked at last.
@@ -96,9 +97,14 @@ type syncedSecrets struct {
 func setupJobs(mgr ctrl.Manager, options Options) error {
 	meters, secrets := newMeters(), options.API(mgr)
 	secrets.Own = nil
-	r := &JobReconciler{API: options.API(mgr), Events: reconcile.NewRecorder(mgr.GetEventRecorder("imagepulljob-controller")),
+	r := &JobReconciler{
+		API:     options.API(mgr),
+		Events:  reconcile.NewRecorder(mgr.GetEventRecorder("imagepulljob-controller")),
 		Options: options,
-		Secrets: &Secrets{API: secrets, Namespace: options.Namespace, Copies: meters.copies}, Random: rand.Float64, meters: meters}
+		Secrets: &Secrets{API: secrets, Namespace: options.Namespace, Copies: meters.copies},
+		Random:  rand.Float64,
+		meters:  meters,
+	}
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
 	}
@@ -111,8 +117,14 @@ func setupJobs(mgr ctrl.Manager, options Options) error {
 }
 
 func (r *JobReconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: reconcile.UIDs[appsv1beta1.ImagePullJob](r.API), Pass: r.pass,
-		Forget: func(_ types.NamespacedName, job types.UID) { r.forget(job) }}, 0, limiter)
+	return reconcile.NewLoop(
+		reconcile.Loop{
+			Now:    r.Now,
+			Owner:  reconcile.UIDs[appsv1beta1.ImagePullJob](r.API),
+			Pass:   r.pass,
+			Forget: func(_ types.NamespacedName, job types.UID) { r.forget(job) },
+		}, 0, limiter,
+	)
 }
 
 func (r *JobReconciler) forget(job types.UID) {
@@ -121,10 +133,12 @@ func (r *JobReconciler) forget(job types.UID) {
 }
 
 // pass brings a job a step further.
-func (r *JobReconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+func (r *JobReconciler) pass(
+	ctx context.Context, name types.NamespacedName, owner types.UID,
+) (reconcile.Done, error) {
 	if owner == "" {
 		r.meters.forget(name)
-		return again(r.Secrets.Release(ctx, name)) // whatever a former life left (IMG-119)
+		return again(r.Secrets.Release(ctx, name)) // whatever a former life left
 	}
 	job, err := reconcile.Begin[appsv1beta1.ImagePullJob](ctx, r.API, name, owner)
 	if err != nil || job == nil {
@@ -140,8 +154,8 @@ func (r *JobReconciler) pass(ctx context.Context, name types.NamespacedName, own
 	}
 	plan := imagepull.PlanJob(s)
 	if !plan.Idle() {
-		log.FromContext(ctx).V(3).Info("Plan", "plan", plan.Why, "assign", len(plan.Assign), "supply", len(plan.Supply), "drop",
-			len(plan.Drop))
+		log.FromContext(ctx).V(3).Info("Plan", "plan", plan.Why, "assign", len(plan.Assign), "supply",
+			len(plan.Supply), "drop", len(plan.Drop))
 	}
 	r.meters.observe(job, plan, running)
 	if err := r.apply(ctx, &s, plan); err != nil {
@@ -169,9 +183,10 @@ func again(err error) (reconcile.Done, error) {
 // complete reads nodes and secrets of a running job.
 func (r *JobReconciler) complete(ctx context.Context, s *imagepull.JobSnapshot) (err error) {
 	job := s.Job
-	if !slices.Contains(job.Finalizers, pub.PullJobProtection) { // before there is anything to release (IMG-082)
+	if !slices.Contains(job.Finalizers, pub.PullJobProtection) { // before there is anything to release
 		finalizers := append(slices.Clone(job.Finalizers), pub.PullJobProtection)
-		if job, err = reconcile.Merge(ctx, r.For(job.UID), job, map[string]any{"finalizers": finalizers}, nil, ""); err != nil {
+		if job, err = reconcile.Merge(ctx, r.For(job.UID), job, map[string]any{"finalizers": finalizers}, nil,
+			""); err != nil {
 			return fmt.Errorf("adding the finalizer: %w", err)
 		}
 		s.Job = job
@@ -180,7 +195,8 @@ func (r *JobReconciler) complete(ctx context.Context, s *imagepull.JobSnapshot) 
 		return err
 	}
 	var owned appsv1beta1.NodeImageList
-	if err := r.Client.List(ctx, &owned, client.MatchingFields{ownersOf: string(job.UID)}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &owned, client.MatchingFields{ownersOf: string(job.UID)},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing NodeImages of the job: %w", err)
 	}
 	for i := range owned.Items {
@@ -198,15 +214,17 @@ func (r *JobReconciler) complete(ctx context.Context, s *imagepull.JobSnapshot) 
 	return err
 }
 
-// secrets brings the copies of the job's secrets up to date, once in a while (IMG-116).
-func (r *JobReconciler) secrets(ctx context.Context, job *appsv1beta1.ImagePullJob) ([]appsv1beta1.ReferenceObject, error) {
+// secrets brings the copies of the job's secrets up to date, once in a while.
+func (r *JobReconciler) secrets(
+	ctx context.Context, job *appsv1beta1.ImagePullJob,
+) ([]appsv1beta1.ReferenceObject, error) {
 	before := &r.memory.Of(job.UID).synced
 	if !before.at.IsZero() && r.Now().Sub(before.at) < sourcesEvery {
 		return before.refs, nil
 	}
 	refs, problems, err := r.Secrets.Sync(ctx, job)
 	if err != nil {
-		if !apierrors.IsConflict(err) { // IMG-112
+		if !apierrors.IsConflict(err) {
 			r.Events.Event(job, corev1.EventTypeWarning, "FailedSyncSecrets", err.Error())
 		}
 		return nil, err
@@ -219,8 +237,10 @@ func (r *JobReconciler) secrets(ctx context.Context, job *appsv1beta1.ImagePullJ
 	return refs, nil
 }
 
-// nodes selects the NodeImages of a job, in the order in which they are to pull (IMG-070 to IMG-073).
-func (r *JobReconciler) nodes(ctx context.Context, job *appsv1beta1.ImagePullJob) ([]*appsv1beta1.NodeImage, error) {
+// nodes selects the NodeImages of a job, in the order in which they are to pull.
+func (r *JobReconciler) nodes(
+	ctx context.Context, job *appsv1beta1.ImagePullJob,
+) ([]*appsv1beta1.NodeImage, error) {
 	var names []string
 	switch {
 	case job.Spec.PodSelector != nil:
@@ -244,7 +264,8 @@ func (r *JobReconciler) nodes(ctx context.Context, job *appsv1beta1.ImagePullJob
 		}
 		seen[name] = true
 		node := &appsv1beta1.NodeImage{}
-		if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy); err != nil {
+		if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, node,
+			client.UnsafeDisableDeepCopy); err != nil {
 			if apierrors.IsNotFound(err) {
 				continue
 			}
@@ -257,7 +278,9 @@ func (r *JobReconciler) nodes(ctx context.Context, job *appsv1beta1.ImagePullJob
 	return nodes, nil
 }
 
-func (r *JobReconciler) labelled(ctx context.Context, selector *appsv1beta1.ImagePullJobNodeSelector) ([]*appsv1beta1.NodeImage, error) {
+func (r *JobReconciler) labelled(
+	ctx context.Context, selector *appsv1beta1.ImagePullJobNodeSelector,
+) ([]*appsv1beta1.NodeImage, error) {
 	matching := labels.Everything()
 	if selector != nil {
 		var err error
@@ -266,7 +289,8 @@ func (r *JobReconciler) labelled(ctx context.Context, selector *appsv1beta1.Imag
 		}
 	}
 	var list appsv1beta1.NodeImageList
-	if err := r.Client.List(ctx, &list, client.MatchingLabelsSelector{Selector: matching}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &list, client.MatchingLabelsSelector{Selector: matching},
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing NodeImages: %w", err)
 	}
 	var nodes []*appsv1beta1.NodeImage
@@ -279,26 +303,27 @@ func (r *JobReconciler) labelled(ctx context.Context, selector *appsv1beta1.Imag
 	return nodes, nil
 }
 
-// pods returns the pods that are selected and have a node, in the order of their update (IMG-070, IMG-071).
+// pods returns the pods that are selected and have a node, in the order of their update.
 func (r *JobReconciler) pods(ctx context.Context, job *appsv1beta1.ImagePullJob) ([]*corev1.Pod, error) {
 	selector, err := metav1.LabelSelectorAsSelector(&job.Spec.PodSelector.LabelSelector)
 	if err != nil {
 		return nil, fmt.Errorf("spec.podSelector: %w", err)
 	}
 	var list corev1.PodList
-	if err := r.Client.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingLabelsSelector{Selector: selector},
-		client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &list, client.InNamespace(job.Namespace),
+		client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing pods: %w", err)
 	}
 	var pods []rollout.Candidate
 	for i := range list.Items {
 		if hasNode(&list.Items[i]) {
-			pods = append(pods, rollout.Candidate{Pod: &list.Items[i], Ready: readiness.Ready(&list.Items[i])})
+			pods = append(pods,
+				rollout.Candidate{Pod: &list.Items[i], Ready: readiness.Ready(&list.Items[i])})
 		}
 	}
 	slices.SortFunc(pods, func(a, b rollout.Candidate) int { return strings.Compare(a.Pod.Name, b.Pod.Name) })
-	if owner := metav1.GetControllerOf(job); owner != nil && owner.Kind == "CloneSet" && strings.HasPrefix(owner.APIVersion,
-		appsv1beta1.GroupVersion.Group+"/") {
+	if owner := metav1.GetControllerOf(job); owner != nil && owner.Kind == "CloneSet" &&
+		strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
 		set := &appsv1beta1.CloneSet{}
 		if err := r.Client.Get(ctx, types.NamespacedName{Namespace: job.Namespace, Name: owner.Name}, set,
 			client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
@@ -309,7 +334,8 @@ func (r *JobReconciler) pods(ctx context.Context, job *appsv1beta1.ImagePullJob)
 			rolling = &appsv1beta1.RollingUpdateCloneSetStrategy{}
 		}
 		pods = rollout.SortForUpdate(pods, pods, rolling.PriorityStrategy, rolling.ScatterStrategy)
-	} else if owner != nil && owner.Kind == "SidecarSet" && strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
+	} else if owner != nil && owner.Kind == "SidecarSet" &&
+		strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
 		set := &appsv1beta1.SidecarSet{}
 		if err := r.Client.Get(ctx, types.NamespacedName{Name: owner.Name}, set,
 			client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
@@ -318,7 +344,8 @@ func (r *JobReconciler) pods(ctx context.Context, job *appsv1beta1.ImagePullJob)
 		strategy := &set.Spec.UpdateStrategy
 		pods = rollout.SortForSidecars(pods, pods, strategy.PriorityStrategy, strategy.ScatterStrategy)
 	} else if owner != nil && owner.Kind == "StatefulSet" {
-		slices.SortStableFunc(pods, func(a, b rollout.Candidate) int { return ordinal(b.Pod.Name) - ordinal(a.Pod.Name) })
+		slices.SortStableFunc(pods,
+			func(a, b rollout.Candidate) int { return ordinal(b.Pod.Name) - ordinal(a.Pod.Name) })
 	}
 	ordered := make([]*corev1.Pod, 0, len(pods))
 	for _, pod := range pods {
@@ -338,11 +365,13 @@ func ordinal(name string) int {
 }
 
 func hasNode(pod *corev1.Pod) bool {
-	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded &&
-		pod.Status.Phase != corev1.PodFailed
+	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&
+		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
 }
 
-func (r *JobReconciler) apply(ctx context.Context, s *imagepull.JobSnapshot, plan *imagepull.JobPlan) (err error) {
+func (r *JobReconciler) apply(
+	ctx context.Context, s *imagepull.JobSnapshot, plan *imagepull.JobPlan,
+) (err error) {
 	job, w := s.Job, r.For(s.Job.UID)
 	if plan.Finish {
 		if len(job.Spec.PullSecrets) > 0 {
@@ -350,8 +379,10 @@ func (r *JobReconciler) apply(ctx context.Context, s *imagepull.JobSnapshot, pla
 				return err
 			}
 		}
-		finalizers := slices.DeleteFunc(slices.Clone(job.Finalizers), func(f string) bool { return f == pub.PullJobProtection })
-		if job, err = reconcile.Merge(ctx, w, job, map[string]any{"finalizers": finalizers}, nil, ""); err != nil {
+		finalizers := slices.DeleteFunc(slices.Clone(job.Finalizers),
+			func(f string) bool { return f == pub.PullJobProtection })
+		if job, err = reconcile.Merge(ctx, w, job, map[string]any{"finalizers": finalizers}, nil,
+			""); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}
@@ -361,7 +392,13 @@ func (r *JobReconciler) apply(ctx context.Context, s *imagepull.JobSnapshot, pla
 		}
 		return nil
 	}
-	assigner := imagepull.Assigner{Job: job, Secrets: s.Secrets, ExtraTTL: r.Options.ExtraTTL, Now: s.Now, Random: r.Random}
+	assigner := imagepull.Assigner{
+		Job:      job,
+		Secrets:  s.Secrets,
+		ExtraTTL: r.Options.ExtraTTL,
+		Now:      s.Now,
+		Random:   r.Random,
+	}
 	drop := func(node *appsv1beta1.NodeImage) (map[string]*appsv1beta1.ImageSpec, error) { //nolint:unparam // as assigner.Assign
 		return assigner.Drop(node), nil
 	}
@@ -394,17 +431,23 @@ func (r *JobReconciler) apply(ctx context.Context, s *imagepull.JobSnapshot, pla
 
 // statusDocument is a status as a merge patch: what is empty goes.
 func statusDocument(status *appsv1beta1.ImagePullJobStatus) map[string]any {
-	document := map[string]any{"startTime": status.StartTime, "completionTime": status.CompletionTime, "desired": status.Desired,
-		"active":    status.Active,
-		"succeeded": status.Succeeded, "failed": status.Failed, "message": status.Message, "failedNodes": nil}
+	document := map[string]any{
+		"startTime":      status.StartTime,
+		"completionTime": status.CompletionTime,
+		"desired":        status.Desired,
+		"active":         status.Active,
+		"succeeded":      status.Succeeded,
+		"failed":         status.Failed,
+		"message":        status.Message,
+		"failedNodes":    nil,
+	}
 	if len(status.FailedNodes) > 0 {
 		document["failedNodes"] = status.FailedNodes
 	}
 	return document
 }
 
-// change writes to one NodeImage. If somebody else was faster, it decides anew on what is there now (IMG-085,
-// IMG-213).
+// change writes to one NodeImage. If somebody else was faster, it decides anew on what is there now.
 func (r *JobReconciler) change(ctx context.Context, job types.UID, node *appsv1beta1.NodeImage,
 	decide func(*appsv1beta1.NodeImage) (map[string]*appsv1beta1.ImageSpec, error)) error {
 	w := r.For(job)
@@ -434,7 +477,8 @@ func (r *JobReconciler) change(ctx context.Context, job types.UID, node *appsv1b
 // notReadySince tells since when a node is not ready, if it is there and is not.
 func (r *JobReconciler) notReadySince(ctx context.Context, name string) (time.Time, bool) {
 	node := &corev1.Node{}
-	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.Get(ctx, types.NamespacedName{Name: name}, node,
+		client.UnsafeDisableDeepCopy); err != nil {
 		return time.Time{}, false // nothing is known, or its NodeImage goes too
 	}
 	if ready := nodes.Ready(node); ready != nil {

@@ -24,7 +24,7 @@ import (
 // coalesce is for how long the results of many nodes are gathered into one pass over a job.
 const coalesce = 300 * time.Millisecond
 
-// jobEvents finds the jobs that an event concerns (IMG-075, IMG-076, IMG-225).
+// jobEvents finds the jobs that an event concerns.
 type jobEvents struct {
 	reader client.Reader
 	rooms  *imagepull.Rooms
@@ -42,7 +42,8 @@ func (j *jobEvents) ofNodeImages() handler.EventHandler {
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-			if !e.IsInInitialList { // at the start each job is looked at anyway, when all NodeImages are known
+			// at the start each job is looked at anyway, when all NodeImages are known
+			if !e.IsInInitialList {
 				selection(ctx, q, nil, withName(e.Object))
 			}
 		},
@@ -111,7 +112,8 @@ func concerned(before, after *appsv1beta1.NodeImage) []types.NamespacedName {
 				tag := &image.Tags[i]
 				peer := theirs[tag.Tag]
 				if secrets && peer != nil && equality.Semantic.DeepEqual(tag, peer) &&
-					sameResult(imagepull.TagStatus(of, name, tag.Tag), imagepull.TagStatus(other, name, tag.Tag)) {
+					sameResult(imagepull.TagStatus(of, name, tag.Tag),
+						imagepull.TagStatus(other, name, tag.Tag)) {
 					continue
 				}
 				for _, ref := range tag.OwnerReferences {
@@ -154,7 +156,9 @@ func (j *jobEvents) ofPods() handler.EventHandler {
 				return
 			}
 			matching, err := metav1.LabelSelectorAsSelector(&job.Spec.PodSelector.LabelSelector)
-			selected := func(pod *corev1.Pod) bool { return pod != nil && matching.Matches(labels.Set(pod.Labels)) }
+			selected := func(pod *corev1.Pod) bool {
+				return pod != nil && matching.Matches(labels.Set(pod.Labels))
+			}
 			if err == nil && selected(before) != selected(after) {
 				add(q, job.Namespace, job.Name)
 			}
@@ -192,7 +196,8 @@ func (j *jobEvents) ofPods() handler.EventHandler {
 
 func (j *jobEvents) unfinished(ctx context.Context, namespace string, visit func(*appsv1beta1.ImagePullJob)) {
 	var list appsv1beta1.ImagePullJobList
-	if err := j.reader.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := j.reader.List(ctx, &list, client.InNamespace(namespace),
+		client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing ImagePullJobs")
 		return
 	}
@@ -204,5 +209,6 @@ func (j *jobEvents) unfinished(ctx context.Context, namespace string, visit func
 }
 
 func add(q queue, namespace, name string) {
-	q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}, coalesce)
+	q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}},
+		coalesce)
 }

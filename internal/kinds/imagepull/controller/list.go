@@ -66,23 +66,35 @@ func indexChildren(object client.Object) []string {
 }
 
 func setupLists(ctx context.Context, mgr ctrl.Manager, options Options) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.ImagePullJob{}, childrenOf, indexChildren); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.ImagePullJob{}, childrenOf,
+		indexChildren); err != nil {
 		return fmt.Errorf("indexing ImagePullJobs by list: %w", err)
 	}
 	options.Workers = listWorkers
-	r := &ListReconciler{API: options.API(mgr), Events: reconcile.NewRecorder(mgr.GetEventRecorder("imagelistpulljob-controller"))}
+	r := &ListReconciler{
+		API:    options.API(mgr),
+		Events: reconcile.NewRecorder(mgr.GetEventRecorder("imagelistpulljob-controller")),
+	}
 	return options.Complete("imagelistpulljob", r.loop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.ImageListPullJob{}).
 		Owns(&appsv1beta1.ImagePullJob{}))
 }
 
 func (r *ListReconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: reconcile.UIDs[appsv1beta1.ImageListPullJob](r.API), Pass: r.pass,
-		Forget: r.forget}, 0, limiter)
+	return reconcile.NewLoop(
+		reconcile.Loop{
+			Now:    r.Now,
+			Owner:  reconcile.UIDs[appsv1beta1.ImageListPullJob](r.API),
+			Pass:   r.pass,
+			Forget: r.forget,
+		}, 0, limiter,
+	)
 }
 
 // pass brings a list a step further.
-func (r *ListReconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+func (r *ListReconciler) pass(
+	ctx context.Context, name types.NamespacedName, owner types.UID,
+) (reconcile.Done, error) {
 	if owner == "" {
 		return reconcile.Done{}, nil
 	}
@@ -101,7 +113,9 @@ func (r *ListReconciler) pass(ctx context.Context, name types.NamespacedName, ow
 		children = append(children, &owned.Items[i])
 	}
 	children = reconcile.Overlay(r.Own, list.UID, children,
-		func(job *appsv1beta1.ImagePullJob) bool { return slices.Contains(indexChildren(job), string(list.UID)) })
+		func(job *appsv1beta1.ImagePullJob) bool {
+			return slices.Contains(indexChildren(job), string(list.UID))
+		})
 	plan := imagepull.PlanList(list, children, now)
 	if err := r.apply(ctx, list, plan); err != nil {
 		return again(err)
@@ -110,7 +124,9 @@ func (r *ListReconciler) pass(ctx context.Context, name types.NamespacedName, ow
 	return reconcile.Done{After: plan.After}, nil
 }
 
-func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListPullJob, plan *imagepull.ListPlan) error {
+func (r *ListReconciler) apply(
+	ctx context.Context, list *appsv1beta1.ImageListPullJob, plan *imagepull.ListPlan,
+) error {
 	var err error
 	w := r.For(list.UID)
 	if len(plan.Create) == 0 {
@@ -144,21 +160,30 @@ func (r *ListReconciler) apply(ctx context.Context, list *appsv1beta1.ImageListP
 		return errors.Join(errs...)
 	}
 	status := plan.Status
-	document := map[string]any{"startTime": status.StartTime, "completionTime": status.CompletionTime, "desired": status.Desired,
-		"active":    status.Active,
-		"completed": status.Completed, "succeeded": status.Succeeded, "failedImageStatuses": nil}
+	document := map[string]any{
+		"startTime":           status.StartTime,
+		"completionTime":      status.CompletionTime,
+		"desired":             status.Desired,
+		"active":              status.Active,
+		"completed":           status.Completed,
+		"succeeded":           status.Succeeded,
+		"failedImageStatuses": nil,
+	}
 	if len(status.FailedImageStatuses) > 0 {
 		document["failedImageStatuses"] = status.FailedImageStatuses
 	}
-	if _, err := reconcile.Merge(ctx, w, list, nil, map[string]any{"status": document}, "status"); client.IgnoreNotFound(err) != nil {
+	if _, err := reconcile.Merge(ctx, w, list, nil, map[string]any{"status": document},
+		"status"); client.IgnoreNotFound(err) != nil {
 		errs = append([]error{err}, errs...) // a conflict is tried again at once
 	}
 	return errors.Join(errs...)
 }
 
-// create makes jobs in growing batches, so that what fails for all fails once (IMG-152). A creation that was
-// lost and took place is found by the next plan, which deletes the younger of two.
-func (r *ListReconciler) create(ctx context.Context, list *appsv1beta1.ImageListPullJob, jobs []*appsv1beta1.ImagePullJob) error {
+// create makes jobs in growing batches, so that what fails for all fails once. A creation that was lost and
+// took place is found by the next plan, which deletes the younger of two.
+func (r *ListReconciler) create(
+	ctx context.Context, list *appsv1beta1.ImageListPullJob, jobs []*appsv1beta1.ImagePullJob,
+) error {
 	w, refused := r.For(list.UID), r.refused.Of(list.UID)
 	jobs = refused.refusedLast(jobs)
 	for batch := 1; len(jobs) > 0; batch *= 2 {

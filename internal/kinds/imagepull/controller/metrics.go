@@ -11,7 +11,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 )
 
-// meters are the metrics of the manager's part (IMG-205).
+// meters are the metrics of the manager's part.
 type meters struct {
 	running, copies prometheus.Gauge
 	results         *prometheus.CounterVec
@@ -27,9 +27,7 @@ func newMeters() *meters {
 		copies: prometheus.NewGauge(prometheus.GaugeOpts{Name: "afloat_image_pull_secret_copies",
 			Help: "Copies of pull secrets that node daemons may read."}),
 		results: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_image_pull_job_nodes_total",
-			Help: "Nodes of ImagePullJobs that ended, by the kind that asked for the job, and by result."}, []string{"kind", "result"}),
-		jobs: map[types.NamespacedName]bool{},
-	}
+			Help: "Nodes of ImagePullJobs that ended, by the kind that asked for the job, and by result."}, []string{"kind", "result"}), jobs: map[types.NamespacedName]bool{}}
 }
 
 func (m *meters) all() []prometheus.Collector {

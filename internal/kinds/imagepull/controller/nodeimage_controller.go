@@ -116,12 +116,18 @@ func (r *NodeReconciler) progress(image *appsv1beta1.NodeImage) time.Time {
 
 // Setup adds the controllers to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.NodeImage{}, ownersOf, indexOwners); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.NodeImage{}, ownersOf,
+		indexOwners); err != nil {
 		return fmt.Errorf("indexing NodeImages by job: %w", err)
 	}
-	r := &NodeReconciler{API: options.API(mgr), Events: mgr.GetEventRecorder("nodeimage-controller"), Options: options,
-		Random: rand.Float64}
-	r.Own = nil // jobs and nodes write to NodeImages, too: what was planned from a cache that lags ends in a conflict
+	r := &NodeReconciler{
+		API:     options.API(mgr),
+		Events:  mgr.GetEventRecorder("nodeimage-controller"),
+		Options: options,
+		Random:  rand.Float64,
+	}
+	// jobs and nodes write to NodeImages, too: what was planned from a cache that lags ends in a conflict
+	r.Own = nil
 	err := options.Complete("nodeimage", r, ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.NodeImage{}).
 		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(nodeEvents)).
@@ -142,8 +148,11 @@ var nodeEvents = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, isNode := e.ObjectOld.(*corev1.Node)
 		after, same := e.ObjectNew.(*corev1.Node)
-		return isNode && same && (before.UID != after.UID || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
-			fmt.Sprint(before.Labels) != fmt.Sprint(after.Labels) || readySince(before) != readySince(after))
+		return isNode && same &&
+			(before.UID != after.UID ||
+				(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+				fmt.Sprint(before.Labels) != fmt.Sprint(after.Labels) ||
+				readySince(before) != readySince(after))
 	},
 }
 
@@ -154,11 +163,13 @@ func readySince(node *corev1.Node) string {
 	return ""
 }
 
-// ofJob asks for the NodeImages in which a deleted job owned tags (IMG-096).
+// ofJob asks for the NodeImages in which a deleted job owned tags.
 func (r *NodeReconciler) ofJob(ctx context.Context, job client.Object, q queue) {
 	var list appsv1beta1.NodeImageList
-	if err := r.Client.List(ctx, &list, client.MatchingFields{ownersOf: string(job.GetUID())}, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Listing NodeImages of a deleted job", "job", client.ObjectKeyFromObject(job))
+	if err := r.Client.List(ctx, &list, client.MatchingFields{ownersOf: string(job.GetUID())},
+		client.UnsafeDisableDeepCopy); err != nil {
+		log.FromContext(ctx).Error(err, "Listing NodeImages of a deleted job", "job",
+			client.ObjectKeyFromObject(job))
 		return
 	}
 	for i := range list.Items {
@@ -175,7 +186,8 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 		Busy: func(namespace, name string) bool { return r.busy(ctx, namespace, name) },
 		SecretUsers: func(namespace, name string, owners map[string]bool) ([]string, bool, bool) {
 			return r.secretUsers(ctx, namespace, name, owners)
-		}}
+		},
+	}
 	image, node := &appsv1beta1.NodeImage{}, &corev1.Node{}
 	for _, object := range []client.Object{image, node} {
 		err := r.Client.Get(ctx, types.NamespacedName{Name: request.Name}, object)
@@ -218,12 +230,16 @@ func (r *NodeReconciler) Reconcile(ctx context.Context, request ctrl.Request) (c
 	return ctrl.Result{RequeueAfter: plan.After}, nil
 }
 
-func (r *NodeReconciler) apply(ctx context.Context, s *imagepull.NodeSnapshot, plan *imagepull.NodePlan) error {
+func (r *NodeReconciler) apply(
+	ctx context.Context, s *imagepull.NodeSnapshot, plan *imagepull.NodePlan,
+) error {
 	var err error
 	w, present := r.For(""), s.NodeImage
 	switch {
 	case plan.Create:
-		if err := w.CreateTyped(ctx, &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: plan.Labels}}); err != nil {
+		if err := w.CreateTyped(ctx, &appsv1beta1.NodeImage{
+			ObjectMeta: metav1.ObjectMeta{Name: s.Name, Labels: plan.Labels},
+		}); err != nil {
 			return fmt.Errorf("creating the NodeImage: %w", err)
 		}
 		return nil
@@ -247,7 +263,8 @@ func (r *NodeReconciler) apply(ctx context.Context, s *imagepull.NodeSnapshot, p
 	if plan.Status == nil {
 		return nil
 	}
-	if _, err := reconcile.Merge(ctx, w, present, nil, statusPatch(s.NodeImage, plan.Status), "status"); err != nil {
+	if _, err := reconcile.Merge(ctx, w, present, nil, statusPatch(s.NodeImage, plan.Status),
+		"status"); err != nil {
 		return fmt.Errorf("patching the status of the NodeImage: %w", err)
 	}
 	for _, g := range plan.GaveUp {
@@ -281,7 +298,9 @@ func (r *NodeReconciler) job(ctx context.Context, namespace, name string) (*apps
 // jobUID returns the UID of a job. One that differs from that which is asked about is looked up, as one that
 // is not shown: the cache may show an earlier job of that name. What is gone never comes again, so that it is
 // looked up once for all nodes that had it.
-func (r *NodeReconciler) jobUID(ctx context.Context, namespace, name string, wanted types.UID) (types.UID, bool) {
+func (r *NodeReconciler) jobUID(
+	ctx context.Context, namespace, name string, wanted types.UID,
+) (types.UID, bool) {
 	job, key := &appsv1beta1.ImagePullJob{}, types.NamespacedName{Namespace: namespace, Name: name}
 	if err := r.Client.Get(ctx, key, job, client.UnsafeDisableDeepCopy); err == nil && job.UID == wanted {
 		return wanted, true
@@ -315,8 +334,8 @@ const maxGone = 1000
 
 func (r *NodeReconciler) busy(ctx context.Context, namespace, name string) bool {
 	job, err := r.job(ctx, namespace, name)
-	return err != nil || job != nil && job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever && job.Status.CompletionTime == nil &&
-		job.DeletionTimestamp == nil
+	return err != nil || job != nil && job.Spec.CompletionPolicy.Type != appsv1beta1.CompletionNever &&
+		job.Status.CompletionTime == nil && job.DeletionTimestamp == nil
 }
 
 // inUse remembers who uses a secret. Only that a secret is used is taken from memory: what is to be dropped
@@ -329,15 +348,17 @@ type inUse struct {
 const rememberUse = time.Minute
 
 // secretUsers reads a secret in the namespace of the node daemons; nothing is known of others.
-func (r *NodeReconciler) secretUsers(ctx context.Context, namespace, name string, owners map[string]bool) (using []string, exists,
-	known bool) {
+func (r *NodeReconciler) secretUsers(
+	ctx context.Context, namespace, name string, owners map[string]bool,
+) (using []string, exists, known bool) {
 	if namespace != r.Options.Namespace || !r.Options.Jobs {
 		return nil, false, false
 	}
 	r.mu.Lock()
 	before, ok := r.used[name]
 	r.mu.Unlock()
-	if ok && r.Now().Sub(before.at) < rememberUse && slices.ContainsFunc(before.users, func(job string) bool { return owners[job] }) {
+	if ok && r.Now().Sub(before.at) < rememberUse &&
+		slices.ContainsFunc(before.users, func(job string) bool { return owners[job] }) {
 		return before.users, true, true
 	}
 	secret := &corev1.Secret{}

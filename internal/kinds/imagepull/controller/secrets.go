@@ -37,9 +37,9 @@ type Secrets struct {
 	Copies prometheus.Gauge
 }
 
-// copyName is the n-th name for the copy of a secret (IMG-113). The UID of the source, which nobody knows who
-// may not read the source, makes that nobody can find a copy by trying names: node daemons may get any copy
-// whose name they know (ND-066).
+// copyName is the n-th name for the copy of a secret. The UID of the source, which nobody knows who may not
+// read the source, makes that nobody can find a copy by trying names: node daemons may get any copy whose
+// name they know.
 func copyName(source *corev1.Secret, n int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s#%s#%d", source.Namespace, source.Name, source.UID, n))
 	const chars = 16
@@ -60,11 +60,14 @@ func users(secret client.Object) []string {
 }
 
 func referenceTo(secret *corev1.Secret) appsv1beta1.ReferenceObject {
-	return appsv1beta1.ReferenceObject{Namespace: secret.Namespace, Name: secret.Name, Mode: secret.Annotations[pub.SecretMode]}
+	return appsv1beta1.ReferenceObject{
+		Namespace: secret.Namespace,
+		Name:      secret.Name,
+		Mode:      secret.Annotations[pub.SecretMode],
+	}
 }
 
-// copies returns the copies of a source that there are; those that list the job first, then by name
-// (IMG-114).
+// copies returns the copies of a source that there are; those that list the job first, then by name.
 func copies(all []metav1.PartialObjectMetadata, source, job string) []*metav1.PartialObjectMetadata {
 	var found []*metav1.PartialObjectMetadata
 	for i := range all {
@@ -87,8 +90,9 @@ func copies(all []metav1.PartialObjectMetadata, source, job string) []*metav1.Pa
 
 // Sync makes and updates the copies that the job needs, releases the others, and returns the references for
 // NodeImages. problems tell of pull secrets that the job has to do without (IMG-116, IMG-123).
-func (s *Secrets) Sync(ctx context.Context, job *appsv1beta1.ImagePullJob) (refs []appsv1beta1.ReferenceObject, problems []string,
-	err error) {
+func (s *Secrets) Sync(
+	ctx context.Context, job *appsv1beta1.ImagePullJob,
+) (refs []appsv1beta1.ReferenceObject, problems []string, err error) {
 	key := client.ObjectKeyFromObject(job).String()
 	wanted := imagepull.SecretsOf(&job.Spec.ImagePullJobTemplate)
 	if len(wanted) == 0 {
@@ -96,9 +100,11 @@ func (s *Secrets) Sync(ctx context.Context, job *appsv1beta1.ImagePullJob) (refs
 	}
 	if n := len(wanted); n > pub.MaxPullSecrets { // of a job that was stored before admission refused it
 		wanted = wanted[:pub.MaxPullSecrets]
-		problems = append(problems, fmt.Sprintf("the job names %d pull secrets, of which the first %d are used", n, pub.MaxPullSecrets))
+		problems = append(problems,
+			fmt.Sprintf("the job names %d pull secrets, of which the first %d are used", n,
+				pub.MaxPullSecrets))
 	}
-	direct := job.Namespace == s.Namespace // IMG-111
+	direct := job.Namespace == s.Namespace
 	var all []metav1.PartialObjectMetadata
 	if !direct {
 		if all, err = s.all(ctx); err != nil {
@@ -111,14 +117,15 @@ func (s *Secrets) Sync(ctx context.Context, job *appsv1beta1.ImagePullJob) (refs
 		source := &corev1.Secret{}
 		switch err := s.Live.Get(ctx, name, source); {
 		case apierrors.IsNotFound(err):
-			problems = append(problems, fmt.Sprintf("pull secret %s does not exist in namespace %s", name.Name, name.Namespace))
+			problems = append(problems,
+				fmt.Sprintf("pull secret %s does not exist in namespace %s", name.Name, name.Namespace))
 			source = nil
 		case err != nil:
 			return nil, nil, fmt.Errorf("reading pull secret %s: %w", name, err)
 		case source.Type != corev1.SecretTypeDockerConfigJson && source.Type != corev1.SecretTypeDockercfg:
 			// Nothing else is of use to node daemons, or any of their business.
-			problems = append(problems, fmt.Sprintf("pull secret %s is of type %s, neither %s nor %s", name.Name, source.Type,
-				corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg))
+			problems = append(problems, fmt.Sprintf("pull secret %s is of type %s, neither %s nor %s",
+				name.Name, source.Type, corev1.SecretTypeDockerConfigJson, corev1.SecretTypeDockercfg))
 			continue
 		}
 		if direct {
@@ -150,8 +157,8 @@ func (s *Secrets) Release(ctx context.Context, job types.NamespacedName) error {
 		// The right to list goes with the namespace, and often before it.
 		if apierrors.IsForbidden(err) {
 			namespace := &corev1.Namespace{}
-			if e := s.Live.Get(ctx, types.NamespacedName{Name: s.Namespace}, namespace); apierrors.IsNotFound(e) || e == nil &&
-				namespace.DeletionTimestamp != nil {
+			if e := s.Live.Get(ctx, types.NamespacedName{Name: s.Namespace},
+				namespace); apierrors.IsNotFound(e) || e == nil && namespace.DeletionTimestamp != nil {
 				return nil
 			}
 		}
@@ -174,7 +181,9 @@ func (s *Secrets) all(ctx context.Context) ([]metav1.PartialObjectMetadata, erro
 	return list.Items, nil
 }
 
-func (s *Secrets) release(ctx context.Context, all []metav1.PartialObjectMetadata, job string, keep map[string]bool) error {
+func (s *Secrets) release(
+	ctx context.Context, all []metav1.PartialObjectMetadata, job string, keep map[string]bool,
+) error {
 	present := maps.Clone(keep) // some were made just now
 	if present == nil {
 		present = map[string]bool{}
@@ -190,13 +199,16 @@ func (s *Secrets) release(ctx context.Context, all []metav1.PartialObjectMetadat
 		if secret.Annotations[pub.SecretSource] != "" {
 			present[secret.Name] = true
 		}
-		if secret.Annotations[pub.SecretSource] == "" || keep[secret.Name] || len(using) > 0 && !slices.Contains(using, job) {
-			continue // foreign (IMG-119), needed, or of others
+		if secret.Annotations[pub.SecretSource] == "" || keep[secret.Name] ||
+			len(using) > 0 && !slices.Contains(using, job) {
+			continue // foreign, needed, or of others
 		}
 		left := slices.DeleteFunc(slices.Clone(using), func(u string) bool { return u == job })
-		if len(left) == 0 && secret.Annotations[pub.SecretMode] == pub.SecretModeBatch || len(left) == 0 && len(using) > 0 {
+		if len(left) == 0 && secret.Annotations[pub.SecretMode] == pub.SecretModeBatch ||
+			len(left) == 0 && len(using) > 0 {
 			if err := s.For("").Delete(ctx, secret); err != nil {
-				return fmt.Errorf("deleting copy %s of pull secret %s: %w", secret.Name, secret.Annotations[pub.SecretSource], err)
+				return fmt.Errorf("deleting copy %s of pull secret %s: %w", secret.Name,
+					secret.Annotations[pub.SecretSource], err)
 			}
 			delete(present, secret.Name)
 			continue
@@ -205,8 +217,10 @@ func (s *Secrets) release(ctx context.Context, all []metav1.PartialObjectMetadat
 			continue
 		}
 		change := map[string]any{"annotations": map[string]any{pub.SecretReferences: strings.Join(left, ",")}}
-		if _, err := reconcile.Merge(ctx, s.For(""), secret, change, nil, ""); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("releasing copy %s of pull secret %s: %w", secret.Name, secret.Annotations[pub.SecretSource], err)
+		if _, err := reconcile.Merge(ctx, s.For(""), secret, change, nil,
+			""); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("releasing copy %s of pull secret %s: %w", secret.Name,
+				secret.Annotations[pub.SecretSource], err)
 		}
 	}
 	return nil
@@ -219,8 +233,10 @@ const outlives = 10 * time.Minute
 // provide returns the copy of the source with the job in its references, made or brought up to date. Of a
 // source that is gone, which is nil then, the copy that there is does for a while, if there is one. The job
 // becomes one of its users: else it would be nobody's who pulls with it.
-func (s *Secrets) provide(ctx context.Context, all []metav1.PartialObjectMetadata, key types.NamespacedName, source *corev1.Secret,
-	job string) (*corev1.Secret, error) {
+func (s *Secrets) provide(
+	ctx context.Context, all []metav1.PartialObjectMetadata, key types.NamespacedName, source *corev1.Secret,
+	job string,
+) (*corev1.Secret, error) {
 	present := copies(all, key.String(), job)
 	switch {
 	case len(present) == 0 && source == nil:
@@ -235,7 +251,9 @@ func (s *Secrets) provide(ctx context.Context, all []metav1.PartialObjectMetadat
 		}
 		return nil, fmt.Errorf("reading copy %s of pull secret %s: %w", present[0].Name, key, err)
 	}
-	if source != nil && (secret.Type != source.Type || secret.Immutable != nil && *secret.Immutable && !sameData(secret, source)) {
+	if source != nil &&
+		(secret.Type != source.Type ||
+			secret.Immutable != nil && *secret.Immutable && !sameData(secret, source)) {
 		if err := s.For("").Delete(ctx, secret); err != nil {
 			return nil, fmt.Errorf("replacing copy %s of pull secret %s: %w", secret.Name, key, err)
 		}
@@ -250,7 +268,8 @@ func (s *Secrets) provide(ctx context.Context, all []metav1.PartialObjectMetadat
 		annotations[pub.SecretSourceMissing] = s.Now().UTC().Format(time.RFC3339)
 	case source == nil && (err != nil || s.Now().Sub(since) >= outlives):
 		if err := s.For("").Delete(ctx, secret); err != nil {
-			return nil, fmt.Errorf("deleting copy %s of pull secret %s, which is gone: %w", secret.Name, key, err)
+			return nil, fmt.Errorf("deleting copy %s of pull secret %s, which is gone: %w", secret.Name, key,
+				err)
 		}
 		return nil, nil
 	}
@@ -285,8 +304,7 @@ func (s *Secrets) provide(ctx context.Context, all []metav1.PartialObjectMetadat
 
 func sameData(a, b *corev1.Secret) bool { return maps.EqualFunc(a.Data, b.Data, bytes.Equal) }
 
-// create makes the copy: none of the labels and annotations of the source (IMG-115), never immutable
-// (IMG-117).
+// create makes the copy: none of the labels and annotations of the source, never immutable.
 func (s *Secrets) create(ctx context.Context, source *corev1.Secret, job string) (*corev1.Secret, error) {
 	key := client.ObjectKeyFromObject(source)
 	for n := range 10 {
@@ -309,7 +327,8 @@ func (s *Secrets) create(ctx context.Context, source *corev1.Secret, job string)
 			present.Annotations[pub.SecretSource] == key.String() {
 			// Another job has just made it, and the cache is behind or it is not ready: the next try finds
 			// it.
-			return nil, apierrors.NewConflict(corev1.Resource("secrets"), secret.Name, fmt.Errorf("it was made just now"))
+			return nil, apierrors.NewConflict(corev1.Resource("secrets"), secret.Name,
+				fmt.Errorf("it was made just now"))
 		}
 	}
 	return nil, fmt.Errorf("copying pull secret %s: all names for the copy are taken", key)

@@ -44,7 +44,7 @@ func replacing(before, after map[string]string) map[string]any {
 	return changes
 }
 
-// statusPatch is what replaces the status of a NodeImage but for its firstSyncStatus (IMG-062).
+// statusPatch is what replaces the status of a NodeImage but for its firstSyncStatus.
 func statusPatch(node *appsv1beta1.NodeImage, status *appsv1beta1.NodeImageStatus) map[string]any {
 	images := map[string]any{}
 	for name := range node.Status.ImageStatuses {
@@ -53,7 +53,14 @@ func statusPatch(node *appsv1beta1.NodeImage, status *appsv1beta1.NodeImageStatu
 	for name, image := range status.ImageStatuses {
 		images[name] = image
 	}
-	return map[string]any{"status": map[string]any{"imageStatuses": images, "desired": status.Desired, "waiting": status.Waiting,
-		"pulling":   status.Pulling,
-		"succeeded": status.Succeeded, "failed": status.Failed}}
+	return map[string]any{
+		"status": map[string]any{
+			"imageStatuses": images,
+			"desired":       status.Desired,
+			"waiting":       status.Waiting,
+			"pulling":       status.Pulling,
+			"succeeded":     status.Succeeded,
+			"failed":        status.Failed,
+		},
+	}
 }

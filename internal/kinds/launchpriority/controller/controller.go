@@ -60,14 +60,15 @@ func Setup(mgr ctrl.Manager, options reconcile.Options) error {
 	}
 	return options.Complete("containerlaunchpriority", r, ctrl.NewControllerManagedBy(mgr).
 		For(&corev1.Pod{}, builder.WithPredicates(podEvents)).
-		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(podOf), builder.WithPredicates(barrierEvents)))
+		WatchesMetadata(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(podOf),
+			builder.WithPredicates(barrierEvents)))
 }
 
 // BackOff is the rate limiter that the controller must have.
 func (r *Reconciler) BackOff() workqueue.TypedRateLimiter[ctrl.Request] { return r.backOff }
 
-// podEvents are those of pods that may wait (ND-135), and the end of any with barriers, of which nothing is
-// remembered then.
+// podEvents are those of pods that may wait, and the end of any with barriers, of which nothing is remembered
+// then.
 var podEvents = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool {
 		pod, ok := e.Object.(*corev1.Pod)
@@ -83,13 +84,14 @@ var podEvents = predicate.Funcs{
 	},
 }
 
-// barrierEvents are changes of what a plan reads of a ConfigMap, and its end (ND-142).
+// barrierEvents are changes of what a plan reads of a ConfigMap, and its end.
 var barrierEvents = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false }, // either ours, or nobody waits for it
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
 			e.ObjectOld.GetAnnotations()[pub.LaunchReleased] != e.ObjectNew.GetAnnotations()[pub.LaunchReleased] ||
-			!equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences())
+			!equality.Semantic.DeepEqual(e.ObjectOld.GetOwnerReferences(),
+				e.ObjectNew.GetOwnerReferences())
 	},
 }
 
@@ -98,7 +100,9 @@ func podOf(_ context.Context, barrier client.Object) []ctrl.Request {
 	if !ok {
 		return nil
 	}
-	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: barrier.GetNamespace(), Name: name}}}
+	return []ctrl.Request{
+		{NamespacedName: types.NamespacedName{Namespace: barrier.GetNamespace(), Name: name}},
+	}
 }
 
 // Reconcile implements the reconciler of the library.
@@ -154,7 +158,9 @@ func (r *Reconciler) reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 // carryOut makes a plan and carries it out. The snapshot is live if the ConfigMap was read from the API
 // server.
-func (r *Reconciler) carryOut(ctx context.Context, s launchpriority.Snapshot, live bool) (ctrl.Result, error) {
+func (r *Reconciler) carryOut(
+	ctx context.Context, s launchpriority.Snapshot, live bool,
+) (ctrl.Result, error) {
 	plan := launchpriority.NewPlan(s)
 	if !plan.Idle() {
 		log.FromContext(ctx).V(2).Info("Plan", "plan", plan.Why)
@@ -195,7 +201,8 @@ func (r *Reconciler) carryOut(ctx context.Context, s launchpriority.Snapshot, li
 		if err := r.complete(ctx, s.Pod); err != nil {
 			return ctrl.Result{}, err
 		}
-		reconcile.MinRequeue(&plan.After, reconcile.DoubtAfter) // no event may, and what was written is to be forgotten
+		// no event may, and what was written is to be forgotten
+		reconcile.MinRequeue(&plan.After, reconcile.DoubtAfter)
 	}
 	return ctrl.Result{RequeueAfter: plan.After}, nil
 }
@@ -227,8 +234,8 @@ func (r *Reconciler) current(ctx context.Context, pod *corev1.Pod, plan *launchp
 	return found.UID == pod.UID && found.DeletionTimestamp == nil, nil
 }
 
-// complete marks the pod (ND-138). The guard is its UID alone: keys are never taken back, so that no later
-// version says otherwise.
+// complete marks the pod. The guard is its UID alone: keys are never taken back, so that no later version
+// says otherwise.
 func (r *Reconciler) complete(ctx context.Context, pod *corev1.Pod) error {
 	body := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:"true"}}}`, pod.UID, pub.LaunchCompleted)
 	_, err := reconcile.Patch(ctx, r.writer(pod), pod, []byte(body), "")
@@ -248,7 +255,9 @@ func (r *Reconciler) writer(pod *corev1.Pod) *reconcile.Writer {
 
 func ownerOf(pod types.NamespacedName) types.UID { return types.UID(pod.String()) }
 
-func barrierFrom(ctx context.Context, reader client.Reader, pod *corev1.Pod) (*metav1.PartialObjectMetadata, error) {
+func barrierFrom(
+	ctx context.Context, reader client.Reader, pod *corev1.Pod,
+) (*metav1.PartialObjectMetadata, error) {
 	barrier := metadataOf("ConfigMap")
 	name := types.NamespacedName{Namespace: pod.Namespace, Name: pub.LaunchBarrierName(pod.Name)}
 	if err := reader.Get(ctx, name, barrier); err != nil {

@@ -20,17 +20,30 @@ import (
 
 // write does to the ConfigMap what the plan says. One that was read live, not from the cache, must show in
 // the cache before the next plan.
-func (r *Reconciler) write(ctx context.Context, s launchpriority.Snapshot, plan *launchpriority.Plan, live bool) error {
+func (r *Reconciler) write(
+	ctx context.Context, s launchpriority.Snapshot, plan *launchpriority.Plan, live bool,
+) error {
 	pod, data := s.Pod, map[string]string{}
 	for _, key := range plan.Keys {
 		data[key] = "true"
 	}
-	labels, annotations := map[string]string{pub.LaunchBarrier: "true"}, map[string]string{pub.LaunchReleased: strings.Join(plan.Keys, ",")}
+	labels, annotations := map[string]string{
+		pub.LaunchBarrier: "true",
+	}, map[string]string{pub.LaunchReleased: strings.Join(plan.Keys, ",")}
 	owner := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}
 	switch plan.Action {
 	case launchpriority.Create:
-		barrier := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: pub.LaunchBarrierName(pod.Name), Labels: labels, Annotations: annotations, OwnerReferences: owner}, Data: data}
+		barrier := &corev1.ConfigMap{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace:       pod.Namespace,
+				Name:            pub.LaunchBarrierName(pod.Name),
+				Labels:          labels,
+				Annotations:     annotations,
+				OwnerReferences: owner,
+			},
+			Data: data,
+		}
 		document, err := runtime.DefaultUnstructuredConverter.ToUnstructured(barrier)
 		if err != nil {
 			return fmt.Errorf("encoding ConfigMap %s: %w", barrier.Name, err)
@@ -40,13 +53,14 @@ func (r *Reconciler) write(ctx context.Context, s launchpriority.Snapshot, plan 
 		}
 	case launchpriority.Release:
 		maps.DeleteFunc(data, func(key, _ string) bool { return !slices.Contains(plan.Added, key) })
-		body, err := reconcile.MergePatch(s.Barrier, map[string]any{"labels": labels, "annotations": annotations},
-			map[string]any{"data": data})
+		body, err := reconcile.MergePatch(s.Barrier,
+			map[string]any{"labels": labels, "annotations": annotations}, map[string]any{"data": data})
 		if err != nil {
 			return err
 		}
 		if err := r.patch(ctx, s, body, live); err != nil {
-			return fmt.Errorf("adding %s to ConfigMap %s: %w", strings.Join(plan.Added, ", "), s.Barrier.Name, err)
+			return fmt.Errorf("adding %s to ConfigMap %s: %w", strings.Join(plan.Added, ", "), s.Barrier.Name,
+				err)
 		}
 	case launchpriority.Reset:
 		// A merge would leave keys whose names only the data tells. A version that differs is a conflict.
@@ -57,8 +71,9 @@ func (r *Reconciler) write(ctx context.Context, s launchpriority.Snapshot, plan 
 		}
 		body, err := json.Marshal([]operation{{"add", "/metadata/uid", s.Barrier.UID},
 			{"add", "/metadata/resourceVersion", s.Barrier.ResourceVersion},
-			{"add", "/metadata/labels", labels}, {"add", "/metadata/annotations", annotations}, {"add", "/metadata/ownerReferences", owner},
-			{"add", "/data", data}})
+			{"add", "/metadata/labels", labels}, {
+				"add", "/metadata/annotations", annotations,
+			}, {"add", "/metadata/ownerReferences", owner}, {"add", "/data", data}})
 		if err != nil {
 			return fmt.Errorf("encoding a patch: %w", err)
 		}

@@ -21,9 +21,14 @@ func Pod(priorities []int, options ...PodOption) *corev1.Pod {
 	for i, priority := range priorities {
 		name := string(rune('a' + i))
 		pod.Spec.Containers = append(pod.Spec.Containers,
-			corev1.Container{Name: name, Env: []corev1.EnvVar{BarrierEnv("p-barrier", fmt.Sprintf("p_%d", priority))}})
+			corev1.Container{
+				Name: name,
+				Env:  []corev1.EnvVar{BarrierEnv("p-barrier", fmt.Sprintf("p_%d", priority))},
+			})
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name,
-			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError"}}}) // ND-141
+			State: corev1.ContainerState{
+				Waiting: &corev1.ContainerStateWaiting{Reason: "CreateContainerConfigError"},
+			}})
 	}
 	for _, option := range options {
 		option(pod)
@@ -33,8 +38,15 @@ func Pod(priorities []int, options ...PodOption) *corev1.Pod {
 
 // BarrierEnv is the variable that makes a container wait for its key.
 func BarrierEnv(configMap, key string) corev1.EnvVar {
-	return corev1.EnvVar{Name: pub.ContainerBarrierEnv, ValueFrom: &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
-		LocalObjectReference: corev1.LocalObjectReference{Name: configMap}, Key: key}}}
+	return corev1.EnvVar{
+		Name: pub.ContainerBarrierEnv,
+		ValueFrom: &corev1.EnvVarSource{
+			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{
+				LocalObjectReference: corev1.LocalObjectReference{Name: configMap},
+				Key:                  key,
+			},
+		},
+	}
 }
 
 // Running lets containers run, ready or not.
@@ -42,7 +54,9 @@ func Running(ready bool, containers ...int) PodOption {
 	return func(pod *corev1.Pod) {
 		for _, i := range containers {
 			pod.Status.ContainerStatuses[i].Ready = ready
-			pod.Status.ContainerStatuses[i].State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+			pod.Status.ContainerStatuses[i].State = corev1.ContainerState{
+				Running: &corev1.ContainerStateRunning{},
+			}
 		}
 	}
 }
@@ -52,7 +66,9 @@ func Ended(code int32, policy corev1.RestartPolicy, containers ...int) PodOption
 	return func(pod *corev1.Pod) {
 		pod.Spec.RestartPolicy = policy
 		for _, i := range containers {
-			pod.Status.ContainerStatuses[i].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
+			pod.Status.ContainerStatuses[i].State = corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{ExitCode: code},
+			}
 		}
 	}
 }
@@ -64,7 +80,9 @@ func Finished(pod *corev1.Pod) { pod.Annotations = map[string]string{pub.LaunchC
 func ConfigMap(owner types.UID, keys string) *metav1.PartialObjectMetadata {
 	m := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}}
 	m.Namespace, m.Name, m.UID = "ns", "p-barrier", "m"
-	m.Labels, m.Annotations = map[string]string{pub.LaunchBarrier: "true"}, map[string]string{pub.LaunchReleased: keys}
+	m.Labels, m.Annotations = map[string]string{
+		pub.LaunchBarrier: "true",
+	}, map[string]string{pub.LaunchReleased: keys}
 	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: owner}}
 	return m
 }

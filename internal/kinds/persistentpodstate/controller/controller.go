@@ -80,25 +80,46 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		return err
 	}
 	events := reconcile.NewRecorder(mgr.GetEventRecorder("persistentpodstate-controller"))
-	r := &Reconciler{API: options.API(mgr), Events: events, Pods: options.Pods, Workloads: options.Workloads, Cleanup: options.Cleanup}
-	g := &Generator{Reconciler: &Reconciler{API: options.API(mgr), Events: events, Pods: options.Pods, Workloads: options.Workloads}}
+	r := &Reconciler{
+		API:       options.API(mgr),
+		Events:    events,
+		Pods:      options.Pods,
+		Workloads: options.Workloads,
+		Cleanup:   options.Cleanup,
+	}
+	g := &Generator{
+		Reconciler: &Reconciler{
+			API:       options.API(mgr),
+			Events:    events,
+			Pods:      options.Pods,
+			Workloads: options.Workloads,
+		},
+	}
 	g.Own = nil
 	kind := func(kind schema.GroupKind, wanted asked) handler.EventHandler {
 		return handler.Funcs{
-			CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(q, wanted(ctx, kind, nil, e.Object)) },
-			UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			CreateFunc: func(ctx context.Context, e event.CreateEvent,
+				q queue) {
+				add(q, wanted(ctx, kind, nil, e.Object))
+			},
+			UpdateFunc: func(ctx context.Context,
+				e event.UpdateEvent, q queue) {
 				add(q, wanted(ctx, kind, e.ObjectOld, e.ObjectNew))
 			},
-			DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { add(q, wanted(ctx, kind, e.Object, nil)) },
+			DeleteFunc: func(ctx context.Context, e event.DeleteEvent,
+				q queue) {
+				add(q, wanted(ctx, kind, e.Object, nil))
+			},
 		}
 	}
-	err := options.Complete("persistentpodstate-controller", r.loop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
-		For(&appsv1beta1.PersistentPodState{}).
-		Watches(&corev1.Pod{}, &podEvents{r}).
-		Watches(&corev1.Node{}, &nodeEvents{r}).
-		Watches(&appsv1.StatefulSet{}, kind(persistentpodstate.StatefulSet, r.ofWorkload)).
-		Watches(&appsv1beta1.StatefulSet{}, kind(persistentpodstate.AdvancedStatefulSet, r.ofWorkload)).
-		WatchesRawSource(listed(options.Workloads, "recorder", r.ofWorkload, r.ofListed)))
+	err := options.Complete("persistentpodstate-controller", r.loop(options.Limiter()),
+		ctrl.NewControllerManagedBy(mgr).
+			For(&appsv1beta1.PersistentPodState{}).
+			Watches(&corev1.Pod{}, &podEvents{r}).
+			Watches(&corev1.Node{}, &nodeEvents{r}).
+			Watches(&appsv1.StatefulSet{}, kind(persistentpodstate.StatefulSet, r.ofWorkload)).
+			Watches(&appsv1beta1.StatefulSet{}, kind(persistentpodstate.AdvancedStatefulSet, r.ofWorkload)).
+			WatchesRawSource(listed(options.Workloads, "recorder", r.ofWorkload, r.ofListed)))
 	if err != nil {
 		return err
 	}
@@ -106,17 +127,23 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		Watches(&appsv1beta1.PersistentPodState{}, kind(schema.GroupKind{}, g.ofState)).
 		Watches(&appsv1.StatefulSet{}, kind(persistentpodstate.StatefulSet, ofAsking)).
 		Watches(&appsv1beta1.StatefulSet{}, kind(persistentpodstate.AdvancedStatefulSet, ofAsking)).
-		WatchesRawSource(listed(options.Workloads, "generator", ofAsking, func(context.Context) []ctrl.Request { return nil })))
+		WatchesRawSource(listed(options.Workloads, "generator", ofAsking,
+			func(context.Context) []ctrl.Request { return nil })))
 }
 
 // asked are the requests that a change of a workload asks for.
 type asked func(ctx context.Context, kind schema.GroupKind, before, after client.Object) []ctrl.Request
 
 // listed is the source of objects of listed kinds; relisted are requests whenever the list was read.
-func listed(kinds *Kinds, name string, wanted asked, relisted func(context.Context) []ctrl.Request) source.Source {
+func listed(
+	kinds *Kinds, name string, wanted asked, relisted func(context.Context) []ctrl.Request,
+) source.Source {
 	return source.Func(func(ctx context.Context, q queue) error {
 		follow := func(ctx context.Context) {
-			err := kinds.Follow(ctx, name, func(kind schema.GroupKind, before, after client.Object) { add(q, wanted(ctx, kind, before, after)) })
+			err := kinds.Follow(ctx, name, func(kind schema.GroupKind, before,
+				after client.Object) {
+				add(q, wanted(ctx, kind, before, after))
+			})
 			if err != nil {
 				log.FromContext(ctx).Error(err, "A listed kind cannot be followed, it is tried again")
 			}
@@ -141,13 +168,14 @@ func add(q queue, requests []ctrl.Request) {
 // Indexed indexes PersistentPodStates as the controllers need them.
 func Indexed(ctx context.Context, by client.FieldIndexer) error {
 	index := func(field string, values func(*appsv1beta1.PersistentPodState) []string) error {
-		err := by.IndexField(ctx, &appsv1beta1.PersistentPodState{}, field, func(object client.Object) []string {
-			state, ok := object.(*appsv1beta1.PersistentPodState)
-			if !ok {
-				return nil
-			}
-			return values(state)
-		})
+		err := by.IndexField(ctx, &appsv1beta1.PersistentPodState{}, field,
+			func(object client.Object) []string {
+				state, ok := object.(*appsv1beta1.PersistentPodState)
+				if !ok {
+					return nil
+				}
+				return values(state)
+			})
 		if err != nil {
 			return fmt.Errorf("indexing PersistentPodStates: %w", err)
 		}
@@ -167,11 +195,15 @@ func Indexed(ctx context.Context, by client.FieldIndexer) error {
 func targetKey(of persistentpodstate.Reference) string { return of.String() + "/" + of.Name }
 
 // referring are the PersistentPodStates of a workload.
-func (r *Reconciler) referring(ctx context.Context, namespace string, to persistentpodstate.Reference) ([]*appsv1beta1.PersistentPodState, error) {
+func (r *Reconciler) referring(
+	ctx context.Context, namespace string, to persistentpodstate.Reference,
+) ([]*appsv1beta1.PersistentPodState, error) {
 	return r.list(ctx, client.InNamespace(namespace), client.MatchingFields{byTarget: targetKey(to)})
 }
 
-func (r *Reconciler) list(ctx context.Context, options ...client.ListOption) ([]*appsv1beta1.PersistentPodState, error) {
+func (r *Reconciler) list(
+	ctx context.Context, options ...client.ListOption,
+) ([]*appsv1beta1.PersistentPodState, error) {
 	var list appsv1beta1.PersistentPodStateList
 	if err := r.Client.List(ctx, &list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil, fmt.Errorf("listing PersistentPodStates: %w", err)
@@ -195,17 +227,21 @@ func requests(states []*appsv1beta1.PersistentPodState, err error) (all []ctrl.R
 }
 
 // ofWorkload asks for a pass over the PersistentPodStates of a workload that appears, goes, or changes in
-// what is read of it (PPS-045).
-func (r *Reconciler) ofWorkload(ctx context.Context, kind schema.GroupKind, before, after client.Object) []ctrl.Request {
+// what is read of it.
+func (r *Reconciler) ofWorkload(
+	ctx context.Context, kind schema.GroupKind, before, after client.Object,
+) []ctrl.Request {
 	one := after
 	if one == nil {
 		one = before
 	}
-	if one == nil || before != nil && after != nil && before.GetGeneration() == after.GetGeneration() && before.GetUID() == after.GetUID() &&
+	if one == nil || before != nil && after != nil && before.GetGeneration() == after.GetGeneration() &&
+		before.GetUID() == after.GetUID() &&
 		(before.GetDeletionTimestamp() == nil) == (after.GetDeletionTimestamp() == nil) {
 		return nil
 	}
-	return requests(r.referring(ctx, one.GetNamespace(), persistentpodstate.Reference{GroupKind: kind, Name: one.GetName()}))
+	return requests(r.referring(ctx, one.GetNamespace(),
+		persistentpodstate.Reference{GroupKind: kind, Name: one.GetName()}))
 }
 
 // ofListed asks for a pass over the PersistentPodStates of kinds that are not supported without being listed.
@@ -216,27 +252,31 @@ func (r *Reconciler) ofListed(ctx context.Context) []ctrl.Request {
 	}), err)
 }
 
-// ofAsking asks for a look at a workload that asks for a PersistentPodState, or asked for one, or for another
-// (PPS-073).
+// ofAsking asks for a look at a workload that asks for a PersistentPodState, or asked for one, or for
+// another.
 func ofAsking(_ context.Context, _ schema.GroupKind, before, after client.Object) []ctrl.Request {
 	switch {
 	case after == nil:
 		return nil // what was generated is garbage
 	case before == nil && !persistentpodstate.Asks(after.GetAnnotations()):
 		return nil // if there is one, it asks
-	case before != nil && before.GetUID() == after.GetUID() && persistentpodstate.SameAsked(before.GetAnnotations(), after.GetAnnotations()):
+	case before != nil && before.GetUID() == after.GetUID() &&
+		persistentpodstate.SameAsked(before.GetAnnotations(), after.GetAnnotations()):
 		return nil
 	}
 	return []ctrl.Request{reconcile.Request(after.GetNamespace(), after.GetName())}
 }
 
-// ofState asks for a look at the workloads that a PersistentPodState may be generated for, or keep from that
-// (PPS-073, PPS-079).
-func (g *Generator) ofState(_ context.Context, _ schema.GroupKind, before, after client.Object) (all []ctrl.Request) {
+// ofState asks for a look at the workloads that a PersistentPodState may be generated for, or keep from that.
+func (g *Generator) ofState(
+	_ context.Context, _ schema.GroupKind, before, after client.Object,
+) (all []ctrl.Request) {
 	old, _ := before.(*appsv1beta1.PersistentPodState)
 	state, _ := after.(*appsv1beta1.PersistentPodState)
-	if old != nil && state != nil && old.UID == state.UID && old.Generation == state.Generation && (old.DeletionTimestamp == nil) == (state.DeletionTimestamp == nil) &&
-		equality.Semantic.DeepEqual(old.OwnerReferences, state.OwnerReferences) && maps.Equal(old.Annotations, state.Annotations) {
+	if old != nil && state != nil && old.UID == state.UID && old.Generation == state.Generation &&
+		(old.DeletionTimestamp == nil) == (state.DeletionTimestamp == nil) &&
+		equality.Semantic.DeepEqual(old.OwnerReferences, state.OwnerReferences) &&
+		maps.Equal(old.Annotations, state.Annotations) {
 		return nil
 	}
 	if state == nil {
@@ -252,7 +292,7 @@ func (g *Generator) ofState(_ context.Context, _ schema.GroupKind, before, after
 	return all
 }
 
-// podEvents lead from pods to PersistentPodStates (PPS-045, PPS-046).
+// podEvents lead from pods to PersistentPodStates.
 type podEvents struct{ r *Reconciler }
 
 var _ handler.EventHandler = &podEvents{}
@@ -285,8 +325,9 @@ func (h *podEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 	owner, _ := workloadspread.ControllerOf(after)
 	former, _ := workloadspread.ControllerOf(before)
 	ready := readiness.Ready(after)
-	if before.UID != after.UID || owner != former || readiness.Active(before) != readiness.Active(after) || ready && !readiness.Ready(before) ||
-		ready && (before.Spec.NodeName != after.Spec.NodeName || !maps.Equal(before.Annotations, after.Annotations)) {
+	if before.UID != after.UID || owner != former || readiness.Active(before) != readiness.Active(after) ||
+		ready && !readiness.Ready(before) || ready &&
+		(before.Spec.NodeName != after.Spec.NodeName || !maps.Equal(before.Annotations, after.Annotations)) {
 		h.enqueue(ctx, q, after)
 	}
 }
@@ -295,7 +336,8 @@ func (h *podEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 // controller.
 func (h *podEvents) enqueue(ctx context.Context, q queue, pod *corev1.Pod) {
 	if name := pod.Annotations[pub.InjectedPersistentPodState]; name != "" {
-		state, err := reconcile.Find[appsv1beta1.PersistentPodState](ctx, h.r.API, types.NamespacedName{Namespace: pod.Namespace, Name: name})
+		state, err := reconcile.Find[appsv1beta1.PersistentPodState](ctx, h.r.API,
+			types.NamespacedName{Namespace: pod.Namespace, Name: name})
 		if err == nil && state != nil {
 			q.Add(reconcile.Request(pod.Namespace, name))
 		}
@@ -332,7 +374,8 @@ func (h *nodeEvents) keptNoMore(ctx context.Context, q queue, before, after map[
 	states, err := h.r.list(ctx)
 	add(q, requests(slices.DeleteFunc(states, func(state *appsv1beta1.PersistentPodState) bool {
 		for pod := range state.Status.PodStates {
-			if must := persistentpodstate.Must(state, pod); persistentpodstate.Keeps(before, must) && !persistentpodstate.Keeps(after, must) {
+			if must := persistentpodstate.Must(state, pod); persistentpodstate.Keeps(before, must) &&
+				!persistentpodstate.Keeps(after, must) {
 				return false
 			}
 		}

@@ -50,7 +50,9 @@ func (g *Generator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 }
 
 // generate keeps the PersistentPodState of one workload.
-func (g *Generator) generate(ctx context.Context, namespace string, of persistentpodstate.Reference) (again time.Duration, err error) {
+func (g *Generator) generate(
+	ctx context.Context, namespace string, of persistentpodstate.Reference,
+) (again time.Duration, err error) {
 	workload, err := g.Workloads.Read(ctx, namespace, of, false)
 	if err != nil || workload == nil {
 		if apierrors.IsForbidden(err) || errors.Is(err, errUnknown) {
@@ -72,7 +74,8 @@ func (g *Generator) generate(ctx context.Context, namespace string, of persisten
 	if err != nil {
 		return 0, err
 	}
-	if now == nil || now.UID != workload.UID || now.Terminating || !persistentpodstate.SameAsked(now.Annotations, workload.Annotations) {
+	if now == nil || now.UID != workload.UID || now.Terminating ||
+		!persistentpodstate.SameAsked(now.Annotations, workload.Annotations) {
 		return reconcile.RetryAfter, nil
 	}
 	err = g.write(ctx, namespace, asked.Object, plan, workload.UID)
@@ -89,10 +92,13 @@ func (g *Generator) generate(ctx context.Context, namespace string, of persisten
 }
 
 // read reads what the plan is made from.
-func (g *Generator) read(ctx context.Context, namespace string, workload *persistentpodstate.Workload) (*persistentpodstate.Asked, error) {
+func (g *Generator) read(
+	ctx context.Context, namespace string, workload *persistentpodstate.Workload,
+) (*persistentpodstate.Asked, error) {
 	asked := &persistentpodstate.Asked{Workload: workload}
 	object := &appsv1beta1.PersistentPodState{}
-	err := g.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: workload.Name}, object, client.UnsafeDisableDeepCopy)
+	err := g.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: workload.Name}, object,
+		client.UnsafeDisableDeepCopy)
 	switch {
 	case err == nil:
 		asked.Object = object
@@ -127,8 +133,10 @@ func (g *Generator) read(ctx context.Context, namespace string, workload *persis
 	return asked, err
 }
 
-// kept tells whether pods of an earlier workload became those of the workload, or are about to (PPS-078).
-func (g *Generator) kept(namespace string, workload *persistentpodstate.Workload, state *appsv1beta1.PersistentPodState) (bool, error) {
+// kept tells whether pods of an earlier workload became those of the workload, or are about to.
+func (g *Generator) kept(
+	namespace string, workload *persistentpodstate.Workload, state *appsv1beta1.PersistentPodState,
+) (bool, error) {
 	own, err := g.Pods.ControlledBy(namespace, workload.UID)
 	if err != nil {
 		return false, fmt.Errorf("finding the pods of %s %s: %w", workload.Kind, workload.Name, err)
@@ -139,7 +147,8 @@ func (g *Generator) kept(namespace string, workload *persistentpodstate.Workload
 	}
 	for _, pods := range [][]*corev1.Pod{own, orphans} {
 		for _, pod := range pods {
-			if _, entry := state.Status.PodStates[pod.Name]; entry && readiness.Active(pod) && pod.CreationTimestamp.Time.Before(workload.Created) {
+			if _, entry := state.Status.PodStates[pod.Name]; entry && readiness.Active(pod) &&
+				pod.CreationTimestamp.Time.Before(workload.Created) {
 				return true, nil
 			}
 		}
@@ -148,7 +157,10 @@ func (g *Generator) kept(namespace string, workload *persistentpodstate.Workload
 }
 
 // write carries out the plan.
-func (g *Generator) write(ctx context.Context, namespace string, object *appsv1beta1.PersistentPodState, plan persistentpodstate.Generation, owner types.UID) error {
+func (g *Generator) write(
+	ctx context.Context, namespace string, object *appsv1beta1.PersistentPodState,
+	plan persistentpodstate.Generation, owner types.UID,
+) error {
 	w := g.For(owner)
 	switch {
 	case plan.Create != nil:
@@ -166,7 +178,8 @@ func (g *Generator) write(ctx context.Context, namespace string, object *appsv1b
 	}
 	var err error
 	if plan.Empty {
-		if object, err = reconcile.Merge(ctx, w, object, nil, map[string]any{"status": map[string]any{"podStates": nil}}, "status"); err != nil {
+		if object, err = reconcile.Merge(ctx, w, object, nil,
+			map[string]any{"status": map[string]any{"podStates": nil}}, "status"); err != nil {
 			return reconcile.StaleIfNotFound(fmt.Errorf("emptying PersistentPodState: %w", err))
 		}
 	}
@@ -174,11 +187,19 @@ func (g *Generator) write(ctx context.Context, namespace string, object *appsv1b
 		return nil
 	}
 	spec := plan.Update.Spec
-	_, err = reconcile.Merge(ctx, w, object, map[string]any{"ownerReferences": plan.Update.OwnerReferences, "annotations": plan.Update.Annotations},
-		map[string]any{"spec": map[string]any{"requiredPersistentTopology": spec.RequiredPersistentTopology,
-			"preferredPersistentTopology":       nilIfEmpty(spec.PreferredPersistentTopology),
-			"persistentPodAnnotations":          nilIfEmpty(spec.PersistentPodAnnotations),
-			"persistentPodStateRetentionPolicy": policyOrNil(spec.PersistentPodStateRetentionPolicy)}}, "")
+	_, err = reconcile.Merge(ctx, w, object,
+		map[string]any{
+			"ownerReferences": plan.Update.OwnerReferences,
+			"annotations":     plan.Update.Annotations,
+		},
+		map[string]any{
+			"spec": map[string]any{
+				"requiredPersistentTopology":        spec.RequiredPersistentTopology,
+				"preferredPersistentTopology":       nilIfEmpty(spec.PreferredPersistentTopology),
+				"persistentPodAnnotations":          nilIfEmpty(spec.PersistentPodAnnotations),
+				"persistentPodStateRetentionPolicy": policyOrNil(spec.PersistentPodStateRetentionPolicy),
+			},
+		}, "")
 	if err != nil {
 		return reconcile.StaleIfNotFound(fmt.Errorf("writing PersistentPodState: %w", err))
 	}
@@ -199,8 +220,10 @@ func policyOrNil(policy appsv1beta1.PersistentPodStateRetentionPolicyType) any {
 	return policy
 }
 
-// tellOf tells of a workload why nothing is generated for it, once until that changes (PPS-077, PPS-079).
-func (g *Generator) tellOf(namespace string, workload *persistentpodstate.Workload, plan persistentpodstate.Generation) {
+// tellOf tells of a workload why nothing is generated for it, once until that changes.
+func (g *Generator) tellOf(
+	namespace string, workload *persistentpodstate.Workload, plan persistentpodstate.Generation,
+) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if plan.Conflict == "" && plan.Invalid == "" {
@@ -219,7 +242,10 @@ func (g *Generator) tellOf(namespace string, workload *persistentpodstate.Worklo
 	about.SetNamespace(namespace)
 	about.SetName(workload.Name)
 	about.SetUID(workload.UID)
-	for reason, text := range map[string]string{"PersistentPodStateConflict": plan.Conflict, "PersistentPodStateInvalid": plan.Invalid} {
+	for reason, text := range map[string]string{
+		"PersistentPodStateConflict": plan.Conflict,
+		"PersistentPodStateInvalid":  plan.Invalid,
+	} {
 		if g.told[workload.UID].Is(reason, text) {
 			g.Events.Event(about, corev1.EventTypeWarning, reason, text)
 		}

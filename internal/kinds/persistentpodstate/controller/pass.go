@@ -39,7 +39,9 @@ type kept struct {
 }
 
 // pass remembers where the pods of one PersistentPodState are ready.
-func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (done reconcile.Done, err error) {
+func (r *Reconciler) pass(
+	ctx context.Context, name types.NamespacedName, owner types.UID,
+) (done reconcile.Done, err error) {
 	if owner == "" {
 		return done, nil
 	}
@@ -55,7 +57,8 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 		unreadable = err.Error()
 	}
 	if memory.news.Is("WorkloadUnreadable", unreadable) {
-		r.Events.Event(state, corev1.EventTypeWarning, "WorkloadUnreadable", "No place is recorded or forgotten: "+unreadable)
+		r.Events.Event(state, corev1.EventTypeWarning, "WorkloadUnreadable",
+			"No place is recorded or forgotten: "+unreadable)
 	}
 	if err != nil {
 		return done, err
@@ -67,14 +70,16 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 	if len(plan.Unread) > 0 {
 		reconcile.MinRequeue(&done.After, readAgain)
 	}
-	wait, err := memory.pace.Write(ctx, r.For(owner), state, &state.Status, &plan.Status, len(plan.Status.PodStates) > large)
+	wait, err := memory.pace.Write(ctx, r.For(owner), state, &state.Status, &plan.Status,
+		len(plan.Status.PodStates) > large)
 	if wait > 0 {
 		reconcile.MinRequeue(&done.After, wait)
 	}
 	if err == nil && wait == 0 {
 		for _, cleaned := range plan.Cleaned {
 			r.Events.Event(state, corev1.EventTypeNormal, "PodStateCleaned",
-				fmt.Sprintf("Node %s does not exist any more: pod %s may start anywhere", state.Status.PodStates[cleaned].NodeName, cleaned))
+				fmt.Sprintf("Node %s does not exist any more: pod %s may start anywhere",
+					state.Status.PodStates[cleaned].NodeName, cleaned))
 		}
 	}
 	return done, err
@@ -83,7 +88,9 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 // plan plans what is remembered. What is to be forgotten, and pods that have moved, are looked at in the API
 // server before: the caches of workloads and pods may be older than what is remembered, and what is lost by
 // that would be lost for good.
-func (r *Reconciler) plan(ctx context.Context, state *appsv1beta1.PersistentPodState) (plan *persistentpodstate.Plan, after time.Duration, err error) {
+func (r *Reconciler) plan(
+	ctx context.Context, state *appsv1beta1.PersistentPodState,
+) (plan *persistentpodstate.Plan, after time.Duration, err error) {
 	target := persistentpodstate.TargetOf(state)
 	unchanged := &persistentpodstate.Plan{Status: *state.Status.DeepCopy()}
 	unchanged.Status.ObservedGeneration = state.Generation
@@ -118,8 +125,9 @@ func (r *Reconciler) plan(ctx context.Context, state *appsv1beta1.PersistentPodS
 }
 
 // snapshot reads what a plan is made from.
-func (r *Reconciler) snapshot(ctx context.Context, state *appsv1beta1.PersistentPodState, workload *persistentpodstate.Workload) (s *persistentpodstate.Snapshot,
-	after time.Duration, err error) {
+func (r *Reconciler) snapshot(
+	ctx context.Context, state *appsv1beta1.PersistentPodState, workload *persistentpodstate.Workload,
+) (s *persistentpodstate.Snapshot, after time.Duration, err error) {
 	s = &persistentpodstate.Snapshot{State: state, Workload: workload}
 	if workload == nil {
 		if err = r.readNamed(ctx, s); len(s.Pods) > 0 {
@@ -145,7 +153,8 @@ func (r *Reconciler) snapshot(ctx context.Context, state *appsv1beta1.Persistent
 func (r *Reconciler) readNamed(ctx context.Context, s *persistentpodstate.Snapshot) error {
 	for name := range s.State.Status.PodStates {
 		pod := &corev1.Pod{}
-		switch err := r.Client.Get(ctx, types.NamespacedName{Namespace: s.State.Namespace, Name: name}, pod, client.UnsafeDisableDeepCopy); {
+		switch err := r.Client.Get(ctx, types.NamespacedName{Namespace: s.State.Namespace, Name: name}, pod,
+			client.UnsafeDisableDeepCopy); {
 		case err == nil:
 			s.Pods = append(s.Pods, pod)
 		case !apierrors.IsNotFound(err):
@@ -164,10 +173,11 @@ func (r *Reconciler) readNodes(ctx context.Context, s *persistentpodstate.Snapsh
 			continue
 		}
 		node := &corev1.Node{}
-		switch err := r.Client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy); {
+		switch err := r.Client.Get(ctx, types.NamespacedName{Name: name}, node,
+			client.UnsafeDisableDeepCopy); {
 		case err == nil:
 			s.Nodes[name] = node.Labels
-		case !apierrors.IsNotFound(err): // PPS-053: the others are remembered
+		case !apierrors.IsNotFound(err): // the others are remembered
 			log.FromContext(ctx).V(1).Info("A node cannot be read", "node", name, "err", err.Error())
 		}
 	}
@@ -175,14 +185,18 @@ func (r *Reconciler) readNodes(ctx context.Context, s *persistentpodstate.Snapsh
 }
 
 // lookForNodes looks in the API server for nodes of entries that the caches do not have, where no other node
-// can keep the must (PPS-105).
-func (r *Reconciler) lookForNodes(ctx context.Context, s *persistentpodstate.Snapshot) (after time.Duration, err error) {
+// can keep the must.
+func (r *Reconciler) lookForNodes(
+	ctx context.Context, s *persistentpodstate.Snapshot,
+) (after time.Duration, err error) {
 	s.Gone = map[string]bool{}
-	there, pods := map[string]bool{"": true}, map[string][]string{} // the latter by the nodes that the caches lack
+	// the latter by the nodes that the caches lack
+	there, pods := map[string]bool{"": true}, map[string][]string{}
 	for pod, entry := range s.State.Status.PodStates {
 		name := entry.NodeName
 		if _, known := there[name]; !known {
-			there[name] = r.Client.Get(ctx, types.NamespacedName{Name: name}, &corev1.Node{}, client.UnsafeDisableDeepCopy) == nil
+			there[name] = r.Client.Get(ctx, types.NamespacedName{Name: name}, &corev1.Node{},
+				client.UnsafeDisableDeepCopy) == nil
 		}
 		if !there[name] {
 			pods[name] = append(pods[name], pod)
@@ -227,7 +241,9 @@ func (r *Reconciler) lookForNodes(ctx context.Context, s *persistentpodstate.Sna
 // confirm reads pods again that are ready elsewhere than before: what the cache shows may be older than what
 // is remembered. Those that are too many for one pass count as not ready, so that what is remembered of them
 // stays.
-func (r *Reconciler) confirm(ctx context.Context, s *persistentpodstate.Snapshot, moved []string, after *time.Duration) error {
+func (r *Reconciler) confirm(
+	ctx context.Context, s *persistentpodstate.Snapshot, moved []string, after *time.Duration,
+) error {
 	pods := slices.Clone(s.Pods)
 	for i, name := range moved {
 		at := slices.IndexFunc(pods, func(pod *corev1.Pod) bool {
@@ -256,8 +272,11 @@ func (r *Reconciler) confirm(ctx context.Context, s *persistentpodstate.Snapshot
 	return r.readNodes(ctx, s)
 }
 
-// tell tells of what users cannot see otherwise (PPS-082).
-func (r *Reconciler) tell(ctx context.Context, state *appsv1beta1.PersistentPodState, plan *persistentpodstate.Plan, news *reconcile.News) {
+// tell tells of what users cannot see otherwise.
+func (r *Reconciler) tell(
+	ctx context.Context, state *appsv1beta1.PersistentPodState, plan *persistentpodstate.Plan,
+	news *reconcile.News,
+) {
 	if missing := strings.Join(plan.Missing, ", "); news.Is("NodeTopologyKeyMissing", missing) {
 		r.Events.Event(state, corev1.EventTypeWarning, "NodeTopologyKeyMissing",
 			"None of the nodes on which pods are ready has these labels, so that they bind no pod: "+missing)
@@ -268,15 +287,19 @@ func (r *Reconciler) tell(ctx context.Context, state *appsv1beta1.PersistentPodS
 	}
 	if news.Is("PodStatesFull", full) {
 		r.Events.Event(state, corev1.EventTypeWarning, "PodStatesFull",
-			fmt.Sprintf("The status has no room for more: nothing new is remembered of %d pods, such as %s", len(plan.Full), plan.Full[0]))
+			fmt.Sprintf("The status has no room for more: nothing new is remembered of %d pods, such as %s",
+				len(plan.Full), plan.Full[0]))
 	}
-	if odd := strings.Join(plan.Odd, ", "); news.Is("odd", odd) { // PPS-062
-		log.FromContext(ctx).Info("Entries of names without an ordinal are kept", "names", plan.Odd[:min(len(plan.Odd), 10)])
+	if odd := strings.Join(plan.Odd, ", "); news.Is("odd", odd) {
+		log.FromContext(ctx).Info("Entries of names without an ordinal are kept", "names",
+			plan.Odd[:min(len(plan.Odd), 10)])
 	}
 }
 
 // headline is the plan in words.
 func headline(plan *persistentpodstate.Plan) string {
-	return fmt.Sprintf("%d places are remembered; forgotten %d, moved %d, cleaned %d, nodes that cannot be read %d", len(plan.Status.PodStates),
-		len(plan.Forgotten), len(plan.Moved), len(plan.Cleaned), len(plan.Unread))
+	return fmt.Sprintf(
+		"%d places are remembered; forgotten %d, moved %d, cleaned %d, nodes that cannot be read %d",
+		len(plan.Status.PodStates), len(plan.Forgotten), len(plan.Moved), len(plan.Cleaned), len(plan.Unread),
+	)
 }

@@ -53,10 +53,14 @@ type Watch struct {
 // NewWatch returns what follows PersistentPodStates, from Follow on; kinds returns the kinds that an
 // administrator lists, as soon as ready.
 func NewWatch(mgr manager.Manager, kinds func() workloadspread.AllowList, ready func() bool) *Watch {
-	return newWatch(mgr.GetAPIReader(), kinds, ready, mgr.GetLogger().WithName("persistentpodstate"), time.Now)
+	return newWatch(mgr.GetAPIReader(), kinds, ready, mgr.GetLogger().WithName("persistentpodstate"),
+		time.Now)
 }
 
-func newWatch(live client.Reader, kinds func() workloadspread.AllowList, ready func() bool, log logr.Logger, now func() time.Time) *Watch {
+func newWatch(
+	live client.Reader, kinds func() workloadspread.AllowList, ready func() bool, log logr.Logger,
+	now func() time.Time,
+) *Watch {
 	w := &Watch{live: live, kinds: kinds, listsRead: ready, log: log, now: now, places: make(chan struct{}, readAtOnce), deadline: readingTime}
 	w.reads.Limit, w.learns.Limit = readingTime, readingTime
 	w.states = matchconditions.NewFollower(w.index.set, w.index.remove,
@@ -83,7 +87,8 @@ func (w *Watch) Synced() bool { return w.states.Synced() }
 func (w *Watch) Learn(ctx context.Context, namespace string) error {
 	_, err := w.learns.Do(ctx, namespace, func(ctx context.Context) (none struct{}, err error) {
 		var list appsv1beta1.PersistentPodStateList
-		if err := w.live.List(ctx, &list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		if err := w.live.List(ctx, &list, client.InNamespace(namespace)); err != nil &&
+			!meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
 			return none, fmt.Errorf("reading PersistentPodStates: %w", err)
 		}
 		for i := range list.Items {
@@ -103,7 +108,9 @@ func (w *Watch) Creations() string {
 
 // Asks is the condition of the pods that one PersistentPodState asks for.
 func Asks(state *appsv1beta1.PersistentPodState) string {
-	return matchconditions.Creations([]matchconditions.Controlled{askedBy(target{state.Namespace, persistentpodstate.TargetOf(state)})})
+	return matchconditions.Creations([]matchconditions.Controlled{
+		askedBy(target{state.Namespace, persistentpodstate.TargetOf(state)}),
+	})
 }
 
 func askedBy(by target) matchconditions.Controlled {
@@ -117,7 +124,9 @@ func askedBy(by target) matchconditions.Controlled {
 // Of returns what is remembered for a pod that is created; nil if nothing is. It is read from the API server,
 // since the cache of this replica may not show yet what another one has recorded; if that fails, what the
 // cache has counts, and an error says that a must may not be kept (PPS-030, PPS-038, PPS-039).
-func (w *Watch) Of(ctx context.Context, pod *corev1.Pod, namespace string) (*appsv1beta1.PersistentPodState, error) {
+func (w *Watch) Of(
+	ctx context.Context, pod *corev1.Pod, namespace string,
+) (*appsv1beta1.PersistentPodState, error) {
 	owner, ok := workloadspread.ControllerOf(pod)
 	if _, numbered := persistentpodstate.Ordinal(pod.Name); !ok || !numbered {
 		return nil, nil
@@ -131,19 +140,24 @@ func (w *Watch) Of(ctx context.Context, pod *corev1.Pod, namespace string) (*app
 	}
 	if !persistentpodstate.BuiltIn(owner.GroupKind) {
 		if !w.listsRead() && !toolscache.WaitForCacheSync(ctx.Done(), w.listsRead) {
-			return nil, fmt.Errorf("this manager has just started and does not know yet which kinds are listed: %w", ctx.Err())
+			return nil,
+				fmt.Errorf("this manager has just started and does not know yet which kinds are listed: %w",
+					ctx.Err())
 		}
 		if _, listed := w.kinds().Workload(owner.GroupKind); !listed {
 			return nil, nil
 		}
 	}
-	for cached := persistentpodstate.Of(owner, states); cached != nil; cached = persistentpodstate.Of(owner, states) {
+	for cached := persistentpodstate.Of(owner,
+		states); cached != nil; cached = persistentpodstate.Of(owner, states) {
 		state, err := w.read(ctx, client.ObjectKeyFromObject(cached))
 		_, recorded := cached.Status.PodStates[pod.Name]
 		switch {
-		case err == nil && (state == nil || state.DeletionTimestamp != nil || persistentpodstate.TargetOf(state) != owner):
+		case err == nil &&
+			(state == nil || state.DeletionTimestamp != nil || persistentpodstate.TargetOf(state) != owner):
 			// It is gone, and another may be there in its place.
-			states = slices.DeleteFunc(slices.Clone(states), func(one *appsv1beta1.PersistentPodState) bool { return one == cached })
+			states = slices.DeleteFunc(slices.Clone(states),
+				func(one *appsv1beta1.PersistentPodState) bool { return one == cached })
 		case err == nil:
 			return state, nil
 		case recorded:
@@ -151,7 +165,8 @@ func (w *Watch) Of(ctx context.Context, pod *corev1.Pod, namespace string) (*app
 		case cached.Spec.RequiredPersistentTopology != nil:
 			return nil, fmt.Errorf("PersistentPodState %s could not be read: %w", cached.Name, err)
 		default:
-			w.log.Error(err, "What is remembered of a pod could not be read, it may start anywhere", "namespace", namespace, "pod", pod.Name)
+			w.log.Error(err, "What is remembered of a pod could not be read, it may start anywhere",
+				"namespace", namespace, "pod", pod.Name)
 			return nil, nil
 		}
 	}
@@ -159,7 +174,9 @@ func (w *Watch) Of(ctx context.Context, pod *corev1.Pod, namespace string) (*app
 }
 
 // read reads a PersistentPodState from the API server; nil if there is none.
-func (w *Watch) read(ctx context.Context, name types.NamespacedName) (*appsv1beta1.PersistentPodState, error) {
+func (w *Watch) read(
+	ctx context.Context, name types.NamespacedName,
+) (*appsv1beta1.PersistentPodState, error) {
 	ctx, cancel := context.WithTimeout(ctx, w.deadline)
 	defer cancel()
 	return w.reads.Do(ctx, name, func(ctx context.Context) (*appsv1beta1.PersistentPodState, error) {
@@ -215,13 +232,16 @@ func (x *index) drop(state *appsv1beta1.PersistentPodState) {
 		return
 	}
 	delete(x.names, name)
-	x.targets[at] = slices.DeleteFunc(slices.Clone(x.targets[at]), func(o *appsv1beta1.PersistentPodState) bool { return o.Name == state.Name })
+	x.targets[at] = slices.DeleteFunc(slices.Clone(x.targets[at]),
+		func(o *appsv1beta1.PersistentPodState) bool { return o.Name == state.Name })
 	if len(x.targets[at]) == 0 {
 		delete(x.targets, at)
 	}
 }
 
-func (x *index) referring(namespace string, to persistentpodstate.Reference) []*appsv1beta1.PersistentPodState {
+func (x *index) referring(
+	namespace string, to persistentpodstate.Reference,
+) []*appsv1beta1.PersistentPodState {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.targets[target{namespace, to}]

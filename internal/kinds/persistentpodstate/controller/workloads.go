@@ -43,7 +43,8 @@ var errUnknown = errors.New("the kind is neither supported nor listed, or not se
 type Workloads interface {
 	// Read returns a workload; nil if there is none. live asks the API server instead of the caches. Of a
 	// kind of which nothing can be told the error is errUnknown.
-	Read(ctx context.Context, namespace string, of persistentpodstate.Reference, live bool) (*persistentpodstate.Workload, error)
+	Read(ctx context.Context, namespace string, of persistentpodstate.Reference,
+		live bool) (*persistentpodstate.Workload, error)
 	// All are the kinds that are supported or listed.
 	All() []schema.GroupKind
 }
@@ -69,12 +70,14 @@ type Kinds struct {
 
 // NewKinds returns what reads workloads; listed returns the kinds that an administrator lists, as soon as
 // ready.
-func NewKinds(mgr manager.Manager, listed func() workloadspread.AllowList, ready func() bool, startOrdinal bool) *Kinds {
+func NewKinds(
+	mgr manager.Manager, listed func() workloadspread.AllowList, ready func() bool, startOrdinal bool,
+) *Kinds {
 	return &Kinds{caches: mgr.GetCache(), live: mgr.GetAPIReader(), scales: mgr.GetClient().SubResource("scale"), mapper: mgr.GetRESTMapper(),
-		listed: listed, ready: ready, startOrdinal: startOrdinal, followed: map[schema.GroupKind]cache.Informer{}, told: map[string]bool{},
-		informers: func(ctx context.Context, object client.Object) (cache.Informer, error) {
+		listed: listed, ready: ready, startOrdinal: startOrdinal, followed: map[schema.GroupKind]cache.Informer{}, told: map[string]bool{}, informers: func(ctx context.Context, object client.Object) (cache.Informer, error) {
 			return mgr.GetCache().GetInformer(ctx, object, cache.BlockUntilSynced(false))
-		}}
+		},
+	}
 }
 
 // All implements Workloads.
@@ -108,7 +111,8 @@ func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
 		versions = append(versions, custom.Version)
 	}
 	mapping, err := k.mapper.RESTMapping(kind, versions...)
-	if meta.IsNoMatchError(err) && len(versions) > 0 { // the listed version is not served any more; the kind decides
+	// the listed version is not served any more; the kind decides
+	if meta.IsNoMatchError(err) && len(versions) > 0 {
 		mapping, err = k.mapper.RESTMapping(kind)
 	}
 	if meta.IsNoMatchError(err) {
@@ -123,7 +127,9 @@ func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
 }
 
 // Read implements Workloads.
-func (k *Kinds) Read(ctx context.Context, namespace string, of persistentpodstate.Reference, live bool) (*persistentpodstate.Workload, error) {
+func (k *Kinds) Read(
+	ctx context.Context, namespace string, of persistentpodstate.Reference, live bool,
+) (*persistentpodstate.Workload, error) {
 	object, err := k.empty(of.GroupKind)
 	if err != nil {
 		return nil, err
@@ -145,9 +151,16 @@ func (k *Kinds) Read(ctx context.Context, namespace string, of persistentpodstat
 }
 
 // workload is what is read of an object.
-func (k *Kinds) workload(ctx context.Context, of persistentpodstate.Reference, object client.Object) (*persistentpodstate.Workload, error) {
-	w := &persistentpodstate.Workload{Reference: of, UID: object.GetUID(), Created: object.GetCreationTimestamp().Time,
-		Terminating: object.GetDeletionTimestamp() != nil, Annotations: object.GetAnnotations()}
+func (k *Kinds) workload(
+	ctx context.Context, of persistentpodstate.Reference, object client.Object,
+) (*persistentpodstate.Workload, error) {
+	w := &persistentpodstate.Workload{
+		Reference:   of,
+		UID:         object.GetUID(),
+		Created:     object.GetCreationTimestamp().Time,
+		Terminating: object.GetDeletionTimestamp() != nil,
+		Annotations: object.GetAnnotations(),
+	}
 	w.Orphans = w.Terminating && slices.Contains(object.GetFinalizers(), metav1.FinalizerOrphanDependents)
 	spec, known := &appsv1beta1.StatefulSetSpec{}, true
 	switch o := object.(type) {
@@ -160,7 +173,7 @@ func (k *Kinds) workload(ctx context.Context, of persistentpodstate.Reference, o
 		w.APIVersion, spec = appsv1beta1.GroupVersion.String(), &o.Spec
 	case *unstructured.Unstructured:
 		w.APIVersion = o.GetAPIVersion()
-		if spec, known = specOf(o.Object); spec.Replicas == nil && known { // PPS-016
+		if spec, known = specOf(o.Object); spec.Replicas == nil && known {
 			found, err := scale.Read(ctx, k.scales, o)
 			if known = err == nil; known {
 				spec.Replicas = &found.Spec.Replicas
@@ -187,7 +200,8 @@ func specOf(object map[string]any) (*appsv1beta1.StatefulSetSpec, bool) {
 		number := int32(replicas)
 		spec.Replicas = &number
 	}
-	if start, found, err := unstructured.NestedInt64(object, "spec", "ordinals", "start"); found && err == nil {
+	if start, found, err := unstructured.NestedInt64(object, "spec", "ordinals", "start"); found &&
+		err == nil {
 		spec.Ordinals = &appsv1beta1.StatefulSetOrdinals{Start: int32(start)}
 	}
 	reserved, _, err := unstructured.NestedSlice(object, "spec", "reserveOrdinals")

@@ -21,59 +21,62 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// mostEvents is how many events a pass tells, and mostSame how many questions about a pod are remembered.
+// mostEvents is the maximum number of events of a pass, and mostSame how many answers about a pod are
+// remembered.
 const (
 	mostEvents = 20
 	mostSame   = 100
 )
 
-// NodeReconciler carries out plans of nodes. Its fields are for tests to fill in.
+// NodeReconciler carries out the plans of nodes. Its fields are exported for tests.
 type NodeReconciler struct {
 	*reconcile.API
 	Events reconcile.Recorder
 	Pods   *podindex.Index
-	// Serverless is gate EnablePodProbeMarkerOnServerless, Liveness gate EnhancedLivenessProbe.
+	// Serverless is the gate EnablePodProbeMarkerOnServerless, Liveness the gate EnhancedLivenessProbe.
 	Serverless, Liveness bool
 
-	// wake asks for a pass over a PodProbeMarker.
+	// wake requests a pass over a PodProbeMarker.
 	wake   func(namespace, name string)
 	memory reconcile.Memory[memory]
 	mu     sync.Mutex
-	// told are the PodProbeMarkers with probes in the NodePodProbe of a node, or in one that is being
-	// written, as namespace/name, by node.
+	// told maps a node to the PodProbeMarkers, as namespace/name, with probes in its NodePodProbe or in a
+	// version of it that is being written.
 	told map[string]map[string]bool
 }
 
-// memory is what is kept of a node between passes.
+// memory is what is remembered about a node between passes.
 type memory struct {
 	pods   map[types.UID]*known
 	events map[string]bool
-	// waiting are the requests for restarts that budgets do not allow yet, by name.
+	// waiting holds the names of restart requests that budgets do not allow yet.
 	waiting map[string]bool
 }
 
-// known is what is known of a pod that the caches do not keep.
+// known is what is remembered about a pod because the caches do not keep it.
 type known struct {
-	// ports are those with names, by container and name; nil before they were read.
+	// ports maps a container and the name of a port to its number; nil until they were read.
 	ports map[[2]string]int32
-	// sum stands for the annotations that the pod was found to have; 0 is none.
+	// sum is the checksum of the annotations that the pod was found to have; 0 means none.
 	sum uint64
-	// same are questions whether a container was replaced that were answered with no, with what the caches
-	// keep of the containers.
+	// same holds the questions whether a container was replaced that were answered with no. They include what
+	// the caches keep of the containers.
 	same map[string]bool
-	// marked is when its labels and annotations were written last, and later for how long they have to wait.
+	// marked is when its labels and annotations were last written, and later is how long the next write must
+	// wait.
 	marked time.Time
 	later  time.Duration
 }
 
-// markEvery is how often labels and annotations of a pod are written at most: whoever writes the same ones
-// would be answered each time.
+// markEvery limits how often labels and annotations of a pod are written: without a limit, each write of
+// somebody else to the same keys would be answered by one of ours.
 const markEvery = time.Second
 
-// ownerOf is as whom own writes for a node are remembered: its NodePodProbe may not be there yet.
+// ownerOf returns the key under which own writes for a node are remembered, because its NodePodProbe may not
+// exist yet.
 func ownerOf(node string) types.UID { return types.UID("node/" + node) }
 
-// owner is that of a node as long as there is something of its name.
+// owner returns the key of a node as long as a node or NodePodProbe of that name exists.
 func (r *NodeReconciler) owner(ctx context.Context, name types.NamespacedName) (types.UID, error) {
 	for _, object := range []client.Object{&corev1.Node{}, &appsv1alpha1.NodePodProbe{}} {
 		err := r.Client.Get(ctx, name, object, client.UnsafeDisableDeepCopy)
@@ -93,8 +96,7 @@ func (r *NodeReconciler) forget(name types.NamespacedName, owner types.UID) {
 	r.tells(name.Name, nil)
 }
 
-// tells notes which PodProbeMarkers have probes on a node, and has those looked at that have none there any
-// more.
+// tells records which PodProbeMarkers have probes on a node, and wakes those that no longer have any there.
 func (r *NodeReconciler) tells(node string, markers map[string]bool) {
 	r.mu.Lock()
 	before := r.told[node]
@@ -107,6 +109,7 @@ func (r *NodeReconciler) tells(node string, markers map[string]bool) {
 		r.told[node] = markers
 	}
 	r.mu.Unlock()
+
 	for marker := range before {
 		if !markers[marker] {
 			r.wake(split(marker))
@@ -114,38 +117,48 @@ func (r *NodeReconciler) tells(node string, markers map[string]bool) {
 	}
 }
 
-// nodesTold are the nodes that have probes of a PodProbeMarker, as far as this process has written to them.
+// nodesTold returns the nodes that have probes of a PodProbeMarker, as far as this process has written to
+// them.
 func (r *NodeReconciler) nodesTold(marker string) (nodes []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+
 	for node, markers := range r.told {
 		if markers[marker] {
 			nodes = append(nodes, node)
 		}
 	}
+
 	slices.Sort(nodes)
 	return nodes
 }
 
-func (r *NodeReconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+func (r *NodeReconciler) pass(
+	ctx context.Context, name types.NamespacedName, owner types.UID,
+) (reconcile.Done, error) {
 	if owner == "" {
 		return reconcile.Done{}, nil
 	}
+
 	begin := r.Now()
 	if err := r.Own.Settle(ctx, owner, begin); err != nil {
 		return reconcile.Done{}, err
 	}
+
 	s, err := r.snapshot(ctx, name.Name, owner)
 	if err != nil {
 		return reconcile.Done{}, err
 	}
+
 	plan := podprobemarker.PlanNode(&s.Snapshot)
 	if s.failed != nil {
 		return again(reconcile.Done{}, s.failed)
 	}
+
 	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin), Headline: plan.String(),
 		Record: func() []any { return []any{"plan", plan.String()} }}
 	r.warn(s, plan)
+
 	err = r.apply(ctx, s, plan, &done)
 	for _, of := range s.memory.pods {
 		if of.later > 0 {
@@ -153,11 +166,12 @@ func (r *NodeReconciler) pass(ctx context.Context, name types.NamespacedName, ow
 			of.later = 0
 		}
 	}
+
 	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
 	return done, err
 }
 
-// snapshot is what is read of a node, with what is read of its pods on the way.
+// snapshot is what was read about a node, including what the plan reads of its pods on the way.
 type snapshot struct {
 	podprobemarker.Snapshot
 	owner  types.UID
@@ -167,11 +181,20 @@ type snapshot struct {
 
 func (r *NodeReconciler) snapshot(ctx context.Context, name string, owner types.UID) (*snapshot, error) {
 	s := &snapshot{owner: owner, memory: r.memory.Of(owner),
-		Snapshot: podprobemarker.Snapshot{Name: name, Now: r.Now(), Serverless: r.Serverless, Liveness: r.Liveness, Whole: slim.Whole}}
+		Snapshot: podprobemarker.Snapshot{
+			Name:       name,
+			Now:        r.Now(),
+			Serverless: r.Serverless,
+			Liveness:   r.Liveness,
+			Whole:      slim.Whole,
+		},
+	}
+
 	node, list := &corev1.Node{}, &appsv1alpha1.NodePodProbe{}
 	list.Name = name
 	key := types.NamespacedName{Name: name}
 	there := map[client.Object]bool{}
+
 	for _, object := range []client.Object{node, list} {
 		switch err := r.Client.Get(ctx, key, object, client.UnsafeDisableDeepCopy); {
 		case err == nil:
@@ -180,12 +203,14 @@ func (r *NodeReconciler) snapshot(ctx context.Context, name string, owner types.
 			return nil, fmt.Errorf("reading %T %s: %w", object, name, err)
 		}
 	}
+
 	if newest, exists := reconcile.Newest(r.Own, owner, list, there[list]); exists {
 		s.List = newest
 	}
+
 	if !there[node] && s.List != nil {
-		// The cache of nodes may be behind that of NodePodProbes: only the API server can say that there is
-		// none.
+		// The cache of nodes may be behind that of NodePodProbes: only the API server knows that the node
+		// does not exist.
 		switch err := r.Live.Get(ctx, key, node); {
 		case err == nil:
 			there[node] = true
@@ -193,16 +218,21 @@ func (r *NodeReconciler) snapshot(ctx context.Context, name string, owner types.
 			return nil, fmt.Errorf("reading the node: %w", err)
 		}
 	}
+
 	if there[node] {
 		s.Node = node
 	}
+
 	pods, err := r.Pods.OnNode(name)
 	if err != nil {
 		return nil, err
 	}
-	s.Pods = reconcile.Overlay(r.Own, owner, pods, func(pod *corev1.Pod) bool { return pod.Spec.NodeName == name })
+	s.Pods = reconcile.Overlay(r.Own, owner, pods,
+		func(pod *corev1.Pod) bool { return pod.Spec.NodeName == name })
 	s.remember()
+
 	read := map[string][]podprobemarker.Marker{}
+
 	s.Markers = func(namespace string) []podprobemarker.Marker {
 		if found, ok := read[namespace]; ok {
 			return found
@@ -214,16 +244,18 @@ func (r *NodeReconciler) snapshot(ctx context.Context, name string, owner types.
 		read[namespace], _ = podprobemarker.Markers(all)
 		return read[namespace]
 	}
+
 	s.Ports = func(pod *corev1.Pod, container, port string) (int32, bool) {
 		return r.port(ctx, s, pod, container, port)
 	}
 	s.Replaced = func(pod *corev1.Pod, container string, since time.Time) bool {
 		return r.replaced(ctx, s, pod, container, since)
 	}
+
 	return s, nil
 }
 
-// remember keeps what is known of pods that are there.
+// remember keeps what is known of existing pods and drops the rest.
 func (s *snapshot) remember() {
 	kept := make(map[types.UID]*known, len(s.Pods))
 	for _, pod := range s.Pods {
@@ -234,12 +266,16 @@ func (s *snapshot) remember() {
 	s.memory.pods = kept
 }
 
-// markers are the PodProbeMarkers of a namespace.
-func (r *NodeReconciler) markers(ctx context.Context, namespace string) ([]*appsv1alpha1.PodProbeMarker, error) {
+// markers returns the PodProbeMarkers of a namespace.
+func (r *NodeReconciler) markers(
+	ctx context.Context, namespace string,
+) ([]*appsv1alpha1.PodProbeMarker, error) {
 	var list appsv1alpha1.PodProbeMarkerList
-	if err := r.Client.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &list, client.InNamespace(namespace),
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing PodProbeMarkers: %w", err)
 	}
+
 	all := make([]*appsv1alpha1.PodProbeMarker, len(list.Items))
 	for i := range list.Items {
 		all[i] = &list.Items[i]
@@ -247,7 +283,7 @@ func (r *NodeReconciler) markers(ctx context.Context, namespace string) ([]*apps
 	return all, nil
 }
 
-// whole reads a pod as the API server has it; nil if it is gone.
+// whole reads a pod from the API server; it returns nil if the pod is gone.
 func (r *NodeReconciler) whole(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	found := &corev1.Pod{}
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), found); client.IgnoreNotFound(err) != nil {
@@ -259,22 +295,24 @@ func (r *NodeReconciler) whole(ctx context.Context, pod *corev1.Pod) (*corev1.Po
 	return found, nil
 }
 
-// read reads a pod for the plan. Where that fails, or the pod is gone, nothing is done by the plan: it says
-// what is not so.
+// read reads a pod for the plan. If that fails or the pod is gone, it sets failed, and the plan, which is
+// incomplete then, is not carried out.
 func (s *snapshot) read(ctx context.Context, r *NodeReconciler, pod *corev1.Pod) *corev1.Pod {
 	found, err := r.whole(ctx, pod)
 	switch {
 	case s.failed != nil && !reconcile.IsStalePlan(s.failed):
 	case err != nil:
 		s.failed = err
-	case found == nil: // its end is on the way
+	case found == nil: // its deletion event will follow
 		s.failed = reconcile.ErrStalePlan
 	}
 	return found
 }
 
-// port finds the number of a named port. Ports of a pod never change; they are read once.
-func (r *NodeReconciler) port(ctx context.Context, s *snapshot, pod *corev1.Pod, container, name string) (int32, bool) {
+// port returns the number of a named port. Ports of a pod never change, so they are read once.
+func (r *NodeReconciler) port(
+	ctx context.Context, s *snapshot, pod *corev1.Pod, container, name string,
+) (int32, bool) {
 	of := s.memory.pods[pod.UID]
 	if of.ports == nil {
 		found := s.read(ctx, r, pod)
@@ -285,7 +323,8 @@ func (r *NodeReconciler) port(ctx context.Context, s *snapshot, pod *corev1.Pod,
 		for _, containers := range [][]corev1.Container{found.Spec.InitContainers, found.Spec.Containers} {
 			for i := range containers {
 				for _, port := range containers[i].Ports {
-					if number, ok := podprobemarker.Port(found, containers[i].Name, port.Name); ok && port.Name != "" {
+					if number, ok := podprobemarker.Port(found, containers[i].Name, port.Name); ok &&
+						port.Name != "" {
 						of.ports[[2]string{containers[i].Name, port.Name}] = number
 					}
 				}
@@ -296,10 +335,13 @@ func (r *NodeReconciler) port(ctx context.Context, s *snapshot, pod *corev1.Pod,
 	return number, found
 }
 
-// replaced tells whether a container started after that time.
-func (r *NodeReconciler) replaced(ctx context.Context, s *snapshot, pod *corev1.Pod, container string, since time.Time) bool {
+// replaced reports whether a container started after that time.
+func (r *NodeReconciler) replaced(
+	ctx context.Context, s *snapshot, pod *corev1.Pod, container string, since time.Time,
+) bool {
 	of, found := s.memory.pods[pod.UID], pod
 	about := fmt.Sprint(pod.Status.Message, " ", container, " ", since.Unix())
+
 	if !slim.Whole(pod) { // the caches keep a checksum of its containers, in the message
 		if of.same[about] {
 			return false
@@ -308,7 +350,10 @@ func (r *NodeReconciler) replaced(ctx context.Context, s *snapshot, pod *corev1.
 			return false
 		}
 	}
-	for _, statuses := range [][]corev1.ContainerStatus{found.Status.ContainerStatuses, found.Status.InitContainerStatuses} {
+
+	for _, statuses := range [][]corev1.ContainerStatus{
+		found.Status.ContainerStatuses, found.Status.InitContainerStatuses,
+	} {
 		for i := range statuses {
 			if running := statuses[i].State.Running; statuses[i].Name == container {
 				if running == nil || running.StartedAt.After(since) {
@@ -317,6 +362,7 @@ func (r *NodeReconciler) replaced(ctx context.Context, s *snapshot, pod *corev1.
 			}
 		}
 	}
+
 	if of.same == nil || len(of.same) > mostSame {
 		of.same = map[string]bool{}
 	}
@@ -324,7 +370,7 @@ func (r *NodeReconciler) replaced(ctx context.Context, s *snapshot, pod *corev1.
 	return false
 }
 
-// warn tells what is news.
+// warn records events for new warnings.
 func (r *NodeReconciler) warn(s *snapshot, plan *podprobemarker.Plan) {
 	told, events := map[string]bool{}, 0
 	for _, w := range plan.Warnings {
@@ -345,39 +391,51 @@ func (r *NodeReconciler) warn(s *snapshot, plan *podprobemarker.Plan) {
 	s.memory.events = told
 }
 
-// apply makes the writes of a plan. What is not done now is found by the next one; what cannot be written
-// does not keep the rest from being.
-func (r *NodeReconciler) apply(ctx context.Context, s *snapshot, plan *podprobemarker.Plan, done *reconcile.Done) (found error) {
+// apply carries out a plan. The next plan finds what was not done; a failed write does not prevent the
+// others.
+func (r *NodeReconciler) apply(
+	ctx context.Context, s *snapshot, plan *podprobemarker.Plan, done *reconcile.Done,
+) (found error) {
 	w := r.For(s.owner)
 	errs := []error{r.tell(ctx, w, s, plan)}
-	errs = append(errs, w.Each(ctx, len(plan.Pods), func(i int) error { return r.mark(ctx, w, s, &plan.Pods[i]) })...)
+	errs = append(errs,
+		w.Each(ctx, len(plan.Pods), func(i int) error { return r.mark(ctx, w, s, &plan.Pods[i]) })...)
+
 	held, failed := r.restarts(ctx, w, s, plan.Restarts)
 	done.Held = held
+
 	for _, err := range append(errs, failed...) {
 		switch {
-		case reconcile.IsStalePlan(err), apierrors.IsAlreadyExists(err): // whatever becomes of the others
+		case reconcile.IsStalePlan(err), apierrors.IsAlreadyExists(err): // another writer came first
 			reconcile.MinRequeue(&done.After, reconcile.RetrySoon)
 		case err != nil && found == nil:
 			found = err
 		}
 	}
+
 	return found
 }
 
 // tell writes the list of the NodePodProbe.
-func (r *NodeReconciler) tell(ctx context.Context, w *reconcile.Writer, s *snapshot, plan *podprobemarker.Plan) error {
+func (r *NodeReconciler) tell(
+	ctx context.Context, w *reconcile.Writer, s *snapshot, plan *podprobemarker.Plan,
+) error {
 	var before []appsv1alpha1.PodProbe
 	if s.List != nil {
 		before = s.List.Spec.PodProbes
 	}
+
 	now := podprobemarker.Listed(before)
+
 	if plan.Create || plan.Write {
 		wanted := podprobemarker.Listed(plan.List)
 		both := maps.Clone(wanted)
 		maps.Copy(both, now)
+
 		r.tells(s.Name, both)
-		// One that is going asks which nodes have its probes, and is gone if none has. Who asked before this
-		// was told has been seen going by now.
+
+		// A PodProbeMarker that is being deleted asks which nodes have its probes, and is gone if none has.
+		// If it asked before told was updated, its deletion is visible by now.
 		for marker := range wanted {
 			switch going, err := r.going(ctx, marker); {
 			case err != nil:
@@ -386,11 +444,16 @@ func (r *NodeReconciler) tell(ctx context.Context, w *reconcile.Writer, s *snaps
 				return reconcile.ErrStalePlan
 			}
 		}
+
 		now = wanted
 	}
+
 	switch {
 	case plan.Create:
-		list := &appsv1alpha1.NodePodProbe{ObjectMeta: metav1.ObjectMeta{Name: s.Name}, Spec: appsv1alpha1.NodePodProbeSpec{PodProbes: plan.List}}
+		list := &appsv1alpha1.NodePodProbe{
+			ObjectMeta: metav1.ObjectMeta{Name: s.Name},
+			Spec:       appsv1alpha1.NodePodProbeSpec{PodProbes: plan.List},
+		}
 		if err := w.CreateTyped(ctx, list); err != nil {
 			return fmt.Errorf("creating the NodePodProbe: %w", err)
 		}
@@ -400,28 +463,33 @@ func (r *NodeReconciler) tell(ctx context.Context, w *reconcile.Writer, s *snaps
 		}
 		now = nil
 	case plan.Write:
-		var list any // null takes the whole member away
+		var list any // null removes the whole field
 		if len(plan.List) > 0 {
 			list = plan.List
 		}
-		if _, err := reconcile.Merge(ctx, w, s.List, nil, map[string]any{"spec": map[string]any{"podProbes": list}}, ""); err != nil {
-			if apierrors.IsConflict(err) { // its daemon writes each second, and the caches may be further behind than that (PPM-060)
-				if err := w.Read(ctx, types.NamespacedName{Name: s.Name}, &appsv1alpha1.NodePodProbe{}); err != nil {
+		if _, err := reconcile.Merge(ctx, w, s.List, nil,
+			map[string]any{"spec": map[string]any{"podProbes": list}}, ""); err != nil {
+			// The daemon writes every second, and the caches may be further behind than that.
+			if apierrors.IsConflict(err) {
+				if err := w.Read(ctx, types.NamespacedName{Name: s.Name},
+					&appsv1alpha1.NodePodProbe{}); err != nil {
 					return reconcile.StaleIfNotFound(fmt.Errorf("reading the NodePodProbe: %w", err))
 				}
 			}
 			return reconcile.StaleIfNotFound(fmt.Errorf("writing the list of the NodePodProbe: %w", err))
 		}
 	}
+
 	r.tells(s.Name, now)
 	return nil
 }
 
-// going tells whether a PodProbeMarker is going, or gone.
+// going reports whether a PodProbeMarker is being deleted, or gone.
 func (r *NodeReconciler) going(ctx context.Context, name string) (bool, error) {
 	marker := &appsv1alpha1.PodProbeMarker{}
 	namespace, name := split(name)
-	switch err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, marker, client.UnsafeDisableDeepCopy); {
+	switch err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, marker,
+		client.UnsafeDisableDeepCopy); {
 	case apierrors.IsNotFound(err):
 		return true, nil
 	case err != nil:
@@ -430,8 +498,10 @@ func (r *NodeReconciler) going(ctx context.Context, name string) (bool, error) {
 	return marker.DeletionTimestamp != nil, nil
 }
 
-// mark writes what a pod gets: its status first, which is what others wait for.
-func (r *NodeReconciler) mark(ctx context.Context, w *reconcile.Writer, s *snapshot, plan *podprobemarker.PodPlan) error {
+// mark writes the changes of a pod, its status first, because others wait for that.
+func (r *NodeReconciler) mark(
+	ctx context.Context, w *reconcile.Writer, s *snapshot, plan *podprobemarker.PodPlan,
+) error {
 	pod, of := plan.Pod, s.memory.pods[plan.Pod.UID]
 	if plan.Unseen && of.sum == plan.Sum() {
 		if plan.Status(pod).Empty() && plan.Metadata(pod).Empty() {
@@ -443,12 +513,14 @@ func (r *NodeReconciler) mark(ctx context.Context, w *reconcile.Writer, s *snaps
 			return err
 		}
 		if found == nil {
-			return nil // its end is on the way
+			return nil // its deletion event will follow
 		}
 		pod, plan.Unseen = found, false
 		defer func() { plan.Unseen = true }()
 	}
+
 	seen := !plan.Unseen
+
 	if patch := plan.Status(pod); !patch.Empty() {
 		body, err := patch.JSON(pod)
 		if err != nil {
@@ -456,25 +528,30 @@ func (r *NodeReconciler) mark(ctx context.Context, w *reconcile.Writer, s *snaps
 		}
 		answer, err := reconcile.Patch(ctx, w, pod, body, "status")
 		if err != nil {
-			return reconcile.StaleIfNotFound(fmt.Errorf("writing conditions of pod %s/%s: %w", pod.Namespace, pod.Name, err))
+			return reconcile.StaleIfNotFound(fmt.Errorf("writing conditions of pod %s/%s: %w", pod.Namespace,
+				pod.Name, err))
 		}
 		pod = pod.DeepCopy() // with all that is known of its annotations
 		pod.ResourceVersion = answer.ResourceVersion
 	}
+
 	if patch := plan.Metadata(pod); !patch.Empty() {
 		if wait := markEvery - r.Now().Sub(of.marked); wait > 0 && wait <= markEvery {
 			of.later = wait
 			return nil
 		}
+
 		of.marked = r.Now()
 		body, err := patch.JSON(pod)
 		if err != nil {
 			return err
 		}
 		if _, err := reconcile.Patch(ctx, w, pod, body, ""); err != nil {
-			return reconcile.StaleIfNotFound(fmt.Errorf("marking pod %s/%s: %w", pod.Namespace, pod.Name, err))
+			return reconcile.StaleIfNotFound(fmt.Errorf("marking pod %s/%s: %w", pod.Namespace, pod.Name,
+				err))
 		}
 	}
+
 	if seen {
 		of.sum = plan.Sum()
 	}

@@ -23,8 +23,8 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// Events of many pods are gathered into one pass: over a node this long, over a PodProbeMarker, which only
-// counts, longer.
+// How long events of many pods are gathered into one pass. A pass over a PodProbeMarker only counts, so it
+// may wait longer than one over a node.
 const (
 	gatherNode   = 100 * time.Millisecond
 	gatherMarker = time.Second
@@ -32,9 +32,9 @@ const (
 
 // Options configure the controllers.
 type Options struct {
-	reconcile.Options // Workers are those of PodProbeMarkers.
+	reconcile.Options // Workers is the number of workers for PodProbeMarkers.
 	NodeWorkers       int
-	// Serverless is gate EnablePodProbeMarkerOnServerless, Liveness gate EnhancedLivenessProbe.
+	// Serverless is the gate EnablePodProbeMarkerOnServerless, Liveness the gate EnhancedLivenessProbe.
 	Serverless, Liveness bool
 }
 
@@ -42,88 +42,119 @@ type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
 // Setup adds the controllers to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1alpha1.NodePodProbe{}, byMarker, indexMarkers); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1alpha1.NodePodProbe{}, byMarker,
+		indexMarkers); err != nil {
 		return fmt.Errorf("indexing NodePodProbes by PodProbeMarker: %w", err)
 	}
-	r := NewReconcilers(options.API(mgr), options, reconcile.NewRecorder(mgr.GetEventRecorder("podprobemarker-controller")))
-	r.Nodes.API = options.API(mgr) // each has own writes
+
+	r := NewReconcilers(options.API(mgr), options,
+		reconcile.NewRecorder(mgr.GetEventRecorder("podprobemarker-controller")))
+	r.Nodes.API = options.API(mgr) // each reconciler keeps its own writes
+
 	ofNodes := options.Options
 	ofNodes.Workers = options.NodeWorkers
+
 	err := ofNodes.Complete("nodepodprobe", r.NodeLoop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1alpha1.NodePodProbe{}).
-		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeChanged})).
+		Watches(&corev1.Node{}, &handler.EnqueueRequestForObject{},
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: nodeChanged})).
 		Watches(&corev1.Pod{}, each(r.NodesOfPod)).
 		Watches(&appsv1alpha1.PodProbeMarker{}, each(r.NodesOfMarker)))
 	if err != nil {
 		return err
 	}
-	return options.Complete("podprobemarker", r.MarkerLoop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
-		For(&appsv1alpha1.PodProbeMarker{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: markerChanged})).
-		Watches(&appsv1alpha1.NodePodProbe{}, each(MarkersOfList)).
-		Watches(&corev1.Node{}, each(r.MarkersOfNode)).
-		Watches(&corev1.Pod{}, each(r.MarkersOfPod)).
-		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
-			r.Wake(func(namespace, name string) { q.Add(reconcile.Request(namespace, name)) })
-			return nil
-		})))
+
+	return options.Complete("podprobemarker", r.MarkerLoop(options.Limiter()),
+		ctrl.NewControllerManagedBy(mgr).
+			For(&appsv1alpha1.PodProbeMarker{},
+				builder.WithPredicates(predicate.Funcs{UpdateFunc: markerChanged})).
+			Watches(&appsv1alpha1.NodePodProbe{}, each(MarkersOfList)).
+			Watches(&corev1.Node{}, each(r.MarkersOfNode)).
+			Watches(&corev1.Pod{}, each(r.MarkersOfPod)).
+			WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
+				r.Wake(func(namespace, name string) { q.Add(reconcile.Request(namespace, name)) })
+				return nil
+			})))
 }
 
-// Reconcilers are those of both kinds.
+// Reconcilers are the reconcilers of both kinds.
 type Reconcilers struct {
 	Nodes   *NodeReconciler
 	Markers *MarkerReconciler
 }
 
-// NewReconcilers makes them, with one API for both.
+// NewReconcilers returns the reconcilers, with one API for both.
 func NewReconcilers(api *reconcile.API, options Options, events reconcile.Recorder) *Reconcilers {
-	nodes := &NodeReconciler{API: api, Events: events, Pods: options.Pods, Serverless: options.Serverless, Liveness: options.Liveness,
-		wake: func(string, string) {}}
+	nodes := &NodeReconciler{
+		API:        api,
+		Events:     events,
+		Pods:       options.Pods,
+		Serverless: options.Serverless,
+		Liveness:   options.Liveness,
+		wake:       func(string, string) {},
+	}
 	return &Reconcilers{nodes, &MarkerReconciler{API: api, Events: events, Nodes: nodes}}
 }
 
-// Wake has passes over PodProbeMarkers asked for by a function.
+// Wake sets the function that requests passes over PodProbeMarkers.
 func (r *Reconcilers) Wake(by func(namespace, name string)) {
 	r.Nodes.mu.Lock()
 	defer r.Nodes.mu.Unlock()
 	r.Nodes.wake = by
 }
 
-// NodeLoop is the reconciler of NodePodProbes, MarkerLoop that of PodProbeMarkers.
+// NodeLoop returns the reconciler of NodePodProbes.
 func (r *Reconcilers) NodeLoop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.Nodes.Now, Owner: r.Nodes.owner, Pass: r.Nodes.pass, Forget: r.Nodes.forget}, time.Second, limiter)
+	return reconcile.NewLoop(
+		reconcile.Loop{Now: r.Nodes.Now, Owner: r.Nodes.owner, Pass: r.Nodes.pass, Forget: r.Nodes.forget},
+		time.Second, limiter,
+	)
 }
 
-// MarkerLoop is the reconciler of PodProbeMarkers.
+// MarkerLoop returns the reconciler of PodProbeMarkers.
 func (r *Reconcilers) MarkerLoop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.Markers.Now, Owner: reconcile.UIDs[appsv1alpha1.PodProbeMarker](r.Markers.API), Pass: r.Markers.pass,
-		Forget: r.Markers.forget}, 10*time.Second, limiter)
+	return reconcile.NewLoop(
+		reconcile.Loop{
+			Now:    r.Markers.Now,
+			Owner:  reconcile.UIDs[appsv1alpha1.PodProbeMarker](r.Markers.API),
+			Pass:   r.Markers.pass,
+			Forget: r.Markers.forget,
+		}, 10*time.Second, limiter,
+	)
 }
 
-// add asks for a pass, after a while.
+// add requests a pass after a while.
 type add func(request ctrl.Request, after time.Duration)
 
-// each calls a function for each event, with the object before and after it, each nil if there is none.
+// each calls a function for each event, with the object before and after it. An object that does not exist is
+// nil.
 func each(of func(ctx context.Context, before, after client.Object, add add)) handler.EventHandler {
 	to := func(q queue) add {
 		return func(request ctrl.Request, after time.Duration) { q.AddAfter(request, after) }
 	}
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-			if !e.IsInInitialList { // at the start all nodes and all PodProbeMarkers are looked at anyway
+			if !e.IsInInitialList { // all nodes and PodProbeMarkers are reconciled at startup anyway
 				of(ctx, nil, e.Object, to(q))
 			}
 		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { of(ctx, e.ObjectOld, e.ObjectNew, to(q)) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { of(ctx, e.Object, nil, to(q)) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			of(ctx, e.ObjectOld, e.ObjectNew, to(q))
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			of(ctx, e.Object, nil, to(q))
+		},
 	}
 }
 
-// nodeChanged leaves out what nodes report all the time (PPM-065).
+// nodeChanged filters out the regular status updates of nodes.
 func nodeChanged(e event.UpdateEvent) bool {
 	before, isNode := e.ObjectOld.(*corev1.Node)
 	after, same := e.ObjectNew.(*corev1.Node)
-	return isNode && same && (before.UID != after.UID || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
-		podprobemarker.Virtual(before) != podprobemarker.Virtual(after) || isReady(before) != isReady(after))
+	return isNode && same &&
+		(before.UID != after.UID || (before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil) ||
+			podprobemarker.Virtual(before) != podprobemarker.Virtual(after) ||
+			isReady(before) != isReady(after))
 }
 
 func isReady(node *corev1.Node) bool {
@@ -131,36 +162,39 @@ func isReady(node *corev1.Node) bool {
 	return ready != nil && ready.Status == corev1.ConditionTrue
 }
 
-// markerChanged leaves out changes of the status.
+// markerChanged filters out changes of the status.
 func markerChanged(e event.UpdateEvent) bool {
-	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
+	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+		e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
 		(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil) ||
 		len(e.ObjectOld.GetFinalizers()) != len(e.ObjectNew.GetFinalizers())
 }
 
-// podOf is a pod of an event, nil if there is none.
+// podOf returns the pod of an event, or nil if there is none.
 func podOf(object client.Object) *corev1.Pod {
 	pod, _ := object.(*corev1.Pod)
 	return pod
 }
 
-// matters tells whether an event of a pod changes which pods are probed, or how (PPM-056).
+// matters reports whether an event of a pod changes which pods are probed, or how.
 func matters(before, after *corev1.Pod) bool {
 	if before == nil || after == nil {
 		return true
 	}
-	return before.UID != after.UID || podprobemarker.Ready(before) != podprobemarker.Ready(after) || before.Spec.NodeName != after.Spec.NodeName ||
-		!maps.Equal(before.Labels, after.Labels)
+	return before.UID != after.UID || podprobemarker.Ready(before) != podprobemarker.Ready(after) ||
+		before.Spec.NodeName != after.Spec.NodeName || !maps.Equal(before.Labels, after.Labels)
 }
 
-// NodesOfPod asks for a pass over the node of a pod.
+// NodesOfPod requests a pass over the node of a pod.
 func (r *Reconcilers) NodesOfPod(_ context.Context, old, new client.Object, add add) {
 	before, after := podOf(old), podOf(new)
-	asks := matters(before, after) || before.Status.PodIP != after.Status.PodIP || r.Nodes.Serverless && conditionsChanged(before, after) ||
-		podprobemarker.Restarted(before, after)
+
+	asks := matters(before, after) || before.Status.PodIP != after.Status.PodIP ||
+		r.Nodes.Serverless && conditionsChanged(before, after) || podprobemarker.Restarted(before, after)
 	if !asks {
 		return
 	}
+
 	for _, pod := range []*corev1.Pod{before, after} {
 		if pod != nil && pod.Spec.NodeName != "" {
 			add(reconcile.Request("", pod.Spec.NodeName), gatherNode)
@@ -168,7 +202,7 @@ func (r *Reconcilers) NodesOfPod(_ context.Context, old, new client.Object, add 
 	}
 }
 
-// conditionsChanged tells whether a condition of a pod has another status.
+// conditionsChanged reports whether the status of any condition of a pod has changed.
 func conditionsChanged(before, after *corev1.Pod) bool {
 	was := map[corev1.PodConditionType]corev1.ConditionStatus{}
 	for i := range before.Status.Conditions {
@@ -182,7 +216,7 @@ func conditionsChanged(before, after *corev1.Pod) bool {
 	return len(before.Status.Conditions) != len(after.Status.Conditions)
 }
 
-// NodesOfMarker asks for passes over the nodes that have probes of a PodProbeMarker, or are to have some
+// NodesOfMarker requests passes over the nodes that have probes of a PodProbeMarker, or should have some
 // (PPM-051, PPM-054, PPM-057).
 func (r *Reconcilers) NodesOfMarker(ctx context.Context, before, after client.Object, add add) {
 	object := after
@@ -191,18 +225,24 @@ func (r *Reconcilers) NodesOfMarker(ctx context.Context, before, after client.Ob
 	} else if before != nil && !markerChanged(event.UpdateEvent{ObjectOld: before, ObjectNew: after}) {
 		return
 	}
+
 	key := object.GetNamespace() + "/" + object.GetName()
 	found := map[string]bool{}
+
 	for _, node := range r.Nodes.nodesTold(key) {
 		found[node] = true
 	}
+
 	var lists appsv1alpha1.NodePodProbeList
-	if err := r.Nodes.Client.List(ctx, &lists, client.MatchingFields{byMarker: key}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Nodes.Client.List(ctx, &lists, client.MatchingFields{byMarker: key},
+		client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing NodePodProbes of a PodProbeMarker")
+
 	}
 	for i := range lists.Items {
 		found[lists.Items[i].Name] = true
 	}
+
 	if marker, ok := after.(*appsv1alpha1.PodProbeMarker); ok {
 		pods, err := r.Nodes.Pods.InNamespace(object.GetNamespace())
 		if err != nil {
@@ -212,21 +252,24 @@ func (r *Reconcilers) NodesOfMarker(ctx context.Context, before, after client.Ob
 			found[node] = true
 		}
 	}
+
 	for node := range found {
 		add(reconcile.Request("", node), 0)
 	}
 }
 
-// MarkersOfList asks for passes over the PodProbeMarkers that have no probes in a list any more (PPM-057).
+// MarkersOfList requests passes over the PodProbeMarkers that no longer have probes in a list (PPM-057).
 func MarkersOfList(_ context.Context, before, after client.Object, add add) {
 	list, _ := before.(*appsv1alpha1.NodePodProbe)
 	if list == nil {
 		return
 	}
+
 	now := map[string]bool{}
 	if newest, ok := after.(*appsv1alpha1.NodePodProbe); ok {
 		now = podprobemarker.Listed(newest.Spec.PodProbes)
 	}
+
 	for marker := range podprobemarker.Listed(list.Spec.PodProbes) {
 		if !now[marker] {
 			add(reconcile.Request(split(marker)), 0)
@@ -234,21 +277,25 @@ func MarkersOfList(_ context.Context, before, after client.Object, add add) {
 	}
 }
 
-// MarkersOfPod asks for passes over the PodProbeMarkers that select a pod, or did, for their number of pods.
+// MarkersOfPod requests passes over the PodProbeMarkers that select or selected a pod, to update the number
+// of their pods.
 func (r *Reconcilers) MarkersOfPod(ctx context.Context, old, new client.Object, add add) {
 	if before, after := podOf(old), podOf(new); matters(before, after) {
 		r.selecting(ctx, add, before, after)
 	}
 }
 
-// selecting asks for passes over the PodProbeMarkers that select one of the pods; of those that are too many
-// the pods are not counted anew.
+// selecting requests passes over the PodProbeMarkers that select one of the pods. Pods of PodProbeMarkers
+// beyond the limit are not counted again.
+
 func (r *Reconcilers) selecting(ctx context.Context, add add, pods ...*corev1.Pod) {
 	read := map[string][]podprobemarker.Marker{}
 	for _, pod := range pods {
 		if pod == nil || pod.Spec.NodeName == "" {
+
 			continue
 		}
+
 		if _, known := read[pod.Namespace]; !known {
 			all, err := r.Nodes.markers(ctx, pod.Namespace)
 			if err != nil {
@@ -257,6 +304,7 @@ func (r *Reconcilers) selecting(ctx context.Context, add add, pods ...*corev1.Po
 			}
 			read[pod.Namespace], _ = podprobemarker.Markers(all)
 		}
+
 		for _, marker := range read[pod.Namespace] {
 			if marker.Selects(pod.Labels) {
 				add(reconcile.Request(marker.Namespace, marker.Name), gatherMarker)
@@ -265,8 +313,8 @@ func (r *Reconcilers) selecting(ctx context.Context, add add, pods ...*corev1.Po
 	}
 }
 
-// MarkersOfNode asks for passes over the PodProbeMarkers that select pods of a node that has come or gone
-// (PPM-040).
+// MarkersOfNode requests passes over the PodProbeMarkers that select pods of a node that was created or
+// deleted (PPM-040).
 func (r *Reconcilers) MarkersOfNode(ctx context.Context, before, after client.Object, add add) {
 	if before != nil && after != nil {
 		return
@@ -279,5 +327,6 @@ func (r *Reconcilers) MarkersOfNode(ctx context.Context, before, after client.Ob
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Listing pods of a node")
 	}
+
 	r.selecting(ctx, add, pods...)
 }

@@ -30,7 +30,7 @@ const (
 	// two.
 	pauseAtMost = time.Second
 	passEvery   = 100 * time.Millisecond
-	// deletedAgain is when a budget is looked at again after one of its pods began to be deleted (PUB-105).
+	// deletedAgain is when a budget is looked at again after one of its pods began to be deleted.
 	deletedAgain = 5 * time.Second
 )
 
@@ -45,14 +45,17 @@ type reconciler struct {
 func Setup(mgr ctrl.Manager, watch *Watch, options reconcile.Options) error {
 	api := options.API(mgr)
 	r := &reconciler{watch: watch, meters: newMeters(), pass: &Pass{API: api, Guard: watch.Guard,
-		Workloads: NewWorkloads(mgr.GetCache(), mgr.GetAPIReader(), mgr.GetClient().SubResource("scale"), mgr.GetRESTMapper()),
-		Events:    reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))}}
+		Workloads: NewWorkloads(mgr.GetCache(), mgr.GetAPIReader(), mgr.GetClient().SubResource("scale"),
+			mgr.GetRESTMapper()),
+		Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))}}
 	watch.Guard.owners.watched = r.pass.Workloads.metadata
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
 	}
-	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: reconcile.UIDs[policyv1beta1.PodUnavailableBudget](api), Pass: r.run,
-		Forget: r.forget}, pauseAtMost, options.Limiter())
+
+	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now,
+		Owner: reconcile.UIDs[policyv1beta1.PodUnavailableBudget](api), Pass: r.run, Forget: r.forget},
+		pauseAtMost, options.Limiter())
 	options.Guard = nil // it is not held by itself
 	return options.Complete(controllerName, loop, ctrl.NewControllerManagedBy(mgr).
 		Watches(&policyv1beta1.PodUnavailableBudget{}, budgets()).
@@ -67,19 +70,25 @@ func Setup(mgr ctrl.Manager, watch *Watch, options reconcile.Options) error {
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-func (r *reconciler) run(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+func (r *reconciler) run(
+	ctx context.Context, name types.NamespacedName, owner types.UID,
+) (reconcile.Done, error) {
 	if owner == "" {
 		return reconcile.Done{}, nil
 	}
+
 	begin, last := r.pass.API.Now(), r.last.Of(owner)
-	if wait := passEvery - begin.Sub(*last); wait > 0 { // pods of a rollout change faster than anybody need know
+	// pods of a rollout change faster than anybody need know
+	if wait := passEvery - begin.Sub(*last); wait > 0 {
 		return reconcile.Done{After: wait}, nil
 	}
+
 	*last = begin
 	after, plan, err := r.pass.Run(ctx, name, owner)
 	if plan != nil {
 		r.meters.observe(name, plan)
 	}
+
 	return reconcile.Done{After: after}, err
 }
 
@@ -99,6 +108,7 @@ func budgets() handler.EventHandler {
 	now := func(q queue, budget client.Object) {
 		q.Add(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(budget)})
 	}
+
 	return handler.Funcs{
 		CreateFunc:  func(_ context.Context, e event.CreateEvent, q queue) { now(q, e.Object) },
 		DeleteFunc:  func(_ context.Context, e event.DeleteEvent, q queue) { now(q, e.Object) },
@@ -106,7 +116,8 @@ func budgets() handler.EventHandler {
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
 			old, ok := e.ObjectOld.(*policyv1beta1.PodUnavailableBudget)
 			budget, ok2 := e.ObjectNew.(*policyv1beta1.PodUnavailableBudget)
-			if !ok || !ok2 || !podunavailablebudget.NewRules(old).Same(budget) || budget.Status.ObservedGeneration != budget.Generation ||
+			if !ok || !ok2 || !podunavailablebudget.NewRules(old).Same(budget) ||
+				budget.Status.ObservedGeneration != budget.Generation ||
 				budget.Status.UnavailableAllowed > old.Status.UnavailableAllowed { // maybe by hand
 				now(q, e.ObjectNew)
 				return
@@ -116,8 +127,10 @@ func budgets() handler.EventHandler {
 	}
 }
 
-// ofWorkload asks for a pass of the budgets whose numbers depend on a workload (PUB-105, PUB-106).
-func (r *reconciler) ofWorkload(q queue, namespace string, changed podunavailablebudget.Reference, moved bool) {
+// ofWorkload asks for a pass of the budgets whose numbers depend on a workload.
+func (r *reconciler) ofWorkload(
+	q queue, namespace string, changed podunavailablebudget.Reference, moved bool,
+) {
 	for _, rules := range r.watch.Index.In(namespace) {
 		if r.pass.Counts(rules, changed, moved) {
 			q.Add(request(rules))
@@ -126,10 +139,11 @@ func (r *reconciler) ofWorkload(q queue, namespace string, changed podunavailabl
 }
 
 func request(rules *podunavailablebudget.Rules) ctrl.Request {
-	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: rules.Budget.Namespace, Name: rules.Budget.Name}}
+	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: rules.Budget.Namespace,
+		Name: rules.Budget.Name}}
 }
 
-// pods ask for passes of the budgets that may cover them, if they change in what these count (PUB-105).
+// pods ask for passes of the budgets that may cover them, if they change in what these count.
 func (r *reconciler) pods() handler.EventHandler {
 	tell := func(q queue, pods ...*corev1.Pod) {
 		for _, rules := range r.watch.Index.In(pods[0].Namespace) {
@@ -149,6 +163,7 @@ func (r *reconciler) pods() handler.EventHandler {
 			tell(q, pod)
 		}
 	}
+
 	return handler.Funcs{
 		CreateFunc:  func(_ context.Context, e event.CreateEvent, q queue) { one(q, e.Object) },
 		DeleteFunc:  func(_ context.Context, e event.DeleteEvent, q queue) { one(q, e.Object) },
@@ -170,7 +185,8 @@ func (r *reconciler) concerns(rules *podunavailablebudget.Rules, pod *corev1.Pod
 		return rules.Selects(pod)
 	}
 	named := podunavailablebudget.RelatedName(pod)
-	return named == rules.Budget.Name || r.pass.MayLead(rules, pod) || r.watch.Index.Get(types.NamespacedName{Namespace: pod.Namespace, Name: named}) == nil
+	return named == rules.Budget.Name || r.pass.MayLead(rules, pod) ||
+		r.watch.Index.Get(types.NamespacedName{Namespace: pod.Namespace, Name: named}) == nil
 }
 
 // differs tells whether two versions of a pod differ in what budgets count.
@@ -179,6 +195,7 @@ func differs(old, pod *corev1.Pod, now time.Time) bool {
 	after, _ := podunavailablebudget.Why(pod, now)
 	return (before == "") != (after == "") || readiness.Active(old) != readiness.Active(pod) ||
 		old.Annotations[pub.RelatedBudget] != pod.Annotations[pub.RelatedBudget] ||
-		old.Annotations[pub.RelatedBudgetLegacy] != pod.Annotations[pub.RelatedBudgetLegacy] || !maps.Equal(old.Labels, pod.Labels) ||
+		old.Annotations[pub.RelatedBudgetLegacy] != pod.Annotations[pub.RelatedBudgetLegacy] ||
+		!maps.Equal(old.Labels, pod.Labels) ||
 		controllerOf(old) != controllerOf(pod)
 }

@@ -23,11 +23,12 @@ import (
 // +kubebuilder:rbac:groups=policy.kruise.io,roleName=kruise-manager-budget-role,resources=podunavailablebudgets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=policy.kruise.io,roleName=kruise-manager-budget-role,resources=podunavailablebudgets/status,verbs=get;patch
 
-type desk = booking.Desk[policyv1beta1.PodUnavailableBudget, *policyv1beta1.PodUnavailableBudget, *podunavailablebudget.Ledger]
+type desk = booking.Desk[policyv1beta1.PodUnavailableBudget, *policyv1beta1.PodUnavailableBudget,
+	*podunavailablebudget.Ledger]
 
-// Attempts of one booking, and the waits between them (PUB-089), and how many requests may wait for one
-// budget.
-var bookingBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 3, Jitter: 0.5, Steps: 4, Cap: 500 * time.Millisecond}
+// Attempts of one booking, and the waits between them, and how many requests may wait for one budget.
+var bookingBackoff = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 3, Jitter: 0.5, Steps: 4,
+	Cap: 500 * time.Millisecond}
 
 const (
 	bookingBatch   = 500
@@ -53,16 +54,21 @@ type Guard struct {
 var _ reconcile.Guard = (*Guard)(nil)
 
 // NewGuard returns a Guard of the budgets of an index. known waits until that has all budgets.
-func NewGuard(c client.Client, live client.Reader, index *Index, owners *Owners, options podunavailablebudget.Options,
-	known func(context.Context) error, now func() time.Time) *Guard {
+func NewGuard(
+	c client.Client, live client.Reader, index *Index, owners *Owners, options podunavailablebudget.Options,
+	known func(context.Context) error, now func() time.Time,
+) *Guard {
 	g := &Guard{index: index, owners: owners, options: options, now: now, known: known,
-		writes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_podunavailablebudget_booking_writes_total",
-			Help: "Attempts to write bookings into the status of a PodUnavailableBudget, by result: written, conflict, failed."},
+		writes: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "afloat_podunavailablebudget_booking_writes_total",
+				Help: "Attempts to write bookings into the status of a PodUnavailableBudget, by result: written, conflict, failed."},
 			[]string{"result"})}
-	g.desk = booking.New(booking.Options[policyv1beta1.PodUnavailableBudget, *policyv1beta1.PodUnavailableBudget,
+	g.desk = booking.New(booking.Options[policyv1beta1.PodUnavailableBudget,
+		*policyv1beta1.PodUnavailableBudget,
 		*podunavailablebudget.Ledger]{
 		Client: c, Live: live, Cached: index.Get, Now: now,
-		Begin: func(_ context.Context, budget *policyv1beta1.PodUnavailableBudget) *podunavailablebudget.Ledger {
+		Begin: func(_ context.Context,
+			budget *policyv1beta1.PodUnavailableBudget) *podunavailablebudget.Ledger {
 			return podunavailablebudget.NewLedger(g.rulesOf(budget), options, now())
 		},
 		Changes: (*podunavailablebudget.Ledger).Changes,
@@ -108,20 +114,23 @@ func (g *Guard) Book(ctx context.Context, request Request) (Answer, error) {
 	if err := g.known(ctx); err != nil {
 		return Answer{}, fmt.Errorf("PodUnavailableBudgets: %w", err)
 	}
+
 	covering, err := g.covering(ctx, pod)
 	if err != nil {
 		return Answer{}, err
 	}
+
 	for {
 		rules := podunavailablebudget.Related(pod, covering)
 		if rules == nil {
-			return Answer{Decision: podunavailablebudget.Decision{Allowed: true, Reason: "no budget covers the pod"}}, nil
+			return Answer{Decision: podunavailablebudget.Decision{Allowed: true,
+				Reason: "no budget covers the pod"}}, nil
 		}
 		answer, err := g.decide(ctx, rules, request)
 		if !errors.Is(err, booking.ErrGone) {
 			return answer, err
 		}
-		covering = slices.DeleteFunc(covering, func(r *podunavailablebudget.Rules) bool { return r == rules }) // PUB-089
+		covering = slices.DeleteFunc(covering, func(r *podunavailablebudget.Rules) bool { return r == rules })
 	}
 }
 
@@ -132,18 +141,22 @@ const freeAge = 2 * time.Second
 
 // decide has one budget decide about a request. The error is booking.ErrGone if there is no such budget any
 // more.
-func (g *Guard) decide(ctx context.Context, rules *podunavailablebudget.Rules, request Request) (Answer, error) {
+func (g *Guard) decide(
+	ctx context.Context, rules *podunavailablebudget.Rules, request Request,
+) (Answer, error) {
 	answer := Answer{Budget: rules.Budget}
 	if request.DryRun {
 		ledger := podunavailablebudget.NewLedger(g.rulesOf(g.desk.Newest(rules.Budget)), g.options, g.now())
 		answer.Decision = ledger.Book(request.Pod, request.By)
 		return answer, nil
 	}
+
 	err := g.desk.Do(ctx, rules.Budget, func(ledger *podunavailablebudget.Ledger, age time.Duration) error {
 		answer.Decision = ledger.Book(request.Pod, request.By)
 		written := answer.Booked || answer.Renewed // which finds out whether the budget has changed
 		trusted := answer.Recent || age <= freeAge
-		if !written && age > 0 && (!answer.Allowed || !trusted) { // another replica, or the controller, may have counted meanwhile
+		// another replica, or the controller, may have counted meanwhile
+		if !written && age > 0 && (!answer.Allowed || !trusted) {
 			return booking.ErrStale
 		}
 		return nil
@@ -151,6 +164,7 @@ func (g *Guard) decide(ctx context.Context, rules *podunavailablebudget.Rules, r
 	if err != nil {
 		return Answer{}, fmt.Errorf("PodUnavailableBudget %s: %w", rules.Budget.Name, err)
 	}
+
 	return answer, nil
 }
 
@@ -180,14 +194,17 @@ func (g *Guard) covering(ctx context.Context, pod *corev1.Pod) ([]*podunavailabl
 			return nil, fmt.Errorf("finding out what controls pod %s: %w", pod.Name, err)
 		}
 	}
+
 	return covering(candidates, pod, chain), nil
 }
 
 // covering are the candidates that cover a pod. If there are none, it is the one that the pod names, if that
 // is of a workload that may have pods by other ways than as their controller: what its scale subresource
-// selects (PUB-035). The controller has looked at that; who writes another name cannot leave a budget by it
-// (PUB-076). Pods that a workload controlled which is gone are not of the one that has its name now.
-func covering(candidates []*podunavailablebudget.Rules, pod *corev1.Pod, chain Chain) []*podunavailablebudget.Rules {
+// selects. The controller has looked at that; who writes another name cannot leave a budget by it. Pods that
+// a workload controlled which is gone are not of the one that has its name now.
+func covering(
+	candidates []*podunavailablebudget.Rules, pod *corev1.Pod, chain Chain,
+) []*podunavailablebudget.Rules {
 	var found []*podunavailablebudget.Rules
 	var named *podunavailablebudget.Rules
 	living := chain.living()
@@ -196,14 +213,17 @@ func covering(candidates []*podunavailablebudget.Rules, pod *corev1.Pod, chain C
 		case r.Budget.DeletionTimestamp != nil:
 		case r.Covers(pod, living):
 			found = append(found, r)
-		case r.Targets() && !counted(r.Target.GroupKind) && podunavailablebudget.RelatedName(pod) == r.Budget.Name &&
+		case r.Targets() && !counted(r.Target.GroupKind) &&
+			podunavailablebudget.RelatedName(pod) == r.Budget.Name &&
 			!slices.Contains(chain.References, r.Target):
 			named = r
 		}
 	}
+
 	if len(found) == 0 && named != nil {
 		found = append(found, named)
 	}
+
 	return found
 }
 
@@ -221,7 +241,8 @@ func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limi
 			newest[pod.Namespace] = candidates
 		}
 		owner := parentKey{pod.Namespace, controllerOf(pod)}
-		if owner.controller == (controller{}) || !slices.ContainsFunc(candidates, (*podunavailablebudget.Rules).Targets) {
+		if owner.controller == (controller{}) ||
+			!slices.ContainsFunc(candidates, (*podunavailablebudget.Rules).Targets) {
 			continue
 		}
 		if _, known := chains[owner]; known {
@@ -231,13 +252,16 @@ func (g *Guard) Limits(ctx context.Context, pods []*corev1.Pod) (disruption.Limi
 			return nil, fmt.Errorf("finding out what controls pod %s: %w", pod.Name, ctx.Err())
 		}
 	}
+
 	empty := true
 	for _, candidates := range newest {
 		empty = empty && len(candidates) == 0
 	}
+
 	if empty {
 		return nil, nil
 	}
+
 	return podunavailablebudget.NewLimits(func(pod *corev1.Pod) ([]*podunavailablebudget.Rules, error) {
 		owner := parentKey{pod.Namespace, controllerOf(pod)}
 		if err := unknown[owner]; err != nil {

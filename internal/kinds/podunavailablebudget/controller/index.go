@@ -25,20 +25,23 @@ func (x *Index) Set(budget *policyv1beta1.PodUnavailableBudget) {
 		x.namespaces = map[string][]*podunavailablebudget.Rules{}
 	}
 	var rules *podunavailablebudget.Rules
-	list := slices.DeleteFunc(slices.Clone(x.namespaces[budget.Namespace]), func(r *podunavailablebudget.Rules) bool {
-		if r.Budget.Name != budget.Name {
-			return false
-		}
-		if r.Same(budget) {
-			rules = r.With(budget)
-		}
-		return true
-	})
+	list := slices.DeleteFunc(slices.Clone(x.namespaces[budget.Namespace]),
+		func(r *podunavailablebudget.Rules) bool {
+			if r.Budget.Name != budget.Name {
+				return false
+			}
+			if r.Same(budget) {
+				rules = r.With(budget)
+			}
+			return true
+		})
 	if rules == nil {
 		rules = podunavailablebudget.NewRules(budget)
 	}
 	list = append(list, rules)
-	slices.SortFunc(list, func(a, b *podunavailablebudget.Rules) int { return cmp.Compare(a.Budget.Name, b.Budget.Name) })
+	slices.SortFunc(list, func(a, b *podunavailablebudget.Rules) int {
+		return cmp.Compare(a.Budget.Name, b.Budget.Name)
+	})
 	x.namespaces[budget.Namespace] = list // others may read the former one
 }
 
@@ -46,9 +49,10 @@ func (x *Index) Set(budget *policyv1beta1.PodUnavailableBudget) {
 func (x *Index) Delete(budget *policyv1beta1.PodUnavailableBudget) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	list := slices.DeleteFunc(slices.Clone(x.namespaces[budget.Namespace]), func(r *podunavailablebudget.Rules) bool {
-		return r.Budget.Name == budget.Name
-	})
+	list := slices.DeleteFunc(slices.Clone(x.namespaces[budget.Namespace]),
+		func(r *podunavailablebudget.Rules) bool {
+			return r.Budget.Name == budget.Name
+		})
 	if len(list) == 0 {
 		delete(x.namespaces, budget.Namespace)
 		return

@@ -7,14 +7,15 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 )
 
-// meters are the gauges of budgets (PUB-113).
+// meters are the gauges of budgets.
 type meters struct {
 	allowed, current, desired, total *prometheus.GaugeVec
 }
 
 func newMeters() *meters {
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_podunavailablebudget_" + name, Help: help},
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_podunavailablebudget_" +
+			name, Help: help},
 			[]string{"namespace", "name"})
 	}
 	return &meters{

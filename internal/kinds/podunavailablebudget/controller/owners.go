@@ -44,7 +44,8 @@ type Owners struct {
 	// partial: live does not have all that there is, so that what is not found is not gone.
 	partial bool
 	// watched reads an object of a kind that is watched, which is to have that UID; nil where none is.
-	watched func(ctx context.Context, kind schema.GroupKind, key types.NamespacedName, uid types.UID) (*metav1.PartialObjectMetadata, error)
+	watched func(ctx context.Context, kind schema.GroupKind, key types.NamespacedName,
+		uid types.UID) (*metav1.PartialObjectMetadata, error)
 	// parents has what was found out about controllers, a link for each parentKey. Of watched kinds nothing
 	// is remembered, and on replicas that do not watch them not that one has no controller: a Deployment that
 	// is made again takes its ReplicaSets over at any time.
@@ -60,8 +61,8 @@ func NewOwners(live client.Reader, mapper meta.RESTMapper, clock clock.Clock) *O
 type Chain struct {
 	References []podunavailablebudget.Reference
 	UIDs       []types.UID
-	// gone tells of each whether it is no more, or is being deleted: such a workload has no pods (PUB-036),
-	// whoever has its name now.
+	// gone tells of each whether it is no more, or is being deleted: such a workload has no pods, whoever has
+	// its name now.
 	gone []bool
 }
 
@@ -125,7 +126,9 @@ func (o *Owners) above(ctx context.Context, object metav1.Object, fresh bool) (C
 	namespace, owner := object.GetNamespace(), metav1.GetControllerOfNoCopy(object)
 	for owner != nil && len(chain.UIDs) < maxOwners {
 		kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind)
-		key := parentKey{namespace, controller{podunavailablebudget.Reference{GroupKind: kind.GroupKind(), Name: owner.Name}, owner.UID}}
+		key := parentKey{namespace,
+			controller{podunavailablebudget.Reference{GroupKind: kind.GroupKind(), Name: owner.Name},
+				owner.UID}}
 		chain.References, chain.UIDs = append(chain.References, key.Reference), append(chain.UIDs, key.uid)
 		watched := o.watched != nil && counted(kind.GroupKind())
 		var found link
@@ -145,12 +148,16 @@ func (o *Owners) above(ctx context.Context, object metav1.Object, fresh bool) (C
 		chain.gone = append(chain.gone, found.gone)
 		owner = found.parent
 	}
+
 	return chain, nil
 }
 
 // read finds out about a controller. One that may not be read, or of a kind that is not served, has nothing
 // above it.
-func (o *Owners) read(ctx context.Context, namespace string, kind schema.GroupVersionKind, owner *metav1.OwnerReference, watched bool) (link, error) {
+func (o *Owners) read(
+	ctx context.Context, namespace string, kind schema.GroupVersionKind, owner *metav1.OwnerReference,
+	watched bool,
+) (link, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: owner.Name}
 	if !exists(owner.Name) {
 		return link{gone: true}, nil
@@ -159,6 +166,7 @@ func (o *Owners) read(ctx context.Context, namespace string, kind schema.GroupVe
 		found, err := o.watched(ctx, kind.GroupKind(), key, owner.UID)
 		return linkOf(found, owner), err
 	}
+
 	mapping, err := o.mapper.RESTMapping(kind.GroupKind())
 	if meta.IsNoMatchError(err) || err == nil && mapping.Scope.Name() != meta.RESTScopeNameNamespace {
 		return link{}, nil
@@ -166,6 +174,7 @@ func (o *Owners) read(ctx context.Context, namespace string, kind schema.GroupVe
 	if err != nil {
 		return link{}, fmt.Errorf("looking up %s: %w", kind.GroupKind(), err)
 	}
+
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(mapping.GroupVersionKind)
 	switch err := o.live.Get(ctx, key, found); {

@@ -82,18 +82,21 @@ func (m *memory) words(from, to *policyv1beta1.PodUnavailableBudgetStatus, now t
 const lookAgain = time.Minute
 
 // Run makes one pass: it counts, writes the numbers, and tells the pods which budget covers them.
-func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (after time.Duration, plan *podunavailablebudget.Plan,
-	err error) {
+func (p *Pass) Run(
+	ctx context.Context, name types.NamespacedName, owner types.UID,
+) (after time.Duration, plan *podunavailablebudget.Plan, err error) {
 	found, err := reconcile.Begin[policyv1beta1.PodUnavailableBudget](ctx, p.API, name, owner)
 	if err != nil || found == nil || found.DeletionTimestamp != nil {
 		return 0, nil, err
 	}
+
 	kept := p.memory.Of(owner)
 	budget := p.Guard.desk.Newest(found)
 	snapshot, read, err := p.snapshot(ctx, budget)
 	if err != nil {
 		return 0, nil, err
 	}
+
 	note := func(budget *policyv1beta1.PodUnavailableBudget) {
 		kept.bookings = podunavailablebudget.Note(kept.bookings, budget, p.API.Now())
 		snapshot.Seen = kept.bookings
@@ -102,20 +105,22 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if err := p.look(ctx, snapshot); err != nil {
 		return 0, nil, err
 	}
+
 	wait := time.Duration(0)
-	written, err := p.Guard.desk.WriteStatus(ctx, budget, func(newest *policyv1beta1.PodUnavailableBudget) ([]byte, error) {
-		rules := p.Guard.rulesOf(newest)
-		if !snapshot.Rules.Same(newest) { // it covers other pods now
-			return nil, reconcile.ErrStalePlan
-		}
-		snapshot.Rules = rules
-		note(newest)
-		plan = podunavailablebudget.Make(*snapshot)
-		if wait = kept.words(&newest.Status, &plan.Status, p.API.Now()); wait > 0 {
-			return nil, nil
-		}
-		return reconcile.StatusPatch(newest, &newest.Status, &plan.Status)
-	})
+	written, err := p.Guard.desk.WriteStatus(ctx, budget,
+		func(newest *policyv1beta1.PodUnavailableBudget) ([]byte, error) {
+			rules := p.Guard.rulesOf(newest)
+			if !snapshot.Rules.Same(newest) { // it covers other pods now
+				return nil, reconcile.ErrStalePlan
+			}
+			snapshot.Rules = rules
+			note(newest)
+			plan = podunavailablebudget.Make(*snapshot)
+			if wait = kept.words(&newest.Status, &plan.Status, p.API.Now()); wait > 0 {
+				return nil, nil
+			}
+			return reconcile.StatusPatch(newest, &newest.Status, &plan.Status)
+		})
 	if reconcile.IsStalePlan(err) || apierrors.IsNotFound(err) {
 		return reconcile.RetrySoon, nil, nil
 	}
@@ -130,12 +135,14 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 		top := &snapshot.Workloads[i]
 		read.tops[top.Reference], unwatched = true, unwatched || !counted(top.GroupKind) || top.Doubt != ""
 	}
+
 	kept.seen.Store(&read.seen)
 	after = plan.After
 	if next := rivalsEvery - p.API.Now().Sub(kept.compared); next > 0 {
 		reconcile.MinRequeue(&after, next)
 	} else {
-		kept.compared, kept.rivals = p.API.Now(), snapshot.Rules.Rivals(snapshot.Pods, p.Guard.index.In(budget.Namespace))
+		kept.compared, kept.rivals = p.API.Now(),
+			snapshot.Rules.Rivals(snapshot.Pods, p.Guard.index.In(budget.Namespace))
 	}
 	p.announce(kept, budget, plan)
 	reconcile.MinRequeue(&after, wait)
@@ -145,6 +152,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if unwatched && written != nil { // pods have changed, maybe since the workload was read
 		reconcile.MinRequeue(&after, otherFor)
 	}
+
 	return after, plan, p.stamp(ctx, snapshot)
 }
 
@@ -156,7 +164,9 @@ func (p *Pass) Forget(owner types.UID) {
 
 // Counts tells whether the numbers of a budget came from the workload last, or, if that has moved to another
 // controller, whether it leads to one.
-func (p *Pass) Counts(budget *podunavailablebudget.Rules, workload podunavailablebudget.Reference, moved bool) bool {
+func (p *Pass) Counts(
+	budget *podunavailablebudget.Rules, workload podunavailablebudget.Reference, moved bool,
+) bool {
 	last := p.memory.Of(budget.Budget.UID).seen.Load()
 	return budget.Target == workload || last != nil && (last.tops[workload] || moved && last.above[workload])
 }
@@ -165,7 +175,8 @@ func (p *Pass) Counts(budget *podunavailablebudget.Rules, workload podunavailabl
 // a controller that they do not know may lead there.
 func (p *Pass) MayLead(budget *podunavailablebudget.Rules, pod *corev1.Pod) bool {
 	direct := controllerOf(pod)
-	if direct == (controller{}) || direct.Reference == budget.Target || alone(budget.Target, direct.Reference) {
+	if direct == (controller{}) || direct.Reference == budget.Target ||
+		alone(budget.Target, direct.Reference) {
 		return direct.Reference == budget.Target
 	}
 	last := p.memory.Of(budget.Budget.UID).seen.Load()
@@ -179,7 +190,8 @@ func (p *Pass) MayLead(budget *podunavailablebudget.Rules, pod *corev1.Pod) bool
 // alone tells whether what controls a pod has nothing above it that is of the kind of the target, so that it
 // need not be read.
 func alone(target, direct podunavailablebudget.Reference) bool {
-	return direct.GroupKind == target.GroupKind || counted(target.GroupKind) && target.Kind != "Deployment" && counted(direct.GroupKind)
+	return direct.GroupKind == target.GroupKind ||
+		counted(target.GroupKind) && target.Kind != "Deployment" && counted(direct.GroupKind)
 }
 
 // reading is what is found out while the pods of a budget are read.
@@ -205,13 +217,18 @@ func (p *Pass) above(ctx context.Context, pod *corev1.Pod, read *reading) (Chain
 }
 
 // snapshot reads the pods that the budget covers, and what they belong to.
-func (p *Pass) snapshot(ctx context.Context, budget *policyv1beta1.PodUnavailableBudget) (*podunavailablebudget.Snapshot, *reading, error) {
+func (p *Pass) snapshot(
+	ctx context.Context, budget *policyv1beta1.PodUnavailableBudget,
+) (*podunavailablebudget.Snapshot, *reading, error) {
 	s := &podunavailablebudget.Snapshot{Rules: p.Guard.rulesOf(budget), Now: p.API.Now()}
-	read := &reading{seen: seen{tops: map[podunavailablebudget.Reference]bool{}, above: map[podunavailablebudget.Reference]bool{}}}
+	read := &reading{seen: seen{tops: map[podunavailablebudget.Reference]bool{},
+		above: map[podunavailablebudget.Reference]bool{}}}
 	var pods corev1.PodList
-	if err := p.API.Client.List(ctx, &pods, client.InNamespace(budget.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := p.API.Client.List(ctx, &pods, client.InNamespace(budget.Namespace),
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("listing pods: %w", err)
 	}
+
 	var err error
 	if s.Rules.Target.Name == "" {
 		err = p.selected(ctx, s, pods.Items, read)
@@ -221,19 +238,24 @@ func (p *Pass) snapshot(ctx context.Context, budget *policyv1beta1.PodUnavailabl
 	if err != nil {
 		return nil, nil, err
 	}
+
 	s.Pods = reconcile.Overlay(p.API.Own, budget.UID, s.Pods, func(*corev1.Pod) bool { return true })
 	return s, read, nil
 }
 
-// targeted takes the pods of the workload that the budget names (PUB-035, PUB-036), and tells of their
-// controllers whether it is one of them, or stands above. Pods of which nobody knows that are not counted on.
-func (p *Pass) targeted(ctx context.Context, s *podunavailablebudget.Snapshot, pods []corev1.Pod, read *reading) error {
+// targeted takes the pods of the workload that the budget names, and tells of their controllers whether it is
+// one of them, or stands above. Pods of which nobody knows that are not counted on.
+func (p *Pass) targeted(
+	ctx context.Context, s *podunavailablebudget.Snapshot, pods []corev1.Pod, read *reading,
+) error {
 	budget, target := s.Rules.Budget, s.Rules.Target
 	workload, err := p.Workloads.Get(ctx, budget.Namespace, target)
 	if err != nil || workload == nil {
 		return err
 	}
-	counts := podunavailablebudget.Workload{Reference: target, Replicas: workload.Replicas, Doubt: workload.Doubt}
+
+	counts := podunavailablebudget.Workload{Reference: target, Replicas: workload.Replicas,
+		Doubt: workload.Doubt}
 	ofController := map[controller]bool{}
 	for i := range pods {
 		owner := controllerOf(&pods[i])
@@ -251,6 +273,7 @@ func (p *Pass) targeted(ctx context.Context, s *podunavailablebudget.Snapshot, p
 			s.Pods = append(s.Pods, &pods[i])
 		}
 	}
+
 	if len(s.Pods) == 0 && !counted(target.GroupKind) && workload.Selector != nil {
 		for i := range pods {
 			if workload.Selector.Matches(labels.Set(pods[i].Labels)) {
@@ -258,17 +281,21 @@ func (p *Pass) targeted(ctx context.Context, s *podunavailablebudget.Snapshot, p
 			}
 		}
 	}
+
 	for _, pod := range s.Pods {
 		if readiness.Active(pod) {
 			counts.Pods++
 		}
 	}
+
 	s.Workloads, read.controllers = []podunavailablebudget.Workload{counts}, ofController
 	return nil
 }
 
 // of tells whether a workload stands above a pod. What controls pods alone need not be read.
-func (p *Pass) of(ctx context.Context, pod *corev1.Pod, target podunavailablebudget.Reference, uid types.UID, read *reading) (bool, error) {
+func (p *Pass) of(
+	ctx context.Context, pod *corev1.Pod, target podunavailablebudget.Reference, uid types.UID, read *reading,
+) (bool, error) {
 	direct := controllerOf(pod)
 	if direct.uid == uid || alone(target, direct.Reference) {
 		return direct.uid == uid || uid == "" && direct.Reference == target, nil
@@ -277,9 +304,10 @@ func (p *Pass) of(ctx context.Context, pod *corev1.Pod, target podunavailablebud
 	return slices.Contains(chain.UIDs, uid) || uid == "" && slices.Contains(chain.References, target), err
 }
 
-// selected takes the pods that the selector selects, and the workloads at the top of their controllers
-// (PUB-037, PUB-041).
-func (p *Pass) selected(ctx context.Context, s *podunavailablebudget.Snapshot, pods []corev1.Pod, read *reading) error {
+// selected takes the pods that the selector selects, and the workloads at the top of their controllers.
+func (p *Pass) selected(
+	ctx context.Context, s *podunavailablebudget.Snapshot, pods []corev1.Pod, read *reading,
+) error {
 	tops := map[controller]*podunavailablebudget.Workload{}
 	topOf, gone := map[controller]controller{}, map[controller]bool{}
 	for i := range pods {
@@ -322,11 +350,13 @@ func (p *Pass) selected(ctx context.Context, s *podunavailablebudget.Snapshot, p
 			s.Gone++
 		}
 	}
+
 	for _, workload := range tops {
 		if workload.Pods >= 0 {
 			s.Workloads = append(s.Workloads, *workload)
 		}
 	}
+
 	slices.SortFunc(s.Workloads, func(a, b podunavailablebudget.Workload) int {
 		return strings.Compare(a.String()+a.Name, b.String()+b.Name)
 	})
@@ -340,6 +370,7 @@ func (p *Pass) look(ctx context.Context, s *podunavailablebudget.Snapshot) error
 	if len(overdue) == 0 {
 		return nil
 	}
+
 	now := make([]*corev1.Pod, len(overdue))
 	errs := p.API.For(s.Rules.Budget.UID).Each(ctx, len(overdue), func(i int) error {
 		pod := &corev1.Pod{}
@@ -352,6 +383,7 @@ func (p *Pass) look(ctx context.Context, s *podunavailablebudget.Snapshot) error
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("reading pods whose bookings end: %w", err)
 	}
+
 	for i, pod := range overdue {
 		at := slices.Index(s.Pods, pod)
 		if now[i] == nil {
@@ -360,10 +392,11 @@ func (p *Pass) look(ctx context.Context, s *podunavailablebudget.Snapshot) error
 			s.Pods[at] = now[i]
 		}
 	}
+
 	return nil
 }
 
-// stamp tells the pods that the budget decides about, if they do not say so (PUB-075).
+// stamp tells the pods that the budget decides about, if they do not say so.
 func (p *Pass) stamp(ctx context.Context, s *podunavailablebudget.Snapshot) error {
 	budget := s.Rules.Budget
 	var missing []*corev1.Pod
@@ -379,10 +412,12 @@ func (p *Pass) stamp(ctx context.Context, s *podunavailablebudget.Snapshot) erro
 		if s.Rules.Targets() && len(covering) == 0 { // it may have its pods by their labels
 			covering = append(covering, s.Rules)
 		}
-		if related := podunavailablebudget.Related(pod, covering); related != nil && related.Budget.Name == budget.Name {
+		if related := podunavailablebudget.Related(pod, covering); related != nil &&
+			related.Budget.Name == budget.Name {
 			missing = append(missing, pod)
 		}
 	}
+
 	writer := p.API.For(budget.UID)
 	errs := writer.Each(ctx, len(missing), func(i int) error {
 		patch := &podpatch.Patch{}
@@ -392,7 +427,8 @@ func (p *Pass) stamp(ctx context.Context, s *podunavailablebudget.Snapshot) erro
 		if err != nil {
 			return err
 		}
-		if _, err = reconcile.Patch(ctx, writer, missing[i], body, ""); err != nil && !reconcile.IsStalePlan(reconcile.StaleIfNotFound(err)) {
+		if _, err = reconcile.Patch(ctx, writer, missing[i], body, ""); err != nil &&
+			!reconcile.IsStalePlan(reconcile.StaleIfNotFound(err)) {
 			return fmt.Errorf("telling pod %s of its budget: %w", missing[i].Name, err)
 		}
 		return nil
@@ -400,9 +436,10 @@ func (p *Pass) stamp(ctx context.Context, s *podunavailablebudget.Snapshot) erro
 	return errors.Join(errs...)
 }
 
-// announce tells what is new about the numbers, and about other budgets of the same pods (PUB-042, PUB-061,
-// PUB-073, PUB-111).
-func (p *Pass) announce(kept *memory, budget *policyv1beta1.PodUnavailableBudget, plan *podunavailablebudget.Plan) {
+// announce tells what is new about the numbers, and about other budgets of the same pods.
+func (p *Pass) announce(
+	kept *memory, budget *policyv1beta1.PodUnavailableBudget, plan *podunavailablebudget.Plan,
+) {
 	once := func(eventType, reason, message string) {
 		if kept.news.Is(reason, message) {
 			p.Events.Event(budget, eventType, reason, message)
@@ -413,11 +450,13 @@ func (p *Pass) announce(kept *memory, budget *policyv1beta1.PodUnavailableBudget
 		noPods = "the budget covers no pod"
 	}
 	if len(plan.Unknown) > 0 {
-		unknown = fmt.Sprintf("%s not say how many pods there shall be, so those that there are count; set protectTotalReplicas: %s",
+		unknown = fmt.Sprintf(
+			"%s not say how many pods there shall be, so those that there are count; set protectTotalReplicas: %s",
 			plural.Form(len(plan.Unknown), "it does", "they do"), plural.Few(plan.Unknown, 5))
 	}
 	if len(kept.rivals) > 0 {
-		multiple = fmt.Sprintf("some of its pods are covered by %s too; about each pod the budget decides that its annotation %s names",
+		multiple = fmt.Sprintf(
+			"some of its pods are covered by %s too; about each pod the budget decides that its annotation %s names",
 			plural.Few(kept.rivals, 5), pub.RelatedBudget)
 	}
 	once(corev1.EventTypeNormal, "NoPods", noPods)

@@ -27,7 +27,8 @@ type Rehearsed struct{ watch *Watch }
 func NewRehearsed(api *reconcile.API, options podunavailablebudget.Options) *Rehearsed {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for kind, version := range followed {
-		mapper.Add(schema.GroupVersionKind{Group: kind.Group, Version: version, Kind: kind.Kind}, meta.RESTScopeNamespace)
+		mapper.Add(schema.GroupVersionKind{Group: kind.Group, Version: version, Kind: kind.Kind},
+			meta.RESTScopeNamespace)
 	}
 	owners := NewOwners(api.Live, mapper, clock.RealClock{})
 	owners.partial = true
@@ -46,8 +47,10 @@ func (r *Rehearsed) Follow(budget *policyv1beta1.PodUnavailableBudget) { r.watch
 // budgets are to have by what a cluster says; of a budget that nobody has counted yet it is how many there
 // are the first time, which is noted there. more is how many more that are, by controller, if it covers pods
 // of it. after is when to count again although nothing happens; 0 means not at all.
-func (r *Rehearsed) Count(ctx context.Context, budget *policyv1beta1.PodUnavailableBudget, pods []*corev1.Pod, totals,
-	more map[types.UID]int32) (status *policyv1beta1.PodUnavailableBudgetStatus, after time.Duration, err error) {
+func (r *Rehearsed) Count(
+	ctx context.Context, budget *policyv1beta1.PodUnavailableBudget, pods []*corev1.Pod,
+	totals, more map[types.UID]int32,
+) (status *policyv1beta1.PodUnavailableBudgetStatus, after time.Duration, err error) {
 	s := podunavailablebudget.Snapshot{Rules: r.watch.Guard.rulesOf(budget), Now: r.watch.Guard.now()}
 	controllers := sets.New[types.UID]()
 	for _, pod := range pods {
@@ -63,6 +66,7 @@ func (r *Rehearsed) Count(ctx context.Context, budget *policyv1beta1.PodUnavaila
 			controllers.Insert(chain.UIDs...)
 		}
 	}
+
 	total, known := totals[budget.UID]
 	if !known {
 		for _, pod := range s.Pods {
@@ -72,9 +76,11 @@ func (r *Rehearsed) Count(ctx context.Context, budget *policyv1beta1.PodUnavaila
 		}
 		totals[budget.UID] = total
 	}
+
 	for uid := range controllers {
 		total += more[uid]
 	}
+
 	total = max(total, 0)
 	s.Workloads = []podunavailablebudget.Workload{{Replicas: &total}}
 	plan := podunavailablebudget.Make(s)

@@ -32,9 +32,13 @@ func NewWatch(mgr manager.Manager, options podunavailablebudget.Options) *Watch 
 	return newWatch(mgr.GetClient(), mgr.GetAPIReader(), owners, options, time.Now)
 }
 
-func newWatch(c client.Client, live client.Reader, owners *Owners, options podunavailablebudget.Options, now func() time.Time) *Watch {
+func newWatch(
+	c client.Client, live client.Reader, owners *Owners, options podunavailablebudget.Options,
+	now func() time.Time,
+) *Watch {
 	w := &Watch{Index: &Index{}}
-	w.Guard = NewGuard(c, live, w.Index, owners, options, func(ctx context.Context) error { return w.budgets.Wait(ctx) }, now)
+	w.Guard = NewGuard(c, live, w.Index, owners, options,
+		func(ctx context.Context) error { return w.budgets.Wait(ctx) }, now)
 	w.budgets = matchconditions.NewFollower(w.set, w.gone,
 		func(old, budget *policyv1beta1.PodUnavailableBudget) bool { return old.UID != budget.UID })
 	return w
@@ -47,7 +51,8 @@ func (w *Watch) set(budget *policyv1beta1.PodUnavailableBudget) {
 		w.Guard.desk.Forget(before.UID)
 	}
 	w.Index.Set(budget)
-	if before == nil || before.Generation != budget.Generation || before.UID != budget.UID || before.DeletionTimestamp == nil && budget.DeletionTimestamp != nil ||
+	if before == nil || before.Generation != budget.Generation || before.UID != budget.UID ||
+		before.DeletionTimestamp == nil && budget.DeletionTimestamp != nil ||
 		before.Status.UnavailableAllowed < budget.Status.UnavailableAllowed ||
 		before.Status.ObservedGeneration != budget.Status.ObservedGeneration ||
 		before.Status.DesiredAvailable != 0 && budget.Status.DesiredAvailable == 0 {

@@ -83,9 +83,12 @@ type Workloads struct {
 }
 
 // NewWorkloads returns a reader of workloads. caches has metadata of those that are watched.
-func NewWorkloads(caches cache.Cache, live client.Reader, scales client.SubResourceReader, mapper meta.RESTMapper) *Workloads {
+func NewWorkloads(
+	caches cache.Cache, live client.Reader, scales client.SubResourceReader, mapper meta.RESTMapper,
+) *Workloads {
 	return &Workloads{caches: caches, live: live, scales: scales, mapper: mapper,
-		known: lru.NewLRUExpireCacheWithClock(replicasKept, clock.RealClock{}), informers: map[schema.GroupKind]cache.Informer{}}
+		known:     lru.NewLRUExpireCacheWithClock(replicasKept, clock.RealClock{}),
+		informers: map[schema.GroupKind]cache.Informer{}}
 }
 
 // Tell has do called with each watched workload that appears, is deleted, or changes its spec or its
@@ -97,10 +100,13 @@ func (w *Workloads) Tell(do func(namespace string, changed podunavailablebudget.
 }
 
 // Get returns a workload; nil if it does not exist, or is being deleted (PUB-036).
-func (w *Workloads) Get(ctx context.Context, namespace string, of podunavailablebudget.Reference) (*Workload, error) {
+func (w *Workloads) Get(
+	ctx context.Context, namespace string, of podunavailablebudget.Reference,
+) (*Workload, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: of.Name}
 	mapping, err := w.mapper.RESTMapping(of.GroupKind)
-	if meta.IsNoMatchError(err) || err == nil && (mapping.Scope.Name() != meta.RESTScopeNameNamespace || !exists(of.Name)) {
+	if meta.IsNoMatchError(err) ||
+		err == nil && (mapping.Scope.Name() != meta.RESTScopeNameNamespace || !exists(of.Name)) {
 		return nil, nil
 	}
 	if err != nil {
@@ -109,10 +115,12 @@ func (w *Workloads) Get(ctx context.Context, namespace string, of podunavailable
 	if !counted(of.GroupKind) {
 		return w.other(ctx, mapping.GroupVersionKind, key)
 	}
+
 	found, err := w.metadata(ctx, of.GroupKind, key, "")
 	if err != nil || found == nil || found.DeletionTimestamp != nil {
 		return nil, err
 	}
+
 	kept := fmt.Sprintf("%s %d", found.UID, found.Generation)
 	if known, ok := w.known.Get(kept); ok {
 		if workload, ok := known.(*Workload); ok {
@@ -129,6 +137,7 @@ func (w *Workloads) Get(ctx context.Context, namespace string, of podunavailable
 		w.known.Add(kept, workload, replicasKeptFor)
 		w.answered(whole(of.GroupKind, key), workload)
 	}
+
 	return workload, nil
 }
 
@@ -145,9 +154,11 @@ func (w *Workloads) answered(name string, workload *Workload) {
 
 // unanswered is what counts of a workload that cannot be read. At first that is an error, since it may pass.
 // A scale subresource may never answer though, or the webhook that converts a kind, and one such workload
-// must not keep a budget from counting all others (PUB-042): then what was known of it last counts, or else
-// nobody says how many pods it shall have.
-func (w *Workloads) unanswered(ctx context.Context, name string, uid types.UID, err error) (*Workload, error) {
+// must not keep a budget from counting all others: then what was known of it last counts, or else nobody says
+// how many pods it shall have.
+func (w *Workloads) unanswered(
+	ctx context.Context, name string, uid types.UID, err error,
+) (*Workload, error) {
 	if ctx.Err() != nil {
 		return nil, err
 	}
@@ -158,6 +169,7 @@ func (w *Workloads) unanswered(ctx context.Context, name string, uid types.UID, 
 	if _, recently := w.known.Get("asked " + name); recently {
 		return nil, err
 	}
+
 	workload := &Workload{UID: uid}
 	if kept, ok := w.known.Get("last " + name); ok {
 		if last, ok := kept.(*Workload); ok && (uid == "" || last.UID == uid) {
@@ -169,18 +181,22 @@ func (w *Workloads) unanswered(ctx context.Context, name string, uid types.UID, 
 }
 
 // other reads a workload of a kind that is not watched.
-func (w *Workloads) other(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (*Workload, error) {
+func (w *Workloads) other(
+	ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName,
+) (*Workload, error) {
 	kept := whole(kind.GroupKind(), key)
 	if known, ok := w.known.Get(kept); ok {
 		workload, _ := known.(*Workload)
 		return workload, nil
 	}
+
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
 	err := w.live.Get(ctx, key, object)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 		return w.unanswered(ctx, kept, "", fmt.Errorf("reading %s %s: %w", kind.Kind, key, err))
 	}
+
 	var workload *Workload
 	if !apierrors.IsNotFound(err) && object.GetDeletionTimestamp() == nil {
 		scaled, errScale := w.scale(ctx, kind, key)
@@ -197,11 +213,12 @@ func (w *Workloads) other(ctx context.Context, kind schema.GroupVersionKind, key
 		w.known.Add(kept, workload, otherFor)
 		w.answered(kept, workload)
 	}
+
 	return workload, nil
 }
 
 // desiredByNodes is how many pods the status of a workload with one for each node says that there shall be,
-// as that of DaemonSets does, which have no scale; nil if no controller has said it (PUB-042).
+// as that of DaemonSets does, which have no scale; nil if no controller has said it.
 func desiredByNodes(object *unstructured.Unstructured) *int32 {
 	status, _, _ := unstructured.NestedMap(object.Object, "status")
 	observed, _, _ := unstructured.NestedInt64(status, "observedGeneration")
@@ -214,23 +231,27 @@ func desiredByNodes(object *unstructured.Unstructured) *int32 {
 
 // metadata reads a watched workload from the cache, or, if it is not there, from the API server: what is not
 // there yet must not count as gone. uid is which one is meant, empty for any.
-func (w *Workloads) metadata(ctx context.Context, kind schema.GroupKind, key types.NamespacedName, uid types.UID) (*metav1.PartialObjectMetadata,
-	error) {
+func (w *Workloads) metadata(
+	ctx context.Context, kind schema.GroupKind, key types.NamespacedName, uid types.UID,
+) (*metav1.PartialObjectMetadata, error) {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind.WithVersion(followed[kind]))
 	if w.filled(ctx, kind) {
-		if err := w.caches.Get(ctx, key, object, client.UnsafeDisableDeepCopy); err == nil && (uid == "" || object.UID == uid) {
+		if err := w.caches.Get(ctx, key, object, client.UnsafeDisableDeepCopy); err == nil &&
+			(uid == "" || object.UID == uid) {
 			return object, nil
 		}
 		object = &metav1.PartialObjectMetadata{}
 		object.SetGroupVersionKind(kind.WithVersion(followed[kind]))
 	}
+
 	switch err := w.live.Get(ctx, key, object); {
 	case apierrors.IsNotFound(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading %s %s: %w", kind.Kind, key, err)
 	}
+
 	return object, nil
 }
 
@@ -239,11 +260,13 @@ func (w *Workloads) filled(ctx context.Context, kind schema.GroupKind) bool {
 	if w.caches == nil {
 		return false
 	}
+
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if informer := w.informers[kind]; informer != nil {
 		return informer.HasSynced()
 	}
+
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(kind.WithVersion(followed[kind]))
 	informer, err := w.caches.GetInformer(ctx, object, cache.BlockUntilSynced(false))
@@ -253,6 +276,7 @@ func (w *Workloads) filled(ctx context.Context, kind schema.GroupKind) bool {
 	if _, err := informer.AddEventHandler(w.handler(kind)); err != nil {
 		return false
 	}
+
 	w.informers[kind] = informer
 	return informer.HasSynced()
 }
@@ -273,7 +297,10 @@ func (w *Workloads) handler(kind schema.GroupKind) toolscache.ResourceEventHandl
 			do(of.GetNamespace(), podunavailablebudget.Reference{GroupKind: kind, Name: of.GetName()}, moved)
 		}
 	}
-	return toolscache.ResourceEventHandlerFuncs{AddFunc: func(object any) { tell(object, false) }, DeleteFunc: func(object any) { tell(object, true) },
+
+	return toolscache.ResourceEventHandlerFuncs{AddFunc: func(object any) {
+		tell(object, false)
+	}, DeleteFunc: func(object any) { tell(object, true) },
 		UpdateFunc: func(old, object any) {
 			before, ok := old.(client.Object)
 			after, ok2 := object.(client.Object)
@@ -289,7 +316,9 @@ func (w *Workloads) handler(kind schema.GroupKind) toolscache.ResourceEventHandl
 }
 
 // scale reads the scale subresource. It returns nil if the object does not exist or has no scale.
-func (w *Workloads) scale(ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName) (*Workload, error) {
+func (w *Workloads) scale(
+	ctx context.Context, kind schema.GroupVersionKind, key types.NamespacedName,
+) (*Workload, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
 	object.SetNamespace(key.Namespace)
@@ -301,11 +330,13 @@ func (w *Workloads) scale(ctx context.Context, kind schema.GroupVersionKind, key
 	if err != nil {
 		return nil, err
 	}
+
 	workload := &Workload{UID: scale.UID, Replicas: &scale.Spec.Replicas}
 	if scale.Status.Selector != "" {
 		if selector, err := labels.Parse(scale.Status.Selector); err == nil && !selector.Empty() {
 			workload.Selector = selector
 		}
 	}
+
 	return workload, nil
 }

@@ -25,7 +25,8 @@ var AllGates = podunavailablebudget.Options{Deletes: true, Updates: true, Resize
 // options change it.
 func Budget(options ...func(*policyv1beta1.PodUnavailableBudget)) *policyv1beta1.PodUnavailableBudget {
 	one := intstr.FromInt32(1)
-	budget := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "budget", Generation: 1}}
+	budget := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "shop",
+		Name: "web", UID: "budget", Generation: 1}}
 	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	budget.Spec.MaxUnavailable = &one
 	for _, option := range options {
@@ -62,12 +63,15 @@ func Created(at time.Time) func(*policyv1beta1.PodUnavailableBudget) {
 // Target lets the budget name a workload instead of labels.
 func Target(apiVersion, kind, name string) func(*policyv1beta1.PodUnavailableBudget) {
 	return func(b *policyv1beta1.PodUnavailableBudget) {
-		b.Spec.Selector, b.Spec.TargetReference = nil, &policyv1beta1.TargetReference{APIVersion: apiVersion, Kind: kind, Name: name}
+		b.Spec.Selector, b.Spec.TargetReference = nil,
+			&policyv1beta1.TargetReference{APIVersion: apiVersion, Kind: kind, Name: name}
 	}
 }
 
 // Protects sets the operations that the budget limits.
-func Protects(operations ...policyv1beta1.PodUnavailableBudgetOperation) func(*policyv1beta1.PodUnavailableBudget) {
+func Protects(
+	operations ...policyv1beta1.PodUnavailableBudgetOperation,
+) func(*policyv1beta1.PodUnavailableBudget) {
 	return func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.ProtectOperations = operations }
 }
 
@@ -85,7 +89,9 @@ func Ignores(key, value string) func(*policyv1beta1.PodUnavailableBudget) {
 
 // Annotated annotates the budget.
 func Annotated(key, value string) func(*policyv1beta1.PodUnavailableBudget) {
-	return func(b *policyv1beta1.PodUnavailableBudget) { metav1.SetMetaDataAnnotation(&b.ObjectMeta, key, value) }
+	return func(b *policyv1beta1.PodUnavailableBudget) {
+		metav1.SetMetaDataAnnotation(&b.ObjectMeta, key, value)
+	}
 }
 
 // Counted gives the budget a status that was counted for its present spec.
@@ -119,15 +125,19 @@ func Pod(name string, options ...func(*corev1.Pod)) *corev1.Pod {
 	yes := true
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(name),
 		Labels:      map[string]string{"app": "web"},
-		Annotations: map[string]string{}, CreationTimestamp: metav1.NewTime(Now.Add(-time.Hour)), OwnerReferences: []metav1.OwnerReference{{
+		Annotations: map[string]string{}, CreationTimestamp: metav1.NewTime(Now.Add(-time.Hour)),
+		OwnerReferences: []metav1.OwnerReference{{
 			APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", UID: "rs", Controller: &yes}}}}
 	pod.Spec.Containers = []corev1.Container{{Name: "nginx", Image: "nginx:1"}}
-	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, Conditions: []corev1.PodCondition{{Type: corev1.PodReady,
-		Status: corev1.ConditionTrue}}, ContainerStatuses: []corev1.ContainerStatus{{Name: "nginx", Image: "nginx:1", ImageID: "id:1",
-		ContainerID: "c://1", Ready: true, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning,
+		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+		ContainerStatuses: []corev1.ContainerStatus{{Name: "nginx", Image: "nginx:1", ImageID: "id:1",
+			ContainerID: "c://1", Ready: true,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}
 	for _, option := range options {
 		option(pod)
 	}
+
 	return pod
 }
 

@@ -7,8 +7,9 @@ import (
 )
 
 // Merged is a status after a JSON merge patch, as the API server stores it.
-func Merged(status *policyv1beta1.PodUnavailableBudgetStatus, changes map[string]any) (after policyv1beta1.PodUnavailableBudgetStatus,
-	err error) {
+func Merged(
+	status *policyv1beta1.PodUnavailableBudgetStatus, changes map[string]any,
+) (after policyv1beta1.PodUnavailableBudgetStatus, err error) {
 	var stored, patch map[string]any
 	if err = reread(status, &stored); err == nil {
 		err = reread(changes, &patch)

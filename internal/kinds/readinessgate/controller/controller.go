@@ -40,11 +40,13 @@ const retryAfter = time.Minute
 // Setup adds the controller to the manager; pulse is told that it works.
 func Setup(mgr ctrl.Manager, pulse *reconcile.Pulse) error {
 	r := &Reconciler{Client: mgr.GetClient(), Now: time.Now, backOff: pacing.NewBackOff(nil)}
-	return reconcile.Options{Workers: workers, Pulse: pulse}.Complete("podreadiness", r, ctrl.NewControllerManagedBy(mgr).
-		For(&corev1.Pod{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
-			pod, ok := object.(*corev1.Pod)
-			return ok && readinessgate.Plan(pod, time.Time{}) != nil
-		}))))
+	return reconcile.Options{Workers: workers, Pulse: pulse}.Complete("podreadiness", r,
+		ctrl.NewControllerManagedBy(mgr).
+			For(&corev1.Pod{},
+				builder.WithPredicates(predicate.NewPredicateFuncs(func(object client.Object) bool {
+					pod, ok := object.(*corev1.Pod)
+					return ok && readinessgate.Plan(pod, time.Time{}) != nil
+				}))))
 }
 
 // BackOff is the rate limiter that the controller must have.

@@ -57,8 +57,11 @@ type Reconciler struct {
 }
 
 // newReconciler returns a Reconciler whose watches are followed by a function.
-func newReconciler(api *reconcile.API, events reconcile.Recorder, follow func(context.Context, *copies)) *Reconciler {
-	r := &Reconciler{API: api, Events: events, distributions: map[types.UID]*distribution{}, asked: func(string) {}}
+func newReconciler(
+	api *reconcile.API, events reconcile.Recorder, follow func(context.Context, *copies),
+) *Reconciler {
+	r := &Reconciler{API: api, Events: events, distributions: map[types.UID]*distribution{},
+		asked: func(string) {}}
 	r.watches.follow, r.watches.changed = follow, r.copyChanged
 	return r
 }
@@ -69,42 +72,52 @@ func Setup(mgr ctrl.Manager, options reconcile.Options, own ...string) error {
 	if err != nil {
 		return fmt.Errorf("making a client that follows copies: %w", err)
 	}
-	r := newReconciler(options.API(mgr), reconcile.NewRecorder(mgr.GetEventRecorder(controllerName)), follower(clientset))
+
+	r := newReconciler(options.API(mgr), reconcile.NewRecorder(mgr.GetEventRecorder(controllerName)),
+		follower(clientset))
 	r.own = own
 	r.meters = newMeters(&r.watches)
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
 	}
+
 	b := ctrl.NewControllerManagedBy(mgr).
-		For(&appsv1beta1.ResourceDistribution{}, builder.WithPredicates(predicate.Funcs{UpdateFunc: changed})).
-		WatchesRawSource(source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		For(&appsv1beta1.ResourceDistribution{},
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: changed})).
+		WatchesRawSource(source.Func(func(ctx context.Context,
+			queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 			r.watches.start(ctx)
 			r.ask(func(name string) { queue.Add(reconcile.Request("", name)) })
 			return nil
 		})).
 		Watches(emptyNamespace(), handler.Funcs{
-			CreateFunc: func(_ context.Context, e event.CreateEvent, _ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+			CreateFunc: func(_ context.Context, e event.CreateEvent,
+				_ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 				r.namespaceChanged(nil, e.Object)
 			},
-			UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+			UpdateFunc: func(_ context.Context, e event.UpdateEvent,
+				_ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 				r.namespaceChanged(e.ObjectOld, e.ObjectNew)
 			},
-			DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
+			DeleteFunc: func(_ context.Context, e event.DeleteEvent,
+				_ workqueue.TypedRateLimitingInterface[ctrl.Request]) {
 				r.namespaceChanged(e.Object, nil)
 			},
 		})
 	return options.Complete(controllerName, r.loop(options.Limiter()), b)
 }
 
-// changed leaves out changes of the status, and of metadata (RD-095).
+// changed leaves out changes of the status, and of metadata.
 func changed(e event.UpdateEvent) bool {
-	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
+	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+		e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
 		(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
 }
 
 func (r *Reconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: reconcile.UIDs[appsv1beta1.ResourceDistribution](r.API), Pass: r.pass,
-		Forget: r.forget}, 0, limiter)
+	return reconcile.NewLoop(reconcile.Loop{Now: r.Now,
+		Owner: reconcile.UIDs[appsv1beta1.ResourceDistribution](r.API), Pass: r.pass, Forget: r.forget}, 0,
+		limiter)
 }
 
 // ask has passes asked for by a function.
@@ -134,28 +147,33 @@ func namespaceOf(name string, object client.Object) resourcedistribution.Namespa
 	if object == nil {
 		return resourcedistribution.Namespace{Name: name}
 	}
-	return resourcedistribution.Namespace{Name: name, Exists: true, Terminating: object.GetDeletionTimestamp() != nil, Labels: object.GetLabels()}
+	return resourcedistribution.Namespace{Name: name, Exists: true,
+		Terminating: object.GetDeletionTimestamp() != nil, Labels: object.GetLabels()}
 }
 
-// namespaceChanged has those distributions look at a namespace of which it is a target, or was one (RD-080);
-// nil stands for none.
+// namespaceChanged has those distributions look at a namespace of which it is a target, or was one; nil
+// stands for none.
 func (r *Reconciler) namespaceChanged(before, after client.Object) {
-	if before != nil && after != nil && before.GetUID() == after.GetUID() && maps.Equal(before.GetLabels(), after.GetLabels()) &&
+	if before != nil && after != nil && before.GetUID() == after.GetUID() &&
+		maps.Equal(before.GetLabels(), after.GetLabels()) &&
 		(before.GetDeletionTimestamp() == nil) == (after.GetDeletionTimestamp() == nil) {
 		return
 	}
+
 	name := ""
 	for _, object := range []client.Object{before, after} {
 		if object != nil {
 			name = object.GetName()
 		}
 	}
+
 	// What is in a new one may have been seen before it; what is held in one that ends is told of no longer.
 	for _, c := range r.watches.all() {
 		if copied, _ := c.in(name); copied != nil {
 			r.copyChanged(c, name)
 		}
 	}
+
 	was, is := namespaceOf(name, before), namespaceOf(name, after)
 	for _, d := range r.all() {
 		if d.concerns(was, is) {
@@ -177,7 +195,8 @@ func (r *Reconciler) copyChanged(of *copies, namespace string) {
 func (r *Reconciler) all() []*distribution {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.SortedFunc(maps.Values(r.distributions), func(a, b *distribution) int { return strings.Compare(a.name, b.name) })
+	return slices.SortedFunc(maps.Values(r.distributions),
+		func(a, b *distribution) int { return strings.Compare(a.name, b.name) })
 }
 
 // of returns what is kept of a distribution.
@@ -192,7 +211,7 @@ func (r *Reconciler) of(name string, owner types.UID) *distribution {
 	return d
 }
 
-// leave ends the work on a distribution: what it has written stays, or goes with it (RD-059, RD-071).
+// leave ends the work on a distribution: what it has written stays, or goes with it.
 func (r *Reconciler) leave(owner types.UID) {
 	r.mu.Lock()
 	d := r.distributions[owner]

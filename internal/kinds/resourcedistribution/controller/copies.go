@@ -49,7 +49,8 @@ type known struct {
 var _ cache.ReflectorStore = (*copies)(nil)
 
 func newCopies(of resourcedistribution.Of, changed func(*copies, string)) *copies {
-	return &copies{of: of, changed: changed, users: map[types.UID]*distribution{}, stop: func() {}, known: map[string]known{}}
+	return &copies{of: of, changed: changed, users: map[types.UID]*distribution{}, stop: func() {},
+		known: map[string]known{}}
 }
 
 // newer tells whether a version is newer than another, empty ones being the oldest; those that cannot be
@@ -173,17 +174,20 @@ func (c *copies) replace(list []any, version string) (changed []string) {
 			changed = append(changed, s.Namespace)
 		}
 	}
+
 	for namespace, k := range c.known {
 		if !present[namespace] && (back || !newer(k.version, version)) {
 			c.drop(namespace, k)
 			changed = append(changed, namespace)
 		}
 	}
+
 	c.err = nil
 	if !c.synced {
 		c.synced = true
 		return []string{""}
 	}
+
 	slices.Sort(changed)
 	return changed
 }
@@ -279,6 +283,7 @@ func (c *copies) deleted(namespace string, version *resourcedistribution.Copy) {
 		}
 		return
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if k := c.known[namespace]; k.copied == version {

@@ -33,7 +33,7 @@ type distribution struct {
 	tally      resourcedistribution.Tally
 	troubles   map[string]*trouble
 	agenda     agenda
-	// batch is how many namespaces are worked on together next (RD-051).
+	// batch is how many namespaces are worked on together next.
 	batch int
 	pace  reconcile.StatusThrottle
 	news  reconcile.News
@@ -103,7 +103,8 @@ func (d *distribution) concerns(versions ...resourcedistribution.Namespace) bool
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range versions {
-		if v := &versions[i]; d.targets != nil && d.targets.Wants(v.Name, v.Exists && !v.Terminating, v.Labels) {
+		if v := &versions[i]; d.targets != nil &&
+			d.targets.Wants(v.Name, v.Exists && !v.Terminating, v.Labels) {
 			return true
 		}
 	}
@@ -147,6 +148,7 @@ func (d *distribution) held(namespace string, now time.Time) (time.Time, string)
 	if t == nil {
 		return time.Time{}, ""
 	}
+
 	until, why := t.retry.Last(d.resource.Hash)
 	if why == "" {
 		why = errRestless.Error()
@@ -157,6 +159,7 @@ func (d *distribution) held(namespace string, now time.Time) (time.Time, string)
 	if !now.Before(until) {
 		return time.Time{}, ""
 	}
+
 	return until, why
 }
 
@@ -175,6 +178,7 @@ func (d *distribution) wrote(namespace string, repaired bool, err error, now tim
 	if t == nil && !repaired {
 		return
 	}
+
 	t = d.troubleIn(namespace)
 	if err == nil {
 		t.retry = retries.Retry{}

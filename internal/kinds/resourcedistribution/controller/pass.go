@@ -21,14 +21,17 @@ import (
 )
 
 // Bounds of a pass: chunk is how many namespaces it looks at, so that the next one begins with the newest
-// spec and a status is written on the way; mostBatch how many are worked on together at most (RD-051).
+// spec and a status is written on the way; mostBatch how many are worked on together at most.
 const chunk, mostBatch = 1000, 1024
 
 // pass looks at the namespaces that changed, all of them after the spec has.
-func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+func (r *Reconciler) pass(
+	ctx context.Context, name types.NamespacedName, owner types.UID,
+) (reconcile.Done, error) {
 	if owner == "" {
 		return reconcile.Done{}, nil
 	}
+
 	begin := r.Now()
 	rd, err := reconcile.Begin[appsv1beta1.ResourceDistribution](ctx, r.API, name, owner)
 	if err != nil || rd == nil {
@@ -36,19 +39,23 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 	}
 	if rd.DeletionTimestamp != nil {
 		r.leave(owner)
-		return reconcile.Done{Headline: "it is being deleted: nothing is created or updated", Record: nothing}, nil
+		return reconcile.Done{Headline: "it is being deleted: nothing is created or updated",
+			Record: nothing}, nil
 	}
+
 	d := r.of(name.Name, owner)
 	r.aim(rd, d)
 	if d.fault != nil {
 		return r.unreadable(ctx, rd, d)
 	}
+
 	ready, err := d.copies.ready()
 	switch {
 	case err != nil && !ready:
 		r.blind(ctx, d, err)
 	case !ready:
-		return reconcile.Done{Headline: "waits for the list of " + d.copies.of.Kind + "s named " + d.copies.of.Name, Record: nothing}, nil
+		return reconcile.Done{Headline: "waits for the list of " + d.copies.of.Kind + "s named " +
+			d.copies.of.Name, Record: nothing}, nil
 	default:
 		if d.all() {
 			if err := r.enqueueAll(ctx, d); err != nil {
@@ -95,6 +102,7 @@ func (r *Reconciler) aim(rd *appsv1beta1.ResourceDistribution, d *distribution) 
 	if d.generation == rd.Generation && (d.resource != nil || d.fault != nil) {
 		return
 	}
+
 	resource, unreadable := resourcedistribution.Read(rd)
 	targets, unselectable := resourcedistribution.TargetsOf(rd, r.own...)
 	if d.generation, d.fault = rd.Generation, errors.Join(unreadable, unselectable); d.fault != nil {
@@ -116,7 +124,9 @@ func (r *Reconciler) aim(rd *appsv1beta1.ResourceDistribution, d *distribution) 
 
 // unreadable says what is wrong with a ResourceDistribution that was stored before it was validated. Nothing
 // is done for it.
-func (r *Reconciler) unreadable(ctx context.Context, rd *appsv1beta1.ResourceDistribution, d *distribution) (reconcile.Done, error) {
+func (r *Reconciler) unreadable(
+	ctx context.Context, rd *appsv1beta1.ResourceDistribution, d *distribution,
+) (reconcile.Done, error) {
 	if d.news.Is(distributeFailed, d.fault.Error()) {
 		r.Events.Event(rd, corev1.EventTypeWarning, distributeFailed, d.fault.Error())
 	}
@@ -143,34 +153,43 @@ func (r *Reconciler) enqueueAll(ctx context.Context, d *distribution) error {
 		d.mark("")
 		return err
 	}
+
 	marked := map[string]bool{}
 	for i := range all.Items {
-		if ns := namespaceOf(all.Items[i].Name, &all.Items[i]); d.targets.Wants(ns.Name, !ns.Terminating, ns.Labels) {
+		if ns := namespaceOf(all.Items[i].Name, &all.Items[i]); d.targets.Wants(ns.Name,
+			!ns.Terminating, ns.Labels) {
 			marked[ns.Name] = true
 		}
 	}
+
 	for name := range d.targets.Included() {
 		if d.targets.Wants(name, false, nil) {
 			marked[name] = true
 		}
 	}
+
 	for name := range marked {
 		if outcome, known := d.tally.Of(name); !known || outcome.Failure == "" {
-			d.tally.Set(name, resourcedistribution.Outcome{Target: true, Failure: resourcedistribution.Pending})
+			d.tally.Set(name, resourcedistribution.Outcome{Target: true,
+				Failure: resourcedistribution.Pending})
 		}
 	}
+
 	for _, name := range d.copies.namespaces() {
 		marked[name] = true
 	}
+
 	d.tally.Namespaces(func(name string) { marked[name] = true })
 	names := make([]string, 0, len(marked))
 	for name := range marked {
 		names = append(names, name)
 	}
+
 	slices.Sort(names)
 	for _, name := range names {
 		d.mark(name)
 	}
+
 	return nil
 }
 
@@ -179,10 +198,12 @@ func (r *Reconciler) enqueueAll(ctx context.Context, d *distribution) error {
 func (r *Reconciler) blind(ctx context.Context, d *distribution, why error) {
 	d.take(math.MaxInt)
 	if all, err := r.namespaces(ctx); err == nil {
-		failure := resourcedistribution.Outcome{Target: true, Failure: appsv1beta1.ResourceDistributionGetResourceFailed, Reason: why.Error()}
+		failure := resourcedistribution.Outcome{Target: true,
+			Failure: appsv1beta1.ResourceDistributionGetResourceFailed, Reason: why.Error()}
 		d.tally = resourcedistribution.Tally{}
 		for i := range all.Items {
-			if d.targets.Wants(all.Items[i].Name, all.Items[i].DeletionTimestamp == nil, all.Items[i].Labels) {
+			if d.targets.Wants(all.Items[i].Name, all.Items[i].DeletionTimestamp == nil,
+				all.Items[i].Labels) {
 				d.tally.Set(all.Items[i].Name, failure)
 			}
 		}
@@ -221,28 +242,32 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 			return err
 		}
 		copied, doubt := d.copies.in(name)
-		verdict := resourcedistribution.Decide(&resourcedistribution.Snapshot{Resource: d.resource, Targets: d.targets, Owner: rd.UID,
-			Namespace: ns, Copy: copied})
+		verdict := resourcedistribution.Decide(&resourcedistribution.Snapshot{Resource: d.resource,
+			Targets: d.targets, Owner: rd.UID, Namespace: ns, Copy: copied})
 		if verdict.Action == resourcedistribution.Keep && !doubt {
 			d.tally.Set(name, verdict.Outcome)
 			continue
 		}
 		before, known := d.tally.Of(name)
 		if until, why := d.held(name, now); !until.IsZero() {
-			d.tally.Set(name, resourcedistribution.Outcome{Target: verdict.Target, Failure: verdict.Action.Failed(), Reason: why})
+			d.tally.Set(name, resourcedistribution.Outcome{Target: verdict.Target,
+				Failure: verdict.Action.Failed(), Reason: why})
 			continue
 		}
-		t := &task{namespace: ns, repaired: verdict.Action == resourcedistribution.Delete || known && before.Target &&
-			before.Failure != resourcedistribution.Pending && before.Failure != appsv1beta1.ResourceDistributionNamespaceNotExists}
+		t := &task{namespace: ns, repaired: verdict.Action == resourcedistribution.Delete ||
+			known && before.Target &&
+				before.Failure != resourcedistribution.Pending &&
+				before.Failure != appsv1beta1.ResourceDistributionNamespaceNotExists}
 		repairs = repairs || t.repaired
 		tasks = append(tasks, t)
 	}
+
 	if len(tasks) == 0 {
 		return nil
 	}
 	if repairs {
 		// What was right is not any more. If that is because the ResourceDistribution goes, which the cache
-		// may not show yet, the copies are being collected (RD-059).
+		// may not show yet, the copies are being collected.
 		if gone, err := r.gone(ctx, rd); gone || err != nil {
 			for _, t := range tasks {
 				d.mark(t.namespace.Name)
@@ -257,15 +282,18 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 	if err != nil {
 		return err
 	}
+
 	w := r.writer(rd.UID)
 	for begun := 0; begun < len(tasks); {
 		d.batch = min(max(2*d.batch, 1), mostBatch)
 		batch := tasks[begun:min(begun+d.batch, len(tasks))]
 		begun += len(batch)
-		for i, err := range w.Each(ctx, len(batch), func(i int) error { return r.act(ctx, w, rd, d, full, batch[i]) }) {
+		for i, err := range w.Each(ctx, len(batch),
+			func(i int) error { return r.act(ctx, w, rd, d, full, batch[i]) }) {
 			if err != nil && batch[i].err == nil {
 				batch[i].err = err
-				batch[i].outcome = resourcedistribution.Outcome{Target: true, Failure: appsv1beta1.ResourceDistributionGetResourceFailed, Reason: err.Error()}
+				batch[i].outcome = resourcedistribution.Outcome{Target: true,
+					Failure: appsv1beta1.ResourceDistributionGetResourceFailed, Reason: err.Error()}
 			}
 		}
 		if ctx.Err() != nil {
@@ -275,6 +303,7 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 			r.note(d, t)
 		}
 	}
+
 	return nil
 }
 
@@ -324,7 +353,8 @@ func (r *Reconciler) gone(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 }
 
 // errStored is why a copy is not written for ever that comes out otherwise each time.
-var errStored = errors.New("what was stored is not what was written: a webhook, or a controller, may have changed it")
+var errStored = errors.New(
+	"what was stored is not what was written: a webhook, or a controller, may have changed it")
 
 // attempts bounds how often a namespace that others write in is looked at again in one pass, writes what is
 // written there: a deletion and a creation.
@@ -332,8 +362,10 @@ const attempts, writes = 4, 2
 
 // act does in one namespace what is to be done. After each write, and after each conflict, it is decided anew
 // what that is.
-func (r *Reconciler) act(ctx context.Context, w *reconcile.Writer, rd *appsv1beta1.ResourceDistribution, d *distribution,
-	resource *resourcedistribution.Resource, t *task) error {
+func (r *Reconciler) act(
+	ctx context.Context, w *reconcile.Writer, rd *appsv1beta1.ResourceDistribution, d *distribution,
+	resource *resourcedistribution.Resource, t *task,
+) error {
 	name, written, refused := t.namespace.Name, 0, error(nil)
 	for range attempts {
 		copied, doubt := d.copies.in(name)
@@ -344,8 +376,8 @@ func (r *Reconciler) act(ctx context.Context, w *reconcile.Writer, rd *appsv1bet
 			r.others(d, name)
 			copied, _ = d.copies.in(name)
 		}
-		verdict := resourcedistribution.Decide(&resourcedistribution.Snapshot{Resource: resource, Targets: d.targets, Owner: rd.UID,
-			Namespace: t.namespace, Copy: copied})
+		verdict := resourcedistribution.Decide(&resourcedistribution.Snapshot{Resource: resource,
+			Targets: d.targets, Owner: rd.UID, Namespace: t.namespace, Copy: copied})
 		if t.outcome = verdict.Outcome; verdict.Action == resourcedistribution.Keep {
 			return nil
 		}
@@ -358,10 +390,12 @@ func (r *Reconciler) act(ctx context.Context, w *reconcile.Writer, rd *appsv1bet
 		case err == nil:
 			t.wrote, written = true, written+1
 			r.others(d, name)
-		case reconcile.IsNamespaceTerminating(err) || verdict.Action == resourcedistribution.Create && apierrors.IsNotFound(err):
+		case reconcile.IsNamespaceTerminating(err) ||
+			verdict.Action == resourcedistribution.Create && apierrors.IsNotFound(err):
 			// The cache shows it soon. If it was created this moment, nothing else may come back to it.
 			done := t.failed(true, verdict.Action, err)
-			if t.outcome = (resourcedistribution.Outcome{Target: true, Failure: resourcedistribution.Pending}); d.targets.Included()[name] {
+			if t.outcome = (resourcedistribution.Outcome{Target: true,
+				Failure: resourcedistribution.Pending}); d.targets.Included()[name] {
 				t.outcome = resourcedistribution.Ended()
 			}
 			return done
@@ -376,12 +410,14 @@ func (r *Reconciler) act(ctx context.Context, w *reconcile.Writer, rd *appsv1bet
 			return t.failed(verdict.Target, verdict.Action, err)
 		}
 	}
+
 	return t.failed(t.outcome.Target, resourcedistribution.Update, errRestless)
 }
 
 // failed notes that the action failed, and returns nil, since that is told by the outcome.
 func (t *task) failed(target bool, action resourcedistribution.Action, err error) error {
-	t.err, t.outcome = err, resourcedistribution.Outcome{Target: target, Failure: action.Failed(), Reason: err.Error()}
+	t.err, t.outcome = err, resourcedistribution.Outcome{Target: target, Failure: action.Failed(),
+		Reason: err.Error()}
 	return nil
 }
 
@@ -412,11 +448,15 @@ func (r *Reconciler) look(ctx context.Context, w *reconcile.Writer, c *copies, n
 }
 
 // write carries out an action on exactly the version that it was decided for.
-func (r *Reconciler) write(ctx context.Context, w *reconcile.Writer, rd *appsv1beta1.ResourceDistribution, c *copies,
-	resource *resourcedistribution.Resource, namespace string, action resourcedistribution.Action, copied *resourcedistribution.Copy) error {
+func (r *Reconciler) write(
+	ctx context.Context, w *reconcile.Writer, rd *appsv1beta1.ResourceDistribution, c *copies,
+	resource *resourcedistribution.Resource, namespace string, action resourcedistribution.Action,
+	copied *resourcedistribution.Copy,
+) error {
 	object := c.of.Object()
 	if action == resourcedistribution.Create {
-		if err := w.Create(ctx, resource.Document(namespace, resourcedistribution.Owner(rd)), object); err != nil {
+		if err := w.Create(ctx, resource.Document(namespace, resourcedistribution.Owner(rd)),
+			object); err != nil {
 			return err //nolint:wrapcheck // as above
 		}
 		c.answered(namespace, resourcedistribution.CopyOf(object))
@@ -425,7 +465,9 @@ func (r *Reconciler) write(ctx context.Context, w *reconcile.Writer, rd *appsv1b
 	if action == resourcedistribution.Recreate {
 		// What pods need does not go for what the namespace refuses: what exists is told after what is
 		// refused.
-		err := w.Client.Create(ctx, &unstructured.Unstructured{Object: resource.Document(namespace, resourcedistribution.Owner(rd))}, client.DryRunAll)
+		err := w.Client.Create(ctx,
+			&unstructured.Unstructured{Object: resource.Document(namespace, resourcedistribution.Owner(rd))},
+			client.DryRunAll)
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return err //nolint:wrapcheck // as above
 		}
@@ -446,9 +488,11 @@ func (r *Reconciler) write(ctx context.Context, w *reconcile.Writer, rd *appsv1b
 		c.answered(namespace, resourcedistribution.CopyOf(left))
 		return nil
 	}
-	if err := w.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+	if err := w.Delete(ctx, object,
+		client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 		return err //nolint:wrapcheck // as above
 	}
+
 	c.deleted(namespace, copied)
 	return nil
 }

@@ -22,14 +22,18 @@ const (
 // turns.
 const tellEvery = 10 * time.Second
 
-// tell tells what is news when all namespaces have been looked at (RD-097): what fails, and that nothing does
-// any more. It returns when to tell what may have come since it told last; 0 is not at all.
-func (r *Reconciler) tell(rd *appsv1beta1.ResourceDistribution, d *distribution, status *appsv1beta1.ResourceDistributionStatus) time.Duration {
+// tell tells what is news when all namespaces have been looked at: what fails, and that nothing does any
+// more. It returns when to tell what may have come since it told last; 0 is not at all.
+func (r *Reconciler) tell(
+	rd *appsv1beta1.ResourceDistribution, d *distribution, status *appsv1beta1.ResourceDistributionStatus,
+) time.Duration {
 	// What was stored already was told by whoever stored it.
-	d.incomplete = d.incomplete || rd.Status.Failed > 0 || rd.Status.Succeeded != status.Succeeded || rd.Status.ObservedGeneration != rd.Generation
+	d.incomplete = d.incomplete || rd.Status.Failed > 0 || rd.Status.Succeeded != status.Succeeded ||
+		rd.Status.ObservedGeneration != rd.Generation
 	if wait := d.told.Add(tellEvery).Sub(r.Now()); wait > 0 {
 		return wait
 	}
+
 	told := map[string]string{}
 	for i := range status.Conditions {
 		c := &status.Conditions[i]
@@ -43,23 +47,28 @@ func (r *Reconciler) tell(rd *appsv1beta1.ResourceDistribution, d *distribution,
 		if told[reason] != "" {
 			told[reason] += "; "
 		}
-		told[reason] += fmt.Sprintf("%s in %d namespaces, the first is %s: %s", c.Type, d.tally.Failures(c.Type), c.FailedNamespaces[0], c.Reason)
+		told[reason] += fmt.Sprintf("%s in %d namespaces, the first is %s: %s", c.Type,
+			d.tally.Failures(c.Type), c.FailedNamespaces[0], c.Reason)
 	}
+
 	for _, reason := range []string{distributeFailed, conflict} {
 		if d.news.Is(reason, told[reason]) {
 			r.Events.Event(rd, corev1.EventTypeWarning, reason, told[reason])
 			d.told = r.Now()
 		}
 	}
+
 	about := ""
 	if status.Desired > 0 && status.Failed == 0 && len(told) == 0 {
 		about = fmt.Sprintf("%d of generation %d", status.Desired, rd.Generation)
 	}
 	if d.news.Is(distributed, about) && d.incomplete {
 		d.incomplete = false
-		r.Events.Event(rd, corev1.EventTypeNormal, distributed, fmt.Sprintf("all %d namespaces have a copy", status.Desired))
+		r.Events.Event(rd, corev1.EventTypeNormal, distributed,
+			fmt.Sprintf("all %d namespaces have a copy", status.Desired))
 		d.told = r.Now()
 	}
+
 	return 0
 }
 
@@ -72,12 +81,16 @@ type meters struct {
 
 func newMeters(w *watches) *meters {
 	return &meters{
-		writes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_resourcedistribution_writes_total",
-			Help: "Writes of copies, by action (create, update, recreate, delete) and result (done, failed)."}, []string{"action", "result"}),
-		without: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_resourcedistribution_failed_namespaces",
-			Help: "Target namespaces without a correct copy, by ResourceDistribution."}, []string{"name"}),
+		writes: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "afloat_resourcedistribution_writes_total",
+				Help: "Writes of copies, by action (create, update, recreate, delete) and result (done, failed)."},
+			[]string{"action", "result"}),
+		without: prometheus.NewGaugeVec(
+			prometheus.GaugeOpts{Name: "afloat_resourcedistribution_failed_namespaces",
+				Help: "Target namespaces without a correct copy, by ResourceDistribution."}, []string{"name"}),
 		watches: prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "afloat_resourcedistribution_watches",
-			Help: "Watches of Secrets and ConfigMaps, one for each kind and name that is distributed."}, func() float64 { return float64(w.count()) }),
+			Help: "Watches of Secrets and ConfigMaps, one for each kind and name that is distributed."},
+			func() float64 { return float64(w.count()) }),
 	}
 }
 

@@ -52,7 +52,9 @@ func (w *watches) use(of resourcedistribution.Of, owner types.UID, d *distributi
 }
 
 // enter notes a user; begin, unless nil, begins the watch, which calls back.
-func (w *watches) enter(of resourcedistribution.Of, owner types.UID, d *distribution) (c *copies, begin func()) {
+func (w *watches) enter(
+	of resourcedistribution.Of, owner types.UID, d *distribution,
+) (c *copies, begin func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if c = w.of[of]; c == nil {
@@ -117,7 +119,8 @@ func follower(clientset kubernetes.Interface) func(context.Context, *copies) {
 	return func(ctx context.Context, c *copies) {
 		named := fields.OneTermEqualSelector(metav1.ObjectNameField, c.of.Name).String()
 		lister := &cache.ListWatch{
-			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+			ListWithContextFunc: func(ctx context.Context,
+				options metav1.ListOptions) (runtime.Object, error) {
 				options.FieldSelector = named
 				all, err := list(ctx, clientset, c.of.Kind, options)
 				if err != nil && ctx.Err() == nil {
@@ -125,7 +128,8 @@ func follower(clientset kubernetes.Interface) func(context.Context, *copies) {
 				}
 				return all, err
 			},
-			WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			WatchFuncWithContext: func(ctx context.Context,
+				options metav1.ListOptions) (watch.Interface, error) {
 				options.FieldSelector = named
 				events, err := watchKind(ctx, clientset, c.of.Kind, options)
 				if err != nil {
@@ -138,7 +142,8 @@ func follower(clientset kubernetes.Interface) func(context.Context, *copies) {
 			},
 		}
 		reflector := cache.NewReflectorWithOptions(lister, nil, c,
-			cache.ReflectorOptions{Name: "resourcedistribution " + c.of.Kind + " " + c.of.Name, TypeDescription: c.of.Kind, MinWatchTimeout: 5 * time.Minute})
+			cache.ReflectorOptions{Name: "resourcedistribution " + c.of.Kind + " " + c.of.Name,
+				TypeDescription: c.of.Kind, MinWatchTimeout: 5 * time.Minute})
 		go reflector.RunWithContext(ctx)
 	}
 }
@@ -149,7 +154,8 @@ func digested(event watch.Event) (watch.Event, bool) {
 	switch {
 	case !ok || event.Type == watch.Error:
 	case event.Type == watch.Bookmark:
-		event.Object = &seen{ObjectMeta: metav1.ObjectMeta{ResourceVersion: object.GetResourceVersion(), Annotations: object.GetAnnotations()}}
+		event.Object = &seen{ObjectMeta: metav1.ObjectMeta{ResourceVersion: object.GetResourceVersion(),
+			Annotations: object.GetAnnotations()}}
 	default:
 		event.Object = seenOf(object)
 	}
@@ -157,7 +163,9 @@ func digested(event watch.Event) (watch.Event, bool) {
 }
 
 // list reads all objects page by page, and keeps digests.
-func list(ctx context.Context, clientset kubernetes.Interface, kind string, options metav1.ListOptions) (runtime.Object, error) {
+func list(
+	ctx context.Context, clientset kubernetes.Interface, kind string, options metav1.ListOptions,
+) (runtime.Object, error) {
 	all := &metav1.List{}
 	keep := func(object client.Object) {
 		all.Items = append(all.Items, runtime.RawExtension{Object: seenOf(object)})
@@ -192,7 +200,9 @@ func list(ctx context.Context, clientset kubernetes.Interface, kind string, opti
 	}
 }
 
-func watchKind(ctx context.Context, clientset kubernetes.Interface, kind string, options metav1.ListOptions) (watch.Interface, error) {
+func watchKind(
+	ctx context.Context, clientset kubernetes.Interface, kind string, options metav1.ListOptions,
+) (watch.Interface, error) {
 	if kind == resourcedistribution.Secret {
 		return clientset.CoreV1().Secrets(corev1.NamespaceAll).Watch(ctx, options) //nolint:wrapcheck // the reflector looks at the status
 	}

@@ -19,7 +19,8 @@ const Secret = `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"login","l
 
 // Distribution returns a ResourceDistribution of [Secret] to no namespace.
 func Distribution(name string, options ...Option) *appsv1beta1.ResourceDistribution {
-	rd := &appsv1beta1.ResourceDistribution{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-of-" + name), Generation: 1},
+	rd := &appsv1beta1.ResourceDistribution{ObjectMeta: metav1.ObjectMeta{Name: name,
+		UID: types.UID("uid-of-" + name), Generation: 1},
 		Spec: appsv1beta1.ResourceDistributionSpec{Resource: runtime.RawExtension{Raw: []byte(Secret)}}}
 	for _, option := range options {
 		option(rd)

@@ -17,7 +17,7 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// attempts bounds how often one pod is retried on conflicts before a new plan decides again (SS-229).
+// attempts bounds how often one pod is retried on conflicts before a new plan decides again.
 const attempts = 4
 
 // Applier carries plans out.
@@ -74,7 +74,8 @@ func (a *application) all(ctx context.Context) Result {
 	if err := a.revision(ctx); err != nil {
 		if !reconcile.IsStalePlan(err) {
 			a.Events.Event(plan.SidecarSet, corev1.EventTypeWarning, "FailedStoreRevision",
-				fmt.Sprintf("failed to store revision %s, without which nothing is done: %v", plan.Status.LatestRevision, err))
+				fmt.Sprintf("failed to store revision %s, without which nothing is done: %v",
+					plan.Status.LatestRevision, err))
 			result.Tried[plan.SidecarSet.UID] = err
 		}
 		result.add(err)
@@ -90,8 +91,10 @@ func (a *application) all(ctx context.Context) Result {
 			writing = append(writing, v)
 		}
 	}
+
 	done := make([]bool, len(writing))
-	for i, err := range a.Each(ctx, len(writing), func(i int) error { return a.verdict(ctx, writing[i], &done[i]) }) {
+	for i, err := range a.Each(ctx, len(writing),
+		func(i int) error { return a.verdict(ctx, writing[i], &done[i]) }) {
 		if done[i] {
 			result.Done[writing[i].Action]++
 		}
@@ -100,12 +103,14 @@ func (a *application) all(ctx context.Context) Result {
 			result.Tried[writing[i].Pod.UID] = err
 		}
 	}
+
 	for _, old := range plan.History {
 		if err := a.Delete(ctx, old); err != nil {
 			result.Tried[old.UID] = err
 			result.add(fmt.Errorf("deleting revision %s: %w", old.Name, err))
 		}
 	}
+
 	return result
 }
 
@@ -120,7 +125,6 @@ func (a *application) verdict(ctx context.Context, v *sidecarset.PodVerdict, don
 		}
 		*done = true
 		if v.Action == sidecarset.Reset {
-			// SS-262
 			a.Events.Event(pod, corev1.EventTypeNormal, "ResetContainerSucceed",
 				"reset sidecar container image empty successfully: the container that was replaced stands by, the hot upgrade has ended")
 		}
@@ -128,10 +132,12 @@ func (a *application) verdict(ctx context.Context, v *sidecarset.PodVerdict, don
 	if v.Upgradable == nil && !v.Forget {
 		return nil
 	}
+
 	patch := sidecarset.UpgradablePatch(pod, a.plan.SidecarSet.Name, v.Upgradable, a.Now())
 	if patch.Empty() {
 		return nil
 	}
+
 	_, err := a.send(ctx, pod, patch)
 	return reconcile.StaleIfNotFound(err)
 }
@@ -141,21 +147,23 @@ func (a *application) failed(v *sidecarset.PodVerdict, err error) {
 		return
 	}
 	if v.Action == sidecarset.Reset {
-		// SS-262
 		a.Events.Event(v.Pod, corev1.EventTypeWarning, "ResetContainerFailed",
-			fmt.Sprintf("reset sidecar container image empty failed: the container that was replaced still has its former image: %v", err))
+			fmt.Sprintf(
+				"reset sidecar container image empty failed: the container that was replaced still has its former image: %v",
+				err))
 		return
 	}
-	a.Events.Event(a.plan.SidecarSet, corev1.EventTypeWarning, "FailedUpgradePod", fmt.Sprintf("failed to upgrade pod %s/%s: %v",
-		v.Pod.Namespace, v.Pod.Name, err))
+	a.Events.Event(a.plan.SidecarSet, corev1.EventTypeWarning, "FailedUpgradePod",
+		fmt.Sprintf("failed to upgrade pod %s/%s: %v", v.Pod.Namespace, v.Pod.Name, err))
 }
 
 // change sends the patches of a verdict, each on the version that the one before left. A conflict is answered
-// with a fresh read and, if what was decided still holds, another try (SS-229).
+// with a fresh read and, if what was decided still holds, another try.
 func (a *application) change(ctx context.Context, v *sidecarset.PodVerdict) (*corev1.Pod, error) {
 	pod := v.Pod
 	for range attempts {
-		if err := a.Ask(ctx, pod, v.By); err != nil { // again for a newer version, which may have come back into service
+		// again for a newer version, which may have come back into service
+		if err := a.Ask(ctx, pod, v.By); err != nil {
 			return nil, err
 		}
 		next, err := a.once(ctx, v, pod)
@@ -164,13 +172,17 @@ func (a *application) change(ctx context.Context, v *sidecarset.PodVerdict) (*co
 		}
 		pod = &corev1.Pod{}
 		if err := a.Read(ctx, client.ObjectKeyFromObject(v.Pod), pod); err != nil {
-			return nil, reconcile.StaleIfNotFound(fmt.Errorf("reading pod %s/%s after a conflict: %w", v.Pod.Namespace, v.Pod.Name, err))
+			return nil, reconcile.StaleIfNotFound(fmt.Errorf("reading pod %s/%s after a conflict: %w",
+				v.Pod.Namespace, v.Pod.Name, err))
 		}
 	}
+
 	return nil, reconcile.ErrStalePlan
 }
 
-func (a *application) once(ctx context.Context, v *sidecarset.PodVerdict, pod *corev1.Pod) (*corev1.Pod, error) {
+func (a *application) once(
+	ctx context.Context, v *sidecarset.PodVerdict, pod *corev1.Pod,
+) (*corev1.Pod, error) {
 	var patches []*podpatch.Patch
 	err := reconcile.Guarded(ctx, func() (err error) { // it is told of as the pod's
 		if patches, err = v.Change(pod, a.Now()); errors.Is(err, sidecarset.ErrStalePlan) {
@@ -181,6 +193,7 @@ func (a *application) once(ctx context.Context, v *sidecarset.PodVerdict, pod *c
 	if err != nil {
 		return nil, err
 	}
+
 	for _, patch := range patches {
 		if patch.Empty() {
 			continue
@@ -189,6 +202,7 @@ func (a *application) once(ctx context.Context, v *sidecarset.PodVerdict, pod *c
 			return nil, err
 		}
 	}
+
 	return pod, nil
 }
 
@@ -227,16 +241,17 @@ func (a *application) revision(ctx context.Context) error {
 			return reconcile.StaleIfNotFound(fmt.Errorf("patching revision %s: %w", r.Name, err))
 		}
 	}
+
 	return nil
 }
 
 // nameTaken settles that the name of a new revision exists: one of our own is there, one of a former
-// SidecarSet of that name is about to be collected, and for one with other content the collision count grows
-// (SS-185).
+// SidecarSet of that name is about to be collected, and for one with other content the collision count grows.
 func (a *application) nameTaken(ctx context.Context, r *appsv1.ControllerRevision) error {
 	existing := &appsv1.ControllerRevision{}
 	if err := a.Own.Live.Get(ctx, client.ObjectKeyFromObject(r), existing); err != nil {
-		return reconcile.StaleIfNotFound(fmt.Errorf("reading revision %s, whose name is taken: %w", r.Name, err))
+		return reconcile.StaleIfNotFound(fmt.Errorf("reading revision %s, whose name is taken: %w",
+			r.Name, err))
 	}
 	if sidecarset.SameContent(existing.Data.Raw, r.Data.Raw) {
 		if len(existing.OwnerReferences) == 1 && existing.OwnerReferences[0].UID == a.plan.SidecarSet.UID {
@@ -244,6 +259,7 @@ func (a *application) nameTaken(ctx context.Context, r *appsv1.ControllerRevisio
 		}
 		return reconcile.ErrStalePlan
 	}
+
 	collisions := int32(1)
 	if a.plan.Status.CollisionCount != nil {
 		collisions += *a.plan.Status.CollisionCount
@@ -253,5 +269,6 @@ func (a *application) nameTaken(ctx context.Context, r *appsv1.ControllerRevisio
 	if err := a.PatchStatus(ctx, a.plan.SidecarSet, &a.plan.SidecarSet.Status, status); err != nil {
 		return err
 	}
+
 	return reconcile.ErrStalePlan
 }

@@ -49,7 +49,7 @@ type Options struct {
 	Namespace string
 }
 
-// controllerName names queue metrics and events (SS-262, SS-264).
+// controllerName names queue metrics and events.
 const controllerName = "sidecarset-controller"
 
 type reconciler struct {
@@ -66,36 +66,43 @@ func Setup(mgr ctrl.Manager, options Options) error {
 	if err := reconcile.Register(meters.all()...); err != nil {
 		return err
 	}
+
 	api := options.API(mgr)
 	kube := &Kube{API: api, Pods: options.Pods, Namespace: options.Namespace}
 	r := &reconciler{meters: meters, pass: &Pass{Kube: kube, Features: options.Features,
 		Applier: Applier{API: api, Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))}}}
-	err := options.Complete(controllerName, r.loop(pauseAtMost, options.Limiter()), ctrl.NewControllerManagedBy(mgr).
-		For(&appsv1beta1.SidecarSet{}, builder.WithPredicates(setEvents)).
-		Watches(&corev1.Pod{}, r.podEvents()).
-		WatchesMetadata(namespaceMetadata(), handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(namespaceEvents)))
+	err := options.Complete(controllerName, r.loop(pauseAtMost, options.Limiter()),
+		ctrl.NewControllerManagedBy(mgr).
+			For(&appsv1beta1.SidecarSet{}, builder.WithPredicates(setEvents)).
+			Watches(&corev1.Pod{}, r.podEvents()).
+			WatchesMetadata(namespaceMetadata(), handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
+				builder.WithPredicates(namespaceEvents)))
 	if err != nil {
 		return err
 	}
 	if err := mgr.Add(manager.RunnableFunc(r.watchMissing)); err != nil {
 		return fmt.Errorf("adding the count of pods that were never injected: %w", err)
 	}
+
 	return nil
 }
 
-// setEvents are changes of what a plan reads of a SidecarSet; its status we write ourselves (SS-190).
+// setEvents are changes of what a plan reads of a SidecarSet; its status we write ourselves.
 var setEvents = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+		return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() ||
+			e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
 			!maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) ||
 			(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
 	},
 }
 
-// namespaceEvents are changes of labels, and new namespaces, whose pods may be known before (SS-191).
+// namespaceEvents are changes of labels, and new namespaces, whose pods may be known before.
 var namespaceEvents = predicate.Funcs{
 	DeleteFunc: func(event.DeleteEvent) bool { return false }, // its pods went before
-	UpdateFunc: func(e event.UpdateEvent) bool { return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
+	},
 }
 
 // ofNamespace are the SidecarSets that select namespaces.
@@ -105,18 +112,21 @@ func (r *reconciler) ofNamespace(ctx context.Context, _ client.Object) []ctrl.Re
 		log.FromContext(ctx).Error(err, "Listing SidecarSets for a namespace")
 		return nil
 	}
+
 	var requests []ctrl.Request
 	for i := range list.Items {
 		if list.Items[i].Spec.NamespaceSelector != nil {
-			requests = append(requests, ctrl.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
+			requests = append(requests,
+				ctrl.Request{NamespacedName: types.NamespacedName{Name: list.Items[i].Name}})
 		}
 	}
+
 	return requests
 }
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-// podEvents lead to the SidecarSets that a pod lists (SS-190, SS-191).
+// podEvents lead to the SidecarSets that a pod lists.
 func (r *reconciler) podEvents() handler.Funcs {
 	return handler.Funcs{
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.enqueue(ctx, q, e.Object) },
@@ -134,15 +144,17 @@ func (r *reconciler) podEvents() handler.Funcs {
 }
 
 // enqueue leaves out SidecarSets that are gone, if the pod's condition does not name them: pods list them for
-// as long as they live, and each pass would look at all of them to find nothing (SS-005, SS-261).
+// as long as they live, and each pass would look at all of them to find nothing.
 func (r *reconciler) enqueue(ctx context.Context, q queue, pod client.Object) {
 	list := pod.GetAnnotations()[pub.SidecarSetInjectedList]
 	if list == "" {
 		return
 	}
+
 	for _, name := range sidecarset.ReadInjectedList(list) {
 		request := ctrl.Request{NamespacedName: types.NamespacedName{Name: name}}
-		if set, err := reconcile.Find[appsv1beta1.SidecarSet](ctx, r.pass.Kube.API, request.NamespacedName); err == nil && set == nil {
+		if set, err := reconcile.Find[appsv1beta1.SidecarSet](ctx, r.pass.Kube.API,
+			request.NamespacedName); err == nil && set == nil {
 			if full, isPod := pod.(*corev1.Pod); !isPod || !sidecarset.Lists(full, name) {
 				continue
 			}
@@ -153,40 +165,53 @@ func (r *reconciler) enqueue(ctx context.Context, q queue, pod client.Object) {
 
 // concerns tells whether an update of a pod changes what a plan reads of it.
 func concerns(before, after *corev1.Pod) bool {
-	if before.Annotations[pub.SidecarSetInjectedList] == "" && after.Annotations[pub.SidecarSetInjectedList] == "" {
+	if before.Annotations[pub.SidecarSetInjectedList] == "" &&
+		after.Annotations[pub.SidecarSetInjectedList] == "" {
 		return false
 	}
-	if before.UID != after.UID || readiness.Active(before) != readiness.Active(after) || before.Status.Phase != after.Status.Phase ||
+	if before.UID != after.UID || readiness.Active(before) != readiness.Active(after) ||
+		before.Status.Phase != after.Status.Phase ||
 		!maps.Equal(before.Labels, after.Labels) || before.Generation != after.Generation {
 		return true
 	}
-	for _, key := range []string{pub.SidecarSetInjectedList, pub.SidecarSetHash, pub.SidecarSetHashWithoutImage,
-		pub.SidecarSetInPlaceUpdateState,
+
+	for _, key := range []string{pub.SidecarSetInjectedList, pub.SidecarSetHash,
+		pub.SidecarSetHashWithoutImage, pub.SidecarSetInPlaceUpdateState,
 		pub.SidecarSetWorkingHotUpgradeContainer, pub.RuntimeContainersMeta} {
 		if before.Annotations[key] != after.Annotations[key] {
 			return true
 		}
 	}
-	for _, conditionType := range []corev1.PodConditionType{corev1.PodReady, pub.SidecarSetUpgradable, corev1.PodResizePending} {
+
+	for _, conditionType := range []corev1.PodConditionType{corev1.PodReady, pub.SidecarSetUpgradable,
+		corev1.PodResizePending} {
 		a, b := readiness.Condition(before, conditionType), readiness.Condition(after, conditionType)
-		if (a == nil) != (b == nil) || a != nil && (a.Status != b.Status || a.Reason != b.Reason || a.Message != b.Message) {
+		if (a == nil) != (b == nil) ||
+			a != nil && (a.Status != b.Status || a.Reason != b.Reason || a.Message != b.Message) {
 			return true
 		}
 	}
+
 	image := func(a, b corev1.Container) bool { return a.Name == b.Name && a.Image == b.Image }
 	return before.Status.ObservedGeneration != after.Status.ObservedGeneration ||
-		!slices.EqualFunc(before.Spec.Containers, after.Spec.Containers, image) || !slices.EqualFunc(before.Spec.InitContainers,
-		after.Spec.InitContainers, image) ||
+		!slices.EqualFunc(before.Spec.Containers, after.Spec.Containers, image) ||
+		!slices.EqualFunc(before.Spec.InitContainers,
+			after.Spec.InitContainers, image) ||
 		!equality.Semantic.DeepEqual(before.Status.ContainerStatuses, after.Status.ContainerStatuses) ||
 		!equality.Semantic.DeepEqual(before.Status.InitContainerStatuses, after.Status.InitContainerStatuses)
 }
 
-func (r *reconciler) loop(atMost time.Duration, limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.pass.Kube.Now, Owner: reconcile.UIDs[appsv1beta1.SidecarSet](r.pass.Kube.API),
-		Pass: r.run, Forget: r.forget}, atMost, limiter)
+func (r *reconciler) loop(
+	atMost time.Duration, limiter workqueue.TypedRateLimiter[ctrl.Request],
+) *reconcile.Loop {
+	return reconcile.NewLoop(reconcile.Loop{Now: r.pass.Kube.Now,
+		Owner: reconcile.UIDs[appsv1beta1.SidecarSet](r.pass.Kube.API), Pass: r.run, Forget: r.forget},
+		atMost, limiter)
 }
 
-func (r *reconciler) run(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+func (r *reconciler) run(
+	ctx context.Context, name types.NamespacedName, owner types.UID,
+) (reconcile.Done, error) {
 	outcome, err := r.pass.Run(ctx, name, owner)
 	reconcile.MinRequeue(&outcome.After, outcome.Tell)
 	done := reconcile.Done{After: outcome.After, Planning: outcome.Planning}

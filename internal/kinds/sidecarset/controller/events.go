@@ -14,7 +14,8 @@ import (
 func (p *Pass) announce(plan *sidecarset.Plan) {
 	notUpgradable := ""
 	if plan.NotUpgradable > 0 {
-		notUpgradable = fmt.Sprintf("%s cannot be upgraded in place and %s %s containers until made anew: only images can change in a running pod.",
+		notUpgradable = fmt.Sprintf(
+			"%s cannot be upgraded in place and %s %s containers until made anew: only images can change in a running pod.",
 			plural.Of(plan.NotUpgradable, "pod"), plural.Form(plan.NotUpgradable, "keeps", "keep"),
 			plural.Form(plan.NotUpgradable, "its", "their"))
 		if plan.Differences != "" {
@@ -38,6 +39,7 @@ func (p *Pass) announce(plan *sidecarset.Plan) {
 			break
 		}
 	}
+
 	p.say(plan, corev1.EventTypeWarning, "NoHash", noHash)
 	unreadable := ""
 	for _, v := range plan.Verdicts {
@@ -46,6 +48,7 @@ func (p *Pass) announce(plan *sidecarset.Plan) {
 			break
 		}
 	}
+
 	p.say(plan, corev1.EventTypeWarning, "PodNotUpgraded", unreadable)
 	p.tell(plan, corev1.EventTypeWarning, "PodsNotMatched", plan.UnmatchedWhys,
 		// the numbers shrink one by one

@@ -53,13 +53,16 @@ func (k *Kube) Snapshot(ctx context.Context, set *appsv1beta1.SidecarSet) (*side
 		}
 	}
 	var revisions appsv1.ControllerRevisionList
-	if err := k.Client.List(ctx, &revisions, client.InNamespace(k.Namespace), client.MatchingLabels{pub.SidecarSetName: set.Name},
+	if err := k.Client.List(ctx, &revisions, client.InNamespace(k.Namespace),
+		client.MatchingLabels{pub.SidecarSetName: set.Name},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing revisions: %w", err)
 	}
+
 	for i := range revisions.Items {
 		snapshot.Revisions = append(snapshot.Revisions, &revisions.Items[i])
 	}
+
 	snapshot.Revisions = reconcile.Overlay(k.Own, set.UID, snapshot.Revisions,
 		func(r *appsv1.ControllerRevision) bool { return r.Labels[pub.SidecarSetName] == set.Name })
 	return snapshot, nil
@@ -73,13 +76,15 @@ func (k *Kube) namespaces(ctx context.Context, pods []*corev1.Pod) (map[string]m
 		}
 		asked[pod.Namespace] = true
 		namespace := namespaceMetadata()
-		switch err := k.Client.Get(ctx, types.NamespacedName{Name: pod.Namespace}, namespace, client.UnsafeDisableDeepCopy); {
+		switch err := k.Client.Get(ctx, types.NamespacedName{Name: pod.Namespace}, namespace,
+			client.UnsafeDisableDeepCopy); {
 		case err == nil:
 			known[pod.Namespace] = namespace.Labels
 		case !apierrors.IsNotFound(err):
 			return nil, fmt.Errorf("reading namespace %s: %w", pod.Namespace, err)
 		}
 	}
+
 	return known, nil
 }
 

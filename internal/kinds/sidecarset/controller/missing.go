@@ -43,18 +43,22 @@ func (r *reconciler) missing(ctx context.Context, said map[types.UID]sidecarset.
 	if len(list.Items) == 0 {
 		return nil
 	}
+
 	namespaces := namespaceList()
 	if err := r.pass.Kube.Client.List(ctx, namespaces, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing namespaces: %w", err)
 	}
+
 	byName := map[string]map[string]string{}
 	for i := range namespaces.Items {
 		byName[namespaces.Items[i].Name] = namespaces.Items[i].Labels
 	}
+
 	sets := make([]*appsv1beta1.SidecarSet, 0, len(list.Items))
 	for i := range list.Items {
 		sets = append(sets, &list.Items[i])
 	}
+
 	counts := sidecarset.MissingPods(sets, r.pass.Kube.Pods.All, byName, r.pass.Kube.Namespace)
 	before := maps.Clone(said)
 	clear(said) // of those that are gone nothing is remembered
@@ -67,5 +71,6 @@ func (r *reconciler) missing(ctx context.Context, said map[types.UID]sidecarset.
 		}
 		said[set.UID] = missing
 	}
+
 	return nil
 }

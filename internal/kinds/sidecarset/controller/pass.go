@@ -61,16 +61,19 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if owner == "" {
 		return p.forgotten(ctx, name.Name)
 	}
+
 	now := p.Kube.Now()
 	set, err := reconcile.Begin[appsv1beta1.SidecarSet](ctx, p.Kube.API, name, owner)
 	if err != nil || set == nil {
 		return Outcome{}, err
 	}
+
 	begun := p.Kube.Now()
 	snapshot, err := p.Kube.Snapshot(ctx, set)
 	if err != nil {
 		return Outcome{}, err
 	}
+
 	kept := p.memory.Of(owner)
 	snapshot.Now, snapshot.Features, snapshot.Known = now, p.Features, &kept.known
 	plan := sidecarset.Make(*snapshot)
@@ -78,11 +81,14 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if after, err := p.overtaken(ctx, plan); err != nil || after > 0 {
 		return Outcome{After: after}, err
 	}
+
 	result := p.Applier.Apply(ctx, plan)
 	snapshot.Known.Learn(plan, result.Tried, p.Kube.Now())
 	p.announce(plan)
-	outcome := Outcome{Plan: plan, Planning: planning, Done: result.Done, After: plan.Again, Tell: p.stillness(plan, result)}
-	if slices.ContainsFunc(plan.Verdicts, func(v *sidecarset.PodVerdict) bool { return v.Reason == sidecarset.ReasonMetadata }) {
+	outcome := Outcome{Plan: plan, Planning: planning, Done: result.Done, After: plan.Again,
+		Tell: p.stillness(plan, result)}
+	if slices.ContainsFunc(plan.Verdicts,
+		func(v *sidecarset.PodVerdict) bool { return v.Reason == sidecarset.ReasonMetadata }) {
 		reconcile.MinRequeue(&outcome.After, mendedAfter)
 	}
 	reconcile.MinRequeue(&outcome.After, p.Kube.Own.Again(owner))
@@ -92,6 +98,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if result.NoRevision {
 		return outcome, result.Err
 	}
+
 	after, err := kept.status.Write(ctx, p.Kube.For(owner), set, &set.Status, &plan.Status, onlyNumbers(plan))
 	reconcile.MinRequeue(&outcome.After, after)
 	return outcome, errors.Join(result.Err, err)
@@ -102,13 +109,17 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 // that has what that gives must not be taken back. One live read tells, which the next plan is made from. One
 // that does not exist any more upgrades nothing, and the next plan waits for the cache to show that.
 func (p *Pass) overtaken(ctx context.Context, plan *sidecarset.Plan) (after time.Duration, err error) {
-	if !slices.ContainsFunc(plan.Verdicts, func(v *sidecarset.PodVerdict) bool { return v.Action == sidecarset.Upgrade }) {
+	if !slices.ContainsFunc(plan.Verdicts,
+		func(v *sidecarset.PodVerdict) bool { return v.Action == sidecarset.Upgrade }) {
 		return 0, nil
 	}
+
 	set, now := plan.SidecarSet, &appsv1beta1.SidecarSet{}
-	if err := p.Kube.For(set.UID).Read(ctx, types.NamespacedName{Name: set.Name}, now); client.IgnoreNotFound(err) != nil {
+	if err := p.Kube.For(set.UID).Read(ctx,
+		types.NamespacedName{Name: set.Name}, now); client.IgnoreNotFound(err) != nil {
 		return 0, err
 	}
+
 	switch {
 	case now.UID != set.UID: // it is gone, and maybe another of its name has come
 		p.Forget(set.UID)
@@ -116,6 +127,7 @@ func (p *Pass) overtaken(ctx context.Context, plan *sidecarset.Plan) (after time
 	case now.Generation != set.Generation || !maps.Equal(now.Annotations, set.Annotations):
 		return time.Millisecond, nil
 	}
+
 	return 0, nil
 }
 
@@ -125,25 +137,29 @@ func (p *Pass) Forget(owner types.UID) {
 	p.memory.Forget(owner)
 }
 
-// forgotten takes a SidecarSet that does not exist any more out of the conditions of its pods (SS-261).
-// Nothing else of them is touched (SS-005).
+// forgotten takes a SidecarSet that does not exist any more out of the conditions of its pods. Nothing else
+// of them is touched.
 func (p *Pass) forgotten(ctx context.Context, name string) (Outcome, error) {
 	pods, err := p.Kube.Injected(name, "")
 	if err != nil {
 		return Outcome{}, err
 	}
+
 	plan := &sidecarset.Plan{SidecarSet: &appsv1beta1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}}
 	for _, pod := range pods {
 		if readiness.Active(pod) && sidecarset.Lists(pod, name) {
-			plan.Verdicts = append(plan.Verdicts, &sidecarset.PodVerdict{Pod: pod, Action: sidecarset.Keep, Forget: true})
+			plan.Verdicts = append(plan.Verdicts,
+				&sidecarset.PodVerdict{Pod: pod, Action: sidecarset.Keep, Forget: true})
 		}
 	}
+
 	result := p.Applier.Apply(ctx, plan)
 	p.Kube.Own.Forget("") // a conflict is all that comes of a cache that lags
 	outcome := Outcome{}
 	if result.Retry {
 		reconcile.MinRequeue(&outcome.After, reconcile.RetryAfter)
 	}
+
 	return outcome, result.Err
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
-// stillness tells the owner of the SidecarSet what holds it, if nothing has moved for a while (OPS-099). It
-// returns when a pass is due for that.
+// stillness tells the owner of the SidecarSet what holds it, if nothing has moved for a while. It returns
+// when a pass is due for that.
 func (p *Pass) stillness(plan *sidecarset.Plan, result Result) time.Duration {
 	status := &plan.Status
 	progress := waiting.Progress{
@@ -24,5 +24,6 @@ func (p *Pass) stillness(plan *sidecarset.Plan, result Result) time.Duration {
 	if tell != "" {
 		p.Applier.Events.Event(plan.SidecarSet, corev1.EventTypeWarning, waiting.EventReason, tell)
 	}
+
 	return after
 }

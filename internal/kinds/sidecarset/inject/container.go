@@ -19,17 +19,20 @@ import (
 // build makes the containers that stand for a sidecar in the pod, one or two, and notes the volumes that they
 // use.
 func (in *injection) build(s *sidecar, used map[string]bool) ([]injected, error) {
-	c := container{env: slices.Clone(s.lists.Env), mounts: slices.Clone(s.lists.VolumeMounts), devices: slices.Clone(s.lists.VolumeDevices),
-		envNames: map[string]bool{}, paths: map[string]bool{}}
+	c := container{env: slices.Clone(s.lists.Env), mounts: slices.Clone(s.lists.VolumeMounts),
+		devices: slices.Clone(s.lists.VolumeDevices), envNames: map[string]bool{}, paths: map[string]bool{}}
 	for i := range s.spec.Env {
 		c.envNames[s.spec.Env[i].Name] = true
 	}
+
 	for i := range s.spec.VolumeMounts {
 		c.paths[s.spec.VolumeMounts[i].MountPath], used[s.spec.VolumeMounts[i].Name] = true, true
 	}
+
 	for i := range s.spec.VolumeDevices {
 		c.paths[s.spec.VolumeDevices[i].DevicePath], used[s.spec.VolumeDevices[i].Name] = true, true
 	}
+
 	// The order of variables is SS-110.
 	c.setEnv(pub.SidecarInjectedEnv, corev1.EnvVar{Name: pub.SidecarInjectedEnv, Value: "true"})
 	in.transferEnv(s, &c)
@@ -47,19 +50,23 @@ func (in *injection) build(s *sidecar, used map[string]bool) ([]injected, error)
 	all := make([]injected, 0, len(names))
 	for i, name := range names {
 		one, half := maps.Clone(document), c
-		if len(names) == 2 { // SS-125
+		if len(names) == 2 {
 			image := s.spec.Image
 			if i == 1 {
 				image = s.spec.UpgradeStrategy.HotUpgradeEmptyImage
 			}
 			one["name"], one["image"] = encoded(name), encoded(image)
 			half.env = slices.Clone(c.env)
-			half.setEnv(pub.SidecarSetVersionEnv, annotationEnv(pub.SidecarSetVersionEnv, pub.SidecarSetVersionPrefix+name))
-			half.setEnv(pub.SidecarSetVersionAltEnv, annotationEnv(pub.SidecarSetVersionAltEnv, pub.SidecarSetVersionAltPrefix+name))
+			half.setEnv(pub.SidecarSetVersionEnv,
+				annotationEnv(pub.SidecarSetVersionEnv, pub.SidecarSetVersionPrefix+name))
+			half.setEnv(pub.SidecarSetVersionAltEnv,
+				annotationEnv(pub.SidecarSetVersionAltEnv, pub.SidecarSetVersionAltPrefix+name))
 		}
 		half.write(one)
-		all = append(all, injected{name: name, before: before(&s.spec, strings.HasPrefix(s.field, "spec.initContainers")), document: one})
+		all = append(all, injected{name: name,
+			before: before(&s.spec, strings.HasPrefix(s.field, "spec.initContainers")), document: one})
 	}
+
 	return all, nil
 }
 
@@ -85,7 +92,7 @@ type container struct {
 	as *app
 }
 
-// setEnv appends a variable that must be the only one of its name (SS-105).
+// setEnv appends a variable that must be the only one of its name.
 func (c *container) setEnv(name string, variable corev1.EnvVar) {
 	c.env = slices.DeleteFunc(c.env, func(item json.RawMessage) bool {
 		var named struct{ Name string }
@@ -94,24 +101,26 @@ func (c *container) setEnv(name string, variable corev1.EnvVar) {
 	c.env, c.envNames[name] = append(c.env, encoded(variable)), true
 }
 
-// addEnv appends a variable unless there is one of its name (SS-110).
+// addEnv appends a variable unless there is one of its name.
 func (c *container) addEnv(name string, variable json.RawMessage) {
 	if !c.envNames[name] {
 		c.env, c.envNames[name] = append(c.env, variable), true
 	}
 }
 
-// reorder puts variables where they were when the pod passed first, if one was copied then (SS-107).
+// reorder puts variables where they were when the pod passed first, if one was copied then.
 func (c *container) reorder() {
 	if c.as == nil {
 		return
 	}
+
 	places := map[string]int{}
 	for i := range c.as.Container.Env {
 		if name := c.as.Container.Env[i].Name; places[name] == 0 {
 			places[name] = i + 1
 		}
 	}
+
 	type placed struct {
 		at       int
 		variable json.RawMessage
@@ -124,6 +133,7 @@ func (c *container) reorder() {
 			order[i].at = len(c.as.Container.Env) + 1
 		}
 	}
+
 	slices.SortStableFunc(order, func(a, b placed) int { return a.at - b.at })
 	for i := range order {
 		c.env[i] = order[i].variable
@@ -131,14 +141,15 @@ func (c *container) reorder() {
 }
 
 func (c *container) write(document map[string]json.RawMessage) {
-	for field, items := range map[string][]json.RawMessage{"env": c.env, "volumeMounts": c.mounts, "volumeDevices": c.devices} {
+	for field, items := range map[string][]json.RawMessage{"env": c.env, "volumeMounts": c.mounts,
+		"volumeDevices": c.devices} {
 		if len(items) > 0 {
 			document[field] = encoded(items)
 		}
 	}
 }
 
-// transferEnv copies variables of the pod's containers, as they stand before injection (SS-111, SS-113).
+// transferEnv copies variables of the pod's containers, as they stand before injection.
 func (in *injection) transferEnv(s *sidecar, c *container) {
 	for _, transfer := range s.spec.TransferEnv {
 		source, ok := in.sourceOf(&transfer)
@@ -147,7 +158,7 @@ func (in *injection) transferEnv(s *sidecar, c *container) {
 		}
 		at := slices.IndexFunc(in.apps, func(a app) bool { return a.Name == source })
 		if at < 0 {
-			continue // SS-112
+			continue
 		}
 		from := &in.apps[at]
 		if IsInjected(from.Container) {
@@ -171,13 +182,14 @@ func (in *injection) transferEnv(s *sidecar, c *container) {
 	}
 }
 
-// sourceOf is the container that variables are copied from (SS-112).
+// sourceOf is the container that variables are copied from.
 func (in *injection) sourceOf(transfer *appsv1beta1.TransferEnvVar) (string, bool) {
 	if transfer.SourceContainerNameFrom == nil || transfer.SourceContainerNameFrom.FieldRef == nil {
 		return transfer.SourceContainerName, transfer.SourceContainerName != ""
 	}
 	path := transfer.SourceContainerNameFrom.FieldRef.FieldPath
-	for prefix, values := range map[string]map[string]string{"metadata.labels['": in.pod.Labels, "metadata.annotations['": in.annotations} {
+	for prefix, values := range map[string]map[string]string{"metadata.labels['": in.pod.Labels,
+		"metadata.annotations['": in.annotations} {
 		if key, ok := strings.CutPrefix(path, prefix); ok {
 			name, ok := values[strings.TrimSuffix(key, "']")]
 			return name, ok
@@ -198,7 +210,7 @@ func (a *app) variable(name string) json.RawMessage {
 	return a.variables[name]
 }
 
-// reference is a use of a variable in a subPathExpr (SS-117).
+// reference is a use of a variable in a subPathExpr.
 var reference = regexp.MustCompile(`\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)`)
 
 // shareVolumes adds the mounts and devices of the pod's own containers (SS-116 to SS-118).
@@ -233,8 +245,10 @@ func (in *injection) shareVolumes(s *sidecar, c *container) {
 
 // shared is a mount of another container in one with this security context. Mounts of a container that is not
 // privileged cannot go back to the node, and the pod would be refused for one that does; those that others
-// make there are still seen (SS-116).
-func shared(mount *corev1.VolumeMount, document json.RawMessage, security *corev1.SecurityContext) json.RawMessage {
+// make there are still seen.
+func shared(
+	mount *corev1.VolumeMount, document json.RawMessage, security *corev1.SecurityContext,
+) json.RawMessage {
 	if ptr.Deref(mount.MountPropagation, "") != corev1.MountPropagationBidirectional ||
 		security != nil && ptr.Deref(security.Privileged, false) {
 		return document
@@ -258,7 +272,7 @@ func (in *injection) foreign() func(func(*app) bool) {
 	}
 }
 
-// targets are the containers whose resources count: the pod's own, and its own native sidecars (SS-130).
+// targets are the containers whose resources count: the pod's own, and its own native sidecars.
 func (in *injection) targets(names *regexp.Regexp) []*corev1.Container {
 	var all []*corev1.Container
 	for a := range in.foreign() {
@@ -266,11 +280,13 @@ func (in *injection) targets(names *regexp.Regexp) []*corev1.Container {
 			all = append(all, a.Container)
 		}
 	}
+
 	for i := range in.pod.Spec.InitContainers {
 		c := &in.pod.Spec.InitContainers[i]
 		if sidecarset.IsNative(c) && !IsInjected(c) && !in.owned(c.Name) && names.MatchString(c.Name) {
 			all = append(all, c)
 		}
 	}
+
 	return all
 }

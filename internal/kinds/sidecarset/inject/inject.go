@@ -52,28 +52,34 @@ func Inject(raw []byte, pod *corev1.Pod, templates []*Template, options Options)
 	if len(templates) == 0 {
 		return Result{}, nil
 	}
-	templates = slices.SortedFunc(slices.Values(templates), func(a, b *Template) int { return cmp.Compare(a.Name, b.Name) })
+
+	templates = slices.SortedFunc(slices.Values(templates),
+		func(a, b *Template) int { return cmp.Compare(a.Name, b.Name) })
 	in := &injection{pod: pod, templates: templates, annotations: maps.Clone(pod.Annotations)}
 	if in.annotations == nil {
 		in.annotations = map[string]string{}
 	}
+
 	for _, t := range templates {
 		if err := in.patchMetadata(t); err != nil {
 			return Result{}, &Error{t.Name, err}
 		}
 	}
+
 	if err := in.readApps(raw); err != nil {
 		return Result{}, &Error{templates[0].Name, err}
 	}
+
 	for _, t := range templates {
 		if err := in.add(t); err != nil {
 			return Result{}, &Error{t.Name, err}
 		}
 	}
+
 	if err := in.record(options.Now); err != nil {
 		return Result{}, err
 	}
-	// SS-100, SS-101
+
 	byName := func(a, b injected) int { return cmp.Compare(a.name, b.name) }
 	slices.SortStableFunc(in.init, byName)
 	if options.SortByName {
@@ -83,7 +89,8 @@ func Inject(raw []byte, pod *corev1.Pod, templates []*Template, options Options)
 	changes = append(changes, in.placed("initContainers", pod.Spec.InitContainers, in.init)...)
 	changes = append(changes, in.placed("containers", pod.Spec.Containers, in.regular)...)
 	changes = append(changes, added("/spec/volumes", len(pod.Spec.Volumes), in.volumes)...)
-	changes = append(changes, added("/spec/imagePullSecrets", len(pod.Spec.ImagePullSecrets), in.pullSecrets)...)
+	changes = append(changes, added("/spec/imagePullSecrets", len(pod.Spec.ImagePullSecrets),
+		in.pullSecrets)...)
 	return Result{Operations: changes, Warnings: in.warnings}, nil
 }
 
@@ -113,7 +120,7 @@ type injected struct {
 type app struct {
 	*corev1.Container
 	lists
-	// foreign: it is of no SidecarSet, neither before nor after (SS-106).
+	// foreign: it is of no SidecarSet, neither before nor after.
 	foreign bool
 	// variables are the documents of the environment by name, made when the first one is asked for.
 	variables map[string]json.RawMessage
@@ -121,7 +128,8 @@ type app struct {
 
 // IsInjected tells whether a container came from a SidecarSet (SS-106).
 func IsInjected(c *corev1.Container) bool {
-	return slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == pub.SidecarInjectedEnv && e.Value == "true" })
+	return slices.ContainsFunc(c.Env,
+		func(e corev1.EnvVar) bool { return e.Name == pub.SidecarInjectedEnv && e.Value == "true" })
 }
 
 func (in *injection) owned(name string) bool {
@@ -139,19 +147,24 @@ func (in *injection) readApps(raw []byte) error {
 	if err := json.Unmarshal(raw, &document); err != nil {
 		return fmt.Errorf("reading the containers of the pod: %w", err)
 	}
+
 	for _, list := range []struct {
 		into       *[]app
 		documents  []lists
 		containers []corev1.Container
-	}{{&in.apps, document.Spec.Containers, in.pod.Spec.Containers}, {&in.inits, document.Spec.InitContainers, in.pod.Spec.InitContainers}} {
+	}{{&in.apps, document.Spec.Containers, in.pod.Spec.Containers},
+		{&in.inits, document.Spec.InitContainers, in.pod.Spec.InitContainers}} {
 		if len(list.documents) != len(list.containers) {
-			return fmt.Errorf("the document of the pod has %d containers, not %d", len(list.documents), len(list.containers))
+			return fmt.Errorf("the document of the pod has %d containers, not %d", len(list.documents),
+				len(list.containers))
 		}
 		for i := range list.containers {
 			c := &list.containers[i]
-			*list.into = append(*list.into, app{Container: c, lists: list.documents[i], foreign: !IsInjected(c) && !in.owned(c.Name)})
+			*list.into = append(*list.into,
+				app{Container: c, lists: list.documents[i], foreign: !IsInjected(c) && !in.owned(c.Name)})
 		}
 	}
+
 	return nil
 }
 
@@ -181,6 +194,7 @@ func (in *injection) add(t *Template) error {
 	if err := in.clashes(t); err != nil {
 		return err
 	}
+
 	used := map[string]bool{}
 	for i := range t.init {
 		all, err := in.build(&t.init[i], used)
@@ -192,6 +206,7 @@ func (in *injection) add(t *Template) error {
 			in.init = append(in.init, one)
 		}
 	}
+
 	for i := range t.regular {
 		all, err := in.build(&t.regular[i], used)
 		if err != nil {
@@ -202,18 +217,23 @@ func (in *injection) add(t *Template) error {
 			in.regular = append(in.regular, one)
 		}
 	}
-	for _, v := range t.volumes { // SS-115
-		present := slices.ContainsFunc(in.pod.Spec.Volumes, func(p corev1.Volume) bool { return p.Name == v.name }) ||
+
+	for _, v := range t.volumes {
+		present := slices.ContainsFunc(in.pod.Spec.Volumes,
+			func(p corev1.Volume) bool { return p.Name == v.name }) ||
 			slices.ContainsFunc(in.volumes, func(p any) bool { return p.(volume).name == v.name })
 		if used[v.name] && !present {
 			in.volumes = append(in.volumes, v)
 		}
 	}
-	for _, secret := range t.pullSecrets { // SS-119
-		if !slices.Contains(in.pod.Spec.ImagePullSecrets, secret) && !slices.Contains(in.pullSecrets, any(secret)) {
+
+	for _, secret := range t.pullSecrets {
+		if !slices.Contains(in.pod.Spec.ImagePullSecrets, secret) &&
+			!slices.Contains(in.pullSecrets, any(secret)) {
 			in.pullSecrets = append(in.pullSecrets, secret)
 		}
 	}
+
 	return nil
 }
 
@@ -225,8 +245,10 @@ func (in *injection) clashes(t *Template) error {
 		for i := range containers {
 			for j := range sidecars {
 				if slices.Contains(sidecars[j].names(), containers[i].Name) {
-					errs = append(errs, field.Invalid(field.NewPath("spec", list).Index(i).Child("name"), containers[i].Name,
-						fmt.Sprintf("SidecarSet %s adds %s of this name (%s)", t.Name, kind, sidecars[j].field)))
+					errs = append(errs,
+						field.Invalid(field.NewPath("spec", list).Index(i).Child("name"), containers[i].Name,
+							fmt.Sprintf("SidecarSet %s adds %s of this name (%s)", t.Name, kind,
+								sidecars[j].field)))
 				}
 			}
 		}
@@ -239,26 +261,30 @@ func (in *injection) clashes(t *Template) error {
 // MarshalJSON returns the document.
 func (v volume) MarshalJSON() ([]byte, error) { return v.document, nil }
 
-// record notes in the annotations what was injected (SS-126, SS-180, SS-182).
+// record notes in the annotations what was injected.
 func (in *injection) record(now time.Time) error {
 	first := in.templates[0].Name // whose pod cannot be read
 	records, err := sidecarset.ReadRecords(in.annotations[pub.SidecarSetHash])
 	if err != nil {
 		return &Error{first, fmt.Errorf("annotation %s of the pod: %w", pub.SidecarSetHash, err)}
 	}
+
 	imageless, err := sidecarset.ReadRecords(in.annotations[pub.SidecarSetHashWithoutImage])
 	if err != nil {
 		return &Error{first, fmt.Errorf("annotation %s of the pod: %w", pub.SidecarSetHashWithoutImage, err)}
 	}
+
 	working, err := sidecarset.ReadWorkingContainers(in.annotations[pub.SidecarSetWorkingHotUpgradeContainer])
 	if err != nil {
-		return &Error{first, fmt.Errorf("annotation %s of the pod: %w", pub.SidecarSetWorkingHotUpgradeContainer, err)}
+		return &Error{first, fmt.Errorf("annotation %s of the pod: %w",
+			pub.SidecarSetWorkingHotUpgradeContainer, err)}
 	}
+
 	var names []string
 	hot := false
 	for _, t := range in.templates {
-		record := pub.SidecarSetRecord{UpdateTimestamp: metav1.NewTime(now.UTC()), Hash: t.Hash, SidecarSetName: t.Name,
-			SidecarList: t.names, ControllerRevision: t.Revision}
+		record := pub.SidecarSetRecord{UpdateTimestamp: metav1.NewTime(now.UTC()), Hash: t.Hash,
+			SidecarSetName: t.Name, SidecarList: t.names, ControllerRevision: t.Revision}
 		records[t.Name] = record
 		record.Hash, record.ControllerRevision = t.HashWithoutImage, ""
 		imageless[t.Name] = record
@@ -268,15 +294,20 @@ func (in *injection) record(now time.Time) error {
 				hot, working[t.regular[i].spec.Name] = true, pair[0]
 				maps.Copy(in.annotations, map[string]string{
 					pub.SidecarSetVersionPrefix + pair[0]: "1", pub.SidecarSetVersionAltPrefix + pair[0]: "0",
-					pub.SidecarSetVersionPrefix + pair[1]: "0", pub.SidecarSetVersionAltPrefix + pair[1]: "1"})
+					pub.SidecarSetVersionPrefix + pair[1]: "0", pub.SidecarSetVersionAltPrefix +
+						pair[1]: "1"})
 			}
 		}
 	}
-	in.annotations[pub.SidecarSetHash], in.annotations[pub.SidecarSetHashWithoutImage] = records.String(), imageless.String()
-	in.annotations[pub.SidecarSetInjectedList] = sidecarset.InjectedList(in.annotations[pub.SidecarSetInjectedList], names...)
+
+	in.annotations[pub.SidecarSetHash], in.annotations[pub.SidecarSetHashWithoutImage] = records.String(),
+		imageless.String()
+	in.annotations[pub.SidecarSetInjectedList] = sidecarset.InjectedList(
+		in.annotations[pub.SidecarSetInjectedList], names...)
 	if hot {
 		in.annotations[pub.SidecarSetWorkingHotUpgradeContainer] = working.String()
 	}
+
 	return nil
 }
 
@@ -287,7 +318,9 @@ func (in *injection) annotationChanges() []operations.Operation {
 	var changes []operations.Operation
 	for _, key := range slices.Sorted(maps.Keys(in.annotations)) {
 		if before, ok := in.pod.Annotations[key]; !ok || before != in.annotations[key] {
-			changes = append(changes, operations.NewOperation("add", "/metadata/annotations/"+escape.Replace(key), in.annotations[key]))
+			changes = append(changes,
+				operations.NewOperation("add", "/metadata/annotations/"+escape.Replace(key),
+					in.annotations[key]))
 		}
 	}
 	return changes
@@ -297,8 +330,10 @@ func (in *injection) annotationChanges() []operations.Operation {
 var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
 // placed puts containers into a list of the pod: in the place of one of the same name, else before all or
-// behind all (SS-102, SS-103).
-func (in *injection) placed(list string, present []corev1.Container, containers []injected) []operations.Operation {
+// behind all.
+func (in *injection) placed(
+	list string, present []corev1.Container, containers []injected,
+) []operations.Operation {
 	var changes []operations.Operation
 	var before, after []any
 	taken := map[int]bool{}
@@ -313,10 +348,12 @@ func (in *injection) placed(list string, present []corev1.Container, containers 
 		switch {
 		case at >= 0:
 			taken[at] = true
-			changes = append(changes, operations.NewOperation("replace", fmt.Sprintf("/spec/%s/%d", list, at), c.document))
+			changes = append(changes,
+				operations.NewOperation("replace", fmt.Sprintf("/spec/%s/%d", list, at), c.document))
 			if !IsInjected(&present[at]) {
-				in.warnings = append(in.warnings, fmt.Sprintf("spec.%s[%d]: container %s of the pod is replaced by that of SidecarSet %s",
-					list, at, c.name, c.sidecarSet))
+				in.warnings = append(in.warnings,
+					fmt.Sprintf("spec.%s[%d]: container %s of the pod is replaced by that of SidecarSet %s",
+						list, at, c.name, c.sidecarSet))
 			}
 		case c.before:
 			before = append(before, c.document)
@@ -324,12 +361,16 @@ func (in *injection) placed(list string, present []corev1.Container, containers 
 			after = append(after, c.document)
 		}
 	}
+
 	if len(present) == 0 {
 		return append(changes, added("/spec/"+list, 0, append(before, after...))...)
 	}
+
 	for i, document := range before {
-		changes = append(changes, operations.NewOperation("add", fmt.Sprintf("/spec/%s/%d", list, i), document))
+		changes = append(changes, operations.NewOperation("add",
+			fmt.Sprintf("/spec/%s/%d", list, i), document))
 	}
+
 	return append(changes, added("/spec/"+list, len(present), after)...)
 }
 
@@ -348,7 +389,7 @@ func added(path string, present int, items []any) []operations.Operation {
 	return changes
 }
 
-// before tells the place of a sidecar; its default was set when the SidecarSet was written (SS-011).
+// before tells the place of a sidecar; its default was set when the SidecarSet was written.
 func before(s *appsv1beta1.SidecarContainerSpec, init bool) bool {
 	if s.PodInjectPolicy == "" {
 		return !init

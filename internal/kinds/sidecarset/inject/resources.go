@@ -9,29 +9,35 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// resources are those of a sidecar by its policy; they replace what it has (SS-136).
+// resources are those of a sidecar by its policy; they replace what it has.
 func (in *injection) resources(s *sidecar) (corev1.ResourceRequirements, error) {
 	out, policy := corev1.ResourceRequirements{}, s.policy
 	targets := in.targets(policy.names)
 	if len(targets) == 0 {
-		return out, fmt.Errorf("targetContainersNameRegex: no containers match the regex pattern %q", policy.names) // SS-131
+		return out, fmt.Errorf("targetContainersNameRegex: no containers match the regex pattern %q",
+			policy.names)
 	}
+
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 		if e := policy.limits[name]; e != nil {
-			limit, limited := policy.aggregate(targets, name, func(c *corev1.Container) corev1.ResourceList { return c.Resources.Limits })
+			limit, limited := policy.aggregate(targets, name,
+				func(c *corev1.Container) corev1.ResourceList { return c.Resources.Limits })
 			if limited {
 				value, err := e.Evaluate(limit)
 				if err != nil {
 					return out, fmt.Errorf("resourcesExpr.limits.%s: %w", name, err)
 				}
 				set(&out.Limits, name, value)
-			} else if e.Constant() { // SS-134
-				in.warnings = append(in.warnings, fmt.Sprintf("container %s gets no limit of %s, although its SidecarSet says %s: a container of the pod has none",
-					s.spec.Name, name, text(s.spec.ResourcesPolicy.ResourcesExpr.Limits, name)))
+			} else if e.Constant() {
+				in.warnings = append(in.warnings,
+					fmt.Sprintf(
+						"container %s gets no limit of %s, although its SidecarSet says %s: a container of the pod has none",
+						s.spec.Name, name, text(s.spec.ResourcesPolicy.ResourcesExpr.Limits, name)))
 			}
 		}
 		if e := policy.requests[name]; e != nil {
-			request, _ := policy.aggregate(targets, name, func(c *corev1.Container) corev1.ResourceList { return c.Resources.Requests })
+			request, _ := policy.aggregate(targets, name,
+				func(c *corev1.Container) corev1.ResourceList { return c.Resources.Requests })
 			value, err := e.Evaluate(request)
 			if err != nil {
 				return out, fmt.Errorf("resourcesExpr.requests.%s: %w", name, err)
@@ -39,6 +45,7 @@ func (in *injection) resources(s *sidecar) (corev1.ResourceRequirements, error) 
 			set(&out.Requests, name, value)
 		}
 	}
+
 	return out, nil
 }
 
@@ -56,7 +63,7 @@ func set(list *corev1.ResourceList, name corev1.ResourceName, value resource.Qua
 	(*list)[name] = value
 }
 
-// aggregate is the sum or the maximum over the containers; all tells whether every one has a value (SS-132).
+// aggregate is the sum or the maximum over the containers; all tells whether every one has a value.
 func (p *resourcesPolicy) aggregate(containers []*corev1.Container, name corev1.ResourceName,
 	of func(*corev1.Container) corev1.ResourceList) (total resource.Quantity, all bool) {
 	all = true
@@ -71,5 +78,6 @@ func (p *resourcesPolicy) aggregate(containers []*corev1.Container, name corev1.
 			total.Add(value)
 		}
 	}
+
 	return total, all
 }

@@ -23,7 +23,7 @@ type Template struct {
 	// that holds this; empty if it is not known (SS-181).
 	Hash, HashWithoutImage, Revision string
 
-	names         []string // as in the record (SS-180)
+	names         []string // as in the record
 	owned         map[string]bool
 	init, regular []sidecar
 	volumes       []volume
@@ -55,14 +55,16 @@ type volume struct {
 }
 
 // sidecarOnly are the fields that only containers of SidecarSets have.
-var sidecarOnly = []string{"podInjectPolicy", "upgradeStrategy", "shareVolumePolicy", "shareVolumeDevicePolicy", "transferEnv",
-	"resourcesPolicy"}
+var sidecarOnly = []string{"podInjectPolicy", "upgradeStrategy", "shareVolumePolicy",
+	"shareVolumeDevicePolicy", "transferEnv", "resourcesPolicy"}
 
 // NewTemplate reads a spec that has its defaults. Hashes are computed where they are empty. An error names
 // the field.
-func NewTemplate(name string, spec *appsv1beta1.SidecarSetSpec, hash, hashWithoutImage, revision string) (*Template, error) {
-	t := &Template{Name: name, Hash: hash, HashWithoutImage: hashWithoutImage, Revision: revision, owned: map[string]bool{},
-		pullSecrets: spec.ImagePullSecrets, metadata: spec.PatchPodMetadata}
+func NewTemplate(
+	name string, spec *appsv1beta1.SidecarSetSpec, hash, hashWithoutImage, revision string,
+) (*Template, error) {
+	t := &Template{Name: name, Hash: hash, HashWithoutImage: hashWithoutImage, Revision: revision,
+		owned: map[string]bool{}, pullSecrets: spec.ImagePullSecrets, metadata: spec.PatchPodMetadata}
 	var err error
 	if t.init, err = t.sidecars("spec.initContainers", spec.InitContainers); err != nil {
 		return nil, err
@@ -86,6 +88,7 @@ func NewTemplate(name string, spec *appsv1beta1.SidecarSetSpec, hash, hashWithou
 			return nil, err
 		}
 	}
+
 	return t, nil
 }
 
@@ -102,6 +105,7 @@ func (t *Template) sidecars(field string, containers []appsv1beta1.SidecarContai
 			t.owned[name] = true
 		}
 	}
+
 	return all, nil
 }
 
@@ -109,26 +113,31 @@ func newSidecar(field string, c *appsv1beta1.SidecarContainer) (sidecar, error) 
 	if err := c.DecodeError(); err != nil { // SS-D24: never without what cannot be understood
 		return sidecar{}, fmt.Errorf("%s: %w", field, err)
 	}
+
 	text, err := c.MarshalJSON()
 	if err != nil {
 		return sidecar{}, fmt.Errorf("%s: %w", field, err)
 	}
+
 	out := sidecar{field: field}
 	for _, into := range []any{&out.spec, &out.document, &out.lists} {
 		if err := json.Unmarshal(text, into); err != nil {
 			return sidecar{}, fmt.Errorf("%s: %w", field, err)
 		}
 	}
+
 	for _, field := range sidecarOnly {
 		delete(out.document, field)
 	}
+
 	if out.policy, err = newResourcesPolicy(out.spec.ResourcesPolicy); err != nil {
 		return sidecar{}, fmt.Errorf("%s.resourcesPolicy.%w", field, err)
 	}
+
 	return out, nil
 }
 
-// names are those that the container has in a pod (SS-125).
+// names are those that the container has in a pod.
 func (s *sidecar) names() []string {
 	if s.spec.UpgradeStrategy.UpgradeType == appsv1beta1.SidecarContainerHotUpgrade {
 		first, second := sidecarset.HotNames(s.spec.Name)
@@ -144,18 +153,22 @@ func volumes(list appsv1beta1.SidecarVolumes) ([]volume, error) {
 	if list.IsZero() {
 		return nil, nil
 	}
+
 	text, err := list.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
+
 	var documents []json.RawMessage
 	if err := json.Unmarshal(text, &documents); err != nil {
 		return nil, fmt.Errorf("reading the volumes: %w", err)
 	}
+
 	all := make([]volume, len(documents))
 	for i := range documents {
 		all[i] = volume{list.List[i].Name, documents[i]}
 	}
+
 	return all, nil
 }
 
@@ -170,10 +183,12 @@ func newResourcesPolicy(p *appsv1beta1.ResourcesPolicy) (*resourcesPolicy, error
 	if p == nil {
 		return nil, nil
 	}
+
 	names, err := regexp.Compile(p.TargetContainersNameRegex)
 	if err != nil {
 		return nil, fmt.Errorf("targetContainersNameRegex: %w", err)
 	}
+
 	out := &resourcesPolicy{mode: p.TargetContainersMode, names: names}
 	if e := p.ResourcesExpr.Limits; e != nil {
 		if out.limits, err = expressions(*e); err != nil {
@@ -185,10 +200,11 @@ func newResourcesPolicy(p *appsv1beta1.ResourcesPolicy) (*resourcesPolicy, error
 			return nil, fmt.Errorf("resourcesExpr.requests.%w", err)
 		}
 	}
+
 	return out, nil
 }
 
-// expressions are those that are not empty (SS-134).
+// expressions are those that are not empty.
 func expressions(e appsv1beta1.ResourceExprLimits) (map[corev1.ResourceName]*expression.Expression, error) {
 	out := map[corev1.ResourceName]*expression.Expression{}
 	texts := map[corev1.ResourceName]string{corev1.ResourceCPU: e.CPU, corev1.ResourceMemory: e.Memory}
@@ -202,5 +218,6 @@ func expressions(e appsv1beta1.ResourceExprLimits) (map[corev1.ResourceName]*exp
 		}
 		out[name] = parsed
 	}
+
 	return out, nil
 }

@@ -19,27 +19,34 @@ import (
 )
 
 // AllAtOnce lets all pods be unavailable.
-var AllAtOnce = Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = kindtest.Text("100%") })
+var AllAtOnce = Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
+	u.MaxUnavailable = kindtest.Text("100%")
+})
 
 // Now is the time of plans in tests.
 var Now = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 
 // Running gives the pod statuses as of containers that run what the spec says, and Ready.
 func Running(pod *corev1.Pod) {
-	pod.Spec.NodeName, pod.Status.Phase, pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses = "n", corev1.PodRunning, nil, nil
+	pod.Spec.NodeName, pod.Status.Phase, pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses = "n",
+		corev1.PodRunning, nil, nil
 	status := func(c corev1.Container) corev1.ContainerStatus {
-		return corev1.ContainerStatus{Name: c.Name, Ready: true, Image: c.Image, ImageID: "id:" + c.Image, ContainerID: "c://" + c.Name +
-			c.Image,
+		return corev1.ContainerStatus{Name: c.Name, Ready: true, Image: c.Image, ImageID: "id:" + c.Image,
+			ContainerID: "c://" + c.Name +
+				c.Image,
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
 	}
+
 	for _, c := range pod.Spec.Containers {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status(c))
 	}
+
 	for _, c := range pod.Spec.InitContainers {
 		if sidecarset.IsNative(&c) {
 			pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses, status(c))
 		}
 	}
+
 	Ready(pod, true)
 }
 
@@ -49,8 +56,10 @@ func Ready(pod *corev1.Pod, is bool) {
 	if is {
 		status = corev1.ConditionTrue
 	}
-	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
-	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: status})
+	pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions,
+		func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+	pod.Status.Conditions = append(pod.Status.Conditions,
+		corev1.PodCondition{Type: corev1.PodReady, Status: status})
 }
 
 // NotReady makes the pod not ready.
@@ -72,10 +81,13 @@ func Revision(set *appsv1beta1.SidecarSet, namespace string) *appsv1.ControllerR
 }
 
 // Snapshot is a snapshot of a SidecarSet, whose pods were injected from a former one.
-func Snapshot(now, former *appsv1beta1.SidecarSet, pods int, options ...func(i int, pod *corev1.Pod)) sidecarset.Snapshot {
+func Snapshot(
+	now, former *appsv1beta1.SidecarSet, pods int, options ...func(i int, pod *corev1.Pod),
+) sidecarset.Snapshot {
 	Stamp(now)
 	Stamp(former)
-	s := sidecarset.Snapshot{Set: now, Now: Now, RevisionNamespace: "kruise-system", Features: sidecarset.Features{NativeSidecars: true}}
+	s := sidecarset.Snapshot{Set: now, Now: Now, RevisionNamespace: "kruise-system",
+		Features: sidecarset.Features{NativeSidecars: true}}
 	s.Revisions = append(s.Revisions, Revision(former, "kruise-system"))
 	former.Status.LatestRevision = s.Revisions[0].Name
 	for i := range pods {
@@ -85,6 +97,7 @@ func Snapshot(now, former *appsv1beta1.SidecarSet, pods int, options ...func(i i
 		}
 		s.Pods = append(s.Pods, pod)
 	}
+
 	return s
 }
 
@@ -124,7 +137,9 @@ func Given(requests, limits corev1.ResourceList) func(int, *corev1.Pod) {
 }
 
 // Stored is the revision of an image as it was written, with a number.
-func Stored(image string, number int64, change ...func(*appsv1.ControllerRevision)) *appsv1.ControllerRevision {
+func Stored(
+	image string, number int64, change ...func(*appsv1.ControllerRevision),
+) *appsv1.ControllerRevision {
 	set := Set(Image("proxy", image))
 	Stamp(set)
 	r := Revision(set, "")
@@ -157,7 +172,8 @@ func Stamp(set *appsv1beta1.SidecarSet) {
 	if set.Annotations[pub.SidecarSetHash], err = sidecarset.Hash(&set.Spec); err != nil {
 		panic(err)
 	}
-	if set.Annotations[pub.SidecarSetHashWithoutImage], err = sidecarset.HashWithoutImage(&set.Spec); err != nil {
+	if set.Annotations[pub.SidecarSetHashWithoutImage], err = sidecarset.HashWithoutImage(
+		&set.Spec); err != nil {
 		panic(err)
 	}
 }
@@ -185,7 +201,8 @@ func Cold(name, image string) appsv1beta1.SidecarContainer {
 // Hot is a sidecar that is upgraded hot.
 func Hot(name, image string) appsv1beta1.SidecarContainer {
 	c := Cold(name, image)
-	c.UpgradeStrategy = appsv1beta1.SidecarContainerUpgradeStrategy{UpgradeType: appsv1beta1.SidecarContainerHotUpgrade,
+	c.UpgradeStrategy = appsv1beta1.SidecarContainerUpgradeStrategy{
+		UpgradeType:          appsv1beta1.SidecarContainerHotUpgrade,
 		HotUpgradeEmptyImage: "empty:1"}
 	return c
 }
@@ -216,7 +233,8 @@ func Strategy(change func(*appsv1beta1.SidecarSetUpdateStrategy)) func(*appsv1be
 // Sized gives the first sidecar a request of cpu.
 func Sized(cpu string) func(*appsv1beta1.SidecarSet) {
 	return func(set *appsv1beta1.SidecarSet) {
-		set.Spec.Containers[0].Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}
+		set.Spec.Containers[0].Resources.Requests = corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse(cpu)}
 	}
 }
 
@@ -235,15 +253,16 @@ func Image(name, image string) func(*appsv1beta1.SidecarSet) {
 
 // Pod is a pod of the application as the webhook leaves it.
 func Pod(set *appsv1beta1.SidecarSet, name string, options ...func(*corev1.Pod)) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: map[string]string{"app": "web"},
-		Annotations: map[string]string{}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
+		Labels: map[string]string{"app": "web"}, Annotations: map[string]string{}}}
 	marked := []corev1.EnvVar{{Name: pub.SidecarInjectedEnv, Value: "true"}}
 	add := func(c *appsv1beta1.SidecarContainer, name, image string) {
 		resources := *c.Resources.DeepCopy()
 		if resources.Requests == nil { // as the API server defaults it
 			resources.Requests = resources.Limits.DeepCopy()
 		}
-		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Image: image, Env: marked, Resources: resources})
+		pod.Spec.Containers = append(pod.Spec.Containers,
+			corev1.Container{Name: name, Image: image, Env: marked, Resources: resources})
 	}
 	working := sidecarset.WorkingContainers{}
 	for i := range set.Spec.Containers {
@@ -256,23 +275,27 @@ func Pod(set *appsv1beta1.SidecarSet, name string, options ...func(*corev1.Pod))
 		add(c, first, c.Image)
 		add(c, second, c.UpgradeStrategy.HotUpgradeEmptyImage)
 		working[c.Name] = first
-		for key, value := range map[string]string{pub.SidecarSetVersionPrefix + first: "1", pub.SidecarSetVersionAltPrefix + first: "0",
-			pub.SidecarSetVersionPrefix + second: "0", pub.SidecarSetVersionAltPrefix + second: "1"} {
+		for key, value := range map[string]string{pub.SidecarSetVersionPrefix + first: "1",
+			pub.SidecarSetVersionAltPrefix + first: "0",
+			pub.SidecarSetVersionPrefix + second:   "0", pub.SidecarSetVersionAltPrefix + second: "1"} {
 			pod.Annotations[key] = value
 		}
 	}
+
 	for i := range set.Spec.InitContainers {
 		c := set.Spec.InitContainers[i].Container
-		pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{Name: c.Name, Image: c.Image,
-			RestartPolicy: c.RestartPolicy, Env: marked})
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers,
+			corev1.Container{Name: c.Name, Image: c.Image, RestartPolicy: c.RestartPolicy, Env: marked})
 	}
+
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "app", Image: "app:1"})
 	if len(working) > 0 {
 		pod.Annotations[pub.SidecarSetWorkingHotUpgradeContainer] = working.String()
 	}
 	record := pub.SidecarSetRecord{Hash: set.Annotations[pub.SidecarSetHash], SidecarSetName: set.Name,
 		SidecarList:        sidecarset.Names(&set.Spec),
-		ControllerRevision: set.Status.LatestRevision, UpdateTimestamp: metav1.NewTime(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))}
+		ControllerRevision: set.Status.LatestRevision,
+		UpdateTimestamp:    metav1.NewTime(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))}
 	pod.Annotations[pub.SidecarSetHash] = sidecarset.Records{set.Name: record}.String()
 	record.Hash, record.ControllerRevision = set.Annotations[pub.SidecarSetHashWithoutImage], ""
 	pod.Annotations[pub.SidecarSetHashWithoutImage] = sidecarset.Records{set.Name: record}.String()
@@ -280,5 +303,6 @@ func Pod(set *appsv1beta1.SidecarSet, name string, options ...func(*corev1.Pod))
 	for _, option := range options {
 		option(pod)
 	}
+
 	return pod
 }

@@ -55,19 +55,27 @@ type memory struct {
 
 // Setup adds the controller to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.ContainerRecreateRequest{}, ofPod, index); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.ContainerRecreateRequest{}, ofPod,
+		index); err != nil {
 		return fmt.Errorf("indexing ContainerRecreateRequests of sidecars: %w", err)
 	}
-	r := &Reconciler{API: options.API(mgr), Events: reconcile.NewRecorder(mgr.GetEventRecorder("sidecarterminator-controller")),
-		terminations: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_sidecar_terminations_total",
-			Help: "Sidecars of pods whose main containers are done, by the way in which they are stopped (Request, Image, Phase) and its result."},
-			[]string{"way", "result"})}
+	r := &Reconciler{
+		API:    options.API(mgr),
+		Events: reconcile.NewRecorder(mgr.GetEventRecorder("sidecarterminator-controller")),
+		terminations: prometheus.NewCounterVec(
+			prometheus.CounterOpts{
+				Name: "afloat_sidecar_terminations_total",
+				Help: "Sidecars of pods whose main containers are done, by the way in which they are stopped (Request, Image, Phase) and its result.",
+			}, []string{"way", "result"},
+		),
+	}
 	if err := reconcile.Register(r.terminations); err != nil {
 		return err
 	}
 	return options.Complete("sidecarterminator", r.Loop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
 		For(&corev1.Pod{}, builder.WithPredicates(podEvents)).
-		Watches(&appsv1beta1.ContainerRecreateRequest{}, handler.Funcs{UpdateFunc: r.changed, DeleteFunc: r.deleted}))
+		Watches(&appsv1beta1.ContainerRecreateRequest{},
+			handler.Funcs{UpdateFunc: r.changed, DeleteFunc: r.deleted}))
 }
 
 // Loop is the reconciler of the library.
@@ -100,7 +108,7 @@ func index(object client.Object) []string {
 }
 
 // podEvents are those of pods about which something is to be done, and of those about which nothing is any
-// more, of which nothing is remembered then (JST-021, JST-022).
+// more, of which nothing is remembered then.
 var podEvents = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return concerns(e.Object) },
 	UpdateFunc: func(e event.UpdateEvent) bool { return concerns(e.ObjectNew) || concerns(e.ObjectOld) },
@@ -157,7 +165,9 @@ func (r *Reconciler) count(way sidecarterminator.Way, result string, sidecars in
 	}
 }
 
-func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+func (r *Reconciler) pass(
+	ctx context.Context, name types.NamespacedName, owner types.UID,
+) (reconcile.Done, error) {
 	if owner == "" {
 		return reconcile.Done{}, nil
 	}
@@ -183,7 +193,11 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 			r.Events.Event(pod, corev1.EventTypeWarning, w.Reason, w.Message)
 		}
 	}
-	done := reconcile.Done{After: plan.After, Headline: plan.Why, Record: func() []any { return []any{"plan", plan.String()} }}
+	done := reconcile.Done{
+		After:    plan.After,
+		Headline: plan.Why,
+		Record:   func() []any { return []any{"plan", plan.String()} },
+	}
 	err = r.apply(ctx, pod, plan)
 	switch {
 	case reconcile.IsStalePlan(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err):
@@ -208,24 +222,26 @@ const failed = "SidecarTerminatorFailed"
 func (r *Reconciler) snapshot(ctx context.Context, pod *corev1.Pod) (sidecarterminator.Snapshot, error) {
 	s := sidecarterminator.Snapshot{Pod: pod, Now: r.Now()}
 	node := &corev1.Node{}
-	switch err := r.Client.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node, client.UnsafeDisableDeepCopy); {
+	switch err := r.Client.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node,
+		client.UnsafeDisableDeepCopy); {
 	case err == nil:
 		s.Node = sidecarterminator.NodeOf(node.Labels)
-	case !apierrors.IsNotFound(err): // JST-025: one that is not found is looked for again
+	case !apierrors.IsNotFound(err): // one that is not found is looked for again
 		return s, fmt.Errorf("reading node %s: %w", pod.Spec.NodeName, err)
 	}
 	var list appsv1beta1.ContainerRecreateRequestList
-	if err := r.Client.List(ctx, &list, client.InNamespace(pod.Namespace), client.MatchingFields{ofPod: string(pod.UID)},
-		client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &list, client.InNamespace(pod.Namespace),
+		client.MatchingFields{ofPod: string(pod.UID)}, client.UnsafeDisableDeepCopy); err != nil {
 		return s, fmt.Errorf("listing ContainerRecreateRequests of the pod: %w", err)
 	}
 	requests := make([]*appsv1beta1.ContainerRecreateRequest, len(list.Items))
 	for i := range list.Items {
 		requests[i] = &list.Items[i]
 	}
-	s.Requests = reconcile.Overlay(r.Own, pod.UID, requests, func(request *appsv1beta1.ContainerRecreateRequest) bool {
-		return request.Namespace == pod.Namespace && sidecarterminator.PodUID(request.Name) == pod.UID
-	})
+	s.Requests = reconcile.Overlay(r.Own, pod.UID, requests,
+		func(request *appsv1beta1.ContainerRecreateRequest) bool {
+			return request.Namespace == pod.Namespace && sidecarterminator.PodUID(request.Name) == pod.UID
+		})
 	kept, ended := r.memory.Of(pod.UID), map[types.UID]time.Time{}
 	for _, request := range s.Requests {
 		if !sidecarterminator.Over(request) {
@@ -241,14 +257,16 @@ func (r *Reconciler) snapshot(ctx context.Context, pod *corev1.Pod) (sidecarterm
 	return s, nil
 }
 
-// apply makes the writes of the plan, and tells of each (JST-030, JST-050).
+// apply makes the writes of the plan, and tells of each.
 func (r *Reconciler) apply(ctx context.Context, pod *corev1.Pod, plan *sidecarterminator.Plan) error {
 	w := r.For(pod.UID)
 	told := func(way sidecarterminator.Way, sidecars int, result string, err error) error {
 		switch {
 		case err == nil:
-			r.Events.Event(pod, corev1.EventTypeNormal, sidecarterminator.Done, sidecarterminator.Event(way, plan))
-		case reconcile.Refused(err) && !apierrors.IsAlreadyExists(err) && !reconcile.IsNamespaceTerminating(err):
+			r.Events.Event(pod, corev1.EventTypeNormal, sidecarterminator.Done,
+				sidecarterminator.Event(way, plan))
+		case reconcile.Refused(err) && !apierrors.IsAlreadyExists(err) &&
+			!reconcile.IsNamespaceTerminating(err):
 			result = "Refused"
 		default:
 			return err
@@ -267,8 +285,10 @@ func (r *Reconciler) apply(ctx context.Context, pod *corev1.Pod, plan *sidecarte
 	}
 	if plan.Request != nil {
 		err := w.CreateTyped(ctx, plan.Request)
-		if apierrors.IsAlreadyExists(err) { // the cache is behind: of a manager before this one, or of somebody else
-			if err := w.Read(ctx, client.ObjectKeyFromObject(plan.Request), &appsv1beta1.ContainerRecreateRequest{}); client.IgnoreNotFound(err) != nil {
+		// the cache is behind: of a manager before this one, or of somebody else
+		if apierrors.IsAlreadyExists(err) {
+			if err := w.Read(ctx, client.ObjectKeyFromObject(plan.Request),
+				&appsv1beta1.ContainerRecreateRequest{}); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("reading ContainerRecreateRequest %s: %w", plan.Request.Name, err)
 			}
 		}
@@ -285,8 +305,10 @@ func (r *Reconciler) apply(ctx context.Context, pod *corev1.Pod, plan *sidecarte
 	return nil
 }
 
-func (r *Reconciler) patch(ctx context.Context, w *reconcile.Writer, pod *corev1.Pod, encode func(*corev1.Pod) ([]byte, error),
-	subresource string) (*corev1.Pod, error) {
+func (r *Reconciler) patch(
+	ctx context.Context, w *reconcile.Writer, pod *corev1.Pod, encode func(*corev1.Pod) ([]byte, error),
+	subresource string,
+) (*corev1.Pod, error) {
 	body, err := encode(pod)
 	if err != nil {
 		return nil, err

@@ -23,8 +23,12 @@ type Option func(*corev1.Pod)
 func Pod(options ...Option) *corev1.Pod {
 	pod := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"},
-		Spec:       corev1.PodSpec{NodeName: "n", RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: new(int64(30))},
-		Status:     corev1.PodStatus{Phase: corev1.PodRunning}}
+		Spec: corev1.PodSpec{
+			NodeName:                      "n",
+			RestartPolicy:                 corev1.RestartPolicyNever,
+			TerminationGracePeriodSeconds: new(int64(30)),
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning}}
 	for _, option := range options {
 		option(pod)
 	}
@@ -46,7 +50,9 @@ func Running(restarts int32) State {
 func Ended(code int32) State {
 	return func(s *corev1.ContainerStatus) {
 		s.ContainerID = "c://" + s.Name
-		s.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.NewTime(Noon)}}
+		s.State = corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.NewTime(Noon)},
+		}
 	}
 }
 
@@ -95,8 +101,13 @@ func Phase(phase corev1.PodPhase, ahead time.Time) Option {
 	return func(pod *corev1.Pod) {
 		pod.Status.Phase = phase
 		if !ahead.IsZero() {
-			pod.Status.Conditions = []corev1.PodCondition{{Type: pub.SidecarTerminated, Status: corev1.ConditionTrue,
-				LastTransitionTime: metav1.NewTime(ahead)}}
+			pod.Status.Conditions = []corev1.PodCondition{
+				{
+					Type:               pub.SidecarTerminated,
+					Status:             corev1.ConditionTrue,
+					LastTransitionTime: metav1.NewTime(ahead),
+				},
+			}
 		}
 	}
 }
@@ -104,19 +115,32 @@ func Phase(phase corev1.PodPhase, ahead time.Time) Option {
 // Request is one of that name for pod p, made at noon, for containers that had not restarted.
 func Request(name string, containers ...string) *appsv1beta1.ContainerRecreateRequest {
 	yes := true
-	r := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid of " + name),
-		CreationTimestamp: metav1.NewTime(Noon), Labels: map[string]string{pub.RecreatePodUID: "u"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u", Controller: &yes}}},
-		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: "p"}}
+	r := &appsv1beta1.ContainerRecreateRequest{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:         "ns",
+			Name:              name,
+			UID:               types.UID("uid of " + name),
+			CreationTimestamp: metav1.NewTime(Noon),
+			Labels:            map[string]string{pub.RecreatePodUID: "u"},
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u", Controller: &yes},
+			},
+		},
+		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: "p"},
+	}
 	for _, c := range containers {
 		r.Spec.Containers = append(r.Spec.Containers, appsv1beta1.ContainerRecreateRequestContainer{Name: c,
-			StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{ContainerID: "c://" + c + "-0"}})
+			StatusContext: &appsv1beta1.ContainerRecreateRequestContainerContext{
+				ContainerID: "c://" + c + "-0",
+			}})
 	}
 	return r
 }
 
 // Completed returns the request with that end.
-func Completed(r *appsv1beta1.ContainerRecreateRequest, message string) *appsv1beta1.ContainerRecreateRequest {
+func Completed(
+	r *appsv1beta1.ContainerRecreateRequest, message string,
+) *appsv1beta1.ContainerRecreateRequest {
 	done := metav1.NewTime(Noon)
 	r.Status.Phase, r.Status.CompletionTime, r.Status.Message = appsv1beta1.ContainerRecreateRequestCompleted, &done, message
 	return r

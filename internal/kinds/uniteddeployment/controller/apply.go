@@ -27,7 +27,7 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// attempts is how often an update is tried on fresh objects, and a creation with other names (UD-071).
+// attempts is how often an update is tried on fresh objects, and a creation with other names.
 const attempts = 5
 
 // application carries out one plan.
@@ -46,8 +46,11 @@ type application struct {
 }
 
 // apply carries out a plan, and returns when to come back for what is left.
-func (r *Reconciler) apply(ctx context.Context, united *appsv1beta1.UnitedDeployment, plan *uniteddeployment.Plan) (time.Duration, error) {
-	a := &application{Reconciler: r, w: r.For(united.UID), united: united, plan: plan, memory: r.memory.Of(united.UID)}
+func (r *Reconciler) apply(
+	ctx context.Context, united *appsv1beta1.UnitedDeployment, plan *uniteddeployment.Plan,
+) (time.Duration, error) {
+	a := &application{Reconciler: r, w: r.For(united.UID), united: united, plan: plan,
+		memory: r.memory.Of(united.UID)}
 	a.lives = sync.OnceValue(func() error { return a.live(ctx) })
 	if plan.Fault == nil {
 		if err := a.first(ctx); err != nil {
@@ -65,7 +68,8 @@ func (r *Reconciler) apply(ctx context.Context, united *appsv1beta1.UnitedDeploy
 		}
 	}
 	a.notes()
-	outcome := uniteddeployment.Outcome{Provisioned: a.created + a.adopted + a.deleted, Provision: words(a.provision), Update: words(append(a.broken, a.update...))}
+	outcome := uniteddeployment.Outcome{Provisioned: a.created + a.adopted + a.deleted,
+		Provision: words(a.provision), Update: words(append(a.broken, a.update...))}
 	plan.Finish(outcome, r.Now())
 	after, err := a.memory.pace.Write(ctx, a.w, a.united, &a.united.Status, &plan.Status, a.onlyNumbers())
 	return after, errors.Join(append(slices.Concat(a.broken, a.provision, a.update, a.changed), err)...)
@@ -82,9 +86,11 @@ func words(errs []error) string {
 // onlyNumbers tells whether nothing but numbers changes in the status.
 func (a *application) onlyNumbers() bool {
 	was, is := &a.united.Status, &a.plan.Status
-	return slices.EqualFunc(was.Conditions, is.Conditions, func(x, y appsv1beta1.UnitedDeploymentCondition) bool {
-		return x.Type == y.Type && x.Status == y.Status && x.Reason == y.Reason
-	}) && was.ObservedGeneration == is.ObservedGeneration && was.CurrentRevision == is.CurrentRevision && was.UpdatedRevision == is.UpdatedRevision
+	return slices.EqualFunc(was.Conditions, is.Conditions,
+		func(x, y appsv1beta1.UnitedDeploymentCondition) bool {
+			return x.Type == y.Type && x.Status == y.Status && x.Reason == y.Reason
+		}) && was.ObservedGeneration == is.ObservedGeneration && was.CurrentRevision == is.CurrentRevision &&
+		was.UpdatedRevision == is.UpdatedRevision
 }
 
 // first stores the conditions of subsets, if they change, before anything is done by them: a manager that
@@ -104,7 +110,7 @@ func (a *application) first(ctx context.Context) error {
 }
 
 // live makes sure that the object stands in the API server and is not being deleted, before anything becomes
-// its own (UD-061).
+// its own.
 func (a *application) live(ctx context.Context) error {
 	now := &appsv1beta1.UnitedDeployment{}
 	err := a.Live.Get(ctx, client.ObjectKeyFromObject(a.united), now)
@@ -117,16 +123,18 @@ func (a *application) live(ctx context.Context) error {
 	return nil
 }
 
-// revisions writes the revision of the template (UD-132).
+// revisions writes the revision of the template.
 func (a *application) revisions(ctx context.Context) error {
 	if r := a.plan.Renumber; r != nil {
-		if _, err := reconcile.Merge(ctx, a.w, r, nil, map[string]any{"revision": a.plan.Number}, ""); err != nil {
+		if _, err := reconcile.Merge(ctx, a.w, r, nil,
+			map[string]any{"revision": a.plan.Number}, ""); err != nil {
 			return reconcile.StaleIfNotFound(fmt.Errorf("raising the number of revision %s: %w", r.Name, err))
 		}
 	}
 	if a.plan.NewRevision == nil {
 		return nil
 	}
+
 	created := a.plan.NewRevision.DeepCopy()
 	err := a.w.CreateTyped(ctx, created)
 	if !apierrors.IsAlreadyExists(err) {
@@ -135,16 +143,20 @@ func (a *application) revisions(ctx context.Context) error {
 		}
 		return err
 	}
+
 	taken := &appsv1.ControllerRevision{}
 	if err := a.w.Read(ctx, client.ObjectKeyFromObject(created), taken); err != nil {
-		return reconcile.StaleIfNotFound(fmt.Errorf("reading revision %s, whose name is taken: %w", created.Name, err))
+		return reconcile.StaleIfNotFound(fmt.Errorf("reading revision %s, whose name is taken: %w",
+			created.Name, err))
 	}
 	if uniteddeployment.OwnerOf(taken) == a.united.UID && revision.Equal(taken.Data.Raw, created.Data.Raw) {
 		return reconcile.ErrStalePlan // an answer was lost
 	}
-	if metav1.GetControllerOfNoCopy(taken) == nil && taken.DeletionTimestamp == nil && a.memory.known.Same(taken, created.Data.Raw) {
+	if metav1.GetControllerOfNoCopy(taken) == nil && taken.DeletionTimestamp == nil &&
+		a.memory.known.Same(taken, created.Data.Raw) {
 		return a.adoptRevision(ctx, taken)
 	}
+
 	status := a.united.Status.DeepCopy()
 	count := int32(1)
 	if status.CollisionCount != nil {
@@ -157,17 +169,19 @@ func (a *application) revisions(ctx context.Context) error {
 	if err := a.w.PatchStatus(ctx, a.united, &a.united.Status, status); err != nil {
 		return err
 	}
+
 	return reconcile.ErrStalePlan
 }
 
 // adoptRevision takes over the revision of the template that one of the same name left when it was deleted
-// without its children: under another name all pods would be made anew (UD-132).
+// without its children: under another name all pods would be made anew.
 func (a *application) adoptRevision(ctx context.Context, left *appsv1.ControllerRevision) error {
 	if err := a.lives(); err != nil {
 		return err
 	}
 	owners := append(slices.Clone(left.OwnerReferences), uniteddeployment.OwnerReference(a.united))
-	if _, err := reconcile.Merge(ctx, a.w, left, map[string]any{"ownerReferences": owners}, nil, ""); err != nil {
+	if _, err := reconcile.Merge(ctx, a.w, left, map[string]any{"ownerReferences": owners},
+		nil, ""); err != nil {
 		return reconcile.StaleIfNotFound(fmt.Errorf("adopting revision %s: %w", left.Name, err))
 	}
 	return reconcile.ErrStalePlan
@@ -188,18 +202,24 @@ func (a *application) failed(to *[]error, err error) {
 
 // carryOut writes what the plan says, but for its status.
 func (a *application) carryOut(ctx context.Context) {
-	for _, err := range a.w.Each(ctx, len(a.plan.Marks), func(i int) error { return a.mark(ctx, a.plan.Marks[i]) }) {
+	for _, err := range a.w.Each(ctx, len(a.plan.Marks),
+		func(i int) error { return a.mark(ctx, a.plan.Marks[i]) }) {
 		a.failed(&a.update, err)
 	}
+
 	for _, release := range a.plan.Release {
-		owners := slices.DeleteFunc(slices.Clone(release.Child.Object.GetOwnerReferences()), func(o metav1.OwnerReference) bool { return o.UID == a.united.UID })
-		_, err := reconcile.Merge(ctx, a.w, of(release.Child), map[string]any{"ownerReferences": owners}, nil, "")
+		owners := slices.DeleteFunc(slices.Clone(release.Child.Object.GetOwnerReferences()),
+			func(o metav1.OwnerReference) bool { return o.UID == a.united.UID })
+		_, err := reconcile.Merge(ctx, a.w, of(release.Child), map[string]any{"ownerReferences": owners},
+			nil, "")
 		a.failed(&a.provision, reconcile.StaleIfNotFound(err))
 	}
+
 	a.subsets(ctx)
 	if len(a.provision)+len(a.changed) == 0 { // what cannot be replaced stays
 		a.remove(ctx)
 	}
+
 	for _, err := range a.w.Each(ctx, len(a.plan.Restart), func(i int) error {
 		pod := a.plan.Restart[i]
 		if err := a.Ask(ctx, pod, policyv1beta1.Delete); err != nil {
@@ -209,6 +229,7 @@ func (a *application) carryOut(ctx context.Context) {
 	}) {
 		a.failed(&a.update, err)
 	}
+
 	if len(a.provision)+len(a.update)+len(a.changed) == 0 {
 		for _, old := range a.plan.History {
 			if err := a.w.Delete(ctx, old); err != nil {
@@ -223,10 +244,11 @@ func of(c *uniteddeployment.Child) client.Object {
 	return object
 }
 
-// mark says on a pod whether it is reserved (UD-111).
+// mark says on a pod whether it is reserved.
 func (a *application) mark(ctx context.Context, m uniteddeployment.Mark) error {
-	_, err := reconcile.Merge(ctx, a.w, m.Pod, map[string]any{"labels": map[string]any{uniteddeployment.ReservedPod: strconv.FormatBool(m.Reserved)}},
-		nil, "")
+	_, err := reconcile.Merge(ctx, a.w, m.Pod,
+		map[string]any{
+			"labels": map[string]any{uniteddeployment.ReservedPod: strconv.FormatBool(m.Reserved)}}, nil, "")
 	if err != nil {
 		return reconcile.StaleIfNotFound(fmt.Errorf("labelling pod %s: %w", m.Pod.Name, err))
 	}
@@ -234,8 +256,8 @@ func (a *application) mark(ctx context.Context, m uniteddeployment.Mark) error {
 }
 
 // subsets creates, adopts and updates children in batches of 1, 2, 4 and so on, in the order of their names;
-// a batch in which one fails is the last (UD-067). Those that failed come last, so that one that is refused
-// for ever does not hold up the others.
+// a batch in which one fails is the last. Those that failed come last, so that one that is refused for ever
+// does not hold up the others.
 func (a *application) subsets(ctx context.Context) {
 	var due []*uniteddeployment.Verdict
 	for i := range a.plan.Subsets {
@@ -243,12 +265,14 @@ func (a *application) subsets(ctx context.Context) {
 			due = append(due, v)
 		}
 	}
+
 	failed := map[string]bool{}
 	for _, v := range due {
 		if name := v.Subset.Name; a.memory.failed[name] {
 			failed[name] = true
 		}
 	}
+
 	a.memory.failed = failed
 	slices.SortFunc(due, func(x, y *uniteddeployment.Verdict) int {
 		if a, b := failed[x.Subset.Name], failed[y.Subset.Name]; a != b {
@@ -289,14 +313,15 @@ func (a *application) subset(ctx context.Context, v *uniteddeployment.Verdict) e
 	return a.bring(ctx, v)
 }
 
-// create creates the child of a subset (UD-064). Its name is taken if an answer was lost; others may have it,
-// too, by accident or on purpose.
+// create creates the child of a subset. Its name is taken if an answer was lost; others may have it, too, by
+// accident or on purpose.
 func (a *application) create(ctx context.Context, v *uniteddeployment.Verdict) error {
 	kind := a.plan.Template.Kind
 	document, err := a.plan.Template.Build(a.united, v.Subset, v.Wanted)
 	if err != nil {
 		return err
 	}
+
 	for further := range attempts {
 		name := uniteddeployment.NameOf(a.united.Name, a.united.UID, kind, v.Subset.Name, further)
 		document["metadata"].(map[string]any)["name"] = name //nolint:forcetypeassert // it was built so
@@ -315,7 +340,8 @@ func (a *application) create(ctx context.Context, v *uniteddeployment.Verdict) e
 			return fmt.Errorf("creating %s %s: %w", kind, name, err)
 		}
 		child = object(kind)
-		if err := a.w.Read(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name}, child); err != nil {
+		if err := a.w.Read(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name},
+			child); err != nil {
 			return reconcile.StaleIfNotFound(fmt.Errorf("reading %s %s, which exists: %w", kind, name, err))
 		}
 		ours := uniteddeployment.OwnerOf(child) == a.united.UID || orphan(child) && a.matches(child)
@@ -323,6 +349,7 @@ func (a *application) create(ctx context.Context, v *uniteddeployment.Verdict) e
 			return reconcile.ErrStalePlan // the next plan knows it
 		}
 	}
+
 	return fmt.Errorf("creating %s for subset %s: others have all names of it", kind, v.Subset.Name)
 }
 
@@ -331,27 +358,31 @@ func (a *application) matches(child client.Object) bool {
 	return err == nil && selector.Matches(labels.Set(child.GetLabels()))
 }
 
-// adopt makes the object the controller of a workload without one (UD-061).
+// adopt makes the object the controller of a workload without one.
 func (a *application) adopt(ctx context.Context, v *uniteddeployment.Verdict) error {
 	if err := a.lives(); err != nil {
 		return err
 	}
+
 	child := of(v.Child)
 	owners := append(slices.Clone(child.GetOwnerReferences()), uniteddeployment.OwnerReference(a.united))
-	if _, err := reconcile.Merge(ctx, a.w, child, map[string]any{"ownerReferences": owners}, nil, ""); err != nil {
+	if _, err := reconcile.Merge(ctx, a.w, child, map[string]any{"ownerReferences": owners},
+		nil, ""); err != nil {
 		return reconcile.StaleIfNotFound(fmt.Errorf("adopting %s: %w", v.Child, err))
 	}
+
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.adopted++
 	return nil
 }
 
-// remove deletes children that are not wanted any more (UD-063, UD-065, UD-066).
+// remove deletes children that are not wanted any more.
 func (a *application) remove(ctx context.Context) {
 	errs := a.w.Each(ctx, len(a.plan.Deletes), func(i int) error {
 		r := a.plan.Deletes[i]
-		if err := a.w.Delete(ctx, of(r.Child), client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+		if err := a.w.Delete(ctx, of(r.Child),
+			client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 			return fmt.Errorf("deleting %s: %w", r.Child, err)
 		}
 		a.mu.Lock()
@@ -366,10 +397,11 @@ func (a *application) remove(ctx context.Context) {
 		}
 		a.failed(&a.provision, err)
 	}
+
 	a.tell(uniteddeployment.EventDuplicates, errors.Join(duplicates...))
 }
 
-// tell tells an error once, until it is another one, or over (UD-146).
+// tell tells an error once, until it is another one, or over.
 func (a *application) tell(reason string, err error) {
 	if err == nil {
 		a.memory.news.Is(reason, "")
@@ -378,19 +410,22 @@ func (a *application) tell(reason string, err error) {
 	}
 }
 
-// notes tells what was done, and what the plan has to tell (UD-144).
+// notes tells what was done, and what the plan has to tell.
 func (a *application) notes() {
 	if a.plan.Template != nil {
 		kind := a.plan.Template.Kind
 		if a.created > 0 {
-			a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated, "created "+plural.Of(a.created, kind.String()))
+			a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated,
+				"created "+plural.Of(a.created, kind.String()))
 		}
 		if a.adopted > 0 {
-			a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated, "adopted "+plural.Of(a.adopted, kind.String()))
+			a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated,
+				"adopted "+plural.Of(a.adopted, kind.String()))
 		}
 	}
 	if a.deleted > 0 {
-		a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated, "deleted "+plural.Of(a.deleted, kindsOf(a.plan)))
+		a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated,
+			"deleted "+plural.Of(a.deleted, kindsOf(a.plan)))
 	}
 	a.tell(uniteddeployment.EventFailed, errors.Join(slices.Concat(a.provision, a.update)...))
 	told := map[string]bool{}
@@ -400,7 +435,9 @@ func (a *application) notes() {
 			a.Events.Event(a.united, note.Type, note.Reason, note.Message)
 		}
 	}
-	for _, reason := range []string{uniteddeployment.EventSpecify, uniteddeployment.EventFind, uniteddeployment.EventWithoutSubset} {
+
+	for _, reason := range []string{uniteddeployment.EventSpecify, uniteddeployment.EventFind,
+		uniteddeployment.EventWithoutSubset} {
 		if !told[reason] {
 			a.memory.news.Is(reason, "")
 		}

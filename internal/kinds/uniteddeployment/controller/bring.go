@@ -21,7 +21,7 @@ import (
 
 // verified tells whether a child that seems to be as it should was found to be so in the API server, in this
 // version of its spec: the caches keep no templates, which somebody may have changed by hand, or which may be
-// bound to other nodes since it was adopted (UD-174).
+// bound to other nodes since it was adopted.
 func (a *application) verified(v *uniteddeployment.Verdict) bool {
 	return (v.Action == uniteddeployment.Verify || v.Action == uniteddeployment.Keep) &&
 		a.memory.verified[v.Child.Object.GetUID()] == fingerprint(v.Child.Object.GetGeneration(), v)
@@ -32,43 +32,52 @@ func fingerprint(generation int64, v *uniteddeployment.Verdict) string {
 	if wanted.MaxUnavailable != nil {
 		most = wanted.MaxUnavailable.String()
 	}
-	return fmt.Sprintf("%d %d %d %s %s %s %v %v", generation, wanted.Replicas, wanted.Partition, wanted.Revision, most, wanted.Patch,
-		v.Subset.NodeSelectorTerm, v.Subset.Tolerations)
+	return fmt.Sprintf("%d %d %d %s %s %s %v %v", generation, wanted.Replicas, wanted.Partition,
+		wanted.Revision, most, wanted.Patch, v.Subset.NodeSelectorTerm, v.Subset.Tolerations)
 }
 
 // bring makes a child what it should be, by a patch of what differs in the whole of it as it is in the API
-// server (UD-068, UD-071).
+// server.
 func (a *application) bring(ctx context.Context, v *uniteddeployment.Verdict) error {
 	after, err := a.plan.Template.Build(a.united, v.Subset, v.Wanted)
 	if err != nil {
 		return err
 	}
+
 	before, err := a.before(ctx, v)
 	if err != nil {
 		return err
 	}
+
 	for range attempts {
 		err = a.bringOnce(ctx, v, before, after)
 		if !apierrors.IsConflict(err) {
 			break
 		}
 	}
+
 	if err != nil && !reconcile.IsStalePlan(err) {
 		return fmt.Errorf("updating %s: %w", v.Child, err)
 	}
+
 	return reconcile.StaleIfNotFound(err)
 }
 
-func (a *application) bringOnce(ctx context.Context, v *uniteddeployment.Verdict, before, after map[string]any) error {
+func (a *application) bringOnce(
+	ctx context.Context, v *uniteddeployment.Verdict, before, after map[string]any,
+) error {
 	live := &unstructured.Unstructured{}
 	live.SetAPIVersion(a.plan.Template.Kind.APIVersion())
 	live.SetKind(a.plan.Template.Kind.Name())
-	if err := a.Live.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: v.Child.Object.GetName()}, live); err != nil {
+	if err := a.Live.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace,
+		Name: v.Child.Object.GetName()}, live); err != nil {
 		return reconcile.StaleIfNotFound(err)
 	}
-	if live.GetUID() != v.Child.Object.GetUID() || uniteddeployment.OwnerOf(live) != a.united.UID || live.GetDeletionTimestamp() != nil {
+	if live.GetUID() != v.Child.Object.GetUID() || uniteddeployment.OwnerOf(live) != a.united.UID ||
+		live.GetDeletionTimestamp() != nil {
 		return reconcile.ErrStalePlan
 	}
+
 	delete(after, "status")
 	changes, err := difference(live.Object, uniteddeployment.Merge(live.Object, before, after))
 	if err != nil {
@@ -78,6 +87,7 @@ func (a *application) bringOnce(ctx context.Context, v *uniteddeployment.Verdict
 		a.verify(v, live.GetGeneration())
 		return nil
 	}
+
 	target := object(a.plan.Template.Kind)
 	target.SetNamespace(live.GetNamespace())
 	target.SetName(live.GetName())
@@ -89,6 +99,7 @@ func (a *application) bringOnce(ctx context.Context, v *uniteddeployment.Verdict
 	if err == nil { // what the API server has not kept of it is not sent again
 		a.verify(v, left.GetGeneration())
 	}
+
 	return err
 }
 
@@ -101,7 +112,9 @@ func (a *application) verify(v *uniteddeployment.Verdict, generation int64) {
 	}
 	if len(a.memory.verified) > 2*len(a.plan.Subsets) { // many are gone
 		maps.DeleteFunc(a.memory.verified, func(uid types.UID, _ string) bool {
-			return !slices.ContainsFunc(a.plan.Subsets, func(v uniteddeployment.Verdict) bool { return v.Child != nil && v.Child.Object.GetUID() == uid })
+			return !slices.ContainsFunc(a.plan.Subsets, func(v uniteddeployment.Verdict) bool {
+				return v.Child != nil && v.Child.Object.GetUID() == uid
+			})
 		})
 	}
 	a.memory.verified[v.Child.Object.GetUID()] = fingerprint(generation, v)
@@ -114,14 +127,17 @@ func difference(before, after map[string]any) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding what is there: %w", err)
 	}
+
 	next, err := json.Marshal(withoutNulls(after))
 	if err != nil {
 		return nil, fmt.Errorf("encoding what is wanted: %w", err)
 	}
+
 	patch, err := jsonpatch.CreateMergePatch(old, next)
 	if err != nil {
 		return nil, fmt.Errorf("comparing: %w", err)
 	}
+
 	changes := map[string]any{}
 	return changes, json.Unmarshal(patch, &changes)
 }
@@ -144,6 +160,7 @@ func withoutNulls(value any) any {
 		}
 		return kept
 	}
+
 	return value
 }
 
@@ -155,10 +172,12 @@ func (a *application) before(ctx context.Context, v *uniteddeployment.Verdict) (
 	if c.Revision != v.Wanted.Revision {
 		name := c.Revision
 		stored := &appsv1.ControllerRevision{}
-		err := a.Client.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name}, stored, client.UnsafeDisableDeepCopy)
+		err := a.Client.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name}, stored,
+			client.UnsafeDisableDeepCopy)
 		if apierrors.IsNotFound(err) {
 			name = revision.Name(a.united.Name, c.Revision)
-			err = a.Client.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name}, stored, client.UnsafeDisableDeepCopy)
+			err = a.Client.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name}, stored,
+				client.UnsafeDisableDeepCopy)
 		}
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("reading revision %s: %w", name, err)
@@ -170,7 +189,8 @@ func (a *application) before(ctx context.Context, v *uniteddeployment.Verdict) (
 		if err != nil {
 			return nil, nil //nolint:nilerr // it was not written by this kind
 		}
-		if template, err = uniteddeployment.ParseTemplate(text); err != nil || template.Kind != a.plan.Template.Kind {
+		if template, err = uniteddeployment.ParseTemplate(text); err != nil ||
+			template.Kind != a.plan.Template.Kind {
 			return nil, nil //nolint:nilerr // likewise
 		}
 	}
@@ -182,5 +202,6 @@ func (a *application) before(ctx context.Context, v *uniteddeployment.Verdict) (
 	if err != nil {
 		return nil, nil //nolint:nilerr // a patch that is not one any more
 	}
+
 	return built, nil
 }

@@ -105,40 +105,50 @@ func (s *served) all() (present, absent []uniteddeployment.Kind) {
 // Setup adds the controller to the manager. A kind of children that is not served yet is followed as soon as
 // it is.
 func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) error {
-	r := &Reconciler{API: options.API(mgr), Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName)), Pods: options.Pods,
+	r := &Reconciler{API: options.API(mgr),
+		Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName)), Pods: options.Pods,
 		meters: newMeters()}
 	if err := reconcile.Register(r.meters.all()...); err != nil {
 		return err
 	}
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.ReplicaSet{}, byDeployment, indexDeployment); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.ReplicaSet{}, byDeployment,
+		indexDeployment); err != nil {
 		return fmt.Errorf("indexing ReplicaSets: %w", err)
 	}
+
 	b := ctrl.NewControllerManagedBy(mgr).For(&appsv1beta1.UnitedDeployment{}).
-		Watches(&appsv1.ControllerRevision{}, handler.EnqueueRequestsFromMapFunc(reconcile.OwnedBy(uniteddeployment.Name))).
-		Watches(&appsv1.ReplicaSet{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), builder.WithPredicates(setChanges)).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod), builder.WithPredicates(podChanges))
+		Watches(&appsv1.ControllerRevision{},
+			handler.EnqueueRequestsFromMapFunc(reconcile.OwnedBy(uniteddeployment.Name))).
+		Watches(&appsv1.ReplicaSet{}, handler.EnqueueRequestsFromMapFunc(r.ofPod),
+			builder.WithPredicates(setChanges)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(r.ofPod),
+			builder.WithPredicates(podChanges))
 	for _, kind := range uniteddeployment.Kinds {
 		present, err := serves(mgr.GetRESTMapper(), kind)
 		switch {
 		case err != nil:
 			return err
 		case !present:
-			log.FromContext(ctx).Info("A kind is not served: UnitedDeployments of it wait until it is", "kind", kind.String())
+			log.FromContext(ctx).Info("A kind is not served: UnitedDeployments of it wait until it is",
+				"kind", kind.String())
 			b = b.WatchesRawSource(r.late(mgr, kind))
 			continue
 		}
 		if err := mgr.GetFieldIndexer().IndexField(ctx, object(kind), byOwner, indexOwner); err != nil {
 			return fmt.Errorf("indexing %s: %w", kind, err)
 		}
-		b = b.Watches(object(kind), handler.EnqueueRequestsFromMapFunc(r.ofChild), builder.WithPredicates(predicate.Funcs{UpdateFunc: changed}))
+		b = b.Watches(object(kind), handler.EnqueueRequestsFromMapFunc(r.ofChild),
+			builder.WithPredicates(predicate.Funcs{UpdateFunc: changed}))
 		r.served.add(kind)
 	}
+
 	return options.Complete(controllerName, r.loop(options.Limiter()), b)
 }
 
 func (r *Reconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: reconcile.UIDs[appsv1beta1.UnitedDeployment](r.API), Pass: r.pass,
-		Forget: r.forget}, 10*time.Second, limiter)
+	return reconcile.NewLoop(reconcile.Loop{Now: r.Now,
+		Owner: reconcile.UIDs[appsv1beta1.UnitedDeployment](r.API), Pass: r.pass, Forget: r.forget},
+		10*time.Second, limiter)
 }
 
 func (r *Reconciler) forget(name types.NamespacedName, owner types.UID) {
@@ -173,7 +183,7 @@ func object(kind uniteddeployment.Kind) client.Object {
 	return &appsv1.Deployment{}
 }
 
-// indexOwner finds children by their owner, and what could be adopted (UD-060, UD-061).
+// indexOwner finds children by their owner, and what could be adopted.
 func indexOwner(object client.Object) []string {
 	if owner := uniteddeployment.OwnerOf(object); owner != "" {
 		return []string{string(owner)}
@@ -185,7 +195,8 @@ func indexOwner(object client.Object) []string {
 }
 
 func orphan(object client.Object) bool {
-	return metav1.GetControllerOfNoCopy(object) == nil && object.GetLabels()[uniteddeployment.SubsetName] != "" && object.GetDeletionTimestamp() == nil
+	return metav1.GetControllerOfNoCopy(object) == nil &&
+		object.GetLabels()[uniteddeployment.SubsetName] != "" && object.GetDeletionTimestamp() == nil
 }
 
 func indexDeployment(object client.Object) []string {
@@ -195,18 +206,22 @@ func indexDeployment(object client.Object) []string {
 	return nil
 }
 
-// ofChild asks for a pass over the UnitedDeployment of a child, or over those that may adopt it (UD-075).
+// ofChild asks for a pass over the UnitedDeployment of a child, or over those that may adopt it.
 func (r *Reconciler) ofChild(ctx context.Context, child client.Object) []ctrl.Request {
 	if owner := uniteddeployment.OwnerOf(child); owner != "" {
-		return []ctrl.Request{reconcile.Request(child.GetNamespace(), metav1.GetControllerOfNoCopy(child).Name)}
+		return []ctrl.Request{reconcile.Request(child.GetNamespace(),
+			metav1.GetControllerOfNoCopy(child).Name)}
 	}
 	if !orphan(child) {
 		return nil
 	}
+
 	var all appsv1beta1.UnitedDeploymentList
-	if err := r.Client.List(ctx, &all, client.InNamespace(child.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, &all, client.InNamespace(child.GetNamespace()),
+		client.UnsafeDisableDeepCopy); err != nil {
 		return nil // the caches have stopped
 	}
+
 	var requests []ctrl.Request
 	for i := range all.Items {
 		matches, err := metav1.LabelSelectorAsSelector(all.Items[i].Spec.Selector)
@@ -214,6 +229,7 @@ func (r *Reconciler) ofChild(ctx context.Context, child client.Object) []ctrl.Re
 			requests = append(requests, reconcile.Request(child.GetNamespace(), all.Items[i].Name))
 		}
 	}
+
 	return requests
 }
 
@@ -222,20 +238,25 @@ func changed(e event.UpdateEvent) bool {
 	a, b := e.ObjectOld, e.ObjectNew
 	x, y := *uniteddeployment.ChildOf(a), *uniteddeployment.ChildOf(b)
 	x.Object, y.Object = nil, nil
-	return !equality.Semantic.DeepEqual(x, y) || a.GetUID() != b.GetUID() || a.GetGeneration() != b.GetGeneration() || !maps.Equal(a.GetLabels(), b.GetLabels()) ||
-		(a.GetDeletionTimestamp() == nil) != (b.GetDeletionTimestamp() == nil) || uniteddeployment.OwnerOf(a) != uniteddeployment.OwnerOf(b)
+	return !equality.Semantic.DeepEqual(x, y) || a.GetUID() != b.GetUID() ||
+		a.GetGeneration() != b.GetGeneration() || !maps.Equal(a.GetLabels(), b.GetLabels()) ||
+		(a.GetDeletionTimestamp() == nil) != (b.GetDeletionTimestamp() == nil) ||
+		uniteddeployment.OwnerOf(a) != uniteddeployment.OwnerOf(b)
 }
 
-// podChanges are those that plans read, of pods of children (UD-075).
+// podChanges are those that plans read, of pods of children.
 var podChanges = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return labelled(e.Object) },
 	DeleteFunc: func(e event.DeleteEvent) bool { return labelled(e.Object) },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		a, isPod := e.ObjectOld.(*corev1.Pod)
 		b, _ := e.ObjectNew.(*corev1.Pod)
-		return isPod && (labelled(a) || labelled(b)) && (a.UID != b.UID || a.Status.Phase != b.Status.Phase || readiness.Ready(a) != readiness.Ready(b) ||
-			readiness.Active(a) != readiness.Active(b) || a.Spec.NodeName != b.Spec.NodeName || !maps.Equal(a.Labels, b.Labels) ||
-			!equality.Semantic.DeepEqual(readiness.Condition(a, corev1.PodScheduled), readiness.Condition(b, corev1.PodScheduled)))
+		return isPod && (labelled(a) || labelled(b)) &&
+			(a.UID != b.UID || a.Status.Phase != b.Status.Phase || readiness.Ready(a) != readiness.Ready(b) ||
+				readiness.Active(a) != readiness.Active(b) || a.Spec.NodeName != b.Spec.NodeName ||
+				!maps.Equal(a.Labels, b.Labels) ||
+				!equality.Semantic.DeepEqual(readiness.Condition(a, corev1.PodScheduled),
+					readiness.Condition(b, corev1.PodScheduled)))
 	},
 }
 
@@ -263,6 +284,7 @@ func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []ctrl.Reques
 	if controller == nil {
 		return nil
 	}
+
 	present, _ := r.served.all()
 	i := slices.IndexFunc(present, func(k uniteddeployment.Kind) bool {
 		a, errA := schema.ParseGroupVersion(k.APIVersion())
@@ -272,15 +294,20 @@ func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []ctrl.Reques
 	if i < 0 {
 		return nil
 	}
+
 	child := object(present[i])
 	if !r.cached(ctx, pod.GetNamespace(), controller, child) || uniteddeployment.OwnerOf(child) == "" {
 		return nil
 	}
+
 	return []ctrl.Request{reconcile.Request(pod.GetNamespace(), metav1.GetControllerOfNoCopy(child).Name)}
 }
 
 // cached reads an owner from the caches, and tells whether it is there.
-func (r *Reconciler) cached(ctx context.Context, namespace string, owner *metav1.OwnerReference, into client.Object) bool {
-	err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: owner.Name}, into, client.UnsafeDisableDeepCopy)
+func (r *Reconciler) cached(
+	ctx context.Context, namespace string, owner *metav1.OwnerReference, into client.Object,
+) bool {
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: owner.Name}, into,
+		client.UnsafeDisableDeepCopy)
 	return err == nil && into.GetUID() == owner.UID
 }

@@ -27,17 +27,19 @@ func (r *Reconciler) late(mgr ctrl.Manager, kind uniteddeployment.Kind) source.F
 	return func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		go func() {
 			indexed := false // caches refuse an index that they have
-			err := wait.PollUntilContextCancel(ctx, servedEvery, false, func(ctx context.Context) (bool, error) {
-				if present, err := serves(mgr.GetRESTMapper(), kind); err != nil || !present {
-					return false, nil //nolint:nilerr // the API server may not answer for a while
-				}
-				if !indexed {
-					indexed = mgr.GetFieldIndexer().IndexField(ctx, object(kind), byOwner, indexOwner) == nil
-				}
-				return indexed && r.follow(ctx, mgr, kind, queue) == nil, nil
-			})
+			err := wait.PollUntilContextCancel(ctx, servedEvery, false,
+				func(ctx context.Context) (bool, error) {
+					if present, err := serves(mgr.GetRESTMapper(), kind); err != nil || !present {
+						return false, nil //nolint:nilerr // the API server may not answer for a while
+					}
+					if !indexed {
+						indexed = mgr.GetFieldIndexer().IndexField(ctx, object(kind), byOwner, indexOwner) == nil
+					}
+					return indexed && r.follow(ctx, mgr, kind, queue) == nil, nil
+				})
 			if err == nil {
-				log.FromContext(ctx).Info("A kind is served now: UnitedDeployments create it", "kind", kind.String())
+				log.FromContext(ctx).Info("A kind is served now: UnitedDeployments create it",
+					"kind", kind.String())
 			}
 		}()
 		return nil
@@ -45,19 +47,25 @@ func (r *Reconciler) late(mgr ctrl.Manager, kind uniteddeployment.Kind) source.F
 }
 
 // follow has the children of a kind that came late call for passes.
-func (r *Reconciler) follow(ctx context.Context, mgr ctrl.Manager, kind uniteddeployment.Kind, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+func (r *Reconciler) follow(
+	ctx context.Context, mgr ctrl.Manager, kind uniteddeployment.Kind,
+	queue workqueue.TypedRateLimitingInterface[ctrl.Request],
+) error {
 	informer, err := mgr.GetCache().GetInformer(ctx, object(kind))
 	if err != nil {
 		return fmt.Errorf("following %s: %w", kind, err)
 	}
+
 	r.served.add(kind)
 	var all appsv1beta1.UnitedDeploymentList
 	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("listing UnitedDeployments: %w", err)
 	}
+
 	for i := range all.Items {
 		queue.Add(reconcile.Request(all.Items[i].Namespace, all.Items[i].Name))
 	}
+
 	// The handler comes last: it is told of all that exist, and is not added a second time if something
 	// before it has failed.
 	ask := func(object any) {
@@ -70,14 +78,16 @@ func (r *Reconciler) follow(ctx context.Context, mgr ctrl.Manager, kind unitedde
 			}
 		}
 	}
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: ask, DeleteFunc: ask, UpdateFunc: func(before, after any) {
-		a, _ := before.(client.Object)
-		if b, ok := after.(client.Object); ok && changed(event.UpdateEvent{ObjectOld: a, ObjectNew: b}) {
-			ask(before)
-			ask(after)
-		}
-	}}); err != nil {
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: ask, DeleteFunc: ask,
+		UpdateFunc: func(before, after any) {
+			a, _ := before.(client.Object)
+			if b, ok := after.(client.Object); ok && changed(event.UpdateEvent{ObjectOld: a, ObjectNew: b}) {
+				ask(before)
+				ask(after)
+			}
+		}}); err != nil {
 		return fmt.Errorf("following %s: %w", kind, err)
 	}
+
 	return nil
 }

@@ -12,12 +12,14 @@ type meters struct{ passed, reserved *prometheus.GaugeVec }
 
 func newMeters() *meters {
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"namespace", "name"})
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help},
+			[]string{"namespace", "name"})
 	}
 	return &meters{
 		passed: gauge("afloat_uniteddeployment_unschedulable_subsets",
 			"Subsets of adaptive UnitedDeployments that are passed over, or have reserved pods, because pods could not be scheduled."),
-		reserved: gauge("afloat_uniteddeployment_reserved_pods", "Pods of UnitedDeployments that have substitutes in other subsets."),
+		reserved: gauge("afloat_uniteddeployment_reserved_pods",
+			"Pods of UnitedDeployments that have substitutes in other subsets."),
 	}
 }
 

@@ -17,15 +17,19 @@ import (
 )
 
 // pass brings a UnitedDeployment a step further.
-func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+func (r *Reconciler) pass(
+	ctx context.Context, name types.NamespacedName, owner types.UID,
+) (reconcile.Done, error) {
 	if owner == "" {
 		return reconcile.Done{}, nil
 	}
+
 	begin := r.Now()
 	united, err := reconcile.Begin[appsv1beta1.UnitedDeployment](ctx, r.API, name, owner)
 	if err != nil || united == nil {
 		return again(reconcile.Done{}, err)
 	}
+
 	snapshot, err := r.read(ctx, united)
 	if err != nil {
 		if memory := r.memory.Of(owner); memory.news.Is(uniteddeployment.EventFind, err.Error()) {
@@ -33,11 +37,14 @@ func (r *Reconciler) pass(ctx context.Context, name types.NamespacedName, owner 
 		}
 		return reconcile.Done{}, err
 	}
+
 	plan := uniteddeployment.Make(snapshot)
-	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin), Headline: plan.String(), Record: plan.Record}
-	if plan.Going { // UD-004
+	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin), Headline: plan.String(),
+		Record: plan.Record}
+	if plan.Going {
 		return done, nil
 	}
+
 	r.meters.tell(name.Namespace, name.Name, plan)
 	after, err := r.apply(ctx, united, plan)
 	reconcile.MinRequeue(&done.After, after)
@@ -68,9 +75,12 @@ func changedAll(err error) bool {
 }
 
 // read reads what a plan is made from, over which own writes are laid.
-func (r *Reconciler) read(ctx context.Context, united *appsv1beta1.UnitedDeployment) (uniteddeployment.Snapshot, error) {
+func (r *Reconciler) read(
+	ctx context.Context, united *appsv1beta1.UnitedDeployment,
+) (uniteddeployment.Snapshot, error) {
 	memory := r.memory.Of(united.UID)
-	s := uniteddeployment.Snapshot{United: united, Known: &memory.known, Now: r.Now(), Pods: map[types.UID][]*corev1.Pod{}}
+	s := uniteddeployment.Snapshot{United: united, Known: &memory.known, Now: r.Now(),
+		Pods: map[types.UID][]*corev1.Pod{}}
 	var present []uniteddeployment.Kind
 	present, s.Absent = r.served.all()
 	for _, kind := range present {
@@ -80,28 +90,36 @@ func (r *Reconciler) read(ctx context.Context, united *appsv1beta1.UnitedDeploym
 		}
 		s.Children, s.Orphans = append(s.Children, children...), append(s.Orphans, orphans...)
 	}
+
 	if err := r.pods(ctx, united, &s); err != nil {
 		return s, err
 	}
+
 	var revisions appsv1.ControllerRevisionList
-	if err := r.Client.List(ctx, &revisions, client.InNamespace(united.Namespace), client.MatchingFields{podapply.OwnerIndex: string(united.UID)},
+	if err := r.Client.List(ctx, &revisions, client.InNamespace(united.Namespace),
+		client.MatchingFields{podapply.OwnerIndex: string(united.UID)},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return s, fmt.Errorf("listing revisions: %w", err)
 	}
+
 	for i := range revisions.Items {
 		s.Revisions = append(s.Revisions, &revisions.Items[i])
 	}
-	s.Revisions = reconcile.Overlay(r.Own, united.UID, s.Revisions, func(found *appsv1.ControllerRevision) bool {
-		return uniteddeployment.OwnerOf(found) == united.UID
-	})
+
+	s.Revisions = reconcile.Overlay(r.Own, united.UID, s.Revisions,
+		func(found *appsv1.ControllerRevision) bool {
+			return uniteddeployment.OwnerOf(found) == united.UID
+		})
 	return s, nil
 }
 
 // children are those of a kind that the UnitedDeployment controls, and those that it could adopt.
-func (r *Reconciler) children(ctx context.Context, united *appsv1beta1.UnitedDeployment, kind uniteddeployment.Kind) (children,
-	orphans []*uniteddeployment.Child, err error) {
+func (r *Reconciler) children(
+	ctx context.Context, united *appsv1beta1.UnitedDeployment, kind uniteddeployment.Kind,
+) (children, orphans []*uniteddeployment.Child, err error) {
 	for _, owner := range []string{string(united.UID), nobody} {
-		options := []client.ListOption{client.InNamespace(united.Namespace), client.MatchingFields{byOwner: owner}, client.UnsafeDisableDeepCopy}
+		options := []client.ListOption{client.InNamespace(united.Namespace),
+			client.MatchingFields{byOwner: owner}, client.UnsafeDisableDeepCopy}
 		mine := func(o client.Object) bool {
 			if owner == nobody {
 				return orphan(o)
@@ -136,6 +154,7 @@ func (r *Reconciler) children(ctx context.Context, united *appsv1beta1.UnitedDep
 			children = found
 		}
 	}
+
 	return children, orphans, nil
 }
 
@@ -145,7 +164,9 @@ type pointer[T any] interface {
 }
 
 // laid are workloads with own writes laid over them.
-func laid[T any, P pointer[T]](r *Reconciler, united *appsv1beta1.UnitedDeployment, items []T, mine func(client.Object) bool) []*uniteddeployment.Child {
+func laid[T any, P pointer[T]](
+	r *Reconciler, united *appsv1beta1.UnitedDeployment, items []T, mine func(client.Object) bool,
+) []*uniteddeployment.Child {
 	objects := make([]P, len(items))
 	for i := range items {
 		objects[i] = &items[i]
@@ -158,8 +179,10 @@ func laid[T any, P pointer[T]](r *Reconciler, united *appsv1beta1.UnitedDeployme
 	return children
 }
 
-// pods reads the pods of all children (UD-074).
-func (r *Reconciler) pods(ctx context.Context, united *appsv1beta1.UnitedDeployment, s *uniteddeployment.Snapshot) error {
+// pods reads the pods of all children.
+func (r *Reconciler) pods(
+	ctx context.Context, united *appsv1beta1.UnitedDeployment, s *uniteddeployment.Snapshot,
+) error {
 	child, owners := map[types.UID]types.UID{}, []types.UID(nil) // of each controller of pods
 	for _, c := range s.Children {
 		uid := c.Object.GetUID()
@@ -168,7 +191,8 @@ func (r *Reconciler) pods(ctx context.Context, united *appsv1beta1.UnitedDeploym
 			continue
 		}
 		var sets appsv1.ReplicaSetList
-		if err := r.Client.List(ctx, &sets, client.InNamespace(united.Namespace), client.MatchingFields{byDeployment: string(uid)},
+		if err := r.Client.List(ctx, &sets, client.InNamespace(united.Namespace),
+			client.MatchingFields{byDeployment: string(uid)},
 			client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("listing ReplicaSets of %s: %w", c, err)
 		}
@@ -176,6 +200,7 @@ func (r *Reconciler) pods(ctx context.Context, united *appsv1beta1.UnitedDeploym
 			child[sets.Items[i].UID], owners = uid, append(owners, sets.Items[i].UID)
 		}
 	}
+
 	var pods []*corev1.Pod
 	for _, owner := range owners {
 		found, err := r.Pods.ControlledBy(united.Namespace, owner)
@@ -184,14 +209,18 @@ func (r *Reconciler) pods(ctx context.Context, united *appsv1beta1.UnitedDeploym
 		}
 		pods = append(pods, found...)
 	}
+
 	of := func(pod *corev1.Pod) types.UID {
 		if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
 			return child[controller.UID]
 		}
 		return ""
 	}
-	for _, pod := range reconcile.Overlay(r.Own, united.UID, pods, func(pod *corev1.Pod) bool { return of(pod) != "" }) {
+
+	for _, pod := range reconcile.Overlay(r.Own, united.UID, pods,
+		func(pod *corev1.Pod) bool { return of(pod) != "" }) {
 		s.Pods[of(pod)] = append(s.Pods[of(pod)], pod)
 	}
+
 	return nil
 }

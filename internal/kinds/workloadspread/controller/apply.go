@@ -76,6 +76,7 @@ func (a *Applier) Apply(ctx context.Context, plan *workloadspread.Plan, writeSta
 		result.add(err)
 		return result
 	}
+
 	a.pods(ctx, plan, &result, true)
 	for i, err := range a.API.For(plan.Spread.UID).Each(ctx, len(plan.Delete), func(i int) error {
 		return a.delete(ctx, plan,
@@ -88,6 +89,7 @@ func (a *Applier) Apply(ctx context.Context, plan *workloadspread.Plan, writeSta
 			result.Deleted = append(result.Deleted, plan.Delete[i])
 		}
 	}
+
 	return result
 }
 
@@ -99,7 +101,8 @@ func (a *Applier) pods(ctx context.Context, plan *workloadspread.Plan, result *R
 			writes = append(writes, w)
 		}
 	}
-	for i, err := range a.API.For(plan.Spread.UID).Each(ctx, len(writes), func(i int) error { return a.pod(ctx, plan, writes[i]) }) {
+	for i, err := range a.API.For(plan.Spread.UID).Each(ctx, len(writes),
+		func(i int) error { return a.pod(ctx, plan, writes[i]) }) {
 		if result.tried(writes[i].Pod, err) && writes[i].Cost != "" {
 			result.CostErrors = append(result.CostErrors, err)
 		}
@@ -116,13 +119,15 @@ func (a *Applier) pod(ctx context.Context, plan *workloadspread.Plan, w *workloa
 
 func (a *Applier) status(ctx context.Context, plan *workloadspread.Plan, result *Result) error {
 	var change workloadspread.StatusChange
-	written, err := a.Booker.WriteStatus(ctx, plan.Spread, func(newest *appsv1beta1.WorkloadSpread) ([]byte, error) {
-		if newest.UID != plan.Spread.UID || newest.Generation != plan.Spread.Generation || newest.DeletionTimestamp != nil {
-			return nil, reconcile.ErrStalePlan
-		}
-		change = plan.StatusOn(newest)
-		return reconcile.StatusPatch(newest, &newest.Status, &change.Status)
-	})
+	written, err := a.Booker.WriteStatus(ctx, plan.Spread,
+		func(newest *appsv1beta1.WorkloadSpread) ([]byte, error) {
+			if newest.UID != plan.Spread.UID || newest.Generation != plan.Spread.Generation ||
+				newest.DeletionTimestamp != nil {
+				return nil, reconcile.ErrStalePlan
+			}
+			change = plan.StatusOn(newest)
+			return reconcile.StatusPatch(newest, &newest.Status, &change.Status)
+		})
 	if err != nil {
 		if !reconcile.IsStalePlan(err) {
 			a.API.For(plan.Spread.UID).Failed(plan.Spread, err)

@@ -38,18 +38,25 @@ type desk = booking.Desk[appsv1beta1.WorkloadSpread, *appsv1beta1.WorkloadSpread
 
 // NewBooker returns a Booker. c patches, live reads from the API server, cached returns what the informer
 // has, which is not changed.
-func NewBooker(c client.Client, live client.Reader, cached func(types.NamespacedName) *appsv1beta1.WorkloadSpread, workloads Workloads,
-	log logr.Logger, now func() time.Time) *Booker {
+func NewBooker(
+	c client.Client, live client.Reader, cached func(types.NamespacedName) *appsv1beta1.WorkloadSpread,
+	workloads Workloads, log logr.Logger, now func() time.Time,
+) *Booker {
 	b := &Booker{workloads: workloads, log: log, now: now,
-		writes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_workloadspread_booking_writes_total",
-			Help: "Attempts to write bookings into the status of a WorkloadSpread, by result: written, conflict, failed."}, []string{"result"}),
+		writes: prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: "afloat_workloadspread_booking_writes_total",
+				Help: "Attempts to write bookings into the status of a WorkloadSpread, by result: written, conflict, failed."},
+			[]string{"result"}),
 		booked: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_workloadspread_bookings_total",
-			Help: "Pods whose creation or deletion was booked, and creations whose place was given back (release)."}, []string{"kind"}),
+			Help: "Pods whose creation or deletion was booked, and creations whose place was given back (release)."},
+			[]string{"kind"}),
 	}
-	b.desk = booking.New(booking.Options[appsv1beta1.WorkloadSpread, *appsv1beta1.WorkloadSpread, *workloadspread.Ledger]{
+	b.desk = booking.New(booking.Options[appsv1beta1.WorkloadSpread, *appsv1beta1.WorkloadSpread,
+		*workloadspread.Ledger]{
 		Client: c, Live: live, Cached: cached, Now: now, Writes: b.writes, Batch: 250,
-		// Waits are spread by chance. They end with the time of who asks (WS-112).
-		Backoff: wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 12, Cap: 300 * time.Millisecond},
+		// Waits are spread by chance. They end with the time of who asks.
+		Backoff: wait.Backoff{Duration: 10 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 12,
+			Cap: 300 * time.Millisecond},
 		Begin: func(ctx context.Context, spread *appsv1beta1.WorkloadSpread) *workloadspread.Ledger {
 			return workloadspread.NewLedger(spread, b.target(ctx, spread), b.now())
 		},
@@ -81,14 +88,16 @@ func (b *Booker) Create(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 	if decision.Subset != nil {
 		return decision, prepare(decision)
 	}
+
 	return b.settle(ctx, spread, "creation", prepare,
 		func(l *workloadspread.Ledger) (workloadspread.Decision, func()) { return l.Create(pod) })
 }
 
 // byOrdinal chooses without booking. Whether subsets can be scheduled to is what was written here last, if
 // that is newer than the cache.
-func (b *Booker) byOrdinal(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation) (workloadspread.Decision,
-	error) {
+func (b *Booker) byOrdinal(
+	ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation,
+) (workloadspread.Decision, error) {
 	name := pod.Key
 	if pod.Generated {
 		name = ""
@@ -102,8 +111,9 @@ func (b *Booker) byOrdinal(ctx context.Context, spread *appsv1beta1.WorkloadSpre
 }
 
 // Delete books the deletion of a pod, if there is something to book (WS-102, WS-103).
-func (b *Booker) Delete(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Deletion) (workloadspread.Decision,
-	error) {
+func (b *Booker) Delete(
+	ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Deletion,
+) (workloadspread.Decision, error) {
 	if reason := workloadspread.Unbookable(spread, pod.Subset); reason != "" {
 		return workloadspread.Decision{Reason: reason}, nil
 	}
@@ -114,8 +124,11 @@ func (b *Booker) Delete(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 // Release gives back the place of a pod whose creation was refused for certain, so that another one need not
 // wait until its booking expires (WS-152). Who does not know that for certain must not: two pods would have
 // the place.
-func (b *Booker) Release(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation) error {
-	if workloadspread.Ordinal(workloadspread.TargetOf(spread).GroupKind) || workloadspread.Alone(spread) != nil {
+func (b *Booker) Release(
+	ctx context.Context, spread *appsv1beta1.WorkloadSpread, pod workloadspread.Creation,
+) error {
+	if workloadspread.Ordinal(workloadspread.TargetOf(spread).GroupKind) ||
+		workloadspread.Alone(spread) != nil {
 		return nil
 	}
 	_, err := b.settle(ctx, spread, "release", nil,
@@ -124,11 +137,11 @@ func (b *Booker) Release(ctx context.Context, spread *appsv1beta1.WorkloadSpread
 }
 
 // settle decides, and books what decide's other result says. A pod that finds no subset, or no booking to be
-// given back, is decided about again if the object may be older than its request (WS-077). prepare may be
-// nil.
+// given back, is decided about again if the object may be older than its request. prepare may be nil.
 func (b *Booker) settle(ctx context.Context, spread *appsv1beta1.WorkloadSpread, kind string,
 	prepare func(workloadspread.Decision) error,
-	decide func(*workloadspread.Ledger) (workloadspread.Decision, func())) (decision workloadspread.Decision, err error) {
+	decide func(*workloadspread.Ledger) (workloadspread.Decision, func())) (decision workloadspread.Decision,
+	err error) {
 	err = b.Do(ctx, spread, func(l *workloadspread.Ledger, age time.Duration) error {
 		var commit func()
 		decision, commit = decide(l)
@@ -151,30 +164,35 @@ func (b *Booker) settle(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 	case err == nil && decision.Made:
 		b.booked.WithLabelValues(kind).Inc()
 	}
+
 	return decision, err
 }
 
 // target is read only for quotas that depend on it. What cannot be read must not block pods: these quotas
-// then count 0 (WS-133).
+// then count 0.
 func (b *Booker) target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) *workloadspread.Target {
 	if !workloadspread.ReadsTarget(spread) {
 		return nil
 	}
+
 	target, err := b.workload(ctx, spread)
 	if err == nil && target.DesiredError != nil {
 		err = target.DesiredError
 	}
 	if err != nil {
-		b.log.Error(err, "The replicas of a workload cannot be told, percentages of them count 0", "workloadspread",
-			client.ObjectKeyFromObject(spread))
+		b.log.Error(err, "The replicas of a workload cannot be told, percentages of them count 0",
+			"workloadspread", client.ObjectKeyFromObject(spread))
 		return nil
 	}
+
 	return target
 }
 
 // workload reads the target from the API server: pods come because their workload was scaled, which the cache
 // may show later than they come. The cache is asked only where the API server does not answer.
-func (b *Booker) workload(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (*workloadspread.Target, error) {
+func (b *Booker) workload(
+	ctx context.Context, spread *appsv1beta1.WorkloadSpread,
+) (*workloadspread.Target, error) {
 	target, err := b.workloads.Target(ctx, spread, true)
 	if err == nil {
 		return target, nil
@@ -183,6 +201,7 @@ func (b *Booker) workload(ctx context.Context, spread *appsv1beta1.WorkloadSprea
 	if errCached != nil || !cached.Exists {
 		return nil, err
 	}
-	b.log.V(2).Info("The workload is read from the cache", "workloadspread", client.ObjectKeyFromObject(spread), "why", err.Error())
+	b.log.V(2).Info("The workload is read from the cache",
+		"workloadspread", client.ObjectKeyFromObject(spread), "why", err.Error())
 	return cached, nil
 }

@@ -61,36 +61,42 @@ const pauseAtMost = time.Second
 
 // Setup adds the controller to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.WorkloadSpread{}, byTarget, func(object client.Object) []string {
-		spread, ok := object.(*appsv1beta1.WorkloadSpread)
-		if !ok {
-			return nil
-		}
-		return []string{targetKey(workloadspread.TargetOf(spread))}
-	}); err != nil {
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.WorkloadSpread{}, byTarget,
+		func(object client.Object) []string {
+			spread, ok := object.(*appsv1beta1.WorkloadSpread)
+			if !ok {
+				return nil
+			}
+			return []string{targetKey(workloadspread.TargetOf(spread))}
+		}); err != nil {
 		return fmt.Errorf("indexing WorkloadSpreads by target: %w", err)
 	}
+
 	meters := newMeters()
 	if err := reconcile.Register(meters.all()...); err != nil {
 		return err
 	}
+
 	api := options.API(mgr)
 	kube := &Kube{API: api, Pods: options.Pods, Workloads: options.Workloads}
 	if options.Window == 0 {
 		options.Window = workloadspread.UnschedulableWindow
 	}
 	r := &reconciler{kube: &kubeReader{kube}, meters: meters}
-	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now, Owner: reconcile.UIDs[appsv1beta1.WorkloadSpread](api), Pass: r.run,
-		Forget: r.forget},
+	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now,
+		Owner: reconcile.UIDs[appsv1beta1.WorkloadSpread](api), Pass: r.run, Forget: r.forget},
 		pauseAtMost, options.Limiter())
-	r.pass = &Pass{Reader: r.kube, Versioned: options.Versioned, Window: options.Window, Applier: Applier{API: api, Booker: options.Booker,
-		Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))}}
+	r.pass = &Pass{Reader: r.kube, Versioned: options.Versioned, Window: options.Window,
+		Applier: Applier{API: api, Booker: options.Booker,
+			Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))}}
 	return options.Complete(controllerName, loop, ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.WorkloadSpread{}). // its status too: the webhooks book there
 		Watches(&appsv1beta1.WorkloadSpread{}, handler.Funcs{DeleteFunc: r.rivals}).
 		Watches(&corev1.Pod{}, &podEvents{r: r, versioned: options.Versioned}).
 		WatchesRawSource(source.Func(func(ctx context.Context, q queue) error {
-			options.Workloads.Tell(func(namespace string, changed workloadspread.Reference) { r.ofTarget(ctx, q, namespace, changed) })
+			options.Workloads.Tell(func(namespace string, changed workloadspread.Reference) {
+				r.ofTarget(ctx, q, namespace, changed)
+			})
 			return nil
 		})))
 }
@@ -99,10 +105,13 @@ type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
 func targetKey(target workloadspread.Reference) string { return target.String() + "/" + target.Name }
 
-// ofTarget asks for a pass of the WorkloadSpreads of a workload (WS-121).
-func (r *reconciler) ofTarget(ctx context.Context, q queue, namespace string, changed workloadspread.Reference) {
+// ofTarget asks for a pass of the WorkloadSpreads of a workload.
+func (r *reconciler) ofTarget(
+	ctx context.Context, q queue, namespace string, changed workloadspread.Reference,
+) {
 	var list appsv1beta1.WorkloadSpreadList
-	if err := r.kube.Client.List(ctx, &list, client.InNamespace(namespace), client.MatchingFields{byTarget: targetKey(changed)},
+	if err := r.kube.Client.List(ctx, &list, client.InNamespace(namespace),
+		client.MatchingFields{byTarget: targetKey(changed)},
 		client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing WorkloadSpreads of a workload")
 		return
@@ -116,7 +125,8 @@ func (r *reconciler) ofTarget(ctx context.Context, q queue, namespace string, ch
 // is gone.
 func (r *reconciler) rivals(ctx context.Context, e event.DeleteEvent, q queue) {
 	var list appsv1beta1.WorkloadSpreadList
-	if err := r.kube.Client.List(ctx, &list, client.InNamespace(e.Object.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.kube.Client.List(ctx, &list, client.InNamespace(e.Object.GetNamespace()),
+		client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing WorkloadSpreads beside one that is gone")
 		return
 	}
@@ -132,7 +142,7 @@ func requestFor(namespace, name string) ctrl.Request {
 }
 
 // podEvents lead from pods to WorkloadSpreads: by their annotation, or, while they are in no subset, by their
-// controller (WS-120).
+// controller.
 type podEvents struct {
 	r         *reconciler
 	versioned workloadspread.Versioned
@@ -163,6 +173,7 @@ func (h *podEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 	if !isPod || !same {
 		return
 	}
+
 	placed := before.Annotations[pub.MatchedWorkloadSpread]
 	if placed != after.Annotations[pub.MatchedWorkloadSpread] || before.UID != after.UID {
 		h.enqueue(ctx, q, before, false)
@@ -175,7 +186,8 @@ func (h *podEvents) Update(ctx context.Context, e event.UpdateEvent, q queue) {
 		}
 		return
 	}
-	if readiness.Active(before) != readiness.Active(after) || h.versioned.Of(before) != h.versioned.Of(after) ||
+	if readiness.Active(before) != readiness.Active(after) ||
+		h.versioned.Of(before) != h.versioned.Of(after) ||
 		scheduling(before) != scheduling(after) ||
 		controllerUID(before) != controllerUID(after) {
 		h.enqueue(ctx, q, after, before.Spec.NodeName != after.Spec.NodeName && readiness.Active(after))
@@ -208,7 +220,8 @@ func (h *podEvents) enqueue(ctx context.Context, q queue, pod client.Object, str
 		request := requestFor(pod.GetNamespace(), p.Name)
 		q.Add(request)
 		full, isPod := pod.(*corev1.Pod)
-		if spread, err := reconcile.Find[appsv1beta1.WorkloadSpread](ctx, h.r.kube.API, request.NamespacedName); err != nil || !isPod ||
+		if spread, err := reconcile.Find[appsv1beta1.WorkloadSpread](ctx, h.r.kube.API,
+			request.NamespacedName); err != nil || !isPod ||
 			Claims(spread, full) {
 			return
 		} // else it is nobody's, and others may take it
@@ -217,11 +230,14 @@ func (h *podEvents) enqueue(ctx context.Context, q queue, pod client.Object, str
 	if !strangers || !ok {
 		return
 	}
+
 	var list appsv1beta1.WorkloadSpreadList
-	if err := h.r.kube.Client.List(ctx, &list, client.InNamespace(pod.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+	if err := h.r.kube.Client.List(ctx, &list, client.InNamespace(pod.GetNamespace()),
+		client.UnsafeDisableDeepCopy); err != nil {
 		log.FromContext(ctx).Error(err, "Listing WorkloadSpreads for a pod")
 		return
 	}
+
 	for i := range list.Items {
 		if mayLead(workloadspread.TargetOf(&list.Items[i]), owner) {
 			q.Add(requestFor(pod.GetNamespace(), list.Items[i].Name))
@@ -237,12 +253,15 @@ func mayLead(target, controller workloadspread.Reference) bool {
 	case target.GroupKind == controller.GroupKind:
 		return false
 	case target.GroupKind == workloadspread.Deployment:
-		return controller.GroupKind == workloadspread.ReplicaSet && strings.HasPrefix(controller.Name, target.Name+"-")
+		return controller.GroupKind == workloadspread.ReplicaSet &&
+			strings.HasPrefix(controller.Name, target.Name+"-")
 	}
 	return !workloadspread.BuiltIn(target.GroupKind)
 }
 
-func (r *reconciler) run(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+func (r *reconciler) run(
+	ctx context.Context, name types.NamespacedName, owner types.UID,
+) (reconcile.Done, error) {
 	outcome, err := r.pass.Run(ctx, name, owner)
 	done := reconcile.Done{After: outcome.After, Planning: outcome.Planning}
 	if plan := outcome.Plan; plan != nil {

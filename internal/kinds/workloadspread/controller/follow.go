@@ -34,11 +34,13 @@ func (k *Kinds) Follow(ctx context.Context, target workloadspread.Reference) err
 	} else if !workloadspread.BuiltIn(target.GroupKind) {
 		return nil
 	}
+
 	for _, kind := range kinds {
 		if err := k.follow(ctx, kind); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -49,14 +51,17 @@ func (k *Kinds) follow(ctx context.Context, kind schema.GroupKind) error {
 	if done {
 		return nil
 	}
+
 	object, err := k.empty(kind)
 	if err != nil {
 		return fmt.Errorf("watching %s: %w", kind, err)
 	}
+
 	informer, err := k.caches.GetInformer(ctx, object, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watching %s: %w", kind, err)
 	}
+
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if _, done := k.followed[kind]; done {
@@ -65,6 +70,7 @@ func (k *Kinds) follow(ctx context.Context, kind schema.GroupKind) error {
 	if _, err := informer.AddEventHandler(k.handler(kind)); err != nil {
 		return fmt.Errorf("watching %s: %w", kind, err)
 	}
+
 	k.followed[kind] = informer
 	return nil
 }
@@ -91,6 +97,7 @@ func (k *Kinds) tell(kind schema.GroupKind, object any) {
 	if !ok {
 		return
 	}
+
 	k.mu.Lock()
 	told := k.told
 	k.mu.Unlock()
@@ -98,6 +105,7 @@ func (k *Kinds) tell(kind schema.GroupKind, object any) {
 	if parent, ok := workloadspread.ControllerOf(of); ok && k.Known(parent.GroupKind) {
 		references = append(references, parent)
 	}
+
 	for _, do := range told {
 		for _, reference := range references {
 			do(of.GetNamespace(), reference)

@@ -51,15 +51,21 @@ var _ Reader = &kubeReader{}
 type kubeReader struct{ *Kube }
 
 // Target implements Reader. The target's kind is watched from then on.
-func (k *kubeReader) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (*workloadspread.Target, bool, error) {
+func (k *kubeReader) Target(
+	ctx context.Context, spread *appsv1beta1.WorkloadSpread,
+) (*workloadspread.Target, bool, error) {
 	reference := workloadspread.TargetOf(spread)
 	if !workloadspread.BuiltIn(reference.GroupKind) && !k.Workloads.Ready() {
 		return nil, false, errors.New("it is not known yet which kinds are listed")
 	}
-	if !k.Workloads.Known(reference.GroupKind) { // its pods are there all the same, and so is the status that counts them
-		err := fmt.Errorf("the kind is not supported, and an administrator has not listed it in key %s of ConfigMap %s in the namespace of the manager", workloadspread.AllowListKey, workloadspread.ConfigMapName)
+	// its pods are there all the same, and so is the status that counts them
+	if !k.Workloads.Known(reference.GroupKind) {
+		err := fmt.Errorf(
+			"the kind is not supported, and an administrator has not listed it in key %s of ConfigMap %s in the namespace of the manager",
+			workloadspread.AllowListKey, workloadspread.ConfigMapName)
 		return &workloadspread.Target{Reference: reference, DesiredError: err}, false, nil
 	}
+
 	known := true
 	if err := k.Workloads.Follow(ctx, reference); err != nil {
 		if !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
@@ -68,30 +74,37 @@ func (k *kubeReader) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpr
 		known = false // it is not served
 	}
 	target, err := k.Workloads.Target(ctx, spread, false)
-	if apierrors.IsForbidden(err) { // until somebody gives the right, who must be told (WS-028)
+	if apierrors.IsForbidden(err) { // until somebody gives the right, who must be told
 		return &workloadspread.Target{Reference: reference, DesiredError: err}, known, nil
 	}
 	if err != nil {
 		return nil, false, fmt.Errorf("reading the target: %w", err)
 	}
+
 	return target, known, nil
 }
 
 // Pods implements Reader.
-func (k *kubeReader) Pods(ctx context.Context, spread *appsv1beta1.WorkloadSpread, target *workloadspread.Target) ([]*corev1.Pod, error) {
+func (k *kubeReader) Pods(
+	ctx context.Context, spread *appsv1beta1.WorkloadSpread, target *workloadspread.Target,
+) ([]*corev1.Pod, error) {
 	pods, err := k.found(ctx, spread, target)
 	there := make(map[types.UID]bool, len(pods))
 	for _, pod := range pods {
 		there[pod.UID] = true
 	}
-	return reconcile.Overlay(k.Own, spread.UID, pods, func(pod *corev1.Pod) bool { return there[pod.UID] }), err
+	return reconcile.Overlay(k.Own, spread.UID, pods,
+		func(pod *corev1.Pod) bool { return there[pod.UID] }), err
 }
 
-func (k *kubeReader) found(ctx context.Context, spread *appsv1beta1.WorkloadSpread, target *workloadspread.Target) ([]*corev1.Pod, error) {
+func (k *kubeReader) found(
+	ctx context.Context, spread *appsv1beta1.WorkloadSpread, target *workloadspread.Target,
+) ([]*corev1.Pod, error) {
 	filter, err := workloadspread.Filter(spread)
 	if err != nil {
 		return nil, fmt.Errorf("target filter: %w", err)
 	}
+
 	var found []*corev1.Pod
 	for _, controller := range target.Controllers {
 		pods, err := k.Kube.Pods.ControlledBy(spread.Namespace, controller)
@@ -100,9 +113,11 @@ func (k *kubeReader) found(ctx context.Context, spread *appsv1beta1.WorkloadSpre
 		}
 		found = append(found, selected(pods, spread.Namespace, target.Selector, filter)...)
 	}
+
 	if len(found) > 0 || target.Fallback == nil {
 		return found, nil
 	}
+
 	selector, err := target.Fallback()
 	if err != nil {
 		return nil, fmt.Errorf("finding the pods of %s %s: %w", target.Kind, target.Name, err)
@@ -110,15 +125,19 @@ func (k *kubeReader) found(ctx context.Context, spread *appsv1beta1.WorkloadSpre
 	if selector == nil || selector.Empty() {
 		return nil, nil
 	}
+
 	var list corev1.PodList
-	if err := k.Client.List(ctx, &list, client.InNamespace(spread.Namespace), client.MatchingLabelsSelector{Selector: selector},
+	if err := k.Client.List(ctx, &list, client.InNamespace(spread.Namespace),
+		client.MatchingLabelsSelector{Selector: selector},
 		client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing the pods of %s %s: %w", target.Kind, target.Name, err)
 	}
+
 	pods := make([]*corev1.Pod, len(list.Items))
 	for i := range list.Items {
 		pods[i] = &list.Items[i]
 	}
+
 	return selected(pods, spread.Namespace, filter), nil
 }
 
@@ -139,7 +158,8 @@ func selected(pods []*corev1.Pod, namespace string, selectors ...labels.Selector
 // Node implements Reader.
 func (k *kubeReader) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	node := &corev1.Node{}
-	if err := k.Client.Get(ctx, types.NamespacedName{Name: name}, node, client.UnsafeDisableDeepCopy); err != nil {
+	if err := k.Client.Get(ctx, types.NamespacedName{Name: name}, node,
+		client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			return nil, nil
 		}
@@ -158,22 +178,28 @@ func (k *kubeReader) Whole(ctx context.Context, name types.NamespacedName) ([]by
 		}
 		return nil, fmt.Errorf("reading pod %s: %w", name, err)
 	}
+
 	pod.SetManagedFields(nil)
 	document, err := json.Marshal(pod.Object)
 	if err != nil {
 		return nil, fmt.Errorf("reading pod %s: %w", name, err)
 	}
+
 	return document, nil
 }
 
 // Placed implements Reader. Of pods no more is read than their metadata.
-func (k *kubeReader) Placed(ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string) (map[string]bool, error) {
+func (k *kubeReader) Placed(
+	ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string,
+) (map[string]bool, error) {
 	wanted, found := make(map[string]bool, len(keys)), map[string]bool{}
 	for _, key := range keys {
 		wanted[key] = true
 	}
+
 	look := func(pod metav1.Object) {
-		if placed, ok := pub.ParsePlacement(pod.GetAnnotations()); ok && placed.Name == spread.Name && pod.GetDeletionTimestamp() == nil {
+		if placed, ok := pub.ParsePlacement(pod.GetAnnotations()); ok && placed.Name == spread.Name &&
+			pod.GetDeletionTimestamp() == nil {
 			if key := cmp.Or(placed.UID, pod.GetName()); wanted[key] {
 				found[key] = true
 			}

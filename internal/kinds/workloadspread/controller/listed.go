@@ -38,23 +38,30 @@ type Listed struct {
 // FollowLists starts to follow the ConfigMap in the install namespace once the manager runs, on every
 // replica, for lists of kinds, each at a key of its own. newInformer makes the informer of its cache; nil
 // means the library's.
-func FollowLists(ctx context.Context, mgr manager.Manager, namespace string, newInformer watches.NewInformer, lists ...*Listed) error {
+func FollowLists(
+	ctx context.Context, mgr manager.Manager, namespace string, newInformer watches.NewInformer,
+	lists ...*Listed,
+) error {
 	named := fields.OneTermEqualSelector("metadata.name", workloadspread.ConfigMapName)
 	// A cache of its own: that of the manager holds other ConfigMaps.
-	own, err := cache.New(mgr.GetConfig(), cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(),
-		Mapper:      mgr.GetRESTMapper(),
-		NewInformer: newInformer,
-		ByObject:    map[client.Object]cache.ByObject{&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{namespace: {FieldSelector: named}}}}})
+	own, err := cache.New(mgr.GetConfig(),
+		cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(),
+			Mapper:      mgr.GetRESTMapper(),
+			NewInformer: newInformer,
+			ByObject: map[client.Object]cache.ByObject{
+				&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{namespace: {FieldSelector: named}}}}})
 	if err != nil {
 		return fmt.Errorf("making the cache of ConfigMap %s: %w", workloadspread.ConfigMapName, err)
 	}
 	if err := mgr.Add(matchconditions.Everywhere(own.Start)); err != nil {
 		return fmt.Errorf("adding the cache of ConfigMap %s: %w", workloadspread.ConfigMapName, err)
 	}
+
 	informer, err := own.GetInformer(ctx, &corev1.ConfigMap{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("watching ConfigMap %s: %w", workloadspread.ConfigMapName, err)
 	}
+
 	for _, l := range lists {
 		registration, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 			AddFunc:    l.read,
@@ -66,6 +73,7 @@ func FollowLists(ctx context.Context, mgr manager.Manager, namespace string, new
 		}
 		l.synced = registration.HasSynced
 	}
+
 	return nil
 }
 
@@ -97,7 +105,7 @@ func (l *Listed) keep(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err = err; err != nil {
-		l.log.Error(err, "The list of kinds of workloads cannot be read, what was read before stays") // WS-027
+		l.log.Error(err, "The list of kinds of workloads cannot be read, what was read before stays")
 		return
 	}
 	l.list = list
@@ -116,7 +124,8 @@ func (l *Listed) Ready() bool { return l.synced == nil || l.synced() }
 // Err says why the present list cannot be read; nil if it can.
 func (l *Listed) Err() error {
 	if !l.Ready() {
-		return fmt.Errorf("this manager has just started and has not read ConfigMap %s yet", workloadspread.ConfigMapName)
+		return fmt.Errorf("this manager has just started and has not read ConfigMap %s yet",
+			workloadspread.ConfigMapName)
 	}
 	l.mu.RLock()
 	defer l.mu.RUnlock()

@@ -45,7 +45,8 @@ func (x *Index) Set(spread *appsv1beta1.WorkloadSpread) {
 	if x.namespaces == nil {
 		x.namespaces = map[string][]*indexed{}
 	}
-	list := slices.DeleteFunc(slices.Clone(x.namespaces[spread.Namespace]), func(o *indexed) bool { return o.spread.Name == spread.Name })
+	list := slices.DeleteFunc(slices.Clone(x.namespaces[spread.Namespace]),
+		func(o *indexed) bool { return o.spread.Name == spread.Name })
 	list = append(list, e)
 	slices.SortFunc(list, func(a, b *indexed) int { return cmp.Compare(a.spread.Name, b.spread.Name) })
 	x.namespaces[spread.Namespace] = list // others may read the former one
@@ -55,7 +56,8 @@ func (x *Index) Set(spread *appsv1beta1.WorkloadSpread) {
 func (x *Index) Delete(spread *appsv1beta1.WorkloadSpread) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	list := slices.DeleteFunc(slices.Clone(x.namespaces[spread.Namespace]), func(o *indexed) bool { return o.spread.Name == spread.Name })
+	list := slices.DeleteFunc(slices.Clone(x.namespaces[spread.Namespace]),
+		func(o *indexed) bool { return o.spread.Name == spread.Name })
 	if len(list) == 0 {
 		delete(x.namespaces, spread.Namespace)
 		return
@@ -113,11 +115,14 @@ func NewMatcher(index *Index, workloads Workloads, log logr.Logger) *Matcher {
 // Match returns the WorkloadSpread of a pod that is created; nil if it has none. The controllers above that
 // of the pod are looked at only where one of them may be a target (WS-055); it is an error that one is not
 // found (WS-053).
-func (m *Matcher) Match(ctx context.Context, pod *corev1.Pod, namespace string) (*appsv1beta1.WorkloadSpread, error) {
+func (m *Matcher) Match(
+	ctx context.Context, pod *corev1.Pod, namespace string,
+) (*appsv1beta1.WorkloadSpread, error) {
 	candidates := m.index.in(namespace)
 	if len(candidates) == 0 || !readiness.Active(pod) {
 		return nil, nil
 	}
+
 	owner, ok := workloadspread.ControllerOf(pod)
 	for range maxOwners {
 		if !ok {
@@ -126,11 +131,12 @@ func (m *Matcher) Match(ctx context.Context, pod *corev1.Pod, namespace string) 
 		if err := m.wait(ctx, owner.GroupKind, candidates); err != nil {
 			return nil, err
 		}
-		if !m.workloads.Known(owner.GroupKind) { // WS-051, WS-052
+		if !m.workloads.Known(owner.GroupKind) {
 			return nil, nil
 		}
 		for _, e := range candidates {
-			if e.spread.DeletionTimestamp == nil && e.target == owner && e.filter.Matches(labels.Set(pod.Labels)) { // WS-054
+			if e.spread.DeletionTimestamp == nil && e.target == owner &&
+				e.filter.Matches(labels.Set(pod.Labels)) {
 				return e.spread, nil
 			}
 		}
@@ -143,15 +149,20 @@ func (m *Matcher) Match(ctx context.Context, pod *corev1.Pod, namespace string) 
 		}
 		parent, found, err := m.workloads.Parent(ctx, namespace, owner)
 		if apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("%s %s, which controls the pod, is not found: %w", owner.Kind, owner.Name, err)
+			return nil, fmt.Errorf("%s %s, which controls the pod, is not found: %w", owner.Kind,
+				owner.Name, err)
 		}
-		if err != nil { // it cannot be told: these WorkloadSpreads are left out (WS-053)
-			m.log.Error(err, "The controller of a workload cannot be read, its pods are not spread by what controls it", "namespace",
+		if err != nil { // it cannot be told: these WorkloadSpreads are left out
+			m.log.Error(
+				err,
+				"The controller of a workload cannot be read, its pods are not spread by what controls it",
+				"namespace",
 				namespace, "kind", owner.Kind, "name", owner.Name)
 			return nil, nil
 		}
 		owner, ok = parent, found
 	}
+
 	return nil, nil
 }
 
@@ -163,7 +174,8 @@ func (m *Matcher) wait(ctx context.Context, kind schema.GroupKind, candidates []
 		toolscache.WaitForCacheSync(ctx.Done(), m.workloads.Ready) {
 		return nil
 	}
-	return fmt.Errorf("this manager has just started and does not know yet which kinds are listed: %w", ctx.Err())
+	return fmt.Errorf("this manager has just started and does not know yet which kinds are listed: %w",
+		ctx.Err())
 }
 
 // mayControl tells whether an object of the one kind may stand above an object of the other. The supported

@@ -25,16 +25,21 @@ type meters struct {
 func newMeters() *meters {
 	spread, subset := []string{"namespace", "name"}, []string{"namespace", "name", "subset"}
 	gauge := func(name, help string, labels []string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_workloadspread_" + name, Help: help}, labels)
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "afloat_workloadspread_" + name, Help: help},
+			labels)
 	}
 	counter := func(name, help string, labels []string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_workloadspread_" + name, Help: help}, labels)
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "afloat_workloadspread_" +
+			name, Help: help}, labels)
 	}
+
 	return &meters{
 		pods:      gauge("subset_pods", "Active pods in a subset, of all versions.", subset),
 		unmatched: gauge("pods_unmatched", "Active pods of the workload that are in no subset.", spread),
-		passed:    gauge("subset_unschedulable", "1 while pods that could not be scheduled make new ones pass over the subset.", subset),
-		given:     counter("pods_given_up_total", "Pods deleted because they could not be scheduled.", subset),
+		passed: gauge("subset_unschedulable",
+			"1 while pods that could not be scheduled make new ones pass over the subset.", subset),
+		given: counter("pods_given_up_total",
+			"Pods deleted because they could not be scheduled.", subset),
 		lost: counter("bookings_expired_total", "Bookings that expired, by operation: create or delete.",
 			[]string{"namespace", "name", "operation"}),
 		known: map[types.NamespacedName]map[string]bool{},
@@ -50,6 +55,7 @@ func (m *meters) observe(name types.NamespacedName, outcome Outcome) {
 	if plan.Problem != nil {
 		return
 	}
+
 	subsets := map[string]bool{}
 	for i := range plan.Status.Status.SubsetStatuses {
 		s := &plan.Status.Status.SubsetStatuses[i]
@@ -61,11 +67,13 @@ func (m *meters) observe(name types.NamespacedName, outcome Outcome) {
 		}
 		m.passed.WithLabelValues(name.Namespace, name.Name, s.Name).Set(passed)
 	}
+
 	m.unmatched.WithLabelValues(name.Namespace, name.Name).Set(float64(plan.Unmatched()))
 	for _, pod := range outcome.Deleted {
 		placed, _ := pub.ParsePlacement(pod.Annotations)
 		m.given.WithLabelValues(name.Namespace, name.Name, placed.Subset).Inc()
 	}
+
 	for _, lost := range outcome.Lost {
 		operation := "create"
 		if lost.Deletion {
@@ -73,6 +81,7 @@ func (m *meters) observe(name types.NamespacedName, outcome Outcome) {
 		}
 		m.lost.WithLabelValues(name.Namespace, name.Name, operation).Inc()
 	}
+
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for subset := range m.known[name] {
@@ -81,6 +90,7 @@ func (m *meters) observe(name types.NamespacedName, outcome Outcome) {
 			m.passed.DeleteLabelValues(name.Namespace, name.Name, subset)
 		}
 	}
+
 	m.known[name] = subsets
 }
 
@@ -88,7 +98,8 @@ func (m *meters) forget(name types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := prometheus.Labels{"namespace": name.Namespace, "name": name.Name}
-	for _, vector := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.pods, m.unmatched, m.passed, m.given, m.lost} {
+	for _, vector := range []interface{ DeletePartialMatch(prometheus.Labels) int }{m.pods, m.unmatched,
+		m.passed, m.given, m.lost} {
 		vector.DeletePartialMatch(all)
 	}
 	delete(m.known, name)

@@ -28,9 +28,11 @@ import (
 // Reader is what a pass reads. Objects of caches must not be changed.
 type Reader interface {
 	// Target returns its workload. known: the kind is one that may be spread.
-	Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (target *workloadspread.Target, known bool, err error)
+	Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread) (target *workloadspread.Target,
+		known bool, err error)
 	// Pods returns the pods of the target that the WorkloadSpread selects, from the cache.
-	Pods(ctx context.Context, spread *appsv1beta1.WorkloadSpread, target *workloadspread.Target) ([]*corev1.Pod, error)
+	Pods(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
+		target *workloadspread.Target) ([]*corev1.Pod, error)
 	// Node returns a node from the cache, nil if it is not known.
 	Node(ctx context.Context, name string) (*corev1.Node, error)
 	// Whole reads a pod from the API server, as the document that it is; nil if it does not exist.
@@ -79,8 +81,7 @@ type Outcome struct {
 	After time.Duration
 }
 
-// unknownAfter is when to come back if the target's kind may not be spread; it may be listed meanwhile
-// (WS-026).
+// unknownAfter is when to come back if the target's kind may not be spread; it may be listed meanwhile.
 const unknownAfter = time.Minute
 
 // Run makes one pass: it plans from what the caches hold and what was written, and applies. An error means
@@ -89,8 +90,9 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	now := p.Applier.API.Now()
 	spread, err := reconcile.Begin[appsv1beta1.WorkloadSpread](ctx, p.Applier.API, name, owner)
 	if err != nil || spread == nil || spread.DeletionTimestamp != nil {
-		return Outcome{}, err // WS-131
+		return Outcome{}, err
 	}
+
 	outcome := Outcome{}
 	snapshot, known, err := p.snapshot(ctx, spread, now)
 	if err != nil {
@@ -120,6 +122,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 		}
 		return outcome, plan.Problem
 	}
+
 	plan.Looked(keys)
 	again.At(&outcome.After, now, plan.Again)
 	wait := p.statusMayWait(plan)
@@ -141,7 +144,9 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 
 // unseen are the keys of overdue creations whose place must not be given away: their pods are there, or may
 // be. The cache of pods may be behind for longer than a booking lasts, while that of WorkloadSpreads is not.
-func (p *Pass) unseen(ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string, now time.Time) (map[string]bool, error) {
+func (p *Pass) unseen(
+	ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string, now time.Time,
+) (map[string]bool, error) {
 	kept := p.memory.Of(spread.UID)
 	due := now.Sub(kept.looked) >= workloadspread.LookEvery
 	if due {
@@ -158,6 +163,7 @@ func (p *Pass) unseen(ctx context.Context, spread *appsv1beta1.WorkloadSpread, k
 	for _, key := range keys {
 		all[key] = true
 	}
+
 	return all, err
 }
 
@@ -167,20 +173,24 @@ func (p *Pass) Forget(owner types.UID) {
 	p.memory.Forget(owner)
 }
 
-func (p *Pass) snapshot(ctx context.Context, spread *appsv1beta1.WorkloadSpread, now time.Time) (*workloadspread.Snapshot, bool, error) {
+func (p *Pass) snapshot(
+	ctx context.Context, spread *appsv1beta1.WorkloadSpread, now time.Time,
+) (*workloadspread.Snapshot, bool, error) {
 	target, known, err := p.Reader.Target(ctx, spread)
 	if err != nil {
 		return nil, false, err
 	}
+
 	kept := p.memory.Of(spread.UID)
 	kept.bookings = workloadspread.Note(kept.bookings, spread, now)
-	s := &workloadspread.Snapshot{Spread: spread, Target: target, Versioned: p.Versioned, Window: p.Window, Now: now, Known: kept.bookings,
-		Held: kept.retries.All(aboutOf(spread), now)}
+	s := &workloadspread.Snapshot{Spread: spread, Target: target, Versioned: p.Versioned, Window: p.Window,
+		Now: now, Known: kept.bookings, Held: kept.retries.All(aboutOf(spread), now)}
 	if !target.Exists {
-		return s, known, nil // WS-023
+		return s, known, nil
 	}
+
 	s.Pods, err = p.Reader.Pods(ctx, spread, target)
-	if apierrors.IsForbidden(err) { // until somebody gives the right, who must be told (WS-028)
+	if apierrors.IsForbidden(err) { // until somebody gives the right, who must be told
 		unknown := *target
 		unknown.DesiredError, s.Target = err, &unknown
 		return s, known, nil
@@ -191,6 +201,7 @@ func (p *Pass) snapshot(ctx context.Context, spread *appsv1beta1.WorkloadSpread,
 	if s.Pods, s.Left, err = p.withoutRivals(ctx, spread, s.Pods); err != nil {
 		return nil, false, err
 	}
+
 	return s, known, p.strangers(ctx, s)
 }
 
@@ -241,7 +252,8 @@ func (p *Pass) strangers(ctx context.Context, s *workloadspread.Snapshot) error 
 	var found []*stranger
 	nodes := map[string]*corev1.Node{}
 	for i, pod := range s.Pods {
-		if _, placed := workloadspread.PlacementOf(s.Spread, pod); placed || !readiness.Active(pod) || pod.Spec.NodeName == "" {
+		if _, placed := workloadspread.PlacementOf(s.Spread, pod); placed || !readiness.Active(pod) ||
+			pod.Spec.NodeName == "" {
 			continue
 		}
 		if !s.Held[pod.UID].IsZero() {
@@ -270,10 +282,13 @@ func (p *Pass) strangers(ctx context.Context, s *workloadspread.Snapshot) error 
 		}
 		found = append(found, &stranger{index: i, pod: pod, node: node, fingerprint: fingerprint})
 	}
-	errs := p.Applier.API.For(s.Spread.UID).Each(ctx, len(found), func(i int) error { return p.examine(ctx, s.Spread, found[i]) })
+
+	errs := p.Applier.API.For(s.Spread.UID).Each(ctx, len(found),
+		func(i int) error { return p.examine(ctx, s.Spread, found[i]) })
 	if len(found) > 0 {
 		s.Pods = slices.Clone(s.Pods)
 	}
+
 	for i, stranger := range found {
 		if errs[i] != nil { // the others are counted all the same
 			s.Unread = errors.Join(s.Unread, errs[i])
@@ -288,12 +303,14 @@ func (p *Pass) strangers(ctx context.Context, s *workloadspread.Snapshot) error 
 			still[stranger.pod.UID] = examined{s.Spread.Generation, stranger.fingerprint, stranger.fits}
 		}
 	}
+
 	s.Fits = map[types.UID][]workloadspread.Fit{}
 	for uid, e := range still {
 		if len(e.fits) > 0 {
 			s.Fits[uid] = e.fits
 		}
 	}
+
 	s.Pods = slices.DeleteFunc(s.Pods, func(pod *corev1.Pod) bool { return pod == nil })
 	kept.examined = still
 	return nil
@@ -304,6 +321,7 @@ func (p *Pass) examine(ctx context.Context, spread *appsv1beta1.WorkloadSpread, 
 	if err != nil || document == nil {
 		return err
 	}
+
 	now := &corev1.Pod{}
 	if err := json.Unmarshal(document, now); err != nil {
 		return fmt.Errorf("reading pod %s: %w", of.pod.Name, err)
@@ -319,6 +337,7 @@ func (p *Pass) examine(ctx context.Context, spread *appsv1beta1.WorkloadSpread, 
 	if _, err := slim.Pod(now); err != nil {
 		return fmt.Errorf("reading pod %s: %w", of.pod.Name, err)
 	}
+
 	of.now = now
 	return nil
 }
@@ -326,7 +345,8 @@ func (p *Pass) examine(ctx context.Context, spread *appsv1beta1.WorkloadSpread, 
 // fingerprintOf changes with what it depends on whether a pod fits, as far as caches tell.
 func fingerprintOf(spread *appsv1beta1.WorkloadSpread, pod *corev1.Pod, node *corev1.Node) uint64 {
 	h := fnv.New64a()
-	fmt.Fprint(h, spread.Generation, pod.Generation, pod.Labels, node.UID, node.Labels, node.Spec.Taints) // maps are printed in order
+	// maps are printed in order
+	fmt.Fprint(h, spread.Generation, pod.Generation, pod.Labels, node.UID, node.Labels, node.Spec.Taints)
 	return h.Sum64()
 }
 
@@ -335,8 +355,10 @@ func (p *Pass) statusMayWait(plan *workloadspread.Plan) time.Duration {
 	if equality.Semantic.DeepEqual(&plan.Spread.Status, &plan.Status.Status) {
 		return 0
 	}
-	adopts := slices.ContainsFunc(plan.Writes, func(w *workloadspread.PodWrite) bool { return w.Adopt != "" }) // which waits for the status
-	onlyNumbers := !adopts && len(plan.Status.Lost)+len(plan.Delete) == 0 && sameButNumbers(&plan.Spread.Status, &plan.Status.Status)
+	// which waits for the status
+	adopts := slices.ContainsFunc(plan.Writes, func(w *workloadspread.PodWrite) bool { return w.Adopt != "" })
+	onlyNumbers := !adopts && len(plan.Status.Lost)+len(plan.Delete) == 0 &&
+		sameButNumbers(&plan.Spread.Status, &plan.Status.Status)
 	return p.memory.Of(plan.Spread.UID).status.Wait(p.Applier.API.Now(), onlyNumbers)
 }
 
@@ -353,11 +375,13 @@ func sameButNumbers(a, b *appsv1beta1.WorkloadSpreadStatus) bool {
 		len(a.VersionedSubsetStatuses) != len(b.VersionedSubsetStatuses) {
 		return false
 	}
+
 	for version, list := range a.VersionedSubsetStatuses {
 		if other, ok := b.VersionedSubsetStatuses[version]; !ok || !same(list, other, true) {
 			return false
 		}
 	}
+
 	return true
 }
 
@@ -385,28 +409,33 @@ func (p *Pass) announce(plan *workloadspread.Plan, result *Result) {
 		}
 		if len(created) > 0 {
 			event(corev1.EventTypeWarning, EventCreatePodFailed,
-				fmt.Sprintf("%s admitted more than %s ago and never seen, so that %s free again: %s", plural.Of(len(created),
-					"pod")+plural.Form(len(created), " was", " were"), workloadspread.CreationTimeout,
+				fmt.Sprintf("%s admitted more than %s ago and never seen, so that %s free again: %s",
+					plural.Of(len(created), "pod")+plural.Form(len(created), " was", " were"),
+					workloadspread.CreationTimeout,
 					plural.Form(len(created), "its place is", "their places are"), plural.Few(created, 5)))
 		}
 		if len(deleted) > 0 {
 			event(corev1.EventTypeWarning, EventDeletePodFailed,
-				fmt.Sprintf("%s still there more than %s after %s deletion was admitted: %s", plural.Of(len(deleted),
-					"pod")+plural.Form(len(deleted), " is", " are"), workloadspread.DeletionTimeout, plural.Form(len(deleted), "its", "their"),
+				fmt.Sprintf("%s still there more than %s after %s deletion was admitted: %s",
+					plural.Of(len(deleted), "pod")+plural.Form(len(deleted), " is", " are"),
+					workloadspread.DeletionTimeout, plural.Form(len(deleted), "its", "their"),
 					plural.Few(deleted, 5)))
 		}
 		if len(result.Written.Recovered) > 0 {
-			event(corev1.EventTypeNormal, EventRecoverScheduling, "new pods are put again into "+plural.Form(len(result.Written.Recovered),
-				"subset ", "subsets ")+plural.Few(result.Written.Recovered, 5))
+			event(corev1.EventTypeNormal, EventRecoverScheduling,
+				"new pods are put again into "+plural.Form(len(result.Written.Recovered),
+					"subset ", "subsets ")+plural.Few(result.Written.Recovered, 5))
 		}
 	}
 	if n := len(result.CostErrors); n > 0 {
 		event(corev1.EventTypeWarning, EventPatchCostFailed,
-			fmt.Sprintf("the deletion cost of %s could not be written: %v", plural.Of(n, "pod"), result.CostErrors[0]))
+			fmt.Sprintf("the deletion cost of %s could not be written: %v", plural.Of(n, "pod"),
+				result.CostErrors[0]))
 	}
 	if n := len(result.DeleteErrors); n > 0 {
-		event(corev1.EventTypeWarning, EventDeletePodFailed, fmt.Sprintf("%s that cannot be scheduled could not be deleted: %v",
-			plural.Of(n, "pod"), result.DeleteErrors[0]))
+		event(corev1.EventTypeWarning, EventDeletePodFailed,
+			fmt.Sprintf("%s that cannot be scheduled could not be deleted: %v", plural.Of(n, "pod"),
+				result.DeleteErrors[0]))
 	}
 	p.say(plan, workloadspread.ReasonReplicasUnknown, "")
 	p.say(plan, workloadspread.ReasonQuotaUnknown, "")

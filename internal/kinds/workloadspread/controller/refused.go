@@ -22,7 +22,8 @@ func Refuses(err error) bool {
 		return false
 	}
 	code := status.Status().Code
-	return code >= 400 && code < 500 && code != http.StatusRequestTimeout && !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err)
+	return code >= 400 && code < 500 && code != http.StatusRequestTimeout &&
+		!apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err)
 }
 
 // Refused gives back the place of a pod that the API server refused to who asked it to create the pod: after
@@ -32,14 +33,18 @@ func (w *Watch) Refused(ctx context.Context, pod metav1.Object, versioned worklo
 	if pod.GetName() == "" {
 		return nil
 	}
-	refused := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.GetNamespace(), Name: pod.GetName(), Labels: pod.GetLabels(),
-		OwnerReferences: pod.GetOwnerReferences()}}
+
+	refused := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.GetNamespace(), Name: pod.GetName(),
+		Labels: pod.GetLabels(), OwnerReferences: pod.GetOwnerReferences()}}
 	spread, err := w.Match(ctx, refused, refused.Namespace)
 	if err != nil || spread == nil {
 		return err
 	}
-	if err := w.Booker.Release(ctx, spread, workloadspread.Creation{Key: refused.Name, Version: versioned.Of(refused)}); err != nil {
-		return fmt.Errorf("giving back the place of pod %s in WorkloadSpread %s: %w", refused.Name, spread.Name, err)
+	if err := w.Booker.Release(ctx, spread,
+		workloadspread.Creation{Key: refused.Name, Version: versioned.Of(refused)}); err != nil {
+		return fmt.Errorf("giving back the place of pod %s in WorkloadSpread %s: %w", refused.Name,
+			spread.Name, err)
 	}
+
 	return nil
 }

@@ -18,7 +18,9 @@ import (
 // may lead to them, and how many these are. Two that adopted each other's pods, or ranked them, would do so
 // for ever. Validation refuses two of the same target, unless they come at once, or their targets stand one
 // above the other.
-func (p *Pass) withoutRivals(ctx context.Context, spread *appsv1beta1.WorkloadSpread, pods []*corev1.Pod) ([]*corev1.Pod, int, error) {
+func (p *Pass) withoutRivals(
+	ctx context.Context, spread *appsv1beta1.WorkloadSpread, pods []*corev1.Pod,
+) ([]*corev1.Pod, int, error) {
 	rivals := map[string]*appsv1beta1.WorkloadSpread{}
 	kept := make([]*corev1.Pod, 0, len(pods))
 	for _, pod := range pods {
@@ -32,7 +34,8 @@ func (p *Pass) withoutRivals(ctx context.Context, spread *appsv1beta1.WorkloadSp
 			var err error
 			if rival, err = reconcile.Find[appsv1beta1.WorkloadSpread](ctx, p.Applier.API,
 				types.NamespacedName{Namespace: spread.Namespace, Name: placed.Name}); err != nil {
-				return nil, 0, fmt.Errorf("reading WorkloadSpread %s, which pods are annotated for: %w", placed.Name, err)
+				return nil, 0, fmt.Errorf("reading WorkloadSpread %s, which pods are annotated for: %w",
+					placed.Name, err)
 			}
 			rivals[placed.Name] = rival
 		}
@@ -40,6 +43,7 @@ func (p *Pass) withoutRivals(ctx context.Context, spread *appsv1beta1.WorkloadSp
 			kept = append(kept, pod)
 		}
 	}
+
 	return kept, len(pods) - len(kept), nil
 }
 

@@ -42,7 +42,8 @@ type Targets interface {
 // NewWatch returns what follows WorkloadSpreads, from Follow on.
 func NewWatch(ctx context.Context, mgr manager.Manager, targets Targets) *Watch {
 	index, log := &Index{}, mgr.GetLogger().WithName("workloadspread")
-	w := newWatch(index, NewBooker(mgr.GetClient(), mgr.GetAPIReader(), index.Get, targets, log, time.Now), NewMatcher(index, targets, log),
+	w := newWatch(index, NewBooker(mgr.GetClient(), mgr.GetAPIReader(), index.Get, targets, log, time.Now),
+		NewMatcher(index, targets, log),
 		func(spread *appsv1beta1.WorkloadSpread) {
 			if err := targets.Follow(ctx, workloadspread.TargetOf(spread)); err != nil {
 				log.Error(err, "The kind of a target cannot be watched, it is read live", "workloadspread",
@@ -61,7 +62,8 @@ const readingTime = 5 * time.Second
 func (w *Watch) Learn(ctx context.Context, namespace string) error {
 	_, err := w.together.Do(ctx, namespace, func(ctx context.Context) (none struct{}, err error) {
 		var list appsv1beta1.WorkloadSpreadList
-		if err := w.live.List(ctx, &list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) &&
+		if err := w.live.List(ctx, &list, client.InNamespace(namespace)); err != nil &&
+			!meta.IsNoMatchError(err) &&
 			!apierrors.IsNotFound(err) {
 			return none, fmt.Errorf("reading WorkloadSpreads: %w", err)
 		}
@@ -82,11 +84,15 @@ func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
 // called when it is.
 func (w *Watch) Absent() { w.spreads.Absent() }
 
-func newWatch(index *Index, booker *Booker, matcher *Matcher, follow func(*appsv1beta1.WorkloadSpread)) *Watch {
-	w := &Watch{Index: index, Scope: NewScope(index, time.Now), Booker: booker, matcher: matcher, follow: follow}
+func newWatch(
+	index *Index, booker *Booker, matcher *Matcher, follow func(*appsv1beta1.WorkloadSpread),
+) *Watch {
+	w := &Watch{Index: index, Scope: NewScope(index, time.Now), Booker: booker, matcher: matcher,
+		follow: follow}
 	w.spreads = matchconditions.NewFollower(
 		func(spread *appsv1beta1.WorkloadSpread) {
-			if before := index.Get(client.ObjectKeyFromObject(spread)); before == nil || before.UID != spread.UID ||
+			if before := index.Get(client.ObjectKeyFromObject(spread)); before == nil ||
+				before.UID != spread.UID ||
 				before.Generation != spread.Generation {
 				if before != nil && before.UID != spread.UID {
 					booker.Forget(before.UID)
@@ -124,7 +130,9 @@ func (w *Watch) Changed() <-chan struct{} { return w.spreads.Changed() }
 func (w *Watch) Synced() bool { return w.spreads.Synced() }
 
 // Match is Matcher.Match, once all WorkloadSpreads are known: a pod that came before would do without.
-func (w *Watch) Match(ctx context.Context, pod *corev1.Pod, namespace string) (*appsv1beta1.WorkloadSpread, error) {
+func (w *Watch) Match(
+	ctx context.Context, pod *corev1.Pod, namespace string,
+) (*appsv1beta1.WorkloadSpread, error) {
 	if err := w.spreads.Wait(ctx); err != nil {
 		return nil, fmt.Errorf("WorkloadSpreads: %w", err)
 	}

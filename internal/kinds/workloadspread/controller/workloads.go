@@ -48,7 +48,8 @@ type Workloads interface {
 	Known(kind schema.GroupKind) bool
 	// Parent returns the controller of an object of a known kind; false if it has none. A missing object is a
 	// NotFound error (WS-052, WS-053).
-	Parent(ctx context.Context, namespace string, of workloadspread.Reference) (workloadspread.Reference, bool, error)
+	Parent(ctx context.Context, namespace string, of workloadspread.Reference) (workloadspread.Reference,
+		bool, error)
 }
 
 // Kinds reads workloads. The caches of a kind are filled from the first time that a WorkloadSpread refers to
@@ -71,10 +72,14 @@ type Kinds struct {
 var _ Workloads = &Kinds{}
 
 // NewKinds returns what reads workloads; listed returns the kinds that users list, as soon as ready.
-func NewKinds(mgr manager.Manager, listed func() workloadspread.AllowList, ready func() bool, versioned workloadspread.Versioned) *Kinds {
-	return &Kinds{caches: mgr.GetCache(), live: mgr.GetAPIReader(), scales: mgr.GetClient().SubResource("scale"),
-		mapper: mgr.GetRESTMapper(),
-		scheme: mgr.GetScheme(), listed: listed, ready: ready, versioned: versioned, followed: map[schema.GroupKind]cache.Informer{}}
+func NewKinds(
+	mgr manager.Manager, listed func() workloadspread.AllowList, ready func() bool,
+	versioned workloadspread.Versioned,
+) *Kinds {
+	return &Kinds{caches: mgr.GetCache(), live: mgr.GetAPIReader(),
+		scales: mgr.GetClient().SubResource("scale"), mapper: mgr.GetRESTMapper(),
+		scheme: mgr.GetScheme(), listed: listed, ready: ready, versioned: versioned,
+		followed: map[schema.GroupKind]cache.Informer{}}
 }
 
 // Ready implements Workloads.
@@ -105,7 +110,8 @@ func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
 		versions = append(versions, custom.Version)
 	}
 	mapping, err := k.mapper.RESTMapping(kind, versions...)
-	if meta.IsNoMatchError(err) && len(versions) > 0 { // the listed version is not served any more; the kind decides (WS-025)
+	// the listed version is not served any more; the kind decides
+	if meta.IsNoMatchError(err) && len(versions) > 0 {
 		mapping, err = k.mapper.RESTMapping(kind)
 	}
 	if meta.IsNoMatchError(err) {
@@ -114,17 +120,21 @@ func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
 	if err != nil {
 		return nil, fmt.Errorf("looking for kind %s: %w", kind, err)
 	}
+
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(mapping.GroupVersionKind)
 	return object, nil
 }
 
 // get reads an object from the cache if that is filled, else live. What is read live is slim too.
-func (k *Kinds) get(ctx context.Context, namespace string, of workloadspread.Reference, live bool) (client.Object, error) {
+func (k *Kinds) get(
+	ctx context.Context, namespace string, of workloadspread.Reference, live bool,
+) (client.Object, error) {
 	object, err := k.empty(of.GroupKind)
 	if err != nil {
 		return nil, err
 	}
+
 	key := types.NamespacedName{Namespace: namespace, Name: of.Name}
 	if !live && k.filled(of.GroupKind) {
 		err = k.caches.Get(ctx, key, object)
@@ -137,11 +147,14 @@ func (k *Kinds) get(ctx context.Context, namespace string, of workloadspread.Ref
 	if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", of.Kind, key, err)
 	}
+
 	return object, nil
 }
 
 // Parent implements Workloads. What is not in the cache is looked for live.
-func (k *Kinds) Parent(ctx context.Context, namespace string, of workloadspread.Reference) (workloadspread.Reference, bool, error) {
+func (k *Kinds) Parent(
+	ctx context.Context, namespace string, of workloadspread.Reference,
+) (workloadspread.Reference, bool, error) {
 	object, err := k.get(ctx, namespace, of, false)
 	if apierrors.IsNotFound(err) {
 		object, err = k.get(ctx, namespace, of, true)
@@ -154,7 +167,9 @@ func (k *Kinds) Parent(ctx context.Context, namespace string, of workloadspread.
 }
 
 // Target implements Workloads.
-func (k *Kinds) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, live bool) (*workloadspread.Target, error) {
+func (k *Kinds) Target(
+	ctx context.Context, spread *appsv1beta1.WorkloadSpread, live bool,
+) (*workloadspread.Target, error) {
 	target := &workloadspread.Target{Reference: workloadspread.TargetOf(spread)}
 	custom, listed := k.listed().Workload(target.GroupKind)
 	var paths []string
@@ -170,12 +185,14 @@ func (k *Kinds) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, 
 	if err != nil {
 		return nil, err
 	}
+
 	target.Exists, target.Controllers = true, []types.UID{object.GetUID()}
 	switch workload := object.(type) {
 	case *appsv1beta1.CloneSet:
 		target.Desired, target.Costs = orOne(workload.Spec.Replicas), true
 		k.latest(target, func() (string, error) {
-			if workload.Status.ObservedGeneration < workload.Generation || workload.Status.UpdateRevision == "" {
+			if workload.Status.ObservedGeneration < workload.Generation ||
+				workload.Status.UpdateRevision == "" {
 				return "", errors.New("its controller has not seen its last change yet")
 			}
 			return workloadspread.AfterLastDash(workload.Status.UpdateRevision), nil
@@ -208,7 +225,8 @@ func (k *Kinds) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, 
 		}
 	case *unstructured.Unstructured:
 		if target.GroupKind == workloadspread.AdvancedStatefulSet {
-			target.Desired, target.Start, target.Reserved, target.DesiredError = workloadspread.ReadAdvanced(workload.Object)
+			target.Desired, target.Start, target.Reserved, target.DesiredError = workloadspread.ReadAdvanced(
+				workload.Object)
 			break
 		}
 		if len(paths) == 0 {
@@ -226,22 +244,26 @@ func (k *Kinds) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread, 
 		target.Fallback = func() (labels.Selector, error) { return k.scaleSelector(ctx, workload) }
 	}
 	if len(paths) > 0 {
-		target.Desired, target.DesiredError = k.atPaths(ctx, spread.Namespace, object, target.Reference, paths)
+		target.Desired, target.DesiredError = k.atPaths(ctx, spread.Namespace, object,
+			target.Reference, paths)
 	}
+
 	return target, nil
 }
 
 // atPaths reads the replicas at the paths. Cached objects of kinds that are supported hold only what else is
 // read of them.
-func (k *Kinds) atPaths(ctx context.Context, namespace string, object client.Object, of workloadspread.Reference, paths []string) (int32,
-	error) {
+func (k *Kinds) atPaths(
+	ctx context.Context, namespace string, object client.Object, of workloadspread.Reference, paths []string,
+) (int32, error) {
 	whole, ok := object.(*unstructured.Unstructured)
 	if !ok {
 		typed, err := k.empty(of.GroupKind)
 		if err != nil {
 			return 0, err
 		}
-		if err := k.live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: of.Name}, typed); err != nil {
+		if err := k.live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: of.Name},
+			typed); err != nil {
 			return 0, fmt.Errorf("reading %s %s/%s: %w", of.Kind, namespace, of.Name, err)
 		}
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
@@ -250,6 +272,7 @@ func (k *Kinds) atPaths(ctx context.Context, namespace string, object client.Obj
 		}
 		whole = &unstructured.Unstructured{Object: content}
 	}
+
 	return workloadspread.Replicas(whole.Object, paths)
 }
 
@@ -260,7 +283,7 @@ func (k *Kinds) latest(target *workloadspread.Target, find func() (string, error
 	}
 }
 
-// replicaSets are the live ones of a Deployment (WS-020).
+// replicaSets are the live ones of a Deployment.
 func (k *Kinds) replicaSets(ctx context.Context, deployment *appsv1.Deployment) ([]appsv1.ReplicaSet, error) {
 	var all appsv1.ReplicaSetList
 	var err error
@@ -270,18 +293,22 @@ func (k *Kinds) replicaSets(ctx context.Context, deployment *appsv1.Deployment) 
 		err = k.live.List(ctx, &all, client.InNamespace(deployment.Namespace))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("listing the ReplicaSets of Deployment %s/%s: %w", deployment.Namespace, deployment.Name, err)
+		return nil, fmt.Errorf("listing the ReplicaSets of Deployment %s/%s: %w", deployment.Namespace,
+			deployment.Name, err)
 	}
+
 	var owned []appsv1.ReplicaSet
 	for i := range all.Items {
 		set := &all.Items[i]
-		if owner := metav1.GetControllerOfNoCopy(set); set.DeletionTimestamp == nil && owner != nil && owner.UID == deployment.UID {
+		if owner := metav1.GetControllerOfNoCopy(set); set.DeletionTimestamp == nil && owner != nil &&
+			owner.UID == deployment.UID {
 			if _, err := slim.Workload(set); err != nil {
 				return nil, fmt.Errorf("reading ReplicaSet %s: %w", set.Name, err)
 			}
 			owned = append(owned, *set)
 		}
 	}
+
 	return owned, nil
 }
 
@@ -291,20 +318,24 @@ func (k *Kinds) emptyList(object client.Object) (client.ObjectList, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	kind.Kind += "List"
 	if _, custom := object.(*unstructured.Unstructured); custom {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind)
 		return list, nil
 	}
+
 	made, err := k.scheme.New(kind)
 	if err != nil {
 		return nil, err
 	}
+
 	list, ok := made.(client.ObjectList)
 	if !ok {
 		return nil, fmt.Errorf("%s is no list", kind)
 	}
+
 	return list, nil
 }
 
@@ -317,7 +348,9 @@ func (k *Kinds) filled(kind schema.GroupKind) bool {
 }
 
 // below are the objects of the listed kinds between a workload and its pods that lead to it.
-func (k *Kinds) below(ctx context.Context, namespace string, kinds []schema.GroupVersionKind, of types.UID) ([]types.UID, error) {
+func (k *Kinds) below(
+	ctx context.Context, namespace string, kinds []schema.GroupVersionKind, of types.UID,
+) ([]types.UID, error) {
 	parents, read := map[types.UID][]types.UID{}, map[schema.GroupKind]bool{}
 	for _, kind := range kinds {
 		if read[kind.GroupKind()] { // in another version: these are the same objects
@@ -353,27 +386,30 @@ func (k *Kinds) below(ctx context.Context, namespace string, kinds []schema.Grou
 			return nil, fmt.Errorf("listing %s: %w", kind.GroupKind(), err)
 		}
 	}
+
 	var found []types.UID
 	for open := []types.UID{of}; len(open) > 0; open = open[1:] {
 		found = append(found, parents[open[0]]...)
 		open = append(open, parents[open[0]]...)
 	}
+
 	return found, nil
 }
 
-// latestOf is the hash of the ReplicaSet with the Deployment's template (WS-085, WS-205). There may be
-// several, since our types may not know all that differs: then it is the one of the Deployment's revision,
-// else the oldest, as its controller chooses.
+// latestOf is the hash of the ReplicaSet with the Deployment's template. There may be several, since our
+// types may not know all that differs: then it is the one of the Deployment's revision, else the oldest, as
+// its controller chooses.
 func latestOf(deployment *appsv1.Deployment, sets []appsv1.ReplicaSet) (string, error) {
 	present := func(set *appsv1.ReplicaSet) int {
-		if revision, ok := set.Annotations[slim.DeploymentRevision]; ok && revision == deployment.Annotations[slim.DeploymentRevision] {
+		if revision, ok := set.Annotations[slim.DeploymentRevision]; ok &&
+			revision == deployment.Annotations[slim.DeploymentRevision] {
 			return 0
 		}
 		return 1
 	}
 	before := func(a, b *appsv1.ReplicaSet) bool {
-		return cmp.Or(cmp.Compare(present(a), present(b)), a.CreationTimestamp.Compare(b.CreationTimestamp.Time),
-			cmp.Compare(a.Name, b.Name)) < 0
+		return cmp.Or(cmp.Compare(present(a), present(b)),
+			a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name)) < 0
 	}
 	var latest *appsv1.ReplicaSet
 	for i := range sets {
@@ -384,9 +420,11 @@ func latestOf(deployment *appsv1.Deployment, sets []appsv1.ReplicaSet) (string, 
 			latest = &sets[i]
 		}
 	}
+
 	if latest == nil {
 		return "", errors.New("it has no ReplicaSet of its present template yet")
 	}
+
 	return latest.Labels[pub.PodTemplateHash], nil
 }
 
@@ -398,7 +436,9 @@ func (k *Kinds) scaleReplicas(ctx context.Context, object *unstructured.Unstruct
 	return scale.Spec.Replicas, nil
 }
 
-func (k *Kinds) scaleSelector(ctx context.Context, object *unstructured.Unstructured) (labels.Selector, error) {
+func (k *Kinds) scaleSelector(
+	ctx context.Context, object *unstructured.Unstructured,
+) (labels.Selector, error) {
 	scale, err := scale.Read(ctx, k.scales, object)
 	if apierrors.IsNotFound(err) {
 		return nil, nil // the kind has no such subresource

@@ -40,27 +40,31 @@ func Subset(name string, most any, options ...SubsetOption) appsv1beta1.Workload
 		v := intstr.FromString(most)
 		subset.MaxReplicas = &v
 	}
+
 	for _, option := range options {
 		option(&subset)
 	}
+
 	return subset
 }
 
 // Zone requires nodes of these zones.
 func Zone(names ...string) SubsetOption {
 	return func(s *appsv1beta1.WorkloadSpreadSubset) {
-		s.RequiredNodeSelector = &corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone",
-			Operator: corev1.NodeSelectorOpIn, Values: names}}}
+		s.RequiredNodeSelector = &corev1.NodeSelectorTerm{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone",
+				Operator: corev1.NodeSelectorOpIn, Values: names}}}
 	}
 }
 
 // Prefers prefers nodes of a zone.
 func Prefers(weight int32, value string) SubsetOption {
 	return func(s *appsv1beta1.WorkloadSpreadSubset) {
-		s.PreferredNodeSelector = append(s.PreferredNodeSelector, corev1.PreferredSchedulingTerm{Weight: weight,
-			Preference: corev1.NodeSelectorTerm{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone", Operator: corev1.NodeSelectorOpIn,
-					Values: []string{value}}}}})
+		s.PreferredNodeSelector = append(s.PreferredNodeSelector,
+			corev1.PreferredSchedulingTerm{Weight: weight,
+				Preference: corev1.NodeSelectorTerm{
+					MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "zone",
+						Operator: corev1.NodeSelectorOpIn, Values: []string{value}}}}})
 	}
 }
 
@@ -78,16 +82,18 @@ func Tolerates(key string) SubsetOption {
 
 // Spread is a WorkloadSpread of Deployment web.
 func Spread(subsets ...appsv1beta1.WorkloadSpreadSubset) *appsv1beta1.WorkloadSpread {
-	spread := &appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ws", UID: "uid-ws", Generation: 1,
-		ResourceVersion: "1"}}
-	spread.Spec.TargetReference = &appsv1beta1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "web"}
+	spread := &appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "ws",
+		UID: "uid-ws", Generation: 1, ResourceVersion: "1"}}
+	spread.Spec.TargetReference = &appsv1beta1.TargetReference{APIVersion: "apps/v1",
+		Kind: "Deployment", Name: "web"}
 	spread.Spec.Subsets = subsets
 	return spread
 }
 
 // Adaptive lets pods be rescheduled that wait for so many seconds.
 func Adaptive(spread *appsv1beta1.WorkloadSpread, seconds int32) *appsv1beta1.WorkloadSpread {
-	spread.Spec.ScheduleStrategy = appsv1beta1.WorkloadSpreadScheduleStrategy{Type: appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType,
+	spread.Spec.ScheduleStrategy = appsv1beta1.WorkloadSpreadScheduleStrategy{
+		Type:     appsv1beta1.AdaptiveWorkloadSpreadScheduleStrategyType,
 		Adaptive: &appsv1beta1.AdaptiveWorkloadSpreadStrategy{RescheduleCriticalSeconds: &seconds}}
 	return spread
 }
@@ -98,17 +104,18 @@ type PodOption = func(*corev1.Pod)
 // Pod is a running pod of version 1 on node n, in no subset.
 func Pod(name string, options ...PodOption) *corev1.Pod {
 	yes := true
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1",
-		CreationTimestamp: At(-3600),
-		Labels:            map[string]string{"app": "web", pub.PodTemplateHash: "v1"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-v1", UID: "uid-web-v1",
-			Controller: &yes}}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name,
+		UID: types.UID("uid-" + name), ResourceVersion: "1", CreationTimestamp: At(-3600),
+		Labels: map[string]string{"app": "web", pub.PodTemplateHash: "v1"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-v1",
+			UID: "uid-web-v1", Controller: &yes}}}}
 	pod.Spec.NodeName = "n"
 	pod.Spec.Containers = []corev1.Container{{Name: "main", Image: "i"}}
 	pod.Status.Phase = corev1.PodRunning
 	for _, option := range options {
 		option(pod)
 	}
+
 	return pod
 }
 
@@ -161,7 +168,8 @@ func Unschedulable(p *corev1.Pod) {
 func Ready(since int) PodOption {
 	return func(p *corev1.Pod) {
 		p.Status.Conditions = append(p.Status.Conditions,
-			corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: At(since)})
+			corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue,
+				LastTransitionTime: At(since)})
 	}
 }
 
@@ -174,14 +182,17 @@ func Restarted(n int32) PodOption {
 
 // Node is node n in a zone.
 func Node(zone string, taints ...corev1.Taint) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "uid-n", Labels: map[string]string{"zone": zone}},
-		Spec: corev1.NodeSpec{Taints: taints}}
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "uid-n",
+		Labels: map[string]string{"zone": zone}}, Spec: corev1.NodeSpec{Taints: taints}}
 }
 
 // Counted is an entry of the status.
-func Counted(name string, replicas, missing int32, creating, deleting map[string]metav1.Time) appsv1beta1.WorkloadSpreadSubsetStatus {
-	return appsv1beta1.WorkloadSpreadSubsetStatus{Name: name, WorkloadSpreadSubsetCounters: appsv1beta1.WorkloadSpreadSubsetCounters{
-		Replicas: replicas, MissingReplicas: missing, CreatingPods: creating, DeletingPods: deleting}}
+func Counted(
+	name string, replicas, missing int32, creating, deleting map[string]metav1.Time,
+) appsv1beta1.WorkloadSpreadSubsetStatus {
+	return appsv1beta1.WorkloadSpreadSubsetStatus{Name: name,
+		WorkloadSpreadSubsetCounters: appsv1beta1.WorkloadSpreadSubsetCounters{
+			Replicas: replicas, MissingReplicas: missing, CreatingPods: creating, DeletingPods: deleting}}
 }
 
 // BookingTime is the time of bookings in tests.
@@ -198,8 +209,10 @@ func Read(t testing.TB, text string) *appsv1beta1.WorkloadSpread {
 		spread.Name, spread.Namespace, spread.UID, spread.ResourceVersion = "ws", "d", "u-ws", "1"
 	}
 	if spread.Spec.TargetReference == nil {
-		spread.Spec.TargetReference = &appsv1beta1.TargetReference{APIVersion: "apps.kruise.io/v1alpha1", Kind: "CloneSet", Name: "web"}
+		spread.Spec.TargetReference = &appsv1beta1.TargetReference{APIVersion: "apps.kruise.io/v1alpha1",
+			Kind: "CloneSet", Name: "web"}
 	}
+
 	return spread
 }
 

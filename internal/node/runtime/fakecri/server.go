@@ -122,7 +122,9 @@ func (s *Server) Close() {
 	}
 }
 
-func (s *Server) intercept(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+func (s *Server) intercept(
+	ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
+) (any, error) {
 	method := info.FullMethod[strings.LastIndex(info.FullMethod, "/")+1:]
 	s.mu.Lock()
 	err := s.Failing[method]
@@ -191,24 +193,38 @@ func (s *Server) Calls(method string) []Call {
 func (s *Server) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &cri.VersionResponse{Version: "0.1.0", RuntimeName: s.Name, RuntimeVersion: "2", RuntimeApiVersion: "v1"}, nil
+	return &cri.VersionResponse{
+		Version:           "0.1.0",
+		RuntimeName:       s.Name,
+		RuntimeVersion:    "2",
+		RuntimeApiVersion: "v1",
+	}, nil
 }
 
 // ListPodSandbox implements CRI.
-func (s *Server) ListPodSandbox(context.Context, *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
+func (s *Server) ListPodSandbox(
+	context.Context, *cri.ListPodSandboxRequest,
+) (*cri.ListPodSandboxResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := &cri.ListPodSandboxResponse{}
 	for i := range s.Pods {
 		list.Items = append(list.Items,
-			&cri.PodSandbox{Id: fmt.Sprint(i), Labels: map[string]string{"io.kubernetes.pod.uid": fmt.Sprint(i)}})
+			&cri.PodSandbox{
+				Id:     fmt.Sprint(i),
+				Labels: map[string]string{"io.kubernetes.pod.uid": fmt.Sprint(i)},
+			})
 	}
 	return list, nil
 }
 
 func (c *Container) labels() map[string]string {
-	return map[string]string{"io.kubernetes.container.name": c.Name, "io.kubernetes.pod.name": c.Pod,
-		"io.kubernetes.pod.namespace": c.Namespace, "io.kubernetes.pod.uid": c.UID}
+	return map[string]string{
+		"io.kubernetes.container.name": c.Name,
+		"io.kubernetes.pod.name":       c.Pod,
+		"io.kubernetes.pod.namespace":  c.Namespace,
+		"io.kubernetes.pod.uid":        c.UID,
+	}
 }
 
 func (c *Container) annotations() map[string]string {
@@ -221,17 +237,27 @@ func (c *Container) annotations() map[string]string {
 }
 
 // ListContainers implements CRI.
-func (s *Server) ListContainers(_ context.Context, request *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
+func (s *Server) ListContainers(
+	_ context.Context, request *cri.ListContainersRequest,
+) (*cri.ListContainersResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	list := &cri.ListContainersResponse{}
 	for _, c := range s.containers {
 		if uid := request.GetFilter().GetLabelSelector()["io.kubernetes.pod.uid"]; uid == "" || uid == c.UID {
-			list.Containers = append(list.Containers, &cri.Container{Id: c.ID, State: c.State, CreatedAt: c.Created.UnixNano(),
-				Image: &cri.ImageSpec{Image: "sha256:" + c.Image, UserSpecifiedImage: c.Image}, Labels: c.labels(),
-				Annotations: c.annotations()})
+			list.Containers = append(list.Containers,
+				&cri.Container{
+					Id:          c.ID,
+					State:       c.State,
+					CreatedAt:   c.Created.UnixNano(),
+					Image:       &cri.ImageSpec{Image: "sha256:" + c.Image, UserSpecifiedImage: c.Image},
+					Labels:      c.labels(),
+					Annotations: c.annotations(),
+				})
 		}
 	}
+
 	return list, nil
 }
 
@@ -241,27 +267,41 @@ func (s *Server) find(id string) (*Container, error) {
 			return c, nil
 		}
 	}
-	return nil, status.Errorf(codes.NotFound, "an error occurred when try to find container %q: not found", id)
+	return nil, status.Errorf(codes.NotFound,
+		"an error occurred when try to find container %q: not found", id)
 }
 
 // ContainerStatus implements CRI.
-func (s *Server) ContainerStatus(_ context.Context, request *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
+func (s *Server) ContainerStatus(
+	_ context.Context, request *cri.ContainerStatusRequest,
+) (*cri.ContainerStatusResponse, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	c, err := s.find(request.GetContainerId())
 	if err != nil {
 		return nil, err
 	}
-	answer := &cri.ContainerStatusResponse{Status: &cri.ContainerStatus{Id: c.ID, State: c.State, CreatedAt: c.Created.UnixNano(),
-		StartedAt: c.Started.UnixNano(), ExitCode: c.ExitCode, Image: &cri.ImageSpec{UserSpecifiedImage: c.Image}, Labels: c.labels(),
-		Annotations: c.annotations()}}
+
+	answer := &cri.ContainerStatusResponse{Status: &cri.ContainerStatus{
+		Id:          c.ID,
+		State:       c.State,
+		CreatedAt:   c.Created.UnixNano(),
+		StartedAt:   c.Started.UnixNano(),
+		ExitCode:    c.ExitCode,
+		Image:       &cri.ImageSpec{UserSpecifiedImage: c.Image},
+		Labels:      c.labels(),
+		Annotations: c.annotations(),
+	}}
 	if request.GetVerbose() && !c.NoRecord {
 		quoted := make([]string, len(c.Env))
 		for i, entry := range c.Env {
 			quoted[i] = fmt.Sprintf("%q", entry)
 		}
-		answer.Info = map[string]string{"info": `{"pid":1,"runtimeSpec":{"process":{"env":[` + strings.Join(quoted, ",") + `]}}}`}
+		answer.Info = map[string]string{"info": `{"pid":1,"runtimeSpec":{"process":{"env":[` +
+			strings.Join(quoted, ",") + `]}}}`}
 	}
+
 	return answer, nil
 }
 
@@ -270,7 +310,11 @@ func (s *Server) ExecSync(_ context.Context, request *cri.ExecSyncRequest) (*cri
 	s.mu.Lock()
 	_, err := s.find(request.GetContainerId())
 	exec := s.OnExec
-	s.calls = append(s.calls, Call{Method: "ExecSync", ID: request.GetContainerId(), Command: request.GetCmd()})
+	s.calls = append(s.calls, Call{
+		Method:  "ExecSync",
+		ID:      request.GetContainerId(),
+		Command: request.GetCmd(),
+	})
 	s.mu.Unlock()
 	if err != nil {
 		return nil, err
@@ -278,12 +322,15 @@ func (s *Server) ExecSync(_ context.Context, request *cri.ExecSyncRequest) (*cri
 	if exec == nil {
 		return nil, status.Errorf(codes.NotFound, "executable %q not found", request.GetCmd()[0])
 	}
+
 	stdout, code, err := exec(request.GetContainerId(), request.GetCmd())
 	return &cri.ExecSyncResponse{Stdout: []byte(stdout), ExitCode: code}, err
 }
 
 // StopContainer implements CRI.
-func (s *Server) StopContainer(ctx context.Context, request *cri.StopContainerRequest) (*cri.StopContainerResponse, error) {
+func (s *Server) StopContainer(
+	ctx context.Context, request *cri.StopContainerRequest,
+) (*cri.StopContainerResponse, error) {
 	grace := time.Duration(request.GetTimeout()) * time.Second
 	s.mu.Lock()
 	c, err := s.find(request.GetContainerId())
@@ -291,6 +338,7 @@ func (s *Server) StopContainer(ctx context.Context, request *cri.StopContainerRe
 		s.mu.Unlock()
 		return nil, err
 	}
+
 	s.calls = append(s.calls, Call{Method: "StopContainer", ID: c.ID, Grace: grace})
 	stopped, onStop := *c, s.OnStop
 	s.mu.Unlock()
@@ -301,15 +349,18 @@ func (s *Server) StopContainer(ctx context.Context, request *cri.StopContainerRe
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	if c.State == cri.ContainerState_CONTAINER_EXITED {
 		return &cri.StopContainerResponse{}, nil
 	}
+
 	c.State, c.ExitCode = cri.ContainerState_CONTAINER_EXITED, 143
 	if s.Restart != nil {
 		if successor := s.Restart(*c); successor != nil {
 			s.add(*successor)
 		}
 	}
+
 	return &cri.StopContainerResponse{}, nil
 }
 
@@ -321,10 +372,17 @@ func (s *Server) ListImages(context.Context, *cri.ListImagesRequest) (*cri.ListI
 }
 
 // PullImage implements CRI: the image is in the store afterwards.
-func (s *Server) PullImage(ctx context.Context, request *cri.PullImageRequest) (*cri.PullImageResponse, error) {
+func (s *Server) PullImage(
+	ctx context.Context, request *cri.PullImageRequest,
+) (*cri.PullImageResponse, error) {
 	image := request.GetImage().GetImage()
 	s.mu.Lock()
-	s.calls = append(s.calls, Call{Method: "PullImage", Image: image, Auth: request.GetAuth(), Sandbox: request.GetSandboxConfig()})
+	s.calls = append(s.calls, Call{
+		Method:  "PullImage",
+		Image:   image,
+		Auth:    request.GetAuth(),
+		Sandbox: request.GetSandboxConfig(),
+	})
 	onPull := s.OnPull
 	s.mu.Unlock()
 	if onPull != nil {
@@ -338,5 +396,6 @@ func (s *Server) PullImage(ctx context.Context, request *cri.PullImageRequest) (
 	} else {
 		s.AddImage(id, []string{image}, nil)
 	}
+
 	return &cri.PullImageResponse{ImageRef: id}, nil
 }

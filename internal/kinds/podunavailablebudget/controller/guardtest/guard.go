@@ -41,12 +41,14 @@ func (g *Guard) Limits(context.Context, []*corev1.Pod) (disruption.Limits, error
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	rules, replicas := podunavailablebudget.NewRules(g.Budget.DeepCopy()), g.Replicas()
-	s := podunavailablebudget.Snapshot{Rules: rules, Workloads: []podunavailablebudget.Workload{{Replicas: &replicas}}, Now: g.Now()}
+	s := podunavailablebudget.Snapshot{Rules: rules,
+		Workloads: []podunavailablebudget.Workload{{Replicas: &replicas}}, Now: g.Now()}
 	for _, pod := range g.Pods() {
 		if rules.Selects(pod) {
 			s.Pods = append(s.Pods, pod)
 		}
 	}
+
 	g.Budget.Status = podunavailablebudget.Make(s).Status
 	rules = podunavailablebudget.NewRules(g.Budget.DeepCopy())
 	return podunavailablebudget.NewLimits(func(pod *corev1.Pod) ([]*podunavailablebudget.Rules, error) {
@@ -65,12 +67,14 @@ func (g *Guard) Ask(_ context.Context, pod *corev1.Pod, by disruption.Operation)
 	if !rules.Selects(pod) {
 		return nil
 	}
+
 	ledger := podunavailablebudget.NewLedger(rules, podunavailablebudgettest.AllGates, g.Now())
 	answer := ledger.Book(pod, by)
 	status, err := podunavailablebudgettest.Merged(&g.Budget.Status, ledger.Changes())
 	if err != nil {
 		return err
 	}
+
 	g.Budget.Status = status
 	if g.Asked != nil {
 		g.Asked(pod, by, answer)
@@ -78,6 +82,7 @@ func (g *Guard) Ask(_ context.Context, pod *corev1.Pod, by disruption.Operation)
 	if !answer.Allowed {
 		return fmt.Errorf("%w: %s", reconcile.ErrStalePlan, answer.Reason)
 	}
+
 	return nil
 }
 
@@ -123,9 +128,12 @@ func (g *Guard) Admit(before, after *corev1.Pod) error {
 	if !rules.Selects(before) {
 		return nil
 	}
-	answer := podunavailablebudget.NewLedger(rules, podunavailablebudgettest.AllGates, g.Now()).Book(before, by)
+
+	answer := podunavailablebudget.NewLedger(rules, podunavailablebudgettest.AllGates,
+		g.Now()).Book(before, by)
 	if !answer.Allowed || answer.Booked {
 		return fmt.Errorf("%s of pod %s: %s", by, before.Name, answer.Reason)
 	}
+
 	return nil
 }

@@ -57,10 +57,12 @@ func (c *Chooser) Choose(ctx context.Context, pod *corev1.Pod, namespace string)
 	if err != nil {
 		return nil, err
 	}
-	suppressed := map[string]bool{} // bases by their canaries (SS-175)
+
+	suppressed := map[string]bool{} // bases by their canaries
 	for _, e := range entries {
 		suppressed[e.base] = true
 	}
+
 	var templates []*inject.Template
 	for _, e := range entries {
 		if suppressed[e.name] {
@@ -72,6 +74,7 @@ func (c *Chooser) Choose(ctx context.Context, pod *corev1.Pod, namespace string)
 		}
 		templates = append(templates, template)
 	}
+
 	return templates, nil
 }
 
@@ -85,7 +88,8 @@ func (c *Chooser) inNamespace(ctx context.Context, entries []*entry, name string
 			if namespace == nil {
 				found, err := c.namespaces.Labels(ctx, name)
 				if err != nil {
-					return nil, &inject.Error{SidecarSet: e.name, Err: fmt.Errorf("spec.namespaceSelector: reading namespace %s: %w", name, err)}
+					return nil, &inject.Error{SidecarSet: e.name,
+						Err: fmt.Errorf("spec.namespaceSelector: reading namespace %s: %w", name, err)}
 				}
 				if namespace = found; namespace == nil {
 					namespace = labels.Set{}
@@ -97,6 +101,7 @@ func (c *Chooser) inNamespace(ctx context.Context, entries []*entry, name string
 		}
 		kept = append(kept, e)
 	}
+
 	return kept, nil
 }
 
@@ -109,7 +114,8 @@ func (c *Chooser) template(ctx context.Context, e *entry, pod *corev1.Pod) (*inj
 		}
 		return c.named(ctx, e)
 	}
-	switch { // SS-174
+
+	switch {
 	case r.percent <= 0:
 		return e.template, e.templateErr
 	case r.percent >= 100:
@@ -125,24 +131,29 @@ func (c *Chooser) template(ctx context.Context, e *entry, pod *corev1.Pod) (*inj
 	if c.random()*100 < float64(r.percent) {
 		return named, nil
 	}
+
 	return e.template, e.templateErr
 }
 
 // before is what the pod was given when it passed first, so that a second pass does not give it something
-// else (SS-107).
+// else.
 func (c *Chooser) before(pod *corev1.Pod, e *entry, named *inject.Template) *inject.Template {
 	marked := func(c corev1.Container) bool { return inject.IsInjected(&c) }
-	if !slices.ContainsFunc(pod.Spec.Containers, marked) && !slices.ContainsFunc(pod.Spec.InitContainers, marked) || e.template == nil {
+	if !slices.ContainsFunc(pod.Spec.Containers, marked) &&
+		!slices.ContainsFunc(pod.Spec.InitContainers, marked) || e.template == nil {
 		return nil
 	}
+
 	records, err := sidecarset.ReadRecords(pod.Annotations[pub.SidecarSetHash])
 	if err != nil {
 		return nil // Inject tells
 	}
+
 	record, ok := records[e.name]
 	if !ok {
 		return nil
 	}
+
 	for _, same := range []func(*inject.Template) bool{
 		func(t *inject.Template) bool {
 			return record.ControllerRevision != "" && t.Revision == record.ControllerRevision
@@ -155,45 +166,60 @@ func (c *Chooser) before(pod *corev1.Pod, e *entry, named *inject.Template) *inj
 			}
 		}
 	}
+
 	return nil
 }
 
-// named is the revision that the SidecarSet names (SS-171, SS-172).
+// named is the revision that the SidecarSet names.
 func (c *Chooser) named(ctx context.Context, e *entry) (*inject.Template, error) {
 	if e.revision.name != "" {
 		revision, err := c.revisions.Get(ctx, e.revision.name)
 		if err != nil {
-			return nil, fmt.Errorf("spec.injectionStrategy.revision.revisionName: reading ControllerRevision %s: %w", e.revision.name, err)
+			return nil, fmt.Errorf(
+				"spec.injectionStrategy.revision.revisionName: reading ControllerRevision %s: %w",
+				e.revision.name, err)
 		}
 		if revision == nil {
-			return nil, fmt.Errorf("spec.injectionStrategy.revision.revisionName: there is no ControllerRevision %s", e.revision.name)
+			return nil, fmt.Errorf(
+				"spec.injectionStrategy.revision.revisionName: there is no ControllerRevision %s",
+				e.revision.name)
 		}
 		if of := revision.Labels[pub.SidecarSetName]; of != e.name {
-			return nil, fmt.Errorf("spec.injectionStrategy.revision.revisionName: ControllerRevision %s is of SidecarSet %q", revision.Name,
+			return nil, fmt.Errorf(
+				"spec.injectionStrategy.revision.revisionName: ControllerRevision %s is of SidecarSet %q",
+				revision.Name,
 				of)
 		}
 		if e.formers(revision) {
-			return nil, fmt.Errorf("spec.injectionStrategy.revision.revisionName: ControllerRevision %s is of a former SidecarSet of this name", revision.Name)
+			return nil, fmt.Errorf(
+				"spec.injectionStrategy.revision.revisionName: ControllerRevision %s is of a former SidecarSet of this name",
+				revision.Name)
 		}
 		return e.restored.template(e, revision)
 	}
+
 	version := e.revision.customVersion
 	revisions, err := c.revisions.OfVersion(ctx, e.name, version)
 	if err != nil {
-		return nil, fmt.Errorf("spec.injectionStrategy.revision.customVersion: reading ControllerRevisions of version %s: %w", version, err)
+		return nil, fmt.Errorf(
+			"spec.injectionStrategy.revision.customVersion: reading ControllerRevisions of version %s: %w",
+			version, err)
 	}
 	if revisions = slices.DeleteFunc(revisions, e.formers); len(revisions) == 0 {
 		if version == e.customVersion { // not registered yet, it is what the spec says now (SS-D22)
 			return e.template, e.templateErr
 		}
-		return nil, fmt.Errorf("spec.injectionStrategy.revision.customVersion: there is no ControllerRevision of version %s", version)
+		return nil, fmt.Errorf(
+			"spec.injectionStrategy.revision.customVersion: there is no ControllerRevision of version %s",
+			version)
 	}
+
 	return e.restored.template(e, slices.MaxFunc(revisions,
 		func(a, b *appsv1.ControllerRevision) int { return int(a.Revision - b.Revision) }))
 }
 
 // formers tells whether a revision was another SidecarSet's, of the same name, whose revisions are about to
-// be collected (SS-188).
+// be collected.
 func (e *entry) formers(revision *appsv1.ControllerRevision) bool {
 	owner := metav1.GetControllerOfNoCopy(revision)
 	return owner != nil && owner.UID != e.uid
@@ -216,12 +242,14 @@ func (r *restored) template(e *entry, revision *appsv1.ControllerRevision) (*inj
 	if t := r.templates[key]; t != nil {
 		return t, nil
 	}
+
 	spec, err := sidecarset.Restore(r.spec, revision.Data.Raw)
 	if err != nil {
 		return nil, fmt.Errorf("ControllerRevision %s: %w", revision.Name, err)
 	}
-	t, err := inject.NewTemplate(e.name, spec, revision.Annotations[pub.SidecarSetHash], revision.Annotations[pub.SidecarSetHashWithoutImage],
-		revision.Name)
+
+	t, err := inject.NewTemplate(e.name, spec, revision.Annotations[pub.SidecarSetHash],
+		revision.Annotations[pub.SidecarSetHashWithoutImage], revision.Name)
 	if err != nil {
 		return nil, fmt.Errorf("ControllerRevision %s: %w", revision.Name, err)
 	}

@@ -107,11 +107,12 @@ func bucketsOf(selector labels.Selector) []label {
 		default:
 		}
 	}
+
 	return nil
 }
 
 // matches returns the entries that select pods with these labels, whatever the namespace, in the order of
-// their names. Paused ones are none (SS-091).
+// their names. Paused ones are none.
 func (x *Index) matches(podLabels labels.Set) []*entry {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -123,9 +124,11 @@ func (x *Index) matches(podLabels labels.Set) []*entry {
 			}
 		}
 	}
+
 	for key, value := range podLabels {
 		check(x.byLabel[label{key, value}])
 	}
+
 	check(x.rest)
 	slices.SortFunc(found, func(a, b *entry) int { return cmp.Compare(a.name, b.name) })
 	return found
@@ -135,18 +138,20 @@ func (x *Index) matches(podLabels labels.Set) []*entry {
 func (x *Index) all() []*entry {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return slices.SortedFunc(maps.Values(x.entries), func(a, b *entry) int { return cmp.Compare(a.name, b.name) })
+	return slices.SortedFunc(maps.Values(x.entries),
+		func(a, b *entry) int { return cmp.Compare(a.name, b.name) })
 }
 
 func newEntry(set *appsv1beta1.SidecarSet, old *entry) *entry {
-	e := &entry{name: set.Name, uid: set.UID, generation: set.Generation, paused: set.Spec.InjectionStrategy.Paused,
-		customVersion: set.Spec.CustomVersion,
-		podSelector:   set.Spec.Selector, namespaceSelector: set.Spec.NamespaceSelector}
-	if set.Annotations[pub.SidecarSetCanary] == "true" { // SS-070
+	e := &entry{name: set.Name, uid: set.UID, generation: set.Generation,
+		paused: set.Spec.InjectionStrategy.Paused, customVersion: set.Spec.CustomVersion,
+		podSelector: set.Spec.Selector, namespaceSelector: set.Spec.NamespaceSelector}
+	if set.Annotations[pub.SidecarSetCanary] == "true" {
 		e.base = set.Annotations[pub.SidecarSetBase]
 	}
-	// An absent selector selects nothing here, and so does an empty one (SS-080) and one that cannot be read.
-	if pods, err := metav1.LabelSelectorAsSelector(set.Spec.Selector); err == nil && set.Spec.Selector != nil && !pods.Empty() {
+	// An absent selector selects nothing here, and so does an empty one and one that cannot be read.
+	if pods, err := metav1.LabelSelectorAsSelector(set.Spec.Selector); err == nil &&
+		set.Spec.Selector != nil && !pods.Empty() {
 		e.pods = pods
 	}
 	if set.Spec.NamespaceSelector != nil {
@@ -158,25 +163,32 @@ func newEntry(set *appsv1beta1.SidecarSet, old *entry) *entry {
 	}
 	e.revision = newRevisionRule(&set.Spec)
 	revision := ""
-	if set.Status.ObservedGeneration >= set.Generation { // SS-181
+	if set.Status.ObservedGeneration >= set.Generation {
 		revision = set.Status.LatestRevision
 	}
-	e.annotations = [3]string{set.Annotations[pub.SidecarSetHash], set.Annotations[pub.SidecarSetHashWithoutImage], revision}
-	if old != nil && old.uid == e.uid && old.generation == e.generation && e.generation > 0 && old.annotations == e.annotations {
-		e.template, e.templateErr, e.restored = old.template, old.templateErr, old.restored // only the status has changed
+	e.annotations = [3]string{set.Annotations[pub.SidecarSetHash],
+		set.Annotations[pub.SidecarSetHashWithoutImage], revision}
+	if old != nil && old.uid == e.uid && old.generation == e.generation && e.generation > 0 &&
+		old.annotations == e.annotations {
+		// only the status has changed
+		e.template, e.templateErr, e.restored = old.template, old.templateErr, old.restored
 		return e
 	}
-	e.template, e.templateErr = inject.NewTemplate(set.Name, &set.Spec, e.annotations[0], e.annotations[1], revision)
+
+	e.template, e.templateErr = inject.NewTemplate(set.Name, &set.Spec, e.annotations[0],
+		e.annotations[1], revision)
 	e.restored = &restored{spec: &set.Spec}
 	return e
 }
 
 func newRevisionRule(spec *appsv1beta1.SidecarSetSpec) *revisionRule {
 	named := spec.InjectionStrategy.Revision
-	if named == nil || empty(named.RevisionName) && empty(named.CustomVersion) { // SS-170
+	if named == nil || empty(named.RevisionName) && empty(named.CustomVersion) {
 		return nil
 	}
-	rule := &revisionRule{always: spec.UpdateStrategy.Paused || named.Policy != appsv1beta1.PartialSidecarSetInjectRevisionPolicy}
+
+	rule := &revisionRule{always: spec.UpdateStrategy.Paused ||
+		named.Policy != appsv1beta1.PartialSidecarSetInjectRevisionPolicy}
 	if !empty(named.RevisionName) {
 		rule.name = *named.RevisionName
 	} else {
@@ -188,11 +200,12 @@ func newRevisionRule(spec *appsv1beta1.SidecarSetSpec) *revisionRule {
 			rule.updated = selector
 		}
 	}
-	if p := spec.UpdateStrategy.Partition; p != nil && p.Type == intstr.String { // SS-174: an integer is no share
+	if p := spec.UpdateStrategy.Partition; p != nil && p.Type == intstr.String { // an integer is no share
 		if percent, err := intstr.GetScaledValueFromIntOrPercent(p, 100, false); err == nil {
 			rule.percent = percent
 		}
 	}
+
 	return rule
 }
 

@@ -73,8 +73,8 @@ type term struct {
 }
 
 func (t term) key() string {
-	return fmt.Sprintf("%s|%s|%s|%s|%s|%t", t.namespace, strings.Join(t.present, " && "), strings.Join(t.absent, " && "), t.only,
-		strings.Join(t.values, ","), t.broken)
+	return fmt.Sprintf("%s|%s|%s|%s|%s|%t", t.namespace, strings.Join(t.present, " && "),
+		strings.Join(t.absent, " && "), t.only, strings.Join(t.values, ","), t.broken)
 }
 
 const podLabels = "object.metadata.labels"
@@ -92,13 +92,15 @@ func newTerm(e *entry) term {
 		}
 		switch r.Operator() {
 		case selection.In, selection.Equals, selection.DoubleEquals:
-			t.present = append(t.present, fmt.Sprintf("%s in %s && %s[%s] in [%s]", key, podLabels, podLabels, key,
-				strings.Join(values, ", ")))
+			t.present = append(t.present,
+				fmt.Sprintf("%s in %s && %s[%s] in [%s]", key, podLabels, podLabels, key,
+					strings.Join(values, ", ")))
 		case selection.Exists:
 			t.present = append(t.present, fmt.Sprintf("%s in %s", key, podLabels))
 		case selection.NotIn, selection.NotEquals:
-			t.absent = append(t.absent, fmt.Sprintf("!(%s in %s && %s[%s] in [%s])", key, podLabels, podLabels, key,
-				strings.Join(values, ", ")))
+			t.absent = append(t.absent,
+				fmt.Sprintf("!(%s in %s && %s[%s] in [%s])", key, podLabels, podLabels, key,
+					strings.Join(values, ", ")))
 			continue
 		case selection.DoesNotExist:
 			t.absent = append(t.absent, fmt.Sprintf("!(%s in %s)", key, podLabels))
@@ -114,6 +116,7 @@ func newTerm(e *entry) term {
 			t.only, t.values, t.present = key, values, nil
 		}
 	}
+
 	t.namespace = namespaceOf(e.namespaces)
 	return t
 }
@@ -124,6 +127,7 @@ func namespaceOf(selector labels.Selector) string {
 	if selector == nil {
 		return ""
 	}
+
 	var conditions []string
 	requirements, _ := selector.Requirements()
 	for i := range requirements {
@@ -134,12 +138,15 @@ func namespaceOf(selector labels.Selector) string {
 		}
 		switch r.Operator() {
 		case selection.In, selection.Equals, selection.DoubleEquals:
-			conditions = append(conditions, fmt.Sprintf("request.namespace in [%s]", strings.Join(values, ", ")))
+			conditions = append(conditions,
+				fmt.Sprintf("request.namespace in [%s]", strings.Join(values, ", ")))
 		case selection.NotIn, selection.NotEquals:
-			conditions = append(conditions, fmt.Sprintf("!(request.namespace in [%s])", strings.Join(values, ", ")))
+			conditions = append(conditions,
+				fmt.Sprintf("!(request.namespace in [%s])", strings.Join(values, ", ")))
 		default:
 		}
 	}
+
 	return strings.Join(conditions, " && ")
 }
 
@@ -169,6 +176,7 @@ func union(terms []term) string {
 	}) {
 		return "true"
 	}
+
 	for _, build := range []func([]term) (labelled, unlabelled []string){exact, byKey} {
 		labelled, unlabelled := build(terms)
 		if labelled == nil && unlabelled == nil || len(labelled)+len(unlabelled) > matchconditions.MaxTerms {
@@ -176,12 +184,14 @@ func union(terms []term) string {
 		}
 		parts := unlabelled
 		if len(labelled) > 0 {
-			parts = append([]string{fmt.Sprintf("has(%s) && (%s)", podLabels, strings.Join(labelled, " || "))}, unlabelled...)
+			parts = append([]string{fmt.Sprintf("has(%s) && (%s)", podLabels,
+				strings.Join(labelled, " || "))}, unlabelled...)
 		}
 		if text := strings.Join(parts, " || "); len(text) <= matchconditions.MaxLength {
 			return text
 		}
 	}
+
 	return "true"
 }
 
@@ -193,17 +203,22 @@ func exact(terms []term) (labelled, unlabelled []string) {
 		case t.only != "":
 			groups[group{t.namespace, t.only}] = append(groups[group{t.namespace, t.only}], t.values...)
 		case len(t.present) > 0:
-			labelled = append(labelled, conjunction(t.namespace, append(slices.Clone(t.present), t.absent...)...))
+			labelled = append(labelled,
+				conjunction(t.namespace, append(slices.Clone(t.present), t.absent...)...))
 		default:
 			unlabelled = append(unlabelled, conjunction(t.namespace,
 				fmt.Sprintf("(!has(%s) || %s)", podLabels, strings.Join(t.absent, " && "))))
 		}
 	}
+
 	for g, values := range groups {
 		slices.Sort(values)
-		labelled = append(labelled, conjunction(g.namespace, fmt.Sprintf("%s in %s && %s[%s] in [%s]", g.key, podLabels, podLabels, g.key,
-			strings.Join(slices.Compact(values), ", "))))
+		labelled = append(labelled,
+			conjunction(g.namespace,
+				fmt.Sprintf("%s in %s && %s[%s] in [%s]", g.key, podLabels, podLabels, g.key,
+					strings.Join(slices.Compact(values), ", "))))
 	}
+
 	slices.Sort(labelled)
 	slices.Sort(unlabelled)
 	return slices.Compact(labelled), slices.Compact(unlabelled)

@@ -42,7 +42,8 @@ type Watch struct {
 
 // follow returns what keeps the index.
 func follow(index *Index) *matchconditions.Follower[*appsv1beta1.SidecarSet] {
-	return matchconditions.NewFollower(index.Set, func(set *appsv1beta1.SidecarSet) { index.Delete(set.Name) },
+	return matchconditions.NewFollower(index.Set,
+		func(set *appsv1beta1.SidecarSet) { index.Delete(set.Name) },
 		func(old, set *appsv1beta1.SidecarSet) bool { return old.Generation != set.Generation })
 }
 
@@ -53,18 +54,22 @@ func NewWatch(mgr manager.Manager, namespace string, newInformer watches.NewInfo
 	if err != nil {
 		return nil, fmt.Errorf("selecting revisions: %w", err)
 	}
+
 	// A cache of its own: that of the manager may hold revisions of all workloads, or none on a replica that
 	// does not lead.
 	revisions, err := cache.New(mgr.GetConfig(),
-		cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), NewInformer: newInformer,
-			ByObject: map[client.Object]cache.ByObject{&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{namespace: {}},
-				Label: labels.NewSelector().Add(*ofSidecarSets), Transform: slim.Metadata}}})
+		cache.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
+			NewInformer: newInformer,
+			ByObject: map[client.Object]cache.ByObject{
+				&appsv1.ControllerRevision{}: {Namespaces: map[string]cache.Config{namespace: {}},
+					Label: labels.NewSelector().Add(*ofSidecarSets), Transform: slim.Metadata}}})
 	if err != nil {
 		return nil, fmt.Errorf("making the cache of revisions: %w", err)
 	}
+
 	index := &Index{}
-	return &Watch{Scope: NewScope(index, time.Now), sets: follow(index), revisions: revisions, live: mgr.GetAPIReader(),
-		together: matchconditions.Together[string, struct{}]{Limit: readingTime},
+	return &Watch{Scope: NewScope(index, time.Now), sets: follow(index), revisions: revisions,
+		live: mgr.GetAPIReader(), together: matchconditions.Together[string, struct{}]{Limit: readingTime},
 		Chooser: NewChooser(index, &namespaces{mgr.GetCache(), mgr.GetAPIReader()},
 			&storedRevisions{namespace, revisions, mgr.GetAPIReader()}, nil)}, nil
 }
@@ -78,14 +83,17 @@ func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
 	if err := w.sets.Follow(ctx, mgr, &appsv1beta1.SidecarSet{}); err != nil {
 		return err
 	}
+
 	for _, object := range []struct {
 		from cache.Cache
 		kind client.Object
-	}{{mgr.GetCache(), namespaceKind()}, {w.revisions, &appsv1.ControllerRevision{}}} { // so that they are there when the first pod asks
+		// so that they are there when the first pod asks
+	}{{mgr.GetCache(), namespaceKind()}, {w.revisions, &appsv1.ControllerRevision{}}} {
 		if _, err := object.from.GetInformer(ctx, object.kind, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watching %T: %w", object.kind, err)
 		}
 	}
+
 	return nil
 }
 
@@ -104,7 +112,8 @@ const readingTime = 5 * time.Second
 func (w *Watch) Learn(ctx context.Context, _ string) error {
 	_, err := w.together.Do(ctx, "", func(ctx context.Context) (none struct{}, err error) {
 		var list appsv1beta1.SidecarSetList
-		if err := w.live.List(ctx, &list); err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		if err := w.live.List(ctx, &list); err != nil && !meta.IsNoMatchError(err) &&
+			!apierrors.IsNotFound(err) {
 			return none, fmt.Errorf("reading SidecarSets: %w", err)
 		}
 		for i := range list.Items {
@@ -132,7 +141,7 @@ func namespaceKind() *metav1.PartialObjectMetadata {
 	return kind
 }
 
-// namespaces reads metadata from the cache, and live what is not there (SS-082).
+// namespaces reads metadata from the cache, and live what is not there.
 type namespaces struct{ cached, live client.Reader }
 
 func (n *namespaces) Labels(ctx context.Context, name string) (map[string]string, error) {
@@ -162,11 +171,13 @@ func (s *storedRevisions) Get(ctx context.Context, name string) (*appsv1.Control
 	return revision, err
 }
 
-func (s *storedRevisions) OfVersion(ctx context.Context, sidecarSet, version string) ([]*appsv1.ControllerRevision, error) {
+func (s *storedRevisions) OfVersion(
+	ctx context.Context, sidecarSet, version string,
+) ([]*appsv1.ControllerRevision, error) {
 	for i, from := range []client.Reader{s.cached, s.live} {
 		var list appsv1.ControllerRevisionList
-		err := from.List(ctx, &list, client.InNamespace(s.namespace), client.MatchingLabels{pub.SidecarSetName: sidecarSet,
-			pub.SidecarSetCustomVersion: version})
+		err := from.List(ctx, &list, client.InNamespace(s.namespace),
+			client.MatchingLabels{pub.SidecarSetName: sidecarSet, pub.SidecarSetCustomVersion: version})
 		if err != nil && i > 0 {
 			return nil, err
 		}
@@ -178,5 +189,6 @@ func (s *storedRevisions) OfVersion(ctx context.Context, sidecarSet, version str
 			return all, nil
 		}
 	}
+
 	return nil, nil
 }
