@@ -28,17 +28,17 @@ func TestPodsThatAdmissionLeadsAstray(t *testing.T) {
 		}
 		return nil
 	}
-	s.spend(10 * time.Minute)
-	if n := s.told("FailedCreate"); created > 20 || n != created || len(s.pods()) > 0 || s.job().Status.Active != 0 {
+	s.runFor(10 * time.Minute)
+	if n := s.countEvents("FailedCreate"); created > 20 || n != created || len(s.pods()) > 0 || s.job().Status.Active != 0 {
 		t.Errorf("%d created, %d told, %d left, %+v", created, n, len(s.pods()), s.job().Status)
 	}
 	keeps = true
-	s.spend(10 * time.Minute)
+	s.runFor(10 * time.Minute)
 	if keeps || len(s.pods()) > 0 {
 		t.Errorf("what a manager left behind that died stays: %s", s.describe())
 	}
 	s.Answer = nil
-	s.spend(10 * time.Minute)
+	s.runFor(10 * time.Minute)
 	if s.job().Status.Phase != appsv1beta1.BroadcastJobCompleted || s.job().Status.Succeeded != 3 {
 		t.Error(s.describe())
 	}
@@ -57,7 +57,7 @@ func TestPodsWhoseLabelsAreStripped(t *testing.T) {
 		}
 		return nil
 	}
-	s.spend(10 * time.Minute)
+	s.runFor(10 * time.Minute)
 	if created != 3 || s.job().Status.Phase != appsv1beta1.BroadcastJobCompleted || s.job().Status.Succeeded != 3 {
 		t.Errorf("%d created: %s", created, s.describe())
 	}

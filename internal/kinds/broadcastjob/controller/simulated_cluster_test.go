@@ -41,7 +41,7 @@ var jobKey = simulation.Key{Kind: "BroadcastJob", Name: "check"}
 
 func simulate(seed uint64, job *appsv1beta1.BroadcastJob, nodeNames ...string) *simulated {
 	s := &simulated{Play: simulation.Play{Cluster: simulation.New(seed)}}
-	s.Reconcile, s.Others, s.Describe, s.Start = s.reconcile, s.everybodyElse, s.describe, s.startManager
+	s.Reconcile, s.EnvironmentStep, s.Describe, s.Start = s.reconcile, s.environmentStep, s.describe, s.startManager
 	s.Slim, s.Delivered = slim.Any, s.wake
 	if err := s.IndexField(context.Background(), &appsv1beta1.BroadcastJob{}, unfinishedIndex, indexUnfinished); err != nil {
 		panic(err)
@@ -114,8 +114,8 @@ func (s *simulated) Event(_ client.Object, eventType, reason, message string) {
 	}
 }
 
-// told counts the events of a reason.
-func (s *simulated) told(reason string) (n int) {
+// countEvents counts the events of a reason.
+func (s *simulated) countEvents(reason string) (n int) {
 	for _, event := range s.events {
 		if strings.Fields(event)[1] == reason {
 			n++
@@ -230,8 +230,8 @@ func parallelism(value *intstr.IntOrString) option {
 	return func(job *appsv1beta1.BroadcastJob) { job.Spec.Parallelism = value }
 }
 
-// everybodyElse lets the garbage collectors, the scheduler and kubelets act once.
-func (s *simulated) everybodyElse() (moved bool) {
+// environmentStep lets the garbage collectors, the scheduler and kubelets act once.
+func (s *simulated) environmentStep() (moved bool) {
 	s.CollectGarbage()
 	moved = s.collectPods()
 	for _, pod := range s.pods() {
@@ -347,8 +347,8 @@ func (s *simulated) describe() string {
 	return b.String()
 }
 
-// spend lets everybody act for a time.
-func (s *simulated) spend(d time.Duration) {
+// runFor lets everybody act for a time.
+func (s *simulated) runFor(d time.Duration) {
 	for end := s.Now().Add(d); ; {
 		if s.Round() {
 			continue
