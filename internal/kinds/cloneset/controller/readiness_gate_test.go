@@ -87,7 +87,7 @@ func TestAGateThatAnotherWriterClosedIsNotOpened(t *testing.T) {
 				if len(closed) > 0 {
 					break
 				}
-				s.Others()
+				s.EnvironmentStep()
 				s.Pass(time.Second)
 				s.Deliver(s.Undelivered())
 			}

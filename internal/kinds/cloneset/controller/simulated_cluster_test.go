@@ -48,7 +48,7 @@ var setKey = simulation.Key{Kind: "CloneSet", Name: "web"}
 
 func simulate(seed uint64, set *appsv1beta1.CloneSet, features cloneset.Features) *simulated {
 	s := &simulated{Play: simulation.Play{Cluster: simulation.New(seed)}}
-	s.Reconcile, s.Others, s.Describe, s.Start = s.reconcile, s.everybodyElse, s.describe, func() { s.startManager(s.pass.Features) }
+	s.Reconcile, s.EnvironmentStep, s.Describe, s.Start = s.reconcile, s.environmentStep, s.describe, func() { s.startManager(s.pass.Features) }
 	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5)}
 	set.Name, set.Namespace = setKey.Name, "default"
 	s.Slim = slim.Any
@@ -150,8 +150,8 @@ func revisionKey(name string) simulation.Key {
 
 func jobKey(name string) simulation.Key { return simulation.Key{Kind: "ImagePullJob", Name: name} }
 
-// everybodyElse lets the garbage collector, kubelets, and whoever else there is, act once.
-func (s *simulated) everybodyElse() bool {
+// environmentStep lets the garbage collector, kubelets, and whoever else there is, act once.
+func (s *simulated) environmentStep() bool {
 	s.CollectGarbage()
 	moved := false
 	for _, pod := range s.pods() {

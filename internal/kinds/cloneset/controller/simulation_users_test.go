@@ -10,8 +10,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 )
 
-// odd does what few users do in the middle of a rollout: they change how it goes.
-func (r *rolloutRun) odd() {
+// changeMidRollout does what few users do in the middle of a rollout: they change how it goes.
+func (r *rolloutRun) changeMidRollout() {
 	policy := r.set().Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy
 	only := policy == appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy
 	seconds, n := int32(r.Rand.IntN(6)), r.Rand.IntN(3)
