@@ -72,8 +72,8 @@ func drained(set *appsv1beta1.DaemonSet) {
 		`"containers":[{"name":"agent","image":"agent:1"}]}}`)
 }
 
-// spend lets everybody act for as long.
-func (s *simulated) spend(d time.Duration) {
+// runFor lets everybody act for as long.
+func (s *simulated) runFor(d time.Duration) {
 	for end := s.Now().Add(d); s.Now().Before(end); {
 		if s.Round() {
 			continue
@@ -91,7 +91,7 @@ func started(t *testing.T, set *appsv1beta1.DaemonSet, features daemonset.Featur
 	t.Helper()
 	s := simulate(1, set, features, nodeNames...)
 	s.node.Daemon = true
-	s.spend(5 * time.Minute)
+	s.runFor(5 * time.Minute)
 	if got := s.set().Status.NumberAvailable; int(got) != len(nodeNames) {
 		t.Fatal("it does not start: ", s.describe())
 	}
@@ -99,8 +99,8 @@ func started(t *testing.T, set *appsv1beta1.DaemonSet, features daemonset.Featur
 	return s
 }
 
-// told are the events that have all of these words.
-func (s *simulated) told(words ...string) (events []string) {
+// eventsWith are the events that have all of these words.
+func (s *simulated) eventsWith(words ...string) (events []string) {
 	for _, event := range s.events {
 		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(event, word) }) {
 			events = append(events, event)

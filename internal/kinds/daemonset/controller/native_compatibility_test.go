@@ -111,9 +111,9 @@ func rollsOutLikeTheNativeKind(t *testing.T, set *appsv1beta1.DaemonSet) {
 			t.Errorf("%+v", pod.Spec.Tolerations)
 		}
 	}
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	s.change(image("agent:2"))
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	want := []string{"create n1", "create n2", "create n3", "delete n3", "create n3", "delete n2", "create n2", "delete n1", "create n1"}
 	first := map[string]bool{}
 	for _, word := range happened[:min(3, len(happened))] { // creations go on side by side
@@ -155,7 +155,7 @@ func TestWhatTheKindIsFor(t *testing.T) {
 			s.change(func(set *appsv1beta1.DaemonSet) {
 				setTemplate(set, strings.Replace(string(set.Spec.Template.Raw()), "agent:1", "agent:2", 1))
 			})
-			s.spend(5 * time.Minute)
+			s.runFor(5 * time.Minute)
 			same := true
 			for _, pod := range s.pods() {
 				same = same && before[pod.UID]
@@ -168,7 +168,7 @@ func TestWhatTheKindIsFor(t *testing.T) {
 	s := simulate(1, makeSet(partition(3), func(set *appsv1beta1.DaemonSet) {
 		set.Spec.ScaleStrategy = &appsv1beta1.DaemonSetScaleStrategy{PartitionedScaling: true}
 	}), everything, all...)
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if s.images() != "1   " { // burst limit and image pulls are shown by TestBurstReplicasFollow and TestImagesArePulledAhead
 		t.Errorf("%q", s.images())
 	}

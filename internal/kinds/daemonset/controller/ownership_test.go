@@ -103,13 +103,13 @@ func TestADeletedSet(t *testing.T) {
 	s.taint("n3", "broken", corev1.TaintEffectNoExecute)
 	s.addNode("n4", nil)
 	writes := len(s.Writes)
-	s.spend(10 * time.Minute)
+	s.runFor(10 * time.Minute)
 	if extra := s.Writes[writes:]; len(extra) > 0 || len(s.events) > 0 {
 		t.Errorf("written: %v, told: %q", extra, s.events)
 	}
 	s.Change(setKey, func(o client.Object) { o.SetFinalizers(nil) })
 	s.Queue.Add()
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if len(s.pods()) > 0 || len(s.Writes) > writes {
 		t.Error(s.pods(), s.Writes[writes:])
 	}
@@ -122,7 +122,7 @@ func TestASelectorOfAll(t *testing.T) {
 		Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "x", Image: "x:1"}}}})
 	for range 20 {
 		s.Queue.Add()
-		s.spend(time.Minute)
+		s.runFor(time.Minute)
 	}
 	if len(s.Writes) > 0 || len(s.events) != 1 || !strings.HasPrefix(s.events[0], "Warning SelectingAll ") {
 		t.Errorf("written: %v, told: %q", s.Writes, s.events)
@@ -154,7 +154,7 @@ func TestPodsAndRevisionsOfNobodyAreAdopted(t *testing.T) {
 		asked = append(asked, r.Verb+" "+r.Key.Kind)
 		return nil
 	}
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	s.Answer = nil
 	check("adopted")
 	if s.only(t, "n1").UID != uid || len(asked) == 0 || asked[0] != "get DaemonSet" {
@@ -162,7 +162,7 @@ func TestPodsAndRevisionsOfNobodyAreAdopted(t *testing.T) {
 	}
 	given := s.only(t, "n2").Name
 	s.edit(t, "n2", func(pod *corev1.Pod) { pod.Labels["app"] = "debug" })
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if pod := s.Get(podKey(given)); len(pod.GetOwnerReferences()) > 0 || pod.GetDeletionTimestamp() != nil || len(s.on("n2")) != 2 {
 		t.Error("a pod without its labels: ", s.describe())
 	}
@@ -199,7 +199,7 @@ func TestACollisionOfNames(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s := simulate(1, makeSet(), everything, "n1")
 			s.storeRevision(name, labels)
-			s.spend(time.Minute)
+			s.runFor(time.Minute)
 			is := s.set().Status
 			if is.CollisionCount == nil || *is.CollisionCount != 1 || "agent-"+is.UpdateRevision == name || is.NumberAvailable != 1 ||
 				is.UpdatedNumberScheduled != 1 {
@@ -220,13 +220,13 @@ func TestPodsOfTheNativeKindAreKnownAgain(t *testing.T) {
 	s := started(t, makeSet(), everything, "n1", "n2")
 	uids := []any{s.only(t, "n1").UID, s.only(t, "n2").UID}
 	native(s)
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if got := []any{s.only(t, "n1").UID, s.only(t, "n2").UID}; !cmp.Equal(uids, got) || s.set().Status.UpdatedNumberScheduled != 2 ||
 		len(s.List("ControllerRevision", false)) != 1 {
 		t.Fatal(s.describe())
 	}
 	s.change(image("agent:2"))
-	s.spend(5 * time.Minute)
+	s.runFor(5 * time.Minute)
 	if s.images() != "2 2" || s.set().Status.UpdatedNumberScheduled != 2 {
 		t.Error(s.describe())
 	}

@@ -98,7 +98,7 @@ func TestUpdatesThatTheCachesDoNotShow(t *testing.T) {
 				if len(s.on("n5")) != 1 || touched > 1 || s.Undelivered() == 0 {
 					t.Errorf("%d nodes are touched while nothing is seen: %s", touched, s.describe())
 				}
-				s.spend(5 * time.Minute)
+				s.runFor(5 * time.Minute)
 				if s.images() != "2 2 2 2 2" {
 					t.Errorf("it stands still: %s", s.describe())
 				}
@@ -119,8 +119,8 @@ func TestALostAnswerIsSettledWithinSeconds(t *testing.T) {
 			}
 			count++
 		}
-		s.spend(15 * time.Second)
-		if len(s.pods()) != 3 || s.set().Status.NumberAvailable != 3 || len(s.told("SuccessfulCreate")) > 3 {
+		s.runFor(15 * time.Second)
+		if len(s.pods()) != 3 || s.set().Status.NumberAvailable != 3 || len(s.eventsWith("SuccessfulCreate")) > 3 {
 			t.Errorf("write %d: %q %s", n+1, s.events, s.describe())
 		}
 	}

@@ -37,7 +37,7 @@ func TestSurgeWaitsForMinReadySeconds(t *testing.T) {
 		}
 	}
 	s.change(image("agent:2"))
-	s.spend(5 * time.Minute)
+	s.runFor(5 * time.Minute)
 	if s.images() != "2 2" || len(gone) != 2 || gone[1] > 80*time.Second {
 		t.Errorf("old pods go after %v: %s", gone, s.describe())
 	}
@@ -56,7 +56,7 @@ func TestAPausedRollout(t *testing.T) {
 	s.addNode("n5", nil)
 	s.taint("n1", "broken", corev1.TaintEffectNoExecute)
 	s.node.Fail(s.only(t, "n2").Name)
-	s.spend(5 * time.Minute)
+	s.runFor(5 * time.Minute)
 	if s.images() != " 2 1 2 2" || s.set().Status.NumberAvailable != 4 {
 		t.Error(s.describe())
 	}
@@ -64,7 +64,7 @@ func TestAPausedRollout(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	s.change(paused(false))
-	s.spend(5 * time.Minute)
+	s.runFor(5 * time.Minute)
 	if s.images() != " 2 2 2 2" {
 		t.Error(s.describe())
 	}
@@ -74,7 +74,7 @@ func TestAPausedRollout(t *testing.T) {
 		s.Round()
 	}
 	s.change(paused(true))
-	s.spend(5 * time.Minute)
+	s.runFor(5 * time.Minute)
 	if s.images() != "1 2" {
 		t.Error(s.describe())
 	}
@@ -85,12 +85,12 @@ func TestAPausedRollout(t *testing.T) {
 func TestOnDeletePodsStayUntilSomebodyDeletesThem(t *testing.T) {
 	s := started(t, makeSet(onDelete), everything, "n1", "n2")
 	s.change(image("agent:2"))
-	s.spend(5 * time.Minute)
+	s.runFor(5 * time.Minute)
 	if s.images() != "1 1" {
 		t.Error(s.describe())
 	}
 	s.EndGracefully(podKey(s.only(t, "n1").Name))
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if s.images() != "2 1" || s.set().Status.UpdatedNumberScheduled != 1 {
 		t.Error(s.describe())
 	}

@@ -45,7 +45,7 @@ var setKey = simulation.Key{Kind: "DaemonSet", Name: "agent"}
 
 func simulate(seed uint64, set *appsv1beta1.DaemonSet, features daemonset.Features, nodeNames ...string) *simulated {
 	s := &simulated{Play: simulation.Play{Cluster: simulation.New(seed)}}
-	s.Reconcile, s.Others, s.Describe, s.Start = s.reconcile, s.everybodyElse, s.describe, func() { s.startManager(features) }
+	s.Reconcile, s.EnvironmentStep, s.Describe, s.Start = s.reconcile, s.environmentStep, s.describe, func() { s.startManager(features) }
 	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5), Schedule: s.schedule,
 		Frozen: map[string]bool{}}
 	s.Slim, s.Delivered = slim.Any, s.wake
@@ -232,8 +232,8 @@ func makeSet(options ...func(*appsv1beta1.DaemonSet)) *appsv1beta1.DaemonSet {
 	return set
 }
 
-// everybodyElse lets the garbage collectors, kubelets, and whoever else there is, act once.
-func (s *simulated) everybodyElse() bool {
+// environmentStep lets the garbage collectors, kubelets, and whoever else there is, act once.
+func (s *simulated) environmentStep() bool {
 	s.CollectGarbage()
 	moved := s.collectPods()
 	for _, pod := range s.pods() {

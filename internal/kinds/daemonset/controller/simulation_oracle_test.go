@@ -34,7 +34,7 @@ func (r *rolloutRun) present(node string) (present []*corev1.Pod) {
 }
 
 // tampered: somebody did what leaves the manager to other rules, or two managers do not know of each other.
-func (r *rolloutRun) tampered() bool { return r.haunted || r.forgetful || r.handedOver }
+func (r *rolloutRun) tampered() bool { return r.staleLeaders || r.forgetful || r.handedOver }
 
 // keepsSurge: no more nodes than maxSurge get a new pod beside one that serves.
 func (r *rolloutRun) keepsSurge(set *appsv1beta1.DaemonSet, target string) {
@@ -132,7 +132,7 @@ func (r *rolloutRun) backingOff(set *appsv1beta1.DaemonSet, node string) (on fai
 // keepsBack: pods that fail on a node are not deleted faster than the back-off of the node allows.
 func (r *rolloutRun) keepsBack(set *appsv1beta1.DaemonSet, pod *corev1.Pod) {
 	target := nodes.Target(pod)
-	if r.haunted || r.Faults.Lose > 0 || pod.Status.Phase != corev1.PodFailed || !revisionIs(pod, r.newest()) || !r.tolerable(set, target) {
+	if r.staleLeaders || r.Faults.Lose > 0 || pod.Status.Phase != corev1.PodFailed || !revisionIs(pod, r.newest()) || !r.tolerable(set, target) {
 		return
 	}
 	if r.failures == nil {

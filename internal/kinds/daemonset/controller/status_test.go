@@ -26,14 +26,14 @@ func TestConflictsOfTheStatus(t *testing.T) {
 	}
 	for range 10 {
 		s.Queue.Add()
-		s.spend(time.Minute)
+		s.runFor(time.Minute)
 	}
 	if writes != 0 {
 		t.Errorf("%d writes of a status that is right", writes)
 	}
 	s.change(func(set *appsv1beta1.DaemonSet) { set.Spec.MinReadySeconds = 1 })
 	s.addNode("n3", nil)
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if is := s.set().Status; !meddled || is.DesiredNumberScheduled != 3 || is.NumberAvailable != 3 ||
 		is.ObservedGeneration != s.set().Generation ||
 		s.set().Labels["changed"] == "" {
