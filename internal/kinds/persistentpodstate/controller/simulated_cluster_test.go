@@ -78,7 +78,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	if err := Indexed(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
-	w.Play = simulation.Play{Cluster: c, Queue: simulation.NewQueue(c, "any"), Start: w.start, Others: w.others, Describe: w.describe, Reconcile: w.reconcile}
+	w.Play = simulation.Play{Cluster: c, Queue: simulation.NewQueue(c, "any"), Start: w.start, EnvironmentStep: w.environmentStep, Describe: w.describe, Reconcile: w.reconcile}
 	c.BeforeWrite, c.Delivered = w.check, w.delivered
 	w.other = c.Fork()
 	for i := range w.watches {
@@ -100,7 +100,7 @@ func (w *world) start() {
 	w.g.Own = nil
 	w.loop = w.r.loop(nil)
 	w.Queue = simulation.NewQueue(w.Cluster, "any")
-	w.again()
+	w.requeueAll()
 }
 
 // onlyNative leaves out StatefulSets of the other group, which the simulation cannot tell apart.
@@ -109,8 +109,8 @@ type onlyNative struct{ *Kinds }
 // All implements Workloads.
 func (onlyNative) All() []schema.GroupKind { return []schema.GroupKind{persistentpodstate.StatefulSet} }
 
-// again asks for all passes that a manager makes at its start.
-func (w *world) again() {
+// requeueAll asks for all passes that a manager makes at its start.
+func (w *world) requeueAll() {
 	for _, object := range w.List(pps, true) {
 		w.records.Add(requestFor(object))
 		add(w.asks, w.g.ofState(context.Background(), schema.GroupKind{}, nil, object))
@@ -309,9 +309,9 @@ func (w *world) admit(pod *corev1.Pod) bool {
 	return true
 }
 
-// others lets everybody else act: the controller of StatefulSets, the garbage collector, the scheduler and
-// the kubelets.
-func (w *world) others() (moved bool) {
+// environmentStep lets everybody else act: the controller of StatefulSets, the garbage collector, the
+// scheduler and the kubelets.
+func (w *world) environmentStep() (moved bool) {
 	for _, object := range w.List(ss, false) {
 		moved = w.fill(object.(*appsv1.StatefulSet)) || moved
 	}
