@@ -52,7 +52,7 @@ func newWorld(t *testing.T, seed uint64, options Options) *world {
 		t.Fatal(err)
 	}
 	w.Start, w.Reconcile, w.Describe = w.start, w.reconcile, w.describe
-	w.Others = func() bool { return false }
+	w.EnvironmentStep = func() bool { return false }
 	w.start()
 	return w
 }
