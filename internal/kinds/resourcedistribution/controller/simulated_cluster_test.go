@@ -44,7 +44,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	c := simulation.New(seed)
 	w := &world{t: t, names: map[string]bool{}, kind: []string{resourcedistribution.Secret, resourcedistribution.ConfigMap}[c.Rand.IntN(2)]}
 	c.Slim, c.Apart, c.Namespaces = slim.Any, true, true
-	w.Play = simulation.Play{Cluster: c, Queue: simulation.NewQueue(c, "any"), Start: w.start, Others: w.collect, Describe: w.describe, Reconcile: w.reconcile}
+	w.Play = simulation.Play{Cluster: c, Queue: simulation.NewQueue(c, "any"), Start: w.start, EnvironmentStep: w.collect, Describe: w.describe, Reconcile: w.reconcile}
 	c.BeforeWrite, c.Delivered, c.Answer = w.check, w.delivered, merge
 	w.start()
 	return w
