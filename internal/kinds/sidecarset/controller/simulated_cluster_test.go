@@ -44,7 +44,7 @@ func podKey(name string) simulation.Key { return simulation.Key{Kind: "Pod", Nam
 
 func simulate(seed uint64, set *appsv1beta1.SidecarSet, pods int, options ...func(*corev1.Pod)) *simulated {
 	s := &simulated{Play: simulation.Play{Cluster: simulation.New(seed)}, features: sidecarset.Features{NativeSidecars: true}}
-	s.Reconcile, s.Others, s.Describe, s.Start = s.reconcile, s.everybodyElse, s.describe, s.startManager
+	s.Reconcile, s.EnvironmentStep, s.Describe, s.Start = s.reconcile, s.environmentStep, s.describe, s.startManager
 	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5)}
 	sidecarsettest.Stamp(set)
 	s.Slim = slim.Any
@@ -145,8 +145,8 @@ func revisionKey(name string) simulation.Key {
 	return simulation.Key{Kind: "ControllerRevision", Name: name}
 }
 
-// everybodyElse lets the garbage collector, kubelets, and whoever else there is, act once.
-func (s *simulated) everybodyElse() bool {
+// environmentStep lets the garbage collector, kubelets, and whoever else there is, act once.
+func (s *simulated) environmentStep() bool {
 	s.CollectGarbage()
 	moved := false
 	for _, pod := range s.pods() {
