@@ -112,9 +112,9 @@ func TestAManifestOfTheNativeKind(t *testing.T) {
 			t.Errorf("%v, and %d of %d pods are ready", happened, ready, all)
 		}
 	}
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	s.change(image("nginx:2"))
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	want := []string{"create web-0", "create web-1", "create web-2", "delete web-2", "create web-2", "delete web-1", "create web-1",
 		"delete web-0", "create web-0"}
 	if is := s.set().Status; !slices.Equal(happened, want) || is.AvailableReplicas != 3 || is.CurrentRevision != is.UpdateRevision ||
@@ -166,14 +166,14 @@ func TestWhatIsWritten(t *testing.T) {
 	s.BeforeWrite = func(w simulation.Write, _, _ client.Object) {
 		written[strings.TrimSpace(w.Verb+" "+w.Key.Kind+" "+w.Subresource)] = true
 	}
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	s.storeRevision("left", map[string]string{"app": "web"})
 	for i, change := range []func(*appsv1beta1.StatefulSet){image("nginx:2"), image("nginx:3"), scaled(2), image("nginx:1"), scaled(4),
 		func(set *appsv1beta1.StatefulSet) { setClaims(set, []string{"data"}, "2Gi") }, image("nginx:4"), reserve(1)} {
 		s.change(change)
 		s.node.Fail(fmt.Sprintf("web-%d", i%2))
 		s.Change(podKey("web-0"), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "" })
-		s.spend(5 * time.Minute)
+		s.runFor(5 * time.Minute)
 	}
 	want := []string{"create ControllerRevision", "create ImagePullJob", "create PersistentVolumeClaim", "create Pod",
 		"delete ControllerRevision", "delete ImagePullJob", "delete Pod",

@@ -71,7 +71,7 @@ func TestOtherPodsStayWhenOrdinalsAreReserved(t *testing.T) {
 						s.change(change)
 					}
 					reserved := s.set().Spec.ReserveOrdinals
-					s.spend(5 * time.Minute)
+					s.runFor(5 * time.Minute)
 					after := s.uids()
 					got := strings.Trim(fmt.Sprint(slices.Sorted(maps.Keys(after))), "[]")
 					if got != step.want {

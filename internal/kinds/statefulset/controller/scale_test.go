@@ -35,7 +35,7 @@ func TestCondemnedPodsArePaced(t *testing.T) {
 	s := simulate(1, makeSet(3, func(set *appsv1beta1.StatefulSet) {
 		set.Spec.UpdateStrategy.RollingUpdate.MinReadySeconds = &seconds
 	}), statefulset.Features{})
-	s.spend(5 * time.Minute)
+	s.runFor(5 * time.Minute)
 	for _, name := range []string{"web-1", "web-2"} {
 		s.node.Crash(name)
 		for s.node.Step(name) {
@@ -56,7 +56,7 @@ func TestCondemnedPodsArePaced(t *testing.T) {
 	if due := s.Queue.Due(); due.IsZero() || due.After(ready.Add(31*time.Second)) {
 		t.Errorf("the set is due at %s", due)
 	}
-	s.spend(5 * time.Minute)
+	s.runFor(5 * time.Minute)
 	if !slices.Equal(gone, []string{"web-2", "web-1"}) {
 		t.Errorf("%v: %s", gone, s.describe())
 	}
@@ -111,7 +111,7 @@ func TestManyPodsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := simulate(1, makeSet(0, inParallel, func(set *appsv1beta1.StatefulSet) { setClaims(set, []string{"data"}, "1Gi") }),
 			statefulset.Features{})
-		s.spend(time.Minute)
+		s.runFor(time.Minute)
 		slow := &slowly{Client: s.kube.Client}
 		s.kube.Client, s.kube.Flow, s.pass.Applier.Events = slow, reconcile.NewFlow(0), silent{}
 		pass := func() time.Duration {
@@ -138,7 +138,7 @@ func TestManyPodsAtATime(t *testing.T) {
 		if len(left) != 1 || left[0].Name != "web-3" || took > 2*time.Second {
 			t.Errorf("%d pods are left after %s", len(left), took)
 		}
-		s.spend(time.Minute)
+		s.runFor(time.Minute)
 		s.change(scaled(200))
 		slow.fails = func(object client.Object) error {
 			if strings.HasPrefix(object.GetName(), "web-") {

@@ -40,7 +40,7 @@ var setKey = simulation.Key{Kind: "StatefulSet", Name: "web"}
 
 func simulate(seed uint64, set *appsv1beta1.StatefulSet, features statefulset.Features) *simulated {
 	s := &simulated{Play: simulation.Play{Cluster: simulation.New(seed)}}
-	s.Reconcile, s.Others, s.Describe, s.Start = s.reconcile, s.everybodyElse, s.describe, func() { s.startManager(features) }
+	s.Reconcile, s.EnvironmentStep, s.Describe, s.Start = s.reconcile, s.environmentStep, s.describe, func() { s.startManager(features) }
 	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5)}
 	s.Slim, s.Delivered = slim.Any, s.wake
 	if err := podapply.IndexRevisions(context.Background(), s.Cluster); err != nil {
@@ -184,8 +184,8 @@ func makeSet(replicas int32, options ...func(*appsv1beta1.StatefulSet)) *appsv1b
 	return set
 }
 
-// everybodyElse lets the garbage collector, kubelets, and whoever else there is, act once.
-func (s *simulated) everybodyElse() bool {
+// environmentStep lets the garbage collector, kubelets, and whoever else there is, act once.
+func (s *simulated) environmentStep() bool {
 	s.CollectGarbage()
 	moved := false
 	for _, pod := range s.pods() {

@@ -21,7 +21,7 @@ func TestUpdatesThatTheCachesDoNotShow(t *testing.T) {
 				s := simulate(1, makeSet(5, inPlace, inParallel, func(set *appsv1beta1.StatefulSet) {
 					set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = number(most)
 				}), statefulset.Features{})
-				s.spend(time.Minute)
+				s.runFor(time.Minute)
 				s.change(image("nginx:2"))
 				s.Events(100)
 				blind := func() {
@@ -43,7 +43,7 @@ func TestUpdatesThatTheCachesDoNotShow(t *testing.T) {
 				if n := s.moved(); n > most {
 					t.Errorf("%d pods are updated, and one is gone", n)
 				}
-				s.spend(5 * time.Minute)
+				s.runFor(5 * time.Minute)
 				if is := s.set().Status; is.UpdatedAvailableReplicas != 5 {
 					t.Errorf("it stands still: %s", s.describe())
 				}
@@ -67,23 +67,23 @@ func TestPausedUpdatesAreCompleted(t *testing.T) {
 				set.Spec.UpdateStrategy.RollingUpdate.InPlaceUpdateStrategy = &pub.InPlaceUpdateStrategy{GracePeriodSeconds: 30}
 				set.Spec.Lifecycle = &pub.Lifecycle{InPlaceUpdate: &pub.LifecycleHook{LabelsHandler: map[string]string{"held": "yes"}}}
 			}), statefulset.Features{})
-			s.spend(time.Minute)
+			s.runFor(time.Minute)
 			before := s.uids()
 			s.change(hooked("nginx:2"))
-			s.spend(time.Second)
+			s.runFor(time.Second)
 			s.Change(podKey("web-2"), func(o client.Object) { delete(o.GetLabels(), "held") })
-			s.spend(10 * time.Second)
+			s.runFor(10 * time.Second)
 			state := func() string { return s.pod("web-2").Labels[pub.LifecycleState] }
 			if s.moved() > 0 || state() != "Updating" {
 				t.Fatalf("it is %s before its grace period is over: %s", state(), s.describe())
 			}
 			s.change(func(set *appsv1beta1.StatefulSet) { set.Spec.UpdateStrategy.RollingUpdate.Paused = true })
-			s.spend(5 * time.Minute)
+			s.runFor(5 * time.Minute)
 			if s.moved() != 1 || state() != "Updated" || s.set().Status.ReadyReplicas != 3 || s.set().Status.AvailableReplicas != 2 {
 				t.Errorf("it is %s, and waits for its hook: %s", state(), s.describe())
 			}
 			s.Change(podKey("web-2"), func(o client.Object) { o.GetLabels()["held"] = "yes" })
-			s.spend(5 * time.Minute)
+			s.runFor(5 * time.Minute)
 			if is := s.set().Status; s.moved() != 1 || state() != "Normal" || is.AvailableReplicas != 3 || is.UpdatedReplicas != 1 {
 				t.Errorf("it is %s: %s", state(), s.describe())
 			}
