@@ -87,7 +87,7 @@ func newWorld(t *testing.T, seed uint64, kinds []uniteddeployment.Kind, u *appsv
 	c := simulation.New(seed)
 	w := &world{t: t, kinds: kinds, room: map[string]int{}}
 	c.Slim, c.Apart = slim.Any, true
-	w.Play = simulation.Play{Cluster: c, Queue: simulation.NewQueue(c, "web"), Start: w.start, Others: w.others, Describe: w.describe,
+	w.Play = simulation.Play{Cluster: c, Queue: simulation.NewQueue(c, "web"), Start: w.start, EnvironmentStep: w.environmentStep, Describe: w.describe,
 		Reconcile: func() (time.Duration, error) {
 			result, err := w.loop.Reconcile(t.Context(), reconcile.Request("shop", "web"))
 			return result.RequeueAfter, err
@@ -279,8 +279,8 @@ func specOf(o client.Object) any {
 	return nil
 }
 
-// others lets the controllers of children, the scheduler, kubelets and the garbage collector act.
-func (w *world) others() (moved bool) {
+// environmentStep lets the controllers of children, the scheduler, kubelets and the garbage collector act.
+func (w *world) environmentStep() (moved bool) {
 	if w.still {
 		return false
 	}
