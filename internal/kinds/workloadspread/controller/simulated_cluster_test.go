@@ -56,7 +56,7 @@ const latestVersion = "latest"
 // simulate begins with a Deployment of so many pods that no webhook has seen.
 func simulate(seed uint64, spread *appsv1beta1.WorkloadSpread, replicas int32) *simulated {
 	s := &simulated{Play: simulation.Play{Cluster: simulation.New(seed)}, window: workloadspread.UnschedulableWindow, full: map[string]bool{}}
-	s.Reconcile, s.Others, s.Describe, s.Start = s.reconcile, s.everybodyElse, s.describe, s.startManager
+	s.Reconcile, s.EnvironmentStep, s.Describe, s.Start = s.reconcile, s.environmentStep, s.describe, s.startManager
 	s.Slim = func(object any) (any, error) {
 		if _, deployment := object.(*appsv1.Deployment); deployment { // it tells its latest version
 			return object, nil
@@ -347,9 +347,9 @@ func running(now time.Time, zone string) workloadspreadtest.PodOption {
 	}
 }
 
-// everybodyElse lets the Deployment's controller, requests that are under way, scheduler and kubelets act
+// environmentStep lets the Deployment's controller, requests that are under way, scheduler and kubelets act
 // once.
-func (s *simulated) everybodyElse() bool {
+func (s *simulated) environmentStep() bool {
 	moved := s.workload()
 	moved = s.requests() || moved
 	return s.kubelet() || moved
