@@ -24,8 +24,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// yard is a cluster with one job and its pods, caches that keep up, and what the manager told.
-type yard struct {
+// testCluster is a cluster with one job and its pods, caches that keep up, and what the manager told.
+type testCluster struct {
 	t *testing.T
 	*simulation.Cluster
 	r      *Reconciler
@@ -34,12 +34,12 @@ type yard struct {
 }
 
 // Event implements reconcile.Recorder.
-func (b *yard) Event(_ client.Object, kind, reason, message string) {
+func (b *testCluster) Event(_ client.Object, kind, reason, message string) {
 	b.events = append(b.events, fmt.Sprintf("%s %s: %s", kind, reason, message))
 }
 
-func newYard(t *testing.T, job *appsv1alpha1.EphemeralJob, pods ...*corev1.Pod) *yard {
-	b := &yard{t: t, Cluster: simulation.New(1)}
+func newTestCluster(t *testing.T, job *appsv1alpha1.EphemeralJob, pods ...*corev1.Pod) *testCluster {
+	b := &testCluster{t: t, Cluster: simulation.New(1)}
 	b.Slim = slim.Any
 	b.Begin(ephemeraljobtest.Noon)
 	job.ResourceVersion = ""
@@ -53,13 +53,13 @@ func newYard(t *testing.T, job *appsv1alpha1.EphemeralJob, pods ...*corev1.Pod) 
 }
 
 // start starts a manager that remembers nothing.
-func (b *yard) start() {
+func (b *testCluster) start() {
 	b.r = &Reconciler{API: b.API(), Events: b, Pods: b.Pods(), meters: newMeters()}
 	b.loop = b.r.Loop(nil)
 }
 
 // pass makes a pass with caches that show all, and returns when the next one is due.
-func (b *yard) pass() time.Duration {
+func (b *testCluster) pass() time.Duration {
 	b.Deliver(b.Undelivered())
 	request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "dump"}}
 	result, err := b.loop.Reconcile(b.t.Context(), request)
@@ -70,7 +70,7 @@ func (b *yard) pass() time.Duration {
 }
 
 // let passes be made whenever they are due, for so long; kubelet ends each container at once.
-func (b *yard) let(d time.Duration) {
+func (b *testCluster) let(d time.Duration) {
 	for end := b.Now().Add(d); b.Now().Before(end); {
 		wait := b.pass()
 		for _, object := range b.List("Pod", false) {
@@ -86,7 +86,7 @@ func (b *yard) let(d time.Duration) {
 	}
 }
 
-func (b *yard) treated() (names []string) {
+func (b *testCluster) treated() (names []string) {
 	for _, object := range b.List("Pod", false) {
 		if pod := object.(*corev1.Pod); ephemeraljob.Treated(pod, "job") {
 			names = append(names, pod.Name)
@@ -103,7 +103,7 @@ func TestOneRefusedPodHoldsNoOthers(t *testing.T) {
 		"a webhook that fails": apierrors.NewInternalError(errors.New("failed calling webhook")),
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newYard(t, ephemeraljobtest.Job(), ephemeraljobtest.Pod("a"), ephemeraljobtest.Pod("b"), ephemeraljobtest.Pod("c"))
+			b := newTestCluster(t, ephemeraljobtest.Job(), ephemeraljobtest.Pod("a"), ephemeraljobtest.Pod("b"), ephemeraljobtest.Pod("c"))
 			tried := 0
 			b.Answer = func(r *simulation.Request) error {
 				if r.Subresource == subresource && r.Key.Name == "a" {
@@ -135,7 +135,7 @@ func TestStartWithCachesThatLag(t *testing.T) {
 		job.Status.Succeeded, job.Status.Running, job.Status.Matches = 1, 1, 2
 		job.Status.StartTime = &metav1.Time{Time: ephemeraljobtest.Noon}
 	})
-	b := newYard(t, job, ephemeraljobtest.Pod("a", ephemeraljobtest.Treated("job", ephemeraljobtest.Ended(0))), ephemeraljobtest.Pod("b"))
+	b := newTestCluster(t, job, ephemeraljobtest.Pod("a", ephemeraljobtest.Treated("job", ephemeraljobtest.Ended(0))), ephemeraljobtest.Pod("b"))
 	b.Deliver(b.Undelivered())
 	b.Change(podKey("b"), func(o client.Object) { ephemeraljobtest.Treated("job", nil)(o.(*corev1.Pod)) })
 	if _, err := b.loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "dump"}}); err != nil {
