@@ -19,9 +19,13 @@ import (
 // restart of another tenant's container begins at once nevertheless.
 func TestEnvironmentRestartsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod))
-	releaseOrphans := make(chan struct{})
+	releaseOrphans, called := make(chan struct{}), make(chan struct{}, 1)
 	w.cri.Set(func(s *fakecri.Server) {
 		s.OnStop = func(ctx context.Context, c fakecri.Container, _ time.Duration) error {
+			select {
+			case called <- struct{}{}:
+			default:
+			}
 			if c.Namespace == "hostile" {
 				select {
 				case <-releaseOrphans:
@@ -59,8 +63,10 @@ func TestEnvironmentRestartsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 	}
 	until := func(what string, condition func() bool) {
 		t.Helper()
-		for end := time.Now().Add(30 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(end) {
+		for end := time.After(30 * time.Second); !condition(); {
+			select {
+			case <-called:
+			case <-end:
 				t.Fatalf("not within 30 s: %s", what)
 			}
 		}
