@@ -30,6 +30,7 @@ import (
 type tenants struct {
 	containers     []runtime.Container
 	releaseOrphans chan struct{}
+	called         chan struct{} // has room for one, and gets it when a stop is recorded
 
 	mu      sync.Mutex
 	stopped map[string]time.Duration // by namespace and pod: the grace period that the runtime got
@@ -59,6 +60,10 @@ func (n *tenants) Stop(ctx context.Context, id string, grace time.Duration) erro
 	pod := id[len("containerd://"):]
 	n.stopped[pod] = grace
 	n.mu.Unlock()
+	select {
+	case n.called <- struct{}{}:
+	default:
+	}
 	if len(pod) < 7 || pod[:7] != "hostile" {
 		return nil
 	}
@@ -90,11 +95,13 @@ func (n *tenants) stops(namespace string) (pods int) {
 	return pods
 }
 
-// until waits for a condition.
-func until(t *testing.T, what string, condition func() bool) {
+// until waits for a condition, which only stops can make true.
+func (n *tenants) until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
+	for end := time.After(30 * time.Second); !condition(); {
+		select {
+		case <-n.called:
+		case <-end:
 			t.Fatalf("not within 30 s: %s", what)
 		}
 	}
@@ -106,7 +113,7 @@ func until(t *testing.T, what string, condition func() bool) {
 func TestRestartsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 	scheme := k8sruntime.NewScheme()
 	_, _ = corev1.AddToScheme(scheme), appsv1beta1.AddToScheme(scheme)
-	n := &tenants{releaseOrphans: make(chan struct{}), stopped: map[string]time.Duration{}}
+	n := &tenants{releaseOrphans: make(chan struct{}), called: make(chan struct{}, 1), stopped: map[string]time.Duration{}}
 	hour, own := int64(3600), int64(20)
 	var objects []client.Object
 	add := func(namespace string, i int) {
@@ -169,10 +176,10 @@ func TestRestartsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 	for i := range hostile {
 		queue.Add(key("hostile", i))
 	}
-	until(t, "the hostile containers are being stopped", func() bool { return n.stops("hostile") >= workers })
+	n.until(t, "the hostile containers are being stopped", func() bool { return n.stops("hostile") >= workers })
 	begin := time.Now()
 	queue.Add(key("shop", 0))
-	until(t, "the container of another tenant is stopped", func() bool { return n.stops("shop") == 1 })
+	n.until(t, "the container of another tenant is stopped", func() bool { return n.stops("shop") == 1 })
 	t.Logf("the restart of another tenant began after %s", time.Since(begin).Round(time.Millisecond))
 	n.mu.Lock()
 	if grace := n.stopped["shopp0"]; n.most > stop.Most || grace != 20*time.Second {
@@ -180,5 +187,5 @@ func TestRestartsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 	}
 	n.mu.Unlock()
 	close(n.releaseOrphans)
-	until(t, "the others of the first tenant have their turn", func() bool { return n.stops("hostile") == hostile })
+	n.until(t, "the others of the first tenant have their turn", func() bool { return n.stops("hostile") == hostile })
 }
