@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -372,6 +373,10 @@ func TestWithoutTheList(t *testing.T) {
 
 // Watches begin with their first user, and end with the last.
 func TestWatchesEndWithTheirLastUser(t *testing.T) {
+	synctest.Test(t, watchesEnd)
+}
+
+func watchesEnd(t *testing.T) {
 	var running atomic.Int32
 	w := &watches{changed: func(*copies, string) {}, follow: func(ctx context.Context, _ *copies) {
 		running.Add(1)
@@ -391,11 +396,12 @@ func TestWatchesEndWithTheirLastUser(t *testing.T) {
 		}
 		w.leave(a, "b")
 	}
-	for deadline := time.Now().Add(5 * time.Second); running.Load() > 0 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
+	synctest.Wait()
+	if n := running.Load(); n != 0 {
+		t.Errorf("watches that run: got %d, want 0", n)
 	}
-	if running.Load() != 0 || w.count() != 0 {
-		t.Errorf("%d watches run", running.Load())
+	if n := w.count(); n != 0 {
+		t.Errorf("watches that are kept: got %d, want 0", n)
 	}
 }
 
