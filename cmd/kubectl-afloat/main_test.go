@@ -43,7 +43,7 @@ func run(t *testing.T, s *plugintest.Server, args ...string) (out string, code i
 }
 
 // What the API server says does not steer the terminal.
-func TestHostileErrors(t *testing.T) {
+func TestErrorsDoNotSteerTheTerminal(t *testing.T) {
 	s := plugintest.New(t, "v1beta1", objects("v1beta1")...)
 	s.Before = func(*http.Request) error { return errors.New("no\x1b[2J") }
 	if out, code := run(t, s, "rollout", "pause", "clone/web"); code != 1 || !strings.Contains(out, "no") || strings.Contains(out, "\x1b") {
@@ -71,7 +71,7 @@ data: {spec: {template: {$patch: replace, metadata: {labels: {app: web}}, spec: 
 // OPS-132: the exit code tells of any error; all objects are tried and the errors come together; mutations
 // are patches with a field manager, which change nothing as a dry run; what somebody else changes meanwhile
 // stays.
-func TestMutations(t *testing.T) {
+func TestAllObjectsAreTriedAndErrorsSetTheExitCode(t *testing.T) {
 	racetest.SkipAlone(t)
 	for _, mutation := range []string{"set image app=nginx:2", "set env A=b", "set resources --limits=cpu=1", "set serviceaccount %s builder",
 		"rollout pause", "rollout restart",

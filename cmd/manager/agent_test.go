@@ -18,7 +18,7 @@ import (
 
 // OPS-022: requests of the manager have its name and that of the controller; TestEveryControllerIsNamed
 // covers all controllers, and TestEventsNameComponentAndNode the daemon.
-func TestUserAgents(t *testing.T) {
+func TestRequestsNameTheirController(t *testing.T) {
 	var seen []string
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = append(seen, r.UserAgent()) }))
 	defer server.Close()

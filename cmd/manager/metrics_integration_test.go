@@ -21,7 +21,7 @@ import (
 // OPS-094 (part): with --metrics-secure the metrics are there for those who have the right to get them, by a
 // certificate of the webhooks' authority, and for nobody else. TestRender of the chart shows the Service and
 // the ServiceMonitor.
-func TestSecureMetrics(t *testing.T) {
+func TestSecureMetricsNeedTheRightToGetThem(t *testing.T) {
 	i := install(t)
 	r := i.replica("--metrics-secure")
 	r.becomesReady()

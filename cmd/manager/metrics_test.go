@@ -11,7 +11,7 @@ import (
 // OPS-092: the gauge shows who leads, and the registry that the manager serves has the libraries' metrics of
 // controllers, queues, calls to the API server, webhooks and the lease. TestLeakedCreationsAreCounted covers
 // the counter of CloneSet, TestSlowPathsAreServed that of the lease, TestProtectionFollowsItsGate those of
-// protection, and TestStandby what is served.
+// protection, and TestAReplicaThatStandsByAnswersWebhooksAndDoesNotReconcile what is served.
 func TestMetricsThatOthersCountOn(t *testing.T) {
 	elected := make(chan struct{})
 	gauge := leadership(elected)

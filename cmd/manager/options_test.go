@@ -12,7 +12,7 @@ import (
 
 // OPS-020, OPS-093 (part): every flag of the reference is accepted; an unknown one is an error; no profiles
 // are served unless asked for.
-func TestFlags(t *testing.T) {
+func TestEveryFlagOfTheReferenceIsAccepted(t *testing.T) {
 	flags := map[string]string{
 		"metrics-addr": ":1", "health-probe-addr": ":1", "enable-pprof": "true", "pprof-addr": ":1", "enable-leader-election": "false",
 		"leader-election-namespace": "n", "leader-election-id": "i", "leader-election-resource-lock": "leases",
@@ -72,7 +72,7 @@ func TestFlagsThatWouldStopControllers(t *testing.T) {
 
 // ND-146, WS-185, PUB-130, JST-060, BJ-160, ACJ-120, RD-120: the default numbers of workers, and where the
 // protection log is.
-func TestDefaultWorkers(t *testing.T) {
+func TestNumbersOfWorkersHaveTheirDefaults(t *testing.T) {
 	o, err := parseOptions(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -257,7 +257,7 @@ func (i *installation) hold(by string) {
 // OPS-032, OPS-092 (part), OPS-090 (part): a replica that does not lead answers webhooks and probes and keeps
 // certificates, and its controllers wait until it leads. A replica that loses the lease ends. The metrics
 // show who leads.
-func TestStandby(t *testing.T) {
+func TestAReplicaThatStandsByAnswersWebhooksAndDoesNotReconcile(t *testing.T) {
 	i := install(t)
 	election := []string{"--leader-election-lease-duration=4s", "--leader-election-renew-deadline=2s",
 		"--leader-election-retry-period=200ms"}
@@ -351,7 +351,7 @@ func TestStandby(t *testing.T) {
 
 // OPS-034: with --namespace only the objects of that namespace, and cluster-scoped ones, are reconciled. The
 // manual says that this flag cannot be used with webhooks of pods.
-func TestOneNamespace(t *testing.T) {
+func TestOnlyObjectsOfTheGivenNamespaceAreReconciled(t *testing.T) {
 	i := install(t)
 	for _, name := range []string{"watched", "elsewhere"} {
 		i.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})

@@ -9,9 +9,9 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/version"
 )
 
-// OPS-210: the daemon and the plugin have such a test too; the metric is looked for in TestStandby and
-// TestRunsWithoutApiServerAndRuntime. --version tells what the manager was built from, whatever else is said,
-// and it needs no cluster.
+// OPS-210: the daemon and the plugin have such a test too; the metric is looked for in
+// TestAReplicaThatStandsByAnswersWebhooksAndDoesNotReconcile and TestRunsWithoutApiServerAndRuntime.
+// --version tells what the manager was built from, whatever else is said, and it needs no cluster.
 func TestVersion(t *testing.T) {
 	if os.Getenv("RUN_AS_MANAGER") != "" {
 		if err := run(t.Context(), []string{"--version", "--feature-gates=PodWebhook=false"}); err != nil {

@@ -171,7 +171,7 @@ spec:
 }
 
 // The example of the manual gives what stands there.
-func TestManual(t *testing.T) {
+func TestTheExampleOfTheManualGivesWhatStandsThere(t *testing.T) {
 	page, err := os.ReadFile("../../docs/kinds/resourcedistribution-generator.md")
 	if err != nil {
 		t.Fatal(err)

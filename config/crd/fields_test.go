@@ -111,7 +111,7 @@ func TestConvertedKindsNameTheService(t *testing.T) {
 // converted to that an older installation has stored in v1alpha1, which is served, too.
 // TestOnlyTheBundleOfDefinitionsIsWritten shows that the manager leaves status.storedVersions alone, and
 // TestRightsOnDefinitions that it could not change them: it migrates nothing, which it may.
-func TestStoredVersions(t *testing.T) {
+func TestV1beta1IsStored(t *testing.T) {
 	files, err := filepath.Glob("bases/*.yaml")
 	if err != nil || len(files) != len(registry.Kinds) {
 		t.Fatal(files, err)

@@ -28,7 +28,7 @@ func read(t *testing.T, file string, into any) {
 
 // ND-001, ND-010, ND-011, ND-016, ND-197, OPS-102, OPS-091 (part): names, network, tolerations, update and
 // probes are the reference's.
-func TestDaemonSet(t *testing.T) {
+func TestTheDaemonSetIsThatOfTheReference(t *testing.T) {
 	var set appsv1.DaemonSet
 	read(t, "daemonset.yaml", &set)
 	pod := set.Spec.Template.Spec
@@ -124,7 +124,7 @@ func TestRights(t *testing.T) {
 }
 
 // ND-010: both roles are bound to the daemon alone, in their own scope.
-func TestBindings(t *testing.T) {
+func TestRolesAreBoundToTheDaemonAlone(t *testing.T) {
 	data, err := os.ReadFile("bindings.yaml")
 	if err != nil {
 		t.Fatal(err)

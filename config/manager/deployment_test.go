@@ -84,7 +84,7 @@ func TestRollingUpdateNeedsReadiness(t *testing.T) {
 }
 
 // OPS-010, OPS-011: the namespace has the label by which webhooks for pods skip it.
-func TestNamespace(t *testing.T) {
+func TestWebhooksSkipTheInstallNamespace(t *testing.T) {
 	var namespace corev1.Namespace
 	read(t, "namespace.yaml", &namespace)
 	if namespace.Name != "kruise-system" || namespace.Labels["control-plane"] != "openkruise" {
@@ -95,7 +95,7 @@ func TestNamespace(t *testing.T) {
 // The NetworkPolicy that is offered selects the manager, and names its ports; only the webhooks' is limited
 // to some addresses. What stands in place of these is refused by API servers: an example range would be
 // accepted, and close the port for everybody.
-func TestNetworkPolicy(t *testing.T) {
+func TestTheNetworkPolicySelectsTheManagerAndItsPorts(t *testing.T) {
 	var deployment appsv1.Deployment
 	read(t, "deployment.yaml", &deployment)
 	var policy networkingv1.NetworkPolicy

@@ -251,7 +251,7 @@ func TestRolesAreBound(t *testing.T) {
 // OPS-084, ND-072, EJ-071: who may view or edit workloads may so with the kinds of users, and nobody may
 // write a status, or what node daemons act on: a probe or an image of a node is as good as exec into its
 // pods.
-func TestAggregatedRoles(t *testing.T) {
+func TestWhoMayEditWorkloadsMayEditOurKinds(t *testing.T) {
 	data, err := os.ReadFile("aggregated.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -65,7 +65,7 @@ func TestEqual(t *testing.T) {
 func TestSimulatedAlways(t *testing.T) { Unseen(1) }
 `
 
-func TestOutcomes(t *testing.T) {
+func TestEveryMutantHasItsOutcome(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"go.mod": "module sample\ngo 1.26\n", "sample.go": sample, "sample_test.go": sampleTests} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

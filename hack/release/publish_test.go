@@ -70,7 +70,7 @@ func testKrew(t *testing.T, r *release) {
 }
 
 // Each rule of krew's index refuses what breaks it.
-func TestKrewRules(t *testing.T) {
+func TestKrewRulesRefuseWhatBreaksThem(t *testing.T) {
 	good := func() krewPlugin {
 		p := krewPlugin{}
 		p.APIVersion, p.Kind, p.Metadata.Name = "krew.googlecontainertools.github.com/v1alpha2", "Plugin", "afloat"

@@ -195,7 +195,7 @@ func testFolder(t *testing.T, r *release) {
 }
 
 // What cannot become a release is refused before anything is compiled.
-func TestRefused(t *testing.T) {
+func TestWhatCannotBecomeAReleaseIsRefusedFirst(t *testing.T) {
 	root := project(t)
 	for want, change := range map[string]func(*release){
 		"VERSION":                  func(r *release) { r.version = "0.1.0" },
@@ -241,7 +241,7 @@ func TestNothingIsLeftOfAFailedRelease(t *testing.T) {
 }
 
 // OPS-130 (part), OPS-001 (part): the platforms of the plugin, and of what runs in the cluster.
-func TestPlatforms(t *testing.T) {
+func TestEveryPlatformOfThePluginIsADefault(t *testing.T) {
 	got, err := parsePlatforms("")
 	if err != nil {
 		t.Fatal(err)

@@ -173,7 +173,7 @@ func TestTemplateIsJudgedAsTheDocumentItIs(t *testing.T) {
 	}
 }
 
-func TestTemplateAnswers(t *testing.T) {
+func TestATemplateIsRefusedOnlyByAnAnswerAboutItself(t *testing.T) {
 	ported := strings.Replace(goodTemplate, `"image"`, `"ports":[],"image"`, 1)
 	badCause := metav1.StatusCause{Type: "FieldValueInvalid", Field: "template.spec.x", Message: "m"}
 	cases := map[string]struct {
@@ -409,7 +409,7 @@ func TestAnUnchangedApplyRollsNoPodsWhileTheDryRunFails(t *testing.T) {
 }
 
 // CS-034: deletion of a protected CloneSet, with the gate.
-func TestDeletionProtection(t *testing.T) {
+func TestAProtectedCloneSetIsNotDeleted(t *testing.T) {
 	labelled := func(label, replicas, more string) string {
 		return `{"apiVersion":"apps.kruise.io/v1alpha1","metadata":{"name":"web"` + more +
 			`,"labels":{"policy.kruise.io/delete-protection":"` + label + `"}},"spec":{"replicas":` + replicas + `}}`
@@ -444,7 +444,7 @@ func TestDeletionProtection(t *testing.T) {
 
 // OPS-020: --allow-privileged=false refuses new privileged containers, no matter what the API server answers,
 // and accepts those that are stored.
-func TestPrivilegedContainers(t *testing.T) {
+func TestNewPrivilegedContainersAreRefusedByTheFlag(t *testing.T) {
 	template := `{"metadata":{"labels":{"app":"shop"}},"spec":{"initContainers":[{"name":"i","image":"i","securityContext":{"privileged":true}}],"containers":[{"name":"a","image":"i","securityContext":{"privileged":false}}]}}`
 	hooks := webhooks(t, &apiServer{answer: answers(500, "", "trouble")})
 	lenient := hooks.judge
@@ -484,7 +484,7 @@ func TestPrivilegedContainersByOtherWays(t *testing.T) {
 }
 
 // OPS-066: the handlers answer any object without a panic, with 422 if it is not a CloneSet.
-func TestHostileObjects(t *testing.T) {
+func TestAnyObjectIsAnsweredWithoutPanic(t *testing.T) {
 	hooks := webhooks(t, &apiServer{answer: accepts})
 	good := object("v1beta1", goodTemplate, "")
 	many := strings.TrimSuffix(strings.Repeat(`"x",`, 20000), ",")
@@ -527,7 +527,7 @@ func TestTemplateNoDefaults(t *testing.T) {
 	}
 }
 
-func TestOtherRequests(t *testing.T) {
+func TestDeletionsUnreadableObjectsAndPanicsAreAnswered(t *testing.T) {
 	hooks := webhooks(t, &apiServer{answer: accepts})
 	if got := review(t, inTime(hooks.validate), "DELETE", "", object("v1beta1", goodTemplate, "")); !got.Allowed {
 		t.Errorf("delete: %+v", got.Result)

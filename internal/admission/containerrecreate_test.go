@@ -315,7 +315,7 @@ func TestRecreateRequestsAreRefused(t *testing.T) {
 	}
 }
 
-func TestRecreateUpdates(t *testing.T) {
+func TestUpdatesOfRecreateRequestsAreJudged(t *testing.T) {
 	const labels = `,"labels":{"crr.apps.kruise.io/active":"true","crr.apps.kruise.io/node-name":"n","crr.apps.kruise.io/pod-uid":"u"}`
 	spec := `{"podName":"web-7","containers":[{"name":"plain"}]}`
 	acquired := `,"annotations":{"crr.apps.kruise.io/unready-acquired":"2026-01-01T10:00:00Z"}`
@@ -374,7 +374,7 @@ func TestDeletedRequestsCanBeFreedWithoutTheGate(t *testing.T) {
 }
 
 // CRR-164: a second request for a pod gets a warning. CRR-146, CRR-147: unreadable values are named.
-func TestRecreateWarnings(t *testing.T) {
+func TestRecreateRequestsGetWarnings(t *testing.T) {
 	other := func(name string, done bool) *appsv1beta1.ContainerRecreateRequest {
 		r := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name,
 			Labels: map[string]string{"crr.apps.kruise.io/active": "true", "crr.apps.kruise.io/pod-uid": "pod-1"}}}

@@ -37,7 +37,7 @@ func convert(t *testing.T, body string) (int, document) {
 
 // CS-250, OPS-070, OPS-072: lists with objects of both versions, one of which does not fit its types, convert
 // as a whole.
-func TestConvertReview(t *testing.T) {
+func TestListsOfBothVersionsConvertAsAWhole(t *testing.T) {
 	for _, version := range []string{"v1", "v1beta1"} {
 		good := object("v1alpha1", goodTemplate, `"updateStrategy":{"type":"InPlaceOnly"}`)
 		same := object("v1beta1", goodTemplate, "")

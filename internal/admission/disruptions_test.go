@@ -34,7 +34,7 @@ func (d decided) Covering(context.Context, *corev1.Pod) (*policyv1beta1.PodUnava
 // PUB-088, PUB-094: what is not allowed is refused to whoever asks, with 403, and evictions with 429; these
 // say when to come again while the budget is being counted, and only then. TestTheOrderOfTheDecision shows
 // when that is. Whoever asks may do what is allowed.
-func TestRefusedDisruptions(t *testing.T) {
+func TestDisruptionsThatAreNotAllowedAreRefused(t *testing.T) {
 	const old, changed = `{"metadata":{"name":"p","namespace":"d","uid":"of-p"}}`, `{"metadata":{"name":"p","namespace":"d","uid":"of-p"},"spec":{"x":1}}`
 	for _, user := range []authenticationv1.UserInfo{{Username: "alice"}, {Username: "admin", Groups: []string{"system:masters"}},
 		{Username: "system:serviceaccount:kube-system:generic-garbage-collector"}, {Username: "system:serviceaccount:kube-system:replicaset-controller"},

@@ -50,7 +50,7 @@ func mutated(t *testing.T, path, object string) document {
 	return got
 }
 
-func TestImageDefaults(t *testing.T) {
+func TestImageKindsAreCompleted(t *testing.T) {
 	const full = `"pullPolicy":{"backoffLimit":3,"timeoutSeconds":600}`
 	cases := map[string]struct{ path, kind, metadata, spec, want, finalizers string }{
 		"IMG-031, IMG-032 a job": {mutatePullJobPath, "ImagePullJob", "",
@@ -97,7 +97,7 @@ func TestImageDefaults(t *testing.T) {
 	}
 }
 
-func TestImageRefusals(t *testing.T) {
+func TestBadImageKindsAreRefused(t *testing.T) {
 	many := func(n int) (entries, list string) {
 		var a, b []string
 		for i := range n {

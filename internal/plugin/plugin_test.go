@@ -20,9 +20,9 @@ func run(t *testing.T, program string, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// TestFrame: under both of its names the plugin has kubectl's global flags, its commands, and completion for
-// all shells. OPS-130 (part): other systems are built by hand.
-func TestFrame(t *testing.T) {
+// Under both of its names the plugin has kubectl's global flags, its commands, and completion for all shells.
+// OPS-130 (part): other systems are built by hand.
+func TestThePluginHasTheFlagsAndCommandsOfKubectl(t *testing.T) {
 	for program, name := range map[string]string{"/usr/bin/kubectl-afloat": "kubectl afloat", "kubectl-kruise": "kubectl kruise",
 		"kubectl-afloat.exe": "kubectl afloat"} {
 		help, err := run(t, program)

@@ -16,7 +16,7 @@ import (
 
 // What a Flow does when a server answers: after so many windows of answers that take so long, with tasks
 // waiting or not.
-func TestFlowAdapts(t *testing.T) {
+func TestAFlowAdaptsToTheServer(t *testing.T) {
 	busy := apierrors.NewTooManyRequests("busy", 1)
 	type answers struct {
 		windows int
@@ -110,7 +110,7 @@ func TestFlowIsFair(t *testing.T) {
 
 // Nobody waits when the context has ended, a panic is an error, and without a Flow one task follows the
 // other.
-func TestFlowEnds(t *testing.T) {
+func TestAFlowEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := NewFlow(0)
 		ctx, stop := context.WithCancel(t.Context())

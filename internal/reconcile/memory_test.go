@@ -13,7 +13,7 @@ import (
 )
 
 // Several things may call for another pass, and none makes it later than what comes before (CS-076 (part)).
-func TestSooner(t *testing.T) {
+func TestTheSoonerOfTwoTimesCounts(t *testing.T) {
 	after := time.Duration(0)
 	for _, other := range []time.Duration{0, time.Minute, time.Second, 0, time.Hour} {
 		MinRequeue(&after, other)
@@ -54,7 +54,7 @@ func TestNews(t *testing.T) {
 }
 
 // A status of which only numbers change is written twice a second at most; any other at once.
-func TestStatusPace(t *testing.T) {
+func TestAStatusOfNumbersIsWrittenTwiceASecond(t *testing.T) {
 	var p StatusThrottle
 	steps := []struct {
 		at          time.Duration

@@ -210,7 +210,7 @@ func TestAnObjectThatCameBack(t *testing.T) {
 
 // A read that fails lets no plan be made, and settles nothing; without a callback a leak is settled all the
 // same.
-func TestFailedReads(t *testing.T) {
+func TestAReadThatFailsLetsNoPlanBeMade(t *testing.T) {
 	broken, late := &shows{err: errors.New("no route")}, noon.Add(DoubtAfter)
 	o := &Own{}
 	o.Created("owner", podOf("u", "10"), noon)
@@ -235,7 +235,7 @@ func TestFailedReads(t *testing.T) {
 }
 
 // What a write made the owner's, or took from it, is so before the caches show it.
-func TestOwnership(t *testing.T) {
+func TestOwnWritesOfOwnersCountBeforeTheCachesShowThem(t *testing.T) {
 	mine := func(pod *corev1.Pod) bool { return pod.Labels["of"] == "owner" }
 	labelled := func(name, version, of string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: version,
@@ -258,7 +258,7 @@ func TestOwnership(t *testing.T) {
 }
 
 // Claims that nothing holds are gone when they are deleted; those with a finalizer are going.
-func TestDeletedObjects(t *testing.T) {
+func TestClaimsThatNothingHoldsAreGoneWhenDeleted(t *testing.T) {
 	claim := func(finalizers ...string) *corev1.PersistentVolumeClaim {
 		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "data", UID: "u", ResourceVersion: "1",
 			Finalizers: finalizers}}

@@ -155,7 +155,7 @@ func TestDeletedAlreadyAndReadLive(t *testing.T) {
 }
 
 // What an error says: that the world changed, that this object was refused, or neither.
-func TestErrors(t *testing.T) {
+func TestAnErrorSaysWhetherTheObjectWasRefused(t *testing.T) {
 	pods := corev1.Resource("pods")
 	tests := map[string]struct {
 		err                       error

@@ -146,9 +146,9 @@ func TestTheManagerMayDoWhatTheRegistryNeeds(t *testing.T) {
 	}
 }
 
-// TestFeaturesOfStatefulSets shows which gates make which features (ASTS-266 (part), ASTS-270 (part)). ASTS-285: images are pulled
-// ahead if both gates are on; that jobs must be served is shown by TestImagesArePulledAhead, and how that is found out by
-// TestPullWatch.
+// TestFeaturesOfStatefulSets shows which gates make which features (ASTS-266 (part), ASTS-270 (part)).
+// ASTS-285: images are pulled ahead if both gates are on; that jobs must be served is shown by
+// TestImagesArePulledAhead, and how that is found out by TestPullJobsAreWatchedOnceTheirKindIsServed.
 func TestFeaturesOfStatefulSets(t *testing.T) {
 	all := statefulset.Features{StartOrdinal: true, PodIndexLabel: true, DeleteClaims: true, ResizeClaims: true, PreDownload: true}
 	without := func(change func(*statefulset.Features)) statefulset.Features {
@@ -252,7 +252,9 @@ func TestKindsInUse(t *testing.T) {
 	}
 }
 
-// EJ-002: no gate guards EphemeralJobs, and node daemons may neither read them nor add containers; TestBatches shows by which subresource the manager does. EJ-019: the chart ships the definition. EJ-072: ten workers.
+// EJ-002: no gate guards EphemeralJobs, and node daemons may neither read them nor add containers;
+// TestPodsAreInjectedInGrowingBatches shows by which subresource the manager does. EJ-019: the chart ships
+// the definition. EJ-072: ten workers.
 func TestEphemeralJobsNeedNothing(t *testing.T) {
 	kind := Kinds[slices.IndexFunc(Kinds, func(k Kind) bool { return k.Name == "EphemeralJob" })]
 	if kind.Gates != nil || kind.Workers != 10 || kind.Stored().Version != "v1alpha1" || !slices.Equal(kind.Versions(), []string{"v1alpha1"}) {

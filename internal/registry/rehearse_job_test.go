@@ -12,8 +12,9 @@ import (
 	"github.com/afloat-project/afloat/internal/rehearsal"
 )
 
-// TestRehearsedJobs shows what a BroadcastJob would do: its pods come as parallelism lets them, and end.
-func TestRehearsedJobs(t *testing.T) {
+// TestARehearsedJobCreatesItsPodsAndEnds shows what a BroadcastJob would do: its pods come as parallelism
+// lets them, and end.
+func TestARehearsedJobCreatesItsPodsAndEnds(t *testing.T) {
 	s := rehearsal.New(start)
 	for i := range 3 {
 		s.Add("Node", parse[corev1.Node](t, fmt.Sprintf("metadata: {name: n%d}\nstatus: {allocatable: {pods: 5}}", i)))

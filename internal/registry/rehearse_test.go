@@ -82,7 +82,7 @@ spec:
 
 // A forecast has waves by the budget, with the time between them, and says who is left and why. What others
 // say of a pod that is not ready is not foreseen: it stays so until it is touched.
-func TestForecast(t *testing.T) {
+func TestAForecastHasWavesByTheBudget(t *testing.T) {
 	e, s := environment(t), rehearsal.New(start)
 	set := parse[appsv1beta1.CloneSet](t, web)
 	s.Add("CloneSet", set)
@@ -131,8 +131,8 @@ func TestForecast(t *testing.T) {
 	}
 }
 
-// TestKindsRehearse: every workload and what changes pods in place can be asked why, and what would be.
-func TestKindsRehearse(t *testing.T) {
+// Every workload and what changes pods in place can be asked why, and what would be.
+func TestEveryWorkloadCanBeRehearsed(t *testing.T) {
 	for _, name := range []string{"CloneSet", "StatefulSet", "DaemonSet", "SidecarSet"} {
 		if kindNamed(t, name).Rehearse == nil {
 			t.Error(name)

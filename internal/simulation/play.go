@@ -14,9 +14,9 @@ type Play struct {
 	Reconcile func() (after time.Duration, err error)
 	// Start starts the manager again after it died.
 	Start func()
-	// Others lets all others act once, such as kubelets and users, and reports whether anything happened.
-	Others func() bool
-	// Describe describes the current state, for failure messages.
+	// EnvironmentStep lets all others act once, kubelets and users, and tells whether anything happened.
+	EnvironmentStep func() bool
+	// Describe says how things stand, for failures.
 	Describe func() string
 }
 
@@ -47,7 +47,7 @@ func (p *Play) Round() bool {
 	if p.Dead() {
 		return false
 	}
-	moved = p.Others() || moved
+	moved = p.EnvironmentStep() || moved
 	return moved || p.Undelivered() > 0 || p.Queue.Added()
 }
 

@@ -45,9 +45,9 @@ crds: {keep: false}
 helmHooks: {enabled: false}
 `
 
-// OPS-122 (TestOlderHelm has the rest), OPS-104 (part), OPS-103 (TestHelmOnRealKubelets applies it again):
-// the chart installs what config/default does, object by object, without asking a cluster. Besides it has the
-// Secret, without data, so that applying it again does not take the certificates away.
+// OPS-122 (TestTemplatesUseFunctionsOfHelm35 has the rest), OPS-104 (part), OPS-103 (TestHelmOnRealKubelets
+// applies it again): the chart installs what config/default does, object by object, without asking a cluster.
+// Besides it has the Secret, without data, so that applying it again does not take the certificates away.
 func TestTheChartIsTheManifests(t *testing.T) {
 	c := load(t)
 	rendered := mustRender(t, c, plain)
@@ -82,7 +82,7 @@ func TestTheChartIsTheManifests(t *testing.T) {
 // OPS-051, OPS-052: with external certificates, in either spelling, the chart installs what
 // config/external-certs does; without cert-manager's objects there are the annotations of the user, on both
 // configurations and on all definitions that are converted, and no Secret.
-func TestExternalCertificates(t *testing.T) {
+func TestExternalCertificatesInstallWhatTheManifestsDo(t *testing.T) {
 	c := load(t)
 	want := manifests(t, "../../config/external-certs", unchanged)
 	annotated := 0
@@ -151,7 +151,7 @@ func TestAnyNamespace(t *testing.T) {
 }
 
 // Helm's own checks find nothing.
-func TestLint(t *testing.T) {
+func TestHelmFindsNoFault(t *testing.T) {
 	result := lint.RunAll(folder, nil, "default")
 	for _, message := range result.Messages {
 		if message.Severity > support.InfoSev {
@@ -185,7 +185,7 @@ func TestReleaseRecordIsSmall(t *testing.T) {
 }
 
 // OPS-122 (part): the templates use functions that Helm 3.5 has, with sprig 3.2, and no others.
-func TestOlderHelm(t *testing.T) {
+func TestTemplatesUseFunctionsOfHelm35(t *testing.T) {
 	known := strings.Fields("and append concat deepCopy default dict dig dir div eq fail first float64 fromYaml get has hasKey hasPrefix include int int64 isAbs join kindIs list merge min mulf " +
 		"ne nindent not or printf regexFind regexMatch replace rest set splitList ternary toString toYaml trim trimPrefix tuple unset")
 	for _, file := range load(t).Templates {

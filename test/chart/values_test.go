@@ -161,8 +161,8 @@ var changesOfValues = map[string]string{
 	"helmHooks: {podSpec: {priorityClassName: p}}": job + "priorityClassName: none -> p",
 }
 
-// OPS-100 (TestMonitoring and TestAnyNamespace have the rest), OPS-090 (part), OPS-093 (part), ND-014,
-// ND-015, ND-199: each value changes what it says, and nothing else.
+// OPS-100 (TestMonitoringIsInstalledIfAskedFor and TestAnyNamespace have the rest), OPS-090 (part),
+// OPS-093 (part), ND-014, ND-015, ND-199: each value changes what it says, and nothing else.
 func TestValuesChangeWhatTheySay(t *testing.T) {
 	c := few(load(t))
 	before := mustRender(t, c, "")
@@ -200,7 +200,7 @@ func TestValuesChangeWhatTheySay(t *testing.T) {
 
 // Every value is in a case, or in a test that it names.
 func TestEveryValueHasATest(t *testing.T) {
-	elsewhere := regexp.MustCompile(`^(externalCerts|monitoring|daemon\.windowsImage)\.`) // TestExternalCertificates, TestMonitoring, TestOddValuesAreRefused
+	elsewhere := regexp.MustCompile(`^(externalCerts|monitoring|daemon\.windowsImage)\.`) // TestExternalCertificatesInstallWhatTheManifestsDo, TestMonitoringIsInstalledIfAskedFor, TestOddValuesAreRefused
 	text, err := os.ReadFile(folder + "/values.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -248,7 +248,7 @@ func leaves(t *testing.T, text []byte) []string {
 
 // OPS-060 (part), OPS-063 (part): entries that wait long wait as long as the value says, those of pods leave
 // out the namespaces of users, and on Azure all leave out what it manages.
-func TestWebhookEntries(t *testing.T) {
+func TestWebhookEntriesFollowValues(t *testing.T) {
 	c := few(load(t))
 	pods := map[string]bool{"mpod.kb.io": true, "vpod.kb.io": true, "vpodeviction.kb.io": true}
 	entries := func(values string) map[string]map[string]any {
@@ -452,7 +452,7 @@ func without(values map[string]any, path []string) map[string]any {
 }
 
 // OPS-105: the chart states the range of Kubernetes, and what its version is.
-func TestMetadata(t *testing.T) {
+func TestTheChartStatesItsVersions(t *testing.T) {
 	c := few(load(t))
 	if c.Metadata.KubeVersion != ">=1.30.0-0" || c.Metadata.Name != "kruise" {
 		t.Errorf("%+v", c.Metadata)

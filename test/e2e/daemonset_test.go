@@ -171,19 +171,19 @@ template: {spec: {nodeSelector: {`+label+`: "on"}, tolerations: [{key: `+taint+`
 	}
 
 	d.change(`metadata: {annotations: {apps.kruise.io/daemonset-ignore-not-ready-nodes-after: 1s}}`)
-	ghost := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "ghost-" + d.key.Namespace, Labels: map[string]string{label: "on"}},
+	unserved := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "unserved-" + d.key.Namespace, Labels: map[string]string{label: "on"}},
 		Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: taint, Effect: corev1.TaintEffectNoSchedule}}}}
-	if err := kube.Create(t.Context(), ghost); err != nil {
+	if err := kube.Create(t.Context(), unserved); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := client.IgnoreNotFound(kube.Delete(context.Background(), ghost)); err != nil {
+		if err := client.IgnoreNotFound(kube.Delete(context.Background(), unserved)); err != nil {
 			t.Error(err)
 		}
 	})
 	eventually(t, "a pod for the node that came", func(context.Context) string {
 		for _, pod := range d.pods() {
-			if nodes.Target(&pod) == ghost.Name {
+			if nodes.Target(&pod) == unserved.Name {
 				return ""
 			}
 		}
@@ -193,7 +193,7 @@ template: {spec: {nodeSelector: {`+label+`: "on"}, tolerations: [{key: `+taint+`
 	eventually(t, "the rollout on the other nodes", func(context.Context) string {
 		updated := 0
 		for _, pod := range d.pods() {
-			if nodes.Target(&pod) != ghost.Name && pod.Spec.Containers[0].Image == "nginx:1.27" {
+			if nodes.Target(&pod) != unserved.Name && pod.Spec.Containers[0].Image == "nginx:1.27" {
 				updated++
 			}
 		}
@@ -203,9 +203,9 @@ template: {spec: {nodeSelector: {`+label+`: "on"}, tolerations: [{key: `+taint+`
 		return ""
 	})
 	eventually(t, "what is left out", func(ctx context.Context) string {
-		return eventWith(ctx, d.key.Namespace, "NodesLeftOut", ghost.Name)
+		return eventWith(ctx, d.key.Namespace, "NodesLeftOut", unserved.Name)
 	})
-	if err := kube.Delete(t.Context(), ghost); err != nil {
+	if err := kube.Delete(t.Context(), unserved); err != nil {
 		t.Fatal(err)
 	}
 	d.settled(2)

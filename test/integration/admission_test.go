@@ -14,7 +14,7 @@ import (
 )
 
 // CS-034, DP-031: deletion of a protected CloneSet is refused, in either version, until the label goes.
-func TestDeletionProtection(t *testing.T) {
+func TestAProtectedCloneSetIsNotDeleted(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		set := cloneSet(version, "protected-"+version,
 			`{metadata: {labels: {policy.kruise.io/delete-protection: Cascading}}, spec: {replicas: 1}}`)

@@ -195,7 +195,7 @@ func TestInjectionIsRefused(t *testing.T) {
 
 // SS-171, SS-172: the revision that is named is found in the install namespace, also right after it was made;
 // if it is missing, pods are refused.
-func TestNamedRevisions(t *testing.T) {
+func TestNamedRevisionsAreFoundInTheInstallNamespace(t *testing.T) {
 	labels := map[string]string{"revised": "yes"}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kruise-system"}}
 	if err := kube.Create(t.Context(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {

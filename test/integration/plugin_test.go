@@ -126,8 +126,8 @@ func nowRuns(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// TestPlanAndWhy (OPS-192: codes 3 and 4 are shown by TestPlanPrints): plan says what the manager then does,
-// pod by pod, and writes nothing; why says how far it is.
+// TestPlanAndWhy (OPS-192: codes 3 and 4 are shown by TestPlanPrintsAndSetsItsExitCode): plan says what the
+// manager then does, pod by pod, and writes nothing; why says how far it is.
 func TestPlanAndWhy(t *testing.T) {
 	if err := kube.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "planned"}}); err != nil {
 		t.Fatal(err)

@@ -166,7 +166,7 @@ func TestBudgetsDoNotOverlap(t *testing.T) {
 // PUB-120 (part), PUB-121 (part), PUB-122, PUB-123 (part), PUB-124: both versions show the same budget,
 // whichever was written, and a write of v1alpha1 loses nothing of v1beta1. TestConvertedKindsNameTheService
 // shows the strategy.
-func TestBudgetVersions(t *testing.T) {
+func TestBothVersionsShowTheSameBudget(t *testing.T) {
 	const (
 		fields = `{spec: {protectOperations: [RESIZE, EVICT], protectTotalReplicas: 15,
 			ignoredPodSelector: {matchLabels: {maintenance: "true"}}}}`

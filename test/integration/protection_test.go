@@ -97,7 +97,7 @@ func goes(t *testing.T, object client.Object, options ...client.DeleteOption) {
 
 // DP-001 (part), DP-011, DP-020 (part): objects of all kinds are kept by Always, in dry runs too, until the
 // label goes or has another value; the protection log and events tell who was refused.
-func TestProtectedKinds(t *testing.T) {
+func TestProtectedKindsAreKeptUntilTheLabelGoes(t *testing.T) {
 	for kind, object := range protectable(t, "protected-kinds") {
 		object.SetLabels(map[string]string{protection: "Always"})
 		object.SetFinalizers([]string{"example.com/held"}) // it is not consulted
@@ -165,7 +165,7 @@ func logged(t *testing.T, kind, name string) (lines []map[string]string) {
 // DP-012: Cascading keeps workloads with replicas, namespaces with active pods or bound claims, and
 // definitions with objects; Services and Ingresses it does not keep. DP-013: claims count. DP-016 (part):
 // replicas that are left out are one, since the API server says so.
-func TestCascadingKinds(t *testing.T) {
+func TestCascadingKeepsWhatHasChildren(t *testing.T) {
 	all := protectable(t, "cascading")
 	for _, object := range all {
 		object.SetLabels(map[string]string{protection: "Cascading"})

@@ -182,7 +182,7 @@ func TestWorkloadSpreadOfPodsThatWereThere(t *testing.T) {
 }
 
 // WS-122, WS-152, WS-155: a booking whose pod never comes expires by itself, without another event.
-func TestBookingsExpire(t *testing.T) {
+func TestABookingWhosePodNeverComesExpires(t *testing.T) {
 	const name = "spread-expires"
 	deployment := made(t, fmt.Sprintf(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: %s, namespace: default},
   spec: {replicas: 4, selector: {matchLabels: {app: %s}}, template: %s}}`, name, name, fmt.Sprintf(spreadTemplate, name, "", "v1")))

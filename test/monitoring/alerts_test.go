@@ -107,7 +107,7 @@ func names(alerts []*rules.Alert) []string {
 
 // OPS-128: all alerts are silent while all is well; each fires when its trouble has lasted for long enough,
 // and not before, and no other does.
-func TestAlerts(t *testing.T) {
+func TestEachAlertFiresForItsTroubleAlone(t *testing.T) {
 	file := ruleFile(t)
 	all := decode[scenarios](t, read(t, "testdata/alerts.yaml"))
 	text := map[string]string{}

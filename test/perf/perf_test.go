@@ -148,7 +148,7 @@ func TestMissedByFar(t *testing.T) {
 	}
 }
 
-func TestPercentiles(t *testing.T) {
+func TestPercentilesAreThoseOfTheSortedTimes(t *testing.T) {
 	var all []time.Duration
 	for i := range 100 {
 		all = append(all, time.Duration(100-i)*time.Millisecond)

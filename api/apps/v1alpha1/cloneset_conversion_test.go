@@ -156,7 +156,7 @@ func fromJSON[T any](t *testing.T, text string) *T {
 }
 
 // CS-258: objects without the private annotation, as the reference stores them, convert correctly in both directions.
-func TestPlainForms(t *testing.T) {
+func TestObjectsOfTheReferenceConvertBothWays(t *testing.T) {
 	cases := map[string]struct{ alpha, beta string }{
 		"CS-251 reuse off": {
 			`{"metadata":{},"spec":{"scaleStrategy":{"disablePVCReuse":true},"updateStrategy":{"type":"OnDelete"}}}`,

@@ -95,7 +95,7 @@ func plainJSON(t *testing.T, object any) any {
 	return value
 }
 
-func TestRecreateAnnotations(t *testing.T) {
+func TestAnnotationsOfRecreateRequestsConvertToTheStatus(t *testing.T) {
 	const snapshot = `[{"name":"app","ready":true,"restartCount":3,"containerID":"containerd://aa"}]`
 	grace := `{"type":"PreRecreateGrace","status":"True","reason":"PreRecreateGrace","message":"","lastTransitionTime":"2026-01-01T10:00:00Z"}`
 	other := `{"type":"Other","status":"False","reason":"R","message":"m","lastTransitionTime":"2026-01-01T09:00:00Z"}`

@@ -108,7 +108,7 @@ func TestConversionLosesNothing(t *testing.T) {
 }
 
 // PUB-120 to PUB-123: what each form becomes in the other.
-func TestForms(t *testing.T) {
+func TestEachFormHasItsCounterpart(t *testing.T) {
 	const alpha, beta = "to v1alpha1", "to v1beta1"
 	for name, test := range map[string]struct{ to, from, want string }{
 		"PUB-120: annotations become fields, in their order, and stay": {beta,

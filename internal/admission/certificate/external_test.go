@@ -61,7 +61,7 @@ func (w *world) inject(t *testing.T, authority []byte, into ...string) {
 
 // OPS-050: external certificates are served, nothing is written, and readiness names the objects that do not
 // have their authority.
-func TestExternalCertificates(t *testing.T) {
+func TestExternalCertificatesAreServedAndNothingIsWritten(t *testing.T) {
 	w := newWorld(t)
 	secret := w.issued(t, "hook.sys.svc")
 	if err := w.Create(context.Background(), secret); err != nil {

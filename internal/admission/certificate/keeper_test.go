@@ -302,7 +302,7 @@ func TestEmptiedSecretIsRestored(t *testing.T) {
 // OPS-044: a certificate near its end is replaced under the same authority; one nearer than a year makes the
 // authority change, too, in the order of OPS-046, in which every call by old or new bundle meets a trusted
 // certificate.
-func TestRotation(t *testing.T) {
+func TestCertificatesAreReplacedBeforeTheyEnd(t *testing.T) {
 	w := newWorld(t)
 	k, other := w.keeper(t), w.keeper(t)
 	k.policy, other.policy = lasting, lasting
@@ -529,7 +529,7 @@ func TestMaterialOfTheReferenceIsKept(t *testing.T) {
 }
 
 // OPS-048: without a Secret, the directory holds everything, and configurations call the host.
-func TestFilesOnly(t *testing.T) {
+func TestWithoutASecretTheDirectoryHoldsEverything(t *testing.T) {
 	w := newWorld(t)
 	options := w.keeper(t).options
 	options.FilesOnly, options.Target = true, Target{Host: "127.0.0.1", Port: 9876}

@@ -106,7 +106,7 @@ func TestNoCallFailsWhileTheAuthorityChanges(t *testing.T) {
 }
 
 // OPS-090, D12: readiness asks our own server, and says which step fails.
-func TestReadiness(t *testing.T) {
+func TestReadinessNamesTheStepThatFails(t *testing.T) {
 	w := newWorld(t)
 	k := w.keeper(t)
 	w.clock.SetTime(time.Now())

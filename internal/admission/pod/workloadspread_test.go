@@ -241,7 +241,7 @@ func TestPodsWithoutASubsetAreReported(t *testing.T) {
 }
 
 // WS-101, WS-102, WS-106: what is booked when a pod is removed; no failure refuses the removal.
-func TestRemovals(t *testing.T) {
+func TestRemovalsAreBookedAndNeverRefused(t *testing.T) {
 	const placed = `annotations: {apps.kruise.io/matched-workloadspread: '{"name":"shop","subset":"a"}'}`
 	const of = `labels: {pod-template-hash: h1}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: shop-h1, controller: true}]`
 	going := shopSpread(t)

@@ -155,11 +155,11 @@ const (
 
 func phase(of string) string { return `{"metadata":{},"status":{"phase":"` + of + `"}}` }
 
-// TestRules has the decisions by kind and label (DP-001, DP-011, DP-012, DP-013, DP-018, DP-D3).
-// DP-016: replicas that are left out or null in the object as it is stored are none; that the API server
-// stores 1 shows TestCascadingKinds. DP-003, DP-014: definitions with Cascading need a gate of their own,
-// which is off by default, and without it they are refused.
-func TestRules(t *testing.T) {
+// TestDeletionsAreJudgedByKindAndLabel has the decisions by kind and label (DP-001, DP-011, DP-012, DP-013,
+// DP-018, DP-D3). DP-016: replicas that are left out or null in the object as it is stored are none; that the
+// API server stores 1 shows TestCascadingKeepsWhatHasChildren. DP-003, DP-014: definitions with Cascading
+// need a gate of their own, which is off by default, and without it they are refused.
+func TestDeletionsAreJudgedByKindAndLabel(t *testing.T) {
 	const (
 		definition = `"group":"example.com","names":{"plural":"games"},"versions":[{"name":"v1","served":true},{"name":"v2","served":true,"storage":true}]`
 		games      = "/apis/example.com/v2/games"
@@ -264,7 +264,7 @@ func asUser(name string) func(*admission.Request) {
 }
 
 // DP-020: what lets a deletion through, and that owners and finalizers do not.
-func TestWaysThrough(t *testing.T) {
+func TestOwnersAndFinalizersLetNoDeletionThrough(t *testing.T) {
 	for name, test := range map[string]struct {
 		gates, kind, label, meta, spec string
 		allowed                        bool
@@ -285,7 +285,7 @@ func TestWaysThrough(t *testing.T) {
 }
 
 // DP-D4: a kind is a line: its name, the path of its webhook, and what keeps its objects under Cascading.
-func TestAnotherKind(t *testing.T) {
+func TestANewKindIsOneLine(t *testing.T) {
 	w, kinds := newWorld(t, allGates), Kinds
 	t.Cleanup(func() { Kinds = kinds })
 	Kinds = append(slices.Clone(kinds), Kind{Name: "Job", Path: "/validate-batch-job", Contents: func(context.Context, *Guard, *object) (content, error) {
@@ -460,7 +460,7 @@ func counts(t *testing.T, teller *Teller) map[string]float64 {
 
 // An object in a namespace gets an event that says who was refused and why; not in a dry run, and not more
 // than users may cause.
-func TestEvents(t *testing.T) {
+func TestRefusalsBecomeEvents(t *testing.T) {
 	w := newWorld(t, allGates)
 	dry := true
 	w.deletes(t, "Namespace", "Always", "", "")

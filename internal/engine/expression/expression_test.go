@@ -11,7 +11,7 @@ import (
 
 // The vectors of the specification, and what follows from its sentences (SS-138, SS-139, SS-141, SS-143,
 // SS-D13).
-func TestValues(t *testing.T) {
+func TestExpressionsHaveTheValuesOfTheSpecification(t *testing.T) {
 	cases := map[string]struct {
 		variable    Variable
 		value, want string
@@ -79,7 +79,7 @@ func TestValues(t *testing.T) {
 
 // SS-137, SS-139, SS-140, SS-142: a text that is not an expression is refused when it is parsed, whatever the
 // variable is.
-func TestMistakes(t *testing.T) {
+func TestTextsThatAreNoExpressionsAreRefused(t *testing.T) {
 	cases := map[string]string{
 		"cpu*cpu": "multiplication of two quantities", "100m*(1+cpu)": "multiplication of two quantities",
 		"max(1,cpu)*cpu": "multiplication of two quantities",
@@ -109,7 +109,7 @@ func TestMistakes(t *testing.T) {
 }
 
 // SS-137, SS-140: the sign is judged for the value at hand only.
-func TestNegative(t *testing.T) {
+func TestTheSignIsJudgedForTheValueAtHand(t *testing.T) {
 	e, err := Parse("memory - 100Mi", Memory)
 	if err != nil {
 		t.Fatal(err)

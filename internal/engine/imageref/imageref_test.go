@@ -2,7 +2,7 @@ package imageref
 
 import "testing"
 
-func TestNames(t *testing.T) {
+func TestImageNamesAreSplitAndCompleted(t *testing.T) {
 	const digest = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
 	for image, want := range map[string][3]string{ // IMG-011, IMG-012, IMG-013, IMG-210
 		"nginx":                            {"nginx", "latest", "nginx:latest"},

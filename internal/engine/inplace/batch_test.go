@@ -181,3 +181,181 @@ func TestBatchesOfAllKindsOfChange(t *testing.T) {
 		}
 	}
 }
+
+// prioritized is a pod of three containers: main without launch priority, agent and proxy with 10 and 5, each
+// reading annotations.
+func prioritized() *corev1.Pod {
+	env := func(priority string, keys ...string) []corev1.EnvVar {
+		var envs []corev1.EnvVar
+		if priority != "" {
+			envs = append(envs, corev1.EnvVar{Name: pub.ContainerBarrierEnv, ValueFrom: &corev1.EnvVarSource{
+				ConfigMapKeyRef: &corev1.ConfigMapKeySelector{Key: "p_" + priority}}})
+		}
+		for _, key := range keys {
+			envs = append(envs, corev1.EnvVar{Name: "E_" + key, ValueFrom: &corev1.EnvVarSource{
+				FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['" + key + "']"}}})
+		}
+		return envs
+	}
+	pod := webPod()
+	pod.Spec.Containers = []corev1.Container{{Name: "main", Image: "main:1", Env: env("0", "x")},
+		{Name: "agent", Image: "agent:1", Env: env("10", "y")},
+		{Name: "proxy", Image: "proxy:1", Env: env("5", "x")}}
+	long := noon.Add(-time.Hour)
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{runs("agent", "agent:1", "sha-a", "c-a", long),
+		runs("main", "main:1", "sha-m", "c-m", long),
+		runs("proxy", "proxy:1", "sha-p", "c-p", long)}
+	for i := range pod.Status.ContainerStatuses {
+		pod.Status.ContainerStatuses[i].Ready = true
+	}
+	return pod
+}
+
+// kubelet plays the kubelet: it replaces the containers whose image differs from what they run.
+func kubelet(pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		if c := containerOf(pod, status.Name); c.Image != status.Image {
+			*status = runs(c.Name, c.Image, "sha-"+c.Image, status.ContainerID+"'", noon.Add(time.Minute))
+			status.Ready = true
+		}
+	}
+	return pod
+}
+
+// TestUpdatesGoInBatchesByLaunchPriority plays an update in batches by launch priority (IPU-060,
+// IPU-065 (part), IPU-066, IPU-067, IPU-103 (part), IPU-104, IPU-217 (part), IPU-302 (part)).
+func TestUpdatesGoInBatchesByLaunchPriority(t *testing.T) {
+	change := &Change{Parts: Parts{Images: map[string]string{"main": "main:2", "agent": "agent:2", "proxy": "proxy:2"}},
+		Stops: []string{"agent", "main", "proxy"}}
+	pod := prioritized()
+	patch, err := to("web-2", change, 0).Start(pod, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod = applied(t, pod, patch)
+	state := func() *State {
+		t.Helper()
+		s, err := StateOf(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	images := func(want ...string) {
+		t.Helper()
+		var got []string
+		for _, c := range pod.Spec.Containers {
+			got = append(got, c.Image)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatal(diff)
+		}
+	}
+	images("main:1", "agent:2", "proxy:1")
+	if diff := cmp.Diff(map[string]string{"main": "main:2", "proxy": "proxy:2"}, state().NextContainerImages); diff != "" {
+		t.Fatal(diff)
+	}
+	if diff := cmp.Diff(&PreCheck{ContainersRequiredReady: []string{"agent"}}, state().PreCheckBeforeNext); diff != "" {
+		t.Fatal(diff)
+	}
+	if status, _ := Progress(pod, noon); status.Next || status.Complete || status.Waiting != "container agent does not run agent:2 yet" {
+		t.Fatalf("%+v", status)
+	}
+	pod = kubelet(pod)
+	statusOf(pod, "agent").Ready = false
+	if status, _ := Progress(pod, noon); status.Next || status.Waiting != "container agent must be ready before the next batch" {
+		t.Fatalf("%+v", status)
+	}
+	statusOf(pod, "agent").Ready = true
+	for _, want := range [][]string{{"main:1", "agent:2", "proxy:2"}, {"main:2", "agent:2", "proxy:2"}} {
+		if status, _ := Progress(pod, noon); !status.Next || status.Complete {
+			t.Fatalf("%+v", status)
+		}
+		if patch, err = Continue(pod, noon); err != nil {
+			t.Fatal(err)
+		}
+		pod = applied(t, pod, patch)
+		images(want...)
+		pod = kubelet(pod)
+	}
+	if status, _ := Progress(pod, noon); !status.Complete || state().PreCheckBeforeNext != nil || len(state().ContainerBatchesRecord) != 3 {
+		t.Fatalf("%+v %+v", status, state())
+	}
+	if diff := cmp.Diff(`{"agent":1,"main":1,"proxy":1}`, pod.Annotations[pub.InPlaceUpdateRestarts]); diff != "" { // IPU-320
+		t.Error(diff)
+	}
+}
+
+// TestFurtherRevisionKeepsBatches: what an interrupted update had not written yet, the next update writes
+// (IPU-327).
+func TestFurtherRevisionKeepsBatches(t *testing.T) {
+	pod := prioritized()
+	apply := func(u *Update) {
+		t.Helper()
+		patch, err := u.Start(pod, noon)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod = applied(t, pod, patch)
+	}
+	cpu := corev1.ResourceRequirements{Limits: quantities("cpu", "2")}
+	value, other := "v", "w"
+	apply(to("web-2",
+		&Change{Parts: Parts{Images: map[string]string{"main": "main:2", "agent": "agent:2"},
+			Resources: map[string]corev1.ResourceRequirements{"main": cpu},
+			Refs:      map[string]RefMetadata{"main": {Annotations: map[string]*string{"x": &value}}}, Restarts: []string{"proxy"}}}, 0))
+	apply(to("web-3",
+		&Change{Parts: Parts{Images: map[string]string{"agent": "agent:3"},
+			Refs: map[string]RefMetadata{"main": {Labels: map[string]*string{"l": &other}}}}}, 0))
+	state, err := StateOf(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := state.remaining()
+	if diff := cmp.Diff(Parts{Images: map[string]string{"main": "main:2"}, Resources: map[string]corev1.ResourceRequirements{"main": cpu},
+		Refs:     map[string]RefMetadata{"main": {Annotations: map[string]*string{"x": &value}, Labels: map[string]*string{"l": &other}}},
+		Restarts: []string{"proxy"}}, left); diff != "" {
+		t.Error(diff)
+	}
+	if got := pod.Spec.Containers[1].Image; got != "agent:3" {
+		t.Errorf("agent has %s", got)
+	}
+}
+
+// TestSplitSharedMetadata: a container that reads the same metadata as one of the batch joins the batch
+// (IPU-102).
+func TestSplitSharedMetadata(t *testing.T) {
+	value := "v"
+	reads := func(keys ...string) RefMetadata {
+		refs := RefMetadata{Annotations: map[string]*string{}}
+		for _, key := range keys {
+			refs.Annotations[key] = &value
+		}
+		return refs
+	}
+	tests := map[string]struct {
+		refs       map[string]RefMetadata
+		now, later []string
+	}{
+		"by priority": {map[string]RefMetadata{"agent": reads("y"), "main": reads("x"), "proxy": reads("z")}, []string{"agent"},
+			[]string{"main", "proxy"}},
+		"shared": {map[string]RefMetadata{"agent": reads("y"), "main": reads("y"), "proxy": reads("z")},
+			[]string{"agent", "main"}, []string{"proxy"}},
+		"shared through": {map[string]RefMetadata{"agent": reads("y"), "main": reads("y", "x"), "proxy": reads("x")},
+			[]string{"agent", "main", "proxy"}, nil},
+		"the highest there": {map[string]RefMetadata{"main": reads("x"), "proxy": reads("z")}, []string{"proxy"}, []string{"main"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			now, later := split(prioritized(), Parts{Refs: tt.refs}, nil)
+			if diff := cmp.Diff(tt.now, now.Names()); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(tt.later, later.Names()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

@@ -1,10 +1,13 @@
 package inplace
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 func pointer(s string) *string { return &s }
@@ -221,6 +224,142 @@ func TestCompareFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if _, _, err := Compare([]byte(tt.old), []byte(tt.new), Options{}); err == nil {
 				t.Error("accepted")
+			}
+		})
+	}
+}
+
+var everything = Options{EnvFromMetadata: true, Resize: true}
+
+func quantities(pairs ...string) corev1.ResourceList {
+	list := corev1.ResourceList{}
+	for i := 0; i < len(pairs); i += 2 {
+		list[corev1.ResourceName(pairs[i])] = resource.MustParse(pairs[i+1])
+	}
+	return list
+}
+
+// What changes in containers, in words, and which containers it stops.
+func TestComparisonNamesChangesAndWhatTheyStop(t *testing.T) {
+	const envs = `"env":[{"name":"L","valueFrom":{"fieldRef":{"fieldPath":"metadata.labels['l']"}}},{"name":"A","valueFrom":{"fieldRef":{"fieldPath":"metadata.annotations['a/b~c']"}}}]`
+	template := func(metadata, spec string) string { return `{"metadata":{` + metadata + `},"spec":{` + spec + `}}` }
+	one := func(container string) string { return `"containers":[{"name":"a","image":"i:1"` + container + `}]` }
+	limits := func(cpu, memory string) string {
+		return one(`,"resources":{"limits":{"cpu":"` + cpu + `","memory":"` + memory + `"},"requests":{"cpu":"1","memory":"1Gi"}}`)
+	}
+	restartFor := func(spec, name string) string {
+		return strings.Replace(spec, `"resources"`, `"resizePolicy":[{"resourceName":"`+name+
+			`","restartPolicy":"RestartContainer"},{"resourceName":"other","restartPolicy":"NotRequired"}],"resources"`, 1)
+	}
+	tests := map[string]struct {
+		options  Options
+		old, new string
+		words    string
+		blocked  string
+		stops    []string
+		daemon   []string
+		holds    bool
+	}{
+		"IPU-035, IPU-136 more cpu and memory": {everything, template("", limits("2", "2Gi")), template("", limits("3", "3Gi")),
+			"resources of a to limits cpu 3, limits memory 3Gi", "", nil, nil, false},
+		"IPU-035 by value": {everything, template("", limits("2", "2Gi")), template("", limits("2000m", "3Gi")),
+			"resources of a to limits memory 3Gi", "", nil, nil, false},
+		"IPU-136 resizePolicy restarts for what changes": {everything, template("", restartFor(limits("2", "2Gi"), "memory")),
+			template("", restartFor(limits("2", "3Gi"), "memory")),
+			"resources of a to limits memory 3Gi", "", []string{"a"}, nil, true},
+		"IPU-136 resizePolicy restarts for something else": {everything, template("", restartFor(limits("2", "2Gi"), "cpu")),
+			template("", restartFor(limits("2", "3Gi"), "cpu")),
+			"resources of a to limits memory 3Gi", "", nil, nil, false},
+		"IPU-037 the QoS class": {everything, template("", limits("2", "2Gi")), template("", limits("1", "1Gi")),
+			"resources of a to limits cpu 1, limits memory 1Gi",
+			"spec.containers: resources would change the QoS class from Burstable to Guaranteed", nil, nil, false},
+		"IPU-040 without the gate": {Options{EnvFromMetadata: true}, template("", limits("2", "2Gi")), template("", limits("3", "2Gi")),
+			"revision labels only", "spec.containers[0].resources.limits.cpu: resources change in place only with gate InPlaceWorkloadVerticalScaling on a server that has pods/resize", nil, nil, false},
+		"IPU-036 another resource": {everything, template("", one(`,"resources":{"limits":{"ephemeral-storage":"1Gi"}}`)),
+			template("", one(`,"resources":{"limits":{"ephemeral-storage":"2Gi"}}`)),
+			"revision labels only",
+			"spec.containers[0].resources.limits.ephemeral-storage: of the resources only cpu and memory can change in place", nil, nil,
+			false},
+		"IPU-115 image and resources": {everything, template("", limits("2", "2Gi")),
+			template("", strings.Replace(limits("3", "2Gi"), "i:1", "i:2", 1)),
+			"image of a to i:2; resources of a to limits cpu 3", "", []string{"a"}, nil, true},
+		"IPU-091, IPU-092, IPU-211 metadata that a container reads, keys with special characters": {everything,
+			template(`"labels":{"l":"1","m":"1"},"annotations":{"a/b~c":"1"}`, one(","+envs)),
+			template(`"labels":{"l":"2","m":"2"},"annotations":{"a/b~c":"2"}`, one(","+envs)),
+			"environment of a from a/b~c, l; labels m", "", []string{"a"}, []string{"a"}, true},
+		"IPU-212, IPU-319 image and environment of one container need no daemon": {everything,
+			template(`"labels":{"l":"1"}`, one(","+envs)), template(`"labels":{"l":"2"}`, strings.Replace(one(","+envs), "i:1", "i:2", 1)),
+			"image of a to i:2; environment of a from l", "", []string{"a"}, nil, true},
+		"IPU-309 the template had no annotations": {everything, template("", one(","+envs)),
+			template(`"annotations":{"a/b~c":"1"}`, one(","+envs)),
+			"environment of a from a/b~c", "", []string{"a"}, []string{"a"}, true},
+		"IPU-309 the key is removed": {everything, template(`"annotations":{"a/b~c":"1","x":"1"}`, one(","+envs)),
+			template(`"annotations":{"x":"1"}`, one(","+envs)),
+			"environment of a from a/b~c", "", []string{"a"}, []string{"a"}, true},
+		"IPU-094 with the gate off": {Options{}, template(`"labels":{"l":"1"}`, one(","+envs)),
+			template(`"labels":{"l":"2"}`, one(","+envs)),
+			"labels l", "", nil, nil, false},
+		"IPU-092 a literal value, the whole map and a sidecar's version do not count": {everything,
+			template(`"labels":{"l":"1"}`, one(`,"env":[{"name":"SIDECARSET_VERSION","valueFrom":{"fieldRef":{"fieldPath":"metadata.labels['l']"}}},{"name":"M","valueFrom":{"fieldRef":{"fieldPath":"metadata.labels"}}},{"name":"V","value":"metadata.labels['l']"}]`)),
+			template(`"labels":{"l":"2"}`, one(`,"env":[{"name":"SIDECARSET_VERSION","valueFrom":{"fieldRef":{"fieldPath":"metadata.labels['l']"}}},{"name":"M","valueFrom":{"fieldRef":{"fieldPath":"metadata.labels"}}},{"name":"V","value":"metadata.labels['l']"}]`)),
+			"labels l", "", nil, nil, false},
+		"IPU-093 ordinary init containers do not count": {everything,
+			template(`"labels":{"l":"1"}`, `"containers":[],"initContainers":[{"name":"x",`+envs+`}]`),
+			template(`"labels":{"l":"2"}`, `"containers":[],"initContainers":[{"name":"x",`+envs+`}]`),
+			"labels l", "", nil, nil, false},
+		"IPU-318 a native sidecar": {everything,
+			template(`"labels":{"l":"1"}`, `"containers":[],"initContainers":[{"name":"x","image":"x:1","restartPolicy":"Always",`+envs+
+				`}]`),
+			template(`"labels":{"l":"2"}`, `"containers":[],"initContainers":[{"name":"x","image":"x:2","restartPolicy":"Always",`+envs+
+				`}]`),
+			"image of x to x:2; environment of x from l", "", []string{"x"}, nil, true},
+		"IPU-318 an ordinary init container": {everything,
+			template("", `"containers":[],"initContainers":[{"name":"x","image":"x:1"}]`),
+			template("", `"containers":[],"initContainers":[{"name":"x","image":"x:2"}]`),
+			"revision labels only", "spec.initContainers[0].image: an init container that has ended does not run again; annotation apps.kruise.io/inplace-update-init-containers: \"true\" in template.metadata lets its image change, for the next start of the pod's sandbox", nil, nil, false},
+		"IPU-318 an ordinary init container, opted in": {everything,
+			template(`"annotations":{"apps.kruise.io/inplace-update-init-containers":"true"}`,
+				`"containers":[],"initContainers":[{"name":"x","image":"x:1"}]`),
+			template(`"annotations":{"apps.kruise.io/inplace-update-init-containers":"true"}`,
+				`"containers":[],"initContainers":[{"name":"x","image":"x:2"}]`),
+			"image of x to x:2", "", nil, nil, false},
+		"IPU-322, CS-358 a restart of all": {everything,
+			template("", `"containers":[{"name":"b"},{"name":"a"}],"initContainers":[{"name":"i"},{"name":"s","restartPolicy":"Always"}]`),
+			template(`"annotations":{"apps.kruise.io/restarted-at":"now"}`,
+				`"containers":[{"name":"b"},{"name":"a"}],"initContainers":[{"name":"i"},{"name":"s","restartPolicy":"Always"}]`),
+			"restart of a, b, s; annotations apps.kruise.io/restarted-at", "", []string{"a", "b", "s"}, []string{"a", "b", "s"}, true},
+		"IPU-322 the annotation is removed": {everything, template(`"annotations":{"apps.kruise.io/restarted-at":"now"}`, one("")),
+			template("", one("")),
+			"annotations apps.kruise.io/restarted-at", "", nil, nil, false},
+		"IPU-308, CS-364 an unimportant container": {everything,
+			template(`"annotations":{"apps.kruise.io/inplace-update-keep-ready":"logger, a"}`, one("")),
+			template(`"annotations":{"apps.kruise.io/inplace-update-keep-ready":"logger, a"}`, strings.Replace(one(""), "i:1", "i:2", 1)),
+			"image of a to i:2", "", []string{"a"}, nil, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			change, blockers, err := Compare([]byte(tt.old), []byte(tt.new), tt.options)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var words []string
+			for _, b := range blockers {
+				words = append(words, b.String())
+			}
+			if diff := cmp.Diff(tt.blocked, strings.Join(words, "; ")); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(tt.words, change.String()); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(tt.stops, change.Stops); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(tt.daemon, change.NeedsDaemon()); diff != "" && len(tt.daemon)+len(change.NeedsDaemon()) > 0 {
+				t.Error(diff)
+			}
+			if change.Holds() != tt.holds {
+				t.Errorf("Holds is %v", change.Holds())
 			}
 		})
 	}

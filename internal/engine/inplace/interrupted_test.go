@@ -160,10 +160,9 @@ func TestFurtherRevisionKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// TestUnreadableEnvironment: the daemon reports a container whose environment it cannot read (ND-106). The
-// update is complete as soon as the container that had the old environment is replaced by another one, and
-// not before (IPU-126 (part)).
-func TestUnreadableEnvironment(t *testing.T) {
+// The daemon reports a container whose environment it cannot read (ND-106). The update is complete as soon as
+// the container that had the old environment is replaced by another one, and not before (IPU-126 (part)).
+func TestAnUnreadableEnvironmentDoesNotHoldTheUpdate(t *testing.T) {
 	const recorded = `"lastContainerStatuses":null,"envContainers":{"nginx":"c-1"},"updateEnvFromMetadata":true`
 	const byReference = `"lastContainerStatuses":null,"updateEnvFromMetadata":true`
 	tests := map[string]struct {
@@ -192,10 +191,10 @@ func TestUnreadableEnvironment(t *testing.T) {
 	}
 }
 
-// TestLimitsAlone: for a template that has only limits, the API server sets equal requests in the pod. A
-// changed limit changes its request too, so that the pod keeps its QoS class. Requests that the template has,
-// and those of unchanged limits, stay (IPU-035, IPU-037).
-func TestLimitsAlone(t *testing.T) {
+// For a template that has only limits, the API server sets equal requests in the pod. A changed limit changes
+// its request too, so that the pod keeps its QoS class. Requests that the template has, and those of
+// unchanged limits, stay (IPU-035, IPU-037).
+func TestAChangedLimitChangesItsRequestToo(t *testing.T) {
 	template := func(resources string) []byte {
 		return []byte(`{"spec":{"containers":[{"name":"nginx","image":"nginx:1","resources":` + resources + `}]}}`)
 	}

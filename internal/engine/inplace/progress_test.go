@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/afloat-project/afloat/api/pub"
 )
@@ -233,5 +234,157 @@ func TestSameImage(t *testing.T) {
 				t.Errorf("the other way round %v", got)
 			}
 		})
+	}
+}
+
+// reporting adds what the node daemon reports of container nginx.
+func reporting(containerID, plain, env string) func(*corev1.Pod) {
+	return annotated(pub.RuntimeContainersMeta,
+		`{"containers":[{"name":"other","containerID":"c-1","restartCount":0,"hashes":{"plainHash":1}},{"name":"nginx","containerID":"`+
+			containerID+`","restartCount":1,"hashes":{"plainHash":`+plain+`,"extractedEnvFromMetadataHash":`+env+`}}],"future":1}`)
+}
+
+// TestProgressOfParts: completion of environment, restarts, resizes, and by the daemon's hashes. Its report
+// is read in the form in which it is written (IPU-123, ND-093), by the names of containers, in any order
+// (IPU-311).
+func TestProgressOfParts(t *testing.T) {
+	since := noon.Add(time.Minute)
+	readsA := func(pod *corev1.Pod) {
+		pod.Annotations["a"] = "foo"
+		pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "e2",
+			ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['a']"}}}}
+	}
+	state := func(members string) func(*corev1.Pod) {
+		return annotated(pub.InPlaceUpdateState, `{"revision":"web-1","updateTimestamp":"`+noonText+`",`+members+`}`)
+	}
+	nginx := func(status corev1.ContainerStatus) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Status.ContainerStatuses[1] = status }
+	}
+	sized := func(cpu string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Spec.Containers[0].Resources.Limits = quantities("cpu", "2", "memory", "1Gi")
+			pod.Status.ContainerStatuses[1].Resources = &corev1.ResourceRequirements{Limits: quantities("cpu", cpu, "memory", "2Gi")}
+			pod.Status.ContainerStatuses[0].Resources = nil // an injected sidecar without resources
+		}
+	}
+	pending := func(reason string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Status.Conditions = append(pod.Status.Conditions,
+				corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue,
+					Reason: reason, Message: "node is full", LastTransitionTime: metav1.NewTime(noon)})
+		}
+	}
+	const resize = `"resizedContainers":{"nginx":{"limits":{"cpu":"2"}}},"updateResources":true`
+	const byEnv = `"envContainers":{"nginx":"c-1"},"updateEnvFromMetadata":true`
+	silent := noon.Add(5*time.Minute + 30*time.Second)
+	notYet := Status{Waiting: "container nginx has not been restarted with its new environment yet", SilentFrom: silent}
+	later := notYet
+	later.SilentFrom = noon.Add(65 * time.Minute)
+	tests := map[string]struct {
+		pod  *corev1.Pod
+		want Status
+	}{
+		"IPU-126 the daemon reports the new environment": {webPod(readsA, state(byEnv), reporting("c-1", "1", "2053173458")),
+			Status{Complete: true}},
+		"IPU-126 the daemon reports the old one": {webPod(readsA, state(byEnv), reporting("c-1", "1", "5")), notYet},
+		"IPU-124, IPU-312 the daemon reports another container": {webPod(readsA, state(byEnv), reporting("c-0", "1", "2053173458")),
+			Status{Waiting: "container nginx: the node daemon has not reported its environment yet", SilentFrom: silent}},
+		"IPU-312 its container may take an hour to end": {webPod(readsA, state(byEnv), reporting("c-1", "1", "5"),
+			func(pod *corev1.Pod) { pod.Spec.TerminationGracePeriodSeconds = new(int64(3600)) }), later},
+		"IPU-312 it crashed, and kubelet starts it": {webPod(readsA, state(byEnv), reporting("c-1", "1", "5"),
+			nginx(corev1.ContainerStatus{Name: "nginx", ContainerID: "c-1"})), Status{Waiting: notYet.Waiting}},
+		"IPU-312 no report, but a new container": {webPod(readsA, state(byEnv), nginx(runs("nginx", "nginx:1", "sha-1", "c-2", since))),
+			Status{Complete: true}},
+		"IPU-122 a new container with the old environment": {
+			webPod(readsA, state(byEnv), nginx(runs("nginx", "nginx:1", "sha-1", "c-2", since)), reporting("c-2", "1", "5")), notYet},
+		"IPU-087 it does not run": {webPod(readsA, state(byEnv), nginx(corev1.ContainerStatus{Name: "nginx"})),
+			Status{Complete: true}},
+		"IPU-122 written by the reference: the daemon says": {webPod(readsA, state(`"updateEnvFromMetadata":true`),
+			reporting("c-1", "1", "5")), notYet},
+		"IPU-122 written by the reference: nothing is read": {webPod(state(`"updateEnvFromMetadata":true`)), Status{Complete: true}},
+		"IPU-322 not restarted": {webPod(state(`"restartContainers":{"nginx":"c-1"}`)),
+			Status{Waiting: "container nginx has not been restarted yet", NoDaemonSince: noon}},
+		"IPU-322 restarted": {webPod(state(`"restartContainers":{"nginx":"c-1"}`),
+			nginx(runs("nginx", "nginx:1", "sha-1", "c-2", since))), Status{Complete: true}},
+		"IPU-128, IPU-314 resized, whatever others have": {webPod(state(resize), sized("2000m")), Status{Complete: true}},
+		"IPU-128 not resized": {webPod(state(resize), sized("1")),
+			Status{Waiting: "container nginx is not resized to limits cpu 2 yet"}},
+		"IPU-128 a status without resources": {webPod(state(resize), sized("1"),
+			func(pod *corev1.Pod) { pod.Status.ContainerStatuses[1].Resources = nil }), Status{Complete: true}},
+		"IPU-128 somebody else has resized it to other ones": {webPod(state(resize), sized("1"),
+			func(pod *corev1.Pod) { pod.Spec.Containers[0].Resources = corev1.ResourceRequirements{} }), Status{Complete: true}},
+		"IPU-315 infeasible": {webPod(state(resize), sized("1"), pending("Infeasible")),
+			Status{Waiting: "container nginx is not resized to limits cpu 2 yet: Infeasible: node is full",
+				Resize: &PendingResize{Infeasible: true, Message: "Infeasible: node is full", Since: noon,
+					NotBefore: noon.Add(resizePatience)}}},
+		"IPU-315 kubelet failed to resize it": {webPod(state(resize), sized("1"), func(pod *corev1.Pod) {
+			pod.Status.Conditions = append(pod.Status.Conditions,
+				corev1.PodCondition{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue,
+					Reason: corev1.PodReasonError, Message: "memory limit below usage"})
+		}), Status{Waiting: "container nginx is not resized to limits cpu 2 yet: Error: memory limit below usage"}},
+		"IPU-315 kubelet resizes it": {webPod(state(resize), sized("1"), func(pod *corev1.Pod) {
+			pod.Status.Conditions = append(pod.Status.Conditions,
+				corev1.PodCondition{Type: corev1.PodResizeInProgress, Status: corev1.ConditionTrue})
+		}), Status{Waiting: "container nginx is not resized to limits cpu 2 yet"}},
+		"IPU-315 deferred": {webPod(state(resize), sized("1"), pending("Deferred")),
+			Status{Waiting: "container nginx is not resized to limits cpu 2 yet: Deferred: node is full",
+				Resize: &PendingResize{Message: "Deferred: node is full", Since: noon, NotBefore: noon.Add(resizePatience)}}},
+		"IPU-315 an older server": {webPod(state(resize), sized("1"),
+			func(pod *corev1.Pod) { pod.Status.Resize = corev1.PodResizeStatusInfeasible }),
+			Status{Waiting: "container nginx is not resized to limits cpu 2 yet: Infeasible",
+				Resize: &PendingResize{Infeasible: true, Message: "Infeasible", NotBefore: noon.Add(resizePatience)}}},
+		"IPU-122 the daemon's plain hash settles doubtful image names": {updating("nginx:alpine", `{"imageID":"sha-1","containerID":"c-1"}`,
+			seen("nginx:1", "sha-1", "c-2", since), observing(2), reporting("c-2", PlainHash("nginx", "nginx:alpine"), "0")),
+			Status{Complete: true}},
+		"IPU-318 a native sidecar": {webPod(state(`"restartContainers":{"side":"c-s"}`), func(pod *corev1.Pod) {
+			pod.Spec.InitContainers = []corev1.Container{{Name: "side"}}
+			pod.Status.InitContainerStatuses = []corev1.ContainerStatus{runs("side", "side:1", "sha", "c-s", noon)}
+		}), Status{Waiting: "container side has not been restarted yet", NoDaemonSince: noon}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := Progress(tt.pod, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// TestRestartsAreCounted: users can tell restarts caused by updates from crashes (IPU-320).
+func TestRestartsAreCounted(t *testing.T) {
+	for name, tt := range map[string]struct{ before, want string }{
+		"the first":        {"", `{"nginx":1}`},
+		"one more":         {`{"nginx":2,"old":1}`, `{"nginx":3,"old":1}`},
+		"what is no count": {`junk`, `{"nginx":1}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := webPod(annotated(pub.InPlaceUpdateRestarts, tt.before))
+			patch, err := to("web-2", toImage("nginx:2"), 0).Start(pod, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, applied(t, pod, patch).Annotations[pub.InPlaceUpdateRestarts]); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// IPU-300 (part): if kubelet reports no generation, another image under a name that cannot be compared
+// completes the update. If kubelet reports an older generation, it does not.
+func TestKubeletsThatReportNoGeneration(t *testing.T) {
+	before := ContainerRecord{Image: "nginx:0", ImageID: "sha-0", ContainerID: "c-0"}
+	for observed, done := range map[int64]bool{0: true, 1: false, 2: true} {
+		pod := webPod(func(pod *corev1.Pod) {
+			pod.Generation, pod.Status.ObservedGeneration = 2, observed
+			pod.Status.ContainerStatuses[1].Image = "mirror/web:x"
+		})
+		if got := Replaced(pod, "nginx", before, noon); (got == "") != done {
+			t.Errorf("generation %d: %q", observed, got)
+		}
 	}
 }

@@ -385,7 +385,7 @@ func TestGraceKeepsTheWholeChange(t *testing.T) {
 
 // IPU-070: an unreadable annotation is an error, never a silent success. IPU-305 (part): the next update
 // replaces it.
-func TestUnreadableAnnotations(t *testing.T) {
+func TestAnUnreadableAnnotationIsAnError(t *testing.T) {
 	const good = `{"revision":"web-1","graceSeconds":3}`
 	tests := map[string]struct {
 		options                   []func(*corev1.Pod)

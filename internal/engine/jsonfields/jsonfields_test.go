@@ -31,7 +31,7 @@ type outer struct {
 
 // The fields of a struct are those that encoding/json writes: those of inlined structs are included, and of
 // two with the same name the outer one.
-func TestFields(t *testing.T) {
+func TestFieldsAreThoseThatEncodingJSONWrites(t *testing.T) {
 	_ = outer{secret: 1}
 	got := Of(reflect.TypeFor[outer]())
 	if diff := cmp.Diff([]string{"Beside", "Plain", "deep", "named", "taken"}, slices.Sorted(maps.Keys(got))); diff != "" {

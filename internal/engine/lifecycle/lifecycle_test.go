@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // IPU-151: hooked by any handler, fully hooked by all.
-func TestHooks(t *testing.T) {
+func TestHookedByAnyHandlerFullyHookedByAll(t *testing.T) {
 	hook := &pub.LifecycleHook{LabelsHandler: map[string]string{"a": "1", "b": ""}, FinalizersHandler: []string{"x/one", "x/two"}}
 	tests := map[string]struct {
 		hook          *pub.LifecycleHook
@@ -84,5 +85,30 @@ func TestState(t *testing.T) {
 		if got := State(pod); got != state {
 			t.Errorf("State = %q, want %q", got, state)
 		}
+	}
+}
+
+// IPU-151 (part): a hook with very many finalizers is read quickly. A CloneSet of 1 MiB with as many
+// finalizers on its pods once kept a worker busy for minutes for each pod.
+func TestAHookWithManyFinalizersIsRead(t *testing.T) {
+	const many = 100_000
+	hook, pod, other := &pub.LifecycleHook{}, &corev1.Pod{}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{}}
+	for i := range many {
+		hook.FinalizersHandler = append(hook.FinalizersHandler, fmt.Sprintf("a/%06d", i))
+		pod.Finalizers = append(pod.Finalizers, fmt.Sprintf("a/%06d", i))
+		other.Finalizers = append(other.Finalizers, fmt.Sprintf("b/%06d", i))
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if !Hooked(hook, pod) || !FullyHooked(hook, pod) || Hooked(hook, other) || FullyHooked(hook, other) {
+			t.Error("not all finalizers are found, or others")
+		}
+		Hook(&podpatch.Patch{}, hook, other)
+	}()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+		t.Error("it takes more than 5 seconds")
 	}
 }

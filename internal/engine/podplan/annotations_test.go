@@ -50,7 +50,7 @@ func TestAnnotationsHaveRoom(t *testing.T) {
 }
 
 // CS-052 (part): the label of a revision is its name as long as that fits.
-func TestRevisionLabels(t *testing.T) {
+func TestRevisionLabelsAreFullNamesAsLongAsTheyFit(t *testing.T) {
 	p := New(&Workload{}, &Snapshot{}, &Plan{})
 	fits := strings.Repeat("a", maxLabelValue-5) + "-hash"
 	for name, want := range map[string]string{fits: fits, "a" + fits: "hash"} {

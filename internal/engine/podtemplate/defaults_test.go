@@ -89,7 +89,7 @@ func workload(template, claims string) string {
 	return `{"spec":{"template":` + template + `,"volumeClaimTemplates":` + claims + `}}`
 }
 
-func TestTemplateDefaults(t *testing.T) {
+func TestTemplatesGetTheDefaultsOfKubernetes(t *testing.T) {
 	cases := map[string]struct {
 		old, given, want string
 		hostPorts        bool

@@ -7,7 +7,7 @@ import (
 )
 
 // CRR-131, JST-024 (part): rules and policies of containers count before the policy of the pod.
-func TestRestartRules(t *testing.T) {
+func TestRulesOfContainersCountBeforeThePolicyOfThePod(t *testing.T) {
 	never, always := corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyAlways
 	in := func(values ...int32) []corev1.ContainerRestartRule {
 		return []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestart,

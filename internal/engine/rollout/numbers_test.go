@@ -147,3 +147,18 @@ func TestResolveRefusesUnusableValues(t *testing.T) {
 		})
 	}
 }
+
+// CS-095 (part): a percentage that gives a whole number of pods gives exactly this number, whether it is
+// rounded up or down: errors of floating point do not show.
+func TestAPercentageOfAWholeNumberOfPods(t *testing.T) {
+	for _, tt := range []struct {
+		percent     string
+		total, want int
+	}{{"16.1%", 1000, 161}, {"32.3%", 1000, 323}, {"64.1%", 1000, 641}, {"64.4%", 250, 161}} {
+		for _, up := range []bool{true, false} {
+			if got, err := Scaled(intstr.FromString(tt.percent), tt.total, up); err != nil || got != tt.want {
+				t.Errorf("%s of %d, rounded up %v: %d, %v, want %d", tt.percent, tt.total, up, got, err, tt.want)
+			}
+		}
+	}
+}

@@ -8,7 +8,7 @@ import (
 
 // CS-128: the table of the specification, each row followed to its end. A step has the pods that are found
 // and what has to be done.
-func TestNumbersTable(t *testing.T) {
+func TestTheTableOfTheSpecificationIsFollowedToItsEnd(t *testing.T) {
 	type step struct {
 		census Census
 		move   int
@@ -274,5 +274,48 @@ func TestToMove(t *testing.T) {
 				t.Errorf("ToMove = %d, want %d", got, tt.want)
 			}
 		})
+	}
+}
+
+// CS-102 (part), CS-103 (part): with U >= 1 only pods that have to be recreated get a surge, with U = 0 also
+// those that are updated in place.
+func TestSurgeForUpdatesInPlace(t *testing.T) {
+	census := Census{Old: Group{Total: 5}, Recreate: 1, InPlace: 3}
+	for unavailable, want := range map[int]int{0: 4, 1: 1, 2: 1} {
+		got := ComputeScale(census, Limits{Replicas: 5, MaxSurge: 5, MaxUnavailable: unavailable, ScaleMaxUnavailable: Unlimited})
+		if diff := cmp.Diff(Scale{Surge: want, Missing: want, Create: want}, got); diff != "" {
+			t.Errorf("maxUnavailable %d: %s", unavailable, diff)
+		}
+	}
+}
+
+// IPU-326 (part): if a pod that the partition keeps old has to be mended in place, its surge pod is new.
+func TestTheStandInOfAPodThatStaysOldIsNew(t *testing.T) {
+	got := ComputeScale(Census{Old: Group{Total: 2}, New: Group{Total: 3}, Stale: 1},
+		Limits{Replicas: 5, Partition: 2, MaxSurge: 1, ScaleMaxUnavailable: Unlimited})
+	if diff := cmp.Diff(Scale{Surge: 1, Missing: 1, Create: 1}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// CS-114 (part): an old pod that is specified for deletion does not count again as one to be removed; a new
+// pod is removed instead of it.
+func TestASpecifiedOldPodIsNoneToRemove(t *testing.T) {
+	got := ComputeScale(Census{Old: Group{Total: 2, Specified: 1}, New: Group{Total: 6}},
+		Limits{Replicas: 5, Partition: 1, ScaleMaxUnavailable: Unlimited})
+	if diff := cmp.Diff(Scale{Remove: 2}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// CS-098 (part): new pods that wait for their hook are left out as well as old ones, also when it is asked in
+// which direction pods move.
+func TestNewPodsInPreparingDeleteAreLeftOut(t *testing.T) {
+	if got := ToMove(Census{Old: Group{Total: 2}, New: Group{Total: 3, PreparingDelete: 1}}, Limits{Replicas: 5, Partition: 1}); got != 1 {
+		t.Errorf("%d to move to the new revision, want 1", got)
+	}
+	back := Census{Old: Group{Total: 3, PreparingDelete: 1}, New: Group{Total: 3, Specified: 1}, Rollback: true}
+	if got := ToMove(back, Limits{Replicas: 5, Partition: 3}); got != -1 {
+		t.Errorf("%d to move, want 1 back", got)
 	}
 }

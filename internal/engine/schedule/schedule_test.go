@@ -143,7 +143,7 @@ func TestChangesOfTheClock(t *testing.T) {
 }
 
 // ACJ-057 (part): @every counts from the anchor, in whole seconds, and no faster than each second.
-func TestEvery(t *testing.T) {
+func TestEveryCountsFromTheAnchorInWholeSeconds(t *testing.T) {
 	anchor := at(t, "2024-01-01T00:00:10Z")
 	for text, want := range map[string]time.Duration{"@every 90m": 90 * time.Minute, "@every 1ns": time.Second, "@every 1500ms": time.Second} {
 		s := parse(t, text, "UTC")
@@ -167,7 +167,7 @@ func TestEvery(t *testing.T) {
 
 // ACJ-054 (part), ACJ-056 (part): ten years of minutes, times that are rare, and those that never come cost
 // little; no pass over the whole gap.
-func TestLongGaps(t *testing.T) {
+func TestLongGapsCostLittle(t *testing.T) {
 	from, until := at(t, "2014-06-01T00:00:30Z"), at(t, "2024-06-01T00:00:30Z")
 	for text, want := range map[string]string{
 		"* * * * *":             "2024-06-01T00:00:00Z",

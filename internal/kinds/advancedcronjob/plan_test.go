@@ -134,7 +134,7 @@ func TestDroppedTimesAreCountedOnce(t *testing.T) {
 
 // ACJ-050: without another one the zone is that of the manager; one that cannot be loaded stops scheduling
 // with an event.
-func TestZones(t *testing.T) {
+func TestAZoneThatCannotBeLoadedStopsScheduling(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestZones(t *testing.T) {
 
 // ACJ-058: a schedule that cannot be read stops the object with an event; it is not looked at again until
 // something changes.
-func TestUnparseableSchedule(t *testing.T) {
+func TestAScheduleThatCannotBeReadStopsTheObject(t *testing.T) {
 	for _, schedule := range []string{"", "TZ=0", "every day", "61 * * * *", strings.Repeat("*", 5000)} {
 		plan := Make(snapshot(CronJob("Job", schedule), 9*time.Hour))
 		if plan.Run != nil || plan.After != 0 || plan.Reason != NoSchedule || told(plan) != "UnparseableSchedule" || plan.Notes[0].Type != "Warning" ||
@@ -172,7 +172,7 @@ func TestUnparseableSchedule(t *testing.T) {
 
 // ACJ-031, ACJ-032, ACJ-100: what children say of their runs, of each kind; the status lists the active ones
 // by their times, in any phase of deletion.
-func TestChildren(t *testing.T) {
+func TestChildrenTellOfTheirRuns(t *testing.T) {
 	for _, kind := range Kinds {
 		cronJob := CronJob(string(kind), "@every 1h")
 		child := func(after time.Duration, changes ...func(client.Object)) client.Object {
@@ -239,7 +239,7 @@ func TestVeryManyActiveChildren(t *testing.T) {
 }
 
 // ACJ-060, ACJ-061, ACJ-062 (part): what active children mean for a run that is due.
-func TestConcurrency(t *testing.T) {
+func TestThePolicyDecidesWhatActiveChildrenMean(t *testing.T) {
 	for _, kind := range Kinds {
 		for policy, want := range map[appsv1beta1.ConcurrencyPolicy]string{"Allow": "2h0m0s | ", "": "2h0m0s | ",
 			"Replace": "2h0m0s | nightly-1893502800", "Forbid": " | JobAlreadyActive"} {
@@ -285,7 +285,7 @@ func TestConcurrency(t *testing.T) {
 
 // ACJ-042, ACJ-080, ACJ-081: nothing begins while it is paused or being deleted; status, and history while it
 // is paused, are maintained.
-func TestNothingBegins(t *testing.T) {
+func TestNothingBeginsWhilePausedOrDeleted(t *testing.T) {
 	cronJob := CronJob("Job", "0 * * * *", Policy("Replace"))
 	cronJob.Spec.FailedJobsHistoryLimit = new(int32(0))
 	children := []client.Object{Made("Job", cronJob, time.Hour), Made("Job", cronJob, minute, Ended(false))}
@@ -327,7 +327,7 @@ func TestTemplatesThatAreNotOne(t *testing.T) {
 }
 
 // ACJ-122 (part): a kind that is not served makes its template alone unavailable; the run stays due.
-func TestAbsentKind(t *testing.T) {
+func TestAKindThatIsNotServedLeavesTheRunDue(t *testing.T) {
 	for _, kind := range Kinds {
 		s := snapshot(CronJob(string(kind), "0 * * * *"), time.Hour)
 		s.Absent = []Kind{BroadcastJob}
@@ -373,7 +373,7 @@ func TestHistory(t *testing.T) {
 }
 
 // ACJ-092 (part): a child is let go when the status has its run, not before.
-func TestRelease(t *testing.T) {
+func TestAChildIsLetGoWhenTheStatusHasItsRun(t *testing.T) {
 	cronJob := CronJob("Job", "@every 1h", Last(30*minute))
 	plan := Make(snapshot(cronJob, 50*minute, Made("Job", cronJob, 10*minute, Held), Made("Job", cronJob, 40*minute, Held, Going),
 		Made("Job", cronJob, time.Hour, Held), Made("Job", cronJob, 20*minute)))
@@ -451,7 +451,7 @@ func TestNewChild(t *testing.T) {
 
 // ACJ-071: names are those of the reference where they fit, at most 63 characters, different for different
 // runs and objects, and end as the time does.
-func TestNames(t *testing.T) {
+func TestNamesOfChildrenAreThoseOfTheReference(t *testing.T) {
 	at := Noon
 	if got := NameOf("nightly", at); got != "nightly-1893499200" {
 		t.Error(got)
@@ -478,7 +478,7 @@ func TestNames(t *testing.T) {
 }
 
 // ACJ-030: a child is known by the UID of its controller, whatever version the reference names.
-func TestOwner(t *testing.T) {
+func TestAChildIsKnownByTheUIDOfItsController(t *testing.T) {
 	for version, want := range map[string]string{"apps.kruise.io/v1alpha1": "u", "apps.kruise.io/v1beta1": "u", "apps.kruise.io/v9": "u", "batch/v1": ""} {
 		child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "AdvancedCronJob", UID: "other", APIVersion: version},
 			{Kind: "AdvancedCronJob", Name: "whatever", UID: "u", APIVersion: version, Controller: new(true)}}}}

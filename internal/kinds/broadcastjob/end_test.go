@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -83,4 +84,138 @@ func TestAResumedJobGoesOnWhateverTheClocks(t *testing.T) {
 	written, _ := Make(w.Snapshot).Annotations[pub.BroadcastJobAcknowledged].(string)
 	w.Job.Annotations = map[string]string{pub.BroadcastJobAcknowledged: written}
 	w.expect("resumed", "n2 n3", "", running, "2 active, 0 succeeded, 1 failed of 3")
+}
+
+// TestTheDeadlineCountsFromTheStart shows BJ-102 and BJ-103: the deadline counts from the start, and calls
+// for a plan by itself, whoever makes it.
+func TestTheDeadlineCountsFromTheStart(t *testing.T) {
+	w := newWorld(t, 2, deadline(90))
+	w.pod("n1", corev1.PodSucceeded)
+	w.pod("n2", corev1.PodRunning)
+	if plan := w.expect("in time", "", "", running, "1 active, 1 succeeded, 0 failed of 2"); plan.After != 30*time.Second {
+		t.Errorf("after %s", plan.After)
+	}
+	w.Now = planTime.Add(30 * time.Second)
+	plan := w.expect("exactly", "", "on-n2", failed, "1 active, 1 succeeded, 1 failed of 2")
+	told := plan.Tell[ToldDeadline]
+	if told.Type != "Warning" || !strings.Contains(told.Message, "active longer than the specified deadline") || len(plan.Tell) != 1 ||
+		plan.Status.Conditions[0].Type != appsv1beta1.JobFailed || plan.Status.Conditions[0].Message != told.Message || !plan.Ends {
+		t.Errorf("%v %+v", plan.Tell, plan.Status)
+	}
+	forever(w.Job) // stored before that was refused
+	if plan := Make(w.Snapshot); plan.Ends || plan.After != 0 {
+		t.Error(plan)
+	}
+	w = newWorld(t, 2, deadline(0), func(job *appsv1beta1.BroadcastJob) { job.Status = appsv1beta1.BroadcastJobStatus{} })
+	w.expect("0 fails at once", "", "", failed, "0 active, 0 succeeded, 0 failed of 2")
+	w = newWorld(t, 1, deadline(1<<62))
+	w.expect("a deadline beyond all times", "n1", "", running, "1 active, 0 succeeded, 0 failed of 1")
+}
+
+// TestAJobIsCompleteWhenEachNodeIsDoneWith shows BJ-110, BJ-112 and BJ-113: a job of type Always is complete
+// when each node is done with.
+func TestAJobIsCompleteWhenEachNodeIsDoneWith(t *testing.T) {
+	done := func(w *world) { w.pod("n1", corev1.PodSucceeded); w.pod("n2", corev1.PodSucceeded) }
+	for name, test := range map[string]struct {
+		last []func(*corev1.Pod)
+		want appsv1beta1.BroadcastJobPhase
+	}{
+		"active":                      {nil, running},
+		"succeeded":                   {[]func(*corev1.Pod){func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }}, completed},
+		"failed":                      {[]func(*corev1.Pod){func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }}, completed},
+		"over its limit":              {[]func(*corev1.Pod){restarted(1)}, completed},
+		"being deleted unfinished":    {[]func(*corev1.Pod){leaving}, running},
+		"told to go, and gone well":   {[]func(*corev1.Pod){leaving, func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }}, running},
+		"over its limit, and leaving": {[]func(*corev1.Pod){restarted(1), leaving}, running},
+	} {
+		w := newWorld(t, 3, onFailure, policy(appsv1beta1.FailurePolicyContinue))
+		done(w)
+		w.pod("n3", corev1.PodRunning, test.last...)
+		if plan := Make(w.Snapshot); plan.Status.Phase != test.want || plan.Ends != (test.want == completed) {
+			t.Errorf("%s: %s\n%s", name, plan.Status.Phase, plan)
+		}
+		w.Pods = w.Pods[:2]
+		w.expect("a node without a pod", "n3", "", running, "1 active, 2 succeeded, 0 failed of 3")
+		forever(w.Job)
+		w.Nodes = w.Nodes[:2]
+		w.expect("of type Never", "", "", running, "0 active, 2 succeeded, 0 failed of 2")
+	}
+	w := newWorld(t, 3, policy(appsv1beta1.FailurePolicyContinue))
+	done(w)
+	w.pod("n3", corev1.PodFailed)
+	plan := w.expect("the end", "", "", completed, "0 active, 2 succeeded, 1 failed of 3")
+	now := metav1.NewTime(planTime)
+	want := []appsv1beta1.JobCondition{{Type: appsv1beta1.JobComplete, Status: corev1.ConditionTrue, Reason: "Complete", LastProbeTime: now,
+		LastTransitionTime: now, Message: "Job completed, 2 pods succeeded, 1 pods failed"}}
+	if diff := cmp.Diff(want, plan.Status.Conditions); diff != "" || !plan.Status.CompletionTime.Equal(&now) {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(map[string]Event{"JobComplete": {"Normal", "ops/check completed: 2 pods succeeded, 1 pods failed"}}, plan.Tell); diff != "" {
+		t.Error(diff)
+	}
+	w.Job.Status = plan.Status
+	w.node("n4")
+	if got := Make(w.Snapshot); len(got.Create) > 0 || got.Status.Desired != 3 || got.Status.Phase != completed {
+		t.Errorf("a node that comes later reopens it: %s", got)
+	}
+}
+
+// TestRestartingPodsEnd shows BJ-114: a pod over its limit counts as finished, and is deleted when the job is
+// complete.
+func TestRestartingPodsEnd(t *testing.T) {
+	w := newWorld(t, 2, onFailure, policy(appsv1beta1.FailurePolicyContinue))
+	w.pod("n1", corev1.PodRunning, restarted(1))
+	w.expect("the other node is not done", "n2", "", running, "1 active, 0 succeeded, 1 failed of 2")
+	w.pod("n2", corev1.PodSucceeded)
+	plan := w.expect("it is", "", "on-n1", completed, "0 active, 1 succeeded, 1 failed of 2")
+	w.Job.Status = plan.Status // which is written before the pod is deleted
+	plan = w.expect("it was not deleted then", "", "on-n1", completed, "0 active, 1 succeeded, 1 failed of 2")
+	if _, changed := plan.FinalStatus(0, carriedOut(plan)); changed {
+		t.Error("its failure stays counted")
+	}
+}
+
+// TestTimeToLive shows BJ-120 and BJ-121: a job that has ended goes when its time is over.
+func TestTimeToLive(t *testing.T) {
+	for name, test := range map[string]struct {
+		options []option
+		expired bool
+		after   time.Duration
+	}{
+		"no time":             {[]option{over(completed, time.Hour)}, false, 0},
+		"not yet":             {[]option{over(completed, time.Minute), ttl(100)}, false, 40 * time.Second},
+		"exactly":             {[]option{over(completed, time.Minute), ttl(60)}, true, 0},
+		"past, and failed":    {[]option{over(failed, time.Minute), ttl(10)}, true, 0},
+		"at once":             {[]option{over(completed, 0), ttl(0)}, true, 0},
+		"has not ended":       {[]option{ttl(0)}, false, 0},
+		"of type Never":       {[]option{over(failed, time.Hour), ttl(0), forever}, false, 0},
+		"a time below zero":   {[]option{over(completed, time.Hour), ttl(-5)}, false, 0},
+		"as long as possible": {[]option{over(completed, 0), ttl(1<<31 - 1)}, false, (1<<31 - 1) * time.Second},
+	} {
+		w := newWorld(t, 1, test.options...)
+		w.pod("n1", corev1.PodSucceeded)
+		w.Nodes = nil
+		if plan := Make(w.Snapshot); plan.Expired != test.expired || plan.After != test.after || len(plan.Create)+len(deleted(plan)) > 0 {
+			t.Errorf("%s: expired %t after %s\n%s", name, plan.Expired, plan.After, plan)
+		}
+	}
+}
+
+// TestJobsThatHaveEnded shows BJ-061: nothing of them starts, and their counters stay.
+func TestJobsThatHaveEnded(t *testing.T) {
+	for _, by := range []option{over(completed, time.Hour), over(failed, time.Hour)} {
+		w := newWorld(t, 3, by, func(job *appsv1beta1.BroadcastJob) {
+			job.Status.Succeeded, job.Status.Failed, job.Status.Desired = 7, 1, 8
+		})
+		w.pod("n1", corev1.PodSucceeded)
+		w.pod("n2", corev1.PodFailed)
+		plan := w.expect("ended", "", "", w.Job.Status.Phase, "0 active, 7 succeeded, 1 failed of 8")
+		if _, changed := plan.FinalStatus(0, nil); changed || plan.After != 0 || len(plan.Tell) > 0 {
+			t.Errorf("%+v", plan.Status)
+		}
+		forever(w.Job) // it does not start again either
+		if plan := Make(w.Snapshot); len(plan.Create) > 0 {
+			t.Error(plan)
+		}
+	}
 }

@@ -210,8 +210,8 @@ const (
 	failed    = appsv1beta1.BroadcastJobFailed
 )
 
-// TestStates shows BJ-050, BJ-051 and BJ-052: what a pod is to its job, by itself alone.
-func TestStates(t *testing.T) {
+// TestAPodIsJudgedByItself shows BJ-050, BJ-051 and BJ-052: what a pod is to its job, by itself alone.
+func TestAPodIsJudgedByItself(t *testing.T) {
 	limit := func(n int32) option {
 		return func(job *appsv1beta1.BroadcastJob) { job.Spec.FailurePolicy.RestartLimit = n }
 	}
@@ -249,9 +249,9 @@ func TestStates(t *testing.T) {
 	w.expect("two pods below the limit", "", "", running, "2 active, 0 succeeded, 0 failed of 2")
 }
 
-// TestEligibleNodes shows BJ-030, BJ-031, BJ-032, BJ-033, BJ-034, BJ-035, BJ-036 and BJ-037: which nodes get
-// a pod.
-func TestEligibleNodes(t *testing.T) {
+// TestEligibleNodesAreFound shows BJ-030, BJ-031, BJ-032, BJ-033, BJ-034, BJ-035, BJ-036 and BJ-037: which
+// nodes get a pod.
+func TestEligibleNodesAreFound(t *testing.T) {
 	spec := func(more string) option {
 		return template(`{"spec":{"restartPolicy":"Never","containers":[{"name":"main","image":"a"}]` + more + `}}`)
 	}
@@ -336,9 +336,9 @@ func TestMine(t *testing.T) {
 	}
 }
 
-// TestNewPods shows BJ-040, BJ-041 and BJ-042: what a pod looks like, fields that nobody here knows included,
-// and that its node is found.
-func TestNewPods(t *testing.T) {
+// TestNewPodsKeepUnknownFieldsAndFindTheirNode shows BJ-040, BJ-041 and BJ-042: what a pod looks like, fields
+// that nobody here knows included, and that its node is found.
+func TestNewPodsKeepUnknownFieldsAndFindTheirNode(t *testing.T) {
 	w := newWorld(t, 1, template(`{"metadata":{"labels":{"app":"check","broadcastjob-name":""},"annotations":{"note":"n"},"finalizers":["example.org/f"],"name":"x"},
 		"spec":{"restartPolicy":"Never","future":{"field":1},"containers":[{"name":"main","image":"a:1"}],
 		"affinity":{"podAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"zone"}]},"podAntiAffinity":{"a":1},
@@ -398,8 +398,9 @@ func TestNewPods(t *testing.T) {
 	}
 }
 
-// TestParallelism shows BJ-070, BJ-071, BJ-072 and BJ-075: how many pods are created, and for which nodes.
-func TestParallelism(t *testing.T) {
+// TestParallelismBoundsHowManyPodsAreCreated shows BJ-070, BJ-071, BJ-072 and BJ-075: how many pods are
+// created, and for which nodes.
+func TestParallelismBoundsHowManyPodsAreCreated(t *testing.T) {
 	for name, test := range map[string]struct {
 		limit   any
 		pods    map[string]corev1.PodPhase
@@ -451,9 +452,9 @@ func TestParallelism(t *testing.T) {
 	w.expect("one tries", "n2", "", running, "1 active, 0 succeeded, 0 failed of 5")
 }
 
-// TestLargePlans shows that a plan makes no more documents than there is room for, and goes on with the next
-// one.
-func TestLargePlans(t *testing.T) {
+// TestLargePlansGoOnInTheNextOne shows that a plan makes no more documents than there is room for, and goes
+// on with the next one.
+func TestLargePlansGoOnInTheNextOne(t *testing.T) {
 	w := newWorld(t, mostAtOnce+5)
 	if plan := Make(w.Snapshot); len(plan.Create) != mostAtOnce || !plan.More || plan.Status.Desired != mostAtOnce+5 {
 		t.Errorf("%d pods, more %t", len(plan.Create), plan.More)
@@ -464,10 +465,10 @@ func TestLargePlans(t *testing.T) {
 	}
 }
 
-// TestServedOnce shows BJ-003 (part), BJ-053 and BJ-063: a node whose pod is done is not served again while
-// that is there, and counts; once the pod is deleted the node is served again. What is desired is counted
-// from the nodes that there are.
-func TestServedOnce(t *testing.T) {
+// TestANodeIsServedOnce shows BJ-003 (part), BJ-053 and BJ-063: a node whose pod is done is not served again
+// while that is there, and counts; once the pod is deleted the node is served again. What is desired is
+// counted from the nodes that there are.
+func TestANodeIsServedOnce(t *testing.T) {
 	w := newWorld(t, 4, policy(appsv1beta1.FailurePolicyContinue))
 	w.pod("n1", corev1.PodSucceeded)
 	w.pod("n2", corev1.PodFailed)

@@ -94,9 +94,9 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// TestUpdates shows BJ-025 (part): an update is judged as a creation is, no field is immutable, and what was
-// stored before is not refused again.
-func TestUpdates(t *testing.T) {
+// TestUpdatesAreJudgedAsCreationsAre shows BJ-025 (part): an update is judged as a creation is, no field is
+// immutable, and what was stored before is not refused again.
+func TestUpdatesAreJudgedAsCreationsAre(t *testing.T) {
 	old := written(t, "v1beta1", "a", with(`,"parallelism":-1`))
 	if errs := Validate(written(t, "v1beta1", "a", `{"parallelism":-1,"paused":true,"template":{"spec":{"restartPolicy":"OnFailure",`+
 		`"nodeSelector":{"a":"b"},"containers":[{"name":"b","image":"b"}]}},"completionPolicy":{"type":"Never"},"failurePolicy":{"type":"Pause","restartLimit":4}}`),

@@ -1,15 +1,25 @@
 package cloneset
 
 import (
-	corev1 "k8s.io/api/core/v1"
-
+	"fmt"
 	"maps"
+	"math/rand/v2"
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/api/template"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 )
 
-// TestLostNodes: a node is lost whose Ready is Unknown, or that does not exist; not one that says itself that
-// it is not ready (CS-272).
-func TestLostNodes(t *testing.T) {
+// A node is lost whose Ready is Unknown, or that does not exist; not one that says itself that it is not
+// ready (CS-272).
+func TestANodeIsLostWhoseReadyIsUnknown(t *testing.T) {
 	s := Snapshot{}
 	for _, status := range []corev1.ConditionStatus{corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown} {
 		s.RecordNode(string(status), &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
@@ -18,5 +28,50 @@ func TestLostNodes(t *testing.T) {
 	s.RecordNode("gone", &corev1.Node{}, false)
 	if !maps.Equal(s.LostNodes, map[string]bool{"True": false, "False": false, "Unknown": true, "gone": true}) {
 		t.Errorf("%v", s.LostNodes)
+	}
+}
+
+// CS-338 (part): claims are not compared with every template: a set of one MiB has thousands of these, and as
+// many claims as its pods want, or as their owner makes besides.
+func TestClaimsAreNotComparedWithEveryTemplate(t *testing.T) {
+	const many = 10_000
+	s := Snapshot{Set: clonesettest.Set(0, clonesettest.Annotated(pub.ResizeClaims, "true"))}
+	for i := range many {
+		claim := template.VolumeClaimTemplate{}
+		claim.Name = fmt.Sprint("data", i)
+		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("2Gi")}
+		s.Set.Spec.VolumeClaimTemplates = append(s.Set.Spec.VolumeClaimTemplates, claim)
+		s.Claims = append(s.Claims, &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("data%d-%s-abcde", i,
+			s.Set.Name), Labels: map[string]string{pub.CloneSetInstanceID: "abcde"}}})
+	}
+	p := &planner{in: s, set: s.Set, out: &Plan{Set: s.Set}}
+	p.core = podplan.New(workloadOf(s.Set, s.Features), &p.in.Snapshot, &p.out.Plan)
+	begin := time.Now()
+	if p.growClaims(); len(p.out.ClaimGrowth) != many || time.Since(begin) > 2*time.Second {
+		t.Errorf("%d claims grow, after %v", len(p.out.ClaimGrowth), time.Since(begin))
+	}
+}
+
+// TestClaimsThatGo: an ID one of whose claims is on its way out is not used again, or its pod would wait for
+// that claim for ever (CS-063).
+func TestClaimsThatGo(t *testing.T) {
+	claim := func(name, id string, going bool) *corev1.PersistentVolumeClaim {
+		c := &corev1.PersistentVolumeClaim{}
+		c.Name, c.Labels = name+"-web-"+id, map[string]string{pub.CloneSetInstanceID: id}
+		if going {
+			c.DeletionTimestamp = &metav1.Time{Time: clonesettest.Now}
+		}
+		return c
+	}
+	plan := Make(Snapshot{Set: clonesettest.Set(2), Snapshot: podplan.Snapshot{Now: clonesettest.Now},
+		Random: rand.New(rand.NewPCG(1, 1)).IntN,
+		Claims: []*corev1.PersistentVolumeClaim{claim("data", "aaaaa", false), claim("logs", "aaaaa", true),
+			claim("data", "ccccc", false)}})
+	var names []string
+	for _, creation := range plan.Create {
+		names = append(names, creation.Name)
+	}
+	if len(names) != 2 || names[0] != "web-ccccc" || names[1] == "web-aaaaa" {
+		t.Error(names)
 	}
 }

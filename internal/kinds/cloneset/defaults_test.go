@@ -67,7 +67,7 @@ func mustJSON(t *testing.T, value any) string {
 	return string(data)
 }
 
-func TestStrategyDefaults(t *testing.T) {
+func TestStrategiesGetTheirDefaults(t *testing.T) {
 	cases := map[string]struct{ version, given, want string }{
 		"CS-010, CS-011 v1beta1, nothing given": {"v1beta1", `{"spec":{"x":1}}`,
 			`{"spec":{"x":1,"replicas":1,"revisionHistoryLimit":10,"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"podUpdatePolicy":"ReCreate","partition":0,"maxUnavailable":"20%","maxSurge":0}}}}`},

@@ -2,6 +2,9 @@ package cloneset
 
 import (
 	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -10,6 +13,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 )
 
@@ -65,5 +69,18 @@ func TestWhyAPodWaitsCanBeActedUpon(t *testing.T) {
 				t.Errorf("does not say %q:\n%s", tt.want, plan)
 			}
 		})
+	}
+}
+
+// TestMessagesKeepStill: what is read or met in any order is told in one, and never without end (CS-223,
+// CS-355).
+func TestMessagesKeepStill(t *testing.T) {
+	if got := Make(Snapshot{Set: clonesettest.Set(0), Snapshot: podplan.Snapshot{Now: clonesettest.Now}, Orphans: []string{"b",
+		"a"}}).Orphans; !slices.Equal(got, []string{"a", "b"}) {
+		t.Error(got)
+	}
+	if n := len(Make(Snapshot{Set: clonesettest.Set(math.MaxInt32), Snapshot: podplan.Snapshot{Now: clonesettest.Now},
+		Random: rand.IntN}).Create); n != maxCreate {
+		t.Errorf("%d pods in one plan", n)
 	}
 }

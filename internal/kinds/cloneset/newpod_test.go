@@ -2,6 +2,9 @@ package cloneset
 
 import (
 	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -121,7 +124,7 @@ func TestGatesAreAddedOnce(t *testing.T) {
 
 // CS-050, CS-052: the full name of the revision labels pods, or the short hash by the gate or where a label
 // cannot hold the name.
-func TestRevisionLabels(t *testing.T) {
+func TestPodsAreLabelledWithTheirRevision(t *testing.T) {
 	tests := map[string]struct {
 		name  string
 		gate  bool
@@ -204,5 +207,20 @@ func TestInstanceIDs(t *testing.T) {
 				t.Errorf("%s\n%s", diff, plan)
 			}
 		})
+	}
+}
+
+// TestManyReplicasOfMuch: a wrong number of replicas, each with hundreds of claims, took gigabytes for the
+// documents of one plan.
+func TestManyReplicasOfMuch(t *testing.T) {
+	set, claims := clonesettest.Set(math.MaxInt32), []string{}
+	for i := range 300 {
+		claims = append(claims, fmt.Sprintf(`{"metadata":{"name":"c%d"},"spec":{"accessModes":["ReadWriteOnce"]}}`, i))
+	}
+	if err := set.Spec.VolumeClaimTemplates.UnmarshalJSON([]byte("[" + strings.Join(claims, ",") + "]")); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(Make(Snapshot{Set: set, Snapshot: podplan.Snapshot{Now: clonesettest.Now}, Random: rand.IntN}).Create); n == 0 || n > 500 {
+		t.Errorf("%d pods in one plan", n)
 	}
 }

@@ -33,8 +33,8 @@ func planOf(set *appsv1beta1.CloneSet, features Features, revisions []*appsv1.Co
 		Features: features})
 }
 
-// TestVerdicts: small worlds, each with the verdicts that its requirement asks for.
-func TestVerdicts(t *testing.T) {
+// Small worlds, each with the verdicts that its requirement asks for.
+func TestEachPodGetsTheVerdictOfItsRequirement(t *testing.T) {
 	one, two, three := storedRevision(1, clonesettest.Image("nginx:1")), storedRevision(2, clonesettest.Image("nginx:2")),
 		storedRevision(3, clonesettest.Image("nginx:3"))
 	all := []*appsv1.ControllerRevision{one, two}
@@ -191,8 +191,8 @@ func TestHookWritesOnce(t *testing.T) {
 	}
 }
 
-// TestComeBack: of all that time alone will change, the first counts (CS-076).
-func TestComeBack(t *testing.T) {
+// Of all that time alone will change, the first counts (CS-076).
+func TestTheFirstOfAllTimesCounts(t *testing.T) {
 	one := storedRevision(1, clonesettest.Image("nginx:1"))
 	ready := func(ago time.Duration) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
@@ -227,9 +227,9 @@ func TestDeadlineStopsNothing(t *testing.T) {
 	}
 }
 
-// TestNewRevision: labels of the template and the hash; annotations of the set, the fingerprint and the claim
-// templates; the set as its owner (CS-082, CS-336, IPU-045).
-func TestNewRevision(t *testing.T) {
+// Labels of the template and the hash; annotations of the set, the fingerprint and the claim templates; the
+// set as its owner (CS-082, CS-336, IPU-045).
+func TestANewRevisionHoldsHashAnnotationsAndOwner(t *testing.T) {
 	set := clonesettest.Set(1, clonesettest.Claims("1Gi"), clonesettest.Annotated("team", "shop"))
 	revision := planFor(set).NewRevision
 	if diff := cmp.Diff(map[string]string{"app": "web", pub.RevisionHash: revision.Name[len("web-"):]}, revision.Labels); diff != "" {
@@ -287,10 +287,9 @@ func TestAnnotationsFillTheirRoom(t *testing.T) {
 	}
 }
 
-// TestClaimFingerprints: with the gate a changed fingerprint recreates, unless one lacks it (IPU-046) or the
-// policy is InPlaceOnly (IPU-048); without the gate it does nothing (IPU-047). A rollback takes the present
-// one (IPU-050).
-func TestClaimFingerprints(t *testing.T) {
+// With the gate a changed fingerprint recreates, unless one lacks it (IPU-046) or the policy is InPlaceOnly
+// (IPU-048); without the gate it does nothing (IPU-047). A rollback takes the present one (IPU-050).
+func TestAChangedFingerprintOfClaimsRecreatesByTheGate(t *testing.T) {
 	stamped := func(number int64, tag, fingerprint string) *appsv1.ControllerRevision {
 		revision := storedRevision(number, clonesettest.Image(tag))
 		revision.Annotations = map[string]string{pub.ClaimTemplateFingerprint: fingerprint}
@@ -412,9 +411,8 @@ func TestClaimsWithoutReuse(t *testing.T) {
 	}
 }
 
-// TestGrace: no grace unless it is asked for (IPU-013, IPU-171), and the revision labels of every style
-// (IPU-170).
-func TestGrace(t *testing.T) {
+// No grace unless it is asked for (IPU-013, IPU-171), and the revision labels of every style (IPU-170).
+func TestThereIsNoGraceUnlessItIsAskedFor(t *testing.T) {
 	one, two := storedRevision(1, clonesettest.Image("nginx:1")), storedRevision(2, clonesettest.Image("nginx:2"))
 	graceful := clonesettest.InPlaceGrace(7)
 	for name, tt := range map[string]struct {
@@ -439,9 +437,8 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// TestPolicies: the three policies, ReCreate by default, and in place for one engine with options (IPU-002,
-// IPU-010).
-func TestPolicies(t *testing.T) {
+// The three policies, ReCreate by default, and in place for one engine with options (IPU-002, IPU-010).
+func TestEachPolicyChoosesInPlaceOrRecreation(t *testing.T) {
 	one, two := storedRevision(1, clonesettest.App("nginx:1", "a", "", clonesettest.CPU("2"))),
 		storedRevision(2, clonesettest.App("nginx:1", "a", "", clonesettest.CPU("3")))
 	resize := Features{InPlace: inplace.Options{Resize: true}}

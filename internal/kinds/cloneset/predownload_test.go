@@ -47,9 +47,9 @@ func jobOf(name, hash string, deleted bool) *metav1.PartialObjectMetadata {
 	return job
 }
 
-// TestPreDownload plans for five pods at nginx:1 and agent:1, of which the new template wants others. CS-200,
-// CS-201 and CS-204 to 208.
-func TestPreDownload(t *testing.T) {
+// TestImagesThatWillChangeArePulledAhead plans for five pods at nginx:1 and agent:1, of which the new
+// template wants others. CS-200, CS-201 and CS-204 to 208.
+func TestImagesThatWillChangeArePulledAhead(t *testing.T) {
 	const ignored, created = pub.PreDownloadIgnored, pub.PreDownloadCreated
 	from := storedRevision(1, clonesettest.TwoImages("nginx:1", "agent:1"))
 	stored := storedRevision(2, clonesettest.TwoImages("nginx:2", "agent:1"))

@@ -133,7 +133,7 @@ func TestProgressing(t *testing.T) {
 
 // CS-225, CS-339, CS-223: the conditions stand while their step fails, with the present error, and vanish
 // when it succeeds.
-func TestFailedConditions(t *testing.T) {
+func TestConditionsStandWhileTheirStepFails(t *testing.T) {
 	failed := func(kind appsv1beta1.CloneSetConditionType, message string, updated time.Duration) appsv1beta1.CloneSetCondition {
 		return appsv1beta1.CloneSetCondition{Type: kind, Status: corev1.ConditionTrue, Message: message,
 			LastUpdateTime: metav1.NewTime(clonesettest.Now.Add(updated)), LastTransitionTime: metav1.NewTime(clonesettest.Now.Add(updated))}
@@ -179,7 +179,7 @@ func TestFailedConditions(t *testing.T) {
 
 // CS-048, CS-086, CS-220, CS-221 (part), CS-222 (part): what the status counts, and when the update revision
 // becomes the current one.
-func TestCounts(t *testing.T) {
+func TestTheStatusCountsPods(t *testing.T) {
 	from, to := storedRevision(1, clonesettest.Image("nginx:1")), storedRevision(2, clonesettest.Image("nginx:2"))
 	failedPod := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
 	succeeded := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
@@ -250,7 +250,7 @@ func TestCounts(t *testing.T) {
 }
 
 // CS-088: what nothing carries goes, oldest first, beyond the limit.
-func TestHistory(t *testing.T) {
+func TestWhatNothingCarriesGoesBeyondTheLimit(t *testing.T) {
 	var stored []*appsv1.ControllerRevision
 	for i := int64(1); i <= 6; i++ {
 		stored = append(stored, storedRevision(i, clonesettest.Image(fmt.Sprintf("nginx:%d", i))))
@@ -328,7 +328,7 @@ func TestWhatTheStatusIsOf(t *testing.T) {
 }
 
 // CS-084: a name that stands for other data is passed over and the collision is counted; equal data are used.
-func TestCollision(t *testing.T) {
+func TestACollisionChoosesAnotherName(t *testing.T) {
 	wanted := storedRevision(1, clonesettest.Image("nginx:1"))
 	other := storedRevision(3, clonesettest.Image("nginx:9"))
 	other.Name = wanted.Name

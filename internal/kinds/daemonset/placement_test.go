@@ -196,9 +196,9 @@ func TestFailuresBackOff(t *testing.T) {
 	w.holds(w.does(""), "n1", podplan.ReasonFailed)
 }
 
-// TestCompletedPods shows ADS-092 (part): a pod that ended well is deleted as one that failed, so that
-// another takes its place, within the same back-off.
-func TestCompletedPods(t *testing.T) {
+// TestAPodThatEndedWellIsReplacedWithinTheBackOff shows ADS-092 (part): a pod that ended well is deleted as
+// one that failed, so that another takes its place, within the same back-off.
+func TestAPodThatEndedWellIsReplacedWithinTheBackOff(t *testing.T) {
 	w := newWorld(t, 2)
 	w.at("a:1")
 	w.on("n1 n2", "a:1", succeeded)
@@ -239,9 +239,9 @@ func TestNewPodsAreOfTheUpdateRevision(t *testing.T) {
 	}
 }
 
-// TestPartitionedScaling shows ADS-100, ADS-101, ADS-102, ADS-103 and ADS-104: how many nodes get a pod while
-// a partition keeps the others without one, and which.
-func TestPartitionedScaling(t *testing.T) {
+// TestPartitionKeepsNodesWithoutPods shows ADS-100, ADS-101, ADS-102, ADS-103 and ADS-104: how many nodes get
+// a pod while a partition keeps the others without one, and which.
+func TestPartitionKeepsNodesWithoutPods(t *testing.T) {
 	all := "node-0 node-1 node-2 node-3 node-4 node-5 node-6 node-7 node-8 node-9"
 	for name, tt := range map[string]struct {
 		nodes   string

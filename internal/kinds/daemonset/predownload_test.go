@@ -137,8 +137,8 @@ func TestImagesArePulledAhead(t *testing.T) {
 	}
 }
 
-// TestPullJobs shows ADS-185: what a job says, by default and by the annotations.
-func TestPullJobs(t *testing.T) {
+// TestPullJobsSayWhatAnnotationsAskFor shows ADS-185: what a job says, by default and by the annotations.
+func TestPullJobsSayWhatAnnotationsAskFor(t *testing.T) {
 	const from = `{"metadata":{"labels":{"app":"agent","tier":"node"},"annotations":{"note":"n"}},"spec":{"imagePullSecrets":[{"name":"login"}],` +
 		`"containers":[{"name":"main","image":"a:1"}]}}`
 	of := func(parallelism any, seconds int64) string {

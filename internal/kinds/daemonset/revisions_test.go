@@ -15,9 +15,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// TestNewRevision shows ADS-060 and ADS-066: what a revision holds and is called, and what the status says of
-// it.
-func TestNewRevision(t *testing.T) {
+// TestANewRevisionHasItsNameAndStatus shows ADS-060 and ADS-066: what a revision holds and is called, and
+// what the status says of it.
+func TestANewRevisionHasItsNameAndStatus(t *testing.T) {
 	w := newWorld(t, 1, func(set *appsv1beta1.DaemonSet) {
 		set.Labels, set.Annotations = map[string]string{"of": "the set"}, map[string]string{"team": "a"}
 	})
@@ -95,9 +95,10 @@ func TestWhatIsTheSameTemplate(t *testing.T) {
 	}
 }
 
-// TestDuplicates shows ADS-062 and ADS-D7: of several revisions that equal the template the one of the
-// highest number stays. Pods of the others are relabelled, and no other pods; then the others go.
-func TestDuplicates(t *testing.T) {
+// TestOfEqualRevisionsTheHighestStays shows ADS-062 and ADS-D7: of several revisions that equal the template
+// the one of the highest number stays. Pods of the others are relabelled, and no other pods; then the others
+// go.
+func TestOfEqualRevisionsTheHighestStays(t *testing.T) {
 	w := newWorld(t, 4, onDelete)
 	w.at("a:1")
 	w.at("a:2")
@@ -157,9 +158,9 @@ func TestRevisionsWithoutTheirLabel(t *testing.T) {
 	}
 }
 
-// TestHistory shows ADS-065: the oldest revisions go that no pod carries, beyond the limit; the current one
-// and those of pods stay.
-func TestHistory(t *testing.T) {
+// TestOldRevisionsThatNoPodCarriesGo shows ADS-065: the oldest revisions go that no pod carries, beyond the
+// limit; the current one and those of pods stay.
+func TestOldRevisionsThatNoPodCarriesGo(t *testing.T) {
 	images := []string{"a:1", "a:2", "a:3", "a:4", "a:5"}
 	for name, tt := range map[string]struct {
 		limit   int32
@@ -195,9 +196,9 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestACollision shows ADS-064 (part): a revision of that name with other content makes the set raise its own
-// collision count and choose another name.
-func TestACollision(t *testing.T) {
+// TestACollisionChoosesAnotherName shows ADS-064 (part): a revision of that name with other content makes
+// the set raise its own collision count and choose another name.
+func TestACollisionChoosesAnotherName(t *testing.T) {
 	w := newWorld(t, 1)
 	name := w.plan().NewRevision.Name
 	other := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: name, UID: "other", Labels: map[string]string{

@@ -159,9 +159,10 @@ func TestWhatHoldsOldPods(t *testing.T) {
 	w.holds(w.does("-n4"), "n2 n3", podplan.ReasonPartition)
 }
 
-// TestPrunedNodes shows ADS-121: with the gate, nodes that are not eligible are not counted, so that what is
-// down there does not stop the rollout; without it, it does. What may not stay there goes either way.
-func TestPrunedNodes(t *testing.T) {
+// TestNodesThatAreNotEligibleAreNotCounted shows ADS-121: with the gate, nodes that are not eligible are not
+// counted, so that what is down there does not stop the rollout; without it, it does. What may not stay there
+// goes either way.
+func TestNodesThatAreNotEligibleAreNotCounted(t *testing.T) {
 	for pruned, want := range map[bool]string{false: "-n3-2", true: "-n3-2 -n2"} {
 		w := between(t, 4)
 		w.Features.PruneIneligible = pruned
@@ -183,9 +184,9 @@ func TestPrunedNodes(t *testing.T) {
 	w.does("-n3") // of three nodes two stay
 }
 
-// TestMaxUnavailable shows ADS-122, ADS-127, ADS-130, ADS-131 and ADS-D13: how many pods go, by what there
-// is. n1 to n6 have old pods that are available, unless said otherwise.
-func TestMaxUnavailable(t *testing.T) {
+// TestMaxUnavailableBoundsHowManyPodsGo shows ADS-122, ADS-127, ADS-130, ADS-131 and ADS-D13: how many pods
+// go, by what there is. n1 to n6 have old pods that are available, unless said otherwise.
+func TestMaxUnavailableBoundsHowManyPodsGo(t *testing.T) {
 	old := func(list string, states ...state) func(*world) {
 		return func(w *world) { w.on(list, "a:1", states...) }
 	}
@@ -257,10 +258,10 @@ func TestMaxUnavailable(t *testing.T) {
 	}
 }
 
-// TestStrictAccounting shows ADS-132 and ADS-W1: with the annotation pods that are not available cost
-// maxUnavailable as well, and go first, so that never more nodes than that lack an available pod because of
-// the update.
-func TestStrictAccounting(t *testing.T) {
+// TestStrictAccountingCountsPodsThatAreNotAvailable shows ADS-132 and ADS-W1: with the annotation pods that
+// are not available cost maxUnavailable as well, and go first, so that never more nodes than that lack an
+// available pod because of the update.
+func TestStrictAccountingCountsPodsThatAreNotAvailable(t *testing.T) {
 	for name, tt := range map[string]struct {
 		most int
 		down string // old pods that are not available
@@ -301,9 +302,9 @@ func TestStrictAccounting(t *testing.T) {
 	w.does("") // what is down beyond the partition costs as well
 }
 
-// TestDeadNodes shows ADS-136: pods on nodes that are dead use up maxUnavailable, unless the set says how
-// long such nodes are waited for.
-func TestDeadNodes(t *testing.T) {
+// TestPodsOnDeadNodesUseUpMaxUnavailable shows ADS-136: pods on nodes that are dead use up maxUnavailable,
+// unless the set says how long such nodes are waited for.
+func TestPodsOnDeadNodesUseUpMaxUnavailable(t *testing.T) {
 	for name, tt := range map[string]struct {
 		patience string
 		down     time.Duration
@@ -359,9 +360,9 @@ func TestDeadNodes(t *testing.T) {
 	w.holds(w.does("-n1"), "n2", ReasonNodeNotReady)
 }
 
-// TestBurstReplicas shows ADS-110: how many pods are created and deleted at a time, and that the rest
-// follows.
-func TestBurstReplicas(t *testing.T) {
+// TestBurstReplicasBoundCreationAndDeletion shows ADS-110: how many pods are created and deleted at a time,
+// and that the rest follows.
+func TestBurstReplicasBoundCreationAndDeletion(t *testing.T) {
 	for name, tt := range map[string]struct {
 		burst any
 		most  int
@@ -465,9 +466,9 @@ func TestRecreatedOrInPlace(t *testing.T) {
 	}
 }
 
-// TestSurge shows ADS-122 (part), ADS-154 (part), ADS-160, ADS-161 and ADS-162: which nodes get a second pod,
-// and which lose their old one.
-func TestSurge(t *testing.T) {
+// TestSurgeGivesNodesASecondPod shows ADS-122 (part), ADS-154 (part), ADS-160, ADS-161 and ADS-162: which
+// nodes get a second pod, and which lose their old one.
+func TestSurgeGivesNodesASecondPod(t *testing.T) {
 	for name, tt := range map[string]struct {
 		surge   any
 		options []option
@@ -570,9 +571,9 @@ func TestStandstill(t *testing.T) {
 	}
 }
 
-// TestSpecifiedDeletion shows ADS-175: a pod that somebody wants to go goes as long as fewer nodes than
-// maxUnavailable lack an available one, whatever holds the rollout, by its hook.
-func TestSpecifiedDeletion(t *testing.T) {
+// TestASpecifiedPodGoesWithinMaxUnavailable shows ADS-175: a pod that somebody wants to go goes as long as
+// fewer nodes than maxUnavailable lack an available one, whatever holds the rollout, by its hook.
+func TestASpecifiedPodGoesWithinMaxUnavailable(t *testing.T) {
 	for name, option := range map[string]option{"rolling": func(*appsv1beta1.DaemonSet) {}, "partition": partition("100%"), "selector": chosen,
 		"paused": paused, "OnDelete": onDelete} {
 		t.Run(name, func(t *testing.T) {

@@ -154,7 +154,7 @@ func TestValidate(t *testing.T) {
 }
 
 // ADS-032: of the spec all may change but the selector; the refusal lists what may, in the author's version.
-func TestUpdates(t *testing.T) {
+func TestAllMayChangeButTheSelector(t *testing.T) {
 	const labels = `{"metadata":{"labels":{"app":"shop","b":"c"}},"spec":{"containers":[{"name":"a","image":"i:2"}]}}`
 	for version, scale := range map[string]string{"v1alpha1": "", "v1beta1": "'scaleStrategy', "} {
 		old := written(t, version, `{}`)

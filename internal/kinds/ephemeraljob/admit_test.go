@@ -77,7 +77,7 @@ func TestDefaults(t *testing.T) {
 }
 
 // EJ-025 (part), EJ-026, EJ-027, EJ-028, EJ-029: what is refused, all faults at once, and what is not.
-func TestValidation(t *testing.T) {
+func TestAllFaultsAreRefusedAtOnce(t *testing.T) {
 	container := func(fields string) string {
 		return `{` + valid + `,"template":{"ephemeralContainers":[{"name":"a","image":"a"` + fields + `}]}}`
 	}
@@ -133,7 +133,7 @@ func TestValidation(t *testing.T) {
 }
 
 // EJ-030: what may change and what may not. What is stored and was not refused then is not refused now.
-func TestUpdates(t *testing.T) {
+func TestSelectorAndTemplateOfAJobCannotBeChanged(t *testing.T) {
 	const template = `"template":{"ephemeralContainers":[{"name":"a","image":"a"}]}`
 	for before, cases := range map[string]map[string]string{
 		`{` + valid + `,` + template + `}`: {

@@ -85,7 +85,7 @@ func nowhere(pod *corev1.Pod) { pod.Spec.NodeName = "" }
 // a foreign container of such a name are left out. EJ-011, EJ-037, EJ-081, EJ-085: the first replicas are the
 // targets, all of them without, or where there are fewer, and treated pods stay targets. EJ-044: as many at
 // once as parallelism leaves. EJ-012: which is 1 by default. EJ-013: paused treats no more.
-func TestTargets(t *testing.T) {
+func TestTargetsAreActivePodsInOrder(t *testing.T) {
 	const job = "job"
 	for name, c := range map[string]struct {
 		job    *appsv1alpha1.EphemeralJob
@@ -127,7 +127,7 @@ func TestTargets(t *testing.T) {
 }
 
 // EJ-055, EJ-056 (part): results of pods.
-func TestResults(t *testing.T) {
+func TestPodsHaveTheResultOfTheirContainers(t *testing.T) {
 	const job = "job"
 	for name, c := range map[string]struct {
 		pod  *corev1.Pod
@@ -157,7 +157,7 @@ func TestResults(t *testing.T) {
 
 // EJ-056: what waits for what cannot heal counts as failed after a minute, also for the manager that takes
 // over from one that has counted it.
-func TestHopelessWaits(t *testing.T) {
+func TestWaitsThatCannotHealCountAsFailed(t *testing.T) {
 	for _, reason := range []string{"ErrImageNeverPull", "InvalidImageName", "CreateContainerError"} {
 		job, pod := Job(), Pod("a", Treated("job", Waits(reason)))
 		first := plan(job, pod)
@@ -234,7 +234,7 @@ func TestOddNumbersInTheStatus(t *testing.T) {
 
 // EJ-016, EJ-017, EJ-057, EJ-058, EJ-059, EJ-061, EJ-064, EJ-080: phases and conditions. EJ-043: the start is
 // set at once. EJ-014, EJ-060: deadlines.
-func TestPhases(t *testing.T) {
+func TestJobsGoThroughTheirPhases(t *testing.T) {
 	const job = "job"
 	hour := func(job *appsv1alpha1.EphemeralJob) { job.Status.StartTime = &metav1.Time{Time: Noon.Add(-time.Hour)} }
 	done, failed, runs := Pod("a", Treated(job, Ended(0))), Pod("b", Treated(job, Ended(1))), Pod("c", Treated(job, Runs()))

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"math"
 	"testing"
+	"time"
 
 	jsonpatchapply "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -129,5 +131,27 @@ func TestAllMistakesOfAJobAreTold(t *testing.T) {
 	more.Spec.Images = append(more.Spec.Images, "redis")
 	if err := CheckList(more, list); err != nil {
 		t.Errorf("only an image more: %v", err)
+	}
+}
+
+// IMG-059, IMG-092, IMG-093: a deadline in many years is none that has passed.
+func TestDeadlinesFarAway(t *testing.T) {
+	for _, seconds := range []int64{9999999999, 99999999999, math.MaxInt64} {
+		node := imagepulltest.Tagged("n", imagepulltest.Result(appsv1beta1.ImagePhasePulling, 2))
+		if p := PlanJob(JobSnapshot{Job: imagepulltest.Job(until(seconds)), Nodes: []*appsv1beta1.NodeImage{node},
+			Now: imagepulltest.Noon.Add(time.Minute)}); p.Status != nil && p.Status.CompletionTime != nil {
+			t.Errorf("IMG-093 %d: %s", seconds, p.Status.Message)
+		}
+		node.Spec.Images["app"].Tags[0].PullPolicy.ActiveDeadlineSeconds = &seconds
+		if p := PlanNode(nodeSnapshot(node, time.Hour)); len(p.GaveUp) != 0 {
+			t.Errorf("IMG-059 %d: %+v", seconds, p.GaveUp)
+		}
+		waits := imagepulltest.Job(until(seconds), func(j *appsv1beta1.ImagePullJob) {
+			j.Spec.PodSelector = &appsv1beta1.ImagePullJobPodSelector{}
+			j.OwnerReferences = []metav1.OwnerReference{{Kind: "CloneSet", Controller: new(true)}}
+		})
+		if p := PlanJob(JobSnapshot{Job: waits, Now: imagepulltest.Noon.Add(time.Minute)}); p.Status != nil && p.Status.CompletionTime != nil {
+			t.Errorf("IMG-092 %d: %s", seconds, p.Status.Message)
+		}
 	}
 }

@@ -1,11 +1,13 @@
 package imagepull
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -109,5 +111,57 @@ func TestSecretsThatComeLaterTakeNoMoreRoom(t *testing.T) {
 		if (err == nil) != supplied {
 			t.Errorf("%d secrets: %v", count, err)
 		}
+	}
+}
+
+// IMG-023, IMG-097: the jobs of one namespace leave room for those of others in each node, in number and in
+// bytes, and who has no room is told why.
+func TestOneNamespaceLeavesRoomForOthers(t *testing.T) {
+	node := imagepulltest.Blank("n")
+	fill := func(namespace, sandbox string, most int) (n int, note string) {
+		for ; n < most; n++ {
+			job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) {
+				j.Namespace, j.Name, j.UID = namespace, fmt.Sprintf("j%d", n), types.UID(fmt.Sprintf("%s-%d", namespace, n))
+				j.Spec.Image = fmt.Sprintf("%s/app-%d:1", namespace, n)
+				if sandbox != "" {
+					j.Spec.SandboxConfig = &appsv1beta1.SandboxConfig{Annotations: map[string]string{"a": sandbox}}
+				}
+			})
+			if plan := PlanJob(JobSnapshot{Job: job, Nodes: []*appsv1beta1.NodeImage{node}, Now: imagepulltest.Noon}); len(plan.Assign) == 0 {
+				return n, plan.Status.Message
+			}
+			images, err := Assigner{Job: job, Now: imagepulltest.Noon, Random: func() float64 { return 0 }}.Assign(node)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if node.Spec.Images == nil {
+				node.Spec.Images = map[string]appsv1beta1.ImageSpec{}
+			}
+			for name, image := range images {
+				node.Spec.Images[name] = *image
+			}
+		}
+		return n, ""
+	}
+	if n, note := fill("many", "", 2000); n != 256 || !strings.Contains(note,
+		"1 node has no room for another image (at most 256 of one namespace)") {
+		t.Errorf("%d, %s", n, note)
+	}
+	if n, note := fill("large", strings.Repeat("x", 4000), 2000); n < 40 || n > 70 || !strings.Contains(note,
+		"(at most 256 KiB of one namespace)") {
+		t.Errorf("%d, %s", n, note)
+	}
+	if n, note := fill("shop", "", 200); n != 200 {
+		t.Errorf("%d, %s", n, note)
+	}
+	text, err := json.Marshal(node)
+	if err != nil || len(text) > maxBytes {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
+	for i := range 40 {
+		fill(fmt.Sprintf("crowd-%d", i), strings.Repeat("x", 4000), 10)
+	}
+	if text, err := json.Marshal(node); err != nil || len(text) > maxBytes+maxBytes/10 {
+		t.Errorf("%d bytes, %v", len(text), err)
 	}
 }

@@ -34,9 +34,10 @@ func workload(name string, replicas, pods int32) podunavailablebudget.Workload {
 // unknown: nobody says how many pods the workload shall have.
 const unknown = -99
 
-// TestTheNumbers shows the numbers of a budget (PUB-036 (part), PUB-038, PUB-040 (part), PUB-041 (part),
-// PUB-042 (part), PUB-052, PUB-053, PUB-054, PUB-110 (part), PUB-111 (part)).
-func TestTheNumbers(t *testing.T) {
+// TestTheStatusHasTheNumbersOfTheSpecification shows the numbers of a budget (PUB-036 (part), PUB-038,
+// PUB-040 (part), PUB-041 (part), PUB-042 (part), PUB-052, PUB-053, PUB-054, PUB-110 (part),
+// PUB-111 (part)).
+func TestTheStatusHasTheNumbersOfTheSpecification(t *testing.T) {
 	type numbers struct {
 		Total, Desired, Current, Allowed int32
 		NoPods                           bool

@@ -195,9 +195,9 @@ func TestOverlappingBudgetsAreTold(t *testing.T) {
 	}
 }
 
-// TestProtectedOperations shows which operations a budget limits, with each gate (PUB-012, PUB-085;
-// PUB-016 (part)).
-func TestProtectedOperations(t *testing.T) {
+// TestABudgetLimitsProtectedOperations shows which operations a budget limits, with each gate (PUB-012,
+// PUB-085; PUB-016 (part)).
+func TestABudgetLimitsProtectedOperations(t *testing.T) {
 	protects := build.Protects
 	note := func(text string) option { return build.Annotated(pub.BudgetOperations, text) }
 	none := func(*policyv1beta1.PodUnavailableBudget) {}

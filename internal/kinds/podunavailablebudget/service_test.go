@@ -108,8 +108,8 @@ func TestWhichPodsAreInService(t *testing.T) {
 	}
 }
 
-// TestActivePods shows which pods belong to a budget's set at all (PUB-035 (part)).
-func TestActivePods(t *testing.T) {
+// TestOnlyActivePodsBelongToABudget shows which pods belong to a budget's set at all (PUB-035 (part)).
+func TestOnlyActivePodsBelongToABudget(t *testing.T) {
 	for name, tt := range map[string]struct {
 		option func(*corev1.Pod)
 		want   bool

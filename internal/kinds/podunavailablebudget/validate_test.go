@@ -160,7 +160,7 @@ func TestSelectorsHaveFewTerms(t *testing.T) {
 
 // PUB-028, PUB-123: an update may change everything but what is covered. A number of pods in an annotation
 // must be that of the field only if the update sets the annotation.
-func TestUpdate(t *testing.T) {
+func TestAnUpdateMayChangeAllButWhatIsCovered(t *testing.T) {
 	const one = "maxUnavailable: 1"
 	stale := annotated(pub.BudgetTotalReplicas, "10", ofLabels, one, "protectTotalReplicas: 10")
 	for name, test := range map[string]struct {

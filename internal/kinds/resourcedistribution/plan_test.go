@@ -230,7 +230,7 @@ func TestTokensOfServiceAccountsAreNotDistributed(t *testing.T) {
 }
 
 // RD-011, RD-053: what a copy consists of; what a resource must have, and that its namespace is ignored.
-func TestCopies(t *testing.T) {
+func TestACopyConsistsOfItsResource(t *testing.T) {
 	const text = `{"apiVersion":"v1","kind":"ConfigMap","immutable":true,"unknown":{"kept":1},"metadata":{"name":"c","namespace":"elsewhere","uid":"u","resourceVersion":"3",
 "labels":{"l":"v"},"annotations":{"a":"v"},"finalizers":["x/y"],"ownerReferences":[{"uid":"z"}]},"data":{"k":"v"},"binaryData":{"b":"AA=="}}`
 	rd := build.Distribution("rd", build.Resource(text))
@@ -267,7 +267,7 @@ func TestCopies(t *testing.T) {
 }
 
 // RD-055: what is a difference, and what is none.
-func TestDifferences(t *testing.T) {
+func TestACopyDiffersOnlyByWhatIsDistributed(t *testing.T) {
 	secret := func(rest string) build.Option {
 		return build.Resource(`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","labels":{"l":"v"},"annotations":{"a":"v"}},` + rest + `}`)
 	}
@@ -309,7 +309,7 @@ func TestDifferences(t *testing.T) {
 
 // RD-054: an update keeps what others have added to the metadata, and replaces the content as a whole; it is
 // of exactly one version.
-func TestPatches(t *testing.T) {
+func TestPatchesKeepWhatOthersAddedToMetadata(t *testing.T) {
 	rd := build.Distribution("a", build.Resource(
 		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s","labels":{"l/x":"v"},"finalizers":["x/y"]},"stringData":{"k":"new"}}`))
 	for name, change := range map[string]func(*corev1.Secret){
@@ -418,7 +418,7 @@ func TestStatus(t *testing.T) {
 }
 
 // A status of ten thousand failures is no larger than an object may be, and tells how many there are.
-func TestManyFailures(t *testing.T) {
+func TestAStatusOfManyFailuresFits(t *testing.T) {
 	var tally rds.Tally
 	for i := range 10_000 {
 		tally.Set(fmt.Sprintf("%s-%05d", strings.Repeat("n", 57), i), rds.Outcome{Target: true, Failure: "CreateResourceFailed", Reason: strings.Repeat("x", 2000) + fmt.Sprint(i)})
@@ -431,7 +431,7 @@ func TestManyFailures(t *testing.T) {
 }
 
 // RD-012, RD-013: what an object looks like in both versions, and to kubectl.
-func TestFields(t *testing.T) {
+func TestFieldsLookTheSameInBothVersions(t *testing.T) {
 	var status appsv1beta1.ResourceDistributionStatus
 	text, err := json.Marshal(status)
 	if err != nil || string(text) != "{}" {

@@ -14,9 +14,9 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
-// TestCondition: entries of others stay, what nobody can read is replaced, times move with the status only
-// (SS-260, SS-261, SS-D15).
-func TestCondition(t *testing.T) {
+// Entries of others stay, what nobody can read is replaced, times move with the status only (SS-260, SS-261,
+// SS-D15).
+func TestTheConditionKeepsEntriesOfOthers(t *testing.T) {
 	former := metav1.NewTime(sidecarsettest.Now.Add(-time.Hour))
 	with := func(status corev1.ConditionStatus, message string) *corev1.Pod {
 		return &corev1.Pod{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: pub.SidecarSetUpgradable, Status: status,

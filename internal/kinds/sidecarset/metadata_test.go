@@ -8,10 +8,9 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
-// TestMergedAnnotations: what is merged is written in one way, without nulls, so that two SidecarSets that
-// merge into one annotation come to the same a second time; a value that is set into nothing stays as it was
-// written (SS-107, SS-150).
-func TestMergedAnnotations(t *testing.T) {
+// What is merged is written in one way, without nulls, so that two SidecarSets that merge into one annotation
+// come to the same a second time; a value that is set into nothing stays as it was written (SS-107, SS-150).
+func TestMergedAnnotationsAreWrittenInOneWay(t *testing.T) {
 	for name, tt := range map[string]struct {
 		before, first, second, want string
 	}{

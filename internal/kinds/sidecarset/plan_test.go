@@ -167,9 +167,8 @@ func TestWhichPodsAreUpgraded(t *testing.T) {
 	}
 }
 
-// TestNamespaceSelector: pods are matched by the labels of their namespaces; one that is not known matches
-// nothing (SS-080, SS-200).
-func TestNamespaceSelector(t *testing.T) {
+// Pods are matched by the labels of their namespaces; one that is not known matches nothing (SS-080, SS-200).
+func TestPodsAreMatchedByLabelsOfTheirNamespaces(t *testing.T) {
 	for name, tt := range map[string]struct {
 		known map[string]map[string]string
 		want  int32
@@ -187,9 +186,8 @@ func TestNamespaceSelector(t *testing.T) {
 	}
 }
 
-// TestScatter: of ten pods the three that match stand at 1, 6 and 10; a star stands for every value
-// (SS-214 (part)).
-func TestScatter(t *testing.T) {
+// Of ten pods the three that match stand at 1, 6 and 10; a star stands for every value (SS-214 (part)).
+func TestScatteredPodsStandApart(t *testing.T) {
 	for _, value := range []string{"a", "*"} {
 		s := sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Image("proxy", "proxy:2"),
 			sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
@@ -394,8 +392,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestResources: values of cpu and memory change in place where that is switched on and possible (SS-W02).
-func TestResources(t *testing.T) {
+// Values of cpu and memory change in place where that is switched on and possible (SS-W02).
+func TestResourcesChangeInPlaceWhereThatIsPossible(t *testing.T) {
 	sized := func(cpu string, more ...func(*appsv1beta1.SidecarContainer)) *appsv1beta1.SidecarSet {
 		c := sidecarsettest.Cold("proxy", "proxy:1")
 		c.Resources.Requests = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse(cpu)}

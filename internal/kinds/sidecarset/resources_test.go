@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -76,5 +78,29 @@ func TestAResizeTakenBackLeavesWhatOthersGave(t *testing.T) {
 	body, err := patches[1].JSON(v.Pod)
 	if want := `{"metadata":{"resourceVersion":"","uid":""},"spec":{"containers":[{"name":"proxy","resources":{"requests":{"memory":"1Gi"}}}]}}`; err != nil || string(body) != want {
 		t.Errorf("%s, %v", body, err)
+	}
+}
+
+// TestAResizeThatWasRefusedBefore: the node could not give the pod what it was asked for, and it is asked for
+// less now. What kubelet said of the former size is no reason to call the pod one that cannot be upgraded
+// (SS-W02).
+func TestAResizeThatWasRefusedBefore(t *testing.T) {
+	s := sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Sized("2")), sidecarsettest.Set(sidecarsettest.Sized("2")), 1,
+		sidecarsettest.Every(func(pod *corev1.Pod) {
+			pod.Generation = 7
+			pod.Annotations[pub.SidecarSetInPlaceUpdateState] = `{"mesh":{"revision":"x","updateTimestamp":"2030-01-01T00:00:00Z"}}`
+			pod.Status.ContainerStatuses[0].Resources = &corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")}}
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: pub.SidecarSetUpgradable,
+				Status: corev1.ConditionTrue, Message: `{"mesh":true}`},
+				corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible,
+					ObservedGeneration: 6})
+		}))
+	s.Features.Resize = true
+	if v := sidecarset.Make(s).Verdicts[0]; v.Reason != sidecarset.ReasonUpgrading || v.Upgradable != nil {
+		t.Errorf("%+v", v)
+	}
+	s.Pods[0].Status.Conditions[2].ObservedGeneration = 7
+	if v := sidecarset.Make(s).Verdicts[0]; v.Reason != sidecarset.ReasonResizeInfeasible || v.Upgradable == nil || *v.Upgradable {
+		t.Errorf("%+v", v)
 	}
 }

@@ -168,8 +168,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestUndecodable: a document that is no container stops everything but crashes nothing (SS-D07).
-func TestUndecodable(t *testing.T) {
+// A document that is no container stops everything but crashes nothing (SS-D07).
+func TestAnUndecodableDocumentCrashesNothing(t *testing.T) {
 	set := sidecarsettest.Set()
 	if err := set.Spec.Containers[0].UnmarshalJSON([]byte(`{"name":"proxy","ports":"none"}`)); err != nil {
 		t.Fatal(err)

@@ -129,7 +129,7 @@ func interested(pod *corev1.Pod) bool { _, why := interest(pod); return why == "
 
 // JST-010, JST-012, JST-013, JST-014, JST-071: what variables say, on both sorts of nodes; a phase is set
 // ahead only for those who ask for it.
-func TestVariables(t *testing.T) {
+func TestVariablesDecideHowASidecarEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		env             []string
 		normal, virtual string
@@ -237,7 +237,7 @@ func TestCodesThatCount(t *testing.T) {
 
 // JST-025, JST-061 (part): the label decides; a node that is not found is looked for again, ever less often,
 // and nothing is done before.
-func TestNodes(t *testing.T) {
+func TestTheLabelOfTheNodeDecides(t *testing.T) {
 	for want, labels := range map[Node][]map[string]string{Virtual: {{"type": "virtual-kubelet"}}, Normal: {nil, {"type": "x"}, {"kind": "virtual-kubelet"}}} {
 		for _, l := range labels {
 			if got := NodeOf(l); got != want {
@@ -256,7 +256,7 @@ func TestNodes(t *testing.T) {
 
 // JST-013, JST-031, JST-036 (part): on virtual nodes the images of those that have not ended are replaced,
 // equal ones are left; what cannot be stopped is told.
-func TestVirtualNodes(t *testing.T) {
+func TestOnVirtualNodesImagesAreReplaced(t *testing.T) {
 	pod := given.Pod(given.With("main", given.Ended(0)), given.Sidecar("a", given.Running(0)), given.ByImage("b", given.Running(0)), given.ByImage("c", given.Ended(0)), given.ByImage("d", given.Running(0)),
 		given.ByImage("e", given.Waiting), func(p *corev1.Pod) { p.Spec.Containers[4].Image = "exit:1" })
 	p := plan(pod, Virtual)
@@ -432,7 +432,7 @@ func TestSidecarThatComesBack(t *testing.T) {
 }
 
 // JST-073: without a daemon that answers, those that name an image get it; the others are asked for again.
-func TestNoDaemon(t *testing.T) {
+func TestWithoutADaemonImagesAreReplaced(t *testing.T) {
 	pod := given.Pod(given.With("main", given.Ended(0)), given.With("a", given.Running(0), stop, "true", image, "exit:1"), given.Sidecar("b", given.Running(0)), given.ByImage("c", given.Running(0)),
 		given.Ignored("i", given.Running(0)))
 	if got := act(t, plan(pod, Normal), pod); got != "u: a b c" {
@@ -498,7 +498,7 @@ func TestRequestsOfOthers(t *testing.T) {
 }
 
 // JST-032, JST-033 (part): names can be read back, and only those that are made are read.
-func TestNames(t *testing.T) {
+func TestNamesOfRequestsCanBeReadBack(t *testing.T) {
 	uid := types.UID("0a1b2c3d-0000-4000-8000-123456789012")
 	for _, a := range []attempt{{uid, false, 1}, {uid, true, 1}, {uid, false, 2}, {uid, true, 99}} {
 		if got, ok := attemptOf(a.name()); !ok || got != a || PodUID(a.name()) != uid || len(a.name()) > 253 {
@@ -521,7 +521,7 @@ func TestNames(t *testing.T) {
 }
 
 // JST-050 (part), JST-052: events list the sidecars, sorted, and the way.
-func TestEvents(t *testing.T) {
+func TestEventsListTheSidecarsAndTheWay(t *testing.T) {
 	main := given.With("main", given.Ended(0))
 	for want, test := range map[string]struct {
 		way  Way
@@ -539,7 +539,7 @@ func TestEvents(t *testing.T) {
 
 // JST-037, JST-042, JST-070: what is the user's to know stands in the manual: what the image must do, what
 // setting the phase ahead costs, and how to mend a sidecar that starts again.
-func TestManual(t *testing.T) {
+func TestTheManualSaysWhatIsTheUsers(t *testing.T) {
 	text, err := os.ReadFile("../../../docs/kinds/sidecar-terminator.md")
 	if err != nil {
 		t.Fatal(err)

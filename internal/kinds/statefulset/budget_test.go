@@ -32,8 +32,8 @@ func (w *world) sized(ordinal int, asked, has string) {
 	claim.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(has)}
 }
 
-// TestMaxUnavailable shows ASTS-155: how many pods of five may be down.
-func TestMaxUnavailable(t *testing.T) {
+// TestMaxUnavailableBoundsHowManyPodsAreDown shows ASTS-155: how many pods of five may be down.
+func TestMaxUnavailableBoundsHowManyPodsAreDown(t *testing.T) {
 	of := func(value intstr.IntOrString) option {
 		return rollingWith(func(r *appsv1beta1.RollingUpdateStatefulSetStrategy) { r.MaxUnavailable = &value })
 	}
@@ -282,8 +282,8 @@ func (w *world) order() string {
 	return strings.Join(order, " ")
 }
 
-// TestPriority shows in which order five pods are updated without partition.
-func TestPriority(t *testing.T) {
+// TestPriorityOrdersUpdates shows in which order five pods are updated without partition.
+func TestPriorityOrdersUpdates(t *testing.T) {
 	priority := func(strategy pub.UpdatePriorityStrategy) option {
 		return rollingWith(func(r *appsv1beta1.RollingUpdateStatefulSetStrategy) {
 			r.UnorderedUpdate = &appsv1beta1.StatefulSetUnorderedUpdate{PriorityStrategy: &strategy}

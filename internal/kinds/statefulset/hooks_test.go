@@ -156,3 +156,29 @@ func TestEveryDeletionHasItsHook(t *testing.T) {
 		}
 	}
 }
+
+// TestAPodThatPreparesItsDeletionInItsGracePeriod goes on, though its update does not: scaling in and out
+// again during the grace period left it, and under OrderedReady all others, as they were for ever
+// (ASTS-229 (part)).
+func TestAPodThatPreparesItsDeletionInItsGracePeriod(t *testing.T) {
+	inGrace := func(pod *corev1.Pod) {
+		pod.Annotations = map[string]string{pub.InPlaceUpdateState: `{"revision":"x","updateTimestamp":"2026-01-02T03:04:00Z"}`,
+			pub.InPlaceUpdateGrace: `{"revision":"x"}`}
+		notReady(pod)
+	}
+	for name, tt := range map[string]struct {
+		image string
+		want  string
+	}{
+		"it stays":       {"a:2", "0: label lifecycle.apps.kruise.io/state=Updating, annotation lifecycle.apps.kruise.io/timestamp"},
+		"it is outdated": {"a:1", "-0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 1, policy(possible), hooks)
+			w.at("a:1")
+			w.at("a:2")
+			w.pod(0, tt.image, in(pub.LifecycleStatePreparingDelete), inGrace)
+			w.expect(tt.want)
+		})
+	}
+}

@@ -264,9 +264,9 @@ func TestAFreshPod(t *testing.T) {
 	w.expect()
 }
 
-// TestGracePeriod shows ASTS-175 (part): the update goes on when the period is over since its start, rounded
-// up to whole seconds.
-func TestGracePeriod(t *testing.T) {
+// TestTheUpdateGoesOnWhenTheGracePeriodIsOver shows ASTS-175 (part): the update goes on when the period is
+// over since its start, rounded up to whole seconds.
+func TestTheUpdateGoesOnWhenTheGracePeriodIsOver(t *testing.T) {
 	inGrace := func(started string) state {
 		return func(pod *corev1.Pod) {
 			updating("a:1")(pod)

@@ -18,8 +18,9 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// TestNewPod shows ASTS-096, ASTS-097, ASTS-098, ASTS-100, ASTS-101, ASTS-102 and ASTS-105.
-func TestNewPod(t *testing.T) {
+// TestNewPodsHaveIdentityClaimsAndLabels shows ASTS-096, ASTS-097, ASTS-098, ASTS-100, ASTS-101, ASTS-102 and
+// ASTS-105.
+func TestNewPodsHaveIdentityClaimsAndLabels(t *testing.T) {
 	w := newWorld(t, 3, withClaims, policy(possible), reserve("0-4"))
 	document := `{"metadata":{"labels":{"app":"web","tier":"db"},"annotations":{"note":"n"},"finalizers":["example.org/drain"]},
 		"spec":{"hostname":"mine","volumes":[{"name":"data","emptyDir":{}},{"name":"tmp","emptyDir":{}}],
@@ -67,8 +68,9 @@ func TestNewPod(t *testing.T) {
 	}
 }
 
-// TestFirstState shows ASTS-221 (part): a pod that its preNormal hook holds begins in PreparingNormal.
-func TestFirstState(t *testing.T) {
+// TestAPodThatItsHookHoldsBeginsInPreparingNormal shows ASTS-221 (part): a pod that its preNormal hook holds
+// begins in PreparingNormal.
+func TestAPodThatItsHookHoldsBeginsInPreparingNormal(t *testing.T) {
 	for name, tt := range map[string]struct {
 		hook *pub.LifecycleHook
 		want pub.LifecycleStateType
@@ -87,9 +89,8 @@ func TestFirstState(t *testing.T) {
 	}
 }
 
-// TestManyReplicas: a wrong number costs no more than the pods of one plan; those that exist far up are slots
-// all the same.
-func TestManyReplicas(t *testing.T) {
+// A wrong number costs no more than the pods of one plan; those that exist far up are slots all the same.
+func TestAWrongNumberCostsNoMoreThanOnePlan(t *testing.T) {
 	w := newWorld(t, math.MaxInt32-10, inParallel, reserve("3-1000000"), policy(possible), maxUnavailable(1))
 	w.at("a:1")
 	w.pod(1, "a:1")
@@ -171,8 +172,9 @@ func TestClaimNames(t *testing.T) {
 	}
 }
 
-// TestMembership shows ASTS-070 (part) and ASTS-099: who is adopted, given up, or gets its identity back.
-func TestMembership(t *testing.T) {
+// TestPodsAreAdoptedGivenUpOrGetTheirIdentityBack shows ASTS-070 (part) and ASTS-099: who is adopted, given
+// up, or gets its identity back.
+func TestPodsAreAdoptedGivenUpOrGetTheirIdentityBack(t *testing.T) {
 	w := newWorld(t, 4, inParallel)
 	w.at("a:1")
 	all(w, "a:1", 4)

@@ -132,9 +132,9 @@ func TestImagesArePulledAhead(t *testing.T) {
 	}
 }
 
-// TestPullJobs shows ASTS-289 and ASTS-290: what a job says, by default, by the annotations, and by the
-// fields, which take precedence.
-func TestPullJobs(t *testing.T) {
+// TestPullJobsSayWhatAnnotationsAndFieldsAskFor shows ASTS-289 and ASTS-290: what a job says, by default, by
+// the annotations, and by the fields, which take precedence.
+func TestPullJobsSayWhatAnnotationsAndFieldsAskFor(t *testing.T) {
 	const from = `{"metadata":{"labels":{"app":"web","tier":"db"},"annotations":{"note":"n"}},"spec":{"imagePullSecrets":[{"name":"login"},` +
 		`{"name":"other"}],"containers":[{"name":"main","image":"a:1"}]}}`
 	of := func(parallelism any, seconds int64) string {

@@ -14,9 +14,9 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 )
 
-// TestNewRevision shows what a revision is called and has (ASTS-081), and that new pods and updated ones are
-// labelled with its whole name (ASTS-087).
-func TestNewRevision(t *testing.T) {
+// TestANewRevisionHasItsNameAndLabelsPods shows what a revision is called and has (ASTS-081), and that new
+// pods and updated ones are labelled with its whole name (ASTS-087).
+func TestANewRevisionHasItsNameAndLabelsPods(t *testing.T) {
 	w := newWorld(t, 2, policy(possible), inParallel, func(set *appsv1beta1.StatefulSet) {
 		set.Labels, set.Annotations = map[string]string{"of": "the set"}, map[string]string{"team": "a"}
 	})
@@ -61,8 +61,9 @@ func TestRevisionsHoldTheTemplateAlone(t *testing.T) {
 	}
 }
 
-// TestUpdateRevision shows ASTS-082: which revision is the update revision, and which number it gets.
-func TestUpdateRevision(t *testing.T) {
+// TestTheUpdateRevisionGetsItsNumber shows ASTS-082: which revision is the update revision, and which number
+// it gets.
+func TestTheUpdateRevisionGetsItsNumber(t *testing.T) {
 	for name, tt := range map[string]struct {
 		stored  []string
 		numbers []int64
@@ -106,10 +107,10 @@ func TestUpdateRevision(t *testing.T) {
 	}
 }
 
-// TestEqualRevisions shows ASTS-083, with TestPodsAreGivenUpBeforeTheirRevision: a stored revision that says
-// the same as the template in other words is its revision, and causes no rollout, whoever wrote it. Pods of
-// another one that says the same only get another label, under every policy.
-func TestEqualRevisions(t *testing.T) {
+// TestAStoredRevisionThatSaysTheSameIsUsed shows ASTS-083, with TestPodsAreGivenUpBeforeTheirRevision: a
+// stored revision that says the same as the template in other words is its revision, and causes no rollout,
+// whoever wrote it. Pods of another one that says the same only get another label, under every policy.
+func TestAStoredRevisionThatSaysTheSameIsUsed(t *testing.T) {
 	for name, data := range map[string]string{
 		"ours": `{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"web"}},
 			"spec":{"containers":[{"image":"a:1","name":"main"}]}}}}`,
@@ -246,4 +247,23 @@ func (w *world) updates() string {
 		}
 	}
 	return strings.Join(found, " ")
+}
+
+// TestHistoryKeepsWhatOrphansCarry shows that the revision of pods which are about to be adopted is not
+// deleted before: these could not be updated in place any more (ASTS-086 (part)).
+func TestHistoryKeepsWhatOrphansCarry(t *testing.T) {
+	for name, states := range map[string][]state{"orphans": {orphaned}, "one that goes": {terminating}, "one that has ended": {failed}} {
+		t.Run(name, func(t *testing.T) {
+			none := int32(0)
+			w := newWorld(t, 1, func(set *appsv1beta1.StatefulSet) { set.Spec.RevisionHistoryLimit = &none })
+			w.at("a:0")
+			w.at("a:1")
+			w.at("a:2")
+			w.Set.Status.CurrentRevision = ""
+			w.pod(0, "a:0", states...)
+			if history := Make(w.Snapshot).History; len(history) != 1 || history[0].Name != w.revisions["a:1"] {
+				t.Errorf("%d are deleted of %v", len(history), w.revisions)
+			}
+		})
+	}
 }

@@ -241,8 +241,8 @@ func TestRevisionOfNewPods(t *testing.T) {
 	}
 }
 
-// TestRetention shows ASTS-261 and ASTS-262 (part): owners come before pods go.
-func TestRetention(t *testing.T) {
+// TestOwnersOfClaimsComeBeforePodsGo shows ASTS-261 and ASTS-262 (part): owners come before pods go.
+func TestOwnersOfClaimsComeBeforePodsGo(t *testing.T) {
 	type policy = appsv1beta1.StatefulSetClaimRetentionPolicy
 	const keep, remove = appsv1beta1.RetainStatefulSetClaims, appsv1beta1.DeleteStatefulSetClaims
 	for _, tt := range []struct {

@@ -16,9 +16,9 @@ import (
 // noPhase is a pod that no node knows yet.
 func noPhase(pod *corev1.Pod) { pod.Status = corev1.PodStatus{} }
 
-// TestStatusCounts shows ASTS-300 and ASTS-304: slots and condemned pods count, and those that go as long as
-// they serve.
-func TestStatusCounts(t *testing.T) {
+// TestTheStatusCountsSlotsAndCondemnedPods shows ASTS-300 and ASTS-304: slots and condemned pods count, and
+// those that go as long as they serve.
+func TestTheStatusCountsSlotsAndCondemnedPods(t *testing.T) {
 	w := newWorld(t, 6, inParallel, withClaims, paused, minReady(60), func(set *appsv1beta1.StatefulSet) { set.Generation = 7 })
 	w.at("a:1")
 	w.at("a:2")
@@ -75,8 +75,8 @@ func TestStatusOfThePass(t *testing.T) {
 	}
 }
 
-// TestCompletion shows ASTS-302 and ASTS-303.
-func TestCompletion(t *testing.T) {
+// TestARolloutIsCompleteWhenEverySlotIsUpdatedAndReady shows ASTS-302 and ASTS-303.
+func TestARolloutIsCompleteWhenEverySlotIsUpdatedAndReady(t *testing.T) {
 	for name, tt := range map[string]struct {
 		options []option
 		build   func(*world)
@@ -123,8 +123,9 @@ func TestAPodThatIsLostAfterOnDelete(t *testing.T) {
 	w.expect("+0 a:2")
 }
 
-// TestConditions shows ASTS-306 and ASTS-307: they stand as long as something fails.
-func TestConditions(t *testing.T) {
+// TestConditionsStandAsLongAsSomethingFails shows ASTS-306 and ASTS-307: they stand as long as something
+// fails.
+func TestConditionsStandAsLongAsSomethingFails(t *testing.T) {
 	w := newWorld(t, 1)
 	w.at("a:1")
 	all(w, "a:1", 1)

@@ -181,7 +181,7 @@ func TestValidate(t *testing.T) {
 
 // ASTS-030: the name is a DNS label that leaves room for the hash of a revision in a label. It is checked on
 // create alone.
-func TestNames(t *testing.T) {
+func TestTheNameLeavesRoomForTheHash(t *testing.T) {
 	for meta, want := range map[string][]string{
 		`{"name":"` + strings.Repeat("a", 52) + `"}`: {},
 		`{"name":"` + strings.Repeat("a", 53) + `"}`: {"Invalid metadata.name"},

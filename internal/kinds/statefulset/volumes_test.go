@@ -167,10 +167,10 @@ func TestWhichClaimsAreAsTheirTemplates(t *testing.T) {
 	}
 }
 
-// TestGrowth shows ASTS-272, ASTS-273 (part), ASTS-274 (with TestAllClaimsOfAPod), ASTS-275 (part), ASTS-276
-// and ASTS-278: which claims grow, and what becomes of their pods. There are three pods at a:1, with claims
-// of 1Gi, and the template asks for 2Gi.
-func TestGrowth(t *testing.T) {
+// TestClaimsGrowWithTheirTemplates shows ASTS-272, ASTS-273 (part), ASTS-274 (with TestAllClaimsOfAPod),
+// ASTS-275 (part), ASTS-276 and ASTS-278: which claims grow, and what becomes of their pods. There are three
+// pods at a:1, with claims of 1Gi, and the template asks for 2Gi.
+func TestClaimsGrowWithTheirTemplates(t *testing.T) {
 	grown := func(w *world, ordinals ...int) {
 		for _, i := range ordinals {
 			sized(w.claim(i), "2Gi", "2Gi")

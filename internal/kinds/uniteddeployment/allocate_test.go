@@ -26,7 +26,7 @@ func given(texts ...string) (subsets []appsv1beta1.Subset) {
 
 // UD-080, UD-081, UD-082, UD-083, UD-036 (part), UD-084 (part), UD-165: fixed numbers, percentages and what
 // they leave.
-func TestFixedNumbers(t *testing.T) {
+func TestNumbersAndPercentagesComeBeforeTheRest(t *testing.T) {
 	tests := []struct {
 		name     string
 		subsets  []appsv1beta1.Subset
@@ -132,7 +132,7 @@ func TestBounds(t *testing.T) {
 }
 
 // UD-098, UD-099 (part): bounds narrowed by what can be scheduled.
-func TestNarrowed(t *testing.T) {
+func TestBoundsAreNarrowedByWhatCanBeScheduled(t *testing.T) {
 	type zone struct {
 		bounds Bounds
 		stuck  bool
@@ -169,7 +169,7 @@ func TestNarrowed(t *testing.T) {
 }
 
 // UD-119 (part), UD-120, UD-121, UD-123 (part), UD-124 (part): substitutes for reserved pods.
-func TestSubstitutes(t *testing.T) {
+func TestReservedPodsHaveSubstitutes(t *testing.T) {
 	// reserved of so many replicas that a subset has; none if it has no child.
 	room := func(most int32, has, reserved int32) Room {
 		r := Room{Bounds: Bounds{0, most}, Capacity: Unbounded, Keep: -1}

@@ -45,7 +45,7 @@ func same(t *testing.T, got, want map[string]any) {
 
 // UD-016, UD-068 (part), UD-069, UD-070, UD-100, UD-163, UD-171: the document of a child, fields that our
 // types do not know included.
-func TestChildDocuments(t *testing.T) {
+func TestChildrenKeepUnknownFields(t *testing.T) {
 	u := &appsv1beta1.UnitedDeployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "u"}}
 	u.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}, MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "x", Operator: "DoesNotExist"}}}
 	s := &appsv1beta1.Subset{Name: "a", Tolerations: []corev1.Toleration{{Key: "t", Operator: "Exists"}},
@@ -126,7 +126,7 @@ func TestNamesOfChildren(t *testing.T) {
 
 // UD-068, UD-071 (part): a live child gets what the new document says; defaults, what the API server writes
 // in its own way, and what others wrote stay.
-func TestMerging(t *testing.T) {
+func TestMergingKeepsWhatOthersWrote(t *testing.T) {
 	pod := func(text string) string { return `{spec: {template: {spec: ` + text + `}}}` }
 	tests := map[string]struct{ live, before, after, want string }{
 		"nothing": {pod(`{dnsPolicy: ClusterFirst, containers: [{name: c, image: i, imagePullPolicy: Always, resources: {limits: {cpu: "1"}}}]}`),

@@ -142,7 +142,7 @@ func (p *Plan) find(of appsv1beta1.UnitedDeploymentConditionType) string {
 }
 
 // UD-004: while the object is terminating nothing is done.
-func TestTerminating(t *testing.T) {
+func TestNothingIsDoneWhileTerminating(t *testing.T) {
 	s := asked(t, CloneSet, 3, plain("a")...)
 	s.United.DeletionTimestamp = new(ago(0))
 	if p := Make(*s); !p.Going || len(p.Subsets)+len(p.Deletes) > 0 || p.NewRevision != nil {
@@ -213,7 +213,7 @@ func TestWaitingForChildren(t *testing.T) {
 
 // What cannot be acted on changes no child, and is told: names that are labels of none, or twice, and
 // templates that are none (UD-141 (part)).
-func TestFaults(t *testing.T) {
+func TestWhatCannotBeActedOnChangesNoChild(t *testing.T) {
 	for name, spoil := range map[string]func(*appsv1beta1.UnitedDeployment){
 		"name":       func(u *appsv1beta1.UnitedDeployment) { u.Spec.Topology.Subsets[0].Name = "-" },
 		"twice":      func(u *appsv1beta1.UnitedDeployment) { u.Spec.Topology.Subsets[0].Name = "b" },
@@ -285,7 +285,7 @@ func TestReasonsToUpdate(t *testing.T) {
 
 // UD-100 (part), UD-101, UD-102: the partition is at most the replicas, and makes no revision; with OnDelete
 // the status tells how many pods are old.
-func TestPartitions(t *testing.T) {
+func TestThePartitionIsAtMostTheReplicas(t *testing.T) {
 	s := asked(t, StatefulSet, 3, plain("a")...)
 	s.United.Spec.UpdateStrategy.ManualUpdate = &appsv1beta1.ManualUpdate{Partitions: map[string]int32{"a": 9}}
 	c := s.child(StatefulSet, "a", 2, []*corev1.Pod{s.pod("web-a-2", time.Hour, running(time.Hour), labelled(RevisionHash, "old"))}, func(c *Child) { c.Partition = new(int32(3)) })
@@ -331,7 +331,7 @@ func TestBrokenPodsOfStatefulSets(t *testing.T) {
 
 // UD-014 (part), UD-095, UD-096, UD-097, UD-099, UD-128, UD-143, UD-168 (part): conditions of plain adaptive
 // subsets, what they are given, and when to look again.
-func TestAdaptiveSubsets(t *testing.T) {
+func TestAdaptiveSubsetsGetWhatCanBeScheduled(t *testing.T) {
 	minute := time.Minute
 	tests := []struct {
 		name              string
@@ -380,7 +380,7 @@ func TestAdaptiveSubsets(t *testing.T) {
 }
 
 // UD-111, UD-112, UD-113, UD-114, UD-115, UD-168: which pods are reserved, and which are patched for that.
-func TestReservedPods(t *testing.T) {
+func TestReservedPodsAreCountedAndLabelled(t *testing.T) {
 	minute := time.Minute
 	yes, no := labelled(ReservedPod, "true"), labelled(ReservedPod, "false")
 	old := labelled(RevisionHash, "old")
@@ -430,7 +430,7 @@ func TestReservedPods(t *testing.T) {
 }
 
 // UD-117, UD-118, UD-119, UD-122, UD-126: conditions and numbers of subsets with reservation.
-func TestReservingSubsets(t *testing.T) {
+func TestReservingSubsetsHaveConditionsAndNumbers(t *testing.T) {
 	yes, no := labelled(ReservedPod, "true"), labelled(ReservedPod, "false")
 	// On first creation there is no condition.
 	s := asked(t, CloneSet, 3, plain("a", "b")...).adaptive(true)
@@ -523,7 +523,7 @@ func TestMaxUnavailableWithReservedPods(t *testing.T) {
 }
 
 // UD-135, UD-137, UD-138, UD-139 (part), UD-140, UD-142: the status, and its conditions.
-func TestStatus(t *testing.T) {
+func TestTheStatusIsSummedUpWithItsConditions(t *testing.T) {
 	s := asked(t, Deployment, 4, plain("a", "b")...)
 	s.United.Status.SubsetStatuses = []appsv1beta1.UnitedDeploymentSubsetStatus{{Name: "gone"}}
 	s.United.Status.CurrentRevision = "older"
@@ -693,7 +693,7 @@ func TestOptionsOfStrategies(t *testing.T) {
 
 // UD-136: a restart annotation in the pod template is a new revision, which each subset gets under its
 // partition.
-func TestRestarts(t *testing.T) {
+func TestARestartAnnotationIsANewRevision(t *testing.T) {
 	s := asked(t, CloneSet, 4, plain("a", "b")...)
 	s.child(CloneSet, "a", 2, nil)
 	s.child(CloneSet, "b", 2, nil)

@@ -18,7 +18,7 @@ import (
 
 // UD-015: an object that no webhook completed has ten old revisions kept, as many replicas as its subsets say
 // or else one, and may select by expressions alone.
-func TestWithoutWebhooks(t *testing.T) {
+func TestAnObjectThatNoWebhookCompletedIsPlanned(t *testing.T) {
 	object := united(t, deployment, `,"selector":{"matchExpressions":[{"key":"app","operator":"In","values":["web"]}]},"topology":{"subsets":[{"name":"a","replicas":2},{"name":"b","replicas":5}]}`)
 	object.UID = "ud"
 	s := Snapshot{United: object, Now: time.Unix(1e9, 0)}

@@ -216,7 +216,7 @@ func TestPercentagesFitWhateverIsShared(t *testing.T) {
 }
 
 // What updates may change (UD-045 (part)).
-func TestUpdates(t *testing.T) {
+func TestUpdatesMayNotChangeWhatIsImmutable(t *testing.T) {
 	const (
 		at    = "spec.topology.subsets"
 		nodes = `"nodeSelectorTerm":{"matchExpressions":[{"key":"zone","operator":"In","values":["a"]}]}`
@@ -283,7 +283,7 @@ func TestMessagesHaveNumbers(t *testing.T) {
 }
 
 // Many subsets, large templates and costly patches end in a refusal, soon; a deep patch does no harm.
-func TestHostileSizes(t *testing.T) {
+func TestLargeObjectsAreRefusedSoon(t *testing.T) {
 	many := func(n int, subset string) string {
 		var items []string
 		for i := range n {

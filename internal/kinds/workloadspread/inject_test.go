@@ -124,3 +124,74 @@ func TestInjectHostilePods(t *testing.T) {
 		}
 	}
 }
+
+// WS-001, WS-090, WS-091, WS-092, WS-093: tolerations and preferred terms come behind the pod's own,
+// requirements into each of its required terms, and nothing comes where the subset has nothing.
+func TestWhereTheRulesOfASubsetGo(t *testing.T) {
+	const mine, yours = `{key: mine, operator: Exists}`, `{key: yours, operator: Equal, value: x, effect: NoSchedule}`
+	const light, heavy = `{weight: 1, preference: {matchExpressions: [{key: light, operator: Exists}]}}`, `{weight: 9, preference: {matchFields: [{key: metadata.name, operator: In, values: [n9]}]}}`
+	const zone, node = `{key: zone, operator: In, values: [a]}`, `{key: metadata.name, operator: In, values: [n1]}`
+	const disk, arch = `{key: disk, operator: Exists}`, `{key: arch, operator: In, values: [x]}`
+	affinity := func(members string) string { return `affinity: {nodeAffinity: {` + members + `}}` }
+	required := func(terms string) string {
+		return `requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [` + terms + `]}`
+	}
+	preferred := func(terms string) string { return `preferredDuringSchedulingIgnoredDuringExecution: [` + terms + `]` }
+	for name, test := range map[string]struct{ subset, pod, want string }{
+		"tolerations of a pod without": {`tolerations: [` + mine + `, ` + yours + `]`, ``, `tolerations: [` + mine + `, ` +
+			yours + `]`},
+		"tolerations behind those of the pod": {`tolerations: [` + mine + `]`, `tolerations: [` + yours + `, ` + mine + `]`,
+			`tolerations: [` + yours + `, ` + mine + `, ` + mine + `]`},
+		"no tolerations": {`tolerations: []`, ``, ``},
+		"preferred terms of a pod without": {`preferredNodeSelector: [` + light + `, ` + heavy + `]`, ``, affinity(preferred(light +
+			`, ` + heavy))},
+		"preferred terms behind those of the pod": {`preferredNodeSelector: [` + light + `]`, affinity(preferred(heavy)),
+			affinity(preferred(heavy + `, ` + light))},
+		"preferred terms beside required ones": {`preferredNodeSelector: [` + light + `]`, affinity(required(`{matchExpressions: [` +
+			disk + `]}`)), affinity(required(`{matchExpressions: [`+disk+`]}`) + `, ` + preferred(light))},
+		"a required term of a pod without": {`requiredNodeSelector: {matchExpressions: [` + zone + `], matchFields: [` + node + `]}`,
+			``, affinity(required(`{matchExpressions: [` + zone + `], matchFields: [` + node + `]}`))},
+		"a required term of a pod without terms": {`requiredNodeSelector: {matchExpressions: [` + zone + `]}`, affinity(required(``)),
+			affinity(required(`{matchExpressions: [` + zone + `]}`))},
+		"a required term beside other affinity": {`requiredNodeSelector: {matchFields: [` + node + `]}`, `affinity: {podAffinity: {}}`,
+			`affinity: {podAffinity: {}, nodeAffinity: {` + required(`{matchFields: [`+node+`]}`) + `}}`},
+		"requirements in every term, behind its own": {`requiredNodeSelector: {matchExpressions: [` + zone + `], matchFields: [` + node +
+			`]}`, affinity(required(`{matchExpressions: [` + disk + `]}, {matchExpressions: [` + arch + `, ` + disk +
+			`]}, {matchFields: [` + node + `]}`)),
+			affinity(required(`{matchExpressions: [` + disk + `, ` + zone + `], matchFields: [` + node + `]}, {matchExpressions: [` + arch +
+				`, ` + disk + `, ` + zone + `], matchFields: [` + node + `]}, {matchExpressions: [` + zone + `], matchFields: [` + node +
+				`, ` + node + `]}`))},
+		"neither selector":                      {`tolerations: [` + mine + `]`, ``, `tolerations: [` + mine + `]`},
+		"neither selector, with affinity":       {`maxReplicas: 1`, `affinity: {}`, `affinity: {}`},
+		"selectors that are empty":              {`preferredNodeSelector: [], requiredNodeSelector: {}`, ``, ``},
+		"preferred terms make no required ones": {`preferredNodeSelector: [` + light + `]`, ``, affinity(preferred(light))},
+		"required terms make no preferred ones": {`requiredNodeSelector: {matchExpressions: [` + zone + `]}`, ``,
+			affinity(required(`{matchExpressions: [` + zone + `]}`))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var subset appsv1beta1.WorkloadSpreadSubset
+			if err := yaml.UnmarshalStrict([]byte(`{name: a, `+test.subset+`}`), &subset); err != nil {
+				t.Fatal(err)
+			}
+			raw, err := yaml.YAMLToJSON([]byte(`{metadata: {name: p}, spec: {` + test.pod + `}}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			after, err := injected(t, raw, &subset, pub.Placement{Name: "ws", Subset: "a"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got struct{ Spec map[string]any }
+			if err := json.Unmarshal(after, &got); err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]any{}
+			if err := yaml.Unmarshal([]byte(`{`+test.want+`}`), &want); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got.Spec); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

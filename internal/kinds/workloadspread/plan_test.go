@@ -249,7 +249,7 @@ func TestPlan(t *testing.T) {
 }
 
 // WS-150, WS-156, WS-170, WS-176, WS-177: what a status is made of, beside the numbers.
-func TestStatus(t *testing.T) {
+func TestTheStatusHasConditionsAndBookings(t *testing.T) {
 	spread := workloadspreadtest.Spread(workloadspreadtest.Subset("a", 2), workloadspreadtest.Subset("b", nil))
 	spread.Generation = 7
 	old := workloadspreadtest.Counted("a", 1, 1, nil, nil)
@@ -300,7 +300,7 @@ func TestStatus(t *testing.T) {
 }
 
 // WS-178: the patch has what changed, guarded by uid and resourceVersion; there is none if nothing did.
-func TestStatusPatch(t *testing.T) {
+func TestTheStatusPatchHasOnlyWhatChanged(t *testing.T) {
 	spread := workloadspreadtest.Spread()
 	spread.Status = appsv1beta1.WorkloadSpreadStatus{ObservedGeneration: 1,
 		SubsetStatuses: []appsv1beta1.WorkloadSpreadSubsetStatus{workloadspreadtest.Counted("a", 1, 0, nil, nil)},

@@ -136,7 +136,7 @@ func TestFirstSync(t *testing.T) {
 
 // IMG-013, IMG-134, IMG-210: tags are joined by a colon, digests by an at sign; names are compared in full
 // form.
-func TestNames(t *testing.T) {
+func TestTagsAreComparedInFullForm(t *testing.T) {
 	const sum = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
 	if got := (key{"nginx", "1"}).reference(); got != "nginx:1" {
 		t.Error(got)

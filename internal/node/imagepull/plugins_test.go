@@ -87,7 +87,7 @@ func TestPlugins(t *testing.T) {
 
 // ND-022, ND-073: without the file there are no plugins; errors are returned, without what the program
 // printed.
-func TestBrokenPlugins(t *testing.T) {
+func TestErrorsOfPluginsTellNothingOfTheirOutput(t *testing.T) {
 	if p, err := LoadPlugins(filepath.Join(t.TempDir(), "none"), "", nil); p != nil || err != nil {
 		t.Errorf("%v %v", p, err)
 	}

@@ -251,7 +251,7 @@ func TestAttempts(t *testing.T) {
 
 // IMG-133 (part), IMG-159, IMG-220: N pulls at once, no matter which jobs or lists they are for, in their
 // order. A tag that leaves the queue is not pulled, and waiting does not count against the deadline.
-func TestConcurrency(t *testing.T) {
+func TestSoManyPullsRunAtOnceInTheirOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 1, spec(policy(0, 600, 15), "1", "2", "3"))
 		b.store.pull = func(context.Context, string, runtime.Auth) error { time.Sleep(10 * time.Second); return nil }
@@ -416,7 +416,7 @@ func TestOtherFailuresAreNotHidden(t *testing.T) {
 
 // IMG-123, IMG-137, ND-073: which images entries apply to, and the forms of docker configurations; errors
 // contain no content.
-func TestDockerConfigurations(t *testing.T) {
+func TestEntriesOfDockerConfigurationsApplyToTheirImages(t *testing.T) {
 	for _, test := range []struct {
 		registry, host, repository string
 		want                       bool

@@ -124,7 +124,7 @@ func TestReportIsOnePatch(t *testing.T) {
 
 // ND-106, IPU-310: an unreadable environment is absent from the report and read again with growing pauses; no
 // container is stopped because of it.
-func TestUnreadableEnvironment(t *testing.T) {
+func TestAnUnreadableEnvironmentStopsNoContainer(t *testing.T) {
 	w := newWorld(t, pod("b", updatingPod))
 	w.cri.Add(fakecri.Container{ID: "app-1", Name: "app", Namespace: "ns", Pod: "p", UID: "u", State: cri.ContainerState_CONTAINER_RUNNING,
 		NoRecord: true})
@@ -291,7 +291,7 @@ func TestRestartIsCheckedAgain(t *testing.T) {
 }
 
 // ND-114: what kubelet recorded on the container decides, with defaults for missing values.
-func TestRecordedTermination(t *testing.T) {
+func TestWhatKubeletRecordedDecides(t *testing.T) {
 	for want, annotations := range map[time.Duration]map[string]string{
 		30 * time.Second: {},
 		5 * time.Second:  {runtime.AnnotationTerminationGracePeriod: "5"},

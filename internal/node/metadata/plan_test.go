@@ -226,7 +226,7 @@ func TestPlan(t *testing.T) {
 }
 
 // ND-081: the bytes of the annotation.
-func TestReportText(t *testing.T) {
+func TestTheReportHasTheseBytes(t *testing.T) {
 	p := pod("a", func(p *corev1.Pod) { p.Spec.Containers[0].Image = "x" })
 	plan := NewPlan(Snapshot{Pod: p,
 		Containers: []runtime.Container{{ID: "containerd://app-1", Name: "app", RestartCount: 2, PlainHash: 18446744073709551615}}})
@@ -237,7 +237,7 @@ func TestReportText(t *testing.T) {
 }
 
 // ND-104, ND-101, ND-103: known values of the hash, and which entries it contains.
-func TestEnvironmentHash(t *testing.T) {
+func TestTheEnvironmentHashHasKnownValues(t *testing.T) {
 	ref := func(name, path string) corev1.EnvVar {
 		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
 	}

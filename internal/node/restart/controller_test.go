@@ -80,7 +80,7 @@ func TestRuntimeIsMissing(t *testing.T) {
 
 // CRR-123, CRR-125, CRR-127, CRR-136: a stop that fails is the container's failure and, by the policy, the
 // request's end; a runtime that does not answer for a while is not a failure.
-func TestFailedStop(t *testing.T) {
+func TestAStopThatFailsFailsItsContainer(t *testing.T) {
 	for name, test := range map[string]struct {
 		err    error
 		change change
@@ -336,7 +336,7 @@ func TestOrderOfAStop(t *testing.T) {
 }
 
 // CRR-129, CRR-166, CRR-067: a request that ended while the hook ran stops nothing and is not written again.
-func TestEndedMeanwhile(t *testing.T) {
+func TestARequestThatEndedMeanwhileStopsNothing(t *testing.T) {
 	w, now := quiet(t)
 	_ = w.rounds(1)
 	r := now()

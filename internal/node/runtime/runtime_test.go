@@ -114,7 +114,7 @@ func TestOldRuntimesAreRefused(t *testing.T) {
 }
 
 // ND-030: with a socket file given nothing else is tried.
-func TestSocketFile(t *testing.T) {
+func TestAGivenSocketIsTheOnlyOneTried(t *testing.T) {
 	s := fakecri.Start(t)
 	set := runtime.NewSet(runtime.Options{Root: s.Root(), SocketFile: "other/my.sock"})
 	set.Look(t.Context())
@@ -180,7 +180,7 @@ func TestRuntimeComesLateAndRestarts(t *testing.T) {
 
 // ND-036, IMG-146: with several runtimes images go to the one that runs kubelet's pods, and containers to
 // that of their ID.
-func TestSeveralRuntimes(t *testing.T) {
+func TestImagesGoToTheRuntimeOfKubelet(t *testing.T) {
 	containerd := fakecri.Start(t)
 	docker := &fakecri.Server{Name: "docker", Path: filepath.Join(containerd.Root(), "cri-dockerd.sock"), Pods: 3}
 	docker.Listen(t)
@@ -383,7 +383,7 @@ func TestPull(t *testing.T) {
 }
 
 // ND-039: an answer of some 10 MiB is read.
-func TestLargeAnswers(t *testing.T) {
+func TestLargeAnswersAreRead(t *testing.T) {
 	s := fakecri.Start(t)
 	for range 1000 {
 		s.AddImage(strings.Repeat("x", 10<<10), nil, nil)

@@ -153,7 +153,7 @@ func TestGracePeriodIsShared(t *testing.T) {
 }
 
 // CRR-129, CRR-166: a container is not stopped if Check fails before, or after the hook ran.
-func TestWithdrawn(t *testing.T) {
+func TestAContainerIsNotStoppedIfTheCheckFails(t *testing.T) {
 	for name, refused := range map[string]int{"before": 1, "while the hook ran": 2} {
 		t.Run(name, func(t *testing.T) {
 			checks := 0

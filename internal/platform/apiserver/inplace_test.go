@@ -11,9 +11,9 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// TestQualifies: whether pods can be resized depends on the resources of the API server, not on its version
-// (IPU-113), and on the gates (IPU-040, IPU-094).
-func TestQualifies(t *testing.T) {
+// Whether pods can be resized depends on the resources of the API server, not on its version (IPU-113), and
+// on the gates (IPU-040, IPU-094).
+func TestResizeDependsOnTheResourcesOfTheAPIServer(t *testing.T) {
 	tests := map[string]struct {
 		gates, resources string
 		want             inplace.Options

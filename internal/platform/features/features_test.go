@@ -133,7 +133,7 @@ func TestDefaultsOfTheDaemon(t *testing.T) {
 }
 
 // OPS-038: an error that names the gate.
-func TestParseRefuses(t *testing.T) {
+func TestARefusalNamesTheGate(t *testing.T) {
 	for name, list := range map[string]string{"an unknown gate": "WorkloadSpread=true,NoSuchGate=true",
 		"a value that is none": "NoSuchGate=maybe", "no value": "NoSuchGate"} {
 		t.Run(name, func(t *testing.T) {

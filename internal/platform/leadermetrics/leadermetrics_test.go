@@ -27,10 +27,13 @@ func TestSlowPathsAreServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	clients := clientfake.NewClientset()
-	updates := atomic.Int32{}
+	updates, renewed := atomic.Int32{}, make(chan struct{})
 	clients.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-		if updates.Add(1) == 1 {
+		switch updates.Add(1) {
+		case 1:
 			return true, nil, errors.New("somebody else wrote")
+		case 3: // the lease has been renewed by the slow path, and is once more
+			close(renewed)
 		}
 		return false, nil, nil
 	})
@@ -56,8 +59,10 @@ leader_election_master_status{name="lock"} `+leader+"\n"+slow), "leader_election
 	ended := make(chan struct{})
 	go func() { defer close(ended); elector.Run(ctx) }()
 	<-leads
-	for deadline := time.Now().Add(time.Minute); updates.Load() < 3 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond) // until the lease has been renewed by the slow path, and once more
+	select {
+	case <-renewed:
+	case <-time.After(time.Minute):
+		t.Errorf("updates of the lease within a minute: got %d, want 3 or more", updates.Load())
 	}
 	err = served("1",
 		`# HELP leader_election_slowpath_total Renewals of the lease that had to read it first. 'name' is the name of the lease.

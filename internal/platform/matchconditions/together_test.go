@@ -70,7 +70,7 @@ func TestTogether(t *testing.T) {
 
 // A caller whose context ends does not end the call for others, and a call that takes too long returns an
 // error.
-func TestTogetherEnds(t *testing.T) {
+func TestACallOutlivesACallerThatGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		together := Together[string, int]{Limit: 5 * time.Second}
 		var all sync.WaitGroup

@@ -135,7 +135,7 @@ func TestAPodThatListsAllSidecarSetsOfTheWorld(t *testing.T) {
 }
 
 // Pods are found by the EphemeralJobs that treated them, in the namespace of the job alone (EJ-037 (part)).
-func TestTreatedPods(t *testing.T) {
+func TestTreatedPodsAreFoundInTheNamespaceOfTheirJob(t *testing.T) {
 	treated := func(namespace, name string, jobs ...string) *corev1.Pod {
 		p := pod(namespace, name, "")
 		for _, job := range jobs {

@@ -18,7 +18,7 @@ const text = `{"Time":"2026-01-02T03:04:05Z","Event":"DeletionProtection","Opera
 	`"Name":"web","UserAgent":"alice","Object":"deployments.apps shop/web"}` + "\n"
 
 // OPS-097: the log has one JSON object a line and is rotated; lines go elsewhere if there is none.
-func TestProtectionLog(t *testing.T) {
+func TestTheProtectionLogIsRotatedJSONLines(t *testing.T) {
 	t.Run("lines", lines)
 	t.Run("rotation", rotation)
 	t.Run("no folder", noFolder)

@@ -130,7 +130,7 @@ func TestDecisionsNeedNoMoreThanTheSlimPod(t *testing.T) {
 
 // ND-101, IPU-126: a variable that a later one overrides does not count as reading metadata, for the manager
 // and for the daemon.
-func TestOverriddenEnvironment(t *testing.T) {
+func TestAnOverriddenVariableDoesNotReadMetadata(t *testing.T) {
 	pod := func() *corev1.Pod {
 		whole := fat("apps.kruise.io/v1beta1")
 		reads := corev1.EnvVar{Name: "A",
@@ -394,7 +394,7 @@ func TestAPodWithManyVariables(t *testing.T) {
 
 // EJ-018 (part), EJ-036 (part), EJ-055 (part): of ephemeral containers the caches keep names and marks, and
 // the states of those of EphemeralJobs, for pods of ours and of others; other pods cost nothing more.
-func TestEphemeralContainers(t *testing.T) {
+func TestEphemeralContainersKeepNamesMarksAndStates(t *testing.T) {
 	for _, pod := range []*corev1.Pod{fat("apps.kruise.io/v1beta1"), fat("apps/v1")} {
 		container := func(name string, env ...corev1.EnvVar) corev1.EphemeralContainer {
 			return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Image: "i", Env: env}}

@@ -16,7 +16,7 @@ func TestAProgramThatNobodyStampedTellsWhatGoKnows(t *testing.T) {
 }
 
 // OPS-210 (part): the metric.
-func TestBuildInfo(t *testing.T) {
+func TestTheBuildIsAMetric(t *testing.T) {
 	b := Build{Version: "v0.1.0", Commit: "0123abcd", Go: "go1.26.0", Platform: "linux/arm64"}
 	if got, want := b.String(), "v0.1.0 (commit 0123abcd, go1.26.0, linux/arm64)"; got != want {
 		t.Errorf("%q, want %q", got, want)

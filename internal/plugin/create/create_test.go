@@ -82,7 +82,7 @@ func play(s *fakeapi.Server, lines ...string) string {
 // OPS-160: jobs of an image or of a schedule, of either version of the API; what is wrong is refused and
 // nothing written; a dry run of the client prints kind and version as the server has them. create -f is
 // kubectl's.
-func TestJobs(t *testing.T) {
+func TestJobsAreCreatedOfAnImageOrASchedule(t *testing.T) {
 	t.Run("file", testFile)
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		t.Run(version, func(t *testing.T) {
@@ -124,7 +124,7 @@ func testFile(t *testing.T) {
 
 // OPS-161: a request for all containers or for some, with all of its fields and the numbers of its flags, and
 // an error if the pod or a container is missing. A lifecycle with postStart alone does no harm.
-func TestRequests(t *testing.T) {
+func TestRequestsHaveAllOfTheirFlags(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		t.Run(version, func(t *testing.T) {
 			golden.Compare(t, "requests-"+version, play(server(t, version),
@@ -144,7 +144,7 @@ func TestRequests(t *testing.T) {
 }
 
 // OPS-168: budgets for a workload or for labels.
-func TestBudgets(t *testing.T) {
+func TestBudgetsAreCreatedForAWorkloadOrLabels(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		t.Run(version, func(t *testing.T) {
 			golden.Compare(t, "budgets-"+version, play(server(t, version),

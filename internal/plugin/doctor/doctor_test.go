@@ -172,11 +172,11 @@ func examine(t *testing.T, m *memory, output string) (string, int) {
 	return out.String(), code
 }
 
-// OPS-186: the report of clusters that are well, sick, empty, large, or not the user's to read. What it is
-// made from can only be read, and examine checks the size of pages.
+// OPS-186: the report of clusters that are healthy, unhealthy, empty, large, or not the user's to read. What
+// it is made from can only be read, and examine checks the size of pages.
 func TestDoctor(t *testing.T) {
 	t.Run("healthy", healthyCase)
-	t.Run("sick", sickCase)
+	t.Run("unhealthy", unhealthyCase)
 	t.Run("forbidden", forbiddenCase)
 	t.Run("nothing installed", nothingCase)
 	t.Run("bounded", boundedCase)
@@ -192,7 +192,7 @@ func healthyCase(t *testing.T) {
 }
 
 // What is wrong is said, with what to do about it, and the command ends with code 1.
-func sickCase(t *testing.T) {
+func unhealthyCase(t *testing.T) {
 	m := healthy(t)
 	set(t, m.find("Deployment", installation.Manager), int64(1), "status", "readyReplicas")
 	set(t, m.find("Pod", "manager-a"), []any{map[string]any{"name": "manager", "restartCount": int64(4),
@@ -287,7 +287,7 @@ status: {totalReplicas: 3, unavailableAllowed: 0, currentAvailable: 2, desiredAv
 			"fieldsV1": map[string]any{"f:webhooks": map[string]any{`k:{"name":"vcloneset.kb.io"}`: map[string]any{"f:clientConfig": map[string]any{"f:caBundle": map[string]any{}}}}}},
 	}, "metadata", "managedFields")
 	out, code := examine(t, m, "")
-	golden.Compare(t, "sick", out)
+	golden.Compare(t, "unhealthy", out)
 	if code != 1 {
 		t.Errorf("code %d", code)
 	}

@@ -93,7 +93,7 @@ func testExec(t *testing.T) {
 
 // OPS-163, SS-246: a command is executed in a container of a pod or of a pod of a workload, or in the one
 // that works for a sidecar. A pod that does not run yet is waited for, up to 60 seconds.
-func TestExec(t *testing.T) {
+func TestACommandRunsInTheContainerThatIsMeant(t *testing.T) {
 	t.Run("chooses", testExec)
 	if flag := New(nil, genericiooptions.IOStreams{}).Flag("pod-running-timeout"); flag.DefValue != "1m0s" {
 		t.Errorf("a pod is waited for for %s", flag.DefValue)

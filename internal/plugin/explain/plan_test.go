@@ -20,8 +20,8 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
-// TestBeingDeleted: an object that is being deleted has no rollout, and nobody counts passes over it.
-func TestBeingDeleted(t *testing.T) {
+// An object that is being deleted has no rollout, and nobody counts passes over it.
+func TestAnObjectThatIsBeingDeletedHasNoRollout(t *testing.T) {
 	w, set := rolledOut(t, "", 2, "1")
 	now := metav1.NewTime(noon)
 	set.DeletionTimestamp, set.Finalizers = &now, []string{"example.com/keep"}
@@ -31,9 +31,8 @@ func TestBeingDeleted(t *testing.T) {
 	}
 }
 
-// TestUncountedBudget: a budget that nobody has counted yet, because it comes with the manifests, holds pods
-// like any other.
-func TestUncountedBudget(t *testing.T) {
+// A budget that nobody has counted yet, because it comes with the manifests, holds pods like any other.
+func TestAnUncountedBudgetHoldsPods(t *testing.T) {
 	const all = 300
 	for name, updated := range map[string]int{"maxUnavailable: 0": 0, "minAvailable: 50%": all} {
 		w, set := rolledOut(t, "PodUnavailableBudgetUpdateGate=true", all, "100%")
@@ -53,8 +52,8 @@ metadata: {name: web, namespace: shop, generation: 1, uid: budget}, spec: {selec
 	}
 }
 
-// TestNoEscapes: what objects hold does not steer the terminal; documents have all of it.
-func TestNoEscapes(t *testing.T) {
+// What objects hold does not steer the terminal; documents have all of it.
+func TestObjectsDoNotSteerTheTerminal(t *testing.T) {
 	const hostile = "\x1b[2J\u009b\u202e\r\nb"
 	e := &Explanation{Kind: "CloneSet", Name: "web", Summary: []string{hostile}, Waiting: hostile, Problems: []string{hostile}, Warnings: []string{hostile},
 		Notes: []string{hostile}, Pods: []Pod{{Name: "web-a", Revision: hostile, State: Waiting, Reason: "NotReady", Message: hostile}}, now: noon}
@@ -86,9 +85,8 @@ func TestNoEscapes(t *testing.T) {
 	}
 }
 
-// TestOtherPods: a SidecarSet that shall be for other pods, or for pods of other namespaces, is played with
-// these.
-func TestOtherPods(t *testing.T) {
+// A SidecarSet that shall be for other pods, or for pods of other namespaces, is played with these.
+func TestASidecarSetIsPlayedWithThePodsItWillHave(t *testing.T) {
 	pod := func(name, app string) string {
 		return `{apiVersion: v1, kind: Pod, metadata: {name: ` + name + `, labels: {app: ` + app + `}, annotations: {
 kruise.io/sidecarset-injected-list: mesh, kruise.io/sidecarset-hash: '{"mesh":{"updateTimestamp":"2026-01-01T00:00:00Z","hash":"old","sidecarSetName":"mesh","sidecarList":["mesh"]}}',
@@ -189,8 +187,8 @@ ownerReferences: [{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: web
 	}
 }
 
-// TestStuckUpdate: a pod whose update in place is stuck is not taken to become ready by itself.
-func TestStuckUpdate(t *testing.T) {
+// A pod whose update in place is stuck is not taken to become ready by itself.
+func TestAStuckPodDoesNotBecomeReadyByItself(t *testing.T) {
 	w, set := rolledOut(t, "", 2, "1")
 	withImage(t, w, set, "nginx:2")
 	present, _ := w.Stage.Get(w.Key).DeepCopyObject().(*appsv1beta1.CloneSet)

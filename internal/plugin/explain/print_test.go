@@ -2,15 +2,18 @@ package explain
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/afloat-project/afloat/internal/plugin/golden"
-
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"github.com/afloat-project/afloat/internal/plugin/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/golden"
 )
 
 var noon = time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -40,8 +43,8 @@ func explained(pods int) *Explanation {
 	return e
 }
 
-// TestWhyPrints shows what why prints: a few pods, many in groups, and all formats.
-func TestWhyPrints(t *testing.T) {
+// TestWhyPrintsFewPodsAndManyInGroups shows what why prints: a few pods, many in groups, and all formats.
+func TestWhyPrintsFewPodsAndManyInGroups(t *testing.T) {
 	for name, test := range map[string]struct {
 		output string
 		pods   []int
@@ -67,9 +70,9 @@ func TestWhyPrints(t *testing.T) {
 	}
 }
 
-// TestPlanPrints shows what plan prints, and its exit codes (OPS-192 (part): that of errors is shown by
-// TestPlanAndWhy).
-func TestPlanPrints(t *testing.T) {
+// TestPlanPrintsAndSetsItsExitCode shows what plan prints, and its exit codes (OPS-192 (part): that of
+// errors is shown by TestPlanAndWhy).
+func TestPlanPrintsAndSetsItsExitCode(t *testing.T) {
 	inPlace := func(names ...string) (steps []Step) {
 		for _, name := range names {
 			steps = append(steps, Step{Pod: name, Action: "update in place", Restarts: []string{"app"}, Message: "image of app to nginx:2"})
@@ -131,6 +134,47 @@ func TestTargets(t *testing.T) {
 		targets, err := Targets(strings.Fields(text))
 		if got := fmt.Sprint(targets); want == "" && err == nil || want != "" && (err != nil || got != want) {
 			t.Errorf("%q: %s, %v", text, got, err)
+		}
+	}
+}
+
+// Names are those that kubectl takes: with a version, with a group, and short.
+func TestNamesAreThoseThatKubectlTakes(t *testing.T) {
+	s := fakeapi.New(t, `{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, metadata: {name: web, uid: set}, spec: {replicas: 1,
+selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: app, image: a}]}}}}`)
+	for _, name := range []string{"clone", "cloneset", "CloneSet", "clonesets.apps.kruise.io", "clonesets.v1beta1.apps.kruise.io", "cloneset.v1beta1.apps.kruise.io"} {
+		if _, _, err := s.Run(NewWhy, "", "why", name+"/web"); err != nil {
+			t.Errorf("why %s/web: %v", name, err)
+		}
+	}
+	for _, name := range []string{"statefulsets.v1beta1.apps.kruise.io", "clonesets.v7.apps.kruise.io", "nothing"} {
+		if _, _, err := s.Run(NewWhy, "", "why", name+"/web"); err == nil {
+			t.Errorf("why %s/web: no error", name)
+		}
+	}
+}
+
+// What is printed with -o is, as of kubectl, one object alone as it is, and any other number a List: scripts
+// find the items of several.
+func TestSeveralAreAList(t *testing.T) {
+	for name, tt := range map[string]struct {
+		values []string
+		want   any
+	}{
+		"none": {nil, map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": []any{}}},
+		"one":  {[]string{"a"}, "a"},
+		"two":  {[]string{"a", "b"}, map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": []any{"a", "b"}}},
+	} {
+		var out strings.Builder
+		var got any
+		if err := document(&out, "json", tt.values); err != nil {
+			t.Fatal(err)
+		}
+		if err := json.Unmarshal([]byte(out.String()), &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Error(name, diff)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func manifest(groupVersion, kind, name string) string {
 
 // OPS-162: what kubectl exposes, and CloneSets and Advanced StatefulSets of either version, by argument or
 // file, with kubectl's flags.
-func TestExpose(t *testing.T) {
+func TestWhatKubectlExposesAndOurKindsAreExposed(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		t.Run(version, func(t *testing.T) {
 			own := "apps.kruise.io/" + version

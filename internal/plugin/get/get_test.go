@@ -72,7 +72,7 @@ func (s *safe) has(text string) bool {
 
 // OPS-164: get all lists objects of all kinds that the server serves, and -w watches all of them at once;
 // Rollouts are among them if they are installed.
-func TestGetAll(t *testing.T) {
+func TestGetAllListsAllServedKinds(t *testing.T) {
 	t.Run("lists", testGet)
 	s := fakeapi.New(t, manifests("v1beta1")...).With("rollouts.kruise.io", "v1beta1", "rollouts", "Rollout")
 	s.Add("{apiVersion: rollouts.kruise.io/v1beta1, kind: Rollout, metadata: {name: one}}")

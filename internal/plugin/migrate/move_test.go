@@ -369,9 +369,8 @@ func testMoveInterrupted(t *testing.T) {
 	}
 }
 
-// TestForgottenRecord: what a move left at its source, interrupted at its very end, is in the way of no other
-// move.
-func TestForgottenRecord(t *testing.T) {
+// What a move left at its source, interrupted at its very end, is in the way of no other move.
+func TestAForgottenRecordIsInTheWayOfNoMove(t *testing.T) {
 	f := newFleet(t, "v1beta1", 5, 0)
 	f.Edit("clonesets", "web", func(o map[string]any) {
 		o["metadata"].(map[string]any)["annotations"] = map[string]any{recordKey: `{"id":"old","moved":5}`}

@@ -109,7 +109,7 @@ func server(t *testing.T) *fakeapi.Server {
 
 // Containers of a pod, or of all pods of a workload one after the other, are restarted and followed to their
 // end, and what fails is an error.
-func TestRestart(t *testing.T) {
+func TestContainersAreRestartedAndFollowedToTheirEnd(t *testing.T) {
 	var all string
 	for _, line := range []string{
 		"web-a", "web-a -c log --minStartedSeconds=60 --unreadyGracePeriodSeconds=0", "pod/stranger -c app", "stranger", "clone/web -c app",
@@ -126,7 +126,7 @@ func TestRestart(t *testing.T) {
 }
 
 // As many pods at a time as --parallel says, and never more.
-func TestParallel(t *testing.T) {
+func TestNoMorePodsAtATimeThanParallelSays(t *testing.T) {
 	s := server(t)
 	for i := range 7 {
 		s.Add(pod(fmt.Sprintf("more-%d", i), "uid-cloneset-web", "log", "Running"))
@@ -141,7 +141,7 @@ func TestParallel(t *testing.T) {
 
 // No further pod after the first failure: what a request says, that it is refused, that it is deleted, or
 // that it does not end.
-func TestFailures(t *testing.T) {
+func TestNoFurtherPodAfterTheFirstFailure(t *testing.T) {
 	tests := map[string]struct {
 		spoil func(*fakeapi.Server, *daemon)
 		want  string
@@ -201,7 +201,7 @@ func TestFailureOfTheLast(t *testing.T) {
 }
 
 // A pod that goes before its turn is no failure.
-func TestPodGone(t *testing.T) {
+func TestAPodThatGoesBeforeItsTurnIsNoFailure(t *testing.T) {
 	s := server(t)
 	d := newDaemon(s)
 	s.Read = func(read, name string) {
@@ -218,7 +218,7 @@ func TestPodGone(t *testing.T) {
 
 // The next pod waits until the former serves again, and not only until its request has ended: the request
 // keeps it out of service until then.
-func TestServesAgain(t *testing.T) {
+func TestTheNextPodWaitsUntilTheFormerServesAgain(t *testing.T) {
 	s := server(t)
 	s.Delete("pods", "web-b")
 	serves := func(name, status string) {

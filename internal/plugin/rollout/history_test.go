@@ -183,8 +183,8 @@ func TestUndoBringsClaimsBack(t *testing.T) {
 	}
 }
 
-// TestHostileCause: what anybody writes as a cause neither steers the terminal nor makes a line of its own.
-func TestHostileCause(t *testing.T) {
+// What anybody writes as a cause neither steers the terminal nor makes a line of its own.
+func TestCausesDoNotSteerTheTerminal(t *testing.T) {
 	s := server(t, "v1beta1")
 	s.Put(t, `{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, metadata: {name: evil, uid: evil}, spec: {selector: {matchLabels: {app: evil}}}}`)
 	s.Put(t, `{apiVersion: apps/v1, kind: ControllerRevision, revision: 1, metadata: {name: evil-1, labels: {app: evil},

@@ -129,7 +129,7 @@ initContainers: [{name: init}], containers: [{name: app, future: kept}]}}}}}}}`,
 }
 
 // A second restart within the same second would change nothing, and says so.
-func TestRestartTwice(t *testing.T) {
+func TestASecondRestartWithinASecondSaysSo(t *testing.T) {
 	s := server(t, "v1beta1")
 	for _, named := range []string{"clone/web", "deploy/web"} {
 		said := false
@@ -148,7 +148,7 @@ func TestRestartTwice(t *testing.T) {
 
 // OPS-148: Rollouts are approved, described and undone where their API is served, and elsewhere it is said
 // that it is not.
-func TestRollouts(t *testing.T) {
+func TestRolloutsAreServedWhereTheirAPIIs(t *testing.T) {
 	without := plugintest.New(t, "v1beta1")
 	results := []plugintest.Result{without.Run(t, command, "rollout", "approve", "web"), without.Run(t, command, "rollout", "describe",
 		"rollout/web")}

@@ -112,7 +112,7 @@ func asFlow(t *testing.T, text string) string {
 }
 
 // Names of objects are completed.
-func TestCompletion(t *testing.T) {
+func TestNamesOfObjectsAreCompleted(t *testing.T) {
 	s := server(t, "v1beta1")
 	for _, of := range []string{"status", "history", "undo", "pause", "resume", "restart"} {
 		if result := s.Run(t, command, "__complete", "rollout", of, "cloneset/"); !strings.HasPrefix(result.Out, "cloneset/web\n") {

@@ -287,7 +287,7 @@ func (f *following) waits(count int) {
 }
 
 // OPS-140 (part): when the time is over, that is an error, which says how far it was; 0 means no end.
-func TestStatusTimeout(t *testing.T) {
+func TestATimeoutIsAnErrorThatSaysHowFarItWas(t *testing.T) {
 	s := plugintest.New(t, "v1beta1", web)
 	f := follow(t, s, nil, "cloneset/web", "--timeout=5m")
 	f.line(watched(1))

@@ -37,7 +37,7 @@ func server(t *testing.T, version, cloneSet, statefulSet string) *fakeapi.Server
 // OPS-166: one patch names the pods and lowers the replicas; names are trimmed and counted once; every pod
 // must be one of the workload's; replicas do not go below 0. Pods of a StatefulSet are marked, and their
 // ordinals do not come back.
-func TestScaleDown(t *testing.T) {
+func TestOnePatchNamesThePodsAndLowersTheReplicas(t *testing.T) {
 	t.Run("conflict", testConflict)
 	tests := map[string]struct{ cloneSet, statefulSet, lines string }{
 		"plain": {"replicas: 3, ", "replicas: 5, ", `

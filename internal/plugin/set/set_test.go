@@ -79,7 +79,7 @@ spec: {containers: [{name: app, image: "nginx:1", podInjectPolicy: BeforeAppCont
 // OPS-150, SS-259: images of containers and init containers are set, by name or all of them, of all kinds
 // with a pod template, of SidecarSets, and of ImagePullJobs, of objects by name, by label, all of a kind,
 // from files, or locally; only what differs is sent; unknown containers are errors.
-func TestImages(t *testing.T) {
+func TestImagesAreSetInAllKindsAndVersions(t *testing.T) {
 	const app, log, prepare = ` {"op":"replace","path":"%s/containers/0/image","value":"nginx:2"}`,
 		` {"op":"replace","path":"%s/containers/1/image","value":"nginx:2"}`,
 		` {"op":"replace","path":"%s/initContainers/0/image","value":"nginx:2"}`
@@ -164,7 +164,7 @@ func TestImages(t *testing.T) {
 
 // OPS-132 (part): all objects are tried, and the errors come together; a conflict is tried again with what is
 // there then, and what somebody else changed stays; dry runs change nothing; the field manager is sent.
-func TestSeveralObjects(t *testing.T) {
+func TestAllObjectsAreTriedAndErrorsComeTogether(t *testing.T) {
 	s := server(t, "v1beta1")
 	result := s.Run(t, set.New, "set", "image", "clone/web", "clone/missing", "cm/where", "deploy/web", "app=nginx:2")
 	if text := fmt.Sprint(result.Err); !strings.Contains(text, `clonesets.apps.kruise.io "missing" not found`) ||

@@ -122,7 +122,7 @@ func differences(before, after string) []string {
 // OPS-184: whoever is interrupted at any write, before it or before its answer arrives, runs the command
 // again and gets what an undisturbed run gets. At no time is one manager wanted while pods of the other are
 // there, and no pod or workload of a user is written.
-func TestInterruptedAnywhere(t *testing.T) {
+func TestATakeoverInterruptedAnywhereGoesOn(t *testing.T) {
 	racetest.SkipAlone(t)
 	brief := withoutSchemas(t)
 	reference := newWorld(t, "")
@@ -236,7 +236,7 @@ func (w *world) runs(t *testing.T, dies bool, first *takeover, next func() *take
 }
 
 // OPS-181: what speaks against a takeover is named, and nothing is changed.
-func TestRefused(t *testing.T) {
+func TestWhatSpeaksAgainstATakeoverIsNamed(t *testing.T) {
 	racetest.SkipAlone(t)
 	t.Run("allowed", unservedAllowed)
 	for name, test := range map[string]struct {
@@ -309,7 +309,7 @@ func unservedAllowed(t *testing.T) {
 }
 
 // OPS-180 (part): a dry run says everything and writes nothing.
-func TestDryRun(t *testing.T) {
+func TestADryRunWritesNothing(t *testing.T) {
 	for _, how := range []string{dry, server} {
 		w := newWorld(t, "")
 		var out bytes.Buffer
@@ -328,7 +328,7 @@ func TestDryRun(t *testing.T) {
 // OPS-183: the other manager's lock is waited for: it is free when it was given back, or was not renewed for
 // as long as it holds; a manager that goes on renewing it ends the takeover. Pods of the other one are gone
 // before one of this project is wanted (violated), and how long nobody served is told.
-func TestLock(t *testing.T) {
+func TestTheLockOfTheOtherManagerIsWaitedFor(t *testing.T) {
 	for _, keeps := range []bool{false, true} {
 		w := newWorld(t, "")
 		w.keeps = keeps

@@ -53,7 +53,7 @@ func TestRequestsShareWrites(t *testing.T) {
 }
 
 // Two replicas book at the same time: no seat is sold twice, and none is kept back.
-func TestTwoReplicas(t *testing.T) {
+func TestTwoReplicasSellNoSeatTwice(t *testing.T) {
 	s := serve(t, show(100))
 	var desks [2]*shows
 	var object *Show
@@ -82,7 +82,7 @@ func TestTwoReplicas(t *testing.T) {
 // PUB-090: the first attempt is made from the newer of what was written here and what the informer has; each
 // further one from a live read. That bookings of one object are made one after the other shows
 // TestRequestsShareWrites.
-func TestConflicts(t *testing.T) {
+func TestAfterAConflictALiveReadFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, show(3))
 		d, object := s.behind()
@@ -116,7 +116,7 @@ func TestConflicts(t *testing.T) {
 }
 
 // A write that was done although its answer was lost books once.
-func TestLostAnswers(t *testing.T) {
+func TestAWriteWhoseAnswerWasLostBooksOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, show(3))
 		d, object := s.behind()
@@ -166,7 +166,7 @@ func TestRefusalsOnWhatIsNotWritten(t *testing.T) {
 
 // What cannot be written is an error after the last attempt; who has less time ends earlier. What became of
 // the last write is found out before the next one.
-func TestGivingUp(t *testing.T) {
+func TestWhatCannotBeWrittenIsAnErrorAfterTheLastAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, show(3))
 		d, object := s.behind()

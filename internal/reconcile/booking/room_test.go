@@ -68,7 +68,7 @@ func TestTooManyWait(t *testing.T) {
 }
 
 // A decision that panics fails its own request and those of the same batch, at once; others get the lock.
-func TestPanics(t *testing.T) {
+func TestAPanicFailsItsOwnRequestAndBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, show(10))
 		d, object := s.behind()

@@ -13,7 +13,7 @@ import (
 
 // What is kept of updates that are under way goes with their pods, and what waits goes with the workload
 // (CS-238 (part)).
-func TestMetersForget(t *testing.T) {
+func TestMetersForgetPodsThatGo(t *testing.T) {
 	m, name := NewMeters("cloneset"), types.NamespacedName{Namespace: "shop", Name: "web"}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u"}}
 	begun := &podplan.Verdict{Pod: pod, Action: podplan.UpdateInPlace, Reason: podplan.ReasonOutdated}

@@ -30,11 +30,11 @@ import (
 
 const patience = time.Minute
 
-// TestUninstallGuard runs the manager's binary as the job of the chart does. It refuses for an object of any
-// of the kinds, naming it, also for those that only other releases serve; then it removes what fails without
-// a manager, and objects are read and deleted with no manager there (OPS-116 (TestUninstallJob has the form
-// of the job), OPS-117 (part), OPS-118 (part)).
-func TestUninstallGuard(t *testing.T) {
+// TestTheUninstallGuardRefusesWhileThereAreObjects runs the manager's binary as the job of the chart does. It
+// refuses for an object of any of the kinds, naming it, also for those that only other releases serve; then
+// it removes what fails without a manager, and objects are read and deleted with no manager there (OPS-116
+// (TestTheUninstallJobIsThatOfTheRelease has the form of the job), OPS-117 (part), OPS-118 (part)).
+func TestTheUninstallGuardRefusesWhileThereAreObjects(t *testing.T) {
 	env := &envtest.Environment{}
 	config, err := env.Start()
 	if err != nil {

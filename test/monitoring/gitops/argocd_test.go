@@ -144,7 +144,7 @@ type healthCase struct {
 
 // Objects of all kinds have a health, and a message that says why; also while the status lags behind, or is
 // not there.
-func TestHealth(t *testing.T) {
+func TestObjectsOfAllKindsHaveAHealth(t *testing.T) {
 	scripts := read[configMap](t, folder+"argocd-cm.yaml")
 	if scripts.Kind != "ConfigMap" || scripts.Metadata.Name != "argocd-cm" {
 		t.Fatal(scripts.Metadata)
@@ -203,7 +203,7 @@ func TestObjectsWithoutStatus(t *testing.T) {
 }
 
 // Actions change what they are about, in every version, and are offered when they make sense.
-func TestActions(t *testing.T) {
+func TestActionsChangeWhatTheyAreAbout(t *testing.T) {
 	type customization struct {
 		Discovery   string `yaml:"discovery.lua"`
 		Definitions []struct {

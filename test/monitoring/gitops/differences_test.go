@@ -54,7 +54,7 @@ func normalized(t *testing.T, app *application, object map[string]any) any {
 
 // OPS-075 (part): what the manager writes into configurations and definitions is no difference for Argo CD;
 // what anybody else writes is.
-func TestIgnoredDifferences(t *testing.T) {
+func TestWhatTheManagerWritesIsNoDifference(t *testing.T) {
 	app := read[application](t, folder+"application.yaml")
 	if app.Spec.Source.Path != "config/default" || !strings.Contains(strings.Join(app.Spec.SyncPolicy.SyncOptions, " "), "RespectIgnoreDifferences=true") {
 		t.Errorf("%+v", app.Spec)

@@ -12,7 +12,7 @@ import (
 )
 
 // The quick way gives the same result as the library, and leaves all other patches to the library.
-func TestQuickPatches(t *testing.T) {
+func TestQuickPatchesGiveTheSameAsTheLibrary(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	pod := podOf("a")
 	pod.UID, pod.ResourceVersion, pod.Annotations = "u", "5", map[string]string{"x": "1", "y": "2"}

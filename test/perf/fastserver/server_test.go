@@ -167,7 +167,7 @@ func TestWrites(t *testing.T) {
 	}
 }
 
-func TestPatches(t *testing.T) {
+func TestPatchesChangeWhatTheySay(t *testing.T) {
 	_, config := started(t, false)
 	pods, get := client(t, config, true).CoreV1().Pods("d"), must[*corev1.Pod](t)
 	ctx := t.Context()
@@ -226,7 +226,7 @@ func TestPatches(t *testing.T) {
 	}
 }
 
-func TestDeletions(t *testing.T) {
+func TestDeletionsObeyPreconditionsAndFinalizers(t *testing.T) {
 	_, config := started(t, false)
 	pods, get := client(t, config, true).CoreV1().Pods("d"), must[*corev1.Pod](t)
 	ctx, none := t.Context(), int64(0)
@@ -270,7 +270,7 @@ func TestDeletions(t *testing.T) {
 	}
 }
 
-func TestWatches(t *testing.T) {
+func TestWatchesShowEveryChange(t *testing.T) {
 	for name, protobuf := range map[string]bool{"JSON": false, "protobuf": true} {
 		t.Run(name, func(t *testing.T) {
 			s, config := started(t, false)
@@ -343,7 +343,7 @@ func TestWatches(t *testing.T) {
 
 // Kinds of definitions have a status that changes separately, and a scale; their metadata alone is served in
 // both encodings.
-func TestDocuments(t *testing.T) {
+func TestDefinitionsHaveStatusAndScale(t *testing.T) {
 	_, config := started(t, false)
 	ctx := t.Context()
 	documents, err := dynamic.NewForConfig(config)
@@ -455,7 +455,7 @@ func TestKubelets(t *testing.T) {
 	until(t, w, func(e watch.Event, _ *corev1.Pod) bool { return e.Type == watch.Deleted })
 }
 
-func TestForms(t *testing.T) {
+func TestTheAcceptHeaderDecidesTheEncoding(t *testing.T) {
 	built, document := &kind{typed: true}, &kind{}
 	for header, want := range map[string]struct{ built, document form }{
 		"":                             {},

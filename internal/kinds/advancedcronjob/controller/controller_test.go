@@ -130,7 +130,7 @@ const hour = time.Hour
 
 // ACJ-001, ACJ-073, ACJ-103, ACJ-100 (part), ACJ-104 (part): a run from its time to its end, of each kind:
 // the child, the status in the same pass, the events, and the metric.
-func TestARun(t *testing.T) {
+func TestARunGoesFromItsTimeToItsEnd(t *testing.T) {
 	for _, kind := range advancedcronjob.Kinds {
 		s := newStage(t, CronJob(string(kind), "0 * * * *", func(c *appsv1beta1.AdvancedCronJob) { c.UID = "" }))
 		if wait := s.good(0); wait != hour || s.status().Type != string(kind) || len(s.all()) > 0 {
@@ -195,7 +195,7 @@ func TestARunIsNotBegunAgain(t *testing.T) {
 }
 
 // ACJ-072, ACJ-103 (part): what becomes of a run whose child cannot be created.
-func TestCreationFails(t *testing.T) {
+func TestARunWhoseChildCannotBeCreatedIsJudgedByTheError(t *testing.T) {
 	t.Run("it is there already", func(t *testing.T) {
 		cronJob := CronJob("Job", "0 * * * *")
 		s := newStage(t, cronJob)
@@ -250,7 +250,7 @@ func TestCreationFails(t *testing.T) {
 
 // ACJ-062: with Replace active children are deleted before the next one is created, in the same pass; one
 // that is gone is as it should be, any other error ends the pass, which is tried again.
-func TestReplace(t *testing.T) {
+func TestReplaceDeletesActiveChildrenBeforeTheNextIsCreated(t *testing.T) {
 	for _, kind := range advancedcronjob.Kinds {
 		s := newStage(t, CronJob(string(kind), "0 * * * *", Policy("Replace")))
 		s.good(hour)
@@ -279,7 +279,7 @@ func TestReplace(t *testing.T) {
 }
 
 // ACJ-091: an error of history is told and tried again, and keeps no run from beginning.
-func TestHistoryFails(t *testing.T) {
+func TestAnErrorOfHistoryKeepsNoRunFromBeginning(t *testing.T) {
 	s := newStage(t, CronJob("Job", "0 * * * *", func(c *appsv1beta1.AdvancedCronJob) { c.Spec.SuccessfulJobsHistoryLimit = new(int32) }))
 	s.good(hour)
 	s.Change(s.child(hour), Ended(true))
@@ -300,7 +300,7 @@ func TestHistoryFails(t *testing.T) {
 
 // ACJ-102, ACJ-041: the status is written first; a conflict is tried again at once, with nothing done in
 // between.
-func TestStatusConflicts(t *testing.T) {
+func TestAConflictOfTheStatusIsTriedAgainWithNothingDone(t *testing.T) {
 	s := newStage(t, CronJob("Job", "0 * * * *"))
 	s.Answer = func(r *simulation.Request) error {
 		if r.Verb == "patch" && r.Subresource == "status" {
@@ -411,7 +411,7 @@ func TestRequests(t *testing.T) {
 
 // ACJ-104: the delay of a run by the kind of its child, the runs that were left out by namespace and name,
 // and the name of the controller.
-func TestMetrics(t *testing.T) {
+func TestRunsAreMeasuredByKindAndName(t *testing.T) {
 	s := newStage(t, CronJob("Job", "0 * * * *", Deadline(60)))
 	s.good(2*hour + 30*time.Second)
 	want := `
@@ -460,7 +460,7 @@ func TestAKindThatIsNotServed(t *testing.T) {
 }
 
 // What the caches keep of Jobs is enough for plans, and no more than before of Jobs of others.
-func TestSlimJobs(t *testing.T) {
+func TestCachedJobsAreEnoughForPlans(t *testing.T) {
 	for owner, kept := range map[string]bool{"AdvancedCronJob": true, "CronJob": false} {
 		job := Made("Job", CronJob("Job", "@daily"), hour, Started(hour), Ended(false)).(*batchv1.Job)
 		job.OwnerReferences[0].Kind = owner

@@ -38,7 +38,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 	c := simulation.New(seed)
 	w := &world{t: t, runs: map[string]time.Time{}}
 	c.Slim, c.Apart = slim.Any, true
-	w.Play = simulation.Play{Cluster: c, Queue: simulation.NewQueue(c, "nightly"), Start: w.start, Others: w.others, Describe: w.describe,
+	w.Play = simulation.Play{Cluster: c, Queue: simulation.NewQueue(c, "nightly"), Start: w.start, EnvironmentStep: w.environmentStep, Describe: w.describe,
 		Reconcile: func() (time.Duration, error) {
 			result, err := w.loop.Reconcile(t.Context(), reconcile.Request("shop", "nightly"))
 			return result.RequeueAfter, err
@@ -71,12 +71,12 @@ func (w *world) create() {
 	policies := []appsv1beta1.ConcurrencyPolicy{appsv1beta1.ConcurrencyAllow, appsv1beta1.ConcurrencyForbid, appsv1beta1.ConcurrencyReplace}
 	cronJob := advancedcronjobtest.CronJob(w.kind, schedules[r.IntN(len(schedules))], advancedcronjobtest.Policy(policies[r.IntN(3)]))
 	cronJob.UID, cronJob.ResourceVersion = "", ""
-	w.wish(cronJob)
+	w.changeSpec(cronJob)
 	w.Store(w.key(), cronJob)
 }
 
-// wish lets a user want something else of the timing.
-func (w *world) wish(cronJob *appsv1beta1.AdvancedCronJob) {
+// changeSpec lets a user want something else of the timing.
+func (w *world) changeSpec(cronJob *appsv1beta1.AdvancedCronJob) {
 	r, spec := w.Rand, &cronJob.Spec
 	switch r.IntN(5) {
 	case 0:
@@ -178,8 +178,8 @@ func (w *world) begins(cronJob *appsv1beta1.AdvancedCronJob, child advancedcronj
 	}
 }
 
-// others lets the controllers of children and the garbage collector act.
-func (w *world) others() bool {
+// environmentStep lets the controllers of children and the garbage collector act.
+func (w *world) environmentStep() bool {
 	if w.still {
 		return false
 	}
@@ -214,7 +214,7 @@ func (w *world) others() bool {
 func (w *world) users() {
 	switch children := w.children(); {
 	case w.Chance(0.5):
-		w.Change(w.key(), func(o client.Object) { w.wish(o.(*appsv1beta1.AdvancedCronJob)) })
+		w.Change(w.key(), func(o client.Object) { w.changeSpec(o.(*appsv1beta1.AdvancedCronJob)) })
 	case w.Chance(0.5) && len(children) > 0:
 		w.EndGracefully(simulation.Key{Kind: w.kind, Name: children[w.Rand.IntN(len(children))].Object.GetName()})
 	case w.Chance(0.1):
@@ -239,7 +239,7 @@ func TestSimulatedSchedules(t *testing.T) {
 				case 1:
 					w.Pass(time.Duration(w.Rand.IntN(20_000)) * time.Millisecond)
 				case 2:
-					w.others()
+					w.environmentStep()
 				default:
 					w.Events(w.Rand.IntN(6))
 					w.Manage()

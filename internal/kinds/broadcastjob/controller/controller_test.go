@@ -108,7 +108,7 @@ func TestNothingIsDoneTwice(t *testing.T) {
 	for _, pod := range s.pods() { // an event is never delivered: the pods have gone unseen
 		s.Remove(podKey(pod.Name))
 	}
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if s.job().Status.Phase != "completed" || s.job().Status.Succeeded != 3 {
 		t.Errorf("%+v", s.job().Status)
 	}
@@ -133,9 +133,9 @@ func (s *simulated) refuse(node string, err error) *[]string {
 	return asked
 }
 
-// TestSlowStart shows BJ-073: creations come in batches of 1, 2, 4 and so on, and no batch follows one with
-// an error.
-func TestSlowStart(t *testing.T) {
+// TestCreationsComeInGrowingBatches shows BJ-073: creations come in batches of 1, 2, 4 and so on, and no
+// batch follows one with an error.
+func TestCreationsComeInGrowingBatches(t *testing.T) {
 	names := strings.Fields("n0 n1 n2 n3 n4 n5 n6 n7 n8 n9")
 	for failing, want := range map[string]int{"n0": 1, "n1": 3, "n2": 3, "n3": 7, "n6": 7, "n7": 10} {
 		s := simulate(1, makeJob(), names...)
@@ -159,21 +159,21 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 	if s.job().Status.Phase != "running" || s.job().Status.Desired != 3 || s.Queue.Due().IsZero() {
 		t.Errorf("%+v, due %s", s.job().Status, s.Queue.Due())
 	}
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if status := s.job().Status; status.Succeeded != 2 || status.Active != 0 || status.Phase != "running" {
 		t.Errorf("%+v", status)
 	}
-	if n := len(*asked); n > 20 || s.told("FailedCreate") == 0 || !strings.Contains(strings.Join(s.events, "\n"), "not here") {
+	if n := len(*asked); n > 20 || s.countEvents("FailedCreate") == 0 || !strings.Contains(strings.Join(s.events, "\n"), "not here") {
 		t.Errorf("asked %d times, told %v", n, s.events)
 	}
 	s.Answer = nil
-	s.spend(2 * time.Minute)
+	s.runFor(2 * time.Minute)
 	if s.job().Status.Phase != "completed" {
 		t.Errorf("%+v", s.job().Status)
 	}
 	s = simulate(1, makeJob(), "n1", "n2") // a deletion
 	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
-	s.spend(time.Second)
+	s.runFor(time.Second)
 	s.Answer = func(r *simulation.Request) error {
 		if r.Verb == "delete" {
 			return apierrors.NewForbidden(corev1.Resource("pods"), r.Key.Name, errors.New("not now"))
@@ -181,12 +181,12 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 		return nil
 	}
 	s.end(s.on("n1")[0].Name, corev1.PodFailed)
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if status := s.job().Status; status.Phase != "failed" || status.Active != 1 || status.Failed != 2 {
 		t.Errorf("%+v", status)
 	}
 	s.Answer = nil
-	s.spend(20 * time.Minute) // BJ-104 (part)
+	s.runFor(20 * time.Minute) // BJ-104 (part)
 	if status := s.job().Status; status.Active != 0 || status.Failed != 2 || len(s.pods()) != 1 {
 		t.Errorf("%+v", status)
 	}
@@ -218,7 +218,7 @@ func TestTheEndIsWrittenFirst(t *testing.T) {
 					s.Kill()
 				}
 			}
-			s.spend(20 * time.Second)
+			s.runFor(20 * time.Second)
 			status := s.job().Status
 			want := map[string]string{"failed": "failed, 3 failed, 1 pods", "completed": "completed, 1 failed, 2 pods"}[name]
 			if got := fmt.Sprintf("%s, %d failed, %d pods", status.Phase, status.Failed, len(s.pods())); got != want || status.Active != 0 {
@@ -228,38 +228,38 @@ func TestTheEndIsWrittenFirst(t *testing.T) {
 	}
 }
 
-// TestTimers shows BJ-103 (part) and BJ-120: deadline and time to live fire although nothing happens, in
-// another manager, too; the job goes with its pods.
-func TestTimers(t *testing.T) {
+// TestDeadlineAndTimeToLiveFireByThemselves shows BJ-103 (part) and BJ-120: deadline and time to live fire
+// although nothing happens, in another manager, too; the job goes with its pods.
+func TestDeadlineAndTimeToLiveFireByThemselves(t *testing.T) {
 	deadline, ttl := int64(300), int32(100)
 	s := simulate(1, makeJob(func(job *appsv1beta1.BroadcastJob) {
 		job.Spec.CompletionPolicy.ActiveDeadlineSeconds, job.Spec.CompletionPolicy.TTLSecondsAfterFinished = &deadline, &ttl
 	}), "n1", "n2")
 	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	s.Pass(time.Minute)
 	s.startManager()
-	s.spend(179 * time.Second)
+	s.runFor(179 * time.Second)
 	if s.job().Status.Phase != "running" {
 		t.Error("too early")
 	}
-	s.spend(2 * time.Second)
-	if s.job().Status.Phase != "failed" || s.told("DeadlineExceeded") != 1 {
+	s.runFor(2 * time.Second)
+	if s.job().Status.Phase != "failed" || s.countEvents("DeadlineExceeded") != 1 {
 		t.Errorf("%+v %v", s.job().Status, s.events)
 	}
 	s.startManager()
-	s.spend(98 * time.Second)
+	s.runFor(98 * time.Second)
 	if s.job() == nil {
 		t.Fatal("too early")
 	}
-	s.spend(3 * time.Second)
+	s.runFor(3 * time.Second)
 	if s.job() != nil || len(s.pods()) > 0 {
 		t.Error("the job is there")
 	}
 }
 
-// TestDeletedJobs shows BJ-064: a job that is being deleted gets nothing.
-func TestDeletedJobs(t *testing.T) {
+// TestADeletedJobGetsNothing shows BJ-064: a job that is being deleted gets nothing.
+func TestADeletedJobGetsNothing(t *testing.T) {
 	s := simulate(1, makeJob(), "n1")
 	s.Change(jobKey, func(o client.Object) {
 		now := metav1.NewTime(s.Now())
@@ -277,7 +277,7 @@ func TestDeletedJobs(t *testing.T) {
 func TestNodeEvents(t *testing.T) {
 	s := simulate(1, makeJob(), "n1", "n2")
 	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
-	s.spend(time.Second)
+	s.runFor(time.Second)
 	cordon := func(node *corev1.Node) { node.Spec.Unschedulable = true }
 	taint := func(key string, effect corev1.TaintEffect) func(*corev1.Node) {
 		return func(node *corev1.Node) {
@@ -334,39 +334,39 @@ func TestSpecChangeIgnored(t *testing.T) {
 	s := simulate(1, makeJob(), "n1")
 	change := func(image string) {
 		s.change(func(job *appsv1beta1.BroadcastJob) { setTemplate(job, strings.Replace(never, "check:1", image, 1)) })
-		s.spend(time.Minute)
+		s.runFor(time.Minute)
 	}
 	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	pods := s.pods()
 	change("check:2")
-	if s.told("SpecChangeIgnored") != 1 || !cmp.Equal(pods[0].UID, s.pods()[0].UID) {
+	if s.countEvents("SpecChangeIgnored") != 1 || !cmp.Equal(pods[0].UID, s.pods()[0].UID) {
 		t.Errorf("%v", s.events)
 	}
 	s.ends = nil
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	writes := len(s.Writes)
 	change("check:3")
-	if s.told("SpecChangeIgnored") != 2 || len(s.Writes) != writes || s.job().Status.Phase != "completed" {
+	if s.countEvents("SpecChangeIgnored") != 2 || len(s.Writes) != writes || s.job().Status.Phase != "completed" {
 		t.Errorf("%v", s.events)
 	}
 	s.startManager()
-	s.spend(time.Minute)
-	if s.told("SpecChangeIgnored") != 2 {
+	s.runFor(time.Minute)
+	if s.countEvents("SpecChangeIgnored") != 2 {
 		t.Errorf("%v", s.events)
 	}
 }
 
-// TestEvents shows that what is told of is told once, though many passes find it (BJ-044 (part),
+// TestEventsAreToldOnce shows that what is told of is told once, though many passes find it (BJ-044 (part),
 // BJ-072 (part), BJ-092 (part), BJ-134 (part)).
-func TestEvents(t *testing.T) {
+func TestEventsAreToldOnce(t *testing.T) {
 	s := simulate(1, makeJob(onFailure(appsv1beta1.FailurePolicyPause)), "n1", "n2", "n3")
 	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	again := func() {
 		for range 5 {
 			s.Queue.Add()
-			s.spend(10 * time.Second)
+			s.runFor(10 * time.Second)
 		}
 	}
 	s.change(parallelism(number(1)))
@@ -410,15 +410,16 @@ func TestStatusIsWrittenForTheNewestJob(t *testing.T) {
 	writes := len(s.Writes)
 	for range 3 {
 		s.Queue.Add()
-		s.spend(time.Minute)
+		s.runFor(time.Minute)
 	}
 	if extra := s.Writes[writes:]; len(extra) > 0 {
 		t.Errorf("written at rest: %v", extra)
 	}
 }
 
-// TestOrder shows BJ-062: what is looked at first, and that the status is written last, unless the job ends.
-func TestOrder(t *testing.T) {
+// TestTheStatusIsWrittenLastUnlessTheJobEnds shows BJ-062: what is looked at first, and that the status is
+// written last, unless the job ends.
+func TestTheStatusIsWrittenLastUnlessTheJobEnds(t *testing.T) {
 	taint := toNode(func(node *corev1.Node) {
 		node.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
 	})
@@ -444,7 +445,7 @@ func TestOrder(t *testing.T) {
 			t.Fatalf("%+v", first)
 		}
 		s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
-		s.spend(time.Second)
+		s.runFor(time.Second)
 		s.Pass(time.Minute)
 		s.Change(nodeKey("n1"), taint)
 		s.addNode("n3")
@@ -458,7 +459,7 @@ func TestOrder(t *testing.T) {
 		s.Events(all)
 		s.events, s.Writes = nil, nil
 		if s.Manage(); strings.Contains(test.want, "status") {
-			s.spend(time.Second)
+			s.runFor(time.Second)
 		}
 		got := string(s.job().Status.Phase) + ": "
 		for _, event := range s.events {
@@ -479,9 +480,9 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestManyFailures shows that what is remembered of nodes is bounded.
-func TestManyFailures(t *testing.T) {
-	m := &kept{}
+// TestWhatIsRememberedOfNodesIsBounded shows that what is remembered of nodes is bounded.
+func TestWhatIsRememberedOfNodesIsBounded(t *testing.T) {
+	m := &memory{}
 	now := time.Now()
 	for i := range 3 * mostFailed {
 		m.fails(fmt.Sprint(i), now)
@@ -491,8 +492,8 @@ func TestManyFailures(t *testing.T) {
 	}
 }
 
-// TestBinding shows the flag --assign-bcj-pods-by-scheduler=false (BJ-041 (part)).
-func TestBinding(t *testing.T) {
+// TestPodsAreBoundToTheirNodesByTheFlag shows the flag --assign-bcj-pods-by-scheduler=false (BJ-041 (part)).
+func TestPodsAreBoundToTheirNodesByTheFlag(t *testing.T) {
 	s := simulate(1, makeJob(), "n1")
 	s.binds = true
 	s.startManager()

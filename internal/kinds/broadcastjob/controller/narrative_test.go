@@ -34,7 +34,7 @@ func (n *tale) then(title string, do option) {
 	if do != nil {
 		n.change(do)
 	}
-	n.spend(2 * time.Minute)
+	n.runFor(2 * time.Minute)
 	if n.job() == nil {
 		fmt.Fprintf(&n.text, "\nThen: the job is gone.\n")
 		return

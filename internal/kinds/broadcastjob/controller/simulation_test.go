@@ -24,20 +24,20 @@ import (
 // but what a node is to a pod (package nodes).
 type jobRun struct {
 	*simulated
-	seed    uint64
-	failure string
-	haunted bool
-	zombie  *zombie
-	nodes   int
+	seed         uint64
+	failure      string
+	staleLeaders bool
+	staleLeader  *staleLeader
+	nodes        int
 	// calm: nobody deletes pods, and none fails.
 	calm bool
 }
 
-// zombie is a manager that goes on although another one has taken over.
-type zombie struct {
-	view       *simulation.View
-	kube       *Kube
-	controller *Controller
+// staleLeader is a manager that goes on although another one has taken over.
+type staleLeader struct {
+	view *simulation.View
+	kube *Kube
+	pass *Pass
 }
 
 func (r *jobRun) fail(format string, args ...any) {
@@ -102,7 +102,7 @@ func (r *jobRun) creation(job *appsv1beta1.BroadcastJob, pod *corev1.Pod) {
 			active++
 		}
 	}
-	if limit := r.limit(job); active > limit && !r.haunted {
+	if limit := r.limit(job); active > limit && !r.staleLeaders {
 		r.fail("pod %s is created: %d active, limit %d", pod.Name, active, limit)
 	}
 }
@@ -120,7 +120,7 @@ func (r *jobRun) limit(job *appsv1beta1.BroadcastJob) int {
 // deletion judges the end of a pod by the manager (BJ-132 (part), BJ-133 (part)).
 func (r *jobRun) deletion(job *appsv1beta1.BroadcastJob, pod *corev1.Pod) {
 	if hasEnded(r.job()) {
-		if s := state(job, pod); s != "active" && s != "restarting" && !r.haunted {
+		if s := state(job, pod); s != "active" && s != "restarting" && !r.staleLeaders {
 			r.fail("pod %s, which is %s, is deleted after the end", pod.Name, s)
 		}
 		return
@@ -373,8 +373,8 @@ func (r *jobRun) play(steps int) {
 			r.Revive()
 			r.beginManager()
 		}
-		if r.haunted {
-			r.haunt()
+		if r.staleLeaders {
+			r.runStaleLeader()
 		}
 		switch n := r.Rand.IntN(100); {
 		case n < 5:
@@ -396,28 +396,28 @@ func (r *jobRun) play(steps int) {
 	}
 }
 
-// haunt lets a zombie act, makes one now and then, and ends it some time later.
-func (r *jobRun) haunt() {
-	switch z := r.zombie; {
-	case z == nil && !r.Dead() && r.Chance(0.05):
-		r.zombie = &zombie{r.Fork(), r.kube, r.controller}
+// runStaleLeader lets a stale leader act, makes one now and then, and ends it some time later.
+func (r *jobRun) runStaleLeader() {
+	switch leader := r.staleLeader; {
+	case leader == nil && !r.Dead() && r.Chance(0.05):
+		r.staleLeader = &staleLeader{r.Fork(), r.kube, r.pass}
 		r.startManager()
-	case z == nil:
+	case leader == nil:
 	case r.Chance(0.05):
-		r.End(z.view)
-		r.zombie = nil
+		r.End(leader.view)
+		r.staleLeader = nil
 	case r.Chance(0.3):
 		dead := r.Dead()
-		r.As(z.view, func() {
-			kube, controller := r.kube, r.controller
-			r.kube, r.controller = z.kube, z.controller
+		r.As(leader.view, func() {
+			kube, pass := r.kube, r.pass
+			r.kube, r.pass = leader.kube, leader.pass
 			r.Deliver(r.Rand.IntN(4))
 			_, _ = r.reconcile()
 			r.kube, r.controller = kube, controller
 		})
-		if r.Dead() && !dead { // it was the zombie that died
-			r.End(z.view)
-			r.zombie = nil
+		if r.Dead() && !dead { // it was the stale leader that died
+			r.End(leader.view)
+			r.staleLeader = nil
 			r.Revive()
 		}
 	}
@@ -425,9 +425,9 @@ func (r *jobRun) haunt() {
 
 // finish ends the disturbances and checks what must hold at rest.
 func (r *jobRun) finish() {
-	if r.zombie != nil {
-		r.End(r.zombie.view)
-		r.zombie = nil
+	if r.staleLeader != nil {
+		r.End(r.staleLeader.view)
+		r.staleLeader = nil
 	}
 	for _, node := range r.nodesOf(false) {
 		if !r.calm && node.Name == "n1" { // a cluster may end with one that takes no new pods
@@ -522,9 +522,9 @@ func (r *jobRun) rests() {
 	}
 }
 
-func playJob(t *testing.T, seed uint64, haunted bool) {
+func playJob(t *testing.T, seed uint64, staleLeaders bool) {
 	r := newRun(seed)
-	r.trace, r.Apart, r.haunted = os.Getenv("TRACE") != "", seed%5 > 1, haunted
+	r.trace, r.Apart, r.staleLeaders = os.Getenv("TRACE") != "", seed%5 > 1, staleLeaders
 	r.play(150 + r.Rand.IntN(250))
 	if r.finish(); r.failure != "" {
 		t.Error(r.failure)
@@ -536,7 +536,7 @@ func TestSimulatedBroadcastJobs(t *testing.T) {
 	simulationtest.Seeds(t, 2000, func(t *testing.T, seed uint64) { playJob(t, seed, false) })
 }
 
-// TestSimulatedZombies plays lives in which managers go on for a while after others took over from them.
-func TestSimulatedZombies(t *testing.T) {
+// TestSimulatedStaleLeaders plays lives in which managers go on for a while after others took over from them.
+func TestSimulatedStaleLeaders(t *testing.T) {
 	simulationtest.Some(t, 500, 4, func(t *testing.T, seed uint64) { playJob(t, seed, true) })
 }

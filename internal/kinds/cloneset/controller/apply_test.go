@@ -238,8 +238,8 @@ func TestOwnWritesAreKnownBeforeTheCacheShowsThem(t *testing.T) {
 	}
 }
 
-// TestMeters: updates started, what waits, and how long an update takes (CS-238, IPU-193).
-func TestMeters(t *testing.T) {
+// Updates started, what waits, and how long an update takes (CS-238, IPU-193).
+func TestUpdatesAreMetered(t *testing.T) {
 	m := podapply.NewMeters("cloneset")
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.All()...)

@@ -456,9 +456,9 @@ func TestFurtherOwnersStay(t *testing.T) {
 	}
 }
 
-// TestRefusedGrowth: a StorageClass that does not let claims grow is asked again later each time, for one
-// claim, and says so in the condition all the time (CS-338 (part)).
-func TestRefusedGrowth(t *testing.T) {
+// A StorageClass that does not let claims grow is asked again later each time, for one claim, and says so in
+// the condition all the time (CS-338 (part)).
+func TestARefusedGrowthIsAskedForLaterEachTime(t *testing.T) {
 	s := atRest(t, clonesettest.Set(20, clonesettest.Claims("1Gi"), clonesettest.Annotated(pub.ResizeClaims, "true")), cloneset.Features{})
 	refused := 0
 	s.Refused = func(w simulation.Write) bool {

@@ -139,3 +139,42 @@ func TestWhatHooksHoldUp(t *testing.T) {
 		}
 	}
 }
+
+// CS-190 (part), IPU-152 (part): a new pod is not available before its preNormal hook has wholly arrived,
+// however ready it is; then it is.
+func TestANewPodWaitsForItsWholePreNormalHook(t *testing.T) {
+	s := simulate(1, clonesettest.Set(2, func(set *appsv1beta1.CloneSet) {
+		set.Spec.Lifecycle = &pub.Lifecycle{PreNormal: &pub.LifecycleHook{LabelsHandler: map[string]string{"registered": "yes"},
+			FinalizersHandler: []string{"registry.example/entry"}}}
+	}), cloneset.Features{})
+	expect := func(when string, available int32, states ...string) {
+		t.Helper()
+		if err := s.Settle(100); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, pod := range s.active() {
+			got = append(got, pod.Labels[pub.LifecycleState])
+		}
+		slices.Sort(got)
+		if status := s.set().Status; status.AvailableReplicas != available || status.ReadyReplicas != 2 || !slices.Equal(got, states) {
+			t.Errorf("%s: %d available, %d ready, %v", when, status.AvailableReplicas, status.ReadyReplicas, got)
+		}
+	}
+	preparing, normal := string(pub.LifecycleStatePreparingNormal), string(pub.LifecycleStateNormal)
+	expect("new", 0, preparing, preparing)
+	names := []string{s.active()[0].Name, s.active()[1].Name}
+	tale := &tale{simulated: s}
+	tale.edit(s.active()[0], label("registered", "no"))
+	tale.edit(s.active()[1], func(pod *corev1.Pod) { pod.Finalizers = append(pod.Finalizers, "registry.example/entry") })
+	expect("another value; the finalizer alone", 0, preparing, preparing)
+	tale.edit(s.active()[0], label("registered", "yes"))
+	expect("the label alone", 0, preparing, preparing)
+	tale.edit(s.active()[0], func(pod *corev1.Pod) { pod.Finalizers = append(pod.Finalizers, "registry.example/entry") })
+	expect("one has both", 1, normal, preparing)
+	tale.edit(s.active()[1], label("registered", "yes"))
+	expect("both have", 2, normal, normal)
+	if got := []string{s.active()[0].Name, s.active()[1].Name}; !slices.Equal(got, names) {
+		t.Errorf("pods %v became %v", names, got)
+	}
+}

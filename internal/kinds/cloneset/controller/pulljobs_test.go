@@ -39,9 +39,9 @@ func (m *lateMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta
 	return m.RESTMapper.RESTMapping(gk, versions...)
 }
 
-// TestPullWatch: nothing is known of jobs, and nothing is watched, until their kind is served; then the sets
-// between two revisions are called for, and the jobs wake their owners (CS-200).
-func TestPullWatch(t *testing.T) {
+// Nothing is known of jobs, and nothing is watched, until their kind is served; then the sets between two
+// revisions are called for, and the jobs wake their owners (CS-200).
+func TestPullJobsAreWatchedOnceTheirKindIsServed(t *testing.T) {
 	scheme := runtime.NewScheme()
 	if err := appsv1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)

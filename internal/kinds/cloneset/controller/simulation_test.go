@@ -54,9 +54,9 @@ type rolloutRun struct {
 	// resized already.
 	redirected bool
 	spec       podSpec
-	// haunted: managers may go on after others took over from them; zombie is one that does.
-	haunted bool
-	zombie  *zombie
+	// staleLeaders: managers may go on after others took over from them; staleLeader is one that does.
+	staleLeaders bool
+	staleLeader  *staleLeader
 }
 
 // podSpec is what users change in the template.
@@ -179,7 +179,7 @@ func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object
 	active := len(r.active())
 	switch w.Verb {
 	case "create":
-		if r.haunted { // each creates what it knows to be missing
+		if r.staleLeaders { // each creates what it knows to be missing
 			return
 		}
 		if set.Spec.ScaleStrategy.ExcludePreparingDelete { // CS-116 (part)
@@ -207,7 +207,7 @@ func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object
 	}
 	pod := before.(*corev1.Pod)
 	if afterPod, ok := after.(*corev1.Pod); ok {
-		if !r.haunted {
+		if !r.staleLeaders {
 			r.partitionHolds(pod, afterPod, limits, set)
 		}
 		for i := range pod.Spec.Containers {
@@ -414,7 +414,7 @@ func (r *rolloutRun) user() {
 	retemplate := func(set *appsv1beta1.CloneSet) { clonesettest.SetTemplate(set, r.template()) }
 	switch r.Rand.IntN(18) {
 	case 15, 16, 17:
-		r.odd()
+		r.changeMidRollout()
 	case 10:
 		if only && !r.node.Daemon {
 			return
@@ -519,8 +519,8 @@ func (r *rolloutRun) play(steps int) {
 		if r.Dead() && r.Chance(0.3) {
 			r.startManager(r.kind.Features)
 		}
-		if r.haunted {
-			r.haunt()
+		if r.staleLeaders {
+			r.runStaleLeader()
 		}
 		switch n := r.Rand.IntN(100); {
 		case n < 4:
@@ -542,36 +542,36 @@ func (r *rolloutRun) play(steps int) {
 	}
 }
 
-// zombie is a manager that goes on although another one has taken over. It knows what it wrote itself, and
-// hears late of what happens.
-type zombie struct {
-	view       *simulation.View
-	kube       *Kube
-	controller *Controller
+// staleLeader is a manager that goes on although another one has taken over. It knows what it wrote itself,
+// and hears late of what happens.
+type staleLeader struct {
+	view *simulation.View
+	kube *Kube
+	pass *Pass
 }
 
-// haunt lets a zombie act, makes one now and then, and ends it some time later.
-func (r *rolloutRun) haunt() {
-	switch z := r.zombie; {
-	case z == nil && !r.Dead() && r.Chance(0.05):
-		r.zombie = &zombie{r.Fork(), r.kube, r.controller}
-		r.startManager(r.kind.Features)
-	case z == nil:
+// runStaleLeader lets a stale leader act, makes one now and then, and ends it some time later.
+func (r *rolloutRun) runStaleLeader() {
+	switch leader := r.staleLeader; {
+	case leader == nil && !r.Dead() && r.Chance(0.05):
+		r.staleLeader = &staleLeader{r.Fork(), r.kube, r.pass}
+		r.startManager(r.pass.Features)
+	case leader == nil:
 	case r.Chance(0.05):
-		r.End(z.view)
-		r.zombie = nil
+		r.End(leader.view)
+		r.staleLeader = nil
 	case r.Chance(0.3):
 		dead := r.Dead()
-		r.As(z.view, func() {
-			kube, controller := r.kube, r.controller
-			r.kube, r.controller = z.kube, z.controller
+		r.As(leader.view, func() {
+			kube, pass := r.kube, r.pass
+			r.kube, r.pass = leader.kube, leader.pass
 			r.Deliver(r.Rand.IntN(4))
 			_, _ = r.reconcile()
 			r.kube, r.controller = kube, controller
 		})
-		if r.Dead() && !dead { // it was the zombie that died
-			r.End(z.view)
-			r.zombie = nil
+		if r.Dead() && !dead { // it was the stale leader that died
+			r.End(leader.view)
+			r.staleLeader = nil
 			r.Revive()
 		}
 	}
@@ -579,9 +579,9 @@ func (r *rolloutRun) haunt() {
 
 // finish ends the disturbances with a good template and checks what must hold at rest.
 func (r *rolloutRun) finish() {
-	if r.zombie != nil {
-		r.End(r.zombie.view)
-		r.zombie = nil
+	if r.staleLeader != nil {
+		r.End(r.staleLeader.view)
+		r.staleLeader = nil
 	}
 	r.BeforeWrite = r.beforeWrite
 	r.change(func(set *appsv1beta1.CloneSet) {
@@ -728,13 +728,13 @@ func TestSimulatedRollouts(t *testing.T) {
 	})
 }
 
-// TestSimulatedZombies plays rollouts in which managers go on for a while after others took over from them.
-// Two that count alike may take more pods together than the budget allows; each write is of exactly the
+// TestSimulatedStaleLeaders plays rollouts in which managers go on for a while after others took over from
+// them. Two that count alike may take more pods together than the budget allows; each write is of exactly the
 // version that it was decided for, so that nothing else goes wrong.
-func TestSimulatedZombies(t *testing.T) {
+func TestSimulatedStaleLeaders(t *testing.T) {
 	simulationtest.Some(t, 500, 4, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
-		r.trace, r.Apart, r.haunted, r.calm = os.Getenv("TRACE") != "", seed%5 > 1, true, false
+		r.trace, r.Apart, r.staleLeaders, r.calm = os.Getenv("TRACE") != "", seed%5 > 1, true, false
 		r.play(150 + r.Rand.IntN(250))
 		if r.finish(); r.failure != "" {
 			t.Error(r.failure)

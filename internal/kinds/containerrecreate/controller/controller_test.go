@@ -148,7 +148,7 @@ func TestEndIsTold(t *testing.T) {
 }
 
 // CRR-055: which events of pods concern requests.
-func TestPodEvents(t *testing.T) {
+func TestEventsOfPodsConcernTheirRequests(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*corev1.Pod)
 		want   bool
@@ -236,7 +236,7 @@ func TestStalePlansAreNotWritten(t *testing.T) {
 }
 
 // CRR-138: completed requests by result, once each, and how long they took.
-func TestMetrics(t *testing.T) {
+func TestCompletedRequestsAreCountedOnce(t *testing.T) {
 	m := newMeters()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, appsv1beta1.AddToScheme} {

@@ -41,7 +41,7 @@ func TestEveryFailureIsTold(t *testing.T) {
 		"a revision is created": {verb("create", "ControllerRevision"), func(s *simulated) { s.change(image("agent:2")) }, failedUpdate},
 		"a revision is raised": {verb("patch", "ControllerRevision"), func(s *simulated) {
 			s.change(image("agent:2"))
-			s.spend(5 * time.Minute)
+			s.runFor(5 * time.Minute)
 			s.change(image("agent:1"))
 		}, failedUpdate},
 		"a pod is created": {verb("create", "Pod"), func(s *simulated) { s.change(image("agent:1")); s.addNode("n9", nil) }, failedCreate},
@@ -67,13 +67,13 @@ func TestEveryFailureIsTold(t *testing.T) {
 			denied := s.deny(tt.denied)
 			generation := s.set().Status.ObservedGeneration
 			tt.change(s)
-			s.spend(10 * time.Minute)
+			s.runFor(10 * time.Minute)
 			pod := s.on("n1")[0]
 			s.Change(podKey(pod.Name), func(o client.Object) { // which is news for the counts
 				o.(*corev1.Pod).Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
 			})
 			s.node.Frozen[pod.Name] = true
-			s.spend(10 * time.Minute)
+			s.runFor(10 * time.Minute)
 			if is := s.set().Status; is.NumberReady >= is.DesiredNumberScheduled ||
 				is.NumberReady != is.DesiredNumberScheduled-is.NumberUnavailable ||
 				is.ObservedGeneration == s.set().Generation || is.ObservedGeneration < generation {
@@ -87,7 +87,7 @@ func TestEveryFailureIsTold(t *testing.T) {
 			}
 			s.Answer = nil
 			s.node.Frozen[pod.Name] = false
-			s.spend(20 * time.Minute)
+			s.runFor(20 * time.Minute)
 			if is := s.set().Status; len(is.Conditions) > 0 || is.ObservedGeneration != s.set().Generation ||
 				is.NumberAvailable != is.DesiredNumberScheduled {
 				t.Errorf("status %+v\n%s", is, s.describe())
@@ -106,18 +106,18 @@ func TestTemplatesThatCannotBeCompleted(t *testing.T) {
 	writes := len(s.Writes)
 	s.change(image("agent:2"))
 	s.node.Fail(s.only(t, "n1").Name)
-	s.spend(10 * time.Minute)
+	s.runFor(10 * time.Minute)
 	for _, w := range s.Writes[writes:] {
 		if w.Key != setKey || w.Subresource != "status" {
 			t.Errorf("%v", w)
 		}
 	}
 	if is := s.set().Status; !strings.Contains(condition(s.set(), failedUpdate), "no room for templates") ||
-		is.ObservedGeneration == s.set().Generation || len(s.told("no room for templates")) == 0 {
+		is.ObservedGeneration == s.set().Generation || len(s.eventsWith("no room for templates")) == 0 {
 		t.Errorf("%+v, told %q", is, s.events)
 	}
-	s.kind.Template = complete
-	s.spend(20 * time.Minute)
+	s.pass.Template = complete
+	s.runFor(20 * time.Minute)
 	if is := s.set().Status; s.images() != "2 2" || len(is.Conditions) > 0 || is.ObservedGeneration != s.set().Generation {
 		t.Error(s.describe())
 	}
@@ -136,7 +136,7 @@ func TestCreationStopsAtAFailure(t *testing.T) {
 		t.Errorf("%d creations are tried in a pass", n)
 	}
 	s.Answer = nil
-	s.spend(10 * time.Minute)
+	s.runFor(10 * time.Minute)
 	if int(s.set().Status.NumberAvailable) != len(nodes) {
 		t.Error(s.describe())
 	}
@@ -150,8 +150,8 @@ func TestCreationStopsAtAFailure(t *testing.T) {
 	}
 	s.addNode("nA", nil)
 	s.events = nil
-	s.spend(time.Minute)
-	if len(s.told("FailedCreate")) > 0 || len(s.set().Status.Conditions) > 0 {
+	s.runFor(time.Minute)
+	if len(s.eventsWith("FailedCreate")) > 0 || len(s.set().Status.Conditions) > 0 {
 		t.Errorf("%q %+v", s.events, s.set().Status.Conditions)
 	}
 	s.Answer = func(r *simulation.Request) error {
@@ -163,8 +163,8 @@ func TestCreationStopsAtAFailure(t *testing.T) {
 	s.Remove(nodeKey("nA"))
 	s.taint("n0", "broken", corev1.TaintEffectNoExecute)
 	s.events = nil
-	s.spend(time.Minute)
-	if len(s.told("FailedDelete")) > 0 || len(s.set().Status.Conditions) > 0 {
+	s.runFor(time.Minute)
+	if len(s.eventsWith("FailedDelete")) > 0 || len(s.set().Status.Conditions) > 0 {
 		t.Errorf("%q %+v", s.events, s.set().Status.Conditions)
 	}
 }
@@ -204,10 +204,10 @@ func TestPodsThatEnd(t *testing.T) {
 			for range 13 {
 				end("n1")
 				for before := len(gone); len(gone) == before; {
-					s.spend(100 * time.Millisecond)
+					s.runFor(100 * time.Millisecond)
 				}
 				for len(s.on("n1")) != 1 || s.on("n1")[0].Status.Phase != corev1.PodRunning {
-					s.spend(100 * time.Millisecond)
+					s.runFor(100 * time.Millisecond)
 				}
 			}
 			for i := 1; i < len(gone); i++ {
@@ -216,21 +216,21 @@ func TestPodsThatEnd(t *testing.T) {
 					t.Errorf("%s: waits %s, not %s", phase, is, want)
 				}
 			}
-			if len(s.told(reason, "n1")) < 13 {
+			if len(s.eventsWith(reason, "n1")) < 13 {
 				t.Errorf("told %q", s.events)
 			}
 			end("n2")
-			s.spend(10 * time.Second)
+			s.runFor(10 * time.Second)
 			if pod := s.only(t, "n2"); pod.Status.Phase != corev1.PodRunning {
 				t.Error("another node waits as well: ", s.describe())
 			}
 			end("n1")
-			s.spend(time.Minute)
+			s.runFor(time.Minute)
 			if pod := s.only(t, "n1"); pod.Status.Phase != phase {
 				t.Error("it does not wait: ", s.describe())
 			}
 			s.change(image("agent:2"))
-			s.spend(10 * time.Second)
+			s.runFor(10 * time.Second)
 			if pod := s.only(t, "n1"); pod.Status.Phase != corev1.PodRunning {
 				t.Error("another generation waits as well: ", s.describe())
 			}

@@ -83,7 +83,7 @@ func TestWhatIsUpdatedInPlace(t *testing.T) {
 				tt.disturb(s)
 			}
 			s.change(tt.change)
-			s.spend(10 * time.Minute)
+			s.runFor(10 * time.Minute)
 			after := []any{s.only(t, "n1").UID, s.only(t, "n2").UID}
 			if kept := cmp.Equal(before, after); kept != tt.kept || s.set().Status.UpdatedNumberScheduled != 2 ||
 				s.set().Status.NumberAvailable != 2 {
@@ -131,7 +131,7 @@ func TestTheStepsOfAnUpdate(t *testing.T) {
 		steps = append(steps, strings.Join(words, " "))
 	}
 	s.change(image("agent:2"))
-	s.spend(5 * time.Minute)
+	s.runFor(5 * time.Minute)
 	want := []string{"patch False", "patch agent:2 " + s.set().Status.UpdateRevision + " Updating", "patch True Normal"}
 	if diff := cmp.Diff(want, steps); diff != "" {
 		t.Error(diff)
@@ -144,21 +144,21 @@ func TestEventsOfUpdatesInPlace(t *testing.T) {
 	s := started(t, makeSet(inPlace), everything, "n1")
 	pod := s.only(t, "n1")
 	s.change(image("agent:2"))
-	s.spend(5 * time.Minute)
-	if len(s.told("Normal SuccessfulUpdatePodInPlace ", pod.Name)) != 1 || s.only(t, "n1").UID != pod.UID {
+	s.runFor(5 * time.Minute)
+	if len(s.eventsWith("Normal SuccessfulUpdatePodInPlace ", pod.Name)) != 1 || s.only(t, "n1").UID != pod.UID {
 		t.Errorf("%q", s.events)
 	}
 	s.deny(func(r *simulation.Request) bool {
 		return r.Verb == "patch" && r.Key.Kind == "Pod" && r.Subresource == ""
 	})
 	s.change(image("agent:3"))
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	revision := "agent-" + s.set().Status.UpdateRevision
-	if len(s.told("Warning FailedUpdatePodInPlace ", pod.Name, revision, "a policy")) == 0 {
+	if len(s.eventsWith("Warning FailedUpdatePodInPlace ", pod.Name, revision, "a policy")) == 0 {
 		t.Errorf("%q", s.events)
 	}
 	s.Answer = nil
-	s.spend(10 * time.Minute)
+	s.runFor(10 * time.Minute)
 	s.Answer = func(r *simulation.Request) error {
 		if r.Verb == "patch" && r.Key.Kind == "Pod" && r.Subresource == "" && strings.Contains(string(r.Body), "agent:2") {
 			return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), r.Key.Name,
@@ -168,10 +168,10 @@ func TestEventsOfUpdatesInPlace(t *testing.T) {
 	}
 	s.events = nil
 	s.change(image("agent:2"))
-	s.spend(10 * time.Minute)
+	s.runFor(10 * time.Minute)
 	revision = "agent-" + s.set().Status.UpdateRevision
-	if s.only(t, "n1").UID == pod.UID || s.images() != "2" || len(s.told("Warning FailedUpdatePodInPlace ", revision)) == 0 ||
-		len(s.told("Normal SuccessfulDelete ", pod.Name)) != 1 {
+	if s.only(t, "n1").UID == pod.UID || s.images() != "2" || len(s.eventsWith("Warning FailedUpdatePodInPlace ", revision)) == 0 ||
+		len(s.eventsWith("Normal SuccessfulDelete ", pod.Name)) != 1 {
 		t.Errorf("%q %s", s.events, s.describe())
 	}
 }
@@ -198,8 +198,8 @@ func TestEventsOfPods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := started(t, makeSet(), everything, "n1")
 			tt.disturb(s)
-			s.spend(10 * time.Second)
-			told := s.told(tt.want)
+			s.runFor(10 * time.Second)
+			told := s.eventsWith(tt.want)
 			if len(told) == 0 || strings.Contains(tt.want, "refused") && !strings.Contains(told[0], "a policy says no") {
 				t.Errorf("%q is not among %q", tt.want, s.events)
 			}
@@ -209,9 +209,9 @@ func TestEventsOfPods(t *testing.T) {
 	s.change(func(set *appsv1beta1.DaemonSet) { set.Spec.Selector.MatchLabels["app"] = "other" })
 	for range 10 {
 		s.Queue.Add()
-		s.spend(time.Minute)
+		s.runFor(time.Minute)
 	}
-	if n := len(s.told("FailedUpdatePodInPlace", "spec.selector")); n != 1 || len(s.told("FailedPlacement")) > 0 {
+	if n := len(s.eventsWith("FailedUpdatePodInPlace", "spec.selector")); n != 1 || len(s.eventsWith("FailedPlacement")) > 0 {
 		t.Errorf("%q", s.events)
 	}
 }
@@ -231,7 +231,7 @@ func TestThePreDeleteHook(t *testing.T) {
 			s.change(func(set *appsv1beta1.DaemonSet) {
 				setTemplate(set, strings.Replace(string(set.Spec.Template.Raw()), "agent:1", "agent:2", 1))
 			})
-			s.spend(5 * time.Minute)
+			s.runFor(5 * time.Minute)
 			pod := s.only(t, "n2")
 			if pod.Labels[pub.LifecycleState] != "PreparingDelete" || pod.Annotations[pub.LifecycleTimestamp] == "" || s.images() != "1 1" {
 				t.Fatal(s.describe())
@@ -244,13 +244,13 @@ func TestThePreDeleteHook(t *testing.T) {
 				t.Errorf("mark %t, gate %t: %+v", mark, gated, pod.Status.Conditions)
 			}
 			s.edit(t, "n2", func(pod *corev1.Pod) { delete(pod.Labels, "drain") })
-			s.spend(5 * time.Minute)
+			s.runFor(5 * time.Minute)
 			if s.images() != "1 2" {
 				t.Error(s.describe())
 			}
 			uid := s.only(t, "n2").UID
 			s.EndGracefully(podKey(s.only(t, "n2").Name))
-			s.spend(time.Minute)
+			s.runFor(time.Minute)
 			if s.only(t, "n2").UID == uid {
 				t.Error("it is held: ", s.describe())
 			}
@@ -274,7 +274,7 @@ func TestARolloutOfMetadata(t *testing.T) {
 		}
 		before := look()
 		s.change(restart)
-		s.spend(5 * time.Minute)
+		s.runFor(5 * time.Minute)
 		after := look()
 		same := slices.Equal(before, after)
 		if isInPlace := s.set().Spec.UpdateStrategy.RollingUpdate.Type == appsv1beta1.InPlaceIfPossibleRollingUpdateType; same != isInPlace ||

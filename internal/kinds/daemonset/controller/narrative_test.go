@@ -38,7 +38,7 @@ func (n *tale) then(title string, do option) {
 	if do != nil {
 		n.change(do)
 	}
-	n.spend(2 * time.Minute)
+	n.runFor(2 * time.Minute)
 	is := n.set().Status
 	fmt.Fprintf(&n.text, "\nThen: %d nodes, %d with an available pod; %d updated; images %s.\n", is.DesiredNumberScheduled, is.NumberAvailable,
 		is.UpdatedNumberScheduled, n.images())

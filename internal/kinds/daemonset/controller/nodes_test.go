@@ -106,7 +106,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	s := started(t, makeSet(), everything, "n1", "n2")
 	status := func(desired, current, misscheduled int32) {
 		t.Helper()
-		s.spend(time.Minute)
+		s.runFor(time.Minute)
 		if is := s.set().Status; is.DesiredNumberScheduled != desired || is.CurrentNumberScheduled != current ||
 			is.NumberMisscheduled != misscheduled {
 			t.Errorf("%+v", is)

@@ -103,13 +103,13 @@ func TestADeletedSet(t *testing.T) {
 	s.taint("n3", "broken", corev1.TaintEffectNoExecute)
 	s.addNode("n4", nil)
 	writes := len(s.Writes)
-	s.spend(10 * time.Minute)
+	s.runFor(10 * time.Minute)
 	if extra := s.Writes[writes:]; len(extra) > 0 || len(s.events) > 0 {
 		t.Errorf("written: %v, told: %q", extra, s.events)
 	}
 	s.Change(setKey, func(o client.Object) { o.SetFinalizers(nil) })
 	s.Queue.Add()
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if len(s.pods()) > 0 || len(s.Writes) > writes {
 		t.Error(s.pods(), s.Writes[writes:])
 	}
@@ -122,16 +122,17 @@ func TestASelectorOfAll(t *testing.T) {
 		Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "x", Image: "x:1"}}}})
 	for range 20 {
 		s.Queue.Add()
-		s.spend(time.Minute)
+		s.runFor(time.Minute)
 	}
 	if len(s.Writes) > 0 || len(s.events) != 1 || !strings.HasPrefix(s.events[0], "Warning SelectingAll ") {
 		t.Errorf("written: %v, told: %q", s.Writes, s.events)
 	}
 }
 
-// TestAdoption shows ADS-046: pods and revisions of nobody with the labels of the set become its own, after a
-// look at the set as it is now; those that lost the labels are given up. Owner references name v1beta1.
-func TestAdoption(t *testing.T) {
+// TestPodsAndRevisionsOfNobodyAreAdopted shows ADS-046: pods and revisions of nobody with the labels of the
+// set become its own, after a look at the set as it is now; those that lost the labels are given up. Owner
+// references name v1beta1.
+func TestPodsAndRevisionsOfNobodyAreAdopted(t *testing.T) {
 	yes := true
 	s := started(t, makeSet(), everything, "n1", "n2", "n3")
 	want := []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "DaemonSet", Name: "agent", UID: s.set().UID,
@@ -153,7 +154,7 @@ func TestAdoption(t *testing.T) {
 		asked = append(asked, r.Verb+" "+r.Key.Kind)
 		return nil
 	}
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	s.Answer = nil
 	check("adopted")
 	if s.only(t, "n1").UID != uid || len(asked) == 0 || asked[0] != "get DaemonSet" {
@@ -161,7 +162,7 @@ func TestAdoption(t *testing.T) {
 	}
 	given := s.only(t, "n2").Name
 	s.edit(t, "n2", func(pod *corev1.Pod) { pod.Labels["app"] = "debug" })
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if pod := s.Get(podKey(given)); len(pod.GetOwnerReferences()) > 0 || pod.GetDeletionTimestamp() != nil || len(s.on("n2")) != 2 {
 		t.Error("a pod without its labels: ", s.describe())
 	}
@@ -198,7 +199,7 @@ func TestACollisionOfNames(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s := simulate(1, makeSet(), everything, "n1")
 			s.storeRevision(name, labels)
-			s.spend(time.Minute)
+			s.runFor(time.Minute)
 			is := s.set().Status
 			if is.CollisionCount == nil || *is.CollisionCount != 1 || "agent-"+is.UpdateRevision == name || is.NumberAvailable != 1 ||
 				is.UpdatedNumberScheduled != 1 {
@@ -212,20 +213,20 @@ func TestACollisionOfNames(t *testing.T) {
 	}
 }
 
-// TestTakenOver shows ADS-061, ADS-062 (part) and ADS-063 (part): what the native kind leaves, completed
-// revision and all, is known again: no pod is touched but for its owner; and an update then rolls out
-// although the generation annotation stays.
-func TestTakenOver(t *testing.T) {
+// TestPodsOfTheNativeKindAreKnownAgain shows ADS-061, ADS-062 (part) and ADS-063 (part): what the native
+// kind leaves, completed revision and all, is known again: no pod is touched but for its owner; and an update
+// then rolls out although the generation annotation stays.
+func TestPodsOfTheNativeKindAreKnownAgain(t *testing.T) {
 	s := started(t, makeSet(), everything, "n1", "n2")
 	uids := []any{s.only(t, "n1").UID, s.only(t, "n2").UID}
 	native(s)
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if got := []any{s.only(t, "n1").UID, s.only(t, "n2").UID}; !cmp.Equal(uids, got) || s.set().Status.UpdatedNumberScheduled != 2 ||
 		len(s.List("ControllerRevision", false)) != 1 {
 		t.Fatal(s.describe())
 	}
 	s.change(image("agent:2"))
-	s.spend(5 * time.Minute)
+	s.runFor(5 * time.Minute)
 	if s.images() != "2 2" || s.set().Status.UpdatedNumberScheduled != 2 {
 		t.Error(s.describe())
 	}

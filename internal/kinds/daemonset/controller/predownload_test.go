@@ -55,21 +55,21 @@ func TestImagesArePulledAhead(t *testing.T) {
 	t.Run("they are made once, and end", func(t *testing.T) {
 		s := pulling(t, true, partition(2))
 		s.change(image("agent:2"))
-		s.spend(5 * time.Minute)
-		if !slices.Equal(s.jobs(), []string{"agent"}) || s.marks() != "true/" || len(s.told("Normal CreatedImagePullJob ", "agent:2")) != 1 {
+		s.runFor(5 * time.Minute)
+		if !slices.Equal(s.jobs(), []string{"agent"}) || s.marks() != "true/" || len(s.eventsWith("Normal CreatedImagePullJob ", "agent:2")) != 1 {
 			t.Errorf("jobs %q, marks %s, events %q", s.jobs(), s.marks(), s.events)
 		}
 		job := simulation.Key{Kind: "ImagePullJob", Name: "agent-" + s.set().Status.UpdateRevision + "-agent"}
 		kept := s.Get(job)
 		s.Remove(job) // its time is over
 		s.change(partition(1))
-		s.spend(5 * time.Minute)
-		if len(s.jobs()) > 0 || len(s.told("CreatedImagePullJob")) != 1 {
+		s.runFor(5 * time.Minute)
+		if len(s.jobs()) > 0 || len(s.eventsWith("CreatedImagePullJob")) != 1 {
 			t.Errorf("made again: %q", s.jobs())
 		}
 		s.Store(job, kept)
 		s.change(partition(0))
-		s.spend(10 * time.Minute)
+		s.runFor(10 * time.Minute)
 		if len(s.jobs()) > 0 || s.images() != "2 2 2 2 2" {
 			t.Error(s.jobs(), s.describe())
 		}
@@ -78,15 +78,15 @@ func TestImagesArePulledAhead(t *testing.T) {
 		s := pulling(t, true, partition(1))
 		s.Answer = creates(apierrors.NewForbidden(corev1.Resource("imagepulljobs"), "x", errors.New("no room")))
 		s.change(image("agent:2"))
-		s.spend(10 * time.Minute)
+		s.runFor(10 * time.Minute)
 		if s.images() != "1 2 2 2 2" || s.marks() != "/" || len(s.set().Status.Conditions) > 0 {
 			t.Error("the rollout stands still: ", s.describe())
 		}
-		if len(s.told("Warning FailedCreateImagePullJob ", "no room")) == 0 || len(s.told("CreatedImagePullJob")) > 0 {
+		if len(s.eventsWith("Warning FailedCreateImagePullJob ", "no room")) == 0 || len(s.eventsWith("CreatedImagePullJob")) > 0 {
 			t.Errorf("events %q", s.events)
 		}
 		s.Answer = nil
-		s.spend(10 * time.Minute)
+		s.runFor(10 * time.Minute)
 		if !slices.Equal(s.jobs(), []string{"agent"}) || s.marks() != "true/" {
 			t.Error("they are not made later: ", s.jobs(), s.marks())
 		}
@@ -94,7 +94,7 @@ func TestImagesArePulledAhead(t *testing.T) {
 	t.Run("under OnDelete", func(t *testing.T) {
 		s := pulling(t, true, onDelete)
 		s.change(image("agent:2"))
-		s.spend(5 * time.Minute)
+		s.runFor(5 * time.Minute)
 		if len(s.jobs()) > 0 || s.marks() != "/true" {
 			t.Error(s.jobs(), s.marks())
 		}
@@ -104,8 +104,8 @@ func TestImagesArePulledAhead(t *testing.T) {
 			s := pulling(t, !gate)
 			s.kind.Features.PreDownload = gate
 			s.change(image("agent:2"))
-			s.spend(10 * time.Minute)
-			if s.images() != "2 2 2 2 2" || len(s.jobs())+len(s.told("ImagePullJob")) > 0 {
+			s.runFor(10 * time.Minute)
+			if s.images() != "2 2 2 2 2" || len(s.jobs())+len(s.eventsWith("ImagePullJob")) > 0 {
 				t.Error(s.jobs(), s.events)
 			}
 		}
@@ -121,8 +121,8 @@ func TestTheFirstDeploymentPullsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.kube.PullJobs = func() bool { return true }
-	s.spend(5 * time.Minute)
-	if len(s.told("ImagePullJob")) > 0 || len(s.jobs()) > 0 || s.images() != "1 1 1" {
+	s.runFor(5 * time.Minute)
+	if len(s.eventsWith("ImagePullJob")) > 0 || len(s.jobs()) > 0 || s.images() != "1 1 1" {
 		t.Error(s.jobs(), s.describe())
 	}
 }

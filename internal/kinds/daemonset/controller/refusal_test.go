@@ -68,7 +68,7 @@ func TestRefusedDeletionHoldsUpNoOther(t *testing.T) {
 				settled(t, s)
 				refused := s.forbid("delete", node)
 				s.change(image("agent:2"))
-				s.spend(time.Minute)
+				s.runFor(time.Minute)
 				if n := s.with("agent:2"); n != 2 {
 					t.Errorf("%d of 2 other pods are updated", n)
 				}
@@ -92,7 +92,7 @@ func TestRefusedDeletionTakesNoBurst(t *testing.T) {
 		s.taint(node, "k", corev1.TaintEffectNoExecute)
 	}
 	s.change(image("agent:2"))
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if len(s.on("n2")) > 0 || s.with("agent:2") != 1 {
 		t.Errorf("pods %d on n2, %d updated", len(s.on("n2")), s.with("agent:2"))
 	}
@@ -107,7 +107,7 @@ func TestRefusedCreationHoldsUpNoOther(t *testing.T) {
 		t.Run(node, func(t *testing.T) {
 			s := simulate(1, makeSet(), daemonset.Features{}, "n1", "n2", "n3")
 			refused := s.forbid("create", node)
-			s.spend(2 * time.Minute)
+			s.runFor(2 * time.Minute)
 			if n := s.with("agent:1"); n != 2 {
 				t.Errorf("%d of 2 other nodes have a pod", n)
 			}
@@ -135,7 +135,7 @@ func TestRefusedUpdateHoldsUpNoOther(t *testing.T) {
 				return nil
 			}
 			s.change(image("agent:2"))
-			s.spend(3 * time.Minute)
+			s.runFor(3 * time.Minute)
 			if n := s.with("agent:2"); n != 2 {
 				t.Errorf("%d of 2 other pods are updated", n)
 			}
@@ -156,12 +156,12 @@ func TestPodsThatAdmissionLeadsAstray(t *testing.T) {
 		}
 		return nil
 	}
-	s.spend(10 * time.Minute)
+	s.runFor(10 * time.Minute)
 	if created > 30 || len(s.pods()) > 0 {
 		t.Errorf("%d created, %d left", created, len(s.pods()))
 	}
 	s.Answer = nil
-	s.spend(10 * time.Minute)
+	s.runFor(10 * time.Minute)
 	if len(s.pods()) != 3 {
 		t.Error(s.describe())
 	}

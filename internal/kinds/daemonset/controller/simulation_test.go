@@ -40,10 +40,10 @@ type rolloutRun struct {
 	// calm: nobody but the manager takes pods out of service, nodes only come, and kubelets bring all pods
 	// up.
 	calm bool
-	// haunted: managers overlap. surged: the set had a surge at some time. handedOver: pods of another set
+	// staleLeaders: managers overlap. surged: the set had a surge at some time. handedOver: pods of another set
 	// were taken over.
-	haunted, surged, handedOver, forgetful bool
-	zombie                                 *zombie
+	staleLeaders, surged, handedOver, forgetful bool
+	staleLeader                                 *staleLeader
 	// excused are the nodes whose pod was deleted in this pass, and did not serve (ADS-131).
 	excused map[string]bool
 	// immediate are the nodes that got a new pod in this pass beside one that did not serve (ADS-161 (part)).
@@ -53,16 +53,16 @@ type rolloutRun struct {
 	// former is the spec before a user's last change; nil if that was taken back.
 	former *appsv1beta1.DaemonSetSpec
 	nodes  int
-	// sick are nodes on which all pods fail; gone are nodes that may come back.
-	sick map[string]bool
-	gone []*corev1.Node
+	// unhealthy are nodes on which all pods fail; gone are nodes that may come back.
+	unhealthy map[string]bool
+	gone      []*corev1.Node
 }
 
-// zombie is a manager that goes on although another one has taken over.
-type zombie struct {
-	view       *simulation.View
-	kube       *Kube
-	controller *Controller
+// staleLeader is a manager that goes on although another one has taken over.
+type staleLeader struct {
+	view *simulation.View
+	kube *Kube
+	pass *Pass
 }
 
 func (r *rolloutRun) fail(format string, args ...any) {
@@ -183,10 +183,10 @@ func (r *rolloutRun) creation(set *appsv1beta1.DaemonSet, pod *corev1.Pod) {
 			there++
 		}
 	}
-	if there > most && !r.handedOver && (!r.haunted || !r.surged) {
+	if there > most && !r.handedOver && (!r.staleLeaders || !r.surged) {
 		r.fail("pod %s is created for node %s, where %d are", pod.Name, target, there)
 	}
-	if newest := r.newest(); !r.haunted && !r.forgetful && !r.handedOver && !revisionIs(pod, newest) {
+	if newest := r.newest(); !r.staleLeaders && !r.forgetful && !r.handedOver && !revisionIs(pod, newest) {
 		r.fail("pod %s is created at %s and not at %s", pod.Name, pod.Labels[pub.ControllerRevisionHash], newest)
 	}
 }
@@ -243,7 +243,7 @@ func (r *rolloutRun) disruption(set *appsv1beta1.DaemonSet, w simulation.Write, 
 	if !r.available(before) && (!stays || before.Labels[pub.ControllerRevisionHash] != pod.Labels[pub.ControllerRevisionHash]) {
 		r.excused[target] = true
 	}
-	if r.haunted || !r.calm || !r.available(before) || stays && r.available(pod) {
+	if r.staleLeaders || !r.calm || !r.available(before) || stays && r.available(pod) {
 		return
 	}
 	all := eligible(set, r.known())
@@ -299,7 +299,7 @@ func inService(pod *corev1.Pod) bool {
 
 // keepsPartition: what partition and selector keep is not moved in place.
 func (r *rolloutRun) keepsPartition(set *appsv1beta1.DaemonSet, before, after *corev1.Pod) {
-	if before.Labels[pub.ControllerRevisionHash] == after.Labels[pub.ControllerRevisionHash] || r.haunted || r.forgetful || r.handedOver {
+	if before.Labels[pub.ControllerRevisionHash] == after.Labels[pub.ControllerRevisionHash] || r.staleLeaders || r.forgetful || r.handedOver {
 		return
 	}
 	target := nodes.Target(before)
@@ -394,7 +394,7 @@ func newRun(seed uint64) *rolloutRun {
 	}
 	r.node.Digests = map[string]string{"agent:1": "a", "agent:2": "b", "agent:3": "c", "agent:bad": ""}
 	r.node.Daemon = true
-	r.excused, r.immediate, r.sick = map[string]bool{}, map[string]bool{}, map[string]bool{}
+	r.excused, r.immediate, r.unhealthy = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	r.BeforeWrite = r.beforeWrite
 	pass := r.Reconcile
 	r.Reconcile = func() (time.Duration, error) {
@@ -471,7 +471,7 @@ func (r *rolloutRun) toNode() {
 			r.gone = append(r.gone, r.Get(key).(*corev1.Node).DeepCopy())
 			r.Remove(key)
 		case 7:
-			r.sick[key.Name] = !r.sick[key.Name]
+			r.unhealthy[key.Name] = !r.unhealthy[key.Name]
 		case 1:
 			r.Change(key, func(o client.Object) { o.(*corev1.Node).Spec.Unschedulable = r.Rand.IntN(2) == 0 })
 		case 2, 3:
@@ -560,7 +560,7 @@ func (r *rolloutRun) toPod(pod *corev1.Pod, n int) {
 	case 15:
 		if !r.calm {
 			r.node.Fail(pod.Name)
-			r.sick[pod.Spec.NodeName] = r.Chance(0.7)
+			r.unhealthy[pod.Spec.NodeName] = r.Chance(0.7)
 		}
 	case 16:
 		if !r.calm {
@@ -602,10 +602,10 @@ func (r *rolloutRun) play(steps int) {
 			r.Revive()
 			r.beginManager(r.kind.Features)
 		}
-		if r.haunted {
-			r.haunt()
+		if r.staleLeaders {
+			r.runStaleLeader()
 		}
-		r.sicken()
+		r.failUnhealthyNodes()
 		switch n := r.Rand.IntN(100); {
 		case n < 4 || n < 12 && r.former != nil && r.Chance(0.3):
 			r.user()
@@ -629,11 +629,11 @@ func (r *rolloutRun) play(steps int) {
 	}
 }
 
-// sicken lets all pods fail on nodes that are sick.
-func (r *rolloutRun) sicken() {
+// failUnhealthyNodes lets all pods fail on nodes that are unhealthy.
+func (r *rolloutRun) failUnhealthyNodes() {
 	for _, pod := range r.pods() {
 		switch {
-		case !r.sick[pod.Spec.NodeName]:
+		case !r.unhealthy[pod.Spec.NodeName]:
 		case pod.DeletionTimestamp != nil:
 			r.node.Step(pod.Name)
 		case pod.Status.Phase != corev1.PodFailed:
@@ -642,28 +642,28 @@ func (r *rolloutRun) sicken() {
 	}
 }
 
-// haunt lets a zombie act, makes one now and then, and ends it some time later.
-func (r *rolloutRun) haunt() {
-	switch z := r.zombie; {
-	case z == nil && !r.Dead() && r.Chance(0.05):
-		r.zombie = &zombie{r.Fork(), r.kube, r.controller}
-		r.startManager(r.kind.Features)
-	case z == nil:
+// runStaleLeader lets a stale leader act, makes one now and then, and ends it some time later.
+func (r *rolloutRun) runStaleLeader() {
+	switch leader := r.staleLeader; {
+	case leader == nil && !r.Dead() && r.Chance(0.05):
+		r.staleLeader = &staleLeader{r.Fork(), r.kube, r.pass}
+		r.startManager(r.pass.Features)
+	case leader == nil:
 	case r.Chance(0.05):
-		r.End(z.view)
-		r.zombie = nil
+		r.End(leader.view)
+		r.staleLeader = nil
 	case r.Chance(0.3):
 		dead := r.Dead()
-		r.As(z.view, func() {
-			kube, controller := r.kube, r.controller
-			r.kube, r.controller = z.kube, z.controller
+		r.As(leader.view, func() {
+			kube, pass := r.kube, r.pass
+			r.kube, r.pass = leader.kube, leader.pass
 			r.Deliver(r.Rand.IntN(4))
 			_, _ = r.reconcile()
 			r.kube, r.controller = kube, controller
 		})
-		if r.Dead() && !dead { // it was the zombie that died
-			r.End(z.view)
-			r.zombie = nil
+		if r.Dead() && !dead { // it was the stale leader that died
+			r.End(leader.view)
+			r.staleLeader = nil
 			r.Revive()
 		}
 	}
@@ -671,12 +671,12 @@ func (r *rolloutRun) haunt() {
 
 // finish ends the disturbances with a good template and checks what must hold at rest.
 func (r *rolloutRun) finish() {
-	if r.zombie != nil {
-		r.End(r.zombie.view)
-		r.zombie = nil
+	if r.staleLeader != nil {
+		r.End(r.staleLeader.view)
+		r.staleLeader = nil
 	}
 	clear(r.node.Frozen)
-	clear(r.sick)
+	clear(r.unhealthy)
 	for _, node := range r.simulated.nodes() {
 		if !r.calm && node.Name == "n1" { // a cluster may end with one that takes no new pods
 			continue
@@ -801,11 +801,11 @@ func TestSimulatedDaemonSets(t *testing.T) {
 	})
 }
 
-// TestSimulatedZombies plays lives in which managers go on for a while after others took over from them.
-func TestSimulatedZombies(t *testing.T) {
+// TestSimulatedStaleLeaders plays lives in which managers go on for a while after others took over from them.
+func TestSimulatedStaleLeaders(t *testing.T) {
 	simulationtest.Some(t, 500, 4, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
-		r.trace, r.Apart, r.haunted, r.calm = os.Getenv("TRACE") != "", seed%5 > 1, true, false
+		r.trace, r.Apart, r.staleLeaders, r.calm = os.Getenv("TRACE") != "", seed%5 > 1, true, false
 		r.play(150 + r.Rand.IntN(250))
 		if r.finish(); r.failure != "" {
 			t.Error(r.failure)

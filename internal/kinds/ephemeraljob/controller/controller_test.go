@@ -98,7 +98,7 @@ func parallel(n int32) func(*appsv1alpha1.EphemeralJob) {
 // EJ-045: all containers of a pod come with one patch of the subresource; the pods in batches of 1, 2, 4, and
 // none after a batch in which one failed. EJ-084: an event for each batch. EJ-047 (part): what failed is told
 // once, and tried again later.
-func TestBatches(t *testing.T) {
+func TestPodsAreInjectedInGrowingBatches(t *testing.T) {
 	job := Job(parallel(10), With(`[{"name":"dump","image":"a"},{"name":"two","image":"b"}]`))
 	s := newStage(t, job, many(10)...)
 	refuse := true
@@ -169,7 +169,7 @@ func TestEverythingIsRefused(t *testing.T) {
 }
 
 // EJ-047: an injection whose answer was lost is not repeated, though the caches show nothing of it.
-func TestLostAnswers(t *testing.T) {
+func TestAnInjectionWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 	s := newStage(t, Job(), many(2)...)
 	s.Faults.Lose = 1
 	s.Deliver(1000)
@@ -195,7 +195,7 @@ func TestLostAnswers(t *testing.T) {
 
 // EJ-046: without the subresource the job is in error, with a message, not succeeded; the API server is asked
 // again once a minute, and nothing is written at rest.
-func TestNoSubresource(t *testing.T) {
+func TestWithoutTheSubresourceTheJobIsInError(t *testing.T) {
 	for name, answer := range map[string]error{
 		"no details": &apierrors.StatusError{ErrStatus: metav1.Status{Code: 404, Reason: metav1.StatusReasonNotFound}},
 		"no name":    apierrors.NewNotFound(schema.GroupResource{}, ""),
@@ -240,7 +240,7 @@ func TestNoSubresource(t *testing.T) {
 
 // EJ-048: pods for which the containers are invalid are tried once, and count as failed in the end; policies
 // that answer with the same code are asked again.
-func TestInvalidContainers(t *testing.T) {
+func TestInvalidContainersAreTriedOnce(t *testing.T) {
 	s := newStage(t, Job(parallel(5)), many(2)...)
 	asked := 0
 	answer := error(apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "p00", field.ErrorList{field.NotFound(field.NewPath("spec"), "volume")}))
@@ -277,7 +277,7 @@ func TestInvalidContainers(t *testing.T) {
 }
 
 // EJ-036: pods with a container of such a name are left out, counted and told once.
-func TestTakenNames(t *testing.T) {
+func TestPodsWithATakenNameAreLeftOut(t *testing.T) {
 	s := newStage(t, Job(), Pod("a", Container("dump", "", Runs())), Pod("b", Container("dump", "other", nil)), Pod("c"))
 	for range 3 {
 		if _, err := s.pass(); err != nil {
@@ -381,7 +381,7 @@ func (broken) ByIndex(string, string) ([]any, error) { return nil, errors.New("b
 func (broken) List() []any { return nil }
 
 // EJ-040: which events of jobs and of pods call the controller.
-func TestEvents(t *testing.T) {
+func TestEventsOfJobsAndPodsCallTheController(t *testing.T) {
 	change := func(do func(*appsv1alpha1.EphemeralJob)) bool {
 		before, after := Job(), Job()
 		do(after)

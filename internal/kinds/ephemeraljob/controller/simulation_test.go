@@ -334,7 +334,7 @@ func newJobRun(seed uint64) *jobRun {
 		r.Queue = simulation.NewQueue(r.Cluster, "dump")
 		r.start()
 	}
-	r.Others = r.kubelet
+	r.EnvironmentStep = r.kubelet
 	r.Describe = r.describe
 	if r.Rand.IntN(3) > 0 {
 		r.faulty, r.Faults = true, simulation.Faults{Refuse: 0.05, Lose: 0.05, Die: 0.03}

@@ -385,7 +385,7 @@ func TestListTellsWhatItDoes(t *testing.T) {
 }
 
 // IMG-205: running jobs, and the results of nodes by what asked for them.
-func TestMetrics(t *testing.T) {
+func TestJobsAndResultsAreCounted(t *testing.T) {
 	m := newMeters()
 	own, listed := imagepulltest.Job(), imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) {
 		j.Name, j.OwnerReferences = "listed", []metav1.OwnerReference{{Kind: "ImageListPullJob", Controller: new(true)}}

@@ -1,10 +1,19 @@
 package controller
 
 import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +23,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
+	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 // namesAsked are the names that handlers ask for.
@@ -168,3 +178,106 @@ func TestWhatAsksForGeneration(t *testing.T) {
 		}
 	}
 }
+
+// PPS-082: these are all events that there are, each once, and there are no metrics.
+func TestEventsOfPersistentPodStates(t *testing.T) {
+	w := pinned(t)
+	asks := map[string]string{pub.AutoGeneratePersistentPodState: "true", pub.RequiredPersistentTopology: "zone"}
+	w.make("web", 1, 0, nil)
+	w.write("places", "web", func(s *appsv1beta1.PersistentPodState) {
+		s.Spec.RequiredPersistentTopology.Keys = []string{"zone", "former"}
+	})
+	w.write("db", "elsewhere", nil) // PPS-077
+	w.write("by-hand", "mq", nil)   // PPS-079
+	w.make("db", 1, 0, asks)
+	w.make("mq", 1, 0, asks)
+	w.make("bad", 1, 0, map[string]string{pub.AutoGeneratePersistentPodState: "true", pub.RequiredPersistentTopology: "a b"})
+	w.settle()
+	w.Remove(key("Node", "a")) // PPS-105
+	w.settle()
+	w.settle()
+	var got []string
+	for _, told := range w.told {
+		about, _, _ := strings.Cut(told, ":")
+		got = append(got, about)
+	}
+	slices.Sort(got)
+	want := []string{"bad Warning PersistentPodStateInvalid", "by-hand Normal PodStateCleaned", "db Warning PersistentPodStateConflict", "mq Warning PersistentPodStateConflict",
+		"places Normal PodStateCleaned", "places Warning NodeTopologyKeyMissing"}
+	if !slices.Equal(got, want) {
+		t.Errorf("events %q, want %q", got, want)
+	}
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := map[string]bool{}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(source), "prometheus") {
+			t.Errorf("%s has metrics", file)
+		}
+		for _, reason := range regexp.MustCompile(`"((?:Pod|Node|Persistent)[A-Za-z]+)"`).FindAllStringSubmatch(string(source), -1) {
+			reasons[reason[1]] = true
+		}
+	}
+	for _, kind := range []string{"PersistentPodState", "Pod", "Node"} {
+		delete(reasons, kind)
+	}
+	if known := slices.Sorted(maps.Keys(reasons)); !slices.Equal(known, []string{"NodeTopologyKeyMissing", "PersistentPodStateConflict", "PersistentPodStateInvalid", "PodStateCleaned", "PodStatesFull"}) {
+		t.Errorf("reasons of events: %q", known)
+	}
+}
+
+// PPS-082 (part): a quota refused what was to be generated, and no event told why there was none.
+func TestNothingToldThatWhatIsGeneratedIsRefused(t *testing.T) {
+	w := pinned(t)
+	w.Answer = func(r *simulation.Request) error {
+		if r.Verb == "create" && r.Key.Kind == pps {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "persistentpodstates"}, "web", errors.New("exceeded quota: few"))
+		}
+		return nil
+	}
+	w.make("web", 1, 0, map[string]string{pub.AutoGeneratePersistentPodState: "true", pub.RequiredPersistentTopology: "zone"})
+	w.Events(1 << 20)
+	w.Manage()
+	if w.tells("web Warning PersistentPodStateConflict: what the annotations ask for was refused") != 1 || w.tells("exceeded quota: few") != 1 {
+		t.Error(w.told)
+	}
+}
+
+// PPS-017 (part), PPS-082 (part): the manager had not been granted to read what is listed. No place was
+// recorded, and nothing told why but the log of the manager.
+func TestNothingToldThatTheWorkloadMayNotBeRead(t *testing.T) {
+	w := pinned(t)
+	w.make("web", 1, 0, nil)
+	w.write("places", "web", nil)
+	w.Events(1 << 20)
+	refusal := apierrors.NewForbidden(schema.GroupResource{Group: "games.example.com", Resource: "games"}, "web", errors.New("no rights"))
+	w.r.Workloads = forbidden{refusal}
+	for range 3 {
+		if _, err := w.r.pass(t.Context(), client.ObjectKeyFromObject(w.state("places")), w.state("places").UID); err == nil {
+			t.Fatal("it may be read")
+		}
+	}
+	if w.tells("places Warning WorkloadUnreadable: No place is recorded or forgotten: games.games.example.com \"web\" is forbidden") != 1 {
+		t.Error(w.told)
+	}
+}
+
+// forbidden are workloads that may not be read.
+type forbidden struct{ err error }
+
+// Read implements Workloads.
+func (f forbidden) Read(context.Context, string, persistentpodstate.Reference, bool) (*persistentpodstate.Workload, error) {
+	return nil, f.err
+}
+
+// All implements Workloads.
+func (f forbidden) All() []schema.GroupKind { return nil }

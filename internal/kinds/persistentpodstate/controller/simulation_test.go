@@ -74,7 +74,7 @@ func TestSimulatedPlaces(t *testing.T) {
 				case 1:
 					w.Pass(time.Duration(w.Rand.IntN(3000)) * time.Millisecond)
 				case 2, 3:
-					w.others()
+					w.environmentStep()
 				case 4:
 					w.second = true
 					w.As(w.other, func() { w.Deliver(w.Rand.IntN(6)) })
@@ -226,14 +226,14 @@ func (w *world) settle() {
 		w.second = false
 		w.Pass(6 * time.Second)
 		w.Queue.Add()
-		w.again()
+		w.requeueAll()
 	}
 }
 
 // judge says what holds at rest.
 func (w *world) judge() {
 	writes := len(w.Writes)
-	w.again()
+	w.requeueAll()
 	for range 5 {
 		w.Round()
 	}

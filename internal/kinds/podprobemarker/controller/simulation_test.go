@@ -157,7 +157,7 @@ func TestSimulatedProbes(t *testing.T) {
 		}
 		w.author()
 		for range 3 {
-			w.Others = func() bool { return false }
+			w.EnvironmentStep = func() bool { return false }
 			w.Faults = simulation.Faults{Refuse: 0.05, Lose: 0.05, Die: 0.03}
 			for range 60 {
 				switch w.Rand.IntN(8) {
@@ -175,7 +175,7 @@ func TestSimulatedProbes(t *testing.T) {
 					w.start()
 				}
 			}
-			w.Others = func() bool { return w.daemons(true) }
+			w.EnvironmentStep = func() bool { return w.daemons(true) }
 			w.quiet()
 			w.judge()
 			writes := len(w.Writes)

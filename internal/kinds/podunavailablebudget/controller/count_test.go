@@ -44,7 +44,7 @@ var fleetKey = simulation.Key{Kind: "Fleet", Name: "fleet"}
 
 // PUB-003: a crash, the eviction of a pod by its kubelet, and a node that is lost are not prevented, and
 // leave fewer pods that may go.
-func TestInvoluntaryLoss(t *testing.T) {
+func TestInvoluntaryLossLeavesFewerPodsThatMayGo(t *testing.T) {
 	for name, lose := range map[string]func(r *budgetRun, pod string){
 		"crash":            func(r *budgetRun, pod string) { r.node.Crash(pod) },
 		"kubelet eviction": func(r *budgetRun, pod string) { r.node.Fail(pod) },

@@ -380,8 +380,8 @@ func (r *budgetRun) elect() {
 	}
 }
 
-// endZombies ends those that have gone on for long enough without the lease.
-func (r *budgetRun) endZombies() {
+// endStaleLeaders ends those that have gone on for long enough without the lease.
+func (r *budgetRun) endStaleLeaders() {
 	for _, m := range r.managers {
 		if !m.ends.IsZero() && r.Now().After(m.ends) {
 			m.start()
@@ -393,7 +393,7 @@ func (r *budgetRun) play(steps int) {
 	for i := 0; i < steps && r.failure == ""; i++ {
 		r.Pass(time.Duration(r.Rand.IntN(300)) * time.Millisecond)
 		r.kubelets()
-		r.endZombies()
+		r.endStaleLeaders()
 		if i == 60 { // all have begun
 			r.Faults = simulation.Faults{Refuse: 0.02, Lose: 0.02, Die: 0.005}
 			if r.Chance(0.3) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -148,7 +149,7 @@ func TestNothingIsDoneForWhatGoes(t *testing.T) {
 }
 
 // RD-058, RD-D5: what cannot be changed is made anew, if it is the own copy.
-func TestImmutableCopies(t *testing.T) {
+func TestCopiesThatCannotBeChangedAreMadeAnew(t *testing.T) {
 	w := spread(t)
 	uid := w.Get(w.key("a")).GetUID()
 	w.Change(w.key("a"), func(o client.Object) {
@@ -242,7 +243,7 @@ func TestUpdatesAreOfOneVersion(t *testing.T) {
 
 // RD-051: batches are of 1, 2, 4 and so on, each namespace is attempted in each round, and errors do not stop
 // the rest.
-func TestSlowStart(t *testing.T) {
+func TestCopiesComeInGrowingBatches(t *testing.T) {
 	w := newWorld(t, 1)
 	for i := range 20 {
 		w.space(fmt.Sprintf("n%02d", i), team)
@@ -269,7 +270,7 @@ func TestSlowStart(t *testing.T) {
 
 // A user who deletes a copy again and again gets it back at once a few times, and then later each time;
 // copies in other namespaces do not wait.
-func TestRestlessUsers(t *testing.T) {
+func TestACopyThatIsDeletedAgainAndAgainComesBackLater(t *testing.T) {
 	w := spread(t)
 	back := 0
 	for range 50 {
@@ -371,7 +372,11 @@ func TestWithoutTheList(t *testing.T) {
 }
 
 // Watches begin with their first user, and end with the last.
-func TestWatchesEnd(t *testing.T) {
+func TestWatchesEndWithTheirLastUser(t *testing.T) {
+	synctest.Test(t, watchesEnd)
+}
+
+func watchesEnd(t *testing.T) {
 	var running atomic.Int32
 	w := &watches{changed: func(*copies, string) {}, follow: func(ctx context.Context, _ *copies) {
 		running.Add(1)
@@ -391,11 +396,12 @@ func TestWatchesEnd(t *testing.T) {
 		}
 		w.leave(a, "b")
 	}
-	for deadline := time.Now().Add(5 * time.Second); running.Load() > 0 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
+	synctest.Wait()
+	if n := running.Load(); n != 0 {
+		t.Errorf("watches that run: got %d, want 0", n)
 	}
-	if running.Load() != 0 || w.count() != 0 {
-		t.Errorf("%d watches run", running.Load())
+	if n := w.count(); n != 0 {
+		t.Errorf("watches that are kept: got %d, want 0", n)
 	}
 }
 

@@ -116,9 +116,9 @@ func TestOneResetFails(t *testing.T) {
 	}
 }
 
-// TestResize: cpu of a sidecar changes one pod at a time without a restart; a node that cannot give it stops
-// the upgrade, and the pod says so, until the SidecarSet asks for less (SS-W02).
-func TestResize(t *testing.T) {
+// Cpu of a sidecar changes one pod at a time without a restart; a node that cannot give it stops the upgrade,
+// and the pod says so, until the SidecarSet asks for less (SS-W02).
+func TestASidecarIsResizedOnePodAtATime(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(sidecarsettest.Sized("1")), 2)
 	s.features.Resize = true
 	s.startManager()
@@ -186,9 +186,9 @@ func TestResizeThatIsTakenBackHalfWay(t *testing.T) {
 	}
 }
 
-// TestConflict: a pod that changed meanwhile is upgraded in the same pass, from what it is now, if the
-// decision still holds (SS-229).
-func TestConflict(t *testing.T) {
+// A pod that changed meanwhile is upgraded in the same pass, from what it is now, if the decision still holds
+// (SS-229).
+func TestAPodThatChangedMeanwhileIsUpgradedInTheSamePass(t *testing.T) {
 	for name, tt := range map[string]struct {
 		change func(*corev1.Pod)
 		want   string
@@ -419,8 +419,8 @@ func TestEventsOfPods(t *testing.T) {
 	}
 }
 
-// TestMetrics: numbers by state, revision and reason, which go with the SidecarSet (SS-264, SS-W09).
-func TestMetrics(t *testing.T) {
+// Numbers by state, revision and reason, which go with the SidecarSet (SS-264, SS-W09).
+func TestMetricsGoWithTheSidecarSet(t *testing.T) {
 	s := sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Image("proxy", "proxy:2")), sidecarsettest.Set(), 3)
 	m := newMeters()
 	plan := sidecarset.Make(s)

@@ -220,7 +220,7 @@ func TestRequestThatIsThereAlready(t *testing.T) {
 }
 
 // What is refused is told once for each reason, counted, and tried again within a minute.
-func TestRefusedWrites(t *testing.T) {
+func TestRefusedWritesAreToldOnceAndTriedAgain(t *testing.T) {
 	b := newBench(t, given.Pod(done, given.Sidecar("a", given.Running(0))), map[string]string{})
 	why := "exceeded quota"
 	b.Answer = func(r *simulation.Request) error {
@@ -252,7 +252,7 @@ func TestRefusedWrites(t *testing.T) {
 
 // JST-021: creations and updates of pods count as soon as something is to be done, and the end of that, so
 // that nothing is remembered.
-func TestPodEvents(t *testing.T) {
+func TestPodsCountAsSoonAsSomethingIsToBeDone(t *testing.T) {
 	idle, due, finished := given.Pod(given.With("main", given.Running(0)), given.Sidecar("a", given.Running(0))),
 		given.Pod(done, given.Sidecar("a", given.Running(0))), given.Pod(done, given.Sidecar("a", given.Ended(0)))
 	plain := given.Pod(done, given.With("a", given.Running(0)))

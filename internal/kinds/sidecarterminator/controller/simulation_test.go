@@ -85,7 +85,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 		result, err := w.loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: podName})
 		return result.RequeueAfter, err
 	}
-	w.Others = w.others
+	w.EnvironmentStep = w.environmentStep
 	w.Start = w.start
 	w.Describe = func() string { return fmt.Sprintf("%+v, node %+v", w.pod().Status, w.node) }
 	return w
@@ -244,8 +244,8 @@ func (p *process) ends() {
 	}
 }
 
-// others lets kubelet, the daemon and the controller of requests act once.
-func (w *world) others() bool {
+// environmentStep lets kubelet, the daemon and the controller of requests act once.
+func (w *world) environmentStep() bool {
 	moved := false
 	for _, act := range []func() bool{w.runs, w.reports, w.serves, w.expires} {
 		moved = act() || moved

@@ -57,8 +57,8 @@ func claimsOf(pod *corev1.Pod) (names []string) {
 	return names
 }
 
-// spend lets everybody act for that time, as far as anything is to be done.
-func (s *simulated) spend(d time.Duration) {
+// runFor lets everybody act for that time, as far as anything is to be done.
+func (s *simulated) runFor(d time.Duration) {
 	for end := s.Now().Add(d); s.Now().Before(end); {
 		if s.Round() {
 			continue
@@ -78,7 +78,7 @@ func TestADeletedClaimIsTakenUp(t *testing.T) {
 	set.Spec.VolumeClaimUpdateStrategy.Type = appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate
 	setClaims(set, []string{"my-data"}, "1Gi")
 	s := simulate(1, set, statefulset.Features{DeleteClaims: true, ResizeClaims: true})
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	s.change(func(set *appsv1beta1.StatefulSet) {
 		if err := set.Spec.VolumeClaimTemplates.UnmarshalJSON([]byte(`[{"metadata":{"name":"my-data"},"spec":{
 			"accessModes":["ReadWriteMany"],"resources":{"requests":{"storage":"1Gi"}}}}]`)); err != nil {
@@ -86,13 +86,13 @@ func TestADeletedClaimIsTakenUp(t *testing.T) {
 		}
 		setTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:2"}]}}`)
 	})
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if got := s.pod("web-1").Spec.Containers[0].Image; got != "nginx:1" {
 		t.Fatal("the pod was updated before its PVC is what it shall be: ", got)
 	}
 	for _, name := range []string{"my-data-web-1", "my-data-web-0"} {
 		s.deleteClaim(name)
-		s.spend(time.Minute)
+		s.runFor(time.Minute)
 	}
 	for _, pod := range s.pods() {
 		claim, _ := s.Get(claimKey("my-data-" + pod.Name)).(*corev1.PersistentVolumeClaim)
@@ -110,7 +110,7 @@ func TestARefusedGrowthIsToldInOnePlace(t *testing.T) {
 	set.Spec.VolumeClaimUpdateStrategy.Type = appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate
 	setClaims(set, []string{"my-data"}, "1Gi")
 	s := simulate(1, set, statefulset.Features{DeleteClaims: true, ResizeClaims: true})
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	s.Refused = func(w simulation.Write) bool { return w.Key == claimKey("my-data-web-0") }
 	s.change(func(set *appsv1beta1.StatefulSet) { setClaims(set, []string{"my-data"}, "2Gi") })
 	told := 0
@@ -131,7 +131,7 @@ func TestARefusedGrowthIsToldInOnePlace(t *testing.T) {
 		t.Errorf("events %q", s.events)
 	}
 	s.Refused = nil
-	s.spend(10 * time.Minute)
+	s.runFor(10 * time.Minute)
 	if conditions := s.set().Status.Conditions; len(conditions) > 0 {
 		t.Error(conditions)
 	}
@@ -152,8 +152,8 @@ func TestClaimsOfANewPod(t *testing.T) {
 	s.Store(claimKey("b-web-0"), going)
 	s.EndGracefully(claimKey("b-web-0"))
 	denied := s.deny(func(r *simulation.Request) bool { return r.Verb == "create" && r.Key.Name == "c-web-0" })
-	s.Others = func() bool { return false } // nobody lets the one that goes be gone
-	s.spend(time.Minute)
+	s.EnvironmentStep = func() bool { return false } // nobody lets the one that goes be gone
+	s.runFor(time.Minute)
 	made := func() (made []string) {
 		for _, w := range s.Writes {
 			if w.Verb == "create" && w.Key.Kind != "ControllerRevision" {
@@ -166,13 +166,13 @@ func TestClaimsOfANewPod(t *testing.T) {
 		t.Errorf("%v is made, %v, again at %s", got, s.events, s.Queue.Due())
 	}
 	s.Remove(claimKey("b-web-0"))
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if got := made(); !slices.Equal(got, []string{"b-web-0", "d-web-0"}) || len(*denied) < 2 ||
 		!s.said("Warning FailedCreate ", "c-web-0") || !strings.Contains(condition(s.set(), failedCreate), "c-web-0") {
 		t.Errorf("%v is made after %d attempts; %v", got, len(*denied), s.events)
 	}
 	s.Answer = nil
-	s.spend(2 * time.Minute)
+	s.runFor(2 * time.Minute)
 	if got := made(); !slices.Equal(got, []string{"b-web-0", "d-web-0", "c-web-0", "web-0"}) {
 		t.Errorf("%v is made", got)
 	}

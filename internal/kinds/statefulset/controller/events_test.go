@@ -75,7 +75,7 @@ func TestEventsOfStatefulSets(t *testing.T) {
 				s.Round()
 				s.Pass(time.Second)
 			}
-			told := s.told(test.want)
+			told := s.eventsWith(test.want)
 			if test.want == "" {
 				if len(s.events) > 0 {
 					t.Errorf("events %q", s.events)
@@ -119,7 +119,7 @@ func TestConflictsOfTheStatus(t *testing.T) {
 		t.Errorf("%d writes of a status that is right", writes)
 	}
 	s.change(replicas(3))
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if status := s.set().Status; !meddled || status.Replicas != 3 || status.AvailableReplicas != 3 ||
 		status.ObservedGeneration != s.set().Generation ||
 		s.set().Labels["changed"] == "" {
@@ -139,8 +139,8 @@ func TestALostAnswerIsSettledWithinSeconds(t *testing.T) {
 			}
 			count++
 		}
-		s.spend(15 * time.Second)
-		if len(s.pods()) != 3 || s.set().Status.AvailableReplicas != 3 || len(s.told("SuccessfulCreate")) > 3 {
+		s.runFor(15 * time.Second)
+		if len(s.pods()) != 3 || s.set().Status.AvailableReplicas != 3 || len(s.eventsWith("SuccessfulCreate")) > 3 {
 			t.Errorf("write %d: %q %s", n+1, s.events, s.describe())
 		}
 	}

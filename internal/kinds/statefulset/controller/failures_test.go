@@ -75,7 +75,7 @@ func TestEveryFailureIsToldAndTriedAgain(t *testing.T) {
 		"a revision is created": {verb("create", "ControllerRevision"), func(s *simulated) { s.change(image("nginx:2")) }, failedUpdate},
 		"a revision is raised": {verb("patch", "ControllerRevision"), func(s *simulated) {
 			s.change(image("nginx:2"))
-			s.spend(time.Minute)
+			s.runFor(time.Minute)
 			s.change(image("nginx:1"))
 		}, failedUpdate},
 		"a revision is adopted": {verb("patch", "ControllerRevision"), func(s *simulated) {
@@ -128,11 +128,11 @@ func TestEveryFailureIsToldAndTriedAgain(t *testing.T) {
 					setClaims(set, []string{"data"}, "1Gi")
 					set.Spec.VolumeClaimUpdateStrategy.Type = appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate
 				}), statefulset.Features{DeleteClaims: true, ResizeClaims: true})
-				s.spend(time.Minute)
+				s.runFor(time.Minute)
 				generation := s.set().Generation
 				denied := s.deny(tt.denied)
 				tt.change(s)
-				s.spend(10 * time.Minute)
+				s.runFor(10 * time.Minute)
 				if set := s.set(); set.Generation == generation || set.Status.ObservedGeneration != set.Generation ||
 					int(set.Status.Replicas) != len(s.pods()) || set.Status.LabelSelector != "app=web" {
 					t.Errorf("generation %d, %d pods, status %+v", set.Generation, len(s.pods()), set.Status)
@@ -147,7 +147,7 @@ func TestEveryFailureIsToldAndTriedAgain(t *testing.T) {
 					t.Errorf("the first half of %d attempts took %s, the second %s", n, first, last)
 				}
 				s.Answer = nil
-				s.spend(30 * time.Minute)
+				s.runFor(30 * time.Minute)
 				if set := s.set(); len(set.Status.Conditions) > 0 || set.Status.AvailableReplicas != *set.Spec.Replicas ||
 					set.Status.UpdatedReplicas != set.Status.Replicas {
 					t.Errorf("when it is allowed: %s", s.describe())
@@ -168,7 +168,7 @@ func TestReservedOrdinalsThatNobodyUnderstands(t *testing.T) {
 		setClaims(set, []string{"data"}, "1Gi")
 		set.Spec.ReserveOrdinals = []intstr.IntOrString{intstr.FromInt32(1)}
 	}), statefulset.Features{DeleteClaims: true})
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	s.change(func(set *appsv1beta1.StatefulSet) {
 		set.Spec.ReserveOrdinals = append(set.Spec.ReserveOrdinals, intstr.FromString("a-b"))
 		image("nginx:2")(set)
@@ -177,7 +177,7 @@ func TestReservedOrdinalsThatNobodyUnderstands(t *testing.T) {
 	s.node.Fail("web-0")
 	s.Remove(podKey("web-2"))
 	writes := len(s.Writes)
-	s.spend(10 * time.Minute)
+	s.runFor(10 * time.Minute)
 	for _, w := range s.Writes[writes:] {
 		if w.Key != setKey || w.Subresource != "status" {
 			t.Errorf("%v is written", w)
@@ -188,7 +188,7 @@ func TestReservedOrdinalsThatNobodyUnderstands(t *testing.T) {
 		t.Errorf("%v %+v", s.events, s.set().Status.Conditions)
 	}
 	s.change(func(set *appsv1beta1.StatefulSet) { set.Spec.ReserveOrdinals[1] = intstr.FromString("4-5") })
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if is := s.set().Status; is.UpdatedAvailableReplicas != 7 || s.pod("web-9") == nil || len(is.Conditions) > 0 {
 		t.Error(s.describe())
 	}
@@ -216,7 +216,7 @@ func TestANameThatIsTaken(t *testing.T) {
 				}
 			}
 			attempts := s.deny(func(r *simulation.Request) bool { return r.Verb == "create" && r.Key.Name == "web-1" })
-			s.spend(10 * time.Minute)
+			s.runFor(10 * time.Minute)
 			if s.pod("web-0") == nil || s.pod("web-2") == nil || controllerOf(s.pod("web-1")) == s.set().UID || len(*attempts) > 0 {
 				t.Errorf("%d attempts: %s", len(*attempts), s.describe())
 			}
@@ -225,7 +225,7 @@ func TestANameThatIsTaken(t *testing.T) {
 			}
 			s.Answer = nil
 			s.Remove(podKey("web-1"))
-			s.spend(time.Minute)
+			s.runFor(time.Minute)
 			if is := s.set().Status; is.AvailableReplicas != 3 || len(is.Conditions) > 0 || controllerOf(s.pod("web-1")) != s.set().UID {
 				t.Error(s.describe())
 			}
@@ -249,16 +249,16 @@ func TestInPlaceOnly(t *testing.T) {
 		s := simulate(1, makeSet(2, only, option, func(set *appsv1beta1.StatefulSet) {
 			set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteStatefulSetStrategyType
 		}), statefulset.Features{})
-		s.spend(time.Minute)
+		s.runFor(time.Minute)
 		s.change(hostNetwork("nginx:1"))
 		s.EndGracefully(podKey("web-0")) // it comes back with the network of its host, which the other has not
-		s.spend(time.Minute)
+		s.runFor(time.Minute)
 		uids := map[string]string{"web-0": string(s.pod("web-0").UID), "web-1": string(s.pod("web-1").UID)}
 		s.change(func(set *appsv1beta1.StatefulSet) {
 			hostNetwork("nginx:2")(set)
 			set.Spec.UpdateStrategy.Type = appsv1beta1.RollingUpdateStatefulSetStrategyType
 		})
-		s.spend(time.Minute)
+		s.runFor(time.Minute)
 		for name, want := range map[string]string{"web-0": "nginx:2", "web-1": "nginx:1"} {
 			if pod := s.pod(name); string(pod.UID) != uids[name] || pod.Spec.Containers[0].Image != want {
 				t.Errorf("pod %s: %s", name, s.describe())
@@ -271,7 +271,7 @@ func TestInPlaceOnly(t *testing.T) {
 			hostNetwork("nginx:3")(set) // which web-0 could have in place
 			set.Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy = appsv1beta1.ReCreateStatefulSetPodUpdatePolicy
 		})
-		s.spend(time.Minute)
+		s.runFor(time.Minute)
 		for name, uid := range uids {
 			if pod := s.pod(name); string(pod.UID) == uid || pod.Spec.Containers[0].Image != "nginx:3" {
 				t.Errorf("pod %s: %s", name, s.describe())
@@ -306,7 +306,7 @@ func TestADisruptionBudgetIsObeyed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate(1, makeSet(2, tt.option), statefulset.Features{})
-			s.spend(time.Minute)
+			s.runFor(time.Minute)
 			uid := s.pod("web-1").UID
 			denied := s.deny(tt.denied)
 			if tt.change != nil {
@@ -327,12 +327,12 @@ func TestADisruptionBudgetIsObeyed(t *testing.T) {
 				t.Error(s.events)
 			}
 			s.Queue.Add()
-			s.spend(10 * time.Minute)
+			s.runFor(10 * time.Minute)
 			if pod := s.pod("web-1"); len(*denied) < 3 || pod == nil || pod.UID != uid || pod.Spec.Containers[0].Image != "nginx:1" {
 				t.Errorf("%d attempts: %s", len(*denied), s.describe())
 			}
 			s.Answer = nil
-			s.spend(10 * time.Minute)
+			s.runFor(10 * time.Minute)
 			if is := s.set(); is.Status.UpdatedAvailableReplicas != *is.Spec.Replicas || int32(len(s.pods())) != *is.Spec.Replicas ||
 				len(is.Status.Conditions) > 0 || tt.change == nil && s.pod("web-1").UID == uid {
 				t.Error(s.describe())
@@ -349,7 +349,7 @@ func TestAWebhookThatIsDownAfterARefusalIsNotAskedAllTheTime(t *testing.T) {
 	s := simulate(1, makeSet(4, inPlace, inParallel, func(set *appsv1beta1.StatefulSet) {
 		set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = &two
 	}), statefulset.Features{})
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	attempts, down := 0, false
 	s.Answer = func(r *simulation.Request) error {
 		if r.Verb != "patch" || r.Key.Kind != "Pod" || r.Subresource != "" {
@@ -361,9 +361,9 @@ func TestAWebhookThatIsDownAfterARefusalIsNotAskedAllTheTime(t *testing.T) {
 		return apierrors.NewForbidden(corev1.Resource("pods"), r.Key.Name, errors.New("a policy says no"))
 	}
 	s.change(image("nginx:2"))
-	s.spend(time.Second)
+	s.runFor(time.Second)
 	down, attempts = true, 0
-	s.spend(20 * time.Second)
+	s.runFor(20 * time.Second)
 	if attempts < 3 || attempts > 40 {
 		t.Errorf("%d attempts in 20 seconds", attempts)
 	}
@@ -384,7 +384,7 @@ func TestAPodThatFailsEachTimeIsMadeAnewLessAndLessOften(t *testing.T) {
 	made := func() (n int) {
 		for range 600 {
 			s.Pass(time.Second)
-			s.spend(time.Millisecond)
+			s.runFor(time.Millisecond)
 		}
 		for _, w := range s.Writes {
 			if w.Verb == "create" && w.Key == podKey("web-0") {
@@ -431,7 +431,7 @@ func TestNobodyIsToldToDeleteThePodThatTheCachesShowAMomentLater(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate(1, makeSet(2, inParallel), statefulset.Features{})
-			s.spend(time.Minute)
+			s.runFor(time.Minute)
 			pod := s.pod("web-1").DeepCopy()
 			tt.change(pod)
 			s.Remove(podKey("web-1"))
@@ -448,5 +448,19 @@ func TestNobodyIsToldToDeleteThePodThatTheCachesShowAMomentLater(t *testing.T) {
 				t.Error(plan)
 			}
 		})
+	}
+}
+
+// TestAPodThatCannotBeCreatedHoldsUpNoOther: a policy refuses the pods of two ordinals alone (ASTS-136).
+func TestAPodThatCannotBeCreatedHoldsUpNoOther(t *testing.T) {
+	set := makeSet(6)
+	set.Spec.PodManagementPolicy = appsv1beta1.ParallelPodManagement
+	s := simulate(1, set, statefulset.Features{})
+	s.Refused = func(w simulation.Write) bool {
+		return w.Verb == "create" && (w.Key.Name == "web-0" || w.Key.Name == "web-1")
+	}
+	s.runFor(10 * time.Minute)
+	if got := len(s.pods()); got != 4 {
+		t.Errorf("%d pods: %s", got, s.describe())
 	}
 }

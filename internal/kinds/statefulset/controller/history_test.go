@@ -26,20 +26,21 @@ func (s *simulated) stored() string {
 	return strings.Join(images, " ")
 }
 
-// TestHistory shows ASTS-086: revisions go, the oldest first, but for as many as revisionHistoryLimit, the
-// current one, the update revision, and those that pods are labelled with; also in passes that fail.
-func TestHistory(t *testing.T) {
+// TestRevisionsBeyondTheLimitGo shows ASTS-086: revisions go, the oldest first, but for as many as
+// revisionHistoryLimit, the current one, the update revision, and those that pods are labelled with; also in
+// passes that fail.
+func TestRevisionsBeyondTheLimitGo(t *testing.T) {
 	limit := func(n int32) func(*appsv1beta1.StatefulSet) {
 		return func(set *appsv1beta1.StatefulSet) { set.Spec.RevisionHistoryLimit = &n }
 	}
 	s := simulate(1, makeSet(2, limit(3), inParallel, func(set *appsv1beta1.StatefulSet) {
 		set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteStatefulSetStrategyType // so that pods and the current revision stay what they are
 	}), statefulset.Features{})
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	to := func(change func(*appsv1beta1.StatefulSet), want string) {
 		t.Helper()
 		s.change(change)
-		s.spend(5 * time.Minute)
+		s.runFor(5 * time.Minute)
 		if got := s.stored(); got != want {
 			t.Errorf("revisions %s, not %s", got, want)
 		}
@@ -47,10 +48,10 @@ func TestHistory(t *testing.T) {
 	to(image("nginx:2"), "1 2")
 	to(image("nginx:3"), "1 2 3")
 	s.EndGracefully(podKey("web-0"))
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	to(image("nginx:4"), "1 2 3 4")
 	s.EndGracefully(podKey("web-1"))
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	to(image("nginx:5"), "1 2 3 4 5")
 	to(image("nginx:6"), "1 2 3 4 5 6")
 	to(image("nginx:7"), "1 2 3 4 5 6 7") // 1 is the current one, and 3 and 4 are those of pods
@@ -77,13 +78,13 @@ func TestHistory(t *testing.T) {
 // count is raised and another name is found.
 func TestACollisionOfNames(t *testing.T) {
 	first := simulate(1, makeSet(1), statefulset.Features{})
-	first.spend(time.Minute)
+	first.runFor(time.Minute)
 	name := first.set().Status.UpdateRevision
 	for kind, labels := range map[string]map[string]string{"one that the selector matches": {"app": "web"}, "one of others": nil} {
 		t.Run(kind, func(t *testing.T) {
 			s := simulate(1, makeSet(1), statefulset.Features{})
 			s.storeRevision(name, labels)
-			s.spend(time.Minute)
+			s.runFor(time.Minute)
 			is := s.set().Status
 			if is.CollisionCount == nil || *is.CollisionCount != 1 || is.UpdateRevision == name || !strings.HasPrefix(is.UpdateRevision, "web-") ||
 				is.UpdatedAvailableReplicas != 1 {
@@ -114,7 +115,7 @@ func TestARevisionToBeAdoptedIsNoCollision(t *testing.T) {
 	s.Store(setKey, makeSet(2))
 	s.startManager(statefulset.Features{})
 	s.Hide(revisionKey(name))
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	is := s.set().Status
 	if is.UpdateRevision != name || is.CollisionCount != nil || len(s.List("ControllerRevision", false)) != 1 || is.AvailableReplicas != 2 {
 		t.Errorf("%+v %s", is, s.describe())

@@ -161,14 +161,14 @@ func TestWhatHooksHoldUp(t *testing.T) {
 				}
 				s := simulate(1, makeSet(1, options...), everything)
 				seen := s.states(t)
-				s.spend(time.Minute)
+				s.runFor(time.Minute)
 				if want := []string{"Normal nginx:1"}; !slices.Equal(*seen, want) {
 					t.Errorf("a new pod: %q, want %q", *seen, want)
 				}
 				for i, act := range test.acts {
 					*seen = nil
 					act(s)
-					s.spend(time.Minute)
+					s.runFor(time.Minute)
 					want := append([]string(nil), test.want[i]...)
 					for j := range want {
 						if !mark {
@@ -192,14 +192,14 @@ func TestWhatHooksHoldUp(t *testing.T) {
 // such a pod is not held.
 func TestPodsWithoutTheGate(t *testing.T) {
 	s := simulate(1, makeSet(1, inPlace, hooked(true), hookedImage("nginx:1")), everything)
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	s.edit("web-0", func(pod *corev1.Pod) {
 		pod.Spec.ReadinessGates = nil
 		pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == pub.KruisePodReady })
 	})
 	seen := s.states(t)
 	s.change(hookedImage("nginx:2"))
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	pod := s.pod("web-0")
 	if want := []string{"PreparingUpdate nginx:1"}; !slices.Equal(*seen, want) || !readiness.Ready(pod) ||
 		readiness.Condition(pod, pub.KruisePodReady) != nil {
@@ -221,7 +221,7 @@ func TestANewPodWaitsForItsPreNormalHook(t *testing.T) {
 			seen := s.states(t)
 			expect := func(available int32, states ...string) {
 				t.Helper()
-				s.spend(time.Minute)
+				s.runFor(time.Minute)
 				if status := s.set().Status; status.AvailableReplicas != available || status.ReadyReplicas != 1 || !slices.Equal(*seen, states) {
 					t.Errorf("%d available, %d ready, %v", status.AvailableReplicas, status.ReadyReplicas, *seen)
 				}
@@ -269,9 +269,9 @@ func TestADeletionThatIsNotNeededAnyMore(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				s := simulate(1, makeSet(1, inPlace, hooked(mark), hookedImage("nginx:1"), tt.start), everything)
 				seen := s.states(t)
-				s.spend(time.Minute)
+				s.runFor(time.Minute)
 				s.change(tt.first)
-				s.spend(time.Minute)
+				s.runFor(time.Minute)
 				if s.pod("web-0").Labels[pub.LifecycleState] != string(pub.LifecycleStatePreparingDelete) || readiness.Ready(s.pod("web-0")) == mark {
 					t.Fatal(s.describe())
 				}
@@ -280,7 +280,7 @@ func TestADeletionThatIsNotNeededAnyMore(t *testing.T) {
 				}
 				*seen = nil
 				s.change(tt.then)
-				s.spend(time.Minute)
+				s.runFor(time.Minute)
 				if diff := cmp.Diff(tt.want, *seen); diff != "" {
 					t.Error(diff)
 				}
@@ -295,7 +295,7 @@ func TestADeletionThatIsNotNeededAnyMore(t *testing.T) {
 				}
 				s.edit("web-0", unlabel)
 				s.edit("web-0", unfinalize)
-				s.spend(time.Minute)
+				s.runFor(time.Minute)
 				if len(*seen) == 0 || (*seen)[0] != "deleted" {
 					t.Errorf("its hook let go: %q", *seen)
 				}
@@ -319,22 +319,22 @@ func TestADeletionThatIsNotNeededInTheMidstOfAnUpdate(t *testing.T) {
 			s := simulate(1, makeSet(2, inPlace, inParallel, keepsTraffic, hookedImage("nginx:1"), grace(seconds)), everything)
 			s.node.Digests = map[string]string{"nginx:1": "a", "nginx:2": ""} // which nobody can pull
 			state := func() string { return s.pod("web-1").Labels[pub.LifecycleState] }
-			s.spend(time.Minute)
+			s.runFor(time.Minute)
 			s.change(hookedImage("nginx:2"))
-			s.spend(5 * time.Second)
+			s.runFor(5 * time.Second)
 			s.change(replicas(1))
-			s.spend(5 * time.Second)
+			s.runFor(5 * time.Second)
 			if state() != string(pub.LifecycleStatePreparingDelete) {
 				t.Fatal(state(), s.describe())
 			}
 			s.change(replicas(2))
-			s.spend(time.Minute)
+			s.runFor(time.Minute)
 			if pod := s.pod("web-1"); state() != string(pub.LifecycleStateUpdating) || pod.Spec.Containers[0].Image != "nginx:2" ||
 				readiness.Condition(pod, pub.InPlaceUpdateReady).Status != corev1.ConditionFalse {
 				t.Errorf("conditions %+v: %s", pod.Status.Conditions, s.describe())
 			}
 			s.node.Digests["nginx:2"] = "b"
-			s.spend(5 * time.Minute)
+			s.runFor(5 * time.Minute)
 			if s.set().Status.UpdatedAvailableReplicas != 2 || state() != string(pub.LifecycleStateNormal) {
 				t.Error(s.describe())
 			}

@@ -30,7 +30,7 @@ func started(t *testing.T, set *appsv1beta1.StatefulSet, features statefulset.Fe
 	t.Helper()
 	s := simulate(1, set, features)
 	s.node.Daemon = true
-	s.spend(5 * time.Minute)
+	s.runFor(5 * time.Minute)
 	if got := s.set().Status.AvailableReplicas; got != *set.Spec.Replicas {
 		t.Fatal(got, "pods are available: ", s.describe())
 	}
@@ -84,7 +84,7 @@ func TestMetadataInPlace(t *testing.T) {
 			s.edit("web-0", func(pod *corev1.Pod) { pod.Labels["mine"], pod.Annotations["mine"] = "1", "1" })
 			old := s.pod("web-0")
 			s.change(templated(tt.after, readsMetadata))
-			s.spend(5 * time.Minute)
+			s.runFor(5 * time.Minute)
 			pod := s.pod("web-0")
 			var want struct{ Labels, Annotations map[string]string }
 			if err := json.Unmarshal([]byte(tt.after), &want); err != nil {
@@ -117,7 +117,7 @@ func TestMetadataInPlace(t *testing.T) {
 	// What was not there is added, to a pod that had no such label.
 	s := started(t, makeSet(1, inPlace, templated(`{"labels":{"app":"web"}}`, readsMetadata)), everything)
 	s.change(templated(`{"labels":{"app":"web","tier":"b"}}`, readsMetadata))
-	s.spend(5 * time.Minute)
+	s.runFor(5 * time.Minute)
 	if got := s.node.Runs(s.pod("web-0"), "main").Env; got != "TIER=b\nNOTE=\n" {
 		t.Errorf("a label is added, and it runs with %q", got)
 	}
@@ -170,7 +170,8 @@ func (s *simulated) stepsOf(name string) *[]string {
 }
 
 // TestStepsOfAnUpdate shows what is written to a pod, in which order: ASTS-173 (part), ASTS-174,
-// ASTS-175 (part), and ASTS-180, with TestWhatQualifies, and TestQualifies of the manager.
+// ASTS-175 (part), and ASTS-180, with TestWhatQualifies, and TestResizeDependsOnTheResourcesOfTheAPIServer
+// of the manager.
 func TestStepsOfAnUpdate(t *testing.T) {
 	const hold, back = "patch status, InPlaceUpdateReady=False StartInPlaceUpdate, Ready=False ReadinessGatesNotReady",
 		"patch status, InPlaceUpdateReady=True , Normal"
@@ -225,7 +226,7 @@ func TestStepsOfAnUpdate(t *testing.T) {
 				}
 			}
 			s.change(tt.after)
-			s.spend(5 * time.Minute)
+			s.runFor(5 * time.Minute)
 			if diff := cmp.Diff(tt.want, *steps); diff != "" {
 				t.Error(diff)
 			}
@@ -250,7 +251,7 @@ func TestARollbackInItsGracePeriod(t *testing.T) {
 	}
 	s.edit("web-0", func(pod *corev1.Pod) { pod.Labels[pub.ControllerRevisionHash] = current })
 	steps := s.stepsOf("web-0")
-	s.spend(5 * time.Minute)
+	s.runFor(5 * time.Minute)
 	want := []string{"patch, no grace", "patch, revision, grace", "patch, state, no grace, nginx:2"}
 	if got := slices.DeleteFunc(*steps, func(step string) bool { return strings.HasPrefix(step, "patch status") }); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
@@ -286,9 +287,10 @@ func (s *simulated) onePass() {
 	s.Manage()
 }
 
-// TestConflicts shows ASTS-173, with what TestStepsOfAnUpdate shows: a pod is taken out of service at once in
-// spite of a conflict, as it is then. It shows ASTS-179: it comes back only as the version that was judged.
-func TestConflicts(t *testing.T) {
+// TestAPodIsTakenOutOfServiceInSpiteOfAConflict shows ASTS-173, with what TestStepsOfAnUpdate shows: a pod is
+// taken out of service at once in spite of a conflict, as it is then. It shows ASTS-179: it comes back only
+// as the version that was judged.
+func TestAPodIsTakenOutOfServiceInSpiteOfAConflict(t *testing.T) {
 	s := started(t, makeSet(1, inPlace), everything)
 	asked := s.meddle("web-0", "status", `InPlaceUpdateReady`)
 	s.change(image("nginx:2"))
@@ -305,21 +307,22 @@ func TestConflicts(t *testing.T) {
 	}
 	asked = s.meddle("web-0", "status", `"True"`)
 	for len(*asked) == 0 {
-		s.everybodyElse()
+		s.environmentStep()
 		s.onePass()
 	}
 	if condition := readiness.Condition(s.pod("web-0"), pub.InPlaceUpdateReady); !slices.Equal(*asked, []string{"status"}) ||
 		condition.Status != corev1.ConditionFalse {
 		t.Errorf("brought back: %q", *asked)
 	}
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if !readiness.Ready(s.pod("web-0")) {
 		t.Error("it does not come back: ", s.describe())
 	}
 }
 
-// TestBatches shows ASTS-177: containers change in the order of their launch priority.
-func TestBatches(t *testing.T) {
+// TestContainersChangeInTheOrderOfTheirLaunchPriority shows ASTS-177: containers change in the order of their
+// launch priority.
+func TestContainersChangeInTheOrderOfTheirLaunchPriority(t *testing.T) {
 	barrier := func(priority string) string {
 		return `{"name":"KRUISE_CONTAINER_BARRIER","valueFrom":{"configMapKeyRef":{"name":"b","key":"p_` + priority + `"}}}`
 	}
@@ -357,7 +360,7 @@ func TestBatches(t *testing.T) {
 			}
 		}
 	}
-	s.spend(10 * time.Minute)
+	s.runFor(10 * time.Minute)
 	want := []string{"patch, revision, Updating, state, none:2, joins:2", "patch, state, low:2", "patch resize, cpu 2", "patch, state"}
 	got := slices.DeleteFunc(*steps, func(step string) bool { return strings.HasPrefix(step, "patch status") })
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -401,7 +404,7 @@ func TestEventsOfUpdatesInPlace(t *testing.T) {
 			s := started(t, makeSet(1, tt.policy), everything)
 			s.events, s.Answer = nil, tt.answer
 			s.change(tt.change)
-			s.spend(time.Minute)
+			s.runFor(time.Minute)
 			told := 0
 			for _, event := range s.events {
 				if !strings.Contains(event, "UpdatePodInPlace") {

@@ -86,7 +86,7 @@ func TestAClaimUnderContentionIsNotFought(t *testing.T) {
 		t.Errorf("%d requests in ten seconds", writes)
 	}
 	s.Show(claimKey("data-web-0"), s.Get(claimKey("data-web-0")))
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if owners := s.owners("data-web-0"); len(owners) != 1 {
 		t.Errorf("owners %v", owners)
 	}

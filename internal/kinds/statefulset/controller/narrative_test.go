@@ -39,7 +39,7 @@ func (n *tale) then(title string, do func(*appsv1beta1.StatefulSet)) {
 	if do != nil {
 		n.change(do)
 	}
-	n.spend(2 * time.Minute)
+	n.runFor(2 * time.Minute)
 	status := n.set().Status
 	fmt.Fprintf(&n.text, "\nThen: %d pods, %d available; %d updated.\n", status.Replicas, status.AvailableReplicas, status.UpdatedReplicas)
 }

@@ -47,9 +47,9 @@ func TestOrderOfWork(t *testing.T) {
 				set.Spec.VolumeClaimUpdateStrategy.Type = appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate
 			}), statefulset.Features{DeleteClaims: true, ResizeClaims: true, PreDownload: true})
 			s.hasPullJobs(t)
-			s.spend(time.Minute)
+			s.runFor(time.Minute)
 			s.change(image("nginx:1"))
-			s.spend(10 * time.Minute)
+			s.runFor(10 * time.Minute)
 			s.Pass(time.Second) // it is younger than the others of its number
 			s.storeRevision("left", map[string]string{"app": "web"})
 			s.Change(podKey("web-0"), func(o client.Object) { o.SetOwnerReferences(nil) })

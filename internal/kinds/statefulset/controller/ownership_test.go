@@ -60,7 +60,7 @@ func TestRevisionsAreAdoptedFirst(t *testing.T) {
 		asked = append(asked, r.Verb+" "+r.Key.Kind+" "+r.Key.Name)
 		return nil
 	}
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if len(asked) < 3 || !slices.Equal(asked[:2], []string{"get StatefulSet web", "patch ControllerRevision left"}) {
 		t.Errorf("it begins with %v", asked[:min(len(asked), 4)])
 	}
@@ -72,7 +72,7 @@ func TestRevisionsAreAdoptedFirst(t *testing.T) {
 	s.Change(revisionKey("left"), func(o client.Object) { o.SetOwnerReferences(nil) })
 	s.Events(10)
 	s.Queue.Add() // any pass does
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if controllerOf(s.Get(revisionKey("left"))) != s.set().UID {
 		t.Error("a later pass does not adopt it again")
 	}
@@ -106,7 +106,7 @@ func TestRevisionsAreAdoptedFirst(t *testing.T) {
 // count, and that pods without a controller call the set too.
 func TestReferencesToTheSet(t *testing.T) {
 	s := simulate(1, makeSet(2, inPlace), statefulset.Features{})
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	yes := true
 	want := []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "web", UID: s.set().UID,
 		Controller: &yes, BlockOwnerDeletion: &yes}}
@@ -134,7 +134,7 @@ func TestReferencesToTheSet(t *testing.T) {
 	// the label back.
 	uid := s.pod("web-1").UID
 	s.Change(podKey("web-1"), func(o client.Object) { o.GetLabels()["app"] = "debug" })
-	s.spend(5 * time.Minute)
+	s.runFor(5 * time.Minute)
 	if pod := s.pod("web-1"); controllerOf(pod) != "" || pod.UID != uid {
 		t.Fatal(s.describe())
 	}
@@ -142,7 +142,7 @@ func TestReferencesToTheSet(t *testing.T) {
 	if s.Events(1); !s.Queue.Added() {
 		t.Error("the change of a label does not call the set")
 	}
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if pod := s.pod("web-1"); controllerOf(pod) != s.set().UID || pod.UID != uid {
 		t.Error(s.describe())
 	}
@@ -165,7 +165,7 @@ func TestADeletedSet(t *testing.T) {
 			set.Spec.VolumeClaimUpdateStrategy.Type = appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate
 			set.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1beta1.StatefulSetClaimRetentionPolicy{WhenDeleted: whenDeleted, WhenScaled: keep}
 		}), statefulset.Features{DeleteClaims: true, ResizeClaims: true, PodIndexLabel: true})
-		s.spend(time.Minute)
+		s.runFor(time.Minute)
 		s.storeRevision("left", map[string]string{"app": "web"})
 		s.change(func(set *appsv1beta1.StatefulSet) {
 			now := metav1.NewTime(s.Now())
@@ -185,7 +185,7 @@ func TestADeletedSet(t *testing.T) {
 		})
 		s.Remove(claimKey("data-web-3"))
 		writes := len(s.Writes)
-		s.spend(10 * time.Minute)
+		s.runFor(10 * time.Minute)
 		for _, w := range s.Writes[writes:] {
 			if w.Key != setKey || w.Subresource != "status" {
 				t.Errorf("whenDeleted %s: %v", whenDeleted, w)
@@ -210,7 +210,7 @@ func TestADeletedSet(t *testing.T) {
 // TestASelectorThatCannotBeRead shows ASTS-074: it is logged, and nothing is tried again.
 func TestASelectorThatCannotBeRead(t *testing.T) {
 	s := simulate(1, makeSet(2), statefulset.Features{})
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	s.change(func(set *appsv1beta1.StatefulSet) {
 		set.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Sometimes"}}}
 	})
@@ -264,7 +264,7 @@ func TestPodsAreGivenUpBeforeTheirRevision(t *testing.T) {
 				s.Remove(setKey)
 				s.Store(setKey, makeSet(2, option))
 				s.startManager(statefulset.Features{})
-				s.spend(time.Minute) // its own revision has another name
+				s.runFor(time.Minute) // its own revision has another name
 				for _, key := range owned[1:] {
 					s.Change(key, func(o client.Object) { o.SetOwnerReferences(nil) })
 				}
@@ -273,9 +273,9 @@ func TestPodsAreGivenUpBeforeTheirRevision(t *testing.T) {
 					s.Events(1 << 20)
 					s.Hide(owned[0])
 				}
-				s.spend(time.Minute)
+				s.runFor(time.Minute)
 				s.Change(owned[0], func(o client.Object) { o.SetOwnerReferences(nil) })
-				s.spend(time.Minute)
+				s.runFor(time.Minute)
 				for _, pod := range before {
 					if now := s.pod(pod.Name); now == nil || now.UID != pod.UID || controllerOf(now) != s.set().UID {
 						t.Error(s.describe())
@@ -311,7 +311,7 @@ func TestAPodThatIsGivenUpIsNotUpdated(t *testing.T) {
 		if pod := s.pod("web-0"); pod.Labels[pub.ControllerRevisionHash] != revision || pod.Annotations[pub.InPlaceUpdateState] != "" {
 			t.Errorf("after a conflict about %q: %s", subresource, s.describe())
 		}
-		s.spend(5 * time.Minute) // the set adopts it again
+		s.runFor(5 * time.Minute) // the set adopts it again
 		if pod := s.pod("web-0"); metav1.GetControllerOf(pod) == nil || pod.Spec.Containers[0].Image != "nginx:2" ||
 			s.set().Status.UpdatedAvailableReplicas != 1 {
 			t.Error(s.describe())

@@ -68,23 +68,23 @@ func TestImagesArePulledAhead(t *testing.T) {
 	t.Run("they are made once", func(t *testing.T) {
 		s := pulling(t, true)
 		s.change(next("nginx:2", 2))
-		s.spend(time.Minute)
-		if !slices.Equal(s.jobs(), []string{"nginx"}) || s.marks() != "true/" || len(s.told("Normal CreatedImagePullJob ", "nginx:2")) != 1 {
+		s.runFor(time.Minute)
+		if !slices.Equal(s.jobs(), []string{"nginx"}) || s.marks() != "true/" || len(s.eventsWith("Normal CreatedImagePullJob ", "nginx:2")) != 1 {
 			t.Errorf("jobs %q, marks %s, events %q", s.jobs(), s.marks(), s.events)
 		}
 		s.Remove(simulation.Key{Kind: "ImagePullJob", Name: s.set().Status.UpdateRevision + "-nginx"}) // its time is over
 		s.change(partition(1))
-		s.spend(time.Minute)
-		if len(s.jobs()) > 0 || len(s.told("CreatedImagePullJob")) != 1 {
+		s.runFor(time.Minute)
+		if len(s.jobs()) > 0 || len(s.eventsWith("CreatedImagePullJob")) != 1 {
 			t.Errorf("made again: %q", s.jobs())
 		}
 	})
 	t.Run("they end", func(t *testing.T) {
 		s := pulling(t, true)
 		s.change(next("nginx:2", 2))
-		s.spend(time.Minute)
+		s.runFor(time.Minute)
 		s.change(partition(0))
-		s.spend(10 * time.Minute)
+		s.runFor(10 * time.Minute)
 		if status := s.set().Status; len(s.jobs()) > 0 || status.UpdatedAvailableReplicas != 5 ||
 			status.CurrentRevision != status.UpdateRevision {
 			t.Error(s.jobs(), s.describe())
@@ -94,15 +94,15 @@ func TestImagesArePulledAhead(t *testing.T) {
 		s := pulling(t, true)
 		s.Answer = creates(apierrors.NewForbidden(corev1.Resource("imagepulljobs"), "x", errors.New("no room")))
 		s.change(next("nginx:2", 1))
-		s.spend(10 * time.Minute)
+		s.runFor(10 * time.Minute)
 		if s.set().Status.UpdatedAvailableReplicas != 4 || s.marks() != "/" || len(s.set().Status.Conditions) > 0 {
 			t.Error("the rollout stands still: ", s.describe())
 		}
-		if len(s.told("Warning FailedCreateImagePullJob ", "no room")) == 0 || len(s.told("CreatedImagePullJob")) > 0 {
+		if len(s.eventsWith("Warning FailedCreateImagePullJob ", "no room")) == 0 || len(s.eventsWith("CreatedImagePullJob")) > 0 {
 			t.Errorf("events %q", s.events)
 		}
 		s.Answer = nil
-		s.spend(10 * time.Minute)
+		s.runFor(10 * time.Minute)
 		if !slices.Equal(s.jobs(), []string{"nginx"}) || s.marks() != "true/" {
 			t.Error("they are not made later: ", s.jobs(), s.marks())
 		}
@@ -111,16 +111,16 @@ func TestImagesArePulledAhead(t *testing.T) {
 		s := pulling(t, true)
 		s.Answer = creates(apierrors.NewAlreadyExists(corev1.Resource("imagepulljobs"), "x"))
 		s.change(next("nginx:2", 2))
-		s.spend(time.Minute)
-		if s.marks() != "true/" || len(s.told("ImagePullJob")) > 0 {
+		s.runFor(time.Minute)
+		if s.marks() != "true/" || len(s.eventsWith("ImagePullJob")) > 0 {
 			t.Errorf("marks %s, events %q", s.marks(), s.events)
 		}
 	})
 	t.Run("their kind is not installed", func(t *testing.T) {
 		s := pulling(t, false)
 		s.change(next("nginx:2", 0))
-		s.spend(10 * time.Minute)
-		if s.set().Status.UpdatedAvailableReplicas != 5 || len(s.jobs())+len(s.told("ImagePullJob")) > 0 {
+		s.runFor(10 * time.Minute)
+		if s.set().Status.UpdatedAvailableReplicas != 5 || len(s.jobs())+len(s.eventsWith("ImagePullJob")) > 0 {
 			t.Error(s.jobs(), s.events)
 		}
 	})

@@ -45,10 +45,11 @@ func (s *simulated) uids() map[int]types.UID {
 	return uids
 }
 
-// TestReservedOrdinals shows what becomes of pods as ordinals are reserved and given back. All others are the
-// same as before. ASTS-092: what is reserved below the start or above the last slot has no effect yet, and
-// stays. ASTS-093: a pod that is reserved goes, and comes elsewhere unless the set becomes smaller.
-func TestReservedOrdinals(t *testing.T) {
+// TestOtherPodsStayWhenOrdinalsAreReserved shows what becomes of pods as ordinals are reserved and given
+// back. All others are the same as before. ASTS-092: what is reserved below the start or above the last slot
+// has no effect yet, and stays. ASTS-093: a pod that is reserved goes, and comes elsewhere unless the set
+// becomes smaller.
+func TestOtherPodsStayWhenOrdinalsAreReserved(t *testing.T) {
 	type step struct {
 		changes []func(*appsv1beta1.StatefulSet)
 		want    string
@@ -70,7 +71,7 @@ func TestReservedOrdinals(t *testing.T) {
 						s.change(change)
 					}
 					reserved := s.set().Spec.ReserveOrdinals
-					s.spend(5 * time.Minute)
+					s.runFor(5 * time.Minute)
 					after := s.uids()
 					got := strings.Trim(fmt.Sprint(slices.Sorted(maps.Keys(after))), "[]")
 					if got != step.want {

@@ -84,7 +84,7 @@ func TestClaimsGoOrStay(t *testing.T) {
 					other.Name = name
 					s.Store(claimKey(name), other)
 				}
-				s.spend(time.Minute)
+				s.runFor(time.Minute)
 				var want []metav1.OwnerReference
 				if tt.deleted == remove {
 					want = []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "web", UID: s.set().UID}}
@@ -92,7 +92,7 @@ func TestClaimsGoOrStay(t *testing.T) {
 				first := s.claims()
 				exist := func(when string, names ...string) {
 					t.Helper()
-					s.spend(time.Minute)
+					s.runFor(time.Minute)
 					got := s.claims()
 					for _, name := range []string{"data-web-0", "data-web-1", "data-web-2", "data-web-3"} {
 						if _, exists := got[name]; exists != slices.Contains(names, name) {
@@ -154,7 +154,7 @@ func TestClaimsGoOrStay(t *testing.T) {
 // not waited for.
 func TestAChangedPolicy(t *testing.T) {
 	s := simulate(1, makeSet(2, claimed("data")), everything)
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	other := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "backup", UID: "backup"}
 	s.Store(simulation.Key{Kind: "ConfigMap", Name: "backup"}, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "backup", UID: "backup"}})
 	s.Change(claimKey("data-web-0"), func(o client.Object) { o.SetOwnerReferences([]metav1.OwnerReference{other}) })
@@ -169,7 +169,7 @@ func TestAChangedPolicy(t *testing.T) {
 		{func(set *appsv1beta1.StatefulSet) { set.Spec.PersistentVolumeClaimRetentionPolicy = nil }, nil},
 	} {
 		s.change(tt.policy)
-		s.spend(time.Minute)
+		s.runFor(time.Minute)
 		if diff := cmp.Diff(append([]metav1.OwnerReference{other}, tt.want...), s.owners("data-web-0")); diff != "" {
 			t.Error(diff)
 		}
@@ -185,7 +185,7 @@ func TestAChangedPolicy(t *testing.T) {
 	s.Remove(podKey("web-1"))
 	s.Change(claimKey("data-web-1"), func(o client.Object) { o.SetOwnerReferences(nil) })
 	s.Remove(claimKey("data-web-0"))
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	if diff := cmp.Diff([]metav1.OwnerReference{set}, s.owners("data-web-1")); diff != "" || s.pod("web-1") == nil {
 		t.Errorf("%s %s", diff, s.describe())
 	}
@@ -197,13 +197,13 @@ func TestAChangedPolicy(t *testing.T) {
 // TestNoRetentionWithoutItsGate shows ASTS-266: with the gate off no reference comes and none goes.
 func TestNoRetentionWithoutItsGate(t *testing.T) {
 	s := simulate(1, makeSet(2, claimed("data"), retain(remove, remove)), statefulset.Features{})
-	s.spend(time.Minute)
+	s.runFor(time.Minute)
 	set := []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "web", UID: s.set().UID}}
 	s.Change(claimKey("data-web-0"), func(o client.Object) { o.SetOwnerReferences(set) })
 	for _, change := range []func(*appsv1beta1.StatefulSet){image("nginx:2"), retain(keep, keep), replicas(1), retain(remove, remove),
 		replicas(2)} {
 		s.change(change)
-		s.spend(time.Minute)
+		s.runFor(time.Minute)
 		if diff := cmp.Diff(set, s.owners("data-web-0")); diff != "" || len(s.owners("data-web-1")) > 0 {
 			t.Errorf("%s %v", diff, s.owners("data-web-1"))
 		}
@@ -227,7 +227,7 @@ func TestAClaimThatWouldGoIsSeenInTime(t *testing.T) {
 			t.Errorf("%s is deleted, and its claim has the owners %v", before.GetName(), s.owners("data-"+w.Key.Name))
 		}
 	}
-	s.spend(5 * time.Minute)
+	s.runFor(5 * time.Minute)
 	if now := s.claim("data-web-2"); now == nil || now.UID != uid || s.pod("web-2").Spec.Containers[0].Image != "nginx:2" {
 		t.Error("the claim went, or the pod did not: ", s.describe())
 	}
@@ -242,7 +242,7 @@ func TestClaimsOfAScaleInByKubernetes(t *testing.T) {
 		o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: &yes}})
 	})
 	s.change(image("nginx:2"))
-	s.spend(5 * time.Minute)
+	s.runFor(5 * time.Minute)
 	if now := s.claim("data-web-2"); now == nil || now.UID != uid || len(now.OwnerReferences) > 0 {
 		t.Error("the claim went with its pod: ", s.describe())
 	}

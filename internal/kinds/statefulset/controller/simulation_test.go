@@ -38,21 +38,21 @@ type rolloutRun struct {
 	hooked  bool
 	// calm: nobody but the manager takes pods out of service, and kubelets bring all of them up.
 	calm bool
-	// haunted: managers overlap. deletesClaims: PVCs may go, because the retention policy was one that
+	// staleLeaders: managers overlap. deletesClaims: PVCs may go, because the retention policy was one that
 	// deletes at some time. forgetful: a user deleted revisions.
-	haunted, deletesClaims, forgetful bool
-	zombie                            *zombie
+	staleLeaders, deletesClaims, forgetful bool
+	staleLeader                            *staleLeader
 	// claims are all PVCs that ever existed, by name.
 	claims map[string]bool
 	// former is the spec before a user's last change; nil if that was taken back.
 	former *appsv1beta1.StatefulSetSpec
 }
 
-// zombie is a manager that goes on although another one has taken over.
-type zombie struct {
-	view       *simulation.View
-	kube       *Kube
-	controller *Controller
+// staleLeader is a manager that goes on although another one has taken over.
+type staleLeader struct {
+	view *simulation.View
+	kube *Kube
+	pass *Pass
 }
 
 func (r *rolloutRun) fail(format string, args ...any) {
@@ -181,7 +181,7 @@ func (r *rolloutRun) beforeWrite(w simulation.Write, before, after client.Object
 }
 
 func (r *rolloutRun) creation(set *appsv1beta1.StatefulSet, slots []int, name string, after client.Object) {
-	if r.haunted || set.UID != r.set().UID { // what a set gets that is gone goes with it
+	if r.staleLeaders || set.UID != r.set().UID { // what a set gets that is gone goes with it
 		return
 	}
 	rank := slices.Index(slots, ordinal(name))
@@ -245,7 +245,7 @@ func (r *rolloutRun) disruption(set *appsv1beta1.StatefulSet, slots []int, w sim
 	if w.Verb == "delete" && slices.Contains(slotsOf(r.set()), ordinal(name)) && slot {
 		r.keepsClaims(before)
 	}
-	if r.haunted || !r.calm || !r.available(before) || stays && r.available(pod) {
+	if r.staleLeaders || !r.calm || !r.available(before) || stays && r.available(pod) {
 		return
 	}
 	down, all := 0, 0
@@ -297,7 +297,7 @@ func gated(pod *corev1.Pod) bool {
 func (r *rolloutRun) keepsPartition(set *appsv1beta1.StatefulSet, slots []int, before, after *corev1.Pod) {
 	to := after.Labels[pub.ControllerRevisionHash]
 	rolling := set.Spec.UpdateStrategy.RollingUpdate
-	if before.Labels[pub.ControllerRevisionHash] == to || r.haunted {
+	if before.Labels[pub.ControllerRevisionHash] == to || r.staleLeaders {
 		return
 	}
 	switch {
@@ -606,8 +606,8 @@ func (r *rolloutRun) play(steps int) {
 			r.Revive()
 			r.beginManager(r.kind.Features)
 		}
-		if r.haunted {
-			r.haunt()
+		if r.staleLeaders {
+			r.runStaleLeader()
 		}
 		switch n := r.Rand.IntN(100); {
 		case n < 4 || n < 12 && r.former != nil && r.Chance(0.3):
@@ -634,28 +634,28 @@ func (r *rolloutRun) play(steps int) {
 	}
 }
 
-// haunt lets a zombie act, makes one now and then, and ends it some time later.
-func (r *rolloutRun) haunt() {
-	switch z := r.zombie; {
-	case z == nil && !r.Dead() && r.Chance(0.05):
-		r.zombie = &zombie{r.Fork(), r.kube, r.controller}
-		r.startManager(r.kind.Features)
-	case z == nil:
+// runStaleLeader lets a stale leader act, makes one now and then, and ends it some time later.
+func (r *rolloutRun) runStaleLeader() {
+	switch leader := r.staleLeader; {
+	case leader == nil && !r.Dead() && r.Chance(0.05):
+		r.staleLeader = &staleLeader{r.Fork(), r.kube, r.pass}
+		r.startManager(r.pass.Features)
+	case leader == nil:
 	case r.Chance(0.05):
-		r.End(z.view)
-		r.zombie = nil
+		r.End(leader.view)
+		r.staleLeader = nil
 	case r.Chance(0.3):
 		dead := r.Dead()
-		r.As(z.view, func() {
-			kube, controller := r.kube, r.controller
-			r.kube, r.controller = z.kube, z.controller
+		r.As(leader.view, func() {
+			kube, pass := r.kube, r.pass
+			r.kube, r.pass = leader.kube, leader.pass
 			r.Deliver(r.Rand.IntN(4))
 			_, _ = r.reconcile()
 			r.kube, r.controller = kube, controller
 		})
-		if r.Dead() && !dead { // it was the zombie that died
-			r.End(z.view)
-			r.zombie = nil
+		if r.Dead() && !dead { // it was the stale leader that died
+			r.End(leader.view)
+			r.staleLeader = nil
 			r.Revive()
 		}
 	}
@@ -663,9 +663,9 @@ func (r *rolloutRun) haunt() {
 
 // finish ends the disturbances with a good template and checks what must hold at rest.
 func (r *rolloutRun) finish() {
-	if r.zombie != nil {
-		r.End(r.zombie.view)
-		r.zombie = nil
+	if r.staleLeader != nil {
+		r.End(r.staleLeader.view)
+		r.staleLeader = nil
 	}
 	r.change(func(set *appsv1beta1.StatefulSet) {
 		r.image = "nginx:3"
@@ -812,12 +812,12 @@ func TestSimulatedStatefulSets(t *testing.T) {
 	})
 }
 
-// TestSimulatedZombies plays lives in which managers go on for a while after others took over from them
+// TestSimulatedStaleLeaders plays lives in which managers go on for a while after others took over from them
 // (ASTS-119 (part)).
-func TestSimulatedZombies(t *testing.T) {
+func TestSimulatedStaleLeaders(t *testing.T) {
 	simulationtest.Some(t, 500, 4, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
-		r.trace, r.Apart, r.haunted, r.calm = os.Getenv("TRACE") != "", seed%5 > 1, true, false
+		r.trace, r.Apart, r.staleLeaders, r.calm = os.Getenv("TRACE") != "", seed%5 > 1, true, false
 		r.play(150 + r.Rand.IntN(250))
 		if r.finish(); r.failure != "" {
 			t.Error(r.failure)

@@ -29,8 +29,8 @@ func (s *simulated) claim(name string) *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-// told are the events with these words.
-func (s *simulated) told(words ...string) (events []string) {
+// eventsWith are the events with these words.
+func (s *simulated) eventsWith(words ...string) (events []string) {
 	for _, event := range s.events {
 		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(event, word) }) {
 			events = append(events, event)
@@ -61,15 +61,15 @@ func TestClaimsGrow(t *testing.T) {
 	s.events = nil
 	s.change(sizedClaims("2Gi"))
 	s.onePass()
-	if got := s.told("Warning FailedResize ", "claim data-web-1 of pod web-1 ", "no expansion"); len(got) != 1 || len(s.told("web-0")) > 0 {
+	if got := s.eventsWith("Warning FailedResize ", "claim data-web-1 of pod web-1 ", "no expansion"); len(got) != 1 || len(s.eventsWith("web-0")) > 0 {
 		t.Errorf("events %q", s.events)
 	}
-	s.spend(500 * time.Millisecond)
+	s.runFor(500 * time.Millisecond)
 	if conditions := s.set().Status.Conditions; len(conditions) == 0 || !strings.Contains(conditions[0].Message, "no expansion") ||
 		refusals != 1 {
 		t.Errorf("after %d refusals: %+v", refusals, conditions)
 	}
-	s.spend(5 * time.Minute)
+	s.runFor(5 * time.Minute)
 	for _, pod := range before {
 		claim := s.claim("data-" + pod.Name)
 		if claim.Spec.Resources.Requests.Storage().String() != "2Gi" || claim.Annotations[pub.OwnedByStatefulSet] != "web" {
@@ -79,7 +79,7 @@ func TestClaimsGrow(t *testing.T) {
 			now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID {
 			t.Error("restarted: ", s.describe())
 		}
-		if got := s.told("Normal SuccessfulResize ", "claim data-"+pod.Name+" of pod "+pod.Name+" "); len(got) != 1 {
+		if got := s.eventsWith("Normal SuccessfulResize ", "claim data-"+pod.Name+" of pod "+pod.Name+" "); len(got) != 1 {
 			t.Errorf("events %q", s.events)
 		}
 	}
@@ -132,11 +132,11 @@ func TestClaimsThatCannotGrow(t *testing.T) {
 					failed++
 				}
 			}
-			if failed == 0 || len(s.told(tt.want)) == 0 {
+			if failed == 0 || len(s.eventsWith(tt.want)) == 0 {
 				t.Errorf("%d times an error; events %q", failed, s.events)
 			}
 			for _, pod := range s.pods() {
-				if pod.Spec.Containers[0].Image != "nginx:1" || len(s.told("claim data-web-0"))+len(s.told("claim data-web-1")) > 0 {
+				if pod.Spec.Containers[0].Image != "nginx:1" || len(s.eventsWith("claim data-web-0"))+len(s.eventsWith("claim data-web-1")) > 0 {
 					t.Error("it went on: ", s.describe(), s.events)
 				}
 			}

@@ -68,7 +68,7 @@ func TestSubsetsHaveChildren(t *testing.T) {
 
 // UD-060, UD-162, UD-061: neither children of others nor orphans elsewhere matter; an orphan of the subset is
 // adopted, and what the selector loses is released.
-func TestAdoption(t *testing.T) {
+func TestOnlyOrphansOfTheSubsetAreAdopted(t *testing.T) {
 	w := newWorld(t, 1, played, united(t, uniteddeployment.CloneSet, 4, "a", "b"))
 	w.Namespaces = false
 	orphan := func(namespace, name, subset string, labels map[string]string) {
@@ -104,7 +104,7 @@ func TestAdoption(t *testing.T) {
 
 // UD-064, UD-067: children are created by name, in batches of 1, 2, 4; the batch in which one fails is the
 // last; and one whose creation was not answered is not created again.
-func TestCreations(t *testing.T) {
+func TestChildrenAreCreatedInGrowingBatches(t *testing.T) {
 	w := newWorld(t, 1, played, united(t, uniteddeployment.CloneSet, 9, "g", "f", "e", "d", "c", "b", "a"))
 	w.Deliver(1 << 10)
 	refused := ""
@@ -279,7 +279,7 @@ func TestNarratives(t *testing.T) {
 }
 
 // UD-067 (part): with many subsets as with few a pass looks at each once.
-func TestManySubsets(t *testing.T) {
+func TestAPassLooksAtEachSubsetOnce(t *testing.T) {
 	var names []string
 	for i := range 100 {
 		names = append(names, fmt.Sprint("s", i))

@@ -39,7 +39,7 @@ func (blind) List(context.Context, client.ObjectList, ...client.ListOption) erro
 }
 
 // UD-144: each of the events, when it is due.
-func TestEvents(t *testing.T) {
+func TestEachEventIsToldWhenItIsDue(t *testing.T) {
 	w := newWorld(t, 1, played, united(t, uniteddeployment.CloneSet, 4, "a", "b"))
 	forbidden := ""
 	w.Answer = func(r *simulation.Request) error {
@@ -98,7 +98,7 @@ func TestPodsOfDeployments(t *testing.T) {
 
 // UD-075: what happens to a child or its pods calls for a pass over its UnitedDeployment, as far as plans
 // read it.
-func TestWatches(t *testing.T) {
+func TestChangesOfChildrenCallForAPass(t *testing.T) {
 	for _, kind := range played {
 		w := newWorld(t, 1, played, united(t, kind, 1, "a"))
 		w.rest()

@@ -15,8 +15,8 @@ import (
 	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
-// wish lets a user want something else.
-func (w *world) wish() {
+// changeSpec lets a user want something else.
+func (w *world) changeSpec() {
 	r := w.Rand
 	w.user(func(u *appsv1beta1.UnitedDeployment) {
 		subsets := &u.Spec.Topology.Subsets
@@ -117,7 +117,7 @@ func play(t *testing.T, seed uint64, strategy *appsv1beta1.UnitedDeploymentSched
 		for range 60 {
 			switch w.Rand.IntN(12) {
 			case 0:
-				w.wish()
+				w.changeSpec()
 			case 1:
 				w.zones()
 			case 2:
@@ -125,7 +125,7 @@ func play(t *testing.T, seed uint64, strategy *appsv1beta1.UnitedDeploymentSched
 			case 3:
 				w.Pass(time.Duration(w.Rand.IntN(20_000)) * time.Millisecond)
 			case 4, 5, 6:
-				w.others()
+				w.environmentStep()
 			default:
 				w.Events(w.Rand.IntN(8))
 				w.Manage()

@@ -328,7 +328,7 @@ func TestStatusOfABurst(t *testing.T) {
 }
 
 // WS-131: nothing is done for one that is going, and what is remembered of it is forgotten.
-func TestGoing(t *testing.T) {
+func TestNothingIsDoneForOneThatIsGoing(t *testing.T) {
 	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", nil)), 2)
 	s.Change(spreadKey, func(o client.Object) {
 		now := metav1.NewTime(s.Now())

@@ -76,7 +76,7 @@ func TestStatusOfNewPods(t *testing.T) {
 }
 
 // SS-091, SS-081: what is known follows every event.
-func TestIndexFollows(t *testing.T) {
+func TestTheIndexFollowsEveryEvent(t *testing.T) {
 	w := &world{namespaces: map[string]map[string]string{"d": {}}}
 	steps := []struct {
 		name string
@@ -109,7 +109,7 @@ func TestIndexFollows(t *testing.T) {
 }
 
 // SS-174: 0 % is never and 100 % always the named revision, an integer is 0 %, whatever the dice say.
-func TestShare(t *testing.T) {
+func TestShareDecidesForTheNamedRevision(t *testing.T) {
 	old := admitted(t, selecting("a", matching("app", "x"), nil))
 	cases := map[string]struct {
 		partition *intstr.IntOrString

@@ -1,0 +1,77 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/cloneset"
+	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
+)
+
+// CS-276: a rollout that is paused from its beginning changes no pod and adds none, though surge is allowed;
+// pods that go are replaced by the revision that goes with the partition, and the deadline does not pass.
+func TestAPausedRolloutKeepsItsPods(t *testing.T) {
+	deadline := int32(60)
+	inPlace, reCreate := appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, appsv1beta1.ReCreateCloneSetPodUpdatePolicy
+	for _, test := range []struct {
+		policy         appsv1beta1.CloneSetPodUpdatePolicy
+		partition, old int
+	}{{inPlace, 0, 0}, {inPlace, 2, 2}, {reCreate, 0, 0}, {reCreate, 2, 2}, {reCreate, 3, 3}} {
+		s := atRest(t, clonesettest.Set(3, clonesettest.Policy(test.policy), clonesettest.Surge(2, 1), clonesettest.Partition(test.partition),
+			func(set *appsv1beta1.CloneSet) { set.Spec.ProgressDeadlineSeconds = &deadline }), cloneset.Features{})
+		first := s.set().Status.UpdateRevision
+		before := s.active()
+		s.change(clonesettest.Both(clonesettest.Image("nginx:2"), clonesettest.Paused(true)))
+		for range 200 {
+			s.Round()
+			s.Pass(time.Second)
+			if n := len(s.active()); n != 3 {
+				t.Fatalf("partition %d: %d pods", test.partition, n)
+			}
+		}
+		for i, pod := range s.active() {
+			if pod.UID != before[i].UID || pod.Spec.Containers[0].Image != "nginx:1" ||
+				pod.Labels[pub.ControllerRevisionHash] != before[i].Labels[pub.ControllerRevisionHash] {
+				t.Errorf("partition %d: %s changed", test.partition, pod.Name)
+			}
+		}
+		if c := cloneset.Condition(&s.set().Status, appsv1beta1.CloneSetConditionProgressing); c == nil || c.Status != corev1.ConditionTrue ||
+			c.Reason != "CloneSetPaused" {
+			t.Errorf("partition %d: %+v", test.partition, c)
+		}
+		for _, pod := range before { // somebody drains all nodes
+			if err := s.Delete(podKey(pod.Name), pod); err != nil {
+				t.Fatal(err)
+			}
+			for range 20 {
+				s.Round()
+				s.Pass(time.Second)
+			}
+		}
+		if err := s.Settle(200); err != nil {
+			t.Fatal(err)
+		}
+		old := 0
+		for _, pod := range s.active() {
+			if slices.ContainsFunc(before, func(b *corev1.Pod) bool { return b.UID == pod.UID }) {
+				t.Errorf("partition %d: %s is still there", test.partition, pod.Name)
+			}
+			if strings.HasSuffix(first, pod.Labels[pub.PodTemplateHash]) != (pod.Spec.Containers[0].Image == "nginx:1") {
+				t.Errorf("partition %d: %s of %s has %s", test.partition, pod.Name, pod.Labels[pub.PodTemplateHash],
+					pod.Spec.Containers[0].Image)
+			}
+			if pod.Spec.Containers[0].Image == "nginx:1" {
+				old++
+			}
+		}
+		if len(s.active()) != 3 || old != test.old {
+			t.Errorf("partition %d: %d of %d pods are old", test.partition, old, len(s.active()))
+		}
+	}
+}

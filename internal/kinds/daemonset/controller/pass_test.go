@@ -1,0 +1,127 @@
+package controller
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// TestTheOrderOfAPass shows ADS-043: the revision is written before anything else, then image pulls, then
+// pods, whose own writes no pass waits for, then what is left of the history, and the status last, with the
+// generation.
+func TestTheOrderOfAPass(t *testing.T) {
+	s := pulling(t, true, maxUnavailable(2), func(set *appsv1beta1.DaemonSet) {
+		none := int32(0)
+		set.Spec.RevisionHistoryLimit = &none
+	})
+	s.storeRevision("agent-left", map[string]string{"app": "agent"})
+	s.addNode("n9", nil)
+	s.change(image("agent:2"))
+	s.Events(1 << 20)
+	s.Writes = nil
+	for range 4 { // the caches show nothing of what is written
+		s.Queue.Add()
+		s.Manage()
+	}
+	var kinds []string
+	for _, w := range s.Writes {
+		word := strings.TrimSpace(w.Verb + " " + w.Key.Kind + " " + w.Subresource)
+		if w.Key.Kind == "Pod" {
+			word = "Pods"
+		}
+		if len(kinds) == 0 || kinds[len(kinds)-1] != word {
+			kinds = append(kinds, word)
+		}
+	}
+	want := []string{"patch ControllerRevision", "create ControllerRevision", "create ImagePullJob", "patch ControllerRevision", "Pods",
+		"delete ControllerRevision", "patch DaemonSet status"}
+	if !slices.Equal(kinds, want) || s.set().Status.ObservedGeneration != s.set().Generation {
+		t.Errorf("%q, generation %d\n%s", kinds, s.set().Status.ObservedGeneration, s.describe())
+	}
+	for paused, now := range map[bool]string{true: "1 1 1", false: "1 1 2"} { // n3 is updated, and nothing while paused
+		s := started(t, makeSet(inPlace, rolling(func(r *appsv1beta1.RollingUpdateDaemonSet) { r.Paused = paused })), everything, "n1", "n2", "n3")
+		s.edit(t, "n2", func(pod *corev1.Pod) { // whose gate is refreshed
+			pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+				return c.Type == pub.InPlaceUpdateReady
+			})
+		})
+		s.change(image("agent:2"))
+		for range 5 {
+			s.Events(1 << 20)
+			s.Queue.Add()
+			s.Manage()
+		}
+		if c := readiness.Condition(s.only(t, "n2"), pub.InPlaceUpdateReady); s.images() != now || c == nil || c.Status != corev1.ConditionTrue {
+			t.Errorf("paused %t: %s, %+v", paused, s.images(), c)
+		}
+	}
+}
+
+// TestUpdatesThatTheCachesDoNotShow shows ADS-045, ADS-110 (part), ADS-143 and ADS-135 (part): as long as the
+// caches show nothing of what was written, nothing is done twice, and no more is begun than maxUnavailable
+// lets, whether or not answers came. Nothing stalls by that, however long it takes.
+func TestUpdatesThatTheCachesDoNotShow(t *testing.T) {
+	for name, lost := range map[string]float64{"answered": 0, "the answers are lost": 1} {
+		for _, option := range []option{inPlace, maxSurge(1), func(*appsv1beta1.DaemonSet) {}} {
+			t.Run(name, func(t *testing.T) {
+				s := started(t, makeSet(option), everything, "n1", "n2", "n3", "n4")
+				blind := func() {
+					for range 400 { // for longer than five minutes
+						s.Queue.Add()
+						s.Manage()
+						s.Pass(time.Second)
+					}
+				}
+				s.change(image("agent:2"))
+				s.addNode("n5", nil)
+				s.Events(100)
+				s.Faults.Lose = lost
+				blind()
+				s.Faults.Lose = 0
+				blind()
+				touched := 0
+				for _, node := range []string{"n1", "n2", "n3", "n4"} {
+					pods := s.on(node)
+					if len(pods) != 1 || pods[0].DeletionTimestamp != nil || pods[0].Spec.Containers[0].Image != "agent:1" {
+						touched++
+					}
+				}
+				if len(s.on("n5")) != 1 || touched > 1 || s.Undelivered() == 0 {
+					t.Errorf("%d nodes are touched while nothing is seen: %s", touched, s.describe())
+				}
+				s.runFor(5 * time.Minute)
+				if s.images() != "2 2 2 2 2" {
+					t.Errorf("it stands still: %s", s.describe())
+				}
+			})
+		}
+	}
+}
+
+// TestALostAnswerIsSettledWithinSeconds shows ADS-045 (part): whatever write has its answer lost, what became
+// of it is found out at once.
+func TestALostAnswerIsSettledWithinSeconds(t *testing.T) {
+	for n := range 6 {
+		s := simulate(1, makeSet(), everything, "n1", "n2", "n3")
+		count := 0
+		s.BeforeWrite = func(simulation.Write, client.Object, client.Object) {
+			if s.Faults.Lose = 0; count == n {
+				s.Faults.Lose = 1
+			}
+			count++
+		}
+		s.runFor(15 * time.Second)
+		if len(s.pods()) != 3 || s.set().Status.NumberAvailable != 3 || len(s.eventsWith("SuccessfulCreate")) > 3 {
+			t.Errorf("write %d: %q %s", n+1, s.events, s.describe())
+		}
+	}
+}

@@ -1,0 +1,120 @@
+package controller
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// TestSurgeWaitsForMinReadySeconds shows ADS-163: the old pod goes when the new one has been ready for
+// minReadySeconds, although nothing happens then but that time passes.
+func TestSurgeWaitsForMinReadySeconds(t *testing.T) {
+	s := started(t, makeSet(maxSurge(1), func(set *appsv1beta1.DaemonSet) { set.Spec.MinReadySeconds = 30 }), everything, "n1", "n2")
+	begun := s.Now()
+	var gone []time.Duration
+	s.BeforeWrite = func(w simulation.Write, before, _ client.Object) {
+		if w.Verb != "delete" {
+			return
+		}
+		gone = append(gone, s.Now().Sub(begun))
+		for _, pod := range s.on(before.(*corev1.Pod).Spec.NodeName) {
+			if c := readiness.Condition(pod, corev1.PodReady); pod.Name != before.GetName() &&
+				s.Now().Sub(c.LastTransitionTime.Time) < 30*time.Second {
+				t.Errorf("the new pod is ready since %s", c.LastTransitionTime)
+			}
+		}
+		if len(s.on("n1"))+len(s.on("n2")) != 3 {
+			t.Error(s.describe())
+		}
+	}
+	s.change(image("agent:2"))
+	s.runFor(5 * time.Minute)
+	if s.images() != "2 2" || len(gone) != 2 || gone[1] > 80*time.Second {
+		t.Errorf("old pods go after %v: %s", gone, s.describe())
+	}
+}
+
+// TestAPausedRollout shows ADS-171 and ADS-142: nothing is updated while paused, but nodes that come get a
+// pod, those that are tainted lose theirs, failed pods are replaced, second pods are cleaned up, and what was
+// updated before comes into service. It is not taken back.
+func TestAPausedRollout(t *testing.T) {
+	s := started(t, makeSet(inPlace), everything, "n1", "n2", "n3", "n4")
+	s.change(image("agent:2"))
+	for s.images() != "1 1 1 2" {
+		s.Round()
+	}
+	s.change(paused(true))
+	s.addNode("n5", nil)
+	s.taint("n1", "broken", corev1.TaintEffectNoExecute)
+	s.node.Fail(s.only(t, "n2").Name)
+	s.runFor(5 * time.Minute)
+	if s.images() != " 2 1 2 2" || s.set().Status.NumberAvailable != 4 {
+		t.Error(s.describe())
+	}
+	if c := readiness.Condition(s.only(t, "n4"), pub.InPlaceUpdateReady); c == nil || c.Status != corev1.ConditionTrue {
+		t.Errorf("%+v", c)
+	}
+	s.change(paused(false))
+	s.runFor(5 * time.Minute)
+	if s.images() != " 2 2 2 2" {
+		t.Error(s.describe())
+	}
+	s = started(t, makeSet(maxSurge(1)), everything, "n1", "n2")
+	s.change(image("agent:2"))
+	for len(s.on("n2")) < 2 {
+		s.Round()
+	}
+	s.change(paused(true))
+	s.runFor(5 * time.Minute)
+	if s.images() != "1 2" {
+		t.Error(s.describe())
+	}
+}
+
+// TestOnDeletePodsStayUntilSomebodyDeletesThem shows ADS-170: pods stay until somebody deletes them, and come
+// back at the current revision.
+func TestOnDeletePodsStayUntilSomebodyDeletesThem(t *testing.T) {
+	s := started(t, makeSet(onDelete), everything, "n1", "n2")
+	s.change(image("agent:2"))
+	s.runFor(5 * time.Minute)
+	if s.images() != "1 1" {
+		t.Error(s.describe())
+	}
+	s.EndGracefully(podKey(s.only(t, "n1").Name))
+	s.runFor(time.Minute)
+	if s.images() != "2 1" || s.set().Status.UpdatedNumberScheduled != 1 {
+		t.Error(s.describe())
+	}
+}
+
+// TestBurstReplicasFollow shows ADS-110 (part): what is beyond burstReplicas follows in later passes, without
+// an event.
+func TestBurstReplicasFollow(t *testing.T) {
+	var nodes []string
+	for i := range 20 {
+		nodes = append(nodes, fmt.Sprint("n", i+10))
+	}
+	few := intstr.FromString("16%") // three of twenty
+	s := simulate(1, makeSet(func(set *appsv1beta1.DaemonSet) { set.Spec.BurstReplicas = &few }), everything, nodes...)
+	s.Events(1 << 20)
+	for created := 0; created < 20; {
+		s.Pass(time.Second)
+		if !s.Manage() {
+			t.Fatalf("nobody calls the set after %d pods", created)
+		}
+		n := len(s.pods()) - created
+		if n > 3 {
+			t.Errorf("%d pods are created in a pass", n)
+		}
+		created += n
+	}
+}

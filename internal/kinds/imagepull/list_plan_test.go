@@ -1,0 +1,24 @@
+package imagepull
+
+import (
+	"testing"
+	"time"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
+)
+
+// IMG-154, IMG-155: a job that still waits for the pods of its selector has ended nothing, though none of its
+// no nodes is left.
+func TestAListWaitsForJobsThatWaitForPods(t *testing.T) {
+	list := &appsv1beta1.ImageListPullJob{Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"a"}}}
+	child := PlanList(list, nil, imagepulltest.Noon).Create[0]
+	child.Status = appsv1beta1.ImagePullJobStatus{StartTime: imagepulltest.At(0)}
+	if p := PlanList(list, []*appsv1beta1.ImagePullJob{child}, imagepulltest.Noon); p.Status.CompletionTime != nil || p.Status.Completed != 0 {
+		t.Errorf("%+v", p.Status)
+	}
+	child.Status.CompletionTime = imagepulltest.At(time.Minute)
+	if p := PlanList(list, []*appsv1beta1.ImagePullJob{child}, imagepulltest.Noon); p.Status.CompletionTime == nil || p.Status.Completed != 1 {
+		t.Errorf("%+v", p.Status)
+	}
+}

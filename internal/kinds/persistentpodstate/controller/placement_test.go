@@ -1,0 +1,59 @@
+package controller
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+)
+
+// PPS-001, PPS-004, PPS-070 (part): two sets with stable pod names, of which each pod is remembered with its
+// node, the labels of that node and an annotation of its own. The state of one was written by a user, and
+// binds; that of the other comes from its annotations, and prefers. A pod that is made again has the place
+// that its name had.
+func TestPodsOfBothKindsOfStatesComeBack(t *testing.T) {
+	w := newWorld(t, 3)
+	w.node("a", "z1")
+	w.node("b", "z2")
+	w.make("db", 2, 0, nil)
+	w.write("places", "db", func(s *appsv1beta1.PersistentPodState) {
+		s.Spec.PersistentPodAnnotations = []appsv1beta1.PersistentPodAnnotation{{Key: "ip"}}
+	})
+	w.make("web", 2, 0, map[string]string{pub.AutoGeneratePersistentPodState: "true", pub.PreferredPersistentTopology: "host", pub.PersistentPodAnnotations: "ip"})
+	w.settle()
+	if by := w.state("places").Labels["by"]; by != "hand" || w.state("web") == nil || !metav1.IsControlledBy(w.state("web"), w.set("web")) {
+		t.Fatalf("%q %+v", by, w.state("web"))
+	}
+	for state, set := range map[string]string{"places": "db", "web": "web"} {
+		for i := range 2 {
+			name := fmt.Sprintf("%s-%d", set, i)
+			before := w.Get(key("Pod", name)).(*corev1.Pod)
+			entry, node := w.state(state).Status.PodStates[name], w.Get(key("Node", before.Spec.NodeName))
+			wanted := map[string]string{"zone": node.GetLabels()["zone"]}
+			if set == "web" {
+				wanted = map[string]string{"host": node.GetName()}
+			}
+			if entry.NodeName != node.GetName() || !maps.Equal(entry.NodeTopologyLabels, wanted) || entry.Annotations["ip"] != before.Annotations["ip"] {
+				t.Errorf("%s ran on %s, remembered is %+v", name, node.GetName(), entry)
+			}
+			w.EndGracefully(key("Pod", name))
+			w.settle()
+			after := w.Get(key("Pod", name)).(*corev1.Pod)
+			text, err := json.Marshal(after.Spec.Affinity)
+			if err != nil || after.UID == before.UID {
+				t.Fatal(err, after.UID)
+			}
+			preference := `"preference":{"matchExpressions":[{"key":"host","operator":"In","values":["` + node.GetName() + `"]}]}`
+			if must := after.Spec.NodeSelector["zone"]; set == "db" && (must != wanted["zone"] || after.Spec.Affinity != nil) || set == "web" && (must != "" || !strings.Contains(string(text), preference)) {
+				t.Errorf("%s comes back with %v and %s", name, after.Spec.NodeSelector, text)
+			}
+		}
+	}
+}

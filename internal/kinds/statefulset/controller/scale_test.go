@@ -1,0 +1,205 @@
+package controller
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/kinds/statefulset"
+	"github.com/afloat-project/afloat/internal/reconcile"
+	"github.com/afloat-project/afloat/internal/simulation"
+)
+
+// moved counts the pods of image nginx:2.
+func (s *simulated) moved() (n int) {
+	for _, pod := range s.pods() {
+		if pod.Spec.Containers[0].Image == "nginx:2" {
+			n++
+		}
+	}
+	return n
+}
+
+// TestCondemnedPodsArePaced shows ASTS-128: nothing happens but that time passes, and condemned pods go when
+// they have been ready for minReadySeconds, in order.
+func TestCondemnedPodsArePaced(t *testing.T) {
+	seconds := int32(30)
+	s := simulate(1, makeSet(3, func(set *appsv1beta1.StatefulSet) {
+		set.Spec.UpdateStrategy.RollingUpdate.MinReadySeconds = &seconds
+	}), statefulset.Features{})
+	s.runFor(5 * time.Minute)
+	for _, name := range []string{"web-1", "web-2"} {
+		s.node.Crash(name)
+		for s.node.Step(name) {
+		}
+	}
+	ready := s.Now()
+	s.change(scaled(1))
+	var gone []string
+	s.BeforeWrite = func(w simulation.Write, _, _ client.Object) {
+		if w.Verb == "delete" && w.Key.Kind == "Pod" {
+			gone = append(gone, w.Key.Name)
+			if waited := s.Now().Sub(ready); waited < 30*time.Second || waited > 32*time.Second {
+				t.Errorf("%s goes after %s", w.Key.Name, waited)
+			}
+		}
+	}
+	s.Round()
+	if due := s.Queue.Due(); due.IsZero() || due.After(ready.Add(31*time.Second)) {
+		t.Errorf("the set is due at %s", due)
+	}
+	s.runFor(5 * time.Minute)
+	if !slices.Equal(gone, []string{"web-2", "web-1"}) {
+		t.Errorf("%v: %s", gone, s.describe())
+	}
+}
+
+// slowly is a client whose requests that create or delete take a second, and which counts how many of a kind
+// are under way at most.
+type slowly struct {
+	client.Client
+	mu            sync.Mutex
+	running, most map[string]int
+	begun         int
+	fails         func(client.Object) error
+}
+
+func (c *slowly) do(verb string, object client.Object, then func() error) error {
+	kind := verb + " " + object.GetObjectKind().GroupVersionKind().Kind
+	c.mu.Lock()
+	c.begun++
+	c.running[kind]++
+	c.most[kind] = max(c.most[kind], c.running[kind])
+	c.mu.Unlock()
+	time.Sleep(time.Second) // in a bubble, whose time passes by itself
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.running[kind]--
+	if c.fails != nil {
+		if err := c.fails(object); err != nil {
+			return err
+		}
+	}
+	return then()
+}
+
+func (c *slowly) Create(ctx context.Context, object client.Object, options ...client.CreateOption) error {
+	return c.do("create", object, func() error { return c.Client.Create(ctx, object, options...) })
+}
+
+func (c *slowly) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+	return c.do("delete", object, func() error { return c.Client.Delete(ctx, object, options...) })
+}
+
+// silent hears events and says nothing.
+type silent struct{}
+
+func (silent) Event(client.Object, string, string, string) {}
+
+// TestManyPodsAtATime shows ASTS-135: under Parallel all pods that are missing are created in one pass, each
+// after its PVC, and all condemned ones deleted, as many at a time as the bound of all controllers leaves.
+// After a creation failed no further one begins; a deletion that fails stops no other.
+func TestManyPodsAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := simulate(1, makeSet(0, inParallel, func(set *appsv1beta1.StatefulSet) { setClaims(set, []string{"data"}, "1Gi") }),
+			statefulset.Features{})
+		s.runFor(time.Minute)
+		slow := &slowly{Client: s.kube.Client}
+		s.kube.Client, s.kube.Flow, s.controller.Events = slow, reconcile.NewFlow(0), silent{}
+		pass := func() time.Duration {
+			slow.running, slow.most, slow.begun = map[string]int{}, map[string]int{}, 0
+			s.Events(10_000)
+			began := time.Now()
+			_, _ = s.reconcile()
+			return time.Since(began)
+		}
+		s.change(scaled(30))
+		if took := pass(); len(s.pods()) != 30 || took > 3*time.Second ||
+			slow.most["create PersistentVolumeClaim"] != 30 || slow.most["create Pod"] != 30 {
+			t.Errorf("%d pods in %s, %v at a time", len(s.pods()), took, slow.most)
+		}
+		s.change(scaled(0)) // none of them is ready yet
+		slow.fails = func(object client.Object) error {
+			if object.GetName() == "web-3" {
+				return context.DeadlineExceeded
+			}
+			return nil
+		}
+		took := pass()
+		left := slices.DeleteFunc(s.pods(), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+		if len(left) != 1 || left[0].Name != "web-3" || took > 2*time.Second {
+			t.Errorf("%d pods are left after %s", len(left), took)
+		}
+		s.runFor(time.Minute)
+		s.change(scaled(200))
+		slow.fails = func(object client.Object) error {
+			if strings.HasPrefix(object.GetName(), "web-") {
+				return context.DeadlineExceeded
+			}
+			return nil
+		}
+		if pass(); slow.begun < 30 || slow.begun > 100 {
+			t.Errorf("%d creations are begun of 200, all of which fail", slow.begun)
+		}
+	})
+}
+
+// TestClaimsDoNotKeepPodsWaiting shows that a pass over many claims on a slow API server is as short as one
+// over many pods: the next plan goes on with the rest, and with the pods that are complete by then.
+func TestClaimsDoNotKeepPodsWaiting(t *testing.T) {
+	follow := func(set *appsv1beta1.StatefulSet) {
+		follows(set)
+		set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = number(30)
+	}
+	lose := func(s *simulated) {
+		for _, pod := range s.pods() {
+			s.Change(podKey(pod.Name), func(o client.Object) { o.(*corev1.Pod).Status.Phase = corev1.PodPending })
+			s.Remove(claimKey("data-" + pod.Name))
+		}
+	}
+	for name, many := range map[string]func(*simulated){
+		"growth":         func(s *simulated) { s.change(sizedClaims("2Gi")) },
+		"owners":         func(s *simulated) { s.change(retain(remove, keep)) },
+		"missing claims": lose,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := started(t, makeSet(30, inPlace, parallel, sizedClaims("1Gi"), follow), everything)
+			s.Answer = func(r *simulation.Request) error {
+				if r.Key.Kind == "PersistentVolumeClaim" {
+					s.Pass(100 * time.Millisecond)
+				}
+				return nil
+			}
+			many(s)
+			written, passes := func() (n int) {
+				for _, w := range s.Writes {
+					if w.Key.Kind == "PersistentVolumeClaim" {
+						n++
+					}
+				}
+				return n
+			}, 0
+			before := written()
+			for ; written() < before+30 && passes < 1000; passes++ {
+				s.Events(1 << 20)
+				begun := s.Now()
+				s.Manage()
+				if took := s.Now().Sub(begun); took > time.Second {
+					t.Errorf("a pass takes %s", took)
+				}
+				s.Pass(time.Millisecond)
+			}
+			if passes < 5 || passes == 1000 {
+				t.Errorf("%d passes, %d written", passes, written()-before)
+			}
+		})
+	}
+}

@@ -1,0 +1,97 @@
+package controller
+
+import (
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/kinds/statefulset"
+)
+
+// TestUpdatesThatTheCachesDoNotShow shows ASTS-119: as long as the caches show nothing of the updates that
+// were begun, no more are begun than maxUnavailable lets, whether or not their answers came, also when a pod
+// has disappeared meanwhile. Nothing stalls by that.
+func TestUpdatesThatTheCachesDoNotShow(t *testing.T) {
+	for name, lost := range map[string]float64{"answered": 0, "the answers are lost": 1} {
+		for _, most := range []int{1, 2} {
+			t.Run(name, func(t *testing.T) {
+				s := simulate(1, makeSet(5, inPlace, inParallel, func(set *appsv1beta1.StatefulSet) {
+					set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = number(most)
+				}), statefulset.Features{})
+				s.runFor(time.Minute)
+				s.change(image("nginx:2"))
+				s.Events(100)
+				blind := func() {
+					for range 60 {
+						s.Queue.Add()
+						s.Manage()
+						s.Pass(time.Second)
+					}
+				}
+				s.Faults.Lose = lost
+				blind()
+				s.Faults.Lose = 0
+				blind()
+				if n := s.moved(); n != most || s.Undelivered() == 0 {
+					t.Errorf("%d pods are updated while none is seen to be", n)
+				}
+				s.Remove(podKey("web-4"))
+				blind()
+				if n := s.moved(); n > most {
+					t.Errorf("%d pods are updated, and one is gone", n)
+				}
+				s.runFor(5 * time.Minute)
+				if is := s.set().Status; is.UpdatedAvailableReplicas != 5 {
+					t.Errorf("it stands still: %s", s.describe())
+				}
+			})
+		}
+	}
+}
+
+// TestPausedUpdatesAreCompleted shows ASTS-145: while updates are paused none begins, but what has begun is
+// completed: its grace period ends, it gets its images, its hook lets it go, and it comes back into service.
+func TestPausedUpdatesAreCompleted(t *testing.T) {
+	hooked := func(image string) func(*appsv1beta1.StatefulSet) {
+		return func(set *appsv1beta1.StatefulSet) {
+			setTemplate(set, `{"metadata":{"labels":{"app":"web","held":"yes"}},
+				"spec":{"containers":[{"name":"nginx","image":"`+image+`"}]}}`)
+		}
+	}
+	for name, policy := range map[string]func(*appsv1beta1.StatefulSet){"ordered": inOrder, "parallel": inParallel} {
+		t.Run(name, func(t *testing.T) {
+			s := simulate(1, makeSet(3, inPlace, policy, hooked("nginx:1"), func(set *appsv1beta1.StatefulSet) {
+				set.Spec.UpdateStrategy.RollingUpdate.InPlaceUpdateStrategy = &pub.InPlaceUpdateStrategy{GracePeriodSeconds: 30}
+				set.Spec.Lifecycle = &pub.Lifecycle{InPlaceUpdate: &pub.LifecycleHook{LabelsHandler: map[string]string{"held": "yes"}}}
+			}), statefulset.Features{})
+			s.runFor(time.Minute)
+			before := s.uids()
+			s.change(hooked("nginx:2"))
+			s.runFor(time.Second)
+			s.Change(podKey("web-2"), func(o client.Object) { delete(o.GetLabels(), "held") })
+			s.runFor(10 * time.Second)
+			state := func() string { return s.pod("web-2").Labels[pub.LifecycleState] }
+			if s.moved() > 0 || state() != "Updating" {
+				t.Fatalf("it is %s before its grace period is over: %s", state(), s.describe())
+			}
+			s.change(func(set *appsv1beta1.StatefulSet) { set.Spec.UpdateStrategy.RollingUpdate.Paused = true })
+			s.runFor(5 * time.Minute)
+			if s.moved() != 1 || state() != "Updated" || s.set().Status.ReadyReplicas != 3 || s.set().Status.AvailableReplicas != 2 {
+				t.Errorf("it is %s, and waits for its hook: %s", state(), s.describe())
+			}
+			s.Change(podKey("web-2"), func(o client.Object) { o.GetLabels()["held"] = "yes" })
+			s.runFor(5 * time.Minute)
+			if is := s.set().Status; s.moved() != 1 || state() != "Normal" || is.AvailableReplicas != 3 || is.UpdatedReplicas != 1 {
+				t.Errorf("it is %s: %s", state(), s.describe())
+			}
+			for ordinal, uid := range s.uids() {
+				if before[ordinal] != uid {
+					t.Errorf("pod %d is another one", ordinal)
+				}
+			}
+		})
+	}
+}
