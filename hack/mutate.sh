@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 minutes=${MINUTES:-90}
-engine="engine/rollout engine/lifecycle engine/readiness engine/inplace engine/revision engine/restart engine/expression engine/imageref engine/jsonfields engine/planlog engine/plural engine/podpatch engine/seconds engine/waiting engine/retries engine/podplan"
+engine="engine/rollout engine/lifecycle engine/readiness engine/inplace engine/revision engine/restart engine/expression engine/imageref engine/jsonfields engine/wording engine/podpatch engine/timing engine/waiting engine/podplan"
 kinds=""
 for kind in containerrecreate imagepull launchpriority sidecarset workloadspread; do kinds+="kinds/$kind kinds/$kind/controller "; done
 kinds+="kinds/cloneset kinds/statefulset kinds/daemonset" # whose controllers simulations play

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/afloat-project/afloat/internal/platform/useragent"
+	"github.com/afloat-project/afloat/internal/platform/observe"
 )
 
 // OPS-022: requests of the manager have its name and that of the controller; TestEveryControllerIsNamed
@@ -42,7 +42,7 @@ func TestRequestsNameTheirController(t *testing.T) {
 	ask := reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 		return reconcile.Result{}, clients.RESTClient().Get().AbsPath("/version").Do(ctx).Error()
 	})
-	for _, r := range []reconcile.Reconciler{ask, useragent.Of("cloneset", ask)} {
+	for _, r := range []reconcile.Reconciler{ask, observe.WithUserAgent("cloneset", ask)} {
 		if _, err := r.Reconcile(t.Context(), reconcile.Request{}); err != nil {
 			t.Fatal(err)
 		}

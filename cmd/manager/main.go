@@ -45,11 +45,12 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/apiserver"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/leadermetrics"
+	"github.com/afloat-project/afloat/internal/platform/observe"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/platform/slim"
-	"github.com/afloat-project/afloat/internal/platform/tracing"
+
 	"github.com/afloat-project/afloat/internal/platform/uninstall"
-	"github.com/afloat-project/afloat/internal/platform/useragent"
+
 	"github.com/afloat-project/afloat/internal/platform/version"
 	"github.com/afloat-project/afloat/internal/platform/watches"
 	"github.com/afloat-project/afloat/internal/reconcile"
@@ -119,7 +120,7 @@ func run(signal context.Context, args []string) error {
 
 	logger.Info("Feature gates", "enabled", gates.String())
 	if o.tracingEndpoint != "" {
-		stop, err := tracing.Start(ctx, userAgent, o.tracingEndpoint, o.tracingRate)
+		stop, err := observe.StartTracing(ctx, userAgent, o.tracingEndpoint, o.tracingRate)
 		if err != nil {
 			return err
 		}
@@ -332,9 +333,9 @@ func restConfig(o *options) (*rest.Config, error) {
 	// Priority and fairness of the API server limits the requests. Another limit here would only add latency.
 	cfg.QPS, cfg.Burst = o.qps, o.burst
 	cfg.UserAgent = userAgent
-	cfg.Wrap(useragent.Wrap(userAgent))
+	cfg.Wrap(observe.UserAgents(userAgent))
 	if o.tracingEndpoint != "" {
-		cfg.Wrap(tracing.Wrap)
+		cfg.Wrap(observe.TraceRequests)
 	}
 
 	return cfg, nil

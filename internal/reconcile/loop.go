@@ -9,8 +9,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/afloat-project/afloat/internal/platform/observe"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
-	"github.com/afloat-project/afloat/internal/platform/tracing"
 )
 
 // Loop is the reconciler of a kind. It calls the kind's pass, spaces out the passes of large objects, logs
@@ -78,7 +78,7 @@ func (l *Loop) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result
 
 	done, err := l.Pass(ctx, name, owner)
 	l.held.is(name, done.Held)
-	tracing.Plan(ctx, done.Headline)
+	observe.TracePlan(ctx, done.Headline)
 	// After an error the queue decides when to retry.
 	l.memory.Passed(name, begin, done.Planning, done.More || err != nil)
 	if done.Headline != "" && l.memory.News(name, done.Headline) {

@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/afloat-project/afloat/internal/engine/again"
+	"github.com/afloat-project/afloat/internal/engine/timing"
 )
 
 // Memory holds what a controller keeps about each owner between passes. Only one worker at a time works on an
@@ -55,4 +55,4 @@ func (n *News) Is(reason, about string) bool {
 }
 
 // MinRequeue lowers a requeue delay to another one if that is sooner; 0 means not at all.
-func MinRequeue(after *time.Duration, other time.Duration) { again.In(after, other) }
+func MinRequeue(after *time.Duration, other time.Duration) { timing.MinWait(after, other) }

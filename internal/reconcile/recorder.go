@@ -4,7 +4,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/afloat-project/afloat/internal/platform/message"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // Recorder records events. Its method must not block.
@@ -20,5 +20,5 @@ type recorder struct{ events.EventRecorder }
 
 // Event implements Recorder.
 func (r recorder) Event(about client.Object, eventType, reason, note string) {
-	r.Eventf(about, nil, eventType, reason, reason, "%s", message.Bound(note))
+	r.Eventf(about, nil, eventType, reason, reason, "%s", wording.Bound(note))
 }

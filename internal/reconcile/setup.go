@@ -13,11 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/afloat-project/afloat/internal/platform/observe"
 	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/platform/slim"
-	"github.com/afloat-project/afloat/internal/platform/tracing"
-	"github.com/afloat-project/afloat/internal/platform/useragent"
 )
 
 // Options are what the controllers of all kinds are set up with.
@@ -76,7 +75,7 @@ func (o Options) Complete(name string, r reconcile.Reconciler, b *builder.Builde
 		settings.NeedLeaderElection = new(false)
 	}
 
-	named := tracing.Of(name, useragent.Of(name, r))
+	named := observe.Traced(name, observe.WithUserAgent(name, r))
 	if o.Pulse != nil {
 		if o.Everywhere {
 			o.Pulse.Everywhere(name)

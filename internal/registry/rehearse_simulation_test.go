@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -25,7 +26,6 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/rehearsal"
@@ -152,7 +152,7 @@ func newWorld(t *testing.T, seed uint64, kind string) *world {
 	if r.IntN(3) == 0 {
 		budget := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "budget"}}
 		budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
-		budget.Spec.MaxUnavailable = kindtest.Number(1 + r.IntN(2))
+		budget.Spec.MaxUnavailable = new(intstr.FromInt32(int32(1 + r.IntN(2))))
 		budget.Status.TotalReplicas = int32(w.wishes.Replicas)
 		w.Add("PodUnavailableBudget", budget)
 	}

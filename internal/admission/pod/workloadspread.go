@@ -20,9 +20,9 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
-	"github.com/afloat-project/afloat/internal/platform/message"
 	"github.com/afloat-project/afloat/internal/reconcile/booking"
 )
 
@@ -216,7 +216,7 @@ func (s *Spreads) flush(spread *appsv1beta1.WorkloadSpread, reason string, l *le
 	l.pods, l.reported = 0, s.Now()
 	s.mu.Unlock()
 	s.Recorder.Eventf(spread, nil, corev1.EventTypeWarning, "NoSuitableSubset", "NoSuitableSubset", "%s",
-		message.Bound(fmt.Sprintf("Pods created without the rules of a subset: %d; %s", n, reason)))
+		wording.Bound(fmt.Sprintf("Pods created without the rules of a subset: %d; %s", n, reason)))
 }
 
 // Check returns the check that books removals. It rejects nothing, and comes last (WS-104).

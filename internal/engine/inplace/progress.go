@@ -15,7 +15,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/lifecycle"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/revision"
-	"github.com/afloat-project/afloat/internal/engine/seconds"
+	"github.com/afloat-project/afloat/internal/engine/timing"
 )
 
 // Status describes how far the last update in place of a pod has come.
@@ -147,7 +147,7 @@ const daemonSilence = 5 * time.Minute
 
 func endsWithin(pod *corev1.Pod) time.Duration {
 	if own := pod.Spec.TerminationGracePeriodSeconds; own != nil {
-		return seconds.Duration(*own)
+		return timing.Seconds(*own)
 	}
 	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
 }

@@ -5,8 +5,8 @@ import (
 	"math"
 	"strings"
 
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // Budget bounds how many pods may be moved at a time (CS-121, CS-124).
@@ -93,8 +93,8 @@ func (b *Budget) refuse(info *Pod, limits rollout.Limits) (Reason, string) {
 		if b.spent == "" {
 			keep := limits.Replicas - limits.MaxUnavailable
 			b.spent = fmt.Sprintf("%d of %s must stay available (maxUnavailable %d), and only %d %s",
-				keep, plural.Of(limits.Replicas, "pod"), limits.MaxUnavailable,
-				keep+b.spare, plural.Form(keep+b.spare, "is", "are"))
+				keep, wording.Count(limits.Replicas, "pod"), limits.MaxUnavailable,
+				keep+b.spare, wording.Form(keep+b.spare, "is", "are"))
 		}
 		return ReasonMaxUnavailable, b.spent
 	}
@@ -106,22 +106,22 @@ func (b *Budget) refuse(info *Pod, limits rollout.Limits) (Reason, string) {
 func (b *Budget) waitingFor(total int, limits rollout.Limits) string {
 	var parts []string
 	if n := b.moving - b.leaving; n > 0 {
-		parts = append(parts, plural.Of(n, "updated pod")+" to become available")
+		parts = append(parts, wording.Count(n, "updated pod")+" to become available")
 	}
 	if b.leaving > 0 {
-		parts = append(parts, plural.Of(b.leaving, "pod")+" to be deleted")
+		parts = append(parts, wording.Count(b.leaving, "pod")+" to be deleted")
 	}
 
 	switch missing := limits.MaxUnavailable - b.total; {
 	case len(parts) > 0:
 	case missing > 0:
-		parts = append(parts, plural.Of(missing, "missing pod")+" to be created")
+		parts = append(parts, wording.Count(missing, "missing pod")+" to be created")
 	default:
 		parts = append(parts, "a pod above the replicas")
 	}
 
 	return fmt.Sprintf("waiting for %s; %s at a time (maxUnavailable %d)",
-		strings.Join(parts, " and "), plural.Of(total, "pod"), limits.MaxUnavailable)
+		strings.Join(parts, " and "), wording.Count(total, "pod"), limits.MaxUnavailable)
 }
 
 func (b *Budget) take(info *Pod) {

@@ -4,7 +4,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // Growth is a request to grow a PVC.
@@ -36,7 +36,7 @@ func (p *Planner) MayTry(missing, room int) int {
 		p.LookAgain(p.in.CreationHeldUntil)
 		p.out.ScaleError = p.in.CreationError
 		p.Say("%s missing; the next attempt is made later, because creation failed: %s",
-			plural.Of(missing, "pod"), p.in.CreationError)
+			wording.Count(missing, "pod"), p.in.CreationError)
 		return 0
 	}
 	p.out.Probing = missing > 1

@@ -13,10 +13,10 @@ import (
 	"github.com/afloat-project/afloat/api/template"
 	"github.com/afloat-project/afloat/internal/engine/disruption"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
-	"github.com/afloat-project/afloat/internal/engine/planlog"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // Policy defines how pods get another revision. The values are those of the API.
@@ -174,7 +174,7 @@ type Plan struct {
 	// again.
 	Probing bool
 	// ClaimLines describe what happens to claims.
-	ClaimLines []planlog.Line
+	ClaimLines []wording.Line
 	// History are the revisions to delete (CS-088).
 	History []*appsv1.ControllerRevision
 	// Pulls are the ImagePullJobs to create, EndedPulls those to delete (CS-201, CS-207).

@@ -14,9 +14,9 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/revision"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // These are the defaults for the fields of an ImagePullJob.
@@ -76,8 +76,8 @@ func (p *Planner) PreDownload(unusable bool) {
 
 	if ready, enough := p.updatedReady(), p.MinUpdatedReady(); ready < enough {
 		p.Say("images are pulled ahead when %s ready, %d %s",
-			plural.Of(enough, "updated pod")+plural.Form(enough, " is", " are"),
-			ready, plural.Form(ready, "is", "are"))
+			wording.Count(enough, "updated pod")+wording.Form(enough, " is", " are"),
+			ready, wording.Form(ready, "is", "are"))
 		return
 	}
 

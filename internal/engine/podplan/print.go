@@ -4,15 +4,15 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/afloat-project/afloat/internal/engine/planlog"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // String returns the plan as sentences.
 func (p *Plan) String() string { return p.told(p.Verdicts).String() }
 
 // told returns the plan with only the given verdicts, ready to be printed.
-func (p *Plan) told(verdicts []*Verdict) *planlog.Plan {
-	t := &planlog.Plan{Summary: slices.Concat(p.Sentences, p.pullSentences())}
+func (p *Plan) told(verdicts []*Verdict) *wording.Report {
+	t := &wording.Report{Summary: slices.Concat(p.Sentences, p.pullSentences())}
 	t.Lines = append(t.Lines, p.ClaimLines...)
 	for _, creation := range p.Create {
 		t.Add("pod "+creation.Name, "create %s", creation.origin())
@@ -38,7 +38,7 @@ func (p *Plan) Record() []any {
 	return p.headline().Record()
 }
 
-func (p *Plan) headline() *planlog.Plan {
+func (p *Plan) headline() *wording.Report {
 	brief := slices.DeleteFunc(slices.Clone(p.Verdicts), func(v *Verdict) bool {
 		return v.Action == Keep || v.Reason == ReasonGracePeriod || v.Reason == ReasonMinReadySeconds
 	})
@@ -72,7 +72,7 @@ func (p *Plan) headline() *planlog.Plan {
 		add(string(v.Action)+": "+string(v.Reason), v.Pod.Name, v.Message)
 	}
 
-	t := &planlog.Plan{Summary: p.Sentences}
+	t := &wording.Report{Summary: p.Sentences}
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
 		t.AddGroup(key, groups[key].names, groups[key].words)
 	}

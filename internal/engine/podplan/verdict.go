@@ -6,10 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/afloat-project/afloat/internal/engine/again"
 	"github.com/afloat-project/afloat/internal/engine/disruption"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/timing"
 )
 
 // Action is what a plan does with a pod.
@@ -171,7 +171,7 @@ func (p *Planner) HoldDeleted() {
 
 // LookAgain requests another plan at the given time. The earliest request counts, and one in the past is
 // ignored.
-func (p *Planner) LookAgain(at time.Time) { again.At(&p.out.After, p.in.Now, at) }
+func (p *Planner) LookAgain(at time.Time) { timing.MinWaitUntil(&p.out.After, p.in.Now, at) }
 
 // Say adds a sentence about the workload as a whole to the plan.
 func (p *Planner) Say(format string, args ...any) {

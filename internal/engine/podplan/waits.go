@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // waits describes what holds up the rollout or the scaling, with the pods that are waited for. It returns nil
@@ -82,7 +82,7 @@ func (p *Planner) waits() *waiting.Wait {
 	switch {
 	case down > 0 && wait.Reason == "":
 		wait.Reason, wait.Message = other,
-			fmt.Sprintf("%d of %s waited for", down, plural.Of(len(p.Members), "pod"))
+			fmt.Sprintf("%d of %s waited for", down, wording.Count(len(p.Members), "pod"))
 	case down == 0 && (wait.Reason == "" || askedFor > 0):
 		return nil
 	}
@@ -106,6 +106,6 @@ func (p *Planner) Lingering() *waiting.Wait {
 		return nil
 	}
 
-	wait.Message = plural.Of(n, "pod") + " waited for to be gone"
+	wait.Message = wording.Count(n, "pod") + " waited for to be gone"
 	return wait
 }

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/schedule"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // Snapshot is everything that a plan is made from.
@@ -297,7 +297,7 @@ func (p *planner) schedule(templates []Kind) {
 	}
 	if len(templates) != 1 {
 		p.waits(NoTemplate, "spec.template has %s, and must have exactly one",
-			plural.Of(len(templates), "template"))
+			wording.Count(len(templates), "template"))
 		p.note(corev1.EventTypeWarning, FailedCreate, p.out.Message, string(NoTemplate))
 		return
 	}

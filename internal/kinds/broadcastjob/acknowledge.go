@@ -13,7 +13,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/nodes"
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // The annotation with the acknowledged pods is a sequence of hashes of their UIDs, of hashLength characters
@@ -82,7 +82,7 @@ func (p *planner) acknowledge() {
 	})
 	slices.Sort(marks)
 	p.out.Annotations[pub.BroadcastJobAcknowledged] = strings.Join(slices.Compact(marks), "")
-	p.core.Say("the user let the job go on: %s acknowledged", plural.Of(len(marks), "failed pod"))
+	p.core.Say("the user let the job go on: %s acknowledged", wording.Count(len(marks), "failed pod"))
 }
 
 // failedBetween reports whether a container of the pod ended after the user resumed the job and before this

@@ -10,10 +10,10 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/nodes"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/revision"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // mostAtOnce is for how many pods one plan makes documents, and roomForDocuments for how many bytes of
@@ -26,15 +26,15 @@ func (p *planner) create() {
 	active := p.by[Active]
 	switch spare := p.limit - active; {
 	case spare < 0:
-		p.out.Hold = fmt.Sprintf("%s active, and parallelism is %d", plural.Of(active, "pod"), p.limit)
+		p.out.Hold = fmt.Sprintf("%s active, and parallelism is %d", wording.Count(active, "pod"), p.limit)
 		p.tell(ToldTooMany, corev1.EventTypeWarning,
 			"more pods are active than parallelism lets be, %d: none is created until fewer are", p.limit)
 		return
 	case len(p.out.Missing) == 0:
 		return
 	case spare == 0:
-		p.out.Hold = fmt.Sprintf("%s active, as many as parallelism lets be", plural.Of(active, "pod"))
-		p.core.Say("%s without a pod: %s", plural.Of(len(p.out.Missing), "node"), p.out.Hold)
+		p.out.Hold = fmt.Sprintf("%s active, as many as parallelism lets be", wording.Count(active, "pod"))
+		p.core.Say("%s without a pod: %s", wording.Count(len(p.out.Missing), "node"), p.out.Hold)
 		return
 	default:
 		p.createSome(spare)
@@ -63,7 +63,7 @@ func (p *planner) createSome(spare int) {
 		p.out.More = true
 	default:
 		p.out.Hold = fmt.Sprintf("%s active, as many as parallelism lets be",
-			plural.Of(p.by[Active]+most, "pod"))
+			wording.Count(p.by[Active]+most, "pod"))
 	}
 }
 

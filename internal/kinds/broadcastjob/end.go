@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
-	"github.com/afloat-project/afloat/internal/engine/seconds"
+	"github.com/afloat-project/afloat/internal/engine/timing"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // fails reports whether the job fails, because of a failed pod or its deadline.
@@ -26,14 +26,14 @@ func (p *planner) fails() bool {
 		return false
 	}
 
-	end := p.out.Status.StartTime.Add(seconds.Duration(*policy.ActiveDeadlineSeconds))
+	end := p.out.Status.StartTime.Add(timing.Seconds(*policy.ActiveDeadlineSeconds))
 	if p.in.Now.Before(end) {
 		p.core.LookAgain(end)
 		return false
 	}
 
 	message := fmt.Sprintf("the job was active longer than the specified deadline of %s",
-		plural.Of(*policy.ActiveDeadlineSeconds, "second"))
+		wording.Count(*policy.ActiveDeadlineSeconds, "second"))
 	p.tell(ToldDeadline, corev1.EventTypeWarning, "%s", p.fail(message))
 	return true
 }
@@ -56,8 +56,8 @@ func (p *planner) fail(message string) string {
 		nodes []string
 	}{{"failed on", failed}, {"not finished on", open}} {
 		if len(of.nodes) > 0 {
-			message += fmt.Sprintf("; %s %s: %s", of.what, plural.Of(len(of.nodes), "node"),
-				plural.Few(of.nodes, mostUnfinished))
+			message += fmt.Sprintf("; %s %s: %s", of.what, wording.Count(len(of.nodes), "node"),
+				wording.Few(of.nodes, mostUnfinished))
 		}
 	}
 
@@ -129,7 +129,7 @@ func (p *planner) afterEnd() {
 		return
 	}
 
-	end := p.job.Status.CompletionTime.Add(seconds.Duration(int64(*policy.TTLSecondsAfterFinished)))
+	end := p.job.Status.CompletionTime.Add(timing.Seconds(int64(*policy.TTLSecondsAfterFinished)))
 	if p.in.Now.Before(end) {
 		p.core.LookAgain(end)
 		return
@@ -137,7 +137,7 @@ func (p *planner) afterEnd() {
 
 	p.out.Expired = true
 	p.core.Say("it has ended, and its time to live of %s is over: it is deleted",
-		plural.Of(*policy.TTLSecondsAfterFinished, "second"))
+		wording.Count(*policy.TTLSecondsAfterFinished, "second"))
 }
 
 // runs reports whether something of the pod still runs or would be started again.

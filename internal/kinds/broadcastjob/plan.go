@@ -14,10 +14,10 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/nodes"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // Reasons that only BroadcastJobs use.
@@ -242,13 +242,13 @@ const mostUnfit = 5
 func (p *planner) sayUnfit(unfit map[string][]string) {
 	for i, why := range slices.Sorted(maps.Keys(unfit)) {
 		if i == mostUnfit {
-			p.core.Say("%s more", plural.Of(len(unfit)-i, "reason"))
+			p.core.Say("%s more", wording.Count(len(unfit)-i, "reason"))
 			return
 		}
 		names := unfit[why]
 		slices.Sort(names)
-		p.core.Say("%s not eligible: %s: %s", plural.Of(len(names), "node"), why,
-			plural.Few(names, mostNamed))
+		p.core.Say("%s not eligible: %s: %s", wording.Count(len(names), "node"), why,
+			wording.Few(names, mostNamed))
 	}
 }
 
@@ -381,7 +381,7 @@ func (p *planner) paused() bool {
 	if p.job.Spec.FailurePolicy.Type == appsv1beta1.FailurePolicyPause && failed > 0 {
 		why := fmt.Sprintf(
 			"%s, and failurePolicy is Pause: delete the failed pods, or set spec.paused and unset it, or change the policy",
-			plural.Of(failed, "failed pod"))
+			wording.Count(failed, "failed pod"))
 		if status.Phase != appsv1beta1.BroadcastJobPaused {
 			p.tell(ToldPaused, corev1.EventTypeWarning, "%s", why)
 		}
@@ -422,7 +422,7 @@ func (p *planner) remove() {
 	if len(duplicates) > 0 {
 		slices.Sort(duplicates)
 		p.tell(ToldDuplicate, corev1.EventTypeWarning, "more than one pod on %s: %s; one of each stays",
-			plural.Of(len(duplicates), "node"), plural.Few(duplicates, mostNamed))
+			wording.Count(len(duplicates), "node"), wording.Few(duplicates, mostNamed))
 	}
 
 	for target, members := range p.homeless {
@@ -457,7 +457,7 @@ func (p *planner) settle() {
 		case m.state == Restarting:
 			p.core.Decide(m.pod, podplan.Keep, podplan.ReasonFailed,
 				"it has failed: its containers restarted %s, and restartLimit is %d",
-				plural.Of(restarts(m.pod), "time"), p.job.Spec.FailurePolicy.RestartLimit)
+				wording.Count(restarts(m.pod), "time"), p.job.Spec.FailurePolicy.RestartLimit)
 		case len(p.homeless[target]) > 0 && target == "":
 			p.core.Decide(m.pod, podplan.Wait, ReasonNode, "%s",
 				"it is meant for no node: somebody changed its affinity")

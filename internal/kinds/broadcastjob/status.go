@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // FinalStatus returns the planned status after the given number of pods was created and the given verdicts
@@ -43,11 +43,11 @@ func (p *Plan) Summary() []string {
 	status := &p.Status
 	lines := []string{fmt.Sprintf("%s: %d active, %d succeeded, %d failed of %s",
 		cmp.Or(status.Phase, appsv1beta1.BroadcastJobRunning), status.Active, status.Succeeded, status.Failed,
-		plural.Of(status.Desired, "node"))}
+		wording.Count(status.Desired, "node"))}
 	if waiting := p.Missing[min(len(p.Create), len(p.Missing)):]; len(waiting) > 0 && p.Hold != "" &&
 		len(p.Create) == 0 {
-		lines = append(lines, fmt.Sprintf("%s without a pod, because %s: %s", plural.Of(len(waiting), "node"),
-			p.Hold, plural.Few(waiting, mostNamed)))
+		lines = append(lines, fmt.Sprintf("%s without a pod, because %s: %s", wording.Count(len(waiting), "node"),
+			p.Hold, wording.Few(waiting, mostNamed)))
 	}
 	return lines
 }

@@ -12,10 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // sortClaims sorts the live claims of the set by instance ID.
@@ -137,7 +137,7 @@ func (p *planner) awaitClaims(scale *rollout.Scale) {
 	if n := min(len(given), lacking-len(awaited)); n > 0 {
 		p.out.ClaimsNotReused = fmt.Sprintf(
 			"claims stay with pods that should be gone (%s); pods with new claims take their places",
-			plural.Few(given[:n], 3))
+			wording.Few(given[:n], 3))
 		p.core.Say("%s", p.out.ClaimsNotReused)
 	}
 	if n := len(awaited); n > 0 {
@@ -145,7 +145,7 @@ func (p *planner) awaitClaims(scale *rollout.Scale) {
 		scale.CreateOld = min(scale.CreateOld, scale.Create)
 		p.out.ClaimsAwaited = fmt.Sprintf(
 			"%d new pods take over the claims of %s and wait until these are gone, until %s at the latest", n,
-			plural.Few(awaited, 3), last.UTC().Format(time.RFC3339))
+			wording.Few(awaited, 3), last.UTC().Format(time.RFC3339))
 		if n == 1 {
 			p.out.ClaimsAwaited = fmt.Sprintf(
 				"a new pod takes over the claims of %s and waits until that is gone, until %s at the latest",
@@ -281,8 +281,8 @@ func (p *planner) growClaims() {
 	slices.SortStableFunc(p.out.ClaimGrowth,
 		func(a, b podplan.Growth) int { return p.byRefusal(a.Claim.UID, b.Claim.UID) })
 	if n := len(p.out.ClaimGrowth); n > 0 && p.in.Now.Before(p.in.GrowthHeldUntil) {
-		p.core.Say("%s smaller than %s; the next attempt is made later: %s", plural.Of(n, "claim"),
-			plural.Form(n, "its template", "their templates"), p.in.GrowthError)
+		p.core.Say("%s smaller than %s; the next attempt is made later: %s", wording.Count(n, "claim"),
+			wording.Form(n, "its template", "their templates"), p.in.GrowthError)
 		p.out.ClaimGrowth, p.out.ScaleError = nil, p.in.GrowthError
 		p.core.LookAgain(p.in.GrowthHeldUntil)
 	}

@@ -6,11 +6,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 )
 
 // CS-117: cancel, create, delete what was prepared, delete what is specified, scale in: what comes first in
@@ -24,7 +24,7 @@ func TestTheOrderOfScaling(t *testing.T) {
 				MarkPodNotReady: mark}}
 		}
 	}
-	throttled := func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.MaxUnavailable = kindtest.Number(1) }
+	throttled := func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.MaxUnavailable = new(intstr.FromInt32(1)) }
 	specified := func(pod *corev1.Pod) { pod.Labels[pub.SpecifiedDelete] = "" }
 	held := func(pod *corev1.Pod) { pod.Labels["hold"] = "on" }
 	down := func(pod *corev1.Pod) {

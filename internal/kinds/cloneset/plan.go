@@ -11,11 +11,11 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
-	"github.com/afloat-project/afloat/internal/engine/planlog"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // ClaimFate is what happens to a claim that has no active pod (CS-064), or that its pod must not take along
@@ -199,7 +199,7 @@ func (p *planner) release() {
 
 // sayClaims adds what becomes of claims to the printed plan.
 func (p *planner) sayClaims() {
-	t := &planlog.Plan{}
+	t := &wording.Report{}
 	for _, fate := range p.out.ClaimFates {
 		about := "claim " + fate.Claim.Name
 		switch {

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -21,7 +22,6 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 )
 
 // planOf plans a world of pods and revisions.
@@ -45,7 +45,7 @@ func TestEachPodGetsTheVerdictOfItsRequirement(t *testing.T) {
 			}}, options...)...)
 		}
 	}
-	old, new := at(one, "nginx:1"), at(two, "nginx:2")
+	old, newPod := at(one, "nginx:1"), at(two, "nginx:2")
 	second := clonesettest.Image("nginx:2")
 	holding := func(key string) func(*appsv1beta1.CloneSet) {
 		return func(set *appsv1beta1.CloneSet) {
@@ -80,7 +80,7 @@ func TestEachPodGetsTheVerdictOfItsRequirement(t *testing.T) {
 			map[string]string{"a": "delete: ScaleIn", "b": "wait: Scaling"}},
 		"CS-087 pods of still older revisions are updated like others": {clonesettest.Set(2, clonesettest.Image("nginx:3"),
 			clonesettest.MaxUnavailable(2)), Features{},
-			[]*appsv1.ControllerRevision{one, two, three}, map[string]func(string) *corev1.Pod{"a": old, "b": new},
+			[]*appsv1.ControllerRevision{one, two, three}, map[string]func(string) *corev1.Pod{"a": old, "b": newPod},
 			map[string]string{"a": "update in place: Outdated", "b": "update in place: Outdated"}},
 		"CS-121, CS-124 the budget is maxUnavailable and what is above the replicas": {clonesettest.Set(2, second), Features{}, all,
 			map[string]func(string) *corev1.Pod{"a": old, "b": old}, map[string]string{"a": "update in place: Outdated",
@@ -121,10 +121,10 @@ func TestEachPodGetsTheVerdictOfItsRequirement(t *testing.T) {
 			map[string]string{"a": "patch: InPlaceUpdateComplete", "b": "wait: UpdatedPodsUnavailable"}},
 		"IPU-120 but within the budget one is, in the same pass": {clonesettest.Set(3, second, clonesettest.MaxUnavailable(2)), Features{}, all,
 			map[string]func(string) *corev1.Pod{
-				"a": at(two, "nginx:2", clonesettest.InState(pub.LifecycleStateUpdating)), "b": old, "c": new},
+				"a": at(two, "nginx:2", clonesettest.InState(pub.LifecycleStateUpdating)), "b": old, "c": newPod},
 			map[string]string{"a": "patch: InPlaceUpdateComplete", "b": "update in place: Outdated", "c": "keep: UpToDate"}},
 		"IPU-120 refreshed without any update that is due": {clonesettest.Set(2, second), Features{}, all, map[string]func(string) *corev1.Pod{
-			"a": at(two, "nginx:2", clonesettest.InState(pub.LifecycleStateUpdating)), "b": new},
+			"a": at(two, "nginx:2", clonesettest.InState(pub.LifecycleStateUpdating)), "b": newPod},
 			map[string]string{"a": "patch: InPlaceUpdateComplete", "b": "keep: UpToDate"}},
 		"CS-116 by the flag a pod that waits in PreparingDelete is replaced at once": {clonesettest.Set(1, holding("x")),
 			Features{ExcludePreparingDelete: true}, all[:1], map[string]func(string) *corev1.Pod{
@@ -143,13 +143,13 @@ func TestEachPodGetsTheVerdictOfItsRequirement(t *testing.T) {
 			clonesettest.Set(4, second, clonesettest.Policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy), clonesettest.Partition(2),
 				clonesettest.Surge(2, 0),
 				func(set *appsv1beta1.CloneSet) {
-					set.Spec.ScaleStrategy.MaxUnavailable = kindtest.Number(1)
+					set.Spec.ScaleStrategy.MaxUnavailable = new(intstr.FromInt32(1))
 				}), Features{}, all, map[string]func(string) *corev1.Pod{"a": at(one, "nginx:1", func(pod *corev1.Pod) { pod.Labels[pub.SpecifiedDelete] = "" }),
 				"b": old, "c": at(one, "nginx:1", func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse })},
 			map[string]string{"a": "wait: MaxUnavailable", "b": "keep: Partition", "c": "keep: Partition"}},
 		"CS-140, CS-141 without surge a rollout does not change who goes first": {clonesettest.Set(3, second, clonesettest.Partition(1),
 			func(set *appsv1beta1.CloneSet) { set.Status.CurrentRevision = one.Name }),
-			Features{}, all, map[string]func(string) *corev1.Pod{"a": old, "c": new, "d": new,
+			Features{}, all, map[string]func(string) *corev1.Pod{"a": old, "c": newPod, "d": newPod,
 				"b": at(two, "nginx:2", func(pod *corev1.Pod) {
 					pod.Annotations = map[string]string{pub.InPlaceUpdateState: `{"revision":"` + two.Name + `","updateTimestamp":"` +
 						clonesettest.Now.Format(time.RFC3339) + `","lastContainerStatuses":null}`}

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -17,7 +18,6 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 )
 
 func inPlace(change func(*pub.InPlaceUpdateStrategy)) func(*appsv1beta1.CloneSet) {
@@ -65,7 +65,7 @@ func TestImagesThatWillChangeArePulledAhead(t *testing.T) {
 	}
 	current := func(set *appsv1beta1.CloneSet) { set.Status.CurrentRevision = stored.Name }
 	allAtOnce := func(value string) func(*appsv1beta1.CloneSet) {
-		return clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.MaxUnavailable = kindtest.Text(value) })
+		return clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.MaxUnavailable = new(intstr.FromString(value)) })
 	}
 	onDelete := func(set *appsv1beta1.CloneSet) {
 		set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteCloneSetUpdateStrategyType
@@ -92,7 +92,7 @@ func TestImagesThatWillChangeArePulledAhead(t *testing.T) {
 			clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Paused = true })), jobs: []string{job}, mark: mark(created)},
 		"CS-201 a failed write is left alone": {set: to, snapshot: func(s *Snapshot) { s.PullJobsHeldUntil = clonesettest.Now.Add(1) }},
 		"CS-096, CS-201 unusable numbers": {set: clonesettest.Both(to,
-			clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Partition = kindtest.Text("x") }))},
+			clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Partition = new(intstr.FromString("x")) }))},
 		"CS-204 too few updated pods are ready": {set: clonesettest.Both(to, minReady(2)), updated: 1,
 			says: "when 2 updated pods are ready, 1 is"},
 		"CS-204 enough are": {set: clonesettest.Both(to, minReady(2)), updated: 2, jobs: []string{job}, mark: mark(created)},
@@ -276,10 +276,10 @@ func TestPullJobDocument(t *testing.T) {
 		parallelism any
 		change      func(*pub.InPlaceUpdateStrategy)
 	}{
-		"CS-203 a number": {float64(5), func(s *pub.InPlaceUpdateStrategy) { s.ImagePreDownloadParallelism = kindtest.Number(5) }},
-		"CS-203 text":     {float64(5), func(s *pub.InPlaceUpdateStrategy) { s.ImagePreDownloadParallelism = kindtest.Text("5") }},
+		"CS-203 a number": {float64(5), func(s *pub.InPlaceUpdateStrategy) { s.ImagePreDownloadParallelism = new(intstr.FromInt32(5)) }},
+		"CS-203 text":     {float64(5), func(s *pub.InPlaceUpdateStrategy) { s.ImagePreDownloadParallelism = new(intstr.FromString("5")) }},
 		"CS-203 what admission did not see goes to the API server as it is": {"5%",
-			func(s *pub.InPlaceUpdateStrategy) { s.ImagePreDownloadParallelism = kindtest.Text("5%") }},
+			func(s *pub.InPlaceUpdateStrategy) { s.ImagePreDownloadParallelism = new(intstr.FromString("5%")) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			spec := object(document(t, inPlace(tt.change),

@@ -9,10 +9,10 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/lifecycle"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // maxCreate is how many pods one plan creates at most. A wrong number of replicas must not use up the memory
@@ -40,7 +40,7 @@ func (p *planner) scale() bool {
 	if scale.Missing > 0 && p.out.ScaleLimited == "" && p.out.ClaimsAwaited == "" && !p.creationHeld {
 		p.out.ScaleLimited = fmt.Sprintf(
 			"%s missing and not created yet: %d unavailable already, and scaleStrategy.maxUnavailable is %d",
-			plural.Of(scale.Missing, "pod"), scale.Unavailable, p.out.Limits.ScaleMaxUnavailable)
+			wording.Count(scale.Missing, "pod"), scale.Unavailable, p.out.Limits.ScaleMaxUnavailable)
 	}
 	if p.out.ScaleLimited != "" {
 		p.core.Say("creation waits: %s", p.out.ScaleLimited)
@@ -60,11 +60,11 @@ func (p *planner) scale() bool {
 
 func (p *planner) sayScale(census rollout.Census, scale rollout.Scale) {
 	p.core.Say("%d of %s, %d at %s, %d old; partition %d, maxUnavailable %d, maxSurge %d; %d unavailable",
-		census.Old.Total+census.New.Total, plural.Of(p.out.Limits.Replicas, "pod"), census.New.Total,
+		census.Old.Total+census.New.Total, wording.Count(p.out.Limits.Replicas, "pod"), census.New.Total,
 		p.out.UpdateRevision, census.Old.Total, p.out.Limits.Partition, p.out.Limits.MaxUnavailable,
 		p.out.Limits.MaxSurge, scale.Unavailable)
 	if scale.Surge > 0 {
-		p.core.Say("surge of %s", plural.Of(scale.Surge, "pod"))
+		p.core.Say("surge of %s", wording.Count(scale.Surge, "pod"))
 	}
 }
 
@@ -81,7 +81,7 @@ func (p *planner) createPods(scale rollout.Scale) {
 		}
 	}
 
-	p.core.Say("create %d of %s, %d of them at %s", scale.Create, plural.Of(scale.Missing, "missing pod"),
+	p.core.Say("create %d of %s, %d of them at %s", scale.Create, wording.Count(scale.Missing, "missing pod"),
 		scale.CreateOld, p.out.CurrentRevision)
 }
 
@@ -303,8 +303,8 @@ func (p *planner) budgetWords() string {
 		}
 		p.spent = fmt.Sprintf(
 			"but %d of %s must stay (maxUnavailable %d); with those that go now %d %s ready, %d available",
-			p.out.Limits.Replicas-p.out.Limits.MaxUnavailable, plural.Of(p.out.Limits.Replicas, "pod"),
-			p.out.Limits.MaxUnavailable, ready, plural.Form(ready, "is", "are"), available)
+			p.out.Limits.Replicas-p.out.Limits.MaxUnavailable, wording.Count(p.out.Limits.Replicas, "pod"),
+			p.out.Limits.MaxUnavailable, ready, wording.Form(ready, "is", "are"), available)
 	}
 
 	return p.spent

@@ -12,8 +12,8 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // Reasons of the condition Progressing, as in the API.
@@ -71,7 +71,7 @@ func (p *planner) available() {
 	next := appsv1beta1.CloneSetCondition{Type: appsv1beta1.CloneSetConditionAvailable,
 		Status: corev1.ConditionTrue, Reason: "MinimumPodsAvailable",
 		Message: fmt.Sprintf("%s available, %d of %d must be (maxUnavailable %d)",
-			plural.Of(p.out.Status.AvailableReplicas, "pod"), enough, p.out.Limits.Replicas,
+			wording.Count(p.out.Status.AvailableReplicas, "pod"), enough, p.out.Limits.Replicas,
 			p.out.Limits.MaxUnavailable)}
 	if int(p.out.Status.AvailableReplicas) < enough {
 		next.Status, next.Reason = corev1.ConditionFalse, "MinimumPodsUnavailable"
@@ -95,7 +95,7 @@ func (p *planner) progressing() {
 	next := appsv1beta1.CloneSetCondition{Type: appsv1beta1.CloneSetConditionProgressing,
 		Status: corev1.ConditionTrue, Reason: progressUpdated,
 		Message: fmt.Sprintf("%d of %s updated and available", status.UpdatedAvailableReplicas,
-			plural.Of(status.ExpectedUpdatedReplicas, "pod"))}
+			wording.Count(status.ExpectedUpdatedReplicas, "pod"))}
 	// A new goal, which is another template or another number of pods, restarts the deadline. The generation
 	// shows it.
 	restarted := p.set.Status.ObservedGeneration != p.set.Generation

@@ -7,9 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // updatePods chooses the next pods to update, in order and within the budget. unusable is why the user's
@@ -37,7 +37,7 @@ func (p *planner) updatePods(unusable error) {
 	}
 
 	count = max(count-p.replacements(toNew), 0)
-	p.core.Say("%s to move to %s", plural.Of(count, "pod"), target.Name)
+	p.core.Say("%s to move to %s", wording.Count(count, "pod"), target.Name)
 	budget, waiting := p.core.NewBudget(toNew), 0
 	for _, info := range candidates {
 		// Refused pods come last. Pods before them that only wait do not use up their moves.
@@ -98,8 +98,8 @@ func (p *planner) sayPartition() {
 		p.out.Limits.Partition > 0 && !p.in.Features.PartitionRollback {
 		p.core.Say(
 			"partition %d leaves %s to be updated, and %d more %s; %s so, because gate CloneSetPartitionRollback is off",
-			p.out.Limits.Partition, plural.Of(p.out.Limits.Replicas-p.out.Limits.Partition, "pod"), more,
-			plural.Form(more, "is", "are"), plural.Form(more, "it stays", "they stay"))
+			p.out.Limits.Partition, wording.Count(p.out.Limits.Replicas-p.out.Limits.Partition, "pod"), more,
+			wording.Form(more, "is", "are"), wording.Form(more, "it stays", "they stay"))
 	}
 }
 
@@ -171,8 +171,8 @@ func candidatesOf(infos []*podplan.Pod) []rollout.Candidate {
 
 func (p *planner) partitionWords() string {
 	if p.out.Limits.Partition > 0 {
-		return fmt.Sprintf("partition keeps %s at %s revision", plural.Of(p.out.Limits.Partition, "pod"),
-			plural.Form(p.out.Limits.Partition, "its", "their"))
+		return fmt.Sprintf("partition keeps %s at %s revision", wording.Count(p.out.Limits.Partition, "pod"),
+			wording.Form(p.out.Limits.Partition, "its", "their"))
 	}
 	return "it need not be updated: enough others are updated, or are being replaced by updated ones"
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/restart"
-	"github.com/afloat-project/afloat/internal/engine/seconds"
+	"github.com/afloat-project/afloat/internal/engine/timing"
 )
 
 const (
@@ -116,7 +116,7 @@ func NewPlan(s Snapshot) *Plan {
 	}
 
 	if deadline := request.Spec.ActiveDeadlineSeconds; deadline != nil {
-		left := wait(request.CreationTimestamp.Add(seconds.Duration(*deadline)))
+		left := wait(request.CreationTimestamp.Add(timing.Seconds(*deadline)))
 		if left <= 0 {
 			p.complete(s, restart.MessageDeadline)
 			return p

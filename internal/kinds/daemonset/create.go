@@ -10,8 +10,8 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/nodes"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // noScheduler is the schedulerName of pods that are bound without a scheduler.
@@ -35,8 +35,8 @@ func (p *planner) create() {
 	most := min(p.core.MayCreate(len(missing)), p.burst)
 	if most < len(missing) && p.out.ScaleError == "" {
 		p.out.More = true
-		p.core.Say("%s created, %s at a time", plural.Of(len(missing), "pod")+" to be",
-			plural.Of(most, "pod"))
+		p.core.Say("%s created, %s at a time", wording.Count(len(missing), "pod")+" to be",
+			wording.Count(most, "pod"))
 	}
 
 	for _, l := range missing[:most] {

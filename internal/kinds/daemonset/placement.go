@@ -8,8 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 func join(names []string) string { return strings.Join(names, ", ") }
@@ -38,7 +38,7 @@ func (p *planner) placement() {
 	if p.partitioned {
 		slices.SortStableFunc(needs, func(a, b *site) int { return cmp.Compare(p.rankOf(a), p.rankOf(b)) })
 		if most := p.partitionAllows(needs); len(needs) > most {
-			p.core.Say("%s without a pod: partition %d keeps them so", plural.Of(len(needs)-most, "node"),
+			p.core.Say("%s without a pod: partition %d keeps them so", wording.Count(len(needs)-most, "node"),
 				p.out.Limits.Partition)
 			needs = needs[:most]
 		}
@@ -278,7 +278,7 @@ func (p *planner) specified() {
 			case l.Eligible && down >= most:
 				p.core.Decide(d.pod, podplan.Wait, podplan.ReasonMaxUnavailable,
 					"it is specified for deletion; %d of %s without an available pod, %d may be (maxUnavailable)",
-					down, plural.Of(p.out.Limits.Replicas, "node"), most)
+					down, wording.Count(p.out.Limits.Replicas, "node"), most)
 			default:
 				if v := p.deletePod(d.pod, podplan.ReasonSpecifiedDelete,
 					"it is specified for deletion"); v.Action != podplan.Wait && l.Eligible {

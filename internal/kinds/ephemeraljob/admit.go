@@ -17,9 +17,9 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/fieldcheck"
 	"github.com/afloat-project/afloat/internal/engine/imageref"
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
-	"github.com/afloat-project/afloat/internal/engine/selectors"
 )
 
 // Document is a JSON object as contained in an admission request.
@@ -162,8 +162,8 @@ func checkSelector(selector *metav1.LabelSelector, path *field.Path) field.Error
 	}
 	errs := metav1validation.ValidateLabelSelector(selector,
 		metav1validation.LabelSelectorValidationOptions{}, path)
-	if n := selectors.Terms(selector); n > selectors.MostTerms {
-		errs = append(errs, field.TooMany(path, n, selectors.MostTerms))
+	if n := fieldcheck.SelectorTerms(selector); n > fieldcheck.MostSelectorTerms {
+		errs = append(errs, field.TooMany(path, n, fieldcheck.MostSelectorTerms))
 	}
 	return errs
 }

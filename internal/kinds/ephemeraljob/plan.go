@@ -14,9 +14,9 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/again"
-	"github.com/afloat-project/afloat/internal/engine/plural"
-	"github.com/afloat-project/afloat/internal/engine/seconds"
+
+	"github.com/afloat-project/afloat/internal/engine/timing"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // Snapshot is what a plan is made from.
@@ -86,7 +86,7 @@ func (p *Plan) String() string {
 		for i, pod := range p.Inject {
 			names[i] = pod.Name
 		}
-		text += "; containers are added to " + plural.Few(names, 3)
+		text += "; containers are added to " + wording.Few(names, 3)
 	}
 	if p.After > 0 {
 		text += fmt.Sprintf("; again in %s", p.After)
@@ -137,7 +137,7 @@ func (p *Plan) expire(s Snapshot) {
 	}
 
 	p.Why = fmt.Sprintf("finished, to be deleted %d s after that", ttl)
-	if left := s.Job.Status.CompletionTime.Add(seconds.Duration(ttl)).Sub(s.Now); left > 0 {
+	if left := s.Job.Status.CompletionTime.Add(timing.Seconds(ttl)).Sub(s.Now); left > 0 {
 		p.After = left
 	} else {
 		p.Delete = true
@@ -168,7 +168,7 @@ func (t *tally) say(pod string, v Verdict) {
 
 // soon schedules another look at the job, if at is later than now.
 func (t *tally) soon(at time.Time) {
-	again.At(&t.plan.After, t.in.Now, at)
+	timing.MinWaitUntil(&t.plan.After, t.in.Now, at)
 }
 
 // SelectorOf returns the selector of a job. A selector that cannot be parsed selects no pods, and neither
@@ -340,8 +340,8 @@ func (t *tally) decide() {
 		case slots <= 0:
 			if full == "" {
 				full = fmt.Sprintf("%s unfinished containers, spec.parallelism is %d",
-					plural.Of(t.unfinished, "pod")+
-						plural.Form(t.unfinished, " has", " have"), parallelism)
+					wording.Count(t.unfinished, "pod")+
+						wording.Form(t.unfinished, " has", " have"), parallelism)
 			}
 			wait("Parallelism", "%s", full)
 		default:

@@ -10,8 +10,8 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/plural"
-	"github.com/afloat-project/afloat/internal/engine/seconds"
+	"github.com/afloat-project/afloat/internal/engine/timing"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // Reasons of conditions (EJ-058, EJ-060, EJ-061).
@@ -58,7 +58,7 @@ func (t *tally) conclude() {
 		add(appsv1alpha1.EphemeralJobConditionMatchedEmpty, ReasonMatchEmpty, "%s", t.none())
 	case done && failures == 0:
 		end(appsv1alpha1.EphemeralJobSucceeded, appsv1alpha1.EphemeralJobConditionSucceeded, ReasonSucceeded,
-			"all containers ended with 0 in %s", plural.Of(status.Succeeded, "pod"))
+			"all containers ended with 0 in %s", wording.Count(status.Succeeded, "pod"))
 	case done:
 		end(appsv1alpha1.EphemeralJobFailed, appsv1alpha1.EphemeralJobConditionFailed, ReasonFailed, "%s",
 			t.failed(failures))
@@ -68,7 +68,7 @@ func (t *tally) conclude() {
 		status.Phase = appsv1alpha1.EphemeralJobWaiting
 	}
 	if deadline := t.in.Job.Spec.ActiveDeadlineSeconds; deadline != nil && !p.Ended && !t.in.Job.Spec.Paused {
-		at := status.StartTime.Add(seconds.Duration(max(*deadline, 0)))
+		at := status.StartTime.Add(timing.Seconds(max(*deadline, 0)))
 		if t.soon(at); !at.After(t.in.Now) {
 			end(appsv1alpha1.EphemeralJobFailed, appsv1alpha1.EphemeralJobConditionFailed,
 				ReasonDeadlineExceeded, "the job did not end within %d s: %s", *deadline,
@@ -114,17 +114,17 @@ func (t *tally) none() string {
 	if taken := t.plan.Taken; len(taken) > 0 {
 		return fmt.Sprintf(
 			"%s an ephemeral container of the same name, and no other pod matches spec.selector: %s",
-			plural.Of(len(taken), "pod")+plural.Form(len(taken), " has", " have"), plural.Few(taken, 3))
+			wording.Count(len(taken), "pod")+wording.Form(len(taken), " has", " have"), wording.Few(taken, 3))
 	}
 	return "no running pod matches spec.selector"
 }
 
 // failed describes how many pods failed, and which of them cannot be treated.
 func (t *tally) failed(failures int) string {
-	text := plural.Of(failures, "pod") + " failed"
+	text := wording.Count(failures, "pod") + " failed"
 	if len(t.refused) > 0 {
 		text += fmt.Sprintf("; the API server refuses the containers in %s: %s",
-			plural.Few(t.refused, 3), t.why)
+			wording.Few(t.refused, 3), t.why)
 	}
 	return text
 }
@@ -138,6 +138,6 @@ func (t *tally) progress(failures, open int) string {
 		return t.none()
 	}
 	return fmt.Sprintf("of %s %d succeeded, %d failed and %d %s not ended",
-		plural.Of(t.status.Matches, "pod"), t.status.Succeeded, failures, open,
-		plural.Form(open, "has", "have"))
+		wording.Count(t.status.Matches, "pod"), t.status.Succeeded, failures, open,
+		wording.Form(open, "has", "have"))
 }

@@ -18,8 +18,8 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/fieldcheck"
 	"github.com/afloat-project/afloat/internal/engine/imageref"
-	"github.com/afloat-project/afloat/internal/engine/selectors"
 )
 
 // Document is a JSON object as it is in an admission request.
@@ -378,9 +378,9 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 		if _, err := metav1.LabelSelectorAsSelector(&s.LabelSelector); err != nil {
 			refuse("spec.selector: %w", err)
 		}
-		if n := selectors.Terms(&s.LabelSelector); n > selectors.MostTerms {
+		if n := fieldcheck.SelectorTerms(&s.LabelSelector); n > fieldcheck.MostSelectorTerms {
 			refuse("spec.selector has %d labels and values, at most %d are allowed: list nodes in names",
-				n, selectors.MostTerms)
+				n, fieldcheck.MostSelectorTerms)
 		}
 	}
 
@@ -388,9 +388,9 @@ func checkTemplate(t *appsv1beta1.ImagePullJobTemplate) []error {
 		if _, err := metav1.LabelSelectorAsSelector(&s.LabelSelector); err != nil {
 			refuse("spec.podSelector: %w", err)
 		}
-		if n := selectors.Terms(&s.LabelSelector); n > selectors.MostTerms {
+		if n := fieldcheck.SelectorTerms(&s.LabelSelector); n > fieldcheck.MostSelectorTerms {
 			refuse("spec.podSelector has %d labels and values, at most %d are allowed",
-				n, selectors.MostTerms)
+				n, fieldcheck.MostSelectorTerms)
 		}
 	}
 

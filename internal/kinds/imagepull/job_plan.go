@@ -17,8 +17,8 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/imageref"
-	"github.com/afloat-project/afloat/internal/engine/plural"
-	"github.com/afloat-project/afloat/internal/engine/seconds"
+	"github.com/afloat-project/afloat/internal/engine/timing"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 const (
@@ -196,19 +196,19 @@ func (p *JobPlan) conclude(
 	notes := ""
 	if len(full) > 0 {
 		notes += fmt.Sprintf("; %s no room for another image (%s), such as %s",
-			plural.Of(len(full), "node")+plural.Form(len(full), " has", " have"), p.room, full[0])
+			wording.Count(len(full), "node")+wording.Form(len(full), " has", " have"), p.room, full[0])
 	}
 
 	if len(given) > 0 {
 		notes += fmt.Sprintf("; %s refused the image for %s, such as %s",
-			plural.Of(len(given), "NodeImage")+plural.Form(len(given), " has", " have"), nodeAnswersWithin,
+			wording.Count(len(given), "NodeImage")+wording.Form(len(given), " has", " have"), nodeAnswersWithin,
 			given[0])
 	}
 
 	failed = slices.Concat(failed, full, given)
 	completed := false
 	if deadline := job.Spec.CompletionPolicy.ActiveDeadlineSeconds; always && deadline != nil {
-		at := status.StartTime.Add(seconds.Duration(*deadline))
+		at := status.StartTime.Add(timing.Seconds(*deadline))
 		if int(status.Succeeded)+len(failed) < int(status.Desired) && due.over(at) {
 			failed = failed[:0]
 			name, tag, _ := imageref.Parse(job.Spec.Image)
@@ -276,7 +276,7 @@ func (s *JobSnapshot) expectsPods(due *clock) bool {
 
 	wait := podsWithin
 	if deadline := job.Spec.CompletionPolicy.ActiveDeadlineSeconds; deadline != nil {
-		wait = seconds.Duration(*deadline)
+		wait = timing.Seconds(*deadline)
 	}
 
 	start := s.Now

@@ -14,7 +14,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // ListPlan defines what to do for an ImageListPullJob.
@@ -191,7 +191,7 @@ func listStatus(
 				ImagePullJob: child.Name,
 				Name:         image,
 				Message: fmt.Sprintf("%d of %s failed, see ImagePullJob %s",
-					s.Failed, plural.Of(s.Desired, "node"), child.Name),
+					s.Failed, wording.Count(s.Desired, "node"), child.Name),
 			})
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/nodes"
-	"github.com/afloat-project/afloat/internal/engine/seconds"
+	"github.com/afloat-project/afloat/internal/engine/timing"
 )
 
 const nodeAnswersWithin = 10 * time.Minute
@@ -292,7 +292,7 @@ func (s *NodeSnapshot) overdue(
 		return false
 	}
 
-	since, wait := tag.CreatedAt.Time, seconds.Duration(*tag.PullPolicy.ActiveDeadlineSeconds)
+	since, wait := tag.CreatedAt.Time, timing.Seconds(*tag.PullPolicy.ActiveDeadlineSeconds)
 	if status != nil && status.Version == tag.Version {
 		if status.Phase == appsv1beta1.ImagePhaseWaiting {
 			if s.Progress.IsZero() {
@@ -321,7 +321,7 @@ func (s *NodeSnapshot) longestPull(images map[string]appsv1beta1.ImageSpec) (lon
 			timeout, tries := time.Duration(defaultTimeout)*time.Second, time.Duration(defaultBackoff)+1
 			if p := tag.PullPolicy; p != nil {
 				if p.ActiveDeadlineSeconds != nil {
-					longest = max(longest, seconds.Duration(*p.ActiveDeadlineSeconds))
+					longest = max(longest, timing.Seconds(*p.ActiveDeadlineSeconds))
 					continue
 				}
 				if p.TimeoutSeconds != nil {

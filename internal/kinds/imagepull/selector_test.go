@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/selectors"
+	"github.com/afloat-project/afloat/internal/engine/fieldcheck"
 	"github.com/afloat-project/afloat/internal/kinds/imagepull/imagepulltest"
 )
 
@@ -34,14 +34,14 @@ func TestSelectorsHaveFewTerms(t *testing.T) {
 		of := func(values int) *appsv1beta1.ImagePullJob {
 			return imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { set(j, selector(values)) })
 		}
-		if err := CheckJob(of(selectors.MostTerms-2), nil); err != nil {
+		if err := CheckJob(of(fieldcheck.MostSelectorTerms-2), nil); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := CheckJob(of(selectors.MostTerms-1), nil); err == nil || !strings.Contains(err.Error(),
+		if err := CheckJob(of(fieldcheck.MostSelectorTerms-1), nil); err == nil || !strings.Contains(err.Error(),
 			"spec."+name+" has 201 labels and values, at most 200 are allowed") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := CheckJob(of(selectors.MostTerms-1), of(selectors.MostTerms-1)); err != nil {
+		if err := CheckJob(of(fieldcheck.MostSelectorTerms-1), of(fieldcheck.MostSelectorTerms-1)); err != nil {
 			t.Errorf("%s, what is stored already: %v", name, err)
 		}
 	}

@@ -21,7 +21,7 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/selectors"
+	"github.com/afloat-project/afloat/internal/engine/fieldcheck"
 )
 
 // Limits of one PodProbeMarker (PPM-033). For each pod that it selects, all its probes are listed in the
@@ -104,8 +104,8 @@ func checkSelector(selector *metav1.LabelSelector, path *field.Path) field.Error
 	}
 	errs := metav1validation.ValidateLabelSelector(selector,
 		metav1validation.LabelSelectorValidationOptions{}, path)
-	if n := selectors.Terms(selector); n > selectors.MostTerms {
-		errs = append(errs, field.TooMany(path, n, selectors.MostTerms))
+	if n := fieldcheck.SelectorTerms(selector); n > fieldcheck.MostSelectorTerms {
+		errs = append(errs, field.TooMany(path, n, fieldcheck.MostSelectorTerms))
 	}
 	return errs
 }

@@ -11,7 +11,7 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/selectors"
+	"github.com/afloat-project/afloat/internal/engine/fieldcheck"
 )
 
 // MostMarkers is how many PodProbeMarkers of a namespace are carried out, in the order of their names. The
@@ -49,7 +49,7 @@ func Markers(all []*appsv1alpha1.PodProbeMarker) (markers []Marker, left []*apps
 func selectorOf(marker *appsv1alpha1.PodProbeMarker) labels.Selector {
 	spec := marker.Spec.Selector
 	if spec == nil || len(spec.MatchLabels)+len(spec.MatchExpressions) == 0 ||
-		selectors.Terms(spec) > selectors.MostTerms {
+		fieldcheck.SelectorTerms(spec) > fieldcheck.MostSelectorTerms {
 		return nil
 	}
 	selector, err := metav1.LabelSelectorAsSelector(spec)

@@ -10,11 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	build "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
 )
@@ -214,7 +214,7 @@ func TestNoMorePodsGoThanAreAllowed(t *testing.T) {
 		n, desired := int32(len(pods)), rapid.Int32Range(1, 8).Draw(t, "desired")
 		allowed := max(n-desired, 0)
 		stored := build.Budget(build.Protects(policyv1beta1.BudgetOperations...),
-			build.MinAvailable(kindtest.Number(int(desired))), build.Counted(n, desired, n))
+			build.MinAvailable(new(intstr.FromInt32(int32(int(desired))))), build.Counted(n, desired, n))
 		now, gone := build.Now, map[string]bool{}
 		for range rapid.IntRange(1, 12).Draw(t, "writes") {
 			now = now.Add(time.Duration(rapid.Int64Range(0, int64(9*time.Second)).Draw(t, "later")))
@@ -265,7 +265,7 @@ func TestRefusal(t *testing.T) {
 // TestLimits uses budgets up in the order of a plan, each by itself, and lets go what no budget covers: rule
 // 3 of PUB-086 (PUB-100 (part), PUB-101 (part)).
 func TestLimits(t *testing.T) {
-	web := build.Rules(build.MaxUnavailable(kindtest.Number(2)), build.Counted(4, 2, 3))
+	web := build.Rules(build.MaxUnavailable(new(intstr.FromInt32(2))), build.Counted(4, 2, 3))
 	db := build.Rules(build.Named("db"), build.Counted(2, 1, 2))
 	limits := podunavailablebudget.NewLimits(func(pod *corev1.Pod) ([]*podunavailablebudget.Rules, error) {
 		switch pod.Labels["app"] {

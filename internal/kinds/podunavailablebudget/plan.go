@@ -15,11 +15,11 @@ import (
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/again"
 	"github.com/afloat-project/afloat/internal/engine/firstseen"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/timing"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
@@ -130,7 +130,7 @@ func Make(s Snapshot) *Plan {
 
 	desired, reason, until, err := s.Rules.Number(p.Status.TotalReplicas, s.Now)
 	p.Window = reason
-	again.At(&p.After, s.Now, until)
+	timing.MinWaitUntil(&p.After, s.Now, until)
 
 	switch {
 	case err != nil: // no disruption is allowed until the numbers can be computed
@@ -193,7 +193,7 @@ func (p *Plan) bookings(s *Snapshot) {
 				if !left {
 					p.Why[name] = words
 				}
-				again.In(&p.After, min(wait, life)) // a clock may be ahead
+				timing.MinWait(&p.After, min(wait, life)) // a clock may be ahead
 				continue
 			}
 
@@ -308,7 +308,7 @@ func (p *Plan) usedBy() string {
 	}
 
 	if more := len(names) - most; more > 0 {
-		parts = append(parts, plural.Of(more, "more pod"))
+		parts = append(parts, wording.Count(more, "more pod"))
 	}
 	if p.Window != "" {
 		parts = append(parts, "window: "+p.Window)

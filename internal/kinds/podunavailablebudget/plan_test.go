@@ -13,11 +13,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	build "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
 )
@@ -46,8 +46,8 @@ func TestTheStatusHasTheNumbersOfTheSpecification(t *testing.T) {
 	}
 	of := func(workloads ...podunavailablebudget.Workload) []podunavailablebudget.Workload { return workloads }
 	pods := build.Pods
-	max30 := build.MaxUnavailable(kindtest.Text("30%"))
-	min2, total := build.MinAvailable(kindtest.Number(2)), build.Total
+	max30 := build.MaxUnavailable(new(intstr.FromString("30%")))
+	min2, total := build.MinAvailable(new(intstr.FromInt32(2))), build.Total
 	target := build.Target("apps/v1", "Deployment", "a")
 	var marked []*corev1.Pod
 	for i := range 10 {
@@ -105,7 +105,7 @@ func TestTheStatusHasTheNumbersOfTheSpecification(t *testing.T) {
 		"an integer above the total": {[]option{min2}, pods(1), of(workload("a", 1, 1)), 0, numbers{Total: 1, Desired: 2, Current: 1}},
 		"ended pods alone":           {nil, mixed[5:], of(workload("a", 3, 0)), 0, numbers{Total: 3, Desired: 2, NoPods: true}},
 		"one that is not ready":      {nil, mixed[2:3], of(workload("a", 3, 1)), 0, numbers{Total: 3, Desired: 2}},
-		"a percentage that cannot be": {[]option{build.MaxUnavailable(kindtest.Text("some"))}, pods(3), of(workload("a", 3, 3)), 0,
+		"a percentage that cannot be": {[]option{build.MaxUnavailable(new(intstr.FromString("some")))}, pods(3), of(workload("a", 3, 3)), 0,
 			numbers{Total: 3, Desired: 3, Current: 3, Failed: true}},
 		"ignored and unprotected pods are counted": {[]option{build.Ignores("app", "web")}, append(pods(2),
 			build.Pod("x", build.Noted(pub.NoProtect, "true"))),
@@ -273,7 +273,7 @@ func TestFiveSecondsFromTheBooking(t *testing.T) {
 func TestTheCountOfAnyPods(t *testing.T) {
 	now := build.Now
 	rapid.Check(t, func(t *rapid.T) {
-		budget := build.Budget(build.MinAvailable(kindtest.Number(rapid.IntRange(0, 6).Draw(t, "min"))))
+		budget := build.Budget(build.MinAvailable(new(intstr.FromInt32(int32(rapid.IntRange(0, 6).Draw(t, "min"))))))
 		s := podunavailablebudget.Snapshot{Workloads: []podunavailablebudget.Workload{workload("a", 6, 6)}, Now: now}
 		current, booked, why, first := int32(0), 0, 0, 0
 		for i := range rapid.IntRange(0, 8).Draw(t, "pods") {
@@ -418,7 +418,7 @@ func TestPodsOfWhatIsGoneOrScaledToNothing(t *testing.T) {
 		"scaled to 0, and nothing there": {nil, nil, scaled, 0, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			budget := build.Budget(append([]option{build.MinAvailable(kindtest.Number(2))}, tt.options...)...)
+			budget := build.Budget(append([]option{build.MinAvailable(new(intstr.FromInt32(2)))}, tt.options...)...)
 			s := podunavailablebudget.Make(podunavailablebudget.Snapshot{Rules: podunavailablebudget.NewRules(budget), Pods: tt.pods,
 				Workloads: tt.workloads, Bare: tt.bare, Gone: tt.gone, Now: build.Now}).Status
 			if s.TotalReplicas != tt.total || s.DesiredAvailable != tt.desired {

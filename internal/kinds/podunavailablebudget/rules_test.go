@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"pgregory.net/rapid"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	build "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
 )
@@ -35,29 +35,29 @@ func TestDesired(t *testing.T) {
 		total  int32
 		want   int32
 	}{
-		"max 30% of 10":                     {max(kindtest.Text("30%")), 10, 7},
-		"max 30% of 15 is rounded up":       {max(kindtest.Text("30%")), 15, 10},
-		"max 30% of 1":                      {max(kindtest.Text("30%")), 1, 0},
-		"max 0":                             {max(kindtest.Number(0)), 10, 10},
-		"max 0%":                            {max(kindtest.Text("0%")), 10, 10},
-		"max 3":                             {max(kindtest.Number(3)), 10, 7},
-		"max above the total":               {max(kindtest.Number(11)), 10, 0},
-		"max 100%":                          {max(kindtest.Text("100%")), 10, 0},
-		"min 3":                             {min(kindtest.Number(3)), 10, 3},
-		"min above the total is not cut":    {min(kindtest.Number(11)), 10, 11},
-		"min 30% of 15 is rounded up":       {min(kindtest.Text("30%")), 15, 5},
-		"min 100%":                          {min(kindtest.Text("100%")), 3, 3},
-		"min 1% of 1":                       {min(kindtest.Text("1%")), 1, 1},
-		"min 0":                             {min(kindtest.Number(0)), 10, 0},
-		"max of nothing":                    {max(kindtest.Number(1)), 0, 0},
-		"max 1% of as many as can be":       {max(kindtest.Text("1%")), math.MaxInt32, 2126008810},
-		"min 200%, which admission refuses": {min(kindtest.Text("200%")), math.MaxInt32, math.MaxInt32},
+		"max 30% of 10":                     {max(new(intstr.FromString("30%"))), 10, 7},
+		"max 30% of 15 is rounded up":       {max(new(intstr.FromString("30%"))), 15, 10},
+		"max 30% of 1":                      {max(new(intstr.FromString("30%"))), 1, 0},
+		"max 0":                             {max(new(intstr.FromInt32(0))), 10, 10},
+		"max 0%":                            {max(new(intstr.FromString("0%"))), 10, 10},
+		"max 3":                             {max(new(intstr.FromInt32(3))), 10, 7},
+		"max above the total":               {max(new(intstr.FromInt32(11))), 10, 0},
+		"max 100%":                          {max(new(intstr.FromString("100%"))), 10, 0},
+		"min 3":                             {min(new(intstr.FromInt32(3))), 10, 3},
+		"min above the total is not cut":    {min(new(intstr.FromInt32(11))), 10, 11},
+		"min 30% of 15 is rounded up":       {min(new(intstr.FromString("30%"))), 15, 5},
+		"min 100%":                          {min(new(intstr.FromString("100%"))), 3, 3},
+		"min 1% of 1":                       {min(new(intstr.FromString("1%"))), 1, 1},
+		"min 0":                             {min(new(intstr.FromInt32(0))), 10, 0},
+		"max of nothing":                    {max(new(intstr.FromInt32(1))), 0, 0},
+		"max 1% of as many as can be":       {max(new(intstr.FromString("1%"))), math.MaxInt32, 2126008810},
+		"min 200%, which admission refuses": {min(new(intstr.FromString("200%"))), math.MaxInt32, math.MaxInt32},
 	} {
 		if got, err := podunavailablebudget.Desired(&build.Budget(tt.number).Spec, tt.total); err != nil || got != tt.want {
 			t.Errorf("%s: %d, %v; want %d", name, got, err, tt.want)
 		}
 	}
-	for name, number := range map[string]option{"no number": max(nil), "no percentage": max(kindtest.Text("many"))} {
+	for name, number := range map[string]option{"no number": max(nil), "no percentage": max(new(intstr.FromString("many")))} {
 		if got, err := podunavailablebudget.Desired(&build.Budget(number).Spec, 3); err == nil {
 			t.Errorf("%s: %d", name, got)
 		}
@@ -69,7 +69,7 @@ func TestPercentagesAreRoundedUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		percent, total := rapid.Int64Range(0, 100).Draw(t, "percent"), rapid.Int64Range(0, math.MaxInt32).Draw(t, "total")
 		part := (percent*total + 99) / 100
-		text := kindtest.Text(fmt.Sprint(percent, "%"))
+		text := new(intstr.FromString(fmt.Sprint(percent, "%")))
 		least, err := podunavailablebudget.Desired(&build.Budget(build.MinAvailable(text)).Spec, int32(total))
 		if err != nil || int64(least) != part {
 			t.Fatalf("min: %d, %v; want %d", least, err, part)

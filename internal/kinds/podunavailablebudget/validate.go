@@ -17,7 +17,7 @@ import (
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/selectors"
+	"github.com/afloat-project/afloat/internal/engine/fieldcheck"
 )
 
 // Validate returns everything that is wrong with a budget (PUB-021 to PUB-029). old is nil on creation.
@@ -91,11 +91,11 @@ func validateCovered(spec *policyv1beta1.PodUnavailableBudgetSpec, path *field.P
 }
 
 func validateSelector(selector *metav1.LabelSelector, path *field.Path, empty string) field.ErrorList {
-	switch n := selectors.Terms(selector); {
+	switch n := fieldcheck.SelectorTerms(selector); {
 	case n == 0:
 		return field.ErrorList{field.Invalid(path, selector, empty)}
-	case n > selectors.MostTerms:
-		return field.ErrorList{field.TooMany(path, n, selectors.MostTerms)}
+	case n > fieldcheck.MostSelectorTerms:
+		return field.ErrorList{field.TooMany(path, n, fieldcheck.MostSelectorTerms)}
 	}
 	return metavalidation.ValidateLabelSelector(selector,
 		metavalidation.LabelSelectorValidationOptions{}, path)
@@ -213,7 +213,7 @@ func overlap(selector *metav1.LabelSelector, own sets.Set[string], other *metav1
 	if selector == nil || other == nil || !keys(other).Equal(own) {
 		return false
 	}
-	same, err := selectors.Overlap(selector, other)
+	same, err := fieldcheck.SelectorsOverlap(selector, other)
 	return same && err == nil // an invalid selector selects nothing
 }
 

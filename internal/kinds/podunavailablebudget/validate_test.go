@@ -17,7 +17,7 @@ import (
 	policyv1alpha1 "github.com/afloat-project/afloat/api/policy/v1alpha1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/selectors"
+	"github.com/afloat-project/afloat/internal/engine/fieldcheck"
 )
 
 func parsed[T any](t *testing.T, text string) *T {
@@ -145,7 +145,7 @@ func TestValidate(t *testing.T) {
 // those of all budgets of the namespace, so that they have a bound.
 func TestSelectorsHaveFewTerms(t *testing.T) {
 	for _, name := range []string{"selector", "ignoredPodSelector"} {
-		for values, want := range map[int][]string{selectors.MostTerms - 1: nil, selectors.MostTerms: {"FieldValueTooMany spec." + name}} {
+		for values, want := range map[int][]string{fieldcheck.MostSelectorTerms - 1: nil, fieldcheck.MostSelectorTerms: {"FieldValueTooMany spec." + name}} {
 			text := "{matchExpressions: [{key: a, operator: In, values: [" + strings.Repeat("v, ", values) + "]}]}"
 			parts := []string{"maxUnavailable: 1", name + ": " + text}
 			if name != "selector" {
@@ -301,7 +301,7 @@ func TestOverlapIsThatOfAWorld(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		one, two := any.Draw(t, "one"), any.Draw(t, "two")
-		if selectors.Terms(one) == 0 {
+		if fieldcheck.SelectorTerms(one) == 0 {
 			t.Skip("refused before")
 		}
 		first, err := metav1.LabelSelectorAsSelector(one)

@@ -7,11 +7,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/disruption"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
@@ -35,7 +35,7 @@ func (h *holding) Take(pod *corev1.Pod, by disruption.Operation) string {
 // TestBudgetsHoldUpgrades shows who is asked about, by which operation, and that the budget of one pod holds
 // no other (PUB-101 (part)).
 func TestBudgetsHoldUpgrades(t *testing.T) {
-	two := sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = kindtest.Number(2) })
+	two := sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = new(intstr.FromInt32(2)) })
 	image := sidecarsettest.Image("proxy", "proxy:2")
 	begun := sidecarsettest.Annotated(pub.SidecarSetInPlaceUpdateState,
 		`{"mesh":{"revision":"bad","updateTimestamp":"2030-01-01T00:00:00Z","lastContainerStatuses":{}}}`)

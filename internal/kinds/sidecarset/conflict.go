@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/selectors"
+	"github.com/afloat-project/afloat/internal/engine/fieldcheck"
 )
 
 // meets is the part of a message that describes another SidecarSet. It is followed by what else can be done.
@@ -54,11 +54,11 @@ func meet(a, b *appsv1beta1.SidecarSetSpec) bool {
 	if a.Selector == nil || b.Selector == nil {
 		return false
 	}
-	namespaces, err := selectors.Overlap(a.NamespaceSelector, b.NamespaceSelector)
+	namespaces, err := fieldcheck.SelectorsOverlap(a.NamespaceSelector, b.NamespaceSelector)
 	if err != nil || !namespaces {
 		return false
 	}
-	pods, err := selectors.Overlap(a.Selector, b.Selector)
+	pods, err := fieldcheck.SelectorsOverlap(a.Selector, b.Selector)
 	return err == nil && pods
 }
 

@@ -6,10 +6,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
@@ -142,7 +142,7 @@ func TestHotUpgradeWaits(t *testing.T) {
 			[]string{"p0 reset HotUpgradeDone", "p1 wait ResetFirst"}},
 		"SS-242 resets need no budget": {set(sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
 			u.MaxUnavailable,
-				u.Partition = kindtest.Number(0), kindtest.Number(2)
+				u.Partition = new(intstr.FromInt32(0)), new(intstr.FromInt32(2))
 		})), []func(int, *corev1.Pod){sidecarsettest.Every(done)}, []string{"p0 reset HotUpgradeDone", "p1 reset HotUpgradeDone"}},
 		"SS-243 not while paused": {set(sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Paused = true })),
 			[]func(int, *corev1.Pod){sidecarsettest.Every(done)}, []string{"p0 wait NotReady", "p1 wait NotReady"}},

@@ -11,8 +11,8 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // Missing describes the pods that a SidecarSet selects but was never injected into. They are older than the
@@ -49,10 +49,10 @@ func (m Missing) String() string {
 	which := ""
 	if m.Escaped > 0 {
 		which = fmt.Sprintf(" (%d of them %s not older than the SidecarSet)", m.Escaped,
-			plural.Form(m.Escaped, "is", "are"))
+			wording.Form(m.Escaped, "is", "are"))
 	}
 	return fmt.Sprintf("%s that it selects %s never got its containers%s, and will not until made anew: %s",
-		plural.Of(m.Pods, "pod"), plural.Form(m.Pods, "has", "have"), which, strings.Join(m.Examples, ", "))
+		wording.Count(m.Pods, "pod"), wording.Form(m.Pods, "has", "have"), which, strings.Join(m.Examples, ", "))
 }
 
 // Worth returns the type of the event that is due because the numbers have grown since the last event, or ""

@@ -3,8 +3,8 @@ package sidecarset
 import (
 	"fmt"
 
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // limits are the user's numbers and how far they are used up.
@@ -39,10 +39,10 @@ func (l *limits) String() string {
 	if l.used > l.down {
 		return fmt.Sprintf(
 			"%s unavailable because of the upgrade or waiting for resources, maxUnavailable is %d",
-			plural.Of(l.used, "pod"), l.maxUnavailable)
+			wording.Count(l.used, "pod"), l.maxUnavailable)
 	}
 	return fmt.Sprintf("%s unavailable because of the upgrade, maxUnavailable is %d",
-		plural.Of(l.used, "pod"), l.maxUnavailable)
+		wording.Count(l.used, "pod"), l.maxUnavailable)
 }
 
 func (p *planner) limits() (limits, error) {

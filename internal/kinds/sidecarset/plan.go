@@ -17,13 +17,13 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/again"
 	"github.com/afloat-project/afloat/internal/engine/disruption"
-	"github.com/afloat-project/afloat/internal/engine/planlog"
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/timing"
+
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // Action is what a plan does with a pod.
@@ -251,7 +251,7 @@ func (p *planner) refused(pod *corev1.Pod) bool {
 
 // comeBack makes the next plan due after the given time at the latest.
 func (p *planner) comeBack(after time.Duration) {
-	again.In(&p.out.Again, after)
+	timing.MinWait(&p.out.Again, after)
 }
 
 func (p *planner) result() *Plan {
@@ -326,7 +326,7 @@ func (p *planner) status() {
 		}
 	}
 
-	p.say("%s, %d at %s, %d ready, %d both", plural.Of(s.MatchedPods, "pod"), s.UpdatedPods, s.LatestRevision,
+	p.say("%s, %d at %s, %d ready, %d both", wording.Count(s.MatchedPods, "pod"), s.UpdatedPods, s.LatestRevision,
 		s.ReadyPods, s.UpdatedReadyPods)
 }
 
@@ -340,8 +340,8 @@ func (p *Plan) PodsByRevision() map[string]int {
 }
 
 // told returns the plan with the given verdicts for printing.
-func (p *Plan) told(verdicts []*PodVerdict) *planlog.Plan {
-	t := &planlog.Plan{Summary: p.Sentences}
+func (p *Plan) told(verdicts []*PodVerdict) *wording.Report {
+	t := &wording.Report{Summary: p.Sentences}
 	for _, r := range p.History {
 		t.Add("revision "+r.Name, "delete")
 	}
@@ -361,7 +361,7 @@ func (p *Plan) Headline() string { return p.headline().String() }
 // Record returns the headline for the log.
 func (p *Plan) Record() []any { return p.headline().Record() }
 
-func (p *Plan) headline() *planlog.Plan {
+func (p *Plan) headline() *wording.Report {
 	brief := slices.DeleteFunc(slices.Clone(p.Verdicts),
 		func(v *PodVerdict) bool { return v.Action == Keep && !v.Forget })
 	if len(p.Verdicts) <= digestAbove {
@@ -374,7 +374,7 @@ func (p *Plan) headline() *planlog.Plan {
 		groups[key] = append(groups[key], v)
 	}
 
-	t := &planlog.Plan{Summary: p.Sentences}
+	t := &wording.Report{Summary: p.Sentences}
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
 		names := make([]string, 0, len(groups[key]))
 		for _, v := range groups[key] {

@@ -11,10 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
@@ -71,25 +71,25 @@ func TestWhichPodsAreUpgraded(t *testing.T) {
 	}{
 		"SS-218 one at a time by default": {sidecarsettest.Set(two), 3, nil,
 			[]string{"p0 upgrade Outdated", "p1 wait MaxUnavailable", "p2 wait MaxUnavailable"}},
-		"SS-218, SS-D06 percentages of maxUnavailable are rounded up": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = kindtest.Text("34%") }), 3, nil,
+		"SS-218, SS-D06 percentages of maxUnavailable are rounded up": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = new(intstr.FromString("34%")) }), 3, nil,
 			[]string{"p0 upgrade Outdated", "p1 upgrade Outdated", "p2 wait MaxUnavailable"}},
 		"SS-219 not ready pods are free of charge": {sidecarsettest.Set(two), 3, []func(int, *corev1.Pod){only(2, sidecarsettest.NotReady)},
 			[]string{"p0 upgrade Outdated", "p1 wait MaxUnavailable", "p2 upgrade Outdated"}},
-		"SS-219 with maxUnavailable 0 only not ready pods": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = kindtest.Number(0) }), 2, []func(int, *corev1.Pod){only(1, sidecarsettest.NotReady)},
+		"SS-219 with maxUnavailable 0 only not ready pods": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = new(intstr.FromInt32(0)) }), 2, []func(int, *corev1.Pod){only(1, sidecarsettest.NotReady)},
 			[]string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}},
 		"SS-217 partition keeps the last": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
 			u.Partition,
-				u.MaxUnavailable = kindtest.Number(2), kindtest.Number(9)
+				u.MaxUnavailable = new(intstr.FromInt32(2)), new(intstr.FromInt32(9))
 		}), 3, nil,
 			[]string{"p0 upgrade Outdated", "p1 wait Partition", "p2 wait Partition"}},
 		"SS-217 a percentage leaves one to move": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
 			u.Partition,
-				u.MaxUnavailable = kindtest.Text("99%"), kindtest.Number(9)
+				u.MaxUnavailable = new(intstr.FromString("99%")), new(intstr.FromInt32(9))
 		}), 3, nil,
 			[]string{"p0 upgrade Outdated", "p1 wait Partition", "p2 wait Partition"}},
-		"SS-217 100% keeps all": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = kindtest.Text("100%") }), 2, nil,
+		"SS-217 100% keeps all": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = new(intstr.FromString("100%")) }), 2, nil,
 			[]string{"p0 wait Partition", "p1 wait Partition"}},
-		"SS-217, SS-D23 what waits does not fill the partition": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = kindtest.Number(1) }), 2,
+		"SS-217, SS-D23 what waits does not fill the partition": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = new(intstr.FromInt32(1)) }), 2,
 			[]func(int, *corev1.Pod){only(0, sidecarsettest.Annotated(pub.SidecarSetHashWithoutImage,
 				`{"mesh":"other"}`))}, []string{"p0 wait NotUpgradable", "p1 wait Partition"}},
 		"SS-210 the selector of updates": {rolling(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Selector = selector }), 2,

@@ -12,8 +12,8 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/revision"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // Kind is the name of the kind in owner references.
@@ -183,7 +183,7 @@ func (p *planner) history() {
 
 	if excess > 0 {
 		p.say("%s more than revisionHistoryLimit %d kept: pods or the injection strategy need them",
-			plural.Of(excess, "revision"), limit)
+			wording.Count(excess, "revision"), limit)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/disruption"
-	"github.com/afloat-project/afloat/internal/engine/retries"
+	"github.com/afloat-project/afloat/internal/engine/timing"
 )
 
 // Snapshot is everything that a plan is made from.
@@ -47,7 +47,7 @@ type Knowledge struct {
 	pods  map[*corev1.Pod]*podInfo
 	// retries has the pods that could not be written at the last attempt, the SidecarSet if its revision
 	// could not be stored, and revisions that could not be deleted.
-	retries retries.Retries
+	retries timing.Retries
 }
 
 // Learn records the outcome of a plan: tried are the objects that were written, with the errors of those that

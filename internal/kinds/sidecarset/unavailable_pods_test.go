@@ -10,10 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
@@ -40,7 +40,7 @@ func TestPodsThatAFormerUpgradeLeftUnavailable(t *testing.T) {
 			only(1, sidecarsettest.Labelled("first", "yes"))),
 			[]string{"p0 upgrade Outdated", "p1 wait MaxUnavailable", "p2 wait MaxUnavailable"}},
 		"partition does not keep it": {sidecarsettest.Snapshot(sidecarsettest.Set(first, sidecarsettest.Image("proxy", "proxy:3"),
-			sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = kindtest.Number(1) })), sidecarsettest.Set(), 2,
+			sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = new(intstr.FromInt32(1)) })), sidecarsettest.Set(), 2,
 			only(0, sidecarsettest.NotReady, begun), only(1, sidecarsettest.Labelled("first", "yes"))),
 			[]string{"p0 upgrade Outdated", "p1 wait Partition"}},
 		"six that are ready wait for their resources, and get another image": {sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Sized("9"), sidecarsettest.Image("proxy", "proxy:2")),
@@ -53,7 +53,7 @@ func TestPodsThatAFormerUpgradeLeftUnavailable(t *testing.T) {
 			[]string{"p0 wait MaxUnavailable", "p1 upgrade Outdated", "p2 wait MaxUnavailable"}},
 		"one of them stays behind partition": {sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Sized("9"),
 			sidecarsettest.Image("proxy", "proxy:2"),
-			sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = kindtest.Number(1) })),
+			sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = new(intstr.FromInt32(1)) })),
 			sidecarsettest.Set(sidecarsettest.Sized("9")), 2,
 			sidecarsettest.Every(unfit, begun), only(1, sidecarsettest.NotReady)), []string{"p0 wait Partition", "p1 upgrade Outdated"}},
 		"they come before those that would make more unavailable": {sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Sized("9"),
@@ -76,7 +76,7 @@ func TestPodsThatAFormerUpgradeLeftUnavailable(t *testing.T) {
 // TestRefusedPodsThatAreNotReady are free of charge and keep their place (SS-219, SS-230).
 func TestRefusedPodsThatAreNotReady(t *testing.T) {
 	s := sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Image("proxy", "proxy:2"),
-		sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = kindtest.Number(0) })),
+		sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = new(intstr.FromInt32(0)) })),
 		sidecarsettest.Set(), 2, only(1, sidecarsettest.NotReady))
 	s.Pods[1].UID = "refused"
 	s.Known = &sidecarset.Knowledge{}

@@ -14,9 +14,9 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // ErrStalePlan means that the decision no longer fits the pod.
@@ -226,7 +226,7 @@ func (p *planner) upgrade(outdated []*podInfo, l limits, resetting int) {
 	if resetting > 0 {
 		for _, pod := range candidates {
 			p.verdict(pod, Wait, ReasonResetFirst, "%s first",
-				plural.Of(resetting, "hot upgrade")+plural.Form(resetting, " ends", " end"))
+				wording.Count(resetting, "hot upgrade")+wording.Form(resetting, " ends", " end"))
 		}
 		return
 	}
@@ -294,7 +294,7 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 			chosen++
 			p.upgradeVerdict(pod, fmt.Sprintf(
 				"it waits for the resources of a former upgrade; with it %s out of service, maxUnavailable is %d",
-				plural.Of(l.down, "pod"), l.maxUnavailable))
+				wording.Count(l.down, "pod"), l.maxUnavailable))
 		case ended || pod.ready && l.used >= l.maxUnavailable:
 			ended = true
 			p.verdict(pod, Wait, ReasonMaxUnavailable, "%s", &l)
@@ -306,7 +306,7 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 			if pod.ready {
 				l.used++
 				l.down++
-				how = fmt.Sprintf("with it %s unavailable, maxUnavailable is %d", plural.Of(l.used, "pod"),
+				how = fmt.Sprintf("with it %s unavailable, maxUnavailable is %d", wording.Count(l.used, "pod"),
 					l.maxUnavailable)
 			}
 			chosen++
@@ -320,11 +320,11 @@ func (p *planner) walk(candidates []*podInfo, l limits, outdated int) {
 		p.out.HeldBackReason = ReasonPartition
 		p.out.HeldBack = fmt.Sprintf(
 			"partition %d alone holds back %s that could be upgraded; pods that wait or cannot be upgraded do not count for it (%d outdated in all)",
-			l.partition, plural.Of(len(candidates), "pod"), outdated)
+			l.partition, wording.Count(len(candidates), "pod"), outdated)
 	case l.maxUnavailable == 0:
 		p.out.HeldBackReason = ReasonMaxUnavailable
 		p.out.HeldBack = fmt.Sprintf("maxUnavailable 0 alone holds back %s that could be upgraded",
-			plural.Of(len(candidates)-kept, "ready pod"))
+			wording.Count(len(candidates)-kept, "ready pod"))
 	}
 }
 

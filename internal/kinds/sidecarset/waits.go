@@ -6,9 +6,9 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // waits returns what holds up the rollout, with the pods that it waits for. It returns nil if nothing does,
@@ -66,7 +66,7 @@ func (p *planner) waits() *waiting.Wait {
 		return nil
 	case wait.Reason == "":
 		wait.Reason, wait.Message =
-			other, fmt.Sprintf("%d of %s waited for", down, plural.Of(len(p.matched), "pod"))
+			other, fmt.Sprintf("%d of %s waited for", down, wording.Count(len(p.matched), "pod"))
 	}
 
 	return wait

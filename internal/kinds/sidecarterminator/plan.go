@@ -13,8 +13,8 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/again"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
+	"github.com/afloat-project/afloat/internal/engine/timing"
 )
 
 // Node is the sort of the node that a pod is on (JST-025).
@@ -98,7 +98,7 @@ func (p *Plan) because(format string, args ...any) {
 }
 
 func (p *Plan) again(after time.Duration) {
-	again.In(&p.After, after)
+	timing.MinWait(&p.After, after)
 }
 
 func (p *Plan) warn(reason, about, format string, args ...any) {

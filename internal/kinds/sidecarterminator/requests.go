@@ -14,7 +14,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/restart"
-	"github.com/afloat-project/afloat/internal/engine/seconds"
+	"github.com/afloat-project/afloat/internal/engine/timing"
 )
 
 const (
@@ -257,7 +257,7 @@ func (s *Snapshot) grace() time.Duration {
 	if s.Pod.Spec.TerminationGracePeriodSeconds == nil {
 		return corev1.DefaultTerminationGracePeriodSeconds * time.Second
 	}
-	return min(max(seconds.Duration(*s.Pod.Spec.TerminationGracePeriodSeconds), 0), 24*time.Hour)
+	return min(max(timing.Seconds(*s.Pod.Spec.TerminationGracePeriodSeconds), 0), 24*time.Hour)
 }
 
 // described formats the request for messages.

@@ -15,11 +15,11 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/lifecycle"
-	"github.com/afloat-project/afloat/internal/engine/planlog"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // Plan is what one pass is to do.
@@ -289,7 +289,7 @@ func (p *planner) repair() {
 
 // sayClaims adds what becomes of PVCs to the printed plan.
 func (p *planner) sayClaims() {
-	t := &planlog.Plan{}
+	t := &wording.Report{}
 	for _, change := range p.out.ClaimOwners {
 		t.Add("claim "+change.Claim.Name, "other owners: %s", change.Why)
 	}

@@ -8,9 +8,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/revision"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // scaleOrdered brings up the slots one after the other, and then deletes condemned pods one after the other.
@@ -40,7 +40,7 @@ func (p *planner) scaleOrdered() {
 	}
 
 	if missing := p.missing(); p.blocked != "" && missing > 0 {
-		p.core.Say("%s missing; they come one after the other: %s", plural.Of(missing, "pod"), p.blocked)
+		p.core.Say("%s missing; they come one after the other: %s", wording.Count(missing, "pod"), p.blocked)
 	}
 
 	recovering := false // whether a pod waits for pods below it; the lowest unhealthy one may then be deleted
@@ -145,7 +145,7 @@ func (p *planner) scaleParallel() {
 	if limited > 0 {
 		p.out.ScaleLimited = fmt.Sprintf(
 			"%s missing and not created yet: %d unavailable already, and scaleStrategy.maxUnavailable is %d",
-			plural.Of(limited, "pod"), down, p.out.Limits.ScaleMaxUnavailable)
+			wording.Count(limited, "pod"), down, p.out.Limits.ScaleMaxUnavailable)
 		p.core.Say("creation waits: %s", p.out.ScaleLimited)
 	}
 

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // Reasons of the condition Schedulable of subsets (UD-095, UD-117, UD-118).
@@ -143,7 +143,7 @@ func (p *Plan) adapt(s *Snapshot, o adaptive, replicas int32) []int32 {
 			if !isFalse(v.condition) {
 				v.set(s.Now, corev1.ConditionFalse, ReasonReschedule,
 					fmt.Sprintf("%s could not be scheduled for %s; the subset gets no more for %s",
-						plural.Of(stuck, "pod"), o.critical, o.duration))
+						wording.Count(stuck, "pod"), o.critical, o.duration))
 			}
 			v.Until = v.condition.LastTransitionTime.Add(o.duration)
 		}
@@ -214,7 +214,7 @@ func (p *Plan) reserve(s *Snapshot, o adaptive, replicas int32) []int32 {
 			v.set(s.Now, corev1.ConditionFalse, ReasonReschedule,
 				"some pods are reserved, and have substitutes elsewhere")
 			v.wait("%s reserved: substitutes go when they have been ready for %s",
-				plural.Of(v.Reserved, "pod"), o.duration)
+				wording.Count(v.Reserved, "pod"), o.duration)
 			rooms[i].Keep = v.Child.Replicas
 		case !v.marked || missing == 0:
 			v.set(s.Now, corev1.ConditionTrue, ReasonReschedule, "")

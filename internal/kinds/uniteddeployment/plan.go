@@ -14,10 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/again"
-	"github.com/afloat-project/afloat/internal/engine/planlog"
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/timing"
+
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // Reasons of events (UD-144).
@@ -239,7 +239,7 @@ func (p *Plan) note(kind, reason, format string, args ...any) {
 }
 
 func (p *Plan) again(s *Snapshot, at time.Time) {
-	again.At(&p.After, s.Now, at)
+	timing.MinWaitUntil(&p.After, s.Now, at)
 }
 
 // allocate determines how many replicas each subset gets.
@@ -390,7 +390,7 @@ func (p *Plan) waits(v *Verdict) {
 		v.wait("%s", c.Failure)
 	}
 	if missing := int(c.Replicas) - v.There; missing > 0 {
-		v.wait("%s to be created by %s", plural.Of(missing, "pod"), c)
+		v.wait("%s to be created by %s", wording.Count(missing, "pod"), c)
 	}
 	unready, old := 0, v.There-v.Updated
 	for _, pod := range v.pods {
@@ -400,14 +400,14 @@ func (p *Plan) waits(v *Verdict) {
 	}
 
 	if unready > 0 {
-		v.wait("%s not ready", plural.Of(unready, "pod"))
+		v.wait("%s not ready", wording.Count(unready, "pod"))
 	}
 	if kept := min(int(v.Wanted.Partition), old); kept > 0 {
-		v.wait("%s at an older revision by the partition", plural.Of(kept, "pod"))
+		v.wait("%s at an older revision by the partition", wording.Count(kept, "pod"))
 		old -= kept
 	}
 	if old > 0 {
-		v.wait("%s to be updated", plural.Of(old, "pod"))
+		v.wait("%s to be updated", wording.Count(old, "pod"))
 	}
 }
 
@@ -433,8 +433,8 @@ func (p *Plan) String() string { return p.log().String() }
 // Record returns the plan as keys and values.
 func (p *Plan) Record() []any { return p.log().Record() }
 
-func (p *Plan) log() *planlog.Plan {
-	log := &planlog.Plan{}
+func (p *Plan) log() *wording.Report {
+	log := &wording.Report{}
 	add := func(format string, args ...any) {
 		log.Summary = append(log.Summary, fmt.Sprintf(format, args...))
 	}

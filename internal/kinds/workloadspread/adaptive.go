@@ -9,8 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // Reasons of condition Schedulable (WS-179).
@@ -77,7 +77,7 @@ func nextCondition(
 			metav1.NewTime(at)
 		c.Message = fmt.Sprintf(
 			"%s could not be scheduled for %s; new pods are put into other subsets for %s",
-			plural.Of(stuck, "pod"), patience, window)
+			wording.Count(stuck, "pod"), patience, window)
 		return c, false, at.Add(window)
 	case old != nil && old.Status == metav1.ConditionTrue:
 		c.LastTransitionTime = old.LastTransitionTime

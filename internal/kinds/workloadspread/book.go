@@ -10,7 +10,7 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/firstseen"
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
@@ -237,5 +237,5 @@ func ByOrdinal(spread *appsv1beta1.WorkloadSpread, target *Target, pod string) D
 
 	return Decision{
 		Reason: fmt.Sprintf("the pod has rank %d, and the subsets that pods can be scheduled to have %s",
-			rank, plural.Of(limit, "place"))}
+			rank, wording.Count(limit, "place"))}
 }

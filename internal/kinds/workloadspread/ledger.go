@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // Ledger holds the lists of one WorkloadSpread while decisions about several pods are made, each based on
@@ -332,7 +332,7 @@ func places(list []appsv1beta1.WorkloadSpreadSubsetStatus) string {
 			parts[i] = fmt.Sprintf("pods cannot be scheduled to %s", s.Name)
 			continue
 		}
-		parts[i] = fmt.Sprintf("%s has %s, %d coming, %d going", s.Name, plural.Of(s.Replicas, "pod"),
+		parts[i] = fmt.Sprintf("%s has %s, %d coming, %d going", s.Name, wording.Count(s.Replicas, "pod"),
 			len(s.CreatingPods), len(s.DeletingPods))
 	}
 	return strings.Join(parts, "; ")

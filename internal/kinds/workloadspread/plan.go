@@ -13,8 +13,8 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // Plan is what is to be done for one WorkloadSpread, in the order of its fields (WS-130).
@@ -490,7 +490,7 @@ func linesOf(of string, list []appsv1beta1.WorkloadSpreadSubsetStatus, quotas []
 	var lines []string
 	for i := range list {
 		s := &list[i]
-		text := fmt.Sprintf("  %s, subset %s: %s", of, s.Name, plural.Of(s.Replicas, "pod"))
+		text := fmt.Sprintf("  %s, subset %s: %s", of, s.Name, wording.Count(s.Replicas, "pod"))
 		if quota := quotas[i].Quota; quota != Unlimited {
 			text += fmt.Sprintf(" of %d, %d missing", quota, s.MissingReplicas)
 		}

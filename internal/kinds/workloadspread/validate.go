@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/subset"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 // UnschedulableWindow is the default of how long a subset is passed over (WS-174, WS-199).
@@ -248,7 +248,7 @@ func validateStrategy(
 	if seconds := adaptive.RescheduleCriticalSeconds; seconds != nil &&
 		(*seconds < 0 || int64(*seconds) > most) {
 		errs = append(errs, field.Invalid(path.Child("adaptive", "rescheduleCriticalSeconds"), *seconds,
-			fmt.Sprintf("must be from 0 to %d with %s", most, plural.Of(n, "subset"))))
+			fmt.Sprintf("must be from 0 to %d with %s", most, wording.Count(n, "subset"))))
 	}
 
 	return errs

@@ -27,9 +27,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/node/retry"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/node/runtime"
-	"github.com/afloat-project/afloat/internal/platform/message"
+	"github.com/afloat-project/afloat/internal/platform/pacing"
 )
 
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-daemon-role,resources=nodeimages,verbs=get;list;watch
@@ -115,7 +115,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		WatchesRawSource(source.Channel(ended, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1,
-			RateLimiter:             retry.Limiter[reconcile.Request](),
+			RateLimiter:             pacing.RetryLimiter[reconcile.Request](),
 		}).
 		Complete(r)
 	if err != nil {
@@ -249,7 +249,7 @@ func (r *reconciler) done(t *task, took time.Duration) {
 		r.options.Events.Eventf(node, corev1.EventTypeNormal, reasonSucceeded, "Image %s, elapsed time %s",
 			t.key.reference(), took.Round(time.Millisecond))
 	} else {
-		note := message.Bound(fmt.Sprintf("Image %s on node %s: %s", t.key.reference(),
+		note := wording.Bound(fmt.Sprintf("Image %s on node %s: %s", t.key.reference(),
 			r.options.Node, s.Message))
 		r.options.Events.Event(node, corev1.EventTypeWarning, reasonFailed, note)
 		for i := range t.spec.OwnerReferences {

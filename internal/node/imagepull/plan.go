@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 
 const (
@@ -185,11 +185,11 @@ func (s *snapshot) firstSync(p *plan) {
 	result := &appsv1beta1.SyncStatus{
 		SyncAt:  metav1.NewTime(s.now),
 		Status:  appsv1beta1.SyncStatusSucceeded,
-		Message: plural.Of(count, "image") + plural.Form(count, " is present", " are present"),
+		Message: wording.Count(count, "image") + wording.Form(count, " is present", " are present"),
 	}
 	if len(failures) > 0 {
 		result.Status = appsv1beta1.SyncStatusFailed
-		result.Message = fmt.Sprintf("%d of %s failed: %s", len(failures), plural.Of(count, "image"),
+		result.Message = fmt.Sprintf("%d of %s failed: %s", len(failures), wording.Count(count, "image"),
 			strings.Join(failures, ", "))
 	}
 	p.status.FirstSyncStatus = result

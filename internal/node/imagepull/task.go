@@ -16,9 +16,9 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/seconds"
+	"github.com/afloat-project/afloat/internal/engine/timing"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/node/runtime"
-	"github.com/afloat-project/afloat/internal/platform/message"
 )
 
 const (
@@ -143,7 +143,7 @@ func (p *puller) run(ctx context.Context, t *task) {
 		s.CompletionTime = p.instant()
 		if s.Phase, s.Progress, s.ImageID = succeeded, 100, id; err != nil {
 			s.Phase, s.Progress, s.ImageID, s.Message = failed, 0, "",
-				message.Bound(message.Public(err.Error()))
+				wording.Bound(wording.WithoutSecrets(err.Error()))
 		}
 	})
 	p.meters.ended(err, took, size)
@@ -160,7 +160,7 @@ func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64,
 		var cancel context.CancelCauseFunc
 		ctx, cancel = context.WithCancelCause(ctx)
 		defer cancel(nil)
-		timer := p.clock.AfterFunc(seconds.Duration(*policy.ActiveDeadlineSeconds), func() {
+		timer := p.clock.AfterFunc(timing.Seconds(*policy.ActiveDeadlineSeconds), func() {
 			cancel(errors.New(exceeded))
 		})
 		defer timer.Stop()
@@ -184,7 +184,7 @@ func (p *puller) attempts(ctx context.Context, t *task) (id string, size uint64,
 		}
 		left--
 		klog.FromContext(ctx).Info("Pulling an image failed and is tried again", "image", t.key.reference(),
-			"error", message.Public(err.Error()), "after", pause, "attemptsLeft", left)
+			"error", wording.WithoutSecrets(err.Error()), "after", pause, "attemptsLeft", left)
 		select {
 		case <-ctx.Done():
 			return "", 0, context.Cause(ctx)
@@ -268,7 +268,7 @@ func (p *puller) pull(ctx context.Context, rt Images, t *task) error {
 		more, err := p.provider.Credentials(ctx, image)
 		if err != nil {
 			klog.FromContext(ctx).Info("A credential provider failed",
-				"image", t.key.reference(), "error", message.Public(err.Error()))
+				"image", t.key.reference(), "error", wording.WithoutSecrets(err.Error()))
 		}
 		auths = append(auths, more...)
 	}

@@ -23,8 +23,8 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
-	"github.com/afloat-project/afloat/internal/node/retry"
 	"github.com/afloat-project/afloat/internal/node/runtime"
+	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -96,7 +96,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		Watches(&corev1.Pod{}, r.handler()).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
-			RateLimiter:             retry.Limiter[ctrl.Request](),
+			RateLimiter:             pacing.RetryLimiter[ctrl.Request](),
 		}).
 		Complete(r)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
-	"github.com/afloat-project/afloat/internal/engine/seconds"
+	"github.com/afloat-project/afloat/internal/engine/timing"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 	"github.com/afloat-project/afloat/internal/node/runtime/fakecri"
 	"github.com/afloat-project/afloat/internal/node/stop"
@@ -297,7 +297,7 @@ func TestWhatKubeletRecordedDecides(t *testing.T) {
 		5 * time.Second:  {runtime.AnnotationTerminationGracePeriod: "5"},
 		3 * time.Second:  {runtime.AnnotationTerminationGracePeriod: "5", runtime.AnnotationDeletionGracePeriod: "3"},
 		// a value that a duration cannot hold becomes a long one
-		seconds.Duration(math.MaxInt64): {runtime.AnnotationTerminationGracePeriod: "9223372036854775807"},
+		timing.Seconds(math.MaxInt64): {runtime.AnnotationTerminationGracePeriod: "9223372036854775807"},
 	} {
 		if got := stop.GraceOf(annotations); got != want {
 			t.Errorf("%v: %s", annotations, got)

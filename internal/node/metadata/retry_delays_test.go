@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/afloat-project/afloat/internal/node/retry"
+	"github.com/afloat-project/afloat/internal/platform/pacing"
 )
 
 // pausedFor returns how long a handler delays requests.
@@ -29,7 +29,7 @@ func TestFailuresAreRetriedWithGrowingPauses(t *testing.T) {
 	if !slices.Equal(q.all, []time.Duration{time.Second}) {
 		t.Errorf("reports wait %v", q.all)
 	}
-	stops, reports := restartPauses(), retry.Limiter[string]()
+	stops, reports := restartPauses(), pacing.RetryLimiter[string]()
 	for n, want := 0, 3*time.Second; n < 12; n, want = n+1, 2*want {
 		if got := stops.When(target{}); got != min(want, 10*time.Minute) {
 			t.Errorf("stop %d waits %s, not %s", n+1, got, want)

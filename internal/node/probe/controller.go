@@ -25,8 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
-	"github.com/afloat-project/afloat/internal/node/retry"
 	"github.com/afloat-project/afloat/internal/node/runtime"
+	"github.com/afloat-project/afloat/internal/platform/pacing"
 )
 
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-daemon-role,resources=nodepodprobes,verbs=get;list;watch
@@ -96,7 +96,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		WatchesRawSource(source.Channel(r.changed, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1,
-			RateLimiter:             retry.Limiter[ctrl.Request](),
+			RateLimiter:             pacing.RetryLimiter[ctrl.Request](),
 		}).
 		Complete(r)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/node/retry"
+	"github.com/afloat-project/afloat/internal/platform/pacing"
 )
 
 // answerAfter is how long a new request waits for its first phase before the answerer writes it. Usually the
@@ -30,7 +30,7 @@ type answerer struct{ *reconciler }
 func (a answerer) setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("crr-answer").
 		Watches(&appsv1beta1.ContainerRecreateRequest{}, a.later()).
-		WithOptions(controller.Options{RateLimiter: retry.Limiter[reconcile.Request]()}).
+		WithOptions(controller.Options{RateLimiter: pacing.RetryLimiter[reconcile.Request]()}).
 		Complete(a)
 	if err != nil {
 		return fmt.Errorf("building the controller that answers requests: %w", err)

@@ -26,9 +26,9 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/node/retry"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 	"github.com/afloat-project/afloat/internal/node/stop"
+	"github.com/afloat-project/afloat/internal/platform/pacing"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 )
 
@@ -175,7 +175,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
-			RateLimiter:             retry.Limiter[reconcile.Request](),
+			RateLimiter:             pacing.RetryLimiter[reconcile.Request](),
 		}).
 		Complete(r)
 	if err != nil {

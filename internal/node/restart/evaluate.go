@@ -21,7 +21,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/restart"
-	"github.com/afloat-project/afloat/internal/engine/seconds"
+	"github.com/afloat-project/afloat/internal/engine/timing"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 )
 
@@ -96,7 +96,7 @@ func finished(request *appsv1beta1.ContainerRecreateRequest, seen, now time.Time
 		return why
 	}
 	if deadline := request.Spec.ActiveDeadlineSeconds; deadline != nil &&
-		now.Sub(seen) > seconds.Duration(*deadline) {
+		now.Sub(seen) > timing.Seconds(*deadline) {
 		return "the request has exceeded its activeDeadlineSeconds"
 	}
 	return ""
@@ -335,7 +335,7 @@ func (s *Snapshot) stop(state *State, current *runtime.Container, plan *Plan) {
 			plan.Waiting = "the pod has not been made not ready yet"
 			return
 		}
-		if left := s.UnreadySince.Add(seconds.Duration(*grace)).Sub(s.Now); left > 0 {
+		if left := s.UnreadySince.Add(timing.Seconds(*grace)).Sub(s.Now); left > 0 {
 			plan.Waiting, plan.After = fmt.Sprintf(
 				"the pod is not ready for %d s before containers are stopped", *grace), min(plan.After, left)
 			return

@@ -14,10 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/seconds"
+	"github.com/afloat-project/afloat/internal/engine/timing"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 	"github.com/afloat-project/afloat/internal/node/stop"
-	"github.com/afloat-project/afloat/internal/platform/message"
 )
 
 // stop begins to stop one container. The pod is enqueued again when the stop has ended and its result is
@@ -103,10 +103,10 @@ func (r *reconciler) order(
 	}
 	own := stop.GraceOf(c.Annotations)
 	if pod != nil && pod.Spec.TerminationGracePeriodSeconds != nil {
-		own = seconds.Duration(*pod.Spec.TerminationGracePeriodSeconds)
+		own = timing.Seconds(*pod.Spec.TerminationGracePeriodSeconds)
 	}
 	if s := request.Spec.Strategy; s != nil && s.TerminationGracePeriodSeconds != nil {
-		o.Grace = min(own, seconds.Duration(*s.TerminationGracePeriodSeconds))
+		o.Grace = min(own, timing.Seconds(*s.TerminationGracePeriodSeconds))
 	}
 
 	for _, asked := range request.Spec.Containers {
@@ -183,7 +183,7 @@ func (r *reconciler) recordStop(
 				*state = State{
 					Name:     container,
 					Phase:    failed,
-					Message:  message.Bound(fmt.Sprintf("kill container error: %v", failure)),
+					Message:  wording.Bound(fmt.Sprintf("kill container error: %v", failure)),
 					IsKilled: state.IsKilled,
 				}
 			}

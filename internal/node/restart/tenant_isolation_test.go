@@ -20,9 +20,9 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/node/retry"
 	"github.com/afloat-project/afloat/internal/node/runtime"
 	"github.com/afloat-project/afloat/internal/node/stop"
+	"github.com/afloat-project/afloat/internal/platform/pacing"
 )
 
 // tenants is a node with one container in each of many pods. The containers of namespace "hostile" do not end
@@ -144,7 +144,7 @@ func TestRestartsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 		runtimeOf: func(string) (Runtime, error) { return n, nil },
 		stopper:   &stop.Stopper{Events: record.NewFakeRecorder(1000), Clock: clock.RealClock{}, Stops: stop.NewStops()}}
 	ctx, cancel := context.WithCancel(t.Context())
-	queue := workqueue.NewTypedRateLimitingQueue(retry.Limiter[reconcile.Request]())
+	queue := workqueue.NewTypedRateLimitingQueue(pacing.RetryLimiter[reconcile.Request]())
 	var all sync.WaitGroup
 	defer func() {
 		cancel()

@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/afloat-project/afloat/internal/engine/seconds"
+	"github.com/afloat-project/afloat/internal/engine/timing"
 )
 
 // hook runs the preStop hook, for the grace period at most.
@@ -54,7 +54,7 @@ func (s *Stopper) run(ctx context.Context, r Runtime, request Request) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-s.Clock.After(seconds.Duration(hook.Sleep.Seconds)):
+		case <-s.Clock.After(timing.Seconds(hook.Sleep.Seconds)):
 			return nil
 		}
 	}

@@ -19,9 +19,9 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
-	"github.com/afloat-project/afloat/internal/engine/seconds"
+	"github.com/afloat-project/afloat/internal/engine/timing"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/node/runtime"
-	"github.com/afloat-project/afloat/internal/platform/message"
 )
 
 // Reasons of events on the pod (CRR-105, ND-115).
@@ -127,7 +127,7 @@ func GraceOf(annotations map[string]string) time.Duration {
 		runtime.AnnotationDeletionGracePeriod, runtime.AnnotationTerminationGracePeriod,
 	} {
 		if n, err := strconv.ParseInt(annotations[key], 10, 64); err == nil && n >= 0 {
-			return seconds.Duration(n)
+			return timing.Seconds(n)
 		}
 	}
 	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
@@ -178,7 +178,7 @@ func (s *Stopper) stop(ctx context.Context, r Runtime, request Request) error {
 			text := strings.ReplaceAll(err.Error(), bare(c.ID), c.Name)
 			logger.Info("The preStop hook failed; the container is stopped nevertheless", "error", text)
 			s.Events.Event(request.reference(), corev1.EventTypeWarning, ReasonFailedPreStopHook,
-				message.Bound(fmt.Sprintf("preStop hook of container %s failed: %s", c.Name, text)))
+				wording.Bound(fmt.Sprintf("preStop hook of container %s failed: %s", c.Name, text)))
 		}
 		remaining -= s.Clock.Since(begin).Truncate(time.Second)
 	}

@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/node/runtime"
-	"github.com/afloat-project/afloat/internal/platform/message"
 )
 
 // containers is a runtime that records its calls.
@@ -114,7 +114,7 @@ func TestGracePeriodIsShared(t *testing.T) {
 		"long failure": {hook: exec, exec: after(0, errors.New(strings.Repeat("x", 5000))), grace: 10 * time.Second,
 			log: []string{"exec containerd://abc [quit] 10s", "stop containerd://abc 10s"},
 			events: []string{stopping, "Warning FailedPreStopHook " +
-				message.Bound("preStop hook of container app failed: "+strings.Repeat("x", 5000))}},
+				wording.Bound("preStop hook of container app failed: "+strings.Repeat("x", 5000))}},
 		"sleep": {hook: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 4}}, grace: 10 * time.Second,
 			log: []string{"stop containerd://abc 6s"}, events: []string{stopping}, took: 4 * time.Second},
 		"long sleep": {hook: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 9999999999}}, grace: 10 * time.Second,

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
@@ -42,7 +42,7 @@ func (d *doctor) checkDefinitions(ctx context.Context) error {
 	for _, name := range sorted(missing) {
 		d.add(check, Warning, "CustomResourceDefinition "+name, "it is not there, so its kind is not served", "apply the manifests again")
 	}
-	d.add(check, OK, "", plural.Of(compared, "definition")+" compared with those of this release", "")
+	d.add(check, OK, "", wording.Count(compared, "definition")+" compared with those of this release", "")
 	return nil
 }
 

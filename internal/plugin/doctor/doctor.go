@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/plugin/explain"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
@@ -154,7 +154,7 @@ func (d *doctor) run(ctx context.Context) error {
 		}
 		if n := d.counts[check.name]; n > mostOfCheck {
 			d.report.Findings = append(d.report.Findings, Finding{Check: check.name, Status: Warning,
-				Message: fmt.Sprintf("and %s more", plural.Of(n-mostOfCheck, "finding"))})
+				Message: fmt.Sprintf("and %s more", wording.Count(n-mostOfCheck, "finding"))})
 		}
 		if len(d.report.Findings) == before {
 			d.add(check.name, OK, "", "nothing is wrong", "")
@@ -224,7 +224,7 @@ func (d *doctor) print() error {
 		}
 	}
 	w.Flush()
-	fmt.Fprintf(d.Out, "%s, %s\n", plural.Of(d.report.Problems, "problem"), plural.Of(d.report.Warnings, "warning"))
+	fmt.Fprintf(d.Out, "%s, %s\n", wording.Count(d.report.Problems, "problem"), wording.Count(d.report.Warnings, "warning"))
 	return nil
 }
 
@@ -243,9 +243,9 @@ func ago(d time.Duration) string {
 	case d < 2*time.Minute:
 		return d.Round(time.Second).String()
 	case d < 2*time.Hour:
-		return plural.Of(int(d.Minutes()), "minute")
+		return wording.Count(int(d.Minutes()), "minute")
 	case d < 48*time.Hour:
-		return plural.Of(int(d.Hours()), "hour")
+		return wording.Count(int(d.Hours()), "hour")
 	}
-	return plural.Of(int(d.Hours()/24), "day")
+	return wording.Count(int(d.Hours()/24), "day")
 }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/afloat-project/afloat/internal/engine/nodes"
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 	"github.com/afloat-project/afloat/internal/registry"
 )
@@ -168,9 +168,9 @@ func (d *doctor) checkDaemons(ctx context.Context) error {
 	for _, name := range sorted(images) {
 		d.add(check, Warning, "NodeImage "+name, "its node is gone", "the manager removes it: look at its log")
 	}
-	text := fmt.Sprintf("ready on %d of %s, image %s", healthy, plural.Of(all, "node"), image)
+	text := fmt.Sprintf("ready on %d of %s, image %s", healthy, wording.Count(all, "node"), image)
 	if others > 0 {
-		text += fmt.Sprintf("; %s not selected or not tolerated", plural.Of(others, "other"))
+		text += fmt.Sprintf("; %s not selected or not tolerated", wording.Count(others, "other"))
 	}
 	d.add(check, OK, installation.Of(d.daemon), text, "")
 	return nil
@@ -191,7 +191,7 @@ func (d *doctor) checkNodeImage(object *unstructured.Unstructured) {
 	status := func(field string) int64 { return number(object.Object, "status", field) }
 	if known := status("succeeded") + status("failed") + status("pulling") + status("waiting"); known < wanted && oldest > settled {
 		d.add("node daemons", Warning, installation.Of(object), fmt.Sprintf("the node daemon knows %d of %s, the first asked for %s ago",
-			known, plural.Of(int(wanted), "tag"), ago(oldest)),
+			known, wording.Count(int(wanted), "tag"), ago(oldest)),
 			"look at the log of the node daemon")
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/plugin/explain"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 	"github.com/afloat-project/afloat/internal/registry"
@@ -66,10 +66,10 @@ func (d *doctor) checkSeen(ctx context.Context) error {
 		total += all
 		if late > 0 {
 			d.add(check, Problem, "", fmt.Sprintf("the last change of %d of %s of kind %s is not seen, as if nobody reconciled it: %s", late,
-				plural.Of(all, "object"), name, words), d.leaderAdvice())
+				wording.Count(all, "object"), name, words), d.leaderAdvice())
 		}
 	}
-	d.add(check, OK, "", fmt.Sprintf("%s of %s looked at", plural.Of(total, "object"), plural.Of(kinds, "kind")), "")
+	d.add(check, OK, "", fmt.Sprintf("%s of %s looked at", wording.Count(total, "object"), wording.Count(kinds, "kind")), "")
 	return nil
 }
 

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
@@ -61,7 +61,7 @@ func (d *doctor) checkWorkloads(ctx context.Context) error {
 		d.add(check, Warning, object, "its rollout waited within the last hour: "+waits[object],
 			d.whyOf(object)+" says what it waits for now")
 	}
-	d.add(check, OK, "", plural.Of(total, "workload")+" looked at", "")
+	d.add(check, OK, "", wording.Count(total, "workload")+" looked at", "")
 	return nil
 }
 
@@ -139,7 +139,7 @@ func (d *doctor) checkPods(ctx context.Context) error {
 				"kubectl -n "+namespace+" describe pvc "+claim)
 		}
 	}
-	d.add(check, OK, "", plural.Of(total, "pod")+" of workloads looked at", "")
+	d.add(check, OK, "", wording.Count(total, "pod")+" of workloads looked at", "")
 	return nil
 }
 
@@ -166,7 +166,7 @@ func (d *doctor) checkRequests(ctx context.Context) error {
 			d.unreadable(check, err)
 		}
 	}
-	d.add(check, OK, "", plural.Of(total, "request")+" and jobs looked at", "")
+	d.add(check, OK, "", wording.Count(total, "request")+" and jobs looked at", "")
 	return nil
 }
 
@@ -185,6 +185,6 @@ func (d *doctor) checkBudgets(ctx context.Context) error {
 			}
 			return nil
 		})
-	d.add(check, OK, "", plural.Of(total, "budget")+" looked at", "")
+	d.add(check, OK, "", wording.Count(total, "budget")+" looked at", "")
 	return err
 }

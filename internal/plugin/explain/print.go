@@ -15,7 +15,7 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"sigs.k8s.io/yaml"
 
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/plugin/terminal"
 )
 
@@ -112,7 +112,7 @@ func (e *Explanation) Headline() string {
 	for _, p := range e.Pods {
 		counts[p.State]++
 	}
-	text := fmt.Sprintf("%s: %d done, %d next, %d waiting", plural.Of(len(e.Pods), "pod"), counts[Done], counts[Next], counts[Waiting])
+	text := fmt.Sprintf("%s: %d done, %d next, %d waiting", wording.Count(len(e.Pods), "pod"), counts[Done], counts[Next], counts[Waiting])
 	if e.Create > 0 {
 		text += fmt.Sprintf(", %d to be created", e.Create)
 	}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/printers"
 
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/plugin/terminal"
 )
 
@@ -48,9 +48,9 @@ func (p *Preview) Headline() string {
 	}
 	slices.Sort(actions)
 	for i, action := range actions {
-		actions[i] = plural.Of(counts[action], "pod") + " " + action
+		actions[i] = wording.Count(counts[action], "pod") + " " + action
 	}
-	return fmt.Sprintf("%s, in %s, %s at least", strings.Join(actions, ", "), plural.Of(len(p.Waves), "wave"), human(p.TakesSeconds))
+	return fmt.Sprintf("%s, in %s, %s at least", strings.Join(actions, ", "), wording.Count(len(p.Waves), "wave"), human(p.TakesSeconds))
 }
 
 func human(seconds int64) string { return duration.HumanDuration(time.Duration(seconds) * time.Second) }

@@ -21,7 +21,7 @@ import (
 	"k8s.io/kubectl/pkg/util/templates"
 
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 	"github.com/afloat-project/afloat/internal/rehearsal"
 )
@@ -383,5 +383,5 @@ func (e *Explanation) Reason() string {
 	if most == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s: %s: %s", most, plural.Of(counts[most], "pod"), words[most])
+	return fmt.Sprintf("%s: %s: %s", most, wording.Count(counts[most], "pod"), words[most])
 }

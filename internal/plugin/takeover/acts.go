@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/plugin/explain"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 	"github.com/afloat-project/afloat/internal/registry"
@@ -93,7 +93,7 @@ func (t *takeover) acts(ctx context.Context) error {
 			"go back with: kubectl afloat takeover --back --backup %s", strings.Join(slices.Sorted(maps.Keys(waiting)), ", "), err, t.backup)
 	}
 	if err == nil {
-		t.say("the manager acts on each of %s in use", plural.Of(asked, "kind"))
+		t.say("the manager acts on each of %s in use", wording.Count(asked, "kind"))
 	}
 	return err
 }

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
@@ -122,7 +122,7 @@ func (t *takeover) applyAll(ctx context.Context, s *seen) error {
 	if err := together(ctx, saved.Narrowed, t.narrow); err != nil {
 		return err
 	}
-	t.say("applied: %s; removed: %s", plural.Of(daemons, "object"), plural.Of(len(saved.Removed), "object"))
+	t.say("applied: %s; removed: %s", wording.Count(daemons, "object"), wording.Count(len(saved.Removed), "object"))
 	if err := t.serves(ctx, t.choice.Namespace); err != nil {
 		return err
 	}

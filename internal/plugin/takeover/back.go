@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
@@ -118,7 +118,7 @@ func (t *takeover) stopOurs(ctx context.Context, b *backup, manager *unstructure
 		if err := b.write(t.backup); err != nil {
 			return err
 		}
-		t.say("%s noted", plural.Of(len(b.Pods), "pod"))
+		t.say("%s noted", wording.Count(len(b.Pods), "pod"))
 	}
 	return t.stop(ctx, placesOf(manager, lockOf(manager, t.choice.Namespace), t.choice.Namespace))
 }
@@ -165,7 +165,7 @@ func (t *takeover) restore(ctx context.Context, b *backup) error {
 	if err := t.putBack(ctx, daemons...); err != nil {
 		return err
 	}
-	t.say("put back: %s", plural.Of(len(objects), "object"))
+	t.say("put back: %s", wording.Count(len(objects), "object"))
 	for _, object := range daemons {
 		if err := t.ready(ctx, referenceTo(object)); err != nil {
 			t.say("the node daemons are not all ready: %v", err)
@@ -400,7 +400,7 @@ func (t *takeover) storeAgain(ctx context.Context, m migration) error {
 	}); err != nil {
 		return fmt.Errorf("noting that %s is stored in %s alone: %w", m.name, m.version, err)
 	}
-	t.say("%s: %s stored in %s", m.name, plural.Of(written, "object"), m.version)
+	t.say("%s: %s stored in %s", m.name, wording.Count(written, "object"), m.version)
 	return nil
 }
 

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
@@ -274,7 +274,7 @@ func (t *takeover) save(ctx context.Context, s *seen) error {
 	if err := b.write(t.backup); err != nil {
 		return err
 	}
-	t.say("%s and the state of %s in %s", plural.Of(len(b.Saved), "object"), plural.Of(len(b.Pods), "pod"), t.backup)
+	t.say("%s and the state of %s in %s", wording.Count(len(b.Saved), "object"), wording.Count(len(b.Pods), "pod"), t.backup)
 	return nil
 }
 

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
@@ -35,7 +35,7 @@ func (t *takeover) lookAtKinds(ctx context.Context, s *seen) error {
 		}
 		if ours == nil {
 			if kind.objects > 0 {
-				s.refusals = append(s.refusals, fmt.Sprintf("%s (%s)", kind.name, plural.Of(int(kind.objects), "object")))
+				s.refusals = append(s.refusals, fmt.Sprintf("%s (%s)", kind.name, wording.Count(int(kind.objects), "object")))
 			}
 			return nil
 		}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/features"
@@ -226,7 +226,7 @@ func (t *takeover) lookAtManager(ctx context.Context, s *seen) error {
 		return fmt.Errorf("the folder %s has no Deployment %s", t.backup, installation.Manager)
 	}
 	replicas, _, _ := unstructured.NestedInt64(s.source.manager.Object, "spec", "replicas")
-	t.say("manager: %s, image %s, %s", installation.Of(s.source.manager), s.source.image(), plural.Of(int(replicas), "replica"))
+	t.say("manager: %s, image %s, %s", installation.Of(s.source.manager), s.source.image(), wording.Count(int(replicas), "replica"))
 	how, err := t.read(ctx, s, saved)
 	if err != nil {
 		return err
@@ -392,7 +392,7 @@ func (t *takeover) lookAhead(ctx context.Context, s *seen) error {
 			return err
 		}
 	}
-	t.say("rehearsed: %s, of which %d would have pods touched", plural.Of(asked, "workload"), moving)
+	t.say("rehearsed: %s, of which %d would have pods touched", wording.Count(asked, "workload"), moving)
 	return nil
 }
 
@@ -405,7 +405,7 @@ func touchedBy(e *explain.Explanation) []string {
 		}
 	}
 	if e.Create > 0 {
-		touched = append(touched, plural.Of(e.Create, "new pod"))
+		touched = append(touched, wording.Count(e.Create, "new pod"))
 	}
 	return touched
 }

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
@@ -72,7 +72,7 @@ func changes(before, after map[string]fingerprint) []string {
 		case is.UID != was.UID:
 			changed = append(changed, name+" is another pod")
 		case is.Restarts != was.Restarts:
-			changed = append(changed, fmt.Sprintf("%s: %s more", name, plural.Of(int(is.Restarts-was.Restarts), "restart")))
+			changed = append(changed, fmt.Sprintf("%s: %s more", name, wording.Count(int(is.Restarts-was.Restarts), "restart")))
 		case is.Spec != was.Spec:
 			changed = append(changed, name+" has another spec")
 		}

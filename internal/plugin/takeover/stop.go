@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/plugin/change"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
@@ -248,5 +248,5 @@ func (t *takeover) imagePod(s *seen) (*unstructured.Unstructured, error) {
 // replicasOf says how many replicas a workload has, in words.
 func replicasOf(workload *unstructured.Unstructured) string {
 	replicas, _, _ := unstructured.NestedInt64(workload.Object, "spec", "replicas")
-	return plural.Of(int(replicas), "replica")
+	return wording.Count(int(replicas), "replica")
 }

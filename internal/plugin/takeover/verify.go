@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/plugin/installation"
 )
 
@@ -59,7 +59,7 @@ func (t *takeover) converts(ctx context.Context) error {
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return err
 	}
-	t.say("objects of all kinds can be read in %s", plural.Of(read, "version"))
+	t.say("objects of all kinds can be read in %s", wording.Count(read, "version"))
 	return nil
 }
 
@@ -78,9 +78,9 @@ func (t *takeover) verify(ctx context.Context, advise func(error) error) error {
 	}
 	if changed := changes(saved.Pods, after); len(changed) > 0 {
 		t.say("of %s these are not as they were, because of rollouts that go on, of their nodes, or of their owners: %s",
-			plural.Of(len(saved.Pods), "pod"), most(changed))
+			wording.Count(len(saved.Pods), "pod"), most(changed))
 	} else {
-		t.say("all of %s have the UID, the restarts and the spec that they had", plural.Of(len(saved.Pods), "pod"))
+		t.say("all of %s have the UID, the restarts and the spec that they had", wording.Count(len(saved.Pods), "pod"))
 	}
 	if err := t.acts(ctx); err != nil {
 		return err

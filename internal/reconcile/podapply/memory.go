@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/afloat-project/afloat/internal/engine/podplan"
-	"github.com/afloat-project/afloat/internal/engine/retries"
+	"github.com/afloat-project/afloat/internal/engine/timing"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -20,7 +20,7 @@ type Memory struct {
 	pullsHeld time.Time
 	// creation, updates and growth record the last attempts to create pods, to update one in place, and to
 	// grow claims.
-	creation, updates, growth retries.Retry
+	creation, updates, growth timing.Retry
 	// refused holds the objects for which requests were refused.
 	refused refusals
 	// waits tracks since when the workload makes no progress.
@@ -57,12 +57,12 @@ func (m *Memory) HoldBack(s *podplan.Snapshot, generation int64) {
 // yields another message. Without a pause, the change of the condition that contains it would trigger the
 // next attempt at once, and claims without a pod would come and go.
 func (m *Memory) learn(generation int64, result *Result, now time.Time) {
-	attempted := func(retry *retries.Retry, succeeded bool, err error) {
+	attempted := func(retry *timing.Retry, succeeded bool, err error) {
 		switch {
 		case err != nil:
 			retry.Failed(about(generation), err, now)
 		case succeeded:
-			*retry = retries.Retry{}
+			*retry = timing.Retry{}
 		}
 	}
 	attempted(&m.creation, result.Created > 0, result.CreateError)

@@ -10,12 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/api/template"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 )
 
 // Set returns a set of nginx pods; options change it.
@@ -27,7 +27,7 @@ func Set(replicas int32, options ...func(*appsv1beta1.CloneSet)) *appsv1beta1.Cl
 	set.Spec.UpdateStrategy.Type = appsv1beta1.RollingUpdateCloneSetUpdateStrategyType
 	set.Spec.UpdateStrategy.RollingUpdate = &appsv1beta1.RollingUpdateCloneSetStrategy{
 		PodUpdatePolicy: appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy,
-		MaxUnavailable:  kindtest.Number(1)}
+		MaxUnavailable:  new(intstr.FromInt32(1))}
 	set.Spec.ScaleStrategy.EnablePVCReuse = true
 	SetTemplate(set,
 		`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`)
@@ -60,7 +60,7 @@ func CPU(limit string) string {
 // MaxUnavailable sets the number of pods that may be unavailable.
 func MaxUnavailable(n int) func(*appsv1beta1.CloneSet) {
 	return Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) {
-		s.MaxUnavailable = kindtest.Number(n)
+		s.MaxUnavailable = new(intstr.FromInt32(int32(n)))
 	})
 }
 
@@ -138,13 +138,13 @@ func Claims(size string) func(*appsv1beta1.CloneSet) {
 
 // Partition keeps n pods at the current revision.
 func Partition(n int) func(*appsv1beta1.CloneSet) {
-	return Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Partition = kindtest.Number(n) })
+	return Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Partition = new(intstr.FromInt32(int32(n))) })
 }
 
 // Surge sets maxSurge and maxUnavailable.
 func Surge(surge, unavailable int) func(*appsv1beta1.CloneSet) {
 	return Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) {
-		s.MaxSurge, s.MaxUnavailable = kindtest.Number(surge), kindtest.Number(unavailable)
+		s.MaxSurge, s.MaxUnavailable = new(intstr.FromInt32(int32(surge))), new(intstr.FromInt32(int32(unavailable)))
 	})
 }
 

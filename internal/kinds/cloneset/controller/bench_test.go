@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -14,7 +15,6 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 )
 
 // many returns what a manager sees of a set with n pods at rest: those of a small set that came to rest in a
@@ -60,7 +60,7 @@ func many(b testing.TB, n int, updated bool) cloneset.Snapshot {
 func BenchmarkMake(b *testing.B) {
 	unavailable := func(most string) func(*appsv1beta1.CloneSet) {
 		return clonesettest.Both(clonesettest.Image("nginx:2"),
-			clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.MaxUnavailable = kindtest.Text(most) }))
+			clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.MaxUnavailable = new(intstr.FromString(most)) }))
 	}
 	for _, bench := range []struct {
 		name    string

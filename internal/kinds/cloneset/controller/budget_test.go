@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
@@ -12,7 +13,6 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/disruption"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller/guardtest"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
@@ -52,9 +52,9 @@ func budgetTales() map[string]story {
 			n.then("image nginx:2", clonesettest.Image("nginx:2"))
 		}},
 		"a budget that allows nothing, and then one more": {clonesettest.Set(3), func(n *tale) {
-			budget := n.under(podunavailablebudgettest.MinAvailable(kindtest.Number(3)))
+			budget := n.under(podunavailablebudgettest.MinAvailable(new(intstr.FromInt32(3))))
 			n.midway("image nginx:2", clonesettest.Image("nginx:2"), func() bool { return n.last != "" && n.Now().Second()%10 == 9 })
-			n.act("minAvailable 2", func() { budget.Generation++; budget.Spec.MinAvailable = kindtest.Number(2) })
+			n.act("minAvailable 2", func() { budget.Generation++; budget.Spec.MinAvailable = new(intstr.FromInt32(2)) })
 		}},
 		"a bad image is mended while a budget holds deletions": {clonesettest.Set(3, clonesettest.MaxUnavailable(2),
 			clonesettest.Policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy)), func(n *tale) {

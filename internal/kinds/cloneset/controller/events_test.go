@@ -10,13 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -57,7 +57,7 @@ func TestEveryEventHasItsType(t *testing.T) {
 			"FailedUpdatePodInPlace "},
 		"the mark to recreate is refused": {reCreate, func(s *simulated) { s.refuse("patch", "Pod") }, clonesettest.Image("nginx:2"),
 			"FailedUpdatePodReCreate failed to mark pod web-"},
-		"creation is throttled": {func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.MaxUnavailable = kindtest.Number(1) },
+		"creation is throttled": {func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.MaxUnavailable = new(intstr.FromInt32(1)) },
 			func(s *simulated) { s.node.Digests["nginx:1"] = "" }, clonesettest.Replicas(9), "ScaleUpLimited "},
 		"a job is refused": {clonesettest.Partition(4), func(s *simulated) {
 			s.Answer = (&refusing{err: apierrors.NewForbidden(schema.GroupResource{Resource: "imagepulljobs"}, "x",
@@ -149,7 +149,7 @@ func TestEventsDoNotRepeat(t *testing.T) {
 		}
 	}
 
-	s = atRest(t, clonesettest.Set(1, func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.MaxUnavailable = kindtest.Number(2) }),
+	s = atRest(t, clonesettest.Set(1, func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.MaxUnavailable = new(intstr.FromInt32(2)) }),
 		cloneset.Features{})
 	limited := func() int { return len(s.reported("Warning ScaleUpLimited ")) }
 	scaleUp := func(to int32, want int) {

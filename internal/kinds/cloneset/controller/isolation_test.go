@@ -9,13 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -228,7 +228,7 @@ func TestEndedPodThatMayNotBeDeleted(t *testing.T) {
 // refused for a while. It is tried again soon, although the partition lets no more pods move than wait before
 // it (IPU-184 (part)).
 func TestRefusedPodThatIsDownIsTriedAgain(t *testing.T) {
-	s := atRest(t, clonesettest.Set(3, clonesettest.Rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) { r.Partition = kindtest.Number(1) })), cloneset.Features{})
+	s := atRest(t, clonesettest.Set(3, clonesettest.Rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) { r.Partition = new(intstr.FromInt32(1)) })), cloneset.Features{})
 	down := s.active()[0].Name
 	s.node.Crash(down)
 	s.node.Frozen = map[string]bool{down: true}

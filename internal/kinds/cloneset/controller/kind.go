@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
@@ -107,7 +107,7 @@ func announce(s *session) {
 	s.Once(corev1.EventTypeWarning, "ClaimsNotReused", plan.ClaimsNotReused)
 	orphans := ""
 	if len(plan.Orphans) > 0 {
-		orphans = "pods that match the selector and belong to nobody are not adopted: " + plural.Few(plan.Orphans, 3) // CS-355
+		orphans = "pods that match the selector and belong to nobody are not adopted: " + wording.Few(plan.Orphans, 3) // CS-355
 	}
 	s.Once(corev1.EventTypeWarning, "OrphanPods", orphans)
 	s.Once(corev1.EventTypeWarning, "ClaimNotResized", plan.ClaimsHeld)

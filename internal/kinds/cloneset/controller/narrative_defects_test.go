@@ -8,12 +8,12 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -101,7 +101,7 @@ func scaleDefects() map[string]story {
 				n.then("maxSurge 2", clonesettest.Surge(2, 1))
 			}},
 		"#2384 a throttled scale-up does not stop the rollout": {clonesettest.Set(4, func(set *appsv1beta1.CloneSet) {
-			set.Spec.ScaleStrategy.MaxUnavailable = kindtest.Number(1)
+			set.Spec.ScaleStrategy.MaxUnavailable = new(intstr.FromInt32(1))
 		}, clonesettest.Image("nginx:bad")), func(n *tale) { // CS-125, CS-138, CS-332
 			n.then("image nginx:2", clonesettest.Image("nginx:2"))
 		}},
@@ -412,7 +412,7 @@ func updateDefects() map[string]story {
 			n.say("order of tiers: %s", strings.Join(order, " "))
 		}},
 		"CS-128 scaling during a partitioned rollout": {clonesettest.Set(4, func(set *appsv1beta1.CloneSet) {
-			clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Partition = kindtest.Text("50%") })(set)
+			clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Partition = new(intstr.FromString("50%")) })(set)
 		}), func(n *tale) {
 			n.then("image nginx:2", clonesettest.Image("nginx:2"))
 			n.then("an autoscaler sets replicas 8", clonesettest.Replicas(8))

@@ -7,13 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/util/intstr"
+
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
@@ -70,7 +71,7 @@ func TestNarratives(t *testing.T) {
 			n.then("image nginx:2", clonesettest.Image("nginx:2"))
 		}},
 		"image in place, all at once": {clonesettest.Set(3,
-			clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.MaxUnavailable = kindtest.Text("100%") })),
+			clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.MaxUnavailable = new(intstr.FromString("100%")) })),
 			func(n *tale) {
 				n.then("image nginx:2", clonesettest.Image("nginx:2"))
 			}},
@@ -153,7 +154,7 @@ func TestNarratives(t *testing.T) {
 			n.then("image nginx:1 again", clonesettest.Image("nginx:1"))
 		}},
 		// CS-094, CS-111
-		"creation throttled": {clonesettest.Set(5, func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.MaxUnavailable = kindtest.Number(2) }),
+		"creation throttled": {clonesettest.Set(5, func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.MaxUnavailable = new(intstr.FromInt32(2)) }),
 			func(*tale) {}},
 	}
 	maps.Copy(tales, scaleDefects())

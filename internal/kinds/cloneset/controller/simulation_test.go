@@ -24,7 +24,6 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
@@ -360,14 +359,14 @@ func newRun(seed uint64) *rolloutRun {
 	policies := []appsv1beta1.CloneSetPodUpdatePolicy{appsv1beta1.ReCreateCloneSetPodUpdatePolicy,
 		appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy, appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy}
 	strategy.PodUpdatePolicy = policies[draw.IntN(len(policies))]
-	strategy.MaxUnavailable = kindtest.Number(1 + draw.IntN(3))
+	strategy.MaxUnavailable = new(intstr.FromInt32(int32(1 + draw.IntN(3))))
 	if draw.IntN(3) == 0 {
-		strategy.MaxUnavailable = kindtest.Text([]string{"1%", "20%", "50%", "100%"}[draw.IntN(4)])
+		strategy.MaxUnavailable = new(intstr.FromString([]string{"1%", "20%", "50%", "100%"}[draw.IntN(4)]))
 	}
 	if strategy.PodUpdatePolicy != appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy && draw.IntN(3) == 0 {
-		strategy.MaxSurge = kindtest.Number(1 + draw.IntN(2))
+		strategy.MaxSurge = new(intstr.FromInt32(int32(1 + draw.IntN(2))))
 		if draw.IntN(2) == 0 {
-			strategy.MaxUnavailable = kindtest.Number(0)
+			strategy.MaxUnavailable = new(intstr.FromInt32(0))
 		}
 	}
 	if draw.IntN(4) == 0 {
@@ -377,7 +376,7 @@ func newRun(seed uint64) *rolloutRun {
 		set.Spec.MinReadySeconds = int32(1 + draw.IntN(5))
 	}
 	if draw.IntN(5) == 0 {
-		set.Spec.ScaleStrategy.MaxUnavailable = kindtest.Number(1 + draw.IntN(3))
+		set.Spec.ScaleStrategy.MaxUnavailable = new(intstr.FromInt32(int32(1 + draw.IntN(3))))
 	}
 	if draw.IntN(5) == 0 {
 		deadline := int32(60)
@@ -471,9 +470,9 @@ func (r *rolloutRun) user() {
 		replicas := int32(r.Rand.IntN(8))
 		r.change(func(set *appsv1beta1.CloneSet) { set.Spec.Replicas = &replicas })
 	case 6:
-		partition := kindtest.Number(r.Rand.IntN(4))
+		partition := new(intstr.FromInt32(int32(r.Rand.IntN(4))))
 		if r.Chance(0.3) {
-			partition = kindtest.Text("40%")
+			partition = new(intstr.FromString("40%"))
 		}
 		r.change(clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Partition = partition }))
 	case 7:

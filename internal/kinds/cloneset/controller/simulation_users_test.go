@@ -1,13 +1,13 @@
 package controller
 
 import (
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/api/template"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 )
 
 // changeMidRollout does what few users do in the middle of a rollout: they change how it goes.
@@ -24,12 +24,12 @@ func (r *rolloutRun) changeMidRollout() {
 		before := r.set().Spec.UpdateStrategy.RollingUpdate.MaxSurge
 		r.scaled = r.scaled || surge || before != nil && before.String() != "0"
 		r.change(clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) {
-			s.MaxUnavailable, s.MaxSurge = kindtest.Number(1+n), nil
+			s.MaxUnavailable, s.MaxSurge = new(intstr.FromInt32(int32(1+n))), nil
 			if surge {
-				s.MaxSurge = kindtest.Number(1)
+				s.MaxSurge = new(intstr.FromInt32(1))
 			}
 			if surge && none {
-				s.MaxUnavailable = kindtest.Number(0)
+				s.MaxUnavailable = new(intstr.FromInt32(0))
 			}
 		}))
 	case 2:

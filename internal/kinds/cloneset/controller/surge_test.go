@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -13,7 +14,6 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 )
 
 // TestSurgePodThatNeverComesUpIsReplaced: an old pod is to be deleted and may only go when another one is
@@ -24,7 +24,7 @@ func TestSurgePodThatNeverComesUpIsReplaced(t *testing.T) {
 		"recreated": appsv1beta1.ReCreateCloneSetPodUpdatePolicy, "in place": appsv1beta1.InPlaceIfPossibleCloneSetPodUpdatePolicy} {
 		t.Run(name, func(t *testing.T) {
 			s := atRest(t, clonesettest.Set(1, clonesettest.Rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) {
-				r.PodUpdatePolicy, r.MaxUnavailable, r.MaxSurge = policy, kindtest.Number(0), kindtest.Number(1)
+				r.PodUpdatePolicy, r.MaxUnavailable, r.MaxSurge = policy, new(intstr.FromInt32(0)), new(intstr.FromInt32(1))
 			})), cloneset.Features{})
 			s.node.Digests["nginx:bad"] = ""
 			old := s.active()[0].Name
@@ -56,8 +56,8 @@ func TestSurgePodThatNeverComesUpIsReplaced(t *testing.T) {
 // the image: that pod gets it first (CS-123, CS-125 (part)).
 func TestSurgePodThatNeverComesUpIsReplacedDespitePriority(t *testing.T) {
 	s := atRest(t, clonesettest.Set(2, labelled("gold", "nginx:1"), clonesettest.Rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) {
-		r.PodUpdatePolicy, r.MaxUnavailable, r.MaxSurge = appsv1beta1.ReCreateCloneSetPodUpdatePolicy, kindtest.Number(0),
-			kindtest.Number(1)
+		r.PodUpdatePolicy, r.MaxUnavailable, r.MaxSurge = appsv1beta1.ReCreateCloneSetPodUpdatePolicy, new(intstr.FromInt32(0)),
+			new(intstr.FromInt32(1))
 		r.PriorityStrategy = &pub.UpdatePriorityStrategy{WeightPriority: []pub.UpdatePriorityWeightTerm{
 			{Weight: 50, MatchSelector: metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}}}}
 	})), cloneset.Features{})
@@ -85,7 +85,7 @@ func TestHookedPodsGetAnnotationsWhereNothingMayBeUnavailable(t *testing.T) {
 		}
 	}
 	s := simulate(1, clonesettest.Set(2, noted("a"), clonesettest.Rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) {
-		r.MaxUnavailable, r.MaxSurge = kindtest.Number(0), kindtest.Number(1)
+		r.MaxUnavailable, r.MaxSurge = new(intstr.FromInt32(0)), new(intstr.FromInt32(1))
 	})), cloneset.Features{})
 	run := &rolloutRun{simulated: s, hooked: true}
 	s.others = func() bool { return slices.ContainsFunc(s.active(), run.operate) }

@@ -22,8 +22,8 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/engine/plural"
-	"github.com/afloat-project/afloat/internal/engine/retries"
+	"github.com/afloat-project/afloat/internal/engine/timing"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/kinds/ephemeraljob"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/reconcile"
@@ -61,11 +61,11 @@ type memory struct {
 	// missed is when it was first noticed that pods are missing which the previous manager had treated.
 	missed time.Time
 	// failed are the pods whose last attempt failed, and refused those for which the containers are invalid.
-	failed  retries.Retries
+	failed  timing.Retries
 	refused map[types.UID]string
 	// pause delays all pods after some could not be treated, so that a policy that rejects all of them is
 	// tried less and less often.
-	pause retries.Retry
+	pause timing.Retry
 	// unsupported is why the API server adds no ephemeral containers, and until is when that is tried again.
 	unsupported string
 	until       time.Time
@@ -206,7 +206,7 @@ func (r *Reconciler) plan(ctx context.Context, job *appsv1alpha1.EphemeralJob) (
 		if left := m.missed.Add(reconcile.DoubtAfter).Sub(s.Now); left > 0 {
 			return &ephemeraljob.Plan{After: min(left, reconcile.DoubtAfter), Why: fmt.Sprintf(
 				"%s missing that had been treated when the manager started: waiting for the caches to show them",
-				plural.Of(plan.Missing, "pod")+plural.Form(plan.Missing, " is", " are"))}, nil
+				wording.Count(plan.Missing, "pod")+wording.Form(plan.Missing, " is", " are"))}, nil
 		}
 	}
 
@@ -320,7 +320,7 @@ func (r *Reconciler) answered(
 		switch {
 		case err == nil:
 			m.failed.Done(pod.UID)
-			m.unsupported, m.pause = "", retries.Retry{}
+			m.unsupported, m.pause = "", timing.Retry{}
 			treated = append(treated, pod.Name)
 			continue
 		case reconcile.IsNotServed(err):
@@ -348,12 +348,12 @@ func (r *Reconciler) answered(
 
 	if len(treated) > 0 {
 		r.Events.Event(job, corev1.EventTypeNormal, "Injected",
-			"added the ephemeral containers to "+plural.Few(treated, mostNamed))
+			"added the ephemeral containers to "+wording.Few(treated, mostNamed))
 		m.news.Is(ephemeraljob.ReasonCreateFailed, "")
 	}
 	if len(failed) > 0 {
 		note := fmt.Sprintf("the ephemeral containers could not be added to %s: %v",
-			plural.Few(failed, mostNamed), why)
+			wording.Few(failed, mostNamed), why)
 		if m.news.Is(ephemeraljob.ReasonCreateFailed, note) {
 			r.Events.Event(job, corev1.EventTypeWarning, ephemeraljob.ReasonCreateFailed, note)
 		}
@@ -390,13 +390,13 @@ func onlyNumbers(before, after *appsv1alpha1.EphemeralJobStatus) bool {
 func (r *Reconciler) tell(job *appsv1alpha1.EphemeralJob, plan *ephemeraljob.Plan) {
 	about := ""
 	if n := len(plan.Taken); n > 0 {
-		about = plural.Of(n, "pod")
+		about = wording.Count(n, "pod")
 	}
 	if r.memory.Of(job.UID).news.Is("NameTaken", about) {
 		r.Events.Event(job, corev1.EventTypeWarning, "NameTaken", fmt.Sprintf(
 			"%s an ephemeral container of the same name from somebody else, and %s left out: %s",
-			about+plural.Form(len(plan.Taken), " has", " have"),
-			plural.Form(len(plan.Taken), "is", "are"), plural.Few(plan.Taken, mostNamed)))
+			about+wording.Form(len(plan.Taken), " has", " have"),
+			wording.Form(len(plan.Taken), "is", "are"), wording.Few(plan.Taken, mostNamed)))
 	}
 }
 

@@ -26,8 +26,8 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/nodes"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
-	"github.com/afloat-project/afloat/internal/platform/message"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -288,7 +288,7 @@ func (r *NodeReconciler) apply(
 	}
 
 	for _, g := range plan.GaveUp {
-		note := message.Bound(fmt.Sprintf("image %s:%s on node %s: %s", g.Image, g.Tag, s.Name, g.Message))
+		note := wording.Bound(fmt.Sprintf("image %s:%s on node %s: %s", g.Image, g.Tag, s.Name, g.Message))
 		for _, owner := range append(g.Owners, corev1.ObjectReference{}) {
 			var on runtime.Object = &owner
 			if owner.UID == "" {

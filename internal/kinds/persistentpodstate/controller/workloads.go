@@ -26,7 +26,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
-	"github.com/afloat-project/afloat/internal/platform/scale"
+	"github.com/afloat-project/afloat/internal/platform/apiserver"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -193,7 +193,7 @@ func (k *Kinds) workload(
 	case *unstructured.Unstructured:
 		w.APIVersion = o.GetAPIVersion()
 		if spec, known = specOf(o.Object); spec.Replicas == nil && known {
-			found, err := scale.Read(ctx, k.scales, o)
+			found, err := apiserver.ReadScale(ctx, k.scales, o)
 			if known = err == nil; known {
 				spec.Replicas = &found.Spec.Replicas
 			} else if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {

@@ -8,17 +8,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 )
 
 // protect adds a budget that lets one pod be out of service; options change it.
 func (r *budgetRun) protect(name string, options ...func(*policyv1beta1.PodUnavailableBudget)) {
 	b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	b.Spec.Selector, b.Spec.MaxUnavailable = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}, kindtest.Number(1)
+	b.Spec.Selector, b.Spec.MaxUnavailable = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}, new(intstr.FromInt32(1))
 	for _, option := range options {
 		option(b)
 	}
@@ -166,10 +166,10 @@ func TestWhatPodsSayOfTheirBudgets(t *testing.T) {
 			r.withSet(2, 1)
 			r.replicaSet("free", "free", 1, nil)
 			r.protect("b", func(b *policyv1beta1.PodUnavailableBudget) {
-				b.Spec.Selector.MatchLabels, b.Spec.MaxUnavailable = map[string]string{"app": "web"}, kindtest.Number(0)
+				b.Spec.Selector.MatchLabels, b.Spec.MaxUnavailable = map[string]string{"app": "web"}, new(intstr.FromInt32(0))
 			})
 			r.protect("other", func(b *policyv1beta1.PodUnavailableBudget) {
-				b.Spec.Selector.MatchLabels, b.Spec.MaxUnavailable = map[string]string{"app": "other"}, kindtest.Number(0)
+				b.Spec.Selector.MatchLabels, b.Spec.MaxUnavailable = map[string]string{"app": "other"}, new(intstr.FromInt32(0))
 			})
 			r.beginOnTime()
 			r.rest()

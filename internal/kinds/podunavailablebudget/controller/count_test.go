@@ -12,17 +12,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 func minAvailable(n int) func(*policyv1beta1.PodUnavailableBudget) {
 	return func(b *policyv1beta1.PodUnavailableBudget) {
-		b.Spec.MaxUnavailable, b.Spec.MinAvailable = nil, kindtest.Number(n)
+		b.Spec.MaxUnavailable, b.Spec.MinAvailable = nil, new(intstr.FromInt32(int32(n)))
 	}
 }
 
@@ -363,7 +363,7 @@ func TestPodsThatAScaleSelects(t *testing.T) {
 			r.node.Step(name)
 		}
 	}
-	none := func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.MaxUnavailable = kindtest.Number(0) }
+	none := func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.MaxUnavailable = new(intstr.FromInt32(0)) }
 	r.protect("fleet", target("x.io/v1", "Fleet", "fleet"), none)
 	r.beginOnTime()
 	for _, want := range []map[string]string{{"one": "fleet", "two": "fleet", "three": ""}, {"one": "fleet", "two": "labels", "three": ""}} {
@@ -381,7 +381,7 @@ func TestPodsThatAScaleSelects(t *testing.T) {
 			}
 		}
 		r.protect("labels", func(b *policyv1beta1.PodUnavailableBudget) {
-			b.Spec.MaxUnavailable, b.Spec.MinAvailable = nil, kindtest.Number(9)
+			b.Spec.MaxUnavailable, b.Spec.MinAvailable = nil, new(intstr.FromInt32(9))
 		})
 	}
 }
@@ -426,7 +426,7 @@ func TestTheStatusIsWrittenWhenItChanges(t *testing.T) {
 func TestEventsOfBudgets(t *testing.T) {
 	r := newWorld(1)
 	r.protect("b")
-	r.protect("wrong", func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.MaxUnavailable = kindtest.Text("some") })
+	r.protect("wrong", func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.MaxUnavailable = new(intstr.FromString("some")) })
 	r.beginOnTime()
 	r.rest()
 	told := func(reason, want string, times int) {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,7 +19,6 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 )
 
@@ -35,7 +35,7 @@ func TestABudgetCountsPodsThatAnotherOneDecidesAbout(t *testing.T) {
 			r.withDeployment(3)
 			r.begin()
 			add := func(name string, spec policyv1beta1.PodUnavailableBudgetSpec) {
-				spec.MaxUnavailable = kindtest.Number(1)
+				spec.MaxUnavailable = new(intstr.FromInt32(1))
 				r.Store(budgetKey(name), &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: spec})
 				r.rest()
 			}
@@ -68,7 +68,7 @@ func TestPodsAreToldOfTheBudgetOfTheirWorkload(t *testing.T) {
 		"of-set":        {APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: setName},
 		"of-deployment": {APIVersion: "apps/v1", Kind: "Deployment", Name: "dep"}} {
 		b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		b.Spec.MaxUnavailable, b.Spec.TargetReference = kindtest.Number(1), target
+		b.Spec.MaxUnavailable, b.Spec.TargetReference = new(intstr.FromInt32(1)), target
 		if target == nil {
 			b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"team": "a"}}
 		}
@@ -259,7 +259,7 @@ func TestAnotherBudgetDecidesInThePlaceOfOneThatIsGone(t *testing.T) {
 		r.begin()
 		add := func(name, label, value string) {
 			b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-			b.Spec.MaxUnavailable, b.Spec.Selector = kindtest.Number(0), &metav1.LabelSelector{MatchLabels: map[string]string{label: value}}
+			b.Spec.MaxUnavailable, b.Spec.Selector = new(intstr.FromInt32(0)), &metav1.LabelSelector{MatchLabels: map[string]string{label: value}}
 			r.Store(budgetKey(name), b)
 			r.rest()
 		}

@@ -10,11 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
@@ -181,7 +181,7 @@ func TestAPodOfWhichNobodyKnowsTheControllerWaitsAlone(t *testing.T) {
 	r.begin()
 	b := &policyv1beta1.PodUnavailableBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "target"}}
 	covered(b, "target")
-	b.Spec.MaxUnavailable = kindtest.Number(1)
+	b.Spec.MaxUnavailable = new(intstr.FromInt32(1))
 	r.Store(budgetKey("target"), b)
 	r.rest()
 	pods := r.pods()
@@ -246,7 +246,7 @@ func TestPodsOfAnotherNamespaceSayNothing(t *testing.T) {
 
 // covered has a budget that allows nothing cover the Deployment, in one of two ways.
 func covered(b *policyv1beta1.PodUnavailableBudget, by string) {
-	b.Spec.MaxUnavailable, b.Spec.Selector = kindtest.Number(0), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "dep"}}
+	b.Spec.MaxUnavailable, b.Spec.Selector = new(intstr.FromInt32(0)), &metav1.LabelSelector{MatchLabels: map[string]string{"app": "dep"}}
 	if by == "target" {
 		b.Spec.Selector, b.Spec.TargetReference = nil, &policyv1beta1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: "dep"}
 	}

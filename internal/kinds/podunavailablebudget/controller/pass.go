@@ -19,9 +19,9 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/firstseen"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -461,12 +461,12 @@ func (p *Pass) announce(
 	if len(plan.Unknown) > 0 {
 		unknown = fmt.Sprintf(
 			"%s not say how many pods there shall be, so those that there are count; set protectTotalReplicas: %s",
-			plural.Form(len(plan.Unknown), "it does", "they do"), plural.Few(plan.Unknown, 5))
+			wording.Form(len(plan.Unknown), "it does", "they do"), wording.Few(plan.Unknown, 5))
 	}
 	if len(kept.rivals) > 0 {
 		multiple = fmt.Sprintf(
 			"some of its pods are covered by %s too; about each pod the budget decides that its annotation %s names",
-			plural.Few(kept.rivals, 5), pub.RelatedBudget)
+			wording.Few(kept.rivals, 5), pub.RelatedBudget)
 	}
 
 	once(corev1.EventTypeNormal, "NoPods", noPods)

@@ -23,7 +23,6 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
 	clonesetcontroller "github.com/afloat-project/afloat/internal/kinds/cloneset/controller"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
@@ -236,8 +235,8 @@ func (r *budgetRun) newBudget(i int) {
 }
 
 func (r *budgetRun) number(b *policyv1beta1.PodUnavailableBudget) {
-	numbers := []*intstr.IntOrString{kindtest.Number(1), kindtest.Number(1), kindtest.Number(2), kindtest.Number(r.Rand.IntN(6)), kindtest.Text("20%"),
-		kindtest.Text("50%"), kindtest.Text("80%")}
+	numbers := []*intstr.IntOrString{new(intstr.FromInt32(1)), new(intstr.FromInt32(1)), new(intstr.FromInt32(2)), new(intstr.FromInt32(int32(r.Rand.IntN(6)))), new(intstr.FromString("20%")),
+		new(intstr.FromString("50%")), new(intstr.FromString("80%"))}
 	b.Spec.MaxUnavailable, b.Spec.MinAvailable = numbers[r.Rand.IntN(len(numbers))], nil
 	if r.Chance(0.3) {
 		b.Spec.MaxUnavailable, b.Spec.MinAvailable = nil, b.Spec.MaxUnavailable
@@ -438,7 +437,7 @@ func (r *budgetRun) finish() {
 	}
 	for _, b := range r.budgets() {
 		r.edit(b.Name, func(b *policyv1beta1.PodUnavailableBudget) {
-			b.Spec.MaxUnavailable, b.Spec.MinAvailable, b.Spec.ProtectTotalReplicas = kindtest.Number(1), nil, nil
+			b.Spec.MaxUnavailable, b.Spec.MinAvailable, b.Spec.ProtectTotalReplicas = new(intstr.FromInt32(1)), nil, nil
 		})
 	}
 	for _, pod := range r.pods() {

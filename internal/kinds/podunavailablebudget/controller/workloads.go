@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
-	"github.com/afloat-project/afloat/internal/platform/scale"
+	"github.com/afloat-project/afloat/internal/platform/apiserver"
 )
 
 // The scale subresource says how many pods a workload should have, regardless of its kind. Other
@@ -328,7 +328,7 @@ func (w *Workloads) scale(
 	object.SetGroupVersionKind(kind)
 	object.SetNamespace(key.Namespace)
 	object.SetName(key.Name)
-	scale, err := scale.Read(ctx, w.scales, object)
+	scale, err := apiserver.ReadScale(ctx, w.scales, object)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

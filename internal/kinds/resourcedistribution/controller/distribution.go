@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/afloat-project/afloat/internal/engine/retries"
+	"github.com/afloat-project/afloat/internal/engine/timing"
 	"github.com/afloat-project/afloat/internal/kinds/resourcedistribution"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -122,7 +122,7 @@ const (
 
 // trouble records what holds back writes in one namespace, so that it does not affect the others.
 type trouble struct {
-	retry retries.Retry
+	retry timing.Retry
 	// repairs is how often in a row the copy was repaired, last is when, and until is when the next repair is
 	// allowed.
 	repairs     int
@@ -182,7 +182,7 @@ func (d *distribution) wrote(namespace string, repaired bool, err error, now tim
 
 	t = d.troubleIn(namespace)
 	if err == nil {
-		t.retry = retries.Retry{}
+		t.retry = timing.Retry{}
 	}
 
 	if !repaired {

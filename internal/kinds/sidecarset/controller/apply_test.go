@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -18,7 +19,6 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 	"github.com/afloat-project/afloat/internal/simulation"
@@ -93,7 +93,7 @@ func TestOneResetFails(t *testing.T) {
 		return refuse && w.Key.Name == "web-0" && w.Subresource == "" && sidecarset.ImageOf(s.pods()[0], "proxy-2") == "proxy:2"
 	}
 	s.change(sidecarsettest.Image("proxy", "proxy:2"),
-		sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = kindtest.Number(2) }))
+		sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = new(intstr.FromInt32(2)) }))
 	for range 60 {
 		s.Round()
 		s.Pass(time.Second)
@@ -221,7 +221,7 @@ func TestAPodThatChangedMeanwhileIsUpgradedInTheSamePass(t *testing.T) {
 // TestFreeBeforeConflict: a pod that was not ready, and therefore free of charge, is left alone if it has
 // become ready meanwhile (SS-219).
 func TestFreeBeforeConflict(t *testing.T) {
-	s := simulate(1, sidecarsettest.Set(sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = kindtest.Number(0) })), 1)
+	s := simulate(1, sidecarsettest.Set(sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = new(intstr.FromInt32(0)) })), 1)
 	s.Change(podKey("web-0"), func(o client.Object) { sidecarsettest.Ready(o.(*corev1.Pod), false) })
 	s.Events(99)
 	s.Manage()

@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/afloat-project/afloat/internal/engine/plural"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
@@ -16,8 +16,8 @@ func (p *Pass) announce(plan *sidecarset.Plan) {
 	if plan.NotUpgradable > 0 {
 		notUpgradable = fmt.Sprintf(
 			"%s cannot be upgraded in place and %s %s containers until made anew: only images can change in a running pod.",
-			plural.Of(plan.NotUpgradable, "pod"), plural.Form(plan.NotUpgradable, "keeps", "keep"),
-			plural.Form(plan.NotUpgradable, "its", "their"))
+			wording.Count(plan.NotUpgradable, "pod"), wording.Form(plan.NotUpgradable, "keeps", "keep"),
+			wording.Form(plan.NotUpgradable, "its", "their"))
 		if plan.Differences != "" {
 			notUpgradable += " What differs, by number of pods: " + plan.Differences
 		}

@@ -7,11 +7,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
@@ -70,7 +70,7 @@ func TestNarratives(t *testing.T) {
 			}
 		}
 	}
-	all := sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = kindtest.Text("100%") })
+	all := sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = new(intstr.FromString("100%")) })
 	tales := map[string]struct {
 		set  *appsv1beta1.SidecarSet
 		pods int
@@ -90,7 +90,7 @@ func TestNarratives(t *testing.T) {
 		}},
 		"SS-D23 partition": {sidecarsettest.Set(all), 3, func(n *tale) {
 			n.then("proxy:2 in one of three", sidecarsettest.Image("proxy", "proxy:2"),
-				sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = kindtest.Number(2) }))
+				sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = new(intstr.FromInt32(2)) }))
 			n.then("in all", sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.Partition = nil }))
 		}},
 		"paused and resumed": {sidecarsettest.Set(), 2, func(n *tale) { // SS-220

@@ -8,13 +8,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 	"github.com/afloat-project/afloat/internal/simulation"
@@ -179,7 +179,7 @@ func TestAResetForgetsNoResize(t *testing.T) {
 // once (SS-219, SS-W02).
 func TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(sidecarsettest.Sized("1"),
-		sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = kindtest.Text("100%") })), 6)
+		sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = new(intstr.FromString("100%")) })), 6)
 	s.features.Resize, s.node.Unfit = true, map[string]bool{}
 	s.startManager()
 	if err := s.Settle(300); err != nil {
@@ -208,7 +208,7 @@ func TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne(t *testing.T) {
 		most = max(most, out)
 	}
 	s.change(sidecarsettest.Image("proxy", "proxy:2"), sidecarsettest.Sized("2"),
-		sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = kindtest.Number(1) }))
+		sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = new(intstr.FromInt32(1)) }))
 	for range 20 {
 		s.Round()
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/rollout"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 	"github.com/afloat-project/afloat/internal/reconcile"
@@ -248,9 +247,9 @@ func (r *upgradeRun) user() {
 			sidecarsettest.Image("agent", "agent:"+version)(set)
 			sidecarsettest.Image("net", "net:"+version)(set)
 		case 4:
-			u.Partition = kindtest.Number(r.Rand.IntN(4))
+			u.Partition = new(intstr.FromInt32(int32(r.Rand.IntN(4))))
 		case 5:
-			u.MaxUnavailable = []*intstr.IntOrString{kindtest.Number(0), kindtest.Number(2), kindtest.Text("50%"), nil}[r.Rand.IntN(4)]
+			u.MaxUnavailable = []*intstr.IntOrString{new(intstr.FromInt32(0)), new(intstr.FromInt32(2)), new(intstr.FromString("50%")), nil}[r.Rand.IntN(4)]
 		case 6:
 			u.Paused = !u.Paused
 		case 7:

@@ -6,18 +6,18 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 )
 
 // OPS-099: an upgrade to an image that does not exist is told after 30 s, with the pods and their own
 // reasons, and every ten minutes; what the user asked for is not.
 func TestAnUpgradeThatStandsStillIsTold(t *testing.T) {
-	partition := func(set *appsv1beta1.SidecarSet) { set.Spec.UpdateStrategy.Partition = kindtest.Number(3) }
+	partition := func(set *appsv1beta1.SidecarSet) { set.Spec.UpdateStrategy.Partition = new(intstr.FromInt32(3)) }
 	paused := func(set *appsv1beta1.SidecarSet) { set.Spec.UpdateStrategy.Paused = true }
 	nothing := func(*appsv1beta1.SidecarSet) {}
 	for name, test := range map[string]struct {

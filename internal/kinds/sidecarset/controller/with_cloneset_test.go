@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	clonesetcontroller "github.com/afloat-project/afloat/internal/kinds/cloneset/controller"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 	"github.com/afloat-project/afloat/internal/platform/slim"
@@ -43,7 +43,7 @@ func newWorkload(s *simulated, replicas int32) *workload {
 	set.Spec.Replicas = &replicas
 	set.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}
 	set.Spec.UpdateStrategy.Type = appsv1beta1.RollingUpdateCloneSetUpdateStrategyType
-	set.Spec.UpdateStrategy.RollingUpdate = &appsv1beta1.RollingUpdateCloneSetStrategy{PodUpdatePolicy: appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, MaxUnavailable: kindtest.Number(1)}
+	set.Spec.UpdateStrategy.RollingUpdate = &appsv1beta1.RollingUpdateCloneSetStrategy{PodUpdatePolicy: appsv1beta1.InPlaceOnlyCloneSetPodUpdatePolicy, MaxUnavailable: new(intstr.FromInt32(1))}
 	appImage(1)(set)
 	s.Store(workloadKey, set)
 	if err := errors.Join(clonesetcontroller.Index(context.Background(), s.Cluster),

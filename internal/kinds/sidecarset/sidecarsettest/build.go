@@ -11,16 +11,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/kinds/kindtest"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 )
 
 // AllAtOnce allows all pods to be unavailable.
 var AllAtOnce = Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) {
-	u.MaxUnavailable = kindtest.Text("100%")
+	u.MaxUnavailable = new(intstr.FromString("100%"))
 })
 
 // Now is the time of plans in tests.

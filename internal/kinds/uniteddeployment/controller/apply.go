@@ -20,10 +20,10 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/revision"
+	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
-	"github.com/afloat-project/afloat/internal/platform/message"
+
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
@@ -82,7 +82,7 @@ func words(errs []error) string {
 	if len(errs) == 0 {
 		return ""
 	}
-	return message.Bound(errors.Join(errs...).Error())
+	return wording.Bound(errors.Join(errs...).Error())
 }
 
 // onlyNumbers reports whether only numbers change in the status.
@@ -427,16 +427,16 @@ func (a *application) notes() {
 		kind := a.plan.Template.Kind
 		if a.created > 0 {
 			a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated,
-				"created "+plural.Of(a.created, kind.String()))
+				"created "+wording.Count(a.created, kind.String()))
 		}
 		if a.adopted > 0 {
 			a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated,
-				"adopted "+plural.Of(a.adopted, kind.String()))
+				"adopted "+wording.Count(a.adopted, kind.String()))
 		}
 	}
 	if a.deleted > 0 {
 		a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated,
-			"deleted "+plural.Of(a.deleted, kindsOf(a.plan)))
+			"deleted "+wording.Count(a.deleted, kindsOf(a.plan)))
 	}
 
 	a.tell(uniteddeployment.EventFailed, errors.Join(slices.Concat(a.provision, a.update)...))

@@ -15,11 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/again"
 	"github.com/afloat-project/afloat/internal/engine/firstseen"
-	"github.com/afloat-project/afloat/internal/engine/plural"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
-	"github.com/afloat-project/afloat/internal/engine/retries"
+	"github.com/afloat-project/afloat/internal/engine/timing"
+	"github.com/afloat-project/afloat/internal/engine/wording"
+
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/reconcile"
@@ -64,7 +64,7 @@ type memory struct {
 	// again at each pass, and pods that could not be written keep their subset until they are tried again.
 	examined map[types.UID]examined
 	// retries holds the pods whose last write or deletion failed.
-	retries retries.Retries
+	retries timing.Retries
 	// looked is when the API server was last asked for pods that the cache does not show.
 	looked time.Time
 	// bookings records since when bookings are known.
@@ -130,7 +130,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	}
 
 	plan.Looked(keys)
-	again.At(&outcome.After, now, plan.Again)
+	timing.MinWaitUntil(&outcome.After, now, plan.Again)
 	wait := p.statusMayWait(plan)
 	reconcile.MinRequeue(&outcome.After, wait)
 
@@ -146,7 +146,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if result.Retry {
 		reconcile.MinRequeue(&outcome.After, reconcile.RetryAfter)
 	}
-	again.At(&outcome.After, now, plan.Status.Again)
+	timing.MinWaitUntil(&outcome.After, now, plan.Status.Again)
 
 	return outcome, errors.Join(result.Err, plan.Incomplete, lookErr)
 }
@@ -426,33 +426,33 @@ func (p *Pass) announce(plan *workloadspread.Plan, result *Result) {
 		if len(created) > 0 {
 			event(corev1.EventTypeWarning, EventCreatePodFailed,
 				fmt.Sprintf("%s admitted more than %s ago and never seen, so that %s free again: %s",
-					plural.Of(len(created), "pod")+plural.Form(len(created), " was", " were"),
+					wording.Count(len(created), "pod")+wording.Form(len(created), " was", " were"),
 					workloadspread.CreationTimeout,
-					plural.Form(len(created), "its place is", "their places are"), plural.Few(created, 5)))
+					wording.Form(len(created), "its place is", "their places are"), wording.Few(created, 5)))
 		}
 		if len(deleted) > 0 {
 			event(corev1.EventTypeWarning, EventDeletePodFailed,
 				fmt.Sprintf("%s still there more than %s after %s deletion was admitted: %s",
-					plural.Of(len(deleted), "pod")+plural.Form(len(deleted), " is", " are"),
-					workloadspread.DeletionTimeout, plural.Form(len(deleted), "its", "their"),
-					plural.Few(deleted, 5)))
+					wording.Count(len(deleted), "pod")+wording.Form(len(deleted), " is", " are"),
+					workloadspread.DeletionTimeout, wording.Form(len(deleted), "its", "their"),
+					wording.Few(deleted, 5)))
 		}
 		if len(result.Written.Recovered) > 0 {
 			event(corev1.EventTypeNormal, EventRecoverScheduling,
 				"new pods are put again into "+
-					plural.Form(len(result.Written.Recovered), "subset ", "subsets ")+
-					plural.Few(result.Written.Recovered, 5))
+					wording.Form(len(result.Written.Recovered), "subset ", "subsets ")+
+					wording.Few(result.Written.Recovered, 5))
 		}
 	}
 
 	if n := len(result.CostErrors); n > 0 {
 		event(corev1.EventTypeWarning, EventPatchCostFailed,
-			fmt.Sprintf("the deletion cost of %s could not be written: %v", plural.Of(n, "pod"),
+			fmt.Sprintf("the deletion cost of %s could not be written: %v", wording.Count(n, "pod"),
 				result.CostErrors[0]))
 	}
 	if n := len(result.DeleteErrors); n > 0 {
 		event(corev1.EventTypeWarning, EventDeletePodFailed,
-			fmt.Sprintf("%s that cannot be scheduled could not be deleted: %v", plural.Of(n, "pod"),
+			fmt.Sprintf("%s that cannot be scheduled could not be deleted: %v", wording.Count(n, "pod"),
 				result.DeleteErrors[0]))
 	}
 

@@ -25,7 +25,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
-	"github.com/afloat-project/afloat/internal/platform/scale"
+	"github.com/afloat-project/afloat/internal/platform/apiserver"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 )
 
@@ -442,7 +442,7 @@ func latestOf(deployment *appsv1.Deployment, sets []appsv1.ReplicaSet) (string, 
 }
 
 func (k *Kinds) scaleReplicas(ctx context.Context, object *unstructured.Unstructured) (int32, error) {
-	scale, err := scale.Read(ctx, k.scales, object)
+	scale, err := apiserver.ReadScale(ctx, k.scales, object)
 	if err != nil {
 		return 0, err
 	}
@@ -452,7 +452,7 @@ func (k *Kinds) scaleReplicas(ctx context.Context, object *unstructured.Unstruct
 func (k *Kinds) scaleSelector(
 	ctx context.Context, object *unstructured.Unstructured,
 ) (labels.Selector, error) {
-	scale, err := scale.Read(ctx, k.scales, object)
+	scale, err := apiserver.ReadScale(ctx, k.scales, object)
 	if apierrors.IsNotFound(err) {
 		return nil, nil // the kind has no such subresource
 	}

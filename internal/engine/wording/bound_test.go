@@ -1,4 +1,4 @@
-package message
+package wording
 
 import (
 	"strings"
@@ -27,7 +27,7 @@ func TestURLsAreCut(t *testing.T) {
 		"is this a question? yes: a@b.io":              "is this a question? yes: a@b.io",
 		"docker.io/acme/app@sha256:0123: no such host": "docker.io/acme/app@sha256:0123: no such host",
 	} {
-		if got := Public(text); got != want {
+		if got := WithoutSecrets(text); got != want {
 			t.Errorf("%s: %s", text, got)
 		}
 	}

@@ -1,4 +1,4 @@
-package tracing
+package observe
 
 import (
 	"context"
@@ -39,7 +39,7 @@ func TestPassesAreSpans(t *testing.T) {
 		parents = append(parents, r.Header.Get("Traceparent"))
 	}))
 	defer server.Close()
-	client := &http.Client{Transport: Wrap(http.DefaultTransport)}
+	client := &http.Client{Transport: TraceRequests(http.DefaultTransport)}
 	ask := func(ctx context.Context) {
 		request, err := http.NewRequestWithContext(ctx, http.MethodPatch, server.URL, nil)
 		if err != nil {
@@ -52,8 +52,8 @@ func TestPassesAreSpans(t *testing.T) {
 		_ = answer.Body.Close()
 	}
 	failed := errors.New("refused")
-	pass := Of("cloneset", reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-		Plan(ctx, "1 of 2 pods")
+	pass := Traced("cloneset", reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+		TracePlan(ctx, "1 of 2 pods")
 		ask(ctx)
 		return reconcile.Result{RequeueAfter: time.Minute}, failed
 	}))
@@ -146,11 +146,11 @@ func TestSpansAreSent(t *testing.T) {
 	go func() { _ = server.Serve(listener) }()
 	defer server.Stop()
 	client := api.Client()
-	client.Transport = Wrap(client.Transport)
+	client.Transport = TraceRequests(client.Transport)
 	pass := func(name string) {
 		begun := time.Now()
-		_, err := Of(name, reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
-			Plan(ctx, "1 of 2 pods \xff"+strings.Repeat("é", mostWords))
+		_, err := Traced(name, reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+			TracePlan(ctx, "1 of 2 pods \xff"+strings.Repeat("é", mostWords))
 			request, err := http.NewRequestWithContext(ctx, http.MethodPatch, api.URL, nil)
 			if err != nil {
 				return reconcile.Result{}, err
@@ -171,7 +171,7 @@ func TestSpansAreSent(t *testing.T) {
 		received   bool
 	}{{"all", "https://" + listener.Addr().String(), 1_000_000, true}, {"none", "https://" + listener.Addr().String(), 0, false},
 		{"nobody", "https://127.0.0.1:1", 1_000_000, false}} {
-		stop, err := Start(t.Context(), "kruise-manager", to.url, to.perMillion)
+		stop, err := StartTracing(t.Context(), "kruise-manager", to.url, to.perMillion)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,16 +1,16 @@
-package retry
+package pacing
 
 import (
 	"testing"
 	"time"
 )
 
-// ND-059, CRR-098: pauses begin at 0.5 s and double up to a longest one between 50 s and 55 s, which differs
+// ND-059, CRR-098: pauses begin at 0.5 s and double up to a longestRetry one between 50 s and 55 s, which differs
 // between limiters; each key has its own.
 func TestLimiter(t *testing.T) {
-	longest := map[time.Duration]bool{}
+	longestRetry := map[time.Duration]bool{}
 	for range 100 {
-		l := Limiter[string]()
+		l := RetryLimiter[string]()
 		for n, want := 0, 500*time.Millisecond; want < 50*time.Second; n, want = n+1, 2*want {
 			if got := l.When("a"); got != want {
 				t.Fatalf("pause %d is %s, not %s", n, got, want)
@@ -18,7 +18,7 @@ func TestLimiter(t *testing.T) {
 		}
 		last := l.When("a")
 		if last < 50*time.Second || last > 55*time.Second || l.When("a") != last {
-			t.Fatalf("the longest pause is %s", last)
+			t.Fatalf("the longestRetry pause is %s", last)
 		}
 		if other := l.When("b"); other != 500*time.Millisecond {
 			t.Fatalf("another key waits %s", other)
@@ -26,9 +26,9 @@ func TestLimiter(t *testing.T) {
 		if l.Forget("a"); l.When("a") != 500*time.Millisecond {
 			t.Fatal("a success does not end the back-off")
 		}
-		longest[last] = true
+		longestRetry[last] = true
 	}
-	if len(longest) < 50 {
-		t.Errorf("only %d different pauses of 100", len(longest))
+	if len(longestRetry) < 50 {
+		t.Errorf("only %d different pauses of 100", len(longestRetry))
 	}
 }

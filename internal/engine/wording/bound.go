@@ -1,6 +1,4 @@
-// Package message shortens texts from other programs, such as errors of container runtimes and registries, so
-// that they fit into events and statuses.
-package message
+package wording
 
 import (
 	"regexp"
@@ -16,9 +14,9 @@ const Most = 1000
 var secretParts = regexp.MustCompile(
 	`([A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#"'@]*@)?([^\s?"'<>]*)(?:\?[^\s"'<>]*)?`)
 
-// Public returns the text with its URLs reduced to scheme, host and path. Registries redirect to object
+// WithoutSecrets returns the text with its URLs reduced to scheme, host and path. Registries redirect to object
 // stores by URLs that grant access to everybody who can read them.
-func Public(text string) string { return secretParts.ReplaceAllString(text, "$1$2") }
+func WithoutSecrets(text string) string { return secretParts.ReplaceAllString(text, "$1$2") }
 
 // Bound returns the text. If it is longer than Most bytes, it is truncated and ends with a mark.
 func Bound(text string) string {

@@ -1,4 +1,4 @@
-package useragent
+package observe
 
 import (
 	"context"
@@ -32,7 +32,7 @@ func TestAPIServersSeeWhichControllerAsks(t *testing.T) {
 	defer server.Close()
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Pod"), meta.RESTScopeNamespace)
-	config := &rest.Config{Host: server.URL, UserAgent: "kruise-manager", WrapTransport: Wrap("kruise-manager")}
+	config := &rest.Config{Host: server.URL, UserAgent: "kruise-manager", WrapTransport: UserAgents("kruise-manager")}
 	c, err := client.New(config, client.Options{Scheme: scheme.Scheme, Mapper: mapper})
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestAPIServersSeeWhichControllerAsks(t *testing.T) {
 		}
 	}
 	controller := func(name string) reconcile.Reconciler {
-		return Of(name, reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+		return WithUserAgent(name, reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 			read(ctx)
 			return reconcile.Result{RequeueAfter: 7}, c.Delete(ctx, pod.DeepCopy())
 		}))

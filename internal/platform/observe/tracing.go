@@ -1,7 +1,4 @@
-// Package tracing makes OpenTelemetry spans of the passes of controllers and of the requests in them if an
-// endpoint is configured. Without an endpoint, spans cost nothing. Requests carry the trace context, so that
-// the spans of API servers that support tracing join the trace.
-package tracing
+package observe
 
 import (
 	"context"
@@ -25,11 +22,11 @@ import (
 // scope is the instrumentation scope of the spans.
 const scope = "github.com/afloat-project/afloat"
 
-// Start exports spans to a collector that speaks OTLP over gRPC at the URL, which is https, or http for a
+// StartTracing exports spans to a collector that speaks OTLP over gRPC at the URL, which is https, or http for a
 // collector on the same machine. perMillion is the sampling rate. Certificates and headers come from the
 // OpenTelemetry variables OTEL_EXPORTER_OTLP_*. stop exports the remaining spans and must be called before
 // the process exits.
-func Start(
+func StartTracing(
 	ctx context.Context, service, url string, perMillion int,
 ) (stop func(context.Context) error, err error) {
 	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(url))
@@ -50,8 +47,8 @@ func start(
 	return provider.Shutdown
 }
 
-// Of returns the reconciler wrapped in a span for each pass.
-func Of(controller string, r reconcile.Reconciler) reconcile.Reconciler {
+// Traced returns the reconciler wrapped in a span for each pass.
+func Traced(controller string, r reconcile.Reconciler) reconcile.Reconciler {
 	tracer := otel.Tracer(scope)
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 		ctx, span := tracer.Start(ctx, controller+" pass")
@@ -79,16 +76,16 @@ const mostWords = 4096
 // invalid UTF-8 is not exported at all, and texts may be truncated or come from users.
 func words(text string) string { return strings.ToValidUTF8(text[:min(len(text), mostWords)], "") }
 
-// Plan adds the headline of the plan to the span of the pass.
-func Plan(ctx context.Context, headline string) {
+// TracePlan adds the headline of the plan to the span of the pass.
+func TracePlan(ctx context.Context, headline string) {
 	if span := trace.SpanFromContext(ctx); span.IsRecording() && headline != "" {
 		span.AddEvent("plan", trace.WithAttributes(attribute.String("afloat.plan", words(headline))))
 	}
 }
 
-// Wrap is a function for WrapTransport of a rest.Config. Requests in a pass become child spans of the pass.
+// TraceRequests is a function for WrapTransport of a rest.Config. Requests in a pass become child spans of the pass.
 // Other requests, such as watches, are not traced.
-func Wrap(next http.RoundTripper) http.RoundTripper {
+func TraceRequests(next http.RoundTripper) http.RoundTripper {
 	return &transport{next: next, traced: otelhttp.NewTransport(next)}
 }
 

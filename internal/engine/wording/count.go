@@ -1,13 +1,12 @@
-// Package plural makes numbers agree with their nouns in messages to people.
-package plural
+package wording
 
 import (
 	"strconv"
 	"strings"
 )
 
-// Of returns the number with its noun, such as "1 pod" or "3 pods".
-func Of[N int | int32 | int64](n N, noun string) string {
+// Count returns the number with its noun, such as "1 pod" or "3 pods".
+func Count[N int | int32 | int64](n N, noun string) string {
 	return strconv.FormatInt(int64(n), 10) + " " + Form(n, noun, severalOf(noun))
 }
 

@@ -1,4 +1,4 @@
-package seconds
+package timing
 
 import (
 	"math"
@@ -9,15 +9,15 @@ import (
 // CRR-061, IMG-093: what is far away stays in the future, and what is negative in the past.
 func TestDuration(t *testing.T) {
 	for n, want := range map[int64]time.Duration{0: 0, 300: 5 * time.Minute, -1: -time.Second} {
-		if got := Duration(n); got != want {
+		if got := Seconds(n); got != want {
 			t.Errorf("%d: %s", n, got)
 		}
 	}
 	for _, n := range []int64{most, 9999999999, 99999999999, math.MaxInt64} {
-		if got := Duration(n); got != most*time.Second {
+		if got := Seconds(n); got != most*time.Second {
 			t.Errorf("%d: %s", n, got)
 		}
-		if got := Duration(-n); got != -most*time.Second {
+		if got := Seconds(-n); got != -most*time.Second {
 			t.Errorf("%d: %s", -n, got)
 		}
 	}

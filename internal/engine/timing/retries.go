@@ -1,5 +1,4 @@
-// Package retries determines when a failed attempt may be repeated.
-package retries
+package timing
 
 import (
 	"time"

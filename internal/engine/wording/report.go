@@ -1,16 +1,12 @@
-// Package planlog defines how plans are printed and logged: sentences about the whole, and one line for each
-// decision about an object or a group of objects.
-package planlog
+package wording
 
 import (
 	"fmt"
 	"strings"
-
-	"github.com/afloat-project/afloat/internal/engine/plural"
 )
 
-// Plan is a plan as text.
-type Plan struct {
+// Report is a plan as text.
+type Report struct {
 	// Summary are sentences about the whole.
 	Summary []string
 	// Lines are the decisions; each is about something different.
@@ -22,7 +18,7 @@ type Plan struct {
 type Line struct{ About, Words string }
 
 // Add adds a decision.
-func (p *Plan) Add(about, format string, args ...any) {
+func (p *Report) Add(about, format string, args ...any) {
 	p.Lines = append(p.Lines, Line{About: about, Words: fmt.Sprintf(format, args...)})
 }
 
@@ -30,12 +26,12 @@ func (p *Plan) Add(about, format string, args ...any) {
 const named = 3
 
 // AddGroup adds one decision about all pods with these names; words may be empty.
-func (p *Plan) AddGroup(about string, names []string, words string) {
+func (p *Report) AddGroup(about string, names []string, words string) {
 	more := ""
 	if len(names) > named {
 		more = " ..."
 	}
-	text := fmt.Sprintf("%s (%s%s)", plural.Of(len(names), "pod"),
+	text := fmt.Sprintf("%s (%s%s)", Count(len(names), "pod"),
 		strings.Join(names[:min(named, len(names))], ", "), more)
 	if words != "" {
 		text += ": " + words
@@ -44,7 +40,7 @@ func (p *Plan) AddGroup(about string, names []string, words string) {
 }
 
 // String returns the plan as text, with one line for each sentence and decision.
-func (p *Plan) String() string {
+func (p *Report) String() string {
 	var b strings.Builder
 	for _, sentence := range p.Summary {
 		b.WriteString(sentence + "\n")
@@ -57,7 +53,7 @@ func (p *Plan) String() string {
 
 // Record returns keys and values for a structured log: the sentences, and an object with a field for each
 // line, so that `.decisions["pod web-1"]` of a JSON log is the decision about that pod.
-func (p *Plan) Record() []any {
+func (p *Report) Record() []any {
 	decisions := make(map[string]string, len(p.Lines))
 	for _, line := range p.Lines {
 		decisions[line.About] = line.Words

@@ -1,5 +1,4 @@
-// Package selectors compares label selectors.
-package selectors
+package fieldcheck
 
 import (
 	"fmt"
@@ -8,10 +7,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 )
 
-// Overlap reports whether some object could match both selectors; nil selects everything (SS-060 to SS-062).
+// SelectorsOverlap reports whether some object could match both selectors; nil selects everything (SS-060 to SS-062).
 // Keys are independent of each other and may have any value, so two selectors are disjoint exactly if some
 // key cannot satisfy both of them. It returns an error if a selector is invalid.
-func Overlap(a, b *metav1.LabelSelector) (bool, error) {
+func SelectorsOverlap(a, b *metav1.LabelSelector) (bool, error) {
 	asked := map[string]*demand{}
 	for _, selector := range []*metav1.LabelSelector{a, b} {
 		if selector == nil {
@@ -76,12 +75,12 @@ func (d *demand) possible() bool {
 	return d.among == nil || d.among.Difference(d.out).Len() > 0
 }
 
-// MostTerms is the maximum number of labels and values in a selector that is evaluated at each event of a
+// MostSelectorTerms is the maximum number of labels and values in a selector that is evaluated at each event of a
 // pod, because the events of all other objects wait for that.
-const MostTerms = 200
+const MostSelectorTerms = 200
 
-// Terms returns the number of labels and values in a selector.
-func Terms(selector *metav1.LabelSelector) int {
+// SelectorTerms returns the number of labels and values in a selector.
+func SelectorTerms(selector *metav1.LabelSelector) int {
 	n := len(selector.MatchLabels)
 	for i := range selector.MatchExpressions {
 		n += 1 + len(selector.MatchExpressions[i].Values)

@@ -1,4 +1,4 @@
-package retries
+package timing
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package planlog
+package wording
 
 import (
 	"bytes"
@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func plan() *Plan {
-	p := &Plan{Summary: []string{"3 of 3 pods", "2 pods to move"}}
+func plan() *Report {
+	p := &Report{Summary: []string{"3 of 3 pods", "2 pods to move"}}
 	p.Add("pod web-1", "wait: %s: %s", "NotReady", "container \"a\"\nis not ready")
 	p.AddGroup("wait: Paused", []string{"a", "b", "c", "d"}, "the update is paused")
 	p.AddGroup("create from web-1", []string{"e"}, "")

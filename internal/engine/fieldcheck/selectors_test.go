@@ -1,4 +1,4 @@
-package selectors
+package fieldcheck
 
 import (
 	"testing"
@@ -44,18 +44,18 @@ func TestOverlap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, b := selector(t, test.a), selector(t, test.b)
 			for _, pair := range [][2]*metav1.LabelSelector{{a, b}, {b, a}} {
-				if got, err := Overlap(pair[0], pair[1]); err != nil || got != test.want {
+				if got, err := SelectorsOverlap(pair[0], pair[1]); err != nil || got != test.want {
 					t.Errorf("%v, %v", got, err)
 				}
 			}
 			for _, one := range []*metav1.LabelSelector{a, b} {
-				if got, err := Overlap(one, nil); err != nil || !got {
+				if got, err := SelectorsOverlap(one, nil); err != nil || !got {
 					t.Errorf("with all: %v, %v", got, err)
 				}
 			}
 		})
 	}
-	if _, err := Overlap(selector(t, `{matchExpressions: [{key: a, operator: Near}]}`), nil); err == nil {
+	if _, err := SelectorsOverlap(selector(t, `{matchExpressions: [{key: a, operator: Near}]}`), nil); err == nil {
 		t.Error("an unknown operator is none")
 	}
 }
@@ -104,7 +104,7 @@ func TestOverlapIsExact(t *testing.T) {
 		for _, world := range worlds {
 			want = want || first.Matches(world) && second.Matches(world)
 		}
-		if got, err := Overlap(one, two); err != nil || got != want {
+		if got, err := SelectorsOverlap(one, two); err != nil || got != want {
 			t.Fatalf("%v, %v", got, err)
 		}
 	})

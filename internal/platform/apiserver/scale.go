@@ -1,5 +1,4 @@
-// Package scale reads the scale subresource of workloads of any kind.
-package scale
+package apiserver
 
 import (
 	"context"
@@ -11,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Read reads the scale of the object, of which only kind, namespace and name are used. It returns a NotFound
+// ReadScale reads the scale of the object, of which only kind, namespace and name are used. It returns a NotFound
 // error if the object does not exist or its kind has no scale subresource. The error names the object.
-func Read(
+func ReadScale(
 	ctx context.Context, from client.SubResourceReader, object *unstructured.Unstructured,
 ) (*autoscalingv1.Scale, error) {
 	// The client can read subresources of unstructured objects only into unstructured objects.

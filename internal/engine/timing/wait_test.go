@@ -1,10 +1,10 @@
-package again_test
+package timing_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/afloat-project/afloat/internal/engine/again"
+	"github.com/afloat-project/afloat/internal/engine/timing"
 )
 
 // A plan is made again at the earliest time that is still to come; times that have passed, and such as were
@@ -27,7 +27,7 @@ func TestTheNextTimeIsOneToCome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var wait time.Duration
 			for _, at := range tt.at {
-				again.At(&wait, noon, at)
+				timing.MinWaitUntil(&wait, noon, at)
 			}
 			if wait != tt.want {
 				t.Errorf("again after %s, want %s", wait, tt.want)
