@@ -53,7 +53,7 @@ type Done struct {
 // objects; nil means that of controller-runtime.
 func NewLoop(loop Loop, atMost time.Duration, limiter workqueue.TypedRateLimiter[ctrl.Request]) *Loop {
 	loop.memory, loop.backOff, loop.held = pacing.NewMemory(atMost, loop.Forget),
-		pacing.NewBackOff(limiter), &held{}
+		pacing.NewBackOff(limiter, loop.Now), &held{}
 	return &loop
 }
 

@@ -45,7 +45,7 @@ func NewQueue(cluster *Cluster, name string) *Queue {
 		cluster: cluster,
 		added:   true,
 		request: reconcile.Request{NamespacedName: types.NamespacedName{Name: name}},
-		backOff: pacing.NewBackOff(limiter),
+		backOff: pacing.NewBackOff(limiter, cluster.Now),
 	}
 }
 

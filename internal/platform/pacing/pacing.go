@@ -128,12 +128,21 @@ func (m *Memory) NameOf(uid types.UID) types.NamespacedName {
 // worker and the API server busy whatever the cause (OPS-106).
 type BackOff struct {
 	workqueue.TypedRateLimiter[reconcile.Request]
-	mu  sync.Mutex
-	due map[reconcile.Request]time.Duration
-	// hurry counts the consecutive plans of a request that asked for an immediate pass.
-	hurry map[reconcile.Request]int
+	now   func() time.Time
+	mu    sync.Mutex
+	due   map[reconcile.Request]time.Duration
+	hurry map[reconcile.Request]hurry
 	// repeated is called for each pass that is repeated without having done anything.
 	repeated func()
+}
+
+// hurry describes the plans of a request that ask for an immediate pass.
+type hurry struct {
+	// plans counts the consecutive ones, each made at the time that the previous one had asked for, or later.
+	// A plan that an event causes before that time does not count.
+	plans int
+	// next is the time that the last one asked for.
+	next time.Time
 }
 
 const (
@@ -145,15 +154,17 @@ const (
 	mostHurry = 16
 )
 
-// NewBackOff returns a BackOff based on the given limiter. nil means the default of controller-runtime.
-func NewBackOff(limiter workqueue.TypedRateLimiter[reconcile.Request]) *BackOff {
+// NewBackOff returns a BackOff based on the given limiter. nil means the default of controller-runtime. now
+// returns the current time.
+func NewBackOff(limiter workqueue.TypedRateLimiter[reconcile.Request], now func() time.Time) *BackOff {
 	if limiter == nil {
 		limiter = workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()
 	}
 	return &BackOff{
 		TypedRateLimiter: limiter,
+		now:              now,
 		due:              map[reconcile.Request]time.Duration{},
-		hurry:            map[reconcile.Request]int{},
+		hurry:            map[reconcile.Request]hurry{},
 		repeated:         func() {},
 	}
 }
@@ -177,11 +188,19 @@ func (b *BackOff) slowed(request reconcile.Request, after time.Duration) time.Du
 		delete(b.hurry, request)
 		return after
 	}
-	b.hurry[request] = min(b.hurry[request]+1, patience+mostHurry)
-	if n := b.hurry[request] - patience; n > 0 {
-		b.repeated()
-		return max(after, time.Millisecond<<n)
+	now, h := b.now(), b.hurry[request]
+	asked := !now.Before(h.next)
+	if asked {
+		h.plans = min(h.plans+1, patience+mostHurry)
 	}
+	if n := h.plans - patience; n > 0 {
+		after = max(after, time.Millisecond<<n)
+		if asked {
+			b.repeated()
+		}
+	}
+	h.next = now.Add(after)
+	b.hurry[request] = h
 	return after
 }
 

@@ -93,7 +93,7 @@ func TestMemory(t *testing.T) {
 // The back-off ends when the plan is due again (CS-076, WS-122).
 func TestBackOff(t *testing.T) {
 	request := reconcile.Request{NamespacedName: web}
-	b := NewBackOff(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Minute, time.Hour))
+	b := NewBackOff(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Minute, time.Hour), time.Now)
 	b.NotAfter(request, 10*time.Second)
 	first := b.When(request)
 	b.NotAfter(request, 0)
@@ -125,25 +125,59 @@ func TestAPlanThatAsksForTheSameAgainIsSlowedDownAndCounted(t *testing.T) {
 		"it goes on, though one fails": {after: time.Millisecond, progress: true, err: failed, least: 60 * time.Millisecond, most: 60 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			counted := false
-			b := NewBackOff(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, 1000*time.Second))
+			counted, now := false, noon
+			b := NewBackOff(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, 1000*time.Second),
+				func() time.Time { return now })
 			b.OnRepeat(func() { counted = true })
-			took := time.Duration(0)
 			for range 60 {
 				if tt.progress {
 					b.Progressed(request)
 				}
 				result, err := b.Answer(request, tt.after, tt.err)
-				if took += result.RequeueAfter; err != nil {
-					took += b.When(request)
+				if now = now.Add(result.RequeueAfter); err != nil {
+					now = now.Add(b.When(request))
 				}
 			}
-			if took < tt.least || took > tt.most || counted != tt.counted {
+			if took := now.Sub(noon); took < tt.least || took > tt.most || counted != tt.counted {
 				t.Errorf("60 passes took %s, counted: %t", took, counted)
 			}
 			if _, err := b.Answer(request, 0, nil); err != nil || len(b.hurry) != 0 {
 				t.Errorf("%v, and remembers %v", err, b.hurry)
 			}
 		})
+	}
+}
+
+// A plan that events cause before the time that the one before had asked for is not slowed down, however many
+// they are: it has not been made again because it asked for that (OPS-106).
+func TestEventsDoNotSlowDownWhatIsDueSoon(t *testing.T) {
+	request, now, counted := reconcile.Request{NamespacedName: web}, noon, 0
+	b := NewBackOff(nil, func() time.Time { return now })
+	b.OnRepeat(func() { counted++ })
+	asks := func(after, want time.Duration) {
+		t.Helper()
+		if result, err := b.Answer(request, after, nil); err != nil || result.RequeueAfter != want {
+			t.Errorf("%s later: again after %s, %v; want %s", now.Sub(noon), result.RequeueAfter, err, want)
+		}
+	}
+	for left := atOnce - time.Millisecond; left > 0; left -= time.Millisecond { // all ask for the same time
+		asks(left, left)
+		now = now.Add(time.Millisecond)
+	}
+	for range patience - 1 {
+		asks(time.Millisecond, time.Millisecond)
+		now = now.Add(time.Millisecond)
+	}
+	if counted != 0 {
+		t.Errorf("%d are counted", counted)
+	}
+	for _, slowed := range []time.Duration{2, 4, 8} { // now it repeats itself, and events do not hide that
+		asks(time.Millisecond, slowed*time.Millisecond)
+		now = now.Add(time.Millisecond)
+		asks(time.Millisecond, slowed*time.Millisecond)
+		now = now.Add(slowed * time.Millisecond)
+	}
+	if counted != 3 {
+		t.Errorf("%d are counted", counted)
 	}
 }

@@ -52,7 +52,7 @@ const mendedAfter = time.Minute
 // Setup adds the controller to the manager, whose cache must hold ConfigMaps with label LaunchBarrier only.
 func Setup(mgr ctrl.Manager, options reconcile.Options) error {
 	r := &Reconciler{
-		backOff: pacing.NewBackOff(options.Limiter()),
+		backOff: pacing.NewBackOff(options.Limiter(), time.Now),
 		API:     options.API(mgr),
 		Events:  reconcile.NewRecorder(mgr.GetEventRecorder("containerlaunchpriority-controller")),
 		actions: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -209,7 +209,7 @@ func TestAPodWaitsForItsConfigMapAMinuteAtMost(t *testing.T) {
 		...client.CreateOption) error {
 		return quota
 	}}, launchprioritytest.Pod([]int{1, 0}))
-	r.backOff = pacing.NewBackOff(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Hour, time.Hour))
+	r.backOff = pacing.NewBackOff(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Hour, time.Hour), time.Now)
 	if _, err := r.Reconcile(t.Context(), request); err == nil {
 		t.Fatal("no quota")
 	}

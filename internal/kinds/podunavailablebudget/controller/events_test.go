@@ -94,6 +94,32 @@ func TestPodsAreToldOfTheBudgetOfTheirWorkload(t *testing.T) {
 	}
 }
 
+// PUB-105 (part): a budget that is changed while many of its pods change was counted a minute later, since
+// each of their events between two passes passed for a pass that asks to be repeated at once (OPS-106 (part)).
+func TestABudgetThatIsChangedWhileManyPodsChangeIsCountedAtOnce(t *testing.T) {
+	r := newWorld(1)
+	r.withSet(3, 1)
+	r.protect("all")
+	r.beginOnTime()
+	r.rest()
+	pod := r.pods()[0]
+	r.node.Frozen = map[string]bool{pod.Name: true}
+	for i := range 50 { // the first one has a pass at once, and the others wait for the next
+		r.Change(podKey(pod.Name), func(o client.Object) {
+			o.SetLabels(map[string]string{"app": "web", "team": "a", "written": fmt.Sprint(i)})
+		})
+		r.Pass(time.Millisecond)
+		r.count()
+	}
+	r.edit("all", func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.MaxUnavailable = kindtest.Number(2) })
+	r.count()
+	r.Pass(passEvery)
+	r.count()
+	if b := r.budget("all"); b.Status.ObservedGeneration != b.Generation || b.Status.UnavailableAllowed != 2 {
+		t.Errorf("generation %d: %+v", b.Generation, b.Status)
+	}
+}
+
 // asked is a queue that notes when which budget is to be looked at.
 type asked struct {
 	queue

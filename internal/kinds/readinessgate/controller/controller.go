@@ -39,7 +39,7 @@ const retryAfter = time.Minute
 
 // Setup adds the controller to the manager; pulse reports that the controller works.
 func Setup(mgr ctrl.Manager, pulse *reconcile.Pulse) error {
-	r := &Reconciler{Client: mgr.GetClient(), Now: time.Now, backOff: pacing.NewBackOff(nil)}
+	r := &Reconciler{Client: mgr.GetClient(), Now: time.Now, backOff: pacing.NewBackOff(nil, time.Now)}
 	return reconcile.Options{Workers: workers, Pulse: pulse}.Complete("podreadiness", r,
 		ctrl.NewControllerManagedBy(mgr).
 			For(&corev1.Pod{},

@@ -93,7 +93,7 @@ func TestAGateWaitsAMinuteAtMost(t *testing.T) {
 			return failed
 		},
 	}).Build()
-	r := &Reconciler{Client: c, Now: time.Now, backOff: pacing.NewBackOff(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Hour, time.Hour))}
+	r := &Reconciler{Client: c, Now: time.Now, backOff: pacing.NewBackOff(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Hour, time.Hour), time.Now)}
 	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)}
 	if _, err := r.Reconcile(t.Context(), request); !errors.Is(err, failed) {
 		t.Fatal(err)
