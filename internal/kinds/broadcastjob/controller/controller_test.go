@@ -482,7 +482,7 @@ func TestTheStatusIsWrittenLastUnlessTheJobEnds(t *testing.T) {
 
 // TestWhatIsRememberedOfNodesIsBounded shows that what is remembered of nodes is bounded.
 func TestWhatIsRememberedOfNodesIsBounded(t *testing.T) {
-	m := &memory{}
+	m := &kept{}
 	now := time.Now()
 	for i := range 3 * mostFailed {
 		m.fails(fmt.Sprint(i), now)

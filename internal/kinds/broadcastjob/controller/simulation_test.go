@@ -35,9 +35,9 @@ type jobRun struct {
 
 // staleLeader is a manager that goes on although another one has taken over.
 type staleLeader struct {
-	view *simulation.View
-	kube *Kube
-	pass *Pass
+	view       *simulation.View
+	kube       *Kube
+	controller *Controller
 }
 
 func (r *jobRun) fail(format string, args ...any) {
@@ -400,7 +400,7 @@ func (r *jobRun) play(steps int) {
 func (r *jobRun) runStaleLeader() {
 	switch leader := r.staleLeader; {
 	case leader == nil && !r.Dead() && r.Chance(0.05):
-		r.staleLeader = &staleLeader{r.Fork(), r.kube, r.pass}
+		r.staleLeader = &staleLeader{r.Fork(), r.kube, r.controller}
 		r.startManager()
 	case leader == nil:
 	case r.Chance(0.05):
@@ -409,8 +409,8 @@ func (r *jobRun) runStaleLeader() {
 	case r.Chance(0.3):
 		dead := r.Dead()
 		r.As(leader.view, func() {
-			kube, pass := r.kube, r.pass
-			r.kube, r.pass = leader.kube, leader.pass
+			kube, controller := r.kube, r.controller
+			r.kube, r.controller = leader.kube, leader.controller
 			r.Deliver(r.Rand.IntN(4))
 			_, _ = r.reconcile()
 			r.kube, r.controller = kube, controller

@@ -116,7 +116,7 @@ func TestTemplatesThatCannotBeCompleted(t *testing.T) {
 		is.ObservedGeneration == s.set().Generation || len(s.eventsWith("no room for templates")) == 0 {
 		t.Errorf("%+v, told %q", is, s.events)
 	}
-	s.pass.Template = complete
+	s.kind.Template = complete
 	s.runFor(20 * time.Minute)
 	if is := s.set().Status; s.images() != "2 2" || len(is.Conditions) > 0 || is.ObservedGeneration != s.set().Generation {
 		t.Error(s.describe())

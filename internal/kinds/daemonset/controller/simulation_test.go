@@ -60,9 +60,9 @@ type rolloutRun struct {
 
 // staleLeader is a manager that goes on although another one has taken over.
 type staleLeader struct {
-	view *simulation.View
-	kube *Kube
-	pass *Pass
+	view       *simulation.View
+	kube       *Kube
+	controller *Controller
 }
 
 func (r *rolloutRun) fail(format string, args ...any) {
@@ -646,8 +646,8 @@ func (r *rolloutRun) failUnhealthyNodes() {
 func (r *rolloutRun) runStaleLeader() {
 	switch leader := r.staleLeader; {
 	case leader == nil && !r.Dead() && r.Chance(0.05):
-		r.staleLeader = &staleLeader{r.Fork(), r.kube, r.pass}
-		r.startManager(r.pass.Features)
+		r.staleLeader = &staleLeader{r.Fork(), r.kube, r.controller}
+		r.startManager(r.kind.Features)
 	case leader == nil:
 	case r.Chance(0.05):
 		r.End(leader.view)
@@ -655,8 +655,8 @@ func (r *rolloutRun) runStaleLeader() {
 	case r.Chance(0.3):
 		dead := r.Dead()
 		r.As(leader.view, func() {
-			kube, pass := r.kube, r.pass
-			r.kube, r.pass = leader.kube, leader.pass
+			kube, controller := r.kube, r.controller
+			r.kube, r.controller = leader.kube, leader.controller
 			r.Deliver(r.Rand.IntN(4))
 			_, _ = r.reconcile()
 			r.kube, r.controller = kube, controller

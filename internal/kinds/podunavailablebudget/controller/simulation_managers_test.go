@@ -158,8 +158,9 @@ func (m *replica) lead() {
 		})
 		own := reconcile.NewAPI(m.client(), m.live(), slim.Any, m.now)
 		own.Guard = m.watch.Guard
-		sets := &clonesetcontroller.Pass{Kube: &clonesetcontroller.Kube{Reader: podapply.Reader{API: own, Pods: r.Pods()}},
-			Random: r.Rand.IntN, Applier: podapply.Applier{API: own, Events: r}}
+		sets := clonesetcontroller.New(&clonesetcontroller.Kind{
+			Kube: &clonesetcontroller.Kube{Reader: podapply.Reader{API: own, Pods: r.Pods()}}, Random: r.Rand.IntN,
+		}, r)
 		limiter := func() workqueue.TypedRateLimiter[ctrl.Request] {
 			return workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](5*time.Millisecond, 16*time.Second)
 		}
@@ -168,14 +169,14 @@ func (m *replica) lead() {
 				Pass: l.budgets.run, Forget: l.budgets.forget}, pauseAtMost, limiter()),
 			"set": reconcile.NewLoop(reconcile.Loop{Now: m.now, Owner: reconcile.UIDs[*appsv1beta1.CloneSet](own), Forget: func(_ types.NamespacedName, uid types.UID) { sets.Forget(uid) },
 				Pass: func(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
-					outcome, err := sets.Run(ctx, name, owner)
-					if outcome.Plan == nil {
+					plan, outcome, err := sets.Run(ctx, name, owner)
+					if plan == nil {
 						return reconcile.Done{}, err
 					}
-					done := outcome.Loop(&outcome.Plan.Plan)
+					done := outcome.Loop(plan.Shared())
 					l.held = done.Held
 					if r.trace {
-						fmt.Print(outcome.Plan)
+						fmt.Print(plan)
 					}
 					return done, err
 				}}, time.Second, limiter()),

@@ -31,9 +31,9 @@ import (
 // workload is the real controller of CloneSets on the same simulated cluster, with a cache that shows what
 // this manager's shows. Its pods get the sidecars when they are made.
 type workload struct {
-	s    *simulated
-	pass *clonesetcontroller.Pass
-	due  time.Time
+	s          *simulated
+	controller *clonesetcontroller.Controller
+	due        time.Time
 }
 
 var workloadKey = simulation.Key{Kind: "CloneSet", Name: "web"}
@@ -67,9 +67,10 @@ func appImage(version int) func(*appsv1beta1.CloneSet) {
 func (w *workload) start() {
 	w.due = w.s.Now()
 	api := reconcile.NewAPI(sidecars{w.s.Client(), w.s}, w.s.APIReader(), slim.Any, w.s.Now)
-	w.pass = &clonesetcontroller.Pass{Kube: &clonesetcontroller.Kube{Reader: podapply.Reader{API: api, Pods: w.s.Pods()}},
-		Random:  rand.New(rand.NewPCG(1, 1)).IntN,
-		Applier: podapply.Applier{API: api, Events: w}}
+	w.controller = clonesetcontroller.New(&clonesetcontroller.Kind{
+		Kube:   &clonesetcontroller.Kube{Reader: podapply.Reader{API: api, Pods: w.s.Pods()}},
+		Random: rand.New(rand.NewPCG(1, 1)).IntN,
+	}, w)
 }
 
 func (w *workload) manage() {
@@ -77,7 +78,7 @@ func (w *workload) manage() {
 	if set == nil {
 		return
 	}
-	if outcome, err := w.pass.Run(context.Background(), client.ObjectKeyFromObject(set), set.GetUID()); err == nil && outcome.After > 0 {
+	if _, outcome, err := w.controller.Run(context.Background(), client.ObjectKeyFromObject(set), set.GetUID()); err == nil && outcome.After > 0 {
 		w.due = w.s.Now().Add(outcome.After)
 	}
 }
