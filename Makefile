@@ -103,7 +103,7 @@ perf-probes: local-deploy bin/helm ## What 1,000 probes of PodProbeMarkers cost 
 	$(on-cluster) -run TestAThousandProbes ./test/e2e/...
 
 .PHONY: test-docs
-test-docs: local-deploy bin/helm ## Run every page of the manual on real kubelets; RUN=TestManual/cloneset for one
+test-docs: local-deploy bin/helm ## Run the pages of the manual on real kubelets; RUN=TestManual/cloneset for one, SHARE=1/3 for a part
 	$(on-cluster) ./test/docs/...
 
 .PHONY: test-chart

@@ -1,20 +1,32 @@
 #!/usr/bin/env bash
 # Everything a change must pass, the quick things first. Called by `make test`.
 #
+# What takes long is played in shares: each day has other seeds of simulations, and another third of the pages of the manual that change
+# the installation. `make simulate` and `make test-docs` play more.
+#
 # As root the end-to-end tests run on a cluster of their own with two real nodes; without root there are no kubelets, so they are
 # left out, which is said.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 begin=$SECONDS since=$SECONDS now="" cluster="" took=""
+day=$(($(date +%s) / 86400))
+export FIRST=${FIRST:-$((day % 10000 * 1000 + 1))}
+times=bin/test-times # how long the parts took last time
+mkdir -p bin
+touch "$times"
 # step begins a part, and remembers how long the one before took. What the parts took is printed at the end, with the one that failed, if one did.
 step() {
+  local last
   if [[ -n $now ]]; then took+=$(printf '%6d s  %s' $((SECONDS - since)) "$now")$'\n'; fi
   since=$SECONDS now=$1
-  if [[ -n $now ]]; then printf '\n=== %s (%d s since the start)\n' "$now" $((SECONDS - begin)); fi
+  if [[ -z $now ]]; then return; fi
+  last=$(grep -F "  $now" "$times" | tail -n 1 | sed 's/ s .*/ s/; s/^ *//' || true)
+  printf '\n=== %s (%d s since the start%s)\n' "$now" $((SECONDS - begin)) "${last:+; it took $last last time}"
 }
 finish() {
   local code=$? failed=$now
   step ""
+  if ((code == 0)); then printf '%s' "$took" >"$times"; fi
   if [[ -n $cluster ]]; then make --no-print-directory cluster-down || true; fi
   printf '\n=== what the parts took, %d s together\n%s' $((SECONDS - begin)) "$took"
   if ((code != 0)); then echo "failed: $failed" >&2; fi
@@ -39,7 +51,7 @@ step "lint"
 hack/lint.sh
 
 step "unit tests and simulated rollouts"
-make --no-print-directory test-unit SIM="${SIM:-1000}"
+make --no-print-directory test-unit SIM="${SIM:-300}"
 
 step "Helm chart"
 make --no-print-directory test-chart
@@ -79,4 +91,4 @@ step "end-to-end tests on real kubelets"
 export CLUSTER=${CLUSTER_FOR_TEST:-afloat-test} NODES=3 SIMULATED=0
 unset KUBECONFIG
 cluster=up
-make --no-print-directory test-e2e test-docs # the manual, too
+make --no-print-directory test-e2e test-docs SHARE="$((day % 3 + 1))/3" # the manual, too

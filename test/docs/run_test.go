@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +21,8 @@ const patience = 5 * time.Minute
 
 // TestManual plays the pages of the manual on the cluster of KUBECONFIG, in which the product is installed.
 // Pages that change the installation are played one after the other, then the others side by side. KUBECTL,
-// HELM and PLUGIN name kubectl, helm and the folder of the plugin.
+// HELM and PLUGIN name kubectl, helm and the folder of the plugin. SHARE=2/3 plays the second third of the pages
+// that change the installation, which take longest; without it all are played.
 //
 // IMG-159, IMG-219: the API server, with all webhooks, accepts every example of the manual.
 func TestManual(t *testing.T) {
@@ -36,9 +38,19 @@ func TestManual(t *testing.T) {
 			}
 		}
 	}
+	share, shares := 1, 1
+	if text := os.Getenv("SHARE"); text != "" {
+		if _, err := fmt.Sscanf(text, "%d/%d", &share, &shares); err != nil || share < 1 || share > shares {
+			t.Fatalf("SHARE=%s is not a share such as 2/3", text)
+		}
+	}
 	for _, alone := range []bool{true, false} {
+		changing := 0
 		for _, page := range pages {
 			if page.Matter.Alone != alone || page.Matter.Cluster == "none" {
+				continue
+			}
+			if changing++; alone && changing%shares != share-1 {
 				continue
 			}
 			t.Run(page.Name, func(t *testing.T) {
