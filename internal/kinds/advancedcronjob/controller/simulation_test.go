@@ -255,7 +255,7 @@ func TestSimulatedSchedules(t *testing.T) {
 			}
 			w.rest()
 			if t.Failed() {
-				t.Fatalf("t.Failed(): got true, want false\n%q", w.describe())
+				t.Fatal(w.describe())
 			}
 		}
 	})
