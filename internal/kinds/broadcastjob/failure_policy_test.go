@@ -152,7 +152,7 @@ func TestPauseByFailure(t *testing.T) {
 	}
 	w.Job.Annotations[pub.BroadcastJobResumed] = "nonsense"
 	if got := Make(w.Snapshot).Annotations[pub.BroadcastJobAcknowledged]; len(got.(string)) != 2*hashLength {
-		t.Errorf("len(got.(string)): got %d, want %d\n%q", len(got.(string)), 2*hashLength, got)
+		t.Errorf("len(got.(string)): got %d, want %d\n%s", len(got.(string)), 2*hashLength, got)
 	}
 	paused(w.Job)
 	if plan := Make(w.Snapshot); plan.Annotations != nil {

@@ -45,7 +45,7 @@ func TestFinalStatus(t *testing.T) {
 		}
 	}
 	if status, _ := plan.FinalStatus(0, nil); status.Active != 1 {
-		t.Errorf("status.Active: got %d, want 1\n%q", status.Active, sums(status))
+		t.Errorf("status.Active: got %d, want 1\n%s", status.Active, sums(status))
 	}
 	if got := OnlyNumbers(&w.Job.Status, &plan.Status); got != true {
 		t.Errorf("only numbers: OnlyNumbers(&w.Job.Status, &plan.Status): got %t, want true", got)
