@@ -54,10 +54,10 @@ func TestPodsThatAdmissionLeadsAstray(t *testing.T) {
 	s.Answer = nil
 	s.runFor(10 * time.Minute)
 	if got := s.job().Status.Phase; got != appsv1beta1.BroadcastJobCompleted {
-		t.Errorf("s.job().Status.Phase: got %q, want %q\n%q", got, appsv1beta1.BroadcastJobCompleted, s.describe())
+		t.Errorf("s.job().Status.Phase: got %q, want %q\n%s", got, appsv1beta1.BroadcastJobCompleted, s.describe())
 	}
 	if got := s.job().Status.Succeeded; got != 3 {
-		t.Errorf("s.job().Status.Succeeded: got %d, want 3\n%q", got, s.describe())
+		t.Errorf("s.job().Status.Succeeded: got %d, want 3\n%s", got, s.describe())
 	}
 }
 
