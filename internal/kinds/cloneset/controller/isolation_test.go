@@ -280,6 +280,6 @@ func TestARevisionThatIsRefusedIsTold(t *testing.T) {
 	s.Answer = nil
 	s.advance(20 * time.Minute)
 	if got := s.set().Status.UpdatedAvailableReplicas; got != 2 {
-		t.Errorf("s.set().Status.UpdatedAvailableReplicas: got %d, want 2\n%q", got, s.describe())
+		t.Errorf("s.set().Status.UpdatedAvailableReplicas: got %d, want 2\n%s", got, s.describe())
 	}
 }

@@ -336,7 +336,7 @@ func TestAnUpdateDoesNotWaitForADaemonThatWasRemoved(t *testing.T) {
 				t.Fatalf("replaced: got true, want false\n%v", err)
 			}
 			if said := outcome.Plan.String(); strings.Contains(said, "NoNodeDaemon") == replaced {
-				t.Errorf("strings.Contains(said, \"NoNodeDaemon\"): got %t, want another value\n%q", strings.Contains(said, "NoNodeDaemon"), said)
+				t.Errorf("strings.Contains(said, \"NoNodeDaemon\"): got %t, want another value\n%s", strings.Contains(said, "NoNodeDaemon"), said)
 			}
 		})
 	}
