@@ -209,9 +209,9 @@ func TestAWarningAboutPortsOfTheNode(t *testing.T) {
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			got := written(t, version, `{`+members+`}`).Warnings()
 			if (len(got) == 1) != warns {
-				t.Errorf("%s: len(got) == 1: got %t, want %t\n%q", members, len(got) == 1, warns, got)
+				t.Errorf("%s: len(got) == 1: got %t, want %t\n%s", members, len(got) == 1, warns, got)
 			} else if warns && !strings.Contains(got[0], "container a uses a port of the node") {
-				t.Errorf("%s: got[0]: got %q, want it to contain %q\n%q", members, got[0], "container a uses a port of the node", got)
+				t.Errorf("%s: got[0]: got %q, want it to contain %q\n%s", members, got[0], "container a uses a port of the node", got)
 			}
 		}
 	}
