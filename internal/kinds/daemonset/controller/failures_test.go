@@ -166,7 +166,7 @@ func TestCreationStopsAtAFailure(t *testing.T) {
 	s.Answer = nil
 	s.runFor(10 * time.Minute)
 	if got := int(s.set().Status.NumberAvailable); got != len(nodes) {
-		t.Errorf("s.set().Status.NumberAvailable: got %d, want %d\n%q", got, len(nodes), s.describe())
+		t.Errorf("s.set().Status.NumberAvailable: got %d, want %d\n%s", got, len(nodes), s.describe())
 	}
 	ends := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden,
 		Message: "it is being terminated", Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}}}}

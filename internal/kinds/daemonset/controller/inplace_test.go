@@ -258,13 +258,13 @@ func TestThePreDeleteHook(t *testing.T) {
 			s.runFor(5 * time.Minute)
 			pod := s.only(t, "n2")
 			if pod.Labels[pub.LifecycleState] != "PreparingDelete" {
-				t.Fatalf("pod.Labels[pub.LifecycleState]: got %q, want %q\n%q", pod.Labels[pub.LifecycleState], "PreparingDelete", s.describe())
+				t.Fatalf("pod.Labels[pub.LifecycleState]: got %q, want %q\n%s", pod.Labels[pub.LifecycleState], "PreparingDelete", s.describe())
 			}
 			if pod.Annotations[pub.LifecycleTimestamp] == "" {
-				t.Fatalf("pod.Annotations[pub.LifecycleTimestamp]: got nothing, want some text\n%q", s.describe())
+				t.Fatalf("pod.Annotations[pub.LifecycleTimestamp]: got nothing, want some text\n%s", s.describe())
 			}
 			if got := s.images(); got != "1 1" {
-				t.Fatalf("s.images(): got %q, want %q\n%q", got, "1 1", s.describe())
+				t.Fatalf("s.images(): got %q, want %q\n%s", got, "1 1", s.describe())
 			}
 			marked := false
 			if c := readiness.Condition(pod, pub.KruisePodReady); c != nil {
@@ -278,7 +278,7 @@ func TestThePreDeleteHook(t *testing.T) {
 			s.edit(t, "n2", func(pod *corev1.Pod) { delete(pod.Labels, "drain") })
 			s.runFor(5 * time.Minute)
 			if got := s.images(); got != "1 2" {
-				t.Errorf("s.images(): got %q, want %q\n%q", got, "1 2", s.describe())
+				t.Errorf("s.images(): got %q, want %q\n%s", got, "1 2", s.describe())
 			}
 			uid := s.only(t, "n2").UID
 			s.EndGracefully(podKey(s.only(t, "n2").Name))

@@ -127,7 +127,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	s.taint("n3", "broken", corev1.TaintEffectNoExecute)
 	status(1, 1, 0)
 	if got := len(s.on("n3")) + len(s.on("n2")); got > 0 {
-		t.Errorf("len(s.on(\"n3\"))+len(s.on(\"n2\")): got %d, want 0\n%q", got, s.describe())
+		t.Errorf("len(s.on(\"n3\"))+len(s.on(\"n2\")): got %d, want 0\n%s", got, s.describe())
 	}
 	s.Remove(nodeKey("n3"))
 	s.addNode("n3", nil)

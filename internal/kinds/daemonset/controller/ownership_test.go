@@ -253,10 +253,10 @@ func TestPodsOfTheNativeKindAreKnownAgain(t *testing.T) {
 	s.change(image("agent:2"))
 	s.runFor(5 * time.Minute)
 	if got := s.images(); got != "2 2" {
-		t.Errorf("s.images(): got %q, want %q\n%q", got, "2 2", s.describe())
+		t.Errorf("s.images(): got %q, want %q\n%s", got, "2 2", s.describe())
 	}
 	if got := s.set().Status.UpdatedNumberScheduled; got != 2 {
-		t.Errorf("s.set().Status.UpdatedNumberScheduled: got %d, want 2\n%q", got, s.describe())
+		t.Errorf("s.set().Status.UpdatedNumberScheduled: got %d, want 2\n%s", got, s.describe())
 	}
 }
 

@@ -81,10 +81,10 @@ func TestImagesArePulledAhead(t *testing.T) {
 		s.change(partition(0))
 		s.runFor(10 * time.Minute)
 		if got := len(s.jobs()); got > 0 {
-			t.Errorf("s.jobs(): got %d, want none\n%q\n%q", got, s.jobs(), s.describe())
+			t.Errorf("s.jobs(): got %d, want none\n%q\n%s", got, s.jobs(), s.describe())
 		}
 		if got := s.images(); got != "2 2 2 2 2" {
-			t.Errorf("s.images(): got %q, want %q\n%q\n%q", got, "2 2 2 2 2", s.jobs(), s.describe())
+			t.Errorf("s.images(): got %q, want %q\n%q\n%s", got, "2 2 2 2 2", s.jobs(), s.describe())
 		}
 	})
 	t.Run("they are refused", func(t *testing.T) {
@@ -145,12 +145,12 @@ func TestTheFirstDeploymentPullsNothing(t *testing.T) {
 	s.kube.PullJobs = func() bool { return true }
 	s.runFor(5 * time.Minute)
 	if got := len(s.eventsWith("ImagePullJob")); got > 0 {
-		t.Errorf("s.eventsWith(\"ImagePullJob\"): got %d, want none\n%q\n%q", got, s.jobs(), s.describe())
+		t.Errorf("s.eventsWith(\"ImagePullJob\"): got %d, want none\n%q\n%s", got, s.jobs(), s.describe())
 	}
 	if got := len(s.jobs()); got > 0 {
-		t.Errorf("s.jobs(): got %d, want none\n%q\n%q", got, s.jobs(), s.describe())
+		t.Errorf("s.jobs(): got %d, want none\n%q\n%s", got, s.jobs(), s.describe())
 	}
 	if got := s.images(); got != "1 1 1" {
-		t.Errorf("s.images(): got %q, want %q\n%q\n%q", got, "1 1 1", s.jobs(), s.describe())
+		t.Errorf("s.images(): got %q, want %q\n%q\n%s", got, "1 1 1", s.jobs(), s.describe())
 	}
 }

@@ -175,6 +175,6 @@ func TestPodsThatAdmissionLeadsAstray(t *testing.T) {
 	s.Answer = nil
 	s.runFor(10 * time.Minute)
 	if got := len(s.pods()); got != 3 {
-		t.Errorf("len(s.pods()): got %d, want 3\n%q", got, s.describe())
+		t.Errorf("len(s.pods()): got %d, want 3\n%s", got, s.describe())
 	}
 }
