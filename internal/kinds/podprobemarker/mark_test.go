@@ -166,13 +166,13 @@ func TestTwoPodProbeMarkersOfOnePod(t *testing.T) {
 	if got := s.patches(); got != "a: example.com/c=False | " {
 		t.Errorf("s.patches(): got %q, want %q\n%v", got, "a: example.com/c=False | ", p.Warnings)
 	} else if len(p.Warnings) != 1 {
-		t.Errorf("len(p.Warnings): got %d, want 1\n%q\n%v", len(p.Warnings), got, p.Warnings)
+		t.Errorf("len(p.Warnings): got %d, want 1\n%s\n%v", len(p.Warnings), got, p.Warnings)
 	} else if p.Warnings[0].Marker.Name != "b" {
-		t.Errorf("p.Warnings[0].Marker.Name: got %q, want %q\n%q\n%v", p.Warnings[0].Marker.Name, "b", got, p.Warnings)
+		t.Errorf("p.Warnings[0].Marker.Name: got %q, want %q\n%s\n%v", p.Warnings[0].Marker.Name, "b", got, p.Warnings)
 	} else if p.Warnings[0].Reason != ConditionConflict {
-		t.Errorf("p.Warnings[0].Reason: got %q, want %q\n%q\n%v", p.Warnings[0].Reason, ConditionConflict, got, p.Warnings)
+		t.Errorf("p.Warnings[0].Reason: got %q, want %q\n%s\n%v", p.Warnings[0].Reason, ConditionConflict, got, p.Warnings)
 	} else if !strings.Contains(p.Warnings[0].Message, "PodProbeMarker a") {
-		t.Errorf("p.Warnings[0].Message: got %q, want it to contain %q\n%q\n%v", p.Warnings[0].Message, "PodProbeMarker a", got, p.Warnings)
+		t.Errorf("p.Warnings[0].Message: got %q, want it to contain %q\n%s\n%v", p.Warnings[0].Message, "PodProbeMarker a", got, p.Warnings)
 	}
 }
 
