@@ -465,7 +465,7 @@ func TestANodeThatWritesResultsAllTheTimeIsTold(t *testing.T) {
 		}
 	}
 	if got := w.names(); len(got) != 3 {
-		t.Errorf("len(got): got %d, want 3\n%q", len(got), got)
+		t.Errorf("len(got): got %d, want 3\n%s", len(got), got)
 	}
 }
 

@@ -185,7 +185,7 @@ func TestSimulatedProbes(t *testing.T) {
 				t.Errorf("written at rest: %v", w.Writes[writes:])
 			}
 			if t.Failed() {
-				t.Fatalf("t.Failed(): got true, want false\n%q", w.describe())
+				t.Fatal(w.describe())
 			}
 		}
 	})
