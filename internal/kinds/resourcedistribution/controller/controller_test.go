@@ -81,7 +81,7 @@ func TestCopiesFollow(t *testing.T) {
 		w.has(copies)
 		w.says(status)
 		if t.Failed() {
-			t.Fatalf("t.Failed(): got true, want false\n%q", name)
+			t.Fatal(name)
 		}
 	}
 	step("a namespace comes", "1,1,,1", "3/3/0", func() { w.space("later", nil) })
@@ -348,19 +348,19 @@ func TestEventsAndStatus(t *testing.T) {
 	w.settle()
 	got := strings.Join(w.told, "\n")
 	if strings.Count(got, "Distributed: all 3 namespaces have a copy") != 1 {
-		t.Errorf("strings.Count(got, \"Distributed: all 3 namespaces have a copy\"): got %d, want 1\n%q",
+		t.Errorf("strings.Count(got, \"Distributed: all 3 namespaces have a copy\"): got %d, want 1\n%s",
 			strings.Count(got, "Distributed: all 3 namespaces have a copy"), got)
 	}
 	if strings.Count(got, "Conflict: ConflictOccurred in 1 namespaces, the first is c") != 1 {
-		t.Errorf("strings.Count(got, \"Conflict: ConflictOccurred in 1 namespaces, the first is c\"): got %d, want 1\n%q",
+		t.Errorf("strings.Count(got, \"Conflict: ConflictOccurred in 1 namespaces, the first is c\"): got %d, want 1\n%s",
 			strings.Count(got, "Conflict: ConflictOccurred in 1 namespaces, the first is c"), got)
 	}
 	if strings.Count(got, "DistributeFailed: NamespaceNotExists") != 1 {
-		t.Errorf("strings.Count(got, \"DistributeFailed: NamespaceNotExists\"): got %d, want 1\n%q",
+		t.Errorf("strings.Count(got, \"DistributeFailed: NamespaceNotExists\"): got %d, want 1\n%s",
 			strings.Count(got, "DistributeFailed: NamespaceNotExists"), got)
 	}
 	if len(w.told) != 3 {
-		t.Errorf("len(w.told): got %d, want 3\n%q", len(w.told), got)
+		t.Errorf("len(w.told): got %d, want 3\n%s", len(w.told), got)
 	}
 	writes := len(w.Writes)
 	w.start()

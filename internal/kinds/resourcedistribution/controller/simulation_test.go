@@ -136,7 +136,7 @@ func TestSimulatedDistributions(t *testing.T) {
 			w.settle()
 			w.judge()
 			if t.Failed() {
-				t.Fatalf("t.Failed(): got true, want false\n%q", w.describe())
+				t.Fatal(w.describe())
 			}
 		}
 	})
