@@ -225,7 +225,7 @@ func TestRecords(t *testing.T) {
 		t.Errorf("of a list that a user made long: len(got): got %d, want at most %d", len(got), pub.MaxSidecarSets)
 	}
 	if got := ReadInjectedList(""); len(got) != 0 {
-		t.Errorf("len(got): got %d, want 0\n%q", len(got), got)
+		t.Errorf("len(got): got %d, want 0\n%s", len(got), got)
 	}
 }
 
