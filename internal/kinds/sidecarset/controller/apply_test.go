@@ -77,18 +77,18 @@ func TestOnePodFailsAtATime(t *testing.T) {
 		images[pod.Name] = sidecarset.ImageOf(pod, "proxy")
 	}
 	if diff := cmp.Diff(map[string]string{"web-0": "proxy:1", "web-1": "proxy:2", "web-2": "proxy:2"}, images); diff != "" {
-		t.Errorf("images (-want +got):\n%s\n%q", diff, s.describe())
+		t.Errorf("images (-want +got):\n%s\n%s", diff, s.describe())
 	}
 	if tried < 2 {
-		t.Errorf("tried: got %d, want at least 2\n%q", tried, s.describe())
+		t.Errorf("tried: got %d, want at least 2\n%s", tried, s.describe())
 	}
 	refuse = false
 	if err := s.Settle(200); err != nil {
-		t.Errorf("s.Settle(200): unexpected error: %v\n%q", err, s.describe())
+		t.Errorf("s.Settle(200): unexpected error: %v\n%s", err, s.describe())
 	} else if got := sidecarset.ImageOf(s.pods()[0], "proxy"); got != "proxy:2" {
-		t.Errorf("sidecarset.ImageOf(s.pods()[0], \"proxy\"): got %q, want %q\n%v\n%q", got, "proxy:2", err, s.describe())
+		t.Errorf("sidecarset.ImageOf(s.pods()[0], \"proxy\"): got %q, want %q\n%v\n%s", got, "proxy:2", err, s.describe())
 	} else if s.pass.memory.Of(s.set().UID).known.Refused(s.set(), s.pods()[0].UID) {
-		t.Errorf("s.pass.memory.Of(s.set().UID).known.Refused(s.set(), s.pods()[0].UID): got true, want false\n%v\n%q", err, s.describe())
+		t.Errorf("s.pass.memory.Of(s.set().UID).known.Refused(s.set(), s.pods()[0].UID): got true, want false\n%v\n%s", err, s.describe())
 	}
 }
 
@@ -112,7 +112,7 @@ func TestOneResetFails(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{"web-0": "proxy:1 proxy:2", "web-1": "empty:1 proxy:2", "web-2": "empty:1 proxy:2"},
 		images); diff != "" {
-		t.Errorf("images (-want +got):\n%s\n%q", diff, s.describe())
+		t.Errorf("images (-want +got):\n%s\n%s", diff, s.describe())
 	}
 	if !strings.Contains(strings.Join(s.events, "\n"), "pod web-0 Warning ResetContainerFailed reset sidecar container image empty failed: ") {
 		t.Errorf("s.events: got %q, want it to contain %q", strings.Join(s.events, "\n"),
@@ -120,9 +120,9 @@ func TestOneResetFails(t *testing.T) {
 	}
 	refuse = false
 	if err := s.Settle(200); err != nil {
-		t.Errorf("s.Settle(200): unexpected error: %v\n%q", err, s.describe())
+		t.Errorf("s.Settle(200): unexpected error: %v\n%s", err, s.describe())
 	} else if got := sidecarset.ImageOf(s.pods()[0], "proxy-1"); got != "empty:1" {
-		t.Errorf("sidecarset.ImageOf(s.pods()[0], \"proxy-1\"): got %q, want %q\n%v\n%q", got, "empty:1", err, s.describe())
+		t.Errorf("sidecarset.ImageOf(s.pods()[0], \"proxy-1\"): got %q, want %q\n%v\n%s", got, "empty:1", err, s.describe())
 	}
 }
 
@@ -184,10 +184,10 @@ func TestResizeThatIsTakenBackHalfWay(t *testing.T) {
 	}
 	cpu := s.pods()[0].Spec.Containers[0].Resources.Requests.Cpu().String()
 	if !s.Dead() {
-		t.Fatalf("s.Dead(): got false, want true\n%q", s.describe())
+		t.Fatalf("s.Dead(): got false, want true\n%s", s.describe())
 	}
 	if cpu != "2" {
-		t.Fatalf("s.pods()[0].Spec.Containers[0].Resources.Requests.Cpu(): got %q, want %q\n%q", cpu, "2", s.describe())
+		t.Fatalf("s.pods()[0].Spec.Containers[0].Resources.Requests.Cpu(): got %q, want %q\n%s", cpu, "2", s.describe())
 	}
 	s.change(sidecarsettest.Sized("1"))
 	if err := s.Settle(100); err != nil {
@@ -195,11 +195,11 @@ func TestResizeThatIsTakenBackHalfWay(t *testing.T) {
 	}
 	pod := s.pods()[0]
 	if cpu := pod.Spec.Containers[0].Resources.Requests.Cpu().String(); cpu != "1" {
-		t.Errorf("pod.Spec.Containers[0].Resources.Requests.Cpu(): got %q, want %q\n%q", cpu, "1", s.describe())
+		t.Errorf("pod.Spec.Containers[0].Resources.Requests.Cpu(): got %q, want %q\n%s", cpu, "1", s.describe())
 	} else if got := s.set().Status.UpdatedReadyPods; got != 1 {
-		t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want 1\n%q\n%q", got, cpu, s.describe())
+		t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want 1\n%q\n%s", got, cpu, s.describe())
 	} else if strings.Contains(pod.Annotations[pub.SidecarSetInPlaceUpdateState], "resizing") {
-		t.Errorf("pod.Annotations[pub.SidecarSetInPlaceUpdateState]: got %q, want it not to contain %q\n%q\n%q",
+		t.Errorf("pod.Annotations[pub.SidecarSetInPlaceUpdateState]: got %q, want it not to contain %q\n%q\n%s",
 			pod.Annotations[pub.SidecarSetInPlaceUpdateState], "resizing", cpu, s.describe())
 	}
 }

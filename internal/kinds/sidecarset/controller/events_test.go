@@ -82,9 +82,9 @@ func TestAnnotationThatCannotBeMerged(t *testing.T) {
 		t.Fatal("the manager does not come back")
 	}
 	if err := s.Settle(100); err != nil {
-		t.Errorf("s.Settle(100): unexpected error: %v\n%q", err, s.describe())
+		t.Errorf("s.Settle(100): unexpected error: %v\n%s", err, s.describe())
 	} else if got := sidecarset.ImageOf(s.pods()[0], "proxy"); got != "proxy:2" {
-		t.Errorf("sidecarset.ImageOf(s.pods()[0], \"proxy\"): got %q, want %q\n%v\n%q", got, "proxy:2", err, s.describe())
+		t.Errorf("sidecarset.ImageOf(s.pods()[0], \"proxy\"): got %q, want %q\n%v\n%s", got, "proxy:2", err, s.describe())
 	}
 }
 

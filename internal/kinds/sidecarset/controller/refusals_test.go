@@ -129,9 +129,9 @@ func TestARefusedPodIsNotTriedAtEveryEvent(t *testing.T) {
 			}
 			s.Refused = nil
 			if err := s.Settle(100); err != nil {
-				t.Errorf("s.Settle(100): unexpected error: %v\n%q", err, s.describe())
+				t.Errorf("s.Settle(100): unexpected error: %v\n%s", err, s.describe())
 			} else if got := s.set().Status.UpdatedReadyPods; got != 2 {
-				t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want 2\n%v\n%q", got, err, s.describe())
+				t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want 2\n%v\n%s", got, err, s.describe())
 			}
 		})
 	}
@@ -239,8 +239,8 @@ func refusedRevision(t *testing.T, verb string) {
 	}
 	s.Refused = nil
 	if err := s.Settle(100); err != nil {
-		t.Errorf("s.Settle(100): unexpected error: %v\n%q", err, s.describe())
+		t.Errorf("s.Settle(100): unexpected error: %v\n%s", err, s.describe())
 	} else if got := s.set().Status.UpdatedReadyPods; got != 2 {
-		t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want 2\n%v\n%q", got, err, s.describe())
+		t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want 2\n%v\n%s", got, err, s.describe())
 	}
 }

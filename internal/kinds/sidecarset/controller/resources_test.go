@@ -173,10 +173,10 @@ func TestAResetForgetsNoResize(t *testing.T) {
 	}
 	pod := s.pods()[0]
 	if got := sidecarset.ImageOf(pod, "proxy-1"); got != "empty:1" {
-		t.Errorf("sidecarset.ImageOf(pod, \"proxy-1\"): got %q, want %q\n%q", got, "empty:1", s.describe())
+		t.Errorf("sidecarset.ImageOf(pod, \"proxy-1\"): got %q, want %q\n%s", got, "empty:1", s.describe())
 	}
 	if !strings.Contains(pod.Annotations[pub.SidecarSetInPlaceUpdateState], "overtaken") {
-		t.Errorf("pod.Annotations[pub.SidecarSetInPlaceUpdateState]: got %q, want it to contain %q\n%q",
+		t.Errorf("pod.Annotations[pub.SidecarSetInPlaceUpdateState]: got %q, want it to contain %q\n%s",
 			pod.Annotations[pub.SidecarSetInPlaceUpdateState], "overtaken", s.describe())
 	}
 }
@@ -201,9 +201,9 @@ func TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne(t *testing.T) {
 	}
 	for _, pod := range s.pods() {
 		if !readiness.Ready(pod) {
-			t.Fatalf("readiness.Ready(pod): got false, want true\n%q", s.describe())
+			t.Fatalf("readiness.Ready(pod): got false, want true\n%s", s.describe())
 		} else if got := pod.Spec.Containers[0].Resources.Requests.Cpu().String(); got != "9" {
-			t.Fatalf("pod.Spec.Containers[0].Resources.Requests.Cpu(): got %q, want %q\n%q", got, "9", s.describe())
+			t.Fatalf("pod.Spec.Containers[0].Resources.Requests.Cpu(): got %q, want %q\n%s", got, "9", s.describe())
 		}
 	}
 	most := 0

@@ -46,10 +46,10 @@ func TestImagesThatAWebhookRewrites(t *testing.T) {
 	}
 	for _, pod := range s.pods() {
 		if got := sidecarset.ImageOf(pod, "proxy-1"); got != "mirror/empty:1" {
-			t.Errorf("sidecarset.ImageOf(pod, \"proxy-1\"): got %q, want %q\n%q", got, "mirror/empty:1", s.describe())
+			t.Errorf("sidecarset.ImageOf(pod, \"proxy-1\"): got %q, want %q\n%s", got, "mirror/empty:1", s.describe())
 		}
 		if got := sidecarset.ImageOf(pod, "proxy-2"); got != "mirror/proxy:2" {
-			t.Errorf("sidecarset.ImageOf(pod, \"proxy-2\"): got %q, want %q\n%q", got, "mirror/proxy:2", s.describe())
+			t.Errorf("sidecarset.ImageOf(pod, \"proxy-2\"): got %q, want %q\n%s", got, "mirror/proxy:2", s.describe())
 		}
 	}
 	if got := s.set().Status.UpdatedReadyPods; got != 2 {

@@ -109,9 +109,9 @@ func TestAnImageThatWasOvertakenTwice(t *testing.T) {
 	for _, image := range []string{"proxy:2", "proxy:3", "proxy:4"} {
 		s.change(sidecarsettest.Image("proxy", image))
 		if err := s.Settle(50); err != nil {
-			t.Fatalf("s.Settle(50): unexpected error: %v\n%q", err, s.describe())
+			t.Fatalf("s.Settle(50): unexpected error: %v\n%s", err, s.describe())
 		} else if got := sidecarset.ImageOf(s.pods()[0], "proxy"); got != image {
-			t.Fatalf("sidecarset.ImageOf(s.pods()[0], \"proxy\"): got %q, want %q\n%v\n%q", got, image, err, s.describe())
+			t.Fatalf("sidecarset.ImageOf(s.pods()[0], \"proxy\"): got %q, want %q\n%v\n%s", got, image, err, s.describe())
 		}
 	}
 	for _, step := range []struct {
