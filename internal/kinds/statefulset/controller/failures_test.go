@@ -215,11 +215,11 @@ func TestReservedOrdinalsThatNobodyUnderstands(t *testing.T) {
 	s.change(func(set *appsv1beta1.StatefulSet) { set.Spec.ReserveOrdinals[1] = intstr.FromString("4-5") })
 	s.runFor(time.Minute)
 	if is := s.set().Status; is.UpdatedAvailableReplicas != 7 {
-		t.Errorf("is.UpdatedAvailableReplicas: got %d, want 7\n%q", is.UpdatedAvailableReplicas, s.describe())
+		t.Errorf("is.UpdatedAvailableReplicas: got %d, want 7\n%s", is.UpdatedAvailableReplicas, s.describe())
 	} else if got := s.pod("web-9"); got == nil {
-		t.Errorf("s.pod(\"web-9\"): got nil, want a value\n%q", s.describe())
+		t.Errorf("s.pod(\"web-9\"): got nil, want a value\n%s", s.describe())
 	} else if len(is.Conditions) > 0 {
-		t.Errorf("is.Conditions: got %v, want none\n%q", is.Conditions, s.describe())
+		t.Errorf("is.Conditions: got %v, want none\n%s", is.Conditions, s.describe())
 	}
 }
 
@@ -271,13 +271,13 @@ func TestANameThatIsTaken(t *testing.T) {
 			s.runFor(time.Minute)
 			is := s.set().Status
 			if is.AvailableReplicas != 3 {
-				t.Errorf("is.AvailableReplicas: got %d, want 3\n%q", is.AvailableReplicas, s.describe())
+				t.Errorf("is.AvailableReplicas: got %d, want 3\n%s", is.AvailableReplicas, s.describe())
 			}
 			if len(is.Conditions) > 0 {
-				t.Errorf("is.Conditions: got %v, want none\n%q", is.Conditions, s.describe())
+				t.Errorf("is.Conditions: got %v, want none\n%s", is.Conditions, s.describe())
 			}
 			if got, want := controllerOf(s.pod("web-1")), s.set().UID; got != want {
-				t.Errorf("controllerOf(s.pod(\"web-1\")): got %q, want %q\n%q", got, want, s.describe())
+				t.Errorf("controllerOf(s.pod(\"web-1\")): got %q, want %q\n%s", got, want, s.describe())
 			}
 		})
 	}

@@ -279,11 +279,11 @@ func TestADeletionThatIsNotNeededAnyMore(t *testing.T) {
 				s.change(tt.first)
 				s.runFor(time.Minute)
 				if got := s.pod("web-0").Labels[pub.LifecycleState]; got != string(pub.LifecycleStatePreparingDelete) {
-					t.Fatalf("s.pod(\"web-0\").Labels[pub.LifecycleState]: got %q, want %q\n%q", got, string(pub.LifecycleStatePreparingDelete),
+					t.Fatalf("s.pod(\"web-0\").Labels[pub.LifecycleState]: got %q, want %q\n%s", got, string(pub.LifecycleStatePreparingDelete),
 						s.describe())
 				}
 				if got := readiness.Ready(s.pod("web-0")); got == mark {
-					t.Fatalf("readiness.Ready(s.pod(\"web-0\")): got %t, want another value\n%q", got, s.describe())
+					t.Fatalf("readiness.Ready(s.pod(\"web-0\")): got %t, want another value\n%s", got, s.describe())
 				}
 				if tt.edit != nil {
 					s.edit("web-0", tt.edit)
@@ -337,7 +337,7 @@ func TestADeletionThatIsNotNeededInTheMidstOfAnUpdate(t *testing.T) {
 			s.change(replicas(1))
 			s.runFor(5 * time.Second)
 			if got := state(); got != string(pub.LifecycleStatePreparingDelete) {
-				t.Fatalf("state(): got %q, want %q\n%q", got, string(pub.LifecycleStatePreparingDelete), s.describe())
+				t.Fatalf("state(): got %q, want %q\n%s", got, string(pub.LifecycleStatePreparingDelete), s.describe())
 			}
 			s.change(replicas(2))
 			s.runFor(time.Minute)
@@ -348,10 +348,10 @@ func TestADeletionThatIsNotNeededInTheMidstOfAnUpdate(t *testing.T) {
 			s.node.Digests["nginx:2"] = "b"
 			s.runFor(5 * time.Minute)
 			if got := s.set().Status.UpdatedAvailableReplicas; got != 2 {
-				t.Errorf("s.set().Status.UpdatedAvailableReplicas: got %d, want 2\n%q", got, s.describe())
+				t.Errorf("s.set().Status.UpdatedAvailableReplicas: got %d, want 2\n%s", got, s.describe())
 			}
 			if got := state(); got != string(pub.LifecycleStateNormal) {
-				t.Errorf("state(): got %q, want %q\n%q", got, string(pub.LifecycleStateNormal), s.describe())
+				t.Errorf("state(): got %q, want %q\n%s", got, string(pub.LifecycleStateNormal), s.describe())
 			}
 		})
 	}

@@ -140,10 +140,10 @@ func TestReferencesToTheSet(t *testing.T) {
 	s.runFor(5 * time.Minute)
 	pod := s.pod("web-1")
 	if got := controllerOf(pod); got != "" {
-		t.Fatalf("controllerOf(pod): got %q, want %q\n%q", got, "", s.describe())
+		t.Fatalf("controllerOf(pod): got %q, want %q\n%s", got, "", s.describe())
 	}
 	if pod.UID != uid {
-		t.Fatalf("pod.UID: got %q, want %q\n%q", pod.UID, uid, s.describe())
+		t.Fatalf("pod.UID: got %q, want %q\n%s", pod.UID, uid, s.describe())
 	}
 	s.Change(podKey("web-1"), func(o client.Object) { o.GetLabels()["app"] = "web" })
 	if s.Events(1); !s.Queue.Added() {
@@ -303,15 +303,15 @@ func TestPodsAreGivenUpBeforeTheirRevision(t *testing.T) {
 				s.runFor(time.Minute)
 				for _, pod := range before {
 					if now := s.pod(pod.Name); now == nil {
-						t.Errorf("s.pod(pod.Name): got nil, want a value\n%q", s.describe())
+						t.Errorf("s.pod(pod.Name): got nil, want a value\n%s", s.describe())
 					} else if now.UID != pod.UID {
-						t.Errorf("now.UID: got %q, want %q\n%q", now.UID, pod.UID, s.describe())
+						t.Errorf("now.UID: got %q, want %q\n%s", now.UID, pod.UID, s.describe())
 					} else if got, want := controllerOf(now), s.set().UID; got != want {
-						t.Errorf("controllerOf(now): got %q, want %q\n%q", got, want, s.describe())
+						t.Errorf("controllerOf(now): got %q, want %q\n%s", got, want, s.describe())
 					}
 				}
 				if is := s.set().Status; is.UpdatedAvailableReplicas != 2 {
-					t.Errorf("is.UpdatedAvailableReplicas: got %d, want 2\n%q", is.UpdatedAvailableReplicas, s.describe())
+					t.Errorf("is.UpdatedAvailableReplicas: got %d, want 2\n%s", is.UpdatedAvailableReplicas, s.describe())
 				}
 			})
 		}

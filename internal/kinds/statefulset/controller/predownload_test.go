@@ -97,13 +97,13 @@ func TestImagesArePulledAhead(t *testing.T) {
 		s.runFor(10 * time.Minute)
 		status := s.set().Status
 		if got := len(s.jobs()); got > 0 {
-			t.Errorf("s.jobs(): got %d, want none\n%q\n%q", got, s.jobs(), s.describe())
+			t.Errorf("s.jobs(): got %d, want none\n%q\n%s", got, s.jobs(), s.describe())
 		}
 		if status.UpdatedAvailableReplicas != 5 {
-			t.Errorf("status.UpdatedAvailableReplicas: got %d, want 5\n%q\n%q", status.UpdatedAvailableReplicas, s.jobs(), s.describe())
+			t.Errorf("status.UpdatedAvailableReplicas: got %d, want 5\n%q\n%s", status.UpdatedAvailableReplicas, s.jobs(), s.describe())
 		}
 		if status.CurrentRevision != status.UpdateRevision {
-			t.Errorf("status.CurrentRevision: got %q, want %q\n%q\n%q", status.CurrentRevision, status.UpdateRevision, s.jobs(), s.describe())
+			t.Errorf("status.CurrentRevision: got %q, want %q\n%q\n%s", status.CurrentRevision, status.UpdateRevision, s.jobs(), s.describe())
 		}
 	})
 	t.Run("they are refused", func(t *testing.T) {
