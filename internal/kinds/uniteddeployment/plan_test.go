@@ -184,7 +184,7 @@ func TestChildrenOfSubsets(t *testing.T) {
 	if got := strings.Join(actions, " "); got != "keep create create adopt" {
 		t.Errorf("actions: got %q, want %q\n%v", got, "keep create create adopt", p)
 	} else if p.Subsets[0].Child.Object.GetName() != "web-a" {
-		t.Errorf("p.Subsets[0].Child.Object.GetName(): got %q, want %q\n%q\n%v", p.Subsets[0].Child.Object.GetName(), "web-a", got, p)
+		t.Errorf("p.Subsets[0].Child.Object.GetName(): got %q, want %q\n%s\n%v", p.Subsets[0].Child.Object.GetName(), "web-a", got, p)
 	}
 	has := func(list []Removal, c *Child) bool {
 		return slices.ContainsFunc(list, func(r Removal) bool { return r.Child == c })
@@ -865,15 +865,15 @@ func TestARestartAnnotationIsANewRevision(t *testing.T) {
 		doc, err := p.Template.Build(s.United, v.Subset, v.Wanted)
 		pod := member(member(doc, "spec"), "template")
 		if err != nil {
-			t.Errorf("unexpected error: %v\n%q\n%v", err, v.String(), pod)
+			t.Errorf("unexpected error: %v\n%s\n%v", err, v.String(), pod)
 		} else if v.Action != Update {
-			t.Errorf("v.Action: got %q, want %q\n%v\n%q\n%v", v.Action, Update, err, v.String(), pod)
+			t.Errorf("v.Action: got %q, want %q\n%v\n%s\n%v", v.Action, Update, err, v.String(), pod)
 		} else if v.Wanted.Partition != int32(1-i) {
-			t.Errorf("v.Wanted.Partition: got %d, want %d\n%v\n%q\n%v", v.Wanted.Partition, int32(1-i), err, v.String(), pod)
+			t.Errorf("v.Wanted.Partition: got %d, want %d\n%v\n%s\n%v", v.Wanted.Partition, int32(1-i), err, v.String(), pod)
 		} else if v.Wanted.Revision != p.Expected {
-			t.Errorf("v.Wanted.Revision: got %q, want %q\n%v\n%q\n%v", v.Wanted.Revision, p.Expected, err, v.String(), pod)
+			t.Errorf("v.Wanted.Revision: got %q, want %q\n%v\n%s\n%v", v.Wanted.Revision, p.Expected, err, v.String(), pod)
 		} else if got := member(member(pod, "metadata"), "annotations")["kubectl.kubernetes.io/restartedAt"]; got != "now" {
-			t.Errorf("member(member(pod, \"metadata\"), \"annotations\")[\"kubectl.kubernetes.io/restartedAt\"]: got %v, want %q\n%v\n%q\n%v",
+			t.Errorf("member(member(pod, \"metadata\"), \"annotations\")[\"kubectl.kubernetes.io/restartedAt\"]: got %v, want %q\n%v\n%s\n%v",
 				got, "now", err, v.String(), pod)
 		}
 	}
