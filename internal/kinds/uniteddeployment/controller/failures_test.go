@@ -141,9 +141,9 @@ func TestRefusedNumbersForgetNothing(t *testing.T) {
 		w.rest()
 		before := w.united().Status.DeepCopy()
 		if c := before.SubsetStatuses[0].Conditions; len(c) != 1 {
-			t.Fatalf("len(c): got %d, want 1\n%q", len(c), w.describe())
+			t.Fatalf("len(c): got %d, want 1\n%s", len(c), w.describe())
 		} else if c[0].Status != corev1.ConditionFalse {
-			t.Fatalf("c[0].Status: got %q, want %q\n%q", c[0].Status, corev1.ConditionFalse, w.describe())
+			t.Fatalf("c[0].Status: got %q, want %q\n%s", c[0].Status, corev1.ConditionFalse, w.describe())
 		}
 		w.user(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Replicas = new(int32(10)) }) // 50 % are more than 3
 		w.quiet()
@@ -197,7 +197,7 @@ func TestAPodSeenBeforeItsReplicaSet(t *testing.T) {
 	w.Queue.Add()
 	w.quiet() // without the ReplicaSet it sees no pod
 	if got := w.split(); got[0] != 1 {
-		t.Fatalf("got[0]: got %d, want 1\n%q", got[0], w.describe())
+		t.Fatalf("got[0]: got %d, want 1\n%s", got[0], w.describe())
 	}
 	w.Show(w.KeyOf("ReplicaSet", set), set)
 	w.delivered(nil, set)

@@ -136,7 +136,7 @@ func play(t *testing.T, seed uint64, strategy *appsv1beta1.UnitedDeploymentSched
 		}
 		w.settled()
 		if t.Failed() {
-			t.Fatalf("t.Failed(): got true, want false\n%q", w.describe())
+			t.Fatal(w.describe())
 		}
 	}
 }
