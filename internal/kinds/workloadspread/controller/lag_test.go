@@ -88,7 +88,7 @@ func TestOrdinalsThatTheCacheShowsLate(t *testing.T) {
 				got = d.Subset.Name
 			}
 			if err != nil {
-				t.Errorf("unexpected error: %v\n%q", err, got)
+				t.Errorf("unexpected error: %v\n%s", err, got)
 			} else if got != test.want {
 				t.Errorf("got %q, want %q\n%v", got, test.want, err)
 			}
