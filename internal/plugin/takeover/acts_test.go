@@ -77,11 +77,11 @@ func TestTheWayBackTellsWhetherTheOtherManagerActs(t *testing.T) {
 		c := w.command(folder, &out)
 		c.back, c.timeout = true, 300*time.Millisecond
 		if err := c.run(t.Context()); err != nil {
-			t.Errorf("c.run(t.Context()): unexpected error: %v\n%q\n%q", err, w.violated, out.String())
+			t.Errorf("c.run(t.Context()): unexpected error: %v\n%q\n%s", err, w.violated, out.String())
 		} else if !strings.Contains(out.String(), want) {
 			t.Errorf("out: got %q, want it to contain %q\n%v\n%q", out.String(), want, err, w.violated)
 		} else if len(w.violated) > 0 {
-			t.Errorf("w.violated: got %q, want none\n%v\n%q", w.violated, err, out.String())
+			t.Errorf("w.violated: got %q, want none\n%v\n%s", w.violated, err, out.String())
 		}
 	}
 }

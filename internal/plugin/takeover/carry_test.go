@@ -67,7 +67,7 @@ func TestFieldsThatObjectsWouldLose(t *testing.T) {
 	w.patch(installation.Definitions, "clonesets.apps.kruise.io", withReplicas)
 	said, err := w.foresee(nil)
 	if want := "clonesets.apps.kruise.io v1beta1 has fields that Afloat does not know, and that no object has set: spec.drain\n"; err != nil {
-		t.Errorf("unexpected error: %v\n%q", err, said)
+		t.Errorf("unexpected error: %v\n%s", err, said)
 	} else if !strings.Contains(said, want) {
 		t.Errorf("said: got %q, want it to contain %q\n%v", said, want, err)
 	}
@@ -99,7 +99,7 @@ func TestAWorkloadDeletedMeanwhile(t *testing.T) {
 		}
 	})
 	if err != nil {
-		t.Errorf("unexpected error: %v\n%q", err, said)
+		t.Errorf("unexpected error: %v\n%s", err, said)
 	} else if !strings.Contains(said, "rehearsed: 0 workloads") {
 		t.Errorf("said: got %q, want it to contain %q\n%v", said, "rehearsed: 0 workloads", err)
 	}
@@ -140,7 +140,7 @@ spec:
   template: {metadata: {labels: {control-plane: daemon}}, spec: {serviceAccountName: kruise-daemon, containers: [{name: daemon, image: "win:1"}]}}
 `).foresee(nil)
 	if err != nil {
-		t.Errorf("unexpected error: %v\n%q", err, said)
+		t.Errorf("unexpected error: %v\n%s", err, said)
 	} else if !strings.Contains(said, "DaemonSet kruise-system/kruise-daemon-win stays as it is") {
 		t.Errorf("said: got %q, want it to contain %q\n%v", said, "DaemonSet kruise-system/kruise-daemon-win stays as it is", err)
 	}
@@ -160,7 +160,7 @@ func TestNoNodeDaemonsWhereNobodyWantsThem(t *testing.T) {
 	}
 	said, err := w.foresee(nil)
 	if err != nil {
-		t.Errorf("unexpected error: %v\n%q", err, said)
+		t.Errorf("unexpected error: %v\n%s", err, said)
 	} else if !strings.Contains(said, "none are installed") {
 		t.Errorf("said: got %q, want it to contain %q\n%v", said, "none are installed", err)
 	} else if strings.Contains(said, "DaemonSet kruise-system/kruise-daemon would") {
@@ -183,7 +183,7 @@ data:
 	said, err := w.foresee(nil)
 	for _, want := range []string{"the other manager may list everything: TFJob.kubeflow.org, Part.x.org", "DeletionProtectionForCRDCascadingGate is on: grant"} {
 		if err != nil {
-			t.Errorf("unexpected error: %v\n%q", err, said)
+			t.Errorf("unexpected error: %v\n%s", err, said)
 		} else if !strings.Contains(said, want) {
 			t.Errorf("said: got %q, want it to contain %q\n%v", said, want, err)
 		}
