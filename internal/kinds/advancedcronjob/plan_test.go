@@ -109,8 +109,21 @@ func TestDue(t *testing.T) {
 				t.Errorf("%s: ACJ-056: again after %s", name, plan.After)
 			}
 		}
-		if begins(plan) != test.run || told(plan) != test.told || next != test.next || plan.Dropped != test.dropped {
-			t.Errorf("%s: run %q, told %q, next %q, %d dropped: %s", name, begins(plan), told(plan), next, plan.Dropped, plan.Message)
+		if got := begins(plan); got != test.run {
+			t.Errorf("%s: begins(plan): got %q, want %q; run %q, told %q, next %q, %d dropped: %s", name, got, test.run, begins(plan),
+				told(plan), next, plan.Dropped, plan.Message)
+		}
+		if got := told(plan); got != test.told {
+			t.Errorf("%s: told(plan): got %q, want %q; run %q, told %q, next %q, %d dropped: %s", name, got, test.told, begins(plan), told(plan),
+				next, plan.Dropped, plan.Message)
+		}
+		if next != test.next {
+			t.Errorf("%s: next: got %q, want %q; run %q, told %q, next %q, %d dropped: %s", name, next, test.next, begins(plan), told(plan),
+				next, plan.Dropped, plan.Message)
+		}
+		if plan.Dropped != test.dropped {
+			t.Errorf("%s: plan.Dropped: got %d, want %d; run %q, told %q, next %q, %d dropped: %s", name, plan.Dropped, test.dropped,
+				begins(plan), told(plan), next, plan.Dropped, plan.Message)
 		}
 		if plan.Message == "" {
 			t.Errorf("%s: no message", name)
@@ -123,12 +136,16 @@ func TestDroppedTimesAreCountedOnce(t *testing.T) {
 	s := snapshot(CronJob("Job", "0 * * * *", Deadline(60)), 3*time.Hour+2*minute)
 	first := Make(s)
 	s.Counted, s.Now = first.Counted, s.Now.Add(minute)
-	if second := Make(s); first.Dropped != 3 || second.Dropped != 0 {
-		t.Errorf("%d, %d", first.Dropped, second.Dropped)
+	second := Make(s)
+	if first.Dropped != 3 {
+		t.Errorf("first.Dropped: got %d, want 3", first.Dropped)
+	}
+	if second.Dropped != 0 {
+		t.Errorf("second.Dropped: got %d, want 0", second.Dropped)
 	}
 	s.Now = s.Now.Add(time.Hour)
 	if third := Make(s); third.Dropped != 1 {
-		t.Errorf("%d", third.Dropped)
+		t.Errorf("third.Dropped: got %d, want 1", third.Dropped)
 	}
 }
 
@@ -141,8 +158,12 @@ func TestAZoneThatCannotBeLoadedStopsScheduling(t *testing.T) {
 	}
 	s := snapshot(CronJob("Job", "0 15 * * *"), 3*time.Hour)
 	s.Zone = berlin
-	if plan := Make(s); begins(plan) != "2h0m0s" || plan.Run.Time.Format(time.RFC3339) != "2030-01-01T15:00:00+01:00" {
-		t.Errorf("%s", begins(plan))
+	plan := Make(s)
+	if got := begins(plan); got != "2h0m0s" {
+		t.Errorf("begins(plan): got %q, want %q", got, "2h0m0s")
+	}
+	if got := plan.Run.Time.Format(time.RFC3339); got != "2030-01-01T15:00:00+01:00" {
+		t.Errorf("plan.Run.Time.Format(time.RFC3339): got %q, want %q", got, "2030-01-01T15:00:00+01:00")
 	}
 	s.Zone = nil
 	if plan := Make(s); begins(plan) != "3h0m0s" {
@@ -152,8 +173,18 @@ func TestAZoneThatCannotBeLoadedStopsScheduling(t *testing.T) {
 		CronJob("Job", "0 15 * * *", func(c *appsv1beta1.AdvancedCronJob) { c.Spec.TimeZone = new("Europe/Atlantis") }),
 		CronJob("Job", "0 15 * * *", func(c *appsv1beta1.AdvancedCronJob) { c.Spec.TimeZone = new("") })} {
 		plan := Make(snapshot(cronJob, 9*time.Hour))
-		if plan.Run != nil || plan.After != 0 || plan.Reason != NoZone || len(plan.Notes) != 1 || plan.Notes[0].Type != "Warning" || told(plan) != "UnknownTimeZone" {
-			t.Errorf("%s %s: %+v", cronJob.Spec.Schedule, begins(plan), plan)
+		if plan.Run != nil {
+			t.Errorf("%s %s: plan.Run: got %+v, want nil\n%+v", cronJob.Spec.Schedule, begins(plan), plan.Run, plan)
+		} else if plan.After != 0 {
+			t.Errorf("%s %s: plan.After: got %v, want 0\n%+v", cronJob.Spec.Schedule, begins(plan), plan.After, plan)
+		} else if plan.Reason != NoZone {
+			t.Errorf("%s %s: plan.Reason: got %q, want %q\n%+v", cronJob.Spec.Schedule, begins(plan), plan.Reason, NoZone, plan)
+		} else if len(plan.Notes) != 1 {
+			t.Errorf("%s %s: len(plan.Notes): got %d, want 1\n%+v", cronJob.Spec.Schedule, begins(plan), len(plan.Notes), plan)
+		} else if plan.Notes[0].Type != "Warning" {
+			t.Errorf("%s %s: plan.Notes[0].Type: got %q, want %q\n%+v", cronJob.Spec.Schedule, begins(plan), plan.Notes[0].Type, "Warning", plan)
+		} else if got := told(plan); got != "UnknownTimeZone" {
+			t.Errorf("%s %s: told(plan): got %q, want %q\n%+v", cronJob.Spec.Schedule, begins(plan), got, "UnknownTimeZone", plan)
 		}
 	}
 }
@@ -163,9 +194,18 @@ func TestAZoneThatCannotBeLoadedStopsScheduling(t *testing.T) {
 func TestAScheduleThatCannotBeReadStopsTheObject(t *testing.T) {
 	for _, schedule := range []string{"", "TZ=0", "every day", "61 * * * *", strings.Repeat("*", 5000)} {
 		plan := Make(snapshot(CronJob("Job", schedule), 9*time.Hour))
-		if plan.Run != nil || plan.After != 0 || plan.Reason != NoSchedule || told(plan) != "UnparseableSchedule" || plan.Notes[0].Type != "Warning" ||
-			len(plan.Notes[0].Message) > 500 {
-			t.Errorf("%q: %+v", schedule, plan)
+		if plan.Run != nil {
+			t.Errorf("%q: plan.Run: got %+v, want nil\n%+v", schedule, plan.Run, plan)
+		} else if plan.After != 0 {
+			t.Errorf("%q: plan.After: got %v, want 0\n%+v", schedule, plan.After, plan)
+		} else if plan.Reason != NoSchedule {
+			t.Errorf("%q: plan.Reason: got %q, want %q\n%+v", schedule, plan.Reason, NoSchedule, plan)
+		} else if got := told(plan); got != "UnparseableSchedule" {
+			t.Errorf("%q: told(plan): got %q, want %q\n%+v", schedule, got, "UnparseableSchedule", plan)
+		} else if plan.Notes[0].Type != "Warning" {
+			t.Errorf("%q: plan.Notes[0].Type: got %q, want %q\n%+v", schedule, plan.Notes[0].Type, "Warning", plan)
+		} else if len(plan.Notes[0].Message) > 500 {
+			t.Errorf("%q: len(plan.Notes[0].Message): got %d, want at most 500\n%+v", schedule, len(plan.Notes[0].Message), plan)
 		}
 	}
 }
@@ -185,8 +225,14 @@ func TestChildrenTellOfTheirRuns(t *testing.T) {
 				o.SetUID("x")
 			}
 		}
-		if ChildOf(child(0, Ended(true))).Phase != Succeeded || ChildOf(child(0, Ended(false))).Phase != Failed || ChildOf(child(0)).Phase != Active {
-			t.Errorf("ACJ-031: %s", kind)
+		if got := ChildOf(child(0, Ended(true))).Phase; got != Succeeded {
+			t.Errorf("ACJ-031: ChildOf(child(0, Ended(true))).Phase: got %v, want %v\n%s", got, Succeeded, kind)
+		}
+		if got := ChildOf(child(0, Ended(false))).Phase; got != Failed {
+			t.Errorf("ACJ-031: ChildOf(child(0, Ended(false))).Phase: got %v, want %v\n%s", got, Failed, kind)
+		}
+		if got := ChildOf(child(0)).Phase; got != Active {
+			t.Errorf("ACJ-031: ChildOf(child(0)).Phase: got %v, want %v\n%s", got, Active, kind)
 		}
 		plan := Make(snapshot(cronJob, 30*minute, child(20*minute), child(10*minute, Going), child(5*minute, Ended(true)), child(0, unreadable("soon"))))
 		var active []string
@@ -199,19 +245,33 @@ func TestChildrenTellOfTheirRuns(t *testing.T) {
 		if diff := cmp.Diff(want, active); diff != "" {
 			t.Errorf("ACJ-100 %s: %s", kind, diff)
 		}
-		if last := plan.Status.LastScheduleTime; plan.Status.Type != string(kind) || last == nil || !last.Time.Equal(Noon.Add(20*minute)) {
-			t.Errorf("ACJ-015, ACJ-032: %+v", plan.Status)
+		if last := plan.Status.LastScheduleTime; plan.Status.Type != string(kind) {
+			t.Errorf("ACJ-015, ACJ-032: plan.Status.Type: got %q, want %q\n%+v", plan.Status.Type, string(kind), plan.Status)
+		} else if last == nil {
+			t.Errorf("ACJ-015, ACJ-032: plan.Status.LastScheduleTime: got nil, want a value\n%+v", plan.Status)
+		} else if !last.Time.Equal(Noon.Add(20 * minute)) {
+			t.Errorf("ACJ-015, ACJ-032: last.Time: got %v, want %v\n%+v", last.Time, Noon.Add(20*minute), plan.Status)
 		}
 		cronJob.Status = plan.Status
 		again := Make(snapshot(cronJob, 31*minute, child(20*minute, func(o client.Object) { o.SetResourceVersion("8") }), child(10*minute, Ended(false))))
-		if len(again.Status.Active) != 1 || again.Status.Active[0].ResourceVersion != "7" {
-			t.Errorf("the status follows each change of a child: %+v", again.Status.Active)
+		if len(again.Status.Active) != 1 {
+			t.Errorf("the status follows each change of a child: len(again.Status.Active): got %d, want 1\n%+v", len(again.Status.Active),
+				again.Status.Active)
+		} else if again.Status.Active[0].ResourceVersion != "7" {
+			t.Errorf("the status follows each change of a child: again.Status.Active[0].ResourceVersion: got %q, want %q\n%+v",
+				again.Status.Active[0].ResourceVersion, "7", again.Status.Active)
 		}
-		if names(again.Finished) != "nightly-1893499800" || again.Finished[0].Phase.String() != "failed" || again.Finished[0].Why == "" {
-			t.Errorf("ACJ-103: %v", again.Finished)
+		if got := names(again.Finished); got != "nightly-1893499800" {
+			t.Errorf("ACJ-103: names(again.Finished): got %q, want %q\n%v", got, "nightly-1893499800", again.Finished)
+		} else if again.Finished[0].Phase.String() != "failed" {
+			t.Errorf("ACJ-103: again.Finished[0].Phase: got %q, want %q\n%v", again.Finished[0].Phase.String(), "failed", again.Finished)
+		} else if again.Finished[0].Why == "" {
+			t.Errorf("ACJ-103: again.Finished[0].Why: got nothing, want some text\n%v", again.Finished)
 		}
-		if none := Make(snapshot(cronJob, 31*minute)); none.Status.Active != nil || none.Status.LastScheduleTime == nil {
-			t.Errorf("ACJ-100, ACJ-101: %+v", none.Status)
+		if none := Make(snapshot(cronJob, 31*minute)); none.Status.Active != nil {
+			t.Errorf("ACJ-100, ACJ-101: none.Status.Active: got %v, want nil\n%+v", none.Status.Active, none.Status)
+		} else if none.Status.LastScheduleTime == nil {
+			t.Errorf("ACJ-100, ACJ-101: none.Status.LastScheduleTime: got nil, want a value\n%+v", none.Status)
 		}
 	}
 	both := &batchv1.Job{}
@@ -230,11 +290,16 @@ func TestVeryManyActiveChildren(t *testing.T) {
 		children = append(children, Made("Job", cronJob, time.Duration(i)*time.Second))
 	}
 	plan := Make(snapshot(cronJob, 1500*time.Second, children...))
-	if n := len(plan.Status.Active); n != 1000 || plan.Status.Active[999].Name != children[1499].GetName() {
-		t.Errorf("%d are listed", n)
+	if n := len(plan.Status.Active); n != 1000 {
+		t.Errorf("len(plan.Status.Active): got %d, want 1000", n)
+	} else if plan.Status.Active[999].Name != children[1499].GetName() {
+		t.Errorf("plan.Status.Active[999].Name: got %q, want %q; %d are listed", plan.Status.Active[999].Name, children[1499].GetName(), n)
 	}
-	if status := plan.Started(&Child{Object: children[0], Kind: Job}); len(status.Active) != 1000 || status.Active[999].Name != children[0].GetName() {
-		t.Errorf("%d are listed", len(status.Active))
+	if status := plan.Started(&Child{Object: children[0], Kind: Job}); len(status.Active) != 1000 {
+		t.Errorf("len(status.Active): got %d, want 1000", len(status.Active))
+	} else if status.Active[999].Name != children[0].GetName() {
+		t.Errorf("status.Active[999].Name: got %q, want %q; %d are listed", status.Active[999].Name, children[0].GetName(),
+			len(status.Active))
 	}
 }
 
@@ -247,7 +312,7 @@ func TestThePolicyDecidesWhatActiveChildrenMean(t *testing.T) {
 			active := Made(string(kind), cronJob, time.Hour)
 			plan := Make(snapshot(cronJob, 2*time.Hour+minute, active, Made(string(kind), cronJob, minute, Ended(false)), Made(string(kind), cronJob, 2*minute, Going)))
 			if got := begins(plan) + " | " + names(plan.Replace) + told(plan); got != want {
-				t.Errorf("%s %s: %s", kind, policy, got)
+				t.Errorf(`%s %s: begins(plan) + " | " + names(plan.Replace) + told(plan): got %q, want %q`, kind, policy, got, want)
 			}
 		}
 	}
@@ -255,9 +320,14 @@ func TestThePolicyDecidesWhatActiveChildrenMean(t *testing.T) {
 	// has come.
 	forbid := CronJob("Job", "0 * * * *", Policy("Forbid"), Last(time.Hour))
 	waiting := Make(snapshot(forbid, 2*time.Hour, Made("Job", forbid, time.Hour)))
-	if waiting.Reason != AlreadyActive || !strings.Contains(waiting.Message, "Job nightly-1893502800") || waiting.Notes[0].Type != "Normal" ||
-		waiting.After != time.Hour {
-		t.Errorf("%+v", waiting)
+	if waiting.Reason != AlreadyActive {
+		t.Errorf("waiting.Reason: got %q, want %q\n%+v", waiting.Reason, AlreadyActive, waiting)
+	} else if !strings.Contains(waiting.Message, "Job nightly-1893502800") {
+		t.Errorf("waiting.Message: got %q, want it to contain %q\n%+v", waiting.Message, "Job nightly-1893502800", waiting)
+	} else if waiting.Notes[0].Type != "Normal" {
+		t.Errorf("waiting.Notes[0].Type: got %q, want %q\n%+v", waiting.Notes[0].Type, "Normal", waiting)
+	} else if waiting.After != time.Hour {
+		t.Errorf("waiting.After: got %v, want %v\n%+v", waiting.After, time.Hour, waiting)
 	}
 	ended := Made("Job", forbid, time.Hour, Ended(true))
 	if plan := Make(snapshot(forbid, 2*time.Hour+59*minute, ended)); begins(plan) != "2h0m0s" {
@@ -277,9 +347,12 @@ func TestThePolicyDecidesWhatActiveChildrenMean(t *testing.T) {
 		t.Errorf("%+v", plan)
 	}
 	forbid.Spec.SuccessfulJobsHistoryLimit = new(int32(0))
-	if plan := Make(snapshot(forbid, 2*time.Hour, Made("Job", forbid, 0, Ended(true), func(o client.Object) { o.SetAnnotations(nil) }))); begins(plan) != "2h0m0s" ||
-		len(plan.Delete) != 1 {
-		t.Errorf("%+v", plan)
+	plan := Make(snapshot(forbid, 2*time.Hour, Made("Job", forbid, 0, Ended(true), func(o client.Object) { o.SetAnnotations(nil) })))
+	if got := begins(plan); got != "2h0m0s" {
+		t.Errorf("begins(plan): got %q, want %q\n%+v", got, "2h0m0s", plan)
+	}
+	if len(plan.Delete) != 1 {
+		t.Errorf("len(plan.Delete): got %d, want 1\n%+v", len(plan.Delete), plan)
 	}
 }
 
@@ -291,24 +364,46 @@ func TestNothingBeginsWhilePausedOrDeleted(t *testing.T) {
 	children := []client.Object{Made("Job", cronJob, time.Hour), Made("Job", cronJob, minute, Ended(false))}
 	cronJob.Spec.Paused = new(true)
 	plan := Make(snapshot(cronJob, 5*time.Hour, children...))
-	if plan.Run != nil || len(plan.Replace) > 0 || plan.Reason != Paused || plan.After != 0 || len(plan.Delete) != 1 || len(plan.Status.Active) != 1 ||
-		plan.Dropped != 0 {
-		t.Errorf("ACJ-080: %+v", plan)
+	if plan.Run != nil {
+		t.Errorf("ACJ-080: plan.Run: got %+v, want nil\n%+v", plan.Run, plan)
+	} else if len(plan.Replace) > 0 {
+		t.Errorf("ACJ-080: plan.Replace: got %v, want none\n%+v", plan.Replace, plan)
+	} else if plan.Reason != Paused {
+		t.Errorf("ACJ-080: plan.Reason: got %q, want %q\n%+v", plan.Reason, Paused, plan)
+	} else if plan.After != 0 {
+		t.Errorf("ACJ-080: plan.After: got %v, want 0\n%+v", plan.After, plan)
+	} else if len(plan.Delete) != 1 {
+		t.Errorf("ACJ-080: len(plan.Delete): got %d, want 1\n%+v", len(plan.Delete), plan)
+	} else if len(plan.Status.Active) != 1 {
+		t.Errorf("ACJ-080: len(plan.Status.Active): got %d, want 1\n%+v", len(plan.Status.Active), plan)
+	} else if plan.Dropped != 0 {
+		t.Errorf("ACJ-080: plan.Dropped: got %d, want 0\n%+v", plan.Dropped, plan)
 	}
 	cronJob.Spec.Paused = nil
 	if plan := Make(snapshot(cronJob, 5*time.Hour+minute, children...)); begins(plan) != "5h0m0s" {
 		t.Errorf("ACJ-081: %s", begins(plan))
 	}
 	Deadline(30)(cronJob)
-	if plan := Make(snapshot(cronJob, 5*time.Hour+minute, children...)); plan.Run != nil || told(plan) != "MissSchedule" {
-		t.Errorf("ACJ-081: %s", begins(plan))
+	if plan := Make(snapshot(cronJob, 5*time.Hour+minute, children...)); plan.Run != nil {
+		t.Errorf("ACJ-081: plan.Run: got %+v, want nil\n%s", plan.Run, begins(plan))
+	} else if got := told(plan); got != "MissSchedule" {
+		t.Errorf("ACJ-081: told(plan): got %q, want %q\n%s", got, "MissSchedule", begins(plan))
 	}
 	cronJob.Spec.StartingDeadlineSeconds = nil
 	cronJob.DeletionTimestamp = At(0)
 	plan = Make(snapshot(cronJob, 5*time.Hour, append(children, Made("Job", cronJob, 2*time.Hour, Held))...))
-	if plan.Run != nil || plan.Reason != Deleting || plan.After != 0 || len(plan.Delete)+len(plan.Replace) > 0 || len(plan.Status.Active) != 2 ||
-		len(plan.Release) != 1 {
-		t.Errorf("ACJ-042: %+v", plan)
+	if plan.Run != nil {
+		t.Errorf("ACJ-042: plan.Run: got %+v, want nil\n%+v", plan.Run, plan)
+	} else if plan.Reason != Deleting {
+		t.Errorf("ACJ-042: plan.Reason: got %q, want %q\n%+v", plan.Reason, Deleting, plan)
+	} else if plan.After != 0 {
+		t.Errorf("ACJ-042: plan.After: got %v, want 0\n%+v", plan.After, plan)
+	} else if len(plan.Delete)+len(plan.Replace) > 0 {
+		t.Errorf("ACJ-042: len(plan.Delete)+len(plan.Replace): got %d, want 0\n%+v", len(plan.Delete)+len(plan.Replace), plan)
+	} else if len(plan.Status.Active) != 2 {
+		t.Errorf("ACJ-042: len(plan.Status.Active): got %d, want 2\n%+v", len(plan.Status.Active), plan)
+	} else if len(plan.Release) != 1 {
+		t.Errorf("ACJ-042: len(plan.Release): got %d, want 1\n%+v", len(plan.Release), plan)
 	}
 }
 
@@ -319,9 +414,16 @@ func TestTemplatesThatAreNotOne(t *testing.T) {
 	two := CronJob("Job", "* * * * *")
 	two.Spec.Template.BroadcastJobTemplate = &appsv1beta1.BroadcastJobTemplateSpec{}
 	for _, cronJob := range []*appsv1beta1.AdvancedCronJob{none, two} {
-		if plan := Make(snapshot(cronJob, time.Hour)); plan.Run != nil || plan.Reason != NoTemplate || plan.After != 0 || told(plan) != FailedCreate ||
-			plan.Status.Type != "" {
-			t.Errorf("%+v", plan)
+		if plan := Make(snapshot(cronJob, time.Hour)); plan.Run != nil {
+			t.Errorf("plan.Run: got %+v, want nil\n%+v", plan.Run, plan)
+		} else if plan.Reason != NoTemplate {
+			t.Errorf("plan.Reason: got %q, want %q\n%+v", plan.Reason, NoTemplate, plan)
+		} else if plan.After != 0 {
+			t.Errorf("plan.After: got %v, want 0\n%+v", plan.After, plan)
+		} else if got := told(plan); got != FailedCreate {
+			t.Errorf("told(plan): got %q, want %q\n%+v", got, FailedCreate, plan)
+		} else if plan.Status.Type != "" {
+			t.Errorf("plan.Status.Type: got %q, want %q\n%+v", plan.Status.Type, "", plan)
 		}
 	}
 }
@@ -332,8 +434,12 @@ func TestAKindThatIsNotServedLeavesTheRunDue(t *testing.T) {
 		s := snapshot(CronJob(string(kind), "0 * * * *"), time.Hour)
 		s.Absent = []Kind{BroadcastJob}
 		plan := Make(s)
-		if absent := plan.Reason == NotServed; absent != (kind == BroadcastJob) || absent == (plan.Run != nil) || absent != (told(plan) == FailedCreate) {
-			t.Errorf("%s: %+v", kind, plan)
+		if absent := plan.Reason == NotServed; absent != (kind == BroadcastJob) {
+			t.Errorf("%s: plan.Reason == NotServed: got %t, want %t\n%+v", kind, absent, kind == BroadcastJob, plan)
+		} else if absent == (plan.Run != nil) {
+			t.Errorf("%s: plan.Reason == NotServed: got %t, want another value\n%+v", kind, absent, plan)
+		} else if want := (told(plan) == FailedCreate); absent != want {
+			t.Errorf("%s: plan.Reason == NotServed: got %t, want %t\n%+v", kind, absent, want, plan)
 		}
 	}
 }
@@ -362,7 +468,7 @@ func TestHistory(t *testing.T) {
 		} {
 			cronJob.Spec.SuccessfulJobsHistoryLimit, cronJob.Spec.FailedJobsHistoryLimit = &limits[0], &limits[1]
 			if got := names(Make(snapshot(cronJob, time.Hour, children...)).Delete); got != want {
-				t.Errorf("%s %v: %s", kind, limits, got)
+				t.Errorf("%s %v: got %q, want %q", kind, limits, got, want)
 			}
 		}
 		cronJob.Spec.SuccessfulJobsHistoryLimit, cronJob.Spec.FailedJobsHistoryLimit = nil, nil
@@ -437,7 +543,7 @@ func TestNewChild(t *testing.T) {
 				"ownerReferences": []any{map[string]any{"apiVersion": "apps.kruise.io/v1beta1", "kind": "AdvancedCronJob", "name": "nightly", "uid": "cron",
 					"controller": true, "blockOwnerDeletion": true}}}}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: %s", kind, diff)
+			t.Errorf("%s: (-want +got):\n%s", kind, diff)
 		}
 	}
 	broken := CronJob("Job", "* * * * *")
@@ -454,26 +560,36 @@ func TestNewChild(t *testing.T) {
 func TestNamesOfChildrenAreThoseOfTheReference(t *testing.T) {
 	at := Noon
 	if got := NameOf("nightly", at); got != "nightly-1893499200" {
-		t.Error(got)
+		t.Errorf(`NameOf("nightly", at): got %q, want %q`, got, "nightly-1893499200")
 	}
 	seen := map[string]bool{}
 	for length := 1; length <= 63; length++ {
 		base := strings.Repeat("a", length)
 		for _, name := range []string{NameOf(base, at), NameOf(base, at.Add(minute)), NameOf(base[1:]+"b", at)} {
-			if len(name) > 63 || seen[name] || !strings.Contains(name, "-18934992") {
-				t.Errorf("%d: %s", length, name)
+			if len(name) > 63 {
+				t.Errorf("%d: len(name): got %d, want at most 63", length, len(name))
+			}
+			if seen[name] {
+				t.Errorf("%d: seen[name]: got true, want false", length)
+			}
+			if !strings.Contains(name, "-18934992") {
+				t.Errorf("%d: name: got %q, want it to contain %q", length, name, "-18934992")
 			}
 			seen[name] = true
 		}
-		if length <= 52 && NameOf(base, at) != base+"-1893499200" {
-			t.Errorf("%d: %s", length, NameOf(base, at))
+		if got := NameOf(base, at); length <= 52 && got != base+"-1893499200" {
+			t.Errorf("%d: NameOf(base, at): got %q, want %q", length, got, base+"-1893499200")
 		}
-		if length > 52 && len(NameOf(base, at)) != 63 {
-			t.Errorf("%d: %s", length, NameOf(base, at))
+		if got := len(NameOf(base, at)); length > 52 && got != 63 {
+			t.Errorf("%d: len(NameOf(base, at)): got %d, want 63\n%s", length, got, NameOf(base, at))
 		}
 	}
-	if got := fmt.Sprint(NameOf(strings.Repeat("a", 63), at)); !strings.HasPrefix(got, strings.Repeat("a", 43)+"-") || !strings.HasSuffix(got, "-1893499200") {
-		t.Error(got)
+	got := fmt.Sprint(NameOf(strings.Repeat("a", 63), at))
+	if !strings.HasPrefix(got, strings.Repeat("a", 43)+"-") {
+		t.Errorf(`NameOf(strings.Repeat("a", 63), at): got %q, want it to begin with %q`, got, strings.Repeat("a", 43)+"-")
+	}
+	if !strings.HasSuffix(got, "-1893499200") {
+		t.Errorf(`NameOf(strings.Repeat("a", 63), at): got %q, want it to end with %q`, got, "-1893499200")
 	}
 }
 
@@ -483,11 +599,14 @@ func TestAChildIsKnownByTheUIDOfItsController(t *testing.T) {
 		child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "AdvancedCronJob", UID: "other", APIVersion: version},
 			{Kind: "AdvancedCronJob", Name: "whatever", UID: "u", APIVersion: version, Controller: new(true)}}}}
 		if got := OwnerOf(child); string(got) != want {
-			t.Errorf("%s: %q", version, got)
+			t.Errorf("%s: OwnerOf(child): got %q, want %q", version, string(got), want)
 		}
 	}
 	child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "CronJob", UID: "u", APIVersion: "apps.kruise.io/v1", Controller: new(true)}}}}
-	if OwnerOf(child) != "" || OwnerOf(&batchv1.Job{}) != "" {
-		t.Error("of another kind, or nobody's")
+	if got := OwnerOf(child); got != "" {
+		t.Errorf("of another kind, or nobody's: OwnerOf(child): got %q, want %q", got, "")
+	}
+	if got := OwnerOf(&batchv1.Job{}); got != "" {
+		t.Errorf("of another kind, or nobody's: OwnerOf(&batchv1.Job{}): got %q, want %q", got, "")
 	}
 }

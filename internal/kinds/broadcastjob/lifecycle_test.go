@@ -32,8 +32,11 @@ func TestTheFirstPlanBeginsTheJob(t *testing.T) {
 	w.Nodes, w.Job.Status.StartTime = nil, plan.Status.StartTime
 	w.Now = planTime.Add(24 * time.Hour)
 	plan = w.expect("a cluster without nodes", "", "", running, "0 active, 0 succeeded, 0 failed of 0") // BJ-111
-	if plan.Ends || !plan.Status.StartTime.Time.Equal(planTime) {
-		t.Errorf("%+v", plan.Status)
+	if plan.Ends {
+		t.Errorf("plan.Ends: got true, want false\n%+v", plan.Status)
+	}
+	if !plan.Status.StartTime.Time.Equal(planTime) {
+		t.Errorf("plan.Status.StartTime.Time: got %v, want %v\n%+v", plan.Status.StartTime.Time, planTime, plan.Status)
 	}
 }
 
@@ -45,8 +48,14 @@ func TestAPausedJobOnlyCounts(t *testing.T) {
 	w.pod("n2", corev1.PodFailed)
 	w.pod("n4", corev1.PodRunning) // neither is it deleted
 	plan := w.expect("past its deadline, with a failed pod", "", "", isPaused, "2 active, 0 succeeded, 1 failed of 3")
-	if len(plan.Tell) > 0 || plan.Hold == "" || plan.After != 0 {
-		t.Errorf("%v %q after %s", plan.Tell, plan.Hold, plan.After)
+	if len(plan.Tell) > 0 {
+		t.Errorf("plan.Tell: got %v, want none", plan.Tell)
+	}
+	if plan.Hold == "" {
+		t.Error("plan.Hold: got nothing, want some text")
+	}
+	if plan.After != 0 {
+		t.Errorf("plan.After: got %v, want 0", plan.After)
 	}
 	w.Job.Status = plan.Status
 	w.Pods = w.Pods[:1]
@@ -55,13 +64,20 @@ func TestAPausedJobOnlyCounts(t *testing.T) {
 	w.expect("all is done", "", "", isPaused, "0 active, 1 succeeded, 0 failed of 1")
 	w.Job.Spec.Paused, w.Job.Spec.CompletionPolicy.ActiveDeadlineSeconds = false, nil
 	plan = w.expect("and it goes on", "", "", completed, "0 active, 1 succeeded, 0 failed of 1")
-	if told := plan.Tell[ToldContinue]; told.Type != corev1.EventTypeNormal || told.Message == "" {
-		t.Errorf("%v", plan.Tell)
+	told := plan.Tell[ToldContinue]
+	if told.Type != corev1.EventTypeNormal {
+		t.Errorf("told.Type: got %q, want %q\n%v", told.Type, corev1.EventTypeNormal, plan.Tell)
+	}
+	if told.Message == "" {
+		t.Errorf("told.Message: got nothing, want some text\n%v", plan.Tell)
 	}
 	w = newWorld(t, 2, phase(isPaused), deadline(60))
 	plan = w.expect("resumed past its deadline", "", "", failed, "0 active, 0 succeeded, 0 failed of 2")
-	if plan.Tell[ToldContinue].Message == "" || plan.Tell[ToldDeadline].Message == "" {
-		t.Errorf("%v", plan.Tell)
+	if plan.Tell[ToldContinue].Message == "" {
+		t.Errorf("plan.Tell[ToldContinue].Message: got nothing, want some text\n%v", plan.Tell)
+	}
+	if plan.Tell[ToldDeadline].Message == "" {
+		t.Errorf("plan.Tell[ToldDeadline].Message: got nothing, want some text\n%v", plan.Tell)
 	}
 	w = newWorld(t, 2, phase(isPaused))
 	w.expect("resumed in time", "n1 n2", "", running, "2 active, 0 succeeded, 0 failed of 2")
@@ -80,8 +96,14 @@ func TestAJobThatNobodyCheckedDoesNothingAndSaysWhy(t *testing.T) {
 		w := newWorld(t, 2, change)
 		w.pod("n1", corev1.PodRunning)
 		plan := w.expect(name, "", "", running, "0 active, 0 succeeded, 0 failed of 0")
-		if plan.Tell[ToldBadSpec].Message == "" || plan.ScaleError == "" || plan.After != 0 {
-			t.Errorf("%s: %v", name, plan.Tell)
+		if plan.Tell[ToldBadSpec].Message == "" {
+			t.Errorf("%s: plan.Tell[ToldBadSpec].Message: got nothing, want some text\n%v", name, plan.Tell)
+		}
+		if plan.ScaleError == "" {
+			t.Errorf("%s: plan.ScaleError: got nothing, want some text\n%v", name, plan.Tell)
+		}
+		if plan.After != 0 {
+			t.Errorf("%s: plan.After: got %v, want 0\n%v", name, plan.After, plan.Tell)
 		}
 	}
 }
@@ -100,8 +122,15 @@ func TestWhatABudgetHoldsIsTriedAgain(t *testing.T) {
 	w.pod("n2", corev1.PodRunning)
 	for range 2 {
 		plan := w.expect("held", "", "", failed, "1 active, 0 succeeded, 2 failed of 2")
-		if !plan.HeldByBudget || plan.Waiting == nil || !strings.Contains(plan.Waiting.String(), "budget b allows 0") || plan.After != time.Second {
-			t.Errorf("%v after %s", plan.Waiting, plan.After)
+		if !plan.HeldByBudget {
+			t.Errorf("plan.HeldByBudget: got false, want true; %v after %s", plan.Waiting, plan.After)
+		} else if plan.Waiting == nil {
+			t.Errorf("plan.Waiting: got nil, want a value; %v after %s", plan.Waiting, plan.After)
+		} else if !strings.Contains(plan.Waiting.String(), "budget b allows 0") {
+			t.Errorf("plan.Waiting: got %q, want it to contain %q; %v after %s", plan.Waiting.String(), "budget b allows 0", plan.Waiting,
+				plan.After)
+		} else if plan.After != time.Second {
+			t.Errorf("plan.After: got %v, want %v; %v after %s", plan.After, time.Second, plan.Waiting, plan.After)
 		}
 		w.Job.Status = plan.Status
 	}
@@ -131,11 +160,11 @@ func TestChangesAreForLaterPods(t *testing.T) {
 	onFailure(w.Job)
 	template(`{"spec":{"restartPolicy":"OnFailure","nodeSelector":{"pool":"b"},"containers":[{"name":"main","image":"check:2"}]}}`)(w.Job)
 	if errs := Validate(WrittenInV1beta1(w.Job), before); len(errs) > 0 {
-		t.Error(errs)
+		t.Errorf("Validate(WrittenInV1beta1(w.Job), before): got %v, want none", errs)
 	}
 	plan := w.expect("all changed", "n4", "", running, "2 active, 1 succeeded, 0 failed of 3")
 	if spec := plan.Create[0].Pod["spec"].(map[string]any); spec["restartPolicy"] != "OnFailure" {
-		t.Errorf("%v", spec)
+		t.Errorf("spec[\"restartPolicy\"]: got %v, want %q\n%v", spec["restartPolicy"], "OnFailure", spec)
 	}
 	policy(appsv1beta1.FailurePolicyFailFast)(w.Job)
 	w.pod("n4", corev1.PodFailed)
@@ -143,7 +172,7 @@ func TestChangesAreForLaterPods(t *testing.T) {
 	bad := w.Job.DeepCopy()
 	bad.Spec.FailurePolicy.Type = "Cry"
 	if errs := Validate(WrittenInV1beta1(bad), WrittenInV1beta1(w.Job)); len(errs) != 1 {
-		t.Error(errs)
+		t.Errorf("len(errs): got %d, want 1\n%v", len(errs), errs)
 	}
 	w = newWorld(t, 2, over(completed, time.Hour))
 	w.pod("n1", corev1.PodSucceeded)

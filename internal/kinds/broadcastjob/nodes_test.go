@@ -57,12 +57,22 @@ func TestPodsFollowTheChangesOfTheirNodes(t *testing.T) {
 		w.pod("n1", test.phase, test.change...)
 		w.Job.Spec.FailurePolicy.Type = appsv1beta1.FailurePolicyContinue
 		plan := Make(w.Snapshot)
-		if got := len(deleted(plan)) > 0; got != test.deleted || plan.Status.Desired != test.desired || len(plan.Create) > 0 ||
-			test.deleted && plan.Status.Failed > 0 {
-			t.Errorf("%s: deleted %t, %s\n%s", name, got, sums(&plan.Status), plan)
+		got := len(deleted(plan)) > 0
+		if got != test.deleted {
+			t.Errorf("%s: len(deleted(plan)) > 0: got %t, want %t; deleted %t, %s\n%s", name, got, test.deleted, got, sums(&plan.Status), plan)
+		}
+		if plan.Status.Desired != test.desired {
+			t.Errorf("%s: plan.Status.Desired: got %d, want %d; deleted %t, %s\n%s", name, plan.Status.Desired, test.desired, got,
+				sums(&plan.Status), plan)
+		}
+		if len(plan.Create) > 0 {
+			t.Errorf("%s: plan.Create: got %v, want none; deleted %t, %s\n%s", name, plan.Create, got, sums(&plan.Status), plan)
+		}
+		if test.deleted && plan.Status.Failed > 0 {
+			t.Errorf("%s: plan.Status.Failed: got %d, want 0; deleted %t, %s\n%s", name, plan.Status.Failed, got, sums(&plan.Status), plan)
 		}
 		if status, _ := plan.FinalStatus(0, carriedOut(plan)); test.deleted && status.Active+status.Failed > 0 {
-			t.Errorf("%s: %s", name, sums(status))
+			t.Errorf("%s: status.Active+status.Failed: got %d, want 0\n%s", name, status.Active+status.Failed, sums(status))
 		}
 		if !test.deleted && test.desired > 0 && len(plan.Counted) != 1 {
 			t.Errorf("%s: counted %v", name, plan.Counted)
@@ -107,8 +117,13 @@ func TestOfTwoPodsOnANodeTheFinishedOneStays(t *testing.T) {
 			test.change(second)
 		}
 		plan := Make(w.Snapshot)
-		if got := strings.Join(deleted(plan), " "); got != test.deleted || (plan.Tell[ToldDuplicate].Type == "Warning") != (test.deleted != "") {
-			t.Errorf("%s: deletes %q, tells %v\n%s", name, got, plan.Tell, plan)
+		got := strings.Join(deleted(plan), " ")
+		if got != test.deleted {
+			t.Errorf("%s: deleted(plan): got %q, want %q; deletes %q, tells %v\n%s", name, got, test.deleted, got, plan.Tell, plan)
+		}
+		if (plan.Tell[ToldDuplicate].Type == "Warning") != (test.deleted != "") {
+			t.Errorf("%s: plan.Tell[ToldDuplicate].Type == \"Warning\": got %t, want %t; deletes %q, tells %v\n%s", name,
+				plan.Tell[ToldDuplicate].Type == "Warning", test.deleted != "", got, plan.Tell, plan)
 		}
 	}
 }

@@ -302,8 +302,12 @@ func TestEligibleNodesAreFound(t *testing.T) {
 		w := newWorld(t, 0, test.job)
 		w.node("n1", test.node)
 		plan := Make(w.Snapshot)
-		if got := len(plan.Create) == 1 && plan.Status.Desired == 1; got != test.want || !got && len(plan.Sentences) == 0 {
-			t.Errorf("%s: %t\n%s", name, got, plan)
+		got := len(plan.Create) == 1 && plan.Status.Desired == 1
+		if got != test.want {
+			t.Errorf("%s: len(plan.Create) == 1 && plan.Status.Desired == 1: got %t, want %t\n%s", name, got, test.want, plan)
+		}
+		if !got && len(plan.Sentences) == 0 {
+			t.Errorf("%s: plan.Sentences: got none, want some\n%s", name, plan)
 		}
 	}
 	w := newWorld(t, 1)
@@ -331,7 +335,7 @@ func TestMine(t *testing.T) {
 		"in another namespace, forged by all": {func(pod *corev1.Pod) { pod.Namespace = "evil" }, false},
 	} {
 		if got := Mine(w.Job, w.pod("n1", corev1.PodRunning, test.change)); got != test.want {
-			t.Errorf("%s: %t", name, got)
+			t.Errorf(`%s: Mine(w.Job, w.pod("n1", corev1.PodRunning, test.change)): got %t, want %t`, name, got, test.want)
 		}
 	}
 }
@@ -354,7 +358,7 @@ func TestNewPodsKeepUnknownFieldsAndFindTheirNode(t *testing.T) {
 		w.Binds = binds
 		plan := Make(w.Snapshot)
 		if len(plan.Create) != 1 {
-			t.Fatal(plan)
+			t.Fatalf("len(plan.Create): got %d, want 1\n%v", len(plan.Create), plan)
 		}
 		pod := plan.Create[0].Pod
 		annotations := pod["metadata"].(map[string]any)["annotations"].(map[string]any)
@@ -371,15 +375,31 @@ func TestNewPodsKeepUnknownFieldsAndFindTheirNode(t *testing.T) {
 		required := ofNode["requiredDuringSchedulingIgnoredDuringExecution"]
 		pinned := map[string]any{"nodeSelectorTerms": []any{map[string]any{"matchFields": []any{map[string]any{"key": "metadata.name",
 			"operator": "In", "values": []any{"n1"}}}}}}
-		if cmp.Equal(required, any(pinned)) == binds || (spec["nodeName"] == "n1") != binds {
-			t.Errorf("binds %t: %v, required %v", binds, spec["nodeName"], required)
+		if got := cmp.Equal(required, any(pinned)); got == binds {
+			t.Errorf("cmp.Equal(required, any(pinned)): got %t, want another value; binds %t: %v, required %v", got, binds, spec["nodeName"],
+				required)
 		}
-		if affinity["podAffinity"] == nil || affinity["podAntiAffinity"] == nil || len(ofNode) != 2 || spec["future"] == nil {
-			t.Errorf("what is lost of %v", spec)
+		if (spec["nodeName"] == "n1") != binds {
+			t.Errorf(`spec["nodeName"] == "n1": got %t, want %t; binds %t: %v, required %v`, spec["nodeName"] == "n1", binds, binds,
+				spec["nodeName"], required)
+		}
+		if affinity["podAffinity"] == nil {
+			t.Errorf(`affinity["podAffinity"]: got nil, want a value; what is lost of %v`, spec)
+		} else if affinity["podAntiAffinity"] == nil {
+			t.Errorf(`affinity["podAntiAffinity"]: got nil, want a value; what is lost of %v`, spec)
+		} else if len(ofNode) != 2 {
+			t.Errorf("len(ofNode): got %d, want 2; what is lost of %v", len(ofNode), spec)
+		} else if spec["future"] == nil {
+			t.Errorf(`spec["future"]: got nil, want a value; what is lost of %v`, spec)
 		}
 	}
-	if got := string(w.Job.Spec.Template.Raw()); strings.Contains(got, "metadata.name") || strings.Contains(got, `"check","broadcastjob-controller`) {
-		t.Error("the template was changed")
+	got := string(w.Job.Spec.Template.Raw())
+	if strings.Contains(got, "metadata.name") {
+		t.Errorf("the template was changed: w.Job.Spec.Template.Raw(): got %q, want it not to contain %q", got, "metadata.name")
+	}
+	if strings.Contains(got, `"check","broadcastjob-controller`) {
+		t.Errorf("the template was changed: w.Job.Spec.Template.Raw(): got %q, want it not to contain %q", got,
+			`"check","broadcastjob-controller`)
 	}
 	pod := w.pod("n1", corev1.PodPending, unbound)
 	if nodes.Target(pod) != "n1" {
@@ -393,8 +413,10 @@ func TestNewPodsKeepUnknownFieldsAndFindTheirNode(t *testing.T) {
 	taken := name
 	w.Taken = func(pod string) bool { return pod == taken }
 	w.Binds = false
-	if got := Make(w.Snapshot).Create[0].Name; got == name || !strings.HasPrefix(got, "check-") {
-		t.Errorf("%s, and somebody else has %s", got, name)
+	if got := Make(w.Snapshot).Create[0].Name; got == name {
+		t.Errorf("Make(w.Snapshot).Create[0].Name: got %q, want another value; %s, and somebody else has %s", got, got, name)
+	} else if !strings.HasPrefix(got, "check-") {
+		t.Errorf("Make(w.Snapshot).Create[0].Name: got %q, want it to begin with %q; %s, and somebody else has %s", got, "check-", got, name)
 	}
 }
 
@@ -445,8 +467,12 @@ func TestParallelismBoundsHowManyPodsAreCreated(t *testing.T) {
 	w.expect("n1 failed before", "n2 n3", "", running, "2 active, 0 succeeded, 0 failed of 5")
 	w.CreationError, w.CreationHeldUntil = "no quota", planTime.Add(time.Minute)
 	plan := w.expect("held back", "", "", running, "0 active, 0 succeeded, 0 failed of 5")
-	if plan.After != time.Minute || plan.Waiting == nil || !strings.Contains(plan.Hold, "no quota") {
-		t.Errorf("after %s: %v, %q", plan.After, plan.Waiting, plan.Hold)
+	if plan.After != time.Minute {
+		t.Errorf("plan.After: got %v, want %v; after %s: %v, %q", plan.After, time.Minute, plan.After, plan.Waiting, plan.Hold)
+	} else if plan.Waiting == nil {
+		t.Errorf("plan.Waiting: got nil, want a value; after %s: %v, %q", plan.After, plan.Waiting, plan.Hold)
+	} else if !strings.Contains(plan.Hold, "no quota") {
+		t.Errorf("plan.Hold: got %q, want it to contain %q; after %s: %v, %q", plan.Hold, "no quota", plan.After, plan.Waiting, plan.Hold)
 	}
 	w.CreationHeldUntil = planTime
 	w.expect("one tries", "n2", "", running, "1 active, 0 succeeded, 0 failed of 5")
@@ -456,12 +482,21 @@ func TestParallelismBoundsHowManyPodsAreCreated(t *testing.T) {
 // on with the next one.
 func TestLargePlansGoOnInTheNextOne(t *testing.T) {
 	w := newWorld(t, mostAtOnce+5)
-	if plan := Make(w.Snapshot); len(plan.Create) != mostAtOnce || !plan.More || plan.Status.Desired != mostAtOnce+5 {
-		t.Errorf("%d pods, more %t", len(plan.Create), plan.More)
+	plan := Make(w.Snapshot)
+	if len(plan.Create) != mostAtOnce {
+		t.Errorf("len(plan.Create): got %d, want %d", len(plan.Create), mostAtOnce)
+	}
+	if !plan.More {
+		t.Error("plan.More: got false, want true")
+	}
+	if plan.Status.Desired != mostAtOnce+5 {
+		t.Errorf("plan.Status.Desired: got %d, want %d", plan.Status.Desired, mostAtOnce+5)
 	}
 	template(`{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 3<<20) + `"}},"spec":{"restartPolicy":"Never"}}`)(w.Job)
-	if plan := Make(w.Snapshot); len(plan.Create) != 2 || !plan.More {
-		t.Errorf("%d large pods, more %t", len(plan.Create), plan.More)
+	if plan := Make(w.Snapshot); len(plan.Create) != 2 {
+		t.Errorf("len(plan.Create): got %d, want 2; %d large pods, more %t", len(plan.Create), len(plan.Create), plan.More)
+	} else if !plan.More {
+		t.Errorf("plan.More: got false, want true; %d large pods, more %t", len(plan.Create), plan.More)
 	}
 }
 

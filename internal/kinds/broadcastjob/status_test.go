@@ -21,7 +21,7 @@ func TestConditionsStandOnce(t *testing.T) {
 		types = append(types, c.Type)
 	}
 	if diff := cmp.Diff([]appsv1beta1.JobConditionType{"Other", appsv1beta1.JobComplete}, types); diff != "" {
-		t.Error(diff)
+		t.Errorf("types (-want +got):\n%s", diff)
 	}
 }
 
@@ -33,17 +33,24 @@ func TestFinalStatus(t *testing.T) {
 	w.pod("bad", corev1.PodRunning)
 	plan := Make(w.Snapshot)
 	if len(plan.Create) != 2 {
-		t.Fatal(plan)
+		t.Fatalf("len(plan.Create): got %d, want 2\n%v", len(plan.Create), plan)
 	}
 	for created, want := range []string{"0 active, 1 succeeded, 0 failed of 3", "1 active, 1 succeeded, 0 failed of 3"} {
-		if status, changed := plan.FinalStatus(created, carriedOut(plan)); sums(status) != want || !changed {
-			t.Errorf("%d created: %s", created, sums(status))
+		status, changed := plan.FinalStatus(created, carriedOut(plan))
+		if got := sums(status); got != want {
+			t.Errorf("sums(status): got %q, want %q; %d created: %s", got, want, created, sums(status))
+		}
+		if !changed {
+			t.Errorf("changed: got false, want true; %d created: %s", created, sums(status))
 		}
 	}
 	if status, _ := plan.FinalStatus(0, nil); status.Active != 1 {
-		t.Error(sums(status))
+		t.Errorf("status.Active: got %d, want 1\n%s", status.Active, sums(status))
 	}
-	if OnlyNumbers(&w.Job.Status, &plan.Status) != true || OnlyNumbers(&w.Job.Status, &appsv1beta1.BroadcastJobStatus{}) {
-		t.Error("only numbers")
+	if got := OnlyNumbers(&w.Job.Status, &plan.Status); got != true {
+		t.Errorf("only numbers: OnlyNumbers(&w.Job.Status, &plan.Status): got %t, want true", got)
+	}
+	if OnlyNumbers(&w.Job.Status, &appsv1beta1.BroadcastJobStatus{}) {
+		t.Error("only numbers: OnlyNumbers(&w.Job.Status, &appsv1beta1.BroadcastJobStatus{}): got true, want false")
 	}
 }

@@ -84,7 +84,7 @@ func TestValidate(t *testing.T) {
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			errs := Validate(written(t, version, test.name, test.spec), nil)
 			if diff := cmp.Diff(test.want, lines(errs)); diff != "" {
-				t.Errorf("%s, %s: %s", name, version, diff)
+				t.Errorf("%s, %s: lines(errs) (-want +got):\n%s", name, version, diff)
 			}
 			if len(errs) > 0 && strings.HasSuffix(errs[0].Field, "restartPolicy") &&
 				(!strings.Contains(errs[0].Error(), `"Never"`) || !strings.Contains(errs[0].Error(), `"OnFailure"`)) {
@@ -101,10 +101,10 @@ func TestUpdatesAreJudgedAsCreationsAre(t *testing.T) {
 	if errs := Validate(written(t, "v1beta1", "a", `{"parallelism":-1,"paused":true,"template":{"spec":{"restartPolicy":"OnFailure",`+
 		`"nodeSelector":{"a":"b"},"containers":[{"name":"b","image":"b"}]}},"completionPolicy":{"type":"Never"},"failurePolicy":{"type":"Pause","restartLimit":4}}`),
 		old); len(errs) > 0 {
-		t.Error(errs)
+		t.Errorf("errs: got %v, want none", errs)
 	}
 	if errs := Validate(written(t, "v1beta1", "a", with(`,"parallelism":-2`)), old); len(errs) != 1 {
-		t.Error(errs)
+		t.Errorf("len(errs): got %d, want 1\n%v", len(errs), errs)
 	}
 }
 
@@ -125,8 +125,12 @@ func TestWarnings(t *testing.T) {
 	} {
 		old := written(t, "v1beta1", "a", test.old)
 		test.set(old.job)
-		if got := strings.Join(Warnings(updated, old), ""); (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
-			t.Errorf("%s: %q", name, got)
+		got := strings.Join(Warnings(updated, old), "")
+		if (got == "") != (test.want == "") {
+			t.Errorf(`%s: got == "": got %t, want %t`, name, got == "", test.want == "")
+		}
+		if !strings.Contains(got, test.want) {
+			t.Errorf("%s: Warnings(updated, old): got %q, want it to contain %q", name, got, test.want)
 		}
 	}
 	if Warnings(updated, nil) != nil {

@@ -35,8 +35,10 @@ func completed(t *testing.T, r DefaultRequest) Document {
 	}
 	again := r
 	again.New = after
-	if more, err := Default(again); err != nil || len(more) > 0 {
-		t.Errorf("defaults are not stable: %v, %v", more, err)
+	if more, err := Default(again); err != nil {
+		t.Errorf("defaults are not stable: unexpected error: %v\n%v", err, more)
+	} else if len(more) > 0 {
+		t.Errorf("defaults are not stable: Default(again): got %v, want none\n%v", more, err)
 	}
 	return again.New
 }

@@ -77,7 +77,7 @@ func TestWhyAPodWaitsCanBeActedUpon(t *testing.T) {
 func TestMessagesKeepStill(t *testing.T) {
 	if got := Make(Snapshot{Set: clonesettest.Set(0), Snapshot: podplan.Snapshot{Now: clonesettest.Now}, Orphans: []string{"b",
 		"a"}}).Orphans; !slices.Equal(got, []string{"a", "b"}) {
-		t.Error(got)
+		t.Errorf("got %q, want %q", got, []string{"a", "b"})
 	}
 	if n := len(Make(Snapshot{Set: clonesettest.Set(math.MaxInt32), Snapshot: podplan.Snapshot{Now: clonesettest.Now},
 		Random: rand.IntN}).Create); n != maxCreate {

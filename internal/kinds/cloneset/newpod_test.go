@@ -142,8 +142,13 @@ func TestPodsAreLabelledWithTheirRevision(t *testing.T) {
 			hash := strings.TrimPrefix(plan.UpdateRevision, tt.name+"-")
 			labels := plan.Create[0].Pod["metadata"].(map[string]any)["labels"].(map[string]any)
 			want := map[bool]string{true: hash, false: plan.UpdateRevision}[tt.short]
-			if labels[pub.ControllerRevisionHash] != want || labels[pub.PodTemplateHash] != hash {
-				t.Errorf("labels %v, want %s and %s", labels, want, hash)
+			if labels[pub.ControllerRevisionHash] != want {
+				t.Errorf("labels[pub.ControllerRevisionHash]: got %v, want %q; labels %v, want %s and %s", labels[pub.ControllerRevisionHash], want,
+					labels, want, hash)
+			}
+			if labels[pub.PodTemplateHash] != hash {
+				t.Errorf("labels[pub.PodTemplateHash]: got %v, want %q; labels %v, want %s and %s", labels[pub.PodTemplateHash], hash, labels, want,
+					hash)
 			}
 		})
 	}
@@ -204,7 +209,7 @@ func TestInstanceIDs(t *testing.T) {
 				got[creation.Name] = len(creation.Claims)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("%s\n%s", diff, plan)
+				t.Errorf("(-want +got):\n%s\n%s", diff, plan)
 			}
 		})
 	}
@@ -220,7 +225,11 @@ func TestManyReplicasOfMuch(t *testing.T) {
 	if err := set.Spec.VolumeClaimTemplates.UnmarshalJSON([]byte("[" + strings.Join(claims, ",") + "]")); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(Make(Snapshot{Set: set, Snapshot: podplan.Snapshot{Now: clonesettest.Now}, Random: rand.IntN}).Create); n == 0 || n > 500 {
-		t.Errorf("%d pods in one plan", n)
+	n := len(Make(Snapshot{Set: set, Snapshot: podplan.Snapshot{Now: clonesettest.Now}, Random: rand.IntN}).Create)
+	if n == 0 {
+		t.Errorf("n: got %d, want another value", n)
+	}
+	if n > 500 {
+		t.Errorf("n: got %d, want at most 500", n)
 	}
 }

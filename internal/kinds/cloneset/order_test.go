@@ -62,8 +62,11 @@ func TestTheOrderOfScaling(t *testing.T) {
 				append([]func(*corev1.Pod){clonesettest.Settled}, test.a...)...),
 				clonesettest.Pod("b", one.Name, append([]func(*corev1.Pod){clonesettest.Settled}, test.b...)...), clonesettest.Pod("c", one.Name,
 					clonesettest.Settled), clonesettest.Pod("d", one.Name, clonesettest.Settled))
-			if diff := cmp.Diff(test.want, clonesettest.Actions(plan.Verdicts)); diff != "" || len(plan.Create) != test.create {
-				t.Errorf("%d are created; %s", len(plan.Create), diff)
+			if diff := cmp.Diff(test.want, clonesettest.Actions(plan.Verdicts)); diff != "" {
+				t.Errorf("clonesettest.Actions(plan.Verdicts) (-want +got):\n%s", diff)
+			}
+			if len(plan.Create) != test.create {
+				t.Errorf("len(plan.Create): got %d, want %d", len(plan.Create), test.create)
 			}
 		})
 	}
@@ -85,6 +88,6 @@ func TestAllGoWhereAllMust(t *testing.T) {
 	const goes = "delete: ScaleIn"
 	if diff := cmp.Diff(map[string]string{"a": goes, "b": goes, "c": goes, "d": goes, "e": goes},
 		clonesettest.Actions(plan.Verdicts)); diff != "" {
-		t.Error(diff)
+		t.Errorf("clonesettest.Actions(plan.Verdicts) (-want +got):\n%s", diff)
 	}
 }

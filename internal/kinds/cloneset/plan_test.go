@@ -171,7 +171,7 @@ func TestEachPodGetsTheVerdictOfItsRequirement(t *testing.T) {
 				got["+"] = "created"
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -185,9 +185,14 @@ func TestHookWritesOnce(t *testing.T) {
 	plan := planOf(clonesettest.Set(1, clonesettest.UpdateHook(true), clonesettest.HookedImage("nginx:2")), Features{},
 		[]*appsv1.ControllerRevision{one, two}, pod)
 	patch := plan.Verdicts[0].Patch
-	if patch.Subresource() != "status" || !strings.Contains(patch.String(), "KruisePodReady=False") ||
-		!strings.Contains(patch.String(), "state=PreparingUpdate") {
-		t.Errorf("%s", patch)
+	if got := patch.Subresource(); got != "status" {
+		t.Errorf("patch.Subresource(): got %q, want %q", got, "status")
+	}
+	if !strings.Contains(patch.String(), "KruisePodReady=False") {
+		t.Errorf("patch: got %q, want it to contain %q", patch.String(), "KruisePodReady=False")
+	}
+	if !strings.Contains(patch.String(), "state=PreparingUpdate") {
+		t.Errorf("patch: got %q, want it to contain %q", patch.String(), "state=PreparingUpdate")
 	}
 }
 
@@ -206,8 +211,11 @@ func TestTheFirstOfAllTimesCounts(t *testing.T) {
 	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one},
 		clonesettest.Pod("a", one.Name, clonesettest.Settled, ready(10*time.Second)),
 		clonesettest.Pod("b", one.Name, clonesettest.Settled, ready(50*time.Second)))
-	if plan.After < 10*time.Second || plan.After > 11*time.Second {
-		t.Errorf("after %v, want the second pod's 10 s", plan.After)
+	if plan.After < 10*time.Second {
+		t.Errorf("plan.After: got %v, want at least %v", plan.After, 10*time.Second)
+	}
+	if plan.After > 11*time.Second {
+		t.Errorf("plan.After: got %v, want at most %v", plan.After, 11*time.Second)
 	}
 }
 
@@ -223,7 +231,7 @@ func TestDeadlineStopsNothing(t *testing.T) {
 	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, clonesettest.Pod("a", one.Name, clonesettest.Settled),
 		clonesettest.Pod("b", two.Name, clonesettest.Settled))
 	if got := clonesettest.Actions(plan.Verdicts)["a"]; got != "update in place: Outdated" {
-		t.Errorf("%s", got)
+		t.Errorf(`clonesettest.Actions(plan.Verdicts)["a"]: got %q, want %q`, got, "update in place: Outdated")
 	}
 }
 
@@ -233,18 +241,31 @@ func TestANewRevisionHoldsHashAnnotationsAndOwner(t *testing.T) {
 	set := clonesettest.Set(1, clonesettest.Claims("1Gi"), clonesettest.Annotated("team", "shop"))
 	revision := planFor(set).NewRevision
 	if diff := cmp.Diff(map[string]string{"app": "web", pub.RevisionHash: revision.Name[len("web-"):]}, revision.Labels); diff != "" {
-		t.Error(diff)
+		t.Errorf("revision.Labels (-want +got):\n%s", diff)
 	}
-	if revision.Annotations["team"] != "shop" || revision.Annotations[pub.ClaimTemplateFingerprint] == "" ||
-		!strings.Contains(revision.Annotations[pub.ClaimTemplates], `"1Gi"`) {
-		t.Errorf("annotations %v", revision.Annotations)
+	if revision.Annotations["team"] != "shop" {
+		t.Errorf(`revision.Annotations["team"]: got %q, want %q; annotations %v`, revision.Annotations["team"], "shop", revision.Annotations)
 	}
-	if owner := metav1.GetControllerOf(revision); owner == nil || owner.Kind != "CloneSet" || owner.UID != set.UID {
-		t.Errorf("owner %v", owner)
+	if revision.Annotations[pub.ClaimTemplateFingerprint] == "" {
+		t.Errorf("revision.Annotations[pub.ClaimTemplateFingerprint]: got nothing, want some text; annotations %v", revision.Annotations)
 	}
-	if none := planFor(clonesettest.Set(1)).NewRevision.Annotations; none[pub.ClaimTemplateFingerprint] != "" ||
-		!slices.Contains([]string{"[]"}, none[pub.ClaimTemplates]) {
-		t.Errorf("without claims: %v", none)
+	if !strings.Contains(revision.Annotations[pub.ClaimTemplates], `"1Gi"`) {
+		t.Errorf("revision.Annotations[pub.ClaimTemplates]: got %q, want it to contain %q; annotations %v",
+			revision.Annotations[pub.ClaimTemplates], `"1Gi"`, revision.Annotations)
+	}
+	if owner := metav1.GetControllerOf(revision); owner == nil {
+		t.Error("metav1.GetControllerOf(revision): got nil, want a value")
+	} else if owner.Kind != "CloneSet" {
+		t.Errorf("owner.Kind: got %q, want %q; owner %v", owner.Kind, "CloneSet", owner)
+	} else if owner.UID != set.UID {
+		t.Errorf("owner.UID: got %q, want %q; owner %v", owner.UID, set.UID, owner)
+	}
+	none := planFor(clonesettest.Set(1)).NewRevision.Annotations
+	if none[pub.ClaimTemplateFingerprint] != "" {
+		t.Errorf("without claims: none[pub.ClaimTemplateFingerprint]: got %q, want %q\n%v", none[pub.ClaimTemplateFingerprint], "", none)
+	}
+	if !slices.Contains([]string{"[]"}, none[pub.ClaimTemplates]) {
+		t.Errorf("without claims: none[pub.ClaimTemplates]: got %q, want one of %q\n%v", none[pub.ClaimTemplates], []string{"[]"}, none)
 	}
 }
 
@@ -277,8 +298,11 @@ func TestAnnotationsFillTheirRoom(t *testing.T) {
 			for key, value := range annotations {
 				size += len(key) + len(value)
 			}
-			if size > room || annotations[pub.ClaimTemplateFingerprint] == "" {
-				t.Errorf("%s, %s: %d bytes, fingerprint %q", name, what, size, annotations[pub.ClaimTemplateFingerprint])
+			if size > room {
+				t.Errorf("%s, %s: size: got %d, want at most %d", name, what, size, room)
+			}
+			if annotations[pub.ClaimTemplateFingerprint] == "" {
+				t.Errorf("%s, %s: annotations[pub.ClaimTemplateFingerprint]: got nothing, want some text", name, what)
 			}
 		}
 		if name == "annotations" && !strings.Contains(made.Annotations[pub.ClaimTemplates], "1Gi") {
@@ -319,7 +343,7 @@ func TestAChangedFingerprintOfClaimsRecreatesByTheGate(t *testing.T) {
 			plan := planOf(clonesettest.Set(1, tt.change), tt.features, []*appsv1.ControllerRevision{one, two},
 				clonesettest.Pod("a", one.Name, clonesettest.Settled))
 			if got := plan.Verdicts[0].Action; got != tt.want {
-				t.Errorf("%s: %s", got, plan.Verdicts[0].Message)
+				t.Errorf("plan.Verdicts[0].Action: got %q, want %q\n%s", got, tt.want, plan.Verdicts[0].Message)
 			}
 		})
 	}
@@ -327,9 +351,21 @@ func TestAChangedFingerprintOfClaimsRecreatesByTheGate(t *testing.T) {
 		one, two := stamped(1, "nginx:1", "1"), stamped(2, "nginx:2", "2")
 		set := clonesettest.Set(1, clonesettest.Claims("3Gi"))
 		plan := planOf(set, gate, []*appsv1.ControllerRevision{one, two}, clonesettest.Pod("a", two.Name, clonesettest.Settled))
-		if plan.Renumber != one || plan.NewNumber != 3 || plan.ClaimFingerprint == "1" || plan.ClaimFingerprint == "" ||
-			!strings.Contains(fmt.Sprint(plan.Remembered[pub.ClaimTemplates]), "3Gi") {
-			t.Errorf("renumber %v to %d with fingerprint %s", plan.Renumber, plan.NewNumber, plan.ClaimFingerprint)
+		if plan.Renumber != one {
+			t.Errorf("plan.Renumber: got %v, want %v", plan.Renumber, one)
+		}
+		if plan.NewNumber != 3 {
+			t.Errorf("plan.NewNumber: got %d, want 3", plan.NewNumber)
+		}
+		if plan.ClaimFingerprint == "1" {
+			t.Errorf("plan.ClaimFingerprint: got %q, want another value", plan.ClaimFingerprint)
+		}
+		if plan.ClaimFingerprint == "" {
+			t.Error("plan.ClaimFingerprint: got nothing, want some text")
+		}
+		if !strings.Contains(fmt.Sprint(plan.Remembered[pub.ClaimTemplates]), "3Gi") {
+			t.Errorf("plan.Remembered[pub.ClaimTemplates]: got %q, want it to contain %q", fmt.Sprint(plan.Remembered[pub.ClaimTemplates]),
+				"3Gi")
 		}
 	})
 }
@@ -359,10 +395,13 @@ func TestClaimsWithoutReuse(t *testing.T) {
 		fates = append(fates, fate.Claim.Name+" "+to)
 	}
 	if diff := cmp.Diff([]string{"data-web-left web-left", "data-web-lost deleted"}, fates); diff != "" {
-		t.Error(diff)
+		t.Errorf("fates (-want +got):\n%s", diff)
 	}
-	if len(plan.Create) != 1 || strings.TrimPrefix(plan.Create[0].Name, "web-") != "ccccc" {
-		t.Errorf("%+v", plan.Create)
+	if len(plan.Create) != 1 {
+		t.Errorf("len(plan.Create): got %d, want 1\n%+v", len(plan.Create), plan.Create)
+	} else if strings.TrimPrefix(plan.Create[0].Name, "web-") != "ccccc" {
+		t.Errorf("strings.TrimPrefix(plan.Create[0].Name, \"web-\"): got %q, want %q\n%+v", strings.TrimPrefix(plan.Create[0].Name, "web-"),
+			"ccccc", plan.Create)
 	}
 	// Whose a claim is when its pod is active, inactive in any way, or somebody else's; whatever the label of
 	// the pod says.
@@ -428,10 +467,18 @@ func TestThereIsNoGraceUnlessItIsAskedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			update := planOf(tt.set, tt.features, []*appsv1.ControllerRevision{one, two},
 				clonesettest.Pod("a", one.Name, clonesettest.Settled)).Verdicts[0].Update
-			if update == nil || update.GraceSeconds != tt.grace || update.Revision != two.Name ||
-				update.RevisionLabels[pub.ControllerRevisionHash] != tt.label ||
-				update.RevisionLabels[pub.PodTemplateHash] != two.Name[len("web-"):] {
-				t.Errorf("%+v", update)
+			if update == nil {
+				t.Error("update: got nil, want a value")
+			} else if update.GraceSeconds != tt.grace {
+				t.Errorf("update.GraceSeconds: got %d, want %d\n%+v", update.GraceSeconds, tt.grace, update)
+			} else if update.Revision != two.Name {
+				t.Errorf("update.Revision: got %q, want %q\n%+v", update.Revision, two.Name, update)
+			} else if update.RevisionLabels[pub.ControllerRevisionHash] != tt.label {
+				t.Errorf("update.RevisionLabels[pub.ControllerRevisionHash]: got %q, want %q\n%+v",
+					update.RevisionLabels[pub.ControllerRevisionHash], tt.label, update)
+			} else if update.RevisionLabels[pub.PodTemplateHash] != two.Name[len("web-"):] {
+				t.Errorf("update.RevisionLabels[pub.PodTemplateHash]: got %q, want %q\n%+v", update.RevisionLabels[pub.PodTemplateHash],
+					two.Name[len("web-"):], update)
 			}
 		})
 	}
@@ -459,7 +506,7 @@ func TestEachPolicyChoosesInPlaceOrRecreation(t *testing.T) {
 				tt.features, []*appsv1.ControllerRevision{one,
 					two}, clonesettest.Pod("a", one.Name, clonesettest.Settled))
 			if got := plan.Verdicts[0].Action; got != tt.want {
-				t.Errorf("%s: %s", got, plan.Verdicts[0].Message)
+				t.Errorf("plan.Verdicts[0].Action: got %q, want %q\n%s", got, tt.want, plan.Verdicts[0].Message)
 			}
 		})
 	}
@@ -473,9 +520,14 @@ func TestTheConditionOfHolds(t *testing.T) {
 		clonesettest.Policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy))).Create[0].Pod, &pod); err != nil {
 		t.Fatal(err)
 	}
-	if !readiness.HasGate(&pod) || pod.Spec.ReadinessGates[0].ConditionType != "InPlaceUpdateReady" ||
-		pod.Spec.ReadinessGates[1].ConditionType != "KruisePodReady" {
-		t.Errorf("%v", pod.Spec.ReadinessGates)
+	if !readiness.HasGate(&pod) {
+		t.Errorf("readiness.HasGate(&pod): got false, want true\n%v", pod.Spec.ReadinessGates)
+	} else if pod.Spec.ReadinessGates[0].ConditionType != "InPlaceUpdateReady" {
+		t.Errorf("pod.Spec.ReadinessGates[0].ConditionType: got %q, want %q\n%v", pod.Spec.ReadinessGates[0].ConditionType,
+			"InPlaceUpdateReady", pod.Spec.ReadinessGates)
+	} else if pod.Spec.ReadinessGates[1].ConditionType != "KruisePodReady" {
+		t.Errorf("pod.Spec.ReadinessGates[1].ConditionType: got %q, want %q\n%v", pod.Spec.ReadinessGates[1].ConditionType, "KruisePodReady",
+			pod.Spec.ReadinessGates)
 	}
 }
 
@@ -491,7 +543,7 @@ func TestHeadlineOfALargeSet(t *testing.T) {
 		pods...)
 	lines := strings.Split(strings.TrimSpace(plan.Headline()), "\n")
 	if got, want := lines[len(lines)-1], "wait: UpdatedPodsUnavailable: 29 pods (web-01, web-02, web-03 ...): waiting for 1 updated pod to become available; 1 pod at a time (maxUnavailable 1)"; got != want {
-		t.Errorf("%s", got)
+		t.Errorf("got %q, want %q", got, want)
 	}
 	if len(lines) > 6 {
 		t.Errorf("%d lines:\n%s", len(lines), plan.Headline())

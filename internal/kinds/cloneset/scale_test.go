@@ -64,7 +64,7 @@ func TestScaleInWaitsForWhatIsSpecified(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -116,9 +116,8 @@ func TestReadyPodsAreNotDeletedAtOnce(t *testing.T) {
 			for _, v := range plan.Verdicts {
 				count(&deleted, v.Action == podplan.Delete)
 				count(&serving, v.Action != podplan.Delete && readiness.Ready(v.Pod))
-				if v.Action == podplan.Wait && v.Reason == podplan.ReasonMaxUnavailable && !strings.Contains(v.Message,
-					fmt.Sprintf("%d of %d pods must stay", tt.replicas-1, tt.replicas)) {
-					t.Errorf("%s", v.Message)
+				if v.Action == podplan.Wait && v.Reason == podplan.ReasonMaxUnavailable && !strings.Contains(v.Message, fmt.Sprintf("%d of %d pods must stay", tt.replicas-1, tt.replicas)) {
+					t.Errorf("v.Message: got %q, want it to contain %q", v.Message, fmt.Sprintf("%d of %d pods must stay", tt.replicas-1, tt.replicas))
 				}
 			}
 			if deleted != tt.deleted {
@@ -137,7 +136,7 @@ func TestOldReadyPodIsNotScaledIn(t *testing.T) {
 		clonesettest.Pod("b", two.Name, clonesettest.Settled, notReady),
 		clonesettest.Pod("c", two.Name, clonesettest.Settled, notReady))
 	if got := clonesettest.Actions(plan.Verdicts)["a"]; got != "wait: MaxUnavailable" {
-		t.Errorf("%s\n%s", got, plan)
+		t.Errorf("clonesettest.Actions(plan.Verdicts)[\"a\"]: got %q, want %q\n%s", got, "wait: MaxUnavailable", plan)
 	}
 }
 
@@ -152,6 +151,6 @@ func TestScaleInTakesThePodThatIsDown(t *testing.T) {
 		clonesettest.Pod("a", two.Name, clonesettest.Settled, hooked), clonesettest.Pod("b", two.Name, clonesettest.Settled, hooked),
 		clonesettest.Pod("c", one.Name, clonesettest.Settled, hooked, clonesettest.InState(pub.LifecycleStatePreparingUpdate))).Verdicts)
 	if diff := cmp.Diff(map[string]string{"a": "keep: UpToDate", "b": "keep: UpToDate", "c": "delete: ScaleIn"}, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -18,8 +18,11 @@ func TestASelectorThatLosesItsPods(t *testing.T) {
 		set := clonesettest.Set(2)
 		set.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist}}
 		plan := Make(Snapshot{Set: set, Snapshot: podplan.Snapshot{Now: clonesettest.Now}, Random: rand.IntN})
-		if len(plan.Create) > 0 || plan.UpdateError == "" {
-			t.Errorf("%s: %s", key, plan)
+		if len(plan.Create) > 0 {
+			t.Errorf("%s: plan.Create: got %v, want none\n%s", key, plan.Create, plan)
+		}
+		if plan.UpdateError == "" {
+			t.Errorf("%s: plan.UpdateError: got nothing, want some text\n%s", key, plan)
 		}
 	}
 }

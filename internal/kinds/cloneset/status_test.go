@@ -122,7 +122,7 @@ func TestProgressing(t *testing.T) {
 				got.Message = "" // its words are shown by the narratives
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if plan.After != tt.after {
 				t.Errorf("looks again after %v, want %v", plan.After, tt.after)
@@ -168,7 +168,7 @@ func TestConditionsStandWhileTheirStepFails(t *testing.T) {
 			var got []appsv1beta1.CloneSetCondition
 			got = append(got, status.Conditions...)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if changed != tt.changed {
 				t.Errorf("changed %v", changed)
@@ -230,7 +230,7 @@ func TestTheStatusCountsPods(t *testing.T) {
 			plan := planFor(set, func(s *Snapshot) { s.Pods, s.Revisions = tt.pods, []*appsv1.ControllerRevision{from, to} })
 			tt.want.ObservedGeneration, tt.want.UpdateRevision, tt.want.LabelSelector = 7, to.Name, "app=web"
 			if diff := cmp.Diff(tt.want, plan.Status); diff != "" {
-				t.Error(diff)
+				t.Errorf("plan.Status (-want +got):\n%s", diff)
 			}
 			if want := int(tt.replicas - tt.want.Replicas); len(plan.Create) != want {
 				t.Errorf("%d pods are created, want %d", len(plan.Create), want)
@@ -289,7 +289,7 @@ func TestWhatNothingCarriesGoesBeyondTheLimit(t *testing.T) {
 				got = append(got, int(r.Revision))
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -320,8 +320,12 @@ func TestWhatTheStatusIsOf(t *testing.T) {
 			got := appsv1beta1.CloneSetStatus{ObservedGeneration: plan.Status.ObservedGeneration,
 				CurrentRevision: plan.Status.CurrentRevision,
 				UpdateRevision:  plan.Status.UpdateRevision, CollisionCount: plan.Status.CollisionCount, LabelSelector: plan.Status.LabelSelector}
-			if diff := cmp.Diff(want, got); diff != "" || (plan.UpdateRevision == to.Name) != (test.newest == to) {
-				t.Errorf("update revision %s; %s", plan.UpdateRevision, diff)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s\n%s", diff, plan.UpdateRevision)
+			}
+			if (plan.UpdateRevision == to.Name) != (test.newest == to) {
+				t.Errorf("plan.UpdateRevision == to.Name: got %t, want %t\n%s", plan.UpdateRevision == to.Name, test.newest == to,
+					plan.UpdateRevision)
 			}
 		})
 	}
@@ -334,14 +338,28 @@ func TestACollisionChoosesAnotherName(t *testing.T) {
 	other.Name = wanted.Name
 	set := clonesettest.Set(1)
 	plan := planFor(set, func(s *Snapshot) { s.Revisions = []*appsv1.ControllerRevision{other} })
-	if plan.NewRevision == nil || plan.NewRevision.Name == wanted.Name || plan.NewRevision.Revision != 4 {
-		t.Fatalf("new revision %+v", plan.NewRevision)
+	if plan.NewRevision == nil {
+		t.Fatal("plan.NewRevision: got nil, want a value")
+	} else if plan.NewRevision.Name == wanted.Name {
+		t.Fatalf("plan.NewRevision.Name: got %q, want another value; new revision %+v", plan.NewRevision.Name, plan.NewRevision)
+	} else if plan.NewRevision.Revision != 4 {
+		t.Fatalf("plan.NewRevision.Revision: got %d, want 4; new revision %+v", plan.NewRevision.Revision, plan.NewRevision)
 	}
-	if plan.Status.CollisionCount == nil || *plan.Status.CollisionCount != 1 || plan.UpdateRevision != plan.NewRevision.Name {
-		t.Errorf("status %+v", plan.Status)
+	if plan.Status.CollisionCount == nil {
+		t.Errorf("plan.Status.CollisionCount: got nil, want a value; status %+v", plan.Status)
+	} else if *plan.Status.CollisionCount != 1 {
+		t.Errorf("*plan.Status.CollisionCount: got %d, want 1; status %+v", *plan.Status.CollisionCount, plan.Status)
+	} else if plan.UpdateRevision != plan.NewRevision.Name {
+		t.Errorf("plan.UpdateRevision: got %q, want %q; status %+v", plan.UpdateRevision, plan.NewRevision.Name, plan.Status)
 	}
 	plan = planFor(clonesettest.Set(1), func(s *Snapshot) { s.Revisions = []*appsv1.ControllerRevision{wanted} })
-	if plan.NewRevision != nil || plan.UpdateRevision != wanted.Name || plan.Status.CollisionCount != nil {
-		t.Errorf("equal data: new revision %v, status %+v", plan.NewRevision, plan.Status)
+	if plan.NewRevision != nil {
+		t.Errorf("equal data: plan.NewRevision: got %v, want nil; new revision %v, status %+v", plan.NewRevision, plan.NewRevision,
+			plan.Status)
+	} else if plan.UpdateRevision != wanted.Name {
+		t.Errorf("equal data: plan.UpdateRevision: got %q, want %q; new revision %v, status %+v", plan.UpdateRevision, wanted.Name,
+			plan.NewRevision, plan.Status)
+	} else if plan.Status.CollisionCount != nil {
+		t.Errorf("equal data: plan.Status.CollisionCount: got a value, want nil; new revision %v, status %+v", plan.NewRevision, plan.Status)
 	}
 }

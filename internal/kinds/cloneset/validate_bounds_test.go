@@ -51,11 +51,13 @@ func TestValidateAtItsBounds(t *testing.T) {
 	} {
 		if diff := cmp.Diff(append([]string{}, tt.want...), summary(Validate(written(t, "v1alpha1", tt.members), nil,
 			inplace.Options{}))); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: (-want +got):\n%s", name, diff)
 		}
 	}
 	errs := Validate(written(t, "v1alpha1", claim(maxNameLength)), nil, inplace.Options{})
-	if want := "must be no more than 242 characters"; len(errs) != 1 || !strings.Contains(errs[0].Detail, want) {
-		t.Errorf("%v, want %s", errs, want)
+	if want := "must be no more than 242 characters"; len(errs) != 1 {
+		t.Errorf("len(errs): got %d, want 1; %v, want %s", len(errs), errs, want)
+	} else if !strings.Contains(errs[0].Detail, want) {
+		t.Errorf("errs[0].Detail: got %q, want it to contain %q; %v, want %s", errs[0].Detail, want, errs, want)
 	}
 }

@@ -82,8 +82,10 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	two := Check(asked(func(r request) { r.Spec.PodName, r.Spec.Containers = "", nil }))
-	if two == nil || strings.Count(two.Message, "; ") != 1 {
-		t.Errorf("two mistakes: %+v", two)
+	if two == nil {
+		t.Error("two mistakes: two: got nil, want a value")
+	} else if strings.Count(two.Message, "; ") != 1 {
+		t.Errorf("two mistakes: strings.Count(two.Message, \"; \"): got %d, want 1\n%+v", strings.Count(two.Message, "; "), two)
 	}
 	one, other := &Refusal{Code: 400, Message: "a"}, &Refusal{Code: 403, Message: "b"}
 	if got := Both(one, other); *got != (Refusal{Code: 400, Message: "a; b"}) || Both(one, nil) != one || Both(nil, other) != other ||
@@ -158,18 +160,22 @@ func TestAccept(t *testing.T) {
 	} {
 		_, patch, refusal := Accept(tt.request, true, specified())
 		if refusal != nil {
-			t.Fatal(refusal.Message)
+			t.Fatalf("refusal: got %+v, want nil\n%q", refusal, refusal.Message)
 		}
 		if diff := cmp.Diff(append(labels[:2:2], tt.policy...), words(t, patch)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	if _, patch, _ := Accept(asked(given("Fail")), false, specified()); len(patch) != 3 || patch[0].Path != "/metadata/labels" {
-		t.Errorf("without labels: %v", patch)
+	if _, patch, _ := Accept(asked(given("Fail")), false, specified()); len(patch) != 3 {
+		t.Errorf("without labels: len(patch): got %d, want 3\n%v", len(patch), patch)
+	} else if patch[0].Path != "/metadata/labels" {
+		t.Errorf("without labels: patch[0].Path: got %q, want %q\n%v", patch[0].Path, "/metadata/labels", patch)
 	}
 	forged := asked(given("Fail"), func(r *appsv1beta1.ContainerRecreateRequest) { r.Labels = map[string]string{pub.RecreateNodeName: "n"} })
-	if _, patch, _ := Accept(forged, true, specified()); len(patch) != 3 || patch[2].Operation != "remove" {
-		t.Errorf("with the name of a node: %v", patch)
+	if _, patch, _ := Accept(forged, true, specified()); len(patch) != 3 {
+		t.Errorf("with the name of a node: len(patch): got %d, want 3\n%v", len(patch), patch)
+	} else if patch[2].Operation != "remove" {
+		t.Errorf("with the name of a node: patch[2].Operation: got %q, want %q\n%v", patch[2].Operation, "remove", patch)
 	}
 	// CRR-033: made for a pod of that name that is gone; owners of other kinds and names say nothing of the
 	// pod.
@@ -275,10 +281,10 @@ func TestFill(t *testing.T) {
 	} {
 		filled, patch, refusal := Fill(app, tt.pod, tt.labels)
 		if refusal != nil {
-			t.Fatal(refusal.Message)
+			t.Fatalf("refusal: got %+v, want nil\n%q", refusal, refusal.Message)
 		}
 		if diff := cmp.Diff(tt.want, words(t, patch)); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: words(t, patch) (-want +got):\n%s", name, diff)
 		}
 		if !Fills(filled, app, tt.pod, tt.labels) {
 			t.Errorf("%s: what was filled in passes for something else", name)
@@ -295,16 +301,24 @@ func TestFill(t *testing.T) {
 		}
 	}
 	filled, _, _ := Fill(app, specified(), nil)
-	if Fills(filled, app, nil, nil) || Fills(filled, filled, specified(), nil) || Fills(filled, app,
-		specified(func(p *corev1.Pod) { p.UID = "x" }), nil) ||
-		Fills(filled, app, specified(func(p *corev1.Pod) { p.Spec.Containers = nil }), nil) {
-		t.Error("no pod, a request that is filled, another pod, or one without the container passes")
+	if Fills(filled, app, nil, nil) {
+		t.Error("no pod, a request that is filled, another pod, or one without the container passes: Fills(filled, app, nil, nil): got true, want false")
+	} else if Fills(filled, filled, specified(), nil) {
+		t.Error("no pod, a request that is filled, another pod, or one without the container passes: Fills(filled, filled, specified(), nil): got true, want false")
+	} else if Fills(filled, app,
+		specified(func(p *corev1.Pod) { p.UID = "x" }), nil) {
+		t.Error(`no pod, a request that is filled, another pod, or one without the container passes: Fills(filled, app, specified(func(p *corev1.Pod) { p.UID = "x" }), nil): got true, want false`)
+	} else if Fills(filled, app, specified(func(p *corev1.Pod) { p.Spec.Containers = nil }), nil) {
+		t.Error("no pod, a request that is filled, another pod, or one without the container passes: Fills(filled, app, specified(func(p *corev1.Pod) { p.Spec.Containers = nil }), nil): got true, want false")
 	}
 	own := app.DeepCopy()
 	own.Spec.Strategy = &appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: new(int64(1))}
 	if filled, patch, _ := Fill(own, specified(func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(7)) }),
-		nil); *filled.Spec.Strategy.TerminationGracePeriodSeconds != 1 || len(patch) != 2 {
-		t.Errorf("the request's own grace period: %v", patch)
+		nil); *filled.Spec.Strategy.TerminationGracePeriodSeconds != 1 {
+		t.Errorf("the request's own grace period: *filled.Spec.Strategy.TerminationGracePeriodSeconds: got %d, want 1\n%v",
+			*filled.Spec.Strategy.TerminationGracePeriodSeconds, patch)
+	} else if len(patch) != 2 {
+		t.Errorf("the request's own grace period: len(patch): got %d, want 2\n%v", len(patch), patch)
 	}
 	if _, _, refusal := Fill(app, specified(func(p *corev1.Pod) { p.Spec.Containers = nil }), nil); refusal == nil {
 		t.Error("a container that is gone is filled in")

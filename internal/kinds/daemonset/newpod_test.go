@@ -38,38 +38,53 @@ func TestNewPod(t *testing.T) {
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "DaemonSet", Name: "agent", UID: "set",
 			Controller: &yes, BlockOwnerDeletion: &yes}}}
 	if diff := cmp.Diff(want, pod.ObjectMeta); diff != "" {
-		t.Error(diff)
+		t.Errorf("pod.ObjectMeta (-want +got):\n%s", diff)
 	}
 	var tolerated []string
 	for _, toleration := range pod.Spec.Tolerations {
-		if toleration.Operator != corev1.TolerationOpExists || toleration.TolerationSeconds != nil {
-			t.Errorf("%+v", toleration)
+		if toleration.Operator != corev1.TolerationOpExists {
+			t.Errorf("toleration.Operator: got %q, want %q\n%+v", toleration.Operator, corev1.TolerationOpExists, toleration)
+		}
+		if toleration.TolerationSeconds != nil {
+			t.Errorf("toleration.TolerationSeconds: got a value, want nil\n%+v", toleration)
 		}
 		tolerated = append(tolerated, strings.TrimPrefix(toleration.Key, "node.kubernetes.io/")+":"+string(toleration.Effect))
 	}
 	if diff := cmp.Diff([]string{"mine:", "not-ready:NoExecute", "unreachable:NoExecute", "disk-pressure:NoSchedule",
 		"memory-pressure:NoSchedule", "pid-pressure:NoSchedule", "unschedulable:NoSchedule"}, tolerated); diff != "" {
-		t.Error(diff)
+		t.Errorf("tolerated (-want +got):\n%s", diff)
 	}
 	affinity := pod.Spec.Affinity
 	if diff := cmp.Diff(nodes.Only("n1"), affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution); diff != "" {
 		t.Error(diff)
 	}
-	if len(affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) != 1 ||
-		len(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) != 1 || pod.Spec.SchedulerName != "mine" ||
-		pod.Spec.NodeName != "" {
-		t.Errorf("%+v", pod.Spec)
+	if len(affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) != 1 {
+		t.Errorf("len(affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution): got %d, want 1\n%+v",
+			len(affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution), pod.Spec)
+	}
+	if len(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) != 1 {
+		t.Errorf("len(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution): got %d, want 1\n%+v",
+			len(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution), pod.Spec)
+	}
+	if pod.Spec.SchedulerName != "mine" {
+		t.Errorf("pod.Spec.SchedulerName: got %q, want %q\n%+v", pod.Spec.SchedulerName, "mine", pod.Spec)
+	}
+	if pod.Spec.NodeName != "" {
+		t.Errorf("pod.Spec.NodeName: got %q, want %q\n%+v", pod.Spec.NodeName, "", pod.Spec)
 	}
 	container := plan.Create[0].Pod["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
 	if diff := cmp.Diff(map[string]any{"field": true}, container["future"]); diff != "" { // which our types do not know
 		t.Error(diff)
 	}
 	if toleration := plan.Create[0].Pod["spec"].(map[string]any)["tolerations"].([]any)[0].(map[string]any); toleration["future"] == nil {
-		t.Error(toleration)
+		t.Errorf("toleration[\"future\"]: got nil, want a value\n%v", toleration)
 	}
 	w.Features.Binds = true
-	if pod = created(t, w.plan())[0]; pod.Spec.NodeName != "n1" || pod.Spec.SchedulerName != "kubernetes.io/daemonset-controller" {
-		t.Errorf("bound to %q by %q", pod.Spec.NodeName, pod.Spec.SchedulerName)
+	if pod = created(t, w.plan())[0]; pod.Spec.NodeName != "n1" {
+		t.Errorf("pod.Spec.NodeName: got %q, want %q; bound to %q by %q", pod.Spec.NodeName, "n1", pod.Spec.NodeName, pod.Spec.SchedulerName)
+	} else if pod.Spec.SchedulerName != "kubernetes.io/daemonset-controller" {
+		t.Errorf("pod.Spec.SchedulerName: got %q, want %q; bound to %q by %q", pod.Spec.SchedulerName, "kubernetes.io/daemonset-controller",
+			pod.Spec.NodeName, pod.Spec.SchedulerName)
 	}
 	for _, none := range []string{"", "many", "-1", "+1", "1 2"} {
 		w.Set.Annotations[pub.DaemonSetTemplateGeneration] = none
@@ -78,9 +93,12 @@ func TestNewPod(t *testing.T) {
 		}
 	}
 	w.at("a:1", `"hostNetwork":true`)
-	if pod = created(t, w.plan())[0]; pod.Spec.Tolerations[6].Key != corev1.TaintNodeNetworkUnavailable ||
-		pod.Spec.Tolerations[6].Effect != corev1.TaintEffectNoSchedule {
-		t.Errorf("%+v", pod.Spec.Tolerations)
+	if pod = created(t, w.plan())[0]; pod.Spec.Tolerations[6].Key != corev1.TaintNodeNetworkUnavailable {
+		t.Errorf("pod.Spec.Tolerations[6].Key: got %q, want %q\n%+v", pod.Spec.Tolerations[6].Key, corev1.TaintNodeNetworkUnavailable,
+			pod.Spec.Tolerations)
+	} else if pod.Spec.Tolerations[6].Effect != corev1.TaintEffectNoSchedule {
+		t.Errorf("pod.Spec.Tolerations[6].Effect: got %q, want %q\n%+v", pod.Spec.Tolerations[6].Effect, corev1.TaintEffectNoSchedule,
+			pod.Spec.Tolerations)
 	}
 }
 
@@ -127,8 +145,12 @@ func TestNamesOfPods(t *testing.T) {
 			if other, ok := names[name]; ok {
 				t.Fatalf("nodes %s and %s get pod %s", node, other, name)
 			}
-			if errs := validation.IsDNS1123Subdomain(name); len(errs) > 0 || len(name) > validation.DNS1123LabelMaxLength {
-				t.Fatalf("%s: %v", name, errs)
+			errs := validation.IsDNS1123Subdomain(name)
+			if len(errs) > 0 {
+				t.Fatalf("%s: validation.IsDNS1123Subdomain(name): got %q, want none", name, errs)
+			}
+			if len(name) > validation.DNS1123LabelMaxLength {
+				t.Fatalf("%s: len(name): got %d, want at most %d", name, len(name), validation.DNS1123LabelMaxLength)
 			}
 			if again := nodes.PodName(set, "2b1d0f1c", node, 0); again != name {
 				t.Fatalf("%s, then %s", name, again)
@@ -141,8 +163,16 @@ func TestNamesOfPods(t *testing.T) {
 	}
 	w, other := newWorld(t, 3), newWorld(t, 3)
 	for i, creation := range w.plan().Create {
-		if name := other.plan().Create[i].Name; name != creation.Name || !strings.HasPrefix(name, "agent-") || len(name) != len("agent-")+8 {
-			t.Errorf("two managers make %s and %s", creation.Name, name)
+		name := other.plan().Create[i].Name
+		if name != creation.Name {
+			t.Errorf("other.plan().Create[i].Name: got %q, want %q", name, creation.Name)
+		}
+		if !strings.HasPrefix(name, "agent-") {
+			t.Errorf("other.plan().Create[i].Name: got %q, want it to begin with %q; two managers make %s and %s", name, "agent-", creation.Name,
+				name)
+		}
+		if len(name) != len("agent-")+8 {
+			t.Errorf("len(name): got %d, want %d; two managers make %s and %s", len(name), len("agent-")+8, creation.Name, name)
 		}
 	}
 }

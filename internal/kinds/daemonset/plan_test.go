@@ -359,7 +359,7 @@ func (w *world) expect(want ...string) *Plan {
 	want = append([]string{}, want...)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
-		w.t.Errorf("%s\n%s", diff, plan)
+		w.t.Errorf("(-want +got):\n%s\n%s", diff, plan)
 	}
 	return plan
 }
@@ -395,8 +395,16 @@ func why(plan *Plan, name string) (podplan.Action, podplan.Reason, string) {
 func (w *world) holds(plan *Plan, list string, reason podplan.Reason) {
 	w.t.Helper()
 	for name := range strings.FieldsSeq(list) {
-		if action, got, words := why(plan, name); action != podplan.Keep && action != podplan.Wait || got != reason || words == "" {
-			w.t.Errorf("pod %s: %s %s: %s, and should be held by %s", name, action, got, words, reason)
+		action, got, words := why(plan, name)
+		if action != podplan.Keep && action != podplan.Wait {
+			w.t.Errorf("why(plan, name): got %q, want %q; pod %s: %s %s: %s, and should be held by %s", action, podplan.Wait, name, action, got,
+				words, reason)
+		}
+		if got != reason {
+			w.t.Errorf("got %q, want %q; pod %s: %s %s: %s, and should be held by %s", got, reason, name, action, got, words, reason)
+		}
+		if words == "" {
+			w.t.Errorf("words: got nothing, want some text; pod %s: %s %s: %s, and should be held by %s", name, action, got, words, reason)
 		}
 	}
 }

@@ -120,17 +120,22 @@ func TestImagesArePulledAhead(t *testing.T) {
 				got = append(got, job.Container+" "+job.Image)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("%s\n%s", diff, plan)
+				t.Errorf("(-want +got):\n%s\n%s", diff, plan)
 			}
-			if marked := plan.RevisionLabels[tt.mark] == "true"; marked != (tt.mark != "") || tt.mark == "" && len(plan.RevisionLabels) > 0 {
-				t.Errorf("the revision gets the labels %v", plan.RevisionLabels)
+			if marked := plan.RevisionLabels[tt.mark] == "true"; marked != (tt.mark != "") {
+				t.Errorf(`plan.RevisionLabels[tt.mark] == "true": got %t, want %t`, marked, tt.mark != "")
+			}
+			if tt.mark == "" && len(plan.RevisionLabels) > 0 {
+				t.Errorf("plan.RevisionLabels: got %v, want none", plan.RevisionLabels)
 			}
 			if tt.mark != "" && plan.MarkedRevision.Name != plan.UpdateRevision {
 				t.Errorf("%s is marked", plan.MarkedRevision.Name)
 			}
 			if name == "the reason is gone" {
-				if value, ok := plan.RevisionLabels[ignored]; !ok || value != nil {
-					t.Errorf("the revision gets the labels %v", plan.RevisionLabels)
+				if value, ok := plan.RevisionLabels[ignored]; !ok {
+					t.Errorf("ok: got false, want true; the revision gets the labels %v", plan.RevisionLabels)
+				} else if value != nil {
+					t.Errorf("plan.RevisionLabels[ignored]: got %v, want nil; the revision gets the labels %v", value, plan.RevisionLabels)
 				}
 			}
 		})
@@ -163,7 +168,7 @@ func TestPullJobsSayWhatAnnotationsAskFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plan := pulling(t, 5, 0, from, strings.Replace(from, "a:1", "a:2", 1), tt.options...).plan()
 			if len(plan.Pulls) != 1 {
-				t.Fatal(plan)
+				t.Fatalf("len(plan.Pulls): got %d, want 1\n%v", len(plan.Pulls), plan)
 			}
 			text, err := json.Marshal(plan.Pulls[0].Document)
 			if err != nil {
@@ -177,7 +182,7 @@ func TestPullJobsSayWhatAnnotationsAskFor(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -190,8 +195,13 @@ func TestPullJobsEnd(t *testing.T) {
 		for _, name := range []string{"one", "two"} {
 			w.PullJobs = append(w.PullJobs, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
 		}
-		if plan := w.plan(); len(plan.EndedPulls) != want || want > 0 && len(plan.Pulls) > 0 {
-			t.Errorf("%d updated: %d end\n%s", updated, len(plan.EndedPulls), plan)
+		plan := w.plan()
+		if len(plan.EndedPulls) != want {
+			t.Errorf("len(plan.EndedPulls): got %d, want %d; %d updated: %d end\n%s", len(plan.EndedPulls), want, updated, len(plan.EndedPulls),
+				plan)
+		}
+		if want > 0 && len(plan.Pulls) > 0 {
+			t.Errorf("plan.Pulls: got %v, want none; %d updated: %d end\n%s", plan.Pulls, updated, len(plan.EndedPulls), plan)
 		}
 	}
 }

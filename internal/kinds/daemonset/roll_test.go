@@ -292,7 +292,7 @@ func TestStrictAccountingCountsPodsThatAreNotAvailable(t *testing.T) {
 			w.does(tt.want)
 			w.Set.Annotations[pub.DaemonSetStrictMaxUnavailable] = "yes" // which is not what is asked for
 			if loose := w.words(w.plan()); tt.down != "" && tt.most == 1 && len(loose) != 6 {
-				t.Error(loose)
+				t.Errorf("len(loose): got %d, want 6\n%q", len(loose), loose)
 			}
 		})
 	}
@@ -334,8 +334,14 @@ func TestPodsOnDeadNodesUseUpMaxUnavailable(t *testing.T) {
 				w.pod("n4", "a:1", notReadyPod)
 			}
 			plan := w.does(tt.want)
-			if plan.After != tt.after || (plan.LeftOut != "") != tt.said || tt.said && !strings.Contains(plan.LeftOut, "n4") {
-				t.Errorf("looked at again after %s, said %q", plan.After, plan.LeftOut)
+			if plan.After != tt.after {
+				t.Errorf("plan.After: got %v, want %v", plan.After, tt.after)
+			}
+			if (plan.LeftOut != "") != tt.said {
+				t.Errorf(`plan.LeftOut != "": got %t, want %t`, plan.LeftOut != "", tt.said)
+			}
+			if tt.said && !strings.Contains(plan.LeftOut, "n4") {
+				t.Errorf("plan.LeftOut: got %q, want it to contain %q", plan.LeftOut, "n4")
 			}
 		})
 	}
@@ -350,8 +356,12 @@ func TestPodsOnDeadNodesUseUpMaxUnavailable(t *testing.T) {
 		if i > 0 {
 			w.node(w.Nodes[i-1].Name, downFor(time.Hour))
 		}
-		if got := w.plan().LeftOut; (got == "") != (i == 0) || !strings.HasSuffix(got, want) {
-			t.Errorf("%d are left out: %q", i, got)
+		got := w.plan().LeftOut
+		if (got == "") != (i == 0) {
+			t.Errorf(`got == "": got %t, want %t; %d are left out: %q`, got == "", i == 0, i, got)
+		}
+		if !strings.HasSuffix(got, want) {
+			t.Errorf("w.plan().LeftOut: got %q, want it to end with %q; %d are left out: %q", got, want, i, got)
 		}
 	}
 	w = between(t, 2, annotated(pub.DaemonSetIgnoreNotReadyNodesAfter, "1m"))
@@ -375,8 +385,11 @@ func TestBurstReplicasBoundCreationAndDeletion(t *testing.T) {
 			w.Set.Status.DesiredNumberScheduled = 100 // which is stale
 			w.at("a:1")
 			plan := w.plan()
-			if len(plan.Create) != tt.most || plan.More != (tt.most < 10) {
-				t.Errorf("%d creations, more %t", len(plan.Create), plan.More)
+			if len(plan.Create) != tt.most {
+				t.Errorf("len(plan.Create): got %d, want %d", len(plan.Create), tt.most)
+			}
+			if plan.More != (tt.most < 10) {
+				t.Errorf("plan.More: got %t, want %t", plan.More, tt.most < 10)
 			}
 			w.on("n1 n2 n3 n4 n5 n6 n7 n8 n9 n10", "a:1")
 			w.at("a:2")
@@ -462,7 +475,7 @@ func TestRecreatedOrInPlace(t *testing.T) {
 	w.Revisions = w.Revisions[1:] // the revision of the pods is gone
 	w.does("-n2")
 	if _, _, words := why(w.plan(), "n2"); !strings.Contains(words, "deleted") {
-		t.Error(words)
+		t.Errorf("words: got %q, want it to contain %q", words, "deleted")
 	}
 }
 
@@ -633,8 +646,12 @@ func TestThePreDeleteHook(t *testing.T) {
 						pod = v
 					}
 				}
-				if patch := pod.Patch.String(); !strings.Contains(patch, "PreparingDelete") || !strings.Contains(patch, pub.LifecycleTimestamp) {
-					t.Error(patch)
+				patch := pod.Patch.String()
+				if !strings.Contains(patch, "PreparingDelete") {
+					t.Errorf("pod.Patch: got %q, want it to contain %q", patch, "PreparingDelete")
+				}
+				if !strings.Contains(patch, pub.LifecycleTimestamp) {
+					t.Errorf("pod.Patch: got %q, want it to contain %q", patch, pub.LifecycleTimestamp)
 				}
 				preparing(pod.Pod)
 				w.does("")

@@ -161,14 +161,16 @@ func TestAllMayChangeButTheSelector(t *testing.T) {
 		for _, members := range []string{`{"template":` + labels + `}`, `{"updateStrategy":{"type":"OnDelete"}}`, `{"burstReplicas":1}`, `{"minReadySeconds":1}`,
 			`{"revisionHistoryLimit":1}`, `{"lifecycle":{"preDelete":{}}}`, `{"scaleStrategy":{"partitionedScaling":true}}`} {
 			if errs := daemonset.Validate(written(t, version, members), old); len(errs) > 0 {
-				t.Errorf("%s: %v", members, errs)
+				t.Errorf("%s: daemonset.Validate(written(t, version, members), old): got %v, want none", members, errs)
 			}
 		}
 		errs := daemonset.Validate(written(t, version, `{"selector":{"matchLabels":{"b":"c"}},"template":`+labels+`}`), old)
 		want := "spec: Forbidden: updates to daemonset spec for fields other than 'template', 'updateStrategy', " + scale +
 			"'lifecycle', 'burstReplicas', 'minReadySeconds' and 'revisionHistoryLimit' are forbidden; selector was changed"
-		if len(errs) != 1 || errs[0].Error() != want {
-			t.Errorf("%s: %v", version, errs)
+		if len(errs) != 1 {
+			t.Errorf("%s: len(errs): got %d, want 1\n%v", version, len(errs), errs)
+		} else if errs[0].Error() != want {
+			t.Errorf("%s: errs[0]: got %q, want %q\n%v", version, errs[0].Error(), want, errs)
 		}
 	}
 }
@@ -178,7 +180,7 @@ func TestAllMayChangeButTheSelector(t *testing.T) {
 func TestOldMistakesDoNotRefuseAnUpdate(t *testing.T) {
 	old := written(t, "v1beta1", `{"burstReplicas":0,"minReadySeconds":-1}`)
 	if errs := daemonset.Validate(written(t, "v1beta1", `{"burstReplicas":0,"minReadySeconds":5}`), old); len(errs) > 0 {
-		t.Error(errs)
+		t.Errorf("errs: got %v, want none", errs)
 	}
 	asleep := written(t, "v1beta1", `{"updateStrategy":{"type":"OnDelete","rollingUpdate":{"maxUnavailable":"x"}}}`)
 	if got := summary(daemonset.Validate(written(t, "v1beta1", `{`+rolling(`"maxUnavailable":"x"`)+`}`), asleep)); len(got) != 1 {
@@ -206,8 +208,10 @@ func TestAWarningAboutPortsOfTheNode(t *testing.T) {
 	} {
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			got := written(t, version, `{`+members+`}`).Warnings()
-			if (len(got) == 1) != warns || warns && !strings.Contains(got[0], "container a uses a port of the node") {
-				t.Errorf("%s: %q", members, got)
+			if (len(got) == 1) != warns {
+				t.Errorf("%s: len(got) == 1: got %t, want %t\n%s", members, len(got) == 1, warns, got)
+			} else if warns && !strings.Contains(got[0], "container a uses a port of the node") {
+				t.Errorf("%s: got[0]: got %q, want it to contain %q\n%s", members, got[0], "container a uses a port of the node", got)
 			}
 		}
 	}

@@ -64,15 +64,15 @@ func TestDefaults(t *testing.T) {
 		}
 		defaulted, _ := read(t, want)
 		if again := ephemeraljob.Default(defaulted, nil); len(again) > 0 {
-			t.Errorf("%s: %v", want, again)
+			t.Errorf("%s: ephemeraljob.Default(defaulted, nil): got %v, want none", want, again)
 		}
 	}
 	stored, _ := read(t, `{"parallelism":1,"ttlSecondsAfterFinished":1,"template":{"ephemeralContainers":[{"image":"a"}]}}`)
 	if patch := ephemeraljob.Default(stored, stored); len(patch) > 0 {
-		t.Errorf("%v", patch)
+		t.Errorf("ephemeraljob.Default(stored, stored): got %v, want none", patch)
 	}
 	if patch := ephemeraljob.Default(ephemeraljob.Document{"spec": 5}, nil); patch != nil {
-		t.Errorf("%v", patch)
+		t.Errorf(`ephemeraljob.Default(ephemeraljob.Document{"spec": 5}, nil): got %v, want nil`, patch)
 	}
 }
 
@@ -183,11 +183,13 @@ func TestInjection(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(body, &got)
 		}
-		if e := json.Unmarshal([]byte(guards+want+`]`), &wanted); err != nil || e != nil {
-			t.Fatal(err, e)
+		if e := json.Unmarshal([]byte(guards+want+`]`), &wanted); err != nil {
+			t.Fatalf("unexpected error: %v\n%v", err, e)
+		} else if e != nil {
+			t.Fatalf("json.Unmarshal([]byte(guards+want+`]`), &wanted): unexpected error: %v\n%v", e, err)
 		}
 		if diff := cmp.Diff(wanted, got); diff != "" {
-			t.Error(diff)
+			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
 	for _, odd := range []string{`"x"`, `[{"name":"a","env":5}]`, `[5]`} {
@@ -214,7 +216,7 @@ func TestTemplateForTheServer(t *testing.T) {
 	for path, want := range map[string]string{"spec.template.spec.containers[0].env[1].name": "spec.template.ephemeralContainers[0].env[1].name",
 		"spec.template.spec.volumes[0]": "", "spec.template": ""} {
 		if got := ephemeraljob.Placed(path); got != want {
-			t.Errorf("%s: %s", path, got)
+			t.Errorf("%s: ephemeraljob.Placed(path): got %q, want %q", path, got, want)
 		}
 	}
 	for _, odd := range []string{`{}`, `{"template":{"ephemeralContainers":[]}}`, `{"template":{"ephemeralContainers":[1]}}`} {

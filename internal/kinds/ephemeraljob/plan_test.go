@@ -115,12 +115,19 @@ func TestTargetsAreActivePodsInOrder(t *testing.T) {
 		"a pod without a node waits":  {Job(), []*corev1.Pod{Pod("a", nowhere), Pod("b", after(1))}, "b", 2},
 	} {
 		p := plan(c.job, c.pods...)
-		if names(p.Inject) != c.inject || p.Status.Matches != c.match {
-			t.Errorf("%s: inject %q, match %d: %s", name, names(p.Inject), p.Status.Matches, p)
+		if got := names(p.Inject); got != c.inject {
+			t.Errorf("%s: names(p.Inject): got %q, want %q; inject %q, match %d: %s", name, got, c.inject, names(p.Inject), p.Status.Matches, p)
+		}
+		if p.Status.Matches != c.match {
+			t.Errorf("%s: p.Status.Matches: got %d, want %d; inject %q, match %d: %s", name, p.Status.Matches, c.match, names(p.Inject),
+				p.Status.Matches, p)
 		}
 		for _, v := range p.Verdicts {
-			if v.Message == "" || v.Reason == "" {
-				t.Errorf("%s: nothing is said about %s", name, v.Pod)
+			if v.Message == "" {
+				t.Errorf("%s: v.Message: got nothing, want some text; nothing is said about %s", name, v.Pod)
+			}
+			if v.Reason == "" {
+				t.Errorf("%s: v.Reason: got nothing, want some text; nothing is said about %s", name, v.Pod)
 			}
 		}
 	}
@@ -148,9 +155,12 @@ func TestPodsHaveTheResultOfTheirContainers(t *testing.T) {
 		"the pod is being gone": {Pod("a", going, Treated(job, Runs())), [4]int32{0, 0, 1}, false},
 	} {
 		p := plan(Job(paused), c.pod)
-		if got := [4]int32{p.Status.Succeeded, p.Status.Failed, p.Status.Running, p.Status.Waiting}; got != c.want ||
-			(p.Status.CompletionTime != nil) != c.done {
-			t.Errorf("%s: %v, %s", name, got, p)
+		got := [4]int32{p.Status.Succeeded, p.Status.Failed, p.Status.Running, p.Status.Waiting}
+		if got != c.want {
+			t.Errorf("%s: got %v, want %v\n%s", name, got, c.want, p)
+		}
+		if (p.Status.CompletionTime != nil) != c.done {
+			t.Errorf("%s: p.Status.CompletionTime != nil: got %t, want %t\n%s", name, p.Status.CompletionTime != nil, c.done, p)
 		}
 	}
 }
@@ -161,18 +171,28 @@ func TestWaitsThatCannotHealCountAsFailed(t *testing.T) {
 	for _, reason := range []string{"ErrImageNeverPull", "InvalidImageName", "CreateContainerError"} {
 		job, pod := Job(), Pod("a", Treated("job", Waits(reason)))
 		first := plan(job, pod)
-		if line(first) != "Waiting match 1: 0+0+0+1 ended false " || first.After != time.Minute {
-			t.Errorf("%s: %s, again in %s", reason, line(first), first.After)
+		if got := line(first); got != "Waiting match 1: 0+0+0+1 ended false " {
+			t.Errorf("%s: line(first): got %q, want %q", reason, got, "Waiting match 1: 0+0+0+1 ended false ")
+		}
+		if first.After != time.Minute {
+			t.Errorf("%s: first.After: got %v, want %v", reason, first.After, time.Minute)
 		}
 		job.Status = *first.Status
 		s := ephemeraljob.Snapshot{Job: job, Pods: []*corev1.Pod{pod, Pod("b", after(1))}, Ledger: first.Ledger, Now: Noon.Add(59 * time.Second)}
-		if p := ephemeraljob.NewPlan(s); p.Status.Failed != 0 || p.After != time.Second || len(p.Inject) > 0 {
-			t.Errorf("%s: %s %s", reason, line(p), p)
+		if p := ephemeraljob.NewPlan(s); p.Status.Failed != 0 {
+			t.Errorf("%s: p.Status.Failed: got %d, want 0\n%s\n%s", reason, p.Status.Failed, line(p), p)
+		} else if p.After != time.Second {
+			t.Errorf("%s: p.After: got %v, want %v\n%s\n%s", reason, p.After, time.Second, line(p), p)
+		} else if len(p.Inject) > 0 {
+			t.Errorf("%s: p.Inject: got %v, want none\n%s\n%s", reason, p.Inject, line(p), p)
 		}
 		s.Now = Noon.Add(time.Minute)
 		p := ephemeraljob.NewPlan(s)
-		if line(p) != "Waiting match 2: 0+1+0+0 ended false JobFailed/CreateFailed" || names(p.Inject) != "b" {
-			t.Errorf("%s: %s %s", reason, line(p), p)
+		if got := line(p); got != "Waiting match 2: 0+1+0+0 ended false JobFailed/CreateFailed" {
+			t.Errorf("%s: line(p): got %q, want %q\n%s", reason, got, "Waiting match 2: 0+1+0+0 ended false JobFailed/CreateFailed", p)
+		}
+		if got := names(p.Inject); got != "b" {
+			t.Errorf("%s: names(p.Inject): got %q, want %q\n%s", reason, got, "b", p)
 		}
 		job.Status, s.Ledger = *p.Status, ephemeraljob.Ledger{}
 		if taken := ephemeraljob.NewPlan(s); line(taken) != line(p) {
@@ -180,8 +200,11 @@ func TestWaitsThatCannotHealCountAsFailed(t *testing.T) {
 		}
 	}
 	p := plan(Job(), Pod("a", Treated("job", Waits("ImagePullBackOff"))))
-	if p.After != 0 || p.Status.Waiting != 1 {
-		t.Errorf("%s", p)
+	if p.After != 0 {
+		t.Errorf("p.After: got %v, want 0\n%s", p.After, p)
+	}
+	if p.Status.Waiting != 1 {
+		t.Errorf("p.Status.Waiting: got %d, want 1\n%s", p.Status.Waiting, p)
 	}
 }
 
@@ -192,14 +215,17 @@ func TestGonePodsKeepTheirResults(t *testing.T) {
 	pods := []*corev1.Pod{Pod("a", Treated("job", Ended(0))), Pod("b", Treated("job", Ended(1))), Pod("c", Treated("job", Runs())),
 		Pod("d", Treated("job", Runs())), Pod("e")}
 	first := plan(job, pods...)
-	if line(first) != "Running match 4: 1+1+2+0 ended false JobFailed/CreateFailed" {
-		t.Fatal(line(first))
+	if got := line(first); got != "Running match 4: 1+1+2+0 ended false JobFailed/CreateFailed" {
+		t.Fatalf("line(first): got %q, want %q", got, "Running match 4: 1+1+2+0 ended false JobFailed/CreateFailed")
 	}
 	job.Status = *first.Status
 	for name, ledger := range map[string]ephemeraljob.Ledger{"seen": first.Ledger, "after a takeover": {}} {
 		p := ephemeraljob.NewPlan(ephemeraljob.Snapshot{Job: job, Pods: pods[3:], Ledger: ledger, Now: Noon})
-		if line(p) != "Running match 4: 1+2+1+0 ended false JobFailed/CreateFailed" || len(p.Inject) > 0 {
-			t.Errorf("%s: %s %s", name, line(p), p)
+		if got := line(p); got != "Running match 4: 1+2+1+0 ended false JobFailed/CreateFailed" {
+			t.Errorf("%s: line(p): got %q, want %q\n%s", name, got, "Running match 4: 1+2+1+0 ended false JobFailed/CreateFailed", p)
+		}
+		if len(p.Inject) > 0 {
+			t.Errorf("%s: p.Inject: got %v, want none\n%s", name, p.Inject, p)
 		}
 		next := job.DeepCopy()
 		next.Status = *p.Status
@@ -208,16 +234,16 @@ func TestGonePodsKeepTheirResults(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 		last := ephemeraljob.NewPlan(ephemeraljob.Snapshot{Job: next, Ledger: again.Ledger, Now: Noon})
-		if line(last) != "Failed match 4: 1+3+0+0 ended true JobFailed/JobFailed" {
-			t.Errorf("%s: %s", name, line(last))
+		if got := line(last); got != "Failed match 4: 1+3+0+0 ended true JobFailed/JobFailed" {
+			t.Errorf("%s: line(last): got %q, want %q", name, got, "Failed match 4: 1+3+0+0 ended true JobFailed/JobFailed")
 		}
 	}
 	// It ended between the last status and its end: only who saw it knows.
 	ended := ephemeraljob.NewPlan(ephemeraljob.Snapshot{Job: job, Pods: []*corev1.Pod{pods[0], pods[1], Pod("c", Treated("job", Ended(0))), pods[3]},
 		Ledger: first.Ledger, Now: Noon})
 	p := ephemeraljob.NewPlan(ephemeraljob.Snapshot{Job: job, Pods: pods[3:], Ledger: ended.Ledger, Now: Noon})
-	if line(p) != "Running match 4: 2+1+1+0 ended false JobFailed/CreateFailed" {
-		t.Error(line(p))
+	if got := line(p); got != "Running match 4: 2+1+1+0 ended false JobFailed/CreateFailed" {
+		t.Errorf("line(p): got %q, want %q", got, "Running match 4: 2+1+1+0 ended false JobFailed/CreateFailed")
 	}
 }
 
@@ -226,8 +252,15 @@ func TestGonePodsKeepTheirResults(t *testing.T) {
 func TestOddNumbersInTheStatus(t *testing.T) {
 	for _, job := range []*appsv1alpha1.EphemeralJob{Job(counted(-5, -5, -5, -5)), Job(counted(1<<31-1, 1<<31-1, 1<<31-1, 1<<31-1))} {
 		p := plan(job, Pod("a"))
-		if s := p.Status; s.Matches < 1 || s.Succeeded < 0 || s.Failed < 0 {
-			t.Errorf("%s", line(p))
+		s := p.Status
+		if s.Matches < 1 {
+			t.Errorf("s.Matches: got %d, want at least 1\n%s", s.Matches, line(p))
+		}
+		if s.Succeeded < 0 {
+			t.Errorf("s.Succeeded: got %d, want at least 0\n%s", s.Succeeded, line(p))
+		}
+		if s.Failed < 0 {
+			t.Errorf("s.Failed: got %d, want at least 0\n%s", s.Failed, line(p))
 		}
 	}
 }
@@ -276,14 +309,19 @@ func TestJobsGoThroughTheirPhases(t *testing.T) {
 		if got := line(p); got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, c.want)
 		}
-		if s := p.Status; s.StartTime == nil || c.job.Status.StartTime == nil && !s.StartTime.Time.Equal(Noon) || p.Ended != (s.CompletionTime != nil) {
-			t.Errorf("%s: %+v", name, s)
+		if s := p.Status; s.StartTime == nil {
+			t.Errorf("%s: s.StartTime: got nil, want a value\n%+v", name, s)
+		} else if c.job.Status.StartTime == nil && !s.StartTime.Time.Equal(Noon) {
+			t.Errorf("%s: s.StartTime.Time: got %v, want %v\n%+v", name, s.StartTime.Time, Noon, s)
+		} else if p.Ended != (s.CompletionTime != nil) {
+			t.Errorf("%s: p.Ended: got %t, want %t\n%+v", name, p.Ended, s.CompletionTime != nil, s)
 		}
 		if p.Ended && (len(p.Inject) > 0 || !p.Status.CompletionTime.Time.Equal(Noon)) {
 			t.Errorf("%s: it ended, and %s", name, p)
 		}
 		if p.Status.Conditions[0].Type != appsv1alpha1.EphemeralJobConditionInitialized {
-			t.Errorf("%s: %+v", name, p.Status.Conditions)
+			t.Errorf("%s: p.Status.Conditions[0].Type: got %q, want %q\n%+v", name, p.Status.Conditions[0].Type,
+				appsv1alpha1.EphemeralJobConditionInitialized, p.Status.Conditions)
 		}
 	}
 	if p := plan(Job(started, deadline(90)), Pod("a")); p.After != 90*time.Second {
@@ -291,7 +329,7 @@ func TestJobsGoThroughTheirPhases(t *testing.T) {
 	}
 	mixed := plan(Job(), failed, runs)
 	if c := mixed.Status.Conditions[1]; c.Message != "1 pod failed" {
-		t.Errorf("%+v", c)
+		t.Errorf("c.Message: got %q, want %q\n%+v", c.Message, "1 pod failed", c)
 	}
 }
 
@@ -317,8 +355,14 @@ func TestTimesOfConditions(t *testing.T) {
 		at     time.Time
 	}{{"Initialized", Noon}, {"JobFailed", s.Now}} {
 		c := last.Status.Conditions[i]
-		if c.Reason != want.reason || !c.LastTransitionTime.Time.Equal(want.at) || !c.LastProbeTime.Time.Equal(want.at) {
-			t.Errorf("%+v", c)
+		if c.Reason != want.reason {
+			t.Errorf("c.Reason: got %q, want %q\n%+v", c.Reason, want.reason, c)
+		}
+		if !c.LastTransitionTime.Time.Equal(want.at) {
+			t.Errorf("c.LastTransitionTime.Time: got %v, want %v\n%+v", c.LastTransitionTime.Time, want.at, c)
+		}
+		if !c.LastProbeTime.Time.Equal(want.at) {
+			t.Errorf("c.LastProbeTime.Time: got %v, want %v\n%+v", c.LastProbeTime.Time, want.at, c)
 		}
 	}
 }
@@ -330,9 +374,14 @@ func TestWhatTheServerRefuses(t *testing.T) {
 	s := ephemeraljob.Snapshot{Job: job, Pods: []*corev1.Pod{Pod("a"), Pod("b")}, Now: Noon, Unsupported: "no such thing",
 		UnsupportedUntil: Noon.Add(time.Minute)}
 	p := ephemeraljob.NewPlan(s)
-	if line(p) != "Error match 2: 0+0+0+0 ended false JobError/Error" || p.Status.Conditions[1].Message != "no such thing" || p.After != time.Minute ||
-		len(p.Inject) > 0 {
-		t.Errorf("%s %s", line(p), p)
+	if got := line(p); got != "Error match 2: 0+0+0+0 ended false JobError/Error" {
+		t.Errorf("line(p): got %q, want %q\n%s", got, "Error match 2: 0+0+0+0 ended false JobError/Error", p)
+	} else if p.Status.Conditions[1].Message != "no such thing" {
+		t.Errorf("p.Status.Conditions[1].Message: got %q, want %q\n%s\n%s", p.Status.Conditions[1].Message, "no such thing", line(p), p)
+	} else if p.After != time.Minute {
+		t.Errorf("p.After: got %v, want %v\n%s\n%s", p.After, time.Minute, line(p), p)
+	} else if len(p.Inject) > 0 {
+		t.Errorf("p.Inject: got %v, want none\n%s\n%s", p.Inject, line(p), p)
 	}
 	if s.Now = s.UnsupportedUntil; len(ephemeraljob.NewPlan(s).Inject) != 1 {
 		t.Error("it is not asked again")
@@ -345,13 +394,22 @@ func TestWhatTheServerRefuses(t *testing.T) {
 		return time.Time{}, ""
 	}
 	p = ephemeraljob.NewPlan(s)
-	if names(p.Inject) != "c" || p.After != time.Second || line(p) != "Waiting match 3: 0+0+0+0 ended false JobFailed/CreateFailed" {
-		t.Errorf("%s %s", line(p), p)
+	if got := names(p.Inject); got != "c" {
+		t.Errorf("names(p.Inject): got %q, want %q\n%s", got, "c", p)
+	}
+	if p.After != time.Second {
+		t.Errorf("p.After: got %v, want %v\n%s", p.After, time.Second, p)
+	}
+	if got := line(p); got != "Waiting match 3: 0+0+0+0 ended false JobFailed/CreateFailed" {
+		t.Errorf("line(p): got %q, want %q\n%s", got, "Waiting match 3: 0+0+0+0 ended false JobFailed/CreateFailed", p)
 	}
 	s.Pods = []*corev1.Pod{Pod("a"), Pod("b", Treated("job", Ended(0)))}
 	p = ephemeraljob.NewPlan(s)
-	if line(p) != "Failed match 2: 1+1+0+0 ended true JobFailed/JobFailed" || !strings.Contains(p.Status.Conditions[1].Message, "refuses the containers in a: no volume x") {
-		t.Errorf("%s %+v", line(p), p.Status.Conditions)
+	if got := line(p); got != "Failed match 2: 1+1+0+0 ended true JobFailed/JobFailed" {
+		t.Errorf("line(p): got %q, want %q\n%+v", got, "Failed match 2: 1+1+0+0 ended true JobFailed/JobFailed", p.Status.Conditions)
+	} else if !strings.Contains(p.Status.Conditions[1].Message, "refuses the containers in a: no volume x") {
+		t.Errorf("p.Status.Conditions[1].Message: got %q, want it to contain %q\n%s\n%+v", p.Status.Conditions[1].Message,
+			"refuses the containers in a: no volume x", line(p), p.Status.Conditions)
 	}
 }
 
@@ -386,8 +444,20 @@ func TestBeginningAndEnd(t *testing.T) {
 		"finished, nobody holds": {Job(finished, bare), false, false, false, 29 * time.Minute},
 	} {
 		p := plan(c.job)
-		if p.AddFinalizer != c.add || p.RemoveFinalizer != c.remove || p.Delete != c.del || c.after > 0 && p.After != c.after || p.String() == "" {
-			t.Errorf("%s: %+v", name, p)
+		if p.AddFinalizer != c.add {
+			t.Errorf("%s: p.AddFinalizer: got %t, want %t", name, p.AddFinalizer, c.add)
+		}
+		if p.RemoveFinalizer != c.remove {
+			t.Errorf("%s: p.RemoveFinalizer: got %t, want %t", name, p.RemoveFinalizer, c.remove)
+		}
+		if p.Delete != c.del {
+			t.Errorf("%s: p.Delete: got %t, want %t", name, p.Delete, c.del)
+		}
+		if c.after > 0 && p.After != c.after {
+			t.Errorf("%s: p.After: got %v, want %v", name, p.After, c.after)
+		}
+		if p.String() == "" {
+			t.Errorf("%s: p: got nothing, want some text", name)
 		}
 		if c.job.Status.CompletionTime != nil && p.Status != nil {
 			t.Errorf("%s: a finished job is judged again", name)

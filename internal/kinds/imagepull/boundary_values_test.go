@@ -63,7 +63,7 @@ func TestRoomInANodeImage(t *testing.T) {
 		"one byte more of another namespace": {holding("other", maxBytesOfNamespace-added+1), ""},
 	} {
 		if got := noRoom(tt.node, job, "app", "1", nil); got != tt.want {
-			t.Errorf("%s: %q", name, got)
+			t.Errorf(`%s: noRoom(tt.node, job, "app", "1", nil): got %q, want %q`, name, got, tt.want)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func TestSandboxConfigForTheRuntimeIsRefused(t *testing.T) {
 			j.Spec.SandboxConfig = &appsv1beta1.SandboxConfig{Annotations: map[string]string{key: "x"}}
 		})
 		if err := CheckJob(job, nil); (err == nil) != allowed {
-			t.Errorf("%s: %v", key, err)
+			t.Errorf("%s: err == nil: got %t, want %t\n%v", key, err == nil, allowed, err)
 		}
 	}
 }
@@ -99,8 +99,11 @@ func TestTheLargestSandboxConfig(t *testing.T) {
 // A plan is idle only if it does nothing at all; as many nodes to leave as to join are not nothing.
 func TestAPlanIsIdleOnlyIfItDoesNothing(t *testing.T) {
 	one, status := []string{"n"}, &appsv1beta1.ImagePullJobStatus{}
-	if !(&JobPlan{Why: "x", After: 1}).Idle() || !(&NodePlan{Why: "x", After: 1}).Idle() {
-		t.Error("a plan that only waits is not idle")
+	if !(&JobPlan{Why: "x", After: 1}).Idle() {
+		t.Error(`a plan that only waits is not idle: (&JobPlan{Why: "x", After: 1}).Idle(): got false, want true`)
+	}
+	if !(&NodePlan{Why: "x", After: 1}).Idle() {
+		t.Error(`a plan that only waits is not idle: (&NodePlan{Why: "x", After: 1}).Idle(): got false, want true`)
 	}
 	for i, p := range []JobPlan{{Finish: true}, {AddFinalizer: true}, {Delete: true}, {Assign: one}, {Supply: one}, {Drop: one},
 		{Status: status},
@@ -123,8 +126,17 @@ func TestAllHaveAnsweredBeforeTheDeadline(t *testing.T) {
 	s := PlanJob(JobSnapshot{Job: imagepulltest.Job(until(60)), Now: imagepulltest.Noon.Add(time.Hour),
 		Nodes: []*appsv1beta1.NodeImage{imagepulltest.Tagged("a", imagepulltest.Result("Succeeded",
 			2)), imagepulltest.Tagged("b", imagepulltest.Result("Failed", 2))}}).Status
-	if s.Message != "job has completed" || s.Succeeded != 1 || s.Failed != 1 || s.CompletionTime == nil {
-		t.Errorf("%+v", s)
+	if s.Message != "job has completed" {
+		t.Errorf("s.Message: got %q, want %q\n%+v", s.Message, "job has completed", s)
+	}
+	if s.Succeeded != 1 {
+		t.Errorf("s.Succeeded: got %d, want 1\n%+v", s.Succeeded, s)
+	}
+	if s.Failed != 1 {
+		t.Errorf("s.Failed: got %d, want 1\n%+v", s.Failed, s)
+	}
+	if s.CompletionTime == nil {
+		t.Errorf("s.CompletionTime: got nil, want a value\n%+v", s)
 	}
 }
 
@@ -134,9 +146,12 @@ func TestAsManyFailedNodesAsAreListed(t *testing.T) {
 	for i := range maxFailed {
 		nodes = append(nodes, imagepulltest.Tagged(fmt.Sprintf("n%03d", i), imagepulltest.Result("Failed", 2)))
 	}
-	if s := PlanJob(JobSnapshot{Job: imagepulltest.Job(), Nodes: nodes, Now: imagepulltest.Noon}).Status; len(s.FailedNodes) != maxFailed ||
-		strings.Contains(s.Message, "listed") {
-		t.Errorf("%d: %s", len(s.FailedNodes), s.Message)
+	s := PlanJob(JobSnapshot{Job: imagepulltest.Job(), Nodes: nodes, Now: imagepulltest.Noon}).Status
+	if len(s.FailedNodes) != maxFailed {
+		t.Errorf("len(s.FailedNodes): got %d, want %d", len(s.FailedNodes), maxFailed)
+	}
+	if strings.Contains(s.Message, "listed") {
+		t.Errorf("%d: s.Message: got %q, want it not to contain %q", len(s.FailedNodes), s.Message, "listed")
 	}
 }
 
@@ -152,8 +167,12 @@ func TestPullPolicyOfANode(t *testing.T) {
 		}
 	}
 	for _, tt := range [][4]int32{{0, 0, 0, 0}, {-1, -1, 600, 3}, {7, 101, 7, 100}} {
-		if p := policy(imagepulltest.Job(given(tt[0], tt[1])), 0); *p.TimeoutSeconds != tt[2] || *p.BackoffLimit != tt[3] {
-			t.Errorf("%d s and %d times became %d s and %d times", tt[0], tt[1], *p.TimeoutSeconds, *p.BackoffLimit)
+		if p := policy(imagepulltest.Job(given(tt[0], tt[1])), 0); *p.TimeoutSeconds != tt[2] {
+			t.Errorf("*p.TimeoutSeconds: got %d, want %d; %d s and %d times became %d s and %d times", *p.TimeoutSeconds, tt[2], tt[0], tt[1],
+				*p.TimeoutSeconds, *p.BackoffLimit)
+		} else if *p.BackoffLimit != tt[3] {
+			t.Errorf("*p.BackoffLimit: got %d, want %d; %d s and %d times became %d s and %d times", *p.BackoffLimit, tt[3], tt[0], tt[1],
+				*p.TimeoutSeconds, *p.BackoffLimit)
 		}
 	}
 	for random, want := range map[float64]int32{0: 86400 - 600, 0.25: 86400 - 300, 1: 86400 + 600} {
@@ -173,19 +192,30 @@ func TestWhenAPullIsGivenUp(t *testing.T) {
 		return n
 	}
 	early := PlanNode(nodeSnapshot(pulling(), 11*time.Minute-3*time.Second))
-	if !early.Idle() || early.After != 3*time.Second {
-		t.Errorf("three seconds before: %s, again in %s", shownNode(early), early.After)
+	if !early.Idle() {
+		t.Errorf("three seconds before: early.Idle(): got false, want true; %s, again in %s", shownNode(early), early.After)
+	}
+	if early.After != 3*time.Second {
+		t.Errorf("three seconds before: early.After: got %v, want %v; %s, again in %s", early.After, 3*time.Second, shownNode(early),
+			early.After)
 	}
 	late := PlanNode(nodeSnapshot(pulling(), 11*time.Minute))
-	if late.Status == nil || late.Status.ImageStatuses["app"].Tags[0].Progress != 40 ||
-		late.Status.ImageStatuses["app"].Tags[0].Phase != "Failed" {
-		t.Errorf("%s: %+v", shownNode(late), late.Status)
+	if late.Status == nil {
+		t.Errorf("%s: late.Status: got nil, want a value", shownNode(late))
+	} else if late.Status.ImageStatuses["app"].Tags[0].Progress != 40 {
+		t.Errorf("%s: late.Status.ImageStatuses[\"app\"].Tags[0].Progress: got %d, want 40\n%+v", shownNode(late),
+			late.Status.ImageStatuses["app"].Tags[0].Progress, late.Status)
+	} else if late.Status.ImageStatuses["app"].Tags[0].Phase != "Failed" {
+		t.Errorf("%s: late.Status.ImageStatuses[\"app\"].Tags[0].Phase: got %q, want %q\n%+v", shownNode(late),
+			late.Status.ImageStatuses["app"].Tags[0].Phase, "Failed", late.Status)
 	}
 	unanswered := imagepulltest.Tagged("n", imagepulltest.Result("Pulling", 1))
 	unanswered.Status.ImageStatuses["app"].Tags[0].Progress = 40
-	if plan := PlanNode(nodeSnapshot(unanswered, 10*time.Minute)); plan.Status == nil ||
-		plan.Status.ImageStatuses["app"].Tags[0].Progress != 0 {
-		t.Errorf("the progress of another version is told of this one: %+v", plan.Status)
+	if plan := PlanNode(nodeSnapshot(unanswered, 10*time.Minute)); plan.Status == nil {
+		t.Error("the progress of another version is told of this one: plan.Status: got nil, want a value")
+	} else if plan.Status.ImageStatuses["app"].Tags[0].Progress != 0 {
+		t.Errorf("the progress of another version is told of this one: plan.Status.ImageStatuses[\"app\"].Tags[0].Progress: got %d, want 0\n%+v",
+			plan.Status.ImageStatuses["app"].Tags[0].Progress, plan.Status)
 	}
 }
 
@@ -248,8 +278,11 @@ func TestCheckNodeImageAtItsBounds(t *testing.T) {
 			tags = append(tags, appsv1beta1.ImageTagSpec{Tag: fmt.Sprint(i), CreatedAt: imagepulltest.At(0)})
 		}
 		n.Spec.Images["app"] = appsv1beta1.ImageSpec{Tags: tags}
-		if err := CheckNodeImage(n, nil); err == nil || strings.Contains(err.Error(), "and more") != (wrong > maxTold) {
-			t.Errorf("%d mistakes: %v", wrong, err)
+		if err := CheckNodeImage(n, nil); err == nil {
+			t.Errorf("CheckNodeImage(n, nil): got nil, want an error; %d mistakes: %v", wrong, err)
+		} else if strings.Contains(err.Error(), "and more") != (wrong > maxTold) {
+			t.Errorf(`strings.Contains(err.Error(), "and more"): got %t, want %t; %d mistakes: %v`, strings.Contains(err.Error(), "and more"),
+				wrong > maxTold, wrong, err)
 		}
 	}
 }
@@ -274,7 +307,7 @@ func TestADeadlineBelowTheTimeout(t *testing.T) {
 			false},
 	} {
 		if err := CheckJob(tt.job, nil); (err != nil) != tt.refused {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: err != nil: got %t, want %t\n%v", name, err != nil, tt.refused, err)
 		}
 	}
 }
@@ -316,8 +349,11 @@ func TestTheOlderJobOfAListIsKept(t *testing.T) {
 		for range 2 {
 			slices.Reverse(tt.children)
 			plan := PlanList(list, tt.children, imagepulltest.Noon)
-			if len(plan.Delete) != 1 || plan.Delete[0].Name != tt.deleted {
-				t.Errorf("%s: %+v is deleted, want %s", name, plan.Delete, tt.deleted)
+			if len(plan.Delete) != 1 {
+				t.Errorf("%s: len(plan.Delete): got %d, want 1; %+v is deleted, want %s", name, len(plan.Delete), plan.Delete, tt.deleted)
+			} else if plan.Delete[0].Name != tt.deleted {
+				t.Errorf("%s: plan.Delete[0].Name: got %q, want %q; %+v is deleted, want %s", name, plan.Delete[0].Name, tt.deleted, plan.Delete,
+					tt.deleted)
 			}
 		}
 	}

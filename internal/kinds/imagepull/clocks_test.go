@@ -21,8 +21,12 @@ func TestANodeWhoseClockIsAheadIsServed(t *testing.T) {
 		s := nodeSnapshot(nil, 0)
 		s.Node.CreationTimestamp = *imagepulltest.At(tt.there)
 		s.Node.Status.Conditions[0].LastTransitionTime = *imagepulltest.At(tt.ready)
-		if plan := PlanNode(s); plan.Create != (tt.left == 0) || plan.After != tt.left {
-			t.Errorf("%s: created %v, again in %s", name, plan.Create, plan.After)
+		plan := PlanNode(s)
+		if plan.Create != (tt.left == 0) {
+			t.Errorf("%s: plan.Create: got %t, want %t", name, plan.Create, tt.left == 0)
+		}
+		if plan.After != tt.left {
+			t.Errorf("%s: plan.After: got %v, want %v", name, plan.After, tt.left)
 		}
 	}
 }
@@ -60,7 +64,7 @@ func TestANodeWhoseClockIsAheadGivesItsSlotBack(t *testing.T) {
 		s := &JobSnapshot{Now: imagepulltest.Noon, NotReadySince: func(string) (time.Time, bool) { return imagepulltest.Noon.Add(since), true }}
 		entry := &appsv1beta1.ImageTagSpec{Version: 1, CreatedAt: imagepulltest.At(0)}
 		if got := s.silent("n", entry, &appsv1beta1.ImageTagStatus{Version: 1}, &clock{now: s.Now}); got != silent {
-			t.Errorf("%s: %v", since, got)
+			t.Errorf("%s: got %t, want %t", since, got, silent)
 		}
 	}
 }
@@ -123,11 +127,15 @@ func TestAJobThatIsRefusedForEverEnds(t *testing.T) {
 		plan := PlanJob(JobSnapshot{Job: job, Now: imagepulltest.Noon.Add(time.Hour), Nodes: []*appsv1beta1.NodeImage{imagepulltest.Blank("n")},
 			Refused: map[string]time.Time{"n": imagepulltest.Noon.Add(time.Hour - tt.since)}})
 		ended := plan.Status != nil && plan.Status.CompletionTime != nil
-		if ended != tt.ends || ended == (len(plan.Assign) == 1) {
-			t.Errorf("%s: %+v, assigns %v", name, plan.Status, plan.Assign)
+		if ended != tt.ends {
+			t.Errorf("%s: ended: got %t, want %t; %+v, assigns %v", name, ended, tt.ends, plan.Status, plan.Assign)
+		}
+		if ended == (len(plan.Assign) == 1) {
+			t.Errorf("%s: ended: got %t, want another value; %+v, assigns %v", name, ended, plan.Status, plan.Assign)
 		}
 		if ended && plan.Status.Message != "job has completed; 1 NodeImage has refused the image for 10m0s, such as n" {
-			t.Error(plan.Status.Message)
+			t.Errorf("plan.Status.Message: got %q, want %q", plan.Status.Message,
+				"job has completed; 1 NodeImage has refused the image for 10m0s, such as n")
 		}
 	}
 }

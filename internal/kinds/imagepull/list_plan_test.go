@@ -14,11 +14,15 @@ func TestAListWaitsForJobsThatWaitForPods(t *testing.T) {
 	list := &appsv1beta1.ImageListPullJob{Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"a"}}}
 	child := PlanList(list, nil, imagepulltest.Noon).Create[0]
 	child.Status = appsv1beta1.ImagePullJobStatus{StartTime: imagepulltest.At(0)}
-	if p := PlanList(list, []*appsv1beta1.ImagePullJob{child}, imagepulltest.Noon); p.Status.CompletionTime != nil || p.Status.Completed != 0 {
-		t.Errorf("%+v", p.Status)
+	if p := PlanList(list, []*appsv1beta1.ImagePullJob{child}, imagepulltest.Noon); p.Status.CompletionTime != nil {
+		t.Errorf("p.Status.CompletionTime: got %v, want nil\n%+v", p.Status.CompletionTime, p.Status)
+	} else if p.Status.Completed != 0 {
+		t.Errorf("p.Status.Completed: got %d, want 0\n%+v", p.Status.Completed, p.Status)
 	}
 	child.Status.CompletionTime = imagepulltest.At(time.Minute)
-	if p := PlanList(list, []*appsv1beta1.ImagePullJob{child}, imagepulltest.Noon); p.Status.CompletionTime == nil || p.Status.Completed != 1 {
-		t.Errorf("%+v", p.Status)
+	if p := PlanList(list, []*appsv1beta1.ImagePullJob{child}, imagepulltest.Noon); p.Status.CompletionTime == nil {
+		t.Errorf("p.Status.CompletionTime: got nil, want a value\n%+v", p.Status)
+	} else if p.Status.Completed != 1 {
+		t.Errorf("p.Status.Completed: got %d, want 1\n%+v", p.Status.Completed, p.Status)
 	}
 }

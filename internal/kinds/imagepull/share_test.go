@@ -47,11 +47,15 @@ func TestNeighboursInAnImageTakeNoRoom(t *testing.T) {
 			OwnerReferences: []corev1.ObjectReference{owner("shop", 1)}}}}
 		tt.fill(&image)
 		n.Spec.Images = map[string]appsv1beta1.ImageSpec{"shared": image}
-		if size := sizeOf("shared", &image); size <= maxBytesOfNamespace || size > maxBytes-1000 {
-			t.Fatalf("%s: the image has %d bytes", name, size)
+		size := sizeOf("shared", &image)
+		if size <= maxBytesOfNamespace {
+			t.Fatalf(`%s: sizeOf("shared", &image): got %d, want more than %d`, name, size, maxBytesOfNamespace)
+		}
+		if size > maxBytes-1000 {
+			t.Fatalf(`%s: sizeOf("shared", &image): got %d, want at most %d`, name, size, maxBytes-1000)
 		}
 		if why := noRoom(n, imagepulltest.Job(), "app", "1", nil); why != "" {
-			t.Errorf("%s: %s", name, why)
+			t.Errorf(`%s: noRoom(n, imagepulltest.Job(), "app", "1", nil): got %q, want %q`, name, why, "")
 		}
 	}
 }
@@ -143,25 +147,35 @@ func TestOneNamespaceLeavesRoomForOthers(t *testing.T) {
 		}
 		return n, ""
 	}
-	if n, note := fill("many", "", 2000); n != 256 || !strings.Contains(note,
-		"1 node has no room for another image (at most 256 of one namespace)") {
-		t.Errorf("%d, %s", n, note)
+	n, note := fill("many", "", 2000)
+	if n != 256 {
+		t.Errorf(`fill("many", "", 2000): got %d, want 256`, n)
 	}
-	if n, note := fill("large", strings.Repeat("x", 4000), 2000); n < 40 || n > 70 || !strings.Contains(note,
-		"(at most 256 KiB of one namespace)") {
-		t.Errorf("%d, %s", n, note)
+	if !strings.Contains(note, "1 node has no room for another image (at most 256 of one namespace)") {
+		t.Errorf("note: got %q, want it to contain %q", note, "1 node has no room for another image (at most 256 of one namespace)")
+	}
+	if n, note := fill("large", strings.Repeat("x", 4000), 2000); n < 40 {
+		t.Errorf("fill(\"large\", strings.Repeat(\"x\", 4000), 2000): got %d, want at least 40\n%s", n, note)
+	} else if n > 70 {
+		t.Errorf("fill(\"large\", strings.Repeat(\"x\", 4000), 2000): got %d, want at most 70\n%s", n, note)
+	} else if !strings.Contains(note, "(at most 256 KiB of one namespace)") {
+		t.Errorf("note: got %q, want it to contain %q\n%d", note, "(at most 256 KiB of one namespace)", n)
 	}
 	if n, note := fill("shop", "", 200); n != 200 {
-		t.Errorf("%d, %s", n, note)
+		t.Errorf("fill(\"shop\", \"\", 200): got %d, want 200\n%s", n, note)
 	}
 	text, err := json.Marshal(node)
-	if err != nil || len(text) > maxBytes {
-		t.Errorf("%d bytes, %v", len(text), err)
+	if err != nil {
+		t.Errorf("unexpected error: %v; %d bytes, %v", err, len(text), err)
+	} else if len(text) > maxBytes {
+		t.Errorf("len(text): got %d, want at most %d; %d bytes, %v", len(text), maxBytes, len(text), err)
 	}
 	for i := range 40 {
 		fill(fmt.Sprintf("crowd-%d", i), strings.Repeat("x", 4000), 10)
 	}
-	if text, err := json.Marshal(node); err != nil || len(text) > maxBytes+maxBytes/10 {
-		t.Errorf("%d bytes, %v", len(text), err)
+	if text, err := json.Marshal(node); err != nil {
+		t.Errorf("unexpected error: %v; %d bytes, %v", err, len(text), err)
+	} else if len(text) > maxBytes+maxBytes/10 {
+		t.Errorf("len(text): got %d, want at most %d; %d bytes, %v", len(text), maxBytes+maxBytes/10, len(text), err)
 	}
 }

@@ -20,8 +20,11 @@ func TestVersionsOfAnySortAreFollowed(t *testing.T) {
 		})
 		for name, node := range map[string]*appsv1beta1.NodeImage{"status": reported, "spec": others} {
 			images, err := Assigner{Job: imagepulltest.Job(), Now: imagepulltest.Noon, Random: func() float64 { return 0 }}.Assign(node)
-			if err != nil || images["app"].Tags[0].Version != want {
-				t.Fatalf("%s %d: %+v %v", name, before, images["app"], err)
+			if err != nil {
+				t.Fatalf("%s %d: unexpected error: %v\n%+v", name, before, err, images["app"])
+			} else if images["app"].Tags[0].Version != want {
+				t.Fatalf("%s %d: images[\"app\"].Tags[0].Version: got %d, want %d\n%+v\n%v", name, before, images["app"].Tags[0].Version, want,
+					images["app"], err)
 			}
 			node.Spec.Images = map[string]appsv1beta1.ImageSpec{"app": *images["app"]}
 			if err := CheckNodeImage(node, nil); err != nil {

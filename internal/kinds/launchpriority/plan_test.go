@@ -132,7 +132,7 @@ func TestPlan(t *testing.T) {
 				test.want.Why = "no container waits for its launch priority"
 			}
 			if diff := cmp.Diff(&test.want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if concerns := Concerns(test.pod); concerns != (test.want.Keys != nil) {
 				t.Errorf("its events are looked at: %v", concerns)
@@ -158,13 +158,24 @@ func TestMalformedBarriersAreNone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := launchprioritytest.Pod([]int{5})
 			pod.Spec.Containers[0].Env = []corev1.EnvVar{env}
-			if plan := NewPlan(Snapshot{Pod: pod}); Held(pod) || Concerns(pod) || !plan.Idle() {
-				t.Errorf("%+v", plan)
+			plan := NewPlan(Snapshot{Pod: pod})
+			if Held(pod) {
+				t.Errorf("Held(pod): got true, want false\n%+v", plan)
+			}
+			if Concerns(pod) {
+				t.Errorf("Concerns(pod): got true, want false\n%+v", plan)
+			}
+			if !plan.Idle() {
+				t.Errorf("plan.Idle(): got false, want true\n%+v", plan)
 			}
 			pod = launchprioritytest.Pod([]int{5, 0})
 			pod.Spec.Containers[1].Env = []corev1.EnvVar{env}
-			if plan := NewPlan(Snapshot{Pod: pod}); len(plan.Keys) != 1 || plan.Keys[0] != "p_5" || !plan.Complete {
-				t.Errorf("beside a good one: %+v", plan)
+			if plan := NewPlan(Snapshot{Pod: pod}); len(plan.Keys) != 1 {
+				t.Errorf("beside a good one: len(plan.Keys): got %d, want 1\n%+v", len(plan.Keys), plan)
+			} else if plan.Keys[0] != "p_5" {
+				t.Errorf("beside a good one: plan.Keys[0]: got %q, want %q\n%+v", plan.Keys[0], "p_5", plan)
+			} else if !plan.Complete {
+				t.Errorf("beside a good one: plan.Complete: got false, want true\n%+v", plan)
 			}
 		})
 	}
@@ -201,7 +212,7 @@ func TestWhichPodsConcernTheController(t *testing.T) {
 		"with an unknown, no condition": {launchprioritytest.Pod([]int{2, 1}, condition(corev1.ContainersReady, corev1.ConditionUnknown)), true},
 	} {
 		if got := Concerns(tt.pod); got != tt.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: Concerns(tt.pod): got %t, want %t", name, got, tt.want)
 		}
 	}
 }

@@ -100,7 +100,7 @@ func TestWhatAPodGets(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(want, is); diff != "" {
-				t.Error(diff)
+				t.Errorf("is (-want +got):\n%s", diff)
 			}
 			if again := bound(t, s, got); again != got {
 				t.Errorf("again: %s", again)
@@ -135,7 +135,7 @@ func TestAPodThatMustRunElsewhereWaits(t *testing.T) {
 		t.Fatal(text)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 	manualSays(t, "the pod stays pending")
 	manualSays(t, "the subset of a WorkloadSpread wants another place")

@@ -45,7 +45,7 @@ func TestWhatIsGenerated(t *testing.T) {
 	}
 	several := func(a map[string]string) { a[pub.PreferredPersistentTopology] = "host,, row " }
 	if diff := cmp.Diff(Generation{Create: want}, Generate(&Asked{Workload: asking(several)})); diff != "" {
-		t.Error(diff)
+		t.Errorf("Generate(&Asked{Workload: asking(several)}) (-want +got):\n%s", diff)
 	}
 	for name, test := range map[string]struct {
 		auto, required, preferred string
@@ -70,18 +70,29 @@ func TestWhatIsGenerated(t *testing.T) {
 			workload := &Workload{Reference: Reference{GroupKind: kind, Name: "web"}, APIVersion: version, UID: "now", Annotations: annotated}
 			g := Generate(&Asked{Workload: workload})
 			if (g.Create != nil) != test.want {
-				t.Errorf("%s, %s: %+v", name, kind, g)
+				t.Errorf("%s, %s: g.Create != nil: got %t, want %t\n%+v", name, kind, g.Create != nil, test.want, g)
 			}
 			if g.Create == nil {
 				continue
 			}
 			owner := metav1.OwnerReference{APIVersion: version, Kind: kind.Kind, Name: "web", UID: "now", Controller: new(true)}
 			target := appsv1beta1.PersistentPodStateTarget{APIVersion: version, Kind: kind.Kind, Name: "web"}
-			if g.Create.Name != "web" || g.Create.Spec.TargetRef != target || cmp.Diff([]metav1.OwnerReference{owner}, g.Create.OwnerReferences) != "" {
-				t.Errorf("%s, %s: %+v", name, kind, g.Create)
+			if g.Create.Name != "web" {
+				t.Errorf("%s, %s: g.Create.Name: got %q, want %q\n%+v", name, kind, g.Create.Name, "web", g.Create)
 			}
-			if (g.Create.Spec.RequiredPersistentTopology != nil) != (test.required != "") || len(g.Create.Spec.PreferredPersistentTopology) != len(test.preferred)/len("host") {
-				t.Errorf("%s, %s: %+v", name, kind, g.Create.Spec)
+			if g.Create.Spec.TargetRef != target {
+				t.Errorf("%s, %s: g.Create.Spec.TargetRef: got %+v, want %+v\n%+v", name, kind, g.Create.Spec.TargetRef, target, g.Create)
+			}
+			if got := cmp.Diff([]metav1.OwnerReference{owner}, g.Create.OwnerReferences); got != "" {
+				t.Errorf("%s, %s: cmp.Diff([]metav1.OwnerReference{owner}, g.Create.OwnerReferences): got %q, want %q\n%+v", name, kind, got, "",
+					g.Create)
+			}
+			if (g.Create.Spec.RequiredPersistentTopology != nil) != (test.required != "") {
+				t.Errorf("%s, %s: g.Create.Spec.RequiredPersistentTopology != nil: got %t, want %t\n%+v", name, kind,
+					g.Create.Spec.RequiredPersistentTopology != nil, test.required != "", g.Create.Spec)
+			} else if len(g.Create.Spec.PreferredPersistentTopology) != len(test.preferred)/len("host") {
+				t.Errorf("%s, %s: len(g.Create.Spec.PreferredPersistentTopology): got %d, want %d\n%+v", name, kind,
+					len(g.Create.Spec.PreferredPersistentTopology), len(test.preferred)/len("host"), g.Create.Spec)
 			}
 		}
 	}
@@ -92,8 +103,11 @@ func TestAnnotationsThatAskForAnotherLook(t *testing.T) {
 	a := asking(nil).Annotations
 	for _, key := range annotations {
 		b := asking(func(b map[string]string) { b[key] = "x" }).Annotations
-		if SameAsked(a, b) || !SameAsked(b, b) {
-			t.Errorf("%s does not matter", key)
+		if SameAsked(a, b) {
+			t.Errorf("SameAsked(a, b): got true, want false; %s does not matter", key)
+		}
+		if !SameAsked(b, b) {
+			t.Errorf("SameAsked(b, b): got false, want true; %s does not matter", key)
 		}
 	}
 }
@@ -177,16 +191,22 @@ func TestWhatBecomesOfWhatIsThere(t *testing.T) {
 			}
 			if g.Update != nil {
 				does = append(does, "update")
-				if owner := metav1.GetControllerOf(g.Update); owner == nil || owner.UID != "now" || len(g.Update.OwnerReferences) != 1 || g.Update.Annotations[pub.GeneratedPersistentPodState] == "" {
-					t.Errorf("%+v", g.Update)
+				if owner := metav1.GetControllerOf(g.Update); owner == nil {
+					t.Errorf("metav1.GetControllerOf(g.Update): got nil, want a value\n%+v", g.Update)
+				} else if owner.UID != "now" {
+					t.Errorf("owner.UID: got %q, want %q\n%+v", owner.UID, "now", g.Update)
+				} else if len(g.Update.OwnerReferences) != 1 {
+					t.Errorf("len(g.Update.OwnerReferences): got %d, want 1\n%+v", len(g.Update.OwnerReferences), g.Update)
+				} else if g.Update.Annotations[pub.GeneratedPersistentPodState] == "" {
+					t.Errorf("g.Update.Annotations[pub.GeneratedPersistentPodState]: got nothing, want some text\n%+v", g.Update)
 				}
 				again := Generate(&Asked{Workload: test.workload, Object: g.Update, Kept: test.kept})
 				if diff := cmp.Diff(Generation{}, again); diff != "" {
-					t.Error(diff)
+					t.Errorf("again (-want +got):\n%s", diff)
 				}
 			}
 			if got := strings.Join(does, " "); got != test.want {
-				t.Errorf("%s: %+v", got, g)
+				t.Errorf("does: got %q, want %q\n%+v", got, test.want, g)
 			}
 			if test.spec != nil && cmp.Diff(test.spec.Spec, g.Update.Spec) != "" {
 				t.Error(cmp.Diff(test.spec.Spec, g.Update.Spec))
@@ -203,7 +223,11 @@ func TestWhatAnOperatorMadeForItsStatefulSetWasDeleted(t *testing.T) {
 	made := generated(func(o *appsv1beta1.PersistentPodState) { // of StatefulSet web
 		o.Annotations, o.OwnerReferences[0].APIVersion, o.OwnerReferences[0].Kind = nil, "games.example.com/v1", "Game"
 	})
-	if g := Generate(&Asked{Workload: operator, Object: made}); g.Delete || g.Update != nil {
-		t.Errorf("%+v", g)
+	g := Generate(&Asked{Workload: operator, Object: made})
+	if g.Delete {
+		t.Errorf("g.Delete: got true, want false\n%+v", g)
+	}
+	if g.Update != nil {
+		t.Errorf("g.Update: got %+v, want nil\n%+v", g.Update, g)
 	}
 }

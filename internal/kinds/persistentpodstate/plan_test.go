@@ -114,8 +114,12 @@ func TestWhatIsRemembered(t *testing.T) {
 			test.plan.Status = appsv1beta1.PersistentPodStateStatus{ObservedGeneration: 7, PodStates: test.want}
 			compare(t, test.plan, *p)
 			s.State.Status = p.Status
-			if again := Make(s); len(again.Moved) > 0 || cmp.Diff(again.Status, p.Status) != "" {
-				t.Errorf("the plan of what a plan left: %+v", again)
+			again := Make(s)
+			if len(again.Moved) > 0 {
+				t.Errorf("the plan of what a plan left: again.Moved: got %q, want none\n%+v", again.Moved, again)
+			}
+			if got := cmp.Diff(again.Status, p.Status); got != "" {
+				t.Errorf("the plan of what a plan left: cmp.Diff(again.Status, p.Status): got %q, want %q\n%+v", got, "", again)
 			}
 		})
 	}
@@ -124,8 +128,10 @@ func TestWhatIsRemembered(t *testing.T) {
 func manualSays(t *testing.T, words string) {
 	t.Helper()
 	page, err := os.ReadFile("../../../docs/kinds/persistentpodstate.md")
-	if err != nil || !strings.Contains(string(page), words) {
-		t.Errorf("the manual does not say %q: %v", words, err)
+	if err != nil {
+		t.Errorf("unexpected error: %v; the manual does not say %q: %v", err, words, err)
+	} else if !strings.Contains(string(page), words) {
+		t.Errorf("page: got %q, want it to contain %q; the manual does not say %q: %v", string(page), words, words, err)
 	}
 }
 
@@ -137,7 +143,7 @@ func compare(t *testing.T, want, got Plan) {
 		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -206,8 +212,10 @@ func TestEntriesOfNodesThatAreGone(t *testing.T) {
 		}
 	}
 	s.State.Spec.RequiredPersistentTopology = nil
-	if must := Must(s.State, "web-0"); must != nil || !Keeps(nil, must) {
-		t.Errorf("without a must: %v", must)
+	if must := Must(s.State, "web-0"); must != nil {
+		t.Errorf(`without a must: Must(s.State, "web-0"): got %v, want nil`, must)
+	} else if !Keeps(nil, must) {
+		t.Errorf("without a must: Keeps(nil, must): got false, want true\n%v", must)
 	}
 }
 
@@ -219,8 +227,11 @@ func TestTheStatusStaysAnObject(t *testing.T) {
 		s.Pods = append(s.Pods, pod(fmt.Sprint("web-", i), "a", ""))
 	}
 	p := Make(s)
-	if len(p.Status.PodStates) != 5000 || len(p.Full) > 0 {
-		t.Errorf("%d entries, %d left out", len(p.Status.PodStates), len(p.Full))
+	if len(p.Status.PodStates) != 5000 {
+		t.Errorf("len(p.Status.PodStates): got %d, want 5000", len(p.Status.PodStates))
+	}
+	if len(p.Full) > 0 {
+		t.Errorf("p.Full: got %q, want none", p.Full)
 	}
 	before := p.Status
 	s.State.Spec.PersistentPodAnnotations = []appsv1beta1.PersistentPodAnnotation{{Key: "wide"}}
@@ -231,8 +242,15 @@ func TestTheStatusStaysAnObject(t *testing.T) {
 		}
 		p = Make(s)
 		raw, err := jsonOf(p.Status)
-		if err != nil || len(raw) > 1_100_000 || len(p.Full) == 0 || len(p.Status.PodStates) != 5000 {
-			t.Errorf("%q: %d bytes, %d left out, %v", char, len(raw), len(p.Full), err)
+		if err != nil {
+			t.Errorf("%q: unexpected error: %v; %d bytes, %d left out, %v", char, err, len(raw), len(p.Full), err)
+		} else if len(raw) > 1_100_000 {
+			t.Errorf("%q: len(raw): got %d, want at most 1_100_000; %d bytes, %d left out, %v", char, len(raw), len(raw), len(p.Full), err)
+		} else if len(p.Full) == 0 {
+			t.Errorf("%q: p.Full: got none, want some; %d bytes, %d left out, %v", char, len(raw), len(p.Full), err)
+		} else if len(p.Status.PodStates) != 5000 {
+			t.Errorf("%q: len(p.Status.PodStates): got %d, want 5000; %d bytes, %d left out, %v", char, len(p.Status.PodStates), len(raw),
+				len(p.Full), err)
 		}
 	}
 	if last := p.Status.PodStates["web-4999"]; cmp.Diff(before.PodStates["web-4999"], last) != "" {

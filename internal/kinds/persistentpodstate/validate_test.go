@@ -123,7 +123,7 @@ func TestValidate(t *testing.T) {
 					got = append(got, at)
 				}
 				if test.other != nil && !strings.Contains(err.Detail, "other") {
-					t.Error(err)
+					t.Errorf("err.Detail: got %q, want it to contain %q\n%v", err.Detail, "other", err)
 				}
 			}
 			if diff := cmp.Diff(test.errors, got); diff != "" {
@@ -147,10 +147,10 @@ func TestOneActsForAWorkload(t *testing.T) {
 	a, b, c, gone := at("a", 2, false), at("b", 1, false), at("c", 1, false), at("d", 0, true)
 	for _, states := range [][]*appsv1beta1.PersistentPodState{{a, b, c, gone}, {gone, c, b, a}, {b}} {
 		if of := Of(TargetOf(a), states); of != b {
-			t.Errorf("%v", of)
+			t.Errorf("Of(TargetOf(a), states): got %+v, want %+v", of, b)
 		}
 	}
 	if of := Of(Reference{GroupKind: AdvancedStatefulSet, Name: "web"}, []*appsv1beta1.PersistentPodState{a, b}); of != nil {
-		t.Errorf("%v", of)
+		t.Errorf("of: got %+v, want nil", of)
 	}
 }

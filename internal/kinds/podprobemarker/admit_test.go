@@ -114,8 +114,11 @@ func TestWhatIsRefused(t *testing.T) {
 		m := given.Marker("idle", given.Probe("idle"))
 		test.change(m)
 		got := fmt.Sprint(Validate(m, nil).ToAggregate())
-		if test.want == "" && got != "<nil>" || !strings.Contains(got, test.want) {
-			t.Errorf("%s: %s, want %q", name, got, test.want)
+		if test.want == "" && got != "<nil>" {
+			t.Errorf("%s: got %q, want %q; %s, want %q", name, got, "<nil>", got, test.want)
+		}
+		if !strings.Contains(got, test.want) {
+			t.Errorf("%s: got %q, want it to contain %q", name, got, test.want)
 		}
 	}
 }
@@ -125,7 +128,7 @@ func TestConditionsOfEveryPodAreTaken(t *testing.T) {
 	for _, name := range []string{"PodScheduled", "Initialized", "Ready", "ContainersReady", "KruisePodReady", "InPlaceUpdateReady"} {
 		m := given.Marker("idle", given.Probe("idle", func(p *probe) { p.Name, p.PodConditionType = name, name }))
 		if errs := Validate(m, nil); len(errs) != 2 {
-			t.Errorf("%s: %v", name, errs)
+			t.Errorf("%s: len(errs): got %d, want 2\n%v", name, len(errs), errs)
 		}
 	}
 }
@@ -140,11 +143,13 @@ func TestOnlyTheSelectorCannotBeChanged(t *testing.T) {
 	old := given.Marker("idle", given.Probe("idle"))
 	changed := given.Marker("idle", given.Probe("other"), given.Probe("more"))
 	if errs := Validate(changed, old); len(errs) > 0 {
-		t.Error(errs)
+		t.Errorf("Validate(changed, old): got %v, want none", errs)
 	}
 	changed.Spec.Selector.MatchLabels = map[string]string{"app": "other"}
-	if errs := Validate(changed, old); len(errs) != 1 || !strings.Contains(errs[0].Error(), "selector must be immutable") {
-		t.Error(errs)
+	if errs := Validate(changed, old); len(errs) != 1 {
+		t.Errorf("len(errs): got %d, want 1\n%v", len(errs), errs)
+	} else if !strings.Contains(errs[0].Error(), "selector must be immutable") {
+		t.Errorf("errs[0]: got %q, want it to contain %q\n%v", errs[0].Error(), "selector must be immutable", errs)
 	}
 }
 
@@ -157,11 +162,16 @@ func TestARequestWithoutASchemeIsAdmitted(t *testing.T) {
 		t.Fatal(err)
 	}
 	patch := Default(object)
-	if len(patch) != 2 || patch[0].Path != "/spec/probes/1/probe/httpGet/scheme" || patch[1].Path != "/spec/probes/2/probe/httpGet/scheme" ||
-		patch[0].Value != "HTTP" {
-		t.Error(patch)
+	if len(patch) != 2 {
+		t.Errorf("len(patch): got %d, want 2\n%v", len(patch), patch)
+	} else if patch[0].Path != "/spec/probes/1/probe/httpGet/scheme" {
+		t.Errorf("patch[0].Path: got %q, want %q\n%v", patch[0].Path, "/spec/probes/1/probe/httpGet/scheme", patch)
+	} else if patch[1].Path != "/spec/probes/2/probe/httpGet/scheme" {
+		t.Errorf("patch[1].Path: got %q, want %q\n%v", patch[1].Path, "/spec/probes/2/probe/httpGet/scheme", patch)
+	} else if patch[0].Value != "HTTP" {
+		t.Errorf("patch[0].Value: got %v, want %q\n%v", patch[0].Value, "HTTP", patch)
 	}
 	if patch := Default(map[string]any{"spec": 7}); len(patch) > 0 {
-		t.Error(patch)
+		t.Errorf(`Default(map[string]any{"spec": 7}): got %v, want none`, patch)
 	}
 }

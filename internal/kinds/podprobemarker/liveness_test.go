@@ -49,10 +49,10 @@ func TestWhichLivenessProbesAreMoved(t *testing.T) {
 		test.change(pod)
 		context, moved := Moved(pod)
 		if len(moved) != test.moved {
-			t.Errorf("%s: %v", name, moved)
+			t.Errorf("%s: len(moved): got %d, want %d\n%v", name, len(moved), test.moved, moved)
 		}
 		if want := `[{"livenessProbe":{"exec":{"command":["/alive"]},"periodSeconds":5},"name":"app"}]`; test.moved > 0 && context != want {
-			t.Errorf("%s: %s", name, context)
+			t.Errorf("%s: context: got %q, want %q", name, context, want)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func TestFailedLivenessProbesRestartContainers(t *testing.T) {
 		s.List.Spec.PodProbes = PlanNode(&s.Snapshot).List
 		text, _ := json.Marshal(s.List.Spec.PodProbes)
 		if !strings.Contains(string(text), `{"name":"a-app","containerName":"app","probe":{"exec":{"command":["/alive"]},"periodSeconds":5,"failureThreshold":3}},{"name":"a-app#app"`) {
-			t.Fatal(string(text))
+			t.Fatalf("text: got %q, want it to contain %q", string(text), `{"name":"a-app","containerName":"app","probe":{"exec":{"command":["/alive"]},"periodSeconds":5,"failureThreshold":3}},{"name":"a-app#app"`)
 		}
 		result := given.Result("a-app", failed, "no")
 		if test.change != nil {
@@ -114,12 +114,19 @@ func TestFailedLivenessProbesRestartContainers(t *testing.T) {
 		for _, r := range p.Restarts {
 			got += fmt.Sprint(r.Container, " ", r.Count)
 			request := r.Request()
-			if request.Spec.PodName != "a" || request.OwnerReferences[0].UID != pod.UID || request.Name != fmt.Sprintf("liveness-uid-a-app-%d", r.Count) {
-				t.Errorf("%+v", request)
+			if request.Spec.PodName != "a" {
+				t.Errorf("request.Spec.PodName: got %q, want %q\n%+v", request.Spec.PodName, "a", request)
+			} else if request.OwnerReferences[0].UID != pod.UID {
+				t.Errorf("request.OwnerReferences[0].UID: got %q, want %q\n%+v", request.OwnerReferences[0].UID, pod.UID, request)
+			} else if request.Name != fmt.Sprintf("liveness-uid-a-app-%d", r.Count) {
+				t.Errorf("request.Name: got %q, want %q\n%+v", request.Name, fmt.Sprintf("liveness-uid-a-app-%d", r.Count), request)
 			}
 		}
-		if got != test.want || p.After != test.after {
-			t.Errorf("%s: %q after %s", name, got, p.After)
+		if got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+		if p.After != test.after {
+			t.Errorf("%s: p.After: got %v, want %v", name, p.After, test.after)
 		}
 		if !Restarted(given.Pod("a"), pod) && pod.Status.ContainerStatuses[0].State.Running != nil || Restarted(pod, pod) {
 			t.Errorf("%s: restarts are seen wrong", name)
@@ -129,7 +136,7 @@ func TestFailedLivenessProbesRestartContainers(t *testing.T) {
 	s := newScene([]*corev1.Pod{pod})
 	s.Liveness = true
 	if p := PlanNode(&s.Snapshot); p.Write {
-		t.Error(p.List)
+		t.Errorf("p.Write: got true, want false\n%v", p.List)
 	}
 }
 
@@ -168,7 +175,7 @@ func TestLivenessProbesAreNotCrowdedOut(t *testing.T) {
 		}
 	}
 	if told != "the liveness probe of container app is not carried out: container app has no port none" {
-		t.Errorf("%q", told)
+		t.Errorf("told: got %q, want %q", told, "the liveness probe of container app is not carried out: container app has no port none")
 	}
 }
 
@@ -180,8 +187,11 @@ func TestALivenessProbeOfAVirtualNodeIsToldToBeMissing(t *testing.T) {
 	s := newScene([]*corev1.Pod{pod})
 	s.List, s.Liveness = nil, true
 	s.Node.Labels[pub.NodeType] = pub.VirtualNode
-	if p := PlanNode(&s.Snapshot); len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0].Message, "the liveness probe of container app is not carried out") {
-		t.Errorf("%+v", p.Warnings)
+	if p := PlanNode(&s.Snapshot); len(p.Warnings) != 1 {
+		t.Errorf("len(p.Warnings): got %d, want 1\n%+v", len(p.Warnings), p.Warnings)
+	} else if !strings.Contains(p.Warnings[0].Message, "the liveness probe of container app is not carried out") {
+		t.Errorf("p.Warnings[0].Message: got %q, want it to contain %q\n%+v", p.Warnings[0].Message,
+			"the liveness probe of container app is not carried out", p.Warnings)
 	}
 }
 
@@ -194,7 +204,11 @@ func TestLivenessProbesOfContainersThatThereAreNot(t *testing.T) {
 	})
 	s := newScene([]*corev1.Pod{pod})
 	s.Liveness = true
-	if p := PlanNode(&s.Snapshot); len(p.List) != 1 || len(p.List[0].Probes) != 1 || p.List[0].Probes[0].Probe.Exec.Command[0] != "b" {
-		t.Error(p.List)
+	if p := PlanNode(&s.Snapshot); len(p.List) != 1 {
+		t.Errorf("len(p.List): got %d, want 1\n%v", len(p.List), p.List)
+	} else if len(p.List[0].Probes) != 1 {
+		t.Errorf("len(p.List[0].Probes): got %d, want 1\n%v", len(p.List[0].Probes), p.List)
+	} else if p.List[0].Probes[0].Probe.Exec.Command[0] != "b" {
+		t.Errorf("p.List[0].Probes[0].Probe.Exec.Command[0]: got %q, want %q\n%v", p.List[0].Probes[0].Probe.Exec.Command[0], "b", p.List)
 	}
 }

@@ -1,7 +1,6 @@
 package podprobemarker
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -102,16 +101,34 @@ func TestConditionsTellWhatTheNodeTold(t *testing.T) {
 	s := results(newScene([]*corev1.Pod{given.Pod("a")}, given.Marker("m", given.Probe("idle"))), given.Result("m#idle", succeeded, strings.Repeat("ü", 600)))
 	p := PlanNode(&s.Snapshot)
 	c := p.Pods[0].Conditions[0]
-	if c.LastProbeTime != given.Noon || c.LastTransitionTime != given.Noon || len(c.Message) != 1024 || !utf8.ValidString(c.Message) {
-		t.Errorf("%+v", c)
+	if c.LastProbeTime != given.Noon {
+		t.Errorf("c.LastProbeTime: got %v, want %v\n%+v", c.LastProbeTime, given.Noon, c)
 	}
-	if text := bounded("x" + strings.Repeat("ü", 600)); len(text) != 1023 || !utf8.ValidString(text) {
-		t.Error(len(text))
+	if c.LastTransitionTime != given.Noon {
+		t.Errorf("c.LastTransitionTime: got %v, want %v\n%+v", c.LastTransitionTime, given.Noon, c)
+	}
+	if len(c.Message) != 1024 {
+		t.Errorf("len(c.Message): got %d, want 1024\n%+v", len(c.Message), c)
+	}
+	if !utf8.ValidString(c.Message) {
+		t.Errorf("utf8.ValidString(c.Message): got false, want true\n%+v", c)
+	}
+	text := bounded("x" + strings.Repeat("ü", 600))
+	if len(text) != 1023 {
+		t.Errorf("len(text): got %d, want 1023", len(text))
+	}
+	if !utf8.ValidString(text) {
+		t.Error("utf8.ValidString(text): got false, want true")
 	}
 	body, err := p.Pods[0].Status(s.Pods[0]).JSON(s.Pods[0])
-	if err != nil || strings.Contains(string(body), "labels") || strings.Contains(string(body), "Initialized") ||
-		!strings.Contains(string(body), `"lastProbeTime":"2026-01-01T12:00:00Z"`) {
-		t.Error(string(body), err)
+	if err != nil {
+		t.Errorf("unexpected error: %v\n%q", err, string(body))
+	} else if strings.Contains(string(body), "labels") {
+		t.Errorf("body: got %q, want it not to contain %q\n%v", string(body), "labels", err)
+	} else if strings.Contains(string(body), "Initialized") {
+		t.Errorf("body: got %q, want it not to contain %q\n%v", string(body), "Initialized", err)
+	} else if !strings.Contains(string(body), `"lastProbeTime":"2026-01-01T12:00:00Z"`) {
+		t.Errorf("body: got %q, want it to contain %q\n%v", string(body), `"lastProbeTime":"2026-01-01T12:00:00Z"`, err)
 	}
 }
 
@@ -146,9 +163,16 @@ func TestTwoPodProbeMarkersOfOnePod(t *testing.T) {
 	results(s, given.Result("b#x", succeeded, ""), given.Result("a#x", failed, ""))
 	s.List.Spec.PodProbes = PlanNode(&s.Snapshot).List
 	p := PlanNode(&s.Snapshot)
-	if got := s.patches(); got != "a: example.com/c=False | " || len(p.Warnings) != 1 || p.Warnings[0].Marker.Name != "b" ||
-		p.Warnings[0].Reason != ConditionConflict || !strings.Contains(p.Warnings[0].Message, "PodProbeMarker a") {
-		t.Error(got, p.Warnings)
+	if got := s.patches(); got != "a: example.com/c=False | " {
+		t.Errorf("s.patches(): got %q, want %q\n%v", got, "a: example.com/c=False | ", p.Warnings)
+	} else if len(p.Warnings) != 1 {
+		t.Errorf("len(p.Warnings): got %d, want 1\n%s\n%v", len(p.Warnings), got, p.Warnings)
+	} else if p.Warnings[0].Marker.Name != "b" {
+		t.Errorf("p.Warnings[0].Marker.Name: got %q, want %q\n%s\n%v", p.Warnings[0].Marker.Name, "b", got, p.Warnings)
+	} else if p.Warnings[0].Reason != ConditionConflict {
+		t.Errorf("p.Warnings[0].Reason: got %q, want %q\n%s\n%v", p.Warnings[0].Reason, ConditionConflict, got, p.Warnings)
+	} else if !strings.Contains(p.Warnings[0].Message, "PodProbeMarker a") {
+		t.Errorf("p.Warnings[0].Message: got %q, want it to contain %q\n%s\n%v", p.Warnings[0].Message, "PodProbeMarker a", got, p.Warnings)
 	}
 }
 
@@ -162,8 +186,12 @@ func TestAnnotationsThatAreNotKnown(t *testing.T) {
 		s := results(newScene([]*corev1.Pod{given.Pod("a")}, given.Marker("m", cost)), given.Result("m#idle", state, ""))
 		s.Whole = func(*corev1.Pod) bool { return false }
 		p := PlanNode(&s.Snapshot)
-		if len(p.Pods) != 1 || !p.Pods[0].Unseen || !p.Pods[0].Metadata(s.Pods[0]).Empty() {
-			t.Fatalf("%+v", p.Pods)
+		if len(p.Pods) != 1 {
+			t.Fatalf("len(p.Pods): got %d, want 1\n%+v", len(p.Pods), p.Pods)
+		} else if !p.Pods[0].Unseen {
+			t.Fatalf("p.Pods[0].Unseen: got false, want true\n%+v", p.Pods)
+		} else if !p.Pods[0].Metadata(s.Pods[0]).Empty() {
+			t.Fatalf("p.Pods[0].Metadata(s.Pods[0]).Empty(): got false, want true\n%+v", p.Pods)
 		}
 		return p.Pods[0].Sum()
 	}
@@ -216,6 +244,6 @@ func TestNothingIsPlannedTwice(t *testing.T) {
 		}
 	}
 	if p := PlanNode(&s.Snapshot); p.String() != "" {
-		t.Error(fmt.Sprint(p))
+		t.Errorf("PlanNode(&s.Snapshot): got %q, want %q", p.String(), "")
 	}
 }

@@ -38,15 +38,22 @@ func TestWhatPodsTakeAlong(t *testing.T) {
 			p.Spec.InitContainers = []corev1.Container{{Name: "init"}, {Name: "native", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
 		})
 		probes, names := Travelling(pod, test.markers)
-		if probes != test.probes || names != test.names {
-			t.Errorf("%s: %s %s", name, probes, names)
+		if probes != test.probes {
+			t.Errorf("%s: probes: got %q, want %q", name, probes, test.probes)
+		}
+		if names != test.names {
+			t.Errorf("%s: names: got %q, want %q", name, names, test.names)
 		}
 	}
 	var many []*marker
 	for i := range 100 {
 		many = append(many, given.Marker(fmt.Sprint("m", i), given.Probe(fmt.Sprint("p", i), plain(fmt.Sprint("example.com/p", i)), func(p *probe) { p.Probe = given.Exec(strings.Repeat("x", 2000)) })))
 	}
-	if probes, _ := Travelling(given.Pod("a"), many); len(probes) > mostTravelling+1000 || len(probes) < mostTravelling/2 {
-		t.Error(len(probes))
+	probes, _ := Travelling(given.Pod("a"), many)
+	if len(probes) > mostTravelling+1000 {
+		t.Errorf("len(probes): got %d, want at most %d", len(probes), mostTravelling+1000)
+	}
+	if len(probes) < mostTravelling/2 {
+		t.Errorf("len(probes): got %d, want at least %d", len(probes), mostTravelling/2)
 	}
 }

@@ -41,7 +41,7 @@ func TestTypicalUsesGiveTheirPodsWhatTheyAskFor(t *testing.T) {
 			"a: example.com/warm=True | ", "a: example.com/warm=False | "},
 	} {
 		if errs := Validate(given.Marker("m", test.probe), nil); len(errs) > 0 {
-			t.Errorf("%s: %v", name, errs)
+			t.Errorf(`%s: Validate(given.Marker("m", test.probe), nil): got %v, want none`, name, errs)
 		}
 		for state, want := range map[appsv1alpha1.ProbeState]string{succeeded: test.success, failed: test.failure} {
 			pod := given.Pod("a", gated, func(p *corev1.Pod) { p.Annotations = map[string]string{pub.PodDeletionCost: "0"} })
@@ -72,16 +72,25 @@ func TestHandlersThatAreSupported(t *testing.T) {
 		if err := json.Unmarshal([]byte(test.probe), &p.Probe); err != nil {
 			t.Fatal(err)
 		}
-		if text, err := json.Marshal(&p.Probe); err != nil || !equalJSON(t, string(text), test.probe) {
-			t.Errorf("%s: %s became %s, %v", name, test.probe, text, err)
+		if text, err := json.Marshal(&p.Probe); err != nil {
+			t.Errorf("%s: unexpected error: %v; %s became %s, %v", name, err, test.probe, text, err)
+		} else if !equalJSON(t, string(text), test.probe) {
+			t.Errorf("%s: equalJSON(t, string(text), test.probe): got false, want true; %s became %s, %v", name, test.probe, text, err)
 		}
-		if errs := Validate(given.Marker("m", p), nil); (len(errs) == 0) != test.want || (Fault(&p.Probe) == "") != test.want {
-			t.Errorf("%s: %v, %q", name, errs, Fault(&p.Probe))
+		errs := Validate(given.Marker("m", p), nil)
+		if (len(errs) == 0) != test.want {
+			t.Errorf("%s: len(errs) == 0: got %t, want %t\n%v\n%q", name, len(errs) == 0, test.want, errs, Fault(&p.Probe))
+		}
+		if got := (Fault(&p.Probe) == ""); got != test.want {
+			t.Errorf("%s: Fault(&p.Probe) == \"\": got %t, want %t\n%v\n%q", name, got, test.want, errs, Fault(&p.Probe))
 		}
 		s := results(newScene([]*corev1.Pod{given.Pod("a")}, given.Marker("m", p)), given.Result("m#idle", failed, ""))
 		plan := PlanNode(&s.Snapshot)
-		if listed := len(plan.List) == 1; listed != test.want || len(plan.Restarts) > 0 {
-			t.Errorf("%s: %+v, restarts %v", name, plan.List, plan.Restarts)
+		if listed := len(plan.List) == 1; listed != test.want {
+			t.Errorf("%s: len(plan.List) == 1: got %t, want %t; %+v, restarts %v", name, listed, test.want, plan.List, plan.Restarts)
+		}
+		if len(plan.Restarts) > 0 {
+			t.Errorf("%s: plan.Restarts: got %v, want none; %+v, restarts %v", name, plan.Restarts, plan.List, plan.Restarts)
 		}
 	}
 }
@@ -89,8 +98,10 @@ func TestHandlersThatAreSupported(t *testing.T) {
 func equalJSON(t *testing.T, a, b string) bool {
 	t.Helper()
 	var left, right map[string]any
-	if json.Unmarshal([]byte(a), &left) != nil || json.Unmarshal([]byte(b), &right) != nil {
-		t.Fatal(a, b)
+	if got := json.Unmarshal([]byte(a), &left); got != nil {
+		t.Fatalf("json.Unmarshal([]byte(a), &left): unexpected error: %v\n%q\n%q", got, a, b)
+	} else if got := json.Unmarshal([]byte(b), &right); got != nil {
+		t.Fatalf("json.Unmarshal([]byte(b), &right): unexpected error: %v\n%q\n%q", got, a, b)
 	}
 	first, _ := json.Marshal(left)
 	second, _ := json.Marshal(right)
@@ -102,7 +113,7 @@ func TestStatesThatMayHaveAPolicy(t *testing.T) {
 	for state, want := range map[appsv1alpha1.ProbeState]bool{"Succeeded": true, "Failed": true, "Unknown": false, "": false, "succeeded": false} {
 		p := given.Probe("idle", func(p *probe) { p.MarkerPolicy = p.MarkerPolicy[:1]; p.MarkerPolicy[0].State = state })
 		if errs := Validate(given.Marker("m", p), nil); (len(errs) == 0) != want {
-			t.Errorf("%q: %v", state, errs)
+			t.Errorf("%q: len(errs) == 0: got %t, want %t\n%v", state, len(errs) == 0, want, errs)
 		}
 	}
 	if succeeded != "Succeeded" || failed != "Failed" || unknown != "Unknown" {

@@ -90,7 +90,7 @@ func TestTheOrderOfTheDecision(t *testing.T) {
 			kind := map[podunavailablebudget.Decision]string{{Allowed: true}: allowed, {Allowed: true, Booked: true}: "booked: ", {}: no,
 				{Pending: true}: pending}[podunavailablebudget.Decision{Allowed: d.Allowed, Booked: d.Booked, Pending: d.Pending}]
 			if diff := cmp.Diff(tt.want, kind+d.Reason); diff != "" {
-				t.Error(diff)
+				t.Errorf("kind+d.Reason (-want +got):\n%s", diff)
 			}
 			if wrote := ledger.Changes() != nil; wrote != d.Booked {
 				t.Errorf("changes: %v", ledger.Changes())
@@ -138,8 +138,12 @@ func TestWhereBookingsStand(t *testing.T) {
 			pod := build.Pod("p")
 			charged := !pod.CreationTimestamp.Before(&was) && !pod.CreationTimestamp.Before(&also)
 			ledger := podunavailablebudget.NewLedger(podunavailablebudget.NewRules(budget), build.AllGates, now)
-			if d := ledger.Book(pod, tt.by); !d.Allowed || d.Booked != charged {
-				t.Error(d)
+			d := ledger.Book(pod, tt.by)
+			if !d.Allowed {
+				t.Errorf("d.Allowed: got false, want true\n%+v", d)
+			}
+			if d.Booked != charged {
+				t.Errorf("d.Booked: got %t, want %t\n%+v", d.Booked, charged, d)
 			}
 			want := build.Budget(build.Counted(3, 2, 3), tt.after).Status
 			if charged {
@@ -151,7 +155,7 @@ func TestWhereBookingsStand(t *testing.T) {
 				want.BookedPods = map[string]types.UID{"p": pod.UID}
 			}
 			if diff := cmp.Diff(want, ledger.Status(), cmpopts.EquateEmpty()); diff != "" {
-				t.Error(diff)
+				t.Errorf("ledger.Status() (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(want, merged(t, &budget.Status, ledger.Changes()), cmpopts.EquateEmpty()); diff != "" {
 				t.Error("as written:", diff)
@@ -175,8 +179,16 @@ func TestABookingIsOfOnePodWhateverTheClocksSay(t *testing.T) {
 		}
 		ledger := podunavailablebudget.NewLedger(podunavailablebudget.NewRules(budget), build.AllGates, ahead)
 		d := ledger.Book(pod, policyv1beta1.Evict)
-		if status := ledger.Status(); !d.Allowed || d.Booked != charged || status.BookedPods["p"] != pod.UID {
-			t.Errorf("booked for %s: %+v, %v", uid, d, status.BookedPods)
+		status := ledger.Status()
+		if !d.Allowed {
+			t.Errorf("d.Allowed: got false, want true; booked for %s: %+v, %v", uid, d, status.BookedPods)
+		}
+		if d.Booked != charged {
+			t.Errorf("d.Booked: got %t, want %t; booked for %s: %+v, %v", d.Booked, charged, uid, d, status.BookedPods)
+		}
+		if status.BookedPods["p"] != pod.UID {
+			t.Errorf(`status.BookedPods["p"]: got %q, want %q; booked for %s: %+v, %v`, status.BookedPods["p"], pod.UID, uid, d,
+				status.BookedPods)
 		}
 	}
 }
@@ -258,7 +270,7 @@ func TestRefusal(t *testing.T) {
 	status := build.Budget(build.Counted(5, 4, 4)).Status
 	want := "PodUnavailableBudget web allows 0 more EVICT: 4 of 5 pods must stay in service, and 4 do"
 	if diff := cmp.Diff(want, podunavailablebudget.Refusal("web", policyv1beta1.Evict, &status)); diff != "" {
-		t.Error(diff)
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -292,7 +304,7 @@ func TestLimits(t *testing.T) {
 		{build.Pod("g"), webUsed},
 	} {
 		if diff := cmp.Diff(tt.want, limits.Take(tt.pod, policyv1beta1.Update)); diff != "" {
-			t.Errorf("%d %s: %s", i, tt.pod.Name, diff)
+			t.Errorf("%d %s: limits.Take(tt.pod, policyv1beta1.Update) (-want +got):\n%s", i, tt.pod.Name, diff)
 		}
 	}
 	if web.Budget.Status.UnavailableAllowed != 1 || len(web.Budget.Status.UnavailablePods) > 0 {

@@ -120,10 +120,13 @@ func TestTheStatusHasTheNumbersOfTheSpecification(t *testing.T) {
 			got := numbers{s.TotalReplicas, s.DesiredAvailable, s.CurrentAvailable, s.UnavailableAllowed, plan.NoPods, plan.Unknown,
 				plan.Error != ""}
 			if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Error(diff)
+				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if s.ObservedGeneration != budget.Generation || plan.After != 0 {
-				t.Errorf("generation %d, after %v", s.ObservedGeneration, plan.After)
+			if s.ObservedGeneration != budget.Generation {
+				t.Errorf("s.ObservedGeneration: got %d, want %d", s.ObservedGeneration, budget.Generation)
+			}
+			if plan.After != 0 {
+				t.Errorf("plan.After: got %v, want 0", plan.After)
 			}
 		})
 	}
@@ -213,7 +216,7 @@ func TestHowLongBookingsLive(t *testing.T) {
 			got := outcome{tt.want.Stays, plan.Status.CurrentAvailable == 1, len(plan.NotDeleted) == 1,
 				len(podunavailablebudget.Overdue(&s)) == 1, plan.After}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -243,8 +246,11 @@ func TestBookingsOfAClockThatJumped(t *testing.T) {
 			}
 			budget.Status = plan.Status
 			s.Rules, s.Now = podunavailablebudget.NewRules(budget), since.Add(life)
-			if s := podunavailablebudget.Make(s).Status; s.CurrentAvailable != 1 || len(s.DisruptedPods)+len(s.UnavailablePods) > 0 {
-				t.Errorf("%v ahead, after its life: %+v", ahead, s)
+			if s := podunavailablebudget.Make(s).Status; s.CurrentAvailable != 1 {
+				t.Errorf("s.CurrentAvailable: got %d, want 1; %v ahead, after its life: %+v", s.CurrentAvailable, ahead, s)
+			} else if len(s.DisruptedPods)+len(s.UnavailablePods) > 0 {
+				t.Errorf("len(s.DisruptedPods)+len(s.UnavailablePods): got %d, want 0; %v ahead, after its life: %+v",
+					len(s.DisruptedPods)+len(s.UnavailablePods), ahead, s)
 			}
 		}
 	}
@@ -352,8 +358,11 @@ func TestAPodAndItsSuccessor(t *testing.T) {
 	for _, pods := range [][]*corev1.Pod{{former, next}, {next, former}} {
 		plan := podunavailablebudget.Make(podunavailablebudget.Snapshot{Rules: podunavailablebudget.NewRules(budget), Pods: pods,
 			Workloads: []podunavailablebudget.Workload{workload("a", 1, 1)}, Now: now})
-		if plan.Status.CurrentAvailable != 1 || len(plan.Status.DisruptedPods) > 0 {
-			t.Errorf("%+v", plan.Status)
+		if plan.Status.CurrentAvailable != 1 {
+			t.Errorf("plan.Status.CurrentAvailable: got %d, want 1\n%+v", plan.Status.CurrentAvailable, plan.Status)
+		}
+		if len(plan.Status.DisruptedPods) > 0 {
+			t.Errorf("plan.Status.DisruptedPods: got %v, want none\n%+v", plan.Status.DisruptedPods, plan.Status)
 		}
 	}
 }
@@ -369,7 +378,7 @@ func TestUsedBy(t *testing.T) {
 	plan := podunavailablebudget.Make(podunavailablebudget.Snapshot{Rules: podunavailablebudget.NewRules(budget), Pods: pods, Now: build.Now})
 	want := "p0 (its deletion was admitted), p1 (its update was admitted), p2 (not ready), p3 (not ready), p4 (not ready), 1 more pod"
 	if diff := cmp.Diff(want, plan.Status.UsedBy); diff != "" {
-		t.Error(diff)
+		t.Errorf("plan.Status.UsedBy (-want +got):\n%s", diff)
 	}
 }
 
@@ -380,8 +389,12 @@ func TestUsedByIsBounded(t *testing.T) {
 		pod.Annotations = map[string]string{pub.InPlaceUpdateState: `{"revision":"x","updateTimestamp":"` + strings.Repeat("x", 200_000) + `"}`}
 	}
 	plan := podunavailablebudget.Make(podunavailablebudget.Snapshot{Rules: podunavailablebudget.NewRules(budget), Pods: pods, Now: build.Now})
-	if n := len(plan.Status.UsedBy); n == 0 || n > 1000 {
-		t.Errorf("%d bytes", n)
+	n := len(plan.Status.UsedBy)
+	if n == 0 {
+		t.Errorf("len(plan.Status.UsedBy): got %d, want another value", n)
+	}
+	if n > 1000 {
+		t.Errorf("len(plan.Status.UsedBy): got %d, want at most 1000", n)
 	}
 }
 
@@ -421,8 +434,13 @@ func TestPodsOfWhatIsGoneOrScaledToNothing(t *testing.T) {
 			budget := build.Budget(append([]option{build.MinAvailable(new(intstr.FromInt32(2)))}, tt.options...)...)
 			s := podunavailablebudget.Make(podunavailablebudget.Snapshot{Rules: podunavailablebudget.NewRules(budget), Pods: tt.pods,
 				Workloads: tt.workloads, Bare: tt.bare, Gone: tt.gone, Now: build.Now}).Status
-			if s.TotalReplicas != tt.total || s.DesiredAvailable != tt.desired {
-				t.Errorf("total %d, desired %d, want %d and %d", s.TotalReplicas, s.DesiredAvailable, tt.total, tt.desired)
+			if s.TotalReplicas != tt.total {
+				t.Errorf("s.TotalReplicas: got %d, want %d; total %d, desired %d, want %d and %d", s.TotalReplicas, tt.total, s.TotalReplicas,
+					s.DesiredAvailable, tt.total, tt.desired)
+			}
+			if s.DesiredAvailable != tt.desired {
+				t.Errorf("s.DesiredAvailable: got %d, want %d; total %d, desired %d, want %d and %d", s.DesiredAvailable, tt.desired,
+					s.TotalReplicas, s.DesiredAvailable, tt.total, tt.desired)
 			}
 		})
 	}

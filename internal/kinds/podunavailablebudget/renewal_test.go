@@ -33,8 +33,17 @@ func TestABookingHoldsOnlyWhileTheBudgetAllowsIt(t *testing.T) {
 				DisruptedPods: map[string]metav1.Time{"p": metav1.NewTime(now.Add(-test.age))}}
 			ledger := NewLedger(NewRules(budget), Options{Deletes: true}, now)
 			decision := ledger.Book(pod, policyv1beta1.Evict)
-			if decision.Allowed != test.allowed || decision.Booked || decision.Renewed != test.renews || (ledger.Changes() != nil) != test.renews {
-				t.Errorf("%+v %v", decision, ledger.Changes())
+			if decision.Allowed != test.allowed {
+				t.Errorf("decision.Allowed: got %t, want %t\n%+v\n%v", decision.Allowed, test.allowed, decision, ledger.Changes())
+			}
+			if decision.Booked {
+				t.Errorf("decision.Booked: got true, want false\n%+v\n%v", decision, ledger.Changes())
+			}
+			if decision.Renewed != test.renews {
+				t.Errorf("decision.Renewed: got %t, want %t\n%+v\n%v", decision.Renewed, test.renews, decision, ledger.Changes())
+			}
+			if got := (ledger.Changes() != nil); got != test.renews {
+				t.Errorf("ledger.Changes() != nil: got %t, want %t\n%+v\n%v", got, test.renews, decision, ledger.Changes())
 			}
 		})
 	}
@@ -51,12 +60,18 @@ func TestAYoungPodIsBookedByAClockThatIsBehind(t *testing.T) {
 	budget.Status = policyv1beta1.PodUnavailableBudgetStatus{DesiredAvailable: 1, TotalReplicas: 2, CurrentAvailable: 2, UnavailableAllowed: 1}
 	ledger := NewLedger(NewRules(budget), Options{Deletes: true}, now)
 	first, second := ledger.Book(pod, policyv1beta1.Evict), ledger.Book(pod, policyv1beta1.Evict)
-	if !first.Booked || !second.Allowed || second.Booked {
-		t.Errorf("%+v, then %+v", first, second)
+	if !first.Booked {
+		t.Errorf("first.Booked: got false, want true; %+v, then %+v", first, second)
+	}
+	if !second.Allowed {
+		t.Errorf("second.Allowed: got false, want true; %+v, then %+v", first, second)
+	}
+	if second.Booked {
+		t.Errorf("second.Booked: got true, want false; %+v, then %+v", first, second)
 	}
 	booked := budget.DeepCopy()
 	booked.Status = ledger.status
 	if plan := Make(Snapshot{Rules: NewRules(booked), Pods: []*corev1.Pod{pod}, Now: now}); len(plan.Status.DisruptedPods) != 1 {
-		t.Errorf("%+v", plan.Status)
+		t.Errorf("len(plan.Status.DisruptedPods): got %d, want 1\n%+v", len(plan.Status.DisruptedPods), plan.Status)
 	}
 }

@@ -53,8 +53,10 @@ func TestDesired(t *testing.T) {
 		"max 1% of as many as can be":       {max(new(intstr.FromString("1%"))), math.MaxInt32, 2126008810},
 		"min 200%, which admission refuses": {min(new(intstr.FromString("200%"))), math.MaxInt32, math.MaxInt32},
 	} {
-		if got, err := podunavailablebudget.Desired(&build.Budget(tt.number).Spec, tt.total); err != nil || got != tt.want {
-			t.Errorf("%s: %d, %v; want %d", name, got, err, tt.want)
+		if got, err := podunavailablebudget.Desired(&build.Budget(tt.number).Spec, tt.total); err != nil {
+			t.Errorf("%s: unexpected error: %v; %d, %v; want %d", name, err, got, err, tt.want)
+		} else if got != tt.want {
+			t.Errorf("%s: got %d, want %d; %d, %v; want %d", name, got, tt.want, got, err, tt.want)
 		}
 	}
 	for name, number := range map[string]option{"no number": max(nil), "no percentage": max(new(intstr.FromString("many")))} {
@@ -120,7 +122,7 @@ func TestWhatABudgetCovers(t *testing.T) {
 		"no controller": {target("apps/v1", "ReplicaSet", "web"), nil, false},
 	} {
 		if got := build.Rules(tt.option).Covers(pod, tt.above); got != tt.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: build.Rules(tt.option).Covers(pod, tt.above): got %t, want %t", name, got, tt.want)
 		}
 	}
 }
@@ -157,7 +159,7 @@ func TestWhichBudgetDecides(t *testing.T) {
 				got = related.Budget.Name
 			}
 			if got != tt.want {
-				t.Errorf("%s: %q", name, got)
+				t.Errorf("%s: got %q, want %q", name, got, tt.want)
 			}
 		}
 	}
@@ -190,7 +192,7 @@ func TestOverlappingBudgetsAreTold(t *testing.T) {
 		"both":                            {[]*corev1.Pod{build.Pod("x", front, build.Noted(pub.RelatedBudget, "of-a-workload"))}, []string{"front", "of-a-workload"}},
 	} {
 		if diff := cmp.Diff(tt.want, web.Rivals(tt.pods, all), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: web.Rivals(tt.pods, all) (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -236,7 +238,7 @@ func TestABudgetLimitsProtectedOperations(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -253,8 +255,18 @@ func TestResizesThatRestartNothingAreFree(t *testing.T) {
 		set(t, after, "3", "spec", "containers", 1, "resources", "requests", what)
 		by := changed(t, before, after)
 		ledger := podunavailablebudget.NewLedger(build.Rules(build.Counted(3, 3, 3)), build.AllGates, build.Now)
-		if d := ledger.Book(build.Pod("p"), by); by != policyv1beta1.Resize || !d.Allowed || d.Booked || ledger.Changes() != nil {
-			t.Errorf("%s by %s: %+v", what, by, d)
+		d := ledger.Book(build.Pod("p"), by)
+		if by != policyv1beta1.Resize {
+			t.Errorf("by: got %q, want %q; %s by %s: %+v", by, policyv1beta1.Resize, what, by, d)
+		}
+		if !d.Allowed {
+			t.Errorf("d.Allowed: got false, want true; %s by %s: %+v", what, by, d)
+		}
+		if d.Booked {
+			t.Errorf("d.Booked: got true, want false; %s by %s: %+v", what, by, d)
+		}
+		if got := ledger.Changes(); got != nil {
+			t.Errorf("ledger.Changes(): got %v, want nil; %s by %s: %+v", got, what, by, d)
 		}
 		if d := ledger.Book(build.Pod("p"), policyv1beta1.Update); d.Allowed {
 			t.Errorf("an update: %+v", d)
@@ -277,10 +289,17 @@ func TestRulesAreKeptWhileTheySayTheSame(t *testing.T) {
 	} {
 		budget := build.Budget(tt.change)
 		if got := rules.Same(budget); got != tt.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: rules.Same(budget): got %t, want %t", name, got, tt.want)
 		}
-		if with := rules.With(budget); with.Budget != budget || rules.Budget == budget || !with.Selects(build.Pod("p")) {
-			t.Errorf("%s: rules with another version of the budget", name)
+		with := rules.With(budget)
+		if with.Budget != budget {
+			t.Errorf("with.Budget: got %+v, want %+v; %s: rules with another version of the budget", with.Budget, budget, name)
+		}
+		if rules.Budget == budget {
+			t.Errorf("rules.Budget: got %+v, want another value; %s: rules with another version of the budget", rules.Budget, name)
+		}
+		if !with.Selects(build.Pod("p")) {
+			t.Errorf(`with.Selects(build.Pod("p")): got false, want true; %s: rules with another version of the budget`, name)
 		}
 	}
 }
@@ -291,11 +310,13 @@ func TestControllerOf(t *testing.T) {
 		pod.OwnerReferences = append([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "c"}}, pod.OwnerReferences...)
 	}, build.Since(build.Now.Add(-time.Minute)))
 	want := podunavailablebudget.Reference{GroupKind: schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}, Name: "web"}
-	if got, found := podunavailablebudget.ControllerOf(pod); !found || got != want {
-		t.Errorf("%v, %v", got, found)
+	if got, found := podunavailablebudget.ControllerOf(pod); !found {
+		t.Errorf("found: got false, want true\n%v", got)
+	} else if got != want {
+		t.Errorf("podunavailablebudget.ControllerOf(pod): got %v, want %v\n%v", got, want, found)
 	}
 	pod.OwnerReferences = pod.OwnerReferences[:1]
 	if got, found := podunavailablebudget.ControllerOf(pod); found {
-		t.Error(got)
+		t.Errorf("found: got true, want false\n%v", got)
 	}
 }

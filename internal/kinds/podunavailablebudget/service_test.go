@@ -99,7 +99,7 @@ func TestWhichPodsAreInService(t *testing.T) {
 			}
 			_, got.Free = podunavailablebudget.Free(tt.pod, build.Now)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before, tt.pod); diff != "" {
 				t.Error("the pod is changed:", diff)
@@ -122,7 +122,7 @@ func TestOnlyActivePodsBelongToABudget(t *testing.T) {
 		"terminating": {build.Terminating, false},
 	} {
 		if got := readiness.Active(build.Pod("p", tt.option)); got != tt.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf(`%s: readiness.Active(build.Pod("p", tt.option)): got %t, want %t`, name, got, tt.want)
 		}
 	}
 }

@@ -64,7 +64,7 @@ func TestWindows(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: (-want +got):\n%s", name, diff)
 		}
 		plan := podunavailablebudget.Make(podunavailablebudget.Snapshot{Rules: rules, Pods: build.Pods(10), Now: tt.now,
 			Workloads: []podunavailablebudget.Workload{workload("a", 10, 10)}})
@@ -75,8 +75,15 @@ func TestWindows(t *testing.T) {
 		if !tt.want.Until.IsZero() {
 			after = tt.want.Until.Sub(tt.now)
 		}
-		if s := plan.Status; s.DesiredAvailable != tt.want.Desired || s.UsedBy != used || plan.After != after {
-			t.Errorf("%s: %+v, after %v", name, s, plan.After)
+		s := plan.Status
+		if s.DesiredAvailable != tt.want.Desired {
+			t.Errorf("%s: s.DesiredAvailable: got %d, want %d; %+v, after %v", name, s.DesiredAvailable, tt.want.Desired, s, plan.After)
+		}
+		if s.UsedBy != used {
+			t.Errorf("%s: s.UsedBy: got %q, want %q; %+v, after %v", name, s.UsedBy, used, s, plan.After)
+		}
+		if plan.After != after {
+			t.Errorf("%s: plan.After: got %v, want %v; %+v, after %v", name, plan.After, after, s, plan.After)
 		}
 	}
 }
@@ -114,7 +121,7 @@ func TestWindowsThatAreWrong(t *testing.T) {
 			got = append(got, err.Field)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%.200s: %s", annotation, diff)
+			t.Errorf("(-want +got):\n%s\n%.200s", diff, annotation)
 		}
 		if want != nil && len(podunavailablebudget.Windows(budget)) > 0 {
 			t.Errorf("%.200s counts", annotation)
@@ -144,7 +151,7 @@ func TestAWindowHoldsBeforeThePodsAreCountedAgain(t *testing.T) {
 		rules := build.Rules(build.Annotated(pub.BudgetWindows, tt.annotation), build.Counted(tt.total, tt.counts, 9))
 		ledger := podunavailablebudget.NewLedger(rules, build.AllGates, tt.now)
 		if got := ledger.Book(build.Pod("p"), policyv1beta1.Delete); got.Allowed != tt.want {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("%s: got.Allowed: got %t, want %t\n%+v", name, got.Allowed, tt.want, got)
 		}
 	}
 }

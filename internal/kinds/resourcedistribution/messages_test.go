@@ -22,8 +22,10 @@ func TestFaultsTellNoContent(t *testing.T) {
 		`{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"},"data":{"pin":"867530912!"}}`,
 	} {
 		_, err := resourcedistribution.Read(build.Distribution("a", build.Resource(text)))
-		if err == nil || strings.Contains(err.Error(), "867530912") {
-			t.Errorf("%s: %v", text, err)
+		if err == nil {
+			t.Errorf("%s: err: got nil, want an error", text)
+		} else if strings.Contains(err.Error(), "867530912") {
+			t.Errorf("%s: err: got %q, want it not to contain %q", text, err.Error(), "867530912")
 		}
 	}
 }

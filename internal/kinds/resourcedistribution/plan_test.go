@@ -90,7 +90,7 @@ func TestTargets(t *testing.T) {
 			}
 		}
 		if strings.Join(got, " ") != c.wants {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got %q, want %q", name, strings.Join(got, " "), c.wants)
 		}
 	}
 	if _, err := rds.TargetsOf(build.Distribution("a", build.Labelled("a b", "x"))); err == nil {
@@ -118,8 +118,14 @@ func TestCopiesInTheManagersNamespaceStay(t *testing.T) {
 		}
 		verdict := rds.Decide(&rds.Snapshot{Resource: resource, Targets: targets, Owner: rd.UID, Namespace: rds.Namespace{Name: "kruise-system", Exists: true},
 			Copy: rds.CopyOf(copied(t, rd))})
-		if verdict.Action != c.want || verdict.Target || verdict.Failure != "" {
-			t.Errorf("%s: %+v", name, verdict)
+		if verdict.Action != c.want {
+			t.Errorf("%s: verdict.Action: got %q, want %q\n%+v", name, verdict.Action, c.want, verdict)
+		}
+		if verdict.Target {
+			t.Errorf("%s: verdict.Target: got true, want false\n%+v", name, verdict)
+		}
+		if verdict.Failure != "" {
+			t.Errorf("%s: verdict.Failure: got %q, want %q\n%+v", name, verdict.Failure, "", verdict)
 		}
 	}
 }
@@ -179,8 +185,14 @@ func TestDecide(t *testing.T) {
 		}
 		got := rds.Decide(&rds.Snapshot{Resource: read(t, rd), Targets: targets, Owner: rd.UID, Copy: c.copied,
 			Namespace: rds.Namespace{Name: "shop", Exists: !c.gone, Terminating: c.going}})
-		if got.Action != c.want || got.Failure != c.failure || got.Target == c.not {
-			t.Errorf("%s: %+v", name, got)
+		if got.Action != c.want {
+			t.Errorf("%s: got.Action: got %q, want %q\n%+v", name, got.Action, c.want, got)
+		}
+		if got.Failure != c.failure {
+			t.Errorf("%s: got.Failure: got %q, want %q\n%+v", name, got.Failure, c.failure, got)
+		}
+		if got.Target == c.not {
+			t.Errorf("%s: got.Target: got %t, want another value\n%+v", name, got.Target, got)
 		}
 		if got.Failure != "" && got.Failure != rds.Pending && got.Reason == "" {
 			t.Errorf("%s: no reason", name)
@@ -203,8 +215,14 @@ func TestANamespaceThatEndsIsNoFailure(t *testing.T) {
 		for _, copied := range []*rds.Copy{nil, rds.CopyOf(copied(t, rd).(*corev1.Secret))} {
 			got := rds.Decide(&rds.Snapshot{Resource: read(t, rd), Targets: targets, Owner: rd.UID, Copy: copied,
 				Namespace: rds.Namespace{Name: "shop", Exists: true, Terminating: true, Labels: map[string]string{"team": "x"}}})
-			if got.Action != rds.Keep || got.Failure != c.failure || got.Target != (c.failure != "") {
-				t.Errorf("%s: %+v", name, got)
+			if got.Action != rds.Keep {
+				t.Errorf("%s: got.Action: got %q, want %q\n%+v", name, got.Action, rds.Keep, got)
+			}
+			if got.Failure != c.failure {
+				t.Errorf("%s: got.Failure: got %q, want %q\n%+v", name, got.Failure, c.failure, got)
+			}
+			if got.Target != (c.failure != "") {
+				t.Errorf("%s: got.Target: got %t, want %t\n%+v", name, got.Target, c.failure != "", got)
 			}
 		}
 	}
@@ -223,8 +241,14 @@ func TestTokensOfServiceAccountsAreNotDistributed(t *testing.T) {
 	}
 	for name, copied := range map[string]*rds.Copy{"deleted": nil, "filled": rds.CopyOf(filled)} {
 		got := rds.Decide(&rds.Snapshot{Resource: read(t, rd), Targets: targets, Owner: rd.UID, Copy: copied, Namespace: rds.Namespace{Name: "shop", Exists: true}})
-		if got.Action != rds.Keep || got.Failure != "CreateResourceFailed" || !strings.Contains(got.Reason, "token") {
-			t.Errorf("%s: %+v", name, got)
+		if got.Action != rds.Keep {
+			t.Errorf("%s: got.Action: got %q, want %q\n%+v", name, got.Action, rds.Keep, got)
+		}
+		if got.Failure != "CreateResourceFailed" {
+			t.Errorf("%s: got.Failure: got %q, want %q\n%+v", name, got.Failure, "CreateResourceFailed", got)
+		}
+		if !strings.Contains(got.Reason, "token") {
+			t.Errorf("%s: got.Reason: got %q, want it to contain %q\n%+v", name, got.Reason, "token", got)
 		}
 	}
 }
@@ -254,15 +278,19 @@ func TestACopyConsistsOfItsResource(t *testing.T) {
 		t.Fatal(err)
 	}
 	annotations := document["metadata"].(map[string]any)["annotations"].(map[string]any)
-	if sum, _ := annotations[rds.HashAnnotation].(string); len(sum) != 64 || sum != read(t, rd).Hash {
-		t.Errorf("%q is no SHA-256", sum)
+	sum, _ := annotations[rds.HashAnnotation].(string)
+	if len(sum) != 64 {
+		t.Errorf("len(sum): got %d, want 64", len(sum))
+	}
+	if want := read(t, rd).Hash; sum != want {
+		t.Errorf("annotations[rds.HashAnnotation].(string): got %q, want %q", sum, want)
 	}
 	if other := read(t, build.Distribution("rd", build.Resource(text+" "))).Hash; other == read(t, rd).Hash {
 		t.Error("the hash is not of the raw bytes")
 	}
 	annotations[rds.HashAnnotation] = "HASH"
 	if diff := cmp.Diff(want, document); diff != "" {
-		t.Error(diff)
+		t.Errorf("document (-want +got):\n%s", diff)
 	}
 }
 
@@ -302,7 +330,7 @@ func TestACopyDiffersOnlyByWhatIsDistributed(t *testing.T) {
 			c.change(object)
 		}
 		if got := read(t, rd).Same(rds.CopyOf(object)); got != c.same {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: read(t, rd).Same(rds.CopyOf(object)): got %t, want %t", name, got, c.same)
 		}
 	}
 }
@@ -349,8 +377,17 @@ func TestPatchesKeepWhatOthersAddedToMetadata(t *testing.T) {
 		if err := json.Unmarshal(after, &got); err != nil {
 			t.Fatal(err)
 		}
-		if !read(t, rd).Same(rds.CopyOf(&got)) || len(got.Data) != 1 || got.Labels["l/x"] != "v" || !slices.Contains(got.Finalizers, "x/y") {
-			t.Errorf("%s: %s", name, after)
+		if !read(t, rd).Same(rds.CopyOf(&got)) {
+			t.Errorf("%s: read(t, rd).Same(rds.CopyOf(&got)): got false, want true\n%s", name, after)
+		}
+		if len(got.Data) != 1 {
+			t.Errorf("%s: len(got.Data): got %d, want 1\n%s", name, len(got.Data), after)
+		}
+		if got.Labels["l/x"] != "v" {
+			t.Errorf("%s: got.Labels[\"l/x\"]: got %q, want %q\n%s", name, got.Labels["l/x"], "v", after)
+		}
+		if !slices.Contains(got.Finalizers, "x/y") {
+			t.Errorf("%s: got.Finalizers: got %q, want it to contain %q\n%s", name, got.Finalizers, "x/y", after)
 		}
 		if live.Labels != nil && (got.Labels["theirs"] != "t" || got.Annotations["theirs"] != "t" || len(got.OwnerReferences) != 2 || len(got.Finalizers) != 2) {
 			t.Errorf("%s: %s", name, after)
@@ -363,18 +400,30 @@ func TestStatus(t *testing.T) {
 	at := func(n int) time.Time { return time.Date(2026, 1, 1, 0, n, 0, 0, time.UTC) }
 	var tally rds.Tally
 	empty := tally.Status(&appsv1beta1.ResourceDistributionStatus{}, 3, at(0))
-	if empty.Desired != 0 || empty.ObservedGeneration != 3 || len(empty.Conditions) != 6 {
-		t.Errorf("%+v", empty)
+	if empty.Desired != 0 {
+		t.Errorf("empty.Desired: got %d, want 0\n%+v", empty.Desired, empty)
+	}
+	if empty.ObservedGeneration != 3 {
+		t.Errorf("empty.ObservedGeneration: got %d, want 3\n%+v", empty.ObservedGeneration, empty)
+	}
+	if len(empty.Conditions) != 6 {
+		t.Errorf("len(empty.Conditions): got %d, want 6\n%+v", len(empty.Conditions), empty)
 	}
 	var order []string
 	for _, c := range empty.Conditions {
 		order = append(order, string(c.Type))
-		if c.Status != corev1.ConditionFalse || c.Reason != "Succeeded" || c.FailedNamespaces != nil {
-			t.Errorf("%+v", c)
+		if c.Status != corev1.ConditionFalse {
+			t.Errorf("c.Status: got %q, want %q\n%+v", c.Status, corev1.ConditionFalse, c)
+		}
+		if c.Reason != "Succeeded" {
+			t.Errorf("c.Reason: got %q, want %q\n%+v", c.Reason, "Succeeded", c)
+		}
+		if c.FailedNamespaces != nil {
+			t.Errorf("c.FailedNamespaces: got %q, want nil\n%+v", c.FailedNamespaces, c)
 		}
 	}
 	if got := strings.Join(order, " "); got != "GetResourceFailed CreateResourceFailed UpdateResourceFailed DeleteResourceFailed ConflictOccurred NamespaceNotExists" {
-		t.Error(got)
+		t.Errorf("order: got %q, want %q", got, "GetResourceFailed CreateResourceFailed UpdateResourceFailed DeleteResourceFailed ConflictOccurred NamespaceNotExists")
 	}
 	conflict := rds.Outcome{Target: true, Failure: "ConflictOccurred", Reason: "same"}
 	for _, name := range []string{"z", "m", "b"} {
@@ -390,8 +439,17 @@ func TestStatus(t *testing.T) {
 	old.Conditions = old.Conditions[4:5] // one of another order, and fewer (RD-096)
 	old.Conditions = append(old.Conditions, appsv1beta1.ResourceDistributionCondition{ResourceDistributionConditionState: appsv1beta1.ResourceDistributionConditionState{Type: "Strange"}})
 	got := tally.Status(&old, 4, at(1))
-	if got.Desired != 8 || got.Succeeded != 1 || got.Failed != 7 || len(got.Conditions) != 6 {
-		t.Errorf("%+v", got)
+	if got.Desired != 8 {
+		t.Errorf("got.Desired: got %d, want 8\n%+v", got.Desired, got)
+	}
+	if got.Succeeded != 1 {
+		t.Errorf("got.Succeeded: got %d, want 1\n%+v", got.Succeeded, got)
+	}
+	if got.Failed != 7 {
+		t.Errorf("got.Failed: got %d, want 7\n%+v", got.Failed, got)
+	}
+	if len(got.Conditions) != 6 {
+		t.Errorf("len(got.Conditions): got %d, want 6\n%+v", len(got.Conditions), got)
 	}
 	for i, want := range []string{"False Succeeded []", "True c: quota; and 1 other [c d]", "False Succeeded []", "True no [left]", "True same [b m z]",
 		"True namespace was not found, or is terminating [missing]"} {
@@ -408,9 +466,18 @@ func TestStatus(t *testing.T) {
 	tally.Set("c", rds.Outcome{})
 	tally.Set("d", rds.Outcome{Target: true})
 	next := tally.Status(&got, 4, at(2))
-	if next.Desired != 7 || next.Succeeded != 3 || next.Conditions[4].LastTransitionTime.Minute() != 1 || next.Conditions[1].LastTransitionTime.Minute() != 2 ||
-		!slices.Equal(next.Conditions[4].FailedNamespaces, []string{"m", "z"}) || next.Conditions[1].Status != corev1.ConditionFalse {
-		t.Errorf("%+v", next)
+	if next.Desired != 7 {
+		t.Errorf("next.Desired: got %d, want 7\n%+v", next.Desired, next)
+	} else if next.Succeeded != 3 {
+		t.Errorf("next.Succeeded: got %d, want 3\n%+v", next.Succeeded, next)
+	} else if got := next.Conditions[4].LastTransitionTime.Minute(); got != 1 {
+		t.Errorf("next.Conditions[4].LastTransitionTime.Minute(): got %d, want 1\n%+v", got, next)
+	} else if got := next.Conditions[1].LastTransitionTime.Minute(); got != 2 {
+		t.Errorf("next.Conditions[1].LastTransitionTime.Minute(): got %d, want 2\n%+v", got, next)
+	} else if !slices.Equal(next.Conditions[4].FailedNamespaces, []string{"m", "z"}) {
+		t.Errorf("next.Conditions[4].FailedNamespaces: got %q, want %q\n%+v", next.Conditions[4].FailedNamespaces, []string{"m", "z"}, next)
+	} else if next.Conditions[1].Status != corev1.ConditionFalse {
+		t.Errorf("next.Conditions[1].Status: got %q, want %q\n%+v", next.Conditions[1].Status, corev1.ConditionFalse, next)
 	}
 	if again := tally.Status(&next, 4, at(3)); cmp.Diff(next, again) != "" {
 		t.Error(cmp.Diff(next, again))
@@ -425,8 +492,15 @@ func TestAStatusOfManyFailuresFits(t *testing.T) {
 	}
 	status := tally.Status(&appsv1beta1.ResourceDistributionStatus{}, 1, time.Now())
 	text, err := json.Marshal(status)
-	if err != nil || len(text) > 32<<10 || status.Failed != 10_000 || !strings.Contains(status.Conditions[1].Reason, "the first 250 of 10000 namespaces are named") {
-		t.Errorf("%v: %d bytes, %s", err, len(text), status.Conditions[1].Reason)
+	if err != nil {
+		t.Errorf("unexpected error: %v; %d bytes, %s", err, len(text), status.Conditions[1].Reason)
+	} else if len(text) > 32<<10 {
+		t.Errorf("%v: len(text): got %d, want at most %d; %d bytes, %s", err, len(text), 32<<10, len(text), status.Conditions[1].Reason)
+	} else if status.Failed != 10_000 {
+		t.Errorf("%v: status.Failed: got %d, want 10_000; %d bytes, %s", err, status.Failed, len(text), status.Conditions[1].Reason)
+	} else if !strings.Contains(status.Conditions[1].Reason, "the first 250 of 10000 namespaces are named") {
+		t.Errorf("%v: status.Conditions[1].Reason: got %q, want it to contain %q; %d bytes, %s", err, status.Conditions[1].Reason,
+			"the first 250 of 10000 namespaces are named", len(text), status.Conditions[1].Reason)
 	}
 }
 
@@ -434,27 +508,37 @@ func TestAStatusOfManyFailuresFits(t *testing.T) {
 func TestFieldsLookTheSameInBothVersions(t *testing.T) {
 	var status appsv1beta1.ResourceDistributionStatus
 	text, err := json.Marshal(status)
-	if err != nil || string(text) != "{}" {
-		t.Errorf("%v: %s", err, text)
+	if err != nil {
+		t.Errorf("unexpected error: %v\n%s", err, text)
+	} else if string(text) != "{}" {
+		t.Errorf("%v: text: got %q, want %q", err, string(text), "{}")
 	}
 	beta, err := json.Marshal(build.Distribution("a", build.Labelled("a", "b"), func(rd *appsv1beta1.ResourceDistribution) {
 		rd.Status.Conditions = []appsv1beta1.ResourceDistributionCondition{{FailedNamespaces: []string{"x"}}}
 	}))
-	if err != nil || !strings.Contains(string(beta), `"targets":{"namespaceSelector":{`) || !strings.Contains(string(beta), `"failedNamespaces":["x"]`) {
-		t.Errorf("%v: %s", err, beta)
+	if err != nil {
+		t.Errorf("unexpected error: %v\n%s", err, beta)
+	} else if !strings.Contains(string(beta), `"targets":{"namespaceSelector":{`) {
+		t.Errorf("%v: beta: got %q, want it to contain %q", err, string(beta), `"targets":{"namespaceSelector":{`)
+	} else if !strings.Contains(string(beta), `"failedNamespaces":["x"]`) {
+		t.Errorf("%v: beta: got %q, want it to contain %q", err, string(beta), `"failedNamespaces":["x"]`)
 	}
 	alpha, err := json.Marshal(appsv1alpha1.ResourceDistributionFromV1beta1(build.Distribution("a", build.Labelled("a", "b"), func(rd *appsv1beta1.ResourceDistribution) {
 		rd.Status.Conditions = []appsv1beta1.ResourceDistributionCondition{{FailedNamespaces: []string{"x"}}}
 	})))
-	if err != nil || !strings.Contains(string(alpha), `"targets":{"namespaceLabelSelector":{`) || !strings.Contains(string(alpha), `"failedNamespace":["x"]`) {
-		t.Errorf("%v: %s", err, alpha)
+	if err != nil {
+		t.Errorf("unexpected error: %v\n%s", err, alpha)
+	} else if !strings.Contains(string(alpha), `"targets":{"namespaceLabelSelector":{`) {
+		t.Errorf("%v: alpha: got %q, want it to contain %q", err, string(alpha), `"targets":{"namespaceLabelSelector":{`)
+	} else if !strings.Contains(string(alpha), `"failedNamespace":["x"]`) {
+		t.Errorf("%v: alpha: got %q, want it to contain %q", err, string(alpha), `"failedNamespace":["x"]`)
 	}
 	definition, err := os.ReadFile("../../../config/crd/bases/apps.kruise.io_resourcedistributions.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := regexp.MustCompile(`name: ([A-Z]+)\n`).FindAllString(string(definition), -1); strings.Join(got, "") != strings.Repeat("name: TOTAL\nname: SUCCEED\nname: FAILED\n", 2) {
-		t.Error(got)
+		t.Errorf("got %q, want %q", strings.Join(got, ""), strings.Repeat("name: TOTAL\nname: SUCCEED\nname: FAILED\n", 2))
 	}
 }
 
@@ -464,7 +548,7 @@ func TestNamesStay(t *testing.T) {
 	old := build.Distribution("a")
 	for from, to := range map[string]string{`"name":"login"`: `"name":"other"`, `"kind":"Secret"`: `"kind":"ConfigMap"`} {
 		if errs := rds.Validate(build.Distribution("a", build.Resource(strings.Replace(build.Secret, from, to, 1))), old); !strings.Contains(fmt.Sprint(errs), "are immutable") {
-			t.Errorf("%s: %v", to, errs)
+			t.Errorf("%s: errs: got %q, want it to contain %q", to, fmt.Sprint(errs), "are immutable")
 		}
 	}
 }

@@ -39,7 +39,9 @@ func TestAnnotationsOfNull(t *testing.T) {
 			}
 		})
 	}
-	if working, err := sidecarset.ReadWorkingContainers("null"); err != nil || working == nil {
-		t.Errorf("%v, %v: admission writes to it", working, err)
+	if working, err := sidecarset.ReadWorkingContainers("null"); err != nil {
+		t.Errorf("unexpected error: %v; %v, %v: admission writes to it", err, working, err)
+	} else if working == nil {
+		t.Errorf(`sidecarset.ReadWorkingContainers("null"): got nil, want a value; %v, %v: admission writes to it`, working, err)
 	}
 }

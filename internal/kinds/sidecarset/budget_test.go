@@ -87,7 +87,7 @@ func TestBudgetsHoldUpgrades(t *testing.T) {
 			tt.s.Disruptions, tt.s.Features.Resize = limits, true
 			plan := sidecarset.Make(tt.s)
 			if diff := cmp.Diff(tt.want, words(plan)); diff != "" {
-				t.Errorf("%s%s", diff, plan)
+				t.Errorf("words(plan) (-want +got):\n%s\n%s", diff, plan)
 			}
 			if diff := cmp.Diff(tt.asked, limits.asked); diff != "" {
 				t.Error(diff)

@@ -69,7 +69,7 @@ func TestDefaults(t *testing.T) {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(want, got); diff != "" {
-					t.Error(diff)
+					t.Errorf("(-want +got):\n%s", diff)
 				}
 			}
 		})
@@ -80,8 +80,10 @@ func TestDefaults(t *testing.T) {
 func TestHashOfWhatIsWritten(t *testing.T) {
 	set := parse(t, `{spec: {containers: [{name: shipper, image: "example.com/shipper:1.0", volumeMounts: [{name: spool, mountPath: /spool}]}], volumes: [{name: spool, emptyDir: {}}]}}`)
 	SetDefaults(&set.Spec)
-	if hash, err := Hash(&set.Spec); err != nil || hash != "bffdzd74cc9942f2c56xx4v9wdc4w7c8z2vzx9c2cz644cxzv8cz6w824d7b4579" {
-		t.Errorf("%s, %v", hash, err)
+	if hash, err := Hash(&set.Spec); err != nil {
+		t.Errorf("unexpected error: %v\n%s", err, hash)
+	} else if hash != "bffdzd74cc9942f2c56xx4v9wdc4w7c8z2vzx9c2cz644cxzv8cz6w824d7b4579" {
+		t.Errorf("Hash(&set.Spec): got %q, want %q\n%v", hash, "bffdzd74cc9942f2c56xx4v9wdc4w7c8z2vzx9c2cz644cxzv8cz6w824d7b4579", err)
 	}
 	var hashes []string
 	for _, quantities := range []string{`{cpu: 1000m, memory: 1024Mi}`, `{cpu: "1", memory: 1Gi}`} {
@@ -94,7 +96,7 @@ func TestHashOfWhatIsWritten(t *testing.T) {
 		hashes = append(hashes, hash)
 	}
 	if hashes[0] != hashes[1] {
-		t.Errorf("%v", hashes)
+		t.Errorf("hashes[0]: got %q, want %q\n%v", hashes[0], hashes[1], hashes)
 	}
 }
 
@@ -104,7 +106,7 @@ func TestPullPolicy(t *testing.T) {
 		"host:5000/i:1":                       "IfNotPresent",
 		"i@sha256:" + strings.Repeat("a", 64): "IfNotPresent", "i:latest@sha256:" + strings.Repeat("a", 64): "IfNotPresent", "": "Always"} {
 		if got := pullPolicy(image); string(got) != want {
-			t.Errorf("%q: %s", image, got)
+			t.Errorf("%q: pullPolicy(image): got %q, want %q", image, string(got), want)
 		}
 	}
 }

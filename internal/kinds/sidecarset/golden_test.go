@@ -66,12 +66,16 @@ func TestGoldenHashes(t *testing.T) {
 				t.Fatal(err)
 			}
 			hash, err := Hash(&test.set.Spec)
-			if err != nil || hash != test.hash {
-				t.Errorf("%s, %v", hash, err)
+			if err != nil {
+				t.Errorf("unexpected error: %v\n%s", err, hash)
+			} else if hash != test.hash {
+				t.Errorf("hash: got %q, want %q\n%v", hash, test.hash, err)
 			}
 			without, err := HashWithoutImage(&test.set.Spec)
-			if err != nil || without != test.without {
-				t.Errorf("without image: %s, %v", without, err)
+			if err != nil {
+				t.Errorf("without image: unexpected error: %v\n%s", err, without)
+			} else if without != test.without {
+				t.Errorf("without image: without: got %q, want %q\n%v", without, test.without, err)
 			}
 			if after, _ := json.Marshal(test.set); string(after) != string(before) {
 				t.Errorf("the SidecarSet was changed: %s", cmp.Diff(string(before), string(after)))
@@ -117,8 +121,11 @@ func TestWhatIsHashed(t *testing.T) {
 			for i := range want {
 				want[i] = "bcdfghjklmnpqrstvwxz2456789"[int(want[i])%27]
 			}
-			if got, err := of(&set.Spec); err != nil || got != string(want) {
-				t.Errorf("%s, with images %t: %s is not that of %s, %v", name, images, got, text, err)
+			if got, err := of(&set.Spec); err != nil {
+				t.Errorf("unexpected error: %v; %s, with images %t: %s is not that of %s, %v", err, name, images, got, text, err)
+			} else if got != string(want) {
+				t.Errorf("of(&set.Spec): got %q, want %q; %s, with images %t: %s is not that of %s, %v", got, string(want), name, images, got, text,
+					err)
 			}
 		}
 	}
@@ -133,7 +140,7 @@ func TestGoldenRevision(t *testing.T) {
 	}
 	const want = `{"spec":{"$patch":"replace","containers":[{"image":"example.com/shipper:1.0","imagePullPolicy":"IfNotPresent","name":"shipper","podInjectPolicy":"BeforeAppContainer","resources":{},"shareVolumePolicy":{"type":"disabled"},"terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","upgradeStrategy":{"upgradeType":"ColdUpgrade"},"volumeMounts":[{"mountPath":"/spool","name":"spool"}]}],"imagePullSecrets":null,"initContainers":null,"patchPodMetadata":null,"volumes":[{"emptyDir":{},"name":"spool"}]}}`
 	if diff := cmp.Diff(want, string(content)); diff != "" {
-		t.Error(diff)
+		t.Errorf("content (-want +got):\n%s", diff)
 	}
 	if name := revision.Name(set.Name, revision.Hash(content, 0)); name != "log-shipper-7cd976bcb" {
 		t.Errorf("name %s", name)
@@ -154,12 +161,21 @@ func TestRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, err := Content(spec)
-	if err != nil || string(again) != string(content) || !strings.Contains(string(content), `"fromTheFuture":{"x":1}`) ||
-		!strings.Contains(string(content), `"later":true`) {
-		t.Errorf("%s\n%s, %v", content, again, err)
+	if err != nil {
+		t.Errorf("unexpected error: %v\n%s\n%s", err, content, again)
+	} else if string(again) != string(content) {
+		t.Errorf("again: got %q, want %q\n%s\n%v", string(again), string(content), content, err)
+	} else if !strings.Contains(string(content), `"fromTheFuture":{"x":1}`) {
+		t.Errorf("content: got %q, want it to contain %q\n%s\n%v", string(content), `"fromTheFuture":{"x":1}`, again, err)
+	} else if !strings.Contains(string(content), `"later":true`) {
+		t.Errorf("content: got %q, want it to contain %q\n%s\n%v", string(content), `"later":true`, again, err)
 	}
-	if spec.Selector == nil || spec.InitContainers != nil || set.Spec.Containers[0].Name != "shipper" {
-		t.Errorf("%+v", spec)
+	if spec.Selector == nil {
+		t.Errorf("spec.Selector: got nil, want a value\n%+v", spec)
+	} else if spec.InitContainers != nil {
+		t.Errorf("spec.InitContainers: got %v, want nil\n%+v", spec.InitContainers, spec)
+	} else if set.Spec.Containers[0].Name != "shipper" {
+		t.Errorf("set.Spec.Containers[0].Name: got %q, want %q\n%+v", set.Spec.Containers[0].Name, "shipper", spec)
 	}
 	for _, broken := range []string{"", "{}", `{"spec":7}`} {
 		if _, err := Restore(&set.Spec, []byte(broken)); err == nil {
@@ -178,15 +194,17 @@ func TestRecords(t *testing.T) {
 		"log-shipper": {UpdateTimestamp: metav1.NewTime(time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)), Hash: "h2",
 			SidecarSetName: "log-shipper", SidecarList: []string{"shipper"}, ControllerRevision: "log-shipper-7cd976bcb"}}
 	if diff := cmp.Diff(want, records); diff != "" {
-		t.Error(diff)
+		t.Errorf("records (-want +got):\n%s", diff)
 	}
 	delete(records, "old")
 	const text = `{"log-shipper":{"updateTimestamp":"2030-01-02T03:04:05Z","hash":"h2","sidecarSetName":"log-shipper","sidecarList":["shipper"],"controllerRevision":"log-shipper-7cd976bcb"}}`
 	if got := records.String(); got != text {
-		t.Errorf("%s", got)
+		t.Errorf("records: got %q, want %q", got, text)
 	}
-	if empty, err := ReadRecords(""); err != nil || len(empty) != 0 {
-		t.Errorf("%v, %v", empty, err)
+	if empty, err := ReadRecords(""); err != nil {
+		t.Errorf("unexpected error: %v\n%v", err, empty)
+	} else if len(empty) != 0 {
+		t.Errorf("len(empty): got %d, want 0\n%v\n%v", len(empty), empty, err)
 	}
 	for _, broken := range []string{"x", "[]", `{"a":7}`} {
 		if _, err := ReadRecords(broken); err == nil {
@@ -196,12 +214,18 @@ func TestRecords(t *testing.T) {
 	if got := InjectedList(" b,,a", "c", "a"); got != "a,b,c" {
 		t.Errorf("list %q", got)
 	}
-	if got := ReadInjectedList(InjectedList(strings.Repeat("a,", 1000)+strings.Join(numbers(1000), ","), "zz", "zy")); !slices.Contains(got,
-		"zz") || !slices.Contains(got, "zy") || len(got) > pub.MaxSidecarSets {
-		t.Errorf("of a list that a user made long: %v", got)
+	got := ReadInjectedList(InjectedList(strings.Repeat("a,", 1000)+strings.Join(numbers(1000), ","), "zz", "zy"))
+	if !slices.Contains(got, "zz") {
+		t.Errorf("of a list that a user made long: got %q, want it to contain %q", got, "zz")
+	}
+	if !slices.Contains(got, "zy") {
+		t.Errorf("of a list that a user made long: got %q, want it to contain %q", got, "zy")
+	}
+	if len(got) > pub.MaxSidecarSets {
+		t.Errorf("of a list that a user made long: len(got): got %d, want at most %d", len(got), pub.MaxSidecarSets)
 	}
 	if got := ReadInjectedList(""); len(got) != 0 {
-		t.Errorf("%q", got)
+		t.Errorf("len(got): got %d, want 0\n%s", len(got), got)
 	}
 }
 
@@ -209,14 +233,16 @@ func TestRecords(t *testing.T) {
 func TestNames(t *testing.T) {
 	set := parse(t, `{spec: {containers: [{name: z}, {name: hot, upgradeStrategy: {upgradeType: HotUpgrade}}], initContainers: [{name: init}, {name: native, restartPolicy: Always}]}}`)
 	if got := Names(&set.Spec); !slices.Equal(got, []string{"hot", "native", "z"}) {
-		t.Errorf("%v", got)
+		t.Errorf("Names(&set.Spec): got %q, want %q", got, []string{"hot", "native", "z"})
 	}
 	if got := PodNames(&set.Spec); !slices.Equal(got, []string{"hot-1", "hot-2", "native", "z"}) {
-		t.Errorf("%v", got)
+		t.Errorf("PodNames(&set.Spec): got %q, want %q", got, []string{"hot-1", "hot-2", "native", "z"})
 	}
-	if always := corev1.ContainerRestartPolicyAlways; !IsNative(&corev1.Container{RestartPolicy: &always}) ||
-		IsNative(&corev1.Container{}) {
-		t.Error("native sidecars are not told apart")
+	if always := corev1.ContainerRestartPolicyAlways; !IsNative(&corev1.Container{RestartPolicy: &always}) {
+		t.Error("native sidecars are not told apart: IsNative(&corev1.Container{RestartPolicy: &always}): got false, want true")
+	}
+	if IsNative(&corev1.Container{}) {
+		t.Error("native sidecars are not told apart: IsNative(&corev1.Container{}): got true, want false")
 	}
 }
 

@@ -48,18 +48,31 @@ func TestMissingPods(t *testing.T) {
 	got := count()
 	if diff := cmp.Diff(map[string]sidecarset.Missing{"mesh": {2, 1, []string{"elsewhere/elsewhere", "default/bare"}}, "scoped": {1, 0,
 		[]string{"elsewhere/elsewhere"}}}, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if text := got["mesh"].String(); !strings.Contains(text, "2 pods ") || !strings.Contains(text,
-		"(1 of them is not older than the SidecarSet)") || !strings.HasSuffix(text, "elsewhere/elsewhere, default/bare") {
-		t.Error(text)
+	text := got["mesh"].String()
+	if !strings.Contains(text, "2 pods ") {
+		t.Errorf(`got["mesh"]: got %q, want it to contain %q`, text, "2 pods ")
+	}
+	if !strings.Contains(text, "(1 of them is not older than the SidecarSet)") {
+		t.Errorf(`got["mesh"]: got %q, want it to contain %q`, text, "(1 of them is not older than the SidecarSet)")
+	}
+	if !strings.HasSuffix(text, "elsewhere/elsewhere, default/bare") {
+		t.Errorf(`got["mesh"]: got %q, want it to end with %q`, text, "elsewhere/elsewhere, default/bare")
 	}
 	for n := range 20 {
 		pods = append(pods, sidecarsettest.Pod(set, fmt.Sprintf("late-%02d", 19-n), bare(time.Minute)))
 	}
-	if got := count()["mesh"]; got.Pods != 22 || got.Escaped != 21 || len(got.Examples) != 10 || got.Examples[0] != "default/late-00" ||
-		got.Examples[9] != "default/late-09" {
-		t.Errorf("%+v", got)
+	if got := count()["mesh"]; got.Pods != 22 {
+		t.Errorf("got.Pods: got %d, want 22\n%+v", got.Pods, got)
+	} else if got.Escaped != 21 {
+		t.Errorf("got.Escaped: got %d, want 21\n%+v", got.Escaped, got)
+	} else if len(got.Examples) != 10 {
+		t.Errorf("len(got.Examples): got %d, want 10\n%+v", len(got.Examples), got)
+	} else if got.Examples[0] != "default/late-00" {
+		t.Errorf("got.Examples[0]: got %q, want %q\n%+v", got.Examples[0], "default/late-00", got)
+	} else if got.Examples[9] != "default/late-09" {
+		t.Errorf("got.Examples[9]: got %q, want %q\n%+v", got.Examples[9], "default/late-09", got)
 	}
 	for _, test := range []struct {
 		now, told sidecarset.Missing
@@ -92,7 +105,7 @@ func TestPodsOfACanary(t *testing.T) {
 		}
 	}, nil, "")
 	if diff := cmp.Diff(map[string]sidecarset.Missing{"mesh": {}, "canary": {1, 1, []string{"default/of-the-base"}}}, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -113,6 +126,6 @@ func TestMissingPodsOfTheSystem(t *testing.T) {
 		}
 	}, namespaces, "own")
 	if diff := cmp.Diff(map[string]sidecarset.Missing{"mesh": {1, 1, []string{"shop/p"}}}, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -156,7 +156,7 @@ func TestWhichPodsAreUpgraded(t *testing.T) {
 			}
 			plan := sidecarset.Make(s)
 			if diff := cmp.Diff(tt.want, words(plan)); diff != "" {
-				t.Errorf("%s%s", diff, plan)
+				t.Errorf("words(plan) (-want +got):\n%s\n%s", diff, plan)
 			}
 			for _, v := range plan.Verdicts {
 				if v.Message == "" {
@@ -204,7 +204,7 @@ func TestScatteredPodsStandApart(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff([]int{1, 6, 10}, places); diff != "" {
-			t.Errorf("%s: %s", value, diff)
+			t.Errorf("%s: places (-want +got):\n%s", value, diff)
 		}
 	}
 }
@@ -213,12 +213,16 @@ func TestScatteredPodsStandApart(t *testing.T) {
 func patched(t *testing.T, s sidecarset.Snapshot) (document map[string]any, annotations map[string]string) {
 	t.Helper()
 	plan := sidecarset.Make(s)
-	if len(plan.Verdicts) != 1 || plan.Verdicts[0].Change == nil {
-		t.Fatalf("no change: %s", plan)
+	if len(plan.Verdicts) != 1 {
+		t.Fatalf("no change: len(plan.Verdicts): got %d, want 1\n%s", len(plan.Verdicts), plan)
+	} else if plan.Verdicts[0].Change == nil {
+		t.Fatalf("no change: plan.Verdicts[0].Change: got nil, want a value\n%s", plan)
 	}
 	patches, err := plan.Verdicts[0].Change(s.Pods[0], sidecarsettest.Now)
-	if err != nil || len(patches) != 1 {
-		t.Fatal(patches, err)
+	if err != nil {
+		t.Fatalf("unexpected error: %v\n%v", err, patches)
+	} else if len(patches) != 1 {
+		t.Fatalf("len(patches): got %d, want 1\n%v\n%v", len(patches), patches, err)
 	}
 	body, err := patches[0].JSON(s.Pods[0])
 	if err != nil {
@@ -258,7 +262,7 @@ func TestWhatAnUpgradeWrites(t *testing.T) {
 	entry := func(name, image string) []any { return []any{map[string]any{"name": name, "image": image}} }
 	if diff := cmp.Diff(map[string]any{"containers": entry("proxy", "proxy:2"), "initContainers": entry("net", "net:2")},
 		spec); diff != "" {
-		t.Error(diff)
+		t.Errorf("spec (-want +got):\n%s", diff)
 	}
 	records, err := sidecarset.ReadRecords(annotations[pub.SidecarSetHash])
 	if err != nil {
@@ -268,18 +272,33 @@ func TestWhatAnUpgradeWrites(t *testing.T) {
 		SidecarList:        []string{"agent", "net", "proxy"},
 		ControllerRevision: sidecarset.Make(s).Status.LatestRevision, UpdateTimestamp: metav1.NewTime(sidecarsettest.Now)}}
 	if diff := cmp.Diff(want.String(), records.String()); diff != "" {
-		t.Error(diff)
+		t.Errorf("records (-want +got):\n%s", diff)
 	}
 	states, err := sidecarset.ReadStates(annotations[pub.SidecarSetInPlaceUpdateState])
 	if err != nil {
 		t.Fatal(err)
 	}
 	mesh := states["mesh"]
-	if mesh.Revision != s.Set.Annotations[pub.SidecarSetHash] || !mesh.UpdateTimestamp.Time.Equal(sidecarsettest.Now) ||
-		states["other"].Revision != "kept" ||
-		mesh.LastContainerStatuses["proxy"].ImageID != "id:proxy:1" || mesh.LastContainerStatuses["net"].ImageID != "id:net:1" ||
-		mesh.LastContainerStatuses["agent"].ImageID != "former" {
-		t.Errorf("%+v", states)
+	if mesh.Revision != s.Set.Annotations[pub.SidecarSetHash] {
+		t.Errorf("mesh.Revision: got %q, want %q\n%+v", mesh.Revision, s.Set.Annotations[pub.SidecarSetHash], states)
+	}
+	if !mesh.UpdateTimestamp.Time.Equal(sidecarsettest.Now) {
+		t.Errorf("mesh.UpdateTimestamp.Time: got %v, want %v\n%+v", mesh.UpdateTimestamp.Time, sidecarsettest.Now, states)
+	}
+	if states["other"].Revision != "kept" {
+		t.Errorf("states[\"other\"].Revision: got %q, want %q\n%+v", states["other"].Revision, "kept", states)
+	}
+	if mesh.LastContainerStatuses["proxy"].ImageID != "id:proxy:1" {
+		t.Errorf("mesh.LastContainerStatuses[\"proxy\"].ImageID: got %q, want %q\n%+v", mesh.LastContainerStatuses["proxy"].ImageID,
+			"id:proxy:1", states)
+	}
+	if mesh.LastContainerStatuses["net"].ImageID != "id:net:1" {
+		t.Errorf("mesh.LastContainerStatuses[\"net\"].ImageID: got %q, want %q\n%+v", mesh.LastContainerStatuses["net"].ImageID, "id:net:1",
+			states)
+	}
+	if mesh.LastContainerStatuses["agent"].ImageID != "former" {
+		t.Errorf("mesh.LastContainerStatuses[\"agent\"].ImageID: got %q, want %q\n%+v", mesh.LastContainerStatuses["agent"].ImageID,
+			"former", states)
 	}
 	for key, value := range map[string]string{"retained": "", "added": "x", "over": "new", pub.SidecarSetHashWithoutImage: "",
 		pub.SidecarSetInjectedList: ""} {
@@ -290,13 +309,16 @@ func TestWhatAnUpgradeWrites(t *testing.T) {
 
 	already := sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Image("proxy", "proxy:2")), sidecarsettest.Set(), 1,
 		sidecarsettest.Every(func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "proxy:2" }, sidecarsettest.Running))
-	if spec, annotations := patched(t, already); len(spec) != 0 || !strings.Contains(annotations[pub.SidecarSetHash],
-		already.Set.Annotations[pub.SidecarSetHash]) {
-		t.Errorf("SS-227: %v %v", spec, annotations)
+	if spec, annotations := patched(t, already); len(spec) != 0 {
+		t.Errorf("SS-227: len(spec): got %d, want 0\n%v\n%v", len(spec), spec, annotations)
+	} else if !strings.Contains(annotations[pub.SidecarSetHash], already.Set.Annotations[pub.SidecarSetHash]) {
+		t.Errorf("SS-227: annotations[pub.SidecarSetHash]: got %q, want it to contain %q\n%v\n%v", annotations[pub.SidecarSetHash],
+			already.Set.Annotations[pub.SidecarSetHash], spec, annotations)
 	}
-	if plan := sidecarset.Make(sidecarsettest.Snapshot(sidecarsettest.Set(metadata), sidecarsettest.Set(), 1)); len(plan.Verdicts) != 1 ||
-		plan.Verdicts[0].Change != nil {
-		t.Errorf("SS-227: metadata alone is rolled out: %s", plan)
+	if plan := sidecarset.Make(sidecarsettest.Snapshot(sidecarsettest.Set(metadata), sidecarsettest.Set(), 1)); len(plan.Verdicts) != 1 {
+		t.Errorf("SS-227: metadata alone is rolled out: len(plan.Verdicts): got %d, want 1\n%s", len(plan.Verdicts), plan)
+	} else if plan.Verdicts[0].Change != nil {
+		t.Errorf("SS-227: metadata alone is rolled out: plan.Verdicts[0].Change: got a value, want nil\n%s", plan)
 	}
 }
 
@@ -355,8 +377,12 @@ func TestConsistency(t *testing.T) {
 			for _, option := range tt.options {
 				option(pod)
 			}
-			if behind, busy := sidecarset.Consistency(pod, "mesh", []string{"proxy"}, false); (behind == "") != tt.want || (busy == "") != tt.want {
-				t.Errorf("behind %q, busy %q", behind, busy)
+			behind, busy := sidecarset.Consistency(pod, "mesh", []string{"proxy"}, false)
+			if (behind == "") != tt.want {
+				t.Errorf(`behind == "": got %t, want %t; behind %q, busy %q`, behind == "", tt.want, behind, busy)
+			}
+			if (busy == "") != tt.want {
+				t.Errorf(`busy == "": got %t, want %t; behind %q, busy %q`, busy == "", tt.want, behind, busy)
 			}
 		})
 	}
@@ -364,7 +390,7 @@ func TestConsistency(t *testing.T) {
 	sidecarsettest.Stamp(set)
 	pod := sidecarsettest.Pod(set, "p", sidecarsettest.Running)
 	if behind, _ := sidecarset.Consistency(pod, "mesh", sidecarset.PodNames(&set.Spec), true); behind != "" {
-		t.Error(behind)
+		t.Errorf("behind: got %q, want %q", behind, "")
 	}
 	pod.Status.InitContainerStatuses = nil
 	if behind, _ := sidecarset.Consistency(pod, "mesh", sidecarset.PodNames(&set.Spec), true); behind == "" {
@@ -387,8 +413,11 @@ func TestStatus(t *testing.T) {
 	got := sidecarset.Make(s).Status
 	want := appsv1beta1.SidecarSetStatus{ObservedGeneration: 7, MatchedPods: 5, UpdatedPods: 2, ReadyPods: 3, UpdatedReadyPods: 1,
 		LatestRevision: got.LatestRevision}
-	if diff := cmp.Diff(want, got); diff != "" || got.LatestRevision == "" {
-		t.Error(diff)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got.LatestRevision == "" {
+		t.Error("got.LatestRevision: got nothing, want some text")
 	}
 }
 
@@ -429,14 +458,18 @@ func TestResourcesChangeInPlaceWhereThatIsPossible(t *testing.T) {
 			s.Features.Resize = tt.resize
 			plan := sidecarset.Make(s)
 			if diff := cmp.Diff([]string{tt.want}, words(plan)); diff != "" {
-				t.Fatalf("%s%s", diff, plan)
+				t.Fatalf("words(plan) (-want +got):\n%s\n%s", diff, plan)
 			}
 			if plan.Verdicts[0].Change == nil {
 				return
 			}
 			patches, err := plan.Verdicts[0].Change(s.Pods[0], sidecarsettest.Now)
-			if err != nil || len(patches) != 3 || patches[1].Subresource() != "resize" {
-				t.Fatal(patches, err)
+			if err != nil {
+				t.Fatalf("unexpected error: %v\n%v", err, patches)
+			} else if len(patches) != 3 {
+				t.Fatalf("len(patches): got %d, want 3\n%v\n%v", len(patches), patches, err)
+			} else if got := patches[1].Subresource(); got != "resize" {
+				t.Fatalf("patches[1].Subresource(): got %q, want %q\n%v\n%v", got, "resize", patches, err)
 			}
 			if body, _ := patches[2].JSON(s.Pods[0]); !strings.Contains(string(body), s.Set.Annotations[pub.SidecarSetHashWithoutImage]) {
 				t.Errorf("the hash without images is not recorded: %s", body)

@@ -38,15 +38,21 @@ func TestManyResizesThatWereOvertaken(t *testing.T) {
 		maps.Copy(pod.Annotations, patch.Metadata.Annotations)
 	}
 	v := sidecarset.Make(s).Verdicts[0]
-	if n := len(pod.Annotations[pub.SidecarSetInPlaceUpdateState]); v.Action != sidecarset.Upgrade || n > 1000 {
-		t.Fatal(v, n)
+	n := len(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
+	if v.Action != sidecarset.Upgrade {
+		t.Fatalf("v.Action: got %q, want %q\n%+v", v.Action, sidecarset.Upgrade, v)
+	}
+	if n > 1000 {
+		t.Fatalf("len(pod.Annotations[pub.SidecarSetInPlaceUpdateState]): got %d, want at most 1000\n%+v", n, v)
 	}
 	patches, err := v.Change(pod, sidecarsettest.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if body, err := patches[1].JSON(pod); err != nil || !strings.Contains(string(body), `"requests":{"cpu":"1"}`) {
-		t.Errorf("%s, %v", body, err)
+	if body, err := patches[1].JSON(pod); err != nil {
+		t.Errorf("unexpected error: %v\n%s", err, body)
+	} else if !strings.Contains(string(body), `"requests":{"cpu":"1"}`) {
+		t.Errorf("patches[1].JSON(pod): got %q, want it to contain %q\n%s\n%v", string(body), `"requests":{"cpu":"1"}`, body, err)
 	}
 }
 
@@ -68,16 +74,21 @@ func TestAResizeTakenBackLeavesWhatOthersGave(t *testing.T) {
 	s.Features.Resize = true
 	plan := sidecarset.Make(s)
 	v := plan.Verdicts[0]
-	if v.Action != sidecarset.Upgrade || len(plan.History) > 0 {
-		t.Fatal(plan)
+	if v.Action != sidecarset.Upgrade {
+		t.Fatalf("v.Action: got %q, want %q\n%v", v.Action, sidecarset.Upgrade, plan)
+	}
+	if len(plan.History) > 0 {
+		t.Fatalf("plan.History: got %v, want none\n%v", plan.History, plan)
 	}
 	patches, err := v.Change(v.Pod, sidecarsettest.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	body, err := patches[1].JSON(v.Pod)
-	if want := `{"metadata":{"resourceVersion":"","uid":""},"spec":{"containers":[{"name":"proxy","resources":{"requests":{"memory":"1Gi"}}}]}}`; err != nil || string(body) != want {
-		t.Errorf("%s, %v", body, err)
+	if want := `{"metadata":{"resourceVersion":"","uid":""},"spec":{"containers":[{"name":"proxy","resources":{"requests":{"memory":"1Gi"}}}]}}`; err != nil {
+		t.Errorf("unexpected error: %v\n%s", err, body)
+	} else if string(body) != want {
+		t.Errorf("body: got %q, want %q\n%v", string(body), want, err)
 	}
 }
 
@@ -96,8 +107,12 @@ func TestAResizeThatWasRefusedBefore(t *testing.T) {
 					ObservedGeneration: 6})
 		}))
 	s.Features.Resize = true
-	if v := sidecarset.Make(s).Verdicts[0]; v.Reason != sidecarset.ReasonUpgrading || v.Upgradable != nil {
-		t.Errorf("%+v", v)
+	v := sidecarset.Make(s).Verdicts[0]
+	if v.Reason != sidecarset.ReasonUpgrading {
+		t.Errorf("v.Reason: got %q, want %q\n%+v", v.Reason, sidecarset.ReasonUpgrading, v)
+	}
+	if v.Upgradable != nil {
+		t.Errorf("v.Upgradable: got a value, want nil\n%+v", v)
 	}
 	s.Pods[0].Status.Conditions[2].ObservedGeneration = 7
 	if v := sidecarset.Make(s).Verdicts[0]; v.Reason != sidecarset.ReasonResizeInfeasible || v.Upgradable == nil || *v.Upgradable {

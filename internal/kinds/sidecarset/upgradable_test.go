@@ -13,7 +13,10 @@ func TestManyPodsThatCannotBeUpgraded(t *testing.T) {
 	s := sidecarsettest.Snapshot(sidecarsettest.Set(func(set *appsv1beta1.SidecarSet) { set.Spec.Containers[0].Command = []string{"x"} }),
 		sidecarsettest.Set(), 200)
 	plan := sidecarset.Make(s)
-	if plan.NotUpgradable != 200 || plan.Comparisons() != 1 {
-		t.Errorf("%d pods, %d comparisons", plan.NotUpgradable, plan.Comparisons())
+	if plan.NotUpgradable != 200 {
+		t.Errorf("plan.NotUpgradable: got %d, want 200", plan.NotUpgradable)
+	}
+	if got := plan.Comparisons(); got != 1 {
+		t.Errorf("plan.Comparisons(): got %d, want 1", got)
 	}
 }

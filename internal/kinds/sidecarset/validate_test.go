@@ -196,7 +196,7 @@ func TestValidate(t *testing.T) {
 			verdict := Validate(set, nil, env)
 			if test.text == "" {
 				if len(verdict.Errors) > 0 {
-					t.Error(verdict.Errors.ToAggregate())
+					t.Errorf("verdict.Errors: got %v, want none\n%v", verdict.Errors, verdict.Errors.ToAggregate())
 				}
 				return
 			}
@@ -236,12 +236,17 @@ func TestValidateUpdate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			verdict := Validate(full(t, "set", test.updated), full(t, "set", test.old), env)
-			if text := verdict.Errors.ToAggregate(); (text == nil) != (test.text == "") || text != nil &&
-				!strings.Contains(text.Error(), test.text) {
-				t.Errorf("errors: %v", text)
+			if text := verdict.Errors.ToAggregate(); (text == nil) != (test.text == "") {
+				t.Errorf("errors: text == nil: got %t, want %t\n%v", text == nil, test.text == "", text)
+			} else if text != nil && !strings.Contains(text.Error(), test.text) {
+				t.Errorf("errors: verdict.Errors.ToAggregate(): got %q, want it to contain %q", text.Error(), test.text)
 			}
-			if text := strings.Join(verdict.Warnings, "\n"); (text == "") != (test.warning == "") || !strings.Contains(text, test.warning) {
-				t.Errorf("warnings: %s", text)
+			text := strings.Join(verdict.Warnings, "\n")
+			if (text == "") != (test.warning == "") {
+				t.Errorf(`warnings: text == "": got %t, want %t`, text == "", test.warning == "")
+			}
+			if !strings.Contains(text, test.warning) {
+				t.Errorf("warnings: verdict.Warnings: got %q, want it to contain %q", text, test.warning)
 			}
 		})
 	}
@@ -264,12 +269,19 @@ func TestALabelOnASidecarSetThatWouldBeRefusedToday(t *testing.T) {
 	old.Annotations = map[string]string{"apps.kruise.io/sidecarset-canary": "true", "apps.kruise.io/sidecarset-base": "gone"}
 	labelled := old.DeepCopy()
 	labelled.Labels = map[string]string{"team": "x"}
-	if verdict := Validate(labelled, old, env); len(verdict.Errors) > 0 || len(verdict.Warnings) != 4 {
-		t.Errorf("errors %v, warnings %q", verdict.Errors, verdict.Warnings)
+	verdict := Validate(labelled, old, env)
+	if len(verdict.Errors) > 0 {
+		t.Errorf("verdict.Errors: got %v, want none; errors %v, warnings %q", verdict.Errors, verdict.Errors, verdict.Warnings)
+	}
+	if len(verdict.Warnings) != 4 {
+		t.Errorf("len(verdict.Warnings): got %d, want 4; errors %v, warnings %q", len(verdict.Warnings), verdict.Errors, verdict.Warnings)
 	}
 	labelled.Spec.PatchPodMetadata[0].Annotations = map[string]string{"k": "other"}
-	if verdict := Validate(labelled, old, env); len(verdict.Errors) != 1 || verdict.Errors[0].Field != "spec.patchPodMetadata" {
-		t.Errorf("another value: %v", verdict.Errors)
+	if verdict := Validate(labelled, old, env); len(verdict.Errors) != 1 {
+		t.Errorf("another value: len(verdict.Errors): got %d, want 1\n%v", len(verdict.Errors), verdict.Errors)
+	} else if verdict.Errors[0].Field != "spec.patchPodMetadata" {
+		t.Errorf("another value: verdict.Errors[0].Field: got %q, want %q\n%v", verdict.Errors[0].Field, "spec.patchPodMetadata",
+			verdict.Errors)
 	}
 }
 
@@ -279,12 +291,12 @@ func TestAllMistakesOfASidecarSetAreTold(t *testing.T) {
 	env.Others = []*appsv1beta1.SidecarSet{full(t, "other", `{`+valid+`}`)}
 	set := full(t, "set", with(`updateStrategy: {type: Sometimes}, revisionHistoryLimit: -1`))
 	if verdict := Validate(set, nil, env); len(verdict.Errors) != 3 {
-		t.Errorf("%v", verdict.Errors)
+		t.Errorf("len(verdict.Errors): got %d, want 3\n%v", len(verdict.Errors), verdict.Errors)
 	}
 	for _, selector := range []string{`{matchExpressions: [{key: a, operator: Like}]}`, `{}`, `null`} {
 		set := full(t, "set", `{selector: `+selector+`, namespaceSelector: {matchLabels: {"a b": c}}, containers: [{name: c, image: i}]}`)
 		if verdict := Validate(set, set, env); len(verdict.Errors) > 0 {
-			t.Errorf("%s: %v", selector, verdict.Errors)
+			t.Errorf("%s: verdict.Errors: got %v, want none", selector, verdict.Errors)
 		}
 	}
 }
@@ -330,9 +342,13 @@ func TestConflicts(t *testing.T) {
 					t.Errorf("%d: %s", i, got)
 				}
 			}
-			if verdict := Validate(set, set, Environment{Others: []*appsv1beta1.SidecarSet{other},
-				NativeSidecars: true}); len(verdict.Errors) > 0 || (len(verdict.Warnings) > 0) != (test.text != "") {
-				t.Errorf("SS-052: %+v", verdict)
+			verdict := Validate(set, set, Environment{Others: []*appsv1beta1.SidecarSet{other},
+				NativeSidecars: true})
+			if len(verdict.Errors) > 0 {
+				t.Errorf("SS-052: verdict.Errors: got %v, want none\n%+v", verdict.Errors, verdict)
+			}
+			if (len(verdict.Warnings) > 0) != (test.text != "") {
+				t.Errorf("SS-052: len(verdict.Warnings) > 0: got %t, want %t\n%+v", len(verdict.Warnings) > 0, test.text != "", verdict)
 			}
 		})
 	}

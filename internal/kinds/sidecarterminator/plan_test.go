@@ -46,9 +46,23 @@ func act(t *testing.T, p *Plan, pod *corev1.Pod) string {
 			t.Fatal(err)
 		}
 		c := patched.Status.Conditions[0]
-		if len(patched.Status.Conditions) != 1 || c.Type != "SidecarTerminated" || c.Status != corev1.ConditionTrue || c.Message == "" ||
-			!c.LastTransitionTime.Time.Equal(given.Noon) || patched.UID != "u" {
-			t.Errorf("%s", body)
+		if len(patched.Status.Conditions) != 1 {
+			t.Errorf("len(patched.Status.Conditions): got %d, want 1\n%s", len(patched.Status.Conditions), body)
+		}
+		if c.Type != "SidecarTerminated" {
+			t.Errorf("c.Type: got %q, want %q\n%s", c.Type, "SidecarTerminated", body)
+		}
+		if c.Status != corev1.ConditionTrue {
+			t.Errorf("c.Status: got %q, want %q\n%s", c.Status, corev1.ConditionTrue, body)
+		}
+		if c.Message == "" {
+			t.Errorf("c.Message: got nothing, want some text\n%s", body)
+		}
+		if !c.LastTransitionTime.Time.Equal(given.Noon) {
+			t.Errorf("c.LastTransitionTime.Time: got %v, want %v\n%s", c.LastTransitionTime.Time, given.Noon, body)
+		}
+		if patched.UID != "u" {
+			t.Errorf("patched.UID: got %q, want %q\n%s", patched.UID, "u", body)
 		}
 		acts = append(acts, "phase "+string(patched.Status.Phase))
 	}
@@ -164,8 +178,12 @@ func TestVariablesDecideHowASidecarEnds(t *testing.T) {
 			for i := range pod.Spec.Containers[1].Env { // references do not count
 				pod.Spec.Containers[1].Env[i].ValueFrom = &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}
 			}
-			if got := act(t, plan(pod, Normal), pod) + act(t, plan(pod, Virtual), pod); got != "" || Marked(pod) {
-				t.Errorf("by reference %q", got)
+			got := act(t, plan(pod, Normal), pod) + act(t, plan(pod, Virtual), pod)
+			if got != "" {
+				t.Errorf("got %q, want %q", got, "")
+			}
+			if Marked(pod) {
+				t.Error("Marked(pod): got true, want false")
 			}
 		})
 	}
@@ -217,8 +235,12 @@ func TestOrderOfSteps(t *testing.T) {
 		})
 	}
 	pod := given.Pod(main, given.Ignored("i", given.Running(0)), given.Phase(corev1.PodSucceeded, given.Noon.Add(-50*time.Second)))
-	if p := plan(pod, Normal); p.After != 10*time.Second || !strings.Contains(p.Why, "kubelet stops") {
-		t.Error(p)
+	p := plan(pod, Normal)
+	if p.After != 10*time.Second {
+		t.Errorf("p.After: got %v, want %v\n%v", p.After, 10*time.Second, p)
+	}
+	if !strings.Contains(p.Why, "kubelet stops") {
+		t.Errorf("p.Why: got %q, want it to contain %q\n%v", p.Why, "kubelet stops", p)
 	}
 }
 
@@ -229,7 +251,7 @@ func TestCodesThatCount(t *testing.T) {
 		for _, other := range []given.State{given.Running(0), given.Waiting, given.Ended(code)} {
 			pod := given.Pod(given.With("main", given.Ended(0)), given.Sidecar("s", given.Ended(code)), given.Sidecar("t", other))
 			if p := plan(pod, Normal); !p.Status.Empty() {
-				t.Errorf("%d: %s", code, p)
+				t.Errorf("%d: p.Status.Empty(): got false, want true\n%s", code, p)
 			}
 		}
 	}
@@ -241,15 +263,21 @@ func TestTheLabelOfTheNodeDecides(t *testing.T) {
 	for want, labels := range map[Node][]map[string]string{Virtual: {{"type": "virtual-kubelet"}}, Normal: {nil, {"type": "x"}, {"kind": "virtual-kubelet"}}} {
 		for _, l := range labels {
 			if got := NodeOf(l); got != want {
-				t.Errorf("%v: %s", l, got)
+				t.Errorf("%v: NodeOf(l): got %q, want %q", l, got, want)
 			}
 		}
 	}
 	pod := given.Pod(given.With("main", given.Ended(0)), given.ByImage("s", given.Running(0)))
 	for since, again := range map[time.Duration]time.Duration{-time.Hour: 10 * time.Second, 0: 10 * time.Second, time.Minute: time.Minute, time.Hour: 5 * time.Minute} {
 		p := NewPlan(Snapshot{Pod: pod, Now: given.Noon.Add(since)})
-		if !p.Idle() || p.After != again || !strings.Contains(p.Why, "node n is not found") {
-			t.Errorf("%s: %s", since, p)
+		if !p.Idle() {
+			t.Errorf("%s: p.Idle(): got false, want true\n%s", since, p)
+		}
+		if p.After != again {
+			t.Errorf("%s: p.After: got %v, want %v\n%s", since, p.After, again, p)
+		}
+		if !strings.Contains(p.Why, "node n is not found") {
+			t.Errorf("%s: p.Why: got %q, want it to contain %q\n%s", since, p.Why, "node n is not found", p)
 		}
 	}
 }
@@ -260,19 +288,29 @@ func TestOnVirtualNodesImagesAreReplaced(t *testing.T) {
 	pod := given.Pod(given.With("main", given.Ended(0)), given.Sidecar("a", given.Running(0)), given.ByImage("b", given.Running(0)), given.ByImage("c", given.Ended(0)), given.ByImage("d", given.Running(0)),
 		given.ByImage("e", given.Waiting), func(p *corev1.Pod) { p.Spec.Containers[4].Image = "exit:1" })
 	p := plan(pod, Virtual)
-	if got := act(t, p, pod); got != "image of b=exit:1, image of e=exit:1" || !slices.Equal(p.Replaced, []string{"b", "e"}) {
-		t.Error(got, p.Replaced)
+	got := act(t, p, pod)
+	if got != "image of b=exit:1, image of e=exit:1" {
+		t.Errorf("act(t, p, pod): got %q, want %q", got, "image of b=exit:1, image of e=exit:1")
 	}
-	if len(p.Warnings) != 1 || p.Warnings[0].Reason != NoWay || !strings.Contains(p.Warnings[0].Message, "sidecar a cannot be stopped") ||
-		!strings.Contains(p.Why, "sidecar d has got image exit:1") {
-		t.Errorf("%+v: %s", p.Warnings, p)
+	if !slices.Equal(p.Replaced, []string{"b", "e"}) {
+		t.Errorf("p.Replaced: got %q, want %q", p.Replaced, []string{"b", "e"})
+	}
+	if len(p.Warnings) != 1 {
+		t.Errorf("%+v: len(p.Warnings): got %d, want 1\n%s", p.Warnings, len(p.Warnings), p)
+	} else if p.Warnings[0].Reason != NoWay {
+		t.Errorf("%+v: p.Warnings[0].Reason: got %q, want %q\n%s", p.Warnings, p.Warnings[0].Reason, NoWay, p)
+	} else if !strings.Contains(p.Warnings[0].Message, "sidecar a cannot be stopped") {
+		t.Errorf("%+v: p.Warnings[0].Message: got %q, want it to contain %q\n%s", p.Warnings, p.Warnings[0].Message,
+			"sidecar a cannot be stopped", p)
+	} else if !strings.Contains(p.Why, "sidecar d has got image exit:1") {
+		t.Errorf("%+v: p.Why: got %q, want it to contain %q\n%s", p.Warnings, p.Why, "sidecar d has got image exit:1", p)
 	}
 	body, err := p.Images.JSON(pod)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if want := `"spec":{"containers":[{"image":"exit:1","name":"b"},{"image":"exit:1","name":"e"}]}`; !strings.Contains(string(body), want) {
-		t.Errorf("%s", body)
+		t.Errorf("body: got %q, want it to contain %q", string(body), want)
 	}
 }
 
@@ -289,17 +327,17 @@ func TestRequest(t *testing.T) {
 			Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: "a"}, {Name: "b"}},
 			Strategy:   &appsv1beta1.ContainerRecreateRequestStrategy{ForceRecreate: true, FailurePolicy: "Ignore"}}}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for grace, want := range map[int64]int64{0: 300, -1: 300, 3600: 300 + 2*3600, 1 << 62: 300 + 2*24*3600} {
 		pod.Spec.TerminationGracePeriodSeconds = &grace
 		if got := *plan(pod, Normal).Request.Spec.ActiveDeadlineSeconds; got != want {
-			t.Errorf("%d: %d", grace, got)
+			t.Errorf("%d: *plan(pod, Normal).Request.Spec.ActiveDeadlineSeconds: got %d, want %d", grace, got, want)
 		}
 	}
 	pod.Spec.TerminationGracePeriodSeconds = nil
 	if got := *plan(pod, Normal).Request.Spec.ActiveDeadlineSeconds; got != 360 {
-		t.Error(got)
+		t.Errorf("*plan(pod, Normal).Request.Spec.ActiveDeadlineSeconds: got %d, want 360", got)
 	}
 }
 
@@ -352,8 +390,12 @@ func TestRequestsOneAfterTheOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := NewPlan(Snapshot{Pod: test.pod, Node: Normal, Requests: test.requests, Ended: at(test.ago, test.requests), Now: given.Noon})
-			if got := act(t, p, test.pod); got != test.want || p.After != test.after {
-				t.Errorf("%q, want %q: %s", got, test.want, p)
+			got := act(t, p, test.pod)
+			if got != test.want {
+				t.Errorf("act(t, p, test.pod): got %q, want %q; %q, want %q: %s", got, test.want, got, test.want, p)
+			}
+			if p.After != test.after {
+				t.Errorf("p.After: got %v, want %v; %q, want %q: %s", p.After, test.after, got, test.want, p)
 			}
 		})
 	}
@@ -363,15 +405,21 @@ func TestRequestsOneAfterTheOther(t *testing.T) {
 	}
 	going := given.Request(prefix+"u", "s")
 	going.DeletionTimestamp = &metav1.Time{Time: given.Noon}
-	if p := plan(counts, Normal, going); p.Request != nil || p.After != 10*time.Second {
-		t.Error(p)
+	if p := plan(counts, Normal, going); p.Request != nil {
+		t.Errorf("p.Request: got %+v, want nil\n%v", p.Request, p)
+	} else if p.After != 10*time.Second {
+		t.Errorf("p.After: got %v, want %v\n%v", p.After, 10*time.Second, p)
 	}
 	if p := plan(counts, Normal, under); !strings.Contains(p.Why, "sidecar-termination-u is under way") {
-		t.Error(p)
+		t.Errorf("p.Why: got %q, want it to contain %q\n%v", p.Why, "sidecar-termination-u is under way", p)
 	}
 	for number, want := range map[int]time.Duration{0: 10, 1: 10, 2: 20, 3: 40, 4: 80, 5: 160, 6: 300, 99: 300} {
-		if got := pause(number); got != want*time.Second || got >= keep*time.Second {
-			t.Errorf("%d: %s", number, got)
+		got := pause(number)
+		if got != want*time.Second {
+			t.Errorf("%d: pause(number): got %v, want %v", number, got, want*time.Second)
+		}
+		if got >= keep*time.Second {
+			t.Errorf("%d: pause(number): got %v, want less than %v", number, got, keep*time.Second)
 		}
 	}
 }
@@ -382,8 +430,12 @@ func TestOneRequestWhateverClocksSay(t *testing.T) {
 	pod := given.Pod(given.With("main", given.Ended(0)), given.Sidecar("late", given.Running(0)), given.Sidecar("s", given.Running(0)))
 	first, second := given.Completed(given.Request(prefix+"u", "s"), ""), given.Request(prefix+"u-2", "late", "s")
 	second.CreationTimestamp = metav1.NewTime(given.Noon.Add(-time.Second))
-	if p := plan(pod, Normal, first, second); !p.Idle() || !strings.Contains(p.Why, "sidecar-termination-u-2 is under way") {
-		t.Error(p)
+	p := plan(pod, Normal, first, second)
+	if !p.Idle() {
+		t.Errorf("p.Idle(): got false, want true\n%v", p)
+	}
+	if !strings.Contains(p.Why, "sidecar-termination-u-2 is under way") {
+		t.Errorf("p.Why: got %q, want it to contain %q\n%v", p.Why, "sidecar-termination-u-2 is under way", p)
 	}
 }
 
@@ -393,8 +445,14 @@ func TestSidecarsThatComeBackByTurns(t *testing.T) {
 	pod := given.Pod(given.Policy(corev1.RestartPolicyOnFailure), given.With("main", given.Ended(0)), given.Sidecar("a", given.Waiting), given.Sidecar("b", given.Running(1)))
 	first, second := given.Completed(given.Request(prefix+"u", "a", "b"), ""), given.Completed(given.Request(prefix+"u-2", "a"), "")
 	p := plan(pod, Normal, first, second)
-	if !p.Idle() || p.After != 20*time.Second || len(p.Warnings) != 1 || p.Warnings[0].About != second.Name {
-		t.Errorf("%s, %+v", p, p.Warnings)
+	if !p.Idle() {
+		t.Errorf("p.Idle(): got false, want true\n%s\n%+v", p, p.Warnings)
+	} else if p.After != 20*time.Second {
+		t.Errorf("p.After: got %v, want %v\n%s\n%+v", p.After, 20*time.Second, p, p.Warnings)
+	} else if len(p.Warnings) != 1 {
+		t.Errorf("len(p.Warnings): got %d, want 1\n%s\n%+v", len(p.Warnings), p, p.Warnings)
+	} else if p.Warnings[0].About != second.Name {
+		t.Errorf("p.Warnings[0].About: got %q, want %q\n%s\n%+v", p.Warnings[0].About, second.Name, p, p.Warnings)
 	}
 }
 
@@ -408,26 +466,37 @@ func TestSidecarThatComesBack(t *testing.T) {
 	later := NewPlan(Snapshot{Pod: pod(1), Node: Normal, Requests: []*appsv1beta1.ContainerRecreateRequest{first},
 		Ended: map[types.UID]time.Time{first.UID: given.Noon.Add(-time.Minute)}, Now: given.Noon})
 	for name, p := range map[string]*Plan{"at once": plan(pod(1), Normal, first), "later": later} {
-		if len(p.Warnings) != 1 || p.Warnings[0].Reason != StartsAgain || !strings.Contains(p.Warnings[0].Message, "exit with 0") ||
-			!strings.Contains(p.Warnings[0].Message, ignoring) || p.Warnings[0].About != first.Name {
-			t.Errorf("%s: %+v", name, p.Warnings)
+		if len(p.Warnings) != 1 {
+			t.Errorf("%s: len(p.Warnings): got %d, want 1\n%+v", name, len(p.Warnings), p.Warnings)
+		} else if p.Warnings[0].Reason != StartsAgain {
+			t.Errorf("%s: p.Warnings[0].Reason: got %q, want %q\n%+v", name, p.Warnings[0].Reason, StartsAgain, p.Warnings)
+		} else if !strings.Contains(p.Warnings[0].Message, "exit with 0") {
+			t.Errorf("%s: p.Warnings[0].Message: got %q, want it to contain %q\n%+v", name, p.Warnings[0].Message, "exit with 0", p.Warnings)
+		} else if !strings.Contains(p.Warnings[0].Message, ignoring) {
+			t.Errorf("%s: p.Warnings[0].Message: got %q, want it to contain %q\n%+v", name, p.Warnings[0].Message, ignoring, p.Warnings)
+		} else if p.Warnings[0].About != first.Name {
+			t.Errorf("%s: p.Warnings[0].About: got %q, want %q\n%+v", name, p.Warnings[0].About, first.Name, p.Warnings)
 		}
 	}
 	if got := act(t, later, pod(1)); got != "u-2: s" {
-		t.Error(got)
+		t.Errorf("act(t, later, pod(1)): got %q, want %q", got, "u-2: s")
 	}
 	if p := plan(pod(0), Normal, first); len(p.Warnings) > 0 { // the status is late
 		t.Errorf("%+v", p.Warnings)
 	}
 	for _, state := range []given.State{given.Waiting, given.Ended(143)} { // kubelet's own pause
 		between := given.Pod(given.Policy(corev1.RestartPolicyOnFailure), given.With("main", given.Ended(0)), given.Sidecar("s", state))
-		if p := plan(between, Normal, first); !p.Idle() || p.After != 0 {
-			t.Error(p)
+		p := plan(between, Normal, first)
+		if !p.Idle() {
+			t.Errorf("p.Idle(): got false, want true\n%v", p)
+		}
+		if p.After != 0 {
+			t.Errorf("p.After: got %v, want 0\n%v", p.After, p)
 		}
 	}
 	escape := given.Pod(given.Policy(corev1.RestartPolicyOnFailure), given.With("main", given.Ended(0)), given.Ignored("s", given.Running(1)))
 	if got := act(t, plan(escape, Normal), escape); got != "phase Succeeded" {
-		t.Error(got)
+		t.Errorf("act(t, plan(escape, Normal), escape): got %q, want %q", got, "phase Succeeded")
 	}
 }
 
@@ -436,25 +505,29 @@ func TestWithoutADaemonImagesAreReplaced(t *testing.T) {
 	pod := given.Pod(given.With("main", given.Ended(0)), given.With("a", given.Running(0), stop, "true", image, "exit:1"), given.Sidecar("b", given.Running(0)), given.ByImage("c", given.Running(0)),
 		given.Ignored("i", given.Running(0)))
 	if got := act(t, plan(pod, Normal), pod); got != "u: a b c" {
-		t.Error(got)
+		t.Errorf("act(t, plan(pod, Normal), pod): got %q, want %q", got, "u: a b c")
 	}
 	silent := given.Completed(given.Request(prefix+"u", "a", "b", "c"), restart.MessageNoAnswer)
 	p := plan(pod, Normal, silent)
-	if got := act(t, p, pod); got != "image of a=exit:1, image of c=exit:1" || p.After != firstPause {
-		t.Error(got, p)
+	got := act(t, p, pod)
+	if got != "image of a=exit:1, image of c=exit:1" {
+		t.Errorf("act(t, p, pod): got %q, want %q\n%v", got, "image of a=exit:1, image of c=exit:1", p)
+	}
+	if p.After != firstPause {
+		t.Errorf("p.After: got %v, want %v\n%v", p.After, firstPause, p)
 	}
 	p = NewPlan(Snapshot{Pod: pod, Node: Normal, Requests: []*appsv1beta1.ContainerRecreateRequest{silent},
 		Ended: map[types.UID]time.Time{silent.UID: given.Noon.Add(-firstPause)}, Now: given.Noon})
 	if got := act(t, p, pod); got != "image of a=exit:1, image of c=exit:1; u-2: b" {
-		t.Error(got)
+		t.Errorf("act(t, p, pod): got %q, want %q", got, "image of a=exit:1, image of c=exit:1; u-2: b")
 	}
 	pod.Spec.Containers[1].Image, pod.Spec.Containers[3].Image = "exit:1", "exit:1"
 	if p := plan(pod, Normal, silent); !p.Images.Empty() {
-		t.Error(p)
+		t.Errorf("p.Images.Empty(): got false, want true\n%v", p)
 	}
 	for _, message := range []string{"", restart.MessageDeadline, "failed to find runtime service"} { // a daemon has answered
 		if p := plan(pod, Normal, given.Completed(given.Request(prefix+"u", "a", "b", "c"), message)); !p.Images.Empty() {
-			t.Errorf("%s: %s", message, p)
+			t.Errorf("%s: p.Images.Empty(): got false, want true\n%s", message, p)
 		}
 	}
 }
@@ -479,9 +552,16 @@ func TestRequestsOfOthers(t *testing.T) {
 			}
 			change(r)
 			p := plan(pod, Normal, r)
-			if got := act(t, p, pod); got != "u-2: s" || len(p.Warnings) != 1 || p.Warnings[0].Reason != NotOurs ||
-				p.Warnings[0].About != r.Name || !strings.Contains(p.Warnings[0].Message, r.Name) {
-				t.Errorf("%s: %s, %+v", name, got, p.Warnings)
+			if got := act(t, p, pod); got != "u-2: s" {
+				t.Errorf("%s: act(t, p, pod): got %q, want %q\n%+v", name, got, "u-2: s", p.Warnings)
+			} else if len(p.Warnings) != 1 {
+				t.Errorf("%s: len(p.Warnings): got %d, want 1\n%s\n%+v", name, len(p.Warnings), got, p.Warnings)
+			} else if p.Warnings[0].Reason != NotOurs {
+				t.Errorf("%s: p.Warnings[0].Reason: got %q, want %q\n%s\n%+v", name, p.Warnings[0].Reason, NotOurs, got, p.Warnings)
+			} else if p.Warnings[0].About != r.Name {
+				t.Errorf("%s: p.Warnings[0].About: got %q, want %q\n%s\n%+v", name, p.Warnings[0].About, r.Name, got, p.Warnings)
+			} else if !strings.Contains(p.Warnings[0].Message, r.Name) {
+				t.Errorf("%s: p.Warnings[0].Message: got %q, want it to contain %q\n%s\n%+v", name, p.Warnings[0].Message, r.Name, got, p.Warnings)
 			}
 		}
 	}
@@ -492,8 +572,14 @@ func TestRequestsOfOthers(t *testing.T) {
 		all = append(all, r)
 	}
 	p := plan(pod, Normal, all...)
-	if !p.Idle() || p.After != longestPause || !strings.Contains(p.Why, "all names of requests are taken") {
-		t.Error(p)
+	if !p.Idle() {
+		t.Errorf("p.Idle(): got false, want true\n%v", p)
+	}
+	if p.After != longestPause {
+		t.Errorf("p.After: got %v, want %v\n%v", p.After, longestPause, p)
+	}
+	if !strings.Contains(p.Why, "all names of requests are taken") {
+		t.Errorf("p.Why: got %q, want it to contain %q\n%v", p.Why, "all names of requests are taken", p)
 	}
 }
 
@@ -505,12 +591,12 @@ func TestNamesOfRequestsCanBeReadBack(t *testing.T) {
 			t.Errorf("%s: %+v", a.name(), got)
 		}
 	}
-	if (attempt{uid, true, 1}).name() != "sidecar-termination-0a1b2c3d-0000-4000-8000-123456789012-ignore" {
-		t.Error((attempt{uid, true, 1}).name())
+	if got := (attempt{uid, true, 1}).name(); got != "sidecar-termination-0a1b2c3d-0000-4000-8000-123456789012-ignore" {
+		t.Errorf("(attempt{uid, true, 1}).name(): got %q, want %q", got, "sidecar-termination-0a1b2c3d-0000-4000-8000-123456789012-ignore")
 	}
 	for _, name := range []string{"", "x", "sidecar-termination-", "sidecar-termination", string(uid), fmt.Sprint(prefix, uid, "-1")} {
 		if got := PodUID(name); got != "" {
-			t.Errorf("%s: %s", name, got)
+			t.Errorf("%s: PodUID(name): got %q, want %q", name, got, "")
 		}
 	}
 	for _, name := range []string{fmt.Sprint(prefix, uid, "-02"), fmt.Sprint(prefix, uid, "-100"), fmt.Sprint(prefix, uid, "-2-ignore")} {

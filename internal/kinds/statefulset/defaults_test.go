@@ -55,8 +55,10 @@ func completed(t *testing.T, r DefaultRequest) string {
 		t.Fatalf("%v: %v", operations, err)
 	}
 	r.New = document(t, string(after))
-	if more, err := Default(r); err != nil || len(more) > 0 {
-		t.Errorf("defaults are not stable: %v, %v", more, err)
+	if more, err := Default(r); err != nil {
+		t.Errorf("defaults are not stable: unexpected error: %v\n%v", err, more)
+	} else if len(more) > 0 {
+		t.Errorf("defaults are not stable: Default(r): got %v, want none\n%v", more, err)
 	}
 	return mustJSON(t, r.New)
 }
@@ -145,9 +147,15 @@ func TestTemplatesAreCompleted(t *testing.T) {
 		for _, op := range operations {
 			paths[op.Path] = true
 		}
-		if err == nil || paths["/spec/template/spec/containers/0/ports/0/hostPort"] != hostPorts ||
-			!paths["/spec/template/spec/containers/0/imagePullPolicy"] || !paths["/spec/volumeClaimTemplates/0/spec/volumeMode"] {
-			t.Errorf("%v: %v", paths, err)
+		if err == nil {
+			t.Errorf("%v: err: got nil, want an error", paths)
+		} else if paths["/spec/template/spec/containers/0/ports/0/hostPort"] != hostPorts {
+			t.Errorf("%v: paths[\"/spec/template/spec/containers/0/ports/0/hostPort\"]: got %t, want %t\n%v", paths,
+				paths["/spec/template/spec/containers/0/ports/0/hostPort"], hostPorts, err)
+		} else if !paths["/spec/template/spec/containers/0/imagePullPolicy"] {
+			t.Errorf("%v: paths[\"/spec/template/spec/containers/0/imagePullPolicy\"]: got false, want true\n%v", paths, err)
+		} else if !paths["/spec/volumeClaimTemplates/0/spec/volumeMode"] {
+			t.Errorf("%v: paths[\"/spec/volumeClaimTemplates/0/spec/volumeMode\"]: got false, want true\n%v", paths, err)
 		}
 	}
 	given["spec"].(Document)["template"].(Document)["spec"].(Document)["hostNetwork"] = false
@@ -155,7 +163,9 @@ func TestTemplatesAreCompleted(t *testing.T) {
 	if len(operations) != 6 {
 		t.Errorf("without the network of the host: %v", operations)
 	}
-	if operations, err := Default(DefaultRequest{Version: "v1beta1", New: given}); err != nil || len(operations) != 4 {
-		t.Errorf("without defaults of templates: %v, %v", operations, err)
+	if operations, err := Default(DefaultRequest{Version: "v1beta1", New: given}); err != nil {
+		t.Errorf("without defaults of templates: unexpected error: %v\n%v", err, operations)
+	} else if len(operations) != 4 {
+		t.Errorf("without defaults of templates: len(operations): got %d, want 4\n%v\n%v", len(operations), operations, err)
 	}
 }

@@ -78,8 +78,10 @@ func TestOtherStatesAreUnavailable(t *testing.T) {
 						got = append(got, word)
 					}
 				}
-				if len(got) != len(want) || len(got) > 0 && got[0] != want[0] {
-					t.Errorf("%q, want %q\n%s", got, want, Make(w.Snapshot))
+				if len(got) != len(want) {
+					t.Errorf("len(got): got %d, want %d; %q, want %q\n%s", len(got), len(want), got, want, Make(w.Snapshot))
+				} else if len(got) > 0 && got[0] != want[0] {
+					t.Errorf("got[0]: got %q, want %q; %q, want %q\n%s", got[0], want[0], got, want, Make(w.Snapshot))
 				}
 				if available := Make(w.Snapshot).Status.AvailableReplicas; (int(available) == len(w.Pods)) != serves {
 					t.Errorf("%d of %d pods are available", available, len(w.Pods))

@@ -325,7 +325,7 @@ func TestATemplateCopiedFromAPodGivesNoPodTheIdentityOfAnother(t *testing.T) {
 			w.stored("new", templates[1])
 			v := Make(w.Snapshot).Verdicts[1]
 			if v.Update == nil {
-				t.Fatal(Make(w.Snapshot))
+				t.Fatalf("v.Update: got nil, want a value\n%v", Make(w.Snapshot))
 			}
 			patch, err := v.Update.Start(v.Pod, planTime)
 			if err != nil {
@@ -333,7 +333,7 @@ func TestATemplateCopiedFromAPodGivesNoPodTheIdentityOfAnother(t *testing.T) {
 			}
 			for _, word := range []string{"pod-name", "pod-index", "workloadspread", "sidecarset"} {
 				if strings.Contains(patch.String(), word) {
-					t.Error(patch)
+					t.Errorf("patch: got %q, want it not to contain %q", patch.String(), word)
 				}
 			}
 		})
@@ -374,8 +374,12 @@ func TestUnderOnDeleteNoPodIsMadeAnewToFinishAnUpdate(t *testing.T) {
 			w.at("a:1")
 			w.pod(0, "a:1", resize)
 			plan := Make(w.Snapshot)
-			if v := plan.Verdicts[0]; v.Action != tt.want || v.Action == podplan.Wait && plan.UpdateError == "" {
-				t.Error(plan)
+			v := plan.Verdicts[0]
+			if v.Action != tt.want {
+				t.Errorf("v.Action: got %q, want %q\n%v", v.Action, tt.want, plan)
+			}
+			if v.Action == podplan.Wait && plan.UpdateError == "" {
+				t.Errorf("plan.UpdateError: got nothing, want some text\n%v", plan)
 			}
 			w.Pods = nil
 			w.pod(0, "a:1", begun(`"updateImages":true`), func(pod *corev1.Pod) {
@@ -383,7 +387,7 @@ func TestUnderOnDeleteNoPodIsMadeAnewToFinishAnUpdate(t *testing.T) {
 				notReady(pod)
 			})
 			if v := Make(w.Snapshot).Verdicts[0]; v.Action == podplan.Continue && v.MayRecreate != (name != "on delete") {
-				t.Errorf("%s: %+v", name, v)
+				t.Errorf("%s: v.MayRecreate: got %t, want %t\n%+v", name, v.MayRecreate, name != "on delete", v)
 			}
 		})
 	}

@@ -63,8 +63,12 @@ func TestASelectorThatLosesItsPods(t *testing.T) {
 				t.Fatal(err)
 			}
 			w.Set.Spec.Selector.MatchExpressions = append(w.Set.Spec.Selector.MatchExpressions, tt.selector)
-			if plan := Make(w.Snapshot); len(plan.Create) > 0 || plan.UpdateError == "" {
-				t.Error(plan)
+			plan := Make(w.Snapshot)
+			if len(plan.Create) > 0 {
+				t.Errorf("plan.Create: got %v, want none\n%v", plan.Create, plan)
+			}
+			if plan.UpdateError == "" {
+				t.Errorf("plan.UpdateError: got nothing, want some text\n%v", plan)
 			}
 		})
 	}

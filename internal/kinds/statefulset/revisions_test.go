@@ -26,25 +26,33 @@ func TestANewRevisionHasItsNameAndLabelsPods(t *testing.T) {
 		Labels:          map[string]string{"app": "web", "controller.kubernetes.io/hash": hash},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(w.Set, appsv1beta1.GroupVersion.WithKind("StatefulSet"))}}
 	if diff := cmp.Diff(want, got.ObjectMeta); diff != "" {
-		t.Error(diff)
+		t.Errorf("got.ObjectMeta (-want +got):\n%s", diff)
 	}
 	w.at("a:1")
 	w.Set.Annotations = map[string]string{"team": "b"} // the copy is that of its creation
-	if plan := Make(w.Snapshot); plan.NewRevision != nil || plan.Renumber != nil || w.Revisions[0].Annotations["team"] != "a" {
-		t.Error(plan)
+	if plan := Make(w.Snapshot); plan.NewRevision != nil {
+		t.Errorf("plan.NewRevision: got %v, want nil\n%v", plan.NewRevision, plan)
+	} else if plan.Renumber != nil {
+		t.Errorf("plan.Renumber: got %v, want nil\n%v", plan.Renumber, plan)
+	} else if w.Revisions[0].Annotations["team"] != "a" {
+		t.Errorf("w.Revisions[0].Annotations[\"team\"]: got %q, want %q\n%v", w.Revisions[0].Annotations["team"], "a", plan)
 	}
 	w.pod(0, "a:1")
 	w.at("a:2")
 	plan := Make(w.Snapshot)
 	metadata, _ := plan.Create[0].Pod["metadata"].(map[string]any)
 	labels, _ := metadata["labels"].(map[string]any)
-	if labels["controller-revision-hash"] != w.revisions["a:2"] || !strings.HasPrefix(w.revisions["a:2"], "web-") {
-		t.Errorf("a new pod has labels %v", labels)
+	if labels["controller-revision-hash"] != w.revisions["a:2"] {
+		t.Errorf(`labels["controller-revision-hash"]: got %v, want %q; a new pod has labels %v`, labels["controller-revision-hash"],
+			w.revisions["a:2"], labels)
+	}
+	if !strings.HasPrefix(w.revisions["a:2"], "web-") {
+		t.Errorf(`w.revisions["a:2"]: got %q, want it to begin with %q; a new pod has labels %v`, w.revisions["a:2"], "web-", labels)
 	}
 	w.pod(1, "a:2")
 	update := Make(w.Snapshot).Verdicts[0].Update
 	if diff := cmp.Diff(map[string]string{"controller-revision-hash": w.revisions["a:2"]}, update.RevisionLabels); diff != "" {
-		t.Error(diff)
+		t.Errorf("update.RevisionLabels (-want +got):\n%s", diff)
 	}
 }
 
@@ -55,9 +63,21 @@ func TestRevisionsHoldTheTemplateAlone(t *testing.T) {
 	for _, image := range []string{"a:1", "a:2", "a:1"} {
 		w.at(image)
 	}
-	if plan := Make(w.Snapshot); plan.Renumber != w.Revisions[0] || len(plan.Remembered) != 0 || len(w.Revisions[0].Annotations) != 0 ||
-		bytes.Contains(w.Revisions[0].Data.Raw, []byte("1Gi")) || !bytes.Contains(w.Revisions[0].Data.Raw, []byte(`"$patch":"replace"`)) {
-		t.Errorf("%v, with %v: %s", plan.Renumber, plan.Remembered, w.Revisions[0].Data.Raw)
+	if plan := Make(w.Snapshot); plan.Renumber != w.Revisions[0] {
+		t.Errorf("plan.Renumber: got %v, want %v; %v, with %v: %s", plan.Renumber, w.Revisions[0], plan.Renumber, plan.Remembered,
+			w.Revisions[0].Data.Raw)
+	} else if len(plan.Remembered) != 0 {
+		t.Errorf("len(plan.Remembered): got %d, want 0; %v, with %v: %s", len(plan.Remembered), plan.Renumber, plan.Remembered,
+			w.Revisions[0].Data.Raw)
+	} else if len(w.Revisions[0].Annotations) != 0 {
+		t.Errorf("len(w.Revisions[0].Annotations): got %d, want 0; %v, with %v: %s", len(w.Revisions[0].Annotations), plan.Renumber,
+			plan.Remembered, w.Revisions[0].Data.Raw)
+	} else if bytes.Contains(w.Revisions[0].Data.Raw, []byte("1Gi")) {
+		t.Errorf(`bytes.Contains(w.Revisions[0].Data.Raw, []byte("1Gi")): got true, want false; %v, with %v: %s`, plan.Renumber,
+			plan.Remembered, w.Revisions[0].Data.Raw)
+	} else if !bytes.Contains(w.Revisions[0].Data.Raw, []byte(`"$patch":"replace"`)) {
+		t.Errorf("bytes.Contains(w.Revisions[0].Data.Raw, []byte(`\"$patch\":\"replace\"`)): got false, want true; %v, with %v: %s",
+			plan.Renumber, plan.Remembered, w.Revisions[0].Data.Raw)
 	}
 }
 
@@ -130,8 +150,12 @@ func TestAStoredRevisionThatSaysTheSameIsUsed(t *testing.T) {
 			w.revisions["a:1"], w.Set.Status.CurrentRevision = stored.Name, stored.Name
 			all(w, "a:1", 2)
 			w.expect()
-			if plan := Make(w.Snapshot); plan.NewRevision != nil || plan.Renumber != nil || plan.Status.UpdateRevision != stored.Name {
-				t.Error(plan)
+			if plan := Make(w.Snapshot); plan.NewRevision != nil {
+				t.Errorf("plan.NewRevision: got %v, want nil\n%v", plan.NewRevision, plan)
+			} else if plan.Renumber != nil {
+				t.Errorf("plan.Renumber: got %v, want nil\n%v", plan.Renumber, plan)
+			} else if plan.Status.UpdateRevision != stored.Name {
+				t.Errorf("plan.Status.UpdateRevision: got %q, want %q\n%v", plan.Status.UpdateRevision, stored.Name, plan)
 			}
 			// The native set is deleted without what it owns.
 			w.Orphans, w.Pods, stored.OwnerReferences, w.Set.Status = w.Pods, nil, nil, appsv1beta1.StatefulSetStatus{}
@@ -139,8 +163,10 @@ func TestAStoredRevisionThatSaysTheSameIsUsed(t *testing.T) {
 				pod.OwnerReferences = nil
 			}
 			w.expect("adopt 0", "adopt 1")
-			if plan := Make(w.Snapshot); plan.NewRevision != nil || len(plan.AdoptRevisions) != 1 {
-				t.Error(plan)
+			if plan := Make(w.Snapshot); plan.NewRevision != nil {
+				t.Errorf("plan.NewRevision: got %v, want nil\n%v", plan.NewRevision, plan)
+			} else if len(plan.AdoptRevisions) != 1 {
+				t.Errorf("len(plan.AdoptRevisions): got %d, want 1\n%v", len(plan.AdoptRevisions), plan)
 			}
 		})
 		for _, policy := range []option{policy(appsv1beta1.ReCreateStatefulSetPodUpdatePolicy), policy(possible), policy(only)} {
@@ -153,8 +179,10 @@ func TestAStoredRevisionThatSaysTheSameIsUsed(t *testing.T) {
 			w.pod(1, "twin")
 			w.expect("~0", "~1")
 			for _, v := range Make(w.Snapshot).Verdicts {
-				if v.Update == nil || !v.Update.Change.Quiet() {
-					t.Errorf("%s: pod %s is disturbed: %+v", name, v.Pod.Name, v)
+				if v.Update == nil {
+					t.Errorf("%s: v.Update: got nil, want a value; pod %s is disturbed: %+v", name, v.Pod.Name, v)
+				} else if !v.Update.Change.Quiet() {
+					t.Errorf("%s: v.Update.Change.Quiet(): got false, want true; pod %s is disturbed: %+v", name, v.Pod.Name, v)
 				}
 			}
 		}
@@ -194,7 +222,7 @@ func TestARevisionThatIsGone(t *testing.T) {
 			}
 			w.expect(tt.want...)
 			if plan := Make(w.Snapshot); (plan.UpdateError != "") != (tt.want == nil) {
-				t.Errorf("%q", plan.UpdateError)
+				t.Errorf("plan.UpdateError != \"\": got %t, want %t\n%q", plan.UpdateError != "", tt.want == nil, plan.UpdateError)
 			}
 		})
 	}
@@ -226,8 +254,11 @@ func TestTheStyleOfLabels(t *testing.T) {
 			w.at("a:1")
 			w.at("a:2")
 			w.pod(0, tt.image, tt.states...)
-			if plan := Make(w.Snapshot); len(plan.Create) != 1 || plan.Create[0].Revision != w.revisions[tt.made] {
-				t.Errorf("beside it %v is made", plan.Create)
+			if plan := Make(w.Snapshot); len(plan.Create) != 1 {
+				t.Errorf("len(plan.Create): got %d, want 1; beside it %v is made", len(plan.Create), plan.Create)
+			} else if plan.Create[0].Revision != w.revisions[tt.made] {
+				t.Errorf("plan.Create[0].Revision: got %q, want %q; beside it %v is made", plan.Create[0].Revision, w.revisions[tt.made],
+					plan.Create)
 			}
 			w.pod(1, "a:1") // at most one of the two is to be updated
 			if got := w.updates(); got != tt.updated {
@@ -261,8 +292,10 @@ func TestHistoryKeepsWhatOrphansCarry(t *testing.T) {
 			w.at("a:2")
 			w.Set.Status.CurrentRevision = ""
 			w.pod(0, "a:0", states...)
-			if history := Make(w.Snapshot).History; len(history) != 1 || history[0].Name != w.revisions["a:1"] {
-				t.Errorf("%d are deleted of %v", len(history), w.revisions)
+			if history := Make(w.Snapshot).History; len(history) != 1 {
+				t.Errorf("len(history): got %d, want 1; %d are deleted of %v", len(history), len(history), w.revisions)
+			} else if history[0].Name != w.revisions["a:1"] {
+				t.Errorf("history[0].Name: got %q, want %q; %d are deleted of %v", history[0].Name, w.revisions["a:1"], len(history), w.revisions)
 			}
 		})
 	}

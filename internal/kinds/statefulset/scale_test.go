@@ -330,14 +330,22 @@ func TestAPodThatEndedBeforeStaysForAWhile(t *testing.T) {
 			w.pod(0, "a:1", failed)
 			w.pod(1, "a:1")
 			w.expect("-0")
-			if ended := Make(w.Snapshot).Ended; len(ended) != 1 || ended[0].Name != "web-0" {
-				t.Errorf("%v", ended)
+			if ended := Make(w.Snapshot).Ended; len(ended) != 1 {
+				t.Errorf("len(ended): got %d, want 1\n%v", len(ended), ended)
+			} else if ended[0].Name != "web-0" {
+				t.Errorf("ended[0].Name: got %q, want %q\n%v", ended[0].Name, "web-0", ended)
 			}
 			w.FailedUntil = map[string]time.Time{"web-0": planTime.Add(time.Second), "web-1": planTime}
 			w.expect()
 			plan := Make(w.Snapshot)
-			if v := plan.Verdicts[0]; v.Reason != podplan.ReasonFailed || plan.After != time.Second || len(plan.Ended) > 0 {
-				t.Error(plan)
+			if v := plan.Verdicts[0]; v.Reason != podplan.ReasonFailed {
+				t.Errorf("v.Reason: got %q, want %q\n%v", v.Reason, podplan.ReasonFailed, plan)
+			}
+			if plan.After != time.Second {
+				t.Errorf("plan.After: got %v, want %v\n%v", plan.After, time.Second, plan)
+			}
+			if len(plan.Ended) > 0 {
+				t.Errorf("plan.Ended: got %v, want none\n%v", plan.Ended, plan)
 			}
 		})
 	}
@@ -351,7 +359,11 @@ func TestAPodThatIsShownInAMomentIsNoStranger(t *testing.T) {
 	w.pod(0, "a:1")
 	w.Late = map[string]bool{"web-1": true}
 	w.expect()
-	if plan := Make(w.Snapshot); plan.Refusal+plan.ScaleError != "" || plan.After == 0 {
-		t.Error(plan)
+	plan := Make(w.Snapshot)
+	if plan.Refusal+plan.ScaleError != "" {
+		t.Errorf("plan.Refusal+plan.ScaleError: got %q, want %q\n%v", plan.Refusal+plan.ScaleError, "", plan)
+	}
+	if plan.After == 0 {
+		t.Errorf("plan.After: got %v, want another value\n%v", plan.After, plan)
 	}
 }

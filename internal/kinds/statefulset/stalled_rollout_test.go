@@ -18,8 +18,12 @@ func TestWhatStandsStillIsTold(t *testing.T) {
 	w.at("a:1")
 	all(w, "a:1", 3)
 	w.pod(3, "a:1", notReady)
-	if plan := Make(w.Snapshot); plan.Settled() || plan.Waiting == nil {
-		t.Errorf("settled %t, waiting %v: %s", plan.Settled(), plan.Waiting, plan)
+	plan := Make(w.Snapshot)
+	if plan.Settled() {
+		t.Errorf("plan.Settled(): got true, want false; settled %t, waiting %v: %s", plan.Settled(), plan.Waiting, plan)
+	}
+	if plan.Waiting == nil {
+		t.Errorf("plan.Waiting: got nil, want a value; settled %t, waiting %v: %s", plan.Settled(), plan.Waiting, plan)
 	}
 	w = newWorld(t, 2, inParallel)
 	w.at("a:1")
@@ -33,12 +37,18 @@ func TestWhatStandsStillIsTold(t *testing.T) {
 		w.at("a:1")
 		w.pod(0, "a:1")
 		w.pod(1, "a:1", terminating)
-		if plan := Make(w.Snapshot); plan.Waiting == nil || plan.Settled() {
-			t.Errorf("%s: settled %t, waiting %v", name, plan.Settled(), plan.Waiting)
+		if plan := Make(w.Snapshot); plan.Waiting == nil {
+			t.Errorf("%s: plan.Waiting: got nil, want a value; settled %t, waiting %v", name, plan.Settled(), plan.Waiting)
+		} else if plan.Settled() {
+			t.Errorf("%s: plan.Settled(): got true, want false; settled %t, waiting %v", name, plan.Settled(), plan.Waiting)
 		}
 		w.Now = planTime.Add(-time.Minute)
-		if plan := Make(w.Snapshot); plan.Waiting != nil || plan.After != time.Minute {
-			t.Errorf("%s: after %s, waiting %v in the grace period", name, plan.After, plan.Waiting)
+		if plan := Make(w.Snapshot); plan.Waiting != nil {
+			t.Errorf("%s: plan.Waiting: got %v, want nil; after %s, waiting %v in the grace period", name, plan.Waiting, plan.After,
+				plan.Waiting)
+		} else if plan.After != time.Minute {
+			t.Errorf("%s: plan.After: got %v, want %v; after %s, waiting %v in the grace period", name, plan.After, time.Minute, plan.After,
+				plan.Waiting)
 		}
 	}
 }
@@ -68,8 +78,10 @@ func TestWhoIsWaitedForIsTold(t *testing.T) {
 				w.pod(i, "a:1")
 			}
 			w.pod(7, "a:2", pulls)
-			if wait := Make(w.Snapshot).Waiting; wait == nil || wait.String() != tt.want {
-				t.Errorf("%v", wait)
+			if wait := Make(w.Snapshot).Waiting; wait == nil {
+				t.Error("Make(w.Snapshot).Waiting: got nil, want a value")
+			} else if wait.String() != tt.want {
+				t.Errorf("Make(w.Snapshot).Waiting: got %q, want %q", wait.String(), tt.want)
 			}
 		})
 	}
@@ -100,7 +112,11 @@ func TestABrokenPodBelowThePartitionIsNamed(t *testing.T) {
 	w.pod(1, "a:1")
 	w.pod(2, "a:1")
 	wait := Make(w.Snapshot).Waiting
-	if wait == nil || !strings.HasPrefix(wait.String(), "MaxUnavailable: ") || !strings.HasSuffix(wait.String(), ". pod web-0: container main: CrashLoopBackOff") {
-		t.Errorf("%v", wait)
+	if wait == nil {
+		t.Error("wait: got nil, want a value")
+	} else if !strings.HasPrefix(wait.String(), "MaxUnavailable: ") {
+		t.Errorf("wait: got %q, want it to begin with %q", wait.String(), "MaxUnavailable: ")
+	} else if !strings.HasSuffix(wait.String(), ". pod web-0: container main: CrashLoopBackOff") {
+		t.Errorf("wait: got %q, want it to end with %q", wait.String(), ". pod web-0: container main: CrashLoopBackOff")
 	}
 }

@@ -47,7 +47,7 @@ func TestTheStatusCountsSlotsAndCondemnedPods(t *testing.T) {
 		CurrentReplicas: 2, UpdatedReplicas: 2, CurrentRevision: w.revisions["a:1"], UpdateRevision: w.revisions["a:2"],
 		CollisionCount: &collisions, LabelSelector: "app=web"}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -68,8 +68,14 @@ func TestStatusOfThePass(t *testing.T) {
 			w.at("a:1")
 			w.at("a:2")
 			tt.build(w)
-			if status := Make(w.Snapshot).Status; status.CurrentReplicas != tt.current || status.UpdatedReplicas != tt.updated {
-				t.Errorf("%d current, %d updated; want %d, %d", status.CurrentReplicas, status.UpdatedReplicas, tt.current, tt.updated)
+			status := Make(w.Snapshot).Status
+			if status.CurrentReplicas != tt.current {
+				t.Errorf("status.CurrentReplicas: got %d, want %d; %d current, %d updated; want %d, %d", status.CurrentReplicas, tt.current,
+					status.CurrentReplicas, status.UpdatedReplicas, tt.current, tt.updated)
+			}
+			if status.UpdatedReplicas != tt.updated {
+				t.Errorf("status.UpdatedReplicas: got %d, want %d; %d current, %d updated; want %d, %d", status.UpdatedReplicas, tt.updated,
+					status.CurrentReplicas, status.UpdatedReplicas, tt.current, tt.updated)
 			}
 		})
 	}
@@ -100,8 +106,12 @@ func TestARolloutIsCompleteWhenEverySlotIsUpdatedAndReady(t *testing.T) {
 			if tt.done {
 				want, current = w.revisions["a:2"], 3
 			}
-			if plan.Status.CurrentRevision != want || tt.done && plan.Status.CurrentReplicas != current {
-				t.Errorf("current revision %s, %d pods; want %s", plan.Status.CurrentRevision, plan.Status.CurrentReplicas, want)
+			if plan.Status.CurrentRevision != want {
+				t.Errorf("plan.Status.CurrentRevision: got %q, want %q", plan.Status.CurrentRevision, want)
+			}
+			if tt.done && plan.Status.CurrentReplicas != current {
+				t.Errorf("plan.Status.CurrentReplicas: got %d, want %d; current revision %s, %d pods; want %s", plan.Status.CurrentReplicas, current,
+					plan.Status.CurrentRevision, plan.Status.CurrentReplicas, want)
 			}
 		})
 	}
@@ -133,19 +143,26 @@ func TestConditionsStandAsLongAsSomethingFails(t *testing.T) {
 	want := []appsv1beta1.StatefulSetCondition{{Type: "FailedCreatePod", Status: "True", Message: "no quota",
 		LastTransitionTime: metav1.NewTime(planTime)}, {Type: "FailedUpdatePod", Status: "True", Message: "no update",
 		LastTransitionTime: metav1.NewTime(planTime)}}
-	if diff := cmp.Diff(want, status.Conditions); diff != "" || !changed {
-		t.Errorf("changed %t: %s", changed, diff)
+	if diff := cmp.Diff(want, status.Conditions); diff != "" {
+		t.Errorf("status.Conditions (-want +got):\n%s", diff)
+	}
+	if !changed {
+		t.Error("changed: got false, want true")
 	}
 	w.Set.Status = *status
 	if _, changed := Make(w.Snapshot).FinalStatus(errors.New("no quota"), errors.New("no update"), planTime); changed {
 		t.Error("the same is written again")
 	}
 	status, changed = Make(w.Snapshot).FinalStatus(errors.New("no node"), nil, planTime)
-	if len(status.Conditions) != 1 || status.Conditions[0].Message != "no node" || !changed {
-		t.Errorf("%+v", status.Conditions)
+	if len(status.Conditions) != 1 {
+		t.Errorf("len(status.Conditions): got %d, want 1\n%+v", len(status.Conditions), status.Conditions)
+	} else if status.Conditions[0].Message != "no node" {
+		t.Errorf("status.Conditions[0].Message: got %q, want %q\n%+v", status.Conditions[0].Message, "no node", status.Conditions)
+	} else if !changed {
+		t.Errorf("changed: got false, want true\n%+v", status.Conditions)
 	}
 	if status, _ = Make(w.Snapshot).FinalStatus(nil, nil, planTime); len(status.Conditions) != 0 {
-		t.Errorf("%+v", status.Conditions)
+		t.Errorf("len(status.Conditions): got %d, want 0\n%+v", len(status.Conditions), status.Conditions)
 	}
 }
 
@@ -163,9 +180,15 @@ func TestWhatIsNotCountedStays(t *testing.T) {
 		w.Set.Status = Make(w.Snapshot).Status
 		w.Set.Status.ReadyReplicas = 2
 		change(w.Set)
-		if status := Make(w.Snapshot).Status; status.Replicas != 3 || status.ReadyReplicas != 2 ||
-			status.UpdateRevision != w.revisions["a:1"] {
-			t.Errorf("%s: %+v", name, status)
+		status := Make(w.Snapshot).Status
+		if status.Replicas != 3 {
+			t.Errorf("%s: status.Replicas: got %d, want 3\n%+v", name, status.Replicas, status)
+		}
+		if status.ReadyReplicas != 2 {
+			t.Errorf("%s: status.ReadyReplicas: got %d, want 2\n%+v", name, status.ReadyReplicas, status)
+		}
+		if status.UpdateRevision != w.revisions["a:1"] {
+			t.Errorf("%s: status.UpdateRevision: got %q, want %q\n%+v", name, status.UpdateRevision, w.revisions["a:1"], status)
 		}
 		w.expect()
 	}
@@ -188,7 +211,7 @@ func TestSettled(t *testing.T) {
 		w.at("a:2")
 		tt.build(w)
 		if got := Make(w.Snapshot).Settled(); got != tt.want {
-			t.Errorf("%s: %t", name, got)
+			t.Errorf("%s: Make(w.Snapshot).Settled(): got %t, want %t", name, got, tt.want)
 		}
 	}
 }

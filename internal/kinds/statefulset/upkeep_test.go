@@ -89,8 +89,13 @@ func TestAClaimTemplateIsAdded(t *testing.T) {
 			}
 			w.Pods = w.Pods[:2] // when it is gone
 			for _, creation := range Make(w.Snapshot).Create {
-				if volumes, _ := creation.Pod["spec"].(map[string]any)["volumes"].([]any); len(creation.Claims) != 1 || len(volumes) != 1 {
-					t.Errorf("pod %s is made with %v and %v", creation.Name, creation.Claims, volumes)
+				volumes, _ := creation.Pod["spec"].(map[string]any)["volumes"].([]any)
+				if len(creation.Claims) != 1 {
+					t.Errorf("len(creation.Claims): got %d, want 1; pod %s is made with %v and %v", len(creation.Claims), creation.Name, creation.Claims,
+						volumes)
+				}
+				if len(volumes) != 1 {
+					t.Errorf("len(volumes): got %d, want 1; pod %s is made with %v and %v", len(volumes), creation.Name, creation.Claims, volumes)
 				}
 			}
 		})

@@ -90,8 +90,12 @@ func TestClaimsThatDoNotFollow(t *testing.T) {
 			w.expect("~1")
 			w.Pods, w.Claims = w.Pods[:2], map[string]*corev1.PersistentVolumeClaim{}
 			creation := Make(w.Snapshot).Create[0]
-			if request := nested(creation.Claims[0], "spec", "resources", "requests")["storage"]; creation.Name != "web-2" || request != "2Gi" {
-				t.Errorf("%s has a claim of %v", creation.Name, request)
+			request := nested(creation.Claims[0], "spec", "resources", "requests")["storage"]
+			if creation.Name != "web-2" {
+				t.Errorf("creation.Name: got %q, want %q", creation.Name, "web-2")
+			}
+			if request != "2Gi" {
+				t.Errorf("request: got %v, want %q", request, "2Gi")
 			}
 		})
 	}
@@ -160,7 +164,7 @@ func TestWhichClaimsAreAsTheirTemplates(t *testing.T) {
 				want := []appsv1beta1.StatefulSetVolumeClaimStatus{{VolumeClaimName: "a", CompatibleReplicas: 1, CompatibleReadyReplicas: 1},
 					{VolumeClaimName: "b", CompatibleReplicas: n(tt.compatible), CompatibleReadyReplicas: n(tt.ready)}}
 				if diff := cmp.Diff(want, Make(w.Snapshot).Status.VolumeClaims); diff != "" {
-					t.Error(diff)
+					t.Errorf("Make(w.Snapshot).Status.VolumeClaims (-want +got):\n%s", diff)
 				}
 			})
 		}
@@ -332,18 +336,20 @@ func TestALostPodOfTheOldRevisionHasTheVolumesThatItMounts(t *testing.T) {
 		w.claimed(name, 0, "1Gi", "1Gi")
 	}
 	if diff := cmp.Diff([]string{"a-web-0", "b-web-0", "raw-web-0"}, w.ClaimNames()[:3], cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
-		t.Error(diff)
+		t.Errorf("w.ClaimNames()[:3] (-want +got):\n%s", diff)
 	}
 	create := Make(w.Snapshot).Create
-	if len(create) != 1 || create[0].Revision != w.revisions["old"] {
-		t.Fatal(Make(w.Snapshot))
+	if len(create) != 1 {
+		t.Fatalf("len(create): got %d, want 1\n%v", len(create), Make(w.Snapshot))
+	} else if create[0].Revision != w.revisions["old"] {
+		t.Fatalf("create[0].Revision: got %q, want %q\n%v", create[0].Revision, w.revisions["old"], Make(w.Snapshot))
 	}
 	var names []string
 	for _, volume := range nested(create[0].Pod, "spec")["volumes"].([]any) {
 		names = append(names, volume.(map[string]any)["name"].(string))
 	}
 	if diff := cmp.Diff([]string{"a", "b", "raw", "own"}, names); diff != "" {
-		t.Error(diff)
+		t.Errorf("names (-want +got):\n%s", diff)
 	}
 	if len(create[0].Claims) != 1 { // that of a, which has a template
 		t.Errorf("claims are made: %v", create[0].Claims)
@@ -380,7 +386,8 @@ func TestAClaimThatAnotherPodControlsIsToldOf(t *testing.T) {
 		w.claim(0).OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "other", UID: "other", Controller: new(true)}}
 		w.expect(want...)
 		if told := Make(w.Snapshot).ClaimsAwaited; strings.Contains(told, "goes with pod other") != (want == nil) {
-			t.Errorf("%s: %q", scaled, told)
+			t.Errorf("%s: strings.Contains(told, \"goes with pod other\"): got %t, want %t\n%q", scaled,
+				strings.Contains(told, "goes with pod other"), want == nil, told)
 		}
 	}
 }

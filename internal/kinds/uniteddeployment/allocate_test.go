@@ -68,8 +68,10 @@ func TestNumbersAndPercentagesComeBeforeTheRest(t *testing.T) {
 func TestPercentagesAreAll(t *testing.T) {
 	for replicas := range int32(200) {
 		next, err := Specify(given("33%", "33%", "34%"), []int32{0, 0, 0}, replicas)
-		if err != nil || next[0]+next[1]+next[2] != replicas {
-			t.Errorf("%d: %v %v", replicas, next, err)
+		if err != nil {
+			t.Errorf("%d: unexpected error: %v\n%v", replicas, err, next)
+		} else if next[0]+next[1]+next[2] != replicas {
+			t.Errorf("%d: next[0]+next[1]+next[2]: got %d, want %d\n%v\n%v", replicas, next[0]+next[1]+next[2], replicas, next, err)
 		}
 	}
 	for replicas := range int32(200) { // an autoscaler may ask for any of them
@@ -88,8 +90,10 @@ func TestPercentagesAreAll(t *testing.T) {
 			}
 		}
 	}
-	if n, err := Scaled(new(intstr.FromString("100%")), 1<<31-1); err != nil || n != 1<<31-1 {
-		t.Errorf("%d %v", n, err)
+	if n, err := Scaled(new(intstr.FromString("100%")), 1<<31-1); err != nil {
+		t.Errorf("unexpected error: %v\n%d", err, n)
+	} else if n != 1<<31-1 {
+		t.Errorf("Scaled(new(intstr.FromString(\"100%%\")), 1<<31-1): got %d, want %d\n%v", n, 1<<31-1, err)
 	}
 }
 
@@ -100,8 +104,12 @@ func TestReplicasThatAreAbsent(t *testing.T) {
 			t.Errorf("%d instead of %d", got, want)
 		}
 	}
-	if Replicas(nil, nil) != 1 || Replicas(new(int32(0)), given("2")) != 0 || Replicas(nil, given("2", "")) != 1 {
-		t.Error("another number")
+	if got := Replicas(nil, nil); got != 1 {
+		t.Errorf("another number: Replicas(nil, nil): got %d, want 1", got)
+	} else if got := Replicas(new(int32(0)), given("2")); got != 0 {
+		t.Errorf(`another number: Replicas(new(int32(0)), given("2")): got %d, want 0`, got)
+	} else if got := Replicas(nil, given("2", "")); got != 1 {
+		t.Errorf(`another number: Replicas(nil, given("2", "")): got %d, want 1`, got)
 	}
 }
 
@@ -110,8 +118,12 @@ func TestReplicasThatAreAbsent(t *testing.T) {
 func TestMinimaAndMaxima(t *testing.T) {
 	bounds := []Bounds{{2, 5}, {2, 5}, {2, Unbounded}}
 	for replicas, want := range map[int32]string{6: "[2 2 2]", 9: "[5 2 2]", 13: "[5 5 3]", 5: "[2 2 1]", 0: "[0 0 0]", 1: "[1 0 0]"} {
-		if next, rest := Stretch(bounds, replicas); fmt.Sprint(next) != want || rest != 0 {
-			t.Errorf("%d: %v, rest %d, instead of %s", replicas, next, rest, want)
+		next, rest := Stretch(bounds, replicas)
+		if fmt.Sprint(next) != want {
+			t.Errorf("%d: Stretch(bounds, replicas): got %q, want %q", replicas, fmt.Sprint(next), want)
+		}
+		if rest != 0 {
+			t.Errorf("%d: rest: got %d, want 0; %v, rest %d, instead of %s", replicas, rest, next, rest, want)
 		}
 	}
 }
@@ -119,15 +131,21 @@ func TestMinimaAndMaxima(t *testing.T) {
 // UD-090: bounds are scaled half-up; a minimum above its maximum is an error.
 func TestBounds(t *testing.T) {
 	s := appsv1beta1.Subset{Name: "a", MinReplicas: new(intstr.FromString("33%")), MaxReplicas: new(intstr.FromString("50%"))}
-	if b, err := BoundsOf(&s, 5); err != nil || b != (Bounds{2, 3}) {
-		t.Errorf("%v %v", b, err)
+	if b, err := BoundsOf(&s, 5); err != nil {
+		t.Errorf("unexpected error: %v\n%v", err, b)
+	} else if b != (Bounds{2, 3}) {
+		t.Errorf("BoundsOf(&s, 5): got %+v, want %+v\n%v", b, Bounds{2, 3}, err)
 	}
-	if b, err := BoundsOf(&appsv1beta1.Subset{}, 5); err != nil || b != (Bounds{0, Unbounded}) {
-		t.Errorf("%v %v", b, err)
+	if b, err := BoundsOf(&appsv1beta1.Subset{}, 5); err != nil {
+		t.Errorf("unexpected error: %v\n%v", err, b)
+	} else if b != (Bounds{0, Unbounded}) {
+		t.Errorf("BoundsOf(&appsv1beta1.Subset{}, 5): got %+v, want %+v\n%v", b, Bounds{0, Unbounded}, err)
 	}
 	s.MinReplicas = new(intstr.FromInt32(4))
-	if _, err := BoundsOf(&s, 5); err == nil || !strings.Contains(err.Error(), `minReplicas of subset "a" is 4, more than its maxReplicas, 3`) {
-		t.Error(err)
+	if _, err := BoundsOf(&s, 5); err == nil {
+		t.Error("err: got nil, want an error")
+	} else if !strings.Contains(err.Error(), `minReplicas of subset "a" is 4, more than its maxReplicas, 3`) {
+		t.Errorf("err: got %q, want it to contain %q", err.Error(), `minReplicas of subset "a" is 4, more than its maxReplicas, 3`)
 	}
 }
 
@@ -235,8 +253,15 @@ func TestAllocationsAreWhole(t *testing.T) {
 				t.Fatalf("%v of %d: %v", bounds, replicas, next)
 			}
 		}
-		if again, _ := Stretch(bounds, replicas); sum+rest != replicas || rest != 0 || !slices.Equal(next, again) {
-			t.Fatalf("%v of %d: %v", bounds, replicas, next)
+		again, _ := Stretch(bounds, replicas)
+		if sum+rest != replicas {
+			t.Fatalf("sum+rest: got %d, want %d; %v of %d: %v", sum+rest, replicas, bounds, replicas, next)
+		}
+		if rest != 0 {
+			t.Fatalf("rest: got %d, want 0; %v of %d: %v", rest, bounds, replicas, next)
+		}
+		if !slices.Equal(next, again) {
+			t.Fatalf("next: got %v, want %v; %v of %d: %v", next, again, bounds, replicas, next)
 		}
 		sum = 0
 		for i, got := range Adapt(own, narrowed, replicas) {

@@ -39,7 +39,7 @@ func same(t *testing.T, got, want map[string]any) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, object(t, string(text))); diff != "" {
-		t.Error(diff)
+		t.Errorf("object(t, string(text)) (-want +got):\n%s", diff)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestChildrenKeepUnknownFields(t *testing.T) {
 		}
 		name := NameOf("web", "u", kind, "a", 0)
 		if !strings.HasPrefix(name, "web-a-") {
-			t.Error(name)
+			t.Errorf("name: got %q, want it to begin with %q", name, "web-a-")
 		}
 		want := object(t, `{apiVersion: `+kind.APIVersion()+`, kind: `+kind.Name()+`, metadata: {namespace: shop, name: `+name+`,
 			labels: {app: web, team: x, apps.kruise.io/subset-name: a, apps.kruise.io/controller-revision-hash: web-1}, annotations: {note: text},
@@ -99,8 +99,10 @@ func TestChildrenKeepUnknownFields(t *testing.T) {
 	// UD-073 (part): where maxUnavailable stands.
 	for kind, strategy := range map[Kind]string{CloneSet: "updateStrategy", Deployment: "strategy"} {
 		got, err := (&Template{kind, object(t, `{spec: {template: {}}}`)}).Build(u, s, Wanted{MaxUnavailable: new(intstr.FromInt32(3))})
-		if rolling := member(member(member(got, "spec"), strategy), "rollingUpdate"); err != nil || rolling["maxUnavailable"] != int64(3) {
-			t.Error(err, rolling)
+		if rolling := member(member(member(got, "spec"), strategy), "rollingUpdate"); err != nil {
+			t.Errorf("unexpected error: %v\n%v", err, rolling)
+		} else if rolling["maxUnavailable"] != int64(3) {
+			t.Errorf("rolling[\"maxUnavailable\"]: got %v, want %d\n%v\n%v", rolling["maxUnavailable"], int64(3), err, rolling)
 		}
 	}
 }

@@ -77,8 +77,12 @@ func TestDefaults(t *testing.T) {
 			}
 		})
 	}
-	if operations, err := Default(DefaultRequest{New: Document{"spec": "x"}}); len(operations) > 0 || err != nil {
-		t.Error(operations, err)
+	operations, err := Default(DefaultRequest{New: Document{"spec": "x"}})
+	if len(operations) > 0 {
+		t.Errorf(`Default(DefaultRequest{New: Document{"spec": "x"}}): got %v, want none`, operations)
+	}
+	if err != nil {
+		t.Errorf("unexpected error: %v", err)
 	}
 }
 

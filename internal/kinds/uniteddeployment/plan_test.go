@@ -39,7 +39,7 @@ func asked(t *testing.T, kind Kind, replicas int32, subsets ...appsv1beta1.Subse
 	s := &Snapshot{United: u, Pods: map[types.UID][]*corev1.Pod{}, Now: noon}
 	first := Make(*s)
 	if first.NewRevision == nil {
-		t.Fatal(first)
+		t.Fatalf("first.NewRevision: got nil, want a value\n%v", first)
 	}
 	stored := first.NewRevision.DeepCopy()
 	stored.UID = "r1"
@@ -145,8 +145,15 @@ func (p *Plan) find(of appsv1beta1.UnitedDeploymentConditionType) string {
 func TestNothingIsDoneWhileTerminating(t *testing.T) {
 	s := asked(t, CloneSet, 3, plain("a")...)
 	s.United.DeletionTimestamp = new(ago(0))
-	if p := Make(*s); !p.Going || len(p.Subsets)+len(p.Deletes) > 0 || p.NewRevision != nil {
-		t.Error(p)
+	p := Make(*s)
+	if !p.Going {
+		t.Errorf("p.Going: got false, want true\n%v", p)
+	}
+	if len(p.Subsets)+len(p.Deletes) > 0 {
+		t.Errorf("len(p.Subsets)+len(p.Deletes): got %d, want 0\n%v", len(p.Subsets)+len(p.Deletes), p)
+	}
+	if p.NewRevision != nil {
+		t.Errorf("p.NewRevision: got %v, want nil\n%v", p.NewRevision, p)
 	}
 }
 
@@ -174,14 +181,31 @@ func TestChildrenOfSubsets(t *testing.T) {
 	for i := range p.Subsets {
 		actions = append(actions, string(p.Subsets[i].Action))
 	}
-	if got := strings.Join(actions, " "); got != "keep create create adopt" || p.Subsets[0].Child.Object.GetName() != "web-a" {
-		t.Error(got, p)
+	if got := strings.Join(actions, " "); got != "keep create create adopt" {
+		t.Errorf("actions: got %q, want %q\n%v", got, "keep create create adopt", p)
+	} else if p.Subsets[0].Child.Object.GetName() != "web-a" {
+		t.Errorf("p.Subsets[0].Child.Object.GetName(): got %q, want %q\n%s\n%v", p.Subsets[0].Child.Object.GetName(), "web-a", got, p)
 	}
 	has := func(list []Removal, c *Child) bool {
 		return slices.ContainsFunc(list, func(r Removal) bool { return r.Child == c })
 	}
-	if !has(p.Deletes, other) || !has(p.Deletes, left) || has(p.Deletes, nameless) || has(p.Deletes, unmatched) || !has(p.Release, unmatched) || len(p.Release) != 1 {
-		t.Error(p)
+	if !has(p.Deletes, other) {
+		t.Errorf("has(p.Deletes, other): got false, want true\n%v", p)
+	}
+	if !has(p.Deletes, left) {
+		t.Errorf("has(p.Deletes, left): got false, want true\n%v", p)
+	}
+	if has(p.Deletes, nameless) {
+		t.Errorf("has(p.Deletes, nameless): got true, want false\n%v", p)
+	}
+	if has(p.Deletes, unmatched) {
+		t.Errorf("has(p.Deletes, unmatched): got true, want false\n%v", p)
+	}
+	if !has(p.Release, unmatched) {
+		t.Errorf("has(p.Release, unmatched): got false, want true\n%v", p)
+	}
+	if len(p.Release) != 1 {
+		t.Errorf("len(p.Release): got %d, want 1\n%v", len(p.Release), p)
 	}
 	if !has(p.Deletes, younger) { // the older one does its work: one replica is wanted, and ready
 		t.Error("the younger one is left")
@@ -206,8 +230,12 @@ func TestWaitingForChildren(t *testing.T) {
 	s.child(Deployment, "b", 1, nil)
 	s.Absent = []Kind{CloneSet}
 	p := Make(*s)
-	if p.Subsets[0].Action != Hold || p.Subsets[1].Action != Hold || len(p.Deletes) > 0 {
-		t.Error(p)
+	if p.Subsets[0].Action != Hold {
+		t.Errorf("p.Subsets[0].Action: got %q, want %q\n%v", p.Subsets[0].Action, Hold, p)
+	} else if p.Subsets[1].Action != Hold {
+		t.Errorf("p.Subsets[1].Action: got %q, want %q\n%v", p.Subsets[1].Action, Hold, p)
+	} else if len(p.Deletes) > 0 {
+		t.Errorf("p.Deletes: got %v, want none\n%v", p.Deletes, p)
 	}
 }
 
@@ -244,16 +272,31 @@ func TestNumbersThatDoNotFit(t *testing.T) {
 	s.child(CloneSet, "gone", 1, nil)
 	p := Make(*s)
 	p.Finish(Outcome{}, noon)
-	if fmt.Sprint(p.next()) != "[1 0]" || p.Subsets[0].Action != Update || p.Subsets[1].Action != Hold || len(p.Deletes) > 0 || p.After != time.Minute {
-		t.Error(p)
+	if got := fmt.Sprint(p.next()); got != "[1 0]" {
+		t.Errorf("p.next(): got %q, want %q\n%v", got, "[1 0]", p)
+	} else if p.Subsets[0].Action != Update {
+		t.Errorf("p.Subsets[0].Action: got %q, want %q\n%v", p.Subsets[0].Action, Update, p)
+	} else if p.Subsets[1].Action != Hold {
+		t.Errorf("p.Subsets[1].Action: got %q, want %q\n%v", p.Subsets[1].Action, Hold, p)
+	} else if len(p.Deletes) > 0 {
+		t.Errorf("p.Deletes: got %v, want none\n%v", p.Deletes, p)
+	} else if p.After != time.Minute {
+		t.Errorf("p.After: got %v, want %v\n%v", p.After, time.Minute, p)
 	}
-	if p.find(appsv1beta1.SubsetUpdated) != "False Error" || len(p.Notes) != 1 || p.Notes[0].Reason != "FailedSpecifySubsetReplicas" ||
-		!strings.Contains(p.Notes[0].Message, "5") || !strings.Contains(p.Notes[0].Message, "4") {
-		t.Errorf("%+v", p.Notes)
+	if got := p.find(appsv1beta1.SubsetUpdated); got != "False Error" {
+		t.Errorf("p.find(appsv1beta1.SubsetUpdated): got %q, want %q\n%+v", got, "False Error", p.Notes)
+	} else if len(p.Notes) != 1 {
+		t.Errorf("len(p.Notes): got %d, want 1\n%+v", len(p.Notes), p.Notes)
+	} else if p.Notes[0].Reason != "FailedSpecifySubsetReplicas" {
+		t.Errorf("p.Notes[0].Reason: got %q, want %q\n%+v", p.Notes[0].Reason, "FailedSpecifySubsetReplicas", p.Notes)
+	} else if !strings.Contains(p.Notes[0].Message, "5") {
+		t.Errorf("p.Notes[0].Message: got %q, want it to contain %q\n%+v", p.Notes[0].Message, "5", p.Notes)
+	} else if !strings.Contains(p.Notes[0].Message, "4") {
+		t.Errorf("p.Notes[0].Message: got %q, want it to contain %q\n%+v", p.Notes[0].Message, "4", p.Notes)
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == appsv1beta1.SubsetUpdated && c.Message != p.Notes[0].Message {
-			t.Error(c.Message)
+			t.Errorf("c.Message: got %q, want %q", c.Message, p.Notes[0].Message)
 		}
 	}
 }
@@ -278,7 +321,7 @@ func TestReasonsToUpdate(t *testing.T) {
 		s := asked(t, tt.kind, 2, plain("a")...)
 		s.child(tt.kind, "a", 2, nil, tt.change)
 		if got := Make(*s).Subsets[0]; got.Action != tt.want {
-			t.Errorf("%s: %v", name, got.String())
+			t.Errorf("%s: got.Action: got %q, want %q\n%v", name, got.Action, tt.want, got.String())
 		}
 	}
 }
@@ -289,12 +332,18 @@ func TestThePartitionIsAtMostTheReplicas(t *testing.T) {
 	s := asked(t, StatefulSet, 3, plain("a")...)
 	s.United.Spec.UpdateStrategy.ManualUpdate = &appsv1beta1.ManualUpdate{Partitions: map[string]int32{"a": 9}}
 	c := s.child(StatefulSet, "a", 2, []*corev1.Pod{s.pod("web-a-2", time.Hour, running(time.Hour), labelled(RevisionHash, "old"))}, func(c *Child) { c.Partition = new(int32(3)) })
-	if p := Make(*s); p.Subsets[0].Wanted.Partition != 3 || p.Status.SubsetStatuses[0].Partition != 3 || p.NewRevision != nil || len(p.Restart) > 0 {
-		t.Error(p)
+	if p := Make(*s); p.Subsets[0].Wanted.Partition != 3 {
+		t.Errorf("p.Subsets[0].Wanted.Partition: got %d, want 3\n%v", p.Subsets[0].Wanted.Partition, p)
+	} else if p.Status.SubsetStatuses[0].Partition != 3 {
+		t.Errorf("p.Status.SubsetStatuses[0].Partition: got %d, want 3\n%v", p.Status.SubsetStatuses[0].Partition, p)
+	} else if p.NewRevision != nil {
+		t.Errorf("p.NewRevision: got %v, want nil\n%v", p.NewRevision, p)
+	} else if len(p.Restart) > 0 {
+		t.Errorf("p.Restart: got %v, want none\n%v", p.Restart, p)
 	}
 	c.OnDelete = true
 	if p := Make(*s); p.Status.SubsetStatuses[0].Partition != 1 {
-		t.Error(p.Status)
+		t.Errorf("p.Status.SubsetStatuses[0].Partition: got %d, want 1\n%+v", p.Status.SubsetStatuses[0].Partition, p.Status)
 	}
 }
 
@@ -324,7 +373,7 @@ func TestBrokenPodsOfStatefulSets(t *testing.T) {
 			got = append(got, pod.Name)
 		}
 		if strings.Join(got, " ") != tt.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got %q, want %q", name, strings.Join(got, " "), tt.want)
 		}
 	}
 }
@@ -368,8 +417,21 @@ func TestAdaptiveSubsetsGetWhatCanBeScheduled(t *testing.T) {
 			if tt.next == "[3 7]" { // scaled up: looked at again when that should have come
 				tt.after = 30 * time.Second
 			}
-			if fmt.Sprint(p.next()) != tt.next || p.schedulable(0) != tt.schedulable || p.After != tt.after || p.First != tt.first || p.schedulable(1) != "" {
-				t.Errorf("%v %s after %s first %t\n%s", p.next(), p.schedulable(0), p.After, p.First, p)
+			if got := fmt.Sprint(p.next()); got != tt.next {
+				t.Errorf("p.next(): got %q, want %q; %v %s after %s first %t\n%s", got, tt.next, p.next(), p.schedulable(0), p.After, p.First, p)
+			}
+			if got := p.schedulable(0); got != tt.schedulable {
+				t.Errorf("p.schedulable(0): got %q, want %q; %v %s after %s first %t\n%s", got, tt.schedulable, p.next(), p.schedulable(0), p.After,
+					p.First, p)
+			}
+			if p.After != tt.after {
+				t.Errorf("p.After: got %v, want %v; %v %s after %s first %t\n%s", p.After, tt.after, p.next(), p.schedulable(0), p.After, p.First, p)
+			}
+			if p.First != tt.first {
+				t.Errorf("p.First: got %t, want %t; %v %s after %s first %t\n%s", p.First, tt.first, p.next(), p.schedulable(0), p.After, p.First, p)
+			}
+			if got := p.schedulable(1); got != "" {
+				t.Errorf("p.schedulable(1): got %q, want %q; %v %s after %s first %t\n%s", got, "", p.next(), p.schedulable(0), p.After, p.First, p)
 			}
 			s.United.Spec.Topology.ScheduleStrategy.Type = ""
 			if p := Make(*s); p.schedulable(0) != "" || len(p.Status.SubsetStatuses[0].Conditions) > 0 {
@@ -422,8 +484,14 @@ func TestReservedPodsAreCountedAndLabelled(t *testing.T) {
 			for _, m := range p.Marks {
 				patched += fmt.Sprint(m.Reserved)
 			}
-			if p.Subsets[0].Reserved != tt.reserved || patched != tt.patched || tt.after != 0 && p.After != tt.after {
-				t.Errorf("%d %q %s\n%s", p.Subsets[0].Reserved, patched, p.After, p)
+			if p.Subsets[0].Reserved != tt.reserved {
+				t.Errorf("p.Subsets[0].Reserved: got %d, want %d\n%s", p.Subsets[0].Reserved, tt.reserved, p)
+			}
+			if patched != tt.patched {
+				t.Errorf("patched: got %q, want %q\n%s", patched, tt.patched, p)
+			}
+			if tt.after != 0 && p.After != tt.after {
+				t.Errorf("p.After: got %v, want %v\n%s", p.After, tt.after, p)
 			}
 		})
 	}
@@ -444,9 +512,15 @@ func TestReservingSubsetsHaveConditionsAndNumbers(t *testing.T) {
 	if fmt.Sprint(p.next()) != "[3 3]" || p.schedulable(0) != "False reschedule" || p.schedulable(1) != "True reschedule" || !p.First {
 		t.Error("reserved", p)
 	}
-	if p.Status.ReservedPods != 3 || p.Status.SubsetStatuses[0].ReservedPods != 3 || p.Status.Replicas != 0 ||
-		p.Status.LabelSelector != "app=web,apps.kruise.io/united-deployment-reserved-pod=false" {
-		t.Errorf("UD-125: %+v", p.Status)
+	if p.Status.ReservedPods != 3 {
+		t.Errorf("UD-125: p.Status.ReservedPods: got %d, want 3\n%+v", p.Status.ReservedPods, p.Status)
+	} else if p.Status.SubsetStatuses[0].ReservedPods != 3 {
+		t.Errorf("UD-125: p.Status.SubsetStatuses[0].ReservedPods: got %d, want 3\n%+v", p.Status.SubsetStatuses[0].ReservedPods, p.Status)
+	} else if p.Status.Replicas != 0 {
+		t.Errorf("UD-125: p.Status.Replicas: got %d, want 0\n%+v", p.Status.Replicas, p.Status)
+	} else if p.Status.LabelSelector != "app=web,apps.kruise.io/united-deployment-reserved-pod=false" {
+		t.Errorf("UD-125: p.Status.LabelSelector: got %q, want %q\n%+v", p.Status.LabelSelector,
+			"app=web,apps.kruise.io/united-deployment-reserved-pod=false", p.Status)
 	}
 	// UD-126: turned off, labels stay and the numbers are those of the other mode.
 	s.adaptive(false)
@@ -516,8 +590,11 @@ func TestMaxUnavailableWithReservedPods(t *testing.T) {
 		if v.Action == Verify {
 			v.Action = Keep
 		}
-		if got != tt.want || v.Action != tt.action {
-			t.Errorf("%s %s: %q %s", tt.kind, tt.own, got, v.String())
+		if got != tt.want {
+			t.Errorf("%s %s: got %q, want %q\n%s", tt.kind, tt.own, got, tt.want, v.String())
+		}
+		if v.Action != tt.action {
+			t.Errorf("%s %s: v.Action: got %q, want %q\n%s", tt.kind, tt.own, v.Action, tt.action, v.String())
 		}
 	}
 }
@@ -532,20 +609,49 @@ func TestTheStatusIsSummedUpWithItsConditions(t *testing.T) {
 	p := Make(*s)
 	p.Finish(Outcome{Provisioned: 1}, noon)
 	st := p.Status
-	if st.Replicas != 2 || st.ReadyReplicas != 1 || st.UpdatedReplicas != 1 || st.UpdatedReadyReplicas != 1 || st.ObservedGeneration != 7 || st.CurrentRevision != "older" ||
-		st.UpdatedRevision != s.Revisions[0].Name || st.LabelSelector != "app=web" {
-		t.Errorf("%+v", st)
+	if st.Replicas != 2 {
+		t.Errorf("st.Replicas: got %d, want 2\n%+v", st.Replicas, st)
+	} else if st.ReadyReplicas != 1 {
+		t.Errorf("st.ReadyReplicas: got %d, want 1\n%+v", st.ReadyReplicas, st)
+	} else if st.UpdatedReplicas != 1 {
+		t.Errorf("st.UpdatedReplicas: got %d, want 1\n%+v", st.UpdatedReplicas, st)
+	} else if st.UpdatedReadyReplicas != 1 {
+		t.Errorf("st.UpdatedReadyReplicas: got %d, want 1\n%+v", st.UpdatedReadyReplicas, st)
+	} else if st.ObservedGeneration != 7 {
+		t.Errorf("st.ObservedGeneration: got %d, want 7\n%+v", st.ObservedGeneration, st)
+	} else if st.CurrentRevision != "older" {
+		t.Errorf("st.CurrentRevision: got %q, want %q\n%+v", st.CurrentRevision, "older", st)
+	} else if st.UpdatedRevision != s.Revisions[0].Name {
+		t.Errorf("st.UpdatedRevision: got %q, want %q\n%+v", st.UpdatedRevision, s.Revisions[0].Name, st)
+	} else if st.LabelSelector != "app=web" {
+		t.Errorf("st.LabelSelector: got %q, want %q\n%+v", st.LabelSelector, "app=web", st)
 	}
-	if len(st.SubsetStatuses) != 2 || st.SubsetStatuses[0].Name != "a" || st.SubsetStatuses[0].Replicas != 2 || st.SubsetStatuses[0].ReadyReplicas != 1 || st.SubsetStatuses[1].Replicas != 2 {
-		t.Errorf("UD-138: %+v", st.SubsetStatuses)
+	if len(st.SubsetStatuses) != 2 {
+		t.Errorf("UD-138: len(st.SubsetStatuses): got %d, want 2\n%+v", len(st.SubsetStatuses), st.SubsetStatuses)
+	} else if st.SubsetStatuses[0].Name != "a" {
+		t.Errorf("UD-138: st.SubsetStatuses[0].Name: got %q, want %q\n%+v", st.SubsetStatuses[0].Name, "a", st.SubsetStatuses)
+	} else if st.SubsetStatuses[0].Replicas != 2 {
+		t.Errorf("UD-138: st.SubsetStatuses[0].Replicas: got %d, want 2\n%+v", st.SubsetStatuses[0].Replicas, st.SubsetStatuses)
+	} else if st.SubsetStatuses[0].ReadyReplicas != 1 {
+		t.Errorf("UD-138: st.SubsetStatuses[0].ReadyReplicas: got %d, want 1\n%+v", st.SubsetStatuses[0].ReadyReplicas, st.SubsetStatuses)
+	} else if st.SubsetStatuses[1].Replicas != 2 {
+		t.Errorf("UD-138: st.SubsetStatuses[1].Replicas: got %d, want 2\n%+v", st.SubsetStatuses[1].Replicas, st.SubsetStatuses)
 	}
-	if p.find("UnitedDeploymentUpdated") != "False UnitedDeploymentRevisionUpdating" || p.find("SubsetFailure") != "True Error" || p.find("SubsetProvisioned") != "True " ||
-		p.find("SubsetUpdated") != "True " {
-		t.Errorf("%+v", st.Conditions)
+	if got := p.find("UnitedDeploymentUpdated"); got != "False UnitedDeploymentRevisionUpdating" {
+		t.Errorf("p.find(\"UnitedDeploymentUpdated\"): got %q, want %q\n%+v", got, "False UnitedDeploymentRevisionUpdating", st.Conditions)
+	}
+	if got := p.find("SubsetFailure"); got != "True Error" {
+		t.Errorf("p.find(\"SubsetFailure\"): got %q, want %q\n%+v", got, "True Error", st.Conditions)
+	}
+	if got := p.find("SubsetProvisioned"); got != "True " {
+		t.Errorf("p.find(\"SubsetProvisioned\"): got %q, want %q\n%+v", got, "True ", st.Conditions)
+	}
+	if got := p.find("SubsetUpdated"); got != "True " {
+		t.Errorf("p.find(\"SubsetUpdated\"): got %q, want %q\n%+v", got, "True ", st.Conditions)
 	}
 	for _, c := range st.Conditions {
 		if c.Type == appsv1beta1.UnitedDeploymentUpdated && !strings.Contains(c.Message, s.Revisions[0].Name) {
-			t.Error(c.Message)
+			t.Errorf("c.Message: got %q, want it to contain %q", c.Message, s.Revisions[0].Name)
 		}
 	}
 	// Later: all is updated, and nothing fails; times of what stays the same do not move.
@@ -554,9 +660,20 @@ func TestTheStatusIsSummedUpWithItsConditions(t *testing.T) {
 	old.Labels[RevisionHash] = s.Revisions[0].Name
 	p = Make(*s)
 	p.Finish(Outcome{Provision: "x", Update: "y"}, s.Now)
-	if p.Status.CurrentRevision != p.Expected || p.find("UnitedDeploymentUpdated") != "True UnitedDeploymentRevisionUpdated" || p.find("SubsetFailure") != "" ||
-		p.find("SubsetProvisioned") != "False Error" || p.find("SubsetUpdated") != "False Error" {
-		t.Errorf("%+v", p.Status)
+	if p.Status.CurrentRevision != p.Expected {
+		t.Errorf("p.Status.CurrentRevision: got %q, want %q\n%+v", p.Status.CurrentRevision, p.Expected, p.Status)
+	}
+	if got := p.find("UnitedDeploymentUpdated"); got != "True UnitedDeploymentRevisionUpdated" {
+		t.Errorf("p.find(\"UnitedDeploymentUpdated\"): got %q, want %q\n%+v", got, "True UnitedDeploymentRevisionUpdated", p.Status)
+	}
+	if got := p.find("SubsetFailure"); got != "" {
+		t.Errorf("p.find(\"SubsetFailure\"): got %q, want %q\n%+v", got, "", p.Status)
+	}
+	if got := p.find("SubsetProvisioned"); got != "False Error" {
+		t.Errorf("p.find(\"SubsetProvisioned\"): got %q, want %q\n%+v", got, "False Error", p.Status)
+	}
+	if got := p.find("SubsetUpdated"); got != "False Error" {
+		t.Errorf("p.find(\"SubsetUpdated\"): got %q, want %q\n%+v", got, "False Error", p.Status)
 	}
 	s.United.Status = p.Status
 	p = Make(*s)
@@ -578,15 +695,37 @@ func TestRevisions(t *testing.T) {
 				Template map[string]any `json:"template"`
 			} `json:"spec"`
 		}
-		if err := json.Unmarshal(first.Data.Raw, &data); err != nil || data.Spec.Template["$patch"] != "replace" || data.Spec.Template[string(kind)] == nil {
-			t.Errorf("%s: %s", err, first.Data.Raw)
+		if err := json.Unmarshal(first.Data.Raw, &data); err != nil {
+			t.Errorf("json.Unmarshal(first.Data.Raw, &data): unexpected error: %v\n%s", err, first.Data.Raw)
+		} else if data.Spec.Template["$patch"] != "replace" {
+			t.Errorf("%s: data.Spec.Template[\"$patch\"]: got %v, want %q\n%s", err, data.Spec.Template["$patch"], "replace", first.Data.Raw)
+		} else if data.Spec.Template[string(kind)] == nil {
+			t.Errorf("%s: data.Spec.Template[string(kind)]: got nil, want a value\n%s", err, first.Data.Raw)
 		}
-		if first.Labels["team"] != "x" || first.Labels["controller.kubernetes.io/hash"] == "" || OwnerOf(first) != "u" || !strings.HasPrefix(first.Name, "web-") ||
-			first.Namespace != "shop" || first.Revision != 1 {
-			t.Errorf("%+v", first)
+		if first.Labels["team"] != "x" {
+			t.Errorf("first.Labels[\"team\"]: got %q, want %q\n%+v", first.Labels["team"], "x", first)
 		}
-		if p := Make(*s); p.NewRevision != nil || p.Renumber != nil || p.Expected != first.Name {
-			t.Error("UD-132: the newest is used again")
+		if first.Labels["controller.kubernetes.io/hash"] == "" {
+			t.Errorf("first.Labels[\"controller.kubernetes.io/hash\"]: got nothing, want some text\n%+v", first)
+		}
+		if got := OwnerOf(first); got != "u" {
+			t.Errorf("OwnerOf(first): got %q, want %q\n%+v", got, "u", first)
+		}
+		if !strings.HasPrefix(first.Name, "web-") {
+			t.Errorf("first.Name: got %q, want it to begin with %q\n%+v", first.Name, "web-", first)
+		}
+		if first.Namespace != "shop" {
+			t.Errorf("first.Namespace: got %q, want %q\n%+v", first.Namespace, "shop", first)
+		}
+		if first.Revision != 1 {
+			t.Errorf("first.Revision: got %d, want 1\n%+v", first.Revision, first)
+		}
+		if p := Make(*s); p.NewRevision != nil {
+			t.Errorf("UD-132: the newest is used again: p.NewRevision: got %v, want nil", p.NewRevision)
+		} else if p.Renumber != nil {
+			t.Errorf("UD-132: the newest is used again: p.Renumber: got %v, want nil", p.Renumber)
+		} else if p.Expected != first.Name {
+			t.Errorf("UD-132: the newest is used again: p.Expected: got %q, want %q", p.Expected, first.Name)
 		}
 		s.United.Spec.Topology.Subsets = append(s.United.Spec.Topology.Subsets, appsv1beta1.Subset{Name: "b", Patch: runtime.RawExtension{Raw: []byte(`{"spec":{}}`)}})
 		s.United.Spec.Replicas, s.United.Generation = new(int32(9)), 8
@@ -598,14 +737,28 @@ func TestRevisions(t *testing.T) {
 		newer.Name, newer.UID, newer.Revision = "web-newer", "r2", 4
 		newer.Data.Raw = []byte(strings.Replace(string(first.Data.Raw), `"image":"i"`, `"image":"j"`, 1))
 		s.Revisions = append(s.Revisions, newer)
-		if p := Make(*s); p.Renumber == nil || p.Renumber.Name != first.Name || p.Number != 5 || p.NewRevision != nil {
-			t.Error("UD-132: a rollback")
+		if p := Make(*s); p.Renumber == nil {
+			t.Error("UD-132: a rollback: p.Renumber: got nil, want a value")
+		} else if p.Renumber.Name != first.Name {
+			t.Errorf("UD-132: a rollback: p.Renumber.Name: got %q, want %q", p.Renumber.Name, first.Name)
+		} else if p.Number != 5 {
+			t.Errorf("UD-132: a rollback: p.Number: got %d, want 5", p.Number)
+		} else if p.NewRevision != nil {
+			t.Errorf("UD-132: a rollback: p.NewRevision: got %v, want nil", p.NewRevision)
 		}
 		other := first.DeepCopy()
 		other.Data.Raw = []byte(strings.Replace(string(first.Data.Raw), `"image":"i"`, `"image":"k"`, 1))
 		s.Revisions = []*appsv1.ControllerRevision{other}
-		if p := Make(*s); p.NewRevision == nil || p.NewRevision.Name == first.Name || p.Status.CollisionCount == nil || *p.Status.CollisionCount != 1 || p.NewRevision.Revision != 2 {
-			t.Error("UD-132: a collision")
+		if p := Make(*s); p.NewRevision == nil {
+			t.Error("UD-132: a collision: p.NewRevision: got nil, want a value")
+		} else if p.NewRevision.Name == first.Name {
+			t.Errorf("UD-132: a collision: p.NewRevision.Name: got %q, want another value", p.NewRevision.Name)
+		} else if p.Status.CollisionCount == nil {
+			t.Error("UD-132: a collision: p.Status.CollisionCount: got nil, want a value")
+		} else if *p.Status.CollisionCount != 1 {
+			t.Errorf("UD-132: a collision: *p.Status.CollisionCount: got %d, want 1", *p.Status.CollisionCount)
+		} else if p.NewRevision.Revision != 2 {
+			t.Errorf("UD-132: a collision: p.NewRevision.Revision: got %d, want 2", p.NewRevision.Revision)
 		}
 	}
 	s := asked(t, CloneSet, 2, plain("a")...)
@@ -670,24 +823,28 @@ func TestOptionsOfStrategies(t *testing.T) {
 	}
 	strategy.Type = "Adaptive"
 	want := adaptive{adaptive: true, critical: 30 * time.Second, duration: 300 * time.Second}
-	if o := options(u); o != want || strategy.Adaptive != nil {
-		t.Error(o)
+	o := options(u)
+	if o != want {
+		t.Errorf("options(u): got %+v, want %+v", o, want)
+	}
+	if strategy.Adaptive != nil {
+		t.Errorf("strategy.Adaptive: got %+v, want nil", strategy.Adaptive)
 	}
 	if strategy.Adaptive = (&appsv1beta1.AdaptiveUnitedDeploymentStrategy{}); options(u) != want || *strategy.Adaptive != (appsv1beta1.AdaptiveUnitedDeploymentStrategy{}) {
 		t.Error(options(u))
 	}
 	strategy.Adaptive = &appsv1beta1.AdaptiveUnitedDeploymentStrategy{RescheduleCriticalSeconds: new(int32(0)), UnschedulableDuration: new(int32(7)), ReserveUnschedulablePods: true}
 	if o := options(u); o != (adaptive{true, true, 0, 7 * time.Second}) {
-		t.Error(o)
+		t.Errorf("options(u): got %+v, want %+v", o, adaptive{true, true, 0, 7 * time.Second})
 	}
 	// UnitedDeployments of OpenKruise 1.7 and 1.8 keep the window that they have asked for.
 	strategy.Adaptive = &appsv1beta1.AdaptiveUnitedDeploymentStrategy{UnschedulableLastSeconds: new(int32(9))}
 	if o := options(u); o.duration != 9*time.Second {
-		t.Error(o)
+		t.Errorf("o.duration: got %v, want %v\n%+v", o.duration, 9*time.Second, o)
 	}
 	strategy.Adaptive.UnschedulableDuration = new(int32(0))
 	if o := options(u); o.duration != 0 {
-		t.Error(o)
+		t.Errorf("o.duration: got %v, want 0\n%+v", o.duration, o)
 	}
 }
 
@@ -701,15 +858,23 @@ func TestARestartAnnotationIsANewRevision(t *testing.T) {
 	s.United.Spec.Template.CloneSetTemplate.Spec.Template.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "now"}
 	p := Make(*s)
 	if p.NewRevision == nil {
-		t.Fatal(p)
+		t.Fatalf("p.NewRevision: got nil, want a value\n%v", p)
 	}
 	for i := range p.Subsets {
 		v := &p.Subsets[i]
 		doc, err := p.Template.Build(s.United, v.Subset, v.Wanted)
 		pod := member(member(doc, "spec"), "template")
-		if err != nil || v.Action != Update || v.Wanted.Partition != int32(1-i) || v.Wanted.Revision != p.Expected ||
-			member(member(pod, "metadata"), "annotations")["kubectl.kubernetes.io/restartedAt"] != "now" {
-			t.Error(err, v.String(), pod)
+		if err != nil {
+			t.Errorf("unexpected error: %v\n%s\n%v", err, v.String(), pod)
+		} else if v.Action != Update {
+			t.Errorf("v.Action: got %q, want %q\n%v\n%s\n%v", v.Action, Update, err, v.String(), pod)
+		} else if v.Wanted.Partition != int32(1-i) {
+			t.Errorf("v.Wanted.Partition: got %d, want %d\n%v\n%s\n%v", v.Wanted.Partition, int32(1-i), err, v.String(), pod)
+		} else if v.Wanted.Revision != p.Expected {
+			t.Errorf("v.Wanted.Revision: got %q, want %q\n%v\n%s\n%v", v.Wanted.Revision, p.Expected, err, v.String(), pod)
+		} else if got := member(member(pod, "metadata"), "annotations")["kubectl.kubernetes.io/restartedAt"]; got != "now" {
+			t.Errorf("member(member(pod, \"metadata\"), \"annotations\")[\"kubectl.kubernetes.io/restartedAt\"]: got %v, want %q\n%v\n%s\n%v",
+				got, "now", err, v.String(), pod)
 		}
 	}
 }

@@ -183,7 +183,7 @@ func TestNames(t *testing.T) {
 		object := united(t, deployment, "")
 		object.Name = name
 		if diff := cmp.Diff(want, faults(object, nil)); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: faults(object, nil) (-want +got):\n%s", name, diff)
 		}
 		if got := faults(object, object.DeepCopy()); len(got) > 0 {
 			t.Errorf("%s, stored: %s", name, got)
@@ -192,12 +192,12 @@ func TestNames(t *testing.T) {
 	dotted := united(t, advanced, "")
 	dotted.Name = "a.b"
 	if diff := cmp.Diff([]string{"Invalid spec.template.advancedStatefulSetTemplate"}, faults(dotted, nil)); diff != "" {
-		t.Error(diff)
+		t.Errorf("faults(dotted, nil) (-want +got):\n%s", diff)
 	}
 	generated := united(t, deployment, "")
 	generated.Name, generated.GenerateName = "", strings.Repeat("x", 238)
 	if diff := cmp.Diff([]string{"Invalid metadata.generateName"}, faults(generated, nil)); diff != "" {
-		t.Error(diff)
+		t.Errorf("faults(generated, nil) (-want +got):\n%s", diff)
 	}
 }
 
@@ -206,12 +206,12 @@ func TestPercentagesFitWhateverIsShared(t *testing.T) {
 	for replicas := range 2000 {
 		object := united(t, deployment, fmt.Sprintf(`"replicas":%d,"topology":{"subsets":[{"name":"a","replicas":"33%%"},{"name":"b","replicas":"33%%"},{"name":"c","replicas":"34%%"}]}`, replicas))
 		if got := faults(object, nil); len(got) > 0 {
-			t.Fatalf("%d: %s", replicas, got)
+			t.Fatalf("%d: faults(object, nil): got %q, want none", replicas, got)
 		}
 	}
 	largest := united(t, deployment, `"replicas":2147483647,"topology":{"subsets":[{"name":"a","replicas":"100%"},{"name":"b","replicas":"0%"}]}`)
 	if got := faults(largest, nil); len(got) > 0 {
-		t.Error(got)
+		t.Errorf("faults(largest, nil): got %q, want none", got)
 	}
 }
 
@@ -276,8 +276,12 @@ func TestMessagesHaveNumbers(t *testing.T) {
 		`"replicas":-5`: "Invalid value: -5",
 	} {
 		errs := Validate(united(t, deployment, rest), nil, Rules{})
-		if text := fmt.Sprint(errs); len(errs) != 1 || !strings.Contains(text, want) || strings.Contains(text, "0xc0") {
-			t.Errorf("%s: %s", rest, text)
+		if text := fmt.Sprint(errs); len(errs) != 1 {
+			t.Errorf("%s: len(errs): got %d, want 1\n%s", rest, len(errs), text)
+		} else if !strings.Contains(text, want) {
+			t.Errorf("%s: errs: got %q, want it to contain %q", rest, text, want)
+		} else if strings.Contains(text, "0xc0") {
+			t.Errorf("%s: errs: got %q, want it not to contain %q", rest, text, "0xc0")
 		}
 	}
 }
@@ -306,8 +310,11 @@ func TestLargeObjectsAreRefusedSoon(t *testing.T) {
 		"a deep patch":               {deployment, subsets(`{"name":"a","patch":` + strings.Repeat(`{"spec":`, 5000) + `1` + strings.Repeat(`}`, 5000) + `}`), ""},
 	} {
 		got := strings.Join(faults(united(t, test.template, test.rest), nil), " ")
-		if (got == "") != (test.want == "") || !strings.Contains(got, test.want) {
-			t.Errorf("%s: %.200s, want %q", name, got, test.want)
+		if (got == "") != (test.want == "") {
+			t.Errorf(`%s: got == "": got %t, want %t; %.200s, want %q`, name, got == "", test.want == "", got, test.want)
+		}
+		if !strings.Contains(got, test.want) {
+			t.Errorf("%s: got %q, want it to contain %q", name, got, test.want)
 		}
 	}
 }

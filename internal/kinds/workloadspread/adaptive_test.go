@@ -35,8 +35,12 @@ func TestCritical(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			spread := workloadspreadtest.Spread()
 			spread.Spec.ScheduleStrategy = test.strategy
-			if got, on := Critical(spread); got != test.want || on != (test.want > 0) {
-				t.Error(got, on)
+			got, on := Critical(spread)
+			if got != test.want {
+				t.Errorf("Critical(spread): got %v, want %v", got, test.want)
+			}
+			if on != (test.want > 0) {
+				t.Errorf("on: got %t, want %t", on, test.want > 0)
 			}
 		})
 	}
@@ -78,8 +82,11 @@ func TestUnscheduled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, again := unscheduled(test.pod, time.Minute, workloadspreadtest.Clock)
-			if got != test.want || !again.Equal(test.again) {
-				t.Error(got, again)
+			if got != test.want {
+				t.Errorf("got %t, want %t", got, test.want)
+			}
+			if !again.Equal(test.again) {
+				t.Errorf("again: got %v, want %v", again, test.again)
 			}
 		})
 	}
@@ -126,14 +133,24 @@ func TestNextCondition(t *testing.T) {
 				t.Errorf("message %q", got.Message)
 			}
 			got.Message = ""
-			if diff := cmp.Diff(*test.want, got); diff != "" || recovered != test.recovered || !until.Equal(test.until) {
-				t.Error(recovered, until, diff)
+			if diff := cmp.Diff(*test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if recovered != test.recovered {
+				t.Errorf("recovered: got %t, want %t", recovered, test.recovered)
+			}
+			if !until.Equal(test.until) {
+				t.Errorf("until: got %v, want %v", until, test.until)
 			}
 		})
 	}
 	// WS-199: the window is an option.
-	if c, recovered, _ := nextCondition(condition("False", "PodUnschedulable", -600), false, 0, time.Minute, time.Hour,
-		workloadspreadtest.Clock); c.Status != "False" || recovered {
-		t.Error(c)
+	c, recovered, _ := nextCondition(condition("False", "PodUnschedulable", -600), false, 0, time.Minute, time.Hour,
+		workloadspreadtest.Clock)
+	if c.Status != "False" {
+		t.Errorf("c.Status: got %q, want %q\n%v", c.Status, "False", c)
+	}
+	if recovered {
+		t.Errorf("recovered: got true, want false\n%v", c)
 	}
 }

@@ -109,8 +109,11 @@ func TestFits(t *testing.T) {
 			}
 			document = bytes.Replace(document, []byte(`"spec":{`), []byte(`"spec":{`+test.raw), 1)
 			got, err := Fits(test.subsets, document, test.node)
-			if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
-				t.Error(err, diff)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if err != nil {
+				t.Errorf("unexpected error: %v", err)
 			}
 		})
 	}
@@ -131,8 +134,11 @@ func TestChoose(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, ok := choose(test.fits, func(subset int) bool { return slices.Contains(test.room, subset) })
-			if got != test.want || ok != (test.want >= 0) {
-				t.Error(got, ok)
+			if got != test.want {
+				t.Errorf("got %d, want %d", got, test.want)
+			}
+			if ok != (test.want >= 0) {
+				t.Errorf("ok: got %t, want %t", ok, test.want >= 0)
 			}
 		})
 	}
@@ -160,8 +166,11 @@ func TestAdoptedMetadata(t *testing.T) {
 			spread := workloadspreadtest.Spread(subset)
 			spread.Annotations = map[string]string{pub.IgnorePatchExistingPods: test.ignore}
 			got, err := adoptedMetadata(spread, &subset)
-			if diff := cmp.Diff(test.want, got); diff != "" || err != nil {
-				t.Error(err, diff)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if err != nil {
+				t.Errorf("unexpected error: %v", err)
 			}
 		})
 	}

@@ -32,7 +32,7 @@ func BenchmarkPlan(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if plan := Make(snapshot); len(plan.Writes) > 0 {
-			b.Fatal(plan.Headline())
+			b.Fatalf("plan.Writes: got %d, want none\n%q", len(plan.Writes), plan.Headline())
 		}
 	}
 }

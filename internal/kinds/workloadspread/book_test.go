@@ -112,8 +112,12 @@ func TestCreate(t *testing.T) {
 			spread := workloadspreadtest.Read(t, test.spread)
 			before := spread.DeepCopy()
 			got := Create(spread, test.target, test.pod, workloadspreadtest.BookingTime)
-			if text := outcome(t, got); text != test.want || got.Reason != test.reason {
-				t.Errorf("%s %q\n want %s %q", text, got.Reason, test.want, test.reason)
+			text := outcome(t, got)
+			if text != test.want {
+				t.Errorf("outcome(t, got): got %q, want %q; %s %q\n want %s %q", text, test.want, text, got.Reason, test.want, test.reason)
+			}
+			if got.Reason != test.reason {
+				t.Errorf("got.Reason: got %q, want %q; %s %q\n want %s %q", got.Reason, test.reason, text, got.Reason, test.want, test.reason)
 			}
 			if diff := cmp.Diff(before, spread); diff != "" { // WS-097
 				t.Errorf("the object was changed: %s", diff)
@@ -163,8 +167,12 @@ func TestDelete(t *testing.T) {
 			spread := workloadspreadtest.Read(t, test.spread)
 			before := spread.DeepCopy()
 			got := Delete(spread, test.target, test.pod, workloadspreadtest.BookingTime)
-			if text := outcome(t, got); text != test.want || (got.Reason == "") != got.Booked {
-				t.Errorf("%s %q\n want %s", text, got.Reason, test.want)
+			text := outcome(t, got)
+			if text != test.want {
+				t.Errorf("outcome(t, got): got %q, want %q; %s %q\n want %s", text, test.want, text, got.Reason, test.want)
+			}
+			if (got.Reason == "") != got.Booked {
+				t.Errorf("got.Reason == \"\": got %t, want %t; %s %q\n want %s", got.Reason == "", got.Booked, text, got.Reason, test.want)
 			}
 			if diff := cmp.Diff(before, spread); diff != "" {
 				t.Errorf("the object was changed: %s", diff)
@@ -201,7 +209,7 @@ func TestByOrdinal(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -223,7 +231,7 @@ func TestPlacementOfDecision(t *testing.T) {
 	}
 	unlimited := Decision{Subset: subset}
 	if got := unlimited.Placement("ws", Creation{Key: "id", Generated: true}).String(); got != `{"name":"ws","subset":"a"}` {
-		t.Error(got)
+		t.Errorf("got %q, want %q", got, `{"name":"ws","subset":"a"}`)
 	}
 }
 
@@ -261,9 +269,12 @@ func TestPodThatWasNeverSeen(t *testing.T) {
 		if name == "never" { // the cache may still show it before it shows that it went
 			waits = 1
 		}
-		if got := Count(quotas, d.List, "v", pods, workloadspreadtest.BookingTime); got.Subsets[0].MissingReplicas != 1 ||
-			len(got.Subsets[0].CreatingPods) != waits || len(got.Lost) != 0 {
-			t.Errorf("%s: %+v", name, got)
+		if got := Count(quotas, d.List, "v", pods, workloadspreadtest.BookingTime); got.Subsets[0].MissingReplicas != 1 {
+			t.Errorf("%s: got.Subsets[0].MissingReplicas: got %d, want 1\n%+v", name, got.Subsets[0].MissingReplicas, got)
+		} else if len(got.Subsets[0].CreatingPods) != waits {
+			t.Errorf("%s: len(got.Subsets[0].CreatingPods): got %d, want %d\n%+v", name, len(got.Subsets[0].CreatingPods), waits, got)
+		} else if len(got.Lost) != 0 {
+			t.Errorf("%s: len(got.Lost): got %d, want 0\n%+v", name, len(got.Lost), got)
 		}
 	}
 }

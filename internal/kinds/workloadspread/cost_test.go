@@ -37,7 +37,7 @@ func TestCosts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, costs(many(test.pods), test.quota, test.index, 3, !test.former)); diff != "" {
-				t.Error(diff)
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}

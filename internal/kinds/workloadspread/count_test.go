@@ -133,7 +133,7 @@ func TestCount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, Count(test.quotas, test.before, test.version, test.pods, workloadspreadtest.Clock),
 				cmpopts.EquateEmpty()); diff != "" {
-				t.Error(diff)
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -153,17 +153,32 @@ func TestAPodThatWentBeforeItWasSeenTakesNoPlace(t *testing.T) {
 	}{{nil, 1, 1, 0, 0}, {nil, 1, 1, 0, 1}, {[]Seen{seen}, 0, 1, 1, 2}, {nil, 0, 0, 0, 3}} {
 		counted := Count([]SubsetQuota{{"a", 1}}, list, "v1", step.pods, workloadspreadtest.Clock.Add(time.Duration(step.after)*time.Second))
 		list = counted.Subsets
-		if s := list[0]; s.MissingReplicas != 1 || s.Replicas != step.replicas || len(s.CreatingPods) != step.coming ||
-			len(s.DeletingPods) != step.going || len(counted.Lost) != 0 {
-			t.Errorf("step %d: %+v, lost %v", i, s, counted.Lost)
+		s := list[0]
+		if s.MissingReplicas != 1 {
+			t.Errorf("s.MissingReplicas: got %d, want 1; step %d: %+v, lost %v", s.MissingReplicas, i, s, counted.Lost)
+		}
+		if s.Replicas != step.replicas {
+			t.Errorf("s.Replicas: got %d, want %d; step %d: %+v, lost %v", s.Replicas, step.replicas, i, s, counted.Lost)
+		}
+		if len(s.CreatingPods) != step.coming {
+			t.Errorf("len(s.CreatingPods): got %d, want %d; step %d: %+v, lost %v", len(s.CreatingPods), step.coming, i, s, counted.Lost)
+		}
+		if len(s.DeletingPods) != step.going {
+			t.Errorf("len(s.DeletingPods): got %d, want %d; step %d: %+v, lost %v", len(s.DeletingPods), step.going, i, s, counted.Lost)
+		}
+		if len(counted.Lost) != 0 {
+			t.Errorf("len(counted.Lost): got %d, want 0; step %d: %+v, lost %v", len(counted.Lost), i, s, counted.Lost)
 		}
 	}
 	// One that is never shown is not remembered for ever.
 	list = []appsv1beta1.WorkloadSpreadSubsetStatus{workloadspreadtest.Counted("a", 0, 1,
 		workloadspreadtest.Times{"p": workloadspreadtest.At(-17)}, workloadspreadtest.Times{"p": workloadspreadtest.At(-16)})}
-	if s := Count([]SubsetQuota{{"a", 1}}, list, "v1", nil, workloadspreadtest.Clock).Subsets[0]; s.MissingReplicas != 1 ||
-		len(s.CreatingPods)+len(s.DeletingPods) != 0 {
-		t.Errorf("%+v", s)
+	s := Count([]SubsetQuota{{"a", 1}}, list, "v1", nil, workloadspreadtest.Clock).Subsets[0]
+	if s.MissingReplicas != 1 {
+		t.Errorf("s.MissingReplicas: got %d, want 1\n%+v", s.MissingReplicas, s)
+	}
+	if len(s.CreatingPods)+len(s.DeletingPods) != 0 {
+		t.Errorf("len(s.CreatingPods)+len(s.DeletingPods): got %d, want 0\n%+v", len(s.CreatingPods)+len(s.DeletingPods), s)
 	}
 }
 
@@ -189,8 +204,10 @@ func TestQuotas(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Quotas([]appsv1beta1.WorkloadSpreadSubset{workloadspreadtest.Subset("a", test.most)}, 10)
-			if test.invalid != (err != nil) || !test.invalid && got[0] != (SubsetQuota{"a", test.want}) {
-				t.Error(got, err)
+			if test.invalid != (err != nil) {
+				t.Errorf("test.invalid: got %t, want %t\n%v\n%v", test.invalid, err != nil, got, err)
+			} else if !test.invalid && got[0] != (SubsetQuota{"a", test.want}) {
+				t.Errorf("got[0]: got %+v, want %+v\n%v\n%v", got[0], SubsetQuota{"a", test.want}, got, err)
 			}
 		})
 	}
@@ -200,6 +217,6 @@ func TestSeenOf(t *testing.T) {
 	got := SeenOf(workloadspreadtest.Pod("p", workloadspreadtest.Booked("a", "id"), workloadspreadtest.Phase("Failed")), "v1", "b")
 	want := Seen{Name: "p", Version: "v1", Subset: "b", Booking: "id", Created: workloadspreadtest.Clock.Add(-time.Hour)}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

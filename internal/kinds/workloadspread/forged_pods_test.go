@@ -80,8 +80,10 @@ func TestForgedPodsDoNotFillTheStatus(t *testing.T) {
 					delete(spread.Status.VersionedSubsetStatuses, version) // WS-155
 				}
 			}
-			if d := Create(spread, nil, Creation{Key: "real", Version: VersionIgnored}, later); d.Subset == nil || !d.Booked {
-				t.Errorf("%+v", d)
+			if d := Create(spread, nil, Creation{Key: "real", Version: VersionIgnored}, later); d.Subset == nil {
+				t.Errorf("d.Subset: got nil, want a value\n%+v", d)
+			} else if !d.Booked {
+				t.Errorf("d.Booked: got false, want true\n%+v", d)
 			}
 		})
 	}

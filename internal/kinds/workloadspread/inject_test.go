@@ -44,8 +44,10 @@ func injected(t *testing.T, raw []byte, subset *appsv1beta1.WorkloadSpreadSubset
 // WS-017, WS-090 to WS-097: pods before and after, with the operations that lead there.
 func TestInject(t *testing.T) {
 	files, err := filepath.Glob("testdata/inject/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatal(err)
+	if err != nil {
+		t.Fatalf("unexpected error: %v", err)
+	} else if len(files) == 0 {
+		t.Fatalf("files: got none, want some\n%v", err)
 	}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
@@ -103,7 +105,7 @@ func TestInject(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Error(diff)
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -190,7 +192,7 @@ func TestWhereTheRulesOfASubsetGo(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(want, got.Spec); diff != "" {
-				t.Error(diff)
+				t.Errorf("got.Spec (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -14,8 +14,10 @@ import (
 func TestOddMergeKeys(t *testing.T) {
 	const pod = `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c"}]}}`
 	for _, patch := range []string{`{"spec":{"containers":[{"name":{}}]}}`, `{"spec":{"containers":[{"name":["c"]}]}}`} {
-		if err := tryPatch([]byte(patch)); err == nil || !strings.Contains(err.Error(), "cannot be applied") {
-			t.Error(err)
+		if err := tryPatch([]byte(patch)); err == nil {
+			t.Error("tryPatch([]byte(patch)): got nil, want an error")
+		} else if !strings.Contains(err.Error(), "cannot be applied") {
+			t.Errorf("tryPatch([]byte(patch)): got %q, want it to contain %q", err.Error(), "cannot be applied")
 		}
 		subset := workloadspreadtest.Subset("a", nil, workloadspreadtest.Patches(patch))
 		if _, err := Inject([]byte(pod), &subset, pub.Placement{Name: "ws", Subset: "a"}); err == nil {
@@ -46,20 +48,23 @@ func TestAPatchOfALongListDoesNotHoldUpTheWebhook(t *testing.T) {
 		"as many":      `{"spec":{"containers":[{"name":"c",` + env + `}]}}`,
 	} {
 		subset := workloadspreadtest.Subset("a", nil, workloadspreadtest.Patches(patch))
-		if _, err := Inject([]byte(pod), &subset, pub.Placement{Name: "ws", Subset: "a"}); err == nil ||
-			!strings.Contains(err.Error(), "spec.containers.env") {
-			t.Errorf("%s: %.200v", name, err)
+		if _, err := Inject([]byte(pod), &subset, pub.Placement{Name: "ws", Subset: "a"}); err == nil {
+			t.Errorf("%s: err: got nil, want an error", name)
+		} else if !strings.Contains(err.Error(), "spec.containers.env") {
+			t.Errorf("%s: err: got %q, want it to contain %q", name, err.Error(), "spec.containers.env")
 		}
 		if unchanged([]byte(pod), []byte(patch)) {
 			t.Errorf("%s: it is merged", name)
 		}
 		if err := tryPatch([]byte(patch)); (name == "as many") != (err != nil) {
-			t.Errorf("%s: %.200v", name, err)
+			t.Errorf("%s: name == \"as many\": got %t, want %t\n%.200v", name, name == "as many", err != nil, err)
 		}
 	}
 	subset := workloadspreadtest.Subset("a", nil, workloadspreadtest.Patches(`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}],"initContainers":[{"name":"c","env":[]}]}}`))
-	if changes, err := Inject([]byte(pod), &subset, pub.Placement{Name: "ws", Subset: "a"}); err != nil || len(changes) == 0 {
-		t.Errorf("%v, %v", changes, err)
+	if changes, err := Inject([]byte(pod), &subset, pub.Placement{Name: "ws", Subset: "a"}); err != nil {
+		t.Errorf("unexpected error: %v\n%v", err, changes)
+	} else if len(changes) == 0 {
+		t.Errorf("changes: got none, want some\n%v\n%v", changes, err)
 	}
 	if took := time.Since(began); took > 10*time.Second { // some 0.1 s, or minutes
 		t.Error(took)
@@ -94,8 +99,10 @@ func TestPatchesThatTakeTooLongAreRefused(t *testing.T) {
 		"what is deleted from the list": {`{"metadata":{"finalizers":` + list(900, `"a%d"`) + `}}`,
 			`{"metadata":{"$deleteFromPrimitiveList/finalizers":` + list(900, `"b%d"`) + `}}`, "metadata.finalizers"},
 	} {
-		if _, err := mergedText([]byte(test.pod), []byte(test.patch)); err == nil || !strings.Contains(err.Error(), test.list+":") {
-			t.Errorf("%s: %v", name, err)
+		if _, err := mergedText([]byte(test.pod), []byte(test.patch)); err == nil {
+			t.Errorf("%s: err: got nil, want an error", name)
+		} else if !strings.Contains(err.Error(), test.list+":") {
+			t.Errorf("%s: err: got %q, want it to contain %q", name, err.Error(), test.list+":")
 		}
 	}
 	some := strings.ReplaceAll(list(100, `{"name":"a%d"}`), "%", "%%")

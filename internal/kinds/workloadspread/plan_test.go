@@ -242,7 +242,7 @@ func TestPlan(t *testing.T) {
 				s.Versioned = versions
 			}
 			if diff := cmp.Diff(strings.TrimSpace(test.want), strings.TrimSpace(Make(s).String())); diff != "" {
-				t.Error(diff)
+				t.Errorf("strings.TrimSpace(Make(s).String()) (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -284,7 +284,7 @@ func TestTheStatusHasConditionsAndBookings(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{"a"}, plan.Status.Recovered); diff != "" {
-		t.Error(diff)
+		t.Errorf("plan.Status.Recovered (-want +got):\n%s", diff)
 	}
 	if !plan.Again.IsZero() {
 		t.Error("there is nothing to look at again", plan.Again, plan.Because)
@@ -292,10 +292,14 @@ func TestTheStatusHasConditionsAndBookings(t *testing.T) {
 	// WS-204: the end of the window is an exact time.
 	spread.Status.SubsetStatuses[0].Conditions[0].LastTransitionTime = workloadspreadtest.At(-299)
 	if plan = Make(snapshot); !plan.Again.Equal(workloadspreadtest.Clock.Add(time.Second)) {
-		t.Error(plan.Again, plan.Because)
+		t.Errorf("plan.Again: got %v, want %v\n%q", plan.Again, workloadspreadtest.Clock.Add(time.Second), plan.Because)
 	}
-	if len(spread.Status.SubsetStatuses[0].Conditions) != 2 || spread.Status.SubsetStatuses[0].Conditions[0].Status != "False" {
-		t.Error("the cache's object was changed")
+	if len(spread.Status.SubsetStatuses[0].Conditions) != 2 {
+		t.Errorf("the cache's object was changed: len(spread.Status.SubsetStatuses[0].Conditions): got %d, want 2",
+			len(spread.Status.SubsetStatuses[0].Conditions))
+	} else if spread.Status.SubsetStatuses[0].Conditions[0].Status != "False" {
+		t.Errorf("the cache's object was changed: spread.Status.SubsetStatuses[0].Conditions[0].Status: got %q, want %q",
+			spread.Status.SubsetStatuses[0].Conditions[0].Status, "False")
 	}
 }
 
@@ -308,16 +312,21 @@ func TestTheStatusPatchHasOnlyWhatChanged(t *testing.T) {
 			"v2": {workloadspreadtest.Counted("a", 0, 1, nil, nil)}}}
 	same := spread.Status.DeepCopy()
 	same.SubsetStatuses[0].CreatingPods = workloadspreadtest.Times{}
-	if body, err := reconcile.StatusPatch(spread, &spread.Status, same); body != nil || err != nil {
-		t.Errorf("%s %v", body, err)
+	if body, err := reconcile.StatusPatch(spread, &spread.Status, same); body != nil {
+		t.Errorf("reconcile.StatusPatch(spread, &spread.Status, same): got %s, want nil\n%v", body, err)
+	} else if err != nil {
+		t.Errorf("unexpected error: %v\n%s", err, body)
 	}
 	next := spread.Status.DeepCopy()
 	delete(next.VersionedSubsetStatuses, "v2")
 	next.VersionedSubsetStatuses["v1"][0].Replicas = 0
 	body, err := reconcile.StatusPatch(spread, &spread.Status, next)
 	want := `{"metadata":{"resourceVersion":"1","uid":"uid-ws"},"status":{"versionedSubsetStatuses":{"v1":[{"missingReplicas":0,"name":"a","replicas":0}],"v2":null}}}`
-	if diff := cmp.Diff(want, string(body)); diff != "" || err != nil {
-		t.Error(err, diff)
+	if diff := cmp.Diff(want, string(body)); diff != "" {
+		t.Errorf("body (-want +got):\n%s", diff)
+	}
+	if err != nil {
+		t.Errorf("unexpected error: %v", err)
 	}
 }
 

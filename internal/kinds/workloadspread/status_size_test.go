@@ -56,8 +56,13 @@ func TestRoomInAStatus(t *testing.T) {
 	} {
 		l := NewLedger(spread(tt.keys), nil, workloadspreadtest.BookingTime)
 		for range 2 { // the second answer is from what it remembers
-			if size, room := l.takes(tt.version, tt.key); size != tt.size || room != tt.room {
-				t.Errorf("%s: %d bytes, room %v, want %d, %v", name, size, room, tt.size, tt.room)
+			size, room := l.takes(tt.version, tt.key)
+			if size != tt.size {
+				t.Errorf("%s: l.takes(tt.version, tt.key): got %d, want %d; %d bytes, room %v, want %d, %v", name, size, tt.size, size, room,
+					tt.size, tt.room)
+			}
+			if room != tt.room {
+				t.Errorf("%s: room: got %t, want %t; %d bytes, room %v, want %d, %v", name, room, tt.room, size, room, tt.size, tt.room)
 			}
 		}
 	}
@@ -90,7 +95,7 @@ func TestWhichBookingsAreSettled(t *testing.T) {
 	} {
 		status := workloadspreadtest.Counted("a", 0, 0, tt.creating, tt.deleting)
 		if got := settles(&status, tt.most, workloadspreadtest.BookingTime); got != tt.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: settles(&status, tt.most, workloadspreadtest.BookingTime): got %t, want %t", name, got, tt.want)
 		}
 	}
 }
@@ -118,7 +123,7 @@ func TestWhenAListIsOver(t *testing.T) {
 		"one in another subset":  {list(1, nil, bookings{"a": old}, workloadspreadtest.Counted("b", 1, 0, nil, nil)), false},
 	} {
 		if got := over(tt.list, workloadspreadtest.BookingTime); got != tt.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: over(tt.list, workloadspreadtest.BookingTime): got %t, want %t", name, got, tt.want)
 		}
 	}
 }
@@ -145,8 +150,10 @@ func TestTheLastSubsetIsNotPassedOver(t *testing.T) {
 		stuck:  []int{1, 1}, patience: time.Second, tally: newTally(nil, nil, workloadspreadtest.BookingTime)}
 	for i, want := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionTrue} {
 		subsets := plan.StatusOn(spread).Status.SubsetStatuses
-		if c := Schedulable(&subsets[i]); c == nil || c.Status != want {
-			t.Errorf("subset %d: %+v", i, c)
+		if c := Schedulable(&subsets[i]); c == nil {
+			t.Errorf("Schedulable(&subsets[i]): got nil, want a value; subset %d: %+v", i, c)
+		} else if c.Status != want {
+			t.Errorf("c.Status: got %q, want %q; subset %d: %+v", c.Status, want, i, c)
 		}
 	}
 }

@@ -39,8 +39,11 @@ func TestQuota(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Quota(tt.most, tt.desired)
-			if got != tt.want || (err != nil) != tt.bad {
-				t.Errorf("%d, %v", got, err)
+			if got != tt.want {
+				t.Errorf("got %d, want %d\n%v", got, tt.want, err)
+			}
+			if (err != nil) != tt.bad {
+				t.Errorf("err != nil: got %t, want %t\n%v", err != nil, tt.bad, err)
 			}
 		})
 	}
@@ -71,8 +74,11 @@ func TestReplicas(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Replicas(object, tt.paths)
-			if got != tt.want || (err != nil) != tt.bad {
-				t.Errorf("%d, %v", got, err)
+			if got != tt.want {
+				t.Errorf("got %d, want %d\n%v", got, tt.want, err)
+			}
+			if (err != nil) != tt.bad {
+				t.Errorf("err != nil: got %t, want %t\n%v", err != nil, tt.bad, err)
 			}
 		})
 	}
@@ -109,7 +115,7 @@ func TestRank(t *testing.T) {
 	})
 	for _, name := range []string{"web", "web-", "web-x", "web-1x", "web-99999999999999"} {
 		if got := (&Target{}).Rank(name); got != -1 {
-			t.Errorf("%s: %d", name, got)
+			t.Errorf("%s: (&Target{}).Rank(name): got %d, want -1", name, got)
 		}
 	}
 	for _, bad := range []any{"5", "a-b", "1-2-3", "5-2", int64(-1), true} {
@@ -160,8 +166,11 @@ func TestVersion(t *testing.T) {
 			}
 		})
 	}
-	if ParseVersioned("replicaset").Has("Deployment") || !ParseVersioned("deployment").Has("ReplicaSet") {
-		t.Error("deployment implies replicaset, and not the other way round")
+	if ParseVersioned("replicaset").Has("Deployment") {
+		t.Error(`deployment implies replicaset, and not the other way round: ParseVersioned("replicaset").Has("Deployment"): got true, want false`)
+	}
+	if !ParseVersioned("deployment").Has("ReplicaSet") {
+		t.Error(`deployment implies replicaset, and not the other way round: ParseVersioned("deployment").Has("ReplicaSet"): got false, want true`)
 	}
 }
 
@@ -179,8 +188,16 @@ func TestAllowList(t *testing.T) {
 		t.Error("deletion costs are written though nobody asked for them")
 	}
 	game, ok := list.Workload(schema.GroupKind{Group: "game.kruise.io", Kind: "GameServerSet"})
-	if !ok || game.ReplicasPath != "spec.replicas" || !game.DeletionCost || game.Version != "v1alpha1" || len(game.SubResources) != 2 {
-		t.Errorf("%+v", game)
+	if !ok {
+		t.Errorf("ok: got false, want true\n%+v", game)
+	} else if game.ReplicasPath != "spec.replicas" {
+		t.Errorf("game.ReplicasPath: got %q, want %q\n%+v", game.ReplicasPath, "spec.replicas", game)
+	} else if !game.DeletionCost {
+		t.Errorf("game.DeletionCost: got false, want true\n%+v", game)
+	} else if game.Version != "v1alpha1" {
+		t.Errorf("game.Version: got %q, want %q\n%+v", game.Version, "v1alpha1", game)
+	} else if len(game.SubResources) != 2 {
+		t.Errorf("len(game.SubResources): got %d, want 2\n%+v", len(game.SubResources), game)
 	}
 	for kind, want := range map[schema.GroupKind]bool{{Group: "x", Kind: "Middle"}: true, {Group: "kubeflow.org", Kind: "TFJob"}: true,
 		{Group: "y", Kind: "Middle"}: false, {}: false} {
@@ -188,8 +205,10 @@ func TestAllowList(t *testing.T) {
 			t.Errorf("%v: %t", kind, !want)
 		}
 	}
-	if list, err := ParseAllowList(""); err != nil || len(list.Workloads) != 0 {
-		t.Errorf("%v, %v", list, err)
+	if list, err := ParseAllowList(""); err != nil {
+		t.Errorf("unexpected error: %v\n%v", err, list)
+	} else if len(list.Workloads) != 0 {
+		t.Errorf("len(list.Workloads): got %d, want 0\n%v\n%v", len(list.Workloads), list, err)
 	}
 	if _, err := ParseAllowList("{"); err == nil {
 		t.Error("half an object is taken")
@@ -199,15 +218,15 @@ func TestAllowList(t *testing.T) {
 // WS-096, WS-141
 func TestPlacement(t *testing.T) {
 	if diff := cmp.Diff(`{"name":"shop","subset":"a"}`, pub.Placement{Name: "shop", Subset: "a"}.String()); diff != "" {
-		t.Error(diff)
+		t.Errorf("pub.Placement{Name: \"shop\", Subset: \"a\"} (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(`{"name":"shop","subset":"a","uid":"u"}`, pub.Placement{Name: "shop", Subset: "a", UID: "u"}.String()); diff != "" {
-		t.Error(diff)
+		t.Errorf("pub.Placement{Name: \"shop\", Subset: \"a\", UID: \"u\"} (-want +got):\n%s", diff)
 	}
 	for text, want := range map[string]bool{`{"name":"shop","subset":"a"}`: true, `{"name":"shop"}`: false, `{"subset":"a"}`: false,
 		`x`: false, `[]`: false, ``: false, `null`: false} {
 		if _, ok := pub.ParsePlacement(map[string]string{pub.MatchedWorkloadSpread: text}); ok != want {
-			t.Errorf("%s: %t", text, ok)
+			t.Errorf("%s: ok: got %t, want %t", text, ok, want)
 		}
 	}
 	if _, ok := pub.ParsePlacement(nil); ok {

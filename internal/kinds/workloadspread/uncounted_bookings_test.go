@@ -45,8 +45,10 @@ func TestBookingsThatNobodyCounts(t *testing.T) {
 	if most > 100 {
 		t.Errorf("%d bookings", most)
 	}
-	if d := Create(spread, nil, Creation{Key: "one-more", Version: VersionIgnored}, now); d.Subset == nil || d.Subset.Name != "b" {
-		t.Errorf("a sixth pod gets into %+v", d.Subset)
+	if d := Create(spread, nil, Creation{Key: "one-more", Version: VersionIgnored}, now); d.Subset == nil {
+		t.Error("d.Subset: got nil, want a value")
+	} else if d.Subset.Name != "b" {
+		t.Errorf("d.Subset.Name: got %q, want %q; a sixth pod gets into %+v", d.Subset.Name, "b", d.Subset)
 	}
 }
 
@@ -58,8 +60,12 @@ func TestFreshBookingsAreKept(t *testing.T) {
 		follow(spread, Create(spread, nil, Creation{Key: fmt.Sprintf("id-%d", i), Generated: true, Version: VersionIgnored},
 			workloadspreadtest.BookingTime.Add(time.Duration(i)*500*time.Millisecond)))
 	}
-	if a := spread.Status.VersionedSubsetStatuses[VersionIgnored][0]; len(a.CreatingPods) != 600 || a.MissingReplicas != 300 {
-		t.Errorf("%d bookings, %d missing", len(a.CreatingPods), a.MissingReplicas)
+	a := spread.Status.VersionedSubsetStatuses[VersionIgnored][0]
+	if len(a.CreatingPods) != 600 {
+		t.Errorf("len(a.CreatingPods): got %d, want 600", len(a.CreatingPods))
+	}
+	if a.MissingReplicas != 300 {
+		t.Errorf("a.MissingReplicas: got %d, want 300", a.MissingReplicas)
 	}
 }
 

@@ -162,7 +162,7 @@ func TestValidateUpdate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if errs := Validate(spreadOf(t, tt.spec), old, Environment{Window: UnschedulableWindow}); (len(errs) > 0) != tt.bad {
-				t.Error(errs)
+				t.Errorf("len(errs) > 0: got %t, want %t\n%v", len(errs) > 0, tt.bad, errs)
 			}
 		})
 	}
@@ -206,7 +206,7 @@ spec:
     name: tmp
 `
 	if diff := cmp.Diff(want, string(text)); diff != "" {
-		t.Error(diff)
+		t.Errorf("text (-want +got):\n%s", diff)
 	}
 	// WS-048, WS-193
 	for name, odd := range map[string]map[string]any{"nothing": nil, "no spec": {"spec": 5}, "no template": {"spec": map[string]any{}},

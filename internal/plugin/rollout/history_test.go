@@ -22,13 +22,22 @@ func TestHistory(t *testing.T) {
 		for _, k := range kinds(version) {
 			result := s.Run(t, command, "rollout", "history", k.named)
 			want := k.named + "\nREVISION  CHANGE-CAUSE\n1         kubectl create\n2         <none>\n3         the last one\n"
-			if result.Out != want || result.Err != nil {
-				t.Error(result)
+			if result.Out != want {
+				t.Errorf("result.Out: got %q, want %q\n%v", result.Out, want, result)
+			}
+			if result.Err != nil {
+				t.Errorf("result.Err: unexpected error: %v\n%v", result.Err, result)
 			}
 			result = s.Run(t, command, "rollout", "history", k.named, "--revision=2")
-			if !strings.HasPrefix(result.Out, k.named+" with revision #2\nPod Template:\n  Labels:\tapp=web\n") ||
-				!strings.Contains(result.Out, "Image:\tnginx:2\n") || result.Err != nil {
-				t.Error(result)
+			if !strings.HasPrefix(result.Out, k.named+" with revision #2\nPod Template:\n  Labels:\tapp=web\n") {
+				t.Errorf("result.Out: got %q, want it to begin with %q\n%v", result.Out,
+					k.named+" with revision #2\nPod Template:\n  Labels:\tapp=web\n", result)
+			}
+			if !strings.Contains(result.Out, "Image:\tnginx:2\n") {
+				t.Errorf("result.Out: got %q, want it to contain %q\n%v", result.Out, "Image:\tnginx:2\n", result)
+			}
+			if result.Err != nil {
+				t.Errorf("result.Err: unexpected error: %v\n%v", result.Err, result)
 			}
 			results = append(results, s.Run(t, command, "rollout", "history", k.named, "--revision=7"),
 				s.Run(t, command, "rollout", "history", k.named, "--revision=2", "-o",
@@ -58,8 +67,11 @@ func TestUndo(t *testing.T) {
 			}
 			expect := func(result plugintest.Result, out string, n int) {
 				t.Helper()
-				if result.Out != k.named+" "+out+"\n" || result.Err != nil {
-					t.Error(result)
+				if result.Out != k.named+" "+out+"\n" {
+					t.Errorf("result.Out: got %q, want %q\n%v", result.Out, k.named+" "+out+"\n", result)
+				}
+				if result.Err != nil {
+					t.Errorf("result.Err: unexpected error: %v\n%v", result.Err, result)
 				}
 				var want any
 				if err := yaml.Unmarshal([]byte(past(n)), &want); err != nil {
@@ -67,7 +79,7 @@ func TestUndo(t *testing.T) {
 				}
 				got, _, _ := unstructured.NestedFieldNoCopy(s.Get(t, k.plural, "web").Object, "spec", "template")
 				if diff := cmp.Diff(want, withoutEmpty(got)); diff != "" {
-					t.Error(version, k.named, diff)
+					t.Errorf("withoutEmpty(got) (-want +got):\n%s\n%q\n%q", diff, version, k.named)
 				}
 			}
 			if k.kind == "StatefulSet" || k.kind == "DaemonSet" {
@@ -96,7 +108,7 @@ func TestUndo(t *testing.T) {
 					"apps.kruise.io/cloneset-volumeclaimtemplates": "[]"}
 			}
 			if diff := cmp.Diff(wanted, annotations); diff != "" {
-				t.Error(k.named, diff)
+				t.Errorf("annotations (-want +got):\n%s\n%q", diff, k.named)
 			}
 			stored := map[bool]string{true: "replicasets", false: "controllerrevisions"}[k.kind == "Deployment"]
 			for _, n := range []int{2, 3} {
@@ -171,8 +183,10 @@ func TestUndoBringsClaimsBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tt.want == "error" {
-				if result.Err == nil || len(s.Requests()) > 0 {
-					t.Error(result)
+				if result.Err == nil {
+					t.Errorf("result.Err: got nil, want an error\n%v", result)
+				} else if got := len(s.Requests()); got > 0 {
+					t.Errorf("s.Requests(): got %d, want none\n%v", got, result)
 				}
 				return
 			}
@@ -191,7 +205,10 @@ func TestCausesDoNotSteerTheTerminal(t *testing.T) {
 ownerReferences: [{uid: evil, controller: true}], annotations: {kubernetes.io/change-cause: "a\e[2J\n7  b"}},
 data: {spec: {template: {$patch: replace, spec: {containers: [{name: app, image: "nginx:0"}]}}}}}`)
 	result := s.Run(t, command, "rollout", "history", "clone/evil")
-	if !strings.HasSuffix(result.Out, "CHANGE-CAUSE\n1         a\ufffd[2J 7  b\n") || result.Err != nil {
-		t.Errorf("%q, %v", result.Out, result.Err)
+	if !strings.HasSuffix(result.Out, "CHANGE-CAUSE\n1         a\ufffd[2J 7  b\n") {
+		t.Errorf("result.Out: got %q, want it to end with %q", result.Out, "CHANGE-CAUSE\n1         a\ufffd[2J 7  b\n")
+	}
+	if result.Err != nil {
+		t.Errorf("result.Err: unexpected error: %v", result.Err)
 	}
 }

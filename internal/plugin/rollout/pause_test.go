@@ -70,10 +70,15 @@ func TestPauseAndResume(t *testing.T) {
 	}
 	s := server(t, "v1beta1")
 	result := s.Run(t, command, "rollout", "pause", "ds/web", "clone/none", "clone/web", "deploy/web")
-	if text := fmt.Sprint(result.Err); result.Out != "cloneset.apps.kruise.io/web paused\ndeployment.apps/web paused\n" ||
-		!strings.Contains(text, `clonesets.apps.kruise.io "none" not found`) ||
-		!strings.Contains(text, "daemonset.apps/web: a DaemonSet cannot be paused") {
-		t.Error(result)
+	text := fmt.Sprint(result.Err)
+	if result.Out != "cloneset.apps.kruise.io/web paused\ndeployment.apps/web paused\n" {
+		t.Errorf("result.Out: got %q, want %q\n%v", result.Out, "cloneset.apps.kruise.io/web paused\ndeployment.apps/web paused\n", result)
+	}
+	if !strings.Contains(text, `clonesets.apps.kruise.io "none" not found`) {
+		t.Errorf("result.Err: got %q, want it to contain %q\n%v", text, `clonesets.apps.kruise.io "none" not found`, result)
+	}
+	if !strings.Contains(text, "daemonset.apps/web: a DaemonSet cannot be paused") {
+		t.Errorf("result.Err: got %q, want it to contain %q\n%v", text, "daemonset.apps/web: a DaemonSet cannot be paused", result)
 	}
 }
 
@@ -93,8 +98,12 @@ initContainers: [{name: init}], containers: [{name: app, future: kept}]}}}}}}}`,
 			result := s.Run(t, command, append([]string{"rollout", "restart"}, args...)...)
 			for _, patch := range s.Patches(t) {
 				for _, text := range moment.FindAllString(patch, -1) {
-					if at, err := time.Parse(time.RFC3339, text); err != nil || at.Before(before) || at.After(time.Now()) {
-						t.Errorf("restarted at %s, which is not now: %v", text, err)
+					if at, err := time.Parse(time.RFC3339, text); err != nil {
+						t.Errorf("unexpected error: %v; restarted at %s, which is not now: %v", err, text, err)
+					} else if at.Before(before) {
+						t.Errorf("at.Before(before): got true, want false; restarted at %s, which is not now: %v", text, err)
+					} else if at.After(time.Now()) {
+						t.Errorf("at.After(time.Now()): got true, want false; restarted at %s, which is not now: %v", text, err)
 					}
 				}
 				result.Out += "  " + moment.ReplaceAllString(patch, "NOW") + "\n"
@@ -137,7 +146,7 @@ func TestASecondRestartWithinASecondSaysSo(t *testing.T) {
 			result := s.Run(t, command, "rollout", "restart", named)
 			said = result.Err != nil && strings.Contains(result.Err.Error(), "restart has already been triggered within the past second")
 			if result.Err != nil && !said {
-				t.Fatal(result)
+				t.Fatalf("said: got false, want true\n%v", result)
 			}
 		}
 		if !said {
@@ -217,7 +226,13 @@ func TestUndoAfterAConflict(t *testing.T) {
 	object := s.Get(t, "clonesets", "web")
 	replicas, _, _ := unstructured.NestedInt64(object.Object, "spec", "replicas")
 	network, _, _ := unstructured.NestedBool(object.Object, "spec", "template", "spec", "hostNetwork")
-	if result.Err != nil || replicas != 9 || network || first {
-		t.Error(result, object)
+	if result.Err != nil {
+		t.Errorf("result.Err: unexpected error: %v\n%v\n%+v", result.Err, result, object)
+	} else if replicas != 9 {
+		t.Errorf("replicas: got %d, want 9\n%v\n%+v", replicas, result, object)
+	} else if network {
+		t.Errorf("network: got true, want false\n%v\n%+v", result, object)
+	} else if first {
+		t.Errorf("first: got true, want false\n%v\n%+v", result, object)
 	}
 }

@@ -48,8 +48,11 @@ func checkSteps(t *testing.T, version, kind string, steps []step) {
 			if err != nil {
 				got = "error: " + err.Error()
 			}
-			if got != tt.want || p.Done != (!strings.HasSuffix(tt.want, "...") && err == nil) {
-				t.Errorf("%v %s\nwant %s", p.Done, got, tt.want)
+			if got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+			if p.Done != (!strings.HasSuffix(tt.want, "...") && err == nil) {
+				t.Errorf("p.Done: got %t, want %t; %v %s\nwant %s", p.Done, !strings.HasSuffix(tt.want, "...") && err == nil, p.Done, got, tt.want)
 			}
 		})
 	}
@@ -223,8 +226,12 @@ func TestProgressOfOtherKinds(t *testing.T) {
 		"{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, spec: {replicas: 9}, status: {updatedReplicas: " +
 			"4}}": {Updated: 4, Target: 9},
 	} {
-		if p, err := progressOf(parse(t, object)); err != nil || p.Updated != want.Updated || p.Target != want.Target {
-			t.Error(object, p, err)
+		if p, err := progressOf(parse(t, object)); err != nil {
+			t.Errorf("unexpected error: %v\n%q\n%+v", err, object, p)
+		} else if p.Updated != want.Updated {
+			t.Errorf("p.Updated: got %d, want %d\n%q\n%+v\n%v", p.Updated, want.Updated, object, p, err)
+		} else if p.Target != want.Target {
+			t.Errorf("p.Target: got %d, want %d\n%q\n%+v\n%v", p.Target, want.Target, object, p, err)
 		}
 	}
 }

@@ -76,8 +76,12 @@ func TestTheWayBackTellsWhetherTheOtherManagerActs(t *testing.T) {
 		w.idle = idle
 		c := w.command(folder, &out)
 		c.back, c.timeout = true, 300*time.Millisecond
-		if err := c.run(t.Context()); err != nil || !strings.Contains(out.String(), want) || len(w.violated) > 0 {
-			t.Error(err, w.violated, out.String())
+		if err := c.run(t.Context()); err != nil {
+			t.Errorf("c.run(t.Context()): unexpected error: %v\n%q\n%s", err, w.violated, out.String())
+		} else if !strings.Contains(out.String(), want) {
+			t.Errorf("out: got %q, want it to contain %q\n%v\n%q", out.String(), want, err, w.violated)
+		} else if len(w.violated) > 0 {
+			t.Errorf("w.violated: got %q, want none\n%v\n%s", w.violated, err, out.String())
 		}
 	}
 }
@@ -116,8 +120,10 @@ func TestWhatWouldBeRefusedStopsNothing(t *testing.T) {
 		for _, dryRun := range []string{server, wet} {
 			c := w.command(filepath.Join(t.TempDir(), "backup"), io.Discard)
 			c.ask, c.dryRun = test.ask, dryRun
-			if err := c.run(t.Context()); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%s: %v, want %s", name, err, test.want)
+			if err := c.run(t.Context()); err == nil {
+				t.Errorf("%s: c.run(t.Context()): got nil, want an error; %v, want %s", name, err, test.want)
+			} else if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: c.run(t.Context()): got %q, want it to contain %q", name, err.Error(), test.want)
 			}
 		}
 		if diff := cmp.Diff(before, w.state()); diff != "" || w.writes > 0 {
@@ -142,8 +148,10 @@ func TestAnObjectThatValidationRefusesIsStoredAgain(t *testing.T) {
 		}})
 	c := w.command("x", io.Discard)
 	first, second := c.store(t.Context(), w.deployment()), c.store(t.Context(), w.deployment())
-	if first != nil || second == nil {
-		t.Error(first, second)
+	if first != nil {
+		t.Errorf("first: unexpected error: %v\n%v", first, second)
+	} else if second == nil {
+		t.Errorf("second: got nil, want an error\n%v", first)
 	}
 }
 
@@ -164,21 +172,27 @@ func TestTheLockOfAManagerThatHasEnded(t *testing.T) {
 		c := w.command("x", io.Discard)
 		lock := lockName{namespace, installation.Lock}
 		watch := newWatcher(placesOf(w.deployment(), lock, namespace))
-		if missing, err := c.see(t.Context(), watch); err != nil || len(missing) == 0 {
-			t.Fatal(missing, err)
+		if missing, err := c.see(t.Context(), watch); err != nil {
+			t.Fatalf("unexpected error: %v\n%q", err, missing)
+		} else if len(missing) == 0 {
+			t.Fatalf("c.see(t.Context(), watch): got none, want some\n%q\n%v", missing, err)
 		}
 		watch.ended["kruise-controller-manager-a"], watch.alone = test.ended, true
 		for p := range watch.since {
 			watch.since[p] = time.Now().Add(-test.still)
 		}
 		missing, err := c.see(t.Context(), watch)
-		if err != nil || (len(missing) == 0) != test.free {
-			t.Errorf("%s: %v, %v", name, missing, err)
+		if err != nil {
+			t.Errorf("%s: unexpected error: %v\n%v", name, err, missing)
+		} else if (len(missing) == 0) != test.free {
+			t.Errorf("%s: len(missing) == 0: got %t, want %t\n%v\n%v", name, len(missing) == 0, test.free, missing, err)
 		}
 		// Whoever comes next would look at a lock that has a holder for as long again.
 		lease := w.lease()
-		if err := w.bare.Get(t.Context(), client.ObjectKeyFromObject(lease), lease); err != nil || (readLock(lease).holder == "") != test.free {
-			t.Errorf("%s: held by %q, %v", name, readLock(lease).holder, err)
+		if err := w.bare.Get(t.Context(), client.ObjectKeyFromObject(lease), lease); err != nil {
+			t.Errorf("%s: unexpected error: %v; held by %q, %v", name, err, readLock(lease).holder, err)
+		} else if got := (readLock(lease).holder == ""); got != test.free {
+			t.Errorf(`%s: readLock(lease).holder == "": got %t, want %t; held by %q, %v`, name, got, test.free, readLock(lease).holder, err)
 		}
 	}
 }
@@ -237,7 +251,7 @@ func TestWhereTheLockIs(t *testing.T) {
 	}
 	config := objectOf(t, `{apiVersion: v1, kind: ConfigMap, metadata: {annotations: {control-plane.alpha.kubernetes.io/leader: '{"holderIdentity":"a_1","leaseDurationSeconds":15,"renewTime":"t"}'}}}`)
 	if h := readLock(config); h != (held{"a_1", "t", 15}) {
-		t.Error(h)
+		t.Errorf("readLock(config): got %+v, want %+v", h, held{"a_1", "t", 15})
 	}
 }
 
@@ -275,7 +289,7 @@ func TestAManagerThatWasRemovedAndNotMadeAnewYet(t *testing.T) {
 			return c.Apply(ctx, o, options...)
 		}})
 	if err := w.command(folder, io.Discard).run(t.Context()); !errors.Is(err, errDied) {
-		t.Fatal(err)
+		t.Fatalf("w.command(folder, io.Discard).run(t.Context()): got %v, want %v", err, errDied)
 	}
 	dies = false
 	holds := func(holder string) {
@@ -288,16 +302,22 @@ func TestAManagerThatWasRemovedAndNotMadeAnewYet(t *testing.T) {
 	w.renews = true
 	c := w.command(folder, io.Discard)
 	c.timeout = time.Second
-	if err := c.run(t.Context()); err == nil || !strings.Contains(err.Error(), "somebody_1") ||
-		!strings.Contains(err.Error(), "pods can be created meanwhile") {
-		t.Errorf("while somebody holds the lock: %v", err)
+	if err := c.run(t.Context()); err == nil {
+		t.Error("while somebody holds the lock: c.run(t.Context()): got nil, want an error")
+	} else if !strings.Contains(err.Error(), "somebody_1") {
+		t.Errorf("while somebody holds the lock: c.run(t.Context()): got %q, want it to contain %q", err.Error(), "somebody_1")
+	} else if !strings.Contains(err.Error(), "pods can be created meanwhile") {
+		t.Errorf("while somebody holds the lock: c.run(t.Context()): got %q, want it to contain %q", err.Error(),
+			"pods can be created meanwhile")
 	}
 	w.renews = false
 	holds("")
 	err := w.command(folder, io.Discard).run(t.Context())
 	violated := slices.DeleteFunc(w.violated, func(s string) bool { return strings.HasSuffix(s, "not found") }) // the stand-ins miss the Deployment
-	if err != nil || len(violated) > 0 {
-		t.Error(err, violated)
+	if err != nil {
+		t.Errorf("unexpected error: %v\n%q", err, violated)
+	} else if len(violated) > 0 {
+		t.Errorf("violated: got %q, want none\n%v", violated, err)
 	}
 }
 
@@ -312,14 +332,20 @@ func TestTheWayBackWithoutADeployment(t *testing.T) {
 	}
 	var pods corev1.PodList
 	if err := errors.Join(w.bare.Delete(t.Context(), w.deployment()), w.bare.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(namespace)),
-		w.bare.List(t.Context(), &pods, client.InNamespace(namespace))); err != nil || len(pods.Items) > 0 {
-		t.Fatal(err, pods.Items)
+		w.bare.List(t.Context(), &pods, client.InNamespace(namespace))); err != nil {
+		t.Fatalf("unexpected error: %v\n%v", err, pods.Items)
+	} else if len(pods.Items) > 0 {
+		t.Fatalf("pods.Items: got %v, want none\n%v", pods.Items, err)
 	}
 	c := w.command(folder, io.Discard)
 	c.back = true
 	err := c.run(t.Context())
 	live, _ := installation.Get(t.Context(), w, installation.Deployments, namespace, installation.Manager)
-	if err != nil || live == nil || installation.IsOurs(live) {
-		t.Error(err, live)
+	if err != nil {
+		t.Errorf("unexpected error: %v\n%+v", err, live)
+	} else if live == nil {
+		t.Errorf("live: got nil, want a value\n%v", err)
+	} else if installation.IsOurs(live) {
+		t.Errorf("installation.IsOurs(live): got true, want false\n%v\n%+v", err, live)
 	}
 }

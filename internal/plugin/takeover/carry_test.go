@@ -54,7 +54,7 @@ func (w *world) foresee(change func(*takeover)) (said string, err error) {
 	}
 	err = c.run(w.t.Context())
 	if w.writes > 0 {
-		w.t.Error(w.written)
+		w.t.Errorf("w.writes: got %d, want 0\n%q", w.writes, w.written)
 	}
 	return out.String(), err
 }
@@ -66,17 +66,19 @@ func TestFieldsThatObjectsWouldLose(t *testing.T) {
 	w := newWorld(t, "")
 	w.patch(installation.Definitions, "clonesets.apps.kruise.io", withReplicas)
 	said, err := w.foresee(nil)
-	if want := "clonesets.apps.kruise.io v1beta1 has fields that Afloat does not know, and that no object has set: spec.drain\n"; err != nil ||
-		!strings.Contains(said, want) {
-		t.Error(err, said)
+	if want := "clonesets.apps.kruise.io v1beta1 has fields that Afloat does not know, and that no object has set: spec.drain\n"; err != nil {
+		t.Errorf("unexpected error: %v\n%s", err, said)
+	} else if !strings.Contains(said, want) {
+		t.Errorf("said: got %q, want it to contain %q\n%v", said, want, err)
 	}
 	w = newWorld(t, "")
 	w.manifests = withoutSchemas(t) // in which no field is known
 	w.patch(installation.Definitions, "clonesets.apps.kruise.io", withReplicas)
 	_, err = w.foresee(nil)
-	if want := "clonesets.apps.kruise.io v1beta1 has fields that Afloat does not know, and that objects would lose: spec (set in shop/web)"; err == nil ||
-		!strings.Contains(err.Error(), want) {
-		t.Error(err)
+	if want := "clonesets.apps.kruise.io v1beta1 has fields that Afloat does not know, and that objects would lose: spec (set in shop/web)"; err == nil {
+		t.Error("err: got nil, want an error")
+	} else if !strings.Contains(err.Error(), want) {
+		t.Errorf("err: got %q, want it to contain %q", err.Error(), want)
 	}
 }
 
@@ -96,8 +98,10 @@ func TestAWorkloadDeletedMeanwhile(t *testing.T) {
 			return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "clonesets"}, name.Name)
 		}
 	})
-	if err != nil || !strings.Contains(said, "rehearsed: 0 workloads") {
-		t.Error(err, said)
+	if err != nil {
+		t.Errorf("unexpected error: %v\n%s", err, said)
+	} else if !strings.Contains(said, "rehearsed: 0 workloads") {
+		t.Errorf("said: got %q, want it to contain %q\n%v", said, "rehearsed: 0 workloads", err)
 	}
 }
 
@@ -116,8 +120,12 @@ func TestRehearsedWithTheGatesOfTheNewManager(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if text := strings.Join(flags, " "); !strings.Contains(text, "StatefulSetStartOrdinal=false") || !strings.Contains(text, "--cloneset-workers=7") {
-		t.Error(text)
+	text := strings.Join(flags, " ")
+	if !strings.Contains(text, "StatefulSetStartOrdinal=false") {
+		t.Errorf("flags: got %q, want it to contain %q", text, "StatefulSetStartOrdinal=false")
+	}
+	if !strings.Contains(text, "--cloneset-workers=7") {
+		t.Errorf("flags: got %q, want it to contain %q", text, "--cloneset-workers=7")
 	}
 }
 
@@ -131,8 +139,10 @@ spec:
   selector: {matchLabels: {control-plane: daemon}}
   template: {metadata: {labels: {control-plane: daemon}}, spec: {serviceAccountName: kruise-daemon, containers: [{name: daemon, image: "win:1"}]}}
 `).foresee(nil)
-	if err != nil || !strings.Contains(said, "DaemonSet kruise-system/kruise-daemon-win stays as it is") {
-		t.Error(err, said)
+	if err != nil {
+		t.Errorf("unexpected error: %v\n%s", err, said)
+	} else if !strings.Contains(said, "DaemonSet kruise-system/kruise-daemon-win stays as it is") {
+		t.Errorf("said: got %q, want it to contain %q\n%v", said, "DaemonSet kruise-system/kruise-daemon-win stays as it is", err)
 	}
 }
 
@@ -149,8 +159,12 @@ func TestNoNodeDaemonsWhereNobodyWantsThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	said, err := w.foresee(nil)
-	if err != nil || !strings.Contains(said, "none are installed") || strings.Contains(said, "DaemonSet kruise-system/kruise-daemon would") {
-		t.Error(err, said)
+	if err != nil {
+		t.Errorf("unexpected error: %v\n%s", err, said)
+	} else if !strings.Contains(said, "none are installed") {
+		t.Errorf("said: got %q, want it to contain %q\n%v", said, "none are installed", err)
+	} else if strings.Contains(said, "DaemonSet kruise-system/kruise-daemon would") {
+		t.Errorf("said: got %q, want it not to contain %q\n%v", said, "DaemonSet kruise-system/kruise-daemon would", err)
 	}
 }
 
@@ -168,8 +182,10 @@ data:
 		"value":"--feature-gates=ResourcesDeletionProtection=true,DeletionProtectionForCRDCascadingGate=true"}]`)
 	said, err := w.foresee(nil)
 	for _, want := range []string{"the other manager may list everything: TFJob.kubeflow.org, Part.x.org", "DeletionProtectionForCRDCascadingGate is on: grant"} {
-		if err != nil || !strings.Contains(said, want) {
-			t.Error(err, said)
+		if err != nil {
+			t.Errorf("unexpected error: %v\n%s", err, said)
+		} else if !strings.Contains(said, want) {
+			t.Errorf("said: got %q, want it to contain %q\n%v", said, want, err)
 		}
 	}
 }
@@ -191,8 +207,12 @@ func TestFoldersOfSomethingElseAreRefused(t *testing.T) {
 		before := w.state()
 		c := w.command(folder, io.Discard)
 		c.back = back
-		if err := c.run(t.Context()); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), folder) {
-			t.Error(err)
+		if err := c.run(t.Context()); err == nil {
+			t.Error("c.run(t.Context()): got nil, want an error")
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("c.run(t.Context()): got %q, want it to contain %q", err.Error(), want)
+		} else if !strings.Contains(err.Error(), folder) {
+			t.Errorf("c.run(t.Context()): got %q, want it to contain %q", err.Error(), folder)
 		}
 		if diff := cmp.Diff(before, w.state()); diff != "" {
 			t.Error(diff)
@@ -273,7 +293,7 @@ subjects: [{kind: Group, name: auditors, apiGroup: rbac.authorization.k8s.io}]
 	}
 	for name, want := range map[string][]string{"kruise-viewer": {"sre"}, "kruise-auditor": nil, "auditors": {"auditors"}} {
 		if diff := cmp.Diff(want, who(name)); diff != "" {
-			t.Error(name, diff)
+			t.Errorf("who(name) (-want +got):\n%s\n%q", diff, name)
 		}
 	}
 	for _, name := range []string{"kruise-viewer", "kruise-auditor"} {
@@ -288,10 +308,10 @@ subjects: [{kind: Group, name: auditors, apiGroup: rbac.authorization.k8s.io}]
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"kruise-manager", "sre", "new"}, who("kruise-viewer")); diff != "" {
-		t.Error(diff)
+		t.Errorf("who(\"kruise-viewer\") (-want +got):\n%s", diff)
 	}
 	w.patch(rbac("ClusterRoleBinding"), "kruise-viewer", `[{"op":"remove","path":"/subjects/2"}]`)
 	if different := differences(before, w.state()); len(different) > 0 {
-		t.Error(different)
+		t.Errorf("differences(before, w.state()): got %q, want none", different)
 	}
 }

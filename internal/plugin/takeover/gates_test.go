@@ -46,8 +46,11 @@ func effective(t *testing.T, image, list string, used map[featuregate.Feature]bo
 func TestManifestsOfEveryReleaseMeanWhatTheyMeantThere(t *testing.T) {
 	for tag, list := range manifestGates {
 		gates, carried, notes := effective(t, "registry:5000/openkruise/kruise-manager:"+tag, list, nil)
-		if strings.Contains(carried, "AllAlpha") || strings.Contains(carried, "AllBeta") {
-			t.Errorf("%s: %s", tag, carried)
+		if strings.Contains(carried, "AllAlpha") {
+			t.Errorf("%s: carried: got %q, want it not to contain %q", tag, carried, "AllAlpha")
+		}
+		if strings.Contains(carried, "AllBeta") {
+			t.Errorf("%s: carried: got %q, want it not to contain %q", tag, carried, "AllBeta")
 		}
 		for _, gate := range []featuregate.Feature{features.EnableExternalCerts, features.ResourceDistributionGate, features.StatefulSetAutoResizePVCGate} {
 			if gates.Enabled(gate) {
@@ -65,8 +68,8 @@ func TestManifestsOfEveryReleaseMeanWhatTheyMeantThere(t *testing.T) {
 		}
 		for gate, since := range map[featuregate.Feature]string{features.StatefulSetStartOrdinal: "v1.7", features.InPlaceWorkloadVerticalScaling: "v1.7.5",
 			features.SidecarTerminator: "v1.4", features.InPlacePodVerticalScaling: "v1.9", features.EnableSortSidecarContainerByName: "v1.9"} {
-			if gates.Enabled(gate) != (tag >= since) {
-				t.Errorf("%s: %s: %s", tag, gate, carried)
+			if got := gates.Enabled(gate); got != (tag >= since) {
+				t.Errorf("%s: gates.Enabled(gate): got %t, want %t\n%s\n%s", tag, got, tag >= since, gate, carried)
 			}
 		}
 		if !slices.ContainsFunc(notes, func(s string) bool { return strings.HasPrefix(s, "AllAlpha=true means there: ") }) {
@@ -157,7 +160,7 @@ func TestReleaseByDefinitions(t *testing.T) {
 		"what never existed": {"b:2.0.0", []*unstructured.Unstructured{definition("daemonsets", "v1beta1")}, readGates().releases},
 	} {
 		if diff := cmp.Diff(test.want, newReading(test.image, test.definitions).releases); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: newReading(test.image, test.definitions).releases (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -53,8 +53,14 @@ func TestAToolThatManagesTheDeployment(t *testing.T) {
 			}
 			continue
 		}
-		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), test.pause) || w.writes > 0 {
-			t.Errorf("%s: %v, wrote %v", name, err, w.written)
+		if err == nil {
+			t.Errorf("%s: err: got nil, want an error; %v, wrote %v", name, err, w.written)
+		} else if !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: err: got %q, want it to contain %q; %v, wrote %v", name, err.Error(), test.want, err, w.written)
+		} else if !strings.Contains(err.Error(), test.pause) {
+			t.Errorf("%s: err: got %q, want it to contain %q; %v, wrote %v", name, err.Error(), test.pause, err, w.written)
+		} else if w.writes > 0 {
+			t.Errorf("%s: w.writes: got %d, want 0; %v, wrote %v", name, w.writes, err, w.written)
 		}
 		if name != "Argo CD" {
 			continue
@@ -157,11 +163,17 @@ func TestAToolThatHealsDuringTheTakeover(t *testing.T) {
 		c := w.command(filepath.Join(t.TempDir(), "backup"), io.Discard)
 		c.timeout = 2 * time.Second
 		err = c.run(t.Context())
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "pods can be created meanwhile") || !healed.Load() {
-			t.Errorf("%s: %v", at, err)
+		if err == nil {
+			t.Errorf("%s: err: got nil, want an error", at)
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: err: got %q, want it to contain %q", at, err.Error(), want)
+		} else if !strings.Contains(err.Error(), "pods can be created meanwhile") {
+			t.Errorf("%s: err: got %q, want it to contain %q", at, err.Error(), "pods can be created meanwhile")
+		} else if !healed.Load() {
+			t.Errorf("%s: healed.Load(): got false, want true\n%v", at, err)
 		}
 		if at != "Pod" && len(w.violated) > 0 {
-			t.Error(w.violated)
+			t.Errorf("w.violated: got %q, want none", w.violated)
 		}
 	}
 }
@@ -191,8 +203,10 @@ func TestTwoTakeoversAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}}
-	if err := c.run(t.Context()); err == nil || !strings.Contains(err.Error(), "nothing was changed: somebody has changed Deployment") {
-		t.Error(err)
+	if err := c.run(t.Context()); err == nil {
+		t.Error("c.run(t.Context()): got nil, want an error")
+	} else if !strings.Contains(err.Error(), "nothing was changed: somebody has changed Deployment") {
+		t.Errorf("c.run(t.Context()): got %q, want it to contain %q", err.Error(), "nothing was changed: somebody has changed Deployment")
 	}
 	if saved, err := readBackup(w.remembered(t)); err != nil || saved == nil || w.remembered(t) != folder {
 		t.Error("the way back is lost:", w.remembered(t), err)
@@ -213,7 +227,7 @@ func TestTwoTakeoversAtOnce(t *testing.T) {
 		t.Error(err)
 	}
 	if !strings.Contains(said.String(), "waiting for another takeover, of first") {
-		t.Error(said.String())
+		t.Errorf("said: got %q, want it to contain %q", said.String(), "waiting for another takeover, of first")
 	}
 	release()
 
@@ -227,9 +241,12 @@ func TestTwoTakeoversAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer release()
-	if err := w.command(filepath.Join(t.TempDir(), "second"), io.Discard).run(t.Context()); err == nil ||
-		!strings.Contains(err.Error(), "another takeover is under way, of first") || w.writes > 0 {
-		t.Error(err, w.written)
+	if err := w.command(filepath.Join(t.TempDir(), "second"), io.Discard).run(t.Context()); err == nil {
+		t.Errorf("err: got nil, want an error\n%q", w.written)
+	} else if !strings.Contains(err.Error(), "another takeover is under way, of first") {
+		t.Errorf("err: got %q, want it to contain %q\n%q", err.Error(), "another takeover is under way, of first", w.written)
+	} else if w.writes > 0 {
+		t.Errorf("w.writes: got %d, want 0\n%v\n%q", w.writes, err, w.written)
 	}
 }
 

@@ -135,10 +135,10 @@ func TestPodsCanBeCreatedThereAndBack(t *testing.T) {
 			t.Errorf("back: label control-plane was %q and is %q", was, now)
 		}
 		if different := differences(before, w.state()); len(different) > 0 {
-			t.Error(different)
+			t.Errorf("differences(before, w.state()): got %q, want none", different)
 		}
 		if len(w.violated) > 0 {
-			t.Error(w.violated)
+			t.Errorf("w.violated: got %q, want none", w.violated)
 		}
 	}
 }
@@ -147,8 +147,10 @@ func TestPodsCanBeCreatedThereAndBack(t *testing.T) {
 func (w *world) entries(t *testing.T) []map[string]any {
 	t.Helper()
 	configuration, err := installation.Get(t.Context(), w.bare, installation.MutatingKind, "", installation.Mutating)
-	if err != nil || configuration == nil {
-		t.Fatal(err)
+	if err != nil {
+		t.Fatalf("unexpected error: %v", err)
+	} else if configuration == nil {
+		t.Fatalf("configuration: got nil, want a value\n%v", err)
 	}
 	return installation.Entries(configuration)
 }
@@ -173,11 +175,14 @@ func TestALostLabelIsPutBackFirst(t *testing.T) {
 	if err := c.run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.bare.Get(t.Context(), client.ObjectKey{Name: namespace}, space); err != nil || space.Labels["control-plane"] != "controller-manager" {
-		t.Error(space.Labels, err)
+	if err := w.bare.Get(t.Context(), client.ObjectKey{Name: namespace}, space); err != nil {
+		t.Errorf("unexpected error: %v\n%v", err, space.Labels)
+	} else if space.Labels["control-plane"] != "controller-manager" {
+		t.Errorf("space.Labels[\"control-plane\"]: got %q, want %q\n%v\n%v", space.Labels["control-plane"], "controller-manager",
+			space.Labels, err)
 	}
 	if len(w.violated) > 0 {
-		t.Error(w.violated)
+		t.Errorf("w.violated: got %q, want none", w.violated)
 	}
 }
 
@@ -211,8 +216,12 @@ func TestARunThatFailsLeavesPodsThatCanBeCreated(t *testing.T) {
 			if interrupted && err != nil && !strings.Contains(err.Error(), "interrupted while waiting for Deployment") {
 				t.Errorf("%s, back %v: %v", name, back, err)
 			}
-			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "waited 1m") {
-				t.Errorf("%s, back %v: error %v, want %s", name, back, err, want)
+			if err == nil {
+				t.Errorf("err: got nil, want an error; %s, back %v: error %v, want %s", name, back, err, want)
+			} else if !strings.Contains(err.Error(), want) {
+				t.Errorf("err: got %q, want it to contain %q; %s, back %v: error %v, want %s", err.Error(), want, name, back, err, want)
+			} else if strings.Contains(err.Error(), "waited 1m") {
+				t.Errorf("err: got %q, want it not to contain %q; %s, back %v: error %v, want %s", err.Error(), "waited 1m", name, back, err, want)
 			}
 			for _, space := range []string{"shop", "default", namespace} {
 				if names := w.refusing(space, true); len(names) > 0 {
@@ -220,7 +229,7 @@ func TestARunThatFailsLeavesPodsThatCanBeCreated(t *testing.T) {
 				}
 			}
 			if len(w.violated) > 0 {
-				t.Error(w.violated)
+				t.Errorf("w.violated: got %q, want none", w.violated)
 			}
 		}
 	}
@@ -293,8 +302,11 @@ metadata: {name: billing-2, namespace: kruise-system, uid: r2, ownerReferences: 
 			controller := true
 			pod.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "apps/v1", Kind: kind, Name: name, Controller: &controller}})
 		}
-		if got, err := w.command("x", io.Discard).isOf(t.Context(), pod, workload); err != nil || got != want {
-			t.Errorf("pod of %q: %v, %v, want %v", owner, got, err, want)
+		if got, err := w.command("x", io.Discard).isOf(t.Context(), pod, workload); err != nil {
+			t.Errorf("unexpected error: %v; pod of %q: %v, %v, want %v", err, owner, got, err, want)
+		} else if got != want {
+			t.Errorf(`w.command("x", io.Discard).isOf(t.Context(), pod, workload): got %t, want %t; pod of %q: %v, %v, want %v`, got, want,
+				owner, got, err, want)
 		}
 	}
 }

@@ -64,19 +64,23 @@ func TestThereAndBack(t *testing.T) {
 	}
 	golden.Compare(t, "back", strings.ReplaceAll(out.String(), folder, "FOLDER"))
 	if different := differences(before, w.state()); len(different) > 0 {
-		t.Error(different)
+		t.Errorf("differences(before, w.state()): got %q, want none", different)
 	}
 	if len(w.violated) > 0 {
-		t.Error(w.violated)
+		t.Errorf("w.violated: got %q, want none", w.violated)
 	}
 	for _, file := range files(t, folder) {
 		info, err := os.Stat(file)
-		if err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s: %v %v", file, info.Mode(), err)
+		if err != nil {
+			t.Errorf("%s: unexpected error: %v\n%v", file, err, info.Mode())
+		} else if got := info.Mode().Perm(); got != 0o600 {
+			t.Errorf("%s: info.Mode().Perm(): got %v, want 0o600\n%v\n%v", file, got, info.Mode(), err)
 		}
 		text, err := os.ReadFile(file)
-		if err != nil || bytes.Contains(text, []byte("c2VjcmV0LXN0dWZm")) {
-			t.Errorf("%s has the data of the Secret: %v", file, err)
+		if err != nil {
+			t.Errorf("unexpected error: %v; %s has the data of the Secret: %v", err, file, err)
+		} else if bytes.Contains(text, []byte("c2VjcmV0LXN0dWZm")) {
+			t.Errorf(`bytes.Contains(text, []byte("c2VjcmV0LXN0dWZm")): got true, want false; %s has the data of the Secret: %v`, file, err)
 		}
 	}
 	w.folder = ""
@@ -93,8 +97,10 @@ func TestThereAndBack(t *testing.T) {
 func files(t *testing.T, folder string) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(folder, "*"))
-	if err != nil || len(found) < 10 {
-		t.Fatal(found, err)
+	if err != nil {
+		t.Fatalf("unexpected error: %v\n%q", err, found)
+	} else if len(found) < 10 {
+		t.Fatalf("len(found): got %d, want at least 10\n%q\n%v", len(found), found, err)
 	}
 	return found
 }
@@ -227,8 +233,11 @@ func (w *world) runs(t *testing.T, dies bool, first *takeover, next func() *take
 	if err == nil { // creating the pod with the images is tried again
 		return
 	}
-	if !dies || !errors.Is(err, errDied) {
-		t.Fatalf("deadly at write %d of %v: %v", w.deadly, w.written, err)
+	if !dies {
+		t.Fatalf("dies: got false, want true; deadly at write %d of %v: %v", w.deadly, w.written, err)
+	}
+	if !errors.Is(err, errDied) {
+		t.Fatalf("err: got %v, want %v; deadly at write %d of %v: %v", err, errDied, w.deadly, w.written, err)
 	}
 	if err := next().run(t.Context()); err != nil {
 		t.Fatalf("after dying at write %d: %v", w.deadly, err)
@@ -267,8 +276,10 @@ status: {storedVersions: [v1gamma, v1beta1]}`,
 				test.change(w, c)
 			}
 			err := c.run(t.Context())
-			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %v, want %s", err, test.want)
+			if err == nil {
+				t.Errorf("err: got nil, want an error; error %v, want %s", err, test.want)
+			} else if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("err: got %q, want it to contain %q", err.Error(), test.want)
 			}
 			if diff := cmp.Diff(before, w.state()); diff != "" {
 				t.Error(diff)
@@ -290,7 +301,7 @@ func unservedAllowed(t *testing.T) {
 	for _, line := range []string{"nobody acts on these from now on: Voyage (1 object)",
 		"gamemarkers.apps.kruise.io is not converted any more"} {
 		if !strings.Contains(out.String(), line) {
-			t.Error(out.String())
+			t.Errorf("out: got %q, want it to contain %q", out.String(), line)
 		}
 	}
 	state := w.state()
@@ -300,8 +311,11 @@ func unservedAllowed(t *testing.T) {
 		}
 	}
 	definition, err := installation.Get(t.Context(), w, installation.Definitions, "", "gamemarkers.apps.kruise.io")
-	if err != nil || installation.Text(definition.Object, "spec", "conversion", "strategy") != "None" {
-		t.Error(definition, err)
+	if err != nil {
+		t.Errorf("unexpected error: %v\n%+v", err, definition)
+	} else if got := installation.Text(definition.Object, "spec", "conversion", "strategy"); got != "None" {
+		t.Errorf("installation.Text(definition.Object, \"spec\", \"conversion\", \"strategy\"): got %q, want %q\n%+v\n%v", got, "None",
+			definition, err)
 	}
 	if !strings.Contains(state, "name: shop-games-for-kruise") {
 		t.Error("a binding of a user is gone")
@@ -320,7 +334,7 @@ func TestADryRunWritesNothing(t *testing.T) {
 		}
 		golden.Compare(t, "dry-run", out.String())
 		if w.writes > 0 {
-			t.Error(w.written)
+			t.Errorf("w.writes: got %d, want 0\n%q", w.writes, w.written)
 		}
 	}
 }
@@ -340,16 +354,24 @@ func TestTheLockOfTheOtherManagerIsWaitedFor(t *testing.T) {
 		}
 		waits := strings.Contains(said.String(),
 			"kruise-controller-manager-a holds Lease kruise-system/kruise-manager, for 1s after it last renewed it")
-		if waits != keeps || !strings.Contains(said.String(), "no manager served for") || len(w.violated) > 0 {
-			t.Error(said.String(), w.violated)
+		if waits != keeps {
+			t.Errorf("waits: got %t, want %t", waits, keeps)
+		}
+		if !strings.Contains(said.String(), "no manager served for") {
+			t.Errorf("said: got %q, want it to contain %q", said.String(), "no manager served for")
+		}
+		if len(w.violated) > 0 {
+			t.Errorf("w.violated: got %q, want none", w.violated)
 		}
 	}
 	w := newWorld(t, "")
 	w.keeps, w.renews = true, true
 	c := w.command(filepath.Join(t.TempDir(), "backup"), io.Discard)
 	c.timeout = 1500 * time.Millisecond // more than the lock holds
-	if err := c.run(t.Context()); err == nil || !strings.Contains(err.Error(), "the lock does not get free, so another manager acts") {
-		t.Error(err)
+	if err := c.run(t.Context()); err == nil {
+		t.Error("c.run(t.Context()): got nil, want an error")
+	} else if !strings.Contains(err.Error(), "the lock does not get free, so another manager acts") {
+		t.Errorf("c.run(t.Context()): got %q, want it to contain %q", err.Error(), "the lock does not get free, so another manager acts")
 	}
 	for _, write := range w.written {
 		if strings.HasPrefix(write, "apply") {

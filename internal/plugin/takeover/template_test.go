@@ -155,12 +155,18 @@ func TestWhatIsMeantByOtherManifestsHolds(t *testing.T) {
 	for want, is := range map[string]bool{"--feature-gates=SidecarTerminator=true,AllBeta=true,CloneSetShortHash=true": true, "SidecarTerminator=false": false,
 		"WorkloadSpread": false, "StatefulSetStartOrdinal=false": true} {
 		if strings.Contains(list, want) != is {
-			t.Errorf("%s: %v", list, want)
+			t.Errorf("%s: strings.Contains(list, want): got %t, want %t\n%v", list, strings.Contains(list, want), is, want)
 		}
 	}
 	args := texts(mainContainer(manager)["args"])
-	if !slices.Contains(args, "--cloneset-workers=9") || slices.Contains(args, "--cloneset-workers=7") || !slices.Contains(args, "--sync-period=1h") {
-		t.Error(args)
+	if !slices.Contains(args, "--cloneset-workers=9") {
+		t.Errorf("args: got %q, want it to contain %q", args, "--cloneset-workers=9")
+	}
+	if slices.Contains(args, "--cloneset-workers=7") {
+		t.Errorf("args: got %q, want it not to contain %q", args, "--cloneset-workers=7")
+	}
+	if !slices.Contains(args, "--sync-period=1h") {
+		t.Errorf("args: got %q, want it to contain %q", args, "--sync-period=1h")
 	}
 	for path, want := range map[string]string{"spec.template.spec.imagePullSecrets": "[map[name:new]]", "spec.template.spec.nodeSelector": "map[pool:old]",
 		"spec.template.spec.containers.0.env.2": "map[name:CERTS_RENEW_BEFORE value:60d]"} {
@@ -169,8 +175,10 @@ func TestWhatIsMeantByOtherManifestsHolds(t *testing.T) {
 		}
 	}
 	pod, err := c.imagePodOf(manifests, s)
-	if err != nil || at(pod.Object, "spec.imagePullSecrets") != "[map[name:new]]" {
-		t.Error(err, pod)
+	if err != nil {
+		t.Errorf("unexpected error: %v\n%+v", err, pod)
+	} else if got := at(pod.Object, "spec.imagePullSecrets"); got != "[map[name:new]]" {
+		t.Errorf("at(pod.Object, \"spec.imagePullSecrets\"): got %q, want %q\n%v\n%+v", got, "[map[name:new]]", err, pod)
 	}
 }
 

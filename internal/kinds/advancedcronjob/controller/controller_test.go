@@ -133,13 +133,24 @@ const hour = time.Hour
 func TestARunGoesFromItsTimeToItsEnd(t *testing.T) {
 	for _, kind := range advancedcronjob.Kinds {
 		s := newStage(t, CronJob(string(kind), "0 * * * *", func(c *appsv1beta1.AdvancedCronJob) { c.UID = "" }))
-		if wait := s.good(0); wait != hour || s.status().Type != string(kind) || len(s.all()) > 0 {
-			t.Errorf("ACJ-015, ACJ-043, ACJ-056: %s, %+v", wait, s.status())
+		wait := s.good(0)
+		if wait != hour {
+			t.Errorf("ACJ-015, ACJ-043, ACJ-056: s.good(0): got %v, want %v\n%+v", wait, hour, s.status())
+		}
+		if got := s.status().Type; got != string(kind) {
+			t.Errorf("ACJ-015, ACJ-043, ACJ-056: s.status().Type: got %q, want %q\n%+v", got, string(kind), s.status())
+		}
+		if got := len(s.all()); got > 0 {
+			t.Errorf("ACJ-015, ACJ-043, ACJ-056: s.all(): got %d, want none\n%+v", got, s.status())
 		}
 		s.good(hour + 2*time.Second)
 		child := s.Get(s.child(hour))
-		if child == nil || len(child.GetFinalizers()) > 0 || advancedcronjob.OwnerOf(child) != s.Get(cronJobKey).GetUID() {
-			t.Fatalf("%+v", child)
+		if child == nil {
+			t.Fatal("child: got nil, want a value")
+		} else if got := len(child.GetFinalizers()); got > 0 {
+			t.Fatalf("child.GetFinalizers(): got %d, want none\n%+v", got, child)
+		} else if got, want := advancedcronjob.OwnerOf(child), s.Get(cronJobKey).GetUID(); got != want {
+			t.Fatalf("advancedcronjob.OwnerOf(child): got %q, want %q\n%+v", got, want, child)
 		}
 		status := s.status()
 		if !status.LastScheduleTime.Equal(At(hour)) || len(status.Active) != 1 || status.Active[0].UID != child.GetUID() {
@@ -147,7 +158,7 @@ func TestARunGoesFromItsTimeToItsEnd(t *testing.T) {
 		}
 		const name = " nightly-1893502800"
 		if got := s.events(); got != "Normal SuccessfulCreate: created "+string(kind)+name+" for the run of 2030-01-01T13:00:00Z" {
-			t.Errorf("%s", got)
+			t.Errorf("s.events(): got %q, want %q", got, "Normal SuccessfulCreate: created "+string(kind)+name+" for the run of 2030-01-01T13:00:00Z")
 		}
 		if n := testutil.CollectAndCount(s.r.meters.delay); n != 1 {
 			t.Errorf("%d delays", n)
@@ -156,8 +167,11 @@ func TestARunGoesFromItsTimeToItsEnd(t *testing.T) {
 		if wait := s.good(hour + 3*time.Second); wait != hour-3*time.Second {
 			t.Errorf("ACJ-056: %s", wait)
 		}
-		if len(s.Writes) != writes || s.events() != "" {
-			t.Errorf("written at rest: %v", s.Writes[writes:])
+		if len(s.Writes) != writes {
+			t.Errorf("written at rest: len(s.Writes): got %d, want %d\n%v", len(s.Writes), writes, s.Writes[writes:])
+		}
+		if got := s.events(); got != "" {
+			t.Errorf("written at rest: s.events(): got %q, want %q\n%v", got, "", s.Writes[writes:])
 		}
 		s.Change(s.child(hour), Ended(kind != advancedcronjob.BroadcastJob))
 		s.good(hour + 4*time.Second)
@@ -242,8 +256,12 @@ func TestARunWhoseChildCannotBeCreatedIsJudgedByTheError(t *testing.T) {
 		ending := apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("ending"))
 		ending.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 		s.failing("create", ending)
-		if wait := s.good(hour); wait != hour || s.events() != "" {
-			t.Errorf("again after %s", wait)
+		wait := s.good(hour)
+		if wait != hour {
+			t.Errorf("s.good(hour): got %v, want %v", wait, hour)
+		}
+		if got := s.events(); got != "" {
+			t.Errorf("s.events(): got %q, want %q", got, "")
 		}
 	})
 }
@@ -256,19 +274,29 @@ func TestReplaceDeletesActiveChildrenBeforeTheNextIsCreated(t *testing.T) {
 		s.good(hour)
 		s.events()
 		s.failing("delete", apierrors.NewInternalError(errors.New("away")))
-		if _, err := s.pass(2 * hour); err == nil || len(s.all()) != 1 {
-			t.Errorf("%v %v", err, s.all())
+		if _, err := s.pass(2 * hour); err == nil {
+			t.Errorf("err: got nil, want an error\n%v", s.all())
+		} else if got := len(s.all()); got != 1 {
+			t.Errorf("len(s.all()): got %d, want 1\n%v\n%v", got, err, s.all())
 		}
 		if got := s.events(); !strings.HasPrefix(got, "Warning FailedDelete: ") {
-			t.Error(got)
+			t.Errorf("s.events(): got %q, want it to begin with %q", got, "Warning FailedDelete: ")
 		}
 		s.Answer = nil
 		s.good(2*hour + time.Minute)
-		if diff := cmp.Diff([]string{"506400"}, s.all()); diff != "" || len(s.status().Active) != 1 || s.status().Active[0].Name != "nightly-1893506400" {
-			t.Errorf("%s %+v", diff, s.status())
+		if diff := cmp.Diff([]string{"506400"}, s.all()); diff != "" {
+			t.Errorf("s.all() (-want +got):\n%s\n%+v", diff, s.status())
+		} else if got := len(s.status().Active); got != 1 {
+			t.Errorf("len(s.status().Active): got %d, want 1\n%+v", got, s.status())
+		} else if got := s.status().Active[0].Name; got != "nightly-1893506400" {
+			t.Errorf("s.status().Active[0].Name: got %q, want %q\n%+v", got, "nightly-1893506400", s.status())
 		}
-		if got := s.events(); !strings.Contains(got, "Normal SuccessfulDelete") || !strings.Contains(got, "Normal SuccessfulCreate") {
-			t.Error(got)
+		got := s.events()
+		if !strings.Contains(got, "Normal SuccessfulDelete") {
+			t.Errorf("s.events(): got %q, want it to contain %q", got, "Normal SuccessfulDelete")
+		}
+		if !strings.Contains(got, "Normal SuccessfulCreate") {
+			t.Errorf("s.events(): got %q, want it to contain %q", got, "Normal SuccessfulCreate")
 		}
 		s.failing("delete", apierrors.NewNotFound(schema.GroupResource{}, ""))
 		s.good(3 * hour)
@@ -285,11 +313,17 @@ func TestAnErrorOfHistoryKeepsNoRunFromBeginning(t *testing.T) {
 	s.Change(s.child(hour), Ended(true))
 	s.events()
 	s.failing("delete", apierrors.NewInternalError(errors.New("away")))
-	if _, err := s.pass(2 * hour); err == nil || len(s.all()) != 2 {
-		t.Errorf("%v %v", err, s.all())
+	if _, err := s.pass(2 * hour); err == nil {
+		t.Errorf("err: got nil, want an error\n%v", s.all())
+	} else if got := len(s.all()); got != 2 {
+		t.Errorf("len(s.all()): got %d, want 2\n%v\n%v", got, err, s.all())
 	}
-	if got := s.events(); !strings.Contains(got, "Warning FailedDelete: deleting Job nightly-1893502800: ") || !strings.Contains(got, "SuccessfulCreate") {
-		t.Error(got)
+	got := s.events()
+	if !strings.Contains(got, "Warning FailedDelete: deleting Job nightly-1893502800: ") {
+		t.Errorf("s.events(): got %q, want it to contain %q", got, "Warning FailedDelete: deleting Job nightly-1893502800: ")
+	}
+	if !strings.Contains(got, "SuccessfulCreate") {
+		t.Errorf("s.events(): got %q, want it to contain %q", got, "SuccessfulCreate")
 	}
 	s.failing("delete", apierrors.NewNotFound(schema.GroupResource{}, ""))
 	s.good(2*hour + time.Second)
@@ -308,8 +342,12 @@ func TestAConflictOfTheStatusIsTriedAgainWithNothingDone(t *testing.T) {
 		}
 		return nil
 	}
-	if wait := s.good(hour); wait != reconcile.RetrySoon || len(s.all()) > 0 {
-		t.Errorf("%s %v", wait, s.all())
+	wait := s.good(hour)
+	if wait != reconcile.RetrySoon {
+		t.Errorf("s.good(hour): got %v, want %v\n%v", wait, reconcile.RetrySoon, s.all())
+	}
+	if got := len(s.all()); got > 0 {
+		t.Errorf("s.all(): got %d, want none\n%v", got, s.all())
 	}
 	s.Answer = nil
 	s.good(hour + time.Second)
@@ -327,8 +365,12 @@ func TestEventsAreBounded(t *testing.T) {
 		s.good(time.Duration(i) * time.Minute)
 		s.good(time.Duration(i)*time.Minute + 30*time.Second)
 	}
-	if got := s.told; len(got) != 2 || !strings.HasPrefix(got[0], "Normal JobAlreadyActive: ") || !strings.HasPrefix(got[1], "Warning MissSchedule: ") {
-		t.Errorf("%d events: %v", len(got), got)
+	if got := s.told; len(got) != 2 {
+		t.Errorf("len(got): got %d, want 2; %d events: %v", len(got), len(got), got)
+	} else if !strings.HasPrefix(got[0], "Normal JobAlreadyActive: ") {
+		t.Errorf("got[0]: got %q, want it to begin with %q; %d events: %v", got[0], "Normal JobAlreadyActive: ", len(got), got)
+	} else if !strings.HasPrefix(got[1], "Warning MissSchedule: ") {
+		t.Errorf("got[1]: got %q, want it to begin with %q; %d events: %v", got[1], "Warning MissSchedule: ", len(got), got)
 	}
 	if n := testutil.ToFloat64(s.r.meters.dropped.WithLabelValues("shop", "nightly")); n != 58 { // ACJ-104 (part)
 		t.Errorf("%v were left out", n)
@@ -372,11 +414,15 @@ func TestNobodysChildrenAreLetGo(t *testing.T) {
 	s.Store(s.child(hour), orphan)
 	s.Deliver(1 << 20)
 	asked := requests(t.Context(), orphan)
-	if len(asked) != 1 || asked[0].Namespace != "shop" {
-		t.Fatalf("%v", asked)
+	if len(asked) != 1 {
+		t.Fatalf("len(asked): got %d, want 1\n%v", len(asked), asked)
+	} else if asked[0].Namespace != "shop" {
+		t.Fatalf("asked[0].Namespace: got %q, want %q\n%v", asked[0].Namespace, "shop", asked)
 	}
-	if _, err := s.loop.Reconcile(t.Context(), asked[0]); err != nil || len(s.Get(s.child(hour)).GetFinalizers()) > 0 {
-		t.Errorf("%v %v", err, s.Get(s.child(hour)).GetFinalizers())
+	if _, err := s.loop.Reconcile(t.Context(), asked[0]); err != nil {
+		t.Errorf("unexpected error: %v\n%v", err, s.Get(s.child(hour)).GetFinalizers())
+	} else if got := len(s.Get(s.child(hour)).GetFinalizers()); got > 0 {
+		t.Errorf("s.Get(s.child(hour)).GetFinalizers(): got %d, want none\n%v\n%v", got, err, s.Get(s.child(hour)).GetFinalizers())
 	}
 }
 
@@ -391,7 +437,7 @@ func TestRequests(t *testing.T) {
 		}
 		stranger := Made(string(kind), cronJob, hour, func(o client.Object) { o.SetOwnerReferences(nil) })
 		if got := requests(t.Context(), stranger); len(got) != 0 {
-			t.Errorf("%v", got)
+			t.Errorf("len(got): got %d, want 0\n%v", len(got), got)
 		}
 		for name, test := range map[string]struct {
 			change func(client.Object)
@@ -422,9 +468,11 @@ afloat_advancedcronjob_dropped_runs_total{name="nightly",namespace="shop"} 1
 	if err := testutil.CollectAndCompare(s.r.meters.dropped, strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
-	if text, err := testutil.CollectAndFormat(s.r.meters.delay, expfmt.TypeTextPlain, "afloat_advancedcronjob_start_delay_seconds"); err != nil ||
-		!strings.Contains(string(text), `afloat_advancedcronjob_start_delay_seconds_sum{kind="Job"} 30`) {
-		t.Errorf("%s %v", text, err)
+	if text, err := testutil.CollectAndFormat(s.r.meters.delay, expfmt.TypeTextPlain, "afloat_advancedcronjob_start_delay_seconds"); err != nil {
+		t.Errorf("unexpected error: %v\n%s", err, text)
+	} else if !strings.Contains(string(text), `afloat_advancedcronjob_start_delay_seconds_sum{kind="Job"} 30`) {
+		t.Errorf("text: got %q, want it to contain %q\n%v", string(text), `afloat_advancedcronjob_start_delay_seconds_sum{kind="Job"} 30`,
+			err)
 	}
 	if controllerName != "advancedcronjob-controller" {
 		t.Error(controllerName)
@@ -443,8 +491,10 @@ func TestAKindThatIsNotServed(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(batchv1.SchemeGroupVersion.WithKind("Job"), meta.RESTScopeNamespace)
 	for _, kind := range advancedcronjob.Kinds {
-		if got, err := serves(mapper, kind); err != nil || got != (kind == advancedcronjob.Job) {
-			t.Errorf("%s: %v %v", kind, got, err)
+		if got, err := serves(mapper, kind); err != nil {
+			t.Errorf("%s: unexpected error: %v\n%v", kind, err, got)
+		} else if got != (kind == advancedcronjob.Job) {
+			t.Errorf("%s: serves(mapper, kind): got %t, want %t\n%v", kind, got, kind == advancedcronjob.Job, err)
 		}
 	}
 	other := newStage(t, CronJob("Job", "0 * * * *"))
@@ -469,9 +519,24 @@ func TestCachedJobsAreEnoughForPlans(t *testing.T) {
 			t.Fatal(err)
 		}
 		child := advancedcronjob.ChildOf(job)
-		if (child.Phase == advancedcronjob.Failed) != kept || child.Nominal.IsZero() == kept || child.Started.IsZero() == kept || job.Annotations["other"] != "" ||
-			len(job.Spec.Template.Spec.Containers) > 0 || len(job.Status.Conditions) > 1 {
-			t.Errorf("of a %s: %+v", owner, job)
+		if (child.Phase == advancedcronjob.Failed) != kept {
+			t.Errorf("child.Phase == advancedcronjob.Failed: got %t, want %t; of a %s: %+v", child.Phase == advancedcronjob.Failed, kept, owner,
+				job)
+		}
+		if child.Nominal.IsZero() == kept {
+			t.Errorf("child.Nominal.IsZero(): got %t, want another value; of a %s: %+v", child.Nominal.IsZero(), owner, job)
+		}
+		if child.Started.IsZero() == kept {
+			t.Errorf("child.Started.IsZero(): got %t, want another value; of a %s: %+v", child.Started.IsZero(), owner, job)
+		}
+		if job.Annotations["other"] != "" {
+			t.Errorf(`job.Annotations["other"]: got %q, want %q; of a %s: %+v`, job.Annotations["other"], "", owner, job)
+		}
+		if len(job.Spec.Template.Spec.Containers) > 0 {
+			t.Errorf("job.Spec.Template.Spec.Containers: got %v, want none; of a %s: %+v", job.Spec.Template.Spec.Containers, owner, job)
+		}
+		if len(job.Status.Conditions) > 1 {
+			t.Errorf("len(job.Status.Conditions): got %d, want at most 1; of a %s: %+v", len(job.Status.Conditions), owner, job)
 		}
 	}
 }

@@ -35,8 +35,10 @@ func TestIndexesAreAddedOnce(t *testing.T) {
 		t.Fatal("it did not fail")
 	}
 	for range 2 {
-		if err := indexed.add(t.Context(), caches, advancedcronjob.Job); err != nil || len(caches.has) != 2 {
-			t.Fatal(err, caches.has)
+		if err := indexed.add(t.Context(), caches, advancedcronjob.Job); err != nil {
+			t.Fatalf("indexed.add(t.Context(), caches, advancedcronjob.Job): unexpected error: %v\n%v", err, caches.has)
+		} else if len(caches.has) != 2 {
+			t.Fatalf("len(caches.has): got %d, want 2\n%v\n%v", len(caches.has), err, caches.has)
 		}
 	}
 }

@@ -161,8 +161,13 @@ func (w *world) begins(cronJob *appsv1beta1.AdvancedCronJob, child advancedcronj
 	if cronJob == nil {
 		w.t.Fatalf("%s is created for nobody", child)
 	}
-	if child.Nominal.After(w.Now()) || !child.Nominal.After(cronJob.CreationTimestamp.Time) {
-		w.t.Errorf("ACJ-052, ACJ-059: the run of %s begins at %s", child.Nominal, w.Now())
+	if child.Nominal.After(w.Now()) {
+		w.t.Errorf("ACJ-052, ACJ-059: child.Nominal.After(w.Now()): got true, want false; the run of %s begins at %s", child.Nominal,
+			w.Now())
+	}
+	if !child.Nominal.After(cronJob.CreationTimestamp.Time) {
+		w.t.Errorf("ACJ-052, ACJ-059: child.Nominal.After(cronJob.CreationTimestamp.Time): got false, want true; the run of %s begins at %s",
+			child.Nominal, w.Now())
 	}
 	if paused := cronJob.Spec.Paused; paused != nil && *paused || cronJob.DeletionTimestamp != nil {
 		w.t.Errorf("ACJ-042, ACJ-080: %s is created", child)

@@ -63,8 +63,14 @@ func TestLifeOfAJob(t *testing.T) {
 		for _, c := range after.Status.Conditions {
 			types = append(types, c.Type)
 		}
-		if diff := cmp.Diff(want, made); diff != "" || string(after.Status.Phase) != phase || !cmp.Equal(conditions, types) {
-			t.Errorf("%s: %s %+v", completion, diff, after.Status)
+		if diff := cmp.Diff(want, made); diff != "" {
+			t.Errorf("%s: made (-want +got):\n%s\n%+v", completion, diff, after.Status)
+		}
+		if string(after.Status.Phase) != phase {
+			t.Errorf("%s: after.Status.Phase: got %q, want %q\n%+v", completion, string(after.Status.Phase), phase, after.Status)
+		}
+		if !cmp.Equal(conditions, types) {
+			t.Errorf("%s: conditions: got %q, want %q\n%+v", completion, conditions, types, after.Status)
 		}
 		before.Status, before.ResourceVersion = after.Status, after.ResourceVersion
 		if diff := cmp.Diff(before.ObjectMeta, after.ObjectMeta); diff != "" || string(before.Spec.Template.Raw()) != string(after.Spec.Template.Raw()) {
@@ -82,8 +88,10 @@ func TestLifeOfAJob(t *testing.T) {
 	}), "n1")
 	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
 	settled(t, s)
-	if status := s.job().Status; status.Phase != "failed" || status.Conditions[0].Type != "Failed" {
-		t.Errorf("%+v", status)
+	if status := s.job().Status; status.Phase != "failed" {
+		t.Errorf("status.Phase: got %q, want %q\n%+v", status.Phase, "failed", status)
+	} else if status.Conditions[0].Type != "Failed" {
+		t.Errorf("status.Conditions[0].Type: got %q, want %q\n%+v", status.Conditions[0].Type, "Failed", status)
 	}
 }
 
@@ -102,15 +110,22 @@ func TestNothingIsDoneTwice(t *testing.T) {
 		}
 		s.Pass(2 * time.Second)
 	}
-	if n := len(s.pods()); n != 2 || s.Undelivered() == 0 {
-		t.Fatalf("%d pods, %d events to come", n, s.Undelivered())
+	n := len(s.pods())
+	if n != 2 {
+		t.Fatalf("len(s.pods()): got %d, want 2", n)
+	}
+	if got := s.Undelivered(); got == 0 {
+		t.Fatalf("s.Undelivered(): got %d, want another value", got)
 	}
 	for _, pod := range s.pods() { // an event is never delivered: the pods have gone unseen
 		s.Remove(podKey(pod.Name))
 	}
 	s.runFor(time.Minute)
-	if s.job().Status.Phase != "completed" || s.job().Status.Succeeded != 3 {
-		t.Errorf("%+v", s.job().Status)
+	if got := s.job().Status.Phase; got != "completed" {
+		t.Errorf("s.job().Status.Phase: got %q, want %q\n%+v", got, "completed", s.job().Status)
+	}
+	if got := s.job().Status.Succeeded; got != 3 {
+		t.Errorf("s.job().Status.Succeeded: got %d, want 3\n%+v", got, s.job().Status)
 	}
 }
 
@@ -156,20 +171,40 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 	s := simulate(1, makeJob(parallelism(number(1))), "n1", "n2", "n3")
 	asked := s.refuse("n1", apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("not here")))
 	s.Manage()
-	if s.job().Status.Phase != "running" || s.job().Status.Desired != 3 || s.Queue.Due().IsZero() {
-		t.Errorf("%+v, due %s", s.job().Status, s.Queue.Due())
+	if got := s.job().Status.Phase; got != "running" {
+		t.Errorf("s.job().Status.Phase: got %q, want %q; %+v, due %s", got, "running", s.job().Status, s.Queue.Due())
+	}
+	if got := s.job().Status.Desired; got != 3 {
+		t.Errorf("s.job().Status.Desired: got %d, want 3; %+v, due %s", got, s.job().Status, s.Queue.Due())
+	}
+	if s.Queue.Due().IsZero() {
+		t.Errorf("s.Queue.Due().IsZero(): got true, want false; %+v, due %s", s.job().Status, s.Queue.Due())
 	}
 	s.runFor(time.Minute)
-	if status := s.job().Status; status.Succeeded != 2 || status.Active != 0 || status.Phase != "running" {
-		t.Errorf("%+v", status)
+	status := s.job().Status
+	if status.Succeeded != 2 {
+		t.Errorf("status.Succeeded: got %d, want 2\n%+v", status.Succeeded, status)
 	}
-	if n := len(*asked); n > 20 || s.countEvents("FailedCreate") == 0 || !strings.Contains(strings.Join(s.events, "\n"), "not here") {
-		t.Errorf("asked %d times, told %v", n, s.events)
+	if status.Active != 0 {
+		t.Errorf("status.Active: got %d, want 0\n%+v", status.Active, status)
+	}
+	if status.Phase != "running" {
+		t.Errorf("status.Phase: got %q, want %q\n%+v", status.Phase, "running", status)
+	}
+	n := len(*asked)
+	if n > 20 {
+		t.Errorf("len(*asked): got %d, want at most 20", n)
+	}
+	if got := s.countEvents("FailedCreate"); got == 0 {
+		t.Errorf(`s.countEvents("FailedCreate"): got %d, want another value`, got)
+	}
+	if !strings.Contains(strings.Join(s.events, "\n"), "not here") {
+		t.Errorf("s.events: got %q, want it to contain %q", strings.Join(s.events, "\n"), "not here")
 	}
 	s.Answer = nil
 	s.runFor(2 * time.Minute)
-	if s.job().Status.Phase != "completed" {
-		t.Errorf("%+v", s.job().Status)
+	if got := s.job().Status.Phase; got != "completed" {
+		t.Errorf("s.job().Status.Phase: got %q, want %q\n%+v", got, "completed", s.job().Status)
 	}
 	s = simulate(1, makeJob(), "n1", "n2") // a deletion
 	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
@@ -182,13 +217,21 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 	}
 	s.end(s.on("n1")[0].Name, corev1.PodFailed)
 	s.runFor(time.Minute)
-	if status := s.job().Status; status.Phase != "failed" || status.Active != 1 || status.Failed != 2 {
-		t.Errorf("%+v", status)
+	if status := s.job().Status; status.Phase != "failed" {
+		t.Errorf("status.Phase: got %q, want %q\n%+v", status.Phase, "failed", status)
+	} else if status.Active != 1 {
+		t.Errorf("status.Active: got %d, want 1\n%+v", status.Active, status)
+	} else if status.Failed != 2 {
+		t.Errorf("status.Failed: got %d, want 2\n%+v", status.Failed, status)
 	}
 	s.Answer = nil
 	s.runFor(20 * time.Minute) // BJ-104 (part)
-	if status := s.job().Status; status.Active != 0 || status.Failed != 2 || len(s.pods()) != 1 {
-		t.Errorf("%+v", status)
+	if status := s.job().Status; status.Active != 0 {
+		t.Errorf("status.Active: got %d, want 0\n%+v", status.Active, status)
+	} else if status.Failed != 2 {
+		t.Errorf("status.Failed: got %d, want 2\n%+v", status.Failed, status)
+	} else if got := len(s.pods()); got != 1 {
+		t.Errorf("len(s.pods()): got %d, want 1\n%+v", got, status)
 	}
 }
 
@@ -221,8 +264,12 @@ func TestTheEndIsWrittenFirst(t *testing.T) {
 			s.runFor(20 * time.Second)
 			status := s.job().Status
 			want := map[string]string{"failed": "failed, 3 failed, 1 pods", "completed": "completed, 1 failed, 2 pods"}[name]
-			if got := fmt.Sprintf("%s, %d failed, %d pods", status.Phase, status.Failed, len(s.pods())); got != want || status.Active != 0 {
-				t.Errorf("%s, dies after %d: %s, want %s\n%s", name, dies, got, want, s.describe())
+			got := fmt.Sprintf("%s, %d failed, %d pods", status.Phase, status.Failed, len(s.pods()))
+			if got != want {
+				t.Errorf("got %q, want %q; %s, dies after %d: %s, want %s\n%s", got, want, name, dies, got, want, s.describe())
+			}
+			if status.Active != 0 {
+				t.Errorf("status.Active: got %d, want 0; %s, dies after %d: %s, want %s\n%s", status.Active, name, dies, got, want, s.describe())
 			}
 		}
 	}
@@ -244,8 +291,11 @@ func TestDeadlineAndTimeToLiveFireByThemselves(t *testing.T) {
 		t.Error("too early")
 	}
 	s.runFor(2 * time.Second)
-	if s.job().Status.Phase != "failed" || s.countEvents("DeadlineExceeded") != 1 {
-		t.Errorf("%+v %v", s.job().Status, s.events)
+	if got := s.job().Status.Phase; got != "failed" {
+		t.Errorf("s.job().Status.Phase: got %q, want %q\n%+v\n%v", got, "failed", s.job().Status, s.events)
+	}
+	if got := s.countEvents("DeadlineExceeded"); got != 1 {
+		t.Errorf("s.countEvents(\"DeadlineExceeded\"): got %d, want 1\n%+v\n%v", got, s.job().Status, s.events)
 	}
 	s.startManager()
 	s.runFor(98 * time.Second)
@@ -253,8 +303,10 @@ func TestDeadlineAndTimeToLiveFireByThemselves(t *testing.T) {
 		t.Fatal("too early")
 	}
 	s.runFor(3 * time.Second)
-	if s.job() != nil || len(s.pods()) > 0 {
-		t.Error("the job is there")
+	if got := s.job(); got != nil {
+		t.Errorf("the job is there: s.job(): got %+v, want nil", got)
+	} else if got := len(s.pods()); got > 0 {
+		t.Errorf("the job is there: s.pods(): got %d, want none", got)
 	}
 }
 
@@ -268,7 +320,7 @@ func TestADeletedJobGetsNothing(t *testing.T) {
 	})
 	settled(t, s)
 	if len(s.Writes) > 0 {
-		t.Errorf("%v", s.Writes)
+		t.Errorf("s.Writes: got %v, want none", s.Writes)
 	}
 }
 
@@ -318,7 +370,7 @@ func TestNodeEvents(t *testing.T) {
 	} {
 		s.kube.recordCounted(s.job(), []string{"counted"})
 		if got := len(s.kube.jobsOfNode(context.Background(), test.before, test.after)) > 0; got != test.want {
-			t.Errorf("%s: %t", name, got)
+			t.Errorf("%s: got %t, want %t", name, got, test.want)
 		}
 	}
 	s.change(func(job *appsv1beta1.BroadcastJob) { job.Status.Phase = appsv1beta1.BroadcastJobCompleted })
@@ -347,13 +399,19 @@ func TestSpecChangeIgnored(t *testing.T) {
 	s.runFor(time.Minute)
 	writes := len(s.Writes)
 	change("check:3")
-	if s.countEvents("SpecChangeIgnored") != 2 || len(s.Writes) != writes || s.job().Status.Phase != "completed" {
-		t.Errorf("%v", s.events)
+	if got := s.countEvents("SpecChangeIgnored"); got != 2 {
+		t.Errorf("s.countEvents(\"SpecChangeIgnored\"): got %d, want 2\n%v", got, s.events)
+	}
+	if len(s.Writes) != writes {
+		t.Errorf("len(s.Writes): got %d, want %d\n%v", len(s.Writes), writes, s.events)
+	}
+	if got := s.job().Status.Phase; got != "completed" {
+		t.Errorf("s.job().Status.Phase: got %q, want %q\n%v", got, "completed", s.events)
 	}
 	s.startManager()
 	s.runFor(time.Minute)
-	if s.countEvents("SpecChangeIgnored") != 2 {
-		t.Errorf("%v", s.events)
+	if got := s.countEvents("SpecChangeIgnored"); got != 2 {
+		t.Errorf("s.countEvents(\"SpecChangeIgnored\"): got %d, want 2\n%v", got, s.events)
 	}
 }
 
@@ -387,7 +445,7 @@ func TestEventsAreToldOnce(t *testing.T) {
 	want := map[string]int{"Normal SuccessfulCreate": 3, "Warning TooManyActivePods": 1, "Warning DuplicatePodCreatedOnSameNode": 1,
 		"Normal SuccessfulDelete": 2, "Warning Paused": 1}
 	if diff := cmp.Diff(want, told); diff != "" {
-		t.Error(diff, strings.Join(s.events, "\n"))
+		t.Errorf("told (-want +got):\n%s\n%q", diff, strings.Join(s.events, "\n"))
 	}
 }
 
@@ -404,8 +462,12 @@ func TestStatusIsWrittenForTheNewestJob(t *testing.T) {
 		return nil
 	}
 	settled(t, s)
-	if !raced || s.job().Status.Phase != "completed" || s.job().Labels["a"] != "b" {
-		t.Errorf("%+v", s.job())
+	if !raced {
+		t.Errorf("raced: got false, want true\n%+v", s.job())
+	} else if got := s.job().Status.Phase; got != "completed" {
+		t.Errorf("s.job().Status.Phase: got %q, want %q\n%+v", got, "completed", s.job())
+	} else if got := s.job().Labels["a"]; got != "b" {
+		t.Errorf("s.job().Labels[\"a\"]: got %q, want %q\n%+v", got, "b", s.job())
 	}
 	writes := len(s.Writes)
 	for range 3 {
@@ -441,8 +503,12 @@ func TestTheStatusIsWrittenLastUnlessTheJobEnds(t *testing.T) {
 		s := simulate(1, makeJob(), "n1", "n2")
 		s.Manage()
 		first := s.job().Status
-		if first.Phase != "running" || first.StartTime == nil || first.Active != 2 {
-			t.Fatalf("%+v", first)
+		if first.Phase != "running" {
+			t.Fatalf("first.Phase: got %q, want %q\n%+v", first.Phase, "running", first)
+		} else if first.StartTime == nil {
+			t.Fatalf("first.StartTime: got nil, want a value\n%+v", first)
+		} else if first.Active != 2 {
+			t.Fatalf("first.Active: got %d, want 2\n%+v", first.Active, first)
 		}
 		s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
 		s.runFor(time.Second)
@@ -487,8 +553,15 @@ func TestWhatIsRememberedOfNodesIsBounded(t *testing.T) {
 	for i := range 3 * mostFailed {
 		m.fails(fmt.Sprint(i), now)
 	}
-	if n := len(m.failedNodes(now)); n > mostFailed || n == 0 || len(m.failedNodes(now.Add(time.Hour))) > 0 {
-		t.Errorf("%d nodes", n)
+	n := len(m.failedNodes(now))
+	if n > mostFailed {
+		t.Errorf("len(m.failedNodes(now)): got %d, want at most %d", n, mostFailed)
+	}
+	if n == 0 {
+		t.Errorf("len(m.failedNodes(now)): got %d, want another value", n)
+	}
+	if got := len(m.failedNodes(now.Add(time.Hour))); got > 0 {
+		t.Errorf("m.failedNodes(now.Add(time.Hour)): got %d, want none", got)
 	}
 }
 

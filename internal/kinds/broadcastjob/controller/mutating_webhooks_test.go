@@ -29,18 +29,35 @@ func TestPodsThatAdmissionLeadsAstray(t *testing.T) {
 		return nil
 	}
 	s.runFor(10 * time.Minute)
-	if n := s.countEvents("FailedCreate"); created > 20 || n != created || len(s.pods()) > 0 || s.job().Status.Active != 0 {
-		t.Errorf("%d created, %d told, %d left, %+v", created, n, len(s.pods()), s.job().Status)
+	n := s.countEvents("FailedCreate")
+	if created > 20 {
+		t.Errorf("created: got %d, want at most 20; %d created, %d told, %d left, %+v", created, created, n, len(s.pods()), s.job().Status)
+	}
+	if n != created {
+		t.Errorf(`s.countEvents("FailedCreate"): got %d, want %d; %d created, %d told, %d left, %+v`, n, created, created, n, len(s.pods()),
+			s.job().Status)
+	}
+	if got := len(s.pods()); got > 0 {
+		t.Errorf("s.pods(): got %d, want none; %d created, %d told, %d left, %+v", got, created, n, len(s.pods()), s.job().Status)
+	}
+	if got := s.job().Status.Active; got != 0 {
+		t.Errorf("s.job().Status.Active: got %d, want 0; %d created, %d told, %d left, %+v", got, created, n, len(s.pods()), s.job().Status)
 	}
 	keeps = true
 	s.runFor(10 * time.Minute)
-	if keeps || len(s.pods()) > 0 {
-		t.Errorf("what a manager left behind that died stays: %s", s.describe())
+	if keeps {
+		t.Errorf("what a manager left behind that died stays: keeps: got true, want false\n%s", s.describe())
+	}
+	if got := len(s.pods()); got > 0 {
+		t.Errorf("what a manager left behind that died stays: s.pods(): got %d, want none\n%s", got, s.describe())
 	}
 	s.Answer = nil
 	s.runFor(10 * time.Minute)
-	if s.job().Status.Phase != appsv1beta1.BroadcastJobCompleted || s.job().Status.Succeeded != 3 {
-		t.Error(s.describe())
+	if got := s.job().Status.Phase; got != appsv1beta1.BroadcastJobCompleted {
+		t.Errorf("s.job().Status.Phase: got %q, want %q\n%s", got, appsv1beta1.BroadcastJobCompleted, s.describe())
+	}
+	if got := s.job().Status.Succeeded; got != 3 {
+		t.Errorf("s.job().Status.Succeeded: got %d, want 3\n%s", got, s.describe())
 	}
 }
 
@@ -58,7 +75,13 @@ func TestPodsWhoseLabelsAreStripped(t *testing.T) {
 		return nil
 	}
 	s.runFor(10 * time.Minute)
-	if created != 3 || s.job().Status.Phase != appsv1beta1.BroadcastJobCompleted || s.job().Status.Succeeded != 3 {
-		t.Errorf("%d created: %s", created, s.describe())
+	if created != 3 {
+		t.Errorf("created: got %d, want 3; %d created: %s", created, created, s.describe())
+	}
+	if got := s.job().Status.Phase; got != appsv1beta1.BroadcastJobCompleted {
+		t.Errorf("s.job().Status.Phase: got %q, want %q; %d created: %s", got, appsv1beta1.BroadcastJobCompleted, created, s.describe())
+	}
+	if got := s.job().Status.Succeeded; got != 3 {
+		t.Errorf("s.job().Status.Succeeded: got %d, want 3; %d created: %s", got, created, s.describe())
 	}
 }

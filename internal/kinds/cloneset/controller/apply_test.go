@@ -49,22 +49,37 @@ func TestCreationIsAStream(t *testing.T) {
 				return nil
 			}
 			s.Events(1 << 20)
-			if _, err := s.run(); err == nil || len(s.pods()) != 4 || requests > 4+atOnce {
-				t.Fatalf("%d pods after %d requests; %v", len(s.pods()), requests, err)
+			if _, err := s.run(); err == nil {
+				t.Fatalf("err: got nil, want an error; %d pods after %d requests; %v", len(s.pods()), requests, err)
+			} else if got := len(s.pods()); got != 4 {
+				t.Fatalf("len(s.pods()): got %d, want 4; %d pods after %d requests; %v", got, len(s.pods()), requests, err)
+			} else if requests > 4+atOnce {
+				t.Fatalf("requests: got %d, want at most %d; %d pods after %d requests; %v", requests, 4+atOnce, len(s.pods()), requests, err)
 			}
 			asked := requests
 			s.Pass(firstAttempt)
-			if _, err := s.run(); err == nil || requests != asked+1 {
-				t.Errorf("%d pods are tried at the second attempt; %v", requests-asked, err)
+			if _, err := s.run(); err == nil {
+				t.Errorf("err: got nil, want an error; %d pods are tried at the second attempt; %v", requests-asked, err)
+			} else if requests != asked+1 {
+				t.Errorf("requests: got %d, want %d; %d pods are tried at the second attempt; %v", requests, asked+1, requests-asked, err)
 			}
 			refusesFrom, asked = 1<<20, requests
 			s.Pass(2 * firstAttempt)
 			outcome, err := s.run()
-			if err != nil || requests != asked+1 || outcome.After > time.Millisecond {
-				t.Errorf("%d pods are tried when it is possible again, the next after %s; %v", requests-asked, outcome.After, err)
+			if err != nil {
+				t.Errorf("unexpected error: %v; %d pods are tried when it is possible again, the next after %s; %v", err, requests-asked,
+					outcome.After, err)
+			} else if requests != asked+1 {
+				t.Errorf("requests: got %d, want %d; %d pods are tried when it is possible again, the next after %s; %v", requests, asked+1,
+					requests-asked, outcome.After, err)
+			} else if outcome.After > time.Millisecond {
+				t.Errorf("outcome.After: got %v, want at most %v; %d pods are tried when it is possible again, the next after %s; %v", outcome.After,
+					time.Millisecond, requests-asked, outcome.After, err)
 			}
-			if _, err := s.run(); err != nil || len(s.pods()) != 100 {
-				t.Errorf("%d pods; %v", len(s.pods()), err)
+			if _, err := s.run(); err != nil {
+				t.Errorf("unexpected error: %v; %d pods; %v", err, len(s.pods()), err)
+			} else if got := len(s.pods()); got != 100 {
+				t.Errorf("len(s.pods()): got %d, want 100; %d pods; %v", got, len(s.pods()), err)
 			}
 		})
 	}
@@ -80,12 +95,14 @@ func TestEventsHoldNoSpec(t *testing.T) {
 	for range 5 {
 		s.Round()
 	}
-	if len(s.events) == 0 || !strings.Contains(s.events[0], "FailedCreate failed to create pod web-") {
-		t.Fatalf("%v", s.events)
+	if len(s.events) == 0 {
+		t.Fatalf("s.events: got none, want some\n%v", s.events)
+	} else if !strings.Contains(s.events[0], "FailedCreate failed to create pod web-") {
+		t.Fatalf("s.events[0]: got %q, want it to contain %q\n%v", s.events[0], "FailedCreate failed to create pod web-", s.events)
 	}
 	for _, event := range s.events {
 		if strings.Contains(event, "s3cr3t") {
-			t.Errorf("%s", event)
+			t.Errorf("event: got %q, want it not to contain %q", event, "s3cr3t")
 		}
 	}
 }
@@ -129,9 +146,10 @@ func TestServerRefusesAnUpdate(t *testing.T) {
 				t.Errorf("no event says so: %v", s.events)
 			}
 			if !tt.gone {
-				if c := cloneset.Condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil ||
-					!strings.Contains(c.Message, "QoS") {
-					t.Errorf("condition %+v", c)
+				if c := cloneset.Condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil {
+					t.Error("c: got nil, want a value")
+				} else if !strings.Contains(c.Message, "QoS") {
+					t.Errorf("c.Message: got %q, want it to contain %q; condition %+v", c.Message, "QoS", c)
 				}
 			}
 		})
@@ -187,8 +205,10 @@ func TestStepsOfAnUpdate(t *testing.T) {
 		if failing == 3 {
 			want = steps
 		}
-		if got = slices.Compact(got); !slices.Equal(want, got) || refused == 0 && failing < 3 {
-			t.Errorf("step %d fails, %d times: %+v, want %+v", failing+1, refused, got, want)
+		if got = slices.Compact(got); !slices.Equal(want, got) {
+			t.Errorf("steps: got %v, want %v; step %d fails, %d times", got, want, failing+1, refused)
+		} else if refused == 0 && failing < 3 {
+			t.Errorf("failing: got %d, want at least 3; step %d fails, %d times: %+v, want %+v", failing, failing+1, refused, got, want)
 		}
 	}
 }
@@ -234,7 +254,7 @@ func TestOwnWritesAreKnownBeforeTheCacheShowsThem(t *testing.T) {
 	}
 	want := []string{"create ControllerRevision", "patch Pod status", "patch Pod", "patch CloneSet status", "patch CloneSet status"}
 	if diff := cmp.Diff(want, written); diff != "" {
-		t.Error(diff)
+		t.Errorf("written (-want +got):\n%s", diff)
 	}
 }
 
@@ -260,8 +280,10 @@ func TestUpdatesAreMetered(t *testing.T) {
 		t.Errorf("%v updates started", got)
 	}
 	for metric, want := range map[string]int{"afloat_cloneset_pods_waiting": 0, "afloat_inplace_update_duration_seconds": 1} {
-		if got, err := testutil.GatherAndCount(registry, metric); err != nil || got != want {
-			t.Errorf("%d of %s at rest, %v", got, metric, err)
+		if got, err := testutil.GatherAndCount(registry, metric); err != nil {
+			t.Errorf("unexpected error: %v; %d of %s at rest, %v", err, got, metric, err)
+		} else if got != want {
+			t.Errorf("testutil.GatherAndCount(registry, metric): got %d, want %d; %d of %s at rest, %v", got, want, got, metric, err)
 		}
 	}
 }
@@ -282,7 +304,7 @@ func TestStateLivesOnThePod(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff("Normal", s.active()[0].Labels[pub.LifecycleState]); diff != "" {
-		t.Error(diff)
+		t.Errorf("s.active()[0].Labels[pub.LifecycleState] (-want +got):\n%s", diff)
 	}
 }
 
@@ -328,6 +350,6 @@ func TestResizeIsSentAsPatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{`patch resize {"spec":{}}`}, sent); diff != "" {
-		t.Error(diff)
+		t.Errorf("sent (-want +got):\n%s", diff)
 	}
 }

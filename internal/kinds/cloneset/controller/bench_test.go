@@ -121,7 +121,7 @@ func BenchmarkScaleIn(b *testing.B) {
 			snapshot.Set = set
 			for b.Loop() {
 				if plan := cloneset.Make(snapshot); plan.Verdicts[0].Action != podplan.Delete {
-					b.Fatal(plan.Verdicts[0])
+					b.Fatalf("plan.Verdicts[0].Action: got %q, want %q\n%+v", plan.Verdicts[0].Action, podplan.Delete, plan.Verdicts[0])
 				}
 			}
 		})

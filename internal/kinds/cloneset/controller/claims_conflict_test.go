@@ -38,8 +38,12 @@ func TestAClaimThatIsWrittenWhileItIsDeleted(t *testing.T) {
 		o.SetAnnotations(map[string]string{"volume.kubernetes.io/selected-node": "node"})
 	})
 	s.Pass(time.Minute)
-	if outcome, _ := s.run(); outcome.After == 0 || outcome.After > reconcile.RetryAfter {
-		t.Errorf("again after %s", outcome.After)
+	outcome, _ := s.run()
+	if outcome.After == 0 {
+		t.Errorf("outcome.After: got %v, want another value", outcome.After)
+	}
+	if outcome.After > reconcile.RetryAfter {
+		t.Errorf("outcome.After: got %v, want at most %v", outcome.After, reconcile.RetryAfter)
 	}
 	told := func(what string) bool {
 		return slices.ContainsFunc(s.events, func(event string) bool { return strings.Contains(event, what) })

@@ -77,8 +77,12 @@ func TestDeletedPodComesBackToItsData(t *testing.T) {
 					t.Errorf("pod %s has claim %q instead of %q", pod, now, uid)
 				}
 			}
-			if n := len(s.List("PersistentVolumeClaim", false)); n != 3 || len(s.active()) != 3 {
-				t.Errorf("%d claims of %d pods", n, len(s.active()))
+			n := len(s.List("PersistentVolumeClaim", false))
+			if n != 3 {
+				t.Errorf(`len(s.List("PersistentVolumeClaim", false)): got %d, want 3`, n)
+			}
+			if got := len(s.active()); got != 3 {
+				t.Errorf("len(s.active()): got %d, want 3", got)
 			}
 		})
 	}
@@ -117,8 +121,12 @@ func TestClaimsAreNotWaitedForWithoutEnd(t *testing.T) {
 			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
 			}
-			if status := s.set().Status; status.AvailableReplicas != 2 || s.data()[name] != "" {
-				t.Errorf("%+v %v", status, s.data())
+			status := s.set().Status
+			if status.AvailableReplicas != 2 {
+				t.Errorf("status.AvailableReplicas: got %d, want 2\n%+v\n%v", status.AvailableReplicas, status, s.data())
+			}
+			if got := s.data()[name]; got != "" {
+				t.Errorf("s.data()[name]: got %q, want %q\n%+v\n%v", got, "", status, s.data())
 			}
 			if !slices.ContainsFunc(s.events, func(event string) bool {
 				return strings.HasPrefix(event, "Warning ClaimsNotReused") && strings.Contains(event, name)
@@ -126,8 +134,12 @@ func TestClaimsAreNotWaitedForWithoutEnd(t *testing.T) {
 				t.Errorf("events: %q", s.events)
 			}
 			held := s.Get(claimKey("data-" + name))
-			if held == nil || held.GetDeletionTimestamp() != nil || metav1.GetControllerOf(held).UID != s.set().UID {
-				t.Errorf("the claim of the former pod: %+v", held)
+			if held == nil {
+				t.Error("the claim of the former pod: held: got nil, want a value")
+			} else if got := held.GetDeletionTimestamp(); got != nil {
+				t.Errorf("the claim of the former pod: held.GetDeletionTimestamp(): got %v, want nil\n%+v", got, held)
+			} else if got, want := metav1.GetControllerOf(held).UID, s.set().UID; got != want {
+				t.Errorf("the claim of the former pod: metav1.GetControllerOf(held).UID: got %q, want %q\n%+v", got, want, held)
 			}
 		})
 	}
@@ -142,16 +154,28 @@ func TestWithoutReuseASuccessorIsNew(t *testing.T) {
 	s.EndGracefully(podKey(name))
 	s.managed(time.Second)
 	claim := s.Get(claimKey("data-" + name))
-	if len(s.active()) != 2 || s.data()[name] != "" || claim == nil || claim.GetUID() != before[name] ||
-		claim.GetDeletionTimestamp() != nil {
-		t.Errorf("while it ends: %v before, %v now, claim %+v", before, s.data(), claim)
+	if got := len(s.active()); got != 2 {
+		t.Errorf("while it ends: len(s.active()): got %d, want 2; %v before, %v now, claim %+v", got, before, s.data(), claim)
+	} else if got := s.data()[name]; got != "" {
+		t.Errorf("while it ends: s.data()[name]: got %q, want %q; %v before, %v now, claim %+v", got, "", before, s.data(), claim)
+	} else if claim == nil {
+		t.Errorf("while it ends: claim: got nil, want a value; %v before, %v now, claim %+v", before, s.data(), claim)
+	} else if claim.GetUID() != before[name] {
+		t.Errorf("while it ends: claim.GetUID(): got %q, want %q; %v before, %v now, claim %+v", claim.GetUID(), before[name], before,
+			s.data(), claim)
+	} else if got := claim.GetDeletionTimestamp(); got != nil {
+		t.Errorf("while it ends: claim.GetDeletionTimestamp(): got %v, want nil; %v before, %v now, claim %+v", got, before, s.data(), claim)
 	}
 	s.node.Frozen = nil
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
-	if s.Get(claimKey("data-"+name)) != nil || s.Get(podKey(name)) != nil || len(s.data()) != 2 {
-		t.Errorf("when it has ended: %v before, %v now", before, s.data())
+	if got := s.Get(claimKey("data-" + name)); got != nil {
+		t.Errorf(`when it has ended: s.Get(claimKey("data-"+name)): got %v, want nil; %v before, %v now`, got, before, s.data())
+	} else if got := s.Get(podKey(name)); got != nil {
+		t.Errorf("when it has ended: s.Get(podKey(name)): got %v, want nil; %v before, %v now", got, before, s.data())
+	} else if got := len(s.data()); got != 2 {
+		t.Errorf("when it has ended: len(s.data()): got %d, want 2; %v before, %v now", got, before, s.data())
 	}
 }
 
@@ -164,8 +188,12 @@ func TestFreeClaimsAreNotHeldUp(t *testing.T) {
 	s.Remove(podKey(names[1]))
 	s.change(clonesettest.Replicas(5)) // two successors, and two more
 	s.managed(time.Second)
-	if got := s.data(); len(got) != 4 || got[names[1]] == "" || got[names[0]] != "" {
-		t.Errorf("%v", got)
+	if got := s.data(); len(got) != 4 {
+		t.Errorf("len(got): got %d, want 4\n%v", len(got), got)
+	} else if got[names[1]] == "" {
+		t.Errorf("got[names[1]]: got nothing, want some text\n%v", got)
+	} else if got[names[0]] != "" {
+		t.Errorf("got[names[0]]: got %q, want %q\n%v", got[names[0]], "", got)
 	}
 }
 
@@ -212,8 +240,12 @@ func TestClaimsOfScaledInPodsGo(t *testing.T) {
 					kept++
 				}
 			}
-			if n := len(s.List("PersistentVolumeClaim", false)); kept != 2 || n != 3 {
-				t.Errorf("%d of 3 pods have data from before the scale-in, %d claims", kept, n)
+			n := len(s.List("PersistentVolumeClaim", false))
+			if kept != 2 {
+				t.Errorf("kept: got %d, want 2", kept)
+			}
+			if n != 3 {
+				t.Errorf(`len(s.List("PersistentVolumeClaim", false)): got %d, want 3`, n)
 			}
 		})
 	}
@@ -281,8 +313,10 @@ func TestClaimsOfLivingPodsAreNotDeleted(t *testing.T) {
 		s.change(clonesettest.Replicas(3))
 		s.managed(time.Second)
 		for pod, uid := range before {
-			if claim := s.Get(claimKey("data-" + pod)); claim == nil || claim.GetUID() != uid {
-				t.Errorf("the claim of pod %s was deleted", pod)
+			if claim := s.Get(claimKey("data-" + pod)); claim == nil {
+				t.Errorf(`s.Get(claimKey("data-" + pod)): got nil, want a value; the claim of pod %s was deleted`, pod)
+			} else if claim.GetUID() != uid {
+				t.Errorf("claim.GetUID(): got %q, want %q; the claim of pod %s was deleted", claim.GetUID(), uid, pod)
 			}
 		}
 	})
@@ -295,8 +329,10 @@ func TestClaimsOfLivingPodsAreNotDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 		claim := s.Get(claimKey("data-" + name))
-		if claim == nil || metav1.GetControllerOf(claim).UID != s.Get(podKey(name)).GetUID() {
-			t.Errorf("%+v", claim)
+		if claim == nil {
+			t.Error("claim: got nil, want a value")
+		} else if got, want := metav1.GetControllerOf(claim).UID, s.Get(podKey(name)).GetUID(); got != want {
+			t.Errorf("metav1.GetControllerOf(claim).UID: got %q, want %q\n%+v", got, want, claim)
 		}
 	})
 	t.Run("the answer of its creation was lost, and it comes late", func(t *testing.T) {
@@ -334,8 +370,11 @@ func TestRevisionThatTheCacheLacks(t *testing.T) {
 			s.change(clonesettest.Image("nginx:2"))
 			s.managed(10 * time.Second)
 			for _, pod := range s.pods() {
-				if _, specified := pod.Labels[pub.SpecifiedDelete]; specified || pod.DeletionTimestamp != nil {
-					t.Errorf("pod %s is to be recreated", pod.Name)
+				if _, specified := pod.Labels[pub.SpecifiedDelete]; specified {
+					t.Errorf("specified: got true, want false; pod %s is to be recreated", pod.Name)
+				}
+				if pod.DeletionTimestamp != nil {
+					t.Errorf("pod.DeletionTimestamp: got %v, want nil; pod %s is to be recreated", pod.DeletionTimestamp, pod.Name)
 				}
 			}
 			s.Change(revisionKey(former), func(client.Object) {}) // now the cache gets it
@@ -372,7 +411,7 @@ func TestRevisionThatIsNotTheSetsAnyMore(t *testing.T) {
 	s.change(clonesettest.Image("nginx:2"))
 	s.advance(time.Minute)
 	if status := s.set().Status; status.UpdatedAvailableReplicas != 2 {
-		t.Errorf("%+v %s", status, s.describe())
+		t.Errorf("status.UpdatedAvailableReplicas: got %d, want 2\n%+v\n%s", status.UpdatedAvailableReplicas, status, s.describe())
 	}
 }
 
@@ -390,8 +429,11 @@ func TestLateCachesAreWaitedFor(t *testing.T) {
 	s.Hide(revisionKey(former))
 	s.change(clonesettest.Image("nginx:2"))
 	s.managed(10 * time.Second)
-	if reads < 1 || reads > 1+5 {
-		t.Errorf("%d reads of revisions in 10 s", reads)
+	if reads < 1 {
+		t.Errorf("reads: got %d, want at least 1", reads)
+	}
+	if reads > 1+5 {
+		t.Errorf("reads: got %d, want at most %d", reads, 1+5)
 	}
 }
 
@@ -450,9 +492,12 @@ func TestFurtherOwnersStay(t *testing.T) {
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
-	if owners := s.Get(claimKey("data-" + pod)).GetOwnerReferences(); len(owners) != 2 || owners[0].Name != "backup" ||
-		owners[1].Name != pod {
-		t.Errorf("%+v", owners)
+	if owners := s.Get(claimKey("data-" + pod)).GetOwnerReferences(); len(owners) != 2 {
+		t.Errorf("len(owners): got %d, want 2\n%+v", len(owners), owners)
+	} else if owners[0].Name != "backup" {
+		t.Errorf("owners[0].Name: got %q, want %q\n%+v", owners[0].Name, "backup", owners)
+	} else if owners[1].Name != pod {
+		t.Errorf("owners[1].Name: got %q, want %q\n%+v", owners[1].Name, pod, owners)
 	}
 }
 
@@ -478,8 +523,11 @@ func TestARefusedGrowthIsAskedForLaterEachTime(t *testing.T) {
 			t.Fatalf("after %d s: condition %+v", i, c)
 		}
 	}
-	if refused > 7 || len(s.events)-events > 7 {
-		t.Errorf("%d requests refused and %d events in 60 s", refused, len(s.events)-events)
+	if refused > 7 {
+		t.Errorf("refused: got %d, want at most 7", refused)
+	}
+	if len(s.events)-events > 7 {
+		t.Errorf("len(s.events)-events: got %d, want at most 7", len(s.events)-events)
 	}
 	before := refused
 	s.change(func(set *appsv1beta1.CloneSet) { set.Spec.MinReadySeconds++ }) // another spec: at once

@@ -38,27 +38,33 @@ func TestAnImageSetByHandIsTold(t *testing.T) {
 		name, writes := s.active()[1].Name, len(s.Writes)
 		s.setImageByHand(name, "nginx:debug")
 		told := foreignEvents(s, time.Hour)
-		if len(told) != 1 || !strings.HasPrefix(told[0], "Warning ImageNotOfRevision ") || !strings.Contains(told[0],
-			"pod "+name+": container nginx has nginx:debug instead of nginx:1") {
-			t.Errorf("%s: %q", p, told)
+		if len(told) != 1 {
+			t.Errorf("%s: len(told): got %d, want 1\n%q", p, len(told), told)
+		} else if !strings.HasPrefix(told[0], "Warning ImageNotOfRevision ") {
+			t.Errorf("%s: told[0]: got %q, want it to begin with %q\n%q", p, told[0], "Warning ImageNotOfRevision ", told)
+		} else if !strings.Contains(told[0], "pod "+name+": container nginx has nginx:debug instead of nginx:1") {
+			t.Errorf("%s: told[0]: got %q, want it to contain %q\n%q", p, told[0],
+				"pod "+name+": container nginx has nginx:debug instead of nginx:1", told)
 		}
 		if s.active()[1].Spec.Containers[0].Image != "nginx:debug" {
 			t.Errorf("%s: the image did not stay", p)
 		}
 		for _, w := range s.Writes[writes:] {
 			if w.Key.Kind == "Pod" {
-				t.Errorf("%s: %v", p, w)
+				t.Errorf("%s: w.Key.Kind: got %q, want another value\n%v", p, w.Key.Kind, w)
 			}
 		}
 		s.setImageByHand(name, "nginx:debug2") // another image is other news
-		if told := foreignEvents(s, time.Hour); len(told) != 1 || !strings.Contains(told[0], "nginx:debug2") {
-			t.Errorf("%s: %q", p, told)
+		if told := foreignEvents(s, time.Hour); len(told) != 1 {
+			t.Errorf("%s: len(told): got %d, want 1\n%q", p, len(told), told)
+		} else if !strings.Contains(told[0], "nginx:debug2") {
+			t.Errorf("%s: told[0]: got %q, want it to contain %q\n%q", p, told[0], "nginx:debug2", told)
 		}
 		s.setImageByHand(name, "nginx:1")
 		foreignEvents(s, time.Hour)
 		s.setImageByHand(name, "nginx:debug2") // and so is one that comes back
 		if told := foreignEvents(s, time.Hour); len(told) != 1 {
-			t.Errorf("%s: %q", p, told)
+			t.Errorf("%s: len(told): got %d, want 1\n%q", p, len(told), told)
 		}
 	}
 }
@@ -72,8 +78,10 @@ func TestAnImageOfAnotherRevisionIsMendedAndNotTold(t *testing.T) {
 		t.Errorf("a rollout: %q", told)
 	}
 	s.setImageByHand(s.active()[0].Name, "nginx:1")
-	if told := foreignEvents(s, time.Hour); len(told) != 0 || s.active()[0].Spec.Containers[0].Image != "nginx:2" {
-		t.Errorf("%q, %s", told, s.active()[0].Spec.Containers[0].Image)
+	if told := foreignEvents(s, time.Hour); len(told) != 0 {
+		t.Errorf("len(told): got %d, want 0\n%q\n%s", len(told), told, s.active()[0].Spec.Containers[0].Image)
+	} else if got := s.active()[0].Spec.Containers[0].Image; got != "nginx:2" {
+		t.Errorf("s.active()[0].Spec.Containers[0].Image: got %q, want %q\n%q", got, "nginx:2", told)
 	}
 }
 
@@ -87,8 +95,15 @@ func TestAMirrorForAllImagesFillsNoEvents(t *testing.T) {
 		}
 	}
 	told := foreignEvents(s, 5*time.Minute)
-	if len(told) != 1 || strings.Count(told[0], "pod web-") != 3 || !strings.HasSuffix(told[0], "And 27 more") || len(told[0]) > 1024 {
-		t.Fatalf("%d bytes: %q", len(strings.Join(told, "")), told)
+	if len(told) != 1 {
+		t.Fatalf("len(told): got %d, want 1; %d bytes: %q", len(told), len(strings.Join(told, "")), told)
+	} else if strings.Count(told[0], "pod web-") != 3 {
+		t.Fatalf(`strings.Count(told[0], "pod web-"): got %d, want 3; %d bytes: %q`, strings.Count(told[0], "pod web-"),
+			len(strings.Join(told, "")), told)
+	} else if !strings.HasSuffix(told[0], "And 27 more") {
+		t.Fatalf("told[0]: got %q, want it to end with %q; %d bytes: %q", told[0], "And 27 more", len(strings.Join(told, "")), told)
+	} else if len(told[0]) > 1024 {
+		t.Fatalf("len(told[0]): got %d, want at most 1024; %d bytes: %q", len(told[0]), len(strings.Join(told, "")), told)
 	}
 	for i, pod := range s.active() {
 		if i >= 30 {
@@ -97,7 +112,9 @@ func TestAMirrorForAllImagesFillsNoEvents(t *testing.T) {
 			s.Round()
 		}
 	}
-	if told := foreignEvents(s, 20*time.Minute); len(told) != 1 || !strings.HasSuffix(told[0], "And 17 more") {
-		t.Errorf("%q", told)
+	if told := foreignEvents(s, 20*time.Minute); len(told) != 1 {
+		t.Errorf("len(told): got %d, want 1\n%q", len(told), told)
+	} else if !strings.HasSuffix(told[0], "And 17 more") {
+		t.Errorf("told[0]: got %q, want it to end with %q\n%q", told[0], "And 17 more", told)
 	}
 }

@@ -48,8 +48,12 @@ func TestWhatACloneSetIsFor(t *testing.T) {
 					if status := s.set().Status; len(s.active()) != 4 || status.AvailableReplicas != 4 || got != updated {
 						t.Fatalf("%d of %d pods are updated: %+v", got, len(s.active()), status)
 					}
-					if data := s.data(); claimed != (len(data) == 4) || !claimed && len(data) != 0 {
-						t.Errorf("claims %v", data)
+					data := s.data()
+					if claimed != (len(data) == 4) {
+						t.Errorf("claimed: got %t, want %t; claims %v", claimed, len(data) == 4, data)
+					}
+					if !claimed && len(data) != 0 {
+						t.Errorf("len(data): got %d, want 0; claims %v", len(data), data)
 					}
 				}
 				expect(0)
@@ -75,8 +79,12 @@ func TestWhatACloneSetIsFor(t *testing.T) {
 				stays := slices.ContainsFunc(s.active(), func(pod *corev1.Pod) bool {
 					return pod.UID == first.UID && pod.Spec.Containers[0].Image == "nginx:2"
 				})
-				if gone := s.Get(podKey(first.Name)) == nil; stays != (how == inPlace) || gone != (how == reCreate) {
-					t.Errorf("the first pod is gone: %t, it was updated in place: %t", gone, stays)
+				gone := s.Get(podKey(first.Name)) == nil
+				if stays != (how == inPlace) {
+					t.Errorf("the first pod is gone: stays: got %t, want %t", stays, how == inPlace)
+				}
+				if gone != (how == reCreate) {
+					t.Errorf("the first pod is gone: s.Get(podKey(first.Name)) == nil: got %t, want %t", gone, how == reCreate)
 				}
 				s.change(clonesettest.Partition(0))
 				if err := s.Settle(300); err != nil {

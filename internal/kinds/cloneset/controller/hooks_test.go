@@ -157,8 +157,15 @@ func TestANewPodWaitsForItsWholePreNormalHook(t *testing.T) {
 			got = append(got, pod.Labels[pub.LifecycleState])
 		}
 		slices.Sort(got)
-		if status := s.set().Status; status.AvailableReplicas != available || status.ReadyReplicas != 2 || !slices.Equal(got, states) {
-			t.Errorf("%s: %d available, %d ready, %v", when, status.AvailableReplicas, status.ReadyReplicas, got)
+		status := s.set().Status
+		if status.AvailableReplicas != available {
+			t.Errorf("%s: status.AvailableReplicas: got %d, want %d", when, status.AvailableReplicas, available)
+		}
+		if status.ReadyReplicas != 2 {
+			t.Errorf("%s: status.ReadyReplicas: got %d, want 2", when, status.ReadyReplicas)
+		}
+		if !slices.Equal(got, states) {
+			t.Errorf("%s: got %q, want %q", when, got, states)
 		}
 	}
 	preparing, normal := string(pub.LifecycleStatePreparingNormal), string(pub.LifecycleStateNormal)

@@ -45,14 +45,27 @@ func TestARollbackInTheGracePeriodComesAfterIt(t *testing.T) {
 		for ; s.Now().Sub(begin) < 3*time.Minute; s.Pass(time.Second) {
 			look()
 		}
-		if len(seen) != 2 || seen[0] != images[1]+" at 30s" || !strings.HasPrefix(seen[1], images[0]+" at ") {
-			t.Errorf("%v: %v", images, seen)
+		if len(seen) != 2 {
+			t.Errorf("%v: len(seen): got %d, want 2\n%v", images, len(seen), seen)
+		} else if seen[0] != images[1]+" at 30s" {
+			t.Errorf("%v: seen[0]: got %q, want %q\n%v", images, seen[0], images[1]+" at 30s", seen)
+		} else if !strings.HasPrefix(seen[1], images[0]+" at ") {
+			t.Errorf("%v: seen[1]: got %q, want it to begin with %q\n%v", images, seen[1], images[0]+" at ", seen)
 		}
 		pod := s.active()[0]
 		status, err := inplace.Progress(pod, s.Now())
-		if set := s.set().Status; err != nil || !status.Complete || pod.UID != uid || set.UpdatedAvailableReplicas != 1 ||
-			set.ReadyReplicas != 1 || inplace.InGrace(pod) {
-			t.Errorf("%v: %+v %v %+v", images, status, err, set)
+		if set := s.set().Status; err != nil {
+			t.Errorf("%v: unexpected error: %v\n%+v\n%+v", images, err, status, set)
+		} else if !status.Complete {
+			t.Errorf("%v: status.Complete: got false, want true\n%+v\n%v\n%+v", images, status, err, set)
+		} else if pod.UID != uid {
+			t.Errorf("%v: pod.UID: got %q, want %q\n%+v\n%v\n%+v", images, pod.UID, uid, status, err, set)
+		} else if set.UpdatedAvailableReplicas != 1 {
+			t.Errorf("%v: set.UpdatedAvailableReplicas: got %d, want 1\n%+v\n%v\n%+v", images, set.UpdatedAvailableReplicas, status, err, set)
+		} else if set.ReadyReplicas != 1 {
+			t.Errorf("%v: set.ReadyReplicas: got %d, want 1\n%+v\n%v\n%+v", images, set.ReadyReplicas, status, err, set)
+		} else if inplace.InGrace(pod) {
+			t.Errorf("%v: inplace.InGrace(pod): got true, want false\n%+v\n%v\n%+v", images, status, err, set)
 		}
 	}
 }
@@ -82,9 +95,17 @@ func TestAnUnreadableRecordIsToldAndTheUpdateBeginsAnew(t *testing.T) {
 			t.Errorf("%s: events %q", name, s.events)
 		}
 		status, err := inplace.Progress(pod, s.Now())
-		if set := s.set().Status; err != nil || !status.Complete || pod.UID != uid || pod.Spec.Containers[0].Image != "nginx:2" ||
-			set.UpdatedAvailableReplicas != 1 {
-			t.Errorf("%s: %+v %v %+v", name, status, err, set)
+		if set := s.set().Status; err != nil {
+			t.Errorf("%s: unexpected error: %v\n%+v\n%+v", name, err, status, set)
+		} else if !status.Complete {
+			t.Errorf("%s: status.Complete: got false, want true\n%+v\n%v\n%+v", name, status, err, set)
+		} else if pod.UID != uid {
+			t.Errorf("%s: pod.UID: got %q, want %q\n%+v\n%v\n%+v", name, pod.UID, uid, status, err, set)
+		} else if pod.Spec.Containers[0].Image != "nginx:2" {
+			t.Errorf("%s: pod.Spec.Containers[0].Image: got %q, want %q\n%+v\n%v\n%+v", name, pod.Spec.Containers[0].Image, "nginx:2", status,
+				err, set)
+		} else if set.UpdatedAvailableReplicas != 1 {
+			t.Errorf("%s: set.UpdatedAvailableReplicas: got %d, want 1\n%+v\n%v\n%+v", name, set.UpdatedAvailableReplicas, status, err, set)
 		}
 	}
 }
@@ -121,8 +142,15 @@ func TestTheSidecarRestartsBeforeTheApplicationIsUpdated(t *testing.T) {
 		switch written := pod.Spec.Containers[0].Image; {
 		case written == "nginx:2" && !followed:
 			followed = true
-			if agent.RestartCount != 1 || !agent.Ready || pod.Annotations["config"] != "b" {
-				t.Errorf("nginx was updated while the agent was so: %+v", agent)
+			if agent.RestartCount != 1 {
+				t.Errorf("nginx was updated while the agent was so: agent.RestartCount: got %d, want 1\n%+v", agent.RestartCount, agent)
+			}
+			if !agent.Ready {
+				t.Errorf("nginx was updated while the agent was so: agent.Ready: got false, want true\n%+v", agent)
+			}
+			if pod.Annotations["config"] != "b" {
+				t.Errorf("nginx was updated while the agent was so: pod.Annotations[\"config\"]: got %q, want %q\n%+v", pod.Annotations["config"],
+					"b", agent)
 			}
 		case written == "nginx:1" && pod.Annotations["config"] == "b" && (agent.RestartCount == 0 || !agent.Ready):
 			waited = true
@@ -133,13 +161,39 @@ func TestTheSidecarRestartsBeforeTheApplicationIsUpdated(t *testing.T) {
 	pod := s.active()[0]
 	status, err := inplace.Progress(pod, s.Now())
 	state, _ := inplace.StateOf(pod)
-	if !waited || !followed || pod.UID != uid || err != nil || !status.Complete || len(state.ContainerBatchesRecord) != 2 ||
-		!slices.Equal(state.ContainerBatchesRecord[0].Containers, []string{"agent"}) ||
-		!slices.Equal(state.ContainerBatchesRecord[1].Containers, []string{"nginx"}) {
-		t.Errorf("waited %t, followed %t, %+v %v %+v", waited, followed, status, err, state.ContainerBatchesRecord)
+	if !waited {
+		t.Errorf("waited: got false, want true; waited %t, followed %t, %+v %v %+v", waited, followed, status, err,
+			state.ContainerBatchesRecord)
+	} else if !followed {
+		t.Errorf("followed: got false, want true; waited %t, followed %t, %+v %v %+v", waited, followed, status, err,
+			state.ContainerBatchesRecord)
+	} else if pod.UID != uid {
+		t.Errorf("pod.UID: got %q, want %q; waited %t, followed %t, %+v %v %+v", pod.UID, uid, waited, followed, status, err,
+			state.ContainerBatchesRecord)
+	} else if err != nil {
+		t.Errorf("unexpected error: %v; waited %t, followed %t, %+v %v %+v", err, waited, followed, status, err,
+			state.ContainerBatchesRecord)
+	} else if !status.Complete {
+		t.Errorf("status.Complete: got false, want true; waited %t, followed %t, %+v %v %+v", waited, followed, status, err,
+			state.ContainerBatchesRecord)
+	} else if len(state.ContainerBatchesRecord) != 2 {
+		t.Errorf("len(state.ContainerBatchesRecord): got %d, want 2; waited %t, followed %t, %+v %v %+v", len(state.ContainerBatchesRecord),
+			waited, followed, status, err, state.ContainerBatchesRecord)
+	} else if !slices.Equal(state.ContainerBatchesRecord[0].Containers, []string{"agent"}) {
+		t.Errorf("state.ContainerBatchesRecord[0].Containers: got %q, want %q; waited %t, followed %t, %+v %v %+v",
+			state.ContainerBatchesRecord[0].Containers, []string{"agent"}, waited, followed, status, err,
+			state.ContainerBatchesRecord)
+	} else if !slices.Equal(state.ContainerBatchesRecord[1].Containers, []string{"nginx"}) {
+		t.Errorf("state.ContainerBatchesRecord[1].Containers: got %q, want %q; waited %t, followed %t, %+v %v %+v",
+			state.ContainerBatchesRecord[1].Containers, []string{"nginx"}, waited, followed, status, err,
+			state.ContainerBatchesRecord)
 	}
-	if agent, nginx := statusOf(pod, "agent"), statusOf(pod, "nginx"); agent.RestartCount != 1 || nginx.RestartCount != 1 {
-		t.Errorf("agent was restarted %d times, nginx %d times", agent.RestartCount, nginx.RestartCount)
+	agent, nginx := statusOf(pod, "agent"), statusOf(pod, "nginx")
+	if agent.RestartCount != 1 {
+		t.Errorf("agent.RestartCount: got %d, want 1", agent.RestartCount)
+	}
+	if nginx.RestartCount != 1 {
+		t.Errorf("nginx.RestartCount: got %d, want 1", nginx.RestartCount)
 	}
 }
 
@@ -187,8 +241,23 @@ func TestWhatAnUpdateInPlaceLeavesAlone(t *testing.T) {
 		t.Errorf("nginx: %q", nginx)
 	}
 	for name, r := range before {
-		if r.Node == "" || r.IP == "" || r.Data == "" || len(r.Volumes) != 1 || r.Agent.ContainerID == "" || r.Agent.State.Running == nil {
-			t.Errorf("pod %s had %+v", name, r)
+		if r.Node == "" {
+			t.Errorf("r.Node: got nothing, want some text; pod %s had %+v", name, r)
+		}
+		if r.IP == "" {
+			t.Errorf("r.IP: got nothing, want some text; pod %s had %+v", name, r)
+		}
+		if r.Data == "" {
+			t.Errorf("r.Data: got nothing, want some text; pod %s had %+v", name, r)
+		}
+		if len(r.Volumes) != 1 {
+			t.Errorf("len(r.Volumes): got %d, want 1; pod %s had %+v", len(r.Volumes), name, r)
+		}
+		if r.Agent.ContainerID == "" {
+			t.Errorf("r.Agent.ContainerID: got nothing, want some text; pod %s had %+v", name, r)
+		}
+		if r.Agent.State.Running == nil {
+			t.Errorf("r.Agent.State.Running: got nil, want a value; pod %s had %+v", name, r)
 		}
 	}
 }

@@ -69,8 +69,10 @@ func TestOneRefusedPodDoesNotHoldUpTheOthers(t *testing.T) {
 			if status.UpdatedAvailableReplicas != 2 {
 				t.Errorf("%s, pod %d is refused, and %d others are updated: %s", policy, i, status.UpdatedAvailableReplicas, s.describe())
 			}
-			if c := cloneset.Condition(&status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil || !strings.Contains(c.Message, refused) {
-				t.Errorf("%s: condition %+v", policy, c)
+			if c := cloneset.Condition(&status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil {
+				t.Errorf("%s: c: got nil, want a value", policy)
+			} else if !strings.Contains(c.Message, refused) {
+				t.Errorf("%s: c.Message: got %q, want it to contain %q; condition %+v", policy, c.Message, refused, c)
 			}
 		}
 	}
@@ -182,9 +184,10 @@ func TestAConflictHidesNoRefusal(t *testing.T) {
 	s.EndGracefully(podKey(protected))
 	s.advance(10 * time.Second)
 	status := s.set().Status
-	if c := cloneset.Condition(&status, appsv1beta1.CloneSetConditionFailedScale); c == nil ||
-		!strings.Contains(c.Message, "data-"+protected) {
-		t.Errorf("condition %+v", c)
+	if c := cloneset.Condition(&status, appsv1beta1.CloneSetConditionFailedScale); c == nil {
+		t.Error("c: got nil, want a value")
+	} else if !strings.Contains(c.Message, "data-"+protected) {
+		t.Errorf("c.Message: got %q, want it to contain %q; condition %+v", c.Message, "data-"+protected, c)
 	}
 }
 
@@ -202,8 +205,13 @@ func TestClaimsOfAProtectedPod(t *testing.T) {
 	}
 	s.Change(podKey(protected), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "true" })
 	s.advance(20 * time.Second)
-	if owner := metav1.GetControllerOf(s.Get(claimKey("data-" + protected))); owner == nil || owner.Name != protected || changes != 1 {
-		t.Errorf("%d changes of claims, the owner is %+v", changes, owner)
+	if owner := metav1.GetControllerOf(s.Get(claimKey("data-" + protected))); owner == nil {
+		t.Errorf(`metav1.GetControllerOf(s.Get(claimKey("data-" + protected))): got nil, want a value; %d changes of claims, the owner is %+v`,
+			changes, owner)
+	} else if owner.Name != protected {
+		t.Errorf("owner.Name: got %q, want %q; %d changes of claims, the owner is %+v", owner.Name, protected, changes, owner)
+	} else if changes != 1 {
+		t.Errorf("changes: got %d, want 1; %d changes of claims, the owner is %+v", changes, changes, owner)
 	}
 }
 
@@ -257,14 +265,21 @@ func TestARevisionThatIsRefusedIsTold(t *testing.T) {
 	s.change(clonesettest.Image("nginx:2"))
 	s.advance(10 * time.Minute)
 	set := s.set()
-	if c := cloneset.Condition(&set.Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil ||
-		!strings.Contains(c.Message, "exceeded quota") ||
-		set.Status.ObservedGeneration != set.Generation || set.Status.AvailableReplicas != 2 || attempts > 50 {
-		t.Errorf("%d attempts, status %+v", attempts, set.Status)
+	if c := cloneset.Condition(&set.Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil {
+		t.Errorf("c: got nil, want a value; %d attempts, status %+v", attempts, set.Status)
+	} else if !strings.Contains(c.Message, "exceeded quota") {
+		t.Errorf("c.Message: got %q, want it to contain %q; %d attempts, status %+v", c.Message, "exceeded quota", attempts, set.Status)
+	} else if set.Status.ObservedGeneration != set.Generation {
+		t.Errorf("set.Status.ObservedGeneration: got %d, want %d; %d attempts, status %+v", set.Status.ObservedGeneration, set.Generation,
+			attempts, set.Status)
+	} else if set.Status.AvailableReplicas != 2 {
+		t.Errorf("set.Status.AvailableReplicas: got %d, want 2; %d attempts, status %+v", set.Status.AvailableReplicas, attempts, set.Status)
+	} else if attempts > 50 {
+		t.Errorf("attempts: got %d, want at most 50; %d attempts, status %+v", attempts, attempts, set.Status)
 	}
 	s.Answer = nil
 	s.advance(20 * time.Minute)
-	if s.set().Status.UpdatedAvailableReplicas != 2 {
-		t.Error(s.describe())
+	if got := s.set().Status.UpdatedAvailableReplicas; got != 2 {
+		t.Errorf("s.set().Status.UpdatedAvailableReplicas: got %d, want 2\n%s", got, s.describe())
 	}
 }

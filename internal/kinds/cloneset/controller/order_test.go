@@ -45,8 +45,12 @@ func TestPodsAndClaimsAreTheSetsOwn(t *testing.T) {
 			t.Errorf("%d objects of kind %s", len(objects), kind)
 		}
 		for _, o := range objects {
-			if owner := metav1.GetControllerOf(o); owner == nil || owner.Kind != "CloneSet" || owner.UID != s.set().UID {
-				t.Errorf("%s %s is controlled by %+v", kind, o.GetName(), owner)
+			if owner := metav1.GetControllerOf(o); owner == nil {
+				t.Errorf("metav1.GetControllerOf(o): got nil, want a value; %s %s is controlled by %+v", kind, o.GetName(), owner)
+			} else if owner.Kind != "CloneSet" {
+				t.Errorf("owner.Kind: got %q, want %q; %s %s is controlled by %+v", owner.Kind, "CloneSet", kind, o.GetName(), owner)
+			} else if want := s.set().UID; owner.UID != want {
+				t.Errorf("owner.UID: got %q, want %q; %s %s is controlled by %+v", owner.UID, want, kind, o.GetName(), owner)
 			}
 		}
 	}
@@ -94,8 +98,12 @@ func TestPodsHaveNoOrder(t *testing.T) {
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
-	if status := s.set().Status; status.Replicas != 6 || status.AvailableReplicas != 5 {
-		t.Errorf("%+v", status)
+	status := s.set().Status
+	if status.Replicas != 6 {
+		t.Errorf("status.Replicas: got %d, want 6\n%+v", status.Replicas, status)
+	}
+	if status.AvailableReplicas != 5 {
+		t.Errorf("status.AvailableReplicas: got %d, want 5\n%+v", status.AvailableReplicas, status)
 	}
 }
 
@@ -118,10 +126,19 @@ func TestDeletionOfOnePod(t *testing.T) {
 			t.Fatal(err)
 		}
 		now, _ := s.Get(podKey(pod.Name)).(*corev1.Pod)
-		if now == nil || now.UID != pod.UID || !readiness.Active(now) ||
-			now.Labels[pub.LifecycleState] != string(pub.LifecycleStatePreparingDelete) || s.data()[pod.Name] != claim ||
-			len(s.reported("SuccessfulDelete")) != 0 {
-			t.Errorf("%+v, events %q", now, s.events)
+		if now == nil {
+			t.Errorf("now: got nil, want a value; %+v, events %q", now, s.events)
+		} else if now.UID != pod.UID {
+			t.Errorf("now.UID: got %q, want %q; %+v, events %q", now.UID, pod.UID, now, s.events)
+		} else if !readiness.Active(now) {
+			t.Errorf("readiness.Active(now): got false, want true; %+v, events %q", now, s.events)
+		} else if now.Labels[pub.LifecycleState] != string(pub.LifecycleStatePreparingDelete) {
+			t.Errorf("now.Labels[pub.LifecycleState]: got %q, want %q; %+v, events %q", now.Labels[pub.LifecycleState],
+				string(pub.LifecycleStatePreparingDelete), now, s.events)
+		} else if got := s.data()[pod.Name]; got != claim {
+			t.Errorf("s.data()[pod.Name]: got %q, want %q; %+v, events %q", got, claim, now, s.events)
+		} else if got := len(s.reported("SuccessfulDelete")); got != 0 {
+			t.Errorf(`len(s.reported("SuccessfulDelete")): got %d, want 0; %+v, events %q`, got, now, s.events)
 		}
 	})
 	t.Run("its claims, the pod, the event", func(t *testing.T) {
@@ -133,8 +150,14 @@ func TestDeletionOfOnePod(t *testing.T) {
 		}
 		handed := slices.Index(s.Writes[begin:], simulation.Write{Verb: "patch", Key: claimKey("data-" + name)})
 		deleted := slices.Index(s.Writes[begin:], simulation.Write{Verb: "delete", Key: podKey(name)})
-		if handed < 0 || deleted < handed || s.Get(podKey(name)) != nil || s.Get(claimKey("data-"+name)) != nil {
-			t.Errorf("%+v", s.Writes[begin:])
+		if handed < 0 {
+			t.Errorf("handed: got %d, want at least 0\n%+v", handed, s.Writes[begin:])
+		} else if deleted < handed {
+			t.Errorf("deleted: got %d, want at least %d\n%+v", deleted, handed, s.Writes[begin:])
+		} else if got := s.Get(podKey(name)); got != nil {
+			t.Errorf("s.Get(podKey(name)): got %v, want nil\n%+v", got, s.Writes[begin:])
+		} else if got := s.Get(claimKey("data-" + name)); got != nil {
+			t.Errorf("s.Get(claimKey(\"data-\"+name)): got %v, want nil\n%+v", got, s.Writes[begin:])
 		}
 		if got := s.reported("Normal SuccessfulDelete deleted pod " + name + ","); len(got) != 1 || len(s.reported("FailedDelete")) != 0 {
 			t.Errorf("%q", s.events)
@@ -151,9 +174,17 @@ func TestDeletionOfOnePod(t *testing.T) {
 		if err := s.Settle(100); err != nil {
 			t.Fatal(err)
 		}
-		if len(s.reported("SuccessfulDelete deleted pod "+name)) != 1 || len(s.reported("FailedDelete")) != 0 ||
-			len(s.set().Status.Conditions) > 0 || len(s.active()) != 2 {
-			t.Errorf("%q %+v", s.events, s.set().Status)
+		if got := len(s.reported("SuccessfulDelete deleted pod " + name)); got != 1 {
+			t.Errorf("len(s.reported(\"SuccessfulDelete deleted pod \"+name)): got %d, want 1\n%q\n%+v", got, s.events, s.set().Status)
+		}
+		if got := len(s.reported("FailedDelete")); got != 0 {
+			t.Errorf("len(s.reported(\"FailedDelete\")): got %d, want 0\n%q\n%+v", got, s.events, s.set().Status)
+		}
+		if got := len(s.set().Status.Conditions); got > 0 {
+			t.Errorf("s.set().Status.Conditions: got %d, want none\n%q\n%+v", got, s.events, s.set().Status)
+		}
+		if got := len(s.active()); got != 2 {
+			t.Errorf("len(s.active()): got %d, want 2\n%q\n%+v", got, s.events, s.set().Status)
 		}
 	})
 	t.Run("a refusal, and who comes first then", func(t *testing.T) {
@@ -172,9 +203,13 @@ func TestDeletionOfOnePod(t *testing.T) {
 		if len(asked) == 0 {
 			t.Fatal("nothing was deleted")
 		}
-		if len(s.reported("Warning FailedDelete failed to delete pod "+protected+": ")) == 0 || s.Get(podKey(protected)) == nil ||
-			s.Get(podKey(other)) != nil {
-			t.Errorf("%s was to stay and %s to go: %q", protected, other, s.events)
+		if got := len(s.reported("Warning FailedDelete failed to delete pod " + protected + ": ")); got == 0 {
+			t.Errorf(`s.reported("Warning FailedDelete failed to delete pod "+protected+": "): got none, want some; %s was to stay and %s to go: %q`,
+				protected, other, s.events)
+		} else if got := s.Get(podKey(protected)); got == nil {
+			t.Errorf("s.Get(podKey(protected)): got nil, want a value; %s was to stay and %s to go: %q", protected, other, s.events)
+		} else if got := s.Get(podKey(other)); got != nil {
+			t.Errorf("s.Get(podKey(other)): got %v, want nil; %s was to stay and %s to go: %q", got, protected, other, s.events)
 		}
 		plan := func(refused bool) map[string]string {
 			one := s.Get(revisionKey(s.set().Status.UpdateRevision)).(*appsv1.ControllerRevision)
@@ -205,10 +240,18 @@ func TestDeletionOfOnePod(t *testing.T) {
 				return errors.New("enough")
 			}})
 		_ = reconcile.NewAPI(c, c, slim.Any, time.Now).For("owner").Delete(t.Context(), pod)
-		if sent == nil || sent.GracePeriodSeconds != nil || sent.PropagationPolicy != nil || len(sent.DryRun) > 0 ||
-			*sent.Preconditions.UID != pod.UID ||
-			*sent.Preconditions.ResourceVersion != pod.ResourceVersion {
-			t.Errorf("%+v", sent)
+		if sent == nil {
+			t.Error("sent: got nil, want a value")
+		} else if sent.GracePeriodSeconds != nil {
+			t.Errorf("sent.GracePeriodSeconds: got a value, want nil\n%+v", sent)
+		} else if sent.PropagationPolicy != nil {
+			t.Errorf("sent.PropagationPolicy: got a value, want nil\n%+v", sent)
+		} else if len(sent.DryRun) > 0 {
+			t.Errorf("sent.DryRun: got %q, want none\n%+v", sent.DryRun, sent)
+		} else if *sent.Preconditions.UID != pod.UID {
+			t.Errorf("*sent.Preconditions.UID: got %q, want %q\n%+v", *sent.Preconditions.UID, pod.UID, sent)
+		} else if *sent.Preconditions.ResourceVersion != pod.ResourceVersion {
+			t.Errorf("*sent.Preconditions.ResourceVersion: got %q, want %q\n%+v", *sent.Preconditions.ResourceVersion, pod.ResourceVersion, sent)
 		}
 	})
 }

@@ -33,11 +33,17 @@ func TestDetachedPodsKeepTheirClaims(t *testing.T) {
 				t.Fatal(err)
 			}
 			claim := s.Get(claimKey("data-" + name))
-			if claim == nil || metav1.GetControllerOf(claim).UID != s.Get(podKey(name)).GetUID() {
-				t.Errorf("%+v", claim)
+			if claim == nil {
+				t.Error("claim: got nil, want a value")
+			} else if got, want := metav1.GetControllerOf(claim).UID, s.Get(podKey(name)).GetUID(); got != want {
+				t.Errorf("metav1.GetControllerOf(claim).UID: got %q, want %q\n%+v", got, want, claim)
 			}
-			if status := s.set().Status; status.AvailableReplicas != 2 || len(status.Conditions) > 0 {
-				t.Errorf("%+v", status)
+			status := s.set().Status
+			if status.AvailableReplicas != 2 {
+				t.Errorf("status.AvailableReplicas: got %d, want 2\n%+v", status.AvailableReplicas, status)
+			}
+			if len(status.Conditions) > 0 {
+				t.Errorf("status.Conditions: got %v, want none\n%+v", status.Conditions, status)
 			}
 		})
 	}
@@ -64,8 +70,12 @@ func TestUnlabelledPodsKeepTheirClaims(t *testing.T) {
 					t.Fatal(err)
 				}
 				now := s.Get(claimKey("data-" + pod))
-				if now == nil || now.GetUID() != claim || now.GetDeletionTimestamp() != nil {
-					t.Fatalf("the claim was deleted: %+v", now)
+				if now == nil {
+					t.Fatal("the claim was deleted: now: got nil, want a value")
+				} else if now.GetUID() != claim {
+					t.Fatalf("the claim was deleted: now.GetUID(): got %q, want %q\n%+v", now.GetUID(), claim, now)
+				} else if got := now.GetDeletionTimestamp(); got != nil {
+					t.Fatalf("the claim was deleted: now.GetDeletionTimestamp(): got %v, want nil\n%+v", got, now)
 				}
 				if released := metav1.GetControllerOf(s.Get(podKey(pod))) == nil; released != (metav1.GetControllerOf(now).Kind == "Pod") {
 					t.Errorf("released %t, %+v", released, now.GetOwnerReferences())
@@ -152,11 +162,17 @@ func TestObjectsOfANeighbourAreNotTheSets(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, object := range []client.Object{s.Get(podKey("web-evil")), s.Get(claimKey("data-web-evil")), s.Get(revisionKey("web-evil"))} {
-		if object == nil || object.GetResourceVersion() != versions[i] {
-			t.Errorf("%T: %v", object, object)
+		if object == nil {
+			t.Error("object: got nil, want a value")
+		} else if got := object.GetResourceVersion(); got != versions[i] {
+			t.Errorf("object.GetResourceVersion(): got %q, want %q\n%T\n%v", got, versions[i], object, object)
 		}
 	}
-	if status := s.set().Status; status.Replicas != 1 || status.UpdatedAvailableReplicas != 1 {
-		t.Errorf("%+v", status)
+	status := s.set().Status
+	if status.Replicas != 1 {
+		t.Errorf("status.Replicas: got %d, want 1\n%+v", status.Replicas, status)
+	}
+	if status.UpdatedAvailableReplicas != 1 {
+		t.Errorf("status.UpdatedAvailableReplicas: got %d, want 1\n%+v", status.UpdatedAvailableReplicas, status)
 	}
 }

@@ -86,12 +86,19 @@ func TestJobsThatCannotBeCreated(t *testing.T) {
 		t.Fatalf("the rollout stands still at %d pods", got)
 	}
 	warnings := s.reported("FailedCreateImagePullJob")
-	if len(warnings) != 1 || !strings.HasPrefix(warnings[0], "Warning FailedCreateImagePullJob ") ||
-		!strings.Contains(warnings[0], "gate ImagePullJobGate is off") {
-		t.Errorf("events %q", warnings)
+	if len(warnings) != 1 {
+		t.Errorf("len(warnings): got %d, want 1; events %q", len(warnings), warnings)
+	} else if !strings.HasPrefix(warnings[0], "Warning FailedCreateImagePullJob ") {
+		t.Errorf("warnings[0]: got %q, want it to begin with %q; events %q", warnings[0], "Warning FailedCreateImagePullJob ", warnings)
+	} else if !strings.Contains(warnings[0], "gate ImagePullJobGate is off") {
+		t.Errorf("warnings[0]: got %q, want it to contain %q; events %q", warnings[0], "gate ImagePullJobGate is off", warnings)
 	}
-	if s.marks() != "/" || cluster.attempts != 1 {
-		t.Errorf("marks %s, %d attempts within %s", s.marks(), cluster.attempts, 30*time.Second)
+	if got := s.marks(); got != "/" {
+		t.Errorf("s.marks(): got %q, want %q; marks %s, %d attempts within %s", got, "/", s.marks(), cluster.attempts, 30*time.Second)
+	}
+	if cluster.attempts != 1 {
+		t.Errorf("cluster.attempts: got %d, want 1; marks %s, %d attempts within %s", cluster.attempts, s.marks(), cluster.attempts,
+			30*time.Second)
 	}
 	if conditions := s.set().Status.Conditions; len(conditions) > 0 {
 		t.Errorf("conditions %v", conditions)
@@ -100,16 +107,27 @@ func TestJobsThatCannotBeCreated(t *testing.T) {
 	if err := s.Settle(500); err != nil {
 		t.Fatal(err)
 	}
-	if s.marks() != "true/" || len(s.jobs()) != 1 || len(s.reported("Normal CreatedImagePullJob")) != 1 {
-		t.Errorf("marks %s, jobs %v, events %v", s.marks(), s.jobs(), s.events)
+	if got := s.marks(); got != "true/" {
+		t.Errorf("s.marks(): got %q, want %q; marks %s, jobs %v, events %v", got, "true/", s.marks(), s.jobs(), s.events)
+	}
+	if got := len(s.jobs()); got != 1 {
+		t.Errorf("len(s.jobs()): got %d, want 1; marks %s, jobs %v, events %v", got, s.marks(), s.jobs(), s.events)
+	}
+	if got := len(s.reported("Normal CreatedImagePullJob")); got != 1 {
+		t.Errorf(`len(s.reported("Normal CreatedImagePullJob")): got %d, want 1; marks %s, jobs %v, events %v`, got, s.marks(), s.jobs(),
+			s.events)
 	}
 	s.change(clonesettest.Both(clonesettest.Image("nginx:3")))
 	cluster.err = apierrors.NewAlreadyExists(schema.GroupResource{}, "x")
 	if err := s.Settle(500); err != nil {
 		t.Fatal(err)
 	}
-	if s.marks() != "true/" || len(s.reported("FailedCreateImagePullJob")) != 1 {
-		t.Errorf("a name that is taken: marks %s, events %v", s.marks(), s.events)
+	if got := s.marks(); got != "true/" {
+		t.Errorf("a name that is taken: s.marks(): got %q, want %q; marks %s, events %v", got, "true/", s.marks(), s.events)
+	}
+	if got := len(s.reported("FailedCreateImagePullJob")); got != 1 {
+		t.Errorf(`a name that is taken: len(s.reported("FailedCreateImagePullJob")): got %d, want 1; marks %s, events %v`, got, s.marks(),
+			s.events)
 	}
 }
 
@@ -139,8 +157,17 @@ func TestManagerDiesWhilePullingAhead(t *testing.T) {
 		if err := s.Settle(500); err != nil {
 			t.Fatalf("dead after write %d: %v", n, err)
 		}
-		if s.marks() != "true/" || len(s.jobs()) != 2 || creations != 2 {
-			t.Errorf("dead after write %d: marks %s, jobs %v, %d creations", n, s.marks(), s.jobs(), creations)
+		if got := s.marks(); got != "true/" {
+			t.Errorf("s.marks(): got %q, want %q; dead after write %d: marks %s, jobs %v, %d creations", got, "true/", n, s.marks(), s.jobs(),
+				creations)
+		}
+		if got := len(s.jobs()); got != 2 {
+			t.Errorf("len(s.jobs()): got %d, want 2; dead after write %d: marks %s, jobs %v, %d creations", got, n, s.marks(), s.jobs(),
+				creations)
+		}
+		if creations != 2 {
+			t.Errorf("creations: got %d, want 2; dead after write %d: marks %s, jobs %v, %d creations", creations, n, s.marks(), s.jobs(),
+				creations)
 		}
 		s.AfterWrite = nil
 		s.change(clonesettest.Partition(0))
@@ -179,12 +206,16 @@ func TestJobsThatLinger(t *testing.T) {
 	if err := s.Settle(500); err != nil {
 		t.Fatal(err)
 	}
-	if s.Get(jobKey(name)) == nil || s.marks() != "true/" {
-		t.Errorf("jobs %v, marks %s", s.jobs(), s.marks())
+	if got := s.Get(jobKey(name)); got == nil {
+		t.Errorf("s.Get(jobKey(name)): got nil, want a value; jobs %v, marks %s", s.jobs(), s.marks())
+	} else if got := s.marks(); got != "true/" {
+		t.Errorf("s.marks(): got %q, want %q; jobs %v, marks %s", got, "true/", s.jobs(), s.marks())
 	}
 	s.Remove(jobKey(name)) // its time is over: once is enough (CS-206)
-	if err := s.Settle(500); err != nil || len(s.jobs()) > 0 {
-		t.Errorf("%v, jobs %v", err, s.jobs())
+	if err := s.Settle(500); err != nil {
+		t.Errorf("s.Settle(500): unexpected error: %v; %v, jobs %v", err, err, s.jobs())
+	} else if got := len(s.jobs()); got > 0 {
+		t.Errorf("s.jobs(): got %d, want none; %v, jobs %v", got, err, s.jobs())
 	}
 }
 
@@ -214,8 +245,13 @@ func TestRaisedRevisionLosesItsLabels(t *testing.T) {
 			if was.Labels[pub.PreDownloadCreated] != "true" {
 				t.Errorf("labels before: %v", was.Labels)
 			}
-			if labels := after.GetLabels(); labels[pub.PreDownloadCreated]+labels[pub.PreDownloadIgnored] != "" || labels["app"] != "web" {
-				t.Errorf("labels after: %v", labels)
+			labels := after.GetLabels()
+			if labels[pub.PreDownloadCreated]+labels[pub.PreDownloadIgnored] != "" {
+				t.Errorf("labels after: labels[pub.PreDownloadCreated]+labels[pub.PreDownloadIgnored]: got %q, want %q\n%v",
+					labels[pub.PreDownloadCreated]+labels[pub.PreDownloadIgnored], "", labels)
+			}
+			if labels["app"] != "web" {
+				t.Errorf("labels after: labels[\"app\"]: got %q, want %q\n%v", labels["app"], "web", labels)
 			}
 		}
 		s.change(clonesettest.Image("nginx:2"))

@@ -70,14 +70,23 @@ func TestPullJobsAreWatchedOnceTheirKindIsServed(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if w.Served() || len(informers.InformersByGVK) > 0 || queue.Len() > 0 {
-			t.Fatalf("served %t, informers %v, %d calls, and the kind does not exist", w.Served(), informers.InformersByGVK, queue.Len())
+		if w.Served() {
+			t.Fatal("w.Served(): got true, want false")
+		}
+		if len(informers.InformersByGVK) > 0 {
+			t.Fatalf("informers.InformersByGVK: got %v, want none", informers.InformersByGVK)
+		}
+		if queue.Len() > 0 {
+			t.Fatalf("queue.Len(): got %d, want 0", queue.Len())
 		}
 		mapper.jobs.Store(true)
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
-		if !w.Served() || queue.Len() != 1 {
-			t.Fatalf("served %t, %d calls", w.Served(), queue.Len())
+		if !w.Served() {
+			t.Fatal("w.Served(): got false, want true")
+		}
+		if queue.Len() != 1 {
+			t.Fatalf("queue.Len(): got %d, want 1", queue.Len())
 		}
 		next, _ := queue.Get()
 		queue.Done(next)

@@ -45,15 +45,20 @@ func TestAPodThatGoesBeforeItIsShown(t *testing.T) {
 	}
 	scale(3)
 	for range 3 {
-		if outcome, err := s.run(); err != nil || outcome.Plan.Status.Replicas != 3 {
-			t.Errorf("%d pods, %v", outcome.Plan.Status.Replicas, err)
+		if outcome, err := s.run(); err != nil {
+			t.Errorf("unexpected error: %v; %d pods, %v", err, outcome.Plan.Status.Replicas, err)
+		} else if outcome.Plan.Status.Replicas != 3 {
+			t.Errorf("outcome.Plan.Status.Replicas: got %d, want 3; %d pods, %v", outcome.Plan.Status.Replicas, outcome.Plan.Status.Replicas,
+				err)
 		}
 		s.Show(podKey(alive.Name), alive)
 	}
 	if requests != 1 {
 		t.Errorf("%d deletions", requests)
 	}
-	if err := s.Settle(100); err != nil || len(s.active()) != 3 {
-		t.Errorf("%d pods, %v", len(s.active()), err)
+	if err := s.Settle(100); err != nil {
+		t.Errorf("s.Settle(100): unexpected error: %v; %d pods, %v", err, len(s.active()), err)
+	} else if got := len(s.active()); got != 3 {
+		t.Errorf("len(s.active()): got %d, want 3; %d pods, %v", got, len(s.active()), err)
 	}
 }

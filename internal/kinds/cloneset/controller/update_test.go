@@ -61,8 +61,12 @@ func TestChangedLabelsKeepThePace(t *testing.T) {
 			if err := s.Settle(300); err != nil {
 				t.Fatal(err)
 			}
-			if status := s.set().Status; moving != 2 || status.UpdatedAvailableReplicas != 5 {
-				t.Errorf("%d at a time, %+v", moving, status)
+			status := s.set().Status
+			if moving != 2 {
+				t.Errorf("moving: got %d, want 2; %d at a time, %+v", moving, moving, status)
+			}
+			if status.UpdatedAvailableReplicas != 5 {
+				t.Errorf("status.UpdatedAvailableReplicas: got %d, want 5; %d at a time, %+v", status.UpdatedAvailableReplicas, moving, status)
 			}
 			perPod := 0
 			for _, w := range s.Writes[writes:] {
@@ -70,8 +74,12 @@ func TestChangedLabelsKeepThePace(t *testing.T) {
 					perPod++
 				}
 			}
-			if took := s.Now().Sub(start); took < time.Duration(3*seconds-1)*time.Second || perPod != 10 {
-				t.Errorf("3 steps took %s and %d writes", took, perPod)
+			took := s.Now().Sub(start)
+			if took < time.Duration(3*seconds-1)*time.Second {
+				t.Errorf("s.Now().Sub(start): got %v, want at least %v", took, time.Duration(3*seconds-1)*time.Second)
+			}
+			if perPod != 10 {
+				t.Errorf("perPod: got %d, want 10", perPod)
 			}
 		})
 	}
@@ -95,8 +103,12 @@ func TestChangedAnnotationsGoFaster(t *testing.T) {
 					pods++
 				}
 			}
-			if status := s.set().Status; pods != 5 || status.UpdatedAvailableReplicas != 5 {
-				t.Errorf("%d writes of pods, %+v", pods, status)
+			status := s.set().Status
+			if pods != 5 {
+				t.Errorf("pods: got %d, want 5; %d writes of pods, %+v", pods, pods, status)
+			}
+			if status.UpdatedAvailableReplicas != 5 {
+				t.Errorf("status.UpdatedAvailableReplicas: got %d, want 5; %d writes of pods, %+v", status.UpdatedAvailableReplicas, pods, status)
 			}
 		})
 	}
@@ -113,9 +125,15 @@ func TestRecordNamesTheRevision(t *testing.T) {
 		}
 		var record struct{ Revision string }
 		err := json.Unmarshal([]byte(s.active()[0].Annotations[pub.InPlaceUpdateState]), &record)
-		if err != nil || record.Revision == "" || record.Revision != s.set().Status.UpdateRevision ||
-			(s.active()[0].Labels[pub.ControllerRevisionHash] == record.Revision) == short {
-			t.Errorf("short labels %t: %+v %v", short, record, err)
+		if err != nil {
+			t.Errorf("unexpected error: %v; short labels %t: %+v %v", err, short, record, err)
+		} else if record.Revision == "" {
+			t.Errorf("record.Revision: got nothing, want some text; short labels %t: %+v %v", short, record, err)
+		} else if want := s.set().Status.UpdateRevision; record.Revision != want {
+			t.Errorf("record.Revision: got %q, want %q; short labels %t: %+v %v", record.Revision, want, short, record, err)
+		} else if got := (s.active()[0].Labels[pub.ControllerRevisionHash] == record.Revision); got == short {
+			t.Errorf("s.active()[0].Labels[pub.ControllerRevisionHash] == record.Revision: got %t, want another value; short labels %t: %+v %v",
+				got, short, record, err)
 		}
 	}
 }
@@ -138,8 +156,12 @@ func TestOnDeleteLetsPreparingPodsServe(t *testing.T) {
 	if err := s.Settle(200); err != nil {
 		t.Fatal(err)
 	}
-	if status := s.set().Status; status.AvailableReplicas != 1 || status.UpdatedReplicas != 0 {
-		t.Errorf("%+v\n%s", status, s.describe())
+	status := s.set().Status
+	if status.AvailableReplicas != 1 {
+		t.Errorf("status.AvailableReplicas: got %d, want 1\n%+v\n%s", status.AvailableReplicas, status, s.describe())
+	}
+	if status.UpdatedReplicas != 0 {
+		t.Errorf("status.UpdatedReplicas: got %d, want 0\n%+v\n%s", status.UpdatedReplicas, status, s.describe())
 	}
 }
 
@@ -228,8 +250,15 @@ func hasItsOwnSize(t *testing.T, s *simulated, before []*corev1.Pod) {
 		t.Fatalf("%d pods", len(pods))
 	}
 	for i, pod := range pods {
-		if c := pod.Spec.Containers[0]; pod.UID != before[i].UID || c.Image != "nginx:1" || c.Resources.Limits.Cpu().String() != "2" {
-			t.Errorf("%s has %s and %s", pod.Name, c.Image, c.Resources.Limits.Cpu())
+		c := pod.Spec.Containers[0]
+		if pod.UID != before[i].UID {
+			t.Errorf("pod.UID: got %q, want %q; %s has %s and %s", pod.UID, before[i].UID, pod.Name, c.Image, c.Resources.Limits.Cpu())
+		}
+		if c.Image != "nginx:1" {
+			t.Errorf("c.Image: got %q, want %q; %s has %s and %s", c.Image, "nginx:1", pod.Name, c.Image, c.Resources.Limits.Cpu())
+		}
+		if got := c.Resources.Limits.Cpu().String(); got != "2" {
+			t.Errorf("c.Resources.Limits.Cpu(): got %q, want %q; %s has %s and %s", got, "2", pod.Name, c.Image, c.Resources.Limits.Cpu())
 		}
 	}
 }
@@ -247,15 +276,23 @@ func TestAStuckUpdateEndsWhenPodsMayBeReplaced(t *testing.T) {
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
-	if pod := s.active()[0]; pod.UID != before || readiness.Ready(pod) {
-		t.Fatalf("the update is not stuck: %s", s.describe())
+	pod := s.active()[0]
+	if pod.UID != before {
+		t.Fatalf("the update is not stuck: pod.UID: got %q, want %q\n%s", pod.UID, before, s.describe())
+	}
+	if readiness.Ready(pod) {
+		t.Fatalf("the update is not stuck: readiness.Ready(pod): got true, want false\n%s", s.describe())
 	}
 	s.change(clonesettest.Policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy))
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
-	if pod := s.active()[0]; pod.UID == before || !readiness.Ready(pod) || len(s.set().Status.Conditions) > 0 {
-		t.Errorf("%s %+v", s.describe(), s.set().Status.Conditions)
+	if pod := s.active()[0]; pod.UID == before {
+		t.Errorf("pod.UID: got %q, want another value\n%s\n%+v", pod.UID, s.describe(), s.set().Status.Conditions)
+	} else if !readiness.Ready(pod) {
+		t.Errorf("readiness.Ready(pod): got false, want true\n%s\n%+v", s.describe(), s.set().Status.Conditions)
+	} else if got := len(s.set().Status.Conditions); got > 0 {
+		t.Errorf("s.set().Status.Conditions: got %d, want none\n%s\n%+v", got, s.describe(), s.set().Status.Conditions)
 	}
 }
 
@@ -285,16 +322,21 @@ func TestAnUpdateDoesNotWaitForADaemonThatWasRemoved(t *testing.T) {
 			s.advance(time.Minute)
 			pod, status := s.active()[0], s.set().Status
 			failed := cloneset.Condition(&status, appsv1beta1.CloneSetConditionFailedUpdate)
-			if told := failed != nil && strings.Contains(failed.Message, "node daemon"); told == replaced || (pod.UID != before.UID) != replaced ||
-				readiness.Ready(pod) != replaced {
-				t.Errorf("%s %+v", s.describe(), status.Conditions)
+			if told := failed != nil && strings.Contains(failed.Message, "node daemon"); told == replaced {
+				t.Errorf("told: got %t, want another value\n%s\n%+v", told, s.describe(), status.Conditions)
+			}
+			if (pod.UID != before.UID) != replaced {
+				t.Errorf("pod.UID != before.UID: got %t, want %t\n%s\n%+v", pod.UID != before.UID, replaced, s.describe(), status.Conditions)
+			}
+			if got := readiness.Ready(pod); got != replaced {
+				t.Errorf("readiness.Ready(pod): got %t, want %t\n%s\n%+v", got, replaced, s.describe(), status.Conditions)
 			}
 			outcome, err := s.run()
 			if err != nil && replaced {
-				t.Fatal(err)
+				t.Fatalf("replaced: got true, want false\n%v", err)
 			}
 			if said := outcome.Plan.String(); strings.Contains(said, "NoNodeDaemon") == replaced {
-				t.Error(said)
+				t.Errorf("strings.Contains(said, \"NoNodeDaemon\"): got %t, want another value\n%s", strings.Contains(said, "NoNodeDaemon"), said)
 			}
 		})
 	}
@@ -319,11 +361,17 @@ func TestRefusedUpdateIsNoSuccess(t *testing.T) {
 	}
 	for _, event := range s.events {
 		if strings.Contains(event, "SuccessfulUpdatePodInPlace") && strings.Contains(event, before.Name) {
-			t.Error(event)
+			t.Errorf("event: got %q, want it not to contain %q", event, before.Name)
 		}
 	}
-	if done[podplan.UpdateInPlace] != 0 || done[podplan.Recreate] != 1 || done[podplan.Delete] != 1 {
-		t.Errorf("done: %v", done)
+	if done[podplan.UpdateInPlace] != 0 {
+		t.Errorf("done: done[podplan.UpdateInPlace]: got %d, want 0\n%v", done[podplan.UpdateInPlace], done)
+	}
+	if done[podplan.Recreate] != 1 {
+		t.Errorf("done: done[podplan.Recreate]: got %d, want 1\n%v", done[podplan.Recreate], done)
+	}
+	if done[podplan.Delete] != 1 {
+		t.Errorf("done: done[podplan.Delete]: got %d, want 1\n%v", done[podplan.Delete], done)
 	}
 }
 

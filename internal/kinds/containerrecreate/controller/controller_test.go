@@ -75,16 +75,27 @@ func TestRequestFromHoldToRelease(t *testing.T) {
 	}
 	passes()
 	gate := readiness.Condition(pod, pub.KruisePodReady)
-	if !slices.Contains(request.Finalizers, pub.RecreateUnreadyAcquired) || gate.Status != "False" || !strings.Contains(gate.Message,
-		"shop/restart") || len(request.Status.Conditions) != 1 {
-		t.Errorf("%v %+v %+v", request.Finalizers, gate, request.Status.Conditions)
+	if !slices.Contains(request.Finalizers, pub.RecreateUnreadyAcquired) {
+		t.Errorf("request.Finalizers: got %q, want it to contain %q\n%+v\n%+v", request.Finalizers, pub.RecreateUnreadyAcquired, gate,
+			request.Status.Conditions)
+	}
+	if gate.Status != "False" {
+		t.Errorf("gate.Status: got %q, want %q\n%+v\n%+v", gate.Status, "False", gate, request.Status.Conditions)
+	}
+	if !strings.Contains(gate.Message, "shop/restart") {
+		t.Errorf("gate.Message: got %q, want it to contain %q\n%+v\n%+v", gate.Message, "shop/restart", gate, request.Status.Conditions)
+	}
+	if len(request.Status.Conditions) != 1 {
+		t.Errorf("len(request.Status.Conditions): got %d, want 1\n%+v\n%+v", len(request.Status.Conditions), gate, request.Status.Conditions)
 	}
 	before := writes
 	if passes(); writes != before {
 		t.Errorf("%d writes at rest", writes-before)
 	}
-	if got := r.ofPod(t.Context(), pod); len(got) != 1 || got[0].NamespacedName != key {
-		t.Errorf("CRR-055: %v", got)
+	if got := r.ofPod(t.Context(), pod); len(got) != 1 {
+		t.Errorf("CRR-055: len(got): got %d, want 1\n%v", len(got), got)
+	} else if got[0].NamespacedName != key {
+		t.Errorf("CRR-055: got[0].NamespacedName: got %v, want %v\n%v", got[0].NamespacedName, key, got)
 	}
 	containerrecreatetest.Succeeded(request)
 	request.Status.Phase, request.Status.CompletionTime = appsv1beta1.ContainerRecreateRequestCompleted, &metav1.Time{Time: now}
@@ -92,9 +103,15 @@ func TestRequestFromHoldToRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	passes()
-	if gate := readiness.Condition(pod, pub.KruisePodReady); len(request.Finalizers) != 0 || request.Labels[pub.RecreateActive] != "" ||
-		gate.Status != "True" || gate.Message != "" {
-		t.Errorf("%v %v %+v", request.Finalizers, request.Labels, gate)
+	if gate := readiness.Condition(pod, pub.KruisePodReady); len(request.Finalizers) != 0 {
+		t.Errorf("len(request.Finalizers): got %d, want 0\n%v\n%v\n%+v", len(request.Finalizers), request.Finalizers, request.Labels, gate)
+	} else if request.Labels[pub.RecreateActive] != "" {
+		t.Errorf("request.Labels[pub.RecreateActive]: got %q, want %q\n%v\n%v\n%+v", request.Labels[pub.RecreateActive], "",
+			request.Finalizers, request.Labels, gate)
+	} else if gate.Status != "True" {
+		t.Errorf("gate.Status: got %q, want %q\n%v\n%v\n%+v", gate.Status, "True", request.Finalizers, request.Labels, gate)
+	} else if gate.Message != "" {
+		t.Errorf("gate.Message: got %q, want %q\n%v\n%v\n%+v", gate.Message, "", request.Finalizers, request.Labels, gate)
 	}
 	if got := r.ofPod(t.Context(), pod); len(got) != 0 {
 		t.Errorf("CRR-055: a completed request is woken: %v", got)
@@ -135,13 +152,20 @@ func TestEndIsTold(t *testing.T) {
 			for range 4 {
 				_, _ = r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)})
 			}
-			if n := testutil.ToFloat64(m.completed.WithLabelValues(string(containerrecreate.Succeeded))); n != 1 || len(recorder.Events) != 1 {
-				t.Errorf("told %d times, counted %v times", len(recorder.Events), n)
+			n := testutil.ToFloat64(m.completed.WithLabelValues(string(containerrecreate.Succeeded)))
+			if n != 1 {
+				t.Errorf("n: got %v, want 1", n)
+			}
+			if len(recorder.Events) != 1 {
+				t.Errorf("len(recorder.Events): got %d, want 1", len(recorder.Events))
 			}
 			told := 0
 			r.told.Range(func(any, any) bool { told++; return true })
-			if told > 0 || writes == 0 {
-				t.Errorf("%d requests are remembered for ever, %d writes", told, writes)
+			if told > 0 {
+				t.Errorf("told: got %d, want 0", told)
+			}
+			if writes == 0 {
+				t.Errorf("writes: got %d, want another value", writes)
 			}
 		})
 	}
@@ -163,7 +187,7 @@ func TestEventsOfPodsConcernTheirRequests(t *testing.T) {
 	} {
 		after := containerrecreatetest.Pod(test.change)
 		if got := podEvents.Update(event.UpdateEvent{ObjectOld: containerrecreatetest.Pod(), ObjectNew: after}); got != test.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got %t, want %t", name, got, test.want)
 		}
 	}
 }
@@ -219,17 +243,24 @@ func TestStalePlansAreNotWritten(t *testing.T) {
 			r := &Reconciler{API: &own.API{Client: lagging, Live: api, Now: func() time.Time { return late }},
 				Events: own.NewRecorder(events.NewFakeRecorder(10))}
 			result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(request)})
-			if err != nil || result.RequeueAfter != own.RetrySoon {
-				t.Errorf("%v %v", result, err)
+			if err != nil {
+				t.Errorf("unexpected error: %v\n%v", err, result)
+			} else if result.RequeueAfter != own.RetrySoon {
+				t.Errorf("result.RequeueAfter: got %v, want %v\n%v\n%v", result.RequeueAfter, own.RetrySoon, result, err)
 			}
 			got := &appsv1beta1.ContainerRecreateRequest{}
-			if err := api.Get(t.Context(), client.ObjectKeyFromObject(request), got); err != nil ||
-				got.ResourceVersion != now.ResourceVersion {
-				t.Errorf("written: %v %+v", err, got.Status)
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(request), got); err != nil {
+				t.Errorf("written: unexpected error: %v\n%+v", err, got.Status)
+			} else if got.ResourceVersion != now.ResourceVersion {
+				t.Errorf("written: got.ResourceVersion: got %q, want %q\n%v\n%+v", got.ResourceVersion, now.ResourceVersion, err, got.Status)
 			}
-			if err := api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || readiness.Condition(pod,
-				pub.KruisePodReady).Status != "True" {
-				t.Errorf("the pod is held: %v %+v", err, pod.Status.Conditions)
+			if err := api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+				t.Errorf("the pod is held: api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod): unexpected error: %v\n%+v", err,
+					pod.Status.Conditions)
+			} else if got := readiness.Condition(pod,
+				pub.KruisePodReady).Status; got != "True" {
+				t.Errorf("the pod is held: readiness.Condition(pod, pub.KruisePodReady).Status: got %q, want %q\n%v\n%+v", got, "True", err,
+					pod.Status.Conditions)
 			}
 		})
 	}
@@ -270,8 +301,12 @@ afloat_container_recreate_requests_completed_total{result="Succeeded"} 1
 	if err != nil {
 		t.Fatal(err)
 	}
-	if took := families[0].GetMetric()[0].GetHistogram(); took.GetSampleCount() != 1 || took.GetSampleSum() != 5 {
-		t.Errorf("%v", took)
+	took := families[0].GetMetric()[0].GetHistogram()
+	if got := took.GetSampleCount(); got != 1 {
+		t.Errorf("took.GetSampleCount(): got %d, want 1\n%v", got, took)
+	}
+	if got := took.GetSampleSum(); got != 5 {
+		t.Errorf("took.GetSampleSum(): got %v, want 5\n%v", got, took)
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(request), request); apierrors.IsNotFound(err) {
 		t.Error("CRR-012: deleted without a TTL")

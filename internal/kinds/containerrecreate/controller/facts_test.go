@@ -96,9 +96,10 @@ func TestRequestsAreFilledIn(t *testing.T) {
 				return c.Get(ctx, key, o, opts...)
 			}})
 			f := &filler{&own.API{Client: api, Live: api, Now: func() time.Time { return containerrecreatetest.Noon }}}
-			if result, err := f.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil ||
-				result.RequeueAfter != test.after {
-				t.Fatalf("%+v %v", result, err)
+			if result, err := f.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
+				t.Fatalf("unexpected error: %v\n%+v", err, result)
+			} else if result.RequeueAfter != test.after {
+				t.Fatalf("result.RequeueAfter: got %v, want %v\n%+v\n%v", result.RequeueAfter, test.after, result, err)
 			}
 			got := &appsv1beta1.ContainerRecreateRequest{}
 			if err := api.Get(t.Context(), key, got); err != nil {
@@ -111,8 +112,10 @@ func TestRequestsAreFilledIn(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if err := api.Get(t.Context(), key, got); err != nil || got.ResourceVersion != version {
-				t.Errorf("written again: %v", err)
+			if err := api.Get(t.Context(), key, got); err != nil {
+				t.Errorf("written again: api.Get(t.Context(), key, got): unexpected error: %v", err)
+			} else if got.ResourceVersion != version {
+				t.Errorf("written again: got.ResourceVersion: got %q, want %q\n%v", got.ResourceVersion, version, err)
 			}
 			outcome := strings.TrimSpace(got.Labels[pub.RecreateNodeName] + " " + got.Labels[pub.NodeType])
 			if c := got.Spec.Containers[0].StatusContext; c != nil {

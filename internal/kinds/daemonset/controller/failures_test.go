@@ -74,10 +74,22 @@ func TestEveryFailureIsTold(t *testing.T) {
 			})
 			s.node.Frozen[pod.Name] = true
 			s.runFor(10 * time.Minute)
-			if is := s.set().Status; is.NumberReady >= is.DesiredNumberScheduled ||
-				is.NumberReady != is.DesiredNumberScheduled-is.NumberUnavailable ||
-				is.ObservedGeneration == s.set().Generation || is.ObservedGeneration < generation {
-				t.Errorf("generation %d, status %+v", s.set().Generation, is)
+			is := s.set().Status
+			if is.NumberReady >= is.DesiredNumberScheduled {
+				t.Errorf("is.NumberReady: got %d, want less than %d; generation %d, status %+v", is.NumberReady, is.DesiredNumberScheduled,
+					s.set().Generation, is)
+			}
+			if is.NumberReady != is.DesiredNumberScheduled-is.NumberUnavailable {
+				t.Errorf("is.NumberReady: got %d, want %d; generation %d, status %+v", is.NumberReady,
+					is.DesiredNumberScheduled-is.NumberUnavailable, s.set().Generation, is)
+			}
+			if want := s.set().Generation; is.ObservedGeneration == want {
+				t.Errorf("is.ObservedGeneration: got %d, want another value; generation %d, status %+v", is.ObservedGeneration, s.set().Generation,
+					is)
+			}
+			if is.ObservedGeneration < generation {
+				t.Errorf("is.ObservedGeneration: got %d, want at least %d; generation %d, status %+v", is.ObservedGeneration, generation,
+					s.set().Generation, is)
 			}
 			if said := condition(s.set(), tt.condition); !strings.Contains(said, "a policy says no") {
 				t.Errorf("conditions %+v", s.set().Status.Conditions)
@@ -88,9 +100,12 @@ func TestEveryFailureIsTold(t *testing.T) {
 			s.Answer = nil
 			s.node.Frozen[pod.Name] = false
 			s.runFor(20 * time.Minute)
-			if is := s.set().Status; len(is.Conditions) > 0 || is.ObservedGeneration != s.set().Generation ||
-				is.NumberAvailable != is.DesiredNumberScheduled {
-				t.Errorf("status %+v\n%s", is, s.describe())
+			if is := s.set().Status; len(is.Conditions) > 0 {
+				t.Errorf("is.Conditions: got %v, want none; status %+v\n%s", is.Conditions, is, s.describe())
+			} else if want := s.set().Generation; is.ObservedGeneration != want {
+				t.Errorf("is.ObservedGeneration: got %d, want %d; status %+v\n%s", is.ObservedGeneration, want, is, s.describe())
+			} else if is.NumberAvailable != is.DesiredNumberScheduled {
+				t.Errorf("is.NumberAvailable: got %d, want %d; status %+v\n%s", is.NumberAvailable, is.DesiredNumberScheduled, is, s.describe())
 			}
 		})
 	}
@@ -108,13 +123,22 @@ func TestTemplatesThatCannotBeCompleted(t *testing.T) {
 	s.node.Fail(s.only(t, "n1").Name)
 	s.runFor(10 * time.Minute)
 	for _, w := range s.Writes[writes:] {
-		if w.Key != setKey || w.Subresource != "status" {
-			t.Errorf("%v", w)
+		if w.Key != setKey {
+			t.Errorf("w.Key: got %+v, want %+v\n%v", w.Key, setKey, w)
+		}
+		if w.Subresource != "status" {
+			t.Errorf("w.Subresource: got %q, want %q\n%v", w.Subresource, "status", w)
 		}
 	}
-	if is := s.set().Status; !strings.Contains(condition(s.set(), failedUpdate), "no room for templates") ||
-		is.ObservedGeneration == s.set().Generation || len(s.eventsWith("no room for templates")) == 0 {
-		t.Errorf("%+v, told %q", is, s.events)
+	is := s.set().Status
+	if got := condition(s.set(), failedUpdate); !strings.Contains(got, "no room for templates") {
+		t.Errorf("condition(s.set(), failedUpdate): got %q, want it to contain %q; %+v, told %q", got, "no room for templates", is, s.events)
+	}
+	if want := s.set().Generation; is.ObservedGeneration == want {
+		t.Errorf("is.ObservedGeneration: got %d, want another value; %+v, told %q", is.ObservedGeneration, is, s.events)
+	}
+	if got := len(s.eventsWith("no room for templates")); got == 0 {
+		t.Errorf(`s.eventsWith("no room for templates"): got none, want some; %+v, told %q`, is, s.events)
 	}
 	s.kind.Template = complete
 	s.runFor(20 * time.Minute)
@@ -132,13 +156,17 @@ func TestCreationStopsAtAFailure(t *testing.T) {
 	for range 3 {
 		s.Round()
 	}
-	if n := len(*denied); n == 0 || n >= len(nodes) {
-		t.Errorf("%d creations are tried in a pass", n)
+	n := len(*denied)
+	if n == 0 {
+		t.Errorf("len(*denied): got %d, want another value", n)
+	}
+	if n >= len(nodes) {
+		t.Errorf("len(*denied): got %d, want less than %d", n, len(nodes))
 	}
 	s.Answer = nil
 	s.runFor(10 * time.Minute)
-	if int(s.set().Status.NumberAvailable) != len(nodes) {
-		t.Error(s.describe())
+	if got := int(s.set().Status.NumberAvailable); got != len(nodes) {
+		t.Errorf("s.set().Status.NumberAvailable: got %d, want %d\n%s", got, len(nodes), s.describe())
 	}
 	ends := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden,
 		Message: "it is being terminated", Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}}}}
@@ -151,8 +179,11 @@ func TestCreationStopsAtAFailure(t *testing.T) {
 	s.addNode("nA", nil)
 	s.events = nil
 	s.runFor(time.Minute)
-	if len(s.eventsWith("FailedCreate")) > 0 || len(s.set().Status.Conditions) > 0 {
-		t.Errorf("%q %+v", s.events, s.set().Status.Conditions)
+	if got := len(s.eventsWith("FailedCreate")); got > 0 {
+		t.Errorf("s.eventsWith(\"FailedCreate\"): got %d, want none\n%q\n%+v", got, s.events, s.set().Status.Conditions)
+	}
+	if got := len(s.set().Status.Conditions); got > 0 {
+		t.Errorf("s.set().Status.Conditions: got %d, want none\n%q\n%+v", got, s.events, s.set().Status.Conditions)
 	}
 	s.Answer = func(r *simulation.Request) error {
 		if r.Verb == "delete" {
@@ -164,8 +195,11 @@ func TestCreationStopsAtAFailure(t *testing.T) {
 	s.taint("n0", "broken", corev1.TaintEffectNoExecute)
 	s.events = nil
 	s.runFor(time.Minute)
-	if len(s.eventsWith("FailedDelete")) > 0 || len(s.set().Status.Conditions) > 0 {
-		t.Errorf("%q %+v", s.events, s.set().Status.Conditions)
+	if got := len(s.eventsWith("FailedDelete")); got > 0 {
+		t.Errorf("s.eventsWith(\"FailedDelete\"): got %d, want none\n%q\n%+v", got, s.events, s.set().Status.Conditions)
+	}
+	if got := len(s.set().Status.Conditions); got > 0 {
+		t.Errorf("s.set().Status.Conditions: got %d, want none\n%q\n%+v", got, s.events, s.set().Status.Conditions)
 	}
 }
 
@@ -212,8 +246,11 @@ func TestPodsThatEnd(t *testing.T) {
 			}
 			for i := 1; i < len(gone); i++ {
 				is, want := gone[i].Sub(gone[i-1]), min(time.Second<<(i-1), 15*time.Minute)
-				if is < want || is > want+2*time.Second {
-					t.Errorf("%s: waits %s, not %s", phase, is, want)
+				if is < want {
+					t.Errorf("%s: is: got %v, want at least %v", phase, is, want)
+				}
+				if is > want+2*time.Second {
+					t.Errorf("%s: is: got %v, want at most %v; waits %s, not %s", phase, is, want+2*time.Second, is, want)
 				}
 			}
 			if len(s.eventsWith(reason, "n1")) < 13 {

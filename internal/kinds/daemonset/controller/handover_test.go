@@ -40,8 +40,12 @@ func TestTakenOverPodsAreNoReasonToSurge(t *testing.T) {
 		most = max(most, two)
 	}
 	settled(t, s)
-	if n := s.with("agent:2"); n != 4 || most != 1 {
-		t.Errorf("%d of 4 pods are updated; %d nodes had two at once, and maxSurge is 1", n, most)
+	n := s.with("agent:2")
+	if n != 4 {
+		t.Errorf(`s.with("agent:2"): got %d, want 4`, n)
+	}
+	if most != 1 {
+		t.Errorf("most: got %d, want 1", most)
 	}
 }
 
@@ -81,7 +85,11 @@ func TestPodGivenUpBeforeTheCachesShowIt(t *testing.T) {
 		t.Errorf("%d pods on the node", n)
 	}
 	settled(t, s)
-	if n := s.with("agent:2"); n != 1 || len(s.pods()) != 1 {
-		t.Errorf("%d of %d pods are updated", n, len(s.pods()))
+	n := s.with("agent:2")
+	if n != 1 {
+		t.Errorf(`s.with("agent:2"): got %d, want 1`, n)
+	}
+	if got := len(s.pods()); got != 1 {
+		t.Errorf("len(s.pods()): got %d, want 1", got)
 	}
 }

@@ -85,14 +85,22 @@ func TestWhatIsUpdatedInPlace(t *testing.T) {
 			s.change(tt.change)
 			s.runFor(10 * time.Minute)
 			after := []any{s.only(t, "n1").UID, s.only(t, "n2").UID}
-			if kept := cmp.Equal(before, after); kept != tt.kept || s.set().Status.UpdatedNumberScheduled != 2 ||
-				s.set().Status.NumberAvailable != 2 {
-				t.Errorf("kept: %t %s", kept, s.describe())
+			if kept := cmp.Equal(before, after); kept != tt.kept {
+				t.Errorf("kept: cmp.Equal(before, after): got %t, want %t\n%s", kept, tt.kept, s.describe())
+			} else if got := s.set().Status.UpdatedNumberScheduled; got != 2 {
+				t.Errorf("kept: s.set().Status.UpdatedNumberScheduled: got %d, want 2\n%t\n%s", got, kept, s.describe())
+			} else if got := s.set().Status.NumberAvailable; got != 2 {
+				t.Errorf("kept: s.set().Status.NumberAvailable: got %d, want 2\n%t\n%s", got, kept, s.describe())
 			}
 			hash := s.set().Status.UpdateRevision
 			for _, pod := range s.pods() {
-				if pod.Labels[pub.ControllerRevisionHash] != hash || strings.Contains(hash, "agent") {
-					t.Errorf("pod %s is labelled %s, and the hash is %s", pod.Name, pod.Labels[pub.ControllerRevisionHash], hash)
+				if pod.Labels[pub.ControllerRevisionHash] != hash {
+					t.Errorf("pod.Labels[pub.ControllerRevisionHash]: got %q, want %q; pod %s is labelled %s, and the hash is %s",
+						pod.Labels[pub.ControllerRevisionHash], hash, pod.Name, pod.Labels[pub.ControllerRevisionHash], hash)
+				}
+				if strings.Contains(hash, "agent") {
+					t.Errorf("hash: got %q, want it not to contain %q; pod %s is labelled %s, and the hash is %s", hash, "agent", pod.Name,
+						pod.Labels[pub.ControllerRevisionHash], hash)
 				}
 			}
 		})
@@ -134,7 +142,7 @@ func TestTheStepsOfAnUpdate(t *testing.T) {
 	s.runFor(5 * time.Minute)
 	want := []string{"patch False", "patch agent:2 " + s.set().Status.UpdateRevision + " Updating", "patch True Normal"}
 	if diff := cmp.Diff(want, steps); diff != "" {
-		t.Error(diff)
+		t.Errorf("steps (-want +got):\n%s", diff)
 	}
 }
 
@@ -145,8 +153,11 @@ func TestEventsOfUpdatesInPlace(t *testing.T) {
 	pod := s.only(t, "n1")
 	s.change(image("agent:2"))
 	s.runFor(5 * time.Minute)
-	if len(s.eventsWith("Normal SuccessfulUpdatePodInPlace ", pod.Name)) != 1 || s.only(t, "n1").UID != pod.UID {
-		t.Errorf("%q", s.events)
+	if got := len(s.eventsWith("Normal SuccessfulUpdatePodInPlace ", pod.Name)); got != 1 {
+		t.Errorf("len(s.eventsWith(\"Normal SuccessfulUpdatePodInPlace \", pod.Name)): got %d, want 1\n%q", got, s.events)
+	}
+	if got := s.only(t, "n1").UID; got != pod.UID {
+		t.Errorf("s.only(t, \"n1\").UID: got %q, want %q\n%q", got, pod.UID, s.events)
 	}
 	s.deny(func(r *simulation.Request) bool {
 		return r.Verb == "patch" && r.Key.Kind == "Pod" && r.Subresource == ""
@@ -154,8 +165,8 @@ func TestEventsOfUpdatesInPlace(t *testing.T) {
 	s.change(image("agent:3"))
 	s.runFor(time.Minute)
 	revision := "agent-" + s.set().Status.UpdateRevision
-	if len(s.eventsWith("Warning FailedUpdatePodInPlace ", pod.Name, revision, "a policy")) == 0 {
-		t.Errorf("%q", s.events)
+	if got := len(s.eventsWith("Warning FailedUpdatePodInPlace ", pod.Name, revision, "a policy")); got == 0 {
+		t.Errorf("s.eventsWith(\"Warning FailedUpdatePodInPlace \", pod.Name, revision, \"a policy\"): got none, want some\n%q", s.events)
 	}
 	s.Answer = nil
 	s.runFor(10 * time.Minute)
@@ -170,9 +181,17 @@ func TestEventsOfUpdatesInPlace(t *testing.T) {
 	s.change(image("agent:2"))
 	s.runFor(10 * time.Minute)
 	revision = "agent-" + s.set().Status.UpdateRevision
-	if s.only(t, "n1").UID == pod.UID || s.images() != "2" || len(s.eventsWith("Warning FailedUpdatePodInPlace ", revision)) == 0 ||
-		len(s.eventsWith("Normal SuccessfulDelete ", pod.Name)) != 1 {
-		t.Errorf("%q %s", s.events, s.describe())
+	if got := s.only(t, "n1").UID; got == pod.UID {
+		t.Errorf("s.only(t, \"n1\").UID: got %q, want another value\n%q\n%s", got, s.events, s.describe())
+	}
+	if got := s.images(); got != "2" {
+		t.Errorf("s.images(): got %q, want %q\n%q\n%s", got, "2", s.events, s.describe())
+	}
+	if got := len(s.eventsWith("Warning FailedUpdatePodInPlace ", revision)); got == 0 {
+		t.Errorf("s.eventsWith(\"Warning FailedUpdatePodInPlace \", revision): got none, want some\n%q\n%s", s.events, s.describe())
+	}
+	if got := len(s.eventsWith("Normal SuccessfulDelete ", pod.Name)); got != 1 {
+		t.Errorf("len(s.eventsWith(\"Normal SuccessfulDelete \", pod.Name)): got %d, want 1\n%q\n%s", got, s.events, s.describe())
 	}
 }
 
@@ -200,8 +219,10 @@ func TestEventsOfPods(t *testing.T) {
 			tt.disturb(s)
 			s.runFor(10 * time.Second)
 			told := s.eventsWith(tt.want)
-			if len(told) == 0 || strings.Contains(tt.want, "refused") && !strings.Contains(told[0], "a policy says no") {
-				t.Errorf("%q is not among %q", tt.want, s.events)
+			if len(told) == 0 {
+				t.Errorf("told: got none, want some; %q is not among %q", tt.want, s.events)
+			} else if strings.Contains(tt.want, "refused") && !strings.Contains(told[0], "a policy says no") {
+				t.Errorf("told[0]: got %q, want it to contain %q; %q is not among %q", told[0], "a policy says no", tt.want, s.events)
 			}
 		})
 	}
@@ -211,8 +232,11 @@ func TestEventsOfPods(t *testing.T) {
 		s.Queue.Add()
 		s.runFor(time.Minute)
 	}
-	if n := len(s.eventsWith("FailedUpdatePodInPlace", "spec.selector")); n != 1 || len(s.eventsWith("FailedPlacement")) > 0 {
-		t.Errorf("%q", s.events)
+	if n := len(s.eventsWith("FailedUpdatePodInPlace", "spec.selector")); n != 1 {
+		t.Errorf("len(s.eventsWith(\"FailedUpdatePodInPlace\", \"spec.selector\")): got %d, want 1\n%q", n, s.events)
+	}
+	if got := len(s.eventsWith("FailedPlacement")); got > 0 {
+		t.Errorf("s.eventsWith(\"FailedPlacement\"): got %d, want none\n%q", got, s.events)
 	}
 }
 
@@ -233,20 +257,28 @@ func TestThePreDeleteHook(t *testing.T) {
 			})
 			s.runFor(5 * time.Minute)
 			pod := s.only(t, "n2")
-			if pod.Labels[pub.LifecycleState] != "PreparingDelete" || pod.Annotations[pub.LifecycleTimestamp] == "" || s.images() != "1 1" {
-				t.Fatal(s.describe())
+			if pod.Labels[pub.LifecycleState] != "PreparingDelete" {
+				t.Fatalf("pod.Labels[pub.LifecycleState]: got %q, want %q\n%s", pod.Labels[pub.LifecycleState], "PreparingDelete", s.describe())
+			}
+			if pod.Annotations[pub.LifecycleTimestamp] == "" {
+				t.Fatalf("pod.Annotations[pub.LifecycleTimestamp]: got nothing, want some text\n%s", s.describe())
+			}
+			if got := s.images(); got != "1 1" {
+				t.Fatalf("s.images(): got %q, want %q\n%s", got, "1 1", s.describe())
 			}
 			marked := false
 			if c := readiness.Condition(pod, pub.KruisePodReady); c != nil {
 				marked = c.Status == corev1.ConditionFalse && strings.Contains(c.Message, `{"userAgent":"Lifecycle","key":"preDeleteHook"}`)
 			}
-			if ready := readiness.Condition(pod, corev1.PodReady).Status == corev1.ConditionTrue; marked != (mark && gated) || ready == marked {
-				t.Errorf("mark %t, gate %t: %+v", mark, gated, pod.Status.Conditions)
+			if ready := readiness.Condition(pod, corev1.PodReady).Status == corev1.ConditionTrue; marked != (mark && gated) {
+				t.Errorf("marked: got %t, want %t; mark %t, gate %t: %+v", marked, mark && gated, mark, gated, pod.Status.Conditions)
+			} else if ready == marked {
+				t.Errorf("ready: got %t, want another value; mark %t, gate %t: %+v", ready, mark, gated, pod.Status.Conditions)
 			}
 			s.edit(t, "n2", func(pod *corev1.Pod) { delete(pod.Labels, "drain") })
 			s.runFor(5 * time.Minute)
-			if s.images() != "1 2" {
-				t.Error(s.describe())
+			if got := s.images(); got != "1 2" {
+				t.Errorf("s.images(): got %q, want %q\n%s", got, "1 2", s.describe())
 			}
 			uid := s.only(t, "n2").UID
 			s.EndGracefully(podKey(s.only(t, "n2").Name))
@@ -277,13 +309,17 @@ func TestARolloutOfMetadata(t *testing.T) {
 		s.runFor(5 * time.Minute)
 		after := look()
 		same := slices.Equal(before, after)
-		if isInPlace := s.set().Spec.UpdateStrategy.RollingUpdate.Type == appsv1beta1.InPlaceIfPossibleRollingUpdateType; same != isInPlace ||
-			s.set().Status.UpdatedNumberScheduled != 2 {
-			t.Errorf("in place %t: %v, then %v", isInPlace, before, after)
+		isInPlace := s.set().Spec.UpdateStrategy.RollingUpdate.Type == appsv1beta1.InPlaceIfPossibleRollingUpdateType
+		if same != isInPlace {
+			t.Errorf("same: got %t, want %t; in place %t: %v, then %v", same, isInPlace, isInPlace, before, after)
+		}
+		if got := s.set().Status.UpdatedNumberScheduled; got != 2 {
+			t.Errorf("s.set().Status.UpdatedNumberScheduled: got %d, want 2; in place %t: %v, then %v", got, isInPlace, before, after)
 		}
 		for _, pod := range s.pods() {
 			if pod.Annotations["kubectl.kubernetes.io/restartedAt"] != "now" {
-				t.Errorf("%+v", pod.Annotations)
+				t.Errorf("pod.Annotations[\"kubectl.kubernetes.io/restartedAt\"]: got %q, want %q\n%+v",
+					pod.Annotations["kubectl.kubernetes.io/restartedAt"], "now", pod.Annotations)
 			}
 		}
 	}

@@ -108,7 +108,7 @@ func rollsOutLikeTheNativeKind(t *testing.T, set *appsv1beta1.DaemonSet) {
 			t.Errorf("%v, and %d nodes have no pod that runs", happened, down)
 		}
 		if len(pod.Spec.Tolerations) != 6 {
-			t.Errorf("%+v", pod.Spec.Tolerations)
+			t.Errorf("len(pod.Spec.Tolerations): got %d, want 6\n%+v", len(pod.Spec.Tolerations), pod.Spec.Tolerations)
 		}
 	}
 	s.runFor(time.Minute)
@@ -119,9 +119,14 @@ func rollsOutLikeTheNativeKind(t *testing.T, set *appsv1beta1.DaemonSet) {
 	for _, word := range happened[:min(3, len(happened))] { // creations go on side by side
 		first[word] = true
 	}
-	if is := s.set().Status; len(first) != 3 || !cmp.Equal(want[3:], happened[3:]) || is.NumberAvailable != 3 ||
-		is.UpdatedNumberScheduled != 3 {
-		t.Errorf("%v\n%+v", happened, is)
+	if is := s.set().Status; len(first) != 3 {
+		t.Errorf("len(first): got %d, want 3\n%v\n%+v", len(first), happened, is)
+	} else if !cmp.Equal(want[3:], happened[3:]) {
+		t.Errorf("want[3:]: got %q, want %q\n%v\n%+v", want[3:], happened[3:], happened, is)
+	} else if is.NumberAvailable != 3 {
+		t.Errorf("is.NumberAvailable: got %d, want 3\n%v\n%+v", is.NumberAvailable, happened, is)
+	} else if is.UpdatedNumberScheduled != 3 {
+		t.Errorf("is.UpdatedNumberScheduled: got %d, want 3\n%v\n%+v", is.UpdatedNumberScheduled, happened, is)
 	}
 }
 
@@ -160,8 +165,11 @@ func TestWhatTheKindIsFor(t *testing.T) {
 			for _, pod := range s.pods() {
 				same = same && before[pod.UID]
 			}
-			if s.images() != tt.want || same != tt.same {
-				t.Errorf("%s, the same pods: %t\n%s", s.images(), same, s.describe())
+			if got := s.images(); got != tt.want {
+				t.Errorf("s.images(): got %q, want %q; %s, the same pods: %t\n%s", got, tt.want, s.images(), same, s.describe())
+			}
+			if same != tt.same {
+				t.Errorf("same: got %t, want %t; %s, the same pods: %t\n%s", same, tt.same, s.images(), same, s.describe())
 			}
 		})
 	}

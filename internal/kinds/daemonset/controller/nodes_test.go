@@ -107,9 +107,15 @@ func TestNodesComeAndGo(t *testing.T) {
 	status := func(desired, current, misscheduled int32) {
 		t.Helper()
 		s.runFor(time.Minute)
-		if is := s.set().Status; is.DesiredNumberScheduled != desired || is.CurrentNumberScheduled != current ||
-			is.NumberMisscheduled != misscheduled {
-			t.Errorf("%+v", is)
+		is := s.set().Status
+		if is.DesiredNumberScheduled != desired {
+			t.Errorf("is.DesiredNumberScheduled: got %d, want %d\n%+v", is.DesiredNumberScheduled, desired, is)
+		}
+		if is.CurrentNumberScheduled != current {
+			t.Errorf("is.CurrentNumberScheduled: got %d, want %d\n%+v", is.CurrentNumberScheduled, current, is)
+		}
+		if is.NumberMisscheduled != misscheduled {
+			t.Errorf("is.NumberMisscheduled: got %d, want %d\n%+v", is.NumberMisscheduled, misscheduled, is)
 		}
 	}
 	s.addNode("n3", nil)
@@ -120,8 +126,8 @@ func TestNodesComeAndGo(t *testing.T) {
 	status(1, 1, 1)
 	s.taint("n3", "broken", corev1.TaintEffectNoExecute)
 	status(1, 1, 0)
-	if len(s.on("n3"))+len(s.on("n2")) > 0 {
-		t.Error(s.describe())
+	if got := len(s.on("n3")) + len(s.on("n2")); got > 0 {
+		t.Errorf("len(s.on(\"n3\"))+len(s.on(\"n2\")): got %d, want 0\n%s", got, s.describe())
 	}
 	s.Remove(nodeKey("n3"))
 	s.addNode("n3", nil)

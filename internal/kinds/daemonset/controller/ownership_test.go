@@ -104,14 +104,21 @@ func TestADeletedSet(t *testing.T) {
 	s.addNode("n4", nil)
 	writes := len(s.Writes)
 	s.runFor(10 * time.Minute)
-	if extra := s.Writes[writes:]; len(extra) > 0 || len(s.events) > 0 {
-		t.Errorf("written: %v, told: %q", extra, s.events)
+	extra := s.Writes[writes:]
+	if len(extra) > 0 {
+		t.Errorf("written: s.Writes[writes:]: got %v, want none", extra)
+	}
+	if len(s.events) > 0 {
+		t.Errorf("written: s.events: got %q, want none", s.events)
 	}
 	s.Change(setKey, func(o client.Object) { o.SetFinalizers(nil) })
 	s.Queue.Add()
 	s.runFor(time.Minute)
-	if len(s.pods()) > 0 || len(s.Writes) > writes {
-		t.Error(s.pods(), s.Writes[writes:])
+	if got := len(s.pods()); got > 0 {
+		t.Errorf("s.pods(): got %d, want none\n%v\n%v", got, s.pods(), s.Writes[writes:])
+	}
+	if len(s.Writes) > writes {
+		t.Errorf("len(s.Writes): got %d, want at most %d\n%v\n%v", len(s.Writes), writes, s.pods(), s.Writes[writes:])
 	}
 }
 
@@ -124,8 +131,13 @@ func TestASelectorOfAll(t *testing.T) {
 		s.Queue.Add()
 		s.runFor(time.Minute)
 	}
-	if len(s.Writes) > 0 || len(s.events) != 1 || !strings.HasPrefix(s.events[0], "Warning SelectingAll ") {
-		t.Errorf("written: %v, told: %q", s.Writes, s.events)
+	if len(s.Writes) > 0 {
+		t.Errorf("written: s.Writes: got %v, want none; %v, told: %q", s.Writes, s.Writes, s.events)
+	} else if len(s.events) != 1 {
+		t.Errorf("written: len(s.events): got %d, want 1; %v, told: %q", len(s.events), s.Writes, s.events)
+	} else if !strings.HasPrefix(s.events[0], "Warning SelectingAll ") {
+		t.Errorf("written: s.events[0]: got %q, want it to begin with %q; %v, told: %q", s.events[0], "Warning SelectingAll ", s.Writes,
+			s.events)
 	}
 }
 
@@ -141,7 +153,7 @@ func TestPodsAndRevisionsOfNobodyAreAdopted(t *testing.T) {
 		t.Helper()
 		for _, object := range slices.Concat(s.List("Pod", false), s.List("ControllerRevision", false)) {
 			if diff := cmp.Diff(want, object.GetOwnerReferences()); diff != "" {
-				t.Errorf("%s, %s: %s", when, object.GetName(), diff)
+				t.Errorf("%s, %s: object.GetOwnerReferences() (-want +got):\n%s", when, object.GetName(), diff)
 			}
 		}
 	}
@@ -157,8 +169,12 @@ func TestPodsAndRevisionsOfNobodyAreAdopted(t *testing.T) {
 	s.runFor(time.Minute)
 	s.Answer = nil
 	check("adopted")
-	if s.only(t, "n1").UID != uid || len(asked) == 0 || asked[0] != "get DaemonSet" {
-		t.Errorf("asked %q, %s", asked, s.describe())
+	if got := s.only(t, "n1").UID; got != uid {
+		t.Errorf(`s.only(t, "n1").UID: got %q, want %q; asked %q, %s`, got, uid, asked, s.describe())
+	} else if len(asked) == 0 {
+		t.Errorf("asked: got none, want some; asked %q, %s", asked, s.describe())
+	} else if asked[0] != "get DaemonSet" {
+		t.Errorf("asked[0]: got %q, want %q; asked %q, %s", asked[0], "get DaemonSet", asked, s.describe())
 	}
 	given := s.only(t, "n2").Name
 	s.edit(t, "n2", func(pod *corev1.Pod) { pod.Labels["app"] = "debug" })
@@ -201,13 +217,22 @@ func TestACollisionOfNames(t *testing.T) {
 			s.storeRevision(name, labels)
 			s.runFor(time.Minute)
 			is := s.set().Status
-			if is.CollisionCount == nil || *is.CollisionCount != 1 || "agent-"+is.UpdateRevision == name || is.NumberAvailable != 1 ||
-				is.UpdatedNumberScheduled != 1 {
-				t.Errorf("status %+v", is)
+			if is.CollisionCount == nil {
+				t.Errorf("is.CollisionCount: got nil, want a value; status %+v", is)
+			} else if *is.CollisionCount != 1 {
+				t.Errorf("*is.CollisionCount: got %d, want 1; status %+v", *is.CollisionCount, is)
+			} else if "agent-"+is.UpdateRevision == name {
+				t.Errorf(`"agent-"+is.UpdateRevision: got %q, want another value; status %+v`, "agent-"+is.UpdateRevision, is)
+			} else if is.NumberAvailable != 1 {
+				t.Errorf("is.NumberAvailable: got %d, want 1; status %+v", is.NumberAvailable, is)
+			} else if is.UpdatedNumberScheduled != 1 {
+				t.Errorf("is.UpdatedNumberScheduled: got %d, want 1; status %+v", is.UpdatedNumberScheduled, is)
 			}
 			made, _ := s.Get(revisionKey("agent-" + is.UpdateRevision)).(*appsv1.ControllerRevision)
-			if made == nil || !strings.Contains(string(made.Data.Raw), "agent:1") {
-				t.Errorf("%+v", made)
+			if made == nil {
+				t.Error("made: got nil, want a value")
+			} else if !strings.Contains(string(made.Data.Raw), "agent:1") {
+				t.Errorf("made.Data.Raw: got %q, want it to contain %q\n%+v", string(made.Data.Raw), "agent:1", made)
 			}
 		})
 	}
@@ -227,8 +252,11 @@ func TestPodsOfTheNativeKindAreKnownAgain(t *testing.T) {
 	}
 	s.change(image("agent:2"))
 	s.runFor(5 * time.Minute)
-	if s.images() != "2 2" || s.set().Status.UpdatedNumberScheduled != 2 {
-		t.Error(s.describe())
+	if got := s.images(); got != "2 2" {
+		t.Errorf("s.images(): got %q, want %q\n%s", got, "2 2", s.describe())
+	}
+	if got := s.set().Status.UpdatedNumberScheduled; got != 2 {
+		t.Errorf("s.set().Status.UpdatedNumberScheduled: got %d, want 2\n%s", got, s.describe())
 	}
 }
 

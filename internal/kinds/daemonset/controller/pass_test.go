@@ -44,8 +44,12 @@ func TestTheOrderOfAPass(t *testing.T) {
 	}
 	want := []string{"patch ControllerRevision", "create ControllerRevision", "create ImagePullJob", "patch ControllerRevision", "Pods",
 		"delete ControllerRevision", "patch DaemonSet status"}
-	if !slices.Equal(kinds, want) || s.set().Status.ObservedGeneration != s.set().Generation {
-		t.Errorf("%q, generation %d\n%s", kinds, s.set().Status.ObservedGeneration, s.describe())
+	if !slices.Equal(kinds, want) {
+		t.Errorf("kinds: got %q, want %q; %q, generation %d\n%s", kinds, want, kinds, s.set().Status.ObservedGeneration, s.describe())
+	}
+	if got, want := s.set().Status.ObservedGeneration, s.set().Generation; got != want {
+		t.Errorf("s.set().Status.ObservedGeneration: got %d, want %d; %q, generation %d\n%s", got, want, kinds,
+			s.set().Status.ObservedGeneration, s.describe())
 	}
 	for paused, now := range map[bool]string{true: "1 1 1", false: "1 1 2"} { // n3 is updated, and nothing while paused
 		s := started(t, makeSet(inPlace, rolling(func(r *appsv1beta1.RollingUpdateDaemonSet) { r.Paused = paused })), everything, "n1", "n2", "n3")
@@ -95,8 +99,14 @@ func TestUpdatesThatTheCachesDoNotShow(t *testing.T) {
 						touched++
 					}
 				}
-				if len(s.on("n5")) != 1 || touched > 1 || s.Undelivered() == 0 {
-					t.Errorf("%d nodes are touched while nothing is seen: %s", touched, s.describe())
+				if got := len(s.on("n5")); got != 1 {
+					t.Errorf(`len(s.on("n5")): got %d, want 1; %d nodes are touched while nothing is seen: %s`, got, touched, s.describe())
+				}
+				if touched > 1 {
+					t.Errorf("touched: got %d, want at most 1; %d nodes are touched while nothing is seen: %s", touched, touched, s.describe())
+				}
+				if got := s.Undelivered(); got == 0 {
+					t.Errorf("s.Undelivered(): got %d, want another value; %d nodes are touched while nothing is seen: %s", got, touched, s.describe())
 				}
 				s.runFor(5 * time.Minute)
 				if s.images() != "2 2 2 2 2" {
@@ -120,8 +130,14 @@ func TestALostAnswerIsSettledWithinSeconds(t *testing.T) {
 			count++
 		}
 		s.runFor(15 * time.Second)
-		if len(s.pods()) != 3 || s.set().Status.NumberAvailable != 3 || len(s.eventsWith("SuccessfulCreate")) > 3 {
-			t.Errorf("write %d: %q %s", n+1, s.events, s.describe())
+		if got := len(s.pods()); got != 3 {
+			t.Errorf("len(s.pods()): got %d, want 3; write %d: %q %s", got, n+1, s.events, s.describe())
+		}
+		if got := s.set().Status.NumberAvailable; got != 3 {
+			t.Errorf("s.set().Status.NumberAvailable: got %d, want 3; write %d: %q %s", got, n+1, s.events, s.describe())
+		}
+		if got := len(s.eventsWith("SuccessfulCreate")); got > 3 {
+			t.Errorf(`len(s.eventsWith("SuccessfulCreate")): got %d, want at most 3; write %d: %q %s`, got, n+1, s.events, s.describe())
 		}
 	}
 }

@@ -56,22 +56,35 @@ func TestImagesArePulledAhead(t *testing.T) {
 		s := pulling(t, true, partition(2))
 		s.change(image("agent:2"))
 		s.runFor(5 * time.Minute)
-		if !slices.Equal(s.jobs(), []string{"agent"}) || s.marks() != "true/" || len(s.eventsWith("Normal CreatedImagePullJob ", "agent:2")) != 1 {
-			t.Errorf("jobs %q, marks %s, events %q", s.jobs(), s.marks(), s.events)
+		if got := s.jobs(); !slices.Equal(got, []string{"agent"}) {
+			t.Errorf("s.jobs(): got %q, want %q; jobs %q, marks %s, events %q", got, []string{"agent"}, s.jobs(), s.marks(), s.events)
+		}
+		if got := s.marks(); got != "true/" {
+			t.Errorf("s.marks(): got %q, want %q; jobs %q, marks %s, events %q", got, "true/", s.jobs(), s.marks(), s.events)
+		}
+		if got := len(s.eventsWith("Normal CreatedImagePullJob ", "agent:2")); got != 1 {
+			t.Errorf(`len(s.eventsWith("Normal CreatedImagePullJob ", "agent:2")): got %d, want 1; jobs %q, marks %s, events %q`, got, s.jobs(),
+				s.marks(), s.events)
 		}
 		job := simulation.Key{Kind: "ImagePullJob", Name: "agent-" + s.set().Status.UpdateRevision + "-agent"}
 		kept := s.Get(job)
 		s.Remove(job) // its time is over
 		s.change(partition(1))
 		s.runFor(5 * time.Minute)
-		if len(s.jobs()) > 0 || len(s.eventsWith("CreatedImagePullJob")) != 1 {
-			t.Errorf("made again: %q", s.jobs())
+		if got := len(s.jobs()); got > 0 {
+			t.Errorf("made again: s.jobs(): got %d, want none\n%q", got, s.jobs())
+		}
+		if got := len(s.eventsWith("CreatedImagePullJob")); got != 1 {
+			t.Errorf("made again: len(s.eventsWith(\"CreatedImagePullJob\")): got %d, want 1\n%q", got, s.jobs())
 		}
 		s.Store(job, kept)
 		s.change(partition(0))
 		s.runFor(10 * time.Minute)
-		if len(s.jobs()) > 0 || s.images() != "2 2 2 2 2" {
-			t.Error(s.jobs(), s.describe())
+		if got := len(s.jobs()); got > 0 {
+			t.Errorf("s.jobs(): got %d, want none\n%q\n%s", got, s.jobs(), s.describe())
+		}
+		if got := s.images(); got != "2 2 2 2 2" {
+			t.Errorf("s.images(): got %q, want %q\n%q\n%s", got, "2 2 2 2 2", s.jobs(), s.describe())
 		}
 	})
 	t.Run("they are refused", func(t *testing.T) {
@@ -82,8 +95,11 @@ func TestImagesArePulledAhead(t *testing.T) {
 		if s.images() != "1 2 2 2 2" || s.marks() != "/" || len(s.set().Status.Conditions) > 0 {
 			t.Error("the rollout stands still: ", s.describe())
 		}
-		if len(s.eventsWith("Warning FailedCreateImagePullJob ", "no room")) == 0 || len(s.eventsWith("CreatedImagePullJob")) > 0 {
-			t.Errorf("events %q", s.events)
+		if got := len(s.eventsWith("Warning FailedCreateImagePullJob ", "no room")); got == 0 {
+			t.Errorf(`s.eventsWith("Warning FailedCreateImagePullJob ", "no room"): got none, want some; events %q`, s.events)
+		}
+		if got := len(s.eventsWith("CreatedImagePullJob")); got > 0 {
+			t.Errorf(`s.eventsWith("CreatedImagePullJob"): got %d, want none; events %q`, got, s.events)
 		}
 		s.Answer = nil
 		s.runFor(10 * time.Minute)
@@ -95,8 +111,11 @@ func TestImagesArePulledAhead(t *testing.T) {
 		s := pulling(t, true, onDelete)
 		s.change(image("agent:2"))
 		s.runFor(5 * time.Minute)
-		if len(s.jobs()) > 0 || s.marks() != "/true" {
-			t.Error(s.jobs(), s.marks())
+		if got := len(s.jobs()); got > 0 {
+			t.Errorf("s.jobs(): got %d, want none\n%q", got, s.jobs())
+		}
+		if got := s.marks(); got != "/true" {
+			t.Errorf("s.marks(): got %q, want %q\n%q", got, "/true", s.jobs())
 		}
 	})
 	t.Run("their kind is not installed, or the gate is off", func(t *testing.T) {
@@ -105,8 +124,11 @@ func TestImagesArePulledAhead(t *testing.T) {
 			s.kind.Features.PreDownload = gate
 			s.change(image("agent:2"))
 			s.runFor(10 * time.Minute)
-			if s.images() != "2 2 2 2 2" || len(s.jobs())+len(s.eventsWith("ImagePullJob")) > 0 {
-				t.Error(s.jobs(), s.events)
+			if got := s.images(); got != "2 2 2 2 2" {
+				t.Errorf("s.images(): got %q, want %q\n%q\n%q", got, "2 2 2 2 2", s.jobs(), s.events)
+			}
+			if got := len(s.jobs()) + len(s.eventsWith("ImagePullJob")); got > 0 {
+				t.Errorf("len(s.jobs())+len(s.eventsWith(\"ImagePullJob\")): got %d, want 0\n%q\n%q", got, s.jobs(), s.events)
 			}
 		}
 	})
@@ -122,7 +144,13 @@ func TestTheFirstDeploymentPullsNothing(t *testing.T) {
 	}
 	s.kube.PullJobs = func() bool { return true }
 	s.runFor(5 * time.Minute)
-	if len(s.eventsWith("ImagePullJob")) > 0 || len(s.jobs()) > 0 || s.images() != "1 1 1" {
-		t.Error(s.jobs(), s.describe())
+	if got := len(s.eventsWith("ImagePullJob")); got > 0 {
+		t.Errorf("s.eventsWith(\"ImagePullJob\"): got %d, want none\n%q\n%s", got, s.jobs(), s.describe())
+	}
+	if got := len(s.jobs()); got > 0 {
+		t.Errorf("s.jobs(): got %d, want none\n%q\n%s", got, s.jobs(), s.describe())
+	}
+	if got := s.images(); got != "1 1 1" {
+		t.Errorf("s.images(): got %q, want %q\n%q\n%s", got, "1 1 1", s.jobs(), s.describe())
 	}
 }

@@ -32,14 +32,18 @@ func TestSurgeWaitsForMinReadySeconds(t *testing.T) {
 				t.Errorf("the new pod is ready since %s", c.LastTransitionTime)
 			}
 		}
-		if len(s.on("n1"))+len(s.on("n2")) != 3 {
-			t.Error(s.describe())
+		if got := len(s.on("n1")) + len(s.on("n2")); got != 3 {
+			t.Errorf("len(s.on(\"n1\"))+len(s.on(\"n2\")): got %d, want 3\n%s", got, s.describe())
 		}
 	}
 	s.change(image("agent:2"))
 	s.runFor(5 * time.Minute)
-	if s.images() != "2 2" || len(gone) != 2 || gone[1] > 80*time.Second {
-		t.Errorf("old pods go after %v: %s", gone, s.describe())
+	if got := s.images(); got != "2 2" {
+		t.Errorf("s.images(): got %q, want %q; old pods go after %v: %s", got, "2 2", gone, s.describe())
+	} else if len(gone) != 2 {
+		t.Errorf("len(gone): got %d, want 2; old pods go after %v: %s", len(gone), gone, s.describe())
+	} else if gone[1] > 80*time.Second {
+		t.Errorf("gone[1]: got %v, want at most %v; old pods go after %v: %s", gone[1], 80*time.Second, gone, s.describe())
 	}
 }
 
@@ -57,16 +61,21 @@ func TestAPausedRollout(t *testing.T) {
 	s.taint("n1", "broken", corev1.TaintEffectNoExecute)
 	s.node.Fail(s.only(t, "n2").Name)
 	s.runFor(5 * time.Minute)
-	if s.images() != " 2 1 2 2" || s.set().Status.NumberAvailable != 4 {
-		t.Error(s.describe())
+	if got := s.images(); got != " 2 1 2 2" {
+		t.Errorf("s.images(): got %q, want %q\n%s", got, " 2 1 2 2", s.describe())
 	}
-	if c := readiness.Condition(s.only(t, "n4"), pub.InPlaceUpdateReady); c == nil || c.Status != corev1.ConditionTrue {
-		t.Errorf("%+v", c)
+	if got := s.set().Status.NumberAvailable; got != 4 {
+		t.Errorf("s.set().Status.NumberAvailable: got %d, want 4\n%s", got, s.describe())
+	}
+	if c := readiness.Condition(s.only(t, "n4"), pub.InPlaceUpdateReady); c == nil {
+		t.Error(`readiness.Condition(s.only(t, "n4"), pub.InPlaceUpdateReady): got nil, want a value`)
+	} else if c.Status != corev1.ConditionTrue {
+		t.Errorf("c.Status: got %q, want %q\n%+v", c.Status, corev1.ConditionTrue, c)
 	}
 	s.change(paused(false))
 	s.runFor(5 * time.Minute)
-	if s.images() != " 2 2 2 2" {
-		t.Error(s.describe())
+	if got := s.images(); got != " 2 2 2 2" {
+		t.Errorf("s.images(): got %q, want %q\n%s", got, " 2 2 2 2", s.describe())
 	}
 	s = started(t, makeSet(maxSurge(1)), everything, "n1", "n2")
 	s.change(image("agent:2"))
@@ -75,8 +84,8 @@ func TestAPausedRollout(t *testing.T) {
 	}
 	s.change(paused(true))
 	s.runFor(5 * time.Minute)
-	if s.images() != "1 2" {
-		t.Error(s.describe())
+	if got := s.images(); got != "1 2" {
+		t.Errorf("s.images(): got %q, want %q\n%s", got, "1 2", s.describe())
 	}
 }
 
@@ -86,13 +95,16 @@ func TestOnDeletePodsStayUntilSomebodyDeletesThem(t *testing.T) {
 	s := started(t, makeSet(onDelete), everything, "n1", "n2")
 	s.change(image("agent:2"))
 	s.runFor(5 * time.Minute)
-	if s.images() != "1 1" {
-		t.Error(s.describe())
+	if got := s.images(); got != "1 1" {
+		t.Errorf("s.images(): got %q, want %q\n%s", got, "1 1", s.describe())
 	}
 	s.EndGracefully(podKey(s.only(t, "n1").Name))
 	s.runFor(time.Minute)
-	if s.images() != "2 1" || s.set().Status.UpdatedNumberScheduled != 1 {
-		t.Error(s.describe())
+	if got := s.images(); got != "2 1" {
+		t.Errorf("s.images(): got %q, want %q\n%s", got, "2 1", s.describe())
+	}
+	if got := s.set().Status.UpdatedNumberScheduled; got != 1 {
+		t.Errorf("s.set().Status.UpdatedNumberScheduled: got %d, want 1\n%s", got, s.describe())
 	}
 }
 

@@ -34,9 +34,15 @@ func TestConflictsOfTheStatus(t *testing.T) {
 	s.change(func(set *appsv1beta1.DaemonSet) { set.Spec.MinReadySeconds = 1 })
 	s.addNode("n3", nil)
 	s.runFor(time.Minute)
-	if is := s.set().Status; !meddled || is.DesiredNumberScheduled != 3 || is.NumberAvailable != 3 ||
-		is.ObservedGeneration != s.set().Generation ||
-		s.set().Labels["changed"] == "" {
-		t.Errorf("%+v", is)
+	if is := s.set().Status; !meddled {
+		t.Errorf("meddled: got false, want true\n%+v", is)
+	} else if is.DesiredNumberScheduled != 3 {
+		t.Errorf("is.DesiredNumberScheduled: got %d, want 3\n%+v", is.DesiredNumberScheduled, is)
+	} else if is.NumberAvailable != 3 {
+		t.Errorf("is.NumberAvailable: got %d, want 3\n%+v", is.NumberAvailable, is)
+	} else if want := s.set().Generation; is.ObservedGeneration != want {
+		t.Errorf("is.ObservedGeneration: got %d, want %d\n%+v", is.ObservedGeneration, want, is)
+	} else if got := s.set().Labels["changed"]; got == "" {
+		t.Errorf("s.set().Labels[\"changed\"]: got nothing, want some text\n%+v", is)
 	}
 }

@@ -110,20 +110,27 @@ func TestPodsAreInjectedInGrowingBatches(t *testing.T) {
 		return nil
 	}
 	done, err := s.pass()
-	if err != nil || s.treated() != "p00 p02" {
-		t.Fatalf("%v, treated %s", err, s.treated())
+	if err != nil {
+		t.Fatalf("unexpected error: %v; %v, treated %s", err, err, s.treated())
+	} else if got := s.treated(); got != "p00 p02" {
+		t.Fatalf("s.treated(): got %q, want %q; %v, treated %s", got, "p00 p02", err, s.treated())
 	}
-	if done.After <= 0 || done.After > time.Second {
-		t.Errorf("again in %s", done.After)
+	if done.After <= 0 {
+		t.Errorf("done.After: got %v, want more than 0", done.After)
+	}
+	if done.After > time.Second {
+		t.Errorf("done.After: got %v, want at most %v", done.After, time.Second)
 	}
 	want := []string{"Normal Injected: added the ephemeral containers to p00", "Normal Injected: added the ephemeral containers to p02",
 		`Warning CreateFailed: the ephemeral containers could not be added to p01: pods "p01" is forbidden: pod security`}
 	if !slices.Equal(s.events, want) {
-		t.Errorf("%q", s.events)
+		t.Errorf("s.events: got %q, want %q", s.events, want)
 	}
 	for range 3 { // it is held, and the others are not
-		if _, err := s.pass(); err != nil || s.treated() != "p00 p02 p03 p04 p05 p06 p07 p08 p09" {
-			t.Fatalf("%v, treated %s", err, s.treated())
+		if _, err := s.pass(); err != nil {
+			t.Fatalf("unexpected error: %v; %v, treated %s", err, err, s.treated())
+		} else if got := s.treated(); got != "p00 p02 p03 p04 p05 p06 p07 p08 p09" {
+			t.Fatalf("s.treated(): got %q, want %q; %v, treated %s", got, "p00 p02 p03 p04 p05 p06 p07 p08 p09", err, s.treated())
 		}
 	}
 	if n := len(s.events); n != 6 { // of 1, 2 and 4 more
@@ -131,17 +138,21 @@ func TestPodsAreInjectedInGrowingBatches(t *testing.T) {
 	}
 	refuse = false
 	s.Pass(time.Second)
-	if _, err := s.pass(); err != nil || s.treated() != "p00 p01 p02 p03 p04 p05 p06 p07 p08 p09" {
-		t.Fatalf("%v, treated %s", err, s.treated())
+	if _, err := s.pass(); err != nil {
+		t.Fatalf("unexpected error: %v; %v, treated %s", err, err, s.treated())
+	} else if got := s.treated(); got != "p00 p01 p02 p03 p04 p05 p06 p07 p08 p09" {
+		t.Fatalf("s.treated(): got %q, want %q; %v, treated %s", got, "p00 p01 p02 p03 p04 p05 p06 p07 p08 p09", err, s.treated())
 	}
 	for _, w := range s.Writes {
 		if w.Key.Kind == "Pod" && w.Subresource != subresource {
-			t.Errorf("%+v", w)
+			t.Errorf("w.Subresource: got %q, want %q\n%+v", w.Subresource, subresource, w)
 		}
 	}
 	for _, pod := range s.List("Pod", false) {
-		if c := pod.(*corev1.Pod).Spec.EphemeralContainers; len(c) != 2 || c[1].Name != "two" {
-			t.Errorf("%+v", c)
+		if c := pod.(*corev1.Pod).Spec.EphemeralContainers; len(c) != 2 {
+			t.Errorf("len(c): got %d, want 2\n%+v", len(c), c)
+		} else if c[1].Name != "two" {
+			t.Errorf("c[1].Name: got %q, want %q\n%+v", c[1].Name, "two", c)
 		}
 	}
 }
@@ -163,8 +174,14 @@ func TestEverythingIsRefused(t *testing.T) {
 		}
 		s.Pass(100 * time.Millisecond)
 	}
-	if asked < 10 || asked > 20 || len(s.events) > asked {
-		t.Errorf("asked %d times, %d events", asked, len(s.events))
+	if asked < 10 {
+		t.Errorf("asked: got %d, want at least 10", asked)
+	}
+	if asked > 20 {
+		t.Errorf("asked: got %d, want at most 20", asked)
+	}
+	if len(s.events) > asked {
+		t.Errorf("len(s.events): got %d, want at most %d", len(s.events), asked)
 	}
 }
 
@@ -212,17 +229,36 @@ func TestWithoutTheSubresourceTheJobIsInError(t *testing.T) {
 			return nil
 		}
 		done, err := s.pass()
-		if status := &s.job().Status; err != nil || status.Phase != "Error" || status.Conditions[1].Type != "JobError" || status.CompletionTime != nil ||
-			!strings.Contains(status.Conditions[1].Message, "no pods/ephemeralcontainers") {
-			t.Errorf("%s: %v %+v", name, err, status)
+		if status := &s.job().Status; err != nil {
+			t.Errorf("%s: unexpected error: %v\n%+v", name, err, status)
+		} else if status.Phase != "Error" {
+			t.Errorf("%s: status.Phase: got %q, want %q\n%v\n%+v", name, status.Phase, "Error", err, status)
+		} else if status.Conditions[1].Type != "JobError" {
+			t.Errorf("%s: status.Conditions[1].Type: got %q, want %q\n%v\n%+v", name, status.Conditions[1].Type, "JobError", err, status)
+		} else if status.CompletionTime != nil {
+			t.Errorf("%s: status.CompletionTime: got %v, want nil\n%v\n%+v", name, status.CompletionTime, err, status)
+		} else if !strings.Contains(status.Conditions[1].Message, "no pods/ephemeralcontainers") {
+			t.Errorf("%s: status.Conditions[1].Message: got %q, want it to contain %q\n%v\n%+v", name, status.Conditions[1].Message,
+				"no pods/ephemeralcontainers", err, status)
 		}
-		if done.After > time.Minute || done.After <= 0 || asked != 1 {
-			t.Errorf("%s: asked %d times, again in %s", name, asked, done.After)
+		if done.After > time.Minute {
+			t.Errorf("%s: done.After: got %v, want at most %v", name, done.After, time.Minute)
+		}
+		if done.After <= 0 {
+			t.Errorf("%s: done.After: got %v, want more than 0", name, done.After)
+		}
+		if asked != 1 {
+			t.Errorf("%s: asked: got %d, want 1", name, asked)
 		}
 		writes := len(s.Writes)
 		s.Pass(time.Minute)
-		if _, err := s.pass(); err != nil || asked != 2 || len(s.Writes) != writes {
-			t.Errorf("%s: %v, asked %d times, %d writes", name, err, asked, len(s.Writes)-writes)
+		if _, err := s.pass(); err != nil {
+			t.Errorf("%s: unexpected error: %v; %v, asked %d times, %d writes", name, err, err, asked, len(s.Writes)-writes)
+		} else if asked != 2 {
+			t.Errorf("%s: asked: got %d, want 2; %v, asked %d times, %d writes", name, asked, err, asked, len(s.Writes)-writes)
+		} else if len(s.Writes) != writes {
+			t.Errorf("%s: len(s.Writes): got %d, want %d; %v, asked %d times, %d writes", name, len(s.Writes), writes, err, asked,
+				len(s.Writes)-writes)
 		}
 	}
 	// A pod that is not there is something else.
@@ -233,8 +269,12 @@ func TestWithoutTheSubresourceTheJobIsInError(t *testing.T) {
 		}
 		return nil
 	}
-	if done, err := s.pass(); err != nil || s.job().Status.Phase != "Waiting" || done.After != reconcile.RetrySoon {
-		t.Errorf("%v %+v %s", err, s.job().Status, done.After)
+	if done, err := s.pass(); err != nil {
+		t.Errorf("unexpected error: %v\n%+v\n%s", err, s.job().Status, done.After)
+	} else if got := s.job().Status.Phase; got != "Waiting" {
+		t.Errorf("s.job().Status.Phase: got %q, want %q\n%v\n%+v\n%s", got, "Waiting", err, s.job().Status, done.After)
+	} else if done.After != reconcile.RetrySoon {
+		t.Errorf("done.After: got %v, want %v\n%v\n%+v", done.After, reconcile.RetrySoon, err, s.job().Status)
 	}
 }
 
@@ -257,14 +297,23 @@ func TestInvalidContainersAreTriedOnce(t *testing.T) {
 		}
 		s.Pass(time.Minute)
 	}
-	if s.treated() != "p01" || asked != 1 {
-		t.Fatalf("treated %s, asked %d times", s.treated(), asked)
+	if got := s.treated(); got != "p01" {
+		t.Fatalf("s.treated(): got %q, want %q", got, "p01")
+	}
+	if asked != 1 {
+		t.Fatalf("asked: got %d, want 1", asked)
 	}
 	s.Change(podKey("p01"), func(o client.Object) {
 		o.(*corev1.Pod).Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{Name: "dump", State: *Ended(0)}}
 	})
-	if _, err := s.pass(); err != nil || s.job().Status.Phase != "Failed" || s.job().Status.Failed != 1 || s.job().Status.Succeeded != 1 {
-		t.Errorf("%v %+v", err, s.job().Status)
+	if _, err := s.pass(); err != nil {
+		t.Errorf("unexpected error: %v\n%+v", err, s.job().Status)
+	} else if got := s.job().Status.Phase; got != "Failed" {
+		t.Errorf("s.job().Status.Phase: got %q, want %q\n%v\n%+v", got, "Failed", err, s.job().Status)
+	} else if got := s.job().Status.Failed; got != 1 {
+		t.Errorf("s.job().Status.Failed: got %d, want 1\n%v\n%+v", got, err, s.job().Status)
+	} else if got := s.job().Status.Succeeded; got != 1 {
+		t.Errorf("s.job().Status.Succeeded: got %d, want 1\n%v\n%+v", got, err, s.job().Status)
 	}
 	policy := apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "p00", nil)
 	policy.ErrStatus.Details.Causes = []metav1.StatusCause{{Message: "denied"}}
@@ -286,8 +335,11 @@ func TestPodsWithATakenNameAreLeftOut(t *testing.T) {
 	}
 	want := []string{"Normal Injected: added the ephemeral containers to c",
 		"Warning NameTaken: 2 pods have an ephemeral container of the same name from somebody else, and are left out: a, b"}
-	if !slices.Equal(s.events, want) || s.job().Status.Matches != 1 {
-		t.Errorf("%q %+v", s.events, s.job().Status)
+	if !slices.Equal(s.events, want) {
+		t.Errorf("s.events: got %q, want %q\n%+v", s.events, want, s.job().Status)
+	}
+	if got := s.job().Status.Matches; got != 1 {
+		t.Errorf("s.job().Status.Matches: got %d, want 1\n%+v", got, s.job().Status)
 	}
 }
 
@@ -298,8 +350,10 @@ func TestLifeOfAJob(t *testing.T) {
 	job := Job()
 	job.Finalizers = []string{"mine"}
 	s := newStage(t, job, Pod("a"))
-	if _, err := s.pass(); err != nil || !slices.Equal(s.job().Finalizers, []string{"mine", pub.EphemeralContainersCleanup}) {
-		t.Fatalf("%v %v", err, s.job().Finalizers)
+	if _, err := s.pass(); err != nil {
+		t.Fatalf("unexpected error: %v\n%v", err, s.job().Finalizers)
+	} else if got := s.job().Finalizers; !slices.Equal(got, []string{"mine", pub.EphemeralContainersCleanup}) {
+		t.Fatalf("s.job().Finalizers: got %q, want %q\n%v", got, []string{"mine", pub.EphemeralContainersCleanup}, err)
 	}
 	gauge := func(phase string) float64 { return testutil.ToFloat64(s.r.meters.jobs.WithLabelValues(phase)) }
 	if gauge("Waiting") != 1 {
@@ -308,29 +362,47 @@ func TestLifeOfAJob(t *testing.T) {
 	s.Change(podKey("a"), func(o client.Object) {
 		o.(*corev1.Pod).Status.EphemeralContainerStatuses = []corev1.ContainerStatus{{Name: "dump", State: *Ended(0)}}
 	})
-	if done, err := s.pass(); err != nil || s.job().Status.Phase != "Succeeded" || done.After <= 0 {
-		t.Fatalf("%v %+v", err, s.job().Status)
+	if done, err := s.pass(); err != nil {
+		t.Fatalf("unexpected error: %v\n%+v", err, s.job().Status)
+	} else if got := s.job().Status.Phase; got != "Succeeded" {
+		t.Fatalf("s.job().Status.Phase: got %q, want %q\n%v\n%+v", got, "Succeeded", err, s.job().Status)
+	} else if done.After <= 0 {
+		t.Fatalf("done.After: got %v, want more than 0\n%v\n%+v", done.After, err, s.job().Status)
 	}
-	if gauge("Waiting") != 0 || gauge("Succeeded") != 1 || testutil.ToFloat64(s.r.meters.pods.WithLabelValues("succeeded")) != 1 ||
-		testutil.ToFloat64(s.r.meters.pods.WithLabelValues("failed")) != 0 {
-		t.Error("the end is not counted")
+	if got := gauge("Waiting"); got != 0 {
+		t.Errorf(`the end is not counted: gauge("Waiting"): got %v, want 0`, got)
+	}
+	if got := gauge("Succeeded"); got != 1 {
+		t.Errorf(`the end is not counted: gauge("Succeeded"): got %v, want 1`, got)
+	}
+	if got := testutil.ToFloat64(s.r.meters.pods.WithLabelValues("succeeded")); got != 1 {
+		t.Errorf(`the end is not counted: testutil.ToFloat64(s.r.meters.pods.WithLabelValues("succeeded")): got %v, want 1`, got)
+	}
+	if got := testutil.ToFloat64(s.r.meters.pods.WithLabelValues("failed")); got != 0 {
+		t.Errorf(`the end is not counted: testutil.ToFloat64(s.r.meters.pods.WithLabelValues("failed")): got %v, want 0`, got)
 	}
 	if last := s.events[len(s.events)-1]; last != "Normal Succeeded: all containers ended with 0 in 1 pod" {
-		t.Error(last)
+		t.Errorf("s.events[len(s.events)-1]: got %q, want %q", last, "Normal Succeeded: all containers ended with 0 in 1 pod")
 	}
-	if done, err := s.pass(); err != nil || done.After != 1800*time.Second {
-		t.Fatalf("%v, again in %s", err, done.After)
+	if done, err := s.pass(); err != nil {
+		t.Fatalf("unexpected error: %v; %v, again in %s", err, err, done.After)
+	} else if done.After != 1800*time.Second {
+		t.Fatalf("done.After: got %v, want %v; %v, again in %s", done.After, 1800*time.Second, err, done.After)
 	}
 	s.Pass(1800 * time.Second)
-	if _, err := s.pass(); err != nil || s.job().DeletionTimestamp == nil {
-		t.Fatalf("%v %+v", err, s.job())
+	if _, err := s.pass(); err != nil {
+		t.Fatalf("unexpected error: %v\n%+v", err, s.job())
+	} else if got := s.job().DeletionTimestamp; got == nil {
+		t.Fatalf("s.job().DeletionTimestamp: got nil, want a value\n%v\n%+v", err, s.job())
 	}
 	s.r.Pods.Add(broken{})
 	if _, err := s.r.plan(t.Context(), Job()); err == nil {
 		t.Fatal("pods can be listed")
 	}
-	if _, err := s.pass(); err != nil || !slices.Equal(s.job().Finalizers, []string{"mine"}) {
-		t.Fatalf("%v %v", err, s.job().Finalizers)
+	if _, err := s.pass(); err != nil {
+		t.Fatalf("unexpected error: %v\n%v", err, s.job().Finalizers)
+	} else if got := s.job().Finalizers; !slices.Equal(got, []string{"mine"}) {
+		t.Fatalf("s.job().Finalizers: got %q, want %q\n%v", got, []string{"mine"}, err)
 	}
 	s.r.meters.forget(types.NamespacedName{Namespace: "shop", Name: "dump"})
 	if gauge("Succeeded") != 0 {
@@ -338,8 +410,11 @@ func TestLifeOfAJob(t *testing.T) {
 	}
 	s.r.meters.set(types.NamespacedName{}, "x")
 	s.r.meters.phase(types.NamespacedName{}, &appsv1alpha1.EphemeralJob{Status: appsv1alpha1.EphemeralJobStatus{Phase: "anything"}}, &ephemeraljob.Plan{})
-	if gauge("anything") != 0 || gauge("Unknown") != 1 {
-		t.Error("a phase that somebody else wrote is a metric")
+	if got := gauge("anything"); got != 0 {
+		t.Errorf(`a phase that somebody else wrote is a metric: gauge("anything"): got %v, want 0`, got)
+	}
+	if got := gauge("Unknown"); got != 1 {
+		t.Errorf(`a phase that somebody else wrote is a metric: gauge("Unknown"): got %v, want 1`, got)
 	}
 }
 
@@ -356,8 +431,12 @@ func TestNothingIsWrittenAtRest(t *testing.T) {
 			s.Pass(time.Second)
 		}
 		status := &s.job().Status
-		if status.StartTime == nil || status.Conditions[0].Type != "Initialized" || len(s.job().Status.Conditions) > 2 {
-			t.Errorf("%s: %+v", name, status)
+		if status.StartTime == nil {
+			t.Errorf("%s: status.StartTime: got nil, want a value\n%+v", name, status)
+		} else if status.Conditions[0].Type != "Initialized" {
+			t.Errorf("%s: status.Conditions[0].Type: got %q, want %q\n%+v", name, status.Conditions[0].Type, "Initialized", status)
+		} else if got := len(s.job().Status.Conditions); got > 2 {
+			t.Errorf("%s: len(s.job().Status.Conditions): got %d, want at most 2\n%+v", name, got, status)
 		}
 		writes := len(s.Writes)
 		for range 5 {
@@ -367,7 +446,7 @@ func TestNothingIsWrittenAtRest(t *testing.T) {
 			s.Pass(time.Hour)
 		}
 		if len(s.Writes) != writes {
-			t.Errorf("%s: %+v", name, s.Writes[writes:])
+			t.Errorf("%s: len(s.Writes): got %d, want %d\n%+v", name, len(s.Writes), writes, s.Writes[writes:])
 		}
 	}
 }
@@ -390,12 +469,18 @@ func TestEventsOfJobsAndPodsCallTheController(t *testing.T) {
 	if change(func(j *appsv1alpha1.EphemeralJob) { j.Status.Phase = "Running" }) {
 		t.Error("a status calls")
 	}
-	if !change(func(j *appsv1alpha1.EphemeralJob) { j.Generation++ }) || !change(func(j *appsv1alpha1.EphemeralJob) { j.DeletionTimestamp = &metav1.Time{} }) ||
-		!change(func(j *appsv1alpha1.EphemeralJob) { j.Finalizers = nil }) {
-		t.Error("a change does not call")
+	if !change(func(j *appsv1alpha1.EphemeralJob) { j.Generation++ }) {
+		t.Error("a change does not call: change(func(j *appsv1alpha1.EphemeralJob) { j.Generation++ }): got false, want true")
+	} else if !change(func(j *appsv1alpha1.EphemeralJob) { j.DeletionTimestamp = &metav1.Time{} }) {
+		t.Error("a change does not call: change(func(j *appsv1alpha1.EphemeralJob) { j.DeletionTimestamp = &metav1.Time{} }): got false, want true")
+	} else if !change(func(j *appsv1alpha1.EphemeralJob) { j.Finalizers = nil }) {
+		t.Error("a change does not call: change(func(j *appsv1alpha1.EphemeralJob) { j.Finalizers = nil }): got false, want true")
 	}
-	if !jobEvents.Create(event.CreateEvent{Object: Job()}) || !jobEvents.Delete(event.DeleteEvent{Object: Job()}) {
-		t.Error("creation or deletion does not call")
+	if !jobEvents.Create(event.CreateEvent{Object: Job()}) {
+		t.Error("creation or deletion does not call: jobEvents.Create(event.CreateEvent{Object: Job()}): got false, want true")
+	}
+	if !jobEvents.Delete(event.DeleteEvent{Object: Job()}) {
+		t.Error("creation or deletion does not call: jobEvents.Delete(event.DeleteEvent{Object: Job()}): got false, want true")
 	}
 
 	s := newStage(t, Job())

@@ -121,8 +121,10 @@ func TestOneRefusedPodHoldsNoOthers(t *testing.T) {
 			}
 			b.Answer = nil
 			b.let(2 * time.Minute)
-			if job, _ := b.Get(jobKey).(*appsv1alpha1.EphemeralJob); job == nil || job.Status.Phase != appsv1alpha1.EphemeralJobSucceeded {
-				t.Errorf("%+v", job.Status)
+			if job, _ := b.Get(jobKey).(*appsv1alpha1.EphemeralJob); job == nil {
+				t.Errorf("b.Get(jobKey).(*appsv1alpha1.EphemeralJob): got nil, want a value\n%+v", job.Status)
+			} else if job.Status.Phase != appsv1alpha1.EphemeralJobSucceeded {
+				t.Errorf("job.Status.Phase: got %q, want %q\n%+v", job.Status.Phase, appsv1alpha1.EphemeralJobSucceeded, job.Status)
 			}
 		})
 	}
@@ -142,7 +144,11 @@ func TestStartWithCachesThatLag(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.let(time.Minute)
-	if got, _ := b.Get(jobKey).(*appsv1alpha1.EphemeralJob); got.Status.Phase != appsv1alpha1.EphemeralJobSucceeded || got.Status.Succeeded != 2 {
-		t.Errorf("%+v", got.Status)
+	got, _ := b.Get(jobKey).(*appsv1alpha1.EphemeralJob)
+	if got.Status.Phase != appsv1alpha1.EphemeralJobSucceeded {
+		t.Errorf("got.Status.Phase: got %q, want %q\n%+v", got.Status.Phase, appsv1alpha1.EphemeralJobSucceeded, got.Status)
+	}
+	if got.Status.Succeeded != 2 {
+		t.Errorf("got.Status.Succeeded: got %d, want 2\n%+v", got.Status.Succeeded, got.Status)
 	}
 }

@@ -364,7 +364,7 @@ func TestSimulatedEphemeralJobs(t *testing.T) {
 				r.user()
 			}
 			if r.failure != "" {
-				t.Fatal(r.failure)
+				t.Fatalf("r.failure: got %q, want %q", r.failure, "")
 			}
 		}
 		if job := r.job(); job != nil && job.Status.CompletionTime == nil { // let it end
@@ -381,8 +381,10 @@ func TestSimulatedEphemeralJobs(t *testing.T) {
 			r.Queue.Add()
 		}
 		r.eager = true
-		if err := r.Settle(3000); err != nil || r.failure != "" {
-			t.Fatalf("%v %s", err, r.failure)
+		if err := r.Settle(3000); err != nil {
+			t.Fatalf("r.Settle(3000): unexpected error: %v\n%s", err, r.failure)
+		} else if r.failure != "" {
+			t.Fatalf("r.failure: got %q, want %q\n%v", r.failure, "", err)
 		}
 		if job := r.job(); job != nil {
 			t.Fatalf("SEED=%d: the job stays: %s", seed, r.describe())

@@ -96,15 +96,21 @@ func TestNodeImageOfANode(t *testing.T) {
 		t.Errorf("IMG-051: too early: %v", err)
 	}
 	now = imagepulltest.Noon.Add(30 * time.Second)
-	if err := pass(); err != nil || image.Labels["pool"] != "web" {
-		t.Fatalf("%v %v", err, image.Labels)
+	if err := pass(); err != nil {
+		t.Fatalf("pass(): unexpected error: %v\n%v", err, image.Labels)
+	} else if image.Labels["pool"] != "web" {
+		t.Fatalf("image.Labels[\"pool\"]: got %q, want %q\n%v\n%v", image.Labels["pool"], "web", err, image.Labels)
 	}
 	node.Labels = map[string]string{"pool": "db"}
 	if err := c.Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
-	if err := pass(); err != nil || len(image.Labels) != 1 || image.Labels["pool"] != "db" {
-		t.Errorf("IMG-053: %v %v", err, image.Labels)
+	if err := pass(); err != nil {
+		t.Errorf("IMG-053: pass(): unexpected error: %v\n%v", err, image.Labels)
+	} else if len(image.Labels) != 1 {
+		t.Errorf("IMG-053: len(image.Labels): got %d, want 1\n%v\n%v", len(image.Labels), err, image.Labels)
+	} else if image.Labels["pool"] != "db" {
+		t.Errorf("IMG-053: image.Labels[\"pool\"]: got %q, want %q\n%v\n%v", image.Labels["pool"], "db", err, image.Labels)
 	}
 	image.Spec.Images = imagepulltest.Tagged("n").Spec.Images
 	image.Spec.Images["app"].Tags[0].OwnerReferences = append(image.Spec.Images["app"].Tags[0].OwnerReferences,
@@ -113,8 +119,10 @@ func TestNodeImageOfANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	now = imagepulltest.Noon.Add(10 * time.Minute)
-	if err := pass(); err != nil || image.Status.Failed != 1 {
-		t.Errorf("IMG-058: %v %+v", err, image.Status)
+	if err := pass(); err != nil {
+		t.Errorf("IMG-058: pass(): unexpected error: %v\n%+v", err, image.Status)
+	} else if image.Status.Failed != 1 {
+		t.Errorf("IMG-058: image.Status.Failed: got %d, want 1\n%v\n%+v", image.Status.Failed, err, image.Status)
 	}
 	const note = ": PullImageFailed image app:1 on node n: node has not responded for a long time"
 	if diff := cmp.Diff([]string{"ImagePullJob warm" + note, "NodeImage n" + note, "Other o" + note}, events.take()); diff != "" {
@@ -177,8 +185,10 @@ func TestNodesOfJobs(t *testing.T) {
 		for _, node := range nodes {
 			got = append(got, node.Name)
 		}
-		if err != nil || strings.Join(got, " ") != want {
-			t.Errorf("%s: %v %v", name, got, err)
+		if err != nil {
+			t.Errorf("%s: unexpected error: %v\n%v", name, err, got)
+		} else if strings.Join(got, " ") != want {
+			t.Errorf("%s: got %q, want %q\n%v", name, strings.Join(got, " "), want, err)
 		}
 	}
 	check("IMG-072 no selector", func(*appsv1beta1.ImagePullJob) {}, "n1 n2 n3 n4")
@@ -250,20 +260,29 @@ func TestSecretsNeedTheirNamespace(t *testing.T) {
 	if _, err := loop.Reconcile(t.Context(), request); err == nil {
 		t.Error("no error, so no other try")
 	}
-	if got := events.take(); len(got) != 1 || !strings.Contains(got[0], "ImagePullJob warm: FailedSyncSecrets") ||
-		!strings.Contains(got[0], `"config" not found`) {
-		t.Errorf("%v", got)
+	if got := events.take(); len(got) != 1 {
+		t.Errorf("len(got): got %d, want 1\n%v", len(got), got)
+	} else if !strings.Contains(got[0], "ImagePullJob warm: FailedSyncSecrets") {
+		t.Errorf("got[0]: got %q, want it to contain %q\n%v", got[0], "ImagePullJob warm: FailedSyncSecrets", got)
+	} else if !strings.Contains(got[0], `"config" not found`) {
+		t.Errorf("got[0]: got %q, want it to contain %q\n%v", got[0], `"config" not found`, got)
 	}
 	node := &appsv1beta1.NodeImage{}
-	if err := c.Get(t.Context(), types.NamespacedName{Name: "n"}, node); err != nil || len(node.Spec.Images) != 0 {
-		t.Errorf("assigned without its secret: %v %v", err, node.Spec.Images)
+	if err := c.Get(t.Context(), types.NamespacedName{Name: "n"}, node); err != nil {
+		t.Errorf("assigned without its secret: c.Get(t.Context(), types.NamespacedName{Name: \"n\"}, node): unexpected error: %v\n%v", err,
+			node.Spec.Images)
+	} else if len(node.Spec.Images) != 0 {
+		t.Errorf("assigned without its secret: len(node.Spec.Images): got %d, want 0\n%v\n%v", len(node.Spec.Images), err, node.Spec.Images)
 	}
 	missing = false
 	if _, err := loop.Reconcile(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Get(t.Context(), types.NamespacedName{Name: "n"}, node); err != nil || len(node.Spec.Images["app"].PullSecrets) != 1 {
-		t.Errorf("%v %v", err, node.Spec.Images)
+	if err := c.Get(t.Context(), types.NamespacedName{Name: "n"}, node); err != nil {
+		t.Errorf("c.Get(t.Context(), types.NamespacedName{Name: \"n\"}, node): unexpected error: %v\n%v", err, node.Spec.Images)
+	} else if len(node.Spec.Images["app"].PullSecrets) != 1 {
+		t.Errorf("len(node.Spec.Images[\"app\"].PullSecrets): got %d, want 1\n%v\n%v", len(node.Spec.Images["app"].PullSecrets), err,
+			node.Spec.Images)
 	}
 	if got := testutil.ToFloat64(m.copies); got != 1 { // IMG-205
 		t.Errorf("%v copies are counted", got)
@@ -313,8 +332,11 @@ func TestDeletionWithoutTheNamespace(t *testing.T) {
 			loop := r.loop(nil)
 			_, err := loop.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)})
 			got := c.Get(t.Context(), client.ObjectKeyFromObject(job), job)
-			if apierrors.IsNotFound(got) != test.deleted || (err == nil) != test.deleted {
-				t.Errorf("%v, then %v", err, got)
+			if apierrors.IsNotFound(got) != test.deleted {
+				t.Errorf("apierrors.IsNotFound(got): got %t, want %t; %v, then %v", apierrors.IsNotFound(got), test.deleted, err, got)
+			}
+			if (err == nil) != test.deleted {
+				t.Errorf("err == nil: got %t, want %t; %v, then %v", err == nil, test.deleted, err, got)
 			}
 		})
 	}
@@ -351,10 +373,10 @@ func TestListTellsWhatItDoes(t *testing.T) {
 		t.Helper()
 		_, err := loop.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(list)})
 		if (err != nil) != (failing != nil) {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: err != nil: got %t, want %t\n%v", what, err != nil, failing != nil, err)
 		}
 		if diff := cmp.Diff(want, events.take()); diff != "" {
-			t.Errorf("%s: %s", what, diff)
+			t.Errorf("%s: events.take() (-want +got):\n%s", what, diff)
 		}
 	}
 	change := func(images ...string) {
@@ -404,7 +426,7 @@ func TestJobsAndResultsAreCounted(t *testing.T) {
 	}
 	for result, want := range map[string]float64{"succeeded": 5, "failed": 2} {
 		if got := testutil.ToFloat64(m.results.WithLabelValues("ImageListPullJob", result)); got != want {
-			t.Errorf("%s: %v", result, got)
+			t.Errorf("%s: got %v, want %v", result, got, want)
 		}
 	}
 	m.forget(client.ObjectKeyFromObject(own))
@@ -412,8 +434,10 @@ func TestJobsAndResultsAreCounted(t *testing.T) {
 		t.Errorf("%v run, none is left", got)
 	}
 	for _, collector := range m.all() {
-		if problems, err := testutil.CollectAndLint(collector); err != nil || len(problems) != 0 {
-			t.Errorf("%v %v", problems, err)
+		if problems, err := testutil.CollectAndLint(collector); err != nil {
+			t.Errorf("unexpected error: %v\n%v", err, problems)
+		} else if len(problems) != 0 {
+			t.Errorf("len(problems): got %d, want 0\n%v\n%v", len(problems), problems, err)
 		}
 	}
 }

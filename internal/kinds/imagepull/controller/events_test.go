@@ -84,8 +84,10 @@ func TestOneTagConcernsItsJobsOnly(t *testing.T) {
 			progressed.Status.Pulling = 3
 			handle.Update(t.Context(), event.UpdateEvent{ObjectOld: after, ObjectNew: progressed}, q)
 		}
-		if got := settled(); len(got) != 1 || got[0] != "job-7" {
-			t.Errorf("%d passes: %v", len(got), got)
+		if got := settled(); len(got) != 1 {
+			t.Errorf("len(got): got %d, want 1; %d passes: %v", len(got), len(got), got)
+		} else if got[0] != "job-7" {
+			t.Errorf("got[0]: got %q, want %q; %d passes: %v", got[0], "job-7", len(got), got)
 		}
 		same := &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: appsv1beta1.NodeImageSpec{Images: images}}
 		touched := same.DeepCopy()
@@ -106,9 +108,12 @@ func TestOneTagConcernsItsJobsOnly(t *testing.T) {
 		}
 		handle.Create(t.Context(), event.CreateEvent{Object: same}, q)
 		handle.Delete(t.Context(), event.DeleteEvent{Object: same}, q)
-		if got := settled(); len(got) != jobs || slices.Contains(got, narrow.Name) {
-			t.Errorf("IMG-075: a node that comes and goes concerns %d jobs, among them one that does not select it: %v", len(got),
-				slices.Contains(got, narrow.Name))
+		got := settled()
+		if len(got) != jobs {
+			t.Errorf("IMG-075: len(got): got %d, want %d", len(got), jobs)
+		}
+		if slices.Contains(got, narrow.Name) {
+			t.Errorf("IMG-075: settled(): got %q, want it not to contain %q", got, narrow.Name)
 		}
 		touched.Labels = map[string]string{"pool": "web"}
 		handle.Update(t.Context(), event.UpdateEvent{ObjectOld: same, ObjectNew: touched}, q)
@@ -221,8 +226,12 @@ func TestJobRunsToItsEnd(t *testing.T) {
 			if owned < 0 {
 				continue
 			}
-			if len(node.Spec.Images["app"].PullSecrets) != 1 || node.Spec.Images["app"].PullSecrets[0].Mode != "batch" {
-				t.Errorf("IMG-118: %+v", node.Spec.Images["app"].PullSecrets)
+			if len(node.Spec.Images["app"].PullSecrets) != 1 {
+				t.Errorf("IMG-118: len(node.Spec.Images[\"app\"].PullSecrets): got %d, want 1\n%+v", len(node.Spec.Images["app"].PullSecrets),
+					node.Spec.Images["app"].PullSecrets)
+			} else if node.Spec.Images["app"].PullSecrets[0].Mode != "batch" {
+				t.Errorf("IMG-118: node.Spec.Images[\"app\"].PullSecrets[0].Mode: got %q, want %q\n%+v", node.Spec.Images["app"].PullSecrets[0].Mode,
+					"batch", node.Spec.Images["app"].PullSecrets)
 			}
 			if imagepull.TagStatus(node, "app", "1") == nil {
 				active++
@@ -238,25 +247,50 @@ func TestJobRunsToItsEnd(t *testing.T) {
 		}
 		once.Do(func() {
 			var copied corev1.SecretList
-			if err := c.List(t.Context(), &copied, client.InNamespace("config")); err != nil || len(copied.Items) != 1 {
-				t.Fatalf("IMG-110, IMG-114, ND-067: %v %d", err, len(copied.Items))
+			if err := c.List(t.Context(), &copied, client.InNamespace("config")); err != nil {
+				t.Fatalf("IMG-110, IMG-114, ND-067: c.List(t.Context(), &copied, client.InNamespace(\"config\")): unexpected error: %v\n%d", err,
+					len(copied.Items))
+			} else if len(copied.Items) != 1 {
+				t.Fatalf("IMG-110, IMG-114, ND-067: len(copied.Items): got %d, want 1\n%v", len(copied.Items), err)
 			}
 			s := &copied.Items[0]
-			if s.Annotations[pub.SecretSource] != "shop/login" || s.Annotations[pub.SecretReferences] != "shop/warm" ||
-				s.Type != source.Type || s.Labels["gitops"] != "" || s.Immutable != nil {
-				t.Errorf("IMG-113, IMG-115, IMG-117: %+v", s)
+			if s.Annotations[pub.SecretSource] != "shop/login" {
+				t.Errorf("IMG-113, IMG-115, IMG-117: s.Annotations[pub.SecretSource]: got %q, want %q\n%+v", s.Annotations[pub.SecretSource],
+					"shop/login", s)
+			}
+			if s.Annotations[pub.SecretReferences] != "shop/warm" {
+				t.Errorf("IMG-113, IMG-115, IMG-117: s.Annotations[pub.SecretReferences]: got %q, want %q\n%+v", s.Annotations[pub.SecretReferences],
+					"shop/warm", s)
+			}
+			if s.Type != source.Type {
+				t.Errorf("IMG-113, IMG-115, IMG-117: s.Type: got %q, want %q\n%+v", s.Type, source.Type, s)
+			}
+			if s.Labels["gitops"] != "" {
+				t.Errorf("IMG-113, IMG-115, IMG-117: s.Labels[\"gitops\"]: got %q, want %q\n%+v", s.Labels["gitops"], "", s)
+			}
+			if s.Immutable != nil {
+				t.Errorf("IMG-113, IMG-115, IMG-117: s.Immutable: got a value, want nil\n%+v", s)
 			}
 		})
 	}
 	if err := c.Get(t.Context(), key, job); err != nil {
 		t.Fatal(err)
 	}
-	if s := job.Status; s.CompletionTime == nil || s.Succeeded != 4 || s.Message != "job has completed" || len(job.Finalizers) != 0 {
-		t.Errorf("IMG-092: %+v %v", s, job.Finalizers)
+	if s := job.Status; s.CompletionTime == nil {
+		t.Errorf("IMG-092: s.CompletionTime: got nil, want a value\n%+v\n%v", s, job.Finalizers)
+	} else if s.Succeeded != 4 {
+		t.Errorf("IMG-092: s.Succeeded: got %d, want 4\n%+v\n%v", s.Succeeded, s, job.Finalizers)
+	} else if s.Message != "job has completed" {
+		t.Errorf("IMG-092: s.Message: got %q, want %q\n%+v\n%v", s.Message, "job has completed", s, job.Finalizers)
+	} else if len(job.Finalizers) != 0 {
+		t.Errorf("IMG-092: len(job.Finalizers): got %d, want 0\n%+v\n%v", len(job.Finalizers), s, job.Finalizers)
 	}
 	var left corev1.SecretList
-	if err := c.List(t.Context(), &left, client.InNamespace("config")); err != nil || len(left.Items) != 0 {
-		t.Errorf("IMG-120: %v %d copies are left", err, len(left.Items))
+	if err := c.List(t.Context(), &left, client.InNamespace("config")); err != nil {
+		t.Errorf(`IMG-120: c.List(t.Context(), &left, client.InNamespace("config")): unexpected error: %v; %v %d copies are left`, err, err,
+			len(left.Items))
+	} else if len(left.Items) != 0 {
+		t.Errorf("IMG-120: len(left.Items): got %d, want 0; %v %d copies are left", len(left.Items), err, len(left.Items))
 	}
 }
 
@@ -271,31 +305,50 @@ func TestSecretsAreShared(t *testing.T) {
 	one := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.Spec.PullSecrets = []string{"login", "missing"} })
 	two := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.Name, j.Spec.PullSecrets = "cold", []string{"login"} })
 	first, missing, err := s.Sync(t.Context(), one)
-	if err != nil || len(first) != 1 || len(missing) != 1 || missing[0] != "pull secret missing does not exist in namespace shop" {
-		t.Fatalf("%v %v %v", first, missing, err)
+	if err != nil {
+		t.Fatalf("unexpected error: %v\n%v\n%v", err, first, missing)
+	} else if len(first) != 1 {
+		t.Fatalf("len(first): got %d, want 1\n%v\n%v\n%v", len(first), first, missing, err)
+	} else if len(missing) != 1 {
+		t.Fatalf("len(missing): got %d, want 1\n%v\n%v\n%v", len(missing), first, missing, err)
+	} else if missing[0] != "pull secret missing does not exist in namespace shop" {
+		t.Fatalf("missing[0]: got %q, want %q\n%v\n%v\n%v", missing[0], "pull secret missing does not exist in namespace shop", first,
+			missing, err)
 	}
 	source.Data = map[string][]byte{".dockercfg": []byte(`{"a":1}`)}
 	if err := c.Update(t.Context(), source); err != nil {
 		t.Fatal(err)
 	}
 	second, _, err := s.Sync(t.Context(), two)
-	if err != nil || len(second) != 1 || second[0] != first[0] {
-		t.Errorf("IMG-114: %v %v", second, err)
+	if err != nil {
+		t.Errorf("IMG-114: unexpected error: %v\n%v", err, second)
+	} else if len(second) != 1 {
+		t.Errorf("IMG-114: len(second): got %d, want 1\n%v\n%v", len(second), second, err)
+	} else if second[0] != first[0] {
+		t.Errorf("IMG-114: second[0]: got %+v, want %+v\n%v\n%v", second[0], first[0], second, err)
 	}
 	copied := &corev1.Secret{}
 	if err := c.Get(t.Context(), types.NamespacedName{Namespace: "config", Name: first[0].Name}, copied); err != nil {
 		t.Fatal(err)
 	}
-	if copied.Annotations[pub.SecretReferences] != "shop/cold,shop/warm" || len(copied.Data) != 1 ||
-		string(copied.Data[".dockercfg"]) != `{"a":1}` {
-		t.Errorf("IMG-116: %+v", copied)
+	if copied.Annotations[pub.SecretReferences] != "shop/cold,shop/warm" {
+		t.Errorf("IMG-116: copied.Annotations[pub.SecretReferences]: got %q, want %q\n%+v", copied.Annotations[pub.SecretReferences],
+			"shop/cold,shop/warm", copied)
+	}
+	if len(copied.Data) != 1 {
+		t.Errorf("IMG-116: len(copied.Data): got %d, want 1\n%+v", len(copied.Data), copied)
+	}
+	if string(copied.Data[".dockercfg"]) != `{"a":1}` {
+		t.Errorf("IMG-116: copied.Data[\".dockercfg\"]: got %q, want %q\n%+v", string(copied.Data[".dockercfg"]), `{"a":1}`, copied)
 	}
 	if err := s.Release(t.Context(), types.NamespacedName{Namespace: "shop", Name: "warm"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(copied), copied); err != nil ||
-		copied.Annotations[pub.SecretReferences] != "shop/cold" {
-		t.Errorf("IMG-120: %v %v", err, copied.Annotations)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(copied), copied); err != nil {
+		t.Errorf("IMG-120: unexpected error: %v\n%v", err, copied.Annotations)
+	} else if copied.Annotations[pub.SecretReferences] != "shop/cold" {
+		t.Errorf("IMG-120: copied.Annotations[pub.SecretReferences]: got %q, want %q\n%v\n%v", copied.Annotations[pub.SecretReferences],
+			"shop/cold", err, copied.Annotations)
 	}
 	if err := s.Release(t.Context(), types.NamespacedName{Namespace: "shop", Name: "cold"}); err != nil {
 		t.Fatal(err)
@@ -307,8 +360,12 @@ func TestSecretsAreShared(t *testing.T) {
 		t.Errorf("IMG-119: %v", err)
 	}
 	own := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.Namespace, j.Spec.PullSecrets = "config", []string{"foreign"} })
-	if refs, _, err := s.Sync(t.Context(), own); err != nil || len(refs) != 1 ||
-		refs[0] != (appsv1beta1.ReferenceObject{Namespace: "config", Name: "foreign"}) {
-		t.Errorf("IMG-111: %v %v", refs, err)
+	if refs, _, err := s.Sync(t.Context(), own); err != nil {
+		t.Errorf("IMG-111: unexpected error: %v\n%v", err, refs)
+	} else if len(refs) != 1 {
+		t.Errorf("IMG-111: len(refs): got %d, want 1\n%v\n%v", len(refs), refs, err)
+	} else if refs[0] != (appsv1beta1.ReferenceObject{Namespace: "config", Name: "foreign"}) {
+		t.Errorf("IMG-111: refs[0]: got %+v, want %+v\n%v\n%v", refs[0], appsv1beta1.ReferenceObject{Namespace: "config", Name: "foreign"},
+			refs, err)
 	}
 }

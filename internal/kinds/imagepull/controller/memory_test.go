@@ -29,8 +29,12 @@ func TestTheDataOfCopiesAreNotListed(t *testing.T) {
 			}})
 	job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.Namespace, j.Spec.PullSecrets = "shop", []string{"login"} })
 	s := secretsOn(c)
-	if refs, _, err := s.Sync(t.Context(), job); err != nil || len(refs) != 1 || refs[0].Name != "copy" {
-		t.Errorf("%v %v", refs, err)
+	if refs, _, err := s.Sync(t.Context(), job); err != nil {
+		t.Errorf("unexpected error: %v\n%v", err, refs)
+	} else if len(refs) != 1 {
+		t.Errorf("len(refs): got %d, want 1\n%v\n%v", len(refs), refs, err)
+	} else if refs[0].Name != "copy" {
+		t.Errorf("refs[0].Name: got %q, want %q\n%v\n%v", refs[0].Name, "copy", refs, err)
 	}
 	if err := s.Release(t.Context(), client.ObjectKeyFromObject(job)); err != nil {
 		t.Error(err)

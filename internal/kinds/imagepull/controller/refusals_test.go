@@ -69,23 +69,31 @@ func TestRefusedNodesComeLast(t *testing.T) {
 		t.Errorf("the refusal is told: %v", err)
 	}
 	for _, name := range []string{"b", "c"} {
-		if err := pass(); err != nil || !pulled(name) {
-			t.Fatalf("%s waits: %v", name, err)
+		if err := pass(); err != nil {
+			t.Fatalf("pass(): unexpected error: %v; %s waits: %v", err, name, err)
+		} else if !pulled(name) {
+			t.Fatalf("pulled(name): got false, want true; %s waits: %v", name, err)
 		}
 	}
 	if err := pass(); err == nil {
 		t.Error("a was not tried again")
 	}
 	refusal = nil
-	if err := pass(); err != nil || !pulled("a") {
-		t.Errorf("a waits: %v", err)
+	if err := pass(); err != nil {
+		t.Errorf("a waits: pass(): unexpected error: %v", err)
+	} else if !pulled("a") {
+		t.Errorf("a waits: pulled(\"a\"): got false, want true\n%v", err)
 	}
 	kept := r.memory.Of(job.UID)
-	if err := pass(); err != nil || len(kept.refused) != 0 {
-		t.Errorf("%v %v", err, kept)
+	if err := pass(); err != nil {
+		t.Errorf("pass(): unexpected error: %v\n%v", err, kept)
+	} else if len(kept.refused) != 0 {
+		t.Errorf("len(kept.refused): got %d, want 0\n%v\n%v", len(kept.refused), err, kept)
 	}
-	if err := pass(); err != nil || r.memory.Of(job.UID) == kept {
-		t.Errorf("remembered of a job that has ended: %v %v", err, kept)
+	if err := pass(); err != nil {
+		t.Errorf("remembered of a job that has ended: pass(): unexpected error: %v\n%v", err, kept)
+	} else if got := r.memory.Of(job.UID); got == kept {
+		t.Errorf("remembered of a job that has ended: r.memory.Of(job.UID): got %+v, want another value\n%v\n%v", got, err, kept)
 	}
 }
 
@@ -118,11 +126,21 @@ func TestARefusedImageHoldsUpNoOther(t *testing.T) {
 		}
 		return len(jobs.Items), err
 	}
-	if made, err := pass(); made != 0 || !apierrors.IsForbidden(err) || list.Status.StartTime == nil || list.Status.Desired != 3 {
-		t.Errorf("%d jobs, %v, %+v", made, err, list.Status)
+	if made, err := pass(); made != 0 {
+		t.Errorf("pass(): got %d, want 0; %d jobs, %v, %+v", made, made, err, list.Status)
+	} else if !apierrors.IsForbidden(err) {
+		t.Errorf("error: got %v, want one of kind Forbidden; %d jobs, %v, %+v", err, made, err, list.Status)
+	} else if list.Status.StartTime == nil {
+		t.Errorf("list.Status.StartTime: got nil, want a value; %d jobs, %v, %+v", made, err, list.Status)
+	} else if list.Status.Desired != 3 {
+		t.Errorf("list.Status.Desired: got %d, want 3; %d jobs, %v, %+v", list.Status.Desired, made, err, list.Status)
 	}
-	if made, err := pass(); made != 2 || !apierrors.IsForbidden(err) {
-		t.Errorf("%d jobs, %v", made, err)
+	made, err := pass()
+	if made != 2 {
+		t.Errorf("pass(): got %d, want 2", made)
+	}
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("error: got %v, want one of kind Forbidden", err)
 	}
 	job := &appsv1beta1.ImagePullJob{}
 	if err := c.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "all-b"}, job); err != nil {
@@ -132,15 +150,23 @@ func TestARefusedImageHoldsUpNoOther(t *testing.T) {
 	if err := c.Update(t.Context(), job); err != nil {
 		t.Fatal(err)
 	}
-	if made, err := pass(); made != 2 || !apierrors.IsForbidden(err) || list.Status.Succeeded != 1 {
-		t.Errorf("%d jobs, %v, %+v", made, err, list.Status)
+	if made, err := pass(); made != 2 {
+		t.Errorf("pass(): got %d, want 2; %d jobs, %v, %+v", made, made, err, list.Status)
+	} else if !apierrors.IsForbidden(err) {
+		t.Errorf("error: got %v, want one of kind Forbidden; %d jobs, %v, %+v", err, made, err, list.Status)
+	} else if list.Status.Succeeded != 1 {
+		t.Errorf("list.Status.Succeeded: got %d, want 1; %d jobs, %v, %+v", list.Status.Succeeded, made, err, list.Status)
 	}
 	refusal = nil
-	if made, err := pass(); made != 3 || err != nil {
-		t.Errorf("%d jobs, %v", made, err)
+	if made, err := pass(); made != 3 {
+		t.Errorf("pass(): got %d, want 3; %d jobs, %v", made, made, err)
+	} else if err != nil {
+		t.Errorf("unexpected error: %v; %d jobs, %v", err, made, err)
 	}
-	if _, err := pass(); err != nil || len(*r.refused.Of(list.UID)) != 0 {
-		t.Errorf("remembered: %v, %v", *r.refused.Of(list.UID), err)
+	if _, err := pass(); err != nil {
+		t.Errorf("remembered: unexpected error: %v\n%v", err, *r.refused.Of(list.UID))
+	} else if got := len(*r.refused.Of(list.UID)); got != 0 {
+		t.Errorf("remembered: len(*r.refused.Of(list.UID)): got %d, want 0\n%v\n%v", got, *r.refused.Of(list.UID), err)
 	}
 }
 
@@ -164,10 +190,13 @@ func TestRefusalsAreNotLookedUp(t *testing.T) {
 		job := imagepulltest.Job()
 		assigner := imagepull.Assigner{Job: job, Now: imagepulltest.Noon, Random: func() float64 { return 0 }}
 		if err := r.change(t.Context(), job.UID, node, assigner.Assign); !errors.Is(err, failure) {
-			t.Fatal(err)
+			t.Fatalf("r.change(t.Context(), job.UID, node, assigner.Assign): got %v, want %v", err, failure)
 		}
-		if err := r.Own.Settle(t.Context(), job.UID, imagepulltest.Noon); err != nil || got != reads {
-			t.Errorf("%v: %d live reads, %v", failure, got, err)
+		if err := r.Own.Settle(t.Context(), job.UID, imagepulltest.Noon); err != nil {
+			t.Errorf("%v: r.Own.Settle(t.Context(), job.UID, imagepulltest.Noon): unexpected error: %v; %d live reads, %v", failure, err, got,
+				err)
+		} else if got != reads {
+			t.Errorf("%v: got %d, want %d; %d live reads, %v", failure, got, reads, got, err)
 		}
 	}
 }
@@ -216,6 +245,6 @@ func TestTooLargeIsRefused(t *testing.T) {
 	r.took("busy", apierrors.NewInternalError(errors.New("etcdserver: request timed out")), noon)
 	r.took("n", apierrors.NewForbidden(schema.GroupResource{}, "n", errors.New("by a policy")), noon.Add(time.Hour))
 	if diff := cmp.Diff(refusals{"n": noon}, r); diff != "" {
-		t.Error(diff)
+		t.Errorf("r (-want +got):\n%s", diff)
 	}
 }

@@ -107,11 +107,17 @@ func TestSecretsComeToRest(t *testing.T) {
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(image), image); err != nil {
 				t.Fatal(err)
 			}
-			if got := image.Spec.Images["app"]; len(got.Tags) != 1 || len(got.PullSecrets) != test.refs {
-				t.Errorf("%+v", got)
+			got := image.Spec.Images["app"]
+			if len(got.Tags) != 1 {
+				t.Errorf("len(got.Tags): got %d, want 1\n%+v", len(got.Tags), got)
 			}
-			if got := strings.Join(events.take(), "\n"); (got == "") != (test.told == "") || !strings.Contains(got, test.told) {
-				t.Errorf("told: %s", got)
+			if len(got.PullSecrets) != test.refs {
+				t.Errorf("len(got.PullSecrets): got %d, want %d\n%+v", len(got.PullSecrets), test.refs, got)
+			}
+			if got := strings.Join(events.take(), "\n"); (got == "") != (test.told == "") {
+				t.Errorf("told: got == \"\": got %t, want %t\n%s", got == "", test.told == "", got)
+			} else if !strings.Contains(got, test.told) {
+				t.Errorf("told: events.take(): got %q, want it to contain %q", got, test.told)
 			}
 			var all corev1.SecretList
 			if err := c.List(t.Context(), &all, client.InNamespace("config")); err != nil {
@@ -121,8 +127,14 @@ func TestSecretsComeToRest(t *testing.T) {
 				if mine := slices.Contains(users(&s), "shop/warm"); s.Annotations[pub.SecretSource] != "" && mine != (test.refs > 0) {
 					t.Errorf("IMG-120: copy %s is used by %v", s.Name, users(&s))
 				}
-				if s.Type == corev1.SecretTypeTLS || s.Type == corev1.SecretTypeServiceAccountToken || s.Type == corev1.SecretTypeOpaque {
-					t.Errorf("IMG-123: copied: %s", s.Type)
+				if s.Type == corev1.SecretTypeTLS {
+					t.Errorf("IMG-123: copied: s.Type: got %q, want another value", s.Type)
+				}
+				if s.Type == corev1.SecretTypeServiceAccountToken {
+					t.Errorf("IMG-123: copied: s.Type: got %q, want another value", s.Type)
+				}
+				if s.Type == corev1.SecretTypeOpaque {
+					t.Errorf("IMG-123: copied: s.Type: got %q, want another value", s.Type)
 				}
 			}
 		})
@@ -154,8 +166,14 @@ func TestCopiesCannotBeFoundByTheirNames(t *testing.T) {
 	}
 	first, second := copyName(source("1b4e28ba-2fa1-41d2-883f-0016d3cca427"), 0),
 		copyName(source("6fa459ea-ee8a-4ca4-894e-db77e160355e"), 0)
-	if first == second || len(first) < len("login-")+16 || first != copyName(source("1b4e28ba-2fa1-41d2-883f-0016d3cca427"), 0) {
-		t.Errorf("%s %s", first, second)
+	if first == second {
+		t.Errorf("first: got %q, want another value\n%s", first, second)
+	}
+	if len(first) < len("login-")+16 {
+		t.Errorf("len(first): got %d, want at least %d\n%s", len(first), len("login-")+16, second)
+	}
+	if want := copyName(source("1b4e28ba-2fa1-41d2-883f-0016d3cca427"), 0); first != want {
+		t.Errorf("first: got %q, want %q\n%s", first, want, second)
 	}
 	earlier := login("config", corev1.SecretTypeDockerConfigJson)
 	earlier.Name, earlier.Annotations = "login-0a1b2c", map[string]string{pub.SecretSource: "shop/login",
@@ -163,8 +181,14 @@ func TestCopiesCannotBeFoundByTheirNames(t *testing.T) {
 	c := fakeClient(t, source("u"), earlier)
 	job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.Namespace, j.Spec.PullSecrets = "shop", []string{"login"} })
 	refs, problems, err := (secretsOn(c)).Sync(t.Context(), job)
-	if err != nil || len(problems) > 0 || len(refs) != 1 || refs[0].Name != "login-0a1b2c" {
-		t.Errorf("%v %v %v", refs, problems, err)
+	if err != nil {
+		t.Errorf("unexpected error: %v\n%v\n%v", err, refs, problems)
+	} else if len(problems) > 0 {
+		t.Errorf("problems: got %q, want none\n%v\n%v", problems, refs, err)
+	} else if len(refs) != 1 {
+		t.Errorf("len(refs): got %d, want 1\n%v\n%v\n%v", len(refs), refs, problems, err)
+	} else if refs[0].Name != "login-0a1b2c" {
+		t.Errorf("refs[0].Name: got %q, want %q\n%v\n%v\n%v", refs[0].Name, "login-0a1b2c", refs, problems, err)
 	}
 }
 
@@ -198,8 +222,10 @@ func TestACopyIsNotTakenFromAJobThatJustCame(t *testing.T) {
 			}
 			come := func(name string) {
 				t.Helper()
-				if refs, _, err := s.Sync(t.Context(), using(name)); err != nil || len(refs) != 1 {
-					t.Errorf("%s: %v %v", name, refs, err)
+				if refs, _, err := s.Sync(t.Context(), using(name)); err != nil {
+					t.Errorf("%s: unexpected error: %v\n%v", name, err, refs)
+				} else if len(refs) != 1 {
+					t.Errorf("%s: len(refs): got %d, want 1\n%v\n%v", name, len(refs), refs, err)
 				}
 			}
 			left := func() string {
@@ -216,12 +242,16 @@ func TestACopyIsNotTakenFromAJobThatJustCame(t *testing.T) {
 			}
 			come("a")
 			meanwhile = func() { come("b") } // the last user goes, another one comes
-			if err := leave(s, using("a")); !apierrors.IsConflict(err) || left() != "shop/a,shop/b" {
-				t.Errorf("%v: %s", err, left())
+			if err := leave(s, using("a")); !apierrors.IsConflict(err) {
+				t.Errorf("error: got %v, want one of kind Conflict\n%s", err, left())
+			} else if got := left(); got != "shop/a,shop/b" {
+				t.Errorf("%v: left(): got %q, want %q", err, got, "shop/a,shop/b")
 			}
 			meanwhile = func() { come("c") } // one of two goes, a third one comes
-			if err := leave(s, using("a")); !apierrors.IsConflict(err) || left() != "shop/a,shop/b,shop/c" {
-				t.Errorf("%v: %s", err, left())
+			if err := leave(s, using("a")); !apierrors.IsConflict(err) {
+				t.Errorf("error: got %v, want one of kind Conflict\n%s", err, left())
+			} else if got := left(); got != "shop/a,shop/b,shop/c" {
+				t.Errorf("%v: left(): got %q, want %q", err, got, "shop/a,shop/b,shop/c")
 			}
 			for _, user := range []string{"a", "b", "c"} {
 				if err := leave(s, using(user)); err != nil {
@@ -244,8 +274,10 @@ func TestACopyDoesNotOutliveItsSource(t *testing.T) {
 	job := imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.Spec.PullSecrets = []string{"login"} })
 	refs := func(when string, want int) {
 		t.Helper()
-		if refs, _, err := s.Sync(t.Context(), job); err != nil || len(refs) != want {
-			t.Errorf("%s: %v %v", when, refs, err)
+		if refs, _, err := s.Sync(t.Context(), job); err != nil {
+			t.Errorf("%s: unexpected error: %v\n%v", when, err, refs)
+		} else if len(refs) != want {
+			t.Errorf("%s: len(refs): got %d, want %d\n%v\n%v", when, len(refs), want, refs, err)
 		}
 	}
 	source := func() *corev1.Secret { return login("shop", corev1.SecretTypeDockerConfigJson) }
@@ -268,8 +300,11 @@ func TestACopyDoesNotOutliveItsSource(t *testing.T) {
 	now = now.Add(outlives)
 	refs("for ten minutes", 0)
 	var all corev1.SecretList
-	if err := c.List(t.Context(), &all, client.InNamespace("config")); err != nil || len(all.Items) > 0 {
-		t.Errorf("%d copies are left: %v", len(all.Items), err)
+	if err := c.List(t.Context(), &all, client.InNamespace("config")); err != nil {
+		t.Errorf(`c.List(t.Context(), &all, client.InNamespace("config")): unexpected error: %v; %d copies are left: %v`, err,
+			len(all.Items), err)
+	} else if len(all.Items) > 0 {
+		t.Errorf("all.Items: got %v, want none; %d copies are left: %v", all.Items, len(all.Items), err)
 	}
 }
 
@@ -277,8 +312,12 @@ func TestACopyDoesNotOutliveItsSource(t *testing.T) {
 func TestTheLongestNameOfACopy(t *testing.T) {
 	for length, kept := range map[int]int{236: 236, 237: 236, 253: 236} {
 		got := copyName(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("s", length)}}, 0)
-		if strings.Count(got[:min(len(got), kept)], "s") != kept || len(got) != kept+17 {
-			t.Errorf("of %d characters: %s", length, got)
+		if strings.Count(got[:min(len(got), kept)], "s") != kept {
+			t.Errorf(`strings.Count(got[:min(len(got), kept)], "s"): got %d, want %d; of %d characters: %s`,
+				strings.Count(got[:min(len(got), kept)], "s"), kept, length, got)
+		}
+		if len(got) != kept+17 {
+			t.Errorf("len(got): got %d, want %d; of %d characters: %s", len(got), kept+17, length, got)
 		}
 	}
 }

@@ -68,9 +68,12 @@ func TestNodeImagesAgainstStaleCaches(t *testing.T) {
 		if err := api.Get(t.Context(), key, node); err != nil {
 			t.Fatalf("IMG-052: %v", err)
 		}
-		if tags := node.Spec.Images["app"].Tags; len(tags) != 1 || len(tags[0].OwnerReferences) != 1 ||
-			tags[0].OwnerReferences[0].UID != "uid-again" {
-			t.Fatalf("IMG-054: %+v", tags)
+		if tags := node.Spec.Images["app"].Tags; len(tags) != 1 {
+			t.Fatalf("IMG-054: len(tags): got %d, want 1\n%+v", len(tags), tags)
+		} else if len(tags[0].OwnerReferences) != 1 {
+			t.Fatalf("IMG-054: len(tags[0].OwnerReferences): got %d, want 1\n%+v", len(tags[0].OwnerReferences), tags)
+		} else if tags[0].OwnerReferences[0].UID != "uid-again" {
+			t.Fatalf("IMG-054: tags[0].OwnerReferences[0].UID: got %q, want %q\n%+v", tags[0].OwnerReferences[0].UID, "uid-again", tags)
 		}
 	}
 	if reads != 1 {

@@ -113,18 +113,27 @@ func TestConfigMapOfThatName(t *testing.T) {
 			r, server, recorder := onServer(count, objects...)
 			for range 3 {
 				result, err := r.Reconcile(t.Context(), request)
-				if err != nil || result.RequeueAfter != test.after {
-					t.Fatalf("%v, %v", result, err)
+				if err != nil {
+					t.Fatalf("unexpected error: %v\n%v", err, result)
+				} else if result.RequeueAfter != test.after {
+					t.Fatalf("result.RequeueAfter: got %v, want %v\n%v\n%v", result.RequeueAfter, test.after, result, err)
 				}
 			}
 			got := barrierOn(t, server)
 			if diff := cmp.Diff(test.want, got.Data); diff != "" {
-				t.Error(diff)
+				t.Errorf("got.Data (-want +got):\n%s", diff)
 			}
 			if test.event != "" {
-				if event := <-recorder.Events; !strings.Contains(event, test.event) || !strings.Contains(event, "p-barrier") ||
-					writes > 0 || len(got.OwnerReferences) > 0 || got.Labels != nil {
-					t.Errorf("%s, %d writes, %+v", event, writes, got)
+				if event := <-recorder.Events; !strings.Contains(event, test.event) {
+					t.Errorf("<-recorder.Events: got %q, want it to contain %q; %s, %d writes, %+v", event, test.event, event, writes, got)
+				} else if !strings.Contains(event, "p-barrier") {
+					t.Errorf("<-recorder.Events: got %q, want it to contain %q; %s, %d writes, %+v", event, "p-barrier", event, writes, got)
+				} else if writes > 0 {
+					t.Errorf("writes: got %d, want 0; %s, %d writes, %+v", writes, event, writes, got)
+				} else if len(got.OwnerReferences) > 0 {
+					t.Errorf("got.OwnerReferences: got %v, want none; %s, %d writes, %+v", got.OwnerReferences, event, writes, got)
+				} else if got.Labels != nil {
+					t.Errorf("got.Labels: got %v, want nil; %s, %d writes, %+v", got.Labels, event, writes, got)
 				}
 				return
 			}
@@ -167,15 +176,19 @@ func TestReplacedPodWritesNothing(t *testing.T) {
 				return c.Get(ctx, key, object, options...)
 			}}
 			r, server, _ := onServer(stale, objects...)
-			if result, err := r.Reconcile(t.Context(), request); err != nil || result.RequeueAfter == 0 {
-				t.Errorf("%s: %v, %v", name, result, err)
+			if result, err := r.Reconcile(t.Context(), request); err != nil {
+				t.Errorf("%s: unexpected error: %v\n%v", name, err, result)
+			} else if result.RequeueAfter == 0 {
+				t.Errorf("%s: result.RequeueAfter: got %v, want another value\n%v\n%v", name, result.RequeueAfter, result, err)
 			}
 			var all corev1.ConfigMapList
 			if err := server.List(t.Context(), &all); err != nil {
 				t.Fatal(err)
 			}
-			if left == nil && len(all.Items) > 0 || left != nil && len(all.Items[0].Data) != 1 {
-				t.Errorf("%s: %+v", name, all.Items)
+			if left == nil && len(all.Items) > 0 {
+				t.Errorf("%s: all.Items: got %v, want none", name, all.Items)
+			} else if left != nil && len(all.Items[0].Data) != 1 {
+				t.Errorf("%s: len(all.Items[0].Data): got %d, want 1\n%+v", name, len(all.Items[0].Data), all.Items)
 			}
 		}
 	}
@@ -195,8 +208,11 @@ func TestRefusedConfigMaps(t *testing.T) {
 			return test.err
 		}}, launchprioritytest.Pod([]int{1, 0}))
 		_, err := r.Reconcile(t.Context(), request)
-		if (err != nil) != test.event || len(recorder.Events) > 0 != test.event {
-			t.Errorf("%s: %v, %d events", name, err, len(recorder.Events))
+		if (err != nil) != test.event {
+			t.Errorf("%s: err != nil: got %t, want %t; %v, %d events", name, err != nil, test.event, err, len(recorder.Events))
+		} else if len(recorder.Events) > 0 != test.event {
+			t.Errorf("%s: len(recorder.Events) > 0: got %t, want %t; %v, %d events", name, len(recorder.Events) > 0, test.event, err,
+				len(recorder.Events))
 		}
 	}
 }
@@ -251,7 +267,7 @@ func TestActionsAreCountedWhenTheyAreDone(t *testing.T) {
 			}
 			for _, action := range []string{"Create", "Release", "Reset", "Refuse"} {
 				if got := testutil.ToFloat64(r.actions.WithLabelValues(action)); got != test.want[action] {
-					t.Errorf("%s: %v", action, got)
+					t.Errorf("%s: testutil.ToFloat64(r.actions.WithLabelValues(action)): got %v, want %v", action, got, test.want[action])
 				}
 			}
 		})
@@ -261,13 +277,15 @@ func TestActionsAreCountedWhenTheyAreDone(t *testing.T) {
 // ND-142, ND-145: events of ConfigMaps lead to their pod when something changed that a plan reads.
 func TestEventsOfConfigMaps(t *testing.T) {
 	barrier := launchprioritytest.ConfigMap("u", "p_1")
-	if got := podOf(t.Context(), barrier); len(got) != 1 || got[0] != request {
-		t.Errorf("%v", got)
+	if got := podOf(t.Context(), barrier); len(got) != 1 {
+		t.Errorf("len(got): got %d, want 1\n%v", len(got), got)
+	} else if got[0] != request {
+		t.Errorf("got[0]: got %v, want %v\n%v", got[0], request, got)
 	}
 	other := launchprioritytest.ConfigMap("u", "p_1")
 	other.Name = "something"
 	if got := podOf(t.Context(), other); got != nil {
-		t.Errorf("%v", got)
+		t.Errorf("podOf(t.Context(), other): got %v, want nil", got)
 	}
 	more, owned := launchprioritytest.ConfigMap("u", "p_1,p_0"), launchprioritytest.ConfigMap("v", "p_1")
 	for name, test := range map[string]struct {
@@ -275,16 +293,27 @@ func TestEventsOfConfigMaps(t *testing.T) {
 		want  bool
 	}{"nothing": {launchprioritytest.ConfigMap("u", "p_1"), false}, "keys": {more, true}, "its owner": {owned, true}} {
 		if got := barrierEvents.Update(event.UpdateEvent{ObjectOld: barrier, ObjectNew: test.after}); got != test.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got %t, want %t", name, got, test.want)
 		}
 	}
-	if barrierEvents.Create(event.CreateEvent{Object: barrier}) || !barrierEvents.Delete(event.DeleteEvent{Object: barrier}) {
-		t.Error("a new one is looked at, or the end of one is not")
+	if barrierEvents.Create(event.CreateEvent{Object: barrier}) {
+		t.Error("a new one is looked at, or the end of one is not: barrierEvents.Create(event.CreateEvent{Object: barrier}): got true, want false")
+	}
+	if !barrierEvents.Delete(event.DeleteEvent{Object: barrier}) {
+		t.Error("a new one is looked at, or the end of one is not: barrierEvents.Delete(event.DeleteEvent{Object: barrier}): got false, want true")
 	}
 	pod := launchprioritytest.Pod([]int{1, 0})
 	done := launchprioritytest.Pod([]int{1, 0}, launchprioritytest.Finished, launchprioritytest.Running(true, 0, 1))
-	if !podEvents.Create(event.CreateEvent{Object: pod}) || !podEvents.Update(event.UpdateEvent{ObjectOld: done, ObjectNew: pod}) ||
-		podEvents.Update(event.UpdateEvent{ObjectOld: pod, ObjectNew: done}) || !podEvents.Delete(event.DeleteEvent{Object: done}) {
-		t.Error("events of pods")
+	if !podEvents.Create(event.CreateEvent{Object: pod}) {
+		t.Error("events of pods: podEvents.Create(event.CreateEvent{Object: pod}): got false, want true")
+	}
+	if !podEvents.Update(event.UpdateEvent{ObjectOld: done, ObjectNew: pod}) {
+		t.Error("events of pods: podEvents.Update(event.UpdateEvent{ObjectOld: done, ObjectNew: pod}): got false, want true")
+	}
+	if podEvents.Update(event.UpdateEvent{ObjectOld: pod, ObjectNew: done}) {
+		t.Error("events of pods: podEvents.Update(event.UpdateEvent{ObjectOld: pod, ObjectNew: done}): got true, want false")
+	}
+	if !podEvents.Delete(event.DeleteEvent{Object: done}) {
+		t.Error("events of pods: podEvents.Delete(event.DeleteEvent{Object: done}): got false, want true")
 	}
 }

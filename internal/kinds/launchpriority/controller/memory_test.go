@@ -31,16 +31,22 @@ func TestACompletedPodIsNotRemembered(t *testing.T) {
 	now := time.Unix(100, 0)
 	r.Now = func() time.Time { return now }
 	result, err := r.Reconcile(t.Context(), request)
-	if err != nil || !remembers(r) {
-		t.Fatalf("nothing was written, %v", err)
+	if err != nil {
+		t.Fatalf("unexpected error: %v", err)
+	} else if !remembers(r) {
+		t.Fatalf("remembers(r): got false, want true; nothing was written, %v", err)
 	}
 	pod := &corev1.Pod{}
-	if err := server.Get(t.Context(), request.NamespacedName, pod); err != nil || pod.Annotations[pub.LaunchCompleted] != "true" {
-		t.Fatal(err)
+	if err := server.Get(t.Context(), request.NamespacedName, pod); err != nil {
+		t.Fatalf("server.Get(t.Context(), request.NamespacedName, pod): unexpected error: %v", err)
+	} else if pod.Annotations[pub.LaunchCompleted] != "true" {
+		t.Fatalf("pod.Annotations[pub.LaunchCompleted]: got %q, want %q\n%v", pod.Annotations[pub.LaunchCompleted], "true", err)
 	}
 	launchprioritytest.Running(true, 0, 1)(pod)
-	if err := server.Status().Update(t.Context(), pod); err != nil || launchpriority.Concerns(pod) {
-		t.Fatal(err)
+	if err := server.Status().Update(t.Context(), pod); err != nil {
+		t.Fatalf("server.Status().Update(t.Context(), pod): unexpected error: %v", err)
+	} else if launchpriority.Concerns(pod) {
+		t.Fatalf("launchpriority.Concerns(pod): got true, want false\n%v", err)
 	}
 	for passes := 0; result.RequeueAfter > 0; passes++ {
 		if passes == 5 {
@@ -76,8 +82,11 @@ func TestSomebodyElsesConfigMapAfterALostAnswer(t *testing.T) {
 	}
 	for range 5 {
 		result, err := r.Reconcile(t.Context(), request)
-		if err != nil || result.RequeueAfter < 30*time.Second {
-			t.Errorf("again after %s, %v", result.RequeueAfter, err)
+		if err != nil {
+			t.Errorf("unexpected error: %v; again after %s, %v", err, result.RequeueAfter, err)
+		} else if result.RequeueAfter < 30*time.Second {
+			t.Errorf("result.RequeueAfter: got %v, want at least %v; again after %s, %v", result.RequeueAfter, 30*time.Second,
+				result.RequeueAfter, err)
 		}
 		now = now.Add(result.RequeueAfter)
 		for len(recorder.Events) > 0 {

@@ -233,7 +233,7 @@ func (w *world) delete(object client.Object) {
 func (w *world) reconcile() {
 	w.now = w.now.Add(time.Second)
 	if _, err := w.r.Reconcile(w.t.Context(), request); err != nil && !errors.Is(err, errLost) {
-		w.t.Fatal(err)
+		w.t.Fatalf("err: got %v, want %v", err, errLost)
 	}
 }
 
@@ -278,8 +278,11 @@ func TestSimulatedLaunches(t *testing.T) {
 			t.Fatalf("not all start: %+v, %+v", w.livePod().Status, w.liveBarrier())
 		}
 		before := w.writes
-		if !settled() || w.writes != before {
-			t.Errorf("%d writes at rest", w.writes-before)
+		if !settled() {
+			t.Errorf("settled(): got false, want true; %d writes at rest", w.writes-before)
+		}
+		if w.writes != before {
+			t.Errorf("w.writes: got %d, want %d; %d writes at rest", w.writes, before, w.writes-before)
 		}
 	})
 }

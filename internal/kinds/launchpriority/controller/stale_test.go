@@ -47,8 +47,12 @@ func TestAReplacedPodTakesNoConfigMapOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		after := barrierOn(t, server)
-		if diff := cmp.Diff(before, after); (diff == "") != replaced || (result.RequeueAfter == own.RetrySoon) != replaced {
-			t.Errorf("%s: again in %s, %s", name, result.RequeueAfter, diff)
+		if diff := cmp.Diff(before, after); (diff == "") != replaced {
+			t.Errorf("%s: diff == \"\": got %t, want %t\n%s", name, diff == "", replaced, result.RequeueAfter)
+		}
+		if (result.RequeueAfter == own.RetrySoon) != replaced {
+			t.Errorf("%s: result.RequeueAfter == own.RetrySoon: got %t, want %t\n%s", name, result.RequeueAfter == own.RetrySoon, replaced,
+				result.RequeueAfter)
 		}
 	}
 }

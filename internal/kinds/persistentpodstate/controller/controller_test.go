@@ -82,31 +82,43 @@ func TestLabelKeysOfFormerTimesHoldNoPod(t *testing.T) {
 		w.EndGracefully(key("Pod", "web-1"))
 		w.settle()
 		pod, _ := w.Get(key("Pod", "web-1")).(*corev1.Pod)
-		if pod == nil || pod.UID == before || pod.Spec.NodeName == "" {
-			t.Fatalf("it does not run: %+v", pod)
+		if pod == nil {
+			t.Fatal("it does not run: pod: got nil, want a value")
+		} else if pod.UID == before {
+			t.Fatalf("it does not run: pod.UID: got %q, want another value\n%+v", pod.UID, pod)
+		} else if pod.Spec.NodeName == "" {
+			t.Fatalf("it does not run: pod.Spec.NodeName: got nothing, want some text\n%+v", pod)
 		}
 		return pod
 	}
-	if pod := again(); len(pod.Spec.NodeSelector) > 0 || pod.Spec.Affinity == nil {
-		t.Errorf("%+v", pod.Spec)
+	pod := again()
+	if len(pod.Spec.NodeSelector) > 0 {
+		t.Errorf("pod.Spec.NodeSelector: got %v, want none\n%+v", pod.Spec.NodeSelector, pod.Spec)
 	}
-	if w.tells("NodeTopologyKeyMissing: None of the nodes on which pods are ready has these labels, so that they bind no pod: failure-domain.beta.kubernetes.io/zone") != 1 {
-		t.Error(w.told)
+	if pod.Spec.Affinity == nil {
+		t.Errorf("pod.Spec.Affinity: got nil, want a value\n%+v", pod.Spec)
+	}
+	if got := w.tells("NodeTopologyKeyMissing: None of the nodes on which pods are ready has these labels, so that they bind no pod: failure-domain.beta.kubernetes.io/zone"); got != 1 {
+		t.Errorf("w.tells(\"NodeTopologyKeyMissing: None of the nodes on which pods are ready has these labels, so that they bind no pod: failure-domain.beta.kubernetes.io/zone\"): got %d, want 1\n%q",
+			got, w.told)
 	}
 	label := func(change func(map[string]string)) {
 		w.Change(key("Node", "a"), func(o client.Object) { change(o.GetLabels()) })
 		w.settle()
 	}
 	label(func(labels map[string]string) { labels["failure-domain.beta.kubernetes.io/zone"] = "old" })
-	if pod := again(); pod.Spec.NodeSelector["failure-domain.beta.kubernetes.io/zone"] != "old" || pod.Spec.Affinity == nil {
-		t.Errorf("%+v", pod.Spec)
+	if pod := again(); pod.Spec.NodeSelector["failure-domain.beta.kubernetes.io/zone"] != "old" {
+		t.Errorf("pod.Spec.NodeSelector[\"failure-domain.beta.kubernetes.io/zone\"]: got %q, want %q\n%+v",
+			pod.Spec.NodeSelector["failure-domain.beta.kubernetes.io/zone"], "old", pod.Spec)
+	} else if pod.Spec.Affinity == nil {
+		t.Errorf("pod.Spec.Affinity: got nil, want a value\n%+v", pod.Spec)
 	}
 	label(func(labels map[string]string) { delete(labels, "failure-domain.beta.kubernetes.io/zone") })
 	if pod := again(); len(pod.Spec.NodeSelector) > 0 {
-		t.Errorf("%+v", pod.Spec)
+		t.Errorf("pod.Spec.NodeSelector: got %v, want none\n%+v", pod.Spec.NodeSelector, pod.Spec)
 	}
-	if w.tells("NodeTopologyKeyMissing") != 2 {
-		t.Error(w.told)
+	if got := w.tells("NodeTopologyKeyMissing"); got != 2 {
+		t.Errorf("w.tells(\"NodeTopologyKeyMissing\"): got %d, want 2\n%q", got, w.told)
 	}
 }
 
@@ -157,8 +169,12 @@ func TestScalingInAndOut(t *testing.T) {
 	w.Remove(key(ss, "web"))
 	w.make("web", 3, 5, annotations)
 	w.holds("web", "web-5 a z1, web-7 a z1")
-	if state := w.state("web"); state.UID != uid || !metav1.IsControlledBy(state, w.set("web")) {
-		t.Errorf("it is not the new set's: %+v", state.OwnerReferences)
+	state := w.state("web")
+	if state.UID != uid {
+		t.Errorf("it is not the new set's: state.UID: got %q, want %q\n%+v", state.UID, uid, state.OwnerReferences)
+	}
+	if !metav1.IsControlledBy(state, w.set("web")) {
+		t.Errorf("it is not the new set's: metav1.IsControlledBy(state, w.set(\"web\")): got false, want true\n%+v", state.OwnerReferences)
 	}
 	w.Change(key(ss, "web"), func(o client.Object) { o.GetAnnotations()[pub.PersistentPodStateRetentionPolicy] = "WhenScaled" })
 	scale(1)
@@ -186,13 +202,13 @@ func TestADeletedWorkloadIsForgotten(t *testing.T) {
 	w.respec(pps, "places", func(client.Object) {})
 	w.holds("places", "")
 	if state := w.state("places"); state.Status.ObservedGeneration != 2 {
-		t.Errorf("%+v", state.Status)
+		t.Errorf("state.Status.ObservedGeneration: got %d, want 2\n%+v", state.Status.ObservedGeneration, state.Status)
 	}
 	w.Remove(key(ss, "web"))
 	w.respec(pps, "places", func(client.Object) {})
 	w.holds("places", "")
 	if state := w.state("places"); state.Status.ObservedGeneration != 3 {
-		t.Errorf("%+v", state.Status)
+		t.Errorf("state.Status.ObservedGeneration: got %d, want 3\n%+v", state.Status.ObservedGeneration, state.Status)
 	}
 }
 
@@ -207,11 +223,21 @@ func TestWhatUsersWroteStays(t *testing.T) {
 	w.make("db", 1, 0, asks)
 	w.make("bad", 1, 0, map[string]string{pub.AutoGeneratePersistentPodState: "true", pub.RequiredPersistentTopology: "a b"})
 	w.settle()
-	if after := w.state("web").Spec; after.TargetRef != before.TargetRef || w.state("db") != nil || w.state("bad") != nil {
-		t.Errorf("%+v %+v", after, w.state("db"))
+	if after := w.state("web").Spec; after.TargetRef != before.TargetRef {
+		t.Errorf("after.TargetRef: got %+v, want %+v\n%+v\n%+v", after.TargetRef, before.TargetRef, after, w.state("db"))
+	} else if got := w.state("db"); got != nil {
+		t.Errorf("w.state(\"db\"): got %+v, want nil\n%+v", got, after)
+	} else if got := w.state("bad"); got != nil {
+		t.Errorf("w.state(\"bad\"): got %+v, want nil\n%+v\n%+v", got, after, w.state("db"))
 	}
-	if w.tells("web Warning PersistentPodStateConflict") != 1 || w.tells("db Warning PersistentPodStateConflict") != 1 || w.tells("bad Warning PersistentPodStateInvalid") != 1 {
-		t.Error(w.told)
+	if got := w.tells("web Warning PersistentPodStateConflict"); got != 1 {
+		t.Errorf("w.tells(\"web Warning PersistentPodStateConflict\"): got %d, want 1\n%q", got, w.told)
+	}
+	if got := w.tells("db Warning PersistentPodStateConflict"); got != 1 {
+		t.Errorf("w.tells(\"db Warning PersistentPodStateConflict\"): got %d, want 1\n%q", got, w.told)
+	}
+	if got := w.tells("bad Warning PersistentPodStateInvalid"); got != 1 {
+		t.Errorf("w.tells(\"bad Warning PersistentPodStateInvalid\"): got %d, want 1\n%q", got, w.told)
 	}
 	w.EndGracefully(key(pps, "by-hand"))
 	w.holds("db", "db-0 a z1")
@@ -226,8 +252,12 @@ func TestWhatUsersWroteStays(t *testing.T) {
 // for in vain: not while that cannot be told. The pod that waits keeps its selector; the next one starts
 // anywhere.
 func TestPlacesOnNodesThatAreGone(t *testing.T) {
-	if known := features.Known()[features.PersistentPodStateAutoCleanup]; known.Default || known.PreRelease != "ALPHA" {
-		t.Errorf("%+v", known)
+	known := features.Known()[features.PersistentPodStateAutoCleanup]
+	if known.Default {
+		t.Errorf("known.Default: got true, want false\n%+v", known)
+	}
+	if known.PreRelease != "ALPHA" {
+		t.Errorf("known.PreRelease: got %q, want %q\n%+v", known.PreRelease, "ALPHA", known)
 	}
 	w := pinned(t)
 	w.node("b", "z2")
@@ -258,8 +288,13 @@ func TestPlacesOnNodesThatAreGone(t *testing.T) {
 	if got := w.places("places"); got != "" || w.tells("PodStateCleaned: Node "+was+" does not exist any more") != 1 {
 		t.Errorf("%s %v", got, w.told)
 	}
-	if waits := w.Get(key("Pod", "web-0")).(*corev1.Pod); waits.Spec.NodeSelector["zone"] != zone || waits.Spec.NodeName != "" {
-		t.Errorf("the pod that waits: %+v", waits.Spec)
+	waits := w.Get(key("Pod", "web-0")).(*corev1.Pod)
+	if waits.Spec.NodeSelector["zone"] != zone {
+		t.Errorf("the pod that waits: waits.Spec.NodeSelector[\"zone\"]: got %q, want %q\n%+v", waits.Spec.NodeSelector["zone"], zone,
+			waits.Spec)
+	}
+	if waits.Spec.NodeName != "" {
+		t.Errorf("the pod that waits: waits.Spec.NodeName: got %q, want %q\n%+v", waits.Spec.NodeName, "", waits.Spec)
 	}
 	w.EndGracefully(key("Pod", "web-0"))
 	w.settle()
@@ -281,8 +316,12 @@ func TestANodeThatTheCacheLacks(t *testing.T) {
 	w.Change(key("Pod", "web-0"), func(o client.Object) { o.GetAnnotations()["x"] = "y" })
 	w.Events(1 << 20)
 	w.Manage()
-	if got := w.places("places"); got != "web-0 a z1" || w.Queue.Due().IsZero() {
-		t.Errorf("%s %v", got, w.Queue.Due())
+	got := w.places("places")
+	if got != "web-0 a z1" {
+		t.Errorf("w.places(\"places\"): got %q, want %q\n%v", got, "web-0 a z1", w.Queue.Due())
+	}
+	if w.Queue.Due().IsZero() {
+		t.Errorf("w.Queue.Due().IsZero(): got true, want false\n%v", w.Queue.Due())
 	}
 }
 
@@ -378,7 +417,7 @@ func TestOrdinalsOfEachKind(t *testing.T) {
 		}
 	}
 	if all := kinds(true).All(); len(all) != 4 {
-		t.Errorf("%v", all)
+		t.Errorf("len(all): got %d, want 4\n%v", len(all), all)
 	}
 	if ready = false; !strings.Contains(ordinals(true, gameKind, "plain"), "not known yet") {
 		t.Error("before the list is read")

@@ -174,7 +174,7 @@ func TestWhatAsksForGeneration(t *testing.T) {
 		"something is recorded":   {ofState(state, recorded), 0},
 	} {
 		if len(test.got) != test.want {
-			t.Errorf("%s: %v", name, test.got)
+			t.Errorf("%s: len(test.got): got %d, want %d\n%v", name, len(test.got), test.want, test.got)
 		}
 	}
 }
@@ -247,8 +247,12 @@ func TestNothingToldThatWhatIsGeneratedIsRefused(t *testing.T) {
 	w.make("web", 1, 0, map[string]string{pub.AutoGeneratePersistentPodState: "true", pub.RequiredPersistentTopology: "zone"})
 	w.Events(1 << 20)
 	w.Manage()
-	if w.tells("web Warning PersistentPodStateConflict: what the annotations ask for was refused") != 1 || w.tells("exceeded quota: few") != 1 {
-		t.Error(w.told)
+	if got := w.tells("web Warning PersistentPodStateConflict: what the annotations ask for was refused"); got != 1 {
+		t.Errorf("w.tells(\"web Warning PersistentPodStateConflict: what the annotations ask for was refused\"): got %d, want 1\n%q", got,
+			w.told)
+	}
+	if got := w.tells("exceeded quota: few"); got != 1 {
+		t.Errorf("w.tells(\"exceeded quota: few\"): got %d, want 1\n%q", got, w.told)
 	}
 }
 
@@ -266,8 +270,9 @@ func TestNothingToldThatTheWorkloadMayNotBeRead(t *testing.T) {
 			t.Fatal("it may be read")
 		}
 	}
-	if w.tells("places Warning WorkloadUnreadable: No place is recorded or forgotten: games.games.example.com \"web\" is forbidden") != 1 {
-		t.Error(w.told)
+	if got := w.tells("places Warning WorkloadUnreadable: No place is recorded or forgotten: games.games.example.com \"web\" is forbidden"); got != 1 {
+		t.Errorf("w.tells(\"places Warning WorkloadUnreadable: No place is recorded or forgotten: games.games.example.com \\\"web\\\" is forbidden\"): got %d, want 1\n%q",
+			got, w.told)
 	}
 }
 

@@ -45,13 +45,24 @@ func TestAMigratedSetHadNoPersistentPodState(t *testing.T) {
 		w.make("web", 1, 0, map[string]string{pub.AutoGeneratePersistentPodState: "true", pub.RequiredPersistentTopology: "zone"})
 		w.settle()
 		if there {
-			if w.state("web").UID != former.UID || w.tells("PersistentPodStateConflict") != 1 {
-				t.Errorf("%s: %+v %v", name, w.state("web"), w.told)
+			if got := w.state("web").UID; got != former.UID {
+				t.Errorf("%s: w.state(\"web\").UID: got %q, want %q\n%+v\n%v", name, got, former.UID, w.state("web"), w.told)
+			}
+			if got := w.tells("PersistentPodStateConflict"); got != 1 {
+				t.Errorf("%s: w.tells(\"PersistentPodStateConflict\"): got %d, want 1\n%+v\n%v", name, got, w.state("web"), w.told)
 			}
 			continue
 		}
-		if state := w.state("web"); !metav1.IsControlledBy(state, w.set("web")) || state.Spec.TargetRef.APIVersion != "apps/v1" || w.places("web") != "web-0 a z1" {
-			t.Errorf("%s: %+v %v", name, state, w.told)
+		state := w.state("web")
+		if !metav1.IsControlledBy(state, w.set("web")) {
+			t.Errorf("%s: metav1.IsControlledBy(state, w.set(\"web\")): got false, want true\n%+v\n%v", name, state, w.told)
+		}
+		if state.Spec.TargetRef.APIVersion != "apps/v1" {
+			t.Errorf("%s: state.Spec.TargetRef.APIVersion: got %q, want %q\n%+v\n%v", name, state.Spec.TargetRef.APIVersion, "apps/v1", state,
+				w.told)
+		}
+		if got := w.places("web"); got != "web-0 a z1" {
+			t.Errorf("%s: w.places(\"web\"): got %q, want %q\n%+v\n%v", name, got, "web-0 a z1", state, w.told)
 		}
 	}
 }

@@ -28,8 +28,12 @@ func TestPodsOfBothKindsOfStatesComeBack(t *testing.T) {
 	})
 	w.make("web", 2, 0, map[string]string{pub.AutoGeneratePersistentPodState: "true", pub.PreferredPersistentTopology: "host", pub.PersistentPodAnnotations: "ip"})
 	w.settle()
-	if by := w.state("places").Labels["by"]; by != "hand" || w.state("web") == nil || !metav1.IsControlledBy(w.state("web"), w.set("web")) {
-		t.Fatalf("%q %+v", by, w.state("web"))
+	if by := w.state("places").Labels["by"]; by != "hand" {
+		t.Fatalf("w.state(\"places\").Labels[\"by\"]: got %q, want %q\n%+v", by, "hand", w.state("web"))
+	} else if got := w.state("web"); got == nil {
+		t.Fatalf("w.state(\"web\"): got nil, want a value\n%q", by)
+	} else if !metav1.IsControlledBy(w.state("web"), w.set("web")) {
+		t.Fatalf("metav1.IsControlledBy(w.state(\"web\"), w.set(\"web\")): got false, want true\n%q\n%+v", by, w.state("web"))
 	}
 	for state, set := range map[string]string{"places": "db", "web": "web"} {
 		for i := range 2 {
@@ -40,15 +44,26 @@ func TestPodsOfBothKindsOfStatesComeBack(t *testing.T) {
 			if set == "web" {
 				wanted = map[string]string{"host": node.GetName()}
 			}
-			if entry.NodeName != node.GetName() || !maps.Equal(entry.NodeTopologyLabels, wanted) || entry.Annotations["ip"] != before.Annotations["ip"] {
-				t.Errorf("%s ran on %s, remembered is %+v", name, node.GetName(), entry)
+			if entry.NodeName != node.GetName() {
+				t.Errorf("entry.NodeName: got %q, want %q; %s ran on %s, remembered is %+v", entry.NodeName, node.GetName(), name, node.GetName(),
+					entry)
+			}
+			if !maps.Equal(entry.NodeTopologyLabels, wanted) {
+				t.Errorf("entry.NodeTopologyLabels: got %v, want %v; %s ran on %s, remembered is %+v", entry.NodeTopologyLabels, wanted, name,
+					node.GetName(), entry)
+			}
+			if entry.Annotations["ip"] != before.Annotations["ip"] {
+				t.Errorf(`entry.Annotations["ip"]: got %q, want %q; %s ran on %s, remembered is %+v`, entry.Annotations["ip"],
+					before.Annotations["ip"], name, node.GetName(), entry)
 			}
 			w.EndGracefully(key("Pod", name))
 			w.settle()
 			after := w.Get(key("Pod", name)).(*corev1.Pod)
 			text, err := json.Marshal(after.Spec.Affinity)
-			if err != nil || after.UID == before.UID {
-				t.Fatal(err, after.UID)
+			if err != nil {
+				t.Fatalf("unexpected error: %v\n%q", err, after.UID)
+			} else if after.UID == before.UID {
+				t.Fatalf("after.UID: got %q, want another value\n%v", after.UID, err)
 			}
 			preference := `"preference":{"matchExpressions":[{"key":"host","operator":"In","values":["` + node.GetName() + `"]}]}`
 			if must := after.Spec.NodeSelector["zone"]; set == "db" && (must != wanted["zone"] || after.Spec.Affinity != nil) || set == "web" && (must != "" || !strings.Contains(string(text), preference)) {

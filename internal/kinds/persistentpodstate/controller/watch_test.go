@@ -99,15 +99,26 @@ func TestWhosePlacesAreRemembered(t *testing.T) {
 			t.Errorf("%s: %v %v", name, got, err)
 		}
 	}
-	if got, err := w.Of(t.Context(), podBy("web-0", "apps/v1", "StatefulSet", "web"), "elsewhere"); got != nil || err != nil {
-		t.Errorf("in another namespace: %v %v", got, err)
+	if got, err := w.Of(t.Context(), podBy("web-0", "apps/v1", "StatefulSet", "web"), "elsewhere"); got != nil {
+		t.Errorf("in another namespace: got %+v, want nil\n%v", got, err)
+	} else if err != nil {
+		t.Errorf("in another namespace: unexpected error: %v\n%v", err, got)
 	}
-	if text := w.Creations(); strings.Contains(text, "elsewhere") || !strings.Contains(text, "request.namespace in ['shop']") || !strings.Contains(text, "'Game', 'Match', 'StatefulSet'") {
-		t.Errorf("%s", text)
+	text := w.Creations()
+	if strings.Contains(text, "elsewhere") {
+		t.Errorf("w.Creations(): got %q, want it not to contain %q", text, "elsewhere")
+	}
+	if !strings.Contains(text, "request.namespace in ['shop']") {
+		t.Errorf("w.Creations(): got %q, want it to contain %q", text, "request.namespace in ['shop']")
+	}
+	if !strings.Contains(text, "'Game', 'Match', 'StatefulSet'") {
+		t.Errorf("w.Creations(): got %q, want it to contain %q", text, "'Game', 'Match', 'StatefulSet'")
 	}
 	w.states.OnDelete(native)
-	if got, err := w.Of(t.Context(), podBy("web-0", "apps/v1", "StatefulSet", "web"), "shop"); got != nil || err != nil {
-		t.Errorf("after its deletion: %v %v", got, err)
+	if got, err := w.Of(t.Context(), podBy("web-0", "apps/v1", "StatefulSet", "web"), "shop"); got != nil {
+		t.Errorf("after its deletion: got %+v, want nil\n%v", got, err)
+	} else if err != nil {
+		t.Errorf("after its deletion: unexpected error: %v\n%v", err, got)
 	}
 }
 
@@ -143,14 +154,14 @@ func TestEitherReplicaGivesWhatIsRecorded(t *testing.T) {
 			}
 			got, err := watchOf(apiServer(t, test.answer, live...), test.cached.DeepCopy()).Of(t.Context(), pod, "shop")
 			if (err != nil) != test.refused {
-				t.Fatalf("%v %v", got, err)
+				t.Fatalf("err != nil: got %t, want %t\n%v\n%v", err != nil, test.refused, got, err)
 			}
 			zone := ""
 			if got != nil {
 				zone = got.Status.PodStates["web-0"].NodeTopologyLabels["zone"]
 			}
 			if zone != test.zone {
-				t.Errorf("%s: %v", zone, got)
+				t.Errorf("zone: got %q, want %q\n%v", zone, test.zone, got)
 			}
 		})
 	}
@@ -194,8 +205,11 @@ func TestReadsForPodsAreBounded(t *testing.T) {
 			t.Fatal("a must was broken")
 		}
 	}
-	if most.Load() > readAtOnce || reads.Load() > 200 {
-		t.Errorf("%d reads, %d at once", reads.Load(), most.Load())
+	if got := most.Load(); got > readAtOnce {
+		t.Errorf("most.Load(): got %d, want at most %d", got, readAtOnce)
+	}
+	if got := reads.Load(); got > 200 {
+		t.Errorf("reads.Load(): got %d, want at most 200", got)
 	}
 }
 
@@ -204,17 +218,25 @@ func TestReadsForPodsAreBounded(t *testing.T) {
 func TestRecentPersistentPodStatesAreRead(t *testing.T) {
 	w := watchOf(apiServer(t, nil, stateOf("places", "apps/v1", "StatefulSet", "web", "web-0")))
 	pod := podBy("web-0", "apps/v1", "StatefulSet", "web")
-	if got, err := w.Of(t.Context(), pod, "shop"); got != nil || err != nil {
-		t.Fatalf("%v %v", got, err)
+	if got, err := w.Of(t.Context(), pod, "shop"); got != nil {
+		t.Fatalf("w.Of(t.Context(), pod, \"shop\"): got %+v, want nil\n%v", got, err)
+	} else if err != nil {
+		t.Fatalf("unexpected error: %v\n%v", err, got)
 	}
 	if err := w.Learn(t.Context(), "shop"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := w.Of(t.Context(), pod, "shop"); got == nil || err != nil {
-		t.Errorf("%v %v", got, err)
+	if got, err := w.Of(t.Context(), pod, "shop"); got == nil {
+		t.Errorf("w.Of(t.Context(), pod, \"shop\"): got nil, want a value\n%v", err)
+	} else if err != nil {
+		t.Errorf("unexpected error: %v\n%v", err, got)
 	}
-	if text := Asks(stateOf("s", "x.example.com/v1", "Odd'Kind", "web")); strings.Contains(text, "Odd") || !strings.Contains(text, "o.controller") {
-		t.Errorf("%s", text)
+	text := Asks(stateOf("s", "x.example.com/v1", "Odd'Kind", "web"))
+	if strings.Contains(text, "Odd") {
+		t.Errorf(`Asks(stateOf("s", "x.example.com/v1", "Odd'Kind", "web")): got %q, want it not to contain %q`, text, "Odd")
+	}
+	if !strings.Contains(text, "o.controller") {
+		t.Errorf(`Asks(stateOf("s", "x.example.com/v1", "Odd'Kind", "web")): got %q, want it to contain %q`, text, "o.controller")
 	}
 }
 
@@ -229,8 +251,10 @@ func TestPodsWaitForTheList(t *testing.T) {
 	if got, err := w.Of(ctx, podBy("chess-0", "games.example.com/v1", "Game", "chess"), "shop"); err == nil {
 		t.Errorf("%v", got)
 	}
-	if got, err := w.Of(t.Context(), podBy("web-0", "apps/v1", "StatefulSet", "web"), "shop"); err != nil || got == nil {
-		t.Errorf("%v %v", got, err)
+	if got, err := w.Of(t.Context(), podBy("web-0", "apps/v1", "StatefulSet", "web"), "shop"); err != nil {
+		t.Errorf("unexpected error: %v\n%v", err, got)
+	} else if got == nil {
+		t.Errorf("got nil, want a value\n%v", err)
 	}
 }
 
@@ -243,8 +267,12 @@ func TestAPodThatCameAfterItsPersistentPodStateWasReplacedStartedAnywhere(t *tes
 	leaving.DeletionTimestamp, leaving.Finalizers = new(metav1.Unix(3, 0)), []string{"x"}
 	for name, live := range map[string][]client.Object{"it is gone": {next.DeepCopy()}, "it is being deleted": {leaving, next.DeepCopy()}} {
 		w := watchOf(apiServer(t, nil, live...), former, next)
-		if got, err := w.Of(t.Context(), podBy("web-0", "apps/v1", "StatefulSet", "web"), "shop"); err != nil || got == nil || got.Name != "next" {
-			t.Errorf("%s: %v %v", name, got, err)
+		if got, err := w.Of(t.Context(), podBy("web-0", "apps/v1", "StatefulSet", "web"), "shop"); err != nil {
+			t.Errorf("%s: unexpected error: %v\n%v", name, err, got)
+		} else if got == nil {
+			t.Errorf("%s: got nil, want a value\n%v", name, err)
+		} else if got.Name != "next" {
+			t.Errorf("%s: got.Name: got %q, want %q\n%v\n%v", name, got.Name, "next", got, err)
 		}
 	}
 }

@@ -42,8 +42,10 @@ func TestPlacesWereForgottenWhenAVersionOfAListedKindWasServedNoMore(t *testing.
 	} {
 		k := &Kinds{live: answers{err: test.answer}, mapper: mapper, listed: func() workloadspread.AllowList { return list }, ready: func() bool { return true }}
 		got, err := k.Read(t.Context(), "shop", persistentpodstate.Reference{GroupKind: game.GroupKind(), Name: "chess"}, true)
-		if got != nil || !errors.Is(err, test.want) {
-			t.Errorf("%s: %v %v", name, got, err)
+		if got != nil {
+			t.Errorf("%s: got %v, want nil\n%v", name, got, err)
+		} else if !errors.Is(err, test.want) {
+			t.Errorf("%s: err: got %v, want %v\n%v", name, err, test.want, got)
 		}
 	}
 }

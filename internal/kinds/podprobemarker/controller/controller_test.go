@@ -115,7 +115,7 @@ func TestNodesAreNotToldAnewByAnotherManager(t *testing.T) {
 	w.start()
 	w.quiet()
 	if len(w.Writes) > writes {
-		t.Error(w.Writes[writes:])
+		t.Errorf("len(w.Writes): got %d, want at most %d\n%v", len(w.Writes), writes, w.Writes[writes:])
 	}
 }
 
@@ -138,8 +138,12 @@ func TestNamedPortsAreReadOnce(t *testing.T) {
 		w.Change(podKey("shop", "a"), func(o client.Object) { o.(*corev1.Pod).Status.PodIP += "1" })
 		w.quiet()
 	}
-	if got := w.names(); !slices.Equal(got, []string{"a m#x"}) || w.live != 1 {
-		t.Errorf("%v, %d reads", got, w.live)
+	got := w.names()
+	if !slices.Equal(got, []string{"a m#x"}) {
+		t.Errorf("w.names(): got %q, want %q", got, []string{"a m#x"})
+	}
+	if w.live != 1 {
+		t.Errorf("w.live: got %d, want 1", w.live)
 	}
 	told := 0
 	for _, event := range w.told {
@@ -148,10 +152,14 @@ func TestNamedPortsAreReadOnce(t *testing.T) {
 		}
 	}
 	if told != 1 {
-		t.Error(w.told)
+		t.Errorf("told: got %d, want 1\n%q", told, w.told)
 	}
-	if c := w.condition("example.com/y"); c == nil || c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "not probed") {
-		t.Errorf("%+v", c)
+	if c := w.condition("example.com/y"); c == nil {
+		t.Error(`w.condition("example.com/y"): got nil, want a value`)
+	} else if c.Status != corev1.ConditionFalse {
+		t.Errorf("c.Status: got %q, want %q\n%+v", c.Status, corev1.ConditionFalse, c)
+	} else if !strings.Contains(c.Message, "not probed") {
+		t.Errorf("c.Message: got %q, want it to contain %q\n%+v", c.Message, "not probed", c)
 	}
 }
 
@@ -171,20 +179,30 @@ func TestPodsAreNotPatchedAgainAndAgain(t *testing.T) {
 		p.MarkerPolicy[0].Annotations = map[string]string{"example.com/note": "idle"}
 	}))
 	w.result(appsv1alpha1.ProbeSucceeded, "ok")
-	if w.pod("shop", "a").Annotations["example.com/note"] != "idle" || w.live != 1 {
-		t.Fatal(w.pod("shop", "a").Annotations, w.live)
+	if got := w.pod("shop", "a").Annotations["example.com/note"]; got != "idle" {
+		t.Fatalf("w.pod(\"shop\", \"a\").Annotations[\"example.com/note\"]: got %q, want %q\n%v", got, "idle",
+			w.pod("shop", "a").Annotations)
+	}
+	if w.live != 1 {
+		t.Fatalf("w.live: got %d, want 1\n%v", w.live, w.pod("shop", "a").Annotations)
 	}
 	writes := len(w.Writes)
 	for range 5 { // only the times are new
 		w.Pass(10 * time.Minute)
 		w.result(appsv1alpha1.ProbeSucceeded, "ok")
 	}
-	if len(w.Writes) > writes || w.live != 1 {
-		t.Error(w.Writes[writes:], w.live)
+	if len(w.Writes) > writes {
+		t.Errorf("len(w.Writes): got %d, want at most %d\n%v", len(w.Writes), writes, w.Writes[writes:])
+	}
+	if w.live != 1 {
+		t.Errorf("w.live: got %d, want 1\n%v", w.live, w.Writes[writes:])
 	}
 	w.result(appsv1alpha1.ProbeFailed, "no")
-	if _, there := w.pod("shop", "a").Annotations["example.com/note"]; there || w.live != 2 {
-		t.Error(w.pod("shop", "a").Annotations, w.live)
+	if _, there := w.pod("shop", "a").Annotations["example.com/note"]; there {
+		t.Errorf("there: got true, want false\n%v", w.pod("shop", "a").Annotations)
+	}
+	if w.live != 2 {
+		t.Errorf("w.live: got %d, want 2\n%v", w.live, w.pod("shop", "a").Annotations)
 	}
 }
 
@@ -202,18 +220,28 @@ func TestAReplacedContainerIsNotTakenForTheOneBefore(t *testing.T) {
 	w.result(appsv1alpha1.ProbeSucceeded, "ok")
 	w.Pass(time.Minute)
 	w.result(appsv1alpha1.ProbeUnknown, "")
-	if c := w.condition("example.com/idle"); c.Status != corev1.ConditionTrue || c.Message != "ok" {
-		t.Errorf("%+v", c)
+	c := w.condition("example.com/idle")
+	if c.Status != corev1.ConditionTrue {
+		t.Errorf("c.Status: got %q, want %q\n%+v", c.Status, corev1.ConditionTrue, c)
+	}
+	if c.Message != "ok" {
+		t.Errorf("c.Message: got %q, want %q\n%+v", c.Message, "ok", c)
 	}
 	started(0)
 	w.Pass(time.Second)
 	w.result(appsv1alpha1.ProbeUnknown, "")
-	if c := w.condition("example.com/idle"); c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "was replaced") || w.pod("shop", "a").Labels["idle"] != "true" {
-		t.Errorf("%+v %v", c, w.pod("shop", "a").Labels)
+	if c := w.condition("example.com/idle"); c.Status != corev1.ConditionFalse {
+		t.Errorf("c.Status: got %q, want %q\n%+v\n%v", c.Status, corev1.ConditionFalse, c, w.pod("shop", "a").Labels)
+	} else if !strings.Contains(c.Message, "was replaced") {
+		t.Errorf("c.Message: got %q, want it to contain %q\n%+v\n%v", c.Message, "was replaced", c, w.pod("shop", "a").Labels)
+	} else if got := w.pod("shop", "a").Labels["idle"]; got != "true" {
+		t.Errorf("w.pod(\"shop\", \"a\").Labels[\"idle\"]: got %q, want %q\n%+v\n%v", got, "true", c, w.pod("shop", "a").Labels)
 	}
 	w.result(appsv1alpha1.ProbeFailed, "not yet")
-	if c := w.condition("example.com/idle"); c.Message != "not yet" || w.pod("shop", "a").Labels["idle"] != "false" {
-		t.Errorf("%+v", c)
+	if c := w.condition("example.com/idle"); c.Message != "not yet" {
+		t.Errorf("c.Message: got %q, want %q\n%+v", c.Message, "not yet", c)
+	} else if got := w.pod("shop", "a").Labels["idle"]; got != "false" {
+		t.Errorf("w.pod(\"shop\", \"a\").Labels[\"idle\"]: got %q, want %q\n%+v", got, "false", c)
 	}
 }
 
@@ -235,13 +263,16 @@ func TestPodsOfWhichNothingIsKnownAreNotReadAgainAndAgain(t *testing.T) {
 		w.Pass(time.Minute)
 		w.result(appsv1alpha1.ProbeUnknown, fmt.Sprint("the probe cannot be carried out: ", w.Rand.Int()))
 	}
-	if w.live > 1 || w.condition("example.com/idle").Status != corev1.ConditionTrue {
-		t.Errorf("%d reads", w.live)
+	if w.live > 1 {
+		t.Errorf("w.live: got %d, want at most 1", w.live)
+	}
+	if got := w.condition("example.com/idle").Status; got != corev1.ConditionTrue {
+		t.Errorf(`w.condition("example.com/idle").Status: got %q, want %q`, got, corev1.ConditionTrue)
 	}
 	started(1) // what the node tells does not change
 	w.quiet()
 	if c := w.condition("example.com/idle"); c.Status != corev1.ConditionFalse {
-		t.Errorf("%+v", c)
+		t.Errorf("c.Status: got %q, want %q\n%+v", c.Status, corev1.ConditionFalse, c)
 	}
 }
 
@@ -255,8 +286,12 @@ func TestTwoWritersOfOneConditionAreTold(t *testing.T) {
 			given.Result("n#other", appsv1alpha1.ProbeFailed, "no"), given.Result("m#idle", appsv1alpha1.ProbeSucceeded, "ok"))}
 	})
 	w.quiet()
-	if c := w.condition("example.com/idle"); c.Status != corev1.ConditionTrue || len(w.told) != 1 || !strings.HasPrefix(w.told[0], "n Warning ProbeConditionConflict") {
-		t.Errorf("%+v %v", c, w.told)
+	if c := w.condition("example.com/idle"); c.Status != corev1.ConditionTrue {
+		t.Errorf("c.Status: got %q, want %q\n%+v\n%v", c.Status, corev1.ConditionTrue, c, w.told)
+	} else if len(w.told) != 1 {
+		t.Errorf("len(w.told): got %d, want 1\n%+v\n%v", len(w.told), c, w.told)
+	} else if !strings.HasPrefix(w.told[0], "n Warning ProbeConditionConflict") {
+		t.Errorf("w.told[0]: got %q, want it to begin with %q\n%+v\n%v", w.told[0], "n Warning ProbeConditionConflict", c, w.told)
 	}
 }
 
@@ -289,7 +324,7 @@ func dying(t *testing.T, guard *budget) *world {
 	})
 	w.play(5 * time.Second)
 	if got := w.names(); !slices.Equal(got, []string{"a a-app"}) {
-		t.Fatal(got)
+		t.Fatalf("w.names(): got %q, want %q", got, []string{"a a-app"})
 	}
 	w.Change(listKey("n"), func(o client.Object) {
 		result := given.Result("a-app", appsv1alpha1.ProbeFailed, "dead")
@@ -333,7 +368,7 @@ func TestAFailedLivenessProbeAsksForOneRestart(t *testing.T) {
 		t.Error("asked again")
 	}
 	if last := w.told[len(w.told)-1]; !strings.Contains(last, "LivenessProbeFailed: container app is restarted") {
-		t.Error(w.told)
+		t.Errorf("w.told[len(w.told)-1]: got %q, want it to contain %q\n%q", last, "LivenessProbeFailed: container app is restarted", w.told)
 	}
 }
 
@@ -349,12 +384,19 @@ func TestABudgetThatHoldsARestartIsNotAskedAgainAndAgain(t *testing.T) {
 	if w.play(50 * time.Second); guard.asked < 2 || guard.asked > 4 {
 		t.Errorf("asked %d times in 70 seconds", guard.asked)
 	}
-	if len(w.told) != 1 || !strings.Contains(w.told[0], "container app is not restarted yet, though its liveness probe failed") || !strings.Contains(w.told[0], "budget b allows 0 more") {
-		t.Error(w.told)
+	if len(w.told) != 1 {
+		t.Errorf("len(w.told): got %d, want 1\n%q", len(w.told), w.told)
+	} else if !strings.Contains(w.told[0], "container app is not restarted yet, though its liveness probe failed") {
+		t.Errorf("w.told[0]: got %q, want it to contain %q\n%q", w.told[0],
+			"container app is not restarted yet, though its liveness probe failed", w.told)
+	} else if !strings.Contains(w.told[0], "budget b allows 0 more") {
+		t.Errorf("w.told[0]: got %q, want it to contain %q\n%q", w.told[0], "budget b allows 0 more", w.told)
 	}
 	done, err := w.r.Nodes.pass(t.Context(), types.NamespacedName{Name: "n"}, ownerOf("n"))
-	if err != nil || !done.Held {
-		t.Errorf("a budget that allows more does not wake it: %+v %v", done, err)
+	if err != nil {
+		t.Errorf("a budget that allows more does not wake it: unexpected error: %v\n%+v", err, done)
+	} else if !done.Held {
+		t.Errorf("a budget that allows more does not wake it: done.Held: got false, want true\n%+v\n%v", done, err)
 	}
 }
 
@@ -367,8 +409,10 @@ func TestAContainerThatHasJustRestartedIsNotRestarted(t *testing.T) {
 		c := &o.(*corev1.Pod).Status.ContainerStatuses[0]
 		c.RestartCount, c.State.Running.StartedAt = 1, metav1.NewTime(w.Now())
 	})
-	if _, err := w.r.Nodes.pass(t.Context(), types.NamespacedName{Name: "n"}, ownerOf("n")); err != nil || len(w.requests()) > 0 {
-		t.Error(err, w.requests())
+	if _, err := w.r.Nodes.pass(t.Context(), types.NamespacedName{Name: "n"}, ownerOf("n")); err != nil {
+		t.Errorf("unexpected error: %v\n%q", err, w.requests())
+	} else if got := len(w.requests()); got > 0 {
+		t.Errorf("w.requests(): got %d, want none\n%v\n%q", got, err, w.requests())
 	}
 }
 
@@ -396,8 +440,12 @@ func TestWhoCannotBeMarkedDoesNotHoldUpOthers(t *testing.T) {
 	})
 	w.Deliver(1 << 20)
 	done, err := w.r.Nodes.pass(t.Context(), types.NamespacedName{Name: "n"}, ownerOf("n"))
-	if err == nil || done.After == 0 || done.After > time.Second {
-		t.Errorf("again after %s, %v", done.After, err)
+	if err == nil {
+		t.Errorf("err: got nil, want an error; again after %s, %v", done.After, err)
+	} else if done.After == 0 {
+		t.Errorf("done.After: got %v, want another value; again after %s, %v", done.After, done.After, err)
+	} else if done.After > time.Second {
+		t.Errorf("done.After: got %v, want at most %v; again after %s, %v", done.After, time.Second, done.After, err)
 	}
 }
 
@@ -417,7 +465,7 @@ func TestANodeThatWritesResultsAllTheTimeIsTold(t *testing.T) {
 		}
 	}
 	if got := w.names(); len(got) != 3 {
-		t.Error(got)
+		t.Errorf("len(got): got %d, want 3\n%s", len(got), got)
 	}
 }
 
@@ -436,8 +484,10 @@ func TestAListThatCannotBeWrittenHoldsUpNoResults(t *testing.T) {
 		o.(*appsv1alpha1.NodePodProbe).Status.PodProbeStatuses = []appsv1alpha1.PodProbeStatus{given.Results(w.pod("shop", "a"), given.Result("m#idle", appsv1alpha1.ProbeSucceeded, "ok"))}
 	})
 	w.Deliver(1 << 20)
-	if _, err := w.r.Nodes.pass(t.Context(), types.NamespacedName{Name: "n"}, ownerOf("n")); err == nil || w.pod("shop", "a").Labels["idle"] != "true" {
-		t.Errorf("%v %v", err, w.pod("shop", "a").Labels)
+	if _, err := w.r.Nodes.pass(t.Context(), types.NamespacedName{Name: "n"}, ownerOf("n")); err == nil {
+		t.Errorf("err: got nil, want an error\n%v", w.pod("shop", "a").Labels)
+	} else if got := w.pod("shop", "a").Labels["idle"]; got != "true" {
+		t.Errorf("w.pod(\"shop\", \"a\").Labels[\"idle\"]: got %q, want %q\n%v\n%v", got, "true", err, w.pod("shop", "a").Labels)
 	}
 }
 
@@ -452,8 +502,10 @@ func TestAPodThatIsGoneHasNoFaults(t *testing.T) {
 	})
 	w.Deliver(1 << 20)
 	w.Remove(podKey("shop", "b"))
-	if _, err := w.r.Nodes.pass(t.Context(), types.NamespacedName{Name: "n"}, ownerOf("n")); err != nil || len(w.told) > 0 {
-		t.Error(w.told, err)
+	if _, err := w.r.Nodes.pass(t.Context(), types.NamespacedName{Name: "n"}, ownerOf("n")); err != nil {
+		t.Errorf("unexpected error: %v\n%q", err, w.told)
+	} else if len(w.told) > 0 {
+		t.Errorf("w.told: got %q, want none\n%v", w.told, err)
 	}
 }
 
@@ -473,8 +525,10 @@ func TestOneOfTooManyIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(w.told) != 1 || !strings.HasPrefix(w.told[0], "m500 Warning TooManyPodProbeMarkers") {
-		t.Error(w.told)
+	if len(w.told) != 1 {
+		t.Errorf("len(w.told): got %d, want 1\n%q", len(w.told), w.told)
+	} else if !strings.HasPrefix(w.told[0], "m500 Warning TooManyPodProbeMarkers") {
+		t.Errorf("w.told[0]: got %q, want it to begin with %q\n%q", w.told[0], "m500 Warning TooManyPodProbeMarkers", w.told)
 	}
 }
 
@@ -499,7 +553,10 @@ func TestALabelThatTwoWriteIsWrittenOnceASecond(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if marks < 5 || marks > 12 {
-		t.Errorf("%d writes in ten seconds", marks)
+	if marks < 5 {
+		t.Errorf("marks: got %d, want at least 5", marks)
+	}
+	if marks > 12 {
+		t.Errorf("marks: got %d, want at most 12", marks)
 	}
 }

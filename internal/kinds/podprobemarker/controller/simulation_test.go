@@ -227,8 +227,15 @@ func (w *world) judge() {
 		marker := object.(*appsv1alpha1.PodProbeMarker)
 		want := appsv1alpha1.PodProbeMarkerStatus{ObservedGeneration: marker.Generation,
 			MatchedPods: podprobemarker.Matches(marker, pods, func(node string) bool { return nodes[node] })}
-		if marker.DeletionTimestamp != nil || marker.Status != want || len(marker.Finalizers) != 1 {
-			w.t.Errorf("%s/%s: %+v %v, want %+v", marker.Namespace, marker.Name, marker.ObjectMeta, marker.Status, want)
+		if marker.DeletionTimestamp != nil {
+			w.t.Errorf("marker.DeletionTimestamp: got %v, want nil; %s/%s: %+v %v, want %+v", marker.DeletionTimestamp, marker.Namespace,
+				marker.Name, marker.ObjectMeta, marker.Status, want)
+		} else if marker.Status != want {
+			w.t.Errorf("marker.Status: got %+v, want %+v; %s/%s: %+v %v, want %+v", marker.Status, want, marker.Namespace, marker.Name,
+				marker.ObjectMeta, marker.Status, want)
+		} else if len(marker.Finalizers) != 1 {
+			w.t.Errorf("len(marker.Finalizers): got %d, want 1; %s/%s: %+v %v, want %+v", len(marker.Finalizers), marker.Namespace, marker.Name,
+				marker.ObjectMeta, marker.Status, want)
 		}
 	}
 }

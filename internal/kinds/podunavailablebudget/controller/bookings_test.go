@@ -100,7 +100,7 @@ func TestTheEndOfABooking(t *testing.T) {
 			pod := r.pods()[0]
 			at := metav1.NewTime(r.Now().Truncate(time.Second))
 			if answer := r.book(t, pod, by); !answer.Booked {
-				t.Fatalf("%s: %+v", by, answer)
+				t.Fatalf("%s: answer.Booked: got false, want true\n%+v", by, answer)
 			}
 			deletions, updates := map[string]metav1.Time(nil), map[string]metav1.Time{pod.Name: at}
 			if want.told != "" {
@@ -109,8 +109,17 @@ func TestTheEndOfABooking(t *testing.T) {
 			holds := func(when string) {
 				t.Helper()
 				s := r.budget("b").Status
-				if !sameTimes(s.DisruptedPods, deletions) || !sameTimes(s.UnavailablePods, updates) || s.CurrentAvailable != 2 || s.UnavailableAllowed != 0 {
-					t.Errorf("%s, %s: %+v", by, when, s)
+				if !sameTimes(s.DisruptedPods, deletions) {
+					t.Errorf("%s, %s: sameTimes(s.DisruptedPods, deletions): got false, want true\n%+v", by, when, s)
+				}
+				if !sameTimes(s.UnavailablePods, updates) {
+					t.Errorf("%s, %s: sameTimes(s.UnavailablePods, updates): got false, want true\n%+v", by, when, s)
+				}
+				if s.CurrentAvailable != 2 {
+					t.Errorf("%s, %s: s.CurrentAvailable: got %d, want 2\n%+v", by, when, s.CurrentAvailable, s)
+				}
+				if s.UnavailableAllowed != 0 {
+					t.Errorf("%s, %s: s.UnavailableAllowed: got %d, want 0\n%+v", by, when, s.UnavailableAllowed, s)
 				}
 			}
 			holds("at once")
@@ -129,8 +138,13 @@ func TestTheEndOfABooking(t *testing.T) {
 			if lost {
 				current = 2
 			}
-			if s := r.budget("b").Status; len(s.DisruptedPods)+len(s.UnavailablePods) > 0 || s.CurrentAvailable != current {
-				t.Errorf("%s, lost %v, at the end: %+v", by, lost, s)
+			s := r.budget("b").Status
+			if len(s.DisruptedPods)+len(s.UnavailablePods) > 0 {
+				t.Errorf("len(s.DisruptedPods)+len(s.UnavailablePods): got %d, want 0; %s, lost %v, at the end: %+v",
+					len(s.DisruptedPods)+len(s.UnavailablePods), by, lost, s)
+			}
+			if s.CurrentAvailable != current {
+				t.Errorf("s.CurrentAvailable: got %d, want %d; %s, lost %v, at the end: %+v", s.CurrentAvailable, current, by, lost, s)
 			}
 			var told []string
 			if want.told != "" {
@@ -187,8 +201,12 @@ func TestWhatPodsSayOfTheirBudgets(t *testing.T) {
 				if pod.Labels["app"] == "free" {
 					want = says
 				}
-				if pod.Annotations[key] != want[key] || pod.Annotations[legacy] != want[legacy] {
-					t.Errorf("pod %s says %v", pod.Name, pod.Annotations)
+				if pod.Annotations[key] != want[key] {
+					t.Errorf("pod.Annotations[key]: got %q, want %q; pod %s says %v", pod.Annotations[key], want[key], pod.Name, pod.Annotations)
+				}
+				if pod.Annotations[legacy] != want[legacy] {
+					t.Errorf("pod.Annotations[legacy]: got %q, want %q; pod %s says %v", pod.Annotations[legacy], want[legacy], pod.Name,
+						pod.Annotations)
 				}
 			}
 		})

@@ -65,8 +65,13 @@ func TestInvoluntaryLossLeavesFewerPodsThatMayGo(t *testing.T) {
 				r.count()
 			}
 			s := r.budget("b").Status
-			if serve := int32(3 - lost); s.UnavailableAllowed != want || s.CurrentAvailable != serve || r.oracle.inService(r.Get(podKey(pods[2].Name)).(*corev1.Pod)) != (lost < 3) {
-				t.Errorf("%s: after %d: %+v", name, lost, s)
+			if serve := int32(3 - lost); s.UnavailableAllowed != want {
+				t.Errorf("%s: s.UnavailableAllowed: got %d, want %d; after %d: %+v", name, s.UnavailableAllowed, want, lost, s)
+			} else if s.CurrentAvailable != serve {
+				t.Errorf("%s: s.CurrentAvailable: got %d, want %d; after %d: %+v", name, s.CurrentAvailable, serve, lost, s)
+			} else if got := r.oracle.inService(r.Get(podKey(pods[2].Name)).(*corev1.Pod)); got != (lost < 3) {
+				t.Errorf("%s: r.oracle.inService(r.Get(podKey(pods[2].Name)).(*corev1.Pod)): got %t, want %t; after %d: %+v", name, got, lost < 3,
+					lost, s)
 			}
 			if lost == 2 && r.book(t, pods[2], policyv1beta1.Delete).Allowed {
 				t.Errorf("%s: the last pod may go", name)
@@ -104,13 +109,24 @@ func TestTheLastPodsOfAWorkloadCanGo(t *testing.T) {
 				if by == "target" && end != "scaled to 0" {
 					current = 0
 				}
-				if s := r.budget("b").Status; s.TotalReplicas != 0 || s.DesiredAvailable != 0 || s.CurrentAvailable != current {
-					t.Errorf("%+v", s)
+				s := r.budget("b").Status
+				if s.TotalReplicas != 0 {
+					t.Errorf("s.TotalReplicas: got %d, want 0\n%+v", s.TotalReplicas, s)
+				}
+				if s.DesiredAvailable != 0 {
+					t.Errorf("s.DesiredAvailable: got %d, want 0\n%+v", s.DesiredAvailable, s)
+				}
+				if s.CurrentAvailable != current {
+					t.Errorf("s.CurrentAvailable: got %d, want %d\n%+v", s.CurrentAvailable, current, s)
 				}
 				for _, pod := range r.pods() {
 					for _, by := range policyv1beta1.BudgetOperations {
-						if answer := r.book(t, pod, by); !answer.Allowed || answer.Booked {
-							t.Errorf("%s: %+v", by, answer)
+						answer := r.book(t, pod, by)
+						if !answer.Allowed {
+							t.Errorf("%s: answer.Allowed: got false, want true\n%+v", by, answer)
+						}
+						if answer.Booked {
+							t.Errorf("%s: answer.Booked: got true, want false\n%+v", by, answer)
 						}
 					}
 				}
@@ -147,11 +163,18 @@ func TestWorkloadsThatDoNotSayTheirReplicas(t *testing.T) {
 			if override != nil {
 				want, told = *override, nil
 			}
-			if s := r.budget("b").Status; s.TotalReplicas != want || s.DesiredAvailable != want-1 || s.CurrentAvailable != 2 {
-				t.Errorf("%s: %+v", name, s)
+			s := r.budget("b").Status
+			if s.TotalReplicas != want {
+				t.Errorf("%s: s.TotalReplicas: got %d, want %d\n%+v", name, s.TotalReplicas, want, s)
+			}
+			if s.DesiredAvailable != want-1 {
+				t.Errorf("%s: s.DesiredAvailable: got %d, want %d\n%+v", name, s.DesiredAvailable, want-1, s)
+			}
+			if s.CurrentAvailable != 2 {
+				t.Errorf("%s: s.CurrentAvailable: got %d, want 2\n%+v", name, s.CurrentAvailable, s)
 			}
 			if got := r.events("UnknownReplicas"); !slices.Equal(got, told) {
-				t.Errorf("%s: %q", name, got)
+				t.Errorf(`%s: r.events("UnknownReplicas"): got %q, want %q`, name, got, told)
 			}
 		}
 	}
@@ -185,11 +208,21 @@ func TestDaemonSetsSayTheirReplicas(t *testing.T) {
 				r.Pass(time.Second)
 				r.count()
 			}
-			if s := r.budget("b").Status; s.TotalReplicas != 5 || s.DesiredAvailable != 4 || s.CurrentAvailable != 3 || s.UnavailableAllowed != 0 {
-				t.Errorf("%s, %s: %+v", apiVersion, name, s)
+			s := r.budget("b").Status
+			if s.TotalReplicas != 5 {
+				t.Errorf("%s, %s: s.TotalReplicas: got %d, want 5\n%+v", apiVersion, name, s.TotalReplicas, s)
+			}
+			if s.DesiredAvailable != 4 {
+				t.Errorf("%s, %s: s.DesiredAvailable: got %d, want 4\n%+v", apiVersion, name, s.DesiredAvailable, s)
+			}
+			if s.CurrentAvailable != 3 {
+				t.Errorf("%s, %s: s.CurrentAvailable: got %d, want 3\n%+v", apiVersion, name, s.CurrentAvailable, s)
+			}
+			if s.UnavailableAllowed != 0 {
+				t.Errorf("%s, %s: s.UnavailableAllowed: got %d, want 0\n%+v", apiVersion, name, s.UnavailableAllowed, s)
 			}
 			if got := r.events("UnknownReplicas"); len(got) > 0 {
-				t.Errorf("%s, %s: %q", apiVersion, name, got)
+				t.Errorf(`%s, %s: r.events("UnknownReplicas"): got %q, want none`, apiVersion, name, got)
 			}
 		}
 	}
@@ -205,8 +238,11 @@ func TestBudgetsThatAreThereFirst(t *testing.T) {
 	r.beginOnTime()
 	r.rest()
 	for _, name := range []string{"of-fleet", "of-set", "of-deployment"} {
-		if due, waits := r.leader.led.queue.due[requestOf(name)]; !waits || due.Sub(r.Now()) > time.Minute {
-			t.Errorf("%s is looked at again at %v, now it is %v", name, due, r.Now())
+		if due, waits := r.leader.led.queue.due[requestOf(name)]; !waits {
+			t.Errorf("waits: got false, want true; %s is looked at again at %v, now it is %v", name, due, r.Now())
+		} else if got := due.Sub(r.Now()); got > time.Minute {
+			t.Errorf("due.Sub(r.Now()): got %v, want at most %v; %s is looked at again at %v, now it is %v", got, time.Minute, name, due,
+				r.Now())
 		}
 	}
 	r.withSet(3, 1)
@@ -217,8 +253,12 @@ func TestBudgetsThatAreThereFirst(t *testing.T) {
 		t.Error(r.failure)
 	}
 	for name, total := range map[string]int32{"of-fleet": 4, "of-set": 3, "of-deployment": 2} {
-		if s := r.budget(name).Status; s.TotalReplicas != total || s.CurrentAvailable != total {
-			t.Errorf("%s: %+v", name, s)
+		s := r.budget(name).Status
+		if s.TotalReplicas != total {
+			t.Errorf("%s: s.TotalReplicas: got %d, want %d\n%+v", name, s.TotalReplicas, total, s)
+		}
+		if s.CurrentAvailable != total {
+			t.Errorf("%s: s.CurrentAvailable: got %d, want %d\n%+v", name, s.CurrentAvailable, total, s)
 		}
 	}
 }
@@ -242,16 +282,26 @@ func TestAScaleInIsNotHeld(t *testing.T) {
 	for r.leader.work() { // at the same time
 	}
 	for name, allowed := range map[string]int32{"of-deployment": 5, "of-rs": 5} {
-		if s := r.budget(name).Status; s.TotalReplicas != 2 || s.UnavailableAllowed != allowed {
-			t.Errorf("%s: %+v", name, s)
+		s := r.budget(name).Status
+		if s.TotalReplicas != 2 {
+			t.Errorf("%s: s.TotalReplicas: got %d, want 2\n%+v", name, s.TotalReplicas, s)
+		}
+		if s.UnavailableAllowed != allowed {
+			t.Errorf("%s: s.UnavailableAllowed: got %d, want %d\n%+v", name, s.UnavailableAllowed, allowed, s)
 		}
 	}
 	// The CloneSet has begun to take its pods in by what its budgets allow.
-	if s := r.budget("of-set").Status; s.TotalReplicas != 2 || s.DesiredAvailable != 1 {
-		t.Errorf("of-set: %+v", s)
+	s := r.budget("of-set").Status
+	if s.TotalReplicas != 2 {
+		t.Errorf("of-set: s.TotalReplicas: got %d, want 2\n%+v", s.TotalReplicas, s)
 	}
-	if s := r.budget("of-all").Status; s.TotalReplicas != 6 || s.DesiredAvailable != 5 {
-		t.Errorf("of-all: %+v", s)
+	if s.DesiredAvailable != 1 {
+		t.Errorf("of-set: s.DesiredAvailable: got %d, want 1\n%+v", s.DesiredAvailable, s)
+	}
+	if s := r.budget("of-all").Status; s.TotalReplicas != 6 {
+		t.Errorf("of-all: s.TotalReplicas: got %d, want 6\n%+v", s.TotalReplicas, s)
+	} else if s.DesiredAvailable != 5 {
+		t.Errorf("of-all: s.DesiredAvailable: got %d, want 5\n%+v", s.DesiredAvailable, s)
 	}
 }
 
@@ -275,8 +325,12 @@ func TestReplicasOfOtherKinds(t *testing.T) {
 			r.Pass(time.Second)
 			r.count()
 		}
-		if s := r.budget("b").Status; s.TotalReplicas != 5 || s.DesiredAvailable != 4 {
-			t.Errorf("%s: %+v", name, s)
+		s := r.budget("b").Status
+		if s.TotalReplicas != 5 {
+			t.Errorf("%s: s.TotalReplicas: got %d, want 5\n%+v", name, s.TotalReplicas, s)
+		}
+		if s.DesiredAvailable != 4 {
+			t.Errorf("%s: s.DesiredAvailable: got %d, want 4\n%+v", name, s.DesiredAvailable, s)
 		}
 	}
 }
@@ -309,8 +363,12 @@ func TestPodsOfAWorkload(t *testing.T) {
 			if override != nil {
 				total = 9
 			}
-			if s := r.budget("b").Status; s.TotalReplicas != total || s.CurrentAvailable != 2 {
-				t.Errorf("%v: %+v", of, s)
+			s := r.budget("b").Status
+			if s.TotalReplicas != total {
+				t.Errorf("%v: s.TotalReplicas: got %d, want %d\n%+v", of, s.TotalReplicas, total, s)
+			}
+			if s.CurrentAvailable != 2 {
+				t.Errorf("%v: s.CurrentAvailable: got %d, want 2\n%+v", of, s.CurrentAvailable, s)
 			}
 		}
 	}
@@ -342,8 +400,12 @@ func TestPodsOfADeployment(t *testing.T) {
 	r.protect("b", target("apps/v1", "Deployment", "dep"))
 	r.beginOnTime()
 	r.counts()
-	if s := r.budget("b").Status; s.TotalReplicas != 3 || s.CurrentAvailable != 9 {
-		t.Errorf("%+v", s)
+	s := r.budget("b").Status
+	if s.TotalReplicas != 3 {
+		t.Errorf("s.TotalReplicas: got %d, want 3\n%+v", s.TotalReplicas, s)
+	}
+	if s.CurrentAvailable != 9 {
+		t.Errorf("s.CurrentAvailable: got %d, want 9\n%+v", s.CurrentAvailable, s)
 	}
 }
 
@@ -368,16 +430,27 @@ func TestPodsThatAScaleSelects(t *testing.T) {
 	r.beginOnTime()
 	for _, want := range []map[string]string{{"one": "fleet", "two": "fleet", "three": ""}, {"one": "fleet", "two": "labels", "three": ""}} {
 		r.counts()
-		if s := r.budget("fleet").Status; s.TotalReplicas != 2 || s.DesiredAvailable != 2 || s.CurrentAvailable != 2 {
-			t.Errorf("%+v", s)
+		s := r.budget("fleet").Status
+		if s.TotalReplicas != 2 {
+			t.Errorf("s.TotalReplicas: got %d, want 2\n%+v", s.TotalReplicas, s)
+		}
+		if s.DesiredAvailable != 2 {
+			t.Errorf("s.DesiredAvailable: got %d, want 2\n%+v", s.DesiredAvailable, s)
+		}
+		if s.CurrentAvailable != 2 {
+			t.Errorf("s.CurrentAvailable: got %d, want 2\n%+v", s.CurrentAvailable, s)
 		}
 		for _, pod := range r.pods() {
 			if got := pod.Annotations["pub.kruise.io/related-pub"]; got != want[pod.Name] {
 				t.Errorf("pod %s says %q, not %q", pod.Name, got, want[pod.Name])
 			}
 			answer := r.book(t, pod, policyv1beta1.Delete)
-			if by := answer.Budget; answer.Allowed != (pod.Name == "three") || by != nil && by.Name != want[pod.Name] {
-				t.Errorf("pod %s: %+v", pod.Name, answer)
+			by := answer.Budget
+			if answer.Allowed != (pod.Name == "three") {
+				t.Errorf("answer.Allowed: got %t, want %t; pod %s: %+v", answer.Allowed, pod.Name == "three", pod.Name, answer)
+			}
+			if by != nil && by.Name != want[pod.Name] {
+				t.Errorf("by.Name: got %q, want %q; pod %s: %+v", by.Name, want[pod.Name], pod.Name, answer)
 			}
 		}
 		r.protect("labels", func(b *policyv1beta1.PodUnavailableBudget) {
@@ -413,9 +486,20 @@ func TestTheStatusIsWrittenWhenItChanges(t *testing.T) {
 	r.Pass(time.Second)
 	r.count()
 	s := r.budget("b").Status
-	if s.TotalReplicas != 4 || s.DesiredAvailable != 1 || s.CurrentAvailable != 2 || s.UnavailableAllowed != 1 || s.ObservedGeneration != 2 ||
-		!sameTimes(s.DisruptedPods, map[string]metav1.Time{r.pods()[0].Name: at}) || !sameTimes(s.UnavailablePods, map[string]metav1.Time{r.pods()[1].Name: at}) {
-		t.Errorf("%+v", s)
+	if s.TotalReplicas != 4 {
+		t.Errorf("s.TotalReplicas: got %d, want 4\n%+v", s.TotalReplicas, s)
+	} else if s.DesiredAvailable != 1 {
+		t.Errorf("s.DesiredAvailable: got %d, want 1\n%+v", s.DesiredAvailable, s)
+	} else if s.CurrentAvailable != 2 {
+		t.Errorf("s.CurrentAvailable: got %d, want 2\n%+v", s.CurrentAvailable, s)
+	} else if s.UnavailableAllowed != 1 {
+		t.Errorf("s.UnavailableAllowed: got %d, want 1\n%+v", s.UnavailableAllowed, s)
+	} else if s.ObservedGeneration != 2 {
+		t.Errorf("s.ObservedGeneration: got %d, want 2\n%+v", s.ObservedGeneration, s)
+	} else if !sameTimes(s.DisruptedPods, map[string]metav1.Time{r.pods()[0].Name: at}) {
+		t.Errorf("sameTimes(s.DisruptedPods, map[string]metav1.Time{r.pods()[0].Name: at}): got false, want true\n%+v", s)
+	} else if !sameTimes(s.UnavailablePods, map[string]metav1.Time{r.pods()[1].Name: at}) {
+		t.Errorf("sameTimes(s.UnavailablePods, map[string]metav1.Time{r.pods()[1].Name: at}): got false, want true\n%+v", s)
 	}
 	if n := writes() - before; n != 3 { // two bookings, and one count
 		t.Errorf("%d writes", n)
@@ -433,7 +517,7 @@ func TestEventsOfBudgets(t *testing.T) {
 		t.Helper()
 		got := slices.DeleteFunc(r.events(reason), func(event string) bool { return !strings.HasPrefix(event, want) })
 		if len(got) != times {
-			t.Errorf("%s: %q", reason, r.events(reason))
+			t.Errorf("%s: len(got): got %d, want %d\n%q", reason, len(got), times, r.events(reason))
 		}
 	}
 	told("NoPods", "b: Normal NoPods ", 1)

@@ -71,8 +71,12 @@ func TestPodsThatADeploymentLeftBehindStayProtected(t *testing.T) {
 			r.wait(time.Second)
 			r.leave()
 			r.wait(d)
-			if s := r.budget("b").Status; s.TotalReplicas != 5 || s.DesiredAvailable != 4 {
-				t.Errorf("%+v", s)
+			s := r.budget("b").Status
+			if s.TotalReplicas != 5 {
+				t.Errorf("s.TotalReplicas: got %d, want 5\n%+v", s.TotalReplicas, s)
+			}
+			if s.DesiredAvailable != 4 {
+				t.Errorf("s.DesiredAvailable: got %d, want 4\n%+v", s.DesiredAvailable, s)
 			}
 			if n := r.allowed(t, "dep", policyv1beta1.Evict); n > 1 {
 				t.Errorf("%d of 5 pods may be evicted at once", n)
@@ -112,13 +116,19 @@ func TestPodsThatADeploymentTookOverAgainAreProtectedAtOnce(t *testing.T) {
 				o.SetOwnerReferences(controlledBy(r.Get(deploymentKey), "apps/v1", "Deployment"))
 			})
 			r.wait(time.Second)
-			if s := r.budget("b").Status; s.TotalReplicas != 5 || s.CurrentAvailable != 5 {
-				t.Errorf("%+v", s)
+			s := r.budget("b").Status
+			if s.TotalReplicas != 5 {
+				t.Errorf("s.TotalReplicas: got %d, want 5\n%+v", s.TotalReplicas, s)
+			}
+			if s.CurrentAvailable != 5 {
+				t.Errorf("s.CurrentAvailable: got %d, want 5\n%+v", s.CurrentAvailable, s)
 			}
 			for i, m := range r.managers {
 				answer, err := m.watch.Guard.Book(t.Context(), Request{Pod: r.pods()[i], By: policyv1beta1.Delete, DryRun: true})
-				if err != nil || answer.Budget == nil {
-					t.Errorf("replica %d: %+v %v", i, answer, err)
+				if err != nil {
+					t.Errorf("unexpected error: %v; replica %d: %+v %v", err, i, answer, err)
+				} else if answer.Budget == nil {
+					t.Errorf("answer.Budget: got nil, want a value; replica %d: %+v %v", i, answer, err)
 				}
 			}
 			if n := r.allowed(t, "dep", policyv1beta1.Delete); n != 1 {
@@ -142,8 +152,15 @@ func TestPodsOfAStatefulSetThatWasReplacedByForceCanGo(t *testing.T) {
 	r.protect("b", target("apps/v1", "StatefulSet", "db"))
 	r.beginOnTime()
 	r.counts()
-	if s := r.budget("b").Status; s.TotalReplicas != 3 || s.CurrentAvailable != 3 || r.allowed(t, "db", policyv1beta1.Delete) != 1 {
-		t.Fatalf("before: %+v", s)
+	s := r.budget("b").Status
+	if s.TotalReplicas != 3 {
+		t.Fatalf("before: s.TotalReplicas: got %d, want 3\n%+v", s.TotalReplicas, s)
+	}
+	if s.CurrentAvailable != 3 {
+		t.Fatalf("before: s.CurrentAvailable: got %d, want 3\n%+v", s.CurrentAvailable, s)
+	}
+	if got := r.allowed(t, "db", policyv1beta1.Delete); got != 1 {
+		t.Fatalf("before: r.allowed(t, \"db\", policyv1beta1.Delete): got %d, want 1\n%+v", got, s)
 	}
 	r.Remove(key)
 	next := set.DeepCopy()
@@ -169,8 +186,12 @@ func TestPodsOfADeletedWorkloadGoAlsoWithProtectTotalReplicas(t *testing.T) {
 			r.rest()
 			r.Remove(simulation.Key{Kind: "ReplicaSet", Name: "rs"})
 			r.rest() // the garbage collector tries
-			if left := r.pods(); len(left) > 0 || r.failure != "" {
-				t.Errorf("%d pods stay: %+v %s", len(left), r.budget("b").Status, r.failure)
+			left := r.pods()
+			if len(left) > 0 {
+				t.Errorf("r.pods(): got %v, want none; %d pods stay: %+v %s", left, len(left), r.budget("b").Status, r.failure)
+			}
+			if r.failure != "" {
+				t.Errorf("r.failure: got %q, want %q; %d pods stay: %+v %s", r.failure, "", len(left), r.budget("b").Status, r.failure)
 			}
 		})
 	}
@@ -192,8 +213,12 @@ func TestAWorkloadBesideACopyOfItsPodIsScaledToNothing(t *testing.T) {
 			r.rest()
 			r.scale(simulation.Key{Kind: "ReplicaSet", Name: "rs"}, 0)
 			r.rest()
-			if left := r.pods(); len(left) != 1 || left[0].UID != copied.UID || r.failure != "" {
-				t.Errorf("%d pods stay: %+v %s", len(left), r.budget("b").Status, r.failure)
+			if left := r.pods(); len(left) != 1 {
+				t.Errorf("len(left): got %d, want 1; %d pods stay: %+v %s", len(left), len(left), r.budget("b").Status, r.failure)
+			} else if left[0].UID != copied.UID {
+				t.Errorf("left[0].UID: got %q, want %q; %d pods stay: %+v %s", left[0].UID, copied.UID, len(left), r.budget("b").Status, r.failure)
+			} else if r.failure != "" {
+				t.Errorf("r.failure: got %q, want %q; %d pods stay: %+v %s", r.failure, "", len(left), r.budget("b").Status, r.failure)
 			}
 			if n := r.allowed(t, "debug", policyv1beta1.Delete); ready && n > 0 {
 				t.Error("the copy may go too")
@@ -242,14 +267,24 @@ func TestAWorkloadThatNeverAnswersHoldsNobodyElse(t *testing.T) {
 			r.protect("b", tt.option)
 			r.wait(time.Minute)
 			s := r.budget("b").Status
-			if s.ObservedGeneration != r.budget("b").Generation || s.TotalReplicas != tt.total || s.CurrentAvailable != tt.total {
-				t.Errorf("%+v", s)
+			if want := r.budget("b").Generation; s.ObservedGeneration != want {
+				t.Errorf("s.ObservedGeneration: got %d, want %d\n%+v", s.ObservedGeneration, want, s)
+			}
+			if s.TotalReplicas != tt.total {
+				t.Errorf("s.TotalReplicas: got %d, want %d\n%+v", s.TotalReplicas, tt.total, s)
+			}
+			if s.CurrentAvailable != tt.total {
+				t.Errorf("s.CurrentAvailable: got %d, want %d\n%+v", s.CurrentAvailable, tt.total, s)
 			}
 			if unknown := strings.Join(r.events("UnknownReplicas"), "\n"); (tt.total == 3) == strings.Contains(unknown, "Fleet") {
 				t.Errorf("told: %q", unknown)
 			}
-			if n := r.allowed(t, "dep", policyv1beta1.Delete); tt.total == 1 && n != 3 && tt.answers || tt.total > 1 && n != 1 {
-				t.Errorf("%d pods of the Deployment may go at once", n)
+			n := r.allowed(t, "dep", policyv1beta1.Delete)
+			if tt.total == 1 && n != 3 && tt.answers {
+				t.Error("tt.answers: got true, want false")
+			}
+			if tt.total > 1 && n != 1 {
+				t.Errorf(`r.allowed(t, "dep", policyv1beta1.Delete): got %d, want 1`, n)
 			}
 		})
 	}

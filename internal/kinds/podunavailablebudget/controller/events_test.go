@@ -90,7 +90,7 @@ func TestPodsAreToldOfTheBudgetOfTheirWorkload(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{"a-of-all": "of-deployment, of-set", "of-set": "a-of-all", "of-deployment": "a-of-all",
 		"of-replicaset": "a-of-all, of-deployment"}, told); diff != "" {
-		t.Error(diff)
+		t.Errorf("told (-want +got):\n%s", diff)
 	}
 }
 
@@ -197,7 +197,7 @@ func TestWhenBudgetsAreCounted(t *testing.T) {
 			on.Update(t.Context(), event.UpdateEvent{ObjectOld: tt.old, ObjectNew: tt.now}, queue)
 		}
 		if !slices.Equal(queue.of, tt.want) {
-			t.Errorf("%s: %v", name, queue.of)
+			t.Errorf("%s: queue.of: got %q, want %q", name, queue.of, tt.want)
 		}
 	}
 }
@@ -296,8 +296,10 @@ func TestAnotherBudgetDecidesInThePlaceOfOneThatIsGone(t *testing.T) {
 		r.Remove(budgetKey("old"))
 		for _, m := range r.managers { // no event has come yet
 			answer, err := m.watch.Guard.Book(t.Context(), Request{Pod: r.pods()[0], By: policyv1beta1.Delete})
-			if err != nil || answer.Allowed != test.allowed {
-				t.Errorf("%+v: %+v %v", test, answer, err)
+			if err != nil {
+				t.Errorf("%+v: unexpected error: %v\n%+v", test, err, answer)
+			} else if answer.Allowed != test.allowed {
+				t.Errorf("%+v: answer.Allowed: got %t, want %t\n%+v\n%v", test, answer.Allowed, test.allowed, answer, err)
 			}
 		}
 	}
@@ -324,8 +326,10 @@ func TestAPodCannotChooseABudgetThatDoesNotCoverIt(t *testing.T) {
 			pod.Annotations = map[string]string{annotation: "lax"}
 			for _, m := range r.managers {
 				answer, err := m.watch.Guard.Book(t.Context(), Request{Pod: pod, By: policyv1beta1.Delete})
-				if err != nil || answer.Allowed {
-					t.Errorf("%s, %s: %+v %v", strict, annotation, answer, err)
+				if err != nil {
+					t.Errorf("%s, %s: unexpected error: %v\n%+v", strict, annotation, err, answer)
+				} else if answer.Allowed {
+					t.Errorf("%s, %s: answer.Allowed: got true, want false\n%+v\n%v", strict, annotation, answer, err)
 				}
 			}
 		}

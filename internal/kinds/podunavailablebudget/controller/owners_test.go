@@ -45,8 +45,10 @@ func TestAPodThatLiesAboutItsControllerFreesNoOther(t *testing.T) {
 			for _, m := range r.managers {
 				_, _ = m.watch.Guard.Book(t.Context(), Request{Pod: liar, By: policyv1beta1.Delete})
 				answer, err := m.watch.Guard.Book(t.Context(), Request{Pod: r.pods()[1], By: policyv1beta1.Delete})
-				if err != nil || answer.Allowed {
-					t.Errorf("another pod of the ReplicaSet: %+v %v", answer, err)
+				if err != nil {
+					t.Errorf("another pod of the ReplicaSet: unexpected error: %v\n%+v", err, answer)
+				} else if answer.Allowed {
+					t.Errorf("another pod of the ReplicaSet: answer.Allowed: got true, want false\n%+v\n%v", answer, err)
 				}
 			}
 		})
@@ -90,8 +92,18 @@ func TestPodsOfWorkloadsThatMayNotBeReadCount(t *testing.T) {
 			r.rest()
 			r.budgetOfRollout(name)
 			r.rest()
-			if status := r.budget(name).Status; r.failure != "" || status.TotalReplicas != 3 || status.DesiredAvailable != 3 || status.CurrentAvailable != 3 {
-				t.Errorf("%+v %s", status, r.failure)
+			status := r.budget(name).Status
+			if r.failure != "" {
+				t.Errorf("r.failure: got %q, want %q\n%+v", r.failure, "", status)
+			}
+			if status.TotalReplicas != 3 {
+				t.Errorf("status.TotalReplicas: got %d, want 3\n%+v", status.TotalReplicas, status)
+			}
+			if status.DesiredAvailable != 3 {
+				t.Errorf("status.DesiredAvailable: got %d, want 3\n%+v", status.DesiredAvailable, status)
+			}
+			if status.CurrentAvailable != 3 {
+				t.Errorf("status.CurrentAvailable: got %d, want 3\n%+v", status.CurrentAvailable, status)
 			}
 		})
 	}
@@ -129,8 +141,12 @@ func TestAWorkloadThatIsNotWatchedIsReadAgain(t *testing.T) {
 			r.rest()
 			r.rollout = 5
 			r.rest()
-			if status := r.budget(name).Status; r.failure != "" || status.TotalReplicas != 5 {
-				t.Errorf("%+v %s", status, r.failure)
+			status := r.budget(name).Status
+			if r.failure != "" {
+				t.Errorf("r.failure: got %q, want %q\n%+v", r.failure, "", status)
+			}
+			if status.TotalReplicas != 5 {
+				t.Errorf("status.TotalReplicas: got %d, want 5\n%+v", status.TotalReplicas, status)
 			}
 		})
 	}
@@ -147,8 +163,15 @@ func TestAWorkloadThatIsNotWatchedAppears(t *testing.T) {
 		r.round()
 		r.Pass(500 * time.Millisecond)
 	}
-	if status := r.budget("target").Status; r.failure != "" || status.TotalReplicas != 3 || status.CurrentAvailable != 3 {
-		t.Errorf("%+v %s", status, r.failure)
+	status := r.budget("target").Status
+	if r.failure != "" {
+		t.Errorf("r.failure: got %q, want %q\n%+v", r.failure, "", status)
+	}
+	if status.TotalReplicas != 3 {
+		t.Errorf("status.TotalReplicas: got %d, want 3\n%+v", status.TotalReplicas, status)
+	}
+	if status.CurrentAvailable != 3 {
+		t.Errorf("status.CurrentAvailable: got %d, want 3\n%+v", status.CurrentAvailable, status)
 	}
 }
 

@@ -79,8 +79,12 @@ func TestGateIsOpenedOnce(t *testing.T) {
 	if err := c.Get(t.Context(), key.NamespacedName, pod); err != nil {
 		t.Fatal(err)
 	}
-	if got := readiness.Condition(pod, pub.KruisePodReady); got == nil || got.Status != corev1.ConditionTrue || got.Message != "" {
-		t.Errorf("%+v", got)
+	if got := readiness.Condition(pod, pub.KruisePodReady); got == nil {
+		t.Error("readiness.Condition(pod, pub.KruisePodReady): got nil, want a value")
+	} else if got.Status != corev1.ConditionTrue {
+		t.Errorf("got.Status: got %q, want %q\n%+v", got.Status, corev1.ConditionTrue, got)
+	} else if got.Message != "" {
+		t.Errorf("got.Message: got %q, want %q\n%+v", got.Message, "", got)
 	}
 }
 
@@ -96,7 +100,7 @@ func TestAGateWaitsAMinuteAtMost(t *testing.T) {
 	r := &Reconciler{Client: c, Now: time.Now, backOff: pacing.NewBackOff(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Hour, time.Hour), time.Now)}
 	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)}
 	if _, err := r.Reconcile(t.Context(), request); !errors.Is(err, failed) {
-		t.Fatal(err)
+		t.Fatalf("err: got %v, want %v", err, failed)
 	}
 	if wait := r.backOff.When(request); wait > time.Minute {
 		t.Errorf("it is tried again after %s", wait)

@@ -115,8 +115,12 @@ func TestCopiesFollow(t *testing.T) {
 	w.Remove(simulation.Key{Kind: resourcedistribution.Name, Name: "a"})
 	w.quiet()
 	w.has(",,,")
-	if n := w.r.watches.count(); n != 0 || len(w.r.distributions) != 0 {
-		t.Errorf("%d watches and %d distributions are left", n, len(w.r.distributions))
+	n := w.r.watches.count()
+	if n != 0 {
+		t.Errorf("w.r.watches.count(): got %d, want 0", n)
+	}
+	if len(w.r.distributions) != 0 {
+		t.Errorf("len(w.r.distributions): got %d, want 0", len(w.r.distributions))
 	}
 }
 
@@ -142,8 +146,11 @@ func TestNothingIsDoneForWhatGoes(t *testing.T) {
 			w.Queue.Add()
 			w.Manage()
 		}
-		if len(w.Writes) != writes || w.value("a") != "" {
-			t.Errorf("shown %v: %v", shown, w.Writes[writes:])
+		if len(w.Writes) != writes {
+			t.Errorf("len(w.Writes): got %d, want %d; shown %v: %v", len(w.Writes), writes, shown, w.Writes[writes:])
+		}
+		if got := w.value("a"); got != "" {
+			t.Errorf(`w.value("a"): got %q, want %q; shown %v: %v`, got, "", shown, w.Writes[writes:])
 		}
 	}
 }
@@ -173,8 +180,12 @@ func TestTwoOfTheSame(t *testing.T) {
 	w.put(build.Distribution("rival", build.Document(w.document("2")), build.To("a", "c")))
 	w.quiet()
 	w.has("1,1,2,")
-	if s := w.rd("rival").Status; s.Succeeded != 1 || s.Failed != 1 || !slices.Equal(s.Conditions[4].FailedNamespaces, []string{"a"}) {
-		t.Errorf("%+v", s)
+	if s := w.rd("rival").Status; s.Succeeded != 1 {
+		t.Errorf("s.Succeeded: got %d, want 1\n%+v", s.Succeeded, s)
+	} else if s.Failed != 1 {
+		t.Errorf("s.Failed: got %d, want 1\n%+v", s.Failed, s)
+	} else if !slices.Equal(s.Conditions[4].FailedNamespaces, []string{"a"}) {
+		t.Errorf("s.Conditions[4].FailedNamespaces: got %q, want %q\n%+v", s.Conditions[4].FailedNamespaces, []string{"a"}, s)
 	}
 	if n := w.r.watches.count(); n != 1 {
 		t.Errorf("%d watches of one name", n)
@@ -236,8 +247,18 @@ func TestUpdatesAreOfOneVersion(t *testing.T) {
 	w.Change(w.key("a"), func(o client.Object) { o.SetLabels(nil) })
 	w.quiet()
 	after := w.Get(w.key("a"))
-	if sent != 2 || after.GetLabels()["theirs"] != "kept" || after.GetLabels()["l"] != "1" || after.GetUID() != before.GetUID() {
-		t.Errorf("%d patches, %v", sent, after.GetLabels())
+	if sent != 2 {
+		t.Errorf("sent: got %d, want 2; %d patches, %v", sent, sent, after.GetLabels())
+	}
+	if after.GetLabels()["theirs"] != "kept" {
+		t.Errorf(`after.GetLabels()["theirs"]: got %q, want %q; %d patches, %v`, after.GetLabels()["theirs"], "kept", sent,
+			after.GetLabels())
+	}
+	if after.GetLabels()["l"] != "1" {
+		t.Errorf(`after.GetLabels()["l"]: got %q, want %q; %d patches, %v`, after.GetLabels()["l"], "1", sent, after.GetLabels())
+	}
+	if after.GetUID() != before.GetUID() {
+		t.Errorf("after.GetUID(): got %q, want %q; %d patches, %v", after.GetUID(), before.GetUID(), sent, after.GetLabels())
 	}
 }
 
@@ -263,8 +284,11 @@ func TestCopiesComeInGrowingBatches(t *testing.T) {
 	w.Events(100)
 	w.Manage()
 	w.Manage() // the list is there
-	if fmt.Sprint(batches) != "map[1:1 2:2 4:4 8:8 16:5]" || len(tried) != 20 {
-		t.Errorf("%v, %d namespaces", batches, len(tried))
+	if fmt.Sprint(batches) != "map[1:1 2:2 4:4 8:8 16:5]" {
+		t.Errorf("batches: got %q, want %q", fmt.Sprint(batches), "map[1:1 2:2 4:4 8:8 16:5]")
+	}
+	if len(tried) != 20 {
+		t.Errorf("len(tried): got %d, want 20", len(tried))
 	}
 }
 
@@ -283,8 +307,11 @@ func TestACopyThatIsDeletedAgainAndAgainComesBackLater(t *testing.T) {
 		w.Queue.Add()
 		w.Manage()
 	}
-	if back < freeRepairs || back > 2*freeRepairs {
-		t.Errorf("it came back %d times in 5 seconds", back)
+	if back < freeRepairs {
+		t.Errorf("back: got %d, want at least %d", back, freeRepairs)
+	}
+	if back > 2*freeRepairs {
+		t.Errorf("back: got %d, want at most %d", back, 2*freeRepairs)
 	}
 	w.EndGracefully(w.key("b"))
 	w.Events(100)
@@ -307,8 +334,11 @@ func TestACopyThatIsDeletedAgainAndAgainComesBackLater(t *testing.T) {
 func TestEventsAndStatus(t *testing.T) {
 	old, status, spec := &appsv1beta1.ResourceDistribution{}, &appsv1beta1.ResourceDistribution{}, &appsv1beta1.ResourceDistribution{}
 	status.Status.Desired, spec.Generation = 3, 2
-	if changed(event.UpdateEvent{ObjectOld: old, ObjectNew: status}) || !changed(event.UpdateEvent{ObjectOld: old, ObjectNew: spec}) {
-		t.Error("of changes, the status counts and the spec does not")
+	if changed(event.UpdateEvent{ObjectOld: old, ObjectNew: status}) {
+		t.Error("of changes, the status counts and the spec does not: changed(event.UpdateEvent{ObjectOld: old, ObjectNew: status}): got true, want false")
+	}
+	if !changed(event.UpdateEvent{ObjectOld: old, ObjectNew: spec}) {
+		t.Error("of changes, the status counts and the spec does not: changed(event.UpdateEvent{ObjectOld: old, ObjectNew: spec}): got false, want true")
 	}
 	w := spread(t)
 	w.space("later", nil)
@@ -316,9 +346,21 @@ func TestEventsAndStatus(t *testing.T) {
 	w.foreign("c", "")
 	w.Change(simulation.Key{Kind: "Namespace", Name: "c"}, func(o client.Object) { o.SetLabels(team) })
 	w.settle()
-	if got := strings.Join(w.told, "\n"); strings.Count(got, "Distributed: all 3 namespaces have a copy") != 1 || strings.Count(got, "Conflict: ConflictOccurred in 1 namespaces, the first is c") != 1 ||
-		strings.Count(got, "DistributeFailed: NamespaceNotExists") != 1 || len(w.told) != 3 {
-		t.Error(got)
+	got := strings.Join(w.told, "\n")
+	if strings.Count(got, "Distributed: all 3 namespaces have a copy") != 1 {
+		t.Errorf("strings.Count(got, \"Distributed: all 3 namespaces have a copy\"): got %d, want 1\n%s",
+			strings.Count(got, "Distributed: all 3 namespaces have a copy"), got)
+	}
+	if strings.Count(got, "Conflict: ConflictOccurred in 1 namespaces, the first is c") != 1 {
+		t.Errorf("strings.Count(got, \"Conflict: ConflictOccurred in 1 namespaces, the first is c\"): got %d, want 1\n%s",
+			strings.Count(got, "Conflict: ConflictOccurred in 1 namespaces, the first is c"), got)
+	}
+	if strings.Count(got, "DistributeFailed: NamespaceNotExists") != 1 {
+		t.Errorf("strings.Count(got, \"DistributeFailed: NamespaceNotExists\"): got %d, want 1\n%s",
+			strings.Count(got, "DistributeFailed: NamespaceNotExists"), got)
+	}
+	if len(w.told) != 3 {
+		t.Errorf("len(w.told): got %d, want 3\n%s", len(w.told), got)
 	}
 	writes := len(w.Writes)
 	w.start()
@@ -341,8 +383,14 @@ func TestWhatCannotBeRead(t *testing.T) {
 		w.settle()
 		w.has("1,1,,")
 		c := w.rd("a").Status.Conditions[0]
-		if c.Status != corev1.ConditionTrue || !strings.HasPrefix(c.Reason, "spec.") || !strings.Contains(strings.Join(w.told, "\n"), c.Reason) {
-			t.Errorf("%+v %v", c, w.told)
+		if c.Status != corev1.ConditionTrue {
+			t.Errorf("c.Status: got %q, want %q\n%+v", c.Status, corev1.ConditionTrue, c)
+		}
+		if !strings.HasPrefix(c.Reason, "spec.") {
+			t.Errorf("c.Reason: got %q, want it to begin with %q\n%+v", c.Reason, "spec.", c)
+		}
+		if !strings.Contains(strings.Join(w.told, "\n"), c.Reason) {
+			t.Errorf("w.told: got %q, want it to contain %q\n%+v", strings.Join(w.told, "\n"), c.Reason, c)
 		}
 	}
 	w.put(build.Distribution("a", build.Document(w.document("3")), build.Labelled("team", "x")))
@@ -360,7 +408,7 @@ func TestWithoutTheList(t *testing.T) {
 	w.settle()
 	w.says("2/0/2 GetResourceFailed[a later]")
 	if c := w.rd("a").Status.Conditions[0]; c.Reason != "secrets is forbidden" {
-		t.Error(c.Reason)
+		t.Errorf("c.Reason: got %q, want %q", c.Reason, "secrets is forbidden")
 	}
 	w.blind = nil
 	for _, c := range w.r.watches.all() {
@@ -386,8 +434,11 @@ func watchesEnd(t *testing.T) {
 	of := resourcedistribution.Of{Kind: resourcedistribution.Secret, Name: "s"}
 	for range 100 {
 		a := w.use(of, "a", &distribution{})
-		if b := w.use(of, "b", &distribution{}); a != b || len(w.users(a)) != 2 {
-			t.Fatal("two watches of one name")
+		if b := w.use(of, "b", &distribution{}); a != b {
+			t.Fatalf("two watches of one name: a: got %+v, want %+v", a, b)
+		}
+		if got := len(w.users(a)); got != 2 {
+			t.Fatalf("two watches of one name: len(w.users(a)): got %d, want 2", got)
 		}
 		w.leave(a, "a")
 		w.leave(a, "a")
@@ -503,8 +554,18 @@ func TestWorkForOneNamespace(t *testing.T) {
 		do()
 		pass()
 		n := map[string]int{"a namespace": distributions, "a copy": 1}[step]
-		if made := len(w.Writes) - writes; all.lists != 0 || all.gets > 12*distributions || made < n || made > 3*n {
-			t.Errorf("%s: %d reads, %d lists, %d writes", step, all.gets, all.lists, made)
+		made := len(w.Writes) - writes
+		if all.lists != 0 {
+			t.Errorf("%s: all.lists: got %d, want 0", step, all.lists)
+		}
+		if all.gets > 12*distributions {
+			t.Errorf("%s: all.gets: got %d, want at most %d", step, all.gets, 12*distributions)
+		}
+		if made < n {
+			t.Errorf("%s: len(w.Writes) - writes: got %d, want at least %d", step, made, n)
+		}
+		if made > 3*n {
+			t.Errorf("%s: len(w.Writes) - writes: got %d, want at most %d", step, made, 3*n)
 		}
 	}
 }

@@ -113,8 +113,12 @@ func TestVersionsGoBack(t *testing.T) {
 	}
 	a, _ := c.in("a")
 	b, _ := c.in("b")
-	if a == nil || a.Version != "1" || b != nil {
-		t.Errorf("%+v %+v", a, b)
+	if a == nil {
+		t.Errorf("a: got nil, want a value\n%+v", b)
+	} else if a.Version != "1" {
+		t.Errorf("a.Version: got %q, want %q\n%+v\n%+v", a.Version, "1", a, b)
+	} else if b != nil {
+		t.Errorf("b: got %+v, want nil\n%+v", b, a)
 	}
 
 }
@@ -164,10 +168,16 @@ func TestWhatWebhooksChange(t *testing.T) {
 			}
 		}
 	}
-	if len(told) != 1 || !told[errStored.Error()] {
-		t.Errorf("told: %v", told)
+	if len(told) != 1 {
+		t.Errorf("told: len(told): got %d, want 1\n%v", len(told), told)
 	}
-	if writes < 4 || writes > 15 {
-		t.Errorf("%d writes in 5 minutes", writes)
+	if !told[errStored.Error()] {
+		t.Errorf("told: told[errStored.Error()]: got false, want true\n%v", told)
+	}
+	if writes < 4 {
+		t.Errorf("writes: got %d, want at least 4", writes)
+	}
+	if writes > 15 {
+		t.Errorf("writes: got %d, want at most 15", writes)
 	}
 }

@@ -48,8 +48,10 @@ func TestOnePodFails(t *testing.T) {
 		t.Errorf("events %v", s.events)
 	}
 	refuse = false
-	if err := s.Settle(200); err != nil || images() != "proxy:2 proxy:2 proxy:2" {
-		t.Error(err, images())
+	if err := s.Settle(200); err != nil {
+		t.Errorf("s.Settle(200): unexpected error: %v\n%q", err, images())
+	} else if got := images(); got != "proxy:2 proxy:2 proxy:2" {
+		t.Errorf("images(): got %q, want %q\n%v", got, "proxy:2 proxy:2 proxy:2", err)
 	}
 }
 
@@ -74,13 +76,19 @@ func TestOnePodFailsAtATime(t *testing.T) {
 	for _, pod := range s.pods() {
 		images[pod.Name] = sidecarset.ImageOf(pod, "proxy")
 	}
-	if diff := cmp.Diff(map[string]string{"web-0": "proxy:1", "web-1": "proxy:2", "web-2": "proxy:2"}, images); diff != "" || tried < 2 {
-		t.Error(tried, diff, s.describe())
+	if diff := cmp.Diff(map[string]string{"web-0": "proxy:1", "web-1": "proxy:2", "web-2": "proxy:2"}, images); diff != "" {
+		t.Errorf("images (-want +got):\n%s\n%s", diff, s.describe())
+	}
+	if tried < 2 {
+		t.Errorf("tried: got %d, want at least 2\n%s", tried, s.describe())
 	}
 	refuse = false
-	if err := s.Settle(200); err != nil || sidecarset.ImageOf(s.pods()[0], "proxy") != "proxy:2" ||
-		s.pass.memory.Of(s.set().UID).known.Refused(s.set(), s.pods()[0].UID) {
-		t.Error(err, s.describe())
+	if err := s.Settle(200); err != nil {
+		t.Errorf("s.Settle(200): unexpected error: %v\n%s", err, s.describe())
+	} else if got := sidecarset.ImageOf(s.pods()[0], "proxy"); got != "proxy:2" {
+		t.Errorf("sidecarset.ImageOf(s.pods()[0], \"proxy\"): got %q, want %q\n%v\n%s", got, "proxy:2", err, s.describe())
+	} else if s.pass.memory.Of(s.set().UID).known.Refused(s.set(), s.pods()[0].UID) {
+		t.Errorf("s.pass.memory.Of(s.set().UID).known.Refused(s.set(), s.pods()[0].UID): got true, want false\n%v\n%s", err, s.describe())
 	}
 }
 
@@ -104,15 +112,17 @@ func TestOneResetFails(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]string{"web-0": "proxy:1 proxy:2", "web-1": "empty:1 proxy:2", "web-2": "empty:1 proxy:2"},
 		images); diff != "" {
-		t.Error(diff, s.describe())
+		t.Errorf("images (-want +got):\n%s\n%s", diff, s.describe())
 	}
-	if !strings.Contains(strings.Join(s.events, "\n"),
-		"pod web-0 Warning ResetContainerFailed reset sidecar container image empty failed: ") {
-		t.Errorf("%v", s.events)
+	if !strings.Contains(strings.Join(s.events, "\n"), "pod web-0 Warning ResetContainerFailed reset sidecar container image empty failed: ") {
+		t.Errorf("s.events: got %q, want it to contain %q", strings.Join(s.events, "\n"),
+			"pod web-0 Warning ResetContainerFailed reset sidecar container image empty failed: ")
 	}
 	refuse = false
-	if err := s.Settle(200); err != nil || sidecarset.ImageOf(s.pods()[0], "proxy-1") != "empty:1" {
-		t.Error(err, s.describe())
+	if err := s.Settle(200); err != nil {
+		t.Errorf("s.Settle(200): unexpected error: %v\n%s", err, s.describe())
+	} else if got := sidecarset.ImageOf(s.pods()[0], "proxy-1"); got != "empty:1" {
+		t.Errorf("sidecarset.ImageOf(s.pods()[0], \"proxy-1\"): got %q, want %q\n%v\n%s", got, "empty:1", err, s.describe())
 	}
 }
 
@@ -172,17 +182,25 @@ func TestResizeThatIsTakenBackHalfWay(t *testing.T) {
 	for range 10 {
 		s.Round()
 	}
-	if cpu := s.pods()[0].Spec.Containers[0].Resources.Requests.Cpu().String(); !s.Dead() || cpu != "2" {
-		t.Fatal(cpu, s.describe())
+	cpu := s.pods()[0].Spec.Containers[0].Resources.Requests.Cpu().String()
+	if !s.Dead() {
+		t.Fatalf("s.Dead(): got false, want true\n%s", s.describe())
+	}
+	if cpu != "2" {
+		t.Fatalf("s.pods()[0].Spec.Containers[0].Resources.Requests.Cpu(): got %q, want %q\n%s", cpu, "2", s.describe())
 	}
 	s.change(sidecarsettest.Sized("1"))
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	pod := s.pods()[0]
-	if cpu := pod.Spec.Containers[0].Resources.Requests.Cpu().String(); cpu != "1" || s.set().Status.UpdatedReadyPods != 1 ||
-		strings.Contains(pod.Annotations[pub.SidecarSetInPlaceUpdateState], "resizing") {
-		t.Error(cpu, s.describe())
+	if cpu := pod.Spec.Containers[0].Resources.Requests.Cpu().String(); cpu != "1" {
+		t.Errorf("pod.Spec.Containers[0].Resources.Requests.Cpu(): got %q, want %q\n%s", cpu, "1", s.describe())
+	} else if got := s.set().Status.UpdatedReadyPods; got != 1 {
+		t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want 1\n%q\n%s", got, cpu, s.describe())
+	} else if strings.Contains(pod.Annotations[pub.SidecarSetInPlaceUpdateState], "resizing") {
+		t.Errorf("pod.Annotations[pub.SidecarSetInPlaceUpdateState]: got %q, want it not to contain %q\n%q\n%s",
+			pod.Annotations[pub.SidecarSetInPlaceUpdateState], "resizing", cpu, s.describe())
 	}
 }
 
@@ -265,9 +283,15 @@ func TestNameTaken(t *testing.T) {
 				collisions = *status.CollisionCount
 			}
 			latest, ok := s.Get(revisionKey(status.LatestRevision)).(*appsv1.ControllerRevision)
-			if collisions != tt.want || !ok || !sidecarset.SameContent(latest.Data.Raw, sidecarsettest.Stored("proxy:1", 1).Data.Raw) ||
-				(status.LatestRevision != r.Name) != (tt.want > 0) {
-				t.Errorf("status %+v", status)
+			if collisions != tt.want {
+				t.Errorf("collisions: got %d, want %d; status %+v", collisions, tt.want, status)
+			} else if !ok {
+				t.Errorf("ok: got false, want true; status %+v", status)
+			} else if !sidecarset.SameContent(latest.Data.Raw, sidecarsettest.Stored("proxy:1", 1).Data.Raw) {
+				t.Errorf(`sidecarset.SameContent(latest.Data.Raw, sidecarsettest.Stored("proxy:1", 1).Data.Raw): got false, want true; status %+v`,
+					status)
+			} else if (status.LatestRevision != r.Name) != (tt.want > 0) {
+				t.Errorf("status.LatestRevision != r.Name: got %t, want %t; status %+v", status.LatestRevision != r.Name, tt.want > 0, status)
 			}
 		})
 	}
@@ -289,9 +313,12 @@ func TestOnePodPanics(t *testing.T) {
 	plan := sidecarset.Make(*snapshot)
 	plan.Verdicts[0].Change = func(*corev1.Pod, time.Time) ([]*podpatch.Patch, error) { panic("what is this?") }
 	result := s.pass.Applier.Apply(t.Context(), plan)
-	if result.Err == nil || !strings.Contains(result.Err.Error(), "what is this?") ||
-		!strings.Contains(strings.Join(s.events, "\n"), "FailedUpgradePod") {
-		t.Errorf("%v %q", result.Err, s.events)
+	if result.Err == nil {
+		t.Errorf("result.Err: got nil, want an error\n%q", s.events)
+	} else if !strings.Contains(result.Err.Error(), "what is this?") {
+		t.Errorf("result.Err: got %q, want it to contain %q\n%q", result.Err.Error(), "what is this?", s.events)
+	} else if !strings.Contains(strings.Join(s.events, "\n"), "FailedUpgradePod") {
+		t.Errorf("s.events: got %q, want it to contain %q\n%v", strings.Join(s.events, "\n"), "FailedUpgradePod", result.Err)
 	}
 	if got := sidecarset.ImageOf(s.pods()[1], "proxy"); got != "proxy:2" {
 		t.Errorf("the other pod has %s", got)
@@ -307,13 +334,18 @@ func TestRevisionThatIsRefused(t *testing.T) {
 	for range 5 {
 		s.Round()
 	}
-	if !strings.Contains(strings.Join(s.events, "\n"), "Warning FailedStoreRevision failed to store revision mesh-") ||
-		s.set().Status.ObservedGeneration != 0 {
-		t.Errorf("%q %+v", s.events, s.set().Status)
+	if !strings.Contains(strings.Join(s.events, "\n"), "Warning FailedStoreRevision failed to store revision mesh-") {
+		t.Errorf("s.events: got %q, want it to contain %q\n%+v", strings.Join(s.events, "\n"),
+			"Warning FailedStoreRevision failed to store revision mesh-", s.set().Status)
+	}
+	if got := s.set().Status.ObservedGeneration; got != 0 {
+		t.Errorf("s.set().Status.ObservedGeneration: got %d, want 0\n%+v", got, s.set().Status)
 	}
 	refuse = false
-	if err := s.Settle(100); err != nil || s.set().Status.MatchedPods != 1 {
-		t.Error(err, s.set().Status)
+	if err := s.Settle(100); err != nil {
+		t.Errorf("s.Settle(100): unexpected error: %v\n%+v", err, s.set().Status)
+	} else if got := s.set().Status.MatchedPods; got != 1 {
+		t.Errorf("s.set().Status.MatchedPods: got %d, want 1\n%v\n%+v", got, err, s.set().Status)
 	}
 }
 
@@ -328,8 +360,10 @@ func TestCacheThatNeverShowsAWrite(t *testing.T) {
 	}
 	for _, later := range []time.Duration{0, time.Second, 5 * time.Minute} {
 		s.Pass(later)
-		if outcome, err := s.run(); err != nil || outcome.Plan == nil {
-			t.Fatal(outcome, err)
+		if outcome, err := s.run(); err != nil {
+			t.Fatalf("unexpected error: %v\n%+v", err, outcome)
+		} else if outcome.Plan == nil {
+			t.Fatalf("outcome.Plan: got nil, want a value\n%+v\n%v", outcome, err)
 		}
 	}
 	if again := len(s.Writes) - writes; again > 0 {
@@ -408,14 +442,18 @@ func TestEventsOfPods(t *testing.T) {
 	status.Status.MatchedPods = 3
 	spec := set.DeepCopy()
 	spec.Generation++
-	if setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: status}) ||
-		!setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: spec}) {
-		t.Error("SS-190: the status is no event, the spec is")
+	if setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: status}) {
+		t.Error("SS-190: the status is no event, the spec is: setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: status}): got true, want false")
+	}
+	if !setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: spec}) {
+		t.Error("SS-190: the status is no event, the spec is: setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: spec}): got false, want true")
 	}
 	namespace, labelledNamespace := &corev1.Namespace{}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}
-	if !namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: labelledNamespace}) ||
-		namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: namespace}) {
-		t.Error("SS-191: labels of namespaces are events")
+	if !namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: labelledNamespace}) {
+		t.Error("SS-191: labels of namespaces are events: namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: labelledNamespace}): got false, want true")
+	}
+	if namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: namespace}) {
+		t.Error("SS-191: labels of namespaces are events: namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: namespace}): got true, want false")
 	}
 }
 
@@ -430,11 +468,14 @@ func TestMetricsGoWithTheSidecarSet(t *testing.T) {
 	}
 	s.Set.Spec.UpdateStrategy.Paused = true
 	m.observe(sidecarset.Make(s), nil)
-	if !m.known["mesh"]["wPaused"] || m.known["mesh"]["wMaxUnavailable"] {
-		t.Errorf("%v", m.known)
+	if !m.known["mesh"]["wPaused"] {
+		t.Errorf("m.known[\"mesh\"][\"wPaused\"]: got false, want true\n%v", m.known)
+	}
+	if m.known["mesh"]["wMaxUnavailable"] {
+		t.Errorf("m.known[\"mesh\"][\"wMaxUnavailable\"]: got true, want false\n%v", m.known)
 	}
 	m.forget("mesh")
 	if len(m.known) != 0 {
-		t.Errorf("%v", m.known)
+		t.Errorf("len(m.known): got %d, want 0\n%v", len(m.known), m.known)
 	}
 }

@@ -36,21 +36,39 @@ func TestAnUpgradeTakesNoPodOutOfService(t *testing.T) {
 					return
 				}
 				now := after.(*corev1.Pod)
-				if !slices.Equal(old.Spec.ReadinessGates, now.Spec.ReadinessGates) || now.Annotations[pub.InPlaceUpdateGrace] != "" ||
-					old.Labels[pub.LifecycleState] != now.Labels[pub.LifecycleState] {
-					t.Errorf("write %+v: gates %v, %v", w, now.Spec.ReadinessGates, now.Annotations)
+				if !slices.Equal(old.Spec.ReadinessGates, now.Spec.ReadinessGates) {
+					t.Errorf("old.Spec.ReadinessGates: got %v, want %v; write %+v: gates %v, %v", old.Spec.ReadinessGates, now.Spec.ReadinessGates, w,
+						now.Spec.ReadinessGates, now.Annotations)
+				}
+				if now.Annotations[pub.InPlaceUpdateGrace] != "" {
+					t.Errorf("now.Annotations[pub.InPlaceUpdateGrace]: got %q, want %q; write %+v: gates %v, %v",
+						now.Annotations[pub.InPlaceUpdateGrace], "", w, now.Spec.ReadinessGates, now.Annotations)
+				}
+				if old.Labels[pub.LifecycleState] != now.Labels[pub.LifecycleState] {
+					t.Errorf("old.Labels[pub.LifecycleState]: got %q, want %q; write %+v: gates %v, %v", old.Labels[pub.LifecycleState],
+						now.Labels[pub.LifecycleState], w, now.Spec.ReadinessGates, now.Annotations)
 				}
 				for _, condition := range append([]corev1.PodConditionType{corev1.PodReady}, gates...) {
 					was, is := readiness.Condition(old, condition), readiness.Condition(now, condition)
-					if (was == nil) != (is == nil) || was != nil && was.Status != is.Status {
-						t.Errorf("write %+v: %s was %+v and is %+v", w, condition, was, is)
+					if (was == nil) != (is == nil) {
+						t.Errorf("was == nil: got %t, want %t; write %+v: %s was %+v and is %+v", was == nil, is == nil, w, condition, was, is)
+					} else if was != nil && was.Status != is.Status {
+						t.Errorf("was.Status: got %q, want %q; write %+v: %s was %+v and is %+v", was.Status, is.Status, w, condition, was, is)
 					}
 				}
 				if !first[w.Key.Name] {
 					first[w.Key.Name] = true
-					if !readiness.Ready(old) || sidecarset.ImageOf(old, "proxy") != "proxy:1" || sidecarset.ImageOf(now, "proxy") != "proxy:2" {
-						t.Errorf("the first write to %s: ready %t, image %s, then %s", w.Key.Name, readiness.Ready(old),
-							sidecarset.ImageOf(old, "proxy"), sidecarset.ImageOf(now, "proxy"))
+					if !readiness.Ready(old) {
+						t.Errorf("readiness.Ready(old): got false, want true; the first write to %s: ready %t, image %s, then %s", w.Key.Name,
+							readiness.Ready(old), sidecarset.ImageOf(old, "proxy"), sidecarset.ImageOf(now, "proxy"))
+					}
+					if got := sidecarset.ImageOf(old, "proxy"); got != "proxy:1" {
+						t.Errorf(`sidecarset.ImageOf(old, "proxy"): got %q, want %q; the first write to %s: ready %t, image %s, then %s`, got, "proxy:1",
+							w.Key.Name, readiness.Ready(old), sidecarset.ImageOf(old, "proxy"), sidecarset.ImageOf(now, "proxy"))
+					}
+					if got := sidecarset.ImageOf(now, "proxy"); got != "proxy:2" {
+						t.Errorf(`sidecarset.ImageOf(now, "proxy"): got %q, want %q; the first write to %s: ready %t, image %s, then %s`, got, "proxy:2",
+							w.Key.Name, readiness.Ready(old), sidecarset.ImageOf(old, "proxy"), sidecarset.ImageOf(now, "proxy"))
 					}
 				}
 			}
@@ -58,8 +76,12 @@ func TestAnUpgradeTakesNoPodOutOfService(t *testing.T) {
 			if err := s.Settle(300); err != nil {
 				t.Fatal(err)
 			}
-			if status := s.set().Status; len(first) != 3 || status.UpdatedReadyPods != 3 {
-				t.Errorf("%d pods were written, %+v", len(first), status)
+			status := s.set().Status
+			if len(first) != 3 {
+				t.Errorf("len(first): got %d, want 3; %d pods were written, %+v", len(first), len(first), status)
+			}
+			if status.UpdatedReadyPods != 3 {
+				t.Errorf("status.UpdatedReadyPods: got %d, want 3; %d pods were written, %+v", status.UpdatedReadyPods, len(first), status)
 			}
 		})
 	}

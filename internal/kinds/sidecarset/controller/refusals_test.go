@@ -45,8 +45,12 @@ func TestOneRefusedPodDoesNotFreezeTheStatus(t *testing.T) {
 			s.Manage()
 			s.Events(1 << 20)
 		}
-		if late := s.Now().Sub(changed); s.set().Status.UpdatedReadyPods != 1 || late > time.Second {
-			t.Errorf("web-1 is updated and ready; %s later status.updatedReadyPods is %d", late, s.set().Status.UpdatedReadyPods)
+		late := s.Now().Sub(changed)
+		if got := s.set().Status.UpdatedReadyPods; got != 1 {
+			t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want 1", got)
+		}
+		if late > time.Second {
+			t.Errorf("s.Now().Sub(changed): got %v, want at most %v", late, time.Second)
 		}
 		s.Pass(10 * time.Minute)
 	}
@@ -108,8 +112,14 @@ func TestARefusedPodIsNotTriedAtEveryEvent(t *testing.T) {
 				s.Round()
 				s.Pass(100 * time.Millisecond)
 			}
-			if tried < 4 || tried > 6 || !strings.Contains(because, "refused by the simulation") {
-				t.Errorf("tried %d times in 30 s; it waits because %q", tried, because)
+			if tried < 4 {
+				t.Errorf("tried: got %d, want at least 4", tried)
+			}
+			if tried > 6 {
+				t.Errorf("tried: got %d, want at most 6", tried)
+			}
+			if !strings.Contains(because, "refused by the simulation") {
+				t.Errorf("because: got %q, want it to contain %q", because, "refused by the simulation")
 			}
 			tried = 0
 			s.change(sidecarsettest.Image("proxy", "proxy:3"))
@@ -118,8 +128,10 @@ func TestARefusedPodIsNotTriedAtEveryEvent(t *testing.T) {
 				t.Errorf("tried %d times with another image", tried)
 			}
 			s.Refused = nil
-			if err := s.Settle(100); err != nil || s.set().Status.UpdatedReadyPods != 2 {
-				t.Error(err, s.describe())
+			if err := s.Settle(100); err != nil {
+				t.Errorf("s.Settle(100): unexpected error: %v\n%s", err, s.describe())
+			} else if got := s.set().Status.UpdatedReadyPods; got != 2 {
+				t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want 2\n%v\n%s", got, err, s.describe())
 			}
 		})
 	}
@@ -159,8 +171,11 @@ func TestAConditionThatCannotBeWrittenIsNotTriedAtEveryEvent(t *testing.T) {
 				s.Round()
 				s.Pass(100 * time.Millisecond)
 			}
-			if tried < 4 || tried > 6 {
-				t.Errorf("tried %d times in 30 s", tried)
+			if tried < 4 {
+				t.Errorf("tried: got %d, want at least 4", tried)
+			}
+			if tried > 6 {
+				t.Errorf("tried: got %d, want at most 6", tried)
 			}
 		})
 	}
@@ -216,11 +231,16 @@ func refusedRevision(t *testing.T, verb string) {
 		s.Round()
 		s.Pass(100 * time.Millisecond)
 	}
-	if tried < 4 || tried > 6 {
-		t.Errorf("tried %d times in 30 s", tried)
+	if tried < 4 {
+		t.Errorf("tried: got %d, want at least 4", tried)
+	}
+	if tried > 6 {
+		t.Errorf("tried: got %d, want at most 6", tried)
 	}
 	s.Refused = nil
-	if err := s.Settle(100); err != nil || s.set().Status.UpdatedReadyPods != 2 {
-		t.Error(err, s.describe())
+	if err := s.Settle(100); err != nil {
+		t.Errorf("s.Settle(100): unexpected error: %v\n%s", err, s.describe())
+	} else if got := s.set().Status.UpdatedReadyPods; got != 2 {
+		t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want 2\n%v\n%s", got, err, s.describe())
 	}
 }

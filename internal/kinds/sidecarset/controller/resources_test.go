@@ -93,8 +93,11 @@ func TestResizesOfSidecars(t *testing.T) {
 			plan := sidecarset.Make(s)
 			v := plan.Verdicts[0]
 			if tt.want == nil || v.Action != sidecarset.Upgrade {
-				if v.Reason != sidecarset.ReasonNotUpgradable || tt.want != nil {
-					t.Errorf("%s %s %s", v.Action, v.Reason, v.Message)
+				if v.Reason != sidecarset.ReasonNotUpgradable {
+					t.Errorf("v.Reason: got %q, want %q\n%s\n%s", v.Reason, sidecarset.ReasonNotUpgradable, v.Action, v.Message)
+				}
+				if tt.want != nil {
+					t.Errorf("tt.want: got %v, want nil\n%s\n%s", tt.want, v.Action, v.Message)
 				}
 				return
 			}
@@ -103,7 +106,7 @@ func TestResizesOfSidecars(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := resized(t, v.Pod, patches); !cmp.Equal(*tt.want, got) {
-				t.Error(cmp.Diff(*tt.want, got))
+				t.Errorf("*tt.want: got %v, want %v\n%q", *tt.want, got, cmp.Diff(*tt.want, got))
 			}
 		})
 	}
@@ -169,8 +172,12 @@ func TestAResetForgetsNoResize(t *testing.T) {
 		s.Pass(time.Second)
 	}
 	pod := s.pods()[0]
-	if sidecarset.ImageOf(pod, "proxy-1") != "empty:1" || !strings.Contains(pod.Annotations[pub.SidecarSetInPlaceUpdateState], "overtaken") {
-		t.Error(s.describe())
+	if got := sidecarset.ImageOf(pod, "proxy-1"); got != "empty:1" {
+		t.Errorf("sidecarset.ImageOf(pod, \"proxy-1\"): got %q, want %q\n%s", got, "empty:1", s.describe())
+	}
+	if !strings.Contains(pod.Annotations[pub.SidecarSetInPlaceUpdateState], "overtaken") {
+		t.Errorf("pod.Annotations[pub.SidecarSetInPlaceUpdateState]: got %q, want it to contain %q\n%s",
+			pod.Annotations[pub.SidecarSetInPlaceUpdateState], "overtaken", s.describe())
 	}
 }
 
@@ -193,8 +200,10 @@ func TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, pod := range s.pods() {
-		if !readiness.Ready(pod) || pod.Spec.Containers[0].Resources.Requests.Cpu().String() != "9" {
-			t.Fatal(s.describe())
+		if !readiness.Ready(pod) {
+			t.Fatalf("readiness.Ready(pod): got false, want true\n%s", s.describe())
+		} else if got := pod.Spec.Containers[0].Resources.Requests.Cpu().String(); got != "9" {
+			t.Fatalf("pod.Spec.Containers[0].Resources.Requests.Cpu(): got %q, want %q\n%s", got, "9", s.describe())
 		}
 	}
 	most := 0
@@ -216,7 +225,11 @@ func TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne(t *testing.T) {
 	if err := s.Settle(300); err != nil {
 		t.Fatal(err)
 	}
-	if status := s.set().Status; most != 1 || status.UpdatedReadyPods != 6 {
-		t.Errorf("%d pods at once, maxUnavailable 1; %+v", most, status)
+	status := s.set().Status
+	if most != 1 {
+		t.Errorf("most: got %d, want 1; %d pods at once, maxUnavailable 1; %+v", most, most, status)
+	}
+	if status.UpdatedReadyPods != 6 {
+		t.Errorf("status.UpdatedReadyPods: got %d, want 6; %d pods at once, maxUnavailable 1; %+v", status.UpdatedReadyPods, most, status)
 	}
 }

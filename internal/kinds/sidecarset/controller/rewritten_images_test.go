@@ -37,19 +37,22 @@ func TestImagesThatAWebhookRewrites(t *testing.T) {
 			t.Errorf("written at rest: %v", w)
 		}
 	}
-	if s.set().Status.ReadyPods != 2 {
-		t.Errorf("%+v", s.set().Status)
+	if got := s.set().Status.ReadyPods; got != 2 {
+		t.Errorf("s.set().Status.ReadyPods: got %d, want 2\n%+v", got, s.set().Status)
 	}
 	s.change(sidecarsettest.Image("proxy", "proxy:2"))
 	if err := s.Settle(500); err != nil {
 		t.Fatal(err)
 	}
 	for _, pod := range s.pods() {
-		if sidecarset.ImageOf(pod, "proxy-1") != "mirror/empty:1" || sidecarset.ImageOf(pod, "proxy-2") != "mirror/proxy:2" {
-			t.Error(s.describe())
+		if got := sidecarset.ImageOf(pod, "proxy-1"); got != "mirror/empty:1" {
+			t.Errorf("sidecarset.ImageOf(pod, \"proxy-1\"): got %q, want %q\n%s", got, "mirror/empty:1", s.describe())
+		}
+		if got := sidecarset.ImageOf(pod, "proxy-2"); got != "mirror/proxy:2" {
+			t.Errorf("sidecarset.ImageOf(pod, \"proxy-2\"): got %q, want %q\n%s", got, "mirror/proxy:2", s.describe())
 		}
 	}
-	if s.set().Status.UpdatedReadyPods != 2 {
-		t.Errorf("%+v", s.set().Status)
+	if got := s.set().Status.UpdatedReadyPods; got != 2 {
+		t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want 2\n%+v", got, s.set().Status)
 	}
 }

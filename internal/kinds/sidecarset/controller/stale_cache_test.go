@@ -40,8 +40,10 @@ func TestAPodOfTheNewSidecarSetIsNotTakenBack(t *testing.T) {
 	}
 	s.Show(setKey, s.set()) // at last
 	s.Queue.Add()
-	if err := s.Settle(100); err != nil || s.set().Status.UpdatedReadyPods != 3 {
-		t.Error(err, s.set().Status)
+	if err := s.Settle(100); err != nil {
+		t.Errorf("s.Settle(100): unexpected error: %v\n%+v", err, s.set().Status)
+	} else if got := s.set().Status.UpdatedReadyPods; got != 3 {
+		t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want 3\n%v\n%+v", got, err, s.set().Status)
 	}
 }
 
@@ -76,8 +78,10 @@ func TestARollbackIsNotTakenBack(t *testing.T) {
 	}
 	s.Show(setKey, s.set()) // at last
 	s.Queue.Add()
-	if err := s.Settle(100); err != nil || s.set().Status.UpdatedReadyPods != 3 {
-		t.Error(err, s.set().Status)
+	if err := s.Settle(100); err != nil {
+		t.Errorf("s.Settle(100): unexpected error: %v\n%+v", err, s.set().Status)
+	} else if got := s.set().Status.UpdatedReadyPods; got != 3 {
+		t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want 3\n%v\n%+v", got, err, s.set().Status)
 	}
 }
 
@@ -104,8 +108,10 @@ func TestAnImageThatWasOvertakenTwice(t *testing.T) {
 	is("proxy:1", false) // it crashes, so that each image is rolled over the one before
 	for _, image := range []string{"proxy:2", "proxy:3", "proxy:4"} {
 		s.change(sidecarsettest.Image("proxy", image))
-		if err := s.Settle(50); err != nil || sidecarset.ImageOf(s.pods()[0], "proxy") != image {
-			t.Fatal(err, s.describe())
+		if err := s.Settle(50); err != nil {
+			t.Fatalf("s.Settle(50): unexpected error: %v\n%s", err, s.describe())
+		} else if got := sidecarset.ImageOf(s.pods()[0], "proxy"); got != image {
+			t.Fatalf("sidecarset.ImageOf(s.pods()[0], \"proxy\"): got %q, want %q\n%v\n%s", got, image, err, s.describe())
 		}
 	}
 	for _, step := range []struct {
@@ -114,8 +120,10 @@ func TestAnImageThatWasOvertakenTwice(t *testing.T) {
 	}{{"proxy:2", 0}, {"proxy:3", 0}, {"proxy:4", 1}} {
 		image, done := step.image, step.done
 		is(image, true)
-		if err := s.Settle(50); err != nil || s.set().Status.UpdatedReadyPods != done {
-			t.Errorf("it runs %s: %+v, %v", image, s.set().Status, err)
+		if err := s.Settle(50); err != nil {
+			t.Errorf("s.Settle(50): unexpected error: %v; it runs %s: %+v, %v", err, image, s.set().Status, err)
+		} else if got := s.set().Status.UpdatedReadyPods; got != done {
+			t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want %d; it runs %s: %+v, %v", got, done, image, s.set().Status, err)
 		}
 	}
 	// A hundred images later the record has not grown.

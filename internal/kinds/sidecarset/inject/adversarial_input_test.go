@@ -51,7 +51,9 @@ func TestAPodWithManyVariablesAndMounts(t *testing.T) {
 		t.Errorf("%s", took)
 	}
 	text, err := json.Marshal(result.Operations)
-	if err != nil || !strings.Contains(string(text), fmt.Sprintf(`"V%d"`, count-1)) {
-		t.Errorf("%.300s, %v", text, err)
+	if err != nil {
+		t.Errorf("unexpected error: %v\n%.300s", err, text)
+	} else if !strings.Contains(string(text), fmt.Sprintf(`"V%d"`, count-1)) {
+		t.Errorf("text: got %q, want it to contain %q\n%v", string(text), fmt.Sprintf(`"V%d"`, count-1), err)
 	}
 }

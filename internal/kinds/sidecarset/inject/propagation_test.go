@@ -43,8 +43,12 @@ func TestASharedMountDoesNotNeedPrivileges(t *testing.T) {
 			t.Fatal(err)
 		}
 		text, err := json.Marshal(result.Operations)
-		if err != nil || !strings.Contains(string(text), `"mountPropagation":"`+test.want+`"`) || !strings.Contains(string(text), `"readOnly":true`) {
-			t.Errorf("%s: %s %v", name, text, err)
+		if err != nil {
+			t.Errorf("%s: unexpected error: %v\n%s", name, err, text)
+		} else if !strings.Contains(string(text), `"mountPropagation":"`+test.want+`"`) {
+			t.Errorf("%s: text: got %q, want it to contain %q\n%v", name, string(text), `"mountPropagation":"`+test.want+`"`, err)
+		} else if !strings.Contains(string(text), `"readOnly":true`) {
+			t.Errorf("%s: text: got %q, want it to contain %q\n%v", name, string(text), `"readOnly":true`, err)
 		}
 	}
 }

@@ -120,8 +120,11 @@ func TestEventsOfWrites(t *testing.T) {
 				}
 				b.Pass(time.Second)
 			}
-			if len(b.Writes) != 1 || !slices.Equal(b.events, []string{test.event}) {
-				t.Errorf("%+v, %q", b.Writes, b.events)
+			if len(b.Writes) != 1 {
+				t.Errorf("len(b.Writes): got %d, want 1\n%+v", len(b.Writes), b.Writes)
+			}
+			if !slices.Equal(b.events, []string{test.event}) {
+				t.Errorf("b.events: got %q, want %q\n%+v", b.events, []string{test.event}, b.Writes)
 			}
 			if test.count != "" && b.counted(test.way, test.count) != float64(len(test.pod.Spec.Containers)-1) {
 				t.Errorf("%s %s: %v", test.way, test.count, b.counted(test.way, test.count))
@@ -156,24 +159,38 @@ func TestImagesOfPodsThatChange(t *testing.T) {
 		}
 		return result
 	}
-	if result := reconcileNow(); result.RequeueAfter != reconcile.RetrySoon || len(b.Writes) > 0 {
-		t.Errorf("%v, %+v", result, b.Writes)
+	result := reconcileNow()
+	if result.RequeueAfter != reconcile.RetrySoon {
+		t.Errorf("result.RequeueAfter: got %v, want %v\n%v", result.RequeueAfter, reconcile.RetrySoon, result)
+	}
+	if len(b.Writes) > 0 {
+		t.Errorf("b.Writes: got %v, want none\n%v", b.Writes, result)
 	}
 	b.Deliver(b.Undelivered())
 	reconcileNow()
 	pod, _ := b.Get(podKey).(*corev1.Pod)
 	b.Deliver(b.Undelivered())
 	reconcileNow()
-	if pod.Spec.Containers[1].Image != "exit:1" || pod.Spec.Containers[0].Image != "main:1" || pod.Spec.Containers[2].Image != "b:1" ||
-		pod.Labels["changed"] == "" || len(b.Writes) != 1 {
-		t.Errorf("%+v, %+v", pod.Spec.Containers, b.Writes)
+	if pod.Spec.Containers[1].Image != "exit:1" {
+		t.Errorf("pod.Spec.Containers[1].Image: got %q, want %q\n%+v\n%+v", pod.Spec.Containers[1].Image, "exit:1", pod.Spec.Containers,
+			b.Writes)
+	} else if pod.Spec.Containers[0].Image != "main:1" {
+		t.Errorf("pod.Spec.Containers[0].Image: got %q, want %q\n%+v\n%+v", pod.Spec.Containers[0].Image, "main:1", pod.Spec.Containers,
+			b.Writes)
+	} else if pod.Spec.Containers[2].Image != "b:1" {
+		t.Errorf("pod.Spec.Containers[2].Image: got %q, want %q\n%+v\n%+v", pod.Spec.Containers[2].Image, "b:1", pod.Spec.Containers,
+			b.Writes)
+	} else if pod.Labels["changed"] == "" {
+		t.Errorf("pod.Labels[\"changed\"]: got nothing, want some text\n%+v\n%+v", pod.Spec.Containers, b.Writes)
+	} else if len(b.Writes) != 1 {
+		t.Errorf("len(b.Writes): got %d, want 1\n%+v\n%+v", len(b.Writes), pod.Spec.Containers, b.Writes)
 	}
 	b = newBench(t, given.Pod(done, given.ByImage("a", given.Running(0))), virtual)
 	b.Deliver(b.Undelivered())
 	b.Remove(podKey)
 	reconcileNow()
 	if len(b.Writes)+len(b.events) > 0 {
-		t.Errorf("%+v, %q", b.Writes, b.events)
+		t.Errorf("len(b.Writes)+len(b.events): got %d, want 0\n%+v\n%q", len(b.Writes)+len(b.events), b.Writes, b.events)
 	}
 }
 
@@ -181,13 +198,19 @@ func TestImagesOfPodsThatChange(t *testing.T) {
 func TestNodeThatIsMissing(t *testing.T) {
 	b := newBench(t, given.Pod(done, given.ByImage("a", given.Running(0))), nil)
 	after, err := b.pass()
-	if err != nil || after == 0 || len(b.Writes) > 0 {
-		t.Errorf("%s, %v, %+v", after, err, b.Writes)
+	if err != nil {
+		t.Errorf("unexpected error: %v\n%s\n%+v", err, after, b.Writes)
+	} else if after == 0 {
+		t.Errorf("after: got %v, want another value\n%v\n%+v", after, err, b.Writes)
+	} else if len(b.Writes) > 0 {
+		t.Errorf("b.Writes: got %v, want none\n%s\n%v", b.Writes, after, err)
 	}
 	b.node(map[string]string{pub.NodeType: pub.VirtualNode})
 	b.passes(1)
-	if len(b.Writes) != 1 || b.Writes[0].Verb != "patch" {
-		t.Errorf("%+v", b.Writes)
+	if len(b.Writes) != 1 {
+		t.Errorf("len(b.Writes): got %d, want 1\n%+v", len(b.Writes), b.Writes)
+	} else if b.Writes[0].Verb != "patch" {
+		t.Errorf("b.Writes[0].Verb: got %q, want %q\n%+v", b.Writes[0].Verb, "patch", b.Writes)
 	}
 }
 
@@ -236,17 +259,24 @@ func TestRefusedWritesAreToldOnceAndTriedAgain(t *testing.T) {
 	}
 	why = "another quota"
 	_, _ = b.pass()
-	if len(b.events) != 2 || !strings.Contains(b.events[0], "Warning SidecarTerminatorFailed") || !strings.Contains(b.events[0], "exceeded quota") ||
-		!strings.Contains(b.events[1], "another quota") || b.counted(sidecarterminator.ByRequest, "Refused") != 4 {
-		t.Errorf("%q", b.events)
+	if len(b.events) != 2 {
+		t.Errorf("len(b.events): got %d, want 2\n%q", len(b.events), b.events)
+	} else if !strings.Contains(b.events[0], "Warning SidecarTerminatorFailed") {
+		t.Errorf("b.events[0]: got %q, want it to contain %q\n%q", b.events[0], "Warning SidecarTerminatorFailed", b.events)
+	} else if !strings.Contains(b.events[0], "exceeded quota") {
+		t.Errorf("b.events[0]: got %q, want it to contain %q\n%q", b.events[0], "exceeded quota", b.events)
+	} else if !strings.Contains(b.events[1], "another quota") {
+		t.Errorf("b.events[1]: got %q, want it to contain %q\n%q", b.events[1], "another quota", b.events)
+	} else if got := b.counted(sidecarterminator.ByRequest, "Refused"); got != 4 {
+		t.Errorf("b.counted(sidecarterminator.ByRequest, \"Refused\"): got %v, want 4\n%q", got, b.events)
 	}
 	if wait := b.loop.BackOff().When(ctrl.Request{NamespacedName: podName}); wait > mendedAfter {
-		t.Error(wait)
+		t.Errorf("b.loop.BackOff().When(ctrl.Request{NamespacedName: podName}): got %v, want at most %v", wait, mendedAfter)
 	}
 	b.Answer = admitted(b)
 	b.passes(1)
 	if len(b.Writes) != 1 {
-		t.Errorf("%+v", b.Writes)
+		t.Errorf("len(b.Writes): got %d, want 1\n%+v", len(b.Writes), b.Writes)
 	}
 }
 
@@ -264,7 +294,7 @@ func TestPodsCountAsSoonAsSomethingIsToBeDone(t *testing.T) {
 		"not: without sidecars": podEvents.Create(event.CreateEvent{Object: plain}), "not: deleted without": podEvents.Delete(event.DeleteEvent{Object: plain}),
 	} {
 		if got == strings.HasPrefix(name, "not") {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got %t, want another value", name, got)
 		}
 	}
 	b := newBench(t, due, map[string]string{})
@@ -276,10 +306,10 @@ func TestPodsCountAsSoonAsSomethingIsToBeDone(t *testing.T) {
 	})
 	b.passes(2)
 	if kept := b.r.memory.Of("u"); kept.ended != nil {
-		t.Errorf("%+v", kept)
+		t.Errorf("kept.ended: got %v, want nil\n%+v", kept.ended, kept)
 	}
 	if again := b.r.Own.Again("u"); again != 0 {
-		t.Error(again)
+		t.Errorf(`b.r.Own.Again("u"): got %v, want 0`, again)
 	}
 }
 
@@ -301,20 +331,24 @@ func TestEndsOfRequests(t *testing.T) {
 	}
 	for result, want := range map[string]float64{"Succeeded": 1, "Failed": 1, "NoAnswer": 2, "DeadlineExceeded": 0} {
 		if got := b.counted(sidecarterminator.ByRequest, result); got != want {
-			t.Errorf("%s: %v", result, got)
+			t.Errorf("%s: b.counted(sidecarterminator.ByRequest, result): got %v, want %v", result, got, want)
 		}
 	}
 	b.r.deleted(t.Context(), event.DeleteEvent{Object: open}, q)
 	b.r.deleted(t.Context(), event.DeleteEvent{Object: foreign}, q)
 	if called != 3 {
-		t.Error(called)
+		t.Errorf("called: got %d, want 3", called)
 	}
 	image := newBench(t, given.Pod(done, given.ByImage("a", given.Running(0))), map[string]string{pub.NodeType: pub.VirtualNode})
 	image.passes(1)
 	phase := newBench(t, given.Pod(done, given.Ignored("a", given.Running(0)), given.Ignored("b", given.Running(0))), map[string]string{})
 	phase.passes(1)
-	if images, phases := image.counted(sidecarterminator.ByImage, "Replaced"), phase.counted(sidecarterminator.ByPhase, "Set"); images != 1 || phases != 2 {
-		t.Error(images, phases)
+	images, phases := image.counted(sidecarterminator.ByImage, "Replaced"), phase.counted(sidecarterminator.ByPhase, "Set")
+	if images != 1 {
+		t.Errorf("images: got %v, want 1", images)
+	}
+	if phases != 2 {
+		t.Errorf("phases: got %v, want 2", phases)
 	}
 }
 
@@ -327,8 +361,12 @@ func TestDeathAfterThePhase(t *testing.T) {
 	b.r = &Reconciler{API: b.API(), Events: b}
 	b.loop = b.r.Loop(nil)
 	b.passes(2)
-	if len(b.Writes) != 2 || b.Writes[0].Subresource != "status" || b.Writes[1].Key.Name != "sidecar-termination-u-ignore" {
-		t.Errorf("%+v", b.Writes)
+	if len(b.Writes) != 2 {
+		t.Errorf("len(b.Writes): got %d, want 2\n%+v", len(b.Writes), b.Writes)
+	} else if b.Writes[0].Subresource != "status" {
+		t.Errorf("b.Writes[0].Subresource: got %q, want %q\n%+v", b.Writes[0].Subresource, "status", b.Writes)
+	} else if b.Writes[1].Key.Name != "sidecar-termination-u-ignore" {
+		t.Errorf("b.Writes[1].Key.Name: got %q, want %q\n%+v", b.Writes[1].Key.Name, "sidecar-termination-u-ignore", b.Writes)
 	}
 }
 
@@ -384,10 +422,10 @@ func TestPodsWithoutSidecarsAreNotRemembered(t *testing.T) {
 	q := calls{add: func() { called = append(called, ctrl.Request{NamespacedName: podName}) }}
 	b.r.deleted(t.Context(), event.DeleteEvent{Object: given.Request("sidecar-termination-u", "a")}, q)
 	if len(called) != 1 {
-		t.Fatal(called)
+		t.Fatalf("len(called): got %d, want 1\n%v", len(called), called)
 	}
 	b.passes(1)
 	if name := b.loop.NameOf("u"); name.Name != "" {
-		t.Error(name)
+		t.Errorf("name.Name: got %q, want %q\n%v", name.Name, "", name)
 	}
 }

@@ -442,8 +442,11 @@ func TestSimulatedTerminations(t *testing.T) {
 		w.settle()
 		pod := w.pod()
 		for name, p := range w.node {
-			if p.running || !p.begun() {
-				t.Errorf("%s is left: %+v, %+v, %v", name, p, pod.Status, pod.Spec.Containers)
+			if p.running {
+				t.Errorf("p.running: got true, want false; %s is left: %+v, %+v, %v", name, p, pod.Status, pod.Spec.Containers)
+			}
+			if !p.begun() {
+				t.Errorf("p.begun(): got false, want true; %s is left: %+v, %+v, %v", name, p, pod.Status, pod.Spec.Containers)
 			}
 		}
 		if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {

@@ -82,8 +82,10 @@ func TestEventsOfStatefulSets(t *testing.T) {
 				}
 				return
 			}
-			if len(told) == 0 || strings.HasPrefix(test.want, "Warning") && !strings.Contains(told[0], "a policy") {
-				t.Errorf("%q is not among %q", test.want, s.events)
+			if len(told) == 0 {
+				t.Errorf("told: got none, want some; %q is not among %q", test.want, s.events)
+			} else if strings.HasPrefix(test.want, "Warning") && !strings.Contains(told[0], "a policy") {
+				t.Errorf("told[0]: got %q, want it to contain %q; %q is not among %q", told[0], "a policy", test.want, s.events)
 			}
 			if slices.ContainsFunc(s.events, func(e string) bool {
 				return strings.Contains(e, "SuccessfulCreate") && strings.Contains(e,
@@ -120,10 +122,16 @@ func TestConflictsOfTheStatus(t *testing.T) {
 	}
 	s.change(replicas(3))
 	s.runFor(time.Minute)
-	if status := s.set().Status; !meddled || status.Replicas != 3 || status.AvailableReplicas != 3 ||
-		status.ObservedGeneration != s.set().Generation ||
-		s.set().Labels["changed"] == "" {
-		t.Errorf("%+v", status)
+	if status := s.set().Status; !meddled {
+		t.Errorf("meddled: got false, want true\n%+v", status)
+	} else if status.Replicas != 3 {
+		t.Errorf("status.Replicas: got %d, want 3\n%+v", status.Replicas, status)
+	} else if status.AvailableReplicas != 3 {
+		t.Errorf("status.AvailableReplicas: got %d, want 3\n%+v", status.AvailableReplicas, status)
+	} else if want := s.set().Generation; status.ObservedGeneration != want {
+		t.Errorf("status.ObservedGeneration: got %d, want %d\n%+v", status.ObservedGeneration, want, status)
+	} else if got := s.set().Labels["changed"]; got == "" {
+		t.Errorf("s.set().Labels[\"changed\"]: got nothing, want some text\n%+v", status)
 	}
 }
 
@@ -140,8 +148,14 @@ func TestALostAnswerIsSettledWithinSeconds(t *testing.T) {
 			count++
 		}
 		s.runFor(15 * time.Second)
-		if len(s.pods()) != 3 || s.set().Status.AvailableReplicas != 3 || len(s.eventsWith("SuccessfulCreate")) > 3 {
-			t.Errorf("write %d: %q %s", n+1, s.events, s.describe())
+		if got := len(s.pods()); got != 3 {
+			t.Errorf("len(s.pods()): got %d, want 3; write %d: %q %s", got, n+1, s.events, s.describe())
+		}
+		if got := s.set().Status.AvailableReplicas; got != 3 {
+			t.Errorf("s.set().Status.AvailableReplicas: got %d, want 3; write %d: %q %s", got, n+1, s.events, s.describe())
+		}
+		if got := len(s.eventsWith("SuccessfulCreate")); got > 3 {
+			t.Errorf(`len(s.eventsWith("SuccessfulCreate")): got %d, want at most 3; write %d: %q %s`, got, n+1, s.events, s.describe())
 		}
 	}
 }

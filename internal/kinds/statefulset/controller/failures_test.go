@@ -133,9 +133,22 @@ func TestEveryFailureIsToldAndTriedAgain(t *testing.T) {
 				denied := s.deny(tt.denied)
 				tt.change(s)
 				s.runFor(10 * time.Minute)
-				if set := s.set(); set.Generation == generation || set.Status.ObservedGeneration != set.Generation ||
-					int(set.Status.Replicas) != len(s.pods()) || set.Status.LabelSelector != "app=web" {
-					t.Errorf("generation %d, %d pods, status %+v", set.Generation, len(s.pods()), set.Status)
+				set := s.set()
+				if set.Generation == generation {
+					t.Errorf("set.Generation: got %d, want another value; generation %d, %d pods, status %+v", set.Generation, set.Generation,
+						len(s.pods()), set.Status)
+				}
+				if set.Status.ObservedGeneration != set.Generation {
+					t.Errorf("set.Status.ObservedGeneration: got %d, want %d; generation %d, %d pods, status %+v", set.Status.ObservedGeneration,
+						set.Generation, set.Generation, len(s.pods()), set.Status)
+				}
+				if want := len(s.pods()); int(set.Status.Replicas) != want {
+					t.Errorf("set.Status.Replicas: got %d, want %d; generation %d, %d pods, status %+v", int(set.Status.Replicas), want, set.Generation,
+						len(s.pods()), set.Status)
+				}
+				if set.Status.LabelSelector != "app=web" {
+					t.Errorf("set.Status.LabelSelector: got %q, want %q; generation %d, %d pods, status %+v", set.Status.LabelSelector, "app=web",
+						set.Generation, len(s.pods()), set.Status)
 				}
 				if said := condition(s.set(), tt.condition); !strings.Contains(said, "a policy says no") {
 					t.Errorf("conditions %+v", s.set().Status.Conditions)
@@ -148,9 +161,14 @@ func TestEveryFailureIsToldAndTriedAgain(t *testing.T) {
 				}
 				s.Answer = nil
 				s.runFor(30 * time.Minute)
-				if set := s.set(); len(set.Status.Conditions) > 0 || set.Status.AvailableReplicas != *set.Spec.Replicas ||
-					set.Status.UpdatedReplicas != set.Status.Replicas {
-					t.Errorf("when it is allowed: %s", s.describe())
+				if set := s.set(); len(set.Status.Conditions) > 0 {
+					t.Errorf("when it is allowed: set.Status.Conditions: got %v, want none\n%s", set.Status.Conditions, s.describe())
+				} else if set.Status.AvailableReplicas != *set.Spec.Replicas {
+					t.Errorf("when it is allowed: set.Status.AvailableReplicas: got %d, want %d\n%s", set.Status.AvailableReplicas, *set.Spec.Replicas,
+						s.describe())
+				} else if set.Status.UpdatedReplicas != set.Status.Replicas {
+					t.Errorf("when it is allowed: set.Status.UpdatedReplicas: got %d, want %d\n%s", set.Status.UpdatedReplicas, set.Status.Replicas,
+						s.describe())
 				}
 			})
 		}
@@ -179,18 +197,29 @@ func TestReservedOrdinalsThatNobodyUnderstands(t *testing.T) {
 	writes := len(s.Writes)
 	s.runFor(10 * time.Minute)
 	for _, w := range s.Writes[writes:] {
-		if w.Key != setKey || w.Subresource != "status" {
-			t.Errorf("%v is written", w)
+		if w.Key != setKey {
+			t.Errorf("w.Key: got %+v, want %+v; %v is written", w.Key, setKey, w)
+		}
+		if w.Subresource != "status" {
+			t.Errorf("w.Subresource: got %q, want %q; %v is written", w.Subresource, "status", w)
 		}
 	}
-	if !s.said("Warning FailedUpdatePodInPlace ", "spec.reserveOrdinals[1]", `"a-b"`) ||
-		!strings.Contains(condition(s.set(), failedUpdate), "spec.reserveOrdinals[1]") {
-		t.Errorf("%v %+v", s.events, s.set().Status.Conditions)
+	if !s.said("Warning FailedUpdatePodInPlace ", "spec.reserveOrdinals[1]", `"a-b"`) {
+		t.Errorf("s.said(\"Warning FailedUpdatePodInPlace \", \"spec.reserveOrdinals[1]\", `\"a-b\"`): got false, want true\n%v\n%+v",
+			s.events, s.set().Status.Conditions)
+	}
+	if got := condition(s.set(), failedUpdate); !strings.Contains(got, "spec.reserveOrdinals[1]") {
+		t.Errorf("condition(s.set(), failedUpdate): got %q, want it to contain %q\n%v\n%+v", got, "spec.reserveOrdinals[1]", s.events,
+			s.set().Status.Conditions)
 	}
 	s.change(func(set *appsv1beta1.StatefulSet) { set.Spec.ReserveOrdinals[1] = intstr.FromString("4-5") })
 	s.runFor(time.Minute)
-	if is := s.set().Status; is.UpdatedAvailableReplicas != 7 || s.pod("web-9") == nil || len(is.Conditions) > 0 {
-		t.Error(s.describe())
+	if is := s.set().Status; is.UpdatedAvailableReplicas != 7 {
+		t.Errorf("is.UpdatedAvailableReplicas: got %d, want 7\n%s", is.UpdatedAvailableReplicas, s.describe())
+	} else if got := s.pod("web-9"); got == nil {
+		t.Errorf("s.pod(\"web-9\"): got nil, want a value\n%s", s.describe())
+	} else if len(is.Conditions) > 0 {
+		t.Errorf("is.Conditions: got %v, want none\n%s", is.Conditions, s.describe())
 	}
 }
 
@@ -208,8 +237,12 @@ func TestANameThatIsTaken(t *testing.T) {
 			s.Store(podKey("web-1"), other)
 			if hidden {
 				s.Manage() // with what the caches have
-				if !s.said("Warning FailedCreate ", "pod web-1", "already exists") || s.Queue.Due().IsZero() {
-					t.Errorf("%v, again at %s", s.events, s.Queue.Due())
+				if !s.said("Warning FailedCreate ", "pod web-1", "already exists") {
+					t.Errorf(`s.said("Warning FailedCreate ", "pod web-1", "already exists"): got false, want true; %v, again at %s`, s.events,
+						s.Queue.Due())
+				}
+				if s.Queue.Due().IsZero() {
+					t.Errorf("s.Queue.Due().IsZero(): got true, want false; %v, again at %s", s.events, s.Queue.Due())
 				}
 				if len(s.List("Pod", false)) != 2 { // itself, and the one before it
 					t.Error(s.describe())
@@ -217,17 +250,34 @@ func TestANameThatIsTaken(t *testing.T) {
 			}
 			attempts := s.deny(func(r *simulation.Request) bool { return r.Verb == "create" && r.Key.Name == "web-1" })
 			s.runFor(10 * time.Minute)
-			if s.pod("web-0") == nil || s.pod("web-2") == nil || controllerOf(s.pod("web-1")) == s.set().UID || len(*attempts) > 0 {
-				t.Errorf("%d attempts: %s", len(*attempts), s.describe())
+			if got := s.pod("web-0"); got == nil {
+				t.Errorf(`s.pod("web-0"): got nil, want a value; %d attempts: %s`, len(*attempts), s.describe())
+			} else if got := s.pod("web-2"); got == nil {
+				t.Errorf(`s.pod("web-2"): got nil, want a value; %d attempts: %s`, len(*attempts), s.describe())
+			} else if got, want := controllerOf(s.pod("web-1")), s.set().UID; got == want {
+				t.Errorf(`controllerOf(s.pod("web-1")): got %q, want another value; %d attempts: %s`, got, len(*attempts), s.describe())
+			} else if len(*attempts) > 0 {
+				t.Errorf("*attempts: got %v, want none; %d attempts: %s", *attempts, len(*attempts), s.describe())
 			}
-			if !s.said("Warning FailedCreate ", "web-1") || !strings.Contains(condition(s.set(), failedCreate), "pod web-1 exists") {
-				t.Errorf("%v %+v", s.events, s.set().Status.Conditions)
+			if !s.said("Warning FailedCreate ", "web-1") {
+				t.Errorf("s.said(\"Warning FailedCreate \", \"web-1\"): got false, want true\n%v\n%+v", s.events, s.set().Status.Conditions)
+			}
+			if got := condition(s.set(), failedCreate); !strings.Contains(got, "pod web-1 exists") {
+				t.Errorf("condition(s.set(), failedCreate): got %q, want it to contain %q\n%v\n%+v", got, "pod web-1 exists", s.events,
+					s.set().Status.Conditions)
 			}
 			s.Answer = nil
 			s.Remove(podKey("web-1"))
 			s.runFor(time.Minute)
-			if is := s.set().Status; is.AvailableReplicas != 3 || len(is.Conditions) > 0 || controllerOf(s.pod("web-1")) != s.set().UID {
-				t.Error(s.describe())
+			is := s.set().Status
+			if is.AvailableReplicas != 3 {
+				t.Errorf("is.AvailableReplicas: got %d, want 3\n%s", is.AvailableReplicas, s.describe())
+			}
+			if len(is.Conditions) > 0 {
+				t.Errorf("is.Conditions: got %v, want none\n%s", is.Conditions, s.describe())
+			}
+			if got, want := controllerOf(s.pod("web-1")), s.set().UID; got != want {
+				t.Errorf("controllerOf(s.pod(\"web-1\")): got %q, want %q\n%s", got, want, s.describe())
 			}
 		})
 	}
@@ -260,12 +310,19 @@ func TestInPlaceOnly(t *testing.T) {
 		})
 		s.runFor(time.Minute)
 		for name, want := range map[string]string{"web-0": "nginx:2", "web-1": "nginx:1"} {
-			if pod := s.pod(name); string(pod.UID) != uids[name] || pod.Spec.Containers[0].Image != want {
-				t.Errorf("pod %s: %s", name, s.describe())
+			if pod := s.pod(name); string(pod.UID) != uids[name] {
+				t.Errorf("pod.UID: got %q, want %q; pod %s: %s", string(pod.UID), uids[name], name, s.describe())
+			} else if pod.Spec.Containers[0].Image != want {
+				t.Errorf("pod.Spec.Containers[0].Image: got %q, want %q; pod %s: %s", pod.Spec.Containers[0].Image, want, name, s.describe())
 			}
 		}
-		if !s.said("Warning FailedUpdatePodInPlace ", "web-1") || !strings.Contains(condition(s.set(), failedUpdate), "pod web-1 ") {
-			t.Errorf("%v %+v", s.events, s.set().Status.Conditions)
+		if !s.said("Warning FailedUpdatePodInPlace ", "web-1") {
+			t.Errorf("s.said(\"Warning FailedUpdatePodInPlace \", \"web-1\"): got false, want true\n%v\n%+v", s.events,
+				s.set().Status.Conditions)
+		}
+		if got := condition(s.set(), failedUpdate); !strings.Contains(got, "pod web-1 ") {
+			t.Errorf("condition(s.set(), failedUpdate): got %q, want it to contain %q\n%v\n%+v", got, "pod web-1 ", s.events,
+				s.set().Status.Conditions)
 		}
 		s.change(func(set *appsv1beta1.StatefulSet) {
 			hostNetwork("nginx:3")(set) // which web-0 could have in place
@@ -273,12 +330,14 @@ func TestInPlaceOnly(t *testing.T) {
 		})
 		s.runFor(time.Minute)
 		for name, uid := range uids {
-			if pod := s.pod(name); string(pod.UID) == uid || pod.Spec.Containers[0].Image != "nginx:3" {
-				t.Errorf("pod %s: %s", name, s.describe())
+			if pod := s.pod(name); string(pod.UID) == uid {
+				t.Errorf("pod.UID: got %q, want another value; pod %s: %s", string(pod.UID), name, s.describe())
+			} else if pod.Spec.Containers[0].Image != "nginx:3" {
+				t.Errorf("pod.Spec.Containers[0].Image: got %q, want %q; pod %s: %s", pod.Spec.Containers[0].Image, "nginx:3", name, s.describe())
 			}
 		}
-		if len(s.set().Status.Conditions) > 0 {
-			t.Errorf("%+v", s.set().Status.Conditions)
+		if got := len(s.set().Status.Conditions); got > 0 {
+			t.Errorf("s.set().Status.Conditions: got %d, want none\n%+v", got, s.set().Status.Conditions)
 		}
 	}
 }
@@ -324,12 +383,19 @@ func TestADisruptionBudgetIsObeyed(t *testing.T) {
 				}
 			}
 			if !s.said(tt.event, "web-1", "a policy says no") {
-				t.Error(s.events)
+				t.Errorf("s.said(tt.event, \"web-1\", \"a policy says no\"): got false, want true\n%q", s.events)
 			}
 			s.Queue.Add()
 			s.runFor(10 * time.Minute)
-			if pod := s.pod("web-1"); len(*denied) < 3 || pod == nil || pod.UID != uid || pod.Spec.Containers[0].Image != "nginx:1" {
-				t.Errorf("%d attempts: %s", len(*denied), s.describe())
+			if pod := s.pod("web-1"); len(*denied) < 3 {
+				t.Errorf("len(*denied): got %d, want at least 3; %d attempts: %s", len(*denied), len(*denied), s.describe())
+			} else if pod == nil {
+				t.Errorf(`s.pod("web-1"): got nil, want a value; %d attempts: %s`, len(*denied), s.describe())
+			} else if pod.UID != uid {
+				t.Errorf("pod.UID: got %q, want %q; %d attempts: %s", pod.UID, uid, len(*denied), s.describe())
+			} else if pod.Spec.Containers[0].Image != "nginx:1" {
+				t.Errorf("pod.Spec.Containers[0].Image: got %q, want %q; %d attempts: %s", pod.Spec.Containers[0].Image, "nginx:1", len(*denied),
+					s.describe())
 			}
 			s.Answer = nil
 			s.runFor(10 * time.Minute)
@@ -364,8 +430,11 @@ func TestAWebhookThatIsDownAfterARefusalIsNotAskedAllTheTime(t *testing.T) {
 	s.runFor(time.Second)
 	down, attempts = true, 0
 	s.runFor(20 * time.Second)
-	if attempts < 3 || attempts > 40 {
-		t.Errorf("%d attempts in 20 seconds", attempts)
+	if attempts < 3 {
+		t.Errorf("attempts: got %d, want at least 3", attempts)
+	}
+	if attempts > 40 {
+		t.Errorf("attempts: got %d, want at most 40", attempts)
 	}
 }
 
@@ -394,12 +463,19 @@ func TestAPodThatFailsEachTimeIsMadeAnewLessAndLessOften(t *testing.T) {
 		return n
 	}
 	first := made()
-	if first < 5 || first > 20 {
-		t.Errorf("it is made %d times in ten minutes", first)
+	if first < 5 {
+		t.Errorf("first: got %d, want at least 5", first)
+	}
+	if first > 20 {
+		t.Errorf("first: got %d, want at most 20", first)
 	}
 	s.change(image("nginx:2"))
-	if second := made() - first; second < 5 || second > 20 {
-		t.Errorf("of another spec it is made %d times", second)
+	second := made() - first
+	if second < 5 {
+		t.Errorf("made() - first: got %d, want at least 5", second)
+	}
+	if second > 20 {
+		t.Errorf("made() - first: got %d, want at most 20", second)
 	}
 }
 
@@ -444,8 +520,12 @@ func TestNobodyIsToldToDeleteThePodThatTheCachesShowAMomentLater(t *testing.T) {
 				t.Fatal(err)
 			}
 			snapshot.Now = s.Now()
-			if plan := statefulset.Make(*snapshot); (plan.Refusal == "") != tt.own || len(plan.Create) > 0 {
-				t.Error(plan)
+			plan := statefulset.Make(*snapshot)
+			if (plan.Refusal == "") != tt.own {
+				t.Errorf("plan.Refusal == \"\": got %t, want %t\n%v", plan.Refusal == "", tt.own, plan)
+			}
+			if len(plan.Create) > 0 {
+				t.Errorf("plan.Create: got %v, want none\n%v", plan.Create, plan)
 			}
 		})
 	}

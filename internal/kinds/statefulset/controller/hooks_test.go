@@ -222,8 +222,14 @@ func TestANewPodWaitsForItsPreNormalHook(t *testing.T) {
 			expect := func(available int32, states ...string) {
 				t.Helper()
 				s.runFor(time.Minute)
-				if status := s.set().Status; status.AvailableReplicas != available || status.ReadyReplicas != 1 || !slices.Equal(*seen, states) {
-					t.Errorf("%d available, %d ready, %v", status.AvailableReplicas, status.ReadyReplicas, *seen)
+				if status := s.set().Status; status.AvailableReplicas != available {
+					t.Errorf("status.AvailableReplicas: got %d, want %d; %d available, %d ready, %v", status.AvailableReplicas, available,
+						status.AvailableReplicas, status.ReadyReplicas, *seen)
+				} else if status.ReadyReplicas != 1 {
+					t.Errorf("status.ReadyReplicas: got %d, want 1; %d available, %d ready, %v", status.ReadyReplicas, status.AvailableReplicas,
+						status.ReadyReplicas, *seen)
+				} else if !slices.Equal(*seen, states) {
+					t.Errorf("*seen: got %q, want %q; %d available, %d ready, %v", *seen, states, status.AvailableReplicas, status.ReadyReplicas, *seen)
 				}
 			}
 			expect(0, "PreparingNormal nginx:1")
@@ -272,8 +278,12 @@ func TestADeletionThatIsNotNeededAnyMore(t *testing.T) {
 				s.runFor(time.Minute)
 				s.change(tt.first)
 				s.runFor(time.Minute)
-				if s.pod("web-0").Labels[pub.LifecycleState] != string(pub.LifecycleStatePreparingDelete) || readiness.Ready(s.pod("web-0")) == mark {
-					t.Fatal(s.describe())
+				if got := s.pod("web-0").Labels[pub.LifecycleState]; got != string(pub.LifecycleStatePreparingDelete) {
+					t.Fatalf("s.pod(\"web-0\").Labels[pub.LifecycleState]: got %q, want %q\n%s", got, string(pub.LifecycleStatePreparingDelete),
+						s.describe())
+				}
+				if got := readiness.Ready(s.pod("web-0")); got == mark {
+					t.Fatalf("readiness.Ready(s.pod(\"web-0\")): got %t, want another value\n%s", got, s.describe())
 				}
 				if tt.edit != nil {
 					s.edit("web-0", tt.edit)
@@ -282,7 +292,7 @@ func TestADeletionThatIsNotNeededAnyMore(t *testing.T) {
 				s.change(tt.then)
 				s.runFor(time.Minute)
 				if diff := cmp.Diff(tt.want, *seen); diff != "" {
-					t.Error(diff)
+					t.Errorf("*seen (-want +got):\n%s", diff)
 				}
 				for _, c := range s.set().Status.Conditions {
 					t.Errorf("condition %+v", c)
@@ -296,8 +306,10 @@ func TestADeletionThatIsNotNeededAnyMore(t *testing.T) {
 				s.edit("web-0", unlabel)
 				s.edit("web-0", unfinalize)
 				s.runFor(time.Minute)
-				if len(*seen) == 0 || (*seen)[0] != "deleted" {
-					t.Errorf("its hook let go: %q", *seen)
+				if len(*seen) == 0 {
+					t.Errorf("its hook let go: *seen: got none, want some\n%q", *seen)
+				} else if (*seen)[0] != "deleted" {
+					t.Errorf("its hook let go: (*seen)[0]: got %q, want %q\n%q", (*seen)[0], "deleted", *seen)
 				}
 			})
 		}
@@ -324,8 +336,8 @@ func TestADeletionThatIsNotNeededInTheMidstOfAnUpdate(t *testing.T) {
 			s.runFor(5 * time.Second)
 			s.change(replicas(1))
 			s.runFor(5 * time.Second)
-			if state() != string(pub.LifecycleStatePreparingDelete) {
-				t.Fatal(state(), s.describe())
+			if got := state(); got != string(pub.LifecycleStatePreparingDelete) {
+				t.Fatalf("state(): got %q, want %q\n%s", got, string(pub.LifecycleStatePreparingDelete), s.describe())
 			}
 			s.change(replicas(2))
 			s.runFor(time.Minute)
@@ -335,8 +347,11 @@ func TestADeletionThatIsNotNeededInTheMidstOfAnUpdate(t *testing.T) {
 			}
 			s.node.Digests["nginx:2"] = "b"
 			s.runFor(5 * time.Minute)
-			if s.set().Status.UpdatedAvailableReplicas != 2 || state() != string(pub.LifecycleStateNormal) {
-				t.Error(s.describe())
+			if got := s.set().Status.UpdatedAvailableReplicas; got != 2 {
+				t.Errorf("s.set().Status.UpdatedAvailableReplicas: got %d, want 2\n%s", got, s.describe())
+			}
+			if got := state(); got != string(pub.LifecycleStateNormal) {
+				t.Errorf("state(): got %q, want %q\n%s", got, string(pub.LifecycleStateNormal), s.describe())
 			}
 		})
 	}

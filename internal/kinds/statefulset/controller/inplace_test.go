@@ -101,8 +101,11 @@ func TestMetadataInPlace(t *testing.T) {
 					t.Errorf("annotation %s is %q", key, pod.Annotations[key])
 				}
 			}
-			if pod.UID != old.UID || s.set().Status.UpdatedAvailableReplicas != 1 {
-				t.Error(s.describe())
+			if pod.UID != old.UID {
+				t.Errorf("pod.UID: got %q, want %q\n%s", pod.UID, old.UID, s.describe())
+			}
+			if got := s.set().Status.UpdatedAvailableReplicas; got != 1 {
+				t.Errorf("s.set().Status.UpdatedAvailableReplicas: got %d, want 1\n%s", got, s.describe())
 			}
 			for i, status := range pod.Status.ContainerStatuses {
 				if restarted := status.ContainerID != old.Status.ContainerStatuses[i].ContainerID; restarted != (tt.restart && status.Name == "main") {
@@ -228,13 +231,13 @@ func TestStepsOfAnUpdate(t *testing.T) {
 			s.change(tt.after)
 			s.runFor(5 * time.Minute)
 			if diff := cmp.Diff(tt.want, *steps); diff != "" {
-				t.Error(diff)
+				t.Errorf("*steps (-want +got):\n%s", diff)
 			}
 			if name == "after a grace period" && (written.Before(begin.Add(30*time.Second)) || written.After(begin.Add(32*time.Second))) {
 				t.Errorf("the image comes after %s", written.Sub(begin))
 			}
-			if s.set().Status.UpdatedAvailableReplicas != 1 {
-				t.Error(s.describe())
+			if got := s.set().Status.UpdatedAvailableReplicas; got != 1 {
+				t.Errorf("s.set().Status.UpdatedAvailableReplicas: got %d, want 1\n%s", got, s.describe())
 			}
 		})
 	}
@@ -254,10 +257,10 @@ func TestARollbackInItsGracePeriod(t *testing.T) {
 	s.runFor(5 * time.Minute)
 	want := []string{"patch, no grace", "patch, revision, grace", "patch, state, no grace, nginx:2"}
 	if got := slices.DeleteFunc(*steps, func(step string) bool { return strings.HasPrefix(step, "patch status") }); !slices.Equal(got, want) {
-		t.Errorf("%q", got)
+		t.Errorf("got %q, want %q", got, want)
 	}
 	if status := s.set().Status; status.UpdatedAvailableReplicas != 1 {
-		t.Error(s.describe())
+		t.Errorf("status.UpdatedAvailableReplicas: got %d, want 1\n%s", status.UpdatedAvailableReplicas, s.describe())
 	}
 }
 
@@ -302,17 +305,24 @@ func TestAPodIsTakenOutOfServiceInSpiteOfAConflict(t *testing.T) {
 		t.Errorf("taken out of service: %q", *asked)
 	}
 	pod := s.pod("web-0")
-	if pod.Spec.Containers[0].Image != "nginx:2" || pod.Annotations["meddled"] == "" || readiness.Ready(pod) {
-		t.Error(s.describe())
+	if pod.Spec.Containers[0].Image != "nginx:2" {
+		t.Errorf("pod.Spec.Containers[0].Image: got %q, want %q\n%s", pod.Spec.Containers[0].Image, "nginx:2", s.describe())
+	}
+	if pod.Annotations["meddled"] == "" {
+		t.Errorf("pod.Annotations[\"meddled\"]: got nothing, want some text\n%s", s.describe())
+	}
+	if readiness.Ready(pod) {
+		t.Errorf("readiness.Ready(pod): got true, want false\n%s", s.describe())
 	}
 	asked = s.meddle("web-0", "status", `"True"`)
 	for len(*asked) == 0 {
 		s.environmentStep()
 		s.onePass()
 	}
-	if condition := readiness.Condition(s.pod("web-0"), pub.InPlaceUpdateReady); !slices.Equal(*asked, []string{"status"}) ||
-		condition.Status != corev1.ConditionFalse {
-		t.Errorf("brought back: %q", *asked)
+	if condition := readiness.Condition(s.pod("web-0"), pub.InPlaceUpdateReady); !slices.Equal(*asked, []string{"status"}) {
+		t.Errorf("brought back: *asked: got %q, want %q", *asked, []string{"status"})
+	} else if condition.Status != corev1.ConditionFalse {
+		t.Errorf("brought back: condition.Status: got %q, want %q\n%q", condition.Status, corev1.ConditionFalse, *asked)
 	}
 	s.runFor(time.Minute)
 	if !readiness.Ready(s.pod("web-0")) {
@@ -364,10 +374,13 @@ func TestContainersChangeInTheOrderOfTheirLaunchPriority(t *testing.T) {
 	want := []string{"patch, revision, Updating, state, none:2, joins:2", "patch, state, low:2", "patch resize, cpu 2", "patch, state"}
 	got := slices.DeleteFunc(*steps, func(step string) bool { return strings.HasPrefix(step, "patch status") })
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if pod := s.pod("web-0"); pod.UID != old.UID || s.set().Status.UpdatedAvailableReplicas != 1 {
-		t.Error(s.describe())
+	if pod := s.pod("web-0"); pod.UID != old.UID {
+		t.Errorf("pod.UID: got %q, want %q\n%s", pod.UID, old.UID, s.describe())
+	}
+	if got := s.set().Status.UpdatedAvailableReplicas; got != 1 {
+		t.Errorf("s.set().Status.UpdatedAvailableReplicas: got %d, want 1\n%s", got, s.describe())
 	}
 }
 

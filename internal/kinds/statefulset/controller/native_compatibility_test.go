@@ -66,8 +66,10 @@ func TestAManifestOfTheNativeKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := decodeStrictly(strings.Replace(manifest, `"replicas"`, `"minReadySeconds":5,"replicas"`, 1),
-		&appsv1beta1.StatefulSet{}); err == nil || !strings.Contains(err.Error(), "minReadySeconds") {
-		t.Errorf("minReadySeconds: %v", err)
+		&appsv1beta1.StatefulSet{}); err == nil {
+		t.Error("minReadySeconds: err: got nil, want an error")
+	} else if !strings.Contains(err.Error(), "minReadySeconds") {
+		t.Errorf("minReadySeconds: err: got %q, want it to contain %q", err.Error(), "minReadySeconds")
 	}
 	var document statefulset.Document
 	if err := json.Unmarshal([]byte(manifest), &document); err != nil {
@@ -91,7 +93,7 @@ func TestAManifestOfTheNativeKind(t *testing.T) {
 		t.Fatal(err)
 	}
 	if errs := statefulset.Validate(statefulset.WrittenInV1beta1(set), nil, statefulset.Gates{}, nil); len(errs) > 0 {
-		t.Error(errs)
+		t.Errorf("errs: got %v, want none", errs)
 	}
 
 	s := simulate(1, set, statefulset.Features{StartOrdinal: true, PodIndexLabel: true, DeleteClaims: true, ResizeClaims: true})
@@ -117,9 +119,18 @@ func TestAManifestOfTheNativeKind(t *testing.T) {
 	s.runFor(time.Minute)
 	want := []string{"create web-0", "create web-1", "create web-2", "delete web-2", "create web-2", "delete web-1", "create web-1",
 		"delete web-0", "create web-0"}
-	if is := s.set().Status; !slices.Equal(happened, want) || is.AvailableReplicas != 3 || is.CurrentRevision != is.UpdateRevision ||
-		is.CurrentReplicas != 3 {
-		t.Errorf("%v\n%+v", happened, is)
+	is := s.set().Status
+	if !slices.Equal(happened, want) {
+		t.Errorf("happened: got %q, want %q\n%+v", happened, want, is)
+	}
+	if is.AvailableReplicas != 3 {
+		t.Errorf("is.AvailableReplicas: got %d, want 3\n%+v", is.AvailableReplicas, is)
+	}
+	if is.CurrentRevision != is.UpdateRevision {
+		t.Errorf("is.CurrentRevision: got %q, want %q\n%+v", is.CurrentRevision, is.UpdateRevision, is)
+	}
+	if is.CurrentReplicas != 3 {
+		t.Errorf("is.CurrentReplicas: got %d, want 3\n%+v", is.CurrentReplicas, is)
 	}
 }
 
@@ -189,7 +200,16 @@ func TestWhatIsWritten(t *testing.T) {
 			}
 		}
 	}
-	if !read["PersistentVolumeClaim"] || !read["Pod"] || s.set().Status.UpdatedAvailableReplicas != 4 || len(s.List("Service", false)) > 0 {
-		t.Errorf("%v is read: %s", read, s.describe())
+	if !read["PersistentVolumeClaim"] {
+		t.Errorf(`read["PersistentVolumeClaim"]: got false, want true; %v is read: %s`, read, s.describe())
+	}
+	if !read["Pod"] {
+		t.Errorf(`read["Pod"]: got false, want true; %v is read: %s`, read, s.describe())
+	}
+	if got := s.set().Status.UpdatedAvailableReplicas; got != 4 {
+		t.Errorf("s.set().Status.UpdatedAvailableReplicas: got %d, want 4; %v is read: %s", got, read, s.describe())
+	}
+	if got := len(s.List("Service", false)); got > 0 {
+		t.Errorf(`s.List("Service", false): got %d, want none; %v is read: %s`, got, read, s.describe())
 	}
 }

@@ -86,7 +86,7 @@ func TestOrderOfWork(t *testing.T) {
 				got = append(got, strings.TrimSpace(words+" "+w.Subresource))
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("%s\n%s", diff, s.describe())
+				t.Errorf("(-want +got):\n%s\n%s", diff, s.describe())
 			}
 		})
 	}
@@ -103,8 +103,12 @@ func TestAnAdoptedPodThatGoesIsSeen(t *testing.T) {
 		s.Queue.Add()
 		s.Manage()
 	}
-	if s.pod("web-2").DeletionTimestamp == nil || s.pod("web-1").DeletionTimestamp != nil || s.set().Status.Replicas != 3 {
-		t.Error(s.describe())
+	if got := s.pod("web-2").DeletionTimestamp; got == nil {
+		t.Errorf("s.pod(\"web-2\").DeletionTimestamp: got nil, want a value\n%s", s.describe())
+	} else if got := s.pod("web-1").DeletionTimestamp; got != nil {
+		t.Errorf("s.pod(\"web-1\").DeletionTimestamp: got %v, want nil\n%s", got, s.describe())
+	} else if got := s.set().Status.Replicas; got != 3 {
+		t.Errorf("s.set().Status.Replicas: got %d, want 3\n%s", got, s.describe())
 	}
 }
 
@@ -121,7 +125,11 @@ func TestTheNameOfAnAdoptedPodThatGoes(t *testing.T) {
 		s.Queue.Add()
 		s.Manage()
 	}
-	if s.pod("web-2").DeletionTimestamp == nil || s.said("Warning FailedCreate ") || len(s.set().Status.Conditions) > 0 {
-		t.Error(s.events, s.describe())
+	if got := s.pod("web-2").DeletionTimestamp; got == nil {
+		t.Errorf("s.pod(\"web-2\").DeletionTimestamp: got nil, want a value\n%q\n%s", s.events, s.describe())
+	} else if s.said("Warning FailedCreate ") {
+		t.Errorf("s.said(\"Warning FailedCreate \"): got true, want false\n%q\n%s", s.events, s.describe())
+	} else if got := len(s.set().Status.Conditions); got > 0 {
+		t.Errorf("s.set().Status.Conditions: got %d, want none\n%q\n%s", got, s.events, s.describe())
 	}
 }

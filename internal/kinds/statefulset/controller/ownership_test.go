@@ -61,8 +61,11 @@ func TestRevisionsAreAdoptedFirst(t *testing.T) {
 		return nil
 	}
 	s.runFor(time.Minute)
-	if len(asked) < 3 || !slices.Equal(asked[:2], []string{"get StatefulSet web", "patch ControllerRevision left"}) {
-		t.Errorf("it begins with %v", asked[:min(len(asked), 4)])
+	if len(asked) < 3 {
+		t.Errorf("len(asked): got %d, want at least 3; it begins with %v", len(asked), asked[:min(len(asked), 4)])
+	} else if !slices.Equal(asked[:2], []string{"get StatefulSet web", "patch ControllerRevision left"}) {
+		t.Errorf("asked[:2]: got %q, want %q; it begins with %v", asked[:2],
+			[]string{"get StatefulSet web", "patch ControllerRevision left"}, asked[:min(len(asked), 4)])
 	}
 	for name, want := range map[string]types.UID{"left": s.set().UID, "unlike": "", "taken": s.List("Node", false)[0].GetUID()} {
 		if got := controllerOf(s.Get(revisionKey(name))); got != want {
@@ -116,7 +119,7 @@ func TestReferencesToTheSet(t *testing.T) {
 	}
 	for _, object := range owned {
 		if diff := cmp.Diff(want, object.GetOwnerReferences()); diff != "" {
-			t.Errorf("%s: %s", object.GetName(), diff)
+			t.Errorf("%s: object.GetOwnerReferences() (-want +got):\n%s", object.GetName(), diff)
 		}
 	}
 	for version, called := range map[string]bool{"apps.kruise.io/v1alpha1": true, "apps.kruise.io/v1beta1": true, "apps.kruise.io/v7": true,
@@ -135,8 +138,12 @@ func TestReferencesToTheSet(t *testing.T) {
 	uid := s.pod("web-1").UID
 	s.Change(podKey("web-1"), func(o client.Object) { o.GetLabels()["app"] = "debug" })
 	s.runFor(5 * time.Minute)
-	if pod := s.pod("web-1"); controllerOf(pod) != "" || pod.UID != uid {
-		t.Fatal(s.describe())
+	pod := s.pod("web-1")
+	if got := controllerOf(pod); got != "" {
+		t.Fatalf("controllerOf(pod): got %q, want %q\n%s", got, "", s.describe())
+	}
+	if pod.UID != uid {
+		t.Fatalf("pod.UID: got %q, want %q\n%s", pod.UID, uid, s.describe())
 	}
 	s.Change(podKey("web-1"), func(o client.Object) { o.GetLabels()["app"] = "web" })
 	if s.Events(1); !s.Queue.Added() {
@@ -187,12 +194,22 @@ func TestADeletedSet(t *testing.T) {
 		writes := len(s.Writes)
 		s.runFor(10 * time.Minute)
 		for _, w := range s.Writes[writes:] {
-			if w.Key != setKey || w.Subresource != "status" {
-				t.Errorf("whenDeleted %s: %v", whenDeleted, w)
+			if w.Key != setKey {
+				t.Errorf("w.Key: got %+v, want %+v; whenDeleted %s: %v", w.Key, setKey, whenDeleted, w)
+			}
+			if w.Subresource != "status" {
+				t.Errorf("w.Subresource: got %q, want %q; whenDeleted %s: %v", w.Subresource, "status", whenDeleted, w)
 			}
 		}
-		if is := s.set().Status; is.ObservedGeneration != s.set().Generation || is.Replicas != 4 || is.ReadyReplicas != 3 {
-			t.Errorf("whenDeleted %s: status %+v", whenDeleted, is)
+		is := s.set().Status
+		if want := s.set().Generation; is.ObservedGeneration != want {
+			t.Errorf("is.ObservedGeneration: got %d, want %d; whenDeleted %s: status %+v", is.ObservedGeneration, want, whenDeleted, is)
+		}
+		if is.Replicas != 4 {
+			t.Errorf("is.Replicas: got %d, want 4; whenDeleted %s: status %+v", is.Replicas, whenDeleted, is)
+		}
+		if is.ReadyReplicas != 3 {
+			t.Errorf("is.ReadyReplicas: got %d, want 3; whenDeleted %s: status %+v", is.ReadyReplicas, whenDeleted, is)
 		}
 		s.Change(setKey, func(o client.Object) { o.SetFinalizers(nil) })
 		s.CollectGarbage()
@@ -217,12 +234,17 @@ func TestASelectorThatCannotBeRead(t *testing.T) {
 	s.node.Fail("web-1")
 	s.Events(10)
 	writes := len(s.Writes)
-	if _, outcome, err := s.controller.Run(context.Background(), client.ObjectKeyFromObject(s.set()), s.set().UID); err != nil || outcome.After != 0 {
-		t.Errorf("again after %s, %v", outcome.After, err)
+	if _, outcome, err := s.controller.Run(context.Background(), client.ObjectKeyFromObject(s.set()), s.set().UID); err != nil {
+		t.Errorf("unexpected error: %v; again after %s, %v", err, outcome.After, err)
+	} else if outcome.After != 0 {
+		t.Errorf("outcome.After: got %v, want 0; again after %s, %v", outcome.After, outcome.After, err)
 	}
 	for _, w := range s.Writes[writes:] {
-		if w.Key != setKey || w.Subresource != "status" {
-			t.Errorf("%v is written", w)
+		if w.Key != setKey {
+			t.Errorf("w.Key: got %+v, want %+v; %v is written", w.Key, setKey, w)
+		}
+		if w.Subresource != "status" {
+			t.Errorf("w.Subresource: got %q, want %q; %v is written", w.Subresource, "status", w)
 		}
 	}
 	var logged []string
@@ -238,10 +260,13 @@ func TestASelectorThatCannotBeRead(t *testing.T) {
 		t.Error(err)
 	}
 	if !strings.Contains(strings.Join(logged, " "), `spec.selector: \"Sometimes\" is not a valid label selector operator`) {
-		t.Error(logged)
+		t.Errorf("logged: got %q, want it to contain %q", strings.Join(logged, " "),
+			`spec.selector: \"Sometimes\" is not a valid label selector operator`)
 	}
-	if pod, _ := s.Get(podKey("web-1")).(*corev1.Pod); pod == nil || pod.DeletionTimestamp != nil {
-		t.Error("a pod goes")
+	if pod, _ := s.Get(podKey("web-1")).(*corev1.Pod); pod == nil {
+		t.Error(`a pod goes: s.Get(podKey("web-1")).(*corev1.Pod): got nil, want a value`)
+	} else if pod.DeletionTimestamp != nil {
+		t.Errorf("a pod goes: pod.DeletionTimestamp: got %v, want nil", pod.DeletionTimestamp)
 	}
 }
 
@@ -277,12 +302,16 @@ func TestPodsAreGivenUpBeforeTheirRevision(t *testing.T) {
 				s.Change(owned[0], func(o client.Object) { o.SetOwnerReferences(nil) })
 				s.runFor(time.Minute)
 				for _, pod := range before {
-					if now := s.pod(pod.Name); now == nil || now.UID != pod.UID || controllerOf(now) != s.set().UID {
-						t.Error(s.describe())
+					if now := s.pod(pod.Name); now == nil {
+						t.Errorf("s.pod(pod.Name): got nil, want a value\n%s", s.describe())
+					} else if now.UID != pod.UID {
+						t.Errorf("now.UID: got %q, want %q\n%s", now.UID, pod.UID, s.describe())
+					} else if got, want := controllerOf(now), s.set().UID; got != want {
+						t.Errorf("controllerOf(now): got %q, want %q\n%s", got, want, s.describe())
 					}
 				}
 				if is := s.set().Status; is.UpdatedAvailableReplicas != 2 {
-					t.Error(s.describe())
+					t.Errorf("is.UpdatedAvailableReplicas: got %d, want 2\n%s", is.UpdatedAvailableReplicas, s.describe())
 				}
 			})
 		}
@@ -308,8 +337,14 @@ func TestAPodThatIsGivenUpIsNotUpdated(t *testing.T) {
 		for s.Answer != nil {
 			s.onePass()
 		}
-		if pod := s.pod("web-0"); pod.Labels[pub.ControllerRevisionHash] != revision || pod.Annotations[pub.InPlaceUpdateState] != "" {
-			t.Errorf("after a conflict about %q: %s", subresource, s.describe())
+		pod := s.pod("web-0")
+		if pod.Labels[pub.ControllerRevisionHash] != revision {
+			t.Errorf("pod.Labels[pub.ControllerRevisionHash]: got %q, want %q; after a conflict about %q: %s",
+				pod.Labels[pub.ControllerRevisionHash], revision, subresource, s.describe())
+		}
+		if pod.Annotations[pub.InPlaceUpdateState] != "" {
+			t.Errorf("pod.Annotations[pub.InPlaceUpdateState]: got %q, want %q; after a conflict about %q: %s",
+				pod.Annotations[pub.InPlaceUpdateState], "", subresource, s.describe())
 		}
 		s.runFor(5 * time.Minute) // the set adopts it again
 		if pod := s.pod("web-0"); metav1.GetControllerOf(pod) == nil || pod.Spec.Containers[0].Image != "nginx:2" ||

@@ -69,14 +69,24 @@ func TestImagesArePulledAhead(t *testing.T) {
 		s := pulling(t, true)
 		s.change(next("nginx:2", 2))
 		s.runFor(time.Minute)
-		if !slices.Equal(s.jobs(), []string{"nginx"}) || s.marks() != "true/" || len(s.eventsWith("Normal CreatedImagePullJob ", "nginx:2")) != 1 {
-			t.Errorf("jobs %q, marks %s, events %q", s.jobs(), s.marks(), s.events)
+		if got := s.jobs(); !slices.Equal(got, []string{"nginx"}) {
+			t.Errorf("s.jobs(): got %q, want %q; jobs %q, marks %s, events %q", got, []string{"nginx"}, s.jobs(), s.marks(), s.events)
+		}
+		if got := s.marks(); got != "true/" {
+			t.Errorf("s.marks(): got %q, want %q; jobs %q, marks %s, events %q", got, "true/", s.jobs(), s.marks(), s.events)
+		}
+		if got := len(s.eventsWith("Normal CreatedImagePullJob ", "nginx:2")); got != 1 {
+			t.Errorf(`len(s.eventsWith("Normal CreatedImagePullJob ", "nginx:2")): got %d, want 1; jobs %q, marks %s, events %q`, got, s.jobs(),
+				s.marks(), s.events)
 		}
 		s.Remove(simulation.Key{Kind: "ImagePullJob", Name: s.set().Status.UpdateRevision + "-nginx"}) // its time is over
 		s.change(partition(1))
 		s.runFor(time.Minute)
-		if len(s.jobs()) > 0 || len(s.eventsWith("CreatedImagePullJob")) != 1 {
-			t.Errorf("made again: %q", s.jobs())
+		if got := len(s.jobs()); got > 0 {
+			t.Errorf("made again: s.jobs(): got %d, want none\n%q", got, s.jobs())
+		}
+		if got := len(s.eventsWith("CreatedImagePullJob")); got != 1 {
+			t.Errorf("made again: len(s.eventsWith(\"CreatedImagePullJob\")): got %d, want 1\n%q", got, s.jobs())
 		}
 	})
 	t.Run("they end", func(t *testing.T) {
@@ -85,9 +95,15 @@ func TestImagesArePulledAhead(t *testing.T) {
 		s.runFor(time.Minute)
 		s.change(partition(0))
 		s.runFor(10 * time.Minute)
-		if status := s.set().Status; len(s.jobs()) > 0 || status.UpdatedAvailableReplicas != 5 ||
-			status.CurrentRevision != status.UpdateRevision {
-			t.Error(s.jobs(), s.describe())
+		status := s.set().Status
+		if got := len(s.jobs()); got > 0 {
+			t.Errorf("s.jobs(): got %d, want none\n%q\n%s", got, s.jobs(), s.describe())
+		}
+		if status.UpdatedAvailableReplicas != 5 {
+			t.Errorf("status.UpdatedAvailableReplicas: got %d, want 5\n%q\n%s", status.UpdatedAvailableReplicas, s.jobs(), s.describe())
+		}
+		if status.CurrentRevision != status.UpdateRevision {
+			t.Errorf("status.CurrentRevision: got %q, want %q\n%q\n%s", status.CurrentRevision, status.UpdateRevision, s.jobs(), s.describe())
 		}
 	})
 	t.Run("they are refused", func(t *testing.T) {
@@ -98,8 +114,11 @@ func TestImagesArePulledAhead(t *testing.T) {
 		if s.set().Status.UpdatedAvailableReplicas != 4 || s.marks() != "/" || len(s.set().Status.Conditions) > 0 {
 			t.Error("the rollout stands still: ", s.describe())
 		}
-		if len(s.eventsWith("Warning FailedCreateImagePullJob ", "no room")) == 0 || len(s.eventsWith("CreatedImagePullJob")) > 0 {
-			t.Errorf("events %q", s.events)
+		if got := len(s.eventsWith("Warning FailedCreateImagePullJob ", "no room")); got == 0 {
+			t.Errorf(`s.eventsWith("Warning FailedCreateImagePullJob ", "no room"): got none, want some; events %q`, s.events)
+		}
+		if got := len(s.eventsWith("CreatedImagePullJob")); got > 0 {
+			t.Errorf(`s.eventsWith("CreatedImagePullJob"): got %d, want none; events %q`, got, s.events)
 		}
 		s.Answer = nil
 		s.runFor(10 * time.Minute)
@@ -112,16 +131,22 @@ func TestImagesArePulledAhead(t *testing.T) {
 		s.Answer = creates(apierrors.NewAlreadyExists(corev1.Resource("imagepulljobs"), "x"))
 		s.change(next("nginx:2", 2))
 		s.runFor(time.Minute)
-		if s.marks() != "true/" || len(s.eventsWith("ImagePullJob")) > 0 {
-			t.Errorf("marks %s, events %q", s.marks(), s.events)
+		if got := s.marks(); got != "true/" {
+			t.Errorf("s.marks(): got %q, want %q; marks %s, events %q", got, "true/", s.marks(), s.events)
+		}
+		if got := len(s.eventsWith("ImagePullJob")); got > 0 {
+			t.Errorf(`s.eventsWith("ImagePullJob"): got %d, want none; marks %s, events %q`, got, s.marks(), s.events)
 		}
 	})
 	t.Run("their kind is not installed", func(t *testing.T) {
 		s := pulling(t, false)
 		s.change(next("nginx:2", 0))
 		s.runFor(10 * time.Minute)
-		if s.set().Status.UpdatedAvailableReplicas != 5 || len(s.jobs())+len(s.eventsWith("ImagePullJob")) > 0 {
-			t.Error(s.jobs(), s.events)
+		if got := s.set().Status.UpdatedAvailableReplicas; got != 5 {
+			t.Errorf("s.set().Status.UpdatedAvailableReplicas: got %d, want 5\n%q\n%q", got, s.jobs(), s.events)
+		}
+		if got := len(s.jobs()) + len(s.eventsWith("ImagePullJob")); got > 0 {
+			t.Errorf("len(s.jobs())+len(s.eventsWith(\"ImagePullJob\")): got %d, want 0\n%q\n%q", got, s.jobs(), s.events)
 		}
 	})
 }

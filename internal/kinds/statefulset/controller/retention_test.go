@@ -171,10 +171,10 @@ func TestAChangedPolicy(t *testing.T) {
 		s.change(tt.policy)
 		s.runFor(time.Minute)
 		if diff := cmp.Diff(append([]metav1.OwnerReference{other}, tt.want...), s.owners("data-web-0")); diff != "" {
-			t.Error(diff)
+			t.Errorf("s.owners(\"data-web-0\") (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(tt.want, append([]metav1.OwnerReference(nil), s.owners("data-web-1")...)); diff != "" {
-			t.Error(diff)
+			t.Errorf("(-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(before, s.claims()); diff != "" {
 			t.Error(diff)
@@ -186,8 +186,11 @@ func TestAChangedPolicy(t *testing.T) {
 	s.Change(claimKey("data-web-1"), func(o client.Object) { o.SetOwnerReferences(nil) })
 	s.Remove(claimKey("data-web-0"))
 	s.runFor(time.Minute)
-	if diff := cmp.Diff([]metav1.OwnerReference{set}, s.owners("data-web-1")); diff != "" || s.pod("web-1") == nil {
-		t.Errorf("%s %s", diff, s.describe())
+	if diff := cmp.Diff([]metav1.OwnerReference{set}, s.owners("data-web-1")); diff != "" {
+		t.Errorf("s.owners(\"data-web-1\") (-want +got):\n%s\n%s", diff, s.describe())
+	}
+	if got := s.pod("web-1"); got == nil {
+		t.Errorf("s.pod(\"web-1\"): got nil, want a value\n%s", s.describe())
 	}
 	if s.Get(claimKey("data-web-0")) != nil || s.set().Status.AvailableReplicas != 2 {
 		t.Error("a pod that runs needs no claim: ", s.describe())

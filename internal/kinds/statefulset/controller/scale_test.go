@@ -47,18 +47,26 @@ func TestCondemnedPodsArePaced(t *testing.T) {
 	s.BeforeWrite = func(w simulation.Write, _, _ client.Object) {
 		if w.Verb == "delete" && w.Key.Kind == "Pod" {
 			gone = append(gone, w.Key.Name)
-			if waited := s.Now().Sub(ready); waited < 30*time.Second || waited > 32*time.Second {
-				t.Errorf("%s goes after %s", w.Key.Name, waited)
+			waited := s.Now().Sub(ready)
+			if waited < 30*time.Second {
+				t.Errorf("s.Now().Sub(ready): got %v, want at least %v; %s goes after %s", waited, 30*time.Second, w.Key.Name, waited)
+			}
+			if waited > 32*time.Second {
+				t.Errorf("s.Now().Sub(ready): got %v, want at most %v; %s goes after %s", waited, 32*time.Second, w.Key.Name, waited)
 			}
 		}
 	}
 	s.Round()
-	if due := s.Queue.Due(); due.IsZero() || due.After(ready.Add(31*time.Second)) {
-		t.Errorf("the set is due at %s", due)
+	due := s.Queue.Due()
+	if due.IsZero() {
+		t.Errorf("due.IsZero(): got true, want false; the set is due at %s", due)
+	}
+	if due.After(ready.Add(31 * time.Second)) {
+		t.Errorf("due.After(ready.Add(31*time.Second)): got true, want false; the set is due at %s", due)
 	}
 	s.runFor(5 * time.Minute)
 	if !slices.Equal(gone, []string{"web-2", "web-1"}) {
-		t.Errorf("%v: %s", gone, s.describe())
+		t.Errorf("gone: got %q, want %q\n%s", gone, []string{"web-2", "web-1"}, s.describe())
 	}
 }
 
@@ -135,8 +143,12 @@ func TestManyPodsAtATime(t *testing.T) {
 		}
 		took := pass()
 		left := slices.DeleteFunc(s.pods(), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
-		if len(left) != 1 || left[0].Name != "web-3" || took > 2*time.Second {
-			t.Errorf("%d pods are left after %s", len(left), took)
+		if len(left) != 1 {
+			t.Errorf("len(left): got %d, want 1; %d pods are left after %s", len(left), len(left), took)
+		} else if left[0].Name != "web-3" {
+			t.Errorf("left[0].Name: got %q, want %q; %d pods are left after %s", left[0].Name, "web-3", len(left), took)
+		} else if took > 2*time.Second {
+			t.Errorf("took: got %v, want at most %v; %d pods are left after %s", took, 2*time.Second, len(left), took)
 		}
 		s.runFor(time.Minute)
 		s.change(scaled(200))
@@ -197,8 +209,11 @@ func TestClaimsDoNotKeepPodsWaiting(t *testing.T) {
 				}
 				s.Pass(time.Millisecond)
 			}
-			if passes < 5 || passes == 1000 {
-				t.Errorf("%d passes, %d written", passes, written()-before)
+			if passes < 5 {
+				t.Errorf("passes: got %d, want at least 5; %d passes, %d written", passes, passes, written()-before)
+			}
+			if passes == 1000 {
+				t.Errorf("passes: got %d, want another value; %d passes, %d written", passes, passes, written()-before)
 			}
 		})
 	}

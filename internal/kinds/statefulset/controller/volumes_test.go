@@ -65,15 +65,22 @@ func TestClaimsGrow(t *testing.T) {
 		t.Errorf("events %q", s.events)
 	}
 	s.runFor(500 * time.Millisecond)
-	if conditions := s.set().Status.Conditions; len(conditions) == 0 || !strings.Contains(conditions[0].Message, "no expansion") ||
-		refusals != 1 {
-		t.Errorf("after %d refusals: %+v", refusals, conditions)
+	if conditions := s.set().Status.Conditions; len(conditions) == 0 {
+		t.Errorf("s.set().Status.Conditions: got none, want some; after %d refusals: %+v", refusals, conditions)
+	} else if !strings.Contains(conditions[0].Message, "no expansion") {
+		t.Errorf("conditions[0].Message: got %q, want it to contain %q; after %d refusals: %+v", conditions[0].Message, "no expansion",
+			refusals, conditions)
+	} else if refusals != 1 {
+		t.Errorf("refusals: got %d, want 1; after %d refusals: %+v", refusals, refusals, conditions)
 	}
 	s.runFor(5 * time.Minute)
 	for _, pod := range before {
 		claim := s.claim("data-" + pod.Name)
-		if claim.Spec.Resources.Requests.Storage().String() != "2Gi" || claim.Annotations[pub.OwnedByStatefulSet] != "web" {
-			t.Errorf("%+v", claim)
+		if got := claim.Spec.Resources.Requests.Storage().String(); got != "2Gi" {
+			t.Errorf("claim.Spec.Resources.Requests.Storage(): got %q, want %q\n%+v", got, "2Gi", claim)
+		}
+		if claim.Annotations[pub.OwnedByStatefulSet] != "web" {
+			t.Errorf("claim.Annotations[pub.OwnedByStatefulSet]: got %q, want %q\n%+v", claim.Annotations[pub.OwnedByStatefulSet], "web", claim)
 		}
 		if now := s.pod(pod.Name); now.UID != pod.UID ||
 			now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID {
@@ -83,12 +90,18 @@ func TestClaimsGrow(t *testing.T) {
 			t.Errorf("events %q", s.events)
 		}
 	}
-	if claim := s.claim("data-web-1"); *claim.Spec.StorageClassName != "gold" || claim.Spec.VolumeName != "pv" ||
-		claim.Annotations["mine"] != "yes" {
-		t.Errorf("%+v", claim)
+	claim := s.claim("data-web-1")
+	if *claim.Spec.StorageClassName != "gold" {
+		t.Errorf("*claim.Spec.StorageClassName: got %q, want %q\n%+v", *claim.Spec.StorageClassName, "gold", claim)
+	}
+	if claim.Spec.VolumeName != "pv" {
+		t.Errorf("claim.Spec.VolumeName: got %q, want %q\n%+v", claim.Spec.VolumeName, "pv", claim)
+	}
+	if claim.Annotations["mine"] != "yes" {
+		t.Errorf("claim.Annotations[\"mine\"]: got %q, want %q\n%+v", claim.Annotations["mine"], "yes", claim)
 	}
 	if conditions := s.set().Status.Conditions; len(conditions) > 0 {
-		t.Errorf("%+v", conditions)
+		t.Errorf("s.set().Status.Conditions: got %v, want none", conditions)
 	}
 }
 

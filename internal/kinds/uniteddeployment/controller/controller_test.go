@@ -88,8 +88,14 @@ func TestOnlyOrphansOfTheSubsetAreAdopted(t *testing.T) {
 	owner := func(name string) string {
 		return string(uniteddeployment.OwnerOf(w.Get(simulation.Key{Kind: "CloneSet", Name: name})))
 	}
-	if owner("mine") != string(w.united().UID) || owner("far")+owner("plain")+owner("other") != "" || len(w.children()) != 5 {
-		t.Fatal(w.describe())
+	if got, want := owner("mine"), string(w.united().UID); got != want {
+		t.Fatalf("owner(\"mine\"): got %q, want %q\n%s", got, want, w.describe())
+	}
+	if got := owner("far") + owner("plain") + owner("other"); got != "" {
+		t.Fatalf("owner(\"far\")+owner(\"plain\")+owner(\"other\"): got %q, want %q\n%s", got, "", w.describe())
+	}
+	if got := len(w.children()); got != 5 {
+		t.Fatalf("len(w.children()): got %d, want 5\n%s", got, w.describe())
 	}
 	w.Change(simulation.Key{Kind: "CloneSet", Name: "mine"}, func(o client.Object) {
 		labels := o.GetLabels()
@@ -142,23 +148,29 @@ func TestChildrenAreCreatedInGrowingBatches(t *testing.T) {
 		}
 	}
 	conditions := fmt.Sprintf("%+v", w.united().Status.Conditions)
-	if failed != 1 || !strings.Contains(conditions, "Type:SubsetProvisioned Status:False") || !strings.Contains(conditions, "a quota") {
-		t.Error(failed, w.told, conditions)
+	if failed != 1 {
+		t.Errorf("failed: got %d, want 1\n%q", failed, w.told)
+	}
+	if !strings.Contains(conditions, "Type:SubsetProvisioned Status:False") {
+		t.Errorf("conditions: got %q, want it to contain %q\n%q", conditions, "Type:SubsetProvisioned Status:False", w.told)
+	}
+	if !strings.Contains(conditions, "a quota") {
+		t.Errorf("conditions: got %q, want it to contain %q\n%q", conditions, "a quota", w.told)
 	}
 	refused = ""
 	w.Faults.Lose = 1
 	w.now(time.Minute)
 	w.Faults.Lose = 0
 	w.rest()
-	if len(w.children()) != 7 {
-		t.Error(w.describe())
+	if got := len(w.children()); got != 7 {
+		t.Errorf("len(w.children()): got %d, want 7\n%s", got, w.describe())
 	}
 	sum := int32(0)
 	for _, n := range w.split() {
 		sum += n
 	}
 	if sum != 9 {
-		t.Error(w.split())
+		t.Errorf("sum: got %d, want 9\n%v", sum, w.split())
 	}
 }
 
@@ -179,8 +191,16 @@ func TestChildrenEditedByHand(t *testing.T) {
 	})
 	w.rest()
 	b := w.children()[0]
-	if b.Replicas != 2 || *b.Partition != 1 || b.Revision != w.united().Status.UpdatedRevision || b.Patch != "" || b.Object.GetLabels()["mine"] != "yes" {
-		t.Error(w.describe())
+	if b.Replicas != 2 {
+		t.Errorf("b.Replicas: got %d, want 2\n%s", b.Replicas, w.describe())
+	} else if *b.Partition != 1 {
+		t.Errorf("*b.Partition: got %d, want 1\n%s", *b.Partition, w.describe())
+	} else if want := w.united().Status.UpdatedRevision; b.Revision != want {
+		t.Errorf("b.Revision: got %q, want %q\n%s", b.Revision, want, w.describe())
+	} else if b.Patch != "" {
+		t.Errorf("b.Patch: got %q, want %q\n%s", b.Patch, "", w.describe())
+	} else if b.Object.GetLabels()["mine"] != "yes" {
+		t.Errorf("b.Object.GetLabels()[\"mine\"]: got %q, want %q\n%s", b.Object.GetLabels()["mine"], "yes", w.describe())
 	}
 }
 
@@ -286,7 +306,11 @@ func TestAPassLooksAtEachSubsetOnce(t *testing.T) {
 	}
 	w := newWorld(t, 1, played, united(t, uniteddeployment.CloneSet, 100, names...))
 	w.rest()
-	if split := w.split(); slices.Max(split) != 1 || slices.Min(split) != 1 {
-		t.Error(split)
+	split := w.split()
+	if slices.Max(split) != 1 {
+		t.Errorf("slices.Max(split): got %d, want 1\n%v", slices.Max(split), split)
+	}
+	if slices.Min(split) != 1 {
+		t.Errorf("slices.Min(split): got %d, want 1\n%v", slices.Min(split), split)
 	}
 }

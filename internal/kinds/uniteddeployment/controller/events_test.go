@@ -76,8 +76,10 @@ func TestEachEventIsToldWhenItIsDue(t *testing.T) {
 	step("", "FailedSpecifySubsetReplicas", "9 replicas together, more than spec.replicas, 4")
 	r := w.manager()
 	r.Client = blind{r.Client}
-	if _, err := r.pass(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, w.united().UID); err == nil || !w.heard("FailedFindSubsets", "the caches are gone") {
-		t.Error(err, w.told)
+	if _, err := r.pass(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, w.united().UID); err == nil {
+		t.Errorf("err: got nil, want an error\n%q", w.told)
+	} else if !w.heard("FailedFindSubsets", "the caches are gone") {
+		t.Errorf("w.heard(\"FailedFindSubsets\", \"the caches are gone\"): got false, want true\n%v\n%q", err, w.told)
 	}
 }
 
@@ -86,13 +88,20 @@ func TestEachEventIsToldWhenItIsDue(t *testing.T) {
 func TestPodsOfDeployments(t *testing.T) {
 	w := newWorld(t, 1, played, united(t, uniteddeployment.Deployment, 4, "a", "b"))
 	w.BeforeWrite = func(write simulation.Write, _, _ client.Object) {
-		if write.Key.Kind == "Pod" || write.Key.Kind == "ReplicaSet" {
-			t.Errorf("%+v", write)
+		if write.Key.Kind == "Pod" {
+			t.Errorf("write.Key.Kind: got %q, want another value\n%+v", write.Key.Kind, write)
+		}
+		if write.Key.Kind == "ReplicaSet" {
+			t.Errorf("write.Key.Kind: got %q, want another value\n%+v", write.Key.Kind, write)
 		}
 	}
 	w.rest()
-	if status := w.united().Status; status.UpdatedReplicas != 4 || status.UpdatedReadyReplicas != 4 {
-		t.Errorf("%+v", status)
+	status := w.united().Status
+	if status.UpdatedReplicas != 4 {
+		t.Errorf("status.UpdatedReplicas: got %d, want 4\n%+v", status.UpdatedReplicas, status)
+	}
+	if status.UpdatedReadyReplicas != 4 {
+		t.Errorf("status.UpdatedReadyReplicas: got %d, want 4\n%+v", status.UpdatedReadyReplicas, status)
 	}
 }
 
@@ -104,12 +113,16 @@ func TestChangesOfChildrenCallForAPass(t *testing.T) {
 		w.rest()
 		r, c := w.manager(), w.children()[0]
 		want := reconcile.Request("shop", "web")
-		if got := r.ofChild(t.Context(), c.Object.(client.Object)); len(got) != 1 || got[0] != want {
-			t.Errorf("%s: %v", kind, got)
+		if got := r.ofChild(t.Context(), c.Object.(client.Object)); len(got) != 1 {
+			t.Errorf("%s: len(got): got %d, want 1\n%v", kind, len(got), got)
+		} else if got[0] != want {
+			t.Errorf("%s: got[0]: got %v, want %v\n%v", kind, got[0], want, got)
 		}
 		pod := w.pods(c)[0]
-		if got := r.ofPod(t.Context(), pod); len(got) != 1 || got[0] != want {
-			t.Errorf("pod of %s: %v", kind, got)
+		if got := r.ofPod(t.Context(), pod); len(got) != 1 {
+			t.Errorf("len(got): got %d, want 1; pod of %s: %v", len(got), kind, got)
+		} else if got[0] != want {
+			t.Errorf("got[0]: got %v, want %v; pod of %s: %v", got[0], want, kind, got)
 		}
 		for name, tt := range map[string]struct {
 			change func(*corev1.Pod)
@@ -124,13 +137,15 @@ func TestChangesOfChildrenCallForAPass(t *testing.T) {
 			next := pod.DeepCopy()
 			tt.change(next)
 			if got := podChanges.Update(event.UpdateEvent{ObjectOld: pod, ObjectNew: next}); got != tt.want {
-				t.Errorf("%s: %t", name, got)
+				t.Errorf("%s: got %t, want %t", name, got, tt.want)
 			}
 		}
 		orphan := c.Object.(client.Object).DeepCopyObject().(client.Object)
 		orphan.SetOwnerReferences(nil)
-		if got := r.ofChild(t.Context(), orphan); len(got) != 1 || got[0] != want {
-			t.Errorf("orphan %s: %v", kind, got)
+		if got := r.ofChild(t.Context(), orphan); len(got) != 1 {
+			t.Errorf("len(got): got %d, want 1; orphan %s: %v", len(got), kind, got)
+		} else if got[0] != want {
+			t.Errorf("got[0]: got %v, want %v; orphan %s: %v", got[0], want, kind, got)
 		}
 		orphan.SetLabels(map[string]string{uniteddeployment.SubsetName: "a", "app": "other"})
 		if got := r.ofChild(t.Context(), orphan); len(got) > 0 {
@@ -138,7 +153,7 @@ func TestChangesOfChildrenCallForAPass(t *testing.T) {
 		}
 	}
 	if got := indexOwner(&appsv1.Deployment{}); got != nil {
-		t.Error(got)
+		t.Errorf("indexOwner(&appsv1.Deployment{}): got %q, want nil", got)
 	}
 }
 
@@ -152,14 +167,20 @@ func TestStatusIsWrittenOnce(t *testing.T) {
 	w.Queue.Add()
 	writes := len(w.Writes)
 	w.Manage()
-	if len(w.Writes) > writes || w.Cached(key).GetResourceVersion() != stale {
-		t.Errorf("written again from an old cache: %+v", w.Writes[writes:])
+	if len(w.Writes) > writes {
+		t.Errorf("written again from an old cache: len(w.Writes): got %d, want at most %d\n%+v", len(w.Writes), writes, w.Writes[writes:])
+	}
+	if got := w.Cached(key).GetResourceVersion(); got != stale {
+		t.Errorf("written again from an old cache: w.Cached(key).GetResourceVersion(): got %q, want %q\n%+v", got, stale, w.Writes[writes:])
 	}
 	w.Change(key, func(o client.Object) { o.SetAnnotations(map[string]string{"by": "others"}) })
 	w.rest()
 	status := w.united().Status
-	if status.ReadyReplicas != 4 || status.ObservedGeneration != w.united().Generation {
-		t.Errorf("%+v", status)
+	if status.ReadyReplicas != 4 {
+		t.Errorf("status.ReadyReplicas: got %d, want 4\n%+v", status.ReadyReplicas, status)
+	}
+	if want := w.united().Generation; status.ObservedGeneration != want {
+		t.Errorf("status.ObservedGeneration: got %d, want %d\n%+v", status.ObservedGeneration, want, status)
 	}
 	writes = len(w.Writes)
 	w.now(time.Hour)
@@ -178,8 +199,12 @@ func TestCollisionsOfRevisions(t *testing.T) {
 	w.Store(simulation.Key{Kind: "ControllerRevision", Name: taken}, &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: taken}})
 	w.rest()
 	status := w.united().Status
-	if status.CollisionCount == nil || *status.CollisionCount != 1 || status.UpdatedRevision == taken {
-		t.Errorf("%+v", status)
+	if status.CollisionCount == nil {
+		t.Errorf("status.CollisionCount: got nil, want a value\n%+v", status)
+	} else if *status.CollisionCount != 1 {
+		t.Errorf("*status.CollisionCount: got %d, want 1\n%+v", *status.CollisionCount, status)
+	} else if status.UpdatedRevision == taken {
+		t.Errorf("status.UpdatedRevision: got %q, want another value\n%+v", status.UpdatedRevision, status)
 	}
 	writes := len(w.Writes)
 	w.now(time.Hour)

@@ -31,8 +31,12 @@ func TestASelectorThatMatchesNoChild(t *testing.T) {
 	if n := len(w.children()); n > 0 {
 		t.Errorf("%d children are made: %s", n, w.describe())
 	}
-	if c := conditionOf(w.united(), appsv1beta1.SubsetUpdated); c == nil || c.Status != corev1.ConditionFalse || !strings.Contains(c.Message, "spec.selector") {
-		t.Errorf("the condition does not say why: %v", c)
+	if c := conditionOf(w.united(), appsv1beta1.SubsetUpdated); c == nil {
+		t.Error("the condition does not say why: conditionOf(w.united(), appsv1beta1.SubsetUpdated): got nil, want a value")
+	} else if c.Status != corev1.ConditionFalse {
+		t.Errorf("the condition does not say why: c.Status: got %q, want %q\n%v", c.Status, corev1.ConditionFalse, c)
+	} else if !strings.Contains(c.Message, "spec.selector") {
+		t.Errorf("the condition does not say why: c.Message: got %q, want it to contain %q\n%v", c.Message, "spec.selector", c)
 	}
 }
 
@@ -62,8 +66,10 @@ func TestARefusedSubsetHoldsUpNoOther(t *testing.T) {
 			t.Errorf("%s: subsets have %v", verb, got)
 		}
 		if c := conditionOf(w.united(), map[string]appsv1beta1.UnitedDeploymentConditionType{"create": appsv1beta1.SubsetProvisioned,
-			"patch": appsv1beta1.SubsetUpdated}[verb]); c == nil || c.Status != corev1.ConditionFalse {
-			t.Errorf("%s: the condition does not tell: %v", verb, c)
+			"patch": appsv1beta1.SubsetUpdated}[verb]); c == nil {
+			t.Errorf("%s: c: got nil, want a value", verb)
+		} else if c.Status != corev1.ConditionFalse {
+			t.Errorf("%s: c.Status: got %q, want %q; the condition does not tell: %v", verb, c.Status, corev1.ConditionFalse, c)
 		}
 	}
 }
@@ -134,17 +140,27 @@ func TestRefusedNumbersForgetNothing(t *testing.T) {
 		w.Queue.Add()
 		w.rest()
 		before := w.united().Status.DeepCopy()
-		if c := before.SubsetStatuses[0].Conditions; len(c) != 1 || c[0].Status != corev1.ConditionFalse {
-			t.Fatal(w.describe())
+		if c := before.SubsetStatuses[0].Conditions; len(c) != 1 {
+			t.Fatalf("len(c): got %d, want 1\n%s", len(c), w.describe())
+		} else if c[0].Status != corev1.ConditionFalse {
+			t.Fatalf("c[0].Status: got %q, want %q\n%s", c[0].Status, corev1.ConditionFalse, w.describe())
 		}
 		w.user(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Replicas = new(int32(10)) }) // 50 % are more than 3
 		w.quiet()
 		after := w.united().Status
-		if c := after.SubsetStatuses[0].Conditions; len(c) != 1 || c[0] != before.SubsetStatuses[0].Conditions[0] {
-			t.Errorf("reserve %t: %v became %v", reserve, before.SubsetStatuses[0].Conditions, c)
+		if c := after.SubsetStatuses[0].Conditions; len(c) != 1 {
+			t.Errorf("len(c): got %d, want 1; reserve %t: %v became %v", len(c), reserve, before.SubsetStatuses[0].Conditions, c)
+		} else if c[0] != before.SubsetStatuses[0].Conditions[0] {
+			t.Errorf("c[0]: got %+v, want %+v; reserve %t: %v became %v", c[0], before.SubsetStatuses[0].Conditions[0], reserve,
+				before.SubsetStatuses[0].Conditions, c)
 		}
-		if after.ReservedPods != before.ReservedPods || after.Replicas != before.Replicas {
-			t.Errorf("reserve %t: %d replicas and %d reserved became %d and %d", reserve, before.Replicas, before.ReservedPods, after.Replicas, after.ReservedPods)
+		if after.ReservedPods != before.ReservedPods {
+			t.Errorf("after.ReservedPods: got %d, want %d; reserve %t: %d replicas and %d reserved became %d and %d", after.ReservedPods,
+				before.ReservedPods, reserve, before.Replicas, before.ReservedPods, after.Replicas, after.ReservedPods)
+		}
+		if after.Replicas != before.Replicas {
+			t.Errorf("after.Replicas: got %d, want %d; reserve %t: %d replicas and %d reserved became %d and %d", after.Replicas,
+				before.Replicas, reserve, before.Replicas, before.ReservedPods, after.Replicas, after.ReservedPods)
 		}
 	}
 }
@@ -181,13 +197,15 @@ func TestAPodSeenBeforeItsReplicaSet(t *testing.T) {
 	w.Queue.Add()
 	w.quiet() // without the ReplicaSet it sees no pod
 	if got := w.split(); got[0] != 1 {
-		t.Fatal(w.describe())
+		t.Fatalf("got[0]: got %d, want 1\n%s", got[0], w.describe())
 	}
 	w.Show(w.KeyOf("ReplicaSet", set), set)
 	w.delivered(nil, set)
 	w.quiet()
-	if got := w.split(); got[0] != 0 || got[1] != 1 {
-		t.Errorf("the pod is overlooked: %v", got)
+	if got := w.split(); got[0] != 0 {
+		t.Errorf("the pod is overlooked: got[0]: got %d, want 0\n%v", got[0], got)
+	} else if got[1] != 1 {
+		t.Errorf("the pod is overlooked: got[1]: got %d, want 1\n%v", got[1], got)
 	}
 }
 
@@ -208,8 +226,10 @@ func TestMaxUnavailableIsRestored(t *testing.T) {
 		w.rest()
 		w.user(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Template = template(t, kind, "two") })
 		w.rest()
-		if got := w.children()[0].MaxUnavailable; got == nil || got.Type != intstr.String {
-			t.Errorf("%s: maxUnavailable is %v", kind, got)
+		if got := w.children()[0].MaxUnavailable; got == nil {
+			t.Errorf("%s: w.children()[0].MaxUnavailable: got nil, want a value", kind)
+		} else if got.Type != intstr.String {
+			t.Errorf("%s: got.Type: got %d, want %d; maxUnavailable is %v", kind, got.Type, intstr.String, got)
 		}
 	}
 }
@@ -257,8 +277,12 @@ func TestAnImageSetByHandOnAChildComesBack(t *testing.T) {
 			o.SetGeneration(o.GetGeneration() + 1)
 		})
 		w.rest()
-		if text := stored(t, w.Get(child)); strings.Contains(text, "mine") || !strings.Contains(text, `"one"`) {
-			t.Errorf("%s: %s", kind, text)
+		text := stored(t, w.Get(child))
+		if strings.Contains(text, "mine") {
+			t.Errorf("%s: stored(t, w.Get(child)): got %q, want it not to contain %q", kind, text, "mine")
+		}
+		if !strings.Contains(text, `"one"`) {
+			t.Errorf("%s: stored(t, w.Get(child)): got %q, want it to contain %q", kind, text, `"one"`)
 		}
 	}
 }
@@ -309,8 +333,12 @@ func TestMadeAgainWithItsOrphansOnOtherNodes(t *testing.T) {
 		pod := w.Get(w.keyOf(c)).(*appsv1.Deployment).Spec.Template.Spec
 		terms := pod.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 		bound := len(terms) == 1 && len(terms[0].MatchExpressions) == 2 && terms[0].MatchExpressions[1].Values[0] == "new"
-		if bound != (c.Subset == "a") || (len(pod.Tolerations) == 1) != (c.Subset == "a") {
-			t.Errorf("subset %s is bound to %v with %v", c.Subset, terms, pod.Tolerations)
+		if bound != (c.Subset == "a") {
+			t.Errorf("bound: got %t, want %t; subset %s is bound to %v with %v", bound, c.Subset == "a", c.Subset, terms, pod.Tolerations)
+		}
+		if (len(pod.Tolerations) == 1) != (c.Subset == "a") {
+			t.Errorf("len(pod.Tolerations) == 1: got %t, want %t; subset %s is bound to %v with %v", len(pod.Tolerations) == 1, c.Subset == "a",
+				c.Subset, terms, pod.Tolerations)
 		}
 	}
 }

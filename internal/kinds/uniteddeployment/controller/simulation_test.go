@@ -168,8 +168,13 @@ func (w *world) settled() {
 		}
 		seen[c.Subset] = true
 		total += c.Replicas
-		if c.Revision != u.Status.UpdatedRevision || podLabels(c.Object)[uniteddeployment.RevisionHash] != c.Revision {
-			w.t.Errorf("UD-071: %s is of revision %s instead of %s", c, c.Revision, u.Status.UpdatedRevision)
+		if c.Revision != u.Status.UpdatedRevision {
+			w.t.Errorf("UD-071: c.Revision: got %q, want %q; %s is of revision %s instead of %s", c.Revision, u.Status.UpdatedRevision, c,
+				c.Revision, u.Status.UpdatedRevision)
+		}
+		if got := podLabels(c.Object)[uniteddeployment.RevisionHash]; got != c.Revision {
+			w.t.Errorf("UD-071: podLabels(c.Object)[uniteddeployment.RevisionHash]: got %q, want %q; %s is of revision %s instead of %s", got,
+				c.Revision, c, c.Revision, u.Status.UpdatedRevision)
 		}
 	}
 	if len(seen) != len(u.Spec.Topology.Subsets) {

@@ -163,24 +163,42 @@ func TestBookerRetriesConflicts(t *testing.T) {
 		}
 		begin := time.Now()
 		d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "id", Generated: true, Version: "v"}, prepared)
-		if err != nil || d.Subset.Name != "a" || !d.Booked || s.gets != 3 || len(s.bodies) != 4 {
-			t.Errorf("%+v, %v, %d reads, %d writes", d, err, s.gets, len(s.bodies))
+		if err != nil {
+			t.Errorf("unexpected error: %v; %+v, %v, %d reads, %d writes", err, d, err, s.gets, len(s.bodies))
+		} else if d.Subset.Name != "a" {
+			t.Errorf("d.Subset.Name: got %q, want %q; %+v, %v, %d reads, %d writes", d.Subset.Name, "a", d, err, s.gets, len(s.bodies))
+		} else if !d.Booked {
+			t.Errorf("d.Booked: got false, want true; %+v, %v, %d reads, %d writes", d, err, s.gets, len(s.bodies))
+		} else if s.gets != 3 {
+			t.Errorf("s.gets: got %d, want 3; %+v, %v, %d reads, %d writes", s.gets, d, err, s.gets, len(s.bodies))
+		} else if len(s.bodies) != 4 {
+			t.Errorf("len(s.bodies): got %d, want 4; %+v, %v, %d reads, %d writes", len(s.bodies), d, err, s.gets, len(s.bodies))
 		}
 		// 10 + 20 + 40, up to doubled by chance
-		if waited := time.Since(begin); waited < 70*time.Millisecond || waited > 140*time.Millisecond {
-			t.Errorf("waited %s", waited)
+		waited := time.Since(begin)
+		if waited < 70*time.Millisecond {
+			t.Errorf("time.Since(begin): got %v, want at least %v", waited, 70*time.Millisecond)
+		}
+		if waited > 140*time.Millisecond {
+			t.Errorf("time.Since(begin): got %v, want at most %v", waited, 140*time.Millisecond)
 		}
 		// The next one knows what was written, although the informer is behind (WS-111).
-		if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "p", Version: "v"}, prepared); err != nil ||
-			d.Subset.Name != "a" ||
-			s.gets != 3 || len(s.bodies) != 5 {
-			t.Errorf("%+v, %v, %d reads, %d writes", d, err, s.gets, len(s.bodies))
+		if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "p", Version: "v"}, prepared); err != nil {
+			t.Errorf("unexpected error: %v; %+v, %v, %d reads, %d writes", err, d, err, s.gets, len(s.bodies))
+		} else if d.Subset.Name != "a" {
+			t.Errorf("d.Subset.Name: got %q, want %q; %+v, %v, %d reads, %d writes", d.Subset.Name, "a", d, err, s.gets, len(s.bodies))
+		} else if s.gets != 3 {
+			t.Errorf("s.gets: got %d, want 3; %+v, %v, %d reads, %d writes", s.gets, d, err, s.gets, len(s.bodies))
+		} else if len(s.bodies) != 5 {
+			t.Errorf("len(s.bodies): got %d, want 5; %+v, %v, %d reads, %d writes", len(s.bodies), d, err, s.gets, len(s.bodies))
 		}
 		stored := s.stored(t).Status.VersionedSubsetStatuses
-		if keys := workloadspreadtest.Keys(stored["v"][0].CreatingPods); !cmp.Equal(keys, []string{"id", "p"}) ||
-			stored["v"][0].MissingReplicas != 0 ||
-			stored["other"][0].Replicas != 1 {
-			t.Errorf("%+v", stored)
+		if keys := workloadspreadtest.Keys(stored["v"][0].CreatingPods); !cmp.Equal(keys, []string{"id", "p"}) {
+			t.Errorf("workloadspreadtest.Keys(stored[\"v\"][0].CreatingPods): got %q, want %q\n%+v", keys, []string{"id", "p"}, stored)
+		} else if stored["v"][0].MissingReplicas != 0 {
+			t.Errorf("stored[\"v\"][0].MissingReplicas: got %d, want 0\n%+v", stored["v"][0].MissingReplicas, stored)
+		} else if stored["other"][0].Replicas != 1 {
+			t.Errorf("stored[\"other\"][0].Replicas: got %d, want 1\n%+v", stored["other"][0].Replicas, stored)
 		}
 		if got := testutil.ToFloat64(b.writes.WithLabelValues("conflict")); got != 3 {
 			t.Errorf("%v conflicts", got)
@@ -204,11 +222,17 @@ func TestBookerWritesWhatItMeans(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]string{"uid": "u1", "resourceVersion": spread.ResourceVersion}, body.Metadata); diff != "" {
-		t.Error(diff)
+		t.Errorf("body.Metadata (-want +got):\n%s", diff)
 	}
 	lists := body.Status["versionedSubsetStatuses"]
-	if len(body.Status) != 1 || len(lists) != 1 || len(lists["v"]) != 2 {
-		t.Errorf("%s", s.bodies[0])
+	if len(body.Status) != 1 {
+		t.Errorf("len(body.Status): got %d, want 1\n%s", len(body.Status), s.bodies[0])
+	}
+	if len(lists) != 1 {
+		t.Errorf("len(lists): got %d, want 1\n%s", len(lists), s.bodies[0])
+	}
+	if len(lists["v"]) != 2 {
+		t.Errorf("len(lists[\"v\"]): got %d, want 2\n%s", len(lists["v"]), s.bodies[0])
 	}
 }
 
@@ -225,12 +249,19 @@ func TestBookerFindsItsLostWrites(t *testing.T) {
 				return nil
 			}
 			d, err := b.Create(t.Context(), spread, pod, prepared)
-			if err != nil || d.Subset.Name != "a" || d.Placement("ws", pod).UID != map[bool]string{true: "id"}[pod.Generated] {
-				t.Errorf("%+v, %v", d, err)
+			if err != nil {
+				t.Errorf("unexpected error: %v\n%+v", err, d)
+			} else if d.Subset.Name != "a" {
+				t.Errorf("d.Subset.Name: got %q, want %q\n%+v\n%v", d.Subset.Name, "a", d, err)
+			} else if got := d.Placement("ws", pod).UID; got != map[bool]string{true: "id"}[pod.Generated] {
+				t.Errorf("d.Placement(\"ws\", pod).UID: got %q, want %q\n%+v\n%v", got, map[bool]string{true: "id"}[pod.Generated], d, err)
 			}
-			if list := s.stored(t).Status.VersionedSubsetStatuses["v"]; len(list[0].CreatingPods) != 1 || list[0].MissingReplicas != 1 ||
-				len(s.bodies) != 1 {
-				t.Errorf("%+v, %d writes", list, len(s.bodies))
+			if list := s.stored(t).Status.VersionedSubsetStatuses["v"]; len(list[0].CreatingPods) != 1 {
+				t.Errorf("len(list[0].CreatingPods): got %d, want 1; %+v, %d writes", len(list[0].CreatingPods), list, len(s.bodies))
+			} else if list[0].MissingReplicas != 1 {
+				t.Errorf("list[0].MissingReplicas: got %d, want 1; %+v, %d writes", list[0].MissingReplicas, list, len(s.bodies))
+			} else if len(s.bodies) != 1 {
+				t.Errorf("len(s.bodies): got %d, want 1; %+v, %d writes", len(s.bodies), list, len(s.bodies))
 			}
 		})
 	}
@@ -245,22 +276,33 @@ func TestBookerGivesUp(t *testing.T) {
 		s.before = func(int) error { return conflicting() }
 		begin := time.Now()
 		_, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "p", Version: "v"}, prepared)
-		if !errors.Is(err, booking.ErrNotBooked) || !apierrors.IsConflict(err) || len(s.bodies) != 12 ||
-			time.Since(begin) > 5*time.Second {
-			t.Errorf("%v after %d writes in %s", err, len(s.bodies), time.Since(begin))
+		if !errors.Is(err, booking.ErrNotBooked) {
+			t.Errorf("err: got %v, want %v; %v after %d writes in %s", err, booking.ErrNotBooked, err, len(s.bodies), time.Since(begin))
+		} else if !apierrors.IsConflict(err) {
+			t.Errorf("error: got %v, want one of kind Conflict; %v after %d writes in %s", err, err, len(s.bodies), time.Since(begin))
+		} else if len(s.bodies) != 12 {
+			t.Errorf("len(s.bodies): got %d, want 12; %v after %d writes in %s", len(s.bodies), err, len(s.bodies), time.Since(begin))
+		} else if time.Since(begin) > 5*time.Second {
+			t.Errorf("time.Since(begin): got %v, want at most %v; %v after %d writes in %s", time.Since(begin), 5*time.Second, err,
+				len(s.bodies), time.Since(begin))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		begin = time.Now()
-		if _, err := b.Create(ctx, spread, workloadspread.Creation{Key: "q", Version: "v"}, prepared); !errors.Is(err, booking.ErrNotBooked) ||
-			!errors.Is(err,
-				context.DeadlineExceeded) || time.Since(begin) > 50*time.Millisecond {
-			t.Errorf("%v in %s", err, time.Since(begin))
+		if _, err := b.Create(ctx, spread, workloadspread.Creation{Key: "q", Version: "v"}, prepared); !errors.Is(err, booking.ErrNotBooked) {
+			t.Errorf("err: got %v, want %v; %v in %s", err, booking.ErrNotBooked, err, time.Since(begin))
+		} else if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("err: got %v, want %v; %v in %s", err, context.DeadlineExceeded, err, time.Since(begin))
+		} else if time.Since(begin) > 50*time.Millisecond {
+			t.Errorf("time.Since(begin): got %v, want at most %v; %v in %s", time.Since(begin), 50*time.Millisecond, err, time.Since(begin))
 		}
 		s.before, s.gets = nil, 0
-		if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "q", Version: "v"}, prepared); err != nil || !d.Booked ||
-			s.gets != 1 {
-			t.Errorf("%+v, %v, %d reads", d, err, s.gets)
+		if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "q", Version: "v"}, prepared); err != nil {
+			t.Errorf("unexpected error: %v; %+v, %v, %d reads", err, d, err, s.gets)
+		} else if !d.Booked {
+			t.Errorf("d.Booked: got false, want true; %+v, %v, %d reads", d, err, s.gets)
+		} else if s.gets != 1 {
+			t.Errorf("s.gets: got %d, want 1; %+v, %v, %d reads", s.gets, d, err, s.gets)
 		}
 	})
 }
@@ -272,19 +314,30 @@ func TestBookerAsksBeforeItGivesUp(t *testing.T) {
 	s := newBookServer(t, workloadspreadtest.Read(t, full))
 	b, spread := s.behind(t, &standing{})
 	d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "p", Version: "v"}, prepared)
-	if err != nil || d.Subset != nil || d.Gone || s.gets != 1 || len(s.bodies) != 0 ||
-		!strings.HasPrefix(d.Reason, "no subset has a free place") {
-		t.Errorf("%+v, %v, %d reads", d, err, s.gets)
+	if err != nil {
+		t.Errorf("unexpected error: %v; %+v, %v, %d reads", err, d, err, s.gets)
+	} else if d.Subset != nil {
+		t.Errorf("d.Subset: got %+v, want nil; %+v, %v, %d reads", d.Subset, d, err, s.gets)
+	} else if d.Gone {
+		t.Errorf("d.Gone: got true, want false; %+v, %v, %d reads", d, err, s.gets)
+	} else if s.gets != 1 {
+		t.Errorf("s.gets: got %d, want 1; %+v, %v, %d reads", s.gets, d, err, s.gets)
+	} else if len(s.bodies) != 0 {
+		t.Errorf("len(s.bodies): got %d, want 0; %+v, %v, %d reads", len(s.bodies), d, err, s.gets)
+	} else if !strings.HasPrefix(d.Reason, "no subset has a free place") {
+		t.Errorf("d.Reason: got %q, want it to begin with %q; %+v, %v, %d reads", d.Reason, "no subset has a free place", d, err, s.gets)
 	}
 	freed := s.stored(t)
 	freed.Status.VersionedSubsetStatuses["v"][1].MissingReplicas = 1
 	if err := s.Status().Update(t.Context(), freed); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "p", Version: "v"}, prepared); err != nil ||
-		d.Subset.Name != "b" ||
-		s.gets != 2 {
-		t.Errorf("%+v, %v, %d reads", d, err, s.gets)
+	if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "p", Version: "v"}, prepared); err != nil {
+		t.Errorf("unexpected error: %v; %+v, %v, %d reads", err, d, err, s.gets)
+	} else if d.Subset.Name != "b" {
+		t.Errorf("d.Subset.Name: got %q, want %q; %+v, %v, %d reads", d.Subset.Name, "b", d, err, s.gets)
+	} else if s.gets != 2 {
+		t.Errorf("s.gets: got %d, want 2; %+v, %v, %d reads", s.gets, d, err, s.gets)
 	}
 }
 
@@ -298,9 +351,10 @@ func TestBookerWithoutReplicas(t *testing.T) {
 	} {
 		s := newBookServer(t, workloadspreadtest.Read(t, strings.ReplaceAll(two, "maxReplicas: 2", "maxReplicas: 50%")))
 		b, spread := s.behind(t, &standing{target: target})
-		if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "p", Version: "v"}, prepared); err != nil ||
-			d.Subset.Name != "b" {
-			t.Errorf("%s: %+v, %v", name, d, err)
+		if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "p", Version: "v"}, prepared); err != nil {
+			t.Errorf("%s: unexpected error: %v\n%+v", name, err, d)
+		} else if d.Subset.Name != "b" {
+			t.Errorf("%s: d.Subset.Name: got %q, want %q\n%+v\n%v", name, d.Subset.Name, "b", d, err)
 		}
 	}
 }
@@ -317,9 +371,12 @@ func TestBookerOfWhatIsGone(t *testing.T) {
 		if err := s.Delete(t.Context(), s.stored(t)); err != nil {
 			t.Fatal(err)
 		}
-		if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "q", Version: "v"}, prepared); err != nil || !d.Gone ||
-			d.Subset != nil {
-			t.Errorf("%+v, %v", d, err)
+		if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "q", Version: "v"}, prepared); err != nil {
+			t.Errorf("unexpected error: %v\n%+v", err, d)
+		} else if !d.Gone {
+			t.Errorf("d.Gone: got false, want true\n%+v\n%v", d, err)
+		} else if d.Subset != nil {
+			t.Errorf("d.Subset: got %+v, want nil\n%+v\n%v", d.Subset, d, err)
 		}
 		other := workloadspreadtest.Read(t, strings.ReplaceAll(two, "u1", "u2"))
 		other.ResourceVersion, other.Status = "", appsv1beta1.WorkloadSpreadStatus{}
@@ -327,20 +384,25 @@ func TestBookerOfWhatIsGone(t *testing.T) {
 			t.Fatal(err)
 		}
 		// the old one was matched
-		if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "q", Version: "v"}, prepared); err != nil || !d.Gone {
-			t.Errorf("%+v, %v", d, err)
+		if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "q", Version: "v"}, prepared); err != nil {
+			t.Errorf("unexpected error: %v\n%+v", err, d)
+		} else if !d.Gone {
+			t.Errorf("d.Gone: got false, want true\n%+v\n%v", d, err)
 		}
-		if d, err := b.Create(t.Context(), s.stored(t), workloadspread.Creation{Key: "q", Version: "v"}, prepared); err != nil ||
-			s.stored(t).Status.VersionedSubsetStatuses["v"][0].MissingReplicas != 1 {
-			t.Errorf("%+v, %v", d, err)
+		if d, err := b.Create(t.Context(), s.stored(t), workloadspread.Creation{Key: "q", Version: "v"}, prepared); err != nil {
+			t.Errorf("unexpected error: %v\n%+v", err, d)
+		} else if got := s.stored(t).Status.VersionedSubsetStatuses["v"][0].MissingReplicas; got != 1 {
+			t.Errorf("s.stored(t).Status.VersionedSubsetStatuses[\"v\"][0].MissingReplicas: got %d, want 1\n%+v\n%v", got, d, err)
 		}
 	})
 	going := workloadspreadtest.Read(t, two)
 	going.DeletionTimestamp, going.Finalizers = new(metav1.Now()), []string{"x/y"}
 	s := newBookServer(t, going)
 	b, spread := s.behind(t, &standing{})
-	if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "p", Version: "v"}, prepared); err != nil || !d.Gone {
-		t.Errorf("%+v, %v", d, err)
+	if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "p", Version: "v"}, prepared); err != nil {
+		t.Errorf("unexpected error: %v\n%+v", err, d)
+	} else if !d.Gone {
+		t.Errorf("d.Gone: got false, want true\n%+v\n%v", d, err)
 	}
 	if d, err := b.Delete(t.Context(), spread, workloadspread.Deletion{Name: "p", Version: "v", Subset: "a"}); err != nil ||
 		d.Booked { // WS-102
@@ -354,9 +416,10 @@ func TestBookerPreparesFirst(t *testing.T) {
 	b, spread := s.behind(t, &standing{})
 	broken := errors.New("a bad patch")
 	if _, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "p", Version: "v"},
-		func(workloadspread.Decision) error { return broken }); !errors.Is(err,
-		broken) || len(s.bodies) != 0 {
-		t.Errorf("%v, %v", err, s.bodies)
+		func(workloadspread.Decision) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("err: got %v, want %v\n%v", err, broken, s.bodies)
+	} else if len(s.bodies) != 0 {
+		t.Errorf("len(s.bodies): got %d, want 0\n%v\n%v", len(s.bodies), err, s.bodies)
 	}
 }
 
@@ -388,13 +451,19 @@ func TestBookerWithoutCounters(t *testing.T) {
 			case d.Subset != nil:
 				got = d.Subset.Name
 			}
-			if got != test.want || s.gets+len(s.bodies) != 0 {
-				t.Errorf("%s, %v, %d reads, %d writes", got, err, s.gets, len(s.bodies))
+			if got != test.want {
+				t.Errorf("got %q, want %q; %s, %v, %d reads, %d writes", got, test.want, got, err, s.gets, len(s.bodies))
+			}
+			if s.gets+len(s.bodies) != 0 {
+				t.Errorf("s.gets+len(s.bodies): got %d, want 0; %s, %v, %d reads, %d writes", s.gets+len(s.bodies), got, err, s.gets, len(s.bodies))
 			}
 			// WS-102
-			if d, err := b.Delete(t.Context(), spread, workloadspread.Deletion{Name: "s-2", Version: "v", Subset: "b"}); err != nil || d.Booked ||
-				s.gets+len(s.bodies) != 0 {
-				t.Errorf("%+v, %v", d, err)
+			if d, err := b.Delete(t.Context(), spread, workloadspread.Deletion{Name: "s-2", Version: "v", Subset: "b"}); err != nil {
+				t.Errorf("unexpected error: %v\n%+v", err, d)
+			} else if d.Booked {
+				t.Errorf("d.Booked: got true, want false\n%+v\n%v", d, err)
+			} else if s.gets+len(s.bodies) != 0 {
+				t.Errorf("s.gets+len(s.bodies): got %d, want 0\n%+v\n%v", s.gets+len(s.bodies), d, err)
 			}
 		})
 	}
@@ -429,7 +498,7 @@ func TestBookersOfTwoManagers(t *testing.T) {
 	}
 	all.Wait()
 	if diff := cmp.Diff(map[string]int{"a": 70, "b": 50, "c": 80}, put); diff != "" {
-		t.Error(diff)
+		t.Errorf("put (-want +got):\n%s", diff)
 	}
 	t.Logf("%d writes, %v and %v of them conflicts", len(s.bodies), testutil.ToFloat64(bookers[0].writes.WithLabelValues("conflict")),
 		testutil.ToFloat64(bookers[1].writes.WithLabelValues("conflict")))
@@ -439,14 +508,22 @@ func TestBookersOfTwoManagers(t *testing.T) {
 	for i := range 20 {
 		all.Go(func() {
 			if d, err := bookers[i%2].Delete(t.Context(), spread, workloadspread.Deletion{Name: fmt.Sprintf("p-%d", i), Version: "v",
-				Subset: "a"}); err != nil || !d.Booked {
-				t.Errorf("%+v, %v", d, err)
+				Subset: "a"}); err != nil {
+				t.Errorf("unexpected error: %v\n%+v", err, d)
+			} else if !d.Booked {
+				t.Errorf("d.Booked: got false, want true\n%+v\n%v", d, err)
 			}
 		})
 	}
 	all.Wait()
-	if a := s.stored(t).Status.VersionedSubsetStatuses["v"][0]; a.MissingReplicas != 20 || len(a.CreatingPods) != 70 ||
-		len(a.DeletingPods) != 20 {
-		t.Errorf("%d missing, %d coming, %d going", a.MissingReplicas, len(a.CreatingPods), len(a.DeletingPods))
+	a := s.stored(t).Status.VersionedSubsetStatuses["v"][0]
+	if a.MissingReplicas != 20 {
+		t.Errorf("a.MissingReplicas: got %d, want 20", a.MissingReplicas)
+	}
+	if len(a.CreatingPods) != 70 {
+		t.Errorf("len(a.CreatingPods): got %d, want 70", len(a.CreatingPods))
+	}
+	if len(a.DeletingPods) != 20 {
+		t.Errorf("len(a.DeletingPods): got %d, want 20", len(a.DeletingPods))
 	}
 }

@@ -151,7 +151,7 @@ func TestPodEvents(t *testing.T) {
 			q := &requested{}
 			test.do(q)
 			if diff := cmp.Diff(test.want, q.names); diff != "" {
-				t.Error(diff)
+				t.Errorf("q.names (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -181,7 +181,7 @@ func TestEventsOfTargets(t *testing.T) {
 			q := &requested{}
 			r.ofTarget(t.Context(), q, test.namespace, test.changed)
 			if diff := cmp.Diff(test.want, q.names); diff != "" {
-				t.Error(diff)
+				t.Errorf("q.names (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -212,7 +212,7 @@ func TestMayLead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := mayLead(test.target, test.controller); got != test.want {
-				t.Error(got)
+				t.Errorf("mayLead(test.target, test.controller): got %t, want %t", got, test.want)
 			}
 		})
 	}
@@ -278,8 +278,11 @@ func TestPodsOfTarget(t *testing.T) {
 				names = append(names, pod.Name)
 			}
 			slices.Sort(names)
-			if diff := cmp.Diff(test.want, names); diff != "" || err != nil {
-				t.Error(err, diff)
+			if diff := cmp.Diff(test.want, names); diff != "" {
+				t.Errorf("names (-want +got):\n%s", diff)
+			}
+			if err != nil {
+				t.Errorf("unexpected error: %v", err)
 			}
 			spread.Namespace = "other"
 			if elsewhere, err := k.Pods(t.Context(), spread, &test.target); len(elsewhere) > 0 || err != nil { // WS-022
@@ -295,8 +298,10 @@ func TestConflictsWithoutEnd(t *testing.T) {
 	b, spread := s.behind(t, nil)
 	s.before = func(int) error { return conflicting() }
 	_, err := b.WriteStatus(t.Context(), spread, func(*appsv1beta1.WorkloadSpread) ([]byte, error) { return []byte(`{}`), nil })
-	if !apierrors.IsConflict(err) || len(s.bodies) != 4 {
-		t.Error(len(s.bodies), err)
+	if !apierrors.IsConflict(err) {
+		t.Errorf("error: got %v, want one of kind Conflict\n%d", err, len(s.bodies))
+	} else if len(s.bodies) != 4 {
+		t.Errorf("len(s.bodies): got %d, want 4\n%v", len(s.bodies), err)
 	}
 	result := Result{}
 	if result.add(err); !result.Retry || result.Err != nil {

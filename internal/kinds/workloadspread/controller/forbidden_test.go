@@ -47,12 +47,16 @@ func TestMissingRightsAreTold(t *testing.T) {
 		return target, err
 	}
 	target, err := read(apierrors.NewForbidden(schema.GroupResource{Resource: "games"}, "web", errors.New("no rights")))
-	if err != nil || target.DesiredError == nil || !strings.Contains(target.DesiredError.Error(), "no rights") {
-		t.Fatalf("%+v, %v", target, err)
+	if err != nil {
+		t.Fatalf("unexpected error: %v\n%+v", err, target)
+	} else if target.DesiredError == nil {
+		t.Fatalf("target.DesiredError: got nil, want an error\n%+v\n%v", target, err)
+	} else if !strings.Contains(target.DesiredError.Error(), "no rights") {
+		t.Fatalf("target.DesiredError: got %q, want it to contain %q\n%+v\n%v", target.DesiredError.Error(), "no rights", target, err)
 	}
 	if plan := workloadspread.Make(workloadspread.Snapshot{Spread: spread, Target: target,
 		Now: workloadspreadtest.Clock}); plan.Reason != workloadspread.ReasonReplicasUnknown {
-		t.Error(plan)
+		t.Errorf("plan.Reason: got %q, want %q\n%v", plan.Reason, workloadspread.ReasonReplicasUnknown, plan)
 	}
 	if _, err := read(errors.New("the server is not there")); err == nil {
 		t.Error("no error")
@@ -66,7 +70,13 @@ func TestASupportedKindThatIsNotServed(t *testing.T) {
 	kinds.caches = unwatched{}
 	target, known, err := (&kubeReader{&Kube{Workloads: kinds}}).Target(t.Context(), spreadFrom(t,
 		`{targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: web}, subsets: [{name: a}]}`))
-	if err != nil || known || target.Exists || target.DesiredError != nil {
-		t.Errorf("%+v, %t, %v", target, known, err)
+	if err != nil {
+		t.Errorf("unexpected error: %v\n%+v\n%t", err, target, known)
+	} else if known {
+		t.Errorf("known: got true, want false\n%+v\n%v", target, err)
+	} else if target.Exists {
+		t.Errorf("target.Exists: got true, want false\n%+v\n%t\n%v", target, known, err)
+	} else if target.DesiredError != nil {
+		t.Errorf("target.DesiredError: unexpected error: %v\n%+v\n%t\n%v", target.DesiredError, target, known, err)
 	}
 }

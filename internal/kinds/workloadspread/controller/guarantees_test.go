@@ -50,7 +50,7 @@ func TestWhatAWorkloadSpreadIsFor(t *testing.T) {
 			highest[placed.Subset] = costOf(pod)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s: %s", when, diff)
+			t.Errorf("%s: (-want +got):\n%s", when, diff)
 		}
 		for _, pair := range [][2]string{{"a", "b"}, {"b", "c"}, {"a", "c"}} {
 			if got[pair[0]] > 0 && got[pair[1]] > 0 && highest[pair[0]] <= highest[pair[1]] {
@@ -81,8 +81,11 @@ func TestAPodThatEndsByItselfMakesRoom(t *testing.T) {
 			t.Fatal(err)
 		}
 		subset := func() appsv1beta1.WorkloadSpreadSubsetStatus { return s.spread().Status.SubsetStatuses[0] }
-		if subset().Replicas != 2 || subset().MissingReplicas != 0 {
-			t.Fatalf("%+v", subset())
+		if got := subset().Replicas; got != 2 {
+			t.Fatalf("subset().Replicas: got %d, want 2\n%+v", got, subset())
+		}
+		if got := subset().MissingReplicas; got != 0 {
+			t.Fatalf("subset().MissingReplicas: got %d, want 0\n%+v", got, subset())
 		}
 		ended := s.active()[0].Name
 		s.Change(podKey(ended), func(o client.Object) { o.(*corev1.Pod).Status.Phase = phase })
@@ -91,8 +94,15 @@ func TestAPodThatEndsByItselfMakesRoom(t *testing.T) {
 			s.Events(1 << 20)
 			s.Manage()
 		}
-		if got := subset(); got.Replicas != 1 || got.MissingReplicas != 1 || len(got.DeletingPods) > 0 {
-			t.Errorf("%s: %+v", phase, got)
+		got := subset()
+		if got.Replicas != 1 {
+			t.Errorf("%s: got.Replicas: got %d, want 1\n%+v", phase, got.Replicas, got)
+		}
+		if got.MissingReplicas != 1 {
+			t.Errorf("%s: got.MissingReplicas: got %d, want 1\n%+v", phase, got.MissingReplicas, got)
+		}
+		if len(got.DeletingPods) > 0 {
+			t.Errorf("%s: got.DeletingPods: got %v, want none\n%+v", phase, got.DeletingPods, got)
 		}
 	}
 }

@@ -52,8 +52,12 @@ func TestScalingThatTheCacheShowsLate(t *testing.T) {
 				return &workloadspread.Target{Exists: true, Desired: test.cached}, nil
 			}})
 			d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "web-5", Version: "v"}, prepared)
-			if err != nil || d.Subset == nil || d.Subset.Name != test.want {
-				t.Errorf("%+v, %v", d, err)
+			if err != nil {
+				t.Errorf("unexpected error: %v\n%+v", err, d)
+			} else if d.Subset == nil {
+				t.Errorf("d.Subset: got nil, want a value\n%+v\n%v", d, err)
+			} else if d.Subset.Name != test.want {
+				t.Errorf("d.Subset.Name: got %q, want %q\n%+v\n%v", d.Subset.Name, test.want, d, err)
 			}
 		})
 	}
@@ -83,8 +87,10 @@ func TestOrdinalsThatTheCacheShowsLate(t *testing.T) {
 			if d.Subset != nil {
 				got = d.Subset.Name
 			}
-			if err != nil || got != test.want {
-				t.Errorf("%q, %v", got, err)
+			if err != nil {
+				t.Errorf("unexpected error: %v\n%s", err, got)
+			} else if got != test.want {
+				t.Errorf("got %q, want %q\n%v", got, test.want, err)
 			}
 		})
 	}
@@ -106,8 +112,10 @@ func TestWhatIsReadForEachPod(t *testing.T) {
 			kinds.live = noLists{kinds.live}
 			target, err := kinds.Target(t.Context(), spreadFrom(t, `{targetRef: `+test.ref+`, subsets: [{name: a, maxReplicas: 50%}]}`),
 				true)
-			if err != nil || target.Desired != 3 {
-				t.Errorf("%+v, %v", target, err)
+			if err != nil {
+				t.Errorf("unexpected error: %v\n%+v", err, target)
+			} else if target.Desired != 3 {
+				t.Errorf("target.Desired: got %d, want 3\n%+v\n%v", target.Desired, target, err)
 			}
 		})
 	}
@@ -138,9 +146,12 @@ func TestBookerKnowsWhatItsControllerClosed(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "s-0", Version: "v"}, prepared); err != nil || d.Subset == nil ||
-		d.Subset.Name != "b" {
-		t.Errorf("%+v, %v", d, err)
+	if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "s-0", Version: "v"}, prepared); err != nil {
+		t.Errorf("unexpected error: %v\n%+v", err, d)
+	} else if d.Subset == nil {
+		t.Errorf("d.Subset: got nil, want a value\n%+v\n%v", d, err)
+	} else if d.Subset.Name != "b" {
+		t.Errorf("d.Subset.Name: got %q, want %q\n%+v\n%v", d.Subset.Name, "b", d, err)
 	}
 }
 
@@ -166,7 +177,7 @@ func TestPodsBelowAListedKind(t *testing.T) {
 		got = append(got, string(uid))
 	}
 	if diff := cmp.Diff([]string{"web-uid", "uid-web-1", "uid-web-2", "uid-below"}, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -180,8 +191,10 @@ func TestAKindThatIsListedInTwoVersions(t *testing.T) {
 		`{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web-1, uid: uid-1, ownerReferences: [{apiVersion: game.example.com/v1, kind: Game, name: web, uid: web-uid, controller: true}]}}`)
 	target, err := kinds.Target(t.Context(), spreadFrom(t,
 		`{targetRef: {apiVersion: game.example.com/v1, kind: Game, name: web}, subsets: [{name: a}]}`), false)
-	if diff := cmp.Diff([]types.UID{"web-uid", "uid-1"}, target.Controllers); err != nil || diff != "" {
-		t.Error(err, diff)
+	if diff := cmp.Diff([]types.UID{"web-uid", "uid-1"}, target.Controllers); err != nil {
+		t.Errorf("unexpected error: %v", err)
+	} else if diff != "" {
+		t.Errorf("target.Controllers (-want +got):\n%s\n%v", diff, err)
 	}
 }
 
@@ -195,8 +208,10 @@ func TestKindsWithoutScale(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if selector, err := target.Fallback(); selector != nil || err != nil {
-		t.Errorf("%v, %v", selector, err)
+	if selector, err := target.Fallback(); selector != nil {
+		t.Errorf("target.Fallback(): got %v, want nil\n%v", selector, err)
+	} else if err != nil {
+		t.Errorf("unexpected error: %v\n%v", err, selector)
 	}
 }
 
@@ -209,8 +224,12 @@ func TestListedVersionThatIsGone(t *testing.T) {
 		`{apiVersion: game.example.com/v1, kind: Game, spec: {size: 3}}`)
 	target, err := kinds.Target(t.Context(), spreadFrom(t,
 		`{targetRef: {apiVersion: game.example.com/v0, kind: Game, name: web}, subsets: [{name: a}]}`), false)
-	if err != nil || !target.Exists || target.Desired != 3 {
-		t.Errorf("%+v, %v", target, err)
+	if err != nil {
+		t.Errorf("unexpected error: %v\n%+v", err, target)
+	} else if !target.Exists {
+		t.Errorf("target.Exists: got false, want true\n%+v\n%v", target, err)
+	} else if target.Desired != 3 {
+		t.Errorf("target.Desired: got %d, want 3\n%+v\n%v", target.Desired, target, err)
 	}
 }
 
@@ -219,9 +238,15 @@ func TestForbiddenScaleIsTold(t *testing.T) {
 	s := simulate(1, workloadspreadtest.Spread(), 1)
 	s.pass.Reader = forbiddenPods{s.reader}
 	outcome, err := s.run()
-	if err == nil || outcome.Plan == nil || outcome.Plan.Reason != workloadspread.ReasonReplicasUnknown ||
-		!strings.Contains(err.Error(), "no rights") {
-		t.Errorf("%v, %v", outcome.Plan, err)
+	if err == nil {
+		t.Errorf("err: got nil, want an error\n%v", outcome.Plan)
+	} else if outcome.Plan == nil {
+		t.Errorf("outcome.Plan: got nil, want a value\n%v", err)
+	} else if outcome.Plan.Reason != workloadspread.ReasonReplicasUnknown {
+		t.Errorf("outcome.Plan.Reason: got %q, want %q\n%v\n%v", outcome.Plan.Reason, workloadspread.ReasonReplicasUnknown, outcome.Plan,
+			err)
+	} else if !strings.Contains(err.Error(), "no rights") {
+		t.Errorf("err: got %q, want it to contain %q\n%v", err.Error(), "no rights", outcome.Plan)
 	}
 	for range 20 { // in vain
 		s.Queue.Add()

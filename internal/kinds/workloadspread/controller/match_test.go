@@ -133,8 +133,10 @@ func TestMatch(t *testing.T) {
 	ring := ref("known.io", "Ring", "r")
 	if spread, err := NewMatcher(index, &standing{parents: map[workloadspread.Reference]workloadspread.Reference{ring: ring}},
 		logr.Discard()).Match(t.Context(),
-		owned(t, "known.io/v1", "Ring", "r"), "d"); spread != nil || err != nil {
-		t.Errorf("%v, %v", spread, err)
+		owned(t, "known.io/v1", "Ring", "r"), "d"); spread != nil {
+		t.Errorf("spread: got %+v, want nil\n%v", spread, err)
+	} else if err != nil {
+		t.Errorf("unexpected error: %v\n%v", err, spread)
 	}
 }
 
@@ -195,15 +197,18 @@ func TestScope(t *testing.T) {
 		}
 		return got
 	}
-	if scope.Creations() != "false" || scope.Evictions() != "false" {
-		t.Errorf("%s, %s", scope.Creations(), scope.Evictions())
+	if got := scope.Creations(); got != "false" {
+		t.Errorf("scope.Creations(): got %q, want %q", got, "false")
+	}
+	if got := scope.Evictions(); got != "false" {
+		t.Errorf("scope.Evictions(): got %q, want %q", got, "false")
 	}
 	deployment, custom := spreading(t, "ws", "apps/v1", "Deployment", "d", ""), spreading(t, "ws", "known.io/v1", "Top", "t", "")
 	custom.Namespace = "e"
 	index.Set(deployment)
 	index.Set(custom)
 	if diff := cmp.Diff(map[string]string{"d": "ReplicaSet", "e": "CloneSet Job ReplicaSet custom"}, asked()); diff != "" {
-		t.Error(diff)
+		t.Errorf("asked() (-want +got):\n%s", diff)
 	}
 	both := spreading(t, "too", "batch/v1", "Job", "j", "")
 	index.Set(both)
@@ -212,20 +217,26 @@ func TestScope(t *testing.T) {
 	_ = scope.Creations()
 	now = now.Add(matchconditions.Remembered - 1)
 	if diff := cmp.Diff(map[string]string{"d": "Job ReplicaSet", "e": "CloneSet Job ReplicaSet custom"}, asked()); diff != "" {
-		t.Error(diff)
+		t.Errorf("asked() (-want +got):\n%s", diff)
 	}
 	now = now.Add(1)
 	if diff := cmp.Diff(map[string]string{"d": "Job ReplicaSet"}, asked()); diff != "" {
-		t.Error(diff)
+		t.Errorf("asked() (-want +got):\n%s", diff)
 	}
 	for i := range 3000 { // more namespaces than an expression may name
 		many := deployment.DeepCopy()
 		many.Namespace = fmt.Sprintf("namespace-%d", i)
 		index.Set(many)
 	}
-	if creations := scope.Creations(); len(creations) > matchconditions.MaxLength || !asks(t, creations, "namespace-7",
-		pods["ReplicaSet"]) || asks(t, creations, "d", pods["none"]) || scope.Evictions() != "true" {
-		t.Errorf("%d: %s", len(creations), creations)
+	if creations := scope.Creations(); len(creations) > matchconditions.MaxLength {
+		t.Errorf("len(creations): got %d, want at most %d\n%s", len(creations), matchconditions.MaxLength, creations)
+	} else if !asks(t, creations, "namespace-7",
+		pods["ReplicaSet"]) {
+		t.Errorf("%d: asks(t, creations, \"namespace-7\", pods[\"ReplicaSet\"]): got false, want true\n%s", len(creations), creations)
+	} else if asks(t, creations, "d", pods["none"]) {
+		t.Errorf("%d: asks(t, creations, \"d\", pods[\"none\"]): got true, want false\n%s", len(creations), creations)
+	} else if got := scope.Evictions(); got != "true" {
+		t.Errorf("%d: scope.Evictions(): got %q, want %q\n%s", len(creations), got, "true", creations)
 	}
 }
 
@@ -244,7 +255,7 @@ func TestKindsAreFollowedWhenTheyAreListed(t *testing.T) {
 	w.spreads.OnAdd(spreading(t, "web", "apps/v1", "ReplicaSet", "r", ""), true)
 	l.set(`{"workloads":[{"Group":"game.example.com","Kind":"Game"}]}`)
 	if diff := cmp.Diff([]string{"follow ReplicaSet", "follow Game"}, workloads.asked); diff != "" {
-		t.Error(diff)
+		t.Errorf("workloads.asked (-want +got):\n%s", diff)
 	}
 }
 
@@ -305,14 +316,30 @@ func TestWatchFollowsWorkloadSpreads(t *testing.T) {
 	} {
 		step.do()
 		found, err := w.Match(t.Context(), owned(t, "apps/v1", "ReplicaSet", "r"), "d")
-		if told() != step.told || (found != nil) != step.match || err != nil || len(workloads.asked) != step.followed {
-			t.Errorf("%s: %v, %v, %v", step.name, found, err, workloads.asked)
+		if got := told(); got != step.told {
+			t.Errorf("%s: told(): got %t, want %t\n%v\n%v\n%v", step.name, got, step.told, found, err, workloads.asked)
+		} else if (found != nil) != step.match {
+			t.Errorf("%s: found != nil: got %t, want %t\n%v\n%v\n%v", step.name, found != nil, step.match, found, err, workloads.asked)
+		} else if err != nil {
+			t.Errorf("%s: unexpected error: %v\n%v\n%v", step.name, err, found, workloads.asked)
+		} else if len(workloads.asked) != step.followed {
+			t.Errorf("%s: len(workloads.asked): got %d, want %d\n%v\n%v\n%v", step.name, len(workloads.asked), step.followed, found, err,
+				workloads.asked)
 		}
 		if step.name == "its status changes" && index.Get(types.NamespacedName{Namespace: "d", Name: "ws"}).ResourceVersion != "2" {
 			t.Error("the status is not known")
 		}
 	}
-	if booker.Newest(first) != first || booker.Newest(other) != other || !cmp.Equal(gone, []string{"other"}) || len(index.namespaces) != 0 {
-		t.Errorf("%v, %v", gone, index.namespaces)
+	if got := booker.Newest(first); got != first {
+		t.Errorf("booker.Newest(first): got %+v, want %+v\n%v", got, first, index.namespaces)
+	}
+	if got := booker.Newest(other); got != other {
+		t.Errorf("booker.Newest(other): got %+v, want %+v\n%v", got, other, index.namespaces)
+	}
+	if !cmp.Equal(gone, []string{"other"}) {
+		t.Errorf("gone: got %q, want %q\n%v", gone, []string{"other"}, index.namespaces)
+	}
+	if len(index.namespaces) != 0 {
+		t.Errorf("len(index.namespaces): got %d, want 0\n%v", len(index.namespaces), index.namespaces)
 	}
 }

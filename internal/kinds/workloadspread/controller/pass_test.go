@@ -47,7 +47,7 @@ func TestAdoptionIsOnePatchAPod(t *testing.T) {
 		workloadspreadtest.Subset("b", nil, workloadspreadtest.Tolerates("x"))), 2)
 	rests(t, s)
 	if diff := cmp.Diff([]string{"patch WorkloadSpread", "patch Pod", "patch Pod"}, verbs(s)); diff != "" {
-		t.Error(diff)
+		t.Errorf("verbs(s) (-want +got):\n%s", diff)
 	}
 	var got []string
 	for _, pod := range s.all() {
@@ -57,7 +57,7 @@ func TestAdoptionIsOnePatchAPod(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{`a 200 {"name":"ws","subset":"a"}`, ` 100 {"name":"ws","subset":"b"}`}, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
@@ -101,8 +101,11 @@ func TestPodsThatFitNowhereAreReadOnce(t *testing.T) {
 			n++
 		}
 	}
-	if n == 0 || n != reads-3 {
-		t.Errorf("%d pods fit now, %d reads", n, reads-3)
+	if n == 0 {
+		t.Errorf("n: got %d, want another value; %d pods fit now, %d reads", n, n, reads-3)
+	}
+	if n != reads-3 {
+		t.Errorf("n: got %d, want %d", n, reads-3)
 	}
 }
 
@@ -113,8 +116,12 @@ func TestMetadataIsLeftAlone(t *testing.T) {
 	spread.Annotations = map[string]string{pub.IgnorePatchExistingPods: "TRUE"}
 	s := simulate(1, spread, 1)
 	rests(t, s)
-	if pod := s.all()[0]; pod.Labels["pool"] != "" || pod.Annotations[pub.MatchedWorkloadSpread] == "" {
-		t.Error(pod.Labels, pod.Annotations)
+	pod := s.all()[0]
+	if pod.Labels["pool"] != "" {
+		t.Errorf("pod.Labels[\"pool\"]: got %q, want %q\n%v\n%v", pod.Labels["pool"], "", pod.Labels, pod.Annotations)
+	}
+	if pod.Annotations[pub.MatchedWorkloadSpread] == "" {
+		t.Errorf("pod.Annotations[pub.MatchedWorkloadSpread]: got nothing, want some text\n%v\n%v", pod.Labels, pod.Annotations)
 	}
 }
 
@@ -142,8 +149,8 @@ func TestNoPodIsGivenUpBeforeTheStatusIsWritten(t *testing.T) {
 	for range 5 {
 		s.Round()
 	}
-	if slices.Contains(verbs(s), "delete Pod") {
-		t.Fatal(verbs(s))
+	if got := verbs(s); slices.Contains(got, "delete Pod") {
+		t.Fatalf("verbs(s): got %q, want it not to contain %q", got, "delete Pod")
 	}
 	s.Refused = nil
 	rests(t, s)
@@ -160,16 +167,20 @@ func TestGivingUpIsTold(t *testing.T) {
 	s.Queue.Add()
 	s.Round()
 	begin := s.Now()
-	if len(s.events) != 1 || !strings.HasPrefix(s.events[0],
-		"Warning DeletePodFailed: 1 pod that cannot be scheduled could not be deleted: ") {
-		t.Fatal(s.events)
+	if len(s.events) != 1 {
+		t.Fatalf("len(s.events): got %d, want 1\n%q", len(s.events), s.events)
+	} else if !strings.HasPrefix(s.events[0], "Warning DeletePodFailed: 1 pod that cannot be scheduled could not be deleted: ") {
+		t.Fatalf("s.events[0]: got %q, want it to begin with %q\n%q", s.events[0],
+			"Warning DeletePodFailed: 1 pod that cannot be scheduled could not be deleted: ", s.events)
 	}
 	s.Refused, s.events = nil, nil
 	s.full["a"] = false
 	rests(t, s)
-	if diff := cmp.Diff([]string{"Normal RecoverSchedulable: new pods are put again into subset a"}, s.events); diff != "" ||
-		s.Now().Sub(begin) > workloadspread.UnschedulableWindow+2*time.Second {
-		t.Error(s.Now().Sub(begin), diff)
+	if diff := cmp.Diff([]string{"Normal RecoverSchedulable: new pods are put again into subset a"}, s.events); diff != "" {
+		t.Errorf("s.events (-want +got):\n%s", diff)
+	}
+	if got := s.Now().Sub(begin); got > workloadspread.UnschedulableWindow+2*time.Second {
+		t.Errorf("s.Now().Sub(begin): got %v, want at most %v", got, workloadspread.UnschedulableWindow+2*time.Second)
 	}
 }
 
@@ -190,10 +201,14 @@ func TestWhatFailsIsTold(t *testing.T) {
 	want := []string{"Warning DeletePodFailed: 7 pods are still there more than 15s after their deletion was admitted: web-v1-001 of subset a, web-v1-002 of subset a, web-v1-003 of subset a, web-v1-004 of subset a, web-v1-005 of subset a and 2 more",
 		"Warning CreatePodFailed: 1 pod was admitted more than 30s ago and never seen, so that its place is free again: lost of subset a"}
 	if diff := cmp.Diff(want, s.events); diff != "" {
-		t.Error(diff)
+		t.Errorf("s.events (-want +got):\n%s", diff)
 	}
-	if got := s.spread().Status.VersionedSubsetStatuses["v1"][0]; got.MissingReplicas != 13 || got.Replicas != 7 {
-		t.Error(got)
+	got := s.spread().Status.VersionedSubsetStatuses["v1"][0]
+	if got.MissingReplicas != 13 {
+		t.Errorf("got.MissingReplicas: got %d, want 13\n%+v", got.MissingReplicas, got)
+	}
+	if got.Replicas != 7 {
+		t.Errorf("got.Replicas: got %d, want 7\n%+v", got.Replicas, got)
 	}
 	s.events = nil
 	s.Refused = func(w simulation.Write) bool { return w.Key.Kind == "Pod" }
@@ -201,9 +216,13 @@ func TestWhatFailsIsTold(t *testing.T) {
 		spread.Spec.Subsets = append(spread.Spec.Subsets, workloadspreadtest.Subset("b", nil))
 	})
 	s.Round()
-	if len(s.events) != 1 || !strings.HasPrefix(s.events[0],
-		"Warning PatchPodDeletionCostFailed: the deletion cost of 7 pods could not be written: ") || s.Queue.Due().IsZero() {
-		t.Error(s.Queue.Due(), s.events)
+	if len(s.events) != 1 {
+		t.Errorf("len(s.events): got %d, want 1\n%v\n%q", len(s.events), s.Queue.Due(), s.events)
+	} else if !strings.HasPrefix(s.events[0], "Warning PatchPodDeletionCostFailed: the deletion cost of 7 pods could not be written: ") {
+		t.Errorf("s.events[0]: got %q, want it to begin with %q\n%v\n%q", s.events[0],
+			"Warning PatchPodDeletionCostFailed: the deletion cost of 7 pods could not be written: ", s.Queue.Due(), s.events)
+	} else if s.Queue.Due().IsZero() {
+		t.Errorf("s.Queue.Due().IsZero(): got true, want false\n%v\n%q", s.Queue.Due(), s.events)
 	}
 	if s.spread().Status.ObservedGeneration != s.spread().Generation {
 		t.Error("pods that cannot be written keep the bookings from being counted")
@@ -244,8 +263,11 @@ func TestReplicasThatCannotBeTold(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{"Warning ReplicasUnknown: the replicas of Deployment web: path spec.x: there is none"},
-		s.events); diff != "" || len(s.Writes) > 0 {
-		t.Error(s.Writes, diff)
+		s.events); diff != "" {
+		t.Errorf("s.events (-want +got):\n%s", diff)
+	}
+	if len(s.Writes) > 0 {
+		t.Errorf("s.Writes: got %v, want none", s.Writes)
 	}
 	target.DesiredError = nil
 	if _, err := s.run(); err != nil {
@@ -268,8 +290,10 @@ func TestAVersionThatIsNotKnownYet(t *testing.T) {
 	if _, err := s.run(); err == nil {
 		t.Error("the pass does not fail")
 	}
-	if got := s.spread().Status.SubsetStatuses; len(got) != 1 || got[0].Replicas != 2 {
-		t.Error(got)
+	if got := s.spread().Status.SubsetStatuses; len(got) != 1 {
+		t.Errorf("len(got): got %d, want 1\n%v", len(got), got)
+	} else if got[0].Replicas != 2 {
+		t.Errorf("got[0].Replicas: got %d, want 2\n%v", got[0].Replicas, got)
 	}
 	for _, pod := range s.all() {
 		if _, ranked := pod.Annotations[pub.PodDeletionCost]; ranked {
@@ -290,8 +314,14 @@ func TestBookingsBesideTheStatusWriteAreKept(t *testing.T) {
 	}
 	s.Manage()
 	list := s.spread().Status.VersionedSubsetStatuses["v1"]
-	if len(list) != 1 || list[0].Replicas != 1 || len(list[0].CreatingPods) != 1 || list[0].MissingReplicas != 3 {
-		t.Error(list)
+	if len(list) != 1 {
+		t.Errorf("len(list): got %d, want 1\n%v", len(list), list)
+	} else if list[0].Replicas != 1 {
+		t.Errorf("list[0].Replicas: got %d, want 1\n%v", list[0].Replicas, list)
+	} else if len(list[0].CreatingPods) != 1 {
+		t.Errorf("len(list[0].CreatingPods): got %d, want 1\n%v", len(list[0].CreatingPods), list)
+	} else if list[0].MissingReplicas != 3 {
+		t.Errorf("list[0].MissingReplicas: got %d, want 3\n%v", list[0].MissingReplicas, list)
 	}
 }
 
@@ -337,7 +367,7 @@ func TestNothingIsDoneForOneThatIsGoing(t *testing.T) {
 	})
 	rests(t, s)
 	if len(s.Writes) > 0 {
-		t.Error(s.Writes)
+		t.Errorf("s.Writes: got %v, want none", s.Writes)
 	}
 	before := s.all()
 	s.Remove(spreadKey)
@@ -345,7 +375,9 @@ func TestNothingIsDoneForOneThatIsGoing(t *testing.T) {
 	if diff := cmp.Diff(before, s.all()); diff != "" { // WS-005
 		t.Error(diff)
 	}
-	if outcome, err := s.run(); outcome.Plan != nil || err != nil {
-		t.Error(outcome, err)
+	if outcome, err := s.run(); outcome.Plan != nil {
+		t.Errorf("outcome.Plan: got %v, want nil\n%+v\n%v", outcome.Plan, outcome, err)
+	} else if err != nil {
+		t.Errorf("unexpected error: %v\n%+v", err, outcome)
 	}
 }

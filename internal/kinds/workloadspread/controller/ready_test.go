@@ -29,12 +29,17 @@ func TestWhatUsersListIsWaitedFor(t *testing.T) {
 	matcher := NewMatcher(index, kinds, logr.Discard())
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if spread, err := matcher.Match(over, owned(t, "game.example.com/v1", "Game", "g"), "d"); spread != nil || err == nil {
-		t.Errorf("%v, %v", spread, err)
+	if spread, err := matcher.Match(over, owned(t, "game.example.com/v1", "Game", "g"), "d"); spread != nil {
+		t.Errorf("spread: got %+v, want nil\n%v", spread, err)
+	} else if err == nil {
+		t.Errorf("err: got nil, want an error\n%v", spread)
 	}
-	if spread, err := matcher.Match(over, owned(t, "apps/v1", "ReplicaSet", "r"), "d"); spread == nil || spread.Name != "web" ||
-		err != nil {
-		t.Errorf("%v, %v", spread, err)
+	if spread, err := matcher.Match(over, owned(t, "apps/v1", "ReplicaSet", "r"), "d"); spread == nil {
+		t.Errorf("spread: got nil, want a value\n%v", err)
+	} else if spread.Name != "web" {
+		t.Errorf("spread.Name: got %q, want %q\n%v\n%v", spread.Name, "web", spread, err)
+	} else if err != nil {
+		t.Errorf("unexpected error: %v\n%v", err, spread)
 	}
 	reader := &kubeReader{&Kube{Workloads: kinds}}
 	if _, _, err := reader.Target(t.Context(), custom); err == nil {
@@ -42,9 +47,12 @@ func TestWhatUsersListIsWaitedFor(t *testing.T) {
 	}
 	l.set(`{"workloads":[{"Group":"game.example.com","Kind":"Game"}]}`)
 	read = true
-	if spread, err := matcher.Match(over, owned(t, "game.example.com/v1", "Game", "g"), "d"); spread == nil || err != nil ||
-		l.Err() != nil {
-		t.Errorf("%v, %v, %v", spread, err, l.Err())
+	if spread, err := matcher.Match(over, owned(t, "game.example.com/v1", "Game", "g"), "d"); spread == nil {
+		t.Errorf("spread: got nil, want a value\n%v\n%v", err, l.Err())
+	} else if err != nil {
+		t.Errorf("unexpected error: %v\n%v\n%v", err, spread, l.Err())
+	} else if got := l.Err(); got != nil {
+		t.Errorf("l.Err(): unexpected error: %v\n%v\n%v", got, spread, err)
 	}
 }
 
@@ -73,12 +81,18 @@ func TestAStatusOutlivesTheListing(t *testing.T) {
 		s.Queue.Add()
 		s.Manage()
 	}
-	if s.spread().ResourceVersion == "" || len(s.spread().Status.VersionedSubsetStatuses) != len(before.VersionedSubsetStatuses) ||
-		s.spread().Status.SubsetStatuses[0].Replicas != 2 {
-		t.Errorf("%+v", s.spread().Status)
+	if got := s.spread().ResourceVersion; got == "" {
+		t.Errorf("s.spread().ResourceVersion: got nothing, want some text\n%+v", s.spread().Status)
+	} else if got := len(s.spread().Status.VersionedSubsetStatuses); got != len(before.VersionedSubsetStatuses) {
+		t.Errorf("len(s.spread().Status.VersionedSubsetStatuses): got %d, want %d\n%+v", got, len(before.VersionedSubsetStatuses),
+			s.spread().Status)
+	} else if got := s.spread().Status.SubsetStatuses[0].Replicas; got != 2 {
+		t.Errorf("s.spread().Status.SubsetStatuses[0].Replicas: got %d, want 2\n%+v", got, s.spread().Status)
 	}
-	if len(s.events) != 1 || !strings.Contains(s.events[0], "an administrator has not listed it") {
-		t.Error(s.events)
+	if len(s.events) != 1 {
+		t.Errorf("len(s.events): got %d, want 1\n%q", len(s.events), s.events)
+	} else if !strings.Contains(s.events[0], "an administrator has not listed it") {
+		t.Errorf("s.events[0]: got %q, want it to contain %q\n%q", s.events[0], "an administrator has not listed it", s.events)
 	}
 	if s.Queue.Due().IsZero() || s.Queue.Due().Sub(s.Now()) > unknownAfter {
 		t.Error("it is not looked at again in time", s.Queue.Due())

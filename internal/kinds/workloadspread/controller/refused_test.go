@@ -42,16 +42,22 @@ func TestRefusedPodsDoNotUseUpTheirSubsets(t *testing.T) {
 			for i := range 20 {
 				pod := workloadspread.Creation{Key: fmt.Sprintf("web-%d", i), Version: "v"}
 				d, err := webhook.Create(t.Context(), spread, pod, prepared)
-				if err != nil || d.Subset == nil || d.Subset.Name != "a" {
-					t.Fatalf("pod %d: %+v, %v", i, d, err)
+				if err != nil {
+					t.Fatalf("unexpected error: %v; pod %d: %+v, %v", err, i, d, err)
+				} else if d.Subset == nil {
+					t.Fatalf("d.Subset: got nil, want a value; pod %d: %+v, %v", i, d, err)
+				} else if d.Subset.Name != "a" {
+					t.Fatalf("d.Subset.Name: got %q, want %q; pod %d: %+v, %v", d.Subset.Name, "a", i, d, err)
 				}
 				if err := leader.Release(t.Context(), spread, pod); err != nil {
 					t.Fatal(err)
 				}
 			}
 			list := s.stored(t).Status.VersionedSubsetStatuses["v"]
-			if workloadspreadtest.Bookings(list) != 0 || list[0].MissingReplicas != 2 {
-				t.Errorf("%+v", list)
+			if got := workloadspreadtest.Bookings(list); got != 0 {
+				t.Errorf("workloadspreadtest.Bookings(list): got %d, want 0\n%+v", got, list)
+			} else if list[0].MissingReplicas != 2 {
+				t.Errorf("list[0].MissingReplicas: got %d, want 2\n%+v", list[0].MissingReplicas, list)
 			}
 		})
 	}
@@ -85,16 +91,24 @@ func TestNothingIsGivenBackTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if a := s.stored(t).Status.VersionedSubsetStatuses["v"][0]; len(s.bodies) != writes+1 || a.MissingReplicas != 2 ||
-		!cmp.Equal(workloadspreadtest.Keys(a.CreatingPods), []string{"q"}) {
-		t.Errorf("%d writes, %+v", len(s.bodies)-writes, a)
+	a := s.stored(t).Status.VersionedSubsetStatuses["v"][0]
+	if len(s.bodies) != writes+1 {
+		t.Errorf("len(s.bodies): got %d, want %d; %d writes, %+v", len(s.bodies), writes+1, len(s.bodies)-writes, a)
+	}
+	if a.MissingReplicas != 2 {
+		t.Errorf("a.MissingReplicas: got %d, want 2; %d writes, %+v", a.MissingReplicas, len(s.bodies)-writes, a)
+	}
+	if got := workloadspreadtest.Keys(a.CreatingPods); !cmp.Equal(got, []string{"q"}) {
+		t.Errorf("workloadspreadtest.Keys(a.CreatingPods): got %q, want %q; %d writes, %+v", got, []string{"q"}, len(s.bodies)-writes, a)
 	}
 	for name, spec := range map[string]string{"a single subset": "{targetRef: {apiVersion: apps/v1, kind: ReplicaSet, name: r}, subsets: [{name: a}]}",
 		"a StatefulSet": "{targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: r}, subsets: [{name: a, maxReplicas: 1}]}"} {
 		s := newBookServer(t, workloadspreadtest.Read(t, `{metadata: {name: ws, namespace: d, uid: u1}, spec: `+spec+`}`))
 		b, spread := s.behind(t, &standing{})
-		if err := b.Release(t.Context(), spread, workloadspread.Creation{Key: "p", Version: "v"}); err != nil || s.gets+len(s.bodies) != 0 {
-			t.Errorf("%s: %v, %d reads, %d writes", name, err, s.gets, len(s.bodies))
+		if err := b.Release(t.Context(), spread, workloadspread.Creation{Key: "p", Version: "v"}); err != nil {
+			t.Errorf("%s: unexpected error: %v; %v, %d reads, %d writes", name, err, err, s.gets, len(s.bodies))
+		} else if s.gets+len(s.bodies) != 0 {
+			t.Errorf("%s: s.gets+len(s.bodies): got %d, want 0; %v, %d reads, %d writes", name, s.gets+len(s.bodies), err, s.gets, len(s.bodies))
 		}
 	}
 }
@@ -120,15 +134,17 @@ func TestABookingThatIsUnderWayIsGivenBack(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		defer cancel()
 		if _, err := b.Create(ctx, spread, pod, prepared); !errors.Is(err, booking.ErrNotBooked) {
-			t.Fatal(err)
+			t.Fatalf("err: got %v, want %v", err, booking.ErrNotBooked)
 		}
 		if n := workloadspreadtest.Bookings(s.stored(t).Status.VersionedSubsetStatuses["v"]); n != 1 {
 			t.Fatalf("%d bookings", n)
 		}
 		s.before = nil
-		if err := b.Release(t.Context(), spread, pod); err != nil ||
-			workloadspreadtest.Bookings(s.stored(t).Status.VersionedSubsetStatuses["v"]) != 0 {
-			t.Error(err, s.stored(t).Status)
+		if err := b.Release(t.Context(), spread, pod); err != nil {
+			t.Errorf("b.Release(t.Context(), spread, pod): unexpected error: %v\n%+v", err, s.stored(t).Status)
+		} else if got := workloadspreadtest.Bookings(s.stored(t).Status.VersionedSubsetStatuses["v"]); got != 0 {
+			t.Errorf("workloadspreadtest.Bookings(s.stored(t).Status.VersionedSubsetStatuses[\"v\"]): got %d, want 0\n%v\n%+v", got, err,
+				s.stored(t).Status)
 		}
 	})
 }
@@ -154,7 +170,7 @@ func TestWhichAnswersRefuse(t *testing.T) {
 		"a timeout of a 4xx": {&apierrors.StatusError{ErrStatus: metav1.Status{Code: 408}}, false},
 	} {
 		if got := Refuses(test.err); got != test.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: Refuses(test.err): got %t, want %t", name, got, test.want)
 		}
 	}
 }
@@ -229,8 +245,11 @@ func TestARefusedPodIsNotTriedAtEveryEvent(t *testing.T) {
 				t.Error("nothing was tried")
 			}
 			for pod, n := range tried {
-				if n < 4 || n > 6 {
-					t.Errorf("pod %s was tried %d times in 30 s", pod, n)
+				if n < 4 {
+					t.Errorf("n: got %d, want at least 4; pod %s was tried %d times in 30 s", n, pod, n)
+				}
+				if n > 6 {
+					t.Errorf("n: got %d, want at most 6; pod %s was tried %d times in 30 s", n, pod, n)
 				}
 			}
 			s.Refused = nil
@@ -266,13 +285,19 @@ func TestOnePodThatCannotBeReadDoesNotFreezeTheStatus(t *testing.T) {
 		s.Manage()
 		s.Pass(100 * time.Millisecond)
 	}
-	if a := workloadspread.SubsetStatus(s.spread().Status.SubsetStatuses, "a"); a == nil || a.Replicas != 2 || tried < 4 || tried > 6 {
-		t.Errorf("%+v; it was read %d times in 30 s", a, tried)
+	if a := workloadspread.SubsetStatus(s.spread().Status.SubsetStatuses, "a"); a == nil {
+		t.Errorf("a: got nil, want a value; %+v; it was read %d times in 30 s", a, tried)
+	} else if a.Replicas != 2 {
+		t.Errorf("a.Replicas: got %d, want 2; %+v; it was read %d times in 30 s", a.Replicas, a, tried)
+	} else if tried < 4 {
+		t.Errorf("tried: got %d, want at least 4; %+v; it was read %d times in 30 s", tried, a, tried)
+	} else if tried > 6 {
+		t.Errorf("tried: got %d, want at most 6; %+v; it was read %d times in 30 s", tried, a, tried)
 	}
 	s.pass.Reader = s.reader
 	rests(t, s)
 	if a := workloadspread.SubsetStatus(s.spread().Status.SubsetStatuses, "a"); a.Replicas != 3 {
-		t.Errorf("%+v", a)
+		t.Errorf("a.Replicas: got %d, want 3\n%+v", a.Replicas, a)
 	}
 }
 
@@ -306,12 +331,18 @@ func TestAPodThatMayNotBeAdoptedKeepsItsPlace(t *testing.T) {
 			t.Fatalf("after %d attempts a place is free: %+v", refused, a)
 		}
 	}
-	if refused < 4 || refused > 10 || written != 0 {
-		t.Errorf("%d attempts, %d writes of the status", refused, written)
+	if refused < 4 {
+		t.Errorf("refused: got %d, want at least 4", refused)
+	}
+	if refused > 10 {
+		t.Errorf("refused: got %d, want at most 10", refused)
+	}
+	if written != 0 {
+		t.Errorf("written: got %d, want 0", written)
 	}
 	s.Refused = nil
 	rests(t, s)
 	if pod := s.Get(podKey("web-v1-002")); pod.GetAnnotations()[pub.MatchedWorkloadSpread] == "" {
-		t.Errorf("%v", pod.GetAnnotations())
+		t.Errorf("pod.GetAnnotations()[pub.MatchedWorkloadSpread]: got nothing, want some text\n%v", pod.GetAnnotations())
 	}
 }

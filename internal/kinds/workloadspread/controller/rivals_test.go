@@ -59,8 +59,12 @@ func TestRivalsLeaveEachOthersPods(t *testing.T) {
 			rests(t, s)
 			for _, pod := range s.all() {
 				placed, _ := pub.ParsePlacement(pod.Annotations)
-				if (placed.Name == "ws") != test.taken || (pod.Annotations[pub.PodDeletionCost] != "") != test.taken {
-					t.Error(pod.Annotations)
+				if (placed.Name == "ws") != test.taken {
+					t.Errorf("placed.Name == \"ws\": got %t, want %t\n%v", placed.Name == "ws", test.taken, pod.Annotations)
+				}
+				if (pod.Annotations[pub.PodDeletionCost] != "") != test.taken {
+					t.Errorf("pod.Annotations[pub.PodDeletionCost] != \"\": got %t, want %t\n%v", pod.Annotations[pub.PodDeletionCost] != "", test.taken,
+						pod.Annotations)
 				}
 			}
 			if n := s.spread().Status.SubsetStatuses[0].Replicas; (n == 3) != test.taken {
@@ -78,6 +82,6 @@ func TestRivalsAreToldOfAnEnd(t *testing.T) {
 	q := &requested{}
 	r.rivals(t.Context(), event.DeleteEvent{Object: gone}, q)
 	if diff := cmp.Diff([]string{"default/ws"}, q.names); diff != "" {
-		t.Error(diff)
+		t.Errorf("q.names (-want +got):\n%s", diff)
 	}
 }

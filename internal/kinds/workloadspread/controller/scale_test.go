@@ -37,11 +37,17 @@ func TestScaleOfAListedKind(t *testing.T) {
 	game.SetNamespace("default")
 	game.SetName("web")
 	k := &Kinds{scales: c.SubResource("scale")}
-	if n, err := k.scaleReplicas(t.Context(), game); err != nil || n != 7 {
-		t.Errorf("%d replicas, %v", n, err)
+	if n, err := k.scaleReplicas(t.Context(), game); err != nil {
+		t.Errorf("unexpected error: %v; %d replicas, %v", err, n, err)
+	} else if n != 7 {
+		t.Errorf("k.scaleReplicas(t.Context(), game): got %d, want 7; %d replicas, %v", n, n, err)
 	}
 	selector, err := k.scaleSelector(t.Context(), game)
-	if err != nil || selector == nil || !selector.Matches(labels.Set{"app": "web"}) {
-		t.Errorf("%v, %v", selector, err)
+	if err != nil {
+		t.Errorf("unexpected error: %v\n%v", err, selector)
+	} else if selector == nil {
+		t.Errorf("selector: got nil, want a value\n%v", err)
+	} else if !selector.Matches(labels.Set{"app": "web"}) {
+		t.Errorf("selector.Matches(labels.Set{\"app\": \"web\"}): got false, want true\n%v\n%v", selector, err)
 	}
 }

@@ -46,13 +46,23 @@ func TestAPodThatTheCacheShowsLateKeepsItsPlace(t *testing.T) {
 	show()
 	s.Manage()
 	a := workloadspread.SubsetStatus(s.spread().Status.VersionedSubsetStatuses["v1"], "a")
-	if a == nil || a.Replicas != 0 || len(a.CreatingPods) != 1 || a.MissingReplicas != 1 {
-		t.Errorf("a has one pod, which the cache does not show, and %s never came: %+v", lost, a)
+	if a == nil {
+		t.Errorf("a: got nil, want a value; a has one pod, which the cache does not show, and %s never came: %+v", lost, a)
+	} else if a.Replicas != 0 {
+		t.Errorf("a.Replicas: got %d, want 0; a has one pod, which the cache does not show, and %s never came: %+v", a.Replicas, lost, a)
+	} else if len(a.CreatingPods) != 1 {
+		t.Errorf("len(a.CreatingPods): got %d, want 1; a has one pod, which the cache does not show, and %s never came: %+v",
+			len(a.CreatingPods), lost, a)
+	} else if a.MissingReplicas != 1 {
+		t.Errorf("a.MissingReplicas: got %d, want 1; a has one pod, which the cache does not show, and %s never came: %+v",
+			a.MissingReplicas, lost, a)
 	}
 	s.Change(hidden, func(client.Object) {}) // the watch goes on
 	rests(t, s)
-	if a := workloadspread.SubsetStatus(s.spread().Status.VersionedSubsetStatuses["v1"], "a"); a.Replicas != 2 || len(a.CreatingPods) != 0 {
-		t.Errorf("%+v", a)
+	if a := workloadspread.SubsetStatus(s.spread().Status.VersionedSubsetStatuses["v1"], "a"); a.Replicas != 2 {
+		t.Errorf("a.Replicas: got %d, want 2\n%+v", a.Replicas, a)
+	} else if len(a.CreatingPods) != 0 {
+		t.Errorf("len(a.CreatingPods): got %d, want 0\n%+v", len(a.CreatingPods), a)
 	}
 }
 
@@ -102,8 +112,10 @@ func TestWhichPodsAreThere(t *testing.T) {
 	found, err := (&kubeReader{&Kube{API: &reconcile.API{Live: c}}}).Placed(t.Context(),
 		&appsv1beta1.WorkloadSpread{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "ws"}},
 		[]string{"p", "id", "x", "others", "none", "elsewhere", "ending", "never"})
-	if err != nil || !cmp.Equal(workloadspreadtest.Keys(found), []string{"id", "p"}) {
-		t.Error(workloadspreadtest.Keys(found), err)
+	if err != nil {
+		t.Errorf("unexpected error: %v\n%q", err, workloadspreadtest.Keys(found))
+	} else if got := workloadspreadtest.Keys(found); !cmp.Equal(got, []string{"id", "p"}) {
+		t.Errorf("workloadspreadtest.Keys(found): got %q, want %q\n%v", got, []string{"id", "p"}, err)
 	}
 }
 
@@ -137,16 +149,24 @@ func TestAPodThatIsBookedBehindTheCacheKeepsItsPlace(t *testing.T) {
 		s.Manage()
 		s.Pass(time.Second)
 		a := workloadspread.SubsetStatus(s.spread().Status.VersionedSubsetStatuses["v1"], "a")
-		if a == nil || len(a.CreatingPods)+int(a.Replicas) < 1 || a.MissingReplicas > 1 {
-			t.Fatalf("pod %s is there, and its place is given away: %+v", there, a)
+		if a == nil {
+			t.Fatalf("a: got nil, want a value; pod %s is there, and its place is given away: %+v", there, a)
+		} else if len(a.CreatingPods)+int(a.Replicas) < 1 {
+			t.Fatalf("len(a.CreatingPods)+int(a.Replicas): got %d, want at least 1; pod %s is there, and its place is given away: %+v",
+				len(a.CreatingPods)+int(a.Replicas), there, a)
+		} else if a.MissingReplicas > 1 {
+			t.Fatalf("a.MissingReplicas: got %d, want at most 1; pod %s is there, and its place is given away: %+v", a.MissingReplicas, there, a)
 		}
 	}
 	s.Events(1 << 20)
 	s.Change(podKey(there), func(client.Object) {}) // the watches go on
 	s.Change(spreadKey, func(client.Object) {})
 	rests(t, s)
-	if a := workloadspread.SubsetStatus(s.spread().Status.VersionedSubsetStatuses["v1"], "a"); a == nil || a.Replicas != 2 ||
-		len(a.CreatingPods) != 0 {
-		t.Errorf("%+v", a)
+	if a := workloadspread.SubsetStatus(s.spread().Status.VersionedSubsetStatuses["v1"], "a"); a == nil {
+		t.Error("a: got nil, want a value")
+	} else if a.Replicas != 2 {
+		t.Errorf("a.Replicas: got %d, want 2\n%+v", a.Replicas, a)
+	} else if len(a.CreatingPods) != 0 {
+		t.Errorf("len(a.CreatingPods): got %d, want 0\n%+v", len(a.CreatingPods), a)
 	}
 }

@@ -50,8 +50,11 @@ func TestLatestOfDeployment(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := latestOf(deployment, tt.sets)
-			if got != tt.want || (err != nil) != tt.bad {
-				t.Errorf("%q, %v", got, err)
+			if got != tt.want {
+				t.Errorf("got %q, want %q\n%v", got, tt.want, err)
+			}
+			if (err != nil) != tt.bad {
+				t.Errorf("err != nil: got %t, want %t\n%v", err != nil, tt.bad, err)
 			}
 		})
 	}

@@ -30,22 +30,31 @@ func TestVersionsThatNobodyCounts(t *testing.T) {
 			}
 			d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: fmt.Sprintf("id-%d-%d", version, i), Generated: true,
 				Version: fmt.Sprint(version)}, prepared)
-			if err != nil || d.Subset == nil || d.Subset.Name != "a" {
-				t.Fatalf("%+v, %v", d, err)
+			if err != nil {
+				t.Fatalf("unexpected error: %v\n%+v", err, d)
+			} else if d.Subset == nil {
+				t.Fatalf("d.Subset: got nil, want a value\n%+v\n%v", d, err)
+			} else if d.Subset.Name != "a" {
+				t.Fatalf("d.Subset.Name: got %q, want %q\n%+v\n%v", d.Subset.Name, "a", d, err)
 			}
 		}
 	}
 	lists := s.stored(t).Status.VersionedSubsetStatuses
-	if len(lists) > 5 || lists["other"] == nil {
-		t.Errorf("%d lists: %v", len(lists), workloadspreadtest.Keys(lists))
+	if len(lists) > 5 {
+		t.Errorf("len(lists): got %d, want at most 5; %d lists: %v", len(lists), len(lists), workloadspreadtest.Keys(lists))
+	}
+	if lists["other"] == nil {
+		t.Errorf(`lists["other"]: got nil, want a value; %d lists: %v`, len(lists), workloadspreadtest.Keys(lists))
 	}
 	// What is there still has pods, although its bookings are old.
 	now = now.Add(24 * time.Hour)
 	if _, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "late", Version: "another"}, prepared); err != nil {
 		t.Fatal(err)
 	}
-	if list := s.stored(t).Status.VersionedSubsetStatuses["39"]; list == nil || len(list[0].CreatingPods) != 2 {
-		t.Errorf("%+v", list)
+	if list := s.stored(t).Status.VersionedSubsetStatuses["39"]; list == nil {
+		t.Error(`s.stored(t).Status.VersionedSubsetStatuses["39"]: got nil, want a value`)
+	} else if len(list[0].CreatingPods) != 2 {
+		t.Errorf("len(list[0].CreatingPods): got %d, want 2\n%+v", len(list[0].CreatingPods), list)
 	}
 	b.Forget(types.UID("u1"))
 }

@@ -96,9 +96,11 @@ func TestWhatOfWorkloadsIsTold(t *testing.T) {
 			k := kindsOf(t, list, "deployment,replicaset")
 			var got []string
 			k.Tell(func(namespace string, changed workloadspread.Reference) {
-				if got = append(got, changed.Kind+" "+changed.Name); namespace != "shop" || changed.Kind == test.kind.Kind &&
-					changed.GroupKind != test.kind {
-					t.Errorf("%s %v", namespace, changed)
+				if got = append(got, changed.Kind+" "+changed.Name); namespace != "shop" {
+					t.Errorf("namespace: got %q, want %q\n%v", namespace, "shop", changed)
+				}
+				if changed.Kind == test.kind.Kind && changed.GroupKind != test.kind {
+					t.Errorf("changed.GroupKind: got %v, want %v\n%v", changed.GroupKind, test.kind, changed)
 				}
 			})
 			handler := k.handler(test.kind)
@@ -120,7 +122,7 @@ func TestWhatOfWorkloadsIsTold(t *testing.T) {
 			expect := func(when string, want []string) {
 				t.Helper()
 				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("%s: %s", when, diff)
+					t.Errorf("%s: (-want +got):\n%s", when, diff)
 				}
 				got = nil
 			}

@@ -194,7 +194,7 @@ func TestTargets(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if custom := target.GroupKind == gameKind.GroupKind(); (target.Fallback != nil) != (custom && target.Exists) {
 				t.Error("only custom kinds have pods of a selector")
@@ -234,8 +234,12 @@ func TestLatestOfEqualTemplates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{slim.TemplateSum: "s",
 				"deployment.kubernetes.io/revision": tt.revision}}}
-			if got, err := latestOf(deployment, tt.sets); got != tt.want || err != nil {
-				t.Error(got, err)
+			got, err := latestOf(deployment, tt.sets)
+			if got != tt.want {
+				t.Errorf("latestOf(deployment, tt.sets): got %q, want %q", got, tt.want)
+			}
+			if err != nil {
+				t.Errorf("unexpected error: %v", err)
 			}
 		})
 	}
@@ -247,16 +251,23 @@ func TestParent(t *testing.T) {
 		`{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web-1, ownerReferences: [{apiVersion: x/v1, kind: Other, name: o, uid: o}, {apiVersion: apps/v1, kind: Deployment, name: web, uid: u, controller: true}]}}`,
 		`{apiVersion: batch/v1, kind: Job, metadata: {name: alone}}`)
 	parent, ok, err := kinds.Parent(t.Context(), "default", workloadspread.Reference{GroupKind: workloadspread.ReplicaSet, Name: "web-1"})
-	if err != nil || !ok || parent != (workloadspread.Reference{GroupKind: workloadspread.Deployment, Name: "web"}) {
-		t.Errorf("%v, %t, %v", parent, ok, err)
+	if err != nil {
+		t.Errorf("unexpected error: %v\n%v\n%t", err, parent, ok)
+	} else if !ok {
+		t.Errorf("ok: got false, want true\n%v\n%v", parent, err)
+	} else if parent != (workloadspread.Reference{GroupKind: workloadspread.Deployment, Name: "web"}) {
+		t.Errorf("parent: got %v, want %v\n%t\n%v", parent, workloadspread.Reference{GroupKind: workloadspread.Deployment, Name: "web"}, ok,
+			err)
 	}
 	if _, ok, err := kinds.Parent(t.Context(), "default",
-		workloadspread.Reference{GroupKind: workloadspread.Job, Name: "alone"}); err != nil || ok {
-		t.Errorf("%t, %v", ok, err)
+		workloadspread.Reference{GroupKind: workloadspread.Job, Name: "alone"}); err != nil {
+		t.Errorf("unexpected error: %v\n%t", err, ok)
+	} else if ok {
+		t.Errorf("ok: got true, want false\n%v", err)
 	}
 	if _, _, err := kinds.Parent(t.Context(), "default",
 		workloadspread.Reference{GroupKind: workloadspread.ReplicaSet, Name: "none"}); !apierrors.IsNotFound(err) {
-		t.Errorf("%v", err)
+		t.Errorf("error: got %v, want one of kind NotFound", err)
 	}
 }
 
@@ -266,16 +277,22 @@ func TestListed(t *testing.T) {
 	l := &Listed{log: logr.Discard()}
 	kinds := &Kinds{listed: l.Kinds, ready: l.Ready}
 	game := gameKind.GroupKind()
-	if kinds.Known(game) || !kinds.Known(workloadspread.Job) {
-		t.Error("nothing is listed yet")
+	if kinds.Known(game) {
+		t.Error("nothing is listed yet: kinds.Known(game): got true, want false")
+	}
+	if !kinds.Known(workloadspread.Job) {
+		t.Error("nothing is listed yet: kinds.Known(workloadspread.Job): got false, want true")
 	}
 	l.read(&corev1.ConfigMap{Data: map[string]string{workloadspread.AllowListKey: `{"workloads":[{"Group":"game.example.com","Kind":"Game"}]}`}})
 	if !kinds.Known(game) || l.Err() != nil {
 		t.Error("it is listed", l.Err())
 	}
 	l.read(&corev1.ConfigMap{Data: map[string]string{workloadspread.AllowListKey: `{`}})
-	if !kinds.Known(game) || l.Err() == nil {
-		t.Error("what was read before stays, and the error is told")
+	if !kinds.Known(game) {
+		t.Error("what was read before stays, and the error is told: kinds.Known(game): got false, want true")
+	}
+	if got := l.Err(); got == nil {
+		t.Error("what was read before stays, and the error is told: l.Err(): got nil, want an error")
 	}
 	l.read(&corev1.ConfigMap{})
 	if kinds.Known(game) || l.Err() != nil {

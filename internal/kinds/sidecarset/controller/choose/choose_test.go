@@ -45,19 +45,26 @@ func TestNamespaces(t *testing.T) {
 	w.index.Set(selecting("others", matching("app", "x"), requiring("team", metav1.LabelSelectorOpNotIn, "payments")))
 	w.index.Set(selecting("press", matching("app", "y"), matching("team", "press")))
 	w.index.Set(selecting("plain", matching("app", "z"), nil))
-	if got := chosen(t, w, labelled("app", "z"), "gone"); got != "plain" || w.asked != 0 {
-		t.Errorf("%s, asked %d times", got, w.asked)
+	got := chosen(t, w, labelled("app", "z"), "gone")
+	if got != "plain" {
+		t.Errorf(`chosen(t, w, labelled("app", "z"), "gone"): got %q, want %q`, got, "plain")
+	}
+	if w.asked != 0 {
+		t.Errorf("w.asked: got %d, want 0", w.asked)
 	}
 	w.err = nil
-	if got := chosen(t, w, labelled("app", "x"), "shop"); got != "everywhere payments" || w.asked != 1 {
-		t.Errorf("%s, asked %d times", got, w.asked)
+	if got := chosen(t, w, labelled("app", "x"), "shop"); got != "everywhere payments" {
+		t.Errorf(`chosen(t, w, labelled("app", "x"), "shop"): got %q, want %q; %s, asked %d times`, got, "everywhere payments", got, w.asked)
+	} else if w.asked != 1 {
+		t.Errorf("w.asked: got %d, want 1; %s, asked %d times", w.asked, got, w.asked)
 	}
 	if got := chosen(t, w, labelled("app", "x"), "bare"); got != "everywhere others" {
-		t.Error(got)
+		t.Errorf(`chosen(t, w, labelled("app", "x"), "bare"): got %q, want %q`, got, "everywhere others")
 	}
 	w.err = errors.New("no answer")
 	if got := chosen(t, w, labelled("app", "x"), "gone"); got != "SidecarSet others: spec.namespaceSelector: reading namespace gone: namespace gone: no answer" {
-		t.Error(got)
+		t.Errorf(`chosen(t, w, labelled("app", "x"), "gone"): got %q, want %q`, got,
+			"SidecarSet others: spec.namespaceSelector: reading namespace gone: namespace gone: no answer")
 	}
 }
 
@@ -101,9 +108,12 @@ func TestTheIndexFollowsEveryEvent(t *testing.T) {
 	}
 	for _, step := range steps {
 		step.do()
-		if x, y := chosen(t, w, labelled("app", "x"), "d"), chosen(t, w, labelled("app", "y", "more", "z"), "d"); x != step.x ||
-			y != step.y {
-			t.Errorf("%s: %q, %q", step.name, x, y)
+		x, y := chosen(t, w, labelled("app", "x"), "d"), chosen(t, w, labelled("app", "y", "more", "z"), "d")
+		if x != step.x {
+			t.Errorf("%s: x: got %q, want %q", step.name, x, step.x)
+		}
+		if y != step.y {
+			t.Errorf("%s: y: got %q, want %q", step.name, y, step.y)
 		}
 	}
 }
@@ -223,8 +233,12 @@ func TestShareOfInitContainers(t *testing.T) {
 	}
 	w.random = 0.9
 	again, _, err := w.inject(t, once)
-	if err != nil || !strings.Contains(string(once), `"s:1"`) || string(once) != string(again) {
-		t.Errorf("%v\n%s\n%s", err, once, again)
+	if err != nil {
+		t.Errorf("unexpected error: %v\n%s\n%s", err, once, again)
+	} else if !strings.Contains(string(once), `"s:1"`) {
+		t.Errorf("once: got %q, want it to contain %q\n%v\n%s", string(once), `"s:1"`, err, again)
+	} else if string(once) != string(again) {
+		t.Errorf("once: got %q, want %q\n%v\n%s", string(once), string(again), err, again)
 	}
 }
 
@@ -236,9 +250,13 @@ func TestRevisionsCannotBeRead(t *testing.T) {
 		set := selecting("a", matching("app", "x"), nil)
 		set.Spec.CustomVersion, set.Spec.InjectionStrategy.Revision = "v", named
 		w.index.Set(set)
-		if got := chosen(t, w, labelled("app", "x"), "d"); !strings.HasPrefix(got,
-			"SidecarSet a: spec.injectionStrategy.revision."+field) || !strings.HasSuffix(got, "no answer") {
-			t.Error(got)
+		got := chosen(t, w, labelled("app", "x"), "d")
+		if !strings.HasPrefix(got, "SidecarSet a: spec.injectionStrategy.revision."+field) {
+			t.Errorf(`chosen(t, w, labelled("app", "x"), "d"): got %q, want it to begin with %q`, got,
+				"SidecarSet a: spec.injectionStrategy.revision."+field)
+		}
+		if !strings.HasSuffix(got, "no answer") {
+			t.Errorf(`chosen(t, w, labelled("app", "x"), "d"): got %q, want it to end with %q`, got, "no answer")
 		}
 	}
 }
@@ -251,13 +269,13 @@ func TestRevisionOfTheLatest(t *testing.T) {
 	set.Generation, set.Status.ObservedGeneration, set.Status.LatestRevision = 2, 1, "-old"
 	w.index.Set(set)
 	if got := chosen(t, w, labelled("app", "x"), "d"); got != "a" {
-		t.Error(got)
+		t.Errorf(`chosen(t, w, labelled("app", "x"), "d"): got %q, want %q`, got, "a")
 	}
 	set = set.DeepCopy()
 	set.Status.ObservedGeneration, set.Status.LatestRevision = 2, "-new"
 	w.index.Set(set)
 	if got := chosen(t, w, labelled("app", "x"), "d"); got != "a-new" {
-		t.Error(got)
+		t.Errorf(`chosen(t, w, labelled("app", "x"), "d"): got %q, want %q`, got, "a-new")
 	}
 	before := w.index.entries["a"].template
 	set = set.DeepCopy()
@@ -286,8 +304,10 @@ func BenchmarkChoose(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			chooser, pod := many(n).chooser(), labelled("app", "app-7", "version", "1", "zone", "a")
 			for b.Loop() {
-				if templates, err := chooser.Choose(b.Context(), pod, "d"); err != nil || len(templates) != min(n, 1) {
-					b.Fatal(templates, err)
+				if templates, err := chooser.Choose(b.Context(), pod, "d"); err != nil {
+					b.Fatalf("unexpected error: %v\n%v", err, templates)
+				} else if len(templates) != min(n, 1) {
+					b.Fatalf("len(templates): got %d, want %d\n%v\n%v", len(templates), min(n, 1), templates, err)
 				}
 			}
 		})
@@ -307,8 +327,10 @@ func BenchmarkInject(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if result, err := inject.Inject(raw, pod, templates, inject.Options{Now: time.Unix(1, 0)}); err != nil || len(result.Operations) == 0 {
-			b.Fatal(result, err)
+		if result, err := inject.Inject(raw, pod, templates, inject.Options{Now: time.Unix(1, 0)}); err != nil {
+			b.Fatalf("unexpected error: %v\n%+v", err, result)
+		} else if len(result.Operations) == 0 {
+			b.Fatalf("result.Operations: got none, want some\n%+v\n%v", result, err)
 		}
 	}
 }

@@ -204,8 +204,10 @@ var goldens = map[string]string{
 // at its head names what is shown. A pod that passes twice does not change the second time (SS-107).
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
+	if err != nil {
+		t.Fatalf("unexpected error: %v\n%q", err, files)
+	} else if len(files) == 0 {
+		t.Fatalf("files: got none, want some\n%q\n%v", files, err)
 	}
 	if len(files) != len(goldens) {
 		t.Errorf("%d files, %d are known", len(files), len(goldens))
@@ -234,8 +236,10 @@ func TestGolden(t *testing.T) {
 				w.random = 1 - w.random // what is left to chance stays as it was
 				again, _, err := w.inject(t, pod)
 				w.random = 1 - w.random
-				if err != nil || !jsonpatch.Equal(pod, again) {
-					t.Errorf("a second time: %v\n%s", err, cmp.Diff(string(pod), string(again)))
+				if err != nil {
+					t.Errorf("a second time: unexpected error: %v\n%s", err, cmp.Diff(string(pod), string(again)))
+				} else if !jsonpatch.Equal(pod, again) {
+					t.Errorf("a second time: jsonpatch.Equal(pod, again): got false, want true\n%v\n%s", err, cmp.Diff(string(pod), string(again)))
 				}
 				printed, err := yaml.JSONToYAML(pod)
 				if err != nil {
@@ -255,7 +259,7 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(string(want), out.String()); diff != "" {
-				t.Error(diff)
+				t.Errorf("out (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -82,7 +82,7 @@ func TestTransferredVariablesAreCopiedInOrder(t *testing.T) {
 			got := sidecarIn(t, `transferEnv: `+test.transfer, `env: [{name: OTHER, value: o}]`, appPod, pod).Env
 			want := append(parsed[[]corev1.EnvVar](t, `[{name: IS_INJECTED, value: "true"}]`), parsed[[]corev1.EnvVar](t, test.want)...)
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -167,7 +167,7 @@ func TestResourcesOfTargets(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(string(want), string(have)); diff != "" {
-				t.Error(diff)
+				t.Errorf("have (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -66,8 +66,12 @@ func TestNamespacesAreReadLiveOnAMiss(t *testing.T) {
 			var ofCache, ofLive int
 			n := &namespaces{reader(false, &ofCache, test.cached...), reader(test.broken, &ofLive, test.live...)}
 			labels, err := n.Labels(t.Context(), "shop")
-			if (err != nil) != test.fails || ofLive != test.asked || err == nil && labels["team"] != "a" {
-				t.Errorf("%v, %v, asked live %d times", labels, err, ofLive)
+			if (err != nil) != test.fails {
+				t.Errorf("err != nil: got %t, want %t; %v, %v, asked live %d times", err != nil, test.fails, labels, err, ofLive)
+			} else if ofLive != test.asked {
+				t.Errorf("ofLive: got %d, want %d; %v, %v, asked live %d times", ofLive, test.asked, labels, err, ofLive)
+			} else if err == nil && labels["team"] != "a" {
+				t.Errorf(`labels["team"]: got %q, want %q; %v, %v, asked live %d times`, labels["team"], "a", labels, err, ofLive)
 			}
 		})
 	}
@@ -102,7 +106,7 @@ func TestStoredRevisions(t *testing.T) {
 	}
 	want := map[string]string{"a-1": "kruise-system", "a-2": "kruise-system", "v1": "kruise-system/a-1", "v2": "kruise-system/a-2"}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if live != 4 {
 		t.Errorf("asked live %d times", live)
@@ -132,8 +136,10 @@ func TestWatchFollowsEvents(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := w.Choose(ctx, labelled("app", "x"), "d"); err == nil || !strings.Contains(err.Error(), "does not know all objects yet") {
-		t.Errorf("%v", err)
+	if _, err := w.Choose(ctx, labelled("app", "x"), "d"); err == nil {
+		t.Error("err: got nil, want an error")
+	} else if !strings.Contains(err.Error(), "does not know all objects yet") {
+		t.Errorf("err: got %q, want it to contain %q", err.Error(), "does not know all objects yet")
 	}
 	synced = true
 	set := selecting("a", matching("app", "x"), nil)
@@ -158,8 +164,16 @@ func TestWatchFollowsEvents(t *testing.T) {
 		step.do()
 		x, errX := w.Choose(t.Context(), labelled("app", "x"), "d")
 		y, errY := w.Choose(t.Context(), labelled("app", "y"), "d")
-		if told() != step.told || len(x) != step.x || len(y) != step.y || errX != nil || errY != nil {
-			t.Errorf("%s: %d, %d, %v, %v", step.name, len(x), len(y), errX, errY)
+		if got := told(); got != step.told {
+			t.Errorf("%s: told(): got %t, want %t\n%d\n%d\n%v\n%v", step.name, got, step.told, len(x), len(y), errX, errY)
+		} else if len(x) != step.x {
+			t.Errorf("%s: len(x): got %d, want %d\n%d\n%v\n%v", step.name, len(x), step.x, len(y), errX, errY)
+		} else if len(y) != step.y {
+			t.Errorf("%s: len(y): got %d, want %d\n%d\n%v\n%v", step.name, len(y), step.y, len(x), errX, errY)
+		} else if errX != nil {
+			t.Errorf("%s: errX: unexpected error: %v\n%d\n%d\n%v", step.name, errX, len(x), len(y), errY)
+		} else if errY != nil {
+			t.Errorf("%s: errY: unexpected error: %v\n%d\n%d\n%v", step.name, errY, len(x), len(y), errX)
 		}
 	}
 	var _ toolscache.ResourceEventHandler = w.sets
@@ -188,13 +202,19 @@ func TestLearn(t *testing.T) {
 	if chosen("x") != 0 {
 		t.Error("chosen before it is known")
 	}
-	if err := w.Learn(t.Context(), "d"); err != nil || chosen("x") != 1 {
-		t.Errorf("%v, %d chosen", err, chosen("x"))
+	if err := w.Learn(t.Context(), "d"); err != nil {
+		t.Errorf(`w.Learn(t.Context(), "d"): unexpected error: %v; %v, %d chosen`, err, err, chosen("x"))
+	} else if got := chosen("x"); got != 1 {
+		t.Errorf(`chosen("x"): got %d, want 1; %v, %d chosen`, got, err, chosen("x"))
 	}
 	newer := stored.DeepCopy()
 	newer.ResourceVersion, newer.Generation, newer.Spec.Selector = "1000000", 2, matching("app", "y")
 	w.sets.OnAdd(newer, false)
-	if err := w.Learn(t.Context(), "d"); err != nil || chosen("y") != 1 || chosen("x") != 0 {
-		t.Errorf("%v, %d chosen", err, chosen("y"))
+	if err := w.Learn(t.Context(), "d"); err != nil {
+		t.Errorf(`w.Learn(t.Context(), "d"): unexpected error: %v; %v, %d chosen`, err, err, chosen("y"))
+	} else if got := chosen("y"); got != 1 {
+		t.Errorf(`chosen("y"): got %d, want 1; %v, %d chosen`, got, err, chosen("y"))
+	} else if got := chosen("x"); got != 0 {
+		t.Errorf(`chosen("x"): got %d, want 0; %v, %d chosen`, got, err, chosen("y"))
 	}
 }
