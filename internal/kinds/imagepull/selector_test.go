@@ -37,10 +37,10 @@ func TestSelectorsHaveFewTerms(t *testing.T) {
 		if err := CheckJob(of(fieldcheck.MostSelectorTerms-2), nil); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := CheckJob(of(selectors.MostTerms-1), nil); err == nil {
-			t.Errorf("%s: CheckJob(of(selectors.MostTerms-1), nil): got nil, want an error", name)
+		if err := CheckJob(of(fieldcheck.MostSelectorTerms-1), nil); err == nil {
+			t.Errorf("%s: CheckJob(of(fieldcheck.MostSelectorTerms-1), nil): got nil, want an error", name)
 		} else if !strings.Contains(err.Error(), "spec."+name+" has 201 labels and values, at most 200 are allowed") {
-			t.Errorf("%s: CheckJob(of(selectors.MostTerms-1), nil): got %q, want it to contain %q", name, err.Error(),
+			t.Errorf("%s: CheckJob(of(fieldcheck.MostSelectorTerms-1), nil): got %q, want it to contain %q", name, err.Error(),
 				"spec."+name+" has 201 labels and values, at most 200 are allowed")
 		}
 		if err := CheckJob(of(fieldcheck.MostSelectorTerms-1), of(fieldcheck.MostSelectorTerms-1)); err != nil {

@@ -111,7 +111,7 @@ func TestABudgetThatIsChangedWhileManyPodsChangeIsCountedAtOnce(t *testing.T) {
 		r.Pass(time.Millisecond)
 		r.count()
 	}
-	r.edit("all", func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.MaxUnavailable = kindtest.Number(2) })
+	r.edit("all", func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.MaxUnavailable = new(intstr.FromInt32(2)) })
 	r.count()
 	r.Pass(passEvery)
 	r.count()
