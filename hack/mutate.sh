@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 minutes=${MINUTES:-90}
 engine="engine/rollout engine/lifecycle engine/readiness engine/inplace engine/revision engine/restart engine/expression engine/imageref engine/jsonfields engine/wording engine/podpatch engine/timing engine/waiting engine/podplan"
 kinds=""
-for kind in containerrecreate imagepull launchpriority sidecarset workloadspread; do kinds+="kinds/$kind kinds/$kind/controller "; done
+for kind in containerrecreate imagepull sidecarset workloadspread; do kinds+="kinds/$kind kinds/$kind/controller "; done
 kinds+="kinds/cloneset kinds/statefulset kinds/daemonset" # whose controllers simulations play
 read -ra packages <<<"${PACKAGES:-$engine node/restart node/metadata node/imagepull node/stop $kinds}"
 out=${OUT:-$(mktemp -d)}

@@ -39,8 +39,6 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission"
-	launchprioritycontroller "github.com/afloat-project/afloat/internal/kinds/launchpriority/controller"
-	readinessgatecontroller "github.com/afloat-project/afloat/internal/kinds/readinessgate/controller"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/controller/choose"
 	"github.com/afloat-project/afloat/internal/platform/apiserver"
 	"github.com/afloat-project/afloat/internal/platform/features"
@@ -48,6 +46,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/observe"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/platform/slim"
+	launchprioritycontroller "github.com/afloat-project/afloat/internal/podfeatures/launchpriority/controller"
+	readinessgatecontroller "github.com/afloat-project/afloat/internal/podfeatures/readinessgate/controller"
 
 	"github.com/afloat-project/afloat/internal/platform/uninstall"
 

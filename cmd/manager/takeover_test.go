@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/afloat-project/afloat/internal/plugin/takeover"
+	"github.com/afloat-project/afloat/internal/plugin/operations/takeover"
 )
 
 // Every flag that a takeover carries over from another manager is one that this manager has: an unknown one

@@ -18,22 +18,22 @@ import (
 	"k8s.io/kubectl/pkg/cmd/wait"
 	"k8s.io/kubectl/pkg/util/templates"
 
-	"github.com/afloat-project/afloat/internal/plugin/doctor"
-	"github.com/afloat-project/afloat/internal/plugin/explain"
-	"github.com/afloat-project/afloat/internal/plugin/takeover"
+	"github.com/afloat-project/afloat/internal/plugin/commands/explain"
+	"github.com/afloat-project/afloat/internal/plugin/operations/doctor"
+	"github.com/afloat-project/afloat/internal/plugin/operations/takeover"
 
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/afloat-project/afloat/internal/plugin/create"
-	"github.com/afloat-project/afloat/internal/plugin/describe"
-	"github.com/afloat-project/afloat/internal/plugin/exec"
-	"github.com/afloat-project/afloat/internal/plugin/expose"
-	"github.com/afloat-project/afloat/internal/plugin/get"
-	"github.com/afloat-project/afloat/internal/plugin/migrate"
-	"github.com/afloat-project/afloat/internal/plugin/restart"
-	"github.com/afloat-project/afloat/internal/plugin/rollout"
-	"github.com/afloat-project/afloat/internal/plugin/scaledown"
-	"github.com/afloat-project/afloat/internal/plugin/set"
+	"github.com/afloat-project/afloat/internal/plugin/commands/create"
+	"github.com/afloat-project/afloat/internal/plugin/commands/describe"
+	"github.com/afloat-project/afloat/internal/plugin/commands/exec"
+	"github.com/afloat-project/afloat/internal/plugin/commands/expose"
+	"github.com/afloat-project/afloat/internal/plugin/commands/get"
+	"github.com/afloat-project/afloat/internal/plugin/commands/restart"
+	"github.com/afloat-project/afloat/internal/plugin/commands/rollout"
+	"github.com/afloat-project/afloat/internal/plugin/commands/scaledown"
+	"github.com/afloat-project/afloat/internal/plugin/commands/set"
+	"github.com/afloat-project/afloat/internal/plugin/operations/migrate"
 )
 
 // commands are all commands, in the groups in which the help shows them. Those of kubectl itself are there

@@ -28,7 +28,6 @@ import (
 	resourcedistributioncontroller "github.com/afloat-project/afloat/internal/kinds/resourcedistribution/controller"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	sidecarsetcontroller "github.com/afloat-project/afloat/internal/kinds/sidecarset/controller"
-	sidecarterminatorcontroller "github.com/afloat-project/afloat/internal/kinds/sidecarterminator/controller"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	statefulsetcontroller "github.com/afloat-project/afloat/internal/kinds/statefulset/controller"
 	uniteddeploymentcontroller "github.com/afloat-project/afloat/internal/kinds/uniteddeployment/controller"
@@ -37,6 +36,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/platform/watches"
+	sidecarterminatorcontroller "github.com/afloat-project/afloat/internal/podfeatures/sidecarterminator/controller"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 )

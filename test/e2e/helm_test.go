@@ -25,7 +25,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
-	"github.com/afloat-project/afloat/internal/plugin/installation"
+	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 )
 
 // TestHelmOnRealKubelets: the chart takes the place of the manifests, is upgraded in the middle of a rollout

@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/plugin/explain"
+	"github.com/afloat-project/afloat/internal/plugin/commands/explain"
 )
 
 // afloat runs kubectl afloat as a user does, in a namespace, and returns what it prints and its exit code.

@@ -23,7 +23,7 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/plugin"
-	"github.com/afloat-project/afloat/internal/plugin/installation"
+	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 )
 
 // TestTakeoverOnRealKubelets: the installation that runs is taken for that of somebody else, taken over, and

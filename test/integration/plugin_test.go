@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/internal/plugin"
-	"github.com/afloat-project/afloat/internal/plugin/explain"
+	"github.com/afloat-project/afloat/internal/plugin/commands/explain"
 )
 
 // kubeconfig is a file by which the plugin reaches the API server.

@@ -152,7 +152,7 @@ func TestWebhookAlertsKnowAllEntries(t *testing.T) {
 	entry := regexp.MustCompile(`"?([a-z0-9-]+[.]kb[.]io)"?`)
 	names := map[string]bool{}
 	for _, file := range []string{"../../config/webhook/mutating.yaml", "../../config/webhook/validating.yaml",
-		"../../internal/plugin/installation/installation.go"} {
+		"../../internal/plugin/operations/installation/installation.go"} {
 		for _, name := range entry.FindAllStringSubmatch(read(t, file), -1) {
 			names[name[1]] = true
 		}

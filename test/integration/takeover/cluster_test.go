@@ -44,7 +44,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
-	"github.com/afloat-project/afloat/internal/plugin/installation"
+	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 	"github.com/afloat-project/afloat/internal/registry"
 )
 

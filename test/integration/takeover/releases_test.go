@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/internal/plugin"
-	"github.com/afloat-project/afloat/internal/plugin/installation"
+	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 )
 
 // release is how a release of the reference is installed, as far as it differs from the others.

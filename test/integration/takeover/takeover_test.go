@@ -24,7 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/internal/plugin"
-	"github.com/afloat-project/afloat/internal/plugin/installation"
+	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 	"github.com/afloat-project/afloat/internal/registry"
 )
 

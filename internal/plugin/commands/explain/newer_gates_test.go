@@ -1,0 +1,31 @@
+package explain
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/afloat-project/afloat/internal/platform/features"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+)
+
+// OPS-190: what a newer manager has of gates that the plugin does not know is told, and all others count, on
+// which side of it they stand.
+func TestTheGatesOfANewerManagerCountAsFarAsTheyAreKnown(t *testing.T) {
+	for _, list := range []string{"PodUnavailableBudgetDeleteGate=false,GateOfTomorrow=true", "GateOfTomorrow=true, PodUnavailableBudgetDeleteGate=false",
+		"AllAlpha=false,GateOfTomorrow=true,PodUnavailableBudgetDeleteGate=false"} {
+		s := fakeapi.New(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: kruise-controller-manager, namespace: elsewhere}, spec: {template: {spec: {
+containers: [{name: manager, image: m, args: ["--feature-gates=`+list+`"]}]}}}}`)
+		reader, _, err := connect(s.Factory(), "elsewhere")
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &World{}
+		e, err := reader.environment(t.Context(), w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Gates.Enabled(features.PodUnavailableBudgetDeleteGate) || len(w.Notes) != 1 || !strings.Contains(w.Notes[0], "GateOfTomorrow") {
+			t.Errorf("%s: the gate is on, or not told: %v", list, w.Notes)
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/internal/engine/wording"
+	"github.com/afloat-project/afloat/internal/plugin/commands/explain"
+	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
+	"github.com/afloat-project/afloat/internal/registry"
+)
+
+// behind is how long a change may be there until its controller has seen it.
+const behind = 2 * time.Minute
+
+// checkSeen looks whether the leader's controllers act: an object whose last change is not observed for
+// minutes is of a kind that nobody reconciles, whatever the manager says about itself. A leader has some time
+// for what was changed before it led.
+func (d *doctor) checkSeen(ctx context.Context) error {
+	const check = "controllers"
+	if err := d.checkTold(ctx); err != nil {
+		d.unreadable(check, err)
+	}
+	kinds, total := 0, 0
+	for _, manifest := range d.manifests {
+		if manifest.GetKind() != "CustomResourceDefinition" || !installation.OfProject(manifest) || !observes(manifest) {
+			continue
+		}
+		name := installation.StoredKind(manifest).Kind
+		if d.isOff(name) {
+			continue
+		}
+		all, late, words := 0, 0, ""
+		err := d.each(ctx, name, func(object *unstructured.Unstructured) error {
+			all++
+			seen := number(object.Object, "status", "observedGeneration")
+			if seen >= object.GetGeneration() || object.GetDeletionTimestamp() != nil || fails(object) {
+				return nil
+			}
+			since := d.now.Sub(changed(object))
+			if !d.led.IsZero() {
+				since = min(since, d.now.Sub(d.led))
+			}
+			if since <= behind {
+				return nil
+			}
+			if late++; late == 1 {
+				words = fmt.Sprintf("%s is at generation %d, and its controller has seen %d, for %s", installation.Of(object), object.GetGeneration(), seen,
+					ago(since))
+			}
+			return nil
+		})
+		if err != nil {
+			d.unreadable(check, err)
+			continue
+		}
+		kinds++
+		total += all
+		if late > 0 {
+			d.add(check, Problem, "", fmt.Sprintf("the last change of %d of %s of kind %s is not seen, as if nobody reconciled it: %s", late,
+				wording.Count(all, "object"), name, words), d.leaderAdvice())
+		}
+	}
+	d.add(check, OK, "", fmt.Sprintf("%s of %s looked at", wording.Count(total, "object"), wording.Count(kinds, "kind")), "")
+	return nil
+}
+
+// toldWithin is how long what the manager has told of counts: it tells again of what lasts every half an
+// hour.
+const toldWithin = 35 * time.Minute
+
+// checkTold looks at what the manager says of itself by events about its Deployment: kinds that it cannot
+// watch, and controllers that do not work.
+func (d *doctor) checkTold(ctx context.Context) error {
+	type telling struct {
+		at            time.Time
+		reason, words string
+	}
+	last := map[string]telling{}
+	kind := schema.GroupVersionKind{Version: "v1", Kind: "Event"}
+	if err := installation.Each(ctx, d.client, kind, func(event *unstructured.Unstructured) error {
+		reason, words := installation.Text(event.Object, "reason"), installation.Text(event.Object, "message")
+		if !slices.Contains([]string{"KindNotWatched", "KindWatched", "ControllerNotWorking", "ControllerWorking"}, reason) {
+			return nil
+		}
+		about, _, _ := strings.Cut(strings.TrimPrefix(words, "controller "), " ")
+		at := told(event)
+		if d.now.Sub(at) <= toldWithin && !at.Before(last[about].at) {
+			last[about] = telling{at, reason, words}
+		}
+		return nil
+	}, client.InNamespace(d.namespace), client.MatchingFields{"involvedObject.name": installation.Manager}); err != nil {
+		return err
+	}
+	for _, about := range slices.Sorted(maps.Keys(last)) {
+		if t := last[about]; strings.Contains(t.reason, "Not") {
+			d.add("controllers", Problem, "", fmt.Sprintf("%s (told %s ago)", t.words, ago(d.now.Sub(t.at))), d.leaderAdvice())
+		}
+	}
+	return nil
+}
+
+// told is when an event was seen last, whichever API it was written by.
+func told(event *unstructured.Unstructured) time.Time {
+	var last time.Time
+	for _, path := range [][]string{{"lastTimestamp"}, {"eventTime"}, {"series", "lastObservedTime"}} {
+		if at, err := time.Parse(time.RFC3339, installation.Text(event.Object, path...)); err == nil && at.After(last) {
+			last = at
+		}
+	}
+	return last
+}
+
+// isOff tells whether feature gates turn a kind off, so that nobody is to look at its objects.
+func (d *doctor) isOff(name string) bool {
+	list := ""
+	if d.manager != nil {
+		args, _, _ := unstructured.NestedStringSlice(container(d.manager), "args")
+		for _, arg := range args {
+			if value, ok := strings.CutPrefix(arg, "--feature-gates="); ok {
+				list = value
+			}
+		}
+	}
+	gates, _, err := explain.Gates(list)
+	return err == nil && slices.ContainsFunc(registry.Kinds, func(k registry.Kind) bool { return k.Name == name && k.Gates.Off(gates) != nil })
+}
+
+// fails tells whether a DaemonSet says itself why its last change counts as not seen: a pass that failed, or
+// a selector that selects all.
+func fails(object *unstructured.Unstructured) bool {
+	if object.GetKind() != "DaemonSet" {
+		return false
+	}
+	selector, _, _ := unstructured.NestedMap(object.Object, "spec", "selector")
+	return empty(selector) || slices.ContainsFunc(installation.Maps(object.Object, "status", "conditions"), func(condition map[string]any) bool {
+		return strings.HasPrefix(installation.Text(condition, "type"), "Failed") && condition["status"] == "True"
+	})
+}
+
+// empty tells whether a selector selects everything.
+func empty(selector map[string]any) bool {
+	labels, _ := selector["matchLabels"].(map[string]any)
+	expressions, _ := selector["matchExpressions"].([]any)
+	return len(labels) == 0 && len(expressions) == 0
+}
+
+// leaderAdvice says where to look if the leader does not act.
+func (d *doctor) leaderAdvice() string {
+	if d.leader == "" {
+		return "look at the replicas of the manager and their logs"
+	}
+	return fmt.Sprintf("kubectl -n %s logs %s says which kind cannot be watched, and why; once that is mended, or to let another replica lead: "+
+		"kubectl -n %[1]s delete pod %[2]s", d.namespace, d.leader)
+}
+
+// observes tells whether objects of a definition say which generation their controller has seen.
+func observes(definition *unstructured.Unstructured) bool {
+	for _, version := range installation.Maps(definition.Object, "spec", "versions") {
+		_, found, _ := unstructured.NestedFieldNoCopy(version, "schema", "openAPIV3Schema", "properties", "status", "properties", "observedGeneration")
+		if version["storage"] == true {
+			return found
+		}
+	}
+	return false
+}
+
+// changed is when what an object wants was written last.
+func changed(object *unstructured.Unstructured) time.Time {
+	last := object.GetCreationTimestamp().Time
+	for _, entry := range object.GetManagedFields() {
+		if (entry.Subresource == "" || entry.Subresource == "scale") && entry.Time != nil && entry.Time.After(last) {
+			last = entry.Time.Time
+		}
+	}
+	return last
+}
+
+// checkConditions looks at what a workload says to fail. Whoever cared for it before may have left conditions
+// behind: what they say is no problem once the workload is all that it is to be, and its controller takes
+// them away with its next pass.
+func (d *doctor) checkConditions(check, name string, object *unstructured.Unstructured) {
+	for _, condition := range installation.Maps(object.Object, "status", "conditions") {
+		typ, _ := condition["type"].(string)
+		stalled := typ == "Progressing" && condition["status"] == "False" && condition["reason"] != "Paused"
+		if !stalled && (!strings.HasPrefix(typ, "Failed") || condition["status"] != "True") {
+			continue
+		}
+		words := strings.TrimSpace(typ + " " + installation.Text(condition, "message"))
+		if since := d.age(installation.Text(condition, "lastTransitionTime")); since > 0 {
+			words += " (for " + ago(since) + ")"
+		}
+		why := d.why(strings.ToLower(name)+".apps.kruise.io", object.GetNamespace(), object.GetName())
+		if finished(object) {
+			d.add(check, Warning, installation.Of(object), words+": an old condition, since all its pods are as they are to be",
+				"its controller takes it away with its next pass: if it stays, look at the leader")
+			continue
+		}
+		d.add(check, Problem, installation.Of(object), words, why+" says which pods wait for what")
+	}
+}
+
+// why is the command that explains a workload.
+func (d *doctor) why(resource, namespace, name string) string {
+	command := "kubectl afloat why"
+	if namespace != "" {
+		command += " -n " + namespace
+	}
+	if d.namespace != installation.Namespace {
+		command += " --manager-namespace " + d.namespace
+	}
+	return command + " " + resource + "/" + name
+}
+
+// finished tells whether a workload is all that its spec asks for, so that nothing can fail at the moment.
+func finished(object *unstructured.Unstructured) bool {
+	status := func(field string) int64 { return number(object.Object, "status", field) }
+	if status("observedGeneration") < object.GetGeneration() || object.GetDeletionTimestamp() != nil {
+		return false
+	}
+	partition, _, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "updateStrategy", "rollingUpdate", "partition")
+	if flat, found, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "updateStrategy", "partition"); found {
+		partition = flat
+	}
+	held := partition != nil && partition != int64(0) && partition != "0" && partition != "0%"
+	switch object.GetKind() {
+	case "CloneSet", "StatefulSet":
+		replicas, given, _ := unstructured.NestedInt64(object.Object, "spec", "replicas")
+		if !given {
+			replicas = 1
+		}
+		updated := status("updatedReplicas") == replicas ||
+			held && (object.GetKind() != "CloneSet" || status("updatedReplicas") >= status("expectedUpdatedReplicas"))
+		return status("replicas") == replicas && status("availableReplicas") == replicas && updated
+	case "DaemonSet":
+		wanted := status("desiredNumberScheduled")
+		return status("numberAvailable") == wanted && status("currentNumberScheduled") == wanted && (held || status("updatedNumberScheduled") == wanted)
+	}
+	return false
+}

@@ -1,0 +1,236 @@
+package migrate
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+)
+
+// forbid takes the right to read the namespace away.
+func forbid(s *fakeapi.Server) {
+	s.Fault = func(before bool, _, path string) error {
+		if before && strings.HasSuffix(path, "/namespaces/shop") {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "shop", errors.New("no rights"))
+		}
+		return nil
+	}
+}
+
+// A migration in production was interrupted after its StatefulSet was deleted, and the same command is run
+// with the context of another cluster: nothing is created there, and the file stays, so that it can go on in
+// production.
+func TestProductionsStatefulSetIsNotCreatedInAnotherCluster(t *testing.T) {
+	namespace := func(uid string) string {
+		return "{apiVersion: v1, kind: Namespace, metadata: {name: shop, uid: " + uid + "}}"
+	}
+	for name, tt := range map[string]struct {
+		there     []string
+		forbidden bool
+		old       bool
+		want      string
+	}{
+		"nothing of that there":   {nil, false, false, "is of another cluster"},
+		"a namespace of the name": {[]string{namespace("uid-of-staging")}, false, false, "that had UID uid-of-shop, and this one has uid-of-staging"},
+		"and the new workload":    {[]string{namespace("uid-of-staging"), ownSet}, false, false, "is of another cluster"},
+		"may not read it":         {[]string{namespace("uid-of-staging")}, true, false, "nobody knows whether"},
+		"a file that says none":   {[]string{namespace("uid-of-staging")}, false, true, "nobody knows whether"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			production := newCluster(t, "v1beta1", nativeSet)
+			production.wait(1<<30, true)
+			if _, _, err := production.Run(quick, "", append(production.args, "--timeout-seconds=1")...); err == nil {
+				t.Fatal("it was not interrupted")
+			}
+			const file = "shop.db.statefulsets.apps.yaml"
+			if tt.old {
+				raw, err := os.ReadFile(file)
+				_, rest, _ := strings.Cut(string(raw), "\n")
+				if err = errors.Join(err, os.WriteFile(file, []byte(rest), 0o600)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			other := fakeapi.New(t, tt.there...)
+			if tt.forbidden {
+				forbid(other)
+			}
+			_, _, err := other.Run(quick, "", append(production.args, "--timeout-seconds=1")...)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+			if made := other.Get("statefulsets.apps.kruise.io", "db"); made != nil && len(tt.there) < 2 {
+				t.Error("the StatefulSet was created there")
+			}
+			if tt.old {
+				return
+			}
+			production.wait(1, false)
+			pods := production.pods()
+			if _, _, err := production.Run(quick, "", production.args...); err != nil {
+				t.Error("it does not go on in production:", err)
+			}
+			if err := production.migrated(pods); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Who may not read the namespace can migrate all the same, as long as nothing interrupts it.
+func TestTakeOverWithoutTheRightToReadTheNamespace(t *testing.T) {
+	c := newCluster(t, "v1beta1", nativeSet)
+	pods := c.pods()
+	forbid(c.Server)
+	if _, _, err := c.Run(quick, "", c.args...); err != nil {
+		t.Error(err)
+	}
+	if err := c.migrated(pods); err != nil {
+		t.Error(err)
+	}
+}
+
+const back = "Deployment --from=CloneSet -n shop --src-name=web --create --copy"
+
+// OPS-167: what a partition or a pause has kept to a few pods is not rolled out to all by a migration: it is
+// refused, either way.
+func TestMigratingACanaryDoesNotRollItOut(t *testing.T) {
+	status := func(observed, updated int64, current string) func(map[string]any) {
+		return func(o map[string]any) {
+			o["status"] = map[string]any{"observedGeneration": observed, "replicas": int64(3), "availableReplicas": int64(3), "updatedReplicas": updated,
+				"currentRevision": current, "updateRevision": "web-new"}
+		}
+	}
+	for name, tt := range map[string]struct {
+		edit func(map[string]any)
+		want string
+	}{
+		"held":         {status(1, 1, "web-old"), "1 of 3 pods are of its template"},
+		"not yet seen": {status(0, 3, "web-new"), "has not seen its last change yet"},
+		"done":         {status(1, 3, "web-new"), ""},
+	} {
+		for _, from := range []string{"clonesets", "deployments"} {
+			t.Run(name+" "+from, func(t *testing.T) {
+				s, args := fakeapi.New(t, cloneSet("v1beta1", "web", 3)), back
+				if from == "deployments" {
+					s, args = fakeapi.New(t, deployment), forward+" --create"
+				}
+				s.Edit(from, "web", tt.edit)
+				_, _, err := s.Run(quick, "", append([]string{"migrate"}, strings.Fields(args)...)...)
+				if tt.want == "" && err == nil {
+					return
+				}
+				if err == nil || !strings.Contains(err.Error(), tt.want) || tt.want == "" {
+					t.Errorf("%v, want %q", err, tt.want)
+				}
+				if s.Get("deployments", "web") != nil && s.Get("clonesets", "web") != nil {
+					t.Error("it was created")
+				}
+			})
+		}
+	}
+}
+
+// OPS-167: a paused CloneSet becomes a Deployment that gets pods, since one that is created paused gets none;
+// this and what is lost is told.
+func TestAPausedCloneSetBecomesADeploymentWithPods(t *testing.T) {
+	for _, version := range []string{"v1beta1", "v1alpha1"} {
+		s := fakeapi.NewVersion(t, version, cloneSet(version, "web", 3))
+		s.Edit("clonesets", "web", func(o map[string]any) {
+			strategy := o["spec"].(map[string]any)["updateStrategy"].(map[string]any)
+			if version == "v1beta1" {
+				strategy = strategy["rollingUpdate"].(map[string]any)
+			}
+			strategy["partition"] = "20%"
+			o["spec"].(map[string]any)["scaleStrategy"] = map[string]any{"podsToDelete": []any{}, "disablePVCReuse": false}
+			o["spec"].(map[string]any)["lifecycle"] = map[string]any{"preDelete": map[string]any{"markPodNotReady": true}}
+		})
+		_, errOut, err := s.Run(quick, "", append([]string{"migrate"}, strings.Fields(back)...)...)
+		if isPaused, found, _ := unstructured.NestedBool(s.Get("deployments", "web").Object, "spec", "paused"); err != nil || found || isPaused {
+			t.Errorf("the Deployment is paused: %v", err)
+		}
+		field := map[string]string{"v1beta1": "updateStrategy.rollingUpdate.partition", "v1alpha1": "updateStrategy.partition"}[version]
+		for _, want := range []string{"is paused, and deployment.apps/web is not", "loses: lifecycle, " + field + "\n"} {
+			if !strings.Contains(errOut, want) {
+				t.Errorf("%q, want %q", errOut, want)
+			}
+		}
+	}
+}
+
+// OPS-167 (part): replicas are not moved to a Deployment that is paused and has no ReplicaSet: they would be
+// waited for for ever.
+func TestReplicasDoNotGoToADeploymentThatNeverGetsPods(t *testing.T) {
+	f := newFleet(t, "v1beta1", 0, 3)
+	f.Edit("deployments", "web", func(o map[string]any) {
+		delete(metadata(o)["annotations"].(map[string]any), "deployment.kubernetes.io/revision")
+	})
+	_, _, err := f.Run(quick, "", "migrate", "Deployment", "--from=CloneSet", "-n", "shop", "--src-name=web", "--timeout-seconds=1")
+	if err == nil || !strings.Contains(err.Error(), "is paused and never had pods") || f.replicas() != "0 3" {
+		t.Error(err, f.replicas())
+	}
+}
+
+// A tool that keeps the old workload would prune the new one by the labels that they share, and make the old
+// one anew; an autoscaler and an owner act on the old one. All are told, for every kind, and the tool's
+// labels are not copied.
+func TestWhoElseActsOnTheWorkloadIsTold(t *testing.T) {
+	keep := func(o map[string]any) {
+		object := &unstructured.Unstructured{Object: o}
+		object.SetLabels(map[string]string{"app.kubernetes.io/instance": "shop", "app.kubernetes.io/managed-by": "Helm", "team": "shop",
+			"kustomize.toolkit.fluxcd.io/name": "shop"})
+		object.SetAnnotations(map[string]string{"argocd.argoproj.io/tracking-id": "shop:apps", "argocd.argoproj.io/sync-options": "Prune=false",
+			"meta.helm.sh/release-name": "shop"})
+		metadata(o)["ownerReferences"] = []any{map[string]any{"apiVersion": "v1", "kind": "Shop", "name": "mine", "uid": "u"}}
+	}
+	for name, tt := range map[string]struct {
+		manifest, from, to, line string
+	}{
+		"StatefulSet": {nativeSet, "statefulsets.apps", "statefulsets.apps.kruise.io", ""},
+		"DaemonSet":   {ownDaemons, "daemonsets.apps.kruise.io", "daemonsets.apps", ""},
+		"Deployment":  {deployment, "deployments", "clonesets", forward + " --create"},
+		"CloneSet":    {cloneSet("v1beta1", "web", 3), "clonesets", "deployments", back},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := fakeapi.Object(t, tt.manifest)
+			var s *fakeapi.Server
+			args := append([]string{"migrate"}, strings.Fields(tt.line)...)
+			if tt.line == "" {
+				c := newCluster(t, "v1beta1", tt.manifest)
+				s, args = c.Server, c.args
+			} else {
+				s = fakeapi.New(t, tt.manifest)
+			}
+			s.Edit(tt.from, object.GetName(), keep)
+			refer := "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: %}, spec: {scaleTargetRef: {apiVersion: #, kind: " +
+				object.GetKind() + ", name: " + object.GetName() + "}}}"
+			s.Add(strings.NewReplacer("%", "mine", "#", object.GetAPIVersion()).Replace(refer))
+			s.Add(strings.NewReplacer("%", "others", "#", "example.com/v1").Replace(refer))
+			s.Add("{apiVersion: apps.kruise.io/v1beta1, kind: PersistentPodState, metadata: {name: places}, spec: {targetRef: {apiVersion: " + object.GetAPIVersion() + ", kind: " +
+				object.GetKind() + ", name: " + object.GetName() + "}}}")
+			_, errOut, err := s.Run(quick, "", args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []string{"app.kubernetes.io/instance, app.kubernetes.io/managed-by, kustomize.toolkit.fluxcd.io/name, " +
+				"argocd.argoproj.io/tracking-id, meta.helm.sh/release-name", "belongs to Shop mine", "HorizontalPodAutoscaler mine names",
+				"delete it and make one that names that"} { // what a PersistentPodState names cannot be changed
+				if !strings.Contains(errOut, want) {
+					t.Errorf("%q is not told: %s", want, errOut)
+				}
+			}
+			made := s.Get(tt.to, object.GetName())
+			if labels := made.GetLabels(); len(labels) != 1 || labels["team"] != "shop" {
+				t.Error("labels", labels)
+			}
+			if annotations := made.GetAnnotations(); len(annotations) != 1 || annotations["argocd.argoproj.io/sync-options"] == "" {
+				t.Error("annotations", annotations)
+			}
+		})
+	}
+}

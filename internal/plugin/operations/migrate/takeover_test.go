@@ -1,0 +1,455 @@
+package migrate
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
+)
+
+const (
+	nativeSet = `
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db, labels: {team: shop}, annotations: {note: kept, kubectl.kubernetes.io/last-applied-configuration: "{}"}}
+spec:
+  replicas: 3
+  serviceName: db
+  podManagementPolicy: Parallel
+  revisionHistoryLimit: 5
+  minReadySeconds: 9
+  ordinals: {start: 1}
+  persistentVolumeClaimRetentionPolicy: {whenDeleted: Retain, whenScaled: Delete}
+  selector: {matchLabels: {app: db}}
+  updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 1, maxUnavailable: 2}}
+  template: {metadata: {labels: {app: db}}, spec: {fieldOfTomorrow: 1, containers: [{name: app, image: i}]}}
+  volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce]}, status: {phase: Pending}}]
+status: {observedGeneration: 1, replicas: 3}
+`
+	ownSet = `
+apiVersion: apps.kruise.io/v1beta1
+kind: StatefulSet
+metadata: {name: db, annotations: {note: kept, apps.kruise.io/v1beta1-only-fields: "{}"}}
+spec:
+  replicas: 3
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  lifecycle: {preDelete: {labelsHandler: {a: b}}}
+  scaleStrategy: {maxUnavailable: 2}
+  updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 1, podUpdatePolicy: InPlaceIfPossible, minReadySeconds: 9, paused: false}}
+  template: {metadata: {labels: {app: db}}, spec: {containers: [{name: app, image: i}]}}
+status: {observedGeneration: 1, replicas: 3}
+`
+	nativeDaemons = `
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: db, annotations: {deprecated.daemonset.template.generation: "4"}}
+spec:
+  minReadySeconds: 9
+  selector: {matchLabels: {app: db}}
+  updateStrategy: {type: RollingUpdate, rollingUpdate: {maxUnavailable: 1, maxSurge: 0}}
+  template: {metadata: {labels: {app: db}}, spec: {containers: [{name: app, image: i}]}}
+status: {observedGeneration: 1, desiredNumberScheduled: 3}
+`
+	ownDaemons = `
+apiVersion: apps.kruise.io/v1beta1
+kind: DaemonSet
+metadata: {name: db}
+spec:
+  minReadySeconds: 9
+  burstReplicas: 250
+  selector: {matchLabels: {app: db}}
+  updateStrategy: {type: RollingUpdate, rollingUpdate: {rollingUpdateType: Standard, maxUnavailable: 10%,
+    partition: 50%, selector: {matchLabels: {a: b}}}}
+  template: {metadata: {labels: {app: db}}, spec: {containers: [{name: app, image: i}]}}
+status: {observedGeneration: 1, desiredNumberScheduled: 3}
+`
+)
+
+// cluster has a workload with three pods, and what of Kubernetes and the manager gives up and takes over
+// pods, a step whenever somebody looks.
+type cluster struct {
+	*fakeapi.Server
+	source, target string
+	args           []string
+
+	lock sync.Mutex
+	// slow is for how many looks nothing happens, and lazy tells that nothing is taken over.
+	slow int
+	lazy bool
+}
+
+// wait sets for how many looks nothing happens, and whether nothing is taken over.
+func (c *cluster) wait(slow int, lazy bool) {
+	c.lock.Lock()
+	defer c.lock.Unlock()
+	c.slow, c.lazy = slow, lazy
+}
+
+func newCluster(t *testing.T, version, manifest string) *cluster {
+	t.Chdir(t.TempDir())
+	s := fakeapi.NewVersion(t, version, strings.ReplaceAll(manifest, "apps.kruise.io/v1beta1\n", "apps.kruise.io/"+version+"\n"))
+	object := fakeapi.Object(t, manifest)
+	resource := strings.ToLower(object.GetKind()) + "s."
+	c := &cluster{Server: s, source: resource + "apps", target: resource + "apps.kruise.io", slow: 1,
+		args: []string{"migrate", object.GetKind(), "--from=apps", "-n", "shop", "--src-name=db"}}
+	if strings.HasPrefix(object.GetAPIVersion(), "apps.kruise.io") {
+		c.source, c.target = c.target, c.source
+		c.args[2] = "--to=apps"
+	}
+	owner := fmt.Sprintf("ownerReferences: [{apiVersion: %s, kind: %s, name: db, uid: %s, controller: true}]", object.GetAPIVersion(), object.GetKind(),
+		c.Get(c.source, "db").GetUID())
+	hash := "db-new"
+	if object.GetKind() == "DaemonSet" {
+		hash = "new"
+	}
+	revision := "{apiVersion: apps/v1, kind: ControllerRevision, metadata: {name: %s, labels: {controller-revision-hash: %s}, %s}, revision: %d}"
+	s.Add(fmt.Sprintf(revision, "db-old", "old", owner, 1))
+	s.Add(fmt.Sprintf(revision, "db-new", hash, owner, 2))
+	s.Add("{apiVersion: v1, kind: Namespace, metadata: {name: shop, uid: uid-of-shop}}")
+	for i := 1; i <= 3; i++ {
+		s.Add(fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: db-%d, labels: {app: db, controller-revision-hash: %s}, %s}, "+
+			"status: {phase: Running, conditions: [{type: Ready, status: 'True'}]}}", i, hash, owner))
+	}
+	s.Read = func(read, _ string) {
+		c.lock.Lock()
+		defer c.lock.Unlock()
+		if c.slow--; c.slow >= 0 {
+			return
+		}
+		source, target := c.Get(c.source, "db"), c.Get(c.target, "db")
+		switch {
+		case read == c.source && source != nil && source.GetDeletionTimestamp() != nil:
+			c.own(nil)
+			c.Delete(c.source, "db")
+		case read == c.target && target != nil && !c.lazy:
+			c.own(target)
+			c.Edit(c.target, "db", func(o map[string]any) {
+				o["status"] = map[string]any{"observedGeneration": int64(1), "desiredNumberScheduled": int64(3), "updatedReplicas": int64(3),
+					"updatedNumberScheduled": int64(3)}
+			})
+		}
+	}
+	return c
+}
+
+// own makes pods those of a workload, or of nobody, if that is what they wait for.
+func (c *cluster) own(by *unstructured.Unstructured) {
+	for i := 1; i <= 3; i++ {
+		c.Edit("pods", fmt.Sprintf("db-%d", i), func(o map[string]any) {
+			pod := &unstructured.Unstructured{Object: o}
+			switch {
+			case by == nil:
+				pod.SetOwnerReferences(nil)
+			case pod.GetOwnerReferences() == nil:
+				yes := true
+				pod.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: by.GetAPIVersion(), Kind: by.GetKind(), Name: by.GetName(), UID: by.GetUID(),
+					Controller: &yes}})
+			}
+		})
+	}
+}
+
+// migrated says what is not as it should be at the end.
+func (c *cluster) migrated(pods []*unstructured.Unstructured) error {
+	target := c.Get(c.target, "db")
+	if c.Get(c.source, "db") != nil || target == nil {
+		return errors.New("the source is there, or the target is not")
+	}
+	for _, before := range pods {
+		now := c.Get("pods", before.GetName())
+		if now == nil || now.GetUID() != before.GetUID() || len(now.GetOwnerReferences()) != 1 || now.GetOwnerReferences()[0].UID != target.GetUID() {
+			return fmt.Errorf("pod %s is not the target's, or another one", before.GetName())
+		}
+	}
+	left, err := filepath.Glob("*.yaml")
+	kept, _ := filepath.Glob("*.done")
+	if err != nil || len(left) != 0 || len(kept) > 1 {
+		return fmt.Errorf("files %v, %v", left, kept)
+	}
+	return nil
+}
+
+func (c *cluster) pods() (all []*unstructured.Unstructured) {
+	for i := 1; i <= 3; i++ {
+		all = append(all, c.Get("pods", fmt.Sprintf("db-%d", i)))
+	}
+	return all
+}
+
+var manifests = map[string]string{"statefulset-from": nativeSet, "statefulset-to": ownSet, "daemonset-from": nativeDaemons, "daemonset-to": ownDaemons}
+
+// StatefulSets and DaemonSets of Kubernetes become those of apps.kruise.io with the same pods, and back; a
+// dry run says what would be done and does nothing; the old manifest is in a file, of which the object could
+// be made again.
+func TestTakeOver(t *testing.T) {
+	for name, manifest := range manifests {
+		t.Run(name, func(t *testing.T) {
+			testdata, err := filepath.Abs("testdata")
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := newCluster(t, "v1beta1", manifest)
+			pods := c.pods()
+			var text string
+			for _, dry := range []string{"--dry-run=client", "--dry-run=server", "--dry-run=client -o=yaml"} {
+				text += c.Play(quick, append(c.args, strings.Fields(dry)...)...)
+			}
+			if c.Get(c.target, "db") != nil || c.Get(c.source, "db").GetDeletionTimestamp() != nil {
+				t.Error("a dry run did something")
+			}
+			text += c.Play(quick, c.args...)
+			if err := c.migrated(pods); err != nil {
+				t.Error(err)
+			}
+			kept, err := os.ReadFile("shop.db." + c.source + ".yaml.done")
+			if err != nil {
+				t.Error(err)
+			}
+			text += string(kept) + "\n" + c.Play(quick, c.args...)
+			t.Chdir(filepath.Dir(testdata))
+			golden.Compare(t, "takeover-"+name, text)
+		})
+	}
+}
+
+// The command may die with any request, before it arrives or after it was carried out: run again it goes on,
+// and no pod is lost.
+func TestTakeOverInterrupted(t *testing.T) {
+	for name, manifest := range manifests {
+		t.Run(name, func(t *testing.T) {
+			for _, arrives := range []bool{true, false} {
+				for n := 1; ; n++ {
+					c := newCluster(t, "v1beta1", manifest)
+					pods := c.pods()
+					survived := dies(t, c.Server, n, arrives, c.args)
+					if err := c.migrated(pods); err != nil {
+						t.Fatalf("died with request %d, arrives %t: %v", n, arrives, err)
+					}
+					if survived {
+						if n < 8 {
+							t.Fatalf("only %d requests", n)
+						}
+						break
+					}
+				}
+			}
+		})
+	}
+}
+
+func metadata(o map[string]any) map[string]any { return o["metadata"].(map[string]any) }
+
+func label(revision string) func(map[string]any) {
+	return func(o map[string]any) { metadata(o)["labels"].(map[string]any)["controller-revision-hash"] = revision }
+}
+
+// Whatever is odd stops it before anything is done.
+func TestTakeOverRefuses(t *testing.T) {
+	source := func(edit func(map[string]any)) func(*testing.T, *cluster) {
+		return func(_ *testing.T, c *cluster) { c.Edit(c.source, "db", edit) }
+	}
+	pod := func(edit func(map[string]any)) func(*testing.T, *cluster) {
+		return func(_ *testing.T, c *cluster) { c.Edit("pods", "db-2", edit) }
+	}
+	for name, tt := range map[string]struct {
+		manifest string
+		spoil    func(*testing.T, *cluster)
+		args     string
+		want     string
+	}{
+		"being deleted": {nativeSet, source(func(o map[string]any) { metadata(o)["deletionTimestamp"] = "2026-01-01T00:00:00Z" }), "", "is being deleted"},
+		"orphaned by somebody": {nativeSet, source(func(o map[string]any) {
+			metadata(o)["deletionTimestamp"], metadata(o)["finalizers"] = "2026-01-01T00:00:00Z", []any{"orphan"}
+		}), "", "is being deleted"},
+		"being deleted with its pods": {nativeSet, func(t *testing.T, c *cluster) {
+			if err := os.WriteFile("mine.yaml", []byte("{kind: StatefulSet, apiVersion: apps/v1, metadata: {name: db, uid: uid-statefulset-db}}"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c.Edit(c.source, "db", func(o map[string]any) {
+				metadata(o)["deletionTimestamp"], metadata(o)["finalizers"] = "2026-01-01T00:00:00Z", []any{"foregroundDeletion"}
+			})
+		}, "--backup=mine.yaml", "is being deleted"},
+		"finalizers": {nativeSet, source(func(o map[string]any) { metadata(o)["finalizers"] = []any{"mine"} }), "", "finalizers, which would keep it: mine"},
+		"controlled": {nativeSet, source(func(o map[string]any) {
+			metadata(o)["ownerReferences"] = []any{map[string]any{"apiVersion": "v1", "kind": "Operator", "name": "boss", "uid": "u", "controller": true}}
+		}), "", "is controlled by Operator boss"},
+		"not observed":     {nativeSet, source(func(o map[string]any) { metadata(o)["generation"] = int64(2) }), "", "has not seen its last change"},
+		"scaling":          {nativeSet, source(func(o map[string]any) { o["spec"].(map[string]any)["replicas"] = int64(4) }), "", "wants 4 pods and has 3"},
+		"rollout":          {nativeSet, pod(label("db-old")), "", "rollout is under way: pod db-2"},
+		"daemon's rollout": {ownDaemons, pod(label("old")), "", "rollout is under way: pod db-2"},
+		"pod being deleted": {nativeDaemons, pod(func(o map[string]any) { metadata(o)["deletionTimestamp"] = "2026-01-01T00:00:00Z" }), "",
+			"db-2 is at its end or being deleted"},
+		"pod not ready": {nativeSet, pod(func(o map[string]any) { o["status"] = map[string]any{"phase": "Running"} }), "", "db-2 is not ready"},
+		"no revisions": {nativeSet, func(_ *testing.T, c *cluster) {
+			c.Delete("controllerrevisions", "db-old")
+			c.Delete("controllerrevisions", "db-new")
+		}, "", "has no revisions"},
+		"target exists": {nativeSet, func(_ *testing.T, c *cluster) { c.Add(ownSet) }, "", "statefulset.apps.kruise.io/db exists already"},
+		"refused": {nativeSet, func(_ *testing.T, c *cluster) {
+			c.Before = func(r fakeapi.Request) error {
+				if r.Verb == "create" {
+					return apierrors.NewBadRequest("no such field")
+				}
+				return nil
+			}
+		}, "", "the server would refuse statefulset.apps.kruise.io/db: no such field"},
+		"protected": {ownSet, func(_ *testing.T, c *cluster) {
+			c.Before = func(r fakeapi.Request) error {
+				if r.Verb == "delete" {
+					return apierrors.NewBadRequest("it is protected")
+				}
+				return nil
+			}
+		}, "", "refuse to delete statefulset.apps.kruise.io/db: it is protected"},
+		"changed meanwhile": {nativeSet, func(_ *testing.T, c *cluster) {
+			c.Before = func(r fakeapi.Request) error {
+				if r.Verb == "delete" {
+					c.Edit(c.source, "db", func(o map[string]any) { metadata(o)["labels"] = map[string]any{"new": "one"} })
+				}
+				return nil
+			}
+		}, "", "the object is another one"},
+		"reserved ordinals": {ownSet, source(func(o map[string]any) {
+			o["spec"].(map[string]any)["reserveOrdinals"] = []any{int64(1)}
+		}), "", "has reserveOrdinals"},
+		"reserved in the annotation": {ownSet, source(func(o map[string]any) {
+			metadata(o)["annotations"].(map[string]any)["apps.kruise.io/v1beta1-only-fields"] = `{"reserveOrdinals":[1]}`
+		}), "", "has reserveOrdinals"},
+		"gate": {ownSet, source(func(o map[string]any) {
+			_ = unstructured.SetNestedSlice(o, []any{map[string]any{"conditionType": "InPlaceUpdateReady"}}, "spec", "template", "spec", "readinessGates")
+		}), "", "readiness gate InPlaceUpdateReady"},
+		"file of another": {nativeSet, func(t *testing.T, c *cluster) {
+			if err := os.WriteFile("mine.yaml", []byte("{kind: Pod, apiVersion: v1, metadata: {name: x, uid: other}}"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "--backup=mine.yaml", "mine.yaml has the manifest of another object"},
+		"file is none": {nativeSet, func(t *testing.T, c *cluster) {
+			if err := os.WriteFile("mine.yaml", []byte("{"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "--backup=mine.yaml", "reading the manifest in mine.yaml"},
+		"no folder":       {nativeSet, func(*testing.T, *cluster) {}, "--backup=nowhere/mine.yaml", "keeping the manifest"},
+		"no source":       {nativeSet, func(_ *testing.T, c *cluster) { c.Delete(c.source, "db") }, "", "does not exist; if its migration was interrupted"},
+		"another name":    {nativeSet, func(*testing.T, *cluster) {}, "--dst-name=other", "keeps its name"},
+		"replicas":        {nativeSet, func(*testing.T, *cluster) {}, "--replicas=2", "keeps its name"},
+		"both directions": {nativeSet, func(*testing.T, *cluster) {}, "--to=apps", "--from=apps or --to=apps"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t, "v1beta1", tt.manifest)
+			tt.spoil(t, c)
+			before := c.pods()
+			_, _, err := c.Run(quick, "", append(c.args, strings.Fields(tt.args)...)...)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+			if diff := cmp.Diff(before, c.pods()); diff != "" {
+				t.Error("something was done:", diff)
+			}
+			for _, r := range c.Requests() {
+				if r.Verb == "create" && !strings.Contains(r.Query, "dryRun=All") {
+					t.Error("it created ", r.Name)
+				}
+			}
+		})
+	}
+}
+
+// What takes long ends when the user has enough, says where the manifest is, and goes on when it is run
+// again.
+func TestTakeOverTimeout(t *testing.T) {
+	for _, until := range []int{10_000_000, 0} {
+		c := newCluster(t, "v1beta1", nativeSet)
+		pods := c.pods()
+		c.wait(until, until == 0)
+		_, _, err := c.Run(quick, "", append(c.args, "--timeout-seconds=1")...)
+		if err == nil || !strings.Contains(err.Error(), "timed out after 1 seconds") ||
+			!strings.Contains(err.Error(), "is in shop.db.statefulsets.apps.yaml") {
+			t.Error(err)
+		}
+		if until == 0 && !strings.Contains(err.Error(), "has taken over 0 of 3 pods") && !strings.Contains(err.Error(), "is created") {
+			t.Error(err)
+		}
+		c.wait(6, false) // for a while the source is still on its way out
+		out, _, err := c.Run(quick, "", append(c.args, "--dry-run=server")...)
+		if err != nil || !strings.Contains(out, "is under way and would be finished") {
+			t.Error(err, out)
+		}
+		if out, _, err = c.Run(quick, "", c.args...); err != nil || !strings.Contains(out, "going on with a migration") {
+			t.Error(err, out)
+		}
+		if err := c.migrated(pods); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A server that has v1alpha1 alone is served, but not with what v1alpha1 does not know.
+func TestTakeOverV1alpha1(t *testing.T) {
+	c := newCluster(t, "v1alpha1", nativeSet)
+	if _, _, err := c.Run(quick, "", c.args...); err == nil || !strings.Contains(err.Error(), "v1alpha1 only, which know neither ordinals") {
+		t.Error(err)
+	}
+	c.Edit(c.source, "db", func(o map[string]any) {
+		spec := o["spec"].(map[string]any)
+		spec["ordinals"], spec["persistentVolumeClaimRetentionPolicy"] = nil, map[string]any{"whenDeleted": "Retain", "whenScaled": "Retain"}
+	})
+	pods := c.pods()
+	if _, _, err := c.Run(quick, "", c.args...); err != nil {
+		t.Error(err)
+	}
+	if err := c.migrated(pods); err != nil || c.Get(c.target, "db").GetAPIVersion() != "apps.kruise.io/v1alpha1" {
+		t.Error(err)
+	}
+}
+
+// A template that is another revision to the new owner is warned of.
+func TestTakeOverWarnsOfAnotherRevision(t *testing.T) {
+	c := newCluster(t, "v1beta1", nativeSet)
+	adopt := c.Read
+	c.Read = func(read, name string) {
+		adopt(read, name)
+		if read == c.target {
+			c.Edit(c.target, "db", func(o map[string]any) {
+				if status, ok := o["status"].(map[string]any); ok {
+					status["updatedReplicas"], status["updatedNumberScheduled"] = int64(1), int64(0)
+				}
+			})
+		}
+	}
+	_, errOut, err := c.Run(quick, "", c.args...)
+	if err != nil || !strings.Contains(errOut, "only 1 of 3 pods are of the present revision") {
+		t.Error(err, errOut)
+	}
+}
+
+// TestTakeOverPrints: with -o the object alone goes to the output, while it is told elsewhere how it goes.
+func TestTakeOverPrints(t *testing.T) {
+	for _, format := range []string{"yaml", "name"} {
+		c := newCluster(t, "v1beta1", nativeSet)
+		out, told, err := c.Run(quick, "", append(c.args, "-o", format)...)
+		document := &unstructured.Unstructured{}
+		if format == "yaml" {
+			if problem := yaml.Unmarshal([]byte(out), &document.Object); problem != nil || document.GetName() != "db" {
+				t.Error(problem, out)
+			}
+		} else if out != "statefulset.apps.kruise.io/db\n" {
+			t.Error(out)
+		}
+		if err != nil || !strings.Contains(told, "is migrated") {
+			t.Error(err, told)
+		}
+	}
+}
