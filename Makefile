@@ -69,7 +69,7 @@ test-unit: ## Unit tests with the race detector, and SIM=2000 simulations of eac
 	go vet ./...
 	SIM=10 CGO_ENABLED=1 go test -race -timeout 20m ./...
 	@hack/alone.sh
-	SIM=$(SIM) GOGC=1000 go test -count=1 -timeout 2h -run 'TestSimulated' ./internal/kinds/... ./internal/registry
+	SIM=$(SIM) GOGC=1000 go test -count=1 -timeout 2h -run 'TestSimulated' ./internal/kinds/... ./internal/podfeatures/... ./internal/registry
 
 .PHONY: simulate
 simulate: ## Hours of simulations: RUNS=100000 of each kind; a failure prints its seed, and SEED=7 with go test plays it again

@@ -71,12 +71,12 @@ func TestAPIServersSeeWhichControllerAsks(t *testing.T) {
 func TestEveryControllerIsNamed(t *testing.T) {
 	options, err := os.ReadFile("../../reconcile/setup.go")
 	if err != nil || !strings.Contains(string(options), "b.Named(name).WithOptions(settings).Complete(named)") ||
-		!strings.Contains(string(options), "named := tracing.Of(name, useragent.Of(name, r))") {
+		!strings.Contains(string(options), "named := observe.Traced(name, observe.WithUserAgent(name, r))") {
 		t.Error("reconcile.Options do not name controllers", err)
 	}
 	byItself := regexp.MustCompile(`(?m)^\s*Complete\(|\)\.Complete\(`)
 	controllers := 0
-	for _, dir := range []string{"../../kinds"} {
+	for _, dir := range []string{"../../kinds", "../../podfeatures"} {
 		err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
