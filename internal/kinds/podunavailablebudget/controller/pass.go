@@ -218,7 +218,7 @@ func (p *Pass) above(ctx context.Context, pod *corev1.Pod, read *reading) (Chain
 		read.above[reference] = true
 	}
 	read.doubt = read.doubt || err != nil || slices.Contains(chain.gone, true)
-	return chain, nil // doubt records the error
+	return chain, nil //nolint:nilerr // doubt records the error
 }
 
 // snapshot reads the pods that the budget covers, and their workloads.
