@@ -227,7 +227,15 @@ func Patch[T client.Object](
 	}
 
 	w.follow(ctx, object)
-	if err := w.send(ctx, patched, client.RawPatch(kind, body), subresource); err != nil {
+
+	begun, patch := w.Now(), client.RawPatch(kind, body)
+	var err error
+	if subresource == "" {
+		err = w.Client.Patch(ctx, patched, patch)
+	} else {
+		err = w.Client.SubResource(subresource).Patch(ctx, patched, patch)
+	}
+	if err = w.answered(begun, err); err != nil {
 		w.Failed(object, err)
 		return *new(T), err
 	}
@@ -266,15 +274,6 @@ func Merge[T client.Object](
 		return *new(T), err
 	}
 	return Patch(ctx, w, object, body, subresource)
-}
-
-func (w *Writer) send(
-	ctx context.Context, object client.Object, patch client.Patch, subresource string,
-) error {
-	if subresource != "" {
-		return w.answered(w.Now(), w.Client.SubResource(subresource).Patch(ctx, object, patch))
-	}
-	return w.answered(w.Now(), w.Client.Patch(ctx, object, patch))
 }
 
 // Read reads an object from the API server. The next plan uses what it read, even if the caches are older.

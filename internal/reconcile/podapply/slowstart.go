@@ -16,7 +16,7 @@ import (
 func (a *Execution) SlowStart(
 	ctx context.Context, result *Result, batch int, failed func(node string),
 ) (next int) {
-	a.pods(ctx, result, nil)
+	a.Pods(ctx, result, nil)
 	end, left := a.Now().Add(passTime), a.plan.Create
 	for batch = max(batch, 1); len(left) > 0; batch *= 2 {
 		some := left[:min(batch, len(left))]

@@ -22,9 +22,7 @@ import (
 // brings pods back into service goes first, then what creates new pods, then what takes others out of
 // service. No request waits for the slowest of those before it. After a creation has failed no further one
 // begins, since it would fail too (CS-047).
-func (a *Execution) Pods(ctx context.Context, result *Result) { a.pods(ctx, result, a.plan.Create) }
-
-func (a *Execution) pods(ctx context.Context, result *Result, creations []podplan.Creation) {
+func (a *Execution) Pods(ctx context.Context, result *Result, creations []podplan.Creation) {
 	var mends, starts []*podplan.Verdict
 	for _, v := range a.plan.Verdicts {
 		switch v.Action {

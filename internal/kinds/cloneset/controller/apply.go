@@ -27,7 +27,7 @@ func apply(ctx context.Context, s *session) *podapply.Result {
 	s.GrowClaims(ctx, s.Plan.ClaimGrowth,
 		podapply.GrowthWords{Grown: "SuccessfulUpdate", Failed: "FailedUpdate"}, result)
 	result.Add(&result.ScaleError, result.GrowthError)
-	s.Pods(ctx, result)
+	s.Pods(ctx, result, s.Plan.Create)
 	if s.Plan.PrunePodsToDelete {
 		err := prune(ctx, s)
 		result.OwnerWritten = err == nil

@@ -30,7 +30,7 @@ func apply(ctx context.Context, s *session) *podapply.Result {
 		return result
 	}
 	result.Add(&result.PullError, s.PreDownload(ctx, left))
-	s.Pods(ctx, result)
+	s.Pods(ctx, result, s.Plan.Create)
 	s.History(ctx, result)
 	result.Unfinished = result.Unfinished || s.Plan.More && (len(result.Done) > 0 || result.Created > 0)
 	return result

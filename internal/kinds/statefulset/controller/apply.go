@@ -39,7 +39,7 @@ func apply(ctx context.Context, s *session) *podapply.Result {
 	s.GrowClaims(ctx, s.Plan.Growth, podapply.GrowthWords{Grown: "SuccessfulResize", Failed: "FailedResize",
 		Annotations: map[string]any{pub.OwnedByStatefulSet: s.Plan.Set.Name}}, result)
 	result.Add(&result.UpdateError, result.GrowthError)
-	s.Pods(ctx, result)
+	s.Pods(ctx, result, s.Plan.Create)
 	s.History(ctx, result)
 	return result
 }
