@@ -18,6 +18,8 @@ import (
 type Loop struct {
 	// Now returns the current time.
 	Now func() time.Time
+	// Every is the shortest time from the beginning of a pass to that of the next; 0 means no limit.
+	Every time.Duration
 	// Owner returns the UID of an object from the cache, empty if there is none.
 	Owner func(ctx context.Context, name types.NamespacedName) (types.UID, error)
 	// Pass reconciles an object once. It is called for an object that is gone, too, with an empty UID.
@@ -52,7 +54,7 @@ type Done struct {
 // NewLoop completes a Loop. No object waits for longer than atMost. limiter is the back-off of failing
 // objects; nil means that of controller-runtime.
 func NewLoop(loop Loop, atMost time.Duration, limiter workqueue.TypedRateLimiter[ctrl.Request]) *Loop {
-	loop.memory, loop.backOff, loop.held = pacing.NewMemory(atMost, loop.Forget),
+	loop.memory, loop.backOff, loop.held = pacing.NewMemory(loop.Every, atMost, loop.Forget),
 		pacing.NewBackOff(limiter, loop.Now), &held{}
 	return &loop
 }
@@ -73,7 +75,7 @@ func (l *Loop) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result
 
 	l.memory.Is(name, owner)
 	if wait := l.memory.Wait(name, begin); wait > 0 {
-		return ctrl.Result{RequeueAfter: wait}, nil
+		return l.backOff.PutOff(request, wait), nil
 	}
 
 	done, err := l.Pass(ctx, name, owner)

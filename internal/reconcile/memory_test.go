@@ -149,3 +149,55 @@ func TestLoop(t *testing.T) {
 		t.Error(diff)
 	}
 }
+
+// An object whose passes all fail is tried less and less often, also if a retry comes before the next pass may
+// begin and is put off; it was tried ten times a second for ever. A pass that succeeds ends the back-off, and what
+// is due does not wait for it (CS-076 (part), OPS-106 (part)).
+func TestAPassThatIsPutOffDoesNotEndTheBackOff(t *testing.T) {
+	refused := errors.New("refused")
+	for name, tt := range map[string]struct {
+		every time.Duration
+		done  Done
+		fails func(now time.Time) bool
+		want  int // passes in ten minutes
+	}{
+		"it takes time to plan":        {done: Done{Planning: 50 * time.Millisecond}, want: 18},
+		"there is a pause in any case": {every: 100 * time.Millisecond, want: 18},
+		"something is due":             {every: 100 * time.Millisecond, done: Done{After: time.Minute}, want: 25},
+		"it fails for five seconds":    {every: 100 * time.Millisecond, done: Done{After: time.Minute}, fails: func(now time.Time) bool { return now.Sub(noon) < 5*time.Second }, want: 22},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now, passes := noon, 0
+			loop := NewLoop(Loop{
+				Now:    func() time.Time { return now },
+				Every:  tt.every,
+				Owner:  func(context.Context, types.NamespacedName) (types.UID, error) { return "u", nil },
+				Forget: func(types.NamespacedName, types.UID) {},
+				Pass: func(context.Context, types.NamespacedName, types.UID) (Done, error) {
+					passes++
+					if tt.fails == nil || tt.fails(now) {
+						return tt.done, refused
+					}
+					return tt.done, nil
+				},
+			}, time.Second, workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](5*time.Millisecond, 1000*time.Second))
+			request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "web"}}
+			for now.Sub(noon) < 10*time.Minute { // as controller-runtime does
+				result, err := loop.Reconcile(t.Context(), request)
+				after := result.RequeueAfter
+				if err != nil {
+					after = loop.BackOff().When(request)
+				} else {
+					loop.BackOff().Forget(request)
+				}
+				now = now.Add(max(after, time.Millisecond))
+			}
+			if passes > tt.want || passes < 10 {
+				t.Errorf("%d passes, want %d at most", passes, tt.want)
+			}
+			if failed := loop.BackOff().NumRequeues(request); (failed == 0) != (tt.fails != nil) {
+				t.Errorf("%d failures are remembered", failed)
+			}
+		})
+	}
+}

@@ -63,6 +63,7 @@ type reconciler struct {
 	first   map[key]int64
 	object  types.UID // UID of the NodeImage in the last pass
 	limiter *rate.Limiter
+	backOff *pacing.BackOff
 	wake    func()
 	running sync.WaitGroup
 }
@@ -76,6 +77,7 @@ func newReconciler(
 		client:  c,
 		tasks:   map[key]*task{},
 		limiter: rate.NewLimiter(0.5, 5),
+		backOff: pacing.NewBackOff(pacing.RetryLimiter[reconcile.Request](), clk.Now),
 		wake:    func() {},
 	}
 	r.puller = &puller{
@@ -115,7 +117,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		WatchesRawSource(source.Channel(ended, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1,
-			RateLimiter:             pacing.RetryLimiter[reconcile.Request](),
+			RateLimiter:             r.backOff,
 		}).
 		Complete(r)
 	if err != nil {
@@ -174,7 +176,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	r.puller.secrets.keep(secretsOf(object))
 	if !apiequality.Semantic.DeepEqual(p.status, object.Status) {
 		if !r.limiter.AllowN(r.puller.clock.Now(), 1) {
-			return reconcile.Result{RequeueAfter: soon()}, nil
+			return r.backOff.PutOff(request, soon()), nil
 		}
 		if err := r.write(ctx, object, &p.status); err != nil {
 			if apierrors.IsConflict(err) {

@@ -96,7 +96,7 @@ func Setup(mgr ctrl.Manager, options Options) error {
 		WatchesRawSource(source.Channel(r.changed, &handler.EnqueueRequestForObject{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: 1,
-			RateLimiter:             pacing.RetryLimiter[ctrl.Request](),
+			RateLimiter:             r.backOff,
 		}).
 		Complete(r)
 	if err != nil {
@@ -113,6 +113,7 @@ type reconciler struct {
 	clock      clock.WithTicker
 	containers *containers
 	attempts   func(ctx context.Context, d *Definition, container string) Attempt
+	backOff    *pacing.BackOff
 	// changed wakes the writer, and wake the scheduler. Both have a capacity of one.
 	changed chan event.GenericEvent
 	wake    chan struct{}
@@ -142,6 +143,7 @@ func newReconciler(
 		client:   c,
 		events:   events,
 		clock:    by,
+		backOff:  pacing.NewBackOff(pacing.RetryLimiter[ctrl.Request](), by.Now),
 		changed:  make(chan event.GenericEvent, 1),
 		wake:     make(chan struct{}, 1),
 		probers:  map[Key]*Prober{},
@@ -175,7 +177,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	r.define(object)
 	now := r.clock.Now()
 	if wait := r.paused - now.Sub(r.written); wait > 0 && wait <= r.paused {
-		return ctrl.Result{RequeueAfter: wait}, nil
+		return r.backOff.PutOff(request, wait), nil
 	}
 
 	r.mu.Lock()

@@ -25,6 +25,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	"github.com/afloat-project/afloat/internal/node/runtime"
@@ -413,6 +414,40 @@ func TestResultsOfManyProbesAreWrittenLessOften(t *testing.T) {
 		if every := time.Minute / time.Duration(max(writes, 1)); every < want || every > 3*want {
 			t.Errorf("results of %d probes are written every %s, want about %s", probes, every, want)
 		}
+	}
+}
+
+// Results that cannot be written are tried less and less often, not at the shortest pause for ever (ND-059 (part),
+// OPS-106 (part)).
+func TestResultsThatCannotBeWrittenAreTriedLessAndLessOften(t *testing.T) {
+	npp := object(spec(named("m#p")))
+	n := newNode(t, npp, true)
+	by := clocktesting.NewFakeClock(noon)
+	n.clock, n.schedule = by, NewSchedule(noon)
+	tries := 0
+	n.reconciler.client = interceptor.NewClient(n.client.(client.WithWatch), interceptor.Funcs{
+		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			tries++
+			return errors.New("a policy is down")
+		},
+	})
+	n.define(npp)
+	for _, p := range n.probers {
+		p.set(appsv1alpha1.ProbeSucceeded, "", by.Now())
+	}
+	request := ctrl.Request{NamespacedName: types.NamespacedName{Name: "n"}}
+	for by.Since(noon) < 10*time.Minute { // as controller-runtime does
+		result, err := n.Reconcile(t.Context(), request)
+		after := result.RequeueAfter
+		if err != nil {
+			after = n.backOff.When(request)
+		} else {
+			n.backOff.Forget(request)
+		}
+		by.Step(max(after, time.Millisecond))
+	}
+	if tries < 5 || tries > 20 { // 0.5 s, 1 s, ... 50 s
+		t.Errorf("%d tries in ten minutes", tries)
 	}
 }
 

@@ -35,8 +35,8 @@ func Pause(planning time.Duration, more bool, atMost time.Duration) time.Duratio
 // Memory holds what a controller remembers of its objects between passes. The first event after an idle
 // period triggers a pass immediately.
 type Memory struct {
-	atMost time.Duration
-	forget func(types.NamespacedName, types.UID)
+	atLeast, atMost time.Duration
+	forget          func(types.NamespacedName, types.UID)
 
 	mu      sync.Mutex
 	objects map[types.NamespacedName]*object
@@ -50,10 +50,12 @@ type object struct {
 	logged string
 }
 
-// NewMemory returns a Memory whose pauses are at most atMost. It calls forget for each object that is gone or
-// was replaced by another object with the same name.
-func NewMemory(atMost time.Duration, forget func(types.NamespacedName, types.UID)) *Memory {
-	return &Memory{atMost: atMost, forget: forget, objects: map[types.NamespacedName]*object{}}
+// NewMemory returns a Memory whose pauses are at least atLeast and at most atMost. It calls forget for each
+// object that is gone or was replaced by another object with the same name.
+func NewMemory(atLeast, atMost time.Duration, forget func(types.NamespacedName, types.UID)) *Memory {
+	return &Memory{
+		atLeast: atLeast, atMost: atMost, forget: forget, objects: map[types.NamespacedName]*object{},
+	}
 }
 
 // Is records the UID of the object with that name. An empty UID means that there is no such object.
@@ -94,7 +96,7 @@ func (m *Memory) Passed(name types.NamespacedName, begin time.Time, planning tim
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if o := m.objects[name]; o != nil {
-		o.next = begin.Add(Pause(planning, more, m.atMost))
+		o.next = begin.Add(max(Pause(planning, more, m.atMost), m.atLeast))
 	}
 }
 
@@ -132,6 +134,8 @@ type BackOff struct {
 	mu    sync.Mutex
 	due   map[reconcile.Request]time.Duration
 	hurry map[reconcile.Request]hurry
+	// putOff are the requests whose current pass is not made, but put off.
+	putOff map[reconcile.Request]bool
 	// repeated is called for each pass that is repeated without having done anything.
 	repeated func()
 }
@@ -165,6 +169,7 @@ func NewBackOff(limiter workqueue.TypedRateLimiter[reconcile.Request], now func(
 		now:              now,
 		due:              map[reconcile.Request]time.Duration{},
 		hurry:            map[reconcile.Request]hurry{},
+		putOff:           map[reconcile.Request]bool{},
 		repeated:         func() {},
 	}
 }
@@ -215,6 +220,27 @@ func (b *BackOff) Answer(
 		return reconcile.Result{}, err
 	}
 	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// PutOff returns the result of a reconciler that makes no pass now, but after the given time. It says nothing
+// about the object, so that the object's back-off goes on, whereas controller-runtime ends it after every
+// result without an error: a retry that always comes too early would never be delayed longer.
+func (b *BackOff) PutOff(request reconcile.Request, after time.Duration) reconcile.Result {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.putOff[request] = true
+	return reconcile.Result{RequeueAfter: after}
+}
+
+// Forget implements workqueue.TypedRateLimiter. The queue calls it after each result without an error.
+func (b *BackOff) Forget(request reconcile.Request) {
+	b.mu.Lock()
+	putOff := b.putOff[request]
+	delete(b.putOff, request)
+	b.mu.Unlock()
+	if !putOff {
+		b.TypedRateLimiter.Forget(request)
+	}
 }
 
 // NotAfter limits the next back-off of a request to the given time. 0 means no limit.

@@ -36,7 +36,7 @@ func TestWait(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			m := NewMemory(time.Second, func(types.NamespacedName, types.UID) {})
+			m := NewMemory(0, time.Second, func(types.NamespacedName, types.UID) {})
 			m.Is(web, "uid")
 			if wait := m.Wait(web, noon); wait > 0 {
 				t.Errorf("the first plan waits %s", wait)
@@ -55,7 +55,7 @@ func TestWait(t *testing.T) {
 func TestMemory(t *testing.T) {
 	var m *Memory
 	var forgotten []types.UID
-	m = NewMemory(time.Second, func(name types.NamespacedName, uid types.UID) {
+	m = NewMemory(0, time.Second, func(name types.NamespacedName, uid types.UID) {
 		if name != web || m.NameOf(uid) != (types.NamespacedName{}) { // forget may call NameOf
 			t.Errorf("%s of %s is still known", uid, name)
 		}
@@ -99,6 +99,30 @@ func TestBackOff(t *testing.T) {
 	b.NotAfter(request, 0)
 	if second := b.When(request); first != 10*time.Second || second != 2*time.Minute {
 		t.Errorf("%s, then %s", first, second)
+	}
+}
+
+// A pass that is put off does not end the back-off of its request; one that is made does.
+func TestAPassThatIsPutOffDoesNotEndTheBackOff(t *testing.T) {
+	request, other := reconcile.Request{NamespacedName: web}, reconcile.Request{}
+	b := NewBackOff(workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Second, time.Hour), time.Now)
+	for want := time.Second; want < time.Minute; want *= 2 {
+		if got := b.When(request); got != want {
+			t.Errorf("waits %s, want %s", got, want)
+		}
+		if result := b.PutOff(request, time.Millisecond); result != (reconcile.Result{RequeueAfter: time.Millisecond}) {
+			t.Errorf("%+v", result)
+		}
+		b.When(other)
+		b.Forget(other)
+		b.Forget(request)
+	}
+	if b.NumRequeues(other) != 0 {
+		t.Error("another request counts as put off")
+	}
+	b.Forget(request)
+	if b.NumRequeues(request) != 0 || len(b.putOff) != 0 {
+		t.Errorf("%d failures are remembered after a success; %v", b.NumRequeues(request), b.putOff)
 	}
 }
 

@@ -26,7 +26,8 @@ import (
 
 const (
 	controllerName = "podunavailablebudget-controller"
-	// pauseAtMost is the longest pause between the passes of a budget, and passEvery the shortest.
+	// pauseAtMost is the longest pause between the passes of a budget, and passEvery the shortest: the pods of
+	// a rollout change faster than anybody needs to know.
 	pauseAtMost = time.Second
 	passEvery   = 100 * time.Millisecond
 	// deletedAgain is when a budget is looked at again after the deletion of one of its pods began.
@@ -37,7 +38,6 @@ type reconciler struct {
 	pass   *Pass
 	watch  *Watch
 	meters *meters
-	last   reconcile.Memory[time.Time]
 }
 
 // Setup adds the controller to the manager.
@@ -52,10 +52,8 @@ func Setup(mgr ctrl.Manager, watch *Watch, options reconcile.Options) error {
 		return err
 	}
 
-	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now,
-		Owner: reconcile.UIDs[*policyv1beta1.PodUnavailableBudget](api), Pass: r.run, Forget: r.forget},
-		pauseAtMost, options.Limiter())
 	options.Guard = nil // the controller of budgets is not limited by them
+	loop := reconcile.NewLoop(r.loop(), pauseAtMost, options.Limiter())
 	return options.Complete(controllerName, loop, ctrl.NewControllerManagedBy(mgr).
 		Watches(&policyv1beta1.PodUnavailableBudget{}, budgets()).
 		Watches(&corev1.Pod{}, r.pods()).
@@ -67,6 +65,16 @@ func Setup(mgr ctrl.Manager, watch *Watch, options reconcile.Options) error {
 		})))
 }
 
+func (r *reconciler) loop() reconcile.Loop {
+	return reconcile.Loop{
+		Now:    r.pass.API.Now,
+		Every:  passEvery,
+		Owner:  reconcile.UIDs[*policyv1beta1.PodUnavailableBudget](r.pass.API),
+		Pass:   r.run,
+		Forget: r.forget,
+	}
+}
+
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
 func (r *reconciler) run(
@@ -76,13 +84,6 @@ func (r *reconciler) run(
 		return reconcile.Done{}, nil
 	}
 
-	begin, last := r.pass.API.Now(), r.last.Of(owner)
-	// The pods of a rollout change faster than anybody needs to know.
-	if wait := passEvery - begin.Sub(*last); wait > 0 {
-		return reconcile.Done{After: wait}, nil
-	}
-
-	*last = begin
 	after, plan, err := r.pass.Run(ctx, name, owner)
 	if plan != nil {
 		r.meters.observe(name, plan)
@@ -93,7 +94,6 @@ func (r *reconciler) run(
 
 func (r *reconciler) forget(name types.NamespacedName, owner types.UID) {
 	r.pass.Forget(owner)
-	r.last.Forget(owner)
 	r.meters.forget(name)
 }
 

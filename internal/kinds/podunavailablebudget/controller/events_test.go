@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -20,6 +22,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
+	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 // PUB-105 (part): a budget counts anew when one of its pods leaves service, also if the pod names another
@@ -117,6 +120,37 @@ func TestABudgetThatIsChangedWhileManyPodsChangeIsCountedAtOnce(t *testing.T) {
 	r.count()
 	if b := r.budget("all"); b.Status.ObservedGeneration != b.Generation || b.Status.UnavailableAllowed != 2 {
 		t.Errorf("generation %d: %+v", b.Generation, b.Status)
+	}
+}
+
+// OPS-106 (part), CS-076 (part): a budget whose status cannot be written is tried less and less often, not ten
+// times a second for ever, and is counted at once when something happens.
+func TestABudgetThatCannotBeWrittenIsTriedLessAndLessOften(t *testing.T) {
+	r := newWorld(1)
+	r.withSet(3, 1)
+	r.beginOnTime()
+	r.rest()
+	r.protect("all")
+	tries, refused := 0, true
+	r.Answer = func(request *simulation.Request) error {
+		if request.Key.Kind != "PodUnavailableBudget" || request.Subresource != "status" || !refused {
+			return nil
+		}
+		tries++
+		return apierrors.NewInternalError(errors.New("a policy is down"))
+	}
+	for end := r.Now().Add(time.Minute); r.Now().Before(end); {
+		r.Pass(10 * time.Millisecond)
+		r.count()
+	}
+	if tries < 5 || tries > 20 { // 5 ms, 10 ms, ... 16 s
+		t.Errorf("%d tries in a minute", tries)
+	}
+	refused = false
+	r.edit("all", func(b *policyv1beta1.PodUnavailableBudget) { b.Spec.MaxUnavailable = new(intstr.FromInt32(2)) })
+	r.count()
+	if b := r.budget("all"); b.Status.UnavailableAllowed != 2 {
+		t.Errorf("after a change: %+v", b.Status)
 	}
 }
 

@@ -63,6 +63,8 @@ type controllers struct {
 	informed map[string][]toolscache.ResourceEventHandler
 	// counting is the budget that is being counted.
 	counting string
+	// passed means that the pass was made, not put off.
+	passed bool
 }
 
 // pending is a work queue for objects of all kinds, which are called by kind and name.
@@ -164,9 +166,14 @@ func (m *replica) lead() {
 		limiter := func() workqueue.TypedRateLimiter[ctrl.Request] {
 			return workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](5*time.Millisecond, 16*time.Second)
 		}
+		loop := l.budgets.loop()
+		pass := loop.Pass
+		loop.Pass = func(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+			l.passed = true
+			return pass(ctx, name, owner)
+		}
 		l.loops = map[string]*reconcile.Loop{
-			"budget": reconcile.NewLoop(reconcile.Loop{Now: m.now, Owner: reconcile.UIDs[*policyv1beta1.PodUnavailableBudget](api),
-				Pass: l.budgets.run, Forget: l.budgets.forget}, pauseAtMost, limiter()),
+			"budget": reconcile.NewLoop(loop, pauseAtMost, limiter()),
 			"set": reconcile.NewLoop(reconcile.Loop{Now: m.now, Owner: reconcile.UIDs[*appsv1beta1.CloneSet](own), Forget: func(_ types.NamespacedName, uid types.UID) { sets.Forget(uid) },
 				Pass: func(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
 					plan, outcome, err := sets.Run(ctx, name, owner)
@@ -217,13 +224,10 @@ func (m *replica) work() bool {
 				uid = budget.GetUID()
 			}
 		}
-		last := time.Time{}
-		if uid != "" {
-			last = *l.budgets.last.Of(uid)
-		}
+		l.passed = false
 		result, err := l.loops[kind].Reconcile(log.IntoContext(context.Background(), logr.Discard()), request)
 		l.counting = ""
-		if uid != "" && err == nil && *l.budgets.last.Of(uid) != last && result.RequeueAfter != reconcile.RetrySoon {
+		if uid != "" && err == nil && l.passed && result.RequeueAfter != reconcile.RetrySoon {
 			r.oracle.counted(uid, begin)
 		}
 		r.tracef("%s %s %s: after %s err %v", m.name, kind, request.Name, result.RequeueAfter, err)
