@@ -331,9 +331,12 @@ func (e *Environment) budgetOptions() (options podunavailablebudget.Options, err
 	return options, err
 }
 
-// podUnavailableBudgets watches budgets on every replica and adds the controller that counts their pods.
+// podUnavailableBudgets watches budgets, and those of Kubernetes, on every replica and adds the controller that counts their pods.
 func podUnavailableBudgets(ctx context.Context, e *Environment) error {
 	if err := e.Budgets.Follow(ctx, e.Manager); err != nil {
+		return err
+	}
+	if err := e.FollowDisruptionBudgets(ctx, e.Manager.GetCache()); err != nil {
 		return err
 	}
 	return podunavailablebudgetcontroller.Setup(e.Manager, e.Budgets, e.controller("podunavailablebudget"))

@@ -481,6 +481,12 @@ func TestWritesAreLimited(t *testing.T) {
 		if b.writes != 5 {
 			t.Errorf("%d writes at once", b.writes)
 		}
+		request := reconcile.Request{NamespacedName: types.NamespacedName{Name: "node"}}
+		b.backOff.When(request)
+		b.pass()
+		if b.backOff.Forget(request); b.backOff.NumRequeues(request) != 1 {
+			t.Error("a write that is put off ends the back-off of those that fail")
+		}
 		time.Sleep(4 * time.Second)
 		for range 5 {
 			b.pass()
