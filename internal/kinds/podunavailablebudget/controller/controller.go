@@ -88,6 +88,9 @@ func (r *reconciler) run(
 	if plan != nil {
 		r.meters.observe(name, plan)
 	}
+	if err != nil { // nothing may tell that the cause is gone, and the back-off may be long by then
+		reconcile.MinRequeue(&after, lookAgain)
+	}
 
 	return reconcile.Done{After: after}, err
 }
