@@ -359,7 +359,7 @@ func newEnvironment(
 		Index:    pods,
 		Watches:  watched,
 		Pulse:    reconcile.NewPulse(clock.RealClock{}, o.cacheSyncTimeout),
-		Flow:     reconcile.NewFlow(0),
+		Flow:     reconcile.NewWriteLimiter(0),
 		PullJobs: podapply.NewPullJobs(mgr.GetCache(), mgr.GetRESTMapper()),
 		Resizes: func(gate featuregate.Feature) (bool, error) {
 			return apiserver.Resizes(mgr.GetConfig(), gates, gate)

@@ -84,7 +84,7 @@ func TestConnectionsHaveOneRequestAtATime(t *testing.T) {
 // A few connections that announced large bodies, and sent nothing, took all room: updates of everybody were
 // answered with 429. Room is taken by what came.
 func TestAnnouncedLengthsTakeNoRoom(t *testing.T) {
-	m := newRoom()
+	m := newMemoryLimiter()
 	server := httptest.NewServer(m.bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), mostBody))
 	defer server.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
@@ -115,7 +115,7 @@ func TestAnnouncedLengthsTakeNoRoom(t *testing.T) {
 
 // Small requests are counted, too: thousands of them at once would be more than a manager has.
 func TestSmallRequestsTakeRoom(t *testing.T) {
-	m := newRoom()
+	m := newMemoryLimiter()
 	m.time = 100 * time.Millisecond
 	if !m.small.TryAcquire(smallRoom) {
 		t.Fatal("no room")

@@ -112,7 +112,7 @@ type Environment struct {
 	// cached reads from the manager's caches, live from the API server.
 	cached, live client.Reader
 	mapper       meta.RESTMapper
-	announcer    announcer
+	announcer    publisher
 	namespaces   *namespaces
 	// writer writes to the API server; it is used for dry runs only.
 	writer client.Writer

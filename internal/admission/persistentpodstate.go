@@ -25,7 +25,7 @@ type podStateWebhook struct {
 	listed *workloadspreadcontroller.Listed
 	// announcer makes the API server send the first pods of a PersistentPodState; it is nil if pods are not
 	// sent at all.
-	announcer announcer
+	announcer publisher
 	// namespaces checks that the namespace of a PersistentPodState exists before it is announced.
 	namespaces *namespaces
 }

@@ -15,21 +15,21 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/certificate"
 )
 
-// announcer makes the API server send the pods of a rule before the rule is stored.
-type announcer interface {
+// publisher makes the API server send the pods of a rule before the rule is stored.
+type publisher interface {
 	Announce(ctx context.Context, expression string) error
 }
 
-// learner reads the rules for pods of a namespace from the API server, because its cache may not have them
+// ruleCache reads the rules for pods of a namespace from the API server, because its cache may not have them
 // yet.
-type learner interface {
+type ruleCache interface {
 	Learn(ctx context.Context, namespace string) error
 }
 
 // announced accepts a rule once the API server sends its pods. If that fails, the rule is still accepted,
 // with a warning.
 func announced(
-	ctx context.Context, by announcer, request *admission.Request, expression string,
+	ctx context.Context, by publisher, request *admission.Request, expression string,
 	response admission.Response,
 ) admission.Response {
 	if by == nil || triedOnly(request) {
@@ -45,7 +45,7 @@ func announced(
 
 // mutateRecentPod changes pods of recent rules. The caches of this replica may not have these rules yet, so
 // they are read first. It also answers probes that check whether the entry is in force.
-func mutateRecentPod(mutate admission.HandlerFunc, learners ...learner) admission.HandlerFunc {
+func mutateRecentPod(mutate admission.HandlerFunc, learners ...ruleCache) admission.HandlerFunc {
 	return func(ctx context.Context, request admission.Request) admission.Response {
 		var object metav1.PartialObjectMetadata
 		if err := json.Unmarshal(request.Object.Raw, &object); err != nil {

@@ -38,35 +38,35 @@ const (
 	step = 16 << 10
 )
 
-// room is the memory for requests of one sort. Requests that wait for requests of another sort must not share
-// a room with them.
-type room struct {
+// memoryLimiter is the memory for requests of one sort. Requests that wait for requests of another sort must
+// not share a room with them.
+type memoryLimiter struct {
 	large, small, bodies *semaphore.Weighted
 	time                 time.Duration
 }
 
-func newRoom() *room {
-	return &room{
+func newMemoryLimiter() *memoryLimiter {
+	return &memoryLimiter{
 		semaphore.NewWeighted(largeRoom), semaphore.NewWeighted(smallRoom), semaphore.NewWeighted(bodyRoom),
 		roomTime,
 	}
 }
 
-var errNoRoom = errors.New("too many objects are being written or read; try again later")
+var errNoMemory = errors.New("too many objects are being written or read; try again later")
 
-// take waits for memory, and returns the function that releases it.
-func (m *room) take(ctx context.Context, of *semaphore.Weighted, memory int64) (release func(), err error) {
+// acquire waits for memory, and returns the function that releases it.
+func (m *memoryLimiter) acquire(ctx context.Context, of *semaphore.Weighted, memory int64) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, m.time)
 	defer cancel()
 	if of.Acquire(ctx, memory) != nil {
-		return nil, errNoRoom
+		return nil, errNoMemory
 	}
 	return func() { of.Release(memory) }, nil
 }
 
 // read reads a body. It acquires memory for what has arrived, whatever length was announced, so that clients
 // that send nothing do not block others. release releases the memory.
-func (m *room) read(ctx context.Context, from io.Reader) (body []byte, release func(), err error) {
+func (m *memoryLimiter) read(ctx context.Context, from io.Reader) (body []byte, release func(), err error) {
 	taken := int64(0)
 	release = func() { m.bodies.Release(taken) }
 	for {
@@ -76,7 +76,7 @@ func (m *room) read(ctx context.Context, from io.Reader) (body []byte, release f
 
 		n, err := from.Read(body[len(body):cap(body)])
 		if n > 0 {
-			if _, short := m.take(ctx, m.bodies, int64(n)); short != nil {
+			if _, short := m.acquire(ctx, m.bodies, int64(n)); short != nil {
 				return nil, release, short
 			}
 			taken, body = taken+int64(n), body[:len(body)+n]
@@ -93,7 +93,7 @@ func (m *room) read(ctx context.Context, from io.Reader) (body []byte, release f
 
 // bounded serves requests while there is memory for them, and rejects others: API servers and their clients
 // retry.
-func (m *room) bounded(handler http.Handler, most int64) http.Handler {
+func (m *memoryLimiter) bounded(handler http.Handler, most int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		// The writers of the server support deadlines; others may not.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(m.time))
@@ -105,14 +105,14 @@ func (m *room) bounded(handler http.Handler, most int64) http.Handler {
 				of = m.large
 			}
 			var leave func()
-			if leave, err = m.take(r.Context(), of, memory); err == nil {
+			if leave, err = m.acquire(r.Context(), of, memory); err == nil {
 				defer leave()
 			}
 		}
 
 		release()
 		switch {
-		case errors.Is(err, errNoRoom):
+		case errors.Is(err, errNoMemory):
 			http.Error(w, err.Error(), http.StatusTooManyRequests)
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusBadRequest)

@@ -97,7 +97,7 @@ func TestMemoryOfAConversionIsReckoned(t *testing.T) {
 // Hundreds of large objects at once would take more memory than a manager has: some have to wait, and small
 // ones do not wait with them.
 func TestLargeRequestsWaitForRoom(t *testing.T) {
-	m := newRoom()
+	m := newMemoryLimiter()
 	m.time = 3 * time.Second // a loaded machine needs some of it to read
 	begun, end := make(chan string, 100), make(chan struct{})
 	server := httptest.NewServer(m.bounded(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -145,7 +145,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	}
 
 	guard := protection.New(options.Gates, clientset.CoreV1().RESTClient(), teller)
-	upkeep := &struct{ announcer }{} // the keeper, which is created later from the paths of the handlers
+	upkeep := &struct{ publisher }{} // the keeper, which is created later from the paths of the handlers
 	handlers := admissionHandlers(
 		&Environment{
 			Options:    options,
@@ -174,7 +174,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	keeping.Elected = mgr.Elected()
 	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"),
 		keeping)
-	upkeep.announcer = keeper
+	upkeep.publisher = keeper
 	if err := errors.Join(metrics.Registry.Register(keeper.Metric()),
 		metrics.Registry.Register(keeper.Expiry())); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
@@ -218,7 +218,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 // served returns the HTTP handlers by path. Each sort of request has its own memory limit: a request for an
 // object may wait for a probing pod, and a request for a pod may wait for the conversion of objects.
 func served(handlers map[string]admission.Handler, conversion http.Handler) map[string]http.Handler {
-	objects, pods, conversions := newRoom(), newRoom(), newRoom()
+	objects, pods, conversions := newMemoryLimiter(), newMemoryLimiter(), newMemoryLimiter()
 	all := map[string]http.Handler{convertPath: conversions.bounded(conversion, maxReview)}
 	for path, handler := range handlers {
 		of := objects
@@ -281,8 +281,8 @@ func limited(handle admission.HandlerFunc) admission.Handler {
 	})
 }
 
-// teller returns the Teller that reports rejected deletions and disruptions.
-func (o Options) teller(mgr manager.Manager) (*protection.Teller, error) {
+// teller returns the Reporter that reports rejected deletions and disruptions.
+func (o Options) teller(mgr manager.Manager) (*protection.Reporter, error) {
 	log := mgr.GetLogger().WithName("protection")
 	var lines *protectionlog.Log
 	if o.Gates.Enabled(features.ResourcesDeletionProtection) || o.Budgets != nil {
@@ -297,8 +297,8 @@ func (o Options) teller(mgr manager.Manager) (*protection.Teller, error) {
 }
 
 // learners returns the readers of recent rules.
-func (o Options) learners() []learner {
-	var all []learner
+func (o Options) learners() []ruleCache {
+	var all []ruleCache
 	if o.Sidecars != nil {
 		all = append(all, o.Sidecars)
 	}
@@ -314,7 +314,7 @@ func (o Options) learners() []learner {
 // podWebhooks returns the chain that changes pods and the checks of their disruptions. Both are nil without
 // the gate PodWebhook; the checks are also nil if nothing puts pods into subsets or protects them.
 func (o Options) podWebhooks(
-	mgr manager.Manager, teller *protection.Teller,
+	mgr manager.Manager, teller *protection.Reporter,
 ) (chain *pod.Chain, disruptions *pod.Disruptions, err error) {
 	if !o.Pods {
 		return nil, nil, nil

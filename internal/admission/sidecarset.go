@@ -39,7 +39,7 @@ type sidecarSetWebhooks struct {
 	native, nativeInPlace bool
 	// announcer makes the API server send the first pods of a SidecarSet; it is nil if pods are not sent at
 	// all.
-	announcer announcer
+	announcer publisher
 	// allMetadata is the gate SidecarSetPatchPodMetadataDefaultsAllowed.
 	allMetadata bool
 }

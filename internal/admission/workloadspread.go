@@ -33,7 +33,7 @@ type workloadSpreadWebhook struct {
 	mapper       meta.RESTMapper
 	// announcer makes the API server send the first pods of a WorkloadSpread; it is nil if pods are not sent
 	// at all.
-	announcer announcer
+	announcer publisher
 	// namespaces checks that the namespace of a WorkloadSpread exists before it is announced.
 	namespaces *namespaces
 	// listed holds the kinds of workloads that users list in the configuration.

@@ -5,9 +5,9 @@
 // # Reading one's own writes
 //
 // A plan must be made from a state that includes all earlier writes, or they are made twice. The caches show
-// a write only later. [Own] therefore keeps the answer to each write, which is the newest version of its
-// object, and [Overlay] lays it over the caches until they show it themselves. So the next plan need not wait
-// for the watch (docs/decisions/0004). These rules hold:
+// a write only later. [OwnWrites] therefore keeps the answer to each write, which is the newest version of
+// its object, and [Overlay] lays it over the caches until they show it themselves. So the next plan need not
+// wait for the watch (docs/decisions/0004). These rules hold:
 //
 //   - Of two versions of an object the newer one counts, wherever it comes from.
 //   - A created object exists until the caches show it. If they do not show it within [DoubtAfter], one live

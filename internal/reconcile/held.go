@@ -11,14 +11,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// held holds the names of a controller's objects whose pods are held by budgets, by namespace.
-type held struct {
+// heldByBudgets holds the names of a controller's objects whose pods are held by budgets, by namespace.
+type heldByBudgets struct {
 	mu    sync.Mutex
 	names map[string]sets.Set[types.NamespacedName]
 }
 
-// is records whether a budget holds pods of the object.
-func (h *held) is(name types.NamespacedName, held bool) {
+// set records whether a budget holds pods of the object.
+func (h *heldByBudgets) set(name types.NamespacedName, held bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 
@@ -40,14 +40,14 @@ func (h *held) is(name types.NamespacedName, held bool) {
 
 // in returns the objects whose pods a budget of that namespace may hold. Cluster-scoped objects may have pods
 // in any namespace.
-func (h *held) in(namespace string) []types.NamespacedName {
+func (h *heldByBudgets) in(namespace string) []types.NamespacedName {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return append(h.names[namespace].UnsortedList(), h.names[""].UnsortedList()...)
 }
 
 // wake returns a source that requeues objects that budgets hold when these budgets allow more.
-func (h *held) wake(guard Guard) source.Func {
+func (h *heldByBudgets) wake(guard Guard) source.Func {
 	return func(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 		guard.Tell(func(namespace string) {
 			for _, name := range h.in(namespace) {

@@ -37,7 +37,7 @@ func (g *telling) Tell(do func(string)) { g.told = append(g.told, do) }
 // no namespace that any budget holds, and nobody else (PUB-100 (part), PUB-101 (part)).
 func TestWhoComesBackWhenABudgetAllowsMore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		h, guard := &held{}, &telling{}
+		h, guard := &heldByBudgets{}, &telling{}
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](time.Second, time.Minute))
 		defer queue.ShutDown()
 		if err := h.wake(guard)(context.Background(), queue); err != nil || len(guard.told) != 1 {
@@ -48,7 +48,7 @@ func TestWhoComesBackWhenABudgetAllowsMore(t *testing.T) {
 			name := types.NamespacedName{Namespace: rapid.SampledFrom(namespaces).Draw(t, "namespace"),
 				Name: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name")}
 			holds := rapid.Bool().Draw(t, "held")
-			h.is(name, holds)
+			h.set(name, holds)
 			if now.Delete(name); holds {
 				now.Insert(name)
 			}
@@ -71,7 +71,7 @@ func TestWhoComesBackWhenABudgetAllowsMore(t *testing.T) {
 			}
 		}
 		for _, name := range now.UnsortedList() {
-			h.is(name, false)
+			h.set(name, false)
 		}
 		if len(h.names) != 0 {
 			t.Fatal("of nobody something is kept:", slices.Collect(maps.Keys(h.names)))

@@ -23,28 +23,29 @@ type Loop struct {
 	// Owner returns the UID of an object from the cache, empty if there is none.
 	Owner func(ctx context.Context, name types.NamespacedName) (types.UID, error)
 	// Pass reconciles an object once. It is called for an object that is gone, too, with an empty UID.
-	Pass func(ctx context.Context, name types.NamespacedName, owner types.UID) (Done, error)
+	Pass func(ctx context.Context, name types.NamespacedName, owner types.UID) (Outcome, error)
 	// Forget drops what is kept about an object that is gone or was replaced by another of its name.
 	Forget func(name types.NamespacedName, owner types.UID)
 
 	memory  *pacing.Memory
 	backOff *pacing.BackOff
-	held    *held
+	held    *heldByBudgets
 }
 
-// Done is the outcome of a pass.
-type Done struct {
+// Outcome is the outcome of a pass.
+type Outcome struct {
 	// After is when to requeue although no event arrives; 0 means not at all.
 	After time.Duration
 	// Planning is how long it took to read what the plan is made from, and to make it. The next pass waits
 	// for a multiple of that, so that more events come together. More is true if there is more to do at once.
-	Planning time.Duration
-	More     bool
+	Planning   time.Duration
+	Unfinished bool
 	// Progress is true if something was done, so that a pass that follows at once finds a new state.
 	Progress bool
-	// Held is true if a pod budget holds some of the object's pods. The object is requeued once budgets of
-	// its namespace allow more; for a cluster-scoped object these are the budgets of all namespaces.
-	Held bool
+	// HeldByBudget is true if a pod budget holds some of the object's pods. The object is requeued once
+	// budgets of its namespace allow more; for a cluster-scoped object these are the budgets of all
+	// namespaces.
+	HeldByBudget bool
 	// Headline is the plan in words, empty if there was none; it is logged when it changes (OPS-096). Record
 	// returns the plan as keys and values.
 	Headline string
@@ -55,7 +56,7 @@ type Done struct {
 // objects; nil means that of controller-runtime.
 func NewLoop(loop Loop, atMost time.Duration, limiter workqueue.TypedRateLimiter[ctrl.Request]) *Loop {
 	loop.memory, loop.backOff, loop.held = pacing.NewMemory(loop.Every, atMost, loop.Forget),
-		pacing.NewBackOff(limiter, loop.Now), &held{}
+		pacing.NewBackOff(limiter, loop.Now), &heldByBudgets{}
 	return &loop
 }
 
@@ -79,10 +80,10 @@ func (l *Loop) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result
 	}
 
 	done, err := l.Pass(ctx, name, owner)
-	l.held.is(name, done.Held)
+	l.held.set(name, done.HeldByBudget)
 	observe.TracePlan(ctx, done.Headline)
 	// After an error the queue decides when to retry.
-	l.memory.Passed(name, begin, done.Planning, done.More || err != nil)
+	l.memory.Passed(name, begin, done.Planning, done.Unfinished || err != nil)
 	if done.Headline != "" && l.memory.News(name, done.Headline) {
 		log.FromContext(ctx).V(2).Info("Plan", done.Record()...)
 	}

@@ -109,11 +109,11 @@ func TestStatusPatch(t *testing.T) {
 func TestLoop(t *testing.T) {
 	now, owner, passes := noon, types.UID("u"), 0
 	var forgotten []types.UID
-	done, fails := Done{Planning: 5 * time.Millisecond, After: time.Minute}, error(nil)
+	done, fails := Outcome{Planning: 5 * time.Millisecond, After: time.Minute}, error(nil)
 	loop := NewLoop(Loop{
 		Now:   func() time.Time { return now },
 		Owner: func(context.Context, types.NamespacedName) (types.UID, error) { return owner, nil },
-		Pass: func(_ context.Context, _ types.NamespacedName, of types.UID) (Done, error) {
+		Pass: func(_ context.Context, _ types.NamespacedName, of types.UID) (Outcome, error) {
 			passes++
 			if of != owner {
 				t.Errorf("a pass over %s", of)
@@ -150,21 +150,21 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-// An object whose passes all fail is tried less and less often, also if a retry comes before the next pass may
-// begin and is put off; it was tried ten times a second for ever. A pass that succeeds ends the back-off, and what
-// is due does not wait for it (CS-076 (part), OPS-106 (part)).
+// An object whose passes all fail is tried less and less often, also if a retry comes before the next pass
+// may begin and is put off; it was tried ten times a second for ever. A pass that succeeds ends the back-off,
+// and what is due does not wait for it (CS-076 (part), OPS-106 (part)).
 func TestAPassThatIsPutOffDoesNotEndTheBackOff(t *testing.T) {
 	refused := errors.New("refused")
 	for name, tt := range map[string]struct {
 		every time.Duration
-		done  Done
+		done  Outcome
 		fails func(now time.Time) bool
 		want  int // passes in ten minutes
 	}{
-		"it takes time to plan":        {done: Done{Planning: 50 * time.Millisecond}, want: 18},
+		"it takes time to plan":        {done: Outcome{Planning: 50 * time.Millisecond}, want: 18},
 		"there is a pause in any case": {every: 100 * time.Millisecond, want: 18},
-		"something is due":             {every: 100 * time.Millisecond, done: Done{After: time.Minute}, want: 25},
-		"it fails for five seconds":    {every: 100 * time.Millisecond, done: Done{After: time.Minute}, fails: func(now time.Time) bool { return now.Sub(noon) < 5*time.Second }, want: 22},
+		"something is due":             {every: 100 * time.Millisecond, done: Outcome{After: time.Minute}, want: 25},
+		"it fails for five seconds":    {every: 100 * time.Millisecond, done: Outcome{After: time.Minute}, fails: func(now time.Time) bool { return now.Sub(noon) < 5*time.Second }, want: 22},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now, passes := noon, 0
@@ -173,7 +173,7 @@ func TestAPassThatIsPutOffDoesNotEndTheBackOff(t *testing.T) {
 				Every:  tt.every,
 				Owner:  func(context.Context, types.NamespacedName) (types.UID, error) { return "u", nil },
 				Forget: func(types.NamespacedName, types.UID) {},
-				Pass: func(context.Context, types.NamespacedName, types.UID) (Done, error) {
+				Pass: func(context.Context, types.NamespacedName, types.UID) (Outcome, error) {
 					passes++
 					if tt.fails == nil || tt.fails(now) {
 						return tt.done, refused

@@ -55,9 +55,9 @@ type write struct {
 	unseen bool
 }
 
-// Own holds the writes of a controller that its caches may not show yet, by owner. Its methods may be called
-// concurrently, but those that read for one owner only by one worker at a time.
-type Own struct {
+// OwnWrites holds the writes of a controller that its caches may not show yet, by owner. Its methods may be
+// called concurrently, but those that read for one owner only by one worker at a time.
+type OwnWrites struct {
 	// Cache and Live read objects from the caches and from the API server.
 	Cache, Live client.Reader
 	// Leaked is called for each created object that was gone before any cache showed it; it may be nil.
@@ -67,7 +67,7 @@ type Own struct {
 	owners map[types.UID]map[id]*write
 }
 
-func (o *Own) remember(owner types.UID, w *write) {
+func (o *OwnWrites) remember(owner types.UID, w *write) {
 	if o == nil {
 		return
 	}
@@ -100,17 +100,17 @@ func (o *Own) remember(owner types.UID, w *write) {
 }
 
 // Changed remembers the version that a change left or that a live read showed.
-func (o *Own) Changed(owner types.UID, object client.Object, at time.Time) {
+func (o *OwnWrites) Changed(owner types.UID, object client.Object, at time.Time) {
 	o.remember(owner, &write{operation: changed, object: object, at: at})
 }
 
 // Created remembers an object that was created, or that a live read showed but the cache did not.
-func (o *Own) Created(owner types.UID, object client.Object, at time.Time) {
+func (o *OwnWrites) Created(owner types.UID, object client.Object, at time.Time) {
 	o.remember(owner, &write{operation: created, object: object, at: at})
 }
 
 // Deleted remembers that the deletion of an object was requested.
-func (o *Own) Deleted(owner types.UID, object client.Object, at time.Time) {
+func (o *OwnWrites) Deleted(owner types.UID, object client.Object, at time.Time) {
 	going := object.DeepCopyObject().(client.Object)
 	if going.GetDeletionTimestamp() == nil {
 		end := metav1.NewTime(at.Add(graceOf(going)))
@@ -129,18 +129,18 @@ func graceOf(object client.Object) time.Duration {
 }
 
 // Unsure remembers a write whose outcome is not known, such as one that timed out.
-func (o *Own) Unsure(owner types.UID, object client.Object, at time.Time) {
+func (o *OwnWrites) Unsure(owner types.UID, object client.Object, at time.Time) {
 	o.remember(owner, &write{operation: unsure, object: object, at: at})
 }
 
 // Forget drops all that is remembered of an owner that is gone.
-func (o *Own) Forget(owner types.UID) {
+func (o *OwnWrites) Forget(owner types.UID) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	delete(o.owners, owner)
 }
 
-func (o *Own) open(owner types.UID) []*write {
+func (o *OwnWrites) pending(owner types.UID) []*write {
 	if o == nil { // there are no remembered writes
 		return nil
 	}
@@ -153,8 +153,8 @@ func (o *Own) open(owner types.UID) []*write {
 	return writes
 }
 
-// about returns the write about an object of that type and name, nil if there is none.
-func (o *Own) about(owner types.UID, like client.Object) *write {
+// lookup returns the write about an object of that type and name, nil if there is none.
+func (o *OwnWrites) lookup(owner types.UID, like client.Object) *write {
 	if o == nil { // there are no remembered writes
 		return nil
 	}
@@ -167,7 +167,7 @@ func (o *Own) about(owner types.UID, like client.Object) *write {
 	return writes[idOf(like)]
 }
 
-func (o *Own) drop(owner types.UID, w *write) {
+func (o *OwnWrites) drop(owner types.UID, w *write) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.owners[owner][idOf(w.object)] == w {
@@ -180,8 +180,8 @@ func (o *Own) drop(owner types.UID, w *write) {
 
 // Settle forgets the writes that the caches show, and finds out what became of those in doubt. It returns an
 // error if a live read fails: no plan may be made then.
-func (o *Own) Settle(ctx context.Context, owner types.UID, now time.Time) error {
-	for _, w := range o.open(owner) {
+func (o *OwnWrites) Settle(ctx context.Context, owner types.UID, now time.Time) error {
+	for _, w := range o.pending(owner) {
 		if w.operation == unsure {
 			var err error
 			if w, err = o.ascertained(ctx, w, now); err != nil {
@@ -203,8 +203,8 @@ func (o *Own) Settle(ctx context.Context, owner types.UID, now time.Time) error 
 
 // Again returns when to requeue although no event arrives, because the caches may never show what is still
 // missing in them; 0 means not at all.
-func (o *Own) Again(owner types.UID) time.Duration {
-	for _, w := range o.open(owner) {
+func (o *OwnWrites) Again(owner types.UID) time.Duration {
+	for _, w := range o.pending(owner) {
 		if w.operation == created || w.operation == gone || w.operation == unsure || w.unseen {
 			return DoubtAfter
 		}
@@ -213,7 +213,7 @@ func (o *Own) Again(owner types.UID) time.Duration {
 }
 
 // ascertained finds out what became of a write whose answer was lost.
-func (o *Own) ascertained(ctx context.Context, w *write, now time.Time) (*write, error) {
+func (o *OwnWrites) ascertained(ctx context.Context, w *write, now time.Time) (*write, error) {
 	actual, err := o.live(ctx, w.object)
 	if err != nil {
 		return nil, err
@@ -226,7 +226,7 @@ func (o *Own) ascertained(ctx context.Context, w *write, now time.Time) (*write,
 
 // found returns a write for what a live read showed, as if this controller had written it. The cache may hold
 // an older version of the object, none, or an earlier object of the same name.
-func (o *Own) found(ctx context.Context, actual client.Object, now time.Time) (*write, error) {
+func (o *OwnWrites) found(ctx context.Context, actual client.Object, now time.Time) (*write, error) {
 	seen, err := o.cached(ctx, actual)
 	if err != nil {
 		return nil, err
@@ -237,7 +237,7 @@ func (o *Own) found(ctx context.Context, actual client.Object, now time.Time) (*
 	return &write{operation: created, object: actual, at: now}, nil
 }
 
-func (o *Own) cached(ctx context.Context, like client.Object) (client.Object, error) {
+func (o *OwnWrites) cached(ctx context.Context, like client.Object) (client.Object, error) {
 	seen, err := read(ctx, o.Cache, like, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, fmt.Errorf("reading %T %s: %w", like, like.GetName(), err)
@@ -246,7 +246,7 @@ func (o *Own) cached(ctx context.Context, like client.Object) (client.Object, er
 }
 
 // Newer returns the cached version of an object if it is newer than the given one, and nil otherwise.
-func (o *Own) Newer(ctx context.Context, than client.Object) client.Object {
+func (o *OwnWrites) Newer(ctx context.Context, than client.Object) client.Object {
 	if o == nil { // nothing is laid over the caches
 		return nil
 	}
@@ -258,7 +258,7 @@ func (o *Own) Newer(ctx context.Context, than client.Object) client.Object {
 	return seen
 }
 
-func (o *Own) live(ctx context.Context, like client.Object) (client.Object, error) {
+func (o *OwnWrites) live(ctx context.Context, like client.Object) (client.Object, error) {
 	actual, err := read(ctx, o.Live, like)
 	if err != nil {
 		return nil, fmt.Errorf("reading %T %s from the API server: %w", like, like.GetName(), err)
@@ -266,7 +266,7 @@ func (o *Own) live(ctx context.Context, like client.Object) (client.Object, erro
 	return actual, nil
 }
 
-func (o *Own) settled(ctx context.Context, owner types.UID, w *write, now time.Time) (bool, error) {
+func (o *OwnWrites) settled(ctx context.Context, owner types.UID, w *write, now time.Time) (bool, error) {
 	seen, err := o.cached(ctx, w.object)
 	if err != nil {
 		return false, err
@@ -350,9 +350,9 @@ func read(
 // Overlay merges this controller's recent writes into a list that was read from the cache. mine reports
 // whether a version of an object belongs to the owner, since a write may add an object to the list or remove
 // it. Overlay changes the list but not the objects.
-func Overlay[T client.Object](o *Own, owner types.UID, cached []T, mine func(T) bool) []T {
+func Overlay[T client.Object](o *OwnWrites, owner types.UID, cached []T, mine func(T) bool) []T {
 	written := map[types.NamespacedName]*write{}
-	for _, w := range o.open(owner) {
+	for _, w := range o.pending(owner) {
 		if _, ok := w.object.(T); ok {
 			written[client.ObjectKeyFromObject(w.object)] = w
 		}
@@ -371,13 +371,13 @@ func Overlay[T client.Object](o *Own, owner types.UID, cached []T, mine func(T) 
 			continue
 		}
 		delete(written, name)
-		if newest, there := w.over(object); there && mine(newest.(T)) {
+		if newest, there := w.appliedTo(object); there && mine(newest.(T)) {
 			kept = append(kept, newest.(T))
 		}
 	}
 
 	for _, w := range written {
-		if newest, there := w.over(o.elsewhere(w)); there && mine(newest.(T)) {
+		if newest, there := w.appliedTo(o.nobodys(w)); there && mine(newest.(T)) {
 			kept = append(kept, newest.(T))
 		}
 	}
@@ -385,9 +385,9 @@ func Overlay[T client.Object](o *Own, owner types.UID, cached []T, mine func(T) 
 	return kept
 }
 
-// elsewhere returns the cached version of a deleted object that is missing in the list of the owner's
+// nobodys returns the cached version of a deleted object that is missing in the list of the owner's
 // objects. The cache may still show it without an owner if it was adopted before.
-func (o *Own) elsewhere(w *write) client.Object {
+func (o *OwnWrites) nobodys(w *write) client.Object {
 	if w.operation != deleted {
 		return nil
 	}
@@ -399,8 +399,8 @@ func (o *Own) elsewhere(w *write) client.Object {
 }
 
 // Newest is [Overlay] for one object. Its type and name must be set even if the cache has no such object.
-func Newest[T client.Object](o *Own, owner types.UID, cached T, exists bool) (T, bool) {
-	w := o.about(owner, cached)
+func Newest[T client.Object](o *OwnWrites, owner types.UID, cached T, exists bool) (T, bool) {
+	w := o.lookup(owner, cached)
 	if w == nil {
 		return cached, exists
 	}
@@ -408,15 +408,15 @@ func Newest[T client.Object](o *Own, owner types.UID, cached T, exists bool) (T,
 	if exists {
 		have = cached
 	}
-	if newest, there := w.over(have); there {
+	if newest, there := w.appliedTo(have); there {
 		return newest.(T), true
 	}
 	return cached, false
 }
 
-// over returns the state of an object after the write, and whether it exists. cached is the cached version,
-// nil if there is none.
-func (w *write) over(cached client.Object) (client.Object, bool) {
+// appliedTo returns the state of an object after the write, and whether it exists. cached is the cached
+// version, nil if there is none.
+func (w *write) appliedTo(cached client.Object) (client.Object, bool) {
 	switch w.operation {
 	case gone:
 		return nil, false

@@ -49,7 +49,7 @@ func (s *shows) Get(_ context.Context, name client.ObjectKey, into client.Object
 }
 
 // seen is what a plan sees of the pod: UID, version, and whether it is going.
-func seen(o *Own, cached *corev1.Pod) string {
+func seen(o *OwnWrites, cached *corev1.Pod) string {
 	var list []*corev1.Pod
 	if cached != nil {
 		list = append(list, cached)
@@ -68,18 +68,18 @@ func seen(o *Own, cached *corev1.Pod) string {
 // CS-073, CS-074, CS-334: what a plan sees after each write, what a live read finds out, and that nothing is
 // remembered for ever.
 func TestOwn(t *testing.T) {
-	created := func(o *Own) { o.Created("owner", podOf("u", "10"), noon) }
-	changed := func(o *Own) { o.Changed("owner", podOf("u", "10"), noon) }
-	deleted := func(o *Own) { o.Deleted("owner", podOf("u", "10"), noon) }
-	unsure := func(o *Own) { o.Unsure("owner", podOf("", ""), noon) }
+	created := func(o *OwnWrites) { o.Created("owner", podOf("u", "10"), noon) }
+	changed := func(o *OwnWrites) { o.Changed("owner", podOf("u", "10"), noon) }
+	deleted := func(o *OwnWrites) { o.Deleted("owner", podOf("u", "10"), noon) }
+	unsure := func(o *OwnWrites) { o.Unsure("owner", podOf("", ""), noon) }
 	tests := map[string]struct {
-		write        func(*Own)
+		write        func(*OwnWrites)
 		cached, live *corev1.Pod
 		after        time.Duration
 		want         string
 		reads, leaks int
 	}{
-		"nothing written": {write: func(*Own) {}, cached: podOf("u", "9"), live: podOf("u", "9"),
+		"nothing written": {write: func(*OwnWrites) {}, cached: podOf("u", "9"), live: podOf("u", "9"),
 			want: "u9"},
 		"created, not shown yet":            {write: created, live: podOf("u", "10"), want: "u10"},
 		"created, shown":                    {write: created, cached: podOf("u", "10"), live: podOf("u", "10"), want: "u10"},
@@ -113,28 +113,28 @@ func TestOwn(t *testing.T) {
 		"answer lost, it is gone, still shown": {write: unsure, cached: podOf("u", "9"), want: "none", reads: 1},
 		"answer lost, it is going, shown without": {write: unsure, cached: podOf("u", "9"), live: terminating("10"),
 			want: "u10 going", reads: 1},
-		"changed just after its creation, not shown at all": {write: func(o *Own) {
+		"changed just after its creation, not shown at all": {write: func(o *OwnWrites) {
 			created(o)
 			o.Changed("owner", podOf("u", "11"),
 				noon)
 		},
 			live: podOf("u", "11"), want: "u11"},
-		"changed just after its creation, shown before the change": {write: func(o *Own) {
+		"changed just after its creation, shown before the change": {write: func(o *OwnWrites) {
 			created(o)
 			o.Changed("owner", podOf("u", "11"),
 				noon)
 		},
 			cached: podOf("u", "10"), live: podOf("u", "11"), want: "u11"},
-		"the later of two changes counts": {write: func(o *Own) { changed(o); o.Changed("owner", podOf("u", "12"), noon) },
+		"the later of two changes counts": {write: func(o *OwnWrites) { changed(o); o.Changed("owner", podOf("u", "12"), noon) },
 			cached: podOf("u", "11"), live: podOf("u", "12"), want: "u12"},
-		"another owner's write": {write: func(o *Own) { o.Created("other", podOf("u", "10"), noon) }, live: podOf("u", "10"),
+		"another owner's write": {write: func(o *OwnWrites) { o.Created("other", podOf("u", "10"), noon) }, live: podOf("u", "10"),
 			want: "none"},
-		"forgotten with its owner": {write: func(o *Own) { created(o); o.Forget("owner") }, live: podOf("u", "10"), want: "none"},
+		"forgotten with its owner": {write: func(o *OwnWrites) { created(o); o.Forget("owner") }, live: podOf("u", "10"), want: "none"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			cache, live, leaks := &shows{pod: tt.cached}, &shows{pod: tt.live}, 0
-			o := &Own{Cache: cache, Live: live, Leaked: func(owner types.UID) {
+			o := &OwnWrites{Cache: cache, Live: live, Leaked: func(owner types.UID) {
 				if leaks++; owner != "owner" {
 					t.Errorf("leak of %s", owner)
 				}
@@ -158,7 +158,7 @@ func TestOwn(t *testing.T) {
 			if err := o.Settle(t.Context(), "owner", now); err != nil {
 				t.Fatal(err)
 			}
-			if writes := o.open("owner"); len(writes) > 0 {
+			if writes := o.pending("owner"); len(writes) > 0 {
 				t.Errorf("still remembered: %+v", writes[0])
 			}
 		})
@@ -168,7 +168,7 @@ func TestOwn(t *testing.T) {
 // CS-074: a write whose answer was lost is looked up once; from then on the caches follow that.
 func TestALostAnswerIsLookedUpOnce(t *testing.T) {
 	live := &shows{pod: podOf("u", "10")}
-	o := &Own{Cache: &shows{}, Live: live}
+	o := &OwnWrites{Cache: &shows{}, Live: live}
 	o.Unsure("owner", podOf("", ""), noon)
 	for range 3 {
 		if err := o.Settle(t.Context(), "owner", noon); err != nil || seen(o, nil) != "u10" {
@@ -184,7 +184,7 @@ func TestALostAnswerIsLookedUpOnce(t *testing.T) {
 // pod of a StatefulSet does at once.
 func TestAnObjectThatCameBack(t *testing.T) {
 	cache, live := &shows{pod: podOf("u", "9")}, &shows{}
-	o := &Own{Cache: cache, Live: live}
+	o := &OwnWrites{Cache: cache, Live: live}
 	o.Unsure("owner", podOf("", ""), noon)
 	steps := []struct {
 		name         string
@@ -203,7 +203,7 @@ func TestAnObjectThatCameBack(t *testing.T) {
 			t.Errorf("%s: %s, %v", step.name, seen(o, step.cached), err)
 		}
 	}
-	if len(o.open("owner")) > 0 {
+	if len(o.pending("owner")) > 0 {
 		t.Error("it is still remembered")
 	}
 }
@@ -212,7 +212,7 @@ func TestAnObjectThatCameBack(t *testing.T) {
 // same.
 func TestAReadThatFailsLetsNoPlanBeMade(t *testing.T) {
 	broken, late := &shows{err: errors.New("no route")}, noon.Add(DoubtAfter)
-	o := &Own{}
+	o := &OwnWrites{}
 	o.Created("owner", podOf("u", "10"), noon)
 	for name, readers := range map[string][2]client.Reader{"cache": {broken, &shows{}}, "live": {&shows{}, broken}} {
 		o.Cache, o.Live = readers[0], readers[1]
@@ -241,7 +241,7 @@ func TestOwnWritesOfOwnersCountBeforeTheCachesShowThem(t *testing.T) {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: version,
 			Labels: map[string]string{"of": of}}}
 	}
-	o := &Own{Cache: &shows{pod: labelled("going", "7", "nobody")}}
+	o := &OwnWrites{Cache: &shows{pod: labelled("going", "7", "nobody")}}
 	o.Changed("owner", labelled("released", "10", "nobody"), noon)
 	o.Changed("owner", labelled("adopted", "11", "owner"), noon)
 	o.Changed("owner", labelled("going", "12", "owner"), noon) // the cache shows it as nobody's until it shows that it is going
@@ -264,7 +264,7 @@ func TestClaimsThatNothingHoldsAreGoneWhenDeleted(t *testing.T) {
 			Finalizers: finalizers}}
 	}
 	for want, object := range map[int]*corev1.PersistentVolumeClaim{0: claim(), 1: claim("kubernetes.io/pvc-protection")} {
-		o := &Own{}
+		o := &OwnWrites{}
 		o.Deleted("owner", object, noon)
 		left := Overlay(o, "owner", []*corev1.PersistentVolumeClaim{object}, func(*corev1.PersistentVolumeClaim) bool { return true })
 		if len(left) != want || want == 1 && left[0].DeletionTimestamp == nil {

@@ -28,8 +28,8 @@ type Options struct {
 	RateLimiter func() workqueue.TypedRateLimiter[ctrl.Request]
 	// Pods finds pods in the manager's caches.
 	Pods *podindex.Index
-	// Flow bounds how many tasks all controllers together run at once.
-	Flow *Flow
+	// Limit bounds how many tasks all controllers together run at once.
+	Limit *WriteLimiter
 	// Guard is asked before pods are taken out of service; nil if there are no budgets.
 	Guard Guard
 	// Everywhere is true if the controller runs on every replica, not on the leader alone.
@@ -41,7 +41,7 @@ type Options struct {
 // API returns what a controller of the manager reads and writes through.
 func (o Options) API(mgr ctrl.Manager) *API {
 	api := NewAPI(mgr.GetClient(), mgr.GetAPIReader(), slim.Any, time.Now)
-	api.Flow, api.Guard = o.Flow, o.Guard
+	api.Limit, api.Guard = o.Limit, o.Guard
 	return api
 }
 

@@ -17,7 +17,7 @@ func TestDeletedBeforeItWasShown(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cache, live := &shows{pod: former}, &shows{pod: terminating("11")}
 			leaks := 0
-			o := &Own{Cache: cache, Live: live, Leaked: func(types.UID) { leaks++ }}
+			o := &OwnWrites{Cache: cache, Live: live, Leaked: func(types.UID) { leaks++ }}
 			o.Created("owner", podOf("u", "10"), noon)
 			o.Deleted("owner", podOf("u", "10"), noon)
 			steps := []struct {
@@ -43,7 +43,7 @@ func TestDeletedBeforeItWasShown(t *testing.T) {
 					t.Errorf("%s: nobody comes back, and the cache may never show it", step.name)
 				}
 			}
-			if len(o.open("owner")) > 0 || leaks > 0 {
+			if len(o.pending("owner")) > 0 || leaks > 0 {
 				t.Errorf("still remembered, %d leaks", leaks)
 			}
 		})
@@ -54,10 +54,10 @@ func TestDeletedBeforeItWasShown(t *testing.T) {
 // went is no leak: we deleted it.
 func TestDeletedAndGoneBeforeItWasShown(t *testing.T) {
 	leaks := 0
-	o := &Own{Cache: &shows{}, Live: &shows{}, Leaked: func(types.UID) { leaks++ }}
+	o := &OwnWrites{Cache: &shows{}, Live: &shows{}, Leaked: func(types.UID) { leaks++ }}
 	o.Created("owner", podOf("u", "10"), noon)
 	o.Deleted("owner", podOf("u", "10"), noon)
-	if err := o.Settle(t.Context(), "owner", noon.Add(DoubtAfter)); err != nil || seen(o, nil) != "none" || len(o.open("owner")) > 0 ||
+	if err := o.Settle(t.Context(), "owner", noon.Add(DoubtAfter)); err != nil || seen(o, nil) != "none" || len(o.pending("owner")) > 0 ||
 		leaks != 0 {
 		t.Errorf("%s, %d leaks, %v", seen(o, nil), leaks, err)
 	}
@@ -81,7 +81,7 @@ func TestReadBehindAnotherOfTheName(t *testing.T) {
 // pass.
 func TestGoneIsNotLookedUpAtEveryPass(t *testing.T) {
 	live := &shows{}
-	o := &Own{Cache: &shows{pod: podOf("u", "9")}, Live: live}
+	o := &OwnWrites{Cache: &shows{pod: podOf("u", "9")}, Live: live}
 	o.Unsure("owner", podOf("", ""), noon)
 	for i := range 50 { // five seconds
 		if err := o.Settle(t.Context(), "owner", noon.Add(time.Duration(i)*100*time.Millisecond)); err != nil {

@@ -28,18 +28,18 @@ type API struct {
 	Slim func(any) (any, error)
 	// Own holds the writes of the controller. If it is nil, none are remembered, and a stale cache causes
 	// conflicts.
-	Own *Own
+	Own *OwnWrites
 	// Now returns the current time.
 	Now func() time.Time
 	// Guard is asked before pods are taken out of service; nil if there are no budgets.
 	Guard Guard
-	// Flow bounds how many tasks run at once; nil runs them one after the other.
-	Flow *Flow
+	// Limit bounds how many tasks run at once; nil runs them one after the other.
+	Limit *WriteLimiter
 }
 
 // NewAPI returns an API that remembers no writes yet.
 func NewAPI(c client.Client, live client.Reader, slim func(any) (any, error), now func() time.Time) *API {
-	return &API{Client: c, Live: live, Slim: slim, Now: now, Own: &Own{Cache: c, Live: slimmed{live, slim}}}
+	return &API{Client: c, Live: live, Slim: slim, Now: now, Own: &OwnWrites{Cache: c, Live: slimmed{live, slim}}}
 }
 
 // slimmed reads objects as the caches would keep them.
@@ -126,15 +126,15 @@ type Writer struct {
 // For returns a Writer for an owner.
 func (a *API) For(owner types.UID) *Writer { return &Writer{a, owner} }
 
-// Each runs do for 0 to n-1, as many at a time as the Flow grants the owner. It waits for all of them and
-// returns their errors by index.
+// Each runs do for 0 to n-1, as many at a time as the WriteLimiter grants the owner. It waits for all of them
+// and returns their errors by index.
 func (w *Writer) Each(ctx context.Context, n int, do func(i int) error) []error {
-	return w.Flow.Each(ctx, w.owner, n, do)
+	return w.Limit.Each(ctx, w.owner, n, do)
 }
 
 // answered records how quickly the API server answered, and with which error.
 func (w *Writer) answered(since time.Time, err error) error {
-	w.Flow.saw(w.owner, w.Now().Sub(since), err)
+	w.Limit.observe(w.owner, w.Now().Sub(since), err)
 	return err
 }
 
@@ -255,8 +255,8 @@ var behind = wait.Backoff{Duration: time.Millisecond, Factor: 2, Steps: 9}
 // stale. This is most of what a patch costs it: half of all updates in place were computed twice. When our
 // caches show a version, so does the API server's.
 func (w *Writer) follow(ctx context.Context, object client.Object) {
-	own := w.Own.about(w.owner, object)
-	if w.Flow == nil || own == nil || own.object.GetResourceVersion() != object.GetResourceVersion() {
+	own := w.Own.lookup(w.owner, object)
+	if w.Limit == nil || own == nil || own.object.GetResourceVersion() != object.GetResourceVersion() {
 		return
 	}
 	_ = wait.ExponentialBackoffWithContext(ctx, behind, func(ctx context.Context) (bool, error) {

@@ -111,7 +111,7 @@ func TestWriter(t *testing.T) {
 				if diff := cmp.Diff([]string{sent[name]}, s.sent); diff != "" {
 					t.Error(diff)
 				}
-				for _, w := range api.Own.open("owner") {
+				for _, w := range api.Own.pending("owner") {
 					if len(w.object.GetManagedFields()) > 0 {
 						t.Error("the answer is kept whole")
 					}
@@ -208,22 +208,22 @@ func (f *follows) Get(ctx context.Context, name client.ObjectKey, into client.Ob
 func TestAPatchDoesNotOvertake(t *testing.T) {
 	for name, tt := range map[string]struct {
 		cache   *follows
-		flow    *Flow
+		flow    *WriteLimiter
 		version string
 		reads   int
 	}{
-		"the cache follows":     {&follows{shows{pod: podOf("u", "9")}}, NewFlow(0), "10", 3},
-		"it fails":              {&follows{shows{err: errors.New("no informer")}}, NewFlow(0), "10", 1},
-		"it never follows":      {&follows{shows{pod: podOf("u", "9"), reads: 3}}, NewFlow(0), "10", 12},
-		"what others wrote":     {&follows{shows{pod: podOf("u", "9")}}, NewFlow(0), "12", 0},
+		"the cache follows":     {&follows{shows{pod: podOf("u", "9")}}, NewWriteLimiter(0), "10", 3},
+		"it fails":              {&follows{shows{err: errors.New("no informer")}}, NewWriteLimiter(0), "10", 1},
+		"it never follows":      {&follows{shows{pod: podOf("u", "9"), reads: 3}}, NewWriteLimiter(0), "10", 12},
+		"what others wrote":     {&follows{shows{pod: podOf("u", "9")}}, NewWriteLimiter(0), "12", 0},
 		"one task at a time":    {&follows{shows{pod: podOf("u", "9")}}, nil, "10", 0},
-		"a pod not yet shown":   {&follows{}, NewFlow(0), "10", 3},
-		"the cache knows newer": {&follows{shows{pod: podOf("u", "11")}}, NewFlow(0), "10", 1},
+		"a pod not yet shown":   {&follows{}, NewWriteLimiter(0), "10", 3},
+		"the cache knows newer": {&follows{shows{pod: podOf("u", "11")}}, NewWriteLimiter(0), "10", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &server{answer: podOf("u", "10")}
 			api := NewAPI(s, nil, withoutManagers, func() time.Time { return noon })
-			api.Flow, api.Own.Cache = tt.flow, tt.cache
+			api.Limit, api.Own.Cache = tt.flow, tt.cache
 			w := api.For("owner")
 			if _, err := Patch(t.Context(), w, podOf("u", "9"), []byte(`{}`), ""); err != nil {
 				t.Fatal(err)

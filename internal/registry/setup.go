@@ -53,8 +53,8 @@ type Environment struct {
 	Watches *watches.Watches
 	// Pulse monitors whether the controllers work.
 	Pulse *reconcile.Pulse
-	// Flow limits the tasks that controllers have in progress.
-	Flow *reconcile.Flow
+	// Flow bounds the tasks that controllers have in progress.
+	Flow *reconcile.WriteLimiter
 	// Index finds the pods of an owner.
 	Index *podindex.Index
 	// Resizes reports whether the gate is enabled and the API server has the subresource pods/resize.
@@ -74,7 +74,7 @@ func (e *Environment) controller(name string) reconcile.Options {
 		Workers:     *e.Workers[name],
 		RateLimiter: e.Limiter,
 		Pods:        e.Index,
-		Flow:        e.Flow,
+		Limit:       e.Flow,
 		Guard:       e.guard(),
 		Pulse:       e.Pulse,
 	}
@@ -331,7 +331,8 @@ func (e *Environment) budgetOptions() (options podunavailablebudget.Options, err
 	return options, err
 }
 
-// podUnavailableBudgets watches budgets, and those of Kubernetes, on every replica and adds the controller that counts their pods.
+// podUnavailableBudgets watches budgets, and those of Kubernetes, on every replica and adds the controller
+// that counts their pods.
 func podUnavailableBudgets(ctx context.Context, e *Environment) error {
 	if err := e.Budgets.Follow(ctx, e.Manager); err != nil {
 		return err

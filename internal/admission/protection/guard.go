@@ -23,12 +23,12 @@ type Guard struct {
 	// DeletionProtectionForCRDCascadingGate.
 	on, definitions bool
 	counter         *counter
-	teller          *Teller
+	teller          *Reporter
 }
 
 // New returns a Guard that lists with a client, which may be one for any group, and reports rejections to
 // teller.
-func New(gates *features.Gates, client rest.Interface, teller *Teller) *Guard {
+func New(gates *features.Gates, client rest.Interface, teller *Reporter) *Guard {
 	return &Guard{
 		on:          gates.Enabled(features.ResourcesDeletionProtection),
 		definitions: gates.Enabled(features.DeletionProtectionForCRDCascadingGate),

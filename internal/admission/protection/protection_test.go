@@ -433,7 +433,7 @@ func TestRefusedDisruptionsAreCounted(t *testing.T) {
 }
 
 // counts are the values of the counters.
-func counts(t *testing.T, teller *Teller) map[string]float64 {
+func counts(t *testing.T, teller *Reporter) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	for _, c := range teller.Metrics() {

@@ -26,9 +26,9 @@ const (
 	mostSeries    = 1000
 )
 
-// Teller reports what was rejected: by counters (DP-040, PUB-112), the protection log (DP-041, PUB-093), and
-// an event on namespaced objects.
-type Teller struct {
+// Reporter reports what was rejected: by counters (DP-040, PUB-112), the protection log (DP-041, PUB-093),
+// and an event on namespaced objects.
+type Reporter struct {
 	recorder                          reconcile.Recorder
 	lines                             *protectionlog.Log
 	log                               logr.Logger
@@ -41,8 +41,8 @@ type Teller struct {
 // NewTeller returns a teller.
 func NewTeller(
 	recorder reconcile.Recorder, lines *protectionlog.Log, log logr.Logger, now func() time.Time,
-) *Teller {
-	return &Teller{
+) *Reporter {
+	return &Reporter{
 		recorder:   recorder,
 		lines:      lines,
 		log:        log,
@@ -62,11 +62,11 @@ func NewTeller(
 }
 
 // Metrics returns the counters.
-func (t *Teller) Metrics() []prometheus.Collector {
+func (t *Reporter) Metrics() []prometheus.Collector {
 	return []prometheus.Collector{t.namespaces, t.definitions, t.workload, t.budgets, t.passed}
 }
 
-func (t *Teller) tell(kind Kind, request *admission.Request, o *object, why string) {
+func (t *Reporter) tell(kind Kind, request *admission.Request, o *object, why string) {
 	user, meta := request.UserInfo.Username, &o.Metadata
 	switch {
 	case kind.Name == "Namespace":
@@ -98,18 +98,18 @@ func (t *Teller) tell(kind Kind, request *admission.Request, o *object, why stri
 }
 
 // Disruption reports a disruption of a pod that a budget rejected.
-func (t *Teller) Disruption(d *pod.Disruption, why string) {
+func (t *Reporter) Disruption(d *pod.Disruption, why string) {
 	t.disruption(d, t.budgets, "PubPreventPodDeletion", "PodUnavailableBudget",
 		fmt.Sprintf("PodUnavailableBudget prevents pod deletion (%s by %s): %s", d.By, d.User, why))
 }
 
 // Passed reports a deletion by the cluster itself that a budget would have rejected (PUB-094).
-func (t *Teller) Passed(d *pod.Disruption, why string) {
+func (t *Reporter) Passed(d *pod.Disruption, why string) {
 	t.disruption(d, t.passed, "PubPassedPodDeletion", "PodUnavailableBudgetPassed",
 		fmt.Sprintf("PodUnavailableBudget does not hold a deletion by %s: %s", d.User, why))
 }
 
-func (t *Teller) disruption(d *pod.Disruption, counted *counters, reason, event, message string) {
+func (t *Reporter) disruption(d *pod.Disruption, counted *counters, reason, event, message string) {
 	owner, about := metav1.GetControllerOfNoCopy(d.Pod), "unknown_"+d.Pod.Namespace+"_"+d.Pod.Name
 	if owner != nil {
 		about = owner.Kind + "_" + d.Pod.Namespace + "_" + owner.Name
@@ -131,7 +131,7 @@ func (t *Teller) disruption(d *pod.Disruption, counted *counters, reason, event,
 	})
 }
 
-func (t *Teller) write(line protectionlog.Line) {
+func (t *Reporter) write(line protectionlog.Line) {
 	line.Time = t.now()
 	if err := t.lines.Write(line); err != nil {
 		t.log.Error(err, "The protection log cannot be written")

@@ -105,18 +105,18 @@ func Make(s Snapshot) *Plan {
 func (p *planner) make() {
 	selector, err := metav1.LabelSelectorAsSelector(p.set.Spec.Selector)
 	if err != nil {
-		p.stand(fmt.Errorf("spec.selector: %w", err))
+		p.blockOnInvalidSpec(fmt.Errorf("spec.selector: %w", err))
 		return
 	}
 
 	p.selector = selector
 	if err := p.core.DetermineRevisions(); err != nil {
-		p.stand(err)
+		p.blockOnInvalidSpec(err)
 		return
 	}
 	if p.set.DeletionTimestamp == nil &&
 		(!selector.Matches(labels.Set(p.set.Spec.Template.Labels)) || inplace.Selects(selector) != "") {
-		p.stand(fmt.Errorf(
+		p.blockOnInvalidSpec(fmt.Errorf(
 			"spec.selector %s does not match the labels of spec.template.metadata, or asks for labels that controllers change: "+
 				"pods would be made without end; correct the labels", selector))
 		return
@@ -148,8 +148,9 @@ func (p *planner) make() {
 	p.prune()
 }
 
-// stand leaves everything as it is, because the spec cannot be used. The revisions in the status stay, too.
-func (p *planner) stand(err error) {
+// blockOnInvalidSpec leaves everything as it is, because the spec cannot be used. The revisions in the status
+// stay, too.
+func (p *planner) blockOnInvalidSpec(err error) {
 	p.out.UpdateError, p.out.NewRevision, p.out.Renumber, p.core.Update = err.Error(), nil, nil, nil
 	p.out.UpdateRevision, p.out.CurrentRevision = p.set.Status.UpdateRevision, p.set.Status.CurrentRevision
 	p.out.CollisionCount = p.set.Status.CollisionCount

@@ -136,7 +136,7 @@ func Make(s Snapshot) *Plan {
 	}
 	p.core.Images = p.imagesToPull
 	if err := p.make(); err != nil {
-		p.stand(err)
+		p.blockOnInvalidSpec(err)
 	}
 	p.status()
 	p.core.Conclude()
@@ -197,8 +197,9 @@ func (p *planner) make() (err error) {
 	return nil
 }
 
-// stand leaves everything as it is, because the spec cannot be used. The revisions in the status stay, too.
-func (p *planner) stand(err error) {
+// blockOnInvalidSpec leaves everything as it is, because the spec cannot be used. The revisions in the status
+// stay, too.
+func (p *planner) blockOnInvalidSpec(err error) {
 	p.out.UpdateError, p.out.NewRevision, p.out.Renumber, p.core.Update, p.out.Create =
 		err.Error(), nil, nil, nil, nil
 	observed := len(p.core.Members) > 0

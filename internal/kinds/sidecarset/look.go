@@ -33,15 +33,15 @@ type PodState struct {
 // PodInspector looks at pods as plans for a SidecarSet do.
 type PodInspector struct{ planner planner }
 
-// NewLooker returns a PodInspector that uses everything in the snapshot except its pods.
-func NewLooker(s Snapshot) *PodInspector {
+// NewPodInspector returns a PodInspector that uses everything in the snapshot except its pods.
+func NewPodInspector(s Snapshot) *PodInspector {
 	l := &PodInspector{planner{in: s}}
 	l.planner.prepare()
 	return l
 }
 
-// Look returns the state of an active pod that lists the SidecarSet.
-func (l *PodInspector) Look(pod *corev1.Pod) PodState {
+// Inspect returns the state of an active pod that lists the SidecarSet.
+func (l *PodInspector) Inspect(pod *corev1.Pod) PodState {
 	info := l.planner.examine(pod)
 	return PodState{Pod: pod, Hash: info.record.Hash, Matched: info.matched, Updated: info.updated,
 		Upgradable: info.upgradable, Underway: info.underway, Ready: info.ready, Available: info.available(),

@@ -57,7 +57,7 @@ type reconciler struct {
 	client client.Client
 	// live reads from the API server.
 	live     client.Reader
-	own      *reconcile.Own
+	own      *reconcile.OwnWrites
 	clock    clock.WithDelayedExecution
 	readings *readings
 	restarts *restarter
@@ -69,7 +69,7 @@ func newReconciler(c client.Client, live client.Reader, options Options) *reconc
 		Options:  options,
 		client:   c,
 		live:     live,
-		own:      &reconcile.Own{Cache: c, Live: live},
+		own:      &reconcile.OwnWrites{Cache: c, Live: live},
 		clock:    clock.RealClock{},
 		readings: newReadings(),
 		reports: prometheus.NewCounterVec(prometheus.CounterOpts{

@@ -373,7 +373,7 @@ func (d *delays) AddAfter(item reconcile.Request, after time.Duration) { d.after
 // ND-088, ND-090: an event waits for others of its pod for a second; pods that existed at the start do not
 // count as new.
 func TestEventsAreCoalesced(t *testing.T) {
-	h := (&reconciler{own: &own.Own{}, readings: newReadings(), Options: Options{EnvFromMetadata: true}}).handler()
+	h := (&reconciler{own: &own.OwnWrites{}, readings: newReadings(), Options: Options{EnvFromMetadata: true}}).handler()
 	q := &delays{after: map[string]time.Duration{}}
 	named := func(name string) func(*corev1.Pod) { return func(p *corev1.Pod) { p.Name = name } }
 	h.Create(t.Context(), event.CreateEvent{Object: pod("a", named("new"))}, q)

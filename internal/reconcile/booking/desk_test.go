@@ -35,7 +35,7 @@ func TestRequestsShareWrites(t *testing.T) {
 		d.holding(t, object, func() {
 			for i := range 600 {
 				all.Go(func() {
-					if err := d.Do(t.Context(), object, book(fmt.Sprint(i))); err != nil {
+					if err := d.Decide(t.Context(), object, book(fmt.Sprint(i))); err != nil {
 						t.Error(err)
 					}
 				})
@@ -65,7 +65,7 @@ func TestTwoReplicasSellNoSeatTwice(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 200 {
 		all.Go(func() {
-			switch err := desks[i%2].Do(t.Context(), object, book(fmt.Sprint(i))); {
+			switch err := desks[i%2].Decide(t.Context(), object, book(fmt.Sprint(i))); {
 			case err == nil:
 				sold.Add(1)
 			case !errors.Is(err, errSoldOut):
@@ -88,21 +88,21 @@ func TestAfterAConflictALiveReadFollows(t *testing.T) {
 		d, object := s.behind()
 		s.change(func(status *ShowStatus) { status.Free = 2 }) // by another replica
 		begin := time.Now()
-		if err := d.Do(t.Context(), object, book("a")); err != nil {
+		if err := d.Decide(t.Context(), object, book("a")); err != nil {
 			t.Fatal(err)
 		}
 		s.expect("after a conflict", 1, 2)
 		if waited := time.Since(begin); waited != 100*time.Millisecond {
 			t.Errorf("waited %s", waited)
 		}
-		if err := d.Do(t.Context(), object, book("b")); err != nil {
+		if err := d.Decide(t.Context(), object, book("b")); err != nil {
 			t.Fatal(err)
 		}
 		s.expect("what was written here is newer than the cache", 0, 1)
 		s.change(func(status *ShowStatus) { status.Free = 1 })
 		seen := s.stored()
 		d.options.Cached = func(types.NamespacedName) *Show { return seen }
-		if err := d.Do(t.Context(), object, book("c")); err != nil {
+		if err := d.Decide(t.Context(), object, book("c")); err != nil {
 			t.Fatal(err)
 		}
 		s.expect("the cache is newer", 0, 1)
@@ -126,7 +126,7 @@ func TestAWriteWhoseAnswerWasLostBooksOnce(t *testing.T) {
 			}
 			return nil
 		}
-		if err := d.Do(t.Context(), object, book("a")); err != nil || s.stored().Status.Free != 2 {
+		if err := d.Decide(t.Context(), object, book("a")); err != nil || s.stored().Status.Free != 2 {
 			t.Errorf("%v, %+v", err, s.stored().Status)
 		}
 		s.expect("found", 1, 1)
@@ -151,7 +151,7 @@ func TestRefusalsOnWhatIsNotWritten(t *testing.T) {
 		d.holding(t, object, func() {
 			for _, name := range []string{"a", "b"} {
 				all.Go(func() {
-					if err := d.Do(t.Context(), object, book(name)); err != nil {
+					if err := d.Decide(t.Context(), object, book(name)); err != nil {
 						t.Error(err)
 					}
 				})
@@ -172,7 +172,7 @@ func TestWhatCannotBeWrittenIsAnErrorAfterTheLastAttempt(t *testing.T) {
 		d, object := s.behind()
 		s.before = func(int) error { return conflict() }
 		begin := time.Now()
-		if err := d.Do(t.Context(), object, book("a")); !errors.Is(err, ErrNotBooked) || !apierrors.IsConflict(err) ||
+		if err := d.Decide(t.Context(), object, book("a")); !errors.Is(err, ErrNotBooked) || !apierrors.IsConflict(err) ||
 			time.Since(begin) != 700*time.Millisecond {
 			t.Errorf("%v in %s", err, time.Since(begin))
 		}
@@ -180,13 +180,13 @@ func TestWhatCannotBeWrittenIsAnErrorAfterTheLastAttempt(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		begin = time.Now()
-		if err := d.Do(ctx, object, book("a")); !errors.Is(err, ErrNotBooked) || !errors.Is(err, context.DeadlineExceeded) ||
+		if err := d.Decide(ctx, object, book("a")); !errors.Is(err, ErrNotBooked) || !errors.Is(err, context.DeadlineExceeded) ||
 			time.Since(begin) != 50*time.Millisecond {
 			t.Errorf("%v in %s", err, time.Since(begin))
 		}
 		s.expect("one attempt", 1, 1)
 		s.before = nil
-		if err := d.Do(t.Context(), object, book("a")); err != nil {
+		if err := d.Decide(t.Context(), object, book("a")); err != nil {
 			t.Error(err)
 		}
 		s.expect("in doubt", 1, 1)
@@ -199,13 +199,13 @@ func TestRefusalsAreFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, show(0))
 		d, object := s.behind()
-		if err := d.Do(t.Context(), object, book("a")); !errors.Is(err, errSoldOut) {
+		if err := d.Decide(t.Context(), object, book("a")); !errors.Is(err, errSoldOut) {
 			t.Error(err)
 		}
 		s.expect("read", 1, 0)
 		s.change(func(status *ShowStatus) { status.Free = 1 })
 		time.Sleep(time.Second)
-		if err := d.Do(t.Context(), object, book("a")); err != nil {
+		if err := d.Decide(t.Context(), object, book("a")); err != nil {
 			t.Error(err)
 		}
 		s.expect("freed by another replica", 1, 1)
@@ -214,7 +214,7 @@ func TestRefusalsAreFresh(t *testing.T) {
 		if _, err := d.WriteStatus(t.Context(), object, func(newest *Show) ([]byte, error) {
 			for range 20 {
 				all.Go(func() {
-					if err := d.Do(t.Context(), object, book("b")); !errors.Is(err, errSoldOut) {
+					if err := d.Decide(t.Context(), object, book("b")); !errors.Is(err, errSoldOut) {
 						t.Error(err)
 					}
 				})
@@ -227,7 +227,7 @@ func TestRefusalsAreFresh(t *testing.T) {
 		}
 		all.Wait()
 		s.expect("what was written after they came is new enough", 0, 1)
-		if err := d.Do(t.Context(), object, func(*sale, time.Duration) error { return ErrStale }); !errors.Is(err, ErrStale) {
+		if err := d.Decide(t.Context(), object, func(*sale, time.Duration) error { return ErrStale }); !errors.Is(err, ErrStale) {
 			t.Error(err)
 		}
 	})
@@ -238,30 +238,30 @@ func TestOnlyChangesAreWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, show(3))
 		d, object := s.behind()
-		if err := d.Do(t.Context(), object, book("a")); err != nil {
+		if err := d.Decide(t.Context(), object, book("a")); err != nil {
 			t.Fatal(err)
 		}
 		s.expect("booked", 0, 1)
 		refused := errors.New("never")
 		refuse := func(*sale, time.Duration) error { return refused }
 		for _, decide := range []func(*sale, time.Duration) error{book("a"), func(*sale, time.Duration) error { return nil }} {
-			if err := d.Do(t.Context(), object, decide); err != nil {
+			if err := d.Decide(t.Context(), object, decide); err != nil {
 				t.Error(err)
 			}
 		}
-		if err := d.Do(t.Context(), object, refuse); !errors.Is(err, refused) {
+		if err := d.Decide(t.Context(), object, refuse); !errors.Is(err, refused) {
 			t.Error(err)
 		}
 		s.expect("nothing to write", 0, 0)
 		var all sync.WaitGroup
 		d.holding(t, object, func() {
 			all.Go(func() {
-				if err := d.Do(t.Context(), object, refuse); !errors.Is(err, refused) {
+				if err := d.Decide(t.Context(), object, refuse); !errors.Is(err, refused) {
 					t.Error(err)
 				}
 			})
 			all.Go(func() {
-				if err := d.Do(t.Context(), object, book("b")); err != nil {
+				if err := d.Decide(t.Context(), object, book("b")); err != nil {
 					t.Error(err)
 				}
 			})
@@ -275,7 +275,7 @@ func TestOnlyChangesAreWritten(t *testing.T) {
 }
 
 // holding begins requests while the lock is held, so that they wait together. It is called in a bubble.
-func (d *Desk[T, P, D]) holding(t *testing.T, object P, begin func()) {
+func (d *StatusBatcher[T, P, D]) holding(t *testing.T, object P, begin func()) {
 	t.Helper()
 	if _, err := d.WriteStatus(t.Context(), object, func(P) ([]byte, error) {
 		begin()
@@ -305,7 +305,7 @@ func TestWhoGoesAwayLeavesTheOthers(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			all.Go(func() {
 				defer cancel()
-				if err := d.Do(ctx, object, book("short")); !errors.Is(err, context.DeadlineExceeded) {
+				if err := d.Decide(ctx, object, book("short")); !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
 				}
 			})
@@ -316,7 +316,7 @@ func TestWhoGoesAwayLeavesTheOthers(t *testing.T) {
 			short(50 * time.Millisecond)
 			for i := range 2 {
 				all.Go(func() {
-					if err := d.Do(t.Context(), object, book(fmt.Sprint(i))); err != nil {
+					if err := d.Decide(t.Context(), object, book(fmt.Sprint(i))); err != nil {
 						t.Error(err)
 					}
 				})
@@ -328,7 +328,7 @@ func TestWhoGoesAwayLeavesTheOthers(t *testing.T) {
 		failing.Store(true)
 		d.holding(t, object, func() {
 			all.Go(func() {
-				if err := d.Do(t.Context(), object, book("2")); err != nil {
+				if err := d.Decide(t.Context(), object, book("2")); err != nil {
 					t.Error(err)
 				}
 			})
@@ -354,7 +354,7 @@ func TestNoDecisionAfterTheEnd(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%20)*100*time.Microsecond)
 			defer cancel()
 			decisions, returned := 0, atomic.Bool{}
-			_ = d.Do(ctx, object, func(draft *sale, age time.Duration) error {
+			_ = d.Decide(ctx, object, func(draft *sale, age time.Duration) error {
 				decisions++
 				if returned.Load() {
 					t.Error("somebody decides about a request that has ended")
@@ -388,13 +388,13 @@ func TestDraftsOfEndedRequests(t *testing.T) {
 		var all sync.WaitGroup
 		if _, err := d.WriteStatus(t.Context(), object, func(newest *Show) ([]byte, error) {
 			all.Go(func() {
-				if err := d.Do(ctx, object, book("a")); !errors.Is(err, context.Canceled) {
+				if err := d.Decide(ctx, object, book("a")); !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
 			})
 			synctest.Wait() // it has the lock next, and decides for both
 			all.Go(func() {
-				if err := d.Do(t.Context(), object, book("b")); err != nil {
+				if err := d.Decide(t.Context(), object, book("b")); err != nil {
 					t.Error(err)
 				}
 			})

@@ -22,7 +22,7 @@ func TestTooManyWait(t *testing.T) {
 		var all sync.WaitGroup
 		waits := func(ctx context.Context, want error) {
 			all.Go(func() {
-				if err := d.Do(ctx, object, book(fmt.Sprint(want))); !errors.Is(err, want) {
+				if err := d.Decide(ctx, object, book(fmt.Sprint(want))); !errors.Is(err, want) {
 					t.Error(err)
 				}
 			})
@@ -34,7 +34,7 @@ func TestTooManyWait(t *testing.T) {
 			defer cancel()
 			waits(short, context.DeadlineExceeded)
 			begin := time.Now()
-			if err := d.Do(t.Context(), object, book("busy")); !errors.Is(err, ErrBusy) || time.Since(begin) != 0 {
+			if err := d.Decide(t.Context(), object, book("busy")); !errors.Is(err, ErrBusy) || time.Since(begin) != 0 {
 				t.Error(err)
 			}
 			time.Sleep(time.Second)
@@ -43,7 +43,7 @@ func TestTooManyWait(t *testing.T) {
 		})
 		all.Wait()
 		s.expect("two together", 0, 1)
-		if err := d.Do(t.Context(), object, book("late")); err != nil {
+		if err := d.Decide(t.Context(), object, book("late")); err != nil {
 			t.Error(err)
 		}
 		if seats := s.stored().Status.Seats; len(seats) != 2 || !seats["late"] {
@@ -61,7 +61,7 @@ func TestTooManyWait(t *testing.T) {
 		})
 		all.Wait()
 		s.before, d.options.Waiting = nil, 2
-		if err := d.Do(t.Context(), object, book("last")); err != nil {
+		if err := d.Decide(t.Context(), object, book("last")); err != nil {
 			t.Error(err)
 		}
 	})
@@ -77,30 +77,30 @@ func TestAPanicFailsItsOwnRequestAndBatch(t *testing.T) {
 		d.holding(t, object, func() {
 			all.Go(func() {
 				defer func() { _ = recover() }()
-				_ = d.Do(t.Context(), object, func(*sale, time.Duration) error { panic("odd") })
+				_ = d.Decide(t.Context(), object, func(*sale, time.Duration) error { panic("odd") })
 				t.Error("no panic")
 			})
 			synctest.Wait()
 			all.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				if err := d.Do(ctx, object, book("beside")); !errors.Is(err, ErrNotBooked) || ctx.Err() != nil {
+				if err := d.Decide(ctx, object, book("beside")); !errors.Is(err, ErrNotBooked) || ctx.Err() != nil {
 					t.Error(err)
 				}
 			})
 		})
 		all.Wait()
-		if err := d.Do(t.Context(), object, book("later")); err != nil || time.Since(begin) != 0 {
+		if err := d.Decide(t.Context(), object, book("later")); err != nil || time.Since(begin) != 0 {
 			t.Error(err)
 		}
 	})
 }
 
 // remembers are the objects of which something is.
-func (d *Desk[T, P, D]) remembers() int {
+func (d *StatusBatcher[T, P, D]) remembers() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return len(d.rooms)
+	return len(d.queues)
 }
 
 // Nothing is kept of objects that are gone, and what was kept is not used for another one of the same name.
@@ -108,17 +108,17 @@ func TestWhatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, show(10))
 		d, object := s.behind()
-		if err := d.Do(t.Context(), object, book("a")); err != nil || d.remembers() != 1 {
+		if err := d.Decide(t.Context(), object, book("a")); err != nil || d.remembers() != 1 {
 			t.Fatal(err)
 		}
 		if err := s.Delete(t.Context(), s.stored()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		if err := d.Do(t.Context(), object, func(*sale, time.Duration) error { return ErrStale }); !errors.Is(err, ErrGone) || d.remembers() != 0 {
+		if err := d.Decide(t.Context(), object, func(*sale, time.Duration) error { return ErrStale }); !errors.Is(err, ErrGone) || d.remembers() != 0 {
 			t.Error(err, d.remembers())
 		}
-		if err := d.Do(t.Context(), object, book("b")); !errors.Is(err, ErrGone) || d.remembers() != 0 {
+		if err := d.Decide(t.Context(), object, book("b")); !errors.Is(err, ErrGone) || d.remembers() != 0 {
 			t.Error(err, d.remembers())
 		}
 		if _, err := d.WriteStatus(t.Context(), object, counting(1)); err == nil || d.remembers() != 0 {
@@ -129,12 +129,12 @@ func TestWhatIsGone(t *testing.T) {
 		if err := s.Create(t.Context(), again); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.Do(t.Context(), object, book("b")); !errors.Is(err, ErrGone) || d.remembers() != 0 {
+		if err := d.Decide(t.Context(), object, book("b")); !errors.Is(err, ErrGone) || d.remembers() != 0 {
 			t.Error(err, d.remembers())
 		}
 		s.reads, s.sends = 0, 0
 		for _, name := range []string{"c", "d"} {
-			if err := d.Do(t.Context(), s.stored(), book(name)); err != nil || d.remembers() != 1 {
+			if err := d.Decide(t.Context(), s.stored(), book(name)); err != nil || d.remembers() != 1 {
 				t.Error(err, d.remembers())
 			}
 		}
@@ -154,7 +154,7 @@ func TestNothingToRemember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, show(0))
 		d, object := s.behind()
-		if err := d.Do(t.Context(), object, func(*sale, time.Duration) error { return errSoldOut }); !errors.Is(err, errSoldOut) ||
+		if err := d.Decide(t.Context(), object, func(*sale, time.Duration) error { return errSoldOut }); !errors.Is(err, errSoldOut) ||
 			d.remembers() != 0 {
 			t.Error(err, d.remembers())
 		}
@@ -176,7 +176,7 @@ func TestNothingToRemember(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // there is no second attempt
 		defer cancel()
-		if err := d.Do(ctx, object, func(s *sale, _ time.Duration) error { s.sold["a"] = true; return nil }); !errors.Is(err, ErrNotBooked) ||
+		if err := d.Decide(ctx, object, func(s *sale, _ time.Duration) error { s.sold["a"] = true; return nil }); !errors.Is(err, ErrNotBooked) ||
 			d.remembers() != 0 {
 			t.Error(err, d.remembers())
 		}
@@ -191,7 +191,7 @@ func TestReadsThatFail(t *testing.T) {
 		d.options.Cached = func(types.NamespacedName) *Show { return nil }
 		failed := errors.New("no answer")
 		d.options.Live = unreadable{s, failed}
-		if err := d.Do(t.Context(), object, book("a")); !errors.Is(err, ErrNotBooked) || !errors.Is(err, failed) || d.remembers() != 0 {
+		if err := d.Decide(t.Context(), object, book("a")); !errors.Is(err, ErrNotBooked) || !errors.Is(err, failed) || d.remembers() != 0 {
 			t.Error(err)
 		}
 	})
@@ -203,7 +203,7 @@ func TestWhatIsGoing(t *testing.T) {
 	going.DeletionTimestamp, going.Finalizers = new(metav1.Now()), []string{"x/y"}
 	s := serve(t, going)
 	d, object := s.behind()
-	if err := d.Do(t.Context(), object, book("a")); !errors.Is(err, ErrGone) {
+	if err := d.Decide(t.Context(), object, book("a")); !errors.Is(err, ErrGone) {
 		t.Error(err)
 	}
 	s.expect("nothing", 0, 0)

@@ -74,7 +74,7 @@ func book(name string) func(*sale, time.Duration) error {
 	}
 }
 
-type shows = Desk[Show, *Show, *sale]
+type shows = StatusBatcher[Show, *Show, *sale]
 
 // server is an API server with one Show, in memory.
 type server struct {

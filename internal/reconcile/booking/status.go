@@ -17,11 +17,11 @@ const statusAttempts = 4
 // that decide returns, which must be guarded by that version; nil writes nothing. After a conflict it reads
 // the object from the API server and calls decide again. An error of decide ends it. WriteStatus returns the
 // answer of the API server, nil if nothing was written. The next booking is based on that answer.
-func (d *Desk[T, P, D]) WriteStatus(
+func (d *StatusBatcher[T, P, D]) WriteStatus(
 	ctx context.Context, object P, decide func(newest P) ([]byte, error),
 ) (P, error) {
-	r := d.enter(object.GetUID())
-	defer d.leave(object.GetUID(), r)
+	r := d.acquire(object.GetUID())
+	defer d.release(object.GetUID(), r)
 	select {
 	case r.lock <- struct{}{}:
 	case <-ctx.Done():

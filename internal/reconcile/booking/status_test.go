@@ -32,7 +32,7 @@ func TestTheControllerTakesItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := serve(t, show(10))
 		d, object := s.behind()
-		if err := d.Do(t.Context(), object, book("a")); err != nil {
+		if err := d.Decide(t.Context(), object, book("a")); err != nil {
 			t.Fatal(err)
 		}
 		var all sync.WaitGroup
@@ -43,7 +43,7 @@ func TestTheControllerTakesItsTurn(t *testing.T) {
 				free = append(free, newest.Status.Free)
 				before := s.sends
 				all.Go(func() {
-					if err := d.Do(t.Context(), object, book("b")); err != nil {
+					if err := d.Decide(t.Context(), object, book("b")); err != nil {
 						t.Error(err)
 					}
 				})
@@ -114,7 +114,7 @@ func TestWritesOfTheControllerThatEnd(t *testing.T) {
 	}
 }
 
-func (d *Desk[T, P, D]) waits(ctx context.Context, object P) ([]byte, error) {
+func (d *StatusBatcher[T, P, D]) waits(ctx context.Context, object P) ([]byte, error) {
 	_, err := d.WriteStatus(ctx, object, func(P) ([]byte, error) { return nil, nil })
 	return nil, err
 }

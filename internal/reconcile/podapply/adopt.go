@@ -72,10 +72,10 @@ func (a *Execution) Lives(ctx context.Context) error {
 	return a.ownerErr
 }
 
-// taken reports whether an existing pod with the name of a pod to be created belongs to the owner: an answer
-// was lost, or a former manager created the pod. The next plan includes the pod that was read, whoever owns
-// it.
-func (a *Execution) taken(ctx context.Context, name string) bool {
+// ownsExisting reports whether an existing pod with the name of a pod to be created belongs to the owner: an
+// answer was lost, or a former manager created the pod. The next plan includes the pod that was read, whoever
+// owns it.
+func (a *Execution) ownsExisting(ctx context.Context, name string) bool {
 	pod := &corev1.Pod{}
 	if err := a.Read(ctx, types.NamespacedName{
 		Namespace: a.owner.GetNamespace(), Name: name,

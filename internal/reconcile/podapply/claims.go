@@ -73,9 +73,9 @@ func (a *Execution) Control(
 	return nil
 }
 
-// stays makes sure that a claim that a new pod takes over will not be deleted. A former manager may have
-// handed it to the earlier pod of that name, with which it goes. Other owners do not matter.
-func (a *Execution) stays(ctx context.Context, name, pod string) error {
+// checkClaimStays makes sure that a claim that a new pod takes over will not be deleted. A former manager may
+// have handed it to the earlier pod of that name, with which it goes. Other owners do not matter.
+func (a *Execution) checkClaimStays(ctx context.Context, name, pod string) error {
 	claim := &corev1.PersistentVolumeClaim{}
 	if err := a.Read(ctx, types.NamespacedName{
 		Namespace: a.owner.GetNamespace(), Name: name,
@@ -94,9 +94,9 @@ func (a *Execution) stays(ctx context.Context, name, pod string) error {
 	return nil
 }
 
-// keeps makes sure that no claim that is to be kept is deleted with the pod: a former manager may have handed
-// it over, and the caches of claims lag on their own.
-func (a *Execution) keeps(ctx context.Context, v *podplan.Verdict) error {
+// checkClaimsKept makes sure that no claim that is to be kept is deleted with the pod: a former manager may
+// have handed it over, and the caches of claims lag on their own.
+func (a *Execution) checkClaimsKept(ctx context.Context, v *podplan.Verdict) error {
 	for _, name := range v.Kept {
 		claim := &corev1.PersistentVolumeClaim{}
 		err := a.Read(ctx, types.NamespacedName{Namespace: v.Pod.Namespace, Name: name}, claim)
@@ -130,7 +130,7 @@ func (a *Execution) createClaims(ctx context.Context, creation podplan.Creation,
 		case err == nil:
 		case apierrors.IsAlreadyExists(err):
 			if look {
-				errs[i] = a.stays(ctx, claim.Name, creation.Name)
+				errs[i] = a.checkClaimStays(ctx, claim.Name, creation.Name)
 			}
 		case reconcile.IsNamespaceTerminating(err):
 			return reconcile.ErrStalePlan

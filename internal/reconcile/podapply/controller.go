@@ -21,8 +21,8 @@ type Plan interface {
 }
 
 // Kind is what a kind of workloads does its own way; [Controller] does everything else. O is a pointer to the
-// type of its objects, P a pointer to the type of its plans, and M what it keeps of an object from one pass to
-// the next.
+// type of its objects, P a pointer to the type of its plans, and M what it keeps of an object from one pass
+// to the next.
 type Kind[O reconcile.Object, P Plan, M any] interface {
 	// Plan reads what the object owns, and decides what to do about it. It must call [Memory.HoldBack] with
 	// the snapshot. The session has no plan yet.
@@ -130,8 +130,8 @@ func (c *Controller[O, P, M]) Run(
 	return plan, outcome, err
 }
 
-// Loop returns the reconciler of the controller of that name, which meters the passes. limiter is the back-off
-// of objects that fail; nil means the library's.
+// Loop returns the reconciler of the controller of that name, which meters the passes. limiter is the
+// back-off of objects that fail; nil means the library's.
 func (c *Controller[O, P, M]) Loop(
 	name string, limiter workqueue.TypedRateLimiter[ctrl.Request],
 ) (*reconcile.Loop, error) {
@@ -139,13 +139,13 @@ func (c *Controller[O, P, M]) Loop(
 	loop := reconcile.Loop{
 		Now:   c.API.Now,
 		Owner: reconcile.UIDs[O](c.API),
-		Pass: func(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+		Pass: func(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Outcome, error) {
 			if owner == "" {
-				return reconcile.Done{}, nil
+				return reconcile.Outcome{}, nil
 			}
 			plan, outcome, err := c.Run(ctx, name, owner)
 			if plan == *new(P) {
-				return reconcile.Done{}, err
+				return reconcile.Outcome{}, err
 			}
 			meters.Observe(name, plan.Shared(), outcome)
 			return outcome.Loop(plan.Shared()), err

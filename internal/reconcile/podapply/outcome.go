@@ -15,8 +15,9 @@ type Outcome struct {
 	Planning time.Duration
 	// After is when to requeue although no event arrives; 0 means not at all.
 	After time.Duration
-	// Tell is when to requeue only to report what has not changed; 0 means not at all (IPU-326, OPS-099).
-	Tell time.Duration
+	// ReportAfter is when to requeue only to report what has not changed; 0 means not at all (IPU-326,
+	// OPS-099).
+	ReportAfter time.Duration
 	// Unfinished is true if there is more to be written at once.
 	Unfinished bool
 	// Done are the verdicts that were carried out, and Created is how many pods were created.
@@ -26,12 +27,12 @@ type Outcome struct {
 
 // Loop returns the outcome, together with the plan that was carried out, in the form that the controller's
 // loop expects.
-func (o Outcome) Loop(plan *podplan.Plan) reconcile.Done {
-	reconcile.MinRequeue(&o.After, o.Tell)
-	return reconcile.Done{
-		After: o.After, Planning: o.Planning, More: o.Unfinished,
+func (o Outcome) Loop(plan *podplan.Plan) reconcile.Outcome {
+	reconcile.MinRequeue(&o.After, o.ReportAfter)
+	return reconcile.Outcome{
+		After: o.After, Planning: o.Planning, Unfinished: o.Unfinished,
 		Headline: plan.Headline(), Record: plan.Record,
-		Held: plan.HeldByBudget, Progress: o.Created > 0 || len(o.Done) > 0,
+		HeldByBudget: plan.HeldByBudget, Progress: o.Created > 0 || len(o.Done) > 0,
 	}
 }
 
@@ -55,7 +56,7 @@ func (m *Memory) Finish(
 
 	after, tell := m.conclude(a, result, progress)
 	reconcile.MinRequeue(&o.After, after)
-	o.Tell = tell
+	o.ReportAfter = tell
 
 	after, err := status()
 	reconcile.MinRequeue(&o.After, after)

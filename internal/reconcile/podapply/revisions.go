@@ -99,10 +99,10 @@ func revisionName(owner client.Object, label string) string {
 	return revision.Name(owner.GetName(), label) // the label is the short hash
 }
 
-// missing makes sure that the API server has no revision of that name, although the cache has none: pods are
-// recreated because of it, and the caches of revisions and of pods lag independently, above all when one
-// manager takes over from another.
-func (a *Execution) missing(ctx context.Context, label string) error {
+// ensureRevisionAbsent makes sure that the API server has no revision of that name, although the cache has
+// none: pods are recreated because of it, and the caches of revisions and of pods lag independently, above
+// all when one manager takes over from another.
+func (a *Execution) ensureRevisionAbsent(ctx context.Context, label string) error {
 	if label == "" {
 		return nil
 	}

@@ -19,7 +19,7 @@ func TestRevisionOfALongNameThatTheCacheLacks(t *testing.T) {
 	cluster, asked := simulation.New(1), ""
 	cluster.Answer = func(r *simulation.Request) error { asked = r.Key.Name; return nil }
 	a := NewExecution(cluster.API(), nil, owner, nil, &podplan.Plan{})
-	if err := a.missing(t.Context(), "7d9f44cb88"); err != nil || asked != revision.Name(owner.Name, "7d9f44cb88") {
+	if err := a.ensureRevisionAbsent(t.Context(), "7d9f44cb88"); err != nil || asked != revision.Name(owner.Name, "7d9f44cb88") {
 		t.Errorf("asked for %q, %v", asked, err)
 	}
 }

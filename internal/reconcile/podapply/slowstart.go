@@ -10,9 +10,9 @@ import (
 
 // SlowStart is [Execution.Pods] for workloads that create pods in batches. The first batch has the given
 // size, and each further one is twice as large as the one before. When a creation of a batch fails, the
-// remaining batches wait for another plan (BJ-073). The Flow bounds how many pods of a batch are created at
-// once. SlowStart returns the size of the first batch of the next pass, which continues where this one ran
-// out of time. failed is called with the node of each pod that was not created.
+// remaining batches wait for another plan (BJ-073). The WriteLimiter bounds how many pods of a batch are
+// created at once. SlowStart returns the size of the first batch of the next pass, which continues where this
+// one ran out of time. failed is called with the node of each pod that was not created.
 func (a *Execution) SlowStart(
 	ctx context.Context, result *Result, batch int, failed func(node string),
 ) (next int) {

@@ -82,7 +82,7 @@ func (a *Execution) InTime(ctx context.Context, result *Result, n int, do func(i
 
 // carryOut carries out one decision and records the outcome.
 func (a *Execution) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync.Mutex, result *Result) {
-	scaleErr, updateErr := a.verdict(ctx, v)
+	scaleErr, updateErr := a.applyVerdict(ctx, v)
 	mu.Lock()
 	defer mu.Unlock()
 
@@ -111,7 +111,7 @@ func (a *Execution) carryOut(ctx context.Context, v *podplan.Verdict, mu *sync.M
 
 func (a *Execution) createOne(ctx context.Context, creation podplan.Creation) error {
 	for _, name := range creation.Reused {
-		if err := a.stays(ctx, name, creation.Name); err != nil {
+		if err := a.checkClaimStays(ctx, name, creation.Name); err != nil {
 			return err
 		}
 	}
@@ -125,7 +125,7 @@ func (a *Execution) createOne(ctx context.Context, creation podplan.Creation) er
 	case reconcile.IsNamespaceTerminating(err):
 		// The owner is deleted with its namespace, so there is nothing to report.
 		return reconcile.ErrStalePlan
-	case apierrors.IsAlreadyExists(err) && a.taken(ctx, creation.Name):
+	case apierrors.IsAlreadyExists(err) && a.ownsExisting(ctx, creation.Name):
 		return reconcile.ErrStalePlan
 	case err != nil:
 		a.Warn("FailedCreate", "failed to create pod %s: %v", creation.Name, err)
@@ -157,8 +157,8 @@ func (a *Execution) rejectMisplacedPod(ctx context.Context, pod *corev1.Pod, nod
 	return err
 }
 
-// verdict carries out the decision about one pod.
-func (a *Execution) verdict(ctx context.Context, v *podplan.Verdict) (scaleErr, updateErr error) {
+// applyVerdict carries out the decision about one pod.
+func (a *Execution) applyVerdict(ctx context.Context, v *podplan.Verdict) (scaleErr, updateErr error) {
 	if err := a.Ask(ctx, v.Pod, v.Disruption()); err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func (a *Execution) verdict(ctx context.Context, v *podplan.Verdict) (scaleErr, 
 	case podplan.Recreate:
 		return nil, a.recreate(ctx, v)
 	case podplan.Patch:
-		return nil, a.mend(ctx, v)
+		return nil, a.repair(ctx, v)
 	case podplan.UpdateInPlace:
 		return nil, a.updateInPlace(ctx, v)
 	case podplan.Continue:
@@ -188,10 +188,10 @@ func (a *Execution) verdict(ctx context.Context, v *podplan.Verdict) (scaleErr, 
 // remembered: whoever deletes the pod, and whatever happens meanwhile, its claims are deleted with it, and
 // only with it.
 func (a *Execution) delete(ctx context.Context, v *podplan.Verdict) error {
-	if err := a.missing(ctx, v.Unstored); err != nil {
+	if err := a.ensureRevisionAbsent(ctx, v.Unstored); err != nil {
 		return err
 	}
-	if err := a.keeps(ctx, v); err != nil {
+	if err := a.checkClaimsKept(ctx, v); err != nil {
 		return err
 	}
 	if err := a.HandOver(ctx, v.Pod, v.Claims...); err != nil {
@@ -216,7 +216,7 @@ func (a *Execution) delete(ctx context.Context, v *podplan.Verdict) error {
 }
 
 func (a *Execution) recreate(ctx context.Context, v *podplan.Verdict) error {
-	if err := a.missing(ctx, v.Unstored); err != nil {
+	if err := a.ensureRevisionAbsent(ctx, v.Unstored); err != nil {
 		return err
 	}
 	if err := a.patch(ctx, v); err != nil {
@@ -236,8 +236,8 @@ func (a *Execution) patch(ctx context.Context, v *podplan.Verdict) error {
 	return reconcile.StaleIfNotFound(err)
 }
 
-// mend sends the verdict's patch. It records an event if the patch restores the pod's identity.
-func (a *Execution) mend(ctx context.Context, v *podplan.Verdict) error {
+// repair sends the verdict's patch. It records an event if the patch restores the pod's identity.
+func (a *Execution) repair(ctx context.Context, v *podplan.Verdict) error {
 	pod := v.Pod
 	if v.Disruption() == "" { // otherwise the patch depends on whether the pod is in service
 		pod = a.reported(ctx, pod)

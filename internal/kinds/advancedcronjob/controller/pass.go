@@ -25,18 +25,18 @@ import (
 // pass makes one pass over an AdvancedCronJob.
 func (r *Reconciler) pass(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Done, error) {
+) (reconcile.Outcome, error) {
 	present, absent := r.served.all()
 	// An orphan that cannot be released does not keep a run from beginning.
 	leftovers := r.releaseOrphans(ctx, name, owner, present)
 	if owner == "" {
-		return again(reconcile.Done{}, leftovers)
+		return again(reconcile.Outcome{}, leftovers)
 	}
 
 	begin := r.Now()
 	cronJob, err := reconcile.Begin[*appsv1beta1.AdvancedCronJob](ctx, r.API, name, owner)
 	if err != nil || cronJob == nil {
-		return again(reconcile.Done{}, errors.Join(err, leftovers))
+		return again(reconcile.Outcome{}, errors.Join(err, leftovers))
 	}
 
 	snapshot := advancedcronjob.Snapshot{CronJob: cronJob, Absent: absent, Now: r.Now(), Zone: r.Zone,
@@ -44,13 +44,13 @@ func (r *Reconciler) pass(
 	for _, kind := range present {
 		children, err := r.children(ctx, cronJob, kind)
 		if err != nil {
-			return reconcile.Done{}, err
+			return reconcile.Outcome{}, err
 		}
 		snapshot.Children = append(snapshot.Children, children...)
 	}
 
 	plan := advancedcronjob.Make(snapshot)
-	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin),
+	done := reconcile.Outcome{After: plan.After, Planning: r.Now().Sub(begin),
 		Headline: string(plan.Reason) + ": " + plan.Message,
 		Record: func() []any {
 			return []any{"reason", plan.Reason, "message", plan.Message, "next", plan.Next}
@@ -61,7 +61,7 @@ func (r *Reconciler) pass(
 }
 
 // again retries soon if the plan was stale, and leaves other errors to the back-off.
-func again(done reconcile.Done, err error) (reconcile.Done, error) {
+func again(done reconcile.Outcome, err error) (reconcile.Outcome, error) {
 	if reconcile.IsStalePlan(err) {
 		reconcile.MinRequeue(&done.After, reconcile.RetrySoon)
 		return done, nil

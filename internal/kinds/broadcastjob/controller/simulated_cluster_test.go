@@ -141,7 +141,7 @@ func (s *simulated) reconcile() (time.Duration, error) {
 	if s.planned != nil && plan != nil {
 		s.planned(plan)
 	}
-	reconcile.MinRequeue(&outcome.After, outcome.Tell)
+	reconcile.MinRequeue(&outcome.After, outcome.ReportAfter)
 	return outcome.After, err
 }
 

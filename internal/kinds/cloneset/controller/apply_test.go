@@ -38,7 +38,7 @@ func TestCreationIsAStream(t *testing.T) {
 	for _, atOnce := range []int{1, 16} {
 		t.Run(fmt.Sprint(atOnce, " at once"), func(t *testing.T) {
 			s := simulate(1, clonesettest.Set(100), cloneset.Features{})
-			s.kind.Flow = reconcile.NewFlow(atOnce)
+			s.kind.Limit = reconcile.NewWriteLimiter(atOnce)
 			requests, refusesFrom := 0, 5
 			s.Answer = func(r *simulation.Request) error {
 				if r.Verb == "create" && r.Key.Kind == "Pod" {

@@ -26,7 +26,7 @@ func TestAPlanThatCreatesNothingTellsNothingOfCreation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate(1, clonesettest.Set(100), cloneset.Features{})
-			s.kind.Flow = reconcile.NewFlow(0)
+			s.kind.Limit = reconcile.NewWriteLimiter(0)
 			created, storing := 0, error(nil)
 			s.Answer = func(r *simulation.Request) error {
 				switch {

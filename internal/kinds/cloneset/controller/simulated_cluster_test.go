@@ -104,7 +104,7 @@ func (s *simulated) reconcile() (time.Duration, error) {
 		}
 	}
 	if s.tells {
-		reconcile.MinRequeue(&outcome.After, outcome.Tell)
+		reconcile.MinRequeue(&outcome.After, outcome.ReportAfter)
 	}
 	return outcome.After, err
 }

@@ -106,19 +106,19 @@ func (r *Reconciler) Loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *rec
 // Pass reconciles a job once.
 func (r *Reconciler) Pass(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Done, error) {
+) (reconcile.Outcome, error) {
 	job, err := reconcile.Begin[*appsv1alpha1.EphemeralJob](ctx, r.API, name, owner)
 	if err != nil || job == nil {
-		return reconcile.Done{}, err
+		return reconcile.Outcome{}, err
 	}
 
 	begin := r.Now()
 	plan, err := r.plan(ctx, job)
 	if err != nil {
-		return reconcile.Done{}, err
+		return reconcile.Outcome{}, err
 	}
 
-	done := reconcile.Done{Planning: r.Now().Sub(begin), Headline: plan.String(), Record: func() []any {
+	done := reconcile.Outcome{Planning: r.Now().Sub(begin), Headline: plan.String(), Record: func() []any {
 		return []any{"job", name.String(), "plan", plan.String()}
 	}}
 	job, err = r.apply(ctx, job, plan)
@@ -135,7 +135,7 @@ func (r *Reconciler) Pass(
 		if plan, err = r.plan(ctx, job); err != nil {
 			return done, errors.Join(failure, err)
 		}
-		if done.More = len(plan.Inject) > 0; done.More { // pods that were left out after a failure
+		if done.Unfinished = len(plan.Inject) > 0; done.Unfinished { // pods that were left out after a failure
 			reconcile.MinRequeue(&plan.After, reconcile.RetrySoon)
 		}
 	}
@@ -164,7 +164,7 @@ func (r *Reconciler) Pass(
 }
 
 // again requeues soon, instead of backing off, if the world changed under a plan.
-func (r *Reconciler) again(done reconcile.Done, err error) (reconcile.Done, error) {
+func (r *Reconciler) again(done reconcile.Outcome, err error) (reconcile.Outcome, error) {
 	if err != nil && reconcile.IsStalePlan(err) {
 		reconcile.MinRequeue(&done.After, reconcile.RetrySoon)
 		return done, nil

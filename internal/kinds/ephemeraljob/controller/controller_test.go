@@ -64,7 +64,7 @@ func (s *stage) start() {
 }
 
 // pass lets the caches keep up, and makes a pass.
-func (s *stage) pass() (reconcile.Done, error) {
+func (s *stage) pass() (reconcile.Outcome, error) {
 	s.t.Helper()
 	s.Deliver(1000)
 	return s.r.Pass(s.t.Context(), types.NamespacedName{Namespace: "shop", Name: "dump"}, "job")

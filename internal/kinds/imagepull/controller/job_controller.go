@@ -136,14 +136,14 @@ func (r *JobReconciler) forget(job types.UID) {
 // pass makes one pass over a job.
 func (r *JobReconciler) pass(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Done, error) {
+) (reconcile.Outcome, error) {
 	if owner == "" {
 		r.meters.forget(name)
 		return again(r.Secrets.Release(ctx, name)) // whatever an earlier job of that name left
 	}
 	job, err := reconcile.Begin[*appsv1beta1.ImagePullJob](ctx, r.API, name, owner)
 	if err != nil || job == nil {
-		return reconcile.Done{}, err
+		return reconcile.Outcome{}, err
 	}
 
 	s := imagepull.JobSnapshot{Job: job, Now: r.Now(), Rooms: &r.rooms}
@@ -175,15 +175,15 @@ func (r *JobReconciler) pass(
 		after = sourcesEvery
 	}
 
-	return reconcile.Done{After: after}, nil
+	return reconcile.Outcome{After: after}, nil
 }
 
 // again requeues soon after a conflict, without back-off.
-func again(err error) (reconcile.Done, error) {
+func again(err error) (reconcile.Outcome, error) {
 	if apierrors.IsConflict(err) {
-		return reconcile.Done{After: reconcile.RetrySoon}, nil
+		return reconcile.Outcome{After: reconcile.RetrySoon}, nil
 	}
-	return reconcile.Done{}, err
+	return reconcile.Outcome{}, err
 }
 
 // complete reads the nodes and secrets of a running job.

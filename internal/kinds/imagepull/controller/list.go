@@ -95,21 +95,21 @@ func (r *ListReconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) 
 // pass makes one pass over a list.
 func (r *ListReconciler) pass(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Done, error) {
+) (reconcile.Outcome, error) {
 	if owner == "" {
-		return reconcile.Done{}, nil
+		return reconcile.Outcome{}, nil
 	}
 
 	now := r.Now()
 	list, err := reconcile.Begin[*appsv1beta1.ImageListPullJob](ctx, r.API, name, owner)
 	if err != nil || list == nil {
-		return reconcile.Done{}, err
+		return reconcile.Outcome{}, err
 	}
 
 	var owned appsv1beta1.ImagePullJobList
 	if err := r.Client.List(ctx, &owned, client.InNamespace(list.Namespace),
 		client.MatchingFields{childrenOf: string(list.UID)}); err != nil {
-		return reconcile.Done{}, fmt.Errorf("listing the jobs of the list: %w", err)
+		return reconcile.Outcome{}, fmt.Errorf("listing the jobs of the list: %w", err)
 	}
 
 	children := make([]*appsv1beta1.ImagePullJob, 0, len(owned.Items))
@@ -127,7 +127,7 @@ func (r *ListReconciler) pass(
 	}
 
 	reconcile.MinRequeue(&plan.After, r.Own.Again(list.UID))
-	return reconcile.Done{After: plan.After}, nil
+	return reconcile.Outcome{After: plan.After}, nil
 }
 
 func (r *ListReconciler) apply(

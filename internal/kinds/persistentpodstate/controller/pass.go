@@ -41,7 +41,7 @@ type kept struct {
 // pass records where the pods of one PersistentPodState are ready.
 func (r *Reconciler) pass(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (done reconcile.Done, err error) {
+) (done reconcile.Outcome, err error) {
 	if owner == "" {
 		return done, nil
 	}

@@ -395,7 +395,7 @@ func TestABudgetThatHoldsARestartIsNotAskedAgainAndAgain(t *testing.T) {
 	done, err := w.r.Nodes.pass(t.Context(), types.NamespacedName{Name: "n"}, ownerOf("n"))
 	if err != nil {
 		t.Errorf("a budget that allows more does not wake it: unexpected error: %v\n%+v", err, done)
-	} else if !done.Held {
+	} else if !done.HeldByBudget {
 		t.Errorf("a budget that allows more does not wake it: done.Held: got false, want true\n%+v\n%v", done, err)
 	}
 }

@@ -56,21 +56,21 @@ func (r *MarkerReconciler) forget(_ types.NamespacedName, owner types.UID) {
 
 func (r *MarkerReconciler) pass(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Done, error) {
+) (reconcile.Outcome, error) {
 	if owner == "" {
-		return reconcile.Done{}, nil
+		return reconcile.Outcome{}, nil
 	}
 
 	begin := r.Now()
 	marker, err := reconcile.Begin[*appsv1alpha1.PodProbeMarker](ctx, r.API, name, owner)
 	if err != nil || marker == nil {
-		return reconcile.Done{}, err
+		return reconcile.Outcome{}, err
 	}
 	if marker.DeletionTimestamp != nil {
 		return r.leave(ctx, marker)
 	}
 
-	done := reconcile.Done{}
+	done := reconcile.Outcome{}
 	if !slices.Contains(marker.Finalizers, pub.ProbeCleanup) {
 		if marker, err = r.finalizers(ctx, marker,
 			append(slices.Clone(marker.Finalizers), pub.ProbeCleanup)); err != nil {
@@ -109,7 +109,7 @@ func (r *MarkerReconciler) pass(
 }
 
 // again requeues soon if the plan was stale.
-func again(done reconcile.Done, err error) (reconcile.Done, error) {
+func again(done reconcile.Outcome, err error) (reconcile.Outcome, error) {
 	if reconcile.IsStalePlan(err) {
 		reconcile.MinRequeue(&done.After, reconcile.RetrySoon)
 		return done, nil
@@ -151,7 +151,7 @@ func (r *MarkerReconciler) warn(
 // the probes and then trigger this pass.
 func (r *MarkerReconciler) leave(
 	ctx context.Context, marker *appsv1alpha1.PodProbeMarker,
-) (done reconcile.Done, err error) {
+) (done reconcile.Outcome, err error) {
 	if !slices.Contains(marker.Finalizers, pub.ProbeCleanup) {
 		return done, nil
 	}

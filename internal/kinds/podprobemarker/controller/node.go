@@ -133,27 +133,27 @@ func (r *NodeReconciler) nodesTold(marker string) (nodes []string) {
 
 func (r *NodeReconciler) pass(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Done, error) {
+) (reconcile.Outcome, error) {
 	if owner == "" {
-		return reconcile.Done{}, nil
+		return reconcile.Outcome{}, nil
 	}
 
 	begin := r.Now()
 	if err := r.Own.Settle(ctx, owner, begin); err != nil {
-		return reconcile.Done{}, err
+		return reconcile.Outcome{}, err
 	}
 
 	s, err := r.snapshot(ctx, name.Name, owner)
 	if err != nil {
-		return reconcile.Done{}, err
+		return reconcile.Outcome{}, err
 	}
 
 	plan := podprobemarker.PlanNode(&s.Snapshot)
 	if s.failed != nil {
-		return again(reconcile.Done{}, s.failed)
+		return again(reconcile.Outcome{}, s.failed)
 	}
 
-	done := reconcile.Done{
+	done := reconcile.Outcome{
 		After:    plan.After,
 		Planning: r.Now().Sub(begin),
 		Headline: plan.String(),
@@ -394,14 +394,14 @@ func (r *NodeReconciler) warn(s *snapshot, plan *podprobemarker.Plan) {
 // apply carries out a plan. The next plan finds what was not done; a failed write does not prevent the
 // others.
 func (r *NodeReconciler) apply(
-	ctx context.Context, s *snapshot, plan *podprobemarker.Plan, done *reconcile.Done,
+	ctx context.Context, s *snapshot, plan *podprobemarker.Plan, done *reconcile.Outcome,
 ) (found error) {
 	w := r.For(s.owner)
 	errs := []error{r.tell(ctx, w, s, plan)}
 	errs = append(errs,
 		w.Each(ctx, len(plan.Pods), func(i int) error { return r.mark(ctx, w, s, &plan.Pods[i]) })...)
 	held, failed := r.restarts(ctx, w, s, plan.Restarts)
-	done.Held = held
+	done.HeldByBudget = held
 
 	for _, err := range append(errs, failed...) {
 		switch {

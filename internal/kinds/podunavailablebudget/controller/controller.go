@@ -26,8 +26,8 @@ import (
 
 const (
 	controllerName = "podunavailablebudget-controller"
-	// pauseAtMost is the longest pause between the passes of a budget, and passEvery the shortest: the pods of
-	// a rollout change faster than anybody needs to know.
+	// pauseAtMost is the longest pause between the passes of a budget, and passEvery the shortest: the pods
+	// of a rollout change faster than anybody needs to know.
 	pauseAtMost = time.Second
 	passEvery   = 100 * time.Millisecond
 	// deletedAgain is when a budget is looked at again after the deletion of one of its pods began.
@@ -79,9 +79,9 @@ type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
 func (r *reconciler) run(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Done, error) {
+) (reconcile.Outcome, error) {
 	if owner == "" {
-		return reconcile.Done{}, nil
+		return reconcile.Outcome{}, nil
 	}
 
 	after, plan, err := r.pass.Run(ctx, name, owner)
@@ -92,7 +92,7 @@ func (r *reconciler) run(
 		reconcile.MinRequeue(&after, lookAgain)
 	}
 
-	return reconcile.Done{After: after}, err
+	return reconcile.Outcome{After: after}, err
 }
 
 func (r *reconciler) forget(name types.NamespacedName, owner types.UID) {

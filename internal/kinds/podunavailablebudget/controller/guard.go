@@ -23,7 +23,7 @@ import (
 // +kubebuilder:rbac:groups=policy.kruise.io,roleName=kruise-manager-budget-role,resources=podunavailablebudgets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=policy.kruise.io,roleName=kruise-manager-budget-role,resources=podunavailablebudgets/status,verbs=get;patch
 
-type desk = booking.Desk[policyv1beta1.PodUnavailableBudget, *policyv1beta1.PodUnavailableBudget,
+type desk = booking.StatusBatcher[policyv1beta1.PodUnavailableBudget, *policyv1beta1.PodUnavailableBudget,
 	*podunavailablebudget.Ledger]
 
 // The attempts of one booking and the waits between them.
@@ -150,7 +150,7 @@ func (g *Guard) decide(
 		return answer, nil
 	}
 
-	err := g.desk.Do(ctx, rules.Budget, func(ledger *podunavailablebudget.Ledger, age time.Duration) error {
+	err := g.desk.Decide(ctx, rules.Budget, func(ledger *podunavailablebudget.Ledger, age time.Duration) error {
 		answer.Decision = ledger.Book(request.Pod, request.By)
 		written := answer.Booked || answer.Renewed // a write detects whether the budget has changed
 		trusted := answer.Recent || age <= freeAge

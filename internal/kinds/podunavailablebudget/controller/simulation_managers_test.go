@@ -168,20 +168,20 @@ func (m *replica) lead() {
 		}
 		loop := l.budgets.loop()
 		pass := loop.Pass
-		loop.Pass = func(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+		loop.Pass = func(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Outcome, error) {
 			l.passed = true
 			return pass(ctx, name, owner)
 		}
 		l.loops = map[string]*reconcile.Loop{
 			"budget": reconcile.NewLoop(loop, pauseAtMost, limiter()),
 			"set": reconcile.NewLoop(reconcile.Loop{Now: m.now, Owner: reconcile.UIDs[*appsv1beta1.CloneSet](own), Forget: func(_ types.NamespacedName, uid types.UID) { sets.Forget(uid) },
-				Pass: func(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+				Pass: func(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Outcome, error) {
 					plan, outcome, err := sets.Run(ctx, name, owner)
 					if plan == nil {
-						return reconcile.Done{}, err
+						return reconcile.Outcome{}, err
 					}
 					done := outcome.Loop(plan.Shared())
-					l.held = done.Held
+					l.held = done.HeldByBudget
 					if r.trace {
 						fmt.Print(plan)
 					}

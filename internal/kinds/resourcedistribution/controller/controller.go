@@ -212,8 +212,8 @@ func (r *Reconciler) of(name string, owner types.UID) *distribution {
 	return d
 }
 
-// leave ends the work on a distribution. What it has written stays, or is garbage collected with it.
-func (r *Reconciler) leave(owner types.UID) {
+// stop ends the work on a distribution. What it has written stays, or is garbage collected with it.
+func (r *Reconciler) stop(owner types.UID) {
 	r.mu.Lock()
 	d := r.distributions[owner]
 	delete(r.distributions, owner)
@@ -224,7 +224,7 @@ func (r *Reconciler) leave(owner types.UID) {
 }
 
 func (r *Reconciler) forget(name types.NamespacedName, owner types.UID) {
-	r.leave(owner)
+	r.stop(owner)
 	r.Own.Forget(owner)
 	r.meters.forget(name.Name)
 }

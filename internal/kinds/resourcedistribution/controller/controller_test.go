@@ -206,7 +206,7 @@ func TestFailuresAreRetried(t *testing.T) {
 		}
 		return merge(r)
 	}
-	tries := func() (n int) { return len(w.r.all()[0].troubles) }
+	tries := func() (n int) { return len(w.r.all()[0].failures) }
 	w.Change(simulation.Key{Kind: "Namespace", Name: "c"}, func(o client.Object) { o.SetLabels(team) })
 	w.Queue.Add()
 	w.Events(100)
@@ -324,7 +324,7 @@ func TestACopyThatIsDeletedAgainAndAgainComesBackLater(t *testing.T) {
 	}
 	w.settle()
 	w.has("1,1,,")
-	if n := len(w.r.all()[0].troubles); n != 0 {
+	if n := len(w.r.all()[0].failures); n != 0 {
 		t.Errorf("%d namespaces are remembered for ever", n)
 	}
 }

@@ -30,9 +30,9 @@ type distribution struct {
 	resource   *resourcedistribution.Resource
 	fault      error
 	copies     *copies
-	tally      resourcedistribution.Tally
-	troubles   map[string]*trouble
-	agenda     agenda
+	counts     resourcedistribution.Tally
+	failures   map[string]*failure
+	schedule   schedule
 	// batch is how many namespaces are worked on together next.
 	batch int
 	pace  reconcile.StatusThrottle
@@ -91,8 +91,8 @@ func (d *distribution) all() bool {
 	return whole
 }
 
-// aim sets the targets, or nil if they cannot be read.
-func (d *distribution) aim(targets *resourcedistribution.Targets) {
+// setTargets sets the targets, or nil if they cannot be read.
+func (d *distribution) setTargets(targets *resourcedistribution.Targets) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.targets, d.whole = targets, true
@@ -120,8 +120,8 @@ const (
 	quiet        = 10 * time.Minute
 )
 
-// trouble records what holds back writes in one namespace, so that it does not affect the others.
-type trouble struct {
+// failure records what holds back writes in one namespace, so that it does not affect the others.
+type failure struct {
 	retry timing.Retry
 	// repairs is how often in a row the copy was repaired, last is when, and until is when the next repair is
 	// allowed.
@@ -129,14 +129,14 @@ type trouble struct {
 	last, until time.Time
 }
 
-func (d *distribution) troubleIn(namespace string) *trouble {
-	if d.troubles == nil {
-		d.troubles = map[string]*trouble{}
+func (d *distribution) troubleIn(namespace string) *failure {
+	if d.failures == nil {
+		d.failures = map[string]*failure{}
 	}
-	t := d.troubles[namespace]
+	t := d.failures[namespace]
 	if t == nil {
-		t = &trouble{}
-		d.troubles[namespace] = t
+		t = &failure{}
+		d.failures[namespace] = t
 	}
 	return t
 }
@@ -145,7 +145,7 @@ var errRestless = errors.New("others change it again and again")
 
 // held returns until when writes in a namespace are held back, and why, or a zero time if they are not.
 func (d *distribution) held(namespace string, now time.Time) (time.Time, string) {
-	t := d.troubles[namespace]
+	t := d.failures[namespace]
 	if t == nil {
 		return time.Time{}, ""
 	}
@@ -169,13 +169,13 @@ func (d *distribution) failed(namespace string, err error, now time.Time) {
 	t := d.troubleIn(namespace)
 	t.retry.Failed(d.resource.Hash, err, now)
 	until, _ := t.retry.Last(d.resource.Hash)
-	d.agenda.add(namespace, until)
+	d.schedule.add(namespace, until)
 }
 
 // wrote records a write. repaired reports that the copy was correct before. If err is not nil, something
 // failed after the write; failed records that next, and its back-off continues.
 func (d *distribution) wrote(namespace string, repaired bool, err error, now time.Time) {
-	t := d.troubles[namespace]
+	t := d.failures[namespace]
 	if t == nil && !repaired {
 		return
 	}
@@ -196,33 +196,33 @@ func (d *distribution) wrote(namespace string, repaired bool, err error, now tim
 
 	if over := t.repairs - freeRepairs; over >= 0 {
 		t.until = now.Add(min(firstPause<<min(over, 16), longestPause))
-		d.agenda.add(namespace, t.until)
+		d.schedule.add(namespace, t.until)
 	}
-	d.agenda.add(namespace, now.Add(quiet+time.Second))
+	d.schedule.add(namespace, now.Add(quiet+time.Second))
 }
 
-// due marks the namespaces whose time has come, and forgets troubles that are over.
+// due marks the namespaces whose time has come, and forgets failures that are over.
 func (d *distribution) due(now time.Time) {
-	for _, namespace := range d.agenda.due(now) {
-		t := d.troubles[namespace]
+	for _, namespace := range d.schedule.due(now) {
+		t := d.failures[namespace]
 		if t == nil {
 			continue
 		}
 		until, _ := t.retry.Last(d.resource.Hash)
 		if now.Sub(t.last) > quiet && (until.IsZero() || now.Sub(until) > quiet) {
-			delete(d.troubles, namespace)
+			delete(d.failures, namespace)
 			t = nil
 		}
-		if outcome, known := d.tally.Of(namespace); known && outcome.Failure != "" {
+		if outcome, known := d.counts.Of(namespace); known && outcome.Failure != "" {
 			d.mark(namespace)
 		} else if t != nil {
-			d.agenda.add(namespace, now.Add(quiet+time.Second)) // to be forgotten then
+			d.schedule.add(namespace, now.Add(quiet+time.Second)) // to be forgotten then
 		}
 	}
 }
 
-// agenda records when to look at namespaces again. The zero value is empty.
-type agenda struct{ items appointments }
+// schedule records when to look at namespaces again. The zero value is empty.
+type schedule struct{ items appointments }
 
 type appointment struct {
 	at        time.Time
@@ -249,10 +249,12 @@ func (a *appointments) Pop() any {
 	return last
 }
 
-func (a *agenda) add(namespace string, at time.Time) { heap.Push(&a.items, appointment{at, namespace}) }
+func (a *schedule) add(namespace string, at time.Time) {
+	heap.Push(&a.items, appointment{at, namespace})
+}
 
 // due removes and returns the namespaces that are due.
-func (a *agenda) due(now time.Time) (namespaces []string) {
+func (a *schedule) due(now time.Time) (namespaces []string) {
 	for len(a.items) > 0 && !a.items[0].at.After(now) {
 		if item, ok := heap.Pop(&a.items).(appointment); ok {
 			namespaces = append(namespaces, item.namespace)
@@ -262,7 +264,7 @@ func (a *agenda) due(now time.Time) (namespaces []string) {
 }
 
 // next returns the time until the next appointment, or 0 if there is none.
-func (a *agenda) next(now time.Time) time.Duration {
+func (a *schedule) next(now time.Time) time.Duration {
 	if len(a.items) == 0 {
 		return 0
 	}

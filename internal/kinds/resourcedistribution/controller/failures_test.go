@@ -139,7 +139,7 @@ func TestNamespacesThatEndAreForgotten(t *testing.T) {
 	w.Remove(space)
 	w.settle()
 	w.says("3/2/1 NamespaceNotExists[later]")
-	if n := len(w.r.all()[0].troubles); n != 0 {
+	if n := len(w.r.all()[0].failures); n != 0 {
 		t.Errorf("%d namespaces are remembered", n)
 	}
 }

@@ -27,24 +27,24 @@ const chunk, mostBatch = 1000, 1024
 // pass looks at the namespaces that have changed, or at all of them if the spec has.
 func (r *Reconciler) pass(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Done, error) {
+) (reconcile.Outcome, error) {
 	if owner == "" {
-		return reconcile.Done{}, nil
+		return reconcile.Outcome{}, nil
 	}
 
 	begin := r.Now()
 	rd, err := reconcile.Begin[*appsv1beta1.ResourceDistribution](ctx, r.API, name, owner)
 	if err != nil || rd == nil {
-		return reconcile.Done{}, err
+		return reconcile.Outcome{}, err
 	}
 	if rd.DeletionTimestamp != nil {
-		r.leave(owner)
-		return reconcile.Done{Headline: "it is being deleted: nothing is created or updated",
+		r.stop(owner)
+		return reconcile.Outcome{Headline: "it is being deleted: nothing is created or updated",
 			Record: nothing}, nil
 	}
 
 	d := r.of(name.Name, owner)
-	r.aim(rd, d)
+	r.loadSpec(rd, d)
 	if d.fault != nil {
 		return r.unreadable(ctx, rd, d)
 	}
@@ -54,24 +54,24 @@ func (r *Reconciler) pass(
 	case err != nil && !ready:
 		r.blind(ctx, d, err)
 	case !ready:
-		return reconcile.Done{Headline: "waits for the list of " + d.copies.of.Kind + "s named " +
+		return reconcile.Outcome{Headline: "waits for the list of " + d.copies.of.Kind + "s named " +
 			d.copies.of.Name, Record: nothing}, nil
 	default:
 		if d.all() {
 			if err := r.enqueueAll(ctx, d); err != nil {
-				return reconcile.Done{}, err
+				return reconcile.Outcome{}, err
 			}
 		}
 		d.due(begin)
 		if err := r.work(ctx, rd, d); err != nil {
 			if reconcile.IsStalePlan(err) {
-				return reconcile.Done{After: reconcile.RetryAfter}, nil
+				return reconcile.Outcome{After: reconcile.RetryAfter}, nil
 			}
-			return reconcile.Done{}, err
+			return reconcile.Outcome{}, err
 		}
 	}
 
-	done := reconcile.Done{After: d.agenda.next(r.Now())}
+	done := reconcile.Outcome{After: d.schedule.next(r.Now())}
 	left, whole := d.left()
 	if left > 0 || whole && ready {
 		done.Progress = ready
@@ -82,7 +82,7 @@ func (r *Reconciler) pass(
 
 	// Until all namespaces were looked at once, the stored status is better than what is known.
 	if left == 0 || rd.Status.ObservedGeneration != rd.Generation {
-		status := d.tally.Status(&rd.Status, rd.Generation, r.Now())
+		status := d.counts.Status(&rd.Status, rd.Generation, r.Now())
 		after, err := d.pace.Write(ctx, r.For(owner), rd, &rd.Status, &status, true)
 		if err != nil {
 			return done, err
@@ -100,8 +100,8 @@ func (r *Reconciler) pass(
 
 func nothing() []any { return nil }
 
-// aim reads the spec if it has changed.
-func (r *Reconciler) aim(rd *appsv1beta1.ResourceDistribution, d *distribution) {
+// loadSpec reads the spec if it has changed.
+func (r *Reconciler) loadSpec(rd *appsv1beta1.ResourceDistribution, d *distribution) {
 	if d.generation == rd.Generation && (d.resource != nil || d.fault != nil) {
 		return
 	}
@@ -110,35 +110,35 @@ func (r *Reconciler) aim(rd *appsv1beta1.ResourceDistribution, d *distribution) 
 	targets, unselectable := resourcedistribution.TargetsOf(rd, r.own...)
 	if d.generation, d.fault = rd.Generation, errors.Join(unreadable, unselectable); d.fault != nil {
 		d.resource = nil
-		d.aim(nil)
+		d.setTargets(nil)
 		return
 	}
 
 	if d.resource != nil && d.resource.Hash != resource.Hash {
-		d.troubles, d.agenda = nil, agenda{} // different content is written now
+		d.failures, d.schedule = nil, schedule{} // different content is written now
 	}
 
 	d.resource = resource.Slim()
 	if d.copies == nil || d.copies.of != resource.Of {
 		r.watches.leave(d.copies, rd.UID)
 
-		d.tally = resourcedistribution.Tally{}
+		d.counts = resourcedistribution.Tally{}
 		d.copies = r.watches.use(resource.Of, rd.UID, d)
 	}
-	d.aim(targets)
+	d.setTargets(targets)
 }
 
 // unreadable reports what is wrong with a ResourceDistribution that was stored without validation. Nothing is
 // done for it.
 func (r *Reconciler) unreadable(
 	ctx context.Context, rd *appsv1beta1.ResourceDistribution, d *distribution,
-) (reconcile.Done, error) {
+) (reconcile.Outcome, error) {
 	if d.news.Is(distributeFailed, d.fault.Error()) {
 		r.Events.Event(rd, corev1.EventTypeWarning, distributeFailed, d.fault.Error())
 	}
 	status := resourcedistribution.Unreadable(&rd.Status, rd.Generation, d.fault, r.Now())
 	after, err := d.pace.Write(ctx, r.For(rd.UID), rd, &rd.Status, &status, true)
-	return reconcile.Done{After: after, Headline: d.fault.Error(), Record: nothing}, err
+	return reconcile.Outcome{After: after, Headline: d.fault.Error(), Record: nothing}, err
 }
 
 // namespaces lists all namespaces.
@@ -175,8 +175,8 @@ func (r *Reconciler) enqueueAll(ctx context.Context, d *distribution) error {
 	}
 
 	for name := range marked {
-		if outcome, known := d.tally.Of(name); !known || outcome.Failure == "" {
-			d.tally.Set(name, resourcedistribution.Outcome{Target: true,
+		if outcome, known := d.counts.Of(name); !known || outcome.Failure == "" {
+			d.counts.Set(name, resourcedistribution.Outcome{Target: true,
 				Failure: resourcedistribution.Pending})
 		}
 	}
@@ -185,7 +185,7 @@ func (r *Reconciler) enqueueAll(ctx context.Context, d *distribution) error {
 		marked[name] = true
 	}
 
-	d.tally.Namespaces(func(name string) { marked[name] = true })
+	d.counts.Namespaces(func(name string) { marked[name] = true })
 	names := make([]string, 0, len(marked))
 	for name := range marked {
 		names = append(names, name)
@@ -206,16 +206,16 @@ func (r *Reconciler) blind(ctx context.Context, d *distribution, why error) {
 	if all, err := r.namespaces(ctx); err == nil {
 		failure := resourcedistribution.Outcome{Target: true,
 			Failure: appsv1beta1.ResourceDistributionGetResourceFailed, Reason: why.Error()}
-		d.tally = resourcedistribution.Tally{}
+		d.counts = resourcedistribution.Tally{}
 		for i := range all.Items {
 			if d.targets.Wants(all.Items[i].Name, all.Items[i].DeletionTimestamp == nil,
 				all.Items[i].Labels) {
-				d.tally.Set(all.Items[i].Name, failure)
+				d.counts.Set(all.Items[i].Name, failure)
 			}
 		}
 		for name := range d.targets.Included() {
 			if d.targets.Wants(name, false, nil) {
-				d.tally.Set(name, failure)
+				d.counts.Set(name, failure)
 			}
 		}
 	}
@@ -252,12 +252,12 @@ func (r *Reconciler) work(ctx context.Context, rd *appsv1beta1.ResourceDistribut
 		verdict := resourcedistribution.Decide(&resourcedistribution.Snapshot{Resource: d.resource,
 			Targets: d.targets, Owner: rd.UID, Namespace: ns, Copy: copied})
 		if verdict.Action == resourcedistribution.Keep && !doubt {
-			d.tally.Set(name, verdict.Outcome)
+			d.counts.Set(name, verdict.Outcome)
 			continue
 		}
-		before, known := d.tally.Of(name)
+		before, known := d.counts.Of(name)
 		if until, why := d.held(name, now); !until.IsZero() {
-			d.tally.Set(name, resourcedistribution.Outcome{Target: verdict.Target,
+			d.counts.Set(name, resourcedistribution.Outcome{Target: verdict.Target,
 				Failure: verdict.Action.Failed(), Reason: why})
 			continue
 		}
@@ -327,7 +327,7 @@ func (r *Reconciler) note(d *distribution, t *task) {
 	if t.err != nil {
 		d.failed(name, t.err, now)
 	}
-	d.tally.Set(name, t.outcome)
+	d.counts.Set(name, t.outcome)
 }
 
 // writer returns a writer of copies. Its writes are laid over the watches by name, not over the manager's

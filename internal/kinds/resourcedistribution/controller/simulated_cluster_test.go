@@ -167,7 +167,7 @@ func (w *world) describe() string {
 		fmt.Fprintf(&text, "%v %v\n", c, of.known)
 	}
 	for _, d := range w.r.distributions {
-		fmt.Fprintf(&text, "%s: pending %v %v, whole %v, agenda %v\n", d.name, d.pending, d.queued, d.whole, d.agenda)
+		fmt.Fprintf(&text, "%s: pending %v %v, whole %v, agenda %v\n", d.name, d.pending, d.queued, d.whole, d.schedule)
 	}
 	return text.String() + strings.Join(w.told, "\n")
 }

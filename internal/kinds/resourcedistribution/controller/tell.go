@@ -48,7 +48,7 @@ func (r *Reconciler) tell(
 			told[reason] += "; "
 		}
 		told[reason] += fmt.Sprintf("%s in %d namespaces, the first is %s: %s", c.Type,
-			d.tally.Failures(c.Type), c.FailedNamespaces[0], c.Reason)
+			d.counts.Failures(c.Type), c.FailedNamespaces[0], c.Reason)
 	}
 
 	for _, reason := range []string{distributeFailed, conflict} {

@@ -212,13 +212,13 @@ func (r *reconciler) loop(
 
 func (r *reconciler) run(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Done, error) {
+) (reconcile.Outcome, error) {
 	outcome, err := r.pass.Run(ctx, name, owner)
 	reconcile.MinRequeue(&outcome.After, outcome.Tell)
-	done := reconcile.Done{After: outcome.After, Planning: outcome.Planning}
+	done := reconcile.Outcome{After: outcome.After, Planning: outcome.Planning}
 	if plan := outcome.Plan; plan != nil {
 		r.meters.observe(plan, outcome.Done)
-		done.Headline, done.Record, done.Held = plan.Headline(), plan.Record, plan.HeldByBudget
+		done.Headline, done.Record, done.HeldByBudget = plan.Headline(), plan.Record, plan.HeldByBudget
 	}
 	return done, err
 }

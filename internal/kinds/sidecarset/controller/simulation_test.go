@@ -55,7 +55,7 @@ func (r *upgradeRun) looker() (*sidecarset.PodInspector, *appsv1beta1.SidecarSet
 	if err != nil || set == nil {
 		set = r.set()
 	}
-	return sidecarset.NewLooker(sidecarset.Snapshot{Set: set, Namespaces: namespaces, Features: r.features, Now: r.Now()}), set
+	return sidecarset.NewPodInspector(sidecarset.Snapshot{Set: set, Namespaces: namespaces, Features: r.features, Now: r.Now()}), set
 }
 
 // matched are the pods as they are.
@@ -63,7 +63,7 @@ func (r *upgradeRun) matched(looker *sidecarset.PodInspector) []sidecarset.PodSt
 	var matched []sidecarset.PodState
 	for _, pod := range r.pods() {
 		if readiness.Active(pod) {
-			if state := looker.Look(pod); state.Matched {
+			if state := looker.Inspect(pod); state.Matched {
 				matched = append(matched, state)
 			}
 		}
@@ -86,7 +86,7 @@ func (r *upgradeRun) beforeWrite(w simulation.Write, before, after client.Object
 	if w.Subresource != "" {
 		return
 	}
-	was, is, hash := looker.Look(old), looker.Look(new), set.Annotations[pub.SidecarSetHash]
+	was, is, hash := looker.Inspect(old), looker.Inspect(new), set.Annotations[pub.SidecarSetHash]
 	if now := r.set(); now != nil && set.UID == now.UID && now.Annotations[pub.SidecarSetHash] != hash &&
 		was.Hash == now.Annotations[pub.SidecarSetHash] && is.Hash == hash {
 		r.fail("%s was made with what the SidecarSet has now, and gets what it had before", w.Key.Name)
@@ -120,7 +120,7 @@ func (r *upgradeRun) beforeWrite(w simulation.Write, before, after client.Object
 			for _, known := range [][]*corev1.Pod{laid, cached} {
 				matched := 0
 				for _, pod := range known {
-					if readiness.Active(pod) && looker.Look(pod).Matched {
+					if readiness.Active(pod) && looker.Inspect(pod).Matched {
 						matched++
 					}
 				}
@@ -147,7 +147,7 @@ func (r *upgradeRun) recovered() {
 	}
 	looker, _ := r.looker()
 	for _, pod := range r.pods() {
-		if r.disturbed[pod.UID] && looker.Look(pod).Available {
+		if r.disturbed[pod.UID] && looker.Inspect(pod).Available {
 			delete(r.disturbed, pod.UID)
 		}
 	}

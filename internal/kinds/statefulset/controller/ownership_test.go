@@ -250,7 +250,7 @@ func TestASelectorThatCannotBeRead(t *testing.T) {
 	var logged []string
 	ctx := log.IntoContext(context.Background(), funcr.New(func(_, args string) { logged = append(logged, args) },
 		funcr.Options{Verbosity: 2}))
-	pass := func(ctx context.Context, name types.NamespacedName, uid types.UID) (reconcile.Done, error) {
+	pass := func(ctx context.Context, name types.NamespacedName, uid types.UID) (reconcile.Outcome, error) {
 		plan, outcome, err := s.controller.Run(ctx, name, uid)
 		return outcome.Loop(plan.Shared()), err
 	}

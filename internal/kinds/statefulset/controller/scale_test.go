@@ -121,7 +121,7 @@ func TestManyPodsAtATime(t *testing.T) {
 			statefulset.Features{})
 		s.runFor(time.Minute)
 		slow := &slowly{Client: s.kube.Client}
-		s.kube.Client, s.kube.Flow, s.controller.Events = slow, reconcile.NewFlow(0), silent{}
+		s.kube.Client, s.kube.Limit, s.controller.Events = slow, reconcile.NewWriteLimiter(0), silent{}
 		pass := func() time.Duration {
 			slow.running, slow.most, slow.begun = map[string]int{}, map[string]int{}, 0
 			s.Events(10_000)

@@ -19,15 +19,15 @@ import (
 // pass reconciles a UnitedDeployment once.
 func (r *Reconciler) pass(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Done, error) {
+) (reconcile.Outcome, error) {
 	if owner == "" {
-		return reconcile.Done{}, nil
+		return reconcile.Outcome{}, nil
 	}
 
 	begin := r.Now()
 	united, err := reconcile.Begin[*appsv1beta1.UnitedDeployment](ctx, r.API, name, owner)
 	if err != nil || united == nil {
-		return again(reconcile.Done{}, err)
+		return again(reconcile.Outcome{}, err)
 	}
 
 	snapshot, err := r.read(ctx, united)
@@ -35,11 +35,11 @@ func (r *Reconciler) pass(
 		if memory := r.memory.Of(owner); memory.news.Is(uniteddeployment.EventFind, err.Error()) {
 			r.Events.Event(united, corev1.EventTypeWarning, uniteddeployment.EventFind, err.Error())
 		}
-		return reconcile.Done{}, err
+		return reconcile.Outcome{}, err
 	}
 
 	plan := uniteddeployment.Make(snapshot)
-	done := reconcile.Done{After: plan.After, Planning: r.Now().Sub(begin), Headline: plan.String(),
+	done := reconcile.Outcome{After: plan.After, Planning: r.Now().Sub(begin), Headline: plan.String(),
 		Record: plan.Record}
 	if plan.Going {
 		return done, nil
@@ -53,7 +53,7 @@ func (r *Reconciler) pass(
 }
 
 // again requeues soon if the world changed under a plan, and leaves other errors to the back-off.
-func again(done reconcile.Done, err error) (reconcile.Done, error) {
+func again(done reconcile.Outcome, err error) (reconcile.Outcome, error) {
 	if err != nil && changedAll(err) {
 		reconcile.MinRequeue(&done.After, reconcile.RetrySoon)
 		return done, nil

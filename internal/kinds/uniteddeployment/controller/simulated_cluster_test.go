@@ -160,7 +160,7 @@ func (w *world) start() {
 	r := w.manager()
 	w.loop = r.loop(nil)
 	pass := w.loop.Pass
-	w.loop.Pass = func(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Done, error) {
+	w.loop.Pass = func(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Outcome, error) {
 		done, err := pass(ctx, name, owner)
 		if text := w.Now().Format(time.TimeOnly) + "\n" + done.Headline; done.Headline != "" && (len(w.plans) == 0 || !strings.HasSuffix(w.plans[len(w.plans)-1], "\n"+done.Headline)) {
 			w.plans = append(w.plans, text)

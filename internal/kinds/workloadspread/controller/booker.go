@@ -34,7 +34,7 @@ type Booker struct {
 	booked    *prometheus.CounterVec
 }
 
-type desk = booking.Desk[appsv1beta1.WorkloadSpread, *appsv1beta1.WorkloadSpread, *workloadspread.Ledger]
+type desk = booking.StatusBatcher[appsv1beta1.WorkloadSpread, *appsv1beta1.WorkloadSpread, *workloadspread.Ledger]
 
 // NewBooker returns a Booker. c writes patches, live reads from the API server, and cached returns the object
 // of the informer, which must not be changed.
@@ -147,7 +147,7 @@ func (b *Booker) settle(
 	prepare func(workloadspread.Decision) error,
 	decide func(*workloadspread.Ledger) (workloadspread.Decision, func()),
 ) (decision workloadspread.Decision, err error) {
-	err = b.Do(ctx, spread, func(l *workloadspread.Ledger, age time.Duration) error {
+	err = b.Decide(ctx, spread, func(l *workloadspread.Ledger, age time.Duration) error {
 		var commit func()
 		decision, commit = decide(l)
 		if decision.Subset == nil && kind != "deletion" && age > 0 {

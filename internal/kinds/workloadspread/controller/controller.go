@@ -267,9 +267,9 @@ func mayLead(target, controller workloadspread.Reference) bool {
 
 func (r *reconciler) run(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Done, error) {
+) (reconcile.Outcome, error) {
 	outcome, err := r.pass.Run(ctx, name, owner)
-	done := reconcile.Done{After: outcome.After, Planning: outcome.Planning}
+	done := reconcile.Outcome{After: outcome.After, Planning: outcome.Planning}
 	if plan := outcome.Plan; plan != nil {
 		r.meters.observe(name, outcome)
 		done.Headline = plan.Headline()

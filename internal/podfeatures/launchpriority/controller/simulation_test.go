@@ -227,7 +227,7 @@ func (w *world) collect(lose bool) {
 // of that name, so that none may be remembered.
 func (w *world) delete(object client.Object) {
 	w.check(w.server.Delete(w.t.Context(), object))
-	w.r.Own = &own.Own{Cache: w.r.Client, Live: w.r.Live}
+	w.r.Own = &own.OwnWrites{Cache: w.r.Client, Live: w.r.Live}
 }
 
 func (w *world) reconcile() {

@@ -175,17 +175,17 @@ func (r *Reconciler) count(way sidecarterminator.Way, result string, sidecars in
 
 func (r *Reconciler) pass(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Done, error) {
+) (reconcile.Outcome, error) {
 	if owner == "" {
-		return reconcile.Done{}, nil
+		return reconcile.Outcome{}, nil
 	}
 	pod, err := reconcile.Begin[*corev1.Pod](ctx, r.API, name, owner)
 	if err != nil || pod == nil {
-		return reconcile.Done{}, err
+		return reconcile.Outcome{}, err
 	}
 
 	if !sidecarterminator.Concerns(pod) {
-		done := reconcile.Done{After: r.Own.Again(owner)}
+		done := reconcile.Outcome{After: r.Own.Again(owner)}
 		if done.After == 0 {
 			r.forget(owner) // later events of the pod are ignored
 		}
@@ -194,7 +194,7 @@ func (r *Reconciler) pass(
 
 	s, err := r.snapshot(ctx, pod)
 	if err != nil {
-		return reconcile.Done{}, err
+		return reconcile.Outcome{}, err
 	}
 
 	plan := sidecarterminator.NewPlan(s)
@@ -205,7 +205,7 @@ func (r *Reconciler) pass(
 		}
 	}
 
-	done := reconcile.Done{
+	done := reconcile.Outcome{
 		After:    plan.After,
 		Headline: plan.Why,
 		Record:   func() []any { return []any{"plan", plan.String()} },

@@ -33,8 +33,8 @@ type Revisions interface {
 	OfVersion(ctx context.Context, sidecarSet, version string) ([]*appsv1.ControllerRevision, error)
 }
 
-// Chooser decides what is injected into a pod (sections 4 and 5 of the specification).
-type Chooser struct {
+// Selector decides what is injected into a pod (sections 4 and 5 of the specification).
+type Selector struct {
 	index      *Index
 	namespaces Namespaces
 	revisions  Revisions
@@ -43,17 +43,17 @@ type Chooser struct {
 
 // NewChooser returns a Chooser. random returns numbers from 0 up to but not including 1; nil means the random
 // numbers of the process (SS-174).
-func NewChooser(index *Index, namespaces Namespaces, revisions Revisions, random func() float64) *Chooser {
+func NewChooser(index *Index, namespaces Namespaces, revisions Revisions, random func() float64) *Selector {
 	if random == nil {
 		random = rand.Float64
 	}
-	return &Chooser{index: index, namespaces: namespaces, revisions: revisions, random: random}
+	return &Selector{index: index, namespaces: namespaces, revisions: revisions, random: random}
 }
 
 // Choose returns the templates for a pod that is created in the namespace, in the order of their names
 // (SS-080 to SS-093, SS-170 to SS-175). The status in the pod is ignored, because the API server removes it
 // later (SS-083). An error rejects the pod. If it is about one SidecarSet, it is an *inject.Error.
-func (c *Chooser) Choose(ctx context.Context, pod *corev1.Pod, namespace string) ([]*inject.Template, error) {
+func (c *Selector) Choose(ctx context.Context, pod *corev1.Pod, namespace string) ([]*inject.Template, error) {
 	entries, err := c.inNamespace(ctx, c.index.matches(pod.Labels), namespace)
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (c *Chooser) Choose(ctx context.Context, pod *corev1.Pod, namespace string)
 
 // inNamespace returns the entries whose namespace selector matches the pod's namespace. The namespace is
 // looked up only if an entry has such a selector.
-func (c *Chooser) inNamespace(ctx context.Context, entries []*entry, name string) ([]*entry, error) {
+func (c *Selector) inNamespace(ctx context.Context, entries []*entry, name string) ([]*entry, error) {
 	var namespace labels.Set
 	var kept []*entry
 	for _, e := range entries {
@@ -107,7 +107,7 @@ func (c *Chooser) inNamespace(ctx context.Context, entries []*entry, name string
 }
 
 // template returns the template of an entry for the pod: the latest one, or that of the named revision.
-func (c *Chooser) template(ctx context.Context, e *entry, pod *corev1.Pod) (*inject.Template, error) {
+func (c *Selector) template(ctx context.Context, e *entry, pod *corev1.Pod) (*inject.Template, error) {
 	r := e.revision
 	if r == nil || r.always || r.updated != nil && !r.updated.Matches(labels.Set(pod.Labels)) {
 		if r == nil {
@@ -139,7 +139,7 @@ func (c *Chooser) template(ctx context.Context, e *entry, pod *corev1.Pod) (*inj
 
 // before returns the template that the pod got if it has been injected before, so that a second pass does not
 // give it another one. It returns nil if there is none.
-func (c *Chooser) before(pod *corev1.Pod, e *entry, named *inject.Template) *inject.Template {
+func (c *Selector) before(pod *corev1.Pod, e *entry, named *inject.Template) *inject.Template {
 	marked := func(c corev1.Container) bool { return inject.IsInjected(&c) }
 	if !slices.ContainsFunc(pod.Spec.Containers, marked) &&
 		!slices.ContainsFunc(pod.Spec.InitContainers, marked) || e.template == nil {
@@ -173,7 +173,7 @@ func (c *Chooser) before(pod *corev1.Pod, e *entry, named *inject.Template) *inj
 }
 
 // named returns the template of the revision that the SidecarSet names.
-func (c *Chooser) named(ctx context.Context, e *entry) (*inject.Template, error) {
+func (c *Selector) named(ctx context.Context, e *entry) (*inject.Template, error) {
 	if e.revision.name != "" {
 		revision, err := c.revisions.Get(ctx, e.revision.name)
 		if err != nil {

@@ -66,7 +66,7 @@ func (w *world) OfVersion(_ context.Context, set, version string) (found []*apps
 	return found, w.err
 }
 
-func (w *world) chooser() *Chooser {
+func (w *world) chooser() *Selector {
 	return NewChooser(&w.index, w, w, func() float64 { return w.random })
 }
 

@@ -31,7 +31,7 @@ import (
 
 // Watch is an Index that follows the cluster, with its Chooser and its Scope. There is one on every replica.
 type Watch struct {
-	*Chooser
+	*Selector
 	Scope *Scope
 
 	sets      *matchconditions.Follower[*appsv1beta1.SidecarSet]
@@ -71,7 +71,7 @@ func NewWatch(mgr manager.Manager, namespace string, newInformer watches.NewInfo
 	index := &Index{}
 	return &Watch{Scope: NewScope(index, time.Now), sets: follow(index), revisions: revisions,
 		live: mgr.GetAPIReader(), together: matchconditions.Together[string, struct{}]{Limit: readingTime},
-		Chooser: NewChooser(index, &namespaces{mgr.GetCache(), mgr.GetAPIReader()},
+		Selector: NewChooser(index, &namespaces{mgr.GetCache(), mgr.GetAPIReader()},
 			&storedRevisions{namespace, revisions, mgr.GetAPIReader()}, nil)}, nil
 }
 
@@ -133,7 +133,7 @@ func (w *Watch) Choose(ctx context.Context, pod *corev1.Pod, namespace string) (
 	if err := w.sets.Wait(ctx); err != nil {
 		return nil, fmt.Errorf("SidecarSets: %w", err)
 	}
-	return w.Chooser.Choose(ctx, pod, namespace)
+	return w.Selector.Choose(ctx, pod, namespace)
 }
 
 func namespaceKind() *metav1.PartialObjectMetadata {

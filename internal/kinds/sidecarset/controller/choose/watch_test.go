@@ -124,7 +124,7 @@ func TestStoredRevisions(t *testing.T) {
 // status did; before all SidecarSets are known pods wait, and are refused in the end.
 func TestWatchFollowsEvents(t *testing.T) {
 	index, synced := &Index{}, false
-	w := &Watch{Chooser: NewChooser(index, &world{}, &world{}, nil), Scope: NewScope(index, time.Now), sets: follow(index)}
+	w := &Watch{Selector: NewChooser(index, &world{}, &world{}, nil), Scope: NewScope(index, time.Now), sets: follow(index)}
 	w.sets.Synced = func() bool { return synced }
 	told := func() bool {
 		select {
@@ -189,7 +189,7 @@ func TestLearn(t *testing.T) {
 	index := &Index{}
 	stored := selecting("a", matching("app", "x"), nil)
 	stored.UID = "u"
-	w := &Watch{Chooser: NewChooser(index, &world{}, &world{}, nil), sets: follow(index),
+	w := &Watch{Selector: NewChooser(index, &world{}, &world{}, nil), sets: follow(index),
 		live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).Build()}
 	w.sets.Synced = func() bool { return true }
 	chosen := func(app string) int {

@@ -45,8 +45,8 @@ type Object[T any] interface {
 	client.Object
 }
 
-// Options are the options of a Desk. D is the draft of a kind: an object with the changes of a batch of
-// decisions.
+// Options are the options of a StatusBatcher. D is the draft of a kind: an object with the changes of a batch
+// of decisions.
 type Options[T any, P Object[T], D any] struct {
 	// Client writes, and Live reads from the API server.
 	Client client.SubResourceClientConstructor
@@ -70,35 +70,35 @@ type Options[T any, P Object[T], D any] struct {
 	Writes *prometheus.CounterVec
 }
 
-// Desk books in the status of the objects of one kind.
-type Desk[T any, P Object[T], D any] struct {
+// StatusBatcher books in the status of the objects of one kind.
+type StatusBatcher[T any, P Object[T], D any] struct {
 	options Options[T, P, D]
 
-	mu    sync.Mutex
-	rooms map[types.UID]*room[T, P, D]
+	mu     sync.Mutex
+	queues map[types.UID]*queue[T, P, D]
 }
 
-// New returns a Desk with these options.
-func New[T any, P Object[T], D any](options Options[T, P, D]) *Desk[T, P, D] {
-	return &Desk[T, P, D]{options: options, rooms: map[types.UID]*room[T, P, D]{}}
+// New returns a StatusBatcher with these options.
+func New[T any, P Object[T], D any](options Options[T, P, D]) *StatusBatcher[T, P, D] {
+	return &StatusBatcher[T, P, D]{options: options, queues: map[types.UID]*queue[T, P, D]{}}
 }
 
-// Do calls decide with a draft of the object, and returns once the changes of the draft are written, by this
-// request or by another one of the same batch. After each failed attempt it calls decide again, with a draft
-// of the state in the API server. If decide returns an error it must have changed nothing. Do returns that
-// error once the state that it was based on is written. age is how long before the request others may have
-// changed the object without the draft showing it; it is 0 if the draft is at least as new as the request. If
-// it is not 0, decide may return [ErrStale] to have the object read. decide is not called any more once Do
-// has returned.
+// Decide calls decide with a draft of the object, and returns once the changes of the draft are written, by
+// this request or by another one of the same batch. After each failed attempt it calls decide again, with a
+// draft of the state in the API server. If decide returns an error it must have changed nothing. Do returns
+// that error once the state that it was based on is written. age is how long before the request others may
+// have changed the object without the draft showing it; it is 0 if the draft is at least as new as the
+// request. If it is not 0, decide may return [ErrStale] to have the object read. decide is not called any
+// more once Do has returned.
 //
 // Other errors are [ErrGone], [ErrBusy], and [ErrNotBooked] after the last attempt or when ctx ends.
-func (d *Desk[T, P, D]) Do(ctx context.Context, object P,
+func (d *StatusBatcher[T, P, D]) Decide(ctx context.Context, object P,
 	decide func(draft D, age time.Duration) error) error {
 	k := &request[D]{
 		done: ctx.Done(), arrived: d.options.Now(), decide: decide, answered: make(chan struct{}),
 	}
-	r := d.enter(object.GetUID())
-	defer d.leave(object.GetUID(), r)
+	r := d.acquire(object.GetUID())
+	defer d.release(object.GetUID(), r)
 	if !r.wait(k, d.options.Waiting) {
 		return ErrBusy
 	}
@@ -113,7 +113,7 @@ func (d *Desk[T, P, D]) Do(ctx context.Context, object P,
 		case <-k.answered:
 			return k.err
 		case <-ctx.Done():
-			r.withdraw(k)
+			r.cancel(k)
 			return fmt.Errorf("%w in time: %w", ErrNotBooked, ctx.Err())
 		case r.lock <- struct{}{}:
 			d.serve(ctx, r, object)
@@ -123,9 +123,9 @@ func (d *Desk[T, P, D]) Do(ctx context.Context, object P,
 
 // Newest returns the newer of the object and of what was read or written here last. While a write is under
 // way it returns the object, since callers accept a state of any age.
-func (d *Desk[T, P, D]) Newest(object P) P {
-	r := d.enter(object.GetUID())
-	defer d.leave(object.GetUID(), r)
+func (d *StatusBatcher[T, P, D]) Newest(object P) P {
+	r := d.acquire(object.GetUID())
+	defer d.release(object.GetUID(), r)
 	select {
 	case r.lock <- struct{}{}:
 		defer func() { <-r.lock }()
@@ -136,7 +136,7 @@ func (d *Desk[T, P, D]) Newest(object P) P {
 }
 
 // serve decides about the waiting requests. It always gives back the lock of the room.
-func (d *Desk[T, P, D]) serve(ctx context.Context, r *room[T, P, D], of P) {
+func (d *StatusBatcher[T, P, D]) serve(ctx context.Context, r *queue[T, P, D], of P) {
 	batch, ended := r.next(d.options.Batch), false
 	defer func() {
 		if !ended { // a decision panicked
@@ -152,7 +152,7 @@ func (d *Desk[T, P, D]) serve(ctx context.Context, r *room[T, P, D], of P) {
 
 // pass decides about a batch, writes it and answers it. It returns false if its context ends before that. The
 // caller holds the lock of the room.
-func (d *Desk[T, P, D]) pass(ctx context.Context, r *room[T, P, D], of P, batch []*request[D]) bool {
+func (d *StatusBatcher[T, P, D]) pass(ctx context.Context, r *queue[T, P, D], of P, batch []*request[D]) bool {
 	live, backoff := r.doubt, d.options.Backoff
 	for attempt := 1; ; attempt++ {
 		err := d.attempt(ctx, r, of, batch, live)
@@ -179,7 +179,7 @@ func (d *Desk[T, P, D]) pass(ctx context.Context, r *room[T, P, D], of P, batch 
 
 // attempt reads, decides, writes and answers once. live makes it read the object from the API server. If it
 // returns an error, no request has been answered.
-func (d *Desk[T, P, D]) attempt(ctx context.Context, r *room[T, P, D], of P,
+func (d *StatusBatcher[T, P, D]) attempt(ctx context.Context, r *queue[T, P, D], of P,
 	batch []*request[D], live bool) error {
 	object, err := d.read(ctx, r, of, live)
 	if err != nil {
@@ -198,7 +198,7 @@ func (d *Desk[T, P, D]) attempt(ctx context.Context, r *room[T, P, D], of P,
 	for _, k := range batch {
 		age := time.Duration(0)
 		if !live {
-			age = max(k.arrived.Sub(r.fresh), 0)
+			age = max(k.arrived.Sub(r.currentAt), 0)
 		}
 		if k.err = k.ask(draft, age); errors.Is(k.err, ErrStale) && age > 0 {
 			return d.attempt(ctx, r, of, batch, true)
@@ -216,7 +216,7 @@ func (d *Desk[T, P, D]) attempt(ctx context.Context, r *room[T, P, D], of P,
 
 // read returns the newer of what was written here last and of the informer's copy, or the state in the API
 // server if live is set. It returns nil if the object is gone.
-func (d *Desk[T, P, D]) read(ctx context.Context, r *room[T, P, D], of P, live bool) (P, error) {
+func (d *StatusBatcher[T, P, D]) read(ctx context.Context, r *queue[T, P, D], of P, live bool) (P, error) {
 	key := client.ObjectKeyFromObject(of)
 	if !live {
 		if cached := d.options.Cached(key); cached != nil && cached.GetUID() == of.GetUID() {
@@ -236,12 +236,12 @@ func (d *Desk[T, P, D]) read(ctx context.Context, r *room[T, P, D], of P, live b
 		found = nil
 	}
 
-	r.last, r.fresh, r.doubt = found, begin, false
+	r.last, r.currentAt, r.doubt = found, begin, false
 	return found, nil
 }
 
 // write patches the status of exactly this version of the object, and counts the result.
-func (d *Desk[T, P, D]) write(ctx context.Context, r *room[T, P, D], object P, changes map[string]any) error {
+func (d *StatusBatcher[T, P, D]) write(ctx context.Context, r *queue[T, P, D], object P, changes map[string]any) error {
 	body, err := reconcile.MergePatch(object, nil, map[string]any{"status": changes})
 	if err != nil {
 		return err
@@ -260,7 +260,7 @@ func (d *Desk[T, P, D]) write(ctx context.Context, r *room[T, P, D], object P, c
 	return err
 }
 
-func (d *Desk[T, P, D]) patch(ctx context.Context, r *room[T, P, D], object P, body []byte) (P, error) {
+func (d *StatusBatcher[T, P, D]) patch(ctx context.Context, r *queue[T, P, D], object P, body []byte) (P, error) {
 	begin, written := d.options.Now(), P(new(T))
 	written.SetNamespace(object.GetNamespace())
 	written.SetName(object.GetName())
@@ -270,7 +270,7 @@ func (d *Desk[T, P, D]) patch(ctx context.Context, r *room[T, P, D], object P, b
 		return nil, fmt.Errorf("patching the status of %s %s: %w",
 			kind[T](), client.ObjectKeyFromObject(object), err)
 	}
-	r.last, r.fresh = written, begin // this was the newest version when it replaced the one before
+	r.last, r.currentAt = written, begin // this was the newest version when it replaced the one before
 
 	return written, nil
 }

@@ -11,20 +11,20 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// room is where the decisions about one object are made. It exists while it is in use, and as long as an
+// queue is where the decisions about one object are made. It exists while it is in use, and as long as an
 // object is remembered there.
-type room[T any, P Object[T], D any] struct {
-	// visitors counts the callers that use the room; it is guarded by the mutex of the Desk.
-	visitors int
+type queue[T any, P Object[T], D any] struct {
+	// users counts the callers that use the queue; it is guarded by the mutex of the StatusBatcher.
+	users int
 
 	// lock is held by the caller that reads, decides and writes.
 	lock chan struct{}
 	// last is the newest object that was written or read live here, and fresh is when it was certainly the
 	// newest version. doubt is true if the outcome of the last write is not known. All three are guarded by
 	// lock.
-	last  P
-	fresh time.Time
-	doubt bool
+	last      P
+	currentAt time.Time
+	doubt     bool
 
 	mu      sync.Mutex
 	waiting []*request[D]
@@ -78,37 +78,37 @@ func answer[D any](batch []*request[D], err error) {
 	}
 }
 
-// enter returns the room of an object. The caller must leave it again.
-func (d *Desk[T, P, D]) enter(uid types.UID) *room[T, P, D] {
+// acquire returns the room of an object. The caller must leave it again.
+func (d *StatusBatcher[T, P, D]) acquire(uid types.UID) *queue[T, P, D] {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	r := d.rooms[uid]
+	r := d.queues[uid]
 	if r == nil {
-		r = &room[T, P, D]{lock: make(chan struct{}, 1)}
-		d.rooms[uid] = r
+		r = &queue[T, P, D]{lock: make(chan struct{}, 1)}
+		d.queues[uid] = r
 	}
-	r.visitors++
+	r.users++
 	return r
 }
 
-func (d *Desk[T, P, D]) leave(uid types.UID, r *room[T, P, D]) {
+func (d *StatusBatcher[T, P, D]) release(uid types.UID, r *queue[T, P, D]) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if r.visitors--; r.visitors == 0 && r.last == nil && d.rooms[uid] == r {
-		delete(d.rooms, uid)
+	if r.users--; r.users == 0 && r.last == nil && d.queues[uid] == r {
+		delete(d.queues, uid)
 	}
 }
 
 // Forget drops what is kept about a deleted object. Another object of its name has another UID and starts
 // anew.
-func (d *Desk[T, P, D]) Forget(uid types.UID) {
+func (d *StatusBatcher[T, P, D]) Forget(uid types.UID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.rooms, uid)
+	delete(d.queues, uid)
 }
 
 // newest returns the newer of the object and of the remembered one. The caller holds the lock of the room.
-func (r *room[T, P, D]) newest(object P) P {
+func (r *queue[T, P, D]) newest(object P) P {
 	if r.last != nil && reconcile.Older(object, r.last) {
 		return r.last
 	}
@@ -116,7 +116,7 @@ func (r *room[T, P, D]) newest(object P) P {
 }
 
 // wait adds a request to those that wait. It returns false if limit requests wait already; 0 means no limit.
-func (r *room[T, P, D]) wait(k *request[D], limit int) bool {
+func (r *queue[T, P, D]) wait(k *request[D], limit int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if limit > 0 && len(r.waiting) >= limit {
@@ -128,14 +128,14 @@ func (r *room[T, P, D]) wait(k *request[D], limit int) bool {
 
 // giveBack puts a batch back before the other waiting requests. A request that ended meanwhile is dropped,
 // because it was not waiting and could not be withdrawn.
-func (r *room[T, P, D]) giveBack(batch []*request[D]) {
+func (r *queue[T, P, D]) giveBack(batch []*request[D]) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting = slices.DeleteFunc(append(batch, r.waiting...), (*request[D]).ended)
 }
 
 // next takes the next batch of at most limit requests; 0 means no limit.
-func (r *room[T, P, D]) next(limit int) []*request[D] {
+func (r *queue[T, P, D]) next(limit int) []*request[D] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := len(r.waiting)
@@ -147,8 +147,8 @@ func (r *room[T, P, D]) next(limit int) []*request[D] {
 	return batch
 }
 
-// withdraw removes a request that ends without an answer, once no decision about it is being made.
-func (r *room[T, P, D]) withdraw(k *request[D]) {
+// cancel removes a request that ends without an answer, once no decision about it is being made.
+func (r *queue[T, P, D]) cancel(k *request[D]) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	r.mu.Lock()

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What a Flow does when a server answers: after so many windows of answers that take so long, with tasks
-// waiting or not.
+// What a WriteLimiter does when a server answers: after so many windows of answers that take so long, with
+// tasks waiting or not.
 func TestAFlowAdaptsToTheServer(t *testing.T) {
 	busy := apierrors.NewTooManyRequests("busy", 1)
 	type answers struct {
@@ -47,15 +47,15 @@ func TestAFlowAdaptsToTheServer(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := NewFlow(0)
+			f := NewWriteLimiter(0)
 			for _, a := range tt.answers {
 				for range a.windows * flowWindow {
 					f.full = a.full
 					if a.calm != "" {
-						f.saw(a.calm, a.took, nil)
+						f.observe(a.calm, a.took, nil)
 						f.full = a.full
 					}
-					f.saw("owner", a.took, a.err)
+					f.observe("owner", a.took, a.err)
 				}
 			}
 			if int(f.limit) != tt.want {
@@ -63,14 +63,14 @@ func TestAFlowAdaptsToTheServer(t *testing.T) {
 			}
 		})
 	}
-	var none *Flow
-	none.saw("owner", time.Second, busy)
+	var none *WriteLimiter
+	none.observe("owner", time.Second, busy)
 }
 
 // An owner with few tasks does not wait for one with many, and all that begins ends.
 func TestFlowIsFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, started := NewFlow(0), time.Now()
+		f, started := NewWriteLimiter(0), time.Now()
 		var all sync.WaitGroup
 		ended := map[types.UID]time.Duration{}
 		var mu sync.Mutex
@@ -108,11 +108,11 @@ func TestFlowIsFair(t *testing.T) {
 	})
 }
 
-// Nobody waits when the context has ended, a panic is an error, and without a Flow one task follows the
-// other.
+// Nobody waits when the context has ended, a panic is an error, and without a WriteLimiter one task follows
+// the other.
 func TestAFlowEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := NewFlow(0)
+		f := NewWriteLimiter(0)
 		ctx, stop := context.WithCancel(t.Context())
 		go func() {
 			time.Sleep(time.Second / 2)
@@ -137,7 +137,7 @@ func TestAFlowEndsWithItsContext(t *testing.T) {
 			t.Errorf("left: %+v", f)
 		}
 	})
-	var none *Flow
+	var none *WriteLimiter
 	order := []int{}
 	none.Each(t.Context(), "a", 3, func(i int) error { order = append(order, i); return nil })
 	if len(order) != 3 || order[0] != 0 || order[2] != 2 {

@@ -13,10 +13,10 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 )
 
-// These are the bounds of a Flow. When the API server refuses requests because it is overloaded, at least
-// flowLeast tasks run at a time. When it is slow, at least flowFirst run: this process may itself be the slow
-// part, and API servers group concurrent writes into one disk write, so that few in flight make each of them
-// slower. Beyond flowMost, tasks would only wait in the API server instead of here.
+// These are the bounds of a WriteLimiter. When the API server refuses requests because it is overloaded, at
+// least flowLeast tasks run at a time. When it is slow, at least flowFirst run: this process may itself be
+// the slow part, and API servers group concurrent writes into one disk write, so that few in flight make each
+// of them slower. Beyond flowMost, tasks would only wait in the API server instead of here.
 const (
 	flowLeast, flowFirst, flowMost = 8, 40, 128
 	// flowWindow is how many answers are evaluated together.
@@ -26,45 +26,47 @@ const (
 	flowSlower, flowJitter = 4, 5 * time.Millisecond
 )
 
-// Flow bounds how many tasks run at the same time, for all owners together. The bound grows while the API
-// server answers quickly, and shrinks when it becomes slow or refuses requests because it is overloaded. A
-// place that becomes free goes to the owner that has the fewest, so that a large rollout does not hold up
-// small ones. All controllers of a process share one Flow. A nil Flow runs one task after the other.
-type Flow struct {
+// WriteLimiter bounds how many tasks run at the same time, for all owners together. The bound grows while the
+// API server answers quickly, and shrinks when it becomes slow or refuses requests because it is overloaded.
+// A place that becomes free goes to the owner that has the fewest, so that a large rollout does not hold up
+// small ones. All controllers of a process share one WriteLimiter. A nil WriteLimiter runs one task after the
+// other.
+type WriteLimiter struct {
 	mu      sync.Mutex
 	limit   float64
 	running int
 	busy    map[types.UID]int
-	waiting []*place
+	waiting []*slot
 
 	// These are about the answers in the current window: their number, the time they took in all, and by
 	// owner whether any of them asked to come back later. full is true if more places were needed.
-	answers int
-	took    time.Duration
-	told    map[types.UID]bool
-	full    bool
+	answers   int
+	took      time.Duration
+	throttled map[types.UID]bool
+	full      bool
 	// best is the time that answers take at best, as far as known. It grows slowly if they take longer.
 	best time.Duration
 }
 
-// place is what a task waits for.
-type place struct {
+// slot is what a task waits for.
+type slot struct {
 	owner types.UID
 	free  chan struct{}
 }
 
-// NewFlow returns a Flow that starts with the given number of places; 0 is the default of a manager.
-func NewFlow(places int) *Flow {
+// NewWriteLimiter returns a WriteLimiter that starts with the given number of places; 0 is the default of a
+// manager.
+func NewWriteLimiter(places int) *WriteLimiter {
 	if places == 0 {
 		places = flowFirst
 	}
-	return &Flow{limit: float64(places), busy: map[types.UID]int{}, told: map[types.UID]bool{}}
+	return &WriteLimiter{limit: float64(places), busy: map[types.UID]int{}, throttled: map[types.UID]bool{}}
 }
 
 // Each runs do for 0 to n-1 for an owner, as many at a time as there are places. It waits for all of them and
 // returns their errors by index. It starts the next one when a place is free, and none after the context has
 // ended. A panic is returned as an error.
-func (f *Flow) Each(ctx context.Context, owner types.UID, n int, do func(i int) error) []error {
+func (f *WriteLimiter) Each(ctx context.Context, owner types.UID, n int, do func(i int) error) []error {
 	var all sync.WaitGroup
 	errs := make([]error, n)
 	for i := range n {
@@ -72,14 +74,14 @@ func (f *Flow) Each(ctx context.Context, owner types.UID, n int, do func(i int) 
 			errs[i] = Guarded(ctx, func() error { return do(i) })
 			continue
 		}
-		if err := f.take(ctx, owner); err != nil {
+		if err := f.acquire(ctx, owner); err != nil {
 			for ; i < n; i++ {
 				errs[i] = err
 			}
 			break
 		}
 		all.Go(func() {
-			defer f.give(owner)
+			defer f.release(owner)
 			errs[i] = Guarded(ctx, func() error { return do(i) })
 		})
 	}
@@ -101,7 +103,7 @@ func Guarded(ctx context.Context, do func() error) (err error) {
 	return do()
 }
 
-func (f *Flow) take(ctx context.Context, owner types.UID) error {
+func (f *WriteLimiter) acquire(ctx context.Context, owner types.UID) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -114,7 +116,7 @@ func (f *Flow) take(ctx context.Context, owner types.UID) error {
 	}
 
 	f.full = true
-	p := &place{owner, make(chan struct{})}
+	p := &slot{owner, make(chan struct{})}
 	f.waiting = append(f.waiting, p)
 	f.mu.Unlock()
 
@@ -135,9 +137,9 @@ func (f *Flow) take(ctx context.Context, owner types.UID) error {
 	return nil // the place became free just now, and is given back like any other
 }
 
-// Collectors returns the metrics of the Flow: the bound, the running tasks, and the owners that wait for a
-// place.
-func (f *Flow) Collectors() []prometheus.Collector {
+// Collectors returns the metrics of the WriteLimiter: the bound, the running tasks, and the owners that wait
+// for a place.
+func (f *WriteLimiter) Collectors() []prometheus.Collector {
 	gauge := func(name, help string, value func() int) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, func() float64 {
 			f.mu.Lock()
@@ -157,7 +159,7 @@ func (f *Flow) Collectors() []prometheus.Collector {
 	}
 }
 
-func (f *Flow) start(owner types.UID) {
+func (f *WriteLimiter) start(owner types.UID) {
 	f.running++
 	f.busy[owner]++
 }
@@ -165,12 +167,13 @@ func (f *Flow) start(owner types.UID) {
 // free reports whether there is a place for the owner. A quarter of the places is reserved for other owners,
 // because the requests of one owner may take long, for example if a slow webhook of its namespace handles
 // them.
-func (f *Flow) free(owner types.UID) bool {
+func (f *WriteLimiter) free(owner types.UID) bool {
 	return f.running < int(f.limit) && f.busy[owner] < max(int(f.limit*3/4), 1)
 }
 
-// give returns a place. Among owners that have equally many places, the one that has waited longest gets it.
-func (f *Flow) give(owner types.UID) {
+// release returns a place. Among owners that have equally many places, the one that has waited longest gets
+// it.
+func (f *WriteLimiter) release(owner types.UID) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.running--
@@ -180,7 +183,7 @@ func (f *Flow) give(owner types.UID) {
 	f.fill()
 }
 
-func (f *Flow) fill() {
+func (f *WriteLimiter) fill() {
 	for {
 		next := -1
 		for i, p := range f.waiting {
@@ -198,8 +201,8 @@ func (f *Flow) fill() {
 	}
 }
 
-// saw records an answer of the API server to a request of an owner.
-func (f *Flow) saw(owner types.UID, took time.Duration, err error) {
+// observe records an answer of the API server to a request of an owner.
+func (f *WriteLimiter) observe(owner types.UID, took time.Duration, err error) {
 	if f == nil {
 		return
 	}
@@ -210,7 +213,7 @@ func (f *Flow) saw(owner types.UID, took time.Duration, err error) {
 	f.answers++
 	f.took += took
 	_, later := apierrors.SuggestsClientDelay(err)
-	f.told[owner] = f.told[owner] || later || apierrors.IsServiceUnavailable(err)
+	f.throttled[owner] = f.throttled[owner] || later || apierrors.IsServiceUnavailable(err)
 	if f.answers < flowWindow {
 		return
 	}
@@ -232,19 +235,19 @@ func (f *Flow) saw(owner types.UID, took time.Duration, err error) {
 	f.best += (mean - f.best) / 512
 	f.limit = min(max(f.limit, flowLeast), flowMost)
 	f.answers, f.took, f.full = 0, 0, len(f.waiting) > 0
-	clear(f.told)
+	clear(f.throttled)
 	f.fill()
 }
 
 // overloaded reports whether the API server is overloaded: it asked most owners to come back later. A
 // webhook, a quota or a budget that refuses the requests of one owner in the same words does not slow down
 // the others.
-func (f *Flow) overloaded() bool {
+func (f *WriteLimiter) overloaded() bool {
 	told := 0
-	for _, later := range f.told {
+	for _, later := range f.throttled {
 		if later {
 			told++
 		}
 	}
-	return 2*told > len(f.told)
+	return 2*told > len(f.throttled)
 }
