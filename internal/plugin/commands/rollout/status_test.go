@@ -79,13 +79,21 @@ func follow(t *testing.T, s *plugintest.Server, explain rollout.Explain, args ..
 // line waits for the next line.
 func (f *following) line(want string) {
 	f.t.Helper()
-	select {
-	case got := <-f.lines:
+	compare := func(got string) {
+		f.t.Helper()
 		if got != want {
 			f.t.Fatalf("the line is %q, want %q", got, want)
 		}
+	}
+	select {
+	case got := <-f.lines:
+		compare(got)
 	case err := <-f.end:
-		f.t.Fatalf("it ended with %v, before the line %q", err, want)
+		if len(f.lines) == 0 {
+			f.t.Fatalf("it ended with %v, before the line %q", err, want)
+		}
+		f.end <- err // it printed the line before it ended
+		compare(<-f.lines)
 	case <-time.After(limit):
 		f.t.Fatalf("there is no line %q", want)
 	}
