@@ -45,6 +45,20 @@ func TestWhatALineCites(t *testing.T) {
 	}
 }
 
+// A list of numbers in a comment, and the mark of a part, may be wrapped.
+func TestCommentsAreReadAcrossLines(t *testing.T) {
+	root := t.TempDir()
+	text := "// AB-041,\n// AB-042\n\t// (part) and AB-043.\nfunc TestX() {}\n"
+	if err := os.WriteFile(filepath.Join(root, "x_test.go"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	got, err := citations(root)
+	want := map[requirement]manner{{"AB", "041"}: whole, {"AB", "042"}: part, {"AB", "043"}: whole}
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+}
+
 // A repository in which every case occurs: tested, tested in part, in a run, not at all, not built.
 func TestReport(t *testing.T) {
 	root := t.TempDir()

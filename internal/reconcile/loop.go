@@ -37,8 +37,9 @@ type Outcome struct {
 	// After is when to requeue although no event arrives; 0 means not at all.
 	After time.Duration
 	// Planning is how long it took to read what the plan is made from, and to make it. The next pass waits
-	// for a multiple of that, so that more events come together. More is true if there is more to do at once.
-	Planning   time.Duration
+	// for a multiple of that, so that more events come together.
+	Planning time.Duration
+	// Unfinished is true if there is more to do at once.
 	Unfinished bool
 	// Progress is true if something was done, so that a pass that follows at once finds a new state.
 	Progress bool

@@ -37,8 +37,6 @@ type kept struct {
 	failed map[string]time.Time
 	// template is a hash of the last template; 0 before the first pass.
 	template uint64
-	// planned is when the present pass began.
-	planned time.Time
 }
 
 // New returns a controller that reads and writes through the API of the kind.
@@ -53,7 +51,7 @@ func (k *Kind) Plan(ctx context.Context, s *session, now time.Time) (*broadcastj
 		return nil, err
 	}
 	s.HoldBack(&snapshot.Snapshot, s.Object.Generation)
-	snapshot.Now, snapshot.Failed, s.Kept.planned = now, s.Kept.failedNodes(now), now
+	snapshot.Now, snapshot.Failed = now, s.Kept.failedNodes(now)
 	return broadcastjob.Make(*snapshot), nil
 }
 
@@ -70,7 +68,7 @@ func (k *Kind) Apply(ctx context.Context, s *session) *podapply.Result {
 		result.Add(&result.UpdateError, err)
 	case !ended:
 		s.Kept.batch = s.SlowStart(ctx, result, s.Kept.batch,
-			func(node string) { s.Kept.fails(node, s.Kept.planned) })
+			func(node string) { s.Kept.fails(node, s.Now()) })
 		result.Unfinished = result.Unfinished || s.Plan.More && result.Created > 0
 	}
 	return result
