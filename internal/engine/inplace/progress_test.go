@@ -177,7 +177,7 @@ func TestProgress(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("progress of the update (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -348,7 +348,7 @@ func TestProgressOfParts(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("progress of the update (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -368,7 +368,7 @@ func TestRestartsAreCounted(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, applied(t, pod, patch).Annotations[pub.InPlaceUpdateRestarts]); diff != "" {
-				t.Error(diff)
+				t.Errorf("restarts by updates (-want +got):\n%s", diff)
 			}
 		})
 	}

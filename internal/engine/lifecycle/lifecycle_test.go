@@ -71,7 +71,7 @@ func TestEnter(t *testing.T) {
 	want := `{"metadata":{"annotations":{"lifecycle.apps.kruise.io/timestamp":"2026-05-01T10:00:00Z"},` +
 		`"labels":{"lifecycle.apps.kruise.io/state":"PreparingUpdate"},"resourceVersion":"1","uid":"u"}}`
 	if diff := cmp.Diff(want, string(body)); diff != "" {
-		t.Error(diff)
+		t.Errorf("the patch (-want +got):\n%s", diff)
 	}
 }
 
@@ -101,8 +101,17 @@ func TestAHookWithManyFinalizersIsRead(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if !Hooked(hook, pod) || !FullyHooked(hook, pod) || Hooked(hook, other) || FullyHooked(hook, other) {
-			t.Error("not all finalizers are found, or others")
+		if !Hooked(hook, pod) {
+			t.Error("a pod with all finalizers is not hooked")
+		}
+		if !FullyHooked(hook, pod) {
+			t.Error("a pod with all finalizers is not fully hooked")
+		}
+		if Hooked(hook, other) {
+			t.Error("a pod with other finalizers is hooked")
+		}
+		if FullyHooked(hook, other) {
+			t.Error("a pod with other finalizers is fully hooked")
 		}
 		Hook(&podpatch.Patch{}, hook, other)
 	}()

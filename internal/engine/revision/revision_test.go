@@ -19,7 +19,7 @@ func TestDataHashAndNameAreThoseOfTheReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(shopData, string(data)); diff != "" {
-		t.Fatal(diff)
+		t.Fatalf("data of the revision (-want +got):\n%s", diff)
 	}
 	if got := Hash(data, 0); got != "7d9f44cb88" {
 		t.Errorf("hash %s, want 7d9f44cb88", got)
@@ -81,7 +81,7 @@ func TestCanonicalKeepsUnknownFieldsAndWritesWhatKubernetes132Wrote(t *testing.T
 	}
 	want := `{"spec":{"template":{"$patch":"replace","metadata":{"creationTimestamp":null,"future":1},"spec":{"containers":[{"name":"a","resources":{"claims":[{"future":true,"name":"x"}]}}],"futureList":[{"a":null}],"volumes":[{"ephemeral":{"volumeClaimTemplate":{"metadata":{"creationTimestamp":null},"spec":{"accessModes":["ReadWriteOnce"],"resources":{}}}},"name":"v"}]}}}}`
 	if diff := cmp.Diff(want, string(data)); diff != "" {
-		t.Error(diff)
+		t.Errorf("data of the revision (-want +got):\n%s", diff)
 	}
 }
 
@@ -125,8 +125,11 @@ func TestFingerprintsAreThoseOfTheReference(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Fingerprint(tt.claims)
-			if err != nil || got != tt.want {
-				t.Errorf("Fingerprint = %q, %v, want %q", got, err, tt.want)
+			if err != nil {
+				t.Errorf("fingerprint of the claims: %v", err)
+			}
+			if got != tt.want {
+				t.Errorf("fingerprint of the claims: got %q, want %q", got, tt.want)
 			}
 		})
 	}
@@ -155,7 +158,7 @@ func TestSameBeside(t *testing.T) {
 		"without a spec, different": {`{"a":1}`, `{"a":1.0}`, false},
 	} {
 		if got := SameBeside([]byte(tt.a), []byte(tt.b)); got != tt.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: the same beside the templates: got %t, want %t", name, got, tt.want)
 		}
 	}
 }
