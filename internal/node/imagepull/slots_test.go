@@ -43,8 +43,11 @@ func TestWhoseTurnItIs(t *testing.T) {
 		before := turns(places)
 		s.leave(places[step.leaves])
 		got := turns(places)
-		if len(got) != len(before)+1 || !slices.Contains(got, step.next) {
-			t.Fatalf("when %s has left: %v, want %s to be next", step.leaves, got, step.next)
+		if len(got) != len(before)+1 {
+			t.Fatalf("turns when %s has left: got %v, want one more than %v", step.leaves, got, before)
+		}
+		if !slices.Contains(got, step.next) {
+			t.Fatalf("turns when %s has left: got %v, want %s among them", step.leaves, got, step.next)
 		}
 	}
 	if places["c2"].counts != "c" {
@@ -58,7 +61,7 @@ func TestWhoComesFirst(t *testing.T) {
 	places := map[string]*place{"1": s.join([]string{"a"}), "2": s.join([]string{"b"}), "3": s.join([]string{"c"})}
 	s.leave(places["1"])
 	if got := turns(places); !slices.Equal(got, []string{"1", "2"}) {
-		t.Errorf("%v", got)
+		t.Errorf("turns with as many places of each: got %v, want 1 and 2", got)
 	}
 	for _, n := range []int{0, -1} {
 		unlimited, all := newSlots(n), map[string]*place{}

@@ -298,7 +298,7 @@ func TestSimulatedProbes(t *testing.T) {
 		w.refuses, w.silent = false, false
 		w.pass(2 * time.Minute)
 		if wrong := w.settled(); wrong != "" {
-			t.Fatal(wrong)
+			t.Fatalf("after all has come to rest: %s", wrong)
 		}
 		writes := w.writes
 		w.pass(9 * time.Minute)

@@ -86,7 +86,7 @@ func TestRestartsThatWaitForTheirNamespaceSendNothing(t *testing.T) {
 	close(n.releaseOrphans)
 	for range stop.Most {
 		if err := <-ended; err != nil {
-			t.Error(err)
+			t.Errorf("a stop that was under way: %v", err)
 		}
 	}
 	pass()
