@@ -136,7 +136,7 @@ func TestOwn(t *testing.T) {
 			cache, live, leaks := &shows{pod: tt.cached}, &shows{pod: tt.live}, 0
 			o := &OwnWrites{Cache: cache, Live: live, Leaked: func(owner types.UID) {
 				if leaks++; owner != "owner" {
-					t.Errorf("leak of %s", owner)
+					t.Errorf("leak of owner %s, want of \"owner\"", owner)
 				}
 			}}
 			tt.write(o)
@@ -162,7 +162,7 @@ func TestOwn(t *testing.T) {
 				t.Fatal(err)
 			}
 			if writes := o.pending("owner"); len(writes) > 0 {
-				t.Errorf("still remembered: %+v", writes[0])
+				t.Errorf("writes that are still remembered: got %+v, want none", writes[0])
 			}
 		})
 	}
@@ -182,7 +182,7 @@ func TestALostAnswerIsLookedUpOnce(t *testing.T) {
 		}
 	}
 	if live.reads != 1 {
-		t.Errorf("%d live reads", live.reads)
+		t.Errorf("live reads: got %d, want 1", live.reads)
 	}
 }
 
@@ -230,7 +230,7 @@ func TestAReadThatFailsLetsNoPlanBeMade(t *testing.T) {
 		}
 	}
 	if seen(o, nil) != "u10" {
-		t.Errorf("the write was forgotten: %s", seen(o, nil))
+		t.Errorf("the next plan sees %s, want the write that was not settled, u10", seen(o, nil))
 	}
 	o.Cache, o.Live = &shows{}, &shows{}
 	if err := o.Settle(t.Context(), "owner", late); err != nil {

@@ -159,15 +159,18 @@ func TestBatchesOfAllKindsOfChange(t *testing.T) {
 					container := &pod.Spec.Containers[i]
 					waits := slices.Contains(left, container.Name)
 					if _, changes := parts.Images[container.Name]; changes && (container.Image == container.Name+":1") != waits {
-						t.Errorf("%s of %v, batch %d: %s has %s", name, test.changed, round, container.Name, container.Image)
+						t.Errorf("%s of %v, batch %d: %s has image %s, want it to wait: %t",
+							name, test.changed, round, container.Name, container.Image, waits)
 					}
 					if _, changes := parts.Refs[container.Name]; changes &&
 						(pod.Annotations["of-"+container.Name]+pod.Labels["of-"+container.Name] == "") != waits {
-						t.Errorf("%s of %v, batch %d: metadata %v %v", name, test.changed, round, pod.Labels, pod.Annotations)
+						t.Errorf("%s of %v, batch %d: labels %v, annotations %v, want them to wait: %t",
+							name, test.changed, round, pod.Labels, pod.Annotations, waits)
 					}
 					if _, changes := parts.Resources[container.Name]; changes &&
 						(container.Resources.Limits.Cpu().String() != "2") != waits {
-						t.Errorf("%s of %v, batch %d: %s has %v", name, test.changed, round, container.Name, container.Resources)
+						t.Errorf("%s of %v, batch %d: %s has resources %v, want them to wait: %t",
+							name, test.changed, round, container.Name, container.Resources, waits)
 					}
 				}
 				if len(left) == 0 {
@@ -354,7 +357,7 @@ func TestFurtherRevisionKeepsBatches(t *testing.T) {
 		t.Errorf("what is left for later batches (-want +got):\n%s", diff)
 	}
 	if got := pod.Spec.Containers[1].Image; got != "agent:3" {
-		t.Errorf("agent has %s", got)
+		t.Errorf("image of agent: got %s, want agent:3", got)
 	}
 }
 

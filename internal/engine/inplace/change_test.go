@@ -311,7 +311,7 @@ func TestAQuietChange(t *testing.T) {
 		"an image":    {*toImage("nginx:2"), false},
 	} {
 		if tt.change.Quiet() != tt.quiet {
-			t.Errorf("%s: quiet is %v", name, !tt.quiet)
+			t.Errorf("%s: the change is quiet: got %t, want %t", name, !tt.quiet, tt.quiet)
 		}
 	}
 	change := toImage("nginx:2")

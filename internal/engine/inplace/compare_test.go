@@ -79,7 +79,7 @@ func TestCompareQualifies(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(blockers) > 0 {
-				t.Errorf("blocked: %v", blockers)
+				t.Errorf("what blocks the change: got %v, want nothing", blockers)
 			}
 			if diff := cmp.Diff(tt.want, change, cmpopts.IgnoreFields(Change{}, "Stops")); diff != "" {
 				t.Errorf("the change (-want +got):\n%s", diff)
@@ -88,7 +88,7 @@ func TestCompareQualifies(t *testing.T) {
 				t.Errorf("the change in words (-want +got):\n%s", diff)
 			}
 			if got, want := change.Holds(), len(tt.want.Images) > 0; got != want { // IPU-308
-				t.Errorf("Holds = %v", got)
+				t.Errorf("the change takes the pod out of service: got %t, want %t", got, want)
 			}
 		})
 	}
@@ -359,7 +359,7 @@ func TestComparisonNamesChangesAndWhatTheyStop(t *testing.T) {
 				t.Errorf("containers that need the daemon (-want +got):\n%s", diff)
 			}
 			if change.Holds() != tt.holds {
-				t.Errorf("Holds is %v", change.Holds())
+				t.Errorf("the change takes the pod out of service: got %t, want %t", change.Holds(), tt.holds)
 			}
 		})
 	}

@@ -90,7 +90,8 @@ func TestOvertakenImagesAreBounded(t *testing.T) {
 		pod = begin(t, pod, to(fmt.Sprintf("web-%d", i), toImage(fmt.Sprintf("nginx:%d", i+2)), 0))
 	}
 	if n := len(pod.Annotations[pub.InPlaceUpdateState]); n > 1000 {
-		t.Errorf("%d bytes: %s", n, pod.Annotations[pub.InPlaceUpdateState])
+		t.Errorf("size of the record: got %d bytes, want 1000 at most: %s",
+			n, pod.Annotations[pub.InPlaceUpdateState])
 	}
 }
 
@@ -148,7 +149,7 @@ func TestFurtherRevisionKeepsTheOrder(t *testing.T) {
 				t.Errorf("proxy has %s, although agent of a higher priority has not been replaced", got)
 			}
 			if _, asked := further.Change.Images["logs"]; asked && image("logs") != "logs:3" {
-				t.Errorf("logs, which has no priority, has %s", image("logs"))
+				t.Errorf("image of logs, which has no priority: got %s, want logs:3", image("logs"))
 			}
 			status, err := Progress(pod, noon)
 			if err != nil {
@@ -175,7 +176,7 @@ func TestFurtherRevisionKeepsTheOrder(t *testing.T) {
 				want = "main:3"
 			}
 			if image("main") != want {
-				t.Errorf("at the end main has %s", image("main"))
+				t.Errorf("image of main at the end: got %s, want %s", image("main"), want)
 			}
 		})
 	}
@@ -345,7 +346,7 @@ func TestConditionOfAnEarlierSize(t *testing.T) {
 				t.Fatalf("the resize is told as held up: got %t, want %t: %+v", told, tt.told, status)
 			}
 			if tt.told && !status.Resize.NotBefore.Equal(tt.notBefore) {
-				t.Errorf("counts from %s on", status.Resize.NotBefore)
+				t.Errorf("the report counts from %s on, want from %s", status.Resize.NotBefore, tt.notBefore)
 			}
 		})
 	}

@@ -412,13 +412,14 @@ func TestAnUnreadableAnnotationIsAnError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := webPod(tt.options...)
 			if status, err := Progress(pod, noon); err == nil {
-				t.Errorf("Progress reads it: %+v", status)
+				t.Errorf("the progress of an unreadable record: got %+v, want an error", status)
 			}
 			if _, err := to("web-2", toImage("nginx:2"), 0).Start(pod, noon); (err != nil) != tt.startFails {
-				t.Errorf("Start: %v", err)
+				t.Errorf("starting with an unreadable record: got error %v, want one: %t", err, tt.startFails)
 			}
 			if _, err := Continue(pod, noon); (err != nil) != tt.continueFails {
-				t.Errorf("Continue: %v", err)
+				t.Errorf("continuing with an unreadable record: got error %v, want one: %t",
+					err, tt.continueFails)
 			}
 		})
 	}

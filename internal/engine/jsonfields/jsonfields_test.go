@@ -47,14 +47,14 @@ func TestFieldsAreThoseThatEncodingJSONWrites(t *testing.T) {
 		t.Errorf("type of the field deep: got %v, want %v", got["deep"], want)
 	}
 	if again := Of(reflect.TypeFor[outer]()); !maps.Equal(got, again) {
-		t.Errorf("the second time they are %v", again)
+		t.Errorf("fields the second time: got %v, want %v", again, got)
 	}
 }
 
 func TestElem(t *testing.T) {
 	for _, of := range []reflect.Type{reflect.TypeFor[int](), reflect.TypeFor[*int](), reflect.TypeFor[**int]()} {
 		if got := Elem(of); got != reflect.TypeFor[int]() {
-			t.Errorf("%v leads to %v", of, got)
+			t.Errorf("%v leads to %v, want int", of, got)
 		}
 	}
 }

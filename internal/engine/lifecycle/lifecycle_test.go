@@ -51,10 +51,10 @@ func TestHookedByAnyHandlerFullyHookedByAll(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: tt.labels, Finalizers: tt.finalizers,
 				Annotations: map[string]string{"note": "1"}}}
 			if got := Hooked(tt.hook, pod); got != tt.hooked {
-				t.Errorf("Hooked = %v", got)
+				t.Errorf("the pod is hooked: got %t, want %t", got, tt.hooked)
 			}
 			if got := FullyHooked(tt.hook, pod); got != tt.fully {
-				t.Errorf("FullyHooked = %v", got)
+				t.Errorf("the pod is fully hooked: got %t, want %t", got, tt.fully)
 			}
 		})
 	}
@@ -83,7 +83,7 @@ func TestState(t *testing.T) {
 			pod.Labels = map[string]string{pub.LifecycleState: string(state)}
 		}
 		if got := State(pod); got != state {
-			t.Errorf("State = %q, want %q", got, state)
+			t.Errorf("lifecycle state: got %q, want %q", got, state)
 		}
 	}
 }

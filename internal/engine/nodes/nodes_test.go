@@ -194,6 +194,6 @@ func TestDaemonTolerations(t *testing.T) {
 	}
 	spec.HostNetwork = true
 	if n := len(DaemonTolerations(spec)); n != len(want)+1 {
-		t.Errorf("%d tolerations with the network of the host", n)
+		t.Errorf("tolerations with the network of the host: got %d, want %d", n, len(want)+1)
 	}
 }

@@ -63,7 +63,8 @@ func TestRevisionLabelsAreFullNamesAsLongAsTheyFit(t *testing.T) {
 	fits := strings.Repeat("a", maxLabelValue-5) + "-hash"
 	for name, want := range map[string]string{fits: fits, "a" + fits: "hash"} {
 		if got := p.revisionLabel(name); got != want {
-			t.Errorf("%d characters: %s", len(name), got)
+			t.Errorf("label of a revision with a name of %d characters: got %s, want %s",
+				len(name), got, want)
 		}
 	}
 }

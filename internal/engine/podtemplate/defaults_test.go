@@ -126,7 +126,7 @@ func TestTemplatesGetTheDefaultsOfKubernetes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(document(t, test.want), got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("the template with its defaults (-want +got):\n%s", diff)
 			}
 		})
 	}

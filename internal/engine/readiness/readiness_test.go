@@ -72,7 +72,7 @@ func TestReady(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := Ready(tt.pod); got != tt.want {
-				t.Errorf("Ready = %v", got)
+				t.Errorf("the pod is ready: got %t, want %t", got, tt.want)
 			}
 		})
 	}
@@ -227,7 +227,7 @@ func comparePatch(t *testing.T, build func(*podpatch.Patch, *corev1.Pod, time.Ti
 	patch := &podpatch.Patch{}
 	build(patch, p, noon)
 	if patch.Empty() != empty {
-		t.Errorf("empty %v: %s", patch.Empty(), patch)
+		t.Errorf("the patch is empty: got %t, want %t: %s", patch.Empty(), empty, patch)
 	}
 	if !empty && patch.Subresource() != "status" {
 		t.Error("conditions belong to the status subresource")

@@ -28,7 +28,7 @@ func TestDataHashAndNameAreThoseOfTheReference(t *testing.T) {
 		t.Error("a collision must change the hash")
 	}
 	if got := Name("shop", "7d9f44cb88"); got != "shop-7d9f44cb88" {
-		t.Errorf("name %s", got)
+		t.Errorf("name of the revision: got %s, want shop-7d9f44cb88", got)
 	}
 	long := make([]byte, 250)
 	for i := range long {
@@ -67,7 +67,7 @@ func TestEqual(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := Equal([]byte(tt.a), []byte(tt.b)); got != tt.want {
-				t.Errorf("Equal = %v, want %v", got, tt.want)
+				t.Errorf("the two revisions are equal: got %t, want %t", got, tt.want)
 			}
 		})
 	}
@@ -93,7 +93,7 @@ func TestSameLabel(t *testing.T) {
 	}{{"web-abc", "web-abc", true}, {"web-abc", "abc", true}, {"web-abc", "web-abd", false}, {"", "web-abc", false},
 		{"web-", "x-", false}} {
 		if got := SameLabel(tt.a, tt.b); got != tt.want {
-			t.Errorf("SameLabel(%q, %q) = %v", tt.a, tt.b, got)
+			t.Errorf("%q and %q name the same revision: got %t, want %t", tt.a, tt.b, got, tt.want)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func TestTheLongestOwnerInTheNameOfARevision(t *testing.T) {
 	for length, want := range map[int]int{222: 222, 223: 223, 224: 223} {
 		got := Name(strings.Repeat("a", length), "hash")
 		if kept, _, _ := strings.Cut(got, "-"); len(kept) != want {
-			t.Errorf("of %d characters %d are kept", length, len(kept))
+			t.Errorf("of an owner's name of %d characters %d are kept, want %d", length, len(kept), want)
 		}
 	}
 }

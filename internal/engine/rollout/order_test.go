@@ -221,7 +221,7 @@ func TestDeletionCost(t *testing.T) {
 		}
 	}
 	if got := DeletionCost(&corev1.Pod{}); got != 0 {
-		t.Errorf("absent cost is %d", got)
+		t.Errorf("cost of a deletion that is absent: got %d, want 0", got)
 	}
 }
 

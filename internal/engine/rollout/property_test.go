@@ -71,10 +71,10 @@ func TestAnyUpdateOrderIsAPermutationAndDeterministic(t *testing.T) {
 		priority, scatter := anyPriority(t), anyScatter(t)
 		got := names(SortForUpdate(candidates, all, priority, scatter))
 		if diff := gocmp.Diff(slices.Sorted(slices.Values(names(candidates))), slices.Sorted(slices.Values(got))); diff != "" {
-			t.Fatalf("not a permutation: %s", diff)
+			t.Fatalf("the order is no permutation of the candidates (-candidates +order):\n%s", diff)
 		}
 		if diff := gocmp.Diff(got, names(SortForUpdate(shuffled(t, candidates), shuffled(t, all), priority, scatter))); diff != "" {
-			t.Fatalf("it depends on the order found: %s", diff)
+			t.Fatalf("the order depends on that in which pods are found (-one +other):\n%s", diff)
 		}
 	})
 }
@@ -91,7 +91,7 @@ func TestAnyUpdateOrderWithoutScatterHoldsThePriority(t *testing.T) {
 			order := cmp.Or(compareBool(!preparingUpdate(a.Pod), !preparingUpdate(b.Pod)), comparePriority(priority, a.Pod, b.Pod),
 				ByUpdate(a, b))
 			if order >= 0 {
-				t.Fatalf("%s before %s in %v", a.Pod.Name, b.Pod.Name, names(got))
+				t.Fatalf("%s comes before %s, against the order, in %v", a.Pod.Name, b.Pod.Name, names(got))
 			}
 		}
 	})
@@ -148,7 +148,7 @@ func TestAnyScatterKeepsTheOrderOfEither(t *testing.T) {
 		}
 		for _, in := range []bool{true, false} {
 			if diff := gocmp.Diff(names(part(candidates, in)), names(part(got, in))); diff != "" {
-				t.Fatalf("matching %v: %s", in, diff)
+				t.Fatalf("order of the pods that match (%t) (-want +got):\n%s", in, diff)
 			}
 		}
 		if len(part(got, true)) > 1 && len(part(got, false)) > 1 && !matches(got[len(got)-1]) {
@@ -188,7 +188,7 @@ func TestAnyRank(t *testing.T) {
 		again := shuffled(t, pods)
 		Rank(again, topologyKeys, zoned)
 		if diff := gocmp.Diff(ranks(pods), ranks(again)); diff != "" {
-			t.Fatalf("it depends on the order found: %s", diff)
+			t.Fatalf("ranks depend on the order in which pods are found (-one +other):\n%s", diff)
 		}
 		if len(topologyKeys) > 0 {
 			return
@@ -203,7 +203,7 @@ func TestAnyRank(t *testing.T) {
 			slices.Sort(stack)
 			for i, rank := range stack {
 				if rank != float64(i) {
-					t.Fatalf("ranks on %s are %v", node, stack)
+					t.Fatalf("ranks on node %s: got %v, want 0, 1 and so on", node, stack)
 				}
 			}
 		}

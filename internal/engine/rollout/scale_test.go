@@ -126,7 +126,7 @@ func TestTheTableOfTheSpecificationIsFollowedToItsEnd(t *testing.T) {
 					t.Errorf("step %d: %d to move, want %d", i, got, s.move)
 				}
 				if diff := cmp.Diff(s.scale, ComputeScale(s.census, limits)); diff != "" {
-					t.Errorf("step %d: %s", i, diff)
+					t.Errorf("step %d: what to scale (-want +got):\n%s", i, diff)
 				}
 			}
 		})
@@ -271,7 +271,7 @@ func TestToMove(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := ToMove(tt.census, tt.limits); got != tt.want {
-				t.Errorf("ToMove = %d, want %d", got, tt.want)
+				t.Errorf("pods to move: got %d, want %d", got, tt.want)
 			}
 		})
 	}
@@ -284,7 +284,7 @@ func TestSurgeForUpdatesInPlace(t *testing.T) {
 	for unavailable, want := range map[int]int{0: 4, 1: 1, 2: 1} {
 		got := ComputeScale(census, Limits{Replicas: 5, MaxSurge: 5, MaxUnavailable: unavailable, ScaleMaxUnavailable: Unlimited})
 		if diff := cmp.Diff(Scale{Surge: want, Missing: want, Create: want}, got); diff != "" {
-			t.Errorf("maxUnavailable %d: %s", unavailable, diff)
+			t.Errorf("maxUnavailable %d: what to scale (-want +got):\n%s", unavailable, diff)
 		}
 	}
 }

@@ -211,7 +211,7 @@ func TestLongGapsCostLittle(t *testing.T) {
 			latest, ok := s.Latest(from, from, until)
 			count := s.Count(from, from, until, 101)
 			if took := time.Since(begin); took > time.Second {
-				t.Errorf("%s in %s took %s", text, zone, took)
+				t.Errorf("times of %s in %s took %s to find, want 1s at most", text, zone, took)
 			}
 			if zone == "UTC" && ok != (want != "") {
 				t.Errorf("%s: a latest time: got %t, want %t", text, ok, want != "")

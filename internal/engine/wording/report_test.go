@@ -33,7 +33,7 @@ func TestAPlanIsOneRecordInALogOfJSON(t *testing.T) {
 	var log bytes.Buffer
 	logr.FromSlogHandler(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})).V(2).Info("Plan", plan().Record()...)
 	if n := strings.Count(log.String(), "\n"); n != 1 {
-		t.Fatalf("%d lines: %s", n, log.String())
+		t.Fatalf("lines of the log: got %d, want 1: %s", n, log.String())
 	}
 	var record struct {
 		Msg       string

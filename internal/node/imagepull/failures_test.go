@@ -128,7 +128,7 @@ func TestSecretsAddedLater(t *testing.T) {
 		b.pass()
 		b.running.Wait()
 		if b.pass(); b.tags() != "1 Succeeded" {
-			t.Errorf("%s after %v", b.tags(), b.store.pulls)
+			t.Errorf("tags after %v: got %q, want \"1 Succeeded\"", b.store.pulls, b.tags())
 		}
 	})
 }
@@ -282,7 +282,7 @@ func TestPullSecretsOfOthersAreNotUsed(t *testing.T) {
 			{[]string{"cfg/warm"}, 1},
 			{nil, 1}, {[]string{"mall/warm", "shop/warmer"}, 2}, {[]string{"cfg/warm", "shop/warm"}, 3}} {
 			if got := count(test.jobs...); got != test.want {
-				t.Errorf("%v: %d credentials", test.jobs, got)
+				t.Errorf("credentials for the jobs %v: got %d, want %d", test.jobs, got, test.want)
 			}
 		}
 		copied.Annotations[pub.SecretReferences] += ",shop/new"
@@ -291,14 +291,14 @@ func TestPullSecretsOfOthersAreNotUsed(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if got := count("shop/new"); got != 2 {
-			t.Errorf("a job that joined: %d credentials", got)
+			t.Errorf("credentials for a job that joined: got %d, want 2", got)
 		}
 		reads := len(b.reads)
 		for range 1000 {
 			count("mall/warm")
 		}
 		if n := len(b.reads) - reads; n > 1 {
-			t.Errorf("%d reads for a stranger", n)
+			t.Errorf("reads for a job that has no right: got %d, want 1 at most", n)
 		}
 	})
 }

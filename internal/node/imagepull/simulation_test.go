@@ -41,7 +41,7 @@ func simulate(t *testing.T, random *rand.Rand) {
 	lag := b.object()
 	b.store.pull = func(ctx context.Context, image string, _ runtime.Auth) error {
 		if now := running.Add(1); now > workers {
-			t.Errorf("%d pulls at once", now)
+			t.Errorf("pulls at once: got %d, want %d at most", now, workers)
 		}
 		defer running.Add(-1)
 		select {
@@ -130,7 +130,7 @@ func simulate(t *testing.T, random *rand.Rand) {
 	now := b.object()
 	for _, tag := range now.Spec.Images["img"].Tags {
 		if s := recorded(now, key{"img", tag.Tag}, tag.Version); !finished(s) {
-			t.Errorf("tag %s, version %d: %+v", tag.Tag, tag.Version, s)
+			t.Errorf("tag %s, version %d: got %+v, want it finished", tag.Tag, tag.Version, s)
 		}
 	}
 	s := now.Status

@@ -34,7 +34,7 @@ func TestWhoseTurnItIs(t *testing.T) {
 	join("c1", "c")
 	join("c2", "a", "c")
 	if got := turns(places); !slices.Equal(got, []string{"a1", "a2", "b1"}) {
-		t.Fatalf("at first %v", got)
+		t.Fatalf("turns at first: got %v, want a1, a2 and b1", got)
 	}
 	for _, step := range []struct {
 		leaves string
@@ -51,7 +51,8 @@ func TestWhoseTurnItIs(t *testing.T) {
 		}
 	}
 	if places["c2"].counts != "c" {
-		t.Errorf("a pull for a, which has one, and c, which has none, counts for %s", places["c2"].counts)
+		t.Errorf("a pull for a, which has one, and c, which has none, counts for %s, want c",
+			places["c2"].counts)
 	}
 }
 
@@ -69,7 +70,7 @@ func TestWhoComesFirst(t *testing.T) {
 			all[name] = unlimited.join([]string{"a"})
 		}
 		if got := turns(all); len(got) != 4 {
-			t.Errorf("of %d places, which is no limit, %v are taken", n, got)
+			t.Errorf("turns with %d places, which is no limit: got %v, want all 4", n, got)
 		}
 		unlimited.leave(all["1"])
 		if p := unlimited.join([]string{"a"}); !unlimited.wait(context.Background(), p) {

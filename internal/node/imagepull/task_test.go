@@ -314,7 +314,7 @@ func TestPullsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 		b.pass()
 		synctest.Wait()
 		if len(b.store.pulls) != 4 {
-			t.Errorf("%d pulls of one namespace at once", len(b.store.pulls))
+			t.Errorf("pulls of one namespace at once: got %d, want 4", len(b.store.pulls))
 		}
 		n = b.object()
 		image.Tags = append(image.Tags, of("shop", "shop"), of("both", "hostile", "shop"))
@@ -452,7 +452,8 @@ func TestEntriesOfDockerConfigurationsApplyToTheirImages(t *testing.T) {
 		{"%", "r.io", "x", false},
 	} {
 		if got := covers(location(test.registry), test.host, test.repository); got != test.want {
-			t.Errorf("%s covers %s/%s: %v", test.registry, test.host, test.repository, got)
+			t.Errorf("%s covers %s/%s: got %t, want %t",
+				test.registry, test.host, test.repository, got, test.want)
 		}
 	}
 	old := &corev1.Secret{Type: corev1.SecretTypeDockercfg,
@@ -495,7 +496,7 @@ func TestWritesAreLimited(t *testing.T) {
 			}
 		}
 		if b.writes != 5 {
-			t.Errorf("%d writes at once", b.writes)
+			t.Errorf("writes at once: got %d, want 5", b.writes)
 		}
 		request := reconcile.Request{NamespacedName: types.NamespacedName{Name: "node"}}
 		b.backOff.When(request)
@@ -508,7 +509,7 @@ func TestWritesAreLimited(t *testing.T) {
 			b.pass()
 		}
 		if b.writes > 7 {
-			t.Errorf("%d writes after 4 s", b.writes)
+			t.Errorf("writes after 4 s: got %d, want 7 at most", b.writes)
 		}
 		if err := b.api.Delete(t.Context(), b.object()); err != nil {
 			t.Fatal(err)

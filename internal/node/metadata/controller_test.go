@@ -108,7 +108,7 @@ func TestReportIsOnePatch(t *testing.T) {
 		}})
 	w.r.own.Cache = w.r.client
 	if result := w.reconcile(); len(w.patches) != 1 {
-		t.Errorf("%+v, %d patches", result, len(w.patches))
+		t.Errorf("patches of the pod: got %d, want 1: %+v", len(w.patches), result)
 	}
 	w.r.client, w.r.own.Cache = w.api, w.api
 	w.reconcile()

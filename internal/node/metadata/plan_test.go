@@ -260,12 +260,12 @@ func TestTheEnvironmentHashHasKnownValues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := &corev1.Container{Env: test.env}
 			if got := inplace.ActualEnvHash(c, test.values); got != test.want {
-				t.Errorf("actual %s", got)
+				t.Errorf("actual hash: got %s, want %s", got, test.want)
 			}
 			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": test.values["A"]},
 				Annotations: map[string]string{"b": test.values["B"]}}}
 			if got := inplace.EnvHash(p, c); got != test.want {
-				t.Errorf("expected %s", got)
+				t.Errorf("expected hash: got %s, want %s", got, test.want)
 			}
 		})
 	}

@@ -27,7 +27,7 @@ func TestFailuresAreRetriedWithGrowingPauses(t *testing.T) {
 	q := &pausedFor{}
 	(&reconciler{Options: Options{EnvFromMetadata: true}}).handler().Create(t.Context(), event.CreateEvent{Object: pod("a")}, q)
 	if !slices.Equal(q.all, []time.Duration{time.Second}) {
-		t.Errorf("reports wait %v", q.all)
+		t.Errorf("reports are written after %v, want once after 1s", q.all)
 	}
 	stops, reports := restartPauses(), pacing.RetryLimiter[string]()
 	for n, want := 0, 3*time.Second; n < 12; n, want = n+1, 2*want {

@@ -54,7 +54,7 @@ func TestCommands(t *testing.T) {
 		// container now.
 		d = definition(named("pg-0-app"))
 		if got := a.attempt(t.Context(), &d, "c"); errors.Is(test.err, runtime.ErrPrintsTooMuch) && got.Outcome != None {
-			t.Errorf("liveness, %s: %+v", name, got)
+			t.Errorf("a liveness probe, %s: got %+v, want no outcome", name, got)
 		}
 	}
 }
@@ -161,11 +161,11 @@ func requests(t *testing.T) {
 			t.Errorf("%s: the attempt says %.100q, want %.100q in it", name, got.Message, test.message)
 		}
 		if len(got.Message) > mostOfBody+100 {
-			t.Errorf("%s: %d bytes were read", name, len(got.Message))
+			t.Errorf("%s: read %d bytes, want %d at most", name, len(got.Message), mostOfBody+100)
 		}
 	}
 	if n := elsewhere.Load(); n > 0 {
-		t.Errorf("%d requests to another host", n)
+		t.Errorf("requests to another host: got %d, want 0", n)
 	}
 }
 

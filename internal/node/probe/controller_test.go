@@ -178,7 +178,8 @@ func nothingIsSentElsewhere(t *testing.T) {
 					t.Fatal(err)
 				}
 				if wanted := want && uid == "pod"; sent != wanted {
-					t.Errorf("address %q of pod %s, watched %v: sent %v", ip, uid, watched, sent)
+					t.Errorf("address %q of pod %s, watched %t: sent %t, want %t",
+						ip, uid, watched, sent, wanted)
 				}
 			}
 		}
@@ -279,7 +280,7 @@ func TestAProbeThatCannotBeCarriedOutIsToldOfThePod(t *testing.T) {
 		}
 	}
 	if len(n.events.Events) != 1 {
-		t.Fatalf("%d events", len(n.events.Events))
+		t.Fatalf("events of the pod: got %d, want 1", len(n.events.Events))
 	}
 	told := <-n.events.Events
 	const want = "Warning KruiseProbeError probe role#primary: the probe cannot be carried out: "

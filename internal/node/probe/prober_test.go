@@ -132,7 +132,8 @@ func TestTheResultOfAProbe(t *testing.T) {
 			t.Fatalf("%s: message %q, want %q", what, p.Message, message)
 		}
 		if moved := !p.Changed.Equal(changed); moved != (former != state) {
-			t.Fatalf("%s: changed at %s, before %s", what, p.Changed, changed)
+			t.Fatalf("%s: changed at %s, before at %s, want it to move: %t",
+				what, p.Changed, changed, former != state)
 		}
 	}
 	take := func(o Outcome, message string) func() {
@@ -142,7 +143,7 @@ func TestTheResultOfAProbe(t *testing.T) {
 		return func() {
 			t.Helper()
 			if p.Meet(c, at) != due {
-				t.Fatalf("due: %v", !due)
+				t.Fatalf("the probe is due: got %t, want %t", !due, due)
 			}
 		}
 	}
@@ -233,7 +234,7 @@ func TestADaemonThatStartsAgainGoesOn(t *testing.T) {
 		}
 	}
 	if len(begins) < probes*9/10 {
-		t.Errorf("%d probes begin at %d times", probes, len(begins))
+		t.Errorf("times at which %d probes begin: got %d, want %d at least", probes, len(begins), probes*9/10)
 	}
 	ticks := map[Key][]time.Time{}
 	for now := noon; now.Before(noon.Add(4 * time.Minute)); now = now.Add(10 * time.Millisecond) {
@@ -250,7 +251,7 @@ func TestADaemonThatStartsAgainGoesOn(t *testing.T) {
 		}
 	}
 	if len(ticks) != probes {
-		t.Errorf("%d probes tick", len(ticks))
+		t.Errorf("probes that tick: got %d, want %d", len(ticks), probes)
 	}
 	for started, want := range map[time.Time]appsv1alpha1.ProbeState{noon.Add(-time.Hour): "Succeeded", noon.Add(5 * time.Second): "Unknown"} {
 		p := *r.probers[Key{"pod", "m#1"}]
@@ -261,10 +262,10 @@ func TestADaemonThatStartsAgainGoesOn(t *testing.T) {
 			t.Fatalf("message that was resumed: got %q, want \"yes\"", p.Message)
 		}
 		if p.Meet(running("a", started), noon.Add(time.Minute)); p.State != want {
-			t.Errorf("a container that started at %s: %s", started, p.State)
+			t.Errorf("state of a container that started at %s: got %s, want %s", started, p.State, want)
 		}
 		if p.Meet(running("b", started), noon.Add(time.Minute)); p.State != "Unknown" {
-			t.Errorf("the next container: %s", p.State)
+			t.Errorf("state of the next container: got %s, want Unknown", p.State)
 		}
 	}
 }

@@ -60,7 +60,7 @@ func TestTheRhythmOfAProbe(t *testing.T) {
 		}
 	}
 	if len(times) < 90 {
-		t.Errorf("100 probes begin at %d times", len(times))
+		t.Errorf("times at which 100 probes begin: got %d, want 90 at least", len(times))
 	}
 }
 
@@ -107,7 +107,7 @@ func oneTenantsProbesDoNotHoldUpAnothers(t *testing.T) {
 			ends = append(ends, end{turn, now.Add(takes)})
 		}
 		if n := s.running["greedy"]; n > mostOfNamespace {
-			t.Fatalf("%d at once", n)
+			t.Fatalf("attempts of the greedy tenant at once: got %d, want %d at most", n, mostOfNamespace)
 		}
 	}
 	if begun["modest"] != 120 {
@@ -152,7 +152,7 @@ func thePaceOfANode(t *testing.T) {
 		t.Errorf("attempts in 20s: got %d, want 3900 to 4100", begun)
 	}
 	if len(each) != 2000 {
-		t.Errorf("%d of 2000 probes had a turn", len(each))
+		t.Errorf("probes that had a turn: got %d, want 2000", len(each))
 	}
 }
 
@@ -170,7 +170,7 @@ func placesOfANode(t *testing.T) {
 		}
 	}
 	if len(turns) != 64 {
-		t.Errorf("%d attempts at once", len(turns))
+		t.Errorf("attempts at once: got %d, want 64", len(turns))
 	}
 	for namespace, n := range s.running {
 		if n > 16 {
@@ -189,7 +189,7 @@ func placesOfANode(t *testing.T) {
 		}
 	}
 	if begun != 9 && begun != 10 {
-		t.Errorf("%d attempts in the ten seconds after a minute's", begun)
+		t.Errorf("attempts in the ten seconds after a minute's: got %d, want 9 or 10", begun)
 	}
 }
 

@@ -130,7 +130,7 @@ func TestRequestsOfOnePodTakeTurns(t *testing.T) {
 	close(stops.end)
 	w.settle()
 	if !now().Status.ContainerRecreateStates[0].IsKilled {
-		t.Errorf("the first is not recorded: %+v", now().Status)
+		t.Errorf("the stop for the first request is not recorded: %+v", now().Status)
 	}
 }
 

@@ -139,7 +139,8 @@ func TestGraceOfAnotherClock(t *testing.T) {
 					t.Fatal(err)
 				}
 				if stopped := len(w.stops) > 0; stopped != (second >= 30) {
-					t.Fatalf("after %d s: stopped: %v", second, stopped)
+					t.Fatalf("after %d s: the container is stopped: got %t, want %t",
+						second, stopped, !stopped)
 				}
 				w.clock.Step(time.Second)
 			}
@@ -147,7 +148,10 @@ func TestGraceOfAnotherClock(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = w.rounds(1)
-			w.r.graces.Range(func(pod, _ any) bool { t.Errorf("%v is remembered", pod); return false })
+			w.r.graces.Range(func(pod, _ any) bool {
+				t.Errorf("the grace period of %v is remembered", pod)
+				return false
+			})
 		})
 	}
 }
@@ -178,7 +182,10 @@ func TestDeadlineOfAnotherClock(t *testing.T) {
 					t.Fatal(err)
 				}
 				_ = w.rounds(1)
-				w.r.seen.Range(func(pod, _ any) bool { t.Errorf("%v is remembered", pod); return false })
+				w.r.seen.Range(func(pod, _ any) bool {
+					t.Errorf("when the request of %v was seen is remembered", pod)
+					return false
+				})
 			}
 		})
 	}
@@ -391,15 +398,15 @@ func TestOrderOfAStop(t *testing.T) {
 	}
 	zero = math.MaxInt64
 	if got := w.r.order(r, pod, &a).Grace; got != 30*time.Second {
-		t.Errorf("more than the pod has: %s", got)
+		t.Errorf("grace period of more than the pod has: got %s, want 30s", got)
 	}
 	pod.Spec.TerminationGracePeriodSeconds = &zero
 	if got := w.r.order(r, pod, &a).Grace; got < 24*time.Hour {
-		t.Errorf("ages are %s", got)
+		t.Errorf("grace period of ages: got %s, want a day at least", got)
 	}
 	a.Annotations = map[string]string{runtime.AnnotationTerminationGracePeriod: "40"}
 	if got := w.r.order(r, nil, &a).Grace; got != 40*time.Second {
-		t.Errorf("of a pod that is not known: %s", got)
+		t.Errorf("grace period for a pod that is not known: got %s, want 40s", got)
 	}
 }
 

@@ -331,11 +331,12 @@ func TestTheDeadlineOfARequest(t *testing.T) {
 	limited := request(func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.ActiveDeadlineSeconds = &ten })
 	for after, over := range map[time.Duration]bool{0: false, 10 * time.Second: false, 10*time.Second + 1: true} {
 		if why := finished(limited, epoch, epoch.Add(after)); (why != "") != over {
-			t.Errorf("after %s: %q", after, why)
+			t.Errorf("%s after the request was seen: ends because of %q, want its deadline over: %t",
+				after, why, over)
 		}
 	}
 	if why := finished(request(), epoch, epoch.Add(time.Hour)); why != "" {
-		t.Errorf("without a deadline: %q", why)
+		t.Errorf("a request without a deadline: ends because of %q, want no end", why)
 	}
 }
 

@@ -23,7 +23,7 @@ func TestCommandsThatPrintTooMuch(t *testing.T) {
 		t.Errorf("a command that prints 8 MiB: %v", err)
 	}
 	if environment, err := r.Environment(t.Context(), "containerd://c"); err == nil {
-		t.Errorf("%d variables", len(environment))
+		t.Errorf("environment that is too large: got %d variables, want an error", len(environment))
 	}
 	s.Set(func(s *fakecri.Server) {
 		s.OnExec = func(string, []string) (string, int32, error) { return "", 3, nil }

@@ -231,7 +231,8 @@ func TestKubeletsRuntimeIsAway(t *testing.T) {
 	away := func(set *runtime.Set) {
 		t.Helper()
 		if r, err := set.ForImages(); !errors.Is(err, runtime.ErrUnavailable) {
-			t.Errorf("images go to %v, %v", r, err)
+			t.Errorf("the runtime of images, while kubelet's is away: got %v, %v, want %v",
+				r, err, runtime.ErrUnavailable)
 		}
 		r, err := set.ForContainer("containerd://a")
 		if err == nil && r.Name() != "containerd" {
@@ -363,7 +364,7 @@ func TestEnvironment(t *testing.T) {
 				t.Errorf("the environment (-want +got):\n%s", diff)
 			}
 			if n := len(s.Calls("ExecSync")); n != test.commands {
-				t.Errorf("%d commands were run", n)
+				t.Errorf("commands that were run: got %d, want %d", n, test.commands)
 			}
 		})
 	}

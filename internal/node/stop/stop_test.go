@@ -141,11 +141,11 @@ func TestGracePeriodIsShared(t *testing.T) {
 					t.Errorf("events (-want +got):\n%s", diff)
 				}
 				if took := time.Since(begin); took != test.took {
-					t.Errorf("took %s", took)
+					t.Errorf("the stop took %s, want %s", took, test.took)
 				}
 				time.Sleep(2 * time.Hour) // by the clock of the synctest bubble: an abandoned hook ends
 				if n := testutil.ToFloat64(s.Stops.WithLabelValues("test", "succeeded")); n != 1 {
-					t.Errorf("%v stops counted", n)
+					t.Errorf("stops that are counted: got %v, want 1", n)
 				}
 			})
 		})

@@ -202,7 +202,7 @@ func TestMetric(t *testing.T) {
 		names = append(names, labels["name"])
 		feature := featuregate.Feature(labels["name"])
 		if on := metric.GetGauge().GetValue() == 1; on != g.Enabled(feature) {
-			t.Errorf("%s is shown as %v", feature, on)
+			t.Errorf("gate %s is shown as on: got %t, want %t", feature, on, !on)
 		}
 		if want := string(specs()[feature].PreRelease); labels["stage"] != want {
 			t.Errorf("%s has stage %s, want %s", feature, labels["stage"], want)

@@ -46,7 +46,7 @@ func TestTogether(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := begun.Load(); n != 1 {
-			t.Errorf("%d calls while the first one goes on", n)
+			t.Errorf("calls while the first one goes on: got %d, want 1", n)
 		}
 		all.Wait()
 		synctest.Wait()
@@ -60,13 +60,13 @@ func TestTogether(t *testing.T) {
 			t.Errorf("keys that are kept: got %d, want 0", kept)
 		}
 		if n := answers.Load(); n != 50 {
-			t.Errorf("%d of 50 got the second answer", n)
+			t.Errorf("callers that got the second answer: got %d, want 50", n)
 		}
 		ask("a")
 		ask("b")
 		all.Wait()
 		if n := begun.Load(); n != 4 {
-			t.Errorf("%d calls", n)
+			t.Errorf("calls in all: got %d, want 4", n)
 		}
 	})
 }
@@ -115,7 +115,7 @@ func TestLearn(t *testing.T) {
 	}
 	f.OnUpdate(object("a", "8"), object("a", "10"))
 	if index["one"] != "10" {
-		t.Errorf("version %s", index["one"])
+		t.Errorf("version in the index after a newer event: got %s, want 10", index["one"])
 	}
 	f.OnDelete(object("a", "11"))
 	f.Learn(object("a", "10")) // read before it was deleted
@@ -127,7 +127,7 @@ func TestLearn(t *testing.T) {
 	}
 	f.OnAdd(object("b", "12"), false)
 	if index["one"] != "12" {
-		t.Errorf("version %s", index["one"])
+		t.Errorf("version in the index of an object that was made again: got %s, want 12", index["one"])
 	}
 }
 
@@ -163,7 +163,7 @@ func TestAnObjectThatWasMadeAgainStaysKnown(t *testing.T) {
 			f.Learn(object("b", "12"))
 			late(f)
 			if index["one"] != "b" {
-				t.Errorf("index %v", index)
+				t.Errorf("the object in the index: got %v, want b", index)
 			}
 			f.OnAdd(object("b", "12"), false)
 			f.OnDelete(object("b", "13"))

@@ -78,7 +78,7 @@ func TestPassesAreSpans(t *testing.T) {
 func check(t *testing.T, found tracetest.SpanStubs) {
 	t.Helper()
 	if len(found) != 2 {
-		t.Fatalf("%d spans", len(found))
+		t.Fatalf("spans: got %d, want 2", len(found))
 	}
 	request, pass := found[0], found[1]
 	attributes := map[string]string{}
@@ -200,7 +200,7 @@ func TestSpansAreSent(t *testing.T) {
 		spans := c.spans[to.name+" pass"]
 		c.mu.Unlock()
 		if (len(spans) == 1) != to.received {
-			t.Errorf("%s: %d spans", to.name, len(spans))
+			t.Errorf("spans sent to %s: got %d, want one: %t", to.name, len(spans), to.received)
 		}
 	}
 	text := c.spans["all pass"][0].String()

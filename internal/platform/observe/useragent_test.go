@@ -107,6 +107,6 @@ func TestEveryControllerIsNamed(t *testing.T) {
 		}
 	}
 	if controllers < 10 {
-		t.Errorf("only %d controllers were found", controllers)
+		t.Errorf("controllers that were found: got %d, want 10 at least", controllers)
 	}
 }

@@ -39,7 +39,7 @@ func TestWait(t *testing.T) {
 			m := NewMemory(0, time.Second, func(types.NamespacedName, types.UID) {})
 			m.Is(web, "uid")
 			if wait := m.Wait(web, noon); wait > 0 {
-				t.Errorf("the first plan waits %s", wait)
+				t.Errorf("the first plan waits %s, want no wait", wait)
 			}
 			m.Passed(web, noon, time.Hour, false)
 			m.Passed(web, noon, tt.planning, tt.more)
@@ -66,16 +66,16 @@ func TestMemory(t *testing.T) {
 	})
 	said := func() [2]bool { return [2]bool{m.News(web, "plan"), m.News(web, "plan")} }
 	if got := said(); got != [2]bool{} {
-		t.Errorf("news of what does not exist: %v", got)
+		t.Errorf("news of what does not exist: got %v, want none", got)
 	}
 	for _, uid := range []types.UID{"first", "first", "second"} {
 		m.Is(web, uid)
 		if m.NameOf(uid) != web {
-			t.Errorf("%s is not known", uid)
+			t.Errorf("name of %s: got %s, want %s", uid, m.NameOf(uid), web)
 		}
 	}
 	if got := said(); got != [2]bool{true, false} {
-		t.Errorf("news: %v", got)
+		t.Errorf("news: got %v, want the first time alone", got)
 	}
 	m.Passed(web, noon, time.Second, false)
 	m.Is(web, "third")
@@ -213,7 +213,7 @@ func TestEventsDoNotSlowDownWhatIsDueSoon(t *testing.T) {
 		now = now.Add(time.Millisecond)
 	}
 	if counted != 0 {
-		t.Errorf("%d are counted", counted)
+		t.Errorf("repetitions that are counted: got %d, want 0", counted)
 	}
 	for _, slowed := range []time.Duration{2, 4, 8} { // now it repeats itself, and events do not hide that
 		asks(time.Millisecond, slowed*time.Millisecond)
@@ -222,6 +222,6 @@ func TestEventsDoNotSlowDownWhatIsDueSoon(t *testing.T) {
 		now = now.Add(slowed * time.Millisecond)
 	}
 	if counted != 3 {
-		t.Errorf("%d are counted", counted)
+		t.Errorf("repetitions that are counted: got %d, want 3", counted)
 	}
 }

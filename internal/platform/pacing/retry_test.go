@@ -24,7 +24,7 @@ func TestLimiter(t *testing.T) {
 			t.Fatalf("the pause after the longest: got %s, want %s", next, last)
 		}
 		if other := l.When("b"); other != 500*time.Millisecond {
-			t.Fatalf("another key waits %s", other)
+			t.Fatalf("pause of another key: got %s, want 500ms", other)
 		}
 		if l.Forget("a"); l.When("a") != 500*time.Millisecond {
 			t.Fatal("a success does not end the back-off")
@@ -32,6 +32,6 @@ func TestLimiter(t *testing.T) {
 		longestRetry[last] = true
 	}
 	if len(longestRetry) < 50 {
-		t.Errorf("only %d different pauses of 100", len(longestRetry))
+		t.Errorf("different pauses of 100 limiters: got %d, want 50 at least", len(longestRetry))
 	}
 }

@@ -118,7 +118,7 @@ func TestInjectedBy(t *testing.T) {
 	seen := 0
 	index.All(func(*corev1.Pod) bool { seen++; return seen < 3 })
 	if seen != 3 {
-		t.Errorf("%d pods seen", seen)
+		t.Errorf("pods that are seen: got %d, want 3", seen)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestAPodThatListsAllSidecarSetsOfTheWorld(t *testing.T) {
 		t.Fatal("not synced")
 	}
 	if n := len(informer.GetIndexer().ListIndexFuncValues(bySidecarSet)); n > pub.MaxSidecarSets {
-		t.Errorf("it is found by %d names", n)
+		t.Errorf("names by which the pod is found: got %d, want %d at most", n, pub.MaxSidecarSets)
 	}
 	if found, err := index.InjectedBy("mesh"); err != nil {
 		t.Errorf("pods with the SidecarSet mesh: %v", err)

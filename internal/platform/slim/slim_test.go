@@ -171,7 +171,7 @@ func TestPodOfOthers(t *testing.T) {
 				pod := fat(owner)
 				change(&pod.Status)
 				if changed := transformed(t, Pod, pod).(*corev1.Pod).Status.Message != before; changed != (what != "") {
-					t.Errorf("%q shows: %v", what, changed)
+					t.Errorf("a change of %q shows in the sum: got %t, want %t", what, changed, !changed)
 				}
 			}
 		})

@@ -28,8 +28,8 @@ func TestSubsetsOfUnitedDeployments(t *testing.T) {
 				}
 			}
 			d, s := deployment.Status, set.Status
-			if (d.Replicas == 2 && d.ReadyReplicas == 1 && d.ObservedGeneration == 3 && len(d.Conditions) == 1 &&
-				deployment.Spec.Strategy.Type == "Recreate") != in {
+			if (d.Replicas == 2 && d.ReadyReplicas == 1 && d.ObservedGeneration == 3 &&
+				len(d.Conditions) == 1 && deployment.Spec.Strategy.Type == "Recreate") != in {
 				t.Errorf("what plans read of the Deployment is kept, want %t: %+v", in, deployment)
 			}
 			if (s.Replicas == 2 && s.ReadyReplicas == 1 && s.ObservedGeneration == 3 &&

@@ -95,14 +95,11 @@ func TestFailsIfItCannotLook(t *testing.T) {
 	g, _ := guard(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return errors.New("conversion webhook failed")
 	}})
-	err := g.Refuse(t.Context())
-	if err == nil {
-		t.Fatal("what cannot be read: no error")
-	}
-	if errors.Is(err, ErrInUse) {
+	if err := g.Refuse(t.Context()); err == nil {
+		t.Error("what cannot be read: no error")
+	} else if errors.Is(err, ErrInUse) {
 		t.Errorf("what cannot be read is taken for workloads that are there: %v", err)
-	}
-	if !strings.Contains(err.Error(), "CloneSet") {
+	} else if !strings.Contains(err.Error(), "CloneSet") {
 		t.Errorf("what cannot be read: got error %v, want one that names CloneSet", err)
 	}
 }
