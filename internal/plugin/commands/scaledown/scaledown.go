@@ -43,7 +43,8 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:                   "scaledown (TYPE NAME | TYPE/NAME) --pods=POD,POD...",
 		DisableFlagsInUseLine: true,
-		Short:                 "Remove certain pods of a CloneSet or StatefulSet, and scale it down by as many",
+
+		Short: "Remove certain pods of a CloneSet or StatefulSet, and scale it down by as many",
 		Long: templates.LongDesc(`
 			Remove certain pods of a workload, and lower its replicas by their number, in one write: no others go, and none comes in their
 			place. The pods go as their workload deletes pods, with its hooks. Of a StatefulSet of apps.kruise.io the ordinals of these
