@@ -38,8 +38,9 @@ var errNotServed = errors.New(
 	"the API server does not serve rollouts.kruise.io: OpenKruise Rollouts is not installed")
 
 // namedRollouts reads the Rollouts that the arguments name, with or without their type.
-func namedRollouts(f cmdutil.Factory, selection *workload.Selection, args []string) (
-	[]*resource.Info, error) {
+func namedRollouts(
+	f cmdutil.Factory, selection *workload.Selection, args []string,
+) ([]*resource.Info, error) {
 	mapper, err := f.ToRESTMapper()
 	if err != nil {
 		return nil, err

@@ -38,8 +38,9 @@ func (r *Revision) cause() string {
 }
 
 // revisionsOf reads the revisions of an object, sorted from the oldest to the newest.
-func revisionsOf(ctx context.Context, f cmdutil.Factory, object *unstructured.Unstructured) (
-	[]*Revision, error) {
+func revisionsOf(
+	ctx context.Context, f cmdutil.Factory, object *unstructured.Unstructured,
+) ([]*Revision, error) {
 	read, holder := controllerRevision,
 		schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "controllerrevisions"}
 	switch workload.Kind(object) {

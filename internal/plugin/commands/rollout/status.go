@@ -246,8 +246,9 @@ func (s *Status) follow(ctx context.Context, info *resource.Info) error {
 }
 
 // next shows a newer version of the object, and reports whether the rollout is done.
-func (s *Status) next(ctx context.Context, info *resource.Info, newer *unstructured.Unstructured) (
-	done bool, err error) {
+func (s *Status) next(
+	ctx context.Context, info *resource.Info, newer *unstructured.Unstructured,
+) (done bool, err error) {
 	before, err := change.Document(info)
 	if err != nil {
 		return false, err
