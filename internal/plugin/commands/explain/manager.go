@@ -75,8 +75,8 @@ func gatesOf(w *World, list string) (*features.Gates, error) {
 	return gates, err
 }
 
-// Gates parses the feature gates of a manager that may be newer than the plugin. It skips and returns the
-// gates that the plugin does not know.
+// Gates parses the feature gates of a manager that may be newer than the plugin. It skips gates that the
+// plugin does not know, and returns them as unknown.
 func Gates(list string) (gates *features.Gates, unknown []string, err error) {
 	var known []string
 	for _, gate := range strings.Split(list, ",") {

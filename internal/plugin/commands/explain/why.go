@@ -64,7 +64,7 @@ type Explanation struct {
 	// UpdateRevision is the revision that pods are moved to.
 	UpdateRevision string `json:"updateRevision,omitempty"`
 	// Summary holds sentences about the object as a whole. Waiting describes what blocks it although nobody
-	// asked for that. Problems holds the conditions that describe a failure.
+	// asked for that. Problems describes what is wrong, such as conditions that report a failure.
 	Summary  []string `json:"summary,omitempty"`
 	Waiting  string   `json:"waiting,omitempty"`
 	Problems []string `json:"problems,omitempty"`
@@ -73,7 +73,7 @@ type Explanation struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Create is the number of pods that the next pass creates.
 	Create int `json:"create,omitempty"`
-	// Notes name what could not be read.
+	// Notes tell the user what could not be read, and what is assumed instead.
 	Notes []string `json:"notes,omitempty"`
 
 	now time.Time

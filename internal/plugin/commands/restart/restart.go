@@ -36,7 +36,7 @@ import (
 // after which the manager ends the request.
 const patience = 6 * time.Minute
 
-// longest is the maximum length of the part of a pod's name that begins the name of its request.
+// longest bounds how much of a pod's name goes into the name of its request.
 const longest = 240
 
 // command holds the flags of the command.

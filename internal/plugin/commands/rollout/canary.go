@@ -117,7 +117,7 @@ func newApprove(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 // the current step.
 var strategies = []string{"canary", "blueGreen"}
 
-// current returns the strategy whose part of the status a Rollout has, and the path of that part.
+// current returns the strategy of a Rollout that has a current step, and the path of its part of the status.
 func current(object *unstructured.Unstructured) (strategy string, path workload.Path, ok bool) {
 	for _, strategy := range strategies {
 		path := workload.Path{"status", strategy + "Status"}

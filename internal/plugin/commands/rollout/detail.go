@@ -20,7 +20,7 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
 
-// ofUnited is the label with the revision of the UnitedDeployment on its pods.
+// ofUnited is the label of pods that holds the revision of their UnitedDeployment.
 const ofUnited = "apps.kruise.io/controller-revision-hash"
 
 // running returns the revision that the pods should have. Its number is 0 if it is not stored yet.

@@ -12,7 +12,7 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
 
-// Progress is how far a rollout is.
+// Progress describes how far a rollout is.
 type Progress struct {
 	// Line describes it in words.
 	Line string
@@ -92,8 +92,8 @@ func count(object *unstructured.Unstructured) (census, error) {
 		}
 	case workload.AdvancedStatefulSet:
 		if old {
-			// The status does not contain how many of the updated pods are ready, so assume that all others
-			// are.
+			// The status does not contain how many of the updated pods are ready.
+			// Assume that all other pods are ready.
 			others := number(object, 0, "status", "replicas") - c.updated
 			c.ready = number(object, 0, "status", "readyReplicas") - others
 			c.available = number(object, 0, "status", "availableReplicas") - others
@@ -161,7 +161,7 @@ func kept(object *unstructured.Unstructured) int {
 	return sum
 }
 
-// number returns an integer of a document, or the default if the field is absent.
+// number returns an integer field of a document, or byDefault if the field is absent.
 func number(object *unstructured.Unstructured, byDefault int, path ...string) int {
 	value, ok, err := unstructured.NestedFieldNoCopy(object.Object, path...)
 	if !ok || err != nil || value == nil {

@@ -163,9 +163,9 @@ func withoutNull(value any) any {
 
 // before returns the revision before the latest one.
 //
-// Right after a change the present template may have no revision yet. The newest revision is the one before
-// it then. If the controller has observed the present template, a revision of it is stored, even if the two
-// do not compare equal, for example because the API server has learned new defaults since.
+// Right after a change the present template may have no revision yet. In that case the newest revision is the
+// one before it. Once the controller has observed the present template, a revision of it is stored, even if
+// the two do not compare equal, for example because the API server has learned new defaults since.
 //
 // A second undo in a row changes nothing, so that the bad image does not come back because somebody tried
 // again.

@@ -140,7 +140,8 @@ func (u *undo) one(ctx context.Context, info *resource.Info) error {
 	return u.change.Print(info.Object, "rolled back")
 }
 
-// restore replaces the template of the object with that of the revision, unless the two are equal.
+// restore replaces the template of the object with that of the revision, so that nothing of the present
+// template stays. It changes nothing if the two mean the same.
 func (u *undo) restore(object *unstructured.Unstructured, target *Revision) error {
 	now, _, err := unstructured.NestedMap(object.Object, "spec", "template")
 	if err != nil {

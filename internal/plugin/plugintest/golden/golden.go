@@ -18,7 +18,6 @@ func Compare(t testing.TB, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name+".golden")
 	if *update {
-
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -32,7 +31,6 @@ func Compare(t testing.TB, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-
 		t.Errorf("%s differs (-want +got); write it with -update if it should:\n%s", path, diff)
 	}
 }
