@@ -47,8 +47,10 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	return newCommand(f, streams, &kubectlexec.DefaultRemoteExecutor{}, time.Second)
 }
 
-func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, executor kubectlexec.RemoteExecutor,
-	every time.Duration) *cobra.Command {
+func newCommand(
+	f cmdutil.Factory, streams genericiooptions.IOStreams, executor kubectlexec.RemoteExecutor,
+	every time.Duration,
+) *cobra.Command {
 	c := &command{
 		Factory: f,
 		every:   every,

@@ -319,14 +319,17 @@ func (r *Reader) optional(w *World, what, instead string, err error) error {
 }
 
 // all puts all objects of a list on the stage.
-func (r *Reader) all(ctx context.Context, w *World, kind string, list client.ObjectList,
-	options ...client.ListOption) error {
+func (r *Reader) all(
+	ctx context.Context, w *World, kind string, list client.ObjectList, options ...client.ListOption,
+) error {
 	return r.some(ctx, w, kind, list, func(client.Object) bool { return true }, options...)
 }
 
 // some puts those objects of a list on the stage that take accepts.
-func (r *Reader) some(ctx context.Context, w *World, kind string, list client.ObjectList,
-	take func(client.Object) bool, options ...client.ListOption) error {
+func (r *Reader) some(
+	ctx context.Context, w *World, kind string, list client.ObjectList,
+	take func(client.Object) bool, options ...client.ListOption,
+) error {
 	return r.each(ctx, list, func(object client.Object) error {
 		if take(object) {
 			w.Stage.Add(kind, object)
@@ -339,8 +342,9 @@ func (r *Reader) some(ctx context.Context, w *World, kind string, list client.Ob
 const page = 500
 
 // each lists objects page by page, and calls do for each of them.
-func (r *Reader) each(ctx context.Context, list client.ObjectList, do func(client.Object) error,
-	options ...client.ListOption) error {
+func (r *Reader) each(
+	ctx context.Context, list client.ObjectList, do func(client.Object) error, options ...client.ListOption,
+) error {
 	for {
 		err := r.client.List(ctx, list,
 			append(options, client.Limit(page), client.Continue(list.GetContinue()))...)

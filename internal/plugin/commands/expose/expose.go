@@ -100,8 +100,10 @@ func asDeployment(workload *unstructured.Unstructured) *unstructured.Unstructure
 
 // one exposes one object with kubectl's command. It writes the object to a temporary file, because kubectl
 // accepts objects in no other way.
-func one(f cmdutil.Factory, flags *expose.ExposeServiceFlags, cmd *cobra.Command,
-	document *unstructured.Unstructured) error {
+func one(
+	f cmdutil.Factory, flags *expose.ExposeServiceFlags, cmd *cobra.Command,
+	document *unstructured.Unstructured,
+) error {
 	file, err := os.CreateTemp("", "expose-*.json")
 	if err != nil {
 		return err

@@ -63,8 +63,9 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	return newCommand(f, streams, func() string { return rand.String(5) }, time.Second)
 }
 
-func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, suffix func() string,
-	every time.Duration) *cobra.Command {
+func newCommand(
+	f cmdutil.Factory, streams genericiooptions.IOStreams, suffix func() string, every time.Duration,
+) *cobra.Command {
 	c := &command{
 		Factory:   f,
 		IOStreams: streams,
@@ -313,8 +314,9 @@ func (c *command) print(object *unstructured.Unstructured) error {
 }
 
 // follow prints the progress of the request until it has ended.
-func (c *command) follow(ctx context.Context, request *unstructured.Unstructured,
-	end <-chan time.Time) error {
+func (c *command) follow(
+	ctx context.Context, request *unstructured.Unstructured, end <-chan time.Time,
+) error {
 	mapping, err := change.Mapping(c, recreate.Kind)
 	if err != nil {
 		return err

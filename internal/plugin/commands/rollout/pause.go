@@ -62,8 +62,9 @@ func setPaused(object *unstructured.Unstructured, paused bool) error {
 }
 
 // editing returns a command that changes all objects that its arguments name.
-func editing(f cmdutil.Factory, changes *change.Command, kinds []string,
-	edit func(*unstructured.Unstructured) error) *cobra.Command {
+func editing(
+	f cmdutil.Factory, changes *change.Command, kinds []string, edit func(*unstructured.Unstructured) error,
+) *cobra.Command {
 	selection := &workload.Selection{}
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,

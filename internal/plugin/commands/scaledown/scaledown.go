@@ -137,8 +137,9 @@ func (c *command) run(cmd *cobra.Command, args []string) error {
 }
 
 // check returns an error for each name that is not a pod of the workload that can be removed.
-func (c *command) check(ctx context.Context, info *resource.Info, document *unstructured.Unstructured,
-	names []string) error {
+func (c *command) check(
+	ctx context.Context, info *resource.Info, document *unstructured.Unstructured, names []string,
+) error {
 	own, err := pods.Of(ctx, c, document)
 	if err != nil {
 		return err

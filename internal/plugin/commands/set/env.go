@@ -245,8 +245,10 @@ func (o *env) printOne(object *unstructured.Unstructured) error {
 }
 
 // value resolves the reference of a variable.
-func (o *env) value(object *unstructured.Unstructured, c *corev1.Container, from *corev1.EnvVarSource,
-	store *envutil.ResourceStore) (string, error) {
+func (o *env) value(
+	object *unstructured.Unstructured, c *corev1.Container, from *corev1.EnvVarSource,
+	store *envutil.ResourceStore,
+) (string, error) {
 	client, err := o.factory.KubernetesClientSet()
 	if err != nil {
 		return "", err
