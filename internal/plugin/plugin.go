@@ -45,7 +45,8 @@ func New(program string, streams genericiooptions.IOStreams) *cobra.Command {
 			rest.WarningWriterOptions{Deduplicate: true, Color: printers.AllowsColorOutput(streams.ErrOut)})}
 	profile, profiled := &profile{}, func() error { return nil }
 	profile.addTo(flags)
-	config := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(300).WithDiscoveryQPS(50)
+	config := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(
+		300).WithDiscoveryQPS(50)
 	config.AddFlags(flags)
 	versioned := cmdutil.NewMatchVersionFlags(config)
 	versioned.AddFlags(flags)
@@ -55,7 +56,10 @@ func New(program string, streams genericiooptions.IOStreams) *cobra.Command {
 		profiled, err = profile.start()
 		return err
 	}
-	root.PersistentPostRunE = func(*cobra.Command, []string) error { return errors.Join(profiled(), warnings.err()) }
+	root.PersistentPostRunE = func(*cobra.Command,
+		[]string) error {
+		return errors.Join(profiled(), warnings.err())
+	}
 
 	groups := commands(factory, config, streams)
 	groups.Add(root)

@@ -15,7 +15,8 @@ import (
 type profile struct{ name, output string }
 
 func (p *profile) addTo(flags *pflag.FlagSet) {
-	flags.StringVar(&p.name, "profile", "none", "name of the profile to capture: none, cpu, heap, goroutine, threadcreate, block, mutex or trace")
+	flags.StringVar(&p.name, "profile", "none",
+		"name of the profile to capture: none, cpu, heap, goroutine, threadcreate, block, mutex or trace")
 	flags.StringVar(&p.output, "profile-output", "profile.pprof", "name of the file to write the profile to")
 }
 

@@ -32,7 +32,8 @@ func (c *cluster) api() (*api, error) {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool}}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair},
+		RootCAs: pool}}
 	return &api{server: c.server(), http: &http.Client{Transport: transport, Timeout: 10 * time.Second}}, nil
 }
 
@@ -79,7 +80,8 @@ func (a *api) get(ctx context.Context, path string, out any) error {
 
 // apply creates or changes the object by server-side apply.
 func (a *api) apply(ctx context.Context, path string, o object) error {
-	return a.do(ctx, http.MethodPatch, path+"?fieldManager=afloat-cluster&force=true", "application/apply-patch+yaml", o, nil)
+	return a.do(ctx, http.MethodPatch, path+"?fieldManager=afloat-cluster&force=true",
+		"application/apply-patch+yaml", o, nil)
 }
 
 // node has the fields of a Node that are read here.

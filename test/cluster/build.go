@@ -45,7 +45,8 @@ func sourceRoot() (string, error) {
 		}
 		tried = append(tried, dir)
 	}
-	return "", fmt.Errorf("the nested modules are not below %s: run this with `go run .` in test/cluster", strings.Join(tried, " or "))
+	return "", fmt.Errorf("the nested modules are not below %s: run this with `go run .` in test/cluster",
+		strings.Join(tried, " or "))
 }
 
 // ensure builds the component unless the cache has it, and returns the folder of its binaries.

@@ -117,7 +117,8 @@ func delegate(dir string) error {
 		return fmt.Errorf("read the controllers of %s: %w", dir, err)
 	}
 	for _, controller := range strings.Fields(string(b)) {
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller),
+			0o644); err != nil {
 			return fmt.Errorf("delegate %s in %s: %w", controller, dir, err)
 		}
 	}
@@ -136,7 +137,8 @@ func (g cgroup) tracking() string {
 
 // adopt moves a process into the group; its children follow.
 func (g cgroup) adopt(pid int) error {
-	return os.WriteFile(filepath.Join(g.tracking(), g.name, "system", "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644)
+	return os.WriteFile(filepath.Join(g.tracking(), g.name, "system", "cgroup.procs"),
+		[]byte(strconv.Itoa(pid)), 0o644)
 }
 
 // pids returns the processes in the group and below it.

@@ -63,7 +63,8 @@ func stateRoot() (string, error) {
 // openCluster returns the cluster of that name with what its folder records, if it has one.
 func openCluster(name string, out *progress) (*cluster, error) {
 	if !namePattern.MatchString(name) {
-		return nil, fmt.Errorf("CLUSTER=%s: a name has at most 20 lower-case letters, digits and dashes", name)
+		return nil, fmt.Errorf("CLUSTER=%s: a name has at most 20 lower-case letters, digits and dashes",
+			name)
 	}
 	root, err := stateRoot()
 	if err != nil {
@@ -178,7 +179,8 @@ func (c *cluster) path() string {
 			dirs = append(dirs, d)
 		}
 	}
-	return strings.Join(append(dirs, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"), ":")
+	return strings.Join(append(dirs, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin",
+		"/bin"), ":")
 }
 
 func (c *cluster) kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
@@ -221,10 +223,12 @@ func (c *cluster) registry() string { return fmt.Sprintf("%s:%d", c.address(), c
 func (c *cluster) choosePorts() error {
 	p := &c.spec.Ports
 	if c.spec.Root {
-		*p = ports{API: 6443, Registry: 5000, Etcd: 2379, EtcdPeer: 2380, ControllerManager: 10257, Scheduler: 10259, Kwok: 10247}
+		*p = ports{API: 6443, Registry: 5000, Etcd: 2379, EtcdPeer: 2380, ControllerManager: 10257,
+			Scheduler: 10259, Kwok: 10247}
 		return nil
 	}
-	for _, port := range []*int{&p.API, &p.Registry, &p.Etcd, &p.EtcdPeer, &p.ControllerManager, &p.Scheduler, &p.Kwok} {
+	for _, port := range []*int{&p.API, &p.Registry, &p.Etcd, &p.EtcdPeer, &p.ControllerManager, &p.Scheduler,
+		&p.Kwok} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return fmt.Errorf("find a free port: %w", err)

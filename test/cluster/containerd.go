@@ -93,7 +93,9 @@ func (c *cluster) cniConfig(i int) string {
 
 // hostsConfig sends the pulls of every registry to the cluster's own.
 func (c *cluster) hostsConfig() string {
-	return fmt.Sprintf("server = \"http://%[1]s\"\n\n[host.\"http://%[1]s\"]\n  capabilities = [\"pull\", \"resolve\"]\n", c.registry())
+	return fmt.Sprintf(
+		"server = \"http://%[1]s\"\n\n[host.\"http://%[1]s\"]\n  capabilities = [\"pull\", \"resolve\"]\n",
+		c.registry())
 }
 
 // waitSocket waits until someone answers on a unix socket.

@@ -25,8 +25,10 @@ func (c *cluster) csiPrograms() []program {
 	programs := []program{driver}
 	for _, name := range []string{"csi-provisioner", "csi-resizer"} {
 		programs = append(programs, program{name: name, path: c.bin[name], args: []string{
-			"--kubeconfig=" + c.pki(name+".kubeconfig"), "--csi-address=" + filepath.Join(c.csiDir(), "controller.sock"),
-			"--retry-interval-start=500ms", "--retry-interval-max=4s", "--kube-api-qps=50", "--kube-api-burst=100",
+			"--kubeconfig=" + c.pki(name+".kubeconfig"),
+			"--csi-address=" + filepath.Join(c.csiDir(), "controller.sock"),
+			"--retry-interval-start=500ms", "--retry-interval-max=4s", "--kube-api-qps=50",
+			"--kube-api-burst=100",
 		}})
 	}
 	return programs
@@ -81,8 +83,10 @@ func (c *cluster) startCSI(ctx context.Context, a *api) error {
 	}}); err != nil {
 		return err
 	}
-	for name, grows := range map[string]bool{"afloat-grow": true, "afloat-grow-offline": true, "afloat-fixed": false} {
-		class := object{"provisioner": csiDriver, "allowVolumeExpansion": grows, "volumeBindingMode": "WaitForFirstConsumer"}
+	for name, grows := range map[string]bool{"afloat-grow": true, "afloat-grow-offline": true,
+		"afloat-fixed": false} {
+		class := object{"provisioner": csiDriver, "allowVolumeExpansion": grows,
+			"volumeBindingMode": "WaitForFirstConsumer"}
 		if name == "afloat-grow-offline" {
 			class["parameters"] = object{"expansion": "offline"}
 		}

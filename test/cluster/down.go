@@ -88,7 +88,8 @@ func unmountBelow(dir string) error {
 	}
 	points := mountsBelow(string(b), dir)
 	for _, p := range slices.Backward(points) {
-		if err := syscall.Unmount(p, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
+		if err := syscall.Unmount(p, syscall.MNT_DETACH); err != nil && !errors.Is(err, syscall.EINVAL) &&
+			!errors.Is(err, syscall.ENOENT) {
 			return fmt.Errorf("unmount %s: %w", p, err)
 		}
 	}

@@ -44,7 +44,8 @@ func layer(files []file) (v1.Layer, error) {
 			return err
 		}
 		made[dir] = true
-		return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: strings.TrimPrefix(dir, "/") + "/", Mode: mode})
+		return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: strings.TrimPrefix(dir, "/") + "/",
+			Mode: mode})
 	}
 	for _, f := range files {
 		if f.dir {
@@ -56,7 +57,8 @@ func layer(files []file) (v1.Layer, error) {
 		if err := mkdir(path.Dir(f.path), 0o755); err != nil {
 			return nil, err
 		}
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(f.path, "/"), Mode: f.mode, Size: int64(len(f.data))}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(f.path, "/"), Mode: f.mode,
+			Size: int64(len(f.data))}
 		if f.link != "" {
 			h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, f.link, 0o777
 		}
@@ -70,7 +72,10 @@ func layer(files []file) (v1.Layer, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
+	return tarball.LayerFromOpener(func() (io.ReadCloser,
+		error) {
+		return io.NopCloser(bytes.NewReader(buf.Bytes())), nil
+	})
 }
 
 // image makes an image of layers.
@@ -133,7 +138,8 @@ func (r buildRequest) image() (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return image(v1.Config{Entrypoint: []string{r.entrypoint}, Cmd: r.args, User: r.user, Env: []string{imagePath}}, l)
+	return image(v1.Config{Entrypoint: []string{r.entrypoint}, Cmd: r.args, User: r.user,
+		Env: []string{imagePath}}, l)
 }
 
 // checkStatic returns an error if a binary needs libraries, which the image does not have. Files that are not
@@ -146,7 +152,8 @@ func checkStatic(path string) error {
 	defer f.Close()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
-			return fmt.Errorf("%s is linked dynamically and would not run in the image: build it with CGO_ENABLED=0", path)
+			return fmt.Errorf(
+				"%s is linked dynamically and would not run in the image: build it with CGO_ENABLED=0", path)
 		}
 	}
 	return nil
@@ -195,7 +202,8 @@ func (c *cluster) reference(image string) (name.Reference, error) {
 
 // testTags are the images of the tests. A value is a tag that has the very same manifest.
 var testTags = []struct{ repository, tag, same string }{
-	{"nginx", "perl", ""}, {"nginx", "latest", ""}, {"nginx", "1.26", ""}, {"nginx", "1.27", ""}, {"nginx", "1.28", ""},
+	{"nginx", "perl", ""}, {"nginx", "latest", ""}, {"nginx", "1.26", ""}, {"nginx", "1.27", ""},
+	{"nginx", "1.28", ""},
 	{"nginx", "1.27-same", "1.27"},
 	{"private/app", "v1", ""}, {"private/app", "v2", ""},
 	{"app", "v1", ""}, {"app", "v2", ""}, {"app", "v3", ""},
@@ -215,7 +223,8 @@ func (c *cluster) pushTestImages(force bool) error {
 	if err != nil {
 		return err
 	}
-	pause, err := buildRequest{binaries: []string{filepath.Join(dir, "pause") + "=/pause"}, entrypoint: "/pause"}.image()
+	pause, err := buildRequest{binaries: []string{filepath.Join(dir, "pause") + "=/pause"},
+		entrypoint: "/pause"}.image()
 	if err != nil {
 		return err
 	}
@@ -257,7 +266,8 @@ func webImage(base v1.Layer, self string) (v1.Image, error) {
 	serve := []string{"httpd", "-f", "-p", "80", "-h", root}
 	own, err := layer([]file{
 		{path: root + "/index.html", mode: 0o644, data: []byte(self + "\n")},
-		{path: "/usr/sbin/nginx", mode: 0o755, data: []byte("#!/bin/sh\nexec " + strings.Join(serve, " ") + "\n")},
+		{path: "/usr/sbin/nginx", mode: 0o755,
+			data: []byte("#!/bin/sh\nexec " + strings.Join(serve, " ") + "\n")},
 	})
 	if err != nil {
 		return nil, err

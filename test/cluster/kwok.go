@@ -25,7 +25,8 @@ func (c *cluster) kwok() (program, error) {
 	config := filepath.Join(c.dir, "kwok.yaml")
 	stages := kwokStages
 	if c.spec.Simulated > manySimulated { // their leases would keep the API server busy; nobody waits for them
-		stages = bytes.Replace(stages, []byte("nodeLeaseDurationSeconds: 40"), []byte("nodeLeaseDurationSeconds: 0"), 1)
+		stages = bytes.Replace(stages, []byte("nodeLeaseDurationSeconds: 40"),
+			[]byte("nodeLeaseDurationSeconds: 0"), 1)
 	}
 	if err := writeFile(config, stages, 0o644); err != nil {
 		return program{}, err
@@ -60,7 +61,8 @@ func (c *cluster) applySimulatedNode(ctx context.Context, a *api, i int) error {
 	n := object{
 		"apiVersion": "v1", "kind": "Node",
 		"metadata": object{"name": name, "labels": object{
-			simulatedKey: "true", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+			simulatedKey: "true", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux",
+			"kubernetes.io/arch":          "amd64",
 			"topology.kubernetes.io/zone": zone(i),
 		}},
 		"spec": specification,
@@ -72,9 +74,10 @@ func (c *cluster) applySimulatedNode(ctx context.Context, a *api, i int) error {
 	delete(n, "spec")
 	n["metadata"] = object{"name": name}
 	n["status"] = object{"capacity": resources, "allocatable": resources,
-		"nodeInfo": object{"kubeletVersion": c.spec.Version, "operatingSystem": "linux", "architecture": "amd64",
-			"machineID": name, "systemUUID": name, "bootID": name, "kernelVersion": "simulated", "osImage": "simulated",
-			"containerRuntimeVersion": "sim://1", "kubeProxyVersion": ""}}
+		"nodeInfo": object{"kubeletVersion": c.spec.Version, "operatingSystem": "linux",
+			"architecture": "amd64", "machineID": name, "systemUUID": name, "bootID": name,
+			"kernelVersion": "simulated", "osImage": "simulated", "containerRuntimeVersion": "sim://1",
+			"kubeProxyVersion": ""}}
 	if err := a.apply(ctx, path+"/status", n); err != nil {
 		return fmt.Errorf("give simulated node its resources: %w", err)
 	}

@@ -33,17 +33,20 @@ func newCommand() *cobra.Command {
   SIMULATED    simulated nodes (0 as root, else 20)
   CSI          1: with the driver of volumes that grow; a cluster without it gets it
   K8S_VERSION  ` + fmt.Sprint(kubernetesVersions) + ` (` + defaultVersion + `)`,
-		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		SilenceUsage: true, SilenceErrors: true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.AddCommand(upCommand(), downCommand(), statusCommand(), binariesCommand(), imageCommand(), registryCommand(), runCommand())
-	root.AddCommand(pathCommand("kubeconfig", "Print the path of the administrator's kubeconfig", cobra.NoArgs,
-		func(c *cluster, _ []string) (string, error) { return c.kubeconfig(), nil }))
-	root.AddCommand(pathCommand("audit", "Print the path of the audit log: every write, with its user agent", cobra.NoArgs,
-		func(c *cluster, _ []string) (string, error) { return c.auditLog(), nil }))
-	root.AddCommand(pathCommand("volumes", "Print the path of the folder that has a folder for each volume of the CSI driver", cobra.NoArgs,
+	root.AddCommand(upCommand(), downCommand(), statusCommand(), binariesCommand(), imageCommand(),
+		registryCommand(), runCommand())
+	root.AddCommand(pathCommand("kubeconfig", "Print the path of the administrator's kubeconfig",
+		cobra.NoArgs, func(c *cluster, _ []string) (string, error) { return c.kubeconfig(), nil }))
+	root.AddCommand(pathCommand("audit", "Print the path of the audit log: every write, with its user agent",
+		cobra.NoArgs, func(c *cluster, _ []string) (string, error) { return c.auditLog(), nil }))
+	root.AddCommand(pathCommand("volumes",
+		"Print the path of the folder that has a folder for each volume of the CSI driver", cobra.NoArgs,
 		func(c *cluster, _ []string) (string, error) { return c.volumes(), nil }))
-	root.AddCommand(pathCommand("node-socket NODE", "Print the path of a real node's containerd socket", cobra.ExactArgs(1),
-		func(c *cluster, args []string) (string, error) {
+	root.AddCommand(pathCommand("node-socket NODE", "Print the path of a real node's containerd socket",
+		cobra.ExactArgs(1), func(c *cluster, args []string) (string, error) {
 			if !slices.Contains(c.nodeNames(), args[0]) {
 				return "", fmt.Errorf("no real node %s; there are %v", args[0], c.nodeNames())
 			}
@@ -91,8 +94,9 @@ func version() (string, error) {
 
 func upCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "up", Short: "Build what is missing, start the cluster, wait until its nodes are Ready; repair it if it is there",
-		Args: cobra.NoArgs,
+		Use:   "up",
+		Short: "Build what is missing, start the cluster, wait until its nodes are Ready; repair it if it is there",
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := open()
 			if err != nil {
@@ -158,7 +162,8 @@ func runCommand() *cobra.Command {
 	}
 }
 
-func pathCommand(use, short string, args cobra.PositionalArgs, path func(*cluster, []string) (string, error)) *cobra.Command {
+func pathCommand(use, short string, args cobra.PositionalArgs,
+	path func(*cluster, []string) (string, error)) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: args,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -180,7 +185,8 @@ func binariesCommand() *cobra.Command {
 	var only []string
 	var envtest bool
 	cmd := &cobra.Command{
-		Use: "binaries", Short: "Build what is missing and print the folders; starts nothing", Args: cobra.NoArgs,
+		Use: "binaries", Short: "Build what is missing and print the folders; starts nothing",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v, err := version()
 			if err != nil {
@@ -215,7 +221,8 @@ func binariesCommand() *cobra.Command {
 	}
 	cmd.Flags().StringSliceVar(&only, "only", nil,
 		"components: etcd, kubernetes, containerd, runc, cni, kwok, pause, csi-driver, csi-provisioner, csi-resizer")
-	cmd.Flags().BoolVar(&envtest, "envtest", false, "print one folder with etcd, kube-apiserver and kubectl, for KUBEBUILDER_ASSETS")
+	cmd.Flags().BoolVar(&envtest, "envtest", false,
+		"print one folder with etcd, kube-apiserver and kubectl, for KUBEBUILDER_ASSETS")
 	return cmd
 }
 
@@ -286,7 +293,8 @@ func imageCommand() *cobra.Command {
 func registryCommand() *cobra.Command {
 	var address, dir string
 	cmd := &cobra.Command{
-		Use: "registry", Short: "Serve images from a folder (started by up)", Hidden: true, Args: cobra.NoArgs,
+		Use: "registry", Short: "Serve images from a folder (started by up)", Hidden: true,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return serveRegistry(address, dir) },
 	}
 	cmd.Flags().StringVar(&address, "address", "", "address to listen on")

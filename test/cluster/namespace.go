@@ -86,7 +86,8 @@ func (c *cluster) ensureNamespaces() error {
 		return err
 	}
 	if err := c.spawn(namespaceHolder,
-		[]string{"unshare", "--net", "--mount", "--propagation", "private", "sleep", "infinity"}); err != nil {
+		[]string{"unshare", "--net", "--mount", "--propagation", "private", "sleep",
+			"infinity"}); err != nil {
 		return err
 	}
 	r, _ := c.process(namespaceHolder)
@@ -101,7 +102,8 @@ func (c *cluster) ensureNamespaces() error {
 
 // waitNamespaces waits until the process has left our namespaces and become what it was started for.
 func waitNamespaces(pid int) error {
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(
+		2 * time.Millisecond) {
 		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 		if err != nil {
 			return fmt.Errorf("it ended: %w", err)
@@ -255,7 +257,8 @@ func (c *cluster) chooseIndex() error {
 	for i := range 11 {
 		used := taken[i]
 		for _, r := range routes {
-			if strings.HasPrefix(r.Dst, fmt.Sprintf("10.%d.", 244+i)) || strings.HasPrefix(r.Dst, fmt.Sprintf("10.%d.", 96+i)) {
+			if strings.HasPrefix(r.Dst, fmt.Sprintf("10.%d.", 244+i)) ||
+				strings.HasPrefix(r.Dst, fmt.Sprintf("10.%d.", 96+i)) {
 				used = true
 			}
 		}
@@ -264,5 +267,6 @@ func (c *cluster) chooseIndex() error {
 			return nil
 		}
 	}
-	return errors.New("no free address range: 10.244 to 10.254 and 10.96 to 10.106 are all in use; take a cluster down")
+	return errors.New(
+		"no free address range: 10.244 to 10.254 and 10.96 to 10.106 are all in use; take a cluster down")
 }

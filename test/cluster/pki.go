@@ -56,8 +56,9 @@ func (c *cluster) ensurePKI() error {
 	ids := []identity{
 		{file: "etcd", user: "etcd", server: local},
 		{file: "etcd-client", user: "kube-apiserver-etcd-client"},
-		{file: "kube-apiserver", user: "kube-apiserver", server: append(local, c.address(), c.serviceAddress(1), "kubernetes",
-			"kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")},
+		{file: "kube-apiserver", user: "kube-apiserver",
+			server: append(local, c.address(), c.serviceAddress(1), "kubernetes", "kubernetes.default",
+				"kubernetes.default.svc", "kubernetes.default.svc.cluster.local")},
 		{file: "kubelet-client", user: "kube-apiserver-kubelet-client", group: "system:masters"},
 	}
 	for i, node := range c.nodeNames() {

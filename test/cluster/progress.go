@@ -18,7 +18,8 @@ type progress struct {
 
 func newProgress(f *os.File) *progress {
 	info, err := f.Stat()
-	return &progress{w: f, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"}
+	return &progress{w: f,
+		terminal: err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"}
 }
 
 func (p *progress) say(format string, args ...any) { fmt.Fprintf(p.w, format+"\n", args...) }
@@ -37,7 +38,8 @@ type step struct {
 
 // step begins a step; expected may be zero when nobody can say.
 func (p *progress) step(what string, expected time.Duration) *step {
-	s := &step{p: p, what: what, expected: expected, start: time.Now(), stop: make(chan struct{}), done: make(chan struct{})}
+	s := &step{p: p, what: what, expected: expected, start: time.Now(), stop: make(chan struct{}),
+		done: make(chan struct{})}
 	if !p.terminal && expected > 5*time.Second {
 		p.say("… %s (about %s on two cores)", what, human(expected))
 	}
@@ -87,7 +89,8 @@ func (s *step) draw(i int) {
 	bar := ""
 	if s.expected > 0 {
 		full := min(20, int(20*elapsed/s.expected))
-		bar = fmt.Sprintf(" %s%s of about %s", strings.Repeat("█", full), strings.Repeat("░", 20-full), human(s.expected))
+		bar = fmt.Sprintf(" %s%s of about %s", strings.Repeat("█", full), strings.Repeat("░", 20-full),
+			human(s.expected))
 	}
 	fmt.Fprintf(s.p.w, "\r\x1b[K%c %s  %s%s%s", spinner[i%len(spinner)], s.what, human(elapsed), bar, detail)
 }

@@ -51,7 +51,8 @@ func newRegistry(dir string) (http.Handler, error) {
 	if err := os.MkdirAll(blobs, 0o755); err != nil {
 		return nil, err
 	}
-	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithBlobHandler(registry.NewDiskBlobHandler(blobs)))
+	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)),
+		registry.WithBlobHandler(registry.NewDiskBlobHandler(blobs)))
 	r := &persistentRegistry{inner: inner, dir: filepath.Join(dir, "manifests")}
 	return r, r.replay()
 }
@@ -81,7 +82,8 @@ func (p *persistentRegistry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if reads && strings.HasPrefix(r.URL.Path, privateRepositories) {
 		if user, password, _ := r.BasicAuth(); user != privateUser || password != privatePassword {
 			w.Header().Set("WWW-Authenticate", `Basic realm="private"`)
-			http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`, http.StatusUnauthorized)
+			http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`,
+				http.StatusUnauthorized)
 			return
 		}
 	}

@@ -25,8 +25,10 @@ func statusCommand() *cobra.Command {
 }
 
 func (c *cluster) status(ctx context.Context) error {
-	fmt.Printf("cluster %s  Kubernetes %s  %s\nserver %s  registry %s  pods %s  services %s  this machine %s\n\n",
-		c.name, c.spec.Version, c.dir, c.server(), c.registry(), c.podCIDR(), c.serviceCIDR(), c.hostAddress())
+	fmt.Printf(
+		"cluster %s  Kubernetes %s  %s\nserver %s  registry %s  pods %s  services %s  this machine %s\n\n",
+		c.name, c.spec.Version, c.dir, c.server(), c.registry(), c.podCIDR(), c.serviceCIDR(),
+		c.hostAddress())
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PROGRAM\tPROCESS\tMEMORY\tLOG")
 	missing := 0

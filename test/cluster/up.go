@@ -41,10 +41,14 @@ func (r request) settle(c *cluster, root bool) error {
 			return err
 		}
 		if !root && s.Nodes > 0 {
-			return fmt.Errorf("NODES=%d: real nodes need root; without it there is the control plane with simulated nodes", s.Nodes)
+			return fmt.Errorf(
+				"NODES=%d: real nodes need root; without it there is the control plane with simulated nodes",
+				s.Nodes)
 		}
 		if s.Nodes < 0 || s.Nodes > 50 || s.Simulated < 0 {
-			return fmt.Errorf("NODES=%d SIMULATED=%d: want 0 to 50 real nodes and any number of simulated ones", s.Nodes, s.Simulated)
+			return fmt.Errorf(
+				"NODES=%d SIMULATED=%d: want 0 to 50 real nodes and any number of simulated ones",
+				s.Nodes, s.Simulated)
 		}
 		c.spec = s
 		return r.settleCSI(c)
@@ -52,8 +56,7 @@ func (r request) settle(c *cluster, root bool) error {
 	have := c.spec
 	if r.version != nil && *r.version != have.Version || r.nodes != nil && *r.nodes != have.Nodes ||
 		r.simulated != nil && *r.simulated != have.Simulated {
-		return fmt.Errorf(
-			"cluster %s already is there with K8S_VERSION=%s NODES=%d SIMULATED=%d: take it down first, or set CLUSTER to another name",
+		return fmt.Errorf("cluster %s already is there with K8S_VERSION=%s NODES=%d SIMULATED=%d: take it down first, or set CLUSTER to another name",
 			c.name, have.Version, have.Nodes, have.Simulated)
 	}
 	return r.settleCSI(c)
@@ -118,7 +121,8 @@ func (c *cluster) up(ctx context.Context, r request) error {
 	if err := c.bring(ctx); err != nil {
 		return err
 	}
-	c.out.say("cluster %s with Kubernetes %s is up after %s", c.name, c.spec.Version, human(time.Since(begin)))
+	c.out.say("cluster %s with Kubernetes %s is up after %s", c.name, c.spec.Version,
+		human(time.Since(begin)))
 	c.next()
 	return nil
 }
@@ -179,7 +183,8 @@ func (c *cluster) bring(ctx context.Context) error {
 	if err := <-images; err != nil {
 		return err
 	}
-	s = c.out.step(fmt.Sprintf("nodes: %d real, %d simulated", c.spec.Nodes, c.spec.Simulated), 10*time.Second)
+	s = c.out.step(fmt.Sprintf("nodes: %d real, %d simulated", c.spec.Nodes, c.spec.Simulated),
+		10*time.Second)
 	return s.end(c.waitReady(ctx, a, s))
 }
 
@@ -276,7 +281,8 @@ func (c *cluster) startControlPlane(ctx context.Context) error {
 	}
 	return a.apply(ctx, "/apis/storage.k8s.io/v1/storageclasses/standard", object{
 		"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
-		"metadata":    object{"name": "standard", "annotations": object{"storageclass.kubernetes.io/is-default-class": "true"}},
+		"metadata": object{"name": "standard",
+			"annotations": object{"storageclass.kubernetes.io/is-default-class": "true"}},
 		"provisioner": "kubernetes.io/host-path", "allowVolumeExpansion": true,
 	})
 }
@@ -443,7 +449,7 @@ func (c *cluster) healthy(ctx context.Context) bool {
 
 // next prints how to go on.
 func (c *cluster) next() {
-	c.out.say("\n  export KUBECONFIG=%s\n  export PATH=%s:$PATH\n  kubectl get nodes -o wide\n", c.kubeconfig(),
-		filepath.Dir(c.bin["kubectl"]))
+	c.out.say("\n  export KUBECONFIG=%s\n  export PATH=%s:$PATH\n  kubectl get nodes -o wide\n",
+		c.kubeconfig(), filepath.Dir(c.bin["kubectl"]))
 	c.out.say("images: go run . image build --help   state: go run . status   end: go run . down")
 }

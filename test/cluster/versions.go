@@ -62,17 +62,19 @@ func (c component) binaries() []string {
 }
 
 // kubernetesPrograms are the names under which the one Kubernetes binary is called.
-var kubernetesPrograms = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl"}
+var kubernetesPrograms = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy",
+	"kubelet", "kubectl"}
 
 func kubernetesComponent(version string) component {
 	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
 	var flags []string
 	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
-		flags = append(flags, "-X "+pkg+".gitVersion="+version, "-X "+pkg+".gitMajor="+parts[0], "-X "+pkg+".gitMinor="+parts[1],
-			"-X "+pkg+".gitTreeState=clean")
+		flags = append(flags, "-X "+pkg+".gitVersion="+version, "-X "+pkg+".gitMajor="+parts[0],
+			"-X "+pkg+".gitMinor="+parts[1], "-X "+pkg+".gitTreeState=clean")
 	}
 	return component{
-		name: "kubernetes", version: version, module: filepath.Join("kubernetes", minor(version)), requires: "k8s.io/kubernetes",
+		name: "kubernetes", version: version, module: filepath.Join("kubernetes", minor(version)),
+		requires: "k8s.io/kubernetes",
 		packages: map[string]string{"kubernetes": "."}, links: kubernetesPrograms,
 		ldflags: strings.Join(flags, " "), tags: "kubernetes", expected: 330 * time.Second,
 	}
@@ -87,7 +89,8 @@ func components(version string) []component {
 		},
 		kubernetesComponent(version),
 		{
-			name: "containerd", version: containerdVersion, module: "containerd", requires: "github.com/containerd/containerd/v2",
+			name: "containerd", version: containerdVersion, module: "containerd",
+			requires: "github.com/containerd/containerd/v2",
 			packages: map[string]string{
 				"containerd":              "github.com/containerd/containerd/v2/cmd/containerd",
 				"containerd-shim-runc-v2": "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
@@ -100,10 +103,12 @@ func components(version string) []component {
 			name: "runc", version: runcVersion, module: "runc", requires: "github.com/opencontainers/runc",
 			packages: map[string]string{"runc": "github.com/opencontainers/runc"},
 			ldflags:  "-X main.version=" + strings.TrimPrefix(runcVersion, "v") + " -extldflags -static",
-			tags:     "netgo,osusergo,seccomp", cgo: true, library: "libseccomp-dev", expected: 10 * time.Second,
+			tags:     "netgo,osusergo,seccomp", cgo: true, library: "libseccomp-dev",
+			expected: 10 * time.Second,
 		},
 		{
-			name: "cni", version: cniVersion, module: "cni", requires: "github.com/containernetworking/plugins",
+			name: "cni", version: cniVersion, module: "cni",
+			requires: "github.com/containernetworking/plugins",
 			packages: map[string]string{
 				"ptp":        "github.com/containernetworking/plugins/plugins/main/ptp",
 				"loopback":   "github.com/containernetworking/plugins/plugins/main/loopback",
@@ -126,12 +131,14 @@ func components(version string) []component {
 			packages: map[string]string{"csi-driver": "."}, expected: 30 * time.Second,
 		},
 		{
-			name: "csi-provisioner", version: provisionerVersion, module: "csi", requires: "github.com/kubernetes-csi/external-provisioner/v6",
+			name: "csi-provisioner", version: provisionerVersion, module: "csi",
+			requires: "github.com/kubernetes-csi/external-provisioner/v6",
 			packages: map[string]string{"csi-provisioner": "github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner"},
 			expected: 2 * time.Minute,
 		},
 		{
-			name: "csi-resizer", version: resizerVersion, module: "csi", requires: "github.com/kubernetes-csi/external-resizer/v2",
+			name: "csi-resizer", version: resizerVersion, module: "csi",
+			requires: "github.com/kubernetes-csi/external-resizer/v2",
 			packages: map[string]string{"csi-resizer": "github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer"},
 			expected: 15 * time.Second,
 		},

@@ -66,9 +66,9 @@ func report(pods []story.Pod) (inPlace, recreated int) {
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "POD\tUID\tNODE\tIP\tIMAGE\tRESTARTS\tNOT READY")
 	for _, pod := range pods {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s -> %s\t%d -> %d\t%.1f s\n", pod.Name, pod.UID, pod.Node, pod.IP, pod.ImageBefore,
-			pod.ImageAfter,
-			pod.RestartsBefore, pod.RestartsAfter, pod.NotReady.Seconds())
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s -> %s\t%d -> %d\t%.1f s\n", pod.Name, pod.UID, pod.Node,
+			pod.IP, pod.ImageBefore, pod.ImageAfter, pod.RestartsBefore, pod.RestartsAfter,
+			pod.NotReady.Seconds())
 		if pod.Recreated {
 			recreated++
 		} else {
@@ -121,13 +121,13 @@ func (s *screen) show(frame story.Frame) {
 
 func picture(frame story.Frame) []string {
 	status := frame.Set.Status
-	lines := []string{fmt.Sprintf("  %d pods, %d ready, %d available, %d updated", status.Replicas, status.ReadyReplicas,
-		status.AvailableReplicas, status.UpdatedReplicas)}
+	lines := []string{fmt.Sprintf("  %d pods, %d ready, %d available, %d updated", status.Replicas,
+		status.ReadyReplicas, status.AvailableReplicas, status.UpdatedReplicas)}
 	for i := range frame.Pods {
 		pod := &frame.Pods[i]
-		lines = append(lines, fmt.Sprintf("  %s %-22s %-14s %-15s %-14s restarts %d  %s", mark(pod), pod.Name, pod.Spec.NodeName,
-			pod.Status.PodIP,
-			pod.Spec.Containers[0].Image, restarts(pod), state(pod)))
+		lines = append(lines,
+			fmt.Sprintf("  %s %-22s %-14s %-15s %-14s restarts %d  %s", mark(pod), pod.Name,
+				pod.Spec.NodeName, pod.Status.PodIP, pod.Spec.Containers[0].Image, restarts(pod), state(pod)))
 	}
 	return lines
 }

@@ -46,7 +46,8 @@ func (o Options) manager() string {
 // Apply changes the object that info names, and puts what it is then into info. edit changes a document of
 // it, and may be called again with a newer one; its error ends it. changed tells whether there was anything
 // to change.
-func Apply(ctx context.Context, info *resource.Info, o Options, edit func(*unstructured.Unstructured) error) (changed bool, err error) {
+func Apply(ctx context.Context, info *resource.Info, o Options,
+	edit func(*unstructured.Unstructured) error) (changed bool, err error) {
 	first := true
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		if !first { // somebody else was faster
@@ -63,7 +64,8 @@ func Apply(ctx context.Context, info *resource.Info, o Options, edit func(*unstr
 		if err := edit(after); err != nil {
 			return err
 		}
-		if changed = !equality.Semantic.DeepEqual(before.Object, after.Object); !changed || o.DryRun == cmdutil.DryRunClient {
+		if changed = !equality.Semantic.DeepEqual(before.Object, after.Object); !changed ||
+			o.DryRun == cmdutil.DryRunClient {
 			return info.Refresh(after, true)
 		}
 		body, err := Patch(before, after)
@@ -73,9 +75,11 @@ func Apply(ctx context.Context, info *resource.Info, o Options, edit func(*unstr
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		helper := resource.NewHelper(info.Client, info.Mapping).WithFieldManager(o.manager()).WithSubresource(o.Subresource).
+		helper := resource.NewHelper(info.Client,
+			info.Mapping).WithFieldManager(o.manager()).WithSubresource(o.Subresource).
 			DryRun(o.DryRun == cmdutil.DryRunServer)
-		answer, err := helper.Patch(info.Namespace, info.Name, types.JSONPatchType, body, &metav1.PatchOptions{})
+		answer, err := helper.Patch(info.Namespace, info.Name, types.JSONPatchType, body,
+			&metav1.PatchOptions{})
 		if apierrors.IsInvalid(err) && moved(helper, before) { // a patch that no longer fits a list is not refused as a conflict
 			return apierrors.NewConflict(info.Mapping.Resource.GroupResource(), info.Name, err)
 		}
@@ -125,7 +129,8 @@ func Patch(before, after *unstructured.Unstructured) ([]byte, error) {
 		return nil, fmt.Errorf("comparing versions of %s: %w", before.GetName(), err)
 	}
 	if version := before.GetResourceVersion(); version != "" { // the API server takes it as the version to change
-		operations = append([]jsonpatch.Operation{jsonpatch.NewOperation("replace", "/metadata/resourceVersion", version)}, operations...)
+		operations = append([]jsonpatch.Operation{jsonpatch.NewOperation("replace",
+			"/metadata/resourceVersion", version)}, operations...)
 	}
 	return json.Marshal(operations)
 }

@@ -29,7 +29,8 @@ type Command struct {
 
 // NewCommand returns what changes objects. operation is what is said of a changed object, such as "paused".
 func NewCommand(operation string, streams genericiooptions.IOStreams) *Command {
-	return &Command{operation: operation, print: genericclioptions.NewPrintFlags(operation).WithTypeSetter(scheme.Scheme), streams: streams}
+	return &Command{operation: operation,
+		print: genericclioptions.NewPrintFlags(operation).WithTypeSetter(scheme.Scheme), streams: streams}
 }
 
 // AddFlags adds -o, --dry-run and --field-manager, and all that belongs to them.
@@ -55,7 +56,8 @@ func (c *Command) Formatted() bool { return c.print.OutputFlagSpecified() }
 
 // Each changes all objects, whatever becomes of the others, and returns their errors together. edit is that
 // of [Apply].
-func (c *Command) Each(ctx context.Context, infos []*resource.Info, edit func(*unstructured.Unstructured) error) error {
+func (c *Command) Each(ctx context.Context, infos []*resource.Info,
+	edit func(*unstructured.Unstructured) error) error {
 	var failed []error
 	for _, info := range infos {
 		if err := c.One(ctx, info, edit); err != nil {
@@ -66,7 +68,8 @@ func (c *Command) Each(ctx context.Context, infos []*resource.Info, edit func(*u
 }
 
 // One changes one object and prints it.
-func (c *Command) One(ctx context.Context, info *resource.Info, edit func(*unstructured.Unstructured) error) error {
+func (c *Command) One(ctx context.Context, info *resource.Info,
+	edit func(*unstructured.Unstructured) error) error {
 	options := c.Options
 	if c.Local {
 		options.DryRun = cmdutil.DryRunClient

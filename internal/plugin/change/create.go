@@ -68,7 +68,8 @@ func Mapping(clients Clients, kind schema.GroupKind) (*meta.RESTMapping, error) 
 
 // Create creates the object, whose kind says as which resource, and returns it as it is then. A dry run of
 // the client returns it as given.
-func Create(clients Clients, o Options, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func Create(clients Clients, o Options,
+	object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if o.DryRun == cmdutil.DryRunClient {
 		return object, nil
 	}
@@ -80,7 +81,8 @@ func Create(clients Clients, o Options, object *unstructured.Unstructured) (*uns
 	if err != nil {
 		return nil, err
 	}
-	helper := resource.NewHelper(client, mapping).DryRun(o.DryRun == cmdutil.DryRunServer).WithFieldManager(o.manager()).
+	helper := resource.NewHelper(client,
+		mapping).DryRun(o.DryRun == cmdutil.DryRunServer).WithFieldManager(o.manager()).
 		WithFieldValidation(o.FieldValidation)
 	created, err := helper.CreateWithOptions(object.GetNamespace(), false, object, &metav1.CreateOptions{})
 	if err != nil {
@@ -88,7 +90,8 @@ func Create(clients Clients, o Options, object *unstructured.Unstructured) (*uns
 	}
 	document, ok := created.(*unstructured.Unstructured)
 	if !ok {
-		return nil, fmt.Errorf("%s/%s was answered as a %T", mapping.Resource.Resource, object.GetName(), created)
+		return nil, fmt.Errorf("%s/%s was answered as a %T", mapping.Resource.Resource, object.GetName(),
+			created)
 	}
 	return document, nil
 }

@@ -52,11 +52,13 @@ func Of(ctx context.Context, clients Clients, workload *unstructured.Unstructure
 	if err != nil {
 		return nil, err
 	}
-	all, err := client.CoreV1().Pods(workload.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	all, err := client.CoreV1().Pods(workload.GetNamespace()).List(ctx,
+		metav1.ListOptions{LabelSelector: selector.String()})
 	if err != nil {
 		return nil, fmt.Errorf("listing pods of %s: %w", workload.GetName(), err)
 	}
-	chain := &chain{ctx: ctx, clients: clients, namespace: workload.GetNamespace(), known: map[types.UID]bool{workload.GetUID(): true}}
+	chain := &chain{ctx: ctx, clients: clients, namespace: workload.GetNamespace(),
+		known: map[types.UID]bool{workload.GetUID(): true}}
 	var own []corev1.Pod
 	for i := range all.Items {
 		belongs, err := chain.leads(&all.Items[i])
@@ -72,7 +74,8 @@ func Of(ctx context.Context, clients Clients, workload *unstructured.Unstructure
 
 // Active tells whether a pod is neither at its end nor being deleted.
 func Active(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded &&
+		pod.Status.Phase != corev1.PodFailed
 }
 
 // chain goes from an object to what controls it, and remembers what leads to the workload.

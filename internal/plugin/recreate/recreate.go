@@ -55,7 +55,8 @@ func (f *Flags) Validate() error {
 
 // Request is the request for containers of a pod, in the version that the server serves. It is an error if
 // the pod lacks one of them.
-func (f *Flags) Request(clients change.Clients, pod *corev1.Pod, name string) (*unstructured.Unstructured, error) {
+func (f *Flags) Request(clients change.Clients, pod *corev1.Pod,
+	name string) (*unstructured.Unstructured, error) {
 	var all, known []string
 	for _, c := range pod.Spec.Containers {
 		all = append(all, c.Name)
@@ -71,7 +72,8 @@ func (f *Flags) Request(clients change.Clients, pod *corev1.Pod, name string) (*
 		chosen = nil
 		for _, name := range f.Containers {
 			if name = strings.TrimSpace(name); !slices.Contains(known, name) {
-				return nil, fmt.Errorf("pod %s has no container %q that could be recreated; it has %s", pod.Name, name, strings.Join(known, ", "))
+				return nil, fmt.Errorf("pod %s has no container %q that could be recreated; it has %s",
+					pod.Name, name, strings.Join(known, ", "))
 			}
 			if !slices.Contains(chosen, name) {
 				chosen = append(chosen, name)

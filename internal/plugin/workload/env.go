@@ -32,7 +32,8 @@ func (c Container) SetEnv(set []corev1.EnvVar, remove []string, overwrite bool) 
 		case same(fields, other):
 			after, done[name] = append(after, one), true
 		case !overwrite:
-			return fmt.Errorf("'%s' already has a value (%v), and --overwrite is false", name, fields["value"])
+			return fmt.Errorf("'%s' already has a value (%v), and --overwrite is false", name,
+				fields["value"])
 		default:
 			after, done[name] = append(after, other), true
 		}

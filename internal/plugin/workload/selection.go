@@ -32,8 +32,10 @@ func (s *Selection) AddFlags(cmd *cobra.Command) {
 // AddSetFlags adds --all and --local as well.
 func (s *Selection) AddSetFlags(cmd *cobra.Command) {
 	s.AddFlags(cmd)
-	cmd.Flags().BoolVar(&s.All, "all", s.All, "Select all resources, in the namespace of the specified resource types.")
-	cmd.Flags().BoolVar(&s.Local, "local", s.Local, "If true, the command does not contact the API server but works on the files given.")
+	cmd.Flags().BoolVar(&s.All, "all", s.All,
+		"Select all resources, in the namespace of the specified resource types.")
+	cmd.Flags().BoolVar(&s.Local, "local", s.Local,
+		"If true, the command does not contact the API server but works on the files given.")
 }
 
 // Infos reads the objects as documents. What could be read is returned beside the error of what could not.
@@ -42,13 +44,15 @@ func (s *Selection) Infos(f cmdutil.Factory, args []string) ([]*resource.Info, e
 		return nil, errors.New("cannot set --all and --selector at the same time")
 	}
 	if len(args) == 0 && cmdutil.IsFilenameSliceEmpty(s.Filenames, s.Kustomize) {
-		return nil, errors.New("one or more resources must be specified as <resource> <name> or <resource>/<name>")
+		return nil, errors.New(
+			"one or more resources must be specified as <resource> <name> or <resource>/<name>")
 	}
 	namespace, enforce, err := f.ToRawKubeConfigLoader().Namespace()
 	if err != nil && (!s.Local || !clientcmd.IsEmptyConfig(err)) {
 		return nil, fmt.Errorf("reading the namespace: %w", err)
 	}
-	builder := f.NewBuilder().Unstructured().LocalParam(s.Local).ContinueOnError().NamespaceParam(namespace).DefaultNamespace().
+	builder := f.NewBuilder().Unstructured().LocalParam(s.Local).ContinueOnError().NamespaceParam(
+		namespace).DefaultNamespace().
 		FilenameParam(enforce, &s.FilenameOptions).Flatten()
 	if s.Stdin {
 		builder = builder.StdinInUse()

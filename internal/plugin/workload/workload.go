@@ -45,10 +45,11 @@ var templates = map[schema.GroupKind][]Path{
 	{Group: "", Kind: "ReplicationController"}: {template},
 	{Group: "batch", Kind: "Job"}:              {template},
 	{Group: "batch", Kind: "CronJob"}:          {{"spec", "jobTemplate", "spec", "template"}},
-	CloneSet:                                   {template}, AdvancedStatefulSet: {template}, AdvancedDaemonSet: {template},
-	BroadcastJob: {template},
-	UnitedDeployment: {within("cloneSetTemplate"), within("advancedStatefulSetTemplate"), within("statefulSetTemplate"),
-		within("deploymentTemplate")},
+	CloneSet:                                   {template}, AdvancedStatefulSet: {template},
+	AdvancedDaemonSet: {template},
+	BroadcastJob:      {template},
+	UnitedDeployment: {within("cloneSetTemplate"), within("advancedStatefulSetTemplate"),
+		within("statefulSetTemplate"), within("deploymentTemplate")},
 	AdvancedCronJob: {within("jobTemplate"), within("broadcastJobTemplate")},
 }
 

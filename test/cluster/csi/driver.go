@@ -27,12 +27,14 @@ type identity struct {
 }
 
 // GetPluginInfo names the driver.
-func (identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
+func (identity) GetPluginInfo(context.Context,
+	*csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
 	return &csi.GetPluginInfoResponse{Name: driverName, VendorVersion: "1"}, nil
 }
 
 // GetPluginCapabilities says that volumes are made by the controller, and grow in use.
-func (identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
+func (identity) GetPluginCapabilities(context.Context,
+	*csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	return &csi.GetPluginCapabilitiesResponse{Capabilities: []*csi.PluginCapability{
 		{Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{
 			Type: csi.PluginCapability_Service_CONTROLLER_SERVICE}}},
@@ -56,7 +58,8 @@ func (controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetC
 	*csi.ControllerGetCapabilitiesResponse, error) {
 	answer := &csi.ControllerGetCapabilitiesResponse{}
 	for _, can := range []csi.ControllerServiceCapability_RPC_Type{csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
-		csi.ControllerServiceCapability_RPC_EXPAND_VOLUME, csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER} {
+		csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
+		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER} {
 		answer.Capabilities = append(answer.Capabilities, &csi.ControllerServiceCapability{
 			Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: can}}})
 	}
@@ -74,7 +77,8 @@ func fileSystems(capabilities ...*csi.VolumeCapability) error {
 
 // CreateVolume makes a volume of the size asked for. Parameter expansion=offline makes one that grows only
 // between pods.
-func (c controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+func (c controller) CreateVolume(_ context.Context,
+	r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	if err := fileSystems(r.GetVolumeCapabilities()...); err != nil {
 		return nil, err
 	}
@@ -85,7 +89,8 @@ func (c controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) 
 	if expansion != "" && expansion != "offline" {
 		return nil, status.Errorf(codes.InvalidArgument, "parameter expansion is %q, not offline", expansion)
 	}
-	asked, limit := max(r.GetCapacityRange().GetRequiredBytes(), smallest), r.GetCapacityRange().GetLimitBytes()
+	asked, limit := max(r.GetCapacityRange().GetRequiredBytes(), smallest),
+		r.GetCapacityRange().GetLimitBytes()
 	if limit > 0 && limit < asked {
 		return nil, status.Errorf(codes.OutOfRange, "limit %d is less than %d", limit, asked)
 	}
@@ -102,11 +107,13 @@ func (c controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) 
 	if err != nil {
 		return nil, failure(err)
 	}
-	return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: r.GetName(), CapacityBytes: have.Size}}, nil
+	return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: r.GetName(), CapacityBytes: have.Size}},
+		nil
 }
 
 // DeleteVolume removes a volume with what is in it.
-func (c controller) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+func (c controller) DeleteVolume(_ context.Context,
+	r *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
 	c.volumes.mu.Lock()
 	defer c.volumes.mu.Unlock()
 	_, err := c.volumes.read(r.GetVolumeId())
@@ -155,7 +162,9 @@ func (c controller) ControllerExpandVolume(_ context.Context, r *csi.ControllerE
 			return nil, failure(err)
 		}
 	}
-	return &csi.ControllerExpandVolumeResponse{CapacityBytes: have.Size, NodeExpansionRequired: have.Grown < have.Size}, nil
+	return &csi.ControllerExpandVolumeResponse{CapacityBytes: have.Size,
+			NodeExpansionRequired: have.Grown < have.Size},
+		nil
 }
 
 type nodeServer struct {
@@ -170,7 +179,8 @@ func (n nodeServer) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.
 }
 
 // NodeGetCapabilities says what nodes can do.
-func (nodeServer) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+func (nodeServer) NodeGetCapabilities(context.Context,
+	*csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	answer := &csi.NodeGetCapabilitiesResponse{}
 	for _, can := range []csi.NodeServiceCapability_RPC_Type{csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
 		csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER} {
@@ -181,7 +191,8 @@ func (nodeServer) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesR
 }
 
 // NodePublishVolume brings a volume into the folder of a pod. It has the size then that was granted.
-func (n nodeServer) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+func (n nodeServer) NodePublishVolume(_ context.Context,
+	r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	if err := fileSystems(r.GetVolumeCapability()); err != nil {
 		return nil, err
 	}
@@ -212,7 +223,8 @@ func (n nodeServer) publish(id, target string, readOnly bool) error {
 }
 
 // NodeUnpublishVolume takes a volume away from a pod.
-func (n nodeServer) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+func (n nodeServer) NodeUnpublishVolume(_ context.Context,
+	r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	n.volumes.mu.Lock()
 	defer n.volumes.mu.Unlock()
 	if err := n.volumes.mounter.Unmount(r.GetTargetPath()); err != nil {
@@ -225,13 +237,15 @@ func (n nodeServer) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishV
 }
 
 // NodeExpandVolume gives the file system of a volume that a pod has the size that was granted.
-func (n nodeServer) NodeExpandVolume(_ context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
+func (n nodeServer) NodeExpandVolume(_ context.Context,
+	r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
 	n.volumes.mu.Lock()
 	defer n.volumes.mu.Unlock()
 	have, err := n.volumes.read(r.GetVolumeId())
 	if err == nil && have.Grown < have.Size {
 		if have.Offline {
-			return nil, status.Errorf(codes.FailedPrecondition, "volume %s grows only between pods", r.GetVolumeId())
+			return nil, status.Errorf(codes.FailedPrecondition, "volume %s grows only between pods",
+				r.GetVolumeId())
 		}
 		err = n.volumes.grow(r.GetVolumeId(), have)
 	}

@@ -22,10 +22,11 @@ const driverName = "csi.afloat.dev"
 func main() {
 	dir := flag.String("dir", "", "folder of the volumes and of the sockets controller.sock and NODE.sock")
 	var nodes []string
-	flag.Func("node", "NODE=FOLDER: a node, and the folder that its kubelet was given as root-dir (repeat)", func(value string) error {
-		nodes = append(nodes, value)
-		return nil
-	})
+	flag.Func("node", "NODE=FOLDER: a node, and the folder that its kubelet was given as root-dir (repeat)",
+		func(value string) error {
+			nodes = append(nodes, value)
+			return nil
+		})
 	flag.Parse()
 	if err := serve(&volumes{dir: *dir, mounter: linux{}}, nodes); err != nil {
 		log.Fatal(err)
@@ -82,7 +83,8 @@ func newServer(volumes *volumes, node string) *grpc.Server {
 	return server
 }
 
-func logFailures(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+func logFailures(ctx context.Context, request any, info *grpc.UnaryServerInfo,
+	handle grpc.UnaryHandler) (any, error) {
 	answer, err := handle(ctx, request)
 	if err != nil {
 		log.Printf("%s: %v", info.FullMethod, err)

@@ -127,7 +127,8 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&d.output, "output", "o", "", "output format: json, yaml")
-	cmd.Flags().StringVar(&d.namespace, "manager-namespace", installation.Namespace, "the namespace that the manager is installed in")
+	cmd.Flags().StringVar(&d.namespace, "manager-namespace", installation.Namespace,
+		"the namespace that the manager is installed in")
 	cmdutil.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml"},
 		cobra.ShellCompDirectiveNoFileComp)))
 	return cmd
@@ -143,10 +144,13 @@ func (d *doctor) run(ctx context.Context) error {
 		name string
 		make func(context.Context) error
 	}{
-		{"API server", d.checkServer}, {"manager", d.checkManager}, {"leader", d.checkLeader}, {"certificates", d.checkCertificates},
-		{"webhooks", d.checkWebhooks}, {"definitions", d.checkDefinitions}, {"controllers", d.checkSeen}, {"node daemons", d.checkDaemons},
+		{"API server", d.checkServer}, {"manager", d.checkManager}, {"leader", d.checkLeader},
+		{"certificates", d.checkCertificates},
+		{"webhooks", d.checkWebhooks}, {"definitions", d.checkDefinitions}, {"controllers", d.checkSeen},
+		{"node daemons", d.checkDaemons},
 		{"workloads", d.checkWorkloads},
-		{"pods", d.checkPods}, {"requests", d.checkRequests}, {"budgets", d.checkBudgets}, {"fields of others", d.checkFields},
+		{"pods", d.checkPods}, {"requests", d.checkRequests}, {"budgets", d.checkBudgets},
+		{"fields of others", d.checkFields},
 	} {
 		before := len(d.report.Findings)
 		if err := check.make(ctx); err != nil {
@@ -195,7 +199,8 @@ func (d *doctor) unreadable(check string, err error) {
 func isForbidden(err error) bool { return apierrors.IsForbidden(err) }
 
 // get reads an object; it is nil if there is none.
-func (d *doctor) get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+func (d *doctor) get(ctx context.Context, kind schema.GroupVersionKind, namespace,
+	name string) (*unstructured.Unstructured, error) {
 	return installation.Get(ctx, d.client, kind, namespace, name)
 }
 
@@ -224,7 +229,8 @@ func (d *doctor) print() error {
 		}
 	}
 	w.Flush()
-	fmt.Fprintf(d.Out, "%s, %s\n", wording.Count(d.report.Problems, "problem"), wording.Count(d.report.Warnings, "warning"))
+	fmt.Fprintf(d.Out, "%s, %s\n", wording.Count(d.report.Problems, "problem"),
+		wording.Count(d.report.Warnings, "warning"))
 	return nil
 }
 

@@ -28,8 +28,8 @@ type written struct {
 }
 
 // shared are the fields of an object that wanted names, by whoever wrote the object within the last hour.
-func (d *doctor) shared(object *unstructured.Unstructured, wanted func(entry metav1.ManagedFieldsEntry, path string) string) (ours bool,
-	others []written) {
+func (d *doctor) shared(object *unstructured.Unstructured,
+	wanted func(entry metav1.ManagedFieldsEntry, path string) string) (ours bool, others []written) {
 	for _, entry := range object.GetManagedFields() {
 		if entry.Time == nil || d.now.Sub(entry.Time.Time) > recent || entry.FieldsV1 == nil {
 			continue
@@ -63,9 +63,11 @@ func (d *doctor) checkFields(ctx context.Context) error {
 		ours, others := d.shared(object, wanted)
 		for _, other := range others {
 			if ours {
-				d.add(check, Warning, installation.Of(object), fmt.Sprintf("%s wrote %s ago what the manager writes, too: %s", other.by,
-					ago(d.now.Sub(other.at)), strings.Join(other.fields, ", ")),
-					"let it ignore "+strings.Join(other.fields, ", ")+"; the page Certificates of the manual has the list")
+				d.add(check, Warning, installation.Of(object),
+					fmt.Sprintf("%s wrote %s ago what the manager writes, too: %s", other.by,
+						ago(d.now.Sub(other.at)), strings.Join(other.fields, ", ")),
+					"let it ignore "+strings.Join(other.fields, ", ")+
+						"; the page Certificates of the manual has the list")
 			}
 		}
 	}

@@ -52,13 +52,15 @@ func container(workload *unstructured.Unstructured) map[string]any {
 }
 
 // podsOf are the pods that a workload selects.
-func (d *doctor) podsOf(ctx context.Context, workload *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (d *doctor) podsOf(ctx context.Context,
+	workload *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	matched, _, _ := unstructured.NestedStringMap(workload.Object, "spec", "selector", "matchLabels")
 	var pods []*unstructured.Unstructured
 	err := installation.Each(ctx, d.client, installation.Pods, func(pod *unstructured.Unstructured) error {
 		pods = append(pods, pod.DeepCopy())
 		return nil
-	}, client.InNamespace(workload.GetNamespace()), client.MatchingLabelsSelector{Selector: labels.SelectorFromSet(matched)})
+	}, client.InNamespace(workload.GetNamespace()),
+		client.MatchingLabelsSelector{Selector: labels.SelectorFromSet(matched)})
 	return pods, err
 }
 
@@ -69,7 +71,8 @@ func (d *doctor) checkManager(ctx context.Context) error {
 		return err
 	}
 	if d.manager == nil {
-		d.add(check, Problem, "", fmt.Sprintf("there is no Deployment %s in namespace %s", installation.Manager, d.namespace),
+		d.add(check, Problem, "",
+			fmt.Sprintf("there is no Deployment %s in namespace %s", installation.Manager, d.namespace),
 			"install it, or say with --manager-namespace where it is")
 		return nil
 	}
@@ -79,11 +82,14 @@ func (d *doctor) checkManager(ctx context.Context) error {
 			"kubectl afloat takeover puts Afloat in the place of OpenKruise; of other "+
 				"manifests, add the label "+installation.PartOf+"="+installation.Project)
 	}
-	wanted, ready := number(d.manager.Object, "spec", "replicas"), number(d.manager.Object, "status", "readyReplicas")
+	wanted, ready := number(d.manager.Object, "spec", "replicas"),
+		number(d.manager.Object, "status", "readyReplicas")
 	switch {
 	case ready == 0:
-		d.add(check, Problem, of, fmt.Sprintf("no replica of %d is ready: webhooks refuse, and no rollout moves", wanted),
-			"kubectl -n "+d.namespace+" describe pods -l control-plane=controller-manager; /readyz/webhook-ready and the log say what is missing")
+		d.add(check, Problem, of,
+			fmt.Sprintf("no replica of %d is ready: webhooks refuse, and no rollout moves", wanted),
+			"kubectl -n "+d.namespace+
+				" describe pods -l control-plane=controller-manager; /readyz/webhook-ready and the log say what is missing")
 	case ready < wanted:
 		d.add(check, Warning, of, fmt.Sprintf("%d of %d replicas are ready", ready, wanted),
 			"kubectl -n "+d.namespace+" describe pods -l control-plane=controller-manager")
@@ -111,15 +117,19 @@ func (d *doctor) checkContainers(check string, pod *unstructured.Unstructured, i
 		}
 	}
 	for _, status := range installation.Maps(pod.Object, "status", "containerStatuses") {
-		if reason := installation.Text(status, "state", "waiting", "reason"); reason != "" && reason != "ContainerCreating" {
-			d.add(check, Warning, of, strings.TrimSpace(reason+" "+installation.Text(status, "state", "waiting", "message")),
+		if reason := installation.Text(status, "state", "waiting", "reason"); reason != "" &&
+			reason != "ContainerCreating" {
+			d.add(check, Warning, of,
+				strings.TrimSpace(reason+" "+installation.Text(status, "state", "waiting", "message")),
 				"kubectl -n "+pod.GetNamespace()+" describe pod "+pod.GetName())
 		}
 		ended := installation.Text(status, "lastState", "terminated", "finishedAt")
 		if since := d.age(ended); ended != "" && since < 24*time.Hour {
-			d.add(check, Warning, of, fmt.Sprintf("restarted %d times, last %s ago: %s, exit code %d", number(status, "restartCount"),
-				ago(since),
-				installation.Text(status, "lastState", "terminated", "reason"), number(status, "lastState", "terminated", "exitCode")),
+			d.add(check, Warning, of,
+				fmt.Sprintf("restarted %d times, last %s ago: %s, exit code %d",
+					number(status, "restartCount"), ago(since),
+					installation.Text(status, "lastState", "terminated", "reason"),
+					number(status, "lastState", "terminated", "exitCode")),
 				"kubectl -n "+pod.GetNamespace()+" logs --previous "+pod.GetName())
 		}
 	}
@@ -135,18 +145,24 @@ func (d *doctor) checkLeader(ctx context.Context) error {
 		return err
 	}
 	if lease == nil {
-		d.add(check, Warning, "", fmt.Sprintf("there is no Lease %s in namespace %s: no manager has led yet, or it uses another lock",
-			installation.Lock, d.namespace), "")
+		d.add(check, Warning, "",
+			fmt.Sprintf(
+				"there is no Lease %s in namespace %s: no manager has led yet, or it uses another lock",
+				installation.Lock, d.namespace),
+			"")
 		return nil
 	}
-	holder, renewed := installation.Text(lease.Object, "spec", "holderIdentity"), installation.Text(lease.Object, "spec", "renewTime")
+	holder, renewed := installation.Text(lease.Object, "spec", "holderIdentity"),
+		installation.Text(lease.Object, "spec", "renewTime")
 	held := time.Duration(number(lease.Object, "spec", "leaseDurationSeconds")) * time.Second
 	switch since := d.age(renewed); {
 	case holder == "":
-		d.add(check, Problem, installation.Of(lease), "nobody leads: no rollout moves", "look at the replicas of the manager")
+		d.add(check, Problem, installation.Of(lease), "nobody leads: no rollout moves",
+			"look at the replicas of the manager")
 	case since > held+lateness:
-		d.add(check, Problem, installation.Of(lease), fmt.Sprintf("%s holds it and last renewed it %s ago: no rollout moves", holder,
-			ago(since)), "look at the replicas of the manager")
+		d.add(check, Problem, installation.Of(lease),
+			fmt.Sprintf("%s holds it and last renewed it %s ago: no rollout moves", holder, ago(since)),
+			"look at the replicas of the manager")
 	default:
 		pod, _, _ := strings.Cut(holder, "_")
 		found, err := d.get(ctx, installation.Pods, d.namespace, pod)
@@ -154,18 +170,23 @@ func (d *doctor) checkLeader(ctx context.Context) error {
 			return err
 		}
 		if found == nil {
-			d.add(check, Warning, installation.Of(lease), holder+" holds it, which is no pod in namespace "+d.namespace,
+			d.add(check, Warning, installation.Of(lease),
+				holder+" holds it, which is no pod in namespace "+d.namespace,
 				"a manager runs outside: find it, and end it if it is not meant to act")
 			return nil
 		}
 		d.leader = pod
 		d.led, _ = time.Parse(time.RFC3339, installation.Text(lease.Object, "spec", "acquireTime"))
 		if ready, known, of := d.ready(found); known && !ready && of > time.Minute {
-			d.add(check, Problem, installation.Of(found), fmt.Sprintf("it leads, and is not ready for %s: its controllers may not run, and no rollout moves",
-				ago(of)), d.leaderAdvice())
+			d.add(check, Problem, installation.Of(found),
+				fmt.Sprintf(
+					"it leads, and is not ready for %s: its controllers may not run, and no rollout moves",
+					ago(of)),
+				d.leaderAdvice())
 			return nil
 		}
-		d.add(check, OK, installation.Of(lease), fmt.Sprintf("%s leads, and renewed %s ago", pod, ago(max(since, 0))), "")
+		d.add(check, OK, installation.Of(lease),
+			fmt.Sprintf("%s leads, and renewed %s ago", pod, ago(max(since, 0))), "")
 	}
 	return nil
 }
@@ -178,7 +199,8 @@ func (d *doctor) checkCertificates(ctx context.Context) error {
 		return d.checkBundles(ctx)
 	}
 	if secret == nil {
-		d.add(check, Problem, "", fmt.Sprintf("there is no Secret %s in namespace %s", installation.Secret, d.namespace),
+		d.add(check, Problem, "",
+			fmt.Sprintf("there is no Secret %s in namespace %s", installation.Secret, d.namespace),
 			"the manager makes it: look at its log")
 		return d.checkBundles(ctx)
 	}
@@ -192,10 +214,12 @@ func (d *doctor) checkCertificates(ctx context.Context) error {
 		return nil
 	}
 	d.authority = data("ca-cert.pem", "ca.crt")
-	for what, certificate := range map[string][]byte{"authority": d.authority, "certificate": data("cert.pem", "tls.crt")} {
+	for what, certificate := range map[string][]byte{"authority": d.authority,
+		"certificate": data("cert.pem", "tls.crt")} {
 		d.expiry(check, installation.Of(secret), what, certificate)
 	}
-	slices.SortFunc(d.report.Findings[len(d.report.Findings)-2:], func(a, b Finding) int { return strings.Compare(a.Message, b.Message) })
+	slices.SortFunc(d.report.Findings[len(d.report.Findings)-2:],
+		func(a, b Finding) int { return strings.Compare(a.Message, b.Message) })
 	return d.checkBundles(ctx)
 }
 
@@ -203,12 +227,14 @@ func (d *doctor) checkCertificates(ctx context.Context) error {
 func (d *doctor) expiry(check, object, what string, text []byte) {
 	block, _ := pem.Decode(text)
 	if block == nil {
-		d.add(check, Problem, object, "the "+what+" cannot be read", "delete its keys: the manager fills them in")
+		d.add(check, Problem, object, "the "+what+" cannot be read",
+			"delete its keys: the manager fills them in")
 		return
 	}
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		d.add(check, Problem, object, "the "+what+" cannot be read: "+err.Error(), "delete its keys: the manager fills them in")
+		d.add(check, Problem, object, "the "+what+" cannot be read: "+err.Error(),
+			"delete its keys: the manager fills them in")
 		return
 	}
 	left := certificate.NotAfter.Sub(d.now)
@@ -217,18 +243,21 @@ func (d *doctor) expiry(check, object, what string, text []byte) {
 		d.add(check, Problem, object, "the "+what+" was good until "+until,
 			"the manager, or who makes the certificates, renews it: look at its log")
 	case left < 30*24*time.Hour:
-		d.add(check, Warning, object, "the "+what+" is good until "+until, "it should have been renewed before: look at the manager's log")
+		d.add(check, Warning, object, "the "+what+" is good until "+until,
+			"it should have been renewed before: look at the manager's log")
 	default:
 		d.add(check, OK, object, "the "+what+" is good until "+until, "")
 	}
 }
 
 // configurations are the two webhook configurations, with those of the manifests.
-func (d *doctor) configurations(ctx context.Context, do func(live, wanted *unstructured.Unstructured) error) error {
+func (d *doctor) configurations(ctx context.Context,
+	do func(live, wanted *unstructured.Unstructured) error) error {
 	for _, c := range []struct {
 		kind schema.GroupVersionKind
 		name string
-	}{{installation.MutatingKind, installation.Mutating}, {installation.ValidatingKind, installation.Validating}} {
+	}{{installation.MutatingKind, installation.Mutating},
+		{installation.ValidatingKind, installation.Validating}} {
 		live, err := d.get(ctx, c.kind, "", c.name)
 		if err != nil {
 			return err
@@ -259,7 +288,8 @@ func (d *doctor) checkBundles(ctx context.Context) error {
 	}
 	if err := d.configurations(ctx, func(live, _ *unstructured.Unstructured) error {
 		for _, entry := range installation.Entries(live) {
-			trusts(installation.Of(live), "entry "+installation.Text(entry, "name"), installation.Text(entry, "clientConfig", "caBundle"))
+			trusts(installation.Of(live), "entry "+installation.Text(entry, "name"),
+				installation.Text(entry, "clientConfig", "caBundle"))
 		}
 		return nil
 	}); err != nil {
@@ -267,20 +297,21 @@ func (d *doctor) checkBundles(ctx context.Context) error {
 	}
 	return d.definitions(ctx, func(live *unstructured.Unstructured) {
 		if installation.Text(live.Object, "spec", "conversion", "strategy") == "Webhook" {
-			trusts(installation.Of(live), "its conversion", installation.Text(live.Object, "spec", "conversion", "webhook",
-				"clientConfig", "caBundle"))
+			trusts(installation.Of(live), "its conversion",
+				installation.Text(live.Object, "spec", "conversion", "webhook", "clientConfig", "caBundle"))
 		}
 	})
 }
 
 // definitions calls do with the definitions of the project's groups.
 func (d *doctor) definitions(ctx context.Context, do func(*unstructured.Unstructured)) error {
-	return installation.Each(ctx, d.client, installation.Definitions, func(definition *unstructured.Unstructured) error {
-		if installation.OfProject(definition) {
-			do(definition)
-		}
-		return nil
-	})
+	return installation.Each(ctx, d.client, installation.Definitions,
+		func(definition *unstructured.Unstructured) error {
+			if installation.OfProject(definition) {
+				do(definition)
+			}
+			return nil
+		})
 }
 
 func (d *doctor) checkWebhooks(ctx context.Context) error {
@@ -300,14 +331,17 @@ func (d *doctor) checkWebhooks(ctx context.Context) error {
 			shipped, known := policies[name]
 			delete(policies, name)
 			switch {
-			case !known && !slices.Contains(installation.DerivedEntries, name) && !paths[installation.Text(entry, "clientConfig",
-				"service", "path")]:
+			case !known && !slices.Contains(installation.DerivedEntries, name) &&
+				!paths[installation.Text(entry, "clientConfig", "service", "path")]:
 				d.add(check, Problem, installation.Of(live),
-					"nobody serves entry "+name+": what it is about is refused, and new replicas do not become ready",
+					"nobody serves entry "+name+
+						": what it is about is refused, and new replicas do not become ready",
 					"remove the entry, if its kind is not in use; see Over OpenKruise in the manual of installing")
 			case known && policy != shipped && name != "vpod.kb.io" && name != "vpodeviction.kb.io": // of these the manager sets it
-				d.add(check, Warning, installation.Of(live), fmt.Sprintf("entry %s has failurePolicy %s, and the manifests say %s", name,
-					policy, shipped), "apply the manifests again")
+				d.add(check, Warning, installation.Of(live),
+					fmt.Sprintf("entry %s has failurePolicy %s, and the manifests say %s", name, policy,
+						shipped),
+					"apply the manifests again")
 			}
 		}
 		for _, name := range sorted(policies) {
@@ -319,8 +353,8 @@ func (d *doctor) checkWebhooks(ctx context.Context) error {
 		return err
 	}
 	for _, name := range sorted(missing) {
-		d.add(check, Problem, missing[name]+" "+name, "it is not there: nothing is checked, given defaults or injected",
-			"apply the manifests again")
+		d.add(check, Problem, missing[name]+" "+name,
+			"it is not there: nothing is checked, given defaults or injected", "apply the manifests again")
 	}
 	ready, err := d.endpoints(ctx)
 	switch {
@@ -328,9 +362,11 @@ func (d *doctor) checkWebhooks(ctx context.Context) error {
 		return err
 	case ready == 0:
 		d.add(check, Problem, "Service "+d.namespace+"/"+installation.Service,
-			"it has no ready endpoint: all that webhooks are asked about is refused", "look at the replicas of the manager")
+			"it has no ready endpoint: all that webhooks are asked about is refused",
+			"look at the replicas of the manager")
 	default:
-		d.add(check, OK, "Service "+d.namespace+"/"+installation.Service, fmt.Sprintf("%d entries, %d ready endpoints", total, ready), "")
+		d.add(check, OK, "Service "+d.namespace+"/"+installation.Service,
+			fmt.Sprintf("%d entries, %d ready endpoints", total, ready), "")
 	}
 	return nil
 }
@@ -338,7 +374,8 @@ func (d *doctor) checkWebhooks(ctx context.Context) error {
 // endpoints counts the ready endpoints of the Service.
 func (d *doctor) endpoints(ctx context.Context) (int, error) {
 	ready := 0
-	err := installation.Each(ctx, d.client, schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"},
+	err := installation.Each(ctx, d.client,
+		schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"},
 		func(slice *unstructured.Unstructured) error {
 			for _, endpoint := range installation.Maps(slice.Object, "endpoints") {
 				if is, _, _ := unstructured.NestedBool(endpoint, "conditions", "ready"); is {
@@ -346,6 +383,7 @@ func (d *doctor) endpoints(ctx context.Context) (int, error) {
 				}
 			}
 			return nil
-		}, client.InNamespace(d.namespace), client.MatchingLabels{"kubernetes.io/service-name": installation.Service})
+		}, client.InNamespace(d.namespace),
+		client.MatchingLabels{"kubernetes.io/service-name": installation.Service})
 	return ready, err
 }

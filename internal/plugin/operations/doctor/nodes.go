@@ -53,7 +53,8 @@ func (d *doctor) each(ctx context.Context, name string, do func(*unstructured.Un
 func (d *doctor) ready(object *unstructured.Unstructured) (is, known bool, since time.Duration) {
 	for _, condition := range installation.Maps(object.Object, "status", "conditions") {
 		if condition["type"] == "Ready" {
-			return condition["status"] == "True", true, d.age(installation.Text(condition, "lastTransitionTime"))
+			return condition["status"] == "True", true,
+				d.age(installation.Text(condition, "lastTransitionTime"))
 		}
 	}
 	return false, false, 0
@@ -97,16 +98,19 @@ func (d *doctor) checkDaemons(ctx context.Context) error {
 		return err
 	}
 	if d.daemon == nil {
-		d.add(check, Problem, "", fmt.Sprintf("there is no DaemonSet %s in namespace %s: nothing restarts containers or pulls images",
-			installation.Daemon, d.namespace),
+		d.add(check, Problem, "",
+			fmt.Sprintf(
+				"there is no DaemonSet %s in namespace %s: nothing restarts containers or pulls images",
+				installation.Daemon, d.namespace),
 			"apply the manifests again; right if feature gate KruiseDaemon is off")
 		return nil
 	}
 	image := installation.Text(container(d.daemon), "image")
 	if d.manager != nil {
 		if of := installation.Text(container(d.manager), "image"); tag(of) != tag(image) {
-			d.add(check, Warning, installation.Of(d.daemon), fmt.Sprintf("image %s is of another release than the manager's %s", image,
-				of), "apply the manifests of one release")
+			d.add(check, Warning, installation.Of(d.daemon),
+				fmt.Sprintf("image %s is of another release than the manager's %s", image, of),
+				"apply the manifests of one release")
 		}
 	}
 	pods, err := d.podsOf(ctx, d.daemon)
@@ -143,12 +147,14 @@ func (d *doctor) checkDaemons(ctx context.Context) error {
 			all++
 			up, _, since := d.ready(node)
 			labels := node.GetLabels()
-			if !up || since < settled || labels["type"] == "virtual-kubelet" || labels["kubernetes.io/os"] == "windows" {
+			if !up || since < settled || labels["type"] == "virtual-kubelet" ||
+				labels["kubernetes.io/os"] == "windows" {
 				return nil
 			}
 			pod, of := byNode[node.GetName()], installation.Of(node)
 			if pod == nil {
-				d.add(check, Problem, of, "it has no node daemon", "kubectl -n "+d.namespace+" describe daemonset "+installation.Daemon)
+				d.add(check, Problem, of, "it has no node daemon",
+					"kubectl -n "+d.namespace+" describe daemonset "+installation.Daemon)
 			} else if ok, _, since := d.ready(pod); ok {
 				healthy++
 			} else if since >= settled {
@@ -157,7 +163,8 @@ func (d *doctor) checkDaemons(ctx context.Context) error {
 			}
 			switch {
 			case served && nodeImage == nil:
-				d.add(check, Warning, of, "it has no NodeImage: no image is pulled ahead on it", "look at the manager's log")
+				d.add(check, Warning, of, "it has no NodeImage: no image is pulled ahead on it",
+					"look at the manager's log")
 			case nodeImage != nil:
 				d.checkNodeImage(nodeImage)
 			}
@@ -166,7 +173,8 @@ func (d *doctor) checkDaemons(ctx context.Context) error {
 		return err
 	}
 	for _, name := range sorted(images) {
-		d.add(check, Warning, "NodeImage "+name, "its node is gone", "the manager removes it: look at its log")
+		d.add(check, Warning, "NodeImage "+name, "its node is gone",
+			"the manager removes it: look at its log")
 	}
 	text := fmt.Sprintf("ready on %d of %s, image %s", healthy, wording.Count(all, "node"), image)
 	if others > 0 {
@@ -189,9 +197,12 @@ func (d *doctor) checkNodeImage(object *unstructured.Unstructured) {
 		}
 	}
 	status := func(field string) int64 { return number(object.Object, "status", field) }
-	if known := status("succeeded") + status("failed") + status("pulling") + status("waiting"); known < wanted && oldest > settled {
-		d.add("node daemons", Warning, installation.Of(object), fmt.Sprintf("the node daemon knows %d of %s, the first asked for %s ago",
-			known, wording.Count(int(wanted), "tag"), ago(oldest)),
+	if known := status("succeeded") + status("failed") + status("pulling") +
+		status("waiting"); known < wanted &&
+		oldest > settled {
+		d.add("node daemons", Warning, installation.Of(object),
+			fmt.Sprintf("the node daemon knows %d of %s, the first asked for %s ago", known,
+				wording.Count(int(wanted), "tag"), ago(oldest)),
 			"look at the log of the node daemon")
 	}
 }

@@ -31,7 +31,8 @@ func (d *doctor) checkSeen(ctx context.Context) error {
 	}
 	kinds, total := 0, 0
 	for _, manifest := range d.manifests {
-		if manifest.GetKind() != "CustomResourceDefinition" || !installation.OfProject(manifest) || !observes(manifest) {
+		if manifest.GetKind() != "CustomResourceDefinition" || !installation.OfProject(manifest) ||
+			!observes(manifest) {
 			continue
 		}
 		name := installation.StoredKind(manifest).Kind
@@ -53,8 +54,8 @@ func (d *doctor) checkSeen(ctx context.Context) error {
 				return nil
 			}
 			if late++; late == 1 {
-				words = fmt.Sprintf("%s is at generation %d, and its controller has seen %d, for %s", installation.Of(object), object.GetGeneration(), seen,
-					ago(since))
+				words = fmt.Sprintf("%s is at generation %d, and its controller has seen %d, for %s",
+					installation.Of(object), object.GetGeneration(), seen, ago(since))
 			}
 			return nil
 		})
@@ -65,11 +66,15 @@ func (d *doctor) checkSeen(ctx context.Context) error {
 		kinds++
 		total += all
 		if late > 0 {
-			d.add(check, Problem, "", fmt.Sprintf("the last change of %d of %s of kind %s is not seen, as if nobody reconciled it: %s", late,
-				wording.Count(all, "object"), name, words), d.leaderAdvice())
+			d.add(check, Problem, "",
+				fmt.Sprintf(
+					"the last change of %d of %s of kind %s is not seen, as if nobody reconciled it: %s",
+					late, wording.Count(all, "object"), name, words),
+				d.leaderAdvice())
 		}
 	}
-	d.add(check, OK, "", fmt.Sprintf("%s of %s looked at", wording.Count(total, "object"), wording.Count(kinds, "kind")), "")
+	d.add(check, OK, "",
+		fmt.Sprintf("%s of %s looked at", wording.Count(total, "object"), wording.Count(kinds, "kind")), "")
 	return nil
 }
 
@@ -88,7 +93,8 @@ func (d *doctor) checkTold(ctx context.Context) error {
 	kind := schema.GroupVersionKind{Version: "v1", Kind: "Event"}
 	if err := installation.Each(ctx, d.client, kind, func(event *unstructured.Unstructured) error {
 		reason, words := installation.Text(event.Object, "reason"), installation.Text(event.Object, "message")
-		if !slices.Contains([]string{"KindNotWatched", "KindWatched", "ControllerNotWorking", "ControllerWorking"}, reason) {
+		if !slices.Contains([]string{"KindNotWatched", "KindWatched", "ControllerNotWorking",
+			"ControllerWorking"}, reason) {
 			return nil
 		}
 		about, _, _ := strings.Cut(strings.TrimPrefix(words, "controller "), " ")
@@ -97,12 +103,14 @@ func (d *doctor) checkTold(ctx context.Context) error {
 			last[about] = telling{at, reason, words}
 		}
 		return nil
-	}, client.InNamespace(d.namespace), client.MatchingFields{"involvedObject.name": installation.Manager}); err != nil {
+	}, client.InNamespace(d.namespace),
+		client.MatchingFields{"involvedObject.name": installation.Manager}); err != nil {
 		return err
 	}
 	for _, about := range slices.Sorted(maps.Keys(last)) {
 		if t := last[about]; strings.Contains(t.reason, "Not") {
-			d.add("controllers", Problem, "", fmt.Sprintf("%s (told %s ago)", t.words, ago(d.now.Sub(t.at))), d.leaderAdvice())
+			d.add("controllers", Problem, "", fmt.Sprintf("%s (told %s ago)", t.words, ago(d.now.Sub(t.at))),
+				d.leaderAdvice())
 		}
 	}
 	return nil
@@ -112,7 +120,8 @@ func (d *doctor) checkTold(ctx context.Context) error {
 func told(event *unstructured.Unstructured) time.Time {
 	var last time.Time
 	for _, path := range [][]string{{"lastTimestamp"}, {"eventTime"}, {"series", "lastObservedTime"}} {
-		if at, err := time.Parse(time.RFC3339, installation.Text(event.Object, path...)); err == nil && at.After(last) {
+		if at, err := time.Parse(time.RFC3339, installation.Text(event.Object, path...)); err == nil &&
+			at.After(last) {
 			last = at
 		}
 	}
@@ -131,7 +140,8 @@ func (d *doctor) isOff(name string) bool {
 		}
 	}
 	gates, _, err := explain.Gates(list)
-	return err == nil && slices.ContainsFunc(registry.Kinds, func(k registry.Kind) bool { return k.Name == name && k.Gates.Off(gates) != nil })
+	return err == nil && slices.ContainsFunc(registry.Kinds,
+		func(k registry.Kind) bool { return k.Name == name && k.Gates.Off(gates) != nil })
 }
 
 // fails tells whether a DaemonSet says itself why its last change counts as not seen: a pass that failed, or
@@ -141,9 +151,11 @@ func fails(object *unstructured.Unstructured) bool {
 		return false
 	}
 	selector, _, _ := unstructured.NestedMap(object.Object, "spec", "selector")
-	return empty(selector) || slices.ContainsFunc(installation.Maps(object.Object, "status", "conditions"), func(condition map[string]any) bool {
-		return strings.HasPrefix(installation.Text(condition, "type"), "Failed") && condition["status"] == "True"
-	})
+	return empty(selector) || slices.ContainsFunc(installation.Maps(object.Object, "status", "conditions"),
+		func(condition map[string]any) bool {
+			return strings.HasPrefix(installation.Text(condition, "type"), "Failed") &&
+				condition["status"] == "True"
+		})
 }
 
 // empty tells whether a selector selects everything.
@@ -165,7 +177,8 @@ func (d *doctor) leaderAdvice() string {
 // observes tells whether objects of a definition say which generation their controller has seen.
 func observes(definition *unstructured.Unstructured) bool {
 	for _, version := range installation.Maps(definition.Object, "spec", "versions") {
-		_, found, _ := unstructured.NestedFieldNoCopy(version, "schema", "openAPIV3Schema", "properties", "status", "properties", "observedGeneration")
+		_, found, _ := unstructured.NestedFieldNoCopy(version, "schema", "openAPIV3Schema", "properties",
+			"status", "properties", "observedGeneration")
 		if version["storage"] == true {
 			return found
 		}
@@ -177,7 +190,8 @@ func observes(definition *unstructured.Unstructured) bool {
 func changed(object *unstructured.Unstructured) time.Time {
 	last := object.GetCreationTimestamp().Time
 	for _, entry := range object.GetManagedFields() {
-		if (entry.Subresource == "" || entry.Subresource == "scale") && entry.Time != nil && entry.Time.After(last) {
+		if (entry.Subresource == "" || entry.Subresource == "scale") && entry.Time != nil &&
+			entry.Time.After(last) {
 			last = entry.Time.Time
 		}
 	}
@@ -200,7 +214,8 @@ func (d *doctor) checkConditions(check, name string, object *unstructured.Unstru
 		}
 		why := d.why(strings.ToLower(name)+".apps.kruise.io", object.GetNamespace(), object.GetName())
 		if finished(object) {
-			d.add(check, Warning, installation.Of(object), words+": an old condition, since all its pods are as they are to be",
+			d.add(check, Warning, installation.Of(object),
+				words+": an old condition, since all its pods are as they are to be",
 				"its controller takes it away with its next pass: if it stays, look at the leader")
 			continue
 		}
@@ -226,8 +241,10 @@ func finished(object *unstructured.Unstructured) bool {
 	if status("observedGeneration") < object.GetGeneration() || object.GetDeletionTimestamp() != nil {
 		return false
 	}
-	partition, _, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "updateStrategy", "rollingUpdate", "partition")
-	if flat, found, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "updateStrategy", "partition"); found {
+	partition, _, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "updateStrategy",
+		"rollingUpdate", "partition")
+	if flat, found, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "updateStrategy",
+		"partition"); found {
 		partition = flat
 	}
 	held := partition != nil && partition != int64(0) && partition != "0" && partition != "0%"
@@ -238,11 +255,14 @@ func finished(object *unstructured.Unstructured) bool {
 			replicas = 1
 		}
 		updated := status("updatedReplicas") == replicas ||
-			held && (object.GetKind() != "CloneSet" || status("updatedReplicas") >= status("expectedUpdatedReplicas"))
+			held &&
+				(object.GetKind() != "CloneSet" ||
+					status("updatedReplicas") >= status("expectedUpdatedReplicas"))
 		return status("replicas") == replicas && status("availableReplicas") == replicas && updated
 	case "DaemonSet":
 		wanted := status("desiredNumberScheduled")
-		return status("numberAvailable") == wanted && status("currentNumberScheduled") == wanted && (held || status("updatedNumberScheduled") == wanted)
+		return status("numberAvailable") == wanted && status("currentNumberScheduled") == wanted &&
+			(held || status("updatedNumberScheduled") == wanted)
 	}
 	return false
 }

@@ -43,12 +43,13 @@ const (
 
 // Kinds of objects of an installation.
 var (
-	Deployments  = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
-	DaemonSets   = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"}
-	Pods         = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
-	Secrets      = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
-	Leases       = schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}
-	Definitions  = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	Deployments = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	DaemonSets  = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"}
+	Pods        = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	Secrets     = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+	Leases      = schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}
+	Definitions = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
+		Kind: "CustomResourceDefinition"}
 	MutatingKind = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1",
 		Kind: "MutatingWebhookConfiguration"}
 	ValidatingKind = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1",
@@ -56,7 +57,8 @@ var (
 )
 
 // DerivedEntries are the webhook entries that the manager itself adds to those of the manifests (OPS-062).
-var DerivedEntries = []string{"mpod-all.kb.io", "mpod-recent.kb.io", "vpod-budget.kb.io", "vpodeviction-budget.kb.io"}
+var DerivedEntries = []string{"mpod-all.kb.io", "mpod-recent.kb.io", "vpod-budget.kb.io",
+	"vpodeviction-budget.kb.io"}
 
 // PartOf is the label by which objects of this project are told from those of the reference, and Project its
 // value.
@@ -197,7 +199,8 @@ func Find(objects []*unstructured.Unstructured, kind, name string) *unstructured
 }
 
 // Get reads an object. It is nil if there is none, or its kind is not served.
-func Get(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+func Get(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, namespace,
+	name string) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object); {
@@ -218,8 +221,8 @@ const renewals = 20
 // Each lists objects page by page, each of them once. A kind that is not served has none. If reading takes so
 // long that the server has forgotten where it was, the list goes on after the last object: with what the
 // server offers for that, or from the beginning.
-func Each(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, do func(*unstructured.Unstructured) error,
-	options ...client.ListOption) error {
+func Each(ctx context.Context, c client.Reader, kind schema.GroupVersionKind,
+	do func(*unstructured.Unstructured) error, options ...client.ListOption) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	last, expired := "", 0

@@ -59,8 +59,11 @@ func below(path, above string) bool {
 func (f Fields) Lacks(other Fields) []string {
 	var lacks []string
 	for _, path := range slices.Sorted(maps.Keys(other.fields)) {
-		if f.fields[path] && (f.open[path] || !other.open[path]) || slices.ContainsFunc(lacks, func(above string) bool { return below(path, above) }) ||
-			slices.ContainsFunc(slices.Collect(maps.Keys(f.open)), func(above string) bool { return below(path, above) }) {
+		if f.fields[path] && (f.open[path] || !other.open[path]) ||
+			slices.ContainsFunc(lacks, func(above string) bool { return below(path, above) }) ||
+			slices.ContainsFunc(slices.Collect(maps.Keys(f.open)), func(above string) bool {
+				return below(path, above)
+			}) {
 			continue
 		}
 		lacks = append(lacks, path)
@@ -81,12 +84,14 @@ func Versions(definition *unstructured.Unstructured) map[string]map[string]any {
 
 // Setting are objects of a kind by the fields that are set in them, of those that are named; as many as fit
 // into a message.
-func Setting(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, paths []string) (map[string][]string, error) {
+func Setting(ctx context.Context, c client.Reader, kind schema.GroupVersionKind,
+	paths []string) (map[string][]string, error) {
 	setting := map[string][]string{}
 	err := Each(ctx, c, kind, func(object *unstructured.Unstructured) error {
 		for _, path := range paths {
 			if len(setting[path]) < 3 && isSet(object.Object, path) {
-				setting[path] = append(setting[path], strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/"))
+				setting[path] = append(setting[path],
+					strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/"))
 			}
 		}
 		return nil

@@ -58,10 +58,12 @@ func save(file string, object *unstructured.Unstructured, namespace types.UID) e
 		return err
 	}
 	if old != nil && old.GetUID() != object.GetUID() {
-		return fmt.Errorf("%s has the manifest of another object: move it away, or name another file with --backup", file)
+		return fmt.Errorf(
+			"%s has the manifest of another object: move it away, or name another file with --backup", file)
 	}
 	manifest := object.DeepCopy()
-	for _, field := range []string{"resourceVersion", "managedFields", "generation", "creationTimestamp", "selfLink"} {
+	for _, field := range []string{"resourceVersion", "managedFields", "generation", "creationTimestamp",
+		"selfLink"} {
 		unstructured.RemoveNestedField(manifest.Object, "metadata", field)
 	}
 	delete(manifest.Object, "status")

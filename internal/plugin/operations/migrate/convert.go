@@ -13,14 +13,17 @@ import (
 
 // shared are the fields that both kinds have at the same place, by kind.
 var shared = map[string][]string{
-	"StatefulSet": {"replicas", "selector", "template", "volumeClaimTemplates", "serviceName", "podManagementPolicy", "revisionHistoryLimit",
-		"persistentVolumeClaimRetentionPolicy", "ordinals", "updateStrategy.type", "updateStrategy.rollingUpdate.partition",
+	"StatefulSet": {"replicas", "selector", "template", "volumeClaimTemplates", "serviceName",
+		"podManagementPolicy", "revisionHistoryLimit", "persistentVolumeClaimRetentionPolicy", "ordinals",
+		"updateStrategy.type", "updateStrategy.rollingUpdate.partition",
 		"updateStrategy.rollingUpdate.maxUnavailable"},
 	// A CloneSet of v1alpha1 has them one level higher. What says how it updates in place means nothing to a
 	// Deployment, as its type does not.
-	"CloneSet": {"replicas", "selector", "template", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds", "updateStrategy.type",
-		"updateStrategy.maxUnavailable", "updateStrategy.maxSurge", "updateStrategy.paused", "updateStrategy.rollingUpdate.maxUnavailable",
-		"updateStrategy.rollingUpdate.maxSurge", "updateStrategy.rollingUpdate.paused", "updateStrategy.rollingUpdate.podUpdatePolicy"},
+	"CloneSet": {"replicas", "selector", "template", "minReadySeconds", "revisionHistoryLimit",
+		"progressDeadlineSeconds", "updateStrategy.type", "updateStrategy.maxUnavailable",
+		"updateStrategy.maxSurge", "updateStrategy.paused", "updateStrategy.rollingUpdate.maxUnavailable",
+		"updateStrategy.rollingUpdate.maxSurge", "updateStrategy.rollingUpdate.paused",
+		"updateStrategy.rollingUpdate.podUpdatePolicy"},
 	"DaemonSet": {"selector", "template", "minReadySeconds", "revisionHistoryLimit", "updateStrategy.type",
 		"updateStrategy.rollingUpdate.maxUnavailable", "updateStrategy.rollingUpdate.maxSurge"},
 }
@@ -89,8 +92,10 @@ func fits(object *unstructured.Unstructured) error {
 	if object.GroupVersionKind().Version != "v1alpha1" {
 		return nil
 	}
-	policy, _, _ := unstructured.NestedStringMap(object.Object, "spec", "persistentVolumeClaimRetentionPolicy")
-	if number(object, 0, "spec", "ordinals", "start") != 0 || policy["whenDeleted"] == "Delete" || policy["whenScaled"] == "Delete" {
+	policy, _, _ := unstructured.NestedStringMap(object.Object, "spec",
+		"persistentVolumeClaimRetentionPolicy")
+	if number(object, 0, "spec", "ordinals", "start") != 0 || policy["whenDeleted"] == "Delete" ||
+		policy["whenScaled"] == "Delete" {
 		return fmt.Errorf("the server has StatefulSets of v1alpha1 only, which know neither ordinals nor persistentVolumeClaimRetentionPolicy")
 	}
 	unstructured.RemoveNestedField(object.Object, "spec", "ordinals")
@@ -111,7 +116,8 @@ func leaves(source *side) error {
 		reserved = only.ReserveOrdinals
 	}
 	if len(reserved) > 0 {
-		return fmt.Errorf("%s has reserveOrdinals, which a StatefulSet of Kubernetes does not know: it would create and delete pods", source)
+		return fmt.Errorf("%s has reserveOrdinals, which a StatefulSet of Kubernetes does not know: it would create and delete pods",
+			source)
 	}
 	all, _, _ := unstructured.NestedSlice(source.object.Object, "spec", "template", "spec", "readinessGates")
 	for _, raw := range all {
@@ -135,7 +141,8 @@ func lost(kind string, spec map[string]any) []string {
 			below, isMap := value.(map[string]any)
 			switch {
 			case slices.Contains(known, path) || empty(value):
-			case isMap && slices.ContainsFunc(known, func(k string) bool { return strings.HasPrefix(k, path+".") }):
+			case isMap &&
+				slices.ContainsFunc(known, func(k string) bool { return strings.HasPrefix(k, path+".") }):
 				walk(path+".", below)
 			default:
 				fields = append(fields, path)

@@ -61,7 +61,9 @@ func settled(source *side) error {
 	switch {
 	case !source.observed():
 		return fmt.Errorf("the controller of %s has not seen its last change yet", source)
-	case updated < replicas && (source.mapping.GroupVersionKind.Kind == "Deployment" || text("currentRevision") != text("updateRevision")):
+	case updated < replicas &&
+		(source.mapping.GroupVersionKind.Kind == "Deployment" ||
+			text("currentRevision") != text("updateRevision")):
 		return fmt.Errorf("a rollout of %s is under way, or held by a partition or a pause: %d of %d pods are of its template, and all pods of the new "+
 			"workload would be; finish or undo the rollout first", source, updated, replicas)
 	}
@@ -71,23 +73,30 @@ func settled(source *side) error {
 // tellLost tells what of the source has no place in the target.
 func (c *command) tellLost(source, target *side) {
 	if target.mapping.GroupVersionKind.Kind == "CloneSet" {
-		if kind, _, _ := unstructured.NestedString(source.object.Object, "spec", "strategy", "type"); kind == "Recreate" {
-			fmt.Fprintf(c.ErrOut, "Warning: %s has strategy Recreate, and %s replaces its pods a few at a time\n", source, target)
+		if kind, _, _ := unstructured.NestedString(source.object.Object, "spec", "strategy",
+			"type"); kind == "Recreate" {
+			fmt.Fprintf(c.ErrOut,
+				"Warning: %s has strategy Recreate, and %s replaces its pods a few at a time\n", source,
+				target)
 		}
 		return
 	}
 	if paused(source.object) {
-		fmt.Fprintf(c.ErrOut, "Warning: %s is paused, and %s is not: a Deployment that is created paused gets no pods\n", source, target)
+		fmt.Fprintf(c.ErrOut,
+			"Warning: %s is paused, and %s is not: a Deployment that is created paused gets no pods\n",
+			source, target)
 	}
 	spec, _, _ := unstructured.NestedMap(source.object.Object, "spec")
 	if dropped := lost("CloneSet", spec); len(dropped) > 0 {
-		fmt.Fprintf(c.ErrOut, "Warning: %s has no place for, and loses: %s\n", target, strings.Join(dropped, ", "))
+		fmt.Fprintf(c.ErrOut, "Warning: %s has no place for, and loses: %s\n", target,
+			strings.Join(dropped, ", "))
 	}
 }
 
 // paused tells whether a Deployment or a CloneSet, of whichever version, is paused.
 func paused(object *unstructured.Unstructured) bool {
-	for _, path := range [][]string{{"spec", "paused"}, {"spec", "updateStrategy", "paused"}, {"spec", "updateStrategy", "rollingUpdate", "paused"}} {
+	for _, path := range [][]string{{"spec", "paused"}, {"spec", "updateStrategy", "paused"},
+		{"spec", "updateStrategy", "rollingUpdate", "paused"}} {
 		if value, _, _ := unstructured.NestedBool(object.Object, path...); value {
 			return true
 		}
@@ -133,8 +142,9 @@ func kept(path ...string) [2][]string { return [2][]string{path, path} }
 func like(source, target *side, withReplicas bool) (*unstructured.Unstructured, error) {
 	object := described(source, target)
 	from := source.object.DeepCopy().Object
-	take(from, object.Object, kept("spec", "selector"), kept("spec", "template"), kept("spec", "minReadySeconds"),
-		kept("spec", "revisionHistoryLimit"), kept("spec", "progressDeadlineSeconds"))
+	take(from, object.Object, kept("spec", "selector"), kept("spec", "template"),
+		kept("spec", "minReadySeconds"), kept("spec", "revisionHistoryLimit"),
+		kept("spec", "progressDeadlineSeconds"))
 	if object.GetKind() == "CloneSet" { // it has no deadline unless its author wants one
 		unstructured.RemoveNestedField(object.Object, "spec", "progressDeadlineSeconds")
 	}
@@ -148,7 +158,8 @@ func like(source, target *side, withReplicas bool) (*unstructured.Unstructured, 
 	if flat {
 		own = func(field string) []string { return []string{"spec", "updateStrategy", field} }
 	}
-	pairs := [][2][]string{{native("maxUnavailable"), own("maxUnavailable")}, {native("maxSurge"), own("maxSurge")}}
+	pairs := [][2][]string{{native("maxUnavailable"), own("maxUnavailable")},
+		{native("maxSurge"), own("maxSurge")}}
 	if cloneSet == target { // not the other way round: the controller of Deployments makes no pods for one that is created paused
 		pairs = append(pairs, [2][]string{{"spec", "paused"}, own("paused")})
 	} else {

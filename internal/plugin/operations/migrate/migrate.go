@@ -62,11 +62,13 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	return newCommand(f, streams, time.Second, func() string { return fmt.Sprint(time.Now().UnixNano()) })
 }
 
-func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, every time.Duration, id func() string) *cobra.Command {
+func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, every time.Duration,
+	id func() string) *cobra.Command {
 	c := &command{Factory: f, IOStreams: streams, flags: change.NewFlags("created"), every: every, id: id}
 	cmd := &cobra.Command{
-		Use: "migrate KIND (--from=KIND | --from=apps | --to=apps) -n NAMESPACE --src-name=NAME [flags]", DisableFlagsInUseLine: true,
-		Short: "Migrate workloads from Kubernetes' own kinds to Afloat's, or back",
+		Use:                   "migrate KIND (--from=KIND | --from=apps | --to=apps) -n NAMESPACE --src-name=NAME [flags]",
+		DisableFlagsInUseLine: true,
+		Short:                 "Migrate workloads from Kubernetes' own kinds to Afloat's, or back",
 		Long: templates.LongDesc(`
 			Migrate a workload to another kind, without downtime.
 
@@ -91,16 +93,21 @@ func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, every tim
 	}
 	c.flags.Add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&c.from, "from", "", "What is migrated: Deployment or CloneSet; for a StatefulSet or DaemonSet of Kubernetes: apps.")
-	flags.StringVar(&c.to, "to", "", "For a StatefulSet or DaemonSet that shall be one of Kubernetes again: apps.")
+	flags.StringVar(&c.from, "from", "",
+		"What is migrated: Deployment or CloneSet; for a StatefulSet or DaemonSet of Kubernetes: apps.")
+	flags.StringVar(&c.to, "to", "",
+		"For a StatefulSet or DaemonSet that shall be one of Kubernetes again: apps.")
 	flags.StringVar(&c.source, "src-name", "", "The name of the workload that is migrated.")
 	flags.StringVar(&c.target, "dst-name", "", "The name of the new workload; that of the old one if empty.")
-	flags.BoolVar(&c.create, "create", false, "Create the new workload, like the old one and without replicas.")
-	flags.BoolVar(&c.copy, "copy", false, "With --create: the new workload has as many replicas as the old one.")
+	flags.BoolVar(&c.create, "create", false,
+		"Create the new workload, like the old one and without replicas.")
+	flags.BoolVar(&c.copy, "copy", false,
+		"With --create: the new workload has as many replicas as the old one.")
 	flags.Int64Var(&c.replicas, "replicas", -1, "How many replicas are moved; -1 means all.")
 	flags.Int64Var(&c.surge, "max-surge", 1, "How many replicas more there may be while they are moved.")
 	flags.Int64Var(&c.timeout, "timeout-seconds", -1, "For how long it may take; -1 means for ever.")
-	flags.StringVar(&c.manifest, "backup", "", "The file that keeps the manifest of a StatefulSet or DaemonSet until its pods are taken over.")
+	flags.StringVar(&c.manifest, "backup", "",
+		"The file that keeps the manifest of a StatefulSet or DaemonSet until its pods are taken over.")
 	return cmd
 }
 
@@ -149,7 +156,8 @@ func (c *command) run(cmd *cobra.Command, args []string) (err error) {
 	}
 	from := kinds[strings.ToLower(c.from)]
 	if _, ok := groups[from]; !ok || from == kind || c.to != "" {
-		return usage("a %s can be migrated --from=%s", kind, map[string]string{"CloneSet": "Deployment", "Deployment": "CloneSet"}[kind])
+		return usage("a %s can be migrated --from=%s", kind,
+			map[string]string{"CloneSet": "Deployment", "Deployment": "CloneSet"}[kind])
 	}
 	source, err := c.side(groups[from], from, c.source)
 	if err != nil {

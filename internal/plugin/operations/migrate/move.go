@@ -90,11 +90,13 @@ type mover struct {
 }
 
 func (m *mover) state() string {
-	return fmt.Sprintf("%s has got %d of %d replicas and %s has given %d", m.target, m.got, m.all, m.source, m.given)
+	return fmt.Sprintf("%s has got %d of %d replicas and %s has given %d", m.target, m.got, m.all, m.source,
+		m.given)
 }
 
 func (m *mover) tell() {
-	text := fmt.Sprintf("%s, %d of %d available", m.state(), m.target.number(0, "status", "availableReplicas"), m.target.replicas())
+	text := fmt.Sprintf("%s, %d of %d available", m.state(),
+		m.target.number(0, "status", "availableReplicas"), m.target.replicas())
 	if text != m.said {
 		fmt.Fprintln(m.Out, text)
 		m.said = text
@@ -123,14 +125,15 @@ func (m *mover) begin(ctx context.Context) error {
 		return err
 	}
 	unfinished := func(r record, to *side) error {
-		return fmt.Errorf("a move of %d replicas from %s to %s is not finished: finish it first, or take away annotation %s", r.Replicas, r.Source, to,
-			recordKey)
+		return fmt.Errorf("a move of %d replicas from %s to %s is not finished: finish it first, or take away annotation %s",
+			r.Replicas, r.Source, to, recordKey)
 	}
 	if of.Source != "" {
 		return unfinished(of, m.source)
 	}
-	if _, rolled := m.target.object.GetAnnotations()["deployment.kubernetes.io/revision"]; paused(m.target.object) && !rolled &&
-		m.target.object.GetKind() == "Deployment" {
+	if _, rolled := m.target.object.GetAnnotations()["deployment.kubernetes.io/revision"]; paused(
+		m.target.object) &&
+		!rolled && m.target.object.GetKind() == "Deployment" {
 		return fmt.Errorf("%s is paused and never had pods: it gets none before it is resumed", m.target)
 	}
 	if at.Source != "" { // else it is what another move left when it was interrupted at its very end
@@ -165,7 +168,8 @@ func (m *mover) advance(ctx context.Context) error {
 		}
 		m.got += s.raise
 	case s.lower > 0:
-		if err := m.scale(ctx, m.source, -s.lower, m.given, record{ID: m.id, Moved: m.given + s.lower}); err != nil {
+		if err := m.scale(ctx, m.source, -s.lower, m.given,
+			record{ID: m.id, Moved: m.given + s.lower}); err != nil {
 			return err
 		}
 		m.given += s.lower
@@ -188,7 +192,8 @@ func (m *mover) scale(ctx context.Context, s *side, by, before int64, r record) 
 		if err != nil {
 			return err
 		}
-		if known.ID == m.id && known.Moved != before || known.ID != m.id && (before > 0 || known.Source != "") {
+		if known.ID == m.id && known.Moved != before ||
+			known.ID != m.id && (before > 0 || known.Source != "") {
 			return fmt.Errorf("somebody else goes on with this move")
 		}
 		replicas := number(object, 1, "spec", "replicas") + by
@@ -199,7 +204,8 @@ func (m *mover) scale(ctx context.Context, s *side, by, before int64, r record) 
 		if err != nil {
 			return err
 		}
-		if err := unstructured.SetNestedField(object.Object, string(text), "metadata", "annotations", recordKey); err != nil {
+		if err := unstructured.SetNestedField(object.Object, string(text), "metadata", "annotations",
+			recordKey); err != nil {
 			return err
 		}
 		return unstructured.SetNestedField(object.Object, replicas, "spec", "replicas")

@@ -19,11 +19,13 @@ import (
 // trackers are the labels and annotations by which tools know objects again that they keep as they have them.
 // What has them without being in the tool's manifests is pruned, and what of them is Helm's makes the next
 // install or upgrade fail.
-var trackers = []string{"app.kubernetes.io/instance", "argocd.argoproj.io/instance", "argocd.argoproj.io/tracking-id",
-	"argocd.argoproj.io/installation-id", "kustomize.toolkit.fluxcd.io/name", "kustomize.toolkit.fluxcd.io/namespace",
-	"helm.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/namespace", "meta.helm.sh/release-name", "meta.helm.sh/release-namespace",
-	"applyset.kubernetes.io/part-of", "config.k8s.io/owning-inventory", "kapp.k14s.io/app", "kapp.k14s.io/association", "kapp.k14s.io/identity",
-	"kapp.k14s.io/original", "kapp.k14s.io/original-diff-md5", "objectset.rio.cattle.io/applied", "objectset.rio.cattle.io/hash",
+var trackers = []string{"app.kubernetes.io/instance", "argocd.argoproj.io/instance",
+	"argocd.argoproj.io/tracking-id", "argocd.argoproj.io/installation-id",
+	"kustomize.toolkit.fluxcd.io/name", "kustomize.toolkit.fluxcd.io/namespace",
+	"helm.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/namespace", "meta.helm.sh/release-name",
+	"meta.helm.sh/release-namespace", "applyset.kubernetes.io/part-of", "config.k8s.io/owning-inventory",
+	"kapp.k14s.io/app", "kapp.k14s.io/association", "kapp.k14s.io/identity", "kapp.k14s.io/original",
+	"kapp.k14s.io/original-diff-md5", "objectset.rio.cattle.io/applied", "objectset.rio.cattle.io/hash",
 	"objectset.rio.cattle.io/id", "objectset.rio.cattle.io/owner-gvk", "objectset.rio.cattle.io/owner-name",
 	"objectset.rio.cattle.io/owner-namespace"}
 
@@ -65,10 +67,12 @@ func (c *command) warn(ctx context.Context, source, target *side) error {
 	}
 	if len(keys) > 0 {
 		say("%s seems to be kept by a tool such as Argo CD, Flux or Helm (%s): pause the tool, and give it the manifest of %s, else it makes the old "+
-			"one anew; %[3]s does not get these labels and annotations, by which it would be pruned", source, strings.Join(keys, ", "), target)
+			"one anew; %[3]s does not get these labels and annotations, by which it would be pruned",
+			source, strings.Join(keys, ", "), target)
 	}
 	for _, owner := range source.object.GetOwnerReferences() {
-		say("%s belongs to %s %s, which may change it back; %s will belong to nobody", source, owner.Kind, owner.Name, target)
+		say("%s belongs to %s %s, which may change it back; %s will belong to nobody", source, owner.Kind,
+			owner.Name, target)
 	}
 	for _, kind := range referrers {
 		names, err := c.naming(ctx, kind, source)
@@ -78,10 +82,11 @@ func (c *command) warn(ctx context.Context, source, target *side) error {
 		case err != nil:
 			return err
 		case len(names) > 0 && kind.fixed:
-			say("%s %s names %s for good: once %s has the pods, delete it and make one that names that", kind.Kind, strings.Join(names, ", "), source, target)
+			say("%s %s names %s for good: once %s has the pods, delete it and make one that names that",
+				kind.Kind, strings.Join(names, ", "), source, target)
 		case len(names) > 0:
-			say("%s %s names %s: let it name %s once that has the pods, and take autoscalers off meanwhile", kind.Kind, strings.Join(names, ", "),
-				source, target)
+			say("%s %s names %s: let it name %s once that has the pods, and take autoscalers off meanwhile",
+				kind.Kind, strings.Join(names, ", "), source, target)
 		}
 	}
 	return nil
@@ -100,7 +105,8 @@ func (c *command) naming(ctx context.Context, kind referrer, workload *side) ([]
 	if err != nil {
 		return nil, err
 	}
-	all, err := client.Resource(mapping.Resource).Namespace(workload.namespace).List(ctx, metav1.ListOptions{})
+	all, err := client.Resource(mapping.Resource).Namespace(workload.namespace).List(ctx,
+		metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
@@ -110,8 +116,10 @@ func (c *command) naming(ctx context.Context, kind referrer, workload *side) ([]
 	for i := range all.Items {
 		reference, _, _ := unstructured.NestedStringMap(all.Items[i].Object, "spec", kind.field)
 		gv, err := schema.ParseGroupVersion(reference["apiVersion"])
-		if group := workload.mapping.GroupVersionKind.Group; err == nil && reference["kind"] == workload.mapping.GroupVersionKind.Kind &&
-			reference["name"] == workload.name && (gv.Group == group || reference["apiVersion"] == "" && group == nativeGroup) {
+		if group := workload.mapping.GroupVersionKind.Group; err == nil &&
+			reference["kind"] == workload.mapping.GroupVersionKind.Kind &&
+			reference["name"] == workload.name &&
+			(gv.Group == group || reference["apiVersion"] == "" && group == nativeGroup) {
 			names = append(names, all.Items[i].GetName())
 		}
 	}

@@ -73,8 +73,10 @@ func (s *side) must(ctx context.Context) error {
 }
 
 // apply changes the workload.
-func (s *side) apply(ctx context.Context, o change.Options, edit func(*unstructured.Unstructured) error) error {
-	info := &resource.Info{Client: s.rest, Mapping: s.mapping, Namespace: s.namespace, Name: s.name, Object: s.object}
+func (s *side) apply(ctx context.Context, o change.Options,
+	edit func(*unstructured.Unstructured) error) error {
+	info := &resource.Info{Client: s.rest, Mapping: s.mapping, Namespace: s.namespace, Name: s.name,
+		Object: s.object}
 	if _, err := change.Apply(ctx, info, o, edit); err != nil {
 		return fmt.Errorf("changing %s: %w", s, err)
 	}

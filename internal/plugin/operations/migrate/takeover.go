@@ -37,7 +37,8 @@ func (c *command) takeOver(ctx context.Context, usage func(string, ...any) error
 		return usage("a %s can be migrated --from=apps or --to=apps", kind)
 	}
 	if c.target != c.source || c.create || c.replicas >= 0 {
-		return usage("a %s keeps its name and its pods: --dst-name, --create and --replicas make no sense", kind)
+		return usage("a %s keeps its name and its pods: --dst-name, --create and --replicas make no sense",
+			kind)
 	}
 	source, err := c.side(from, kind, c.source)
 	if err != nil {
@@ -98,10 +99,12 @@ func (t *takeover) run(ctx context.Context) error {
 		fmt.Fprintf(t.Out, "going on with a migration that was begun\n")
 	}
 	if err := t.gone(ctx); err != nil {
-		return fmt.Errorf("%w; the manifest of %s is in %s, and the same command goes on", err, t.source, t.file)
+		return fmt.Errorf("%w; the manifest of %s is in %s, and the same command goes on", err, t.source,
+			t.file)
 	}
 	if err := t.finish(ctx, saved); err != nil {
-		return fmt.Errorf("%w; the manifest of %s is in %s, and the same command goes on", err, t.source, t.file)
+		return fmt.Errorf("%w; the manifest of %s is in %s, and the same command goes on", err, t.source,
+			t.file)
 	}
 	return t.done()
 }
@@ -132,14 +135,15 @@ func (t *takeover) same(ctx context.Context) error {
 	}
 	now, err := t.namespaceUID(ctx)
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("%s is of another cluster: there is no namespace %s here; nothing was done", t.file, t.namespace)
+		return fmt.Errorf("%s is of another cluster: there is no namespace %s here; nothing was done", t.file,
+			t.namespace)
 	}
 	switch {
 	case err != nil:
 		return err
 	case saved != "" && now != "" && saved != now:
-		return fmt.Errorf("%s is of another cluster, or of an earlier namespace %s: that had UID %s, and this one has %s; nothing was done", t.file,
-			t.namespace, saved, now)
+		return fmt.Errorf("%s is of another cluster, or of an earlier namespace %s: that had UID %s, and this one has %s; nothing was done",
+			t.file, t.namespace, saved, now)
 	case (saved == "" || now == "") && t.source.object == nil && t.target.object == nil:
 		return fmt.Errorf("nobody knows whether %s is of this cluster: it takes the right to read namespace %s, now and when the migration began; "+
 			"if it is, kubectl create -f %[1]s makes %[3]s anew with its pods, and the command begins again once the file is moved away; nothing was done",
@@ -162,7 +166,8 @@ func (t *takeover) prepare(ctx context.Context) error {
 		return fmt.Errorf("nothing was done: %w", err)
 	}
 	if len(dropped) > 0 {
-		fmt.Fprintf(t.ErrOut, "Warning: %s has no place for, and loses: %s\n", t.target, strings.Join(dropped, ", "))
+		fmt.Fprintf(t.ErrOut, "Warning: %s has no place for, and loses: %s\n", t.target,
+			strings.Join(dropped, ", "))
 	}
 	if t.options.DryRun == cmdutil.DryRunClient {
 		return t.plan(object)
@@ -210,8 +215,10 @@ func (t *takeover) plan(object *unstructured.Unstructured) error {
 
 // orphan deletes exactly the source that was looked at, without its pods.
 func (t *takeover) orphan(ctx context.Context, trial bool) error {
-	uid, version, policy := t.source.object.GetUID(), t.source.object.GetResourceVersion(), metav1.DeletePropagationOrphan
-	o := metav1.DeleteOptions{PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
+	uid, version, policy := t.source.object.GetUID(), t.source.object.GetResourceVersion(),
+		metav1.DeletePropagationOrphan
+	o := metav1.DeleteOptions{PropagationPolicy: &policy,
+		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
 	if trial {
 		o.DryRun = []string{metav1.DryRunAll}
 	}
@@ -273,7 +280,9 @@ func (t *takeover) finish(ctx context.Context, saved *unstructured.Unstructured)
 		}
 	}
 	if n, all := updated(t.target), wanted(t.target); n < all {
-		fmt.Fprintf(t.ErrOut, "Warning: only %d of %d pods are of the present revision of %s: it may replace the others\n", n, all, t.target)
+		fmt.Fprintf(t.ErrOut,
+			"Warning: only %d of %d pods are of the present revision of %s: it may replace the others\n", n,
+			all, t.target)
 	}
 	return nil
 }
@@ -305,7 +314,8 @@ func (t *takeover) adopted(ctx context.Context) (own, orphans int, err error) {
 	if err != nil {
 		return 0, 0, err
 	}
-	all, err := client.CoreV1().Pods(t.namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+	all, err := client.CoreV1().Pods(t.namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: selector.String()})
 	if err != nil {
 		return 0, 0, fmt.Errorf("listing pods of %s: %w", t.target, err)
 	}
@@ -344,9 +354,11 @@ func (t *takeover) odd(ctx context.Context) error {
 	case object.GetDeletionTimestamp() != nil:
 		return fmt.Errorf("%s is being deleted", t.source)
 	case len(object.GetFinalizers()) > 0:
-		return fmt.Errorf("%s has finalizers, which would keep it: %s", t.source, strings.Join(object.GetFinalizers(), ", "))
+		return fmt.Errorf("%s has finalizers, which would keep it: %s", t.source,
+			strings.Join(object.GetFinalizers(), ", "))
 	case controller != nil:
-		return fmt.Errorf("%s is controlled by %s %s, which would make it anew", t.source, controller.Kind, controller.Name)
+		return fmt.Errorf("%s is controlled by %s %s, which would make it anew", t.source, controller.Kind,
+			controller.Name)
 	case !t.source.observed():
 		return fmt.Errorf("the controller of %s has not seen its last change yet", t.source)
 	}
@@ -367,7 +379,8 @@ func (t *takeover) odd(ctx context.Context) error {
 		case !pods.Active(&own[i]):
 			return fmt.Errorf("pod %s is at its end or being deleted", own[i].Name)
 		case !slices.Contains(hashes, hash):
-			return fmt.Errorf("a rollout is under way: pod %s is of revision %s, the present one is %s", own[i].Name, hash, hashes[0])
+			return fmt.Errorf("a rollout is under way: pod %s is of revision %s, the present one is %s",
+				own[i].Name, hash, hashes[0])
 		case !ready(&own[i]):
 			return fmt.Errorf("pod %s is not ready", own[i].Name)
 		}
@@ -400,7 +413,8 @@ func (t *takeover) present(ctx context.Context, owner types.UID) ([]string, erro
 			continue
 		}
 		newest = revision.Revision
-		names = []string{revision.Name, revision.Labels["controller-revision-hash"], revision.Labels["controller.kubernetes.io/hash"],
+		names = []string{revision.Name, revision.Labels["controller-revision-hash"],
+			revision.Labels["controller.kubernetes.io/hash"],
 			strings.TrimPrefix(revision.Name, t.source.name+"-")}
 	}
 	if newest < 0 {

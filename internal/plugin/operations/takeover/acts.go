@@ -55,10 +55,12 @@ func (t *takeover) acts(ctx context.Context) error {
 	creator := client.WithFieldValidation(t.client, metav1.FieldValidationIgnore) // some fields are those of another version
 	for _, object := range objects {
 		switch err := creator.Create(ctx, object.DeepCopy(), client.FieldOwner(t.fieldManager)); {
-		case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err), err != nil && t.back:
+		case apierrors.IsForbidden(err), apierrors.IsInvalid(err), apierrors.IsBadRequest(err),
+			err != nil && t.back:
 			unproven = append(unproven, fmt.Sprintf("%s (%v)", object.GetKind(), err))
 		case err != nil:
-			return fmt.Errorf("creating %s, to see whether the manager acts: %w", installation.Of(object), err)
+			return fmt.Errorf("creating %s, to see whether the manager acts: %w", installation.Of(object),
+				err)
 		default:
 			waiting[object.GetKind()] = object
 		}
@@ -68,29 +70,31 @@ func (t *takeover) acts(ctx context.Context) error {
 	if patient.timeout = min(t.timeout, actsWithin); t.back {
 		patient.timeout = min(t.timeout, theirsWithin)
 	}
-	err = patient.wait(ctx, "the manager to act on each kind in use", func(ctx context.Context) (string, error) {
-		var errs []error
-		for kind, object := range waiting {
-			live, err := t.get(ctx, referenceTo(object))
-			if err != nil {
-				errs = append(errs, err)
-			} else if live != nil && acted(live) {
-				delete(waiting, kind)
+	err = patient.wait(ctx, "the manager to act on each kind in use",
+		func(ctx context.Context) (string, error) {
+			var errs []error
+			for kind, object := range waiting {
+				live, err := t.get(ctx, referenceTo(object))
+				if err != nil {
+					errs = append(errs, err)
+				} else if live != nil && acted(live) {
+					delete(waiting, kind)
+				}
 			}
-		}
-		return strings.Join(slices.Sorted(maps.Keys(waiting)), ", "), errors.Join(errs...)
-	})
+			return strings.Join(slices.Sorted(maps.Keys(waiting)), ", "), errors.Join(errs...)
+		})
 	if len(unproven) > 0 {
 		t.say("not checked whether the manager acts on: %s", strings.Join(unproven, "; "))
 	}
 	if len(waiting) > 0 && t.back && ctx.Err() == nil { // what it writes of an object that asks for nothing is its own affair
-		t.say("OpenKruise's manager was not seen to act on %s within %s: look at its log", strings.Join(slices.Sorted(maps.Keys(waiting)), ", "),
-			patient.timeout)
+		t.say("OpenKruise's manager was not seen to act on %s within %s: look at its log",
+			strings.Join(slices.Sorted(maps.Keys(waiting)), ", "), patient.timeout)
 		return nil
 	}
 	if len(waiting) > 0 {
 		return fmt.Errorf("the new manager serves, but does not act on %s: %w\nits log says why, as does: kubectl afloat doctor\n"+
-			"go back with: kubectl afloat takeover --back --backup %s", strings.Join(slices.Sorted(maps.Keys(waiting)), ", "), err, t.backup)
+			"go back with: kubectl afloat takeover --back --backup %s",
+			strings.Join(slices.Sorted(maps.Keys(waiting)), ", "), err, t.backup)
 	}
 	if err == nil {
 		t.say("the manager acts on each of %s in use", wording.Count(asked, "kind"))
@@ -107,8 +111,10 @@ func acted(live *unstructured.Unstructured) bool {
 
 // probesInUse are the probes of the kinds of which there are objects, and the kinds of which none can be
 // made. Kinds whose feature is off have no controller.
-func (t *takeover) probesInUse(ctx context.Context) (used []*unstructured.Unstructured, unproven []string, err error) {
-	all, err := installation.Parse([]byte(strings.ReplaceAll(string(probes), installation.Namespace, t.choice.Namespace)))
+func (t *takeover) probesInUse(ctx context.Context) (used []*unstructured.Unstructured, unproven []string,
+	err error) {
+	all, err := installation.Parse([]byte(strings.ReplaceAll(string(probes), installation.Namespace,
+		t.choice.Namespace)))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -126,7 +132,8 @@ func (t *takeover) probesInUse(ctx context.Context) (used []*unstructured.Unstru
 		if kind.Gates.Off(gates) != nil {
 			continue
 		}
-		definition, err := installation.Get(ctx, t.client, installation.Definitions, "", kind.Plural+"."+kind.Group)
+		definition, err := installation.Get(ctx, t.client, installation.Definitions, "",
+			kind.Plural+"."+kind.Group)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -29,10 +29,10 @@ const owner = "kubectl-afloat"
 
 // order is that in which kinds are applied: what a manager needs comes before it. Kinds that are not listed
 // come with the definitions.
-var order = []string{"Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "ValidatingAdmissionPolicy",
-	"ValidatingAdmissionPolicyBinding", "", "Service", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
-	"PodDisruptionBudget",
-	"Deployment", "DaemonSet"}
+var order = []string{"Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding",
+	"RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "", "Service",
+	"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "PodDisruptionBudget", "Deployment",
+	"DaemonSet"}
 
 func rank(object *unstructured.Unstructured) int {
 	if at := slices.Index(order, object.GetKind()); at >= 0 {
@@ -43,9 +43,11 @@ func rank(object *unstructured.Unstructured) int {
 
 // byRank does something with objects that are sorted by rank: with those of one rank together, as nobody acts
 // meanwhile and each second counts.
-func byRank(ctx context.Context, objects []*unstructured.Unstructured, do func(context.Context, *unstructured.Unstructured) error) error {
+func byRank(ctx context.Context, objects []*unstructured.Unstructured,
+	do func(context.Context, *unstructured.Unstructured) error) error {
 	for len(objects) > 0 {
-		n := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return rank(o) != rank(objects[0]) })
+		n := slices.IndexFunc(objects,
+			func(o *unstructured.Unstructured) bool { return rank(o) != rank(objects[0]) })
 		if n < 0 {
 			n = len(objects)
 		}
@@ -89,7 +91,8 @@ func (t *takeover) prepare(s *seen) error {
 	}
 	annotations[backupAnnotation] = t.backup
 	manager.SetAnnotations(annotations)
-	slices.SortStableFunc(t.manifests, func(a, b *unstructured.Unstructured) int { return cmp.Compare(rank(a), rank(b)) })
+	slices.SortStableFunc(t.manifests,
+		func(a, b *unstructured.Unstructured) int { return cmp.Compare(rank(a), rank(b)) })
 	return t.carryInto(s, t.manifests)
 }
 
@@ -99,7 +102,8 @@ func (t *takeover) applyAll(ctx context.Context, s *seen) error {
 	if err != nil {
 		return err
 	}
-	daemons := slices.IndexFunc(t.manifests, func(o *unstructured.Unstructured) bool { return o.GetKind() == installation.DaemonSets.Kind })
+	daemons := slices.IndexFunc(t.manifests,
+		func(o *unstructured.Unstructured) bool { return o.GetKind() == installation.DaemonSets.Kind })
 	if daemons < 0 {
 		daemons = len(t.manifests)
 	}
@@ -122,7 +126,8 @@ func (t *takeover) applyAll(ctx context.Context, s *seen) error {
 	if err := together(ctx, saved.Narrowed, t.narrow); err != nil {
 		return err
 	}
-	t.say("applied: %s; removed: %s", wording.Count(daemons, "object"), wording.Count(len(saved.Removed), "object"))
+	t.say("applied: %s; removed: %s", wording.Count(daemons, "object"),
+		wording.Count(len(saved.Removed), "object"))
 	if err := t.serves(ctx, t.choice.Namespace); err != nil {
 		return err
 	}
@@ -152,12 +157,15 @@ func (t *takeover) applyAll(ctx context.Context, s *seen) error {
 // and a manager that finds such a definition does not become ready (OPS-065).
 func (t *takeover) unconvert(ctx context.Context, s *seen) error {
 	for _, kind := range s.kinds {
-		if kind.served || installation.Text(kind.definition.Object, "spec", "conversion", "strategy") != "Webhook" {
+		if kind.served ||
+			installation.Text(kind.definition.Object, "spec", "conversion", "strategy") != "Webhook" {
 			continue
 		}
-		if err := t.edit(ctx, referenceTo(kind.definition), func(definition *unstructured.Unstructured) error {
-			return unstructured.SetNestedMap(definition.Object, map[string]any{"strategy": "None"}, "spec", "conversion")
-		}); err != nil {
+		if err := t.edit(ctx, referenceTo(kind.definition),
+			func(definition *unstructured.Unstructured) error {
+				return unstructured.SetNestedMap(definition.Object, map[string]any{"strategy": "None"},
+					"spec", "conversion")
+			}); err != nil {
 			return fmt.Errorf("ending the conversion of %s: %w", kind.definition.GetName(), err)
 		}
 		t.say("%s is not converted any more: use one version of it only", kind.definition.GetName())
@@ -219,7 +227,8 @@ func (t *takeover) putOnce(ctx context.Context, object *unstructured.Unstructure
 	return nil
 }
 
-func (t *takeover) apply(ctx context.Context, object *unstructured.Unstructured, options ...client.ApplyOption) error {
+func (t *takeover) apply(ctx context.Context, object *unstructured.Unstructured,
+	options ...client.ApplyOption) error {
 	// The answer is written into what is applied: that of a dry run has a UID of which nobody knows
 	// afterwards.
 	return t.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), append(options,
@@ -256,7 +265,8 @@ func (t *takeover) adopt(ctx context.Context, live *unstructured.Unstructured) e
 			return fmt.Errorf("reading the fields of %s: %w", entry.Manager, err)
 		}
 		set.Iterate(func(path fieldpath.Path) {
-			if text := path.String(); !strings.HasPrefix(text, ".metadata") || text == ".metadata.annotations.template" {
+			if text := path.String(); !strings.HasPrefix(text, ".metadata") ||
+				text == ".metadata.annotations.template" {
 				all.Insert(path.Copy())
 			}
 		})
@@ -288,8 +298,8 @@ func keepBundles(live, wanted *unstructured.Unstructured) {
 		return
 	}
 	conversion := []string{"spec", "conversion", "webhook", "clientConfig", "caBundle"}
-	if bundle := installation.Text(live.Object, conversion...); bundle != "" && installation.Text(wanted.Object, "spec", "conversion",
-		"strategy") == "Webhook" {
+	if bundle := installation.Text(live.Object, conversion...); bundle != "" &&
+		installation.Text(wanted.Object, "spec", "conversion", "strategy") == "Webhook" {
 		_ = unstructured.SetNestedField(wanted.Object, bundle, conversion...)
 	}
 	bundle := ""
@@ -312,7 +322,8 @@ func joinBundles(live, wanted *unstructured.Unstructured) {
 		first, err := base64.StdEncoding.DecodeString(installation.Text(a, "caBundle"))
 		second, also := base64.StdEncoding.DecodeString(installation.Text(b, "caBundle"))
 		if err == nil && also == nil && len(first) > 0 && !bytes.Contains(second, bytes.TrimSpace(first)) {
-			b["caBundle"] = base64.StdEncoding.EncodeToString(append(append(bytes.TrimSpace(first), '\n'), second...))
+			b["caBundle"] = base64.StdEncoding.EncodeToString(append(append(bytes.TrimSpace(first), '\n'),
+				second...))
 		}
 	}
 	config := func(object map[string]any, path ...string) map[string]any {
@@ -320,7 +331,8 @@ func joinBundles(live, wanted *unstructured.Unstructured) {
 		m, _ := value.(map[string]any)
 		return m
 	}
-	if target := []string{"spec", "conversion", "webhook", "clientConfig"}; config(wanted.Object, target...) != nil {
+	if target := []string{"spec", "conversion", "webhook", "clientConfig"}; config(wanted.Object,
+		target...) != nil {
 		join(config(saved.Object, target...), config(wanted.Object, target...))
 	}
 	for i, entry := range installation.Entries(saved) {
@@ -351,7 +363,8 @@ func keepLabels(live, wanted *unstructured.Unstructured) {
 // cluster is called by a URL.
 func keepTargets(live, wanted *unstructured.Unstructured) {
 	target := []string{"spec", "conversion", "webhook", "clientConfig"}
-	if config, has, _ := unstructured.NestedMap(live.Object, target...); has && installation.Text(config, "url") != "" {
+	if config, has, _ := unstructured.NestedMap(live.Object, target...); has &&
+		installation.Text(config, "url") != "" {
 		_ = unstructured.SetNestedMap(wanted.Object, config, target...)
 	}
 	configs := map[string]any{}
@@ -386,12 +399,15 @@ func (t *takeover) replicas(ctx context.Context, r reference, most int64) error 
 			n, _, _ := unstructured.NestedInt64(workload.Object, fields...)
 			return n
 		}
-		wanted, updated, ready := number("spec", "replicas"), number("status", "updatedReplicas"), number("status", "readyReplicas")
+		wanted, updated, ready := number("spec", "replicas"), number("status", "updatedReplicas"),
+			number("status", "readyReplicas")
 		if r.Kind == installation.DaemonSets.Kind {
-			wanted, updated, ready = number("status", "desiredNumberScheduled"), number("status", "updatedNumberScheduled"),
+			wanted, updated, ready = number("status", "desiredNumberScheduled"),
+				number("status", "updatedNumberScheduled"),
 				number("status", "numberReady")
 		}
-		if workload.GetGeneration() <= number("status", "observedGeneration") && updated >= min(wanted, most) && ready >= min(wanted, most) {
+		if workload.GetGeneration() <= number("status", "observedGeneration") &&
+			updated >= min(wanted, most) && ready >= min(wanted, most) {
 			return "", nil
 		}
 		text := fmt.Sprintf("%d of %d ready", ready, wanted)
@@ -411,8 +427,10 @@ func (t *takeover) obstacles(ctx context.Context, workload *unstructured.Unstruc
 	var found []string
 	_ = installation.Each(ctx, t.client, installation.Pods, func(pod *unstructured.Unstructured) error {
 		for _, status := range installation.Maps(pod.Object, "status", "containerStatuses") {
-			if reason := installation.Text(status, "state", "waiting", "reason"); reason != "" && reason != "ContainerCreating" {
-				found = append(found, pod.GetName()+" "+reason+" "+installation.Text(status, "state", "waiting", "message"))
+			if reason := installation.Text(status, "state", "waiting", "reason"); reason != "" &&
+				reason != "ContainerCreating" {
+				found = append(found,
+					pod.GetName()+" "+reason+" "+installation.Text(status, "state", "waiting", "message"))
 			}
 		}
 		return nil

@@ -30,7 +30,9 @@ func (t *takeover) goBack(ctx context.Context) error {
 		return err
 	}
 	if b == nil {
-		return fmt.Errorf("there is no backup in %s: a takeover that got no further than that has changed nothing", t.backup)
+		return fmt.Errorf(
+			"there is no backup in %s: a takeover that got no further than that has changed nothing",
+			t.backup)
 	}
 	t.choice.Namespace = b.Namespace
 	theirs := b.find(installation.Deployments, installation.Manager)
@@ -48,8 +50,8 @@ func (t *takeover) goBack(ctx context.Context) error {
 		return err
 	}
 	for _, m := range migrations {
-		t.say("%s: objects may be stored in %s, and the other definition has %s alone; they are stored again before", m.name,
-			strings.Join(m.lost, " and "), m.version)
+		t.say("%s: objects may be stored in %s, and the other definition has %s alone; they are stored again before",
+			m.name, strings.Join(m.lost, " and "), m.version)
 	}
 	if len(migrations) > 0 && !ours {
 		return errors.New("nothing was changed: objects have to be stored again, and the manager that converts them does not run any more; " +
@@ -96,7 +98,9 @@ func (t *takeover) goBack(ctx context.Context) error {
 		}
 	case manager == nil: // an interrupted run was about to make it anew, or somebody has removed it: its pods may be there yet
 		t.step("Wait for whoever leads")
-		if err := t.lockFree(ctx, newWatcher(placesOf(theirs, lockOf(theirs, t.choice.Namespace), t.choice.Namespace))); err != nil {
+		if err := t.lockFree(ctx,
+			newWatcher(placesOf(theirs, lockOf(theirs, t.choice.Namespace),
+				t.choice.Namespace))); err != nil {
 			return t.leave(ctx, err)
 		}
 	}
@@ -205,7 +209,8 @@ func (t *takeover) restoreOne(ctx context.Context, saved *unstructured.Unstructu
 					return err
 				}
 			}
-			for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "generation", "selfLink"} {
+			for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "generation",
+				"selfLink"} {
 				unstructured.RemoveNestedField(wanted.Object, "metadata", field)
 			}
 			if live == nil {
@@ -246,7 +251,8 @@ func (t *takeover) restoreShared(ctx context.Context, saved *unstructured.Unstru
 		}
 		ours, others := fieldpath.NewSet(), live.GetManagedFields()[:0:0]
 		for _, entry := range live.GetManagedFields() {
-			if entry.Manager != t.fieldManager || entry.Operation != metav1.ManagedFieldsOperationApply || entry.FieldsV1 == nil {
+			if entry.Manager != t.fieldManager || entry.Operation != metav1.ManagedFieldsOperationApply ||
+				entry.FieldsV1 == nil {
 				others = append(others, entry)
 				continue
 			}
@@ -266,7 +272,8 @@ func (t *takeover) restoreShared(ctx context.Context, saved *unstructured.Unstru
 				}
 			}
 			for key, value := range saved {
-				if now, has := live[key]; !has || now != value && ours.Has(fieldpath.MakePathOrDie(append(path, key)...)) {
+				if now, has := live[key]; !has ||
+					now != value && ours.Has(fieldpath.MakePathOrDie(append(path, key)...)) {
 					merged[key] = value
 				}
 			}
@@ -370,30 +377,33 @@ func (t *takeover) storeAgain(ctx context.Context, m migration) error {
 		return err
 	}
 	written, refused := 0, []string(nil)
-	if err := installation.Each(ctx, t.client, installation.StoredKind(live), func(object *unstructured.Unstructured) error {
-		written++
-		err := t.store(ctx, object)
-		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
-			refused = append(refused, fmt.Sprintf("%s (%v)", installation.Of(object), err))
+	if err := installation.Each(ctx, t.client, installation.StoredKind(live),
+		func(object *unstructured.Unstructured) error {
+			written++
+			err := t.store(ctx, object)
+			if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
+				refused = append(refused, fmt.Sprintf("%s (%v)", installation.Of(object), err))
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("storing %s again: %w", installation.Of(object), err)
+			}
 			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("storing %s again: %w", installation.Of(object), err)
-		}
-		return nil
-	}); err != nil {
+		}); err != nil {
 		return err
 	}
 	if len(refused) > 0 {
 		return fmt.Errorf("nothing was stopped: the other definition of %s does not have the version in which these are stored, and they are refused "+
-			"when they are stored again: change or delete them, and run the command again: %s", m.name, most(refused))
+			"when they are stored again: change or delete them, and run the command again: %s",
+			m.name, most(refused))
 	}
 	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		live, err := t.get(ctx, m.reference)
 		if err != nil {
 			return err
 		}
-		if err := unstructured.SetNestedStringSlice(live.Object, []string{m.version}, "status", "storedVersions"); err != nil {
+		if err := unstructured.SetNestedStringSlice(live.Object, []string{m.version}, "status",
+			"storedVersions"); err != nil {
 			return fmt.Errorf("the stored versions of %s: %w", m.name, err)
 		}
 		return t.client.Status().Update(ctx, live, client.FieldOwner(t.fieldManager))
@@ -409,7 +419,8 @@ func (t *takeover) storeAgain(ctx context.Context, m migration) error {
 // defaults and no rule about changes of the spec is asked.
 func (t *takeover) store(ctx context.Context, object *unstructured.Unstructured) error {
 	err := t.client.Status().Update(ctx, object.DeepCopy(), client.FieldOwner(t.fieldManager))
-	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) ||
+		apierrors.IsBadRequest(err) {
 		err = t.client.Update(ctx, object.DeepCopy(), client.FieldOwner(t.fieldManager))
 	}
 	if client.IgnoreNotFound(err) == nil || apierrors.IsConflict(err) { // who was faster has stored it

@@ -129,7 +129,8 @@ func (t *takeover) backupOf(ctx context.Context) (*backup, error) {
 
 // clusterUID is the UID of the namespace kube-system.
 func (t *takeover) clusterUID(ctx context.Context) (string, error) {
-	namespace, err := installation.Get(ctx, t.client, schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "", "kube-system")
+	namespace, err := installation.Get(ctx, t.client,
+		schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "", "kube-system")
 	if namespace == nil {
 		return "", err
 	}
@@ -206,7 +207,8 @@ func (r reference) file() string {
 func (t *takeover) save(ctx context.Context, s *seen) error {
 	if saved, err := readBackup(t.backup); err != nil || saved != nil {
 		if saved != nil && saved.Namespace != t.choice.Namespace {
-			return fmt.Errorf("the backup in %s is of namespace %s, not %s", t.backup, saved.Namespace, t.choice.Namespace)
+			return fmt.Errorf("the backup in %s is of namespace %s, not %s", t.backup, saved.Namespace,
+				t.choice.Namespace)
 		}
 		t.say("kept: %s", t.backup)
 		return err
@@ -218,7 +220,8 @@ func (t *takeover) save(ctx context.Context, s *seen) error {
 	if err != nil {
 		return err
 	}
-	b := contents{Cluster: t.cluster, ClusterUID: uid, Namespace: t.choice.Namespace, Unserved: s.refusals, Used: s.used}
+	b := contents{Cluster: t.cluster, ClusterUID: uid, Namespace: t.choice.Namespace, Unserved: s.refusals,
+		Used: s.used}
 	keep := func(object *unstructured.Unstructured) error {
 		text, err := yaml.Marshal(object.Object)
 		if err != nil {
@@ -232,7 +235,8 @@ func (t *takeover) save(ctx context.Context, s *seen) error {
 		return write(filepath.Join(t.backup, r.file()), text)
 	}
 	for _, wanted := range t.manifests {
-		live, err := installation.Get(ctx, t.client, wanted.GroupVersionKind(), wanted.GetNamespace(), wanted.GetName())
+		live, err := installation.Get(ctx, t.client, wanted.GroupVersionKind(), wanted.GetNamespace(),
+			wanted.GetName())
 		if err != nil {
 			return err
 		}
@@ -274,7 +278,8 @@ func (t *takeover) save(ctx context.Context, s *seen) error {
 	if err := b.write(t.backup); err != nil {
 		return err
 	}
-	t.say("%s and the state of %s in %s", wording.Count(len(b.Saved), "object"), wording.Count(len(b.Pods), "pod"), t.backup)
+	t.say("%s and the state of %s in %s", wording.Count(len(b.Saved), "object"),
+		wording.Count(len(b.Pods), "pod"), t.backup)
 	return nil
 }
 
@@ -290,7 +295,8 @@ func (c *contents) write(folder string) error {
 // saveSecret writes that there was a Secret, without what is in it. It stays where it is, and is not put
 // back.
 func (t *takeover) saveSecret(ctx context.Context) error {
-	secret, err := installation.Get(ctx, t.client, installation.Secrets, t.choice.Namespace, installation.Secret)
+	secret, err := installation.Get(ctx, t.client, installation.Secrets, t.choice.Namespace,
+		installation.Secret)
 	if secret == nil {
 		if apierrors.IsForbidden(err) {
 			return nil
@@ -298,7 +304,8 @@ func (t *takeover) saveSecret(ctx context.Context) error {
 		return err
 	}
 	metadata := map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": secret.Object["metadata"]}
-	unstructured.RemoveNestedField(metadata, "metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration")
+	unstructured.RemoveNestedField(metadata, "metadata", "annotations",
+		"kubectl.kubernetes.io/last-applied-configuration")
 	text, err := yaml.Marshal(metadata)
 	if err != nil {
 		return fmt.Errorf("encoding the Secret: %w", err)
@@ -322,7 +329,8 @@ func write(path string, text []byte) error {
 // kruise-... of its accounts, and the roles named kruise-... that nobody else is bound to. Of bindings that
 // others have, too, only the accounts go: these are narrowed. Bindings with other names are the users' own,
 // such as those for custom workloads.
-func (t *takeover) superfluous(ctx context.Context) (extra, narrowed []*unstructured.Unstructured, err error) {
+func (t *takeover) superfluous(ctx context.Context) (extra, narrowed []*unstructured.Unstructured,
+	err error) {
 	have := map[reference]bool{}
 	for _, object := range t.manifests {
 		have[referenceTo(object)] = true
@@ -334,22 +342,24 @@ func (t *takeover) superfluous(ctx context.Context) (extra, narrowed []*unstruct
 	bound := map[reference]bool{}
 	var roles []reference
 	for _, kind := range []string{"ClusterRoleBinding", "RoleBinding"} {
-		if err := installation.Each(ctx, t.client, rbac(kind), func(binding *unstructured.Unstructured) error {
-			role := roleOf(binding)
-			subjects := installation.Maps(binding.Object, "subjects")
-			ours := slices.ContainsFunc(subjects, t.isAccount)
-			others := slices.ContainsFunc(subjects, func(s map[string]any) bool { return !t.isAccount(s) })
-			switch {
-			case !ours || !goes(binding):
-				bound[role] = bound[role] || len(subjects) > 0
-			case others:
-				bound[role] = true
-				narrowed = append(narrowed, binding.DeepCopy())
-			default:
-				extra, roles = append(extra, binding.DeepCopy()), append(roles, role)
-			}
-			return nil
-		}); err != nil {
+		if err := installation.Each(ctx, t.client, rbac(kind),
+			func(binding *unstructured.Unstructured) error {
+				role := roleOf(binding)
+				subjects := installation.Maps(binding.Object, "subjects")
+				ours := slices.ContainsFunc(subjects, t.isAccount)
+				others := slices.ContainsFunc(subjects,
+					func(s map[string]any) bool { return !t.isAccount(s) })
+				switch {
+				case !ours || !goes(binding):
+					bound[role] = bound[role] || len(subjects) > 0
+				case others:
+					bound[role] = true
+					narrowed = append(narrowed, binding.DeepCopy())
+				default:
+					extra, roles = append(extra, binding.DeepCopy()), append(roles, role)
+				}
+				return nil
+			}); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -378,7 +388,8 @@ func roleOf(binding *unstructured.Unstructured) reference {
 	if kind == "ClusterRole" {
 		namespace = ""
 	}
-	return reference{rbac(kind).GroupVersion().String(), kind, namespace, installation.Text(binding.Object, "roleRef", "name")}
+	return reference{rbac(kind).GroupVersion().String(), kind, namespace,
+		installation.Text(binding.Object, "roleRef", "name")}
 }
 
 // aggregated tells whether a role is part of others, such as view.
@@ -414,7 +425,10 @@ func (t *takeover) keepPeople(live, wanted *unstructured.Unstructured) {
 	}
 	subjects, _, _ := unstructured.NestedSlice(wanted.Object, "subjects")
 	for _, subject := range installation.Maps(live.Object, "subjects") {
-		if !t.isAccount(subject) && !slices.ContainsFunc(subjects, func(has any) bool { return equality.Semantic.DeepEqual(has, subject) }) {
+		if !t.isAccount(subject) &&
+			!slices.ContainsFunc(subjects, func(has any) bool {
+				return equality.Semantic.DeepEqual(has, subject)
+			}) {
 			subjects = append(subjects, subject)
 		}
 	}

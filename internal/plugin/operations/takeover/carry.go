@@ -21,19 +21,21 @@ import (
 // compared with the manager's own.
 var (
 	// ManagerFlags are those of the manager that keep their meaning in another installation.
-	ManagerFlags = []string{"assign-bcj-pods-by-scheduler", "controller-cache-sync-timeout", "default-ttlseconds-for-always-nodeimage",
-		"disable-no-deepcopy", "enable-leader-election", "expectation-timeout", "feature-gates", "launchpriority-workers",
-		"leader-election-id", "leader-election-lease-duration", "leader-election-namespace", "leader-election-renew-deadline",
-		"leader-election-resource-lock", "leader-election-retry-period", "namespace", "rate-limiter-base-delay",
-		"rate-limiter-bucket-size", "rate-limiter-max-delay", "rate-limiter-qps", "rest-config-burst", "rest-config-qps",
-		"shutdown-delay-duration", "sync-period", "webhook-initialize-timeout"}
+	ManagerFlags = []string{"assign-bcj-pods-by-scheduler", "controller-cache-sync-timeout",
+		"default-ttlseconds-for-always-nodeimage", "disable-no-deepcopy", "enable-leader-election",
+		"expectation-timeout", "feature-gates", "launchpriority-workers", "leader-election-id",
+		"leader-election-lease-duration", "leader-election-namespace", "leader-election-renew-deadline",
+		"leader-election-resource-lock", "leader-election-retry-period", "namespace",
+		"rate-limiter-base-delay", "rate-limiter-bucket-size", "rate-limiter-max-delay", "rate-limiter-qps",
+		"rest-config-burst", "rest-config-qps", "shutdown-delay-duration", "sync-period",
+		"webhook-initialize-timeout"}
 	// DaemonFlags are those of the daemon.
-	DaemonFlags = []string{"feature-gates", "max-workers-for-pull-image", "max-concurrency", "plugin-bin-dir", "plugin-config-file",
-		"rest-config-burst", "rest-config-qps", "socket-file"}
+	DaemonFlags = []string{"feature-gates", "max-workers-for-pull-image", "max-concurrency", "plugin-bin-dir",
+		"plugin-config-file", "rest-config-burst", "rest-config-qps", "socket-file"}
 	// set are flags whose values belong to the manifests: addresses that probes ask, folders that are
 	// mounted, and how much is logged.
-	set = []string{"enable-pprof", "kubeconfig", "logtostderr", "pprof-addr", "protection-log-path", "socket-root", "v",
-		"webhook-client-ca-file", "webhook-client-names"}
+	set = []string{"enable-pprof", "kubeconfig", "logtostderr", "pprof-addr", "protection-log-path",
+		"socket-root", "v", "webhook-client-ca-file", "webhook-client-names"}
 	// usual are values of flags of set with which nobody has changed anything. Others are told.
 	usual = map[string][]string{"protection-log-path": {"/log"}, "kubeconfig": {}}
 	// addresses are flags of the manager and the daemon with the port of a container, by its name in the
@@ -94,7 +96,8 @@ func carry(workload, manifest *unstructured.Unstructured, r *reading) carried {
 	for i := 0; i < len(args); i++ {
 		name, value, has := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
 		flag := fs.Lookup(name)
-		if !has && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") && (flag == nil || flag.NoOptDefVal == "") {
+		if !has && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") &&
+			(flag == nil || flag.NoOptDefVal == "") {
 			i, value, has = i+1, args[i+1], true
 		}
 		text := "--" + name
@@ -108,7 +111,8 @@ func carry(workload, manifest *unstructured.Unstructured, r *reading) carried {
 		switch {
 		case slices.Contains(set, name):
 			if replaces := usual[name]; replaces != nil && !slices.Contains(replaces, value) {
-				c.Notes = append(c.Notes, text+" is not carried over: the manifests say otherwise, see --manifests")
+				c.Notes = append(c.Notes,
+					text+" is not carried over: the manifests say otherwise, see --manifests")
 			}
 		case flag == nil:
 			c.Notes = append(c.Notes, text+" is not carried over: Afloat has no such flag")

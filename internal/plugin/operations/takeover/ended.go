@@ -23,7 +23,8 @@ func (t *takeover) gone(ctx context.Context, workload *unstructured.Unstructured
 			return "", err
 		}
 		if live != nil {
-			if replicas, has, _ := unstructured.NestedInt64(live.Object, "spec", "replicas"); !has || replicas > 0 {
+			if replicas, has, _ := unstructured.NestedInt64(live.Object, "spec", "replicas"); !has ||
+				replicas > 0 {
 				return "", t.startedAgain(live)
 			}
 		}
@@ -31,7 +32,8 @@ func (t *takeover) gone(ctx context.Context, workload *unstructured.Unstructured
 		var names []string
 		for _, pod := range pods {
 			names = append(names, pod.GetName())
-			if seconds := pod.GetDeletionGracePeriodSeconds(); pod.GetDeletionTimestamp() != nil && seconds != nil && *seconds > 0 {
+			if seconds := pod.GetDeletionGracePeriodSeconds(); pod.GetDeletionTimestamp() != nil &&
+				seconds != nil && *seconds > 0 {
 				nodes[pod.GetName()] = installation.Text(pod.Object, "spec", "nodeName")
 			} else {
 				delete(nodes, pod.GetName())
@@ -45,9 +47,11 @@ func (t *takeover) gone(ctx context.Context, workload *unstructured.Unstructured
 		return err
 	}
 	for pod, name := range nodes {
-		node, err := installation.Get(ctx, t.client, schema.GroupVersionKind{Version: "v1", Kind: "Node"}, "", name)
-		w.ended[pod] = err == nil && node != nil && slices.ContainsFunc(installation.Maps(node.Object, "status", "conditions"),
-			func(c map[string]any) bool { return c["type"] == "Ready" && c["status"] == "True" })
+		node, err := installation.Get(ctx, t.client, schema.GroupVersionKind{Version: "v1", Kind: "Node"}, "",
+			name)
+		w.ended[pod] = err == nil && node != nil &&
+			slices.ContainsFunc(installation.Maps(node.Object, "status", "conditions"),
+				func(c map[string]any) bool { return c["type"] == "Ready" && c["status"] == "True" })
 	}
 	t.say("its pods are gone")
 	return nil
@@ -56,14 +60,16 @@ func (t *takeover) gone(ctx context.Context, workload *unstructured.Unstructured
 // podsOf are the pods of a Deployment that may still run. Its label is the one that many operators have, so
 // that pods of others in the namespace match its selector, too: those with another controller are not meant.
 // A pod without a controller is: it may have been left by a Deployment that was deleted alone.
-func (t *takeover) podsOf(ctx context.Context, workload *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+func (t *takeover) podsOf(ctx context.Context,
+	workload *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	selector, err := selectorOf(workload)
 	if err != nil {
 		return nil, err
 	}
 	var pods []*unstructured.Unstructured
 	err = installation.Each(ctx, t.client, installation.Pods, func(pod *unstructured.Unstructured) error {
-		if phase := installation.Text(pod.Object, "status", "phase"); phase == "Succeeded" || phase == "Failed" {
+		if phase := installation.Text(pod.Object, "status", "phase"); phase == "Succeeded" ||
+			phase == "Failed" {
 			return nil
 		}
 		of, err := t.isOf(ctx, pod, workload)
@@ -84,7 +90,8 @@ func (t *takeover) isOf(ctx context.Context, pod, workload *unstructured.Unstruc
 	if owner.Kind != "ReplicaSet" {
 		return false, nil
 	}
-	set, err := installation.Get(ctx, t.client, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, pod.GetNamespace(),
+	set, err := installation.Get(ctx, t.client,
+		schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, pod.GetNamespace(),
 		owner.Name)
 	if err != nil {
 		return false, err

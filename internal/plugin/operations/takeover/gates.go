@@ -81,7 +81,8 @@ func newReading(image string, definitions []*unstructured.Unstructured) *reading
 		}
 		switch last := version.MustParseGeneric(r.table.releases[len(r.table.releases)-1]); {
 		case len(r.releases) == 0:
-			r.releases, r.told = r.table.releases[:1], fmt.Sprintf("like those of %s, because %s is older than what is known", first, tag)
+			r.releases, r.told = r.table.releases[:1],
+				fmt.Sprintf("like those of %s, because %s is older than what is known", first, tag)
 		case tag.Minor() > last.Minor():
 			r.told = fmt.Sprintf("like those of %s, because %s is newer than what is known", last, tag)
 		default:
@@ -97,8 +98,8 @@ func newReading(image string, definitions []*unstructured.Unstructured) *reading
 	if len(r.releases) == 0 {
 		r.releases = r.table.releases
 	}
-	r.told = fmt.Sprintf("as those of OpenKruise like %s, because image %s does not say which one it is", strings.Join(r.releases, ", "),
-		image)
+	r.told = fmt.Sprintf("as those of OpenKruise like %s, because image %s does not say which one it is",
+		strings.Join(r.releases, ", "), image)
 	return r
 }
 
@@ -117,7 +118,8 @@ func mayBe(release *version.Version, definitions []*unstructured.Unstructured) b
 				func(v map[string]any) bool { return v["name"] == "v1beta1" })
 		}
 	}
-	return lists == release.AtLeast(version.MustParseGeneric("1.5.0")) && beta == release.AtLeast(version.MustParseGeneric("1.9.0"))
+	return lists == release.AtLeast(version.MustParseGeneric("1.5.0")) &&
+		beta == release.AtLeast(version.MustParseGeneric("1.9.0"))
 }
 
 // needUse are gates that change how certificates, rights or storage work. They are turned on if they are
@@ -133,37 +135,43 @@ var needUse = map[featuregate.Feature]string{
 // usedGates are those of needUse that somebody uses.
 func (t *takeover) usedGates(ctx context.Context) (map[featuregate.Feature]bool, error) {
 	used := map[featuregate.Feature]bool{}
-	secret, err := installation.Get(ctx, t.client, installation.Secrets, t.choice.Namespace, installation.Secret)
+	secret, err := installation.Get(ctx, t.client, installation.Secrets, t.choice.Namespace,
+		installation.Secret)
 	if secret != nil && err == nil {
 		data, _, _ := unstructured.NestedMap(secret.Object, "data")
-		used[features.EnableExternalCerts] = data["ca.crt"] != nil && data["tls.crt"] != nil && data["ca-cert.pem"] == nil
+		used[features.EnableExternalCerts] = data["ca.crt"] != nil && data["tls.crt"] != nil &&
+			data["ca-cert.pem"] == nil
 	}
-	return used, installation.Each(ctx, t.client, installation.Definitions, func(definition *unstructured.Unstructured) error {
-		if definition.GetLabels()["policy.kruise.io/delete-protection"] == "Cascading" {
-			used[features.DeletionProtectionForCRDCascadingGate] = true
-		}
-		var gate featuregate.Feature
-		uses := func(*unstructured.Unstructured) bool { return true }
-		switch definition.GetName() {
-		case "resourcedistributions.apps.kruise.io":
-			gate = features.ResourceDistributionGate
-		case "statefulsets.apps.kruise.io":
-			gate, uses = features.StatefulSetAutoResizePVCGate, func(set *unstructured.Unstructured) bool {
-				return installation.Text(set.Object, "spec", "volumeClaimUpdateStrategy", "type") == "OnPodRollingUpdate"
+	return used, installation.Each(ctx, t.client, installation.Definitions,
+		func(definition *unstructured.Unstructured) error {
+			if definition.GetLabels()["policy.kruise.io/delete-protection"] == "Cascading" {
+				used[features.DeletionProtectionForCRDCascadingGate] = true
 			}
-		default:
-			return nil
-		}
-		return installation.Each(ctx, t.client, installation.StoredKind(definition), func(object *unstructured.Unstructured) error {
-			used[gate] = used[gate] || uses(object)
-			return nil
+			var gate featuregate.Feature
+			uses := func(*unstructured.Unstructured) bool { return true }
+			switch definition.GetName() {
+			case "resourcedistributions.apps.kruise.io":
+				gate = features.ResourceDistributionGate
+			case "statefulsets.apps.kruise.io":
+				gate, uses = features.StatefulSetAutoResizePVCGate,
+					func(set *unstructured.Unstructured) bool {
+						return installation.Text(set.Object, "spec", "volumeClaimUpdateStrategy",
+							"type") == "OnPodRollingUpdate"
+					}
+			default:
+				return nil
+			}
+			return installation.Each(ctx, t.client, installation.StoredKind(definition),
+				func(object *unstructured.Unstructured) error {
+					used[gate] = used[gate] || uses(object)
+					return nil
+				})
 		})
-	})
 }
 
 // daemonGates are the gates that a node daemon reads.
-var daemonGates = []featuregate.Feature{features.KruiseDaemon, features.DaemonWatchingPod, features.InPlaceUpdateEnvFromMetadata,
-	features.PodProbeMarkerGate}
+var daemonGates = []featuregate.Feature{features.KruiseDaemon, features.DaemonWatchingPod,
+	features.InPlaceUpdateEnvFromMetadata, features.PodProbeMarkerGate}
 
 // gates turns the list of another installation into the list with which this project's gates are what those
 // of the other one are, and says how it was read: entries of gates as they are, switches of stages as what
@@ -202,11 +210,13 @@ func (r *reading) gates(list string, of []featuregate.Feature) (carried string, 
 		values, by := map[bool]bool{}, ""
 		for _, release := range r.releases {
 			value, stage := r.value(gate, release, stages)
-			if value, by = r.forced(gate, release, value, named, stages), stage; value && needUse[gate] != "" {
+			if value, by = r.forced(gate, release, value, named, stages),
+				stage; value && needUse[gate] != "" {
 				if value = r.used[gate]; !value && !slices.Contains(unused, string(gate)) {
 					unused = append(unused, string(gate))
-					notes = append(notes, fmt.Sprintf("feature gate %s is on there without being named, and is not turned on, because %s: "+
-						"name it if you want it", gate, needUse[gate]))
+					notes = append(notes,
+						fmt.Sprintf("feature gate %s is on there without being named, and is not turned on, because %s: "+
+							"name it if you want it", gate, needUse[gate]))
 				}
 			}
 			values[value] = true
@@ -228,22 +238,27 @@ func (r *reading) gates(list string, of []featuregate.Feature) (carried string, 
 		notes = append(notes, "feature gates are read "+r.told)
 	}
 	for _, stage := range slices.Sorted(maps.Keys(stages)) {
-		notes = append(notes, fmt.Sprintf("%s=%v means there: %s", stage, stages[stage], orNone(meant[stage])))
+		notes = append(notes,
+			fmt.Sprintf("%s=%v means there: %s", stage, stages[stage], orNone(meant[stage])))
 	}
 	if len(kept) > 0 {
-		notes = append(notes, "feature gates that nobody named stay as they are there, and differ from the defaults of Afloat: "+
-			strings.Join(kept, ", "))
+		notes = append(notes,
+			"feature gates that nobody named stay as they are there, and differ from the defaults of Afloat: "+
+				strings.Join(kept, ", "))
 	}
 	if len(unclear) > 0 {
-		notes = append(notes, "feature gates of which the releases differ, so that they get the defaults of Afloat: "+
-			strings.Join(unclear, ", ")+"; name those that you need in the other installation, or in --manifests")
+		notes = append(notes,
+			"feature gates of which the releases differ, so that they get the defaults of Afloat: "+
+				strings.Join(unclear, ", ")+
+				"; name those that you need in the other installation, or in --manifests")
 	}
 	return strings.Join(entries, ","), notes
 }
 
 // value is that of a gate that nobody named, in a release, and by the switch of which stage; before other
 // gates force it.
-func (r *reading) value(gate featuregate.Feature, release string, stages map[string]bool) (value bool, stage string) {
+func (r *reading) value(gate featuregate.Feature, release string,
+	stages map[string]bool) (value bool, stage string) {
 	mark := r.table.marks[gate][release]
 	switch mark[0] {
 	case '!', '.':
@@ -261,8 +276,8 @@ func (r *reading) value(gate featuregate.Feature, release string, stages map[str
 
 // forced is the value of a gate after others have forced it, as far as that differs from what this project's
 // gates force.
-func (r *reading) forced(gate featuregate.Feature, release string, value bool, named map[featuregate.Feature]bool,
-	stages map[string]bool) bool {
+func (r *reading) forced(gate featuregate.Feature, release string, value bool,
+	named map[featuregate.Feature]bool, stages map[string]bool) bool {
 	at := func(other featuregate.Feature) bool {
 		if value, is := named[other]; is {
 			return value

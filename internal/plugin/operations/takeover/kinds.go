@@ -18,30 +18,32 @@ import (
 func (t *takeover) lookAtKinds(ctx context.Context, s *seen) error {
 	served := t.served()
 	var names []string
-	if err := installation.Each(ctx, t.client, installation.Definitions, func(definition *unstructured.Unstructured) error {
-		if !installation.OfProject(definition) {
-			return nil
-		}
-		ours := served[definition.GetName()]
-		kind := kindInUse{definition: definition.DeepCopy(), name: installation.Text(definition.Object, "spec", "names", "kind"),
-			served: ours != nil}
-		err := t.count(ctx, &kind)
-		if err != nil && !s.resumed {
-			return err
-		}
-		s.kinds = append(s.kinds, kind)
-		if kind.objects > 0 {
-			names = append(names, fmt.Sprintf("%d %s", kind.objects, kind.name))
-		}
-		if ours == nil {
-			if kind.objects > 0 {
-				s.refusals = append(s.refusals, fmt.Sprintf("%s (%s)", kind.name, wording.Count(int(kind.objects), "object")))
+	if err := installation.Each(ctx, t.client, installation.Definitions,
+		func(definition *unstructured.Unstructured) error {
+			if !installation.OfProject(definition) {
+				return nil
 			}
-			return nil
-		}
-		s.against = append(s.against, missingVersions(definition, ours)...)
-		return t.compareFields(ctx, s, kind.definition, ours)
-	}); err != nil {
+			ours := served[definition.GetName()]
+			kind := kindInUse{definition: definition.DeepCopy(),
+				name: installation.Text(definition.Object, "spec", "names", "kind"), served: ours != nil}
+			err := t.count(ctx, &kind)
+			if err != nil && !s.resumed {
+				return err
+			}
+			s.kinds = append(s.kinds, kind)
+			if kind.objects > 0 {
+				names = append(names, fmt.Sprintf("%d %s", kind.objects, kind.name))
+			}
+			if ours == nil {
+				if kind.objects > 0 {
+					s.refusals = append(s.refusals,
+						fmt.Sprintf("%s (%s)", kind.name, wording.Count(int(kind.objects), "object")))
+				}
+				return nil
+			}
+			s.against = append(s.against, missingVersions(definition, ours)...)
+			return t.compareFields(ctx, s, kind.definition, ours)
+		}); err != nil {
 		return err
 	}
 	t.say("objects: %s", orNone(names))
@@ -55,8 +57,9 @@ func missingVersions(definition, wanted *unstructured.Unstructured) []string {
 	for _, version := range stored {
 		if !slices.ContainsFunc(installation.Maps(wanted.Object, "spec", "versions"),
 			func(v map[string]any) bool { return v["name"] == version }) {
-			missing = append(missing, fmt.Sprintf("%s may be stored in %s, which the other definition does not have",
-				definition.GetName(), version))
+			missing = append(missing,
+				fmt.Sprintf("%s may be stored in %s, which the other definition does not have",
+					definition.GetName(), version))
 		}
 	}
 	return missing
@@ -65,15 +68,17 @@ func missingVersions(definition, wanted *unstructured.Unstructured) []string {
 // compareFields finds the fields that a kind loses with its definition: objects in which one is set would
 // lose it at their next write. Status is left out, which the manager writes anew. Only the version that is
 // stored can have them.
-func (t *takeover) compareFields(ctx context.Context, s *seen, definition, ours *unstructured.Unstructured) error {
+func (t *takeover) compareFields(ctx context.Context, s *seen, definition,
+	ours *unstructured.Unstructured) error {
 	kind := installation.StoredKind(definition)
 	live, wanted := installation.Versions(definition)[kind.Version], installation.Versions(ours)[kind.Version]
 	if s.resumed || live == nil || wanted == nil {
 		return nil
 	}
-	lost := slices.DeleteFunc(installation.FieldsOf(wanted).Lacks(installation.FieldsOf(live)), func(path string) bool {
-		return path == "status" || strings.HasPrefix(path, "status.")
-	})
+	lost := slices.DeleteFunc(installation.FieldsOf(wanted).Lacks(installation.FieldsOf(live)),
+		func(path string) bool {
+			return path == "status" || strings.HasPrefix(path, "status.")
+		})
 	if len(lost) == 0 {
 		return nil
 	}
@@ -89,11 +94,14 @@ func (t *takeover) compareFields(ctx context.Context, s *seen, definition, ours 
 		return len(setting[path]) > 0
 	})
 	if len(set) > 0 {
-		s.against = append(s.against, fmt.Sprintf("%s %s has fields that Afloat does not know, and that objects would lose: %s",
-			definition.GetName(), kind.Version, most(strings.Split(installation.Told(set, setting), "; "))))
+		s.against = append(s.against,
+			fmt.Sprintf("%s %s has fields that Afloat does not know, and that objects would lose: %s",
+				definition.GetName(), kind.Version,
+				most(strings.Split(installation.Told(set, setting), "; "))))
 	}
 	if len(unset) > 0 {
-		t.say("%s %s has fields that Afloat does not know, and that no object has set: %s", definition.GetName(), kind.Version, most(unset))
+		t.say("%s %s has fields that Afloat does not know, and that no object has set: %s",
+			definition.GetName(), kind.Version, most(unset))
 	}
 	return nil
 }
@@ -129,14 +137,16 @@ func (t *takeover) lookAtEntries(ctx context.Context, s *seen) error {
 		}
 	}
 	for kind, name := range map[schema.GroupVersionKind]string{
-		installation.MutatingKind: installation.Mutating, installation.ValidatingKind: installation.Validating} {
+		installation.MutatingKind:   installation.Mutating,
+		installation.ValidatingKind: installation.Validating} {
 		configuration, err := installation.Get(ctx, t.client, kind, "", name)
 		if err != nil {
 			return err
 		}
 		for _, entry := range installation.Entries(configuration) {
 			name := installation.Text(entry, "name")
-			if slices.Contains(names, name) || paths[installation.Text(entry, "clientConfig", "service", "path")] {
+			if slices.Contains(names, name) ||
+				paths[installation.Text(entry, "clientConfig", "service", "path")] {
 				continue
 			}
 			switch used, known := s.asked(entry); {
@@ -150,7 +160,8 @@ func (t *takeover) lookAtEntries(ctx context.Context, s *seen) error {
 	slices.Sort(s.dropped)
 	slices.Sort(s.refusals)
 	if len(s.dropped) > 0 {
-		t.say("webhooks that go, because nobody uses their kinds or Afloat's own do the same: %s", strings.Join(s.dropped, ", "))
+		t.say("webhooks that go, because nobody uses their kinds or Afloat's own do the same: %s",
+			strings.Join(s.dropped, ", "))
 	}
 	return nil
 }
@@ -163,7 +174,8 @@ func (s *seen) asked(entry map[string]any) (used []string, known bool) {
 		for _, group := range texts(rule["apiGroups"]) {
 			for _, resource := range texts(rule["resources"]) {
 				resource, _, _ = strings.Cut(resource, "/")
-				at := slices.IndexFunc(s.kinds, func(k kindInUse) bool { return k.definition.GetName() == resource+"."+group })
+				at := slices.IndexFunc(s.kinds,
+					func(k kindInUse) bool { return k.definition.GetName() == resource+"."+group })
 				switch {
 				case group != "apps.kruise.io" && group != "policy.kruise.io":
 					known = false

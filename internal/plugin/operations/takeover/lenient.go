@@ -28,7 +28,8 @@ var configurations = []struct {
 const templateAnnotation = "template"
 
 func isConfiguration(object *unstructured.Unstructured) bool {
-	return object.GetKind() == installation.MutatingKind.Kind || object.GetKind() == installation.ValidatingKind.Kind
+	return object.GetKind() == installation.MutatingKind.Kind ||
+		object.GetKind() == installation.ValidatingKind.Kind
 }
 
 // lenient lets pods pass if nobody answers the webhooks of a configuration: failurePolicy becomes Ignore in
@@ -65,10 +66,12 @@ func lenient(configuration *unstructured.Unstructured) []string {
 // aboutNewPods tells whether an entry is asked about pods that are created.
 func aboutNewPods(entry map[string]any) bool {
 	has := func(rule map[string]any, field string, values ...string) bool {
-		return slices.ContainsFunc(texts(rule[field]), func(s string) bool { return slices.Contains(values, s) })
+		return slices.ContainsFunc(texts(rule[field]),
+			func(s string) bool { return slices.Contains(values, s) })
 	}
 	return slices.ContainsFunc(installation.Maps(entry, "rules"), func(rule map[string]any) bool {
-		return has(rule, "apiGroups", "", "*") && has(rule, "resources", "pods", "*", "*/*") && has(rule, "operations", "CREATE", "*")
+		return has(rule, "apiGroups", "", "*") && has(rule, "resources", "pods", "*", "*/*") &&
+			has(rule, "operations", "CREATE", "*")
 	})
 }
 
@@ -111,7 +114,9 @@ func (t *takeover) leave(ctx context.Context, err error) error {
 			"kubectl delete mutatingwebhookconfiguration/%s validatingwebhookconfiguration/%s (%w)",
 			err, installation.Mutating, installation.Validating, failed))
 	}
-	return t.goOn(fmt.Errorf("%w\npods can be created meanwhile: webhooks about them let them pass as long as nobody answers", err))
+	return t.goOn(fmt.Errorf(
+		"%w\npods can be created meanwhile: webhooks about them let them pass as long as nobody answers",
+		err))
 }
 
 // strict puts failure policies into force, once a manager answers, and sees that pods can be created then: if
@@ -132,7 +137,8 @@ func (t *takeover) podsPass(ctx context.Context) (string, error) {
 	for _, namespace := range []string{"default", t.choice.Namespace} {
 		pod := &unstructured.Unstructured{Object: map[string]any{
 			"metadata": map[string]any{"namespace": namespace, "name": probeName},
-			"spec":     map[string]any{"automountServiceAccountToken": false, "containers": []any{map[string]any{"name": "probe", "image": "probe"}}}}}
+			"spec": map[string]any{"automountServiceAccountToken": false,
+				"containers": []any{map[string]any{"name": "probe", "image": "probe"}}}}}
 		pod.SetGroupVersionKind(installation.Pods)
 		err := t.client.Create(ctx, pod, client.DryRunAll)
 		missing, err := t.unanswered(ctx, err)

@@ -40,7 +40,8 @@ func placesOf(manager *unstructured.Unstructured, lock lockName, namespace strin
 	}
 	var places []place
 	for _, space := range []string{cmp.Or(space, namespace), lock.namespace, namespace} {
-		for _, kind := range []schema.GroupVersionKind{installation.Leases, {Version: "v1", Kind: "ConfigMap"}} {
+		for _, kind := range []schema.GroupVersionKind{installation.Leases,
+			{Version: "v1", Kind: "ConfigMap"}} {
 			if p := (place{kind, lockName{space, lock.name}}); !slices.Contains(places, p) {
 				places = append(places, p)
 			}
@@ -105,7 +106,8 @@ type watcher struct {
 }
 
 func newWatcher(places []place) *watcher {
-	return &watcher{places: places, last: map[place]string{}, since: map[place]time.Time{}, ended: map[string]bool{}}
+	return &watcher{places: places, last: map[place]string{}, since: map[place]time.Time{},
+		ended: map[string]bool{}}
 }
 
 // see reads the locks, and says which of them are held.
@@ -134,13 +136,16 @@ func (t *takeover) see(ctx context.Context, w *watcher) (missing []string, err e
 		pod, _, _ := strings.Cut(h.holder, "_")
 		if still >= quiet && w.ended[pod] && p.kind == installation.Leases {
 			if err := t.release(ctx, object); err == nil {
-				t.say("%s held Lease %s/%s, and its pod has ended: it is given back", h.holder, p.namespace, p.name)
+				t.say("%s held Lease %s/%s, and its pod has ended: it is given back", h.holder, p.namespace,
+					p.name)
 				continue
 			} else if !apierrors.IsConflict(err) {
 				return nil, err
 			}
 		}
-		missing = append(missing, fmt.Sprintf("%s holds %s %s/%s, for %s after it last renewed it", h.holder, p.kind.Kind, p.namespace, p.name, holds))
+		missing = append(missing,
+			fmt.Sprintf("%s holds %s %s/%s, for %s after it last renewed it", h.holder, p.kind.Kind,
+				p.namespace, p.name, holds))
 	}
 	return missing, nil
 }
@@ -155,7 +160,8 @@ func (t *takeover) release(ctx context.Context, lease *unstructured.Unstructured
 	if err != nil {
 		return fmt.Errorf("giving back the lock: %w", err)
 	}
-	if err := t.client.Patch(ctx, lease, client.RawPatch("application/json-patch+json", body), client.FieldOwner(t.fieldManager)); err != nil {
+	if err := t.client.Patch(ctx, lease, client.RawPatch("application/json-patch+json", body),
+		client.FieldOwner(t.fieldManager)); err != nil {
 		return fmt.Errorf("giving back the lock: %w", err)
 	}
 	return nil
@@ -169,7 +175,8 @@ func (t *takeover) lockFree(ctx context.Context, w *watcher) error {
 		missing, err := t.see(ctx, w)
 		return strings.Join(missing, "; "), err
 	}); err != nil {
-		return fmt.Errorf("the lock does not get free, so another manager acts, which must end first: %w", err)
+		return fmt.Errorf("the lock does not get free, so another manager acts, which must end first: %w",
+			err)
 	}
 	t.say("the lock %s/%s is free", w.places[0].namespace, w.places[0].name)
 	return nil

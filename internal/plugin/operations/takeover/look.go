@@ -86,20 +86,23 @@ func groupKind(kind string) schema.GroupKind {
 // findManager finds the Deployment of the manager, and so the namespace.
 func (t *takeover) findManager(ctx context.Context) (*unstructured.Unstructured, error) {
 	if t.choice.Namespace != "" {
-		manager, err := installation.Get(ctx, t.client, installation.Deployments, t.choice.Namespace, installation.Manager)
+		manager, err := installation.Get(ctx, t.client, installation.Deployments, t.choice.Namespace,
+			installation.Manager)
 		if err == nil && manager == nil {
 			manager, err = t.removedManager(ctx)
 		}
 		if err == nil && manager == nil {
-			err = fmt.Errorf("there is no Deployment %s in namespace %s", installation.Manager, t.choice.Namespace)
+			err = fmt.Errorf("there is no Deployment %s in namespace %s", installation.Manager,
+				t.choice.Namespace)
 		}
 		return manager, err
 	}
 	var found []*unstructured.Unstructured
-	err := installation.Each(ctx, t.client, installation.Deployments, func(d *unstructured.Unstructured) error {
-		found = append(found, d.DeepCopy())
-		return nil
-	}, client.MatchingFields{"metadata.name": installation.Manager})
+	err := installation.Each(ctx, t.client, installation.Deployments,
+		func(d *unstructured.Unstructured) error {
+			found = append(found, d.DeepCopy())
+			return nil
+		}, client.MatchingFields{"metadata.name": installation.Manager})
 	switch {
 	case err != nil:
 		return nil, err
@@ -111,7 +114,8 @@ func (t *takeover) findManager(ctx context.Context) (*unstructured.Unstructured,
 		}
 		return manager, err
 	case len(found) > 1:
-		return nil, fmt.Errorf("there are %d Deployments %s: --manager-namespace says which one is meant", len(found), installation.Manager)
+		return nil, fmt.Errorf("there are %d Deployments %s: --manager-namespace says which one is meant",
+			len(found), installation.Manager)
 	}
 	t.choice.Namespace = found[0].GetNamespace()
 	return found[0], nil
@@ -165,7 +169,8 @@ func (t *takeover) look(ctx context.Context) (*seen, error) {
 	}
 	if s.source.daemon == nil && !turnsOn(manager, features.KruiseDaemon) {
 		t.say("there are no node daemons, and KruiseDaemon is off: none are installed")
-		t.manifests = slices.DeleteFunc(t.manifests, func(o *unstructured.Unstructured) bool { return o.GetKind() == installation.DaemonSets.Kind })
+		t.manifests = slices.DeleteFunc(t.manifests,
+			func(o *unstructured.Unstructured) bool { return o.GetKind() == installation.DaemonSets.Kind })
 	}
 	if turnsOn(manager, features.DeletionProtectionForCRDCascadingGate) {
 		t.say("%s is on: grant the manager the right to list the objects of the definitions that it protects; without it they cannot be deleted",
@@ -198,7 +203,8 @@ func (t *takeover) lookAtManager(ctx context.Context, s *seen) error {
 			return err
 		} else if len(stale) > 0 {
 			return fmt.Errorf("nothing was changed: the backup in %s is not of what is there now: %s: name another folder with --backup; if a "+
-				"way back was interrupted, end it first with: kubectl afloat takeover --back --backup %s", t.backup, most(stale), t.backup)
+				"way back was interrupted, end it first with: kubectl afloat takeover --back --backup %s",
+				t.backup, most(stale), t.backup)
 		}
 	}
 	switch {
@@ -206,12 +212,13 @@ func (t *takeover) lookAtManager(ctx context.Context, s *seen) error {
 		return err
 	case saved != nil:
 		s.resumed = begun != "" || installation.IsOurs(s.manager)
-		s.source = source{saved.find(installation.Deployments, installation.Manager), saved.find(installation.DaemonSets,
-			installation.Daemon)}
+		s.source = source{saved.find(installation.Deployments, installation.Manager),
+			saved.find(installation.DaemonSets, installation.Daemon)}
 		t.say("a takeover was begun; what was there before is in %s", t.backup)
 	case begun != "":
-		return fmt.Errorf("a takeover was begun, and what was there before was saved in %s, which is not here: "+
-			"name the folder with --backup", begun)
+		return fmt.Errorf(
+			"a takeover was begun, and what was there before was saved in %s, which is not here: "+
+				"name the folder with --backup", begun)
 	case installation.IsOurs(s.manager):
 		return fmt.Errorf("%s is Afloat's already: there is nothing to take over. --backup names the folder if a takeover was interrupted",
 			installation.Of(s.manager))
@@ -226,18 +233,21 @@ func (t *takeover) lookAtManager(ctx context.Context, s *seen) error {
 		return fmt.Errorf("the folder %s has no Deployment %s", t.backup, installation.Manager)
 	}
 	replicas, _, _ := unstructured.NestedInt64(s.source.manager.Object, "spec", "replicas")
-	t.say("manager: %s, image %s, %s", installation.Of(s.source.manager), s.source.image(), wording.Count(int(replicas), "replica"))
+	t.say("manager: %s, image %s, %s", installation.Of(s.source.manager), s.source.image(),
+		wording.Count(int(replicas), "replica"))
 	how, err := t.read(ctx, s, saved)
 	if err != nil {
 		return err
 	}
-	s.carriedManager = carry(s.source.manager, installation.Find(t.manifests, installation.Deployments.Kind, installation.Manager), how)
+	s.carriedManager = carry(s.source.manager,
+		installation.Find(t.manifests, installation.Deployments.Kind, installation.Manager), how)
 	s.lock = lockOf(s.source.manager, t.choice.Namespace)
 	t.sayCarried("manager", s.carriedManager)
 	if s.source.daemon != nil {
 		image, _ := mainContainer(s.source.daemon)["image"].(string)
 		t.say("node daemon: %s, image %s", installation.Of(s.source.daemon), image)
-		s.carriedDaemon = carry(s.source.daemon, installation.Find(t.manifests, installation.DaemonSets.Kind, installation.Daemon), how)
+		s.carriedDaemon = carry(s.source.daemon,
+			installation.Find(t.manifests, installation.DaemonSets.Kind, installation.Daemon), how)
 		t.sayCarried("node daemon", s.carriedDaemon)
 	}
 	if release := s.source.manager.GetAnnotations()["meta.helm.sh/release-name"]; release != "" {
@@ -253,12 +263,13 @@ func (t *takeover) lookAtManager(ctx context.Context, s *seen) error {
 // lookAtLists names the kinds that users list for WorkloadSpreads and PersistentPodStates: the other manager
 // may list all objects of the cluster, and this project's only what it is granted.
 func (t *takeover) lookAtLists(ctx context.Context) error {
-	lists, err := installation.Get(ctx, t.client, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, t.choice.Namespace,
-		workloadspread.ConfigMapName)
+	lists, err := installation.Get(ctx, t.client, schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"},
+		t.choice.Namespace, workloadspread.ConfigMapName)
 	if err != nil || lists == nil {
 		return err
 	}
-	for _, of := range [][2]string{{"WorkloadSpreads", workloadspread.AllowListKey}, {"PersistentPodStates", persistentpodstate.AllowListKey}} {
+	for _, of := range [][2]string{{"WorkloadSpreads", workloadspread.AllowListKey},
+		{"PersistentPodStates", persistentpodstate.AllowListKey}} {
 		list, err := workloadspread.ParseListAt(of[1], installation.Text(lists.Object, "data", of[1]))
 		if err != nil {
 			t.say("%v", err)
@@ -266,7 +277,8 @@ func (t *takeover) lookAtLists(ctx context.Context) error {
 		}
 		var names []string
 		for _, kind := range list.Workloads {
-			for _, of := range append([]schema.GroupVersionKind{kind.GroupVersionKind}, kind.SubResources...) {
+			for _, of := range append([]schema.GroupVersionKind{kind.GroupVersionKind},
+				kind.SubResources...) {
 				if name := of.GroupKind().String(); !slices.Contains(names, name) {
 					names = append(names, name)
 				}
@@ -274,7 +286,8 @@ func (t *takeover) lookAtLists(ctx context.Context) error {
 		}
 		if len(names) > 0 {
 			t.say("ConfigMap %s lists kinds for %s. Grant the manager the rights to get, list and watch them, and to get their scale; the "+
-				"other manager may list everything: %s", workloadspread.ConfigMapName, of[0], strings.Join(names, ", "))
+				"other manager may list everything: %s",
+				workloadspread.ConfigMapName, of[0], strings.Join(names, ", "))
 		}
 	}
 	return nil
@@ -282,14 +295,17 @@ func (t *takeover) lookAtLists(ctx context.Context) error {
 
 // lookAtOtherDaemons names node daemons that stay as they are, such as those for Windows.
 func (t *takeover) lookAtOtherDaemons(ctx context.Context) error {
-	return installation.Each(ctx, t.client, installation.DaemonSets, func(set *unstructured.Unstructured) error {
-		if account := installation.Text(set.Object, "spec", "template", "spec", "serviceAccountName"); set.GetName() != installation.Daemon &&
-			(account == installation.Daemon || strings.HasPrefix(set.GetName(), installation.Daemon+"-")) {
-			t.say("%s stays as it is, and goes on running with the rights of Afloat's node daemons: Afloat has none for its nodes. Delete it when "+
-				"nothing on them needs it", installation.Of(set))
-		}
-		return nil
-	}, client.InNamespace(t.choice.Namespace))
+	return installation.Each(ctx, t.client, installation.DaemonSets,
+		func(set *unstructured.Unstructured) error {
+			if account := installation.Text(set.Object, "spec", "template", "spec",
+				"serviceAccountName"); set.GetName() != installation.Daemon &&
+				(account == installation.Daemon ||
+					strings.HasPrefix(set.GetName(), installation.Daemon+"-")) {
+				t.say("%s stays as it is, and goes on running with the rights of Afloat's node daemons: Afloat has none for its nodes. Delete it when "+
+					"nothing on them needs it", installation.Of(set))
+			}
+			return nil
+		}, client.InNamespace(t.choice.Namespace))
 }
 
 // read decides how flags are read. What it depends on is remembered with the backup: it is not what it was
@@ -305,12 +321,13 @@ func (t *takeover) read(ctx context.Context, s *seen, saved *backup) (*reading, 
 		}
 		s.used = saved.Used
 	} else {
-		if err := installation.Each(ctx, t.client, installation.Definitions, func(definition *unstructured.Unstructured) error {
-			if installation.OfProject(definition) {
-				definitions = append(definitions, definition.DeepCopy())
-			}
-			return nil
-		}); err != nil {
+		if err := installation.Each(ctx, t.client, installation.Definitions,
+			func(definition *unstructured.Unstructured) error {
+				if installation.OfProject(definition) {
+					definitions = append(definitions, definition.DeepCopy())
+				}
+				return nil
+			}); err != nil {
 			return nil, err
 		}
 		s.used, err = t.usedGates(ctx)
@@ -344,7 +361,8 @@ func lockOf(manager *unstructured.Unstructured, namespace string) lockName {
 }
 
 func (t *takeover) lookAtSecret(ctx context.Context) error {
-	secret, err := installation.Get(ctx, t.client, installation.Secrets, t.choice.Namespace, installation.Secret)
+	secret, err := installation.Get(ctx, t.client, installation.Secrets, t.choice.Namespace,
+		installation.Secret)
 	switch {
 	case apierrors.IsForbidden(err):
 		t.say("certificates: you may not look at Secret %s", installation.Secret)
@@ -369,26 +387,29 @@ func (t *takeover) lookAhead(ctx context.Context, s *seen) error {
 	}
 	asked, moving := 0, 0
 	for _, kind := range s.kinds {
-		if !slices.Contains(rehearsed, kind.name) || !kind.served || installation.Text(kind.definition.Object, "spec",
-			"group") != "apps.kruise.io" {
+		if !slices.Contains(rehearsed, kind.name) || !kind.served ||
+			installation.Text(kind.definition.Object, "spec", "group") != "apps.kruise.io" {
 			continue
 		}
-		if err := installation.Each(ctx, t.client, installation.StoredKind(kind.definition), func(object *unstructured.Unstructured) error {
-			e, err := t.rehearse(ctx, kind.name, types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()})
-			if err != nil {
-				if gone, getErr := installation.Get(ctx, t.client, object.GroupVersionKind(), object.GetNamespace(),
-					object.GetName()); getErr == nil && gone == nil {
-					return nil // somebody has deleted it meanwhile
+		if err := installation.Each(ctx, t.client, installation.StoredKind(kind.definition),
+			func(object *unstructured.Unstructured) error {
+				e, err := t.rehearse(ctx, kind.name,
+					types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()})
+				if err != nil {
+					if gone, getErr := installation.Get(ctx, t.client, object.GroupVersionKind(),
+						object.GetNamespace(), object.GetName()); getErr == nil &&
+						gone == nil {
+						return nil // somebody has deleted it meanwhile
+					}
+					return fmt.Errorf("rehearsing what Afloat does with %s: %w", installation.Of(object), err)
 				}
-				return fmt.Errorf("rehearsing what Afloat does with %s: %w", installation.Of(object), err)
-			}
-			asked++
-			if touched := touchedBy(e); len(touched) > 0 {
-				moving++
-				t.say("%s is under way and goes on: %s", e.Of(), most(touched))
-			}
-			return nil
-		}); err != nil {
+				asked++
+				if touched := touchedBy(e); len(touched) > 0 {
+					moving++
+					t.say("%s is under way and goes on: %s", e.Of(), most(touched))
+				}
+				return nil
+			}); err != nil {
 			return err
 		}
 	}
@@ -401,7 +422,8 @@ func touchedBy(e *explain.Explanation) []string {
 	var touched []string
 	for _, pod := range e.Pods {
 		if pod.State == explain.Next {
-			touched = append(touched, fmt.Sprintf("pod %s: %s", strings.TrimPrefix(pod.Namespace+"/"+pod.Name, "/"), pod.Message))
+			touched = append(touched,
+				fmt.Sprintf("pod %s: %s", strings.TrimPrefix(pod.Namespace+"/"+pod.Name, "/"), pod.Message))
 		}
 	}
 	if e.Create > 0 {
@@ -423,7 +445,8 @@ func (t *takeover) reasonsAgainst(s *seen) error {
 		t.say("nobody acts on these from now on: %s", text)
 		return nil
 	}
-	return fmt.Errorf("nothing was changed: Afloat does not serve what is in use: %s (--allow-unserved goes on nevertheless)", text)
+	return fmt.Errorf("nothing was changed: Afloat does not serve what is in use: %s (--allow-unserved goes on nevertheless)",
+		text)
 }
 
 // mostNames bounds lists that are printed.

@@ -53,13 +53,15 @@ func toolsOf(object *unstructured.Unstructured) []tool {
 	}
 	var tools []tool
 	application, _, _ := strings.Cut(annotations["argocd.argoproj.io/tracking-id"], ":")
-	for _, name := range []string{labels["argocd.argoproj.io/instance"], annotations["argocd.argoproj.io/instance"]} {
+	for _, name := range []string{labels["argocd.argoproj.io/instance"],
+		annotations["argocd.argoproj.io/instance"]} {
 		if application == "" {
 			application = name
 		}
 	}
 	maybe := ""
-	if instance := labels["app.kubernetes.io/instance"]; application == "" && instance != "" && annotations["meta.helm.sh/release-name"] == "" {
+	if instance := labels["app.kubernetes.io/instance"]; application == "" && instance != "" &&
+		annotations["meta.helm.sh/release-name"] == "" {
 		application, maybe = instance, ", by label app.kubernetes.io/instance"
 	}
 	if application != "" || wrote("argocd") {
@@ -71,10 +73,14 @@ func toolsOf(object *unstructured.Unstructured) []tool {
 		if in, name, has := strings.Cut(named, "_"); has { // of an application outside Argo CD's own namespace
 			namespace, named = in, name
 		}
-		tools = append(tools, tool{name: "Argo CD (application " + named + maybe + ")",
-			kind: schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Application"}, object: named, paused: notAutomated,
-			pause: "kubectl -n " + namespace + " patch application " + named + ` --type=merge -p '{"spec":{"syncPolicy":{"automated":null}}}'` +
-				" (and in what makes the application: an app of apps or ApplicationSet puts it back)"})
+		tools = append(tools,
+			tool{name: "Argo CD (application " + named + maybe + ")",
+				kind: schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1",
+					Kind: "Application"},
+				object: named, paused: notAutomated,
+				pause: "kubectl -n " + namespace + " patch application " + named +
+					` --type=merge -p '{"spec":{"syncPolicy":{"automated":null}}}'` +
+					" (and in what makes the application: an app of apps or ApplicationSet puts it back)"})
 	}
 	for _, flux := range []struct{ group, version, kind, command, writer string }{
 		{"kustomize.toolkit.fluxcd.io", "v1", "Kustomization", "kustomization", "kustomize-controller"},
@@ -86,12 +92,15 @@ func toolsOf(object *unstructured.Unstructured) []tool {
 		if name == "" {
 			name, namespace = "NAME", "NAMESPACE"
 		}
-		tools = append(tools, tool{name: "Flux (" + flux.kind + " " + namespace + "/" + name + ")",
-			kind:      schema.GroupVersionKind{Group: flux.group, Version: flux.version, Kind: flux.kind},
-			namespace: namespace, object: name, paused: suspended, pause: "flux -n " + namespace + " suspend " + flux.command + " " + name})
+		tools = append(tools,
+			tool{name: "Flux (" + flux.kind + " " + namespace + "/" + name + ")",
+				kind:      schema.GroupVersionKind{Group: flux.group, Version: flux.version, Kind: flux.kind},
+				namespace: namespace, object: name, paused: suspended,
+				pause: "flux -n " + namespace + " suspend " + flux.command + " " + name})
 	}
 	if by := labels["app.kubernetes.io/managed-by"]; by != "" && by != "Helm" && len(tools) == 0 {
-		tools = append(tools, tool{name: by + " (by label app.kubernetes.io/managed-by)", pause: "pause it there"})
+		tools = append(tools,
+			tool{name: by + " (by label app.kubernetes.io/managed-by)", pause: "pause it there"})
 	}
 	return tools
 }
@@ -124,7 +133,8 @@ func (t *takeover) managed(ctx context.Context, manager *unstructured.Unstructur
 		return nil
 	}
 	return fmt.Errorf("nothing was changed: %s is managed by %s, which would start the other manager again while this one runs. Pause it:\n%s\n"+
-		"--allow-managed goes on nevertheless", installation.Of(manager), strings.Join(names, "; "), strings.Join(commands, "\n"))
+		"--allow-managed goes on nevertheless",
+		installation.Of(manager), strings.Join(names, "; "), strings.Join(commands, "\n"))
 }
 
 // pausedTool looks whether a tool is paused, if what says so is in this cluster and may be read.
@@ -199,7 +209,8 @@ func (t *takeover) writerOf(live *unstructured.Unstructured, field string) strin
 	for _, entry := range live.GetManagedFields() {
 		var set fieldpath.Set
 		if entry.FieldsV1 == nil || entry.Subresource != "" || entry.Manager == t.fieldManager ||
-			set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) != nil || !set.Has(fieldpath.MakePathOrDie("spec", field)) {
+			set.FromJSON(bytes.NewReader(entry.FieldsV1.GetRawBytes())) != nil ||
+			!set.Has(fieldpath.MakePathOrDie("spec", field)) {
 			continue
 		}
 		if at := entry.Time; by == "" || at != nil && at.Unix() >= last {

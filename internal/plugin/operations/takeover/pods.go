@@ -54,11 +54,11 @@ func concerns(pod *unstructured.Unstructured) bool {
 	annotations := pod.GetAnnotations()
 	_, injected := annotations[pub.SidecarSetInjectedList]
 	_, placed := annotations[pub.MatchedWorkloadSpread]
-	return injected || placed || slices.ContainsFunc(installation.Maps(pod.Object, "metadata", "ownerReferences"),
-		func(owner map[string]any) bool {
-			version, _ := owner["apiVersion"].(string)
-			return strings.HasPrefix(version, "apps.kruise.io/")
-		})
+	return injected || placed || slices.ContainsFunc(installation.Maps(pod.Object, "metadata",
+		"ownerReferences"), func(owner map[string]any) bool {
+		version, _ := owner["apiVersion"].(string)
+		return strings.HasPrefix(version, "apps.kruise.io/")
+	})
 }
 
 // changes says what became of pods.
@@ -72,7 +72,8 @@ func changes(before, after map[string]fingerprint) []string {
 		case is.UID != was.UID:
 			changed = append(changed, name+" is another pod")
 		case is.Restarts != was.Restarts:
-			changed = append(changed, fmt.Sprintf("%s: %s more", name, wording.Count(int(is.Restarts-was.Restarts), "restart")))
+			changed = append(changed,
+				fmt.Sprintf("%s: %s more", name, wording.Count(int(is.Restarts-was.Restarts), "restart")))
 		case is.Spec != was.Spec:
 			changed = append(changed, name+" has another spec")
 		}

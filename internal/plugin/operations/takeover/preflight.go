@@ -42,8 +42,10 @@ func newAsking(config *rest.Config) (asking, error) {
 		}
 		return info.GitVersion, nil
 	}, may: func(ctx context.Context, what *authorizationv1.ResourceAttributes) (bool, error) {
-		review, err := clients.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: what}}, metav1.CreateOptions{})
+		review, err := clients.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+			&authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: what}},
+			metav1.CreateOptions{})
 		if err != nil {
 			return false, fmt.Errorf("asking what you may do: %w", err)
 		}
@@ -77,7 +79,8 @@ func (t *takeover) preflight(ctx context.Context) (verbs map[reference]string, e
 		switch err := t.try(ctx, live, object); {
 		case apierrors.IsInvalid(err) && live != nil && slices.Contains(replaced, object.GetKind()):
 			verbs[r] = "made anew"
-		case err != nil && !missingNamespace(err) && !strings.Contains(err.Error(), "does not support dry run"):
+		case err != nil && !missingNamespace(err) &&
+			!strings.Contains(err.Error(), "does not support dry run"):
 			errs = append(errs, fmt.Errorf("applying %s: %w", installation.Of(object), err))
 		}
 	}
@@ -94,7 +97,8 @@ func (t *takeover) oldEnough() error {
 		return fmt.Errorf("the API server's version %q: %w", text, err)
 	}
 	if is.LessThan(version.MustParseGeneric(oldest)) {
-		return fmt.Errorf("the API server is of release %s, and Afloat needs Kubernetes %s or newer", text, strings.TrimSuffix(oldest, ".0"))
+		return fmt.Errorf("the API server is of release %s, and Afloat needs Kubernetes %s or newer", text,
+			strings.TrimSuffix(oldest, ".0"))
 	}
 	return nil
 }
@@ -105,14 +109,18 @@ func (t *takeover) rights(ctx context.Context) error {
 		return nil
 	}
 	needed := []authorizationv1.ResourceAttributes{
-		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions", Subresource: "status", Verb: "update"}}
+		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+			Subresource: "status", Verb: "update"}}
 	for _, of := range []struct {
 		group, resource string
 		verbs           []string
-	}{{"", "pods", []string{"list", "create", "delete"}}, {"coordination.k8s.io", "leases", []string{"get", "create", "update", "patch", "delete"}},
+	}{{"", "pods", []string{"list", "create", "delete"}},
+		{"coordination.k8s.io", "leases", []string{"get", "create", "update", "patch", "delete"}},
 		{"apps", "replicasets", []string{"get"}}} {
 		for _, verb := range of.verbs {
-			needed = append(needed, authorizationv1.ResourceAttributes{Group: of.group, Resource: of.resource, Namespace: t.choice.Namespace, Verb: verb})
+			needed = append(needed,
+				authorizationv1.ResourceAttributes{Group: of.group, Resource: of.resource,
+					Namespace: t.choice.Namespace, Verb: verb})
 		}
 	}
 	for _, object := range t.manifests {
@@ -125,8 +133,9 @@ func (t *takeover) rights(ctx context.Context) error {
 			return fmt.Errorf("looking for %s: %w", kind, err)
 		}
 		for _, verb := range []string{"get", "create", "patch", "update", "delete"} {
-			needed = append(needed, authorizationv1.ResourceAttributes{Group: kind.Group, Version: kind.Version, Resource: mapping.Resource.Resource,
-				Namespace: object.GetNamespace(), Verb: verb})
+			needed = append(needed,
+				authorizationv1.ResourceAttributes{Group: kind.Group, Version: kind.Version,
+					Resource: mapping.Resource.Resource, Namespace: object.GetNamespace(), Verb: verb})
 		}
 	}
 	asked := map[authorizationv1.ResourceAttributes]bool{}
@@ -141,8 +150,10 @@ func (t *takeover) rights(ctx context.Context) error {
 			return err
 		}
 		if !may {
-			missing = append(missing, attributes.Verb+" "+strings.Trim(attributes.Resource+"/"+attributes.Subresource, "/")+
-				cmp.Or(strings.TrimSuffix("."+attributes.Group, "."), "")+inNamespace(attributes.Namespace))
+			missing = append(missing,
+				attributes.Verb+" "+strings.Trim(attributes.Resource+"/"+attributes.Subresource, "/")+
+					cmp.Or(strings.TrimSuffix("."+attributes.Group, "."), "")+
+					inNamespace(attributes.Namespace))
 		}
 	}
 	if len(missing) > 0 {

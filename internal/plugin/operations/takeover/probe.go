@@ -19,7 +19,8 @@ const probeName = "afloat-takeover-probe"
 // answers tells whether webhooks are answered: an object that both configurations are about is created as a
 // dry run.
 func (t *takeover) answers(ctx context.Context) (string, error) {
-	definition, err := installation.Get(ctx, t.client, installation.Definitions, "", "clonesets.apps.kruise.io")
+	definition, err := installation.Get(ctx, t.client, installation.Definitions, "",
+		"clonesets.apps.kruise.io")
 	if err != nil || definition == nil {
 		return "there is no definition of CloneSets", err
 	}
@@ -28,7 +29,8 @@ func (t *takeover) answers(ctx context.Context) (string, error) {
 		"spec": map[string]any{"replicas": int64(0),
 			"selector": map[string]any{"matchLabels": map[string]any{"app": probeName}},
 			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": probeName}},
-				"spec": map[string]any{"containers": []any{map[string]any{"name": "probe", "image": "probe"}}}}}}}
+				"spec": map[string]any{"containers": []any{map[string]any{"name": "probe",
+					"image": "probe"}}}}}}}
 	probe.SetGroupVersionKind(installation.StoredKind(definition))
 	return t.unanswered(ctx, t.client.Create(ctx, probe, client.DryRunAll))
 }
@@ -69,8 +71,8 @@ func (t *takeover) unanswered(ctx context.Context, answer error) (string, error)
 		}
 		return "", nil
 	}
-	if apierrors.IsTimeout(answer) || apierrors.IsServerTimeout(answer) || apierrors.IsServiceUnavailable(answer) ||
-		apierrors.IsTooManyRequests(answer) {
+	if apierrors.IsTimeout(answer) || apierrors.IsServerTimeout(answer) ||
+		apierrors.IsServiceUnavailable(answer) || apierrors.IsTooManyRequests(answer) {
 		return answer.Error(), nil
 	}
 	return "", nil

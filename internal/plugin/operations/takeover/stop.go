@@ -26,7 +26,8 @@ import (
 
 // edit changes an object by a patch of what differs, guarded by the version that was read. It is nil if there
 // is no such object.
-func (t *takeover) edit(ctx context.Context, r reference, alter func(*unstructured.Unstructured) error) error {
+func (t *takeover) edit(ctx context.Context, r reference,
+	alter func(*unstructured.Unstructured) error) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		before, err := t.get(ctx, r)
 		if err != nil || before == nil {
@@ -40,7 +41,8 @@ func (t *takeover) edit(ctx context.Context, r reference, alter func(*unstructur
 		if err != nil {
 			return err
 		}
-		return t.client.Patch(ctx, before, client.RawPatch(types.JSONPatchType, body), client.FieldOwner(t.fieldManager))
+		return t.client.Patch(ctx, before, client.RawPatch(types.JSONPatchType, body),
+			client.FieldOwner(t.fieldManager))
 	})
 }
 
@@ -210,8 +212,10 @@ func unstarted(pod *unstructured.Unstructured) string {
 			failed = ""
 		}
 		if waiting+failed != "" {
-			missing = append(missing, fmt.Sprintf("image %s: %s%s %s", installation.Text(status, "image"), waiting, failed,
-				installation.Text(status, "state", "waiting", "message")+installation.Text(status, "state", "terminated", "message")))
+			missing = append(missing,
+				fmt.Sprintf("image %s: %s%s %s", installation.Text(status, "image"), waiting, failed,
+					installation.Text(status, "state", "waiting", "message")+
+						installation.Text(status, "state", "terminated", "message")))
 		}
 	}
 	return strings.Join(missing, "; ")
@@ -227,9 +231,10 @@ func (t *takeover) imagePod(s *seen) (*unstructured.Unstructured, error) {
 				continue
 			}
 			container := mainContainer(object)
-			containers = append(containers, map[string]any{"name": container["name"], "image": container["image"],
-				"command": container["command"],
-				"args":    []any{"--help"}, "securityContext": map[string]any{"allowPrivilegeEscalation": false}})
+			containers = append(containers,
+				map[string]any{"name": container["name"], "image": container["image"],
+					"command": container["command"], "args": []any{"--help"},
+					"securityContext": map[string]any{"allowPrivilegeEscalation": false}})
 		}
 	}
 	manager, daemon, err := t.foreseen(s)

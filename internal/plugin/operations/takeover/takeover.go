@@ -137,17 +137,22 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&t.choice.Image, "image", "", "image of the manager, which all nodes can pull")
-	flags.StringVar(&t.choice.DaemonImage, "daemon-image", "", "image of the node daemon, which all nodes can pull")
-	flags.StringVar(&t.choice.Path, "manifests", "", "file or folder of manifests to be applied instead of those of this release")
-	flags.StringVar(&t.choice.Namespace, "manager-namespace", "", "namespace of the manager; by default it is looked for")
-	flags.StringVar(&t.backup, "backup", "", "folder for what is replaced; by default ./afloat-takeover-CONTEXT-TIME")
+	flags.StringVar(&t.choice.DaemonImage, "daemon-image", "",
+		"image of the node daemon, which all nodes can pull")
+	flags.StringVar(&t.choice.Path, "manifests", "",
+		"file or folder of manifests to be applied instead of those of this release")
+	flags.StringVar(&t.choice.Namespace, "manager-namespace", "",
+		"namespace of the manager; by default it is looked for")
+	flags.StringVar(&t.backup, "backup", "",
+		"folder for what is replaced; by default ./afloat-takeover-CONTEXT-TIME")
 	flags.BoolVar(&t.back, "back", false, "put back what is in the folder of --backup")
 	flags.BoolVar(&t.yes, "yes", false, "do not ask before changing anything")
 	flags.BoolVar(&t.allowUnserved, "allow-unserved", false,
 		"go on although kinds are in use that Afloat does not serve: nobody acts on their objects then")
 	flags.BoolVar(&t.allowManaged, "allow-managed", false,
 		"go on although a tool such as Argo CD or Flux manages the Deployment of the manager and may put it back at any time")
-	flags.BoolVar(&t.skipCheck, "skip-image-check", false, "do not let a pod start with both images before the old manager is stopped")
+	flags.BoolVar(&t.skipCheck, "skip-image-check", false,
+		"do not let a pod start with both images before the old manager is stopped")
 	flags.StringVar(&t.dryRun, "dry-run", wet,
 		"none, client or server: say what would be done and change nothing; with server, the default without a value, "+
 			"the API server says whether it would take the manifests")
@@ -155,8 +160,8 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	flags.DurationVar(&t.timeout, "timeout", 5*time.Minute,
 		"how long to wait for each of: the end of the old manager, the start of the new one, the node daemons")
 	cmdutil.AddFieldManagerFlagVar(cmd, &t.fieldManager, owner)
-	cmdutil.CheckErr(cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions([]string{wet, dry, server},
-		cobra.ShellCompDirectiveNoFileComp)))
+	cmdutil.CheckErr(cmd.RegisterFlagCompletionFunc("dry-run",
+		cobra.FixedCompletions([]string{wet, dry, server}, cobra.ShellCompDirectiveNoFileComp)))
 	return cmd
 }
 
@@ -182,7 +187,8 @@ func (t *takeover) complete(f cmdutil.Factory) error {
 	host, _ := os.Hostname() // it is only told to others
 	t.holder = fmt.Sprintf("%s-%d-%s", host, os.Getpid(), rand.String(8))
 	var reader *explain.Reader
-	t.rehearse = func(ctx context.Context, kind string, name types.NamespacedName) (*explain.Explanation, error) {
+	t.rehearse = func(ctx context.Context, kind string, name types.NamespacedName) (*explain.Explanation,
+		error) {
 		if reader == nil {
 			mapper, err := f.ToRESTMapper()
 			if err != nil {
@@ -316,7 +322,8 @@ func (t *takeover) confirm(question string) error {
 
 // wait looks again and again until there is nothing left to wait for. look says what is missing; an error of
 // it is taken as such.
-func (t *takeover) wait(whole context.Context, what string, look func(context.Context) (missing string, err error)) error {
+func (t *takeover) wait(whole context.Context, what string,
+	look func(context.Context) (missing string, err error)) error {
 	ctx, cancel := context.WithTimeout(whole, t.timeout)
 	defer cancel()
 	ticker := time.NewTicker(t.poll)
@@ -341,7 +348,8 @@ func (t *takeover) wait(whole context.Context, what string, look func(context.Co
 		select {
 		case <-ctx.Done():
 			if err := context.Cause(whole); err != nil {
-				return fmt.Errorf("interrupted while waiting for %s: %s: %w", what, cmp.Or(said, "it was just asked for"), err)
+				return fmt.Errorf("interrupted while waiting for %s: %s: %w", what,
+					cmp.Or(said, "it was just asked for"), err)
 			}
 			return fmt.Errorf("waited %s for %s: %s", t.timeout, what, said)
 		case <-ticker.C:
@@ -362,5 +370,6 @@ func (t *takeover) folder() string {
 		}
 		return r
 	}, t.cluster)
-	return "." + string(os.PathSeparator) + strings.Join([]string{"afloat-takeover", name, t.now().UTC().Format("20060102-150405")}, "-")
+	return "." + string(os.PathSeparator) +
+		strings.Join([]string{"afloat-takeover", name, t.now().UTC().Format("20060102-150405")}, "-")
 }

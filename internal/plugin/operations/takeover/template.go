@@ -30,22 +30,26 @@ type template struct {
 // reached and how they get their images, unless they have the value in defaulted, which the API server fills
 // in. Others are told if they are in neither and differ from the manifests.
 var (
-	placement = []string{"affinity", "dnsConfig", "dnsPolicy", "hostAliases", "hostNetwork", "imagePullSecrets", "nodeSelector",
+	placement = []string{"affinity", "dnsConfig", "dnsPolicy", "hostAliases", "hostNetwork",
+		"imagePullSecrets", "nodeSelector",
 		"priorityClassName", "runtimeClassName", "schedulerName", "tolerations", "topologySpreadConstraints"}
-	defaulted = map[string]any{"dnsPolicy": "ClusterFirst", "hostNetwork": false, "schedulerName": "default-scheduler"}
+	defaulted = map[string]any{"dnsPolicy": "ClusterFirst", "hostNetwork": false,
+		"schedulerName": "default-scheduler"}
 	// own are fields that are those of the manifests without a word: names, and what was compiled for other
 	// programs.
-	own = []string{"containers", "initContainers", "priority", "preemptionPolicy", "restartPolicy", "securityContext", "serviceAccount",
-		"serviceAccountName", "terminationGracePeriodSeconds", "volumes"}
+	own = []string{"containers", "initContainers", "priority", "preemptionPolicy", "restartPolicy",
+		"securityContext", "serviceAccount", "serviceAccountName", "terminationGracePeriodSeconds", "volumes"}
 )
 
 // theirVariables mean something to the other installation alone, or are set by the manifests.
-var theirVariables = []string{"KUBE_CACHE_MUTATION_DETECTOR", "NODE_NAME", "POD_NAMESPACE", "WEBHOOK_CONFIGURATION_FAILURE_POLICY_PODS"}
+var theirVariables = []string{"KUBE_CACHE_MUTATION_DETECTOR", "NODE_NAME", "POD_NAMESPACE",
+	"WEBHOOK_CONFIGURATION_FAILURE_POLICY_PODS"}
 
 // elsewhere are variables by which the manager is called or keeps certificates in another way than the
 // manifests say, with their defaults.
-var elsewhere = map[string]string{"KRUISE_DAEMON_CONFIG_NS": "kruise-daemon-config", "SECRET_NAME": installation.Secret,
-	"SERVICE_NAME": installation.Service, "WEBHOOK_CERT_DIR": "/tmp/kruise-webhook-certs", "WEBHOOK_CERT_WRITER": "", "WEBHOOK_HOST": ""}
+var elsewhere = map[string]string{"KRUISE_DAEMON_CONFIG_NS": "kruise-daemon-config",
+	"SECRET_NAME": installation.Secret, "SERVICE_NAME": installation.Service,
+	"WEBHOOK_CERT_DIR": "/tmp/kruise-webhook-certs", "WEBHOOK_CERT_WRITER": "", "WEBHOOK_HOST": ""}
 
 // environment carries variables over: those that keep their meaning, and those that this project does not
 // know, such as those of proxies.
@@ -57,7 +61,9 @@ func (c *carried) environment(container map[string]any, r *reading) (notes []str
 		switch {
 		case slices.Contains(theirVariables, name) || known && (value == usual || !literal):
 		case known:
-			notes = append(notes, fmt.Sprintf("%s=%s is not carried over: the manifests say otherwise, see --manifests", name, value))
+			notes = append(notes,
+				fmt.Sprintf("%s=%s is not carried over: the manifests say otherwise, see --manifests", name,
+					value))
 		case name == "WEBHOOK_PORT":
 			c.port("webhook", value)
 			if c.ports["webhook"] != 0 {
@@ -65,8 +71,12 @@ func (c *carried) environment(container map[string]any, r *reading) (notes []str
 			}
 		default:
 			c.Env = append(c.Env, item)
-			if name == "CERTS_RENEW_BEFORE" && r != nil && slices.Contains([]string{"1.7.0", "1.7.5"}, r.releases[0]) {
-				notes = append(notes, fmt.Sprintf("%s=%s is less there than it says, a day being 7 hours; here it is what it says", name, value))
+			if name == "CERTS_RENEW_BEFORE" && r != nil &&
+				slices.Contains([]string{"1.7.0", "1.7.5"}, r.releases[0]) {
+				notes = append(notes,
+					fmt.Sprintf(
+						"%s=%s is less there than it says, a day being 7 hours; here it is what it says",
+						name, value))
 			}
 		}
 	}
@@ -111,7 +121,8 @@ func (c *carried) read(workload, manifest *unstructured.Unstructured) (notes []s
 	for _, field := range slices.Sorted(maps.Keys(spec)) {
 		value := spec[field]
 		switch empty := fmt.Sprint(value); {
-		case slices.Contains(own, field), defaulted[field] == value, empty == "", empty == "map[]", empty == "[]", empty == "<nil>":
+		case slices.Contains(own, field), defaulted[field] == value, empty == "", empty == "map[]",
+			empty == "[]", empty == "<nil>":
 		case slices.Contains(placement, field):
 			if c.fields[field] = value; !equality.Semantic.DeepEqual(value, wanted[field]) {
 				carried = append(carried, field)
@@ -125,7 +136,8 @@ func (c *carried) read(workload, manifest *unstructured.Unstructured) (notes []s
 	}
 	container := mainContainer(workload)
 	volumes := c.readVolumes(spec, container)
-	for _, name := range slices.Concat(slices.Sorted(maps.Keys(c.labels)), slices.Sorted(maps.Keys(c.annotations))) {
+	for _, name := range slices.Concat(slices.Sorted(maps.Keys(c.labels)),
+		slices.Sorted(maps.Keys(c.annotations))) {
 		carried = append(carried, "metadata "+name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.ports)) {
@@ -137,14 +149,17 @@ func (c *carried) read(workload, manifest *unstructured.Unstructured) (notes []s
 	if all := installation.Maps(workload.Object, "spec", "template", "spec", "containers"); len(all) > 1 {
 		left = append(left, fmt.Sprintf("containers besides %v", container["name"]))
 	}
-	if more := installation.Maps(workload.Object, "spec", "template", "spec", "initContainers"); len(more) > 0 {
+	if more := installation.Maps(workload.Object, "spec", "template", "spec",
+		"initContainers"); len(more) > 0 {
 		left = append(left, "initContainers")
 	}
 	if more := limits(container); more != "" {
 		left = append(left, more)
 	}
 	if len(left) > 0 {
-		notes = append(notes, "pod template has what is not carried over: "+strings.Join(left, ", ")+"; add what you need by --manifests")
+		notes = append(notes,
+			"pod template has what is not carried over: "+strings.Join(left, ", ")+
+				"; add what you need by --manifests")
 	}
 	return notes
 }
@@ -157,7 +172,8 @@ func (c *carried) readVolumes(spec, container map[string]any) (carried []string)
 		volumes := installation.Maps(spec, "volumes")
 		at := slices.IndexFunc(volumes, func(v map[string]any) bool { return v["name"] == mount["name"] })
 		switch {
-		case at < 0, path == "/tmp/k8s-webhook-server/serving-certs", path == "/var/run/secrets/kubernetes.io/serviceaccount":
+		case at < 0, path == "/tmp/k8s-webhook-server/serving-certs",
+			path == "/var/run/secrets/kubernetes.io/serviceaccount":
 			continue
 		case path == sockets && installation.Text(volumes[at], "hostPath", "path") == "/var/run":
 			continue
@@ -195,13 +211,15 @@ func (c *carried) into(workload, base *unstructured.Unstructured) error {
 	}
 	container, _ := containers[0].(map[string]any)
 	c.intoContainer(container, mainContainer(base))
-	if err := unstructured.SetNestedSlice(workload.Object, containers, "spec", "template", "spec", "containers"); err != nil {
+	if err := unstructured.SetNestedSlice(workload.Object, containers, "spec", "template", "spec",
+		"containers"); err != nil {
 		return fmt.Errorf("%s: %w", installation.Of(workload), err)
 	}
 	for field, value := range c.fields {
 		path := []string{"spec", "template", "spec", field}
 		has, _, _ := unstructured.NestedFieldNoCopy(workload.Object, path...)
-		if was, _, _ := unstructured.NestedFieldNoCopy(base.Object, path...); !equality.Semantic.DeepEqual(has, was) {
+		if was, _, _ := unstructured.NestedFieldNoCopy(base.Object,
+			path...); !equality.Semantic.DeepEqual(has, was) {
 			continue
 		}
 		if selector, ok := has.(map[string]any); ok && field == "nodeSelector" {
@@ -211,7 +229,8 @@ func (c *carried) into(workload, base *unstructured.Unstructured) error {
 			return fmt.Errorf("%s: %w", installation.Of(workload), err)
 		}
 	}
-	for field, values := range map[string]map[string]string{"labels": c.labels, "annotations": c.annotations} {
+	for field, values := range map[string]map[string]string{"labels": c.labels,
+		"annotations": c.annotations} {
 		for name, value := range values {
 			path := []string{"spec", "template", "metadata", field, name}
 			if _, has, _ := unstructured.NestedFieldNoCopy(workload.Object, path...); has {
@@ -222,7 +241,8 @@ func (c *carried) into(workload, base *unstructured.Unstructured) error {
 			}
 		}
 	}
-	if replicas, has, _ := unstructured.NestedInt64(workload.Object, "spec", "replicas"); has && c.replicas > 0 && c.replicas < replicas {
+	if replicas, has, _ := unstructured.NestedInt64(workload.Object, "spec", "replicas"); has &&
+		c.replicas > 0 && c.replicas < replicas {
 		// Each takes the ports of a node, and there may be no other node for it.
 		if err := unstructured.SetNestedField(workload.Object, c.replicas, "spec", "replicas"); err != nil {
 			return fmt.Errorf("%s: %w", installation.Of(workload), err)
@@ -264,7 +284,8 @@ func (c *carried) intoContainer(container, base map[string]any) {
 	for _, text := range c.Flags {
 		switch list, isGates := strings.CutPrefix(text, "--feature-gates="); {
 		case isGates:
-			args = slices.DeleteFunc(args, func(argument any) bool { return nameOf(fmt.Sprint(argument)) == "feature-gates" })
+			args = slices.DeleteFunc(args,
+				func(argument any) bool { return nameOf(fmt.Sprint(argument)) == "feature-gates" })
 			args = append(args, "--feature-gates="+mergeGates(list, gates))
 		case !meant[nameOf(text)]:
 			args = append(args, text)
@@ -272,7 +293,8 @@ func (c *carried) intoContainer(container, base map[string]any) {
 	}
 	changed := func(at, flag string) {
 		if port := c.ports[at]; port != 0 && !meant[flag] && hasPort(container, at) && flag != "" {
-			args = slices.DeleteFunc(args, func(argument any) bool { return nameOf(fmt.Sprint(argument)) == flag })
+			args = slices.DeleteFunc(args,
+				func(argument any) bool { return nameOf(fmt.Sprint(argument)) == flag })
 			args = append(args, fmt.Sprintf("--%s=:%d", flag, port))
 		}
 	}
@@ -287,8 +309,8 @@ func (c *carried) intoContainer(container, base map[string]any) {
 	}
 	ports, _ := container["ports"].([]any)
 	for _, item := range ports {
-		if port, ok := item.(map[string]any); ok && c.ports[fmt.Sprint(port["name"])] != 0 && slices.ContainsFunc(installation.Maps(base, "ports"),
-			func(was map[string]any) bool {
+		if port, ok := item.(map[string]any); ok && c.ports[fmt.Sprint(port["name"])] != 0 &&
+			slices.ContainsFunc(installation.Maps(base, "ports"), func(was map[string]any) bool {
 				return was["name"] == port["name"] && was["containerPort"] == port["containerPort"]
 			}) {
 			port["containerPort"] = c.ports[fmt.Sprint(port["name"])]
@@ -297,7 +319,8 @@ func (c *carried) intoContainer(container, base map[string]any) {
 	env, _ := container["env"].([]any)
 	for _, item := range c.Env {
 		variable, _ := item.(map[string]any)
-		if !slices.ContainsFunc(installation.Maps(container, "env"), func(has map[string]any) bool { return has["name"] == variable["name"] }) {
+		if !slices.ContainsFunc(installation.Maps(container, "env"),
+			func(has map[string]any) bool { return has["name"] == variable["name"] }) {
 			env = append(env, item)
 		}
 	}
@@ -319,7 +342,8 @@ func (c *carried) intoContainer(container, base map[string]any) {
 }
 
 func hasPort(container map[string]any, name string) bool {
-	return slices.ContainsFunc(installation.Maps(container, "ports"), func(port map[string]any) bool { return port["name"] == name })
+	return slices.ContainsFunc(installation.Maps(container, "ports"),
+		func(port map[string]any) bool { return port["name"] == name })
 }
 
 // mergeGates adds to the gates of the manifests those that are carried over and that these do not name,
@@ -328,7 +352,8 @@ func mergeGates(carried, manifests string) string {
 	named, stages := map[string]bool{}, map[string]bool{}
 	for item := range strings.SplitSeq(manifests, ",") {
 		name, _, _ := strings.Cut(strings.TrimSpace(item), "=")
-		named[name], stages[strings.ToUpper(strings.TrimPrefix(name, "All"))] = true, strings.HasPrefix(name, "All")
+		named[name], stages[strings.ToUpper(strings.TrimPrefix(name, "All"))] = true,
+			strings.HasPrefix(name, "All")
 	}
 	known, aliases := features.Known(), features.Aliases()
 	list := []string{manifests}
@@ -359,10 +384,13 @@ func (c *carried) intoVolumes(workload *unstructured.Unstructured) error {
 			if mount["mountPath"] != path {
 				continue
 			}
-			at := slices.IndexFunc(volumes, func(v any) bool { m, _ := v.(map[string]any); return m["name"] == mount["name"] })
+			at := slices.IndexFunc(volumes,
+				func(v any) bool { m, _ := v.(map[string]any); return m["name"] == mount["name"] })
 			if at < 0 {
 				volumes = append(volumes, volume)
-			} else if has, _ := volumes[at].(map[string]any); path == sockets && installation.Text(has, "hostPath", "path") == "/var/run" {
+			} else if has,
+				_ := volumes[at].(map[string]any); path == sockets &&
+				installation.Text(has, "hostPath", "path") == "/var/run" {
 				has["hostPath"] = volume["hostPath"]
 			}
 			break
@@ -380,7 +408,8 @@ func (t *takeover) carryInto(s *seen, manifests []*unstructured.Unstructured) er
 	base := manifests
 	if t.choice.Path != "" {
 		var err error
-		if base, err = installation.Manifests(installation.Choice{Namespace: t.choice.Namespace}); err != nil {
+		if base, err = installation.Manifests(
+			installation.Choice{Namespace: t.choice.Namespace}); err != nil {
 			return err
 		}
 	}
@@ -408,7 +437,8 @@ func (t *takeover) carryInto(s *seen, manifests []*unstructured.Unstructured) er
 func (t *takeover) foreseen(s *seen) (manager, daemon *unstructured.Unstructured, err error) {
 	var copies []*unstructured.Unstructured
 	for _, object := range t.manifests {
-		if slices.Contains([]string{installation.Deployments.Kind, installation.DaemonSets.Kind, "Service"}, object.GetKind()) {
+		if slices.Contains([]string{installation.Deployments.Kind, installation.DaemonSets.Kind, "Service"},
+			object.GetKind()) {
 			copies = append(copies, object.DeepCopy())
 		}
 	}
@@ -433,15 +463,20 @@ func turnsOn(manager *unstructured.Unstructured, gate featuregate.Feature) bool 
 // gets its images.
 func placed(spec map[string]any, workloads ...*unstructured.Unstructured) {
 	var secrets []any
-	for i, workload := range slices.DeleteFunc(workloads, func(w *unstructured.Unstructured) bool { return w == nil }) {
+	for i, workload := range slices.DeleteFunc(workloads,
+		func(w *unstructured.Unstructured) bool { return w == nil }) {
 		for _, field := range []string{"nodeSelector", "tolerations", "runtimeClassName"} {
-			if value, has, _ := unstructured.NestedFieldCopy(workload.Object, "spec", "template", "spec", field); has && i == 0 {
+			if value, has, _ := unstructured.NestedFieldCopy(workload.Object, "spec", "template", "spec",
+				field); has &&
+				i == 0 {
 				spec[field] = value
 			}
 		}
-		more, _, _ := unstructured.NestedSlice(workload.Object, "spec", "template", "spec", "imagePullSecrets")
+		more, _, _ := unstructured.NestedSlice(workload.Object, "spec", "template", "spec",
+			"imagePullSecrets")
 		for _, secret := range more {
-			if !slices.ContainsFunc(secrets, func(has any) bool { return equality.Semantic.DeepEqual(has, secret) }) {
+			if !slices.ContainsFunc(secrets,
+				func(has any) bool { return equality.Semantic.DeepEqual(has, secret) }) {
 				secrets = append(secrets, secret)
 			}
 		}

@@ -37,11 +37,13 @@ func (t *takeover) takeTurn(ctx context.Context) (context.Context, func(), error
 			switch {
 			case last == "":
 				last, since = renewed, time.Now()
-				fmt.Fprintf(t.ErrOut, "   waiting for another takeover, of %s, unless it was killed: it would hold Lease %s/%s for %d s\n", holder,
-					t.choice.Namespace, turnName, seconds)
+				fmt.Fprintf(t.ErrOut,
+					"   waiting for another takeover, of %s, unless it was killed: it would hold Lease %s/%s for %d s\n",
+					holder, t.choice.Namespace, turnName, seconds)
 			case renewed != last:
-				return nil, nil, fmt.Errorf("another takeover is under way, of %s (Lease %s/%s): nothing was changed by this one", holder,
-					t.choice.Namespace, turnName)
+				return nil, nil, fmt.Errorf(
+					"another takeover is under way, of %s (Lease %s/%s): nothing was changed by this one",
+					holder, t.choice.Namespace, turnName)
 			}
 			if time.Since(since) >= time.Duration(seconds)*time.Second {
 				err = t.client.Update(ctx, t.turn(lease), client.FieldOwner(t.fieldManager)) // guarded by the version that was read
@@ -60,7 +62,8 @@ func (t *takeover) takeTurn(ctx context.Context) (context.Context, func(), error
 				t.giveTurn(ctx)
 			}, nil
 		case !errors.Is(err, errHeld) && !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err):
-			return nil, nil, fmt.Errorf("taking Lease %s/%s, so that no other takeover runs at once: %w", t.choice.Namespace, turnName, err)
+			return nil, nil, fmt.Errorf("taking Lease %s/%s, so that no other takeover runs at once: %w",
+				t.choice.Namespace, turnName, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -75,8 +78,10 @@ var errHeld = errors.New("it is held")
 // turn is the Lease as this run holds it, in place of what is there.
 func (t *takeover) turn(live *unstructured.Unstructured) *unstructured.Unstructured {
 	now := time.Now().UTC().Format(metav1.RFC3339Micro)
-	lease := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": t.choice.Namespace, "name": turnName},
-		"spec": map[string]any{"holderIdentity": t.holder, "leaseDurationSeconds": int64(max(1, t.turnFor.Seconds())), "acquireTime": now,
+	lease := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": t.choice.Namespace,
+		"name": turnName},
+		"spec": map[string]any{"holderIdentity": t.holder,
+			"leaseDurationSeconds": int64(max(1, t.turnFor.Seconds())), "acquireTime": now,
 			"renewTime": now}}}
 	lease.SetGroupVersionKind(installation.Leases)
 	if live != nil {
@@ -120,7 +125,8 @@ func (t *takeover) giveTurn(ctx context.Context) {
 		err = client.IgnoreNotFound(t.client.Delete(ctx, lease, client.Preconditions{UID: &uid}))
 	}
 	if err != nil {
-		t.say("Lease %s/%s was not given back, and holds for %s: %v", t.choice.Namespace, turnName, t.turnFor, err)
+		t.say("Lease %s/%s was not given back, and holds for %s: %v", t.choice.Namespace, turnName, t.turnFor,
+			err)
 	}
 }
 
@@ -134,7 +140,8 @@ func (t *takeover) unchanged(ctx context.Context, seen *unstructured.Unstructure
 	case live == nil && (seen == nil || seen.GetResourceVersion() == ""): // see removedManager
 		return nil
 	case live == nil || seen == nil:
-		return fmt.Errorf("nothing was changed: Deployment %s came or went meanwhile: run the command again", installation.Manager)
+		return fmt.Errorf("nothing was changed: Deployment %s came or went meanwhile: run the command again",
+			installation.Manager)
 	case live.GetUID() != seen.GetUID(), live.GetGeneration() != seen.GetGeneration(),
 		installation.IsOurs(live) != installation.IsOurs(seen),
 		live.GetAnnotations()[backupAnnotation] != seen.GetAnnotations()[backupAnnotation]:

@@ -38,24 +38,25 @@ func (t *takeover) serves(ctx context.Context, namespace string) error {
 func (t *takeover) converts(ctx context.Context) error {
 	var errs []error
 	read := 0
-	err := installation.Each(ctx, t.client, installation.Definitions, func(definition *unstructured.Unstructured) error {
-		if !installation.OfProject(definition) {
+	err := installation.Each(ctx, t.client, installation.Definitions,
+		func(definition *unstructured.Unstructured) error {
+			if !installation.OfProject(definition) {
+				return nil
+			}
+			kind := installation.StoredKind(definition)
+			for _, version := range installation.Maps(definition.Object, "spec", "versions") {
+				if kind.Version, _ = version["name"].(string); version["served"] != true {
+					continue
+				}
+				list := &unstructured.UnstructuredList{}
+				list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+				if err := t.client.List(ctx, list, client.Limit(1)); err != nil {
+					errs = append(errs, fmt.Errorf("reading %s: %w", kind, err))
+				}
+				read++
+			}
 			return nil
-		}
-		kind := installation.StoredKind(definition)
-		for _, version := range installation.Maps(definition.Object, "spec", "versions") {
-			if kind.Version, _ = version["name"].(string); version["served"] != true {
-				continue
-			}
-			list := &unstructured.UnstructuredList{}
-			list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-			if err := t.client.List(ctx, list, client.Limit(1)); err != nil {
-				errs = append(errs, fmt.Errorf("reading %s: %w", kind, err))
-			}
-			read++
-		}
-		return nil
-	})
+		})
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return err
 	}
@@ -65,7 +66,8 @@ func (t *takeover) converts(ctx context.Context) error {
 
 // verify compares the cluster with what it was.
 func (t *takeover) verify(ctx context.Context, advise func(error) error) error {
-	if err := t.wait(ctx, "conversion", func(ctx context.Context) (string, error) { return "", t.converts(ctx) }); err != nil {
+	if err := t.wait(ctx, "conversion",
+		func(ctx context.Context) (string, error) { return "", t.converts(ctx) }); err != nil {
 		return advise(err)
 	}
 	saved, err := readBackup(t.backup)
@@ -80,7 +82,8 @@ func (t *takeover) verify(ctx context.Context, advise func(error) error) error {
 		t.say("of %s these are not as they were, because of rollouts that go on, of their nodes, or of their owners: %s",
 			wording.Count(len(saved.Pods), "pod"), most(changed))
 	} else {
-		t.say("all of %s have the UID, the restarts and the spec that they had", wording.Count(len(saved.Pods), "pod"))
+		t.say("all of %s have the UID, the restarts and the spec that they had",
+			wording.Count(len(saved.Pods), "pod"))
 	}
 	if err := t.acts(ctx); err != nil {
 		return err
@@ -110,18 +113,20 @@ func (t *takeover) announce(ctx context.Context, s *seen, verbs map[reference]st
 	t.step("Back up (dry run)")
 	t.say("what is replaced would be saved in %s", t.backup)
 	t.step("Stop the other manager (dry run)")
-	t.say("%s would go from %s to none; then its lock %s/%s has to get free", installation.Of(s.manager), replicasOf(s.manager),
-		s.lock.namespace, s.lock.name)
+	t.say("%s would go from %s to none; then its lock %s/%s has to get free", installation.Of(s.manager),
+		replicasOf(s.manager), s.lock.namespace, s.lock.name)
 	t.step("Apply (dry run)")
 	t.sayManifests(verbs)
 	for _, object := range extra {
 		t.say("%s would be removed", installation.Of(object))
 	}
 	for _, object := range narrowed {
-		t.say("%s would lose the accounts of the other manager, and keep its other subjects", installation.Of(object))
+		t.say("%s would lose the accounts of the other manager, and keep its other subjects",
+			installation.Of(object))
 	}
 	for _, kind := range s.kinds {
-		if !kind.served && installation.Text(kind.definition.Object, "spec", "conversion", "strategy") == "Webhook" {
+		if !kind.served &&
+			installation.Text(kind.definition.Object, "spec", "conversion", "strategy") == "Webhook" {
 			t.say("%s would not be converted any more", kind.definition.GetName())
 		}
 	}
