@@ -20,7 +20,7 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 )
 
-// oldest is the oldest minor version of the API server that the manifests are for.
+// oldest is the oldest minor version of the API server that the manifests support.
 const oldest = 30
 
 func (d *doctor) checkServer(context.Context) error {
@@ -43,7 +43,7 @@ func number(object map[string]any, path ...string) int64 {
 	return n
 }
 
-// container is the container of the manager or the daemon.
+// container returns the first container of the manager or the daemon.
 func container(workload *unstructured.Unstructured) map[string]any {
 	for _, c := range installation.Maps(workload.Object, "spec", "template", "spec", "containers") {
 		return c
@@ -51,7 +51,7 @@ func container(workload *unstructured.Unstructured) map[string]any {
 	return nil
 }
 
-// podsOf are the pods that a workload selects.
+// podsOf returns the pods that a workload selects.
 func (d *doctor) podsOf(ctx context.Context,
 	workload *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	matched, _, _ := unstructured.NestedStringMap(workload.Object, "spec", "selector", "matchLabels")
@@ -70,18 +70,21 @@ func (d *doctor) checkManager(ctx context.Context) error {
 	if d.manager, err = d.get(ctx, installation.Deployments, d.namespace, installation.Manager); err != nil {
 		return err
 	}
+
 	if d.manager == nil {
 		d.add(check, Problem, "",
 			fmt.Sprintf("there is no Deployment %s in namespace %s", installation.Manager, d.namespace),
 			"install it, or say with --manager-namespace where it is")
 		return nil
 	}
+
 	of, image := installation.Of(d.manager), installation.Text(container(d.manager), "image")
 	if !installation.IsOurs(d.manager) {
 		d.add(check, Warning, of, "image "+image+" does not say that it is Afloat's",
 			"kubectl afloat takeover puts Afloat in the place of OpenKruise; of other "+
 				"manifests, add the label "+installation.PartOf+"="+installation.Project)
 	}
+
 	wanted, ready := number(d.manager.Object, "spec", "replicas"),
 		number(d.manager.Object, "status", "readyReplicas")
 	switch {
@@ -100,14 +103,16 @@ func (d *doctor) checkManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	for _, pod := range pods {
 		d.checkContainers(check, pod, image)
 	}
+
 	return nil
 }
 
-// checkContainers looks at what the containers of a pod of the installation do: what they wait for, when and
-// why they last ended, and which image they are to have.
+// checkContainers checks the containers of a pod of the installation: their image, why they wait, and when
+// and why they last terminated.
 func (d *doctor) checkContainers(check string, pod *unstructured.Unstructured, image string) {
 	of := installation.Of(pod)
 	if containers := installation.Maps(pod.Object, "spec", "containers"); len(containers) > 0 {
@@ -116,6 +121,7 @@ func (d *doctor) checkContainers(check string, pod *unstructured.Unstructured, i
 				"a rolling update is under way, or stands still")
 		}
 	}
+
 	for _, status := range installation.Maps(pod.Object, "status", "containerStatuses") {
 		if reason := installation.Text(status, "state", "waiting", "reason"); reason != "" &&
 			reason != "ContainerCreating" {
@@ -135,7 +141,7 @@ func (d *doctor) checkContainers(check string, pod *unstructured.Unstructured, i
 	}
 }
 
-// lateness is by how much the clock of this machine may differ from that of the cluster.
+// lateness is how far the clock of this machine may differ from that of the cluster.
 const lateness = 15 * time.Second
 
 func (d *doctor) checkLeader(ctx context.Context) error {
@@ -144,6 +150,7 @@ func (d *doctor) checkLeader(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	if lease == nil {
 		d.add(check, Warning, "",
 			fmt.Sprintf(
@@ -152,6 +159,7 @@ func (d *doctor) checkLeader(ctx context.Context) error {
 			"")
 		return nil
 	}
+
 	holder, renewed := installation.Text(lease.Object, "spec", "holderIdentity"),
 		installation.Text(lease.Object, "spec", "renewTime")
 	held := time.Duration(number(lease.Object, "spec", "leaseDurationSeconds")) * time.Second
@@ -188,6 +196,7 @@ func (d *doctor) checkLeader(ctx context.Context) error {
 		d.add(check, OK, installation.Of(lease),
 			fmt.Sprintf("%s leads, and renewed %s ago", pod, ago(max(since, 0))), "")
 	}
+
 	return nil
 }
 
@@ -198,12 +207,14 @@ func (d *doctor) checkCertificates(ctx context.Context) error {
 		d.unreadable(check, err)
 		return d.checkBundles(ctx)
 	}
+
 	if secret == nil {
 		d.add(check, Problem, "",
 			fmt.Sprintf("there is no Secret %s in namespace %s", installation.Secret, d.namespace),
 			"the manager makes it: look at its log")
 		return d.checkBundles(ctx)
 	}
+
 	data := func(keys ...string) []byte {
 		for _, key := range keys {
 			if text := installation.Text(secret.Object, "data", key); text != "" {
@@ -213,17 +224,19 @@ func (d *doctor) checkCertificates(ctx context.Context) error {
 		}
 		return nil
 	}
+
 	d.authority = data("ca-cert.pem", "ca.crt")
 	for what, certificate := range map[string][]byte{"authority": d.authority,
 		"certificate": data("cert.pem", "tls.crt")} {
 		d.expiry(check, installation.Of(secret), what, certificate)
 	}
+
 	slices.SortFunc(d.report.Findings[len(d.report.Findings)-2:],
 		func(a, b Finding) int { return strings.Compare(a.Message, b.Message) })
 	return d.checkBundles(ctx)
 }
 
-// expiry says until when a certificate is good.
+// expiry reports until when a certificate is valid.
 func (d *doctor) expiry(check, object, what string, text []byte) {
 	block, _ := pem.Decode(text)
 	if block == nil {
@@ -231,12 +244,14 @@ func (d *doctor) expiry(check, object, what string, text []byte) {
 			"delete its keys: the manager fills them in")
 		return
 	}
+
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
 		d.add(check, Problem, object, "the "+what+" cannot be read: "+err.Error(),
 			"delete its keys: the manager fills them in")
 		return
 	}
+
 	left := certificate.NotAfter.Sub(d.now)
 	switch until := certificate.NotAfter.UTC().Format(time.DateOnly); {
 	case left <= 0:
@@ -250,7 +265,7 @@ func (d *doctor) expiry(check, object, what string, text []byte) {
 	}
 }
 
-// configurations are the two webhook configurations, with those of the manifests.
+// configurations calls do with each live webhook configuration and its manifest.
 func (d *doctor) configurations(ctx context.Context,
 	do func(live, wanted *unstructured.Unstructured) error) error {
 	for _, c := range []struct {
@@ -262,17 +277,18 @@ func (d *doctor) configurations(ctx context.Context,
 		if err != nil {
 			return err
 		}
-		if live == nil { // which checkWebhooks says
+		if live == nil { // reported by checkWebhooks
 			continue
 		}
 		if err := do(live, installation.Find(d.manifests, c.kind.Kind, c.name)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
-// checkBundles looks whether callers trust the certificate that is served.
+// checkBundles checks whether callers trust the serving certificate.
 func (d *doctor) checkBundles(ctx context.Context) error {
 	const check = "certificates"
 	trusts := func(object, what, bundle string) {
@@ -286,6 +302,7 @@ func (d *doctor) checkBundles(ctx context.Context) error {
 				"the manager sets it right: if it stays so, look at its log")
 		}
 	}
+
 	if err := d.configurations(ctx, func(live, _ *unstructured.Unstructured) error {
 		for _, entry := range installation.Entries(live) {
 			trusts(installation.Of(live), "entry "+installation.Text(entry, "name"),
@@ -295,6 +312,7 @@ func (d *doctor) checkBundles(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+
 	return d.definitions(ctx, func(live *unstructured.Unstructured) {
 		if installation.Text(live.Object, "spec", "conversion", "strategy") == "Webhook" {
 			trusts(installation.Of(live), "its conversion",
@@ -303,7 +321,7 @@ func (d *doctor) checkBundles(ctx context.Context) error {
 	})
 }
 
-// definitions calls do with the definitions of the project's groups.
+// definitions calls do with each definition in the API groups of the project.
 func (d *doctor) definitions(ctx context.Context, do func(*unstructured.Unstructured)) error {
 	return installation.Each(ctx, d.client, installation.Definitions,
 		func(definition *unstructured.Unstructured) error {
@@ -325,6 +343,7 @@ func (d *doctor) checkWebhooks(ctx context.Context) error {
 			policies[installation.Text(entry, "name")] = installation.Text(entry, "failurePolicy")
 			paths[installation.Text(entry, "clientConfig", "service", "path")] = true
 		}
+
 		for _, entry := range installation.Entries(live) {
 			total++
 			name, policy := installation.Text(entry, "name"), installation.Text(entry, "failurePolicy")
@@ -337,25 +356,30 @@ func (d *doctor) checkWebhooks(ctx context.Context) error {
 					"nobody serves entry "+name+
 						": what it is about is refused, and new replicas do not become ready",
 					"remove the entry, if its kind is not in use; see Over OpenKruise in the manual of installing")
-			case known && policy != shipped && name != "vpod.kb.io" && name != "vpodeviction.kb.io": // of these the manager sets it
+			// The manager itself sets the policy of these two entries.
+			case known && policy != shipped && name != "vpod.kb.io" && name != "vpodeviction.kb.io":
 				d.add(check, Warning, installation.Of(live),
 					fmt.Sprintf("entry %s has failurePolicy %s, and the manifests say %s", name, policy,
 						shipped),
 					"apply the manifests again")
 			}
 		}
+
 		for _, name := range sorted(policies) {
 			d.add(check, Warning, installation.Of(live), "entry "+name+" of the manifests is not there",
 				"right if its feature gate is off; otherwise apply the manifests again")
 		}
+
 		return nil
 	}); err != nil {
 		return err
 	}
+
 	for _, name := range sorted(missing) {
 		d.add(check, Problem, missing[name]+" "+name,
 			"it is not there: nothing is checked, given defaults or injected", "apply the manifests again")
 	}
+
 	ready, err := d.endpoints(ctx)
 	switch {
 	case err != nil:
@@ -368,6 +392,7 @@ func (d *doctor) checkWebhooks(ctx context.Context) error {
 		d.add(check, OK, "Service "+d.namespace+"/"+installation.Service,
 			fmt.Sprintf("%d entries, %d ready endpoints", total, ready), "")
 	}
+
 	return nil
 }
 

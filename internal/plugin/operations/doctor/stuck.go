@@ -17,13 +17,13 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 )
 
-// recent is for how long events, and writes of others, count.
+// recent is how long events and writes of other field managers count.
 const recent = time.Hour
 
-// leaving is how long something may take to be deleted.
+// leaving is how long a deletion may take.
 const leaving = 10 * time.Minute
 
-// deleted looks whether an object is being deleted for long.
+// deleted records a problem if an object has been in deletion for too long.
 func (d *doctor) deleted(check string, object *unstructured.Unstructured) {
 	if at := object.GetDeletionTimestamp(); at != nil && d.now.Sub(at.Time) > leaving {
 		d.add(check, Problem, installation.Of(object),
@@ -46,29 +46,33 @@ func (d *doctor) checkWorkloads(ctx context.Context) error {
 			d.unreadable(check, err)
 		}
 	}
+
 	waits := map[string]string{}
 	if err := installation.Each(ctx, d.client, schema.GroupVersionKind{Version: "v1", Kind: "Event"},
 		func(event *unstructured.Unstructured) error {
 			if d.age(lastSeen(event)) < recent &&
 				installation.Text(event.Object, "reason") == waiting.EventReason {
 				object, _, _ := unstructured.NestedMap(event.Object, "involvedObject")
-				waits[fmt.Sprintf("%v %s", object["kind"],
-					strings.TrimPrefix(installation.Text(object, "namespace")+"/"+
-						installation.Text(object, "name"), "/"))] = installation.Text(event.Object, "message")
+				waits[fmt.Sprintf("%v %s", object["kind"], strings.TrimPrefix(
+					installation.Text(object, "namespace")+"/"+installation.Text(object, "name"), "/"),
+				)] = installation.Text(event.Object, "message")
 			}
 			return nil
 		}, client.MatchingFields{"reason": waiting.EventReason}); err != nil {
 		d.unreadable(check, err)
 	}
+
 	for _, object := range sorted(waits) {
 		d.add(check, Warning, object, "its rollout waited within the last hour: "+waits[object],
 			d.whyOf(object)+" says what it waits for now")
 	}
+
 	d.add(check, OK, "", wording.Count(total, "workload")+" looked at", "")
 	return nil
 }
 
-// whyOf is the command that explains a workload, which is named as findings do.
+// whyOf returns the command that explains a workload. The object is named as in findings: "Kind
+// namespace/name".
 func (d *doctor) whyOf(object string) string {
 	kind, name, _ := strings.Cut(object, " ")
 	namespace, name, found := strings.Cut(name, "/")
@@ -78,7 +82,7 @@ func (d *doctor) whyOf(object string) string {
 	return d.why(strings.ToLower(kind)+".apps.kruise.io", namespace, name)
 }
 
-// lastSeen is when an event was told last.
+// lastSeen returns when an event was last seen.
 func lastSeen(event *unstructured.Unstructured) string {
 	for _, path := range [][]string{{"series", "lastObservedTime"}, {"lastTimestamp"}, {"eventTime"},
 		{"metadata", "creationTimestamp"}} {
@@ -89,7 +93,7 @@ func lastSeen(event *unstructured.Unstructured) string {
 	return ""
 }
 
-// isOurs tells whether a pod is of a workload of the project.
+// isOurs reports whether a pod is owned by a workload of the project.
 func isOurs(pod *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(pod.GetOwnerReferences(),
 		func(owner metav1.OwnerReference) bool {
@@ -105,8 +109,9 @@ func (d *doctor) checkPods(ctx context.Context) error {
 		if !isOurs(pod) {
 			return nil
 		}
+
 		total++
-		// The time of deletion of a pod has its grace period in it.
+		// The deletion timestamp of a pod already includes its grace period.
 		if at := pod.GetDeletionTimestamp(); at != nil && d.now.Sub(at.Time) > time.Minute {
 			why := "its node may be down"
 			if finalizers := pod.GetFinalizers(); len(finalizers) > 0 {
@@ -116,6 +121,7 @@ func (d *doctor) checkPods(ctx context.Context) error {
 				fmt.Sprintf("it ends for %s longer than its grace period: %s", ago(d.now.Sub(at.Time)), why),
 				"kubectl describe node "+installation.Text(pod.Object, "spec", "nodeName"))
 		}
+
 		if installation.Text(pod.Object, "status", "phase") == "Pending" {
 			for _, volume := range installation.Maps(pod.Object, "spec", "volumes") {
 				if claim := installation.Text(volume, "persistentVolumeClaim", "claimName"); claim != "" {
@@ -127,6 +133,7 @@ func (d *doctor) checkPods(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+
 	for i, name := range sorted(claims) {
 		if i >= mostOfCheck {
 			break
@@ -148,6 +155,7 @@ func (d *doctor) checkPods(ctx context.Context) error {
 				"kubectl -n "+namespace+" describe pvc "+claim)
 		}
 	}
+
 	d.add(check, OK, "", wording.Count(total, "pod")+" of workloads looked at", "")
 	return nil
 }
@@ -177,6 +185,7 @@ func (d *doctor) checkRequests(ctx context.Context) error {
 			d.unreadable(check, err)
 		}
 	}
+
 	d.add(check, OK, "", wording.Count(total, "request")+" and jobs looked at", "")
 	return nil
 }
@@ -198,6 +207,7 @@ func (d *doctor) checkBudgets(ctx context.Context) error {
 			}
 			return nil
 		})
+
 	d.add(check, OK, "", wording.Count(total, "budget")+" looked at", "")
 	return err
 }
