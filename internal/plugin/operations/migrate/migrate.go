@@ -1,5 +1,5 @@
-// Package migrate has the command that moves workloads between Kubernetes' own kinds and the project's,
-// without downtime (OPS-167): replicas between Deployments and CloneSets, step by step, and whole
+// Package migrate implements the command that moves workloads between Kubernetes' own kinds and those of the
+// project, without downtime (OPS-167): replicas between Deployments and CloneSets, step by step, and whole
 // StatefulSets and DaemonSets with their pods.
 package migrate
 
@@ -26,7 +26,7 @@ const (
 	nativeGroup = "apps"
 )
 
-// kinds are those that can be migrated, by all names that users may call them.
+// kinds maps each name that users may type to the kind that can be migrated.
 var kinds = map[string]string{
 	"cloneset": "CloneSet", "clonesets": "CloneSet", "clone": "CloneSet",
 	"deployment": "Deployment", "deployments": "Deployment", "deploy": "Deployment",
@@ -34,7 +34,7 @@ var kinds = map[string]string{
 	"daemonset": "DaemonSet", "daemonsets": "DaemonSet", "ds": "DaemonSet", "ads": "DaemonSet",
 }
 
-// groups are where the kinds are at home that move replicas.
+// groups maps the kinds between which replicas are moved to their API groups.
 var groups = map[string]string{"CloneSet": ownGroup, "Deployment": nativeGroup}
 
 // command is the command with its flags.
@@ -46,18 +46,18 @@ type command struct {
 	create, copy                       bool
 	replicas, surge, timeout           int64
 
-	// every is how often objects are looked at, and id makes records of moves unique.
+	// every is the interval at which objects are read; id makes the records of moves unique.
 	every time.Duration
 	id    func() string
 
 	namespace string
 	options   change.Options
 	printer   printers.ResourcePrinter
-	// objects is where objects are printed. With -o it is told elsewhere how it goes.
+	// objects is where objects are printed. With -o, all other output goes to ErrOut.
 	objects io.Writer
 }
 
-// New returns the command.
+// New returns the migrate command.
 func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	return newCommand(f, streams, time.Second, func() string { return fmt.Sprint(time.Now().UnixNano()) })
 }
@@ -108,6 +108,7 @@ func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, every tim
 	flags.Int64Var(&c.timeout, "timeout-seconds", -1, "For how long it may take; -1 means for ever.")
 	flags.StringVar(&c.manifest, "backup", "",
 		"The file that keeps the manifest of a StatefulSet or DaemonSet until its pods are taken over.")
+
 	return cmd
 }
 
@@ -116,6 +117,7 @@ func (c *command) run(cmd *cobra.Command, args []string) (err error) {
 	if len(args) != 1 {
 		return usage("exactly one kind to migrate to is required, got %d", len(args))
 	}
+
 	kind := kinds[strings.ToLower(args[0])]
 	var explicit bool
 	if c.namespace, explicit, err = c.ToRawKubeConfigLoader().Namespace(); err != nil {
@@ -130,6 +132,7 @@ func (c *command) run(cmd *cobra.Command, args []string) (err error) {
 	if c.objects = c.Out; c.flags.Print.OutputFlagSpecified() {
 		c.Out = c.ErrOut
 	}
+
 	switch {
 	case kind == "":
 		return usage("%s cannot be migrated to; CloneSet, Deployment, StatefulSet and DaemonSet can", args[0])
@@ -151,18 +154,22 @@ func (c *command) run(cmd *cobra.Command, args []string) (err error) {
 		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(c.timeout)*time.Second, late)
 		defer cancel()
 	}
+
 	if _, moves := groups[kind]; !moves {
 		return c.takeOver(ctx, usage, kind)
 	}
+
 	from := kinds[strings.ToLower(c.from)]
 	if _, ok := groups[from]; !ok || from == kind || c.to != "" {
 		return usage("a %s can be migrated --from=%s", kind,
 			map[string]string{"CloneSet": "Deployment", "Deployment": "CloneSet"}[kind])
 	}
+
 	source, err := c.side(groups[from], from, c.source)
 	if err != nil {
 		return err
 	}
+
 	target, err := c.side(groups[kind], kind, c.target)
 	if err != nil {
 		return err
@@ -170,6 +177,7 @@ func (c *command) run(cmd *cobra.Command, args []string) (err error) {
 	if c.create {
 		return c.createLike(ctx, source, target)
 	}
+
 	return c.move(ctx, source, target)
 }
 
@@ -177,7 +185,7 @@ func (c *command) side(group, kind, name string) (*side, error) {
 	return newSide(c.Factory, schema.GroupKind{Group: group, Kind: kind}, c.namespace, name)
 }
 
-// pause waits until it is time to look again, or says why there is no time any more.
+// pause waits until it is time to look again, and returns the cause if the context ends first.
 func (c *command) pause(ctx context.Context) error {
 	timer := time.NewTimer(c.every)
 	defer timer.Stop()
@@ -189,7 +197,7 @@ func (c *command) pause(ctx context.Context) error {
 	}
 }
 
-// because is the error, and what ended the time in which it came.
+// because adds the cause of an ended context to an error.
 func because(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)
