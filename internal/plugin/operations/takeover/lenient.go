@@ -23,8 +23,8 @@ var configurations = []struct {
 	name string
 }{{installation.MutatingKind, installation.Mutating}, {installation.ValidatingKind, installation.Validating}}
 
-// templateAnnotation is where a manager keeps the list of webhooks, from which the other one writes the live
-// list anew each minute.
+// templateAnnotation is where a manager keeps its list of webhooks. The other manager rewrites the live list
+// from it every minute.
 const templateAnnotation = "template"
 
 func isConfiguration(object *unstructured.Unstructured) bool {
@@ -32,9 +32,9 @@ func isConfiguration(object *unstructured.Unstructured) bool {
 		object.GetKind() == installation.ValidatingKind.Kind
 }
 
-// lenient lets pods pass if nobody answers the webhooks of a configuration: failurePolicy becomes Ignore in
-// all entries about pods that are created, in the list and in the annotation. It tells which entries it
-// changed.
+// lenient lets pods pass if nobody answers the webhooks of a configuration. It sets failurePolicy to Ignore
+// in all entries about pod creation, in the list and in the annotation, and returns the names of the changed
+// entries.
 func lenient(configuration *unstructured.Unstructured) []string {
 	var changed []string
 	relax := func(entry map[string]any) {
@@ -45,9 +45,11 @@ func lenient(configuration *unstructured.Unstructured) []string {
 			}
 		}
 	}
+
 	for _, entry := range installation.Entries(configuration) {
 		relax(entry)
 	}
+
 	annotations := configuration.GetAnnotations()
 	var kept []map[string]any
 	if json.Unmarshal([]byte(annotations[templateAnnotation]), &kept) == nil && len(kept) > 0 {
@@ -60,10 +62,11 @@ func lenient(configuration *unstructured.Unstructured) []string {
 			configuration.SetAnnotations(annotations)
 		}
 	}
+
 	return changed
 }
 
-// aboutNewPods tells whether an entry is asked about pods that are created.
+// aboutNewPods reports whether an entry is called for pods that are created.
 func aboutNewPods(entry map[string]any) bool {
 	has := func(rule map[string]any, field string, values ...string) bool {
 		return slices.ContainsFunc(texts(rule[field]),
@@ -75,7 +78,7 @@ func aboutNewPods(entry map[string]any) bool {
 	})
 }
 
-// letPodsPass makes the live configurations lenient, so that pods can be created whatever becomes of the
+// letPodsPass makes the live configurations lenient, so that pods can be created whatever happens to the
 // managers.
 func (t *takeover) letPodsPass(ctx context.Context) error {
 	var changed []string
@@ -98,14 +101,17 @@ func (t *takeover) letPodsPass(ctx context.Context) error {
 			return fmt.Errorf("letting pods pass webhooks that nobody answers, in %s: %w", c.name, err)
 		}
 	}
+
 	if len(changed) > 0 {
 		t.say("pods that are created pass if nobody answers (failurePolicy Ignore), and then without sidecars and subsets: %s",
 			strings.Join(changed, ", "))
 	}
+
 	return nil
 }
 
-// leave is what is done when a run ends while no manager serves: pods can be created, and it says what to do.
+// leave is called when a run ends while no manager serves. It makes sure that pods can be created, and adds
+// advice to the error.
 func (t *takeover) leave(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
@@ -119,8 +125,8 @@ func (t *takeover) leave(ctx context.Context, err error) error {
 		err))
 }
 
-// strict puts failure policies into force, once a manager answers, and sees that pods can be created then: if
-// not, they are taken back.
+// strict calls put to restore failure policies once a manager answers, and waits until pods can be created. If
+// they cannot, the caller makes the policies lenient again by leave.
 func (t *takeover) strict(ctx context.Context, put func() error) error {
 	if err := put(); err != nil {
 		return err
@@ -132,7 +138,7 @@ func (t *takeover) strict(ctx context.Context, put func() error) error {
 	return nil
 }
 
-// podsPass creates a pod as a dry run, where workloads may be and where the manager is.
+// podsPass creates a pod as a dry run, in the default namespace and in that of the manager.
 func (t *takeover) podsPass(ctx context.Context) (string, error) {
 	for _, namespace := range []string{"default", t.choice.Namespace} {
 		pod := &unstructured.Unstructured{Object: map[string]any{
@@ -142,12 +148,13 @@ func (t *takeover) podsPass(ctx context.Context) (string, error) {
 		pod.SetGroupVersionKind(installation.Pods)
 		err := t.client.Create(ctx, pod, client.DryRunAll)
 		missing, err := t.unanswered(ctx, err)
-		if apierrors.IsNotFound(err) { // no such namespace
+		if apierrors.IsNotFound(err) { // the namespace does not exist
 			continue
 		}
 		if missing != "" || err != nil {
 			return missing, err
 		}
 	}
+
 	return "", nil
 }

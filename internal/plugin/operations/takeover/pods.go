@@ -17,15 +17,15 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 )
 
-// fingerprint is what of a pod must not change.
+// fingerprint is the part of a pod that must not change.
 type fingerprint struct {
 	UID      string `json:"uid"`
 	Restarts int64  `json:"restarts"`
 	Spec     string `json:"spec"`
 }
 
-// fingerprints are those of the pods that a manager has to do with: of workloads of the project, with
-// sidecars of SidecarSets, or placed by WorkloadSpreads.
+// fingerprints returns the fingerprints of the pods that a manager is concerned with: those of the project's
+// workloads, with sidecars of SidecarSets, or placed by WorkloadSpreads.
 func (t *takeover) fingerprints(ctx context.Context) (map[string]fingerprint, error) {
 	pods := map[string]fingerprint{}
 	err := installation.Each(ctx, t.client, installation.Pods, func(pod *unstructured.Unstructured) error {
@@ -47,6 +47,7 @@ func (t *takeover) fingerprints(ctx context.Context) (map[string]fingerprint, er
 		pods[pod.GetNamespace()+"/"+pod.GetName()] = f
 		return nil
 	})
+
 	return pods, err
 }
 
@@ -61,7 +62,7 @@ func concerns(pod *unstructured.Unstructured) bool {
 	})
 }
 
-// changes says what became of pods.
+// changes describes what has changed between two sets of fingerprints.
 func changes(before, after map[string]fingerprint) []string {
 	var changed []string
 	for _, name := range slices.Sorted(maps.Keys(before)) {
@@ -78,10 +79,12 @@ func changes(before, after map[string]fingerprint) []string {
 			changed = append(changed, name+" has another spec")
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		if _, had := before[name]; !had {
 			changed = append(changed, name+" is new")
 		}
 	}
+
 	return changed
 }

@@ -19,14 +19,14 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 )
 
-// oldest is the oldest release of Kubernetes that takes the manifests.
+// oldest is the oldest release of Kubernetes that supports the manifests.
 const oldest = "1.30.0"
 
-// asking is what is asked of the API server besides objects.
+// asking holds the requests to the API server that are not about objects.
 type asking struct {
-	// version is its release.
+	// version returns the release of the API server.
 	version func() (string, error)
-	// may tells whether the user may do something.
+	// may reports whether the user has a permission.
 	may func(context.Context, *authorizationv1.ResourceAttributes) (bool, error)
 }
 
@@ -35,6 +35,7 @@ func newAsking(config *rest.Config) (asking, error) {
 	if err != nil {
 		return asking{}, fmt.Errorf("making a client: %w", err)
 	}
+
 	return asking{version: func() (string, error) {
 		info, err := clients.Discovery().ServerVersion()
 		if err != nil {
@@ -53,15 +54,17 @@ func newAsking(config *rest.Config) (asking, error) {
 	}}, nil
 }
 
-// preflight finds what would keep a takeover from ending, while the other manager still runs: the API
-// server's release, rights, and manifests that it would refuse. It tells what would become of each manifest.
+// preflight finds what would make a takeover fail, while the other manager still runs: the release of the API
+// server, missing permissions, and manifests that it would reject. It returns what would happen to each
+// manifest.
 func (t *takeover) preflight(ctx context.Context) (verbs map[reference]string, err error) {
 	var errs []error
 	if t.ask.version != nil {
 		if errs = append(errs, t.oldEnough()); errs[0] != nil {
-			return nil, errs[0] // the rest follows from it
+			return nil, errs[0] // all further errors would follow from it
 		}
 	}
+
 	verbs = map[reference]string{}
 	for _, object := range t.manifests {
 		r := referenceTo(object)
@@ -76,6 +79,7 @@ func (t *takeover) preflight(ctx context.Context) (verbs map[reference]string, e
 		if t.dryRun == dry {
 			continue
 		}
+
 		switch err := t.try(ctx, live, object); {
 		case apierrors.IsInvalid(err) && live != nil && slices.Contains(replaced, object.GetKind()):
 			verbs[r] = "made anew"
@@ -84,6 +88,7 @@ func (t *takeover) preflight(ctx context.Context) (verbs map[reference]string, e
 			errs = append(errs, fmt.Errorf("applying %s: %w", installation.Of(object), err))
 		}
 	}
+
 	return verbs, errors.Join(append(errs, t.rights(ctx))...)
 }
 
@@ -92,6 +97,7 @@ func (t *takeover) oldEnough() error {
 	if err != nil {
 		return err
 	}
+
 	is, err := version.ParseGeneric(text)
 	if err != nil {
 		return fmt.Errorf("the API server's version %q: %w", text, err)
@@ -100,14 +106,17 @@ func (t *takeover) oldEnough() error {
 		return fmt.Errorf("the API server is of release %s, and Afloat needs Kubernetes %s or newer", text,
 			strings.TrimSuffix(oldest, ".0"))
 	}
+
 	return nil
 }
 
-// rights names what the user may not do and a takeover, or the way back, does.
+// rights returns an error that names the permissions which a takeover or the way back needs and the user
+// lacks.
 func (t *takeover) rights(ctx context.Context) error {
 	if t.ask.may == nil {
 		return nil
 	}
+
 	needed := []authorizationv1.ResourceAttributes{
 		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 			Subresource: "status", Verb: "update"}}
@@ -123,11 +132,12 @@ func (t *takeover) rights(ctx context.Context) error {
 					Namespace: t.choice.Namespace, Verb: verb})
 		}
 	}
+
 	for _, object := range t.manifests {
 		kind := object.GroupVersionKind()
 		mapping, err := t.client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 		if meta.IsNoMatchError(err) {
-			continue // the dry run has told it
+			continue // reported by the dry run
 		}
 		if err != nil {
 			return fmt.Errorf("looking for %s: %w", kind, err)
@@ -138,6 +148,7 @@ func (t *takeover) rights(ctx context.Context) error {
 					Resource: mapping.Resource.Resource, Namespace: object.GetNamespace(), Verb: verb})
 		}
 	}
+
 	asked := map[authorizationv1.ResourceAttributes]bool{}
 	var missing []string
 	for _, attributes := range needed {
@@ -156,9 +167,11 @@ func (t *takeover) rights(ctx context.Context) error {
 					inNamespace(attributes.Namespace))
 		}
 	}
+
 	if len(missing) > 0 {
 		return fmt.Errorf("you may not: %s", most(missing))
 	}
+
 	return nil
 }
 
@@ -169,7 +182,7 @@ func inNamespace(namespace string) string {
 	return " in namespace " + namespace
 }
 
-// sayManifests says what would become of each manifest.
+// sayManifests prints what would happen to each manifest.
 func (t *takeover) sayManifests(verbs map[reference]string) {
 	for _, object := range t.manifests {
 		if verb := verbs[referenceTo(object)]; verb != "" {
