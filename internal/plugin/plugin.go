@@ -1,6 +1,7 @@
-// Package plugin is kubectl afloat: it says why a rollout waits and what a change would do, with the
-// manager's own planners, and has the commands of the reference's plugin (OPS-130 to OPS-168). It needs no
-// more than the user's own rights, and nothing in the cluster but what the user looks at.
+// Package plugin implements kubectl afloat. It explains why a rollout waits and what a change would do, by
+// means of the manager's own planners, and has the commands of OpenKruise's plugin (OPS-130 to OPS-168). It
+// needs only the permissions of the user, and nothing in the cluster except the objects that the user
+// inspects.
 package plugin
 
 import (
@@ -21,11 +22,10 @@ import (
 	"k8s.io/kubectl/pkg/util/term"
 )
 
-// prefix is how kubectl finds plugins: the rest of the name is the command.
+// prefix is the prefix by which kubectl finds plugins. The rest of the file name is the name of the command.
 const prefix = "kubectl-"
 
-// New returns the command. program is the name that it was started by, of which the command's own name is
-// made.
+// New returns the root command. Its name is derived from program, the name by which it was started.
 func New(program string, streams genericiooptions.IOStreams) *cobra.Command {
 	name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(program), prefix), ".exe")
 	root := &cobra.Command{
@@ -37,6 +37,7 @@ func New(program string, streams genericiooptions.IOStreams) *cobra.Command {
 		SilenceUsage: true, SilenceErrors: true,
 		Run: func(cmd *cobra.Command, _ []string) { _ = cmd.Help() },
 	}
+
 	flags := root.PersistentFlags()
 	root.SetGlobalNormalizationFunc(flag.WarnWordSepNormalizeFunc)
 	warnings := &warnings{asErrors: flags.Bool("warnings-as-errors", false,
@@ -45,8 +46,8 @@ func New(program string, streams genericiooptions.IOStreams) *cobra.Command {
 			rest.WarningWriterOptions{Deduplicate: true, Color: printers.AllowsColorOutput(streams.ErrOut)})}
 	profile, profiled := &profile{}, func() error { return nil }
 	profile.addTo(flags)
-	config := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().WithDiscoveryBurst(
-		300).WithDiscoveryQPS(50)
+	config := genericclioptions.NewConfigFlags(true).WithDeprecatedPasswordFlag().
+		WithDiscoveryBurst(300).WithDiscoveryQPS(50)
 	config.AddFlags(flags)
 	versioned := cmdutil.NewMatchVersionFlags(config)
 	versioned.AddFlags(flags)
@@ -56,8 +57,8 @@ func New(program string, streams genericiooptions.IOStreams) *cobra.Command {
 		profiled, err = profile.start()
 		return err
 	}
-	root.PersistentPostRunE = func(*cobra.Command,
-		[]string) error {
+
+	root.PersistentPostRunE = func(*cobra.Command, []string) error {
 		return errors.Join(profiled(), warnings.err())
 	}
 
@@ -67,10 +68,11 @@ func New(program string, streams genericiooptions.IOStreams) *cobra.Command {
 	completion.SetFactoryForCompletion(factory)
 	root.SetOut(term.NewResponsiveWriter(streams.Out))
 	root.SetErr(streams.ErrOut)
+
 	return root
 }
 
-// warnings counts what the API server warned of.
+// warnings counts the warnings of the API server.
 type warnings struct {
 	asErrors *bool
 	writer   interface {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// profile is what kubectl's flags of that name ask for: a profile of Go of the command itself.
+// profile implements kubectl's flags of that name, which write a Go profile of the command itself.
 type profile struct{ name, output string }
 
 func (p *profile) addTo(flags *pflag.FlagSet) {
@@ -20,20 +20,23 @@ func (p *profile) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&p.output, "profile-output", "profile.pprof", "name of the file to write the profile to")
 }
 
-// start begins to profile; stop writes the file.
+// start starts profiling; stop writes the file.
 func (p *profile) start() (stop func() error, err error) {
 	nothing := func() error { return nil }
 	if p.name == "none" {
 		return nothing, nil
 	}
+
 	written := pprof.Lookup(p.name)
 	if written == nil && p.name != "cpu" && p.name != "trace" {
 		return nil, fmt.Errorf("--profile: %q is no profile", p.name)
 	}
+
 	file, err := os.Create(p.output)
 	if err != nil {
 		return nil, fmt.Errorf("--profile-output: %w", err)
 	}
+
 	switch p.name {
 	case "cpu":
 		err = pprof.StartCPUProfile(file)
@@ -44,8 +47,10 @@ func (p *profile) start() (stop func() error, err error) {
 	case "mutex":
 		runtime.SetMutexProfileFraction(1)
 	}
+
 	return func() error {
-		pprof.StopCPUProfile() // and nothing else, if none was begun
+		// Both calls do nothing unless their profile was started.
+		pprof.StopCPUProfile()
 		trace.Stop()
 		if written == nil {
 			return file.Close()

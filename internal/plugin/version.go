@@ -11,8 +11,8 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/version"
 )
 
-// newVersion is kubectl's command, which tells before what the plugin itself was built from. Output in JSON
-// or YAML is kubectl's alone, so that programs can read it.
+// newVersion returns kubectl's version command, extended by the version of the plugin. Output in JSON or YAML
+// is kubectl's alone, so that programs can read it.
 func newVersion(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := kubectlversion.NewCmdVersion(f, streams)
 	cmd.Long = "Print the versions of this plugin, of the kubectl in it, and of the API server."

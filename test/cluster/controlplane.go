@@ -12,12 +12,13 @@ var auditPolicy []byte
 func (c *cluster) auditLog() string { return filepath.Join(c.dir, "logs", "audit.log") }
 
 func (c *cluster) apiServer() program {
-	// Loopback cannot be advertised. Without root nothing runs that would follow the advertised address, so
-	// any will do.
+	// Loopback cannot be advertised. Without root, nothing uses the advertised address, so any address will
+	// do.
 	advertise := c.address()
 	if !c.spec.Root {
 		advertise = "192.0.2.1"
 	}
+
 	return program{name: "kube-apiserver", path: c.bin["kube-apiserver"], args: []string{
 		"--bind-address=" + c.address(), "--advertise-address=" + advertise,
 		fmt.Sprintf("--secure-port=%d", c.spec.Ports.API),
@@ -36,7 +37,7 @@ func (c *cluster) apiServer() program {
 		"--kubelet-preferred-address-types=InternalIP", "--kubelet-certificate-authority=" + c.pki("ca.crt"),
 		"--kubelet-client-certificate=" + c.pki("kubelet-client.crt"),
 		"--kubelet-client-key=" + c.pki("kubelet-client.key"),
-		// Calls of webhooks and aggregated servers go to pod addresses.
+		// Calls to webhooks and aggregated servers go to pod addresses.
 		"--enable-aggregator-routing", "--requestheader-client-ca-file=" + c.pki("front-proxy-ca.crt"),
 		"--requestheader-allowed-names=front-proxy-client", "--requestheader-username-headers=X-Remote-User",
 		"--requestheader-group-headers=X-Remote-Group",
@@ -55,12 +56,14 @@ func (c *cluster) controllerManager() program {
 	if c.spec.Simulated > manySimulated {
 		grace = "24h"
 	}
+
 	return program{name: "kube-controller-manager", path: c.bin["kube-controller-manager"], args: []string{
 		"--kubeconfig=" + config, "--authentication-kubeconfig=" + config,
 		"--authorization-kubeconfig=" + config,
 		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", c.spec.Ports.ControllerManager),
 		"--leader-elect=false",
-		"--tls-cert-file=" + c.pki("etcd.crt"), "--tls-private-key-file=" + c.pki("etcd.key"), // any for loopback
+		// Any certificate for loopback will do.
+		"--tls-cert-file=" + c.pki("etcd.crt"), "--tls-private-key-file=" + c.pki("etcd.key"),
 		"--use-service-account-credentials", "--service-account-private-key-file=" + c.pki("sa.key"),
 		"--root-ca-file=" + c.pki("ca.crt"),
 		"--cluster-signing-cert-file=" + c.pki("ca.crt"), "--cluster-signing-key-file=" + c.pki("ca.key"),
@@ -81,8 +84,8 @@ func (c *cluster) scheduler() program {
 	}}
 }
 
-// proxy serves all nodes of the cluster, because they share its network. It leaves the settings of the whole
-// machine alone.
+// proxy serves all nodes of the cluster, because they share a network. It does not change settings of the
+// machine.
 func (c *cluster) proxy() program {
 	return program{name: "kube-proxy", path: c.bin["kube-proxy"], args: []string{
 		"--kubeconfig=" + c.pki("kube-proxy.kubeconfig"), "--hostname-override=node1",

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// etcd keeps its data in the cluster's folder and does not wait for the disk: nothing of a test cluster
-// survives the machine anyway.
+// etcd keeps its data in the cluster's folder. It does not sync it to disk, because a test cluster does not
+// survive a reboot anyway.
 func (c *cluster) etcd() program {
 	p := c.spec.Ports
 	client, peer := fmt.Sprintf("https://127.0.0.1:%d", p.Etcd),

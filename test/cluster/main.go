@@ -52,6 +52,7 @@ func newCommand() *cobra.Command {
 			}
 			return c.nodeSocket(args[0]), nil
 		}))
+
 	return root
 }
 
@@ -63,7 +64,7 @@ func open() (*cluster, error) {
 	return openCluster(name, newProgress(os.Stderr))
 }
 
-// openExisting is open for commands that need a cluster that was started.
+// openExisting is like open, but returns an error if the cluster does not exist.
 func openExisting() (*cluster, error) {
 	c, err := open()
 	if err == nil && !c.exists() {
@@ -102,18 +103,21 @@ func upCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			var r request
 			if v, err := version(); err != nil {
 				return err
 			} else if os.Getenv("K8S_VERSION") != "" {
 				r.version = &v
 			}
+
 			if r.nodes, err = number("NODES"); err != nil {
 				return err
 			}
 			if r.simulated, err = number("SIMULATED"); err != nil {
 				return err
 			}
+
 			r.csi = os.Getenv("CSI") == "1"
 			return c.up(cmd.Context(), r)
 		},
@@ -133,7 +137,7 @@ func downCommand() *cobra.Command {
 	}
 }
 
-// runCommand starts a program of the user's in the background, where it reaches the cluster's own addresses.
+// runCommand starts a program of the user in the background, where it can reach the cluster's own addresses.
 func runCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "run NAME -- PROGRAM [ARGS]", Args: cobra.MinimumNArgs(2),
@@ -143,19 +147,23 @@ func runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			path, err := filepath.Abs(args[1])
 			if err != nil {
 				return fmt.Errorf("find %s: %w", args[1], err)
 			}
+
 			name := "run-" + filepath.Base(args[0])
 			if old, ok := c.process(name); ok {
 				if err := stopAll([]record{old}); err != nil {
 					return err
 				}
 			}
+
 			if _, err := c.start(program{name: name, path: path, args: args[2:]}); err != nil {
 				return err
 			}
+
 			fmt.Println(c.logPath(name))
 			return nil
 		},
@@ -192,6 +200,7 @@ func binariesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			out := newProgress(os.Stderr)
 			if envtest {
 				dir, err := ensureEnvtest(v, out)
@@ -201,11 +210,13 @@ func binariesCommand() *cobra.Command {
 				fmt.Fprintln(cmd.OutOrStdout(), dir)
 				return nil
 			}
+
 			for _, name := range only {
 				if comp(v, name).name == "" {
 					return fmt.Errorf("--only %s: there is no such component", name)
 				}
 			}
+
 			for _, c := range components(v) {
 				if len(only) > 0 && !slices.Contains(only, c.name) {
 					continue
@@ -216,9 +227,11 @@ func binariesCommand() *cobra.Command {
 				}
 				fmt.Fprintln(cmd.OutOrStdout(), dir)
 			}
+
 			return nil
 		},
 	}
+
 	cmd.Flags().StringSliceVar(&only, "only", nil,
 		"components: etcd, kubernetes, containerd, runc, cni, kwok, pause, csi-driver, csi-provisioner, csi-resizer")
 	cmd.Flags().BoolVar(&envtest, "envtest", false,
@@ -240,10 +253,12 @@ func imageCommand() *cobra.Command {
 			if archive != "" {
 				return writeArchive(archive, img, r.names...)
 			}
+
 			c, err := openExisting()
 			if err != nil {
 				return err
 			}
+
 			digest, err := img.Digest()
 			if err != nil {
 				return err
@@ -251,12 +266,14 @@ func imageCommand() *cobra.Command {
 			if err := c.push(img, r.names...); err != nil {
 				return err
 			}
+
 			for _, n := range r.names {
 				fmt.Println(n, digest)
 			}
 			return nil
 		},
 	}
+
 	f := build.Flags()
 	f.StringArrayVar(&r.names, "name", nil, "NAME:TAG, as pods will call it (repeat for more names)")
 	f.StringArrayVar(&r.binaries, "binary", nil, "FILE=/destination (repeat)")
@@ -265,11 +282,13 @@ func imageCommand() *cobra.Command {
 	f.StringVar(&r.user, "user", "65534", "user id to run as")
 	f.StringVar(&archive, "archive", "",
 		"write FILE, for \"docker load\" and the like, instead of into the cluster's registry; needs no cluster")
+
 	for _, required := range []string{"name", "binary", "entrypoint"} {
 		if err := build.MarkFlagRequired(required); err != nil {
 			panic(err)
 		}
 	}
+
 	test := &cobra.Command{
 		Use: "test", Short: "Make the test images again", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -286,6 +305,7 @@ func imageCommand() *cobra.Command {
 			return nil
 		},
 	}
+
 	root.AddCommand(build, test)
 	return root
 }

@@ -41,26 +41,31 @@ func (c *cluster) status(ctx context.Context) error {
 		}
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", name, r.PID, memory(r.PID), c.logPath(name))
 	}
+
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	if missing > 0 {
 		return fmt.Errorf("%d programs do not run: `go run . up` starts them", missing)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	a, err := c.api()
 	if err != nil {
 		return err
 	}
+
 	ready, waiting, err := c.readyNodes(ctx, a)
 	if err != nil {
 		return err
 	}
+
 	fmt.Printf("\n%d nodes ready\n", ready)
 	if len(waiting) > 0 {
 		return fmt.Errorf("nodes not ready: %s", strings.Join(waiting, " "))
 	}
+
 	return nil
 }
 

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// kubernetesVersions is the version matrix of the project, oldest first. Each has a nested module
-// kubernetes/v1.N.
+// kubernetesVersions are the Kubernetes versions that the project supports, oldest first. Each has a nested
+// module kubernetes/v1.N.
 var kubernetesVersions = []string{"v1.32.13", "v1.33.13", "v1.34.4", "v1.35.4", "v1.36.3"}
 
 const (
@@ -20,12 +20,12 @@ const (
 	runcVersion       = "v1.5.2"
 	cniVersion        = "v1.9.1"
 	kwokVersion       = "v0.8.0"
-	// Newer ones of the provisioner need a module that the public module mirror does not serve.
+	// Newer versions of the provisioner need a module that the public module mirror does not serve.
 	provisionerVersion = "v6.3.0"
 	resizerVersion     = "v2.3.0"
 )
 
-// checkVersion returns an error that lists the known versions if v is none of them.
+// checkVersion returns an error that lists the known versions unless v is one of them.
 func checkVersion(v string) error {
 	if slices.Contains(kubernetesVersions, v) {
 		return nil
@@ -36,7 +36,7 @@ func checkVersion(v string) error {
 // minor returns "v1.36" for "v1.36.3".
 func minor(version string) string { return version[:strings.LastIndex(version, ".")] }
 
-// component is what one nested module builds: one or more static binaries of one version.
+// component is what a nested module builds: one or more static binaries of one version.
 type component struct {
 	name     string
 	version  string
@@ -51,7 +51,7 @@ type component struct {
 	expected time.Duration // a cold build on two cores
 }
 
-// binaries lists the file names that the component's cache folder holds.
+// binaries returns the names of the files in the component's cache folder.
 func (c component) binaries() []string {
 	names := slices.Clone(c.links)
 	for b := range c.packages {
@@ -61,7 +61,7 @@ func (c component) binaries() []string {
 	return names
 }
 
-// kubernetesPrograms are the names under which the one Kubernetes binary is called.
+// kubernetesPrograms are the names by which the single Kubernetes binary is called.
 var kubernetesPrograms = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy",
 	"kubelet", "kubectl"}
 
@@ -80,7 +80,7 @@ func kubernetesComponent(version string) component {
 	}
 }
 
-// components returns everything a cluster of that Kubernetes version may need.
+// components returns all components that a cluster of the given Kubernetes version may need.
 func components(version string) []component {
 	return []component{
 		{

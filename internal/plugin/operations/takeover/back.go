@@ -108,9 +108,9 @@ func (t *takeover) goBack(ctx context.Context) error {
 		if err := t.stopOurs(ctx, b, manager); err != nil {
 			return err
 		}
-	// Either an interrupted run was about to create the Deployment again, or somebody has removed it. Its
-	// pods may still be there.
 	case manager == nil:
+		// Either an interrupted run was about to create the Deployment again, or somebody has removed it. Its
+		// pods may still be there.
 		t.step("Wait for whoever leads")
 		if err := t.lockFree(ctx,
 			newWatcher(placesOf(theirs, lockOf(theirs, t.choice.Namespace),
