@@ -100,7 +100,8 @@ func write(folder string, pages map[string]string) error {
 func index(kinds []kind) string {
 	var b strings.Builder
 	b.WriteString("# API reference\n\n" + generated)
-	b.WriteString("Every field of every kind, with the versions that have it. Pod templates are those of Kubernetes: see `kubectl explain pod.spec`.\n\n")
+	b.WriteString(
+		"Every field of every kind, with the versions that have it. Pod templates are those of Kubernetes: see `kubectl explain pod.spec`.\n\n")
 	b.WriteString("| kind | what it is | group | versions | short names |\n|---|---|---|---|---|\n")
 
 	for _, k := range kinds {

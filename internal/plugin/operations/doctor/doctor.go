@@ -204,8 +204,8 @@ func (d *doctor) unreadable(check string, err error) {
 func isForbidden(err error) bool { return apierrors.IsForbidden(err) }
 
 // get reads an object and returns nil if it does not exist.
-func (d *doctor) get(ctx context.Context, kind schema.GroupVersionKind, namespace,
-	name string) (*unstructured.Unstructured, error) {
+func (d *doctor) get(ctx context.Context, kind schema.GroupVersionKind,
+	namespace, name string) (*unstructured.Unstructured, error) {
 	return installation.Get(ctx, d.client, kind, namespace, name)
 }
 

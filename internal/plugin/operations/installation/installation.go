@@ -208,8 +208,8 @@ func Find(objects []*unstructured.Unstructured, kind, name string) *unstructured
 }
 
 // Get reads an object. It returns nil if the object does not exist or its kind is not served.
-func Get(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, namespace,
-	name string) (*unstructured.Unstructured, error) {
+func Get(ctx context.Context, c client.Reader, kind schema.GroupVersionKind,
+	namespace, name string) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object); {

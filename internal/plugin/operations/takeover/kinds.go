@@ -73,8 +73,8 @@ func missingVersions(definition, wanted *unstructured.Unstructured) []string {
 // compareFields finds the fields that a kind loses with its definition: objects that set one would lose it at
 // their next write. It skips the status, which the manager writes again, and looks only at the stored
 // version, because objects of other versions cannot set such fields.
-func (t *takeover) compareFields(ctx context.Context, s *seen, definition,
-	ours *unstructured.Unstructured) error {
+func (t *takeover) compareFields(ctx context.Context, s *seen,
+	definition, ours *unstructured.Unstructured) error {
 	kind := installation.StoredKind(definition)
 	live, wanted := installation.Versions(definition)[kind.Version], installation.Versions(ours)[kind.Version]
 	if s.resumed || live == nil || wanted == nil {
