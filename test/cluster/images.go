@@ -138,7 +138,6 @@ func (r buildRequest) image() (v1.Image, error) {
 	if ca, err := os.ReadFile("/etc/ssl/certs/ca-certificates.crt"); err == nil {
 		files = append(files, file{path: "/etc/ssl/certs/ca-certificates.crt", mode: 0o644, data: ca})
 	}
-
 	l, err := layer(files)
 	if err != nil {
 		return nil, err

@@ -60,7 +60,6 @@ func (s *step) run() {
 	if s.p.terminal {
 		every = 120 * time.Millisecond
 	}
-
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 

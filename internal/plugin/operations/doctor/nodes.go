@@ -198,12 +198,11 @@ func (d *doctor) checkDaemons(ctx context.Context) error {
 	if others > 0 {
 		text += fmt.Sprintf("; %s not selected or not tolerated", wording.Count(others, "other"))
 	}
-
 	d.add(check, OK, installation.Of(d.daemon), text, "")
 	return nil
 }
 
-// checkNodeImage checks whether the daemon has started on all tags.
+// checkNodeImage checks whether the node daemon knows all tags.
 func (d *doctor) checkNodeImage(object *unstructured.Unstructured) {
 	var wanted int64
 	var oldest time.Duration

@@ -165,12 +165,10 @@ func like(source, target *side, withReplicas bool) (*unstructured.Unstructured, 
 	if source.mapping.GroupVersionKind.Kind == "CloneSet" {
 		cloneSet = source
 	}
-
 	flat := cloneSet.mapping.GroupVersionKind.Version == "v1alpha1"
 	if flat {
 		own = func(field string) []string { return []string{"spec", "updateStrategy", field} }
 	}
-
 	pairs := [][2][]string{{native("maxUnavailable"), own("maxUnavailable")},
 		{native("maxSurge"), own("maxSurge")}}
 	// Pausing is not copied the other way round, because the Deployment controller makes no pods for a

@@ -90,7 +90,6 @@ func (t *takeover) prepare(s *seen) error {
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-
 	annotations[backupAnnotation] = t.backup
 	manager.SetAnnotations(annotations)
 	slices.SortStableFunc(t.manifests,

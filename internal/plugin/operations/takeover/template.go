@@ -326,7 +326,6 @@ func (c *carried) intoContainer(container, base map[string]any) {
 	if len(args) > 0 {
 		container["args"] = args
 	}
-
 	ports, _ := container["ports"].([]any)
 	for _, item := range ports {
 		if port, ok := item.(map[string]any); ok && c.ports[fmt.Sprint(port["name"])] != 0 &&
@@ -349,7 +348,6 @@ func (c *carried) intoContainer(container, base map[string]any) {
 	if len(env) > 0 {
 		container["env"] = env
 	}
-
 	mounts, _ := container["volumeMounts"].([]any)
 	for _, item := range c.mounts {
 		mount, _ := item.(map[string]any)
