@@ -123,8 +123,8 @@ func acted(live *unstructured.Unstructured) bool {
 
 // probesInUse returns the probes of the kinds that have objects, and names the kinds that have objects but no
 // probe. It skips kinds whose feature gate is off, because they have no controller.
-func (t *takeover) probesInUse(ctx context.Context) (used []*unstructured.Unstructured, unproven []string,
-	err error) {
+func (t *takeover) probesInUse(ctx context.Context) (
+	used []*unstructured.Unstructured, unproven []string, err error) {
 	all, err := installation.Parse([]byte(strings.ReplaceAll(string(probes), installation.Namespace,
 		t.choice.Namespace)))
 	if err != nil {

@@ -112,9 +112,8 @@ func (t *takeover) goBack(ctx context.Context) error {
 		// Either an interrupted run was about to create the Deployment again, or somebody has removed it. Its
 		// pods may still be there.
 		t.step("Wait for whoever leads")
-		if err := t.lockFree(ctx,
-			newWatcher(placesOf(theirs, lockOf(theirs, t.choice.Namespace),
-				t.choice.Namespace))); err != nil {
+		if err := t.lockFree(ctx, newWatcher(placesOf(theirs, lockOf(theirs, t.choice.Namespace),
+			t.choice.Namespace))); err != nil {
 			return t.leave(ctx, err)
 		}
 	}

@@ -353,8 +353,8 @@ func write(path string, text []byte) error {
 // kruise-... of its accounts, and the roles kruise-... that are then bound to nobody. Bindings with other
 // subjects as well are returned in narrowed, since only the accounts are removed from them. Bindings with
 // other names belong to the users, such as those for custom workloads.
-func (t *takeover) superfluous(ctx context.Context) (extra, narrowed []*unstructured.Unstructured,
-	err error) {
+func (t *takeover) superfluous(ctx context.Context) (
+	extra, narrowed []*unstructured.Unstructured, err error) {
 	have := map[reference]bool{}
 	for _, object := range t.manifests {
 		have[referenceTo(object)] = true
