@@ -250,7 +250,7 @@ func Each(ctx context.Context, c client.Reader, kind schema.GroupVersionKind,
 
 		for i := range list.Items {
 			name := list.Items[i].GetNamespace() + "/" + list.Items[i].GetName()
-			if expired > 0 && name <= last { // lists are in this order
+			if expired > 0 && name <= last { // lists are sorted by this name
 				continue
 			}
 			last = name
