@@ -79,6 +79,7 @@ func New(program string, streams genericiooptions.IOStreams) *cobra.Command {
 
 	root.SetOut(term.NewResponsiveWriter(streams.Out))
 	root.SetErr(streams.ErrOut)
+
 	return root
 }
 
