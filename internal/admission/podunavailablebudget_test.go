@@ -99,12 +99,15 @@ func TestFaultsOfBudgets(t *testing.T) {
 				for _, cause := range response.Result.Details.Causes {
 					got = append(got, cause.Field)
 				}
-				if response.Result.Code != http.StatusUnprocessableEntity || response.Result.Reason != metav1.StatusReasonInvalid {
-					t.Errorf("%+v", response.Result)
+				if response.Result.Code != http.StatusUnprocessableEntity {
+					t.Errorf("refused with %+v, want code 422", response.Result)
+				}
+				if response.Result.Reason != metav1.StatusReasonInvalid {
+					t.Errorf("refused with %+v, want reason Invalid", response.Result)
 				}
 			}
 			if !slices.Equal(got, test.want) {
-				t.Errorf("%+v", response.Result)
+				t.Errorf("refused fields: got %q, want %q: %+v", got, test.want, response.Result)
 			}
 		})
 	}
@@ -121,8 +124,12 @@ func TestBudgetsOfOtherNamespacesDoNotOverlap(t *testing.T) {
 		of("shop", "other"): false} {
 		handler := handlersOf(t, "PodUnavailableBudget", "", budgets(t, other))[validateBudgetPath]
 		response := review(t, handler, admissionv1.Create, budgetOf("v1alpha1", "", someBudget), "")
-		if response.Allowed != want || !want && !strings.Contains(response.Result.Message, "PodUnavailableBudget other ") {
-			t.Errorf("%s/%s: %+v", other.Namespace, other.Name, response)
+		if response.Allowed != want {
+			t.Errorf("beside %s/%s: allowed %t, want %t: %+v", other.Namespace, other.Name, response.Allowed, want,
+				response.Result)
+		} else if !want && !strings.Contains(response.Result.Message, "PodUnavailableBudget other ") {
+			t.Errorf("beside %s/%s: refused with %q, want its name in it", other.Namespace, other.Name,
+				response.Result.Message)
 		}
 	}
 }
@@ -141,8 +148,12 @@ func TestANamespaceHasSoManyBudgets(t *testing.T) {
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			text := budgetOf(version, "", someBudget)
 			response := review(t, handler, admissionv1.Create, text, "")
-			if response.Allowed != want || !want && (response.Result.Code != http.StatusForbidden || !strings.Contains(response.Result.Message, "shop has 1")) {
-				t.Errorf("%s with %d: %+v", version, present, response)
+			if response.Allowed != want {
+				t.Errorf("%s with %d: allowed %t, want %t: %+v", version, present, response.Allowed, want, response.Result)
+			} else if !want && response.Result.Code != http.StatusForbidden {
+				t.Errorf("%s with %d: refused with %+v, want code 403", version, present, response.Result)
+			} else if !want && !strings.Contains(response.Result.Message, "shop has 1") {
+				t.Errorf("%s with %d: refused with %q, want how many there are", version, present, response.Result.Message)
 			}
 			if response := review(t, handler, admissionv1.Update, text, text); !response.Allowed {
 				t.Errorf("an update of %s with %d: %+v", version, present, response)
@@ -169,8 +180,11 @@ func TestWarningsOfBudgets(t *testing.T) {
 	} {
 		for _, operation := range []admissionv1.Operation{admissionv1.Create, admissionv1.Update} {
 			response := review(t, handler, operation, text, text)
-			if got := fmt.Sprint(response.Warnings); !response.Allowed || !strings.Contains(got, want) {
-				t.Errorf("%s: %s", text, got)
+			if !response.Allowed {
+				t.Errorf("admission of %s: %+v", text, response.Result)
+			}
+			if got := fmt.Sprint(response.Warnings); !strings.Contains(got, want) {
+				t.Errorf("warnings for %s: got %s, want %q in them", text, got, want)
 			}
 		}
 	}

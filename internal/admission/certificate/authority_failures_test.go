@@ -32,12 +32,15 @@ func TestReplicasThatFallBehindAreNotCalled(t *testing.T) {
 	}
 	k.store = brokenStore{}
 	w.clock.Step(staleTime)
-	if _, err := k.Pass(context.Background()); err == nil || k.inLine() != nil {
-		t.Errorf("a short trouble: %v, %v", err, k.inLine())
+	if _, err := k.Pass(context.Background()); err == nil {
+		t.Error("a pass without the store: no error")
+	}
+	if err := k.inLine(); err != nil {
+		t.Errorf("readiness in a short trouble: %v", err)
 	}
 	w.clock.Step(time.Second)
 	if err := k.inLine(); err == nil || !strings.Contains(err.Error(), "no rights to Secret") {
-		t.Errorf("left behind: %v", err)
+		t.Errorf("readiness when left behind: got %v, want the error of the store", err)
 	}
 	if m := k.lastMaterial(); authorities(m.bundle()) != 2 || authorities(m.expected(w.clock.Now(), k.previous)) != 1 ||
 		staleTime >= overlapTime {
@@ -107,14 +110,17 @@ func TestADamagedStagedAuthorityIsStagedAnew(t *testing.T) {
 					pass(t, k)
 					w.assertTrusted(t, k)
 					if err := k.inLine(); err != nil {
-						t.Error(err)
+						t.Errorf("readiness: %v", err)
 					}
 					w.clock.Step(settleTime / 2)
 				}
 				after := w.secret(t)
-				if taken := !bytes.Equal(after.Data[keyCACert], first.Data[keyCACert]); taken != (needed ||
-					name == "without its timestamp") || after.Data[keyNextCA] != nil {
-					t.Errorf("another authority took over: %v; one is staged: %v", taken, after.Data[keyNextCA] != nil)
+				taken := !bytes.Equal(after.Data[keyCACert], first.Data[keyCACert])
+				if want := needed || name == "without its timestamp"; taken != want {
+					t.Errorf("another authority took over: got %t, want %t", taken, want)
+				}
+				if after.Data[keyNextCA] != nil {
+					t.Error("an authority is still staged")
 				}
 			})
 		}
@@ -387,8 +393,11 @@ func TestAReplicaThatSleptTakesWhatThereIs(t *testing.T) {
 	pass(t, k) // drops the old authority
 	changed := w.secret(t)
 	pass(t, slept)
-	if !bytes.Equal(w.secret(t).Data[keyCACert], changed.Data[keyCACert]) || w.secret(t).Data[keyNextCA] != nil {
+	if !bytes.Equal(w.secret(t).Data[keyCACert], changed.Data[keyCACert]) {
 		t.Error("the old authority is back")
+	}
+	if w.secret(t).Data[keyNextCA] != nil {
+		t.Error("an authority is staged")
 	}
 	w.assertTrusted(t, slept)
 }

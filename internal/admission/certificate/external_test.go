@@ -86,8 +86,10 @@ func TestExternalCertificatesAreServedAndNothingIsWritten(t *testing.T) {
 		test.inject()
 		w.writes = 0
 		pass(t, k)
-		if err := k.inLine(); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v", test.name, err)
+		if err := k.inLine(); (err == nil) != (test.want == "") {
+			t.Errorf("%s: readiness: got %v, want the error %q", test.name, err, test.want)
+		} else if err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: readiness: got %v, want an error with %q", test.name, err, test.want)
 		}
 		if w.writes != 0 {
 			t.Errorf("%s: %d writes", test.name, w.writes)
@@ -95,8 +97,10 @@ func TestExternalCertificatesAreServedAndNothingIsWritten(t *testing.T) {
 	}
 	for file, want := range map[string][]byte{"tls.crt": secret.Data["tls.crt"], "tls.key": secret.Data["tls.key"],
 		"ca-cert.pem": secret.Data["ca.crt"]} {
-		if got, err := os.ReadFile(filepath.Join(k.options.Directory, file)); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("file %s: %v", file, err)
+		if got, err := os.ReadFile(filepath.Join(k.options.Directory, file)); err != nil {
+			t.Errorf("reading %s: %v", file, err)
+		} else if !bytes.Equal(got, want) {
+			t.Errorf("file %s: got %s, want what the Secret has", file, got)
 		}
 	}
 	renewed := w.issued(t, "wrong.sys.svc")
