@@ -346,7 +346,7 @@ func TestSupplyAndDrop(t *testing.T) {
 		Secrets: []appsv1beta1.ReferenceObject{secret},
 		Nodes:   []*appsv1beta1.NodeImage{imagepulltest.Tagged("a"), old}, Owned: []*appsv1beta1.NodeImage{imagepulltest.Tagged("a"), old}})
 	if diff := cmp.Diff([][]string{{"a"}, {"old"}}, [][]string{plan.Supply, plan.Drop}); diff != "" {
-		t.Error(diff)
+		t.Errorf("nodes that are supplied and dropped (-want +got):\n%s", diff)
 	}
 	a := Assigner{Job: imagepulltest.Job(), Secrets: []appsv1beta1.ReferenceObject{secret}, Now: imagepulltest.Noon,
 		Random: func() float64 { return 0 }}

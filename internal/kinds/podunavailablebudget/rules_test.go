@@ -61,7 +61,7 @@ func TestDesired(t *testing.T) {
 	}
 	for name, number := range map[string]option{"no number": max(nil), "no percentage": max(new(intstr.FromString("many")))} {
 		if got, err := podunavailablebudget.Desired(&build.Budget(number).Spec, 3); err == nil {
-			t.Errorf("%s: %d", name, got)
+			t.Errorf("%s: got %d, want an error", name, got)
 		}
 	}
 }

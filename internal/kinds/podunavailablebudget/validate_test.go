@@ -24,7 +24,7 @@ func parsed[T any](t *testing.T, text string) *T {
 	t.Helper()
 	value := new(T)
 	if err := yaml.UnmarshalStrict([]byte(text), value); err != nil {
-		t.Fatalf("%s: %v", text, err)
+		t.Fatalf("reading %s: %v", text, err)
 	}
 	return value
 }
@@ -390,7 +390,7 @@ func TestWarnings(t *testing.T) {
 	} {
 		got := Warnings(budget(t, text))
 		if len(got) != len(want) {
-			t.Errorf("%s: %v", text, got)
+			t.Errorf("warnings for %s: got %q, want %q", text, got, want)
 			continue
 		}
 		for i := range want {

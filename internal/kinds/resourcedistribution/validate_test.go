@@ -49,7 +49,7 @@ func TestValidate(t *testing.T) {
 	} {
 		got := rds.Validate(build.Distribution("a", c.options...), c.old, "kruise-system", "kruise-daemon-config")
 		if len(got) != len(c.want) {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got errors %v, want %q", name, got, c.want)
 			continue
 		}
 		for i, err := range got {

@@ -106,5 +106,5 @@ func TestNumbersThatDoNotFitAreSeen(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("%+v", plan.Status.Conditions)
+	t.Errorf("conditions: got %+v, want SubsetUpdated False with %q", plan.Status.Conditions, plan.Refused.Message)
 }

@@ -250,7 +250,7 @@ func TestBudgetsThatAreThereFirst(t *testing.T) {
 	r.fleet(4)
 	r.rest()
 	if r.exact(); r.failure != "" {
-		t.Error(r.failure)
+		t.Errorf("the count: %s", r.failure)
 	}
 	for name, total := range map[string]int32{"of-fleet": 4, "of-set": 3, "of-deployment": 2} {
 		s := r.budget(name).Status

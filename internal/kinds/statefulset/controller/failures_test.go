@@ -245,7 +245,7 @@ func TestANameThatIsTaken(t *testing.T) {
 					t.Errorf("s.Queue.Due().IsZero(): got true, want false; %v, again at %s", s.events, s.Queue.Due())
 				}
 				if len(s.List("Pod", false)) != 2 { // itself, and the one before it
-					t.Error(s.describe())
+					t.Errorf("pods: want two: %s", s.describe())
 				}
 			}
 			attempts := s.deny(func(r *simulation.Request) bool { return r.Verb == "create" && r.Key.Name == "web-1" })
@@ -401,7 +401,7 @@ func TestADisruptionBudgetIsObeyed(t *testing.T) {
 			s.runFor(10 * time.Minute)
 			if is := s.set(); is.Status.UpdatedAvailableReplicas != *is.Spec.Replicas || int32(len(s.pods())) != *is.Spec.Replicas ||
 				len(is.Status.Conditions) > 0 || tt.change == nil && s.pod("web-1").UID == uid {
-				t.Error(s.describe())
+				t.Errorf("want all pods updated and available, without conditions, and web-1 another one: %s", s.describe())
 			}
 		})
 	}
