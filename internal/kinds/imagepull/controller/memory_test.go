@@ -39,7 +39,7 @@ func TestTheDataOfCopiesAreNotListed(t *testing.T) {
 	if err := s.Release(t.Context(), client.ObjectKeyFromObject(job)); err != nil {
 		t.Errorf("releasing the copies: %v", err)
 	}
-	err = c.Get(t.Context(), client.ObjectKeyFromObject(copied), &corev1.Secret{})
+	err := c.Get(t.Context(), client.ObjectKeyFromObject(copied), &corev1.Secret{})
 	if client.IgnoreNotFound(err) != nil {
 		t.Errorf("reading the copy that nobody uses: %v", err)
 	} else if err == nil {
