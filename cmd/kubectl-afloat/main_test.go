@@ -46,8 +46,15 @@ func run(t *testing.T, s *plugintest.Server, args ...string) (out string, code i
 func TestErrorsDoNotSteerTheTerminal(t *testing.T) {
 	s := plugintest.New(t, "v1beta1", objects("v1beta1")...)
 	s.Before = func(*http.Request) error { return errors.New("no\x1b[2J") }
-	if out, code := run(t, s, "rollout", "pause", "clone/web"); code != 1 || !strings.Contains(out, "no") || strings.Contains(out, "\x1b") {
-		t.Errorf("%d, %q", code, out)
+	out, code := run(t, s, "rollout", "pause", "clone/web")
+	if code != 1 {
+		t.Errorf("exit code: got %d, want 1", code)
+	}
+	if !strings.Contains(out, "no") {
+		t.Errorf("output: got %q, want the error in it", out)
+	}
+	if strings.Contains(out, "\x1b") {
+		t.Errorf("output: got %q, want no control characters", out)
 	}
 }
 
@@ -107,9 +114,13 @@ func TestAllObjectsAreTriedAndErrorsSetTheExitCode(t *testing.T) {
 			return nil
 		}
 		text, code := run(t, s, append(with("clone/gone", "configmap/none", "clone/web"), "--field-manager=me")...)
-		if code == 0 || !strings.Contains(text, `"gone" not found`) || !strings.Contains(text, "configmap/none: ") ||
-			!strings.Contains(text, "cloneset.apps.kruise.io/web ") {
-			t.Errorf("%s: exit code %d\n%s", mutation, code, text)
+		if code == 0 {
+			t.Errorf("%s: exit code 0 although some failed\n%s", mutation, text)
+		}
+		for _, part := range []string{`"gone" not found`, "configmap/none: ", "cloneset.apps.kruise.io/web "} {
+			if !strings.Contains(text, part) {
+				t.Errorf("%s: got %s, want %q in it", mutation, text, part)
+			}
 		}
 		requests := s.Requests()
 		if len(requests) != 2 || requests[1].Method != http.MethodPatch || requests[1].Query != "fieldManager=me" ||
@@ -174,11 +185,17 @@ func TestVersions(t *testing.T) {
 func TestVersion(t *testing.T) {
 	s := plugintest.New(t, "v1beta1")
 	out, code := run(t, s, "version", "--client")
-	if code != 0 || !strings.HasPrefix(out, "Plugin Version: "+version.Get().String()+"\nClient Version: ") {
-		t.Errorf("%d, %q", code, out)
+	if code != 0 {
+		t.Errorf("exit code: got %d, want 0", code)
+	}
+	if want := "Plugin Version: " + version.Get().String() + "\nClient Version: "; !strings.HasPrefix(out, want) {
+		t.Errorf("output: got %q, want it to begin with %q", out, want)
 	}
 	out, code = run(t, s, "version", "--client", "-o", "json")
-	if code != 0 || !json.Valid([]byte(out)) {
-		t.Errorf("%d, %q", code, out)
+	if code != 0 {
+		t.Errorf("exit code with JSON: got %d, want 0", code)
+	}
+	if !json.Valid([]byte(out)) {
+		t.Errorf("output: got %q, want JSON", out)
 	}
 }

@@ -175,7 +175,7 @@ func TestAcceptedManifests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := kube.Create(t.Context(), cloneSet(tt.version, "good", tt.over), client.DryRunAll); err != nil {
-				t.Error(err)
+				t.Errorf("a dry run of the creation: %v", err)
 			}
 		})
 	}
@@ -233,7 +233,7 @@ spec: {replicas: 0, scaleStrategy: {disablePVCReuse: true}, updateStrategy: {typ
 		"rollingUpdate": map[string]any{"podUpdatePolicy": "InPlaceIfPossible", "partition": "40%",
 			"maxSurge": int64(1), "maxUnavailable": "20%", "paused": true, "inPlaceUpdateStrategy": map[string]any{}}}
 	if diff := cmp.Diff(want, strategy); diff != "" {
-		t.Error(diff)
+		t.Errorf("update strategy (-want +got):\n%s", diff)
 	}
 	exclude, _, _ := unstructured.NestedBool(read.Object, "spec", "scaleStrategy", "excludePreparingDelete")
 	if !exclude {

@@ -221,7 +221,7 @@ func TestBadOperations(t *testing.T) {
 		}
 	}
 	if err := kube.Delete(t.Context(), request); err != nil {
-		t.Error(err)
+		t.Errorf("deleting the request: %v", err)
 	}
 }
 
@@ -267,7 +267,7 @@ func TestOperationsAreCompleted(t *testing.T) {
 				}
 				defer func() {
 					if err := kube.Delete(context.Background(), created); err != nil {
-						t.Error(err)
+						t.Errorf("deleting %s: %v", created.GetName(), err)
 					}
 					if err := wait(func() error { return gone(created) }); err != nil {
 						t.Errorf("CRR-140, IMG-080: %v", err)
@@ -383,7 +383,7 @@ func TestOperationsThatMayNotChange(t *testing.T) {
 				var status apierrors.APIStatus
 				switch {
 				case test.code == 0 && err != nil, test.code != 0 && err == nil:
-					t.Errorf("%v", err)
+					t.Errorf("got %v, want code %d", err, test.code)
 				case err != nil && (!errors.As(err, &status) || status.Status().Code != test.code ||
 					!strings.Contains(err.Error(), test.text)):
 					t.Errorf("not %d with %q: %v", test.code, test.text, err)
@@ -479,7 +479,7 @@ func TestRequestsBetweenReleases(t *testing.T) {
 		t.Errorf("CRR-146: %s", diff)
 	}
 	if !slices.Equal(now.GetFinalizers(), []string{"example.com/held"}) || now.GetLabels()["crr.apps.kruise.io/active"] != "true" {
-		t.Errorf("%v %v", now.GetFinalizers(), now.GetLabels())
+		t.Errorf("got finalizers %v and labels %v, want those that hold and mark it", now.GetFinalizers(), now.GetLabels())
 	}
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+acquired+`":"2026-01-03T10:00:00Z"}}}`))
 	if err := kube.Patch(t.Context(), view("v1alpha1"), patch); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), acquired) {
@@ -519,6 +519,6 @@ func TestSecondRequestIsWarned(t *testing.T) {
 		}
 		return nil
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("warnings of another request: %v", err)
 	}
 }

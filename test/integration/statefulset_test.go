@@ -304,7 +304,7 @@ func TestBadManifestsOfStatefulSets(t *testing.T) {
 		set := statefulSet("v1beta1", "bad", "")
 		set.SetName(name)
 		if fields := fieldsOf(t, kube.Create(t.Context(), set, client.DryRunAll)); !names(fields, field) {
-			t.Errorf("%s: %v", name, fields)
+			t.Errorf("name %s: got refused fields %v, want %s", name, fields, field)
 		}
 	}
 	generated := statefulSet("v1beta1", "bad", "")
@@ -326,7 +326,7 @@ func TestGoodManifestsOfStatefulSets(t *testing.T) {
 		"everything above": `{podManagementPolicy: Parallel, scaleStrategy: {maxUnavailable: 120%}, updateStrategy: {rollingUpdate: {maxUnavailable: 50%, unorderedUpdate: {}}}}`,
 	} {
 		if err := kube.Create(t.Context(), statefulSet("v1beta1", "good", `spec: `+spec), client.DryRunAll); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("a good spec, %s: %v", name, err)
 		}
 	}
 }
@@ -368,7 +368,7 @@ func TestUpdatesOfStatefulSets(t *testing.T) {
 				err := kube.Patch(t.Context(), set.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(test.patch)), client.DryRunAll)
 				if test.field == "" {
 					if err != nil {
-						t.Error(err)
+						t.Errorf("the change: %v", err)
 					}
 					return
 				}
@@ -407,7 +407,7 @@ func TestVersionsOfStatefulSets(t *testing.T) {
 	}
 	alpha := in(t, "v1alpha1", set)
 	if diff := cmp.Diff(only, alpha.GetAnnotations()[v1beta1Fields]); diff != "" {
-		t.Error(diff)
+		t.Errorf("the annotation in v1alpha1 (-want +got):\n%s", diff)
 	}
 	for key := range alpha.Object["spec"].(map[string]any) {
 		if strings.Contains(only, `"`+key+`":`) && key != "type" {
@@ -434,7 +434,7 @@ func TestVersionsOfStatefulSets(t *testing.T) {
 	list.SetKind("StatefulSetList")
 	if err := kube.List(t.Context(), list, client.InNamespace("default")); err != nil || !slices.ContainsFunc(list.Items,
 		func(o unstructured.Unstructured) bool { return o.GetAnnotations()[v1beta1Fields] == only }) {
-		t.Errorf("%v", err)
+		t.Errorf("the list in v1alpha1: got error %v, want the annotation of the set in it", err)
 	}
 }
 
@@ -496,7 +496,7 @@ func TestDeletionProtectionOfStatefulSets(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		set := created(t, version, "kept-"+version, `{metadata: {labels: {policy.kruise.io/delete-protection: Cascading}}, spec: {replicas: 1}}`)
 		if err := kube.Delete(t.Context(), set); !apierrors.IsForbidden(err) {
-			t.Errorf("%s: %v", version, err)
+			t.Errorf("deletion in %s: got %v, want it forbidden", version, err)
 		}
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))
 		if err := errors.Join(kube.Patch(t.Context(), set, patch), kube.Delete(t.Context(), set)); err != nil {
