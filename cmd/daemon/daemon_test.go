@@ -29,7 +29,8 @@ func TestOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, option := range map[string]struct{ got, want any }{"node": {o.node, "node-a"}, "address": {o.addr, ":10221"},
+	for name, option := range map[string]struct{ got, want any }{"node": {o.node, "node-a"},
+		"address":   {o.addr, ":10221"},
 		"profiling": {o.pprof, false}, "address of profiling": {o.pprofAddr, "localhost:10222"},
 		"plugin configuration": {o.pluginConfig, "/kruise/CredentialProviderPlugin.yaml"},
 		"plugin directory":     {o.pluginDir, "/kruise/plugins"}} {

@@ -188,7 +188,8 @@ func TestVersion(t *testing.T) {
 	if code != 0 {
 		t.Errorf("exit code: got %d, want 0", code)
 	}
-	if want := "Plugin Version: " + version.Get().String() + "\nClient Version: "; !strings.HasPrefix(out, want) {
+	want := "Plugin Version: " + version.Get().String() + "\nClient Version: "
+	if !strings.HasPrefix(out, want) {
 		t.Errorf("output: got %q, want it to begin with %q", out, want)
 	}
 	out, code = run(t, s, "version", "--client", "-o", "json")

@@ -111,7 +111,8 @@ func TestNumbersOfWorkersHaveTheirDefaults(t *testing.T) {
 	if o.protectionLog != "/log" {
 		t.Errorf("the protection log is in %s", o.protectionLog)
 	}
-	if o, err = parseOptions([]string{"--podunavailablebudget-workers=5", "--protection-log-path=/elsewhere"}); err != nil {
+	if o, err = parseOptions([]string{"--podunavailablebudget-workers=5",
+		"--protection-log-path=/elsewhere"}); err != nil {
 		t.Errorf("parsing flags: %v", err)
 	} else if n := *o.workers["podunavailablebudget"]; n != 5 {
 		t.Errorf("workers for budgets: got %d, want 5", n)

@@ -279,7 +279,8 @@ func TestAReplicaThatStandsByAnswersWebhooksAndDoesNotReconcile(t *testing.T) {
 	}
 	for line := range strings.Lines(served) {
 		name, _, _ := strings.Cut(line, "{")
-		for _, kind := range []string{"statefulset", "daemonset"} { // ADS-196, ASTS-309: they have none of their own
+		// ADS-196, ASTS-309: they have none of their own
+		for _, kind := range []string{"statefulset", "daemonset"} {
 			if line[0] != '#' && strings.Contains(name, kind) {
 				t.Errorf("there is a metric for each %s: %s", kind, line)
 			}

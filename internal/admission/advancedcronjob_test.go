@@ -134,7 +134,8 @@ func TestAdvancedCronJobsAreCompleted(t *testing.T) {
 			t.Fatalf("admission on creation: got %+v, want it allowed without warnings", response)
 		}
 		spec := want["spec"].(document)
-		if policy := map[bool]string{false: "Allow", true: "Replace"}[template == lists]; spec["concurrencyPolicy"] != policy {
+		if policy := map[bool]string{false: "Allow",
+			true: "Replace"}[template == lists]; spec["concurrencyPolicy"] != policy {
 			t.Errorf("concurrency policy: got %v, want %s", spec["concurrencyPolicy"], policy)
 		}
 		if spec["paused"] != false {

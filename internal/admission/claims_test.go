@@ -204,7 +204,8 @@ func TestClaimsOfReviewsAreChecked(t *testing.T) {
 			answer := handlers[path].Handle(t.Context(), admission.Request{AdmissionRequest: *request})
 			if answer.Allowed {
 				t.Errorf("%s, %s: admitted", path, name)
-			} else if code := answer.Result.Code; code != http.StatusBadRequest && code != http.StatusUnprocessableEntity {
+			} else if code := answer.Result.Code; code != http.StatusBadRequest &&
+				code != http.StatusUnprocessableEntity {
 				t.Errorf("%s, %s: refused by %d, want 400 or 422: %.3000v", path, name, code, answer.Result)
 			}
 			if n := len(answer.Result.Message); n > 2000 {

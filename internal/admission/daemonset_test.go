@@ -153,7 +153,8 @@ func TestDeletionProtectionOfDaemonSets(t *testing.T) {
 					t.Errorf("gate %v, %+v: %+v", on, test, got.Result)
 				}
 				if test.refused && on && test.label == "Cascading" && !strings.Contains(got.Result.Message, "currentNumberScheduled 1>0: give its template") {
-					t.Errorf("message for a cascading protection: got %q, want what it counts and what to do", got.Result.Message)
+					t.Errorf("message for a cascading protection: got %q, want what it counts and what to do",
+						got.Result.Message)
 				}
 			}
 		}

@@ -59,12 +59,13 @@ func TestDisruptionsThatAreNotAllowedAreRefused(t *testing.T) {
 				answer := handle(t.Context(), admission.Request{AdmissionRequest: by})
 				switch {
 				case decision.Allowed && (!answer.Allowed || told > 0):
-					t.Errorf("%s, %s: got %+v, told %d times, want it allowed and not told", user.Username, by.Operation, answer, told)
+					t.Errorf("%s, %s: got %+v, told %d times, want it allowed and not told", user.Username, by.Operation,
+						answer, told)
 				case decision.Allowed:
 				case answer.Allowed || answer.Result.Code != code || answer.Result.Message != decision.Reason || told != 1 ||
 					(answer.Result.Details != nil && answer.Result.Details.RetryAfterSeconds != seconds) || seconds > 0 && answer.Result.Details == nil:
-					t.Errorf("%s, %s: told %d times, want 1; got %+v %+v, want code %d, %q, to retry after %d s", user.Username,
-						by.Operation, told, answer.Result, answer.Result.Details, code, decision.Reason, seconds)
+					t.Errorf("%s, %s: told %d times, want 1; got %+v %+v, want code %d, %q, to retry after %d s",
+						user.Username, by.Operation, told, answer.Result, answer.Result.Details, code, decision.Reason, seconds)
 				}
 			}
 		}

@@ -149,11 +149,13 @@ func TestANamespaceHasSoManyBudgets(t *testing.T) {
 			text := budgetOf(version, "", someBudget)
 			response := review(t, handler, admissionv1.Create, text, "")
 			if response.Allowed != want {
-				t.Errorf("%s with %d: allowed %t, want %t: %+v", version, present, response.Allowed, want, response.Result)
+				t.Errorf("%s with %d: allowed %t, want %t: %+v", version, present, response.Allowed, want,
+					response.Result)
 			} else if !want && response.Result.Code != http.StatusForbidden {
 				t.Errorf("%s with %d: refused with %+v, want code 403", version, present, response.Result)
 			} else if !want && !strings.Contains(response.Result.Message, "shop has 1") {
-				t.Errorf("%s with %d: refused with %q, want how many there are", version, present, response.Result.Message)
+				t.Errorf("%s with %d: refused with %q, want how many there are", version, present,
+					response.Result.Message)
 			}
 			if response := review(t, handler, admissionv1.Update, text, text); !response.Allowed {
 				t.Errorf("an update of %s with %d: %+v", version, present, response)

@@ -160,7 +160,8 @@ func TestARevisionThatCannotBeLookedForIsNotInvalid(t *testing.T) {
 			if answer.Allowed {
 				t.Errorf("%s, the API server is away %t: admitted", revision, away)
 			} else if answer.Result.Code != want {
-				t.Errorf("%s, the API server is away %t: refused with %+v, want code %d", revision, away, answer.Result, want)
+				t.Errorf("%s, the API server is away %t: refused with %+v, want code %d", revision, away, answer.Result,
+					want)
 			}
 		}
 	}

@@ -393,8 +393,7 @@ func TestPodsAreSpread(t *testing.T) {
 	terms := first.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	// WS-095, WS-194
 	if len(terms) != 1 || terms[0].MatchExpressions[0].Key != "zone" || first.Labels["pool"] != "a" || *first.Spec.Priority != 2000001000 {
-		t.Errorf("the first pod: got terms %v, labels %v, priority %v; want the zone, pool a, 2000001000", terms,
-			first.Labels, *first.Spec.Priority)
+		t.Errorf("zone, pool, priority: got %v, %v, %d", terms, first.Labels, *first.Spec.Priority)
 	}
 	tolerations := 0
 	for _, toleration := range first.Spec.Tolerations {
@@ -403,7 +402,7 @@ func TestPodsAreSpread(t *testing.T) {
 		}
 	}
 	if barriers := first.Spec.Containers[0].Env; tolerations != 1 || len(barriers) != 1 { // launch priority: both entries send the pod
-		t.Errorf("the first pod: got tolerations %v and barriers %v, want one of each", first.Spec.Tolerations, barriers)
+		t.Errorf("tolerations %v, barriers %v; want one of each", first.Spec.Tolerations, barriers)
 	}
 	generated := made("")
 	generated.Name, generated.GenerateName = "", "gen-"

@@ -83,7 +83,8 @@ func TestDefaultsOfBroadcastJobs(t *testing.T) {
 		completion, _, _ := unstructured.NestedString(spec, "completionPolicy", "type")
 		template := spec["template"].(map[string]any)
 		container := template["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
-		for name, test := range map[string]struct{ got, want any }{"parallelism": {spec["parallelism"], int64(2147483647)},
+		for name, test := range map[string]struct{ got, want any }{
+			"parallelism":    {spec["parallelism"], int64(2147483647)},
 			"failure policy": {failure, "FailFast"}, "completion policy": {completion, "Always"},
 			"pull policy": {container["imagePullPolicy"], "Always"},
 			"DNS policy":  {template["spec"].(map[string]any)["dnsPolicy"], "ClusterFirst"}} {

@@ -165,7 +165,8 @@ func TestManyEvictionsAtOnce(t *testing.T) {
 		t.Errorf("%d pods were evicted", n)
 	}
 	var left corev1.PodList
-	if err := kube.List(t.Context(), &left, client.InNamespace(namespace), client.MatchingLabels{"app": "web"}); err != nil {
+	if err := kube.List(t.Context(), &left, client.InNamespace(namespace),
+		client.MatchingLabels{"app": "web"}); err != nil {
 		t.Errorf("listing the pods: %v", err)
 	}
 	if n := len(left.Items); n != pods-may {

@@ -221,7 +221,8 @@ func TestInjectionIsRefused(t *testing.T) {
 	if err := kube.Create(t.Context(), pod); !errors.As(err, &status) || status.Status().Code != 422 {
 		t.Errorf("a pod whose container has the name of a sidecar: got %v, want code 422", err)
 	} else if field := status.Status().Details.Causes[0].Field; field != "spec.containers[0].name" {
-		t.Errorf("a pod whose container has the name of a sidecar: got field %s, want spec.containers[0].name", field)
+		t.Errorf("a pod whose container has the name of a sidecar: got field %s, want spec.containers[0].name",
+			field)
 	} else if !strings.Contains(err.Error(), "SidecarSet refusing") {
 		t.Errorf("a pod whose container has the name of a sidecar: got %q, want the SidecarSet in it", err)
 	}

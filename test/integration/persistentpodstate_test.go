@@ -97,7 +97,8 @@ spec: {targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: places}, requir
 preferredPersistentTopology: [{weight: 40, preference: {nodeTopologyKeys: [kubernetes.io/hostname]}}], persistentPodAnnotations: [{key: example.com/ip}]}}`)
 	state := recordedOn(t, "places", "places-1", "places-a")
 	entry := state.Status.PodStates["places-1"]
-	for key, want := range map[string]string{"topology.kubernetes.io/zone": "z1", "kubernetes.io/hostname": "places-a"} {
+	for key, want := range map[string]string{"topology.kubernetes.io/zone": "z1",
+		"kubernetes.io/hostname": "places-a"} {
 		if got := entry.NodeTopologyLabels[key]; got != want {
 			t.Errorf("recorded %s: got %q, want %s", key, got, want)
 		}

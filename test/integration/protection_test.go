@@ -483,7 +483,8 @@ func TestManualOfProtection(t *testing.T) {
 	if !found {
 		t.Fatal("the page has no patch of the entries")
 	}
-	if err := kube.Patch(t.Context(), hooks, client.RawPatch(types.StrategicMergePatchType, []byte(patch))); err != nil {
+	if err := kube.Patch(t.Context(), hooks, client.RawPatch(types.StrategicMergePatchType,
+		[]byte(patch))); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(string(page), "The risk is a labelled object that must go") {

@@ -294,7 +294,8 @@ func TestSidecarSetRollout(t *testing.T) {
 			t.Errorf("pod %s: %s", pod.Name, diff)
 		}
 		for key, parts := range map[string][]string{
-			pub.SidecarSetHash:               {set.Annotations[pub.SidecarSetHash], `"controllerRevision":"` + set.Status.LatestRevision + `"`},
+			pub.SidecarSetHash: {set.Annotations[pub.SidecarSetHash],
+				`"controllerRevision":"` + set.Status.LatestRevision + `"`},
 			pub.SidecarSetInPlaceUpdateState: {"id-of-example.com/side:1"}} {
 			for _, part := range parts {
 				if !strings.Contains(pod.Annotations[key], part) {

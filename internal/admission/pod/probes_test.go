@@ -54,7 +54,8 @@ func TestPodsTakeProbesAlong(t *testing.T) {
 		t.Errorf("changes: got %s, want no markerPolicy in them", got)
 	}
 	annotated := `{"labels":{"app":"web"},"annotations":{"a":"b"}}`
-	if got, _ := create(all, "shop", annotated); !strings.Contains(got, `"path":"/metadata/annotations/kruise.io~1podprobe"`) {
+	if got, _ := create(all, "shop", annotated); !strings.Contains(got,
+		`"path":"/metadata/annotations/kruise.io~1podprobe"`) {
 		t.Errorf("changes of a pod with annotations: got %s, want one annotation added", got)
 	}
 	for _, none := range [][2]string{{"other", `{"labels":{"app":"web"}}`}, {"shop", `{"labels":{"app":"db"}}`}} {

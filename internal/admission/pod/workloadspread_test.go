@@ -214,7 +214,8 @@ func TestPodsWithoutASubsetAreReported(t *testing.T) {
 		chain := NewChain(world.spreads(time.Now, recorder).Step())
 		events := func(n int, during time.Duration) (got []string) {
 			for range n {
-				changes, _, err := chain.Mutate(t.Context(), Request{Raw: []byte(fmt.Sprintf(shopPod, ``)), Namespace: "d"})
+				changes, _, err := chain.Mutate(t.Context(), Request{Raw: []byte(fmt.Sprintf(shopPod, ``)),
+					Namespace: "d"})
 				if err != nil {
 					t.Errorf("admission of the pod: %v", err)
 				}

@@ -87,7 +87,8 @@ func TestValidate(t *testing.T) {
 				t.Errorf("%s, %s: lines(errs) (-want +got):\n%s", name, version, diff)
 			}
 			for _, policy := range []string{`"Never"`, `"OnFailure"`} {
-				if len(errs) > 0 && strings.HasSuffix(errs[0].Field, "restartPolicy") && !strings.Contains(errs[0].Error(), policy) {
+				if len(errs) > 0 && strings.HasSuffix(errs[0].Field, "restartPolicy") &&
+					!strings.Contains(errs[0].Error(), policy) {
 					t.Errorf("%s, %s: got the error %v, want %s in it", name, version, errs[0], policy)
 				}
 			}

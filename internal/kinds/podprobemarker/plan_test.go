@@ -175,8 +175,8 @@ func TestAProbeThatCannotBeCarriedOutIsLeftOutAndTold(t *testing.T) {
 			}
 		case len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0].Message, test.told) || len(p.Pods) != 1 ||
 			!strings.Contains(p.Pods[0].Conditions[0].Message, "not probed: ") || p.Pods[0].Conditions[0].Status != corev1.ConditionFalse:
-			t.Errorf("%s: got warnings %+v and pods %+v, want one of each, about %q and not probed", name, p.Warnings, p.Pods,
-				test.told)
+			t.Errorf("%s: got warnings %+v and pods %+v, want one of each, about %q and not probed", name, p.Warnings,
+				p.Pods, test.told)
 		}
 	}
 }

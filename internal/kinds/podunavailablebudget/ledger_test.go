@@ -238,10 +238,12 @@ func TestNoMorePodsGoThanAreAllowed(t *testing.T) {
 				was := gone[pod.Name] || let[pod.Name]
 				room := int32(len(gone)+len(let)) < allowed
 				if want := was || room; d.Allowed != want {
-					t.Fatalf("%s: allowed %t, want %t: %+v; gone %v %v, allowed %d", pod.Name, d.Allowed, want, d, gone, let, allowed)
+					t.Fatalf("%s: allowed %t, want %t: %+v; gone %v %v, allowed %d", pod.Name, d.Allowed, want, d, gone,
+						let, allowed)
 				}
 				if want := !was && room; d.Booked != want {
-					t.Fatalf("%s: booked %t, want %t: %+v; gone %v %v, allowed %d", pod.Name, d.Booked, want, d, gone, let, allowed)
+					t.Fatalf("%s: booked %t, want %t: %+v; gone %v %v, allowed %d", pod.Name, d.Booked, want, d, gone, let,
+						allowed)
 				}
 				if d.Booked {
 					let[pod.Name] = true

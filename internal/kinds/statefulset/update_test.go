@@ -366,7 +366,8 @@ func TestWhatCannotBeDoneIsTold(t *testing.T) {
 		t.Errorf("InPlaceOnly and an impossible change: no error is told: %s", plan)
 	}
 	if len(plan.Verdicts) != 2 {
-		t.Errorf("InPlaceOnly and an impossible change: got verdicts for %d pods, want 2: %s", len(plan.Verdicts), plan)
+		t.Errorf("InPlaceOnly and an impossible change: got verdicts for %d pods, want 2: %s", len(plan.Verdicts),
+			plan)
 	}
 	w = newWorld(t, 2, inParallel)
 	w.at("a:1")

@@ -106,5 +106,6 @@ func TestNumbersThatDoNotFitAreSeen(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("conditions: got %+v, want SubsetUpdated False with %q", plan.Status.Conditions, plan.Refused.Message)
+	t.Errorf("conditions: got %+v, want SubsetUpdated False with %q", plan.Status.Conditions,
+		plan.Refused.Message)
 }

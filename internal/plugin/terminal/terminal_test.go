@@ -38,8 +38,9 @@ func TestClean(t *testing.T) {
 	}{&part{"\x1b"}, []part{{"\x1b"}}, []string{"\x1b"}, map[string]string{"\x1b": "\x1b"}, &part{"\x1b"}, "\x1b"}
 	Clean(&value)
 	const r = "\ufffd"
-	for name, got := range map[string]string{"a pointer": value.Part.Text, "a list of structures": value.Parts[0].Text,
-		"a list": value.Texts[0], "a map": value.Map[r], "an interface": value.Any.(*part).Text} {
+	for name, got := range map[string]string{"a pointer": value.Part.Text,
+		"a list of structures": value.Parts[0].Text, "a list": value.Texts[0],
+		"a map": value.Map[r], "an interface": value.Any.(*part).Text} {
 		if got != r {
 			t.Errorf("text in %s: got %q, want %q", name, got, r)
 		}

@@ -274,7 +274,8 @@ func TestThereAndBack(t *testing.T) {
 		t.Errorf("image of the manager: got %v, want %s", containers[0]["image"], ours)
 	} else if env := installation.Maps(containers[0], "env"); len(env) != 2 {
 		t.Errorf("environment of the manager: got %v, want 2 variables", env)
-	} else if args := containers[0]["args"].([]any); !slices.Contains(args, any("--leader-election-namespace=kruise-system")) {
+	} else if args := containers[0]["args"].([]any); !slices.Contains(args,
+		any("--leader-election-namespace=kruise-system")) {
 		t.Errorf("arguments of the manager: got %v, want the namespace of its lock", args)
 	}
 	for _, kind := range []schema.GroupVersionKind{installation.MutatingKind, installation.ValidatingKind} {
@@ -407,7 +408,8 @@ func TestThereAndBack(t *testing.T) {
 	deployment = c.get(installation.Deployments, namespace, installation.Manager)
 	containers = installation.Maps(deployment.Object, "spec", "template", "spec", "containers")
 	if len(containers) != 2 || containers[0]["image"] != theirs {
-		t.Errorf("containers of the manager after the way back: got %v, want 2, the first with image %s", containers, theirs)
+		t.Errorf("containers of the manager after the way back: got %v, want 2, the first with image %s",
+			containers, theirs)
 	}
 	if len(c.faults) > 0 {
 		t.Errorf("faults meanwhile: got %v, want none", c.faults)

@@ -149,7 +149,8 @@ func TestTemplatesThatCannotBeCompleted(t *testing.T) {
 		t.Errorf("conditions: got %+v, want none: %s", is.Conditions, s.describe())
 	}
 	if is := s.set(); is.Status.ObservedGeneration != is.Generation {
-		t.Errorf("observed generation: got %d, want %d: %s", is.Status.ObservedGeneration, is.Generation, s.describe())
+		t.Errorf("observed generation: got %d, want %d: %s", is.Status.ObservedGeneration, is.Generation,
+			s.describe())
 	}
 }
 

@@ -154,7 +154,8 @@ func TestAPausedCloneSetBecomesADeploymentWithPods(t *testing.T) {
 		if err != nil {
 			t.Errorf("migrate: %v", err)
 		}
-		if isPaused, found, _ := unstructured.NestedBool(s.Get("deployments", "web").Object, "spec", "paused"); found || isPaused {
+		if isPaused, found, _ := unstructured.NestedBool(s.Get("deployments", "web").Object, "spec",
+			"paused"); found || isPaused {
 			t.Errorf("the Deployment has paused %t, want it not to be paused", isPaused)
 		}
 		field := map[string]string{"v1beta1": "updateStrategy.rollingUpdate.partition", "v1alpha1": "updateStrategy.partition"}[version]
