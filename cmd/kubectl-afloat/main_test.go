@@ -101,8 +101,13 @@ func TestAllObjectsAreTriedAndErrorsSetTheExitCode(t *testing.T) {
 		for dryRun, writes := range map[string]int{"client": 0, "server": 1} {
 			text, code := run(t, s, append(with("clone/web"), "--dry-run="+dryRun)...)
 			requests := s.Requests()
-			if code != 0 || len(requests) != writes || writes > 0 && !strings.Contains(requests[0].Query, "dryRun=All") {
-				t.Errorf("%s --dry-run=%s: exit code %d, writes %v\n%s", mutation, dryRun, code, requests, text)
+			if code != 0 {
+				t.Errorf("%s --dry-run=%s: got exit code %d, want 0\n%s", mutation, dryRun, code, text)
+			}
+			if len(requests) != writes {
+				t.Errorf("%s --dry-run=%s: got writes %v, want %d", mutation, dryRun, requests, writes)
+			} else if writes > 0 && !strings.Contains(requests[0].Query, "dryRun=All") {
+				t.Errorf("%s --dry-run=%s: got query %s, want a dry run", mutation, dryRun, requests[0].Query)
 			}
 		}
 		once := false
@@ -123,9 +128,12 @@ func TestAllObjectsAreTriedAndErrorsSetTheExitCode(t *testing.T) {
 			}
 		}
 		requests := s.Requests()
-		if len(requests) != 2 || requests[1].Method != http.MethodPatch || requests[1].Query != "fieldManager=me" ||
-			strings.Contains(requests[1].Body, "replicas") {
-			t.Errorf("%s: writes %v", mutation, requests)
+		if len(requests) != 2 {
+			t.Errorf("%s: got writes %v, want 2", mutation, requests)
+		} else if requests[1].Method != http.MethodPatch || requests[1].Query != "fieldManager=me" {
+			t.Errorf("%s: got the write %v, want a patch by me", mutation, requests[1])
+		} else if strings.Contains(requests[1].Body, "replicas") {
+			t.Errorf("%s: got the patch %s, want no replicas in it", mutation, requests[1].Body)
 		}
 		if replicas := s.Get(t, "clonesets", "web").Object["spec"].(map[string]any)["replicas"]; replicas != int64(9) {
 			t.Errorf("%s: what somebody else changed is lost: %v replicas", mutation, replicas)
@@ -172,8 +180,11 @@ func TestVersions(t *testing.T) {
 			for _, args := range commands {
 				text, code := run(t, s, args...)
 				requests := s.Requests()
-				if code != 0 || len(requests) != 1 || requests[0].Path != path+"/web" {
-					t.Errorf("%s %v: exit code %d, writes %v\n%s", version, args, code, requests, text)
+				if code != 0 {
+					t.Errorf("%s %v: got exit code %d, want 0\n%s", version, args, code, text)
+				}
+				if len(requests) != 1 || requests[0].Path != path+"/web" {
+					t.Errorf("%s %v: got writes %v, want one to %s/web", version, args, requests, path)
 				}
 			}
 		}

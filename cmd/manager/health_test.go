@@ -51,7 +51,7 @@ func TestALeaderWithoutControllersIsNotHealthy(t *testing.T) {
 		close(elected)
 		pulse.Answered("facts")
 		if err := h.work(nil); err == nil || err.Error() != "this replica leads, and none of its 2 controllers works" {
-			t.Errorf("a leader whose controllers are silent: %v", err)
+			t.Errorf("a leader whose controllers are silent: got %v, want that none of its controllers works", err)
 		}
 		h.look()
 		h.look()
@@ -108,7 +108,8 @@ func TestAKindThatCannotBeWatchedIsTold(t *testing.T) {
 		h.look()
 		h.look()
 		if len(events.events) != 2 || events.events[1] != want[0] {
-			t.Errorf("what lasts is told again before the API server forgets it: %q", events.events)
+			t.Errorf("what lasts is told before the API server forgets it: got events %q, want 2 the same",
+				events.events)
 		}
 		if err := h.read(nil); err != nil {
 			t.Errorf("readiness: %v", err)
@@ -144,8 +145,11 @@ func TestAKindThatIsRefusedForAMomentIsNotTold(t *testing.T) {
 			time.Sleep(lookEvery)
 			h.look()
 		}
-		if !informer.HasSynced() || len(events.events) > 0 {
-			t.Errorf("read: %v, told: %q", informer.HasSynced(), events.events)
+		if !informer.HasSynced() {
+			t.Error("the informer has read nothing yet")
+		}
+		if len(events.events) > 0 {
+			t.Errorf("events: got %q, want none", events.events)
 		}
 		cancel()
 		synctest.Wait()

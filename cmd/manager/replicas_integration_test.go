@@ -291,7 +291,7 @@ func TestAReplicaThatStandsByAnswersWebhooksAndDoesNotReconcile(t *testing.T) {
 	case err := <-leader.ended:
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() == 0 {
-			t.Errorf("it ended with %v", err)
+			t.Errorf("a leader without its lock ended with %v, want an exit code that is not 0", err)
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("a leader without lease goes on")

@@ -502,7 +502,7 @@ func TestAnyObjectIsAnsweredWithoutPanic(t *testing.T) {
 			}
 			name := hostile[:min(len(hostile), 200)]
 			if got := review(t, admission.HandlerFunc(hooks.validate), operation, hostile, old); got.Allowed || got.Result.Code != 422 {
-				t.Errorf("validate %s %s: %+v", operation, name, got.Result)
+				t.Errorf("validate %s %s: got %+v, want code 422", operation, name, got.Result)
 			}
 			if got := review(t, admission.HandlerFunc(hooks.mutate), operation, hostile, old); !got.Allowed && got.Result.Code != 422 {
 				t.Errorf("mutate %s %s: %+v", operation, name, got.Result)
@@ -534,14 +534,14 @@ func TestDeletionsUnreadableObjectsAndPanicsAreAnswered(t *testing.T) {
 	}
 	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE", `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"replicas":"x"}}`,
 		""); got.Allowed || got.Result.Code != 422 {
-		t.Errorf("wrong types: %+v", got.Result)
+		t.Errorf("wrong types: got %+v, want code 422", got.Result)
 	}
 	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE",
 		object("v1beta1", goodTemplate, `"scaleStrategy":{"podsToDelete":["gone"]}`), ""); !got.Allowed || len(got.Warnings) != 1 {
-		t.Errorf("CS-344: %+v", got)
+		t.Errorf("CS-344: got %+v, want it allowed with a warning", got)
 	}
 	panics := admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { panic("oops") })
 	if got := review(t, panics, "CREATE", "{}", ""); got.Allowed || got.Result.Code != 500 {
-		t.Errorf("OPS-066 panic: %+v", got.Result)
+		t.Errorf("OPS-066 panic: got %+v, want code 500", got.Result)
 	}
 }

@@ -98,7 +98,7 @@ func TestConvertRefusesWhatIsNotOurs(t *testing.T) {
 	}
 	if _, err := attempt(func([]byte, schema.GroupVersionKind) ([]byte, error) { panic("oops") }, nil,
 		schema.GroupVersionKind{}); err == nil || !strings.Contains(err.Error(), "oops") {
-		t.Errorf("OPS-066 panic: %v", err)
+		t.Errorf("OPS-066 panic: got %v, want it as an error", err)
 	}
 }
 

@@ -148,9 +148,14 @@ func TestDeletionProtectionOfDaemonSets(t *testing.T) {
 				old := strings.TrimSuffix(ads(version, test.more+`"labels":{"policy.kruise.io/delete-protection":"`+test.label+`"}`, ""), "}") +
 					`,"status":` + test.status + `}`
 				got := review(t, handlers[validateDaemonSetPath], "DELETE", "", old)
-				if refused := test.refused && on; got.Allowed == refused || refused && (got.Result.Code != http.StatusForbidden ||
-					!strings.HasPrefix(got.Result.Message, "DaemonSet shop/agent is protected by label policy.kruise.io/delete-protection="+test.label)) {
-					t.Errorf("gate %v, %+v: %+v", on, test, got.Result)
+				refused := test.refused && on
+				if got.Allowed == refused {
+					t.Errorf("gate %v, %+v: allowed %t, want %t: %+v", on, test, got.Allowed, !refused, got.Result)
+				}
+				protected := "DaemonSet shop/agent is protected by label policy.kruise.io/delete-protection=" + test.label
+				if refused && (got.Result.Code != http.StatusForbidden || !strings.HasPrefix(got.Result.Message,
+					protected)) {
+					t.Errorf("gate %v, %+v: got %+v, want code 403 and %q", on, test, got.Result, protected)
 				}
 				if test.refused && on && test.label == "Cascading" && !strings.Contains(got.Result.Message, "currentNumberScheduled 1>0: give its template") {
 					t.Errorf("message for a cascading protection: got %q, want what it counts and what to do",

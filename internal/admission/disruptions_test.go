@@ -125,8 +125,11 @@ func TestTheClusterItselfIsNotHeld(t *testing.T) {
 					raw := runtime.RawExtension{Raw: []byte(tt.pod)}
 					allowed := ask(admissionapi.AdmissionRequest{Operation: admissionapi.Delete, OldObject: raw})
 					want := map[bool]string{true: "passed: " + guard.Reason, false: "refused: " + guard.Reason}[tt.passes]
-					if allowed != (tt.passes || guard.Allowed) || (guard.Allowed || dry) != (len(told) == 0) || len(told) > 0 && told[0] != want {
-						t.Errorf("%+v, dry %t: allowed %t, told %q", guard, dry, allowed, told)
+					if want := tt.passes || guard.Allowed; allowed != want {
+						t.Errorf("%+v, dry %t: allowed %t, want %t", guard, dry, allowed, want)
+					}
+					if (guard.Allowed || dry) != (len(told) == 0) || len(told) > 0 && told[0] != want {
+						t.Errorf("%+v, dry %t: told %q, want %q unless it is allowed or dry", guard, dry, told, want)
 					}
 					if ask(admissionapi.AdmissionRequest{Operation: admissionapi.Create, SubResource: "eviction", Object: runtime.RawExtension{Raw: []byte(plain)}}) != guard.Allowed {
 						t.Errorf("%+v: an eviction by the cluster", guard)

@@ -47,16 +47,24 @@ func TestBudgetsAreRefusedWithoutTheirGates(t *testing.T) {
 		handlers := handlersOf(t, "PodUnavailableBudget", list, budgets(t))
 		handler := handlers[validateBudgetPath]
 		if len(handlers) != 1 || handler == nil {
-			t.Fatalf("PUB-015: %v", handlers)
+			t.Fatalf("PUB-015: handlers: got %v, want one of %s", handlers, validateBudgetPath)
 		}
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			good := budgetOf(version, "", someBudget)
 			for operation, old := range map[admissionv1.Operation]string{admissionv1.Create: "", admissionv1.Update: good} {
 				response := review(t, handler, operation, strings.Replace(good, `"maxUnavailable":1`, `"maxUnavailable":2`, 1), old)
-				if response.Allowed != on || !on && (response.Result.Code != http.StatusBadRequest ||
-					!strings.Contains(response.Result.Message, "PodUnavailableBudgetDeleteGate") ||
-					!strings.Contains(response.Result.Message, "PodUnavailableBudgetUpdateGate")) {
-					t.Errorf("%q, %s of %s: %+v", list, operation, version, response)
+				if response.Allowed != on {
+					t.Errorf("%q, %s of %s: allowed %t, want %t: %+v", list, operation, version, response.Allowed, on,
+						response.Result)
+				}
+				if !on && response.Result.Code != http.StatusBadRequest {
+					t.Errorf("%q, %s of %s: refused with %+v, want code 400", list, operation, version, response.Result)
+				}
+				for _, gate := range []string{"PodUnavailableBudgetDeleteGate", "PodUnavailableBudgetUpdateGate"} {
+					if !on && !strings.Contains(response.Result.Message, gate) {
+						t.Errorf("%q, %s of %s: refused with %q, want %s in it", list, operation, version,
+							response.Result.Message, gate)
+					}
 				}
 			}
 			leaving := budgetOf(version, `,"deletionTimestamp":"2026-01-01T00:00:00Z"`, someBudget)

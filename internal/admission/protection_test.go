@@ -108,15 +108,22 @@ func TestProtectionWithItsGate(t *testing.T) {
 		for _, kind := range protection.Kinds {
 			answer := review(t, handlers[kind.Path], "DELETE", "",
 				`{"metadata":{"name":"web","labels":{"policy.kruise.io/delete-protection":"Always"}}}`)
-			if known, ok := paths[kind.Path]; answer.Allowed == on || known != on || !ok {
-				t.Errorf("%q, %s: allowed %v, entry %v", list, kind.Name, answer.Allowed, known)
+			known, ok := paths[kind.Path]
+			if answer.Allowed == on {
+				t.Errorf("%q, %s: allowed %t, want %t", list, kind.Name, answer.Allowed, !on)
+			}
+			if !ok || known != on {
+				t.Errorf("%q, %s: an entry is kept: got %t, want %t", list, kind.Name, known, on)
 			}
 		}
 		for _, path := range []string{validateCloneSetPath, validateStatefulSetPath, validateDaemonSetPath} {
 			answer := review(t, handlers[path], "DELETE", "",
 				`{"metadata":{"name":"web","labels":{"policy.kruise.io/delete-protection":"Always"}}}`)
-			if answer.Allowed == on || !paths[path] {
-				t.Errorf("%q, %s: allowed %v", list, path, answer.Allowed)
+			if answer.Allowed == on {
+				t.Errorf("%q, %s: allowed %t, want %t", list, path, answer.Allowed, !on)
+			}
+			if !paths[path] {
+				t.Errorf("%q, %s: the entry is not kept", list, path)
 			}
 		}
 	}

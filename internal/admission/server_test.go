@@ -136,7 +136,7 @@ func TestServer(t *testing.T) {
 		t.Errorf("TLS 1.2: %v", err)
 	}
 	if err := r.get(t, tls.VersionTLS11); err == nil || !strings.Contains(err.Error(), "protocol version") {
-		t.Errorf("TLS 1.1: %v", err)
+		t.Errorf("TLS 1.1: got %v, want it refused", err)
 	}
 	r.over()
 	<-r.ended
@@ -194,9 +194,12 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 				t.Errorf("the entry that checks removals is kept: %t, removals are handled: %t", active, handled)
 			}
 		}
-		if scope, known := options.Scopes[mutatePodAllName].Conditions(); !known || len(scope) != 1 ||
-			!strings.Contains(scope[0].Expression, test.condition) {
-			t.Errorf("%s: all pods for which %v", name, scope)
+		scope, known := options.Scopes[mutatePodAllName].Conditions()
+		if !known {
+			t.Errorf("%s: the conditions for all pods are not known", name)
+		}
+		if len(scope) != 1 || !strings.Contains(scope[0].Expression, test.condition) {
+			t.Errorf("%s: conditions for all pods: got %v, want one with %s", name, scope, test.condition)
 		}
 	}
 }

@@ -126,9 +126,14 @@ func TestRefusedSidecarSetsListAllErrors(t *testing.T) {
 		}
 		for field, words := range map[string]string{"metadata.name": "Invalid value", "spec.selector": "no selector defined for SidecarSet",
 			"spec": "no initContainer or container defined for SidecarSet", "spec.updateStrategy.type": "Unsupported value"} {
-			if !slices.ContainsFunc(fields, func(f string) bool { return f == field || strings.HasPrefix(f, field+".") }) ||
-				!strings.Contains(answer.Result.Message, words) {
-				t.Errorf("%s (%s) is not in %q", field, words, answer.Result.Message)
+			if !slices.ContainsFunc(fields, func(f string) bool {
+				return f == field || strings.HasPrefix(f,
+					field+".")
+			}) {
+				t.Errorf("refused fields: got %q, want %s", fields, field)
+			}
+			if !strings.Contains(answer.Result.Message, words) {
+				t.Errorf("%s: refused with %q, want %q in it", field, answer.Result.Message, words)
 			}
 		}
 	}

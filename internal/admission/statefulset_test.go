@@ -153,7 +153,7 @@ func TestARefusalOfAStatefulSetNamesAllFaults(t *testing.T) {
 		}
 	}
 	if got := review(t, admission.HandlerFunc(w.validate), "CREATE", `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"replicas":"x"}}`, ""); got.Allowed || got.Result.Code != 422 {
-		t.Errorf("wrong types: %+v", got.Result)
+		t.Errorf("wrong types: got %+v, want code 422", got.Result)
 	}
 }
 
@@ -229,9 +229,13 @@ func TestDeletionProtectionOfStatefulSets(t *testing.T) {
 				old := strings.Replace(sts(version, test.more+`"labels":{"policy.kruise.io/delete-protection":"`+test.label+`"}`, ""),
 					`"replicas":1`, `"replicas":`+test.replicas, 1)
 				got := review(t, handlers[validateStatefulSetPath], "DELETE", "", old)
-				if refused := test.refused && on; got.Allowed == refused || refused && (got.Result.Code != 403 ||
-					!strings.HasPrefix(got.Result.Message, "StatefulSet shop/web is protected by label policy.kruise.io/delete-protection="+test.label)) {
-					t.Errorf("gate %v, %+v: %+v", on, test, got.Result)
+				refused := test.refused && on
+				if got.Allowed == refused {
+					t.Errorf("gate %v, %+v: allowed %t, want %t: %+v", on, test, got.Allowed, !refused, got.Result)
+				}
+				protected := "StatefulSet shop/web is protected by label policy.kruise.io/delete-protection=" + test.label
+				if refused && (got.Result.Code != 403 || !strings.HasPrefix(got.Result.Message, protected)) {
+					t.Errorf("gate %v, %+v: got %+v, want code 403 and %q", on, test, got.Result, protected)
 				}
 			}
 		}

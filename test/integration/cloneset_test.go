@@ -287,8 +287,10 @@ func TestUnknownFieldOfTheTemplate(t *testing.T) {
 	if err := kube.List(t.Context(), &revisions, client.InNamespace("default"), client.MatchingLabels{"app": "unknown"}); err != nil {
 		t.Fatal(err)
 	}
-	if len(revisions.Items) != 1 || !has(string(revisions.Items[0].Data.Raw)) {
-		t.Errorf("%d revisions, want 1 with the unknown fields", len(revisions.Items))
+	if n := len(revisions.Items); n != 1 {
+		t.Errorf("revisions: got %d, want 1", n)
+	} else if text := string(revisions.Items[0].Data.Raw); !has(text) {
+		t.Errorf("revision: got %s, want the unknown fields in it", text)
 	}
 	stored := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps.kruise.io/v1beta1", "kind": "CloneSet"}}
 	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(set), stored); err != nil {

@@ -289,8 +289,11 @@ func TestVersionsOfDaemonSets(t *testing.T) {
 		if diff := cmp.Diff(map[string]string{"note": "1"}, beta.GetAnnotations()); diff != "" {
 			t.Errorf("annotations in v1beta1: %s", diff)
 		}
-		if got := alpha.GetAnnotations()[progressive]; got != annotation || alpha.Object["spec"].(map[string]any)["scaleStrategy"] != nil {
-			t.Errorf("v1alpha1: %v, annotation %q, not %q", alpha.Object["spec"], got, annotation)
+		if got := alpha.GetAnnotations()[progressive]; got != annotation {
+			t.Errorf("annotation in v1alpha1: got %q, want %q", got, annotation)
+		}
+		if left := alpha.Object["spec"].(map[string]any)["scaleStrategy"]; left != nil {
+			t.Errorf("scale strategy in v1alpha1: got %v, want none", left)
 		}
 		if got, _, _ := unstructured.NestedInt64(alpha.Object, "spec", "template", "future", "a"); got != 9007199254740993 {
 			t.Errorf("a field of the template: %d", got)

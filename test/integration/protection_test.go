@@ -83,7 +83,7 @@ func label(t *testing.T, object client.Object, value string) {
 func keptBy(t *testing.T, object client.Object, reason string) {
 	t.Helper()
 	if err := kube.Delete(t.Context(), object); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), reason) {
-		t.Errorf("%s %s: %v, not %q", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), err, reason)
+		t.Errorf("deletion of %s: got %v, want it forbidden with %q", object.GetName(), err, reason)
 	}
 }
 
@@ -394,7 +394,7 @@ func TestWarningsOfProtection(t *testing.T) {
 		}
 		object.SetLabels(map[string]string{protection: "Always"})
 		if err := c.Create(t.Context(), object); err != nil || told() {
-			t.Errorf("%s, Always: %v", kind, err)
+			t.Errorf("%s, Always: got %v or a warning, want neither", kind, err)
 		}
 		patch := func(text string) bool {
 			if err := c.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(text))); err != nil {

@@ -95,8 +95,11 @@ targets: {includedNamespaces: {list: [{name: rd-one}, {name: rd-missing}]}}}}`)
 		}
 	}
 	var left corev1.SecretList
-	if err := kube.List(t.Context(), &left, client.InNamespace("kruise-system")); err != nil || slices.ContainsFunc(left.Items, func(s corev1.Secret) bool { return s.Name == "rd-login" }) {
-		t.Errorf("%v: the dry run has left something: %v", err, left.Items)
+	if err := kube.List(t.Context(), &left, client.InNamespace("kruise-system")); err != nil {
+		t.Errorf("listing the Secrets: %v", err)
+	}
+	if slices.ContainsFunc(left.Items, func(s corev1.Secret) bool { return s.Name == "rd-login" }) {
+		t.Errorf("the dry run has left something: %v", left.Items)
 	}
 	patch(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rd-two"}}, `{"metadata":{"labels":{"rd":"no"}}}`)
 	if err := wait(func() error {

@@ -129,14 +129,14 @@ func TestANativeManifestIsApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(stored, asJSON(t, advanced.Object["spec"])); diff != "" || advanced.GetGeneration() != 1 {
-		t.Errorf("applied again, generation %d: %s", advanced.GetGeneration(), diff)
+		t.Errorf("applied again: got generation %d, want 1; spec (-want +got):\n%s", advanced.GetGeneration(), diff)
 	}
 	// kubectl replaces the lists of kinds of which it has no types.
 	if err := kube.Patch(t.Context(), advanced, client.RawPatch(types.MergePatchType, []byte(asJSON(t, manifest.Object)))); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(stored, asJSON(t, advanced.Object["spec"])); diff != "" || advanced.GetGeneration() != 1 {
-		t.Errorf("applied by kubectl, generation %d: %s", advanced.GetGeneration(), diff)
+		t.Errorf("by kubectl: got generation %d, want 1; spec (-want +got):\n%s", advanced.GetGeneration(), diff)
 	}
 }
 
@@ -426,7 +426,7 @@ func TestVersionsOfStatefulSets(t *testing.T) {
 	}
 	after := in(t, "v1beta1", set)
 	if diff := cmp.Diff(before.Object["spec"], after.Object["spec"]); diff != "" || len(after.GetAnnotations()) > 0 {
-		t.Errorf("after a change in v1alpha1: %v %s", after.GetAnnotations(), diff)
+		t.Errorf("a change in v1alpha1: annotations %v; spec (-want +got):\n%s", after.GetAnnotations(), diff)
 	}
 	// A list in the other version is converted, too.
 	list := &unstructured.UnstructuredList{}
@@ -476,7 +476,7 @@ spec:
 		body := fmt.Sprintf(`{"status":{%q:null}}`, left)
 		err := kube.Status().Patch(t.Context(), set.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(body)))
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "status."+left) {
-			t.Errorf("without %s: %v", left, err)
+			t.Errorf("without %s: got %v, want it refused as invalid with the field", left, err)
 		}
 	}
 	if err := unstructured.SetNestedField(scale.Object, int64(2), "spec", "replicas"); err != nil {
@@ -486,7 +486,7 @@ spec:
 		t.Fatal(err)
 	}
 	if got, _, err := unstructured.NestedInt64(in(t, "v1beta1", set).Object, "spec", "replicas"); err != nil || got != 2 {
-		t.Errorf("%d replicas, %v", got, err)
+		t.Errorf("replicas: got %d, want 2; %v", got, err)
 	}
 	reaches(2)
 }

@@ -366,6 +366,6 @@ func TestImagePullJobsOfAnotherNamespace(t *testing.T) {
 		t.Errorf("desired jobs of the list: got %d, want 1: %+v", n, current.Status)
 	}
 	if left := jobs(theirs); len(left) != 1 || left[0].DeletionTimestamp != nil {
-		t.Errorf("jobs of the other namespace: %+v", left)
+		t.Errorf("jobs of the other namespace: got %+v, want one that stays", left)
 	}
 }

@@ -111,8 +111,14 @@ func TestWorkloadsOfUnitedDeployments(t *testing.T) {
 				}
 			}
 			scale := &autoscalingv1.Scale{}
-			if err := kube.SubResource("scale").Get(t.Context(), u, scale); err != nil || scale.Spec.Replicas != 3 || scale.Status.Selector != "app="+name {
-				t.Errorf("UD-018: %+v %v", scale, err)
+			if err := kube.SubResource("scale").Get(t.Context(), u, scale); err != nil {
+				t.Errorf("UD-018: %v", err)
+			}
+			if scale.Spec.Replicas != 3 {
+				t.Errorf("UD-018: got %d replicas, want 3", scale.Spec.Replicas)
+			}
+			if want := "app=" + name; scale.Status.Selector != want {
+				t.Errorf("UD-018: got selector %s, want %s", scale.Status.Selector, want)
 			}
 			scale.Spec.Replicas = 5
 			if err := kube.SubResource("scale").Update(t.Context(), u, client.WithSubResourceBody(scale)); err != nil {

@@ -27,8 +27,12 @@ func TestReplicasThatFallBehindAreNotCalled(t *testing.T) {
 	pass(t, k)
 	w.clock.Step(settleTime)
 	pass(t, k)
-	if m := k.lastMaterial(); authorities(m.bundle()) != 2 || authorities(m.expected(w.clock.Now(), k.previous)) != 2 {
-		t.Error("want both authorities right after the change")
+	m := k.lastMaterial()
+	if n := authorities(m.bundle()); n != 2 {
+		t.Errorf("authorities right after the change: got %d, want both", n)
+	}
+	if n := authorities(m.expected(w.clock.Now(), k.previous)); n != 2 {
+		t.Errorf("authorities that callers are to trust right after the change: got %d, want both", n)
 	}
 	k.store = brokenStore{}
 	w.clock.Step(staleTime)
@@ -42,8 +46,14 @@ func TestReplicasThatFallBehindAreNotCalled(t *testing.T) {
 	if err := k.inLine(); err == nil || !strings.Contains(err.Error(), "no rights to Secret") {
 		t.Errorf("readiness when left behind: got %v, want the error of the store", err)
 	}
-	if m := k.lastMaterial(); authorities(m.bundle()) != 2 || authorities(m.expected(w.clock.Now(), k.previous)) != 1 ||
-		staleTime >= overlapTime {
+	m = k.lastMaterial()
+	if n := authorities(m.bundle()); n != 2 {
+		t.Errorf("authorities of the server that is left behind: got %d, want both", n)
+	}
+	if n := authorities(m.expected(w.clock.Now(), k.previous)); n != 1 {
+		t.Errorf("authorities that callers are to trust by then: got %d, want 1", n)
+	}
+	if staleTime >= overlapTime {
 		t.Error("the server must have the new certificate while callers still trust both")
 	}
 }
@@ -246,7 +256,7 @@ func TestAnObjectThatCannotBeBroughtInLineTakesNobodyOutOfService(t *testing.T) 
 	for range 3 {
 		if _, err := k.Pass(context.Background()); err == nil ||
 			!strings.Contains(err.Error(), "MutatingWebhookConfiguration mutating in line: a policy forbids it") {
-			t.Errorf("error: %v", err)
+			t.Errorf("the pass: got %v, want an error about the configuration", err)
 		}
 		if err := k.inLine(); err != nil {
 			t.Errorf("not ready: %v", err)

@@ -79,7 +79,7 @@ func TestUnknownEntriesAreKeptAndReported(t *testing.T) {
 	}
 	want := "vpod.kb.io of validating: nothing here handles /validate-pod"
 	if err := starting.inLine(); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("a replica that starts: %v", err)
+		t.Errorf("readiness of a replica that starts: got %v, want %q in it", err, want)
 	}
 	w.clock.Step(unservedGrace - time.Second)
 	pass(t, old)
@@ -88,7 +88,7 @@ func TestUnknownEntriesAreKeptAndReported(t *testing.T) {
 	}
 	w.clock.Step(time.Second)
 	if err := old.inLine(); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("after two minutes: %v", err)
+		t.Errorf("readiness after two minutes: got %v, want %q in it", err, want)
 	}
 	config := w.validating(t)
 	config.Webhooks = config.Webhooks[:1]
@@ -190,7 +190,7 @@ func TestTemplateOfEntries(t *testing.T) {
 	}
 	pass(t, w.keeper(t))
 	if text := w.validating(t).Annotations["template"]; !json.Valid([]byte(text)) || !strings.Contains(text, "vx.kb.io") {
-		t.Errorf("annotation: %s", text)
+		t.Errorf("annotation: got %s, want JSON with vx.kb.io", text)
 	}
 }
 

@@ -110,7 +110,7 @@ func TestExternalCertificatesAreServedAndNothingIsWritten(t *testing.T) {
 	}
 	pass(t, k)
 	if err := k.inLine(); err == nil || !strings.Contains(err.Error(), "Secret sys/certs: verifying the certificate for hook.sys.svc") {
-		t.Errorf("a certificate for another name: %v", err)
+		t.Errorf("a certificate for another name: got %v, want an error about its verification", err)
 	}
 }
 
@@ -131,7 +131,7 @@ func TestExternalCertificatesAreWaitedFor(t *testing.T) {
 		return w.clock.Since(start) > 5*time.Minute
 	})
 	if err := k.inLine(); err == nil || !strings.Contains(err.Error(), "Secret sys/certs must hold ca.crt, tls.crt and tls.key") {
-		t.Errorf("readiness: %v", err)
+		t.Errorf("readiness: got %v, want an error about what the Secret must hold", err)
 	}
 	if n := said.Load(); n != 1 {
 		t.Errorf("OPS-096: the same obstacle was told of %d times", n)

@@ -43,7 +43,7 @@ func TestMadeUpAnnouncementsDoNotCrowdOutRealOnes(t *testing.T) {
 		t.Errorf("conditions for pods of known rules: got %v, want object.known alone", known)
 	}
 	if text := s.recent(t); !strings.HasSuffix(text, "|| !((object.known))") {
-		t.Errorf("all others: %s", text)
+		t.Errorf("recent rules: got %s, want all pods but those of known rules", text)
 	}
 	policies := map[string]admissionv1.FailurePolicyType{}
 	for _, entry := range config.Webhooks {

@@ -320,14 +320,14 @@ func TestWhatCannotBeListed(t *testing.T) {
 	}
 	if got := w.deletes(t, "CustomResourceDefinition", "Cascading", "", `"versions":[{"name":"v1","storage":true}]`); got.Allowed ||
 		!strings.Contains(got.Result.Message, "no version is served") {
-		t.Errorf("not served: %+v", got.Result)
+		t.Errorf("not served: got %+v, want that no version is served", got.Result)
 	}
 	// A storage version that is not served leaves the others.
 	w.server.pages["/apis/example.com/v1/games"] = []string{live}
 	if got := w.deletes(t, "CustomResourceDefinition", "Cascading", "",
 		`"group":"example.com","names":{"plural":"games"},"versions":[{"name":"v2","storage":true},{"name":"v1","served":true}]`); got.Allowed ||
 		!strings.Contains(got.Result.Message, "active CRs 1>0") {
-		t.Errorf("another version: %+v", got.Result)
+		t.Errorf("another version: got %+v, want one active CR", got.Result)
 	}
 }
 
@@ -513,7 +513,7 @@ func TestCountersAreBounded(t *testing.T) {
 		t.Errorf("series: got %d, ordered %d, known %d; want %d", got, len(c.order), len(c.known), mostSeries)
 	}
 	if c.known[[2]string{"9", "user"}] || !c.known[[2]string{"10", "user"}] {
-		t.Error("not the oldest")
+		t.Errorf("not the oldest: known are %v", c.known)
 	}
 }
 

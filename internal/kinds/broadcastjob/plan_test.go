@@ -452,7 +452,7 @@ func TestParallelismBoundsHowManyPodsAreCreated(t *testing.T) {
 		}
 		plan := Make(w.Snapshot)
 		if got := strings.Join(created(plan), " "); got != test.creates || len(deleted(plan)) > 0 {
-			t.Errorf("%s: creates %q, want %q\n%s", name, got, test.creates, plan)
+			t.Errorf("%s: creates %q, want %q, and nothing deleted\n%s", name, got, test.creates, plan)
 		}
 		if told := plan.Tell[ToldTooMany]; (told.Type == corev1.EventTypeWarning) != test.told {
 			t.Errorf("%s: tells %v", name, plan.Tell)

@@ -316,8 +316,11 @@ func TestJobsGoThroughTheirPhases(t *testing.T) {
 		} else if p.Ended != (s.CompletionTime != nil) {
 			t.Errorf("%s: p.Ended: got %t, want %t\n%+v", name, p.Ended, s.CompletionTime != nil, s)
 		}
-		if p.Ended && (len(p.Inject) > 0 || !p.Status.CompletionTime.Time.Equal(Noon)) {
-			t.Errorf("%s: it ended, and %s", name, p)
+		if p.Ended && len(p.Inject) > 0 {
+			t.Errorf("%s: it ended, and injects: %s", name, p)
+		}
+		if p.Ended && !p.Status.CompletionTime.Time.Equal(Noon) {
+			t.Errorf("%s: ended at %s, want %s: %s", name, p.Status.CompletionTime, Noon, p)
 		}
 		if p.Status.Conditions[0].Type != appsv1alpha1.EphemeralJobConditionInitialized {
 			t.Errorf("%s: p.Status.Conditions[0].Type: got %q, want %q\n%+v", name, p.Status.Conditions[0].Type,

@@ -87,8 +87,10 @@ func TestWhatNodesAreToProbe(t *testing.T) {
 	s.List.Spec.PodProbes = slices.Clone(p.List)
 	slices.Reverse(s.List.Spec.PodProbes)
 	slices.Reverse(s.List.Spec.PodProbes[0].Probes)
-	if p := PlanNode(&s.Snapshot); p.Write || p.String() != "" {
-		t.Error("written anew: ", p)
+	if p := PlanNode(&s.Snapshot); p.Write {
+		t.Errorf("what only has another order is written anew: %s", p)
+	} else if p.String() != "" {
+		t.Errorf("the plan for what only has another order: got %s, want none", p)
 	}
 	b.Status.PodIP = "10.0.0.9"
 	if got, _ := s.wanted(t); !strings.Contains(got, `"IP":"10.0.0.9"`) {

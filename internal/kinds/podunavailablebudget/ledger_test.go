@@ -315,7 +315,9 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%d %s: limits.Take(tt.pod, policyv1beta1.Update) (-want +got):\n%s", i, tt.pod.Name, diff)
 		}
 	}
-	if web.Budget.Status.UnavailableAllowed != 1 || len(web.Budget.Status.UnavailablePods) > 0 {
-		t.Error("a plan alone books nothing:", web.Budget.Status)
+	if status := web.Budget.Status; status.UnavailableAllowed != 1 {
+		t.Errorf("a plan alone books nothing: got %d allowed, want 1", status.UnavailableAllowed)
+	} else if len(status.UnavailablePods) > 0 {
+		t.Errorf("a plan alone books nothing: got %v, want none", status.UnavailablePods)
 	}
 }

@@ -73,12 +73,18 @@ func TestPercentagesAreRoundedUp(t *testing.T) {
 		part := (percent*total + 99) / 100
 		text := new(intstr.FromString(fmt.Sprint(percent, "%")))
 		least, err := podunavailablebudget.Desired(&build.Budget(build.MinAvailable(text)).Spec, int32(total))
-		if err != nil || int64(least) != part {
-			t.Fatalf("min: %d, %v; want %d", least, err, part)
+		if err != nil {
+			t.Fatalf("min: %v", err)
+		}
+		if int64(least) != part {
+			t.Fatalf("min: got %d, want %d", least, part)
 		}
 		left, err := podunavailablebudget.Desired(&build.Budget(build.MaxUnavailable(text)).Spec, int32(total))
-		if err != nil || int64(left) != total-part {
-			t.Fatalf("max: %d, %v; want %d", left, err, total-part)
+		if err != nil {
+			t.Fatalf("max: %v", err)
+		}
+		if int64(left) != total-part {
+			t.Fatalf("max: got %d, want %d", left, total-part)
 		}
 	})
 }

@@ -195,7 +195,7 @@ func TestARunIsNotBegunAgain(t *testing.T) {
 	s.Change(s.child(hour), Ended(true))
 	s.good(hour + time.Minute)
 	if got := s.events(); len(s.all()) > 0 || !strings.Contains(got, "Normal SuccessfulDelete: deleted Job nightly-1893502800") {
-		t.Errorf("ACJ-090: %v %s", s.all(), got)
+		t.Errorf("ACJ-090: children: got %v, want none; events: got %s, want that it was deleted", s.all(), got)
 	}
 	s.good(hour + 2*time.Minute)
 	s.good(2 * hour)

@@ -74,7 +74,7 @@ func TestLifeOfAJob(t *testing.T) {
 		}
 		before.Status, before.ResourceVersion = after.Status, after.ResourceVersion
 		if diff := cmp.Diff(before.ObjectMeta, after.ObjectMeta); diff != "" || string(before.Spec.Template.Raw()) != string(after.Spec.Template.Raw()) {
-			t.Error("the object changed", diff)
+			t.Errorf("the object, or its template, changed (-before +after):\n%s", diff)
 		}
 		s.change(pause(true))
 		settled(t, s)

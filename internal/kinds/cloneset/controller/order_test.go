@@ -88,8 +88,11 @@ func TestPodsHaveNoOrder(t *testing.T) {
 		return names
 	}
 	first, second := named(1), named(2)
-	if len(first) != 4 || len(second) != 4 || slices.ContainsFunc(first, func(name string) bool { return slices.Contains(second, name) }) {
-		t.Errorf("one set has pods %v, the other %v", first, second)
+	if len(first) != 4 || len(second) != 4 {
+		t.Errorf("one set has pods %v, the other %v, want 4 of each", first, second)
+	}
+	if slices.ContainsFunc(first, func(name string) bool { return slices.Contains(second, name) }) {
+		t.Errorf("one set has pods %v, the other %v, want other names", first, second)
 	}
 	s := atRest(t, clonesettest.Set(3), cloneset.Features{})
 	s.node.Frozen = map[string]bool{s.active()[1].Name: true}

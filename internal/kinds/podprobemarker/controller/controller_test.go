@@ -365,7 +365,7 @@ func TestAFailedLivenessProbeAsksForOneRestart(t *testing.T) {
 	asked := guard.asked
 	w.Pass(time.Minute)
 	if w.play(2 * time.Second); guard.asked != asked || len(w.requests()) != 1 {
-		t.Error("asked again")
+		t.Errorf("asked %d times, want %d as before; requests: got %q, want one", guard.asked, asked, w.requests())
 	}
 	if last := w.told[len(w.told)-1]; !strings.Contains(last, "LivenessProbeFailed: container app is restarted") {
 		t.Errorf("w.told[len(w.told)-1]: got %q, want it to contain %q\n%q", last, "LivenessProbeFailed: container app is restarted", w.told)
@@ -382,7 +382,7 @@ func TestABudgetThatHoldsARestartIsNotAskedAgainAndAgain(t *testing.T) {
 		t.Errorf("asked %d times in 20 seconds", guard.asked)
 	}
 	if w.play(50 * time.Second); guard.asked < 2 || guard.asked > 4 {
-		t.Errorf("asked %d times in 70 seconds", guard.asked)
+		t.Errorf("asked %d times in 70 seconds, want 2 to 4", guard.asked)
 	}
 	if len(w.told) != 1 {
 		t.Errorf("len(w.told): got %d, want 1\n%q", len(w.told), w.told)

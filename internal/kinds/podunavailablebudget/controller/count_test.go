@@ -100,7 +100,7 @@ func TestTheLastPodsOfAWorkloadCanGo(t *testing.T) {
 				r.beginOnTime()
 				r.rest()
 				if r.exact(); r.failure != "" || r.book(t, r.pods()[0], policyv1beta1.Delete).Allowed {
-					t.Fatal("before:", r.failure)
+					t.Fatalf("before: a deletion is allowed, or the count is wrong: %s", r.failure)
 				}
 				do(r, key)
 				r.Pass(time.Second)

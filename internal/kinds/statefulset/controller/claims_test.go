@@ -96,8 +96,11 @@ func TestADeletedClaimIsTakenUp(t *testing.T) {
 	}
 	for _, pod := range s.pods() {
 		claim, _ := s.Get(claimKey("my-data-" + pod.Name)).(*corev1.PersistentVolumeClaim)
-		if pod.Spec.Containers[0].Image != "nginx:2" || claim == nil || claim.Spec.AccessModes[0] != corev1.ReadWriteMany {
-			t.Error("it stands still: ", s.describe())
+		if image := pod.Spec.Containers[0].Image; image != "nginx:2" {
+			t.Errorf("it stands still: image %s, want nginx:2: %s", image, s.describe())
+		}
+		if claim == nil || claim.Spec.AccessModes[0] != corev1.ReadWriteMany {
+			t.Errorf("it stands still: claim %+v, want one for many writers: %s", claim, s.describe())
 		}
 	}
 }

@@ -155,7 +155,7 @@ func TestEveryFailureIsToldAndTriedAgain(t *testing.T) {
 				}
 				n := len(*denied)
 				if n < 5 || n > 200 {
-					t.Errorf("%d attempts", n)
+					t.Errorf("attempts: got %d, want 5 to 200", n)
 				} else if first, last := (*denied)[n/2].Sub((*denied)[0]), (*denied)[n-1].Sub((*denied)[n/2]); last <= first {
 					t.Errorf("the first half of %d attempts took %s, the second %s", n, first, last)
 				}
@@ -379,7 +379,7 @@ func TestADisruptionBudgetIsObeyed(t *testing.T) {
 				s.Queue.Add()
 				s.Queue.Take()
 				if _, err := s.reconcile(); len(*denied) > 0 && (err == nil || !strings.Contains(err.Error(), "a policy says no")) {
-					t.Errorf("the pass ends with %v", err)
+					t.Errorf("the pass ends with %v, want what the policy says", err)
 				}
 			}
 			if !s.said(tt.event, "web-1", "a policy says no") {

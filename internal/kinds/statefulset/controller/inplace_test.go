@@ -234,7 +234,7 @@ func TestStepsOfAnUpdate(t *testing.T) {
 				t.Errorf("*steps (-want +got):\n%s", diff)
 			}
 			if name == "after a grace period" && (written.Before(begin.Add(30*time.Second)) || written.After(begin.Add(32*time.Second))) {
-				t.Errorf("the image comes after %s", written.Sub(begin))
+				t.Errorf("the image comes after %s, want 30s to 32s", written.Sub(begin))
 			}
 			if got := s.set().Status.UpdatedAvailableReplicas; got != 1 {
 				t.Errorf("s.set().Status.UpdatedAvailableReplicas: got %d, want 1\n%s", got, s.describe())

@@ -166,7 +166,7 @@ func TestManyPodsAtATime(t *testing.T) {
 			return nil
 		}
 		if pass(); slow.begun < 30 || slow.begun > 100 {
-			t.Errorf("%d creations are begun of 200, all of which fail", slow.begun)
+			t.Errorf("creations that are begun of 200, all of which fail: got %d, want 30 to 100", slow.begun)
 		}
 	})
 }

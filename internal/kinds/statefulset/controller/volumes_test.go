@@ -158,8 +158,11 @@ func TestClaimsThatCannotGrow(t *testing.T) {
 				t.Errorf("events: got %q, want %q", s.events, tt.want)
 			}
 			for _, pod := range s.pods() {
-				if pod.Spec.Containers[0].Image != "nginx:1" || len(s.eventsWith("claim data-web-0"))+len(s.eventsWith("claim data-web-1")) > 0 {
-					t.Error("it went on: ", s.describe(), s.events)
+				if image := pod.Spec.Containers[0].Image; image != "nginx:1" {
+					t.Errorf("it went on: pod %s has image %s: %s", pod.Name, image, s.describe())
+				}
+				if len(s.eventsWith("claim data-web-0"))+len(s.eventsWith("claim data-web-1")) > 0 {
+					t.Errorf("it went on: events about the other claims: %q", s.events)
 				}
 			}
 		})

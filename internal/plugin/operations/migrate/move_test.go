@@ -362,8 +362,14 @@ func testMoveInterrupted(t *testing.T) {
 			f := newFleet(t, "v1beta1", 3, 1)
 			args := append([]string{"migrate"}, strings.Fields(forward)...)
 			survived := dies(t, f.Server, n, arrives, args)
-			if got := f.replicas(); got != "0 4" || f.most > 5 || f.least < 4 {
-				t.Fatalf("died with request %d, arrives %t: replicas %s, at most %d, available at least %d", n, arrives, got, f.most, f.least)
+			if got := f.replicas(); got != "0 4" {
+				t.Fatalf("died with request %d, arrives %t: got replicas %s, want 0 4", n, arrives, got)
+			}
+			if f.most > 5 {
+				t.Fatalf("died with request %d, arrives %t: got %d pods at once, want 5 at most", n, arrives, f.most)
+			}
+			if f.least < 4 {
+				t.Fatalf("died with request %d, arrives %t: got %d available, want 4 at least", n, arrives, f.least)
 			}
 			if survived {
 				if n < 10 {

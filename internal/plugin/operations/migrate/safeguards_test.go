@@ -126,7 +126,7 @@ func TestMigratingACanaryDoesNotRollItOut(t *testing.T) {
 					return
 				}
 				if err == nil || !strings.Contains(err.Error(), tt.want) || tt.want == "" {
-					t.Errorf("%v, want %q", err, tt.want)
+					t.Errorf("migrate: got %v, want an error with %q", err, tt.want)
 				}
 				if s.Get("deployments", "web") != nil && s.Get("clonesets", "web") != nil {
 					t.Error("it was created")
@@ -233,10 +233,10 @@ func TestWhoElseActsOnTheWorkloadIsTold(t *testing.T) {
 			}
 			made := s.Get(tt.to, object.GetName())
 			if labels := made.GetLabels(); len(labels) != 1 || labels["team"] != "shop" {
-				t.Error("labels", labels)
+				t.Errorf("labels of what was made: got %v, want those of the source", labels)
 			}
 			if annotations := made.GetAnnotations(); len(annotations) != 1 || annotations["argocd.argoproj.io/sync-options"] == "" {
-				t.Error("annotations", annotations)
+				t.Errorf("annotations of what was made: got %v, want those of the source", annotations)
 			}
 		})
 	}

@@ -207,8 +207,11 @@ func TestTakeOver(t *testing.T) {
 			for _, dry := range []string{"--dry-run=client", "--dry-run=server", "--dry-run=client -o=yaml"} {
 				text += c.Play(quick, append(c.args, strings.Fields(dry)...)...)
 			}
-			if c.Get(c.target, "db") != nil || c.Get(c.source, "db").GetDeletionTimestamp() != nil {
-				t.Error("a dry run did something")
+			if made := c.Get(c.target, "db"); made != nil {
+				t.Errorf("a dry run made %v", made)
+			}
+			if c.Get(c.source, "db").GetDeletionTimestamp() != nil {
+				t.Error("a dry run deleted the source")
 			}
 			text += c.Play(quick, c.args...)
 			if err := c.migrated(pods); err != nil {
