@@ -29,25 +29,46 @@ func TestOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.node != "node-a" || o.addr != ":10221" || o.pprof || o.pprofAddr != "localhost:10222" || o.pullWorkers != 5 || o.qps != 0 ||
-		o.burst != 0 ||
-		o.pluginConfig != "/kruise/CredentialProviderPlugin.yaml" || o.pluginDir != "/kruise/plugins" {
-		t.Errorf("%+v", o)
+	for name, option := range map[string]struct{ got, want any }{"node": {o.node, "node-a"},
+		"address":   {o.addr, ":10221"},
+		"profiling": {o.pprof, false}, "address of profiling": {o.pprofAddr, "localhost:10222"},
+		"plugin configuration": {o.pluginConfig, "/kruise/CredentialProviderPlugin.yaml"},
+		"plugin directory":     {o.pluginDir, "/kruise/plugins"}} {
+		if option.got != option.want {
+			t.Errorf("%s by default: got %v, want %v", name, option.got, option.want)
+		}
+	}
+	if o.pullWorkers != 5 {
+		t.Errorf("pulls at once by default: got %d, want 5", o.pullWorkers)
+	}
+	if o.qps != 0 {
+		t.Errorf("requests per second by default: got %v, want 0", o.qps)
+	}
+	if o.burst != 0 {
+		t.Errorf("burst of requests by default: got %v, want 0", o.burst)
 	}
 	o, err = parseOptions([]string{"--max-concurrency=3", "--socket-file=my.sock", "--v=4", "--logtostderr=true",
 		"--feature-gates=AllAlpha=true", "--rest-config-qps=5.5"})
-	if err != nil || o.pullWorkers != 3 || o.socketFile != "my.sock" || o.qps != 5.5 {
-		t.Errorf("%+v %v", o, err)
+	if err != nil {
+		t.Errorf("parsing flags: %v", err)
+	} else if o.pullWorkers != 3 {
+		t.Errorf("pulls at once: got %d, want 3", o.pullWorkers)
+	} else if o.socketFile != "my.sock" {
+		t.Errorf("socket: got %s, want my.sock", o.socketFile)
+	} else if o.qps != 5.5 {
+		t.Errorf("requests per second: got %v, want 5.5", o.qps)
 	}
-	if o, err = parseOptions([]string{"--max-workers-for-pull-image=4"}); err != nil || o.pullWorkers != 4 {
-		t.Errorf("%+v %v", o, err)
+	if o, err = parseOptions([]string{"--max-workers-for-pull-image=4"}); err != nil {
+		t.Errorf("parsing the older flag: %v", err)
+	} else if o.pullWorkers != 4 {
+		t.Errorf("pulls at once by the older flag: got %d, want 4", o.pullWorkers)
 	}
 	if _, err := parseOptions([]string{"extra"}); err == nil {
 		t.Error("an argument is taken")
 	}
 	t.Setenv("NODE_NAME", "")
 	if _, err := parseOptions(nil); err == nil || !strings.Contains(err.Error(), "NODE_NAME") {
-		t.Error(err)
+		t.Errorf("without a node: got %v, want an error about NODE_NAME", err)
 	}
 }
 
@@ -64,8 +85,11 @@ func TestHealth(t *testing.T) {
 		t.Helper()
 		recorder := httptest.NewRecorder()
 		h.handler().ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
-		if recorder.Code != code || !strings.Contains(recorder.Body.String(), text) {
-			t.Errorf("%s: %d %s", path, recorder.Code, recorder.Body)
+		if recorder.Code != code {
+			t.Errorf("%s: got code %d, want %d: %s", path, recorder.Code, code, recorder.Body)
+		}
+		if !strings.Contains(recorder.Body.String(), text) {
+			t.Errorf("%s: got %q, want %q in it", path, recorder.Body, text)
 		}
 	}
 	expect("/healthz", 200, "ok")
@@ -95,7 +119,7 @@ func TestServe(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := serve(ctx, "127.0.0.1:0", http.NotFoundHandler()); err != nil && !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("serving until the end: %v", err)
 	}
 }
 
@@ -116,8 +140,11 @@ func TestWatchesAreLimited(t *testing.T) {
 			got = by.Label.String()
 		}
 		kind := fmt.Sprintf("%T", object)
-		if got != want[kind] || kind == "*v1.Pod" && by.Transform == nil {
-			t.Errorf("%s: %q", kind, got)
+		if got != want[kind] {
+			t.Errorf("the cache of %s: selected by %q, want %q", kind, got, want[kind])
+		}
+		if kind == "*v1.Pod" && by.Transform == nil {
+			t.Errorf("the cache of %s: objects are not cut", kind)
 		}
 		delete(want, kind)
 	}
@@ -146,11 +173,18 @@ func TestEventsNameComponentAndNode(t *testing.T) {
 	}
 	defer end()
 	of("kruise-daemon-crr").Event(&corev1.ObjectReference{Kind: "Pod", Namespace: "ns", Name: "p"}, corev1.EventTypeNormal, "Killing", "x")
-	if r := <-got; r.Header.Get("User-Agent") != "kruise-daemon" || r.Method != http.MethodPost {
-		t.Errorf("%s %s", r.Method, r.Header.Get("User-Agent"))
+	r := <-got
+	if agent := r.Header.Get("User-Agent"); agent != "kruise-daemon" {
+		t.Errorf("user agent of an event: got %s, want kruise-daemon", agent)
 	}
-	if text := <-body; !strings.Contains(text, `"component":"kruise-daemon-crr"`) || !strings.Contains(text, `"host":"node-a"`) {
-		t.Error(text)
+	if r.Method != http.MethodPost {
+		t.Errorf("method of an event: got %s, want POST", r.Method)
+	}
+	text := <-body
+	for _, part := range []string{`"component":"kruise-daemon-crr"`, `"host":"node-a"`} {
+		if !strings.Contains(text, part) {
+			t.Errorf("event: got %s, want %s in it", text, part)
+		}
 	}
 }
 
@@ -186,7 +220,7 @@ func TestRunsWithoutApiServerAndRuntime(t *testing.T) {
 		text = get(t, "http://"+address+"/readyz")
 	}
 	if text := get(t, "http://"+address+"/healthz"); text != "ok" {
-		t.Error(text)
+		t.Errorf("health: got %q, want ok", text)
 	}
 	text = get(t, "http://"+address+"/metrics")
 	// ND-047, ND-048, OPS-210 (part). Restarts for the environment are stops of requester containermeta.
@@ -199,13 +233,15 @@ func TestRunsWithoutApiServerAndRuntime(t *testing.T) {
 	for name, labels := range map[string]string{"image_pull_duration_seconds": "result", "image_pull_bytes_total": "", "image_pulls_waiting": "",
 		"image_pulls_running": "", "container_stops_total": "requester,result", "probe_attempts_total": "handler,outcome",
 		"probe_attempts_waiting": "", "runtime_call_duration_seconds": "method,code", "metadata_reports_total": "result"} {
-		if got, found := served["afloat_daemon_"+name]; !found || got != labels {
-			t.Errorf("metric afloat_daemon_%s has labels %q: %v", name, got, found)
+		if got, found := served["afloat_daemon_"+name]; !found {
+			t.Errorf("there is no metric afloat_daemon_%s", name)
+		} else if got != labels {
+			t.Errorf("metric afloat_daemon_%s: got labels %q, want %q", name, got, labels)
 		}
 	}
 	cancel()
 	if err := <-ended; err != nil {
-		t.Error(err)
+		t.Errorf("the end of the daemon: %v", err)
 	}
 }
 
@@ -214,7 +250,7 @@ func described(t *testing.T) map[string]string {
 	t.Helper()
 	registry, ok := metrics.Registry.(prometheus.Collector)
 	if !ok {
-		t.Fatalf("%T", metrics.Registry)
+		t.Fatalf("the registry of the metrics is %T, which describes nothing", metrics.Registry)
 	}
 	descriptions := make(chan *prometheus.Desc)
 	go func() { registry.Describe(descriptions); close(descriptions) }()
@@ -247,11 +283,11 @@ func TestWatchesFollowTheGates(t *testing.T) {
 			names = append(names, c.name)
 		}
 		if got := strings.Join(names, " "); got != want {
-			t.Errorf("%q: %s", list, got)
+			t.Errorf("informers by the gates %q: got %s, want %s", list, got, want)
 		}
 		if want == "" {
 			if err := addControllers(t.Context(), nil, nil, gates, nil, nil, nil); err != nil { // would panic on the missing manager
-				t.Error(err)
+				t.Errorf("adding no controllers: %v", err)
 			}
 		}
 	}
@@ -267,7 +303,7 @@ func TestReportsFollowTheGate(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := reporting(gates, metadata.Options{}).EnvFromMetadata; got != want {
-			t.Errorf("%q: %v", list, got)
+			t.Errorf("environment from metadata by the gates %q: got %t, want %t", list, got, want)
 		}
 	}
 }

@@ -50,14 +50,19 @@ func TestStrangersDoNotKeepKubeletFromItsChecks(t *testing.T) {
 		}
 		open = append(open, c)
 	}
-	if len(open) != mostConnections+1 || host(open[mostConnections].RemoteAddr()) != "10.0.0.1" {
-		t.Fatalf("%d connections", len(open))
+	if len(open) != mostConnections+1 {
+		t.Fatalf("open connections: got %d, want %d", len(open), mostConnections+1)
+	}
+	if from := host(open[mostConnections].RemoteAddr()); from != "10.0.0.1" {
+		t.Fatalf("the last connection is from %s, want 10.0.0.1", from)
 	}
 	_ = open[0].Close()
 	_ = open[0].Close()
 	come("10.9.9.9", 2)
-	if c, err := l.Accept(); err != nil || host(c.RemoteAddr()) != "10.9.9.9" {
-		t.Error("one that has ended leaves its place", err)
+	if c, err := l.Accept(); err != nil {
+		t.Errorf("one that has ended leaves its place: %v", err)
+	} else if from := host(c.RemoteAddr()); from != "10.9.9.9" {
+		t.Errorf("one that has ended leaves its place: to %s, want 10.9.9.9", from)
 	}
 	if _, err := l.Accept(); err == nil {
 		t.Error("it leaves one place, and no more")

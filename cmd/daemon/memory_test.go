@@ -122,8 +122,11 @@ func TestHostilePodsTakeLittleMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(pods.Items) != 110 || len(requests.Items) != 110 {
-		t.Fatalf("%d pods, %d requests", len(pods.Items), len(requests.Items))
+	if n := len(pods.Items); n != 110 {
+		t.Fatalf("pods: got %d, want 110", n)
+	}
+	if n := len(requests.Items); n != 110 {
+		t.Fatalf("requests: got %d, want 110", n)
 	}
 	if kept := used() - before; kept > 8<<20 {
 		t.Errorf("%d KiB are kept of them", kept>>10)

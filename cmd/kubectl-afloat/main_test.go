@@ -46,8 +46,15 @@ func run(t *testing.T, s *plugintest.Server, args ...string) (out string, code i
 func TestErrorsDoNotSteerTheTerminal(t *testing.T) {
 	s := plugintest.New(t, "v1beta1", objects("v1beta1")...)
 	s.Before = func(*http.Request) error { return errors.New("no\x1b[2J") }
-	if out, code := run(t, s, "rollout", "pause", "clone/web"); code != 1 || !strings.Contains(out, "no") || strings.Contains(out, "\x1b") {
-		t.Errorf("%d, %q", code, out)
+	out, code := run(t, s, "rollout", "pause", "clone/web")
+	if code != 1 {
+		t.Errorf("exit code: got %d, want 1", code)
+	}
+	if !strings.Contains(out, "no") {
+		t.Errorf("output: got %q, want the error in it", out)
+	}
+	if strings.Contains(out, "\x1b") {
+		t.Errorf("output: got %q, want no control characters", out)
 	}
 }
 
@@ -94,8 +101,13 @@ func TestAllObjectsAreTriedAndErrorsSetTheExitCode(t *testing.T) {
 		for dryRun, writes := range map[string]int{"client": 0, "server": 1} {
 			text, code := run(t, s, append(with("clone/web"), "--dry-run="+dryRun)...)
 			requests := s.Requests()
-			if code != 0 || len(requests) != writes || writes > 0 && !strings.Contains(requests[0].Query, "dryRun=All") {
-				t.Errorf("%s --dry-run=%s: exit code %d, writes %v\n%s", mutation, dryRun, code, requests, text)
+			if code != 0 {
+				t.Errorf("%s --dry-run=%s: got exit code %d, want 0\n%s", mutation, dryRun, code, text)
+			}
+			if len(requests) != writes {
+				t.Errorf("%s --dry-run=%s: got writes %v, want %d", mutation, dryRun, requests, writes)
+			} else if writes > 0 && !strings.Contains(requests[0].Query, "dryRun=All") {
+				t.Errorf("%s --dry-run=%s: got query %s, want a dry run", mutation, dryRun, requests[0].Query)
 			}
 		}
 		once := false
@@ -107,14 +119,21 @@ func TestAllObjectsAreTriedAndErrorsSetTheExitCode(t *testing.T) {
 			return nil
 		}
 		text, code := run(t, s, append(with("clone/gone", "configmap/none", "clone/web"), "--field-manager=me")...)
-		if code == 0 || !strings.Contains(text, `"gone" not found`) || !strings.Contains(text, "configmap/none: ") ||
-			!strings.Contains(text, "cloneset.apps.kruise.io/web ") {
-			t.Errorf("%s: exit code %d\n%s", mutation, code, text)
+		if code == 0 {
+			t.Errorf("%s: exit code 0 although some failed\n%s", mutation, text)
+		}
+		for _, part := range []string{`"gone" not found`, "configmap/none: ", "cloneset.apps.kruise.io/web "} {
+			if !strings.Contains(text, part) {
+				t.Errorf("%s: got %s, want %q in it", mutation, text, part)
+			}
 		}
 		requests := s.Requests()
-		if len(requests) != 2 || requests[1].Method != http.MethodPatch || requests[1].Query != "fieldManager=me" ||
-			strings.Contains(requests[1].Body, "replicas") {
-			t.Errorf("%s: writes %v", mutation, requests)
+		if len(requests) != 2 {
+			t.Errorf("%s: got writes %v, want 2", mutation, requests)
+		} else if requests[1].Method != http.MethodPatch || requests[1].Query != "fieldManager=me" {
+			t.Errorf("%s: got the write %v, want a patch by me", mutation, requests[1])
+		} else if strings.Contains(requests[1].Body, "replicas") {
+			t.Errorf("%s: got the patch %s, want no replicas in it", mutation, requests[1].Body)
 		}
 		if replicas := s.Get(t, "clonesets", "web").Object["spec"].(map[string]any)["replicas"]; replicas != int64(9) {
 			t.Errorf("%s: what somebody else changed is lost: %v replicas", mutation, replicas)
@@ -161,8 +180,11 @@ func TestVersions(t *testing.T) {
 			for _, args := range commands {
 				text, code := run(t, s, args...)
 				requests := s.Requests()
-				if code != 0 || len(requests) != 1 || requests[0].Path != path+"/web" {
-					t.Errorf("%s %v: exit code %d, writes %v\n%s", version, args, code, requests, text)
+				if code != 0 {
+					t.Errorf("%s %v: got exit code %d, want 0\n%s", version, args, code, text)
+				}
+				if len(requests) != 1 || requests[0].Path != path+"/web" {
+					t.Errorf("%s %v: got writes %v, want one to %s/web", version, args, requests, path)
 				}
 			}
 		}
@@ -174,11 +196,18 @@ func TestVersions(t *testing.T) {
 func TestVersion(t *testing.T) {
 	s := plugintest.New(t, "v1beta1")
 	out, code := run(t, s, "version", "--client")
-	if code != 0 || !strings.HasPrefix(out, "Plugin Version: "+version.Get().String()+"\nClient Version: ") {
-		t.Errorf("%d, %q", code, out)
+	if code != 0 {
+		t.Errorf("exit code: got %d, want 0", code)
+	}
+	want := "Plugin Version: " + version.Get().String() + "\nClient Version: "
+	if !strings.HasPrefix(out, want) {
+		t.Errorf("output: got %q, want it to begin with %q", out, want)
 	}
 	out, code = run(t, s, "version", "--client", "-o", "json")
-	if code != 0 || !json.Valid([]byte(out)) {
-		t.Errorf("%d, %q", code, out)
+	if code != 0 {
+		t.Errorf("exit code with JSON: got %d, want 0", code)
+	}
+	if !json.Valid([]byte(out)) {
+		t.Errorf("output: got %q, want JSON", out)
 	}
 }

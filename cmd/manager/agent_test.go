@@ -48,6 +48,6 @@ func TestRequestsNameTheirController(t *testing.T) {
 		}
 	}
 	if want := []string{"kruise-manager", "kruise-manager/cloneset"}; !slices.Equal(seen, want) {
-		t.Errorf("%v", seen)
+		t.Errorf("user agents: got %q, want %q", seen, want)
 	}
 }

@@ -51,7 +51,7 @@ func TestALeaderWithoutControllersIsNotHealthy(t *testing.T) {
 		close(elected)
 		pulse.Answered("facts")
 		if err := h.work(nil); err == nil || err.Error() != "this replica leads, and none of its 2 controllers works" {
-			t.Errorf("a leader whose controllers are silent: %v", err)
+			t.Errorf("a leader whose controllers are silent: got %v, want that none of its controllers works", err)
 		}
 		h.look()
 		h.look()
@@ -66,7 +66,7 @@ func TestALeaderWithoutControllersIsNotHealthy(t *testing.T) {
 			"ControllerWorking: controller cloneset works again",
 		}
 		if diff := cmp.Diff(want, events.events); diff != "" {
-			t.Error(diff)
+			t.Errorf("events (-want +got):\n%s", diff)
 		}
 		if err := testutil.CollectAndCompare(pulse, strings.NewReader(`# HELP afloat_controller_working 1 for a controller of this replica that works, 0 for one that was started and does not: its caches are not filled, or its workers hang.
 # TYPE afloat_controller_working gauge
@@ -74,7 +74,7 @@ afloat_controller_working{controller="cloneset"} 1
 afloat_controller_working{controller="daemonset"} 0
 afloat_controller_working{controller="facts"} 1
 `)); err != nil {
-			t.Error(err)
+			t.Errorf("metrics: %v", err)
 		}
 	})
 }
@@ -102,16 +102,17 @@ func TestAKindThatCannotBeWatchedIsTold(t *testing.T) {
 		}
 		want := []string{`KindNotWatched: Secret.v1 cannot be watched, its controllers wait, those of other kinds work: failed to list *v1.Secret: secrets is forbidden: no right`}
 		if diff := cmp.Diff(want, events.events); diff != "" {
-			t.Error(diff)
+			t.Errorf("events (-want +got):\n%s", diff)
 		}
 		time.Sleep(toldAgain)
 		h.look()
 		h.look()
 		if len(events.events) != 2 || events.events[1] != want[0] {
-			t.Errorf("what lasts is told again before the API server forgets it: %q", events.events)
+			t.Errorf("what lasts is told before the API server forgets it: got events %q, want 2 the same",
+				events.events)
 		}
 		if err := h.read(nil); err != nil {
-			t.Error(err)
+			t.Errorf("readiness: %v", err)
 		}
 		if n := testutil.CollectAndCount(w, "afloat_watch_failing"); n != 1 {
 			t.Errorf("%d kinds in the metric", n)
@@ -144,8 +145,11 @@ func TestAKindThatIsRefusedForAMomentIsNotTold(t *testing.T) {
 			time.Sleep(lookEvery)
 			h.look()
 		}
-		if !informer.HasSynced() || len(events.events) > 0 {
-			t.Errorf("read: %v, told: %q", informer.HasSynced(), events.events)
+		if !informer.HasSynced() {
+			t.Error("the informer has read nothing yet")
+		}
+		if len(events.events) > 0 {
+			t.Errorf("events: got %q, want none", events.events)
 		}
 		cancel()
 		synctest.Wait()

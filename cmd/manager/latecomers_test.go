@@ -41,24 +41,39 @@ func TestControllersOfKindsThatComeLater(t *testing.T) {
 		l := &latecomer{kinds: nodeImage, mapper: m, every: servedEvery,
 			setup: func(context.Context) error { started++; return nil }}
 		m.answer.Store(&away)
-		if missing, err := l.missing(); !missing.Empty() || err == nil {
-			t.Errorf("away: %q %v", missing, err)
+		missing, err := l.missing()
+		if !missing.Empty() {
+			t.Errorf("away: got %q, want nothing missing", missing)
+		}
+		if err == nil {
+			t.Error("away: want an error")
 		}
 		m.answer.Store(&lacking)
-		if missing, err := l.missing(); missing.Kind != "NodeImage" || err != nil {
-			t.Errorf("lacking: %q %v", missing, err)
+		missing, err = l.missing()
+		if missing.Kind != "NodeImage" {
+			t.Errorf("lacking: got %q missing, want NodeImage", missing)
+		}
+		if err != nil {
+			t.Errorf("lacking: %v", err)
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- l.Start(t.Context()) }()
 		for _, answer := range []*error{&lacking, &away, &lacking} {
 			m.answer.Store(answer)
-			if time.Sleep(servedEvery); started != 0 || len(ended) != 0 {
-				t.Fatal("started")
+			time.Sleep(servedEvery)
+			if started != 0 {
+				t.Fatal("it started before its kinds are served")
+			}
+			if len(ended) != 0 {
+				t.Fatal("it ended before its kinds are served")
 			}
 		}
 		m.answer.Store(nil)
-		if err := <-ended; err != nil || started != 1 {
-			t.Errorf("%v, started %d times", err, started)
+		if err := <-ended; err != nil {
+			t.Errorf("the end: %v", err)
+		}
+		if started != 1 {
+			t.Errorf("started %d times, want once", started)
 		}
 	})
 }
@@ -92,9 +107,18 @@ func TestAnAPIServerThatIsAwayAtTheStart(t *testing.T) {
 				}
 				began := time.Now()
 				missing, err := (&latecomer{kinds: nodeImage, mapper: m}).atStart(t.Context())
-				if took := time.Since(began); missing.Kind != test.missing || err != nil != test.fails || took != test.took ||
-					m.asked.Load() != test.asked {
-					t.Errorf("%q, %v, after %s and %d questions", missing, err, took, m.asked.Load())
+				took := time.Since(began)
+				if missing.Kind != test.missing {
+					t.Errorf("missing: got %q, want %q", missing, test.missing)
+				}
+				if (err != nil) != test.fails {
+					t.Errorf("got error %v, want one: %t", err, test.fails)
+				}
+				if took != test.took {
+					t.Errorf("took %s, want %s", took, test.took)
+				}
+				if n := m.asked.Load(); n != test.asked {
+					t.Errorf("questions: got %d, want %d", n, test.asked)
 				}
 			})
 		})

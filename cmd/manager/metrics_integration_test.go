@@ -70,8 +70,12 @@ func TestSecureMetricsNeedTheRightToGetThem(t *testing.T) {
 		"": http.StatusUnauthorized, "invented": http.StatusInternalServerError, // as the library says it
 		token("stranger"): http.StatusForbidden,
 	} {
-		if status, body := scrape(who); status != want || strings.Contains(body, "go_goroutines") {
-			t.Errorf("token %.8q: %d, not %d: %s", who, status, want, body)
+		status, body := scrape(who)
+		if status != want {
+			t.Errorf("token %.8q: got %d, want %d: %s", who, status, want, body)
+		}
+		if strings.Contains(body, "go_goroutines") {
+			t.Errorf("token %.8q: got the metrics: %s", who, body)
 		}
 	}
 	prometheus := token("prometheus")

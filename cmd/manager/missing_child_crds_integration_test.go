@@ -40,7 +40,7 @@ func TestChildrenWhoseCRDComesLater(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		if err := environment.Stop(); err != nil {
-			t.Error(err)
+			t.Errorf("stopping the API server: %v", err)
 		}
 	})
 	kube, err := client.New(cfg, client.Options{Scheme: s})
@@ -69,7 +69,7 @@ func TestChildrenWhoseCRDComesLater(t *testing.T) {
 			done, last = check(ctx)
 			return done && last == nil, nil
 		}); err != nil {
-			t.Fatal(what, errors.Join(err, last))
+			t.Fatalf("%s: %v", what, errors.Join(err, last))
 		}
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{Scheme: s, Metrics: metricsserver.Options{BindAddress: "0"}})
@@ -87,7 +87,7 @@ func TestChildrenWhoseCRDComesLater(t *testing.T) {
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
-			t.Error(err)
+			t.Errorf("the end of the manager: %v", err)
 		}
 	})
 	<-mgr.Elected()

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -42,7 +41,7 @@ func TestACRDThatComesLater(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		if err := environment.Stop(); err != nil {
-			t.Error(err)
+			t.Errorf("stopping the API server: %v", err)
 		}
 	})
 	kube, err := client.New(cfg, client.Options{Scheme: s})
@@ -65,7 +64,7 @@ func TestACRDThatComesLater(t *testing.T) {
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
-			t.Error(err)
+			t.Errorf("the end of the manager: %v", err)
 		}
 	})
 	<-mgr.Elected()
@@ -97,7 +96,10 @@ func TestACRDThatComesLater(t *testing.T) {
 		last = kube.Get(ctx, client.ObjectKeyFromObject(request), request)
 		return last == nil && request.Status.CompletionTime != nil && request.Labels[pub.RecreateActive] == "", nil
 	})
-	if err != nil || request.Status.Message != "pod has gone" {
-		t.Error(errors.Join(err, last), fmt.Sprintf("%+v", request.Status))
+	if err != nil {
+		t.Errorf("the request is not completed: %v", errors.Join(err, last))
+	}
+	if request.Status.Message != "pod has gone" {
+		t.Errorf("status of the request: got %+v, want that the pod has gone", request.Status)
 	}
 }

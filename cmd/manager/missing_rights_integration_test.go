@@ -107,7 +107,7 @@ func TestAKindWithoutRightsStopsAlone(t *testing.T) {
 	})
 	for _, path := range []string{"/readyz", "/healthz"} {
 		if _, err := manager.get("http://" + manager.probes + path); err != nil {
-			t.Errorf("%s: %v", path, err)
+			t.Errorf("probe %s: %v", path, err)
 		}
 	}
 	binding := &unstructured.Unstructured{}

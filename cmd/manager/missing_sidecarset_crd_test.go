@@ -109,7 +109,7 @@ func TestSidecarSetsThatComeLaterNeedNoRestart(t *testing.T) {
 	defer func() {
 		cancel()
 		if err := <-ended; err != nil {
-			t.Error(err)
+			t.Errorf("the end of the manager: %v", err)
 		}
 	}()
 	<-mgr.Elected()
@@ -119,8 +119,16 @@ func TestSidecarSetsThatComeLaterNeedNoRestart(t *testing.T) {
 		defer cancel()
 		return watch.Choose(ctx, pod, "shop")
 	}
-	if chosen, err := choose(); err != nil || len(chosen) > 0 || !watch.Synced() || watch.Scope.Expression() != "false" {
-		t.Errorf("before: %v, %v, asked for are %s", chosen, err, watch.Scope.Expression())
+	if chosen, err := choose(); err != nil {
+		t.Errorf("before: %v", err)
+	} else if len(chosen) > 0 {
+		t.Errorf("before: got %v, want nothing chosen", chosen)
+	}
+	if !watch.Synced() {
+		t.Error("before: the watch has read nothing yet")
+	}
+	if asked := watch.Scope.Expression(); asked != "false" {
+		t.Errorf("before: asked for are %s, want none", asked)
 	}
 	api.serves.Store(true)
 	var chosen []*inject.Template
@@ -128,8 +136,13 @@ func TestSidecarSetsThatComeLaterNeedNoRestart(t *testing.T) {
 		chosen, err = choose()
 		return len(chosen) == 1, err
 	})
-	if err != nil || chosen[0].Name != "late" || watch.Scope.Expression() == "false" {
-		t.Errorf("after: %v, %v, asked for are %s", chosen, err, watch.Scope.Expression())
+	if err != nil {
+		t.Errorf("after: %v", err)
+	} else if chosen[0].Name != "late" {
+		t.Errorf("after: got %v, want late chosen", chosen)
+	}
+	if watch.Scope.Expression() == "false" {
+		t.Error("after: no pods are asked for")
 	}
 	select {
 	case err := <-ended:

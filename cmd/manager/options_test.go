@@ -35,15 +35,26 @@ func TestEveryFlagOfTheReferenceIsAccepted(t *testing.T) {
 	for name, value := range flags {
 		all = append(all, "--"+name+"="+value)
 	}
-	if o, err := parseOptions(all); err != nil || *o.workers["cloneset"] != 5 || o.cacheSyncTimeout != time.Minute {
-		t.Errorf("%v", err)
+	if o, err := parseOptions(all); err != nil {
+		t.Errorf("parsing all flags: %v", err)
+	} else if n := *o.workers["cloneset"]; n != 5 {
+		t.Errorf("workers for CloneSets: got %d, want 5", n)
+	} else if o.cacheSyncTimeout != time.Minute {
+		t.Errorf("time to fill the caches: got %s, want 1m", o.cacheSyncTimeout)
 	}
 	gates, err := features.Parse("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o, err := parseOptions(nil); err != nil || o.pprof || *o.workers["advancedcronjob"] != 3 || gates.Enabled(features.TemplateNoDefaults) { // ACJ-120
-		t.Errorf("%v", err)
+	if o, err := parseOptions(nil); err != nil {
+		t.Errorf("parsing no flags: %v", err)
+	} else if o.pprof {
+		t.Error("profiling is on by default")
+	} else if n := *o.workers["advancedcronjob"]; n != 3 { // ACJ-120
+		t.Errorf("workers for AdvancedCronJobs by default: got %d, want 3", n)
+	}
+	if gates.Enabled(features.TemplateNoDefaults) {
+		t.Error("gate TemplateNoDefaults is on by default")
 	}
 	for _, args := range [][]string{{"--unknown"}, {"argument"}, {"--leader-election-resource-lock=configmaps"}, {"--rest-config-burst=x"},
 		{"--sync-period=often"}, {"--ws-unschedulable-window=4s"}} {
@@ -65,7 +76,7 @@ func TestFlagsThatWouldStopControllers(t *testing.T) {
 		"tracing-sampling-rate-per-million=1000001", "webhook-client-names=kube-apiserver", "webhook-client-names=a,"} {
 		name, _, _ := strings.Cut(flag, "=")
 		if _, err := parseOptions([]string{"--" + flag}); err == nil || !strings.Contains(err.Error(), "--"+name) {
-			t.Errorf("--%s: %v", flag, err)
+			t.Errorf("a bad --%s: got %v, want an error with the flag", flag, err)
 		}
 	}
 }
@@ -79,24 +90,34 @@ func TestNumbersOfWorkersHaveTheirDefaults(t *testing.T) {
 	}
 	for name, want := range map[string]int{"cloneset": 20, "daemonset": 20, "launchpriority": 4, "crr": 3, "nodeimage": 3, "imagepulljob": 3,
 		"workloadspread": 3, "podunavailablebudget": 3, "sidecarterminator": 3, "broadcastjob": 3, "advancedcronjob": 3, "resourcedistribution": 3} {
-		if got := o.workers[name]; got == nil || *got != want {
-			t.Errorf("%s: %v, not %d", name, got, want)
+		if got := o.workers[name]; got == nil {
+			t.Errorf("workers for %s: got none, want %d", name, want)
+		} else if *got != want {
+			t.Errorf("workers for %s: got %d, want %d", name, *got, want)
 		}
 	}
 	if !o.kinds.AssignJobsByScheduler {
-		t.Errorf("%+v", o.kinds)
+		t.Errorf("pods of BroadcastJobs by the scheduler: got %+v, want it so by default", o.kinds)
 	}
 	for args, byScheduler := range map[string]bool{"--assign-bcj-pods-by-scheduler=false --broadcastjob-workers=7": false, "--expectation-timeout=5m --broadcastjob-workers=7": true} {
-		if o, err := parseOptions(strings.Fields(args)); err != nil || o.kinds.AssignJobsByScheduler != byScheduler || *o.workers["broadcastjob"] != 7 {
-			t.Errorf("%s: %+v, %v", args, o, err)
+		if o, err := parseOptions(strings.Fields(args)); err != nil {
+			t.Errorf("%s: %v", args, err)
+		} else if o.kinds.AssignJobsByScheduler != byScheduler {
+			t.Errorf("%s: pods by the scheduler: got %t, want %t", args, !byScheduler, byScheduler)
+		} else if n := *o.workers["broadcastjob"]; n != 7 {
+			t.Errorf("%s: got %d workers for BroadcastJobs, want 7", args, n)
 		}
 	}
 	if o.protectionLog != "/log" {
 		t.Errorf("the protection log is in %s", o.protectionLog)
 	}
-	if o, err = parseOptions([]string{"--podunavailablebudget-workers=5", "--protection-log-path=/elsewhere"}); err != nil ||
-		*o.workers["podunavailablebudget"] != 5 || o.protectionLog != "/elsewhere" {
-		t.Errorf("%+v, %v", o, err)
+	if o, err = parseOptions([]string{"--podunavailablebudget-workers=5",
+		"--protection-log-path=/elsewhere"}); err != nil {
+		t.Errorf("parsing flags: %v", err)
+	} else if n := *o.workers["podunavailablebudget"]; n != 5 {
+		t.Errorf("workers for budgets: got %d, want 5", n)
+	} else if o.protectionLog != "/elsewhere" {
+		t.Errorf("the protection log is in %s, want /elsewhere", o.protectionLog)
 	}
 }
 
@@ -140,8 +161,10 @@ func TestEnvironment(t *testing.T) {
 				t.Setenv(name, test.env[name])
 			}
 			o, err := parseOptions([]string{"--feature-gates=" + test.env["gates"]})
-			if (err != nil) != test.wrong || err == nil && !test.is(o) {
-				t.Errorf("%+v, %v", o, err)
+			if (err != nil) != test.wrong {
+				t.Errorf("got error %v, want one: %t", err, test.wrong)
+			} else if err == nil && !test.is(o) {
+				t.Errorf("got other options than are meant: %+v", o)
 			}
 		})
 	}
@@ -161,8 +184,11 @@ func TestAllAlphaMeansExternalCertificates(t *testing.T) {
 	for list, want := range map[string]bool{"": false, "AllAlpha=true": true, "EnableExternalCerts=true": true,
 		"AllAlpha=true,EnableExternalCerts=false": false} {
 		gates, err := features.Parse(list)
-		if err != nil || gates.Enabled(features.EnableExternalCerts) != want {
-			t.Errorf("%q: %v", list, err)
+		if err != nil {
+			t.Errorf("gates %q: %v", list, err)
+		}
+		if got := gates.Enabled(features.EnableExternalCerts); got != want {
+			t.Errorf("external certificates by the gates %q: got %t, want %t", list, got, want)
 		}
 	}
 }
@@ -185,8 +211,11 @@ func TestVersionedKinds(t *testing.T) {
 		}
 		s := &registry.Environment{Options: admission.Options{Gates: gates}, Flags: o.kinds}
 		err = s.FollowSpreads(t.Context())
-		if err != nil || s.Spreads != nil || s.Workloads != nil || s.Listed != nil { // WS-186: nothing of this without the gate
-			t.Fatalf("%+v, %v", s, err)
+		if err != nil {
+			t.Fatalf("following WorkloadSpreads: %v", err)
+		}
+		if s.Spreads != nil || s.Workloads != nil || s.Listed != nil { // WS-186: nothing of this without the gate
+			t.Fatalf("without the gate WorkloadSpreads are followed: %+v", s)
 		}
 		var got []string
 		for _, kind := range []string{"CloneSet", "Deployment", "ReplicaSet", "StatefulSet"} {
@@ -195,7 +224,7 @@ func TestVersionedKinds(t *testing.T) {
 			}
 		}
 		if strings.Join(got, " ") != want {
-			t.Errorf("%s: %v", args, got)
+			t.Errorf("%s: kinds with versions: got %v, want %s", args, got, want)
 		}
 	}
 }

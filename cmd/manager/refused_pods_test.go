@@ -38,12 +38,18 @@ func TestRefusedPodsArePassedOn(t *testing.T) {
 			c := &creations{Client: fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
 				Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return test.err },
 			}).Build()}
-			if err := c.Create(t.Context(), test.object); !errors.Is(err, test.err) || told {
-				t.Error(err, told)
+			if err := c.Create(t.Context(), test.object); !errors.Is(err, test.err) {
+				t.Errorf("before somebody listens: got %v, want %v", err, test.err)
+			}
+			if told {
+				t.Error("before somebody listens: told")
 			}
 			c.refused.Store(&refused)
-			if err := c.Create(t.Context(), test.object); !errors.Is(err, test.err) || told != test.told {
-				t.Errorf("%v, told %v", err, told)
+			if err := c.Create(t.Context(), test.object); !errors.Is(err, test.err) {
+				t.Errorf("creation: got %v, want %v", err, test.err)
+			}
+			if told != test.told {
+				t.Errorf("told: got %t, want %t", told, test.told)
 			}
 		})
 	}

@@ -60,7 +60,7 @@ func install(t *testing.T) *installation {
 	}
 	t.Cleanup(func() {
 		if err := environment.Stop(); err != nil {
-			t.Error(err)
+			t.Errorf("stopping the API server: %v", err)
 		}
 	})
 	i := &installation{t: t, dir: t.TempDir()}
@@ -75,8 +75,11 @@ func install(t *testing.T) *installation {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob("../../config/crd/bases/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Fatal("there are no definitions in config/crd/bases")
 	}
 	i.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kruise-system"}})
 	for _, file := range append(files, "../../config/webhook/mutating.yaml", "../../config/webhook/validating.yaml") {
@@ -271,10 +274,16 @@ func TestAReplicaThatStandsByAnswersWebhooksAndDoesNotReconcile(t *testing.T) {
 		`controller_runtime_reconcile_total{controller="daemonset",`, `workqueue_adds_total{controller="daemonset",`,
 		"rest_client_requests_total{", "controller_runtime_webhook_requests_total{", "go_goroutines ")
 	served, err := leader.get("http://" + leader.metrics + "/metrics")
+	if err != nil {
+		t.Errorf("reading the metrics: %v", err)
+	}
 	for line := range strings.Lines(served) {
-		if name, _, _ := strings.Cut(line, "{"); err != nil || line[0] != '#' && (strings.Contains(name, "statefulset") ||
-			strings.Contains(name, "daemonset")) { // ADS-196, ASTS-309: they have none of their own
-			t.Errorf("%v, %s", err, line)
+		name, _, _ := strings.Cut(line, "{")
+		// ADS-196, ASTS-309: they have none of their own
+		for _, kind := range []string{"statefulset", "daemonset"} {
+			if line[0] != '#' && strings.Contains(name, kind) {
+				t.Errorf("there is a metric for each %s: %s", kind, line)
+			}
 		}
 	}
 	i.hold("somebody")
@@ -282,7 +291,7 @@ func TestAReplicaThatStandsByAnswersWebhooksAndDoesNotReconcile(t *testing.T) {
 	case err := <-leader.ended:
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() == 0 {
-			t.Errorf("it ended with %v", err)
+			t.Errorf("a leader without its lock ended with %v, want an exit code that is not 0", err)
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("a leader without lease goes on")
@@ -301,8 +310,12 @@ func TestAReplicaThatStandsByAnswersWebhooksAndDoesNotReconcile(t *testing.T) {
 	}
 	web := set("web")
 	i.create(web)
-	if limit, found, err := unstructured.NestedInt64(web.Object, "spec", "revisionHistoryLimit"); err != nil || !found || limit != 10 {
-		t.Errorf("no default was filled in: %d, %v", limit, err)
+	if limit, found, err := unstructured.NestedInt64(web.Object, "spec", "revisionHistoryLimit"); err != nil {
+		t.Errorf("reading the limit of the history: %v", err)
+	} else if !found {
+		t.Error("no default was filled in for the limit of the history")
+	} else if limit != 10 {
+		t.Errorf("default of the limit of the history: got %d, want 10", limit)
 	}
 	key := types.NamespacedName{Name: "kruise-validating-webhook-configuration"}
 	damaged := &admissionregistrationv1.ValidatingWebhookConfiguration{}
@@ -341,8 +354,11 @@ func TestAReplicaThatStandsByAnswersWebhooksAndDoesNotReconcile(t *testing.T) {
 		t.Error("a controller works on a replica that does not lead")
 	}
 	pods := &corev1.PodList{}
-	if err := i.kube.List(t.Context(), pods, client.MatchingLabels{"app": "web"}); err != nil || len(pods.Items) != 0 {
-		t.Errorf("%d pods of the CloneSet, %v", len(pods.Items), err)
+	if err := i.kube.List(t.Context(), pods, client.MatchingLabels{"app": "web"}); err != nil {
+		t.Errorf("listing the pods of the CloneSet: %v", err)
+	}
+	if n := len(pods.Items); n != 0 {
+		t.Errorf("pods of the CloneSet: got %d, want none", n)
 	}
 	i.hold("")
 	i.eventually("it works as soon as it leads", func() error { return i.worked(second) })
@@ -413,9 +429,14 @@ func TestOnlyObjectsOfTheGivenNamespaceAreReconciled(t *testing.T) {
 		}
 		return nil
 	})
-	if err := i.kube.Get(t.Context(), client.ObjectKeyFromObject(elsewhere), elsewhere); err != nil ||
-		elsewhere.Status.ObservedGeneration != 0 || count("elsewhere") != 0 {
-		t.Errorf("elsewhere: %v, %+v, %d pods", err, elsewhere.Status, count("elsewhere"))
+	if err := i.kube.Get(t.Context(), client.ObjectKeyFromObject(elsewhere), elsewhere); err != nil {
+		t.Errorf("elsewhere: %v", err)
+	}
+	if elsewhere.Status.ObservedGeneration != 0 {
+		t.Errorf("elsewhere: got status %+v, want none", elsewhere.Status)
+	}
+	if n := count("elsewhere"); n != 0 {
+		t.Errorf("elsewhere: got %d pods, want none", n)
 	}
 	manual, err := os.ReadFile("../../docs/operate/configuration.md")
 	if err != nil {

@@ -47,8 +47,11 @@ func TestTheManagerOutlastsTheSignalWhileItIsStillCalled(t *testing.T) {
 				s.serving.Store(test.serving)
 				time.Sleep(time.Hour) // of the fake clock
 				synctest.Wait()
-				if err := s.ready(nil); err != nil || ctx.Err() != nil {
-					t.Fatalf("before the signal: %v, %v", err, ctx.Err())
+				if err := s.ready(nil); err != nil {
+					t.Fatalf("readiness before the signal: %v", err)
+				}
+				if err := ctx.Err(); err != nil {
+					t.Fatalf("it ended before the signal: %v", err)
 				}
 				began := time.Now()
 				term()
@@ -77,7 +80,7 @@ func TestWhetherNoReplicaStays(t *testing.T) {
 		"by default one": {[]client.Object{deployment(nil)}, false}, "no Deployment": {nil, false}} {
 		reader := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(test.objects...).Build()
 		if got := noneStays(reader, "kruise-system")(t.Context()); got != test.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: no replica stays: got %t, want %t", name, got, test.want)
 		}
 	}
 }
@@ -165,7 +168,10 @@ func TestTheShippedGracePeriodIsAboveWhatTheManagerNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second
-	if need := o.shutdownDelay + gracefulStop + o.renewDeadline; o.shutdownDelay < 5*time.Second || grace < need+5*time.Second {
+	if o.shutdownDelay < 5*time.Second {
+		t.Errorf("the delay of the shutdown is %s, want 5s at least", o.shutdownDelay)
+	}
+	if need := o.shutdownDelay + gracefulStop + o.renewDeadline; grace < need+5*time.Second {
 		t.Errorf("the grace is %s, the manager may need %s", grace, need)
 	}
 }

@@ -12,7 +12,7 @@ import (
 func TestCarriedFlagsAreKnown(t *testing.T) {
 	for _, name := range takeover.ManagerFlags {
 		if _, err := parseOptions([]string{"--" + name + "=x"}); err != nil && strings.Contains(err.Error(), "unknown flag") {
-			t.Error(err)
+			t.Errorf("flag --%s: %v", name, err)
 		}
 	}
 }

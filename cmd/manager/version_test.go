@@ -22,7 +22,10 @@ func TestVersion(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestVersion$")
 	cmd.Env = []string{"RUN_AS_MANAGER=1"}
 	said, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(said), version.Get().String()+"\n") {
-		t.Errorf("%v: %s", err, said)
+	if err != nil {
+		t.Errorf("running the manager: %v: %s", err, said)
+	}
+	if !strings.Contains(string(said), version.Get().String()+"\n") {
+		t.Errorf("output: got %s, want version %s", said, version.Get())
 	}
 }

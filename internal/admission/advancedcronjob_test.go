@@ -62,7 +62,7 @@ func mutatedCronJob(t *testing.T, hooks Webhooks, operation admissionv1.Operatio
 			text, err = patch.Apply(text)
 		}
 		if err != nil {
-			t.Fatalf("%s: %v", response.Patch, err)
+			t.Fatalf("applying the patch %s: %v", response.Patch, err)
 		}
 	}
 	completed, err := decodeDocument(text)
@@ -100,10 +100,26 @@ func TestShippedEntriesOfAdvancedCronJobs(t *testing.T) {
 			t.Fatalf("%s has no entry", kind)
 		}
 		w := &shipped.Webhooks[i]
-		if *w.ClientConfig.Service.Path != "/"+verb+"e-apps-kruise-io-advancedcronjob" || *w.FailurePolicy != "Fail" || len(w.Rules) != 1 ||
-			cmp.Diff(w.Rules[0].APIVersions, []string{alpha, beta}) != "" || cmp.Diff(w.Rules[0].Operations, []admissionregistrationv1.OperationType{"CREATE", "UPDATE"}) != "" ||
-			cmp.Diff(w.Rules[0].Resources, []string{"advancedcronjobs"}) != "" {
-			t.Errorf("%+v", w)
+		if path := *w.ClientConfig.Service.Path; path != "/"+verb+"e-apps-kruise-io-advancedcronjob" {
+			t.Errorf("path of the entry in %s: got %s", kind, path)
+		}
+		if *w.FailurePolicy != "Fail" {
+			t.Errorf("failure policy of the entry in %s: got %s, want Fail", kind, *w.FailurePolicy)
+		}
+		if len(w.Rules) != 1 {
+			t.Errorf("rules of the entry in %s: got %+v, want one", kind, w.Rules)
+		}
+		for _, rule := range w.Rules {
+			if diff := cmp.Diff([]string{alpha, beta}, rule.APIVersions); diff != "" {
+				t.Errorf("versions of the entry in %s (-want +got):\n%s", kind, diff)
+			}
+			operations := []admissionregistrationv1.OperationType{"CREATE", "UPDATE"}
+			if diff := cmp.Diff(operations, rule.Operations); diff != "" {
+				t.Errorf("operations of the entry in %s (-want +got):\n%s", kind, diff)
+			}
+			if diff := cmp.Diff([]string{"advancedcronjobs"}, rule.Resources); diff != "" {
+				t.Errorf("resources of the entry in %s (-want +got):\n%s", kind, diff)
+			}
 		}
 	}
 }
@@ -115,20 +131,32 @@ func TestAdvancedCronJobsAreCompleted(t *testing.T) {
 	for _, template := range []string{jobs, broadcast, lists} {
 		want, response := mutatedCronJob(t, hooks, "CREATE", acj(beta, "", template, ""), "")
 		if !response.Allowed || len(response.Warnings) > 0 {
-			t.Fatalf("%+v", response)
+			t.Fatalf("admission on creation: got %+v, want it allowed without warnings", response)
 		}
 		spec := want["spec"].(document)
-		if policy := map[bool]string{false: "Allow", true: "Replace"}[template == lists]; spec["concurrencyPolicy"] != policy || spec["paused"] != false ||
-			!strings.Contains(encoded(t, want), "future") {
-			t.Errorf("%v", want)
+		if policy := map[bool]string{false: "Allow",
+			true: "Replace"}[template == lists]; spec["concurrencyPolicy"] != policy {
+			t.Errorf("concurrency policy: got %v, want %s", spec["concurrencyPolicy"], policy)
+		}
+		if spec["paused"] != false {
+			t.Errorf("paused: got %v, want false", spec["paused"])
+		}
+		if text := encoded(t, want); !strings.Contains(text, "future") {
+			t.Errorf("the field that nobody knows has gone: %s", text)
 		}
 		got, response := mutatedCronJob(t, hooks, "CREATE", inAlpha(t, acj(beta, `,"annotations":{"k":"v"}`, template, "")), "")
-		if got["apiVersion"] != "apps.kruise.io/v1alpha1" || !response.Allowed {
-			t.Errorf("%v %+v", got, response)
+		if got["apiVersion"] != "apps.kruise.io/v1alpha1" {
+			t.Errorf("version of the completed object: got %v, want apps.kruise.io/v1alpha1", got["apiVersion"])
+		}
+		if !response.Allowed {
+			t.Errorf("admission in v1alpha1: %+v", response.Result)
 		}
 		got, err := cronJobInBeta(got)
-		if diff := cmp.Diff(encoded(t, spec), encoded(t, got["spec"])); diff != "" || err != nil {
-			t.Errorf("%v %s", err, diff)
+		if err != nil {
+			t.Errorf("converting the completed object to v1beta1: %v", err)
+		}
+		if diff := cmp.Diff(encoded(t, spec), encoded(t, got["spec"])); diff != "" {
+			t.Errorf("spec completed in v1alpha1 (-want as in v1beta1 +got):\n%s", diff)
 		}
 		again, response := mutatedCronJob(t, hooks, "CREATE", encoded(t, want), "")
 		if len(response.Patch) > 2 {
@@ -163,9 +191,17 @@ func TestPodTemplatesOfAdvancedCronJobsAreCompleted(t *testing.T) {
 			}
 			got, response := mutatedCronJob(t, cronJobHooks(t, &apiServer{answer: test.answer}, test.gates), operation, acj(beta, "", template, complete), old)
 			text := encoded(t, got)
-			if strings.Contains(text, `"dnsPolicy":"ClusterFirst"`) != test.want || test.want && !strings.Contains(text, `"imagePullPolicy":"Always"`) ||
-				len(response.Warnings) > 0 != test.warned || strings.Contains(text, "completionPolicy") {
-				t.Errorf("%s, %s: %s %v", key, name, text, response.Warnings)
+			if strings.Contains(text, `"dnsPolicy":"ClusterFirst"`) != test.want {
+				t.Errorf("%s, %s: a defaulted DNS policy: want %t, got %s", key, name, test.want, text)
+			}
+			if test.want && !strings.Contains(text, `"imagePullPolicy":"Always"`) {
+				t.Errorf("%s, %s: no defaulted pull policy of the image: %s", key, name, text)
+			}
+			if len(response.Warnings) > 0 != test.warned {
+				t.Errorf("%s, %s: warnings: got %q, want some: %t", key, name, response.Warnings, test.warned)
+			}
+			if strings.Contains(text, "completionPolicy") {
+				t.Errorf("%s, %s: completed with a completion policy: %s", key, name, text)
 			}
 		}
 	}
@@ -181,27 +217,39 @@ func TestARefusalOfAnAdvancedCronJobNamesAllFaults(t *testing.T) {
 		for _, version := range []string{alpha, beta} {
 			got := review(t, hooks.Validate, "CREATE", acj(version, "", template, `"startingDeadlineSeconds":-1,`), "")
 			want := []string{"spec.startingDeadlineSeconds", "spec.template." + key + ".spec.template.spec.containers[0].image"}
-			if diff := cmp.Diff(want, fields(got)); got.Allowed || got.Result.Code != http.StatusUnprocessableEntity || diff != "" {
-				t.Errorf("%s: %+v %s", version, got.Result, diff)
+			if got.Allowed {
+				t.Errorf("a bad %s in %s is admitted", key, version)
+			} else if got.Result.Code != http.StatusUnprocessableEntity {
+				t.Errorf("a bad %s in %s: refused by %d, want 422: %+v", key, version, got.Result.Code, got.Result)
+			}
+			if diff := cmp.Diff(want, fields(got)); diff != "" {
+				t.Errorf("refused fields of %s in %s (-want +got):\n%s", key, version, diff)
 			}
 		}
 		good := acj(beta, "", template, complete)
 		if got := review(t, hooks.Validate, "UPDATE", strings.Replace(good, "0 3", "0 4", 1), good); !got.Allowed {
 			t.Errorf("ACJ-028: a template that stays: %+v", got.Result)
 		}
-		if got := review(t, hooks.Validate, "UPDATE", strings.Replace(good, `"image":"i"`, `"image":"j"`, 1), good); got.Allowed ||
-			!slices.Contains(fields(got), "spec") {
-			t.Errorf("ACJ-028: another template: %+v", got.Result)
+		another := strings.Replace(good, `"image":"i"`, `"image":"j"`, 1)
+		if got := review(t, hooks.Validate, "UPDATE", another, good); got.Allowed {
+			t.Error("ACJ-028: another template is admitted")
+		} else if !slices.Contains(fields(got), "spec") {
+			t.Errorf("ACJ-028: another template: got refused fields %q, want spec", fields(got))
 		}
 	}
 	if got := review(t, hooks.Validate, "CREATE", `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"paused":"x"}}`, ""); got.Allowed ||
 		got.Result.Code != http.StatusUnprocessableEntity {
-		t.Errorf("wrong types: %+v", got.Result)
+		t.Errorf("wrong types: got %+v, want code 422", got.Result)
 	}
 	unreadable := acj(alpha, `,"annotations":{"`+pub.ImageListTemplate+`":"[]"}`, "{}", "")
-	if got := review(t, hooks.Validate, "CREATE", unreadable, ""); got.Allowed || !slices.Contains(fields(got), "metadata.annotations["+pub.ImageListTemplate+"]") ||
-		!slices.Contains(fields(got), "spec.template") {
-		t.Errorf("%+v", got.Result)
+	if got := review(t, hooks.Validate, "CREATE", unreadable, ""); got.Allowed {
+		t.Error("an unreadable template in the annotation is admitted")
+	} else {
+		for _, field := range []string{"metadata.annotations[" + pub.ImageListTemplate + "]", "spec.template"} {
+			if !slices.Contains(fields(got), field) {
+				t.Errorf("refused fields of an unreadable template: got %q, want also %s", fields(got), field)
+			}
+		}
 	}
 	if got := review(t, hooks.Validate, "UPDATE", strings.Replace(unreadable, `"nightly"`, `"nightly","finalizers":[]`, 1), unreadable); !got.Allowed {
 		t.Errorf("metadata only: %+v", got.Result)
@@ -235,8 +283,11 @@ func TestAdmittedAdvancedCronJobsFitIntoV1alpha1(t *testing.T) {
 			operation = admissionv1.Update
 		}
 		got := review(t, hooks.Validate, operation, test.object, test.old)
-		if got.Allowed != test.want || !test.want && !slices.Contains(fields(got), "spec.template.imageListPullJobTemplate") {
-			t.Errorf("%s: %+v", name, got.Result)
+		if got.Allowed != test.want {
+			t.Errorf("%s: allowed: got %t, want %t: %+v", name, got.Allowed, test.want, got.Result)
+		}
+		if !test.want && !slices.Contains(fields(got), "spec.template.imageListPullJobTemplate") {
+			t.Errorf("%s: refused fields: got %q, want the template for image lists", name, fields(got))
 		}
 		if test.old != "" {
 			continue
@@ -267,8 +318,11 @@ func TestEmbeddedJobsAreJudged(t *testing.T) {
 	} {
 		given := strings.Replace(acj(beta, "", test.template, complete), test.old, test.new, 1)
 		got := review(t, hooks.Validate, "CREATE", given, "")
-		if list := strings.Join(fields(got), " "); list != test.want || got.Allowed != (test.want == "") {
-			t.Errorf("%s: %s %+v", name, list, got.Result)
+		if list := strings.Join(fields(got), " "); list != test.want {
+			t.Errorf("%s: refused fields: got %q, want %q: %+v", name, list, test.want, got.Result)
+		}
+		if want := test.want == ""; got.Allowed != want {
+			t.Errorf("%s: allowed: got %t, want %t: %+v", name, got.Allowed, want, got.Result)
 		}
 	}
 }
@@ -293,8 +347,12 @@ func TestWarningsAboutAdvancedCronJobs(t *testing.T) {
 			operation = admissionv1.Update
 		}
 		got := review(t, cronJobHooks(t, &apiServer{answer: accepts}, test.gates).Validate, operation, test.object, test.old)
-		if text := strings.Join(got.Warnings, "\n"); !got.Allowed || (test.want == "") != (text == "") || !strings.Contains(text, test.want) {
-			t.Errorf("%s: %+v %q", name, got.Result, text)
+		if !got.Allowed {
+			t.Errorf("%s: admission: %+v", name, got.Result)
+		}
+		text := strings.Join(got.Warnings, "\n")
+		if (test.want == "") != (text == "") || !strings.Contains(text, test.want) {
+			t.Errorf("%s: warnings: got %q, want %q", name, text, test.want)
 		}
 	}
 }
@@ -307,13 +365,21 @@ func TestConversionOfAdvancedCronJobs(t *testing.T) {
 		given := strings.TrimSuffix(acj(beta, `,"annotations":{"k":"v"}`, template, complete), "}") + "," + status + "}"
 		there := inAlpha(t, given)
 		document, err := decodeDocument([]byte(there))
-		if err != nil || document["apiVersion"] != "apps.kruise.io/v1alpha1" {
-			t.Fatal(err, there)
+		if err != nil {
+			t.Fatalf("reading what was converted to v1alpha1: %v: %s", err, there)
+		}
+		if document["apiVersion"] != "apps.kruise.io/v1alpha1" {
+			t.Fatalf("converted to %v, want apps.kruise.io/v1alpha1: %s", document["apiVersion"], there)
 		}
 		annotations := document["metadata"].(map[string]any)["annotations"].(map[string]any)
-		if (annotations[pub.ImageListTemplate] != nil) != (template == lists) || strings.Contains(encoded(t, document["spec"]), "imageListPullJobTemplate") ||
-			document["status"].(map[string]any)["type"] != "ImageListPullJob" {
-			t.Errorf("%s", there)
+		if has := annotations[pub.ImageListTemplate] != nil; has != (template == lists) {
+			t.Errorf("the template for image lists in an annotation: got %t, want %t: %s", has, !has, there)
+		}
+		if strings.Contains(encoded(t, document["spec"]), "imageListPullJobTemplate") {
+			t.Errorf("the spec in v1alpha1 has the template for image lists: %s", there)
+		}
+		if got := document["status"].(map[string]any)["type"]; got != "ImageListPullJob" {
+			t.Errorf("type in the status: got %v, want ImageListPullJob: %s", got, there)
 		}
 		back, err := AdvancedCronJobConversion().Convert([]byte(there), schema.GroupVersionKind{Version: alpha}, schema.GroupVersionKind{Group: "apps.kruise.io", Version: beta, Kind: "AdvancedCronJob"})
 		var want, got any
@@ -323,8 +389,11 @@ func TestConversionOfAdvancedCronJobs(t *testing.T) {
 		if err == nil {
 			err = json.Unmarshal(back, &got)
 		}
-		if diff := cmp.Diff(want, got); err != nil || diff != "" {
-			t.Errorf("%v %s", err, diff)
+		if err != nil {
+			t.Errorf("converting back to v1beta1: %v", err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("after conversion there and back (-want +got):\n%s", diff)
 		}
 		typed, old := &appsv1beta1.AdvancedCronJob{}, &appsv1alpha1.AdvancedCronJob{}
 		if err := json.Unmarshal([]byte(given), typed); err != nil {
@@ -344,8 +413,14 @@ func TestConversionOfAdvancedCronJobs(t *testing.T) {
 		text, _ := json.Marshal(annotation)
 		given := acj(alpha, `,"annotations":{"`+pub.ImageListTemplate+`":`+string(text)+`}`, "{}", "")
 		converted, err := AdvancedCronJobConversion().Convert([]byte(given), schema.GroupVersionKind{Version: alpha}, schema.GroupVersionKind{Group: "apps.kruise.io", Version: beta})
-		if err != nil || strings.Contains(string(converted), "images") != survives || strings.Contains(string(converted), pub.ImageListTemplate) {
-			t.Errorf("%s: %s %v", annotation, converted, err)
+		if err != nil {
+			t.Errorf("converting the annotation %q to v1beta1: %v", annotation, err)
+		}
+		if strings.Contains(string(converted), "images") != survives {
+			t.Errorf("annotation %q: images in v1beta1: want %t, got %s", annotation, survives, converted)
+		}
+		if strings.Contains(string(converted), pub.ImageListTemplate) {
+			t.Errorf("annotation %q stays in v1beta1: %s", annotation, converted)
 		}
 	}
 	if got := inAlpha(t, acj(beta, `,"annotations":{"`+pub.ImageListTemplate+`":"{}"}`, jobs, "")); strings.Contains(got, pub.ImageListTemplate) {

@@ -400,7 +400,7 @@ func TestAnyReviewIsAnsweredAndDoesNothingElse(t *testing.T) {
 			}
 			if object, ok := review.(document)["request"].(document); ok && len(s.patch) > 0 {
 				if patch, err := jsonpatch.DecodePatch(s.patch); err != nil {
-					t.Errorf("%s, %s, %s: %v", path, operation, what, err)
+					t.Errorf("%s, %s, %s: reading the patch: %v", path, operation, what, err)
 				} else if _, err := patch.Apply([]byte(encoded(t, object["object"]))); err != nil {
 					t.Errorf("%s, %s, %s: the patch %.300s of %.300s: %v", path, operation, what, s.patch, encoded(t, object["object"]), err)
 				}

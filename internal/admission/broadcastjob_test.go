@@ -52,10 +52,20 @@ func TestDefaultsOfBroadcastJobs(t *testing.T) {
 			}
 			got := review(t, admission.HandlerFunc(broadcastJobs(t, server, test.defaults).mutate), operation, given, test.old)
 			patch := string(got.Patch)
-			if !got.Allowed || len(got.Warnings) > 0 || (asked > 0) != test.asks ||
-				strings.Contains(patch, `"/spec/template/spec/dnsPolicy"`) != test.asks && test.old == "" ||
-				strings.Contains(patch, `{"op":"add","path":"/spec/template/spec/containers/0/imagePullPolicy","value":"Always"}`) != test.asks && test.old == "" {
-				t.Errorf("%s, %s: asked %d times, %s %v", version, name, asked, patch, got.Warnings)
+			if !got.Allowed {
+				t.Errorf("%s, %s: admission: %+v", version, name, got.Result)
+			}
+			if len(got.Warnings) > 0 {
+				t.Errorf("%s, %s: warnings: got %q, want none", version, name, got.Warnings)
+			}
+			if (asked > 0) != test.asks {
+				t.Errorf("%s, %s: the API server was asked %d times, want it asked: %t", version, name, asked, test.asks)
+			}
+			for _, operation := range []string{`"/spec/template/spec/dnsPolicy"`,
+				`{"op":"add","path":"/spec/template/spec/containers/0/imagePullPolicy","value":"Always"}`} {
+				if strings.Contains(patch, operation) != test.asks && test.old == "" {
+					t.Errorf("%s, %s: patch %s: want %t for %s", version, name, patch, test.asks, operation)
+				}
 			}
 		}
 		ports := strings.Replace(strings.Replace(given, `"restartPolicy"`, `"hostNetwork":true,"restartPolicy"`, 1), `"image":"i"`,
@@ -79,9 +89,15 @@ func TestARefusalOfABroadcastJobNamesAllFaults(t *testing.T) {
 		bad := strings.Replace(strings.Replace(bcj(version), `"parallelism":5`, `"parallelism":-5`, 1), `"FailFast"`, `"Cry"`, 1)
 		want := []string{"spec.parallelism", "spec.failurePolicy.type"}
 		got := review(t, admission.HandlerFunc(w.validate), "CREATE", bad, "")
-		if diff := cmp.Diff(append(want, "spec.template.spec.containers[0].image"), fields(got)); diff != "" || got.Allowed ||
-			got.Result.Code != http.StatusUnprocessableEntity {
-			t.Errorf("%s: %s %+v", version, diff, got.Result)
+		want = append(want, "spec.template.spec.containers[0].image")
+		if diff := cmp.Diff(want, fields(got)); diff != "" {
+			t.Errorf("refused fields on creation in %s (-want +got):\n%s", version, diff)
+		}
+		want = want[:2]
+		if got.Allowed {
+			t.Errorf("a bad object in %s is admitted", version)
+		} else if got.Result.Code != http.StatusUnprocessableEntity {
+			t.Errorf("a bad object in %s: refused by %d, want 422: %+v", version, got.Result.Code, got.Result)
 		}
 		if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", bad, bcj(version)); cmp.Diff(want, fields(got)) != "" {
 			t.Errorf("an update: %+v", got.Result)
@@ -89,8 +105,10 @@ func TestARefusalOfABroadcastJobNamesAllFaults(t *testing.T) {
 	}
 	for name, given := range map[string]string{"wrong types": `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"paused":"x"}}`,
 		"no version of ours": bcj("v2")} {
-		if got := review(t, admission.HandlerFunc(w.validate), "CREATE", given, ""); got.Allowed || got.Result.Code != http.StatusUnprocessableEntity {
-			t.Errorf("%s: %+v", name, got.Result)
+		if got := review(t, admission.HandlerFunc(w.validate), "CREATE", given, ""); got.Allowed {
+			t.Errorf("%s: admitted", name)
+		} else if got.Result.Code != http.StatusUnprocessableEntity {
+			t.Errorf("%s: refused by %d, want 422: %+v", name, got.Result.Code, got.Result)
 		}
 	}
 }
@@ -100,10 +118,14 @@ func TestAdmittedBroadcastJobs(t *testing.T) {
 	w := broadcastJobs(t, &apiServer{answer: accepts}, true)
 	old := strings.TrimSuffix(bcj("v1beta1"), "}") + `,"status":{"phase":"completed"}}`
 	changed := strings.Replace(old, `"image":"i"`, `"image":"j"`, 1)
-	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", changed, old); !got.Allowed || len(got.Warnings) != 1 {
-		t.Errorf("%+v", got)
+	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", changed, old); !got.Allowed {
+		t.Errorf("another template of a completed job: %+v", got.Result)
+	} else if len(got.Warnings) != 1 {
+		t.Errorf("another template of a completed job: got warnings %q, want one", got.Warnings)
 	}
-	if got := review(t, admission.HandlerFunc(w.validate), "CREATE", bcj("v1alpha1"), ""); !got.Allowed || len(got.Warnings) > 0 {
-		t.Errorf("%+v", got)
+	if got := review(t, admission.HandlerFunc(w.validate), "CREATE", bcj("v1alpha1"), ""); !got.Allowed {
+		t.Errorf("creation in v1alpha1: %+v", got.Result)
+	} else if len(got.Warnings) > 0 {
+		t.Errorf("creation in v1alpha1: got warnings %q, want none", got.Warnings)
 	}
 }

@@ -17,8 +17,11 @@ func TestAFieldOfANewerReleaseStaysInTheUpdateStrategyOfASidecarSet(t *testing.T
 	const members = `"kind":"SidecarSet","metadata":{"name":"s"},"spec":{"containers":[{"name":"a","image":"i"}],"updateStrategy":{"type":"RollingUpdate","future":{"x":1}}}}`
 	for from, to := range map[string]string{"v1alpha1": "v1beta1", "v1beta1": "v1alpha1"} {
 		there := convertOne(t, `{"apiVersion":"apps.kruise.io/`+from+`",`+members, to)
-		if !has(there, "spec.updateStrategy.future.x") || has(there, "spec.updateStrategy.rollingUpdate") {
-			t.Errorf("from %s: %v", from, there["spec"])
+		if !has(there, "spec.updateStrategy.future.x") {
+			t.Errorf("from %s: the field of a newer release has gone: %v", from, there["spec"])
+		}
+		if has(there, "spec.updateStrategy.rollingUpdate") {
+			t.Errorf("from %s: got a rollingUpdate that nobody gave: %v", from, there["spec"])
 		}
 		given := `{"apiVersion":"apps.kruise.io/` + from + `",` + members
 		response := sidecarSetHandler(t, nil, nil).mutate(t.Context(), sidecarSetRequest(from, given))
@@ -38,8 +41,11 @@ func TestAFieldOfANewerReleaseStaysInTheUpdateStrategyOfASidecarSet(t *testing.T
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !has(after, "spec.updateStrategy.future.x") || has(after, "spec.updateStrategy.rollingUpdate") {
-			t.Errorf("%s written: %s", from, text)
+		if !has(after, "spec.updateStrategy.future.x") {
+			t.Errorf("%s written: the field of a newer release has gone: %s", from, text)
+		}
+		if has(after, "spec.updateStrategy.rollingUpdate") {
+			t.Errorf("%s written: got a rollingUpdate that nobody gave: %s", from, text)
 		}
 	}
 }
@@ -76,7 +82,7 @@ func TestInsertOverwritesNothing(t *testing.T) {
 		insert(target, strings.Split(path, "."), listed, 2)
 	}
 	if diff := cmp.Diff(document{"a": document{"b": 1, "c": document{"d": 2}}, "list": []any{document{"x": 2}}}, target); diff != "" {
-		t.Error(diff)
+		t.Errorf("after the inserts (-want +got):\n%s", diff)
 	}
 }
 
@@ -111,6 +117,6 @@ func TestUnknownObjectsAreMerged(t *testing.T) {
 	insert(target, []string{"a", "b"}, 0, document{"known": 2, "text": document{"y": 1}, "new": document{"deep": document{"er": 1}}})
 	want := document{"a": document{"b": document{"known": 1, "text": "x", "new": document{"deep": document{"er": 1}}}}}
 	if diff := cmp.Diff(want, target); diff != "" {
-		t.Error(diff)
+		t.Errorf("after the insert (-want +got):\n%s", diff)
 	}
 }

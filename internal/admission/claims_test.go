@@ -65,8 +65,11 @@ func post(t *testing.T, handlers map[string]admission.Handler, body string) *adm
 	r.Header.Set("Content-Type", "application/json")
 	(&admission.Webhook{Handler: handlers[spreadPath]}).ServeHTTP(recorder, r)
 	var answer admissionv1.AdmissionReview
-	if err := json.Unmarshal(recorder.Body.Bytes(), &answer); err != nil || answer.Response == nil {
-		t.Fatalf("%s: %v", recorder.Body, err)
+	if err := json.Unmarshal(recorder.Body.Bytes(), &answer); err != nil {
+		t.Fatalf("reading the answer %s: %v", recorder.Body, err)
+	}
+	if answer.Response == nil {
+		t.Fatalf("the answer has no response: %s", recorder.Body)
 	}
 	return answer.Response
 }
@@ -98,8 +101,10 @@ const spreadPath = "/validate-apps-kruise-io-workloadspread"
 func TestNobodyWritesExpressionsByTheNamespaceOfAReview(t *testing.T) {
 	handlers, by, _ := open(t)
 	const namespace = "a'])) || int(request.operation) == 1 || ((request.namespace in ['a"
-	if answer := post(t, handlers, forged(t, namespace, "x")); answer.Allowed || answer.Result.Code != http.StatusBadRequest {
-		t.Errorf("%+v", answer)
+	if answer := post(t, handlers, forged(t, namespace, "x")); answer.Allowed {
+		t.Error("a namespace that is an expression is admitted")
+	} else if answer.Result.Code != http.StatusBadRequest {
+		t.Errorf("a namespace that is an expression: refused with %+v, want code 400", answer.Result)
 	}
 	if len(by.expressions) > 0 {
 		t.Errorf("announced: %q", by.expressions)
@@ -114,20 +119,30 @@ func TestNobodyWritesExpressionsByTheNamespaceOfAReview(t *testing.T) {
 func TestRulesAreAnnouncedInNamespacesThatExist(t *testing.T) {
 	handlers, by, looks := open(t)
 	for _, namespace := range []string{"shop", "new"} {
-		if answer := post(t, handlers, forged(t, namespace, "x")); !answer.Allowed || len(answer.Warnings) > 0 {
-			t.Errorf("%s: %+v", namespace, answer)
+		if answer := post(t, handlers, forged(t, namespace, "x")); !answer.Allowed {
+			t.Errorf("admission in namespace %s: %+v", namespace, answer.Result)
+		} else if len(answer.Warnings) > 0 {
+			t.Errorf("admission in namespace %s: got warnings %q, want none", namespace, answer.Warnings)
 		}
 	}
-	if len(by.expressions) != 2 || !strings.Contains(by.expressions[1], "'new'") || *looks != 1 {
-		t.Errorf("%q, %d looks", by.expressions, *looks)
+	if len(by.expressions) != 2 || !strings.Contains(by.expressions[1], "'new'") {
+		t.Errorf("announced: got %q, want 2, the second for namespace new", by.expressions)
+	}
+	if *looks != 1 {
+		t.Errorf("namespaces looked up: got %d, want 1", *looks)
 	}
 	for i := range 10 * looksAtOnce {
-		if answer := post(t, handlers, forged(t, fmt.Sprintf("nowhere-%d", i), "x")); !answer.Allowed || len(answer.Warnings) != 1 {
-			t.Fatalf("%+v", answer)
+		if answer := post(t, handlers, forged(t, fmt.Sprintf("nowhere-%d", i), "x")); !answer.Allowed {
+			t.Fatalf("admission in namespace nowhere-%d: %+v", i, answer.Result)
+		} else if len(answer.Warnings) != 1 {
+			t.Fatalf("admission in namespace nowhere-%d: got warnings %q, want one", i, answer.Warnings)
 		}
 	}
-	if len(by.expressions) != 2 || *looks > 2*looksAtOnce {
-		t.Errorf("%d announced, %d looks", len(by.expressions), *looks)
+	if len(by.expressions) != 2 {
+		t.Errorf("announced: got %d, want 2", len(by.expressions))
+	}
+	if *looks > 2*looksAtOnce {
+		t.Errorf("namespaces looked up: got %d, want %d at most", *looks, 2*looksAtOnce)
 	}
 }
 
@@ -151,7 +166,7 @@ func TestClaimsOfReviewsAreChecked(t *testing.T) {
 			return r
 		}
 		if answer := handlers[path].Handle(t.Context(), admission.Request{AdmissionRequest: *good()}); !answer.Allowed {
-			t.Errorf("%s: %+v", path, answer.Result)
+			t.Errorf("admission by %s: %+v", path, answer.Result)
 		}
 		for name, spoil := range map[string]func(*admissionv1.AdmissionRequest){
 			"another group":            func(r *admissionv1.AdmissionRequest) { r.Resource.Group = "other" },
@@ -187,9 +202,14 @@ func TestClaimsOfReviewsAreChecked(t *testing.T) {
 			request := good()
 			spoil(request)
 			answer := handlers[path].Handle(t.Context(), admission.Request{AdmissionRequest: *request})
-			if answer.Allowed || answer.Result.Code != http.StatusBadRequest && answer.Result.Code != http.StatusUnprocessableEntity ||
-				len(answer.Result.Message) > 2000 {
-				t.Errorf("%s, %s: %.3000v", path, name, answer.Result)
+			if answer.Allowed {
+				t.Errorf("%s, %s: admitted", path, name)
+			} else if code := answer.Result.Code; code != http.StatusBadRequest &&
+				code != http.StatusUnprocessableEntity {
+				t.Errorf("%s, %s: refused by %d, want 400 or 422: %.3000v", path, name, code, answer.Result)
+			}
+			if n := len(answer.Result.Message); n > 2000 {
+				t.Errorf("%s, %s: a message of %d characters, want 2000 at most", path, name, n)
 			}
 		}
 	}
@@ -202,9 +222,17 @@ func TestClaimsOfReviewsAreChecked(t *testing.T) {
 func TestABadNameIsTold(t *testing.T) {
 	handlers, _, _ := open(t)
 	answer := post(t, handlers, strings.Replace(forged(t, "shop", ""), `{"name":"x"},`, `{"generateName":"My_"},`, 1))
-	if diff := cmp.Diff([]string{"metadata.generateName"}, fields(answer)); diff != "" || answer.Allowed ||
-		answer.Result.Code != http.StatusUnprocessableEntity || !strings.Contains(answer.Result.Message, "RFC 1123") {
-		t.Errorf("%+v %s", answer.Result, diff)
+	if diff := cmp.Diff([]string{"metadata.generateName"}, fields(answer)); diff != "" {
+		t.Errorf("refused fields (-want +got):\n%s", diff)
+	}
+	if answer.Allowed {
+		t.Error("a bad name is admitted")
+	}
+	if answer.Result.Code != http.StatusUnprocessableEntity {
+		t.Errorf("a bad name: refused by %d, want 422", answer.Result.Code)
+	}
+	if message := answer.Result.Message; !strings.Contains(message, "RFC 1123") {
+		t.Errorf("message for a bad name: got %q, want RFC 1123 in it", message)
 	}
 }
 
@@ -221,7 +249,7 @@ func TestConditionsThatAreWrittenPassTheCheck(t *testing.T) {
 	}
 	for _, expression := range expressions {
 		if err := checker.Check(expression); err != nil {
-			t.Errorf("%s: %v", expression, err)
+			t.Errorf("checking the expression %s: %v", expression, err)
 		}
 	}
 }

@@ -39,11 +39,11 @@ func (s *apiServer) judge(t *testing.T) TemplateValidator {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
-			t.Error(err)
+			t.Errorf("reading the request: %v", err)
 		}
 		doc, err := decodeDocument(body)
 		if err != nil || r.URL.Path != "/api/v1/namespaces/shop/podtemplates" {
-			t.Errorf("%s %s: %v", r.URL, body, err)
+			t.Errorf("asked at %s for %s, want a PodTemplate in namespace shop: %v", r.URL, body, err)
 		}
 		s.asking.Lock()
 		s.query = r.URL.RawQuery
@@ -53,7 +53,7 @@ func (s *apiServer) judge(t *testing.T) TemplateValidator {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
 		if err := json.NewEncoder(w).Encode(answer); err != nil {
-			t.Error(err)
+			t.Errorf("writing the answer: %v", err)
 		}
 	}))
 	t.Cleanup(server.Close)
@@ -117,7 +117,7 @@ func review(t *testing.T, handler admission.Handler, operation admissionv1.Opera
 	(&admission.Webhook{Handler: handler}).ServeHTTP(recorder, r)
 	var answer admissionv1.AdmissionReview
 	if err := json.Unmarshal(recorder.Body.Bytes(), &answer); err != nil || answer.Response == nil {
-		t.Fatalf("%s: %v", recorder.Body, err)
+		t.Fatalf("the answer %s has no response: %v", recorder.Body, err)
 	}
 	return answer.Response
 }
@@ -143,7 +143,7 @@ func TestRefusalNamesAllErrors(t *testing.T) {
 		object("v1alpha1", template,
 			`"volumeClaimTemplates":[{"metadata":{"name":"v"}},{"metadata":{"name":"B_d"}}],"updateStrategy":{"partition":-1}`), "")
 	if got.Allowed || got.UID != "uid" || got.Result.Code != 422 || got.Result.Reason != metav1.StatusReasonInvalid {
-		t.Fatalf("%+v", got)
+		t.Fatalf("admission: got %+v, want it refused as invalid with 422 and the UID of the request", got)
 	}
 	want := []string{"spec.template.spec.restartPolicy", "spec.volumeClaimTemplates[0].metadata.name", "spec.updateStrategy.partition",
 		"spec.template.spec.containers[0].image", "spec.volumeClaimTemplates[1].metadata.name"}
@@ -162,7 +162,7 @@ func TestTemplateIsJudgedAsTheDocumentItIs(t *testing.T) {
 	server := &apiServer{answer: accepts}
 	updated := object("v1beta1", goodTemplate, `"volumeClaimTemplates":[{"metadata":{"name":"data"}}]`)
 	if got := review(t, admission.HandlerFunc(webhooks(t, server).validate), "CREATE", updated, ""); !got.Allowed || len(got.Warnings) > 0 {
-		t.Fatalf("%+v", got)
+		t.Fatalf("admission: got %+v, want it allowed without warnings", got)
 	}
 	want, err := decodeDocument([]byte(`{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i","future":12345678901234567890}],"volumes":[{"name":"data","persistentVolumeClaim":{"claimName":"data"}}]}}`))
 	if err != nil {
@@ -224,10 +224,10 @@ func TestATemplateIsRefusedOnlyByAnAnswerAboutItself(t *testing.T) {
 				t.Errorf("allowed %v, asked %d times: %+v", got.Allowed, len(server.asked), got.Result)
 			}
 			if diff := cmp.Diff(test.fields, fields(got)); diff != "" {
-				t.Error(diff)
+				t.Errorf("refused fields (-want +got):\n%s", diff)
 			}
 			if text := strings.Join(got.Warnings, "\n"); (test.warning == "") != (text == "") || !strings.Contains(text, test.warning) {
-				t.Errorf("warnings: %q", text)
+				t.Errorf("warnings: got %q, want %q", text, test.warning)
 			}
 		})
 	}
@@ -256,7 +256,7 @@ func TestAnErrorThatMovedIsNotNew(t *testing.T) {
 		got := review(t, admission.HandlerFunc(webhooks(t, server).validate), admissionv1.Update, containers(updated),
 			containers(`{"name":"a"}`))
 		if diff := cmp.Diff(want, fields(got)); diff != "" {
-			t.Errorf("%s: %s", updated, diff)
+			t.Errorf("refused fields of containers %s (-want +got):\n%s", updated, diff)
 		}
 	}
 }
@@ -266,11 +266,11 @@ func TestVersionOfTheObjectCounts(t *testing.T) {
 	hooks := webhooks(t, &apiServer{answer: accepts})
 	got := review(t, admission.HandlerFunc(hooks.mutate), "CREATE", object("v1alpha1", goodTemplate, ""), "")
 	if !strings.Contains(string(got.Patch), `"type":"ReCreate"`) || strings.Contains(string(got.Patch), "rollingUpdate") {
-		t.Errorf("patch of a v1alpha1 object: %s", got.Patch)
+		t.Errorf("patch of a v1alpha1 object: got %s, want type ReCreate and no rollingUpdate", got.Patch)
 	}
 	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE",
 		object("v1alpha1", goodTemplate, `"updateStrategy":{"type":"InPlaceIfPossible"}`), ""); !got.Allowed {
-		t.Errorf("%+v", got.Result)
+		t.Errorf("a strategy of v1alpha1 in v1alpha1: %+v", got.Result)
 	}
 }
 
@@ -308,7 +308,7 @@ func TestMutateCompletesChangedTemplates(t *testing.T) {
 			got := review(t, admission.HandlerFunc(webhooks(t, &apiServer{answer: test.answer}).mutate), operation,
 				object("v1beta1", goodTemplate, ""), test.old)
 			if !got.Allowed || got.PatchType == nil || len(got.Warnings) != test.warnings {
-				t.Fatalf("%+v", got)
+				t.Fatalf("admission: got %+v, want it allowed with a patch and %d warnings", got, test.warnings)
 			}
 			for _, part := range test.has {
 				if !strings.Contains(string(got.Patch), part) {
@@ -348,7 +348,7 @@ func TestATemplateThatMountsAClaimIsCompleted(t *testing.T) {
 		patch := string(got.Patch)
 		if !strings.Contains(patch, `"/spec/template/spec/restartPolicy"`) || !strings.Contains(patch, want) ||
 			strings.Count(patch, "/spec/template/spec/volumes") != strings.Count(volumes, "name") {
-			t.Errorf("%s: %s", volumes, patch)
+			t.Errorf("patch for a template with %q: got %s, want %s and no other volumes", volumes, patch, want)
 		}
 	}
 }
@@ -373,7 +373,7 @@ func TestAnUnchangedApplyRollsNoPodsWhileTheDryRunFails(t *testing.T) {
 			got := review(t, inTime(w.mutate), admissionv1.Update, given, object("v1beta1", stored, ""))
 			patch, err := jsonpatchapply.DecodePatch(got.Patch)
 			if err != nil || !got.Allowed {
-				t.Fatalf("%v: %+v", err, got)
+				t.Fatalf("admission by the defaults: %+v; reading the patch: %v", got, err)
 			}
 			after, err := patch.Apply([]byte(given))
 			if err != nil {
@@ -381,7 +381,7 @@ func TestAnUnchangedApplyRollsNoPodsWhileTheDryRunFails(t *testing.T) {
 			}
 			if validated := review(t, inTime(w.validate), admissionv1.Update, string(after),
 				object("v1beta1", stored, "")); !validated.Allowed {
-				t.Errorf("%+v", validated.Result)
+				t.Errorf("admission of the completed object: %+v", validated.Result)
 			}
 			doc, err := decodeDocument(after)
 			if err != nil {
@@ -402,7 +402,7 @@ func TestAnUnchangedApplyRollsNoPodsWhileTheDryRunFails(t *testing.T) {
 			}
 			if refused := name == "a stricter server"; (len(got.Warnings) == 0) != refused ||
 				!refused && !strings.Contains(got.Warnings[0], "keeps the defaults that are stored") {
-				t.Errorf("warnings: %q", got.Warnings)
+				t.Errorf("warnings: got %q, want one about stored defaults: %t", got.Warnings, !refused)
 			}
 		})
 	}
@@ -436,7 +436,7 @@ func TestAProtectedCloneSetIsNotDeleted(t *testing.T) {
 			got := review(t, handlers[validateCloneSetPath], "DELETE", "", test.old)
 			if got.Allowed != (test.refused == "") ||
 				!got.Allowed && (got.Result.Code != 403 || !strings.Contains(got.Result.Message, test.refused)) {
-				t.Errorf("%+v", got.Result)
+				t.Errorf("deletion: got %+v, want 403 with %q, or allowed", got.Result, test.refused)
 			}
 		})
 	}
@@ -451,16 +451,16 @@ func TestNewPrivilegedContainersAreRefusedByTheFlag(t *testing.T) {
 	hooks.judge = unprivileged{lenient}
 	got := review(t, admission.HandlerFunc(hooks.validate), "CREATE", object("v1alpha1", template, ""), "")
 	if diff := cmp.Diff([]string{"spec.template.spec.initContainers[0].securityContext.privileged"}, fields(got)); diff != "" {
-		t.Error(diff)
+		t.Errorf("refused fields (-want +got):\n%s", diff)
 	}
 	if got := review(t, admission.HandlerFunc(hooks.validate), "UPDATE",
 		object("v1beta1", strings.Replace(template, `"image":"i","securityContext":{"privileged":false}`, `"image":"j"`, 1), ""),
 		object("v1beta1", template, "")); !got.Allowed {
-		t.Errorf("%+v", got.Result)
+		t.Errorf("an update of the template: %+v", got.Result)
 	}
 	hooks.judge = lenient
 	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE", object("v1beta1", template, ""), ""); !got.Allowed {
-		t.Errorf("%+v", got.Result)
+		t.Errorf("creation while the API server has trouble: %+v", got.Result)
 	}
 }
 
@@ -502,7 +502,7 @@ func TestAnyObjectIsAnsweredWithoutPanic(t *testing.T) {
 			}
 			name := hostile[:min(len(hostile), 200)]
 			if got := review(t, admission.HandlerFunc(hooks.validate), operation, hostile, old); got.Allowed || got.Result.Code != 422 {
-				t.Errorf("validate %s %s: %+v", operation, name, got.Result)
+				t.Errorf("validate %s %s: got %+v, want code 422", operation, name, got.Result)
 			}
 			if got := review(t, admission.HandlerFunc(hooks.mutate), operation, hostile, old); !got.Allowed && got.Result.Code != 422 {
 				t.Errorf("mutate %s %s: %+v", operation, name, got.Result)
@@ -523,7 +523,7 @@ func TestTemplateNoDefaults(t *testing.T) {
 		object("v1beta1", goodTemplate, `"updateStrategy":{"rollingUpdate":{"podUpdatePolicy":"InPlaceOnly"}}`), "")
 	if !got.Allowed || strings.Contains(string(got.Patch), "/spec/template") ||
 		!strings.Contains(string(got.Patch), "inPlaceUpdateStrategy") || len(server.asked) > 0 {
-		t.Errorf("IPU-014: %s", got.Patch)
+		t.Errorf("IPU-014: asked %d times, allowed %t: %s", len(server.asked), got.Allowed, got.Patch)
 	}
 }
 
@@ -534,14 +534,14 @@ func TestDeletionsUnreadableObjectsAndPanicsAreAnswered(t *testing.T) {
 	}
 	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE", `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"replicas":"x"}}`,
 		""); got.Allowed || got.Result.Code != 422 {
-		t.Errorf("wrong types: %+v", got.Result)
+		t.Errorf("wrong types: got %+v, want code 422", got.Result)
 	}
 	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE",
 		object("v1beta1", goodTemplate, `"scaleStrategy":{"podsToDelete":["gone"]}`), ""); !got.Allowed || len(got.Warnings) != 1 {
-		t.Errorf("CS-344: %+v", got)
+		t.Errorf("CS-344: got %+v, want it allowed with a warning", got)
 	}
 	panics := admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { panic("oops") })
 	if got := review(t, panics, "CREATE", "{}", ""); got.Allowed || got.Result.Code != 500 {
-		t.Errorf("OPS-066 panic: %+v", got.Result)
+		t.Errorf("OPS-066 panic: got %+v, want code 500", got.Result)
 	}
 }

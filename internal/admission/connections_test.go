@@ -34,31 +34,49 @@ func TestConnectionsAreBounded(t *testing.T) {
 		return c
 	}
 	a, b := open("10.0.0.1"), open("10.0.0.1")
-	if a == nil || b == nil || open("10.0.0.1") != nil {
-		t.Fatal("one address has no bound, or no place")
+	if a == nil || b == nil {
+		t.Fatal("one address has no place for two connections")
+	}
+	if open("10.0.0.1") != nil {
+		t.Fatal("one address has no bound")
 	}
 	b.trust()
 	if open("10.0.0.1") == nil {
 		t.Error("a known caller counts")
 	}
-	if open("10.0.0.2") == nil || open("10.0.0.3") != nil {
-		t.Error("there is no bound")
+	if open("10.0.0.2") == nil {
+		t.Error("another address has no place")
+	}
+	if open("10.0.0.3") != nil {
+		t.Error("all together have no bound")
 	}
 	l.follow(a, http.StateIdle)
 	l.follow(b, http.StateIdle)
-	if open("10.0.0.3") == nil || !a.Conn.(*from).closed || b.Conn.(*from).closed {
-		t.Error("an idle connection makes no room, or that of a known caller does")
+	if open("10.0.0.3") == nil {
+		t.Error("an idle connection makes no room")
 	}
-	if err := a.Close(); err != nil || len(l.open) != 4 {
-		t.Errorf("closed twice: %v, %d", err, len(l.open))
+	if !a.Conn.(*from).closed {
+		t.Error("the idle connection is still open")
+	}
+	if b.Conn.(*from).closed {
+		t.Error("the idle connection of a known caller was closed")
+	}
+	if err := a.Close(); err != nil {
+		t.Errorf("closing for the second time: %v", err)
+	}
+	if n := len(l.open); n != 4 {
+		t.Errorf("open connections after closing one twice: got %d, want 4", n)
 	}
 	for c := range l.open {
 		if err := c.Close(); err != nil {
-			t.Error(err)
+			t.Errorf("closing a connection: %v", err)
 		}
 	}
-	if len(l.open)+len(l.sources) > 0 {
-		t.Errorf("%v %v", l.open, l.sources)
+	if len(l.open) > 0 {
+		t.Errorf("open connections at the end: got %v, want none", l.open)
+	}
+	if len(l.sources) > 0 {
+		t.Errorf("addresses at the end: got %v, want none", l.sources)
 	}
 }
 
@@ -76,8 +94,11 @@ func TestConnectionsHaveOneRequestAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := answer.Body.Close(); err != nil || answer.ProtoMajor != 1 {
-		t.Errorf("%s %v", answer.Proto, err)
+	if err := answer.Body.Close(); err != nil {
+		t.Errorf("closing the answer: %v", err)
+	}
+	if answer.ProtoMajor != 1 {
+		t.Errorf("protocol: got %s, want HTTP/1", answer.Proto)
 	}
 }
 
@@ -107,8 +128,11 @@ func TestAnnouncedLengthsTakeNoRoom(t *testing.T) {
 		}
 	}
 	answer, err := server.Client().Post(server.URL, "application/json", strings.NewReader(`"`+strings.Repeat("x", 3<<20)+`"`)) //nolint:noctx // short
-	if err != nil || answer.StatusCode != http.StatusOK {
-		t.Fatalf("%+v %v", answer, err)
+	if err != nil {
+		t.Fatalf("posting 3 MiB: %v", err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		t.Fatalf("status for 3 MiB: got %s, want 200", answer.Status)
 	}
 	_ = answer.Body.Close()
 }
@@ -124,6 +148,6 @@ func TestSmallRequestsTakeRoom(t *testing.T) {
 	m.bounded(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), mostBody).ServeHTTP(answer,
 		httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(`{}`)))
 	if answer.Code != http.StatusTooManyRequests {
-		t.Errorf("%d", answer.Code)
+		t.Errorf("status without room: got %d, want 429", answer.Code)
 	}
 }

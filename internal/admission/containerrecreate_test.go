@@ -80,7 +80,7 @@ func crr(version, metadata, spec string) string {
 func admitted(t *testing.T, response *admissionv1.AdmissionResponse, given string) string {
 	t.Helper()
 	if !response.Allowed {
-		t.Fatalf("%+v", response.Result)
+		t.Fatalf("admission: %+v", response.Result)
 	}
 	return patched(t, given, response.Patch)
 }
@@ -122,7 +122,7 @@ func TestRecreateRequestsAreFrozen(t *testing.T) {
 		}
 		_, patch, refusal := containerrecreate.Fill(request, pod, map[string]string{"type": "virtual-kubelet"})
 		if refusal != nil {
-			t.Fatal(refusal)
+			t.Fatalf("filling in the request: %v", refusal)
 		}
 		body, err := json.Marshal(patch)
 		if err != nil {
@@ -158,8 +158,10 @@ func TestRecreateRequestsAreFrozen(t *testing.T) {
 		if diff := cmp.Diff(labels, got["metadata"].(document)["labels"]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", version, diff)
 		}
-		if r := review(t, handler, admissionv1.Update, text, before); !r.Allowed || len(r.Patch) > 0 {
-			t.Errorf("%s: %+v", version, r.Result)
+		if r := review(t, handler, admissionv1.Update, text, before); !r.Allowed {
+			t.Errorf("admission of what is filled in, in %s: %+v", version, r.Result)
+		} else if len(r.Patch) > 0 {
+			t.Errorf("patch of what is filled in, in %s: got %s, want none", version, r.Patch)
 		}
 		for what, forged := range map[string]string{
 			"another hook":      strings.Replace(text, `["stop"]`, `["steal"]`, 1),
@@ -171,8 +173,10 @@ func TestRecreateRequestsAreFrozen(t *testing.T) {
 			if forged == text {
 				t.Fatalf("%s: nothing is replaced", what)
 			}
-			if r := review(t, handler, admissionv1.Update, forged, before); r.Allowed || r.Result.Code != 403 {
-				t.Errorf("%s, %s: %+v", version, what, r)
+			if r := review(t, handler, admissionv1.Update, forged, before); r.Allowed {
+				t.Errorf("%s, %s: admitted", version, what)
+			} else if r.Result.Code != 403 {
+				t.Errorf("%s, %s: got %+v, want code 403", version, what, r.Result)
 			}
 		}
 		if r := review(t, handler, admissionv1.Update, before, text); r.Allowed {
@@ -203,13 +207,19 @@ func TestAKnownCallerGetsTheFactsAtOnce(t *testing.T) {
 		early, late := admitted(t, review(t, known, admissionv1.Create, given, ""), given),
 			admitted(t, review(t, inTime(recreateHandler(t, pod).mutate), admissionv1.Create, given, ""), given)
 		request := &appsv1beta1.ContainerRecreateRequest{}
-		if err := json.Unmarshal([]byte(late), request); err != nil || !containerrecreate.Unfilled(request) {
-			t.Fatalf("%s: %s %v", name, late, err)
+		if err := json.Unmarshal([]byte(late), request); err != nil {
+			t.Fatalf("%s: reading %s: %v", name, late, err)
+		}
+		if !containerrecreate.Unfilled(request) {
+			t.Fatalf("%s: without the pod it is filled in at once: %s", name, late)
 		}
 		_, patch, refusal := containerrecreate.Fill(request, pod, map[string]string{"type": "virtual-kubelet"})
 		body, err := json.Marshal(patch)
-		if err != nil || refusal != nil {
-			t.Fatal(err, refusal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if refusal != nil {
+			t.Fatalf("%s: filling in the request: %v", name, refusal)
 		}
 		want, err := decodeDocument([]byte(patched(t, late, body)))
 		if err != nil {
@@ -219,11 +229,16 @@ func TestAKnownCallerGetsTheFactsAtOnce(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, got); diff != "" || !strings.Contains(early, "c://http") {
+		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-later +at once):\n%s", name, diff)
 		}
-		if err := json.Unmarshal([]byte(early), request); err != nil || containerrecreate.Unfilled(request) {
-			t.Errorf("%s: it is filled in once more: %v", name, err)
+		if !strings.Contains(early, "c://http") {
+			t.Errorf("%s: got %s, want the ID of the container in it", name, early)
+		}
+		if err := json.Unmarshal([]byte(early), request); err != nil {
+			t.Errorf("%s: reading %s: %v", name, early, err)
+		} else if containerrecreate.Unfilled(request) {
+			t.Errorf("%s: it is filled in once more", name)
 		}
 	}
 }
@@ -300,18 +315,24 @@ func TestRecreateRequestsAreRefused(t *testing.T) {
 			}
 			for _, version := range []string{"v1alpha1", "v1beta1"} {
 				response := review(t, inTime(recreateHandler(t, pod).mutate), admissionv1.Create, crr(version, "", test.spec), "")
-				if response.Allowed != (test.code == 200) ||
-					!response.Allowed && (response.Result.Code != test.code || !strings.Contains(response.Result.Message, test.message)) {
-					t.Errorf("%s: %+v", version, response.Result)
+				if want := test.code == 200; response.Allowed != want {
+					t.Errorf("%s: allowed %t, want %t: %+v", version, response.Allowed, want, response.Result)
+				} else if !want && response.Result.Code != test.code {
+					t.Errorf("%s: refused with %+v, want code %d", version, response.Result, test.code)
+				} else if !want && !strings.Contains(response.Result.Message, test.message) {
+					t.Errorf("%s: refused with %q, want %q in it", version, response.Result.Message, test.message)
 				}
 			}
 		})
 	}
 	off := recreateHandler(t, recreatable())
 	handler := handlersOf(t, "ContainerRecreateRequest", "KruiseDaemon=false", Webhooks{Mutate: off.mutate})[mutateRecreatePath]
-	if response := review(t, handler, admissionv1.Create, crr("v1beta1", "", one("")), ""); response.Allowed ||
-		response.Result.Code != 403 || !strings.Contains(response.Result.Message, "KruiseDaemon") {
-		t.Errorf("CRR-020: %+v", response.Result)
+	if response := review(t, handler, admissionv1.Create, crr("v1beta1", "", one("")), ""); response.Allowed {
+		t.Error("CRR-020: admitted without the gate")
+	} else if response.Result.Code != 403 {
+		t.Errorf("CRR-020: refused with %+v, want code 403", response.Result)
+	} else if !strings.Contains(response.Result.Message, "KruiseDaemon") {
+		t.Errorf("CRR-020: refused with %q, want the gate in it", response.Result.Message)
 	}
 }
 
@@ -347,12 +368,15 @@ func TestUpdatesOfRecreateRequestsAreJudged(t *testing.T) {
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			response := review(t, inTime(recreateHandler(t, recreatable()).mutate), admissionv1.Update, test.updated, test.old)
-			if response.Allowed != (test.message == "") ||
-				!response.Allowed && (response.Result.Code != 403 || !strings.Contains(response.Result.Message, test.message)) {
-				t.Errorf("%+v", response.Result)
+			if want := test.message == ""; response.Allowed != want {
+				t.Errorf("allowed %t, want %t: %+v", response.Allowed, want, response.Result)
+			} else if !want && response.Result.Code != 403 {
+				t.Errorf("refused with %+v, want code 403", response.Result)
+			} else if !want && !strings.Contains(response.Result.Message, test.message) {
+				t.Errorf("refused with %q, want %q in it", response.Result.Message, test.message)
 			}
 			if len(response.Patch) != 0 {
-				t.Errorf("%s", response.Patch)
+				t.Errorf("patch: got %s, want none", response.Patch)
 			}
 		})
 	}
@@ -366,7 +390,7 @@ func TestDeletedRequestsCanBeFreedWithoutTheGate(t *testing.T) {
 	handler := handlersOf(t, "ContainerRecreateRequest", "KruiseDaemon=false", Webhooks{Mutate: off.mutate})[mutateRecreatePath]
 	if r := review(t, handler, admissionv1.Update, crr("v1beta1", leaving, spec),
 		crr("v1beta1", leaving+`,"finalizers":["crr.apps.kruise.io/unready-acquired"]`, spec)); !r.Allowed {
-		t.Errorf("%+v", r.Result)
+		t.Errorf("the last finalizer without the gate: %+v", r.Result)
 	}
 	if r := review(t, handler, admissionv1.Update, crr("v1beta1", "", spec), crr("v1beta1", "", spec)); r.Allowed {
 		t.Error("an update is allowed")
@@ -391,7 +415,7 @@ func TestRecreateRequestsGetWarnings(t *testing.T) {
 	want := []string{"another ContainerRecreateRequest for Pod web-7 is not finished: this one waits for it (kubectl get crr -n shop -l crr.apps.kruise.io/active=true)",
 		"annotation crr.apps.kruise.io/unready-acquired cannot be read and means nothing"}
 	if diff := cmp.Diff(want, response.Warnings); diff != "" {
-		t.Error(diff)
+		t.Errorf("warnings (-want +got):\n%s", diff)
 	}
 }
 
@@ -420,7 +444,11 @@ func TestRequestsForOnePodAreFew(t *testing.T) {
 		t.Errorf("the tenth: %+v", r.Result)
 	}
 	add("open-9", false)
-	if r := create(); r.Allowed || r.Result.Code != 429 || !strings.Contains(r.Result.Message, "10 other") {
-		t.Errorf("the eleventh: %+v", r.Result)
+	if r := create(); r.Allowed {
+		t.Error("the eleventh is admitted")
+	} else if r.Result.Code != 429 {
+		t.Errorf("the eleventh: refused with %+v, want code 429", r.Result)
+	} else if !strings.Contains(r.Result.Message, "10 other") {
+		t.Errorf("the eleventh: refused with %q, want the 10 other in it", r.Result.Message)
 	}
 }

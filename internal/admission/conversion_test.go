@@ -30,7 +30,7 @@ func convert(t *testing.T, body string) (int, document) {
 	}
 	answer, err := decodeDocument(recorder.Body.Bytes())
 	if err != nil {
-		t.Fatalf("%s: %v", recorder.Body, err)
+		t.Fatalf("reading the answer %s: %v", recorder.Body, err)
 	}
 	return recorder.Code, answer
 }
@@ -45,18 +45,30 @@ func TestListsOfBothVersionsConvertAsAWhole(t *testing.T) {
 		code, got := convert(t, `{"apiVersion":"apiextensions.k8s.io/`+version+
 			`","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"apps.kruise.io/v1beta1","objects":[`+good+`,`+same+`,`+
 			broken+`]}}`)
-		if code != 200 || got["apiVersion"] != "apiextensions.k8s.io/"+version {
-			t.Fatalf("%d %v", code, got)
+		if code != 200 {
+			t.Fatalf("status: got %d, want 200", code)
+		}
+		if want := "apiextensions.k8s.io/" + version; got["apiVersion"] != want {
+			t.Fatalf("version of the answer: got %v, want %s", got["apiVersion"], want)
 		}
 		response := got["response"].(document)
 		objects, _ := response["convertedObjects"].([]any)
-		if response["uid"] != "u" || response["result"].(document)["status"] != "Success" || len(objects) != 3 {
-			t.Fatalf("%v", response)
+		if response["uid"] != "u" {
+			t.Fatalf("UID of the response: got %v, want that of the request, u", response["uid"])
+		}
+		if response["result"].(document)["status"] != "Success" {
+			t.Fatalf("result: got %v, want Success", response["result"])
+		}
+		if len(objects) != 3 {
+			t.Fatalf("converted objects: got %d, want 3: %v", len(objects), objects)
 		}
 		for i, item := range objects {
 			converted := item.(document)
-			if converted["apiVersion"] != "apps.kruise.io/v1beta1" || converted["kind"] != "CloneSet" {
-				t.Errorf("object %d: %v", i, converted)
+			if converted["apiVersion"] != "apps.kruise.io/v1beta1" {
+				t.Errorf("object %d: version %v, want apps.kruise.io/v1beta1", i, converted["apiVersion"])
+			}
+			if converted["kind"] != "CloneSet" {
+				t.Errorf("object %d: kind %v, want CloneSet", i, converted["kind"])
 			}
 			container := converted["spec"].(document)["template"].(document)["spec"].(document)["containers"].([]any)[0].(document)
 			if container["future"] != json.Number("12345678901234567890") {
@@ -66,7 +78,7 @@ func TestListsOfBothVersionsConvertAsAWhole(t *testing.T) {
 		strategy := objects[0].(document)["spec"].(document)["updateStrategy"]
 		if diff := cmp.Diff(document{"type": "RollingUpdate", "rollingUpdate": document{"podUpdatePolicy": "InPlaceOnly"}},
 			strategy); diff != "" {
-			t.Error(diff)
+			t.Errorf("update strategy (-want +got):\n%s", diff)
 		}
 		if objects[2].(document)["spec"].(document)["replicas"] != "many" {
 			t.Error("the broken object lost something")
@@ -76,15 +88,17 @@ func TestListsOfBothVersionsConvertAsAWhole(t *testing.T) {
 
 func TestConvertRefusesWhatIsNotOurs(t *testing.T) {
 	code, got := convert(t, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"apps.kruise.io/v2","objects":[`+object("v1beta1", goodTemplate, "")+`]}}`)
-	if code != 200 || got["response"].(document)["result"].(document)["status"] != "Failure" {
-		t.Errorf("%d %v", code, got)
+	if code != 200 {
+		t.Errorf("status for an unknown version: got %d, want 200", code)
+	} else if result := got["response"].(document)["result"].(document); result["status"] != "Failure" {
+		t.Errorf("result for an unknown version: got %v, want Failure", result)
 	}
 	if code, _ := convert(t, `{}`); code != 400 {
 		t.Errorf("no review: %d", code)
 	}
 	if _, err := attempt(func([]byte, schema.GroupVersionKind) ([]byte, error) { panic("oops") }, nil,
 		schema.GroupVersionKind{}); err == nil || !strings.Contains(err.Error(), "oops") {
-		t.Errorf("OPS-066 panic: %v", err)
+		t.Errorf("OPS-066 panic: got %v, want it as an error", err)
 	}
 }
 
@@ -142,8 +156,11 @@ func TestConvertAllKinds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got["apiVersion"] != "apps.kruise.io/"+to || got["kind"] != kind {
-				t.Errorf("%v %v", got["apiVersion"], got["kind"])
+			if got["apiVersion"] != "apps.kruise.io/"+to {
+				t.Errorf("version: got %v, want apps.kruise.io/%s", got["apiVersion"], to)
+			}
+			if got["kind"] != kind {
+				t.Errorf("kind: got %v, want %s", got["kind"], kind)
 			}
 			members, _ := got["spec"].(document)
 			delete(members, "template")
@@ -181,7 +198,7 @@ func convertOne(t *testing.T, object, to string) document {
 			`","objects":[`+object+`]}}`)
 	objects, _ := got["response"].(document)["convertedObjects"].([]any)
 	if len(objects) != 1 {
-		t.Fatalf("%v", got)
+		t.Fatalf("conversion: got %v, want one object", got)
 	}
 	return objects[0].(document)
 }
@@ -193,9 +210,12 @@ func TestConvertHostileReviews(t *testing.T) {
 		`{"request":{"objects":["text",7,[],{}]}}`, `{"request":{"objects":[{"kind":null,"apiVersion":null}]}}`, `{"request":7}`,
 		`{"request":{"desiredAPIVersion":"apps.kruise.io/v1alpha1","objects":[{"kind":"CloneSet","apiVersion":"apps.kruise.io/v1beta1","metadata":null,"spec":null,"status":null}]}}`,
 		`{"request":{"desiredAPIVersion":"apps.kruise.io/v1beta1","objects":[{"kind":"CloneSet","apiVersion":"apps.kruise.io/v1alpha1","metadata":{"labels":null,"annotations":null},"spec":{"template":[],"volumeClaimTemplates":{},"scaleStrategy":null,"updateStrategy":{"scatterStrategy":[null],"inPlaceUpdateStrategy":null}}}]}}`} {
-		if code, got := convert(t, body); code == 200 && got["response"].(document)["result"].(document)["status"] == nil ||
-			code != 200 && code != 400 {
-			t.Errorf("%s: %d %v", body, code, got)
+		code, got := convert(t, body)
+		if code == 200 && got["response"].(document)["result"].(document)["status"] == nil {
+			t.Errorf("%s: the answer has no result: %v", body, got)
+		}
+		if code != 200 && code != 400 {
+			t.Errorf("%s: got status %d, want 200 or 400", body, code)
 		}
 	}
 }
@@ -214,8 +234,11 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 	handlers := registered(t, podsIf(true, true), pod.NewDisruptions())
 	check := func(file, configuration string, webhooks []admissionv1.ValidatingWebhook, name string, annotations map[string]string,
 		want map[string][]admissionv1.OperationType) {
-		if name != configuration || len(annotations) > 0 {
-			t.Errorf("%s: name %s, annotations %v", file, name, annotations)
+		if name != configuration {
+			t.Errorf("%s: got name %s, want %s", file, name, configuration)
+		}
+		if len(annotations) > 0 {
+			t.Errorf("%s: got annotations %v, want none", file, annotations)
 		}
 		got := map[string][]admissionv1.OperationType{}
 		for _, hook := range webhooks {
@@ -224,9 +247,14 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 				t.Errorf("%s: nothing handles %s", hook.Name, path)
 			}
 			if hook.Name == mutatePodName { // OPS-063, OPS-067, CRR-087
-				if *hook.FailurePolicy != admissionv1.Fail || len(hook.MatchConditions) != 1 ||
-					len(hook.NamespaceSelector.MatchExpressions) != 2 {
-					t.Errorf("%s: %+v", hook.Name, hook)
+				if *hook.FailurePolicy != admissionv1.Fail {
+					t.Errorf("%s: failure policy %s, want Fail", hook.Name, *hook.FailurePolicy)
+				}
+				if len(hook.MatchConditions) != 1 {
+					t.Errorf("%s: conditions %+v, want one", hook.Name, hook.MatchConditions)
+				}
+				if n := len(hook.NamespaceSelector.MatchExpressions); n != 2 {
+					t.Errorf("%s: namespaces selected by %d expressions, want 2", hook.Name, n)
 				}
 				got[hook.Name+" "+path] = hook.Rules[0].Operations
 				continue
@@ -236,10 +264,22 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 				if hook.Name == validatePlacedEvictionName {
 					conditions = 0
 				}
-				if *hook.FailurePolicy != admissionv1.Ignore || *hook.SideEffects != admissionv1.SideEffectClassNoneOnDryRun ||
-					len(hook.MatchConditions) != conditions || conditions > 0 && hook.MatchConditions[0].Expression != inSubset ||
-					*hook.TimeoutSeconds != 5 || len(hook.NamespaceSelector.MatchExpressions) != 2 {
-					t.Errorf("%s: %+v", hook.Name, hook)
+				if *hook.FailurePolicy != admissionv1.Ignore {
+					t.Errorf("%s: failure policy %s, want Ignore", hook.Name, *hook.FailurePolicy)
+				}
+				if *hook.SideEffects != admissionv1.SideEffectClassNoneOnDryRun {
+					t.Errorf("%s: side effects %s, want NoneOnDryRun", hook.Name, *hook.SideEffects)
+				}
+				if len(hook.MatchConditions) != conditions {
+					t.Errorf("%s: conditions %+v, want %d", hook.Name, hook.MatchConditions, conditions)
+				} else if conditions > 0 && hook.MatchConditions[0].Expression != inSubset {
+					t.Errorf("%s: condition %s, want %s", hook.Name, hook.MatchConditions[0].Expression, inSubset)
+				}
+				if *hook.TimeoutSeconds != 5 {
+					t.Errorf("%s: timeout %d s, want 5 s", hook.Name, *hook.TimeoutSeconds)
+				}
+				if n := len(hook.NamespaceSelector.MatchExpressions); n != 2 {
+					t.Errorf("%s: namespaces selected by %d expressions, want 2", hook.Name, n)
 				}
 				got[hook.Name+" "+path] = hook.Rules[0].Operations
 				continue
@@ -253,13 +293,30 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 				validateStatefulSetPath, validateDaemonSetPath, "/validate-apps-kruise-io-uniteddeployment"}, path) {
 				sideEffects = admissionv1.SideEffectClassNoneOnDryRun
 			}
-			if *hook.FailurePolicy != admissionv1.Fail || *hook.SideEffects != sideEffects || *hook.MatchPolicy != admissionv1.Equivalent ||
-				*hook.TimeoutSeconds != 30 ||
-				cmp.Diff([]string{"v1", "v1beta1"}, hook.AdmissionReviewVersions) != "" ||
-				cmp.Diff(versionsOf(hook.Rules[0].Resources[0]), hook.Rules[0].APIVersions) != "" ||
-				!strings.HasPrefix(hook.Name[1:], strings.TrimSuffix(hook.Rules[0].Resources[0], "s")) ||
-				len(hook.Rules[0].Resources) != 1 {
-				t.Errorf("%s: %+v", hook.Name, hook)
+			if *hook.FailurePolicy != admissionv1.Fail {
+				t.Errorf("%s: failure policy %s, want Fail", hook.Name, *hook.FailurePolicy)
+			}
+			if *hook.SideEffects != sideEffects {
+				t.Errorf("%s: side effects %s, want %s", hook.Name, *hook.SideEffects, sideEffects)
+			}
+			if *hook.MatchPolicy != admissionv1.Equivalent {
+				t.Errorf("%s: match policy %s, want Equivalent", hook.Name, *hook.MatchPolicy)
+			}
+			if *hook.TimeoutSeconds != 30 {
+				t.Errorf("%s: timeout %d s, want 30 s", hook.Name, *hook.TimeoutSeconds)
+			}
+			if diff := cmp.Diff([]string{"v1", "v1beta1"}, hook.AdmissionReviewVersions); diff != "" {
+				t.Errorf("%s: versions of reviews (-want +got):\n%s", hook.Name, diff)
+			}
+			resources := hook.Rules[0].Resources
+			if diff := cmp.Diff(versionsOf(resources[0]), hook.Rules[0].APIVersions); diff != "" {
+				t.Errorf("%s: versions of %s (-want +got):\n%s", hook.Name, resources[0], diff)
+			}
+			if want := strings.TrimSuffix(resources[0], "s"); !strings.HasPrefix(hook.Name[1:], want) {
+				t.Errorf("%s: the name does not begin with its resource %s", hook.Name, want)
+			}
+			if len(resources) != 1 {
+				t.Errorf("%s: resources %v, want one", hook.Name, resources)
 			}
 			got[hook.Name+" "+path] = hook.Rules[0].Operations
 		}

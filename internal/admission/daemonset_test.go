@@ -46,13 +46,20 @@ func TestTemplatesOfDaemonSetsStay(t *testing.T) {
 			if old != "" {
 				operation = admissionv1.Update
 			}
-			if got := review(t, admission.HandlerFunc(w.mutate), operation, given, old); !got.Allowed || len(got.Warnings) > 0 || len(got.Patch) > 0 && string(got.Patch) != "[]" {
-				t.Errorf("%s %v", got.Patch, got.Warnings)
+			got := review(t, admission.HandlerFunc(w.mutate), operation, given, old)
+			if !got.Allowed {
+				t.Errorf("%s of a complete object: %+v", operation, got.Result)
+			}
+			if len(got.Warnings) > 0 {
+				t.Errorf("%s of a complete object: got warnings %q, want none", operation, got.Warnings)
+			}
+			if len(got.Patch) > 0 && string(got.Patch) != "[]" {
+				t.Errorf("%s of a complete object: got the patch %s, want none", operation, got.Patch)
 			}
 		}
 		got := review(t, admission.HandlerFunc(w.mutate), "CREATE", strings.Replace(given, `"burstReplicas":250,`, "", 1), "")
 		if diff := cmp.Diff(`[{"op":"add","path":"/spec/burstReplicas","value":250}]`, string(got.Patch)); diff != "" { // ADS-012 (part)
-			t.Error(diff)
+			t.Errorf("patch of an object without burstReplicas (-want +got):\n%s", diff)
 		}
 	}
 }
@@ -65,17 +72,23 @@ func TestARefusalOfADaemonSetNamesAllFaults(t *testing.T) {
 	for version, more := range map[string][]string{"v1beta1": nil, "v1alpha1": {"metadata.annotations[apps.kruise.io/v1beta1-only-fields]"}} {
 		given := strings.Replace(ads(version, annotated(`{"scaleStrategi":{}}`), `"minReadySeconds":-1`), `"burstReplicas":250`, `"burstReplicas":0`, 1)
 		got := review(t, admission.HandlerFunc(w.validate), "CREATE", given, "")
-		if got.Allowed || got.Result.Code != http.StatusUnprocessableEntity {
-			t.Fatalf("%+v", got)
+		if got.Allowed {
+			t.Fatalf("a bad object in %s is admitted", version)
+		}
+		if got.Result.Code != http.StatusUnprocessableEntity {
+			t.Fatalf("a bad object in %s: refused with %+v, want code 422", version, got.Result)
 		}
 		want := append([]string{"spec.minReadySeconds", "spec.burstReplicas"}, more...)
 		if diff := cmp.Diff(append(want, "spec.template.spec.containers[0].image"), fields(got)); diff != "" {
-			t.Errorf("%s: %s", version, diff)
+			t.Errorf("refused fields on creation in %s (-want +got):\n%s", version, diff)
 		}
 		good := ads(version, "", "")
-		if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", given, good); got.Allowed || got.Result.Code != http.StatusUnprocessableEntity ||
-			cmp.Diff(want, fields(got)) != "" {
-			t.Errorf("an update: %+v", got.Result)
+		if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", given, good); got.Allowed {
+			t.Errorf("a bad update in %s is admitted", version)
+		} else if got.Result.Code != http.StatusUnprocessableEntity {
+			t.Errorf("a bad update in %s: refused with %+v, want code 422", version, got.Result)
+		} else if diff := cmp.Diff(want, fields(got)); diff != "" {
+			t.Errorf("refused fields on an update in %s (-want +got):\n%s", version, diff)
 		}
 		if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", strings.Replace(good, "250", "20", 1), good); !got.Allowed {
 			t.Errorf("a template that stays: %+v", got.Result)
@@ -83,8 +96,10 @@ func TestARefusalOfADaemonSetNamesAllFaults(t *testing.T) {
 	}
 	for name, given := range map[string]string{"wrong types": `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"minReadySeconds":"x"}}`,
 		"no version of ours": ads("v2", "", "")} {
-		if got := review(t, admission.HandlerFunc(w.validate), "CREATE", given, ""); got.Allowed || got.Result.Code != http.StatusUnprocessableEntity {
-			t.Errorf("%s: %+v", name, got.Result)
+		if got := review(t, admission.HandlerFunc(w.validate), "CREATE", given, ""); got.Allowed {
+			t.Errorf("%s: admitted", name)
+		} else if got.Result.Code != http.StatusUnprocessableEntity {
+			t.Errorf("%s: refused with %+v, want code 422", name, got.Result)
 		}
 	}
 }
@@ -96,8 +111,12 @@ func TestAdmittedDaemonSets(t *testing.T) {
 	surging := strings.Replace(strings.Replace(ads("v1beta1", "", ""), `"maxUnavailable":1,"maxSurge":0`, `"maxSurge":1`, 1),
 		`"image":"i"`, `"image":"i","ports":[{"containerPort":80,"hostPort":80}]`, 1)
 	for given, warnings := range map[string]int{surging: 1, ads("v1beta1", "", ""): 0, ads("v1alpha1", "", ""): 0} {
-		if got := review(t, admission.HandlerFunc(w.validate), "CREATE", given, ""); !got.Allowed || len(got.Warnings) != warnings {
-			t.Errorf("%+v", got)
+		got := review(t, admission.HandlerFunc(w.validate), "CREATE", given, "")
+		if !got.Allowed {
+			t.Errorf("admission of %s: %+v", given, got.Result)
+		}
+		if len(got.Warnings) != warnings {
+			t.Errorf("warnings for %s: got %q, want %d", given, got.Warnings, warnings)
 		}
 	}
 	old := ads("v1alpha1", `"finalizers":["x"],`+annotated(`{"scaleStrategy":{}}`), `"minReadySeconds":-1`)
@@ -105,8 +124,10 @@ func TestAdmittedDaemonSets(t *testing.T) {
 		t.Errorf("the last finalizer: %+v", got.Result)
 	}
 	worse := ads("v1alpha1", annotated(`{"scaleStrategi":{}}`), `"minReadySeconds":-1`)
-	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", worse, old); got.Allowed || !strings.Contains(got.Result.Message, "scaleStrategi") {
-		t.Errorf("the annotation: %+v", got.Result)
+	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", worse, old); got.Allowed {
+		t.Error("an annotation with an unknown field is admitted")
+	} else if !strings.Contains(got.Result.Message, "scaleStrategi") {
+		t.Errorf("an annotation with an unknown field: refused with %q, want the field in it", got.Result.Message)
 	}
 }
 
@@ -127,12 +148,18 @@ func TestDeletionProtectionOfDaemonSets(t *testing.T) {
 				old := strings.TrimSuffix(ads(version, test.more+`"labels":{"policy.kruise.io/delete-protection":"`+test.label+`"}`, ""), "}") +
 					`,"status":` + test.status + `}`
 				got := review(t, handlers[validateDaemonSetPath], "DELETE", "", old)
-				if refused := test.refused && on; got.Allowed == refused || refused && (got.Result.Code != http.StatusForbidden ||
-					!strings.HasPrefix(got.Result.Message, "DaemonSet shop/agent is protected by label policy.kruise.io/delete-protection="+test.label)) {
-					t.Errorf("gate %v, %+v: %+v", on, test, got.Result)
+				refused := test.refused && on
+				if got.Allowed == refused {
+					t.Errorf("gate %v, %+v: allowed %t, want %t: %+v", on, test, got.Allowed, !refused, got.Result)
+				}
+				protected := "DaemonSet shop/agent is protected by label policy.kruise.io/delete-protection=" + test.label
+				if refused && (got.Result.Code != http.StatusForbidden || !strings.HasPrefix(got.Result.Message,
+					protected)) {
+					t.Errorf("gate %v, %+v: got %+v, want code 403 and %q", on, test, got.Result, protected)
 				}
 				if test.refused && on && test.label == "Cascading" && !strings.Contains(got.Result.Message, "currentNumberScheduled 1>0: give its template") {
-					t.Error(got.Result.Message)
+					t.Errorf("message for a cascading protection: got %q, want what it counts and what to do",
+						got.Result.Message)
 				}
 			}
 		}
@@ -152,21 +179,33 @@ func TestFieldsOfANewerReleaseOfDaemonSets(t *testing.T) {
 		beta := ads("v1beta1", "", `"scaleStrategy":`+scale+`,"future":true`)
 		alpha := convertOne(t, beta, "v1alpha1")
 		spec, meta := alpha["spec"].(document), alpha["metadata"].(document)
-		if diff := cmp.Diff(want, meta["annotations"]); diff != "" || spec["scaleStrategy"] != nil || spec["future"] != true {
-			t.Error(diff, spec)
+		if diff := cmp.Diff(want, meta["annotations"]); diff != "" {
+			t.Errorf("annotations in v1alpha1 for %s (-want +got):\n%s", scale, diff)
+		}
+		if spec["scaleStrategy"] != nil {
+			t.Errorf("the spec in v1alpha1 has a scale strategy: %v", spec)
+		}
+		if spec["future"] != true {
+			t.Errorf("the unknown field has gone: %v", spec)
 		}
 		back := convertOne(t, encoded(t, alpha), "v1beta1")
 		given, err := decodeDocument([]byte(beta))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(given["spec"], back["spec"]); diff != "" || back["metadata"].(document)["annotations"] != nil {
-			t.Errorf("%v: %s", back["metadata"], diff)
+		if diff := cmp.Diff(given["spec"], back["spec"]); diff != "" {
+			t.Errorf("spec after conversion there and back (-want +got):\n%s", diff)
+		}
+		if left := back["metadata"].(document)["annotations"]; left != nil {
+			t.Errorf("annotations in v1beta1: got %v, want none", left)
 		}
 	}
 	for _, garbage := range []string{"no", "[]", `{"scaleStrategy":5,"future":1}`} {
-		if got := convertOne(t, ads("v1alpha1", annotated(garbage), ""), "v1beta1")["spec"].(document); got["scaleStrategy"] != nil || got["future"] != nil {
-			t.Errorf("%s: %v", garbage, got)
+		got := convertOne(t, ads("v1alpha1", annotated(garbage), ""), "v1beta1")["spec"].(document)
+		for _, field := range []string{"scaleStrategy", "future"} {
+			if got[field] != nil {
+				t.Errorf("the annotation %s became %s in the spec: %v", garbage, field, got)
+			}
 		}
 	}
 }

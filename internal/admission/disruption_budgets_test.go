@@ -101,8 +101,10 @@ func TestAManagerThatHasJustStartedKnowsPodDisruptionBudgets(t *testing.T) {
 			at, done := context.WithTimeout(ctx, time.Second)
 			defer done()
 			var all policyv1.PodDisruptionBudgetList
-			if err := cached.List(at, &all); err != nil || len(all.Items) != 1 {
-				t.Errorf("%v, %v", all.Items, err)
+			if err := cached.List(at, &all); err != nil {
+				t.Errorf("listing budgets: %v", err)
+			} else if len(all.Items) != 1 {
+				t.Errorf("budgets: got %v, want one", all.Items)
 			}
 		})
 	}

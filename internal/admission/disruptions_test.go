@@ -59,11 +59,13 @@ func TestDisruptionsThatAreNotAllowedAreRefused(t *testing.T) {
 				answer := handle(t.Context(), admission.Request{AdmissionRequest: by})
 				switch {
 				case decision.Allowed && (!answer.Allowed || told > 0):
-					t.Errorf("%s, %s: %+v", user.Username, by.Operation, answer)
+					t.Errorf("%s, %s: got %+v, told %d times, want it allowed and not told", user.Username, by.Operation,
+						answer, told)
 				case decision.Allowed:
 				case answer.Allowed || answer.Result.Code != code || answer.Result.Message != decision.Reason || told != 1 ||
 					(answer.Result.Details != nil && answer.Result.Details.RetryAfterSeconds != seconds) || seconds > 0 && answer.Result.Details == nil:
-					t.Errorf("%s, %s, %+v: %+v %+v", user.Username, by.Operation, decision, answer.Result, answer.Result.Details)
+					t.Errorf("%s, %s: told %d times, want 1; got %+v %+v, want code %d, %q, to retry after %d s",
+						user.Username, by.Operation, told, answer.Result, answer.Result.Details, code, decision.Reason, seconds)
 				}
 			}
 		}
@@ -123,8 +125,11 @@ func TestTheClusterItselfIsNotHeld(t *testing.T) {
 					raw := runtime.RawExtension{Raw: []byte(tt.pod)}
 					allowed := ask(admissionapi.AdmissionRequest{Operation: admissionapi.Delete, OldObject: raw})
 					want := map[bool]string{true: "passed: " + guard.Reason, false: "refused: " + guard.Reason}[tt.passes]
-					if allowed != (tt.passes || guard.Allowed) || (guard.Allowed || dry) != (len(told) == 0) || len(told) > 0 && told[0] != want {
-						t.Errorf("%+v, dry %t: allowed %t, told %q", guard, dry, allowed, told)
+					if want := tt.passes || guard.Allowed; allowed != want {
+						t.Errorf("%+v, dry %t: allowed %t, want %t", guard, dry, allowed, want)
+					}
+					if (guard.Allowed || dry) != (len(told) == 0) || len(told) > 0 && told[0] != want {
+						t.Errorf("%+v, dry %t: told %q, want %q unless it is allowed or dry", guard, dry, told, want)
 					}
 					if ask(admissionapi.AdmissionRequest{Operation: admissionapi.Create, SubResource: "eviction", Object: runtime.RawExtension{Raw: []byte(plain)}}) != guard.Allowed {
 						t.Errorf("%+v: an eviction by the cluster", guard)

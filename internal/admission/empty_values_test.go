@@ -122,13 +122,13 @@ func TestWhatIsEmptyMeansAbsent(t *testing.T) {
 				return admission.Allowed("")
 			}
 			if answer := ask(given, nil); !answer.Allowed {
-				t.Fatalf("%+v", answer.Result)
+				t.Fatalf("admission of what is given: %+v", answer.Result)
 			}
 			same := func(how string, variant document) {
 				for name, answer := range map[string]admission.Response{"created": ask(variant, nil), "written over": ask(variant, given),
 					"overwritten": ask(given, variant)} {
 					if !answer.Allowed {
-						t.Errorf("%s, %s: %s", how, name, answer.Result.Message)
+						t.Errorf("%s, %s: refused: %s", how, name, answer.Result.Message)
 					}
 				}
 			}

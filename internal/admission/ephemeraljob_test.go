@@ -42,22 +42,38 @@ func TestEphemeralJobs(t *testing.T) {
 		return handle(t.Context(), request)
 	}
 	const good = `{"metadata":{"name":"dump"},"spec":{"selector":{"matchLabels":{"app":"web"}},"template":{"ephemeralContainers":[{"name":"a","image":"a:1","targetContainerName":"x"}]}}}`
-	if r := ask(w.mutate, admissionv1.Create, good, ""); !r.Allowed || len(r.Patches) != 4 {
-		t.Errorf("%+v", r)
+	if r := ask(w.mutate, admissionv1.Create, good, ""); !r.Allowed {
+		t.Errorf("defaults for a good job: %+v", r.Result)
+	} else if len(r.Patches) != 4 {
+		t.Errorf("defaults for a good job: got %v, want 4", r.Patches)
 	}
-	if r := ask(w.validate, admissionv1.Create, good, ""); !r.Allowed || len(r.Warnings) > 0 {
-		t.Errorf("%+v", r)
+	if r := ask(w.validate, admissionv1.Create, good, ""); !r.Allowed {
+		t.Errorf("a good job: %+v", r.Result)
+	} else if len(r.Warnings) > 0 {
+		t.Errorf("a good job: got warnings %q, want none", r.Warnings)
 	}
 	text, err := json.Marshal(judge.template)
-	if err != nil || strings.Contains(string(text), "targetContainerName") || !strings.Contains(string(text), `"image":"a:1"`) {
-		t.Errorf("%v %s", err, text)
+	if err != nil {
+		t.Errorf("the template that was judged: %v", err)
+	}
+	if strings.Contains(string(text), "targetContainerName") {
+		t.Errorf("the template that was judged has a target container: %s", text)
+	}
+	if !strings.Contains(string(text), `"image":"a:1"`) {
+		t.Errorf("the template that was judged has no image a:1: %s", text)
 	}
 	judge.causes = []metav1.StatusCause{{Type: "FieldValueInvalid", Field: "spec.template.spec.containers[0].env[0].name", Message: "bad"},
 		{Type: "FieldValueRequired", Field: "spec.template.spec.containers[0].name", Message: "told already"}, {Field: "spec.template.spec.other", Message: "not ours"}}
 	bad := `{"metadata":{"name":"dump"},"spec":{"selector":{},"template":{"ephemeralContainers":[{"image":"a:1","ports":[{"containerPort":1}],"securityContext":{"privileged":true}}]}}}`
 	r := ask(w.validate, admissionv1.Create, bad, "")
-	if r.Allowed || r.Result.Code != http.StatusBadRequest || r.Result.Reason != metav1.StatusReasonBadRequest {
-		t.Errorf("%+v", r.Result)
+	if r.Allowed {
+		t.Error("a bad job is admitted")
+	}
+	if r.Result.Code != http.StatusBadRequest {
+		t.Errorf("a bad job: got code %d, want 400", r.Result.Code)
+	}
+	if r.Result.Reason != metav1.StatusReasonBadRequest {
+		t.Errorf("a bad job: got reason %s, want BadRequest", r.Result.Reason)
 	}
 	for _, part := range []string{"spec.selector: Required", "ephemeralContainers[0].ports: Forbidden: cannot be set", "ephemeralContainers[0].name: Required",
 		"ephemeralContainers[0].env[0].name: bad", "ephemeralContainers[0].securityContext.privileged: Forbidden"} {
@@ -71,29 +87,38 @@ func TestEphemeralJobs(t *testing.T) {
 		}
 	}
 	if r := ask(w.validate, admissionv1.Update, strings.Replace(bad, `"name":"dump"`, `"name":"dump","finalizers":[]`, 1), bad); !r.Allowed {
-		t.Errorf("%+v", r.Result)
+		t.Errorf("the last finalizer of a bad job: %+v", r.Result)
 	}
-	if r := ask(w.validate, admissionv1.Update, strings.Replace(good, "a:1", "a:2", 1), good); r.Allowed || r.Result.Code != http.StatusBadRequest {
-		t.Errorf("%+v", r.Result)
+	if r := ask(w.validate, admissionv1.Update, strings.Replace(good, "a:1", "a:2", 1), good); r.Allowed {
+		t.Error("another template is admitted")
+	} else if r.Result.Code != http.StatusBadRequest {
+		t.Errorf("another template: refused with %+v, want code 400", r.Result)
 	}
 	ended := strings.Replace(good, `"spec":{`, `"status":{"completionTime":"2026-01-01T00:00:00Z"},"spec":{`, 1)
-	if r := ask(w.validate, admissionv1.Update, strings.Replace(ended, `"spec":{`, `"spec":{"parallelism":2,`, 1), ended); !r.Allowed || len(r.Warnings) != 1 {
-		t.Errorf("%+v", r)
+	another := strings.Replace(ended, `"spec":{`, `"spec":{"parallelism":2,`, 1)
+	if r := ask(w.validate, admissionv1.Update, another, ended); !r.Allowed {
+		t.Errorf("another parallelism of a job that ended: %+v", r.Result)
+	} else if len(r.Warnings) != 1 {
+		t.Errorf("another parallelism of a job that ended: got warnings %q, want one", r.Warnings)
 	}
 	judge.causes, judge.err = nil, errors.New("no answer")
-	if r := ask(w.validate, admissionv1.Create, good, ""); !r.Allowed || len(r.Warnings) != 1 {
-		t.Errorf("%+v", r)
+	if r := ask(w.validate, admissionv1.Create, good, ""); !r.Allowed {
+		t.Errorf("without the answer of the API server: %+v", r.Result)
+	} else if len(r.Warnings) != 1 {
+		t.Errorf("without the answer of the API server: got warnings %q, want one", r.Warnings)
 	}
 	judge.causes, judge.err = []metav1.StatusCause{{Type: "FieldValueInvalid", Field: "spec.template", Message: "it does not fit"}}, nil
-	if r := ask(w.validate, admissionv1.Create, good, ""); r.Allowed || !strings.Contains(r.Result.Message, "spec.template.ephemeralContainers: it does not fit") {
-		t.Errorf("%+v", r)
+	if r := ask(w.validate, admissionv1.Create, good, ""); r.Allowed {
+		t.Error("a template that does not fit is admitted")
+	} else if !strings.Contains(r.Result.Message, "spec.template.ephemeralContainers: it does not fit") {
+		t.Errorf("a template that does not fit: refused with %q, want the field of the job in it", r.Result.Message)
 	}
 	for _, handle := range []admission.HandlerFunc{w.mutate, w.validate} {
 		if r := ask(handle, admissionv1.Create, `[]`, ""); r.Allowed {
-			t.Errorf("%+v", r)
+			t.Errorf("a list instead of a job is admitted: %+v", r)
 		}
 	}
 	if r := ask(w.validate, admissionv1.Create, `{"spec":{"replicas":"x"}}`, ""); r.Allowed {
-		t.Errorf("%+v", r)
+		t.Errorf("wrong types are admitted: %+v", r)
 	}
 }

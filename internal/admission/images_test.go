@@ -31,7 +31,7 @@ func mutated(t *testing.T, path, object string) document {
 	t.Helper()
 	response := review(t, imageHandlers(t, "")[path], admissionv1.Create, object, "")
 	if !response.Allowed {
-		t.Fatalf("%+v", response.Result)
+		t.Fatalf("admission: %+v", response.Result)
 	}
 	text := []byte(object)
 	if len(response.Patch) > 0 {
@@ -40,7 +40,7 @@ func mutated(t *testing.T, path, object string) document {
 			t.Fatal(err)
 		}
 		if text, err = patch.Apply(text); err != nil {
-			t.Fatalf("%s: %v", response.Patch, err)
+			t.Fatalf("applying the patch %s: %v", response.Patch, err)
 		}
 	}
 	got, err := decodeDocument(text)
@@ -176,9 +176,12 @@ func TestBadImageKindsAreRefused(t *testing.T) {
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			t.Run(name+" "+version, func(t *testing.T) {
 				response := review(t, imageHandlers(t, "")[paths[test.kind]], admissionv1.Create, of(version, test.kind, "", test.spec), "")
-				if response.Allowed != (test.message == "") ||
-					!response.Allowed && (response.Result.Code != 400 || !strings.Contains(response.Result.Message, test.message)) {
-					t.Errorf("%+v", response.Result)
+				if want := test.message == ""; response.Allowed != want {
+					t.Errorf("allowed %t, want %t: %+v", response.Allowed, want, response.Result)
+				} else if !want && response.Result.Code != 400 {
+					t.Errorf("refused with %+v, want code 400", response.Result)
+				} else if !want && !strings.Contains(response.Result.Message, test.message) {
+					t.Errorf("refused with %q, want %q in it", response.Result.Message, test.message)
 				}
 			})
 		}
@@ -188,26 +191,36 @@ func TestBadImageKindsAreRefused(t *testing.T) {
 func TestImageUpdatesAndGates(t *testing.T) {
 	before := of("v1beta1", "ImagePullJob", "", `{"image":"a","completionPolicy":{},"pullSecrets":["s"]}`)
 	after := strings.Replace(before, `["s"]`, `["t"]`, 1)
-	if r := review(t, imageHandlers(t, "")[validatePullJobPath], admissionv1.Update, after, before); r.Allowed ||
-		!strings.Contains(r.Result.Message, "spec.pullSecrets is immutable") {
-		t.Errorf("IMG-033: %+v", r.Result)
+	if r := review(t, imageHandlers(t, "")[validatePullJobPath], admissionv1.Update, after, before); r.Allowed {
+		t.Error("IMG-033: other pull secrets are admitted")
+	} else if !strings.Contains(r.Result.Message, "spec.pullSecrets is immutable") {
+		t.Errorf("IMG-033: refused with %q, want the field in it", r.Result.Message)
 	}
 	ended := strings.TrimSuffix(before, "}") + `,"status":{"desired":0,"completionTime":"2026-01-01T00:00:00Z"}}`
 	if r := review(t, imageHandlers(t, "")[validatePullJobPath], admissionv1.Update, strings.Replace(ended, `"a"`, `"b"`, 1),
-		ended); !r.Allowed || len(r.Warnings) != 1 {
-		t.Errorf("IMG-042, IMG-222: %+v", r)
+		ended); !r.Allowed {
+		t.Errorf("IMG-042, IMG-222: another image of a job that ended: %+v", r.Result)
+	} else if len(r.Warnings) != 1 {
+		t.Errorf("IMG-042, IMG-222: another image of a job that ended: got warnings %q, want one", r.Warnings)
 	}
 	for path, node := range map[string]bool{mutateNodeImagePath: true, validateNodeImagePath: true, mutatePullJobPath: false,
 		validatePullJobPath: false, mutatePullListPath: false, validatePullListPath: false} {
 		off, noJobs := imageHandlers(t, "KruiseDaemon=false"),
 			imageHandlers(t, "ImagePullJobGate=false,PreDownloadImageForInPlaceUpdate=false")
-		if r := review(t, off[path], admissionv1.Create, before, ""); r.Allowed || r.Result.Code != 403 ||
-			!strings.Contains(r.Result.Message, "KruiseDaemon") {
-			t.Errorf("IMG-020, IMG-030 %s: %+v", path, r.Result)
+		if r := review(t, off[path], admissionv1.Create, before, ""); r.Allowed {
+			t.Errorf("IMG-020, IMG-030 %s: admitted without KruiseDaemon", path)
+		} else if r.Result.Code != 403 {
+			t.Errorf("IMG-020, IMG-030 %s: refused with %+v, want code 403", path, r.Result)
+		} else if !strings.Contains(r.Result.Message, "KruiseDaemon") {
+			t.Errorf("IMG-020, IMG-030 %s: refused with %q, want the gate in it", path, r.Result.Message)
 		}
 		r := review(t, noJobs[path], admissionv1.Create, `{"apiVersion":"apps.kruise.io/v1beta1","spec":{}}`, "")
-		if r.Allowed != node || !node && (r.Result.Code != 403 || !strings.Contains(r.Result.Message, "ImagePullJobGate")) {
-			t.Errorf("IMG-020, IMG-030 %s without ImagePullJobGate: %+v", path, r.Result)
+		if r.Allowed != node {
+			t.Errorf("IMG-020, IMG-030 %s without ImagePullJobGate: allowed %t, want %t", path, r.Allowed, node)
+		} else if !node && r.Result.Code != 403 {
+			t.Errorf("IMG-020, IMG-030 %s: refused with %+v, want code 403", path, r.Result)
+		} else if !node && !strings.Contains(r.Result.Message, "ImagePullJobGate") {
+			t.Errorf("IMG-020, IMG-030 %s: refused with %q, want the gate in it", path, r.Result.Message)
 		}
 	}
 	// If a gate is off, no controller removes the finalizer of an object that is being deleted: users must be
@@ -248,7 +261,7 @@ func TestStoredTagsAreNotJudgedAgain(t *testing.T) {
 		} {
 			if r := review(t, imageHandlers(t, "")[validateNodeImagePath], admissionv1.Update,
 				strings.Replace(before, test.from, test.to, 1), before); r.Allowed != test.allowed {
-				t.Errorf("%s %s: %+v", version, name, r.Result)
+				t.Errorf("%s %s: allowed %t, want %t: %+v", version, name, r.Allowed, test.allowed, r.Result)
 			}
 		}
 	}

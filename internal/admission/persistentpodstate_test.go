@@ -35,8 +35,11 @@ func TestPersistentPodStatesAreJudged(t *testing.T) {
 	}
 	webhooks := PersistentPodStates(&Environment{Options: Options{ListedForStates: &workloadspreadcontroller.Listed{}},
 		cached: fake.NewClientBuilder().WithScheme(scheme).WithObjects(there).Build()})
-	if webhooks.Mutate != nil || webhooks.Delete != nil {
-		t.Error("PPS-010, PPS-029: there are more webhooks")
+	if webhooks.Mutate != nil {
+		t.Error("PPS-010, PPS-029: there are defaults")
+	}
+	if webhooks.Delete != nil {
+		t.Error("PPS-010, PPS-029: deletions are checked")
 	}
 	const good, alphaKeys = `"requiredPersistentTopology":{"keys":["zone"]}`, `"requiredPersistentTopology":{"nodeTopologyKeys":["zone"]}`
 	const sometimes = `,"persistentPodStateRetentionPolicy":"Sometimes"`
@@ -65,8 +68,12 @@ func TestPersistentPodStatesAreJudged(t *testing.T) {
 				request.Operation, request.OldObject.Raw = admissionv1.Update, []byte(c.old)
 			}
 			answer := webhooks.Validate(t.Context(), request)
-			if answer.Allowed != (c.text == "") || c.text != "" && (answer.Result.Code != http.StatusBadRequest || !strings.Contains(answer.Result.Message, c.text)) {
-				t.Errorf("%+v", answer)
+			if want := c.text == ""; answer.Allowed != want {
+				t.Errorf("allowed %t, want %t: %+v", answer.Allowed, want, answer.Result)
+			} else if !want && answer.Result.Code != http.StatusBadRequest {
+				t.Errorf("refused with %+v, want code 400", answer.Result)
+			} else if !want && !strings.Contains(answer.Result.Message, c.text) {
+				t.Errorf("refused with %q, want %q in it", answer.Result.Message, c.text)
 			}
 		})
 	}
@@ -86,7 +93,7 @@ func TestFieldsOfPersistentPodStatesAreRenamed(t *testing.T) {
 		"spec/preferredPersistentTopology/0/preference/nodeTopologyKeys": "spec/preferredPersistentTopology/0/preference/keys",
 	} {
 		if got := RenamedInPersistentPodStates(strings.Split(from, "/")); !slices.Equal(got, strings.Split(to, "/")) {
-			t.Errorf("%s: %v", from, got)
+			t.Errorf("%s in the other version: got %v, want %s", from, got, to)
 		}
 	}
 }
@@ -95,10 +102,20 @@ func TestFieldsOfPersistentPodStatesAreRenamed(t *testing.T) {
 // TestPersistentPodStatesNeedNoGate.
 func TestWithoutPodWebhookNoPodIsBroughtBack(t *testing.T) {
 	options := Options{States: &persistentpodstatecontroller.Watch{}, Gates: gates(t, "PodWebhook=false")}
-	if chain, disruptions, err := options.podWebhooks(nil, nil); chain != nil || disruptions != nil || err != nil {
-		t.Errorf("%v %v %v", chain, disruptions, err)
+	chain, disruptions, err := options.podWebhooks(nil, nil)
+	if chain != nil {
+		t.Errorf("what changes pods without the gate: got %v, want nothing", chain)
 	}
-	if handlers := admissionHandlers(&Environment{Options: options}, nil, nil); handlers[mutatePodPath] != nil || handlers[mutatePodRecentPath] != nil {
-		t.Error("pods are changed")
+	if disruptions != nil {
+		t.Errorf("what checks disruptions without the gate: got %v, want nothing", disruptions)
+	}
+	if err != nil {
+		t.Errorf("the webhooks of pods without the gate: %v", err)
+	}
+	handlers := admissionHandlers(&Environment{Options: options}, nil, nil)
+	for _, path := range []string{mutatePodPath, mutatePodRecentPath} {
+		if handlers[path] != nil {
+			t.Errorf("without the gate pods are changed at %s", path)
+		}
 	}
 }

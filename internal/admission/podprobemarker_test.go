@@ -30,26 +30,36 @@ func TestPodProbeMarkers(t *testing.T) {
 	object := func(spec string) string { return `{"metadata":{"name":"a","namespace":"shop"},"spec":` + spec + `}` }
 	good := object(specs["PodProbeMarker"][:strings.Index(specs["PodProbeMarker"], `"httpGet"`)] + `"exec":{"command":["a"]}},"markerPolicy":[]}]}`)
 	if r := ask("", good, ""); !r.Allowed {
-		t.Error(r.Result)
+		t.Errorf("a good marker: %+v", r.Result)
 	}
 	for gates, want := range map[string]string{"PodProbeMarkerGate=false": "PodProbeMarkerGate", "KruiseDaemon=false": "KruiseDaemon"} {
-		if r := ask(gates, good, ""); r.Allowed || r.Result.Code != 403 || !strings.Contains(r.Result.Message, want) {
-			t.Errorf("%s: %+v", gates, r.Result)
+		if r := ask(gates, good, ""); r.Allowed {
+			t.Errorf("%s: admitted", gates)
+		} else if r.Result.Code != 403 {
+			t.Errorf("%s: refused with %+v, want code 403", gates, r.Result)
+		} else if !strings.Contains(r.Result.Message, want) {
+			t.Errorf("%s: refused with %q, want %q in it", gates, r.Result.Message, want)
 		}
 	}
 	bad := strings.Replace(good, `"containerName":"app"`, `"containerName":""`, 1)
-	if r := ask("", bad, ""); r.Allowed || r.Result.Code != 400 || !strings.Contains(r.Result.Message, "spec.probes[0].containerName") {
-		t.Errorf("%+v", r.Result)
+	if r := ask("", bad, ""); r.Allowed {
+		t.Error("a probe without a container is admitted")
+	} else if r.Result.Code != 400 {
+		t.Errorf("a probe without a container: refused with %+v, want code 400", r.Result)
+	} else if !strings.Contains(r.Result.Message, "spec.probes[0].containerName") {
+		t.Errorf("a probe without a container: refused with %q, want the field in it", r.Result.Message)
 	}
 	if r := ask("", strings.Replace(bad, `"name":"idle"`, `"name":"busy"`, 1), bad); !r.Allowed {
 		t.Errorf("a stored fault: %+v", r.Result)
 	}
-	if r := ask("", strings.Replace(good, `"app":"web"`, `"app":"x"`, 1), good); r.Allowed || !strings.Contains(r.Result.Message, "selector must be immutable") {
-		t.Errorf("%+v", r.Result)
+	if r := ask("", strings.Replace(good, `"app":"web"`, `"app":"x"`, 1), good); r.Allowed {
+		t.Error("another selector is admitted")
+	} else if !strings.Contains(r.Result.Message, "selector must be immutable") {
+		t.Errorf("another selector: refused with %q, want it called immutable", r.Result.Message)
 	}
 	for _, broken := range []string{`{"spec":{"probes":7}}`, `7`} {
 		if r := ask("", broken, ""); r.Allowed {
-			t.Error(broken)
+			t.Errorf("admitted although it cannot be read: %s", broken)
 		}
 	}
 }

@@ -65,8 +65,10 @@ func TestOnlyCreationInjects(t *testing.T) {
 		"connect":                  {podRequest(admissionapi.Connect, "exec", `"a":"b"`), false},
 		"create of a sub-resource": {podRequest(admissionapi.Create, "eviction", `"a":"b"`), false},
 	} {
-		if answer := handle(t.Context(), test.request); !answer.Allowed || (len(answer.Patches) > 0) != test.changed {
-			t.Errorf("%s: %+v", name, answer)
+		if answer := handle(t.Context(), test.request); !answer.Allowed {
+			t.Errorf("%s: %+v", name, answer.Result)
+		} else if changed := len(answer.Patches) > 0; changed != test.changed {
+			t.Errorf("%s: the pod is changed: got %t, want %t: %v", name, changed, test.changed, answer.Patches)
 		}
 	}
 }
@@ -76,26 +78,35 @@ func TestInternalErrorsRefuse(t *testing.T) {
 	chain := newPodChain(false, nil, nil, pod.NewSidecars(oneSidecar{&inject.Error{SidecarSet: "logs", Err: errors.New("no revision")}}, false,
 		time.Now))
 	answer := mutatePod(chain, false)(t.Context(), podRequest(admissionapi.Create, "", `"a":"b"`))
-	if answer.Allowed || answer.Result.Code != http.StatusInternalServerError ||
-		!strings.Contains(answer.Result.Message, "SidecarSet logs: no revision") {
-		t.Errorf("%+v", answer)
+	if answer.Allowed {
+		t.Error("a pod without its sidecar is admitted")
+	} else if answer.Result.Code != http.StatusInternalServerError {
+		t.Errorf("a pod without its sidecar: refused with %+v, want code 500", answer.Result)
+	} else if !strings.Contains(answer.Result.Message, "SidecarSet logs: no revision") {
+		t.Errorf("a pod without its sidecar: refused with %q, want the SidecarSet in it", answer.Result.Message)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if answer := mutatePod(chain, false)(ctx, podRequest(admissionapi.Create, "", "")); answer.Allowed ||
-		answer.Result.Code != http.StatusInternalServerError {
-		t.Errorf("%+v", answer)
+	if answer := mutatePod(chain, false)(ctx, podRequest(admissionapi.Create, "", "")); answer.Allowed {
+		t.Error("a pod whose time is over is admitted")
+	} else if answer.Result.Code != http.StatusInternalServerError {
+		t.Errorf("a pod whose time is over: refused with %+v, want code 500", answer.Result)
 	}
-	if podTime > 5*time.Second || podTime >= admissionTime {
-		t.Errorf("a pod waits for %s", podTime)
+	if podTime > 5*time.Second {
+		t.Errorf("a pod waits for %s, want 5s at most", podTime)
+	}
+	if podTime >= admissionTime {
+		t.Errorf("a pod waits for %s, want less than the %s of all admissions", podTime, admissionTime)
 	}
 }
 
 // SS-280: pods are accepted unchanged if the kind does not exist.
 func TestWithoutSidecarSets(t *testing.T) {
 	if answer := mutatePod(newPodChain(false, nil, nil, nil), false)(t.Context(),
-		podRequest(admissionapi.Create, "", `"a":"b"`)); !answer.Allowed || len(answer.Patches) != 0 {
-		t.Errorf("%+v", answer)
+		podRequest(admissionapi.Create, "", `"a":"b"`)); !answer.Allowed {
+		t.Errorf("a pod without SidecarSets: %+v", answer.Result)
+	} else if len(answer.Patches) != 0 {
+		t.Errorf("a pod without SidecarSets: got %v, want no change", answer.Patches)
 	}
 }
 
@@ -113,8 +124,12 @@ func TestOtherPods(t *testing.T) {
 		"probes": {false, "x", "false", "false", "p", "x || p"}, "all": {true, "x", "y", "z", "p", gate + " || x || y || z || p"},
 	} {
 		got := otherPods(test.all, test.sets, test.spreads, test.states, test.probes)
-		if len(got) != 1 || got[0].Expression != test.want || len(got[0].Name) > 63 {
-			t.Errorf("%s: %v", name, got)
+		if len(got) != 1 {
+			t.Errorf("%s: got conditions %v, want one", name, got)
+		} else if got[0].Expression != test.want {
+			t.Errorf("%s: got the condition %s, want %s", name, got[0].Expression, test.want)
+		} else if len(got[0].Name) > 63 {
+			t.Errorf("%s: the name of the condition is longer than 63: %s", name, got[0].Name)
 		}
 	}
 }
@@ -152,11 +167,14 @@ func TestNamespacesThatAreNeverAsked(t *testing.T) {
 			asked[name] = selector.Matches(of)
 		}
 		if diff := cmp.Diff(map[string]bool{"kube-system": false, "install": false, "kube-public": true, "shop": true}, asked); diff != "" {
-			t.Errorf("%s: %s", hook.Name, diff)
+			t.Errorf("%s: namespaces that are asked for (-want +got):\n%s", hook.Name, diff)
 		}
-		if operations := hook.Rules[0].Operations; path != validatePodPath && (len(operations) != 1 ||
-			operations[0] != registrationv1.Create) || hook.ReinvocationPolicy != nil {
-			t.Errorf("%s: %v", hook.Name, operations)
+		operations := hook.Rules[0].Operations
+		if path != validatePodPath && (len(operations) != 1 || operations[0] != registrationv1.Create) {
+			t.Errorf("%s: operations: got %v, want CREATE alone", hook.Name, operations)
+		}
+		if hook.ReinvocationPolicy != nil {
+			t.Errorf("%s: reinvocation policy: got %s, want none", hook.Name, *hook.ReinvocationPolicy)
 		}
 	}
 	if entries != 3 { // others are derived from these
@@ -262,9 +280,17 @@ func TestRemovalsOfPods(t *testing.T) {
 				return nil
 			}})
 			answer := validatePod(chain, live, func(string) bool { return test.guarded })(t.Context(), test.request)
-			if checked != test.want || strings.Join(live.asked, " ") != test.read || answer.Allowed != (test.code == 200) ||
-				answer.Result.Code != test.code {
-				t.Errorf("checked %q, read %v, %+v", checked, live.asked, answer)
+			if checked != test.want {
+				t.Errorf("checked: got %q, want %q", checked, test.want)
+			}
+			if read := strings.Join(live.asked, " "); read != test.read {
+				t.Errorf("read: got %q, want %q", read, test.read)
+			}
+			if want := test.code == 200; answer.Allowed != want {
+				t.Errorf("allowed %t, want %t: %+v", answer.Allowed, want, answer.Result)
+			}
+			if answer.Result.Code != test.code {
+				t.Errorf("code: got %+v, want %d", answer.Result, test.code)
 			}
 		})
 	}
@@ -276,7 +302,7 @@ func TestTriedOnly(t *testing.T) {
 		`nonsense`: false} {
 		request := admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{Options: runtime.RawExtension{Raw: []byte(options)}}}
 		if got := triedOnly(&request); got != want {
-			t.Errorf("%s: %t", options, got)
+			t.Errorf("options %q are a dry run: got %t, want %t", options, got, want)
 		}
 	}
 }

@@ -47,16 +47,24 @@ func TestBudgetsAreRefusedWithoutTheirGates(t *testing.T) {
 		handlers := handlersOf(t, "PodUnavailableBudget", list, budgets(t))
 		handler := handlers[validateBudgetPath]
 		if len(handlers) != 1 || handler == nil {
-			t.Fatalf("PUB-015: %v", handlers)
+			t.Fatalf("PUB-015: handlers: got %v, want one of %s", handlers, validateBudgetPath)
 		}
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			good := budgetOf(version, "", someBudget)
 			for operation, old := range map[admissionv1.Operation]string{admissionv1.Create: "", admissionv1.Update: good} {
 				response := review(t, handler, operation, strings.Replace(good, `"maxUnavailable":1`, `"maxUnavailable":2`, 1), old)
-				if response.Allowed != on || !on && (response.Result.Code != http.StatusBadRequest ||
-					!strings.Contains(response.Result.Message, "PodUnavailableBudgetDeleteGate") ||
-					!strings.Contains(response.Result.Message, "PodUnavailableBudgetUpdateGate")) {
-					t.Errorf("%q, %s of %s: %+v", list, operation, version, response)
+				if response.Allowed != on {
+					t.Errorf("%q, %s of %s: allowed %t, want %t: %+v", list, operation, version, response.Allowed, on,
+						response.Result)
+				}
+				if !on && response.Result.Code != http.StatusBadRequest {
+					t.Errorf("%q, %s of %s: refused with %+v, want code 400", list, operation, version, response.Result)
+				}
+				for _, gate := range []string{"PodUnavailableBudgetDeleteGate", "PodUnavailableBudgetUpdateGate"} {
+					if !on && !strings.Contains(response.Result.Message, gate) {
+						t.Errorf("%q, %s of %s: refused with %q, want %s in it", list, operation, version,
+							response.Result.Message, gate)
+					}
 				}
 			}
 			leaving := budgetOf(version, `,"deletionTimestamp":"2026-01-01T00:00:00Z"`, someBudget)
@@ -99,12 +107,15 @@ func TestFaultsOfBudgets(t *testing.T) {
 				for _, cause := range response.Result.Details.Causes {
 					got = append(got, cause.Field)
 				}
-				if response.Result.Code != http.StatusUnprocessableEntity || response.Result.Reason != metav1.StatusReasonInvalid {
-					t.Errorf("%+v", response.Result)
+				if response.Result.Code != http.StatusUnprocessableEntity {
+					t.Errorf("refused with %+v, want code 422", response.Result)
+				}
+				if response.Result.Reason != metav1.StatusReasonInvalid {
+					t.Errorf("refused with %+v, want reason Invalid", response.Result)
 				}
 			}
 			if !slices.Equal(got, test.want) {
-				t.Errorf("%+v", response.Result)
+				t.Errorf("refused fields: got %q, want %q: %+v", got, test.want, response.Result)
 			}
 		})
 	}
@@ -121,8 +132,12 @@ func TestBudgetsOfOtherNamespacesDoNotOverlap(t *testing.T) {
 		of("shop", "other"): false} {
 		handler := handlersOf(t, "PodUnavailableBudget", "", budgets(t, other))[validateBudgetPath]
 		response := review(t, handler, admissionv1.Create, budgetOf("v1alpha1", "", someBudget), "")
-		if response.Allowed != want || !want && !strings.Contains(response.Result.Message, "PodUnavailableBudget other ") {
-			t.Errorf("%s/%s: %+v", other.Namespace, other.Name, response)
+		if response.Allowed != want {
+			t.Errorf("beside %s/%s: allowed %t, want %t: %+v", other.Namespace, other.Name, response.Allowed, want,
+				response.Result)
+		} else if !want && !strings.Contains(response.Result.Message, "PodUnavailableBudget other ") {
+			t.Errorf("beside %s/%s: refused with %q, want its name in it", other.Namespace, other.Name,
+				response.Result.Message)
 		}
 	}
 }
@@ -141,8 +156,14 @@ func TestANamespaceHasSoManyBudgets(t *testing.T) {
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			text := budgetOf(version, "", someBudget)
 			response := review(t, handler, admissionv1.Create, text, "")
-			if response.Allowed != want || !want && (response.Result.Code != http.StatusForbidden || !strings.Contains(response.Result.Message, "shop has 1")) {
-				t.Errorf("%s with %d: %+v", version, present, response)
+			if response.Allowed != want {
+				t.Errorf("%s with %d: allowed %t, want %t: %+v", version, present, response.Allowed, want,
+					response.Result)
+			} else if !want && response.Result.Code != http.StatusForbidden {
+				t.Errorf("%s with %d: refused with %+v, want code 403", version, present, response.Result)
+			} else if !want && !strings.Contains(response.Result.Message, "shop has 1") {
+				t.Errorf("%s with %d: refused with %q, want how many there are", version, present,
+					response.Result.Message)
 			}
 			if response := review(t, handler, admissionv1.Update, text, text); !response.Allowed {
 				t.Errorf("an update of %s with %d: %+v", version, present, response)
@@ -169,8 +190,11 @@ func TestWarningsOfBudgets(t *testing.T) {
 	} {
 		for _, operation := range []admissionv1.Operation{admissionv1.Create, admissionv1.Update} {
 			response := review(t, handler, operation, text, text)
-			if got := fmt.Sprint(response.Warnings); !response.Allowed || !strings.Contains(got, want) {
-				t.Errorf("%s: %s", text, got)
+			if !response.Allowed {
+				t.Errorf("admission of %s: %+v", text, response.Result)
+			}
+			if got := fmt.Sprint(response.Warnings); !strings.Contains(got, want) {
+				t.Errorf("warnings for %s: got %s, want %q in them", text, got, want)
 			}
 		}
 	}

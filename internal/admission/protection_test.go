@@ -54,14 +54,33 @@ func TestShippedEntriesForProtectedKinds(t *testing.T) {
 			t.Fatal(err)
 		}
 		in := func(name string) bool { return namespaces.Matches(labels.Set{"kubernetes.io/metadata.name": name}) }
-		if objects.Matches(labels.Set{"app": "web"}) || !objects.Matches(labels.Set{"policy.kruise.io/delete-protection": "x"}) ||
-			in("kube-system") || !in("kruise-system") || !in("shop") {
-			t.Errorf("%s: %s, %s", hook.Name, objects, namespaces)
+		for key, want := range map[string]bool{"app": false, "policy.kruise.io/delete-protection": true} {
+			if got := objects.Matches(labels.Set{key: "x"}); got != want {
+				t.Errorf("%s: an object with label %s matches: got %t, want %t: %s", hook.Name, key, got, want, objects)
+			}
 		}
-		if *hook.FailurePolicy != admissionv1.Fail || *hook.SideEffects != admissionv1.SideEffectClassNoneOnDryRun ||
-			*hook.MatchPolicy != admissionv1.Equivalent || *hook.TimeoutSeconds != 30 || len(hook.Rules) != 1 ||
-			len(hook.MatchConditions) != 1 {
-			t.Errorf("%s: %+v", hook.Name, hook)
+		for name, want := range map[string]bool{"kube-system": false, "kruise-system": true, "shop": true} {
+			if in(name) != want {
+				t.Errorf("%s: namespace %s matches: got %t, want %t: %s", hook.Name, name, !want, want, namespaces)
+			}
+		}
+		if *hook.FailurePolicy != admissionv1.Fail {
+			t.Errorf("%s: failure policy %s, want Fail", hook.Name, *hook.FailurePolicy)
+		}
+		if *hook.SideEffects != admissionv1.SideEffectClassNoneOnDryRun {
+			t.Errorf("%s: side effects %s, want NoneOnDryRun", hook.Name, *hook.SideEffects)
+		}
+		if *hook.MatchPolicy != admissionv1.Equivalent {
+			t.Errorf("%s: match policy %s, want Equivalent", hook.Name, *hook.MatchPolicy)
+		}
+		if *hook.TimeoutSeconds != 30 {
+			t.Errorf("%s: timeout %d s, want 30 s", hook.Name, *hook.TimeoutSeconds)
+		}
+		if len(hook.Rules) != 1 {
+			t.Errorf("%s: rules %+v, want one", hook.Name, hook.Rules)
+		}
+		if len(hook.MatchConditions) != 1 {
+			t.Errorf("%s: conditions %+v, want one", hook.Name, hook.MatchConditions)
 		}
 	}
 	if diff := cmp.Diff(map[string]string{
@@ -74,7 +93,7 @@ func TestShippedEntriesForProtectedKinds(t *testing.T) {
 		"vservice.kb.io":   "/validate-service[DELETE] [] [v1] [services]Namespaced",
 		"vingress.kb.io":   "/validate-ingress[DELETE] [networking.k8s.io] [v1 v1beta1] [ingresses]Namespaced",
 	}, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("entries (-want +got):\n%s", diff)
 	}
 }
 
@@ -89,15 +108,22 @@ func TestProtectionWithItsGate(t *testing.T) {
 		for _, kind := range protection.Kinds {
 			answer := review(t, handlers[kind.Path], "DELETE", "",
 				`{"metadata":{"name":"web","labels":{"policy.kruise.io/delete-protection":"Always"}}}`)
-			if known, ok := paths[kind.Path]; answer.Allowed == on || known != on || !ok {
-				t.Errorf("%q, %s: allowed %v, entry %v", list, kind.Name, answer.Allowed, known)
+			known, ok := paths[kind.Path]
+			if answer.Allowed == on {
+				t.Errorf("%q, %s: allowed %t, want %t", list, kind.Name, answer.Allowed, !on)
+			}
+			if !ok || known != on {
+				t.Errorf("%q, %s: an entry is kept: got %t, want %t", list, kind.Name, known, on)
 			}
 		}
 		for _, path := range []string{validateCloneSetPath, validateStatefulSetPath, validateDaemonSetPath} {
 			answer := review(t, handlers[path], "DELETE", "",
 				`{"metadata":{"name":"web","labels":{"policy.kruise.io/delete-protection":"Always"}}}`)
-			if answer.Allowed == on || !paths[path] {
-				t.Errorf("%q, %s: allowed %v", list, path, answer.Allowed)
+			if answer.Allowed == on {
+				t.Errorf("%q, %s: allowed %t, want %t", list, path, answer.Allowed, !on)
+			}
+			if !paths[path] {
+				t.Errorf("%q, %s: the entry is not kept", list, path)
 			}
 		}
 	}

@@ -45,8 +45,11 @@ func TestAQuotaForPodTemplatesIsNoJudgement(t *testing.T) {
 	} {
 		const template = `{"spec":{"containers":[{"name":"a","image":"a:1"}]}}`
 		completed, err := CompleteTemplate(answering{test.err})(t.Context(), "shop", []byte(template))
-		if (err == nil) != test.judged || test.judged && string(completed) != template {
-			t.Errorf("%s: %s %v", name, completed, err)
+		if judged := err == nil; judged != test.judged {
+			t.Errorf("%s: the template was judged: got %t, want %t: %v", name, judged, test.judged, err)
+		}
+		if test.judged && string(completed) != template {
+			t.Errorf("%s: got the template %s, want %s", name, completed, template)
 		}
 	}
 }

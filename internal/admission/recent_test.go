@@ -44,14 +44,21 @@ func TestRecentPods(t *testing.T) {
 	mutate := mutatePod(newPodChain(false, nil, nil, pod.NewSidecars(oneSidecar{}, false, time.Now)), false)
 	rules := &learned{}
 	handle := mutateRecentPod(mutate, rules)
-	if answer := handle(t.Context(), podRequest(admissionapi.Create, "", `"a":"b"`)); !answer.Allowed || len(answer.Patches) == 0 ||
-		strings.Join(rules.namespaces, " ") != "default" {
-		t.Errorf("%+v, read: %v", answer, rules.namespaces)
+	answer := handle(t.Context(), podRequest(admissionapi.Create, "", `"a":"b"`))
+	if !answer.Allowed {
+		t.Errorf("a recent pod: %+v", answer.Result)
+	}
+	if len(answer.Patches) == 0 {
+		t.Error("a recent pod is not changed")
+	}
+	if read := strings.Join(rules.namespaces, " "); read != "default" {
+		t.Errorf("rules were read for namespaces: got %q, want default", read)
 	}
 	rules.err = errors.New("no answer")
-	if answer := handle(t.Context(), podRequest(admissionapi.Create, "", `"a":"b"`)); answer.Allowed ||
-		answer.Result.Code != http.StatusInternalServerError {
-		t.Errorf("%+v", answer)
+	if answer := handle(t.Context(), podRequest(admissionapi.Create, "", `"a":"b"`)); answer.Allowed {
+		t.Error("a pod whose rules cannot be read is admitted")
+	} else if answer.Result.Code != http.StatusInternalServerError {
+		t.Errorf("a pod whose rules cannot be read: refused with %+v, want code 500", answer.Result)
 	}
 	rules.err = nil
 	probe := admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{Operation: admissionapi.Create, Namespace: "default",
@@ -66,8 +73,14 @@ func TestRecentPods(t *testing.T) {
 		if trial {
 			recent := recentPods(nil)
 			refusal := errors.New("admission webhook denied the request: " + answer.Result.Message)
-			if !recent.Found(refusal, "abc") || recent.Found(refusal, "abcd") || recent.Found(nil, "abc") {
-				t.Errorf("%s", answer.Result.Message)
+			if !recent.Found(refusal, "abc") {
+				t.Errorf("the token abc was not found in %q", answer.Result.Message)
+			}
+			if recent.Found(refusal, "abcd") {
+				t.Errorf("the token abcd was found in %q", answer.Result.Message)
+			}
+			if recent.Found(nil, "abc") {
+				t.Error("a token was found without a refusal")
 			}
 		}
 	}
@@ -78,20 +91,27 @@ func TestRecentPods(t *testing.T) {
 func TestRulesAreAnnounced(t *testing.T) {
 	allowed, trial := admission.Allowed(""), true
 	by := &announcements{}
-	if answer := announced(t.Context(), by, &admission.Request{}, "x", allowed); !answer.Allowed || len(answer.Warnings) > 0 ||
-		len(by.expressions) != 1 {
-		t.Errorf("%+v %v", answer, by.expressions)
+	answer := announced(t.Context(), by, &admission.Request{}, "x", allowed)
+	if !answer.Allowed {
+		t.Errorf("admission: %+v", answer.Result)
+	}
+	if len(answer.Warnings) > 0 {
+		t.Errorf("warnings: got %q, want none", answer.Warnings)
+	}
+	if len(by.expressions) != 1 {
+		t.Errorf("announced: got %q, want one", by.expressions)
 	}
 	if announced(t.Context(), by, &admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{DryRun: &trial}}, "x",
 		allowed); len(by.expressions) != 1 {
 		t.Error("a trial is announced")
 	}
 	by.err = errors.New("no rights")
-	if answer := announced(t.Context(), by, &admission.Request{}, "x", allowed); !answer.Allowed || len(answer.Warnings) != 1 ||
-		!strings.Contains(answer.Warnings[0], "no rights") {
-		t.Errorf("%+v", answer)
+	if answer := announced(t.Context(), by, &admission.Request{}, "x", allowed); !answer.Allowed {
+		t.Errorf("admission without rights to announce: %+v", answer.Result)
+	} else if len(answer.Warnings) != 1 || !strings.Contains(answer.Warnings[0], "no rights") {
+		t.Errorf("warnings without rights to announce: got %q, want one that says so", answer.Warnings)
 	}
 	if answer := announced(t.Context(), nil, &admission.Request{}, "x", allowed); !answer.Allowed {
-		t.Errorf("%+v", answer)
+		t.Errorf("admission where nothing is announced: %+v", answer.Result)
 	}
 }

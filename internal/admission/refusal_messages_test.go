@@ -136,8 +136,10 @@ func TestARefusedKindOfAWorkloadSpreadIsExplained(t *testing.T) {
 	for _, part := range []string{"spec.targetRef", "DaemonSet", `group "apps"`, "not supported",
 		"CloneSet, Deployment, ReplicaSet, StatefulSet and Job", "WorkloadSpread_Watch_Custom_Workload_WhiteList",
 		"ConfigMap kruise-configuration"} {
-		if response.Allowed || !strings.Contains(response.Result.Message, part) {
-			t.Errorf("does not say %q: %+v", part, response.Result)
+		if response.Allowed {
+			t.Error("a DaemonSet as target is admitted")
+		} else if !strings.Contains(response.Result.Message, part) {
+			t.Errorf("refused with %q, want %q in it", response.Result.Message, part)
 		}
 	}
 }

@@ -94,26 +94,42 @@ func TestDistributionsAreJudged(t *testing.T) {
 		if !got.Allowed {
 			code, text = got.Result.Code, got.Result.Message
 		}
-		if code != c.code || !strings.Contains(text, c.text) || len(server.asked) != c.asked || c.asked == 1 && server.asked[0] != "Secret sys/s" {
-			t.Errorf("%s: %d %s, asked %v", name, code, text, server.asked)
+		if code != c.code {
+			t.Errorf("%s: got code %d, want %d: %s", name, code, c.code, text)
+		}
+		if !strings.Contains(text, c.text) {
+			t.Errorf("%s: got %q, want %q in it", name, text, c.text)
+		}
+		if len(server.asked) != c.asked {
+			t.Errorf("%s: the API server was asked for %v, want %d", name, server.asked, c.asked)
+		} else if c.asked == 1 && server.asked[0] != "Secret sys/s" {
+			t.Errorf("%s: the API server was asked for %v, want Secret sys/s", name, server.asked)
 		}
 	}
 	hooks := ResourceDistributions(&Environment{writer: &trial{}})
-	if hooks.Mutate != nil || hooks.Delete != nil {
+	if hooks.Mutate != nil {
 		t.Error("something is defaulted")
+	}
+	if hooks.Delete != nil {
+		t.Error("deletions are checked")
 	}
 	warned := hooks.Validate(t.Context(), distributionRequest(admissionv1.Create,
 		strings.Replace(distribution("v1beta1", "namespaceSelector", goodSecret), `"targets":{`, `"targets":{"includedNamespaces":{"list":[{"name":"kube-system"}]},`, 1), ""))
-	if !warned.Allowed || len(warned.Warnings) != 1 { // RD-037
-		t.Errorf("%+v", warned)
+	if !warned.Allowed { // RD-037
+		t.Errorf("a distribution to kube-system: %+v", warned.Result)
+	} else if len(warned.Warnings) != 1 {
+		t.Errorf("a distribution to kube-system: got warnings %q, want one", warned.Warnings)
 	}
 }
 
 // RD-010: nothing is mutated or defaulted, and the shipped entry is the one that the reference has.
 func TestShippedEntriesOfDistributions(t *testing.T) {
 	mutating, err := os.ReadFile("../../config/webhook/mutating.yaml")
-	if err != nil || strings.Contains(string(mutating), "resourcedistribution") {
-		t.Error("it is mutated", err)
+	if err != nil {
+		t.Errorf("reading the shipped entries: %v", err)
+	}
+	if strings.Contains(string(mutating), "resourcedistribution") {
+		t.Error("an entry for distributions is mutating")
 	}
 	text, err := os.ReadFile("../../config/webhook/validating.yaml")
 	if err != nil {
@@ -142,8 +158,12 @@ func TestDistributionsAreRefusedWithoutTheGate(t *testing.T) {
 		for _, request := range []admission.Request{distributionRequest(admissionv1.Create, good, ""),
 			distributionRequest(admissionv1.Update, good, strings.ReplaceAll(good, "matchLabels", "x"))} {
 			got := handlers["/validate-apps-kruise-io-resourcedistribution"].Handle(t.Context(), request)
-			if got.Allowed != (code == 200) || !got.Allowed && (got.Result.Code != http.StatusForbidden || !strings.Contains(got.Result.Message, "ResourceDistributionGate")) {
-				t.Errorf("%q: %+v", list, got)
+			if want := code == 200; got.Allowed != want {
+				t.Errorf("%q: allowed %t, want %t: %+v", list, got.Allowed, want, got.Result)
+			} else if !want && got.Result.Code != http.StatusForbidden {
+				t.Errorf("%q: refused with %+v, want code 403", list, got.Result)
+			} else if !want && !strings.Contains(got.Result.Message, "ResourceDistributionGate") {
+				t.Errorf("%q: refused with %q, want the gate in it", list, got.Result.Message)
 			}
 		}
 	}
@@ -173,8 +193,11 @@ func TestConversionOfDistributions(t *testing.T) {
 			t.Fatal(err)
 		}
 		document, err := decodeDocument(got)
-		if err != nil || !sameJSON(document, want) {
-			t.Errorf("%v:\n%s\nwant\n%s", err, got, c[1])
+		if err != nil {
+			t.Errorf("reading what was converted: %v", err)
+		}
+		if !sameJSON(document, want) {
+			t.Errorf("converted: got\n%s\nwant\n%s", got, c[1])
 		}
 	}
 }

@@ -67,7 +67,7 @@ func TestOneObjectCannotTakeTheMemoryOfAManager(t *testing.T) {
 			t.Errorf("%s: %d MiB for an object of %d KiB", name, bytes>>20, len(given)>>10)
 		}
 		if !strings.Contains(message, "20000") {
-			t.Errorf("%s: %q", name, message)
+			t.Errorf("%s: got the message %q, want the bound of 20000 in it", name, message)
 		}
 	}
 }
@@ -85,7 +85,7 @@ func TestMemoryOfAConversionIsReckoned(t *testing.T) {
 		h := &conversionHandler{log: logr.Discard(), kinds: Registered}
 		took := int64(allocated(func() {
 			if _, err := h.convertOne([]byte(given), "apps.kruise.io/v1beta1"); err != nil {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("converting %s: %v", name, err)
 			}
 		}))
 		if reckoned := memoryOf(len(given), items([]byte(given))); took > 2*reckoned {

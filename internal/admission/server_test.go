@@ -85,7 +85,7 @@ func startReplicaFor(t *testing.T, authorities string, names []string, handlers 
 	go func() {
 		defer close(r.ended)
 		if err := s.Start(ctx); err != nil {
-			t.Error(err)
+			t.Errorf("running the server: %v", err)
 		}
 	}()
 	t.Cleanup(func() { r.over(); <-r.ended })
@@ -136,7 +136,7 @@ func TestServer(t *testing.T) {
 		t.Errorf("TLS 1.2: %v", err)
 	}
 	if err := r.get(t, tls.VersionTLS11); err == nil || !strings.Contains(err.Error(), "protocol version") {
-		t.Errorf("TLS 1.1: %v", err)
+		t.Errorf("TLS 1.1: got %v, want it refused", err)
 	}
 	r.over()
 	<-r.ended
@@ -149,7 +149,7 @@ func TestServer(t *testing.T) {
 func TestServerEndsWithoutACertificate(t *testing.T) {
 	options := Options{Namespace: "sys", Host: "127.0.0.1", FilesOnly: true, CertDir: "/dev/null/certs"}
 	if err := testServer(t, options).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "/dev/null/certs") {
-		t.Errorf("error: %v", err)
+		t.Errorf("starting without a certificate: got %v, want an error with the directory", err)
 	}
 }
 
@@ -170,21 +170,36 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 		options := Options{GateAllPods: test.all, Gates: gates(t, "")}.keeper(handlers)
 		for _, path := range []string{mutatePodPath, mutatePodAllPath} {
 			active, known := options.Paths[path]
-			if _, handled := handlers[path]; handled != test.want || active != test.want || !known {
-				t.Errorf("%s: %s is handled: %v, kept: %v, known: %v", name, path, handled, active, known)
+			_, handled := handlers[path]
+			if handled != test.want {
+				t.Errorf("%s: %s is handled: got %t, want %t", name, path, handled, test.want)
+			}
+			if active != test.want {
+				t.Errorf("%s: the entry of %s is kept: got %t, want %t", name, path, active, test.want)
+			}
+			if !known {
+				t.Errorf("%s: the entry of %s is unknown", name, path)
 			}
 		}
 		for _, removals := range []*pod.Disruptions{nil, pod.NewDisruptions()} {
 			handlers := registered(t, nil, removals)
-			if active, known := (Options{Gates: gates(t, "")}).keeper(handlers).Paths[validatePodPath]; !known ||
-				active != (removals != nil) ||
-				active != (handlers[validatePodPath] != nil) {
-				t.Errorf("removals are checked: %t, known: %t", active, known)
+			active, known := (Options{Gates: gates(t, "")}).keeper(handlers).Paths[validatePodPath]
+			if !known {
+				t.Error("the entry that checks removals is unknown")
+			}
+			if want := removals != nil; active != want {
+				t.Errorf("the entry that checks removals is kept: got %t, want %t", active, want)
+			}
+			if handled := handlers[validatePodPath] != nil; active != handled {
+				t.Errorf("the entry that checks removals is kept: %t, removals are handled: %t", active, handled)
 			}
 		}
-		if scope, known := options.Scopes[mutatePodAllName].Conditions(); !known || len(scope) != 1 ||
-			!strings.Contains(scope[0].Expression, test.condition) {
-			t.Errorf("%s: all pods for which %v", name, scope)
+		scope, known := options.Scopes[mutatePodAllName].Conditions()
+		if !known {
+			t.Errorf("%s: the conditions for all pods are not known", name)
+		}
+		if len(scope) != 1 || !strings.Contains(scope[0].Expression, test.condition) {
+			t.Errorf("%s: conditions for all pods: got %v, want one with %s", name, scope, test.condition)
 		}
 	}
 }
@@ -196,9 +211,13 @@ func TestLaunchPriorityNeedsNoGate(t *testing.T) {
 		Object: runtime.RawExtension{
 			Raw: []byte(`{"metadata":{"name":"web-0","annotations":{"apps.kruise.io/container-launch-priority":"Ordered"}},"spec":{"containers":[{"name":"a"},{"name":"b"}]}}`)}}}
 	answer := handlers[mutatePodPath].Handle(t.Context(), request)
-	if patches := fmt.Sprint(answer.Patches); !answer.Allowed || !strings.Contains(patches, "web-0-barrier") ||
-		!strings.Contains(patches, "p_-1") {
-		t.Errorf("%+v", answer)
+	if !answer.Allowed {
+		t.Errorf("admission: %+v", answer.Result)
+	}
+	for _, part := range []string{"web-0-barrier", "p_-1"} {
+		if patches := fmt.Sprint(answer.Patches); !strings.Contains(patches, part) {
+			t.Errorf("changes of the pod: got %s, want %s in them", patches, part)
+		}
 	}
 }
 

@@ -72,25 +72,37 @@ func TestServerlessPodsTakeProbesAlong(t *testing.T) {
 		"only the ones that fit": {create, markersOf(t, nil, b, given.Marker("a", given.Probe("x", func(p *appsv1alpha1.PodContainerProbe) { p.Probe = given.Exec(strings.Repeat("x", 70<<10)) })), z), both, 0},
 	} {
 		answer := mutatePod(pod.NewChain(pod.Travelling(test.markers)), false)(t.Context(), admission.Request{AdmissionRequest: test.request})
-		if !answer.Allowed || len(answer.Warnings) != test.warnings {
-			t.Errorf("%s: %+v", name, answer)
+		if !answer.Allowed {
+			t.Errorf("%s: %+v", name, answer.Result)
+		}
+		if len(answer.Warnings) != test.warnings {
+			t.Errorf("%s: got warnings %q, want %d", name, answer.Warnings, test.warnings)
 		}
 		var got map[string]any
 		for _, change := range answer.Patches {
-			if change.Path != "/metadata/annotations" || got != nil {
-				t.Errorf("%s: %+v", name, change)
+			if change.Path != "/metadata/annotations" {
+				t.Errorf("%s: got the change %+v, want one of the annotations", name, change)
+			}
+			if got != nil {
+				t.Errorf("%s: got a second change: %+v", name, change)
 			}
 			got, _ = change.Value.(map[string]any)
 		}
 		if name == "what does not fit" {
 			text, _ := got["kruise.io/podprobe"].(string)
-			if len(text) > 65<<10 || !strings.Contains(text, `"idle"`) || got["kruise.io/podprobemarker-list"] != "b,one,three" {
-				t.Errorf("%s: %d bytes of %v", name, len(text), got["kruise.io/podprobemarker-list"])
+			if len(text) > 65<<10 {
+				t.Errorf("%s: got %d bytes of probes, want %d at most", name, len(text), 65<<10)
+			}
+			if !strings.Contains(text, `"idle"`) {
+				t.Errorf("%s: the probe that fits is not among %.500s", name, text)
+			}
+			if list := got["kruise.io/podprobemarker-list"]; list != "b,one,three" {
+				t.Errorf("%s: got markers %v, want b,one,three", name, list)
 			}
 			continue
 		}
 		if diff := cmp.Diff(test.want, got); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: annotations (-want +got):\n%s", name, diff)
 		}
 	}
 }

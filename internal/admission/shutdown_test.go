@@ -89,7 +89,7 @@ func TestNoAdmissionFailsWhileAReplicaIsAskedToEnd(t *testing.T) {
 			defer transport.CloseIdleConnections()
 			for !over.Load() {
 				if err := admit(t.Context(), &http.Client{Transport: transport}, "manager.sys.svc:443"); err != nil {
-					t.Error(err)
+					t.Errorf("an admission during the change of replicas: %v", err)
 					return
 				}
 				answered[i].Add(1)
@@ -112,8 +112,11 @@ func TestNoAdmissionFailsWhileAReplicaIsAskedToEnd(t *testing.T) {
 			}
 			return true, nil
 		})
-		if err != nil || t.Failed() {
+		if err != nil {
 			t.Fatalf("%s: %v", what, err)
+		}
+		if t.Failed() {
+			t.Fatalf("%s: there was a failure before", what)
 		}
 	}
 	more("both serve", 5)
@@ -152,11 +155,11 @@ func TestAnAdmissionUnderWayIsAnsweredWhenTheManagerEnds(t *testing.T) {
 		return r.get(t, tls.VersionTLS13) != nil, nil // it accepts no connection any more
 	})
 	if err != nil {
-		t.Error(err)
+		t.Errorf("new connections while the server ends: want them refused: %v", err)
 	}
 	close(goOn)
 	if err := <-result; err != nil {
-		t.Error(err)
+		t.Errorf("the request under way: %v", err)
 	}
 }
 
@@ -191,6 +194,6 @@ func TestAnAdmissionEndsWithItsCaller(t *testing.T) {
 		t.Error("answered")
 	}
 	if err := <-ended; err != nil {
-		t.Error(err)
+		t.Errorf("the end of the server: %v", err)
 	}
 }

@@ -88,11 +88,13 @@ func TestOddSidecarSets(t *testing.T) {
 						t.Fatal(err)
 					}
 					if request.Object.Raw, err = patch.Apply(request.Object.Raw); err != nil {
-						t.Fatalf("%v: %s", err, operations)
+						t.Fatalf("applying the patch %s: %v", operations, err)
 					}
 				}
-				if answer := w.validate(t.Context(), request); answer.Allowed || answer.Result.Code != http.StatusUnprocessableEntity {
-					t.Errorf("%+v", answer)
+				if answer := w.validate(t.Context(), request); answer.Allowed {
+					t.Error("admitted")
+				} else if answer.Result.Code != http.StatusUnprocessableEntity {
+					t.Errorf("refused with %+v, want code 422", answer.Result)
 				}
 			})
 		}
@@ -106,8 +108,14 @@ func TestRefusedSidecarSetsListAllErrors(t *testing.T) {
 		text := `{"apiVersion":"apps.kruise.io/` + version +
 			`","kind":"SidecarSet","metadata":{"name":"a.b"},"spec":{"updateStrategy":{"type":"Sometimes"},"containers":[]}}`
 		answer := sidecarSetHandler(t, nil, nil).validate(t.Context(), sidecarSetRequest(version, text))
-		if answer.Allowed || answer.Result.Code != http.StatusUnprocessableEntity || answer.Result.Reason != metav1.StatusReasonInvalid {
-			t.Fatalf("%+v", answer)
+		if answer.Allowed {
+			t.Fatalf("a bad SidecarSet in %s is admitted", version)
+		}
+		if answer.Result.Code != http.StatusUnprocessableEntity {
+			t.Fatalf("a bad SidecarSet in %s: refused with %+v, want code 422", version, answer.Result)
+		}
+		if answer.Result.Reason != metav1.StatusReasonInvalid {
+			t.Fatalf("a bad SidecarSet in %s: refused with %+v, want reason Invalid", version, answer.Result)
 		}
 		var fields []string
 		for _, cause := range answer.Result.Details.Causes {
@@ -118,9 +126,14 @@ func TestRefusedSidecarSetsListAllErrors(t *testing.T) {
 		}
 		for field, words := range map[string]string{"metadata.name": "Invalid value", "spec.selector": "no selector defined for SidecarSet",
 			"spec": "no initContainer or container defined for SidecarSet", "spec.updateStrategy.type": "Unsupported value"} {
-			if !slices.ContainsFunc(fields, func(f string) bool { return f == field || strings.HasPrefix(f, field+".") }) ||
-				!strings.Contains(answer.Result.Message, words) {
-				t.Errorf("%s (%s) is not in %q", field, words, answer.Result.Message)
+			if !slices.ContainsFunc(fields, func(f string) bool {
+				return f == field || strings.HasPrefix(f,
+					field+".")
+			}) {
+				t.Errorf("refused fields: got %q, want %s", fields, field)
+			}
+			if !strings.Contains(answer.Result.Message, words) {
+				t.Errorf("%s: refused with %q, want %q in it", field, answer.Result.Message, words)
 			}
 		}
 	}
@@ -148,9 +161,12 @@ func TestARevisionThatCannotBeLookedForIsNotInvalid(t *testing.T) {
 					}
 					return c.List(ctx, l, options...)
 				}})
-			if answer := w.validate(t.Context(), sidecarSetRequest("v1beta1", fmt.Sprintf(text, revision))); answer.Allowed ||
-				answer.Result.Code != want {
-				t.Errorf("%s, the API server is away %t: %+v", revision, away, answer.Result)
+			answer := w.validate(t.Context(), sidecarSetRequest("v1beta1", fmt.Sprintf(text, revision)))
+			if answer.Allowed {
+				t.Errorf("%s, the API server is away %t: admitted", revision, away)
+			} else if answer.Result.Code != want {
+				t.Errorf("%s, the API server is away %t: refused with %+v, want code %d", revision, away, answer.Result,
+					want)
 			}
 		}
 	}
@@ -175,8 +191,10 @@ func TestBaseThatTheCacheDoesNotShow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := sidecarSetHandler(t, test.cached, test.live).validate(t.Context(), sidecarSetRequest("v1beta1", text))
-			if answer.Allowed != (test.want == "") || !answer.Allowed && !strings.Contains(answer.Result.Message, test.want) {
-				t.Errorf("%+v", answer.AdmissionResponse)
+			if want := test.want == ""; answer.Allowed != want {
+				t.Errorf("allowed %t, want %t: %+v", answer.Allowed, want, answer.Result)
+			} else if !want && !strings.Contains(answer.Result.Message, test.want) {
+				t.Errorf("refused with %q, want %q in it", answer.Result.Message, test.want)
 			}
 		})
 	}
@@ -215,8 +233,10 @@ func TestTheConfigurationOfTheInstallation(t *testing.T) {
 			map[string]string{"SidecarSet_PatchPodMetadata_WhiteList": rules}), false},
 	} {
 		errs := sidecarSetHandler(t, nil, test.live).whiteList(t.Context(), set)
-		if (len(errs) == 0) != test.allowed || !test.allowed && !strings.Contains(errs.ToAggregate().Error(), "whitelist not found") {
-			t.Errorf("%s: %v", name, errs)
+		if allowed := len(errs) == 0; allowed != test.allowed {
+			t.Errorf("%s: allowed %t, want %t: %v", name, allowed, test.allowed, errs)
+		} else if !allowed && !strings.Contains(errs.ToAggregate().Error(), "whitelist not found") {
+			t.Errorf("%s: refused with %v, want the missing list in it", name, errs)
 		}
 	}
 }

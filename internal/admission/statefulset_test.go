@@ -87,14 +87,20 @@ func TestTemplatesOfStatefulSetsAreCompleted(t *testing.T) {
 				operation = admissionv1.Update
 			}
 			got := review(t, admission.HandlerFunc(w.mutate), operation, sts("v1beta1", "", ""), test.old)
-			if !got.Allowed || strings.Contains(string(got.Patch), `"/spec/template/spec/restartPolicy"`) != test.has || len(got.Warnings) != test.warnings {
-				t.Errorf("%s %v", got.Patch, got.Warnings)
+			if !got.Allowed {
+				t.Errorf("admission: %+v", got.Result)
+			}
+			if has := strings.Contains(string(got.Patch), `"/spec/template/spec/restartPolicy"`); has != test.has {
+				t.Errorf("the template is completed: got %t, want %t: %s", has, test.has, got.Patch)
+			}
+			if len(got.Warnings) != test.warnings {
+				t.Errorf("warnings: got %q, want %d", got.Warnings, test.warnings)
 			}
 			if pulls := strings.Contains(string(got.Patch), "imagePullPolicy"); pulls != (test.old == "") {
 				t.Errorf("pull policy %v: %s", pulls, got.Patch)
 			}
 			if name == "unchanged" && strings.Contains(string(got.Patch), "template") {
-				t.Errorf("%s", got.Patch)
+				t.Errorf("the template that stays is changed: %s", got.Patch)
 			}
 		})
 	}
@@ -110,8 +116,12 @@ func TestGatesOfStatefulSets(t *testing.T) {
 				t.Errorf("gate TemplateNoDefaults: %s", got.Patch)
 			}
 			for _, part := range []string{"Retain", "OnDelete"} {
-				if strings.Contains(string(got.Patch), part) != on || strings.Contains(string(got.Patch), "v1beta1-only-fields") != (on && version == "v1alpha1") {
-					t.Errorf("%v, %s: %s", on, version, got.Patch)
+				if has := strings.Contains(string(got.Patch), part); has != on {
+					t.Errorf("gate %t, %s: %s in the patch: got %t: %s", on, version, part, has, got.Patch)
+				}
+				want := on && version == "v1alpha1"
+				if has := strings.Contains(string(got.Patch), "v1beta1-only-fields"); has != want {
+					t.Errorf("gate %t, %s: fields of v1beta1 alone: got %t, want %t: %s", on, version, has, want, got.Patch)
 				}
 			}
 		}
@@ -132,15 +142,18 @@ func TestARefusalOfAStatefulSetNamesAllFaults(t *testing.T) {
 		if version == "v1alpha1" {
 			reserved = "metadata.annotations[apps.kruise.io/v1beta1-only-fields].reserveOrdinals[0]"
 		}
-		if got.Allowed || got.Result.Code != 422 {
-			t.Fatalf("%+v", got)
+		if got.Allowed {
+			t.Fatalf("a bad object in %s is admitted", version)
+		}
+		if got.Result.Code != 422 {
+			t.Fatalf("a bad object in %s: refused with %+v, want code 422", version, got.Result)
 		}
 		if diff := cmp.Diff([]string{"spec.revisionHistoryLimit", reserved, "spec.template.spec.containers[0].image"}, fields(got)); diff != "" {
-			t.Errorf("%s: %s", version, diff)
+			t.Errorf("refused fields in %s (-want +got):\n%s", version, diff)
 		}
 	}
 	if got := review(t, admission.HandlerFunc(w.validate), "CREATE", `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"replicas":"x"}}`, ""); got.Allowed || got.Result.Code != 422 {
-		t.Errorf("wrong types: %+v", got.Result)
+		t.Errorf("wrong types: got %+v, want code 422", got.Result)
 	}
 }
 
@@ -152,8 +165,10 @@ func TestTheAnnotationIsJudgedLikeTheSpec(t *testing.T) {
 		t.Errorf("the last finalizer: %+v", got.Result)
 	}
 	worse := sts("v1alpha1", annotated(`{"reserveOrdinals":["x","y"]}`), "")
-	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", worse, old); got.Allowed || !strings.Contains(got.Result.Message, `reserveOrdinals[1]`) {
-		t.Errorf("the annotation: %+v", got.Result)
+	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", worse, old); got.Allowed {
+		t.Error("another bad ordinal in the annotation is admitted")
+	} else if !strings.Contains(got.Result.Message, `reserveOrdinals[1]`) {
+		t.Errorf("another bad ordinal: refused with %q, want its field in it", got.Result.Message)
 	}
 }
 
@@ -182,11 +197,17 @@ func TestStorageClassesAreListedWhenSizesChange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, listed := statefulSets(t, &apiServer{answer: accepts}, test.fails)
 			got := review(t, admission.HandlerFunc(w.validate), "UPDATE", test.updated, of("1Gi", ""))
-			if got.Allowed != (test.code == 0) || *listed != test.listed {
-				t.Fatalf("allowed %v, listed %d times", got.Allowed, *listed)
+			if want := test.code == 0; got.Allowed != want {
+				t.Fatalf("allowed %t, want %t: %+v", got.Allowed, want, got.Result)
 			}
-			if !got.Allowed && (got.Result.Code != test.code || !strings.Contains(got.Result.Message, test.says)) {
-				t.Errorf("%+v", got.Result)
+			if *listed != test.listed {
+				t.Fatalf("claims were listed %d times, want %d", *listed, test.listed)
+			}
+			if !got.Allowed && got.Result.Code != test.code {
+				t.Errorf("refused with %+v, want code %d", got.Result, test.code)
+			}
+			if !got.Allowed && !strings.Contains(got.Result.Message, test.says) {
+				t.Errorf("refused with %q, want %q in it", got.Result.Message, test.says)
 			}
 		})
 	}
@@ -208,9 +229,13 @@ func TestDeletionProtectionOfStatefulSets(t *testing.T) {
 				old := strings.Replace(sts(version, test.more+`"labels":{"policy.kruise.io/delete-protection":"`+test.label+`"}`, ""),
 					`"replicas":1`, `"replicas":`+test.replicas, 1)
 				got := review(t, handlers[validateStatefulSetPath], "DELETE", "", old)
-				if refused := test.refused && on; got.Allowed == refused || refused && (got.Result.Code != 403 ||
-					!strings.HasPrefix(got.Result.Message, "StatefulSet shop/web is protected by label policy.kruise.io/delete-protection="+test.label)) {
-					t.Errorf("gate %v, %+v: %+v", on, test, got.Result)
+				refused := test.refused && on
+				if got.Allowed == refused {
+					t.Errorf("gate %v, %+v: allowed %t, want %t: %+v", on, test, got.Allowed, !refused, got.Result)
+				}
+				protected := "StatefulSet shop/web is protected by label policy.kruise.io/delete-protection=" + test.label
+				if refused && (got.Result.Code != 403 || !strings.HasPrefix(got.Result.Message, protected)) {
+					t.Errorf("gate %v, %+v: got %+v, want code 403 and %q", on, test, got.Result, protected)
 				}
 			}
 		}
@@ -224,21 +249,32 @@ func TestFieldsOfANewerReleaseInTheAnnotation(t *testing.T) {
 	alpha := convertOne(t, beta, "v1alpha1")
 	spec, meta := alpha["spec"].(document), alpha["metadata"].(document)
 	text, _ := meta["annotations"].(document)[pub.V1beta1OnlyFields].(string)
-	if diff := cmp.Diff(`{"ordinals":{"start":1,"step":2},"scaleStrategy":{"burst":12345678901234567890}}`, text); diff != "" || spec["ordinals"] != nil ||
-		spec["scaleStrategy"] != nil || spec["future"] != true {
-		t.Error(diff, spec)
+	want := `{"ordinals":{"start":1,"step":2},"scaleStrategy":{"burst":12345678901234567890}}`
+	if diff := cmp.Diff(want, text); diff != "" {
+		t.Errorf("annotation in v1alpha1 (-want +got):\n%s", diff)
+	}
+	for _, field := range []string{"ordinals", "scaleStrategy"} {
+		if spec[field] != nil {
+			t.Errorf("the spec in v1alpha1 has %s: %v", field, spec)
+		}
+	}
+	if spec["future"] != true {
+		t.Errorf("the unknown field has gone: %v", spec)
 	}
 	back := convertOne(t, encoded(t, alpha), "v1beta1")
-	want, err := decodeDocument([]byte(beta))
+	given, err := decodeDocument([]byte(beta))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want["spec"], back["spec"]); diff != "" {
-		t.Error(diff)
+	if diff := cmp.Diff(given["spec"], back["spec"]); diff != "" {
+		t.Errorf("spec after conversion there and back (-want +got):\n%s", diff)
 	}
 	for _, garbage := range []string{"no", "[]", `{"ordinals":5,"future":1}`} {
-		if got := convertOne(t, sts("v1alpha1", annotated(garbage), ""), "v1beta1")["spec"].(document); got["ordinals"] != nil || got["future"] != nil {
-			t.Errorf("%s: %v", garbage, got)
+		got := convertOne(t, sts("v1alpha1", annotated(garbage), ""), "v1beta1")["spec"].(document)
+		for _, field := range []string{"ordinals", "future"} {
+			if got[field] != nil {
+				t.Errorf("the annotation %s became %s in the spec: %v", garbage, field, got)
+			}
 		}
 	}
 }

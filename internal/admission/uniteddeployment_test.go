@@ -112,23 +112,34 @@ func TestWhatTheAPIServerSaysOfUnitedDeployments(t *testing.T) {
 			found := fields(got)
 			slices.Sort(found)
 			slices.Sort(test.want)
-			if diff := cmp.Diff(test.want, found); diff != "" || !got.Allowed && (got.Result.Code != 422 || got.Result.Reason != metav1.StatusReasonInvalid) {
-				t.Errorf("%s, %s (-want +got):\n%s%+v", name, version, diff, got.Result)
+			if diff := cmp.Diff(test.want, found); diff != "" {
+				t.Errorf("%s, %s: refused fields (-want +got):\n%s%+v", name, version, diff, got.Result)
+			}
+			if !got.Allowed && (got.Result.Code != 422 || got.Result.Reason != metav1.StatusReasonInvalid) {
+				t.Errorf("%s, %s: refused with %+v, want code 422 and reason Invalid", name, version, got.Result)
 			}
 		}
 	}
 	// What is stored is not refused again, and an update that leaves templates and subsets asks nobody.
 	stored := united("v1beta1", templateOf("deploymentTemplate"), subsets(`{"name":"a",`+mount("nobody")+`}`))
 	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", strings.Replace(stored, `"name":"a",`, `"name":"a","replicas":1,`, 1), stored); !got.Allowed {
-		t.Errorf("%+v", got.Result)
+		t.Errorf("replicas of a subset with a stored fault: %+v", got.Result)
 	}
 	asked := len(server.asked)
-	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", strings.Replace(stored, `"replicas":4`, `"replicas":5`, 1), stored); !got.Allowed || len(server.asked) != asked {
-		t.Errorf("%+v, asked %d", got.Result, len(server.asked)-asked)
+	more := strings.Replace(stored, `"replicas":4`, `"replicas":5`, 1)
+	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", more, stored); !got.Allowed {
+		t.Errorf("more replicas with a stored fault: %+v", got.Result)
+	}
+	if n := len(server.asked) - asked; n != 0 {
+		t.Errorf("for more replicas the API server was asked %d times, want none", n)
 	}
 	metadata := strings.Replace(strings.Replace(stored, `"replicas":4`, `"replicas":-4`, 1), `"namespace"`, `"labels":{"x":"y"},"namespace"`, 1)
-	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", metadata, strings.Replace(stored, `"replicas":4`, `"replicas":-4`, 1)); !got.Allowed || len(server.asked) != asked {
+	less := strings.Replace(stored, `"replicas":4`, `"replicas":-4`, 1)
+	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", metadata, less); !got.Allowed {
 		t.Errorf("metadata: %+v", got.Result)
+	}
+	if n := len(server.asked) - asked; n != 0 {
+		t.Errorf("for metadata the API server was asked %d times, want none", n)
 	}
 }
 
@@ -136,11 +147,15 @@ func TestWhatTheAPIServerSaysOfUnitedDeployments(t *testing.T) {
 func TestUnitedDeploymentsWhileTheAPIServerIsSilent(t *testing.T) {
 	w := unitedDeployments(t, &apiServer{answer: answers(503, metav1.StatusReasonServiceUnavailable, "no")})
 	given := united("v1beta1", templateOf("statefulSetTemplate"), `,"topology":{"subsets":[{"name":"a","patch":{"spec":{}},"tolerations":[{"operator":"Exists"}]}]}`)
-	if got := review(t, admission.HandlerFunc(w.validate), "CREATE", given, ""); !got.Allowed || len(got.Warnings) != 3 {
-		t.Errorf("%+v", got)
+	if got := review(t, admission.HandlerFunc(w.validate), "CREATE", given, ""); !got.Allowed {
+		t.Errorf("validation: %+v", got.Result)
+	} else if len(got.Warnings) != 3 {
+		t.Errorf("warnings of the validation: got %q, want 3", got.Warnings)
 	}
-	if got := review(t, admission.HandlerFunc(w.mutate), "CREATE", given, ""); !got.Allowed || len(got.Warnings) != 1 {
-		t.Errorf("%+v", got)
+	if got := review(t, admission.HandlerFunc(w.mutate), "CREATE", given, ""); !got.Allowed {
+		t.Errorf("defaults: %+v", got.Result)
+	} else if len(got.Warnings) != 1 {
+		t.Errorf("warnings of the defaults: got %q, want one", got.Warnings)
 	}
 }
 
@@ -153,8 +168,10 @@ func TestUnreadableUnitedDeployments(t *testing.T) {
 			if strings.Contains(given, "spec") && got.Allowed {
 				continue // defaults do not look at all
 			}
-			if got.Allowed || got.Result.Code != http.StatusBadRequest {
-				t.Errorf("%s: %+v", given, got.Result)
+			if got.Allowed {
+				t.Errorf("admitted although it cannot be read: %s", given)
+			} else if got.Result.Code != http.StatusBadRequest {
+				t.Errorf("%s: refused with %+v, want code 400", given, got.Result)
 			}
 		}
 	}
@@ -169,8 +186,10 @@ func TestDeletionProtectionOfUnitedDeployments(t *testing.T) {
 		for label, refused := range map[string]bool{"Always/0": true, "Always/2": true, "Cascading/2": true, "Cascading/0": false, "other/2": false} {
 			value, replicas, _ := strings.Cut(label, "/")
 			got := review(t, handlers[validateUnitedDeploymentPath], "DELETE", "", `{"metadata":{"name":"web","labels":{"policy.kruise.io/delete-protection":"`+value+`"}},"spec":{"replicas":`+replicas+`}}`)
-			if got.Allowed == (refused && gate) || !got.Allowed && got.Result.Code != http.StatusForbidden {
-				t.Errorf("gate %t, %s: %+v", gate, label, got.Result)
+			if want := !refused || !gate; got.Allowed != want {
+				t.Errorf("gate %t, %s: allowed %t, want %t: %+v", gate, label, got.Allowed, want, got.Result)
+			} else if !want && got.Result.Code != http.StatusForbidden {
+				t.Errorf("gate %t, %s: refused with %+v, want code 403", gate, label, got.Result)
 			}
 		}
 	}
@@ -182,7 +201,7 @@ func TestOldFormOfCloneSetsIsJudged(t *testing.T) {
 	template := strings.Replace(templateOf("cloneSetTemplate"), `"spec":{`, `"spec":{"updateStrategy":{"type":"InPlaceIfPossible","maxSurge":-1},`, 1)
 	if diff := cmp.Diff([]string{"spec.template.cloneSetTemplate.spec.updateStrategy.rollingUpdate.maxSurge"},
 		fields(review(t, admission.HandlerFunc(w.validate), admissionv1.Create, united("v1alpha1", template, ""), ""))); diff != "" {
-		t.Error(diff)
+		t.Errorf("refused fields of the old form (-want +got):\n%s", diff)
 	}
 }
 
@@ -194,8 +213,11 @@ func TestGatesOfUnitedDeployments(t *testing.T) {
 		server := &apiServer{answer: accepts}
 		e.judge = server.judge(t)
 		got := review(t, UnitedDeployments(e).Mutate, "CREATE", united("v1beta1", templateOf("statefulSetTemplate"), ""), "")
-		if !got.Allowed || len(server.asked) > 0 != asks {
-			t.Errorf("%q: asked %d times, %+v", list, len(server.asked), got)
+		if !got.Allowed {
+			t.Errorf("%q: %+v", list, got.Result)
+		}
+		if asked := len(server.asked); asked > 0 != asks {
+			t.Errorf("%q: the API server was asked %d times, want it asked: %t", list, asked, asks)
 		}
 		if on := e.Gates.Enabled(features.ResourcesDeletionProtection); !on {
 			t.Errorf("%q: protection is off", list)

@@ -64,9 +64,14 @@ func TestWorkloadSpreadsAreRefusedWithoutTheGate(t *testing.T) {
 			for operation, old := range map[admissionv1.Operation]string{admissionv1.Create: "",
 				admissionv1.Update: strings.Replace(good, `"a"`, `"b"`, 1)} {
 				response := review(t, handler, operation, text, old)
-				if response.Allowed != on || response.Result.Code != code ||
-					!on && !strings.Contains(response.Result.Message, "WorkloadSpread is off") {
-					t.Errorf("gate %t, %s: %+v", on, operation, response)
+				if response.Allowed != on {
+					t.Errorf("gate %t, %s: allowed %t: %+v", on, operation, response.Allowed, response.Result)
+				}
+				if response.Result.Code != code {
+					t.Errorf("gate %t, %s: got %+v, want code %d", on, operation, response.Result, code)
+				}
+				if !on && !strings.Contains(response.Result.Message, "WorkloadSpread is off") {
+					t.Errorf("gate %t, %s: refused with %q, want that it is off", on, operation, response.Result.Message)
 				}
 			}
 			leaving := strings.Replace(good, `"name":"web"`, `"name":"web","deletionTimestamp":"2026-01-01T00:00:00Z"`, 1)
@@ -135,16 +140,22 @@ func TestPatchesAreJudgedOnTheTemplateOfTheTarget(t *testing.T) {
 				if exists {
 					want = []string{kind.Group + "/" + kind.Kind + " b"}
 				}
-				if diff := cmp.Diff(want, judged); diff != "" || !response.Allowed {
-					t.Errorf("%+v %s", response.Result, diff)
+				if diff := cmp.Diff(want, judged); diff != "" {
+					t.Errorf("templates that were judged (-want +got):\n%s", diff)
+				}
+				if !response.Allowed {
+					t.Errorf("a good patch: %+v", response.Result)
 				}
 				response = ask(`{"spec":{"containers":[{"name":"main","image":"bad"}]}}`)
 				want = nil
 				if exists {
 					want = []string{"spec.subsets[1].patch.spec.containers[0].image"}
 				}
-				if diff := cmp.Diff(want, fields(response)); diff != "" || response.Allowed == exists {
-					t.Errorf("%+v %s", response.Result, diff)
+				if diff := cmp.Diff(want, fields(response)); diff != "" {
+					t.Errorf("refused fields of a bad patch (-want +got):\n%s", diff)
+				}
+				if response.Allowed == exists {
+					t.Errorf("a bad patch: allowed %t, want %t: %+v", response.Allowed, !exists, response.Result)
 				}
 			})
 		}
@@ -192,8 +203,11 @@ func TestWorkloadSpreadsAreNotRefusedForWhatWasWrongBefore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			response := review(t, inTime(workloadSpreads(t, &apiServer{answer: picky}).validate), admissionv1.Update, test.updated,
 				test.old)
-			if diff := cmp.Diff(test.refused, fields(response)); diff != "" || response.Allowed != (test.refused == nil) {
-				t.Errorf("%+v\n%s", response.Result, diff)
+			if diff := cmp.Diff(test.refused, fields(response)); diff != "" {
+				t.Errorf("refused fields (-want +got):\n%s", diff)
+			}
+			if want := test.refused == nil; response.Allowed != want {
+				t.Errorf("allowed %t, want %t: %+v", response.Allowed, want, response.Result)
 			}
 		})
 	}
@@ -215,8 +229,10 @@ func TestWorkloadSpreadsAreJudgedInTurns(t *testing.T) {
 	cancel() // the request's time is over
 	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: admissionv1.Create, Namespace: "shop",
 		Object: runtime.RawExtension{Raw: []byte(spreadOf("", spec))}}}
-	if got := w.validate(ctx, request); got.Allowed || got.Result.Code != http.StatusTooManyRequests {
-		t.Errorf("%+v", got.Result)
+	if got := w.validate(ctx, request); got.Allowed {
+		t.Error("a request whose time is over is admitted")
+	} else if got.Result.Code != http.StatusTooManyRequests {
+		t.Errorf("a request whose time is over: refused with %+v, want code 429", got.Result)
 	}
 	others := &unitedDeploymentWebhooks{turns: w.turns}
 	if over, came := others.turn(t.Context(), "elsewhere"); !came {
@@ -228,12 +244,12 @@ func TestWorkloadSpreadsAreJudgedInTurns(t *testing.T) {
 		over()
 	}
 	if len(w.turns.namespaces) > 0 {
-		t.Errorf("%v", w.turns.namespaces)
+		t.Errorf("namespaces whose turn it still is: got %v, want none", w.turns.namespaces)
 	}
 	for i := range judgedAtOnce {
 		over, came := w.turn(t.Context(), fmt.Sprintf("namespace-%d", i))
 		if !came {
-			t.Fatal(i)
+			t.Fatalf("namespace-%d has no turn", i)
 		}
 		defer over()
 	}
@@ -243,7 +259,7 @@ func TestWorkloadSpreadsAreJudgedInTurns(t *testing.T) {
 	w.turns = newTurns()
 	for range 3 {
 		if got := review(t, inTime(w.validate), admissionv1.Create, spreadOf("", spec), ""); !got.Allowed {
-			t.Errorf("%+v", got.Result)
+			t.Errorf("one after another: %+v", got.Result)
 		}
 	}
 }

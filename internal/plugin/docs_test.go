@@ -16,8 +16,11 @@ func TestManualNamesCommands(t *testing.T) {
 	var pages []string
 	for _, folder := range []string{"kinds", "operate", "tasks"} {
 		files, err := filepath.Glob("../../docs/" + folder + "/*.md")
-		if err != nil || len(files) == 0 {
-			t.Fatal(folder, files, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(files) == 0 {
+			t.Fatalf("there are no pages in docs/%s", folder)
 		}
 		pages = append(pages, files...)
 	}

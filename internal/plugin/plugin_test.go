@@ -26,8 +26,11 @@ func TestThePluginHasTheFlagsAndCommandsOfKubectl(t *testing.T) {
 	for program, name := range map[string]string{"/usr/bin/kubectl-afloat": "kubectl afloat", "kubectl-kruise": "kubectl kruise",
 		"kubectl-afloat.exe": "kubectl afloat"} {
 		help, err := run(t, program)
-		if err != nil || !strings.Contains(help, name+" [flags]") {
-			t.Errorf("%s: %v %s", program, err, help)
+		if err != nil {
+			t.Errorf("help of %s: %v", program, err)
+		}
+		if !strings.Contains(help, name+" [flags]") {
+			t.Errorf("help of %s: got %s, want the name %s in it", program, help, name)
 		}
 	}
 	root := New("kubectl-afloat", genericiooptions.IOStreams{})
@@ -47,17 +50,21 @@ func TestThePluginHasTheFlagsAndCommandsOfKubectl(t *testing.T) {
 		}
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if out, err := run(t, "kubectl-afloat", "completion", shell); err != nil || len(out) < 1000 {
-			t.Errorf("%s: %v", shell, err)
+		if out, err := run(t, "kubectl-afloat", "completion", shell); err != nil {
+			t.Errorf("completion of %s: %v", shell, err)
+		} else if len(out) < 1000 {
+			t.Errorf("completion of %s: got %d bytes, want 1000 at least", shell, len(out))
 		}
 	}
 	file := filepath.Join(t.TempDir(), "profile")
 	for _, name := range []string{"cpu", "heap", "trace", "mutex"} {
 		if _, err := run(t, "kubectl-afloat", "options", "--profile="+name, "--profile-output="+file); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("profile %s: %v", name, err)
 		}
-		if info, err := os.Stat(file); err != nil || info.Size() == 0 {
-			t.Errorf("%s: %v", name, err)
+		if info, err := os.Stat(file); err != nil {
+			t.Errorf("profile %s: %v", name, err)
+		} else if info.Size() == 0 {
+			t.Errorf("profile %s: the file is empty", name)
 		}
 	}
 	if _, err := run(t, "kubectl-afloat", "options", "--profile=none-such"); err == nil {

@@ -22,7 +22,7 @@ func TestAProtectedCloneSetIsNotDeleted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := kube.Delete(t.Context(), set); !apierrors.IsForbidden(err) {
-			t.Errorf("%s: %v", version, err)
+			t.Errorf("deletion of a protected CloneSet in %s: got %v, want it forbidden", version, err)
 		}
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"policy.kruise.io/delete-protection":null}}}`))
 		if err := errors.Join(kube.Patch(t.Context(), set, patch), kube.Delete(t.Context(), set)); err != nil {
@@ -62,10 +62,10 @@ func TestWebhookConfigurationsAreKept(t *testing.T) {
 		return nil
 	})
 	if err != nil {
-		t.Errorf("%v: %+v", err, config.Webhooks)
+		t.Errorf("mending the entries: %v: %+v", err, config.Webhooks)
 	}
 	config.Webhooks = config.Webhooks[:len(config.Webhooks)-1]
 	if err := kube.Update(t.Context(), config); err != nil {
-		t.Error(err)
+		t.Errorf("removing the entry: %v", err)
 	}
 }

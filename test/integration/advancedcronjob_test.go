@@ -46,9 +46,17 @@ func TestAdvancedCronJobsAreStored(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := asJSON(t, object.Object)
-		if !strings.Contains(text, test.kept) || strings.Contains(text, "Mine") || !strings.Contains(text, `"failedJobsHistoryLimit":1`) ||
-			strings.Contains(text, `"restartPolicy"`) != strings.Contains(text, `"dnsPolicy":"ClusterFirst"`) {
-			t.Errorf("%s: %s", name, text)
+		if !strings.Contains(text, test.kept) {
+			t.Errorf("%s: got %s, want %s in it", name, text, test.kept)
+		}
+		if strings.Contains(text, "Mine") {
+			t.Errorf("%s: the status of its author stays: %s", name, text)
+		}
+		if !strings.Contains(text, `"failedJobsHistoryLimit":1`) {
+			t.Errorf("%s: got %s, want one failed job kept", name, text)
+		}
+		if strings.Contains(text, `"restartPolicy"`) != strings.Contains(text, `"dnsPolicy":"ClusterFirst"`) {
+			t.Errorf("%s: the template is completed in part: %s", name, text)
 		}
 		if err := wait(func() error {
 			stored := &appsv1beta1.AdvancedCronJob{}
@@ -62,12 +70,20 @@ func TestAdvancedCronJobsAreStored(t *testing.T) {
 		}
 	}
 	bad := schedule(t, "bad", `concurrencyPolicy: Queue, timeZone: Local, template: {}`)
-	if err := kube.Create(t.Context(), bad); !apierrors.IsInvalid(err) || !names(fieldsOf(t, err), "spec.concurrencyPolicy") {
-		t.Errorf("ACJ-017: %v", err)
+	if err := kube.Create(t.Context(), bad); !apierrors.IsInvalid(err) {
+		t.Errorf("ACJ-017: creation: got %v, want it refused as invalid", err)
+	} else if !names(fieldsOf(t, err), "spec.concurrencyPolicy") {
+		t.Errorf("ACJ-017: got %v, want spec.concurrencyPolicy in it", err)
 	}
 	unstructured.RemoveNestedField(bad.Object, "spec", "concurrencyPolicy")
-	if err := kube.Create(t.Context(), bad); !apierrors.IsInvalid(err) || !names(fieldsOf(t, err), "spec.timeZone") || !names(fieldsOf(t, err), "spec.template") {
-		t.Errorf("%v", err)
+	if err := kube.Create(t.Context(), bad); !apierrors.IsInvalid(err) {
+		t.Errorf("a bad time zone and template: got %v, want them refused as invalid", err)
+	} else {
+		for _, field := range []string{"spec.timeZone", "spec.template"} {
+			if !names(fieldsOf(t, err), field) {
+				t.Errorf("a bad time zone and template: got %v, want %s in it", err, field)
+			}
+		}
 	}
 }
 
@@ -83,8 +99,11 @@ func TestAdvancedCronJobsInV1alpha1(t *testing.T) {
 		t.Fatal(err)
 	}
 	i := slices.IndexFunc(list.Items, func(c appsv1alpha1.AdvancedCronJob) bool { return c.Name == "both-versions" })
-	if i < 0 || !strings.Contains(list.Items[i].Annotations[pub.ImageListTemplate], `"images":["a:1"]`) {
-		t.Fatalf("%+v", list.Items)
+	if i < 0 {
+		t.Fatalf("v1alpha1 lists no both-versions: %+v", list.Items)
+	}
+	if text := list.Items[i].Annotations[pub.ImageListTemplate]; !strings.Contains(text, `"images":["a:1"]`) {
+		t.Fatalf("the template for image lists in v1alpha1: got %s, want image a:1 in it", text)
 	}
 	old := &list.Items[i]
 	old.Spec.Schedule = "0 0 31 4 *"
@@ -104,9 +123,18 @@ func TestAdvancedCronJobsInV1alpha1(t *testing.T) {
 	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(object), stored); err != nil {
 		t.Fatal(err)
 	}
-	if template := stored.Spec.Template.ImageListPullJobTemplate; stored.Spec.Schedule != "0 0 31 4 *" || template == nil || template.Metadata.Annotations["c"] != "d" ||
-		template.Spec.ImagePullPolicy != "IfNotPresent" || stored.Annotations[pub.ImageListTemplate] != "" {
-		t.Errorf("%+v", stored)
+	if stored.Spec.Schedule != "0 0 31 4 *" {
+		t.Errorf("schedule: got %s, want 0 0 31 4 *", stored.Spec.Schedule)
+	}
+	if template := stored.Spec.Template.ImageListPullJobTemplate; template == nil {
+		t.Errorf("there is no template for image lists: %+v", stored)
+	} else if template.Metadata.Annotations["c"] != "d" {
+		t.Errorf("annotations of the template: got %v, want c to be d", template.Metadata.Annotations)
+	} else if template.Spec.ImagePullPolicy != "IfNotPresent" {
+		t.Errorf("pull policy of the template: got %s, want IfNotPresent", template.Spec.ImagePullPolicy)
+	}
+	if text := stored.Annotations[pub.ImageListTemplate]; text != "" {
+		t.Errorf("the annotation in v1beta1: got %s, want none", text)
 	}
 }
 
@@ -196,7 +224,7 @@ func TestChildrenOfAdvancedCronJobs(t *testing.T) {
 				}
 				return nil
 			}); err != nil {
-				t.Error(err)
+				t.Errorf("events of the run: %v", err)
 			}
 		})
 	}
@@ -230,9 +258,9 @@ func TestAdvancedCronJobRuns(t *testing.T) {
 		}
 		return nil
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("the job of the run: %v", err)
 	}
 	if err := kube.Delete(t.Context(), object); err != nil {
-		t.Error(err)
+		t.Errorf("deleting the AdvancedCronJob: %v", err)
 	}
 }

@@ -65,7 +65,7 @@ func TestAuthorsNeedNoRightsOnPods(t *testing.T) {
 		}
 		return nil
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("pods in a namespace without a policy: %v", err)
 	}
 	if err := wait(func() error {
 		if n := len(writes.with("POST /api/v1/namespaces/restricted/pods")); n < 4 { // two pods, each retried
@@ -73,7 +73,7 @@ func TestAuthorsNeedNoRightsOnPods(t *testing.T) {
 		}
 		return nil
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("pods in a restricted namespace: %v", err)
 	}
 	if n := found("restricted"); n != 0 {
 		t.Errorf("%d pods that the policy forbids", n)

@@ -61,7 +61,7 @@ func newBookingReplica(ctx context.Context, t *testing.T) *bookingReplica {
 	}
 	go func() {
 		if err := mgr.Start(ctx); err != nil {
-			t.Error(err)
+			t.Errorf("running the manager: %v", err)
 		}
 	}()
 	spreads := pod.NewSpreads(pod.SpreadOptions{Matcher: watch, Booker: watch.Booker, Known: watch.Index.Get, Versioned: versioned,
@@ -212,7 +212,7 @@ func TestTwoManagersBookAtOnce(t *testing.T) {
 				for i := range n {
 					all.Go(func() {
 						if err := replicas[i%2].admit(t.Context(), one.DeepCopy()); err != nil {
-							t.Error(err)
+							t.Errorf("admission of a pod: %v", err)
 						}
 					})
 				}
@@ -222,7 +222,7 @@ func TestTwoManagersBookAtOnce(t *testing.T) {
 			create(200)
 			want := map[string]int{"a": 70, "b": 60, "c": 70}
 			if diff := cmp.Diff(want, subsetsOf(t, name)); diff != "" {
-				t.Fatal(diff)
+				t.Fatalf("pods by subset (-want +got):\n%s", diff)
 			}
 			var list corev1.PodList
 			if err := kube.List(t.Context(), &list, client.InNamespace(name)); err != nil {
@@ -236,22 +236,22 @@ func TestTwoManagersBookAtOnce(t *testing.T) {
 				all.Go(func() {
 					p := &list.Items[i]
 					if err := replicas[i%2].removals.Admit(t.Context(), &pod.Disruption{By: policyv1beta1.Delete, Pod: p}); err != nil {
-						t.Error(err)
+						t.Errorf("admission of a deletion: %v", err)
 					}
 					if err := kube.Delete(t.Context(), p, client.GracePeriodSeconds(0)); err != nil {
-						t.Error(err)
+						t.Errorf("deleting a pod: %v", err)
 					}
 				})
 			}
 			all.Wait()
 			create(50)
 			if diff := cmp.Diff(want, subsetsOf(t, name)); diff != "" {
-				t.Error(diff)
+				t.Errorf("pods by subset after 50 were replaced (-want +got):\n%s", diff)
 			}
 			create(1) // one too many is accepted too, without a subset (WS-077)
 			want[""] = 1
 			if diff := cmp.Diff(want, subsetsOf(t, name)); diff != "" {
-				t.Error(diff)
+				t.Errorf("pods by subset with one too many (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -370,7 +370,7 @@ func TestPodsAreSpread(t *testing.T) {
 	}
 	if tried := made("tried"); kube.Create(t.Context(), tried, client.DryRunAll) != nil ||
 		tried.Annotations[pub.MatchedWorkloadSpread] != "" {
-		t.Errorf("%v", tried.Annotations)
+		t.Errorf("a dry run: got annotations %v, want no subset and no error", tried.Annotations)
 	}
 	// The first creation after the condition was written may come before the API server knows it.
 	first := made("first")
@@ -388,12 +388,12 @@ func TestPodsAreSpread(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := first.Annotations[pub.MatchedWorkloadSpread]; got != `{"name":"ws","subset":"a"}` {
-		t.Error(got)
+		t.Errorf("placement of the first pod: got %s, want subset a", got)
 	}
 	terms := first.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 	// WS-095, WS-194
 	if len(terms) != 1 || terms[0].MatchExpressions[0].Key != "zone" || first.Labels["pool"] != "a" || *first.Spec.Priority != 2000001000 {
-		t.Errorf("%v, %v, %v", terms, first.Labels, first.Spec.Priority)
+		t.Errorf("zone, pool, priority: got %v, %v, %d", terms, first.Labels, *first.Spec.Priority)
 	}
 	tolerations := 0
 	for _, toleration := range first.Spec.Tolerations {
@@ -402,7 +402,7 @@ func TestPodsAreSpread(t *testing.T) {
 		}
 	}
 	if barriers := first.Spec.Containers[0].Env; tolerations != 1 || len(barriers) != 1 { // launch priority: both entries send the pod
-		t.Errorf("%v, %v", first.Spec.Tolerations, barriers)
+		t.Errorf("tolerations %v, barriers %v; want one of each", first.Spec.Tolerations, barriers)
 	}
 	generated := made("")
 	generated.Name, generated.GenerateName = "", "gen-"
@@ -411,14 +411,14 @@ func TestPodsAreSpread(t *testing.T) {
 	}
 	placement, ok := pub.ParsePlacement(generated.Annotations)
 	if !ok || placement.Subset != "a" || placement.UID == "" {
-		t.Errorf("%v", generated.Annotations)
+		t.Errorf("placement of a generated pod: got annotations %v, want subset a and a UID", generated.Annotations)
 	}
 	third := made("third")
 	if err := kube.Create(t.Context(), third); err != nil || third.Annotations[pub.MatchedWorkloadSpread] != `{"name":"ws","subset":"b"}` {
-		t.Errorf("%v, %v", third.Annotations, err)
+		t.Errorf("placement of the third pod: got %v, want subset b; %v", third.Annotations, err)
 	}
 	if err := kube.Delete(t.Context(), generated, client.DryRunAll); err != nil {
-		t.Error(err)
+		t.Errorf("a dry run of a deletion: %v", err)
 	}
 	if _, deleting := booked(t, namespace, "versionIgnored", "a"); len(deleting) != 0 {
 		t.Errorf("a dry run is booked: %v", deleting)
@@ -491,7 +491,7 @@ func TestSpreadTakeover(t *testing.T) {
 		got[name] = placement.Subset
 	}
 	if diff := cmp.Diff(map[string]string{"coming": "a", "new-1": "a", "new-2": "a", "new-3": "b", "new-4": "c"}, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("subsets of the pods (-want +got):\n%s", diff)
 	}
 }
 
@@ -522,7 +522,7 @@ func TestCloneSetIsSpread(t *testing.T) {
 		remove(t, p)
 		if placement, ok := pub.ParsePlacement(p.Annotations); ok {
 			if placement.Subset != "c" {
-				t.Error(placement)
+				t.Errorf("placement: got %+v, want subset c", placement)
 			}
 			break
 		}

@@ -49,12 +49,18 @@ func TestNamesOfBroadcastJobs(t *testing.T) {
 	}
 	spec := crd.Object["spec"].(map[string]any)
 	strategy, _, _ := unstructured.NestedString(spec, "conversion", "strategy")
-	if diff := cmp.Diff([]any{"bcj"}, spec["names"].(map[string]any)["shortNames"]); diff != "" || spec["scope"] != "Namespaced" || strategy != "None" {
-		t.Error(spec["scope"], strategy, diff)
+	if diff := cmp.Diff([]any{"bcj"}, spec["names"].(map[string]any)["shortNames"]); diff != "" {
+		t.Errorf("short names (-want +got):\n%s", diff)
+	}
+	if spec["scope"] != "Namespaced" {
+		t.Errorf("scope: got %v, want Namespaced", spec["scope"])
+	}
+	if strategy != "None" {
+		t.Errorf("conversion: got %s, want None", strategy)
 	}
 	for _, item := range spec["versions"].([]any) {
 		if diff := cmp.Diff(map[string]any{"status": map[string]any{}}, item.(map[string]any)["subresources"]); diff != "" {
-			t.Error(diff)
+			t.Errorf("sub-resources (-want +got):\n%s", diff)
 		}
 	}
 }
@@ -77,19 +83,33 @@ func TestDefaultsOfBroadcastJobs(t *testing.T) {
 		completion, _, _ := unstructured.NestedString(spec, "completionPolicy", "type")
 		template := spec["template"].(map[string]any)
 		container := template["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
-		if spec["parallelism"] != int64(2147483647) || failure != "FailFast" || completion != "Always" || limit != 3 || container["imagePullPolicy"] != "Always" ||
-			template["spec"].(map[string]any)["dnsPolicy"] != "ClusterFirst" || template["future"] == nil {
-			t.Errorf("%s", asYAML(t, spec))
+		for name, test := range map[string]struct{ got, want any }{
+			"parallelism":    {spec["parallelism"], int64(2147483647)},
+			"failure policy": {failure, "FailFast"}, "completion policy": {completion, "Always"},
+			"pull policy": {container["imagePullPolicy"], "Always"},
+			"DNS policy":  {template["spec"].(map[string]any)["dnsPolicy"], "ClusterFirst"}} {
+			if test.got != test.want {
+				t.Errorf("%s: got %v, want %v: %s", name, test.got, test.want, asYAML(t, spec))
+			}
+		}
+		if limit != 3 {
+			t.Errorf("restart limit: got %d, want 3: %s", limit, asYAML(t, spec))
+		}
+		if template["future"] == nil {
+			t.Errorf("the field that nobody knows has gone: %s", asYAML(t, spec))
 		}
 		if active, _, _ := unstructured.NestedInt64(job.Object, "status", "active"); active != 0 {
-			t.Error(job.Object["status"])
+			t.Errorf("active pods of the status that its author wrote: got %v, want none", job.Object["status"])
 		}
 		body := `{"spec":{"parallelism":null,"completionPolicy":null},"status":{"active":9}}`
 		if err := kube.Patch(t.Context(), job, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
 			t.Fatal(err)
 		}
-		if active, _, _ := unstructured.NestedInt64(job.Object, "status", "active"); active != 0 || asYAML(t, job.Object["spec"]) != asYAML(t, spec) {
-			t.Error(asYAML(t, job.Object))
+		if active, _, _ := unstructured.NestedInt64(job.Object, "status", "active"); active != 0 {
+			t.Errorf("active pods of the status that was patched: got %d, want none", active)
+		}
+		if diff := cmp.Diff(asYAML(t, spec), asYAML(t, job.Object["spec"])); diff != "" {
+			t.Errorf("spec after what was taken away (-want +got):\n%s", diff)
 		}
 		same, other := in(t, versions[0], job), in(t, versions[1], job)
 		same.SetManagedFields(nil)
@@ -127,14 +147,23 @@ func TestBadManifestsOfBroadcastJobs(t *testing.T) {
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			err := kube.Create(t.Context(), broadcastJob(t, version, test.name, test.over))
 			var status apierrors.APIStatus
-			if !errors.As(err, &status) || status.Status().Code != 422 && name != "a wrong type" || status.Status().Details == nil ||
-				len(status.Status().Details.Causes) == 0 && name != "a wrong type" || !strings.Contains(err.Error(), test.field) {
-				t.Errorf("%s %s: %v", name, version, err)
+			if !errors.As(err, &status) || status.Status().Details == nil {
+				t.Errorf("%s %s: got %v, want it refused with details", name, version, err)
+				continue
+			}
+			if code := status.Status().Code; code != 422 && name != "a wrong type" {
+				t.Errorf("%s %s: refused by %d, want 422: %v", name, version, code, err)
+			}
+			if len(status.Status().Details.Causes) == 0 && name != "a wrong type" {
+				t.Errorf("%s %s: refused without causes: %v", name, version, err)
+			}
+			if !strings.Contains(err.Error(), test.field) {
+				t.Errorf("%s %s: got %v, want %s in it", name, version, err, test.field)
 			}
 		}
 	}
 	if err := kube.Create(t.Context(), broadcastJob(t, "v1beta1", "good", `{spec: {completionPolicy: {activeDeadlineSeconds: 0}}}`), client.DryRunAll); err != nil {
-		t.Error(err)
+		t.Errorf("a deadline of 0 s: %v", err)
 	}
 }
 
@@ -174,9 +203,19 @@ func TestLifeOfABroadcastJob(t *testing.T) {
 		for i := range pods.Items {
 			pod := &pods.Items[i]
 			owner := metav1.GetControllerOf(pod)
-			if owner == nil || owner.UID != job.GetUID() || !*owner.BlockOwnerDeletion || pod.Labels["x"] != "y" || pod.GenerateName != "life-" ||
-				pod.Labels["broadcastjob-controller-uid"] != string(job.GetUID()) || !strings.HasPrefix(nodes.Target(pod), "bcj-") {
-				t.Errorf("%+v", pod)
+			if owner == nil || owner.UID != job.GetUID() || !*owner.BlockOwnerDeletion {
+				t.Errorf("owner of pod %s: got %+v, want the job, which waits for it", pod.Name, owner)
+			}
+			for key, want := range map[string]string{"x": "y", "broadcastjob-controller-uid": string(job.GetUID())} {
+				if pod.Labels[key] != want {
+					t.Errorf("labels of pod %s: got %v, want %s to be %s", pod.Name, pod.Labels, key, want)
+				}
+			}
+			if pod.GenerateName != "life-" {
+				t.Errorf("generated name of pod %s: got %s, want life-", pod.Name, pod.GenerateName)
+			}
+			if node := nodes.Target(pod); !strings.HasPrefix(node, "bcj-") {
+				t.Errorf("node of pod %s: got %q, want one of the job", pod.Name, node)
 			}
 			succeeded := client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Succeeded"}}`)) // controllers write pods, too
 			if err := kube.Status().Patch(t.Context(), pod, succeeded); err != nil {
@@ -192,7 +231,7 @@ func TestLifeOfABroadcastJob(t *testing.T) {
 	for name, labels := range map[string][]string{"afloat_broadcastjob_pod_actions_total": {"action", "reason"}, "afloat_broadcastjob_pods_waiting": {"namespace", "name", "reason"}} {
 		kind := map[bool]string{true: "counter", false: "gauge"}[strings.HasSuffix(name, "total")]
 		if err := isServed(served, name, kind, labels); err != nil {
-			t.Error(err)
+			t.Errorf("metric %s: %v", name, err)
 		}
 	}
 	for family, label := range map[string]string{"controller_runtime_reconcile_total": "controller", "workqueue_adds_total": "controller"} {

@@ -117,15 +117,19 @@ func TestWebhooksAnswerNobodyElse(t *testing.T) {
 	}
 	for _, path := range []string{"/mutate-pod", "/mutate-pod-all", "/mutate-apps-kruise-io-containerrecreaterequest",
 		"/validate-apps-kruise-io-cloneset"} {
-		if code, err := post(path); err != nil || code != http.StatusUnauthorized {
-			t.Errorf("%s without a certificate: %d %v", path, code, err)
+		if code, err := post(path); err != nil {
+			t.Errorf("%s without a certificate: %v", path, err)
+		} else if code != http.StatusUnauthorized {
+			t.Errorf("%s without a certificate: got %d, want 401", path, code)
 		}
 		if code, err := post(path, foreign); err == nil {
 			t.Errorf("%s with another authority's certificate: %d", path, code)
 		}
 	}
-	if code, err := post("/convert"); err != nil || code == http.StatusUnauthorized {
-		t.Errorf("conversion, to which API servers show none: %d %v", code, err)
+	if code, err := post("/convert"); err != nil {
+		t.Errorf("conversion, to which API servers show none: %v", err)
+	} else if code == http.StatusUnauthorized {
+		t.Errorf("conversion, to which API servers show none: got %d", code)
 	}
 }
 
@@ -158,8 +162,14 @@ func TestAForgedReviewDoesNotStopPods(t *testing.T) {
 	}
 	defer func() { _ = answer.Body.Close() }()
 	body, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != http.StatusOK || !bytes.Contains(body, []byte(`"allowed":false`)) {
-		t.Errorf("%d %s %v", answer.StatusCode, body, err)
+	if err != nil {
+		t.Errorf("reading the answer: %v", err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		t.Errorf("status of a forged review: got %d, want 200", answer.StatusCode)
+	}
+	if !bytes.Contains(body, []byte(`"allowed":false`)) {
+		t.Errorf("answer to a forged review: got %s, want it refused", body)
 	}
 	configuration := &admissionregistrationv1.MutatingWebhookConfiguration{}
 	if err := kube.Get(t.Context(), client.ObjectKey{Name: "kruise-mutating-webhook-configuration"}, configuration); err != nil {
@@ -168,7 +178,7 @@ func TestAForgedReviewDoesNotStopPods(t *testing.T) {
 	for _, entry := range configuration.Webhooks {
 		for _, condition := range entry.MatchConditions {
 			if strings.Contains(condition.Expression, "int(") {
-				t.Errorf("%s: %s", entry.Name, condition.Expression)
+				t.Errorf("%s: the forged expression is in force: %s", entry.Name, condition.Expression)
 			}
 		}
 	}
@@ -178,7 +188,7 @@ func TestAForgedReviewDoesNotStopPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := kube.Delete(t.Context(), pod); err != nil {
-		t.Error(err)
+		t.Errorf("deleting the pod: %v", err)
 	}
 }
 

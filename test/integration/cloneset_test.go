@@ -175,7 +175,7 @@ func TestAcceptedManifests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := kube.Create(t.Context(), cloneSet(tt.version, "good", tt.over), client.DryRunAll); err != nil {
-				t.Error(err)
+				t.Errorf("a dry run of the creation: %v", err)
 			}
 		})
 	}
@@ -233,7 +233,7 @@ spec: {replicas: 0, scaleStrategy: {disablePVCReuse: true}, updateStrategy: {typ
 		"rollingUpdate": map[string]any{"podUpdatePolicy": "InPlaceIfPossible", "partition": "40%",
 			"maxSurge": int64(1), "maxUnavailable": "20%", "paused": true, "inPlaceUpdateStrategy": map[string]any{}}}
 	if diff := cmp.Diff(want, strategy); diff != "" {
-		t.Error(diff)
+		t.Errorf("update strategy (-want +got):\n%s", diff)
 	}
 	exclude, _, _ := unstructured.NestedBool(read.Object, "spec", "scaleStrategy", "excludePreparingDelete")
 	if !exclude {
@@ -287,8 +287,10 @@ func TestUnknownFieldOfTheTemplate(t *testing.T) {
 	if err := kube.List(t.Context(), &revisions, client.InNamespace("default"), client.MatchingLabels{"app": "unknown"}); err != nil {
 		t.Fatal(err)
 	}
-	if len(revisions.Items) != 1 || !has(string(revisions.Items[0].Data.Raw)) {
-		t.Errorf("%d revisions, want 1 with the unknown fields", len(revisions.Items))
+	if n := len(revisions.Items); n != 1 {
+		t.Errorf("revisions: got %d, want 1", n)
+	} else if text := string(revisions.Items[0].Data.Raw); !has(text) {
+		t.Errorf("revision: got %s, want the unknown fields in it", text)
 	}
 	stored := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "apps.kruise.io/v1beta1", "kind": "CloneSet"}}
 	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(set), stored); err != nil {

@@ -92,8 +92,11 @@ spec:
 			t.Cleanup(func() { _ = kube.Delete(t.Context(), advanced) }) //nolint:usetesting // the object goes with the API server
 			stored = now
 		}
-		if diff := cmp.Diff(stored, now); diff != "" || advanced.GetGeneration() != 1 {
-			t.Errorf("patch %d, generation %d: %s", i, advanced.GetGeneration(), diff)
+		if diff := cmp.Diff(stored, now); diff != "" {
+			t.Errorf("patch %d: spec (-want +got):\n%s", i, diff)
+		}
+		if generation := advanced.GetGeneration(); generation != 1 {
+			t.Errorf("patch %d: got generation %d, want 1", i, generation)
 		}
 	}
 }
@@ -105,12 +108,15 @@ func TestNamesOfDaemonSets(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := crd.Object["spec"].(map[string]any)
-	if diff := cmp.Diff([]any{"daemon", "ads"}, spec["names"].(map[string]any)["shortNames"]); diff != "" || spec["scope"] != "Namespaced" {
-		t.Error(spec["scope"], diff)
+	if diff := cmp.Diff([]any{"daemon", "ads"}, spec["names"].(map[string]any)["shortNames"]); diff != "" {
+		t.Errorf("short names (-want +got):\n%s", diff)
+	}
+	if spec["scope"] != "Namespaced" {
+		t.Errorf("scope: got %v, want Namespaced", spec["scope"])
 	}
 	for _, item := range spec["versions"].([]any) {
 		if diff := cmp.Diff(map[string]any{"status": map[string]any{}}, item.(map[string]any)["subresources"]); diff != "" {
-			t.Error(diff)
+			t.Errorf("sub-resources (-want +got):\n%s", diff)
 		}
 	}
 }
@@ -212,12 +218,15 @@ func TestBadManifestsOfDaemonSets(t *testing.T) {
 	hand := daemonSet(t, "v1alpha1", "bad", "")
 	hand.SetAnnotations(map[string]string{v1beta1Fields: `{"scaleStrategi":{}}`})
 	if fields := fieldsOf(t, kube.Create(t.Context(), hand, client.DryRunAll)); !names(fields, "metadata.annotations["+v1beta1Fields+"]") {
-		t.Error(fields)
+		t.Errorf("refused fields: got %v, want the annotation", fields)
 	}
 	// ADS-021: names are those that the API server allows for custom resources.
 	for name, good := range map[string]bool{"a.b": true, strings.Repeat("a", 253): true, "a_b": false, "A": false, strings.Repeat("a", 254): false} {
-		if err := kube.Create(t.Context(), daemonSet(t, "v1beta1", name, ""), client.DryRunAll); good != (err == nil) || !good && !names(fieldsOf(t, err), "metadata.name") {
-			t.Errorf("%s: %v", name, err)
+		err := kube.Create(t.Context(), daemonSet(t, "v1beta1", name, ""), client.DryRunAll)
+		if good != (err == nil) {
+			t.Errorf("name %s: accepted: want %t, got %v", name, good, err)
+		} else if !good && !names(fieldsOf(t, err), "metadata.name") {
+			t.Errorf("name %s: refused with %v, want metadata.name in it", name, err)
 		}
 	}
 }
@@ -237,7 +246,7 @@ func TestAWarningAboutPortsOfNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text := strings.Join(warnings.texts, "\n"); !strings.Contains(text, "container main uses a port of the node") {
-		t.Errorf("%q", text)
+		t.Errorf("warnings: got %q, want one about the port of the node", text)
 	}
 }
 
@@ -253,8 +262,10 @@ func TestUpdatesOfDaemonSets(t *testing.T) {
 			`{"spec":{"updateStrategy":{"rollingUpdate":{"maxUnavailable":0}}}}`: "spec.updateStrategy.rollingUpdate.maxUnavailable",
 		} {
 			err := kube.Patch(t.Context(), set.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)), client.DryRunAll)
-			if field == "" && err != nil || field != "" && !names(fieldsOf(t, err), field) {
+			if field == "" && err != nil {
 				t.Errorf("%s: %v", patch, err)
+			} else if field != "" && !names(fieldsOf(t, err), field) {
+				t.Errorf("%s: got %v, want %s refused", patch, err, field)
 			}
 		}
 	}
@@ -273,13 +284,16 @@ func TestVersionsOfDaemonSets(t *testing.T) {
 		t.Helper()
 		beta, alpha := in(t, "v1beta1", set), in(t, "v1alpha1", set)
 		if diff := cmp.Diff(scale, beta.Object["spec"].(map[string]any)["scaleStrategy"]); diff != "" {
-			t.Error(diff)
+			t.Errorf("scale strategy in v1beta1 (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(map[string]string{"note": "1"}, beta.GetAnnotations()); diff != "" {
 			t.Errorf("annotations in v1beta1: %s", diff)
 		}
-		if got := alpha.GetAnnotations()[progressive]; got != annotation || alpha.Object["spec"].(map[string]any)["scaleStrategy"] != nil {
-			t.Errorf("v1alpha1: %v, annotation %q, not %q", alpha.Object["spec"], got, annotation)
+		if got := alpha.GetAnnotations()[progressive]; got != annotation {
+			t.Errorf("annotation in v1alpha1: got %q, want %q", got, annotation)
+		}
+		if left := alpha.Object["spec"].(map[string]any)["scaleStrategy"]; left != nil {
+			t.Errorf("scale strategy in v1alpha1: got %v, want none", left)
 		}
 		if got, _, _ := unstructured.NestedInt64(alpha.Object, "spec", "template", "future", "a"); got != 9007199254740993 {
 			t.Errorf("a field of the template: %d", got)
@@ -323,7 +337,7 @@ func TestProtectedDaemonSets(t *testing.T) {
 			}
 			return nil
 		}); err != nil {
-			t.Error(err)
+			t.Errorf("protection while pods are scheduled: %v", err)
 		}
 	}
 	says(true, 2)
@@ -336,7 +350,7 @@ func TestProtectedDaemonSets(t *testing.T) {
 		}
 		return nil
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("the hash in v1alpha1: %v", err)
 	}
 	says(false, 0)
 	set.SetLabels(map[string]string{protection: "Always"})

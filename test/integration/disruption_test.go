@@ -165,9 +165,12 @@ func TestManyEvictionsAtOnce(t *testing.T) {
 		t.Errorf("%d pods were evicted", n)
 	}
 	var left corev1.PodList
-	if err := kube.List(t.Context(), &left, client.InNamespace(namespace), client.MatchingLabels{"app": "web"}); err != nil ||
-		len(left.Items) != pods-may {
-		t.Errorf("%d pods are left: %v", len(left.Items), err)
+	if err := kube.List(t.Context(), &left, client.InNamespace(namespace),
+		client.MatchingLabels{"app": "web"}); err != nil {
+		t.Errorf("listing the pods: %v", err)
+	}
+	if n := len(left.Items); n != pods-may {
+		t.Errorf("pods that are left: got %d, want %d", n, pods-may)
 	}
 }
 
@@ -198,8 +201,10 @@ func TestDisruptionsOfProtectedPods(t *testing.T) {
 	refused := func(what string, code int32, err error) {
 		t.Helper()
 		var status apierrors.APIStatus
-		if !errors.As(err, &status) || status.Status().Code != code || !strings.Contains(err.Error(), "PodUnavailableBudget web allows 0 more") {
-			t.Errorf("%s: %v", what, err)
+		if !errors.As(err, &status) || status.Status().Code != code {
+			t.Errorf("%s: got %v, want it refused with code %d", what, err, code)
+		} else if !strings.Contains(err.Error(), "PodUnavailableBudget web allows 0 more") {
+			t.Errorf("%s: refused with %q, want the budget in it", what, err)
 		}
 	}
 	refused("PUB-092: a deletion", http.StatusForbidden, kube.Delete(t.Context(), at(1)))
@@ -289,7 +294,7 @@ func TestDisruptionsInNamespacesThatAreLeftOut(t *testing.T) {
 			}
 			return nil
 		}); err != nil {
-			t.Error(err)
+			t.Errorf("annotations of the pod: %v", err)
 		}
 		if err := evict(t.Context(), namespace, name, client.DryRunAll); err != nil {
 			t.Errorf("an eviction in %s: %v", namespace, err)
@@ -356,7 +361,7 @@ func TestDisruptionsWhileNoManagerAnswers(t *testing.T) {
 			}
 			return nil
 		}); err != nil {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s while the webhook cannot be reached: %v", what, err)
 		}
 	}
 	for i, body := range map[int]string{1: `{"metadata":{"labels":{"x":"y"}}}`, 2: `{"metadata":{"annotations":{"` + pub.NoProtect + `":"true"}}}`} {

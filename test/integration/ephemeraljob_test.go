@@ -39,7 +39,7 @@ func TestEphemeralJobsAreJudged(t *testing.T) {
 {name: Big, image: " a", env: [{name: "", value: x}], envFrom: [{configMapRef: {}}], securityContext: {runAsUser: -5}, ofTheFuture: 1}, {name: b, image: a, ports: [{containerPort: 80}]}, {name: b, image: a}]}}`)
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Code != http.StatusBadRequest {
-		t.Fatalf("%v", err)
+		t.Fatalf("a job with many faults: got %v, want it refused with code 400", err)
 	}
 	for _, part := range []string{"[0].name: Invalid", "[0].image: Invalid", "[0].env[0].name: Required", "[0].envFrom[0].configMapRef.name", "[0].securityContext.runAsUser: Invalid",
 		"[0].ofTheFuture: Forbidden: cannot be set for an Ephemeral Container", "[1].ports: Forbidden", "[2].name: Duplicate"} {
@@ -52,8 +52,10 @@ func TestEphemeralJobsAreJudged(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, _, _ := unstructured.NestedSlice(odd.Object, "spec", "template", "ephemeralContainers")
-	if got := fmt.Sprint(list); !strings.Contains(got, "ofTheFuture:1") || !strings.Contains(got, "imagePullPolicy:IfNotPresent") {
-		t.Errorf("%s", got)
+	for _, part := range []string{"ofTheFuture:1", "imagePullPolicy:IfNotPresent"} {
+		if got := fmt.Sprint(list); !strings.Contains(got, part) {
+			t.Errorf("containers: got %s, want %s in them", got, part)
+		}
 	}
 }
 
@@ -115,7 +117,7 @@ func TestEphemeralJobOnAServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if last := job.Status.Conditions[len(job.Status.Conditions)-1]; !strings.Contains(last.Message, "refuses the containers in ejob-b") {
-		t.Errorf("%+v", last)
+		t.Errorf("last condition: got %+v, want that the containers in ejob-b are refused", last)
 	}
 	if err := kube.Delete(ctx, job); err != nil {
 		t.Fatal(err)

@@ -39,8 +39,14 @@ func TestImagePullJobOnANode(t *testing.T) {
 		}
 	}
 	defer func() { _ = kube.Delete(ctx, node) }()
-	if job.Spec.ImagePullPolicy != appsv1beta1.PullIfNotPresent || *job.Spec.PullPolicy.TimeoutSeconds != 600 || len(job.Finalizers) != 1 {
-		t.Errorf("IMG-031, IMG-032: %+v", job)
+	if job.Spec.ImagePullPolicy != appsv1beta1.PullIfNotPresent {
+		t.Errorf("IMG-031, IMG-032: pull policy %s, want IfNotPresent", job.Spec.ImagePullPolicy)
+	}
+	if seconds := *job.Spec.PullPolicy.TimeoutSeconds; seconds != 600 {
+		t.Errorf("IMG-031, IMG-032: timeout %d s, want 600 s", seconds)
+	}
+	if len(job.Finalizers) != 1 {
+		t.Errorf("IMG-031, IMG-032: finalizers %v, want one", job.Finalizers)
 	}
 	old := &appsv1alpha1.NodeImage{}
 	if err := wait(func() error {
@@ -54,8 +60,11 @@ func TestImagePullJobOnANode(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if old.Annotations[pub.ConversionData] == "" || image.Annotations[pub.ConversionData] != "" {
-		t.Errorf("IMG-196: %v %v", old.Annotations, image.Annotations)
+	if old.Annotations[pub.ConversionData] == "" {
+		t.Errorf("IMG-196: annotations in v1alpha1: got %v, want what was converted", old.Annotations)
+	}
+	if image.Annotations[pub.ConversionData] != "" {
+		t.Errorf("IMG-196: annotations in v1beta1: got %v, want nothing that was converted", image.Annotations)
 	}
 	before := image.DeepCopy()
 	image.Status = appsv1beta1.NodeImageStatus{Desired: 1, Succeeded: 1, ImageStatuses: map[string]appsv1beta1.ImageStatus{
@@ -75,8 +84,11 @@ func TestImagePullJobOnANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	var copied corev1.SecretList
-	if err := kube.List(ctx, &copied, client.InNamespace(namespace.Name)); err != nil || len(copied.Items) != 0 {
-		t.Errorf("IMG-120: %v, %d copies", err, len(copied.Items))
+	if err := kube.List(ctx, &copied, client.InNamespace(namespace.Name)); err != nil {
+		t.Errorf("IMG-120: %v", err)
+	}
+	if n := len(copied.Items); n != 0 {
+		t.Errorf("IMG-120: got %d copies, want none", n)
 	}
 	if err := kube.Delete(ctx, job); err != nil {
 		t.Fatal(err)
@@ -90,7 +102,7 @@ func TestImagePullJobOnANode(t *testing.T) {
 		}
 		return nil
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("the images of the node after the job went: %v", err)
 	}
 	if err := kube.Delete(ctx, node); err != nil {
 		t.Fatal(err)
@@ -101,7 +113,7 @@ func TestImagePullJobOnANode(t *testing.T) {
 		}
 		return nil
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("after the node went: %v", err)
 	}
 }
 
@@ -126,7 +138,7 @@ func TestImageListPullJob(t *testing.T) {
 		}
 		return err
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("the jobs of the list: %v", err)
 	}
 }
 
@@ -142,7 +154,7 @@ func TestPodsGetTheirGate(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := len(pod.Spec.ReadinessGates) == 1; got != want {
-			t.Errorf("%s: %v", name, pod.Spec.ReadinessGates)
+			t.Errorf("an owner in %s: got readiness gates %v, want one: %t", name, pod.Spec.ReadinessGates, want)
 		}
 		if want {
 			if err := wait(func() error {
@@ -156,11 +168,11 @@ func TestPodsGetTheirGate(t *testing.T) {
 				}
 				return fmt.Errorf("%+v", pod.Status.Conditions)
 			}); err != nil {
-				t.Error(err)
+				t.Errorf("readiness of pod %s: %v", name, err)
 			}
 		}
 		if err := kube.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
-			t.Error(err)
+			t.Errorf("deleting pod %s: %v", name, err)
 		}
 	}
 }

@@ -90,41 +90,64 @@ func TestPodsGetSidecars(t *testing.T) {
 	}
 	defer remove(t, pod)
 	if got := namesOf(pod.Spec.Containers) + " | " + namesOf(pod.Spec.InitContainers); got != "shipper app | nat" {
-		t.Fatal(got)
+		t.Fatalf("containers: got %s, want shipper app | nat", got)
 	}
-	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(early), early); err != nil || len(early.Spec.Containers) != 1 {
-		t.Errorf("%v, %v", early.Spec.Containers, err)
+	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(early), early); err != nil {
+		t.Errorf("reading the pod that was there before: %v", err)
+	}
+	if n := len(early.Spec.Containers); n != 1 {
+		t.Errorf("containers of the pod that was there before: got %d, want 1", n)
 	}
 	if diff := cmp.Diff(early.Spec.Containers[0], pod.Spec.Containers[1]); diff != "" {
 		t.Errorf("the pod's own container: %s", diff)
 	}
 	records, err := sidecarset.ReadRecords(pod.Annotations[pub.SidecarSetHash])
-	if err != nil || records["shipping"].Hash == "" || !cmp.Equal(records["shipping"].SidecarList, []string{"nat", "shipper"}) {
-		t.Errorf("%v, %v", records, err)
+	if err != nil {
+		t.Errorf("reading the records: %v", err)
+	}
+	if records["shipping"].Hash == "" {
+		t.Errorf("records: got %v, want the hash of the SidecarSet", records)
+	}
+	if diff := cmp.Diff([]string{"nat", "shipper"}, records["shipping"].SidecarList); diff != "" {
+		t.Errorf("recorded containers (-want +got):\n%s", diff)
 	}
 	pod.Labels["more"] = "1"
-	if err := kube.Update(t.Context(), pod); err != nil || pod.Annotations[pub.SidecarSetInjectedList] != "shipping" {
-		t.Errorf("%v", err)
+	if err := kube.Update(t.Context(), pod); err != nil {
+		t.Errorf("an update of the pod: %v", err)
+	}
+	if list := pod.Annotations[pub.SidecarSetInjectedList]; list != "shipping" {
+		t.Errorf("injected SidecarSets after an update: got %q, want shipping", list)
 	}
 	// SS-107: both entries send this pod, and the result is the same as if one did.
 	twice := sidecarPod("default", "twice", labels)
 	twice.OwnerReferences = []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "CloneSet", Name: "web", UID: "1",
 		Controller: new(true)}}
-	if err := kube.Create(t.Context(), twice, client.DryRunAll); err != nil || len(twice.Spec.ReadinessGates) != 1 {
-		t.Errorf("%+v, %v", twice.Spec.ReadinessGates, err)
+	if err := kube.Create(t.Context(), twice, client.DryRunAll); err != nil {
+		t.Errorf("a pod that both entries send: %v", err)
+	}
+	if gates := twice.Spec.ReadinessGates; len(gates) != 1 {
+		t.Errorf("readiness gates of a pod that both entries send: got %+v, want one", gates)
 	}
 	if diff := cmp.Diff(pod.Spec.Containers[:1], twice.Spec.Containers[:1],
-		cmpopts.IgnoreFields(corev1.VolumeMount{}, "Name")); diff != "" || namesOf(twice.Spec.Containers) != "shipper app" {
-		t.Errorf("%s %s", namesOf(twice.Spec.Containers), diff)
+		cmpopts.IgnoreFields(corev1.VolumeMount{}, "Name")); diff != "" {
+		t.Errorf("the sidecar of a pod that both entries send (-want +got):\n%s", diff)
+	}
+	if got := namesOf(twice.Spec.Containers); got != "shipper app" {
+		t.Errorf("containers of a pod that both entries send: got %s, want shipper app", got)
 	}
 	var conditions registrationv1.MutatingWebhookConfiguration
 	if err := kube.Get(t.Context(), client.ObjectKey{Name: "kruise-mutating-webhook-configuration"}, &conditions); err != nil {
 		t.Fatal(err)
 	}
 	for _, hook := range conditions.Webhooks {
-		if hook.Name == "mpod-all.kb.io" && (len(hook.MatchConditions) == 0 ||
-			!strings.Contains(hook.MatchConditions[0].Expression, "'ship-logs'") || *hook.FailurePolicy != registrationv1.Fail) {
-			t.Errorf("%+v", hook)
+		if hook.Name != "mpod-all.kb.io" {
+			continue
+		}
+		if len(hook.MatchConditions) == 0 || !strings.Contains(hook.MatchConditions[0].Expression, "'ship-logs'") {
+			t.Errorf("%s: conditions: got %+v, want ship-logs in the first", hook.Name, hook.MatchConditions)
+		}
+		if *hook.FailurePolicy != registrationv1.Fail {
+			t.Errorf("%s: failure policy: got %s, want Fail", hook.Name, *hook.FailurePolicy)
 		}
 	}
 	if err := kube.Delete(t.Context(), operation("v1beta1", "SidecarSet", "shipping", "")); err != nil {
@@ -137,10 +160,13 @@ func TestPodsGetSidecars(t *testing.T) {
 		}
 		return nil
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("a pod after the SidecarSet went: %v", err)
 	}
-	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil || len(pod.Spec.Containers) != 2 {
-		t.Errorf("%v, %v", pod.Spec.Containers, err)
+	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+		t.Errorf("reading the pod: %v", err)
+	}
+	if n := len(pod.Spec.Containers); n != 2 {
+		t.Errorf("containers of the pod that stays: got %d, want 2", n)
 	}
 }
 
@@ -162,13 +188,17 @@ func TestPodsOfNewNamespaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		pod := sidecarPod(name, "first", labels)
-		if err := kube.Create(t.Context(), pod, client.DryRunAll); err != nil || namesOf(pod.Spec.Containers) != "proxy-1 proxy-2 app" {
-			t.Errorf("%s: %v, %v", name, namesOf(pod.Spec.Containers), err)
+		if err := kube.Create(t.Context(), pod, client.DryRunAll); err != nil {
+			t.Errorf("a pod in %s: %v", name, err)
+		} else if got := namesOf(pod.Spec.Containers); got != "proxy-1 proxy-2 app" {
+			t.Errorf("containers of a pod in %s: got %s, want proxy-1 proxy-2 app", name, got)
 		}
 	}
 	pod := sidecarPod("default", "elsewhere", labels)
-	if err := kube.Create(t.Context(), pod, client.DryRunAll); err != nil || namesOf(pod.Spec.Containers) != "app" {
-		t.Errorf("%v, %v", namesOf(pod.Spec.Containers), err)
+	if err := kube.Create(t.Context(), pod, client.DryRunAll); err != nil {
+		t.Errorf("a pod elsewhere: %v", err)
+	} else if got := namesOf(pod.Spec.Containers); got != "app" {
+		t.Errorf("containers of a pod elsewhere: got %s, want app", got)
 	}
 }
 
@@ -180,16 +210,21 @@ func TestInjectionIsRefused(t *testing.T) {
 		containers: [{name: side, image: i, resourcesPolicy: {targetContainersMode: sum, targetContainersNameRegex: "^main$", resourcesExpr: {requests: {cpu: "1"}}}}]}}`, labels)
 	err := kube.Create(t.Context(), sidecarPod("default", "untargeted", labels))
 	const want = `SidecarSet refusing: spec.containers[0].resourcesPolicy.targetContainersNameRegex: no containers match the regex pattern "^main$"`
-	if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), want) {
-		t.Errorf("%v", err)
+	if !apierrors.IsInternalError(err) {
+		t.Errorf("a pod without the container: got %v, want an internal error", err)
+	} else if !strings.Contains(err.Error(), want) {
+		t.Errorf("a pod without the container: got %q, want %q in it", err, want)
 	}
 	pod := sidecarPod("default", "clashing", labels)
 	pod.Spec.Containers[0].Name = "boot"
 	var status apierrors.APIStatus
-	if err := kube.Create(t.Context(), pod); !errors.As(err, &status) || status.Status().Code != 422 ||
-		status.Status().Details.Causes[0].Field != "spec.containers[0].name" ||
-		!strings.Contains(err.Error(), "SidecarSet refusing") {
-		t.Errorf("%v", err)
+	if err := kube.Create(t.Context(), pod); !errors.As(err, &status) || status.Status().Code != 422 {
+		t.Errorf("a pod whose container has the name of a sidecar: got %v, want code 422", err)
+	} else if field := status.Status().Details.Causes[0].Field; field != "spec.containers[0].name" {
+		t.Errorf("a pod whose container has the name of a sidecar: got field %s, want spec.containers[0].name",
+			field)
+	} else if !strings.Contains(err.Error(), "SidecarSet refusing") {
+		t.Errorf("a pod whose container has the name of a sidecar: got %q, want the SidecarSet in it", err)
 	}
 }
 
@@ -218,9 +253,14 @@ func TestNamedRevisionsAreFoundInTheInstallNamespace(t *testing.T) {
 	defer remove(t, revision)
 	injecting(t, "revised", "default", `{spec: {selector: {matchLabels: {revised: "yes"}}, injectionStrategy: {revision: {revisionName: revised-1}}, containers: [{name: side, image: "side:new"}]}}`, labels)
 	pod := sidecarPod("default", "revised", labels)
-	if err := kube.Create(t.Context(), pod, client.DryRunAll); err != nil || pod.Spec.Containers[0].Image != "side:old" ||
-		!strings.Contains(pod.Annotations[pub.SidecarSetHash], `"controllerRevision":"revised-1"`) {
-		t.Errorf("%+v, %v", pod.Spec.Containers, err)
+	if err := kube.Create(t.Context(), pod, client.DryRunAll); err != nil {
+		t.Errorf("a pod of an older revision: %v", err)
+	}
+	if image := pod.Spec.Containers[0].Image; image != "side:old" {
+		t.Errorf("sidecar of an older revision: got image %s, want side:old", image)
+	}
+	if hash := pod.Annotations[pub.SidecarSetHash]; !strings.Contains(hash, `"controllerRevision":"revised-1"`) {
+		t.Errorf("record of an older revision: got %s, want revised-1 in it", hash)
 	}
 	if err := kube.Delete(t.Context(), revision); err != nil {
 		t.Fatal(err)
@@ -232,7 +272,7 @@ func TestNamedRevisionsAreFoundInTheInstallNamespace(t *testing.T) {
 		}
 		return nil
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("a pod of a revision that is gone: %v", err)
 	}
 }
 
@@ -289,10 +329,10 @@ func TestInjectionAfterOtherWebhooks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := namesOf(pod.Spec.Containers); got != "side theirs app" {
-		t.Fatal(got)
+		t.Fatalf("containers: got %s, want side theirs app", got)
 	}
 	if policy := pod.Spec.Containers[2].ResizePolicy; len(policy) == 0 || policy[0].RestartPolicy != corev1.RestartContainer {
-		t.Errorf("%+v", policy)
+		t.Errorf("resize policy of the pod's container: got %+v, want RestartContainer", policy)
 	}
 	var barriers []string
 	for _, c := range pod.Spec.Containers {
@@ -303,6 +343,6 @@ func TestInjectionAfterOtherWebhooks(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{"p_0", "p_-1", "p_-2"}, barriers); diff != "" {
-		t.Error(diff)
+		t.Errorf("barriers of the launch order (-want +got):\n%s", diff)
 	}
 }

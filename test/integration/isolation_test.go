@@ -81,9 +81,14 @@ func TestNodeDaemonsAreIsolated(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if request.Labels[pub.RecreateNodeName] != "node-a" || request.Spec.Containers[0].StatusContext.ContainerID != "containerd://1" ||
-		*request.Spec.Strategy.TerminationGracePeriodSeconds != 30 {
-		t.Errorf("CRR-035, CRR-037: %+v", request)
+	if node := request.Labels[pub.RecreateNodeName]; node != "node-a" {
+		t.Errorf("CRR-035, CRR-037: node %s, want node-a", node)
+	}
+	if id := request.Spec.Containers[0].StatusContext.ContainerID; id != "containerd://1" {
+		t.Errorf("CRR-035, CRR-037: container %s, want containerd://1", id)
+	}
+	if seconds := *request.Spec.Strategy.TerminationGracePeriodSeconds; seconds != 30 {
+		t.Errorf("CRR-035, CRR-037: grace period %d s, want 30 s", seconds)
 	}
 
 	daemon := func(of string) client.Client {
@@ -146,9 +151,12 @@ func TestNodeDaemonsAreIsolated(t *testing.T) {
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			err := test.write(daemon(test.node))
-			if (err == nil) != (test.want == "") ||
-				err != nil && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), test.want)) {
-				t.Errorf("%v", err)
+			if allowed := err == nil; allowed != (test.want == "") {
+				t.Errorf("allowed: got %t, want %t: %v", allowed, !allowed, err)
+			} else if err != nil && !apierrors.IsForbidden(err) {
+				t.Errorf("refused with %v, want it forbidden", err)
+			} else if err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("refused with %q, want %q in it", err, test.want)
 			}
 		})
 	}

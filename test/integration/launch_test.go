@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -35,7 +34,7 @@ func launched(name string, priorities ...string) *corev1.Pod {
 func remove(t *testing.T, object client.Object) {
 	t.Helper()
 	if err := kube.Delete(context.WithoutCancel(t.Context()), object, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
-		t.Error(err)
+		t.Errorf("deleting %s: %v", object.GetName(), err)
 	}
 }
 
@@ -114,15 +113,20 @@ func TestLaunchPriorityAtCreation(t *testing.T) {
 			for _, key := range test.keys {
 				want = append(want, test.pod.Name+"-barrier/"+key)
 			}
-			if got := references(test.pod); !slices.Equal(got, want) || !strings.HasPrefix(test.pod.Name, test.pod.GenerateName) {
-				t.Errorf("%s: %v", test.pod.Name, got)
+			if got := references(test.pod); !slices.Equal(got, want) {
+				t.Errorf("barriers of pod %s: got %q, want %q", test.pod.Name, got, want)
+			}
+			if !strings.HasPrefix(test.pod.Name, test.pod.GenerateName) {
+				t.Errorf("name of the pod: got %s, want it to begin with %s", test.pod.Name, test.pod.GenerateName)
 			}
 		})
 	}
 	err := kube.Create(t.Context(), launched("launch-bad", "", "high"))
-	if fields := fieldsOf(t, err); !strings.Contains(fields["spec.containers[1].env[0].value"], `"high"`) ||
-		!strings.Contains(err.Error(), "container b") {
-		t.Errorf("ND-128: %v", err)
+	if text := fieldsOf(t, err)["spec.containers[1].env[0].value"]; !strings.Contains(text, `"high"`) {
+		t.Errorf("ND-128: error of the priority: got %q, want the value in it", text)
+	}
+	if !strings.Contains(err.Error(), "container b") {
+		t.Errorf("ND-128: got %v, want the container in it", err)
 	}
 	if err := kube.Create(t.Context(), launched(strings.Repeat("l", 250), "", "5")); !names(fieldsOf(t, err), "metadata.name") {
 		t.Errorf("ND-133: %v", err)
@@ -148,8 +152,11 @@ func TestLaunchPriorityReleasesInOrder(t *testing.T) {
 	if err := kube.Delete(t.Context(), barrier); err != nil {
 		t.Fatal(err)
 	}
-	if again := barrierIs(t, pod, "p_0", "p_5"); again.UID == barrier.UID || done() {
-		t.Errorf("%+v", again)
+	if again := barrierIs(t, pod, "p_0", "p_5"); again.UID == barrier.UID {
+		t.Errorf("the barrier that was deleted is still there: %+v", again)
+	}
+	if done() {
+		t.Error("the launch is completed although a container has not started")
 	}
 	state(t, pod, "ab")
 	barrier = barrierIs(t, pod, "p_-5", "p_0", "p_5")
@@ -162,7 +169,7 @@ func TestLaunchPriorityReleasesInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if written := writes.with("PATCH /api/v1/namespaces/default/configmaps/launch-order-barrier"); len(written) != 2 {
-		t.Errorf("%v", written)
+		t.Errorf("writes of the barrier: got %v, want 2", written)
 	}
 	state(t, pod, "abc")
 	if err := kube.Delete(t.Context(), barrier); err != nil {
@@ -217,10 +224,12 @@ func TestLaunchPriorityWithAForeignConfigMap(t *testing.T) {
 		t.Fatal(err)
 	}
 	version := foreign.ResourceVersion
-	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil || foreign.ResourceVersion != version {
-		t.Errorf("%v, %+v", err, foreign)
+	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(foreign), foreign); err != nil {
+		t.Errorf("the ConfigMap of somebody else: %v", err)
+	} else if foreign.ResourceVersion != version {
+		t.Errorf("the ConfigMap of somebody else was written: %+v", foreign)
 	}
-	if err := kube.Delete(t.Context(), foreign); apierrors.IsNotFound(err) || err != nil {
+	if err := kube.Delete(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
 	barrierIs(t, pod, "p_5")

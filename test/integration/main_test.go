@@ -354,8 +354,11 @@ func fieldsOf(t *testing.T, err error) map[string]string {
 	for _, cause := range status.Status().Details.Causes {
 		fields[strings.TrimPrefix(cause.Field, ".")] = cause.Message
 	}
-	if code := status.Status().Code; code != http.StatusUnprocessableEntity || status.Status().Reason != metav1.StatusReasonInvalid {
-		t.Errorf("code %d, reason %s", code, status.Status().Reason)
+	if code := status.Status().Code; code != http.StatusUnprocessableEntity {
+		t.Errorf("code: got %d, want 422: %v", code, err)
+	}
+	if reason := status.Status().Reason; reason != metav1.StatusReasonInvalid {
+		t.Errorf("reason: got %s, want Invalid: %v", reason, err)
 	}
 	return fields
 }

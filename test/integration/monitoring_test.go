@@ -73,7 +73,7 @@ func TestMetricsOfARunningManager(t *testing.T) {
 		if row := documented[name]; row == nil {
 			t.Errorf("%s is not on the page", name)
 		} else if err := isServed(served, name, row[0], row[1:]); err != nil {
-			t.Error(err)
+			t.Errorf("metric %s: %v", name, err)
 		}
 	}
 }

@@ -202,7 +202,7 @@ func TestBadOperations(t *testing.T) {
 				err := kube.Create(t.Context(), operation(version, test.kind, "bad", test.over), client.DryRunAll)
 				var status apierrors.APIStatus
 				if !errors.As(err, &status) || status.Status().Code != test.code || !strings.Contains(err.Error(), test.text) {
-					t.Errorf("not %d with %q: %v", test.code, test.text, err)
+					t.Errorf("got %v, want code %d and %q", err, test.code, test.text)
 				}
 			})
 		}
@@ -217,11 +217,11 @@ func TestBadOperations(t *testing.T) {
 		err := kube.Status().Patch(t.Context(), got,
 			client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Dreaming"}}`)), client.DryRunAll)
 		if apierrors.IsInvalid(err) != (code == 422) || err != nil && !strings.Contains(err.Error(), "status.phase") {
-			t.Errorf("CRR-016 %s: %v", version, err)
+			t.Errorf("CRR-016 %s: got %v, want code %d and the phase", version, err, code)
 		}
 	}
 	if err := kube.Delete(t.Context(), request); err != nil {
-		t.Error(err)
+		t.Errorf("deleting the request: %v", err)
 	}
 }
 
@@ -267,7 +267,7 @@ func TestOperationsAreCompleted(t *testing.T) {
 				}
 				defer func() {
 					if err := kube.Delete(context.Background(), created); err != nil {
-						t.Error(err)
+						t.Errorf("deleting %s: %v", created.GetName(), err)
 					}
 					if err := wait(func() error { return gone(created) }); err != nil {
 						t.Errorf("CRR-140, IMG-080: %v", err)
@@ -383,7 +383,7 @@ func TestOperationsThatMayNotChange(t *testing.T) {
 				var status apierrors.APIStatus
 				switch {
 				case test.code == 0 && err != nil, test.code != 0 && err == nil:
-					t.Errorf("%v", err)
+					t.Errorf("got %v, want code %d", err, test.code)
 				case err != nil && (!errors.As(err, &status) || status.Status().Code != test.code ||
 					!strings.Contains(err.Error(), test.text)):
 					t.Errorf("not %d with %q: %v", test.code, test.text, err)
@@ -442,7 +442,7 @@ func TestRequestsBetweenReleases(t *testing.T) {
 	old := view("v1alpha1").GetAnnotations()
 	if old[acquired] != "2026-01-01T10:00:00Z" ||
 		old[snapshot] != `[{"name":"app","ready":true,"restartCount":3,"containerID":"containerd://2"}]` || old["mine"] != "kept" {
-		t.Errorf("CRR-148: %v", old)
+		t.Errorf("CRR-148: got annotations %v, want the time, the snapshot and the user's own", old)
 	}
 	merge("v1alpha1",
 		`{"status":{"phase":"Pending","containerRecreateStates":[{"name":"app","phase":"Pending","message":"from an old daemon"}]}}`, true)
@@ -453,7 +453,7 @@ func TestRequestsBetweenReleases(t *testing.T) {
 	now := view("v1beta1")
 	if states, _, _ := unstructured.NestedSlice(now.Object, "status", "containerRecreateStates"); len(states) != 1 ||
 		states[0].(map[string]any)["message"] != "from an old daemon" {
-		t.Errorf("CRR-152: %v", states)
+		t.Errorf("CRR-152: got states %v, want that of an old daemon alone", states)
 	}
 	if kept, _, _ := unstructured.NestedSlice(now.Object, "status", "containerStatusSnapshot"); len(kept) != 1 {
 		t.Errorf("CRR-152: the snapshot is lost: %v", now.Object["status"])
@@ -479,11 +479,12 @@ func TestRequestsBetweenReleases(t *testing.T) {
 		t.Errorf("CRR-146: %s", diff)
 	}
 	if !slices.Equal(now.GetFinalizers(), []string{"example.com/held"}) || now.GetLabels()["crr.apps.kruise.io/active"] != "true" {
-		t.Errorf("%v %v", now.GetFinalizers(), now.GetLabels())
+		t.Errorf("got finalizers %v and labels %v, want those that hold and mark it", now.GetFinalizers(),
+			now.GetLabels())
 	}
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+acquired+`":"2026-01-03T10:00:00Z"}}}`))
 	if err := kube.Patch(t.Context(), view("v1alpha1"), patch); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), acquired) {
-		t.Errorf("CRR-047: %v", err)
+		t.Errorf("CRR-047: got %v, want it forbidden with the annotation", err)
 	}
 	merge("v1beta1", `{"metadata":{"finalizers":null}}`, false)
 }
@@ -519,6 +520,6 @@ func TestSecondRequestIsWarned(t *testing.T) {
 		}
 		return nil
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("warnings of another request: %v", err)
 	}
 }

@@ -97,23 +97,37 @@ spec: {targetRef: {apiVersion: apps/v1, kind: StatefulSet, name: places}, requir
 preferredPersistentTopology: [{weight: 40, preference: {nodeTopologyKeys: [kubernetes.io/hostname]}}], persistentPodAnnotations: [{key: example.com/ip}]}}`)
 	state := recordedOn(t, "places", "places-1", "places-a")
 	entry := state.Status.PodStates["places-1"]
-	if entry.NodeTopologyLabels["topology.kubernetes.io/zone"] != "z1" || entry.NodeTopologyLabels["kubernetes.io/hostname"] != "places-a" || entry.Annotations["example.com/ip"] != "10.0.0.7" {
-		t.Errorf("%+v", entry)
+	for key, want := range map[string]string{"topology.kubernetes.io/zone": "z1",
+		"kubernetes.io/hostname": "places-a"} {
+		if got := entry.NodeTopologyLabels[key]; got != want {
+			t.Errorf("recorded %s: got %q, want %s", key, got, want)
+		}
+	}
+	if got := entry.Annotations["example.com/ip"]; got != "10.0.0.7" {
+		t.Errorf("recorded address: got %q, want 10.0.0.7", got)
 	}
 	wholly(t, pod)
 	again := owned(t, set, "apps/v1", "StatefulSet", "places-1", "")
 	terms := again.Spec.Affinity
-	if again.Spec.NodeSelector["topology.kubernetes.io/zone"] != "z1" || again.Annotations[pub.InjectedPersistentPodState] != "places" || terms == nil ||
-		len(terms.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) != 1 {
-		t.Errorf("the pod was not brought back: %+v %+v", again.Annotations, again.Spec)
+	if zone := again.Spec.NodeSelector["topology.kubernetes.io/zone"]; zone != "z1" {
+		t.Errorf("the pod was not brought back: got zone %q, want z1", zone)
+	}
+	if by := again.Annotations[pub.InjectedPersistentPodState]; by != "places" {
+		t.Errorf("the pod was not brought back: got %+v, want it by places", again.Annotations)
+	}
+	if terms == nil || len(terms.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) != 1 {
+		t.Errorf("the pod was not brought back: got affinity %+v, want one preferred term", terms)
 	}
 	if first := owned(t, set, "apps/v1", "StatefulSet", "places-0", ""); len(first.Spec.NodeSelector) > 0 {
 		t.Errorf("PPS-031: a first pod gets %v", first.Spec.NodeSelector)
 	}
 	alpha := &appsv1alpha1.PersistentPodState{}
-	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(state), alpha); err != nil || alpha.Spec.RequiredPersistentTopology.NodeTopologyKeys[0] != "topology.kubernetes.io/zone" ||
-		alpha.Status.PodStates["places-1"].NodeName != "places-a" {
-		t.Errorf("PPS-090: %+v %v", alpha, err)
+	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(state), alpha); err != nil {
+		t.Errorf("PPS-090: %v", err)
+	} else if key := alpha.Spec.RequiredPersistentTopology.NodeTopologyKeys[0]; key != "topology.kubernetes.io/zone" {
+		t.Errorf("PPS-090: required key in v1alpha1: got %s, want topology.kubernetes.io/zone", key)
+	} else if node := alpha.Status.PodStates["places-1"].NodeName; node != "places-a" {
+		t.Errorf("PPS-090: recorded node in v1alpha1: got %s, want places-a", node)
 	}
 	wholly(t, again)
 	if err := kube.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":1}}`))); err != nil {
@@ -144,7 +158,7 @@ spec: {replicas: 0, serviceName: x, selector: {matchLabels: {app: generated}}, t
 			}
 			return nil
 		}); err != nil {
-			t.Fatalf("%v: %+v", err, state)
+			t.Fatalf("waited for this: %v: %+v", err, state)
 		}
 	}
 	holds("what is generated", func() bool {
@@ -199,7 +213,7 @@ func TestPlacesOfAListedKind(t *testing.T) {
 	const state = `{apiVersion: apps.kruise.io/v1beta1, kind: PersistentPodState, metadata: {namespace: default, name: arena},
 spec: {targetRef: {apiVersion: integration.example.com/v1, kind: Arena, name: arena}, requiredPersistentTopology: {keys: [zone]}, persistentPodAnnotations: [{key: example.com/ip}]}}`
 	if err := kube.Create(t.Context(), document(t, state)); err == nil || !strings.Contains(err.Error(), "not listed") {
-		t.Errorf("PPS-021: %v", err)
+		t.Errorf("PPS-021: creation: got %v, want that the kind is not listed", err)
 	}
 	text, err := json.Marshal(`{"workloads":[{"Group":"integration.example.com","Version":"v1","Kind":"Arena"}]}`)
 	if err != nil {

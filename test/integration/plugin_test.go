@@ -133,14 +133,17 @@ func TestPlanAndWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, code := afloat(t, planned, "plan")
-	if !strings.Contains(out, "CloneSet default/planned (new): 3 pods created, in 1 wave") || code != 2 {
-		t.Errorf("%s\n%d", out, code)
+	if !strings.Contains(out, "CloneSet default/planned (new): 3 pods created, in 1 wave") {
+		t.Errorf("plan: got %s, want 3 pods created in 1 wave", out)
+	}
+	if code != 2 {
+		t.Errorf("code of the plan: got %d, want 2", code)
 	}
 	if len(plannedPods(t)) != 0 {
 		t.Error("pods are there: it was applied")
 	}
 	if out, code := afloat(t, planned, "apply"); code != 0 {
-		t.Fatal(out)
+		t.Fatalf("apply: got code %d, want 0: %s", code, out)
 	}
 	if err := wait(func() error {
 		if pods := plannedPods(t); len(pods) != 3 {
@@ -151,8 +154,13 @@ func TestPlanAndWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, code = afloat(t, "", "why", "clone/planned")
-	if !strings.Contains(out, "3 pods: 0 done, 0 next, 3 waiting") || !strings.Contains(out, "it is not scheduled yet") || code != 0 {
-		t.Errorf("%s\n%d", out, code)
+	for _, part := range []string{"3 pods: 0 done, 0 next, 3 waiting", "it is not scheduled yet"} {
+		if !strings.Contains(out, part) {
+			t.Errorf("why: got %s, want %q in it", out, part)
+		}
+	}
+	if code != 0 {
+		t.Errorf("code of why: got %d, want 0", code)
 	}
 	for _, pod := range plannedPods(t) {
 		nowRuns(t, &pod)
@@ -160,8 +168,11 @@ func TestPlanAndWhy(t *testing.T) {
 	explained := func() *explain.Explanation {
 		e := &explain.Explanation{}
 		out, code := afloat(t, "", "why", "clone/planned", "-o", "json")
-		if err := json.Unmarshal([]byte(out), e); err != nil || code != 0 {
-			t.Fatal(err, code, out)
+		if err := json.Unmarshal([]byte(out), e); err != nil {
+			t.Fatalf("reading what why says: %v: %s", err, out)
+		}
+		if code != 0 {
+			t.Fatalf("code of why: got %d, want 0: %s", code, out)
 		}
 		return e
 	}
@@ -179,28 +190,31 @@ func TestPlanAndWhy(t *testing.T) {
 	before := plannedPods(t)
 	out, code = afloat(t, next, "plan", "-o", "json")
 	preview := &explain.Preview{}
-	if err := json.Unmarshal([]byte(out), preview); err != nil || code != 2 {
-		t.Fatal(err, code, out)
+	if err := json.Unmarshal([]byte(out), preview); err != nil {
+		t.Fatalf("reading the plan: %v: %s", err, out)
+	}
+	if code != 2 {
+		t.Fatalf("code of the plan: got %d, want 2: %s", code, out)
 	}
 	var waves [][]string
 	for _, wave := range preview.Waves {
 		var names []string
 		for _, step := range wave.Steps {
 			if step.Action != "update in place" || !slices.Equal(step.Restarts, []string{"nginx"}) {
-				t.Errorf("%+v", step)
+				t.Errorf("step: got %+v, want an update in place that restarts nginx", step)
 			}
 			names = append(names, step.Pod)
 		}
 		waves = append(waves, names)
 	}
 	if len(waves) != 2 || len(waves[0]) != 2 || len(waves[1]) != 1 {
-		t.Fatalf("%v", waves)
+		t.Fatalf("waves: got %v, want one of 2 pods and one of 1", waves)
 	}
 	if diff := cmp.Diff(before, plannedPods(t)); diff != "" {
 		t.Error("the plan wrote:", diff)
 	}
 	if out, code := afloat(t, next, "apply"); code != 0 {
-		t.Fatal(out)
+		t.Fatalf("apply: got code %d, want 0: %s", code, out)
 	}
 	if err := wait(func() error {
 		var updated []string
@@ -218,16 +232,24 @@ func TestPlanAndWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := explained()
-	if len(e.Pods) != 3 || !strings.HasPrefix(e.Waiting, "UpdatedPodsUnavailable") {
-		t.Errorf("%+v", e)
+	if len(e.Pods) != 3 {
+		t.Errorf("pods that why explains: got %d, want 3: %+v", len(e.Pods), e)
+	}
+	if !strings.HasPrefix(e.Waiting, "UpdatedPodsUnavailable") {
+		t.Errorf("reason to wait: got %q, want UpdatedPodsUnavailable", e.Waiting)
 	}
 	out, _ = afloat(t, "", "why", "pod/"+waves[1][0])
-	if !strings.Contains(out, waves[1][0]) || strings.Contains(out, waves[0][0]+"  ") {
-		t.Error(out)
+	if !strings.Contains(out, waves[1][0]) {
+		t.Errorf("why of a pod: got %s, want %s in it", out, waves[1][0])
+	}
+	if strings.Contains(out, waves[0][0]+"  ") {
+		t.Errorf("why of a pod: got %s, want no %s in it", out, waves[0][0])
 	}
 	for _, args := range [][]string{{"why"}, {"why", "clone/none"}, {"why", "deploy/x"}, {"why", "sts/x"}, {"why", "clone/planned", "-o", "xml"}, {"plan"}} {
-		if out, code := afloat(t, "", args...); code != 1 || out == "" {
-			t.Errorf("%v: %d %s", args, code, out)
+		if out, code := afloat(t, "", args...); code != 1 {
+			t.Errorf("%v: got code %d, want 1: %s", args, code, out)
+		} else if out == "" {
+			t.Errorf("%v: nothing is printed", args)
 		}
 	}
 }

@@ -49,8 +49,10 @@ func TestPodProbeMarkerOnANode(t *testing.T) {
 	}
 	bad := marker.DeepCopy()
 	bad.ResourceVersion, bad.Name, bad.Spec.Probes[0].Probe.HTTPGet.Host = "", "bad", "169.254.169.254"
-	if err := kube.Create(ctx, bad); !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), "host field in probes is not allowed") {
-		t.Error(err)
+	if err := kube.Create(ctx, bad); !apierrors.IsBadRequest(err) {
+		t.Errorf("a probe with a host: got %v, want it refused with code 400", err)
+	} else if !strings.Contains(err.Error(), "host field in probes is not allowed") {
+		t.Errorf("a probe with a host: refused with %q, want the field in it", err)
 	}
 	list := &appsv1alpha1.NodePodProbe{ObjectMeta: metav1.ObjectMeta{Name: "probed"}}
 	if err := kube.Get(ctx, client.ObjectKeyFromObject(list), list); !apierrors.IsNotFound(err) {
@@ -166,7 +168,7 @@ func TestPodProbeMarkerOnANode(t *testing.T) {
 		}
 		return nil
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("deletion of the marker: %v", err)
 	}
 	has(corev1.ConditionTrue, "idle again", "true", "-10") // PPM-058
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"app":"other"}}}`))
@@ -183,6 +185,6 @@ func TestPodProbeMarkerOnANode(t *testing.T) {
 		}
 		return nil
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("after the node went: %v", err)
 	}
 }

@@ -112,7 +112,7 @@ func TestCoveredPodsDoNotChange(t *testing.T) {
 		} {
 			err := change(patch)
 			if fields := refusedFields(t, err, 422); !slices.Equal(fields, want) {
-				t.Errorf("%s, %s: %v", version, patch, err)
+				t.Errorf("%s, %s: got refused fields %q, want %q: %v", version, patch, fields, want, err)
 			}
 		}
 		for _, patch := range []string{`{"spec":{"maxUnavailable":"30%"}}`, `{"spec":{"maxUnavailable":null,"minAvailable":2}}`,
@@ -123,7 +123,7 @@ func TestCoveredPodsDoNotChange(t *testing.T) {
 				patch = strings.Replace(patch, `}}}`, `}},"spec":{"protectOperations":null,"protectTotalReplicas":null}}`, 1)
 			}
 			if err := change(patch); err != nil {
-				t.Errorf("%s, %s: %v", version, patch, err)
+				t.Errorf("change by %s in %s: %v", patch, version, err)
 			}
 		}
 	}
@@ -145,19 +145,22 @@ func TestBudgetsDoNotOverlap(t *testing.T) {
 				if err == nil {
 					return errors.New("accepted")
 				}
-				if fields := refusedFields(t, err, 422); !slices.Equal(fields, []string{want[0]}) || !strings.Contains(err.Error(), want[1]) {
-					t.Errorf("%v", err)
+				if fields := refusedFields(t, err, 422); !slices.Equal(fields, []string{want[0]}) {
+					t.Errorf("a second budget: got refused fields %q, want %s", fields, want[0])
+				}
+				if !strings.Contains(err.Error(), want[1]) {
+					t.Errorf("a second budget: refused with %q, want %q in it", err, want[1])
 				}
 				return nil
 			}); err != nil {
-				t.Errorf("%s, %s: %v", version, over, err)
+				t.Errorf("a second budget in %s, %s: %v", version, over, err)
 			}
 		}
 		for _, over := range []string{`{spec: {targetRef: {apiVersion: other/v1, name: taken}}}`,
 			`{spec: {targetRef: null, selector: {matchLabels: {budget: free}}}}`,
 			`{metadata: {namespace: kube-public}, spec: {targetRef: {name: taken}}}`} {
 			if err := kube.Create(t.Context(), podBudget(version, "second", over), client.DryRunAll); err != nil {
-				t.Errorf("%s: %v", over, err)
+				t.Errorf("a budget of other pods, %s: %v", over, err)
 			}
 		}
 	}
@@ -234,7 +237,7 @@ func TestStatusOfBudgets(t *testing.T) {
 	}
 	for _, version := range served {
 		if got, _, _ := unstructured.NestedInt64(as(t, version, budget).Object, "status", "totalReplicas"); got != 7 {
-			t.Errorf("%s: %d", version, got)
+			t.Errorf("total replicas in %s: got %d, want 7", version, got)
 		}
 	}
 }
@@ -261,7 +264,7 @@ func TestWarningsOfBudgets(t *testing.T) {
 				t.Fatal(err)
 			}
 			if (want == "") != (len(warnings.texts) == 0) || !strings.Contains(strings.Join(warnings.texts, "\n"), want) {
-				t.Errorf("%s, %s: %q", version, over, warnings.texts)
+				t.Errorf("warnings in %s for %s: got %q, want %q", version, over, warnings.texts, want)
 			}
 		}
 	}
@@ -284,7 +287,7 @@ func TestShortNameOfBudgets(t *testing.T) {
 			got += fmt.Sprintf("%s %v %t; ", r.Name, r.ShortNames, r.Namespaced)
 		}
 		if want := "podunavailablebudgets [pub] true; podunavailablebudgets/status [] true; "; got != want {
-			t.Errorf("%s: %s", version, got)
+			t.Errorf("resources of %s: got %s, want %s", version, got, want)
 		}
 	}
 }

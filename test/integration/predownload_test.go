@@ -83,7 +83,7 @@ func TestImagesArePulledAhead(t *testing.T) {
 		}
 		return nil
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("the mark of the revision: %v", err)
 	}
 	change(image)
 	if err := wait(func() error {
@@ -92,6 +92,6 @@ func TestImagesArePulledAhead(t *testing.T) {
 		}
 		return nil
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("after the image changed back: %v", err)
 	}
 }

@@ -83,7 +83,7 @@ func label(t *testing.T, object client.Object, value string) {
 func keptBy(t *testing.T, object client.Object, reason string) {
 	t.Helper()
 	if err := kube.Delete(t.Context(), object); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), reason) {
-		t.Errorf("%s %s: %v, not %q", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), err, reason)
+		t.Errorf("deletion of %s: got %v, want it forbidden with %q", object.GetName(), err, reason)
 	}
 }
 
@@ -91,7 +91,7 @@ func keptBy(t *testing.T, object client.Object, reason string) {
 func goes(t *testing.T, object client.Object, options ...client.DeleteOption) {
 	t.Helper()
 	if err := kube.Delete(t.Context(), object, options...); err != nil {
-		t.Errorf("%s %s: %v", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), err)
+		t.Errorf("deletion of %s %s: %v", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), err)
 	}
 }
 
@@ -118,16 +118,21 @@ func TestProtectedKindsAreKeptUntilTheLabelGoes(t *testing.T) {
 		keptBy(t, object, "Always")
 		label(t, object, "")
 		goes(t, object)
-		if err := kube.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil || object.GetDeletionTimestamp() == nil {
-			t.Fatalf("%s: %v", kind, err)
+		if err := kube.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			t.Fatalf("reading the %s: %v", kind, err)
+		}
+		if object.GetDeletionTimestamp() == nil {
+			t.Fatalf("the %s is not being deleted", kind)
 		}
 		label(t, object, "Always") // DP-010: what terminates is not protected any more
 		goes(t, object)
 		if err := kube.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
-			t.Error(err)
+			t.Errorf("taking the finalizers away: %v", err)
 		}
-		if lines := logged(t, kind, object.GetName()); len(lines) < 2 || lines[0]["UserAgent"] != adminName(t) {
-			t.Errorf("the log has %v", lines)
+		if lines := logged(t, kind, object.GetName()); len(lines) < 2 {
+			t.Errorf("the log has %v, want 2 lines at least", lines)
+		} else if user := lines[0]["UserAgent"]; user != adminName(t) {
+			t.Errorf("the log has user %v, want %s", user, adminName(t))
 		}
 	}
 }
@@ -253,15 +258,20 @@ func TestCollectionsOfProtected(t *testing.T) {
 	all := func() error {
 		return c.DeleteAllOf(t.Context(), &appsv1.Deployment{}, client.InNamespace("collection"))
 	}
-	if err := all(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "Deployment collection/b is protected") {
-		t.Error(err)
+	if err := all(); !apierrors.IsForbidden(err) {
+		t.Errorf("deletion of all: got %v, want it forbidden", err)
+	} else if !strings.Contains(err.Error(), "Deployment collection/b is protected") {
+		t.Errorf("deletion of all: refused with %q, want the protected one in it", err)
 	}
 	if !slices.Contains(remaining(), "b") {
 		t.Error("the protected one is gone")
 	}
 	label(t, kept, "")
-	if err := all(); err != nil || len(remaining()) > 0 {
-		t.Error(err, remaining())
+	if err := all(); err != nil {
+		t.Errorf("deletion of all without the label: %v", err)
+	}
+	if left := remaining(); len(left) > 0 {
+		t.Errorf("what is left: got %q, want nothing", left)
 	}
 }
 
@@ -329,7 +339,7 @@ func TestProtectionWhileNoManagerAnswers(t *testing.T) {
 		label(t, object, "Always")
 		goes(t, object)
 		if err := kube.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
-			t.Error(err)
+			t.Errorf("taking the finalizers away: %v", err)
 		}
 	}
 }
@@ -344,7 +354,7 @@ func TestProtectedDefinitionsOfOurs(t *testing.T) {
 	label(t, ours, "Always")
 	defer label(t, ours, "")
 	if err := kube.Delete(t.Context(), ours, client.DryRunAll); !apierrors.IsForbidden(err) {
-		t.Error(err)
+		t.Errorf("deletion of a definition of ours: got %v, want it forbidden", err)
 	}
 }
 
@@ -380,21 +390,26 @@ func TestWarningsOfProtection(t *testing.T) {
 			}
 			return nil
 		}); err != nil {
-			t.Fatal(kind, err)
+			t.Fatalf("the policy for %s is not enforced: %v", kind, err)
 		}
 		object.SetLabels(map[string]string{protection: "Always"})
 		if err := c.Create(t.Context(), object); err != nil || told() {
-			t.Errorf("%s, Always: %v", kind, err)
+			t.Errorf("%s, Always: got %v or a warning, want neither", kind, err)
 		}
 		patch := func(text string) bool {
 			if err := c.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(text))); err != nil {
-				t.Error(err)
+				t.Errorf("patching with %s: %v", text, err)
 			}
 			return told()
 		}
-		if !patch(`{"metadata":{"labels":{"`+protection+`":"Cascading"}}}`) || patch(`{"metadata":{"labels":{"a":"b"}}}`) ||
-			patch(`{"metadata":{"labels":{"`+protection+`":null}}}`) {
-			t.Errorf("%s: changes are warned of wrongly", kind)
+		if !patch(`{"metadata":{"labels":{"` + protection + `":"Cascading"}}}`) {
+			t.Errorf("%s: there is no warning of Cascading", kind)
+		}
+		if patch(`{"metadata":{"labels":{"a":"b"}}}`) {
+			t.Errorf("%s: there is a warning of another label", kind)
+		}
+		if patch(`{"metadata":{"labels":{"` + protection + `":null}}}`) {
+			t.Errorf("%s: there is a warning when the protection goes", kind)
 		}
 	}
 }
@@ -451,7 +466,7 @@ func TestManualOfProtection(t *testing.T) {
 		}
 		return nil
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("rights of the manager: %v", err)
 	}
 	_, patch, found := strings.Cut(string(page), "kruise-validating-webhook-configuration \\\n  -p '")
 	patch, _, _ = strings.Cut(patch, "'")
@@ -465,8 +480,12 @@ func TestManualOfProtection(t *testing.T) {
 			t.Errorf("%s is shipped with %s", hook.Name, *hook.FailurePolicy)
 		}
 	}
-	if err := kube.Patch(t.Context(), hooks, client.RawPatch(types.StrategicMergePatchType, []byte(patch))); err != nil || !found {
-		t.Fatal(found, err)
+	if !found {
+		t.Fatal("the page has no patch of the entries")
+	}
+	if err := kube.Patch(t.Context(), hooks, client.RawPatch(types.StrategicMergePatchType,
+		[]byte(patch))); err != nil {
+		t.Fatal(err)
 	}
 	if !strings.Contains(string(page), "The risk is a labelled object that must go") {
 		t.Error("the manual does not name the risk of Fail")
@@ -484,10 +503,13 @@ func TestManualOfProtection(t *testing.T) {
 			return errors.Join(err, errors.New("not repaired"))
 		}
 		return nil
-	}); err != nil || *entry().FailurePolicy != admissionv1.Ignore {
-		t.Error(err, entry())
+	}); err != nil {
+		t.Errorf("the entry that was changed: %v", err)
+	}
+	if policy := *entry().FailurePolicy; policy != admissionv1.Ignore {
+		t.Errorf("failure policy of the entry: got %s, want Ignore", policy)
 	}
 	if err := kube.Patch(t.Context(), hooks, client.RawPatch(types.StrategicMergePatchType, []byte(strings.Replace(patch, "Ignore", "Fail", 1)))); err != nil {
-		t.Error(err)
+		t.Errorf("changing the entries back: %v", err)
 	}
 }

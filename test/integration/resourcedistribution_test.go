@@ -66,7 +66,7 @@ targets: {includedNamespaces: {list: [{name: rd-one}, {name: rd-missing}]}}}}`)
 		}
 		return nil
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("status: %v", err)
 	}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "rd-one", Name: "rd-login"}}
 	patch := func(object client.Object, body string) {
@@ -88,13 +88,18 @@ targets: {includedNamespaces: {list: [{name: rd-one}, {name: rd-missing}]}}}}`)
 		"spec.targets.includedNamespaces.": ofSecret + `, targets: {includedNamespaces: {list: [{name: A}]}}`,
 	} {
 		err := kube.Create(t.Context(), document(t, `{apiVersion: apps.kruise.io/v1beta1, kind: ResourceDistribution, metadata: {name: rd-bad}, spec: {`+spec+`}}`))
-		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), name) {
-			t.Errorf("%s: %v", name, err)
+		if !apierrors.IsInvalid(err) {
+			t.Errorf("a bad %s: got %v, want it refused as invalid", name, err)
+		} else if !strings.Contains(err.Error(), name) {
+			t.Errorf("a bad %s: refused with %q, want the field in it", name, err)
 		}
 	}
 	var left corev1.SecretList
-	if err := kube.List(t.Context(), &left, client.InNamespace("kruise-system")); err != nil || slices.ContainsFunc(left.Items, func(s corev1.Secret) bool { return s.Name == "rd-login" }) {
-		t.Errorf("%v: the dry run has left something: %v", err, left.Items)
+	if err := kube.List(t.Context(), &left, client.InNamespace("kruise-system")); err != nil {
+		t.Errorf("listing the Secrets: %v", err)
+	}
+	if slices.ContainsFunc(left.Items, func(s corev1.Secret) bool { return s.Name == "rd-login" }) {
+		t.Errorf("the dry run has left something: %v", left.Items)
 	}
 	patch(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "rd-two"}}, `{"metadata":{"labels":{"rd":"no"}}}`)
 	if err := wait(func() error {
@@ -104,11 +109,11 @@ targets: {includedNamespaces: {list: [{name: rd-one}, {name: rd-missing}]}}}}`)
 		}
 		return errors.Join(errors.New("it is still there"), err)
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("the copy in a namespace that is no target any more: %v", err)
 	}
 	for _, name := range []string{"rd-secret", "rd-map"} {
 		if err := kube.Delete(t.Context(), &appsv1beta1.ResourceDistribution{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-			t.Error(err)
+			t.Errorf("deleting %s: %v", name, err)
 		}
 	}
 }
@@ -141,15 +146,19 @@ subjects: [{kind: User, name: rd-narrow, apiGroup: `+rbacv1.GroupName+`}]}`)
 	for name, want := range map[string]bool{"rd-allowed": true, "rd-other": false} {
 		options := metav1.ListOptions{FieldSelector: "metadata.name=" + name}
 		_, err := clientset.CoreV1().Secrets("").List(t.Context(), options)
-		if (err == nil) != want || err != nil && !apierrors.IsForbidden(err) {
-			t.Errorf("listing %s: %v", name, err)
+		if allowed := err == nil; allowed != want {
+			t.Errorf("listing %s: allowed %t, want %t: %v", name, allowed, want, err)
+		} else if err != nil && !apierrors.IsForbidden(err) {
+			t.Errorf("listing %s: got %v, want it forbidden", name, err)
 		}
 		watch, err := clientset.CoreV1().Secrets("").Watch(t.Context(), options)
 		if err == nil {
 			watch.Stop()
 		}
-		if (err == nil) != want || err != nil && !apierrors.IsForbidden(err) {
-			t.Errorf("watching %s: %v", name, err)
+		if allowed := err == nil; allowed != want {
+			t.Errorf("watching %s: allowed %t, want %t: %v", name, allowed, want, err)
+		} else if err != nil && !apierrors.IsForbidden(err) {
+			t.Errorf("watching %s: got %v, want it forbidden", name, err)
 		}
 	}
 }

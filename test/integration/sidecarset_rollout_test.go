@@ -204,8 +204,11 @@ func TestSidecarSetTakeover(t *testing.T) {
 	if err := kube.Get(t.Context(), client.ObjectKey{Namespace: managerNamespace, Name: set.Status.LatestRevision}, revision); err != nil {
 		t.Fatal(err)
 	}
-	if revision.Revision != 2 || set.Status.LatestRevision == shipperRevision {
-		t.Errorf("revision %s has number %d", revision.Name, revision.Revision)
+	if revision.Revision != 2 {
+		t.Errorf("number of revision %s: got %d, want 2", revision.Name, revision.Revision)
+	}
+	if set.Status.LatestRevision == shipperRevision {
+		t.Errorf("the latest revision is still %s", shipperRevision)
 	}
 }
 
@@ -290,10 +293,15 @@ func TestSidecarSetRollout(t *testing.T) {
 		if diff := cmp.Diff(want, pod.Spec); diff != "" {
 			t.Errorf("pod %s: %s", pod.Name, diff)
 		}
-		if !strings.Contains(pod.Annotations[pub.SidecarSetHash], set.Annotations[pub.SidecarSetHash]) ||
-			!strings.Contains(pod.Annotations[pub.SidecarSetHash], `"controllerRevision":"`+set.Status.LatestRevision+`"`) ||
-			!strings.Contains(pod.Annotations[pub.SidecarSetInPlaceUpdateState], "id-of-example.com/side:1") {
-			t.Errorf("pod %s: %v", pod.Name, pod.Annotations)
+		for key, parts := range map[string][]string{
+			pub.SidecarSetHash: {set.Annotations[pub.SidecarSetHash],
+				`"controllerRevision":"` + set.Status.LatestRevision + `"`},
+			pub.SidecarSetInPlaceUpdateState: {"id-of-example.com/side:1"}} {
+			for _, part := range parts {
+				if !strings.Contains(pod.Annotations[key], part) {
+					t.Errorf("pod %s: annotation %s: got %s, want %s in it", pod.Name, key, pod.Annotations[key], part)
+				}
+			}
 		}
 	}
 	upgradable(t, `{"mover":true}`)

@@ -98,9 +98,11 @@ func TestBadSidecarSets(t *testing.T) {
 			t.Run(name+" "+version, func(t *testing.T) {
 				err := kube.Create(t.Context(), operation(version, "SidecarSet", "bad", test.over), client.DryRunAll)
 				var status apierrors.APIStatus
-				if !errors.As(err, &status) || status.Status().Code != 422 || status.Status().Details == nil ||
-					!strings.Contains(err.Error(), test.text) {
-					t.Fatalf("%v", err)
+				if !errors.As(err, &status) || status.Status().Code != 422 || status.Status().Details == nil {
+					t.Fatalf("creation: got %v, want it refused with code 422 and details", err)
+				}
+				if !strings.Contains(err.Error(), test.text) {
+					t.Fatalf("creation: refused with %q, want %q in it", err, test.text)
 				}
 				var fields []string
 				for _, cause := range status.Status().Details.Causes {
@@ -117,7 +119,7 @@ func TestBadSidecarSets(t *testing.T) {
 		`{spec: {initContainers: [{name: native, image: i, restartPolicy: Always}]}}`,
 		`{spec: {customVersion: v, injectionStrategy: {revision: {customVersion: v}}}}`} {
 		if err := kube.Create(t.Context(), operation("v1beta1", "SidecarSet", "fine", accepted), client.DryRunAll); err != nil {
-			t.Errorf("%s: %v", accepted, err)
+			t.Errorf("a good SidecarSet, %s: %v", accepted, err)
 		}
 	}
 }
@@ -152,17 +154,20 @@ func TestSidecarSetVersions(t *testing.T) {
 					t.Fatal(err)
 				}
 				annotations := read[v].GetAnnotations()
-				if annotations["kruise.io/sidecarset-hash"] != "bffdzd74cc9942f2c56xx4v9wdc4w7c8z2vzx9c2cz644cxzv8cz6w824d7b4579" ||
-					annotations["kruise.io/sidecarset-hash-without-image"] != "w654zv5wfcb88c84cwcw56zw9c4v99225zw2d275b6wcfx9wvb4zxcd96bv68x64" {
-					t.Errorf("%s: %v", v, annotations)
+				for key, want := range map[string]string{
+					"kruise.io/sidecarset-hash":               "bffdzd74cc9942f2c56xx4v9wdc4w7c8z2vzx9c2cz644cxzv8cz6w824d7b4579",
+					"kruise.io/sidecarset-hash-without-image": "w654zv5wfcb88c84cwcw56zw9c4v99225zw2d275b6wcfx9wvb4zxcd96bv68x64"} {
+					if annotations[key] != want {
+						t.Errorf("%s: annotation %s: got %s, want %s", v, key, annotations[key], want)
+					}
 				}
 				kept, _, _ := unstructured.NestedSlice(read[v].Object, "spec", "containers")
 				if diff := cmp.Diff(map[string]any{"x": int64(1)}, kept[0].(map[string]any)["hologram"]); diff != "" {
-					t.Errorf("%s: %s", v, diff)
+					t.Errorf("%s: the field that nobody knows (-want +got):\n%s", v, diff)
 				}
 				kept, _, _ = unstructured.NestedSlice(read[v].Object, "spec", "volumes")
 				if diff := cmp.Diff(volumes, kept); diff != "" {
-					t.Errorf("%s: %s", v, diff)
+					t.Errorf("%s: volumes (-want +got):\n%s", v, diff)
 				}
 			}
 			namespace, _, _ := unstructured.NestedString(read["v1alpha1"].Object, "spec", "namespace")
@@ -172,7 +177,7 @@ func TestSidecarSetVersions(t *testing.T) {
 			custom, _, _ := unstructured.NestedString(read["v1beta1"].Object, "spec", "customVersion")
 			want := map[string][]string{"v1alpha1": {"shop", "", "shop", ""}, "v1beta1": {"", "r1", "", "r1"}}[version]
 			if diff := cmp.Diff(want, []string{namespace, label, selector, custom}); diff != "" {
-				t.Error(diff)
+				t.Errorf("namespace and version as each version writes them (-want +got):\n%s", diff)
 			}
 		})
 	}

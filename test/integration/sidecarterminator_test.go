@@ -71,11 +71,29 @@ func TestSidecarTermination(t *testing.T) {
 	pod := jobPod(t, "counts", "", nil, stops)
 	request := termination(t, pod, "sidecar-termination-"+string(pod.UID))
 	owner := metav1.GetControllerOf(request)
-	if owner == nil || owner.UID != pod.UID || owner.Kind != "Pod" || owner.Name != pod.Name || request.Spec.PodName != pod.Name ||
-		len(request.Spec.Containers) != 1 || request.Spec.Containers[0].Name != "log" || !request.Spec.Strategy.ForceRecreate ||
-		request.Spec.Strategy.FailurePolicy != "Ignore" || *request.Spec.Strategy.TerminationGracePeriodSeconds != 30 ||
-		request.Spec.ActiveDeadlineSeconds == nil || request.Spec.TTLSecondsAfterFinished == nil {
-		t.Errorf("%+v", request)
+	if owner == nil || owner.UID != pod.UID || owner.Kind != "Pod" || owner.Name != pod.Name {
+		t.Errorf("owner of the request: got %+v, want pod %s", owner, pod.Name)
+	}
+	if request.Spec.PodName != pod.Name {
+		t.Errorf("pod of the request: got %s, want %s", request.Spec.PodName, pod.Name)
+	}
+	if containers := request.Spec.Containers; len(containers) != 1 || containers[0].Name != "log" {
+		t.Errorf("containers of the request: got %+v, want log alone", containers)
+	}
+	if !request.Spec.Strategy.ForceRecreate {
+		t.Error("the request does not force the restart")
+	}
+	if policy := request.Spec.Strategy.FailurePolicy; policy != "Ignore" {
+		t.Errorf("failure policy of the request: got %s, want Ignore", policy)
+	}
+	if seconds := *request.Spec.Strategy.TerminationGracePeriodSeconds; seconds != 30 {
+		t.Errorf("grace period of the request: got %d s, want 30 s", seconds)
+	}
+	if request.Spec.ActiveDeadlineSeconds == nil {
+		t.Error("the request has no deadline")
+	}
+	if request.Spec.TTLSecondsAfterFinished == nil {
+		t.Error("the request stays for ever")
 	}
 
 	ignored := jobPod(t, "ignored", "", nil, stops, corev1.EnvVar{Name: pub.TerminateSidecarIgnoreExitEnv, Value: "true"})
@@ -105,7 +123,7 @@ func TestSidecarTermination(t *testing.T) {
 		Spec: appsv1beta1.ContainerRecreateRequestSpec{PodName: over.Name,
 			Containers: []appsv1beta1.ContainerRecreateRequestContainer{{Name: "log"}}}}
 	if err := kube.Create(t.Context(), byHand); !apierrors.IsBadRequest(err) {
-		t.Errorf("%v", err)
+		t.Errorf("a request by hand: got %v, want code 400", err)
 	}
 
 	virtual := jobPod(t, "virtual", pub.VirtualNode, nil, corev1.EnvVar{Name: pub.TerminateSidecarImageEnv, Value: "exit:1"})
@@ -121,8 +139,11 @@ func TestSidecarTermination(t *testing.T) {
 		t.Fatal(err)
 	}
 	var all appsv1beta1.ContainerRecreateRequestList
-	if err := kube.List(t.Context(), &all, client.InNamespace("default"), client.MatchingLabels{pub.RecreatePodUID: string(virtual.UID)}); err != nil ||
-		len(all.Items) > 0 {
-		t.Errorf("%v, %+v", err, all.Items)
+	if err := kube.List(t.Context(), &all, client.InNamespace("default"),
+		client.MatchingLabels{pub.RecreatePodUID: string(virtual.UID)}); err != nil {
+		t.Errorf("listing the requests: %v", err)
+	}
+	if len(all.Items) > 0 {
+		t.Errorf("requests for a pod on a virtual node: got %+v, want none", all.Items)
 	}
 }

@@ -129,14 +129,14 @@ func TestANativeManifestIsApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(stored, asJSON(t, advanced.Object["spec"])); diff != "" || advanced.GetGeneration() != 1 {
-		t.Errorf("applied again, generation %d: %s", advanced.GetGeneration(), diff)
+		t.Errorf("applied again: got generation %d, want 1; spec (-want +got):\n%s", advanced.GetGeneration(), diff)
 	}
 	// kubectl replaces the lists of kinds of which it has no types.
 	if err := kube.Patch(t.Context(), advanced, client.RawPatch(types.MergePatchType, []byte(asJSON(t, manifest.Object)))); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(stored, asJSON(t, advanced.Object["spec"])); diff != "" || advanced.GetGeneration() != 1 {
-		t.Errorf("applied by kubectl, generation %d: %s", advanced.GetGeneration(), diff)
+		t.Errorf("by kubectl: got generation %d, want 1; spec (-want +got):\n%s", advanced.GetGeneration(), diff)
 	}
 }
 
@@ -304,7 +304,7 @@ func TestBadManifestsOfStatefulSets(t *testing.T) {
 		set := statefulSet("v1beta1", "bad", "")
 		set.SetName(name)
 		if fields := fieldsOf(t, kube.Create(t.Context(), set, client.DryRunAll)); !names(fields, field) {
-			t.Errorf("%s: %v", name, fields)
+			t.Errorf("name %s: got refused fields %v, want %s", name, fields, field)
 		}
 	}
 	generated := statefulSet("v1beta1", "bad", "")
@@ -326,7 +326,7 @@ func TestGoodManifestsOfStatefulSets(t *testing.T) {
 		"everything above": `{podManagementPolicy: Parallel, scaleStrategy: {maxUnavailable: 120%}, updateStrategy: {rollingUpdate: {maxUnavailable: 50%, unorderedUpdate: {}}}}`,
 	} {
 		if err := kube.Create(t.Context(), statefulSet("v1beta1", "good", `spec: `+spec), client.DryRunAll); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("a good spec, %s: %v", name, err)
 		}
 	}
 }
@@ -368,7 +368,7 @@ func TestUpdatesOfStatefulSets(t *testing.T) {
 				err := kube.Patch(t.Context(), set.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(test.patch)), client.DryRunAll)
 				if test.field == "" {
 					if err != nil {
-						t.Error(err)
+						t.Errorf("the change: %v", err)
 					}
 					return
 				}
@@ -407,7 +407,7 @@ func TestVersionsOfStatefulSets(t *testing.T) {
 	}
 	alpha := in(t, "v1alpha1", set)
 	if diff := cmp.Diff(only, alpha.GetAnnotations()[v1beta1Fields]); diff != "" {
-		t.Error(diff)
+		t.Errorf("the annotation in v1alpha1 (-want +got):\n%s", diff)
 	}
 	for key := range alpha.Object["spec"].(map[string]any) {
 		if strings.Contains(only, `"`+key+`":`) && key != "type" {
@@ -426,7 +426,7 @@ func TestVersionsOfStatefulSets(t *testing.T) {
 	}
 	after := in(t, "v1beta1", set)
 	if diff := cmp.Diff(before.Object["spec"], after.Object["spec"]); diff != "" || len(after.GetAnnotations()) > 0 {
-		t.Errorf("after a change in v1alpha1: %v %s", after.GetAnnotations(), diff)
+		t.Errorf("a change in v1alpha1: annotations %v; spec (-want +got):\n%s", after.GetAnnotations(), diff)
 	}
 	// A list in the other version is converted, too.
 	list := &unstructured.UnstructuredList{}
@@ -434,7 +434,7 @@ func TestVersionsOfStatefulSets(t *testing.T) {
 	list.SetKind("StatefulSetList")
 	if err := kube.List(t.Context(), list, client.InNamespace("default")); err != nil || !slices.ContainsFunc(list.Items,
 		func(o unstructured.Unstructured) bool { return o.GetAnnotations()[v1beta1Fields] == only }) {
-		t.Errorf("%v", err)
+		t.Errorf("the list in v1alpha1: got error %v, want the annotation of the set in it", err)
 	}
 }
 
@@ -476,7 +476,7 @@ spec:
 		body := fmt.Sprintf(`{"status":{%q:null}}`, left)
 		err := kube.Status().Patch(t.Context(), set.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(body)))
 		if !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "status."+left) {
-			t.Errorf("without %s: %v", left, err)
+			t.Errorf("without %s: got %v, want it refused as invalid with the field", left, err)
 		}
 	}
 	if err := unstructured.SetNestedField(scale.Object, int64(2), "spec", "replicas"); err != nil {
@@ -486,7 +486,7 @@ spec:
 		t.Fatal(err)
 	}
 	if got, _, err := unstructured.NestedInt64(in(t, "v1beta1", set).Object, "spec", "replicas"); err != nil || got != 2 {
-		t.Errorf("%d replicas, %v", got, err)
+		t.Errorf("replicas: got %d, want 2; %v", got, err)
 	}
 	reaches(2)
 }
@@ -496,7 +496,7 @@ func TestDeletionProtectionOfStatefulSets(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		set := created(t, version, "kept-"+version, `{metadata: {labels: {policy.kruise.io/delete-protection: Cascading}}, spec: {replicas: 1}}`)
 		if err := kube.Delete(t.Context(), set); !apierrors.IsForbidden(err) {
-			t.Errorf("%s: %v", version, err)
+			t.Errorf("deletion in %s: got %v, want it forbidden", version, err)
 		}
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":0}}`))
 		if err := errors.Join(kube.Patch(t.Context(), set, patch), kube.Delete(t.Context(), set)); err != nil {

@@ -76,13 +76,15 @@ func TestStatefulSetsTogetherWithOtherKinds(t *testing.T) {
 			pod := memberOf(t, namespace, ordinal)
 			placement, _ := pub.ParsePlacement(pod.Annotations)
 			got[ordinal] = placement.Subset
-			if names := namesOf(pod.Spec.Containers); names != "beside main" || !strings.Contains(asYAML(t, pod.Spec.ReadinessGates),
-				string(pub.KruisePodReady)) {
-				t.Errorf("pod %s has the containers %s, and gates %v", pod.Name, names, pod.Spec.ReadinessGates)
+			if names := namesOf(pod.Spec.Containers); names != "beside main" {
+				t.Errorf("containers of pod %s: got %s, want beside main", pod.Name, names)
+			}
+			if gates := asYAML(t, pod.Spec.ReadinessGates); !strings.Contains(gates, string(pub.KruisePodReady)) {
+				t.Errorf("readiness gates of pod %s: got %s, want ours in them", pod.Name, gates)
 			}
 		}
 		if diff := cmp.Diff(map[int]string{2: "a", 4: "a", 5: "b", 6: "c", 7: "c"}, got); diff != "" {
-			t.Errorf("%v: %s", versions, diff)
+			t.Errorf("%v: subsets of the pods (-want +got):\n%s", versions, diff)
 		}
 		restartOnRequest(t, memberOf(t, namespace, 2))
 	}
@@ -132,7 +134,7 @@ func restartOnRequest(t *testing.T, pod *corev1.Pod) {
 		}
 		return fmt.Errorf("it is in service: %+v", pod.Status.Conditions)
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("pod that is taken out of service: %v", err)
 	}
 }
 
@@ -161,7 +163,7 @@ func eventsOf(t *testing.T, namespace, eventType, reason string, words ...string
 		}
 		return fmt.Errorf("no %s among %q", reason, seen)
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("events: %v", err)
 	}
 }
 
@@ -214,9 +216,11 @@ func TestClaimsOfStatefulSetsGrow(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventsOf(t, namespace, "Warning", "FailedResize", "claim data-web-1 of pod web-1 ", "must support resize")
-	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(claims[1]), claims[1]); err != nil ||
-		claims[1].Spec.Resources.Requests.Storage().String() != "1Gi" {
-		t.Errorf("%v, %v", claims[1].Spec.Resources, err)
+	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(claims[1]), claims[1]); err != nil {
+		t.Errorf("reading the claim: %v", err)
+	}
+	if size := claims[1].Spec.Resources.Requests.Storage().String(); size != "1Gi" {
+		t.Errorf("size of a claim that cannot grow: got %s, want 1Gi", size)
 	}
 	if err := wait(func() error {
 		conditions, _, _ := unstructured.NestedSlice(in(t, "v1beta1", set).Object, "status", "conditions")
@@ -225,7 +229,7 @@ func TestClaimsOfStatefulSetsGrow(t *testing.T) {
 		}
 		return nil
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("conditions about the claim that cannot grow: %v", err)
 	}
 	// Its user scales it in: the other claim grows.
 	if err := kube.Patch(t.Context(), set, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":1}}`))); err != nil {
@@ -241,7 +245,7 @@ func TestClaimsOfStatefulSetsGrow(t *testing.T) {
 		}
 		return nil
 	}); err != nil {
-		t.Error(err)
+		t.Errorf("the other claim: %v", err)
 	}
 	eventsOf(t, namespace, "Normal", "SuccessfulResize", "claim data-web-0 of pod web-0 ")
 	counted := func(want string) func() error {
@@ -254,13 +258,13 @@ func TestClaimsOfStatefulSetsGrow(t *testing.T) {
 		}
 	}
 	if err := wait(counted(`[{"compatibleReadyReplicas":0,"compatibleReplicas":1,"volumeClaimName":"data"}]`)); err != nil {
-		t.Error(err)
+		t.Errorf("claims of the status before one has grown: %v", err)
 	}
 	grown := `{"status":{"capacity":{"storage":"2Gi"}}}`
 	if err := kube.Status().Patch(t.Context(), claims[0], client.RawPatch(types.MergePatchType, []byte(grown))); err != nil {
 		t.Fatal(err)
 	}
 	if err := wait(counted(`[{"compatibleReadyReplicas":1,"compatibleReplicas":1,"volumeClaimName":"data"}]`)); err != nil {
-		t.Error(err)
+		t.Errorf("claims of the status after one has grown: %v", err)
 	}
 }

@@ -157,7 +157,7 @@ func TestForgedSidecarsOfAnotherNamespace(t *testing.T) {
 	follow(t, mine, "side", "example.com/side:2", 1)
 	rollsTo(t, name, 1, 1, 1, 1)
 	if err := untouched(t, forged...); err != nil {
-		t.Error(err)
+		t.Errorf("the pods that claim to be of another set: %v", err)
 	}
 }
 
@@ -187,7 +187,7 @@ func TestForgedPodsOfAWorkloadSpread(t *testing.T) {
 		}
 		makes(t, pod)
 		if pod.Annotations[pub.PodDeletionCost] != "" {
-			t.Errorf("%+v", pod.Annotations)
+			t.Errorf("cost of deleting the pod: got annotations %+v, want none", pod.Annotations)
 		}
 		forged = append(forged, pod)
 	}
@@ -196,7 +196,7 @@ func TestForgedPodsOfAWorkloadSpread(t *testing.T) {
 	countsBecome(t, name, map[string]string{"": "a 2 0, b 1 -1", "v1": "a 2 0, b 1 -1"})
 	for _, pod := range forged { // the deletion of this pod must not count for a booked pod with the same name
 		if err := untouched(t, pod); err != nil {
-			t.Error(err)
+			t.Errorf("the pod that claims a place: %v", err)
 		}
 		if err := kube.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
 			t.Fatal(err)
@@ -253,8 +253,12 @@ func TestRecreateRequestsOfAnotherNamespace(t *testing.T) {
 	if uid := hostile.GetLabels()[pub.RecreatePodUID]; uid != string(own.UID) {
 		t.Errorf("label pod-uid %s, want %s", uid, own.UID)
 	}
-	if text := asYAML(t, hostile.Object["spec"]); !strings.Contains(text, "of-"+theirs) || strings.Contains(text, "of-"+mine) {
-		t.Errorf("spec %s", text)
+	text := asYAML(t, hostile.Object["spec"])
+	if !strings.Contains(text, "of-"+theirs) {
+		t.Errorf("spec of the request: got %s, want the container of its own namespace", text)
+	}
+	if strings.Contains(text, "of-"+mine) {
+		t.Errorf("spec of the request: got %s, want nothing of the other namespace", text)
 	}
 	if err := kube.Patch(t.Context(), hostile.DeepCopy(),
 		client.RawPatch(types.MergePatchType,
@@ -280,7 +284,7 @@ func TestRecreateRequestsOfAnotherNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := untouched(t, victim); err != nil {
-		t.Error(err)
+		t.Errorf("the pod of the other namespace: %v", err)
 	}
 }
 
@@ -356,10 +360,12 @@ func TestImagePullJobsOfAnotherNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	current := &appsv1beta1.ImageListPullJob{}
-	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(list), current); err != nil || current.Status.Desired != 1 {
-		t.Errorf("%v: %+v", err, current.Status)
+	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(list), current); err != nil {
+		t.Errorf("reading the list: %v", err)
+	} else if n := current.Status.Desired; n != 1 {
+		t.Errorf("desired jobs of the list: got %d, want 1: %+v", n, current.Status)
 	}
 	if left := jobs(theirs); len(left) != 1 || left[0].DeletionTimestamp != nil {
-		t.Errorf("jobs of the other namespace: %+v", left)
+		t.Errorf("jobs of the other namespace: got %+v, want one that stays", left)
 	}
 }

@@ -84,7 +84,7 @@ func TestWorkloadsOfUnitedDeployments(t *testing.T) {
 			united(t, name, nil)
 			children := unitedChildren(t, kind, name)
 			if len(children) != 2 || children["a"] == nil || children["b"] == nil {
-				t.Fatalf("%d children", len(children))
+				t.Fatalf("children: got %v, want one for each of the subsets a and b", children)
 			}
 			if kind == uniteddeployment.StatefulSet || kind == uniteddeployment.Deployment { // there are no controllers of these
 				for subset, child := range children {
@@ -94,7 +94,7 @@ func TestWorkloadsOfUnitedDeployments(t *testing.T) {
 						t.Fatal(err)
 					}
 					if err := kube.Status().Update(t.Context(), reported); err != nil {
-						t.Fatal(subset, err)
+						t.Fatalf("status of subset %s: %v", subset, err)
 					}
 				}
 			}
@@ -111,8 +111,14 @@ func TestWorkloadsOfUnitedDeployments(t *testing.T) {
 				}
 			}
 			scale := &autoscalingv1.Scale{}
-			if err := kube.SubResource("scale").Get(t.Context(), u, scale); err != nil || scale.Spec.Replicas != 3 || scale.Status.Selector != "app="+name {
-				t.Errorf("UD-018: %+v %v", scale, err)
+			if err := kube.SubResource("scale").Get(t.Context(), u, scale); err != nil {
+				t.Errorf("UD-018: %v", err)
+			}
+			if scale.Spec.Replicas != 3 {
+				t.Errorf("UD-018: got %d replicas, want 3", scale.Spec.Replicas)
+			}
+			if want := "app=" + name; scale.Status.Selector != want {
+				t.Errorf("UD-018: got selector %s, want %s", scale.Status.Selector, want)
 			}
 			scale.Spec.Replicas = 5
 			if err := kube.SubResource("scale").Update(t.Context(), u, client.WithSubResourceBody(scale)); err != nil {
@@ -130,7 +136,7 @@ func TestWorkloadsOfUnitedDeployments(t *testing.T) {
 				}
 				return nil
 			}); err != nil {
-				t.Error(err)
+				t.Errorf("replicas after scaling: %v", err)
 			}
 			u = united(t, name, nil)
 			patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"template":{%q:{"metadata":{"annotations":{"note":null,"more":"two"}},

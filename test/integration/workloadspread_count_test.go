@@ -135,9 +135,12 @@ func TestWorkloadSpreadOfPodsThatWereThere(t *testing.T) {
 	// Of the two pods in a, the first by name is deleted first, or the newer one, which is the same pod here.
 	ranked(t, name, map[string]string{name + "-p1": "a -100", name + "-p2": "a 200", name + "-p3": "b 100", name + "-p4": " -300"})
 	pod := &corev1.Pod{}
-	if err := kube.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name + "-p1"}, pod); err != nil ||
-		pod.Labels["pool"] != "a" {
-		t.Error(err, pod.Labels)
+	if err := kube.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name + "-p1"},
+		pod); err != nil {
+		t.Errorf("reading the pod: %v", err)
+	}
+	if pod.Labels["pool"] != "a" {
+		t.Errorf("labels of the pod: got %v, want pool a", pod.Labels)
 	}
 
 	// At rest a pass writes nothing; the second change is written once.

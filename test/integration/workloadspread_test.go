@@ -38,7 +38,7 @@ func refusedFields(t *testing.T, err error, code int32) []string {
 	t.Helper()
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Code != code || status.Status().Details == nil {
-		t.Fatalf("%v", err)
+		t.Fatalf("refusal: got %v, want code %d and details", err, code)
 	}
 	var fields []string
 	for _, cause := range status.Status().Details.Causes {
@@ -79,9 +79,11 @@ func TestBadWorkloadSpreads(t *testing.T) {
 						"preferredNodeSelectorTerms:").Replace(over)
 				}
 				err := kube.Create(t.Context(), operation(version, "WorkloadSpread", "bad", over), client.DryRunAll)
-				if fields := refusedFields(t, err, 400); !slices.Equal(fields, []string{test.field}) ||
-					!strings.Contains(err.Error(), test.text) {
-					t.Errorf("fields %v: %v", fields, err)
+				if fields := refusedFields(t, err, 400); !slices.Equal(fields, []string{test.field}) {
+					t.Errorf("refused fields: got %q, want %s: %v", fields, test.field, err)
+				}
+				if !strings.Contains(err.Error(), test.text) {
+					t.Errorf("refused with %q, want %q in it", err, test.text)
 				}
 			})
 		}
@@ -105,7 +107,7 @@ func TestBadWorkloadSpreads(t *testing.T) {
 		// WS-044; a patch, because the controller writes the status meanwhile.
 		err := kube.Patch(t.Context(), first, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"targetRef":{"name":"free"}}}`)))
 		if fields := refusedFields(t, err, 400); !slices.Equal(fields, []string{"spec.targetRef"}) {
-			t.Errorf("%v", err)
+			t.Errorf("refused fields: got %q, want spec.targetRef: %v", fields, err)
 		}
 	})
 }
@@ -154,7 +156,7 @@ func TestWorkloadSpreadPatches(t *testing.T) {
 			for _, good := range []string{`{metadata: {labels: {zone: a}}, spec: {priorityClassName: high, containers: [{name: app, resources: {limits: {cpu: "1"}}}]}}`,
 				`{spec: {containers: [{name: more, image: "i:1"}]}}`, `{metadata: {annotations: {note: "1"}}}`} {
 				if err := spread(good); err != nil {
-					t.Errorf("%s: %v", good, err)
+					t.Errorf("a good patch, %s: %v", good, err)
 				}
 			}
 			for patch, field := range map[string]string{
@@ -165,7 +167,7 @@ func TestWorkloadSpreadPatches(t *testing.T) {
 				`{spec: {containers: [{image: i}]}}`:                                                         "spec.subsets[1].patch",
 			} {
 				if fields := refusedFields(t, spread(patch), 400); !slices.Equal(fields, []string{field}) {
-					t.Errorf("%s: %v", patch, fields)
+					t.Errorf("a bad patch, %s: got refused fields %q, want %s", patch, fields, field)
 				}
 			}
 		})
@@ -174,7 +176,7 @@ func TestWorkloadSpreadPatches(t *testing.T) {
 		if err := kube.Create(t.Context(),
 			operation("v1beta1", "WorkloadSpread", "early", `{spec: {subsets: [{name: a, patch: {spec: {containers: [{name: x}]}}}]}}`),
 			client.DryRunAll); err != nil {
-			t.Error(err)
+			t.Errorf("a patch for a target that does not exist: %v", err)
 		}
 	})
 }
@@ -204,7 +206,7 @@ func TestWorkloadSpreadVersions(t *testing.T) {
 		"preferredNodeSelector": "preferredNodeSelectorTerms", "patch": "patch", "tolerations": "tolerations",
 		"maxReplicas": "maxReplicas"} {
 		if diff := cmp.Diff(asYAML(t, original[was]), asYAML(t, subset[is])); diff != "" {
-			t.Errorf("%s:\n%s", is, diff)
+			t.Errorf("%s in v1beta1 (-want as in v1alpha1 +got):\n%s", is, diff)
 		}
 	}
 }

@@ -50,7 +50,7 @@ func TestAuditLogCountsWritesOfOneClient(t *testing.T) {
 	want := writes{done: map[string]int{"create pods": 1, "patch clonesets/status": 1, "patch pods/status": 1},
 		refused: map[string]int{"patch pods/status: 409": 1}}
 	if diff := cmp.Diff(want, w, cmp.AllowUnexported(writes{})); diff != "" {
-		t.Error(diff)
+		t.Errorf("writes of the log (-want +got):\n%s", diff)
 	}
 	if w.pods() != 2 {
 		t.Errorf("%d writes of pods", w.pods())
@@ -88,11 +88,21 @@ func TestObserverCountsAndMeasuresTheBudget(t *testing.T) {
 	o.see(seen("d", "2", true), false)
 	<-updated
 	o.see(seen("c", "2", false), true)
-	if use := o.endBudget(); use.Most != 2 || use.Mean < 0 || use.Mean > 1 || use.Down <= 0 {
-		t.Errorf("%+v", use)
+	use := o.endBudget()
+	if use.Most != 2 {
+		t.Errorf("pods that were down at once: got %+v, want 2", use)
 	}
-	if len(o.pods) != 3 || o.ready != 3 || o.meant["2"] != 3 || o.meant["1"] != 0 {
-		t.Error(o)
+	if use.Mean < 0 || use.Mean > 1 {
+		t.Errorf("mean use of the budget: got %+v, want 0 to 1", use)
+	}
+	if use.Down <= 0 {
+		t.Errorf("time that pods were down: got %+v, want some", use)
+	}
+	if len(o.pods) != 3 || o.ready != 3 {
+		t.Errorf("pods: got %d, of them ready %d, want 3 ready", len(o.pods), o.ready)
+	}
+	if o.meant["2"] != 3 || o.meant["1"] != 0 {
+		t.Errorf("pods by revision: got %v, want 3 of the second", o.meant)
 	}
 }
 
@@ -111,7 +121,7 @@ go_memstats_heap_alloc_bytes 2.097152e+06
 	}
 	if diff := cmp.Diff(&metrics{requests: map[string]float64{"GET": 4}, reconciles: 5, heap: 2}, m,
 		cmp.AllowUnexported(metrics{})); diff != "" {
-		t.Error(diff)
+		t.Errorf("metrics (-want +got):\n%s", diff)
 	}
 }
 
@@ -120,7 +130,7 @@ func TestReportSaysWhatWasMissed(t *testing.T) {
 	r.atMost("memory", 61, 60, "MiB")
 	r.atLeast("speed", 90, 80, "%")
 	if err := r.missed(); err != nil {
-		t.Error(err)
+		t.Errorf("what is missed a little: got %v, want no error", err)
 	}
 	r.disturbed(&phase{Name: "create", Others: 0.5})
 	text := r.markdown()
@@ -139,12 +149,12 @@ func TestMissedByFar(t *testing.T) {
 	r.atLeast("speed", 54, 80, "%")
 	r.atMost("writes at rest", 0, 0, "")
 	if err := r.missed(); err != nil {
-		t.Error(err)
+		t.Errorf("what is missed, but not by far: got %v, want no error", err)
 	}
 	r.atMost("CPU", 91, 60, "ms")
 	r.atLeast("creation", 53, 80, "%")
 	if err := r.missed(); err == nil || err.Error() != "missed by far: CPU: 91 ms, promised at most 60 ms; creation: 53 %, promised at least 80 %" {
-		t.Error(err)
+		t.Errorf("what is missed by far: got %v, want an error with CPU and creation", err)
 	}
 }
 
@@ -154,7 +164,7 @@ func TestPercentilesAreThoseOfTheSortedTimes(t *testing.T) {
 		all = append(all, time.Duration(100-i)*time.Millisecond)
 	}
 	if p50, p99 := millis(all, 50), millis(all, 99); p50 != 50 || p99 != 99 {
-		t.Error(p50, p99)
+		t.Errorf("percentiles: got %v and %v, want 50 and 99", p50, p99)
 	}
 }
 
@@ -162,11 +172,17 @@ func TestPercentilesAreThoseOfTheSortedTimes(t *testing.T) {
 func TestProcess(t *testing.T) {
 	p := process{os.Getpid()}
 	m, err := p.memory()
-	if err != nil || m.RSS <= 0 || m.Peak < m.RSS || m.PSS <= 0 || !p.alive() {
-		t.Error(m, err)
+	if err != nil {
+		t.Errorf("memory of the process: %v", err)
+	}
+	if m.RSS <= 0 || m.Peak < m.RSS || m.PSS <= 0 {
+		t.Errorf("memory of the process: got %+v, want it resident, its peak no less, and shared", m)
+	}
+	if !p.alive() {
+		t.Error("the process is not alive")
 	}
 	if _, err := p.cpu(); err != nil {
-		t.Error(err)
+		t.Errorf("CPU of the process: %v", err)
 	}
 }
 
@@ -193,6 +209,6 @@ Duration: 5s, Total samples = 100ms
 	want := map[string]time.Duration{"garbage collection": 1220 * time.Millisecond,
 		"requests: encoding, sending, decoding the answer": 30 * time.Millisecond, "other": 10 * time.Millisecond}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("CPU by what it was used for (-want +got):\n%s", diff)
 	}
 }

@@ -27,20 +27,33 @@ func TestReplicasThatFallBehindAreNotCalled(t *testing.T) {
 	pass(t, k)
 	w.clock.Step(settleTime)
 	pass(t, k)
-	if m := k.lastMaterial(); authorities(m.bundle()) != 2 || authorities(m.expected(w.clock.Now(), k.previous)) != 2 {
-		t.Error("want both authorities right after the change")
+	m := k.lastMaterial()
+	if n := authorities(m.bundle()); n != 2 {
+		t.Errorf("authorities right after the change: got %d, want both", n)
+	}
+	if n := authorities(m.expected(w.clock.Now(), k.previous)); n != 2 {
+		t.Errorf("authorities that callers are to trust right after the change: got %d, want both", n)
 	}
 	k.store = brokenStore{}
 	w.clock.Step(staleTime)
-	if _, err := k.Pass(context.Background()); err == nil || k.inLine() != nil {
-		t.Errorf("a short trouble: %v, %v", err, k.inLine())
+	if _, err := k.Pass(context.Background()); err == nil {
+		t.Error("a pass without the store: no error")
+	}
+	if err := k.inLine(); err != nil {
+		t.Errorf("readiness in a short trouble: %v", err)
 	}
 	w.clock.Step(time.Second)
 	if err := k.inLine(); err == nil || !strings.Contains(err.Error(), "no rights to Secret") {
-		t.Errorf("left behind: %v", err)
+		t.Errorf("readiness when left behind: got %v, want the error of the store", err)
 	}
-	if m := k.lastMaterial(); authorities(m.bundle()) != 2 || authorities(m.expected(w.clock.Now(), k.previous)) != 1 ||
-		staleTime >= overlapTime {
+	m = k.lastMaterial()
+	if n := authorities(m.bundle()); n != 2 {
+		t.Errorf("authorities of the server that is left behind: got %d, want both", n)
+	}
+	if n := authorities(m.expected(w.clock.Now(), k.previous)); n != 1 {
+		t.Errorf("authorities that callers are to trust by then: got %d, want 1", n)
+	}
+	if staleTime >= overlapTime {
 		t.Error("the server must have the new certificate while callers still trust both")
 	}
 }
@@ -107,14 +120,17 @@ func TestADamagedStagedAuthorityIsStagedAnew(t *testing.T) {
 					pass(t, k)
 					w.assertTrusted(t, k)
 					if err := k.inLine(); err != nil {
-						t.Error(err)
+						t.Errorf("readiness: %v", err)
 					}
 					w.clock.Step(settleTime / 2)
 				}
 				after := w.secret(t)
-				if taken := !bytes.Equal(after.Data[keyCACert], first.Data[keyCACert]); taken != (needed ||
-					name == "without its timestamp") || after.Data[keyNextCA] != nil {
-					t.Errorf("another authority took over: %v; one is staged: %v", taken, after.Data[keyNextCA] != nil)
+				taken := !bytes.Equal(after.Data[keyCACert], first.Data[keyCACert])
+				if want := needed || name == "without its timestamp"; taken != want {
+					t.Errorf("another authority took over: got %t, want %t", taken, want)
+				}
+				if after.Data[keyNextCA] != nil {
+					t.Error("an authority is still staged")
 				}
 			})
 		}
@@ -240,7 +256,7 @@ func TestAnObjectThatCannotBeBroughtInLineTakesNobodyOutOfService(t *testing.T) 
 	for range 3 {
 		if _, err := k.Pass(context.Background()); err == nil ||
 			!strings.Contains(err.Error(), "MutatingWebhookConfiguration mutating in line: a policy forbids it") {
-			t.Errorf("error: %v", err)
+			t.Errorf("the pass: got %v, want an error about the configuration", err)
 		}
 		if err := k.inLine(); err != nil {
 			t.Errorf("not ready: %v", err)
@@ -387,8 +403,11 @@ func TestAReplicaThatSleptTakesWhatThereIs(t *testing.T) {
 	pass(t, k) // drops the old authority
 	changed := w.secret(t)
 	pass(t, slept)
-	if !bytes.Equal(w.secret(t).Data[keyCACert], changed.Data[keyCACert]) || w.secret(t).Data[keyNextCA] != nil {
+	if !bytes.Equal(w.secret(t).Data[keyCACert], changed.Data[keyCACert]) {
 		t.Error("the old authority is back")
+	}
+	if w.secret(t).Data[keyNextCA] != nil {
+		t.Error("an authority is staged")
 	}
 	w.assertTrusted(t, slept)
 }

@@ -18,8 +18,11 @@ import (
 func shipped(t *testing.T) []*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	files, err := filepath.Glob("../../../config/crd/bases/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Fatal("there are no definitions in config/crd/bases")
 	}
 	var all []*apiextensionsv1.CustomResourceDefinition
 	for _, file := range files {

@@ -79,7 +79,7 @@ func TestUnknownEntriesAreKeptAndReported(t *testing.T) {
 	}
 	want := "vpod.kb.io of validating: nothing here handles /validate-pod"
 	if err := starting.inLine(); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("a replica that starts: %v", err)
+		t.Errorf("readiness of a replica that starts: got %v, want %q in it", err, want)
 	}
 	w.clock.Step(unservedGrace - time.Second)
 	pass(t, old)
@@ -88,7 +88,7 @@ func TestUnknownEntriesAreKeptAndReported(t *testing.T) {
 	}
 	w.clock.Step(time.Second)
 	if err := old.inLine(); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("after two minutes: %v", err)
+		t.Errorf("readiness after two minutes: got %v, want %q in it", err, want)
 	}
 	config := w.validating(t)
 	config.Webhooks = config.Webhooks[:1]
@@ -97,8 +97,13 @@ func TestUnknownEntriesAreKeptAndReported(t *testing.T) {
 	}
 	pass(t, old)
 	pass(t, starting)
-	if old.inLine() != nil || starting.inLine() != nil || testutil.CollectAndCount(old.Metric()) != 0 {
-		t.Errorf("after the entry went: %v, %v", old.inLine(), starting.inLine())
+	for name, k := range map[string]*Keeper{"the old replica": old, "the replica that starts": starting} {
+		if err := k.inLine(); err != nil {
+			t.Errorf("readiness of %s after the entry went: %v", name, err)
+		}
+	}
+	if n := testutil.CollectAndCount(old.Metric()); n != 0 {
+		t.Errorf("metrics after the entry went: got %d, want none", n)
 	}
 }
 
@@ -185,7 +190,7 @@ func TestTemplateOfEntries(t *testing.T) {
 	}
 	pass(t, w.keeper(t))
 	if text := w.validating(t).Annotations["template"]; !json.Valid([]byte(text)) || !strings.Contains(text, "vx.kb.io") {
-		t.Errorf("annotation: %s", text)
+		t.Errorf("annotation: got %s, want JSON with vx.kb.io", text)
 	}
 }
 
@@ -214,10 +219,16 @@ func TestTheTemplateFollowsTheManifests(t *testing.T) {
 	}
 	pass(t, w.with(t, narrowed))
 	pass(t, w.with(t, narrowed))
-	if text := w.validating(t).Annotations["template"]; !strings.Contains(text, `"timeoutSeconds":10`) ||
-		!strings.Contains(text, "/validate-new") ||
-		strings.Contains(text, "matchConditions") || strings.Contains(text, "caBundle") {
-		t.Errorf("annotation: %s", text)
+	text := w.validating(t).Annotations["template"]
+	for _, part := range []string{`"timeoutSeconds":10`, "/validate-new"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("annotation: got %s, want %s in it", text, part)
+		}
+	}
+	for _, part := range []string{"matchConditions", "caBundle"} {
+		if strings.Contains(text, part) {
+			t.Errorf("annotation: got %s, want no %s in it", text, part)
+		}
 	}
 	config = w.validating(t)
 	config.Webhooks = nil
@@ -225,8 +236,10 @@ func TestTheTemplateFollowsTheManifests(t *testing.T) {
 		t.Fatal(err)
 	}
 	pass(t, w.with(t, narrowed))
-	if after := w.validating(t).Webhooks; len(after) != 2 || *after[0].TimeoutSeconds != 10 {
-		t.Errorf("%+v", after)
+	if after := w.validating(t).Webhooks; len(after) != 2 {
+		t.Errorf("entries: got %+v, want 2", after)
+	} else if *after[0].TimeoutSeconds != 10 {
+		t.Errorf("timeout of the first entry: got %d s, want 10 s", *after[0].TimeoutSeconds)
 	}
 }
 
@@ -245,13 +258,16 @@ func TestConfigurationsRaceSafely(t *testing.T) {
 		edited := w.validating(t)
 		edited.Labels = map[string]string{"edited": "yes"}
 		if err := w.Update(context.Background(), edited); err != nil {
-			t.Error(err)
+			t.Errorf("the edit of somebody else: %v", err)
 		}
 	}
 	pass(t, k)
-	if after := w.validating(t); after.Labels["edited"] != "yes" ||
-		!bytes.Equal(after.Webhooks[0].ClientConfig.CABundle, k.lastMaterial().bundle()) {
-		t.Errorf("%+v", after)
+	after := w.validating(t)
+	if after.Labels["edited"] != "yes" {
+		t.Errorf("labels: got %v, want those of the edit", after.Labels)
+	}
+	if got := after.Webhooks[0].ClientConfig.CABundle; !bytes.Equal(got, k.lastMaterial().bundle()) {
+		t.Errorf("trusted authorities: got %s, want those of the keeper", got)
 	}
 }
 
@@ -280,14 +296,18 @@ func TestOnlyTheLeaderWritesScopes(t *testing.T) {
 	}
 	before := entry()
 	pass(t, scoped(make(chan struct{})))
-	if got := entry(); len(got.MatchConditions) != 0 || !equality.Semantic.DeepEqual(got.FailurePolicy, before.FailurePolicy) {
-		t.Errorf("by a replica that does not lead: %+v", got)
+	if got := entry(); len(got.MatchConditions) != 0 {
+		t.Errorf("by a replica that does not lead: got conditions %+v, want none", got.MatchConditions)
+	} else if !equality.Semantic.DeepEqual(got.FailurePolicy, before.FailurePolicy) {
+		t.Errorf("by a replica that does not lead: failure policy %s, want it unchanged", *got.FailurePolicy)
 	}
 	k := scoped(nil)
 	known = false // a manager that starts does not remove the conditions that another has written
 	pass(t, k)
-	if got := entry(); len(got.MatchConditions) != 0 || !equality.Semantic.DeepEqual(got.FailurePolicy, before.FailurePolicy) {
-		t.Errorf("before the scope is known: %+v", got)
+	if got := entry(); len(got.MatchConditions) != 0 {
+		t.Errorf("before the scope is known: got conditions %+v, want none", got.MatchConditions)
+	} else if !equality.Semantic.DeepEqual(got.FailurePolicy, before.FailurePolicy) {
+		t.Errorf("before the scope is known: failure policy %s, want it unchanged", *got.FailurePolicy)
 	}
 	known = true
 	for _, expression := range []string{"false", "object.kind == 'x'"} {
@@ -295,8 +315,12 @@ func TestOnlyTheLeaderWritesScopes(t *testing.T) {
 		for _, policy = range []admissionv1.FailurePolicyType{admissionv1.Ignore, admissionv1.Fail} {
 			conditions[0].Expression = expression
 			pass(t, scoped(nil))
-			if got := entry(); !equality.Semantic.DeepEqual(got.MatchConditions, conditions) || *got.FailurePolicy != policy {
-				t.Errorf("%+v", got)
+			got := entry()
+			if !equality.Semantic.DeepEqual(got.MatchConditions, conditions) {
+				t.Errorf("conditions: got %+v, want %+v", got.MatchConditions, conditions)
+			}
+			if *got.FailurePolicy != policy {
+				t.Errorf("failure policy: got %s, want %s", *got.FailurePolicy, policy)
 			}
 		}
 	}
@@ -334,22 +358,38 @@ func TestDerivedEntriesFollowTheirSource(t *testing.T) {
 	follower, leader := replica(make(chan struct{})), replica(nil)
 	for _, k := range []*Keeper{follower, leader} {
 		pass(t, k)
-		if err := k.inLine(); strings.Contains(names(), "derived.kb.io") || err == nil || !strings.Contains(err.Error(), "derived.kb.io") {
-			t.Errorf("before it is known: %s, ready: %v", names(), err)
+		if strings.Contains(names(), "derived.kb.io") {
+			t.Errorf("before it is known: got entries %s, want no derived one", names())
+		}
+		if err := k.inLine(); err == nil || !strings.Contains(err.Error(), "derived.kb.io") {
+			t.Errorf("readiness before it is known: got %v, want an error with derived.kb.io", err)
 		}
 	}
 	known = true
 	pass(t, follower)
-	if strings.Contains(names(), "derived.kb.io") || follower.inLine() == nil {
-		t.Errorf("by a replica that does not lead: %s", names())
+	if strings.Contains(names(), "derived.kb.io") {
+		t.Errorf("by a replica that does not lead: got entries %s, want no derived one", names())
+	}
+	if follower.inLine() == nil {
+		t.Error("a replica that does not lead is ready before the entry is there")
 	}
 	for range 2 {
 		pass(t, leader)
 		_, hook := entry("derived.kb.io")
-		if !strings.Contains(names(), " derived.kb.io all.kb.io") || *hook.ClientConfig.Service.Path != "/mutate-derived" ||
-			hook.MatchConditions[0].Expression != "object.x" ||
-			*hook.FailurePolicy != admissionv1.Fail || leader.inLine() != nil {
-			t.Errorf("%s %v", names(), leader.inLine())
+		if !strings.Contains(names(), " derived.kb.io all.kb.io") {
+			t.Errorf("entries: got %s, want the derived one right before all.kb.io", names())
+		}
+		if path := *hook.ClientConfig.Service.Path; path != "/mutate-derived" {
+			t.Errorf("path of the derived entry: got %s, want /mutate-derived", path)
+		}
+		if expression := hook.MatchConditions[0].Expression; expression != "object.x" {
+			t.Errorf("condition of the derived entry: got %s, want object.x", expression)
+		}
+		if *hook.FailurePolicy != admissionv1.Fail {
+			t.Errorf("failure policy of the derived entry: got %s, want Fail", *hook.FailurePolicy)
+		}
+		if err := leader.inLine(); err != nil {
+			t.Errorf("readiness of the leader: %v", err)
 		}
 		config, all := entry("all.kb.io")
 		ten := int32(10)
@@ -359,19 +399,23 @@ func TestDerivedEntriesFollowTheirSource(t *testing.T) {
 		}
 	}
 	pass(t, leader)
-	if _, hook := entry("derived.kb.io"); hook.TimeoutSeconds == nil || *hook.TimeoutSeconds != 10 ||
-		strings.Contains(s.mutating(t).Annotations["template"], "derived") {
-		t.Errorf("%+v", hook)
+	if _, hook := entry("derived.kb.io"); hook.TimeoutSeconds == nil {
+		t.Error("the derived entry has no timeout, want 10 s")
+	} else if *hook.TimeoutSeconds != 10 {
+		t.Errorf("timeout of the derived entry: got %d s, want 10 s", *hook.TimeoutSeconds)
+	}
+	if text := s.mutating(t).Annotations["template"]; strings.Contains(text, "derived") {
+		t.Errorf("annotation: got %s, want no derived entry in it", text)
 	}
 	known = false // a manager that starts does not remove what another has made
 	before := s.mutating(t)
 	pass(t, replica(nil))
 	if after := s.mutating(t); !equality.Semantic.DeepEqual(before, after) {
-		t.Errorf("%+v", after)
+		t.Errorf("by a manager that starts: got %+v, want no change of %+v", after, before)
 	}
 	pass(t, follower)
 	if err := follower.inLine(); err != nil {
-		t.Error(err)
+		t.Errorf("readiness of a replica that does not lead: %v", err)
 	}
 }
 
@@ -400,8 +444,11 @@ func TestScopesAreFollowedAtOnce(t *testing.T) {
 	}
 	follower := scoped(make(chan struct{}))
 	pass(t, follower)
-	if !follower.rescope(t.Context()) || asked() != "" {
-		t.Errorf("by a replica that does not lead: %s", asked())
+	if !follower.rescope(t.Context()) {
+		t.Error("a replica that does not lead wants to rescope again")
+	}
+	if asked() != "" {
+		t.Errorf("by a replica that does not lead: got the condition %s, want none", asked())
 	}
 	if scoped(nil).rescope(t.Context()) {
 		t.Error("before the first pass there is no authority to publish")
@@ -411,7 +458,7 @@ func TestScopesAreFollowedAtOnce(t *testing.T) {
 	var ended sync.WaitGroup
 	ended.Go(func() {
 		if err := k.Start(ctx); err != nil {
-			t.Error(err)
+			t.Errorf("running the keeper: %v", err)
 		}
 	})
 	defer func() { cancel(); ended.Wait() }()

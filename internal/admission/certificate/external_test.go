@@ -86,8 +86,10 @@ func TestExternalCertificatesAreServedAndNothingIsWritten(t *testing.T) {
 		test.inject()
 		w.writes = 0
 		pass(t, k)
-		if err := k.inLine(); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v", test.name, err)
+		if err := k.inLine(); (err == nil) != (test.want == "") {
+			t.Errorf("%s: readiness: got %v, want the error %q", test.name, err, test.want)
+		} else if err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: readiness: got %v, want an error with %q", test.name, err, test.want)
 		}
 		if w.writes != 0 {
 			t.Errorf("%s: %d writes", test.name, w.writes)
@@ -95,8 +97,10 @@ func TestExternalCertificatesAreServedAndNothingIsWritten(t *testing.T) {
 	}
 	for file, want := range map[string][]byte{"tls.crt": secret.Data["tls.crt"], "tls.key": secret.Data["tls.key"],
 		"ca-cert.pem": secret.Data["ca.crt"]} {
-		if got, err := os.ReadFile(filepath.Join(k.options.Directory, file)); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("file %s: %v", file, err)
+		if got, err := os.ReadFile(filepath.Join(k.options.Directory, file)); err != nil {
+			t.Errorf("reading %s: %v", file, err)
+		} else if !bytes.Equal(got, want) {
+			t.Errorf("file %s: got %s, want what the Secret has", file, got)
 		}
 	}
 	renewed := w.issued(t, "wrong.sys.svc")
@@ -106,7 +110,7 @@ func TestExternalCertificatesAreServedAndNothingIsWritten(t *testing.T) {
 	}
 	pass(t, k)
 	if err := k.inLine(); err == nil || !strings.Contains(err.Error(), "Secret sys/certs: verifying the certificate for hook.sys.svc") {
-		t.Errorf("a certificate for another name: %v", err)
+		t.Errorf("a certificate for another name: got %v, want an error about its verification", err)
 	}
 }
 
@@ -127,7 +131,7 @@ func TestExternalCertificatesAreWaitedFor(t *testing.T) {
 		return w.clock.Since(start) > 5*time.Minute
 	})
 	if err := k.inLine(); err == nil || !strings.Contains(err.Error(), "Secret sys/certs must hold ca.crt, tls.crt and tls.key") {
-		t.Errorf("readiness: %v", err)
+		t.Errorf("readiness: got %v, want an error about what the Secret must hold", err)
 	}
 	if n := said.Load(); n != 1 {
 		t.Errorf("OPS-096: the same obstacle was told of %d times", n)

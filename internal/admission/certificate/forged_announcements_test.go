@@ -23,21 +23,27 @@ func TestMadeUpAnnouncementsDoNotCrowdOutRealOnes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := s.writes - writes; n > 2*announcementsAtOnce || len(s.probed) > 2*announcementsAtOnce {
-		t.Errorf("%d writes, %d probes", n, len(s.probed))
+	if n := s.writes - writes; n > 2*announcementsAtOnce {
+		t.Errorf("writes: got %d, want %d at most", n, 2*announcementsAtOnce)
+	}
+	if n := len(s.probed); n > 2*announcementsAtOnce {
+		t.Errorf("probes: got %d, want %d at most", n, 2*announcementsAtOnce)
 	}
 	if err := k.Announce(t.Context(), "object.real"); err != nil {
 		t.Fatal(err)
 	}
 	config := s.mutating(t)
-	if rules := recentOfTyped(config); !rules.wide() || len(config.Annotations[recentAnnotation]) > 2*maxRecentLength {
-		t.Errorf("%d characters: %.500v", len(config.Annotations[recentAnnotation]), rules)
+	if rules := recentOfTyped(config); !rules.wide() {
+		t.Errorf("recent rules: got %.500v, want one for all pods", rules)
+	}
+	if n := len(config.Annotations[recentAnnotation]); n > 2*maxRecentLength {
+		t.Errorf("characters of the annotation: got %d, want %d at most", n, 2*maxRecentLength)
 	}
 	if known := s.known(t); len(known) != 1 || known[0].Expression != "object.known" {
-		t.Errorf("pods of known rules: %v", known)
+		t.Errorf("conditions for pods of known rules: got %v, want object.known alone", known)
 	}
 	if text := s.recent(t); !strings.HasSuffix(text, "|| !((object.known))") {
-		t.Errorf("all others: %s", text)
+		t.Errorf("recent rules: got %s, want all pods but those of known rules", text)
 	}
 	policies := map[string]admissionv1.FailurePolicyType{}
 	for _, entry := range config.Webhooks {
@@ -45,14 +51,20 @@ func TestMadeUpAnnouncementsDoNotCrowdOutRealOnes(t *testing.T) {
 			policies[entry.Name] = *entry.FailurePolicy
 		}
 	}
-	if policies["recent.kb.io"] != admissionv1.Ignore || policies["all.kb.io"] != admissionv1.Fail {
-		t.Errorf("while no manager answers: %v", policies)
+	if policy := policies["recent.kb.io"]; policy != admissionv1.Ignore {
+		t.Errorf("while no manager answers: the recent rules have failure policy %s, want Ignore", policy)
+	}
+	if policy := policies["all.kb.io"]; policy != admissionv1.Fail {
+		t.Errorf("while no manager answers: all.kb.io has failure policy %s, want Fail", policy)
 	}
 	pass(t, k)
 	s.clock.Step(recentTime)
 	pass(t, k)
-	if text, known := s.recent(t), s.known(t); text != "" || len(known) != 1 {
-		t.Errorf("at rest: %q %v", text, known)
+	if text := s.recent(t); text != "" {
+		t.Errorf("recent rules at rest: got %s, want none", text)
+	}
+	if known := s.known(t); len(known) != 1 {
+		t.Errorf("conditions for pods of known rules at rest: got %v, want one", known)
 	}
 }
 
@@ -73,11 +85,14 @@ func TestWhatCannotBeEvaluatedIsNotWritten(t *testing.T) {
 	}}
 	pass(t, k)
 	if known := s.known(t); len(known) != 1 || known[0].Name != "asked" {
-		t.Errorf("%v", known)
+		t.Errorf("conditions: got %v, want the good one alone", known)
 	}
 	writes := s.writes
-	if err := k.Announce(t.Context(), "int(request.operation) == 1"); !errors.Is(err, broken) || s.writes != writes {
-		t.Errorf("%v, %d writes", err, s.writes-writes)
+	if err := k.Announce(t.Context(), "int(request.operation) == 1"); !errors.Is(err, broken) {
+		t.Errorf("announcing a broken expression: got %v, want %v", err, broken)
+	}
+	if n := s.writes - writes; n != 0 {
+		t.Errorf("writes for a broken expression: got %d, want none", n)
 	}
 	if slices.ContainsFunc(s.mutating(t).Webhooks, func(w admissionv1.MutatingWebhook) bool { return w.Name == "recent.kb.io" }) {
 		t.Error("it was announced")

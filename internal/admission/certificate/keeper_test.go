@@ -185,7 +185,7 @@ func TestFirstPassMakesAndPublishesEverything(t *testing.T) {
 	}
 	pair, err := tls.X509KeyPair(data["ca-cert.pem"], data["ca-key.pem"])
 	if err != nil || pair.Leaf.Subject.CommonName != "webhook-cert-ca" || pair.Leaf.NotAfter.Before(w.clock.Now().Add(4*365*day)) {
-		t.Errorf("authority: %v, %v", pair.Leaf.Subject, err)
+		t.Errorf("authority: got %v until %s, want webhook-cert-ca: %v", pair.Leaf.Subject, pair.Leaf.NotAfter, err)
 	}
 	w.assertTrusted(t, k)
 	files, err := os.ReadDir(k.options.Directory)
@@ -195,7 +195,7 @@ func TestFirstPassMakesAndPublishesEverything(t *testing.T) {
 	for _, file := range files {
 		info, err := file.Info()
 		if err != nil || info.Mode().Perm() != 0o600 {
-			t.Errorf("%s has mode %v (%v)", file.Name(), info.Mode(), err)
+			t.Errorf("mode of %s: got %v, want -rw------- (%v)", file.Name(), info.Mode(), err)
 		}
 		if strings.Contains(file.Name(), "ca-key") || strings.HasPrefix(file.Name(), ".new") {
 			t.Errorf("%s has no business there", file.Name())
@@ -407,7 +407,7 @@ func TestCertificatesLiveForAYear(t *testing.T) {
 			t.Errorf("an authority for %v", got)
 		}
 		if leaf.PublicKeyAlgorithm != x509.ECDSA || authority.PublicKeyAlgorithm != x509.ECDSA {
-			t.Errorf("keys of %v and %v", leaf.PublicKeyAlgorithm, authority.PublicKeyAlgorithm)
+			t.Errorf("keys: got %v and %v, want ECDSA", leaf.PublicKeyAlgorithm, authority.PublicKeyAlgorithm)
 		}
 		certificates, authorities := map[string]bool{}, map[string]bool{}
 		for w.clock.Now().Before(now.Add(12 * 365 * day)) {
@@ -552,7 +552,7 @@ func TestWithoutASecretTheDirectoryHoldsEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c := config.Webhooks[0].ClientConfig; c.URL == nil || *c.URL != "https://127.0.0.1:9876/mutate-x" || c.Service != nil {
-		t.Errorf("client configuration: %+v", c)
+		t.Errorf("client configuration: got %+v, want the URL of this host and no Service", c)
 	}
 }
 
@@ -567,7 +567,7 @@ func TestFirstPassNamesTheObstacle(t *testing.T) {
 		select {
 		case err := <-done:
 			if err == nil || !strings.Contains(err.Error(), "no rights to Secret") {
-				t.Errorf("error: %v", err)
+				t.Errorf("the first pass: got %v, want that there are no rights", err)
 			}
 			return
 		default:

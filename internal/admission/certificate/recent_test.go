@@ -92,8 +92,14 @@ func (s *sender) recent(t *testing.T) string {
 			if strings.Contains(entry.MatchConditions[0].Expression, "|| !((") { // all pods are asked for
 				policy = admissionv1.Ignore
 			}
-			if *entry.ClientConfig.Service.Path != "/mutate-pod-recent" || *entry.FailurePolicy != policy || len(entry.MatchConditions) != 1 {
-				t.Errorf("%+v", entry)
+			if path := *entry.ClientConfig.Service.Path; path != "/mutate-pod-recent" {
+				t.Errorf("path of the recent rules: got %s, want /mutate-pod-recent", path)
+			}
+			if *entry.FailurePolicy != policy {
+				t.Errorf("failure policy of the recent rules: got %s, want %s", *entry.FailurePolicy, policy)
+			}
+			if len(entry.MatchConditions) != 1 {
+				t.Errorf("conditions of the recent rules: got %v, want one", entry.MatchConditions)
 			}
 			return entry.MatchConditions[0].Expression
 		}
@@ -123,20 +129,23 @@ func TestAnnouncedRuleIsServedBeforeItIsStored(t *testing.T) {
 	if err := other.Announce(t.Context(), "object.a"); err != nil {
 		t.Fatal(err)
 	}
-	if n := len(s.probed); n != 4 || !strings.Contains(s.recent(t), "(object.a)") {
-		t.Errorf("%d probes, recent rules: %s", n, s.recent(t))
+	if n := len(s.probed); n != 4 {
+		t.Errorf("probes: got %d, want 4", n)
+	}
+	if text := s.recent(t); !strings.Contains(text, "(object.a)") {
+		t.Errorf("recent rules: got %s, want object.a in them", text)
 	}
 	names := []string{}
 	for _, entry := range s.mutating(t).Webhooks {
 		names = append(names, entry.Name)
 	}
 	if diff := cmp.Diff([]string{"mx.kb.io", "recent.kb.io", "all.kb.io"}, names); diff != "" {
-		t.Error(diff)
+		t.Errorf("entries (-want +got):\n%s", diff)
 	}
 	apart := []admissionv1.MatchCondition{{Name: "asked", Expression: "object.known"},
 		{Name: "not-asked-for-recently", Expression: "!(" + s.recent(t) + ")"}}
 	if diff := cmp.Diff(apart, s.known(t)); diff != "" {
-		t.Error(diff)
+		t.Errorf("conditions for pods of known rules (-want +got):\n%s", diff)
 	}
 	writes := s.writes
 	pass(t, leader)
@@ -155,8 +164,12 @@ func TestAnnouncedRuleIsServedBeforeItIsStored(t *testing.T) {
 		t.Errorf("dropped by a replica that does not lead: %s", text)
 	}
 	pass(t, leader)
-	if text := s.recent(t); strings.Contains(text, "(object.a)") || !strings.Contains(text, "(object.b)") {
-		t.Errorf("after %s: %s", recentTime, text)
+	text := s.recent(t)
+	if strings.Contains(text, "(object.a)") {
+		t.Errorf("recent rules after %s: got %s, want object.a gone", recentTime, text)
+	}
+	if !strings.Contains(text, "(object.b)") {
+		t.Errorf("recent rules after %s: got %s, want object.b kept", recentTime, text)
 	}
 	s.clock.Step(recentTime)
 	pass(t, leader)
@@ -164,8 +177,11 @@ func TestAnnouncedRuleIsServedBeforeItIsStored(t *testing.T) {
 	if diff := cmp.Diff(before.Webhooks, after.Webhooks); diff != "" {
 		t.Errorf("at rest:\n%s", diff)
 	}
-	if strings.Contains(after.Annotations["template"], "recent.kb.io") || len(recentOfTyped(after)) != 0 {
-		t.Errorf("%v", after.Annotations)
+	if text := after.Annotations["template"]; strings.Contains(text, "recent.kb.io") {
+		t.Errorf("annotation at rest: got %s, want no entry for recent rules", text)
+	}
+	if rules := recentOfTyped(after); len(rules) != 0 {
+		t.Errorf("recent rules at rest: got %v, want none", rules)
 	}
 }
 
@@ -188,7 +204,7 @@ func TestAnnouncementsRace(t *testing.T) {
 				by = other
 			}
 			if err := by.Announce(t.Context(), fmt.Sprintf("object.a%d", i)); err != nil {
-				t.Error(err)
+				t.Errorf("announcing object.a%d: %v", i, err)
 			}
 		})
 	}
@@ -222,12 +238,15 @@ func TestAnnouncementsAreBounded(t *testing.T) {
 		if next, _ := rules.add(fmt.Sprintf("object.metadata.labels['app'] == 'a-long-value-%d'", i), now); next != nil {
 			rules = next
 		}
-		if len(rules) > maxRecentRules || len(rules.expression()) > maxRecentLength {
-			t.Fatalf("%d rules, %d characters", len(rules), len(rules.expression()))
+		if len(rules) > maxRecentRules {
+			t.Fatalf("rules: got %d, want %d at most", len(rules), maxRecentRules)
+		}
+		if n := len(rules.expression()); n > maxRecentLength {
+			t.Fatalf("characters of the rules: got %d, want %d at most", n, maxRecentLength)
 		}
 	}
 	if len(rules) != 1 || rules[0].Expression != "true" {
-		t.Errorf("%v", rules)
+		t.Errorf("rules: got %v, want one for all pods", rules)
 	}
 }
 
@@ -247,12 +266,15 @@ func TestThePodsOfManyRulesAreAllSent(t *testing.T) {
 		if next != nil {
 			rules = next
 		}
-		if !slices.ContainsFunc(rules, func(r recentRule) bool { return r.Expression == "true" }) || token == "" {
-			t.Errorf("%s later: %v", later, rules)
+		if !slices.ContainsFunc(rules, func(r recentRule) bool { return r.Expression == "true" }) {
+			t.Errorf("rules %s later: got %v, want one for all pods among them", later, rules)
+		}
+		if token == "" {
+			t.Errorf("rules %s later: got no token", later)
 		}
 	}
 	if len(rules) != 4 {
-		t.Errorf("%v", rules)
+		t.Errorf("rules: got %v, want 4", rules)
 	}
 	if next, _ := rules.add(rules[3].Expression, begin.Add(recentTime)); next != nil {
 		t.Errorf("announced again: %v", next)
@@ -271,8 +293,11 @@ func TestAnEntryThatIsNeverServedIsProbedSeldom(t *testing.T) {
 		if err := k.Announce(t.Context(), "object.a"); err == nil {
 			t.Error("it is served")
 		}
-		if took := time.Since(began); took != servedTime || len(s.probed) > 12 {
-			t.Errorf("%d probes in %s", len(s.probed), took)
+		if took := time.Since(began); took != servedTime {
+			t.Errorf("waited %s, want %s", took, servedTime)
+		}
+		if n := len(s.probed); n > 12 {
+			t.Errorf("probes: got %d, want 12 at most", n)
 		}
 	})
 }
@@ -286,21 +311,28 @@ func TestAnnouncementsThatComeToNothing(t *testing.T) {
 	writes := s.writes
 	external := s.replica(t, nil)
 	external.options.External = true
-	if err := errors.Join(external.Announce(t.Context(), "object.a"), k.Announce(t.Context(), "false")); err != nil || s.writes != writes {
-		t.Errorf("%d writes, %v", s.writes-writes, err)
+	err := errors.Join(external.Announce(t.Context(), "object.a"), k.Announce(t.Context(), "false"))
+	if err != nil {
+		t.Errorf("announcing what needs no entry: %v", err)
+	}
+	if n := s.writes - writes; n != 0 {
+		t.Errorf("writes for what needs no entry: got %d, want none", n)
 	}
 	s.late = 1 << 30
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := k.Announce(ctx, "object.a"); err == nil || !strings.Contains(err.Error(), "does not ask about its pods yet") {
-		t.Errorf("%v", err)
+		t.Errorf("announcing while the API server does not ask: got %v, want an error that says so", err)
 	}
 	config := s.mutating(t)
 	config.Webhooks = config.Webhooks[:1]
 	if err := s.Update(t.Context(), config); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Announce(t.Context(), "object.b"); err != nil || s.recent(t) != "" {
-		t.Errorf("%v, %s", err, s.recent(t))
+	if err := k.Announce(t.Context(), "object.b"); err != nil {
+		t.Errorf("announcing without an entry to copy: %v", err)
+	}
+	if text := s.recent(t); text != "" {
+		t.Errorf("recent rules without an entry to copy: got %s, want none", text)
 	}
 }

@@ -95,8 +95,11 @@ func TestNoCallFailsWhileTheAuthorityChanges(t *testing.T) {
 	eventually(t, "the new certificate", serves(w.secret(t).Data["cert.pem"]))
 	step(overlapTime)
 	pass(t, k) // drops the old authority
-	if !serves(w.secret(t).Data["cert.pem"])() || authorities(w.bundles(t)[0]) != 1 {
-		t.Error("the change did not complete")
+	if !serves(w.secret(t).Data["cert.pem"])() {
+		t.Error("another certificate than that of the Secret is served")
+	}
+	if n := authorities(w.bundles(t)[0]); n != 1 {
+		t.Errorf("authorities after the change: got %d, want 1", n)
 	}
 	stop()
 	calls.Wait()
@@ -132,11 +135,11 @@ func TestReadinessNamesTheStepThatFails(t *testing.T) {
 	}
 	status = http.StatusInternalServerError
 	if err := k.Ready(request); err == nil || !strings.Contains(err.Error(), "webhook server: /healthz answers 500") {
-		t.Errorf("error: %v", err)
+		t.Errorf("readiness of a failing server: got %v, want the status 500 in it", err)
 	}
 	server.Close()
 	if err := k.Ready(request); err == nil || !strings.Contains(err.Error(), "webhook server: ") {
-		t.Errorf("error: %v", err)
+		t.Errorf("readiness of a closed server: got %v, want an error about the server", err)
 	}
 }
 
@@ -160,7 +163,7 @@ func freePort(t *testing.T) int {
 	}
 	defer func() {
 		if err := listener.Close(); err != nil {
-			t.Error(err)
+			t.Errorf("closing the listener: %v", err)
 		}
 	}()
 	return listener.Addr().(*net.TCPAddr).Port
@@ -190,7 +193,11 @@ func TestTheExpiryIsAMetric(t *testing.T) {
 	pass(t, k)
 	w.clock.Step(settleTime)
 	pass(t, k) // serves another one
-	if got := testutil.ToFloat64(k.Expiry()); got != expires() || got <= first {
-		t.Errorf("%f after renewal, want %f", got, expires())
+	got := testutil.ToFloat64(k.Expiry())
+	if got != expires() {
+		t.Errorf("expiry after renewal: got %f, want %f", got, expires())
+	}
+	if got <= first {
+		t.Errorf("expiry after renewal: got %f, want it after %f", got, first)
 	}
 }

@@ -94,7 +94,7 @@ func TestNewPodsAreToldOfTheirBudget(t *testing.T) {
 				got = append([]string{change.Path}, got...)
 			}
 			if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("%s%v", diff, changes)
+				t.Errorf("changes (-want +got):\n%s%v", diff, changes)
 			}
 		})
 	}

@@ -40,8 +40,10 @@ func launched(t *testing.T, manifest string) *corev1.Pod {
 		if raw, err = patch.Apply(raw); err != nil {
 			t.Fatal(err)
 		}
-		if again, err := mutate(raw, Launch()); err != nil || len(again) > 0 {
-			t.Errorf("a second time: %v, %v", again, err)
+		if again, err := mutate(raw, Launch()); err != nil {
+			t.Errorf("a second time: %v", err)
+		} else if len(again) > 0 {
+			t.Errorf("a second time: got changes %v, want none", again)
 		}
 	}
 	pod := &corev1.Pod{}
@@ -107,13 +109,13 @@ func TestLaunch(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := launched(t, test.pod)
 			if diff := cmp.Diff(test.want, barriers(pod.Spec.Containers)); diff != "" {
-				t.Error(diff)
+				t.Errorf("barriers (-want +got):\n%s", diff)
 			}
 			if got := barriers(pod.Spec.InitContainers); strings.Join(got, "") != "" { // ND-123
 				t.Errorf("init containers: %v", got)
 			}
 			if env := pod.Spec.Containers[0].Env; len(env) == 2 && env[1].Name == "A" && env[1].Value != "1" {
-				t.Errorf("%+v", env)
+				t.Errorf("the variable of the pod: got %+v, want its value 1", env[1])
 			}
 		})
 	}
@@ -126,15 +128,24 @@ func TestNameIsGenerated(t *testing.T) {
 	long := strings.Repeat("l", 80)
 	for prefix, want := range map[string]string{"web-": "web-", long: long[:58]} {
 		one, two := launched(t, `{metadata: {generateName: `+prefix+rest), launched(t, `{metadata: {generateName: `+prefix+rest)
-		if !strings.HasPrefix(one.Name, want) || len(one.Name) != len(want)+5 || one.Name == two.Name {
-			t.Errorf("%s, %s", one.Name, two.Name)
+		if !strings.HasPrefix(one.Name, want) {
+			t.Errorf("generated name: got %s, want it to begin with %s", one.Name, want)
+		}
+		if len(one.Name) != len(want)+5 {
+			t.Errorf("generated name: got %s of length %d, want %d", one.Name, len(one.Name), len(want)+5)
+		}
+		if one.Name == two.Name {
+			t.Errorf("two pods have the name %s", one.Name)
 		}
 		if diff := cmp.Diff([]string{one.Name + "-barrier/p_0", one.Name + "-barrier/p_-1"}, barriers(one.Spec.Containers)); diff != "" {
-			t.Error(diff)
+			t.Errorf("barriers (-want +got):\n%s", diff)
 		}
 		// otherwise its keys would be written at once
-		if _, ok := one.Annotations[pub.LaunchCompleted]; ok || one.Annotations["own"] != "x" {
-			t.Errorf("%v", one.Annotations)
+		if value, ok := one.Annotations[pub.LaunchCompleted]; ok {
+			t.Errorf("a new pod has completed its launch: %s", value)
+		}
+		if one.Annotations["own"] != "x" {
+			t.Errorf("annotations: got %v, want what the pod has of its own kept", one.Annotations)
 		}
 	}
 	if pod := launched(t, `{metadata: {generateName: web-}, spec: {containers: [{name: a}, {name: b}]}}`); pod.Name != "" {
@@ -168,17 +179,17 @@ func TestLaunchIsRefused(t *testing.T) {
 			_, err := mutate([]byte(test.pod), Launch())
 			if test.field == "" {
 				if err != nil {
-					t.Error(err)
+					t.Errorf("launch: %v", err)
 				}
 				return
 			}
 			var list utilerrors.Aggregate
 			if !errors.As(err, &list) || len(list.Errors()) != 1 {
-				t.Fatalf("%v", err)
+				t.Fatalf("launch: got %v, want one error", err)
 			}
 			var got *field.Error
 			if !errors.As(list.Errors()[0], &got) || got.Field != test.field {
-				t.Errorf("%v", err)
+				t.Errorf("launch: got %v, want an error of %s", err, test.field)
 			}
 			for _, text := range test.want {
 				if !strings.Contains(err.Error(), text) {
@@ -196,7 +207,12 @@ func TestInjectedContainersTakePart(t *testing.T) {
 			Value: map[string]any{"name": "side", "env": []any{map[string]any{"name": pub.LaunchPriorityEnv, "value": "1"}}}}}, nil
 	})
 	changes, err := mutate([]byte(`{"metadata":{"name":"p"},"spec":{"containers":[{"name":"a"}]}}`), inject, Launch())
-	if err != nil || len(changes) != 3 || changes[1].Path != "/spec/containers/0/env" || changes[2].Path != "/spec/containers/1/env/-" {
-		t.Errorf("%+v, %v", changes, err)
+	if err != nil {
+		t.Errorf("launch after injection: %v", err)
+	}
+	if len(changes) != 3 {
+		t.Errorf("changes: got %+v, want 3", changes)
+	} else if changes[1].Path != "/spec/containers/0/env" || changes[2].Path != "/spec/containers/1/env/-" {
+		t.Errorf("changes: got %+v, want the environment of both containers", changes)
 	}
 }

@@ -45,7 +45,7 @@ func TestGate(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.want, string(text)); diff != "" {
-				t.Error(diff)
+				t.Errorf("patch (-want +got):\n%s", diff)
 			}
 		})
 	}

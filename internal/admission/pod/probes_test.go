@@ -43,20 +43,36 @@ func TestPodsTakeProbesAlong(t *testing.T) {
 		}
 		return string(text), warnings
 	}
-	if got, _ := create(all, "shop", `{"labels":{"app":"web"}}`); !strings.Contains(got, `"path":"/metadata/annotations"`) || !strings.Contains(got, `"kruise.io/podprobemarker-list":"m"`) ||
-		!strings.Contains(got, `\"podConditionType\":\"example.com/idle\"`) || strings.Contains(got, "markerPolicy") {
-		t.Error(got)
-	}
-	if got, _ := create(all, "shop", `{"labels":{"app":"web"},"annotations":{"a":"b"}}`); !strings.Contains(got, `"path":"/metadata/annotations/kruise.io~1podprobe"`) {
-		t.Error(got)
-	}
-	for _, none := range [][2]string{{"other", `{"labels":{"app":"web"}}`}, {"shop", `{"labels":{"app":"db"}}`}} {
-		if got, warnings := create(all, none[0], none[1]); got != "null" || len(warnings) > 0 {
-			t.Error(got, warnings)
+	got, _ := create(all, "shop", `{"labels":{"app":"web"}}`)
+	for _, part := range []string{`"path":"/metadata/annotations"`, `"kruise.io/podprobemarker-list":"m"`,
+		`\"podConditionType\":\"example.com/idle\"`} {
+		if !strings.Contains(got, part) {
+			t.Errorf("changes: got %s, want %s in them", got, part)
 		}
 	}
-	if got, warnings := create(markers{err: errors.New("no cache")}, "shop", `{}`); got != "null" || len(warnings) != 1 {
-		t.Error(got, warnings)
+	if strings.Contains(got, "markerPolicy") {
+		t.Errorf("changes: got %s, want no markerPolicy in them", got)
+	}
+	annotated := `{"labels":{"app":"web"},"annotations":{"a":"b"}}`
+	if got, _ := create(all, "shop", annotated); !strings.Contains(got,
+		`"path":"/metadata/annotations/kruise.io~1podprobe"`) {
+		t.Errorf("changes of a pod with annotations: got %s, want one annotation added", got)
+	}
+	for _, none := range [][2]string{{"other", `{"labels":{"app":"web"}}`}, {"shop", `{"labels":{"app":"db"}}`}} {
+		got, warnings := create(all, none[0], none[1])
+		if got != "null" {
+			t.Errorf("changes of %s in %s: got %s, want none", none[1], none[0], got)
+		}
+		if len(warnings) > 0 {
+			t.Errorf("warnings for %s in %s: got %q, want none", none[1], none[0], warnings)
+		}
+	}
+	got, warnings := create(markers{err: errors.New("no cache")}, "shop", `{}`)
+	if got != "null" {
+		t.Errorf("changes without a cache: got %s, want none", got)
+	}
+	if len(warnings) != 1 {
+		t.Errorf("warnings without a cache: got %q, want one", warnings)
 	}
 }
 
@@ -72,10 +88,13 @@ func TestLivenessProbesMove(t *testing.T) {
 		text, _ := json.Marshal(changes)
 		return string(text)
 	}
-	if got := create("apps.kruise.io/v1beta1"); !strings.Contains(got, `container-probe-context`) || !strings.Contains(got, `"path":"/spec/containers/1/livenessProbe"`) {
-		t.Error(got)
+	got := create("apps.kruise.io/v1beta1")
+	for _, part := range []string{`container-probe-context`, `"path":"/spec/containers/1/livenessProbe"`} {
+		if !strings.Contains(got, part) {
+			t.Errorf("changes for a workload of ours: got %s, want %s in them", got, part)
+		}
 	}
 	if got := create("apps/v1"); got != "null" {
-		t.Error(got)
+		t.Errorf("changes for another workload: got %s, want none", got)
 	}
 }

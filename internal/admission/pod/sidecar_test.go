@@ -54,8 +54,11 @@ func TestSidecars(t *testing.T) {
 	raw := []byte(`{"metadata":{"name":"p","annotations":{"apps.kruise.io/container-launch-priority":"Ordered"}},"spec":{"containers":[{"name":"a"},{"name":"b"}]}}`)
 	for _, dry := range []bool{true, false} {
 		changes, warnings, err := chain.Mutate(t.Context(), Request{Raw: raw, Namespace: "shop", DryRun: dry})
-		if err != nil || chooser.namespace != "shop" {
-			t.Fatal(err, chooser.namespace)
+		if err != nil {
+			t.Fatalf("changing the pod, dry run %t: %v", dry, err)
+		}
+		if chooser.namespace != "shop" {
+			t.Fatalf("sidecars were chosen for namespace %q, want shop", chooser.namespace)
 		}
 		var paths []string
 		for _, change := range changes {
@@ -66,14 +69,18 @@ func TestSidecars(t *testing.T) {
 		want := []string{"/spec/readinessGates", "/spec/containers/1", "/spec/containers/0", "/spec/containers/0/env/-",
 			"/spec/containers/1/env", "/spec/containers/2/env/-"}
 		if diff := cmp.Diff(want, paths); diff != "" {
-			t.Error(diff)
+			t.Errorf("changes, dry run %t (-want +got):\n%s", dry, diff)
 		}
 		if diff := cmp.Diff([]string{"spec.containers[1]: container b of the pod is replaced by that of SidecarSet second"},
 			warnings); diff != "" {
-			t.Error(diff)
+			t.Errorf("warnings, dry run %t (-want +got):\n%s", dry, diff)
 		}
-		if n := testutil.ToFloat64(sidecars.pods.WithLabelValues("first", "injected")); dry && n != 0 || !dry && n != 1 {
-			t.Errorf("dry run %t: %v pods", dry, n)
+		counted := 1.0
+		if dry {
+			counted = 0
+		}
+		if n := testutil.ToFloat64(sidecars.pods.WithLabelValues("first", "injected")); n != counted {
+			t.Errorf("dry run %t: got %v pods counted, want %v", dry, n, counted)
 		}
 	}
 	if n := testutil.CollectAndCount(chain.Metric()); n != 3 {
@@ -82,12 +89,15 @@ func TestSidecars(t *testing.T) {
 	chooser.err = &inject.Error{SidecarSet: "first", Err: errors.New("no revision")}
 	_, _, err := chain.Mutate(t.Context(), Request{Raw: []byte(`{"metadata":{"namespace":"own"},"spec":{}}`), Namespace: "shop"})
 	var internal *InternalError
-	if !errors.As(err, &internal) || err.Error() != "SidecarSet first: no revision" || chooser.namespace != "own" {
-		t.Errorf("%v, %s", err, chooser.namespace)
+	if !errors.As(err, &internal) || err.Error() != "SidecarSet first: no revision" {
+		t.Errorf("a SidecarSet without its revision: got %v, want an internal error that says so", err)
+	}
+	if chooser.namespace != "own" {
+		t.Errorf("sidecars were chosen for namespace %q, want own", chooser.namespace)
 	}
 	chooser.err = errors.New("not known yet")
 	if _, _, err := chain.Mutate(t.Context(), Request{Raw: raw}); !errors.As(err, &internal) {
-		t.Errorf("%v", err)
+		t.Errorf("while nothing is known: got %v, want an internal error", err)
 	}
 	if n := testutil.ToFloat64(sidecars.pods.WithLabelValues("first", "refused")); n != 1 {
 		t.Errorf("%v refusals", n)
@@ -100,8 +110,11 @@ func TestNoPartOfAPatch(t *testing.T) {
 	no := simple("no", func(*corev1.Pod) ([]operations.Operation, error) { return nil, errors.New("no") })
 	changes, _, err := NewChain(NewSidecars(chooser, false, time.Now).Step(), no).Mutate(t.Context(),
 		Request{Raw: []byte(`{"spec":{"containers":[{"name":"a"}]}}`)})
-	if err == nil || len(changes) != 0 {
-		t.Errorf("%v, %v", changes, err)
+	if err == nil {
+		t.Error("a step fails: want its error")
+	}
+	if len(changes) != 0 {
+		t.Errorf("a step fails: got changes %v, want none", changes)
 	}
 }
 

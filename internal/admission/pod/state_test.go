@@ -48,11 +48,16 @@ func TestTheStepOfPersistentPodStates(t *testing.T) {
 		test.request.Raw, test.request.Namespace = []byte(raw), "shop"
 		changes, _, err := NewChain().With(States(test.finder)).Mutate(t.Context(), test.request)
 		var internal *InternalError
-		if len(changes) != test.changes || (err != nil) != (test.err != "") || err != nil && (!errors.As(err, &internal) || !strings.Contains(err.Error(), test.err)) {
-			t.Errorf("%s: %v %v", name, changes, err)
+		if len(changes) != test.changes {
+			t.Errorf("%s: got changes %v, want %d", name, changes, test.changes)
+		}
+		if failed := err != nil; failed != (test.err != "") {
+			t.Errorf("%s: got error %v, want %q", name, err, test.err)
+		} else if failed && (!errors.As(err, &internal) || !strings.Contains(err.Error(), test.err)) {
+			t.Errorf("%s: got error %v, want an internal one with %q", name, err, test.err)
 		}
 	}
 	if len(namespaces) != 4 || strings.Join(namespaces, "") != "shopshopshopshop" {
-		t.Errorf("%v", namespaces)
+		t.Errorf("states were looked for in %v, want four times in shop", namespaces)
 	}
 }

@@ -170,8 +170,11 @@ func TestSpreads(t *testing.T) {
 				}
 			}
 			spreads.Forget(spread)
-			if n := testutil.CollectAndCount(spreads.Metric()); n != 0 || len(spreads.left) != 0 {
-				t.Errorf("%d series of what is gone", n)
+			if n := testutil.CollectAndCount(spreads.Metric()); n != 0 {
+				t.Errorf("series of what is gone: got %d, want none", n)
+			}
+			if n := len(spreads.left); n != 0 {
+				t.Errorf("remembered of what is gone: got %d, want none", n)
 			}
 		})
 	}
@@ -185,9 +188,12 @@ func TestSidecarSetsSeeTheLabelsOfSubsets(t *testing.T) {
 	}}
 	seen := &seenLabels{}
 	chain := NewChain(world.spreads(time.Now, nil).Step(), NewSidecars(seen, false, time.Now).Step())
-	if _, _, err := chain.Mutate(t.Context(), Request{Raw: []byte(fmt.Sprintf(shopPod, ``)), Namespace: "d"}); err != nil ||
-		seen.labels["pool"] != "a" {
-		t.Errorf("%v, %v", seen.labels, err)
+	_, _, err := chain.Mutate(t.Context(), Request{Raw: []byte(fmt.Sprintf(shopPod, ``)), Namespace: "d"})
+	if err != nil {
+		t.Errorf("admission of the pod: %v", err)
+	}
+	if seen.labels["pool"] != "a" {
+		t.Errorf("labels that sidecars are chosen by: got %v, want pool a", seen.labels)
 	}
 }
 
@@ -208,9 +214,13 @@ func TestPodsWithoutASubsetAreReported(t *testing.T) {
 		chain := NewChain(world.spreads(time.Now, recorder).Step())
 		events := func(n int, during time.Duration) (got []string) {
 			for range n {
-				if changes, _, err := chain.Mutate(t.Context(),
-					Request{Raw: []byte(fmt.Sprintf(shopPod, ``)), Namespace: "d"}); err != nil || len(changes) != 0 {
-					t.Errorf("%v, %v", changes, err)
+				changes, _, err := chain.Mutate(t.Context(), Request{Raw: []byte(fmt.Sprintf(shopPod, ``)),
+					Namespace: "d"})
+				if err != nil {
+					t.Errorf("admission of the pod: %v", err)
+				}
+				if len(changes) != 0 {
+					t.Errorf("changes of the pod: got %v, want none", changes)
 				}
 			}
 			time.Sleep(during) // by the clock of the synctest bubble
@@ -282,10 +292,10 @@ func TestRemovalsAreBookedAndNeverRefused(t *testing.T) {
 			}
 			chain := NewDisruptions(world.spreads(time.Now, nil).Check())
 			if err := chain.Admit(t.Context(), &Disruption{Pod: pod, By: policyv1beta1.Evict, DryRun: test.dry}); err != nil {
-				t.Error(err)
+				t.Errorf("eviction: %v", err)
 			}
 			if diff := cmp.Diff(test.want, world.deleted); diff != "" {
-				t.Error(diff)
+				t.Errorf("deletions that were booked (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -300,8 +310,12 @@ func TestRefusedRemovalsAreNotBooked(t *testing.T) {
 	if err := yaml.Unmarshal([]byte(`{metadata: {name: p, namespace: d, annotations: {apps.kruise.io/matched-workloadspread: '{"name":"shop","subset":"a"}'}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: r, controller: true}]}}`), pod); err != nil {
 		t.Fatal(err)
 	}
-	if err := chain.Admit(t.Context(), &Disruption{Pod: pod, By: policyv1beta1.Delete}); !errors.Is(err, reason) || len(world.deleted) != 0 {
-		t.Errorf("%v, %v", err, world.deleted)
+	err := chain.Admit(t.Context(), &Disruption{Pod: pod, By: policyv1beta1.Delete})
+	if !errors.Is(err, reason) {
+		t.Errorf("deletion: got %v, want %v", err, reason)
+	}
+	if len(world.deleted) != 0 {
+		t.Errorf("deletions that were booked: got %v, want none", world.deleted)
 	}
 }
 
@@ -320,9 +334,13 @@ func TestNamesThatAreNoneAreNotBooked(t *testing.T) {
 	} {
 		world := &spreadWorld{spread: shopSpread(t),
 			decide: func(workloadspread.Creation) workloadspread.Decision { return workloadspread.Decision{} }}
-		if _, _, err := NewChain(world.spreads(time.Now, events.NewFakeRecorder(1)).Step()).Mutate(t.Context(),
-			Request{Raw: []byte(test.pod), Namespace: "d"}); err != nil || len(world.created) != test.want {
-			t.Errorf("%s: booked %d times, %v", name, len(world.created), err)
+		_, _, err := NewChain(world.spreads(time.Now, events.NewFakeRecorder(1)).Step()).Mutate(t.Context(),
+			Request{Raw: []byte(test.pod), Namespace: "d"})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if len(world.created) != test.want {
+			t.Errorf("%s: booked %d times, want %d", name, len(world.created), test.want)
 		}
 	}
 }
@@ -366,9 +384,11 @@ func TestPodsThatAreRefusedHereGiveTheirPlacesBack(t *testing.T) {
 			}}
 			_, _, err := NewChain(spreads.Step(), last).Mutate(ctx, Request{Raw: []byte(fmt.Sprintf(shopPod, test.pod)), Namespace: "d"})
 			if (err == nil) != test.admitted {
-				t.Fatal(err)
+				t.Fatalf("admitted: want %t, got %v", test.admitted, err)
 			}
-			if len(world.released) != test.want || test.want > 0 && world.released[0] != world.created[0] {
+			if len(world.released) != test.want {
+				t.Errorf("given back: got %+v, want %d", world.released, test.want)
+			} else if test.want > 0 && world.released[0] != world.created[0] {
 				t.Errorf("given back %+v, booked %+v", world.released, world.created)
 			}
 			counted := 0.0
@@ -391,9 +411,12 @@ func TestPodsWithoutASubsetHaveNoAnnotation(t *testing.T) {
 	raw := fmt.Sprintf(shopPod,
 		`"name":"p","annotations":{"apps.kruise.io/matched-workloadspread":"{\"name\":\"shop\",\"subset\":\"a\"}","other":"x"},`)
 	changes, _, err := chain.Mutate(t.Context(), Request{Raw: []byte(raw), Namespace: "d"})
-	if err != nil || len(changes) != 1 ||
-		changes[0].Json() != `{"op":"remove","path":"/metadata/annotations/apps.kruise.io~1matched-workloadspread"}` {
-		t.Errorf("%v, %v", changes, err)
+	if err != nil {
+		t.Errorf("admission of the pod: %v", err)
+	}
+	want := `{"op":"remove","path":"/metadata/annotations/apps.kruise.io~1matched-workloadspread"}`
+	if len(changes) != 1 || changes[0].Json() != want {
+		t.Errorf("changes of the pod: got %v, want %s alone", changes, want)
 	}
 }
 

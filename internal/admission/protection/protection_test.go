@@ -252,9 +252,9 @@ func TestWhatIsJudged(t *testing.T) {
 	} {
 		w := newWorld(t, allGates)
 		if got := w.deletes(t, "Deployment", "Always", test.meta, "", test.change); got.Allowed != test.allowed {
-			t.Errorf("%s: %+v", name, got.Result)
+			t.Errorf("%s: allowed %t, want %t: %+v", name, got.Allowed, test.allowed, got.Result)
 		} else if !got.Allowed && !strings.HasPrefix(got.Result.Message, "Deployment shop/web is") {
-			t.Errorf("%s: %s", name, got.Result.Message)
+			t.Errorf("%s: refused with %q, want it to begin with the Deployment", name, got.Result.Message)
 		}
 	}
 }
@@ -279,7 +279,7 @@ func TestOwnersAndFinalizersLetNoDeletionThrough(t *testing.T) {
 		"the gate switched off": {"ResourcesDeletionProtection=false", "Deployment", "Always", "", `"replicas":2`, true},
 	} {
 		if got := newWorld(t, test.gates).deletes(t, test.kind, test.label, test.meta, test.spec); got.Allowed != test.allowed {
-			t.Errorf("%s: %+v", name, got.Result)
+			t.Errorf("%s: allowed %t, want %t: %+v", name, got.Allowed, test.allowed, got.Result)
 		}
 	}
 }
@@ -293,7 +293,8 @@ func TestANewKindIsOneLine(t *testing.T) {
 	}})
 	if got := w.deletes(t, "Job", "Cascading", "", ""); got.Allowed || got.Result.Message !=
 		"Job shop/web is protected by label policy.kruise.io/delete-protection=Cascading and running pods 4>0: wait for them or remove the label before deleting it (forbidden by ResourcesProtectionDeletion)" {
-		t.Errorf("%+v", got.Result)
+		t.Errorf("deletion of a Job with running pods: got %+v, want it refused in the words of its kind",
+			got.Result)
 	}
 	if got := w.deletes(t, "Job", "Always", "", ""); got.Allowed {
 		t.Error("Always")
@@ -309,24 +310,24 @@ func TestWhatCannotBeListed(t *testing.T) {
 		got := w.deletes(t, kind, "Cascading", "", spec)
 		if got.Allowed || got.Result.Code != http.StatusInternalServerError || !strings.Contains(got.Result.Message, "no rights") ||
 			!strings.Contains(got.Result.Message, "remove the label") {
-			t.Errorf("%s: %+v", kind, got.Result)
+			t.Errorf("%s without rights: got %+v, want code 500 and that the label can be removed", kind, got.Result)
 		}
 	}
 	w := newWorld(t, allGates)
 	w.server.pages["/api/v1/namespaces/web/persistentvolumeclaims"] = []string{"{"}
 	if got := w.deletes(t, "Namespace", "Cascading", "", ""); got.Allowed || got.Result.Code != http.StatusInternalServerError {
-		t.Errorf("garbage: %+v", got.Result)
+		t.Errorf("garbage: got %+v, want code 500", got.Result)
 	}
 	if got := w.deletes(t, "CustomResourceDefinition", "Cascading", "", `"versions":[{"name":"v1","storage":true}]`); got.Allowed ||
 		!strings.Contains(got.Result.Message, "no version is served") {
-		t.Errorf("not served: %+v", got.Result)
+		t.Errorf("not served: got %+v, want that no version is served", got.Result)
 	}
 	// A storage version that is not served leaves the others.
 	w.server.pages["/apis/example.com/v1/games"] = []string{live}
 	if got := w.deletes(t, "CustomResourceDefinition", "Cascading", "",
 		`"group":"example.com","names":{"plural":"games"},"versions":[{"name":"v2","storage":true},{"name":"v1","served":true}]`); got.Allowed ||
 		!strings.Contains(got.Result.Message, "active CRs 1>0") {
-		t.Errorf("another version: %+v", got.Result)
+		t.Errorf("another version: got %+v, want one active CR", got.Result)
 	}
 }
 
@@ -337,7 +338,7 @@ func TestListsAreBounded(t *testing.T) {
 	w.server.pages["/x"] = []string{going, live + "," + live, live}
 	got, err := w.counter.count(t.Context(), list{path: "/x", bare: true})
 	if got != 2 || err != nil || len(w.server.asked) != 2 {
-		t.Errorf("%d, %v, asked %v", got, err, w.server.asked)
+		t.Errorf("counted %d (%v), want 2; asked %v, want 2 pages", got, err, w.server.asked)
 	}
 	large := `{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 1<<20) + `"},"managedFields":[` + strings.Repeat("{},", 1000) + `{}]}}`
 	page := `{"items":[` + strings.Repeat(large+",", 99) + large + `]}`
@@ -346,7 +347,8 @@ func TestListsAreBounded(t *testing.T) {
 	number, _, err := (list{}).read(strings.NewReader(page))
 	runtime.ReadMemStats(&after)
 	if allocated := after.TotalAlloc - before.TotalAlloc; number != 100 || err != nil || allocated > 16<<20 {
-		t.Errorf("%d, %v, %d MiB for a page of 100 MiB", number, err, allocated>>20)
+		t.Errorf("counted %d (%v), want 100; took %d MiB for a page of 100 MiB, want 16", number, err,
+			allocated>>20)
 	}
 	for _, cut := range []string{"", "{", `{"items"`, `{"items":[`, `{"items":[{}`, `{"items":[{}]`, `[]`, `{"items":{}}`, `{"metadata":7}`} {
 		if number, _, err := (list{}).read(strings.NewReader(cut)); err == nil {
@@ -363,14 +365,14 @@ func TestListsAreShared(t *testing.T) {
 	for range 50 {
 		all.Go(func() {
 			if _, err := w.counter.count(t.Context(), list{path: "/x", bare: true}); err != nil {
-				t.Error(err)
+				t.Errorf("counting: %v", err)
 			}
 		})
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := w.counter.count(ctx, list{path: "/x", bare: true}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("counting when the time is over: got %v, want that", err)
 	}
 	w.server.mu.Unlock()
 	all.Wait()
@@ -400,7 +402,7 @@ func TestRefusalsAreTold(t *testing.T) {
 		"workload_deletion_protection kind_namespace_name=Service_shop_web username=user":     1,
 		"workload_deletion_protection kind_namespace_name=Ingress_shop_web username=user":     1,
 	}, counts(t, w.teller)); diff != "" {
-		t.Error(diff)
+		t.Errorf("counters (-want +got):\n%s", diff)
 	}
 	lines := strings.Split(strings.TrimSpace(w.lines.String()), "\n")
 	var last protectionlog.Line
@@ -409,7 +411,7 @@ func TestRefusalsAreTold(t *testing.T) {
 	}
 	if diff := cmp.Diff(protectionlog.Line{Time: w.now, Event: "DeletionProtection", Operation: "DELETE", Kind: "Ingress", Namespace: "shop",
 		Name: "web", UserAgent: "alice", Object: "ingresss.apps shop/web"}, last); diff != "" || len(lines) != 9 {
-		t.Errorf("%d lines: %s", len(lines), diff)
+		t.Errorf("%d lines, want 9; the last (-want +got):\n%s", len(lines), diff)
 	}
 }
 
@@ -428,7 +430,7 @@ func TestRefusedDisruptionsAreCounted(t *testing.T) {
 		"pod_unavailable_budget kind_namespace_name=ReplicaSet_shop_web-1 username=user": 3,
 		"pod_unavailable_budget kind_namespace_name=unknown_shop_alone username=user":    1,
 	}, counts(t, w.teller)); diff != "" {
-		t.Error(diff)
+		t.Errorf("counters (-want +got):\n%s", diff)
 	}
 }
 
@@ -471,11 +473,11 @@ func TestRefusalsBecomeEvents(t *testing.T) {
 	}
 	w.deletes(t, "Deployment", "Cascading", "", `"replicas":2`)
 	if diff := cmp.Diff([]string{"Warning DeletionRefused apps/v1 Deployment shop/web u"}, w.events.about); diff != "" {
-		t.Fatal(diff)
+		t.Fatalf("events (-want +got):\n%s", diff)
 	}
 	if want := "User alice was refused: Deployment shop/web is protected by label policy.kruise.io/delete-protection=Cascading and replicas 2>0: " +
 		"scale to 0 or remove the label before deleting it"; w.events.notes[0] != want {
-		t.Error(w.events.notes[0])
+		t.Errorf("event: got %q, want %q", w.events.notes[0], want)
 	}
 	for range 100 {
 		w.deletes(t, "Service", "Always", "", "")
@@ -508,10 +510,10 @@ func TestCountersAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := len(families[0].Metric); got != mostSeries || len(c.order) != mostSeries || len(c.known) != mostSeries {
-		t.Errorf("%d series", got)
+		t.Errorf("series: got %d, ordered %d, known %d; want %d", got, len(c.order), len(c.known), mostSeries)
 	}
 	if c.known[[2]string{"9", "user"}] || !c.known[[2]string{"10", "user"}] {
-		t.Error("not the oldest")
+		t.Errorf("not the oldest: known are %v", c.known)
 	}
 }
 
@@ -523,7 +525,7 @@ func TestMetricsNameNoUsers(t *testing.T) {
 		c := newCounters("x", "x.", "name")
 		c.add("web", user)
 		if !c.known[[2]string{"web", want}] || len(c.known) != 1 {
-			t.Errorf("%q is %v", user, c.known)
+			t.Errorf("user %q is counted as %v, want %s alone", user, c.known, want)
 		}
 	}
 }

@@ -331,7 +331,7 @@ func TestThePolicyDecidesWhatActiveChildrenMean(t *testing.T) {
 	}
 	ended := Made("Job", forbid, time.Hour, Ended(true))
 	if plan := Make(snapshot(forbid, 2*time.Hour+59*minute, ended)); begins(plan) != "2h0m0s" {
-		t.Errorf("%s", begins(plan))
+		t.Errorf("begins after the first ended: got %s, want the run of 2h0m0s", begins(plan))
 	}
 	if plan := Make(snapshot(forbid, 3*time.Hour, ended)); begins(plan) != "3h0m0s" {
 		t.Errorf("a newer time: %s", begins(plan))
@@ -344,7 +344,7 @@ func TestThePolicyDecidesWhatActiveChildrenMean(t *testing.T) {
 	// handled.
 	byHand := Made("Job", forbid, 0, func(o client.Object) { o.SetAnnotations(nil) })
 	if plan := Make(snapshot(forbid, 2*time.Hour, byHand)); plan.Reason != AlreadyActive || !plan.Status.LastScheduleTime.Equal(At(time.Hour)) {
-		t.Errorf("%+v", plan)
+		t.Errorf("beside a child made by hand: got %+v, want no run, and that of %s handled", plan, At(time.Hour))
 	}
 	forbid.Spec.SuccessfulJobsHistoryLimit = new(int32(0))
 	plan := Make(snapshot(forbid, 2*time.Hour, Made("Job", forbid, 0, Ended(true), func(o client.Object) { o.SetAnnotations(nil) })))
@@ -484,7 +484,8 @@ func TestAChildIsLetGoWhenTheStatusHasItsRun(t *testing.T) {
 	plan := Make(snapshot(cronJob, 50*minute, Made("Job", cronJob, 10*minute, Held), Made("Job", cronJob, 40*minute, Held, Going),
 		Made("Job", cronJob, time.Hour, Held), Made("Job", cronJob, 20*minute)))
 	if got := names(plan.Release); got != "nightly-1893499800 nightly-1893501600" || !plan.Status.LastScheduleTime.Equal(At(40*minute)) {
-		t.Errorf("%s, %s", got, plan.Status.LastScheduleTime)
+		t.Errorf("let go: got %q; last run of the status: got %s, want %s", got, plan.Status.LastScheduleTime,
+			At(40*minute))
 	}
 	next := []client.Object{Made("Job", cronJob, time.Hour, Held), Made("Job", cronJob, 90*24*time.Hour, Held), Made("Job", cronJob, 91*24*time.Hour, Held, Going)}
 	if got := len(Make(snapshot(cronJob, 50*minute, next...)).Release); got != 1 {
@@ -510,10 +511,10 @@ func TestStarted(t *testing.T) {
 	created := ChildOf(Made("Job", cronJob, time.Hour))
 	status := plan.Started(&created)
 	if len(status.Active) != 1 || status.Active[0].Name != plan.Run.Name || !status.LastScheduleTime.Equal(At(time.Hour)) {
-		t.Errorf("%+v", status)
+		t.Errorf("status of a run that began: got %+v, want %s active alone", status, plan.Run.Name)
 	}
 	if handled := plan.Started(nil); len(handled.Active) != 0 || !handled.LastScheduleTime.Equal(At(time.Hour)) {
-		t.Errorf("%+v", handled)
+		t.Errorf("status of a run that did not begin: got %+v, want nothing active and the run handled", handled)
 	}
 	if len(plan.Status.Active) != 1 {
 		t.Error("the plan was changed")

@@ -367,7 +367,7 @@ func TestNewPodsKeepUnknownFieldsAndFindTheirNode(t *testing.T) {
 		}
 		annotations[pub.BroadcastJobPlacement] = "(a hash)"
 		if diff := cmp.Diff(metadata, pod["metadata"]); diff != "" {
-			t.Error(diff)
+			t.Errorf("metadata of the pod (-want +got):\n%s", diff)
 		}
 		spec := pod["spec"].(map[string]any)
 		affinity := spec["affinity"].(map[string]any)
@@ -452,7 +452,7 @@ func TestParallelismBoundsHowManyPodsAreCreated(t *testing.T) {
 		}
 		plan := Make(w.Snapshot)
 		if got := strings.Join(created(plan), " "); got != test.creates || len(deleted(plan)) > 0 {
-			t.Errorf("%s: creates %q, want %q\n%s", name, got, test.creates, plan)
+			t.Errorf("%s: creates %q, want %q, and nothing deleted\n%s", name, got, test.creates, plan)
 		}
 		if told := plan.Tell[ToldTooMany]; (told.Type == corev1.EventTypeWarning) != test.told {
 			t.Errorf("%s: tells %v", name, plan.Tell)
@@ -521,6 +521,6 @@ func TestANodeIsServedOnce(t *testing.T) {
 	w.expect("a node with a failed pod is gone", "n1", "", running, "2 active, 0 succeeded, 0 failed of 2")
 	w.Job.DeletionTimestamp = &metav1.Time{Time: planTime}
 	if plan := Make(w.Snapshot); len(plan.Create)+len(deleted(plan)) > 0 { // BJ-064
-		t.Error(plan)
+		t.Errorf("a job that is being deleted: got %s, want nothing created or deleted", plan)
 	}
 }

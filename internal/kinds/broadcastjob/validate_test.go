@@ -86,9 +86,11 @@ func TestValidate(t *testing.T) {
 			if diff := cmp.Diff(test.want, lines(errs)); diff != "" {
 				t.Errorf("%s, %s: lines(errs) (-want +got):\n%s", name, version, diff)
 			}
-			if len(errs) > 0 && strings.HasSuffix(errs[0].Field, "restartPolicy") &&
-				(!strings.Contains(errs[0].Error(), `"Never"`) || !strings.Contains(errs[0].Error(), `"OnFailure"`)) {
-				t.Error(errs[0])
+			for _, policy := range []string{`"Never"`, `"OnFailure"`} {
+				if len(errs) > 0 && strings.HasSuffix(errs[0].Field, "restartPolicy") &&
+					!strings.Contains(errs[0].Error(), policy) {
+					t.Errorf("%s, %s: got the error %v, want %s in it", name, version, errs[0], policy)
+				}
 			}
 		}
 	}

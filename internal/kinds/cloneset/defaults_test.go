@@ -13,7 +13,7 @@ func document(t *testing.T, text string) Document {
 	t.Helper()
 	var doc Document
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
-		t.Fatalf("%s: %v", text, err)
+		t.Fatalf("reading %s: %v", text, err)
 	}
 	return doc
 }
@@ -55,7 +55,7 @@ func patched(t *testing.T, doc Document, operations []jsonpatch.Operation) Docum
 	}
 	after, err := patch.Apply([]byte(mustJSON(t, doc)))
 	if err != nil {
-		t.Fatalf("%v: %v", operations, err)
+		t.Fatalf("applying %v: %v", operations, err)
 	}
 	return document(t, string(after))
 }

@@ -54,7 +54,7 @@ func sameDocument(t *testing.T, want string, got any) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(asJSON(t, doc), asJSON(t, got)); diff != "" {
-		t.Error(diff)
+		t.Errorf("the pod (-want +got):\n%s", diff)
 	}
 }
 

@@ -39,8 +39,12 @@ func TestRevisionsAreReadOnce(t *testing.T) {
 			Random: counting()})
 	}
 	fresh := testing.AllocsPerRun(3, func() { plan(nil) })
-	if first := plan(known).String(); first != plan(nil).String() || first != plan(known).String() {
-		t.Errorf("plans differ: %s", first)
+	first := plan(known).String()
+	if got := plan(nil).String(); got != first {
+		t.Errorf("plan without what is known: got %s, want %s", got, first)
+	}
+	if got := plan(known).String(); got != first {
+		t.Errorf("plan for the second time: got %s, want %s", got, first)
 	}
 	if again := testing.AllocsPerRun(3, func() { plan(known) }); again > fresh/5 {
 		t.Errorf("%.0f allocations where %.0f are made at first", again, fresh)

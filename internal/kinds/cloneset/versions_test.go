@@ -27,8 +27,11 @@ func TestBothVersionsPlanTheSame(t *testing.T) {
 	}
 	converted := alpha.ToV1beta1()
 	first, second := planFor(converted).NewRevision, planFor(beta).NewRevision
-	if diff := cmp.Diff(string(second.Data.Raw), string(first.Data.Raw)); diff != "" || first.Name != second.Name {
-		t.Error(diff, first.Name, second.Name)
+	if diff := cmp.Diff(string(second.Data.Raw), string(first.Data.Raw)); diff != "" {
+		t.Errorf("revision (-of v1beta1 +of v1alpha1):\n%s", diff)
+	}
+	if first.Name != second.Name {
+		t.Errorf("name of the revision: of v1alpha1 %s, of v1beta1 %s", first.Name, second.Name)
 	}
 	if grace := converted.Spec.UpdateStrategy.RollingUpdate.InPlaceUpdateStrategy.GracePeriodSeconds; grace != 9 {
 		t.Errorf("grace period %d", grace)

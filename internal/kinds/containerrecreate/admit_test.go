@@ -75,10 +75,10 @@ func TestCheck(t *testing.T) {
 	} {
 		switch refusal := Check(asked(tt.change)); {
 		case tt.want == "" && refusal != nil:
-			t.Errorf("%s: %s", name, refusal.Message)
+			t.Errorf("%s: refused with %q, want it accepted", name, refusal.Message)
 		case tt.want != "" && (refusal == nil || !strings.Contains(refusal.Message, tt.want) || strings.Contains(refusal.Message, ";") ||
 			refusal.Code != http.StatusBadRequest):
-			t.Errorf("%s: %+v", name, refusal)
+			t.Errorf("%s: got %+v, want code 400 and %q alone", name, refusal, tt.want)
 		}
 	}
 	two := Check(asked(func(r request) { r.Spec.PodName, r.Spec.Containers = "", nil }))
@@ -88,9 +88,17 @@ func TestCheck(t *testing.T) {
 		t.Errorf("two mistakes: strings.Count(two.Message, \"; \"): got %d, want 1\n%+v", strings.Count(two.Message, "; "), two)
 	}
 	one, other := &Refusal{Code: 400, Message: "a"}, &Refusal{Code: 403, Message: "b"}
-	if got := Both(one, other); *got != (Refusal{Code: 400, Message: "a; b"}) || Both(one, nil) != one || Both(nil, other) != other ||
-		Both(nil, nil) != nil {
-		t.Errorf("%+v", got)
+	if got := Both(one, other); *got != (Refusal{Code: 400, Message: "a; b"}) {
+		t.Errorf("two refusals: got %+v, want code 400 and both messages", got)
+	}
+	if got := Both(one, nil); got != one {
+		t.Errorf("the first refusal alone: got %+v, want %+v", got, one)
+	}
+	if got := Both(nil, other); got != other {
+		t.Errorf("the second refusal alone: got %+v, want %+v", got, other)
+	}
+	if got := Both(nil, nil); got != nil {
+		t.Errorf("no refusals: got %+v, want none", got)
 	}
 }
 
@@ -123,7 +131,7 @@ func TestCheckPod(t *testing.T) {
 	} {
 		if refusal := CheckPod(tt.pod); tt.want == "" && refusal != nil || tt.want != "" && (refusal == nil ||
 			!strings.Contains(refusal.Message, tt.want)) {
-			t.Errorf("%s: %+v", name, refusal)
+			t.Errorf("%s: got %+v, want a refusal with %q", name, refusal, tt.want)
 		}
 	}
 }
@@ -163,7 +171,7 @@ func TestAccept(t *testing.T) {
 			t.Fatalf("refusal: got %+v, want nil\n%q", refusal, refusal.Message)
 		}
 		if diff := cmp.Diff(append(labels[:2:2], tt.policy...), words(t, patch)); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: what is written (-want +got):\n%s", name, diff)
 		}
 	}
 	if _, patch, _ := Accept(asked(given("Fail")), false, specified()); len(patch) != 3 {
@@ -191,8 +199,12 @@ func TestAccept(t *testing.T) {
 	} {
 		owned := asked(func(r *appsv1beta1.ContainerRecreateRequest) { r.OwnerReferences = []metav1.OwnerReference{tt.owner} })
 		_, _, refusal := Accept(owned, true, specified())
-		if (refusal != nil) != tt.refused || tt.refused && (refusal.Code != 400 || !strings.Contains(refusal.Message, "metadata.ownerReferences[0]")) {
-			t.Errorf("%s: %+v", name, refusal)
+		if (refusal != nil) != tt.refused {
+			t.Errorf("%s: got %+v, want a refusal: %t", name, refusal, tt.refused)
+		} else if tt.refused && refusal.Code != 400 {
+			t.Errorf("%s: got %+v, want code 400", name, refusal)
+		} else if tt.refused && !strings.Contains(refusal.Message, "metadata.ownerReferences[0]") {
+			t.Errorf("%s: refused with %q, want the field in it", name, refusal.Message)
 		}
 	}
 	always := corev1.ContainerRestartPolicyAlways
@@ -222,7 +234,7 @@ func TestAccept(t *testing.T) {
 	} {
 		if _, _, refusal := Accept(asked(one), true, tt.pod); tt.want == "" && refusal != nil || tt.want != "" && (refusal == nil ||
 			!strings.Contains(refusal.Message, tt.want)) {
-			t.Errorf("%s: %+v", name, refusal)
+			t.Errorf("%s: got %+v, want a refusal with %q", name, refusal, tt.want)
 		}
 	}
 }
@@ -302,14 +314,14 @@ func TestFill(t *testing.T) {
 	}
 	filled, _, _ := Fill(app, specified(), nil)
 	if Fills(filled, app, nil, nil) {
-		t.Error("no pod, a request that is filled, another pod, or one without the container passes: Fills(filled, app, nil, nil): got true, want false")
+		t.Error("a request passes without a pod")
 	} else if Fills(filled, filled, specified(), nil) {
-		t.Error("no pod, a request that is filled, another pod, or one without the container passes: Fills(filled, filled, specified(), nil): got true, want false")
+		t.Error("a request passes that is filled already")
 	} else if Fills(filled, app,
 		specified(func(p *corev1.Pod) { p.UID = "x" }), nil) {
-		t.Error(`no pod, a request that is filled, another pod, or one without the container passes: Fills(filled, app, specified(func(p *corev1.Pod) { p.UID = "x" }), nil): got true, want false`)
+		t.Error("a request passes for another pod of its name")
 	} else if Fills(filled, app, specified(func(p *corev1.Pod) { p.Spec.Containers = nil }), nil) {
-		t.Error("no pod, a request that is filled, another pod, or one without the container passes: Fills(filled, app, specified(func(p *corev1.Pod) { p.Spec.Containers = nil }), nil): got true, want false")
+		t.Error("a request passes for a pod without the container")
 	}
 	own := app.DeepCopy()
 	own.Spec.Strategy = &appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: new(int64(1))}
@@ -351,7 +363,7 @@ func TestCheckUpdate(t *testing.T) {
 		tt.change(updated)
 		if refusal := CheckUpdate(updated, containerrecreatetest.Request(), tt.acquired, tt.before); tt.want == "" && refusal != nil ||
 			tt.want != "" && (refusal == nil || !strings.Contains(refusal.Message, tt.want) || refusal.Code != http.StatusForbidden) {
-			t.Errorf("%s: %+v", name, refusal)
+			t.Errorf("%s: got %+v, want a refusal with code 403 and %q", name, refusal, tt.want)
 		}
 	}
 	empty := containerrecreatetest.Request(func(r request) { r.Labels[pub.RecreateNodeName] = "" })

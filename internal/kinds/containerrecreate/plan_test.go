@@ -373,7 +373,7 @@ func TestSuccessIsThatOfTheContainersAskedFor(t *testing.T) {
 		restart.MessagePodGone: PodGone, "other": Failed} {
 		r := containerrecreatetest.Request(containerrecreatetest.Done, containerrecreatetest.Succeeded)
 		if r.Status.Message = message; ResultOf(r) != want {
-			t.Errorf("%q: %s", message, ResultOf(r))
+			t.Errorf("result by the message %q: got %s, want %s", message, ResultOf(r), want)
 		}
 	}
 }

@@ -14,7 +14,7 @@ func document(t *testing.T, text string) daemonset.Document {
 	t.Helper()
 	var doc daemonset.Document
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
-		t.Fatalf("%s: %v", text, err)
+		t.Fatalf("reading %s: %v", text, err)
 	}
 	return doc
 }
@@ -46,7 +46,7 @@ func completed(t *testing.T, r daemonset.DefaultRequest) daemonset.Document {
 	}
 	after, err := patch.Apply([]byte(before))
 	if err != nil {
-		t.Fatalf("%v: %v", operations, err)
+		t.Fatalf("applying %v: %v", operations, err)
 	}
 	r.New = document(t, string(after))
 	if more := daemonset.Default(r); len(more) > 0 {

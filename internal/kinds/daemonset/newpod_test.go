@@ -56,7 +56,7 @@ func TestNewPod(t *testing.T) {
 	}
 	affinity := pod.Spec.Affinity
 	if diff := cmp.Diff(nodes.Only("n1"), affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution); diff != "" {
-		t.Error(diff)
+		t.Errorf("node affinity (-want +got):\n%s", diff)
 	}
 	if len(affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) != 1 {
 		t.Errorf("len(affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution): got %d, want 1\n%+v",
@@ -74,7 +74,7 @@ func TestNewPod(t *testing.T) {
 	}
 	container := plan.Create[0].Pod["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
 	if diff := cmp.Diff(map[string]any{"field": true}, container["future"]); diff != "" { // which our types do not know
-		t.Error(diff)
+		t.Errorf("the field that our types do not know (-want +got):\n%s", diff)
 	}
 	if toleration := plan.Create[0].Pod["spec"].(map[string]any)["tolerations"].([]any)[0].(map[string]any); toleration["future"] == nil {
 		t.Errorf("toleration[\"future\"]: got nil, want a value\n%v", toleration)

@@ -62,7 +62,7 @@ func TestNodesOfASet(t *testing.T) {
 				t.Errorf("%d nodes are desired", plan.Status.DesiredNumberScheduled)
 			}
 			if _, reason, words := why(plan, "n1"); tt.node == "-" && (reason != ReasonNode || !strings.Contains(words, "node n1")) {
-				t.Errorf("n1: %s: %s", reason, words)
+				t.Errorf("n1: got %s: %s, want %s with its name", reason, words, ReasonNode)
 			}
 		})
 	}

@@ -101,7 +101,7 @@ func TestWhatIsTheSameTemplate(t *testing.T) {
 		[]byte(`"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","securityContext":{},"containers"`), 1)
 	template(w.Set, "a:2")
 	if plan := w.plan(); !bytes.Contains(plan.NewRevision.Data.Raw, []byte("ClusterFirst")) { // as the newest one is
-		t.Errorf("%s", plan.NewRevision.Data.Raw)
+		t.Errorf("new revision: got %s, want the defaults of the newest one in it", plan.NewRevision.Data.Raw)
 	}
 	template(w.Set, "a:1", `"dnsPolicy":"Default"`)
 	if plan := w.plan(); plan.NewRevision == nil {

@@ -394,7 +394,7 @@ func TestBurstReplicasBoundCreationAndDeletion(t *testing.T) {
 			w.on("n1 n2 n3 n4 n5 n6 n7 n8 n9 n10", "a:1")
 			w.at("a:2")
 			if plan = w.plan(); len(w.words(plan)) != tt.most || plan.More != (tt.most < 10) {
-				t.Errorf("%d deletions, more %t", len(w.words(plan)), plan.More)
+				t.Errorf("got %d deletions, more %t; want %d", len(w.words(plan)), plan.More, tt.most)
 			}
 			inPlace(w.Set)
 			for _, pod := range w.Pods {

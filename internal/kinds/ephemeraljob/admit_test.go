@@ -2,7 +2,6 @@ package ephemeraljob_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 
@@ -221,7 +220,7 @@ func TestTemplateForTheServer(t *testing.T) {
 	}
 	for _, odd := range []string{`{}`, `{"template":{"ephemeralContainers":[]}}`, `{"template":{"ephemeralContainers":[1]}}`} {
 		if document, _ := read(t, odd); ephemeraljob.Template(document) != nil {
-			t.Error(fmt.Sprint(odd))
+			t.Errorf("the template of %s: got one, want none", odd)
 		}
 	}
 }

@@ -231,7 +231,7 @@ func TestGonePodsKeepTheirResults(t *testing.T) {
 		next.Status = *p.Status
 		again := ephemeraljob.NewPlan(ephemeraljob.Snapshot{Job: next, Pods: pods[3:], Ledger: p.Ledger, Now: Noon})
 		if diff := cmp.Diff(p.Status, again.Status); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: status after another pass (-first +second):\n%s", name, diff)
 		}
 		last := ephemeraljob.NewPlan(ephemeraljob.Snapshot{Job: next, Ledger: again.Ledger, Now: Noon})
 		if got := line(last); got != "Failed match 4: 1+3+0+0 ended true JobFailed/JobFailed" {
@@ -316,8 +316,11 @@ func TestJobsGoThroughTheirPhases(t *testing.T) {
 		} else if p.Ended != (s.CompletionTime != nil) {
 			t.Errorf("%s: p.Ended: got %t, want %t\n%+v", name, p.Ended, s.CompletionTime != nil, s)
 		}
-		if p.Ended && (len(p.Inject) > 0 || !p.Status.CompletionTime.Time.Equal(Noon)) {
-			t.Errorf("%s: it ended, and %s", name, p)
+		if p.Ended && len(p.Inject) > 0 {
+			t.Errorf("%s: it ended, and injects: %s", name, p)
+		}
+		if p.Ended && !p.Status.CompletionTime.Time.Equal(Noon) {
+			t.Errorf("%s: ended at %s, want %s: %s", name, p.Status.CompletionTime, Noon, p)
 		}
 		if p.Status.Conditions[0].Type != appsv1alpha1.EphemeralJobConditionInitialized {
 			t.Errorf("%s: p.Status.Conditions[0].Type: got %q, want %q\n%+v", name, p.Status.Conditions[0].Type,
@@ -341,8 +344,8 @@ func TestTimesOfConditions(t *testing.T) {
 	first := plan(job, pods...)
 	job.Status = *first.Status
 	s := ephemeraljob.Snapshot{Job: job, Pods: pods, Ledger: first.Ledger, Now: Noon.Add(time.Hour)}
-	if again := ephemeraljob.NewPlan(s); cmp.Diff(first.Status, again.Status) != "" {
-		t.Errorf("%s", cmp.Diff(first.Status, again.Status))
+	if diff := cmp.Diff(first.Status, ephemeraljob.NewPlan(s).Status); diff != "" {
+		t.Errorf("status after another pass (-first +second):\n%s", diff)
 	}
 	s.Ledger = ephemeraljob.Ledger{}
 	if again := ephemeraljob.NewPlan(s); cmp.Diff(first.Status, again.Status) != "" {

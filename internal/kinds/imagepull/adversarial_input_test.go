@@ -37,7 +37,7 @@ func TestJobsOfAnySortFitIntoNodeImages(t *testing.T) {
 		node := imagepulltest.Blank("n")
 		node.Spec.Images = map[string]appsv1beta1.ImageSpec{"app": *images["app"]}
 		if err := CheckNodeImage(node, nil); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("checking the NodeImage, %s: %v", name, err)
 		}
 	}
 	images, _ := Assigner{Job: imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { j.Spec.ImagePullPolicy = "?" }), Now: imagepulltest.Noon,

@@ -100,10 +100,10 @@ func TestTheLargestSandboxConfig(t *testing.T) {
 func TestAPlanIsIdleOnlyIfItDoesNothing(t *testing.T) {
 	one, status := []string{"n"}, &appsv1beta1.ImagePullJobStatus{}
 	if !(&JobPlan{Why: "x", After: 1}).Idle() {
-		t.Error(`a plan that only waits is not idle: (&JobPlan{Why: "x", After: 1}).Idle(): got false, want true`)
+		t.Error("the plan of a job that only waits is not idle")
 	}
 	if !(&NodePlan{Why: "x", After: 1}).Idle() {
-		t.Error(`a plan that only waits is not idle: (&NodePlan{Why: "x", After: 1}).Idle(): got false, want true`)
+		t.Error("the plan of a node that only waits is not idle")
 	}
 	for i, p := range []JobPlan{{Finish: true}, {AddFinalizer: true}, {Delete: true}, {Assign: one}, {Supply: one}, {Drop: one},
 		{Status: status},
@@ -267,7 +267,7 @@ func TestCheckNodeImageAtItsBounds(t *testing.T) {
 		tt.change(&n.Spec.Images["app"].Tags[0])
 		if err := CheckNodeImage(n, nil); tt.want == "" && err != nil || tt.want != "" &&
 			(err == nil || !strings.Contains(err.Error(), tt.want)) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got %v, want an error with %q", name, err, tt.want)
 		}
 	}
 	for _, wrong := range []int{maxTold, maxTold + 1} {

@@ -121,7 +121,7 @@ func TestAllMistakesOfAJobAreTold(t *testing.T) {
 		return len(list.Errors())
 	}
 	if err := CheckJob(job, nil); mistakes(err) != 4 {
-		t.Errorf("%v", err)
+		t.Errorf("a bad job: got %v, want 4 errors", err)
 	}
 	slower := job.DeepCopy()
 	slower.Spec.Parallelism = new(intstr.FromString("0"))
@@ -131,7 +131,7 @@ func TestAllMistakesOfAJobAreTold(t *testing.T) {
 	list := &appsv1beta1.ImageListPullJob{Spec: appsv1beta1.ImageListPullJobSpec{Images: []string{"nginx", "docker.io/library/nginx:latest",
 		"A b"}, ImagePullJobTemplate: job.Spec.ImagePullJobTemplate}}
 	if err := CheckList(list, nil); mistakes(err) != 5 {
-		t.Errorf("%v", err)
+		t.Errorf("a bad list: got %v, want 5 errors", err)
 	}
 	more := list.DeepCopy()
 	more.Spec.Images = append(more.Spec.Images, "redis")

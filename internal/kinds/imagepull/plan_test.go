@@ -346,7 +346,7 @@ func TestSupplyAndDrop(t *testing.T) {
 		Secrets: []appsv1beta1.ReferenceObject{secret},
 		Nodes:   []*appsv1beta1.NodeImage{imagepulltest.Tagged("a"), old}, Owned: []*appsv1beta1.NodeImage{imagepulltest.Tagged("a"), old}})
 	if diff := cmp.Diff([][]string{{"a"}, {"old"}}, [][]string{plan.Supply, plan.Drop}); diff != "" {
-		t.Error(diff)
+		t.Errorf("nodes that are supplied and dropped (-want +got):\n%s", diff)
 	}
 	a := Assigner{Job: imagepulltest.Job(), Secrets: []appsv1beta1.ReferenceObject{secret}, Now: imagepulltest.Noon,
 		Random: func() float64 { return 0 }}
@@ -381,7 +381,7 @@ func TestAssign(t *testing.T) {
 	first := assign(imagepulltest.Job(), imagepulltest.Blank("a"), 0)
 	if first.Version != 0 || len(first.OwnerReferences) != 1 || cmp.Diff(imagepulltest.Owner("warm"), first.OwnerReferences[0]) != "" ||
 		!first.CreatedAt.Equal(imagepulltest.At(time.Hour)) {
-		t.Errorf("IMG-086, IMG-087: %+v", first)
+		t.Errorf("IMG-086, IMG-087: got %+v, want version 0 of job warm, made after an hour", first)
 	}
 	if p := first.PullPolicy; *p.TTLSecondsAfterFinished != 600*3+300 {
 		t.Errorf("IMG-090: *p.TTLSecondsAfterFinished: got %d, want %d\n%d\n%d", *p.TTLSecondsAfterFinished, 600*3+300, *p.TimeoutSeconds,

@@ -52,6 +52,6 @@ func TestRoomIsThatOfTheVersion(t *testing.T) {
 	node.UID, node.Spec.Images = "again", nil
 	check()
 	if rooms.Forget("n"); len(rooms.of) > 0 {
-		t.Errorf("%v", rooms.of)
+		t.Errorf("rooms after the node was forgotten: got %v, want none", rooms.of)
 	}
 }

@@ -35,7 +35,7 @@ func TestSelectorsHaveFewTerms(t *testing.T) {
 			return imagepulltest.Job(func(j *appsv1beta1.ImagePullJob) { set(j, selector(values)) })
 		}
 		if err := CheckJob(of(fieldcheck.MostSelectorTerms-2), nil); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("as many terms as there may be, %s: %v", name, err)
 		}
 		if err := CheckJob(of(fieldcheck.MostSelectorTerms-1), nil); err == nil {
 			t.Errorf("%s: CheckJob(of(fieldcheck.MostSelectorTerms-1), nil): got nil, want an error", name)

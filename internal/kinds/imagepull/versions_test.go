@@ -28,7 +28,7 @@ func TestVersionsOfAnySortAreFollowed(t *testing.T) {
 			}
 			node.Spec.Images = map[string]appsv1beta1.ImageSpec{"app": *images["app"]}
 			if err := CheckNodeImage(node, nil); err != nil {
-				t.Errorf("%s %d: %v", name, before, err)
+				t.Errorf("checking the NodeImage, %s %d: %v", name, before, err)
 			}
 		}
 	}

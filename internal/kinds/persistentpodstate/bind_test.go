@@ -130,9 +130,12 @@ func TestAPodThatMustRunElsewhereWaits(t *testing.T) {
 	const elsewhere = `"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"zone","operator":"In","values":["z2"]}]}]}}}`
 	var want, got any
 	text := bound(t, s, `{"metadata":{"name":"web-0","annotations":{"apps.kruise.io/matched-workloadspread":"{}"}},"spec":{`+elsewhere+`}}`)
-	if json.Unmarshal([]byte(text), &got) != nil || json.Unmarshal([]byte(`{"metadata":{"name":"web-0","annotations":{"apps.kruise.io/matched-workloadspread":"{}",`+
-		`"kruise.io/injected-persistent-pod-state":"places"}},"spec":{"nodeSelector":{"zone":"z1"},`+elsewhere+`}}`), &want) != nil {
-		t.Fatal(text)
+	if err := json.Unmarshal([]byte(text), &got); err != nil {
+		t.Fatalf("reading the pod %s: %v", text, err)
+	}
+	if err := json.Unmarshal([]byte(`{"metadata":{"name":"web-0","annotations":{"apps.kruise.io/matched-workloadspread":"{}",`+
+		`"kruise.io/injected-persistent-pod-state":"places"}},"spec":{"nodeSelector":{"zone":"z1"},`+elsewhere+`}}`), &want); err != nil {
+		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

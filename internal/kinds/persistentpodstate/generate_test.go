@@ -209,7 +209,7 @@ func TestWhatBecomesOfWhatIsThere(t *testing.T) {
 				t.Errorf("does: got %q, want %q\n%+v", got, test.want, g)
 			}
 			if test.spec != nil && cmp.Diff(test.spec.Spec, g.Update.Spec) != "" {
-				t.Error(cmp.Diff(test.spec.Spec, g.Update.Spec))
+				t.Errorf("spec that is written (-want +got):\n%s", cmp.Diff(test.spec.Spec, g.Update.Spec))
 			}
 		})
 	}

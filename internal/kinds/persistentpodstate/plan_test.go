@@ -253,7 +253,7 @@ func TestTheStatusStaysAnObject(t *testing.T) {
 				len(p.Full), err)
 		}
 	}
-	if last := p.Status.PodStates["web-4999"]; cmp.Diff(before.PodStates["web-4999"], last) != "" {
-		t.Errorf("%+v", last)
+	if diff := cmp.Diff(before.PodStates["web-4999"], p.Status.PodStates["web-4999"]); diff != "" {
+		t.Errorf("state of the last pod (-want +got):\n%s", diff)
 	}
 }

@@ -127,7 +127,7 @@ func TestValidate(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(test.errors, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("errors (-want +got):\n%s", diff)
 			}
 		})
 	}

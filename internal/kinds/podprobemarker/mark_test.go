@@ -195,8 +195,12 @@ func TestAnnotationsThatAreNotKnown(t *testing.T) {
 		}
 		return p.Pods[0].Sum()
 	}
-	if first, second := sum(succeeded), sum(succeeded); first == sum(failed) || first != second {
-		t.Error("sums")
+	first, second := sum(succeeded), sum(succeeded)
+	if first == sum(failed) {
+		t.Errorf("what succeeded and what failed have the same sum %v", first)
+	}
+	if first != second {
+		t.Errorf("the sum of the same state: got %v and %v", first, second)
 	}
 }
 

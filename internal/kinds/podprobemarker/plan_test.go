@@ -87,8 +87,10 @@ func TestWhatNodesAreToProbe(t *testing.T) {
 	s.List.Spec.PodProbes = slices.Clone(p.List)
 	slices.Reverse(s.List.Spec.PodProbes)
 	slices.Reverse(s.List.Spec.PodProbes[0].Probes)
-	if p := PlanNode(&s.Snapshot); p.Write || p.String() != "" {
-		t.Error("written anew: ", p)
+	if p := PlanNode(&s.Snapshot); p.Write {
+		t.Errorf("what only has another order is written anew: %s", p)
+	} else if p.String() != "" {
+		t.Errorf("the plan for what only has another order: got %s, want none", p)
 	}
 	b.Status.PodIP = "10.0.0.9"
 	if got, _ := s.wanted(t); !strings.Contains(got, `"IP":"10.0.0.9"`) {
@@ -175,7 +177,8 @@ func TestAProbeThatCannotBeCarriedOutIsLeftOutAndTold(t *testing.T) {
 			}
 		case len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0].Message, test.told) || len(p.Pods) != 1 ||
 			!strings.Contains(p.Pods[0].Conditions[0].Message, "not probed: ") || p.Pods[0].Conditions[0].Status != corev1.ConditionFalse:
-			t.Errorf("%s: %+v %+v", name, p.Warnings, p.Pods)
+			t.Errorf("%s: got warnings %+v and pods %+v, want one of each, about %q and not probed", name, p.Warnings,
+				p.Pods, test.told)
 		}
 	}
 }
@@ -321,7 +324,7 @@ func TestTooManyPodProbeMarkers(t *testing.T) {
 	}
 	pods := []*corev1.Pod{given.Pod("a"), given.Pod("b", labelled(nil)), given.Pod("c", func(p *corev1.Pod) { p.Spec.NodeName = "gone" })}
 	if n := Matches(given.Marker("m"), pods, func(node string) bool { return node == "n" }); n != 1 { // PPM-040 (part), PPM-059 (part)
-		t.Error(n)
+		t.Errorf("pods that match: got %d, want 1", n)
 	}
 	if Matches(none, pods, func(string) bool { return true }) != 0 {
 		t.Error("an empty selector matches")

@@ -116,7 +116,10 @@ func TestStatesThatMayHaveAPolicy(t *testing.T) {
 			t.Errorf("%q: len(errs) == 0: got %t, want %t\n%v", state, len(errs) == 0, want, errs)
 		}
 	}
-	if succeeded != "Succeeded" || failed != "Failed" || unknown != "Unknown" {
-		t.Error(succeeded, failed, unknown)
+	for want, got := range map[appsv1alpha1.ProbeState]appsv1alpha1.ProbeState{"Succeeded": succeeded,
+		"Failed": failed, "Unknown": unknown} {
+		if got != want {
+			t.Errorf("state: got %s, want %s", got, want)
+		}
 	}
 }

@@ -157,7 +157,7 @@ func TestWhichChangesAreDisruptions(t *testing.T) {
 	}
 	for _, documents := range [][2]string{{"{", "{}"}, {"{}", `{"spec":1}`}} {
 		if by, err := podunavailablebudget.Changed([]byte(documents[0]), []byte(documents[1])); err == nil {
-			t.Errorf("%v: %q", documents, by)
+			t.Errorf("the change of %v: got %q, want an error", documents, by)
 		}
 	}
 }
@@ -191,8 +191,11 @@ func TestChangesOfAnySpec(t *testing.T) {
 			want = policyv1beta1.Resize
 		}
 		there, back := changed(t, before, after), changed(t, after, before)
-		if there != want || back != want {
-			t.Fatalf("there %q, back %q, not %q: %v", there, back, want, unstructured.Unstructured{Object: after})
+		if there != want {
+			t.Fatalf("there: got %q, want %q: %v", there, want, unstructured.Unstructured{Object: after})
+		}
+		if back != want {
+			t.Fatalf("back: got %q, want %q: %v", back, want, unstructured.Unstructured{Object: after})
 		}
 	})
 }

@@ -237,8 +237,13 @@ func TestNoMorePodsGoThanAreAllowed(t *testing.T) {
 				d := ledger.Book(pod, rapid.SampledFrom(policyv1beta1.BudgetOperations).Draw(t, "by"))
 				was := gone[pod.Name] || let[pod.Name]
 				room := int32(len(gone)+len(let)) < allowed
-				if d.Allowed != (was || room) || d.Booked != (!was && room) {
-					t.Fatalf("%s: %+v; gone %v %v, allowed %d", pod.Name, d, gone, let, allowed)
+				if want := was || room; d.Allowed != want {
+					t.Fatalf("%s: allowed %t, want %t: %+v; gone %v %v, allowed %d", pod.Name, d.Allowed, want, d, gone,
+						let, allowed)
+				}
+				if want := !was && room; d.Booked != want {
+					t.Fatalf("%s: booked %t, want %t: %+v; gone %v %v, allowed %d", pod.Name, d.Booked, want, d, gone, let,
+						allowed)
 				}
 				if d.Booked {
 					let[pod.Name] = true
@@ -255,8 +260,11 @@ func TestNoMorePodsGoThanAreAllowed(t *testing.T) {
 			for name := range let {
 				gone[name] = true
 			}
-			if want := n - int32(len(gone)); after.CurrentAvailable != want || after.UnavailableAllowed != max(allowed-int32(len(gone)), 0) {
-				t.Fatalf("%d in service, %d allowed; gone are %v of %d", after.CurrentAvailable, after.UnavailableAllowed, gone, n)
+			if want := n - int32(len(gone)); after.CurrentAvailable != want {
+				t.Fatalf("in service: got %d, want %d; gone are %v of %d", after.CurrentAvailable, want, gone, n)
+			}
+			if want := max(allowed-int32(len(gone)), 0); after.UnavailableAllowed != want {
+				t.Fatalf("allowed: got %d, want %d; gone are %v of %d", after.UnavailableAllowed, want, gone, n)
 			}
 			if on := len(after.DisruptedPods) + len(after.UnavailablePods); on != len(gone) {
 				t.Fatalf("%d booked, gone are %v", on, gone)
@@ -307,7 +315,9 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%d %s: limits.Take(tt.pod, policyv1beta1.Update) (-want +got):\n%s", i, tt.pod.Name, diff)
 		}
 	}
-	if web.Budget.Status.UnavailableAllowed != 1 || len(web.Budget.Status.UnavailablePods) > 0 {
-		t.Error("a plan alone books nothing:", web.Budget.Status)
+	if status := web.Budget.Status; status.UnavailableAllowed != 1 {
+		t.Errorf("a plan alone books nothing: got %d allowed, want 1", status.UnavailableAllowed)
+	} else if len(status.UnavailablePods) > 0 {
+		t.Errorf("a plan alone books nothing: got %v, want none", status.UnavailablePods)
 	}
 }

@@ -208,10 +208,10 @@ func TestHowLongBookingsLive(t *testing.T) {
 				tt.booking(kept)
 			}
 			if diff := cmp.Diff(kept.Status.DisruptedPods, plan.Status.DisruptedPods, cmpopts.EquateEmpty()); diff != "" {
-				t.Error(diff)
+				t.Errorf("disrupted pods (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(kept.Status.UnavailablePods, plan.Status.UnavailablePods, cmpopts.EquateEmpty()); diff != "" {
-				t.Error(diff)
+				t.Errorf("unavailable pods (-want +got):\n%s", diff)
 			}
 			got := outcome{tt.want.Stays, plan.Status.CurrentAvailable == 1, len(plan.NotDeleted) == 1,
 				len(podunavailablebudget.Overdue(&s)) == 1, plan.After}
@@ -268,8 +268,11 @@ func TestFiveSecondsFromTheBooking(t *testing.T) {
 		budget.Status = merged(t, &budget.Status, ledger.Changes())
 		later := at.Add(time.Duration(rapid.Int64Range(0, int64(5*time.Second)).Draw(t, "later")))
 		plan := podunavailablebudget.Make(podunavailablebudget.Snapshot{Rules: podunavailablebudget.NewRules(budget), Now: later})
-		if len(plan.Status.DisruptedPods)+len(plan.Status.UnavailablePods) != 1 || plan.After <= 0 {
-			t.Fatalf("after %v: %+v, again after %v", later.Sub(at), plan.Status, plan.After)
+		if n := len(plan.Status.DisruptedPods) + len(plan.Status.UnavailablePods); n != 1 {
+			t.Fatalf("after %v: got %d bookings, want 1: %+v", later.Sub(at), n, plan.Status)
+		}
+		if plan.After <= 0 {
+			t.Fatalf("after %v: the next pass is not planned: %+v", later.Sub(at), plan.Status)
 		}
 	})
 }
@@ -324,11 +327,18 @@ func TestTheCountOfAnyPods(t *testing.T) {
 		}
 		s.Rules = podunavailablebudget.NewRules(budget)
 		plan := podunavailablebudget.Make(s)
-		if got := plan.Status; got.CurrentAvailable != current || got.UnavailableAllowed != max(current-got.DesiredAvailable, 0) {
-			t.Fatalf("%d in service, not %d; %+v", current, got.CurrentAvailable, got)
+		got := plan.Status
+		if got.CurrentAvailable != current {
+			t.Fatalf("in service: got %d, want %d; %+v", got.CurrentAvailable, current, got)
 		}
-		if got := len(plan.Status.DisruptedPods) + len(plan.Status.UnavailablePods); got != booked || len(plan.Why) != why {
-			t.Fatalf("%d booked, not %d; why %v", booked, got, plan.Why)
+		if want := max(current-got.DesiredAvailable, 0); got.UnavailableAllowed != want {
+			t.Fatalf("allowed: got %d, want %d; %+v", got.UnavailableAllowed, want, got)
+		}
+		if n := len(got.DisruptedPods) + len(got.UnavailablePods); n != booked {
+			t.Fatalf("booked: got %d, want %d; %+v", n, booked, got)
+		}
+		if len(plan.Why) != why {
+			t.Fatalf("pods that are told about: got %v, want %d", plan.Why, why)
 		}
 		if plan.After != time.Duration(first)*time.Second {
 			t.Fatalf("again after %v, not %d s", plan.After, first)

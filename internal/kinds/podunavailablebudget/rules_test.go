@@ -61,7 +61,7 @@ func TestDesired(t *testing.T) {
 	}
 	for name, number := range map[string]option{"no number": max(nil), "no percentage": max(new(intstr.FromString("many")))} {
 		if got, err := podunavailablebudget.Desired(&build.Budget(number).Spec, 3); err == nil {
-			t.Errorf("%s: %d", name, got)
+			t.Errorf("%s: got %d, want an error", name, got)
 		}
 	}
 }
@@ -73,12 +73,18 @@ func TestPercentagesAreRoundedUp(t *testing.T) {
 		part := (percent*total + 99) / 100
 		text := new(intstr.FromString(fmt.Sprint(percent, "%")))
 		least, err := podunavailablebudget.Desired(&build.Budget(build.MinAvailable(text)).Spec, int32(total))
-		if err != nil || int64(least) != part {
-			t.Fatalf("min: %d, %v; want %d", least, err, part)
+		if err != nil {
+			t.Fatalf("min: %v", err)
+		}
+		if int64(least) != part {
+			t.Fatalf("min: got %d, want %d", least, part)
 		}
 		left, err := podunavailablebudget.Desired(&build.Budget(build.MaxUnavailable(text)).Spec, int32(total))
-		if err != nil || int64(left) != total-part {
-			t.Fatalf("max: %d, %v; want %d", left, err, total-part)
+		if err != nil {
+			t.Fatalf("max: %v", err)
+		}
+		if int64(left) != total-part {
+			t.Fatalf("max: got %d, want %d", left, total-part)
 		}
 	})
 }

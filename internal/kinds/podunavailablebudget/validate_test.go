@@ -24,7 +24,7 @@ func parsed[T any](t *testing.T, text string) *T {
 	t.Helper()
 	value := new(T)
 	if err := yaml.UnmarshalStrict([]byte(text), value); err != nil {
-		t.Fatalf("%s: %v", text, err)
+		t.Fatalf("reading %s: %v", text, err)
 	}
 	return value
 }
@@ -242,9 +242,12 @@ func TestOverlap(t *testing.T) {
 				other := budget(t, "{metadata: {name: other}, "+spec(pair[1], "maxUnavailable: 1")[1:])
 				written := budget(t, spec(pair[0], "maxUnavailable: 1"))
 				errs := Validate(written, nil, []policyv1beta1.PodUnavailableBudget{*written, *other})
-				if got := len(errs) > 0; got != test.want || got && (len(errs) > 1 || errs[0].Type != field.ErrorTypeInvalid ||
-					!strings.Contains(errs[0].Detail, "PodUnavailableBudget other ")) {
-					t.Errorf("%s with %s: %v", pair[0], pair[1], errs)
+				if got := len(errs) > 0; got != test.want {
+					t.Errorf("%s with %s: refused: got %t, want %t: %v", pair[0], pair[1], got, test.want, errs)
+				} else if got && (len(errs) > 1 || errs[0].Type != field.ErrorTypeInvalid) {
+					t.Errorf("%s with %s: got %v, want one that is invalid", pair[0], pair[1], errs)
+				} else if got && !strings.Contains(errs[0].Detail, "PodUnavailableBudget other ") {
+					t.Errorf("%s with %s: got %v, want the other in it", pair[0], pair[1], errs)
 				}
 				other.DeletionTimestamp = &metav1.Time{}
 				if errs := Validate(written, nil, []policyv1beta1.PodUnavailableBudget{*other}); len(errs) > 0 {
@@ -390,7 +393,7 @@ func TestWarnings(t *testing.T) {
 	} {
 		got := Warnings(budget(t, text))
 		if len(got) != len(want) {
-			t.Errorf("%s: %v", text, got)
+			t.Errorf("warnings for %s: got %q, want %q", text, got, want)
 			continue
 		}
 		for i := range want {

@@ -61,7 +61,7 @@ func TestWindows(t *testing.T) {
 		var got number
 		var err error
 		if got.Desired, got.Reason, got.Until, err = rules.Number(10, tt.now); err != nil {
-			t.Fatal(name, err)
+			t.Fatalf("the number of %s: %v", name, err)
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
 			t.Errorf("%s: (-want +got):\n%s", name, diff)

@@ -371,7 +371,7 @@ func TestPatchesKeepWhatOthersAddedToMetadata(t *testing.T) {
 		}
 		after, err := patch.Apply(before)
 		if err != nil {
-			t.Fatalf("%s: %v", name, err)
+			t.Fatalf("%s: applying the patch: %v", name, err)
 		}
 		var got corev1.Secret
 		if err := json.Unmarshal(after, &got); err != nil {
@@ -390,7 +390,7 @@ func TestPatchesKeepWhatOthersAddedToMetadata(t *testing.T) {
 			t.Errorf("%s: got.Finalizers: got %q, want it to contain %q\n%s", name, got.Finalizers, "x/y", after)
 		}
 		if live.Labels != nil && (got.Labels["theirs"] != "t" || got.Annotations["theirs"] != "t" || len(got.OwnerReferences) != 2 || len(got.Finalizers) != 2) {
-			t.Errorf("%s: %s", name, after)
+			t.Errorf("%s: what others wrote has gone: %s", name, after)
 		}
 	}
 }
@@ -480,7 +480,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("next.Conditions[1].Status: got %q, want %q\n%+v", next.Conditions[1].Status, corev1.ConditionFalse, next)
 	}
 	if again := tally.Status(&next, 4, at(3)); cmp.Diff(next, again) != "" {
-		t.Error(cmp.Diff(next, again))
+		t.Errorf("status after another pass (-first +second):\n%s", cmp.Diff(next, again))
 	}
 }
 

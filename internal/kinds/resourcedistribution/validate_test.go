@@ -49,7 +49,7 @@ func TestValidate(t *testing.T) {
 	} {
 		got := rds.Validate(build.Distribution("a", c.options...), c.old, "kruise-system", "kruise-daemon-config")
 		if len(got) != len(c.want) {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: got errors %v, want %q", name, got, c.want)
 			continue
 		}
 		for i, err := range got {
@@ -65,8 +65,12 @@ func TestValidate(t *testing.T) {
 	for i := range 5000 {
 		many = append(many, fmt.Sprintf("A%d", i))
 	}
-	if got := rds.Validate(build.Distribution("a", build.To(many...), build.Not(many...)), nil); len(got) > 41 || len(got.ToAggregate().Error()) > 16<<10 {
-		t.Errorf("%d errors of %d bytes", len(got), len(got.ToAggregate().Error()))
+	got := rds.Validate(build.Distribution("a", build.To(many...), build.Not(many...)), nil)
+	if len(got) > 41 {
+		t.Errorf("errors: got %d, want 41 at most", len(got))
+	}
+	if n := len(got.ToAggregate().Error()); n > 16<<10 {
+		t.Errorf("bytes of the errors: got %d, want %d at most", n, 16<<10)
 	}
 }
 

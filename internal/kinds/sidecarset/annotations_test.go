@@ -30,7 +30,7 @@ func TestAnnotationsOfNull(t *testing.T) {
 			for _, v := range sidecarset.Make(s).Verdicts {
 				if v.Change != nil {
 					if _, err := v.Change(v.Pod, sidecarsettest.Now); err != nil {
-						t.Error(err)
+						t.Errorf("changing pod %s: %v", v.Pod.Name, err)
 					}
 				}
 				if v.Upgradable != nil && sidecarset.UpgradablePatch(v.Pod, "mesh", v.Upgradable, sidecarsettest.Now).Empty() {

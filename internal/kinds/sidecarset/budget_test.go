@@ -90,13 +90,16 @@ func TestBudgetsHoldUpgrades(t *testing.T) {
 				t.Errorf("words(plan) (-want +got):\n%s\n%s", diff, plan)
 			}
 			if diff := cmp.Diff(tt.asked, limits.asked); diff != "" {
-				t.Error(diff)
+				t.Errorf("disruptions that were asked for (-want +got):\n%s", diff)
 			}
 			waits := slices.ContainsFunc(plan.Verdicts, func(v *sidecarset.PodVerdict) bool {
 				return v.Action == sidecarset.Wait && v.Message == holds
 			})
-			if waits != plan.HeldByBudget || waits && (plan.Again <= 0 || plan.Again > time.Second) {
-				t.Errorf("waits %v, held by a budget %v, again after %v", waits, plan.HeldByBudget, plan.Again)
+			if waits != plan.HeldByBudget {
+				t.Errorf("held by a budget: got %t, want %t, as a pod waits", plan.HeldByBudget, waits)
+			}
+			if waits && (plan.Again <= 0 || plan.Again > time.Second) {
+				t.Errorf("the next pass: got after %v, want it within 1s", plan.Again)
 			}
 			for _, v := range plan.Verdicts {
 				if asks := slices.Contains(limits.asked, string(v.By)+" "+v.Pod.Name); v.By != "" && !asks {

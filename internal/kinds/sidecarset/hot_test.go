@@ -103,7 +103,7 @@ func TestHotUpgrade(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(tt.changes, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("changes of the pod (-want +got):\n%s", diff)
 			}
 			working, err := sidecarset.ReadWorkingContainers(annotations[pub.SidecarSetWorkingHotUpgradeContainer])
 			if err != nil {

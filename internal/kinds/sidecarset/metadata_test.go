@@ -43,7 +43,7 @@ func TestMergedAnnotationsAreWrittenInOneWay(t *testing.T) {
 			}
 			once := pass(tt.before)
 			if diff := cmp.Diff([]string{tt.want, tt.want}, []string{once, pass(once)}); diff != "" {
-				t.Error(diff)
+				t.Errorf("annotation after one pass and after two (-want +got):\n%s", diff)
 			}
 		})
 	}

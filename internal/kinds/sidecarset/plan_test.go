@@ -483,7 +483,11 @@ func TestResourcesChangeInPlaceWhereThatIsPossible(t *testing.T) {
 	pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodResizePending, Status: corev1.ConditionTrue,
 		Reason: corev1.PodReasonInfeasible, Message: "too big"},
 		corev1.PodCondition{Type: pub.SidecarSetUpgradable, Status: corev1.ConditionTrue, Message: `{"mesh":true}`})
-	if v := sidecarset.Make(s).Verdicts[0]; v.Reason != sidecarset.ReasonResizeInfeasible || v.Upgradable == nil || *v.Upgradable {
-		t.Errorf("a resize that never fits: %+v", v)
+	v := sidecarset.Make(s).Verdicts[0]
+	if v.Reason != sidecarset.ReasonResizeInfeasible {
+		t.Errorf("a resize that never fits: got reason %s, want %s", v.Reason, sidecarset.ReasonResizeInfeasible)
+	}
+	if v.Upgradable == nil || *v.Upgradable {
+		t.Errorf("a resize that never fits: got %+v, want that it cannot be upgraded", v)
 	}
 }

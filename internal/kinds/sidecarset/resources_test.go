@@ -115,7 +115,13 @@ func TestAResizeThatWasRefusedBefore(t *testing.T) {
 		t.Errorf("v.Upgradable: got a value, want nil\n%+v", v)
 	}
 	s.Pods[0].Status.Conditions[2].ObservedGeneration = 7
-	if v := sidecarset.Make(s).Verdicts[0]; v.Reason != sidecarset.ReasonResizeInfeasible || v.Upgradable == nil || *v.Upgradable {
-		t.Errorf("%+v", v)
+	v = sidecarset.Make(s).Verdicts[0]
+	if v.Reason != sidecarset.ReasonResizeInfeasible {
+		t.Errorf("reason: got %s, want %s: %+v", v.Reason, sidecarset.ReasonResizeInfeasible, v)
+	}
+	if v.Upgradable == nil {
+		t.Errorf("whether the pod can be upgraded is not told: %+v", v)
+	} else if *v.Upgradable {
+		t.Errorf("the pod can be upgraded, want that it cannot: %+v", v)
 	}
 }

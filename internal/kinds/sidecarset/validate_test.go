@@ -205,7 +205,7 @@ func TestValidate(t *testing.T) {
 					return
 				}
 			}
-			t.Errorf("%v", verdict.Errors.ToAggregate())
+			t.Errorf("errors: got %v, want one of %s with %q", verdict.Errors.ToAggregate(), test.field, test.text)
 		})
 	}
 }
@@ -254,7 +254,7 @@ func TestValidateUpdate(t *testing.T) {
 	set.Annotations = map[string]string{"apps.kruise.io/sidecarset-base": "x"}
 	if verdict := Validate(set, full(t, "set", `{`+valid+`}`), env); !strings.Contains(verdict.Errors.ToAggregate().Error(),
 		"annotations[apps.kruise.io/sidecarset-base] is immutable") {
-		t.Errorf("%v", verdict)
+		t.Errorf("errors: got %v, want that the annotation is immutable", verdict)
 	}
 }
 
@@ -338,8 +338,11 @@ func TestConflicts(t *testing.T) {
 				if errs := Conflicts(set, others); len(errs) > 0 {
 					got = errs.ToAggregate().Error()
 				}
-				if want := test.text; i == 1 && got != "" || i == 0 && ((got == "") != (want == "") || !strings.Contains(got, want)) {
-					t.Errorf("%d: %s", i, got)
+				if i == 1 && got != "" {
+					t.Errorf("alone: got the conflict %q, want none", got)
+				}
+				if want := test.text; i == 0 && ((got == "") != (want == "") || !strings.Contains(got, want)) {
+					t.Errorf("beside the other: got the conflict %q, want %q", got, want)
 				}
 			}
 			verdict := Validate(set, set, Environment{Others: []*appsv1beta1.SidecarSet{other},
@@ -407,8 +410,10 @@ func TestWhiteList(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			set := parse(t, `{metadata: {name: s, labels: `+test.labels+`}, spec: `+test.spec+`}`)
 			got := CheckWhiteList(set, test.list, test.list != "", test.gate)
-			if (len(got) == 0) != (test.text == "") || len(got) > 0 && !strings.Contains(got.ToAggregate().Error(), test.text) {
-				t.Errorf("%v", got)
+			if allowed := test.text == ""; (len(got) == 0) != allowed {
+				t.Errorf("refused: got %v, want %q", got, test.text)
+			} else if !allowed && !strings.Contains(got.ToAggregate().Error(), test.text) {
+				t.Errorf("refused: got %v, want %q in it", got, test.text)
 			}
 		})
 	}

@@ -17,7 +17,7 @@ func document(t *testing.T, text string) Document {
 	t.Helper()
 	var doc Document
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
-		t.Fatalf("%s: %v", text, err)
+		t.Fatalf("reading %s: %v", text, err)
 	}
 	return doc
 }
@@ -52,7 +52,7 @@ func completed(t *testing.T, r DefaultRequest) string {
 	}
 	after, err := patch.Apply([]byte(before))
 	if err != nil {
-		t.Fatalf("%v: %v", operations, err)
+		t.Fatalf("applying %v: %v", operations, err)
 	}
 	r.New = document(t, string(after))
 	if more, err := Default(r); err != nil {

@@ -62,7 +62,7 @@ func TestNewPodsHaveIdentityClaimsAndLabels(t *testing.T) {
 	volumes := []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
 		ClaimName: "data-web-5"}}}, {Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	if diff := cmp.Diff(volumes, pod.Spec.Volumes); diff != "" {
-		t.Error(diff)
+		t.Errorf("volumes (-want +got):\n%s", diff)
 	}
 	wantClaim := metav1.ObjectMeta{Namespace: "shop", Name: "data-web-5", Labels: map[string]string{"app": "web", "disk": "ssd"},
 		Annotations: map[string]string{"class": "gold"}}
@@ -122,7 +122,7 @@ func TestAWrongNumberCostsNoMoreThanOnePlan(t *testing.T) {
 		t.Errorf("v.Action: got %q, want %q\n%+v", v.Action, "update in place", v)
 	}
 	if v := plan.Verdicts[0]; v.Action != "wait" { // all the others are missing
-		t.Errorf("%+v", v)
+		t.Errorf("what is done to the first pod: got %+v, want it to wait", v)
 	}
 	if names := w.Vacant(); len(names) != maxCreate {
 		t.Errorf("len(names): got %d, want %d; %d vacant, the first %s", len(names), maxCreate, len(names), names[0])

@@ -86,7 +86,7 @@ func TestSlotsAreThoseOfTheModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(before, spec); diff != "" {
-			t.Fatal(diff)
+			t.Fatalf("the spec was changed (-before +after):\n%s", diff)
 		}
 		var want []int32
 		for o := start; len(want) < int(replicas); o++ {
@@ -94,8 +94,11 @@ func TestSlotsAreThoseOfTheModel(t *testing.T) {
 				want = append(want, o)
 			}
 		}
-		if got := slices.Collect(s.All()); !slices.Equal(got, want) || s.Len() != len(want) {
-			t.Fatalf("%v, want %v", got, want)
+		if got := slices.Collect(s.All()); !slices.Equal(got, want) {
+			t.Fatalf("ordinals: got %v, want %v", got, want)
+		}
+		if s.Len() != len(want) {
+			t.Fatalf("number of ordinals: got %d, want %d", s.Len(), len(want))
 		}
 		down := slices.Collect(s.Backward())
 		slices.Reverse(down)
@@ -105,8 +108,14 @@ func TestSlotsAreThoseOfTheModel(t *testing.T) {
 		for o := int32(0); o < 90; o++ {
 			rank := slices.Index(want, o)
 			got, ok := s.Rank(o)
-			if ok != (rank >= 0) || s.Has(o) != ok || ok && got != rank {
-				t.Fatalf("ordinal %d: rank %d, %v, want %d", o, got, ok, rank)
+			if ok != (rank >= 0) {
+				t.Fatalf("ordinal %d has a rank: got %t, want %t", o, ok, !ok)
+			}
+			if s.Has(o) != ok {
+				t.Fatalf("ordinal %d is one of the set: got %t, want %t", o, !ok, ok)
+			}
+			if ok && got != rank {
+				t.Fatalf("ordinal %d: rank %d, want %d", o, got, rank)
 			}
 		}
 	})

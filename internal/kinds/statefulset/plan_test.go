@@ -250,6 +250,6 @@ func (w *world) expect(want ...string) {
 	slices.Sort(got)
 	slices.Sort(want)
 	if diff := cmp.Diff(append([]string{}, want...), got); diff != "" {
-		w.t.Errorf("%s\n%s", diff, Make(w.Snapshot))
+		w.t.Errorf("what is done (-want +got):\n%s\n%s", diff, Make(w.Snapshot))
 	}
 }

@@ -117,8 +117,12 @@ func TestTheUpdateRevisionGetsItsNumber(t *testing.T) {
 			case r != nil:
 				want = r.Name
 			}
-			if r := plan.Renumber; (r != nil) != (tt.raised > 0) || r != nil && (r.Name != want || plan.NewNumber != tt.raised) {
-				t.Errorf("raised to %d: %+v", plan.NewNumber, r)
+			if r := plan.Renumber; (r != nil) != (tt.raised > 0) {
+				t.Errorf("raised: got %+v, want one: %t", r, tt.raised > 0)
+			} else if r != nil && r.Name != want {
+				t.Errorf("raised: got %s, want %s", r.Name, want)
+			} else if r != nil && plan.NewNumber != tt.raised {
+				t.Errorf("raised to %d, want %d: %+v", plan.NewNumber, tt.raised, r)
 			}
 			if plan.Status.UpdateRevision != want {
 				t.Errorf("update revision %s, not %s", plan.Status.UpdateRevision, want)

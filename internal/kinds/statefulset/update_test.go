@@ -362,16 +362,26 @@ func TestWhatCannotBeDoneIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	plan := Make(w.Snapshot)
-	if plan.UpdateError == "" || len(plan.Verdicts) != 2 {
-		t.Error("InPlaceOnly and an impossible change: ", plan) // ASTS-162 (part)
+	if plan.UpdateError == "" { // ASTS-162 (part)
+		t.Errorf("InPlaceOnly and an impossible change: no error is told: %s", plan)
+	}
+	if len(plan.Verdicts) != 2 {
+		t.Errorf("InPlaceOnly and an impossible change: got verdicts for %d pods, want 2: %s", len(plan.Verdicts),
+			plan)
 	}
 	w = newWorld(t, 2, inParallel)
 	w.at("a:1")
 	w.ForeignPods["web-0"] = true
 	plan = Make(w.Snapshot)
 	// ASTS-106 (part), ASTS-136 (part)
-	if plan.ScaleError == "" || plan.Refusal == "" || len(plan.Create) != 1 || plan.Create[0].Name != "web-1" {
-		t.Error("a name is taken: ", plan)
+	if plan.ScaleError == "" {
+		t.Errorf("a name is taken: no error is told: %s", plan)
+	}
+	if plan.Refusal == "" {
+		t.Errorf("a name is taken: no refusal is told: %s", plan)
+	}
+	if len(plan.Create) != 1 || plan.Create[0].Name != "web-1" {
+		t.Errorf("a name is taken: want web-1 created alone: %s", plan)
 	}
 	w = newWorld(t, 2, reserve("a-b"))
 	w.revisions["a:1"] = "web-1"

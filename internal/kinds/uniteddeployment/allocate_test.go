@@ -85,8 +85,11 @@ func TestPercentagesAreAll(t *testing.T) {
 			for _, n := range next {
 				sum += n
 			}
-			if err != nil || sum != replicas {
-				t.Errorf("%d, %d %%: %v %v", replicas, percent, next, err)
+			if err != nil {
+				t.Errorf("%d, %d %%: %v", replicas, percent, err)
+			}
+			if sum != replicas {
+				t.Errorf("%d, %d %%: got %v, in all %d", replicas, percent, next, sum)
 			}
 		}
 	}

@@ -115,9 +115,24 @@ func TestNamesOfChildren(t *testing.T) {
 			for _, name := range []string{"a", "b", "Upper_Case", strings.Repeat("s", 63)} {
 				for further := range 2 {
 					got := NameOf(united, "u", kind, name, further)
-					if len(validation.IsDNS1123Subdomain(got)) > 0 || len(got) > 63 || (kind == StatefulSet || kind == AdvancedStatefulSet) && len(got) > 52 || seen[got] ||
-						got != NameOf(united, "u", kind, name, further) || got == NameOf(united, "v", kind, name, further) {
-						t.Error(united, kind, name, got)
+					if errs := validation.IsDNS1123Subdomain(got); len(errs) > 0 {
+						t.Errorf("%s, %s, %s: the name %s is none: %v", united, kind, name, got, errs)
+					}
+					most := 63
+					if kind == StatefulSet || kind == AdvancedStatefulSet {
+						most = 52
+					}
+					if len(got) > most {
+						t.Errorf("%s, %s, %s: the name %s has more than %d characters", united, kind, name, got, most)
+					}
+					if seen[got] {
+						t.Errorf("%s, %s, %s: the name %s is that of another one", united, kind, name, got)
+					}
+					if again := NameOf(united, "u", kind, name, further); got != again {
+						t.Errorf("%s, %s, %s: the name %s became %s", united, kind, name, got, again)
+					}
+					if got == NameOf(united, "v", kind, name, further) {
+						t.Errorf("%s, %s, %s: the name %s is the same for another UID", united, kind, name, got)
 					}
 					seen[got] = true
 				}

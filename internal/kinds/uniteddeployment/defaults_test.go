@@ -33,7 +33,7 @@ func defaulted(t *testing.T, given, old string, complete func(Document) (Documen
 	}
 	got, err := patch.Apply([]byte(given))
 	if err != nil {
-		t.Fatalf("%s: %v", text, err)
+		t.Fatalf("applying the patch %s: %v", text, err)
 	}
 	return parsed(t, string(got))
 }
@@ -42,7 +42,7 @@ func parsed(t *testing.T, text string) map[string]any {
 	t.Helper()
 	object, err := subset.Object([]byte(text))
 	if err != nil {
-		t.Fatalf("%s: %v", text, err)
+		t.Fatalf("reading %s: %v", text, err)
 	}
 	return object
 }

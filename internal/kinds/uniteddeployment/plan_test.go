@@ -259,7 +259,7 @@ func TestWhatCannotBeActedOnChangesNoChild(t *testing.T) {
 		p := Make(*s)
 		if p.Finish(Outcome{}, noon); p.Fault == nil || len(p.Deletes)+len(p.Subsets)+len(p.Release) > 0 || p.find(appsv1beta1.SubsetUpdated) != "False Error" ||
 			p.Status.ObservedGeneration != 7 || !strings.Contains(p.String(), p.Reason()) || !p.Waiting() {
-			t.Errorf("%s: %+v", name, p)
+			t.Errorf("%s: got %+v, want a fault that is told, and nothing done", name, p)
 		}
 	}
 }
@@ -503,14 +503,14 @@ func TestReservingSubsetsHaveConditionsAndNumbers(t *testing.T) {
 	// On first creation there is no condition.
 	s := asked(t, CloneSet, 3, plain("a", "b")...).adaptive(true)
 	if p := Make(*s); fmt.Sprint(p.next()) != "[3 0]" || p.schedulable(0)+p.schedulable(1) != "" {
-		t.Error("first", p)
+		t.Errorf("on first creation: got %s, want 3 and 0 replicas and no conditions", p)
 	}
 	// With reserved pods it is False, and there are substitutes; without True.
 	s.child(CloneSet, "a", 0, []*corev1.Pod{s.pod("1", time.Hour, stuck, yes), s.pod("2", time.Hour, stuck, yes), s.pod("3", time.Hour, stuck, yes)})
 	s.child(CloneSet, "b", 0, nil)
 	p := Make(*s)
 	if fmt.Sprint(p.next()) != "[3 3]" || p.schedulable(0) != "False reschedule" || p.schedulable(1) != "True reschedule" || !p.First {
-		t.Error("reserved", p)
+		t.Errorf("with reserved pods: got %s, want 3 and 3 replicas, the first False, the second True", p)
 	}
 	if p.Status.ReservedPods != 3 {
 		t.Errorf("UD-125: p.Status.ReservedPods: got %d, want 3\n%+v", p.Status.ReservedPods, p.Status)
@@ -525,27 +525,27 @@ func TestReservingSubsetsHaveConditionsAndNumbers(t *testing.T) {
 	// UD-126: turned off, labels stay and the numbers are those of the other mode.
 	s.adaptive(false)
 	if p := Make(*s); len(p.Marks) > 0 || fmt.Sprint(p.next()) != "[0 3]" || p.Status.LabelSelector != "app=web" {
-		t.Error("off", p)
+		t.Errorf("turned off: got %s, want no marks and 0 and 3 replicas", p)
 	}
 	// A marked subset stays so until all its pods exist, and these count as reserved meanwhile.
 	s = asked(t, CloneSet, 3, plain("a", "b")...).adaptive(true).condition("a", corev1.ConditionFalse, time.Minute)
 	s.child(CloneSet, "a", 0, []*corev1.Pod{s.pod("1", time.Hour, running(time.Hour), no)}, func(c *Child) { c.Replicas = 3 })
 	s.child(CloneSet, "b", 2, nil)
 	if p := Make(*s); fmt.Sprint(p.next()) != "[3 2]" || p.schedulable(0) != "False reschedule" {
-		t.Error("incomplete", p)
+		t.Errorf("a marked subset without all its pods: got %s, want 3 and 2 replicas, and it False", p)
 	}
 	// A subset that has recovered and gets more is marked anew.
 	s = asked(t, CloneSet, 3, plain("a", "b")...).adaptive(true).condition("a", corev1.ConditionFalse, time.Minute)
 	s.child(CloneSet, "a", 0, []*corev1.Pod{s.pod("1", time.Hour, running(time.Hour), no)})
 	s.child(CloneSet, "b", 2, nil)
 	if p := Make(*s); fmt.Sprint(p.next()) != "[3 2]" || p.schedulable(0) != "False reschedule" {
-		t.Error("proved", p)
+		t.Errorf("a subset that has recovered: got %s, want 3 and 2 replicas, and it False", p)
 	}
 	// A subset that is added later begins as marked, and its first pods are no reason to take others.
 	s = asked(t, CloneSet, 3, plain("new", "b")...).adaptive(true).condition("b", corev1.ConditionTrue, time.Minute)
 	s.child(CloneSet, "b", 3, nil)
 	if p := Make(*s); fmt.Sprint(p.next()) != "[3 3]" || p.schedulable(0) != "False created" || !p.First {
-		t.Error("added", p)
+		t.Errorf("a subset that is added: got %s, want 3 and 3 replicas, and it False", p)
 	}
 }
 
@@ -831,7 +831,7 @@ func TestOptionsOfStrategies(t *testing.T) {
 		t.Errorf("strategy.Adaptive: got %+v, want nil", strategy.Adaptive)
 	}
 	if strategy.Adaptive = (&appsv1beta1.AdaptiveUnitedDeploymentStrategy{}); options(u) != want || *strategy.Adaptive != (appsv1beta1.AdaptiveUnitedDeploymentStrategy{}) {
-		t.Error(options(u))
+		t.Errorf("options: got %+v, want %+v, and nothing written to the strategy", options(u), want)
 	}
 	strategy.Adaptive = &appsv1beta1.AdaptiveUnitedDeploymentStrategy{RescheduleCriticalSeconds: new(int32(0)), UnschedulableDuration: new(int32(7)), ReserveUnschedulablePods: true}
 	if o := options(u); o != (adaptive{true, true, 0, 7 * time.Second}) {
@@ -914,7 +914,7 @@ func TestPodsThatStartKeepTheirPlace(t *testing.T) {
 				s.condition("a", corev1.ConditionFalse, time.Minute)
 			}
 			if p := Make(*s); fmt.Sprint(p.next()) != tt.want {
-				t.Errorf("%v\n%s", p.next(), p)
+				t.Errorf("next replicas: got %v, want %s\n%s", p.next(), tt.want, p)
 			}
 		})
 	}

@@ -18,12 +18,17 @@ func TestEmbeddedKindsHaveTheShapeOfV1beta1(t *testing.T) {
 		return f.Type
 	}
 	alpha, beta := reflect.TypeFor[appsv1alpha1.SubsetTemplateSpec](), reflect.TypeFor[appsv1beta1.SubsetTemplateSpec]()
-	if got := field(alpha, "AdvancedStatefulSetTemplate"); got != field(beta, "AdvancedStatefulSetTemplate") ||
-		field(got.Elem(), "Spec") != reflect.TypeFor[appsv1beta1.StatefulSetSpec]() {
-		t.Error(got)
+	got, want := field(alpha, "AdvancedStatefulSetTemplate"), field(beta, "AdvancedStatefulSetTemplate")
+	if got != want {
+		t.Errorf("template of the Advanced StatefulSet in v1alpha1: got %v, want %v", got, want)
 	}
-	if got := field(field(beta, "CloneSetTemplate").Elem(), "Spec"); got != reflect.TypeFor[appsv1beta1.CloneSetSpec]() {
-		t.Error(got)
+	spec := reflect.TypeFor[appsv1beta1.StatefulSetSpec]()
+	if got := field(got.Elem(), "Spec"); got != spec {
+		t.Errorf("spec of the Advanced StatefulSet: got %v, want %v", got, spec)
+	}
+	spec = reflect.TypeFor[appsv1beta1.CloneSetSpec]()
+	if got := field(field(beta, "CloneSetTemplate").Elem(), "Spec"); got != spec {
+		t.Errorf("spec of the CloneSet: got %v, want %v", got, spec)
 	}
 	more := map[string]bool{"spec.scaleStrategy.disablePVCReuse": true}
 	for _, key := range appsv1alpha1.MovedInUnitedDeployments {

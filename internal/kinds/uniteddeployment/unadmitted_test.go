@@ -98,13 +98,17 @@ func TestNumbersThatDoNotFitAreSeen(t *testing.T) {
 	}
 	plan.Finish(Outcome{}, time.Unix(1e9, 0))
 	page, err := os.ReadFile("../../../docs/kinds/uniteddeployment.md")
-	if err != nil || !strings.Contains(string(page), "**Numbers that do not fit** are not smoothed") {
-		t.Error("the page says something else", err)
+	if err != nil {
+		t.Errorf("reading the page: %v", err)
+	}
+	if !strings.Contains(string(page), "**Numbers that do not fit** are not smoothed") {
+		t.Error("the page says something else of numbers that do not fit")
 	}
 	for i := range plan.Status.Conditions {
 		if c := &plan.Status.Conditions[i]; c.Type == appsv1beta1.SubsetUpdated && c.Status == "False" && c.Message == plan.Refused.Message {
 			return
 		}
 	}
-	t.Errorf("%+v", plan.Status.Conditions)
+	t.Errorf("conditions: got %+v, want SubsetUpdated False with %q", plan.Status.Conditions,
+		plan.Refused.Message)
 }

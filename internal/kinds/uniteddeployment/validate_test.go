@@ -35,7 +35,7 @@ func read(t *testing.T, text string) *appsv1beta1.UnitedDeployment {
 	t.Helper()
 	object := &appsv1beta1.UnitedDeployment{}
 	if err := json.Unmarshal([]byte(text), object); err != nil {
-		t.Fatalf("%s: %v", text, err)
+		t.Fatalf("reading %s: %v", text, err)
 	}
 	return object
 }

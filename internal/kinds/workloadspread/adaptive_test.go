@@ -129,8 +129,9 @@ func TestNextCondition(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, recovered, until := nextCondition(test.old, test.last, test.stuck, time.Minute, UnschedulableWindow,
 				workloadspreadtest.Clock.Add(test.now))
-			if (got.Message != "") != (test.want.Status == "False" && (test.old == nil || test.old.Status != "False")) {
-				t.Errorf("message %q", got.Message)
+			told := test.want.Status == "False" && (test.old == nil || test.old.Status != "False")
+			if (got.Message != "") != told {
+				t.Errorf("message: got %q, want one: %t", got.Message, told)
 			}
 			got.Message = ""
 			if diff := cmp.Diff(*test.want, got); diff != "" {

@@ -41,8 +41,8 @@ func TestCosts(t *testing.T) {
 			}
 		})
 	}
-	if unmatchedCost(3) != -400 { // WS-164
-		t.Error(unmatchedCost(3))
+	if got := unmatchedCost(3); got != -400 { // WS-164
+		t.Errorf("cost of a pod in no subset: got %d, want -400", got)
 	}
 }
 
@@ -73,7 +73,7 @@ func TestRemovalOrder(t *testing.T) {
 			names = append(names, pod.Name)
 		}
 		if diff := cmp.Diff(names, got); diff != "" {
-			t.Fatal(diff)
+			t.Fatalf("order of the pods (-want +got):\n%s", diff)
 		}
 	}
 }

@@ -188,7 +188,7 @@ func TestCountKeepsConditions(t *testing.T) {
 	before.Conditions = []metav1.Condition{{Type: "Schedulable", Status: "False"}}
 	got := Count([]SubsetQuota{{"a", 1}}, []appsv1beta1.WorkloadSpreadSubsetStatus{before}, AllVersions, nil, workloadspreadtest.Clock)
 	if diff := cmp.Diff(before.Conditions, got.Subsets[0].Conditions); diff != "" {
-		t.Error(diff)
+		t.Errorf("conditions (-want +got):\n%s", diff)
 	}
 }
 

@@ -36,7 +36,7 @@ func injected(t *testing.T, raw []byte, subset *appsv1beta1.WorkloadSpreadSubset
 	}
 	after, err := patch.Apply(raw)
 	if err != nil {
-		t.Fatalf("%s: %v", text, err)
+		t.Fatalf("applying the patch %s: %v", text, err)
 	}
 	return after, nil
 }
@@ -122,7 +122,7 @@ func TestInjectHostilePods(t *testing.T) {
 		`{"spec":{"affinity":{"nodeAffinity":1}}}`, `{"metadata":[]}`,
 		`{"metadata":{"annotations":"x"}}`, `{"spec":{"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[1]}}}}}`} {
 		if changes, err := Inject([]byte(raw), subset, pub.Placement{Name: "ws", Subset: "a"}); err == nil {
-			t.Errorf("%s: %v", raw, changes)
+			t.Errorf("injection into %s: got %v, want an error", raw, changes)
 		}
 	}
 }

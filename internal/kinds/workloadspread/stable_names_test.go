@@ -56,7 +56,7 @@ func TestPodsOfFixedNamesReturnToTheirSubset(t *testing.T) {
 					case 'C':
 						d := Create(spread, target, Creation{Key: step[2:], Version: VersionIgnored}, now)
 						if follow(spread, d); d.Subset == nil || d.Subset.Name != "a" {
-							t.Fatalf("%s: %+v, reason %q", step, d.Subset, d.Reason)
+							t.Fatalf("%s: got %+v, reason %q, want subset a", step, d.Subset, d.Reason)
 						}
 					}
 				}

@@ -38,7 +38,7 @@ func TestBookingsThatNobodyCounts(t *testing.T) {
 		}
 		d := Create(spread, nil, creation, now)
 		if follow(spread, d); d.Subset == nil || d.Subset.Name != "a" {
-			t.Fatalf("after %d pods %s gets %+v: %+v", i, creation.Key, d.Subset, spread.Status)
+			t.Fatalf("after %d pods %s gets %+v, want subset a: %+v", i, creation.Key, d.Subset, spread.Status)
 		}
 		most = max(most, workloadspreadtest.Bookings(spread.Status.VersionedSubsetStatuses[VersionIgnored]))
 	}

@@ -139,10 +139,10 @@ func TestValidate(t *testing.T) {
 				fields = append(fields, err.Field)
 			}
 			if diff := cmp.Diff(tt.fields, fields); diff != "" {
-				t.Fatalf("%s: %v", diff, errs)
+				t.Fatalf("refused fields (-want +got):\n%s%v", diff, errs)
 			}
 			if len(errs) > 0 && !strings.Contains(errs.ToAggregate().Error(), tt.text) {
-				t.Error(errs)
+				t.Errorf("refused: got %v, want %q in it", errs, tt.text)
 			}
 		})
 	}

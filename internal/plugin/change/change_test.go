@@ -34,8 +34,11 @@ func TestPatch(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			body, err := Patch(document(container("app", "nginx:1"), container("log", "fluent:1")), tt.after)
-			if diff := cmp.Diff(tt.want, string(body)); diff != "" || err != nil {
-				t.Error(err, diff)
+			if err != nil {
+				t.Errorf("making the patch: %v", err)
+			}
+			if diff := cmp.Diff(tt.want, string(body)); diff != "" {
+				t.Errorf("patch (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -13,8 +13,12 @@ func TestPlain(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	out := &bytes.Buffer{}
-	if n, err := Writer(out).Write([]byte(hostile)); err != nil || n != len(hostile) {
-		t.Error(n, err)
+	n, err := Writer(out).Write([]byte(hostile))
+	if err != nil {
+		t.Errorf("writing: %v", err)
+	}
+	if n != len(hostile) {
+		t.Errorf("written bytes: got %d, want %d", n, len(hostile))
 	}
 	if got, want := out.String(), "a\ufffd[2J\ufffd1A\ufffdb\tc\nd\ufffd\ufffdé"; got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -34,8 +38,17 @@ func TestClean(t *testing.T) {
 	}{&part{"\x1b"}, []part{{"\x1b"}}, []string{"\x1b"}, map[string]string{"\x1b": "\x1b"}, &part{"\x1b"}, "\x1b"}
 	Clean(&value)
 	const r = "\ufffd"
-	if value.Part.Text != r || value.Parts[0].Text != r || value.Texts[0] != r || value.Map[r] != r || len(value.Map) != 1 ||
-		value.Any.(*part).Text != r || value.own != "\x1b" {
-		t.Errorf("%+v", value)
+	for name, got := range map[string]string{"a pointer": value.Part.Text,
+		"a list of structures": value.Parts[0].Text, "a list": value.Texts[0],
+		"a map": value.Map[r], "an interface": value.Any.(*part).Text} {
+		if got != r {
+			t.Errorf("text in %s: got %q, want %q", name, got, r)
+		}
+	}
+	if len(value.Map) != 1 {
+		t.Errorf("the map: got %q, want one key", value.Map)
+	}
+	if value.own != "\x1b" {
+		t.Errorf("the field that is not exported: got %q, want it unchanged", value.own)
 	}
 }

@@ -71,7 +71,7 @@ func start(t *testing.T, before func(w *world), objects func(t *testing.T) []*un
 	}
 	t.Cleanup(func() {
 		if err := env.Stop(); err != nil {
-			t.Error(err)
+			t.Errorf("stopping the API server: %v", err)
 		}
 	})
 	w := &world{t: t}

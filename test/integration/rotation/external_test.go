@@ -118,8 +118,11 @@ func (w *world) definitionsOfCertManager() {
 		w.t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(strings.TrimSpace(string(dir)), "deploy/crds/cert-manager.io_*.yaml"))
-	if err != nil || len(files) < 4 {
-		w.t.Fatal(files, err)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if len(files) < 4 {
+		w.t.Fatalf("definitions of cert-manager: got %v, want 4 at least", files)
 	}
 	for _, file := range files {
 		data, err := os.ReadFile(file) //nolint:gosec // of a module

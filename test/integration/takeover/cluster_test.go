@@ -148,7 +148,7 @@ func newCluster(t *testing.T) *cluster {
 	}
 	t.Cleanup(func() {
 		if err := env.Stop(); err != nil {
-			t.Error(err)
+			t.Errorf("stopping the API server: %v", err)
 		}
 	})
 	scheme := runtime.NewScheme()

@@ -95,7 +95,7 @@ func (c *cluster) install(r release) {
 			object.SetAnnotations(map[string]string{"meta.helm.sh/release-name": "kruise", "meta.helm.sh/release-namespace": "default"})
 		}
 		if err := c.kube.Create(c.t.Context(), object, client.FieldOwner(owner)); err != nil {
-			c.t.Fatalf("%s: %v", installation.Of(object), err)
+			c.t.Fatalf("creating %s: %v", installation.Of(object), err)
 		}
 	}
 }
@@ -281,7 +281,7 @@ func TestReleasesThereAndBack(t *testing.T) {
 			folder := filepath.Join(t.TempDir(), "backup")
 			out, err := c.run(t.Context(), append(newImages, "--backup", folder)...)
 			if err != nil {
-				t.Fatalf("%v\n%v\n%s", err, c.faults, c.logs.String())
+				t.Fatalf("the way there: %v\n%v\n%s", err, c.faults, c.logs.String())
 			}
 			for _, line := range []string{"no manager served for", "webhooks about pods are in force, and pods can be created", "the manager acts on each of"} {
 				if !strings.Contains(out, line) {
@@ -291,8 +291,11 @@ func TestReleasesThereAndBack(t *testing.T) {
 			c.podsPass("there")
 			c.change(objects, true)
 			out, err = c.run(t.Context(), "--back", "--backup", folder)
-			if err != nil || !strings.Contains(out, "the manager acts on each of") {
-				t.Fatalf("%v\n%v\n%s", err, c.faults, c.logs.String())
+			if err != nil {
+				t.Fatalf("the way back: %v\n%v\n%s", err, c.faults, c.logs.String())
+			}
+			if !strings.Contains(out, "the manager acts on each of") {
+				t.Fatalf("the way back: got %s, want that the manager acts\n%v\n%s", out, c.faults, c.logs.String())
 			}
 			c.otherRuns()
 			c.podsPass("back")
@@ -328,7 +331,7 @@ func (c *cluster) sameInstallation(r release) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.faults) > 0 {
-		c.t.Error(c.faults)
+		c.t.Errorf("faults meanwhile: got %v, want none", c.faults)
 	}
 }
 
@@ -353,7 +356,7 @@ func TestInterruptedAtEveryStep(t *testing.T) {
 		c.podsPass("interrupted at " + at)
 	}
 	if _, err := c.run(t.Context(), there...); err != nil {
-		t.Fatalf("%v\n%v\n%s", err, c.faults, c.logs.String())
+		t.Fatalf("the way there: %v\n%v\n%s", err, c.faults, c.logs.String())
 	}
 	c.podsPass("there")
 	c.change(objects[3:4], true)
@@ -363,7 +366,7 @@ func TestInterruptedAtEveryStep(t *testing.T) {
 		c.podsPass("back, interrupted at " + at)
 	}
 	if _, err := c.run(t.Context(), back...); err != nil {
-		t.Fatalf("%v\n%v\n%s", err, c.faults, c.logs.String())
+		t.Fatalf("the way back: %v\n%v\n%s", err, c.faults, c.logs.String())
 	}
 	c.otherRuns()
 	c.podsPass("back")
@@ -372,7 +375,7 @@ func TestInterruptedAtEveryStep(t *testing.T) {
 	now := c.specs(objects)
 	delete(now, installation.Of(objects[3]))
 	if diff := cmp.Diff(specs, now); diff != "" {
-		t.Error(diff)
+		t.Errorf("specs after the way there and back (-want +got):\n%s", diff)
 	}
 }
 
@@ -429,7 +432,7 @@ func TestTwiceAtOnceAndBesideATool(t *testing.T) {
 	}
 	c.podsPass("two at once")
 	if _, err := c.run(t.Context(), "--back", "--backup", folder); err != nil {
-		t.Fatalf("%v\n%v\n%s", err, c.faults, c.logs.String())
+		t.Fatalf("the way back: %v\n%v\n%s", err, c.faults, c.logs.String())
 	}
 	c.otherRuns()
 	c.podsPass("back")

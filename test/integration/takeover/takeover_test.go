@@ -80,7 +80,7 @@ func (c *cluster) installTheirs() {
 	}
 	for _, object := range objects {
 		if err := c.kube.Create(c.t.Context(), object, client.FieldOwner("helm")); err != nil {
-			c.t.Fatalf("%s: %v", installation.Of(object), err)
+			c.t.Fatalf("creating %s: %v", installation.Of(object), err)
 		}
 	}
 }
@@ -225,8 +225,11 @@ func TestThereAndBack(t *testing.T) {
 	images := []string{"--image", ours, "--daemon-image", "example.com/afloat/daemon:1", "--backup", folder}
 
 	out, err := c.run(t.Context(), append(images, "--dry-run")...)
-	if err != nil || !strings.Contains(out, "rehearsed: 4 workloads, of which 0 would have pods touched") {
+	if err != nil {
 		t.Fatal(err)
+	}
+	if !strings.Contains(out, "rehearsed: 4 workloads, of which 0 would have pods touched") {
+		t.Fatalf("the rehearsal: got %s, want 4 workloads and no pods touched", out)
 	}
 	for _, line := range []string{"flags of the manager carried over: --enable-leader-election --leader-election-namespace=kruise-system --feature-gates=CloneSetShortHash=false",
 		"--frobnicate=yes is not carried over", "PodDisruptionBudget kruise-system/kruise-controller-manager would be created",
@@ -255,7 +258,7 @@ func TestThereAndBack(t *testing.T) {
 	<-stopped
 	out, err = c.run(t.Context(), images...)
 	if err != nil {
-		t.Fatalf("%v\n%v\n%s", err, c.faults, c.logs.String())
+		t.Fatalf("the way there: %v\n%v\n%s", err, c.faults, c.logs.String())
 	}
 	for _, line := range []string{"the lock kruise-system/kruise-manager is free", "no manager served for",
 		"all of 3 pods have the UID, the restarts and the spec that they had"} {
@@ -264,11 +267,16 @@ func TestThereAndBack(t *testing.T) {
 		}
 	}
 	deployment := c.get(installation.Deployments, namespace, installation.Manager)
-	if containers := installation.Maps(deployment.Object, "spec", "template", "spec", "containers"); len(containers) != 1 ||
-		containers[0]["image"] != ours ||
-		len(installation.Maps(containers[0], "env")) != 2 || !slices.Contains(containers[0]["args"].([]any),
+	containers := installation.Maps(deployment.Object, "spec", "template", "spec", "containers")
+	if len(containers) != 1 {
+		t.Errorf("containers of the manager: got %v, want one", containers)
+	} else if containers[0]["image"] != ours {
+		t.Errorf("image of the manager: got %v, want %s", containers[0]["image"], ours)
+	} else if env := installation.Maps(containers[0], "env"); len(env) != 2 {
+		t.Errorf("environment of the manager: got %v, want 2 variables", env)
+	} else if args := containers[0]["args"].([]any); !slices.Contains(args,
 		any("--leader-election-namespace=kruise-system")) {
-		t.Errorf("containers %v", containers)
+		t.Errorf("arguments of the manager: got %v, want the namespace of its lock", args)
 	}
 	for _, kind := range []schema.GroupVersionKind{installation.MutatingKind, installation.ValidatingKind} {
 		name := map[string]string{installation.MutatingKind.Kind: installation.Mutating,
@@ -294,10 +302,10 @@ func TestThereAndBack(t *testing.T) {
 		return nil
 	})
 	if diff := cmp.Diff(pods, c.pods()); diff != "" {
-		t.Error(diff)
+		t.Errorf("pods after the way there (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(specs, c.specs(objects)); diff != "" {
-		t.Error(diff)
+		t.Errorf("specs after the way there (-want +got):\n%s", diff)
 	}
 	c.unwritten()
 	// No probe begins anew, and no place is forgotten.
@@ -321,8 +329,11 @@ func TestThereAndBack(t *testing.T) {
 	// daemons.
 	before := len(c.byCommand.with(""))
 	out, err = c.plugin(t.Context(), "doctor")
-	if err == nil || len(c.byCommand.with("")) > before {
-		t.Errorf("%v, and wrote %v", err, c.byCommand.with("")[before:])
+	if err == nil {
+		t.Errorf("the doctor finds nothing wrong: %s", out)
+	}
+	if wrote := c.byCommand.with("")[before:]; len(wrote) > 0 {
+		t.Errorf("the doctor wrote %v", wrote)
 	}
 	for _, line := range []string{fmt.Sprintf("%d definitions compared with those of this release", len(registry.Kinds)), "5 workloads looked at",
 		"3 pods of workloads looked at", "4 requests and jobs looked at",
@@ -352,13 +363,13 @@ func TestThereAndBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := c.run(t.Context(), "--back", "--backup", folder); err != nil {
-		t.Fatalf("%v\n%v\n%s", err, c.faults, c.logs.String())
+		t.Fatalf("the way back: %v\n%v\n%s", err, c.faults, c.logs.String())
 	}
 	if diff := cmp.Diff(pods, c.pods()); diff != "" {
-		t.Error(diff)
+		t.Errorf("pods after the way back (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(specs, c.specs(objects)); diff != "" {
-		t.Error(diff)
+		t.Errorf("specs after the way back (-want +got):\n%s", diff)
 	}
 	c.unwritten()
 	for _, plural := range alone {
@@ -368,8 +379,11 @@ func TestThereAndBack(t *testing.T) {
 		}
 		definition := c.get(installation.Definitions, "", plural+"."+group)
 		stored, _, _ := unstructured.NestedStringSlice(definition.Object, "status", "storedVersions")
-		if !slices.Equal(stored, []string{"v1alpha1"}) || len(installation.Maps(definition.Object, "spec", "versions")) != 1 {
-			t.Errorf("%s: stored in %v", plural, stored)
+		if !slices.Equal(stored, []string{"v1alpha1"}) {
+			t.Errorf("%s: stored in %v, want v1alpha1", plural, stored)
+		}
+		if n := len(installation.Maps(definition.Object, "spec", "versions")); n != 1 {
+			t.Errorf("%s: got %d versions, want 1", plural, n)
 		}
 	}
 	// What only this project has is gone again, but for namespaces.
@@ -381,19 +395,23 @@ func TestThereAndBack(t *testing.T) {
 	must(t, json.Unmarshal(saved, &index))
 	for _, of := range index.Absent {
 		live, err := installation.Get(t.Context(), c.kube, schema.FromAPIVersionAndKind(of.APIVersion, of.Kind), of.Namespace, of.Name)
-		if err != nil || (live != nil) != (of.Kind == "Namespace") {
-			t.Errorf("%s %s: %v %v", of.Kind, of.Name, live, err)
+		if err != nil {
+			t.Errorf("reading %s %s: %v", of.Kind, of.Name, err)
+		}
+		if want := of.Kind == "Namespace"; (live != nil) != want {
+			t.Errorf("%s %s is there: got %t, want %t", of.Kind, of.Name, live != nil, want)
 		}
 	}
 	if len(index.Absent) < 10 {
-		t.Error(index.Absent)
+		t.Errorf("what was not there before: got %v, want 10 at least", index.Absent)
 	}
 	deployment = c.get(installation.Deployments, namespace, installation.Manager)
-	if containers := installation.Maps(deployment.Object, "spec", "template", "spec", "containers"); len(containers) != 2 ||
-		containers[0]["image"] != theirs {
-		t.Errorf("containers %v", containers)
+	containers = installation.Maps(deployment.Object, "spec", "template", "spec", "containers")
+	if len(containers) != 2 || containers[0]["image"] != theirs {
+		t.Errorf("containers of the manager after the way back: got %v, want 2, the first with image %s",
+			containers, theirs)
 	}
 	if len(c.faults) > 0 {
-		t.Error(c.faults)
+		t.Errorf("faults meanwhile: got %v, want none", c.faults)
 	}
 }

@@ -42,7 +42,7 @@ func TestTheUninstallGuardRefusesWhileThereAreObjects(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		if err := env.Stop(); err != nil {
-			t.Error(err)
+			t.Errorf("stopping the API server: %v", err)
 		}
 	})
 	scheme := runtime.NewScheme()
@@ -59,7 +59,7 @@ func TestTheUninstallGuardRefusesWhileThereAreObjects(t *testing.T) {
 	}
 	binary := filepath.Join(t.TempDir(), "manager")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../../../cmd/manager").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("building the manager: %v: %s", err, out)
 	}
 	guard := func(args ...string) (string, error) {
 		command := exec.CommandContext(t.Context(), binary, append([]string{"uninstall-guard", "--kubeconfig", kubeconfig}, args...)...)
@@ -69,8 +69,11 @@ func TestTheUninstallGuardRefusesWhileThereAreObjects(t *testing.T) {
 	}
 
 	files, err := filepath.Glob("../../../config/crd/bases/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Fatal("there are no definitions in config/crd/bases")
 	}
 	for _, file := range files {
 		apply(t, kube, file)
@@ -115,28 +118,34 @@ func TestTheUninstallGuardRefusesWhileThereAreObjects(t *testing.T) {
 
 	out, err := guard()
 	for _, line := range named {
-		if err == nil || !strings.Contains(out, line) {
-			t.Fatalf("%v: %s", err, out)
+		if err == nil {
+			t.Fatalf("the guard does not refuse: %s", out)
+		}
+		if !strings.Contains(out, line) {
+			t.Fatalf("the guard says %s, want %q in it", out, line)
 		}
 	}
 	if err := kube.Get(t.Context(), client.ObjectKeyFromObject(configurations[0]), configurations[0]); err != nil {
 		t.Fatalf("it refused, and removed something: %v", err)
 	}
 	if out, err = guard("--refuse=false"); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		t.Fatalf("uninstalling all the same: %v: %s", err, out)
 	}
 	for _, configuration := range configurations {
 		if err := kube.Get(t.Context(), client.ObjectKeyFromObject(configuration), configuration); !apierrors.IsNotFound(err) {
-			t.Errorf("%s: %v", configuration.GetName(), err)
+			t.Errorf("the configuration %s: got %v, want it gone", configuration.GetName(), err)
 		}
 	}
 	var definitions apiextensionsv1.CustomResourceDefinitionList
-	if err := kube.List(t.Context(), &definitions); err != nil || len(definitions.Items) != len(files) {
-		t.Fatal(len(definitions.Items), err)
+	if err := kube.List(t.Context(), &definitions); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(definitions.Items); n != len(files) {
+		t.Fatalf("definitions: got %d, want %d", n, len(files))
 	}
 	for i := range definitions.Items {
 		if definition := &definitions.Items[i]; definition.Spec.Conversion.Strategy != apiextensionsv1.NoneConverter {
-			t.Errorf("%s: %+v", definition.Name, definition.Spec.Conversion)
+			t.Errorf("conversion of %s: got %+v, want None", definition.Name, definition.Spec.Conversion)
 		}
 	}
 	for _, object := range objects {
@@ -146,11 +155,14 @@ func TestTheUninstallGuardRefusesWhileThereAreObjects(t *testing.T) {
 			return kube.Get(t.Context(), client.ObjectKeyFromObject(object), other)
 		})
 		if err := kube.Delete(t.Context(), object); err != nil {
-			t.Error(err)
+			t.Errorf("deleting %s: %v", object.GetName(), err)
 		}
 	}
-	if out, err = guard(); err != nil || out != "" { // again, with nothing left to do
-		t.Errorf("%v: %s", err, out)
+	if out, err = guard(); err != nil { // again, with nothing left to do
+		t.Errorf("uninstalling again: %v: %s", err, out)
+	}
+	if out != "" {
+		t.Errorf("uninstalling again: got %s, want nothing to do", out)
 	}
 	for _, file := range files { // another installation meets no conflict
 		apply(t, kube, file)
@@ -164,7 +176,7 @@ func apply(t *testing.T, kube client.Client, file string) {
 	read(t, file, definition)
 	definition.SetCreationTimestamp(metav1.Time{})
 	if err := kube.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(definition), client.FieldOwner("helm")); err != nil {
-		t.Errorf("%s: %v", file, err)
+		t.Errorf("applying %s: %v", file, err)
 	}
 }
 
@@ -175,7 +187,7 @@ func read(t *testing.T, file string, into client.Object) {
 		err = yaml.Unmarshal(text, into)
 	}
 	if err != nil {
-		t.Fatalf("%s: %v", file, err)
+		t.Fatalf("reading %s: %v", file, err)
 	}
 }
 
@@ -190,7 +202,7 @@ func eventually(t *testing.T, what string, check func() error) {
 		}
 		select {
 		case <-ctx.Done():
-			t.Fatalf("%s: %v", what, err)
+			t.Fatalf("waited for %s: %v", what, err)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

@@ -45,12 +45,12 @@ func TestQuickPatchesGiveTheSameAsTheLibrary(t *testing.T) {
 		}
 		want, err := k.patchedDocument(before, types.StrategicMergePatchType, []byte(patch))
 		if err != nil {
-			t.Fatal(patch, err)
+			t.Fatalf("patching by %s: %v", patch, err)
 		}
 		byType := cmpopts.SortSlices(func(a, b corev1.PodCondition) bool { return a.Type < b.Type })
 		if got != nil {
 			if diff := cmp.Diff(want, object(got), byType); diff != "" {
-				t.Errorf("%s: %s", patch, diff)
+				t.Errorf("patched by %s (-want +got):\n%s", patch, diff)
 			}
 		}
 	}

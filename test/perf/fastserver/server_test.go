@@ -38,7 +38,7 @@ func started(t *testing.T, nodes bool) (*Server, *rest.Config) {
 	}
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
-			t.Error(err)
+			t.Errorf("closing the server: %v", err)
 		}
 	})
 	config := s.Config()
@@ -91,7 +91,7 @@ func until(t *testing.T, w watch.Interface, holds func(watch.Event, *corev1.Pod)
 			}
 			pod, ok := e.Object.(*corev1.Pod)
 			if !ok {
-				t.Fatalf("%+v", e)
+				t.Fatalf("watched: got %+v, want a pod", e)
 			}
 			if holds(e, pod) {
 				return pod
@@ -239,20 +239,20 @@ func TestDeletionsObeyPreconditionsAndFinalizers(t *testing.T) {
 		}
 	}
 	if err := pods.Delete(ctx, "a", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}); err != nil {
-		t.Error(err)
+		t.Errorf("a dry run of the deletion: %v", err)
 	}
 	if still := get(pods.Get(ctx, "a", metav1.GetOptions{})); still.DeletionTimestamp != nil {
 		t.Error("a dry run deletes")
 	}
 	if err := pods.Delete(ctx, "a",
 		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID, ResourceVersion: &pod.ResourceVersion}}); err != nil {
-		t.Error(err)
+		t.Errorf("deletion of this UID and version: %v", err)
 	}
 	if going := get(pods.Get(ctx, "a", metav1.GetOptions{})); going.DeletionTimestamp == nil || *going.DeletionGracePeriodSeconds != 30 {
 		t.Errorf("with grace: %+v", going)
 	}
 	if err := pods.Delete(ctx, "a", metav1.DeleteOptions{GracePeriodSeconds: &none}); err != nil {
-		t.Error(err)
+		t.Errorf("deletion without grace: %v", err)
 	}
 	if held := get(pods.Get(ctx, "a", metav1.GetOptions{})); *held.DeletionGracePeriodSeconds != 0 {
 		t.Errorf("held: %+v", held)
@@ -263,7 +263,7 @@ func TestDeletionsObeyPreconditionsAndFinalizers(t *testing.T) {
 	}
 	get(pods.Create(ctx, podOf("b"), metav1.CreateOptions{}))
 	if err := pods.Delete(ctx, "b", metav1.DeleteOptions{}); err != nil {
-		t.Error(err)
+		t.Errorf("deletion of a pod without a node: %v", err)
 	}
 	if err := pods.Delete(ctx, "b", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a pod on no node: %v", err)
@@ -279,8 +279,11 @@ func TestWatchesShowEveryChange(t *testing.T) {
 			defer cancel()
 			get(pods.Create(ctx, podOf("a"), metav1.CreateOptions{}))
 			list, err := pods.List(ctx, metav1.ListOptions{LabelSelector: "app in (a, c)"})
-			if err != nil || len(list.Items) != 1 || list.Items[0].Name != "a" {
-				t.Fatal(list, err)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(list.Items) != 1 || list.Items[0].Name != "a" {
+				t.Fatalf("selected pods: got %v, want a alone", list)
 			}
 			get(pods.Create(ctx, podOf("b"), metav1.CreateOptions{}))
 			get(pods.Create(ctx, podOf("c"), metav1.CreateOptions{}))
@@ -370,8 +373,11 @@ func TestDefinitionsHaveStatusAndScale(t *testing.T) {
 	get(documents.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
 		Resource: "customresourcedefinitions"}).Create(ctx, definition, metav1.CreateOptions{}))
 	resources, err := client(t, config, false).Discovery().ServerResourcesForGroupVersion("x.dev/v1")
-	if err != nil || len(resources.APIResources) != 3 {
-		t.Fatal(resources, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(resources.APIResources); n != 3 {
+		t.Fatalf("resources: got %d, want 3: %v", n, resources)
 	}
 	kind := schema.GroupVersionResource{Group: "x.dev", Version: "v1", Resource: "sets"}
 	sets := documents.Resource(kind).Namespace("d")
@@ -428,9 +434,14 @@ func TestKubelets(t *testing.T) {
 	defer w.Stop()
 	get(pods.Create(ctx, podOf("a"), metav1.CreateOptions{}))
 	pod := until(t, w, func(_ watch.Event, pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
-	if pod.Spec.NodeName == "" || isTrue(pod, corev1.PodReady) || !isTrue(pod, corev1.ContainersReady) ||
-		len(pod.Status.ContainerStatuses) != 2 {
-		t.Errorf("%+v", pod)
+	if pod.Spec.NodeName == "" {
+		t.Error("the pod that runs has no node")
+	}
+	if isTrue(pod, corev1.PodReady) || !isTrue(pod, corev1.ContainersReady) {
+		t.Errorf("conditions: got %+v, want the containers ready, the pod not", pod.Status.Conditions)
+	}
+	if n := len(pod.Status.ContainerStatuses); n != 2 {
+		t.Errorf("containers of the status: got %d, want 2", n)
 	}
 	gate := func(status string) {
 		t.Helper()
@@ -447,10 +458,10 @@ func TestKubelets(t *testing.T) {
 		metav1.PatchOptions{}))
 	pod = until(t, w, func(_ watch.Event, pod *corev1.Pod) bool { return pod.Status.ContainerStatuses[0].Image == image2 })
 	if c := pod.Status.ContainerStatuses; c[0].RestartCount != 1 || c[1].RestartCount != 0 {
-		t.Errorf("%+v", c)
+		t.Errorf("containers after an update in place: got %+v, want the first restarted alone", c)
 	}
 	if err := pods.Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
-		t.Error(err)
+		t.Errorf("deletion: %v", err)
 	}
 	until(t, w, func(e watch.Event, _ *corev1.Pod) bool { return e.Type == watch.Deleted })
 }
@@ -471,7 +482,7 @@ func TestTheAcceptHeaderDecidesTheEncoding(t *testing.T) {
 			form{protobuf: true, partial: true}},
 	} {
 		if got := accepted(header, built); got != want.built {
-			t.Errorf("%q: %+v", header, got)
+			t.Errorf("form of a built-in kind for %q: got %+v, want %+v", header, got, want.built)
 		}
 		if got := accepted(header, document); got != want.document {
 			t.Errorf("%q, a document: %+v", header, got)

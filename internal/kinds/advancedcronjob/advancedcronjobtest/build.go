@@ -159,7 +159,7 @@ func Patched(t testing.TB, document map[string]any, operations any) (patched map
 		err = json.Unmarshal(text, &patched)
 	}
 	if err != nil {
-		t.Fatalf("%s: %v", list, err)
+		t.Fatalf("a template for image lists, %s: %v", list, err)
 	}
 
 	return patched

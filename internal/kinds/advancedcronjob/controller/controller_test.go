@@ -95,7 +95,7 @@ func (s *stage) good(after time.Duration) time.Duration {
 	s.t.Helper()
 	wait, err := s.pass(after)
 	if err != nil {
-		s.t.Fatal(err)
+		s.t.Fatalf("a pass after %s: %v", after, err)
 	}
 	return wait
 }
@@ -154,7 +154,7 @@ func TestARunGoesFromItsTimeToItsEnd(t *testing.T) {
 		}
 		status := s.status()
 		if !status.LastScheduleTime.Equal(At(hour)) || len(status.Active) != 1 || status.Active[0].UID != child.GetUID() {
-			t.Errorf("%+v", status)
+			t.Errorf("status: got %+v, want the run of %s active", status, At(hour))
 		}
 		const name = " nightly-1893502800"
 		if got := s.events(); got != "Normal SuccessfulCreate: created "+string(kind)+name+" for the run of 2030-01-01T13:00:00Z" {
@@ -177,7 +177,7 @@ func TestARunGoesFromItsTimeToItsEnd(t *testing.T) {
 		s.good(hour + 4*time.Second)
 		outcome := map[bool]string{true: " failed: so it is", false: " succeeded"}[kind == advancedcronjob.BroadcastJob]
 		if got := s.events(); got != "Normal SawCompletedJob: "+string(kind)+name+outcome || len(s.status().Active) != 0 {
-			t.Errorf("%s %+v", got, s.status())
+			t.Errorf("events: got %q; status: got %+v, want nothing active", got, s.status())
 		}
 		s.good(hour + 5*time.Second)
 		if got := s.events(); got != "" {
@@ -195,7 +195,7 @@ func TestARunIsNotBegunAgain(t *testing.T) {
 	s.Change(s.child(hour), Ended(true))
 	s.good(hour + time.Minute)
 	if got := s.events(); len(s.all()) > 0 || !strings.Contains(got, "Normal SuccessfulDelete: deleted Job nightly-1893502800") {
-		t.Errorf("ACJ-090: %v %s", s.all(), got)
+		t.Errorf("ACJ-090: children: got %v, want none; events: got %s, want that it was deleted", s.all(), got)
 	}
 	s.good(hour + 2*time.Minute)
 	s.good(2 * hour)
@@ -204,7 +204,8 @@ func TestARunIsNotBegunAgain(t *testing.T) {
 	s.loop = s.r.loop(nil)
 	s.good(2*hour + time.Minute)
 	if len(s.all()) > 0 || !s.status().LastScheduleTime.Equal(At(2*hour)) {
-		t.Errorf("%v %+v", s.all(), s.status())
+		t.Errorf("children: got %v, want none; status: got %+v, want the run of %s last", s.all(), s.status(),
+			At(2*hour))
 	}
 }
 
@@ -220,7 +221,8 @@ func TestARunWhoseChildCannotBeCreatedIsJudgedByTheError(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := s.events(); got != "" || len(s.status().Active) != 1 || !s.status().LastScheduleTime.Equal(At(hour)) || len(s.Get(s.child(hour)).GetFinalizers()) > 0 {
-			t.Errorf("%s %+v", got, s.status())
+			t.Errorf("events: got %q, want none; status: got %+v, want the run active and the child let go", got,
+				s.status())
 		}
 	})
 	t.Run("another has its name", func(t *testing.T) {
@@ -228,7 +230,7 @@ func TestARunWhoseChildCannotBeCreatedIsJudgedByTheError(t *testing.T) {
 		s.Store(s.child(hour), &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "nightly-1893502800"}})
 		s.good(hour)
 		if got := s.events(); !strings.HasPrefix(got, "Warning UnexpectedJob: Job nightly-1893502800") || len(s.status().Active) != 0 || !s.status().LastScheduleTime.Equal(At(hour)) {
-			t.Errorf("%s %+v", got, s.status())
+			t.Errorf("events: got %q, want UnexpectedJob first; status: got %+v, want nothing active", got, s.status())
 		}
 		s.good(hour + time.Minute)
 		if got := s.events(); got != "" {
@@ -243,7 +245,7 @@ func TestARunWhoseChildCannotBeCreatedIsJudgedByTheError(t *testing.T) {
 		}
 		if got := s.events(); !strings.HasPrefix(got, "Warning FailedCreate: creating Job nightly-1893502800: ") || !strings.Contains(got, "quota") ||
 			s.status().LastScheduleTime != nil {
-			t.Errorf("%s %+v", got, s.status())
+			t.Errorf("events: got %q, want that the quota is exceeded; status: got %+v, want no run", got, s.status())
 		}
 		s.Answer = nil
 		s.good(hour + time.Minute)
@@ -433,7 +435,7 @@ func TestRequests(t *testing.T) {
 		cronJob := CronJob(string(kind), "@daily")
 		child := Made(string(kind), cronJob, hour)
 		if got := requests(t.Context(), child); len(got) != 1 || got[0] != reconcile.Request("shop", "nightly") {
-			t.Errorf("%v", got)
+			t.Errorf("requests for a child: got %v, want one for shop/nightly", got)
 		}
 		stranger := Made(string(kind), cronJob, hour, func(o client.Object) { o.SetOwnerReferences(nil) })
 		if got := requests(t.Context(), stranger); len(got) != 0 {
@@ -466,7 +468,7 @@ func TestRunsAreMeasuredByKindAndName(t *testing.T) {
 afloat_advancedcronjob_dropped_runs_total{name="nightly",namespace="shop"} 1
 `
 	if err := testutil.CollectAndCompare(s.r.meters.dropped, strings.NewReader(want)); err != nil {
-		t.Error(err)
+		t.Errorf("runs that were dropped: %v", err)
 	}
 	if text, err := testutil.CollectAndFormat(s.r.meters.delay, expfmt.TypeTextPlain, "afloat_advancedcronjob_start_delay_seconds"); err != nil {
 		t.Errorf("unexpected error: %v\n%s", err, text)
@@ -475,7 +477,7 @@ afloat_advancedcronjob_dropped_runs_total{name="nightly",namespace="shop"} 1
 			err)
 	}
 	if controllerName != "advancedcronjob-controller" {
-		t.Error(controllerName)
+		t.Errorf("name of the controller: got %s, want advancedcronjob-controller", controllerName)
 	}
 }
 
@@ -486,7 +488,7 @@ func TestAKindThatIsNotServed(t *testing.T) {
 	s.Answer = func(r *simulation.Request) error { return nil }
 	s.good(hour)
 	if got := s.events(); len(s.all()) > 0 || !strings.Contains(got, "Warning FailedCreate: the run of 2030-01-01T13:00:00Z waits: the cluster does not serve BroadcastJobs") {
-		t.Errorf("%v %s", s.all(), got)
+		t.Errorf("children: got %v, want none; events: got %q, want that the run waits", s.all(), got)
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(batchv1.SchemeGroupVersion.WithKind("Job"), meta.RESTScopeNamespace)

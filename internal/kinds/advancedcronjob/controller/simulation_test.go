@@ -255,7 +255,7 @@ func TestSimulatedSchedules(t *testing.T) {
 			}
 			w.rest()
 			if t.Failed() {
-				t.Fatal(w.describe())
+				t.Fatalf("the simulated run failed:\n%s", w.describe())
 			}
 		}
 	})

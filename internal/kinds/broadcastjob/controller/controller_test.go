@@ -74,7 +74,7 @@ func TestLifeOfAJob(t *testing.T) {
 		}
 		before.Status, before.ResourceVersion = after.Status, after.ResourceVersion
 		if diff := cmp.Diff(before.ObjectMeta, after.ObjectMeta); diff != "" || string(before.Spec.Template.Raw()) != string(after.Spec.Template.Raw()) {
-			t.Error("the object changed", diff)
+			t.Errorf("the object, or its template, changed (-before +after):\n%s", diff)
 		}
 		s.change(pause(true))
 		settled(t, s)
@@ -393,7 +393,7 @@ func TestSpecChangeIgnored(t *testing.T) {
 	pods := s.pods()
 	change("check:2")
 	if s.countEvents("SpecChangeIgnored") != 1 || !cmp.Equal(pods[0].UID, s.pods()[0].UID) {
-		t.Errorf("%v", s.events)
+		t.Errorf("a change of the template: got events %v, want one SpecChangeIgnored and the same pod", s.events)
 	}
 	s.ends = nil
 	s.runFor(time.Minute)
@@ -572,6 +572,6 @@ func TestPodsAreBoundToTheirNodesByTheFlag(t *testing.T) {
 	s.startManager()
 	s.Manage()
 	if pod := s.pods()[0]; pod.Spec.NodeName != "n1" || slices.ContainsFunc(s.events, func(e string) bool { return strings.HasPrefix(e, "Warning") }) {
-		t.Errorf("%+v", pod.Spec)
+		t.Errorf("pod: got %+v without a node, or there is a warning in %q", pod.Spec, s.events)
 	}
 }

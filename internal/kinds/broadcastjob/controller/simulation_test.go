@@ -527,7 +527,7 @@ func playJob(t *testing.T, seed uint64, staleLeaders bool) {
 	r.trace, r.Apart, r.staleLeaders = os.Getenv("TRACE") != "", seed%5 > 1, staleLeaders
 	r.play(150 + r.Rand.IntN(250))
 	if r.finish(); r.failure != "" {
-		t.Error(r.failure)
+		t.Errorf("the simulated job: %s", r.failure)
 	}
 }
 

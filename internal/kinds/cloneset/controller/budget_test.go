@@ -28,7 +28,7 @@ func (n *tale) under(options ...func(*policyv1beta1.PodUnavailableBudget)) *poli
 			n.say("asked: %s pod %s: %s", by, pod.Name, answer.Reason)
 		}}
 	n.Pass(time.Minute) // no pod is as young as a booking
-	guard.Watch(n.Cluster, func(err error) { n.t.Error(err) })
+	guard.Watch(n.Cluster, func(err error) { n.t.Errorf("the budget: %v", err) })
 	n.kube.Guard = guard
 	return budget
 }

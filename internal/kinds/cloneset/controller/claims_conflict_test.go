@@ -29,8 +29,11 @@ func TestAClaimThatIsWrittenWhileItIsDeleted(t *testing.T) {
 		return nil
 	}
 	s.Deliver(1 << 20)
-	if _, err := s.run(); err == nil || len(s.List("PersistentVolumeClaim", false)) != 1 {
-		t.Fatal("no claim without a pod", err)
+	if _, err := s.run(); err == nil {
+		t.Fatal("a pod that is refused: want an error")
+	}
+	if n := len(s.List("PersistentVolumeClaim", false)); n != 1 {
+		t.Fatalf("claims without a pod: got %d, want 1", n)
 	}
 	s.Deliver(1 << 20)
 	first := s.List("PersistentVolumeClaim", false)[0]
@@ -52,7 +55,11 @@ func TestAClaimThatIsWrittenWhileItIsDeleted(t *testing.T) {
 		t.Errorf("events: %q", s.events)
 	}
 	s.Deliver(1 << 20)
-	if _, _ = s.run(); !told("deleted claim") || slices.ContainsFunc(s.List("PersistentVolumeClaim", false),
+	_, _ = s.run()
+	if !told("deleted claim") {
+		t.Errorf("events: got %q, want the deleted claim", s.events)
+	}
+	if slices.ContainsFunc(s.List("PersistentVolumeClaim", false),
 		func(claim client.Object) bool { return claim.GetUID() == first.GetUID() }) {
 		t.Errorf("the claim stays: %q", s.events)
 	}

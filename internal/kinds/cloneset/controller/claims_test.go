@@ -286,7 +286,7 @@ func TestClaimsOfPodsThatStayAfterAllStay(t *testing.T) {
 	}
 	for _, claim := range s.List("PersistentVolumeClaim", false) {
 		if owner := metav1.GetControllerOf(claim); owner.UID != s.set().UID || !*owner.BlockOwnerDeletion {
-			t.Errorf("claim %s belongs to %+v", claim.GetName(), owner)
+			t.Errorf("owner of claim %s: got %+v, want the set, which waits for it", claim.GetName(), owner)
 		}
 	}
 	for pod, uid := range before {
@@ -520,7 +520,7 @@ func TestARefusedGrowthIsAskedForLaterEachTime(t *testing.T) {
 		s.managed(time.Second)
 		if c := cloneset.Condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedScale); i > 1 &&
 			(c == nil || !strings.Contains(c.Message, "growing claim")) {
-			t.Fatalf("after %d s: condition %+v", i, c)
+			t.Fatalf("after %d s: got condition %+v, want one about the growing claim", i, c)
 		}
 	}
 	if refused > 7 {

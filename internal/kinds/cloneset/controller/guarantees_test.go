@@ -45,8 +45,15 @@ func TestWhatACloneSetIsFor(t *testing.T) {
 							got++
 						}
 					}
-					if status := s.set().Status; len(s.active()) != 4 || status.AvailableReplicas != 4 || got != updated {
-						t.Fatalf("%d of %d pods are updated: %+v", got, len(s.active()), status)
+					status := s.set().Status
+					if n := len(s.active()); n != 4 {
+						t.Fatalf("pods: got %d, want 4: %+v", n, status)
+					}
+					if status.AvailableReplicas != 4 {
+						t.Fatalf("available pods: got %d, want 4: %+v", status.AvailableReplicas, status)
+					}
+					if got != updated {
+						t.Fatalf("updated pods: got %d, want %d: %+v", got, updated, status)
 					}
 					data := s.data()
 					if claimed != (len(data) == 4) {

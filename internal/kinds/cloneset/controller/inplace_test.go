@@ -235,7 +235,7 @@ func TestWhatAnUpdateInPlaceLeavesAlone(t *testing.T) {
 	}
 	after, nginx := of()
 	if diff := cmp.Diff(before, after); diff != "" {
-		t.Error(diff)
+		t.Errorf("pods that are updated in place (-before +after):\n%s", diff)
 	}
 	if !slices.Equal(nginx, []string{"nginx:2 nginx:2 true", "nginx:2 nginx:2 true"}) {
 		t.Errorf("nginx: %q", nginx)

@@ -131,7 +131,7 @@ func TestRelabelledPodDoesNotTakeAnothersClaims(t *testing.T) {
 		})
 		s.change(func(set *appsv1beta1.CloneSet) { one := int32(1); set.Spec.Replicas = &one })
 		if err := s.Settle(300); err != nil {
-			t.Error(err)
+			t.Errorf("scaling to 1: %v", err)
 		}
 		if s.Get(claimKey("data-"+other.Name)) == nil {
 			t.Errorf("reuse %t: the claim of pod %s went with pod %s", reuse, other.Name, wrong.Name)
@@ -156,7 +156,7 @@ func TestUnlabelledPodTakesItsClaims(t *testing.T) {
 		})
 		s.change(func(set *appsv1beta1.CloneSet) { one := int32(1); set.Spec.Replicas = &one })
 		if err := s.Settle(300); err != nil {
-			t.Error(err)
+			t.Errorf("scaling to 1: %v", err)
 		}
 		if s.Get(claimKey("data-"+pod)) != nil {
 			t.Errorf("reuse %t: the claim of pod %s is left", reuse, pod)

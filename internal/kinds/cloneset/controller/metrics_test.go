@@ -23,7 +23,7 @@ func TestLeakedCreationsAreCounted(t *testing.T) {
 cloneset_scale_expectation_leakage{name="web",namespace="shop"} 1
 `
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "cloneset_scale_expectation_leakage"); err != nil {
-		t.Error(err)
+		t.Errorf("metrics: %v", err)
 	}
 }
 

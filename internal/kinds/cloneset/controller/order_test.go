@@ -88,8 +88,11 @@ func TestPodsHaveNoOrder(t *testing.T) {
 		return names
 	}
 	first, second := named(1), named(2)
-	if len(first) != 4 || len(second) != 4 || slices.ContainsFunc(first, func(name string) bool { return slices.Contains(second, name) }) {
-		t.Errorf("one set has pods %v, the other %v", first, second)
+	if len(first) != 4 || len(second) != 4 {
+		t.Errorf("one set has pods %v, the other %v, want 4 of each", first, second)
+	}
+	if slices.ContainsFunc(first, func(name string) bool { return slices.Contains(second, name) }) {
+		t.Errorf("one set has pods %v, the other %v, want other names", first, second)
 	}
 	s := atRest(t, clonesettest.Set(3), cloneset.Features{})
 	s.node.Frozen = map[string]bool{s.active()[1].Name: true}
@@ -159,8 +162,11 @@ func TestDeletionOfOnePod(t *testing.T) {
 		} else if got := s.Get(claimKey("data-" + name)); got != nil {
 			t.Errorf("s.Get(claimKey(\"data-\"+name)): got %v, want nil\n%+v", got, s.Writes[begin:])
 		}
-		if got := s.reported("Normal SuccessfulDelete deleted pod " + name + ","); len(got) != 1 || len(s.reported("FailedDelete")) != 0 {
-			t.Errorf("%q", s.events)
+		if got := s.reported("Normal SuccessfulDelete deleted pod " + name + ","); len(got) != 1 {
+			t.Errorf("events: got %q, want one deletion of pod %s", s.events, name)
+		}
+		if len(s.reported("FailedDelete")) != 0 {
+			t.Errorf("events: got %q, want no deletion that failed", s.events)
 		}
 	})
 	t.Run("it is gone already", func(t *testing.T) {
@@ -228,7 +234,7 @@ func TestDeletionOfOnePod(t *testing.T) {
 		if diff := cmp.Diff([]map[string]string{{"a": "delete: SpecifiedDelete", "b": "wait: MaxUnavailable"},
 			{"a": "wait: MaxUnavailable", "b": "delete: SpecifiedDelete"}},
 			[]map[string]string{plan(false), plan(true)}); diff != "" {
-			t.Error(diff)
+			t.Errorf("what is done to the pods (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("the options are the server's own", func(t *testing.T) {

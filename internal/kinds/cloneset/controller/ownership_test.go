@@ -113,8 +113,11 @@ func TestTemplatesOfRunningPods(t *testing.T) {
 		for _, pod := range s.active() {
 			after[pod.Name], after["data-"+pod.Name] = pod.UID, s.Get(claimKey("data-"+pod.Name)).GetUID()
 		}
-		if diff := cmp.Diff(before, after); diff != "" || s.set().Status.UpdatedAvailableReplicas != 2 {
-			t.Errorf("%s: %s%+v", text, diff, s.set().Status)
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("%s: pods and claims (-before +after):\n%s", text, diff)
+		}
+		if status := s.set().Status; status.UpdatedAvailableReplicas != 2 {
+			t.Errorf("%s: updated and available pods: got %+v, want 2", text, status)
 		}
 	}
 }

@@ -199,8 +199,14 @@ func TestJobsThatLinger(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if job := s.Get(jobKey(name)); job.GetDeletionTimestamp() == nil || s.marks() != "/" || s.set().Status.UpdatedReadyReplicas != 1 {
-		t.Errorf("job %v, marks %s, status %+v", job, s.marks(), s.set().Status)
+	if job := s.Get(jobKey(name)); job.GetDeletionTimestamp() == nil {
+		t.Errorf("job %v is not deleted", job)
+	}
+	if s.marks() != "/" {
+		t.Errorf("marks: got %s, want none", s.marks())
+	}
+	if status := s.set().Status; status.UpdatedReadyReplicas != 1 {
+		t.Errorf("updated and ready pods: got %+v, want 1", status)
 	}
 	s.Remove(jobKey(name))
 	if err := s.Settle(500); err != nil {
@@ -258,9 +264,14 @@ func TestRaisedRevisionLosesItsLabels(t *testing.T) {
 		if err := s.Settle(500); err != nil {
 			t.Fatal(err)
 		}
-		if want := map[bool]string{true: "true/", false: "/"}[on]; raised != 1 || s.set().Status.UpdateRevision != second ||
-			s.marks() != want {
-			t.Errorf("raised %d times, marks %s", raised, s.marks())
+		if raised != 1 {
+			t.Errorf("the revision was raised %d times, want once", raised)
+		}
+		if got := s.set().Status.UpdateRevision; got != second {
+			t.Errorf("update revision: got %s, want %s", got, second)
+		}
+		if want := map[bool]string{true: "true/", false: "/"}[on]; s.marks() != want {
+			t.Errorf("marks: got %s, want %s", s.marks(), want)
 		}
 	}
 }
@@ -324,7 +335,7 @@ func TestSimulatedRolloutsWithJobs(t *testing.T) {
 		r.AfterWrite = nil
 		r.finish()
 		if r.pullsAtRest(); r.failure != "" {
-			t.Error(r.failure)
+			t.Errorf("the simulated rollout: %s", r.failure)
 		}
 	})
 	if created.Load() == 0 {

@@ -293,7 +293,7 @@ func TestCompletedRequestsAreCountedOnce(t *testing.T) {
 afloat_container_recreate_requests_completed_total{result="Succeeded"} 1
 `
 	if err := testutil.CollectAndCompare(m.completed, strings.NewReader(want)); err != nil {
-		t.Error(err)
+		t.Errorf("completed requests: %v", err)
 	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.duration)

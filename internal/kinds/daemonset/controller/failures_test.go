@@ -142,8 +142,15 @@ func TestTemplatesThatCannotBeCompleted(t *testing.T) {
 	}
 	s.kind.Template = complete
 	s.runFor(20 * time.Minute)
-	if is := s.set().Status; s.images() != "2 2" || len(is.Conditions) > 0 || is.ObservedGeneration != s.set().Generation {
-		t.Error(s.describe())
+	if s.images() != "2 2" {
+		t.Errorf("images: got %q, want both updated: %s", s.images(), s.describe())
+	}
+	if is := s.set().Status; len(is.Conditions) > 0 {
+		t.Errorf("conditions: got %+v, want none: %s", is.Conditions, s.describe())
+	}
+	if is := s.set(); is.Status.ObservedGeneration != is.Generation {
+		t.Errorf("observed generation: got %d, want %d: %s", is.Status.ObservedGeneration, is.Generation,
+			s.describe())
 	}
 }
 

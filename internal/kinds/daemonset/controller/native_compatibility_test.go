@@ -178,6 +178,6 @@ func TestWhatTheKindIsFor(t *testing.T) {
 	}), everything, all...)
 	s.runFor(time.Minute)
 	if s.images() != "1   " { // burst limit and image pulls are shown by TestBurstReplicasFollow and TestImagesArePulledAhead
-		t.Errorf("%q", s.images())
+		t.Errorf("images: got %q, want a pod on the first node alone", s.images())
 	}
 }

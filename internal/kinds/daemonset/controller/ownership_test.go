@@ -179,8 +179,15 @@ func TestPodsAndRevisionsOfNobodyAreAdopted(t *testing.T) {
 	given := s.only(t, "n2").Name
 	s.edit(t, "n2", func(pod *corev1.Pod) { pod.Labels["app"] = "debug" })
 	s.runFor(time.Minute)
-	if pod := s.Get(podKey(given)); len(pod.GetOwnerReferences()) > 0 || pod.GetDeletionTimestamp() != nil || len(s.on("n2")) != 2 {
-		t.Error("a pod without its labels: ", s.describe())
+	pod := s.Get(podKey(given))
+	if owners := pod.GetOwnerReferences(); len(owners) > 0 {
+		t.Errorf("a pod without its labels: it has owners %v: %s", owners, s.describe())
+	}
+	if pod.GetDeletionTimestamp() != nil {
+		t.Errorf("a pod without its labels: it is being deleted: %s", s.describe())
+	}
+	if n := len(s.on("n2")); n != 2 {
+		t.Errorf("a pod without its labels: got %d pods on its node, want 2: %s", n, s.describe())
 	}
 	for name, meanwhile := range map[string]func(*simulated){
 		"is being deleted": func(s *simulated) {
@@ -246,9 +253,14 @@ func TestPodsOfTheNativeKindAreKnownAgain(t *testing.T) {
 	uids := []any{s.only(t, "n1").UID, s.only(t, "n2").UID}
 	native(s)
 	s.runFor(time.Minute)
-	if got := []any{s.only(t, "n1").UID, s.only(t, "n2").UID}; !cmp.Equal(uids, got) || s.set().Status.UpdatedNumberScheduled != 2 ||
-		len(s.List("ControllerRevision", false)) != 1 {
-		t.Fatal(s.describe())
+	if got := []any{s.only(t, "n1").UID, s.only(t, "n2").UID}; !cmp.Equal(uids, got) {
+		t.Fatalf("pods: got %v, want the same, %v: %s", got, uids, s.describe())
+	}
+	if n := s.set().Status.UpdatedNumberScheduled; n != 2 {
+		t.Fatalf("updated pods: got %d, want 2: %s", n, s.describe())
+	}
+	if n := len(s.List("ControllerRevision", false)); n != 1 {
+		t.Fatalf("revisions: got %d, want 1: %s", n, s.describe())
 	}
 	s.change(image("agent:2"))
 	s.runFor(5 * time.Minute)

@@ -64,8 +64,12 @@ func TestTheOrderOfAPass(t *testing.T) {
 			s.Queue.Add()
 			s.Manage()
 		}
-		if c := readiness.Condition(s.only(t, "n2"), pub.InPlaceUpdateReady); s.images() != now || c == nil || c.Status != corev1.ConditionTrue {
-			t.Errorf("paused %t: %s, %+v", paused, s.images(), c)
+		if s.images() != now {
+			t.Errorf("paused %t: got images %s, want %s", paused, s.images(), now)
+		}
+		if c := readiness.Condition(s.only(t, "n2"), pub.InPlaceUpdateReady); c == nil ||
+			c.Status != corev1.ConditionTrue {
+			t.Errorf("paused %t: got condition %+v, want the update in place ready", paused, c)
 		}
 	}
 }

@@ -92,8 +92,14 @@ func TestImagesArePulledAhead(t *testing.T) {
 		s.Answer = creates(apierrors.NewForbidden(corev1.Resource("imagepulljobs"), "x", errors.New("no room")))
 		s.change(image("agent:2"))
 		s.runFor(10 * time.Minute)
-		if s.images() != "1 2 2 2 2" || s.marks() != "/" || len(s.set().Status.Conditions) > 0 {
-			t.Error("the rollout stands still: ", s.describe())
+		if s.images() != "1 2 2 2 2" {
+			t.Errorf("the rollout stands still: got images %q, want 1 2 2 2 2: %s", s.images(), s.describe())
+		}
+		if s.marks() != "/" {
+			t.Errorf("marks: got %s, want none", s.marks())
+		}
+		if conditions := s.set().Status.Conditions; len(conditions) > 0 {
+			t.Errorf("conditions: got %+v, want none", conditions)
 		}
 		if got := len(s.eventsWith("Warning FailedCreateImagePullJob ", "no room")); got == 0 {
 			t.Errorf(`s.eventsWith("Warning FailedCreateImagePullJob ", "no room"): got none, want some; events %q`, s.events)
@@ -103,8 +109,11 @@ func TestImagesArePulledAhead(t *testing.T) {
 		}
 		s.Answer = nil
 		s.runFor(10 * time.Minute)
-		if !slices.Equal(s.jobs(), []string{"agent"}) || s.marks() != "true/" {
-			t.Error("they are not made later: ", s.jobs(), s.marks())
+		if !slices.Equal(s.jobs(), []string{"agent"}) {
+			t.Errorf("jobs that are made later: got %q, want agent", s.jobs())
+		}
+		if s.marks() != "true/" {
+			t.Errorf("marks: got %s, want true/", s.marks())
 		}
 	})
 	t.Run("under OnDelete", func(t *testing.T) {

@@ -68,9 +68,9 @@ func TestAPausedRollout(t *testing.T) {
 		t.Errorf("s.set().Status.NumberAvailable: got %d, want 4\n%s", got, s.describe())
 	}
 	if c := readiness.Condition(s.only(t, "n4"), pub.InPlaceUpdateReady); c == nil {
-		t.Error(`readiness.Condition(s.only(t, "n4"), pub.InPlaceUpdateReady): got nil, want a value`)
+		t.Error("the pod on n4 has no condition about updates in place")
 	} else if c.Status != corev1.ConditionTrue {
-		t.Errorf("c.Status: got %q, want %q\n%+v", c.Status, corev1.ConditionTrue, c)
+		t.Errorf("update in place of the pod on n4: got %q, want %q\n%+v", c.Status, corev1.ConditionTrue, c)
 	}
 	s.change(paused(false))
 	s.runFor(5 * time.Minute)

@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -149,7 +148,7 @@ func TestNamesOfCopies(t *testing.T) {
 			name := copyName(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: source}}, 0)
 			if errs := validation.IsDNS1123Subdomain(name); len(source) <= 253 && len(validation.IsDNS1123Subdomain(source)) == 0 &&
 				len(errs) > 0 {
-				t.Errorf("%d %s: %s", n, end, fmt.Sprint(errs))
+				t.Errorf("name of the copy of a Secret of %d characters that ends in %s: got %s: %v", n, end, name, errs)
 			}
 		}
 	}
@@ -255,7 +254,7 @@ func TestACopyIsNotTakenFromAJobThatJustCame(t *testing.T) {
 			}
 			for _, user := range []string{"a", "b", "c"} {
 				if err := leave(s, using(user)); err != nil {
-					t.Error(err)
+					t.Errorf("releasing the copies of %s: %v", user, err)
 				}
 			}
 			if left() != "" {

@@ -269,8 +269,11 @@ func TestPlacesOnNodesThatAreGone(t *testing.T) {
 	w.r.Cleanup = false
 	w.Remove(key("Node", was))
 	w.settle()
-	if got := w.places("places"); got != fmt.Sprintf("web-0 %s %s", was, zone) || w.Get(key("Pod", "web-0")).(*corev1.Pod).Spec.NodeName != "" {
-		t.Errorf("without the gate: %s", got)
+	if got, want := w.places("places"), fmt.Sprintf("web-0 %s %s", was, zone); got != want {
+		t.Errorf("without the gate: got %s, want %s", got, want)
+	}
+	if node := w.Get(key("Pod", "web-0")).(*corev1.Pod).Spec.NodeName; node != "" {
+		t.Errorf("without the gate: the pod came to node %s", node)
 	}
 	w.r.Cleanup = true
 	w.Answer = func(r *simulation.Request) error {
@@ -285,8 +288,11 @@ func TestPlacesOnNodesThatAreGone(t *testing.T) {
 	}
 	w.Answer = nil
 	w.settle()
-	if got := w.places("places"); got != "" || w.tells("PodStateCleaned: Node "+was+" does not exist any more") != 1 {
-		t.Errorf("%s %v", got, w.told)
+	if got := w.places("places"); got != "" {
+		t.Errorf("places after the node went: got %s, want none", got)
+	}
+	if n := w.tells("PodStateCleaned: Node " + was + " does not exist any more"); n != 1 {
+		t.Errorf("events about the node that went: got %d, want 1: %v", n, w.told)
 	}
 	waits := w.Get(key("Pod", "web-0")).(*corev1.Pod)
 	if waits.Spec.NodeSelector["zone"] != zone {

@@ -123,8 +123,10 @@ func TestWhatAsksForAPass(t *testing.T) {
 		"another one of its name":           {workload(persistentpodstate.StatefulSet, set(nil), set(func(s *appsv1.StatefulSet) { s.UID = "v" })), []string{"places"}},
 		"its status changes":                {workload(persistentpodstate.StatefulSet, set(nil), set(func(s *appsv1.StatefulSet) { s.Status.Replicas = 2 })), nil},
 	} {
-		if len(test.got) != len(test.want) || len(test.want) > 0 && (test.got[0] != test.want[0] || test.got[len(test.got)-1] != test.want[len(test.want)-1]) {
-			t.Errorf("%s: %v, want %v", name, test.got, test.want)
+		if len(test.got) != len(test.want) {
+			t.Errorf("%s: got %v, want %v", name, test.got, test.want)
+		} else if n := len(test.want); n > 0 && (test.got[0] != test.want[0] || test.got[n-1] != test.want[n-1]) {
+			t.Errorf("%s: got %v, want %v", name, test.got, test.want)
 		}
 	}
 }

@@ -66,8 +66,13 @@ func TestPodsOfBothKindsOfStatesComeBack(t *testing.T) {
 				t.Fatalf("after.UID: got %q, want another value\n%v", after.UID, err)
 			}
 			preference := `"preference":{"matchExpressions":[{"key":"host","operator":"In","values":["` + node.GetName() + `"]}]}`
-			if must := after.Spec.NodeSelector["zone"]; set == "db" && (must != wanted["zone"] || after.Spec.Affinity != nil) || set == "web" && (must != "" || !strings.Contains(string(text), preference)) {
-				t.Errorf("%s comes back with %v and %s", name, after.Spec.NodeSelector, text)
+			must := after.Spec.NodeSelector["zone"]
+			if set == "db" && (must != wanted["zone"] || after.Spec.Affinity != nil) {
+				t.Errorf("%s comes back with %v and %s, want zone %s alone", name, after.Spec.NodeSelector, text,
+					wanted["zone"])
+			}
+			if set == "web" && (must != "" || !strings.Contains(string(text), preference)) {
+				t.Errorf("%s comes back with %v and %s, want %s alone", name, after.Spec.NodeSelector, text, preference)
 			}
 		}
 	}

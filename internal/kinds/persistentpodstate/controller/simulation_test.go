@@ -93,7 +93,7 @@ func TestSimulatedPlaces(t *testing.T) {
 			w.settle()
 			w.judge()
 			if t.Failed() {
-				t.Fatal(w.describe())
+				t.Fatalf("the simulated cluster failed:\n%s", w.describe())
 			}
 		}
 	})

@@ -95,8 +95,11 @@ func TestWhosePlacesAreRemembered(t *testing.T) {
 		"a pod of which nothing is recorded": {podBy("web-7", "apps/v1", "StatefulSet", "web"), "native"},
 	} {
 		got, err := w.Of(t.Context(), test.pod, "shop")
-		if err != nil || test.want == "" && got != nil || test.want != "" && (got == nil || got.Name != test.want) {
-			t.Errorf("%s: %v %v", name, got, err)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if test.want == "" && got != nil || test.want != "" && (got == nil || got.Name != test.want) {
+			t.Errorf("%s: got %v, want %q", name, got, test.want)
 		}
 	}
 	if got, err := w.Of(t.Context(), podBy("web-0", "apps/v1", "StatefulSet", "web"), "elsewhere"); got != nil {
@@ -249,7 +252,7 @@ func TestPodsWaitForTheList(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if got, err := w.Of(ctx, podBy("chess-0", "games.example.com/v1", "Game", "chess"), "shop"); err == nil {
-		t.Errorf("%v", got)
+		t.Errorf("before the lists are read: got %v, want an error", got)
 	}
 	if got, err := w.Of(t.Context(), podBy("web-0", "apps/v1", "StatefulSet", "web"), "shop"); err != nil {
 		t.Errorf("unexpected error: %v\n%v", err, got)

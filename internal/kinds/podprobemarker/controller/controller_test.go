@@ -82,7 +82,7 @@ func TestANodeThatBecomesReadyLaterIsTold(t *testing.T) {
 	w.Change(nodeKey("n"), func(o client.Object) { o.(*corev1.Node).Status = given.Node("n").Status })
 	w.quiet()
 	if got := w.names(); !slices.Equal(got, []string{"a m#idle"}) || w.get("shop", "m").Finalizers[0] != pub.ProbeCleanup {
-		t.Error(got)
+		t.Errorf("probes of the node: got %q, want a m#idle, and the marker held by %s", got, pub.ProbeCleanup)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestDeletingAPodProbeMarkerLeavesThoseOfSimilarNames(t *testing.T) {
 	w.EndGracefully(markerKey("shop", "b"))
 	w.quiet()
 	if got := w.names(); !slices.Equal(got, []string{"a ab#idle"}) || w.get("shop", "b") != nil {
-		t.Error(got)
+		t.Errorf("probes of the node: got %q, want a ab#idle, and marker b gone", got)
 	}
 }
 
@@ -155,9 +155,9 @@ func TestNamedPortsAreReadOnce(t *testing.T) {
 		t.Errorf("told: got %d, want 1\n%q", told, w.told)
 	}
 	if c := w.condition("example.com/y"); c == nil {
-		t.Error(`w.condition("example.com/y"): got nil, want a value`)
+		t.Error("there is no condition example.com/y")
 	} else if c.Status != corev1.ConditionFalse {
-		t.Errorf("c.Status: got %q, want %q\n%+v", c.Status, corev1.ConditionFalse, c)
+		t.Errorf("condition example.com/y: got %q, want %q\n%+v", c.Status, corev1.ConditionFalse, c)
 	} else if !strings.Contains(c.Message, "not probed") {
 		t.Errorf("c.Message: got %q, want it to contain %q\n%+v", c.Message, "not probed", c)
 	}
@@ -355,17 +355,17 @@ func TestAFailedLivenessProbeAsksForOneRestart(t *testing.T) {
 	guard := &budget{refuse: true}
 	w := dying(t, guard)
 	if w.play(2 * time.Second); len(w.requests()) > 0 || guard.asked == 0 {
-		t.Fatal(w.requests(), guard.asked)
+		t.Fatalf("while budgets refuse: got requests %q, want none; asked %d times", w.requests(), guard.asked)
 	}
 	guard.refuse = false
 	w.play(time.Minute)
 	if got := w.requests(); len(got) != 1 || got[0] != fmt.Sprintf("shop/liveness-%s-app-0", w.pod("shop", "a").UID) && got[0] != fmt.Sprintf("liveness-%s-app-0", w.pod("shop", "a").UID) {
-		t.Error(got)
+		t.Errorf("requests to restart the container: got %q, want one", got)
 	}
 	asked := guard.asked
 	w.Pass(time.Minute)
 	if w.play(2 * time.Second); guard.asked != asked || len(w.requests()) != 1 {
-		t.Error("asked again")
+		t.Errorf("asked %d times, want %d as before; requests: got %q, want one", guard.asked, asked, w.requests())
 	}
 	if last := w.told[len(w.told)-1]; !strings.Contains(last, "LivenessProbeFailed: container app is restarted") {
 		t.Errorf("w.told[len(w.told)-1]: got %q, want it to contain %q\n%q", last, "LivenessProbeFailed: container app is restarted", w.told)
@@ -382,7 +382,7 @@ func TestABudgetThatHoldsARestartIsNotAskedAgainAndAgain(t *testing.T) {
 		t.Errorf("asked %d times in 20 seconds", guard.asked)
 	}
 	if w.play(50 * time.Second); guard.asked < 2 || guard.asked > 4 {
-		t.Errorf("asked %d times in 70 seconds", guard.asked)
+		t.Errorf("asked %d times in 70 seconds, want 2 to 4", guard.asked)
 	}
 	if len(w.told) != 1 {
 		t.Errorf("len(w.told): got %d, want 1\n%q", len(w.told), w.told)

@@ -185,7 +185,7 @@ func TestSimulatedProbes(t *testing.T) {
 				t.Errorf("written at rest: %v", w.Writes[writes:])
 			}
 			if t.Failed() {
-				t.Fatal(w.describe())
+				t.Fatalf("the simulated cluster failed:\n%s", w.describe())
 			}
 		}
 	})

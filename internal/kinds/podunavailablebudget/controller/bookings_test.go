@@ -221,8 +221,11 @@ func TestWhatPodsSayOfTheirBudgets(t *testing.T) {
 		r.protect("new")
 		r.Pass(time.Second)
 		r.count()
-		if r.exact(); r.failure != "" || r.pods()[0].Annotations[key] != "new" {
-			t.Error(r.failure, r.pods()[0].Annotations)
+		if r.exact(); r.failure != "" {
+			t.Errorf("the count: %s", r.failure)
+		}
+		if got := r.pods()[0].Annotations[key]; got != "new" {
+			t.Errorf("budget of the pod: got %q, want new", got)
 		}
 	})
 }

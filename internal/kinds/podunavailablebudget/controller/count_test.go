@@ -100,7 +100,7 @@ func TestTheLastPodsOfAWorkloadCanGo(t *testing.T) {
 				r.beginOnTime()
 				r.rest()
 				if r.exact(); r.failure != "" || r.book(t, r.pods()[0], policyv1beta1.Delete).Allowed {
-					t.Fatal("before:", r.failure)
+					t.Fatalf("before: a deletion is allowed, or the count is wrong: %s", r.failure)
 				}
 				do(r, key)
 				r.Pass(time.Second)
@@ -250,7 +250,7 @@ func TestBudgetsThatAreThereFirst(t *testing.T) {
 	r.fleet(4)
 	r.rest()
 	if r.exact(); r.failure != "" {
-		t.Error(r.failure)
+		t.Errorf("the count: %s", r.failure)
 	}
 	for name, total := range map[string]int32{"of-fleet": 4, "of-set": 3, "of-deployment": 2} {
 		s := r.budget(name).Status

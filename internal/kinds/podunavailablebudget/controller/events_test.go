@@ -52,8 +52,11 @@ func TestABudgetCountsPodsThatAnotherOneDecidesAbout(t *testing.T) {
 			r.node.Crash(pod.Name)
 			r.node.Frozen = map[string]bool{pod.Name: true}
 			r.rest()
-			if r.exact(); r.failure != "" || pod.Annotations["pub.kruise.io/related-pub"] != "all" {
-				t.Error(r.failure, pod.Annotations)
+			if r.exact(); r.failure != "" {
+				t.Errorf("the count: %s", r.failure)
+			}
+			if got := pod.Annotations["pub.kruise.io/related-pub"]; got != "all" {
+				t.Errorf("budget of the pod: got %q, want all", got)
 			}
 		})
 	}
@@ -118,8 +121,12 @@ func TestABudgetThatIsChangedWhileManyPodsChangeIsCountedAtOnce(t *testing.T) {
 	r.count()
 	r.Pass(passEvery)
 	r.count()
-	if b := r.budget("all"); b.Status.ObservedGeneration != b.Generation || b.Status.UnavailableAllowed != 2 {
-		t.Errorf("generation %d: %+v", b.Generation, b.Status)
+	b := r.budget("all")
+	if b.Status.ObservedGeneration != b.Generation {
+		t.Errorf("observed generation: got %d, want %d", b.Status.ObservedGeneration, b.Generation)
+	}
+	if n := b.Status.UnavailableAllowed; n != 2 {
+		t.Errorf("pods that may become unavailable: got %d, want 2: %+v", n, b.Status)
 	}
 }
 
@@ -273,8 +280,10 @@ func TestWhenWorkloadsTell(t *testing.T) {
 			{func() { on.OnUpdate(same, object(func(o *metav1.PartialObjectMetadata) { o.ResourceVersion = "9" })) }, false, false},
 		} {
 			told = nil
-			if tt.do(); (len(told) == 1) != tt.want || tt.want && told[0] != fmt.Sprint("shop "+of.Group+" "+of.Kind+" web ", tt.moved) {
-				t.Errorf("%v, %d: %q", of, i, told)
+			if tt.do(); (len(told) == 1) != tt.want {
+				t.Errorf("%v, %d: told %q, want one: %t", of, i, told, tt.want)
+			} else if want := fmt.Sprint("shop "+of.Group+" "+of.Kind+" web ", tt.moved); tt.want && told[0] != want {
+				t.Errorf("%v, %d: told %q, want %q", of, i, told, want)
 			}
 		}
 	}
@@ -297,7 +306,7 @@ func TestWhenWorkloadsTell(t *testing.T) {
 	} {
 		queue := &asked{}
 		if r.leader.led.budgets.ofWorkload(queue, namespace, name, false); !slices.Equal(queue.of, want) {
-			t.Errorf("%v: %v", name, queue.of)
+			t.Errorf("budgets of %v: got %q, want %q", name, queue.of, want)
 		}
 	}
 	queue, between := &asked{}, podunavailablebudget.Reference{GroupKind: kind("apps", "ReplicaSet"), Name: "dep-1"}
@@ -369,7 +378,7 @@ func TestAPodCannotChooseABudgetThatDoesNotCoverIt(t *testing.T) {
 		}
 		r.Store(podKey(pod.Name), pod)
 		if r.rest(); r.pods()[0].Annotations["pub.kruise.io/related-pub"] != strict {
-			t.Error(strict, r.pods()[0].Annotations)
+			t.Errorf("budget of the pod: got annotations %v, want %s", r.pods()[0].Annotations, strict)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func TestAPodThatLiesAboutItsControllerFreesNoOther(t *testing.T) {
 			r.Store(budgetKey(name), b)
 			r.rest()
 			if r.exact(); r.failure != "" {
-				t.Error(r.failure)
+				t.Errorf("the count: %s", r.failure)
 			}
 			r.Pass(time.Minute)
 			for _, m := range r.managers {
@@ -73,8 +73,11 @@ func TestAControllerThatNobodyCanAskForDoesNotExist(t *testing.T) {
 			r.Store(budgetKey(name), b)
 			r.rest()
 			kept := r.Get(podKey(liar.Name)) != nil // else the garbage collector deleted it
-			if r.exact(); r.failure != "" || kept != (name == "selector") {
-				t.Error("the pod is there:", kept, r.failure)
+			if r.exact(); r.failure != "" {
+				t.Errorf("the count: %s", r.failure)
+			}
+			if want := name == "selector"; kept != want {
+				t.Errorf("the pod is there: got %t, want %t", kept, want)
 			}
 		})
 	}
@@ -190,7 +193,7 @@ func TestPodsOfWorkloadsWithoutTheRightToTheirScaleCount(t *testing.T) {
 			r.Store(budgetKey(name), b)
 			r.rest()
 			if r.exact(); r.failure != "" {
-				t.Error(r.failure)
+				t.Errorf("the count: %s", r.failure)
 			}
 		})
 	}

@@ -81,7 +81,7 @@ func TestCopiesFollow(t *testing.T) {
 		w.has(copies)
 		w.says(status)
 		if t.Failed() {
-			t.Fatal(name)
+			t.Fatalf("the step %q failed", name)
 		}
 	}
 	step("a namespace comes", "1,1,,1", "3/3/0", func() { w.space("later", nil) })
@@ -366,7 +366,7 @@ func TestEventsAndStatus(t *testing.T) {
 	w.start()
 	w.settle()
 	if len(w.Writes) != writes || len(w.told) > 4 { // a new manager tells once what still fails
-		t.Errorf("%v %v", w.Writes[writes:], w.told)
+		t.Errorf("a new manager wrote %v, want nothing; told %q, want 4 at most", w.Writes[writes:], w.told)
 	}
 }
 

@@ -136,7 +136,7 @@ func TestSimulatedDistributions(t *testing.T) {
 			w.settle()
 			w.judge()
 			if t.Failed() {
-				t.Fatal(w.describe())
+				t.Fatalf("the simulated cluster failed:\n%s", w.describe())
 			}
 		}
 	})

@@ -146,7 +146,7 @@ func TestASidecarIsResizedOnePodAtATime(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff([]string{cpu, upgradable}, []string{strings.Join(all, " "), strings.Join(entries, " ")}); diff != "" {
-			t.Errorf("%s: %s%s", what, diff, s.describe())
+			t.Errorf("%s: resources and what can be upgraded (-want +got):\n%s%s", what, diff, s.describe())
 		}
 	}
 	is("at first", "1 1", "false false", 0)
@@ -464,7 +464,7 @@ func TestMetricsGoWithTheSidecarSet(t *testing.T) {
 	plan := sidecarset.Make(s)
 	m.observe(plan, nil)
 	if n := len(m.known["mesh"]); n != 2 { // one revision, one reason
-		t.Errorf("%v", m.known)
+		t.Errorf("series of the SidecarSet: got %v, want one revision and one reason", m.known)
 	}
 	s.Set.Spec.UpdateStrategy.Paused = true
 	m.observe(sidecarset.Make(s), nil)

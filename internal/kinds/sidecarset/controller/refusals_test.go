@@ -74,9 +74,12 @@ func TestADueTimeBeatsTheBackOff(t *testing.T) {
 	s.Events(1 << 20)
 	s.node.Step("web-1")
 	s.Events(1 << 20)
-	if result, err := loop.Reconcile(t.Context(), request); err == nil && result.RequeueAfter == 0 || err != nil &&
-		loop.BackOff().When(request) > time.Second {
-		t.Errorf("%+v %v: the status waits for an hour", result, err)
+	result, err := loop.Reconcile(t.Context(), request)
+	if err == nil && result.RequeueAfter == 0 {
+		t.Errorf("the pass ends with %+v, want it to come again: the status waits for an hour", result)
+	}
+	if err != nil && loop.BackOff().When(request) > time.Second {
+		t.Errorf("the pass ends with %v, want it to come again within 1s: the status waits for an hour", err)
 	}
 }
 

@@ -96,8 +96,11 @@ func TestADeletedClaimIsTakenUp(t *testing.T) {
 	}
 	for _, pod := range s.pods() {
 		claim, _ := s.Get(claimKey("my-data-" + pod.Name)).(*corev1.PersistentVolumeClaim)
-		if pod.Spec.Containers[0].Image != "nginx:2" || claim == nil || claim.Spec.AccessModes[0] != corev1.ReadWriteMany {
-			t.Error("it stands still: ", s.describe())
+		if image := pod.Spec.Containers[0].Image; image != "nginx:2" {
+			t.Errorf("it stands still: image %s, want nginx:2: %s", image, s.describe())
+		}
+		if claim == nil || claim.Spec.AccessModes[0] != corev1.ReadWriteMany {
+			t.Errorf("it stands still: claim %+v, want one for many writers: %s", claim, s.describe())
 		}
 	}
 }
@@ -120,7 +123,7 @@ func TestARefusedGrowthIsToldInOnePlace(t *testing.T) {
 		}
 		for _, condition := range s.set().Status.Conditions {
 			if told++; condition.Type != appsv1beta1.StatefulSetConditionFailedUpdatePod {
-				t.Fatal(condition)
+				t.Fatalf("condition: got %+v, want FailedUpdatePod alone", condition)
 			}
 		}
 	}
@@ -178,9 +181,17 @@ func TestClaimsOfANewPod(t *testing.T) {
 	}
 	s.Remove(claimKey("b-web-0"))
 	s.runFor(time.Minute)
-	if got := made(); !slices.Equal(got, []string{"b-web-0", "d-web-0"}) || len(*denied) < 2 ||
-		!s.said("Warning FailedCreate ", "c-web-0") || !strings.Contains(condition(s.set(), failedCreate), "c-web-0") {
-		t.Errorf("%v is made after %d attempts; %v", got, len(*denied), s.events)
+	if got := made(); !slices.Equal(got, []string{"b-web-0", "d-web-0"}) {
+		t.Errorf("made claims: got %v, want b-web-0 and d-web-0; %v", got, s.events)
+	}
+	if n := len(*denied); n < 2 {
+		t.Errorf("attempts: got %d, want 2 at least; %v", n, s.events)
+	}
+	if !s.said("Warning FailedCreate ", "c-web-0") {
+		t.Errorf("events: got %v, want a warning about c-web-0", s.events)
+	}
+	if said := condition(s.set(), failedCreate); !strings.Contains(said, "c-web-0") {
+		t.Errorf("condition: got %q, want c-web-0 in it", said)
 	}
 	s.Answer = nil
 	s.runFor(2 * time.Minute)

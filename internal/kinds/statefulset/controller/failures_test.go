@@ -155,7 +155,7 @@ func TestEveryFailureIsToldAndTriedAgain(t *testing.T) {
 				}
 				n := len(*denied)
 				if n < 5 || n > 200 {
-					t.Errorf("%d attempts", n)
+					t.Errorf("attempts: got %d, want 5 to 200", n)
 				} else if first, last := (*denied)[n/2].Sub((*denied)[0]), (*denied)[n-1].Sub((*denied)[n/2]); last <= first {
 					t.Errorf("the first half of %d attempts took %s, the second %s", n, first, last)
 				}
@@ -245,7 +245,7 @@ func TestANameThatIsTaken(t *testing.T) {
 					t.Errorf("s.Queue.Due().IsZero(): got true, want false; %v, again at %s", s.events, s.Queue.Due())
 				}
 				if len(s.List("Pod", false)) != 2 { // itself, and the one before it
-					t.Error(s.describe())
+					t.Errorf("pods: want two: %s", s.describe())
 				}
 			}
 			attempts := s.deny(func(r *simulation.Request) bool { return r.Verb == "create" && r.Key.Name == "web-1" })
@@ -379,7 +379,7 @@ func TestADisruptionBudgetIsObeyed(t *testing.T) {
 				s.Queue.Add()
 				s.Queue.Take()
 				if _, err := s.reconcile(); len(*denied) > 0 && (err == nil || !strings.Contains(err.Error(), "a policy says no")) {
-					t.Errorf("the pass ends with %v", err)
+					t.Errorf("the pass ends with %v, want what the policy says", err)
 				}
 			}
 			if !s.said(tt.event, "web-1", "a policy says no") {
@@ -401,7 +401,8 @@ func TestADisruptionBudgetIsObeyed(t *testing.T) {
 			s.runFor(10 * time.Minute)
 			if is := s.set(); is.Status.UpdatedAvailableReplicas != *is.Spec.Replicas || int32(len(s.pods())) != *is.Spec.Replicas ||
 				len(is.Status.Conditions) > 0 || tt.change == nil && s.pod("web-1").UID == uid {
-				t.Error(s.describe())
+				t.Errorf("want all pods updated and available, without conditions, and web-1 another one: %s",
+					s.describe())
 			}
 		})
 	}

@@ -103,8 +103,8 @@ func TestACollisionOfNames(t *testing.T) {
 			} else if !strings.Contains(string(made.Data.Raw), "nginx:1") {
 				t.Errorf("made.Data.Raw: got %q, want it to contain %q\n%+v", string(made.Data.Raw), "nginx:1", made)
 			} else if "web-"+made.Labels["controller.kubernetes.io/hash"] != made.Name {
-				t.Errorf("\"web-\"+made.Labels[\"controller.kubernetes.io/hash\"]: got %q, want %q\n%+v",
-					"web-"+made.Labels["controller.kubernetes.io/hash"], made.Name, made)
+				t.Errorf("name of the revision: got %q, want %q, by its hash\n%+v",
+					made.Name, "web-"+made.Labels["controller.kubernetes.io/hash"], made)
 			}
 			if other := s.Get(revisionKey(name)).(*appsv1.ControllerRevision); !strings.Contains(string(other.Data.Raw), name) {
 				t.Errorf("the other one is %s", other.Data.Raw)

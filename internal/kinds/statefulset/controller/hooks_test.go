@@ -179,9 +179,12 @@ func TestWhatHooksHoldUp(t *testing.T) {
 						t.Errorf("mark %t, after act %d: %s", mark, i+1, diff)
 					}
 				}
-				if pod := s.pod("web-0"); name == "another update" && (pod.Labels["traffic"] != "on" || !slices.Contains(pod.Finalizers,
-					hookFinalizer)) {
-					t.Error("the hook's label and finalizer are not there any more")
+				pod := s.pod("web-0")
+				if name == "another update" && pod.Labels["traffic"] != "on" {
+					t.Errorf("the hook's label is not there any more: %v", pod.Labels)
+				}
+				if name == "another update" && !slices.Contains(pod.Finalizers, hookFinalizer) {
+					t.Errorf("the hook's finalizer is not there any more: %v", pod.Finalizers)
 				}
 			})
 		}
@@ -201,9 +204,14 @@ func TestPodsWithoutTheGate(t *testing.T) {
 	s.change(hookedImage("nginx:2"))
 	s.runFor(time.Minute)
 	pod := s.pod("web-0")
-	if want := []string{"PreparingUpdate nginx:1"}; !slices.Equal(*seen, want) || !readiness.Ready(pod) ||
-		readiness.Condition(pod, pub.KruisePodReady) != nil {
-		t.Errorf("%q %s", *seen, s.describe())
+	if want := []string{"PreparingUpdate nginx:1"}; !slices.Equal(*seen, want) {
+		t.Errorf("states: got %q, want %q: %s", *seen, want, s.describe())
+	}
+	if !readiness.Ready(pod) {
+		t.Errorf("the pod is not ready: %s", s.describe())
+	}
+	if c := readiness.Condition(pod, pub.KruisePodReady); c != nil {
+		t.Errorf("the pod has the condition %+v: %s", c, s.describe())
 	}
 }
 
@@ -298,8 +306,11 @@ func TestADeletionThatIsNotNeededAnyMore(t *testing.T) {
 					t.Errorf("condition %+v", c)
 				}
 				if tt.want != nil { // it serves again, unless it waits for its preNormal hook
-					if want := tt.edit == nil; (s.set().Status.AvailableReplicas == 1) != want || !readiness.Ready(s.pod("web-0")) {
-						t.Error(s.describe())
+					if want := tt.edit == nil; (s.set().Status.AvailableReplicas == 1) != want {
+						t.Errorf("the pod is available: want %t: %s", want, s.describe())
+					}
+					if !readiness.Ready(s.pod("web-0")) {
+						t.Errorf("the pod is not ready: %s", s.describe())
 					}
 					return
 				}
@@ -341,9 +352,15 @@ func TestADeletionThatIsNotNeededInTheMidstOfAnUpdate(t *testing.T) {
 			}
 			s.change(replicas(2))
 			s.runFor(time.Minute)
-			if pod := s.pod("web-1"); state() != string(pub.LifecycleStateUpdating) || pod.Spec.Containers[0].Image != "nginx:2" ||
-				readiness.Condition(pod, pub.InPlaceUpdateReady).Status != corev1.ConditionFalse {
-				t.Errorf("conditions %+v: %s", pod.Status.Conditions, s.describe())
+			if state() != string(pub.LifecycleStateUpdating) {
+				t.Errorf("state: got %q, want Updating: %s", state(), s.describe())
+			}
+			pod := s.pod("web-1")
+			if image := pod.Spec.Containers[0].Image; image != "nginx:2" {
+				t.Errorf("image: got %s, want nginx:2: %s", image, s.describe())
+			}
+			if readiness.Condition(pod, pub.InPlaceUpdateReady).Status != corev1.ConditionFalse {
+				t.Errorf("conditions: got %+v, want the update not to be ready: %s", pod.Status.Conditions, s.describe())
 			}
 			s.node.Digests["nginx:2"] = "b"
 			s.runFor(5 * time.Minute)

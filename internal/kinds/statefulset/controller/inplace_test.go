@@ -32,7 +32,7 @@ func started(t *testing.T, set *appsv1beta1.StatefulSet, features statefulset.Fe
 	s.node.Daemon = true
 	s.runFor(5 * time.Minute)
 	if got := s.set().Status.AvailableReplicas; got != *set.Spec.Replicas {
-		t.Fatal(got, "pods are available: ", s.describe())
+		t.Fatalf("available pods: got %d, want %d: %s", got, *set.Spec.Replicas, s.describe())
 	}
 	return s
 }
@@ -234,7 +234,7 @@ func TestStepsOfAnUpdate(t *testing.T) {
 				t.Errorf("*steps (-want +got):\n%s", diff)
 			}
 			if name == "after a grace period" && (written.Before(begin.Add(30*time.Second)) || written.After(begin.Add(32*time.Second))) {
-				t.Errorf("the image comes after %s", written.Sub(begin))
+				t.Errorf("the image comes after %s, want 30s to 32s", written.Sub(begin))
 			}
 			if got := s.set().Status.UpdatedAvailableReplicas; got != 1 {
 				t.Errorf("s.set().Status.UpdatedAvailableReplicas: got %d, want 1\n%s", got, s.describe())
@@ -424,9 +424,13 @@ func TestEventsOfUpdatesInPlace(t *testing.T) {
 					continue
 				}
 				told++
-				if !strings.HasPrefix(event, tt.want) || !strings.Contains(event, "pod web-0 ") ||
-					!strings.Contains(event, s.set().Status.UpdateRevision) {
-					t.Errorf("%s", event)
+				for _, part := range []string{"pod web-0 ", s.set().Status.UpdateRevision} {
+					if !strings.Contains(event, part) {
+						t.Errorf("event: got %q, want %q in it", event, part)
+					}
+				}
+				if !strings.HasPrefix(event, tt.want) {
+					t.Errorf("event: got %q, want it to begin with %q", event, tt.want)
 				}
 			}
 			if told == 0 {

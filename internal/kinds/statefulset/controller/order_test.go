@@ -75,7 +75,7 @@ func TestOrderOfWork(t *testing.T) {
 			s.Events(1000)
 			before := len(s.Writes)
 			if _, err := s.reconcile(); err != nil {
-				t.Error(err)
+				t.Errorf("the pass: %v", err)
 			}
 			var got []string
 			for _, w := range s.Writes[before:] {

@@ -150,8 +150,10 @@ func TestReferencesToTheSet(t *testing.T) {
 		t.Error("the change of a label does not call the set")
 	}
 	s.runFor(time.Minute)
-	if pod := s.pod("web-1"); controllerOf(pod) != s.set().UID || pod.UID != uid {
-		t.Error(s.describe())
+	if pod := s.pod("web-1"); controllerOf(pod) != s.set().UID {
+		t.Errorf("pod web-1 does not belong to the set: %s", s.describe())
+	} else if pod.UID != uid {
+		t.Errorf("pod web-1 is another one: %s", s.describe())
 	}
 	// One that somebody creates calls the set as well.
 	made := s.pod("web-1").DeepCopy()
@@ -257,16 +259,16 @@ func TestASelectorThatCannotBeRead(t *testing.T) {
 	loop := reconcile.NewLoop(reconcile.Loop{Now: s.Now, Owner: reconcile.UIDs[*appsv1beta1.StatefulSet](s.kube.API), Pass: pass,
 		Forget: func(types.NamespacedName, types.UID) {}}, time.Second, nil)
 	if _, err := loop.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.set())}); err != nil {
-		t.Error(err)
+		t.Errorf("the pass: %v", err)
 	}
 	if !strings.Contains(strings.Join(logged, " "), `spec.selector: \"Sometimes\" is not a valid label selector operator`) {
 		t.Errorf("logged: got %q, want it to contain %q", strings.Join(logged, " "),
 			`spec.selector: \"Sometimes\" is not a valid label selector operator`)
 	}
 	if pod, _ := s.Get(podKey("web-1")).(*corev1.Pod); pod == nil {
-		t.Error(`a pod goes: s.Get(podKey("web-1")).(*corev1.Pod): got nil, want a value`)
+		t.Error("a pod goes: web-1 is not there any more")
 	} else if pod.DeletionTimestamp != nil {
-		t.Errorf("a pod goes: pod.DeletionTimestamp: got %v, want nil", pod.DeletionTimestamp)
+		t.Errorf("a pod goes: web-1 is being deleted since %v", pod.DeletionTimestamp)
 	}
 }
 
@@ -347,9 +349,15 @@ func TestAPodThatIsGivenUpIsNotUpdated(t *testing.T) {
 				pod.Annotations[pub.InPlaceUpdateState], "", subresource, s.describe())
 		}
 		s.runFor(5 * time.Minute) // the set adopts it again
-		if pod := s.pod("web-0"); metav1.GetControllerOf(pod) == nil || pod.Spec.Containers[0].Image != "nginx:2" ||
-			s.set().Status.UpdatedAvailableReplicas != 1 {
-			t.Error(s.describe())
+		pod = s.pod("web-0")
+		if metav1.GetControllerOf(pod) == nil {
+			t.Errorf("pod web-0 is not adopted: %s", s.describe())
+		}
+		if image := pod.Spec.Containers[0].Image; image != "nginx:2" {
+			t.Errorf("image of web-0: got %s, want nginx:2: %s", image, s.describe())
+		}
+		if n := s.set().Status.UpdatedAvailableReplicas; n != 1 {
+			t.Errorf("updated and available pods: got %d, want 1: %s", n, s.describe())
 		}
 	}
 }

@@ -111,8 +111,14 @@ func TestImagesArePulledAhead(t *testing.T) {
 		s.Answer = creates(apierrors.NewForbidden(corev1.Resource("imagepulljobs"), "x", errors.New("no room")))
 		s.change(next("nginx:2", 1))
 		s.runFor(10 * time.Minute)
-		if s.set().Status.UpdatedAvailableReplicas != 4 || s.marks() != "/" || len(s.set().Status.Conditions) > 0 {
-			t.Error("the rollout stands still: ", s.describe())
+		if n := s.set().Status.UpdatedAvailableReplicas; n != 4 {
+			t.Errorf("the rollout stands still: %d pods are updated and available, want 4: %s", n, s.describe())
+		}
+		if s.marks() != "/" {
+			t.Errorf("marks: got %s, want none", s.marks())
+		}
+		if conditions := s.set().Status.Conditions; len(conditions) > 0 {
+			t.Errorf("conditions: got %+v, want none", conditions)
 		}
 		if got := len(s.eventsWith("Warning FailedCreateImagePullJob ", "no room")); got == 0 {
 			t.Errorf(`s.eventsWith("Warning FailedCreateImagePullJob ", "no room"): got none, want some; events %q`, s.events)
@@ -122,8 +128,11 @@ func TestImagesArePulledAhead(t *testing.T) {
 		}
 		s.Answer = nil
 		s.runFor(10 * time.Minute)
-		if !slices.Equal(s.jobs(), []string{"nginx"}) || s.marks() != "true/" {
-			t.Error("they are not made later: ", s.jobs(), s.marks())
+		if !slices.Equal(s.jobs(), []string{"nginx"}) {
+			t.Errorf("jobs that are made later: got %q, want nginx", s.jobs())
+		}
+		if s.marks() != "true/" {
+			t.Errorf("marks: got %s, want true/", s.marks())
 		}
 	})
 	t.Run("they exist", func(t *testing.T) {

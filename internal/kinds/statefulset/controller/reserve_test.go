@@ -83,7 +83,7 @@ func TestOtherPodsStayWhenOrdinalsAreReserved(t *testing.T) {
 						}
 					}
 					if diff := cmp.Diff(reserved, s.set().Spec.ReserveOrdinals); diff != "" {
-						t.Error(diff)
+						t.Errorf("step %d: reserved ordinals (-want +got):\n%s", i, diff)
 					}
 				}
 			})

@@ -177,7 +177,7 @@ func TestAChangedPolicy(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(before, s.claims()); diff != "" {
-			t.Error(diff)
+			t.Errorf("claims (-before +after):\n%s", diff)
 		}
 	}
 	// The PVC of a pod that is gone is taken over with its owners; one that is gone too is made.
@@ -192,8 +192,11 @@ func TestAChangedPolicy(t *testing.T) {
 	if got := s.pod("web-1"); got == nil {
 		t.Errorf("s.pod(\"web-1\"): got nil, want a value\n%s", s.describe())
 	}
-	if s.Get(claimKey("data-web-0")) != nil || s.set().Status.AvailableReplicas != 2 {
-		t.Error("a pod that runs needs no claim: ", s.describe())
+	if s.Get(claimKey("data-web-0")) != nil {
+		t.Errorf("the claim of web-0 is there: %s", s.describe())
+	}
+	if n := s.set().Status.AvailableReplicas; n != 2 {
+		t.Errorf("a pod that runs needs no claim: %d pods are available, want 2: %s", n, s.describe())
 	}
 }
 
@@ -207,8 +210,11 @@ func TestNoRetentionWithoutItsGate(t *testing.T) {
 		replicas(2)} {
 		s.change(change)
 		s.runFor(time.Minute)
-		if diff := cmp.Diff(set, s.owners("data-web-0")); diff != "" || len(s.owners("data-web-1")) > 0 {
-			t.Errorf("%s %v", diff, s.owners("data-web-1"))
+		if diff := cmp.Diff(set, s.owners("data-web-0")); diff != "" {
+			t.Errorf("owners of data-web-0 (-want +got):\n%s", diff)
+		}
+		if owners := s.owners("data-web-1"); len(owners) > 0 {
+			t.Errorf("owners of data-web-1: got %v, want none", owners)
 		}
 	}
 }
@@ -231,8 +237,11 @@ func TestAClaimThatWouldGoIsSeenInTime(t *testing.T) {
 		}
 	}
 	s.runFor(5 * time.Minute)
-	if now := s.claim("data-web-2"); now == nil || now.UID != uid || s.pod("web-2").Spec.Containers[0].Image != "nginx:2" {
-		t.Error("the claim went, or the pod did not: ", s.describe())
+	if now := s.claim("data-web-2"); now == nil || now.UID != uid {
+		t.Errorf("the claim went: %s", s.describe())
+	}
+	if image := s.pod("web-2").Spec.Containers[0].Image; image != "nginx:2" {
+		t.Errorf("image of web-2: got %s, want nginx:2: %s", image, s.describe())
 	}
 }
 
@@ -246,7 +255,9 @@ func TestClaimsOfAScaleInByKubernetes(t *testing.T) {
 	})
 	s.change(image("nginx:2"))
 	s.runFor(5 * time.Minute)
-	if now := s.claim("data-web-2"); now == nil || now.UID != uid || len(now.OwnerReferences) > 0 {
-		t.Error("the claim went with its pod: ", s.describe())
+	if now := s.claim("data-web-2"); now == nil || now.UID != uid {
+		t.Errorf("the claim went with its pod: %s", s.describe())
+	} else if len(now.OwnerReferences) > 0 {
+		t.Errorf("owners of the claim: got %v, want none", now.OwnerReferences)
 	}
 }

@@ -130,9 +130,16 @@ func TestManyPodsAtATime(t *testing.T) {
 			return time.Since(began)
 		}
 		s.change(scaled(30))
-		if took := pass(); len(s.pods()) != 30 || took > 3*time.Second ||
-			slow.most["create PersistentVolumeClaim"] != 30 || slow.most["create Pod"] != 30 {
-			t.Errorf("%d pods in %s, %v at a time", len(s.pods()), took, slow.most)
+		if took := pass(); took > 3*time.Second {
+			t.Errorf("creating 30 pods took %s, want 3s at most", took)
+		}
+		if n := len(s.pods()); n != 30 {
+			t.Errorf("pods: got %d, want 30", n)
+		}
+		for _, what := range []string{"create PersistentVolumeClaim", "create Pod"} {
+			if n := slow.most[what]; n != 30 {
+				t.Errorf("%s: got %d at a time, want 30", what, n)
+			}
 		}
 		s.change(scaled(0)) // none of them is ready yet
 		slow.fails = func(object client.Object) error {
@@ -159,7 +166,7 @@ func TestManyPodsAtATime(t *testing.T) {
 			return nil
 		}
 		if pass(); slow.begun < 30 || slow.begun > 100 {
-			t.Errorf("%d creations are begun of 200, all of which fail", slow.begun)
+			t.Errorf("creations that are begun of 200, all of which fail: got %d, want 30 to 100", slow.begun)
 		}
 	})
 }

@@ -807,7 +807,7 @@ func TestSimulatedStatefulSets(t *testing.T) {
 		r.trace, r.Apart = os.Getenv("TRACE") != "", seed%5 > 1
 		r.play(150 + r.Rand.IntN(250))
 		if r.finish(); r.failure != "" {
-			t.Error(r.failure)
+			t.Errorf("the simulated rollout: %s", r.failure)
 		}
 	})
 }
@@ -820,7 +820,7 @@ func TestSimulatedStaleLeaders(t *testing.T) {
 		r.trace, r.Apart, r.staleLeaders, r.calm = os.Getenv("TRACE") != "", seed%5 > 1, true, false
 		r.play(150 + r.Rand.IntN(250))
 		if r.finish(); r.failure != "" {
-			t.Error(r.failure)
+			t.Errorf("the simulated rollout: %s", r.failure)
 		}
 	})
 }

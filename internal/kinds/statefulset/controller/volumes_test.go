@@ -61,8 +61,12 @@ func TestClaimsGrow(t *testing.T) {
 	s.events = nil
 	s.change(sizedClaims("2Gi"))
 	s.onePass()
-	if got := s.eventsWith("Warning FailedResize ", "claim data-web-1 of pod web-1 ", "no expansion"); len(got) != 1 || len(s.eventsWith("web-0")) > 0 {
-		t.Errorf("events %q", s.events)
+	refused := s.eventsWith("Warning FailedResize ", "claim data-web-1 of pod web-1 ", "no expansion")
+	if len(refused) != 1 {
+		t.Errorf("events: got %q, want one refusal of claim data-web-1", s.events)
+	}
+	if len(s.eventsWith("web-0")) > 0 {
+		t.Errorf("events: got %q, want none of web-0", s.events)
 	}
 	s.runFor(500 * time.Millisecond)
 	if conditions := s.set().Status.Conditions; len(conditions) == 0 {
@@ -82,9 +86,11 @@ func TestClaimsGrow(t *testing.T) {
 		if claim.Annotations[pub.OwnedByStatefulSet] != "web" {
 			t.Errorf("claim.Annotations[pub.OwnedByStatefulSet]: got %q, want %q\n%+v", claim.Annotations[pub.OwnedByStatefulSet], "web", claim)
 		}
-		if now := s.pod(pod.Name); now.UID != pod.UID ||
-			now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID {
-			t.Error("restarted: ", s.describe())
+		now := s.pod(pod.Name)
+		if now.UID != pod.UID {
+			t.Errorf("pod %s is another one: %s", pod.Name, s.describe())
+		} else if now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID {
+			t.Errorf("pod %s is restarted: %s", pod.Name, s.describe())
 		}
 		if got := s.eventsWith("Normal SuccessfulResize ", "claim data-"+pod.Name+" of pod "+pod.Name+" "); len(got) != 1 {
 			t.Errorf("events %q", s.events)
@@ -145,12 +151,18 @@ func TestClaimsThatCannotGrow(t *testing.T) {
 					failed++
 				}
 			}
-			if failed == 0 || len(s.eventsWith(tt.want)) == 0 {
-				t.Errorf("%d times an error; events %q", failed, s.events)
+			if failed == 0 {
+				t.Errorf("no pass ended with an error; events %q", s.events)
+			}
+			if len(s.eventsWith(tt.want)) == 0 {
+				t.Errorf("events: got %q, want %q", s.events, tt.want)
 			}
 			for _, pod := range s.pods() {
-				if pod.Spec.Containers[0].Image != "nginx:1" || len(s.eventsWith("claim data-web-0"))+len(s.eventsWith("claim data-web-1")) > 0 {
-					t.Error("it went on: ", s.describe(), s.events)
+				if image := pod.Spec.Containers[0].Image; image != "nginx:1" {
+					t.Errorf("it went on: pod %s has image %s: %s", pod.Name, image, s.describe())
+				}
+				if len(s.eventsWith("claim data-web-0"))+len(s.eventsWith("claim data-web-1")) > 0 {
+					t.Errorf("it went on: events about the other claims: %q", s.events)
 				}
 			}
 		})

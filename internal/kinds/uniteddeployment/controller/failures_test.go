@@ -62,8 +62,9 @@ func TestARefusedSubsetHoldsUpNoOther(t *testing.T) {
 		}
 		w.Refused = refused
 		w.rest()
-		if got := w.split(); got[1] != *w.united().Spec.Replicas/3 || got[2] != got[1] {
-			t.Errorf("%s: subsets have %v", verb, got)
+		got, want := w.split(), *w.united().Spec.Replicas/3
+		if got[1] != want || got[2] != want {
+			t.Errorf("%s: subsets have %v, want %d each", verb, got, want)
 		}
 		if c := conditionOf(w.united(), map[string]appsv1beta1.UnitedDeploymentConditionType{"create": appsv1beta1.SubsetProvisioned,
 			"patch": appsv1beta1.SubsetUpdated}[verb]); c == nil {

@@ -136,7 +136,7 @@ func play(t *testing.T, seed uint64, strategy *appsv1beta1.UnitedDeploymentSched
 		}
 		w.settled()
 		if t.Failed() {
-			t.Fatal(w.describe())
+			t.Fatalf("the simulated cluster failed:\n%s", w.describe())
 		}
 	}
 }

@@ -406,7 +406,7 @@ func TestBookerOfWhatIsGone(t *testing.T) {
 	}
 	if d, err := b.Delete(t.Context(), spread, workloadspread.Deletion{Name: "p", Version: "v", Subset: "a"}); err != nil ||
 		d.Booked { // WS-102
-		t.Errorf("%+v, %v", d, err)
+		t.Errorf("deletion: got %+v and error %v, want nothing booked", d, err)
 	}
 }
 
@@ -490,7 +490,7 @@ func TestBookersOfTwoManagers(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil || d.Subset == nil {
-				t.Errorf("%+v, %v", d, err)
+				t.Errorf("creation: got %+v and error %v, want a subset", d, err)
 				return
 			}
 			put[d.Subset.Name]++

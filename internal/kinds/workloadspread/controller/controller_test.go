@@ -304,7 +304,11 @@ func TestConflictsWithoutEnd(t *testing.T) {
 		t.Errorf("len(s.bodies): got %d, want 4\n%v", len(s.bodies), err)
 	}
 	result := Result{}
-	if result.add(err); !result.Retry || result.Err != nil {
-		t.Error(result)
+	result.add(err)
+	if !result.Retry {
+		t.Errorf("a conflict: got %+v, want it tried again", result)
+	}
+	if result.Err != nil {
+		t.Errorf("a conflict: got the error %v, want none", result.Err)
 	}
 }

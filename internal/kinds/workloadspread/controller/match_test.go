@@ -123,8 +123,11 @@ func TestMatch(t *testing.T) {
 			case spread != nil:
 				got = spread.Name
 			}
-			if diff := cmp.Diff(test.asked, workloads.asked); got != test.want || diff != "" {
-				t.Errorf("%q, want %q, %v %s", got, test.want, err, diff)
+			if got != test.want {
+				t.Errorf("found: got %q, want %q: %v", got, test.want, err)
+			}
+			if diff := cmp.Diff(test.asked, workloads.asked); diff != "" {
+				t.Errorf("workloads that were asked for (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -149,7 +152,7 @@ func asks(t testing.TB, expression, namespace string, pod *corev1.Pod) bool {
 	}
 	tree, issues := env.Compile(expression)
 	if issues.Err() != nil {
-		t.Fatalf("%s: %v", expression, issues.Err())
+		t.Fatalf("compiling %s: %v", expression, issues.Err())
 	}
 	program, err := env.Program(tree, cel.CostLimit(250000))
 	if err != nil {
@@ -165,7 +168,7 @@ func asks(t testing.TB, expression, namespace string, pod *corev1.Pod) bool {
 	}
 	value, _, err := program.Eval(map[string]any{"object": object, "request": map[string]any{"namespace": namespace}})
 	if err != nil {
-		t.Fatalf("%s: %v", expression, err)
+		t.Fatalf("evaluating %s: %v", expression, err)
 	}
 	return value.Value().(bool)
 }
@@ -271,8 +274,11 @@ func TestWatchFollowsWorkloadSpreads(t *testing.T) {
 	booker := NewBooker(written, nil, index.Get, workloads, logr.Discard(), time.Now)
 	write := func(spread *appsv1beta1.WorkloadSpread) {
 		_, err := booker.WriteStatus(t.Context(), spread, func(*appsv1beta1.WorkloadSpread) ([]byte, error) { return []byte("{}"), nil })
-		if err != nil || booker.Newest(spread).ResourceVersion != "1000" {
-			t.Error("what is written is not remembered", err)
+		if err != nil {
+			t.Errorf("writing the status: %v", err)
+		}
+		if got := booker.Newest(spread).ResourceVersion; got != "1000" {
+			t.Errorf("what is written is not remembered: got version %s, want 1000", got)
 		}
 	}
 	w := newWatch(index, booker, NewMatcher(index, workloads, logr.Discard()),

@@ -88,7 +88,7 @@ func TestPodsThatFitNowhereAreReadOnce(t *testing.T) {
 	}
 	for _, pod := range s.all() {
 		if pod.Annotations[pub.PodDeletionCost] != "-200" { // WS-164
-			t.Error(pod.Annotations)
+			t.Errorf("cost of deleting pod %s: got annotations %v, want -200", pod.Name, pod.Annotations)
 		}
 	}
 	node := s.all()[0].Spec.NodeName
@@ -155,7 +155,7 @@ func TestNoPodIsGivenUpBeforeTheStatusIsWritten(t *testing.T) {
 	s.Refused = nil
 	rests(t, s)
 	if pod := s.active(); len(pod) != 1 || pod[0].Spec.NodeName != "node-b" { // WS-173: its replacement passes the subset over
-		t.Error(s.describe())
+		t.Errorf("pods: want one on node-b: %s", s.describe())
 	}
 }
 
@@ -271,7 +271,7 @@ func TestReplicasThatCannotBeTold(t *testing.T) {
 	}
 	target.DesiredError = nil
 	if _, err := s.run(); err != nil {
-		t.Error(err)
+		t.Errorf("the pass: %v", err)
 	}
 	s.Events(1 << 20)
 	target.DesiredError = errors.New("again")
@@ -373,7 +373,7 @@ func TestNothingIsDoneForOneThatIsGoing(t *testing.T) {
 	s.Remove(spreadKey)
 	rests(t, s)
 	if diff := cmp.Diff(before, s.all()); diff != "" { // WS-005
-		t.Error(diff)
+		t.Errorf("pods (-before +after):\n%s", diff)
 	}
 	if outcome, err := s.run(); outcome.Plan != nil {
 		t.Errorf("outcome.Plan: got %v, want nil\n%+v\n%v", outcome.Plan, outcome, err)

@@ -199,11 +199,11 @@ func TestWhoIsToldOfARefusal(t *testing.T) {
 	}
 	for _, err := range []error{refused("", "v", "r"), refused("p", "v", "other"), refused("p", "other", "r"), refused("p", "v", "r")} {
 		if err != nil {
-			t.Error(err)
+			t.Errorf("a refusal: %v", err)
 		}
 	}
 	if a := s.stored(t).Status.VersionedSubsetStatuses["v"][0]; !cmp.Equal(workloadspreadtest.Keys(a.CreatingPods), []string{"q"}) {
-		t.Errorf("%+v", a)
+		t.Errorf("bookings of subset a: got %+v, want q alone", a)
 	}
 }
 

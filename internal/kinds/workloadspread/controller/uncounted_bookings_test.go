@@ -52,9 +52,9 @@ func TestVersionsThatNobodyCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if list := s.stored(t).Status.VersionedSubsetStatuses["39"]; list == nil {
-		t.Error(`s.stored(t).Status.VersionedSubsetStatuses["39"]: got nil, want a value`)
+		t.Error("version 39 has no status any more")
 	} else if len(list[0].CreatingPods) != 2 {
-		t.Errorf("len(list[0].CreatingPods): got %d, want 2\n%+v", len(list[0].CreatingPods), list)
+		t.Errorf("bookings of version 39: got %d, want 2\n%+v", len(list[0].CreatingPods), list)
 	}
 	b.Forget(types.UID("u1"))
 }

@@ -284,8 +284,11 @@ func TestListed(t *testing.T) {
 		t.Error("nothing is listed yet: kinds.Known(workloadspread.Job): got false, want true")
 	}
 	l.read(&corev1.ConfigMap{Data: map[string]string{workloadspread.AllowListKey: `{"workloads":[{"Group":"game.example.com","Kind":"Game"}]}`}})
-	if !kinds.Known(game) || l.Err() != nil {
-		t.Error("it is listed", l.Err())
+	if !kinds.Known(game) {
+		t.Error("it is listed: got it unknown")
+	}
+	if err := l.Err(); err != nil {
+		t.Errorf("it is listed: %v", err)
 	}
 	l.read(&corev1.ConfigMap{Data: map[string]string{workloadspread.AllowListKey: `{`}})
 	if !kinds.Known(game) {
@@ -295,8 +298,11 @@ func TestListed(t *testing.T) {
 		t.Error("what was read before stays, and the error is told: l.Err(): got nil, want an error")
 	}
 	l.read(&corev1.ConfigMap{})
-	if kinds.Known(game) || l.Err() != nil {
-		t.Error("nothing is listed any more", l.Err())
+	if kinds.Known(game) {
+		t.Error("nothing is listed any more: got it known")
+	}
+	if err := l.Err(); err != nil {
+		t.Errorf("nothing is listed any more: %v", err)
 	}
 }
 
@@ -305,9 +311,11 @@ func TestListed(t *testing.T) {
 // SidecarSets; that of PersistentPodStates means nothing to anybody yet. That the ConfigMap is the one in the
 // namespace of the manager is shown by TestWorkloadSpreadOfAListedKind on a real API server, too.
 func TestTheKeyOfListedKinds(t *testing.T) {
-	if workloadspread.ConfigMapName != "kruise-configuration" ||
-		workloadspread.AllowListKey != "WorkloadSpread_Watch_Custom_Workload_WhiteList" {
-		t.Error(workloadspread.ConfigMapName, workloadspread.AllowListKey)
+	if name := workloadspread.ConfigMapName; name != "kruise-configuration" {
+		t.Errorf("name of the ConfigMap: got %s, want kruise-configuration", name)
+	}
+	if key := workloadspread.AllowListKey; key != "WorkloadSpread_Watch_Custom_Workload_WhiteList" {
+		t.Errorf("key of the list: got %s, want WorkloadSpread_Watch_Custom_Workload_WhiteList", key)
 	}
 	const text = `{"workloads":[{"Group":"game.example.com","Kind":"Game"}]}`
 	for name, test := range map[string]struct {
@@ -323,8 +331,11 @@ func TestTheKeyOfListedKinds(t *testing.T) {
 	} {
 		l := &Listed{log: logr.Discard()}
 		l.read(&corev1.ConfigMap{Data: test.data})
-		if got := (&Kinds{listed: l.Kinds, ready: l.Ready}).Known(gameKind.GroupKind()); got != test.want || l.Err() != nil {
-			t.Errorf("%s: %v %v", name, got, l.Err())
+		if got := (&Kinds{listed: l.Kinds, ready: l.Ready}).Known(gameKind.GroupKind()); got != test.want {
+			t.Errorf("%s: the kind is known: got %t, want %t", name, got, test.want)
+		}
+		if err := l.Err(); err != nil {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

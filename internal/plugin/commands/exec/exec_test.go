@@ -108,8 +108,11 @@ func TestACommandRunsInTheContainerThatIsMeant(t *testing.T) {
 				}
 			}()
 			out, _, err := s.Run(fake, "", append(append([]string{"exec"}, args...), "--", "date")...)
-			if err != nil || !strings.Contains(out, "-a/exec?") {
-				t.Error(err, out)
+			if err != nil {
+				t.Errorf("exec: %v", err)
+			}
+			if !strings.Contains(out, "-a/exec?") {
+				t.Errorf("output: got %q, want the request to the running pod in it", out)
 			}
 		})
 	}

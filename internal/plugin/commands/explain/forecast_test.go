@@ -60,8 +60,14 @@ func rolledOut(t testing.TB, gates string, pods int, maxUnavailable string) (*Wo
 	set := cloneSetOf(t, fmt.Sprintf(setOf, pods, maxUnavailable))
 	w := worldOf(t, gates, set)
 	f, err := w.Play(t.Context())
-	if err != nil || len(f.Touched()["create"]) != pods || f.Cut != "" {
-		t.Fatal(err, f)
+	if err != nil {
+		t.Fatalf("playing the first rollout: %v", err)
+	}
+	if n := len(f.Touched()["create"]); n != pods {
+		t.Fatalf("created pods of the first rollout: got %d, want %d", n, pods)
+	}
+	if f.Cut != "" {
+		t.Fatalf("the first rollout was cut: %s", f.Cut)
 	}
 	return w, set
 }
@@ -86,8 +92,14 @@ func TestKubeletsAreAskedAboutChangedPodsAlone(t *testing.T) {
 	w, set := rolledOut(t, "", pods, "1")
 	w.Stage.Kubelet.Steps = 0
 	f := withImage(t, w, set, "nginx:2")
-	if len(f.Waves) != pods || len(f.Touched()["update in place"]) != pods || f.Cut != "" {
-		t.Errorf("%d waves, %v, %s", len(f.Waves), f.Touched(), f.Cut)
+	if len(f.Waves) != pods {
+		t.Errorf("waves: got %d, want %d", len(f.Waves), pods)
+	}
+	if n := len(f.Touched()["update in place"]); n != pods {
+		t.Errorf("pods updated in place: got %d, want %d", n, pods)
+	}
+	if f.Cut != "" {
+		t.Errorf("the rollout was cut: %s", f.Cut)
 	}
 	if most := 20 * pods; w.Stage.Kubelet.Steps > most {
 		t.Errorf("kubelets were asked %d times about %d pods", w.Stage.Kubelet.Steps, pods)

@@ -65,11 +65,13 @@ spec:
 		return actions
 	}
 	with("StatefulSetStartOrdinal=false")
-	if f, err := w.Play(t.Context()); err != nil || len(f.Touched()["create"]) != 3 {
-		t.Fatal(err, f)
+	if f, err := w.Play(t.Context()); err != nil {
+		t.Fatalf("playing the first rollout: %v", err)
+	} else if n := len(f.Touched()["create"]); n != 3 {
+		t.Fatalf("created pods of the first rollout: got %d, want 3", n)
 	}
 	if actions := touched(); len(actions) > 0 {
-		t.Error(actions)
+		t.Errorf("what is done without the gate: got %v, want nothing", actions)
 	}
 	with("")
 	if actions := touched(); len(actions) == 0 {

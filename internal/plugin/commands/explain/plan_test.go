@@ -26,8 +26,11 @@ func TestAnObjectThatIsBeingDeletedHasNoRollout(t *testing.T) {
 	now := metav1.NewTime(noon)
 	set.DeletionTimestamp, set.Finalizers = &now, []string{"example.com/keep"}
 	f := withImage(t, w, set, "nginx:2")
-	if len(f.Waves) > 0 || f.Cut != "it is being deleted" {
-		t.Errorf("%v, %q", f.Waves, f.Cut)
+	if len(f.Waves) > 0 {
+		t.Errorf("waves: got %v, want none", f.Waves)
+	}
+	if f.Cut != "it is being deleted" {
+		t.Errorf("cut: got %q, want that it is being deleted", f.Cut)
 	}
 }
 
@@ -46,8 +49,14 @@ metadata: {name: web, namespace: shop, generation: 1, uid: budget}, spec: {selec
 		}
 		f := withImage(t, w, set, "nginx:2")
 		got := f.Touched()["update in place"]
-		if len(got) != updated || updated > 0 && len(f.Waves) != 2 || (f.Last.Waiting == "") != (updated > 0) {
-			t.Errorf("%s: %d pods in %d waves; %s", name, len(got), len(f.Waves), f.Last.Waiting)
+		if len(got) != updated {
+			t.Errorf("%s: got %d pods updated in place, want %d", name, len(got), updated)
+		}
+		if updated > 0 && len(f.Waves) != 2 {
+			t.Errorf("%s: got %d waves, want 2", name, len(f.Waves))
+		}
+		if waits := f.Last.Waiting != ""; waits == (updated > 0) {
+			t.Errorf("%s: a reason to wait at the end: got %q, want one: %t", name, f.Last.Waiting, !waits)
 		}
 	}
 }
@@ -68,8 +77,15 @@ func TestObjectsDoNotSteerTheTerminal(t *testing.T) {
 		if err := (&whyOptions{IOStreams: streams, output: output}).print([]*Explanation{e}); err != nil {
 			t.Fatal(err)
 		}
-		if text := out.String(); strings.ContainsAny(text, "\x1b\r\u009b") || output != "yaml" && strings.Contains(text, "\u202e") || strings.Contains(text, "\nb") {
-			t.Errorf("%s: %q", output, text)
+		text := out.String()
+		if strings.ContainsAny(text, "\x1b\r\u009b") {
+			t.Errorf("%s: control characters are printed: %q", output, text)
+		}
+		if output != "yaml" && strings.Contains(text, "\u202e") {
+			t.Errorf("%s: the direction of writing is changed: %q", output, text)
+		}
+		if strings.Contains(text, "\nb") {
+			t.Errorf("%s: a name begins a line: %q", output, text)
 		}
 		if output != "yaml" && output != "json" {
 			continue
@@ -79,8 +95,11 @@ func TestObjectsDoNotSteerTheTerminal(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := &Preview{}
-		if err := yaml.Unmarshal(out.Bytes(), got); err != nil || got.Held != hostile {
-			t.Errorf("%s: %v, %q", output, err, got.Held)
+		if err := yaml.Unmarshal(out.Bytes(), got); err != nil {
+			t.Errorf("%s: reading the output: %v", output, err)
+		}
+		if got.Held != hostile {
+			t.Errorf("%s: got held by %q, want %q", output, got.Held, hostile)
 		}
 	}
 }
@@ -141,18 +160,35 @@ selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, 
 	var out, errOut bytes.Buffer
 	o := &planOptions{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &errOut}, output: "json"}
 	previews, err := o.previews(t.Context(), r, documents)
-	if len(previews) != 1 || previews[0].Name != "good" || previews[0].code() != codeTouched {
-		t.Error(previews, err)
+	if len(previews) != 1 || previews[0].Name != "good" {
+		t.Errorf("plans: got %+v, want one of CloneSet good", previews)
+	} else if code := previews[0].code(); code != codeTouched {
+		t.Errorf("code of the plan: got %d, want %d", code, codeTouched)
 	}
-	if err == nil || !strings.Contains(err.Error(), "CloneSet bad") || !strings.Contains(err.Error(), "UnitedDeployment other") || strings.Contains(err.Error(), "same") {
-		t.Error(err)
+	if err == nil {
+		t.Error("plans of bad documents: want an error")
+	} else {
+		for _, name := range []string{"CloneSet bad", "UnitedDeployment other"} {
+			if !strings.Contains(err.Error(), name) {
+				t.Errorf("error: got %q, want %s in it", err, name)
+			}
+		}
+		if strings.Contains(err.Error(), "same") {
+			t.Errorf("error: got %q, want no UnitedDeployment same in it", err)
+		}
 	}
-	if out.Len() > 0 || errOut.String() != "Note: no plans are made for ConfigMap web: it has no pods of its own\n"+
-		"Note: UnitedDeployment same is as the manifest wants it\n" {
-		t.Errorf("%q, %q", &out, &errOut)
+	if out.Len() > 0 {
+		t.Errorf("output: got %q, want none", &out)
 	}
-	if err := o.print(nil); err != nil || !strings.Contains(out.String(), `"items": []`) {
-		t.Errorf("%v, %q", err, &out)
+	if want := "Note: no plans are made for ConfigMap web: it has no pods of its own\n" +
+		"Note: UnitedDeployment same is as the manifest wants it\n"; errOut.String() != want {
+		t.Errorf("notes: got %q, want %q", &errOut, want)
+	}
+	if err := o.print(nil); err != nil {
+		t.Errorf("printing no plans: %v", err)
+	}
+	if !strings.Contains(out.String(), `"items": []`) {
+		t.Errorf("output of no plans: got %q, want an empty list", &out)
 	}
 }
 
@@ -169,8 +205,12 @@ func TestOutOfTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &Preview{}
-	if p.fill(w, f); p.code() != codeHeld || p.Held != "the time is over in which plans are made (--timeout)" {
-		t.Errorf("%+v", p)
+	p.fill(w, f)
+	if p.code() != codeHeld {
+		t.Errorf("code: got %d, want %d", p.code(), codeHeld)
+	}
+	if want := "the time is over in which plans are made (--timeout)"; p.Held != want {
+		t.Errorf("held: got %q, want %q", p.Held, want)
 	}
 }
 
@@ -182,8 +222,11 @@ selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, 
 ownerReferences: [{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: web, uid: set, controller: true}]}, spec: {containers: [{name: app, image: a}]}}`).
 		Without("sidecarsets.apps.kruise.io")
 	out, _, err := s.Run(NewWhy, "", "why", "pod/web-a")
-	if !strings.Contains(out, "CloneSet shop/web") || err == nil || !strings.Contains(err.Error(), "SidecarSet") {
-		t.Error(out, err)
+	if !strings.Contains(out, "CloneSet shop/web") {
+		t.Errorf("output: got %q, want CloneSet shop/web in it", out)
+	}
+	if err == nil || !strings.Contains(err.Error(), "SidecarSet") {
+		t.Errorf("error: got %v, want one about the SidecarSet", err)
 	}
 }
 
@@ -208,8 +251,11 @@ func TestAStuckPodDoesNotBecomeReadyByItself(t *testing.T) {
 			}
 		}
 		f := withImage(t, fresh, present, image)
-		if len(f.Touched()["update in place"]) != updated || (f.Last.Waiting == "") != (updated > 0) {
-			t.Errorf("%s: %+v, %s", image, f.Waves, f.Last.Waiting)
+		if n := len(f.Touched()["update in place"]); n != updated {
+			t.Errorf("%s: got %d pods updated in place, want %d: %+v", image, n, updated, f.Waves)
+		}
+		if waits := f.Last.Waiting != ""; waits == (updated > 0) {
+			t.Errorf("%s: a reason to wait at the end: got %q, want one: %t", image, f.Last.Waiting, !waits)
 		}
 	}
 }

@@ -66,7 +66,7 @@ func TestWhyPrintsFewPodsAndManyInGroups(t *testing.T) {
 		})
 	}
 	if got := paint(true, Waiting, "waiting"); got != "\x1b[33mwaiting\x1b[0m" {
-		t.Errorf("%q", got)
+		t.Errorf("a word in colour: got %q, want it in yellow", got)
 	}
 }
 
@@ -132,8 +132,12 @@ func TestTargets(t *testing.T) {
 		"": "", "clone": "", "clone/": "", "/web": "", "clone/a/b": "", "clone/web db": "", "clone web asts/db": "",
 	} {
 		targets, err := Targets(strings.Fields(text))
-		if got := fmt.Sprint(targets); want == "" && err == nil || want != "" && (err != nil || got != want) {
-			t.Errorf("%q: %s, %v", text, got, err)
+		if got := fmt.Sprint(targets); want == "" && err == nil {
+			t.Errorf("targets of %q: got %s, want an error", text, got)
+		} else if want != "" && err != nil {
+			t.Errorf("targets of %q: %v", text, err)
+		} else if want != "" && got != want {
+			t.Errorf("targets of %q: got %s, want %s", text, got, want)
 		}
 	}
 }
@@ -174,7 +178,7 @@ func TestSeveralAreAList(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Error(name, diff)
+			t.Errorf("%s: printed (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -34,12 +34,22 @@ func TestPodsOfANamespaceAreListedOnce(t *testing.T) {
 			found++
 			o.SetName("changed") // what was handed out is the reader's own
 			return nil
-		}, client.InNamespace(step.namespace)); err != nil || found != step.pods || asked != step.asked {
-			t.Errorf("%+v: %d pods, asked %d times: %v", step, found, asked, err)
+		}, client.InNamespace(step.namespace)); err != nil {
+			t.Errorf("%+v: %v", step, err)
+		}
+		if found != step.pods {
+			t.Errorf("%+v: found %d pods", step, found)
+		}
+		if asked != step.asked {
+			t.Errorf("%+v: asked %d times", step, asked)
 		}
 	}
-	if args, err := r.arguments(t.Context()); err != nil || len(args) != 1 || args[0] != "--feature-gates=StatefulSetStartOrdinal=false" {
-		t.Error(args, err)
+	args, err := r.arguments(t.Context())
+	if err != nil {
+		t.Errorf("arguments of the manager: %v", err)
+	}
+	if len(args) != 1 || args[0] != "--feature-gates=StatefulSetStartOrdinal=false" {
+		t.Errorf("arguments of the manager: got %q, want its gates alone", args)
 	}
 }
 
@@ -63,7 +73,10 @@ func TestListsGoOnAfterTheirContinuationHasExpired(t *testing.T) {
 			}
 			return nil
 		}})}
-	if err := r.each(t.Context(), &corev1.PodList{}, func(client.Object) error { return nil }); err != nil || len(asked) != 3 {
-		t.Error(err, asked)
+	if err := r.each(t.Context(), &corev1.PodList{}, func(client.Object) error { return nil }); err != nil {
+		t.Errorf("going through the pods: %v", err)
+	}
+	if len(asked) != 3 {
+		t.Errorf("requests: got %v, want 3", asked)
 	}
 }

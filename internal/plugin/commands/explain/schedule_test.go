@@ -47,17 +47,17 @@ the next time of the schedule is 2030-01-01T16:00:00Z
 Job nightly-1893506400, the run of 2030-01-01T14:00:00Z: active for 65m
 Job nightly-1893502800, the run of 2030-01-01T13:00:00Z: failed: so it is`
 	if got := explained(); got != want {
-		t.Errorf("%s", got)
+		t.Errorf("explained: got\n%s\nwant\n%s", got, want)
 	}
 	now = Noon.Add(2*time.Hour + 5*time.Minute)
 	if got := explained(); !strings.HasPrefix(got, "the next run begins at 2030-01-01T15:00:00Z\nJob") {
-		t.Errorf("%s", got)
+		t.Errorf("explained at the end of the first run: got\n%s\nwant the next run in the first line", got)
 	}
 	cronJob.Spec.Schedule = "often"
 	if err := c.Update(t.Context(), cronJob); err != nil {
 		t.Fatal(err)
 	}
 	if got := explained(); !strings.HasPrefix(got, `spec.schedule "often": `) {
-		t.Errorf("%s", got)
+		t.Errorf("explained with a bad schedule: got\n%s\nwant the field in the first line", got)
 	}
 }

@@ -42,12 +42,17 @@ func TestWhyOfUnitedDeployments(t *testing.T) {
 			}
 		}
 		if strings.Contains(out, "stranger") {
-			t.Error(out)
+			t.Errorf("the output has what belongs to somebody else: %s", out)
 		}
 		// UD-173 (part): numbers that do not fit are a problem, and nothing is done.
 		s = fakeapi.New(t, united("2"))
-		if out, _, err = s.Run(NewWhy, "", "why", "ud/web", "-n", "shop"); err != nil || !strings.Contains(out, "Problem: ") || !strings.Contains(out, "hold") {
-			t.Errorf("%v\n%s", err, out)
+		if out, _, err = s.Run(NewWhy, "", "why", "ud/web", "-n", "shop"); err != nil {
+			t.Errorf("why: %v", err)
+		}
+		for _, want := range []string{"Problem: ", "hold"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("%s\nlacks %s", out, want)
+			}
 		}
 	}
 }

@@ -105,6 +105,6 @@ func TestGetAllListsAllServedKinds(t *testing.T) {
 	wants("sidecarset.apps.kruise.io/third")
 	s.Stop()
 	if err := <-ended; err != nil {
-		t.Error(err)
+		t.Errorf("watching until the server stops: %v", err)
 	}
 }

@@ -134,8 +134,17 @@ func TestNoMorePodsAtATimeThanParallelSays(t *testing.T) {
 	d := newDaemon(s)
 	d.until = 3
 	out, _, err := s.Run(counted, "", "restart", "clone/web", "--parallel=3")
-	if err != nil || d.most != 3 || d.open != 0 || strings.Count(out, "log Succeeded") != 9 {
-		t.Error(err, d.most, d.open, out)
+	if err != nil {
+		t.Errorf("restart: %v", err)
+	}
+	if d.most != 3 {
+		t.Errorf("requests at once: got %d at most, want 3", d.most)
+	}
+	if d.open != 0 {
+		t.Errorf("open requests at the end: got %d, want none", d.open)
+	}
+	if n := strings.Count(out, "log Succeeded"); n != 9 {
+		t.Errorf("containers that were restarted: got %d, want 9: %s", n, out)
 	}
 }
 
@@ -178,8 +187,12 @@ func TestNoFurtherPodAfterTheFirstFailure(t *testing.T) {
 				args = append(args, "--timeout=5ms")
 			}
 			_, _, err := s.Run(counted, "", args...)
-			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "2 of the 3 pods of CloneSet web were left alone") {
-				t.Error(err)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error: got %v, want %q in it", err, tt.want)
+			}
+			left := "2 of the 3 pods of CloneSet web were left alone"
+			if err == nil || !strings.Contains(err.Error(), left) {
+				t.Errorf("error: got %v, want %q in it", err, left)
 			}
 			if n := len(s.Requests()); n != 1 {
 				t.Errorf("%d requests", n)
@@ -195,8 +208,10 @@ func TestFailureOfTheLast(t *testing.T) {
 	s.Delete("pods", "web-c")
 	s.Read = nil
 	_, _, err := s.Run(counted, "", "restart", "clone/web", "--timeout=5ms")
-	if err == nil || strings.Contains(err.Error(), "left alone") {
-		t.Error(err)
+	if err == nil {
+		t.Error("a pod that does not answer: want an error")
+	} else if strings.Contains(err.Error(), "left alone") {
+		t.Errorf("error: got %q, want no other pods in it", err)
 	}
 }
 
@@ -211,8 +226,14 @@ func TestAPodThatGoesBeforeItsTurnIsNoFailure(t *testing.T) {
 		}
 	}
 	out, _, err := s.Run(counted, "", "restart", "clone/web", "-c", "log")
-	if err != nil || !strings.Contains(out, "pod/web-c is gone") || len(s.Requests()) != 1 {
-		t.Error(err, out)
+	if err != nil {
+		t.Errorf("restart: %v", err)
+	}
+	if !strings.Contains(out, "pod/web-c is gone") {
+		t.Errorf("output: got %q, want that pod web-c is gone", out)
+	}
+	if n := len(s.Requests()); n != 1 {
+		t.Errorf("requests: got %d, want 1", n)
 	}
 }
 
@@ -254,13 +275,21 @@ func TestTheNextPodWaitsUntilTheFormerServesAgain(t *testing.T) {
 			out = ""
 		}
 	}
-	if _, _, err := s.Run(counted, "", "restart", "clone/web", "-c", "log"); err != nil || out != "" || len(s.Requests()) != 2 {
-		t.Error(err, out, len(s.Requests()))
+	if _, _, err := s.Run(counted, "", "restart", "clone/web", "-c", "log"); err != nil {
+		t.Errorf("restart: %v", err)
+	}
+	if out != "" {
+		t.Errorf("pod %s is still not ready at the end", out)
+	}
+	if n := len(s.Requests()); n != 2 {
+		t.Errorf("requests: got %d, want 2", n)
 	}
 	s.Delete(resource, "web-a-1")
 	s.Read, d.steps = d.step, map[string]int{} // the pod never serves again
 	_, _, err := s.Run(counted, "", "restart", "clone/web", "-c", "log", "--timeout=50ms")
-	if err == nil || !strings.Contains(err.Error(), "pod web-a is not ready again after 50ms") || !strings.Contains(err.Error(), "1 of the 2 pods") {
-		t.Error(err)
+	for _, want := range []string{"pod web-a is not ready again after 50ms", "1 of the 2 pods"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error: got %v, want %q in it", err, want)
+		}
 	}
 }

@@ -171,7 +171,7 @@ func TestUndoBringsClaimsBack(t *testing.T) {
 				s.Change(t, "clonesets", "web", func(o map[string]any) {
 					var value any
 					if err := yaml.Unmarshal([]byte(tt.now), &value); err != nil {
-						t.Error(err)
+						t.Errorf("reading the claim templates of now: %v", err)
 					}
 					o["spec"].(map[string]any)["volumeClaimTemplates"] = value
 				})
@@ -190,8 +190,11 @@ func TestUndoBringsClaimsBack(t *testing.T) {
 				}
 				return
 			}
-			if result.Err != nil || asFlow(t, string(got)) != tt.want {
-				t.Errorf("%v: %s, want %s", result, asFlow(t, string(got)), tt.want)
+			if result.Err != nil {
+				t.Errorf("history: %v", result)
+			}
+			if flow := asFlow(t, string(got)); flow != tt.want {
+				t.Errorf("patch: got %s, want %s", flow, tt.want)
 			}
 		})
 	}

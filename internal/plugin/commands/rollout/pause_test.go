@@ -61,9 +61,14 @@ func TestPauseAndResume(t *testing.T) {
 				{"resume", "", name + ": is not paused", false},
 			} {
 				result := s.Run(t, command, append(append([]string{"rollout"}, strings.Fields(step.command)...), name)...)
-				if err := fmt.Sprint(result.Err); result.Out != step.out || err != step.err && (step.err != "" || result.Err != nil) ||
-					is() != step.paused {
-					t.Errorf("%s: %v, paused %v", version, result, is())
+				if result.Out != step.out {
+					t.Errorf("%s: output of %s: got %q, want %q", version, step.command, result.Out, step.out)
+				}
+				if err := fmt.Sprint(result.Err); err != step.err && (step.err != "" || result.Err != nil) {
+					t.Errorf("%s: error of %s: got %q, want %q", version, step.command, err, step.err)
+				}
+				if is() != step.paused {
+					t.Errorf("%s: paused after %s: got %t, want %t", version, step.command, is(), step.paused)
 				}
 			}
 		}

@@ -34,7 +34,7 @@ func TestUndoRightAfterABadImageBringsBackTheGoodOne(t *testing.T) {
 				}
 				if tt.image == "" {
 					if result := s.Run(t, command, "rollout", "undo", k.named); result.Err != nil {
-						t.Fatal(result)
+						t.Fatalf("rollout undo: %v", result)
 					}
 				}
 				s.Change(t, k.plural, "web", func(o map[string]any) {

@@ -96,13 +96,14 @@ func testConflict(t *testing.T) {
 	}
 	golden.Compare(t, "conflict", s.Play(New, "scaledown", "clone/web", "--pods=web-a"))
 	faster = 1000
-	if _, _, err := s.Run(New, "", "scaledown", "clone/web", "--pods=web-b"); err == nil || !strings.Contains(err.Error(), "again and again") {
-		t.Error(err)
+	_, _, err := s.Run(New, "", "scaledown", "clone/web", "--pods=web-b")
+	if err == nil || !strings.Contains(err.Error(), "again and again") {
+		t.Errorf("conflicts without end: got %v, want an error that says so", err)
 	}
 	s.Before = func(fakeapi.Request) error {
 		return apierrors.NewForbidden(schema.GroupResource{}, "web", errors.New("no rights"))
 	}
 	if _, _, err := s.Run(New, "", "scaledown", "clone/web", "--pods=web-b"); !apierrors.IsForbidden(err) {
-		t.Error(err)
+		t.Errorf("without rights: got %v, want Forbidden", err)
 	}
 }

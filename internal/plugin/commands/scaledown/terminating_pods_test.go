@@ -52,8 +52,11 @@ func TestAPodThatGoesAlreadyTakesNoOtherPodWithIt(t *testing.T) {
 				out += err.Error()
 			}
 			replicas, _, _ := unstructured.NestedInt64(s.Get("clonesets", "web").Object, "spec", "replicas")
-			if replicas != 2 || !strings.Contains(out, tt.want) {
-				t.Errorf("%d replicas, want 2; %q, want %q", replicas, out, tt.want)
+			if replicas != 2 {
+				t.Errorf("replicas: got %d, want 2", replicas)
+			}
+			if !strings.Contains(out, tt.want) {
+				t.Errorf("output: got %q, want %q in it", out, tt.want)
 			}
 		})
 	}

@@ -105,8 +105,11 @@ func TestImagesAreSetInAllKindsAndVersions(t *testing.T) {
 			"imagepulljob.apps.kruise.io/pull": {kruise + "imagepulljobs/pull", ""},
 		} {
 			result := s.Run(t, set.New, "set", "image", resource, "*=nginx:2")
-			if result.Err != nil || !strings.HasSuffix(result.Out, " image updated\n") {
+			if result.Err != nil {
 				t.Errorf("%s: %v", resource, result)
+			}
+			if !strings.HasSuffix(result.Out, " image updated\n") {
+				t.Errorf("%s: got output %q, want that the image was updated", resource, result.Out)
 			}
 			want := at[0] + fmt.Sprintf(app+log+prepare, at[1], at[1], at[1])
 			switch at[1] {
@@ -147,15 +150,15 @@ func TestImagesAreSetInAllKindsAndVersions(t *testing.T) {
 	} {
 		result := s.Run(t, set.New, append([]string{"set", "image"}, strings.Fields(tt.args)...)...)
 		if result.Err != nil {
-			t.Errorf("%v", result)
+			t.Errorf("set image %s: %v", tt.args, result)
 		}
 		if diff := cmp.Diff(tt.want, s.Patches(t)); diff != "" {
-			t.Error(tt.args, diff)
+			t.Errorf("patches of set image %s (-want +got):\n%s", tt.args, diff)
 		}
 	}
 	if result := s.Run(t, set.New, "set", "image", "clone/web", "app=x", "nobody=x", "nothing=x"); result.Err == nil ||
 		!strings.Contains(result.Err.Error(), `unable to find container named "nobody", unable to find container named "nothing"`) {
-		t.Error(result)
+		t.Errorf("containers that do not exist: got %v, want an error with their names", result)
 	}
 	if got := s.Requests(); len(got) > 0 {
 		t.Error("an image was set although another container is unknown", got)
@@ -167,9 +170,11 @@ func TestImagesAreSetInAllKindsAndVersions(t *testing.T) {
 func TestAllObjectsAreTriedAndErrorsComeTogether(t *testing.T) {
 	s := server(t, "v1beta1")
 	result := s.Run(t, set.New, "set", "image", "clone/web", "clone/missing", "cm/where", "deploy/web", "app=nginx:2")
-	if text := fmt.Sprint(result.Err); !strings.Contains(text, `clonesets.apps.kruise.io "missing" not found`) ||
-		!strings.Contains(text, "configmap/where: a ConfigMap has no pod template") {
-		t.Error(result)
+	for _, want := range []string{`clonesets.apps.kruise.io "missing" not found`,
+		"configmap/where: a ConfigMap has no pod template"} {
+		if text := fmt.Sprint(result.Err); !strings.Contains(text, want) {
+			t.Errorf("error: got %s, want %s in it", text, want)
+		}
 	}
 	if got := len(s.Requests()); got != 2 {
 		t.Errorf("%d objects were changed, of two that can be", got)
@@ -181,18 +186,28 @@ func TestAllObjectsAreTriedAndErrorsComeTogether(t *testing.T) {
 		}
 		return nil
 	}
-	if result := s.Run(t, set.New, "set", "image", "clone/web", "app=nginx:3", "--field-manager=me"); result.Err != nil || writes.Load() != 2 {
-		t.Error(writes.Load(), result)
+	result = s.Run(t, set.New, "set", "image", "clone/web", "app=nginx:3", "--field-manager=me")
+	if result.Err != nil {
+		t.Errorf("set image while somebody else writes: %v", result)
+	}
+	if n := writes.Load(); n != 2 {
+		t.Errorf("writes while somebody else writes: got %d, want 2", n)
 	}
 	after := s.Get(t, "clonesets", "web")
 	replicas, _, _ := unstructured.NestedInt64(after.Object, "spec", "replicas")
 	tomorrow, _, _ := unstructured.NestedBool(after.Object, "spec", "template", "spec", "fieldOfTomorrow", "kept")
-	if image(after) != "nginx:3" || replicas != 9 || !tomorrow {
-		t.Error(after)
+	if got := image(after); got != "nginx:3" {
+		t.Errorf("image: got %s, want nginx:3", got)
+	}
+	if replicas != 9 {
+		t.Errorf("replicas that somebody else wrote: got %d, want 9", replicas)
+	}
+	if !tomorrow {
+		t.Errorf("the field that is not known has gone: %v", after)
 	}
 	for _, r := range s.Requests() {
 		if r.Query != "fieldManager=me" {
-			t.Error(r.Query)
+			t.Errorf("query of the patch: got %s, want the field manager me", r.Query)
 		}
 	}
 	s.Before = nil
@@ -207,9 +222,12 @@ func TestAllObjectsAreTriedAndErrorsComeTogether(t *testing.T) {
 		once = false
 		return nil
 	}
-	if result := s.Run(t, set.New, "set", "image", "daemonset/web", "log=fluent:2"); result.Err != nil || image(s.Get(t, "daemonsets",
-		"web")) != "fluent:2" {
+	result = s.Run(t, set.New, "set", "image", "daemonset/web", "log=fluent:2")
+	if result.Err != nil {
 		t.Error("a patch that no longer fits is not tried again", result)
+	}
+	if got := image(s.Get(t, "daemonsets", "web")); got != "fluent:2" {
+		t.Errorf("image after a patch that no longer fits: got %s, want fluent:2", got)
 	}
 	s.Before = nil
 	s.Requests()
@@ -217,11 +235,17 @@ func TestAllObjectsAreTriedAndErrorsComeTogether(t *testing.T) {
 		result := s.Run(t, set.New, "set", "image", "clone/web", "app=nginx:4", "--dry-run="+how, "-o",
 			"jsonpath={.spec.template.spec.containers[0].image}")
 		requests := s.Requests()
-		if result.Out != "nginx:4" || len(requests) != count || image(s.Get(t, "clonesets", "web")) != "nginx:3" {
-			t.Error(how, result, requests)
+		if result.Out != "nginx:4" {
+			t.Errorf("dry run %s: got %v, want the output nginx:4", how, result)
 		}
-		if count > 0 && requests[0].Query != "dryRun=All&fieldManager=kubectl-afloat" {
-			t.Error(requests)
+		if len(requests) != count {
+			t.Errorf("dry run %s: got requests %v, want %d", how, requests, count)
+		}
+		if got := image(s.Get(t, "clonesets", "web")); got != "nginx:3" {
+			t.Errorf("dry run %s: the image became %s", how, got)
+		}
+		if want := "dryRun=All&fieldManager=kubectl-afloat"; count > 0 && requests[0].Query != want {
+			t.Errorf("dry run %s: got query %s, want %s", how, requests[0].Query, want)
 		}
 	}
 	s.Before = func(r *http.Request) error {
@@ -232,7 +256,7 @@ func TestAllObjectsAreTriedAndErrorsComeTogether(t *testing.T) {
 	}
 	if result := s.Run(t, set.New, "set", "image", "clone/web", "app=nginx:5"); result.Err == nil ||
 		!strings.Contains(result.Err.Error(), "changed by somebody else again and again") {
-		t.Error(result)
+		t.Errorf("conflicts without end: got %v, want an error that says so", result)
 	}
 }
 

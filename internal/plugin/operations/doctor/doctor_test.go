@@ -186,8 +186,13 @@ func TestDoctor(t *testing.T) {
 func healthyCase(t *testing.T) {
 	out, code := examine(t, healthy(t), "")
 	golden.Compare(t, "healthy", out)
-	if code != 0 || strings.Contains(out, "problem  ") || strings.Contains(out, "warning  ") {
-		t.Errorf("code %d: %s", code, out)
+	if code != 0 {
+		t.Errorf("code: got %d, want 0", code)
+	}
+	for _, word := range []string{"problem  ", "warning  "} {
+		if strings.Contains(out, word) {
+			t.Errorf("there is a %s: %s", strings.TrimSpace(word), out)
+		}
 	}
 }
 
@@ -293,8 +298,11 @@ status: {totalReplicas: 3, unavailableAllowed: 0, currentAvailable: 2, desiredAv
 	}
 	text, _ := examine(t, m, "json")
 	var report Report
-	if err := json.Unmarshal([]byte(text), &report); err != nil || report.Problems == 0 || len(report.Findings) == 0 {
-		t.Error(err, text)
+	if err := json.Unmarshal([]byte(text), &report); err != nil {
+		t.Errorf("reading the report %s: %v", text, err)
+	}
+	if report.Problems == 0 || len(report.Findings) == 0 {
+		t.Errorf("the report has no problems or no findings: %s", text)
 	}
 	checks := map[string]bool{}
 	for _, f := range report.Findings {
@@ -321,8 +329,11 @@ func forbiddenCase(t *testing.T) {
 	}
 	out, code := examine(t, m, "")
 	golden.Compare(t, "forbidden", out)
-	if code != 0 || !strings.Contains(out, "unknown  ") {
-		t.Error(code)
+	if code != 0 {
+		t.Errorf("code without rights: got %d, want 0", code)
+	}
+	if !strings.Contains(out, "unknown  ") {
+		t.Errorf("output without rights: got %s, want what is unknown in it", out)
 	}
 }
 
@@ -331,7 +342,7 @@ func nothingCase(t *testing.T) {
 	out, code := examine(t, &memory{}, "yaml")
 	golden.Compare(t, "nothing", out)
 	if code != 1 {
-		t.Error(code)
+		t.Errorf("code without an installation: got %d, want 1", code)
 	}
 }
 
@@ -345,7 +356,10 @@ func boundedCase(t *testing.T) {
 	}
 	m.add(t, many.String())
 	out, _ := examine(t, m, "")
-	if n := strings.Count(out, "it has no node daemon"); n == 0 || n > mostOfCheck || !strings.Contains(out, "and 376 findings more") {
-		t.Errorf("%d: %s", n, out)
+	if n := strings.Count(out, "it has no node daemon"); n == 0 || n > mostOfCheck {
+		t.Errorf("nodes without a daemon: got %d told, want 1 to %d: %s", n, mostOfCheck, out)
+	}
+	if !strings.Contains(out, "and 376 findings more") {
+		t.Errorf("output: got %s, want how many findings there are more", out)
 	}
 }

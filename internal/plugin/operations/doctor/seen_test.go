@@ -97,8 +97,11 @@ func TestALeaderThatDoesNothingIsAProblem(t *testing.T) {
 			m := healthy(t)
 			tt.change(t, m)
 			out, code := examine(t, m, "")
-			if (code != 0) != (len(tt.want) > 0) || code == 0 && strings.Contains(out, "kubectl-afloat wrote") {
-				t.Errorf("code %d", code)
+			if problems := len(tt.want) > 0; (code != 0) != problems {
+				t.Errorf("code: got %d, want problems: %t", code, problems)
+			}
+			if code == 0 && strings.Contains(out, "kubectl-afloat wrote") {
+				t.Errorf("output: got %s, want nothing that the plugin wrote", out)
 			}
 			for _, want := range tt.want {
 				if !strings.Contains(out, want) {
@@ -142,8 +145,13 @@ func TestOldFailuresOfFinishedWorkloadsAreNoProblem(t *testing.T) {
 			if tt.problem {
 				want = "problem  workloads"
 			}
-			if !strings.Contains(out, want) || (code != 0) != tt.problem || !strings.Contains(out, tt.condition+" no room (for 32 days)") {
-				t.Errorf("code %d, want %q: %s", code, want, out)
+			if (code != 0) != tt.problem {
+				t.Errorf("code: got %d, want a problem: %t", code, tt.problem)
+			}
+			for _, want := range []string{want, tt.condition + " no room (for 32 days)"} {
+				if !strings.Contains(out, want) {
+					t.Errorf("output: got %s, want %q in it", out, want)
+				}
 			}
 			if tt.problem && !strings.Contains(out, "kubectl afloat why -n shop "+strings.ToLower(tt.kind)+".apps.kruise.io/old says") {
 				t.Errorf("the command is wrong: %s", out)
@@ -177,11 +185,15 @@ func TestNodesThatTheDaemonLeavesOutAreWell(t *testing.T) {
 			m.add(t, `{apiVersion: v1, kind: Node, metadata: {name: node-b, labels: {kubernetes.io/os: linux, `+tt.labels+`}}, `+tt.add+
 				`status: {conditions: [{type: Ready, status: "True", lastTransitionTime: "2026-01-01T00:00:00Z"}]}}`)
 			out, code := examine(t, m, "")
-			if strings.Contains(out, "Node node-b: it has no node daemon") != tt.problem || (code != 0) != tt.problem {
-				t.Errorf("code %d: %s", code, out)
+			if told := strings.Contains(out, "Node node-b: it has no node daemon"); told != tt.problem {
+				t.Errorf("node-b without a daemon is told: got %t, want %t: %s", told, tt.problem, out)
 			}
-			if !tt.problem && !strings.Contains(out, "ready on 1 of 1 node, image afloat/daemon:1; 1 other not selected or not tolerated") {
-				t.Error(out)
+			if (code != 0) != tt.problem {
+				t.Errorf("code: got %d, want a problem: %t", code, tt.problem)
+			}
+			const ready = "ready on 1 of 1 node, image afloat/daemon:1; 1 other not selected or not tolerated"
+			if !tt.problem && !strings.Contains(out, ready) {
+				t.Errorf("output: got %s, want %q in it", out, ready)
 			}
 		})
 	}

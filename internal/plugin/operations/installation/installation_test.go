@@ -63,8 +63,11 @@ func TestListsThatTakeLongAreReadToTheEnd(t *testing.T) {
 			names = append(names, pod.GetName())
 			return nil
 		})
-		if diff := cmp.Diff([]string{"web-0", "web-1", "web-2", "web-3", "web-4"}, names); err != nil || diff != "" {
-			t.Errorf("offers %v: %v %s, asked for %q", offers, err, diff, f.asked)
+		if err != nil {
+			t.Errorf("offers %v: %v, asked for %q", offers, err, f.asked)
+		}
+		if diff := cmp.Diff([]string{"web-0", "web-1", "web-2", "web-3", "web-4"}, names); diff != "" {
+			t.Errorf("offers %v: pods, asked for %q (-want +got):\n%s", offers, f.asked, diff)
 		}
 	}
 }
@@ -79,7 +82,7 @@ func (always) List(context.Context, client.ObjectList, ...client.ListOption) err
 // A server that never answers otherwise ends the list.
 func TestListsThatNeverEndFail(t *testing.T) {
 	if err := Each(t.Context(), always{}, Pods, nil); !apierrors.IsResourceExpired(err) {
-		t.Error(err)
+		t.Errorf("a list that never ends: got %v, want that it has expired", err)
 	}
 }
 
@@ -107,13 +110,13 @@ func TestFieldsOfDefinitions(t *testing.T) {
 			[]string{"a"}},
 	} {
 		if diff := cmp.Diff(test.want, FieldsOf(version(test.ours)).Lacks(FieldsOf(version(test.theirs)))); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: fields that ours lack (-want +got):\n%s", name, diff)
 		}
 	}
 	document := map[string]any{"a": map[string]any{"l": []any{map[string]any{"x": int64(1)}, map[string]any{"y": nil}}, "m": map[string]any{"k": map[string]any{"z": ""}}}}
 	for path, want := range map[string]bool{"a": true, "a.l[].x": true, "a.l[].y": false, "a.m{}.z": true, "a.m{}.q": false, "b": false, "a.l": true} {
 		if isSet(document, path) != want {
-			t.Errorf("%s: %v", path, !want)
+			t.Errorf("field %s is set: got %t, want %t", path, !want, want)
 		}
 	}
 }

@@ -200,8 +200,14 @@ func TestMove(t *testing.T) {
 				f := newFleet(t, version, tt.source, tt.target)
 				text := f.Play(quick, append([]string{"migrate"}, strings.Fields(tt.line)...)...)
 				golden.Compare(t, "move-"+name+"-"+version, text)
-				if got := f.replicas(); got != tt.want || f.most > f.want+tt.surge || f.least < f.want {
-					t.Errorf("replicas %s, at most %d, available at least %d of %d", got, f.most, f.least, f.want)
+				if got := f.replicas(); got != tt.want {
+					t.Errorf("replicas: got %s, want %s", got, tt.want)
+				}
+				if f.most > f.want+tt.surge {
+					t.Errorf("pods at once: got %d, want %d at most", f.most, f.want+tt.surge)
+				}
+				if f.least < f.want {
+					t.Errorf("available pods: got %d, want %d at least", f.least, f.want)
 				}
 			})
 		}
@@ -356,8 +362,14 @@ func testMoveInterrupted(t *testing.T) {
 			f := newFleet(t, "v1beta1", 3, 1)
 			args := append([]string{"migrate"}, strings.Fields(forward)...)
 			survived := dies(t, f.Server, n, arrives, args)
-			if got := f.replicas(); got != "0 4" || f.most > 5 || f.least < 4 {
-				t.Fatalf("died with request %d, arrives %t: replicas %s, at most %d, available at least %d", n, arrives, got, f.most, f.least)
+			if got := f.replicas(); got != "0 4" {
+				t.Fatalf("died with request %d, arrives %t: got replicas %s, want 0 4", n, arrives, got)
+			}
+			if f.most > 5 {
+				t.Fatalf("died with request %d, arrives %t: got %d pods at once, want 5 at most", n, arrives, f.most)
+			}
+			if f.least < 4 {
+				t.Fatalf("died with request %d, arrives %t: got %d available, want 4 at least", n, arrives, f.least)
 			}
 			if survived {
 				if n < 10 {
@@ -375,10 +387,13 @@ func TestAForgottenRecordIsInTheWayOfNoMove(t *testing.T) {
 	f.Edit("clonesets", "web", func(o map[string]any) {
 		o["metadata"].(map[string]any)["annotations"] = map[string]any{recordKey: `{"id":"old","moved":5}`}
 	})
-	if _, _, err := f.Run(quick, "", append([]string{"migrate"}, strings.Fields(forward)...)...); err != nil || f.replicas() != "0 5" {
-		t.Error(err, f.replicas())
+	if _, _, err := f.Run(quick, "", append([]string{"migrate"}, strings.Fields(forward)...)...); err != nil {
+		t.Errorf("migrate: %v", err)
+	}
+	if got := f.replicas(); got != "0 5" {
+		t.Errorf("replicas: got %s, want 0 5", got)
 	}
 	if left := f.Get("clonesets", "web").GetAnnotations()[recordKey]; left != "" {
-		t.Error(left)
+		t.Errorf("record of the move: got %s, want none", left)
 	}
 }

@@ -76,7 +76,7 @@ func TestProductionsStatefulSetIsNotCreatedInAnotherCluster(t *testing.T) {
 				t.Error("it does not go on in production:", err)
 			}
 			if err := production.migrated(pods); err != nil {
-				t.Error(err)
+				t.Errorf("migration in production: %v", err)
 			}
 		})
 	}
@@ -88,10 +88,10 @@ func TestTakeOverWithoutTheRightToReadTheNamespace(t *testing.T) {
 	pods := c.pods()
 	forbid(c.Server)
 	if _, _, err := c.Run(quick, "", c.args...); err != nil {
-		t.Error(err)
+		t.Errorf("migrate: %v", err)
 	}
 	if err := c.migrated(pods); err != nil {
-		t.Error(err)
+		t.Errorf("migration without the right to read the namespace: %v", err)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestMigratingACanaryDoesNotRollItOut(t *testing.T) {
 					return
 				}
 				if err == nil || !strings.Contains(err.Error(), tt.want) || tt.want == "" {
-					t.Errorf("%v, want %q", err, tt.want)
+					t.Errorf("migrate: got %v, want an error with %q", err, tt.want)
 				}
 				if s.Get("deployments", "web") != nil && s.Get("clonesets", "web") != nil {
 					t.Error("it was created")
@@ -151,8 +151,12 @@ func TestAPausedCloneSetBecomesADeploymentWithPods(t *testing.T) {
 			o["spec"].(map[string]any)["lifecycle"] = map[string]any{"preDelete": map[string]any{"markPodNotReady": true}}
 		})
 		_, errOut, err := s.Run(quick, "", append([]string{"migrate"}, strings.Fields(back)...)...)
-		if isPaused, found, _ := unstructured.NestedBool(s.Get("deployments", "web").Object, "spec", "paused"); err != nil || found || isPaused {
-			t.Errorf("the Deployment is paused: %v", err)
+		if err != nil {
+			t.Errorf("migrate: %v", err)
+		}
+		if isPaused, found, _ := unstructured.NestedBool(s.Get("deployments", "web").Object, "spec",
+			"paused"); found || isPaused {
+			t.Errorf("the Deployment has paused %t, want it not to be paused", isPaused)
 		}
 		field := map[string]string{"v1beta1": "updateStrategy.rollingUpdate.partition", "v1alpha1": "updateStrategy.partition"}[version]
 		for _, want := range []string{"is paused, and deployment.apps/web is not", "loses: lifecycle, " + field + "\n"} {
@@ -171,8 +175,11 @@ func TestReplicasDoNotGoToADeploymentThatNeverGetsPods(t *testing.T) {
 		delete(metadata(o)["annotations"].(map[string]any), "deployment.kubernetes.io/revision")
 	})
 	_, _, err := f.Run(quick, "", "migrate", "Deployment", "--from=CloneSet", "-n", "shop", "--src-name=web", "--timeout-seconds=1")
-	if err == nil || !strings.Contains(err.Error(), "is paused and never had pods") || f.replicas() != "0 3" {
-		t.Error(err, f.replicas())
+	if err == nil || !strings.Contains(err.Error(), "is paused and never had pods") {
+		t.Errorf("migrate: got %v, want that the Deployment is paused and never had pods", err)
+	}
+	if got := f.replicas(); got != "0 3" {
+		t.Errorf("replicas: got %s, want 0 3", got)
 	}
 }
 
@@ -226,10 +233,10 @@ func TestWhoElseActsOnTheWorkloadIsTold(t *testing.T) {
 			}
 			made := s.Get(tt.to, object.GetName())
 			if labels := made.GetLabels(); len(labels) != 1 || labels["team"] != "shop" {
-				t.Error("labels", labels)
+				t.Errorf("labels of what was made: got %v, want those of the source", labels)
 			}
 			if annotations := made.GetAnnotations(); len(annotations) != 1 || annotations["argocd.argoproj.io/sync-options"] == "" {
-				t.Error("annotations", annotations)
+				t.Errorf("annotations of what was made: got %v, want those of the source", annotations)
 			}
 		})
 	}

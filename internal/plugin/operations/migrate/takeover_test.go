@@ -207,16 +207,19 @@ func TestTakeOver(t *testing.T) {
 			for _, dry := range []string{"--dry-run=client", "--dry-run=server", "--dry-run=client -o=yaml"} {
 				text += c.Play(quick, append(c.args, strings.Fields(dry)...)...)
 			}
-			if c.Get(c.target, "db") != nil || c.Get(c.source, "db").GetDeletionTimestamp() != nil {
-				t.Error("a dry run did something")
+			if made := c.Get(c.target, "db"); made != nil {
+				t.Errorf("a dry run made %v", made)
+			}
+			if c.Get(c.source, "db").GetDeletionTimestamp() != nil {
+				t.Error("a dry run deleted the source")
 			}
 			text += c.Play(quick, c.args...)
 			if err := c.migrated(pods); err != nil {
-				t.Error(err)
+				t.Errorf("migration: %v", err)
 			}
 			kept, err := os.ReadFile("shop.db." + c.source + ".yaml.done")
 			if err != nil {
-				t.Error(err)
+				t.Errorf("reading what was kept: %v", err)
 			}
 			text += string(kept) + "\n" + c.Play(quick, c.args...)
 			t.Chdir(filepath.Dir(testdata))
@@ -375,23 +378,31 @@ func TestTakeOverTimeout(t *testing.T) {
 		pods := c.pods()
 		c.wait(until, until == 0)
 		_, _, err := c.Run(quick, "", append(c.args, "--timeout-seconds=1")...)
-		if err == nil || !strings.Contains(err.Error(), "timed out after 1 seconds") ||
-			!strings.Contains(err.Error(), "is in shop.db.statefulsets.apps.yaml") {
-			t.Error(err)
+		for _, want := range []string{"timed out after 1 seconds", "is in shop.db.statefulsets.apps.yaml"} {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("migration until %d: got error %v, want %q in it", until, err, want)
+			}
 		}
-		if until == 0 && !strings.Contains(err.Error(), "has taken over 0 of 3 pods") && !strings.Contains(err.Error(), "is created") {
-			t.Error(err)
+		if until == 0 && !strings.Contains(err.Error(), "has taken over 0 of 3 pods") &&
+			!strings.Contains(err.Error(), "is created") {
+			t.Errorf("migration that did nothing: got error %q, want how far it came", err)
 		}
 		c.wait(6, false) // for a while the source is still on its way out
 		out, _, err := c.Run(quick, "", append(c.args, "--dry-run=server")...)
-		if err != nil || !strings.Contains(out, "is under way and would be finished") {
-			t.Error(err, out)
+		if err != nil {
+			t.Errorf("a dry run after a timeout: %v", err)
 		}
-		if out, _, err = c.Run(quick, "", c.args...); err != nil || !strings.Contains(out, "going on with a migration") {
-			t.Error(err, out)
+		if !strings.Contains(out, "is under way and would be finished") {
+			t.Errorf("a dry run after a timeout: got %q, want that the migration is under way", out)
+		}
+		if out, _, err = c.Run(quick, "", c.args...); err != nil {
+			t.Errorf("going on after a timeout: %v", err)
+		}
+		if !strings.Contains(out, "going on with a migration") {
+			t.Errorf("going on after a timeout: got %q, want that it says so", out)
 		}
 		if err := c.migrated(pods); err != nil {
-			t.Error(err)
+			t.Errorf("migration after a timeout: %v", err)
 		}
 	}
 }
@@ -399,8 +410,9 @@ func TestTakeOverTimeout(t *testing.T) {
 // A server that has v1alpha1 alone is served, but not with what v1alpha1 does not know.
 func TestTakeOverV1alpha1(t *testing.T) {
 	c := newCluster(t, "v1alpha1", nativeSet)
-	if _, _, err := c.Run(quick, "", c.args...); err == nil || !strings.Contains(err.Error(), "v1alpha1 only, which know neither ordinals") {
-		t.Error(err)
+	_, _, err := c.Run(quick, "", c.args...)
+	if err == nil || !strings.Contains(err.Error(), "v1alpha1 only, which know neither ordinals") {
+		t.Errorf("migrate: got %v, want an error about what v1alpha1 does not know", err)
 	}
 	c.Edit(c.source, "db", func(o map[string]any) {
 		spec := o["spec"].(map[string]any)
@@ -408,10 +420,13 @@ func TestTakeOverV1alpha1(t *testing.T) {
 	})
 	pods := c.pods()
 	if _, _, err := c.Run(quick, "", c.args...); err != nil {
-		t.Error(err)
+		t.Errorf("migrate: %v", err)
 	}
-	if err := c.migrated(pods); err != nil || c.Get(c.target, "db").GetAPIVersion() != "apps.kruise.io/v1alpha1" {
-		t.Error(err)
+	if err := c.migrated(pods); err != nil {
+		t.Errorf("migration: %v", err)
+	}
+	if got := c.Get(c.target, "db").GetAPIVersion(); got != "apps.kruise.io/v1alpha1" {
+		t.Errorf("version of what was made: got %s, want apps.kruise.io/v1alpha1", got)
 	}
 }
 
@@ -430,8 +445,11 @@ func TestTakeOverWarnsOfAnotherRevision(t *testing.T) {
 		}
 	}
 	_, errOut, err := c.Run(quick, "", c.args...)
-	if err != nil || !strings.Contains(errOut, "only 1 of 3 pods are of the present revision") {
-		t.Error(err, errOut)
+	if err != nil {
+		t.Errorf("migrate: %v", err)
+	}
+	if !strings.Contains(errOut, "only 1 of 3 pods are of the present revision") {
+		t.Errorf("told: got %q, want how many pods are of the present revision", errOut)
 	}
 }
 
@@ -442,14 +460,20 @@ func TestTakeOverPrints(t *testing.T) {
 		out, told, err := c.Run(quick, "", append(c.args, "-o", format)...)
 		document := &unstructured.Unstructured{}
 		if format == "yaml" {
-			if problem := yaml.Unmarshal([]byte(out), &document.Object); problem != nil || document.GetName() != "db" {
-				t.Error(problem, out)
+			if problem := yaml.Unmarshal([]byte(out), &document.Object); problem != nil {
+				t.Errorf("reading the output %s: %v", out, problem)
+			}
+			if name := document.GetName(); name != "db" {
+				t.Errorf("output: got the name %q, want db: %s", name, out)
 			}
 		} else if out != "statefulset.apps.kruise.io/db\n" {
-			t.Error(out)
+			t.Errorf("output: got %q, want the name of the StatefulSet", out)
 		}
-		if err != nil || !strings.Contains(told, "is migrated") {
-			t.Error(err, told)
+		if err != nil {
+			t.Errorf("migrate with output %s: %v", format, err)
+		}
+		if !strings.Contains(told, "is migrated") {
+			t.Errorf("told with output %s: got %q, want that it is migrated", format, told)
 		}
 	}
 }

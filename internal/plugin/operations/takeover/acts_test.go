@@ -55,8 +55,11 @@ func TestAManagerThatServesAndDoesNotAct(t *testing.T) {
 			t.Fatal(err)
 		}
 		probe, err := installation.Get(t.Context(), w.bare, installation.StoredKind(definition), namespace, probeName)
-		if err != nil || probe != nil {
-			t.Error("the probe is still there", err)
+		if err != nil {
+			t.Errorf("reading the probe: %v", err)
+		}
+		if probe != nil {
+			t.Errorf("the probe is still there: %v", probe)
 		}
 	}
 }
@@ -126,8 +129,11 @@ func TestWhatWouldBeRefusedStopsNothing(t *testing.T) {
 				t.Errorf("%s: c.run(t.Context()): got %q, want it to contain %q", name, err.Error(), test.want)
 			}
 		}
-		if diff := cmp.Diff(before, w.state()); diff != "" || w.writes > 0 {
-			t.Errorf("%s: %v %s", name, w.written, diff)
+		if diff := cmp.Diff(before, w.state()); diff != "" {
+			t.Errorf("%s: what is there (-before +after):\n%s", name, diff)
+		}
+		if w.writes > 0 {
+			t.Errorf("%s: got %d writes, want none: %v", name, w.writes, w.written)
 		}
 	}
 }

@@ -93,7 +93,7 @@ func TestAWorkloadDeletedMeanwhile(t *testing.T) {
 			set.SetNamespace(name.Namespace)
 			set.SetName(name.Name)
 			if err := w.bare.Delete(ctx, set); err != nil {
-				t.Error(err)
+				t.Errorf("deleting the CloneSet: %v", err)
 			}
 			return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "clonesets"}, name.Name)
 		}
@@ -215,7 +215,7 @@ func TestFoldersOfSomethingElseAreRefused(t *testing.T) {
 			t.Errorf("c.run(t.Context()): got %q, want it to contain %q", err.Error(), folder)
 		}
 		if diff := cmp.Diff(before, w.state()); diff != "" {
-			t.Error(diff)
+			t.Errorf("what is there (-before +after):\n%s", diff)
 		}
 	}
 	for _, back := range []bool{false, true} {
@@ -297,8 +297,10 @@ subjects: [{kind: Group, name: auditors, apiGroup: rbac.authorization.k8s.io}]
 		}
 	}
 	for _, name := range []string{"kruise-viewer", "kruise-auditor"} {
-		if role, err := installation.Get(t.Context(), w.bare, rbac("ClusterRole"), "", name); err != nil || role == nil {
-			t.Error(name, "is gone", err)
+		if role, err := installation.Get(t.Context(), w.bare, rbac("ClusterRole"), "", name); err != nil {
+			t.Errorf("reading ClusterRole %s: %v", name, err)
+		} else if role == nil {
+			t.Errorf("ClusterRole %s is gone", name)
 		}
 	}
 	w.patch(rbac("ClusterRoleBinding"), "kruise-viewer", `[{"op":"add","path":"/subjects/-","value":{"kind":"User","name":"new","apiGroup":"rbac.authorization.k8s.io"}}]`)

@@ -49,7 +49,7 @@ func TestAToolThatManagesTheDeployment(t *testing.T) {
 		err := c.run(t.Context())
 		if test.want == "" {
 			if err != nil {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("takeover, %s: %v", name, err)
 			}
 			continue
 		}
@@ -93,14 +93,14 @@ func TestAToolThatIsPaused(t *testing.T) {
 	for text, want := range map[string]bool{`{spec: {suspend: true}}`: true, `{spec: {}}`: false} {
 		objects, err := installation.Parse([]byte(text))
 		if err == nil && suspended(objects[0]) != want {
-			t.Errorf("%s: %v", text, !want)
+			t.Errorf("a tool that suspends by %s is paused: got %t, want %t", text, !want, want)
 		}
 	}
 	for text, want := range map[string]bool{`{spec: {syncPolicy: {automated: {selfHeal: true}}}}`: false, `{spec: {syncPolicy: {automated: {}}}}`: false,
 		`{spec: {syncPolicy: {automated: {enabled: false}}}}`: true, `{spec: {syncPolicy: {}}}`: true, `{spec: {}}`: true} {
 		objects, err := installation.Parse([]byte(text))
 		if err == nil && notAutomated(objects[0]) != want {
-			t.Errorf("%s: %v", text, !want)
+			t.Errorf("a tool that syncs by %s is paused: got %t, want %t", text, !want, want)
 		}
 	}
 }
@@ -129,7 +129,7 @@ func TestAToolThatHealsDuringTheTakeover(t *testing.T) {
 			defer w.mu.Unlock()
 			if err := w.bare.Patch(t.Context(), w.deployment(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"replicas":2}}`)),
 				client.FieldOwner("healer")); err != nil {
-				t.Error(err)
+				t.Errorf("scaling by somebody else: %v", err)
 			}
 			w.standIns()
 		}
@@ -155,7 +155,7 @@ func TestAToolThatHealsDuringTheTakeover(t *testing.T) {
 					back.SetManagedFields(nil)
 					back.SetResourceVersion("")
 					if err := w.bare.Update(ctx, back, client.FieldOwner("healer")); err != nil {
-						t.Error(err)
+						t.Errorf("healing by somebody else: %v", err)
 					}
 				}
 				return c.Create(ctx, o, options...)
@@ -200,7 +200,7 @@ func TestTwoTakeoversAtOnce(t *testing.T) {
 	c := w.command(filepath.Join(t.TempDir(), "first"), io.Discard)
 	c.yes, c.In = false, &answered{before: func() {
 		if err := w.command(folder, io.Discard).run(t.Context()); err != nil {
-			t.Error(err)
+			t.Errorf("another takeover meanwhile: %v", err)
 		}
 	}}
 	if err := c.run(t.Context()); err == nil {
@@ -208,8 +208,15 @@ func TestTwoTakeoversAtOnce(t *testing.T) {
 	} else if !strings.Contains(err.Error(), "nothing was changed: somebody has changed Deployment") {
 		t.Errorf("c.run(t.Context()): got %q, want it to contain %q", err.Error(), "nothing was changed: somebody has changed Deployment")
 	}
-	if saved, err := readBackup(w.remembered(t)); err != nil || saved == nil || w.remembered(t) != folder {
-		t.Error("the way back is lost:", w.remembered(t), err)
+	saved, err := readBackup(w.remembered(t))
+	if err != nil {
+		t.Errorf("the way back is lost: %s: %v", w.remembered(t), err)
+	}
+	if saved == nil {
+		t.Errorf("the way back is lost: nothing is in %s", w.remembered(t))
+	}
+	if got := w.remembered(t); got != folder {
+		t.Errorf("remembered way back: got %s, want %s", got, folder)
 	}
 
 	w = newWorld(t, "")
@@ -224,7 +231,7 @@ func TestTwoTakeoversAtOnce(t *testing.T) {
 	second := w.command(filepath.Join(t.TempDir(), "second"), io.Discard)
 	second.holder, second.ErrOut = "second", &said
 	if err := second.run(t.Context()); err != nil { // the first one does not renew it: it is taken for dead
-		t.Error(err)
+		t.Errorf("the second takeover: %v", err)
 	}
 	if !strings.Contains(said.String(), "waiting for another takeover, of first") {
 		t.Errorf("said: got %q, want it to contain %q", said.String(), "waiting for another takeover, of first")

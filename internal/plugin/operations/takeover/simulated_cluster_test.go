@@ -263,7 +263,7 @@ func newWorld(t *testing.T, more string) *world {
 	}
 	for _, object := range objects {
 		if err := w.bare.Create(t.Context(), object, client.FieldOwner("helm")); err != nil {
-			t.Fatal(installation.Of(object), err)
+			t.Fatalf("creating %v: %v", installation.Of(object), err)
 		}
 	}
 	renewals := 0
@@ -439,7 +439,7 @@ func (w *world) state() string {
 		list.SetAPIVersion(kind[0])
 		list.SetKind(kind[1] + "List")
 		if err := w.bare.List(context.Background(), list); err != nil {
-			w.t.Fatal(kind, err)
+			w.t.Fatalf("listing %v: %v", kind, err)
 		}
 		for i := range list.Items {
 			object := &list.Items[i]

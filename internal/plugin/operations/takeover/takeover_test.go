@@ -51,7 +51,7 @@ func TestThereAndBack(t *testing.T) {
 	w.folder = folder
 	var out bytes.Buffer
 	if err := w.command(folder, &out).run(t.Context()); err != nil {
-		t.Fatal(err, out.String())
+		t.Fatalf("the way there: %v: %s", err, out.String())
 	}
 	between := w.state()
 	golden.Compare(t, "there", strings.ReplaceAll(out.String(), folder, "FOLDER"))
@@ -60,7 +60,7 @@ func TestThereAndBack(t *testing.T) {
 	back := w.command(folder, &out)
 	back.back = true
 	if err := back.run(t.Context()); err != nil {
-		t.Fatal(err, out.String())
+		t.Fatalf("the way back: %v: %s", err, out.String())
 	}
 	golden.Compare(t, "back", strings.ReplaceAll(out.String(), folder, "FOLDER"))
 	if different := differences(before, w.state()); len(different) > 0 {
@@ -87,10 +87,10 @@ func TestThereAndBack(t *testing.T) {
 	// There once more, with another folder: the first way back has left nothing that is in the way.
 	out.Reset()
 	if err := w.command(filepath.Join(t.TempDir(), "again"), &out).run(t.Context()); err != nil {
-		t.Fatal(err, out.String())
+		t.Fatalf("the way there once more: %v: %s", err, out.String())
 	}
 	if diff := cmp.Diff(between, w.state()); diff != "" {
-		t.Error(diff)
+		t.Errorf("what is there the second time (-first +second):\n%s", diff)
 	}
 }
 
@@ -144,8 +144,11 @@ func TestATakeoverInterruptedAnywhereGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	again, both := reference.state(), reference.writes
-	if writes < 40 || both < writes+30 {
-		t.Fatal("too few writes", writes, both)
+	if writes < 40 {
+		t.Fatalf("writes on the way there: got %d, want 40 at least", writes)
+	}
+	if both < writes+30 {
+		t.Fatalf("writes there and back: got %d, want %d at least", both, writes+30)
 	}
 	begun := map[string]bool{}
 	for deadly := 1; deadly <= both; deadly++ {
@@ -282,7 +285,7 @@ status: {storedVersions: [v1gamma, v1beta1]}`,
 				t.Errorf("err: got %q, want it to contain %q", err.Error(), test.want)
 			}
 			if diff := cmp.Diff(before, w.state()); diff != "" {
-				t.Error(diff)
+				t.Errorf("what is there (-before +after):\n%s", diff)
 			}
 		})
 	}

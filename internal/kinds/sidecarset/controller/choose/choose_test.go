@@ -342,8 +342,11 @@ func TestChooseLooksAtFew(t *testing.T) {
 	if at := len(w.index.byLabel[label{"app", "app-7"}]) + len(w.index.rest); at != 1 {
 		t.Errorf("%d SidecarSets are looked at", at)
 	}
-	if names := len(w.index.all()); names != 200 || !slices.IsSortedFunc(w.index.all(),
-		func(a, b *entry) int { return strings.Compare(a.name, b.name) }) {
-		t.Errorf("%d", names)
+	all := w.index.all()
+	if len(all) != 200 {
+		t.Errorf("SidecarSets of the index: got %d, want 200", len(all))
+	}
+	if !slices.IsSortedFunc(all, func(a, b *entry) int { return strings.Compare(a.name, b.name) }) {
+		t.Error("SidecarSets of the index are not in the order of their names")
 	}
 }

@@ -174,7 +174,7 @@ func (w *world) inject(t testing.TB, raw []byte) ([]byte, []string, error) {
 	}
 	out, err := patch.Apply(raw)
 	if err != nil {
-		t.Fatalf("%v: %s", err, text)
+		t.Fatalf("applying the patch %s: %v", text, err)
 	}
 	return out, result.Warnings, nil
 }

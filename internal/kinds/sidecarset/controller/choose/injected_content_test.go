@@ -45,7 +45,7 @@ func parsed[T any](t *testing.T, text string) T {
 	t.Helper()
 	var value T
 	if err := yaml.UnmarshalStrict([]byte(text), &value); err != nil {
-		t.Fatalf("%s: %v", text, err)
+		t.Fatalf("reading %s: %v", text, err)
 	}
 	return value
 }
@@ -121,11 +121,11 @@ func TestSharedVolumesAndDevices(t *testing.T) {
 			got := sidecarIn(t, test.side, `volumeMounts: [{name: theirs, mountPath: /other}]`, appPod, pod)
 			if diff := cmp.Diff(parsed[[]corev1.VolumeMount](t, test.mounts), append([]corev1.VolumeMount{},
 				got.VolumeMounts...)); diff != "" {
-				t.Error(diff)
+				t.Errorf("volume mounts (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(parsed[[]corev1.VolumeDevice](t, test.devices), append([]corev1.VolumeDevice{},
 				got.VolumeDevices...)); diff != "" {
-				t.Error(diff)
+				t.Errorf("volume devices (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -24,7 +24,7 @@ func asked(t testing.TB, expression, namespace string, podLabels map[string]stri
 	}
 	tree, issues := env.Compile(expression)
 	if issues.Err() != nil {
-		t.Fatalf("%s: %v", expression, issues.Err())
+		t.Fatalf("compiling %s: %v", expression, issues.Err())
 	}
 	program, err := env.Program(tree, cel.CostLimit(250000)) // a tenth of what an API server grants
 	if err != nil {
@@ -37,7 +37,7 @@ func asked(t testing.TB, expression, namespace string, podLabels map[string]stri
 	value, _, err := program.Eval(map[string]any{"object": map[string]any{"metadata": metadata},
 		"request": map[string]any{"namespace": namespace}})
 	if err != nil {
-		t.Fatalf("%s: %v", expression, err)
+		t.Fatalf("evaluating %s: %v", expression, err)
 	}
 	return value.Value().(bool)
 }

@@ -90,7 +90,7 @@ func TestStoredRevisions(t *testing.T) {
 	got := map[string]string{}
 	for _, name := range []string{"a-1", "a-2", "a-9"} {
 		if found, err := s.Get(t.Context(), name); err != nil {
-			t.Error(err)
+			t.Errorf("revision %s: %v", name, err)
 		} else if found != nil {
 			got[name] = found.Namespace
 		}
@@ -98,7 +98,7 @@ func TestStoredRevisions(t *testing.T) {
 	for _, version := range []string{"v1", "v2", "v3"} {
 		found, err := s.OfVersion(t.Context(), "a", version)
 		if err != nil {
-			t.Error(err)
+			t.Errorf("revisions of version %s: %v", version, err)
 		}
 		for _, r := range found {
 			got[version] += r.Namespace + "/" + r.Name
