@@ -10,6 +10,8 @@ export K8S_VERSION ?= v1.36.3
 IMAGE ?= afloat/manager:dev
 DAEMON_IMAGE ?= afloat/daemon:dev
 LDFLAGS := -s -w
+# grpc's traces are not used, and the templates of their pages keep the linker from leaving out methods that nothing calls: 20 MB of the manager.
+TAGS := grpcnotrace
 SIM ?= 2000
 cluster := bin/afloat-cluster
 
@@ -140,12 +142,12 @@ demo-down: cluster-down ## Remove what the demo made
 
 .PHONY: build
 build: plugin ## Build the manager, the node daemon and the kubectl plugin into bin/
-	go build -ldflags '$(LDFLAGS)' -o bin/manager ./cmd/manager
-	go build -ldflags '$(LDFLAGS)' -o bin/daemon ./cmd/daemon
+	go build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/manager ./cmd/manager
+	go build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/daemon ./cmd/daemon
 
 .PHONY: plugin
 plugin: ## Build the kubectl plugin into bin/; with bin/ in PATH it is kubectl afloat, and kubectl kruise
-	go build -ldflags '$(LDFLAGS)' -o bin/kubectl-afloat ./cmd/kubectl-afloat
+	go build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/kubectl-afloat ./cmd/kubectl-afloat
 	@ln -sf kubectl-afloat bin/kubectl-kruise
 
 .PHONY: generator
