@@ -19,7 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/admission/pod"
-	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 )
 
 // A refusal lists all mistakes at once, no matter which part of the manager or of the API server finds them.
@@ -123,7 +123,7 @@ func spreadsOfDeployment(t *testing.T) *workloadSpreadWebhook {
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "d"}}
 	deployment.Spec.Template.Spec.Containers = append(deployment.Spec.Template.Spec.Containers, corev1.Container{Name: "a", Image: "i"})
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{appsv1.SchemeGroupVersion})
-	mapper.Add(appsv1.SchemeGroupVersion.WithKind(workloadspread.Deployment.Kind), meta.RESTScopeNamespace)
+	mapper.Add(appsv1.SchemeGroupVersion.WithKind(workloadkind.Deployment.Kind), meta.RESTScopeNamespace)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(first, deployment).Build()
 	w.cached, w.live, w.mapper = c, c, mapper
 	return w

@@ -4,13 +4,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
 // Kinds that are supported without being listed by an administrator (PPS-012).
 var (
-	StatefulSet         = workloadspread.StatefulSet
-	AdvancedStatefulSet = workloadspread.AdvancedStatefulSet
+	StatefulSet         = workloadkind.StatefulSet
+	AdvancedStatefulSet = workloadkind.AdvancedStatefulSet
 )
 
 // AllowListKey is the key, in the ConfigMap of the installation, of the kinds that an administrator lists

@@ -8,27 +8,26 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 )
 
 // ReadAdvanced returns how many pods an Advanced StatefulSet wants, its first ordinal, and the ordinals that
 // it leaves out (WS-021, WS-061).
 func ReadAdvanced(object map[string]any) (desired int32, start int, reserved []Ordinals, err error) {
-	desired = 1
-	if replicas, found, _ := unstructured.NestedInt64(object, "spec", "replicas"); found {
-		desired = int32(replicas)
-	}
-	first, _, _ := unstructured.NestedInt64(object, "spec", "ordinals", "start")
+	wanted := workloadkind.DesiredOf(object)
+	desired, start = wanted.Pods(), int(wanted.Start)
 	entries, _, _ := unstructured.NestedSlice(object, "spec", "reserveOrdinals")
 	for i, entry := range entries {
 		r, ok := ordinals(entry)
 		if !ok {
-			return desired, int(first), nil,
+			return desired, start, nil,
 				fmt.Errorf("spec.reserveOrdinals[%d]: %v is neither an ordinal nor a range", i, entry)
 		}
 		reserved = append(reserved, r)
 	}
 
-	return desired, int(first), apart(reserved), nil
+	return desired, start, apart(reserved), nil
 }
 
 // ordinals parses an entry of reserveOrdinals, which is a number or "first-last".

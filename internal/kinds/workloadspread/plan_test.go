@@ -14,6 +14,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -60,7 +61,7 @@ func TestPlan(t *testing.T) {
 			`WorkloadSpread default/ws: nothing is done: quota of subset "a": "x%" is not an integer percentage`},
 		"WS-023 no target": {Snapshot{Spread: workloadspreadtest.Spread(workloadspreadtest.Subset("a", "50%"),
 			workloadspreadtest.Subset("b", nil)),
-			Target: &Target{Reference: Reference{Deployment, "web"}}},
+			Target: &Target{Reference: Reference{workloadkind.Deployment, "web"}}},
 			`WorkloadSpread default/ws: Deployment web does not exist
   all versions, subset a: 0 pods of 0, 0 missing
   all versions, subset b: 0 pods`},
@@ -142,7 +143,7 @@ func TestPlan(t *testing.T) {
   all versions, subset b: 0 pods
   version v1, subset a: 1 pod of 1, 0 missing
   version v1, subset b: 0 pods`},
-		"WS-168 no costs for a StatefulSet": {Snapshot{Spread: ab(), Target: &Target{Reference: Reference{StatefulSet, "web"}, Exists: true,
+		"WS-168 no costs for a StatefulSet": {Snapshot{Spread: ab(), Target: &Target{Reference: Reference{workloadkind.StatefulSet, "web"}, Exists: true,
 			Desired: 1}, Pods: []*corev1.Pod{workloadspreadtest.Pod("web-0", workloadspreadtest.In("a"), controlledBy("StatefulSet", nil))}},
 			`WorkloadSpread default/ws: StatefulSet web wants 1, has 1
   all versions, subset a: 1 pod of 1, 0 missing
@@ -164,7 +165,7 @@ func TestPlan(t *testing.T) {
   pod p: deletion cost 200, was "": subset a is 1 of 2
   pod q: deletion cost -100, was "": more than the 1 of subset a`},
 		"WS-083 a CloneSet without versions": {Snapshot{Spread: ab(),
-			Target: &Target{Reference: Reference{CloneSet, "web"}, Exists: true, Desired: 2, Costs: true},
+			Target: &Target{Reference: Reference{workloadkind.CloneSet, "web"}, Exists: true, Desired: 2, Costs: true},
 			Pods: []*corev1.Pod{workloadspreadtest.Pod("p", workloadspreadtest.In("a"),
 				controlledBy("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-1"}))}},
 			`WorkloadSpread default/ws: CloneSet web wants 2, has 1, 1 ranked
@@ -177,7 +178,7 @@ func TestPlan(t *testing.T) {
 			map[string][]appsv1beta1.WorkloadSpreadSubsetStatus{"1": {workloadspreadtest.Counted("a", 2, 0, nil, nil),
 				workloadspreadtest.Counted("b", 0, -1, nil, nil)}}),
 			Versioned: ParseVersioned("cloneset"),
-			Target:    &Target{Reference: Reference{CloneSet, "web"}, Exists: true, Desired: 2, Costs: true, Latest: "2"},
+			Target:    &Target{Reference: Reference{workloadkind.CloneSet, "web"}, Exists: true, Desired: 2, Costs: true, Latest: "2"},
 			Pods: []*corev1.Pod{workloadspreadtest.Pod("p", workloadspreadtest.In("a"),
 				controlledBy("CloneSet", map[string]string{pub.ControllerRevisionHash: "web-1"})),
 				workloadspreadtest.Pod("q", workloadspreadtest.In("a"),
@@ -332,7 +333,7 @@ func TestTheStatusPatchHasOnlyWhatChanged(t *testing.T) {
 
 // webTarget is Deployment web with that many replicas.
 func webTarget(desired int32) *Target {
-	return &Target{Reference: Reference{Deployment, "web"}, Exists: true, Desired: desired, Costs: true, Latest: "v1",
+	return &Target{Reference: Reference{workloadkind.Deployment, "web"}, Exists: true, Desired: desired, Costs: true, Latest: "v1",
 		Controllers: []types.UID{"uid-web-v1"}}
 }
 

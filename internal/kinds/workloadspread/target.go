@@ -9,27 +9,27 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 )
 
-// Kinds that are supported without being listed by the user (WS-020).
-var (
-	CloneSet            = schema.GroupKind{Group: "apps.kruise.io", Kind: "CloneSet"}
-	Deployment          = schema.GroupKind{Group: "apps", Kind: "Deployment"}
-	ReplicaSet          = schema.GroupKind{Group: "apps", Kind: "ReplicaSet"}
-	StatefulSet         = schema.GroupKind{Group: "apps", Kind: "StatefulSet"}
-	AdvancedStatefulSet = schema.GroupKind{Group: "apps.kruise.io", Kind: "StatefulSet"}
-	Job                 = schema.GroupKind{Group: "batch", Kind: "Job"}
-)
+// builtIn lists the kinds that are supported without being listed by the user.
+var builtIn = []schema.GroupKind{workloadkind.CloneSet, workloadkind.Deployment, workloadkind.ReplicaSet,
+	workloadkind.Job, workloadkind.StatefulSet, workloadkind.AdvancedStatefulSet}
 
-// BuiltIn reports whether the kind is supported without being listed by the user.
-func BuiltIn(kind schema.GroupKind) bool {
-	return slices.Contains([]schema.GroupKind{CloneSet, Deployment, ReplicaSet, StatefulSet,
-		AdvancedStatefulSet, Job}, kind)
+// BuiltIn reports whether the kind is supported without being listed by the user (WS-020).
+func BuiltIn(kind schema.GroupKind) bool { return slices.Contains(builtIn, kind) }
+
+// ControllerKind returns the kind of the controllers of a built-in workload's pods.
+func ControllerKind(workload schema.GroupKind) schema.GroupKind {
+	if children := workloadkind.Of(workload).Children; len(children) > 0 {
+		return children[0]
+	}
+	return workload
 }
 
 // Ordinal reports whether pods of the kind are put into subsets by their ordinals, so that nothing is booked
 // (WS-060, WS-064).
-func Ordinal(kind schema.GroupKind) bool { return kind == StatefulSet || kind == AdvancedStatefulSet }
+func Ordinal(kind schema.GroupKind) bool { return workloadkind.Of(kind).Ordinals }
 
 // Reference identifies an object in a namespace, regardless of its API version (WS-013).
 type Reference struct {

@@ -19,6 +19,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/subset"
 	"github.com/afloat-project/afloat/internal/engine/wording"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 )
 
 // UnschedulableWindow is the default of how long a subset is passed over (WS-174, WS-199).
@@ -104,13 +105,13 @@ func supported(
 		return nil
 	}
 
-	for _, known := range []schema.GroupKind{CloneSet, Deployment, ReplicaSet, Job, StatefulSet} {
+	for _, known := range builtIn {
 		if kind.Kind != known.Kind {
 			continue
 		}
 		groups := known.Group
-		if known == StatefulSet {
-			groups += " or " + AdvancedStatefulSet.Group
+		if known == workloadkind.StatefulSet {
+			groups += " or " + workloadkind.AdvancedStatefulSet.Group
 		}
 		return field.Invalid(path, ref,
 			fmt.Sprintf("the group of a %s must be %s, not %q", kind.Kind, groups, kind.Group))
@@ -154,7 +155,7 @@ func validateSubsets(spread *appsv1beta1.WorkloadSpread, path *field.Path) field
 		}
 	}
 
-	return append(errs, validateQuotas(subsets, TargetOf(spread).Kind == StatefulSet.Kind, path)...)
+	return append(errs, validateQuotas(subsets, TargetOf(spread).Kind == workloadkind.StatefulSet.Kind, path)...)
 }
 
 // validateQuotas validates maxReplicas.

@@ -258,11 +258,11 @@ func mayLead(target, controller workloadspread.Reference) bool {
 		return true
 	case target.GroupKind == controller.GroupKind:
 		return false
-	case target.GroupKind == workloadspread.Deployment:
-		return controller.GroupKind == workloadspread.ReplicaSet &&
-			strings.HasPrefix(controller.Name, target.Name+"-")
+	case !workloadspread.BuiltIn(target.GroupKind):
+		return true
 	}
-	return !workloadspread.BuiltIn(target.GroupKind)
+	return controller.GroupKind == workloadspread.ControllerKind(target.GroupKind) &&
+		strings.HasPrefix(controller.Name, target.Name+"-")
 }
 
 func (r *reconciler) run(

@@ -23,6 +23,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
@@ -167,13 +168,13 @@ func TestEventsOfTargets(t *testing.T) {
 		changed   workloadspread.Reference
 		want      []string
 	}{
-		"CloneSet": {"default", workloadspread.Reference{GroupKind: workloadspread.CloneSet, Name: "web"}, []string{"default/old"}},
-		"StatefulSet": {"default", workloadspread.Reference{GroupKind: workloadspread.StatefulSet, Name: "web"},
+		"CloneSet": {"default", workloadspread.Reference{GroupKind: workloadkind.CloneSet, Name: "web"}, []string{"default/old"}},
+		"StatefulSet": {"default", workloadspread.Reference{GroupKind: workloadkind.StatefulSet, Name: "web"},
 			[]string{"default/plain"}},
-		"Advanced StatefulSet": {"default", workloadspread.Reference{GroupKind: workloadspread.AdvancedStatefulSet, Name: "web"},
+		"Advanced StatefulSet": {"default", workloadspread.Reference{GroupKind: workloadkind.AdvancedStatefulSet, Name: "web"},
 			[]string{"default/advanced"}},
-		"another name":      {"default", workloadspread.Reference{GroupKind: workloadspread.CloneSet, Name: "api"}, nil},
-		"another namespace": {"other", workloadspread.Reference{GroupKind: workloadspread.CloneSet, Name: "web"}, nil},
+		"another name":      {"default", workloadspread.Reference{GroupKind: workloadkind.CloneSet, Name: "api"}, nil},
+		"another namespace": {"other", workloadspread.Reference{GroupKind: workloadkind.CloneSet, Name: "web"}, nil},
 		"nobody's kind of group": {"default", workloadspread.Reference{GroupKind: schema.GroupKind{Group: "x", Kind: "CloneSet"}, Name: "web"},
 			nil},
 	} {
@@ -193,22 +194,22 @@ func TestMayLead(t *testing.T) {
 		target, controller workloadspread.Reference
 		want               bool
 	}{
-		"itself": {workloadspread.Reference{GroupKind: workloadspread.Job, Name: "j"},
-			workloadspread.Reference{GroupKind: workloadspread.Job, Name: "j"}, true},
-		"another one": {workloadspread.Reference{GroupKind: workloadspread.Job, Name: "j"},
-			workloadspread.Reference{GroupKind: workloadspread.Job, Name: "k"}, false},
-		"a Deployment's ReplicaSet": {workloadspread.Reference{GroupKind: workloadspread.Deployment, Name: "web"},
-			workloadspread.Reference{GroupKind: workloadspread.ReplicaSet, Name: "web-1"}, true},
-		"another Deployment's ReplicaSet": {workloadspread.Reference{GroupKind: workloadspread.Deployment, Name: "web"},
-			workloadspread.Reference{GroupKind: workloadspread.ReplicaSet, Name: "api-1"}, false},
-		"a ReplicaSet of a ReplicaSet": {workloadspread.Reference{GroupKind: workloadspread.ReplicaSet, Name: "web"},
-			workloadspread.Reference{GroupKind: workloadspread.ReplicaSet, Name: "web-1"}, false},
+		"itself": {workloadspread.Reference{GroupKind: workloadkind.Job, Name: "j"},
+			workloadspread.Reference{GroupKind: workloadkind.Job, Name: "j"}, true},
+		"another one": {workloadspread.Reference{GroupKind: workloadkind.Job, Name: "j"},
+			workloadspread.Reference{GroupKind: workloadkind.Job, Name: "k"}, false},
+		"a Deployment's ReplicaSet": {workloadspread.Reference{GroupKind: workloadkind.Deployment, Name: "web"},
+			workloadspread.Reference{GroupKind: workloadkind.ReplicaSet, Name: "web-1"}, true},
+		"another Deployment's ReplicaSet": {workloadspread.Reference{GroupKind: workloadkind.Deployment, Name: "web"},
+			workloadspread.Reference{GroupKind: workloadkind.ReplicaSet, Name: "api-1"}, false},
+		"a ReplicaSet of a ReplicaSet": {workloadspread.Reference{GroupKind: workloadkind.ReplicaSet, Name: "web"},
+			workloadspread.Reference{GroupKind: workloadkind.ReplicaSet, Name: "web-1"}, false},
 		"a custom kind, indirectly": {workloadspread.Reference{GroupKind: rollout, Name: "web"},
-			workloadspread.Reference{GroupKind: workloadspread.ReplicaSet, Name: "x"}, true},
+			workloadspread.Reference{GroupKind: workloadkind.ReplicaSet, Name: "x"}, true},
 		"another object of a custom kind": {workloadspread.Reference{GroupKind: rollout, Name: "web"},
 			workloadspread.Reference{GroupKind: rollout, Name: "x"}, false},
-		"kinds that are not connected": {workloadspread.Reference{GroupKind: workloadspread.CloneSet, Name: "web"},
-			workloadspread.Reference{GroupKind: workloadspread.Job, Name: "x"}, false},
+		"kinds that are not connected": {workloadspread.Reference{GroupKind: workloadkind.CloneSet, Name: "web"},
+			workloadspread.Reference{GroupKind: workloadkind.Job, Name: "x"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := mayLead(test.target, test.controller); got != test.want {

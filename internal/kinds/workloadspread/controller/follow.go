@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 )
@@ -25,8 +26,8 @@ func (k *Kinds) Tell(do func(namespace string, changed workloadspread.Reference)
 // Follow starts to watch the kind of a target, and the kinds between it and its pods.
 func (k *Kinds) Follow(ctx context.Context, target workloadspread.Reference) error {
 	kinds := []schema.GroupKind{target.GroupKind}
-	if target.GroupKind == workloadspread.Deployment {
-		kinds = append(kinds, workloadspread.ReplicaSet)
+	if workloadspread.BuiltIn(target.GroupKind) {
+		kinds = append(kinds, workloadkind.Of(target.GroupKind).Children...)
 	}
 	if custom, ok := k.listed().Workload(target.GroupKind); ok {
 		for _, sub := range custom.SubResources {

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 )
@@ -66,7 +67,7 @@ func TestMissingRightsAreTold(t *testing.T) {
 // WS-023: a supported kind that is not served has no objects, like any other.
 func TestASupportedKindThatIsNotServed(t *testing.T) {
 	kinds := kindsOf(t, workloadspread.AllowList{}, "")
-	kinds.live = refusing{kinds.live, &meta.NoKindMatchError{GroupKind: workloadspread.CloneSet}}
+	kinds.live = refusing{kinds.live, &meta.NoKindMatchError{GroupKind: workloadkind.CloneSet}}
 	kinds.caches = unwatched{}
 	target, known, err := (&kubeReader{&Kube{Workloads: kinds}}).Target(t.Context(), spreadFrom(t,
 		`{targetRef: {apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: web}, subsets: [{name: a}]}`))

@@ -17,6 +17,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
@@ -182,11 +183,6 @@ func (m *Matcher) wait(ctx context.Context, kind schema.GroupKind, candidates []
 // mayControl reports whether an object of kind above may control one of kind below. Supported kinds control
 // pods, except Deployments, which control ReplicaSets. Nothing is known of other kinds.
 func mayControl(above, below schema.GroupKind) bool {
-	switch {
-	case above == workloadspread.Deployment:
-		return below == workloadspread.ReplicaSet || !workloadspread.BuiltIn(below)
-	case workloadspread.BuiltIn(above):
-		return !workloadspread.BuiltIn(below)
-	}
-	return true
+	return !workloadspread.BuiltIn(above) || !workloadspread.BuiltIn(below) ||
+		slices.Contains(workloadkind.Of(above).Children, below)
 }

@@ -45,13 +45,10 @@ func (s *Scope) terms() []scopeTerm {
 
 // controllerKind returns the kind that controls the pods of a target, or an empty string if it may be any.
 func controllerKind(target workloadspread.Reference) string {
-	switch {
-	case target.GroupKind == workloadspread.Deployment:
-		return workloadspread.ReplicaSet.Kind
-	case workloadspread.BuiltIn(target.GroupKind):
-		return target.Kind
+	if !workloadspread.BuiltIn(target.GroupKind) {
+		return ""
 	}
-	return ""
+	return workloadspread.ControllerKind(target.GroupKind).Kind
 }
 
 // Creations returns the match condition for the creation of pods. It is "false" if there are no

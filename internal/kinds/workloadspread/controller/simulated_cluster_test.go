@@ -17,6 +17,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 	"github.com/afloat-project/afloat/internal/platform/slim"
@@ -154,7 +155,7 @@ func (s *simulated) rollOut(version string) {
 }
 
 func targetFrom(object client.Object) *workloadspread.Target {
-	target := &workloadspread.Target{Reference: workloadspread.Reference{GroupKind: workloadspread.Deployment, Name: "web"}, Exists: true,
+	target := &workloadspread.Target{Reference: workloadspread.Reference{GroupKind: workloadkind.Deployment, Name: "web"}, Exists: true,
 		Costs:       true,
 		Controllers: []types.UID{"uid-web-v1"}}
 	deployment, ok := object.(*appsv1.Deployment)

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 )
@@ -36,15 +37,15 @@ func TestWhatOfWorkloadsIsTold(t *testing.T) {
 				Controller: &yes}}
 		}
 		switch kind {
-		case workloadspread.Deployment:
+		case workloadkind.Deployment:
 			return &appsv1.Deployment{ObjectMeta: meta}
-		case workloadspread.ReplicaSet:
+		case workloadkind.ReplicaSet:
 			return &appsv1.ReplicaSet{ObjectMeta: meta}
-		case workloadspread.StatefulSet:
+		case workloadkind.StatefulSet:
 			return &appsv1.StatefulSet{ObjectMeta: meta}
-		case workloadspread.Job:
+		case workloadkind.Job:
 			return &batchv1.Job{ObjectMeta: meta}
-		case workloadspread.CloneSet:
+		case workloadkind.CloneSet:
 			return &appsv1beta1.CloneSet{ObjectMeta: meta}
 		}
 		u := &unstructured.Unstructured{Object: map[string]any{}}
@@ -64,30 +65,30 @@ func TestWhatOfWorkloadsIsTold(t *testing.T) {
 		change change
 		want   []string
 	}{
-		"replicas of a CloneSet": {workloadspread.CloneSet, "", func(o client.Object) {
+		"replicas of a CloneSet": {workloadkind.CloneSet, "", func(o client.Object) {
 			respecified(o)
 			three := int32(3)
 			o.(*appsv1beta1.CloneSet).Spec.Replicas = &three
 		}, []string{"CloneSet web"}},
-		"the update revision of a CloneSet": {workloadspread.CloneSet, "",
+		"the update revision of a CloneSet": {workloadkind.CloneSet, "",
 			func(o client.Object) { o.(*appsv1beta1.CloneSet).Status.UpdateRevision = "web-2" }, []string{"CloneSet web"}},
-		"the pods of a CloneSet": {workloadspread.CloneSet, "",
+		"the pods of a CloneSet": {workloadkind.CloneSet, "",
 			func(o client.Object) { o.(*appsv1beta1.CloneSet).Status.ReadyReplicas = 3 }, nil},
-		"replicas of a Deployment": {workloadspread.Deployment, "", respecified, []string{"Deployment web"}},
-		"the revision of a Deployment": {workloadspread.Deployment, "",
+		"replicas of a Deployment": {workloadkind.Deployment, "", respecified, []string{"Deployment web"}},
+		"the revision of a Deployment": {workloadkind.Deployment, "",
 			func(o client.Object) { o.SetAnnotations(map[string]string{"deployment.kubernetes.io/revision": "2"}) }, []string{"Deployment web"}},
-		"another annotation of a Deployment": {workloadspread.Deployment, "",
+		"another annotation of a Deployment": {workloadkind.Deployment, "",
 			func(o client.Object) { o.SetAnnotations(map[string]string{"note": "2"}) }, nil},
-		"the pods of a Deployment": {workloadspread.Deployment, "", func(o client.Object) { o.(*appsv1.Deployment).Status.ReadyReplicas = 3 },
+		"the pods of a Deployment": {workloadkind.Deployment, "", func(o client.Object) { o.(*appsv1.Deployment).Status.ReadyReplicas = 3 },
 			nil},
-		"replicas of a ReplicaSet":              {workloadspread.ReplicaSet, "", respecified, []string{"ReplicaSet web"}},
-		"replicas of a Deployment's ReplicaSet": {workloadspread.ReplicaSet, "api", respecified, []string{"ReplicaSet web", "Deployment api"}},
-		"replicas of a StatefulSet":             {workloadspread.StatefulSet, "", respecified, []string{"StatefulSet web"}},
-		"the pods of a StatefulSet": {workloadspread.StatefulSet, "",
+		"replicas of a ReplicaSet":              {workloadkind.ReplicaSet, "", respecified, []string{"ReplicaSet web"}},
+		"replicas of a Deployment's ReplicaSet": {workloadkind.ReplicaSet, "api", respecified, []string{"ReplicaSet web", "Deployment api"}},
+		"replicas of a StatefulSet":             {workloadkind.StatefulSet, "", respecified, []string{"StatefulSet web"}},
+		"the pods of a StatefulSet": {workloadkind.StatefulSet, "",
 			func(o client.Object) { o.(*appsv1.StatefulSet).Status.ReadyReplicas = 3 }, nil},
-		"replicas of an Advanced StatefulSet": {workloadspread.AdvancedStatefulSet, "", respecified, []string{"StatefulSet web"}},
-		"parallelism of a Job":                {workloadspread.Job, "", respecified, []string{"Job web"}},
-		"the pods of a Job":                   {workloadspread.Job, "", func(o client.Object) { o.(*batchv1.Job).Status.Active = 3 }, nil},
+		"replicas of an Advanced StatefulSet": {workloadkind.AdvancedStatefulSet, "", respecified, []string{"StatefulSet web"}},
+		"parallelism of a Job":                {workloadkind.Job, "", respecified, []string{"Job web"}},
+		"the pods of a Job":                   {workloadkind.Job, "", func(o client.Object) { o.(*batchv1.Job).Status.Active = 3 }, nil},
 		"the spec of a listed kind":           {gameKind.GroupKind(), "", respecified, []string{"Game web"}},
 		"a label of a listed kind": {gameKind.GroupKind(), "",
 			func(o client.Object) { o.SetLabels(map[string]string{"a": "b"}) }, nil},
@@ -110,7 +111,7 @@ func TestWhatOfWorkloadsIsTold(t *testing.T) {
 				for _, change := range changes {
 					change(o)
 				}
-				if test.kind == workloadspread.CloneSet {
+				if test.kind == workloadkind.CloneSet {
 					return o
 				}
 				kept, err := slim.Workload(o)

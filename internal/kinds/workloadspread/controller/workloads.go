@@ -24,6 +24,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/apiserver"
 	"github.com/afloat-project/afloat/internal/platform/slim"
@@ -96,17 +97,9 @@ func (k *Kinds) Known(kind schema.GroupKind) bool {
 // empty returns an empty object of the kind. It returns a NotFound error if the kind is not served, since it
 // has no objects then.
 func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
-	switch kind {
-	case workloadspread.CloneSet:
-		return &appsv1beta1.CloneSet{}, nil
-	case workloadspread.Deployment:
-		return &appsv1.Deployment{}, nil
-	case workloadspread.ReplicaSet:
-		return &appsv1.ReplicaSet{}, nil
-	case workloadspread.StatefulSet:
-		return &appsv1.StatefulSet{}, nil
-	case workloadspread.Job:
-		return &batchv1.Job{}, nil
+	// Advanced StatefulSets are read as documents.
+	if workloadspread.BuiltIn(kind) && kind != workloadkind.AdvancedStatefulSet {
+		return workloadkind.Of(kind).New(), nil
 	}
 
 	var versions []string
@@ -196,9 +189,13 @@ func (k *Kinds) Target(
 	}
 
 	target.Exists, target.Controllers = true, []types.UID{object.GetUID()}
+	if state, ok := workloadkind.StateOf(object); ok {
+		target.Desired, target.Start = state.Pods(), int(state.Start)
+	}
+
 	switch workload := object.(type) {
 	case *appsv1beta1.CloneSet:
-		target.Desired, target.Costs = orOne(workload.Spec.Replicas), true
+		target.Costs = true
 		k.latest(target, func() (string, error) {
 			if workload.Status.ObservedGeneration < workload.Generation ||
 				workload.Status.UpdateRevision == "" {
@@ -207,10 +204,10 @@ func (k *Kinds) Target(
 			return workloadspread.AfterLastDash(workload.Status.UpdateRevision), nil
 		})
 	case *appsv1.ReplicaSet:
-		target.Desired, target.Costs = orOne(workload.Spec.Replicas), true
+		target.Costs = true
 		k.latest(target, func() (string, error) { return workload.Labels[pub.PodTemplateHash], nil })
 	case *appsv1.Deployment:
-		if target.Desired, target.Costs = orOne(workload.Spec.Replicas), true; live {
+		if target.Costs = true; live {
 			break
 		}
 		sets, err := k.replicaSets(ctx, workload)
@@ -222,18 +219,12 @@ func (k *Kinds) Target(
 			target.Controllers = append(target.Controllers, sets[i].UID)
 		}
 		k.latest(target, func() (string, error) { return latestOf(workload, sets) })
-	case *appsv1.StatefulSet:
-		target.Desired = orOne(workload.Spec.Replicas)
-		if workload.Spec.Ordinals != nil {
-			target.Start = int(workload.Spec.Ordinals.Start)
-		}
 	case *batchv1.Job:
-		target.Desired = orOne(workload.Spec.Parallelism)
 		if target.Selector, err = metav1.LabelSelectorAsSelector(workload.Spec.Selector); err != nil {
 			return nil, fmt.Errorf("selector of Job %s: %w", workload.Name, err)
 		}
 	case *unstructured.Unstructured:
-		if target.GroupKind == workloadspread.AdvancedStatefulSet {
+		if target.GroupKind == workloadkind.AdvancedStatefulSet {
 			target.Desired, target.Start, target.Reserved, target.DesiredError =
 				workloadspread.ReadAdvanced(workload.Object)
 			break
@@ -298,7 +289,7 @@ func (k *Kinds) latest(target *workloadspread.Target, find func() (string, error
 func (k *Kinds) replicaSets(ctx context.Context, deployment *appsv1.Deployment) ([]appsv1.ReplicaSet, error) {
 	var all appsv1.ReplicaSetList
 	var err error
-	if k.filled(workloadspread.ReplicaSet) {
+	if k.filled(workloadkind.ReplicaSet) {
 		err = k.caches.List(ctx, &all, client.InNamespace(deployment.Namespace), client.UnsafeDisableDeepCopy)
 	} else {
 		err = k.live.List(ctx, &all, client.InNamespace(deployment.Namespace))
@@ -464,11 +455,4 @@ func (k *Kinds) scaleSelector(
 		return nil, fmt.Errorf("selector of the scale of %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
 	return selector, nil
-}
-
-func orOne(replicas *int32) int32 {
-	if replicas == nil {
-		return 1
-	}
-	return *replicas
 }

@@ -23,6 +23,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread/workloadspreadtest"
 	"github.com/afloat-project/afloat/internal/platform/slim"
@@ -250,23 +251,23 @@ func TestParent(t *testing.T) {
 	kinds := kindsOf(t, workloadspread.AllowList{}, "",
 		`{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web-1, ownerReferences: [{apiVersion: x/v1, kind: Other, name: o, uid: o}, {apiVersion: apps/v1, kind: Deployment, name: web, uid: u, controller: true}]}}`,
 		`{apiVersion: batch/v1, kind: Job, metadata: {name: alone}}`)
-	parent, ok, err := kinds.Parent(t.Context(), "default", workloadspread.Reference{GroupKind: workloadspread.ReplicaSet, Name: "web-1"})
+	parent, ok, err := kinds.Parent(t.Context(), "default", workloadspread.Reference{GroupKind: workloadkind.ReplicaSet, Name: "web-1"})
 	if err != nil {
 		t.Errorf("unexpected error: %v\n%v\n%t", err, parent, ok)
 	} else if !ok {
 		t.Errorf("ok: got false, want true\n%v\n%v", parent, err)
-	} else if parent != (workloadspread.Reference{GroupKind: workloadspread.Deployment, Name: "web"}) {
-		t.Errorf("parent: got %v, want %v\n%t\n%v", parent, workloadspread.Reference{GroupKind: workloadspread.Deployment, Name: "web"}, ok,
+	} else if parent != (workloadspread.Reference{GroupKind: workloadkind.Deployment, Name: "web"}) {
+		t.Errorf("parent: got %v, want %v\n%t\n%v", parent, workloadspread.Reference{GroupKind: workloadkind.Deployment, Name: "web"}, ok,
 			err)
 	}
 	if _, ok, err := kinds.Parent(t.Context(), "default",
-		workloadspread.Reference{GroupKind: workloadspread.Job, Name: "alone"}); err != nil {
+		workloadspread.Reference{GroupKind: workloadkind.Job, Name: "alone"}); err != nil {
 		t.Errorf("unexpected error: %v\n%t", err, ok)
 	} else if ok {
 		t.Errorf("ok: got true, want false\n%v", err)
 	}
 	if _, _, err := kinds.Parent(t.Context(), "default",
-		workloadspread.Reference{GroupKind: workloadspread.ReplicaSet, Name: "none"}); !apierrors.IsNotFound(err) {
+		workloadspread.Reference{GroupKind: workloadkind.ReplicaSet, Name: "none"}); !apierrors.IsNotFound(err) {
 		t.Errorf("error: got %v, want one of kind NotFound", err)
 	}
 }
@@ -280,8 +281,8 @@ func TestListed(t *testing.T) {
 	if kinds.Known(game) {
 		t.Error("nothing is listed yet: kinds.Known(game): got true, want false")
 	}
-	if !kinds.Known(workloadspread.Job) {
-		t.Error("nothing is listed yet: kinds.Known(workloadspread.Job): got false, want true")
+	if !kinds.Known(workloadkind.Job) {
+		t.Error("nothing is listed yet: kinds.Known(workloadkind.Job): got false, want true")
 	}
 	l.read(&corev1.ConfigMap{Data: map[string]string{workloadspread.AllowListKey: `{"workloads":[{"Group":"game.example.com","Kind":"Game"}]}`}})
 	if !kinds.Known(game) {
