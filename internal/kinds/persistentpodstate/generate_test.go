@@ -10,6 +10,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 )
 
 // asking is a workload that asks for a PersistentPodState.
@@ -19,7 +20,7 @@ func asking(change func(map[string]string)) *Workload {
 	if change != nil {
 		change(annotated)
 	}
-	return &Workload{Reference: Reference{GroupKind: AdvancedStatefulSet, Name: "web"}, APIVersion: "apps.kruise.io/v1beta1", UID: "now", Annotations: annotated}
+	return &Workload{Reference: Reference{GroupKind: workloadkind.AdvancedStatefulSet, Name: "web"}, APIVersion: "apps.kruise.io/v1beta1", UID: "now", Annotations: annotated}
 }
 
 // generated is what is kept for asking.
@@ -66,7 +67,7 @@ func TestWhatIsGenerated(t *testing.T) {
 				annotated[key] = value
 			}
 		}
-		for kind, version := range map[schema.GroupKind]string{StatefulSet: "apps/v1", AdvancedStatefulSet: "apps.kruise.io/v1beta1", {Group: "games.example.com", Kind: "Game"}: "games.example.com/v2"} {
+		for kind, version := range map[schema.GroupKind]string{workloadkind.StatefulSet: "apps/v1", workloadkind.AdvancedStatefulSet: "apps.kruise.io/v1beta1", {Group: "games.example.com", Kind: "Game"}: "games.example.com/v2"} {
 			workload := &Workload{Reference: Reference{GroupKind: kind, Name: "web"}, APIVersion: version, UID: "now", Annotations: annotated}
 			g := Generate(&Asked{Workload: workload})
 			if (g.Create != nil) != test.want {

@@ -8,12 +8,6 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
-// Kinds that are supported without being listed by an administrator (PPS-012).
-var (
-	StatefulSet         = workloadkind.StatefulSet
-	AdvancedStatefulSet = workloadkind.AdvancedStatefulSet
-)
-
 // AllowListKey is the key, in the ConfigMap of the installation, of the kinds that an administrator lists
 // (PPS-013).
 const AllowListKey = "PPS_Watch_Custom_Workload_WhiteList"
@@ -21,8 +15,8 @@ const AllowListKey = "PPS_Watch_Custom_Workload_WhiteList"
 // Reference identifies a workload of a namespace, whatever the version of its API (PPS-011).
 type Reference = workloadspread.Reference
 
-// BuiltIn reports whether the kind is supported without being listed.
-func BuiltIn(kind schema.GroupKind) bool { return kind == StatefulSet || kind == AdvancedStatefulSet }
+// BuiltIn reports whether the kind is supported without being listed by an administrator (PPS-012).
+func BuiltIn(kind schema.GroupKind) bool { return workloadkind.Of(kind).Ordinals }
 
 // TargetOf returns the workload that a PersistentPodState refers to.
 func TargetOf(state *appsv1beta1.PersistentPodState) Reference {

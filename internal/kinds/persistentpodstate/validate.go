@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
@@ -124,7 +125,7 @@ func supported(
 		return nil
 	}
 
-	if kind.Kind == StatefulSet.Kind {
+	if kind.Kind == workloadkind.StatefulSet.Kind {
 		return field.Invalid(path, ref,
 			fmt.Sprintf("the group of a StatefulSet must be apps or apps.kruise.io, not %q", kind.Group))
 	}

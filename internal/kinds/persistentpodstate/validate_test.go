@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
@@ -150,7 +151,7 @@ func TestOneActsForAWorkload(t *testing.T) {
 			t.Errorf("Of(TargetOf(a), states): got %+v, want %+v", of, b)
 		}
 	}
-	if of := Of(Reference{GroupKind: AdvancedStatefulSet, Name: "web"}, []*appsv1beta1.PersistentPodState{a, b}); of != nil {
+	if of := Of(Reference{GroupKind: workloadkind.AdvancedStatefulSet, Name: "web"}, []*appsv1beta1.PersistentPodState{a, b}); of != nil {
 		t.Errorf("of: got %+v, want nil", of)
 	}
 }

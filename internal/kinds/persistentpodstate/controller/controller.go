@@ -25,6 +25,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
@@ -115,8 +116,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			For(&appsv1beta1.PersistentPodState{}).
 			Watches(&corev1.Pod{}, &podEvents{r}).
 			Watches(&corev1.Node{}, &nodeEvents{r}).
-			Watches(&appsv1.StatefulSet{}, kind(persistentpodstate.StatefulSet, r.ofWorkload)).
-			Watches(&appsv1beta1.StatefulSet{}, kind(persistentpodstate.AdvancedStatefulSet, r.ofWorkload)).
+			Watches(&appsv1.StatefulSet{}, kind(workloadkind.StatefulSet, r.ofWorkload)).
+			Watches(&appsv1beta1.StatefulSet{}, kind(workloadkind.AdvancedStatefulSet, r.ofWorkload)).
 			WatchesRawSource(listed(options.Workloads, "recorder", r.ofWorkload, r.ofListed)))
 	if err != nil {
 		return err
@@ -124,8 +125,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 
 	return options.Complete("persistentpodstate-generator", g, ctrl.NewControllerManagedBy(mgr).
 		Watches(&appsv1beta1.PersistentPodState{}, kind(schema.GroupKind{}, g.ofState)).
-		Watches(&appsv1.StatefulSet{}, kind(persistentpodstate.StatefulSet, ofAsking)).
-		Watches(&appsv1beta1.StatefulSet{}, kind(persistentpodstate.AdvancedStatefulSet, ofAsking)).
+		Watches(&appsv1.StatefulSet{}, kind(workloadkind.StatefulSet, ofAsking)).
+		Watches(&appsv1beta1.StatefulSet{}, kind(workloadkind.AdvancedStatefulSet, ofAsking)).
 		WatchesRawSource(listed(options.Workloads, "generator", ofAsking,
 			func(context.Context) []ctrl.Request { return nil })))
 }

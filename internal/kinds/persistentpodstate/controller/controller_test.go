@@ -24,6 +24,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/features"
@@ -399,10 +400,10 @@ func TestOrdinalsOfEachKind(t *testing.T) {
 	}
 	gameKind := game.GroupKind()
 	for name, got := range map[string][2]string{
-		"of Kubernetes":                {ordinals(false, persistentpodstate.StatefulSet, "web"), "apps/v1[3 4]"},
-		"of the other group":           {ordinals(true, persistentpodstate.AdvancedStatefulSet, "web"), "apps.kruise.io/v1beta1[3 5]"},
-		"of the other group, gate off": {ordinals(false, persistentpodstate.AdvancedStatefulSet, "web"), "apps.kruise.io/v1beta1[2 3]"},
-		"one that is not there":        {ordinals(true, persistentpodstate.StatefulSet, "db"), "none"},
+		"of Kubernetes":                {ordinals(false, workloadkind.StatefulSet, "web"), "apps/v1[3 4]"},
+		"of the other group":           {ordinals(true, workloadkind.AdvancedStatefulSet, "web"), "apps.kruise.io/v1beta1[3 5]"},
+		"of the other group, gate off": {ordinals(false, workloadkind.AdvancedStatefulSet, "web"), "apps.kruise.io/v1beta1[2 3]"},
+		"one that is not there":        {ordinals(true, workloadkind.StatefulSet, "db"), "none"},
 		"listed, with replicas":        {ordinals(true, gameKind, "plain"), "games.example.com/v1[0 1]"},
 		"listed, like a StatefulSet":   {ordinals(true, gameKind, "full"), "games.example.com/v1[1 3]"},
 		"listed, without a scale":      {ordinals(true, gameKind, "sized"), "unknown"},

@@ -22,6 +22,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
@@ -115,13 +116,13 @@ func TestWhatAsksForAPass(t *testing.T) {
 		"a node that kept no must, gone": {namesAsked(func(q *requestsOf) {
 			nodes.Delete(t.Context(), event.DeleteEvent{Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "z", Labels: map[string]string{"zone": "z9"}}}}, q)
 		}), nil},
-		"a workload appears":                {workload(persistentpodstate.StatefulSet, nil, set(nil)), []string{"places"}},
-		"it disappears":                     {workload(persistentpodstate.StatefulSet, set(nil), nil), []string{"places"}},
-		"it disappears, of the other group": {workload(persistentpodstate.AdvancedStatefulSet, set(nil), nil), []string{"advanced"}},
-		"its spec changes":                  {workload(persistentpodstate.StatefulSet, set(nil), set(func(s *appsv1.StatefulSet) { s.Generation = 2 })), []string{"places"}},
-		"it is being deleted":               {workload(persistentpodstate.StatefulSet, set(nil), set(func(s *appsv1.StatefulSet) { s.DeletionTimestamp = &now })), []string{"places"}},
-		"another one of its name":           {workload(persistentpodstate.StatefulSet, set(nil), set(func(s *appsv1.StatefulSet) { s.UID = "v" })), []string{"places"}},
-		"its status changes":                {workload(persistentpodstate.StatefulSet, set(nil), set(func(s *appsv1.StatefulSet) { s.Status.Replicas = 2 })), nil},
+		"a workload appears":                {workload(workloadkind.StatefulSet, nil, set(nil)), []string{"places"}},
+		"it disappears":                     {workload(workloadkind.StatefulSet, set(nil), nil), []string{"places"}},
+		"it disappears, of the other group": {workload(workloadkind.AdvancedStatefulSet, set(nil), nil), []string{"advanced"}},
+		"its spec changes":                  {workload(workloadkind.StatefulSet, set(nil), set(func(s *appsv1.StatefulSet) { s.Generation = 2 })), []string{"places"}},
+		"it is being deleted":               {workload(workloadkind.StatefulSet, set(nil), set(func(s *appsv1.StatefulSet) { s.DeletionTimestamp = &now })), []string{"places"}},
+		"another one of its name":           {workload(workloadkind.StatefulSet, set(nil), set(func(s *appsv1.StatefulSet) { s.UID = "v" })), []string{"places"}},
+		"its status changes":                {workload(workloadkind.StatefulSet, set(nil), set(func(s *appsv1.StatefulSet) { s.Status.Replicas = 2 })), nil},
 	} {
 		if len(test.got) != len(test.want) {
 			t.Errorf("%s: got %v, want %v", name, test.got, test.want)
@@ -143,7 +144,7 @@ func TestWhatAsksForGeneration(t *testing.T) {
 		return s
 	}
 	asking := func(before, after client.Object) (names []string) {
-		for _, request := range ofAsking(t.Context(), persistentpodstate.StatefulSet, before, after) {
+		for _, request := range ofAsking(t.Context(), workloadkind.StatefulSet, before, after) {
 			names = append(names, request.Name)
 		}
 		return names

@@ -8,6 +8,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
 )
 
@@ -21,7 +22,7 @@ type migrated struct {
 // Read implements Workloads.
 func (m migrated) Read(ctx context.Context, namespace string, of persistentpodstate.Reference, live bool) (*persistentpodstate.Workload, error) {
 	switch {
-	case of.GroupKind != persistentpodstate.AdvancedStatefulSet:
+	case of.GroupKind != workloadkind.AdvancedStatefulSet:
 		return m.onlyNative.Read(ctx, namespace, of, live)
 	case m.there[of.Name]:
 		return &persistentpodstate.Workload{Reference: of, UID: "advanced"}, nil

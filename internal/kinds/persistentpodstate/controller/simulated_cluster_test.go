@@ -24,6 +24,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/slim"
@@ -106,7 +107,7 @@ func (w *world) start() {
 type onlyNative struct{ *Kinds }
 
 // All implements Workloads.
-func (onlyNative) All() []schema.GroupKind { return []schema.GroupKind{persistentpodstate.StatefulSet} }
+func (onlyNative) All() []schema.GroupKind { return []schema.GroupKind{workloadkind.StatefulSet} }
 
 // requeueAll asks for all passes that a manager makes at its start.
 func (w *world) requeueAll() {
@@ -115,7 +116,7 @@ func (w *world) requeueAll() {
 		add(w.asks, w.g.ofState(context.Background(), schema.GroupKind{}, nil, object))
 	}
 	for _, object := range w.List(ss, true) {
-		add(w.asks, ofAsking(context.Background(), persistentpodstate.StatefulSet, nil, object))
+		add(w.asks, ofAsking(context.Background(), workloadkind.StatefulSet, nil, object))
 	}
 	w.Queue.Add()
 }
@@ -149,8 +150,8 @@ func (w *world) delivered(before, after client.Object) {
 		w.records.Add(requestFor(one))
 		add(w.asks, w.g.ofState(context.Background(), schema.GroupKind{}, before, after))
 	case *appsv1.StatefulSet:
-		add(w.records, w.r.ofWorkload(context.Background(), persistentpodstate.StatefulSet, before, after))
-		add(w.asks, ofAsking(context.Background(), persistentpodstate.StatefulSet, before, after))
+		add(w.records, w.r.ofWorkload(context.Background(), workloadkind.StatefulSet, before, after))
+		add(w.asks, ofAsking(context.Background(), workloadkind.StatefulSet, before, after))
 	case *corev1.Pod:
 		switch pods := (&podEvents{w.r}); {
 		case before == nil:

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 
-	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
@@ -92,7 +92,7 @@ func NewKinds(
 
 // All implements Workloads.
 func (k *Kinds) All() []schema.GroupKind {
-	kinds := []schema.GroupKind{persistentpodstate.StatefulSet, persistentpodstate.AdvancedStatefulSet}
+	kinds := []schema.GroupKind{workloadkind.StatefulSet, workloadkind.AdvancedStatefulSet}
 	for _, custom := range k.listed().Workloads {
 		if kind := custom.GroupKind(); kind.Kind != "" && !slices.Contains(kinds, kind) {
 			kinds = append(kinds, kind)
@@ -103,13 +103,9 @@ func (k *Kinds) All() []schema.GroupKind {
 
 // empty returns an empty object of the kind, to read into.
 func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
-	switch kind {
-	case persistentpodstate.StatefulSet:
-		return &appsv1.StatefulSet{}, nil
-	case persistentpodstate.AdvancedStatefulSet:
-		return &appsv1beta1.StatefulSet{}, nil
+	if persistentpodstate.BuiltIn(kind) {
+		return workloadkind.Of(kind).New(), nil
 	}
-
 	if !k.ready() {
 		return nil, errors.New("it is not known yet which kinds are listed")
 	}
@@ -119,26 +115,15 @@ func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
 		return nil, errUnknown
 	}
 
-	var versions []string
-	if custom.Version != "" {
-		versions = append(versions, custom.Version)
-	}
-
-	mapping, err := k.mapper.RESTMapping(kind, versions...)
-	// The listed version is no longer served; any other version of the kind will do.
-	if meta.IsNoMatchError(err) && len(versions) > 0 {
-		mapping, err = k.mapper.RESTMapping(kind)
-	}
+	document, err := apiserver.Document(k.mapper, custom.GroupVersionKind)
 	if meta.IsNoMatchError(err) {
-		return nil, errUnknown
+		err = errUnknown
 	}
 	if err != nil {
-		return nil, fmt.Errorf("looking for kind %s: %w", kind, err)
+		return nil, err
 	}
 
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(mapping.GroupVersionKind)
-	return object, nil
+	return document, nil
 }
 
 // Read implements Workloads.
@@ -180,22 +165,21 @@ func (k *Kinds) workload(
 		Annotations: object.GetAnnotations(),
 	}
 	w.Orphans = w.Terminating && slices.Contains(object.GetFinalizers(), metav1.FinalizerOrphanDependents)
-	spec, known := &appsv1beta1.StatefulSetSpec{}, true
+	spec, desired, known := &appsv1beta1.StatefulSetSpec{}, workloadkind.Desired{}, true
 
+	if state, typed := workloadkind.StateOf(object); typed {
+		kind := workloadkind.Of(state.Kind)
+		w.APIVersion, desired = kind.GroupVersionKind().GroupVersion().String(), state.Desired
+	}
 	switch o := object.(type) {
-	case *appsv1.StatefulSet:
-		w.APIVersion, spec.Replicas = appsv1.SchemeGroupVersion.String(), o.Spec.Replicas
-		if o.Spec.Ordinals != nil {
-			spec.Ordinals = &appsv1beta1.StatefulSetOrdinals{Start: o.Spec.Ordinals.Start}
-		}
 	case *appsv1beta1.StatefulSet:
-		w.APIVersion, spec = appsv1beta1.GroupVersion.String(), &o.Spec
+		spec.ReserveOrdinals = o.Spec.ReserveOrdinals
 	case *unstructured.Unstructured:
-		w.APIVersion = o.GetAPIVersion()
-		if spec, known = specOf(o.Object); spec.Replicas == nil && known {
+		w.APIVersion, desired = o.GetAPIVersion(), workloadkind.DesiredOf(o.Object)
+		if spec.ReserveOrdinals, known = reservedOf(o.Object); desired.Replicas == nil && known {
 			found, err := apiserver.ReadScale(ctx, k.scales, o)
 			if known = err == nil; known {
-				spec.Replicas = &found.Spec.Replicas
+				desired.Replicas = &found.Spec.Replicas
 			} else if !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 				return nil, err
 			}
@@ -206,7 +190,8 @@ func (k *Kinds) workload(
 		return w, nil
 	}
 
-	startOrdinal := k.startOrdinal || of.GroupKind != persistentpodstate.AdvancedStatefulSet
+	spec.Replicas, spec.Ordinals = desired.Replicas, &appsv1beta1.StatefulSetOrdinals{Start: desired.Start}
+	startOrdinal := k.startOrdinal || of.GroupKind != workloadkind.AdvancedStatefulSet
 	if slots, err := statefulset.SlotsOf(spec, startOrdinal); err == nil {
 		w.Slots = &slots
 	}
@@ -214,33 +199,22 @@ func (k *Kinds) workload(
 	return w, nil
 }
 
-// specOf reads the ordinals of a custom kind, which may have the same fields as a StatefulSet; it returns
-// false if they have another form.
-func specOf(object map[string]any) (*appsv1beta1.StatefulSetSpec, bool) {
-	spec := &appsv1beta1.StatefulSetSpec{}
-	if replicas, found, err := unstructured.NestedInt64(object, "spec", "replicas"); found && err == nil {
-		number := int32(replicas)
-		spec.Replicas = &number
-	}
-
-	if start, found, err := unstructured.NestedInt64(object, "spec", "ordinals", "start"); found &&
-		err == nil {
-		spec.Ordinals = &appsv1beta1.StatefulSetOrdinals{Start: int32(start)}
-	}
-
-	reserved, _, err := unstructured.NestedSlice(object, "spec", "reserveOrdinals")
-	for _, entry := range reserved {
+// reservedOf reads the reserved ordinals of a custom kind, which may have the same fields as a StatefulSet; it
+// returns false if they have another form.
+func reservedOf(object map[string]any) (reserved []intstr.IntOrString, ok bool) {
+	entries, _, err := unstructured.NestedSlice(object, "spec", "reserveOrdinals")
+	for _, entry := range entries {
 		switch value := entry.(type) {
 		case int64:
-			spec.ReserveOrdinals = append(spec.ReserveOrdinals, intstr.FromInt32(int32(value)))
+			reserved = append(reserved, intstr.FromInt32(int32(value)))
 		case string:
-			spec.ReserveOrdinals = append(spec.ReserveOrdinals, intstr.FromString(value))
+			reserved = append(reserved, intstr.FromString(value))
 		default:
-			return spec, false
+			return nil, false
 		}
 	}
 
-	return spec, err == nil
+	return reserved, err == nil
 }
 
 // filled reports whether the cache has all objects of a listed kind.

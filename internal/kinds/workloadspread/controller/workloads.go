@@ -102,26 +102,16 @@ func (k *Kinds) empty(kind schema.GroupKind) (client.Object, error) {
 		return workloadkind.Of(kind).New(), nil
 	}
 
-	var versions []string
-	if custom, ok := k.listed().Workload(kind); ok && custom.Version != "" {
-		versions = append(versions, custom.Version)
-	}
-
-	mapping, err := k.mapper.RESTMapping(kind, versions...)
-	// If the listed version is no longer served, the mapper chooses one.
-	if meta.IsNoMatchError(err) && len(versions) > 0 {
-		mapping, err = k.mapper.RESTMapping(kind)
-	}
+	custom, _ := k.listed().Workload(kind)
+	document, err := apiserver.Document(k.mapper, kind.WithVersion(custom.Version))
 	if meta.IsNoMatchError(err) {
-		return nil, apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, "")
+		err = apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, "")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("looking for kind %s: %w", kind, err)
+		return nil, err
 	}
 
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(mapping.GroupVersionKind)
-	return object, nil
+	return document, nil
 }
 
 // get reads an object from the cache if that is filled, and live otherwise. Objects that are read live are
