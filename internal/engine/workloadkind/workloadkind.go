@@ -65,7 +65,7 @@ type Path []string
 func (p Path) Child(names ...string) Path { return append(p[:len(p):len(p)], names...) }
 
 // GroupVersionKind returns the kind in the version in which controllers read it.
-func (k *Kind) GroupVersionKind() schema.GroupVersionKind { return k.WithVersion(k.Version) }
+func (k Kind) GroupVersionKind() schema.GroupVersionKind { return k.WithVersion(k.Version) }
 
 // Of returns what is known of a kind.
 func Of(kind schema.GroupKind) Kind { return kinds[kind] }

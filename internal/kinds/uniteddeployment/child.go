@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/rand"
@@ -19,6 +20,7 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/subset"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 )
 
 // Name is the name of the kind.
@@ -53,24 +55,25 @@ const (
 // Kinds lists all kinds of children.
 var Kinds = []Kind{StatefulSet, AdvancedStatefulSet, CloneSet, Deployment}
 
-// APIVersion returns the API version in which children of the kind are read and written.
-func (k Kind) APIVersion() string {
-	if k == StatefulSet || k == Deployment {
-		return "apps/v1"
-	}
-	return appsv1beta1.GroupVersion.String()
+// workloads maps the kinds to those of Kubernetes and of this project.
+var workloads = map[Kind]workloadkind.Kind{
+	StatefulSet:         workloadkind.Of(workloadkind.StatefulSet),
+	AdvancedStatefulSet: workloadkind.Of(workloadkind.AdvancedStatefulSet),
+	CloneSet:            workloadkind.Of(workloadkind.CloneSet),
+	Deployment:          workloadkind.Of(workloadkind.Deployment),
 }
 
+// New returns an empty child.
+func (k Kind) New() workloadkind.Object { return workloads[k].New() }
+
+// GroupVersionKind returns the kind in the version in which children are read and written.
+func (k Kind) GroupVersionKind() schema.GroupVersionKind { return workloads[k].GroupVersionKind() }
+
+// APIVersion returns the API version in which children of the kind are read and written.
+func (k Kind) APIVersion() string { return k.GroupVersionKind().GroupVersion().String() }
+
 // Name returns the name of the kind in its API group.
-func (k Kind) Name() string {
-	switch k {
-	case CloneSet:
-		return "CloneSet"
-	case Deployment:
-		return "Deployment"
-	}
-	return "StatefulSet"
-}
+func (k Kind) Name() string { return k.GroupVersionKind().Kind }
 
 // String returns the name of the kind. It distinguishes the two kinds that are named StatefulSet.
 func (k Kind) String() string {

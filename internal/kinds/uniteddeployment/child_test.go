@@ -10,11 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 )
 
 // object is a document as it is read.
@@ -189,5 +191,16 @@ func TestMergingKeepsWhatOthersWrote(t *testing.T) {
 			}
 			same(t, got, object(t, tt.want))
 		})
+	}
+}
+
+// The children of a UnitedDeployment in the table of workloads are the kinds that a template can have.
+func TestKindsAreThoseOfTheTable(t *testing.T) {
+	var got []schema.GroupKind
+	for _, kind := range Kinds {
+		got = append(got, kind.GroupVersionKind().GroupKind())
+	}
+	if diff := cmp.Diff(workloadkind.Of(workloadkind.UnitedDeployment).Children, got); diff != "" {
+		t.Errorf("(-table +kinds):\n%s", diff)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 )
 
 // Child is what plans read of a child of any kind.
@@ -43,33 +44,28 @@ func ChildOf(object metav1.Object) *Child {
 	c := &Child{Object: object, Subset: labels[SubsetName], Revision: labels[RevisionHash],
 		Patch: object.GetAnnotations()[SubsetPatch]}
 
-	var observed int64
-	replicas := new(int32(1))
-	var selector *metav1.LabelSelector
+	state, _ := workloadkind.StateOf(object)
+	c.Replicas, c.Start, c.Total, c.Ready = state.Pods(), int(state.Start), state.Total, state.Ready
+	c.Observed = state.ObservedGeneration >= object.GetGeneration()
+	if s := state.Selector; s != nil && s.MatchLabels[SubsetName] != "" && OwnerOf(object) != "" {
+		c.Subset = s.MatchLabels[SubsetName]
+	}
+
 	switch o := object.(type) {
 	case *appsv1.StatefulSet:
-		selector = o.Spec.Selector
-		c.Kind, replicas, observed = StatefulSet, o.Spec.Replicas, o.Status.ObservedGeneration
-		c.Total, c.Ready, c.OnDelete = o.Status.Replicas, o.Status.ReadyReplicas,
-			o.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType
+		c.Kind = StatefulSet
+		c.OnDelete = o.Spec.UpdateStrategy.Type == appsv1.OnDeleteStatefulSetStrategyType
 		if rolling := o.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
 			c.Partition, c.MaxUnavailable = rolling.Partition, rolling.MaxUnavailable
 		}
-		if o.Spec.Ordinals != nil {
-			c.Start = int(o.Spec.Ordinals.Start)
-		}
 	case *appsv1beta1.StatefulSet:
-		selector = o.Spec.Selector
-		c.Kind, replicas, observed = AdvancedStatefulSet, o.Spec.Replicas, o.Status.ObservedGeneration
-		c.Total, c.Ready, c.OnDelete = o.Status.Replicas, o.Status.ReadyReplicas,
-			string(o.Spec.UpdateStrategy.Type) == string(appsv1.OnDeleteStatefulSetStrategyType)
+		c.Kind = AdvancedStatefulSet
+		c.OnDelete = string(o.Spec.UpdateStrategy.Type) == string(appsv1.OnDeleteStatefulSetStrategyType)
 		if rolling := o.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
 			c.Partition, c.MaxUnavailable = rolling.Partition, rolling.MaxUnavailable
 		}
 	case *appsv1beta1.CloneSet:
-		selector = o.Spec.Selector
-		c.Kind, replicas, observed = CloneSet, o.Spec.Replicas, o.Status.ObservedGeneration
-		c.Total, c.Ready = o.Status.Replicas, o.Status.ReadyReplicas
+		c.Kind = CloneSet
 		if rolling := o.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
 			c.MaxUnavailable = rolling.MaxUnavailable
 			if rolling.Partition != nil && rolling.Partition.Type == intstr.Int {
@@ -86,9 +82,7 @@ func ChildOf(object metav1.Object) *Child {
 			}
 		}
 	case *appsv1.Deployment:
-		selector = o.Spec.Selector
-		c.Kind, replicas, observed = Deployment, o.Spec.Replicas, o.Status.ObservedGeneration
-		c.Total, c.Ready = o.Status.Replicas, o.Status.ReadyReplicas
+		c.Kind = Deployment
 		if rolling := o.Spec.Strategy.RollingUpdate; rolling != nil {
 			c.MaxUnavailable = rolling.MaxUnavailable
 		}
@@ -102,15 +96,6 @@ func ChildOf(object metav1.Object) *Child {
 		}
 	}
 
-	if selector != nil && selector.MatchLabels[SubsetName] != "" && OwnerOf(object) != "" {
-		c.Subset = selector.MatchLabels[SubsetName]
-	}
-
-	if c.Replicas = 1; replicas != nil {
-		c.Replicas = *replicas
-	}
-
-	c.Observed = observed >= object.GetGeneration()
 	return c
 }
 

@@ -168,8 +168,8 @@ func (k *Kinds) workload(
 	spec, desired, known := &appsv1beta1.StatefulSetSpec{}, workloadkind.Desired{}, true
 
 	if state, typed := workloadkind.StateOf(object); typed {
-		kind := workloadkind.Of(state.Kind)
-		w.APIVersion, desired = kind.GroupVersionKind().GroupVersion().String(), state.Desired
+		w.APIVersion = workloadkind.Of(state.Kind).GroupVersionKind().GroupVersion().String()
+		desired = state.Desired
 	}
 	switch o := object.(type) {
 	case *appsv1beta1.StatefulSet:

@@ -66,8 +66,7 @@ func (a *application) bringOnce(
 	ctx context.Context, v *uniteddeployment.Verdict, before, after map[string]any,
 ) error {
 	live := &unstructured.Unstructured{}
-	live.SetAPIVersion(a.plan.Template.Kind.APIVersion())
-	live.SetKind(a.plan.Template.Kind.Name())
+	live.SetGroupVersionKind(a.plan.Template.Kind.GroupVersionKind())
 	if err := a.Live.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace,
 		Name: v.Child.Object.GetName()}, live); err != nil {
 		return reconcile.StaleIfNotFound(err)
@@ -87,7 +86,7 @@ func (a *application) bringOnce(
 		return nil
 	}
 
-	target := object(a.plan.Template.Kind)
+	target := a.plan.Template.Kind.New()
 	target.SetNamespace(live.GetNamespace())
 	target.SetName(live.GetName())
 	target.SetUID(live.GetUID())

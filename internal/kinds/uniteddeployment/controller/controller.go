@@ -173,17 +173,7 @@ func serves(mapper meta.RESTMapper, kind uniteddeployment.Kind) (bool, error) {
 }
 
 // object returns an empty object of the kind.
-func object(kind uniteddeployment.Kind) client.Object {
-	switch kind {
-	case uniteddeployment.StatefulSet:
-		return &appsv1.StatefulSet{}
-	case uniteddeployment.AdvancedStatefulSet:
-		return &appsv1beta1.StatefulSet{}
-	case uniteddeployment.CloneSet:
-		return &appsv1beta1.CloneSet{}
-	}
-	return &appsv1.Deployment{}
-}
+func object(kind uniteddeployment.Kind) client.Object { return kind.New() }
 
 // indexOwner returns the owner of a child for the index byOwner, or nobody for a workload that could be
 // adopted.
@@ -290,15 +280,14 @@ func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []ctrl.Reques
 
 	present, _ := r.served.all()
 	i := slices.IndexFunc(present, func(k uniteddeployment.Kind) bool {
-		a, errA := schema.ParseGroupVersion(k.APIVersion())
-		b, errB := schema.ParseGroupVersion(controller.APIVersion)
-		return k.Name() == controller.Kind && errA == nil && errB == nil && a.Group == b.Group
+		return k.GroupVersionKind().GroupKind() ==
+			schema.FromAPIVersionAndKind(controller.APIVersion, controller.Kind).GroupKind()
 	})
 	if i < 0 {
 		return nil
 	}
 
-	child := object(present[i])
+	child := present[i].New()
 	if !r.cached(ctx, pod.GetNamespace(), controller, child) || uniteddeployment.OwnerOf(child) == "" {
 		return nil
 	}
