@@ -22,6 +22,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/wording"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -195,7 +196,8 @@ func (p *Pass) MayLead(budget *podunavailablebudget.Rules, pod *corev1.Pod) bool
 // that it need not be read.
 func alone(target, direct podunavailablebudget.Reference) bool {
 	return direct.GroupKind == target.GroupKind ||
-		counted(target.GroupKind) && target.Kind != "Deployment" && counted(direct.GroupKind)
+		counted(target.GroupKind) && counted(direct.GroupKind) &&
+			len(workloadkind.Of(target.GroupKind).Children) == 0
 }
 
 // reading is what is found out while the pods of a budget are read.

@@ -7,13 +7,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -26,9 +26,8 @@ type Rehearsed struct{ watch *Watch }
 // controllers of pods, only those that the API holds are known.
 func NewRehearsed(api *reconcile.API, options podunavailablebudget.Options) *Rehearsed {
 	mapper := meta.NewDefaultRESTMapper(nil)
-	for kind, version := range followed {
-		mapper.Add(schema.GroupVersionKind{Group: kind.Group, Version: version, Kind: kind.Kind},
-			meta.RESTScopeNamespace)
+	for _, kind := range followed {
+		mapper.Add(workloadkind.Of(kind).GroupVersionKind(), meta.RESTScopeNamespace)
 	}
 
 	owners := NewOwners(api.Live, mapper, clock.RealClock{})

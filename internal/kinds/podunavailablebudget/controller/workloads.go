@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	"github.com/afloat-project/afloat/internal/platform/apiserver"
 )
@@ -33,17 +35,11 @@ import (
 
 // followed are the kinds that are watched, as metadata only, once a budget depends on one of them. Objects of
 // other kinds are read from time to time.
-var followed = map[schema.GroupKind]string{
-	{Group: "apps", Kind: "Deployment"}:            "v1",
-	{Group: "apps", Kind: "ReplicaSet"}:            "v1",
-	{Group: "apps", Kind: "StatefulSet"}:           "v1",
-	{Group: "", Kind: "ReplicationController"}:     "v1",
-	{Group: "apps.kruise.io", Kind: "CloneSet"}:    "v1beta1",
-	{Group: "apps.kruise.io", Kind: "StatefulSet"}: "v1beta1",
-}
+var followed = []schema.GroupKind{workloadkind.Deployment, workloadkind.ReplicaSet, workloadkind.StatefulSet,
+	workloadkind.ReplicationController, workloadkind.CloneSet, workloadkind.AdvancedStatefulSet}
 
 // counted reports whether workloads of the kind only have pods whose chain of controllers leads to them.
-func counted(kind schema.GroupKind) bool { return followed[kind] != "" }
+func counted(kind schema.GroupKind) bool { return slices.Contains(followed, kind) }
 
 const (
 	// replicasKept bounds how many workloads are remembered. What is read of a watched object is valid for
@@ -235,15 +231,13 @@ func desiredByNodes(object *unstructured.Unstructured) *int32 {
 func (w *Workloads) metadata(
 	ctx context.Context, kind schema.GroupKind, key types.NamespacedName, uid types.UID,
 ) (*metav1.PartialObjectMetadata, error) {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(kind.WithVersion(followed[kind]))
+	object := metadataOf(kind)
 	if w.filled(ctx, kind) {
 		if err := w.caches.Get(ctx, key, object, client.UnsafeDisableDeepCopy); err == nil &&
 			(uid == "" || object.UID == uid) {
 			return object, nil
 		}
-		object = &metav1.PartialObjectMetadata{}
-		object.SetGroupVersionKind(kind.WithVersion(followed[kind]))
+		object = metadataOf(kind)
 	}
 
 	switch err := w.live.Get(ctx, key, object); {
@@ -254,6 +248,13 @@ func (w *Workloads) metadata(
 	}
 
 	return object, nil
+}
+
+// metadataOf returns an empty object of a watched kind.
+func metadataOf(kind schema.GroupKind) *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(workloadkind.Of(kind).GroupVersionKind())
+	return object
 }
 
 // filled starts to watch a kind, and reports whether the cache has all its objects.
@@ -268,9 +269,7 @@ func (w *Workloads) filled(ctx context.Context, kind schema.GroupKind) bool {
 		return informer.HasSynced()
 	}
 
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(kind.WithVersion(followed[kind]))
-	informer, err := w.caches.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+	informer, err := w.caches.GetInformer(ctx, metadataOf(kind), cache.BlockUntilSynced(false))
 	if err != nil {
 		return false
 	}
