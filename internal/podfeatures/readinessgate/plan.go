@@ -3,21 +3,17 @@
 package readinessgate
 
 import (
-	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 )
-
-// workloads are the kinds of this project whose controllers open the gate in a write that they make anyway.
-var workloads = []string{"CloneSet", "StatefulSet", "DaemonSet"}
 
 // Plan returns the patch that opens the gate, or nil if there is nothing to do. The controllers of this
 // project's workloads open the gates of their own pods.
@@ -27,8 +23,8 @@ func Plan(pod *corev1.Pod, now time.Time) *podpatch.Patch {
 		return nil
 	}
 
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && slices.Contains(workloads, owner.Kind) &&
-		strings.HasPrefix(owner.APIVersion, appsv1beta1.GroupVersion.Group+"/") {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && workloadkind.Of(
+		schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()).InPlace {
 		return nil
 	}
 
