@@ -19,6 +19,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/admission"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/daemonset"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/platform/features"
@@ -67,6 +68,20 @@ func TestEveryTypeIsRegistered(t *testing.T) {
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("types and the registry differ (-types +registry):\n%s", diff)
+	}
+}
+
+// A kind that owns pods is in the table of workloads, in the version that its controller reads.
+// ResourceDistributions only block uninstalling, as workloads do.
+func TestKindsWithPodsAreInTheTableOfWorkloads(t *testing.T) {
+	for _, of := range InUse() {
+		if of.Kind == "ResourceDistribution" {
+			continue
+		}
+		kind := &Kinds[slices.IndexFunc(Kinds, func(k Kind) bool { return k.Group == of.Group && k.Name == of.Kind })]
+		if got, want := workloadkind.Of(of).GroupVersionKind(), kind.Stored(); got != want {
+			t.Errorf("%s: the table of workloads has %q, want %q", of, got, want)
+		}
 	}
 }
 

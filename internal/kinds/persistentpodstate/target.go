@@ -16,7 +16,9 @@ const AllowListKey = "PPS_Watch_Custom_Workload_WhiteList"
 type Reference = workloadspread.Reference
 
 // BuiltIn reports whether the kind is supported without being listed by an administrator (PPS-012).
-func BuiltIn(kind schema.GroupKind) bool { return workloadkind.Of(kind).Ordinals }
+func BuiltIn(kind schema.GroupKind) bool {
+	return kind == workloadkind.StatefulSet || kind == workloadkind.AdvancedStatefulSet
+}
 
 // TargetOf returns the workload that a PersistentPodState refers to.
 func TargetOf(state *appsv1beta1.PersistentPodState) Reference {
