@@ -6,55 +6,21 @@ package workload
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 )
 
-// Path is the path of a field in a document.
-type Path []string
-
-// Child returns the path of a field below p.
-func (p Path) Child(names ...string) Path { return append(slices.Clone(p), names...) }
-
-// The kinds of the project that can have a rollout, and those of Kubernetes.
+// Kinds that are no workloads, but that commands treat like some.
 var (
-	Deployment          = schema.GroupKind{Group: "apps", Kind: "Deployment"}
-	StatefulSet         = schema.GroupKind{Group: "apps", Kind: "StatefulSet"}
-	DaemonSet           = schema.GroupKind{Group: "apps", Kind: "DaemonSet"}
-	CloneSet            = schema.GroupKind{Group: "apps.kruise.io", Kind: "CloneSet"}
-	AdvancedStatefulSet = schema.GroupKind{Group: "apps.kruise.io", Kind: "StatefulSet"}
-	AdvancedDaemonSet   = schema.GroupKind{Group: "apps.kruise.io", Kind: "DaemonSet"}
-	UnitedDeployment    = schema.GroupKind{Group: "apps.kruise.io", Kind: "UnitedDeployment"}
-	SidecarSet          = schema.GroupKind{Group: "apps.kruise.io", Kind: "SidecarSet"}
-	BroadcastJob        = schema.GroupKind{Group: "apps.kruise.io", Kind: "BroadcastJob"}
-	AdvancedCronJob     = schema.GroupKind{Group: "apps.kruise.io", Kind: "AdvancedCronJob"}
-	ImagePullJob        = schema.GroupKind{Group: "apps.kruise.io", Kind: "ImagePullJob"}
-	Rollout             = schema.GroupKind{Group: "rollouts.kruise.io", Kind: "Rollout"}
+	SidecarSet   = schema.GroupKind{Group: "apps.kruise.io", Kind: "SidecarSet"}
+	ImagePullJob = schema.GroupKind{Group: "apps.kruise.io", Kind: "ImagePullJob"}
+	Rollout      = schema.GroupKind{Group: "rollouts.kruise.io", Kind: "Rollout"}
 )
-
-var template = Path{"spec", "template"}
-
-// templates maps kinds to the paths of their pod templates, of which an object may lack some.
-var templates = map[schema.GroupKind][]Path{
-	Deployment: {template}, StatefulSet: {template}, DaemonSet: {template},
-	{Group: "apps", Kind: "ReplicaSet"}:        {template},
-	{Group: "", Kind: "ReplicationController"}: {template},
-	{Group: "batch", Kind: "Job"}:              {template},
-	{Group: "batch", Kind: "CronJob"}:          {{"spec", "jobTemplate", "spec", "template"}},
-	CloneSet:                                   {template}, AdvancedStatefulSet: {template},
-	AdvancedDaemonSet: {template},
-	BroadcastJob:      {template},
-	UnitedDeployment: {within("cloneSetTemplate"), within("advancedStatefulSetTemplate"),
-		within("statefulSetTemplate"), within("deploymentTemplate")},
-	AdvancedCronJob: {within("jobTemplate"), within("broadcastJobTemplate")},
-}
-
-// within returns the path of the pod template in the template of a workload.
-func within(workload string) Path { return template.Child(workload, "spec", "template") }
 
 // Kind returns the kind of an object.
 func Kind(object *unstructured.Unstructured) schema.GroupKind {
@@ -62,9 +28,9 @@ func Kind(object *unstructured.Unstructured) schema.GroupKind {
 }
 
 // Templates returns the paths of the pod templates that the object has.
-func Templates(object *unstructured.Unstructured) ([]Path, error) {
-	var found []Path
-	for _, path := range templates[Kind(object)] {
+func Templates(object *unstructured.Unstructured) ([]workloadkind.Path, error) {
+	var found []workloadkind.Path
+	for _, path := range workloadkind.Of(Kind(object)).Templates {
 		if _, ok, err := unstructured.NestedMap(object.Object, path...); err == nil && ok {
 			found = append(found, path)
 		}
@@ -77,9 +43,9 @@ func Templates(object *unstructured.Unstructured) ([]Path, error) {
 
 // PodSpecs returns the paths of what contains containers: the spec of a pod template, of a pod, or of a
 // SidecarSet.
-func PodSpecs(object *unstructured.Unstructured) ([]Path, error) {
+func PodSpecs(object *unstructured.Unstructured) ([]workloadkind.Path, error) {
 	if kind := Kind(object); kind == SidecarSet || kind == (schema.GroupKind{Kind: "Pod"}) {
-		return []Path{{"spec"}}, nil
+		return []workloadkind.Path{{"spec"}}, nil
 	}
 	found, err := Templates(object)
 	for i, path := range found {
@@ -138,17 +104,16 @@ func slice(value any) []any {
 }
 
 // Paused returns the path of the field that pauses the object, and false if its kind cannot be paused.
-func Paused(object *unstructured.Unstructured) (Path, bool) {
-	flat := object.GroupVersionKind().Version == "v1alpha1"
-	switch kind := Kind(object); {
-	case kind == Deployment, kind == BroadcastJob, kind == AdvancedCronJob:
-		return Path{"spec", "paused"}, true
-	case kind == CloneSet && flat, kind == SidecarSet:
-		return Path{"spec", "updateStrategy", "paused"}, true
-	case kind == CloneSet, kind == AdvancedStatefulSet, kind == AdvancedDaemonSet:
-		return Path{"spec", "updateStrategy", "rollingUpdate", "paused"}, true
+func Paused(object *unstructured.Unstructured) (workloadkind.Path, bool) {
+	if Kind(object) == SidecarSet {
+		return workloadkind.Path{"spec", "updateStrategy", "paused"}, true
 	}
-	return nil, false
+
+	kind := workloadkind.Of(Kind(object))
+	if object.GroupVersionKind().Version == "v1alpha1" && kind.PausedV1alpha1 != nil {
+		return kind.PausedV1alpha1, true
+	}
+	return kind.Paused, kind.Paused != nil
 }
 
 // IsPaused reports whether the object is paused.

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 	"github.com/afloat-project/afloat/internal/rehearsal"
 )
@@ -243,7 +244,7 @@ func (o *planOptions) preview(
 	name := document.GetKind() + " " + document.GetName()
 
 	// The pods of schedules belong to their jobs.
-	scheduled := workload.Kind(document) == workload.AdvancedCronJob || document.GetKind() == "CronJob"
+	scheduled := workload.Kind(document) == workloadkind.AdvancedCronJob || document.GetKind() == "CronJob"
 	if specs, _ := workload.PodSpecs(document); len(specs) == 0 || scheduled {
 		fmt.Fprintf(o.ErrOut, "Note: no plans are made for %s: it has no pods of its own\n", name)
 		return nil, nil

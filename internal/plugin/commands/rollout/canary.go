@@ -20,6 +20,7 @@ import (
 	"k8s.io/kubectl/pkg/util/completion"
 	"k8s.io/kubectl/pkg/util/templates"
 
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/plugin/change"
 	"github.com/afloat-project/afloat/internal/plugin/terminal"
 	"github.com/afloat-project/afloat/internal/plugin/workload"
@@ -118,9 +119,9 @@ func newApprove(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 var strategies = []string{"canary", "blueGreen"}
 
 // current returns the strategy of a Rollout that has a current step, and the path of its part of the status.
-func current(object *unstructured.Unstructured) (strategy string, path workload.Path, ok bool) {
+func current(object *unstructured.Unstructured) (strategy string, path workloadkind.Path, ok bool) {
 	for _, strategy := range strategies {
-		path := workload.Path{"status", strategy + "Status"}
+		path := workloadkind.Path{"status", strategy + "Status"}
 		if _, ok, _ := unstructured.NestedMap(object.Object, path...); ok {
 			return strategy, path, true
 		}
@@ -172,9 +173,9 @@ func (u *undo) rollout(ctx context.Context, info *resource.Info, object *unstruc
 
 // reference returns the reference of a Rollout to its workload.
 func reference(object *unstructured.Unstructured) (apiVersion, kind, name string) {
-	at := workload.Path{"spec", "workloadRef"}
+	at := workloadkind.Path{"spec", "workloadRef"}
 	if _, ok, _ := unstructured.NestedMap(object.Object, at...); !ok {
-		at = workload.Path{"spec", "objectRef", "workloadRef"} // the path in v1alpha1
+		at = workloadkind.Path{"spec", "objectRef", "workloadRef"} // the path in v1alpha1
 	}
 
 	return text(object, at.Child("apiVersion")...),

@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubectl/pkg/util/podutils"
 
 	"github.com/afloat-project/afloat/internal/engine/revision"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
 
@@ -32,12 +33,13 @@ func running(ctx context.Context, f cmdutil.Factory, object *unstructured.Unstru
 
 	is := func(*Revision) bool { return true } // a DaemonSet uses the latest revision
 	switch workload.Kind(object) {
-	case workload.Deployment:
+	case workloadkind.Deployment:
 		is = func(r *Revision) bool {
 			return r.Stored.GetAnnotations()[deployment.RevisionAnnotation] ==
 				object.GetAnnotations()[deployment.RevisionAnnotation]
 		}
-	case workload.CloneSet, workload.StatefulSet, workload.AdvancedStatefulSet, workload.UnitedDeployment:
+	case workloadkind.CloneSet, workloadkind.StatefulSet, workloadkind.AdvancedStatefulSet,
+		workloadkind.UnitedDeployment:
 		name := cmp.Or(text(object, "status", "updateRevision"), text(object, "status", "updatedRevision"),
 			text(object, "status", "updateStatus", "updatedRevision"))
 		is = func(r *Revision) bool { return r.Stored.GetName() == name }
@@ -103,9 +105,9 @@ func details(ctx context.Context, f cmdutil.Factory, object *unstructured.Unstru
 func updated(object *unstructured.Unstructured, target *Revision, pod *corev1.Pod) bool {
 	name := target.Stored.GetName()
 	switch workload.Kind(object) {
-	case workload.Deployment:
+	case workloadkind.Deployment:
 		return controls(target.Stored.GetUID(), pod)
-	case workload.UnitedDeployment:
+	case workloadkind.UnitedDeployment:
 		return name != "" && pod.Labels[ofUnited] == name
 	}
 	return controls(object.GetUID(), pod) &&

@@ -19,6 +19,7 @@ import (
 	"k8s.io/kubectl/pkg/util/completion"
 	"k8s.io/kubectl/pkg/util/templates"
 
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/plugin/change"
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
@@ -88,7 +89,7 @@ func (h *history) show(ctx context.Context, info *resource.Info) error {
 		return err
 	}
 
-	if workload.Kind(object) == workload.UnitedDeployment {
+	if workload.Kind(object) == workloadkind.UnitedDeployment {
 		return fmt.Errorf(
 			"the revisions of a UnitedDeployment hold templates of workloads; look at those of its workloads")
 	}
@@ -139,7 +140,7 @@ func (h *history) printObjects(object *unstructured.Unstructured, revisions []*R
 
 	for _, r := range revisions {
 		of := r.Stored
-		if workload.Kind(object) != workload.Deployment {
+		if workload.Kind(object) != workloadkind.Deployment {
 			of = object.DeepCopy()
 			if err := unstructured.SetNestedMap(of.Object, r.Template, "spec", "template"); err != nil {
 				return err

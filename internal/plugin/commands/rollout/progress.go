@@ -9,6 +9,7 @@ import (
 	"k8s.io/kubectl/pkg/polymorphichelpers"
 
 	numbers "github.com/afloat-project/afloat/internal/engine/rollout"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
 
@@ -26,7 +27,7 @@ type Progress struct {
 // failed, or if its progress cannot be known.
 func progressOf(object *unstructured.Unstructured) (Progress, error) {
 	switch kind := workload.Kind(object); kind {
-	case workload.Deployment, workload.StatefulSet, workload.DaemonSet:
+	case workloadkind.Deployment, workloadkind.StatefulSet, workloadkind.DaemonSet:
 		viewer, err := polymorphichelpers.StatusViewerFor(kind)
 		if err != nil {
 			return Progress{}, err
@@ -37,7 +38,7 @@ func progressOf(object *unstructured.Unstructured) (Progress, error) {
 			target:  number(object, 0, "status", "desiredNumberScheduled"),
 			updated: number(object, 0, "status", "updatedNumberScheduled"),
 		}
-		if kind != workload.DaemonSet {
+		if kind != workloadkind.DaemonSet {
 			c.target = number(object, 1, "spec", "replicas") -
 				number(object, 0, "spec", "updateStrategy", "rollingUpdate", "partition")
 			c.updated = number(object, 0, "status", "updatedReplicas")
@@ -48,8 +49,8 @@ func progressOf(object *unstructured.Unstructured) (Progress, error) {
 			Updated: c.updated,
 			Target:  max(c.target, 0),
 		}, err
-	case workload.CloneSet, workload.AdvancedStatefulSet, workload.AdvancedDaemonSet,
-		workload.UnitedDeployment:
+	case workloadkind.CloneSet, workloadkind.AdvancedStatefulSet, workloadkind.AdvancedDaemonSet,
+		workloadkind.UnitedDeployment:
 		c, err := count(object)
 		if err != nil {
 			return Progress{}, err
@@ -75,7 +76,7 @@ func count(object *unstructured.Unstructured) (census, error) {
 			"rollout status is only available for RollingUpdate strategy type, and this one is %s", strategy)
 	}
 
-	rolling, old := workload.Path{"spec", "updateStrategy", "rollingUpdate"},
+	rolling, old := workloadkind.Path{"spec", "updateStrategy", "rollingUpdate"},
 		object.GroupVersionKind().Version == "v1alpha1"
 	c := census{
 		replicas:  number(object, 1, "spec", "replicas"),
@@ -86,11 +87,11 @@ func count(object *unstructured.Unstructured) (census, error) {
 
 	resolve := numbers.Partition
 	switch workload.Kind(object) {
-	case workload.CloneSet:
+	case workloadkind.CloneSet:
 		if old {
-			rolling = workload.Path{"spec", "updateStrategy"}
+			rolling = workloadkind.Path{"spec", "updateStrategy"}
 		}
-	case workload.AdvancedStatefulSet:
+	case workloadkind.AdvancedStatefulSet:
 		if old {
 			// The status does not contain how many of the updated pods are ready.
 			// Assume that all other pods are ready.
@@ -98,7 +99,7 @@ func count(object *unstructured.Unstructured) (census, error) {
 			c.ready = number(object, 0, "status", "readyReplicas") - others
 			c.available = number(object, 0, "status", "availableReplicas") - others
 		}
-	case workload.AdvancedDaemonSet:
+	case workloadkind.AdvancedDaemonSet:
 		c.replicas, c.updated = number(object, 0, "status", "desiredNumberScheduled"),
 			number(object, 0, "status", "updatedNumberScheduled")
 		c.ready = number(object, 0, "status", "numberReady") - (c.replicas - c.updated)
@@ -113,7 +114,7 @@ func count(object *unstructured.Unstructured) (census, error) {
 			}
 			return numbers.Scaled(*partition, replicas, false)
 		}
-	case workload.UnitedDeployment:
+	case workloadkind.UnitedDeployment:
 		c.replicas = number(object, number(object, 0, "status", "replicas"), "spec", "replicas")
 		c.target = c.replicas - kept(object)
 		c.available = c.ready

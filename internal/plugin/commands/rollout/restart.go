@@ -15,6 +15,7 @@ import (
 	"k8s.io/kubectl/pkg/util/templates"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/plugin/change"
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
@@ -57,13 +58,13 @@ func newRestart(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 // restart changes the pod templates of an object so that its pods restart.
 func restart(object *unstructured.Unstructured, now time.Time, inPlace bool) error {
 	kind, at := workload.Kind(object), now.UTC().Format(time.RFC3339)
-	ours := kind == workload.CloneSet || kind == workload.AdvancedStatefulSet ||
-		kind == workload.AdvancedDaemonSet || kind == workload.UnitedDeployment
+	ours := workloadkind.Of(kind).InPlace || kind == workloadkind.UnitedDeployment
 
 	switch {
-	case !ours && kind != workload.Deployment && kind != workload.StatefulSet && kind != workload.DaemonSet:
+	case !ours && kind != workloadkind.Deployment && kind != workloadkind.StatefulSet &&
+		kind != workloadkind.DaemonSet:
 		return fmt.Errorf("restarting is not supported for a %s", object.GetKind())
-	case (kind == workload.Deployment || kind == workload.CloneSet) && workload.IsPaused(object):
+	case (kind == workloadkind.Deployment || kind == workloadkind.CloneSet) && workload.IsPaused(object):
 		return fmt.Errorf("can't restart paused %s (run rollout resume first)",
 			strings.ToLower(object.GetKind()))
 	case inPlace && !ours:

@@ -17,6 +17,7 @@ import (
 	"k8s.io/kubectl/pkg/polymorphichelpers"
 	"k8s.io/kubectl/pkg/util/deployment"
 
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/plugin/terminal"
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
@@ -44,12 +45,12 @@ func revisionsOf(
 	read, holder := controllerRevision,
 		schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "controllerrevisions"}
 	switch workload.Kind(object) {
-	case workload.Deployment:
+	case workloadkind.Deployment:
 		read, holder = replicaSet,
 			schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}
-	case workload.StatefulSet, workload.DaemonSet,
-		workload.CloneSet, workload.AdvancedStatefulSet, workload.AdvancedDaemonSet:
-	case workload.UnitedDeployment: // its revisions hold templates of workloads
+	case workloadkind.StatefulSet, workloadkind.DaemonSet,
+		workloadkind.CloneSet, workloadkind.AdvancedStatefulSet, workloadkind.AdvancedDaemonSet:
+	case workloadkind.UnitedDeployment: // its revisions hold templates of workloads
 		read = func(stored *unstructured.Unstructured) (*Revision, error) {
 			return &Revision{Number: int64(number(stored, 0, "revision")), Stored: stored}, nil
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/revision"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/plugin/change"
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
@@ -97,10 +98,11 @@ func (u *undo) one(ctx context.Context, info *resource.Info) error {
 	switch kind := workload.Kind(object); {
 	case kind == workload.Rollout:
 		return u.rollout(ctx, info, object)
-	case kind == workload.UnitedDeployment:
+	case kind == workloadkind.UnitedDeployment:
 		return fmt.Errorf(
 			"the revisions of a UnitedDeployment hold templates of workloads, which cannot be undone")
-	case kind == workload.Deployment && workload.IsPaused(object) && u.change.DryRun != cmdutil.DryRunClient:
+	case kind == workloadkind.Deployment && workload.IsPaused(object) &&
+		u.change.DryRun != cmdutil.DryRunClient:
 		return fmt.Errorf(
 			"you cannot rollback a paused deployment; resume it first with 'rollout resume' and try again")
 	}
@@ -155,7 +157,7 @@ func (u *undo) restore(object *unstructured.Unstructured, target *Revision) erro
 		return err
 	}
 
-	if workload.Kind(object) == workload.Deployment {
+	if workload.Kind(object) == workloadkind.Deployment {
 		annotate(object, target.Stored)
 	}
 	return u.bringClaims(object, target)
@@ -205,7 +207,7 @@ func annotate(object, replicaSet *unstructured.Unstructured) {
 // revision remembers them.
 func (u *undo) bringClaims(object *unstructured.Unstructured, target *Revision) error {
 	text, ok := target.Stored.GetAnnotations()[pub.ClaimTemplates]
-	if !ok || workload.Kind(object) != workload.CloneSet {
+	if !ok || workload.Kind(object) != workloadkind.CloneSet {
 		return nil
 	}
 
