@@ -42,6 +42,8 @@ type Kind struct {
 	// InPlace means that its controller updates pods in place, and opens their readiness gates in a write
 	// that it makes anyway.
 	InPlace bool
+	// Schedule means that its objects create jobs from time to time, which have the pods.
+	Schedule bool
 	// Children lists the kinds of objects between its objects and their pods. It is empty if its objects
 	// control pods themselves.
 	Children []schema.GroupKind
@@ -98,7 +100,7 @@ var kinds = byKind([]Kind{
 		Templates: []Path{template},
 	},
 	{
-		GroupKind: CronJob, Version: "v1", Children: []schema.GroupKind{Job},
+		GroupKind: CronJob, Version: "v1", Schedule: true, Children: []schema.GroupKind{Job},
 		Templates: []Path{{"spec", "jobTemplate", "spec", "template"}},
 	},
 	{
@@ -124,7 +126,8 @@ var kinds = byKind([]Kind{
 		},
 	},
 	{
-		GroupKind: AdvancedCronJob, Version: "v1beta1", Children: []schema.GroupKind{Job, BroadcastJob},
+		GroupKind: AdvancedCronJob, Version: "v1beta1", Schedule: true,
+		Children:  []schema.GroupKind{Job, BroadcastJob},
 		Templates: []Path{within("jobTemplate"), within("broadcastJobTemplate")}, Paused: paused,
 	},
 })

@@ -12,6 +12,8 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/kubectl/pkg/util/templates"
 	"k8s.io/utils/ptr"
+
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 )
 
 // manual is the annotation on jobs that a user created by hand from a schedule.
@@ -28,28 +30,23 @@ type job struct {
 	templates map[schema.GroupKind][]string
 }
 
-var (
-	cronJob         = schema.GroupKind{Group: "batch", Kind: "CronJob"}
-	advancedCronJob = schema.GroupKind{Group: group, Kind: "AdvancedCronJob"}
-)
-
 var jobs = []job{
 	{
-		GroupKind: schema.GroupKind{Group: "batch", Kind: "Job"},
+		GroupKind: workloadkind.Job,
 		use:       "job",
 		image:     true,
 		templates: map[schema.GroupKind][]string{
-			cronJob:         {"spec", "jobTemplate"},
-			advancedCronJob: {"spec", "template", "jobTemplate"},
+			workloadkind.CronJob:         {"spec", "jobTemplate"},
+			workloadkind.AdvancedCronJob: {"spec", "template", "jobTemplate"},
 		},
 	},
 	{
-		GroupKind: schema.GroupKind{Group: group, Kind: "BroadcastJob"},
+		GroupKind: workloadkind.BroadcastJob,
 		use:       "broadcastJob",
 		aliases:   []string{"broadcastjob", "bcj"},
 		image:     true,
 		templates: map[schema.GroupKind][]string{
-			advancedCronJob: {"spec", "template", "broadcastJobTemplate"},
+			workloadkind.AdvancedCronJob: {"spec", "template", "broadcastJobTemplate"},
 		},
 	},
 	{
@@ -57,7 +54,7 @@ var jobs = []job{
 		use:       "imagelistpulljob",
 		aliases:   []string{"imageListPullJob"},
 		templates: map[schema.GroupKind][]string{
-			advancedCronJob: {"spec", "template", "imageListPullJobTemplate"},
+			workloadkind.AdvancedCronJob: {"spec", "template", "imageListPullJobTemplate"},
 		},
 	},
 }
@@ -65,7 +62,7 @@ var jobs = []job{
 func newJob(f cmdutil.Factory, streams genericiooptions.IOStreams, kind job) *cobra.Command {
 	var image, from string
 	sources := "acj/NAME"
-	if _, ok := kind.templates[cronJob]; ok {
+	if _, ok := kind.templates[workloadkind.CronJob]; ok {
 		sources = "(cronjob|acj)/NAME"
 	}
 

@@ -29,11 +29,9 @@ import (
 	"k8s.io/kubectl/pkg/util/templates"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/plugin/pods"
 )
-
-// withPods lists the kinds that control pods.
-var withPods = []string{"CloneSet", "StatefulSet", "DaemonSet", "UnitedDeployment", "BroadcastJob"}
 
 // New returns the command.
 func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
@@ -137,7 +135,7 @@ func (d *describer) Describe(namespace, name string, settings describe.Describer
 	fields(w, "Status", status, "conditions")
 	conditions(w, status)
 
-	if slices.Contains(withPods, object.GetKind()) {
+	if kind := workloadkind.Of(d.mapping.GroupVersionKind.GroupKind()); kind.Version != "" && !kind.Schedule {
 		own, err := pods.Of(ctx, d, object)
 		if err != nil {
 			return "", err

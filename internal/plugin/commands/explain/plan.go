@@ -243,8 +243,7 @@ func (o *planOptions) preview(
 
 	name := document.GetKind() + " " + document.GetName()
 
-	// The pods of schedules belong to their jobs.
-	scheduled := workload.Kind(document) == workloadkind.AdvancedCronJob || document.GetKind() == "CronJob"
+	scheduled := workloadkind.Of(workload.Kind(document)).Schedule
 	if specs, _ := workload.PodSpecs(document); len(specs) == 0 || scheduled {
 		fmt.Fprintf(o.ErrOut, "Note: no plans are made for %s: it has no pods of its own\n", name)
 		return nil, nil

@@ -9,16 +9,12 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/advancedcronjob"
 )
-
-// scheduleKind is the kind for which why shows the times of its runs.
-var scheduleKind = schema.GroupKind{Group: appsv1beta1.GroupVersion.Group, Kind: advancedcronjob.Name}
 
 // latestRuns bounds the number of runs that are shown.
 const latestRuns = 5

@@ -14,6 +14,8 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	. "github.com/afloat-project/afloat/internal/kinds/advancedcronjob/advancedcronjobtest"
+
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 )
 
 // TestWhySchedule: when the next run begins, what holds the one that is due, and how the latest ones went
@@ -36,7 +38,7 @@ func TestWhySchedule(t *testing.T) {
 	r := &Reader{client: c, mapper: mapper, now: func() time.Time { return now }}
 	explained := func() string {
 		t.Helper()
-		e, err := r.Why(t.Context(), scheduleKind, types.NamespacedName{Namespace: "shop", Name: "nightly"})
+		e, err := r.Why(t.Context(), workloadkind.AdvancedCronJob, types.NamespacedName{Namespace: "shop", Name: "nightly"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,16 +9,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
 )
-
-// unitedKind is the kind for which why shows each subset.
-var unitedKind = schema.GroupKind{Group: appsv1beta1.GroupVersion.Group, Kind: uniteddeployment.Name}
 
 // whyUnited explains a UnitedDeployment with the manager's own plan: what each subset is given, what exists,
 // and what it waits for.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/wording"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 	"github.com/afloat-project/afloat/internal/rehearsal"
 )
@@ -312,10 +313,10 @@ func (r *Reader) Why(
 	ctx context.Context, of schema.GroupKind, name types.NamespacedName,
 ) (*Explanation, error) {
 	kind := KindOf(of)
-	if of == scheduleKind {
+	if of == workloadkind.AdvancedCronJob {
 		return r.whySchedule(ctx, name)
 	}
-	if of == unitedKind {
+	if of == workloadkind.UnitedDeployment {
 		return r.whyUnited(ctx, name)
 	}
 

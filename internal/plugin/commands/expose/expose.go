@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,15 +18,13 @@ import (
 	"k8s.io/kubectl/pkg/util/completion"
 	"k8s.io/kubectl/pkg/util/templates"
 
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/plugin/change"
 )
 
 // own lists the kinds that kubectl does not know. The command uses only their selector and ports, which are
 // at the same paths as in a Deployment.
-var own = map[schema.GroupKind]bool{
-	{Group: "apps.kruise.io", Kind: "CloneSet"}:    true,
-	{Group: "apps.kruise.io", Kind: "StatefulSet"}: true,
-}
+var own = []schema.GroupKind{workloadkind.CloneSet, workloadkind.AdvancedStatefulSet}
 
 // New returns the command.
 func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
@@ -76,7 +75,7 @@ func run(f cmdutil.Factory, flags *expose.ExposeServiceFlags, cmd *cobra.Command
 				return err
 			}
 
-			if own[kind] {
+			if slices.Contains(own, kind) {
 				document = asDeployment(document)
 			} else if err := polymorphichelpers.CanBeExposedFn(kind); err != nil {
 				return err

@@ -18,6 +18,7 @@ import (
 
 	"github.com/afloat-project/afloat/internal/engine/revision"
 	"github.com/afloat-project/afloat/internal/engine/workloadkind"
+	"github.com/afloat-project/afloat/internal/plugin/pods"
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
 
@@ -71,13 +72,13 @@ func details(ctx context.Context, f cmdutil.Factory, object *unstructured.Unstru
 		return "", err
 	}
 
-	selector, err := selectorOf(object)
+	selector, err := pods.Selector(object)
 	if err != nil {
 		return "", err
 	}
 
 	list, err := client.CoreV1().Pods(object.GetNamespace()).
-		List(ctx, metav1.ListOptions{LabelSelector: selector})
+		List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
 	if err != nil {
 		return "", fmt.Errorf("reading the pods of %s: %w", object.GetName(), err)
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/kubectl/pkg/util/deployment"
 
 	"github.com/afloat-project/afloat/internal/engine/workloadkind"
+	"github.com/afloat-project/afloat/internal/plugin/pods"
 	"github.com/afloat-project/afloat/internal/plugin/terminal"
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
@@ -63,13 +64,13 @@ func revisionsOf(
 		return nil, err
 	}
 
-	selector, err := selectorOf(object)
+	selector, err := pods.Selector(object)
 	if err != nil {
 		return nil, err
 	}
 
 	list, err := client.Resource(holder).Namespace(object.GetNamespace()).
-		List(ctx, metav1.ListOptions{LabelSelector: selector})
+		List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
 	if err != nil {
 		return nil, fmt.Errorf("reading the revisions of %s: %w", object.GetName(), err)
 	}
@@ -94,22 +95,6 @@ func revisionsOf(
 	})
 
 	return found, nil
-}
-
-// selectorOf returns the label selector of an object.
-func selectorOf(object *unstructured.Unstructured) (string, error) {
-	fields, _, _ := unstructured.NestedMap(object.Object, "spec", "selector")
-	selector := &metav1.LabelSelector{}
-	if err := workload.Decode(fields, selector); err != nil {
-		return "", err
-	}
-
-	parsed, err := metav1.LabelSelectorAsSelector(selector)
-	if err != nil {
-		return "", fmt.Errorf("spec.selector: %w", err)
-	}
-
-	return parsed.String(), nil
 }
 
 // controllerRevision reads the revision in a ControllerRevision.

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/resource"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
@@ -22,6 +21,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/plugin/change"
 	"github.com/afloat-project/afloat/internal/plugin/pods"
@@ -99,9 +99,9 @@ func (c *command) run(cmd *cobra.Command, args []string) error {
 	var lowered func(*unstructured.Unstructured, []string) error
 	kind := infos[0].Mapping.GroupVersionKind
 	switch kind.GroupKind() {
-	case schema.GroupKind{Group: group, Kind: "CloneSet"}:
+	case workloadkind.CloneSet:
 		lowered = cloneSet
-	case schema.GroupKind{Group: group, Kind: "StatefulSet"}:
+	case workloadkind.AdvancedStatefulSet:
 		lowered = statefulSet
 	default:
 		return fmt.Errorf(
