@@ -12,7 +12,7 @@ import (
 
 // Desired is how many pods the spec of a workload asks for.
 type Desired struct {
-	// Replicas is nil if the spec has no number.
+	// Replicas is nil if the spec has no number. It is the parallelism of a Job.
 	Replicas *int32
 	// Start is the ordinal of the first pod, for kinds with ordinals.
 	Start int32
@@ -64,7 +64,8 @@ func StateOf(object any) (State, bool) {
 		return State{StatefulSet, desired, o.Spec.Selector,
 			o.Status.ObservedGeneration, o.Status.Replicas, o.Status.ReadyReplicas}, true
 	case *batchv1.Job:
-		return State{Kind: Job, Desired: Desired{Replicas: o.Spec.Parallelism}, Selector: o.Spec.Selector}, true
+		return State{Kind: Job, Desired: Desired{Replicas: o.Spec.Parallelism},
+			Selector: o.Spec.Selector}, true
 	case *appsv1beta1.CloneSet:
 		return State{CloneSet, Desired{Replicas: o.Spec.Replicas}, o.Spec.Selector,
 			o.Status.ObservedGeneration, o.Status.Replicas, o.Status.ReadyReplicas}, true

@@ -1,5 +1,5 @@
-// Package workloadkind is the table of the kinds whose objects have pods: it says how objects of each kind are
-// read, where they have their pod templates and the field that pauses them, and who controls their pods.
+// Package workloadkind is the table of the kinds whose objects have pods. It says how objects of each kind
+// are read, where they have their pod templates and the field that pauses them, and who controls their pods.
 package workloadkind
 
 import (
@@ -42,7 +42,7 @@ type Kind struct {
 	// InPlace means that its controller updates pods in place, and opens their readiness gates in a write
 	// that it makes anyway.
 	InPlace bool
-	// Schedule means that its objects create jobs from time to time, which have the pods.
+	// Schedule means that its objects have no pods but those of the jobs that they create from time to time.
 	Schedule bool
 	// Children lists the kinds of objects between its objects and their pods. It is empty if its objects
 	// control pods themselves.

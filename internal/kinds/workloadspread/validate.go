@@ -155,7 +155,8 @@ func validateSubsets(spread *appsv1beta1.WorkloadSpread, path *field.Path) field
 		}
 	}
 
-	return append(errs, validateQuotas(subsets, TargetOf(spread).Kind == workloadkind.StatefulSet.Kind, path)...)
+	ordinals := TargetOf(spread).Kind == workloadkind.StatefulSet.Kind
+	return append(errs, validateQuotas(subsets, ordinals, path)...)
 }
 
 // validateQuotas validates maxReplicas.

@@ -8,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Document returns an empty object of a kind that users configure, to read into. It has the configured version
-// or, if that is empty or no longer served, another one. The error is a NoMatch error if the kind is not
-// served.
+// Document returns an empty object of a kind that users configure, to read into. It has the configured
+// version or, if that is empty or no longer served, another one. The error is a NoMatch error if the kind is
+// not served.
 func Document(mapper meta.RESTMapper, kind schema.GroupVersionKind) (*unstructured.Unstructured, error) {
 	var versions []string
 	if kind.Version != "" {

@@ -199,8 +199,8 @@ func (k *Kinds) workload(
 	return w, nil
 }
 
-// reservedOf reads the reserved ordinals of a custom kind, which may have the same fields as a StatefulSet; it
-// returns false if they have another form.
+// reservedOf reads the reserved ordinals of a custom kind, which may have the same fields as a StatefulSet.
+// It returns false if they have another form.
 func reservedOf(object map[string]any) (reserved []intstr.IntOrString, ok bool) {
 	entries, _, err := unstructured.NestedSlice(object, "spec", "reserveOrdinals")
 	for _, entry := range entries {
