@@ -26,7 +26,7 @@ import (
 func (r *Reconciler) pass(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
 ) (reconcile.Outcome, error) {
-	present, absent := r.served.all()
+	present, absent := r.served.Of(advancedcronjob.Kinds)
 	// An orphan that cannot be released does not keep a run from beginning.
 	leftovers := r.releaseOrphans(ctx, name, owner, present)
 	if owner == "" {

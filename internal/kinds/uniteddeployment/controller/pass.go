@@ -83,7 +83,7 @@ func (r *Reconciler) read(
 		Pods: map[types.UID][]*corev1.Pod{}}
 
 	var present []uniteddeployment.Kind
-	present, s.Absent = r.served.all()
+	present, s.Absent = r.served.Of(uniteddeployment.Kinds)
 	for _, kind := range present {
 		children, orphans, err := r.children(ctx, united, kind)
 		if err != nil {
