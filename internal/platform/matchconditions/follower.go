@@ -56,8 +56,8 @@ type indexed struct {
 	version string
 }
 
-// plural returns the name of the objects in errors.
-func (*Follower[T]) plural() string { return reflect.TypeFor[T]().Elem().Name() + "s" }
+// Plural returns the name of the objects, such as SidecarSets.
+func (*Follower[T]) Plural() string { return reflect.TypeFor[T]().Elem().Name() + "s" }
 
 // readingTime is how long a pod may wait for objects to be read from the API server.
 const readingTime = 5 * time.Second
@@ -136,7 +136,7 @@ func (f *Follower[T]) Wait(ctx context.Context) error {
 	}
 	return fmt.Errorf(
 		"%s: this manager does not know all objects yet: it has just started, or cannot watch them: %w",
-		f.plural(), ctx.Err())
+		f.Plural(), ctx.Err())
 }
 
 // Changed returns a channel that has a value when the scope may have changed.
@@ -174,7 +174,7 @@ func (f *Follower[T]) read(ctx context.Context, namespace string) error {
 		})
 	}
 	if err != nil {
-		return fmt.Errorf("reading %s: %w", f.plural(), err)
+		return fmt.Errorf("reading %s: %w", f.Plural(), err)
 	}
 	return nil
 }

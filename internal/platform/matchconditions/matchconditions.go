@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -22,8 +23,10 @@ const (
 // other replicas and API servers may be stale.
 const Remembered = 30 * time.Second
 
-// Memory adds terms to a scope immediately and removes them only after a delay.
+// Memory adds terms to a scope immediately and removes them only after a delay. The zero value is ready to
+// use, also concurrently.
 type Memory[T any] struct {
+	mu   sync.Mutex
 	last map[string]remembered[T]
 }
 
@@ -33,9 +36,12 @@ type remembered[T any] struct {
 	gone time.Time
 }
 
-// Recall returns, in the order of their keys, the terms that are needed now or were needed less than
-// Remembered ago.
-func (m *Memory[T]) Recall(asked map[string]T, now time.Time) []T {
+// Recall returns, in the order of their keys, the terms that are needed now, which asked returns, or were
+// needed less than Remembered ago.
+func (m *Memory[T]) Recall(asked func() map[string]T, now time.Time) []T {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+
 	if m.last == nil {
 		m.last = map[string]remembered[T]{}
 	}
@@ -46,7 +52,7 @@ func (m *Memory[T]) Recall(asked map[string]T, now time.Time) []T {
 		}
 	}
 
-	for key, term := range asked {
+	for key, term := range asked() {
 		m.last[key] = remembered[T]{term: term}
 	}
 

@@ -26,7 +26,7 @@ func TestRecall(t *testing.T) {
 		{2*Remembered + time.Second, one, []string{"one"}},
 		{2*Remembered + 2*time.Second, map[string]string{"a": "another"}, []string{"another"}},
 	} {
-		if diff := cmp.Diff(step.want, m.Recall(step.asked, noon.Add(step.at))); diff != "" {
+		if diff := cmp.Diff(step.want, m.Recall(func() map[string]string { return step.asked }, noon.Add(step.at))); diff != "" {
 			t.Errorf("after %s: what is remembered (-want +got):\n%s", step.at, diff)
 		}
 	}

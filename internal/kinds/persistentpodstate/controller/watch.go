@@ -43,7 +43,6 @@ type Watch struct {
 
 	reads    matchconditions.Together[types.NamespacedName, *appsv1beta1.PersistentPodState]
 	places   chan struct{}
-	mu       sync.Mutex
 	memory   matchconditions.Memory[matchconditions.Controlled]
 	deadline time.Duration
 }
@@ -82,9 +81,7 @@ func newWatch(
 // Creations returns the match condition for the pods that the API server must send to the webhook, or "false"
 // if there are none.
 func (w *Watch) Creations() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return matchconditions.Creations(w.memory.Recall(w.index.asked(), w.now()))
+	return matchconditions.Creations(w.memory.Recall(w.index.asked, w.now()))
 }
 
 // Asks returns the match condition for the pods of one PersistentPodState.

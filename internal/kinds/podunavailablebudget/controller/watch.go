@@ -1,8 +1,6 @@
 package controller
 
 import (
-	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -20,7 +18,6 @@ type Watch struct {
 	Index *Index
 	Guard *Guard
 
-	mu sync.Mutex
 	// memory holds the namespaces whose pods the API server must call the webhooks for.
 	memory matchconditions.Memory[string]
 }
@@ -71,11 +68,11 @@ func (w *Watch) gone(budget *policyv1beta1.PodUnavailableBudget) {
 // Namespaces returns the namespaces that have budgets, or had some until a moment ago. The API server calls
 // the webhooks for disruptions of their pods.
 func (w *Watch) Namespaces() []string {
-	asked := map[string]string{}
-	for _, namespace := range w.Index.all() {
-		asked[namespace] = namespace
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.memory.Recall(asked, w.Guard.now()))
+	return w.memory.Recall(func() map[string]string {
+		asked := map[string]string{}
+		for _, namespace := range w.Index.all() {
+			asked[namespace] = namespace
+		}
+		return asked
+	}, w.Guard.now())
 }

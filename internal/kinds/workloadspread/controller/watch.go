@@ -17,8 +17,8 @@ import (
 // Scope and Booker.
 type Watch struct {
 	*matchconditions.Follower[*appsv1beta1.WorkloadSpread]
+	*Scope
 	Index   *Index
-	Scope   *Scope
 	Booker  *Booker
 	matcher *Matcher
 	follow  func(*appsv1beta1.WorkloadSpread)

@@ -32,7 +32,7 @@ import (
 type Watch struct {
 	*Selector
 	*matchconditions.Follower[*appsv1beta1.SidecarSet]
-	Scope *Scope
+	*Scope
 
 	revisions cache.Cache
 }
