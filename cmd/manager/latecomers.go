@@ -9,34 +9,22 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
-)
 
-// servedEvery is the interval between checks for kinds that were not served at the start.
-const servedEvery = 10 * time.Second
+	"github.com/afloat-project/afloat/internal/platform/matchconditions"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
 
 // tries is the back-off for looking up kinds at the start while the API server does not respond.
 var tries = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 5, Steps: 4}
 
-// latecomer adds controllers as soon as their kinds are served, because CRDs may be applied or upgraded after
-// the manager has started.
-type latecomer struct {
-	kinds  []schema.GroupVersionKind
-	mapper meta.RESTMapper
-	setup  func(context.Context) error
-	every  time.Duration
-}
-
-var _ manager.LeaderElectionRunnable = &latecomer{}
-
 // whenServed sets up controllers immediately if the API server serves their kinds, or else as soon as it
-// does. In the latter case it calls absent first, unless absent is nil.
+// does, because CRDs may be applied or upgraded after the manager has started. In the latter case it calls
+// absent first, unless absent is nil.
 func whenServed(
 	ctx context.Context, mgr ctrl.Manager, every time.Duration, absent func(),
 	setup func(context.Context) error, kinds ...schema.GroupVersionKind,
 ) error {
-	l := &latecomer{kinds: kinds, mapper: mgr.GetRESTMapper(), setup: setup, every: every}
-	switch missing, err := l.atStart(ctx); {
+	switch missing, err := unservedAtStart(ctx, mgr.GetRESTMapper(), kinds); {
 	case err != nil:
 		return err
 	case missing.Empty():
@@ -49,52 +37,38 @@ func whenServed(
 		}
 	}
 
-	if err := mgr.Add(l); err != nil {
+	// Every replica must have the controllers when it becomes the leader.
+	if err := mgr.Add(matchconditions.Everywhere(func(ctx context.Context) error {
+		return setUpLater(ctx, mgr.GetRESTMapper(), every, setup, kinds)
+	})); err != nil {
 		return fmt.Errorf("adding what waits for %v: %w", kinds, err)
 	}
 
 	return nil
 }
 
-// atStart calls missing at the start. It retries a few times if the API server does not respond, and then
-// returns the error, which ends the manager. Without a response, no kind counts as not served.
-func (l *latecomer) atStart(ctx context.Context) (missing schema.GroupVersionKind, err error) {
+// unservedAtStart returns a kind that is not served at the start, if there is one. It retries a few times if
+// the API server does not respond, and then returns the error, which ends the manager. Without a response, no
+// kind counts as not served.
+func unservedAtStart(
+	ctx context.Context, mapper meta.RESTMapper, kinds []schema.GroupVersionKind,
+) (missing schema.GroupVersionKind, err error) {
 	_ = wait.ExponentialBackoffWithContext(ctx, tries, func(context.Context) (bool, error) {
-		missing, err = l.missing()
+		missing, err = reconcile.Unserved(mapper, kinds...)
 		return err == nil, nil
 	})
 	return missing, err
 }
 
-// missing returns a kind that is not served, or an error if the API server does not respond.
-func (l *latecomer) missing() (schema.GroupVersionKind, error) {
-	for _, kind := range l.kinds {
-		_, err := l.mapper.RESTMapping(kind.GroupKind(), kind.Version)
-		if meta.IsNoMatchError(err) {
-			return kind, nil
-		}
-		if err != nil {
-			return schema.GroupVersionKind{}, fmt.Errorf(
-				"finding out whether %s is served: %w", kind.Kind, err)
-		}
-	}
-	return schema.GroupVersionKind{}, nil
-}
-
-// NeedLeaderElection implements manager.LeaderElectionRunnable. Every replica must have the controllers when
-// it becomes the leader.
-func (l *latecomer) NeedLeaderElection() bool { return false }
-
-// Start waits until the kinds are served and adds the controllers. An error ends the manager, as it would at
-// the start.
-func (l *latecomer) Start(ctx context.Context) error {
-	err := wait.PollUntilContextCancel(ctx, l.every, false, func(context.Context) (bool, error) {
-		missing, err := l.missing()
-		return missing.Empty() && err == nil, nil // the API server may not respond for a while
-	})
-	if err != nil {
+// setUpLater waits until the kinds are served and sets up their controllers. An error ends the manager, as it
+// would at the start.
+func setUpLater(
+	ctx context.Context, mapper meta.RESTMapper, every time.Duration, setup func(context.Context) error,
+	kinds []schema.GroupVersionKind,
+) error {
+	if err := reconcile.AwaitServed(ctx, mapper, every, kinds...); err != nil {
 		return nil //nolint:nilerr // the manager ends
 	}
-	ctrl.Log.Info("Kinds are served now, their controllers start", "kinds", l.kinds)
-	return l.setup(ctx)
+	ctrl.Log.Info("Kinds are served now, their controllers start", "kinds", kinds)
+	return setup(ctx)
 }

@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 var nodeImage = []schema.GroupVersionKind{{Group: "apps.kruise.io", Version: "v1beta1", Kind: "NodeImage"}}
@@ -33,15 +35,15 @@ func (m *mapper) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping, er
 // then, once, also if the API server does not answer for a moment.
 func TestControllersOfKindsThatComeLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		const every = reconcile.ServedEvery
 		lacking, away := error(&meta.NoKindMatchError{}), errors.New("away")
 		m, started := &mapper{}, 0
-		if servedEvery != 10*time.Second {
-			t.Errorf("kinds are looked for every %s", servedEvery)
+		if every != 10*time.Second {
+			t.Errorf("kinds are looked for every %s", every)
 		}
-		l := &latecomer{kinds: nodeImage, mapper: m, every: servedEvery,
-			setup: func(context.Context) error { started++; return nil }}
+		setup := func(context.Context) error { started++; return nil }
 		m.answer.Store(&away)
-		missing, err := l.missing()
+		missing, err := reconcile.Unserved(m, nodeImage...)
 		if !missing.Empty() {
 			t.Errorf("away: got %q, want nothing missing", missing)
 		}
@@ -49,7 +51,7 @@ func TestControllersOfKindsThatComeLater(t *testing.T) {
 			t.Error("away: want an error")
 		}
 		m.answer.Store(&lacking)
-		missing, err = l.missing()
+		missing, err = reconcile.Unserved(m, nodeImage...)
 		if missing.Kind != "NodeImage" {
 			t.Errorf("lacking: got %q missing, want NodeImage", missing)
 		}
@@ -57,10 +59,10 @@ func TestControllersOfKindsThatComeLater(t *testing.T) {
 			t.Errorf("lacking: %v", err)
 		}
 		ended := make(chan error, 1)
-		go func() { ended <- l.Start(t.Context()) }()
+		go func() { ended <- setUpLater(t.Context(), m, every, setup, nodeImage) }()
 		for _, answer := range []*error{&lacking, &away, &lacking} {
 			m.answer.Store(answer)
-			time.Sleep(servedEvery)
+			time.Sleep(every)
 			if started != 0 {
 				t.Fatal("it started before its kinds are served")
 			}
@@ -106,7 +108,7 @@ func TestAnAPIServerThatIsAwayAtTheStart(t *testing.T) {
 					time.AfterFunc(test.back, func() { m.answer.Store(test.then) })
 				}
 				began := time.Now()
-				missing, err := (&latecomer{kinds: nodeImage, mapper: m}).atStart(t.Context())
+				missing, err := unservedAtStart(t.Context(), m, nodeImage)
 				took := time.Since(began)
 				if missing.Kind != test.missing {
 					t.Errorf("missing: got %q, want %q", missing, test.missing)

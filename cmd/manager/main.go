@@ -431,7 +431,8 @@ func addControllers(ctx context.Context, o *options, e *registry.Environment) er
 			}
 		}
 		setup := func(ctx context.Context) error { return kind.Setup(ctx, e) }
-		if err := whenServed(ctx, e.Manager, servedEvery, absent, setup, kind.Served()...); err != nil {
+		if err := whenServed(ctx, e.Manager, reconcile.ServedEvery, absent, setup,
+			kind.Served()...); err != nil {
 			return err
 		}
 	}

@@ -127,7 +127,7 @@ func TestSidecarSetsThatComeLaterNeedNoRestart(t *testing.T) {
 	if !watch.Synced() {
 		t.Error("before: the watch has read nothing yet")
 	}
-	if asked := watch.Scope.Expression(); asked != "false" {
+	if asked := watch.Creations(); asked != "false" {
 		t.Errorf("before: asked for are %s, want none", asked)
 	}
 	api.serves.Store(true)
@@ -141,7 +141,7 @@ func TestSidecarSetsThatComeLaterNeedNoRestart(t *testing.T) {
 	} else if chosen[0].Name != "late" {
 		t.Errorf("after: got %v, want late chosen", chosen)
 	}
-	if watch.Scope.Expression() == "false" {
+	if watch.Creations() == "false" {
 		t.Error("after: no pods are asked for")
 	}
 	select {

@@ -244,7 +244,8 @@ func TestConditionsThatAreWrittenPassTheCheck(t *testing.T) {
 	}
 	expressions := []string{inSubset, inService, protected, asked(true, true), asked(true, false), asked(false, true),
 		matchconditions.Within([]string{"a", "b"}), "!(" + strings.Join([]string{"request.namespace in ['a']", inService, protected}, " && ") + ")"}
-	for _, condition := range slices.Concat(otherPods(true, "false", "false", "false", Options{Gates: gates(t, "EnhancedLivenessProbe=true")}.asksForProbes()), otherPods(true, "true", "request.namespace in ['a']", "true", "true")) {
+	for _, condition := range slices.Concat(otherPods(true, Options{Gates: gates(t, "EnhancedLivenessProbe=true")}.asksForProbes()),
+		otherPods(true, condition("a", "true"), condition("b", "request.namespace in ['a']"), condition("c", "true"), condition("d", "true"))) {
 		expressions = append(expressions, condition.Expression)
 	}
 	for _, expression := range expressions {

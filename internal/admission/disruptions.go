@@ -83,9 +83,6 @@ func (o Options) scopeDisruptions(keeping *certificate.Options) {
 			},
 		}
 	}
-	condition := func(name, expression string) admissionv1.MatchCondition {
-		return admissionv1.MatchCondition{Name: name, Expression: expression}
-	}
 	deletes, updates := o.Gates.Enabled(features.PodUnavailableBudgetDeleteGate),
 		o.Gates.Enabled(features.PodUnavailableBudgetUpdateGate)
 	removals := func(guarded string) string { // no budget applies to these without the gate
@@ -105,7 +102,7 @@ func (o Options) scopeDisruptions(keeping *certificate.Options) {
 	})
 	evictions := func() string { return "false" }
 	if o.Spreads != nil {
-		evictions = o.Spreads.Scope.Evictions
+		evictions = o.Spreads.Evictions
 	}
 
 	scope(validatePlacedName, admissionv1.Ignore, func(guarded string) []admissionv1.MatchCondition {
@@ -123,6 +120,10 @@ func (o Options) scopeDisruptions(keeping *certificate.Options) {
 			condition("of-workloadspreads", evictions()), condition("elsewhere", "!("+removals(guarded)+")"),
 		}
 	})
+}
+
+func condition(name, expression string) admissionv1.MatchCondition {
+	return admissionv1.MatchCondition{Name: name, Expression: expression}
 }
 
 // Expressions about the old pod. A pod that is not in service, or that somebody exempted, can be disrupted

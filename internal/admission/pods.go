@@ -46,27 +46,25 @@ const (
 var podPaths = []string{mutatePodPath, mutatePodAllPath, mutatePodRecentPath, validatePodPath}
 
 // otherPods returns the match conditions of mutatePodAllPath. They match pods without the readiness gate
-// KruisePodReady if all pods get it, and pods for which the expression of SidecarSets, WorkloadSpreads,
-// PersistentPodStates or probes is true. A pod that is sent twice does not change the second time, and is put
-// into a subset only the first time.
+// KruisePodReady if all pods get it, and pods for which any of the given conditions is true, those of
+// SidecarSets, WorkloadSpreads, PersistentPodStates and probes. A pod that is sent twice does not change the
+// second time, and is put into a subset only the first time.
 func otherPods(
-	gateAll bool, sidecarSets, spreads, states, probes string,
+	gateAll bool, asked ...admissionregistrationv1.MatchCondition,
 ) []admissionregistrationv1.MatchCondition {
-	const without = "!has(object.spec.readinessGates) || !object.spec.readinessGates.exists(g, g.conditionType == 'KruisePodReady')"
+	if gateAll {
+		asked = append([]admissionregistrationv1.MatchCondition{condition("without-the-gate",
+			"!has(object.spec.readinessGates) || !object.spec.readinessGates.exists(g, g.conditionType == 'KruisePodReady')",
+		)}, asked...)
+	}
 	var names, expressions []string
-	for _, asks := range []struct{ name, expression string }{
-		{"without-the-gate", without},
-		{"of-sidecarsets", sidecarSets},
-		{"of-workloadspreads", spreads},
-		{"of-persistentpodstates", states},
-		{"of-probes", probes},
-	} {
-		if asks.expression != "false" && (asks.expression != without || gateAll) {
-			names, expressions = append(names, asks.name), append(expressions, asks.expression)
+	for _, of := range asked {
+		if of.Expression != "false" {
+			names, expressions = append(names, of.Name), append(expressions, of.Expression)
 		}
 	}
 	if len(names) == 0 {
-		return []admissionregistrationv1.MatchCondition{{Name: "none-asked-for", Expression: "false"}}
+		return []admissionregistrationv1.MatchCondition{condition("none-asked-for", "false")}
 	}
 
 	name := strings.Join(names, "-or-")
@@ -74,9 +72,7 @@ func otherPods(
 		name = "asked-for-by-several"
 	}
 
-	return []admissionregistrationv1.MatchCondition{
-		{Name: name, Expression: strings.Join(expressions, " || ")},
-	}
+	return []admissionregistrationv1.MatchCondition{condition(name, strings.Join(expressions, " || "))}
 }
 
 // podTime is how long the creation of a pod may wait for requests to the API server.

@@ -123,7 +123,8 @@ func TestOtherPods(t *testing.T) {
 		"WorkloadSpreads": {false, "false", "y", "false", "false", "y"}, "PersistentPodStates": {false, "false", "false", "z", "false", "z"},
 		"probes": {false, "x", "false", "false", "p", "x || p"}, "all": {true, "x", "y", "z", "p", gate + " || x || y || z || p"},
 	} {
-		got := otherPods(test.all, test.sets, test.spreads, test.states, test.probes)
+		got := otherPods(test.all, condition("of-sidecarsets", test.sets), condition("of-workloadspreads", test.spreads),
+			condition("of-persistentpodstates", test.states), condition("of-probes", test.probes))
 		if len(got) != 1 {
 			t.Errorf("%s: got conditions %v, want one", name, got)
 		} else if got[0].Expression != test.want {

@@ -20,10 +20,31 @@ type publisher interface {
 	Announce(ctx context.Context, expression string) error
 }
 
-// ruleCache reads the rules for pods of a namespace from the API server, because its cache may not have them
-// yet.
-type ruleCache interface {
+// podRules are the objects of a kind that select created pods. Every replica follows them.
+type podRules interface {
+	// Plural returns the name of the objects, such as SidecarSets.
+	Plural() string
+	// Learn reads the objects of a namespace from the API server, because the cache may not have them yet.
 	Learn(ctx context.Context, namespace string) error
+	// Creations returns the match condition for the selected pods. Synced reports whether all objects are
+	// known that existed at the start, and Changed has a value when the condition may have changed.
+	Creations() string
+	Synced() bool
+	Changed() <-chan struct{}
+}
+
+// podRules returns the kinds whose objects select created pods.
+func (o Options) podRules() (rules []podRules) {
+	if o.Sidecars != nil {
+		rules = append(rules, o.Sidecars)
+	}
+	if o.Spreads != nil {
+		rules = append(rules, o.Spreads)
+	}
+	if o.States != nil {
+		rules = append(rules, o.States)
+	}
+	return rules
 }
 
 // announced accepts a rule once the API server sends its pods. If that fails, the rule is still accepted,
@@ -45,7 +66,7 @@ func announced(
 
 // mutateRecentPod changes pods of recent rules. The caches of this replica may not have these rules yet, so
 // they are read first. It also answers probes that check whether the entry is in force.
-func mutateRecentPod(mutate admission.HandlerFunc, learners ...ruleCache) admission.HandlerFunc {
+func mutateRecentPod(mutate admission.HandlerFunc, rules ...podRules) admission.HandlerFunc {
 	return func(ctx context.Context, request admission.Request) admission.Response {
 		var object metav1.PartialObjectMetadata
 		if err := json.Unmarshal(request.Object.Raw, &object); err != nil {
@@ -57,8 +78,8 @@ func mutateRecentPod(mutate admission.HandlerFunc, learners ...ruleCache) admiss
 
 		ctx, cancel := context.WithTimeout(ctx, podTime)
 		defer cancel()
-		for _, l := range learners {
-			if err := l.Learn(ctx, request.Namespace); err != nil {
+		for _, of := range rules {
+			if err := of.Learn(ctx, request.Namespace); err != nil {
 				return refused(http.StatusInternalServerError, err.Error())
 			}
 		}

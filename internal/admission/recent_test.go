@@ -29,6 +29,7 @@ func (a *announcements) Announce(_ context.Context, expression string) error {
 
 // learned records the namespaces that were read.
 type learned struct {
+	podRules
 	namespaces []string
 	err        error
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -252,8 +253,8 @@ func admissionHandlers(
 	if pods != nil {
 		handlers[mutatePodPath] = mutatePod(pods, true)
 		handlers[mutatePodAllPath] = mutatePod(pods, false)
-		if learners := e.learners(); len(learners) > 0 {
-			handlers[mutatePodRecentPath] = mutateRecentPod(mutatePod(pods, false), learners...)
+		if rules := e.podRules(); len(rules) > 0 {
+			handlers[mutatePodRecentPath] = mutateRecentPod(mutatePod(pods, false), rules...)
 		}
 	}
 
@@ -294,21 +295,6 @@ func (o Options) teller(mgr manager.Manager) (*protection.Reporter, error) {
 	teller := protection.NewTeller(reconcile.NewRecorder(mgr.GetEventRecorder("protection")), lines, log,
 		time.Now)
 	return teller, register(teller.Metrics()...)
-}
-
-// learners returns the readers of recent rules.
-func (o Options) learners() []ruleCache {
-	var all []ruleCache
-	if o.Sidecars != nil {
-		all = append(all, o.Sidecars)
-	}
-	if o.Spreads != nil {
-		all = append(all, o.Spreads)
-	}
-	if o.States != nil {
-		all = append(all, o.States)
-	}
-	return all
 }
 
 // podWebhooks returns the chain that changes pods and the checks of their disruptions. Both are nil without
@@ -396,16 +382,17 @@ func (o Options) probes(cached client.Reader) (steps []pod.Step) {
 	return steps
 }
 
-// asksForProbes returns the expression for the pods that the steps of probes are for.
-func (o Options) asksForProbes() string {
+// asksForProbes returns the match condition for the pods that the steps of probes are for.
+func (o Options) asksForProbes() admissionv1.MatchCondition {
+	expression := "false"
 	switch {
 	case o.Gates.Enabled(features.EnablePodProbeMarkerOnServerless):
-		return "true" // it is not known yet where a pod will run
+		expression = "true" // it is not known yet where a pod will run
 	case o.Gates.Enabled(features.EnhancedLivenessProbe):
-		return "has(object.metadata.annotations) && '" + pub.UsingEnhancedLiveness +
+		expression = "has(object.metadata.annotations) && '" + pub.UsingEnhancedLiveness +
 			"' in object.metadata.annotations"
 	}
-	return "false"
+	return condition("of-probes", expression)
 }
 
 func register(collectors ...prometheus.Collector) error {
@@ -424,16 +411,13 @@ func (o Options) follow(ctx context.Context, keeping *certificate.Options) {
 		return
 	}
 
-	sidecars, spreads, budgets := o.Sidecars, o.Spreads, o.Budgets
-	changes := []<-chan struct{}{sidecars.Changed()}
-	if spreads != nil {
-		changes = append(changes, spreads.Changed())
+	rules := o.podRules()
+	var changes []<-chan struct{}
+	for _, of := range rules {
+		changes = append(changes, of.Changed())
 	}
-	if budgets != nil {
-		changes = append(changes, budgets.Changed())
-	}
-	if o.States != nil {
-		changes = append(changes, o.States.Changed())
+	if o.Budgets != nil {
+		changes = append(changes, o.Budgets.Changed())
 	}
 
 	o.scopeDisruptions(keeping)
@@ -441,21 +425,14 @@ func (o Options) follow(ctx context.Context, keeping *certificate.Options) {
 	keeping.Scopes[mutatePodAllName] = certificate.Scope{
 		Policy: admissionv1.Fail,
 		Conditions: func() ([]admissionv1.MatchCondition, bool) {
-			if !sidecars.Synced() || spreads != nil && !spreads.Synced() ||
-				o.States != nil && !o.States.Synced() {
-				return nil, false
+			var asked []admissionv1.MatchCondition
+			for _, of := range rules {
+				if !of.Synced() {
+					return nil, false
+				}
+				asked = append(asked, condition("of-"+strings.ToLower(of.Plural()), of.Creations()))
 			}
-
-			ofSpreads, ofStates := "false", "false"
-			if spreads != nil {
-				ofSpreads = spreads.Scope.Creations()
-			}
-			if o.States != nil {
-				ofStates = o.States.Creations()
-			}
-
-			return otherPods(o.GateAllPods, sidecars.Scope.Expression(), ofSpreads, ofStates,
-				o.asksForProbes()), true
+			return otherPods(o.GateAllPods, append(asked, o.asksForProbes())...), true
 		},
 	}
 }
@@ -514,7 +491,7 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 		Scopes: map[string]certificate.Scope{mutatePodAllName: {
 			Policy: admissionv1.Fail,
 			Conditions: func() ([]admissionv1.MatchCondition, bool) {
-				return otherPods(o.GateAllPods, "false", "false", "false", o.asksForProbes()), true
+				return otherPods(o.GateAllPods, o.asksForProbes()), true
 			},
 		}},
 		Derived: append([]certificate.Derived{{

@@ -53,6 +53,16 @@ type Outcome struct {
 	Record   func() []any
 }
 
+// Retry returns what a pass returns that ended with err. It requeues soon if the plan was stale, and leaves
+// other errors to the back-off.
+func (o Outcome) Retry(err error) (Outcome, error) {
+	if IsStalePlan(err) {
+		MinRequeue(&o.After, RetrySoon)
+		return o, nil
+	}
+	return o, err
+}
+
 // NewLoop completes a Loop. No object waits for longer than atMost. limiter is the back-off of failing
 // objects; nil means that of controller-runtime.
 func NewLoop(loop Loop, atMost time.Duration, limiter workqueue.TypedRateLimiter[ctrl.Request]) *Loop {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,8 +65,13 @@ func (s slimmed) Get(
 var ErrStalePlan = errors.New("the world changed meanwhile")
 
 // IsStalePlan reports whether an error means only that the plan is stale: the object has changed, or a task
-// returned [ErrStalePlan].
-func IsStalePlan(err error) bool { return errors.Is(err, ErrStalePlan) || apierrors.IsConflict(err) }
+// returned [ErrStalePlan]. Of joined errors, all must mean that.
+func IsStalePlan(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return !slices.ContainsFunc(joined.Unwrap(), func(one error) bool { return !IsStalePlan(one) })
+	}
+	return errors.Is(err, ErrStalePlan) || apierrors.IsConflict(err)
+}
 
 // StaleIfNotFound returns [ErrStalePlan] if err says that the object to be changed does not exist any more,
 // and err otherwise.

@@ -171,10 +171,12 @@ func TestAnErrorSaysWhetherTheObjectWasRefused(t *testing.T) {
 		"forbidden": {err: apierrors.NewForbidden(pods, "a", nil), refused: true, clearly: true},
 		"invalid": {err: apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), "a", nil), refused: true,
 			clearly: true},
-		"too many":      {err: apierrors.NewTooManyRequestsError("later"), clearly: true},
-		"server":        {err: apierrors.NewInternalError(errors.New("x"))},
-		"gateway":       {err: apierrors.NewGenericServerResponse(http.StatusBadGateway, "patch", pods, "a", "", 0, false)},
-		"anything else": {err: StaleIfNotFound(errors.New("x"))},
+		"too many":          {err: apierrors.NewTooManyRequestsError("later"), clearly: true},
+		"server":            {err: apierrors.NewInternalError(errors.New("x"))},
+		"gateway":           {err: apierrors.NewGenericServerResponse(http.StatusBadGateway, "patch", pods, "a", "", 0, false)},
+		"anything else":     {err: StaleIfNotFound(errors.New("x"))},
+		"changed twice":     {err: errors.Join(ErrStalePlan, apierrors.NewConflict(pods, "a", nil)), changed: true, clearly: true},
+		"changed, and more": {err: errors.Join(ErrStalePlan, errors.New("x"))},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

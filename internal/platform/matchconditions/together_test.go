@@ -8,11 +8,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 )
 
 // A caller does not get the result of a call that has begun before, since that may be too old: all such
@@ -94,84 +89,4 @@ func TestACallOutlivesACallerThatGoes(t *testing.T) {
 		})
 		all.Wait()
 	})
-}
-
-// An object that was read from the API server counts only if it is newer than that of the informer, and never
-// if it was deleted.
-func TestLearn(t *testing.T) {
-	index := map[string]string{}
-	f := NewFollower(
-		func(c *corev1.ConfigMap) { index[c.Name] = c.ResourceVersion },
-		func(c *corev1.ConfigMap) { delete(index, c.Name) },
-		func(_, _ *corev1.ConfigMap) bool { return true })
-	object := func(uid types.UID, version string) *corev1.ConfigMap {
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "one", UID: uid, ResourceVersion: version}}
-	}
-	f.Learn(object("a", "9"))
-	f.OnAdd(object("a", "5"), false)
-	f.OnUpdate(object("a", "5"), object("a", "8"))
-	if index["one"] != "9" {
-		t.Errorf("version in the index after a live read: got %s, want 9", index["one"])
-	}
-	f.OnUpdate(object("a", "8"), object("a", "10"))
-	if index["one"] != "10" {
-		t.Errorf("version in the index after a newer event: got %s, want 10", index["one"])
-	}
-	f.OnDelete(object("a", "11"))
-	f.Learn(object("a", "10")) // read before it was deleted
-	if version, there := index["one"]; there {
-		t.Errorf("version in the index of an object that was deleted: got %s, want none", version)
-	}
-	if len(f.newest) != 0 {
-		t.Errorf("newest versions that are kept: got %v, want none", f.newest)
-	}
-	f.OnAdd(object("b", "12"), false)
-	if index["one"] != "12" {
-		t.Errorf("version in the index of an object that was made again: got %s, want 12", index["one"])
-	}
-}
-
-// TestAnObjectThatWasMadeAgainStaysKnown: an object is deleted and made again under its name (kubectl replace
-// --force), and a replica reads the new one from the API server before its informer delivers the deletion of
-// the former. Later events of the former do not count, or pods of the new one would be missed (SS-006,
-// WS-050).
-func TestAnObjectThatWasMadeAgainStaysKnown(t *testing.T) {
-	object := func(uid types.UID, version string) *corev1.ConfigMap {
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "one", UID: uid, ResourceVersion: version}}
-	}
-	for name, late := range map[string]func(*Follower[*corev1.ConfigMap]){
-		"its end": func(f *Follower[*corev1.ConfigMap]) { f.OnDelete(object("a", "11")) },
-		"its end, found later": func(f *Follower[*corev1.ConfigMap]) {
-			f.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "ns/one", Obj: object("a", "9")})
-		},
-		"a change before it": func(f *Follower[*corev1.ConfigMap]) { f.OnUpdate(object("a", "9"), object("a", "10")) },
-		"a list from before": func(f *Follower[*corev1.ConfigMap]) { f.Learn(object("a", "9")) },
-		"all of it": func(f *Follower[*corev1.ConfigMap]) {
-			f.OnUpdate(object("a", "9"), object("a", "10"))
-			f.OnDelete(object("a", "11"))
-		},
-		"the new one in its place": func(f *Follower[*corev1.ConfigMap]) {
-			f.OnUpdate(object("a", "9"), object("b", "12"))
-			f.Learn(object("a", "9")) // from a slow list
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			index := map[string]types.UID{}
-			f := NewFollower(func(c *corev1.ConfigMap) { index[c.Name] = c.UID }, func(c *corev1.ConfigMap) { delete(index, c.Name) },
-				func(_, _ *corev1.ConfigMap) bool { return true })
-			f.OnAdd(object("a", "9"), true)
-			f.Learn(object("b", "12"))
-			late(f)
-			if index["one"] != "b" {
-				t.Errorf("the object in the index: got %v, want b", index)
-			}
-			f.OnAdd(object("b", "12"), false)
-			f.OnDelete(object("b", "13"))
-			f.Learn(object("b", "12"))
-			if len(index)+len(f.newest) != 0 {
-				t.Errorf("left of a deleted object: %v in the index, %v as newest, want nothing",
-					index, f.newest)
-			}
-		})
-	}
 }

@@ -3,26 +3,18 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/advancedcronjob"
@@ -40,8 +32,6 @@ const (
 	// byOwner is the index of children by the UID of the AdvancedCronJob that controls them. byUnrecorded is
 	// the index of children whose run is not recorded, by the name of the AdvancedCronJob.
 	byOwner, byUnrecorded = "advancedcronjob.owner", "advancedcronjob.unrecorded"
-	// servedEvery is the interval of checks whether missing kinds of children are served.
-	servedEvery = 10 * time.Second
 )
 
 // Reconciler applies plans of AdvancedCronJobs. Tests set its fields.
@@ -51,7 +41,7 @@ type Reconciler struct {
 	// Zone is the time zone of schedules that do not name one.
 	Zone *time.Location
 
-	served served
+	served reconcile.ServedKinds[advancedcronjob.Kind]
 	memory reconcile.Memory[memory]
 	meters *meters
 }
@@ -61,32 +51,6 @@ type memory struct {
 	news reconcile.News
 	// counted is the time up to which left out runs have been counted.
 	counted time.Time
-}
-
-// served are the kinds of children that the cluster serves.
-type served struct {
-	mu    sync.Mutex
-	kinds []advancedcronjob.Kind
-}
-
-func (s *served) add(kind advancedcronjob.Kind) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.kinds = append(s.kinds, kind)
-}
-
-// all returns the kinds that are served and those that are not.
-func (s *served) all() (present, absent []advancedcronjob.Kind) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, kind := range advancedcronjob.Kinds {
-		if slices.Contains(s.kinds, kind) {
-			present = append(present, kind)
-		} else {
-			absent = append(absent, kind)
-		}
-	}
-	return present, absent
 }
 
 // Setup adds the controller to the manager. Kinds of children that are not served yet are watched as soon as
@@ -101,22 +65,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 
 	b := ctrl.NewControllerManagedBy(mgr).For(&appsv1beta1.AdvancedCronJob{})
 	for _, kind := range advancedcronjob.Kinds {
-		present, err := serves(mgr.GetRESTMapper(), kind)
-		switch {
-		case err != nil:
-			return err
-		case !present:
-			log.FromContext(ctx).Info(
-				"A kind is not served: AdvancedCronJobs that create it wait until it is", "kind", kind)
-			b = b.WatchesRawSource(r.late(mgr, kind))
-			continue
-		}
-		if err := (indexes{}).add(ctx, mgr.GetFieldIndexer(), kind); err != nil {
+		if err := r.follow(mgr, kind).AddTo(ctx, b); err != nil {
 			return err
 		}
-		b = b.Watches(empty(kind), handler.EnqueueRequestsFromMapFunc(requests),
-			builder.WithPredicates(predicate.Funcs{UpdateFunc: changed}))
-		r.served.add(kind)
 	}
 
 	return options.Complete(controllerName, r.loop(options.Limiter()), b)
@@ -128,89 +79,27 @@ func (r *Reconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *rec
 		limiter)
 }
 
-// serves reports whether the cluster serves a kind of children.
-func serves(mapper meta.RESTMapper, kind advancedcronjob.Kind) (bool, error) {
-	of := schema.FromAPIVersionAndKind(kind.APIVersion(), string(kind))
-	_, err := mapper.RESTMapping(of.GroupKind(), of.Version)
-	if meta.IsNoMatchError(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("finding out whether %s is served: %w", kind, err)
-	}
-	return true, nil
-}
-
-// late returns a source that watches a kind of children once it is served, and then enqueues the
-// AdvancedCronJobs that create it.
-func (r *Reconciler) late(mgr ctrl.Manager, kind advancedcronjob.Kind) source.Func {
-	return func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
-		go func() {
-			indexed := indexes{}
-			err := wait.PollUntilContextCancel(ctx, servedEvery, false,
-				func(ctx context.Context) (bool, error) {
-					present, err := serves(mgr.GetRESTMapper(), kind)
-					if err != nil || !present {
-						return false, nil //nolint:nilerr // the API server may not answer for a while
-					}
-					return r.follow(ctx, mgr, kind, indexed, queue) == nil, nil
+// follow returns what watches the children of a kind.
+func (r *Reconciler) follow(mgr ctrl.Manager, kind advancedcronjob.Kind) *reconcile.LateKind {
+	return &reconcile.LateKind{
+		Cache:      mgr.GetCache(),
+		Mapper:     mgr.GetRESTMapper(),
+		Kind:       schema.FromAPIVersionAndKind(kind.APIVersion(), string(kind)),
+		Name:       string(kind),
+		Object:     empty(kind),
+		Indexes:    indexes(kind),
+		Handler:    handler.EnqueueRequestsFromMapFunc(requests),
+		Predicates: []predicate.Predicate{predicate.Funcs{UpdateFunc: changed}},
+		Served:     func() { r.served.Add(kind) },
+		Waiting: func(ctx context.Context) ([]ctrl.Request, error) {
+			return reconcile.Due(ctx, r.API, &appsv1beta1.AdvancedCronJobList{},
+				func(cronJob *appsv1beta1.AdvancedCronJob) bool {
+					return slices.Contains(advancedcronjob.Templates(&cronJob.Spec.Template), kind)
 				})
-			if err == nil {
-				log.FromContext(ctx).Info("A kind is served now: AdvancedCronJobs create it", "kind", kind)
-			}
-		}()
-		return nil
+		},
+		Without: "AdvancedCronJobs that create it wait",
+		With:    "AdvancedCronJobs create it",
 	}
-}
-
-// follow watches the children of a kind that was not served at first, and enqueues their AdvancedCronJobs.
-func (r *Reconciler) follow(
-	ctx context.Context, mgr ctrl.Manager, kind advancedcronjob.Kind, indexed indexes,
-	queue workqueue.TypedRateLimitingInterface[ctrl.Request],
-) error {
-	if err := indexed.add(ctx, mgr.GetFieldIndexer(), kind); err != nil {
-		return err
-	}
-
-	informer, err := mgr.GetCache().GetInformer(ctx, empty(kind))
-	if err != nil {
-		return fmt.Errorf("following %s: %w", kind, err)
-	}
-
-	ask := func(objects ...any) {
-		for _, object := range objects {
-			if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-				object = gone.Obj
-			}
-			if child, ok := object.(client.Object); ok {
-				for _, request := range requests(ctx, child) {
-					queue.Add(request)
-				}
-			}
-		}
-	}
-
-	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { ask(object) },
-		UpdateFunc: func(before, after any) { ask(before, after) },
-		DeleteFunc: func(object any) { ask(object) },
-	}); err != nil {
-		return fmt.Errorf("following %s: %w", kind, err)
-	}
-
-	r.served.add(kind)
-	var all appsv1beta1.AdvancedCronJobList
-	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("listing AdvancedCronJobs: %w", err)
-	}
-
-	for i := range all.Items {
-		if slices.Contains(advancedcronjob.Templates(&all.Items[i].Spec.Template), kind) {
-			queue.Add(reconcile.Request(all.Items[i].Namespace, all.Items[i].Name))
-		}
-	}
-
-	return nil
 }
 
 // empty returns an empty object of the kind.
@@ -224,22 +113,12 @@ func empty(kind advancedcronjob.Kind) client.Object {
 	return &appsv1beta1.ImageListPullJob{}
 }
 
-// indexes are the names of the indexes that the children of a kind already have.
-type indexes map[string]bool
-
-// add adds the missing indexes. Caches reject an index that they already have, even if a failed attempt to
-// follow the kind added it.
-func (i indexes) add(ctx context.Context, indexer client.FieldIndexer, kind advancedcronjob.Kind) error {
-	for field, of := range map[string]client.IndexerFunc{byOwner: indexOwner, byUnrecorded: indexUnrecorded} {
-		if i[field] {
-			continue
-		}
-		if err := indexer.IndexField(ctx, empty(kind), field, of); err != nil {
-			return fmt.Errorf("indexing %s by %s: %w", kind, field, err)
-		}
-		i[field] = true
+// indexes returns the indexes of the children of a kind.
+func indexes(kind advancedcronjob.Kind) []*reconcile.Index {
+	return []*reconcile.Index{
+		{Object: empty(kind), Field: byOwner, Of: indexOwner},
+		{Object: empty(kind), Field: byUnrecorded, Of: indexUnrecorded},
 	}
-	return nil
 }
 
 func indexOwner(object client.Object) []string {

@@ -14,7 +14,6 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -46,8 +45,10 @@ func newStage(t *testing.T, cronJob *appsv1beta1.AdvancedCronJob) *stage {
 	s.Slim = slim.Any
 	s.Begin(Noon)
 	for _, kind := range advancedcronjob.Kinds {
-		if err := (indexes{}).add(t.Context(), s, kind); err != nil {
-			t.Fatal(err)
+		for _, index := range indexes(kind) {
+			if err := index.Add(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	if cronJob != nil {
@@ -56,7 +57,7 @@ func newStage(t *testing.T, cronJob *appsv1beta1.AdvancedCronJob) *stage {
 	}
 	s.r = &Reconciler{API: s.API(), Events: s, Zone: time.UTC, meters: newMeters()}
 	for _, kind := range advancedcronjob.Kinds {
-		s.r.served.add(kind)
+		s.r.served.Add(kind)
 	}
 	s.loop = s.r.loop(nil)
 	return s
@@ -484,27 +485,20 @@ afloat_advancedcronjob_dropped_runs_total{name="nightly",namespace="shop"} 1
 // ACJ-122: a kind that is not served is not asked for; its runs wait, with an event, and others begin.
 func TestAKindThatIsNotServed(t *testing.T) {
 	s := newStage(t, CronJob("BroadcastJob", "0 * * * *"))
-	s.r.served = served{kinds: []advancedcronjob.Kind{advancedcronjob.Job}}
+	s.r.served = reconcile.ServedKinds[advancedcronjob.Kind]{}
+	s.r.served.Add(advancedcronjob.Job)
 	s.Answer = func(r *simulation.Request) error { return nil }
 	s.good(hour)
 	if got := s.events(); len(s.all()) > 0 || !strings.Contains(got, "Warning FailedCreate: the run of 2030-01-01T13:00:00Z waits: the cluster does not serve BroadcastJobs") {
 		t.Errorf("children: got %v, want none; events: got %q, want that the run waits", s.all(), got)
 	}
-	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(batchv1.SchemeGroupVersion.WithKind("Job"), meta.RESTScopeNamespace)
-	for _, kind := range advancedcronjob.Kinds {
-		if got, err := serves(mapper, kind); err != nil {
-			t.Errorf("%s: unexpected error: %v\n%v", kind, err, got)
-		} else if got != (kind == advancedcronjob.Job) {
-			t.Errorf("%s: serves(mapper, kind): got %t, want %t\n%v", kind, got, kind == advancedcronjob.Job, err)
-		}
-	}
 	other := newStage(t, CronJob("Job", "0 * * * *"))
-	other.r.served = served{kinds: []advancedcronjob.Kind{advancedcronjob.Job}}
+	other.r.served = reconcile.ServedKinds[advancedcronjob.Kind]{}
+	other.r.served.Add(advancedcronjob.Job)
 	if other.good(hour); len(other.all()) != 1 {
 		t.Error("no run of a kind that is served")
 	}
-	s.r.served.add(advancedcronjob.BroadcastJob)
+	s.r.served.Add(advancedcronjob.BroadcastJob)
 	s.good(hour + time.Minute)
 	if len(s.all()) != 1 {
 		t.Error("it does not begin when the kind is served")

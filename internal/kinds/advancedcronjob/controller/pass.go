@@ -26,17 +26,17 @@ import (
 func (r *Reconciler) pass(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
 ) (reconcile.Outcome, error) {
-	present, absent := r.served.all()
+	present, absent := r.served.Of(advancedcronjob.Kinds)
 	// An orphan that cannot be released does not keep a run from beginning.
 	leftovers := r.releaseOrphans(ctx, name, owner, present)
 	if owner == "" {
-		return again(reconcile.Outcome{}, leftovers)
+		return reconcile.Outcome{}.Retry(leftovers)
 	}
 
 	begin := r.Now()
 	cronJob, err := reconcile.Begin[*appsv1beta1.AdvancedCronJob](ctx, r.API, name, owner)
 	if err != nil || cronJob == nil {
-		return again(reconcile.Outcome{}, errors.Join(err, leftovers))
+		return reconcile.Outcome{}.Retry(errors.Join(err, leftovers))
 	}
 
 	snapshot := advancedcronjob.Snapshot{CronJob: cronJob, Absent: absent, Now: r.Now(), Zone: r.Zone,
@@ -57,16 +57,7 @@ func (r *Reconciler) pass(
 		}}
 	err = errors.Join(r.apply(ctx, cronJob, plan), leftovers)
 	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
-	return again(done, err)
-}
-
-// again retries soon if the plan was stale, and leaves other errors to the back-off.
-func again(done reconcile.Outcome, err error) (reconcile.Outcome, error) {
-	if reconcile.IsStalePlan(err) {
-		reconcile.MinRequeue(&done.After, reconcile.RetrySoon)
-		return done, nil
-	}
-	return done, err
+	return done.Retry(err)
 }
 
 func (r *Reconciler) forget(name types.NamespacedName, cronJob types.UID) {

@@ -56,8 +56,10 @@ func newWorld(t *testing.T, seed uint64) *world {
 		}
 	}
 	for _, kind := range advancedcronjob.Kinds {
-		if err := (indexes{}).add(t.Context(), c, kind); err != nil {
-			t.Fatal(err)
+		for _, index := range indexes(kind) {
+			if err := index.Add(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	w.create()
@@ -99,7 +101,7 @@ func (w *world) start() {
 	api := w.API()
 	r := &Reconciler{API: api, Events: w, Zone: time.UTC, meters: newMeters()}
 	for _, kind := range advancedcronjob.Kinds {
-		r.served.add(kind)
+		r.served.Add(kind)
 	}
 	w.loop = r.loop(nil)
 	w.Queue = simulation.NewQueue(w.Cluster, "nightly")

@@ -12,7 +12,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
@@ -70,9 +69,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		Watches(&corev1.PersistentVolumeClaim{}, toOwner).
 		Watches(&appsv1.ControllerRevision{}, toOwner)
 	if options.Features.PreDownload {
-		pulls := options.PullJobs.Watch(toOwner, kube.betweenRevisions)
-		kube.PullJobs = pulls.Served
-		builder = builder.WatchesRawSource(source.Func(pulls.Start))
+		jobs, known := options.PullJobs.Watch(toOwner, kube.betweenRevisions)
+		kube.PullJobs = known
+		builder = builder.WatchesRawSource(jobs)
 	}
 	return options.Complete("cloneset", loop, builder)
 }

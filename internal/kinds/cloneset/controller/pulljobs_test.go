@@ -61,7 +61,7 @@ func TestPullJobsAreWatchedOnceTheirKindIsServed(t *testing.T) {
 		defer stop()
 		informers := &informertest.FakeInformers{Scheme: jobs}
 		kube := &Kube{podapply.Reader{API: &own.API{Client: reader}}}
-		w := podapply.NewPullJobs(informers, mapper).Watch(handler.EnqueueRequestForOwner(scheme, mapper, &appsv1beta1.CloneSet{},
+		w, known := podapply.NewPullJobs(informers, mapper).Watch(handler.EnqueueRequestForOwner(scheme, mapper, &appsv1beta1.CloneSet{},
 			handler.OnlyControllerOwner()), kube.betweenRevisions)
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 		defer queue.ShutDown()
@@ -70,8 +70,8 @@ func TestPullJobsAreWatchedOnceTheirKindIsServed(t *testing.T) {
 		}
 		time.Sleep(10 * time.Minute)
 		synctest.Wait()
-		if w.Served() {
-			t.Fatal("w.Served(): got true, want false")
+		if known() {
+			t.Fatal("known(): got true, want false")
 		}
 		if len(informers.InformersByGVK) > 0 {
 			t.Fatalf("informers.InformersByGVK: got %v, want none", informers.InformersByGVK)
@@ -82,8 +82,8 @@ func TestPullJobsAreWatchedOnceTheirKindIsServed(t *testing.T) {
 		mapper.jobs.Store(true)
 		time.Sleep(time.Minute + time.Second)
 		synctest.Wait()
-		if !w.Served() {
-			t.Fatal("w.Served(): got false, want true")
+		if !known() {
+			t.Fatal("known(): got false, want true")
 		}
 		if queue.Len() != 1 {
 			t.Fatalf("queue.Len(): got %d, want 1", queue.Len())

@@ -123,7 +123,7 @@ func (r *Reconciler) Pass(
 	}}
 	job, err = r.apply(ctx, job, plan)
 	if err != nil || job == nil {
-		return r.again(done, err)
+		return done.Retry(err)
 	}
 
 	var failure error
@@ -147,7 +147,7 @@ func (r *Reconciler) Pass(
 		wait, err := r.memory.Of(owner).pace.Write(ctx, r.For(owner), job, &job.Status, plan.Status,
 			onlyNumbers(&job.Status, plan.Status))
 		if err != nil {
-			return r.again(done, errors.Join(failure, err))
+			return done.Retry(errors.Join(failure, err))
 		}
 		if reconcile.MinRequeue(&done.After, wait); plan.Ended && wait == 0 {
 			r.ended(job, plan)
@@ -160,16 +160,7 @@ func (r *Reconciler) Pass(
 		r.memory.Forget(owner)
 	}
 	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
-	return r.again(done, failure)
-}
-
-// again requeues soon, instead of backing off, if the world changed under a plan.
-func (r *Reconciler) again(done reconcile.Outcome, err error) (reconcile.Outcome, error) {
-	if err != nil && reconcile.IsStalePlan(err) {
-		reconcile.MinRequeue(&done.After, reconcile.RetrySoon)
-		return done, nil
-	}
-	return done, err
+	return done.Retry(failure)
 }
 
 // plan reads what a plan is made from, and makes it. A job that is being deleted or has ended needs no pods.

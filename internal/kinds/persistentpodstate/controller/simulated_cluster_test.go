@@ -137,9 +137,9 @@ func (w *world) delivered(before, after client.Object) {
 	}
 	if state, ok := one.(*appsv1beta1.PersistentPodState); ok {
 		if after == nil {
-			w.watches[at].states.OnDelete(state)
+			w.watches[at].OnDelete(state)
 		} else {
-			w.watches[at].states.Learn(state)
+			w.watches[at].OnAdd(state, false)
 		}
 	}
 	if w.second {

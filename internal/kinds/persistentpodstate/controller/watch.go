@@ -10,7 +10,6 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,10 +31,10 @@ const (
 
 // Watch follows PersistentPodStates on every replica, for the admission of new pods.
 type Watch struct {
-	index  index
-	states *matchconditions.Follower[*appsv1beta1.PersistentPodState]
-	now    func() time.Time
-	log    logr.Logger
+	*matchconditions.Follower[*appsv1beta1.PersistentPodState]
+	index index
+	now   func() time.Time
+	log   logr.Logger
 	// live reads from the API server.
 	live client.Reader
 	// kinds returns the kinds that an administrator lists; it is valid once listsRead returns true.
@@ -43,9 +42,7 @@ type Watch struct {
 	listsRead func() bool
 
 	reads    matchconditions.Together[types.NamespacedName, *appsv1beta1.PersistentPodState]
-	learns   matchconditions.Together[string, struct{}]
 	places   chan struct{}
-	mu       sync.Mutex
 	memory   matchconditions.Memory[matchconditions.Controlled]
 	deadline time.Duration
 }
@@ -70,51 +67,21 @@ func newWatch(
 		places:    make(chan struct{}, readAtOnce),
 		deadline:  readingTime,
 	}
-	w.reads.Limit, w.learns.Limit = readingTime, readingTime
-	w.states = matchconditions.NewFollower(w.index.set, w.index.remove,
-		func(old, state *appsv1beta1.PersistentPodState) bool { return old.Generation != state.Generation })
+	w.reads.Limit = readingTime
+	w.Follower = matchconditions.NewFollower(live, matchconditions.Kind[*appsv1beta1.PersistentPodState]{
+		Object: &appsv1beta1.PersistentPodState{},
+		List:   &appsv1beta1.PersistentPodStateList{},
+		Set:    w.index.set,
+		Delete: w.index.remove,
+	})
 
 	return w
-}
-
-// Follow starts to follow PersistentPodStates once the manager runs.
-func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
-	return w.states.Follow(ctx, mgr, &appsv1beta1.PersistentPodState{})
-}
-
-// Absent records that the kind is not served, so that pods need not wait for the PersistentPodStates to be
-// known.
-func (w *Watch) Absent() { w.states.Absent() }
-
-// Changed receives a value when the scope may have changed.
-func (w *Watch) Changed() <-chan struct{} { return w.states.Changed() }
-
-// Synced reports whether all PersistentPodStates that existed at startup are known.
-func (w *Watch) Synced() bool { return w.states.Synced() }
-
-// Learn reads the PersistentPodStates of a namespace from the API server, because one that was just admitted
-// may not have reached the cache of this replica.
-func (w *Watch) Learn(ctx context.Context, namespace string) error {
-	_, err := w.learns.Do(ctx, namespace, func(ctx context.Context) (none struct{}, err error) {
-		var list appsv1beta1.PersistentPodStateList
-		if err := w.live.List(ctx, &list, client.InNamespace(namespace)); err != nil &&
-			!meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-			return none, fmt.Errorf("reading PersistentPodStates: %w", err)
-		}
-		for i := range list.Items {
-			w.states.Learn(&list.Items[i])
-		}
-		return none, nil
-	})
-	return err
 }
 
 // Creations returns the match condition for the pods that the API server must send to the webhook, or "false"
 // if there are none.
 func (w *Watch) Creations() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return matchconditions.Creations(w.memory.Recall(w.index.asked(), w.now()))
+	return matchconditions.Creations(w.memory.Recall(w.index.asked, w.now()))
 }
 
 // Asks returns the match condition for the pods of one PersistentPodState.
@@ -143,8 +110,8 @@ func (w *Watch) Of(
 	if _, numbered := persistentpodstate.Ordinal(pod.Name); !ok || !numbered {
 		return nil, nil
 	}
-	if err := w.states.Wait(ctx); err != nil {
-		return nil, fmt.Errorf("PersistentPodStates: %w", err)
+	if err := w.Wait(ctx); err != nil {
+		return nil, err
 	}
 
 	states := w.index.referring(namespace, owner)

@@ -65,7 +65,7 @@ func watchOf(live client.Reader, cached ...*appsv1beta1.PersistentPodState) *Wat
 	w := newWatch(live, func() workloadspread.AllowList { return list }, func() bool { return true }, logr.Discard(), time.Now)
 	w.Absent()
 	for _, state := range cached {
-		w.states.Learn(state)
+		w.OnAdd(state, false)
 	}
 	return w
 }
@@ -117,7 +117,7 @@ func TestWhosePlacesAreRemembered(t *testing.T) {
 	if !strings.Contains(text, "'Game', 'Match', 'StatefulSet'") {
 		t.Errorf("w.Creations(): got %q, want it to contain %q", text, "'Game', 'Match', 'StatefulSet'")
 	}
-	w.states.OnDelete(native)
+	w.OnDelete(native)
 	if got, err := w.Of(t.Context(), podBy("web-0", "apps/v1", "StatefulSet", "web"), "shop"); got != nil {
 		t.Errorf("after its deletion: got %+v, want nil\n%v", got, err)
 	} else if err != nil {

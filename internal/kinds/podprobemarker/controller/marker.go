@@ -74,7 +74,7 @@ func (r *MarkerReconciler) pass(
 	if !slices.Contains(marker.Finalizers, pub.ProbeCleanup) {
 		if marker, err = r.finalizers(ctx, marker,
 			append(slices.Clone(marker.Finalizers), pub.ProbeCleanup)); err != nil {
-			return again(done, err)
+			return done.Retry(err)
 		}
 	}
 
@@ -105,16 +105,7 @@ func (r *MarkerReconciler) pass(
 	done.After, err = memory.pace.Write(ctx, r.For(owner), marker, &marker.Status, &status, onlyNumbers)
 	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
 
-	return again(done, err)
-}
-
-// again requeues soon if the plan was stale.
-func again(done reconcile.Outcome, err error) (reconcile.Outcome, error) {
-	if reconcile.IsStalePlan(err) {
-		reconcile.MinRequeue(&done.After, reconcile.RetrySoon)
-		return done, nil
-	}
-	return done, err
+	return done.Retry(err)
 }
 
 // warn records an event about a PodProbeMarker that is beyond the limit of its namespace.
@@ -173,7 +164,7 @@ func (r *MarkerReconciler) leave(
 
 	_, err = r.finalizers(ctx, marker, slices.DeleteFunc(slices.Clone(marker.Finalizers),
 		func(f string) bool { return f == pub.ProbeCleanup }))
-	return again(done, err)
+	return done.Retry(err)
 }
 
 func (r *MarkerReconciler) finalizers(

@@ -150,7 +150,7 @@ func (r *NodeReconciler) pass(
 
 	plan := podprobemarker.PlanNode(&s.Snapshot)
 	if s.failed != nil {
-		return again(reconcile.Outcome{}, s.failed)
+		return reconcile.Outcome{}.Retry(s.failed)
 	}
 
 	done := reconcile.Outcome{

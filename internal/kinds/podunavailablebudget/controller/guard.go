@@ -111,7 +111,7 @@ func (g *Guard) Book(ctx context.Context, request Request) (Answer, error) {
 		return Answer{Decision: podunavailablebudget.Decision{Allowed: true, Reason: why}}, nil
 	}
 	if err := g.known(ctx); err != nil {
-		return Answer{}, fmt.Errorf("PodUnavailableBudgets: %w", err)
+		return Answer{}, err
 	}
 
 	covering, err := g.covering(ctx, pod)
@@ -170,7 +170,7 @@ func (g *Guard) decide(
 // Covering returns the budget that decides about a pod, or nil if there is none.
 func (g *Guard) Covering(ctx context.Context, pod *corev1.Pod) (*policyv1beta1.PodUnavailableBudget, error) {
 	if err := g.known(ctx); err != nil {
-		return nil, fmt.Errorf("PodUnavailableBudgets: %w", err)
+		return nil, err
 	}
 	covering, err := g.covering(ctx, pod)
 	if rules := podunavailablebudget.Related(pod, covering); err == nil && rules != nil {

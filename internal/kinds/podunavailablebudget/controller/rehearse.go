@@ -33,7 +33,7 @@ func NewRehearsed(api *reconcile.API, options podunavailablebudget.Options) *Reh
 	owners := NewOwners(api.Live, mapper, clock.RealClock{})
 	owners.partial = true
 	watch := newWatch(api.Client, api.Live, owners, options, api.Now)
-	watch.budgets.Absent()
+	watch.Absent()
 	return &Rehearsed{watch}
 }
 

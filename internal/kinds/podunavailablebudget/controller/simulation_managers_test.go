@@ -133,9 +133,9 @@ func (m *replica) start() {
 		r.Restart()
 		owners := &Owners{live: m.live(), mapper: mapper, parents: lru.NewLRUExpireCacheWithClock(ownersKept, m)}
 		m.watch = newWatch(m.client(), m.live(), owners, r.options, m.now)
-		m.watch.budgets.Absent()
+		m.watch.Absent()
 		for _, budget := range r.List("PodUnavailableBudget", true) {
-			m.watch.budgets.OnAdd(budget, true)
+			m.watch.OnAdd(budget, true)
 		}
 	})
 }
@@ -260,11 +260,11 @@ func (r *budgetRun) delivered(before, after client.Object) {
 	if budget, ok := object.(*policyv1beta1.PodUnavailableBudget); ok {
 		switch {
 		case after == nil:
-			m.watch.budgets.OnDelete(before)
+			m.watch.OnDelete(before)
 		case before == nil:
-			m.watch.budgets.OnAdd(after, false)
+			m.watch.OnAdd(after, false)
 		default:
-			m.watch.budgets.OnUpdate(before, after)
+			m.watch.OnUpdate(before, after)
 		}
 		if m.led != nil {
 			m.led.queue.Add(requestOf(budget.Name))

@@ -1,9 +1,6 @@
 package controller
 
 import (
-	"context"
-	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -17,11 +14,10 @@ import (
 
 // Watch follows budgets on every replica.
 type Watch struct {
+	*matchconditions.Follower[*policyv1beta1.PodUnavailableBudget]
 	Index *Index
 	Guard *Guard
 
-	budgets *matchconditions.Follower[*policyv1beta1.PodUnavailableBudget]
-	mu      sync.Mutex
 	// memory holds the namespaces whose pods the API server must call the webhooks for.
 	memory matchconditions.Memory[string]
 }
@@ -37,10 +33,13 @@ func newWatch(
 	now func() time.Time,
 ) *Watch {
 	w := &Watch{Index: &Index{}}
-	w.Guard = NewGuard(c, live, w.Index, owners, options,
-		func(ctx context.Context) error { return w.budgets.Wait(ctx) }, now)
-	w.budgets = matchconditions.NewFollower(w.set, w.gone,
-		func(old, budget *policyv1beta1.PodUnavailableBudget) bool { return old.UID != budget.UID })
+	w.Follower = matchconditions.NewFollower(live, matchconditions.Kind[*policyv1beta1.PodUnavailableBudget]{
+		Object: &policyv1beta1.PodUnavailableBudget{},
+		List:   &policyv1beta1.PodUnavailableBudgetList{},
+		Set:    w.set,
+		Delete: w.gone,
+	})
+	w.Guard = NewGuard(c, live, w.Index, owners, options, w.Wait, now)
 	return w
 }
 
@@ -66,29 +65,14 @@ func (w *Watch) gone(budget *policyv1beta1.PodUnavailableBudget) {
 	w.Guard.tell(budget.Namespace)
 }
 
-// Follow starts to follow budgets once the manager runs.
-func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
-	return w.budgets.Follow(ctx, mgr, &policyv1beta1.PodUnavailableBudget{})
-}
-
-// Absent records that the kind is not served, so that there are no budgets. Follow is called once it is
-// served.
-func (w *Watch) Absent() { w.budgets.Absent() }
-
-// Changed returns a channel that has a value when Namespaces may have changed.
-func (w *Watch) Changed() <-chan struct{} { return w.budgets.Changed() }
-
-// Synced reports whether all budgets that existed at the start are known.
-func (w *Watch) Synced() bool { return w.budgets.Synced() }
-
 // Namespaces returns the namespaces that have budgets, or had some until a moment ago. The API server calls
 // the webhooks for disruptions of their pods.
 func (w *Watch) Namespaces() []string {
-	asked := map[string]string{}
-	for _, namespace := range w.Index.all() {
-		asked[namespace] = namespace
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.memory.Recall(asked, w.Guard.now()))
+	return w.memory.Recall(func() map[string]string {
+		asked := map[string]string{}
+		for _, namespace := range w.Index.all() {
+			asked[namespace] = namespace
+		}
+		return asked
+	}, w.Guard.now())
 }

@@ -11,7 +11,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/template"
@@ -60,9 +59,9 @@ func Setup(_ context.Context, mgr ctrl.Manager, options Options) error {
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(kube.setsOfClaim)).
 		Watches(&appsv1.ControllerRevision{}, toOwner)
 	if options.Features.PreDownload {
-		pulls := options.PullJobs.Watch(toOwner, kube.betweenRevisions)
-		kube.PullJobs = pulls.Served
-		builder = builder.WatchesRawSource(source.Func(pulls.Start))
+		jobs, known := options.PullJobs.Watch(toOwner, kube.betweenRevisions)
+		kube.PullJobs = known
+		builder = builder.WatchesRawSource(jobs)
 	}
 	return options.Complete("statefulset", loop, builder)
 }

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -57,7 +54,7 @@ type Reconciler struct {
 	// Pods finds pods in the caches.
 	Pods *podindex.Index
 
-	served served
+	served reconcile.ServedKinds[uniteddeployment.Kind]
 	memory reconcile.Memory[memory]
 	meters *meters
 }
@@ -71,35 +68,6 @@ type memory struct {
 	verified map[types.UID]string
 	// failed are the subsets whose last creation or update failed.
 	failed map[string]bool
-}
-
-// served holds the kinds of children that the cluster serves.
-type served struct {
-	mu    sync.Mutex
-	kinds map[uniteddeployment.Kind]bool
-}
-
-func (s *served) add(kind uniteddeployment.Kind) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.kinds == nil {
-		s.kinds = map[uniteddeployment.Kind]bool{}
-	}
-	s.kinds[kind] = true
-}
-
-// all returns the kinds that are served, and those that are not.
-func (s *served) all() (present, absent []uniteddeployment.Kind) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, kind := range uniteddeployment.Kinds {
-		if s.kinds[kind] {
-			present = append(present, kind)
-		} else {
-			absent = append(absent, kind)
-		}
-	}
-	return present, absent
 }
 
 // Setup adds the controller to the manager. A kind of children that is not served yet is watched as soon as
@@ -126,22 +94,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 			builder.WithPredicates(podChanges))
 
 	for _, kind := range uniteddeployment.Kinds {
-		present, err := serves(mgr.GetRESTMapper(), kind)
-		switch {
-		case err != nil:
+		if err := r.follow(mgr, kind).AddTo(ctx, b); err != nil {
 			return err
-		case !present:
-			log.FromContext(ctx).Info("A kind is not served: UnitedDeployments of it wait until it is",
-				"kind", kind.String())
-			b = b.WatchesRawSource(r.late(mgr, kind))
-			continue
 		}
-		if err := mgr.GetFieldIndexer().IndexField(ctx, object(kind), byOwner, indexOwner); err != nil {
-			return fmt.Errorf("indexing %s: %w", kind, err)
-		}
-		b = b.Watches(object(kind), handler.EnqueueRequestsFromMapFunc(r.ofChild),
-			builder.WithPredicates(predicate.Funcs{UpdateFunc: changed}))
-		r.served.add(kind)
 	}
 
 	return options.Complete(controllerName, r.loop(options.Limiter()), b)
@@ -159,17 +114,25 @@ func (r *Reconciler) forget(name types.NamespacedName, owner types.UID) {
 	r.meters.forget(name)
 }
 
-// serves reports whether the cluster serves a kind of children.
-func serves(mapper meta.RESTMapper, kind uniteddeployment.Kind) (bool, error) {
-	of := schema.FromAPIVersionAndKind(kind.APIVersion(), kind.Name())
-	_, err := mapper.RESTMapping(of.GroupKind(), of.Version)
-	if meta.IsNoMatchError(err) {
-		return false, nil
+// follow returns what watches the children of a kind.
+func (r *Reconciler) follow(mgr ctrl.Manager, kind uniteddeployment.Kind) *reconcile.LateKind {
+	return &reconcile.LateKind{
+		Cache:      mgr.GetCache(),
+		Mapper:     mgr.GetRESTMapper(),
+		Kind:       schema.FromAPIVersionAndKind(kind.APIVersion(), kind.Name()),
+		Name:       kind.String(),
+		Object:     object(kind),
+		Indexes:    []*reconcile.Index{{Object: object(kind), Field: byOwner, Of: indexOwner}},
+		Handler:    handler.EnqueueRequestsFromMapFunc(r.ofChild),
+		Predicates: []predicate.Predicate{predicate.Funcs{UpdateFunc: changed}},
+		Served:     func() { r.served.Add(kind) },
+		Waiting: func(ctx context.Context) ([]ctrl.Request, error) {
+			return reconcile.Due(ctx, r.API, &appsv1beta1.UnitedDeploymentList{},
+				func(*appsv1beta1.UnitedDeployment) bool { return true })
+		},
+		Without: "UnitedDeployments of it wait",
+		With:    "UnitedDeployments create it",
 	}
-	if err != nil {
-		return false, fmt.Errorf("finding out whether %s is served: %w", kind, err)
-	}
-	return true, nil
 }
 
 // object returns an empty object of the kind.
@@ -278,7 +241,7 @@ func (r *Reconciler) ofPod(ctx context.Context, pod client.Object) []ctrl.Reques
 		return nil
 	}
 
-	present, _ := r.served.all()
+	present, _ := r.served.Of(uniteddeployment.Kinds)
 	i := slices.IndexFunc(present, func(k uniteddeployment.Kind) bool {
 		return k.GroupVersionKind().GroupKind() ==
 			schema.FromAPIVersionAndKind(controller.APIVersion, controller.Kind).GroupKind()

@@ -27,7 +27,7 @@ func (r *Reconciler) pass(
 	begin := r.Now()
 	united, err := reconcile.Begin[*appsv1beta1.UnitedDeployment](ctx, r.API, name, owner)
 	if err != nil || united == nil {
-		return again(reconcile.Outcome{}, err)
+		return reconcile.Outcome{}.Retry(err)
 	}
 
 	snapshot, err := r.read(ctx, united)
@@ -49,29 +49,7 @@ func (r *Reconciler) pass(
 	after, err := r.apply(ctx, united, plan)
 	reconcile.MinRequeue(&done.After, after)
 	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
-	return again(done, err)
-}
-
-// again requeues soon if the world changed under a plan, and leaves other errors to the back-off.
-func again(done reconcile.Outcome, err error) (reconcile.Outcome, error) {
-	if err != nil && changedAll(err) {
-		reconcile.MinRequeue(&done.After, reconcile.RetrySoon)
-		return done, nil
-	}
-	return done, err
-}
-
-// changedAll reports whether all of the joined errors only mean that the plan was stale.
-func changedAll(err error) bool {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, one := range joined.Unwrap() {
-			if !changedAll(one) {
-				return false
-			}
-		}
-		return true
-	}
-	return reconcile.IsStalePlan(err)
+	return done.Retry(err)
 }
 
 // read reads what a plan is made from, with own writes laid over the caches.
@@ -83,7 +61,7 @@ func (r *Reconciler) read(
 		Pods: map[types.UID][]*corev1.Pod{}}
 
 	var present []uniteddeployment.Kind
-	present, s.Absent = r.served.all()
+	present, s.Absent = r.served.Of(uniteddeployment.Kinds)
 	for _, kind := range present {
 		children, orphans, err := r.children(ctx, united, kind)
 		if err != nil {

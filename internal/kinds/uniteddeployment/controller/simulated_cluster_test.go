@@ -150,7 +150,7 @@ func (w *world) delivered(before, after client.Object) {
 func (w *world) manager() *Reconciler {
 	r := &Reconciler{API: w.API(), Events: w, Pods: w.Pods(), meters: newMeters()}
 	for _, kind := range w.kinds {
-		r.served.add(kind)
+		r.served.Add(kind)
 	}
 	return r
 }

@@ -247,15 +247,15 @@ func TestScope(t *testing.T) {
 // others are not touched.
 func TestKindsAreFollowedWhenTheyAreListed(t *testing.T) {
 	l, workloads, index := &Listed{log: logr.Discard()}, &standing{}, &Index{}
-	w := newWatch(index, NewBooker(nil, nil, index.Get, workloads, logr.Discard(), time.Now), NewMatcher(index, workloads, logr.Discard()),
+	w := newWatch(nil, index, NewBooker(nil, nil, index.Get, workloads, logr.Discard(), time.Now), NewMatcher(index, workloads, logr.Discard()),
 		func(spread *appsv1beta1.WorkloadSpread) {
 			if workloadspread.BuiltIn(workloadspread.TargetOf(spread).GroupKind) || l.Kinds().Known(workloadspread.TargetOf(spread).GroupKind) {
 				_ = workloads.Follow(t.Context(), workloadspread.TargetOf(spread))
 			}
 		})
 	l.WhenRead(w.FollowListed)
-	w.spreads.OnAdd(spreading(t, "custom", "game.example.com/v1", "Game", "g", ""), true)
-	w.spreads.OnAdd(spreading(t, "web", "apps/v1", "ReplicaSet", "r", ""), true)
+	w.OnAdd(spreading(t, "custom", "game.example.com/v1", "Game", "g", ""), true)
+	w.OnAdd(spreading(t, "web", "apps/v1", "ReplicaSet", "r", ""), true)
 	l.set(`{"workloads":[{"Group":"game.example.com","Kind":"Game"}]}`)
 	if diff := cmp.Diff([]string{"follow ReplicaSet", "follow Game"}, workloads.asked); diff != "" {
 		t.Errorf("workloads.asked (-want +got):\n%s", diff)
@@ -281,19 +281,18 @@ func TestWatchFollowsWorkloadSpreads(t *testing.T) {
 			t.Errorf("what is written is not remembered: got version %s, want 1000", got)
 		}
 	}
-	w := newWatch(index, booker, NewMatcher(index, workloads, logr.Discard()),
+	w := newWatch(nil, index, booker, NewMatcher(index, workloads, logr.Discard()),
 		func(spread *appsv1beta1.WorkloadSpread) {
 			_ = workloads.Follow(t.Context(), workloadspread.TargetOf(spread))
 		})
-	synced, gone := false, []string{}
-	w.spreads.Synced = func() bool { return synced }
+	gone := []string{}
 	w.WhenGone(func(spread *appsv1beta1.WorkloadSpread) { gone = append(gone, string(spread.UID)) })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := w.Match(ctx, owned(t, "apps/v1", "ReplicaSet", "r"), "d"); err == nil {
 		t.Error("a pod that comes before the WorkloadSpreads are known would do without")
 	}
-	synced = true
+	w.Absent()
 	told := func() bool {
 		select {
 		case <-w.Changed():
@@ -315,10 +314,10 @@ func TestWatchFollowsWorkloadSpreads(t *testing.T) {
 		told, match bool
 		followed    int
 	}{
-		{"created", func() { w.spreads.OnAdd(first, true) }, true, true, 1},
-		{"its status changes", func() { w.spreads.OnUpdate(first, counted) }, false, true, 1},
-		{"made again, unseen", func() { write(first); w.spreads.OnUpdate(counted, other) }, true, false, 2},
-		{"deleted", func() { write(other); w.spreads.OnDelete(other) }, true, false, 2},
+		{"created", func() { w.OnAdd(first, true) }, true, true, 1},
+		{"its status changes", func() { w.OnUpdate(first, counted) }, false, true, 1},
+		{"made again, unseen", func() { write(first); w.OnUpdate(counted, other) }, true, false, 2},
+		{"deleted", func() { write(other); w.OnDelete(other) }, true, false, 2},
 	} {
 		step.do()
 		found, err := w.Match(t.Context(), owned(t, "apps/v1", "ReplicaSet", "r"), "d")

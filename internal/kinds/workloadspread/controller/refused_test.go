@@ -183,8 +183,8 @@ func TestWhoIsToldOfARefusal(t *testing.T) {
 	index := &Index{}
 	spread := s.stored(t)
 	index.Set(spread)
-	w := newWatch(index, NewBooker(s, s, index.Get, workloads, logr.Discard(), time.Now), NewMatcher(index, workloads, logr.Discard()), nil)
-	w.spreads.Synced = func() bool { return true }
+	w := newWatch(nil, index, NewBooker(s, s, index.Get, workloads, logr.Discard(), time.Now), NewMatcher(index, workloads, logr.Discard()), nil)
+	w.Absent()
 	refused := func(name, version, controller string) error {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name,
 			Labels: map[string]string{"pod-template-hash": version},

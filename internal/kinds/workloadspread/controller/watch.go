@@ -2,12 +2,9 @@ package controller
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -19,16 +16,13 @@ import (
 // Watch follows the WorkloadSpreads of the cluster on every replica. It holds their Index, with its Matcher,
 // Scope and Booker.
 type Watch struct {
+	*matchconditions.Follower[*appsv1beta1.WorkloadSpread]
+	*Scope
 	Index   *Index
-	Scope   *Scope
 	Booker  *Booker
 	matcher *Matcher
-	spreads *matchconditions.Follower[*appsv1beta1.WorkloadSpread]
 	follow  func(*appsv1beta1.WorkloadSpread)
 	gone    []func(*appsv1beta1.WorkloadSpread)
-	// live reads WorkloadSpreads from the API server, and together combines reads of the same namespace.
-	live     client.Reader
-	together matchconditions.Together[string, struct{}]
 }
 
 // Targets reads workloads whose kinds can be followed.
@@ -42,7 +36,8 @@ type Targets interface {
 // NewWatch returns a Watch, which starts to follow WorkloadSpreads when Follow is called.
 func NewWatch(ctx context.Context, mgr manager.Manager, targets Targets) *Watch {
 	index, log := &Index{}, mgr.GetLogger().WithName("workloadspread")
-	w := newWatch(index, NewBooker(mgr.GetClient(), mgr.GetAPIReader(), index.Get, targets, log, time.Now),
+	return newWatch(mgr.GetAPIReader(), index,
+		NewBooker(mgr.GetClient(), mgr.GetAPIReader(), index.Get, targets, log, time.Now),
 		NewMatcher(index, targets, log),
 		func(spread *appsv1beta1.WorkloadSpread) {
 			if err := targets.Follow(ctx, workloadspread.TargetOf(spread)); err != nil {
@@ -50,47 +45,18 @@ func NewWatch(ctx context.Context, mgr manager.Manager, targets Targets) *Watch 
 					client.ObjectKeyFromObject(spread))
 			}
 		})
-
-	w.live, w.together.Limit = mgr.GetAPIReader(), readingTime
-	return w
 }
-
-// readingTime is how long a pod may wait for WorkloadSpreads to be read.
-const readingTime = 5 * time.Second
-
-// Learn reads the WorkloadSpreads of a namespace from the API server, since one that was just admitted may
-// not be in the cache of this replica yet. Pods that come at the same time share one read.
-func (w *Watch) Learn(ctx context.Context, namespace string) error {
-	_, err := w.together.Do(ctx, namespace, func(ctx context.Context) (none struct{}, err error) {
-		var list appsv1beta1.WorkloadSpreadList
-		if err := w.live.List(ctx, &list, client.InNamespace(namespace)); err != nil &&
-			!meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-			return none, fmt.Errorf("reading WorkloadSpreads: %w", err)
-		}
-		for i := range list.Items {
-			w.spreads.Learn(&list.Items[i])
-		}
-		return none, nil
-	})
-	return err
-}
-
-// Follow starts to follow WorkloadSpreads once the manager runs.
-func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
-	return w.spreads.Follow(ctx, mgr, &appsv1beta1.WorkloadSpread{})
-}
-
-// Absent records that the kind is not served, so that pods do not wait for WorkloadSpreads. Follow is called
-// once it is served.
-func (w *Watch) Absent() { w.spreads.Absent() }
 
 func newWatch(
-	index *Index, booker *Booker, matcher *Matcher, follow func(*appsv1beta1.WorkloadSpread),
+	live client.Reader, index *Index, booker *Booker, matcher *Matcher,
+	follow func(*appsv1beta1.WorkloadSpread),
 ) *Watch {
 	w := &Watch{Index: index, Scope: NewScope(index, time.Now), Booker: booker, matcher: matcher,
 		follow: follow}
-	w.spreads = matchconditions.NewFollower(
-		func(spread *appsv1beta1.WorkloadSpread) {
+	w.Follower = matchconditions.NewFollower(live, matchconditions.Kind[*appsv1beta1.WorkloadSpread]{
+		Object: &appsv1beta1.WorkloadSpread{},
+		List:   &appsv1beta1.WorkloadSpreadList{},
+		Set: func(spread *appsv1beta1.WorkloadSpread) {
 			if before := index.Get(client.ObjectKeyFromObject(spread)); before == nil ||
 				before.UID != spread.UID || before.Generation != spread.Generation {
 				if before != nil && before.UID != spread.UID {
@@ -100,14 +66,15 @@ func newWatch(
 			}
 			index.Set(spread)
 		},
-		func(spread *appsv1beta1.WorkloadSpread) {
+		Delete: func(spread *appsv1beta1.WorkloadSpread) {
 			index.Delete(spread)
 			booker.Forget(spread.UID)
 			for _, do := range w.gone {
 				do(spread)
 			}
 		},
-		func(old, spread *appsv1beta1.WorkloadSpread) bool { return old.Generation != spread.Generation })
+	})
+
 	return w
 }
 
@@ -122,19 +89,13 @@ func (w *Watch) FollowListed() {
 // manager starts.
 func (w *Watch) WhenGone(do func(*appsv1beta1.WorkloadSpread)) { w.gone = append(w.gone, do) }
 
-// Changed returns a channel that has a value when the scope may have changed.
-func (w *Watch) Changed() <-chan struct{} { return w.spreads.Changed() }
-
-// Synced reports whether all WorkloadSpreads that existed at the start are known.
-func (w *Watch) Synced() bool { return w.spreads.Synced() }
-
 // Match waits until all WorkloadSpreads are known, and calls Matcher.Match. Otherwise a pod that comes
 // earlier would not be spread.
 func (w *Watch) Match(
 	ctx context.Context, pod *corev1.Pod, namespace string,
 ) (*appsv1beta1.WorkloadSpread, error) {
-	if err := w.spreads.Wait(ctx); err != nil {
-		return nil, fmt.Errorf("WorkloadSpreads: %w", err)
+	if err := w.Wait(ctx); err != nil {
+		return nil, err
 	}
 	return w.matcher.Match(ctx, pod, namespace)
 }

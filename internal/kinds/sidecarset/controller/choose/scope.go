@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,10 +21,8 @@ import (
 // for matchconditions.Remembered after the SidecarSet has changed or gone, because other replicas and API
 // servers may be behind.
 type Scope struct {
-	index *Index
-	now   func() time.Time
-
-	mu     sync.Mutex
+	index  *Index
+	now    func() time.Time
 	memory matchconditions.Memory[term]
 }
 
@@ -34,10 +31,10 @@ func NewScope(index *Index, now func() time.Time) *Scope {
 	return &Scope{index: index, now: now}
 }
 
-// Expression returns the condition, which is "false" if no pod is selected.
-func (s *Scope) Expression() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// Creations returns the condition, which is "false" if no pod is selected.
+func (s *Scope) Creations() string { return union(s.memory.Recall(s.asked, s.now())) }
+
+func (s *Scope) asked() map[string]term {
 	asked := map[string]term{}
 	for _, e := range s.index.all() {
 		if e.paused || e.pods == nil {
@@ -46,7 +43,7 @@ func (s *Scope) Expression() string {
 		t := newTerm(e)
 		asked[t.key()] = t
 	}
-	return union(s.memory.Recall(asked, s.now()))
+	return asked
 }
 
 // Asks returns the condition for the pods that one SidecarSet asks for, which is "false" if it asks for none.

@@ -105,7 +105,7 @@ func TestScope(t *testing.T) {
 			for _, set := range test.sets {
 				index.Set(set)
 			}
-			got := NewScope(index, time.Now).Expression()
+			got := NewScope(index, time.Now).Creations()
 			if got != test.want {
 				t.Errorf("%s\nnot\n%s", got, test.want)
 			}
@@ -119,22 +119,22 @@ func TestScopeRemembers(t *testing.T) {
 	index, now := &Index{}, time.Unix(1000, 0)
 	scope := NewScope(index, func() time.Time { return now })
 	index.Set(selecting("a", matching("app", "old"), nil))
-	scope.Expression()
+	scope.Creations()
 	index.Set(selecting("a", matching("app", "new"), nil))
-	if both := scope.Expression(); !strings.Contains(both, "['new', 'old']") {
+	if both := scope.Creations(); !strings.Contains(both, "['new', 'old']") {
 		t.Errorf("after a change: %s", both)
 	}
 	now = now.Add(matchconditions.Remembered)
-	if one := scope.Expression(); !strings.Contains(one, "['new']") {
+	if one := scope.Creations(); !strings.Contains(one, "['new']") {
 		t.Errorf("later: %s", one)
 	}
 	index.Delete("a")
 	now = now.Add(matchconditions.Remembered / 2)
-	if one := scope.Expression(); !strings.Contains(one, "['new']") {
+	if one := scope.Creations(); !strings.Contains(one, "['new']") {
 		t.Errorf("after a deletion: %s", one)
 	}
 	now = now.Add(matchconditions.Remembered)
-	if none := scope.Expression(); none != "false" {
+	if none := scope.Creations(); none != "false" {
 		t.Errorf("in the end: %s", none)
 	}
 }
@@ -144,7 +144,7 @@ func TestScopeRemembersWhatIsGone(t *testing.T) {
 	index, now := &Index{}, time.Unix(1000, 0)
 	s := NewScope(index, func() time.Time { return now })
 	index.Set(selecting("a", matching("app", "x"), nil))
-	before := s.Expression()
+	before := s.Creations()
 	now = now.Add(time.Hour)
 	index.Delete("a")
 	for _, step := range []struct {
@@ -152,7 +152,7 @@ func TestScopeRemembersWhatIsGone(t *testing.T) {
 		want  string
 	}{{0, before}, {matchconditions.Remembered - time.Second, before}, {time.Second, "false"}} {
 		now = now.Add(step.after)
-		if got := s.Expression(); got != step.want {
+		if got := s.Creations(); got != step.want {
 			t.Errorf("after %s: %s", step.after, got)
 		}
 	}
@@ -193,7 +193,7 @@ func TestScopeProperty(t *testing.T) {
 			may = true
 			matched = matched || e.namespaces == nil || e.namespaces.Matches(labels.Set(namespace))
 		}
-		expression := NewScope(index, time.Now).Expression()
+		expression := NewScope(index, time.Now).Creations()
 		got := asked(t, expression, namespace["kubernetes.io/metadata.name"], pod)
 		if matched && !got || !may && got {
 			r.Errorf("pod %v in %v: matched %t, may match %t, asked %t: %s", pod, namespace, matched, may, got, expression)

@@ -8,7 +8,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -32,19 +31,21 @@ import (
 // Watch is an Index that follows the cluster, with its Chooser and its Scope. There is one on every replica.
 type Watch struct {
 	*Selector
-	Scope *Scope
+	*matchconditions.Follower[*appsv1beta1.SidecarSet]
+	*Scope
 
-	sets      *matchconditions.Follower[*appsv1beta1.SidecarSet]
 	revisions cache.Cache
-	live      client.Reader
-	together  matchconditions.Together[string, struct{}]
 }
 
 // follow returns the follower that maintains the index.
-func follow(index *Index) *matchconditions.Follower[*appsv1beta1.SidecarSet] {
-	return matchconditions.NewFollower(index.Set,
-		func(set *appsv1beta1.SidecarSet) { index.Delete(set.Name) },
-		func(old, set *appsv1beta1.SidecarSet) bool { return old.Generation != set.Generation })
+func follow(index *Index, live client.Reader) *matchconditions.Follower[*appsv1beta1.SidecarSet] {
+	return matchconditions.NewFollower(live, matchconditions.Kind[*appsv1beta1.SidecarSet]{
+		Object:  &appsv1beta1.SidecarSet{},
+		List:    &appsv1beta1.SidecarSetList{},
+		Cluster: true,
+		Set:     index.Set,
+		Delete:  func(set *appsv1beta1.SidecarSet) { index.Delete(set.Name) },
+	})
 }
 
 // NewWatch returns a Watch for SidecarSets whose ControllerRevisions are in the given namespace. It starts to
@@ -69,8 +70,8 @@ func NewWatch(mgr manager.Manager, namespace string, newInformer watches.NewInfo
 	}
 
 	index := &Index{}
-	return &Watch{Scope: NewScope(index, time.Now), sets: follow(index), revisions: revisions,
-		live: mgr.GetAPIReader(), together: matchconditions.Together[string, struct{}]{Limit: readingTime},
+	return &Watch{Scope: NewScope(index, time.Now), Follower: follow(index, mgr.GetAPIReader()),
+		revisions: revisions,
 		Selector: NewChooser(index, &namespaces{mgr.GetCache(), mgr.GetAPIReader()},
 			&storedRevisions{namespace, revisions, mgr.GetAPIReader()}, nil)}, nil
 }
@@ -81,7 +82,7 @@ func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
 	if err := mgr.Add(matchconditions.Everywhere(w.revisions.Start)); err != nil {
 		return fmt.Errorf("adding the cache of revisions: %w", err)
 	}
-	if err := w.sets.Follow(ctx, mgr, &appsv1beta1.SidecarSet{}); err != nil {
+	if err := w.Follower.Follow(ctx, mgr); err != nil {
 		return err
 	}
 
@@ -98,40 +99,10 @@ func (w *Watch) Follow(ctx context.Context, mgr manager.Manager) error {
 	return nil
 }
 
-// Absent records that the kind is not served, so that pods need not wait for SidecarSets to be known. Follow
-// is called once it is served.
-func (w *Watch) Absent() { w.sets.Absent() }
-
-// Changed returns a channel that has a value when the scope may have changed.
-func (w *Watch) Changed() <-chan struct{} { return w.sets.Changed() }
-
-// readingTime is how long a pod may wait for SidecarSets to be read.
-const readingTime = 5 * time.Second
-
-// Learn reads all SidecarSets from the API server, because one that was admitted a moment ago may not be in
-// the cache of this replica yet. Pods that arrive together share one read.
-func (w *Watch) Learn(ctx context.Context, _ string) error {
-	_, err := w.together.Do(ctx, "", func(ctx context.Context) (none struct{}, err error) {
-		var list appsv1beta1.SidecarSetList
-		if err := w.live.List(ctx, &list); err != nil && !meta.IsNoMatchError(err) &&
-			!apierrors.IsNotFound(err) {
-			return none, fmt.Errorf("reading SidecarSets: %w", err)
-		}
-		for i := range list.Items {
-			w.sets.Learn(&list.Items[i])
-		}
-		return none, nil
-	})
-	return err
-}
-
-// Synced reports whether all SidecarSets are known that existed at the start.
-func (w *Watch) Synced() bool { return w.sets.Synced() }
-
 // Choose is Chooser.Choose, but waits until all SidecarSets are known. An earlier pod would miss some.
 func (w *Watch) Choose(ctx context.Context, pod *corev1.Pod, namespace string) ([]*inject.Template, error) {
-	if err := w.sets.Wait(ctx); err != nil {
-		return nil, fmt.Errorf("SidecarSets: %w", err)
+	if err := w.Wait(ctx); err != nil {
+		return nil, err
 	}
 	return w.Selector.Choose(ctx, pod, namespace)
 }

@@ -123,9 +123,8 @@ func TestStoredRevisions(t *testing.T) {
 // SS-082, SS-091: events change what is chosen and tell that the scope may have changed, unless only the
 // status did; before all SidecarSets are known pods wait, and are refused in the end.
 func TestWatchFollowsEvents(t *testing.T) {
-	index, synced := &Index{}, false
-	w := &Watch{Selector: NewChooser(index, &world{}, &world{}, nil), Scope: NewScope(index, time.Now), sets: follow(index)}
-	w.sets.Synced = func() bool { return synced }
+	index := &Index{}
+	w := &Watch{Selector: NewChooser(index, &world{}, &world{}, nil), Scope: NewScope(index, time.Now), Follower: follow(index, nil)}
 	told := func() bool {
 		select {
 		case <-w.Changed():
@@ -141,7 +140,7 @@ func TestWatchFollowsEvents(t *testing.T) {
 	} else if !strings.Contains(err.Error(), "does not know all objects yet") {
 		t.Errorf("err: got %q, want it to contain %q", err.Error(), "does not know all objects yet")
 	}
-	synced = true
+	w.Absent()
 	set := selecting("a", matching("app", "x"), nil)
 	set.Generation = 1
 	changed := set.DeepCopy()
@@ -154,12 +153,12 @@ func TestWatchFollowsEvents(t *testing.T) {
 		told bool
 		x, y int
 	}{
-		{"created", func() { w.sets.OnAdd(set, true) }, true, 1, 0},
-		{"changed", func() { w.sets.OnUpdate(set, changed) }, true, 0, 1},
-		{"counted", func() { w.sets.OnUpdate(changed, counted) }, false, 0, 1},
-		{"something else", func() { w.sets.OnAdd(labelled(), false); w.sets.OnUpdate(set, labelled()); w.sets.OnDelete(labelled()) }, false,
+		{"created", func() { w.OnAdd(set, true) }, true, 1, 0},
+		{"changed", func() { w.OnUpdate(set, changed) }, true, 0, 1},
+		{"counted", func() { w.OnUpdate(changed, counted) }, false, 0, 1},
+		{"something else", func() { w.OnAdd(labelled(), false); w.OnUpdate(set, labelled()); w.OnDelete(labelled()) }, false,
 			0, 1},
-		{"deleted, seen late", func() { w.sets.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "a", Obj: counted}) }, true, 0, 0},
+		{"deleted, seen late", func() { w.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "a", Obj: counted}) }, true, 0, 0},
 	} {
 		step.do()
 		x, errX := w.Choose(t.Context(), labelled("app", "x"), "d")
@@ -176,7 +175,7 @@ func TestWatchFollowsEvents(t *testing.T) {
 			t.Errorf("%s: errY: unexpected error: %v\n%d\n%d\n%v", step.name, errY, len(x), len(y), errX)
 		}
 	}
-	var _ toolscache.ResourceEventHandler = w.sets
+	var _ toolscache.ResourceEventHandler = w
 }
 
 // A SidecarSet that the cache does not have yet is chosen once it was read from the API server; what is older
@@ -189,9 +188,9 @@ func TestLearn(t *testing.T) {
 	index := &Index{}
 	stored := selecting("a", matching("app", "x"), nil)
 	stored.UID = "u"
-	w := &Watch{Selector: NewChooser(index, &world{}, &world{}, nil), sets: follow(index),
-		live: fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).Build()}
-	w.sets.Synced = func() bool { return true }
+	w := &Watch{Selector: NewChooser(index, &world{}, &world{}, nil),
+		Follower: follow(index, fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored).Build())}
+	w.Absent()
 	chosen := func(app string) int {
 		templates, err := w.Choose(t.Context(), labelled("app", app), "d")
 		if err != nil {
@@ -209,7 +208,7 @@ func TestLearn(t *testing.T) {
 	}
 	newer := stored.DeepCopy()
 	newer.ResourceVersion, newer.Generation, newer.Spec.Selector = "1000000", 2, matching("app", "y")
-	w.sets.OnAdd(newer, false)
+	w.OnAdd(newer, false)
 	if err := w.Learn(t.Context(), "d"); err != nil {
 		t.Errorf(`w.Learn(t.Context(), "d"): unexpected error: %v; %v, %d chosen`, err, err, chosen("y"))
 	} else if got := chosen("y"); got != 1 {
