@@ -484,8 +484,7 @@ func TestAChildIsLetGoWhenTheStatusHasItsRun(t *testing.T) {
 	plan := Make(snapshot(cronJob, 50*minute, Made("Job", cronJob, 10*minute, Held), Made("Job", cronJob, 40*minute, Held, Going),
 		Made("Job", cronJob, time.Hour, Held), Made("Job", cronJob, 20*minute)))
 	if got := names(plan.Release); got != "nightly-1893499800 nightly-1893501600" || !plan.Status.LastScheduleTime.Equal(At(40*minute)) {
-		t.Errorf("let go: got %q; last run of the status: got %s, want %s", got, plan.Status.LastScheduleTime,
-			At(40*minute))
+		t.Errorf("let go: got %q; last run: got %s, want %s", got, plan.Status.LastScheduleTime, At(40*minute))
 	}
 	next := []client.Object{Made("Job", cronJob, time.Hour, Held), Made("Job", cronJob, 90*24*time.Hour, Held), Made("Job", cronJob, 91*24*time.Hour, Held, Going)}
 	if got := len(Make(snapshot(cronJob, 50*minute, next...)).Release); got != 1 {

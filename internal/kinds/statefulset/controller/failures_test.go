@@ -401,8 +401,7 @@ func TestADisruptionBudgetIsObeyed(t *testing.T) {
 			s.runFor(10 * time.Minute)
 			if is := s.set(); is.Status.UpdatedAvailableReplicas != *is.Spec.Replicas || int32(len(s.pods())) != *is.Spec.Replicas ||
 				len(is.Status.Conditions) > 0 || tt.change == nil && s.pod("web-1").UID == uid {
-				t.Errorf("want all pods updated and available, without conditions, and web-1 another one: %s",
-					s.describe())
+				t.Errorf("want all pods updated and available, no conditions, another web-1: %s", s.describe())
 			}
 		})
 	}
