@@ -28,6 +28,10 @@ const (
 // of its sidecars (JST-040).
 const SidecarTerminated = "SidecarTerminated"
 
+// SidecarTerminatedAt is the annotation with the time at which the phase of a pod was set ahead (JST-041). It is changed together with the
+// phase, because a kubelet acts on a change of annotations at once, and on one of the status alone a minute later.
+const SidecarTerminatedAt = "apps.kruise.io/sidecar-terminated-at"
+
 // Environment variables that mark the sidecars of pods that run to completion (JST-010 to JST-012).
 const (
 	// TerminateSidecarEnv: with "true" the container is stopped once all main containers are done.

@@ -36,9 +36,11 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/operations/migrate"
 )
 
-// commands are all commands, in the groups in which the help shows them. Those of kubectl itself are there
-// because the reference's plugin has them (OPS-130).
-func commands(f cmdutil.Factory, flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams) templates.CommandGroups {
+// commands returns all commands, in the groups in which the help shows them. It includes commands of kubectl
+// itself, because OpenKruise's plugin has them as well.
+func commands(
+	f cmdutil.Factory, flags *genericclioptions.ConfigFlags, streams genericiooptions.IOStreams,
+) templates.CommandGroups {
 	return templates.CommandGroups{
 		{Message: "Understand rollouts:", Commands: []*cobra.Command{
 			explain.NewPlan(f, streams),

@@ -11,7 +11,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/version"
 )
 
-// newVersion is kubectl's command, which tells before what the plugin itself was built from. Output in JSON
+// newVersion returns kubectl's command version, which prints the version of the plugin first. Output in JSON
 // or YAML is kubectl's alone, so that programs can read it.
 func newVersion(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := kubectlversion.NewCmdVersion(f, streams)

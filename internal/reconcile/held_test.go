@@ -40,8 +40,11 @@ func TestWhoComesBackWhenABudgetAllowsMore(t *testing.T) {
 		h, guard := &heldByBudgets{}, &telling{}
 		queue := workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](time.Second, time.Minute))
 		defer queue.ShutDown()
-		if err := h.wake(guard)(context.Background(), queue); err != nil || len(guard.told) != 1 {
-			t.Fatal(err)
+		if err := h.wake(guard)(context.Background(), queue); err != nil {
+			t.Fatalf("asking the guard to tell: %v", err)
+		}
+		if len(guard.told) != 1 {
+			t.Fatalf("callbacks that the guard has: got %d, want 1", len(guard.told))
 		}
 		namespaces, now := []string{"", "a", "b"}, sets.New[types.NamespacedName]()
 		for range rapid.IntRange(0, 12).Draw(t, "passes") {
@@ -67,7 +70,7 @@ func TestWhoComesBackWhenABudgetAllowsMore(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Fatal(namespace, diff)
+				t.Fatalf("who comes back for namespace %q (-want +got):\n%s", namespace, diff)
 			}
 		}
 		for _, name := range now.UnsortedList() {
@@ -83,16 +86,20 @@ func TestWhoComesBackWhenABudgetAllowsMore(t *testing.T) {
 // pod out of service is not asked about.
 func TestWithoutAGuardNobodyIsAsked(t *testing.T) {
 	api := &API{}
-	if limits, err := api.Limits(context.Background(), nil); limits != nil || err != nil {
-		t.Error(limits, err)
+	limits, err := api.Limits(context.Background(), nil)
+	if err != nil {
+		t.Errorf("limits without a guard: %v", err)
+	}
+	if limits != nil {
+		t.Errorf("limits without a guard: got %v, want none", limits)
 	}
 	if err := api.Ask(context.Background(), nil, policyv1beta1.Delete); err != nil {
-		t.Error(err)
+		t.Errorf("a deletion without a guard: %v", err)
 	}
 	api.Guard = &telling{}
 	for by, want := range map[disruption.Operation]error{"": nil, policyv1beta1.Delete: ErrStalePlan} {
 		if err := api.Ask(context.Background(), nil, by); err != want { //nolint:errorlint // it is passed on as it is
-			t.Error(by, err)
+			t.Errorf("operation %q with a guard: got %v, want %v", by, err, want)
 		}
 	}
 }

@@ -90,7 +90,7 @@ func TestFlowIsFair(t *testing.T) {
 					return nil
 				}) {
 					if err != nil {
-						t.Error(err)
+						t.Errorf("a task of owner %s: %v", owner, err)
 					}
 				}
 				mu.Lock()
@@ -99,11 +99,26 @@ func TestFlowIsFair(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if most != flowFirst || ended["other"] > 2*time.Second || ended["small"] > 4*time.Second || ended["large"] > 110*time.Second {
-			t.Errorf("%d at once, ended %v", most, ended)
+		if most != flowFirst {
+			t.Errorf("tasks at once: got %d at most, want %d", most, flowFirst)
 		}
-		if f.running != 0 || len(f.busy) != 0 || len(f.waiting) != 0 {
-			t.Errorf("left: %+v", f)
+		if ended["other"] > 2*time.Second {
+			t.Errorf("the owner with 5 tasks ended after %s, want 2s at most", ended["other"])
+		}
+		if ended["small"] > 4*time.Second {
+			t.Errorf("the owner with 32 tasks ended after %s, want 4s at most", ended["small"])
+		}
+		if ended["large"] > 110*time.Second {
+			t.Errorf("the owner with 3200 tasks ended after %s, want 110s at most", ended["large"])
+		}
+		if f.running != 0 {
+			t.Errorf("tasks that still run: got %d, want 0", f.running)
+		}
+		if len(f.busy) != 0 {
+			t.Errorf("owners that are still busy: got %v, want none", f.busy)
+		}
+		if len(f.waiting) != 0 {
+			t.Errorf("owners that still wait: got %v, want none", f.waiting)
 		}
 	})
 }
@@ -125,22 +140,36 @@ func TestAFlowEndsWithItsContext(t *testing.T) {
 			}
 			return nil
 		})
-		if errs[0] == nil || errs[1] != nil || !errors.Is(errs[flowFirst], context.Canceled) || !errors.Is(errs[99], context.Canceled) {
-			t.Error(errs)
+		if errs[0] == nil {
+			t.Error("the task that panics: no error")
+		}
+		if errs[1] != nil {
+			t.Errorf("a task beside one that panics: %v", errs[1])
+		}
+		if !errors.Is(errs[flowFirst], context.Canceled) {
+			t.Errorf("the first task that waited: got %v, want %v", errs[flowFirst], context.Canceled)
+		}
+		if !errors.Is(errs[99], context.Canceled) {
+			t.Errorf("the last task: got %v, want %v", errs[99], context.Canceled)
 		}
 		for _, err := range f.Each(ctx, "a", 2, func(int) error { t.Error("begun after the end"); return nil }) {
 			if !errors.Is(err, context.Canceled) {
-				t.Error(err)
+				t.Errorf("a task after the end: got %v, want %v", err, context.Canceled)
 			}
 		}
-		if f.running != 0 || len(f.waiting) != 0 {
-			t.Errorf("left: %+v", f)
+		if f.running != 0 {
+			t.Errorf("tasks that still run: got %d, want 0", f.running)
+		}
+		if len(f.waiting) != 0 {
+			t.Errorf("owners that still wait: got %v, want none", f.waiting)
 		}
 	})
 	var none *WriteLimiter
 	order := []int{}
 	none.Each(t.Context(), "a", 3, func(i int) error { order = append(order, i); return nil })
-	if len(order) != 3 || order[0] != 0 || order[2] != 2 {
-		t.Error(order)
+	if len(order) != 3 {
+		t.Errorf("tasks without a limiter: got %v, want 3", order)
+	} else if order[0] != 0 || order[2] != 2 {
+		t.Errorf("order of the tasks without a limiter: got %v, want [0 1 2]", order)
 	}
 }

@@ -19,7 +19,7 @@ func TestTheSoonerOfTwoTimesCounts(t *testing.T) {
 		MinRequeue(&after, other)
 	}
 	if after != time.Second {
-		t.Errorf("comes back after %s", after)
+		t.Errorf("the next pass: comes after %s, want %s", after, time.Second)
 	}
 }
 
@@ -28,11 +28,17 @@ func TestMemory(t *testing.T) {
 	var m Memory[News]
 	m.Of("a").Is("Reason", "x")
 	m.Of("b").Is("Reason", "y")
-	if m.Of("a").Is("Reason", "x") || m.Of("b").Is("Reason", "y") {
-		t.Error("what was told is forgotten")
+	if m.Of("a").Is("Reason", "x") {
+		t.Error("what owner a was told is told again, want it kept")
+	}
+	if m.Of("b").Is("Reason", "y") {
+		t.Error("what owner b was told is told again, want it kept")
 	}
 	m.Forget("a")
-	if !m.Of("a").Is("Reason", "x") || m.Of("b").Is("Reason", "y") {
+	if !m.Of("a").Is("Reason", "x") {
+		t.Error("what a forgotten owner was told is still kept")
+	}
+	if m.Of("b").Is("Reason", "y") {
 		t.Error("another owner is forgotten")
 	}
 }
@@ -46,7 +52,7 @@ func TestNews(t *testing.T) {
 		told = append(told, n.Is("Reason", about))
 	}
 	if diff := cmp.Diff([]bool{false, true, false, true, false, true}, told); diff != "" {
-		t.Error(diff)
+		t.Errorf("which events are news (-want +got):\n%s", diff)
 	}
 	if !n.Is("Other", "y") {
 		t.Error("the news of one reason are those of another")
@@ -97,8 +103,11 @@ func TestStatusPatch(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			body, err := StatusPatch(podOf("u", "1"), &tt.old, &tt.new)
-			if diff := cmp.Diff(tt.want, string(body)); diff != "" || err != nil {
-				t.Error(err, diff)
+			if err != nil {
+				t.Errorf("the patch of a status: %v", err)
+			}
+			if diff := cmp.Diff(tt.want, string(body)); diff != "" {
+				t.Errorf("the patch of a status (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -116,7 +125,7 @@ func TestLoop(t *testing.T) {
 		Pass: func(_ context.Context, _ types.NamespacedName, of types.UID) (Outcome, error) {
 			passes++
 			if of != owner {
-				t.Errorf("a pass over %s", of)
+				t.Errorf("a pass is over the owner %s, want %s", of, owner)
 			}
 			return done, fails
 		},
@@ -125,18 +134,28 @@ func TestLoop(t *testing.T) {
 	request := ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "web"}}
 	pass := func(want time.Duration) {
 		t.Helper()
-		if result, err := loop.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != want {
-			t.Errorf("%+v, %v; want %s", result, err, want)
+		result, err := loop.Reconcile(t.Context(), request)
+		if err != nil {
+			t.Errorf("a pass: %v", err)
+		}
+		if result.RequeueAfter != want {
+			t.Errorf("the next pass: comes after %s, want %s", result.RequeueAfter, want)
 		}
 	}
 	pass(time.Minute)
 	pass(200 * time.Millisecond) // for more events: the plan took so long
-	if passes != 1 || loop.NameOf("u") != request.NamespacedName {
-		t.Errorf("%d passes; u is %s", passes, loop.NameOf("u"))
+	if passes != 1 {
+		t.Errorf("passes: got %d, want 1", passes)
+	}
+	if name := loop.NameOf("u"); name != request.NamespacedName {
+		t.Errorf("the name of the owner: got %s, want %s", name, request.NamespacedName)
 	}
 	now, fails = now.Add(time.Second), errors.New("refused")
-	if _, err := loop.Reconcile(t.Context(), request); err == nil || loop.BackOff().When(request) != time.Minute {
-		t.Errorf("%v: what is due waits for the back-off", err)
+	if _, err := loop.Reconcile(t.Context(), request); err == nil {
+		t.Error("a pass that is refused: no error")
+	}
+	if pause := loop.BackOff().When(request); pause != time.Minute {
+		t.Errorf("what is due in a minute waits %s for the back-off", pause)
 	}
 	fails = nil
 	pass(20 * time.Millisecond) // after a failure the queue decides, but no plan takes more than a part of a worker
@@ -145,8 +164,11 @@ func TestLoop(t *testing.T) {
 	owner = ""
 	now = now.Add(time.Hour)
 	pass(time.Minute)
-	if diff := cmp.Diff([]types.UID{"u"}, forgotten); diff != "" || loop.NameOf("u").Name != "" {
-		t.Error(diff)
+	if diff := cmp.Diff([]types.UID{"u"}, forgotten); diff != "" {
+		t.Errorf("owners that are forgotten (-want +got):\n%s", diff)
+	}
+	if name := loop.NameOf("u").Name; name != "" {
+		t.Errorf("the name of an owner that is gone: got %s, want none", name)
 	}
 }
 
@@ -192,11 +214,15 @@ func TestAPassThatIsPutOffDoesNotEndTheBackOff(t *testing.T) {
 				}
 				now = now.Add(max(after, time.Millisecond))
 			}
-			if passes > tt.want || passes < 10 {
-				t.Errorf("%d passes, want %d at most", passes, tt.want)
+			if passes > tt.want {
+				t.Errorf("passes in ten minutes: got %d, want %d at most", passes, tt.want)
+			}
+			if passes < 10 {
+				t.Errorf("passes in ten minutes: got %d, want 10 at least", passes)
 			}
 			if failed := loop.BackOff().NumRequeues(request); (failed == 0) != (tt.fails != nil) {
-				t.Errorf("%d failures are remembered", failed)
+				t.Errorf("failures that are remembered: got %d; the last pass failed: %t",
+					failed, tt.fails == nil)
 			}
 		})
 	}

@@ -136,7 +136,7 @@ func TestOwn(t *testing.T) {
 			cache, live, leaks := &shows{pod: tt.cached}, &shows{pod: tt.live}, 0
 			o := &OwnWrites{Cache: cache, Live: live, Leaked: func(owner types.UID) {
 				if leaks++; owner != "owner" {
-					t.Errorf("leak of %s", owner)
+					t.Errorf("leak of owner %s, want of \"owner\"", owner)
 				}
 			}}
 			tt.write(o)
@@ -148,10 +148,13 @@ func TestOwn(t *testing.T) {
 				t.Error("nobody comes back, and the cache may never show it")
 			}
 			if diff := cmp.Diff(tt.want, seen(o, tt.cached)); diff != "" {
-				t.Error(diff)
+				t.Errorf("what the next plan sees (-want +got):\n%s", diff)
 			}
-			if live.reads != tt.reads || leaks != tt.leaks {
-				t.Errorf("%d live reads and %d leaks, want %d and %d", live.reads, leaks, tt.reads, tt.leaks)
+			if live.reads != tt.reads {
+				t.Errorf("live reads: got %d, want %d", live.reads, tt.reads)
+			}
+			if leaks != tt.leaks {
+				t.Errorf("leaks: got %d, want %d", leaks, tt.leaks)
 			}
 			// As soon as the cache follows, all is forgotten, and the next plan asks nobody.
 			cache.pod = tt.live
@@ -159,7 +162,7 @@ func TestOwn(t *testing.T) {
 				t.Fatal(err)
 			}
 			if writes := o.pending("owner"); len(writes) > 0 {
-				t.Errorf("still remembered: %+v", writes[0])
+				t.Errorf("writes that are still remembered: got %+v, want none", writes[0])
 			}
 		})
 	}
@@ -171,12 +174,15 @@ func TestALostAnswerIsLookedUpOnce(t *testing.T) {
 	o := &OwnWrites{Cache: &shows{}, Live: live}
 	o.Unsure("owner", podOf("", ""), noon)
 	for range 3 {
-		if err := o.Settle(t.Context(), "owner", noon); err != nil || seen(o, nil) != "u10" {
-			t.Fatalf("%s, %v", seen(o, nil), err)
+		if err := o.Settle(t.Context(), "owner", noon); err != nil {
+			t.Fatalf("settling a write whose answer was lost: %v", err)
+		}
+		if got := seen(o, nil); got != "u10" {
+			t.Fatalf("the next plan sees %s, want u10", got)
 		}
 	}
 	if live.reads != 1 {
-		t.Errorf("%d live reads", live.reads)
+		t.Errorf("live reads: got %d, want 1", live.reads)
 	}
 }
 
@@ -199,8 +205,11 @@ func TestAnObjectThatCameBack(t *testing.T) {
 	}
 	for _, step := range steps {
 		cache.pod, live.pod = step.cached, step.live
-		if err := o.Settle(t.Context(), "owner", noon.Add(step.after)); err != nil || seen(o, step.cached) != step.want {
-			t.Errorf("%s: %s, %v", step.name, seen(o, step.cached), err)
+		if err := o.Settle(t.Context(), "owner", noon.Add(step.after)); err != nil {
+			t.Errorf("%s: settling: %v", step.name, err)
+		}
+		if got := seen(o, step.cached); got != step.want {
+			t.Errorf("%s: the next plan sees %s, want %s", step.name, got, step.want)
 		}
 	}
 	if len(o.pending("owner")) > 0 {
@@ -221,16 +230,19 @@ func TestAReadThatFailsLetsNoPlanBeMade(t *testing.T) {
 		}
 	}
 	if seen(o, nil) != "u10" {
-		t.Errorf("the write was forgotten: %s", seen(o, nil))
+		t.Errorf("the next plan sees %s, want the write that was not settled, u10", seen(o, nil))
 	}
 	o.Cache, o.Live = &shows{}, &shows{}
-	if err := o.Settle(t.Context(), "owner", late); err != nil || seen(o, nil) != "none" {
-		t.Errorf("%s, %v", seen(o, nil), err)
+	if err := o.Settle(t.Context(), "owner", late); err != nil {
+		t.Errorf("settling once both can be read: %v", err)
+	}
+	if got := seen(o, nil); got != "none" {
+		t.Errorf("the next plan sees %s, want none", got)
 	}
 	o.Unsure("owner", podOf("", ""), noon)
 	o.Live = broken
 	if err := o.Settle(t.Context(), "owner", noon); err == nil {
-		t.Error("no error")
+		t.Error("settling a doubt where live reads fail: no error")
 	}
 }
 
@@ -253,7 +265,7 @@ func TestOwnWritesOfOwnersCountBeforeTheCachesShowThem(t *testing.T) {
 	}
 	slices.Sort(names)
 	if diff := cmp.Diff([]string{"adopted", "going", "stays"}, names); diff != "" {
-		t.Error(diff)
+		t.Errorf("pods of the owner (-want +got):\n%s", diff)
 	}
 }
 
@@ -267,8 +279,10 @@ func TestClaimsThatNothingHoldsAreGoneWhenDeleted(t *testing.T) {
 		o := &OwnWrites{}
 		o.Deleted("owner", object, noon)
 		left := Overlay(o, "owner", []*corev1.PersistentVolumeClaim{object}, func(*corev1.PersistentVolumeClaim) bool { return true })
-		if len(left) != want || want == 1 && left[0].DeletionTimestamp == nil {
-			t.Errorf("%+v", left)
+		if len(left) != want {
+			t.Errorf("claims left with finalizers %v: got %d, want %d", object.Finalizers, len(left), want)
+		} else if want == 1 && left[0].DeletionTimestamp == nil {
+			t.Errorf("the claim that is left with finalizers %v is not going", object.Finalizers)
 		}
 	}
 }

@@ -47,12 +47,20 @@ func TestBegin(t *testing.T) {
 			api.Own.Unsure("u", object("u"), noonish)
 		}
 		found, err := Begin[*corev1.ConfigMap](t.Context(), api, name, "u")
-		if err != nil || (found != nil) != tt.want || found != nil && found.UID != "u" {
-			t.Errorf("%s: %v, %v", what, found, err)
+		switch {
+		case err != nil:
+			t.Errorf("%s: beginning a pass: %v", what, err)
+		case (found != nil) != tt.want:
+			t.Errorf("%s: the owner of a pass: got %v, want one: %t", what, found, tt.want)
+		case found != nil && found.UID != "u":
+			t.Errorf("%s: the UID of the owner: got %q, want \"u\"", what, found.UID)
 		}
 		uid, err := UIDs[*corev1.ConfigMap](api)(t.Context(), name)
-		if err != nil || (uid == "") != (tt.cached == nil) {
-			t.Errorf("%s: UID %q, %v", what, uid, err)
+		if err != nil {
+			t.Errorf("%s: looking up the UID: %v", what, err)
+		}
+		if (uid == "") != (tt.cached == nil) {
+			t.Errorf("%s: UID %q; the cache has the owner: %t", what, uid, tt.cached != nil)
 		}
 	}
 }
@@ -76,8 +84,14 @@ func TestAStatusAtTheEndOfAPass(t *testing.T) {
 		t.Helper()
 		before := writes
 		got, err := pace.Write(t.Context(), api.For("u"), pod, old, new, onlyNumbers)
-		if got != after || writes-before != sent || !errors.Is(err, failed) {
-			t.Errorf("%s: after %s, %d writes, %v", what, got, writes-before, err)
+		if got != after {
+			t.Errorf("%s: another pass after %s, want %s", what, got, after)
+		}
+		if writes-before != sent {
+			t.Errorf("%s: %d writes, want %d", what, writes-before, sent)
+		}
+		if !errors.Is(err, failed) {
+			t.Errorf("%s: got error %v, want %v", what, err, failed)
 		}
 	}
 	expect("nothing changed", old, false, 0, 0, nil)

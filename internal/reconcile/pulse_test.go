@@ -28,7 +28,7 @@ func TestControllersThatDoNotWorkAreNamed(t *testing.T) {
 				continue
 			}
 			answers := pulse.of(name, reconcile.Func(func(_ context.Context, request ctrl.Request) (ctrl.Result, error) {
-				t.Errorf("a pass for %v", request)
+				t.Errorf("a pass is called for %v, want none", request)
 				return ctrl.Result{}, nil
 			}))
 			go func() {
@@ -39,8 +39,11 @@ func TestControllersThatDoNotWorkAreNamed(t *testing.T) {
 					}
 					result, err := answers.Reconcile(t.Context(), request)
 					queue.Done(request)
-					if err != nil || result.RequeueAfter <= 0 {
-						t.Errorf("%v %v", result, err)
+					if err != nil {
+						t.Errorf("the answer to %v: %v", request, err)
+					}
+					if result.RequeueAfter <= 0 {
+						t.Errorf("%v comes back after %s, want a later time", request, result.RequeueAfter)
 					}
 					queue.AddAfter(request, result.RequeueAfter)
 				}
@@ -48,12 +51,15 @@ func TestControllersThatDoNotWorkAreNamed(t *testing.T) {
 			defer queue.ShutDown()
 		}
 		time.Sleep(time.Minute)
-		if silent := pulse.Silent(); len(silent) != 0 || pulse.Idle() != 0 {
-			t.Errorf("after a minute: %v, %d idle", silent, pulse.Idle())
+		if silent := pulse.Silent(); len(silent) != 0 {
+			t.Errorf("silent controllers after a minute: got %v, want none", silent)
+		}
+		if idle := pulse.Idle(); idle != 0 {
+			t.Errorf("idle controllers after a minute: got %d, want 0", idle)
 		}
 		time.Sleep(time.Hour)
 		if silent := pulse.Silent(); !slices.Equal(silent, []string{"waiting"}) {
-			t.Errorf("after an hour: %v", silent)
+			t.Errorf("silent controllers after an hour: got %v, want the waiting one", silent)
 		}
 	})
 }

@@ -35,16 +35,24 @@ func TestDeletedBeforeItWasShown(t *testing.T) {
 			}
 			for _, step := range steps {
 				cache.pod, live.pod = step.cached, step.live
-				if err := o.Settle(t.Context(), "owner", noon.Add(step.after)); err != nil || seen(o, step.cached) != step.want ||
-					live.reads != step.reads {
-					t.Errorf("%s: %s after %d live reads, %v", step.name, seen(o, step.cached), live.reads, err)
+				if err := o.Settle(t.Context(), "owner", noon.Add(step.after)); err != nil {
+					t.Errorf("%s: settling: %v", step.name, err)
+				}
+				if got := seen(o, step.cached); got != step.want {
+					t.Errorf("%s: the next plan sees %s, want %s", step.name, got, step.want)
+				}
+				if live.reads != step.reads {
+					t.Errorf("%s: %d live reads, want %d", step.name, live.reads, step.reads)
 				}
 				if unseen := step.cached == former; unseen && o.Again("owner") == 0 {
 					t.Errorf("%s: nobody comes back, and the cache may never show it", step.name)
 				}
 			}
-			if len(o.pending("owner")) > 0 || leaks > 0 {
-				t.Errorf("still remembered, %d leaks", leaks)
+			if n := len(o.pending("owner")); n > 0 {
+				t.Errorf("writes that are still remembered: got %d, want 0", n)
+			}
+			if leaks > 0 {
+				t.Errorf("leaks: got %d, want 0", leaks)
 			}
 		})
 	}
@@ -57,9 +65,17 @@ func TestDeletedAndGoneBeforeItWasShown(t *testing.T) {
 	o := &OwnWrites{Cache: &shows{}, Live: &shows{}, Leaked: func(types.UID) { leaks++ }}
 	o.Created("owner", podOf("u", "10"), noon)
 	o.Deleted("owner", podOf("u", "10"), noon)
-	if err := o.Settle(t.Context(), "owner", noon.Add(DoubtAfter)); err != nil || seen(o, nil) != "none" || len(o.pending("owner")) > 0 ||
-		leaks != 0 {
-		t.Errorf("%s, %d leaks, %v", seen(o, nil), leaks, err)
+	if err := o.Settle(t.Context(), "owner", noon.Add(DoubtAfter)); err != nil {
+		t.Errorf("settling: %v", err)
+	}
+	if got := seen(o, nil); got != "none" {
+		t.Errorf("the next plan sees %s, want none", got)
+	}
+	if n := len(o.pending("owner")); n > 0 {
+		t.Errorf("writes that are still remembered: got %d, want 0", n)
+	}
+	if leaks != 0 {
+		t.Errorf("leaks: got %d, want 0", leaks)
 	}
 }
 
@@ -72,8 +88,11 @@ func TestReadBehindAnotherOfTheName(t *testing.T) {
 	if err := api.For("owner").Read(t.Context(), types.NamespacedName{Namespace: "ns", Name: "a"}, &corev1.Pod{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := api.Own.Settle(t.Context(), "owner", noon); err != nil || seen(api.Own, former) != "u11" {
-		t.Errorf("%s, %v", seen(api.Own, former), err)
+	if err := api.Own.Settle(t.Context(), "owner", noon); err != nil {
+		t.Errorf("settling: %v", err)
+	}
+	if got := seen(api.Own, former); got != "u11" {
+		t.Errorf("the next plan sees %s, want u11", got)
 	}
 }
 
@@ -89,6 +108,6 @@ func TestGoneIsNotLookedUpAtEveryPass(t *testing.T) {
 		}
 	}
 	if live.reads != 3 {
-		t.Errorf("%d live reads in five seconds", live.reads)
+		t.Errorf("live reads in five seconds: got %d, want 3", live.reads)
 	}
 }

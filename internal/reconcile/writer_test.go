@@ -106,10 +106,10 @@ func TestWriter(t *testing.T) {
 				api := NewAPI(s, &shows{pod: podOf("u", "11")}, withoutManagers, func() time.Time { return noon })
 				api.Own.Cache = &shows{pod: before}
 				if err := write(api.For("owner")); !errors.Is(err, tt.err) {
-					t.Fatalf("%v, want %v", err, tt.err)
+					t.Fatalf("the write: got error %v, want %v", err, tt.err)
 				}
 				if diff := cmp.Diff([]string{sent[name]}, s.sent); diff != "" {
-					t.Error(diff)
+					t.Errorf("what was sent (-want +got):\n%s", diff)
 				}
 				for _, w := range api.Own.pending("owner") {
 					if len(w.object.GetManagedFields()) > 0 {
@@ -124,7 +124,7 @@ func TestWriter(t *testing.T) {
 					want = "u9 going"
 				}
 				if diff := cmp.Diff(want, seen(api.Own, before)); diff != "" {
-					t.Error(diff)
+					t.Errorf("what the next plan sees (-want +got):\n%s", diff)
 				}
 			})
 		}
@@ -138,18 +138,21 @@ func TestDeletedAlreadyAndReadLive(t *testing.T) {
 		func() time.Time { return noon })
 	api.Own.Cache = &shows{pod: podOf("u", "9")}
 	if err := api.For("owner").Delete(t.Context(), podOf("u", "9")); err != nil {
-		t.Error(err)
+		t.Errorf("deletion of a pod that is gone: %v", err)
 	}
 	for cached, want := range map[*corev1.Pod]string{nil: "u11", podOf("u", "9"): "u11", podOf("u", "12"): "u12"} {
 		api.Own.Cache = &shows{pod: cached}
 		api.Own.Forget("owner")
 		pod := &corev1.Pod{}
-		if err := api.For("owner").Read(t.Context(), types.NamespacedName{Namespace: "ns", Name: "a"}, pod); err != nil ||
-			pod.ResourceVersion != "11" {
-			t.Errorf("%s, %v", pod.ResourceVersion, err)
+		err := api.For("owner").Read(t.Context(), types.NamespacedName{Namespace: "ns", Name: "a"}, pod)
+		if err != nil {
+			t.Errorf("the live read: %v", err)
+		}
+		if pod.ResourceVersion != "11" {
+			t.Errorf("the version that was read live: got %q, want \"11\"", pod.ResourceVersion)
 		}
 		if diff := cmp.Diff(want, seen(api.Own, cached)); diff != "" {
-			t.Error(diff)
+			t.Errorf("what the next plan sees after a live read (-want +got):\n%s", diff)
 		}
 	}
 }
@@ -177,7 +180,7 @@ func TestAnErrorSaysWhetherTheObjectWasRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := []bool{IsStalePlan(tt.err), Refused(tt.err), IsRejected(tt.err)}
 			if diff := cmp.Diff([]bool{tt.changed, tt.refused, tt.clearly}, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("the world changed, the object was refused, clearly (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -188,8 +191,11 @@ func TestMergePatch(t *testing.T) {
 	body, err := MergePatch(podOf("u", "9"), map[string]any{"labels": map[string]any{"a": nil}},
 		map[string]any{"spec": map[string]any{"x": 1}})
 	want := `{"metadata":{"labels":{"a":null},"resourceVersion":"9","uid":"u"},"spec":{"x":1}}`
-	if diff := cmp.Diff(want, string(body)); diff != "" || err != nil {
-		t.Error(err, diff)
+	if err != nil {
+		t.Errorf("the merge patch: %v", err)
+	}
+	if diff := cmp.Diff(want, string(body)); diff != "" {
+		t.Errorf("the merge patch (-want +got):\n%s", diff)
 	}
 }
 
@@ -231,8 +237,11 @@ func TestAPatchDoesNotOvertake(t *testing.T) {
 			if _, err := Patch(t.Context(), w, podOf("u", tt.version), []byte(`{}`), ""); err != nil {
 				t.Fatal(err)
 			}
-			if reads := tt.cache.reads; reads != tt.reads || len(s.sent) != 2 {
-				t.Errorf("%d looks at the cache, want %d; sent %v", reads, tt.reads, s.sent)
+			if reads := tt.cache.reads; reads != tt.reads {
+				t.Errorf("looks at the cache: got %d, want %d", reads, tt.reads)
+			}
+			if len(s.sent) != 2 {
+				t.Errorf("writes that were sent: got %v, want 2", s.sent)
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// api is a small client of the cluster's API server with the rights of its administrator.
+// api is a small client for the cluster's API server with administrator permissions.
 type api struct {
 	server string
 	http   *http.Client
@@ -26,18 +26,21 @@ func (c *cluster) api() (*api, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load the administrator's certificate: %w", err)
 	}
+
 	ca, err := os.ReadFile(c.pki("ca.crt"))
 	if err != nil {
 		return nil, err
 	}
+
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(ca)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool}}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair},
+		RootCAs: pool}}
+
 	return &api{server: c.server(), http: &http.Client{Transport: transport, Timeout: 10 * time.Second}}, nil
 }
 
-// do sends a request and decodes the answer into out, if that is not nil. An answer other than 2xx is an
-// error.
+// do sends a request and decodes the response into out unless it is nil. A status other than 2xx is an error.
 func (a *api) do(ctx context.Context, method, path, contentType string, body, out any) error {
 	var r io.Reader
 	if body != nil {
@@ -47,18 +50,22 @@ func (a *api) do(ctx context.Context, method, path, contentType string, body, ou
 		}
 		r = bytes.NewReader(b)
 	}
+
 	req, err := http.NewRequestWithContext(ctx, method, a.server+path, r)
 	if err != nil {
 		return err
 	}
+
 	req.Header.Set("User-Agent", "afloat-cluster")
 	if body != nil {
 		req.Header.Set("Content-Type", contentType)
 	}
+
 	resp, err := a.http.Do(req)
 	if err != nil {
 		return err
 	}
+
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -70,6 +77,7 @@ func (a *api) do(ctx context.Context, method, path, contentType string, body, ou
 	if out == nil {
 		return nil
 	}
+
 	return json.Unmarshal(b, out)
 }
 
@@ -77,12 +85,13 @@ func (a *api) get(ctx context.Context, path string, out any) error {
 	return a.do(ctx, http.MethodGet, path, "", nil, out)
 }
 
-// apply creates or changes the object by server-side apply.
+// apply creates or updates an object by server-side apply.
 func (a *api) apply(ctx context.Context, path string, o object) error {
-	return a.do(ctx, http.MethodPatch, path+"?fieldManager=afloat-cluster&force=true", "application/apply-patch+yaml", o, nil)
+	return a.do(ctx, http.MethodPatch, path+"?fieldManager=afloat-cluster&force=true",
+		"application/apply-patch+yaml", o, nil)
 }
 
-// node has the fields of a Node that are read here.
+// node contains the fields of a Node that this program reads.
 type node struct {
 	Metadata struct {
 		Name   string            `json:"name"`
@@ -113,11 +122,11 @@ func (a *api) nodes(ctx context.Context) ([]node, error) {
 	return list.Items, err
 }
 
-// waitFor calls check until it returns nil. It gives up with the last error when ctx ends or alive returns an
-// error.
+// waitFor calls check until it returns nil. It returns the last error when ctx ends, or the error of alive.
 func waitFor(ctx context.Context, alive func() error, check func(context.Context) error) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
+
 	for {
 		err := check(ctx)
 		if err == nil {

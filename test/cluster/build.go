@@ -18,7 +18,7 @@ import (
 	"strings"
 )
 
-// cacheRoot is the folder for what is built or fetched once, outside the tree.
+// cacheRoot returns the folder for what is built or downloaded once, outside the source tree.
 func cacheRoot() (string, error) {
 	if d := os.Getenv("AFLOAT_CACHE"); d != "" {
 		abs, err := filepath.Abs(d)
@@ -34,7 +34,7 @@ func cacheRoot() (string, error) {
 	return filepath.Join(home, ".cache", "afloat"), nil
 }
 
-// sourceRoot is the folder of this file: the nested modules are built from there.
+// sourceRoot returns the folder of this file, which contains the nested modules.
 func sourceRoot() (string, error) {
 	var tried []string
 	_, file, _, _ := runtime.Caller(0)
@@ -45,28 +45,33 @@ func sourceRoot() (string, error) {
 		}
 		tried = append(tried, dir)
 	}
-	return "", fmt.Errorf("the nested modules are not below %s: run this with `go run .` in test/cluster", strings.Join(tried, " or "))
+	return "", fmt.Errorf("the nested modules are not below %s: run this with `go run .` in test/cluster",
+		strings.Join(tried, " or "))
 }
 
-// ensure builds the component unless the cache has it, and returns the folder of its binaries.
+// ensure builds the component unless it is cached, and returns the folder of its binaries.
 func (c component) ensure(out *progress) (string, error) {
 	cache, err := cacheRoot()
 	if err != nil {
 		return "", err
 	}
+
 	source, err := sourceRoot()
 	if err != nil {
 		return "", err
 	}
+
 	module := filepath.Join(source, c.module)
 	if _, err := os.Stat(filepath.Join(module, "go.sum")); err != nil && c.requires != "" {
 		return "", fmt.Errorf("%s %s cannot be built: %s has no go.sum, because the Go proxy did not serve all its modules (see README.md)",
 			c.name, c.version, module)
 	}
+
 	recipe, err := c.recipe(module)
 	if err != nil {
 		return "", err
 	}
+
 	dir := filepath.Join(cache, c.name, c.version)
 	if c.cached(dir, recipe) {
 		return dir, nil
@@ -74,26 +79,32 @@ func (c component) ensure(out *progress) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return "", err
 	}
+
 	unlock, err := lock(filepath.Dir(dir)) // another run may be building the same
 	if err != nil {
 		return "", err
 	}
+
 	defer unlock()
 	if c.cached(dir, recipe) {
 		return dir, nil
 	}
+
 	tmp, err := os.MkdirTemp(filepath.Dir(dir), ".build-")
 	if err != nil {
 		return "", err
 	}
+
 	defer os.RemoveAll(tmp)
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return "", err
 	}
+
 	env, err := c.cEnvironment(out)
 	if err != nil {
 		return "", err
 	}
+
 	s := out.step(fmt.Sprintf("building %s %s", c.name, c.version), c.expected)
 	if err := s.end(c.build(module, tmp, env, s)); err != nil {
 		return "", err
@@ -101,10 +112,11 @@ func (c component) ensure(out *progress) (string, error) {
 	if err := os.WriteFile(filepath.Join(tmp, "recipe"), []byte(recipe), 0o644); err != nil {
 		return "", err
 	}
+
 	return dir, replaceDir(tmp, dir)
 }
 
-// cached reports whether dir holds what this recipe makes.
+// cached reports whether dir contains the result of this recipe.
 func (c component) cached(dir, recipe string) bool {
 	b, err := os.ReadFile(filepath.Join(dir, "recipe"))
 	if err != nil || string(b) != recipe {
@@ -118,7 +130,7 @@ func (c component) cached(dir, recipe string) bool {
 	return true
 }
 
-// recipe is a digest of all that decides what the build makes.
+// recipe returns a digest of everything that affects the result of the build.
 func (c component) recipe(module string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, c.version, c.binaries(), c.ldflags, c.tags, c.cgo, c.library, runtime.Version())
@@ -126,6 +138,7 @@ func (c component) recipe(module string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	for _, f := range files {
 		if f.IsDir() {
 			continue
@@ -136,11 +149,12 @@ func (c component) recipe(module string) (string, error) {
 		}
 		fmt.Fprintf(h, "%s %x\n", f.Name(), sha256.Sum256(b))
 	}
+
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// cEnvironment is what the build needs for C: nothing, or a compiler and the library, which is fetched but
-// not installed.
+// cEnvironment returns the environment for C code: either none, or a compiler and the library, which is
+// downloaded but not installed.
 func (c component) cEnvironment(out *progress) ([]string, error) {
 	if !c.cgo {
 		return []string{"CGO_ENABLED=0"}, nil
@@ -148,14 +162,17 @@ func (c component) cEnvironment(out *progress) ([]string, error) {
 	if err := ensureTools(compilerTools, out); err != nil {
 		return nil, err
 	}
+
 	root, err := debianPackage(c.library, out)
 	if err != nil {
 		return nil, err
 	}
+
 	found, err := filepath.Glob(filepath.Join(root, "usr/lib/*/pkgconfig"))
 	if err != nil || len(found) != 1 {
 		return nil, fmt.Errorf("the package %s has no pkgconfig folder", c.library)
 	}
+
 	return []string{"CGO_ENABLED=1", "PKG_CONFIG_PATH=" + found[0], "PKG_CONFIG_SYSROOT_DIR=" + root}, nil
 }
 
@@ -182,6 +199,7 @@ func (c component) build(module, dir string, env []string, s *step) error {
 			return fmt.Errorf("build %s in %s: %w\n%s", name, module, err, said)
 		}
 	}
+
 	for _, link := range c.links {
 		for name := range c.packages {
 			if err := os.Link(filepath.Join(dir, name), filepath.Join(dir, link)); err != nil {
@@ -189,15 +207,16 @@ func (c component) build(module, dir string, env []string, s *step) error {
 			}
 		}
 	}
+
 	return nil
 }
 
-// readBuild counts the package names that `go build -v` writes, and keeps the last lines that are something
-// else.
+// readBuild counts the package names that `go build -v` prints, and returns the last other lines.
 func readBuild(r io.Reader, compiled func()) string {
 	var other bytes.Buffer
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<20)
+
 	for lines.Scan() {
 		if line := lines.Text(); strings.ContainsAny(line, " \t") {
 			if other.Len() > 8<<10 {
@@ -208,11 +227,12 @@ func readBuild(r io.Reader, compiled func()) string {
 			compiled()
 		}
 	}
+
 	io.Copy(io.Discard, r) //nolint:errcheck // only so that the build is not blocked by a line too long for us
 	return other.String()
 }
 
-// replaceDir puts tmp in the place of dir; programs that run from the old folder keep running.
+// replaceDir replaces dir by tmp. Programs that run from the old folder keep running.
 func replaceDir(tmp, dir string) error {
 	old := tmp + ".old"
 	if err := os.Rename(dir, old); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -224,8 +244,8 @@ func replaceDir(tmp, dir string) error {
 	return os.RemoveAll(old)
 }
 
-// ensureBinaries builds what is missing of the named components (all if none is named) and returns program ->
-// path.
+// ensureBinaries builds missing binaries of the named components, or of all if none is named. It returns the
+// path of each program.
 func ensureBinaries(version string, only []string, out *progress) (map[string]string, error) {
 	paths := map[string]string{}
 	for _, comp := range components(version) {
@@ -240,23 +260,27 @@ func ensureBinaries(version string, only []string, out *progress) (map[string]st
 			paths[b] = filepath.Join(dir, b)
 		}
 	}
+
 	return paths, nil
 }
 
-// ensureEnvtest returns a folder that holds etcd, kube-apiserver and kubectl under just these names.
+// ensureEnvtest returns a folder with etcd, kube-apiserver and kubectl under exactly these names.
 func ensureEnvtest(version string, out *progress) (string, error) {
 	paths, err := ensureBinaries(version, []string{"etcd", "kubernetes"}, out)
 	if err != nil {
 		return "", err
 	}
+
 	cache, err := cacheRoot()
 	if err != nil {
 		return "", err
 	}
+
 	dir := filepath.Join(cache, "envtest", version)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
+
 	for _, name := range []string{"etcd", "kube-apiserver", "kubectl"} {
 		link := filepath.Join(dir, name)
 		if have, err := os.Stat(link); err == nil {
@@ -272,5 +296,6 @@ func ensureEnvtest(version string, out *progress) (string, error) {
 			return "", err
 		}
 	}
+
 	return dir, nil
 }

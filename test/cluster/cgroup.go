@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// cgroup is the control group that holds everything a cluster runs: its programs below "system", the pods of
-// every node below that node's name. Every process in it belongs to the cluster, also one that outlived its
-// parent.
+// cgroup is the control group of all processes of a cluster: its programs below "system", and the pods of
+// each node below the name of the node. Every process in it belongs to the cluster, even if it has outlived
+// its parent.
 type cgroup struct {
 	name        string
 	hierarchies []string // mount points of the hierarchies in use
@@ -47,10 +47,12 @@ func parseHierarchies(mounts string) cgroup {
 			v2 = append(v2, f[1])
 		}
 	}
+
 	v2 = append(v2, "")
 	if len(v1) > 0 {
 		return cgroup{hierarchies: v1, hybrid: v2[0]}
 	}
+
 	return cgroup{hierarchies: v2[:1], unified: true}
 }
 
@@ -62,7 +64,7 @@ func (g cgroup) all() []string {
 	return append(slices.Clone(g.hierarchies), g.hybrid)
 }
 
-// create makes the group, with one group below it for every node.
+// create creates the group, with one group below it for every node.
 func (g cgroup) create(nodes []string) error {
 	for _, h := range g.hierarchies {
 		base := filepath.Join(h, g.name)
@@ -80,6 +82,7 @@ func (g cgroup) create(nodes []string) error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -91,7 +94,7 @@ func under(base string, names []string) []string {
 	return dirs
 }
 
-// inheritCPUs copies the CPUs and memory nodes of the parent to a new v1 cpuset group: without them no
+// inheritCPUs copies the CPUs and memory nodes of the parent to a new v1 cpuset group. Without them, no
 // process can enter it.
 func inheritCPUs(dir string) error {
 	for _, f := range []string{"cpuset.cpus", "cpuset.mems"} {
@@ -107,24 +110,26 @@ func inheritCPUs(dir string) error {
 			return fmt.Errorf("copy %s to %s: %w", f, dir, err)
 		}
 	}
+
 	return nil
 }
 
-// delegate lets the children of a v2 group use all its controllers.
+// delegate lets the children of a v2 group use all of its controllers.
 func delegate(dir string) error {
 	b, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil {
 		return fmt.Errorf("read the controllers of %s: %w", dir, err)
 	}
 	for _, controller := range strings.Fields(string(b)) {
-		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "cgroup.subtree_control"), []byte("+"+controller),
+			0o644); err != nil {
 			return fmt.Errorf("delegate %s in %s: %w", controller, dir, err)
 		}
 	}
 	return nil
 }
 
-// tracking is the hierarchy in which the cluster's own programs are kept.
+// tracking returns the hierarchy that contains the cluster's own programs.
 func (g cgroup) tracking() string {
 	for _, h := range g.hierarchies {
 		if filepath.Base(h) == "pids" {
@@ -134,9 +139,10 @@ func (g cgroup) tracking() string {
 	return g.hierarchies[0]
 }
 
-// adopt moves a process into the group; its children follow.
+// adopt moves a process into the group. Its children follow.
 func (g cgroup) adopt(pid int) error {
-	return os.WriteFile(filepath.Join(g.tracking(), g.name, "system", "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o644)
+	return os.WriteFile(filepath.Join(g.tracking(), g.name, "system", "cgroup.procs"),
+		[]byte(strconv.Itoa(pid)), 0o644)
 }
 
 // pids returns the processes in the group and below it.
@@ -157,11 +163,12 @@ func (g cgroup) pids() []int {
 				return nil
 			})
 	}
+
 	slices.Sort(pids)
 	return slices.Compact(pids)
 }
 
-// kill ends every process in the group, and waits until they are gone.
+// kill kills every process in the group, and waits until they are gone.
 func (g cgroup) kill() error {
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		pids := g.pids()
@@ -177,7 +184,7 @@ func (g cgroup) kill() error {
 	}
 }
 
-// remove deletes the group in every hierarchy. The kernel needs a moment after the last process ended.
+// remove deletes the group in every hierarchy. The kernel needs a moment after the last process has ended.
 func (g cgroup) remove() error {
 	for _, h := range g.all() {
 		base := filepath.Join(h, g.name)
@@ -191,6 +198,7 @@ func (g cgroup) remove() error {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -202,6 +210,7 @@ func removeGroups(dir string) error {
 	if err != nil {
 		return err
 	}
+
 	for _, e := range entries {
 		if e.IsDir() {
 			if err := removeGroups(filepath.Join(dir, e.Name())); err != nil {
@@ -209,5 +218,6 @@ func removeGroups(dir string) error {
 			}
 		}
 	}
+
 	return syscall.Rmdir(dir)
 }

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// spec is what a cluster was started with; it is kept in its folder.
+// spec is what a cluster was started with. It is stored in the cluster's folder.
 type spec struct {
 	Version   string   `json:"version"`
 	Nodes     int      `json:"nodes"`
@@ -26,13 +26,12 @@ type spec struct {
 	Made      []string `json:"made,omitempty"` // folders of the machine that were missing and had to be made
 }
 
-// ports are fixed in a cluster with a network of its own, and free ones of loopback in a cluster without
-// root.
+// ports are fixed in a cluster with its own network, and free ports of loopback in a cluster without root.
 type ports struct {
 	API, Registry, Etcd, EtcdPeer, ControllerManager, Scheduler, Kwok int
 }
 
-// cluster is one cluster of this machine, running or not.
+// cluster is a cluster of this machine, running or not.
 type cluster struct {
 	name string
 	dir  string
@@ -45,7 +44,7 @@ type cluster struct {
 
 var namePattern = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,18}[a-z0-9])?$`)
 
-// stateRoot is the folder that holds the clusters of this user.
+// stateRoot returns the folder of all clusters of this user.
 func stateRoot() (string, error) {
 	if os.Geteuid() == 0 {
 		return "/var/lib/afloat-cluster", nil
@@ -60,15 +59,18 @@ func stateRoot() (string, error) {
 	return filepath.Join(home, ".local", "state", "afloat", "cluster"), nil
 }
 
-// openCluster returns the cluster of that name with what its folder records, if it has one.
+// openCluster returns the cluster of the given name, with its recorded spec if it exists.
 func openCluster(name string, out *progress) (*cluster, error) {
 	if !namePattern.MatchString(name) {
-		return nil, fmt.Errorf("CLUSTER=%s: a name has at most 20 lower-case letters, digits and dashes", name)
+		return nil, fmt.Errorf("CLUSTER=%s: a name has at most 20 lower-case letters, digits and dashes",
+			name)
 	}
+
 	root, err := stateRoot()
 	if err != nil {
 		return nil, err
 	}
+
 	c := &cluster{name: name, dir: filepath.Join(root, name), out: out, restarted: map[string]time.Time{}}
 	b, err := os.ReadFile(c.statePath())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -80,6 +82,7 @@ func openCluster(name string, out *progress) (*cluster, error) {
 	if err := json.Unmarshal(b, &c.spec); err != nil {
 		return nil, fmt.Errorf("read %s: %w", c.statePath(), err)
 	}
+
 	return c, nil
 }
 
@@ -102,6 +105,7 @@ func (c *cluster) others() ([]*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var all []*cluster
 	for _, f := range files {
 		name := filepath.Base(filepath.Dir(f))
@@ -114,10 +118,11 @@ func (c *cluster) others() ([]*cluster, error) {
 		}
 		all = append(all, o)
 	}
+
 	return all, nil
 }
 
-// lock holds path (a file or folder) until the returned function is called.
+// lock locks a file or folder until the returned function is called.
 func lock(path string) (func(), error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -130,7 +135,8 @@ func lock(path string) (func(), error) {
 	return func() { f.Close() }, nil
 }
 
-// lockAll serialises what touches more than one cluster: the choice of addresses, and folders shared by all.
+// lockAll serializes actions that affect several clusters: the choice of addresses, and changes of shared
+// folders.
 func (c *cluster) lockAll() (func(), error) {
 	root := filepath.Dir(c.dir)
 	if err := os.MkdirAll(root, 0o755); err != nil {
@@ -139,7 +145,7 @@ func (c *cluster) lockAll() (func(), error) {
 	return lock(root)
 }
 
-// lockOne keeps two commands from changing the same cluster at once. It makes the cluster's folder.
+// lockOne prevents two commands from changing the same cluster at once. It creates the cluster's folder.
 func (c *cluster) lockOne() (func(), error) {
 	for {
 		if err := os.MkdirAll(c.dir, 0o755); err != nil {
@@ -160,7 +166,7 @@ func (c *cluster) lockOne() (func(), error) {
 	}
 }
 
-// nodeNames are the names of the real nodes.
+// nodeNames returns the names of the real nodes.
 func (c *cluster) nodeNames() []string {
 	var names []string
 	for i := 1; i <= c.spec.Nodes; i++ {
@@ -178,12 +184,13 @@ func (c *cluster) path() string {
 			dirs = append(dirs, d)
 		}
 	}
-	return strings.Join(append(dirs, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"), ":")
+	return strings.Join(append(dirs, "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin",
+		"/bin"), ":")
 }
 
 func (c *cluster) kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
 
-// address is where the control plane and the registry listen.
+// address returns the address of the control plane and the registry.
 func (c *cluster) address() string {
 	if !c.spec.Root {
 		return "127.0.0.1"
@@ -191,7 +198,7 @@ func (c *cluster) address() string {
 	return fmt.Sprintf("10.%d.0.1", 244+c.spec.Index)
 }
 
-// hostAddress is this machine as the cluster sees it.
+// hostAddress returns the address of this machine as seen by the cluster.
 func (c *cluster) hostAddress() string {
 	if !c.spec.Root {
 		return "127.0.0.1"
@@ -199,12 +206,12 @@ func (c *cluster) hostAddress() string {
 	return fmt.Sprintf("10.%d.0.2", 244+c.spec.Index)
 }
 
-// nodeAddress is the internal address of the real node with that number, from 1.
+// nodeAddress returns the internal address of real node i, from 1.
 func (c *cluster) nodeAddress(i int) string { return fmt.Sprintf("10.%d.0.%d", 244+c.spec.Index, 10+i) }
 
 func (c *cluster) podCIDR() string { return fmt.Sprintf("10.%d.0.0/16", 244+c.spec.Index) }
 
-// nodePodCIDR is the range that the real node with that number, from 1, gives its pods.
+// nodePodCIDR returns the range of pod addresses of real node i, from 1.
 func (c *cluster) nodePodCIDR(i int) string { return fmt.Sprintf("10.%d.%d.0/24", 244+c.spec.Index, i) }
 
 func (c *cluster) serviceCIDR() string { return fmt.Sprintf("10.%d.0.0/16", 96+c.spec.Index) }
@@ -217,14 +224,17 @@ func (c *cluster) server() string { return fmt.Sprintf("https://%s:%d", c.addres
 
 func (c *cluster) registry() string { return fmt.Sprintf("%s:%d", c.address(), c.spec.Ports.Registry) }
 
-// choosePorts sets the ports: the usual ones in a network of its own, free ones otherwise.
+// choosePorts sets the usual ports in a cluster with its own network, and free ports otherwise.
 func (c *cluster) choosePorts() error {
 	p := &c.spec.Ports
 	if c.spec.Root {
-		*p = ports{API: 6443, Registry: 5000, Etcd: 2379, EtcdPeer: 2380, ControllerManager: 10257, Scheduler: 10259, Kwok: 10247}
+		*p = ports{API: 6443, Registry: 5000, Etcd: 2379, EtcdPeer: 2380, ControllerManager: 10257,
+			Scheduler: 10259, Kwok: 10247}
 		return nil
 	}
-	for _, port := range []*int{&p.API, &p.Registry, &p.Etcd, &p.EtcdPeer, &p.ControllerManager, &p.Scheduler, &p.Kwok} {
+
+	for _, port := range []*int{&p.API, &p.Registry, &p.Etcd, &p.EtcdPeer, &p.ControllerManager, &p.Scheduler,
+		&p.Kwok} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			return fmt.Errorf("find a free port: %w", err)
@@ -232,5 +242,6 @@ func (c *cluster) choosePorts() error {
 		defer l.Close() // held until all are chosen, so that all differ
 		*port = l.Addr().(*net.TCPAddr).Port
 	}
+
 	return nil
 }

@@ -8,22 +8,21 @@ import (
 	"path/filepath"
 )
 
-// nodeDir is the folder of a node: its containerd and kubelet.
+// nodeDir returns the path of a file in the folder of a node, which belongs to its containerd and kubelet.
 func (c *cluster) nodeDir(node string, path ...string) string {
 	return filepath.Join(append([]string{c.dir, "nodes", node}, path...)...)
 }
 
-// nodeSocket is the runtime's socket, in a folder with nothing else in it: pods that mount the folder of the
-// node would mount what kubelet mounts there, with their own mount among it, and none of these could be taken
-// down any more.
+// nodeSocket returns the path of the runtime's socket. Its folder contains nothing else: a pod that mounted
+// the folder of the node would also mount what kubelet mounts there, including its own mount, and none of
+// these could be unmounted any more.
 func (c *cluster) nodeSocket(node string) string {
 	return filepath.Join(c.dir, "sockets", node, "containerd.sock")
 }
 
 func (c *cluster) pauseImage() string { return c.registry() + "/pause:1" }
 
-// containerd returns the container runtime of the node with that number, from 1, after writing its
-// configuration.
+// containerd writes the configuration of the container runtime of node i, from 1, and returns the program.
 func (c *cluster) containerd(i int) (program, error) {
 	node := c.nodeNames()[i-1]
 	config := fmt.Sprintf(`version = 3
@@ -74,12 +73,13 @@ disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.internal.v1.opt",
 			return program{}, err
 		}
 	}
+
 	return program{name: node + "-containerd", path: c.bin["containerd"],
 		args: []string{"--config=" + c.nodeDir(node, "containerd.toml"), "--log-level=warn"}}, nil
 }
 
-// cniConfig gives every pod a cable to the cluster's network, with routes only: so all traffic passes the
-// rules of kube-proxy, which traffic within a bridge would not.
+// cniConfig connects every pod to the cluster's network by a link with routes only. All traffic therefore
+// passes the rules of kube-proxy, which traffic within a bridge would not.
 func (c *cluster) cniConfig(i int) string {
 	return fmt.Sprintf(`{
   "cniVersion": "1.0.0", "name": "afloat",
@@ -91,12 +91,14 @@ func (c *cluster) cniConfig(i int) string {
 `, c.nodeDir(c.nodeNames()[i-1], "addresses"), c.nodePodCIDR(i))
 }
 
-// hostsConfig sends the pulls of every registry to the cluster's own.
+// hostsConfig redirects the pulls from every registry to the cluster's own.
 func (c *cluster) hostsConfig() string {
-	return fmt.Sprintf("server = \"http://%[1]s\"\n\n[host.\"http://%[1]s\"]\n  capabilities = [\"pull\", \"resolve\"]\n", c.registry())
+	return fmt.Sprintf(
+		"server = \"http://%[1]s\"\n\n[host.\"http://%[1]s\"]\n  capabilities = [\"pull\", \"resolve\"]\n",
+		c.registry())
 }
 
-// waitSocket waits until someone answers on a unix socket.
+// waitSocket waits until a unix socket accepts connections.
 func (c *cluster) waitSocket(ctx context.Context, name, path string) error {
 	return waitFor(ctx, c.mustRun(name), func(context.Context) error {
 		if _, err := os.Stat(path); err != nil {

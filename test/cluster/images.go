@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// file is one entry of an image layer.
+// file is an entry of an image layer.
 type file struct {
 	path string // absolute
 	mode int64
@@ -30,7 +30,7 @@ type file struct {
 	dir  bool
 }
 
-// layer packs files, with the folders above them, into a layer that depends on nothing but its contents.
+// layer packs files, with their parent folders, into a layer that depends only on their contents.
 func layer(files []file) (v1.Layer, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
@@ -44,8 +44,10 @@ func layer(files []file) (v1.Layer, error) {
 			return err
 		}
 		made[dir] = true
-		return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: strings.TrimPrefix(dir, "/") + "/", Mode: mode})
+		return w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: strings.TrimPrefix(dir, "/") + "/",
+			Mode: mode})
 	}
+
 	for _, f := range files {
 		if f.dir {
 			if err := mkdir(f.path, f.mode); err != nil {
@@ -53,10 +55,12 @@ func layer(files []file) (v1.Layer, error) {
 			}
 			continue
 		}
+
 		if err := mkdir(path.Dir(f.path), 0o755); err != nil {
 			return nil, err
 		}
-		h := &tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(f.path, "/"), Mode: f.mode, Size: int64(len(f.data))}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(f.path, "/"), Mode: f.mode,
+			Size: int64(len(f.data))}
 		if f.link != "" {
 			h.Typeflag, h.Linkname, h.Mode = tar.TypeSymlink, f.link, 0o777
 		}
@@ -67,13 +71,17 @@ func layer(files []file) (v1.Layer, error) {
 			return nil, err
 		}
 	}
+
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
+
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(buf.Bytes())), nil
+	})
 }
 
-// image makes an image of layers.
+// image returns an image of the given layers.
 func image(config v1.Config, layers ...v1.Layer) (v1.Image, error) {
 	img, err := mutate.AppendLayers(empty.Image, layers...)
 	if err != nil {
@@ -88,7 +96,7 @@ func image(config v1.Config, layers ...v1.Layer) (v1.Image, error) {
 	return mutate.ConfigFile(img, f)
 }
 
-// accounts are the files that every image has.
+// accounts returns the files that every image contains.
 func accounts() []file {
 	return []file{
 		{path: "/etc/passwd", mode: 0o644,
@@ -101,7 +109,7 @@ func accounts() []file {
 
 const imagePath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// buildRequest says what an image of static binaries holds.
+// buildRequest describes an image of static binaries.
 type buildRequest struct {
 	names      []string
 	binaries   []string // FILE=/destination
@@ -126,6 +134,7 @@ func (r buildRequest) image() (v1.Image, error) {
 		}
 		files = append(files, file{path: path.Clean(to), mode: 0o755, data: data})
 	}
+
 	if ca, err := os.ReadFile("/etc/ssl/certs/ca-certificates.crt"); err == nil {
 		files = append(files, file{path: "/etc/ssl/certs/ca-certificates.crt", mode: 0o644, data: ca})
 	}
@@ -133,11 +142,13 @@ func (r buildRequest) image() (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	return image(v1.Config{Entrypoint: []string{r.entrypoint}, Cmd: r.args, User: r.user, Env: []string{imagePath}}, l)
+
+	return image(v1.Config{Entrypoint: []string{r.entrypoint}, Cmd: r.args, User: r.user,
+		Env: []string{imagePath}}, l)
 }
 
-// checkStatic returns an error if a binary needs libraries, which the image does not have. Files that are not
-// ELF binaries, such as scripts, pass.
+// checkStatic returns an error if a binary needs shared libraries, which the image does not have. Files that
+// are not ELF binaries, such as scripts, pass.
 func checkStatic(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -146,13 +157,14 @@ func checkStatic(path string) error {
 	defer f.Close()
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_INTERP {
-			return fmt.Errorf("%s is linked dynamically and would not run in the image: build it with CGO_ENABLED=0", path)
+			return fmt.Errorf(
+				"%s is linked dynamically and would not run in the image: build it with CGO_ENABLED=0", path)
 		}
 	}
 	return nil
 }
 
-// push puts an image into the cluster's registry under every name.
+// push pushes an image to the cluster's registry under every name.
 func (c *cluster) push(img v1.Image, names ...string) error {
 	for _, n := range names {
 		ref, err := c.reference(n)
@@ -166,7 +178,7 @@ func (c *cluster) push(img v1.Image, names ...string) error {
 	return nil
 }
 
-// writeArchive writes an image under every name into a file that docker, kind, ctr and the like load.
+// writeArchive writes an image under every name to a file that docker, kind, ctr and others can load.
 func writeArchive(path string, img v1.Image, names ...string) error {
 	images := map[name.Tag]v1.Image{}
 	for _, n := range names {
@@ -182,8 +194,7 @@ func writeArchive(path string, img v1.Image, names ...string) error {
 	return nil
 }
 
-// reference returns where an image of that name lies in the cluster's registry, whatever registry the name
-// says.
+// reference returns the reference of an image in the cluster's registry, whatever registry its name contains.
 func (c *cluster) reference(image string) (name.Reference, error) {
 	ref, err := name.ParseReference(image)
 	if err != nil {
@@ -193,15 +204,16 @@ func (c *cluster) reference(image string) (name.Reference, error) {
 	return name.ParseReference(c.registry()+"/"+repository+":"+ref.Identifier(), name.Insecure)
 }
 
-// testTags are the images of the tests. A value is a tag that has the very same manifest.
+// testTags are the images of the tests. If same is set, the image has the very manifest of that tag.
 var testTags = []struct{ repository, tag, same string }{
-	{"nginx", "perl", ""}, {"nginx", "latest", ""}, {"nginx", "1.26", ""}, {"nginx", "1.27", ""}, {"nginx", "1.28", ""},
+	{"nginx", "perl", ""}, {"nginx", "latest", ""}, {"nginx", "1.26", ""}, {"nginx", "1.27", ""},
+	{"nginx", "1.28", ""},
 	{"nginx", "1.27-same", "1.27"},
 	{"private/app", "v1", ""}, {"private/app", "v2", ""},
 	{"app", "v1", ""}, {"app", "v2", ""}, {"app", "v3", ""},
 }
 
-// pushTestImages makes the test images and puts them into the registry, unless they are there.
+// pushTestImages builds the test images and pushes them to the registry unless they exist.
 func (c *cluster) pushTestImages(force bool) error {
 	newest := testTags[len(testTags)-1]
 	last, err := c.reference(newest.repository + ":" + newest.tag)
@@ -211,21 +223,26 @@ func (c *cluster) pushTestImages(force bool) error {
 	if _, err := remote.Head(last); err == nil && !force {
 		return nil
 	}
+
 	dir, err := comp(c.spec.Version, "pause").ensure(c.out)
 	if err != nil {
 		return err
 	}
-	pause, err := buildRequest{binaries: []string{filepath.Join(dir, "pause") + "=/pause"}, entrypoint: "/pause"}.image()
+
+	pause, err := buildRequest{binaries: []string{filepath.Join(dir, "pause") + "=/pause"},
+		entrypoint: "/pause"}.image()
 	if err != nil {
 		return err
 	}
 	if err := c.push(pause, "pause:1"); err != nil {
 		return err
 	}
+
 	base, err := debianLayer(c.out)
 	if err != nil {
 		return fmt.Errorf("make the test images: %w", err)
 	}
+
 	for _, t := range testTags {
 		content := t.tag
 		if t.same != "" {
@@ -239,6 +256,7 @@ func (c *cluster) pushTestImages(force bool) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -251,24 +269,26 @@ func comp(version, name string) component {
 	return component{}
 }
 
-// webImage answers on port 80 with its own name, and ends at once on SIGTERM.
+// webImage returns an image that responds on port 80 with its own name, and exits at once on SIGTERM.
 func webImage(base v1.Layer, self string) (v1.Image, error) {
 	const root = "/usr/share/nginx/html"
 	serve := []string{"httpd", "-f", "-p", "80", "-h", root}
 	own, err := layer([]file{
 		{path: root + "/index.html", mode: 0o644, data: []byte(self + "\n")},
-		{path: "/usr/sbin/nginx", mode: 0o755, data: []byte("#!/bin/sh\nexec " + strings.Join(serve, " ") + "\n")},
+		{path: "/usr/sbin/nginx", mode: 0o755,
+			data: []byte("#!/bin/sh\nexec " + strings.Join(serve, " ") + "\n")},
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	return image(v1.Config{
 		Entrypoint: []string{"/sbin/tini", "--"}, Cmd: serve, Env: []string{imagePath, "IMAGE=" + self},
 		ExposedPorts: map[string]struct{}{"80/tcp": {}},
 	}, base, own)
 }
 
-// debianLayer holds a shell, the usual commands and an init process, all static.
+// debianLayer returns a layer with a shell, the usual commands and an init process, all of them static.
 func debianLayer(out *progress) (v1.Layer, error) {
 	files := accounts()
 	for _, b := range []struct{ pkg, from, to string }{
@@ -301,5 +321,6 @@ func debianLayer(out *progress) (v1.Layer, error) {
 			}
 		}
 	}
+
 	return layer(files)
 }

@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 )
 
-// zone returns the zone label of the node with that number, from 1: z1, z2, z3, and again.
+// zone returns the zone label of a node, whose numbers begin with 1: z1, z2, z3, and z1 again.
 func zone(i int) string { return fmt.Sprintf("z%d", (i-1)%3+1) }
 
-// kubelet returns the kubelet of the node with that number, from 1, after writing its configuration.
+// kubelet writes the configuration of the kubelet of node i, from 1, and returns the program.
 func (c *cluster) kubelet(i int) (program, error) {
 	node := c.nodeNames()[i-1]
 	config := fmt.Sprintf(`apiVersion: kubelet.config.k8s.io/v1beta1
@@ -41,9 +41,9 @@ eventRecordQPS: 0
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
 evictionHard: {memory.available: 50Mi, nodefs.available: 1%%, nodefs.inodesFree: 1%%, imagefs.available: 1%%, imagefs.inodesFree: 1%%}
-`, c.nodeAddress(i), 10300+i, c.pki(node+"-server.crt"), c.pki(node+"-server.key"), c.pki("ca.crt"), c.serviceAddress(10),
-		filepath.Join(c.dir, "resolv.conf"), "unix://"+c.nodeSocket(node), c.nodeDir(node, "pod-logs"),
-		c.nodeDir(node, "volume-plugins"), "/"+c.cgroup().name+"/"+node)
+`, c.nodeAddress(i), 10300+i, c.pki(node+"-server.crt"), c.pki(node+"-server.key"), c.pki("ca.crt"),
+		c.serviceAddress(10), filepath.Join(c.dir, "resolv.conf"), "unix://"+c.nodeSocket(node),
+		c.nodeDir(node, "pod-logs"), c.nodeDir(node, "volume-plugins"), "/"+c.cgroup().name+"/"+node)
 	files := map[string]string{
 		c.nodeDir(node, "kubelet.yaml"):     config,
 		filepath.Join(c.dir, "resolv.conf"): "nameserver " + c.serviceAddress(10) + "\n",
@@ -53,6 +53,7 @@ evictionHard: {memory.available: 50Mi, nodefs.available: 1%%, nodefs.inodesFree:
 			return program{}, err
 		}
 	}
+
 	return program{name: node + "-kubelet", path: c.bin["kubelet"], args: []string{
 		"--config=" + c.nodeDir(node, "kubelet.yaml"), "--kubeconfig=" + c.pki(node+".kubeconfig"),
 		"--root-dir=" + c.nodeDir(node, "kubelet"), "--cert-dir=" + c.nodeDir(node, "kubelet", "pki"),

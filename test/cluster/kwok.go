@@ -13,23 +13,26 @@ import (
 //go:embed kwok-stages.yaml
 var kwokStages []byte
 
-// manySimulated is the number of simulated nodes above which they have no leases, and stay Ready all the
-// same.
+// manySimulated is the number of simulated nodes above which they have no leases. They stay Ready
+// nevertheless.
 const manySimulated = 500
 
 const simulatedKey = "afloat.dev/simulated"
 
-// kwok returns the program that plays the kubelet of the simulated nodes, and of no other, after writing its
-// configuration.
+// kwok writes the configuration of kwok, which acts as the kubelet of the simulated nodes only, and returns
+// the program.
 func (c *cluster) kwok() (program, error) {
 	config := filepath.Join(c.dir, "kwok.yaml")
 	stages := kwokStages
-	if c.spec.Simulated > manySimulated { // their leases would keep the API server busy; nobody waits for them
-		stages = bytes.Replace(stages, []byte("nodeLeaseDurationSeconds: 40"), []byte("nodeLeaseDurationSeconds: 0"), 1)
+	// Many leases would keep the API server busy, and nobody waits for them.
+	if c.spec.Simulated > manySimulated {
+		stages = bytes.Replace(stages, []byte("nodeLeaseDurationSeconds: 40"),
+			[]byte("nodeLeaseDurationSeconds: 0"), 1)
 	}
 	if err := writeFile(config, stages, 0o644); err != nil {
 		return program{}, err
 	}
+
 	return program{name: "kwok", path: c.bin["kwok"], args: []string{
 		"--kubeconfig=" + c.pki("kwok.kubeconfig"), "--config=" + config,
 		"--manage-all-nodes=false", "--manage-nodes-with-label-selector=" + simulatedKey + "=true",
@@ -39,8 +42,8 @@ func (c *cluster) kwok() (program, error) {
 
 func simulatedName(i int) string { return fmt.Sprintf("sim%d", i) }
 
-// applySimulatedNodes makes the Node objects; kwok keeps them Ready. Beside real nodes they bear a taint, so
-// that only pods that ask for them get there.
+// applySimulatedNodes creates the Node objects; kwok keeps them Ready. If there are also real nodes, the
+// simulated ones have a taint, so that only pods that tolerate it are scheduled there.
 func (c *cluster) applySimulatedNodes(ctx context.Context, a *api) error {
 	var all errgroup.Group
 	all.SetLimit(16)
@@ -57,10 +60,12 @@ func (c *cluster) applySimulatedNode(ctx context.Context, a *api, i int) error {
 	if c.spec.Nodes > 0 {
 		specification["taints"] = []object{{"key": simulatedKey, "value": "true", "effect": "NoSchedule"}}
 	}
+
 	n := object{
 		"apiVersion": "v1", "kind": "Node",
 		"metadata": object{"name": name, "labels": object{
-			simulatedKey: "true", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
+			simulatedKey: "true", "kubernetes.io/hostname": name, "kubernetes.io/os": "linux",
+			"kubernetes.io/arch":          "amd64",
 			"topology.kubernetes.io/zone": zone(i),
 		}},
 		"spec": specification,
@@ -69,14 +74,17 @@ func (c *cluster) applySimulatedNode(ctx context.Context, a *api, i int) error {
 	if err := a.apply(ctx, path, n); err != nil {
 		return fmt.Errorf("make simulated node: %w", err)
 	}
+
 	delete(n, "spec")
 	n["metadata"] = object{"name": name}
 	n["status"] = object{"capacity": resources, "allocatable": resources,
-		"nodeInfo": object{"kubeletVersion": c.spec.Version, "operatingSystem": "linux", "architecture": "amd64",
-			"machineID": name, "systemUUID": name, "bootID": name, "kernelVersion": "simulated", "osImage": "simulated",
-			"containerRuntimeVersion": "sim://1", "kubeProxyVersion": ""}}
+		"nodeInfo": object{"kubeletVersion": c.spec.Version, "operatingSystem": "linux",
+			"architecture": "amd64", "machineID": name, "systemUUID": name, "bootID": name,
+			"kernelVersion": "simulated", "osImage": "simulated", "containerRuntimeVersion": "sim://1",
+			"kubeProxyVersion": ""}}
 	if err := a.apply(ctx, path+"/status", n); err != nil {
 		return fmt.Errorf("give simulated node its resources: %w", err)
 	}
+
 	return nil
 }

@@ -33,22 +33,26 @@ func newCommand() *cobra.Command {
   SIMULATED    simulated nodes (0 as root, else 20)
   CSI          1: with the driver of volumes that grow; a cluster without it gets it
   K8S_VERSION  ` + fmt.Sprint(kubernetesVersions) + ` (` + defaultVersion + `)`,
-		SilenceUsage: true, SilenceErrors: true, CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		SilenceUsage: true, SilenceErrors: true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
-	root.AddCommand(upCommand(), downCommand(), statusCommand(), binariesCommand(), imageCommand(), registryCommand(), runCommand())
-	root.AddCommand(pathCommand("kubeconfig", "Print the path of the administrator's kubeconfig", cobra.NoArgs,
-		func(c *cluster, _ []string) (string, error) { return c.kubeconfig(), nil }))
-	root.AddCommand(pathCommand("audit", "Print the path of the audit log: every write, with its user agent", cobra.NoArgs,
-		func(c *cluster, _ []string) (string, error) { return c.auditLog(), nil }))
-	root.AddCommand(pathCommand("volumes", "Print the path of the folder that has a folder for each volume of the CSI driver", cobra.NoArgs,
+	root.AddCommand(upCommand(), downCommand(), statusCommand(), binariesCommand(), imageCommand(),
+		registryCommand(), runCommand())
+	root.AddCommand(pathCommand("kubeconfig", "Print the path of the administrator's kubeconfig",
+		cobra.NoArgs, func(c *cluster, _ []string) (string, error) { return c.kubeconfig(), nil }))
+	root.AddCommand(pathCommand("audit", "Print the path of the audit log: every write, with its user agent",
+		cobra.NoArgs, func(c *cluster, _ []string) (string, error) { return c.auditLog(), nil }))
+	root.AddCommand(pathCommand("volumes",
+		"Print the path of the folder that has a folder for each volume of the CSI driver", cobra.NoArgs,
 		func(c *cluster, _ []string) (string, error) { return c.volumes(), nil }))
-	root.AddCommand(pathCommand("node-socket NODE", "Print the path of a real node's containerd socket", cobra.ExactArgs(1),
-		func(c *cluster, args []string) (string, error) {
+	root.AddCommand(pathCommand("node-socket NODE", "Print the path of a real node's containerd socket",
+		cobra.ExactArgs(1), func(c *cluster, args []string) (string, error) {
 			if !slices.Contains(c.nodeNames(), args[0]) {
 				return "", fmt.Errorf("no real node %s; there are %v", args[0], c.nodeNames())
 			}
 			return c.nodeSocket(args[0]), nil
 		}))
+
 	return root
 }
 
@@ -60,7 +64,7 @@ func open() (*cluster, error) {
 	return openCluster(name, newProgress(os.Stderr))
 }
 
-// openExisting is open for commands that need a cluster that was started.
+// openExisting is like open, but returns an error if the cluster does not exist.
 func openExisting() (*cluster, error) {
 	c, err := open()
 	if err == nil && !c.exists() {
@@ -91,25 +95,29 @@ func version() (string, error) {
 
 func upCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "up", Short: "Build what is missing, start the cluster, wait until its nodes are Ready; repair it if it is there",
-		Args: cobra.NoArgs,
+		Use:   "up",
+		Short: "Build what is missing, start the cluster, wait until its nodes are Ready; repair it if it is there",
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := open()
 			if err != nil {
 				return err
 			}
+
 			var r request
 			if v, err := version(); err != nil {
 				return err
 			} else if os.Getenv("K8S_VERSION") != "" {
 				r.version = &v
 			}
+
 			if r.nodes, err = number("NODES"); err != nil {
 				return err
 			}
 			if r.simulated, err = number("SIMULATED"); err != nil {
 				return err
 			}
+
 			r.csi = os.Getenv("CSI") == "1"
 			return c.up(cmd.Context(), r)
 		},
@@ -129,7 +137,7 @@ func downCommand() *cobra.Command {
 	}
 }
 
-// runCommand starts a program of the user's in the background, where it reaches the cluster's own addresses.
+// runCommand starts a program of the user in the background, where it can reach the cluster's own addresses.
 func runCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "run NAME -- PROGRAM [ARGS]", Args: cobra.MinimumNArgs(2),
@@ -139,26 +147,31 @@ func runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			path, err := filepath.Abs(args[1])
 			if err != nil {
 				return fmt.Errorf("find %s: %w", args[1], err)
 			}
+
 			name := "run-" + filepath.Base(args[0])
 			if old, ok := c.process(name); ok {
 				if err := stopAll([]record{old}); err != nil {
 					return err
 				}
 			}
+
 			if _, err := c.start(program{name: name, path: path, args: args[2:]}); err != nil {
 				return err
 			}
+
 			fmt.Println(c.logPath(name))
 			return nil
 		},
 	}
 }
 
-func pathCommand(use, short string, args cobra.PositionalArgs, path func(*cluster, []string) (string, error)) *cobra.Command {
+func pathCommand(use, short string, args cobra.PositionalArgs,
+	path func(*cluster, []string) (string, error)) *cobra.Command {
 	return &cobra.Command{
 		Use: use, Short: short, Args: args,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -180,12 +193,14 @@ func binariesCommand() *cobra.Command {
 	var only []string
 	var envtest bool
 	cmd := &cobra.Command{
-		Use: "binaries", Short: "Build what is missing and print the folders; starts nothing", Args: cobra.NoArgs,
+		Use: "binaries", Short: "Build what is missing and print the folders; starts nothing",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v, err := version()
 			if err != nil {
 				return err
 			}
+
 			out := newProgress(os.Stderr)
 			if envtest {
 				dir, err := ensureEnvtest(v, out)
@@ -195,11 +210,13 @@ func binariesCommand() *cobra.Command {
 				fmt.Fprintln(cmd.OutOrStdout(), dir)
 				return nil
 			}
+
 			for _, name := range only {
 				if comp(v, name).name == "" {
 					return fmt.Errorf("--only %s: there is no such component", name)
 				}
 			}
+
 			for _, c := range components(v) {
 				if len(only) > 0 && !slices.Contains(only, c.name) {
 					continue
@@ -210,12 +227,15 @@ func binariesCommand() *cobra.Command {
 				}
 				fmt.Fprintln(cmd.OutOrStdout(), dir)
 			}
+
 			return nil
 		},
 	}
+
 	cmd.Flags().StringSliceVar(&only, "only", nil,
 		"components: etcd, kubernetes, containerd, runc, cni, kwok, pause, csi-driver, csi-provisioner, csi-resizer")
-	cmd.Flags().BoolVar(&envtest, "envtest", false, "print one folder with etcd, kube-apiserver and kubectl, for KUBEBUILDER_ASSETS")
+	cmd.Flags().BoolVar(&envtest, "envtest", false,
+		"print one folder with etcd, kube-apiserver and kubectl, for KUBEBUILDER_ASSETS")
 	return cmd
 }
 
@@ -233,10 +253,12 @@ func imageCommand() *cobra.Command {
 			if archive != "" {
 				return writeArchive(archive, img, r.names...)
 			}
+
 			c, err := openExisting()
 			if err != nil {
 				return err
 			}
+
 			digest, err := img.Digest()
 			if err != nil {
 				return err
@@ -244,12 +266,14 @@ func imageCommand() *cobra.Command {
 			if err := c.push(img, r.names...); err != nil {
 				return err
 			}
+
 			for _, n := range r.names {
 				fmt.Println(n, digest)
 			}
 			return nil
 		},
 	}
+
 	f := build.Flags()
 	f.StringArrayVar(&r.names, "name", nil, "NAME:TAG, as pods will call it (repeat for more names)")
 	f.StringArrayVar(&r.binaries, "binary", nil, "FILE=/destination (repeat)")
@@ -258,11 +282,13 @@ func imageCommand() *cobra.Command {
 	f.StringVar(&r.user, "user", "65534", "user id to run as")
 	f.StringVar(&archive, "archive", "",
 		"write FILE, for \"docker load\" and the like, instead of into the cluster's registry; needs no cluster")
+
 	for _, required := range []string{"name", "binary", "entrypoint"} {
 		if err := build.MarkFlagRequired(required); err != nil {
 			panic(err)
 		}
 	}
+
 	test := &cobra.Command{
 		Use: "test", Short: "Make the test images again", Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -279,6 +305,7 @@ func imageCommand() *cobra.Command {
 			return nil
 		},
 	}
+
 	root.AddCommand(build, test)
 	return root
 }
@@ -286,7 +313,8 @@ func imageCommand() *cobra.Command {
 func registryCommand() *cobra.Command {
 	var address, dir string
 	cmd := &cobra.Command{
-		Use: "registry", Short: "Serve images from a folder (started by up)", Hidden: true, Args: cobra.NoArgs,
+		Use: "registry", Short: "Serve images from a folder (started by up)", Hidden: true,
+		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error { return serveRegistry(address, dir) },
 	}
 	cmd.Flags().StringVar(&address, "address", "", "address to listen on")

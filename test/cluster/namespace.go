@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// With root every cluster lives in a network and a mount namespace of its own. Its iptables rules, bridges,
-// mounts and the fixed folders that Kubernetes writes to are therefore out of the way of the machine and of
-// other clusters, and end with its last process.
+// With root, every cluster has its own network and mount namespace. Its iptables rules, bridges, mounts and
+// the fixed folders that Kubernetes writes to therefore do not interfere with the machine or with other
+// clusters, and disappear with its last process.
 
-// namespaceHolder keeps the namespaces open while nothing else runs in them.
+// namespaceHolder is the process that keeps the namespaces open while nothing else runs in them.
 const namespaceHolder = "namespaces"
 
-// privateDirs are the folders of the machine that the programs of a cluster see as a folder of their own
-// (below the cluster's folder), because their place cannot be configured: shim sockets and locks, the results
-// of CNI calls, the socket for device plugins, dynamic volumes, links to logs.
+// privateDirs maps folders of the machine to the folders below the cluster's folder that its programs see
+// instead, because their paths cannot be configured: shim sockets and locks, the results of CNI calls, the
+// socket for device plugins, dynamic volumes, links to logs.
 var privateDirs = map[string]string{
 	"/run":             "run",
 	"/var/log":         "var-log",
@@ -33,14 +33,14 @@ var privateDirs = map[string]string{
 	"/tmp/hostpath_pv": "volumes",
 }
 
-// privateSysctls are the settings of the whole machine that a kubelet insists on. Kubelet sees files that
-// have these values already.
+// privateSysctls are machine-wide settings that a kubelet insists on. It sees files that already have these
+// values.
 var privateSysctls = map[string]string{
 	"vm/overcommit_memory": "1", "vm/panic_on_oom": "0", "kernel/panic": "10", "kernel/panic_on_oops": "1",
 	"kernel/keys/root_maxkeys": "1000000", "kernel/keys/root_maxbytes": "25000000",
 }
 
-// namespacePID returns a live process that is in the cluster's namespaces.
+// namespacePID returns a running process in the cluster's namespaces.
 func (c *cluster) namespacePID() (int, bool) {
 	if r, ok := c.process(namespaceHolder); ok {
 		return r.PID, true
@@ -53,7 +53,7 @@ func (c *cluster) namespacePID() (int, bool) {
 	return 0, false
 }
 
-// enter returns the command prefix that runs a program in the cluster's namespaces, keeping its process id.
+// enter returns the command prefix that runs a program in the cluster's namespaces under the same process ID.
 func (c *cluster) enter() []string {
 	pid, _ := c.namespacePID()
 	return []string{"nsenter", "--target", strconv.Itoa(pid), "--net", "--mount", "--"}
@@ -70,7 +70,7 @@ func run(argv ...string) error {
 	return nil
 }
 
-// ensureNamespaces makes the namespaces, or only their holder if some other program kept them open.
+// ensureNamespaces creates the namespaces, or only their holder if another program has kept them open.
 func (c *cluster) ensureNamespaces() error {
 	if _, ok := c.process(namespaceHolder); ok {
 		return nil
@@ -78,17 +78,18 @@ func (c *cluster) ensureNamespaces() error {
 	if _, ok := c.namespacePID(); ok {
 		return c.spawn(namespaceHolder, append(c.enter(), "sleep", "infinity"))
 	}
-	// Containers that outlived everything else are in namespaces that nobody can enter any more.
+	// Nobody can enter the namespaces of containers that have outlived everything else.
 	if err := c.cgroup().kill(); err != nil {
 		return err
 	}
 	if err := c.deleteLink(); err != nil {
 		return err
 	}
-	if err := c.spawn(namespaceHolder,
-		[]string{"unshare", "--net", "--mount", "--propagation", "private", "sleep", "infinity"}); err != nil {
+	if err := c.spawn(namespaceHolder, []string{"unshare", "--net", "--mount", "--propagation", "private",
+		"sleep", "infinity"}); err != nil {
 		return err
 	}
+
 	r, _ := c.process(namespaceHolder)
 	if err := waitNamespaces(r.PID); err != nil {
 		return c.failed(namespaceHolder, err)
@@ -96,12 +97,14 @@ func (c *cluster) ensureNamespaces() error {
 	if err := c.privateMounts(); err != nil {
 		return err
 	}
+
 	return c.setUpNetwork(r.PID)
 }
 
-// waitNamespaces waits until the process has left our namespaces and become what it was started for.
+// waitNamespaces waits until the process has left our namespaces and executes its program.
 func waitNamespaces(pid int) error {
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(
+		2 * time.Millisecond) {
 		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 		if err != nil {
 			return fmt.Errorf("it ended: %w", err)
@@ -117,6 +120,7 @@ func (c *cluster) privateMounts() error {
 	if err := c.inside("mount", "-n", "--make-rshared", "/"); err != nil {
 		return err
 	}
+
 	for _, target := range slices.Sorted(maps.Keys(privateDirs)) {
 		own := filepath.Join(c.dir, privateDirs[target])
 		if err := os.MkdirAll(own, 0o755); err != nil {
@@ -129,6 +133,7 @@ func (c *cluster) privateMounts() error {
 			return err
 		}
 	}
+
 	for name, value := range privateSysctls {
 		own := filepath.Join(c.dir, "sysctl", strings.ReplaceAll(name, "/", "."))
 		if err := writeFile(own, []byte(value+"\n"), 0o644); err != nil {
@@ -138,10 +143,11 @@ func (c *cluster) privateMounts() error {
 			return err
 		}
 	}
+
 	return nil
 }
 
-// makeMountPoint makes a folder of the machine if it is missing, and remembers to remove it.
+// makeMountPoint creates a folder of the machine if it is missing, and records that it must be removed.
 func (c *cluster) makeMountPoint(path string) error {
 	err := os.Mkdir(path, 0o755)
 	if errors.Is(err, fs.ErrExist) {
@@ -156,16 +162,18 @@ func (c *cluster) makeMountPoint(path string) error {
 	return c.save()
 }
 
-// removeMountPoints removes what makeMountPoint made. While another cluster runs, that one inherits the duty:
-// removing a folder would take the mount on it away from that cluster.
+// removeMountPoints removes what makeMountPoint created. If another cluster runs, it hands the task over to
+// that cluster, because removing a folder would also remove the mount of that cluster on it.
 func (c *cluster) removeMountPoints() error {
 	if len(c.spec.Made) == 0 {
 		return nil
 	}
+
 	others, err := c.others()
 	if err != nil {
 		return err
 	}
+
 	for _, o := range others {
 		if o.spec.Root {
 			for _, path := range c.spec.Made {
@@ -176,19 +184,21 @@ func (c *cluster) removeMountPoints() error {
 			return o.save()
 		}
 	}
+
 	for _, path := range c.spec.Made {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			c.out.say("%s was made by this cluster but is in use now: %v", path, err)
 		}
 	}
+
 	return nil
 }
 
-// linkName is this machine's end of the cable to the cluster.
+// linkName returns the name of this machine's end of the link to the cluster.
 func (c *cluster) linkName() string { return fmt.Sprintf("afloat%d", c.spec.Index) }
 
-// setUpNetwork lays a cable from this machine into the cluster's network and routes pods and services through
-// it.
+// setUpNetwork creates a link from this machine to the cluster's network, and routes pods and services
+// through it.
 func (c *cluster) setUpNetwork(pid int) error {
 	link := c.linkName()
 	steps := [][]string{
@@ -205,9 +215,11 @@ func (c *cluster) setUpNetwork(pid int) error {
 	for i := range c.spec.Nodes {
 		inside = append(inside, []string{"ip", "addr", "add", c.nodeAddress(i+1) + "/32", "dev", "uplink"})
 	}
+
 	for _, s := range inside {
 		steps = append(steps, append(c.enter(), s...))
 	}
+
 	steps = append(steps,
 		[]string{"ip", "route", "add", c.podCIDR(), "via", c.address(), "dev", link},
 		[]string{"ip", "route", "add", c.serviceCIDR(), "via", c.address(), "dev", link})
@@ -216,10 +228,11 @@ func (c *cluster) setUpNetwork(pid int) error {
 			return fmt.Errorf("set up the network: %w", err)
 		}
 	}
+
 	return nil
 }
 
-// deleteLink removes this machine's end of the cable, and with it the routes.
+// deleteLink removes this machine's end of the link, and with it the routes.
 func (c *cluster) deleteLink() error {
 	if _, err := os.Stat("/sys/class/net/" + c.linkName()); err != nil {
 		return nil //nolint:nilerr // there is none
@@ -232,30 +245,35 @@ func (c *cluster) deleteLink() error {
 	return nil
 }
 
-// chooseIndex picks address ranges that neither another cluster nor a route of this machine uses.
+// chooseIndex chooses address ranges that neither another cluster nor a route of this machine uses.
 func (c *cluster) chooseIndex() error {
 	out, err := exec.Command("ip", "-j", "route", "show", "table", "all").Output()
 	if err != nil {
 		return fmt.Errorf("list the routes: %w", err)
 	}
+
 	var routes []struct{ Dst string }
 	if err := json.Unmarshal(out, &routes); err != nil {
 		return fmt.Errorf("list the routes: %w", err)
 	}
+
 	others, err := c.others()
 	if err != nil {
 		return err
 	}
+
 	taken := map[int]bool{}
 	for _, o := range others {
 		if o.spec.Root {
 			taken[o.spec.Index] = true
 		}
 	}
+
 	for i := range 11 {
 		used := taken[i]
 		for _, r := range routes {
-			if strings.HasPrefix(r.Dst, fmt.Sprintf("10.%d.", 244+i)) || strings.HasPrefix(r.Dst, fmt.Sprintf("10.%d.", 96+i)) {
+			if strings.HasPrefix(r.Dst, fmt.Sprintf("10.%d.", 244+i)) ||
+				strings.HasPrefix(r.Dst, fmt.Sprintf("10.%d.", 96+i)) {
 				used = true
 			}
 		}
@@ -264,5 +282,7 @@ func (c *cluster) chooseIndex() error {
 			return nil
 		}
 	}
-	return errors.New("no free address range: 10.244 to 10.254 and 10.96 to 10.106 are all in use; take a cluster down")
+
+	return errors.New(
+		"no free address range: 10.244 to 10.254 and 10.96 to 10.106 are all in use; take a cluster down")
 }

@@ -17,14 +17,14 @@ import (
 	"time"
 )
 
-// authority signs the certificates of one cluster.
+// authority signs the certificates of a cluster.
 type authority struct {
 	cert *x509.Certificate
 	key  crypto.Signer
 	dir  string
 }
 
-// identity is what a certificate is for: a client (user and group) or a server (addresses), or both.
+// identity describes the purpose of a certificate: a client (user and group), a server (addresses), or both.
 type identity struct {
 	file   string // name of the files, without .crt and .key
 	user   string
@@ -36,12 +36,13 @@ const certificateLife = 10 * 365 * 24 * time.Hour
 
 func (c *cluster) pki(file string) string { return filepath.Join(c.dir, "pki", file) }
 
-// ensurePKI makes the authorities, certificates and keys that are missing, and the kubeconfig files.
+// ensurePKI creates missing authorities, certificates and keys, and writes the kubeconfig files.
 func (c *cluster) ensurePKI() error {
 	ca, err := loadAuthority(c.pki(""), "ca")
 	if err != nil {
 		return err
 	}
+
 	front, err := loadAuthority(c.pki(""), "front-proxy-ca")
 	if err != nil {
 		return err
@@ -52,18 +53,21 @@ func (c *cluster) ensurePKI() error {
 	if err := newKeyPair(c.pki("sa")); err != nil {
 		return err
 	}
+
 	local := []string{"localhost", "127.0.0.1"}
 	ids := []identity{
 		{file: "etcd", user: "etcd", server: local},
 		{file: "etcd-client", user: "kube-apiserver-etcd-client"},
-		{file: "kube-apiserver", user: "kube-apiserver", server: append(local, c.address(), c.serviceAddress(1), "kubernetes",
-			"kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")},
+		{file: "kube-apiserver", user: "kube-apiserver",
+			server: append(local, c.address(), c.serviceAddress(1), "kubernetes", "kubernetes.default",
+				"kubernetes.default.svc", "kubernetes.default.svc.cluster.local")},
 		{file: "kubelet-client", user: "kube-apiserver-kubelet-client", group: "system:masters"},
 	}
 	for i, node := range c.nodeNames() {
 		ids = append(ids, identity{file: node + "-server", user: "system:node:" + node, group: "system:nodes",
 			server: []string{node, c.nodeAddress(i + 1)}})
 	}
+
 	users := []identity{
 		{file: "admin", user: "kubernetes-admin", group: "system:masters"},
 		{file: "kube-controller-manager", user: "system:kube-controller-manager"},
@@ -76,11 +80,13 @@ func (c *cluster) ensurePKI() error {
 	for _, node := range c.nodeNames() {
 		users = append(users, identity{file: node, user: "system:node:" + node, group: "system:nodes"})
 	}
+
 	for _, id := range append(ids, users...) {
 		if err := ca.issue(id); err != nil {
 			return fmt.Errorf("certificate for %s: %w", id.file, err)
 		}
 	}
+
 	for _, id := range users {
 		path := c.pki(id.file + ".kubeconfig")
 		if id.file == "admin" {
@@ -90,6 +96,7 @@ func (c *cluster) ensurePKI() error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -121,7 +128,7 @@ func readPEM(path string) ([]byte, error) {
 	return block.Bytes, nil
 }
 
-// newKeyPair makes path.key and path.pub unless they exist.
+// newKeyPair creates path.key and path.pub unless they exist.
 func newKeyPair(path string) error {
 	if _, err := os.Stat(path + ".pub"); err == nil {
 		return nil
@@ -137,7 +144,7 @@ func newKeyPair(path string) error {
 	return writePEM(path+".pub", "PUBLIC KEY", der, 0o644)
 }
 
-// loadAuthority reads the authority of that name in dir, or makes it.
+// loadAuthority reads the authority of the given name from dir, or creates it.
 func loadAuthority(dir, name string) (*authority, error) {
 	certPath, keyPath := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
 	if der, err := readPEM(certPath); err == nil {
@@ -155,10 +162,12 @@ func loadAuthority(dir, name string) (*authority, error) {
 		}
 		return &authority{cert: cert, key: key, dir: dir}, nil
 	}
+
 	key, err := newKey(keyPath)
 	if err != nil {
 		return nil, err
 	}
+
 	template := newTemplate(name)
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature
@@ -166,10 +175,12 @@ func loadAuthority(dir, name string) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
 		return nil, err
 	}
+
 	return &authority{cert: cert, key: key, dir: dir}, writePEM(certPath, "CERTIFICATE", der, 0o644)
 }
 
@@ -192,19 +203,23 @@ func (a *authority) issue(id identity) error {
 	if _, err := os.Stat(certPath); err == nil {
 		return nil
 	}
+
 	key, err := newKey(filepath.Join(a.dir, id.file+".key"))
 	if err != nil {
 		return err
 	}
+
 	template := newTemplate(id.user)
 	if id.group != "" {
 		template.Subject.Organization = []string{id.group}
 	}
+
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	if len(id.server) > 0 {
 		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
 	}
+
 	for _, s := range id.server {
 		if ip := net.ParseIP(s); ip != nil {
 			template.IPAddresses = append(template.IPAddresses, ip)
@@ -212,10 +227,12 @@ func (a *authority) issue(id identity) error {
 			template.DNSNames = append(template.DNSNames, s)
 		}
 	}
+
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
 		return err
 	}
+
 	return writePEM(certPath, "CERTIFICATE", der, 0o644)
 }
 

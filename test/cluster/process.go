@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// record names one running process so that its id is never mistaken for a later process with the same id.
+// record identifies a running process, so that it is never mistaken for a later process with the same ID.
 type record struct {
 	Name  string `json:"name"`
 	PID   int    `json:"pid"`
@@ -22,7 +22,7 @@ type record struct {
 	Boot  string `json:"boot"`  // the kernel's id of this boot
 }
 
-// program is one component to run for a cluster.
+// program is a program that a cluster runs.
 type program struct {
 	name string
 	path string
@@ -37,8 +37,8 @@ func bootID() string {
 	return strings.TrimSpace(string(b))
 }
 
-// startTime returns when the process started, in clock ticks after boot; false if there is none, or only a
-// zombie.
+// startTime returns when a process started, in clock ticks after boot. It returns false if there is no such
+// process, or only a zombie.
 func startTime(pid int) (uint64, bool) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -47,7 +47,7 @@ func startTime(pid int) (uint64, bool) {
 	return parseStat(string(b))
 }
 
-// parseStat reads the fields after the command name, which may itself hold spaces and parentheses.
+// parseStat reads the fields after the command name, which may contain spaces and parentheses.
 func parseStat(stat string) (uint64, bool) {
 	f := strings.Fields(stat[strings.LastIndex(stat, ")")+1:])
 	if len(f) < 20 || f[0] == "Z" || f[0] == "X" {
@@ -65,7 +65,7 @@ func newRecord(name string, pid int) (record, error) {
 	return record{Name: name, PID: pid, Start: start, Boot: bootID()}, nil
 }
 
-// alive reports whether the recorded process still runs: the same id, start and boot.
+// alive reports whether the recorded process still runs, with the same ID, start time and boot.
 func (r record) alive() bool {
 	if r.PID <= 0 || r.Boot != bootID() {
 		return false
@@ -78,7 +78,7 @@ func (c *cluster) recordPath(name string) string { return filepath.Join(c.dir, "
 
 func (c *cluster) logPath(name string) string { return filepath.Join(c.dir, "logs", name+".log") }
 
-// process returns the record of a component, and whether it is alive.
+// process returns the record of a program, and whether it is alive.
 func (c *cluster) process(name string) (record, bool) {
 	var r record
 	b, err := os.ReadFile(c.recordPath(name))
@@ -88,7 +88,7 @@ func (c *cluster) process(name string) (record, bool) {
 	return r, r.alive()
 }
 
-// processes returns all records, dead ones too.
+// processes returns all records, even those of dead processes.
 func (c *cluster) processes() []record {
 	files, _ := filepath.Glob(filepath.Join(c.dir, "pids", "*.json"))
 	var all []record
@@ -101,8 +101,8 @@ func (c *cluster) processes() []record {
 	return all
 }
 
-// start runs the program in the background, in the cluster's namespaces if it has any, unless it runs
-// already. It returns whether it was started now. The program outlives the caller.
+// start runs a program in the background unless it runs already, in the cluster's namespaces if there are
+// any. It returns whether it has started the program. The program outlives the caller.
 func (c *cluster) start(p program) (bool, error) {
 	if _, ok := c.process(p.name); ok {
 		return false, nil
@@ -114,12 +114,13 @@ func (c *cluster) start(p program) (bool, error) {
 	return true, c.spawn(p.name, argv)
 }
 
-// spawn starts argv detached from this process and records it.
+// spawn starts a process that is detached from this one, and records it.
 func (c *cluster) spawn(name string, argv []string) error {
 	log, err := os.OpenFile(c.logPath(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("open the log of %s: %w", name, err)
 	}
+
 	defer log.Close()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Dir = c.dir
@@ -129,6 +130,7 @@ func (c *cluster) spawn(name string, argv []string) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
+
 	go cmd.Wait() //nolint:errcheck // reaped only so that a program that ends at once is seen as ended
 	if c.spec.Root {
 		if err := c.cgroup().adopt(cmd.Process.Pid); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -136,18 +138,21 @@ func (c *cluster) spawn(name string, argv []string) error {
 			return fmt.Errorf("put %s into its control group: %w", name, err)
 		}
 	}
+
 	r, err := newRecord(name, cmd.Process.Pid)
 	if err != nil {
 		return c.failed(name, err)
 	}
+
 	b, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
+
 	return writeFile(c.recordPath(name), b, 0o644)
 }
 
-// failed adds the last lines of a component's log to err.
+// failed adds the last lines of a program's log to an error.
 func (c *cluster) failed(name string, err error) error {
 	path := c.logPath(name)
 	return fmt.Errorf("%s: %w\nlast lines of %s:\n%s", name, err, path, tail(path, 12))
@@ -164,7 +169,7 @@ func tail(path string, n int) string {
 	return "  " + strings.Join(lines, "\n  ")
 }
 
-// stopRecorded kills every recorded process that is still the one recorded, and waits until they are gone.
+// stopRecorded kills every recorded process that still runs, and waits until they are gone.
 func (c *cluster) stopRecorded() error { return stopAll(c.processes()) }
 
 func stopAll(all []record) error {
@@ -175,6 +180,7 @@ func stopAll(all []record) error {
 			}
 		}
 	}
+
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		left := 0
 		for _, r := range all {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// progress tells a person what happens. On a terminal the current step is one line that moves; elsewhere
-// every step is a plain line.
+// progress reports progress to the user. On a terminal, the current step is an animated line; otherwise every
+// step is a plain line.
 type progress struct {
 	w        io.Writer
 	terminal bool
@@ -18,12 +18,13 @@ type progress struct {
 
 func newProgress(f *os.File) *progress {
 	info, err := f.Stat()
-	return &progress{w: f, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"}
+	return &progress{w: f,
+		terminal: err == nil && info.Mode()&os.ModeCharDevice != 0 && os.Getenv("TERM") != "dumb"}
 }
 
 func (p *progress) say(format string, args ...any) { fmt.Fprintf(p.w, format+"\n", args...) }
 
-// step is one thing that takes time.
+// step is an action that takes time.
 type step struct {
 	p        *progress
 	what     string
@@ -35,9 +36,10 @@ type step struct {
 	done     chan struct{}
 }
 
-// step begins a step; expected may be zero when nobody can say.
+// step starts a step; expected is zero if the duration is unknown.
 func (p *progress) step(what string, expected time.Duration) *step {
-	s := &step{p: p, what: what, expected: expected, start: time.Now(), stop: make(chan struct{}), done: make(chan struct{})}
+	s := &step{p: p, what: what, expected: expected, start: time.Now(), stop: make(chan struct{}),
+		done: make(chan struct{})}
 	if !p.terminal && expected > 5*time.Second {
 		p.say("… %s (about %s on two cores)", what, human(expected))
 	}
@@ -45,7 +47,7 @@ func (p *progress) step(what string, expected time.Duration) *step {
 	return s
 }
 
-// set changes the detail shown behind the step.
+// set changes the detail that is shown after the step.
 func (s *step) set(detail string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,6 +62,7 @@ func (s *step) run() {
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
+
 	for i := 0; ; i++ {
 		select {
 		case <-s.stop:
@@ -79,20 +82,24 @@ func (s *step) draw(i int) {
 	if detail != "" {
 		detail = "  " + detail
 	}
+
 	elapsed := time.Since(s.start)
 	if !s.p.terminal {
 		s.p.say("  still %s after %s%s", s.what, human(elapsed), detail)
 		return
 	}
+
 	bar := ""
 	if s.expected > 0 {
 		full := min(20, int(20*elapsed/s.expected))
-		bar = fmt.Sprintf(" %s%s of about %s", strings.Repeat("█", full), strings.Repeat("░", 20-full), human(s.expected))
+		bar = fmt.Sprintf(" %s%s of about %s", strings.Repeat("█", full), strings.Repeat("░", 20-full),
+			human(s.expected))
 	}
+
 	fmt.Fprintf(s.p.w, "\r\x1b[K%c %s  %s%s%s", spinner[i%len(spinner)], s.what, human(elapsed), bar, detail)
 }
 
-// end finishes the step and passes its error on.
+// end finishes the step and returns the given error.
 func (s *step) end(err error) error {
 	close(s.stop)
 	<-s.done

@@ -18,13 +18,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 )
 
-// registryProgram is this program itself, serving images.
+// registryProgram returns this program itself as the server of images.
 func (c *cluster) registryProgram() program {
 	return program{name: "registry", path: filepath.Join(c.dir, "bin", "afloat-cluster"),
 		args: []string{"registry", "--address=" + c.registry(), "--dir=" + filepath.Join(c.dir, "registry")}}
 }
 
-// waitRegistry waits until the registry answers.
+// waitRegistry waits until the registry accepts connections.
 func (c *cluster) waitRegistry(ctx context.Context) error {
 	return waitFor(ctx, c.mustRun("registry"), func(ctx context.Context) error {
 		var d net.Dialer
@@ -45,19 +45,20 @@ func serveRegistry(address, dir string) error {
 	return http.ListenAndServe(address, h) //nolint:gosec // only the cluster can reach it
 }
 
-// newRegistry returns a registry that keeps blobs and manifests in dir.
+// newRegistry returns a registry that stores blobs and manifests in dir.
 func newRegistry(dir string) (http.Handler, error) {
 	blobs := filepath.Join(dir, "blobs")
 	if err := os.MkdirAll(blobs, 0o755); err != nil {
 		return nil, err
 	}
-	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithBlobHandler(registry.NewDiskBlobHandler(blobs)))
+	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)),
+		registry.WithBlobHandler(registry.NewDiskBlobHandler(blobs)))
 	r := &persistentRegistry{inner: inner, dir: filepath.Join(dir, "manifests")}
 	return r, r.replay()
 }
 
-// persistentRegistry adds to the in-memory registry of the library that manifests survive its end, and that
-// docker.io/library/nginx and nginx are the same.
+// persistentRegistry extends the in-memory registry of the library: manifests survive a restart, and
+// docker.io/library/nginx is the same as nginx.
 type persistentRegistry struct {
 	inner http.Handler
 	dir   string
@@ -68,23 +69,25 @@ type manifest struct {
 	Body              []byte
 }
 
-// Repositories below private/ are read with this account only.
+// Repositories below private/ can only be read with this account.
 const (
 	privateRepositories          = "/v2/private/"
 	privateUser, privatePassword = "afloat", "let-me-in"
 )
 
 func (p *persistentRegistry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// Runtimes pass the name of the registry; programs that push images do not, and check whether images
+	// Runtimes pass the name of the registry. Programs that push images do not, and check whether images
 	// exist.
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead && r.URL.Query().Has("ns")
 	if reads && strings.HasPrefix(r.URL.Path, privateRepositories) {
 		if user, password, _ := r.BasicAuth(); user != privateUser || password != privatePassword {
 			w.Header().Set("WWW-Authenticate", `Basic realm="private"`)
-			http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`, http.StatusUnauthorized)
+			http.Error(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`,
+				http.StatusUnauthorized)
 			return
 		}
 	}
+
 	if rest, ok := strings.CutPrefix(r.URL.Path, "/v2/library/"); ok {
 		r.URL.Path, r.URL.RawPath = "/v2/"+rest, ""
 	}
@@ -92,11 +95,13 @@ func (p *persistentRegistry) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		p.inner.ServeHTTP(w, r)
 		return
 	}
+
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
+
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	m := manifest{Path: r.URL.Path, ContentType: r.Header.Get("Content-Type"), Body: body}
 	answer := &statusWriter{ResponseWriter: w}
@@ -126,12 +131,13 @@ func (p *persistentRegistry) keep(m manifest) error {
 	return writeFile(filepath.Join(p.dir, url.PathEscape(m.Path)+".json"), b, 0o644)
 }
 
-// replay puts what was kept into the in-memory registry again.
+// replay puts the stored manifests into the in-memory registry.
 func (p *persistentRegistry) replay() error {
 	files, err := filepath.Glob(filepath.Join(p.dir, "*.json"))
 	if err != nil {
 		return err
 	}
+
 	for _, f := range files {
 		b, err := os.ReadFile(f)
 		if err != nil {
@@ -149,5 +155,6 @@ func (p *persistentRegistry) replay() error {
 			return fmt.Errorf("restore %s: %s", m.Path, answer.Body)
 		}
 	}
+
 	return nil
 }

@@ -25,8 +25,10 @@ func statusCommand() *cobra.Command {
 }
 
 func (c *cluster) status(ctx context.Context) error {
-	fmt.Printf("cluster %s  Kubernetes %s  %s\nserver %s  registry %s  pods %s  services %s  this machine %s\n\n",
-		c.name, c.spec.Version, c.dir, c.server(), c.registry(), c.podCIDR(), c.serviceCIDR(), c.hostAddress())
+	fmt.Printf(
+		"cluster %s  Kubernetes %s  %s\nserver %s  registry %s  pods %s  services %s  this machine %s\n\n",
+		c.name, c.spec.Version, c.dir, c.server(), c.registry(), c.podCIDR(), c.serviceCIDR(),
+		c.hostAddress())
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PROGRAM\tPROCESS\tMEMORY\tLOG")
 	missing := 0
@@ -39,26 +41,31 @@ func (c *cluster) status(ctx context.Context) error {
 		}
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\n", name, r.PID, memory(r.PID), c.logPath(name))
 	}
+
 	if err := w.Flush(); err != nil {
 		return err
 	}
 	if missing > 0 {
 		return fmt.Errorf("%d programs do not run: `go run . up` starts them", missing)
 	}
+
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	a, err := c.api()
 	if err != nil {
 		return err
 	}
+
 	ready, waiting, err := c.readyNodes(ctx, a)
 	if err != nil {
 		return err
 	}
+
 	fmt.Printf("\n%d nodes ready\n", ready)
 	if len(waiting) > 0 {
 		return fmt.Errorf("nodes not ready: %s", strings.Join(waiting, " "))
 	}
+
 	return nil
 }
 

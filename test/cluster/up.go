@@ -11,15 +11,15 @@ import (
 	"time"
 )
 
-// request has the options of the command line; nil means that an option was not given.
+// request contains the options of the command; nil means that an option was not given.
 type request struct {
 	version   *string
 	nodes     *int
 	simulated *int
-	csi       bool // a cluster that runs gets it too
+	csi       bool // also added to a running cluster
 }
 
-// settle turns the request into the spec of a new cluster, or checks it against the one that runs.
+// settle converts the request to the spec of a new cluster, or compares it with that of the existing one.
 func (r request) settle(c *cluster, root bool) error {
 	if !c.exists() {
 		s := spec{Version: defaultVersion, Root: root}
@@ -28,6 +28,7 @@ func (r request) settle(c *cluster, root bool) error {
 		} else {
 			s.Simulated = 20
 		}
+
 		if r.version != nil {
 			s.Version = *r.version
 		}
@@ -40,22 +41,30 @@ func (r request) settle(c *cluster, root bool) error {
 		if err := checkVersion(s.Version); err != nil {
 			return err
 		}
+
 		if !root && s.Nodes > 0 {
-			return fmt.Errorf("NODES=%d: real nodes need root; without it there is the control plane with simulated nodes", s.Nodes)
+			return fmt.Errorf(
+				"NODES=%d: real nodes need root; without it there is the control plane with simulated nodes",
+				s.Nodes)
 		}
+
 		if s.Nodes < 0 || s.Nodes > 50 || s.Simulated < 0 {
-			return fmt.Errorf("NODES=%d SIMULATED=%d: want 0 to 50 real nodes and any number of simulated ones", s.Nodes, s.Simulated)
+			return fmt.Errorf(
+				"NODES=%d SIMULATED=%d: want 0 to 50 real nodes and any number of simulated ones",
+				s.Nodes, s.Simulated)
 		}
+
 		c.spec = s
 		return r.settleCSI(c)
 	}
+
 	have := c.spec
 	if r.version != nil && *r.version != have.Version || r.nodes != nil && *r.nodes != have.Nodes ||
 		r.simulated != nil && *r.simulated != have.Simulated {
-		return fmt.Errorf(
-			"cluster %s already is there with K8S_VERSION=%s NODES=%d SIMULATED=%d: take it down first, or set CLUSTER to another name",
+		return fmt.Errorf("cluster %s already is there with K8S_VERSION=%s NODES=%d SIMULATED=%d: take it down first, or set CLUSTER to another name",
 			c.name, have.Version, have.Nodes, have.Simulated)
 	}
+
 	return r.settleCSI(c)
 }
 
@@ -67,7 +76,7 @@ func (r request) settleCSI(c *cluster) error {
 	return nil
 }
 
-// up makes the cluster, or repairs it, and waits until its nodes are Ready.
+// up creates or repairs the cluster, and waits until its nodes are Ready.
 func (c *cluster) up(ctx context.Context, r request) error {
 	begin := time.Now()
 	root := os.Geteuid() == 0
@@ -77,34 +86,40 @@ func (c *cluster) up(ctx context.Context, r request) error {
 	if !root {
 		c.out.say("without root: control plane and simulated nodes only, no containers")
 	}
+
 	if root {
 		if err := ensureTools(systemTools, c.out); err != nil {
 			return err
 		}
 	}
+
 	var err error
 	if c.bin, err = ensureBinaries(c.spec.Version, c.needs(), c.out); err != nil {
 		return err
 	}
+
 	unlock, err := c.lockOne()
 	if err != nil {
 		return err
 	}
+
 	defer unlock()
 	again, err := openCluster(c.name, c.out)
 	if err != nil {
 		return err
 	}
+
 	c.spec = again.spec
 	if err := r.settle(c, root); err != nil {
 		return err
 	}
+
 	existed := c.exists() && again.exists()
 	if !existed {
 		if err := c.reserve(); err != nil {
 			return err
 		}
-	} else if err := c.save(); err != nil { // the driver may be new
+	} else if err := c.save(); err != nil { // the driver may have been added
 		return err
 	} else if c.healthy(ctx) {
 		c.out.say("cluster %s is up already", c.name)
@@ -113,17 +128,20 @@ func (c *cluster) up(ctx context.Context, r request) error {
 	} else {
 		c.out.say("cluster %s is there but not whole; starting what is missing", c.name)
 	}
+
 	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, errors.New("not ready after 3 minutes"))
 	defer cancel()
 	if err := c.bring(ctx); err != nil {
 		return err
 	}
-	c.out.say("cluster %s with Kubernetes %s is up after %s", c.name, c.spec.Version, human(time.Since(begin)))
+
+	c.out.say("cluster %s with Kubernetes %s is up after %s", c.name, c.spec.Version,
+		human(time.Since(begin)))
 	c.next()
 	return nil
 }
 
-// needs returns the components that this cluster needs.
+// needs returns the names of the components that this cluster needs.
 func (c *cluster) needs() []string {
 	n := []string{"etcd", "kubernetes", "pause"}
 	if c.spec.Nodes > 0 {
@@ -138,37 +156,43 @@ func (c *cluster) needs() []string {
 	return n
 }
 
-// reserve reserves addresses and ports and records the cluster.
+// reserve chooses addresses and ports and records the cluster.
 func (c *cluster) reserve() error {
 	unlock, err := c.lockAll()
 	if err != nil {
 		return err
 	}
+
 	defer unlock()
 	if c.spec.Root {
 		if err := c.chooseIndex(); err != nil {
 			return err
 		}
 	}
+
 	if err := c.choosePorts(); err != nil {
 		return err
 	}
+
 	return c.save()
 }
 
-// bring starts everything that does not run, in order, waiting for each where the next needs it.
+// bring starts everything that does not run, in order, and waits where the next step depends on it.
 func (c *cluster) bring(ctx context.Context) error {
 	if err := c.prepare(); err != nil {
 		return err
 	}
+
 	images, err := c.startRegistry(ctx)
 	if err != nil {
 		return err
 	}
+
 	s := c.out.step("control plane", 5*time.Second)
 	if err := s.end(c.startControlPlane(ctx)); err != nil {
 		return err
 	}
+
 	a, err := c.api()
 	if err != nil {
 		return err
@@ -179,22 +203,26 @@ func (c *cluster) bring(ctx context.Context) error {
 	if err := <-images; err != nil {
 		return err
 	}
-	s = c.out.step(fmt.Sprintf("nodes: %d real, %d simulated", c.spec.Nodes, c.spec.Simulated), 10*time.Second)
+
+	s = c.out.step(fmt.Sprintf("nodes: %d real, %d simulated", c.spec.Nodes, c.spec.Simulated),
+		10*time.Second)
 	return s.end(c.waitReady(ctx, a, s))
 }
 
-// prepare makes folders, control groups, namespaces, certificates.
+// prepare creates folders, control groups, namespaces and certificates.
 func (c *cluster) prepare() error {
 	for _, d := range []string{"logs", "pids", "tmp", "bin"} {
 		if err := os.MkdirAll(filepath.Join(c.dir, d), 0o755); err != nil {
 			return err
 		}
 	}
+
 	for _, node := range c.nodeNames() {
 		if err := os.MkdirAll(filepath.Dir(c.nodeSocket(node)), 0o755); err != nil {
 			return err
 		}
 	}
+
 	if c.spec.Root {
 		if err := c.cgroup().create(c.nodeNames()); err != nil {
 			return err
@@ -203,13 +231,15 @@ func (c *cluster) prepare() error {
 			return err
 		}
 	}
+
 	if err := c.ensurePKI(); err != nil {
 		return fmt.Errorf("make certificates: %w", err)
 	}
+
 	return writeFile(filepath.Join(c.dir, "audit-policy.yaml"), auditPolicy, 0o644)
 }
 
-// startRegistry starts the registry and, in the background, fills it.
+// startRegistry starts the registry and fills it in the background.
 func (c *cluster) startRegistry(ctx context.Context) (<-chan error, error) {
 	self := filepath.Join(c.dir, "bin", "afloat-cluster")
 	if _, ok := c.process("registry"); !ok {
@@ -217,17 +247,20 @@ func (c *cluster) startRegistry(ctx context.Context) (<-chan error, error) {
 			return nil, err
 		}
 	}
+
 	if _, err := c.start(c.registryProgram()); err != nil {
 		return nil, err
 	}
 	if err := c.waitRegistry(ctx); err != nil {
 		return nil, err
 	}
+
 	filled := make(chan error, 1)
 	if c.spec.Nodes == 0 {
 		filled <- nil
 		return filled, nil
 	}
+
 	go func() { filled <- c.pushTestImages(false) }()
 	return filled, nil
 }
@@ -237,6 +270,7 @@ func copySelf(to string) error {
 	if err != nil {
 		return err
 	}
+
 	defer from.Close()
 	tmp, err := os.OpenFile(to+".tmp", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
 	if err != nil {
@@ -249,6 +283,7 @@ func copySelf(to string) error {
 	if err := tmp.Close(); err != nil {
 		return err
 	}
+
 	return os.Rename(to+".tmp", to)
 }
 
@@ -258,25 +293,31 @@ func (c *cluster) startControlPlane(ctx context.Context) error {
 			return err
 		}
 	}
+
 	a, err := c.api()
 	if err != nil {
 		return err
 	}
+
 	running := func() error { return errors.Join(c.mustRun("etcd")(), c.mustRun("kube-apiserver")()) }
 	err = waitFor(ctx, running, func(ctx context.Context) error {
-		return a.get(ctx, "/readyz", nil) // includes that the default roles are there
+		return a.get(ctx, "/readyz", nil) // readiness includes the default roles
 	})
+
 	if err != nil {
 		return fmt.Errorf("wait for the API server: %w", err)
 	}
+
 	for _, p := range []program{c.controllerManager(), c.scheduler()} {
 		if _, err := c.start(p); err != nil {
 			return err
 		}
 	}
+
 	return a.apply(ctx, "/apis/storage.k8s.io/v1/storageclasses/standard", object{
 		"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
-		"metadata":    object{"name": "standard", "annotations": object{"storageclass.kubernetes.io/is-default-class": "true"}},
+		"metadata": object{"name": "standard",
+			"annotations": object{"storageclass.kubernetes.io/is-default-class": "true"}},
 		"provisioner": "kubernetes.io/host-path", "allowVolumeExpansion": true,
 	})
 }
@@ -305,16 +346,19 @@ func (c *cluster) startNodes(ctx context.Context, a *api) error {
 			c.restarted[node] = begin
 		}
 	}
+
 	if c.spec.Nodes > 0 {
 		if _, err := c.start(c.proxy()); err != nil {
 			return err
 		}
 	}
+
 	if c.spec.CSI {
 		if err := c.startCSI(ctx, a); err != nil {
 			return err
 		}
 	}
+
 	if c.spec.Simulated > 0 {
 		p, err := c.kwok()
 		if err != nil {
@@ -325,18 +369,21 @@ func (c *cluster) startNodes(ctx context.Context, a *api) error {
 		}
 		return c.applySimulatedNodes(ctx, a)
 	}
+
 	return nil
 }
 
-// expected returns the names of the programs of a complete cluster.
+// expected returns the names of all programs of the cluster.
 func (c *cluster) expected() []string {
 	names := []string{"registry", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 	if c.spec.Root {
 		names = append([]string{namespaceHolder}, names...)
 	}
+
 	for _, n := range c.nodeNames() {
 		names = append(names, n+"-containerd", n+"-kubelet")
 	}
+
 	if c.spec.Nodes > 0 {
 		names = append(names, "kube-proxy")
 	}
@@ -346,10 +393,11 @@ func (c *cluster) expected() []string {
 	if c.spec.Simulated > 0 {
 		names = append(names, "kwok")
 	}
+
 	return names
 }
 
-// mustRun returns a check that fails, with the end of the log, once the program does not run.
+// mustRun returns a check that fails with the end of the log if the program does not run.
 func (c *cluster) mustRun(name string) func() error {
 	return func() error {
 		if _, ok := c.process(name); !ok {
@@ -367,7 +415,7 @@ func (c *cluster) allRun() error {
 	return errors.Join(errs...)
 }
 
-// waitReady waits for all nodes, and for what every test needs at once.
+// waitReady waits for all nodes, and for what every test needs immediately.
 func (c *cluster) waitReady(ctx context.Context, a *api, s *step) error {
 	return waitFor(ctx, c.allRun, func(ctx context.Context) error {
 		ready, waiting, err := c.readyNodes(ctx, a)
@@ -392,6 +440,7 @@ func (c *cluster) readyNodes(ctx context.Context, a *api) (int, []string, error)
 	if err != nil {
 		return 0, nil, err
 	}
+
 	have := map[string]bool{}
 	ready := 0
 	for _, n := range nodes {
@@ -400,6 +449,7 @@ func (c *cluster) readyNodes(ctx context.Context, a *api) (int, []string, error)
 			ready++
 		}
 	}
+
 	var waiting []string
 	for name, begin := range c.restarted {
 		var lease struct {
@@ -407,26 +457,29 @@ func (c *cluster) readyNodes(ctx context.Context, a *api) (int, []string, error)
 				RenewTime time.Time `json:"renewTime"`
 			} `json:"spec"`
 		}
-		// A node stays Ready for a while after its kubelet ended: what counts is that the new one has
-		// reported.
+		// A node stays Ready for a while after its kubelet has ended, so it counts only after the new kubelet
+		// has reported.
 		err := a.get(ctx, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/"+name, &lease)
 		if err != nil || lease.Spec.RenewTime.Before(begin) {
 			have[name] = false
 		}
 	}
+
 	names := c.nodeNames()
 	for i := 1; i <= c.spec.Simulated; i++ {
 		names = append(names, simulatedName(i))
 	}
+
 	for _, n := range names {
 		if !have[n] {
 			waiting = append(waiting, n)
 		}
 	}
+
 	return ready, waiting, nil
 }
 
-// healthy reports whether everything runs and all nodes are Ready.
+// healthy reports whether all programs run and all nodes are Ready.
 func (c *cluster) healthy(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
@@ -441,9 +494,9 @@ func (c *cluster) healthy(ctx context.Context) bool {
 	return err == nil && len(waiting) == 0
 }
 
-// next prints how to go on.
+// next prints what the user can do next.
 func (c *cluster) next() {
-	c.out.say("\n  export KUBECONFIG=%s\n  export PATH=%s:$PATH\n  kubectl get nodes -o wide\n", c.kubeconfig(),
-		filepath.Dir(c.bin["kubectl"]))
+	c.out.say("\n  export KUBECONFIG=%s\n  export PATH=%s:$PATH\n  kubectl get nodes -o wide\n",
+		c.kubeconfig(), filepath.Dir(c.bin["kubectl"]))
 	c.out.say("images: go run . image build --help   state: go run . status   end: go run . down")
 }

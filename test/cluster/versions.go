@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// kubernetesVersions is the version matrix of the project, oldest first. Each has a nested module
-// kubernetes/v1.N.
+// kubernetesVersions are the Kubernetes versions that the project supports, oldest first. Each has a nested
+// module kubernetes/v1.N.
 var kubernetesVersions = []string{"v1.32.13", "v1.33.13", "v1.34.4", "v1.35.4", "v1.36.3"}
 
 const (
@@ -20,12 +20,12 @@ const (
 	runcVersion       = "v1.5.2"
 	cniVersion        = "v1.9.1"
 	kwokVersion       = "v0.8.0"
-	// Newer ones of the provisioner need a module that the public module mirror does not serve.
+	// Newer versions of the provisioner need a module that the public module mirror does not serve.
 	provisionerVersion = "v6.3.0"
 	resizerVersion     = "v2.3.0"
 )
 
-// checkVersion returns an error that lists the known versions if v is none of them.
+// checkVersion returns an error that lists the known versions unless v is one of them.
 func checkVersion(v string) error {
 	if slices.Contains(kubernetesVersions, v) {
 		return nil
@@ -36,7 +36,7 @@ func checkVersion(v string) error {
 // minor returns "v1.36" for "v1.36.3".
 func minor(version string) string { return version[:strings.LastIndex(version, ".")] }
 
-// component is what one nested module builds: one or more static binaries of one version.
+// component is what a nested module builds: one or more static binaries of one version.
 type component struct {
 	name     string
 	version  string
@@ -51,7 +51,7 @@ type component struct {
 	expected time.Duration // a cold build on two cores
 }
 
-// binaries lists the file names that the component's cache folder holds.
+// binaries returns the names of the files in the component's cache folder.
 func (c component) binaries() []string {
 	names := slices.Clone(c.links)
 	for b := range c.packages {
@@ -61,24 +61,26 @@ func (c component) binaries() []string {
 	return names
 }
 
-// kubernetesPrograms are the names under which the one Kubernetes binary is called.
-var kubernetesPrograms = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl"}
+// kubernetesPrograms are the names by which the single Kubernetes binary is called.
+var kubernetesPrograms = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy",
+	"kubelet", "kubectl"}
 
 func kubernetesComponent(version string) component {
 	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
 	var flags []string
 	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
-		flags = append(flags, "-X "+pkg+".gitVersion="+version, "-X "+pkg+".gitMajor="+parts[0], "-X "+pkg+".gitMinor="+parts[1],
-			"-X "+pkg+".gitTreeState=clean")
+		flags = append(flags, "-X "+pkg+".gitVersion="+version, "-X "+pkg+".gitMajor="+parts[0],
+			"-X "+pkg+".gitMinor="+parts[1], "-X "+pkg+".gitTreeState=clean")
 	}
 	return component{
-		name: "kubernetes", version: version, module: filepath.Join("kubernetes", minor(version)), requires: "k8s.io/kubernetes",
+		name: "kubernetes", version: version, module: filepath.Join("kubernetes", minor(version)),
+		requires: "k8s.io/kubernetes",
 		packages: map[string]string{"kubernetes": "."}, links: kubernetesPrograms,
 		ldflags: strings.Join(flags, " "), tags: "kubernetes", expected: 330 * time.Second,
 	}
 }
 
-// components returns everything a cluster of that Kubernetes version may need.
+// components returns all components that a cluster of the given Kubernetes version may need.
 func components(version string) []component {
 	return []component{
 		{
@@ -87,7 +89,8 @@ func components(version string) []component {
 		},
 		kubernetesComponent(version),
 		{
-			name: "containerd", version: containerdVersion, module: "containerd", requires: "github.com/containerd/containerd/v2",
+			name: "containerd", version: containerdVersion, module: "containerd",
+			requires: "github.com/containerd/containerd/v2",
 			packages: map[string]string{
 				"containerd":              "github.com/containerd/containerd/v2/cmd/containerd",
 				"containerd-shim-runc-v2": "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
@@ -100,10 +103,12 @@ func components(version string) []component {
 			name: "runc", version: runcVersion, module: "runc", requires: "github.com/opencontainers/runc",
 			packages: map[string]string{"runc": "github.com/opencontainers/runc"},
 			ldflags:  "-X main.version=" + strings.TrimPrefix(runcVersion, "v") + " -extldflags -static",
-			tags:     "netgo,osusergo,seccomp", cgo: true, library: "libseccomp-dev", expected: 10 * time.Second,
+			tags:     "netgo,osusergo,seccomp", cgo: true, library: "libseccomp-dev",
+			expected: 10 * time.Second,
 		},
 		{
-			name: "cni", version: cniVersion, module: "cni", requires: "github.com/containernetworking/plugins",
+			name: "cni", version: cniVersion, module: "cni",
+			requires: "github.com/containernetworking/plugins",
 			packages: map[string]string{
 				"ptp":        "github.com/containernetworking/plugins/plugins/main/ptp",
 				"loopback":   "github.com/containernetworking/plugins/plugins/main/loopback",
@@ -126,12 +131,14 @@ func components(version string) []component {
 			packages: map[string]string{"csi-driver": "."}, expected: 30 * time.Second,
 		},
 		{
-			name: "csi-provisioner", version: provisionerVersion, module: "csi", requires: "github.com/kubernetes-csi/external-provisioner/v6",
+			name: "csi-provisioner", version: provisionerVersion, module: "csi",
+			requires: "github.com/kubernetes-csi/external-provisioner/v6",
 			packages: map[string]string{"csi-provisioner": "github.com/kubernetes-csi/external-provisioner/v6/cmd/csi-provisioner"},
 			expected: 2 * time.Minute,
 		},
 		{
-			name: "csi-resizer", version: resizerVersion, module: "csi", requires: "github.com/kubernetes-csi/external-resizer/v2",
+			name: "csi-resizer", version: resizerVersion, module: "csi",
+			requires: "github.com/kubernetes-csi/external-resizer/v2",
 			packages: map[string]string{"csi-resizer": "github.com/kubernetes-csi/external-resizer/v2/cmd/csi-resizer"},
 			expected: 15 * time.Second,
 		},

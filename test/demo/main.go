@@ -1,5 +1,5 @@
-// Command demo plays the story on the cluster that KUBECONFIG names and shows it to a person. It ends with 0
-// only if every pod was updated in place.
+// Command demo plays the story on the cluster of KUBECONFIG and displays it. It exits with 0 only if every
+// pod was updated in place.
 package main
 
 import (
@@ -33,16 +33,19 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reading KUBECONFIG: %w", err)
 	}
+
 	c, err := story.NewClient(config)
 	if err != nil {
 		return err
 	}
+
 	screen := newScreen()
 	s := story.Story{Client: c, Limit: 10 * time.Minute, Show: screen.show}
 	pods, err := s.Play(ctx)
 	if err != nil {
 		return err
 	}
+
 	inPlace, recreated := report(pods)
 	fmt.Printf("\n%d of %d pods updated in place, %d recreated\n", inPlace, len(pods), recreated)
 	fmt.Printf(`
@@ -58,6 +61,7 @@ The cluster goes on running. Try:
 	if inPlace != len(pods) || recreated > 0 {
 		return fmt.Errorf("not every pod was updated in place")
 	}
+
 	return nil
 }
 
@@ -65,21 +69,24 @@ func report(pods []story.Pod) (inPlace, recreated int) {
 	fmt.Println()
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "POD\tUID\tNODE\tIP\tIMAGE\tRESTARTS\tNOT READY")
+
 	for _, pod := range pods {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s -> %s\t%d -> %d\t%.1f s\n", pod.Name, pod.UID, pod.Node, pod.IP, pod.ImageBefore,
-			pod.ImageAfter,
-			pod.RestartsBefore, pod.RestartsAfter, pod.NotReady.Seconds())
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s -> %s\t%d -> %d\t%.1f s\n", pod.Name, pod.UID, pod.Node,
+			pod.IP, pod.ImageBefore, pod.ImageAfter, pod.RestartsBefore, pod.RestartsAfter,
+			pod.NotReady.Seconds())
 		if pod.Recreated {
 			recreated++
 		} else {
 			inPlace++
 		}
 	}
+
 	table.Flush()
 	return inPlace, recreated
 }
 
-// screen shows frames: on a terminal one picture that is redrawn, elsewhere a line for every change.
+// screen shows frames: on a terminal as one picture that is redrawn, otherwise as one block of text for every
+// change.
 type screen struct {
 	terminal bool
 	height   int
@@ -97,6 +104,7 @@ func (s *screen) show(frame story.Frame) {
 		s.title, s.height, s.last = frame.Title, 0, ""
 		fmt.Printf("\n▸ %s\n", frame.Title)
 	}
+
 	lines := picture(frame)
 	body := strings.Join(lines, "\n")
 	if !s.terminal {
@@ -106,28 +114,32 @@ func (s *screen) show(frame story.Frame) {
 		}
 		return
 	}
+
 	if s.height > 0 {
 		fmt.Printf("\033[%dA", s.height)
 	}
+
 	for _, line := range lines {
 		fmt.Printf("\033[2K%s\n", line)
 	}
+
 	fmt.Printf("\033[2K  %.0f s\n", frame.Elapsed.Seconds())
 	for range s.height - len(lines) - 1 {
 		fmt.Print("\033[2K\n")
 	}
+
 	s.height = max(s.height, len(lines)+1)
 }
 
 func picture(frame story.Frame) []string {
 	status := frame.Set.Status
-	lines := []string{fmt.Sprintf("  %d pods, %d ready, %d available, %d updated", status.Replicas, status.ReadyReplicas,
-		status.AvailableReplicas, status.UpdatedReplicas)}
+	lines := []string{fmt.Sprintf("  %d pods, %d ready, %d available, %d updated", status.Replicas,
+		status.ReadyReplicas, status.AvailableReplicas, status.UpdatedReplicas)}
 	for i := range frame.Pods {
 		pod := &frame.Pods[i]
-		lines = append(lines, fmt.Sprintf("  %s %-22s %-14s %-15s %-14s restarts %d  %s", mark(pod), pod.Name, pod.Spec.NodeName,
-			pod.Status.PodIP,
-			pod.Spec.Containers[0].Image, restarts(pod), state(pod)))
+		lines = append(lines,
+			fmt.Sprintf("  %s %-22s %-14s %-15s %-14s restarts %d  %s", mark(pod), pod.Name,
+				pod.Spec.NodeName, pod.Status.PodIP, pod.Spec.Containers[0].Image, restarts(pod), state(pod)))
 	}
 	return lines
 }
@@ -145,6 +157,7 @@ func state(pod *corev1.Pod) string {
 			return waiting.Reason
 		}
 	}
+
 	switch {
 	case pod.Labels[pub.LifecycleState] == string(pub.LifecycleStateUpdating):
 		return "updating in place"
@@ -153,6 +166,7 @@ func state(pod *corev1.Pod) string {
 	case pod.Spec.NodeName == "":
 		return "to be scheduled"
 	}
+
 	return "starting"
 }
 

@@ -6,8 +6,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
-
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -163,6 +163,48 @@ func TestSidecarsOfJobs(t *testing.T) {
 	}
 	if len(pods.Items) != 1 || pods.Items[0].Status.Phase != corev1.PodRunning || len(terminations(t, &pods.Items[0])) != 0 {
 		t.Errorf("a sidecar that is not marked is stopped: %+v", pods.Items)
+	}
+}
+
+// TestPhaseSetAheadIsSeenByKubelet: kubelet stops the sidecars of a pod whose phase was set ahead at once. It
+// does not write its own phase over it again and again, as it does while its pod worker has not seen the phase
+// (JST-041).
+func TestPhaseSetAheadIsSeenByKubelet(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	pods := watchPods(t, ns)
+	const count = 8
+	for i := range count {
+		jobWith(t, ns, fmt.Sprintf("ahead-%d", i), "Never", "sleep 1", markedSidecar("log", "exit 143", ignored))
+	}
+
+	last, overwritten, ended := map[string]corev1.PodPhase{}, map[string]int{}, map[string]bool{}
+	limit := time.After(patience)
+	for len(ended) < count {
+		select {
+		case <-limit:
+			t.Fatalf("pods whose sidecar has ended: got %v, want %d", ended, count)
+		case e, open := <-pods:
+			pod, ok := e.Object.(*corev1.Pod)
+			if !open || !ok {
+				t.Fatalf("the watch of pods ended: %v", e)
+			}
+			if last[pod.Name] == corev1.PodSucceeded && pod.Status.Phase == corev1.PodRunning {
+				overwritten[pod.Name]++
+			}
+			last[pod.Name] = pod.Status.Phase
+			for _, s := range pod.Status.ContainerStatuses {
+				if s.Name == "log" && s.State.Terminated != nil {
+					ended[pod.Name] = true
+				}
+			}
+		}
+	}
+
+	for name, times := range overwritten {
+		if times > 1 { // once is a kubelet that wrote its status just then
+			t.Errorf("kubelet wrote Running over the phase of pod %s %d times, want at most once", name, times)
+		}
 	}
 }
 

@@ -62,7 +62,7 @@ func TestExpressionsHaveTheValuesOfTheSpecification(t *testing.T) {
 			e, err := Parse(text, test.variable)
 			if err != nil {
 				if err.Error() != test.want {
-					t.Errorf("%v", err)
+					t.Errorf("parsing: got error %v, want %s", err, test.want)
 				}
 				return
 			}
@@ -102,8 +102,10 @@ func TestTextsThatAreNoExpressionsAreRefused(t *testing.T) {
 		strings.Repeat("(", 501) + "1": "nested", strings.Repeat("-", 501) + "1": "nested", strings.Repeat("1+", 5000) + "1": "longer",
 	}
 	for text, want := range cases {
-		if _, err := Parse(text, CPU); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%.40q: %v", text, err)
+		if _, err := Parse(text, CPU); err == nil {
+			t.Errorf("parsing %.40q: no error, want one with %q", text, want)
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("parsing %.40q: got error %v, want one with %q", text, err, want)
 		}
 	}
 }
@@ -114,24 +116,27 @@ func TestTheSignIsJudgedForTheValueAtHand(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := e.Evaluate(resource.MustParse("101Mi")); err != nil || got.String() != "1Mi" {
-		t.Errorf("%s, %v", got.String(), err)
+	if got, err := e.Evaluate(resource.MustParse("101Mi")); err != nil {
+		t.Errorf("memory - 100Mi of 101Mi: %v", err)
+	} else if got.String() != "1Mi" {
+		t.Errorf("memory - 100Mi of 101Mi: got %s, want 1Mi", got.String())
 	}
-	if _, err := e.Evaluate(resource.MustParse("1Mi")); !errors.Is(err, ErrNegative) ||
-		!strings.HasPrefix(err.Error(), "calculation result is negative: -103809024") {
-		t.Errorf("%v", err)
+	if _, err := e.Evaluate(resource.MustParse("1Mi")); !errors.Is(err, ErrNegative) {
+		t.Errorf("memory - 100Mi of 1Mi: got error %v, want %v", err, ErrNegative)
+	} else if want := "calculation result is negative: -103809024"; !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("memory - 100Mi of 1Mi: got error %v, want %s", err, want)
 	}
 	if e, err = Parse("cpu-2", CPU); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := e.Evaluate(resource.MustParse("1")); !errors.Is(err, ErrNegative) {
-		t.Errorf("%v", err)
+		t.Errorf("cpu-2 of 1: got error %v, want %v", err, ErrNegative)
 	}
 	if e, err = Parse("cpu*1e20", CPU); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := e.Evaluate(resource.MustParse("1")); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("%v", err)
+		t.Errorf("cpu*1e20 of 1: got error %v, want %v", err, ErrTooLarge)
 	}
 }
 
@@ -151,16 +156,23 @@ func FuzzParse(f *testing.F) {
 		exactly := e.root.evaluate(exact(value))
 		switch {
 		case err != nil && !errors.Is(err, ErrNegative) && !errors.Is(err, ErrTooLarge):
-			t.Errorf("%q: %v", text, err)
+			t.Errorf("%q of %s: got error %v, want none, a negative or a too large result",
+				text, value.String(), err)
 		case err == nil:
 			rest := new(big.Rat).Sub(exactly, exact(got))
-			if rest.Sign() < 0 || rest.Cmp(big.NewRat(1, 1000)) >= 0 {
-				t.Errorf("%q of %s is %s, not %s", text, value.String(), got.String(), exactly)
+			if rest.Sign() < 0 {
+				t.Errorf("%q of %s: got %s, want %s at most", text, value.String(), got.String(), exactly)
+			}
+			if rest.Cmp(big.NewRat(1, 1000)) >= 0 {
+				t.Errorf("%q of %s: got %s, want %s, cut to thousandths",
+					text, value.String(), got.String(), exactly)
 			}
 		}
 		again, err := Parse(strings.ReplaceAll(strings.ReplaceAll(text, "cpu", "CPU"), "max", "MAX"), CPU)
-		if err != nil || again.root.evaluate(exact(value)).Cmp(exactly) != 0 {
-			t.Errorf("%q in capitals: %v", text, err)
+		if err != nil {
+			t.Errorf("parsing %q in capitals: %v", text, err)
+		} else if value := again.root.evaluate(exact(value)); value.Cmp(exactly) != 0 {
+			t.Errorf("%q in capitals: got %s, want %s", text, value, exactly)
 		}
 	})
 }

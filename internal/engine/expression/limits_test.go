@@ -24,7 +24,7 @@ func TestTheBoundsThemselvesAreAllowed(t *testing.T) {
 		"a unit that ends as e-1": "1e3-1",
 	} {
 		if _, err := Parse(text, CPU); err != nil {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("parsing what is within the bounds, %s: %v", name, err)
 		}
 	}
 	for name, text := range map[string]string{"length": "1" + strings.Repeat(" ", maxLength), "exponent": "1e101",
@@ -56,8 +56,10 @@ func TestAMistakeIsReportedWithItsPlace(t *testing.T) {
 		"max(1,2)(3)":   `unexpected "(" at character 9`,
 		"memory/memory": "undefined variable: memory",
 	} {
-		if _, err := Parse(text, CPU); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %s", text, err, want)
+		if _, err := Parse(text, CPU); err == nil {
+			t.Errorf("parsing %q: no error, want one with %q", text, want)
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("parsing %q: got error %v, want one with %q", text, err, want)
 		}
 	}
 }
@@ -69,22 +71,27 @@ func TestTheLargestResult(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := e.Evaluate(*resource.NewQuantity(math.MaxInt64, resource.DecimalSI)); err != nil || got.Value() != math.MaxInt64 {
-		t.Errorf("%s, %v", got.String(), err)
+	if got, err := e.Evaluate(*resource.NewQuantity(math.MaxInt64, resource.DecimalSI)); err != nil {
+		t.Errorf("the largest result: %v", err)
+	} else if got.Value() != math.MaxInt64 {
+		t.Errorf("the largest result: got %s, want %d", got.String(), math.MaxInt64)
 	}
 	over, err := Parse("memory+1", Memory)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := over.Evaluate(*resource.NewQuantity(math.MaxInt64, resource.DecimalSI)); !errors.Is(err, ErrTooLarge) {
-		t.Errorf("one byte too many: %v", err)
+		t.Errorf("one byte too many: got error %v, want %v", err, ErrTooLarge)
 	}
 	constant, err := Parse("1+2Gi", Memory)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e.Constant() || !constant.Constant() {
-		t.Error("what contains the variable is no constant, and only that")
+	if e.Constant() {
+		t.Error("an expression with the variable is taken for a constant")
+	}
+	if !constant.Constant() {
+		t.Error("an expression without the variable is not taken for a constant")
 	}
 }
 

@@ -44,13 +44,17 @@ func TestOverlap(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, b := selector(t, test.a), selector(t, test.b)
 			for _, pair := range [][2]*metav1.LabelSelector{{a, b}, {b, a}} {
-				if got, err := SelectorsOverlap(pair[0], pair[1]); err != nil || got != test.want {
-					t.Errorf("%v, %v", got, err)
+				if got, err := SelectorsOverlap(pair[0], pair[1]); err != nil {
+					t.Errorf("comparing %v with %v: %v", pair[0], pair[1], err)
+				} else if got != test.want {
+					t.Errorf("overlap of %v with %v: got %t, want %t", pair[0], pair[1], got, test.want)
 				}
 			}
 			for _, one := range []*metav1.LabelSelector{a, b} {
-				if got, err := SelectorsOverlap(one, nil); err != nil || !got {
-					t.Errorf("with all: %v, %v", got, err)
+				if got, err := SelectorsOverlap(one, nil); err != nil {
+					t.Errorf("comparing %v with all: %v", one, err)
+				} else if !got {
+					t.Errorf("overlap of %v with all: got none", one)
 				}
 			}
 		})
@@ -104,8 +108,10 @@ func TestOverlapIsExact(t *testing.T) {
 		for _, world := range worlds {
 			want = want || first.Matches(world) && second.Matches(world)
 		}
-		if got, err := SelectorsOverlap(one, two); err != nil || got != want {
-			t.Fatalf("%v, %v", got, err)
+		if got, err := SelectorsOverlap(one, two); err != nil {
+			t.Fatalf("comparing %v with %v: %v", one, two, err)
+		} else if got != want {
+			t.Fatalf("overlap of %v with %v: got %t, want %t", one, two, got, want)
 		}
 	})
 }

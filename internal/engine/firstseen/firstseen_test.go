@@ -27,11 +27,11 @@ func TestSince(t *testing.T) {
 		"nothing is noted":       {Times(nil).Since("a", "p", behind, later), behind.Time},
 	} {
 		if !got[0].Equal(got[1]) {
-			t.Errorf("%s: %s", name, got[0])
+			t.Errorf("%s: counts from %s, want %s", name, got[0], got[1])
 		}
 	}
 	if len(second) != 2 {
-		t.Errorf("%v", second)
+		t.Errorf("entries that are noted: got %v, want 2", second)
 	}
 }
 
@@ -41,7 +41,7 @@ func TestHalfOver(t *testing.T) {
 	for age, want := range map[time.Duration]bool{-time.Hour: true, -3 * time.Second: true, -time.Second: false, 0: false, 9 * time.Second: false,
 		10 * time.Second: true, time.Hour: true} {
 		if HalfOver(noon.Add(-age), 20*time.Second, noon) != want {
-			t.Errorf("%s: %v", age, !want)
+			t.Errorf("half of 20s is over at the age of %s: got %t, want %t", age, !want, want)
 		}
 	}
 }

@@ -13,8 +13,11 @@ func TestImageNamesAreSplitAndCompleted(t *testing.T) {
 		"nginx:1.2@" + digest:              {"nginx", digest, "nginx@" + digest},
 	} {
 		name, tag, err := Parse(image)
-		if got := [3]string{name, tag, Full(name, tag)}; got != want || err != nil {
-			t.Errorf("%s: %q %v", image, got, err)
+		if err != nil {
+			t.Errorf("%s: %v", image, err)
+		}
+		if got := [3]string{name, tag, Full(name, tag)}; got != want {
+			t.Errorf("name, tag and full name of %s: got %q, want %q", image, got, want)
 		}
 	}
 	for _, image := range []string{"", "Nginx", "a b", "nginx:", "@sha256:1"} {

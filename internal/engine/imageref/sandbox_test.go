@@ -20,7 +20,7 @@ func TestKeysOfRuntimes(t *testing.T) {
 		"mycontainerd.io/x":                           false,
 	} {
 		if got := OfRuntime(key); got != want {
-			t.Errorf("%s: %v", key, got)
+			t.Errorf("key %s is a runtime's: got %t, want %t", key, got, want)
 		}
 	}
 }

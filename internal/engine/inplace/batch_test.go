@@ -44,8 +44,12 @@ func TestLaunchPriority(t *testing.T) {
 		"below 0":                   {[]corev1.EnvVar{barrier("p_-3")}, -3, true},
 		"a large one":               {[]corev1.EnvVar{barrier("p_2147483647")}, 2147483647, true},
 	} {
-		if priority, has := launchPriority(&corev1.Container{Env: test.env}); priority != test.priority || has != test.has {
-			t.Errorf("%s: %d %t", name, priority, has)
+		priority, has := launchPriority(&corev1.Container{Env: test.env})
+		if has != test.has {
+			t.Errorf("%s: has a launch priority: got %t, want %t", name, has, test.has)
+		}
+		if priority != test.priority {
+			t.Errorf("%s: launch priority %d, want %d", name, priority, test.priority)
 		}
 	}
 }
@@ -123,9 +127,13 @@ func TestBatchesOfAllKindsOfChange(t *testing.T) {
 				batch := slices.DeleteFunc(slices.Clone(left),
 					func(container string) bool { return slices.Contains(next.Names(), container) })
 				written, left = append(written, batch), next.Names()
-				if (state.PreCheckBeforeNext == nil) != (len(left) == 0) ||
-					state.PreCheckBeforeNext != nil && !slices.Equal(state.PreCheckBeforeNext.ContainersRequiredReady, batch) {
-					t.Errorf("%s of %v, batch %d: check %+v", name, test.changed, round, state.PreCheckBeforeNext)
+				check := state.PreCheckBeforeNext
+				if (check == nil) != (len(left) == 0) {
+					t.Errorf("%s of %v, batch %d: check before the next %+v, with %v left",
+						name, test.changed, round, check, left)
+				} else if check != nil && !slices.Equal(check.ContainersRequiredReady, batch) {
+					t.Errorf("%s of %v, batch %d: the next waits for %v, want %v", name, test.changed, round,
+						check.ContainersRequiredReady, batch)
 				}
 				// What later batches have to write stands under the member of its kind and is not written
 				// yet; the rest is written.
@@ -138,7 +146,12 @@ func TestBatchesOfAllKindsOfChange(t *testing.T) {
 					"nextContainerResources": kept.Resources} {
 					want, _ := json.Marshal(kind)
 					empty := string(want) == "{}" || string(want) == "null"
-					if got, there := members[member]; there == empty || !empty && string(got) != string(want) {
+					got, there := members[member]
+					if there == empty {
+						t.Errorf("%s of %v, batch %d: has %s: got %t, want %t",
+							name, test.changed, round, member, there, !empty)
+					}
+					if !empty && string(got) != string(want) {
 						t.Errorf("%s of %v, batch %d: %s is %s, want %s", name, test.changed, round, member, got, want)
 					}
 				}
@@ -146,15 +159,18 @@ func TestBatchesOfAllKindsOfChange(t *testing.T) {
 					container := &pod.Spec.Containers[i]
 					waits := slices.Contains(left, container.Name)
 					if _, changes := parts.Images[container.Name]; changes && (container.Image == container.Name+":1") != waits {
-						t.Errorf("%s of %v, batch %d: %s has %s", name, test.changed, round, container.Name, container.Image)
+						t.Errorf("%s of %v, batch %d: %s has image %s, want it to wait: %t",
+							name, test.changed, round, container.Name, container.Image, waits)
 					}
 					if _, changes := parts.Refs[container.Name]; changes &&
 						(pod.Annotations["of-"+container.Name]+pod.Labels["of-"+container.Name] == "") != waits {
-						t.Errorf("%s of %v, batch %d: metadata %v %v", name, test.changed, round, pod.Labels, pod.Annotations)
+						t.Errorf("%s of %v, batch %d: labels %v, annotations %v, want them to wait: %t",
+							name, test.changed, round, pod.Labels, pod.Annotations, waits)
 					}
 					if _, changes := parts.Resources[container.Name]; changes &&
 						(container.Resources.Limits.Cpu().String() != "2") != waits {
-						t.Errorf("%s of %v, batch %d: %s has %v", name, test.changed, round, container.Name, container.Resources)
+						t.Errorf("%s of %v, batch %d: %s has resources %v, want them to wait: %t",
+							name, test.changed, round, container.Name, container.Resources, waits)
 					}
 				}
 				if len(left) == 0 {
@@ -176,7 +192,7 @@ func TestBatchesOfAllKindsOfChange(t *testing.T) {
 				got = append(got, slices.Sorted(slices.Values(batch)))
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("%s of %v: %s", name, test.changed, diff)
+				t.Errorf("%s of %v: containers of each batch (-want +got):\n%s", name, test.changed, diff)
 			}
 		}
 	}
@@ -250,28 +266,43 @@ func TestUpdatesGoInBatchesByLaunchPriority(t *testing.T) {
 			got = append(got, c.Image)
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatal(diff)
+			t.Fatalf("images of the pod (-want +got):\n%s", diff)
 		}
 	}
 	images("main:1", "agent:2", "proxy:1")
 	if diff := cmp.Diff(map[string]string{"main": "main:2", "proxy": "proxy:2"}, state().NextContainerImages); diff != "" {
-		t.Fatal(diff)
+		t.Fatalf("images of later batches (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(&PreCheck{ContainersRequiredReady: []string{"agent"}}, state().PreCheckBeforeNext); diff != "" {
-		t.Fatal(diff)
+		t.Fatalf("check before the next batch (-want +got):\n%s", diff)
 	}
-	if status, _ := Progress(pod, noon); status.Next || status.Complete || status.Waiting != "container agent does not run agent:2 yet" {
-		t.Fatalf("%+v", status)
+	status, _ := Progress(pod, noon)
+	if status.Next {
+		t.Fatalf("the next batch is due before agent runs agent:2: %+v", status)
+	}
+	if status.Complete {
+		t.Fatalf("the update is complete before agent runs agent:2: %+v", status)
+	}
+	if want := "container agent does not run agent:2 yet"; status.Waiting != want {
+		t.Fatalf("the update waits: got %q, want %q", status.Waiting, want)
 	}
 	pod = kubelet(pod)
 	statusOf(pod, "agent").Ready = false
-	if status, _ := Progress(pod, noon); status.Next || status.Waiting != "container agent must be ready before the next batch" {
-		t.Fatalf("%+v", status)
+	status, _ = Progress(pod, noon)
+	if status.Next {
+		t.Fatalf("the next batch is due before agent is ready: %+v", status)
+	}
+	if want := "container agent must be ready before the next batch"; status.Waiting != want {
+		t.Fatalf("the update waits: got %q, want %q", status.Waiting, want)
 	}
 	statusOf(pod, "agent").Ready = true
 	for _, want := range [][]string{{"main:1", "agent:2", "proxy:2"}, {"main:2", "agent:2", "proxy:2"}} {
-		if status, _ := Progress(pod, noon); !status.Next || status.Complete {
-			t.Fatalf("%+v", status)
+		status, _ := Progress(pod, noon)
+		if !status.Next {
+			t.Fatalf("the batch that writes %v is not due: %+v", want, status)
+		}
+		if status.Complete {
+			t.Fatalf("the update is complete before the batch that writes %v: %+v", want, status)
 		}
 		if patch, err = Continue(pod, noon); err != nil {
 			t.Fatal(err)
@@ -280,11 +311,17 @@ func TestUpdatesGoInBatchesByLaunchPriority(t *testing.T) {
 		images(want...)
 		pod = kubelet(pod)
 	}
-	if status, _ := Progress(pod, noon); !status.Complete || state().PreCheckBeforeNext != nil || len(state().ContainerBatchesRecord) != 3 {
-		t.Fatalf("%+v %+v", status, state())
+	if status, _ := Progress(pod, noon); !status.Complete {
+		t.Fatalf("the update is not complete after all batches: %+v", status)
+	}
+	if check := state().PreCheckBeforeNext; check != nil {
+		t.Fatalf("check before the next batch after the last: got %+v, want none", check)
+	}
+	if n := len(state().ContainerBatchesRecord); n != 3 {
+		t.Fatalf("batches in the record: got %d, want 3", n)
 	}
 	if diff := cmp.Diff(`{"agent":1,"main":1,"proxy":1}`, pod.Annotations[pub.InPlaceUpdateRestarts]); diff != "" { // IPU-320
-		t.Error(diff)
+		t.Errorf("restarts by updates (-want +got):\n%s", diff)
 	}
 }
 
@@ -317,10 +354,10 @@ func TestFurtherRevisionKeepsBatches(t *testing.T) {
 	if diff := cmp.Diff(Parts{Images: map[string]string{"main": "main:2"}, Resources: map[string]corev1.ResourceRequirements{"main": cpu},
 		Refs:     map[string]RefMetadata{"main": {Annotations: map[string]*string{"x": &value}, Labels: map[string]*string{"l": &other}}},
 		Restarts: []string{"proxy"}}, left); diff != "" {
-		t.Error(diff)
+		t.Errorf("what is left for later batches (-want +got):\n%s", diff)
 	}
 	if got := pod.Spec.Containers[1].Image; got != "agent:3" {
-		t.Errorf("agent has %s", got)
+		t.Errorf("image of agent: got %s, want agent:3", got)
 	}
 }
 
@@ -351,10 +388,10 @@ func TestSplitSharedMetadata(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			now, later := split(prioritized(), Parts{Refs: tt.refs}, nil)
 			if diff := cmp.Diff(tt.now, now.Names()); diff != "" {
-				t.Error(diff)
+				t.Errorf("containers of this batch (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tt.later, later.Names()); diff != "" {
-				t.Error(diff)
+				t.Errorf("containers of later batches (-want +got):\n%s", diff)
 			}
 		})
 	}

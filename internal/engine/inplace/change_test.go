@@ -29,16 +29,27 @@ func TestInitContainerImages(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod = applied(t, pod, patch)
-	if pod.Spec.InitContainers[0].Image != "setup:2" || pod.Spec.InitContainers[1].Image != "side:2" || len(pod.Spec.Containers) != 2 {
-		t.Errorf("%+v", pod.Spec)
+	if image := pod.Spec.InitContainers[0].Image; image != "setup:2" {
+		t.Errorf("image of setup: got %s, want setup:2", image)
+	}
+	if image := pod.Spec.InitContainers[1].Image; image != "side:2" {
+		t.Errorf("image of side: got %s, want side:2", image)
+	}
+	if n := len(pod.Spec.Containers); n != 2 {
+		t.Errorf("containers beside the init containers: got %d, want 2", n)
 	}
 	status, err := Progress(pod, noon)
-	if err != nil || status.Waiting != "container side does not run side:2 yet" {
-		t.Errorf("%+v %v", status, err)
+	if err != nil {
+		t.Errorf("progress before side is replaced: %v", err)
+	}
+	if want := "container side does not run side:2 yet"; status.Waiting != want {
+		t.Errorf("the update waits: got %q, want %q", status.Waiting, want)
 	}
 	pod.Status.InitContainerStatuses[1] = runs("side", "side:2", "sha-s2", "c-s2", noon)
-	if status, err = Progress(pod, noon); err != nil || !status.Complete {
-		t.Errorf("%+v %v", status, err)
+	if status, err = Progress(pod, noon); err != nil {
+		t.Errorf("progress after side was replaced: %v", err)
+	} else if !status.Complete {
+		t.Errorf("the update is not complete after side was replaced: %+v", status)
 	}
 }
 
@@ -68,7 +79,7 @@ func TestExplains(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			have := Quantities(tt.have) // as the API server completes it
 			if got := Explains(Quantities(tt.other), Lacking(Quantities(tt.want), have), have); got != tt.explained {
-				t.Errorf("%v", got)
+				t.Errorf("another revision explains the quantity: got %t, want %t", got, tt.explained)
 			}
 		})
 	}
@@ -89,8 +100,8 @@ func TestPartsAreEmptyOnlyWithoutAnyKind(t *testing.T) {
 				set(&parts)
 			}
 		}
-		if parts.Empty() != (some == 0) {
-			t.Errorf("%+v: %t", parts, parts.Empty())
+		if got, want := parts.Empty(), some == 0; got != want {
+			t.Errorf("parts %+v are empty: got %t, want %t", parts, got, want)
 		}
 	}
 }
@@ -112,7 +123,7 @@ func TestKindsOfChangeAfterAGracePeriod(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := [3]bool{state.UpdateImages, state.UpdateResources, state.UpdateEnvFromMetadata}; got != want {
-			t.Errorf("%s: %v", held, got)
+			t.Errorf("%s: images, resources, environment in the record: got %v, want %v", held, got, want)
 		}
 	}
 }
@@ -140,12 +151,14 @@ func TestAGracePeriodKeepsEveryKindOfMetadata(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(change, kept); diff != "" {
-				t.Errorf("%s with %s: %s", first, second, diff)
+				t.Errorf("%s with %s: the change that is kept (-want +got):\n%s", first, second, diff)
 			}
 		}
 	}
-	if encoded, err := encodeMetadata(&Change{}); err != nil || encoded != nil {
-		t.Errorf("no metadata is kept as %q, %v", encoded, err)
+	if encoded, err := encodeMetadata(&Change{}); err != nil {
+		t.Errorf("encoding no metadata: %v", err)
+	} else if encoded != nil {
+		t.Errorf("no metadata is kept as %q, want as nothing", encoded)
 	}
 }
 
@@ -212,7 +225,7 @@ func TestWhatRanWhenAnImageIsReplacedAgain(t *testing.T) {
 				Overtaken: []string{"nginx:2.5"}}},
 	} {
 		if diff := cmp.Diff(tt.want, tt.got, cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: the record of what ran (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -238,9 +251,13 @@ func TestWhatWasMended(t *testing.T) {
 		if tt.state != "" {
 			pod = webPod(annotated(pub.InPlaceUpdateState, tt.state))
 		}
-		if images, resources := Mended(pod, tt.revision); images.Has(tt.container) != tt.image ||
-			resources.Has(tt.container) != tt.resources {
-			t.Errorf("%s: images %v, quantities %v", name, images, resources)
+		images, resources := Mended(pod, tt.revision)
+		if got := images.Has(tt.container); got != tt.image {
+			t.Errorf("%s: the image of %s is mended: got %t, want %t", name, tt.container, got, tt.image)
+		}
+		if got := resources.Has(tt.container); got != tt.resources {
+			t.Errorf("%s: the quantities of %s are mended: got %t, want %t",
+				name, tt.container, got, tt.resources)
 		}
 	}
 }
@@ -276,7 +293,7 @@ func TestWhoCannotBeRestarted(t *testing.T) {
 		"both, long": {webPod(), []string{"nginx"}},
 	} {
 		if got := change.Unrestartable(tt.pod, noon); !slices.Equal(got, tt.want) {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: containers that cannot be restarted: got %v, want %v", name, got, tt.want)
 		}
 	}
 }
@@ -294,7 +311,7 @@ func TestAQuietChange(t *testing.T) {
 		"an image":    {*toImage("nginx:2"), false},
 	} {
 		if tt.change.Quiet() != tt.quiet {
-			t.Errorf("%s: quiet is %v", name, !tt.quiet)
+			t.Errorf("%s: the change is quiet: got %t, want %t", name, !tt.quiet, tt.quiet)
 		}
 	}
 	change := toImage("nginx:2")
@@ -303,8 +320,16 @@ func TestAQuietChange(t *testing.T) {
 	}
 	more := change.With(map[string]string{"injected": "proxy:1"},
 		map[string]corev1.ResourceRequirements{"nginx": {Limits: quantities("cpu", "1")}})
-	if diff := cmp.Diff([]string{"injected", "nginx"}, more.Stops); diff != "" || more.Images["nginx"] != "nginx:2" ||
-		len(more.Mends) != 1 || len(more.MendsResources) != 1 {
-		t.Errorf("%+v %s", more, diff)
+	if diff := cmp.Diff([]string{"injected", "nginx"}, more.Stops); diff != "" {
+		t.Errorf("containers that the change stops (-want +got):\n%s", diff)
+	}
+	if image := more.Images["nginx"]; image != "nginx:2" {
+		t.Errorf("image that the change gives nginx: got %s, want nginx:2", image)
+	}
+	if len(more.Mends) != 1 {
+		t.Errorf("containers whose image is mended: got %v, want 1", more.Mends)
+	}
+	if len(more.MendsResources) != 1 {
+		t.Errorf("containers whose quantities are mended: got %v, want 1", more.MendsResources)
 	}
 }

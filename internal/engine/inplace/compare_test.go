@@ -79,16 +79,16 @@ func TestCompareQualifies(t *testing.T) {
 				t.Fatal(err)
 			}
 			if len(blockers) > 0 {
-				t.Errorf("blocked: %v", blockers)
+				t.Errorf("what blocks the change: got %v, want nothing", blockers)
 			}
 			if diff := cmp.Diff(tt.want, change, cmpopts.IgnoreFields(Change{}, "Stops")); diff != "" {
-				t.Error(diff)
+				t.Errorf("the change (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tt.words, change.String()); diff != "" {
-				t.Error(diff)
+				t.Errorf("the change in words (-want +got):\n%s", diff)
 			}
 			if got, want := change.Holds(), len(tt.want.Images) > 0; got != want { // IPU-308
-				t.Errorf("Holds = %v", got)
+				t.Errorf("the change takes the pod out of service: got %t, want %t", got, want)
 			}
 		})
 	}
@@ -203,7 +203,7 @@ func TestCompareDoesNotQualify(t *testing.T) {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(tt.want, blockers); diff != "" {
-					t.Fatal(diff)
+					t.Fatalf("what blocks the change (-want +got):\n%s", diff)
 				}
 			}
 		})
@@ -347,19 +347,19 @@ func TestComparisonNamesChangesAndWhatTheyStop(t *testing.T) {
 				words = append(words, b.String())
 			}
 			if diff := cmp.Diff(tt.blocked, strings.Join(words, "; ")); diff != "" {
-				t.Error(diff)
+				t.Errorf("what blocks the change (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tt.words, change.String()); diff != "" {
-				t.Error(diff)
+				t.Errorf("the change in words (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tt.stops, change.Stops); diff != "" {
-				t.Error(diff)
+				t.Errorf("containers that the change stops (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tt.daemon, change.NeedsDaemon()); diff != "" && len(tt.daemon)+len(change.NeedsDaemon()) > 0 {
-				t.Error(diff)
+				t.Errorf("containers that need the daemon (-want +got):\n%s", diff)
 			}
 			if change.Holds() != tt.holds {
-				t.Errorf("Holds is %v", change.Holds())
+				t.Errorf("the change takes the pod out of service: got %t, want %t", change.Holds(), tt.holds)
 			}
 		})
 	}

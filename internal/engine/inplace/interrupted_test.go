@@ -52,8 +52,13 @@ func TestImageInTheMiddleIsNotTheLast(t *testing.T) {
 			}
 			pod.Status.ObservedGeneration = tt.observed
 			pod.Status.ContainerStatuses[1] = runs("nginx", tt.runs, "sha-"+tt.runs, "c-2", noon.Add(time.Minute))
-			if status, err := Progress(pod, noon.Add(time.Minute)); err != nil || status.Complete != tt.complete {
-				t.Errorf("runs %s, observed %d of %d: %+v %v", tt.runs, tt.observed, pod.Generation, status, err)
+			status, err := Progress(pod, noon.Add(time.Minute))
+			if err != nil {
+				t.Errorf("runs %s, observed %d of %d: %v", tt.runs, tt.observed, pod.Generation, err)
+			}
+			if status.Complete != tt.complete {
+				t.Errorf("runs %s, observed %d of %d: got %+v, want it complete: %t", tt.runs, tt.observed,
+					pod.Generation, status, tt.complete)
 			}
 		})
 	}
@@ -71,8 +76,10 @@ func TestImageTakenBackToOneThatNeverRan(t *testing.T) {
 	for _, tag := range []string{"4", "3"} {
 		pod = begin(t, pod, to("web-"+tag, toImage("nginx:"+tag), 0))
 	}
-	if status, err := Progress(pod, noon.Add(time.Minute)); err != nil || status.Complete {
-		t.Errorf("runs nginx:2 instead of nginx:3: %+v %v", status, err)
+	if status, err := Progress(pod, noon.Add(time.Minute)); err != nil {
+		t.Errorf("runs nginx:2 instead of nginx:3: %v", err)
+	} else if status.Complete {
+		t.Errorf("runs nginx:2 instead of nginx:3: complete, want it under way: %+v", status)
 	}
 }
 
@@ -83,7 +90,8 @@ func TestOvertakenImagesAreBounded(t *testing.T) {
 		pod = begin(t, pod, to(fmt.Sprintf("web-%d", i), toImage(fmt.Sprintf("nginx:%d", i+2)), 0))
 	}
 	if n := len(pod.Annotations[pub.InPlaceUpdateState]); n > 1000 {
-		t.Errorf("%d bytes: %s", n, pod.Annotations[pub.InPlaceUpdateState])
+		t.Errorf("size of the record: got %d bytes, want 1000 at most: %s",
+			n, pod.Annotations[pub.InPlaceUpdateState])
 	}
 }
 
@@ -114,13 +122,18 @@ func TestFurtherRevisionKeepsTheOrder(t *testing.T) {
 				to("web-2", &Change{Parts: Parts{Images: map[string]string{"main": "main:2", "agent": "agent:2"}},
 					Stops: []string{"agent", "main"}}, 0))
 			resize, err := further.Resize(pod, noon)
-			if err != nil || !resize.Empty() {
-				t.Errorf("resized before agent is up: %s %v", resize, err)
+			if err != nil {
+				t.Errorf("resize before agent is up: %v", err)
+			}
+			if !resize.Empty() {
+				t.Errorf("resized before agent is up: %s", resize)
 			}
 			pod = begin(t, pod, further)
 			if InGrace(pod) {
-				if resize, err = ContinueResize(pod, noon); err != nil || !resize.Empty() {
-					t.Errorf("resized before agent is up: %s %v", resize, err)
+				if resize, err = ContinueResize(pod, noon); err != nil {
+					t.Errorf("resize in the grace period, before agent is up: %v", err)
+				} else if !resize.Empty() {
+					t.Errorf("resized in the grace period, before agent is up: %s", resize)
 				}
 				patch, err := Continue(pod, noon.Add(10*time.Second))
 				if err != nil {
@@ -129,15 +142,24 @@ func TestFurtherRevisionKeepsTheOrder(t *testing.T) {
 				pod = applied(t, pod, patch)
 			}
 			image := func(name string) string { return containerOf(pod, name).Image }
-			if image("main") != "main:1" || image("proxy") != "proxy:1" {
-				t.Errorf("main has %s, proxy has %s, although agent of a higher priority has not been replaced", image("main"),
-					image("proxy"))
+			if got := image("main"); got != "main:1" {
+				t.Errorf("main has %s, although agent of a higher priority has not been replaced", got)
+			}
+			if got := image("proxy"); got != "proxy:1" {
+				t.Errorf("proxy has %s, although agent of a higher priority has not been replaced", got)
 			}
 			if _, asked := further.Change.Images["logs"]; asked && image("logs") != "logs:3" {
-				t.Errorf("logs, which has no priority, has %s", image("logs"))
+				t.Errorf("image of logs, which has no priority: got %s, want logs:3", image("logs"))
 			}
-			if status, err := Progress(pod, noon); err != nil || status.Next || status.Complete {
-				t.Errorf("before agent is up: %+v %v", status, err)
+			status, err := Progress(pod, noon)
+			if err != nil {
+				t.Errorf("progress before agent is up: %v", err)
+			}
+			if status.Next {
+				t.Errorf("the next batch is due before agent is up: %+v", status)
+			}
+			if status.Complete {
+				t.Errorf("the update is complete before agent is up: %+v", status)
 			}
 			for range 5 { // agent comes up, and the others follow one after another
 				pod = kubelet(pod)
@@ -154,7 +176,7 @@ func TestFurtherRevisionKeepsTheOrder(t *testing.T) {
 				want = "main:3"
 			}
 			if image("main") != want {
-				t.Errorf("at the end main has %s", image("main"))
+				t.Errorf("image of main at the end: got %s, want %s", image("main"), want)
 			}
 		})
 	}
@@ -184,8 +206,10 @@ func TestAnUnreadableEnvironmentDoesNotHoldTheUpdate(t *testing.T) {
 			pod.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "e",
 				ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.annotations['a']"}}}}
 			pod.Status.ContainerStatuses[1] = runs("nginx", "nginx:1", "sha-1", tt.runs, tt.since)
-			if status, err := Progress(pod, noon.Add(24*time.Hour)); err != nil || status.Complete != tt.complete {
-				t.Errorf("%+v %v", status, err)
+			if status, err := Progress(pod, noon.Add(24*time.Hour)); err != nil {
+				t.Errorf("progress after a day: %v", err)
+			} else if status.Complete != tt.complete {
+				t.Errorf("progress after a day: got %+v, want it complete: %t", status, tt.complete)
 			}
 		})
 	}
@@ -218,8 +242,11 @@ func TestAChangedLimitChangesItsRequestToo(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			change, blockers, err := Compare(template(tt.old), template(tt.new), everything)
-			if err != nil || len(blockers) > 0 {
-				t.Fatal(blockers, err)
+			if err != nil {
+				t.Fatalf("comparing the templates: %v", err)
+			}
+			if len(blockers) > 0 {
+				t.Fatalf("what blocks the change: got %v, want nothing", blockers)
 			}
 			pod := webPod(func(pod *corev1.Pod) {
 				pod.Spec.Containers = pod.Spec.Containers[:1]
@@ -236,7 +263,7 @@ func TestAChangedLimitChangesItsRequestToo(t *testing.T) {
 			}
 			want := `{"metadata":{"resourceVersion":"5","uid":"u"},"spec":{"containers":[{"name":"nginx","resources":` + tt.want + `}]}}`
 			if diff := cmp.Diff(want, string(body)); diff != "" {
-				t.Error(diff)
+				t.Errorf("the patch (-want +got):\n%s", diff)
 			}
 			if after := QualityOfService(&applied(t, pod, patch).Spec); after != before {
 				t.Errorf("the class changes from %s to %s, which the API server refuses", before, after)
@@ -259,11 +286,13 @@ func TestOrdinaryInitContainersAreNotWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"agent"}, state.PreCheckBeforeNext.ContainersRequiredReady); diff != "" {
-		t.Error(diff)
+		t.Errorf("containers that the next batch waits for (-want +got):\n%s", diff)
 	}
 	pod = kubelet(pod)
-	if status, err := Progress(pod, noon); err != nil || !status.Next {
-		t.Errorf("%+v %v", status, err)
+	if status, err := Progress(pod, noon); err != nil {
+		t.Errorf("progress after agent was replaced: %v", err)
+	} else if !status.Next {
+		t.Errorf("the next batch is not due after agent was replaced: %+v", status)
 	}
 	state.PreCheckBeforeNext.ContainersRequiredReady = []string{"agent", "setup"} // as another controller wrote it
 	encoded, err := json.Marshal(state)
@@ -271,8 +300,10 @@ func TestOrdinaryInitContainersAreNotWaitedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod.Annotations[pub.InPlaceUpdateState] = string(encoded)
-	if status, err := Progress(pod, noon); err != nil || !status.Next {
-		t.Errorf("a record that names the init container: %+v %v", status, err)
+	if status, err := Progress(pod, noon); err != nil {
+		t.Errorf("a record that names the init container: %v", err)
+	} else if !status.Next {
+		t.Errorf("a record that names the init container: the next batch is not due: %+v", status)
 	}
 }
 
@@ -305,11 +336,17 @@ func TestConditionOfAnEarlierSize(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			status, err := Progress(tt.pod, noon.Add(tt.after))
-			if err != nil || status.Complete || (status.Resize != nil) != tt.told {
-				t.Fatalf("%+v %v", status, err)
+			if err != nil {
+				t.Fatalf("progress: %v", err)
+			}
+			if status.Complete {
+				t.Fatalf("the update is complete while the size does not fit: %+v", status)
+			}
+			if told := status.Resize != nil; told != tt.told {
+				t.Fatalf("the resize is told as held up: got %t, want %t: %+v", told, tt.told, status)
 			}
 			if tt.told && !status.Resize.NotBefore.Equal(tt.notBefore) {
-				t.Errorf("counts from %s on", status.Resize.NotBefore)
+				t.Errorf("the report counts from %s on, want from %s", status.Resize.NotBefore, tt.notBefore)
 			}
 		})
 	}

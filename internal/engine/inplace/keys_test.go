@@ -29,14 +29,17 @@ func TestKeysOfTheRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(state, asText(t, read)); diff != "" {
-			t.Errorf("%s: %s", keys[0], diff)
+			t.Errorf("%s: the record that is read (-want +got):\n%s", keys[0], diff)
 		}
 		held, err := GraceOf(pod)
-		if err != nil || !InGrace(pod) {
-			t.Fatal(held, err)
+		if err != nil {
+			t.Fatalf("%s: reading the grace period: %v", keys[1], err)
+		}
+		if !InGrace(pod) {
+			t.Fatalf("%s: the pod is not in its grace period: %v", keys[1], held)
 		}
 		if diff := cmp.Diff(grace, asText(t, held)); diff != "" {
-			t.Errorf("%s: %s", keys[1], diff)
+			t.Errorf("%s: the grace period that is read (-want +got):\n%s", keys[1], diff)
 		}
 		for name, write := range map[string]func(*corev1.Pod, time.Time) (*podpatch.Patch, error){"Start": to("web-3", toImage("nginx:3"),
 			0).Start, "Continue": Continue} {
@@ -46,8 +49,11 @@ func TestKeysOfTheRecord(t *testing.T) {
 				t.Fatal(err)
 			}
 			after := applied(t, pod, patch).Annotations
-			if _, ok := after["inplace-update-state"]; ok || after["apps.kruise.io/inplace-update-state"] == "" {
-				t.Errorf("%s of %s leaves %v", name, keys[0], after)
+			if _, ok := after["inplace-update-state"]; ok {
+				t.Errorf("%s of %s leaves the key without prefix: %v", name, keys[0], after)
+			}
+			if after["apps.kruise.io/inplace-update-state"] == "" {
+				t.Errorf("%s of %s writes no state under the key with prefix: %v", name, keys[0], after)
 			}
 		}
 	}

@@ -177,7 +177,7 @@ func TestProgress(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("progress of the update (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -228,10 +228,10 @@ func TestSameImage(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := SameImage(tt.a, tt.b); got != tt.want {
-				t.Errorf("SameImage = %v", got)
+				t.Errorf("%q and %q are the same image: got %t, want %t", tt.a, tt.b, got, tt.want)
 			}
 			if got := SameImage(tt.b, tt.a); got != tt.want {
-				t.Errorf("the other way round %v", got)
+				t.Errorf("%q and %q are the same image: got %t, want %t", tt.b, tt.a, got, tt.want)
 			}
 		})
 	}
@@ -348,7 +348,7 @@ func TestProgressOfParts(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("progress of the update (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -368,7 +368,7 @@ func TestRestartsAreCounted(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, applied(t, pod, patch).Annotations[pub.InPlaceUpdateRestarts]); diff != "" {
-				t.Error(diff)
+				t.Errorf("restarts by updates (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -384,7 +384,7 @@ func TestKubeletsThatReportNoGeneration(t *testing.T) {
 			pod.Status.ContainerStatuses[1].Image = "mirror/web:x"
 		})
 		if got := Replaced(pod, "nginx", before, noon); (got == "") != done {
-			t.Errorf("generation %d: %q", observed, got)
+			t.Errorf("observed generation %d: waits because of %q, want it replaced: %t", observed, got, done)
 		}
 	}
 }

@@ -67,16 +67,23 @@ func TestResize(t *testing.T) {
 	}
 	if diff := cmp.Diff(
 		`{"metadata":{"resourceVersion":"5","uid":"u"},"spec":{"containers":[{"name":"nginx","resources":{"limits":{"cpu":"2"}}}]}}`,
-		string(body)); diff != "" || patch.Subresource() != "resize" {
-		t.Error(diff, patch.Subresource())
+		string(body)); diff != "" {
+		t.Errorf("the patch (-want +got):\n%s", diff)
 	}
-	if again, err := u.Resize(applied(t, pod, patch), noon); err != nil || !again.Empty() {
-		t.Errorf("sent again: %s %v", again, err)
+	if subresource := patch.Subresource(); subresource != "resize" {
+		t.Errorf("subresource of the patch: got %q, want \"resize\"", subresource)
+	}
+	if again, err := u.Resize(applied(t, pod, patch), noon); err != nil {
+		t.Errorf("a second resize: %v", err)
+	} else if !again.Empty() {
+		t.Errorf("sent again: %s", again)
 	}
 	graceful := to("web-2", &Change{Parts: Parts{Resources: want, Images: map[string]string{"nginx": "nginx:2"}}, Stops: []string{"nginx"}},
 		30)
-	if early, err := graceful.Resize(pod, noon); err != nil || !early.Empty() {
-		t.Errorf("sent in the grace period: %s %v", early, err)
+	if early, err := graceful.Resize(pod, noon); err != nil {
+		t.Errorf("a resize in the grace period: %v", err)
+	} else if !early.Empty() {
+		t.Errorf("sent in the grace period: %s", early)
 	}
 	start, err := graceful.Start(pod, noon)
 	if err != nil {
@@ -87,7 +94,7 @@ func TestResize(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff("resources of nginx", later.String()); diff != "" { // IPU-068
-		t.Error(diff)
+		t.Errorf("the resize after the grace period, in words (-want +got):\n%s", diff)
 	}
 }
 
@@ -105,7 +112,7 @@ func TestQualityOfAPodWithResourcesOfItsOwn(t *testing.T) {
 		"both":     {&both, corev1.PodQOSGuaranteed},
 	} {
 		if got := QualityOfService(&corev1.PodSpec{Resources: tt.pod, Containers: []corev1.Container{{Resources: both}}}); got != tt.want {
-			t.Errorf("%s: %s", name, got)
+			t.Errorf("QoS class with resources of the pod, %s: got %s, want %s", name, got, tt.want)
 		}
 	}
 }
@@ -132,7 +139,7 @@ func TestTheNextQuantities(t *testing.T) {
 			t.Fatal(err)
 		}
 		if patch.String() != tt.want {
-			t.Errorf("%s: %s", name, patch)
+			t.Errorf("%s: the patch is %q in words, want %q", name, patch, tt.want)
 		}
 	}
 }

@@ -124,9 +124,15 @@ func TestStartLeavesNewPodsToTheirHook(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod := webPod(labelled(pub.LifecycleState, string(pub.LifecycleStatePreparingNormal)))
-	if after := applied(t, pod, patch); after.Labels[pub.LifecycleState] != string(pub.LifecycleStatePreparingNormal) ||
-		after.Labels[pub.ControllerRevisionHash] != "web-2" || after.Annotations["theirs"] != "2" {
-		t.Errorf("%v %v", after.Labels, after.Annotations)
+	after := applied(t, pod, patch)
+	if got, want := after.Labels[pub.LifecycleState], string(pub.LifecycleStatePreparingNormal); got != want {
+		t.Errorf("lifecycle state: got %q, want %q", got, want)
+	}
+	if got := after.Labels[pub.ControllerRevisionHash]; got != "web-2" {
+		t.Errorf("revision of the pod: got %q, want web-2", got)
+	}
+	if got := after.Annotations["theirs"]; got != "2" {
+		t.Errorf("annotation of the user: got %q, want \"2\"", got)
 	}
 }
 
@@ -249,7 +255,7 @@ func TestStart(t *testing.T) {
 				t.Error("the start writes no condition: the API server would drop it")
 			}
 			if diff := cmp.Diff(tt.want, contentOf(applied(t, tt.pod, patch))); diff != "" {
-				t.Error(diff)
+				t.Errorf("the pod after the start (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -281,7 +287,7 @@ func TestHoldBeforeStart(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, hold.String()); diff != "" {
-				t.Error(diff)
+				t.Errorf("what takes the pod out of service, in words (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -347,13 +353,15 @@ func TestContinue(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, contentOf(applied(t, tt.pod, patch))); diff != "" {
-				t.Error(diff)
+				t.Errorf("the pod after the grace period (-want +got):\n%s", diff)
 			}
 		})
 	}
 	t.Run("no grace period: nothing", func(t *testing.T) {
-		if patch, err := Continue(webPod(), noon); err != nil || !patch.Empty() {
-			t.Errorf("%s, %v", patch, err)
+		if patch, err := Continue(webPod(), noon); err != nil {
+			t.Errorf("continuing without a grace period: %v", err)
+		} else if !patch.Empty() {
+			t.Errorf("continuing without a grace period: got %s, want nothing", patch)
 		}
 	})
 }
@@ -379,7 +387,7 @@ func TestGraceKeepsTheWholeChange(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(contentOf(atOnce), contentOf(applied(t, waiting, patch))); diff != "" {
-		t.Error(diff)
+		t.Errorf("a pod after its grace period and one without (-want +got):\n%s", diff)
 	}
 }
 
@@ -404,13 +412,14 @@ func TestAnUnreadableAnnotationIsAnError(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := webPod(tt.options...)
 			if status, err := Progress(pod, noon); err == nil {
-				t.Errorf("Progress reads it: %+v", status)
+				t.Errorf("the progress of an unreadable record: got %+v, want an error", status)
 			}
 			if _, err := to("web-2", toImage("nginx:2"), 0).Start(pod, noon); (err != nil) != tt.startFails {
-				t.Errorf("Start: %v", err)
+				t.Errorf("starting with an unreadable record: got error %v, want one: %t", err, tt.startFails)
 			}
 			if _, err := Continue(pod, noon); (err != nil) != tt.continueFails {
-				t.Errorf("Continue: %v", err)
+				t.Errorf("continuing with an unreadable record: got error %v, want one: %t",
+					err, tt.continueFails)
 			}
 		})
 	}

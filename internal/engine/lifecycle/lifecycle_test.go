@@ -51,10 +51,10 @@ func TestHookedByAnyHandlerFullyHookedByAll(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: tt.labels, Finalizers: tt.finalizers,
 				Annotations: map[string]string{"note": "1"}}}
 			if got := Hooked(tt.hook, pod); got != tt.hooked {
-				t.Errorf("Hooked = %v", got)
+				t.Errorf("the pod is hooked: got %t, want %t", got, tt.hooked)
 			}
 			if got := FullyHooked(tt.hook, pod); got != tt.fully {
-				t.Errorf("FullyHooked = %v", got)
+				t.Errorf("the pod is fully hooked: got %t, want %t", got, tt.fully)
 			}
 		})
 	}
@@ -71,7 +71,7 @@ func TestEnter(t *testing.T) {
 	want := `{"metadata":{"annotations":{"lifecycle.apps.kruise.io/timestamp":"2026-05-01T10:00:00Z"},` +
 		`"labels":{"lifecycle.apps.kruise.io/state":"PreparingUpdate"},"resourceVersion":"1","uid":"u"}}`
 	if diff := cmp.Diff(want, string(body)); diff != "" {
-		t.Error(diff)
+		t.Errorf("the patch (-want +got):\n%s", diff)
 	}
 }
 
@@ -83,7 +83,7 @@ func TestState(t *testing.T) {
 			pod.Labels = map[string]string{pub.LifecycleState: string(state)}
 		}
 		if got := State(pod); got != state {
-			t.Errorf("State = %q, want %q", got, state)
+			t.Errorf("lifecycle state: got %q, want %q", got, state)
 		}
 	}
 }
@@ -101,8 +101,17 @@ func TestAHookWithManyFinalizersIsRead(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if !Hooked(hook, pod) || !FullyHooked(hook, pod) || Hooked(hook, other) || FullyHooked(hook, other) {
-			t.Error("not all finalizers are found, or others")
+		if !Hooked(hook, pod) {
+			t.Error("a pod with all finalizers is not hooked")
+		}
+		if !FullyHooked(hook, pod) {
+			t.Error("a pod with all finalizers is not fully hooked")
+		}
+		if Hooked(hook, other) {
+			t.Error("a pod with other finalizers is hooked")
+		}
+		if FullyHooked(hook, other) {
+			t.Error("a pod with other finalizers is fully hooked")
 		}
 		Hook(&podpatch.Patch{}, hook, other)
 	}()

@@ -88,8 +88,12 @@ func TestALimitIsARequest(t *testing.T) {
 			s.Resources = &corev1.ResourceRequirements{Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8")}}
 		}), true},
 	} {
-		if verdict := ForJob(tt.spec).Judge(node()); verdict.Eligible != tt.fits || !verdict.Tolerable {
-			t.Errorf("%s: %+v", name, verdict)
+		verdict := ForJob(tt.spec).Judge(node())
+		if verdict.Eligible != tt.fits {
+			t.Errorf("%s: the pod fits: got %+v, want %t", name, verdict, tt.fits)
+		}
+		if !verdict.Tolerable {
+			t.Errorf("%s: the pod may not stay: %+v", name, verdict)
 		}
 	}
 }
@@ -144,9 +148,13 @@ func TestJudge(t *testing.T) {
 			for what, rules := range map[string]*Rules{"daemon": ForDaemon(tt.spec), "job": ForJob(tt.spec)} {
 				want, before := map[string]string{"daemon": tt.daemon, "job": tt.job}[what], tt.node.DeepCopy()
 				got := rules.Judge(tt.node)
-				if is := map[Verdict]string{{Eligible: true, Tolerable: true}: "e", {Tolerable: true}: "t"}[Verdict{got.Eligible, got.Tolerable,
-					""}]; is != want || (got.Why == "") != got.Eligible {
-					t.Errorf("%s: %+v, want %q", what, got, want)
+				is := map[Verdict]string{{Eligible: true, Tolerable: true}: "e",
+					{Tolerable: true}: "t"}[Verdict{got.Eligible, got.Tolerable, ""}]
+				if is != want {
+					t.Errorf("verdict for a %s: got %q, want %q: %+v", what, is, want, got)
+				}
+				if (got.Why == "") != got.Eligible {
+					t.Errorf("verdict for a %s: eligible %t for the reason %q", what, got.Eligible, got.Why)
 				}
 				if diff := cmp.Diff(before, tt.node); diff != "" {
 					t.Errorf("the node was changed: %s", diff)
@@ -165,8 +173,13 @@ func TestDaemonTolerations(t *testing.T) {
 	before := spec.DeepCopy()
 	var got []string
 	for _, toleration := range DaemonTolerations(spec) {
-		if toleration.Operator != corev1.TolerationOpExists || toleration.TolerationSeconds != nil {
-			t.Errorf("%+v", toleration)
+		if toleration.Operator != corev1.TolerationOpExists {
+			t.Errorf("operator of the toleration of %s: got %q, want %q", toleration.Key,
+				toleration.Operator, corev1.TolerationOpExists)
+		}
+		if toleration.TolerationSeconds != nil {
+			t.Errorf("toleration of %s: ends after %ds, want never",
+				toleration.Key, *toleration.TolerationSeconds)
 		}
 		got = append(got, toleration.Key+":"+string(toleration.Effect))
 	}
@@ -174,13 +187,13 @@ func TestDaemonTolerations(t *testing.T) {
 		"node.kubernetes.io/disk-pressure:NoSchedule", "node.kubernetes.io/memory-pressure:NoSchedule",
 		"node.kubernetes.io/pid-pressure:NoSchedule", "node.kubernetes.io/unschedulable:NoSchedule"}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("tolerations of a daemon's pods (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(before, spec); diff != "" {
-		t.Error(diff)
+		t.Errorf("the template was changed (-want +got):\n%s", diff)
 	}
 	spec.HostNetwork = true
 	if n := len(DaemonTolerations(spec)); n != len(want)+1 {
-		t.Errorf("%d tolerations with the network of the host", n)
+		t.Errorf("tolerations with the network of the host: got %d, want %d", n, len(want)+1)
 	}
 }

@@ -135,7 +135,7 @@ func TestAPatchChangesWhatItNamesAlone(t *testing.T) {
 				tidy(at(pod, "status")["conditions"], "type")
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("the pod after the patch (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -166,7 +166,7 @@ func TestAPatchIsGuarded(t *testing.T) {
 	}
 	want := `{"metadata":{"resourceVersion":"7","uid":"u1"},"spec":{"containers":[{"image":"2","name":"b"},{"image":"1","name":"a"}]}}`
 	if diff := cmp.Diff(want, string(body)); diff != "" {
-		t.Error(diff)
+		t.Errorf("the patch (-want +got):\n%s", diff)
 	}
 }
 
@@ -196,16 +196,26 @@ func TestEmptyOnStatusAndWords(t *testing.T) {
 				t.Error("empty")
 			}
 			if (patch.Subresource() == "status") != tt.onStatus {
-				t.Errorf("Subresource %q", patch.Subresource())
+				t.Errorf("subresource %q, want the status: %t", patch.Subresource(), tt.onStatus)
 			}
 			if diff := cmp.Diff(tt.words, patch.String()); diff != "" {
-				t.Error(diff)
+				t.Errorf("the patch in words (-want +got):\n%s", diff)
 			}
 		})
 	}
 	var none *Patch
-	if nothing := (&Patch{}); !none.Empty() || !nothing.Empty() || nothing.Subresource() != "" || nothing.String() != "" {
-		t.Error("a patch of nothing is empty")
+	if !none.Empty() {
+		t.Error("no patch is not empty")
+	}
+	nothing := &Patch{}
+	if !nothing.Empty() {
+		t.Error("a patch of nothing is not empty")
+	}
+	if got := nothing.Subresource(); got != "" {
+		t.Errorf("subresource of a patch of nothing: got %q, want none", got)
+	}
+	if got := nothing.String(); got != "" {
+		t.Errorf("a patch of nothing in words: got %q, want none", got)
 	}
 }
 
@@ -245,8 +255,8 @@ func TestResourcesOfSeveralContainers(t *testing.T) {
 	p := &Patch{}
 	p.Resources("nginx", corev1.ResourceRequirements{})
 	p.Resources("sidecar", corev1.ResourceRequirements{})
-	if got := p.String(); got != "resources of nginx, resources of sidecar" {
-		t.Error(got)
+	if got, want := p.String(), "resources of nginx, resources of sidecar"; got != want {
+		t.Errorf("the patch in words: got %q, want %q", got, want)
 	}
 }
 
@@ -255,7 +265,10 @@ func TestAPatchOfMetadataHasNoSpec(t *testing.T) {
 	p := &Patch{}
 	p.Label("a", "b")
 	body, err := p.JSON(&corev1.Pod{})
-	if want := `{"metadata":{"labels":{"a":"b"},"resourceVersion":"","uid":""}}`; err != nil || string(body) != want {
-		t.Errorf("%s, %v, want %s", body, err, want)
+	if err != nil {
+		t.Errorf("encoding the patch: %v", err)
+	}
+	if want := `{"metadata":{"labels":{"a":"b"},"resourceVersion":"","uid":""}}`; string(body) != want {
+		t.Errorf("the patch: got %s, want %s", body, want)
 	}
 }

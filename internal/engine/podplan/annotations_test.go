@@ -36,15 +36,23 @@ func TestAnnotationsHaveRoom(t *testing.T) {
 		"what is replaced":        {map[string]string{pub.ClaimTemplates: strings.Repeat("x", room+1), pub.ClaimTemplateFingerprint: "old"}, true},
 		"too much in two of them": {map[string]string{"a": strings.Repeat("x", room/2), "b": strings.Repeat("x", room/2+1)}, false},
 	} {
-		if got := p.raisedClaims(tt.present); (got == text) != tt.fits || got != "" && got != text {
-			t.Errorf("%s: %d bytes are remembered", name, len(got))
+		got := p.raisedClaims(tt.present)
+		if (got == text) != tt.fits {
+			t.Errorf("%s: %d bytes are remembered, want all %d: %t", name, len(got), len(text), tt.fits)
+		}
+		if got != "" && got != text {
+			t.Errorf("%s: %d bytes are remembered, want all %d or none", name, len(got), len(text))
 		}
 		made := p.revisionAnnotations(tt.present)
-		if made[pub.ClaimTemplates] != text || made[pub.ClaimTemplateFingerprint] != "print" {
-			t.Errorf("%s: a new revision lacks the claims", name)
+		if made[pub.ClaimTemplates] != text {
+			t.Errorf("%s: a new revision has the claims %.40q, want %.40q",
+				name, made[pub.ClaimTemplates], text)
+		}
+		if got := made[pub.ClaimTemplateFingerprint]; got != "print" {
+			t.Errorf("%s: a new revision has the fingerprint %q, want \"print\"", name, got)
 		}
 		if _, kept := made["a"]; kept != (tt.present["a"] != "" && tt.fits || name == "too much in two of them") {
-			t.Errorf("%s: a new revision has the annotation: %v", name, kept)
+			t.Errorf("%s: a new revision has the annotation: got %t, want %t", name, kept, !kept)
 		}
 	}
 }
@@ -55,7 +63,8 @@ func TestRevisionLabelsAreFullNamesAsLongAsTheyFit(t *testing.T) {
 	fits := strings.Repeat("a", maxLabelValue-5) + "-hash"
 	for name, want := range map[string]string{fits: fits, "a" + fits: "hash"} {
 		if got := p.revisionLabel(name); got != want {
-			t.Errorf("%d characters: %s", len(name), got)
+			t.Errorf("label of a revision with a name of %d characters: got %s, want %s",
+				len(name), got, want)
 		}
 	}
 }
@@ -96,14 +105,18 @@ func TestPullJobDocument(t *testing.T) {
 			metadata, _ := got["metadata"].(map[string]any)
 			made, _ := metadata["labels"].(map[string]any)
 			if made[pub.RevisionHash] != "hash" {
-				t.Errorf("labels %v", made)
+				t.Errorf("labels of the job: got %v, want the hash of the revision among them", made)
 			}
 			if diff := cmp.Diff([]any{tt.secrets, tt.sandbox}, []any{spec["pullSecrets"], spec["sandboxConfig"]}); diff != "" {
-				t.Error(diff)
+				t.Errorf("pull secrets and configuration of the sandbox (-want +got):\n%s", diff)
 			}
 		})
 	}
-	if name := strings.Repeat("a", maxObjectName-2); pullJobName(name, "b") != name+"-b" || len(pullJobName(name, "bc")) != maxObjectName {
-		t.Error("the longest name is shortened, or a longer one is not")
+	name := strings.Repeat("a", maxObjectName-2)
+	if got, want := pullJobName(name, "b"), name+"-b"; got != want {
+		t.Errorf("the longest name: got %s, want %s", got, want)
+	}
+	if n := len(pullJobName(name, "bc")); n != maxObjectName {
+		t.Errorf("a name that is too long: has %d bytes, want %d", n, maxObjectName)
 	}
 }

@@ -44,24 +44,32 @@ func TestWhatABudgetRefuses(t *testing.T) {
 	} {
 		b := tt.budget
 		for range 2 { // the second answer has the words of the first
-			if reason, words := b.refuse(tt.pod, tt.limits); reason != tt.reason || words != tt.words {
-				t.Errorf("%s: %s: %s", name, reason, words)
+			reason, words := b.refuse(tt.pod, tt.limits)
+			if reason != tt.reason {
+				t.Errorf("%s: refused for the reason %q, want %q", name, reason, tt.reason)
+			}
+			if words != tt.words {
+				t.Errorf("%s: refused with %q, want %q", name, words, tt.words)
 			}
 		}
 	}
 	b := Budget{moving: 1, total: -1, spare: 1}
 	for range 2 { // one that is down and one that is up are refused with different numbers, in any order
 		for pod, want := range map[*Pod]string{up: "0 pods at a time", down: "1 pod at a time"} {
-			if _, words := b.refuse(pod, limits); words != "waiting for 1 updated pod to become available; "+want+" (maxUnavailable 2)" {
-				t.Errorf("%v: %s", pod.Available, words)
+			want = "waiting for 1 updated pod to become available; " + want + " (maxUnavailable 2)"
+			if _, words := b.refuse(pod, limits); words != want {
+				t.Errorf("a pod that is available (%t): refused with %q, want %q", pod.Available, words, want)
 			}
 		}
 	}
 	b = Budget{spare: 2, total: 3}
 	b.take(up)
 	b.take(down)
-	if b.spare != 1 || b.moving != 2 {
-		t.Errorf("after one that was up and one that was down: %+v", b)
+	if b.spare != 1 {
+		t.Errorf("to spare after one that was up and one that was down: got %d, want 1", b.spare)
+	}
+	if b.moving != 2 {
+		t.Errorf("moving after one that was up and one that was down: got %d, want 2", b.moving)
 	}
 }
 
@@ -90,8 +98,17 @@ func TestWhoCountsForTheBudget(t *testing.T) {
 		p := &Planner{out: &Plan{Limits: rollout.Limits{Replicas: 1, MaxUnavailable: 2}}, Members: []*Pod{tt.pod}}
 		before := p.Spare()
 		b := p.NewBudget(true)
-		if b.moving != tt.moving || b.leaving != tt.leaving || b.spare != before+tt.spare || b.total != 2 {
-			t.Errorf("%s: %+v, with %d to spare", name, b, before)
+		if b.moving != tt.moving {
+			t.Errorf("%s: %d pods are moving, want %d", name, b.moving, tt.moving)
+		}
+		if b.leaving != tt.leaving {
+			t.Errorf("%s: %d pods are leaving, want %d", name, b.leaving, tt.leaving)
+		}
+		if b.spare != before+tt.spare {
+			t.Errorf("%s: %d to spare, want %d", name, b.spare, before+tt.spare)
+		}
+		if b.total != 2 {
+			t.Errorf("%s: %d in all, want 2", name, b.total)
 		}
 	}
 }

@@ -81,7 +81,7 @@ func TestHeedBudgets(t *testing.T) {
 		limits.asked = nil
 		stuck := p.HeedBudgets()
 		if diff := cmp.Diff(want, asked{limits.asked, stuck}); diff != "" {
-			t.Error(diff)
+			t.Errorf("what budgets are asked, and whether all is stuck (-want +got):\n%s", diff)
 		}
 	}
 	heed(asked{})
@@ -95,8 +95,11 @@ func TestHeedBudgets(t *testing.T) {
 	p.Decide(pods["e"], Delete, ReasonScaleIn, "it goes")
 	heed(asked{Asked: []string{"DELETE e"}, Stuck: true})
 	held := &Verdict{Pod: pods["b"], Action: Wait, Reason: ReasonBudget, Message: "budget web, 2 of 3", Until: now.Add(time.Second)}
-	if diff := cmp.Diff(held, p.Verdict(pods["b"])); diff != "" || !out.HeldByBudget {
-		t.Error(diff, out.HeldByBudget)
+	if diff := cmp.Diff(held, p.Verdict(pods["b"])); diff != "" {
+		t.Errorf("the verdict about a pod that a budget holds (-want +got):\n%s", diff)
+	}
+	if !out.HeldByBudget {
+		t.Error("the plan is not told to be held by a budget")
 	}
 	for name, want := range map[string]Action{"a": Keep, "c": Delete, "d": Patch, "e": Wait} {
 		if got := p.Verdict(pods[name]).Action; got != want {

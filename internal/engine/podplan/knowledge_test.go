@@ -29,14 +29,25 @@ func TestKnowledgeIsSmall(t *testing.T) {
 		return out
 	}
 	revision := plan().NewRevision
-	if revision == nil || len(known.contents) != 0 || len(known.changes) != 0 {
-		t.Fatalf("revision %v; known: %+v", revision, known)
+	if revision == nil {
+		t.Fatal("the plan has no new revision")
+	}
+	if len(known.contents) != 0 {
+		t.Fatalf("contents that are known of revisions that are not stored: got %v, want none",
+			known.contents)
+	}
+	if len(known.changes) != 0 {
+		t.Fatalf("changes that are known of revisions that are not stored: got %v, want none", known.changes)
 	}
 	stored := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Name: revision.Name, UID: "uid", ResourceVersion: "1"},
 		Data: runtime.RawExtension{Raw: append([]byte(nil), revision.Data.Raw...)}, Revision: 1}
 	for range 2 {
-		if out := plan(stored); out.NewRevision != nil || &known.data[0] != &stored.Data.Raw[0] {
-			t.Fatalf("new revision %v, or a copy of the stored one", out.NewRevision)
+		out := plan(stored)
+		if out.NewRevision != nil {
+			t.Fatalf("new revision beside the stored one: got %v, want none", out.NewRevision)
+		}
+		if &known.data[0] != &stored.Data.Raw[0] {
+			t.Fatal("a copy of the stored revision is kept")
 		}
 	}
 }

@@ -15,14 +15,20 @@ func TestNamesThatAreTooLong(t *testing.T) {
 		p := New(workload, &Snapshot{}, &Plan{UpdateRevision: strings.Repeat("a", 60) + "-hash"})
 		expressions := p.oldPods()["matchExpressions"].([]any)
 		if diff := cmp.Diff([]any{"hash"}, expressions[1].(map[string]any)["values"]); diff != "" {
-			t.Error(diff)
+			t.Errorf("values of the label of old pods (-want +got):\n%s", diff)
 		}
 	})
 	t.Run("CS-201 a name too long for an object", func(t *testing.T) {
 		long := strings.Repeat("a", 230)
 		one, other := pullJobName(long, strings.Repeat("b", 40)+"c"), pullJobName(long, strings.Repeat("b", 40)+"d")
-		if len(one) != 253 || one == other || one != pullJobName(long, strings.Repeat("b", 40)+"c") {
-			t.Errorf("%s\n%s", one, other)
+		if len(one) != 253 {
+			t.Errorf("name of the job: has %d bytes, want 253: %s", len(one), one)
+		}
+		if one == other {
+			t.Errorf("jobs of two revisions have one name: %s", one)
+		}
+		if again := pullJobName(long, strings.Repeat("b", 40)+"c"); one != again {
+			t.Errorf("name of the same job: got %s, want %s", again, one)
 		}
 	})
 }

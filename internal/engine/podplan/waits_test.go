@@ -66,8 +66,11 @@ func TestWaits(t *testing.T) {
 			if wait := p.waits(); wait != nil {
 				got, named = wait.Reason+": "+wait.Message, strings.Count(wait.String(), ". pod ")
 			}
-			if got != tt.want || named != tt.named {
-				t.Errorf("%q with %d pods, want %q with %d", got, named, tt.want, tt.named)
+			if got != tt.want {
+				t.Errorf("what holds the workload: got %q, want %q", got, tt.want)
+			}
+			if named != tt.named {
+				t.Errorf("pods that are named: got %d, want %d", named, tt.named)
 			}
 		})
 	}

@@ -14,7 +14,7 @@ func document(t *testing.T, text string) Document {
 	t.Helper()
 	var doc Document
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
-		t.Fatalf("%s: %v", text, err)
+		t.Fatalf("reading %s: %v", text, err)
 	}
 	return doc
 }
@@ -45,7 +45,7 @@ func patched(t *testing.T, doc Document, operations []jsonpatch.Operation) Docum
 	}
 	after, err := patch.Apply([]byte(mustJSON(t, doc)))
 	if err != nil {
-		t.Fatalf("%v: %v", operations, err)
+		t.Fatalf("applying %v: %v", operations, err)
 	}
 	return document(t, string(after))
 }
@@ -126,7 +126,7 @@ func TestTemplatesGetTheDefaultsOfKubernetes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(document(t, test.want), got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("the template with its defaults (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -135,12 +135,20 @@ func TestTemplatesGetTheDefaultsOfKubernetes(t *testing.T) {
 func TestTemplateDefaultsAreNeitherNeededNorFatal(t *testing.T) {
 	given := document(t, workload(`{"spec":{"containers":[{"name":"a"}]}}`, `[]`))
 	var d Defaults
-	if err := d.Templates(given["spec"].(Document), nil, Request{}); err != nil || len(d.Operations) > 0 {
-		t.Errorf("CS-014 TemplateNoDefaults: %v, %v", d.Operations, err)
+	if err := d.Templates(given["spec"].(Document), nil, Request{}); err != nil {
+		t.Errorf("CS-014 TemplateNoDefaults: %v", err)
+	}
+	if len(d.Operations) > 0 {
+		t.Errorf("CS-014 TemplateNoDefaults: got the defaults %v, want none", d.Operations)
 	}
 	failing := func(Document) (Document, error) { return nil, errors.New("server is away") }
 	err := d.Templates(given["spec"].(Document), nil, Request{Complete: failing})
-	if err == nil || len(d.Operations) != 1 || d.Operations[0].Path != "/spec/template/spec/containers/0/imagePullPolicy" {
-		t.Errorf("IPU-015: what needs no answer must come with the error: %v, %v", d.Operations, err)
+	if err == nil {
+		t.Error("IPU-015: the server is away: no error")
+	}
+	if len(d.Operations) != 1 {
+		t.Errorf("IPU-015: defaults that need no answer: got %v, want 1", d.Operations)
+	} else if path := d.Operations[0].Path; path != "/spec/template/spec/containers/0/imagePullPolicy" {
+		t.Errorf("IPU-015: the default that needs no answer is at %s, want imagePullPolicy", path)
 	}
 }

@@ -61,7 +61,7 @@ func TestAnUnchangedApplyKeepsAllDefaultsOfKubernetesWithoutAnAnswer(t *testing.
 	}
 	got := templateAfter(t, string(file.Stored), string(file.Applied), noAnswer)
 	if diff := cmp.Diff(document(t, string(file.Stored)), document(t, got)); diff != "" {
-		t.Errorf("(-stored +got):\n%s", diff)
+		t.Errorf("the template that is applied again (-stored +got):\n%s", diff)
 	}
 	if again := templateAfter(t, string(file.Stored), got, noAnswer); again != got {
 		t.Errorf("applied once more: %s", again)
@@ -114,7 +114,7 @@ func TestWhatAnUpdateTakesFromTheStoredTemplateWithoutAnAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got := templateAfter(t, test.stored, test.given, noAnswer)
 			if diff := cmp.Diff(document(t, test.want), document(t, got)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+				t.Errorf("the template with what is missing (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -72,7 +72,7 @@ func TestReady(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := Ready(tt.pod); got != tt.want {
-				t.Errorf("Ready = %v", got)
+				t.Errorf("the pod is ready: got %t, want %t", got, tt.want)
 			}
 		})
 	}
@@ -111,8 +111,11 @@ func TestAvailable(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, after := Available(tt.pod, tt.min, noon)
-			if got != tt.want || after != tt.after {
-				t.Errorf("Available = %v, %v, want %v, %v", got, after, tt.want, tt.after)
+			if got != tt.want {
+				t.Errorf("the pod is available: got %t, want %t", got, tt.want)
+			}
+			if after != tt.after {
+				t.Errorf("the pod becomes available: after %s, want after %s", after, tt.after)
 			}
 			if after > 0 { // the pod must be available after that time
 				if got, _ := Available(tt.pod, tt.min, noon.Add(after)); !got {
@@ -224,7 +227,7 @@ func comparePatch(t *testing.T, build func(*podpatch.Patch, *corev1.Pod, time.Ti
 	patch := &podpatch.Patch{}
 	build(patch, p, noon)
 	if patch.Empty() != empty {
-		t.Errorf("empty %v: %s", patch.Empty(), patch)
+		t.Errorf("the patch is empty: got %t, want %t: %s", patch.Empty(), empty, patch)
 	}
 	if !empty && patch.Subresource() != "status" {
 		t.Error("conditions belong to the status subresource")
@@ -238,6 +241,6 @@ func comparePatch(t *testing.T, build func(*podpatch.Patch, *corev1.Pod, time.Ti
 		wanted[c.Type] = c
 	}
 	if diff := cmp.Diff(wanted, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("conditions of the pod (-want +got):\n%s", diff)
 	}
 }

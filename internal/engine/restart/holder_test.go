@@ -51,8 +51,13 @@ func TestRequestsHaveTheirOwnEntries(t *testing.T) {
 		if err := json.Unmarshal(body, &patched); err != nil {
 			t.Fatal(err)
 		}
-		if c := readiness.Condition(&patched, pub.KruisePodReady); c == nil || c.Status != corev1.ConditionFalse || c.Message != test.want {
-			t.Errorf("%s: %+v, want %s", name, c, test.want)
+		switch c := readiness.Condition(&patched, pub.KruisePodReady); {
+		case c == nil:
+			t.Errorf("%s: the pod lacks the condition %s", name, pub.KruisePodReady)
+		case c.Status != corev1.ConditionFalse:
+			t.Errorf("%s: condition %s is %s, want False", name, pub.KruisePodReady, c.Status)
+		case c.Message != test.want:
+			t.Errorf("%s: condition %s says %s, want %s", name, pub.KruisePodReady, c.Message, test.want)
 		}
 	}
 }

@@ -30,8 +30,9 @@ func TestRulesOfContainersCountBeforeThePolicyOfThePod(t *testing.T) {
 		"rule for all but":           {container: corev1.Container{RestartPolicy: &never, RestartPolicyRules: notIn}, code: 1, want: true},
 		"rule for all but, excepted": {container: corev1.Container{RestartPolicy: &never, RestartPolicyRules: notIn}, code: 42},
 	} {
-		if got := StartsAgain(&corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: test.policy}}, &test.container, test.code); got != test.want {
-			t.Errorf("%s: %v", name, got)
+		pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: test.policy}}
+		if got := StartsAgain(pod, &test.container, test.code); got != test.want {
+			t.Errorf("%s: the container starts again: got %t, want %t", name, got, test.want)
 		}
 	}
 }

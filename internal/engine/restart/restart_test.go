@@ -46,8 +46,15 @@ func TestWhatARequestIs(t *testing.T) {
 		t.Error("a request without a completion time is completed")
 	}
 	r.Status.CompletionTime = &metav1.Time{Time: noon}
-	if !Completed(r) || PodUID(r) != "u" || Holder(r) != (readiness.Holder{UserAgent: pub.RecreateUserAgent, Key: "ns/r"}) {
-		t.Errorf("completed %v, of pod %s, held by %v", Completed(r), PodUID(r), Holder(r))
+	if !Completed(r) {
+		t.Error("a request with a completion time is not completed")
+	}
+	if uid := PodUID(r); uid != "u" {
+		t.Errorf("pod of the request: got %q, want \"u\"", uid)
+	}
+	want := readiness.Holder{UserAgent: pub.RecreateUserAgent, Key: "ns/r"}
+	if got := Holder(r); got != want {
+		t.Errorf("entry of the request: got %v, want %v", got, want)
 	}
 	for phase, want := range map[appsv1beta1.ContainerRecreateRequestPhase]bool{
 		"": false, appsv1beta1.ContainerRecreateRequestPending: false, appsv1beta1.ContainerRecreateRequestRecreating: false,
@@ -78,12 +85,13 @@ func TestAbandon(t *testing.T) {
 	}
 	got := Abandon(r, MessagePodGone)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("containers of the abandoned request (-want +got):\n%s", diff)
 	}
 	r.Status.ContainerRecreateStates = got
-	if failed := Failed(r); !slices.Equal(failed,
-		[]string{"new (pod has gone)", "pending (pod has gone)", "failed (pod has gone)", "why (its own)"}) {
-		t.Errorf("%v", failed)
+	failures := []string{"new (pod has gone)", "pending (pod has gone)", "failed (pod has gone)",
+		"why (its own)"}
+	if failed := Failed(r); !slices.Equal(failed, failures) {
+		t.Errorf("containers that failed: got %v, want %v", failed, failures)
 	}
 }
 
@@ -106,8 +114,8 @@ func TestRecreated(t *testing.T) {
 		"none known before":  {nil, "d", 3, false},
 		"none ran before":    {&before{}, "d", 0, true},
 	} {
-		if Recreated(tt.before, tt.id, tt.restarts) != tt.want {
-			t.Errorf("%s: %v", name, !tt.want)
+		if got := Recreated(tt.before, tt.id, tt.restarts); got != tt.want {
+			t.Errorf("%s: another container: got %t, want %t", name, got, tt.want)
 		}
 	}
 }
@@ -130,11 +138,11 @@ func TestSnapshot(t *testing.T) {
 		{Name: "timed", Ready: true, RestartCount: 1, ContainerID: "t"},
 	}
 	if diff := cmp.Diff(want, Snapshot(r, pod)); diff != "" {
-		t.Error(diff)
+		t.Errorf("containers of the snapshot (-want +got):\n%s", diff)
 	}
 	pod.Status.ContainerStatuses[3] = running("timed", "t", 1, noon.Add(-time.Second)) // it ran before the request was made
 	if diff := cmp.Diff(want[:3], Snapshot(r, pod)); diff != "" {
-		t.Error(diff)
+		t.Errorf("containers of the snapshot, one older than the request (-want +got):\n%s", diff)
 	}
 	r.Status.ContainerStatusSnapshot = want
 	if diff := cmp.Diff(want, Snapshot(r, &corev1.Pod{})); diff != "" {

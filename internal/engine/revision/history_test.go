@@ -27,16 +27,32 @@ func TestHistory(t *testing.T) {
 		names = append(names, r.Name)
 	}
 	if diff := cmp.Diff([]string{"d", "a", "b", "c"}, names); diff != "" {
-		t.Error(diff)
+		t.Errorf("order of the revisions (-want +got):\n%s", diff)
 	}
-	if h.Find([]byte("x")).Name != "c" || h.Find([]byte("y")).Name != "b" || h.Find([]byte("new")) != nil {
-		t.Error("another revision is found")
+	if got := h.Find([]byte("x")).Name; got != "c" {
+		t.Errorf("the newest revision with x: got %s, want c", got)
 	}
-	if h.Last().Name != "c" || h.Next() != 4 {
-		t.Errorf("last %s, next %d", h.Last().Name, h.Next())
+	if got := h.Find([]byte("y")).Name; got != "b" {
+		t.Errorf("the newest revision with y: got %s, want b", got)
 	}
-	if none := NewHistory(nil, sameBytes); none.Last() != nil || none.Next() != 1 || none.Find([]byte("x")) != nil {
-		t.Error("there is something in an empty history")
+	if got := h.Find([]byte("new")); got != nil {
+		t.Errorf("a revision with new data: got %v, want none", got)
+	}
+	if got := h.Last().Name; got != "c" {
+		t.Errorf("the last revision: got %s, want c", got)
+	}
+	if got := h.Next(); got != 4 {
+		t.Errorf("the next number: got %d, want 4", got)
+	}
+	none := NewHistory(nil, sameBytes)
+	if got := none.Last(); got != nil {
+		t.Errorf("the last revision of an empty history: got %v, want none", got)
+	}
+	if got := none.Next(); got != 1 {
+		t.Errorf("the next number of an empty history: got %d, want 1", got)
+	}
+	if got := none.Find([]byte("x")); got != nil {
+		t.Errorf("a revision with x in an empty history: got %v, want none", got)
 	}
 }
 
@@ -65,9 +81,17 @@ func TestNamesOfNewRevisions(t *testing.T) {
 			if collisions != nil {
 				count = *collisions
 			}
-			if got != tt.name || Name("web", hash) != got || count != tt.count ||
-				(collisions == nil) != (tt.collisions == nil && tt.count == 0) {
-				t.Errorf("%s after %d collisions, want %s after %d", got, count, tt.name, tt.count)
+			if got != tt.name {
+				t.Errorf("name of the revision: got %s, want %s", got, tt.name)
+			}
+			if name := Name("web", hash); name != got {
+				t.Errorf("name of the revision: got %s, want that of its hash, %s", got, name)
+			}
+			if count != tt.count {
+				t.Errorf("collisions: got %d, want %d", count, tt.count)
+			}
+			if want := tt.collisions == nil && tt.count == 0; (collisions == nil) != want {
+				t.Errorf("no collisions are set: got %t, want %t", collisions == nil, want)
 			}
 		})
 	}

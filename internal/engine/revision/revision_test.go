@@ -19,7 +19,7 @@ func TestDataHashAndNameAreThoseOfTheReference(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(shopData, string(data)); diff != "" {
-		t.Fatal(diff)
+		t.Fatalf("data of the revision (-want +got):\n%s", diff)
 	}
 	if got := Hash(data, 0); got != "7d9f44cb88" {
 		t.Errorf("hash %s, want 7d9f44cb88", got)
@@ -28,7 +28,7 @@ func TestDataHashAndNameAreThoseOfTheReference(t *testing.T) {
 		t.Error("a collision must change the hash")
 	}
 	if got := Name("shop", "7d9f44cb88"); got != "shop-7d9f44cb88" {
-		t.Errorf("name %s", got)
+		t.Errorf("name of the revision: got %s, want shop-7d9f44cb88", got)
 	}
 	long := make([]byte, 250)
 	for i := range long {
@@ -67,7 +67,7 @@ func TestEqual(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := Equal([]byte(tt.a), []byte(tt.b)); got != tt.want {
-				t.Errorf("Equal = %v, want %v", got, tt.want)
+				t.Errorf("the two revisions are equal: got %t, want %t", got, tt.want)
 			}
 		})
 	}
@@ -81,7 +81,7 @@ func TestCanonicalKeepsUnknownFieldsAndWritesWhatKubernetes132Wrote(t *testing.T
 	}
 	want := `{"spec":{"template":{"$patch":"replace","metadata":{"creationTimestamp":null,"future":1},"spec":{"containers":[{"name":"a","resources":{"claims":[{"future":true,"name":"x"}]}}],"futureList":[{"a":null}],"volumes":[{"ephemeral":{"volumeClaimTemplate":{"metadata":{"creationTimestamp":null},"spec":{"accessModes":["ReadWriteOnce"],"resources":{}}}},"name":"v"}]}}}}`
 	if diff := cmp.Diff(want, string(data)); diff != "" {
-		t.Error(diff)
+		t.Errorf("data of the revision (-want +got):\n%s", diff)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestSameLabel(t *testing.T) {
 	}{{"web-abc", "web-abc", true}, {"web-abc", "abc", true}, {"web-abc", "web-abd", false}, {"", "web-abc", false},
 		{"web-", "x-", false}} {
 		if got := SameLabel(tt.a, tt.b); got != tt.want {
-			t.Errorf("SameLabel(%q, %q) = %v", tt.a, tt.b, got)
+			t.Errorf("%q and %q name the same revision: got %t, want %t", tt.a, tt.b, got, tt.want)
 		}
 	}
 }
@@ -125,8 +125,11 @@ func TestFingerprintsAreThoseOfTheReference(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := Fingerprint(tt.claims)
-			if err != nil || got != tt.want {
-				t.Errorf("Fingerprint = %q, %v, want %q", got, err, tt.want)
+			if err != nil {
+				t.Errorf("fingerprint of the claims: %v", err)
+			}
+			if got != tt.want {
+				t.Errorf("fingerprint of the claims: got %q, want %q", got, tt.want)
 			}
 		})
 	}
@@ -155,7 +158,7 @@ func TestSameBeside(t *testing.T) {
 		"without a spec, different": {`{"a":1}`, `{"a":1.0}`, false},
 	} {
 		if got := SameBeside([]byte(tt.a), []byte(tt.b)); got != tt.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: the same beside the templates: got %t, want %t", name, got, tt.want)
 		}
 	}
 }
@@ -165,7 +168,7 @@ func TestTheLongestOwnerInTheNameOfARevision(t *testing.T) {
 	for length, want := range map[int]int{222: 222, 223: 223, 224: 223} {
 		got := Name(strings.Repeat("a", length), "hash")
 		if kept, _, _ := strings.Cut(got, "-"); len(kept) != want {
-			t.Errorf("of %d characters %d are kept", length, len(kept))
+			t.Errorf("of an owner's name of %d characters %d are kept, want %d", length, len(kept), want)
 		}
 	}
 }

@@ -43,8 +43,11 @@ func TestPartition(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := Partition(tt.value, tt.replicas)
-			if err != nil || got != tt.want {
-				t.Errorf("Partition = %d, %v, want %d", got, err, tt.want)
+			if err != nil {
+				t.Errorf("resolving the partition: %v", err)
+			}
+			if got != tt.want {
+				t.Errorf("partition: got %d, want %d", got, tt.want)
 			}
 		})
 	}
@@ -106,7 +109,7 @@ func TestResolve(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("limits of the rollout (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -139,10 +142,10 @@ func TestResolveRefusesUnusableValues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := Resolve(tt.spec)
 			if err == nil {
-				t.Fatal("accepted")
+				t.Fatal("an unusable value is accepted")
 			}
 			if diff := cmp.Diff(tt.want, err.Error()); diff != "" {
-				t.Error(diff)
+				t.Errorf("words of the error (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -156,8 +159,12 @@ func TestAPercentageOfAWholeNumberOfPods(t *testing.T) {
 		total, want int
 	}{{"16.1%", 1000, 161}, {"32.3%", 1000, 323}, {"64.1%", 1000, 641}, {"64.4%", 250, 161}} {
 		for _, up := range []bool{true, false} {
-			if got, err := Scaled(intstr.FromString(tt.percent), tt.total, up); err != nil || got != tt.want {
-				t.Errorf("%s of %d, rounded up %v: %d, %v, want %d", tt.percent, tt.total, up, got, err, tt.want)
+			got, err := Scaled(intstr.FromString(tt.percent), tt.total, up)
+			if err != nil {
+				t.Errorf("%s of %d, rounded up %t: %v", tt.percent, tt.total, up, err)
+			}
+			if got != tt.want {
+				t.Errorf("%s of %d, rounded up %t: got %d, want %d", tt.percent, tt.total, up, got, tt.want)
 			}
 		}
 	}

@@ -179,7 +179,7 @@ func TestSortForUpdate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := names(tt.candidates)
 			if diff := cmp.Diff(tt.want, names(SortForUpdate(tt.candidates, tt.candidates, tt.priority, tt.scatter))); diff != "" {
-				t.Error(diff)
+				t.Errorf("order of the update (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(before, names(tt.candidates)); diff != "" {
 				t.Errorf("the candidates given were moved: %s", diff)
@@ -203,7 +203,7 @@ func TestEqualPodsAreOrderedByName(t *testing.T) {
 			}
 			slices.SortFunc(pods, compare)
 			if diff := cmp.Diff(want, names(pods)); diff != "" {
-				t.Fatalf("%s: %s", name, diff)
+				t.Fatalf("%s: order of equal pods (-want +got):\n%s", name, diff)
 			}
 		}
 	}
@@ -221,7 +221,7 @@ func TestDeletionCost(t *testing.T) {
 		}
 	}
 	if got := DeletionCost(&corev1.Pod{}); got != 0 {
-		t.Errorf("absent cost is %d", got)
+		t.Errorf("cost of a deletion that is absent: got %d, want 0", got)
 	}
 }
 
@@ -263,7 +263,7 @@ func TestOrderOfSidecarUpgrades(t *testing.T) {
 			[]string{"neither", "first-10", "first-2", "both", "first, not ready", "first", "second-3"}},
 	} {
 		if diff := cmp.Diff(test.want, names(SortForSidecars(test.pods, test.pods, test.priority, nil))); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: order of the upgrade (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func TestPrioritize(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			Prioritize(tt.candidates, tt.strategy)
 			if diff := cmp.Diff(tt.want, names(tt.candidates)); diff != "" {
-				t.Error(diff)
+				t.Errorf("order by priority (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -71,10 +71,10 @@ func TestAnyUpdateOrderIsAPermutationAndDeterministic(t *testing.T) {
 		priority, scatter := anyPriority(t), anyScatter(t)
 		got := names(SortForUpdate(candidates, all, priority, scatter))
 		if diff := gocmp.Diff(slices.Sorted(slices.Values(names(candidates))), slices.Sorted(slices.Values(got))); diff != "" {
-			t.Fatalf("not a permutation: %s", diff)
+			t.Fatalf("the order is no permutation of the candidates (-candidates +order):\n%s", diff)
 		}
 		if diff := gocmp.Diff(got, names(SortForUpdate(shuffled(t, candidates), shuffled(t, all), priority, scatter))); diff != "" {
-			t.Fatalf("it depends on the order found: %s", diff)
+			t.Fatalf("the order depends on that in which pods are found (-one +other):\n%s", diff)
 		}
 	})
 }
@@ -91,7 +91,7 @@ func TestAnyUpdateOrderWithoutScatterHoldsThePriority(t *testing.T) {
 			order := cmp.Or(compareBool(!preparingUpdate(a.Pod), !preparingUpdate(b.Pod)), comparePriority(priority, a.Pod, b.Pod),
 				ByUpdate(a, b))
 			if order >= 0 {
-				t.Fatalf("%s before %s in %v", a.Pod.Name, b.Pod.Name, names(got))
+				t.Fatalf("%s comes before %s, against the order, in %v", a.Pod.Name, b.Pod.Name, names(got))
 			}
 		}
 	})
@@ -148,7 +148,7 @@ func TestAnyScatterKeepsTheOrderOfEither(t *testing.T) {
 		}
 		for _, in := range []bool{true, false} {
 			if diff := gocmp.Diff(names(part(candidates, in)), names(part(got, in))); diff != "" {
-				t.Fatalf("matching %v: %s", in, diff)
+				t.Fatalf("order of the pods that match (%t) (-want +got):\n%s", in, diff)
 			}
 		}
 		if len(part(got, true)) > 1 && len(part(got, false)) > 1 && !matches(got[len(got)-1]) {
@@ -162,8 +162,11 @@ func TestAnyScatterIsEven(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, u := rapid.IntRange(2, 30).Draw(t, "matching"), rapid.IntRange(2, 60).Draw(t, "others")
 		got := letters(Scatter(row(string(slices.Repeat([]byte("m"), m))+string(slices.Repeat([]byte("."), u))), nil, roles("m")...))
-		if got[0] != 'm' || got[len(got)-1] != 'm' {
-			t.Fatalf("not from end to end: %s", got)
+		if got[0] != 'm' {
+			t.Fatalf("no matching pod stands first: %s", got)
+		}
+		if got[len(got)-1] != 'm' {
+			t.Fatalf("no matching pod stands last: %s", got)
 		}
 		groups := min(m-1, u)
 		wantM, wantU := (2*(m-1)+groups)/(2*groups), (2*u+groups)/(2*groups)
@@ -185,7 +188,7 @@ func TestAnyRank(t *testing.T) {
 		again := shuffled(t, pods)
 		Rank(again, topologyKeys, zoned)
 		if diff := gocmp.Diff(ranks(pods), ranks(again)); diff != "" {
-			t.Fatalf("it depends on the order found: %s", diff)
+			t.Fatalf("ranks depend on the order in which pods are found (-one +other):\n%s", diff)
 		}
 		if len(topologyKeys) > 0 {
 			return
@@ -200,7 +203,7 @@ func TestAnyRank(t *testing.T) {
 			slices.Sort(stack)
 			for i, rank := range stack {
 				if rank != float64(i) {
-					t.Fatalf("ranks on %s are %v", node, stack)
+					t.Fatalf("ranks on node %s: got %v, want 0, 1 and so on", node, stack)
 				}
 			}
 		}

@@ -119,14 +119,14 @@ func TestTheTableOfTheSpecificationIsFollowedToItsEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.limits, limits); diff != "" {
-				t.Fatal(diff)
+				t.Fatalf("limits of the rollout (-want +got):\n%s", diff)
 			}
 			for i, s := range tt.steps {
 				if got := ToMove(s.census, limits); got != s.move {
 					t.Errorf("step %d: %d to move, want %d", i, got, s.move)
 				}
 				if diff := cmp.Diff(s.scale, ComputeScale(s.census, limits)); diff != "" {
-					t.Errorf("step %d: %s", i, diff)
+					t.Errorf("step %d: what to scale (-want +got):\n%s", i, diff)
 				}
 			}
 		})
@@ -233,7 +233,7 @@ func TestComputeScale(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tt.want, ComputeScale(tt.census, tt.limits)); diff != "" {
-				t.Error(diff)
+				t.Errorf("what to scale (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -271,7 +271,7 @@ func TestToMove(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := ToMove(tt.census, tt.limits); got != tt.want {
-				t.Errorf("ToMove = %d, want %d", got, tt.want)
+				t.Errorf("pods to move: got %d, want %d", got, tt.want)
 			}
 		})
 	}
@@ -284,7 +284,7 @@ func TestSurgeForUpdatesInPlace(t *testing.T) {
 	for unavailable, want := range map[int]int{0: 4, 1: 1, 2: 1} {
 		got := ComputeScale(census, Limits{Replicas: 5, MaxSurge: 5, MaxUnavailable: unavailable, ScaleMaxUnavailable: Unlimited})
 		if diff := cmp.Diff(Scale{Surge: want, Missing: want, Create: want}, got); diff != "" {
-			t.Errorf("maxUnavailable %d: %s", unavailable, diff)
+			t.Errorf("maxUnavailable %d: what to scale (-want +got):\n%s", unavailable, diff)
 		}
 	}
 }
@@ -294,7 +294,7 @@ func TestTheStandInOfAPodThatStaysOldIsNew(t *testing.T) {
 	got := ComputeScale(Census{Old: Group{Total: 2}, New: Group{Total: 3}, Stale: 1},
 		Limits{Replicas: 5, Partition: 2, MaxSurge: 1, ScaleMaxUnavailable: Unlimited})
 	if diff := cmp.Diff(Scale{Surge: 1, Missing: 1, Create: 1}, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("what to scale (-want +got):\n%s", diff)
 	}
 }
 
@@ -304,7 +304,7 @@ func TestASpecifiedOldPodIsNoneToRemove(t *testing.T) {
 	got := ComputeScale(Census{Old: Group{Total: 2, Specified: 1}, New: Group{Total: 6}},
 		Limits{Replicas: 5, Partition: 1, ScaleMaxUnavailable: Unlimited})
 	if diff := cmp.Diff(Scale{Remove: 2}, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("what to scale (-want +got):\n%s", diff)
 	}
 }
 

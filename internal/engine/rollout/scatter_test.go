@@ -89,7 +89,7 @@ func TestScatter(t *testing.T) {
 			pods := row(tt.candidates + tt.updated)
 			candidates := pods[:len(tt.candidates):len(tt.candidates)]
 			if diff := cmp.Diff(tt.want, letters(Scatter(candidates, pods, tt.terms...))); diff != "" {
-				t.Error(diff)
+				t.Errorf("order of the scattered pods (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tt.candidates, letters(candidates)); diff != "" {
 				t.Errorf("the candidates given were moved: %s", diff)
@@ -109,10 +109,10 @@ func TestScatterKeepsTheOrderOfEither(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{"pod-000", "pod-003", "pod-005", "pod-007"}, matching); diff != "" {
-		t.Error(diff)
+		t.Errorf("order of the matching pods (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"pod-001", "pod-002", "pod-004", "pod-006", "pod-008", "pod-009"}, others); diff != "" {
-		t.Error(diff)
+		t.Errorf("order of the other pods (-want +got):\n%s", diff)
 	}
 }
 
@@ -146,7 +146,7 @@ func TestScatterOverSeveralPasses(t *testing.T) {
 				updated, left = append(updated, left[:n]...), left[n:]
 			}
 			if diff := cmp.Diff(tt.want, letters(updated)); diff != "" {
-				t.Error(diff)
+				t.Errorf("order in which the pods were updated (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -173,7 +173,7 @@ func TestAStarStandsForEveryValue(t *testing.T) {
 		}
 	}
 	alone := letters(SortForUpdate(row("aabb...."), row("aabb...."), nil, roles("*"))) // for workloads "*" is a value like any other
-	if alone != letters(SortForUpdate(row("aabb...."), row("aabb...."), nil, nil)) {
-		t.Error(alone)
+	if plain := letters(SortForUpdate(row("aabb...."), row("aabb...."), nil, nil)); alone != plain {
+		t.Errorf("order with a star as a value of a workload: got %s, want %s", alone, plain)
 	}
 }

@@ -88,7 +88,7 @@ func TestRank(t *testing.T) {
 				before := names(tt.pods)
 				Rank(tt.pods, tt.keys, zoned)
 				if diff := cmp.Diff(tt.want, ranks(tt.pods), cmpopts.EquateApprox(0, 1e-9)); diff != "" {
-					t.Error(diff)
+					t.Errorf("ranks of the pods (-want +got):\n%s", diff)
 				}
 				if diff := cmp.Diff(before, names(tt.pods)); diff != "" {
 					t.Errorf("the pods were moved: %s", diff)
@@ -106,11 +106,11 @@ func TestRankByHostname(t *testing.T) {
 	sameHost := func(string, string) (string, bool) { return "h", true }
 	Rank(pods, []string{corev1.LabelHostname}, sameHost)
 	if diff := cmp.Diff(map[string]float64{"a": 3 * math.Log(3), "b": 2 * math.Log(3), "c": math.Log(3)}, ranks(pods)); diff != "" {
-		t.Error(diff)
+		t.Errorf("ranks by hostname (-want +got):\n%s", diff)
 	}
 	Rank(pods, []string{"zone"}, sameHost)
 	if diff := cmp.Diff(map[string]float64{"b": 3 * math.Log(3), "a": 2 * math.Log(3), "c": math.Log(3)}, ranks(pods)); diff != "" {
-		t.Error(diff)
+		t.Errorf("ranks by zone (-want +got):\n%s", diff)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestRankAsksOncePerNode(t *testing.T) {
 		return zoned(node, key)
 	})
 	if diff := cmp.Diff(map[string]int{"x-1 zone": 1, "x-1 rack": 1, "lost zone": 1, "lost rack": 1}, asked); diff != "" {
-		t.Error(diff)
+		t.Errorf("look-ups of labels of nodes (-want +got):\n%s", diff)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestScaleInWithSpreadConstraints(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(tt.left, left); diff != "" {
-				t.Error(diff)
+				t.Errorf("pods that are left in each place (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -32,12 +32,16 @@ func at(t testing.TB, text string) time.Time {
 func TestParse(t *testing.T) {
 	for _, text := range []string{"* * * * *", "0,30 9-17 1-15/2 JAN-mar MON,Wed", "*/5 ? * * ?", "@yearly", "@annually", "@monthly", "@weekly",
 		"@daily", "@midnight", "@hourly", "@every 1h30m", "@every 1ns"} {
-		if _, prefix, err := Parse(text); err != nil || prefix != "" {
-			t.Errorf("%q: %q %v", text, prefix, err)
+		if _, prefix, err := Parse(text); err != nil {
+			t.Errorf("parsing %q: %v", text, err)
+		} else if prefix != "" {
+			t.Errorf("time zone of %q: got %q, want none", text, prefix)
 		}
 		for _, key := range []string{"TZ=", "CRON_TZ="} {
-			if _, prefix, err := Parse(key + "Europe/Berlin " + text); err != nil || prefix != "Europe/Berlin" {
-				t.Errorf("%s%q: %q %v", key, text, prefix, err)
+			if _, prefix, err := Parse(key + "Europe/Berlin " + text); err != nil {
+				t.Errorf("parsing %q with %sEurope/Berlin: %v", text, key, err)
+			} else if prefix != "Europe/Berlin" {
+				t.Errorf("time zone of %q with %sEurope/Berlin: got %q", text, key, prefix)
 			}
 		}
 	}
@@ -51,8 +55,10 @@ func TestParse(t *testing.T) {
 		"TZ=UTC TZ=UTC * * * * *": "two time zones", "CRON_TZ=UTC CRON_TZ=": "two time zones", "TZ=UTC ": "empty spec string",
 		strings.Repeat("1,", 600) + "1 * * * *": "at most 1024",
 	} {
-		if _, _, err := Parse(text); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", text, err)
+		if _, _, err := Parse(text); err == nil {
+			t.Errorf("parsing %q: no error, want one with %q", text, want)
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("parsing %q: got error %v, want one with %q", text, err, want)
 		}
 	}
 }
@@ -78,8 +84,14 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q: %s is not after %s", text, next, from)
 		}
 		latest, found := s.Latest(from, from, until)
-		if found != (ok && !next.After(until)) || found && (latest.Before(next) || latest.After(until)) {
-			t.Errorf("%q: next %s, latest %s", text, next, latest)
+		if want := ok && !next.After(until); found != want {
+			t.Errorf("%q: a latest time: got %t, want %t; the next is %s", text, found, want, next)
+		}
+		if found && latest.Before(next) {
+			t.Errorf("%q: the latest time %s is before the next, %s", text, latest, next)
+		}
+		if found && latest.After(until) {
+			t.Errorf("%q: the latest time %s is after the end, %s", text, latest, until)
 		}
 		s.Count(from, from, until, 101)
 	})
@@ -88,13 +100,17 @@ func FuzzParse(f *testing.F) {
 // ACJ-023 (part): names of the IANA database, which is embedded, and Local in no case.
 func TestZone(t *testing.T) {
 	for _, name := range []string{"Europe/Berlin", "UTC", "America/Argentina/Ushuaia", "Etc/GMT+5"} {
-		if zone, err := Zone(name); err != nil || zone.String() != name {
-			t.Errorf("%s: %v", name, err)
+		if zone, err := Zone(name); err != nil {
+			t.Errorf("time zone %s: %v", name, err)
+		} else if zone.String() != name {
+			t.Errorf("time zone %s: got %s", name, zone)
 		}
 	}
 	for _, name := range []string{"", "Local", "local", "LOCAL", "Europe/Atlantis", "../../etc/passwd", "/etc/localtime", "Europe", "zone.tab", "tzdata.zi"} {
-		if _, err := Zone(name); err == nil || !strings.Contains(err.Error(), "IANA time zone database") {
-			t.Errorf("%q: %v", name, err)
+		if _, err := Zone(name); err == nil {
+			t.Errorf("time zone %q: no error", name)
+		} else if !strings.Contains(err.Error(), "IANA time zone database") {
+			t.Errorf("time zone %q: got error %v, want one that names the IANA database", name, err)
 		}
 	}
 }
@@ -134,8 +150,11 @@ func TestChangesOfTheClock(t *testing.T) {
 		s, after := parse(t, test.text, test.zone), at(t, test.after)
 		for _, want := range test.want {
 			next, ok := s.Next(after, after)
-			if got := next.Format(time.RFC3339); !ok || got != want {
-				t.Errorf("%s: %s instead of %s", name, got, want)
+			if !ok {
+				t.Errorf("%s: no next time, want %s", name, want)
+			}
+			if got := next.Format(time.RFC3339); got != want {
+				t.Errorf("%s: the next time is %s, want %s", name, got, want)
 			}
 			after = next
 		}
@@ -148,16 +167,22 @@ func TestEveryCountsFromTheAnchorInWholeSeconds(t *testing.T) {
 	for text, want := range map[string]time.Duration{"@every 90m": 90 * time.Minute, "@every 1ns": time.Second, "@every 1500ms": time.Second} {
 		s := parse(t, text, "UTC")
 		for _, after := range []time.Duration{-time.Hour, 0, want - 1} {
-			if next, ok := s.Next(anchor, anchor.Add(after)); !ok || next.Sub(anchor) != want {
-				t.Errorf("%s after %s: %s", text, after, next.Sub(anchor))
+			if next, ok := s.Next(anchor, anchor.Add(after)); !ok {
+				t.Errorf("%s: no next time %s after the anchor", text, after)
+			} else if next.Sub(anchor) != want {
+				t.Errorf("%s: the next time %s after the anchor: got %s, want %s",
+					text, after, next.Sub(anchor), want)
 			}
 		}
 		if next, _ := s.Next(anchor, anchor.Add(want)); next.Sub(anchor) != 2*want {
-			t.Errorf("%s: %s", text, next.Sub(anchor))
+			t.Errorf("%s: the second time: got %s after the anchor, want %s", text, next.Sub(anchor), 2*want)
 		}
 		until := anchor.Add(7*want + 1)
-		if latest, ok := s.Latest(anchor, anchor, until); !ok || latest.Sub(anchor) != 7*want {
-			t.Errorf("%s: %s", text, latest.Sub(anchor))
+		if latest, ok := s.Latest(anchor, anchor, until); !ok {
+			t.Errorf("%s: no latest time", text)
+		} else if latest.Sub(anchor) != 7*want {
+			t.Errorf("%s: the latest time: got %s after the anchor, want %s",
+				text, latest.Sub(anchor), 7*want)
 		}
 		if _, ok := s.Latest(anchor, anchor.Add(7*want), until); ok {
 			t.Errorf("%s: a time that is over", text)
@@ -186,18 +211,28 @@ func TestLongGapsCostLittle(t *testing.T) {
 			latest, ok := s.Latest(from, from, until)
 			count := s.Count(from, from, until, 101)
 			if took := time.Since(begin); took > time.Second {
-				t.Errorf("%s in %s took %s", text, zone, took)
+				t.Errorf("times of %s in %s took %s to find, want 1s at most", text, zone, took)
 			}
-			if zone == "UTC" && (ok != (want != "") || ok && !latest.Equal(at(t, want))) {
-				t.Errorf("%s: %s %v", text, latest, ok)
+			if zone == "UTC" && ok != (want != "") {
+				t.Errorf("%s: a latest time: got %t, want %t", text, ok, want != "")
 			}
-			if ok != (count > 0) || count > 101 {
-				t.Errorf("%s in %s: %d times", text, zone, count)
+			if zone == "UTC" && ok && want != "" && !latest.Equal(at(t, want)) {
+				t.Errorf("%s: the latest time: got %s, want %s", text, latest, want)
+			}
+			if ok != (count > 0) {
+				t.Errorf("%s in %s: a latest time: %t, and %d times in all", text, zone, ok, count)
+			}
+			if count > 101 {
+				t.Errorf("%s in %s: %d times, want 101 at most", text, zone, count)
 			}
 		}
 	}
-	if next, ok := parse(t, "0 0 29 2 *", "UTC").Next(until, at(t, "2097-01-01T00:00:00Z")); !ok || next.Year() != 2104 {
-		t.Errorf("2100 is no leap year: %s %v", next, ok)
+	next, ok := parse(t, "0 0 29 2 *", "UTC").Next(until, at(t, "2097-01-01T00:00:00Z"))
+	if !ok {
+		t.Error("2100 is no leap year: no next time, want one in 2104")
+	}
+	if next.Year() != 2104 {
+		t.Errorf("2100 is no leap year: the next time is %s, want one in 2104", next)
 	}
 	if _, ok := (Schedule{}).Next(from, from); ok {
 		t.Error("the zero value is never")
@@ -219,8 +254,13 @@ func TestLatestIsTheLastOfAll(t *testing.T) {
 					}
 					last = next
 				}
-				if latest, ok := s.Latest(from, from, until); ok != last.After(from) || ok && !latest.Equal(last) {
-					t.Errorf("%s in %s from %s: %s instead of %s", text, zone, from, latest, last)
+				latest, ok := s.Latest(from, from, until)
+				if ok != last.After(from) {
+					t.Errorf("%s in %s from %s: a latest time: got %t, want %t", text, zone, from, ok, !ok)
+				}
+				if ok && !latest.Equal(last) {
+					t.Errorf("%s in %s from %s: the latest time is %s, want %s",
+						text, zone, from, latest, last)
 				}
 			}
 		}

@@ -10,15 +10,15 @@ import (
 func TestDuration(t *testing.T) {
 	for n, want := range map[int64]time.Duration{0: 0, 300: 5 * time.Minute, -1: -time.Second} {
 		if got := Seconds(n); got != want {
-			t.Errorf("%d: %s", n, got)
+			t.Errorf("%d seconds: got %s, want %s", n, got, want)
 		}
 	}
 	for _, n := range []int64{most, 9999999999, 99999999999, math.MaxInt64} {
 		if got := Seconds(n); got != most*time.Second {
-			t.Errorf("%d: %s", n, got)
+			t.Errorf("%d seconds: got %s, want %s", n, got, most*time.Second)
 		}
 		if got := Seconds(-n); got != -most*time.Second {
-			t.Errorf("%d: %s", -n, got)
+			t.Errorf("%d seconds: got %s, want %s", -n, got, -most*time.Second)
 		}
 	}
 }

@@ -75,8 +75,12 @@ func TestARolloutThatStandsStillIsReported(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, begin := &Tracker{}, time.Unix(1, 0)
 			for i, step := range steps {
-				if tell, after := w.Passed(step.p, begin.Add(step.at)); tell != step.tell || after != step.after {
-					t.Errorf("step %d: %q after %v, want %q after %v", i, tell, after, step.tell, step.after)
+				tell, after := w.Passed(step.p, begin.Add(step.at))
+				if tell != step.tell {
+					t.Errorf("step %d: tells %q, want %q", i, tell, step.tell)
+				}
+				if after != step.after {
+					t.Errorf("step %d: comes back after %s, want %s", i, after, step.after)
 				}
 			}
 		})
@@ -89,8 +93,15 @@ func TestThreePodsAreNamed(t *testing.T) {
 	for range 5 {
 		w.Name("p", strings.Repeat("é", 5000))
 	}
-	if text := w.String(); len(text) > 800 || strings.Count(text, "pod p: ") != 3 || !strings.HasSuffix(text, ". And 2 more") {
-		t.Errorf("%d bytes: %s", len(text), text)
+	text := w.String()
+	if len(text) > 800 {
+		t.Errorf("length of the wait: got %d bytes, want 800 at most: %s", len(text), text)
+	}
+	if n := strings.Count(text, "pod p: "); n != 3 {
+		t.Errorf("pods that are named: got %d, want 3: %s", n, text)
+	}
+	if !strings.HasSuffix(text, ". And 2 more") {
+		t.Errorf("end of the wait: want that there are 2 more: %s", text)
 	}
 }
 
@@ -98,11 +109,11 @@ func TestThreePodsAreNamed(t *testing.T) {
 func TestWhatAWaitSays(t *testing.T) {
 	w := &Wait{Reason: "A", Message: "b"}
 	if got := w.String(); got != "A: b" {
-		t.Error(got)
+		t.Errorf("a wait that concerns no pod: got %q, want \"A: b\"", got)
 	}
 	w.Name("p", strings.Repeat("x", 200))
 	w.Name("q", strings.Repeat("x", 201))
 	if got, want := w.String(), "A: b. pod p: "+strings.Repeat("x", 200)+". pod q: "+strings.Repeat("x", 200)+"…"; got != want {
-		t.Error(got)
+		t.Errorf("a wait with long reasons: got %q, want %q", got, want)
 	}
 }

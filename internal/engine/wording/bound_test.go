@@ -11,9 +11,17 @@ func TestBound(t *testing.T) {
 	for _, n := range []int{0, 1, Most / 2, Most/2 + 1, 10 * Most} {
 		text := "x" + strings.Repeat("é", n)
 		got := Bound(text)
-		if len(got) > Most || !utf8.ValidString(got) || (got == text) != (len(text) <= Most) ||
-			!strings.HasPrefix(text, strings.TrimSuffix(got, "…")) {
-			t.Errorf("%d: %d bytes of %d", n, len(got), len(text))
+		if len(got) > Most {
+			t.Errorf("a text of %d bytes: cut to %d, want %d at most", len(text), len(got), Most)
+		}
+		if !utf8.ValidString(got) {
+			t.Errorf("a text of %d bytes: cut within a character", len(text))
+		}
+		if cut, want := got != text, len(text) > Most; cut != want {
+			t.Errorf("a text of %d bytes: is cut: got %t, want %t", len(text), cut, want)
+		}
+		if !strings.HasPrefix(text, strings.TrimSuffix(got, "…")) {
+			t.Errorf("a text of %d bytes: cut to what is not its beginning", len(text))
 		}
 	}
 }
@@ -28,7 +36,7 @@ func TestURLsAreCut(t *testing.T) {
 		"docker.io/acme/app@sha256:0123: no such host": "docker.io/acme/app@sha256:0123: no such host",
 	} {
 		if got := WithoutSecrets(text); got != want {
-			t.Errorf("%s: %s", text, got)
+			t.Errorf("%s: told as %s, want %s", text, got, want)
 		}
 	}
 }

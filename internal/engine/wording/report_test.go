@@ -24,7 +24,7 @@ func TestAPlanIsALineForEachDecision(t *testing.T) {
 	const want = "3 of 3 pods\n2 pods to move\npod web-1: wait: NotReady: container \"a\"\nis not ready\n" +
 		"wait: Paused: 4 pods (a, b, c ...): the update is paused\ncreate from web-1: 1 pod (e)\ndelete: 3 pods (f, g, h)\n"
 	if diff := cmp.Diff(want, plan().String()); diff != "" {
-		t.Error(diff)
+		t.Errorf("the plan (-want +got):\n%s", diff)
 	}
 }
 
@@ -33,7 +33,7 @@ func TestAPlanIsOneRecordInALogOfJSON(t *testing.T) {
 	var log bytes.Buffer
 	logr.FromSlogHandler(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})).V(2).Info("Plan", plan().Record()...)
 	if n := strings.Count(log.String(), "\n"); n != 1 {
-		t.Fatalf("%d lines: %s", n, log.String())
+		t.Fatalf("lines of the log: got %d, want 1: %s", n, log.String())
 	}
 	var record struct {
 		Msg       string
@@ -46,7 +46,13 @@ func TestAPlanIsOneRecordInALogOfJSON(t *testing.T) {
 	want := map[string]string{"pod web-1": "wait: NotReady: container \"a\"\nis not ready",
 		"wait: Paused": "4 pods (a, b, c ...): the update is paused", "create from web-1": "1 pod (e)",
 		"delete": "3 pods (f, g, h)"}
-	if diff := cmp.Diff(want, record.Decisions); diff != "" || record.Msg != "Plan" || len(record.Summary) != 2 {
-		t.Errorf("%+v\n%s", record, diff)
+	if diff := cmp.Diff(want, record.Decisions); diff != "" {
+		t.Errorf("decisions in the record (-want +got):\n%s", diff)
+	}
+	if record.Msg != "Plan" {
+		t.Errorf("message of the record: got %q, want \"Plan\"", record.Msg)
+	}
+	if len(record.Summary) != 2 {
+		t.Errorf("summary in the record: got %v, want 2 lines", record.Summary)
 	}
 }

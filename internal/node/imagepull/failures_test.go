@@ -78,7 +78,7 @@ func TestPullsWaitForTheRuntime(t *testing.T) {
 				b.running.Wait()
 				time.Sleep(time.Minute)
 				if b.pass(); b.tags() != test.want {
-					t.Error(b.tags())
+					t.Errorf("tags in the status: got %q, want %q", b.tags(), test.want)
 				}
 			})
 		})
@@ -101,7 +101,7 @@ func TestPulledImageThatCannotBeListed(t *testing.T) {
 		b.pass()
 		b.running.Wait()
 		if b.pass(); b.tags() != "1 Succeeded" {
-			t.Error(b.tags())
+			t.Errorf("tags in the status: got %q, want \"1 Succeeded\"", b.tags())
 		}
 	})
 }
@@ -128,7 +128,7 @@ func TestSecretsAddedLater(t *testing.T) {
 		b.pass()
 		b.running.Wait()
 		if b.pass(); b.tags() != "1 Succeeded" {
-			t.Errorf("%s after %v", b.tags(), b.store.pulls)
+			t.Errorf("tags after %v: got %q, want \"1 Succeeded\"", b.store.pulls, b.tags())
 		}
 	})
 }
@@ -153,8 +153,11 @@ func TestObjectMadeAgain(t *testing.T) {
 		}
 		b.pass()
 		b.running.Wait()
-		if b.pass(); b.tags() != "1 Failed broken" || b.object().Status.FirstSyncStatus.Status != appsv1beta1.SyncStatusFailed {
-			t.Fatalf("%s %+v", b.tags(), b.object().Status.FirstSyncStatus)
+		if b.pass(); b.tags() != "1 Failed broken" {
+			t.Fatalf("tags in the status: got %q, want \"1 Failed broken\"", b.tags())
+		}
+		if s := b.object().Status.FirstSyncStatus; s.Status != appsv1beta1.SyncStatusFailed {
+			t.Fatalf("status of the first sync: got %+v, want %s", s, appsv1beta1.SyncStatusFailed)
 		}
 		again := func(uid types.UID) {
 			t.Helper()
@@ -175,8 +178,13 @@ func TestObjectMadeAgain(t *testing.T) {
 		again("third")
 		time.Sleep(time.Second)
 		b.pass()
-		if s := b.object().Status.FirstSyncStatus; b.tags() != "1 Succeeded" || s == nil || s.Message != "1 image is present" {
-			t.Errorf("%s %+v", b.tags(), s)
+		if tags := b.tags(); tags != "1 Succeeded" {
+			t.Errorf("tags in the status: got %q, want \"1 Succeeded\"", tags)
+		}
+		if s := b.object().Status.FirstSyncStatus; s == nil {
+			t.Error("the first sync of the new object has no status")
+		} else if s.Message != "1 image is present" {
+			t.Errorf("message of the first sync: got %q, want \"1 image is present\"", s.Message)
 		}
 		for _, task := range b.tasks {
 			task.cancel()
@@ -199,13 +207,17 @@ func TestKnownSecretsOutliveTheAPIServer(t *testing.T) {
 				return c.Get(ctx, name, object, opts...)
 			}}), b.puller.clock)
 		one, other := types.NamespacedName{Namespace: "cfg", Name: "one"}, types.NamespacedName{Namespace: "cfg", Name: "other"}
-		if list, err := s.credentials(t.Context(), []types.NamespacedName{one}, nil); err != nil || len(list) != 1 {
-			t.Fatal(list, err)
+		if list, err := s.credentials(t.Context(), []types.NamespacedName{one}, nil); err != nil {
+			t.Fatalf("reading the credentials: %v", err)
+		} else if len(list) != 1 {
+			t.Fatalf("credentials: got %v, want 1", list)
 		}
 		down = true
 		time.Sleep(time.Hour)
-		if list, err := s.credentials(t.Context(), []types.NamespacedName{one}, nil); err != nil || len(list) != 1 {
-			t.Error(list, err)
+		if list, err := s.credentials(t.Context(), []types.NamespacedName{one}, nil); err != nil {
+			t.Errorf("credentials that are known, while the API server is down: %v", err)
+		} else if len(list) != 1 {
+			t.Errorf("credentials that are known, while the API server is down: got %v, want 1", list)
 		}
 		if _, err := s.credentials(t.Context(), []types.NamespacedName{other}, nil); err == nil {
 			t.Error("what was never read is taken for missing")
@@ -222,12 +234,21 @@ func TestLongMessagesAreCut(t *testing.T) {
 		b.running.Wait()
 		b.pass()
 		tags := b.object().Status.ImageStatuses["img"].Tags
-		if at := slices.IndexFunc(tags, func(s appsv1beta1.ImageTagStatus) bool { return s.Phase == failed }); at < 0 ||
-			len(tags[at].Message) > 1024 || !strings.HasPrefix(tags[at].Message, "éé") {
-			t.Errorf("%d tags, message of %d bytes", len(tags), len(tags[0].Message))
+		at := slices.IndexFunc(tags, func(s appsv1beta1.ImageTagStatus) bool { return s.Phase == failed })
+		if at < 0 {
+			t.Errorf("none of the tags has failed: %v", tags)
+		} else if n := len(tags[at].Message); n > 1024 {
+			t.Errorf("message of the failed tag: has %d bytes, want 1024 at most", n)
+		} else if !strings.HasPrefix(tags[at].Message, "éé") {
+			t.Errorf("message of the failed tag: got %.20q, want the beginning of the answer",
+				tags[at].Message)
 		}
-		if event := <-b.events.Events; len(event) > 1100 || strings.Contains(event, "\ufffd") {
-			t.Errorf("event of %d bytes", len(event))
+		event := <-b.events.Events
+		if len(event) > 1100 {
+			t.Errorf("event of the failure: has %d bytes, want 1100 at most", len(event))
+		}
+		if strings.Contains(event, "\ufffd") {
+			t.Errorf("event of the failure: is cut within a character: %q", event)
 		}
 	})
 }
@@ -261,7 +282,7 @@ func TestPullSecretsOfOthersAreNotUsed(t *testing.T) {
 			{[]string{"cfg/warm"}, 1},
 			{nil, 1}, {[]string{"mall/warm", "shop/warmer"}, 2}, {[]string{"cfg/warm", "shop/warm"}, 3}} {
 			if got := count(test.jobs...); got != test.want {
-				t.Errorf("%v: %d credentials", test.jobs, got)
+				t.Errorf("credentials for the jobs %v: got %d, want %d", test.jobs, got, test.want)
 			}
 		}
 		copied.Annotations[pub.SecretReferences] += ",shop/new"
@@ -270,14 +291,14 @@ func TestPullSecretsOfOthersAreNotUsed(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if got := count("shop/new"); got != 2 {
-			t.Errorf("a job that joined: %d credentials", got)
+			t.Errorf("credentials for a job that joined: got %d, want 2", got)
 		}
 		reads := len(b.reads)
 		for range 1000 {
 			count("mall/warm")
 		}
 		if n := len(b.reads) - reads; n > 1 {
-			t.Errorf("%d reads for a stranger", n)
+			t.Errorf("reads for a job that has no right: got %d, want 1 at most", n)
 		}
 	})
 }
@@ -287,6 +308,6 @@ func TestATaskUsesItsOwnJobs(t *testing.T) {
 	owned := &task{spec: appsv1beta1.ImageTagSpec{OwnerReferences: []corev1.ObjectReference{{Namespace: "shop", Name: "warm"},
 		{Namespace: "mall", Name: "warm"}}}}
 	if diff := cmp.Diff([]string{"shop/warm", "mall/warm"}, owned.jobs()); diff != "" {
-		t.Error(diff)
+		t.Errorf("jobs of the task (-want +got):\n%s", diff)
 	}
 }

@@ -96,7 +96,7 @@ func TestDecide(t *testing.T) {
 				Unfinished: p.unfinished,
 				Counts:     fmt.Sprint(p.status.Desired, p.status.Waiting, p.status.Pulling, p.status.Succeeded, p.status.Failed)}
 			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("the plan (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -128,7 +128,7 @@ func TestFirstSync(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want,
 				newPlan(snapshot{object: test.object, first: test.first, now: epoch}).status.FirstSyncStatus); diff != "" {
-				t.Error(diff)
+				t.Errorf("status of the first sync (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -139,18 +139,24 @@ func TestFirstSync(t *testing.T) {
 func TestTagsAreComparedInFullForm(t *testing.T) {
 	const sum = "sha256:0123456789012345678901234567890123456789012345678901234567890123"
 	if got := (key{"nginx", "1"}).reference(); got != "nginx:1" {
-		t.Error(got)
+		t.Errorf("reference of a tag: got %s, want nginx:1", got)
 	}
 	if got := (key{"nginx", sum}).reference(); got != "nginx@"+sum {
-		t.Error(got)
+		t.Errorf("reference of a digest: got %s, want nginx@%s", got, sum)
 	}
 	for a, b := range map[string]string{"nginx:1": "docker.io/library/nginx:1", "nginx@" + sum: "docker.io/library/nginx@" + sum,
 		"r.io/a/b:2": "r.io/a/b:2"} {
-		if full(a) != full(b) || full(a) == "" {
-			t.Errorf("%s is not %s", a, b)
+		if full(a) != full(b) {
+			t.Errorf("full names of %s and %s differ: %s, %s", a, b, full(a), full(b))
+		}
+		if full(a) == "" {
+			t.Errorf("%s has no full name", a)
 		}
 	}
-	if full("nginx:1") == full("nginx:2") || full("<none>:<none>") != "" {
-		t.Error("names that differ are equal")
+	if full("nginx:1") == full("nginx:2") {
+		t.Errorf("nginx:1 and nginx:2 have the same full name, %s", full("nginx:1"))
+	}
+	if got := full("<none>:<none>"); got != "" {
+		t.Errorf("full name of an image without name: got %s, want none", got)
 	}
 }

@@ -34,9 +34,12 @@ func plugin(t *testing.T, script string) (config, folder string) {
 	folder = t.TempDir()
 	config = filepath.Join(folder, "config.yaml")
 	text := "#!/bin/sh\ncd " + folder + "\ncat > input\necho x >> calls\n" + script
-	if os.WriteFile(config, []byte(providers), 0o600) != nil ||
-		os.WriteFile(filepath.Join(folder, "login"), []byte(text), 0o700) != nil { //nolint:gosec // it is a program
-		t.Fatal("writing the plugin")
+	if err := os.WriteFile(config, []byte(providers), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	login := filepath.Join(folder, "login")
+	if err := os.WriteFile(login, []byte(text), 0o700); err != nil { //nolint:gosec // it is a program
+		t.Fatal(err)
 	}
 	return config, folder
 }
@@ -67,19 +70,28 @@ func TestPlugins(t *testing.T) {
 		{"b.r.io/img:1", []runtime.Auth{{Username: "ann-token", Password: "p"}}, 2},
 	} {
 		got, err := p.Credentials(t.Context(), step.image)
-		if diff := cmp.Diff(step.want, got); diff != "" || err != nil || calls() != step.calls {
-			t.Errorf("%d: %v, %d calls\n%s", i, err, calls(), diff)
+		if err != nil {
+			t.Errorf("credentials for %s, step %d: %v", step.image, i, err)
+		}
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("credentials for %s, step %d (-want +got):\n%s", step.image, i, diff)
+		}
+		if n := calls(); n != step.calls {
+			t.Errorf("calls of the plugin after %s, step %d: got %d, want %d", step.image, i, n, step.calls)
 		}
 	}
 	input, _ := os.ReadFile(filepath.Join(folder, "input"))
 	if want := `{"kind":"CredentialProviderRequest","apiVersion":"credentialprovider.kubelet.k8s.io/v1","image":"b.r.io/img:1"}`; string(
 		input) != want {
-		t.Errorf("%s", input)
+		t.Errorf("input of the plugin: got %s, want %s", input, want)
 	}
 	clock.Step(2 * time.Hour)
 	for want := 3; want <= 4; want++ {
-		if _, err := p.Credentials(t.Context(), "a.r.io/img:1"); err != nil || calls() != want {
-			t.Errorf("%v, %d calls", err, calls())
+		if _, err := p.Credentials(t.Context(), "a.r.io/img:1"); err != nil {
+			t.Errorf("credentials after their time: %v", err)
+		}
+		if n := calls(); n != want {
+			t.Errorf("calls of the plugin: got %d, want %d", n, want)
 		}
 		p.Forget()
 	}
@@ -88,8 +100,12 @@ func TestPlugins(t *testing.T) {
 // ND-022, ND-073: without the file there are no plugins; errors are returned, without what the program
 // printed.
 func TestErrorsOfPluginsTellNothingOfTheirOutput(t *testing.T) {
-	if p, err := LoadPlugins(filepath.Join(t.TempDir(), "none"), "", nil); p != nil || err != nil {
-		t.Errorf("%v %v", p, err)
+	p, err := LoadPlugins(filepath.Join(t.TempDir(), "none"), "", nil)
+	if err != nil {
+		t.Errorf("loading plugins without the file: %v", err)
+	}
+	if p != nil {
+		t.Errorf("plugins without the file: got %v, want none", p)
 	}
 	for name, text := range map[string]string{"no YAML": "{", "another kind": "kind: Other",
 		"a path": strings.Replace(providers, "login", "../login", 1)} {
@@ -108,9 +124,14 @@ func TestErrorsOfPluginsTellNothingOfTheirOutput(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := p.Credentials(t.Context(), "a.r.io/img:1"); err == nil || !strings.Contains(err.Error(), want) ||
-			strings.Contains(fmt.Sprint(err), "hunter2") {
-			t.Errorf("%v", err)
+		_, err = p.Credentials(t.Context(), "a.r.io/img:1")
+		if err == nil {
+			t.Errorf("a plugin that runs %q: no error", script)
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("a plugin that runs %q: got error %v, want one with %q", script, err, want)
+		}
+		if strings.Contains(fmt.Sprint(err), "hunter2") {
+			t.Errorf("a plugin that runs %q: its error tells what it printed: %v", script, err)
 		}
 	}
 }
@@ -159,8 +180,12 @@ func TestPluginsAreNotStampeded(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 40 {
 		all.Go(func() {
-			if got, err := p.Credentials(t.Context(), fmt.Sprintf("a.r.io/img%d:1", i)); len(got) != 1 || err != nil {
-				t.Errorf("%v %v", got, err)
+			got, err := p.Credentials(t.Context(), fmt.Sprintf("a.r.io/img%d:1", i))
+			if err != nil {
+				t.Errorf("credentials for image %d: %v", i, err)
+			}
+			if len(got) != 1 {
+				t.Errorf("credentials for image %d: got %v, want 1", i, got)
 			}
 		})
 	}
@@ -169,6 +194,7 @@ func TestPluginsAreNotStampeded(t *testing.T) {
 	}
 	all.Wait()
 	if data, _ := os.ReadFile(filepath.Join(folder, "calls")); strings.Count(string(data), "x") > pluginCalls {
-		t.Errorf("%d programs were started", strings.Count(string(data), "x"))
+		t.Errorf("programs that were started: got %d, want %d at most",
+			strings.Count(string(data), "x"), pluginCalls)
 	}
 }

@@ -36,7 +36,7 @@ func TestCredentialsReachOnlyTheirRegistry(t *testing.T) {
 			b.pass()
 			b.running.Wait()
 			if diff := cmp.Diff(test.want, strings.Join(b.store.pulls, ", ")); diff != "" {
-				t.Errorf("%s: %s", test.image, diff)
+				t.Errorf("%s: pulls and their credentials (-want +got):\n%s", test.image, diff)
 			}
 		})
 	}
@@ -56,7 +56,7 @@ func TestSandboxesOfUsersDoNotSteerTheRuntime(t *testing.T) {
 		b.running.Wait()
 		want := map[string]string{"example.com/p2p": "on", "apps.kruise.io/pulling-image-by": "kruise-daemon"}
 		if diff := cmp.Diff(want, b.store.last); diff != "" {
-			t.Error(diff)
+			t.Errorf("annotations of the sandbox (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -73,11 +73,11 @@ func TestSignedAddressesAreNotTold(t *testing.T) {
 		told := b.reconciler.tasks[key{"img", "1"}].now().Message + <-b.events.Events
 		for _, secret := range []string{"Signature", "pw"} {
 			if strings.Contains(told, secret) {
-				t.Error(told)
+				t.Errorf("message and event tell %q: %s", secret, told)
 			}
 		}
 		if !strings.Contains(told, "https://store.example.com/blob") {
-			t.Error(told)
+			t.Errorf("message and event lack the address of the store: %s", told)
 		}
 	})
 }
@@ -98,7 +98,7 @@ func TestWhichAnswersAreAboutCredentials(t *testing.T) {
 		"pull access denied, repository does not exist or may require authorization: server message: insufficient_scope": true,
 	} {
 		if got := unauthorized(errors.New("pulling r.io/forbidden/app:401: "+text), k); got != want {
-			t.Errorf("%s: %v", text, got)
+			t.Errorf("%s: is about credentials: got %t, want %t", text, got, want)
 		}
 	}
 	if !unauthorized(status.Error(codes.PermissionDenied, "no"), k) {
@@ -111,6 +111,6 @@ func TestLongerPathsComeFirst(t *testing.T) {
 	list := []credential{{location("r.io"), runtime.Auth{Username: "all"}}, {location("https://r.io/v2/team"), runtime.Auth{Username: "team"}}}
 	order(list)
 	if diff := cmp.Diff([]runtime.Auth{{Username: "team"}, {Username: "all"}}, matching(list, "r.io/team/app:1")); diff != "" {
-		t.Error(diff)
+		t.Errorf("order of the credentials (-want +got):\n%s", diff)
 	}
 }

@@ -41,7 +41,7 @@ func simulate(t *testing.T, random *rand.Rand) {
 	lag := b.object()
 	b.store.pull = func(ctx context.Context, image string, _ runtime.Auth) error {
 		if now := running.Add(1); now > workers {
-			t.Errorf("%d pulls at once", now)
+			t.Errorf("pulls at once: got %d, want %d at most", now, workers)
 		}
 		defer running.Add(-1)
 		select {
@@ -130,20 +130,33 @@ func simulate(t *testing.T, random *rand.Rand) {
 	now := b.object()
 	for _, tag := range now.Spec.Images["img"].Tags {
 		if s := recorded(now, key{"img", tag.Tag}, tag.Version); !finished(s) {
-			t.Errorf("tag %s, version %d: %+v", tag.Tag, tag.Version, s)
+			t.Errorf("tag %s, version %d: got %+v, want it finished", tag.Tag, tag.Version, s)
 		}
 	}
-	if s := now.Status; int(s.Desired) != len(now.Spec.Images["img"].Tags) || s.Desired != s.Succeeded+s.Failed || s.Waiting+s.Pulling > 0 {
-		t.Errorf("%+v", s)
+	s := now.Status
+	if want := len(now.Spec.Images["img"].Tags); int(s.Desired) != want {
+		t.Errorf("tags that are desired: got %d, want %d", s.Desired, want)
 	}
-	if len(r.tasks) > 0 || running.Load() > 0 {
-		t.Errorf("%d tasks, %d pulls are left", len(r.tasks), running.Load())
+	if s.Desired != s.Succeeded+s.Failed {
+		t.Errorf("tags that have ended: got %d and %d, want %d in all", s.Succeeded, s.Failed, s.Desired)
+	}
+	if s.Waiting+s.Pulling > 0 {
+		t.Errorf("tags that have not ended: got %d waiting, %d pulling, want none", s.Waiting, s.Pulling)
+	}
+	if len(r.tasks) > 0 {
+		t.Errorf("tasks that are left: got %d, want 0", len(r.tasks))
+	}
+	if n := running.Load(); n > 0 {
+		t.Errorf("pulls that are left: got %d, want 0", n)
 	}
 	version := now.ResourceVersion
 	lag = now
 	for range 3 {
-		if err := pass(r); err != nil || b.object().ResourceVersion != version {
-			t.Errorf("written at rest: %v", err)
+		if err := pass(r); err != nil {
+			t.Errorf("a pass at rest: %v", err)
+		}
+		if is := b.object().ResourceVersion; is != version {
+			t.Errorf("written at rest: version %s, want %s", is, version)
 		}
 	}
 	end(r)
@@ -155,8 +168,13 @@ func unchanged(t *testing.T, before, after *appsv1beta1.NodeImage) {
 	for _, tag := range before.Spec.Images["img"].Tags {
 		k := key{"img", tag.Tag}
 		if was := recorded(before, k, tag.Version); finished(was) {
-			if is := recorded(after, k, tag.Version); is.Phase != was.Phase || !is.CompletionTime.Equal(was.CompletionTime) {
-				t.Errorf("tag %s was %+v and is %+v", tag.Tag, was, is)
+			is := recorded(after, k, tag.Version)
+			if is.Phase != was.Phase {
+				t.Errorf("phase of the finished tag %s: was %s and is %s", tag.Tag, was.Phase, is.Phase)
+			}
+			if !is.CompletionTime.Equal(was.CompletionTime) {
+				t.Errorf("end of the finished tag %s: was %s and is %s",
+					tag.Tag, was.CompletionTime, is.CompletionTime)
 			}
 		}
 	}

@@ -34,7 +34,7 @@ func TestWhoseTurnItIs(t *testing.T) {
 	join("c1", "c")
 	join("c2", "a", "c")
 	if got := turns(places); !slices.Equal(got, []string{"a1", "a2", "b1"}) {
-		t.Fatalf("at first %v", got)
+		t.Fatalf("turns at first: got %v, want a1, a2 and b1", got)
 	}
 	for _, step := range []struct {
 		leaves string
@@ -43,12 +43,16 @@ func TestWhoseTurnItIs(t *testing.T) {
 		before := turns(places)
 		s.leave(places[step.leaves])
 		got := turns(places)
-		if len(got) != len(before)+1 || !slices.Contains(got, step.next) {
-			t.Fatalf("when %s has left: %v, want %s to be next", step.leaves, got, step.next)
+		if len(got) != len(before)+1 {
+			t.Fatalf("turns when %s has left: got %v, want one more than %v", step.leaves, got, before)
+		}
+		if !slices.Contains(got, step.next) {
+			t.Fatalf("turns when %s has left: got %v, want %s among them", step.leaves, got, step.next)
 		}
 	}
 	if places["c2"].counts != "c" {
-		t.Errorf("a pull for a, which has one, and c, which has none, counts for %s", places["c2"].counts)
+		t.Errorf("a pull for a, which has one, and c, which has none, counts for %s, want c",
+			places["c2"].counts)
 	}
 }
 
@@ -58,7 +62,7 @@ func TestWhoComesFirst(t *testing.T) {
 	places := map[string]*place{"1": s.join([]string{"a"}), "2": s.join([]string{"b"}), "3": s.join([]string{"c"})}
 	s.leave(places["1"])
 	if got := turns(places); !slices.Equal(got, []string{"1", "2"}) {
-		t.Errorf("%v", got)
+		t.Errorf("turns with as many places of each: got %v, want 1 and 2", got)
 	}
 	for _, n := range []int{0, -1} {
 		unlimited, all := newSlots(n), map[string]*place{}
@@ -66,7 +70,7 @@ func TestWhoComesFirst(t *testing.T) {
 			all[name] = unlimited.join([]string{"a"})
 		}
 		if got := turns(all); len(got) != 4 {
-			t.Errorf("of %d places, which is no limit, %v are taken", n, got)
+			t.Errorf("turns with %d places, which is no limit: got %v, want all 4", n, got)
 		}
 		unlimited.leave(all["1"])
 		if p := unlimited.join([]string{"a"}); !unlimited.wait(context.Background(), p) {

@@ -151,37 +151,44 @@ func TestPullIsReported(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			return nil
 		}
-		if r := b.pass(); r.RequeueAfter < 3*time.Second || r.RequeueAfter > 5*time.Second || b.tags() != "1 Waiting" {
-			t.Errorf("%v %s", r, b.tags())
+		r := b.pass()
+		if r.RequeueAfter < 3*time.Second || r.RequeueAfter > 5*time.Second {
+			t.Errorf("the next pass while the image is pulled: after %s, want 3s to 5s", r.RequeueAfter)
+		}
+		if b.tags() != "1 Waiting" {
+			t.Errorf("tags after the first pass: got %q, want \"1 Waiting\"", b.tags())
 		}
 		time.Sleep(5 * time.Second)
 		if b.pass(); b.tags() != "1 Pulling" {
-			t.Error(b.tags())
+			t.Errorf("tags while the image is pulled: got %q, want \"1 Pulling\"", b.tags())
 		}
 		time.Sleep(6 * time.Second)
 		if r := b.pass(); r.RequeueAfter < 20*time.Minute {
-			t.Error(r)
+			t.Errorf("the next pass when all is done: after %s, want 20m at least", r.RequeueAfter)
 		}
 		tag := b.object().Status.ImageStatuses["img"].Tags[0]
 		if tag.Phase != succeeded || tag.Progress != 100 || tag.ImageID != "img@sha256:id" ||
 			tag.CompletionTime.Sub(tag.StartTime.Time) != 10*time.Second {
-			t.Errorf("%+v", tag)
+			t.Errorf("tag that was pulled in 10s: got %+v, want it succeeded with its ID, at 100%%", tag)
 		}
 		if event := <-b.events.Events; event != "Normal PullImageSucceed Image img:1, elapsed time 10s" {
-			t.Error(event)
+			t.Errorf("event of the pull: got %q, want that img:1 took 10s", event)
 		}
 		if diff := cmp.Diff(map[string]string{"a": "b", "apps.kruise.io/pulling-image-by": "kruise-daemon"}, b.store.last); diff != "" {
-			t.Error(diff)
+			t.Errorf("annotations of the sandbox (-want +got):\n%s", diff)
 		}
 		writes := b.writes
 		for range 3 {
 			b.pass()
 		}
-		if b.writes != writes || len(b.store.pulls) != 1 {
-			t.Errorf("%d writes at rest, pulls %v", b.writes-writes, b.store.pulls)
+		if b.writes != writes {
+			t.Errorf("writes at rest: got %d, want 0", b.writes-writes)
+		}
+		if len(b.store.pulls) != 1 {
+			t.Errorf("pulls: got %v, want 1", b.store.pulls)
 		}
 		if s := b.object().Status.FirstSyncStatus; s == nil || s.Status != appsv1beta1.SyncStatusSucceeded {
-			t.Errorf("first sync: %+v", s)
+			t.Errorf("status of the first sync: got %+v, want %s", s, appsv1beta1.SyncStatusSucceeded)
 		}
 	})
 }
@@ -229,17 +236,20 @@ func TestAttempts(t *testing.T) {
 				b.pass()
 				b.running.Wait()
 				if took := time.Since(begin); took != test.took {
-					t.Errorf("took %s", took)
+					t.Errorf("the attempts took %s, want %s", took, test.took)
 				}
 				time.Sleep(time.Minute)
-				if b.pass(); b.tags() != test.phase || len(b.store.pulls) != test.pulls {
-					t.Errorf("%s, pulls %v", b.tags(), b.store.pulls)
+				if b.pass(); b.tags() != test.phase {
+					t.Errorf("tags in the status: got %q, want %q", b.tags(), test.phase)
+				}
+				if len(b.store.pulls) != test.pulls {
+					t.Errorf("pulls: got %v, want %d", b.store.pulls, test.pulls)
 				}
 				if want := 1; strings.Contains(test.phase, "Failed") {
 					want = 2 // the NodeImage and the job
 					if len(b.events.Events) != want ||
 						!strings.HasPrefix(<-b.events.Events, "Warning PullImageFailed Image img:1 on node node: ") {
-						t.Error("events")
+						t.Errorf("events: want %d, the first of which tells that the pull failed", want)
 					}
 				} else if len(b.events.Events) != want {
 					t.Error("events")
@@ -258,7 +268,7 @@ func TestSoManyPullsRunAtOnceInTheirOrder(t *testing.T) {
 		b.pass()
 		time.Sleep(2 * time.Second)
 		if b.pass(); b.tags() != "1 Pulling , 2 Waiting , 3 Waiting" {
-			t.Error(b.tags())
+			t.Errorf("tags while one place is taken: got %q, want 1 pulling, 2 and 3 waiting", b.tags())
 		}
 		n := b.object()
 		image := n.Spec.Images["img"]
@@ -271,7 +281,7 @@ func TestSoManyPullsRunAtOnceInTheirOrder(t *testing.T) {
 		b.running.Wait()
 		time.Sleep(time.Minute)
 		if b.pass(); b.tags() != "1 Succeeded , 3 Succeeded" || strings.Join(b.store.pulls, ",") != "docker.io/library/img:1,docker.io/library/img:3" {
-			t.Errorf("%s, pulls %v", b.tags(), b.store.pulls)
+			t.Errorf("tags %q and pulls %v, want 1 and 3 succeeded, and pulled", b.tags(), b.store.pulls)
 		}
 	})
 }
@@ -304,7 +314,7 @@ func TestPullsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 		b.pass()
 		synctest.Wait()
 		if len(b.store.pulls) != 4 {
-			t.Errorf("%d pulls of one namespace at once", len(b.store.pulls))
+			t.Errorf("pulls of one namespace at once: got %d, want 4", len(b.store.pulls))
 		}
 		n = b.object()
 		image.Tags = append(image.Tags, of("shop", "shop"), of("both", "hostile", "shop"))
@@ -318,12 +328,12 @@ func TestPullsOfOneTenantDoNotHoldUpThoseOfAnother(t *testing.T) {
 		b.pass()
 		tags := b.tags()
 		if !strings.Contains(tags, "shop Succeeded") || !strings.Contains(tags, "both Succeeded") {
-			t.Errorf("after %s: %s", time.Since(begin), tags)
+			t.Errorf("tags after %s: got %q, want shop and both succeeded", time.Since(begin), tags)
 		}
 		b.stop(b.all()...)
 		b.running.Wait()
 		if s := b.puller.slots; s.free != 5 || len(s.held) > 0 || len(s.queue) > 0 {
-			t.Errorf("places are lost: %+v", s)
+			t.Errorf("places are lost: got %+v, want 5 that are free, and nobody who waits", s)
 		}
 	})
 }
@@ -341,7 +351,8 @@ func TestStoppedTasksAreQuiet(t *testing.T) {
 		b.pass()
 		b.running.Wait()
 		if len(b.events.Events) > 0 || len(b.tasks) > 0 {
-			t.Errorf("%d events, %d tasks", len(b.events.Events), len(b.tasks))
+			t.Errorf("left after the stop: %d events, %d tasks, want none",
+				len(b.events.Events), len(b.tasks))
 		}
 	})
 }
@@ -379,7 +390,7 @@ func TestCredentials(t *testing.T) {
 		}
 		b.running.Wait()
 		if diff := cmp.Diff([]string{"docker.io/library/img:1 ann", "docker.io/library/img:1 ben", "docker.io/library/img:1", "docker.io/library/img:1 ann", "docker.io/library/img:1 new"}, b.store.pulls); diff != "" {
-			t.Error(diff)
+			t.Errorf("pulls and their credentials (-want +got):\n%s", diff)
 		}
 		reads := len(b.reads)
 		s := b.puller.secrets
@@ -390,7 +401,8 @@ func TestCredentials(t *testing.T) {
 		}{{time.Minute, 1}, {4 * time.Minute, 1}, {10 * time.Minute, 2}} {
 			time.Sleep(step.wait)
 			if _, err := s.credentials(t.Context(), names, nil); err != nil || len(b.reads)-reads > step.reads {
-				t.Errorf("after %s: %v, %d reads", step.wait, err, len(b.reads)-reads)
+				t.Errorf("a missing secret after %s: %v, %d reads, want %d at most",
+					step.wait, err, len(b.reads)-reads, step.reads)
 			}
 		}
 	})
@@ -409,7 +421,8 @@ func TestOtherFailuresAreNotHidden(t *testing.T) {
 		b.running.Wait()
 		time.Sleep(time.Minute)
 		if b.pass(); b.tags() != "1 Failed disk full" || strings.Join(b.store.pulls, ",") != "docker.io/library/img:1 ann" {
-			t.Errorf("%s %v", b.tags(), b.store.pulls)
+			t.Errorf("tags %q and pulls %v, want one pull that failed with \"disk full\"",
+				b.tags(), b.store.pulls)
 		}
 	})
 }
@@ -439,7 +452,8 @@ func TestEntriesOfDockerConfigurationsApplyToTheirImages(t *testing.T) {
 		{"%", "r.io", "x", false},
 	} {
 		if got := covers(location(test.registry), test.host, test.repository); got != test.want {
-			t.Errorf("%s covers %s/%s: %v", test.registry, test.host, test.repository, got)
+			t.Errorf("%s covers %s/%s: got %t, want %t",
+				test.registry, test.host, test.repository, got, test.want)
 		}
 	}
 	old := &corev1.Secret{Type: corev1.SecretTypeDockercfg,
@@ -448,8 +462,11 @@ func TestEntriesOfDockerConfigurationsApplyToTheirImages(t *testing.T) {
 				`{"r.io":{"username":"u","password":"p","identitytoken":"i","registrytoken":"r"},"r.io/team":{"username":"t"}}`)}}
 	list, err := fromSecret(old)
 	want := []runtime.Auth{{Username: "t"}, {Username: "u", Password: "p", IdentityToken: "i", RegistryToken: "r"}}
-	if diff := cmp.Diff(want, matching(list, "r.io/team/app:1")); diff != "" || err != nil {
-		t.Error(err, diff)
+	if err != nil {
+		t.Errorf("reading the old form: %v", err)
+	}
+	if diff := cmp.Diff(want, matching(list, "r.io/team/app:1")); diff != "" {
+		t.Errorf("credentials of the old form (-want +got):\n%s", diff)
 	}
 	for _, bad := range []*corev1.Secret{
 		{Type: corev1.SecretTypeOpaque},
@@ -457,7 +474,7 @@ func TestEntriesOfDockerConfigurationsApplyToTheirImages(t *testing.T) {
 		{Type: corev1.SecretTypeDockercfg, Data: map[string][]byte{corev1.DockerConfigKey: []byte(`{"r.io":{"auth":"hunter2"}}`)}},
 	} {
 		if _, err := fromSecret(bad); err == nil || strings.Contains(err.Error(), "hunter2") {
-			t.Errorf("%v", err)
+			t.Errorf("an unreadable secret: got error %v, want one without its content", err)
 		}
 	}
 }
@@ -475,11 +492,11 @@ func TestWritesAreLimited(t *testing.T) {
 				t.Fatal(err)
 			}
 			if r := b.pass(); r.RequeueAfter > 5*time.Second {
-				t.Error(r)
+				t.Errorf("the next pass after version %d: after %s, want 5s at most", i, r.RequeueAfter)
 			}
 		}
 		if b.writes != 5 {
-			t.Errorf("%d writes at once", b.writes)
+			t.Errorf("writes at once: got %d, want 5", b.writes)
 		}
 		request := reconcile.Request{NamespacedName: types.NamespacedName{Name: "node"}}
 		b.backOff.When(request)
@@ -492,7 +509,7 @@ func TestWritesAreLimited(t *testing.T) {
 			b.pass()
 		}
 		if b.writes > 7 {
-			t.Errorf("%d writes after 4 s", b.writes)
+			t.Errorf("writes after 4 s: got %d, want 7 at most", b.writes)
 		}
 		if err := b.api.Delete(t.Context(), b.object()); err != nil {
 			t.Fatal(err)

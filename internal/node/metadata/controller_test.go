@@ -108,7 +108,7 @@ func TestReportIsOnePatch(t *testing.T) {
 		}})
 	w.r.own.Cache = w.r.client
 	if result := w.reconcile(); len(w.patches) != 1 {
-		t.Errorf("%+v, %d patches", result, len(w.patches))
+		t.Errorf("patches of the pod: got %d, want 1: %+v", len(w.patches), result)
 	}
 	w.r.client, w.r.own.Cache = w.api, w.api
 	w.reconcile()
@@ -118,7 +118,7 @@ func TestReportIsOnePatch(t *testing.T) {
 	want := []string{`status {"metadata":{"annotations":{"` + pub.RuntimeContainersMeta + `":"` + text + `"},"resourceVersion":"` +
 		before.ResourceVersion + `","uid":"u"}}`}
 	if diff := cmp.Diff(want, w.patches); diff != "" {
-		t.Error(diff)
+		t.Errorf("patches of the pod (-want +got):\n%s", diff)
 	}
 }
 
@@ -133,12 +133,22 @@ func TestAnUnreadableEnvironmentStopsNoContainer(t *testing.T) {
 	first := w.reconcile()
 	clock.Step(3 * time.Second)
 	second := w.reconcile()
-	if first.RequeueAfter != 3*time.Second || second.RequeueAfter != 6*time.Second || len(w.patches) != 1 ||
-		strings.Contains(w.patches[0], "extracted") {
-		t.Errorf("%+v %+v %v", first, second, w.patches)
+	if first.RequeueAfter != 3*time.Second {
+		t.Errorf("the second reading: after %s, want 3s", first.RequeueAfter)
 	}
-	if len(w.r.restarts.wanted) > 0 || len(w.cri.Calls("StopContainer")) > 0 {
-		t.Error("a restart is wanted")
+	if second.RequeueAfter != 6*time.Second {
+		t.Errorf("the third reading: after %s, want 6s", second.RequeueAfter)
+	}
+	if len(w.patches) != 1 {
+		t.Errorf("patches of the pod: got %v, want 1", w.patches)
+	} else if strings.Contains(w.patches[0], "extracted") {
+		t.Errorf("the report has a hash of the unreadable environment: %s", w.patches[0])
+	}
+	if len(w.r.restarts.wanted) > 0 {
+		t.Errorf("restarts that are wanted: got %v, want none", w.r.restarts.wanted)
+	}
+	if calls := w.cri.Calls("StopContainer"); len(calls) > 0 {
+		t.Errorf("stops: got %+v, want none", calls)
 	}
 }
 
@@ -151,10 +161,15 @@ func TestUnreadableEnvironmentThatChanged(t *testing.T) {
 		Hash:     fmt.Sprintf("%x", number(inplace.PlainHash("app", "app:1"))), Image: "app:1"})
 	w.reconcile()
 	if err := w.restart(target{types.NamespacedName{Namespace: "ns", Name: "p"}, "u", "app", "containerd://app-1"}); err != nil {
-		t.Error(err)
+		t.Errorf("the restart: %v", err)
 	}
-	if calls := w.cri.Calls("StopContainer"); len(w.r.restarts.wanted) != 1 || len(calls) != 1 || calls[0].ID != "app-1" {
-		t.Errorf("wanted %v, stopped %v", w.r.restarts.wanted, calls)
+	if len(w.r.restarts.wanted) != 1 {
+		t.Errorf("restarts that are wanted: got %v, want 1", w.r.restarts.wanted)
+	}
+	if calls := w.cri.Calls("StopContainer"); len(calls) != 1 {
+		t.Errorf("stops: got %+v, want 1", calls)
+	} else if calls[0].ID != "app-1" {
+		t.Errorf("the container that is stopped: got %s, want app-1", calls[0].ID)
 	}
 }
 
@@ -171,18 +186,28 @@ func TestUnreadableEnvironmentIsNotReadAtEveryEvent(t *testing.T) {
 	for range 20 {
 		after = w.reconcile().RequeueAfter
 	}
-	if n := len(w.cri.Calls("ExecSync")); n != 2 || after <= 0 || after > 3*time.Second {
-		t.Errorf("%d commands were run, again in %s", n, after)
+	if n := len(w.cri.Calls("ExecSync")); n != 2 {
+		t.Errorf("commands after many events: got %d, want 2", n)
+	}
+	if after <= 0 || after > 3*time.Second {
+		t.Errorf("the next reading: after %s, want 3s at most", after)
 	}
 	clock.Step(3 * time.Second)
-	if after = w.reconcile().RequeueAfter; len(w.cri.Calls("ExecSync")) != 4 || after != 6*time.Second {
-		t.Errorf("%d commands were run, again in %s", len(w.cri.Calls("ExecSync")), after)
+	after = w.reconcile().RequeueAfter
+	if n := len(w.cri.Calls("ExecSync")); n != 4 {
+		t.Errorf("commands after 3s: got %d, want 4", n)
+	}
+	if after != 6*time.Second {
+		t.Errorf("the reading after the second: after %s, want 6s", after)
 	}
 	c.ID, c.Created, c.NoRecord, c.Env = "app-2", time.Unix(2, 0), false, []string{"V=b"}
 	w.cri.Add(c)
 	w.reconcile()
-	if got := w.pod().Annotations[pub.RuntimeContainersMeta]; !strings.Contains(got, fmt.Sprint(hash("b"))) || len(w.r.readings.held) > 0 {
-		t.Errorf("%s, remembered: %v", got, w.r.readings.held)
+	if got := w.pod().Annotations[pub.RuntimeContainersMeta]; !strings.Contains(got, fmt.Sprint(hash("b"))) {
+		t.Errorf("the report lacks the environment of the new container: %s", got)
+	}
+	if len(w.r.readings.held) > 0 {
+		t.Errorf("readings that are remembered: got %v, want none", w.r.readings.held)
 	}
 }
 
@@ -205,22 +230,33 @@ func TestChangedEnvironmentRestartsOnce(t *testing.T) {
 	w.reconcile()
 	w.reconcile()
 	target := target{types.NamespacedName{Namespace: "ns", Name: "p"}, "u", "app", "containerd://app-1"}
-	if diff := cmp.Diff(1, len(w.r.restarts.wanted)); diff != "" || !w.r.restarts.wanted[target] ||
-		w.r.restarts.queue.NumRequeues(target) != 1 {
-		t.Fatalf("wanted: %v", w.r.restarts.wanted)
+	if diff := cmp.Diff(1, len(w.r.restarts.wanted)); diff != "" {
+		t.Fatalf("number of restarts that are wanted (-want +got):\n%s", diff)
+	}
+	if !w.r.restarts.wanted[target] {
+		t.Fatalf("restarts that are wanted: got %v, want that of app-1", w.r.restarts.wanted)
+	}
+	if n := w.r.restarts.queue.NumRequeues(target); n != 1 {
+		t.Fatalf("times that the restart was queued: got %d, want 1", n)
 	}
 	if err := w.restart(target); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.restart(target); err == nil || !strings.Contains(err.Error(), errObsolete.Error()) {
-		t.Errorf("a second time: %v", err)
+	if err := w.restart(target); err == nil {
+		t.Error("the restart, a second time: no error")
+	} else if !strings.Contains(err.Error(), errObsolete.Error()) {
+		t.Errorf("the restart, a second time: got error %v, want %v", err, errObsolete)
 	}
-	if calls := w.cri.Calls("StopContainer"); len(calls) != 1 || calls[0].ID != "app-1" || calls[0].Grace != 7*time.Second ||
-		len(w.cri.Calls("ExecSync")) != 1 {
-		t.Errorf("%+v", calls)
+	if calls := w.cri.Calls("StopContainer"); len(calls) != 1 {
+		t.Errorf("stops: got %+v, want 1", calls)
+	} else if calls[0].ID != "app-1" || calls[0].Grace != 7*time.Second {
+		t.Errorf("the stop: got %+v, want that of app-1 with 7s", calls[0])
+	}
+	if n := len(w.cri.Calls("ExecSync")); n != 1 {
+		t.Errorf("commands of hooks: got %d, want 1", n)
 	}
 	if event := <-w.events.Events; event != "Normal Killing Stopping container app by the metadata restarter" {
-		t.Error(event)
+		t.Errorf("event of the stop: got %q, want that app is stopped by the metadata restarter", event)
 	}
 	w.r.restarts.done(target)
 	now := w.pod()
@@ -229,9 +265,12 @@ func TestChangedEnvironmentRestartsOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.reconcile()
-	if got := w.pod().Annotations[pub.RuntimeContainersMeta]; !strings.Contains(got, `"containerd://app-2"`) ||
-		!strings.Contains(got, fmt.Sprint(hash("b"))) {
-		t.Error(got)
+	got := w.pod().Annotations[pub.RuntimeContainersMeta]
+	if !strings.Contains(got, `"containerd://app-2"`) {
+		t.Errorf("the report lacks the new container: %s", got)
+	}
+	if !strings.Contains(got, fmt.Sprint(hash("b"))) {
+		t.Errorf("the report lacks the new environment: %s", got)
 	}
 	if len(w.r.restarts.wanted) > 0 {
 		t.Errorf("wanted again: %v", w.r.restarts.wanted)
@@ -284,7 +323,7 @@ func TestRestartIsCheckedAgain(t *testing.T) {
 				}
 			}
 			if calls := w.cri.Calls("StopContainer"); len(calls) > 0 {
-				t.Errorf("%+v", calls)
+				t.Errorf("stops: got %+v, want none", calls)
 			}
 		})
 	}
@@ -300,12 +339,17 @@ func TestWhatKubeletRecordedDecides(t *testing.T) {
 		timing.Seconds(math.MaxInt64): {runtime.AnnotationTerminationGracePeriod: "9223372036854775807"},
 	} {
 		if got := stop.GraceOf(annotations); got != want {
-			t.Errorf("%v: %s", annotations, got)
+			t.Errorf("grace period recorded by %v: got %s, want %s", annotations, got, want)
 		}
 	}
 	got := ports(map[string]string{runtime.AnnotationPorts: `[{"name":"web","containerPort":80}]`})
-	if len(got) != 1 || got[0].ContainerPort != 80 || hook(map[string]string{runtime.AnnotationPreStop: "{"}) != nil {
-		t.Errorf("%+v", got)
+	if len(got) != 1 {
+		t.Errorf("ports: got %+v, want 1", got)
+	} else if got[0].ContainerPort != 80 {
+		t.Errorf("port of the container: got %d, want 80", got[0].ContainerPort)
+	}
+	if hook := hook(map[string]string{runtime.AnnotationPreStop: "{"}); hook != nil {
+		t.Errorf("an unreadable hook: got %+v, want none", hook)
 	}
 }
 
@@ -333,16 +377,26 @@ func TestTheNextDaemonGoesOn(t *testing.T) {
 	target := target{types.NamespacedName{Namespace: "ns", Name: "p"}, "u", "app", "containerd://app-1"}
 	w.reconcile()
 	next()
-	if len(w.patches) != 1 || len(w.r.restarts.wanted) != 1 || !w.r.restarts.wanted[target] {
-		t.Fatalf("before the restart: %v, %v", w.patches, w.r.restarts.wanted)
+	if len(w.patches) != 1 {
+		t.Fatalf("patches before the restart: got %v, want 1", w.patches)
+	}
+	if wanted := w.r.restarts.wanted; len(wanted) != 1 || !wanted[target] {
+		t.Fatalf("restarts that are wanted before the restart: got %v, want that of app-1", wanted)
 	}
 	if err := w.restart(target); err != nil {
 		t.Fatal(err)
 	}
 	next()
 	next()
-	if len(w.r.restarts.wanted) != 0 || len(w.cri.Calls("StopContainer")) != 1 || len(w.patches) != 2 ||
-		!strings.Contains(w.patches[1], "containerd://app-2") {
-		t.Errorf("after it: %v, %v, %v", w.r.restarts.wanted, w.cri.Calls("StopContainer"), w.patches)
+	if len(w.r.restarts.wanted) != 0 {
+		t.Errorf("restarts that are wanted after the restart: got %v, want none", w.r.restarts.wanted)
+	}
+	if calls := w.cri.Calls("StopContainer"); len(calls) != 1 {
+		t.Errorf("stops: got %v, want 1", calls)
+	}
+	if len(w.patches) != 2 {
+		t.Errorf("patches after the restart: got %v, want 2", w.patches)
+	} else if !strings.Contains(w.patches[1], "containerd://app-2") {
+		t.Errorf("the second report lacks the new container: %s", w.patches[1])
 	}
 }

@@ -219,7 +219,7 @@ func TestPlan(t *testing.T) {
 				got.Restarts = append(got.Restarts, r.Container.ID)
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("the plan (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -232,7 +232,7 @@ func TestTheReportHasTheseBytes(t *testing.T) {
 		Containers: []runtime.Container{{ID: "containerd://app-1", Name: "app", RestartCount: 2, PlainHash: 18446744073709551615}}})
 	want := `{"containers":[{"name":"app","containerID":"containerd://app-1","restartCount":2,"hashes":{"plainHash":18446744073709551615}}]}`
 	if plan.Report != want {
-		t.Error(plan.Report)
+		t.Errorf("the report: got %s, want %s", plan.Report, want)
 	}
 }
 
@@ -260,12 +260,12 @@ func TestTheEnvironmentHashHasKnownValues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := &corev1.Container{Env: test.env}
 			if got := inplace.ActualEnvHash(c, test.values); got != test.want {
-				t.Errorf("actual %s", got)
+				t.Errorf("actual hash: got %s, want %s", got, test.want)
 			}
 			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": test.values["A"]},
 				Annotations: map[string]string{"b": test.values["B"]}}}
 			if got := inplace.EnvHash(p, c); got != test.want {
-				t.Errorf("expected %s", got)
+				t.Errorf("expected hash: got %s, want %s", got, test.want)
 			}
 		})
 	}
@@ -279,23 +279,29 @@ func TestMissingValuesAreEmpty(t *testing.T) {
 			Env: []corev1.EnvVar{{Name: "A", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}}}
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"b": "1"}, Annotations: map[string]string{"b": "1"}}}
 		const empty, one = "3524302846", "143497458" // ND-104
-		if expected, actual := inplace.EnvHash(p, c), inplace.ActualEnvHash(c, map[string]string{"B": "1"}); expected != empty ||
-			actual != empty {
-			t.Errorf("%s: missing: expected %s, actual %s", of, expected, actual)
+		if expected := inplace.EnvHash(p, c); expected != empty {
+			t.Errorf("%s is missing: expected hash %s, want %s", of, expected, empty)
+		}
+		if actual := inplace.ActualEnvHash(c, map[string]string{"B": "1"}); actual != empty {
+			t.Errorf("%s is missing: actual hash %s, want %s", of, actual, empty)
 		}
 		p.Labels["a"], p.Annotations["a"] = "", ""
-		if expected, actual := inplace.EnvHash(p, c), inplace.ActualEnvHash(c, map[string]string{"A": ""}); expected != empty ||
-			actual != empty {
-			t.Errorf("%s: empty: expected %s, actual %s", of, expected, actual)
+		if expected := inplace.EnvHash(p, c); expected != empty {
+			t.Errorf("%s is empty: expected hash %s, want %s", of, expected, empty)
+		}
+		if actual := inplace.ActualEnvHash(c, map[string]string{"A": ""}); actual != empty {
+			t.Errorf("%s is empty: actual hash %s, want %s", of, actual, empty)
 		}
 		if of == "label" {
 			p.Labels["a"] = "1"
 		} else {
 			p.Annotations["a"] = "1"
 		}
-		if expected, actual := inplace.EnvHash(p, c), inplace.ActualEnvHash(c, map[string]string{"A": "1"}); expected != one ||
-			actual != one {
-			t.Errorf("%s: set: expected %s, actual %s", of, expected, actual)
+		if expected := inplace.EnvHash(p, c); expected != one {
+			t.Errorf("%s is set: expected hash %s, want %s", of, expected, one)
+		}
+		if actual := inplace.ActualEnvHash(c, map[string]string{"A": "1"}); actual != one {
+			t.Errorf("%s is set: actual hash %s, want %s", of, actual, one)
 		}
 	}
 }
@@ -356,7 +362,7 @@ func TestTriggers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := triggers(test.before, test.now, test.initial, !test.gateOff); got != test.want {
-				t.Error(got)
+				t.Errorf("the event causes a pass: got %t, want %t", got, test.want)
 			}
 		})
 	}
@@ -382,7 +388,7 @@ func TestEventsAreCoalesced(t *testing.T) {
 	h.Update(t.Context(), event.UpdateEvent{ObjectOld: pod("a", named("same")), ObjectNew: pod("a", named("same"))}, q)
 	h.Delete(t.Context(), event.DeleteEvent{Object: pod("a", named("deleted"))}, q)
 	if diff := cmp.Diff(map[string]time.Duration{"new": time.Second, "changed": time.Second}, q.after); diff != "" {
-		t.Error(diff)
+		t.Errorf("pods whose events cause a pass, and after how long (-want +got):\n%s", diff)
 	}
 }
 
@@ -404,7 +410,7 @@ func TestEligible(t *testing.T) {
 		"with a sidecar":        {func(p *corev1.Pod) { p.OwnerReferences, p.Annotations[pub.SidecarSetHash] = nil, "{}" }, true},
 	} {
 		if got := Eligible(pod("a", test.change)); got != test.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: the pod is reported: got %t, want %t", name, got, test.want)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func TestWhichContainersKubeletReplaces(t *testing.T) {
 		"neither hash nor image are reported": {runtime.Container{}, inplace.State{}, false},
 	} {
 		if got := replaced(app, &tt.current, &tt.state); got != tt.want {
-			t.Errorf("%s: %v", name, got)
+			t.Errorf("%s: kubelet replaces the container: got %t, want %t", name, got, tt.want)
 		}
 	}
 }
@@ -46,11 +46,17 @@ func TestOlderKubeletsHaveEnvironmentsChanged(t *testing.T) {
 	older := func(c *runtime.Container) { c.PlainHash = whole }
 	s := Snapshot{Pod: p, EnvFromMetadata: true, Environments: map[string]map[string]string{"containerd://app-1": {"V": "a"}},
 		Containers: []runtime.Container{container("app", 1, "app:1", older), container("side", 1, "side:1", older)}}
-	if plan := NewPlan(s); len(plan.Restarts) != 1 || plan.Restarts[0].Container.ID != "containerd://app-1" {
-		t.Errorf("restarts %v, left to kubelet: %q", plan.Restarts, plan.Left)
+	if plan := NewPlan(s); len(plan.Restarts) != 1 {
+		t.Errorf("restarts: got %v, want 1; left to kubelet: %q", plan.Restarts, plan.Left)
+	} else if id := plan.Restarts[0].Container.ID; id != "containerd://app-1" {
+		t.Errorf("the container that is restarted: got %s, want containerd://app-1", id)
 	}
 	p.Spec.Containers[1].Image = "app:2"
-	if plan := NewPlan(s); len(plan.Restarts) != 0 || len(plan.Left) != 1 {
-		t.Errorf("with a new image: restarts %v, left to kubelet: %q", plan.Restarts, plan.Left)
+	plan := NewPlan(s)
+	if len(plan.Restarts) != 0 {
+		t.Errorf("restarts with a new image: got %v, want none", plan.Restarts)
+	}
+	if len(plan.Left) != 1 {
+		t.Errorf("containers that are left to kubelet with a new image: got %q, want 1", plan.Left)
 	}
 }

@@ -27,7 +27,7 @@ func TestFailuresAreRetriedWithGrowingPauses(t *testing.T) {
 	q := &pausedFor{}
 	(&reconciler{Options: Options{EnvFromMetadata: true}}).handler().Create(t.Context(), event.CreateEvent{Object: pod("a")}, q)
 	if !slices.Equal(q.all, []time.Duration{time.Second}) {
-		t.Errorf("reports wait %v", q.all)
+		t.Errorf("reports are written after %v, want once after 1s", q.all)
 	}
 	stops, reports := restartPauses(), pacing.RetryLimiter[string]()
 	for n, want := 0, 3*time.Second; n < 12; n, want = n+1, 2*want {
@@ -36,9 +36,12 @@ func TestFailuresAreRetriedWithGrowingPauses(t *testing.T) {
 		}
 	}
 	for n, want := 0, 500*time.Millisecond; n < 12; n, want = n+1, 2*want {
-		if got := reports.When(""); want < 50*time.Second && got != want ||
-			want >= 50*time.Second && (got < 50*time.Second || got > 55*time.Second) {
-			t.Errorf("report %d is tried again after %s", n+1, got)
+		got := reports.When("")
+		if want < 50*time.Second && got != want {
+			t.Errorf("report %d is tried again after %s, want %s", n+1, got, want)
+		}
+		if want >= 50*time.Second && (got < 50*time.Second || got > 55*time.Second) {
+			t.Errorf("report %d is tried again after %s, want 50s to 55s", n+1, got)
 		}
 	}
 }

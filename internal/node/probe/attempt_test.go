@@ -48,13 +48,13 @@ func TestCommands(t *testing.T) {
 		})
 		d := definition()
 		if got := a.attempt(t.Context(), &d, "c"); got != test.want {
-			t.Errorf("%s: %+v", name, got)
+			t.Errorf("%s: got %+v, want %+v", name, got, test.want)
 		}
 		// A liveness probe that prints much worked as long as kubelet carried it out: it does not restart its
 		// container now.
 		d = definition(named("pg-0-app"))
 		if got := a.attempt(t.Context(), &d, "c"); errors.Is(test.err, runtime.ErrPrintsTooMuch) && got.Outcome != None {
-			t.Errorf("liveness, %s: %+v", name, got)
+			t.Errorf("a liveness probe, %s: got %+v, want no outcome", name, got)
 		}
 	}
 }
@@ -154,15 +154,18 @@ func requests(t *testing.T) {
 		"another host":               {web(t, plain, path("http://localhost:"+otherPort+"/")), Success, ""},
 	} {
 		got := a.attempt(t.Context(), &test.d, "c")
-		if got.Outcome != test.outcome || !strings.Contains(got.Message, test.message) {
-			t.Errorf("%s: %+v", name, got)
+		if got.Outcome != test.outcome {
+			t.Errorf("%s: the attempt is a %v, want %v: %s", name, got.Outcome, test.outcome, got.Message)
+		}
+		if !strings.Contains(got.Message, test.message) {
+			t.Errorf("%s: the attempt says %.100q, want %.100q in it", name, got.Message, test.message)
 		}
 		if len(got.Message) > mostOfBody+100 {
-			t.Errorf("%s: %d bytes were read", name, len(got.Message))
+			t.Errorf("%s: read %d bytes, want %d at most", name, len(got.Message), mostOfBody+100)
 		}
 	}
 	if n := elsewhere.Load(); n > 0 {
-		t.Errorf("%d requests to another host", n)
+		t.Errorf("requests to another host: got %d, want 0", n)
 	}
 }
 
@@ -179,15 +182,23 @@ func connections(t *testing.T) {
 	d.IP = "127.0.0.1"
 	a := newAttempter(nil)
 	if got := a.attempt(t.Context(), &d, "c"); got != (Attempt{Outcome: Success}) {
-		t.Errorf("%+v", got)
+		t.Errorf("connecting to a port that is open: got %+v, want success without words", got)
 	}
 	_ = listener.Close()
-	if got := a.attempt(t.Context(), &d, "c"); got.Outcome != Failure || !strings.Contains(got.Message, "refused") {
-		t.Errorf("%+v", got)
+	got := a.attempt(t.Context(), &d, "c")
+	if got.Outcome != Failure {
+		t.Errorf("connecting to a port that is closed: got %+v, want failure", got)
+	}
+	if !strings.Contains(got.Message, "refused") {
+		t.Errorf("connecting to a port that is closed: says %q, want that it was refused", got.Message)
 	}
 	d.Handler.TCPSocket.Port, d.Timeout = intstr.FromInt(busy(t)), 50*time.Millisecond
-	if got := a.attempt(t.Context(), &d, "c"); got.Outcome != Failure || !strings.Contains(got.Message, "timeout") {
-		t.Errorf("%+v", got)
+	got = a.attempt(t.Context(), &d, "c")
+	if got.Outcome != Failure {
+		t.Errorf("connecting to a port that does not answer: got %+v, want failure", got)
+	}
+	if !strings.Contains(got.Message, "timeout") {
+		t.Errorf("connecting to a port that does not answer: says %q, want a timeout", got.Message)
 	}
 }
 

@@ -71,7 +71,7 @@ func (n *node) play(t *testing.T) {
 		for ctx.Err() == nil {
 			result, err := n.Reconcile(ctx, ctrl.Request{NamespacedName: types.NamespacedName{Name: "n"}})
 			if err != nil && ctx.Err() == nil {
-				t.Error(err)
+				t.Errorf("a pass of the daemon: %v", err)
 			}
 			select {
 			case <-ctx.Done():
@@ -143,15 +143,18 @@ func TestTwoProbesOfOneContainer(t *testing.T) {
 	n.await(t, "role#primary Failed", "idle#idle Failed")
 	n.server.Remove("a")
 	n.server.Remove("b")
-	if n.server.Calls("ExecSync")[0].ID != "a" {
-		t.Error(n.server.Calls("ExecSync"))
+	if calls := n.server.Calls("ExecSync"); calls[0].ID != "a" {
+		t.Errorf("the first command: got %+v, want it in container a", calls)
 	}
 	events := map[string]int{}
 	for len(n.events.Events) > 0 {
 		events[<-n.events.Events]++
 	}
-	if events["Normal KruiseProbeSucceeded probe role#primary: yes"] != 1 || events["Warning KruiseProbeFailed probe idle#idle: "] != 2 {
-		t.Error(events)
+	if n := events["Normal KruiseProbeSucceeded probe role#primary: yes"]; n != 1 {
+		t.Errorf("events of the success of role#primary: got %d, want 1: %v", n, events)
+	}
+	if n := events["Warning KruiseProbeFailed probe idle#idle: "]; n != 2 {
+		t.Errorf("events of the failure of idle#idle: got %d, want 2: %v", n, events)
 	}
 }
 
@@ -175,7 +178,8 @@ func nothingIsSentElsewhere(t *testing.T) {
 					t.Fatal(err)
 				}
 				if wanted := want && uid == "pod"; sent != wanted {
-					t.Errorf("address %q of pod %s, watched %v: sent %v", ip, uid, watched, sent)
+					t.Errorf("address %q of pod %s, watched %t: sent %t, want %t",
+						ip, uid, watched, sent, wanted)
 				}
 			}
 		}
@@ -190,8 +194,11 @@ func TestAContainerThatStartsIsLeftAlone(t *testing.T) {
 		n := newNode(t, object(spec()), true, pod)
 		n.server.Add(container("a"))
 		n.define(object(spec()))
-		if _, due, _, err := n.meet(t.Context(), Key{"pod", "role#primary"}, false); err != nil || due != want {
-			t.Errorf("started %v: due %v, %v", started, due, err)
+		if _, due, _, err := n.meet(t.Context(), Key{"pod", "role#primary"}, false); err != nil {
+			t.Errorf("meeting a container that has started (%t): %v", started, err)
+		} else if due != want {
+			t.Errorf("the probe of a container that has started (%t) is due: got %t, want %t",
+				started, due, want)
 		}
 	}
 }
@@ -208,8 +215,12 @@ func TestALivenessProbeDoesNotFailBeforeTheStartupProbeSucceeds(t *testing.T) {
 		n.attempts = func(context.Context, *Definition, string) Attempt { return Attempt{Failure, "no"} }
 		n.define(npp)
 		key := Key{"pod", "pg-0-app"}
-		if err := n.probe(t.Context(), key); err != nil || n.probers[key].State == "Failed" {
-			t.Errorf("watched %v: %s, %v", watched, n.probers[key].State, err)
+		if err := n.probe(t.Context(), key); err != nil {
+			t.Errorf("probing, pods watched %t: %v", watched, err)
+		}
+		if n.probers[key].State == "Failed" {
+			t.Errorf("the liveness probe has failed before the startup probe succeeded, pods watched %t",
+				watched)
 		}
 	}
 }
@@ -269,10 +280,15 @@ func TestAProbeThatCannotBeCarriedOutIsToldOfThePod(t *testing.T) {
 		}
 	}
 	if len(n.events.Events) != 1 {
-		t.Fatalf("%d events", len(n.events.Events))
+		t.Fatalf("events of the pod: got %d, want 1", len(n.events.Events))
 	}
-	if told := <-n.events.Events; !strings.HasPrefix(told, "Warning KruiseProbeError probe role#primary: the probe cannot be carried out: ") || !strings.Contains(told, `"/probe" not found`) {
-		t.Error(told)
+	told := <-n.events.Events
+	const want = "Warning KruiseProbeError probe role#primary: the probe cannot be carried out: "
+	if !strings.HasPrefix(told, want) {
+		t.Errorf("event of the pod: got %q, want %q at its beginning", told, want)
+	}
+	if !strings.Contains(told, `"/probe" not found`) {
+		t.Errorf("event of the pod: got %q, want that the command is not found", told)
 	}
 }
 
@@ -326,7 +342,7 @@ func TestWhatProbesOfANodeTake(t *testing.T) {
 	t.Run("places of a node", placesOfANode)
 	t.Run("the runtime is not asked for each attempt", theRuntimeIsNotAskedForEachAttempt)
 	if d := definition(func(p *appsv1alpha1.ContainerProbe) { p.Probe.TimeoutSeconds = 301 }); d.Timeout != 300*time.Second {
-		t.Error(d.Timeout)
+		t.Errorf("timeout of a probe that asks for 301s: got %s, want 5m", d.Timeout)
 	}
 }
 
@@ -447,7 +463,7 @@ func TestResultsThatCannotBeWrittenAreTriedLessAndLessOften(t *testing.T) {
 		by.Step(max(after, time.Millisecond))
 	}
 	if tries < 5 || tries > 20 { // 0.5 s, 1 s, ... 50 s
-		t.Errorf("%d tries in ten minutes", tries)
+		t.Errorf("tries in ten minutes: got %d, want 5 to 20", tries)
 	}
 }
 

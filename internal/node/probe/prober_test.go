@@ -49,14 +49,32 @@ func running(id string, started time.Time) Met { return Met{ID: id, Running: tru
 // PPM-012: what is absent, or 0, is 1, whatever kubelet's defaults are.
 func TestDefaultsOfNumbers(t *testing.T) {
 	d := definition()
-	if d.InitialDelay != time.Second || d.Timeout != time.Second || d.Period != time.Second || d.SuccessThreshold != 1 || d.FailureThreshold != 1 {
-		t.Errorf("%+v", d)
+	if d.InitialDelay != time.Second {
+		t.Errorf("initial delay that is absent: got %s, want 1s", d.InitialDelay)
+	}
+	if d.Timeout != time.Second {
+		t.Errorf("timeout that is absent: got %s, want 1s", d.Timeout)
+	}
+	if d.Period != time.Second {
+		t.Errorf("period that is absent: got %s, want 1s", d.Period)
+	}
+	if d.SuccessThreshold != 1 {
+		t.Errorf("success threshold that is absent: got %d, want 1", d.SuccessThreshold)
+	}
+	if d.FailureThreshold != 1 {
+		t.Errorf("failure threshold that is absent: got %d, want 1", d.FailureThreshold)
 	}
 	d = definition(func(p *appsv1alpha1.ContainerProbe) {
 		p.Probe.InitialDelaySeconds, p.Probe.TimeoutSeconds, p.Probe.PeriodSeconds = 7, 1<<30, 9
 	})
-	if d.InitialDelay != 7*time.Second || d.Timeout != mostTimeout || d.Period != 9*time.Second {
-		t.Errorf("%+v", d)
+	if d.InitialDelay != 7*time.Second {
+		t.Errorf("initial delay of 7: got %s, want 7s", d.InitialDelay)
+	}
+	if d.Timeout != mostTimeout {
+		t.Errorf("timeout that is too long: got %s, want %s", d.Timeout, mostTimeout)
+	}
+	if d.Period != 9*time.Second {
+		t.Errorf("period of 9: got %s, want 9s", d.Period)
 	}
 }
 
@@ -84,8 +102,14 @@ func TestProbesThatAreNotCarriedOut(t *testing.T) {
 		p := NewProber(definition(change), noon)
 		due := p.Meet(running("a", noon.Add(-time.Hour)), noon)
 		p.Take(Attempt{Success, "ok"}, "a", noon)
-		if due || p.State != appsv1alpha1.ProbeUnknown || !strings.Contains(p.Message, name) {
-			t.Errorf("%s: due %v, %+v", name, due, p.Result)
+		if due {
+			t.Errorf("%s: the probe is due", name)
+		}
+		if p.State != appsv1alpha1.ProbeUnknown {
+			t.Errorf("%s: state of the probe: got %s, want %s", name, p.State, appsv1alpha1.ProbeUnknown)
+		}
+		if !strings.Contains(p.Message, name) {
+			t.Errorf("%s: message of the probe lacks this: %q", name, p.Message)
 		}
 	}
 }
@@ -101,11 +125,15 @@ func TestTheResultOfAProbe(t *testing.T) {
 		at = at.Add(10 * time.Second)
 		changed, former := p.Changed, p.State
 		act()
-		if p.State != state || p.Message != message {
-			t.Fatalf("%s: %q %q", what, p.State, p.Message)
+		if p.State != state {
+			t.Fatalf("%s: state %q, want %q", what, p.State, state)
+		}
+		if p.Message != message {
+			t.Fatalf("%s: message %q, want %q", what, p.Message, message)
 		}
 		if moved := !p.Changed.Equal(changed); moved != (former != state) {
-			t.Fatalf("%s: changed at %s, before %s", what, p.Changed, changed)
+			t.Fatalf("%s: changed at %s, before at %s, want it to move: %t",
+				what, p.Changed, changed, former != state)
 		}
 	}
 	take := func(o Outcome, message string) func() {
@@ -115,7 +143,7 @@ func TestTheResultOfAProbe(t *testing.T) {
 		return func() {
 			t.Helper()
 			if p.Meet(c, at) != due {
-				t.Fatalf("due: %v", !due)
+				t.Fatalf("the probe is due: got %t, want %t", !due, due)
 			}
 		}
 	}
@@ -164,15 +192,21 @@ func TestADefinitionThatChanges(t *testing.T) {
 	} {
 		p := succeeded()
 		p.Define(definition(test.change), noon.Add(time.Second))
-		if p.State != test.want || (p.container == "a") != test.knows {
-			t.Errorf("%s: %s of container %q", name, p.State, p.container)
+		if p.State != test.want {
+			t.Errorf("%s: state %s, want %s", name, p.State, test.want)
+		}
+		if (p.container == "a") != test.knows {
+			t.Errorf("%s: knows container %q, want a: %t", name, p.container, test.knows)
 		}
 	}
 	p := succeeded()
 	d := definition()
 	d.IP = "10.0.0.9"
-	if p.Define(d, noon); p.State != "Succeeded" || p.IP != "10.0.0.9" {
-		t.Errorf("%+v", p)
+	if p.Define(d, noon); p.State != "Succeeded" {
+		t.Errorf("state after another address: got %s, want Succeeded", p.State)
+	}
+	if p.IP != "10.0.0.9" {
+		t.Errorf("address of the pod: got %s, want 10.0.0.9", p.IP)
 	}
 }
 
@@ -196,11 +230,11 @@ func TestADaemonThatStartsAgainGoesOn(t *testing.T) {
 	for _, e := range r.schedule.entries {
 		at := e.at.Sub(noon)
 		if begins[at] = true; at < 0 || at >= time.Minute {
-			t.Error(at)
+			t.Errorf("a probe begins %s after the start, want within a minute", at)
 		}
 	}
 	if len(begins) < probes*9/10 {
-		t.Errorf("%d probes begin at %d times", probes, len(begins))
+		t.Errorf("times at which %d probes begin: got %d, want %d at least", probes, len(begins), probes*9/10)
 	}
 	ticks := map[Key][]time.Time{}
 	for now := noon; now.Before(noon.Add(4 * time.Minute)); now = now.Add(10 * time.Millisecond) {
@@ -212,23 +246,26 @@ func TestADaemonThatStartsAgainGoesOn(t *testing.T) {
 	for key, at := range ticks {
 		for i := 1; i < len(at); i++ {
 			if every := at[i].Sub(at[i-1]); every < 59*time.Second || every > 61*time.Second {
-				t.Errorf("%s ticks after %s", key.Name, every)
+				t.Errorf("%s ticks after %s, want 59s to 61s", key.Name, every)
 			}
 		}
 	}
 	if len(ticks) != probes {
-		t.Errorf("%d probes tick", len(ticks))
+		t.Errorf("probes that tick: got %d, want %d", len(ticks), probes)
 	}
 	for started, want := range map[time.Time]appsv1alpha1.ProbeState{noon.Add(-time.Hour): "Succeeded", noon.Add(5 * time.Second): "Unknown"} {
 		p := *r.probers[Key{"pod", "m#1"}]
-		if p.State != "Succeeded" || p.Message != "yes" {
-			t.Fatal(p.Result)
+		if p.State != "Succeeded" {
+			t.Fatalf("state that was resumed: got %s, want Succeeded", p.State)
+		}
+		if p.Message != "yes" {
+			t.Fatalf("message that was resumed: got %q, want \"yes\"", p.Message)
 		}
 		if p.Meet(running("a", started), noon.Add(time.Minute)); p.State != want {
-			t.Errorf("a container that started at %s: %s", started, p.State)
+			t.Errorf("state of a container that started at %s: got %s, want %s", started, p.State, want)
 		}
 		if p.Meet(running("b", started), noon.Add(time.Minute)); p.State != "Unknown" {
-			t.Errorf("the next container: %s", p.State)
+			t.Errorf("state of the next container: got %s, want Unknown", p.State)
 		}
 	}
 }
@@ -238,8 +275,11 @@ func TestMessagesAreBounded(t *testing.T) {
 	p := NewProber(definition(), noon)
 	for message, want := range map[string]string{strings.Repeat("ä", 2000) + "\xff": strings.Repeat("ä", 512), "a\xffb": "a\uFFFDb",
 		"x" + strings.Repeat("ä", 512): "x" + strings.Repeat("ä", 511)} {
-		if p.set("Failed", message, noon); p.Message != want || !utf8.ValidString(p.Message) {
-			t.Errorf("%d bytes, want %d", len(p.Message), len(want))
+		if p.set("Failed", message, noon); p.Message != want {
+			t.Errorf("message that is cut: has %d bytes, want %d", len(p.Message), len(want))
+		}
+		if !utf8.ValidString(p.Message) {
+			t.Errorf("message that is cut: is no text: %.20q", p.Message)
 		}
 	}
 }
@@ -253,8 +293,11 @@ func TestAContainerThatIsMetBeforeItRunsHasNotFailed(t *testing.T) {
 	if p.Meet(running("a", noon), later); p.State == "Failed" {
 		t.Error("it runs, and has failed: ", p.Message)
 	}
-	if p.Take(Attempt{Failure, "no"}, "a", later.Add(time.Minute)); p.State != "Failed" || !p.Changed.Equal(later.Add(time.Minute)) {
-		t.Errorf("%+v", p.Result)
+	if p.Take(Attempt{Failure, "no"}, "a", later.Add(time.Minute)); p.State != "Failed" {
+		t.Errorf("state after a failure: got %+v, want Failed", p.Result)
+	}
+	if want := later.Add(time.Minute); !p.Changed.Equal(want) {
+		t.Errorf("time of the failure: got %s, want %s", p.Changed, want)
 	}
 }
 
@@ -264,8 +307,11 @@ func TestAContainerThatEndedHasNotFailedItsLivenessProbe(t *testing.T) {
 	p := NewProber(definition(named("pg-0-app")), noon)
 	p.Meet(running("a", noon), noon.Add(time.Minute))
 	p.Take(Attempt{Success, "yes"}, "a", noon.Add(time.Minute))
-	if p.Meet(Met{ID: "a"}, noon.Add(2*time.Minute)); p.State != "Unknown" || !strings.Contains(p.Message, "not running") {
-		t.Errorf("%+v", p.Result)
+	if p.Meet(Met{ID: "a"}, noon.Add(2*time.Minute)); p.State != "Unknown" {
+		t.Errorf("state of the liveness probe of a container that ended: got %s, want Unknown", p.State)
+	}
+	if !strings.Contains(p.Message, "not running") {
+		t.Errorf("message about a container that ended: got %q, want that it is not running", p.Message)
 	}
 }
 
@@ -276,7 +322,7 @@ func TestWhatWasSeenOfAContainerThatStartsDoesNotCount(t *testing.T) {
 	p.Meet(running("a", noon), noon.Add(time.Second))
 	p.Take(Attempt{Failure, "no"}, "a", noon.Add(time.Second))
 	if p.Meet(Met{ID: "a", Running: true, Starting: true}, noon.Add(2*time.Second)); p.State != "Unknown" {
-		t.Errorf("%+v", p.Result)
+		t.Errorf("state of the probe of a container that starts: got %+v, want Unknown", p.Result)
 	}
 }
 
@@ -286,6 +332,7 @@ func TestADaemonThatStartsAgainTakesNoContainerForTheOneThatEnded(t *testing.T) 
 	p := NewProber(definition(), noon.Add(time.Minute))
 	p.Resume(appsv1alpha1.ContainerProbeState{State: "Failed", Message: "container app is not running", LastProbeTime: metav1.NewTime(noon), LastTransitionTime: metav1.NewTime(noon)})
 	if p.Meet(running("b", noon.Add(500*time.Millisecond)), noon.Add(time.Minute)); p.State != "Unknown" {
-		t.Errorf("%+v", p.Result)
+		t.Errorf("state of the probe of a container that replaced one that ended: got %+v, want Unknown",
+			p.Result)
 	}
 }

@@ -19,25 +19,36 @@ func TestTheRhythmOfAProbe(t *testing.T) {
 	if turn == nil {
 		t.Fatal("a probe that is new waits")
 	}
-	if other, wait := s.Next(noon.Add(time.Hour)); other != nil || wait != 0 {
+	other, wait := s.Next(noon.Add(time.Hour))
+	if other != nil {
 		t.Error("a probe is carried out twice at once")
+	}
+	if wait != 0 {
+		t.Errorf("the turn after that of a probe that is under way: after %s, want none", wait)
 	}
 	s.Done(turn, noon.Add(3*time.Second))
 	if _, wait := s.Next(noon.Add(3 * time.Second)); wait != 7*time.Second {
-		t.Error(wait)
+		t.Errorf("the next turn after 3s of 10s: after %s, want 7s", wait)
 	}
 	turn, _ = s.Next(noon.Add(10 * time.Second))
 	s.Done(turn, noon.Add(34*time.Second))
 	if _, wait := s.Next(noon.Add(34 * time.Second)); wait != 6*time.Second {
-		t.Error(wait)
+		t.Errorf("the next turn after one that took 24s: after %s, want 6s", wait)
 	}
 	s.Put(key("a", 1), "a", 2*time.Second, false, noon.Add(34*time.Second)) // PPM-081: counts from now on
 	if _, wait := s.Next(noon.Add(34 * time.Second)); wait != 2*time.Second {
-		t.Error(wait)
+		t.Errorf("the next turn after the period became 2s: after %s, want 2s", wait)
 	}
 	s.Remove(key("a", 1))
-	if turn, wait := s.Next(noon.Add(time.Hour)); turn != nil || wait != 0 || len(s.entries) > 0 {
+	turn, wait = s.Next(noon.Add(time.Hour))
+	if turn != nil {
 		t.Error("a probe that was removed is carried out")
+	}
+	if wait != 0 {
+		t.Errorf("the turn of a probe that was removed: after %s, want none", wait)
+	}
+	if len(s.entries) > 0 {
+		t.Errorf("probes that are scheduled after the last was removed: got %d, want 0", len(s.entries))
 	}
 
 	s, times := NewSchedule(noon), map[time.Duration]bool{}
@@ -45,11 +56,11 @@ func TestTheRhythmOfAProbe(t *testing.T) {
 		s.Put(key("a", i), "a", time.Minute, true, noon)
 		at := s.entries[key("a", i)].at.Sub(noon)
 		if times[at] = true; at < 0 || at >= time.Minute {
-			t.Error(at)
+			t.Errorf("a probe begins %s after the start, want within a minute", at)
 		}
 	}
 	if len(times) < 90 {
-		t.Errorf("100 probes begin at %d times", len(times))
+		t.Errorf("times at which 100 probes begin: got %d, want 90 at least", len(times))
 	}
 }
 
@@ -96,14 +107,21 @@ func oneTenantsProbesDoNotHoldUpAnothers(t *testing.T) {
 			ends = append(ends, end{turn, now.Add(takes)})
 		}
 		if n := s.running["greedy"]; n > mostOfNamespace {
-			t.Fatalf("%d at once", n)
+			t.Fatalf("attempts of the greedy tenant at once: got %d, want %d at most", n, mostOfNamespace)
 		}
 	}
-	if begun["modest"] != 120 || latest > 100*time.Millisecond {
-		t.Errorf("%v, and the latest was %s late", begun, latest)
+	if begun["modest"] != 120 {
+		t.Errorf("attempts of the modest tenant: got %d, want 120", begun["modest"])
 	}
-	if waiting, running := s.Waiting(); waiting != 984 || running != mostOfNamespace {
-		t.Error(waiting, running)
+	if latest > 100*time.Millisecond {
+		t.Errorf("the latest attempt of the modest tenant: %s late, want 100ms at most", latest)
+	}
+	waiting, running := s.Waiting()
+	if waiting != 984 {
+		t.Errorf("attempts that wait: got %d, want 984", waiting)
+	}
+	if running != mostOfNamespace {
+		t.Errorf("attempts that run: got %d, want %d", running, mostOfNamespace)
 	}
 }
 
@@ -121,7 +139,7 @@ func thePaceOfANode(t *testing.T) {
 			turn, wait := s.Next(now)
 			if turn == nil {
 				if wait < 0 {
-					t.Fatal(wait)
+					t.Fatalf("the next turn is due %s ago, and nobody gets it", -wait)
 				}
 				break
 			}
@@ -131,10 +149,10 @@ func thePaceOfANode(t *testing.T) {
 		}
 	}
 	if begun < 3900 || begun > 4100 { // 200 a second
-		t.Errorf("%d attempts began", begun)
+		t.Errorf("attempts in 20s: got %d, want 3900 to 4100", begun)
 	}
 	if len(each) != 2000 {
-		t.Errorf("%d of 2000 probes had a turn", len(each))
+		t.Errorf("probes that had a turn: got %d, want 2000", len(each))
 	}
 }
 
@@ -152,11 +170,11 @@ func placesOfANode(t *testing.T) {
 		}
 	}
 	if len(turns) != 64 {
-		t.Errorf("%d attempts at once", len(turns))
+		t.Errorf("attempts at once: got %d, want 64", len(turns))
 	}
 	for namespace, n := range s.running {
 		if n > 16 {
-			t.Errorf("%d of %s", n, namespace)
+			t.Errorf("attempts of %s at once: got %d, want 16 at most", namespace, n)
 		}
 	}
 	s = NewSchedule(noon)
@@ -171,7 +189,7 @@ func placesOfANode(t *testing.T) {
 		}
 	}
 	if begun != 9 && begun != 10 {
-		t.Errorf("%d attempts in the ten seconds after a minute's", begun)
+		t.Errorf("attempts in the ten seconds after a minute's: got %d, want 9 or 10", begun)
 	}
 }
 
@@ -203,7 +221,11 @@ func aTenantWithSomeNamespaces(t *testing.T) {
 			s.Done(turn, now)
 		}
 	}
-	if begun != 120 || latest > 200*time.Millisecond {
-		t.Errorf("%d attempts of another tenant in a minute, beside %d that do not end; the latest was %s late", begun, len(running), latest)
+	if begun != 120 {
+		t.Errorf("attempts of another tenant in a minute, beside %d that do not end: got %d, want 120",
+			len(running), begun)
+	}
+	if latest > 200*time.Millisecond {
+		t.Errorf("the latest attempt of another tenant: %s late, want 200ms at most", latest)
 	}
 }

@@ -116,7 +116,8 @@ func (w *world) start() {
 		case d.Refused != "":
 			w.t.Errorf("a probe is carried out that is refused: %s", d.Refused)
 		case w.clock.Now().Sub(b.started) < d.InitialDelay:
-			w.t.Errorf("an attempt %s after the start of the container", w.clock.Now().Sub(b.started))
+			w.t.Errorf("an attempt %s after the start of the container, want %s later at least",
+				w.clock.Now().Sub(b.started), d.InitialDelay)
 		}
 		return map[bool]Attempt{true: {Success, b.word}, false: {Failure, b.word}}[b.answers]
 	}
@@ -298,12 +299,12 @@ func TestSimulatedProbes(t *testing.T) {
 		w.refuses, w.silent = false, false
 		w.pass(2 * time.Minute)
 		if wrong := w.settled(); wrong != "" {
-			t.Fatal(wrong)
+			t.Fatalf("after all has come to rest: %s", wrong)
 		}
 		writes := w.writes
 		w.pass(9 * time.Minute)
 		if n := w.writes - writes; n > 1 {
-			t.Errorf("%d writes in nine minutes of rest", n)
+			t.Errorf("writes in nine minutes of rest: got %d, want 1 at most", n)
 		}
 	})
 }

@@ -31,8 +31,11 @@ func TestWhatIsWritten(t *testing.T) {
 		t.Helper()
 		now = now.Add(later)
 		status, write, after := Status(o, probers, now)
-		if write != written || after != again && !write {
-			t.Fatalf("%s: written %v, again after %s", what, write, after)
+		if write != written {
+			t.Fatalf("%s: the status is written: got %t, want %t", what, write, written)
+		}
+		if after != again && !write {
+			t.Fatalf("%s: the status is looked at again after %s, want %s", what, after, again)
 		}
 		if write {
 			o.Status = status
@@ -49,8 +52,17 @@ func TestWhatIsWritten(t *testing.T) {
 	first.set("Succeeded", "one", now)
 	second.set("Failed", "two", now)
 	states := step("two results of one container", 0, true, 0)
-	if len(states) != 2 || states[0].Message != "one" || states[1].Message != "two" || o.Status.PodProbeStatuses[0].UID != "pod" {
-		t.Fatalf("%+v", states)
+	if len(states) != 2 {
+		t.Fatalf("results: got %+v, want 2", states)
+	}
+	if states[0].Message != "one" {
+		t.Fatalf("message of the first probe: got %q, want \"one\"", states[0].Message)
+	}
+	if states[1].Message != "two" {
+		t.Fatalf("message of the second probe: got %q, want \"two\"", states[1].Message)
+	}
+	if uid := o.Status.PodProbeStatuses[0].UID; uid != "pod" {
+		t.Fatalf("pod of the results: got %q, want \"pod\"", uid)
 	}
 	first.set("Succeeded", "one", now.Add(time.Minute))
 	step("seen again", time.Minute, false, refresh-time.Minute)
@@ -59,27 +71,37 @@ func TestWhatIsWritten(t *testing.T) {
 	first.set("Succeeded", "again other words", now)
 	step("too soon", 0, false, 10*time.Second)
 	states = step("in time", 10*time.Second, true, 0)
-	if states[0].Message != "again other words" || !states[0].LastTransitionTime.Time.Equal(noon) {
-		t.Fatalf("%+v", states)
+	if states[0].Message != "again other words" {
+		t.Fatalf("message of the first probe: got %q, want \"again other words\"", states[0].Message)
+	}
+	if at := states[0].LastTransitionTime; !at.Time.Equal(noon) {
+		t.Fatalf("time of the first probe's state: got %s, want %s", at, noon)
 	}
 	second.set("Succeeded", "now", now)
 	step("another state is written at once", time.Second, true, 0)
 	first.Probed, second.Probed = now.Add(7*time.Minute), now.Add(7*time.Minute)
 	probers[Key{"pod", "b#1"}].set("Failed", "late", now.Add(7*time.Minute))
 	states = step("what is old is taken along", 7*time.Minute, true, 0)
-	if at := metav1.NewTime(now); len(states) != 3 || !states[0].LastProbeTime.Equal(&at) || !states[1].LastProbeTime.Equal(&at) {
-		t.Fatalf("%+v, now %s", states, now)
+	at := metav1.NewTime(now)
+	if len(states) != 3 {
+		t.Fatalf("results: got %+v, want 3", states)
+	}
+	if !states[0].LastProbeTime.Equal(&at) {
+		t.Fatalf("time of the first probe: got %s, want %s", states[0].LastProbeTime, at)
+	}
+	if !states[1].LastProbeTime.Equal(&at) {
+		t.Fatalf("time of the second probe: got %s, want %s", states[1].LastProbeTime, at)
 	}
 	step("nobody has looked since", 10*time.Minute, false, time.Minute)
 	first.Probed = now
 	step("it is alive", 0, true, 0)
 	o.Spec.PodProbes[0].Probes = o.Spec.PodProbes[0].Probes[1:]
 	if states = step("a probe is gone", 0, true, 0); len(states) != 2 {
-		t.Fatalf("%+v", states)
+		t.Fatalf("results after a probe is gone: got %+v, want 2", states)
 	}
 	o.Spec.PodProbes = nil
 	if states = step("the pod is gone", 0, true, 0); states != nil {
-		t.Fatalf("%+v", states)
+		t.Fatalf("results after the pod is gone: got %+v, want none", states)
 	}
 	step("at rest", time.Hour, false, 0)
 }
@@ -94,8 +116,12 @@ func TestTheFailureOfTheNextContainerIsTold(t *testing.T) {
 	p.reset(noon.Add(time.Minute))
 	p.set("Failed", "no", noon.Add(time.Minute))
 	status, write, _ := Status(o, map[Key]*Prober{p.Key: p}, noon.Add(time.Minute))
-	if !write || !status.PodProbeStatuses[0].ProbeStates[0].LastTransitionTime.Time.Equal(noon.Add(time.Minute)) {
-		t.Errorf("written %v: %+v", write, status)
+	if !write {
+		t.Error("the failure of the next container is not written")
+	}
+	later := noon.Add(time.Minute)
+	if at := status.PodProbeStatuses[0].ProbeStates[0].LastTransitionTime; !at.Time.Equal(later) {
+		t.Errorf("time of the failure of the next container: got %s, want %s", at, later)
 	}
 }
 
@@ -117,8 +143,17 @@ func TestMessagesOfManyProbes(t *testing.T) {
 	for _, message := range []string{"plain", "<&>\"\\\n\x01ä\u2028", strings.Repeat("<", 100), strings.Repeat("ä", 100), strings.Repeat("x", 100)} {
 		got := clip(message, 64)
 		text, err := json.Marshal(got)
-		if err != nil || len(text)-2 > 64 || !strings.HasPrefix(message, got) || len(text)-2 < 58 && got != message {
-			t.Errorf("%q: %q, %v", message, got, err)
+		if err != nil {
+			t.Errorf("encoding %q: %v", got, err)
+		}
+		if len(text)-2 > 64 {
+			t.Errorf("%q is cut to %q: stored in %d bytes, want 64 at most", message, got, len(text)-2)
+		}
+		if !strings.HasPrefix(message, got) {
+			t.Errorf("%q is cut to %q, want its beginning", message, got)
+		}
+		if len(text)-2 < 58 && got != message {
+			t.Errorf("%q is cut to %q: stored in %d bytes, want 58 at least", message, got, len(text)-2)
 		}
 	}
 }

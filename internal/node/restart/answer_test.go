@@ -53,11 +53,19 @@ func TestAnsweredBehindASlowStop(t *testing.T) {
 	if err := w.api.Create(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
-	if result, err := w.answer("second"); err != nil || result.RequeueAfter != 0 {
-		t.Errorf("%+v %v", result, err)
+	result, err := w.answer("second")
+	if err != nil {
+		t.Errorf("answering the second request: %v", err)
 	}
-	if list := w.all(); list[0].Status.Phase != recreating || list[1].Status.Phase != pending {
-		t.Errorf("%+v", list)
+	if result.RequeueAfter != 0 {
+		t.Errorf("the second request is answered again after %s, want never", result.RequeueAfter)
+	}
+	list := w.all()
+	if phase := list[0].Status.Phase; phase != recreating {
+		t.Errorf("phase of the first request: got %q, want %s", phase, recreating)
+	}
+	if phase := list[1].Status.Phase; phase != pending {
+		t.Errorf("phase of the second request: got %q, want %s", phase, pending)
 	}
 	close(stops.end)
 	if err := <-worked; err != nil {
@@ -72,8 +80,11 @@ func TestAnsweredBehindASlowStop(t *testing.T) {
 		w.clock.Step(time.Second)
 	}
 	for _, r := range w.all() {
-		if r.Status.CompletionTime == nil || r.Status.ContainerRecreateStates[0].Phase != succeeded {
-			t.Errorf("%s: %+v", r.Name, r.Status)
+		if r.Status.CompletionTime == nil {
+			t.Errorf("request %s is not completed: %+v", r.Name, r.Status)
+		}
+		if state := r.Status.ContainerRecreateStates[0]; state.Phase != succeeded {
+			t.Errorf("container of request %s: got %+v, want it %s", r.Name, state, succeeded)
 		}
 	}
 }
@@ -90,7 +101,7 @@ func TestRequestsOfOnePodTakeTurns(t *testing.T) {
 		w.sync()
 		if _, err := w.r.Reconcile(t.Context(),
 			reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "p"}}); err != nil {
-			t.Fatal(err)
+			t.Fatalf("a pass over the pod: %v", err)
 		}
 	}
 	look()
@@ -106,14 +117,20 @@ func TestRequestsOfOnePodTakeTurns(t *testing.T) {
 	for range 5 {
 		look() // a second stop would close a channel that is closed
 	}
-	if list := w.all(); list[1].Status.Phase != pending || list[1].Status.ContainerRecreateStates != nil ||
-		now().Status.ContainerRecreateStates[0].IsKilled {
-		t.Errorf("%+v", list)
+	list := w.all()
+	if phase := list[1].Status.Phase; phase != pending {
+		t.Errorf("phase of the second request: got %q, want %s", phase, pending)
+	}
+	if states := list[1].Status.ContainerRecreateStates; states != nil {
+		t.Errorf("containers of the second request: got %+v, want none", states)
+	}
+	if state := now().Status.ContainerRecreateStates[0]; state.IsKilled {
+		t.Errorf("the container of the first request is killed before its stop has ended: %+v", state)
 	}
 	close(stops.end)
 	w.settle()
 	if !now().Status.ContainerRecreateStates[0].IsKilled {
-		t.Errorf("the first is not recorded: %+v", now().Status)
+		t.Errorf("the stop for the first request is not recorded: %+v", now().Status)
 	}
 }
 
@@ -122,15 +139,24 @@ func TestRequestsOfOnePodTakeTurns(t *testing.T) {
 func TestAnsweredWithoutRuntime(t *testing.T) {
 	w, now := quiet(t)
 	w.r.runtimeOf = func(string) (Runtime, error) { return nil, runtime.ErrUnavailable }
-	if err := w.rounds(2); !errors.Is(err, runtime.ErrUnavailable) || now().Status.Phase != "" {
-		t.Fatalf("%v %+v", err, now().Status)
+	if err := w.rounds(2); !errors.Is(err, runtime.ErrUnavailable) {
+		t.Fatalf("rounds without a runtime: got %v, want %v", err, runtime.ErrUnavailable)
 	}
-	if _, err := w.answer("r"); err != nil || now().Status.Phase != pending {
-		t.Errorf("%v %+v", err, now().Status)
+	if phase := now().Status.Phase; phase != "" {
+		t.Fatalf("phase before the answer: got %q, want none", phase)
+	}
+	if _, err := w.answer("r"); err != nil {
+		t.Errorf("answering the request: %v", err)
+	}
+	if phase := now().Status.Phase; phase != pending {
+		t.Errorf("phase after the answer: got %q, want %s", phase, pending)
 	}
 	w.r.runtimeOf = func(string) (Runtime, error) { return w, nil }
-	if err := w.rounds(1); err != nil || now().Status.Phase != recreating { // CRR-094
-		t.Errorf("%v %+v", err, now().Status)
+	if err := w.rounds(1); err != nil { // CRR-094
+		t.Errorf("a round with a runtime: %v", err)
+	}
+	if phase := now().Status.Phase; phase != recreating {
+		t.Errorf("phase after a round with a runtime: got %q, want %s", phase, recreating)
 	}
 }
 
@@ -151,8 +177,12 @@ func TestAnswersOnlyWhatIsOpen(t *testing.T) {
 		}
 	}
 	w, now := quiet(t)
-	if result, err := w.answer("gone"); err != nil || result.RequeueAfter != 0 {
-		t.Errorf("%+v %v", result, err)
+	result, err := w.answer("gone")
+	if err != nil {
+		t.Errorf("answering a request that is gone: %v", err)
+	}
+	if result.RequeueAfter != 0 {
+		t.Errorf("a request that is gone is answered again after %s, want never", result.RequeueAfter)
 	}
 	stale := now()
 	live := w.r.live
@@ -161,8 +191,15 @@ func TestAnswersOnlyWhatIsOpen(t *testing.T) {
 			...client.SubResourcePatchOption) error {
 			return apierrors.NewConflict(schema.GroupResource{}, "r", errors.New("simulated"))
 		}})
-	if result, err := w.answer("r"); err != nil || result.RequeueAfter != again || now().Status.Phase != "" {
-		t.Errorf("%+v %v", result, err)
+	result, err = w.answer("r")
+	if err != nil {
+		t.Errorf("an answer that conflicts: %v", err)
+	}
+	if result.RequeueAfter != again {
+		t.Errorf("an answer that conflicts is tried again after %s, want %s", result.RequeueAfter, again)
+	}
+	if phase := now().Status.Phase; phase != "" {
+		t.Errorf("phase after an answer that conflicts: got %q, want none", phase)
 	}
 	w.r.live = live
 	if err := w.rounds(1); err != nil {
@@ -170,8 +207,12 @@ func TestAnswersOnlyWhatIsOpen(t *testing.T) {
 	}
 	before := now()
 	w.r.requests = behind{w, stale} // CRR-097
-	if _, err := w.answer("r"); err != nil || now().ResourceVersion != before.ResourceVersion {
-		t.Errorf("%v %+v", err, now().Status)
+	if _, err := w.answer("r"); err != nil {
+		t.Errorf("answering a request that has its phase: %v", err)
+	}
+	if version := now().ResourceVersion; version != before.ResourceVersion {
+		t.Errorf("a request that has its phase was written: version %s, want %s",
+			version, before.ResourceVersion)
 	}
 }
 
@@ -200,8 +241,14 @@ func TestAnswersComeLater(t *testing.T) {
 		events.Create(t.Context(), event.CreateEvent{Object: fresh}, q)
 		events.Update(t.Context(), event.UpdateEvent{ObjectOld: fresh, ObjectNew: fresh}, q)
 		key, _ := q.Get()
-		if key.Name != "r" || time.Since(begin) != answerAfter || q.Len() != 0 {
-			t.Errorf("%s after %s, %d more", key, time.Since(begin), q.Len())
+		if key.Name != "r" {
+			t.Errorf("the request that is answered: got %s, want r", key)
+		}
+		if after := time.Since(begin); after != answerAfter {
+			t.Errorf("the request is answered after %s, want %s", after, answerAfter)
+		}
+		if q.Len() != 0 {
+			t.Errorf("more requests that are answered: got %d, want 0", q.Len())
 		}
 	})
 }

@@ -65,16 +65,25 @@ func (w *world) rounds(n int) (last error) {
 func TestRuntimeIsMissing(t *testing.T) {
 	w, now := quiet(t)
 	w.r.runtimeOf = func(string) (Runtime, error) { return nil, runtime.ErrUnavailable }
-	if err := w.rounds(2); !errors.Is(err, runtime.ErrUnavailable) || now().Status.CompletionTime != nil {
-		t.Errorf("%v %+v", err, now().Status)
+	if err := w.rounds(2); !errors.Is(err, runtime.ErrUnavailable) {
+		t.Errorf("rounds while no runtime answers: got %v, want %v", err, runtime.ErrUnavailable)
+	}
+	if at := now().Status.CompletionTime; at != nil {
+		t.Errorf("the request is completed while no runtime answers, at %s", at)
 	}
 	w.r.runtimeOf = func(string) (Runtime, error) { return nil, errors.New(`no runtime named "docker" on this node`) }
 	if err := w.rounds(2); err != nil {
-		t.Error(err)
+		t.Errorf("rounds without the runtime of the request: %v", err)
 	}
-	if s := now().Status; s.Phase != completed || s.Message != `failed to find runtime service: no runtime named "docker" on this node` ||
-		s.ContainerRecreateStates[1].Phase != failed {
-		t.Errorf("%+v", s)
+	s := now().Status
+	if s.Phase != completed {
+		t.Errorf("phase of the request: got %q, want %s", s.Phase, completed)
+	}
+	if want := `failed to find runtime service: no runtime named "docker" on this node`; s.Message != want {
+		t.Errorf("message of the request: got %q, want %q", s.Message, want)
+	}
+	if state := s.ContainerRecreateStates[1]; state.Phase != failed {
+		t.Errorf("the second container: got %+v, want it %s", state, failed)
 	}
 }
 
@@ -103,10 +112,13 @@ func TestAStopThatFailsFailsItsContainer(t *testing.T) {
 			_ = w.rounds(8)
 			s := now().Status
 			if diff := cmp.Diff(test.want, s.ContainerRecreateStates); diff != "" {
-				t.Error(diff)
+				t.Errorf("containers of the request (-want +got):\n%s", diff)
 			}
-			if over := strings.HasPrefix(test.want[0].Message, "kill"); over != (s.CompletionTime != nil) || s.Message != "" {
-				t.Errorf("%+v", s)
+			if over := strings.HasPrefix(test.want[0].Message, "kill"); over != (s.CompletionTime != nil) {
+				t.Errorf("the request is completed: got %t, want %t: %+v", !over, over, s)
+			}
+			if s.Message != "" {
+				t.Errorf("message of the request: got %q, want none", s.Message)
 			}
 		})
 	}
@@ -127,7 +139,8 @@ func TestGraceOfAnotherClock(t *testing.T) {
 					t.Fatal(err)
 				}
 				if stopped := len(w.stops) > 0; stopped != (second >= 30) {
-					t.Fatalf("after %d s: stopped: %v", second, stopped)
+					t.Fatalf("after %d s: the container is stopped: got %t, want %t",
+						second, stopped, !stopped)
 				}
 				w.clock.Step(time.Second)
 			}
@@ -135,7 +148,10 @@ func TestGraceOfAnotherClock(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = w.rounds(1)
-			w.r.graces.Range(func(pod, _ any) bool { t.Errorf("%v is remembered", pod); return false })
+			w.r.graces.Range(func(pod, _ any) bool {
+				t.Errorf("the grace period of %v is remembered", pod)
+				return false
+			})
 		})
 	}
 }
@@ -155,14 +171,21 @@ func TestDeadlineOfAnotherClock(t *testing.T) {
 				_ = w.rounds(1)
 				w.clock.Step(after)
 				w.r.runtimeOf = func(string) (Runtime, error) { return w, nil }
-				if err := w.rounds(3); err != nil || len(w.stops) > 0 != want {
-					t.Errorf("%s after it was seen: %v %+v", after, err, now().Status)
+				if err := w.rounds(3); err != nil {
+					t.Errorf("rounds %s after the request was seen: %v", after, err)
+				}
+				if stopped := len(w.stops) > 0; stopped != want {
+					t.Errorf("%s after the request was seen, its container is stopped: got %t, want %t",
+						after, stopped, want)
 				}
 				if err := w.api.Delete(t.Context(), now()); err != nil {
 					t.Fatal(err)
 				}
 				_ = w.rounds(1)
-				w.r.seen.Range(func(pod, _ any) bool { t.Errorf("%v is remembered", pod); return false })
+				w.r.seen.Range(func(pod, _ any) bool {
+					t.Errorf("when the request of %v was seen is remembered", pod)
+					return false
+				})
 			}
 		})
 	}
@@ -199,9 +222,18 @@ func TestStopWithoutAnswer(t *testing.T) {
 				w.manager()
 				w.clock.Step(time.Second)
 			}
-			if s := now().Status; s.CompletionTime == nil || s.ContainerRecreateStates[0].Phase != succeeded ||
-				!s.ContainerRecreateStates[0].IsKilled || s.ContainerRecreateStates[1].Phase != succeeded {
-				t.Errorf("%+v", s)
+			s := now().Status
+			if s.CompletionTime == nil {
+				t.Errorf("the request is not completed: %+v", s)
+			}
+			if state := s.ContainerRecreateStates[0]; state.Phase != succeeded {
+				t.Errorf("the first container: got %+v, want it %s", state, succeeded)
+			}
+			if state := s.ContainerRecreateStates[0]; !state.IsKilled {
+				t.Errorf("the first container: got %+v, want it killed", state)
+			}
+			if state := s.ContainerRecreateStates[1]; state.Phase != succeeded {
+				t.Errorf("the second container: got %+v, want it %s", state, succeeded)
 			}
 		})
 	}
@@ -229,20 +261,31 @@ func TestStopOfUnknownOutcome(t *testing.T) {
 	w, now := quiet(t)
 	away := errors.New("rpc error: code = Unknown desc = the runtime starts")
 	w.r.runtimeOf = func(string) (Runtime, error) { return mute{w, away}, nil }
-	if err := w.rounds(5); !errors.Is(err, away) || now().Status.ContainerRecreateStates[0].Phase != pending ||
-		now().Status.CompletionTime != nil {
-		t.Errorf("%v %+v", err, now().Status)
+	if err := w.rounds(5); !errors.Is(err, away) {
+		t.Errorf("rounds while the runtime starts: got %v, want %v", err, away)
+	}
+	if state := now().Status.ContainerRecreateStates[0]; state.Phase != pending {
+		t.Errorf("the container while the runtime starts: got %+v, want it %s", state, pending)
+	}
+	if at := now().Status.CompletionTime; at != nil {
+		t.Errorf("the request is completed while the runtime starts, at %s", at)
 	}
 	w.r.runtimeOf = func(string) (Runtime, error) { return mute{w, nil}, nil }
-	if err := w.rounds(5); err != nil || now().Status.ContainerRecreateStates[0].Phase != failed {
-		t.Errorf("it runs on: %v %+v", err, now().Status)
+	if err := w.rounds(5); err != nil {
+		t.Errorf("rounds while the container runs on: %v", err)
+	}
+	if state := now().Status.ContainerRecreateStates[0]; state.Phase != failed {
+		t.Errorf("the container that runs on: got %+v, want it %s", state, failed)
 	}
 	w, now = quiet(t)
 	w.r.runtimeOf = func(string) (Runtime, error) { return mute{w, away}, nil }
 	_ = w.rounds(5)
 	w.r.runtimeOf = func(string) (Runtime, error) { return w, nil }
-	if err := w.rounds(5); err != nil || len(w.stops) != 2 {
-		t.Errorf("the next try: %v %+v", err, now().Status)
+	if err := w.rounds(5); err != nil {
+		t.Errorf("rounds with the next try: %v", err)
+	}
+	if len(w.stops) != 2 {
+		t.Errorf("stops with the next try: got %v, want 2: %+v", w.stops, now().Status)
 	}
 }
 
@@ -262,8 +305,15 @@ func (a after) Stop(ctx context.Context, id string, grace time.Duration) error {
 func TestManagersFieldsAreLeftAlone(t *testing.T) {
 	w, now := quiet(t, ready("a-1"), unready(epoch))
 	_ = w.rounds(4)
-	if s := now().Status; len(s.ContainerStatusSnapshot) != 1 || len(s.Conditions) != 1 || s.Phase != recreating {
-		t.Errorf("%+v", s)
+	s := now().Status
+	if len(s.ContainerStatusSnapshot) != 1 {
+		t.Errorf("the manager's snapshot of containers: got %v, want 1", s.ContainerStatusSnapshot)
+	}
+	if len(s.Conditions) != 1 {
+		t.Errorf("the manager's conditions: got %v, want 1", s.Conditions)
+	}
+	if s.Phase != recreating {
+		t.Errorf("phase of the request: got %q, want %s", s.Phase, recreating)
 	}
 }
 
@@ -279,20 +329,25 @@ func TestNextRequestBegins(t *testing.T) {
 	}
 	_ = w.rounds(2)
 	list := w.all()
-	if list[0].Status.Phase != recreating || list[1].Status.Phase != pending { // CRR-093, CRR-094
-		t.Fatalf("%+v", list)
+	if phase := list[0].Status.Phase; phase != recreating { // CRR-093, CRR-094
+		t.Fatalf("phase of the first request: got %q, want %s", phase, recreating)
+	}
+	if phase := list[1].Status.Phase; phase != pending {
+		t.Fatalf("phase of the second request: got %q, want %s", phase, pending)
 	}
 	first := now()
 	want := []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "p"}}}
 	if diff := cmp.Diff(want, toPod(t.Context(), first)); diff != "" {
-		t.Error(diff)
+		t.Errorf("pods that an event of the request queues (-want +got):\n%s", diff)
 	}
 	if err := w.api.Delete(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
 	_ = w.rounds(2)
-	if list := w.all(); len(list) != 1 || list[0].Status.Phase != recreating {
-		t.Errorf("%+v", list)
+	if list := w.all(); len(list) != 1 {
+		t.Errorf("requests that are left: got %+v, want 1", list)
+	} else if phase := list[0].Status.Phase; phase != recreating {
+		t.Errorf("phase of the next request: got %q, want %s", phase, recreating)
 	}
 }
 
@@ -310,28 +365,48 @@ func TestOrderOfAStop(t *testing.T) {
 	r := request(func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.Containers[1].PreStop = tcp })
 	a, b := run("a", 0), run("b", 0)
 	first, second, unknown := w.r.order(r, pod, &a), w.r.order(r, pod, &b), w.r.order(r, nil, &a)
-	if first.Hook != sleep || first.Ports[0].Name != "web" || first.PodIP != "10.0.0.1" || first.Grace != 30*time.Second || first.Init ||
-		first.By != "ContainerRecreateRequest r" {
-		t.Errorf("%+v", first)
+	if first.Hook != sleep {
+		t.Errorf("hook of a: got %v, want that of the pod", first.Hook)
 	}
-	if second.Hook.TCPSocket != tcp.TCPSocket || !second.Init || unknown.Hook != nil {
-		t.Errorf("%+v %+v", second, unknown)
+	if first.Ports[0].Name != "web" {
+		t.Errorf("ports of a: got %v, want web", first.Ports)
+	}
+	if first.PodIP != "10.0.0.1" {
+		t.Errorf("address of the pod: got %s, want 10.0.0.1", first.PodIP)
+	}
+	if first.Grace != 30*time.Second {
+		t.Errorf("grace period of a: got %s, want 30s", first.Grace)
+	}
+	if first.Init {
+		t.Error("a is taken for an init container")
+	}
+	if first.By != "ContainerRecreateRequest r" {
+		t.Errorf("who stops a: got %q, want ContainerRecreateRequest r", first.By)
+	}
+	if second.Hook.TCPSocket != tcp.TCPSocket {
+		t.Errorf("hook of b: got %v, want that of the request", second.Hook)
+	}
+	if !second.Init {
+		t.Error("b is not taken for an init container")
+	}
+	if unknown.Hook != nil {
+		t.Errorf("hook of a container whose pod is unknown: got %v, want none", unknown.Hook)
 	}
 	r.Spec.Strategy.TerminationGracePeriodSeconds = &zero
 	if got := w.r.order(r, pod, &a).Grace; got != 0 {
-		t.Error(got)
+		t.Errorf("grace period of 0 of the request: got %s, want 0", got)
 	}
 	zero = math.MaxInt64
 	if got := w.r.order(r, pod, &a).Grace; got != 30*time.Second {
-		t.Errorf("more than the pod has: %s", got)
+		t.Errorf("grace period of more than the pod has: got %s, want 30s", got)
 	}
 	pod.Spec.TerminationGracePeriodSeconds = &zero
 	if got := w.r.order(r, pod, &a).Grace; got < 24*time.Hour {
-		t.Errorf("ages are %s", got)
+		t.Errorf("grace period of ages: got %s, want a day at least", got)
 	}
 	a.Annotations = map[string]string{runtime.AnnotationTerminationGracePeriod: "40"}
 	if got := w.r.order(r, nil, &a).Grace; got != 40*time.Second {
-		t.Errorf("of a pod that is not known: %s", got)
+		t.Errorf("grace period for a pod that is not known: got %s, want 40s", got)
 	}
 }
 
@@ -341,24 +416,31 @@ func TestARequestThatEndedMeanwhileStopsNothing(t *testing.T) {
 	_ = w.rounds(1)
 	r := now()
 	if err := w.r.mayStop(t.Context(), r); err != nil {
-		t.Error(err)
+		t.Errorf("a stop for a request that goes on: %v", err)
 	}
 	at := metav1.NewTime(epoch)
 	r.Status.Phase, r.Status.CompletionTime = completed, &at
 	if err := w.api.Status().Update(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.r.mayStop(t.Context(), r); err == nil || err.Error() != "the request is completed" {
-		t.Error(err)
+	if err := w.r.mayStop(t.Context(), r); err == nil {
+		t.Error("a stop for a request that is completed: no error")
+	} else if err.Error() != "the request is completed" {
+		t.Errorf("a stop for a request that is completed: got %v, want that it is completed", err)
 	}
 	before := now().ResourceVersion
-	if err := w.r.recordStop(t.Context(), client.ObjectKeyFromObject(r), r.UID, "a", nil); err != nil || now().ResourceVersion != before {
-		t.Errorf("%v, written again", err)
+	if err := w.r.recordStop(t.Context(), client.ObjectKeyFromObject(r), r.UID, "a", nil); err != nil {
+		t.Errorf("recording a stop for a request that is completed: %v", err)
+	}
+	if version := now().ResourceVersion; version != before {
+		t.Errorf("a request that is completed was written: version %s, want %s", version, before)
 	}
 	if err := w.api.Delete(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.r.mayStop(t.Context(), r); err == nil || err.Error() != "the request is gone" {
-		t.Error(err)
+	if err := w.r.mayStop(t.Context(), r); err == nil {
+		t.Error("a stop for a request that is gone: no error")
+	} else if err.Error() != "the request is gone" {
+		t.Errorf("a stop for a request that is gone: got %v, want that it is gone", err)
 	}
 }

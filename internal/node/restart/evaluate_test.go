@@ -261,13 +261,16 @@ func TestEvaluate(t *testing.T) {
 				got.Waiting = ""
 			}
 			if diff := cmp.Diff(want, got, ignored); diff != "" {
-				t.Error(diff)
+				t.Errorf("the plan (-want +got):\n%s", diff)
 			}
-			if stop := got.Stop; (stop == nil) != (test.stop == "") || stop != nil && stop.ID != test.stop {
-				t.Errorf("stops %+v", stop)
+			if stop := got.Stop; (stop == nil) != (test.stop == "") {
+				t.Errorf("the container that is stopped: got %+v, want %q", stop, test.stop)
+			} else if stop != nil && stop.ID != test.stop {
+				t.Errorf("the container that is stopped: got %s, want %s", stop.ID, test.stop)
 			}
 			if got.Waiting != "" && finished(test.request, epoch, now) == "" && (got.After <= 0 || got.After > poll) {
-				t.Errorf("waits for %s and looks again after %s", got.Waiting, got.After)
+				t.Errorf("waits for %s and looks again after %s, want %s at most",
+					got.Waiting, got.After, poll)
 			}
 		})
 	}
@@ -295,7 +298,7 @@ func TestOrder(t *testing.T) {
 		got += r.Name
 	}
 	if got != "abcdef" {
-		t.Error(got)
+		t.Errorf("order of the requests: got %s, want abcdef", got)
 	}
 }
 
@@ -328,11 +331,12 @@ func TestTheDeadlineOfARequest(t *testing.T) {
 	limited := request(func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.ActiveDeadlineSeconds = &ten })
 	for after, over := range map[time.Duration]bool{0: false, 10 * time.Second: false, 10*time.Second + 1: true} {
 		if why := finished(limited, epoch, epoch.Add(after)); (why != "") != over {
-			t.Errorf("after %s: %q", after, why)
+			t.Errorf("%s after the request was seen: ends because of %q, want its deadline over: %t",
+				after, why, over)
 		}
 	}
 	if why := finished(request(), epoch, epoch.Add(time.Hour)); why != "" {
-		t.Errorf("without a deadline: %q", why)
+		t.Errorf("a request without a deadline: ends because of %q, want no end", why)
 	}
 }
 
@@ -360,8 +364,11 @@ func TestWhenAContainerIsBack(t *testing.T) {
 		s := &Snapshot{Request: request(ready("a-1"), seconds(tt.min)), Now: epoch.Add(tt.after), Seen: epoch.Add(min(tt.after, 0) - time.Minute),
 			Inspected: map[string]runtime.Status{current.ID: {StartedAt: epoch}}}
 		plan := &Plan{After: time.Minute}
-		if got := s.back(&current, plan); got != tt.back || plan.After != tt.again {
-			t.Errorf("%s: %v, again in %s", name, got, plan.After)
+		if got := s.back(&current, plan); got != tt.back {
+			t.Errorf("%s: the container is back: got %t, want %t", name, got, tt.back)
+		}
+		if plan.After != tt.again {
+			t.Errorf("%s: the next pass is due in %s, want %s", name, plan.After, tt.again)
 		}
 	}
 }
@@ -376,7 +383,7 @@ func TestWhoStaysStopped(t *testing.T) {
 		current := run(name, 0)
 		s := &Snapshot{Request: request(), Pod: pod, Inspected: map[string]runtime.Status{current.ID: {ExitCode: 1}}}
 		if why := s.stays(name, &current); (why != "") != stays {
-			t.Errorf("%s: %q", name, why)
+			t.Errorf("container %s stays stopped because %q, want that it stays: %t", name, why, stays)
 		}
 	}
 }
@@ -392,7 +399,9 @@ func TestARequestEndsAfterTheClockWasSetBack(t *testing.T) {
 		CreatedAt: epoch}
 	plan := NewPlan(Snapshot{Request: r, Containers: []runtime.Container{stopped, back}, Seen: epoch, Now: epoch.Add(time.Minute),
 		Inspected: map[string]runtime.Status{stopped.ID: {Container: stopped}, back.ID: {Container: back, StartedAt: epoch}}})
-	if len(plan.States) != 1 || plan.States[0].Phase != succeeded {
-		t.Errorf("%+v, waits for: %s", plan.States, plan.Waiting)
+	if len(plan.States) != 1 {
+		t.Errorf("containers of the request: got %+v, want 1", plan.States)
+	} else if plan.States[0].Phase != succeeded {
+		t.Errorf("the container: got %+v, want it %s; waits for: %s", plan.States[0], succeeded, plan.Waiting)
 	}
 }

@@ -27,11 +27,16 @@ func TestLargeHooksRun(t *testing.T) {
 		r := &reconciler{pods: fake.NewClientBuilder().WithObjects(cached).Build(), live: fake.NewClientBuilder().WithObjects(pod(command)).Build()}
 		a := run("a", 0)
 		found, err := r.withHook(t.Context(), request(), "a")
-		if err != nil || found == nil {
+		if err != nil {
 			t.Fatal(err)
 		}
-		if hook := r.order(request(), found, &a).Hook; hook == nil || hook.Exec == nil || hook.Exec.Command[0] != command {
-			t.Errorf("%d bytes: %v", size, hook)
+		if found == nil {
+			t.Fatal("no pod with the hook is found")
+		}
+		if hook := r.order(request(), found, &a).Hook; hook == nil || hook.Exec == nil {
+			t.Errorf("a hook of %d bytes: got %v, want a command", size, hook)
+		} else if hook.Exec.Command[0] != command {
+			t.Errorf("a hook of %d bytes: the command has %d", size, len(hook.Exec.Command[0]))
 		}
 	}
 }

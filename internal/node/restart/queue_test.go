@@ -77,21 +77,21 @@ func TestRestartsThatWaitForTheirNamespaceSendNothing(t *testing.T) {
 	asked = 0
 	for range 5 {
 		if result := pass(); result.RequeueAfter != poll {
-			t.Errorf("it is looked at again after %s", result.RequeueAfter)
+			t.Errorf("the request is looked at again after %s, want %s", result.RequeueAfter, poll)
 		}
 	}
 	if asked > 0 {
-		t.Errorf("5 rounds that wait asked %d times", asked)
+		t.Errorf("requests to the API server of 5 rounds that wait: got %d, want 0", asked)
 	}
 	close(n.releaseOrphans)
 	for range stop.Most {
 		if err := <-ended; err != nil {
-			t.Error(err)
+			t.Errorf("a stop that was under way: %v", err)
 		}
 	}
 	pass()
 	<-woken
 	if n.stops("hostile") != stop.Most+1 {
-		t.Errorf("%d containers were stopped", n.stops("hostile"))
+		t.Errorf("containers that were stopped: got %d, want %d", n.stops("hostile"), stop.Most+1)
 	}
 }

@@ -44,8 +44,11 @@ func TestARequestForAContainerThatStaysStoppedEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 			state := now().Status.ContainerRecreateStates[0]
-			if ended := state.Phase == succeeded; ended != (tt.why != "") || !strings.Contains(state.Message, tt.why) {
-				t.Errorf("%+v", state)
+			if ended, want := state.Phase == succeeded, tt.why != ""; ended != want {
+				t.Errorf("the container has succeeded: got %t, want %t: %+v", ended, want, state)
+			}
+			if !strings.Contains(state.Message, tt.why) {
+				t.Errorf("message of the container: got %q, want %q in it", state.Message, tt.why)
 			}
 		})
 	}

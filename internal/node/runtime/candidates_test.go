@@ -27,7 +27,7 @@ func TestCandidates(t *testing.T) {
 			t.Errorf("got %s, want %s", got, want)
 		}
 		if strings.Contains(got, "dockershim") { // OPS-121
-			t.Errorf("got %s", got)
+			t.Errorf("candidates: got %s, want none of dockershim", got)
 		}
 	}
 }

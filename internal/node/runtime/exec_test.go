@@ -20,10 +20,10 @@ func TestCommandsThatPrintTooMuch(t *testing.T) {
 		s.OnExec = func(string, []string) (string, int32, error) { return strings.Repeat("x", 8<<20), 0, nil }
 	})
 	if err := r.Exec(t.Context(), "containerd://c", []string{"head", "-c", "8M", "/dev/zero"}, time.Minute); err != nil {
-		t.Error(err)
+		t.Errorf("a command that prints 8 MiB: %v", err)
 	}
 	if environment, err := r.Environment(t.Context(), "containerd://c"); err == nil {
-		t.Errorf("%d variables", len(environment))
+		t.Errorf("environment that is too large: got %d variables, want an error", len(environment))
 	}
 	s.Set(func(s *fakecri.Server) {
 		s.OnExec = func(string, []string) (string, int32, error) { return "", 3, nil }
@@ -45,7 +45,10 @@ func TestARuntimeThatIsBusyTakesLongToStartACommand(t *testing.T) {
 			return "yes", 0, nil
 		}
 	})
-	if output, err := r.Run(t.Context(), "containerd://c", []string{"alive"}, time.Millisecond); err != nil || string(output.Stdout) != "yes" {
-		t.Error(output, err)
+	output, err := r.Run(t.Context(), "containerd://c", []string{"alive"}, time.Millisecond)
+	if err != nil {
+		t.Errorf("a command that a busy runtime starts late: %v", err)
+	} else if string(output.Stdout) != "yes" {
+		t.Errorf("a command that a busy runtime starts late: printed %q, want \"yes\"", output.Stdout)
 	}
 }

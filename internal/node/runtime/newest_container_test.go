@@ -23,7 +23,7 @@ func TestTheNewestContainerIsKnownWithoutClock(t *testing.T) {
 		"counted anew":              {[]Container{of("a", 3, false, noon.Add(time.Hour)), of("b", 0, true, noon)}, "b"},
 	} {
 		if got := Newest(tt.containers, "app"); got.ID != tt.want {
-			t.Errorf("%s: %s", name, got.ID)
+			t.Errorf("%s: the newest container: got %s, want %s", name, got.ID, tt.want)
 		}
 	}
 }

@@ -56,8 +56,10 @@ func TestRuntimesAreFoundAndReported(t *testing.T) {
 	for _, want := range []string{s.Path + ": listing images: ", "content store is broken", "crio.sock: not a socket",
 		"cri-dockerd.sock: no such file",
 		"k3s/containerd/containerd.sock: no such file"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v does not contain %q", err, want)
+		if err == nil {
+			t.Errorf("no runtime can be used: no error, want one with %q", want)
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("no runtime can be used: got error %v, want one with %q", err, want)
 		}
 		if !strings.Contains(logged.String(), want) {
 			t.Errorf("%q is not logged: %s", want, logged.String())
@@ -69,20 +71,25 @@ func TestRuntimesAreFoundAndReported(t *testing.T) {
 		}
 	}
 	if _, err := set.ForContainer("containerd://a"); !errors.Is(err, runtime.ErrUnavailable) {
-		t.Errorf("ForContainer: %v", err)
+		t.Errorf("the runtime of a container, while none can be used: got %v, want %v",
+			err, runtime.ErrUnavailable)
 	}
 	s.Set(func(s *fakecri.Server) { s.Failing = nil })
 	set.Look(t.Context())
 	if err := set.Ready(); err != nil {
-		t.Error(err)
+		t.Errorf("a runtime that can be used again: %v", err)
 	}
 	r, err := set.ForContainer("containerd://a")
-	if err != nil || r.Name() != "containerd" {
-		t.Errorf("%v, %v", r, err)
+	if err != nil {
+		t.Errorf("the runtime of a container of containerd: %v", err)
+	} else if r.Name() != "containerd" {
+		t.Errorf("the runtime of a container of containerd: got %s", r.Name())
 	}
 	for _, id := range []string{"docker://a", "a", "", "://a", "containerd://"} {
-		if r, err := set.ForContainer(id); err == nil || errors.Is(err, runtime.ErrUnavailable) {
-			t.Errorf("%q: %v, %v", id, r, err)
+		if r, err := set.ForContainer(id); err == nil {
+			t.Errorf("the runtime of container %q: got %v, want an error", id, r)
+		} else if errors.Is(err, runtime.ErrUnavailable) {
+			t.Errorf("the runtime of container %q: got error %v, want one that is final", id, err)
 		}
 	}
 }
@@ -94,8 +101,10 @@ func TestSocketsOfTheHost(t *testing.T) {
 		"my.sock": "unix:///hostvarrun/my.sock: no such file"} {
 		set := runtime.NewSet(runtime.Options{SocketFile: file})
 		set.Look(t.Context())
-		if err := set.Ready(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", file, err)
+		if err := set.Ready(); err == nil {
+			t.Errorf("socket file %q: no error, want one with %q", file, want)
+		} else if !strings.Contains(err.Error(), want) {
+			t.Errorf("socket file %q: got error %v, want one with %q", file, err, want)
 		}
 	}
 }
@@ -108,8 +117,10 @@ func TestOldRuntimesAreRefused(t *testing.T) {
 	})
 	set := runtime.NewSet(runtime.Options{Root: s.Root()})
 	set.Look(t.Context())
-	if err := set.Ready(); err == nil || !strings.Contains(err.Error(), "does not serve CRI v1") {
-		t.Error(err)
+	if err := set.Ready(); err == nil {
+		t.Error("a runtime without CRI v1: no error")
+	} else if !strings.Contains(err.Error(), "does not serve CRI v1") {
+		t.Errorf("a runtime without CRI v1: got error %v, want that it does not serve it", err)
 	}
 }
 
@@ -119,13 +130,15 @@ func TestAGivenSocketIsTheOnlyOneTried(t *testing.T) {
 	set := runtime.NewSet(runtime.Options{Root: s.Root(), SocketFile: "other/my.sock"})
 	set.Look(t.Context())
 	want := "no usable container runtime: unix://" + s.Root() + "/other/my.sock: no such file"
-	if err := set.Ready(); err == nil || err.Error() != want {
-		t.Errorf("got  %v\nwant %s", err, want)
+	if err := set.Ready(); err == nil {
+		t.Errorf("the given socket is missing: no error, want %s", want)
+	} else if err.Error() != want {
+		t.Errorf("the given socket is missing:\ngot  %v\nwant %s", err, want)
 	}
 	set = runtime.NewSet(runtime.Options{Root: filepath.Dir(s.Root()), SocketFile: filepath.Base(s.Root()) + "/containerd.sock"})
 	set.Look(t.Context())
 	if err := set.Ready(); err != nil {
-		t.Error(err)
+		t.Errorf("the given socket is there: %v", err)
 	}
 }
 
@@ -144,7 +157,7 @@ func TestRuntimeComesLateAndRestarts(t *testing.T) {
 		deadline := time.Now().Add(30 * time.Second)
 		for !done() {
 			if time.Now().After(deadline) {
-				t.Fatalf("%s: %v", what, set.Ready())
+				t.Fatalf("waited 30s until %s: %v", what, set.Ready())
 			}
 			if clock.HasWaiters() {
 				clock.Step(30 * time.Second)
@@ -174,7 +187,7 @@ func TestRuntimeComesLateAndRestarts(t *testing.T) {
 	}
 	cancel()
 	if err := <-ended; err != nil {
-		t.Error(err)
+		t.Errorf("the end of the daemon's looking for runtimes: %v", err)
 	}
 }
 
@@ -187,16 +200,22 @@ func TestImagesGoToTheRuntimeOfKubelet(t *testing.T) {
 	t.Cleanup(docker.Close)
 	set := runtime.NewSet(runtime.Options{Root: containerd.Root()})
 	set.Look(t.Context())
-	if r, err := set.ForImages(); err != nil || r.Name() != "docker" {
-		t.Errorf("images go to %v, %v", r, err)
+	if r, err := set.ForImages(); err != nil {
+		t.Errorf("the runtime of images, where docker has most pods: %v", err)
+	} else if r.Name() != "docker" {
+		t.Errorf("the runtime of images, where docker has most pods: got %s", r.Name())
 	}
 	containerd.Set(func(s *fakecri.Server) { s.Pods = 5 })
 	set.Look(t.Context())
-	if r, err := set.ForImages(); err != nil || r.Name() != "containerd" {
-		t.Errorf("images go to %v, %v", r, err)
+	if r, err := set.ForImages(); err != nil {
+		t.Errorf("the runtime of images, where containerd has most pods: %v", err)
+	} else if r.Name() != "containerd" {
+		t.Errorf("the runtime of images, where containerd has most pods: got %s", r.Name())
 	}
-	if r, err := set.ForContainer("docker://x"); err != nil || r.Name() != "docker" {
-		t.Errorf("%v, %v", r, err)
+	if r, err := set.ForContainer("docker://x"); err != nil {
+		t.Errorf("the runtime of a container of docker: %v", err)
+	} else if r.Name() != "docker" {
+		t.Errorf("the runtime of a container of docker: got %s", r.Name())
 	}
 }
 
@@ -212,17 +231,24 @@ func TestKubeletsRuntimeIsAway(t *testing.T) {
 	away := func(set *runtime.Set) {
 		t.Helper()
 		if r, err := set.ForImages(); !errors.Is(err, runtime.ErrUnavailable) {
-			t.Errorf("images go to %v, %v", r, err)
+			t.Errorf("the runtime of images, while kubelet's is away: got %v, %v, want %v",
+				r, err, runtime.ErrUnavailable)
 		}
-		if r, err := set.ForContainer("containerd://a"); err == nil && r.Name() != "containerd" ||
-			err != nil && !errors.Is(err, runtime.ErrUnavailable) {
-			t.Errorf("containers: %v, %v", r, err)
+		r, err := set.ForContainer("containerd://a")
+		if err == nil && r.Name() != "containerd" {
+			t.Errorf("the runtime of a container of containerd, which is away: got %s", r.Name())
+		}
+		if err != nil && !errors.Is(err, runtime.ErrUnavailable) {
+			t.Errorf("the runtime of a container of containerd, which is away: got error %v, want %v", err,
+				runtime.ErrUnavailable)
 		}
 	}
 	set := runtime.NewSet(runtime.Options{Root: kubelets.Root()})
 	set.Look(t.Context())
-	if r, err := set.ForImages(); err != nil || r.Name() != "containerd" {
-		t.Fatal(r, err)
+	if r, err := set.ForImages(); err != nil {
+		t.Fatalf("the runtime of images: %v", err)
+	} else if r.Name() != "containerd" {
+		t.Fatalf("the runtime of images: got %s, want containerd", r.Name())
 	}
 	kubelets.Close() // its socket goes, too
 	set.Look(t.Context())
@@ -239,8 +265,10 @@ func TestKubeletsRuntimeIsAway(t *testing.T) {
 	other.Set(func(s *fakecri.Server) { s.Pods = 1 })
 	for _, set := range []*runtime.Set{set, fresh} {
 		set.Look(t.Context())
-		if r, err := set.ForImages(); err != nil || r.Name() != "docker" {
-			t.Errorf("the kubelet has moved: %v, %v", r, err)
+		if r, err := set.ForImages(); err != nil {
+			t.Errorf("the runtime of images after the kubelet has moved: %v", err)
+		} else if r.Name() != "docker" {
+			t.Errorf("the runtime of images after the kubelet has moved: got %s, want docker", r.Name())
 		}
 	}
 }
@@ -258,28 +286,37 @@ func TestContainers(t *testing.T) {
 		Created: at, Hash: "no hex"})
 	s.Add(fakecri.Container{ID: "foreign", Name: "app", UID: "other", Created: at.Add(time.Hour)})
 	list, err := r.Containers(t.Context(), "u")
-	if err != nil || len(list) != 2 {
-		t.Fatalf("%v, %v", list, err)
+	if err != nil {
+		t.Fatalf("listing the containers: %v", err)
+	}
+	if len(list) != 2 {
+		t.Fatalf("containers of the pod: got %v, want 2", list)
 	}
 	want := &runtime.Container{ID: "containerd://new", Name: "app", PodNamespace: "ns", PodName: "p", PodUID: "u", Running: true,
 		CreatedAt: at.Add(time.Second),
 		Image:     "nginx:alpine", RestartCount: 1, PlainHash: 0xc210bc73,
 		Annotations: map[string]string{runtime.AnnotationHash: "c210bc73", runtime.AnnotationRestartCount: "1"}}
 	if diff := cmp.Diff(want, runtime.Newest(list, "app")); diff != "" {
-		t.Error(diff)
+		t.Errorf("the newest container (-want +got):\n%s", diff)
 	}
 	if c := runtime.Newest(list, "none"); c != nil {
-		t.Errorf("%+v", c)
+		t.Errorf("the newest container of an unknown name: got %+v, want none", c)
 	}
 	if _, err := r.Containers(t.Context(), ""); err == nil {
 		t.Error("an empty UID lists every container of the node")
 	}
 	inspected, err := r.Status(t.Context(), "containerd://new")
-	if err != nil || !inspected.StartedAt.Equal(at.Add(2*time.Second)) || inspected.PlainHash != 0xc210bc73 {
-		t.Errorf("%+v, %v", inspected, err)
+	if err != nil {
+		t.Errorf("status of the new container: %v", err)
+	}
+	if want := at.Add(2 * time.Second); !inspected.StartedAt.Equal(want) {
+		t.Errorf("start of the new container: got %s, want %s", inspected.StartedAt, want)
+	}
+	if inspected.PlainHash != 0xc210bc73 {
+		t.Errorf("hash of the new container: got %x, want c210bc73", inspected.PlainHash)
 	}
 	if _, err := r.Status(t.Context(), "containerd://none"); !errors.Is(err, runtime.ErrNotFound) {
-		t.Errorf("%v", err)
+		t.Errorf("status of an unknown container: got error %v, want %v", err, runtime.ErrNotFound)
 	}
 }
 
@@ -321,13 +358,13 @@ func TestEnvironment(t *testing.T) {
 			s.Add(test.container)
 			got, err := r.Environment(t.Context(), "containerd://c")
 			if test.fails != (err != nil) {
-				t.Fatal(err)
+				t.Fatalf("reading the environment: got error %v, want one: %t", err, test.fails)
 			}
 			if diff := cmp.Diff(want, got); diff != "" && !test.fails {
-				t.Error(diff)
+				t.Errorf("the environment (-want +got):\n%s", diff)
 			}
 			if n := len(s.Calls("ExecSync")); n != test.commands {
-				t.Errorf("%d commands were run", n)
+				t.Errorf("commands that were run: got %d, want %d", n, test.commands)
 			}
 		})
 	}
@@ -344,11 +381,14 @@ func TestStop(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if calls := s.Calls("StopContainer"); calls[0].Grace != 7*time.Second || len(s.Containers()) != 1 {
-		t.Errorf("%+v, %d containers", calls, len(s.Containers()))
+	if calls := s.Calls("StopContainer"); calls[0].Grace != 7*time.Second {
+		t.Errorf("grace period of the stop: got %s, want 7s", calls[0].Grace)
+	}
+	if n := len(s.Containers()); n != 1 {
+		t.Errorf("containers of the runtime: got %d, want 1", n)
 	}
 	if err := r.Stop(t.Context(), "containerd://none", time.Second); !errors.Is(err, runtime.ErrNotFound) {
-		t.Error(err)
+		t.Errorf("stopping an unknown container: got error %v, want %v", err, runtime.ErrNotFound)
 	}
 }
 
@@ -365,12 +405,20 @@ func TestPull(t *testing.T) {
 		t.Fatal(err)
 	}
 	calls := s.Calls("PullImage")
-	if a := calls[0].Auth; a.GetUsername() != "u" || a.GetPassword() != "p" || a.GetIdentityToken() != "i" || a.GetRegistryToken() != "r" ||
-		calls[1].Auth != nil {
-		t.Errorf("%v", calls)
+	a := calls[0].Auth
+	if got, want := []string{a.GetUsername(), a.GetPassword(), a.GetIdentityToken(), a.GetRegistryToken()},
+		[]string{"u", "p", "i", "r"}; !cmp.Equal(want, got) {
+		t.Errorf("credentials of the first pull: got %q, want %q", got, want)
 	}
-	if c := calls[0].Sandbox; c.GetLabels()["l"] != "1" || c.GetAnnotations()["a"] != "2" {
-		t.Errorf("%v", c)
+	if calls[1].Auth != nil {
+		t.Errorf("credentials of the second pull: got %v, want none", calls[1].Auth)
+	}
+	c := calls[0].Sandbox
+	if got := c.GetLabels()["l"]; got != "1" {
+		t.Errorf("label of the sandbox: got %q, want \"1\"", got)
+	}
+	if got := c.GetAnnotations()["a"]; got != "2" {
+		t.Errorf("annotation of the sandbox: got %q, want \"2\"", got)
 	}
 	s.Set(func(s *fakecri.Server) {
 		s.OnPull = func(context.Context, string, *cri.AuthConfig) error {
@@ -378,7 +426,7 @@ func TestPull(t *testing.T) {
 		}
 	})
 	if err := r.Pull(t.Context(), "img:1", runtime.Auth{}, nil, nil); err != nil {
-		t.Error(err)
+		t.Errorf("pulling an image that exists already: %v", err)
 	}
 }
 
@@ -389,13 +437,22 @@ func TestLargeAnswersAreRead(t *testing.T) {
 		s.AddImage(strings.Repeat("x", 10<<10), nil, nil)
 	}
 	r := look(t, s)
-	if list, err := r.Images(t.Context()); err != nil || len(list) != 1000 {
-		t.Errorf("%d images, %v", len(list), err)
+	if list, err := r.Images(t.Context()); err != nil {
+		t.Errorf("listing many images: %v", err)
+	} else if len(list) != 1000 {
+		t.Errorf("images: got %d, want 1000", len(list))
 	}
 }
 
 func TestSplitID(t *testing.T) {
-	if scheme, id, ok := runtime.SplitID("cri-o://ab"); scheme != "cri-o" || id != "ab" || !ok {
-		t.Error(scheme, id, ok)
+	scheme, id, ok := runtime.SplitID("cri-o://ab")
+	if !ok {
+		t.Error("cri-o://ab is not taken for the ID of a container")
+	}
+	if scheme != "cri-o" {
+		t.Errorf("scheme of cri-o://ab: got %q, want cri-o", scheme)
+	}
+	if id != "ab" {
+		t.Errorf("ID of cri-o://ab: got %q, want ab", id)
 	}
 }

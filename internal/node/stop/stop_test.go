@@ -135,17 +135,17 @@ func TestGracePeriodIsShared(t *testing.T) {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(test.log, r.log); diff != "" {
-					t.Error(diff)
+					t.Errorf("what the runtime was asked (-want +got):\n%s", diff)
 				}
 				if diff := cmp.Diff(test.events, drain(events)); diff != "" {
-					t.Error(diff)
+					t.Errorf("events (-want +got):\n%s", diff)
 				}
 				if took := time.Since(begin); took != test.took {
-					t.Errorf("took %s", took)
+					t.Errorf("the stop took %s, want %s", took, test.took)
 				}
 				time.Sleep(2 * time.Hour) // by the clock of the synctest bubble: an abandoned hook ends
 				if n := testutil.ToFloat64(s.Stops.WithLabelValues("test", "succeeded")); n != 1 {
-					t.Errorf("%v stops counted", n)
+					t.Errorf("stops that are counted: got %v, want 1", n)
 				}
 			})
 		})
@@ -166,8 +166,11 @@ func TestAContainerIsNotStoppedIfTheCheckFails(t *testing.T) {
 				}
 				return nil
 			}
-			if err := s.Stop(t.Context(), r, req); !errors.Is(err, ErrNotStopped) || strings.Contains(strings.Join(r.log, " "), "stop ") {
-				t.Errorf("%v %v", err, r.log)
+			if err := s.Stop(t.Context(), r, req); !errors.Is(err, ErrNotStopped) {
+				t.Errorf("a stop whose check fails: got error %v, want %v", err, ErrNotStopped)
+			}
+			if strings.Contains(strings.Join(r.log, " "), "stop ") {
+				t.Errorf("a stop whose check fails: the runtime was asked %v, want no stop", r.log)
 			}
 		})
 	}
@@ -219,14 +222,27 @@ func TestHooksCallThePod(t *testing.T) {
 			s := &Stopper{Events: events, Clock: clock.RealClock{}, Stops: NewStops()}
 			req := request(&test.hook, 10*time.Second)
 			req.PodIP, req.Ports = test.podIP, ports
-			if err := s.Stop(t.Context(), r, req); err != nil || len(r.log) != 1 {
-				t.Fatal(err, r.log)
+			if err := s.Stop(t.Context(), r, req); err != nil {
+				t.Fatalf("the stop: %v", err)
 			}
-			if told := strings.Join(drain(events)[1:], "\n"); (told == "") != (test.fails == "") || !strings.Contains(told, test.fails) {
-				t.Errorf("events: %s", told)
+			if len(r.log) != 1 {
+				t.Fatalf("what the runtime was asked: got %v, want the stop alone", r.log)
 			}
-			if name == "http" && (got.Host != "example" || got.Header.Get("X-A") != "b" || got.URL.String() != "/quit?now=1") {
-				t.Errorf("%s %s %v", got.Host, got.URL, got.Header)
+			told := strings.Join(drain(events)[1:], "\n")
+			if fails, want := told != "", test.fails != ""; fails != want {
+				t.Errorf("events of a hook that fails: got %q, want some: %t", told, want)
+			}
+			if !strings.Contains(told, test.fails) {
+				t.Errorf("events of a hook that fails: got %q, want %q in them", told, test.fails)
+			}
+			if name == "http" && got.Host != "example" {
+				t.Errorf("host that the hook calls: got %s, want example", got.Host)
+			}
+			if name == "http" && got.Header.Get("X-A") != "b" {
+				t.Errorf("headers that the hook sends: got %v, want X-A: b", got.Header)
+			}
+			if name == "http" && got.URL.String() != "/quit?now=1" {
+				t.Errorf("address that the hook calls: got %s, want /quit?now=1", got.URL)
 			}
 		})
 	}
@@ -237,10 +253,10 @@ func TestEventsPointToTheContainer(t *testing.T) {
 	r := request(nil, 0)
 	want := &corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: "ns", Name: "p", UID: "u", FieldPath: "spec.containers{app}"}
 	if diff := cmp.Diff(want, r.reference()); diff != "" {
-		t.Error(diff)
+		t.Errorf("object of events (-want +got):\n%s", diff)
 	}
 	r.Init = true
 	if path := r.reference().FieldPath; path != "spec.initContainers{app}" {
-		t.Error(path)
+		t.Errorf("field of events of an init container: got %s, want spec.initContainers{app}", path)
 	}
 }

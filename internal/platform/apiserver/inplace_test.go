@@ -40,8 +40,11 @@ func TestResizeDependsOnTheResourcesOfTheAPIServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := InPlace(&rest.Config{Host: server.URL}, gates)
-			if err != nil || got != tt.want {
-				t.Errorf("%+v, %v", got, err)
+			if err != nil {
+				t.Errorf("asking the API server: %v", err)
+			}
+			if got != tt.want {
+				t.Errorf("what updates in place can do: got %+v, want %+v", got, tt.want)
 			}
 		})
 	}

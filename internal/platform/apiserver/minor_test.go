@@ -39,8 +39,11 @@ func TestVersionsOfTheServer(t *testing.T) {
 		}))
 		minor, err := Minor(t.Context(), &rest.Config{Host: server.URL})
 		server.Close()
-		if err != nil || minor != want {
-			t.Errorf("%s: %d, want %d, %v", answer, minor, want, err)
+		if err != nil {
+			t.Errorf("version of a server that answers %s: %v", answer, err)
+		}
+		if minor != want {
+			t.Errorf("minor version of a server that answers %s: got %d, want %d", answer, minor, want)
 		}
 	}
 	if _, err := Minor(t.Context(), &rest.Config{Host: "http://127.0.0.1:1"}); err == nil {

@@ -101,10 +101,10 @@ func TestParse(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.changed, changed(t, g)); diff != "" {
-				t.Error(diff)
+				t.Errorf("gates that differ from their defaults (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(tt.warnings, g.Warnings); diff != "" {
-				t.Error(diff)
+				t.Errorf("warnings (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -118,17 +118,23 @@ func TestDefaultsOfTheDaemon(t *testing.T) {
 		"AllBeta=false,AllBeta=true": true} {
 		g, err := Parse(list)
 		if err != nil {
-			t.Fatalf("%q: %v", list, err)
+			t.Fatalf("parsing %q: %v", list, err)
 		}
 		for _, gate := range gates {
-			if g.Enabled(gate) != want {
-				t.Errorf("%q: %s is %v", list, gate, g.Enabled(gate))
+			if got := g.Enabled(gate); got != want {
+				t.Errorf("%q: gate %s is on: got %t, want %t", list, gate, got, want)
 			}
 		}
 	}
 	g, err := Parse("AllAlpha=true")
-	if err != nil || !g.Enabled(KruisePodReadinessGate) || !g.Enabled(CloneSetShortHash) {
-		t.Errorf("AllAlpha: %v %s", err, g)
+	if err != nil {
+		t.Errorf("parsing AllAlpha=true: %v", err)
+	}
+	if !g.Enabled(KruisePodReadinessGate) {
+		t.Errorf("AllAlpha=true: gate %s is off: %s", KruisePodReadinessGate, g)
+	}
+	if !g.Enabled(CloneSetShortHash) {
+		t.Errorf("AllAlpha=true: gate %s is off: %s", CloneSetShortHash, g)
 	}
 }
 
@@ -137,8 +143,10 @@ func TestARefusalNamesTheGate(t *testing.T) {
 	for name, list := range map[string]string{"an unknown gate": "WorkloadSpread=true,NoSuchGate=true",
 		"a value that is none": "NoSuchGate=maybe", "no value": "NoSuchGate"} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Parse(list); err == nil || !strings.Contains(err.Error(), "NoSuchGate") {
-				t.Errorf("error %v", err)
+			if _, err := Parse(list); err == nil {
+				t.Errorf("parsing %q: no error", list)
+			} else if !strings.Contains(err.Error(), "NoSuchGate") {
+				t.Errorf("parsing %q: got error %v, want one that names NoSuchGate", list, err)
 			}
 		})
 	}
@@ -163,7 +171,7 @@ func TestGatesAreThoseOfTheSpecification(t *testing.T) {
 		got[string(feature)] = map[bool]string{true: "Alpha", false: "Beta"}[spec.PreRelease == featuregate.Alpha]
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("gates and their stages (-want +got):\n%s", diff)
 	}
 }
 
@@ -179,8 +187,11 @@ func TestMetric(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(families) != 1 || families[0].GetName() != "kruise_feature_enabled" {
-		t.Fatalf("metrics %v", families)
+	if len(families) != 1 {
+		t.Fatalf("metrics: got %v, want 1", families)
+	}
+	if name := families[0].GetName(); name != "kruise_feature_enabled" {
+		t.Fatalf("name of the metric: got %s, want kruise_feature_enabled", name)
 	}
 	var names []string
 	for _, metric := range families[0].GetMetric() {
@@ -191,22 +202,28 @@ func TestMetric(t *testing.T) {
 		names = append(names, labels["name"])
 		feature := featuregate.Feature(labels["name"])
 		if on := metric.GetGauge().GetValue() == 1; on != g.Enabled(feature) {
-			t.Errorf("%s is shown as %v", feature, on)
+			t.Errorf("gate %s is shown as on: got %t, want %t", feature, on, !on)
 		}
 		if want := string(specs()[feature].PreRelease); labels["stage"] != want {
 			t.Errorf("%s has stage %s, want %s", feature, labels["stage"], want)
 		}
 	}
-	if len(names) != len(specs()) || !slices.Contains(names, "CloneSetShortHash") {
-		t.Errorf("gates %v", names)
+	if len(names) != len(specs()) {
+		t.Errorf("gates of the metric: got %d, want %d: %v", len(names), len(specs()), names)
+	}
+	if !slices.Contains(names, "CloneSetShortHash") {
+		t.Errorf("gates of the metric: got %v, want CloneSetShortHash among them", names)
 	}
 }
 
 // Each gate names a requirement that exists.
 func TestGatesBelongToRequirements(t *testing.T) {
 	files, err := filepath.Glob("../../../docs/spec/*.md")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Fatal("no file of the specification is found")
 	}
 	var spec strings.Builder
 	for _, file := range files {
@@ -217,8 +234,11 @@ func TestGatesBelongToRequirements(t *testing.T) {
 		spec.Write(text)
 	}
 	for feature, gate := range gates {
-		if !strings.Contains(spec.String(), "- "+gate.requirement+" ") || gate.since == "" {
-			t.Errorf("%s: requirement %q, since %q", feature, gate.requirement, gate.since)
+		if !strings.Contains(spec.String(), "- "+gate.requirement+" ") {
+			t.Errorf("gate %s: the specification lacks its requirement %q", feature, gate.requirement)
+		}
+		if gate.since == "" {
+			t.Errorf("gate %s: it is not said since when it exists", feature)
 		}
 	}
 }

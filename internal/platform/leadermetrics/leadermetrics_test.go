@@ -53,7 +53,7 @@ func TestSlowPathsAreServed(t *testing.T) {
 leader_election_master_status{name="lock"} `+leader+"\n"+slow), "leader_election_master_status", "leader_election_slowpath_total")
 	}
 	if err := served("0", ""); err != nil {
-		t.Error(err)
+		t.Errorf("metrics of a replica that does not lead: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
@@ -70,7 +70,7 @@ leader_election_master_status{name="lock"} `+leader+"\n"+slow), "leader_election
 leader_election_slowpath_total{name="lock"} 1
 `)
 	if err != nil {
-		t.Error(err)
+		t.Errorf("metrics of a replica that leads: %v", err)
 	}
 	cancel()
 	<-ended

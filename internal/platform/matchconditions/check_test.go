@@ -23,7 +23,7 @@ func TestExpressionsAreChecked(t *testing.T) {
 		strings.Repeat("(", 10_000) + "true" + strings.Repeat(")", 10_000): false,
 	} {
 		if err := c.Check(expression); (err == nil) != good {
-			t.Errorf("%.200s: %v", expression, err)
+			t.Errorf("expression %.200s: got error %v, want it accepted: %t", expression, err, good)
 		}
 	}
 }
@@ -32,7 +32,7 @@ func TestExpressionsAreChecked(t *testing.T) {
 func TestNamespacesOfAConditionAreNames(t *testing.T) {
 	for want, names := range map[string][]string{"false": {"a'b", ""}, "request.namespace in ['a']": {"x'] || true || ['", "a"}} {
 		if got := Within(names); got != want {
-			t.Errorf("%q: %s", names, got)
+			t.Errorf("condition of the namespaces %q: got %s, want %s", names, got, want)
 		}
 	}
 }

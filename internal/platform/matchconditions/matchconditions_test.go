@@ -33,7 +33,7 @@ func TestRecall(t *testing.T) {
 		{2*Remembered + 2*time.Second, map[string]string{"a": "another"}, []string{"another"}},
 	} {
 		if diff := cmp.Diff(step.want, m.Recall(step.asked, noon.Add(step.at))); diff != "" {
-			t.Errorf("after %s: %s", step.at, diff)
+			t.Errorf("after %s: what is remembered (-want +got):\n%s", step.at, diff)
 		}
 	}
 }
@@ -42,8 +42,8 @@ func TestRecall(t *testing.T) {
 func TestHarmless(t *testing.T) {
 	for text, want := range map[string]bool{"": true, "app.kubernetes.io/name": true, "a_b-C9": true, "it's": false, `a\`: false,
 		"a b": false, "ä": false, "a\n": false} {
-		if Harmless(text) != want {
-			t.Errorf("%q", text)
+		if got := Harmless(text); got != want {
+			t.Errorf("text %q is harmless: got %t, want %t", text, got, want)
 		}
 	}
 }
@@ -84,8 +84,14 @@ func TestFollower(t *testing.T) {
 		{"something else", func() { f.OnAdd("odd", false); f.OnUpdate("odd", "odd"); f.OnDelete("odd") }, false, ""},
 	} {
 		step.do()
-		if got := changed(); got != step.want || changed() || index["one"] != step.uid {
-			t.Errorf("%s: told %v, index %v", step.name, got, index)
+		if got := changed(); got != step.want {
+			t.Errorf("%s: is signalled: got %t, want %t", step.name, got, step.want)
+		}
+		if changed() {
+			t.Errorf("%s: is signalled twice", step.name)
+		}
+		if index["one"] != step.uid {
+			t.Errorf("%s: the index has %q, want %q", step.name, index["one"], step.uid)
 		}
 	}
 }
@@ -96,10 +102,10 @@ func TestWait(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := f.Wait(ctx); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("waiting when the context has ended: got %v, want %v", err, context.Canceled)
 	}
 	f.Synced = func() bool { return true }
 	if err := f.Wait(ctx); err != nil {
-		t.Error(err)
+		t.Errorf("waiting once all objects are known: %v", err)
 	}
 }

@@ -46,24 +46,27 @@ func TestTogether(t *testing.T) {
 		}
 		synctest.Wait()
 		if n := begun.Load(); n != 1 {
-			t.Errorf("%d calls while the first one goes on", n)
+			t.Errorf("calls while the first one goes on: got %d, want 1", n)
 		}
 		all.Wait()
 		synctest.Wait()
 		together.mu.Lock()
 		kept := len(together.keys)
 		together.mu.Unlock()
-		if n := begun.Load(); n != 2 || kept != 0 {
-			t.Errorf("%d calls for 51, %d keys are kept", n, kept)
+		if n := begun.Load(); n != 2 {
+			t.Errorf("calls for 51 callers: got %d, want 2", n)
+		}
+		if kept != 0 {
+			t.Errorf("keys that are kept: got %d, want 0", kept)
 		}
 		if n := answers.Load(); n != 50 {
-			t.Errorf("%d of 50 got the second answer", n)
+			t.Errorf("callers that got the second answer: got %d, want 50", n)
 		}
 		ask("a")
 		ask("b")
 		all.Wait()
 		if n := begun.Load(); n != 4 {
-			t.Errorf("%d calls", n)
+			t.Errorf("calls in all: got %d, want 4", n)
 		}
 	})
 }
@@ -79,13 +82,14 @@ func TestACallOutlivesACallerThatGoes(t *testing.T) {
 		all.Go(func() {
 			if _, err := together.Do(impatient, "a", func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() }); !errors.Is(err,
 				context.DeadlineExceeded) {
-				t.Error(err)
+				t.Errorf("a caller whose context ends: got %v, want %v", err, context.DeadlineExceeded)
 			}
 		})
 		synctest.Wait()
 		all.Go(func() {
 			if _, err := together.Do(t.Context(), "a", nil); !errors.Is(err, context.DeadlineExceeded) {
-				t.Error(err)
+				t.Errorf("a caller of a call that takes too long: got %v, want %v",
+					err, context.DeadlineExceeded)
 			}
 		})
 		all.Wait()
@@ -107,20 +111,23 @@ func TestLearn(t *testing.T) {
 	f.OnAdd(object("a", "5"), false)
 	f.OnUpdate(object("a", "5"), object("a", "8"))
 	if index["one"] != "9" {
-		t.Errorf("version %s", index["one"])
+		t.Errorf("version in the index after a live read: got %s, want 9", index["one"])
 	}
 	f.OnUpdate(object("a", "8"), object("a", "10"))
 	if index["one"] != "10" {
-		t.Errorf("version %s", index["one"])
+		t.Errorf("version in the index after a newer event: got %s, want 10", index["one"])
 	}
 	f.OnDelete(object("a", "11"))
 	f.Learn(object("a", "10")) // read before it was deleted
-	if _, there := index["one"]; there || len(f.newest) != 0 {
-		t.Errorf("%v %v", index, f.newest)
+	if version, there := index["one"]; there {
+		t.Errorf("version in the index of an object that was deleted: got %s, want none", version)
+	}
+	if len(f.newest) != 0 {
+		t.Errorf("newest versions that are kept: got %v, want none", f.newest)
 	}
 	f.OnAdd(object("b", "12"), false)
 	if index["one"] != "12" {
-		t.Errorf("version %s", index["one"])
+		t.Errorf("version in the index of an object that was made again: got %s, want 12", index["one"])
 	}
 }
 
@@ -156,13 +163,14 @@ func TestAnObjectThatWasMadeAgainStaysKnown(t *testing.T) {
 			f.Learn(object("b", "12"))
 			late(f)
 			if index["one"] != "b" {
-				t.Errorf("index %v", index)
+				t.Errorf("the object in the index: got %v, want b", index)
 			}
 			f.OnAdd(object("b", "12"), false)
 			f.OnDelete(object("b", "13"))
 			f.Learn(object("b", "12"))
 			if len(index)+len(f.newest) != 0 {
-				t.Errorf("%v, %v", index, f.newest)
+				t.Errorf("left of a deleted object: %v in the index, %v as newest, want nothing",
+					index, f.newest)
 			}
 		})
 	}

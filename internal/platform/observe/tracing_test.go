@@ -60,22 +60,25 @@ func TestPassesAreSpans(t *testing.T) {
 	request := reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web"}}
 	stop := start(sdktrace.NewSimpleSpanProcessor(spans), "kruise-manager", 1_000_000)
 	if _, err := pass.Reconcile(t.Context(), request); !errors.Is(err, failed) {
-		t.Error(err)
+		t.Errorf("the traced pass: got error %v, want %v", err, failed)
 	}
 	ask(t.Context())
 	check(t, spans.GetSpans())
-	if parents[0] == "" || parents[1] != "" {
-		t.Errorf("%q", parents)
+	if parents[0] == "" {
+		t.Error("the request of a pass carries no trace")
+	}
+	if parents[1] != "" {
+		t.Errorf("the request outside of passes carries the trace %q, want none", parents[1])
 	}
 	if err := stop(t.Context()); err != nil {
-		t.Error(err)
+		t.Errorf("the end of tracing: %v", err)
 	}
 }
 
 func check(t *testing.T, found tracetest.SpanStubs) {
 	t.Helper()
 	if len(found) != 2 {
-		t.Fatalf("%d spans", len(found))
+		t.Fatalf("spans: got %d, want 2", len(found))
 	}
 	request, pass := found[0], found[1]
 	attributes := map[string]string{}
@@ -83,17 +86,24 @@ func check(t *testing.T, found tracetest.SpanStubs) {
 		attributes[string(a.Key)] = a.Value.AsString()
 	}
 	if diff := cmp.Diff(map[string]string{"k8s.namespace.name": "shop", "afloat.object": "web", "afloat.again_after": "1m0s"}, attributes); diff != "" {
-		t.Error(diff)
+		t.Errorf("attributes of the pass (-want +got):\n%s", diff)
 	}
-	if pass.Name != "cloneset pass" || pass.Status.Description != "refused" || len(pass.Events) != 2 ||
-		pass.Events[0].Attributes[0].Value.AsString() != "1 of 2 pods" {
-		t.Errorf("%+v", pass)
+	if pass.Name != "cloneset pass" {
+		t.Errorf("name of the pass: got %q, want \"cloneset pass\"", pass.Name)
+	}
+	if pass.Status.Description != "refused" {
+		t.Errorf("error of the pass: got %q, want \"refused\"", pass.Status.Description)
+	}
+	if len(pass.Events) != 2 {
+		t.Errorf("events of the pass: got %v, want 2", pass.Events)
+	} else if plan := pass.Events[0].Attributes[0].Value.AsString(); plan != "1 of 2 pods" {
+		t.Errorf("plan of the pass: got %q, want \"1 of 2 pods\"", plan)
 	}
 	if request.Parent.SpanID() != pass.SpanContext.SpanID() {
 		t.Error("the request is no span of the pass")
 	}
 	if pass.Resource.String() != "service.name=kruise-manager" {
-		t.Error(pass.Resource)
+		t.Errorf("resource of the pass: got %s, want service.name=kruise-manager", pass.Resource)
 	}
 }
 
@@ -161,8 +171,13 @@ func TestSpansAreSent(t *testing.T) {
 			}
 			return reconcile.Result{RequeueAfter: time.Minute}, errors.Join(answer.Body.Close(), errors.New("refused"))
 		})).Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "shop", Name: "web"}})
-		if err == nil || err.Error() != "refused" || time.Since(begun) > 5*time.Second {
-			t.Errorf("%v after %s", err, time.Since(begun))
+		if err == nil {
+			t.Errorf("pass %s: no error", name)
+		} else if err.Error() != "refused" {
+			t.Errorf("pass %s: got error %v, want \"refused\"", name, err)
+		}
+		if took := time.Since(begun); took > 5*time.Second {
+			t.Errorf("pass %s: took %s, want 5s at most", name, took)
 		}
 	}
 	for _, to := range []struct {
@@ -178,14 +193,14 @@ func TestSpansAreSent(t *testing.T) {
 		pass(to.name)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		if err := stop(ctx); err != nil && to.received {
-			t.Error(err)
+			t.Errorf("the end of tracing to %s: %v", to.name, err)
 		}
 		cancel()
 		c.mu.Lock()
 		spans := c.spans[to.name+" pass"]
 		c.mu.Unlock()
 		if (len(spans) == 1) != to.received {
-			t.Errorf("%s: %d spans", to.name, len(spans))
+			t.Errorf("spans sent to %s: got %d, want one: %t", to.name, len(spans), to.received)
 		}
 	}
 	text := c.spans["all pass"][0].String()
@@ -195,8 +210,10 @@ func TestSpansAreSent(t *testing.T) {
 		}
 	}
 	requests := c.spans["HTTP PATCH"]
-	if len(requests) != 1 || string(requests[0].ParentSpanId) != string(c.spans["all pass"][0].SpanId) {
-		t.Errorf("requests: %v among %v", requests, c.spans)
+	if len(requests) != 1 {
+		t.Errorf("spans of requests: got %v, want 1 among %v", requests, c.spans)
+	} else if string(requests[0].ParentSpanId) != string(c.spans["all pass"][0].SpanId) {
+		t.Errorf("the span of the request is none of the pass: %v among %v", requests, c.spans)
 	}
 	if header, _ := traced.Load().(string); header == "" {
 		t.Error("the API server does not get the trace")

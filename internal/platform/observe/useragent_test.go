@@ -42,7 +42,7 @@ func TestAPIServersSeeWhichControllerAsks(t *testing.T) {
 	read := func(ctx context.Context) {
 		t.Helper()
 		if err := c.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			t.Error(err)
+			t.Errorf("reading the pod: %v", err)
 		}
 	}
 	controller := func(name string) reconcile.Reconciler {
@@ -53,8 +53,10 @@ func TestAPIServersSeeWhichControllerAsks(t *testing.T) {
 	}
 	read(t.Context())
 	for _, name := range []string{"cloneset", "sidecarset"} {
-		if result, err := controller(name).Reconcile(t.Context(), reconcile.Request{}); err != nil || result.RequeueAfter != 7 {
-			t.Error(result, err)
+		if result, err := controller(name).Reconcile(t.Context(), reconcile.Request{}); err != nil {
+			t.Errorf("a pass of %s: %v", name, err)
+		} else if result.RequeueAfter != 7 {
+			t.Errorf("a pass of %s: comes back after %d ns, want 7", name, result.RequeueAfter)
 		}
 	}
 	read(t.Context())
@@ -62,7 +64,7 @@ func TestAPIServersSeeWhichControllerAsks(t *testing.T) {
 		"DELETE kruise-manager/sidecarset",
 		"GET kruise-manager"}
 	if diff := cmp.Diff(want, seen); diff != "" {
-		t.Error(diff)
+		t.Errorf("requests and who makes them (-want +got):\n%s", diff)
 	}
 }
 
@@ -70,9 +72,14 @@ func TestAPIServersSeeWhichControllerAsks(t *testing.T) {
 // metrics and logs.
 func TestEveryControllerIsNamed(t *testing.T) {
 	options, err := os.ReadFile("../../reconcile/setup.go")
-	if err != nil || !strings.Contains(string(options), "b.Named(name).WithOptions(settings).Complete(named)") ||
-		!strings.Contains(string(options), "named := observe.Traced(name, observe.WithUserAgent(name, r))") {
-		t.Error("reconcile.Options do not name controllers", err)
+	if err != nil {
+		t.Errorf("reading the options of controllers: %v", err)
+	}
+	if !strings.Contains(string(options), "b.Named(name).WithOptions(settings).Complete(named)") {
+		t.Error("reconcile.Options do not complete controllers by their name")
+	}
+	if !strings.Contains(string(options), "named := observe.Traced(name, observe.WithUserAgent(name, r))") {
+		t.Error("reconcile.Options do not give requests the name of their controller")
 	}
 	byItself := regexp.MustCompile(`(?m)^\s*Complete\(|\)\.Complete\(`)
 	controllers := 0
@@ -86,7 +93,10 @@ func TestEveryControllerIsNamed(t *testing.T) {
 				return err
 			}
 			built := strings.Count(string(text), "ControllerManagedBy(")
-			if built != strings.Count(string(text), ".Complete(") || byItself.Match(text) {
+			if completed := strings.Count(string(text), ".Complete("); built != completed {
+				t.Errorf("%s: %d controllers are built and %d completed", path, built, completed)
+			}
+			if byItself.Match(text) {
 				t.Errorf("%s: a controller that reconcile.Options do not complete", path)
 			}
 			controllers += built
@@ -97,6 +107,6 @@ func TestEveryControllerIsNamed(t *testing.T) {
 		}
 	}
 	if controllers < 10 {
-		t.Errorf("only %d controllers were found", controllers)
+		t.Errorf("controllers that were found: got %d, want 10 at least", controllers)
 	}
 }

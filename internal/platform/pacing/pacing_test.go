@@ -39,7 +39,7 @@ func TestWait(t *testing.T) {
 			m := NewMemory(0, time.Second, func(types.NamespacedName, types.UID) {})
 			m.Is(web, "uid")
 			if wait := m.Wait(web, noon); wait > 0 {
-				t.Errorf("the first plan waits %s", wait)
+				t.Errorf("the first plan waits %s, want no wait", wait)
 			}
 			m.Passed(web, noon, time.Hour, false)
 			m.Passed(web, noon, tt.planning, tt.more)
@@ -56,23 +56,26 @@ func TestMemory(t *testing.T) {
 	var m *Memory
 	var forgotten []types.UID
 	m = NewMemory(0, time.Second, func(name types.NamespacedName, uid types.UID) {
-		if name != web || m.NameOf(uid) != (types.NamespacedName{}) { // forget may call NameOf
-			t.Errorf("%s of %s is still known", uid, name)
+		if name != web {
+			t.Errorf("%s is forgotten of %s, want of %s", uid, name, web)
+		}
+		if name := m.NameOf(uid); name != (types.NamespacedName{}) { // forget may call NameOf
+			t.Errorf("%s is forgotten and still known as %s", uid, name)
 		}
 		forgotten = append(forgotten, uid)
 	})
 	said := func() [2]bool { return [2]bool{m.News(web, "plan"), m.News(web, "plan")} }
 	if got := said(); got != [2]bool{} {
-		t.Errorf("news of what does not exist: %v", got)
+		t.Errorf("news of what does not exist: got %v, want none", got)
 	}
 	for _, uid := range []types.UID{"first", "first", "second"} {
 		m.Is(web, uid)
 		if m.NameOf(uid) != web {
-			t.Errorf("%s is not known", uid)
+			t.Errorf("name of %s: got %s, want %s", uid, m.NameOf(uid), web)
 		}
 	}
 	if got := said(); got != [2]bool{true, false} {
-		t.Errorf("news: %v", got)
+		t.Errorf("news: got %v, want the first time alone", got)
 	}
 	m.Passed(web, noon, time.Second, false)
 	m.Is(web, "third")
@@ -80,13 +83,13 @@ func TestMemory(t *testing.T) {
 		t.Errorf("it waits %s for what was done to another", wait)
 	}
 	if got := said(); got != [2]bool{true, false} {
-		t.Errorf("news of another: %v", got)
+		t.Errorf("news of another: got %v, want the first time alone", got)
 	}
 	m.Is(web, "")
 	m.Is(web, "")
 	m.Passed(web, noon, time.Second, false)
 	if diff := cmp.Diff([]types.UID{"first", "second", "third"}, forgotten); diff != "" {
-		t.Error(diff)
+		t.Errorf("objects that are forgotten (-want +got):\n%s", diff)
 	}
 }
 
@@ -97,8 +100,11 @@ func TestBackOff(t *testing.T) {
 	b.NotAfter(request, 10*time.Second)
 	first := b.When(request)
 	b.NotAfter(request, 0)
-	if second := b.When(request); first != 10*time.Second || second != 2*time.Minute {
-		t.Errorf("%s, then %s", first, second)
+	if first != 10*time.Second {
+		t.Errorf("first pause: got %s, want 10s", first)
+	}
+	if second := b.When(request); second != 2*time.Minute {
+		t.Errorf("second pause: got %s, want 2m", second)
 	}
 }
 
@@ -110,8 +116,9 @@ func TestAPassThatIsPutOffDoesNotEndTheBackOff(t *testing.T) {
 		if got := b.When(request); got != want {
 			t.Errorf("waits %s, want %s", got, want)
 		}
-		if result := b.PutOff(request, time.Millisecond); result != (reconcile.Result{RequeueAfter: time.Millisecond}) {
-			t.Errorf("%+v", result)
+		want := reconcile.Result{RequeueAfter: time.Millisecond}
+		if result := b.PutOff(request, time.Millisecond); result != want {
+			t.Errorf("a pass that is put off: got %+v, want %+v", result, want)
 		}
 		b.When(other)
 		b.Forget(other)
@@ -121,8 +128,11 @@ func TestAPassThatIsPutOffDoesNotEndTheBackOff(t *testing.T) {
 		t.Error("another request counts as put off")
 	}
 	b.Forget(request)
-	if b.NumRequeues(request) != 0 || len(b.putOff) != 0 {
-		t.Errorf("%d failures are remembered after a success; %v", b.NumRequeues(request), b.putOff)
+	if n := b.NumRequeues(request); n != 0 {
+		t.Errorf("failures that are remembered after a success: got %d, want 0", n)
+	}
+	if len(b.putOff) != 0 {
+		t.Errorf("passes that are remembered as put off after a success: got %v, want none", b.putOff)
 	}
 }
 
@@ -162,11 +172,17 @@ func TestAPlanThatAsksForTheSameAgainIsSlowedDownAndCounted(t *testing.T) {
 					now = now.Add(b.When(request))
 				}
 			}
-			if took := now.Sub(noon); took < tt.least || took > tt.most || counted != tt.counted {
-				t.Errorf("60 passes took %s, counted: %t", took, counted)
+			if took := now.Sub(noon); took < tt.least || took > tt.most {
+				t.Errorf("60 passes took %s, want %s to %s", took, tt.least, tt.most)
 			}
-			if _, err := b.Answer(request, 0, nil); err != nil || len(b.hurry) != 0 {
-				t.Errorf("%v, and remembers %v", err, b.hurry)
+			if counted != tt.counted {
+				t.Errorf("the repetition is counted: got %t, want %t", counted, tt.counted)
+			}
+			if _, err := b.Answer(request, 0, nil); err != nil {
+				t.Errorf("a pass that asks for no other: %v", err)
+			}
+			if len(b.hurry) != 0 {
+				t.Errorf("plans that are remembered as in a hurry: got %v, want none", b.hurry)
 			}
 		})
 	}
@@ -180,8 +196,12 @@ func TestEventsDoNotSlowDownWhatIsDueSoon(t *testing.T) {
 	b.OnRepeat(func() { counted++ })
 	asks := func(after, want time.Duration) {
 		t.Helper()
-		if result, err := b.Answer(request, after, nil); err != nil || result.RequeueAfter != want {
-			t.Errorf("%s later: again after %s, %v; want %s", now.Sub(noon), result.RequeueAfter, err, want)
+		result, err := b.Answer(request, after, nil)
+		if err != nil {
+			t.Errorf("%s later: %v", now.Sub(noon), err)
+		}
+		if result.RequeueAfter != want {
+			t.Errorf("%s later: again after %s, want %s", now.Sub(noon), result.RequeueAfter, want)
 		}
 	}
 	for left := atOnce - time.Millisecond; left > 0; left -= time.Millisecond { // all ask for the same time
@@ -193,7 +213,7 @@ func TestEventsDoNotSlowDownWhatIsDueSoon(t *testing.T) {
 		now = now.Add(time.Millisecond)
 	}
 	if counted != 0 {
-		t.Errorf("%d are counted", counted)
+		t.Errorf("repetitions that are counted: got %d, want 0", counted)
 	}
 	for _, slowed := range []time.Duration{2, 4, 8} { // now it repeats itself, and events do not hide that
 		asks(time.Millisecond, slowed*time.Millisecond)
@@ -202,6 +222,6 @@ func TestEventsDoNotSlowDownWhatIsDueSoon(t *testing.T) {
 		now = now.Add(slowed * time.Millisecond)
 	}
 	if counted != 3 {
-		t.Errorf("%d are counted", counted)
+		t.Errorf("repetitions that are counted: got %d, want 3", counted)
 	}
 }

@@ -17,11 +17,14 @@ func TestLimiter(t *testing.T) {
 			}
 		}
 		last := l.When("a")
-		if last < 50*time.Second || last > 55*time.Second || l.When("a") != last {
-			t.Fatalf("the longestRetry pause is %s", last)
+		if last < 50*time.Second || last > 55*time.Second {
+			t.Fatalf("the longest pause: got %s, want 50s to 55s", last)
+		}
+		if next := l.When("a"); next != last {
+			t.Fatalf("the pause after the longest: got %s, want %s", next, last)
 		}
 		if other := l.When("b"); other != 500*time.Millisecond {
-			t.Fatalf("another key waits %s", other)
+			t.Fatalf("pause of another key: got %s, want 500ms", other)
 		}
 		if l.Forget("a"); l.When("a") != 500*time.Millisecond {
 			t.Fatal("a success does not end the back-off")
@@ -29,6 +32,6 @@ func TestLimiter(t *testing.T) {
 		longestRetry[last] = true
 	}
 	if len(longestRetry) < 50 {
-		t.Errorf("only %d different pauses of 100", len(longestRetry))
+		t.Errorf("different pauses of 100 limiters: got %d, want 50 at least", len(longestRetry))
 	}
 }

@@ -52,16 +52,26 @@ func TestIndex(t *testing.T) {
 	}
 	for _, namespace := range []string{"a", "b"} {
 		owned, err := index.ControlledBy(namespace, "set")
-		if diff := cmp.Diff([]string{namespace + "/owned"}, names(owned)); diff != "" || err != nil {
-			t.Error(err, diff)
+		if err != nil {
+			t.Errorf("pods of the controller in %s: %v", namespace, err)
+		}
+		if diff := cmp.Diff([]string{namespace + "/owned"}, names(owned)); diff != "" {
+			t.Errorf("pods of the controller in %s (-want +got):\n%s", namespace, diff)
 		}
 	}
 	free, err := index.Uncontrolled("b")
-	if diff := cmp.Diff([]string{"b/free"}, names(free)); diff != "" || err != nil {
-		t.Error(err, diff)
+	if err != nil {
+		t.Errorf("pods without controller: %v", err)
 	}
-	if others, err := index.ControlledBy("a", "other"); len(others) != 0 || err != nil {
-		t.Error("an owner that is no controller finds pods", others, err)
+	if diff := cmp.Diff([]string{"b/free"}, names(free)); diff != "" {
+		t.Errorf("pods without controller (-want +got):\n%s", diff)
+	}
+	others, err := index.ControlledBy("a", "other")
+	if err != nil {
+		t.Errorf("pods of an owner that is no controller: %v", err)
+	}
+	if len(others) != 0 {
+		t.Errorf("pods of an owner that is no controller: got %v, want none", names(others))
 	}
 	if cached, _, _ := informers[1].GetIndexer().GetByKey("b/free"); cached != any(free[0]) {
 		t.Error("the pod is a copy")
@@ -98,14 +108,17 @@ func TestInjectedBy(t *testing.T) {
 	}
 	for name, want := range map[string][]string{"mesh": {"a/both", "b/mesh"}, "logs": {"a/both"}, "gone": nil, "": nil} {
 		found, err := index.InjectedBy(name)
-		if diff := cmp.Diff(want, names(found)); diff != "" || err != nil {
-			t.Error(name, err, diff)
+		if err != nil {
+			t.Errorf("pods with the SidecarSet %q: %v", name, err)
+		}
+		if diff := cmp.Diff(want, names(found)); diff != "" {
+			t.Errorf("pods with the SidecarSet %q (-want +got):\n%s", name, diff)
 		}
 	}
 	seen := 0
 	index.All(func(*corev1.Pod) bool { seen++; return seen < 3 })
 	if seen != 3 {
-		t.Errorf("%d pods seen", seen)
+		t.Errorf("pods that are seen: got %d, want 3", seen)
 	}
 }
 
@@ -127,10 +140,12 @@ func TestAPodThatListsAllSidecarSetsOfTheWorld(t *testing.T) {
 		t.Fatal("not synced")
 	}
 	if n := len(informer.GetIndexer().ListIndexFuncValues(bySidecarSet)); n > pub.MaxSidecarSets {
-		t.Errorf("it is found by %d names", n)
+		t.Errorf("names by which the pod is found: got %d, want %d at most", n, pub.MaxSidecarSets)
 	}
-	if found, err := index.InjectedBy("mesh"); err != nil || len(found) != 1 {
-		t.Errorf("%v, %v", found, err)
+	if found, err := index.InjectedBy("mesh"); err != nil {
+		t.Errorf("pods with the SidecarSet mesh: %v", err)
+	} else if len(found) != 1 {
+		t.Errorf("pods with the SidecarSet mesh: got %v, want 1", names(found))
 	}
 }
 
@@ -154,8 +169,11 @@ func TestTreatedPodsAreFoundInTheNamespaceOfTheirJob(t *testing.T) {
 	index.Add(store)
 	for job, want := range map[string][]string{"x": {"a/one"}, "y": {"a/one"}, "z": nil} {
 		found, err := index.TreatedBy("a", types.UID(job))
-		if diff := cmp.Diff(want, names(found)); diff != "" || err != nil {
-			t.Error(job, err, diff)
+		if err != nil {
+			t.Errorf("pods that job %s treated: %v", job, err)
+		}
+		if diff := cmp.Diff(want, names(found)); diff != "" {
+			t.Errorf("pods that job %s treated (-want +got):\n%s", job, diff)
 		}
 	}
 }

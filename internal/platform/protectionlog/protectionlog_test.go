@@ -36,8 +36,11 @@ func lines(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff(text+text, read(t, filepath.Join(dir, fileName))); diff != "" || fallback.Len() > 0 {
-		t.Error(diff, fallback)
+	if diff := cmp.Diff(text+text, read(t, filepath.Join(dir, fileName))); diff != "" {
+		t.Errorf("lines of the file (-want +got):\n%s", diff)
+	}
+	if fallback.Len() > 0 {
+		t.Errorf("lines that went elsewhere: got %s, want none", fallback)
 	}
 }
 
@@ -69,7 +72,7 @@ func rotation(t *testing.T) {
 		got[file.Name()] = one.Name
 	}
 	if diff := cmp.Diff(map[string]string{"protection.log": "e", "protection.log.1": "d", "protection.log.2": "c"}, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("the last line of each file (-want +got):\n%s", diff)
 	}
 }
 
@@ -80,8 +83,11 @@ func noFolder(t *testing.T) {
 	if err == nil {
 		t.Error("no word about it")
 	}
-	if err := l.Write(line); err != nil || fallback.String() != text {
-		t.Error(err, fallback)
+	if err := l.Write(line); err != nil {
+		t.Errorf("writing without a folder: %v", err)
+	}
+	if fallback.String() != text {
+		t.Errorf("lines that went elsewhere: got %s, want %s", fallback, text)
 	}
 }
 
@@ -93,8 +99,11 @@ func TestFileThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = l.file.Close()
-	if err := l.Write(line); err == nil || fallback.String() != text {
-		t.Error(err, fallback)
+	if err := l.Write(line); err == nil {
+		t.Error("writing to a file that fails: no error")
+	}
+	if fallback.String() != text {
+		t.Errorf("lines that went elsewhere: got %s, want %s", fallback, text)
 	}
 }
 

@@ -48,8 +48,11 @@ func TestNodePod(t *testing.T) {
 			ContainerStatuses: []corev1.ContainerStatus{{Name: "a", ContainerID: "c://1", RestartCount: 2,
 				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Error(err, diff)
+	if err != nil {
+		t.Errorf("slimming the pod: %v", err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what the daemon keeps of a pod (-want +got):\n%s", diff)
 	}
 	for i := range before.Spec.Containers {
 		if inplace.EnvHash(before, &before.Spec.Containers[i]) != inplace.EnvHash(got.(*corev1.Pod),
@@ -86,9 +89,21 @@ func TestNodePodIsBounded(t *testing.T) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}, Spec: corev1.PodSpec{NodeName: "n",
 			Containers: []corev1.Container{{Name: "a"}}}}
 		tt.change(pod)
-		got, err := NodePod(pod)
-		if err != nil || pod.Size() > mostOfPod || len(pod.Spec.Containers) != tt.containers || HasHook(pod, "a") != tt.hook || pod.UID != "u" {
-			t.Errorf("%s: %v, %d bytes, %d containers, hook is known: %v", name, err, got.(*corev1.Pod).Size(), len(pod.Spec.Containers), HasHook(pod, "a"))
+		_, err := NodePod(pod)
+		if err != nil {
+			t.Errorf("%s: slimming the pod: %v", name, err)
+		}
+		if n := pod.Size(); n > mostOfPod {
+			t.Errorf("%s: the pod has %d bytes, want %d at most", name, n, mostOfPod)
+		}
+		if n := len(pod.Spec.Containers); n != tt.containers {
+			t.Errorf("%s: containers that are kept: got %d, want %d", name, n, tt.containers)
+		}
+		if hook := HasHook(pod, "a"); hook != tt.hook {
+			t.Errorf("%s: the hook is known: got %t, want %t", name, hook, tt.hook)
+		}
+		if pod.UID != "u" {
+			t.Errorf("%s: UID of the pod: got %q, want \"u\"", name, pod.UID)
 		}
 	}
 }

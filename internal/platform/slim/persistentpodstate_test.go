@@ -27,16 +27,30 @@ func TestWhatIsRememberedOfPodsIsKept(t *testing.T) {
 		}
 		return p
 	}
-	if p := pod("web-10", true); len(p.Annotations) != 1 || p.Annotations["ip"] != "1" || len(p.Status.Conditions) != 1 || p.Spec.NodeName != "a" {
-		t.Errorf("%+v", p)
+	p := pod("web-10", true)
+	if len(p.Annotations) != 1 {
+		t.Errorf("annotations that are kept: got %v, want 1", p.Annotations)
+	}
+	if p.Annotations["ip"] != "1" {
+		t.Errorf("annotations that are kept: got %v, want that of the address", p.Annotations)
+	}
+	if len(p.Status.Conditions) != 1 {
+		t.Errorf("conditions that are kept: got %+v, want 1", p.Status.Conditions)
+	}
+	if p.Spec.NodeName != "a" {
+		t.Errorf("node that is kept: got %q, want \"a\"", p.Spec.NodeName)
 	}
 	for name, controlled := range map[string]bool{"web-x1": true, "web-": true, "10": true, "web-1": false} {
 		if p := pod(name, controlled); len(p.Annotations)+len(p.Status.Conditions) > 0 {
-			t.Errorf("%s: %+v", name, p)
+			t.Errorf("%s: annotations and conditions that are kept: got %v, %+v, want none",
+				name, p.Annotations, p.Status.Conditions)
 		}
 	}
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"x": "y", pub.AutoGeneratePersistentPodState: "true", pub.PersistentPodAnnotations: "ip"}}}
-	if _, err := Workload(set); err != nil || len(set.Annotations) != 2 {
-		t.Errorf("%v %v", set.Annotations, err)
+	if _, err := Workload(set); err != nil {
+		t.Errorf("slimming the StatefulSet: %v", err)
+	}
+	if len(set.Annotations) != 2 {
+		t.Errorf("annotations of the StatefulSet that are kept: got %v, want 2", set.Annotations)
 	}
 }

@@ -80,7 +80,7 @@ func TestPodOfOurs(t *testing.T) {
 				{Name: "side", Image: "side:1"}}}
 		want.Status.Message, want.Status.InitContainerStatuses = "", want.Status.InitContainerStatuses[1:]
 		if diff := cmp.Diff(want, transformed(t, Pod, fat(version))); diff != "" {
-			t.Errorf("%s: %s", version, diff)
+			t.Errorf("%s: what is kept of a pod (-want +got):\n%s", version, diff)
 		}
 	}
 }
@@ -124,7 +124,7 @@ func TestDecisionsNeedNoMoreThanTheSlimPod(t *testing.T) {
 		return append(out, rollout.ByRemoval(rollout.Candidate{Pod: pod}, other), rollout.ByUpdate(rollout.Candidate{Pod: pod}, other))
 	}
 	if diff := cmp.Diff(decisions(whole), decisions(thin)); diff != "" {
-		t.Error(diff)
+		t.Errorf("decisions about the whole pod and the slim one (-whole +slim):\n%s", diff)
 	}
 }
 
@@ -139,9 +139,12 @@ func TestAnOverriddenVariableDoesNotReadMetadata(t *testing.T) {
 		return whole
 	}
 	whole, thin := pod(), transformed(t, Pod, pod()).(*corev1.Pod)
-	if a, b := inplace.EnvHash(whole, &whole.Spec.Containers[0]), inplace.EnvHash(thin, &thin.Spec.Containers[0]); a != b ||
-		len(thin.Spec.Containers[0].Env) != 2 {
-		t.Errorf("%v of the whole pod, %v of what is kept: %+v", a, b, thin.Spec.Containers[0].Env)
+	a, b := inplace.EnvHash(whole, &whole.Spec.Containers[0]), inplace.EnvHash(thin, &thin.Spec.Containers[0])
+	if a != b {
+		t.Errorf("hash of the environment: got %v of what is kept, want %v as of the whole pod", b, a)
+	}
+	if env := thin.Spec.Containers[0].Env; len(env) != 2 {
+		t.Errorf("variables that are kept: got %+v, want 2", env)
 	}
 }
 
@@ -156,7 +159,7 @@ func TestPodOfOthers(t *testing.T) {
 			before := got.Status.Message
 			got.Status.Message = "sum"
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Error(diff)
+				t.Errorf("what is kept of a pod (-want +got):\n%s", diff)
 			}
 			for what, change := range map[string]func(*corev1.PodStatus){ // CRR-055
 				"":                 func(s *corev1.PodStatus) { s.Message = "other" },
@@ -168,7 +171,7 @@ func TestPodOfOthers(t *testing.T) {
 				pod := fat(owner)
 				change(&pod.Status)
 				if changed := transformed(t, Pod, pod).(*corev1.Pod).Status.Message != before; changed != (what != "") {
-					t.Errorf("%q shows: %v", what, changed)
+					t.Errorf("a change of %q shows in the sum: got %t, want %t", what, changed, !changed)
 				}
 			}
 		})
@@ -202,7 +205,7 @@ func TestPodOfOthersWithGateAndBarrier(t *testing.T) {
 	got := transformed(t, Pod, pod).(*corev1.Pod)
 	want.Status.Message = got.Status.Message
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("what is kept of a pod (-want +got):\n%s", diff)
 	}
 }
 
@@ -211,8 +214,11 @@ func TestLongGracePeriodsAreKept(t *testing.T) {
 	for given, kept := range map[int64]bool{7: false, 30: false, 3600: true} {
 		pod := fat("apps.kruise.io/v1beta1")
 		pod.Spec.TerminationGracePeriodSeconds = new(given)
-		if got := transformed(t, Pod, pod).(*corev1.Pod).Spec.TerminationGracePeriodSeconds; (got != nil) != kept || kept && *got != given {
-			t.Errorf("%d: %v", given, got)
+		got := transformed(t, Pod, pod).(*corev1.Pod).Spec.TerminationGracePeriodSeconds
+		if (got != nil) != kept {
+			t.Errorf("grace period of %ds: got %v, want it kept: %t", given, got, kept)
+		} else if kept && *got != given {
+			t.Errorf("grace period that is kept: got %ds, want %ds", *got, given)
 		}
 	}
 }
@@ -241,7 +247,7 @@ func TestPodWithMarkedSidecars(t *testing.T) {
 			thin.Status.ContainerStatuses[0].State, thin.Status.ContainerStatuses[0].RestartCount, last.Type, thin.DeletionTimestamp}
 		if diff := cmp.Diff([]any{corev1.RestartPolicyNever, int64(7), 2, marks, "side:1", whole.Spec.Containers[0].RestartPolicy,
 			whole.Spec.Containers[0].RestartPolicyRules, ended, int32(4), corev1.PodConditionType(pub.SidecarTerminated), whole.DeletionTimestamp}, kept); diff != "" {
-			t.Errorf("%q: %s", owner, diff)
+			t.Errorf("owner %q: what is kept of a pod (-want +got):\n%s", owner, diff)
 		}
 		always := transformed(t, Pod, pod(corev1.RestartPolicyAlways)).(*corev1.Pod)
 		for i := range always.Spec.Containers {
@@ -264,7 +270,7 @@ func TestClaim(t *testing.T) {
 		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound}}
 	claim.Annotations, claim.ManagedFields = map[string]string{"a": "b"}, []metav1.ManagedFieldsEntry{{}}
 	if diff := cmp.Diff(&corev1.PersistentVolumeClaim{ObjectMeta: meta}, transformed(t, Claim, claim)); diff != "" {
-		t.Error(diff)
+		t.Errorf("what is kept of a claim (-want +got):\n%s", diff)
 	}
 }
 
@@ -272,7 +278,7 @@ func TestMetadata(t *testing.T) {
 	want := fat("")
 	want.ManagedFields = nil
 	if diff := cmp.Diff(want, transformed(t, Metadata, fat(""))); diff != "" {
-		t.Error(diff)
+		t.Errorf("what is kept of a pod (-want +got):\n%s", diff)
 	}
 }
 
@@ -281,7 +287,7 @@ func TestOtherObjectsPass(t *testing.T) {
 	tombstone := toolscache.DeletedFinalStateUnknown{Key: "ns/p"}
 	for name, transform := range map[string]toolscache.TransformFunc{"Pod": Pod, "Claim": Claim, "Metadata": Metadata} {
 		if diff := cmp.Diff(any(tombstone), transformed(t, transform, tombstone)); diff != "" {
-			t.Errorf("%s: %s", name, diff)
+			t.Errorf("%s: what is kept of another object (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -302,7 +308,7 @@ func TestPodOfOthersInASubset(t *testing.T) {
 	got := transformed(t, Pod, pod).(*corev1.Pod)
 	want.Status.Message = got.Status.Message
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+		t.Errorf("what is kept of a pod in a subset (-want +got):\n%s", diff)
 	}
 }
 
@@ -319,8 +325,11 @@ func TestNode(t *testing.T) {
 		Spec:   corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}},
 		Status: corev1.NodeStatus{Allocatable: cpu, Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}}}
 	got, err := Node(node)
-	if diff := cmp.Diff(any(want), got); diff != "" || err != nil {
-		t.Errorf("%v %s", err, diff)
+	if err != nil {
+		t.Errorf("slimming the node: %v", err)
+	}
+	if diff := cmp.Diff(any(want), got); diff != "" {
+		t.Errorf("what is kept of a node (-want +got):\n%s", diff)
 	}
 }
 
@@ -342,7 +351,7 @@ func TestPodWithSidecars(t *testing.T) {
 		got.Spec.Containers[0].Resources.Limits, got.Status.ContainerStatuses,
 		got.Status.InitContainerStatuses, got.Status.Conditions, got.Status.Phase, got.Generation}
 	if diff := cmp.Diff(want, kept); diff != "" {
-		t.Error(diff)
+		t.Errorf("what is kept of a pod with sidecars (-want +got):\n%s", diff)
 	}
 }
 
@@ -352,8 +361,10 @@ func TestPodOfAJob(t *testing.T) {
 	pod.OwnerReferences[0].Kind = "BroadcastJob"
 	pod.Status.InitContainerStatuses[0].RestartCount = 3
 	got := transformed(t, Pod, pod).(*corev1.Pod)
-	if kept := got.Status.InitContainerStatuses; len(kept) != 2 || kept[0].RestartCount != 3 {
-		t.Errorf("%+v", kept)
+	if kept := got.Status.InitContainerStatuses; len(kept) != 2 {
+		t.Errorf("statuses of init containers that are kept: got %+v, want 2", kept)
+	} else if kept[0].RestartCount != 3 {
+		t.Errorf("restarts of the first init container: got %d, want 3", kept[0].RestartCount)
 	}
 }
 
@@ -378,16 +389,19 @@ func TestAPodWithManyVariables(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > 5*time.Second { // about 10 ms; half a minute if the time grew with the square
-			t.Errorf("%s: %s", name, took)
+			t.Errorf("%s: a pod with many variables took %s, want 5s at most", name, took)
 		}
 		if name == "daemon" { // which keeps nothing of a pod so large
 			if len(pod.Spec.Containers) > 0 {
-				t.Errorf("%d containers are kept", len(pod.Spec.Containers))
+				t.Errorf("containers that the daemon keeps: got %d, want 0", len(pod.Spec.Containers))
 			}
 			continue
 		}
-		if kept := pod.Spec.Containers[0].Env; len(kept) != count+1 || kept[count].Value != "overrides it" {
-			t.Errorf("%s: %d variables", name, len(kept))
+		if kept := pod.Spec.Containers[0].Env; len(kept) != count+1 {
+			t.Errorf("%s: variables that are kept: got %d, want %d", name, len(kept), count+1)
+		} else if kept[count].Value != "overrides it" {
+			t.Errorf("%s: the last variable that is kept: got %+v, want the one that overrides",
+				name, kept[count])
 		}
 	}
 }
@@ -417,12 +431,12 @@ func TestEphemeralContainersKeepNamesMarksAndStates(t *testing.T) {
 			return corev1.EphemeralContainer{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: name, Env: env}}
 		}
 		if diff := cmp.Diff([]corev1.EphemeralContainer{kept("a", mark), kept("b", mark), kept("c", mark), kept("shell")}, pod.Spec.EphemeralContainers); diff != "" {
-			t.Error(diff)
+			t.Errorf("ephemeral containers that are kept (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff([]corev1.ContainerStatus{{Name: "a", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 2}}},
 			{Name: "b", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
 			{Name: "c", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "r"}}}}, pod.Status.EphemeralContainerStatuses); diff != "" {
-			t.Error(diff)
+			t.Errorf("statuses of ephemeral containers that are kept (-want +got):\n%s", diff)
 		}
 	}
 }
@@ -443,8 +457,11 @@ func TestManyEphemeralContainers(t *testing.T) {
 					State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}})
 			}
 			begin := time.Now()
-			if _, err := Pod(pod); err != nil || len(pod.Status.EphemeralContainerStatuses) != n {
-				t.Fatal(err, len(pod.Status.EphemeralContainerStatuses))
+			if _, err := Pod(pod); err != nil {
+				t.Fatalf("slimming the pod: %v", err)
+			}
+			if kept := len(pod.Status.EphemeralContainerStatuses); kept != n {
+				t.Fatalf("statuses of ephemeral containers that are kept: got %d, want %d", kept, n)
 			}
 			best = min(best, time.Since(begin))
 		}
@@ -471,10 +488,11 @@ func TestWhatPodProbeMarkersNeedIsKept(t *testing.T) {
 		return types
 	}
 	if got := of(corev1.PodRunning); !slices.Equal(got, []corev1.PodConditionType{"example.com/idle"}) {
-		t.Error(got)
+		t.Errorf("conditions of a pod that runs: got %v, want example.com/idle alone", got)
 	}
 	if got := of(corev1.PodPending); !slices.Equal(got, []corev1.PodConditionType{corev1.PodInitialized, "example.com/idle"}) {
-		t.Error(got)
+		t.Errorf("conditions of a pod that does not run yet: got %v, want Initialized and example.com/idle",
+			got)
 	}
 	if Whole(&corev1.Pod{}) {
 		t.Error("annotations of pods of others are not kept")

@@ -28,18 +28,31 @@ func TestSubsetsOfUnitedDeployments(t *testing.T) {
 				}
 			}
 			d, s := deployment.Status, set.Status
-			if (d.Replicas == 2 && d.ReadyReplicas == 1 && d.ObservedGeneration == 3 && len(d.Conditions) == 1 && deployment.Spec.Strategy.Type == "Recreate") != in ||
-				(s.Replicas == 2 && s.ReadyReplicas == 1 && s.ObservedGeneration == 3 && set.Spec.UpdateStrategy.Type == "OnDelete" && set.Annotations[subsetPatch] == "{}") != in {
-				t.Errorf("in a subset: %t: %+v %+v", in, deployment, set)
+			if (d.Replicas == 2 && d.ReadyReplicas == 1 && d.ObservedGeneration == 3 &&
+				len(d.Conditions) == 1 && deployment.Spec.Strategy.Type == "Recreate") != in {
+				t.Errorf("what plans read of the Deployment is kept, want %t: %+v", in, deployment)
 			}
-			if deployment.Annotations[subsetPatch] != "{}" || deployment.Annotations["other"] != "" || deployment.Spec.Template.Spec.NodeName+set.Spec.Template.Spec.NodeName != "" {
-				t.Errorf("%+v", deployment)
+			if (s.Replicas == 2 && s.ReadyReplicas == 1 && s.ObservedGeneration == 3 &&
+				set.Spec.UpdateStrategy.Type == "OnDelete" && set.Annotations[subsetPatch] == "{}") != in {
+				t.Errorf("what plans read of the StatefulSet is kept, want %t: %+v", in, set)
+			}
+			if patch := deployment.Annotations[subsetPatch]; patch != "{}" {
+				t.Errorf("patch of the subset: got %q, want {}", patch)
+			}
+			if other := deployment.Annotations["other"]; other != "" {
+				t.Errorf("another annotation: got %q, want none", other)
+			}
+			if node := deployment.Spec.Template.Spec.NodeName + set.Spec.Template.Spec.NodeName; node != "" {
+				t.Errorf("node of the templates: got %q, want none", node)
 			}
 		}
 		pod := &corev1.Pod{ObjectMeta: *meta.DeepCopy(), Status: corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{
 			{Type: corev1.PodScheduled}, {Type: corev1.PodReady}, {Type: corev1.PodInitialized}}}}
-		if _, err := Pod(pod); err != nil || (len(pod.Status.Conditions) == 2) != in {
-			t.Errorf("in a subset: %t: %+v %v", in, pod.Status, err)
+		if _, err := Pod(pod); err != nil {
+			t.Errorf("slimming the pod: %v", err)
+		}
+		if n := len(pod.Status.Conditions); (n == 2) != in {
+			t.Errorf("conditions of a pod that are kept: got %d, want 2: %t", n, in)
 		}
 	}
 }

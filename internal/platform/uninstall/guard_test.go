@@ -74,7 +74,7 @@ func TestRefusesWhileThereAreWorkloads(t *testing.T) {
 	}
 	g, out := guard(t, interceptor.Funcs{}, append(all, object(statefulSet, "data", "db"))...)
 	if err := g.Refuse(t.Context()); !errors.Is(err, ErrInUse) {
-		t.Errorf("%v", err)
+		t.Errorf("while there are workloads: got error %v, want %v", err, ErrInUse)
 	}
 	for _, want := range []string{"CloneSet.apps.kruise.io: shop/a, shop/b, shop/c\n", "StatefulSet.apps.kruise.io: data/db\n", "helmHooks.guard=false"} {
 		if !strings.Contains(out.String(), want) {
@@ -82,8 +82,11 @@ func TestRefusesWhileThereAreWorkloads(t *testing.T) {
 		}
 	}
 	g, out = guard(t, interceptor.Funcs{})
-	if err := g.Refuse(t.Context()); err != nil || out.String() != "" {
-		t.Errorf("without any: %v %s", err, out)
+	if err := g.Refuse(t.Context()); err != nil {
+		t.Errorf("without any workload: %v", err)
+	}
+	if out.String() != "" {
+		t.Errorf("without any workload: said %q, want nothing", out)
 	}
 }
 
@@ -92,8 +95,12 @@ func TestFailsIfItCannotLook(t *testing.T) {
 	g, _ := guard(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
 		return errors.New("conversion webhook failed")
 	}})
-	if err := g.Refuse(t.Context()); err == nil || errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), "CloneSet") {
-		t.Errorf("%v", err)
+	if err := g.Refuse(t.Context()); err == nil {
+		t.Error("what cannot be read: no error")
+	} else if errors.Is(err, ErrInUse) {
+		t.Errorf("what cannot be read is taken for workloads that are there: %v", err)
+	} else if !strings.Contains(err.Error(), "CloneSet") {
+		t.Errorf("what cannot be read: got error %v, want one that names CloneSet", err)
 	}
 }
 
@@ -116,18 +123,21 @@ func TestReleasesWhatNeedsAManager(t *testing.T) {
 		}
 	}
 	if got := strings.Join(patched, " "); got != "clonesets.apps.kruise.io" {
-		t.Errorf("changed: %s", got)
+		t.Errorf("definitions that were changed: got %q, want clonesets.apps.kruise.io alone", got)
 	}
 	after := definition("", "")
 	if err := g.Client.Get(t.Context(), client.ObjectKey{Name: "clonesets.apps.kruise.io"}, after); err != nil {
 		t.Fatal(err)
 	}
 	conversion, _, _ := unstructured.NestedMap(after.Object, "spec", "conversion")
-	if len(conversion) != 1 || conversion["strategy"] != "None" {
-		t.Errorf("%v", conversion)
+	if len(conversion) != 1 {
+		t.Errorf("conversion of the definition: got %v, want its strategy alone", conversion)
+	}
+	if conversion["strategy"] != "None" {
+		t.Errorf("strategy of the conversion: got %v, want None", conversion["strategy"])
 	}
 	if want := "m is removed\nclonesets.apps.kruise.io is not converted any more\n"; out.String() != want {
-		t.Errorf("%s", out)
+		t.Errorf("what is said: got %q, want %q", out, want)
 	}
 }
 
@@ -156,14 +166,21 @@ func TestObjectsAreNotHeld(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := strings.Join(o.GetFinalizers(), " "); got != want {
-			t.Errorf("%s: %s", o.GetName(), got)
+			t.Errorf("finalizers of %s: got %q, want %q", o.GetName(), got, want)
 		}
 	}
 	if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
 		t.Fatal(err)
 	}
-	if c := pod.Status.Conditions; len(c) != 2 || c[0].Status != corev1.ConditionTrue || c[1].Status != corev1.ConditionFalse {
-		t.Errorf("%+v", c)
+	if c := pod.Status.Conditions; len(c) != 2 {
+		t.Errorf("conditions of the pod: got %+v, want 2", c)
+	} else {
+		if c[0].Status != corev1.ConditionTrue {
+			t.Errorf("condition of the pod that a request held: got %+v, want True", c[0])
+		}
+		if c[1].Status != corev1.ConditionFalse {
+			t.Errorf("condition of the pod that somebody else holds: got %+v, want False", c[1])
+		}
 	}
 }
 
@@ -194,7 +211,7 @@ func TestObjectsThatChangeMeanwhileAreNotHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := strings.Join(request.GetFinalizers(), " "); got != "example.com/mine" {
-		t.Errorf("%s", got)
+		t.Errorf("finalizers of the request: got %q, want example.com/mine", got)
 	}
 }
 
@@ -231,8 +248,11 @@ func TestOwnsNothingHoweverOftenItEnds(t *testing.T) {
 		if err := g.Release(t.Context()); (err != nil) != (reason == "it dies") {
 			t.Errorf("when %s: %v", reason, err)
 		}
-		if err := g.Release(t.Context()); err != nil || owns {
-			t.Errorf("when %s: %v, owns: %v", reason, err, owns)
+		if err := g.Release(t.Context()); err != nil {
+			t.Errorf("a second time, when %s: %v", reason, err)
+		}
+		if owns {
+			t.Errorf("a second time, when %s: the definition is owned by the guard", reason)
 		}
 	}
 }
@@ -255,18 +275,23 @@ func TestManagersEndFirst(t *testing.T) {
 			time.Sleep(20 * time.Second) // of the bubble's clock
 			ended = true
 			if err := g.Client.Delete(context.Background(), pod); err != nil {
-				t.Error(err)
+				t.Errorf("the end of the manager: %v", err)
 			}
 		}()
 		key := client.ObjectKeyFromObject(deployment)
-		if err := g.Stop(t.Context(), key); err != nil || !ended {
-			t.Errorf("%v, ended: %v", err, ended)
+		if err := g.Stop(t.Context(), key); err != nil {
+			t.Errorf("stopping the managers: %v", err)
 		}
-		if err := g.Client.Get(t.Context(), key, deployment); err != nil || *deployment.Spec.Replicas != 0 {
-			t.Errorf("%v %+v", err, deployment.Spec)
+		if !ended {
+			t.Error("it goes on before the last manager has ended")
+		}
+		if err := g.Client.Get(t.Context(), key, deployment); err != nil {
+			t.Errorf("reading the Deployment: %v", err)
+		} else if *deployment.Spec.Replicas != 0 {
+			t.Errorf("replicas of the managers: got %d, want 0", *deployment.Spec.Replicas)
 		}
 		if err := g.Stop(t.Context(), client.ObjectKey{Namespace: "afloat", Name: "none"}); err != nil {
-			t.Error(err)
+			t.Errorf("stopping managers that are not there: %v", err)
 		}
 	})
 }

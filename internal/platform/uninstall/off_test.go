@@ -53,16 +53,23 @@ func TestObjectsOfKindsThatAreOffGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	for o, want := range map[*unstructured.Unstructured]int{first: 1, second: 1, stays: 2, job: 2} {
-		if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil || len(o.GetFinalizers()) != want {
-			t.Errorf("%s: %v %v", o.GetName(), o.GetFinalizers(), err)
+		if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			t.Errorf("reading %s: %v", o.GetName(), err)
+		}
+		if got := o.GetFinalizers(); len(got) != want {
+			t.Errorf("finalizers of %s: got %v, want %d", o.GetName(), got, want)
 		}
 	}
 	for pod, want := range map[*corev1.Pod]corev1.ConditionStatus{alone: corev1.ConditionTrue, shared: corev1.ConditionFalse} {
 		if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
 			t.Fatal(err)
 		}
-		if c := readiness.Condition(pod, pub.KruisePodReady); c.Status != want || strings.Contains(c.Message, "shop/") {
-			t.Errorf("%s: %+v", pod.Name, c)
+		c := readiness.Condition(pod, pub.KruisePodReady)
+		if c.Status != want {
+			t.Errorf("condition of pod %s: got %+v, want %s", pod.Name, c, want)
+		}
+		if strings.Contains(c.Message, "shop/") {
+			t.Errorf("condition of pod %s: got %+v, want it held by no request", pod.Name, c)
 		}
 	}
 }
@@ -85,12 +92,17 @@ func TestAnObjectThatCannotBeChangedHoldsNoOther(t *testing.T) {
 		return c.Patch(ctx, o, p, options...)
 	}}, kept, next, request)
 	err := g.UnholdKinds(t.Context(), []schema.GroupKind{{Group: "apps.kruise.io", Kind: "ImagePullJob"}, {Group: "apps.kruise.io", Kind: "ContainerRecreateRequest"}})
-	if err == nil || !strings.Contains(err.Error(), "ImagePullJob.apps.kruise.io shop/kept") {
-		t.Error(err)
+	if err == nil {
+		t.Error("an object that cannot be changed: no error")
+	} else if !strings.Contains(err.Error(), "ImagePullJob.apps.kruise.io shop/kept") {
+		t.Errorf("an object that cannot be changed: got error %v, want one that names shop/kept", err)
 	}
 	for _, o := range []*unstructured.Unstructured{next, request} {
-		if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil || len(o.GetFinalizers()) != 1 {
-			t.Errorf("%s: %v %v", o.GetName(), o.GetFinalizers(), err)
+		if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			t.Errorf("reading %s: %v", o.GetName(), err)
+		}
+		if got := o.GetFinalizers(); len(got) != 1 {
+			t.Errorf("finalizers of %s: got %v, want 1", o.GetName(), got)
 		}
 	}
 }

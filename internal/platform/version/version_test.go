@@ -10,8 +10,17 @@ import (
 
 func TestAProgramThatNobodyStampedTellsWhatGoKnows(t *testing.T) {
 	b := Get()
-	if b.Version == "" || b.Commit == "" || b.Go != runtime.Version() || b.Platform != runtime.GOOS+"/"+runtime.GOARCH {
-		t.Errorf("%+v", b)
+	if b.Version == "" {
+		t.Error("the build has no version")
+	}
+	if b.Commit == "" {
+		t.Error("the build has no commit")
+	}
+	if b.Go != runtime.Version() {
+		t.Errorf("Go of the build: got %s, want %s", b.Go, runtime.Version())
+	}
+	if want := runtime.GOOS + "/" + runtime.GOARCH; b.Platform != want {
+		t.Errorf("platform of the build: got %s, want %s", b.Platform, want)
 	}
 }
 
@@ -27,6 +36,6 @@ func TestTheBuildIsAMetric(t *testing.T) {
 kruise_build_info{commit="0123abcd",go_version="go1.26.0",version="v0.1.0"} 1
 `
 	if err := testutil.CollectAndCompare(b.Metric(), strings.NewReader(want)); err != nil {
-		t.Error(err)
+		t.Errorf("metric of the build: %v", err)
 	}
 }

@@ -80,16 +80,20 @@ func TestAKindThatMayNotBeListedStopsNoOther(t *testing.T) {
 			t.Error("a replica that has read what it can does not serve")
 		}
 		if took := <-waited; took < grace || took > grace+5*time.Second {
-			t.Errorf("controllers of other kinds waited for %s", took)
+			t.Errorf("controllers of other kinds waited for %s, want %s to %s",
+				took, grace, grace+5*time.Second)
 		}
 		want := []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("Secret")}
 		if diff := cmp.Diff(want, kinds(w)); diff != "" {
-			t.Error(diff)
+			t.Errorf("kinds that cannot be read (-want +got):\n%s", diff)
 		}
 		api.refuse(nil)
 		time.Sleep(recent)
-		if !secrets.HasSynced() || len(w.Failures()) != 0 {
-			t.Errorf("after rights were given: synced %v, failures %v", secrets.HasSynced(), w.Failures())
+		if !secrets.HasSynced() {
+			t.Error("the kind is not read after rights were given")
+		}
+		if failures := w.Failures(); len(failures) != 0 {
+			t.Errorf("failures after rights were given: got %v, want none", failures)
 		}
 		cancel()
 		synctest.Wait()

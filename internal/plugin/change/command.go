@@ -16,10 +16,10 @@ import (
 	"k8s.io/kubectl/pkg/scheme"
 )
 
-// Command changes objects for a command, and prints what it did as the user asked with -o.
+// Command changes objects for a command, and prints the results in the format of -o.
 type Command struct {
 	Options
-	// Local means that nothing is written, because the objects are only files.
+	// Local means that nothing is written, because the objects come from files only.
 	Local bool
 
 	operation string
@@ -27,19 +27,20 @@ type Command struct {
 	streams   genericiooptions.IOStreams
 }
 
-// NewCommand returns what changes objects. operation is what is said of a changed object, such as "paused".
+// NewCommand returns a Command. operation describes a changed object, such as "paused".
 func NewCommand(operation string, streams genericiooptions.IOStreams) *Command {
-	return &Command{operation: operation, print: genericclioptions.NewPrintFlags(operation).WithTypeSetter(scheme.Scheme), streams: streams}
+	return &Command{operation: operation,
+		print: genericclioptions.NewPrintFlags(operation).WithTypeSetter(scheme.Scheme), streams: streams}
 }
 
-// AddFlags adds -o, --dry-run and --field-manager, and all that belongs to them.
+// AddFlags adds -o, --dry-run, --field-manager and related flags.
 func (c *Command) AddFlags(cmd *cobra.Command) {
 	c.print.AddFlags(cmd)
 	cmdutil.AddDryRunFlag(cmd)
 	cmdutil.AddFieldManagerFlagVar(cmd, &c.FieldManager, FieldManager)
 }
 
-// Complete reads the flags.
+// Complete evaluates the flags.
 func (c *Command) Complete(cmd *cobra.Command) (err error) {
 	if c.DryRun, err = cmdutil.GetDryRunStrategy(cmd); err != nil {
 		return err
@@ -50,12 +51,13 @@ func (c *Command) Complete(cmd *cobra.Command) (err error) {
 	return nil
 }
 
-// Formatted tells whether the user asked for the objects with -o.
+// Formatted reports whether the user requested an output format with -o.
 func (c *Command) Formatted() bool { return c.print.OutputFlagSpecified() }
 
-// Each changes all objects, whatever becomes of the others, and returns their errors together. edit is that
-// of [Apply].
-func (c *Command) Each(ctx context.Context, infos []*resource.Info, edit func(*unstructured.Unstructured) error) error {
+// Each changes all objects and returns the errors together; it does not stop at an error. [Apply] describes
+// edit.
+func (c *Command) Each(ctx context.Context, infos []*resource.Info,
+	edit func(*unstructured.Unstructured) error) error {
 	var failed []error
 	for _, info := range infos {
 		if err := c.One(ctx, info, edit); err != nil {
@@ -66,23 +68,27 @@ func (c *Command) Each(ctx context.Context, infos []*resource.Info, edit func(*u
 }
 
 // One changes one object and prints it.
-func (c *Command) One(ctx context.Context, info *resource.Info, edit func(*unstructured.Unstructured) error) error {
+func (c *Command) One(ctx context.Context, info *resource.Info,
+	edit func(*unstructured.Unstructured) error) error {
 	options := c.Options
 	if c.Local {
 		options.DryRun = cmdutil.DryRunClient
 	}
+
 	changed, err := Apply(ctx, info, options, edit)
 	if err != nil {
 		return err
 	}
+
 	operation := c.operation
 	if !changed {
 		operation = "unchanged"
 	}
+
 	return c.Print(info.Object, operation)
 }
 
-// Print prints the object as the user asked for it, or by default its name and what was done to it.
+// Print prints the object in the requested format, or by default its name and the operation.
 func (c *Command) Print(object runtime.Object, operation string) error {
 	flags := *c.print
 	names := *c.print.NamePrintFlags
@@ -98,7 +104,7 @@ func (c *Command) Print(object runtime.Object, operation string) error {
 	return printer.PrintObj(object, c.streams.Out)
 }
 
-// Name names an object as messages do: cloneset.apps.kruise.io/web.
+// Name returns the name of an object as in messages: cloneset.apps.kruise.io/web.
 func Name(info *resource.Info) string {
 	kind := info.Object.GetObjectKind().GroupVersionKind().GroupKind()
 	return strings.ToLower(kind.String()) + "/" + info.Name

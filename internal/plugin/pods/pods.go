@@ -1,4 +1,4 @@
-// Package pods finds the pods of a workload, of whatever kind.
+// Package pods finds the pods of a workload of any kind.
 package pods
 
 import (
@@ -17,15 +17,15 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Clients is what of kubectl's factory is needed.
+// Clients are the methods of kubectl's factory that this package needs.
 type Clients interface {
 	ToRESTMapper() (meta.RESTMapper, error)
 	DynamicClient() (dynamic.Interface, error)
 	KubernetesClientSet() (*kubernetes.Clientset, error)
 }
 
-// Selector is what selects the pods of a workload. A workload without a selector selects all: what counts is
-// who controls a pod.
+// Selector returns the selector for the pods of a workload. A workload without a selector selects everything,
+// because only the controller of a pod counts.
 func Selector(workload *unstructured.Unstructured) (labels.Selector, error) {
 	found, ok, err := unstructured.NestedMap(workload.Object, "spec", "selector")
 	if err != nil || !ok {
@@ -41,22 +41,27 @@ func Selector(workload *unstructured.Unstructured) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(&selector)
 }
 
-// Of are the pods that the workload controls, itself or by objects that it controls, as a Deployment does by
-// ReplicaSets. They are in the order of their names.
+// Of returns the pods that the workload controls, directly or through objects that it controls, as a
+// Deployment does through ReplicaSets. The pods are sorted by name.
 func Of(ctx context.Context, clients Clients, workload *unstructured.Unstructured) ([]corev1.Pod, error) {
 	selector, err := Selector(workload)
 	if err != nil {
 		return nil, err
 	}
+
 	client, err := clients.KubernetesClientSet()
 	if err != nil {
 		return nil, err
 	}
-	all, err := client.CoreV1().Pods(workload.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+
+	all, err := client.CoreV1().Pods(workload.GetNamespace()).List(ctx,
+		metav1.ListOptions{LabelSelector: selector.String()})
 	if err != nil {
 		return nil, fmt.Errorf("listing pods of %s: %w", workload.GetName(), err)
 	}
-	chain := &chain{ctx: ctx, clients: clients, namespace: workload.GetNamespace(), known: map[types.UID]bool{workload.GetUID(): true}}
+
+	chain := &chain{ctx: ctx, clients: clients, namespace: workload.GetNamespace(),
+		known: map[types.UID]bool{workload.GetUID(): true}}
 	var own []corev1.Pod
 	for i := range all.Items {
 		belongs, err := chain.leads(&all.Items[i])
@@ -67,15 +72,17 @@ func Of(ctx context.Context, clients Clients, workload *unstructured.Unstructure
 			own = append(own, all.Items[i])
 		}
 	}
+
 	return own, nil
 }
 
-// Active tells whether a pod is neither at its end nor being deleted.
+// Active reports whether a pod has neither finished nor is being deleted.
 func Active(pod *corev1.Pod) bool {
-	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+	return pod.DeletionTimestamp == nil && pod.Status.Phase != corev1.PodSucceeded &&
+		pod.Status.Phase != corev1.PodFailed
 }
 
-// chain goes from an object to what controls it, and remembers what leads to the workload.
+// chain follows the controllers of an object, and remembers which lead to the workload.
 type chain struct {
 	ctx       context.Context
 	clients   Clients
@@ -91,38 +98,46 @@ func (c *chain) leads(object metav1.Object) (bool, error) {
 	if known, ok := c.known[owner.UID]; ok {
 		return known, nil
 	}
+
 	c.known[owner.UID] = false
 	mapper, err := c.clients.ToRESTMapper()
 	if err != nil {
 		return false, err
 	}
+
 	gv, err := schema.ParseGroupVersion(owner.APIVersion)
 	if err != nil {
 		return false, fmt.Errorf("controller of %s: %w", object.GetName(), err)
 	}
+
 	mapping, err := mapper.RESTMapping(gv.WithKind(owner.Kind).GroupKind(), gv.Version)
 	if meta.IsNoMatchError(err) {
 		return false, nil
 	} else if err != nil {
 		return false, err
 	}
+
 	client, err := c.clients.DynamicClient()
 	if err != nil {
 		return false, err
 	}
+
 	namespace := c.namespace
 	if mapping.Scope.Name() != meta.RESTScopeNameNamespace { // such as the node of a mirror pod
 		return false, nil
 	}
+
 	list, err := client.Resource(mapping.Resource).Namespace(namespace).List(c.ctx,
 		metav1.ListOptions{FieldSelector: "metadata.name=" + owner.Name})
 	if err != nil {
 		return false, fmt.Errorf("reading who controls %s: %w", object.GetName(), err)
 	}
+
 	for i := range list.Items {
 		if list.Items[i].GetUID() == owner.UID {
 			c.known[owner.UID], err = c.leads(&list.Items[i])
 		}
 	}
+
 	return c.known[owner.UID], err
 }

@@ -1,4 +1,4 @@
-// Package recreate makes ContainerRecreateRequests, for the commands that ask for them.
+// Package recreate builds ContainerRecreateRequests for the commands that create them.
 package recreate
 
 import (
@@ -14,10 +14,10 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/change"
 )
 
-// Kind is that of the requests.
+// Kind is the kind of the requests.
 var Kind = schema.GroupKind{Group: "apps.kruise.io", Kind: "ContainerRecreateRequest"}
 
-// What requests have unless flags say otherwise (OPS-161).
+// Settings of requests unless flags override them.
 const (
 	unreadyGracePeriodSeconds = 3
 	minStartedSeconds         = 3
@@ -25,17 +25,17 @@ const (
 	ttlSecondsAfterFinished   = 1800
 )
 
-// Flags say which containers are recreated, and how.
+// Flags select the containers to recreate, and how.
 type Flags struct {
-	// Containers are the names of the containers; none means all.
+	// Containers are the names of the containers; all if empty.
 	Containers []string
-	// UnreadyGracePeriodSeconds is for how long the pod is out of service before its containers stop.
+	// UnreadyGracePeriodSeconds is how long the pod is out of service before its containers stop.
 	UnreadyGracePeriodSeconds int64
-	// MinStartedSeconds is for how long a new container must have run to count.
+	// MinStartedSeconds is how long a new container must have run to count as recreated.
 	MinStartedSeconds int32
 }
 
-// Add gives the flags to a command. containers is the name of the flag for the containers.
+// Add adds the flags to a command. containers is the name of the flag for the containers.
 func (f *Flags) Add(flags *pflag.FlagSet, containers, shorthand string) {
 	flags.StringSliceVarP(&f.Containers, containers, shorthand, nil,
 		"The containers to recreate. If empty, all containers of the pod are recreated.")
@@ -45,7 +45,7 @@ func (f *Flags) Add(flags *pflag.FlagSet, containers, shorthand string) {
 		"For how many seconds a new container must have run until it counts as recreated.")
 }
 
-// Validate says what is wrong with the flags.
+// Validate returns an error if the flags are invalid.
 func (f *Flags) Validate() error {
 	if f.UnreadyGracePeriodSeconds < 0 || f.MinStartedSeconds < 0 {
 		return fmt.Errorf("--unreadyGracePeriodSeconds and --minStartedSeconds must not be negative")
@@ -53,39 +53,46 @@ func (f *Flags) Validate() error {
 	return nil
 }
 
-// Request is the request for containers of a pod, in the version that the server serves. It is an error if
-// the pod lacks one of them.
-func (f *Flags) Request(clients change.Clients, pod *corev1.Pod, name string) (*unstructured.Unstructured, error) {
+// Request returns the request for containers of a pod, in the version that the server prefers. It returns an
+// error if the pod does not have one of the chosen containers.
+func (f *Flags) Request(clients change.Clients, pod *corev1.Pod,
+	name string) (*unstructured.Unstructured, error) {
 	var all, known []string
 	for _, c := range pod.Spec.Containers {
 		all = append(all, c.Name)
 	}
+
 	known = append(known, all...)
 	for _, c := range pod.Spec.InitContainers {
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			known = append(known, c.Name)
 		}
 	}
+
 	chosen := all
 	if len(f.Containers) > 0 {
 		chosen = nil
 		for _, name := range f.Containers {
 			if name = strings.TrimSpace(name); !slices.Contains(known, name) {
-				return nil, fmt.Errorf("pod %s has no container %q that could be recreated; it has %s", pod.Name, name, strings.Join(known, ", "))
+				return nil, fmt.Errorf("pod %s has no container %q that could be recreated; it has %s",
+					pod.Name, name, strings.Join(known, ", "))
 			}
 			if !slices.Contains(chosen, name) {
 				chosen = append(chosen, name)
 			}
 		}
 	}
+
 	var containers []any
 	for _, name := range chosen {
 		containers = append(containers, map[string]any{"name": name})
 	}
+
 	mapping, err := change.Mapping(clients, Kind)
 	if err != nil {
 		return nil, err
 	}
+
 	request := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{
 			"podName":    pod.Name,
@@ -103,5 +110,6 @@ func (f *Flags) Request(clients change.Clients, pod *corev1.Pod, name string) (*
 	request.SetGroupVersionKind(mapping.GroupVersionKind)
 	request.SetNamespace(pod.Namespace)
 	request.SetName(name)
+
 	return request, nil
 }

@@ -1,6 +1,6 @@
-// Package terminal keeps what objects hold from steering the terminal that it is printed on: anybody who may
-// write a message, an annotation or a status could else hide lines of others, or worse, by control characters
-// and escape sequences.
+// Package terminal removes control characters and escape sequences from the content of objects before it is
+// printed. Otherwise, anybody who may write a message, an annotation or a status could control the user's
+// terminal, for example to hide lines.
 package terminal
 
 import (
@@ -11,7 +11,7 @@ import (
 	"unicode"
 )
 
-// Plain is a text in one line, in which characters that steer terminals are replaced.
+// Plain returns a text as one line, in which characters that control terminals are replaced.
 func Plain(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -24,7 +24,7 @@ func Plain(text string) string {
 	}, text)
 }
 
-// Lines is a text of several lines, in which characters that steer terminals are replaced. Tabulators stay.
+// Lines returns a text of several lines, in which characters that control terminals are replaced. Tabs stay.
 func Lines(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && steers(r) {
@@ -34,7 +34,7 @@ func Lines(text string) string {
 	}, text)
 }
 
-// Escaped is a JSON document in which characters that steer terminals are written as escapes.
+// Escaped returns a JSON document in which characters that control terminals are escaped.
 func Escaped(document string) string {
 	var text strings.Builder
 	for _, r := range document {
@@ -47,13 +47,13 @@ func Escaped(document string) string {
 	return text.String()
 }
 
-// steers tells whether a terminal takes the character for more than a sign: control characters, and those
-// that turn the direction of writing.
+// steers reports whether a character controls a terminal: control characters, and those that change the
+// direction of writing.
 func steers(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
 }
 
-// Writer writes to another writer what is harmless of what is written to it. A character must not be parted
+// Writer returns a writer that passes on what is written to it, like [Lines]. A character must not be split
 // between two writes.
 func Writer(to io.Writer) io.Writer { return writer{to} }
 
@@ -67,7 +67,7 @@ func (w writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Clean makes all texts plain that a value points to, in exported fields, lists and maps.
+// Clean applies [Plain] to all strings that a value points to, in exported fields, lists and maps.
 func Clean(pointer any) { clean(reflect.ValueOf(pointer)) }
 
 func clean(value reflect.Value) {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// SetEnv sets and removes variables of a container. Without overwrite it fails if a variable has another
-// value.
+// SetEnv sets and removes environment variables of a container. Without overwrite, it returns an error if a
+// variable has another value.
 func (c Container) SetEnv(set []corev1.EnvVar, remove []string, overwrite bool) error {
 	wanted := map[string]map[string]any{}
 	for _, variable := range set {
@@ -19,6 +19,7 @@ func (c Container) SetEnv(set []corev1.EnvVar, remove []string, overwrite bool) 
 		}
 		wanted[variable.Name] = fields
 	}
+
 	list, _ := c.Fields["env"].([]any)
 	after, done := []any{}, map[string]bool{}
 	for _, one := range list {
@@ -32,25 +33,29 @@ func (c Container) SetEnv(set []corev1.EnvVar, remove []string, overwrite bool) 
 		case same(fields, other):
 			after, done[name] = append(after, one), true
 		case !overwrite:
-			return fmt.Errorf("'%s' already has a value (%v), and --overwrite is false", name, fields["value"])
+			return fmt.Errorf("'%s' already has a value (%v), and --overwrite is false", name,
+				fields["value"])
 		default:
 			after, done[name] = append(after, other), true
 		}
 	}
+
 	for _, variable := range set {
 		if !done[variable.Name] && !slices.Contains(remove, variable.Name) {
 			after, done[variable.Name] = append(after, wanted[variable.Name]), true
 		}
 	}
+
 	if len(after) == 0 {
 		delete(c.Fields, "env")
 		return nil
 	}
+
 	c.Fields["env"] = after
 	return nil
 }
 
-// same tells whether a variable as it stands in a document means another one.
+// same reports whether two variables of a document are semantically equal.
 func same(fields, other map[string]any) bool {
 	a, b := corev1.EnvVar{}, corev1.EnvVar{}
 	return Decode(fields, &a) == nil && Decode(other, &b) == nil && equality.Semantic.DeepEqual(a, b)

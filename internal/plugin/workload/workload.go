@@ -1,6 +1,6 @@
-// Package workload says where the documents of each kind have what commands read and change, and which
-// objects a command line means. It works on documents, so that fields that the client does not know survive,
-// and on every version that a server may serve.
+// Package workload finds, in the document of each kind, the fields that commands read and change, and the
+// objects that a command line selects. It works on documents, so that unknown fields survive, and on every
+// version that a server may serve.
 package workload
 
 import (
@@ -14,13 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Path leads to a field of a document.
+// Path is the path of a field in a document.
 type Path []string
 
-// Child is the path of a field below this one.
+// Child returns the path of a field below p.
 func (p Path) Child(names ...string) Path { return append(slices.Clone(p), names...) }
 
-// The kinds of this project that can have a rollout, and those of Kubernetes.
+// The kinds of the project that can have a rollout, and those of Kubernetes.
 var (
 	Deployment          = schema.GroupKind{Group: "apps", Kind: "Deployment"}
 	StatefulSet         = schema.GroupKind{Group: "apps", Kind: "StatefulSet"}
@@ -38,29 +38,30 @@ var (
 
 var template = Path{"spec", "template"}
 
-// templates are where the kinds have their pod templates, if these are there.
+// templates maps kinds to the paths of their pod templates, of which an object may lack some.
 var templates = map[schema.GroupKind][]Path{
 	Deployment: {template}, StatefulSet: {template}, DaemonSet: {template},
 	{Group: "apps", Kind: "ReplicaSet"}:        {template},
 	{Group: "", Kind: "ReplicationController"}: {template},
 	{Group: "batch", Kind: "Job"}:              {template},
 	{Group: "batch", Kind: "CronJob"}:          {{"spec", "jobTemplate", "spec", "template"}},
-	CloneSet:                                   {template}, AdvancedStatefulSet: {template}, AdvancedDaemonSet: {template},
-	BroadcastJob: {template},
-	UnitedDeployment: {within("cloneSetTemplate"), within("advancedStatefulSetTemplate"), within("statefulSetTemplate"),
-		within("deploymentTemplate")},
+	CloneSet:                                   {template}, AdvancedStatefulSet: {template},
+	AdvancedDaemonSet: {template},
+	BroadcastJob:      {template},
+	UnitedDeployment: {within("cloneSetTemplate"), within("advancedStatefulSetTemplate"),
+		within("statefulSetTemplate"), within("deploymentTemplate")},
 	AdvancedCronJob: {within("jobTemplate"), within("broadcastJobTemplate")},
 }
 
-// within is a pod template of the template of a workload.
+// within returns the path of the pod template in the template of a workload.
 func within(workload string) Path { return template.Child(workload, "spec", "template") }
 
-// Kind is what kind the object is.
+// Kind returns the kind of an object.
 func Kind(object *unstructured.Unstructured) schema.GroupKind {
 	return object.GroupVersionKind().GroupKind()
 }
 
-// Templates are the paths of the pod templates that the object has.
+// Templates returns the paths of the pod templates that the object has.
 func Templates(object *unstructured.Unstructured) ([]Path, error) {
 	var found []Path
 	for _, path := range templates[Kind(object)] {
@@ -74,7 +75,7 @@ func Templates(object *unstructured.Unstructured) ([]Path, error) {
 	return found, nil
 }
 
-// PodSpecs are the paths of what has containers: the spec of a pod template, that of a pod, or that of a
+// PodSpecs returns the paths of what contains containers: the spec of a pod template, of a pod, or of a
 // SidecarSet.
 func PodSpecs(object *unstructured.Unstructured) ([]Path, error) {
 	if kind := Kind(object); kind == SidecarSet || kind == (schema.GroupKind{Kind: "Pod"}) {
@@ -87,15 +88,15 @@ func PodSpecs(object *unstructured.Unstructured) ([]Path, error) {
 	return found, err
 }
 
-// Container is a container of a document.
+// Container is a container in a document.
 type Container struct {
-	// Fields are the container as it stands in the document. What is changed here changes it there.
+	// Fields are the fields of the container in the document; changes apply to the document.
 	Fields map[string]any
-	// Init tells that it is an init container.
+	// Init is true for init containers.
 	Init bool
 }
 
-// Name is the name of the container.
+// Name returns the name of the container.
 func (c Container) Name() string { return text(c.Fields["name"]) }
 
 func text(value any) string {
@@ -103,18 +104,19 @@ func text(value any) string {
 	return s
 }
 
-// Typed is the container as far as the client knows its fields.
+// Typed returns the container with those fields that the client knows.
 func (c Container) Typed() (*corev1.Container, error) {
 	typed := &corev1.Container{}
 	return typed, Decode(c.Fields, typed)
 }
 
-// Containers are the containers of the object, those that are not init containers first.
+// Containers returns the containers of the object. In each pod spec, init containers come last.
 func Containers(object *unstructured.Unstructured) ([]Container, error) {
 	specs, err := PodSpecs(object)
 	if err != nil {
 		return nil, err
 	}
+
 	var found []Container
 	for _, spec := range specs {
 		for _, list := range []string{"containers", "initContainers"} {
@@ -126,6 +128,7 @@ func Containers(object *unstructured.Unstructured) ([]Container, error) {
 			}
 		}
 	}
+
 	return found, nil
 }
 
@@ -134,7 +137,7 @@ func slice(value any) []any {
 	return list
 }
 
-// Paused is the path of the field that pauses the object, and false if its kind cannot be paused.
+// Paused returns the path of the field that pauses the object, and false if its kind cannot be paused.
 func Paused(object *unstructured.Unstructured) (Path, bool) {
 	flat := object.GroupVersionKind().Version == "v1alpha1"
 	switch kind := Kind(object); {
@@ -148,14 +151,14 @@ func Paused(object *unstructured.Unstructured) (Path, bool) {
 	return nil, false
 }
 
-// IsPaused tells whether the object is paused.
+// IsPaused reports whether the object is paused.
 func IsPaused(object *unstructured.Unstructured) bool {
 	path, ok := Paused(object)
 	paused, _, _ := unstructured.NestedBool(object.Object, path...)
 	return ok && paused
 }
 
-// Decode fills a typed value with what a document holds of it.
+// Decode decodes part of a document into a typed value.
 func Decode(from, into any) error {
 	encoded, err := json.Marshal(from)
 	if err != nil {
@@ -167,7 +170,7 @@ func Decode(from, into any) error {
 	return nil
 }
 
-// Encode is a typed value as a part of a document.
+// Encode encodes a typed value as part of a document.
 func Encode(value any) (map[string]any, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(value)
 	if err != nil {

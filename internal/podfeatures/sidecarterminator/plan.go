@@ -238,6 +238,9 @@ func (s *Snapshot) ahead(p *Plan, ignored, all []container) {
 
 	p.Status = &podpatch.Patch{}
 	p.Status.Phase(phase)
+	// Kubelet looks at a pod whose status alone has changed only when it looks at it anyway, which can take more
+	// than a minute, and until then it writes its own phase back every ten seconds.
+	p.Status.Annotation(pub.SidecarTerminatedAt, s.Now.UTC().Format(time.RFC3339Nano))
 	p.Status.Condition(corev1.PodCondition{
 		Type:   pub.SidecarTerminated,
 		Status: corev1.ConditionTrue,

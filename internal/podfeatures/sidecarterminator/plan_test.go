@@ -244,6 +244,30 @@ func TestOrderOfSteps(t *testing.T) {
 	}
 }
 
+// JST-041 (part): the write that sets the phase changes an annotation too, each time to another value, because
+// kubelet acts on a change of the status alone only much later.
+func TestThePhaseIsSetWithAnAnnotation(t *testing.T) {
+	pod, values := given.Pod(given.With("main", given.Ended(0)), given.Ignored("i", given.Running(0))), map[string]bool{}
+	for after := range 2 {
+		p := NewPlan(Snapshot{Pod: pod, Node: Normal, Now: given.Noon.Add(time.Duration(after) * time.Millisecond)})
+		body, err := p.Status.JSON(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var written corev1.Pod
+		if err := json.Unmarshal(body, &written); err != nil {
+			t.Fatal(err)
+		}
+		if written.Status.Phase != corev1.PodSucceeded {
+			t.Errorf("phase: got %s, want Succeeded", written.Status.Phase)
+		}
+		values[written.Annotations[pub.SidecarTerminatedAt]] = true
+	}
+	if len(values) != 2 || values[""] {
+		t.Errorf("values of annotation %s: got %v, want two", pub.SidecarTerminatedAt, values)
+	}
+}
+
 // JST-016, JST-043: without the second variable no phase is set, whatever the codes: kubelet decides, and a
 // code that is not 0 makes the pod Failed under Never.
 func TestCodesThatCount(t *testing.T) {

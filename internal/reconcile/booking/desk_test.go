@@ -18,8 +18,11 @@ import (
 
 func (s *server) expect(name string, reads, sends int) {
 	s.t.Helper()
-	if s.reads != reads || s.sends != sends {
-		s.t.Errorf("%s: %d reads and %d writes, want %d and %d", name, s.reads, s.sends, reads, sends)
+	if s.reads != reads {
+		s.t.Errorf("%s: %d reads, want %d", name, s.reads, reads)
+	}
+	if s.sends != sends {
+		s.t.Errorf("%s: %d writes, want %d", name, s.sends, sends)
 	}
 	s.reads, s.sends = 0, 0
 }
@@ -36,18 +39,22 @@ func TestRequestsShareWrites(t *testing.T) {
 			for i := range 600 {
 				all.Go(func() {
 					if err := d.Decide(t.Context(), object, book(fmt.Sprint(i))); err != nil {
-						t.Error(err)
+						t.Errorf("booking of seat %d: %v", i, err)
 					}
 				})
 			}
 		})
 		all.Wait()
-		if status := s.stored().Status; status.Free != 0 || len(status.Seats) != 600 {
-			t.Errorf("%d free, %d sold", status.Free, len(status.Seats))
+		status := s.stored().Status
+		if status.Free != 0 {
+			t.Errorf("free seats: got %d, want 0", status.Free)
+		}
+		if len(status.Seats) != 600 {
+			t.Errorf("booked seats: got %d, want 600", len(status.Seats))
 		}
 		s.expect("600 by 250", 0, 3)
 		if got := testutil.ToFloat64(d.options.Writes.WithLabelValues("written")); got != 3 {
-			t.Errorf("%v written", got)
+			t.Errorf("writes that are counted as written: got %v, want 3", got)
 		}
 	})
 }
@@ -69,13 +76,20 @@ func TestTwoReplicasSellNoSeatTwice(t *testing.T) {
 			case err == nil:
 				sold.Add(1)
 			case !errors.Is(err, errSoldOut):
-				t.Error(err)
+				t.Errorf("booking of seat %d: %v, want no error or that all are sold", i, err)
 			}
 		})
 	}
 	all.Wait()
-	if status := s.stored().Status; status.Free != 0 || len(status.Seats) != 100 || sold.Load() != 100 {
-		t.Errorf("%d free, %d sold, %d told", status.Free, len(status.Seats), sold.Load())
+	status := s.stored().Status
+	if status.Free != 0 {
+		t.Errorf("free seats: got %d, want 0", status.Free)
+	}
+	if len(status.Seats) != 100 {
+		t.Errorf("booked seats: got %d, want 100", len(status.Seats))
+	}
+	if sold.Load() != 100 {
+		t.Errorf("bookings that were told to have a seat: got %d, want 100", sold.Load())
 	}
 }
 
@@ -93,7 +107,7 @@ func TestAfterAConflictALiveReadFollows(t *testing.T) {
 		}
 		s.expect("after a conflict", 1, 2)
 		if waited := time.Since(begin); waited != 100*time.Millisecond {
-			t.Errorf("waited %s", waited)
+			t.Errorf("pause after a conflict: waited %s, want 100ms", waited)
 		}
 		if err := d.Decide(t.Context(), object, book("b")); err != nil {
 			t.Fatal(err)
@@ -107,10 +121,10 @@ func TestAfterAConflictALiveReadFollows(t *testing.T) {
 		}
 		s.expect("the cache is newer", 0, 1)
 		if diff := cmp.Diff(ShowStatus{Free: 0, Seats: map[string]bool{"a": true, "b": true, "c": true}}, s.stored().Status); diff != "" {
-			t.Error(diff)
+			t.Errorf("what is booked (-want +got):\n%s", diff)
 		}
 		if got := testutil.ToFloat64(d.options.Writes.WithLabelValues("conflict")); got != 1 {
-			t.Errorf("%v conflicts", got)
+			t.Errorf("writes that are counted as conflicts: got %v, want 1", got)
 		}
 	})
 }
@@ -126,12 +140,15 @@ func TestAWriteWhoseAnswerWasLostBooksOnce(t *testing.T) {
 			}
 			return nil
 		}
-		if err := d.Decide(t.Context(), object, book("a")); err != nil || s.stored().Status.Free != 2 {
-			t.Errorf("%v, %+v", err, s.stored().Status)
+		if err := d.Decide(t.Context(), object, book("a")); err != nil {
+			t.Errorf("a booking whose answer was lost: %v", err)
+		}
+		if free := s.stored().Status.Free; free != 2 {
+			t.Errorf("free seats: got %d, want 2", free)
 		}
 		s.expect("found", 1, 1)
 		if got := testutil.ToFloat64(d.options.Writes.WithLabelValues("failed")); got != 1 {
-			t.Errorf("%v failed", got)
+			t.Errorf("writes that are counted as failed: got %v, want 1", got)
 		}
 	})
 }
@@ -152,14 +169,14 @@ func TestRefusalsOnWhatIsNotWritten(t *testing.T) {
 			for _, name := range []string{"a", "b"} {
 				all.Go(func() {
 					if err := d.Decide(t.Context(), object, book(name)); err != nil {
-						t.Error(err)
+						t.Errorf("booking of seat %s: %v", name, err)
 					}
 				})
 			}
 		})
 		all.Wait()
 		if diff := cmp.Diff(ShowStatus{Free: 0, Seats: map[string]bool{"a": true, "b": true}}, s.stored().Status); diff != "" {
-			t.Error(diff)
+			t.Errorf("what is booked (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -172,22 +189,34 @@ func TestWhatCannotBeWrittenIsAnErrorAfterTheLastAttempt(t *testing.T) {
 		d, object := s.behind()
 		s.before = func(int) error { return conflict() }
 		begin := time.Now()
-		if err := d.Decide(t.Context(), object, book("a")); !errors.Is(err, ErrNotBooked) || !apierrors.IsConflict(err) ||
-			time.Since(begin) != 700*time.Millisecond {
-			t.Errorf("%v in %s", err, time.Since(begin))
+		err := d.Decide(t.Context(), object, book("a"))
+		if !errors.Is(err, ErrNotBooked) {
+			t.Errorf("a booking that conflicts always: got %v, want %v", err, ErrNotBooked)
+		}
+		if !apierrors.IsConflict(err) {
+			t.Errorf("a booking that conflicts always: got %v, want the conflict", err)
+		}
+		if took := time.Since(begin); took != 700*time.Millisecond {
+			t.Errorf("a booking that conflicts always: ended after %s, want 700ms", took)
 		}
 		s.expect("four attempts", 3, 4)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		begin = time.Now()
-		if err := d.Decide(ctx, object, book("a")); !errors.Is(err, ErrNotBooked) || !errors.Is(err, context.DeadlineExceeded) ||
-			time.Since(begin) != 50*time.Millisecond {
-			t.Errorf("%v in %s", err, time.Since(begin))
+		err = d.Decide(ctx, object, book("a"))
+		if !errors.Is(err, ErrNotBooked) {
+			t.Errorf("a booking with less time: got %v, want %v", err, ErrNotBooked)
+		}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a booking with less time: got %v, want that its time is over", err)
+		}
+		if took := time.Since(begin); took != 50*time.Millisecond {
+			t.Errorf("a booking with less time: ended after %s, want 50ms", took)
 		}
 		s.expect("one attempt", 1, 1)
 		s.before = nil
 		if err := d.Decide(t.Context(), object, book("a")); err != nil {
-			t.Error(err)
+			t.Errorf("a booking after one in doubt: %v", err)
 		}
 		s.expect("in doubt", 1, 1)
 	})
@@ -200,13 +229,13 @@ func TestRefusalsAreFresh(t *testing.T) {
 		s := serve(t, show(0))
 		d, object := s.behind()
 		if err := d.Decide(t.Context(), object, book("a")); !errors.Is(err, errSoldOut) {
-			t.Error(err)
+			t.Errorf("a booking where no seat is free: got %v, want %v", err, errSoldOut)
 		}
 		s.expect("read", 1, 0)
 		s.change(func(status *ShowStatus) { status.Free = 1 })
 		time.Sleep(time.Second)
 		if err := d.Decide(t.Context(), object, book("a")); err != nil {
-			t.Error(err)
+			t.Errorf("a booking of a seat that another replica freed: %v", err)
 		}
 		s.expect("freed by another replica", 1, 1)
 		time.Sleep(time.Second)
@@ -215,7 +244,7 @@ func TestRefusalsAreFresh(t *testing.T) {
 			for range 20 {
 				all.Go(func() {
 					if err := d.Decide(t.Context(), object, book("b")); !errors.Is(err, errSoldOut) {
-						t.Error(err)
+						t.Errorf("a booking where no seat is free: got %v, want %v", err, errSoldOut)
 					}
 				})
 			}
@@ -223,12 +252,12 @@ func TestRefusalsAreFresh(t *testing.T) {
 			time.Sleep(time.Second)
 			return counting(1)(newest)
 		}); err != nil {
-			t.Fatal(err)
+			t.Fatalf("the controller's write of the status: %v", err)
 		}
 		all.Wait()
 		s.expect("what was written after they came is new enough", 0, 1)
 		if err := d.Decide(t.Context(), object, func(*sale, time.Duration) error { return ErrStale }); !errors.Is(err, ErrStale) {
-			t.Error(err)
+			t.Errorf("a decision that no read is new enough for: got %v, want %v", err, ErrStale)
 		}
 	})
 }
@@ -246,30 +275,30 @@ func TestOnlyChangesAreWritten(t *testing.T) {
 		refuse := func(*sale, time.Duration) error { return refused }
 		for _, decide := range []func(*sale, time.Duration) error{book("a"), func(*sale, time.Duration) error { return nil }} {
 			if err := d.Decide(t.Context(), object, decide); err != nil {
-				t.Error(err)
+				t.Errorf("a booking that changes nothing: %v", err)
 			}
 		}
 		if err := d.Decide(t.Context(), object, refuse); !errors.Is(err, refused) {
-			t.Error(err)
+			t.Errorf("a booking that is refused: got %v, want %v", err, refused)
 		}
 		s.expect("nothing to write", 0, 0)
 		var all sync.WaitGroup
 		d.holding(t, object, func() {
 			all.Go(func() {
 				if err := d.Decide(t.Context(), object, refuse); !errors.Is(err, refused) {
-					t.Error(err)
+					t.Errorf("a booking that is refused beside another: got %v, want %v", err, refused)
 				}
 			})
 			all.Go(func() {
 				if err := d.Decide(t.Context(), object, book("b")); err != nil {
-					t.Error(err)
+					t.Errorf("a booking beside one that is refused: %v", err)
 				}
 			})
 		})
 		all.Wait()
 		s.expect("one of two", 0, 1)
-		if s.stored().Status.Free != 1 {
-			t.Errorf("%+v", s.stored().Status)
+		if free := s.stored().Status.Free; free != 1 {
+			t.Errorf("free seats: got %d, want 1", free)
 		}
 	})
 }
@@ -282,7 +311,7 @@ func (d *StatusBatcher[T, P, D]) holding(t *testing.T, object P, begin func()) {
 		synctest.Wait()
 		return nil, nil
 	}); err != nil {
-		t.Fatal(err)
+		t.Fatalf("holding the lock: %v", err)
 	}
 }
 
@@ -306,7 +335,7 @@ func TestWhoGoesAwayLeavesTheOthers(t *testing.T) {
 			all.Go(func() {
 				defer cancel()
 				if err := d.Decide(ctx, object, book("short")); !errors.Is(err, context.DeadlineExceeded) {
-					t.Error(err)
+					t.Errorf("a booking that has %s: got %v, want that its time is over", timeout, err)
 				}
 			})
 			synctest.Wait() // the first of all has the lock when it is given back, and books for all
@@ -317,7 +346,7 @@ func TestWhoGoesAwayLeavesTheOthers(t *testing.T) {
 			for i := range 2 {
 				all.Go(func() {
 					if err := d.Decide(t.Context(), object, book(fmt.Sprint(i))); err != nil {
-						t.Error(err)
+						t.Errorf("booking of seat %d: %v", i, err)
 					}
 				})
 			}
@@ -329,7 +358,7 @@ func TestWhoGoesAwayLeavesTheOthers(t *testing.T) {
 		d.holding(t, object, func() {
 			all.Go(func() {
 				if err := d.Decide(t.Context(), object, book("2")); err != nil {
-					t.Error(err)
+					t.Errorf("booking of seat 2: %v", err)
 				}
 			})
 			synctest.Wait()
@@ -339,7 +368,7 @@ func TestWhoGoesAwayLeavesTheOthers(t *testing.T) {
 		failing.Store(false)
 		all.Wait()
 		if diff := cmp.Diff(ShowStatus{Free: 1, Seats: map[string]bool{"0": true, "1": true, "2": true}}, s.stored().Status); diff != "" {
-			t.Error(diff)
+			t.Errorf("what is booked (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -363,7 +392,7 @@ func TestNoDecisionAfterTheEnd(t *testing.T) {
 			})
 			returned.Store(true)
 			if decisions < 0 {
-				t.Error(decisions)
+				t.Errorf("decisions about one request: got %d, want none or more", decisions)
 			}
 		})
 	}
@@ -389,26 +418,30 @@ func TestDraftsOfEndedRequests(t *testing.T) {
 		if _, err := d.WriteStatus(t.Context(), object, func(newest *Show) ([]byte, error) {
 			all.Go(func() {
 				if err := d.Decide(ctx, object, book("a")); !errors.Is(err, context.Canceled) {
-					t.Error(err)
+					t.Errorf("a booking whose request ended: got %v, want %v", err, context.Canceled)
 				}
 			})
 			synctest.Wait() // it has the lock next, and decides for both
 			all.Go(func() {
 				if err := d.Decide(t.Context(), object, book("b")); err != nil {
-					t.Error(err)
+					t.Errorf("a booking beside a request that ended: %v", err)
 				}
 			})
 			synctest.Wait()
 			time.Sleep(time.Second) // what is written is newer than both
 			return counting(1)(newest)
 		}); err != nil {
-			t.Fatal(err)
+			t.Fatalf("the controller's write of the status: %v", err)
 		}
 		synctest.Wait()
 		cancel()
 		all.Wait()
-		if diff := cmp.Diff(ShowStatus{Seats: map[string]bool{"b": true}, Counted: 1}, s.stored().Status); diff != "" || begun != 2 {
-			t.Error(begun, diff)
+		want := ShowStatus{Seats: map[string]bool{"b": true}, Counted: 1}
+		if diff := cmp.Diff(want, s.stored().Status); diff != "" {
+			t.Errorf("what is booked and counted (-want +got):\n%s", diff)
+		}
+		if begun != 2 {
+			t.Errorf("drafts that were begun: got %d, want 2", begun)
 		}
 	})
 }

@@ -44,7 +44,7 @@ func TestTheControllerTakesItsTurn(t *testing.T) {
 				before := s.sends
 				all.Go(func() {
 					if err := d.Decide(t.Context(), object, book("b")); err != nil {
-						t.Error(err)
+						t.Errorf("a booking while the controller writes: %v", err)
 					}
 				})
 				synctest.Wait()
@@ -54,8 +54,13 @@ func TestTheControllerTakesItsTurn(t *testing.T) {
 				return counting(n)(newest)
 			})
 			all.Wait()
-			if err != nil || written.Status.Counted != n || d.Newest(object).Status.Counted != n {
-				t.Error(written, err)
+			if err != nil {
+				t.Errorf("the controller's write of %d: %v", n, err)
+			} else if written.Status.Counted != n {
+				t.Errorf("what the controller wrote: got %d, want %d", written.Status.Counted, n)
+			}
+			if counted := d.Newest(object).Status.Counted; counted != n {
+				t.Errorf("the newest after the controller's write: got %d, want %d", counted, n)
 			}
 		}
 		write(1)
@@ -64,10 +69,11 @@ func TestTheControllerTakesItsTurn(t *testing.T) {
 		write(2)
 		s.expect("another replica has written", 1, 2)
 		if diff := cmp.Diff([]int{9, 8, 5}, free); diff != "" {
-			t.Error(diff)
+			t.Errorf("free seats that the controller's writes begin with (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff(ShowStatus{Free: 5, Counted: 2, Seats: map[string]bool{"a": true, "b": true}}, s.stored().Status); diff != "" {
-			t.Error(diff)
+		want := ShowStatus{Free: 5, Counted: 2, Seats: map[string]bool{"a": true, "b": true}}
+		if diff := cmp.Diff(want, s.stored().Status); diff != "" {
+			t.Errorf("what is booked and counted (-want +got):\n%s", diff)
 		}
 	})
 }
@@ -77,40 +83,49 @@ func TestWritesOfTheControllerThatEnd(t *testing.T) {
 	s := serve(t, show(10))
 	d, object := s.behind()
 	refused := errors.New("another plan is due")
-	if _, err := d.WriteStatus(t.Context(), object, func(*Show) ([]byte, error) { return nil, refused }); !errors.Is(err, refused) {
-		t.Error(err)
+	refuse := func(*Show) ([]byte, error) { return nil, refused }
+	if _, err := d.WriteStatus(t.Context(), object, refuse); !errors.Is(err, refused) {
+		t.Errorf("a write that its plan gives up: got %v, want %v", err, refused)
 	}
-	if written, err := d.WriteStatus(t.Context(), object, func(*Show) ([]byte, error) { return nil, nil }); written != nil || err != nil {
-		t.Error(written, err)
+	written, err := d.WriteStatus(t.Context(), object, func(*Show) ([]byte, error) { return nil, nil })
+	if err != nil {
+		t.Errorf("nothing to write: %v", err)
+	}
+	if written != nil {
+		t.Errorf("nothing to write: got %v as written, want none", written)
 	}
 	s.expect("nothing to write", 0, 0)
 	ctx, cancel := context.WithCancel(t.Context())
 	if _, err := d.WriteStatus(t.Context(), object, func(*Show) ([]byte, error) {
 		if d.Newest(object) != object {
-			t.Error("who writes is waited for")
+			t.Error("a look at the newest waits for who writes")
 		}
 		cancel()
 		return d.waits(ctx, object)
 	}); !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("a write whose context ended: got %v, want %v", err, context.Canceled)
 	}
 	s.before = func(int) error { return conflict() }
 	if _, err := d.WriteStatus(t.Context(), object, counting(1)); !apierrors.IsConflict(err) {
-		t.Error(err)
+		t.Errorf("a write that conflicts always: got %v, want the conflict", err)
 	}
 	s.expect("the queue decides when to try again", statusAttempts-1, statusAttempts)
 	failed := errors.New("no answer")
 	d.options.Live = unreadable{s, failed}
 	if _, err := d.WriteStatus(t.Context(), object, counting(1)); !errors.Is(err, failed) {
-		t.Error(err)
+		t.Errorf("a write after a conflict where reads fail: got %v, want %v", err, failed)
 	}
 	d.options.Live = unreadable{s, apierrors.NewNotFound(schema.GroupResource{Resource: "shows"}, "show")}
-	if _, err := d.WriteStatus(t.Context(), object, counting(1)); !reconcile.IsStalePlan(err) || apierrors.IsConflict(err) {
-		t.Error(err)
+	_, err = d.WriteStatus(t.Context(), object, counting(1))
+	if !reconcile.IsStalePlan(err) {
+		t.Errorf("a write of what is gone: got %v, want that the plan is stale", err)
+	}
+	if apierrors.IsConflict(err) {
+		t.Errorf("a write of what is gone: got %v, want no conflict", err)
 	}
 	s.before = func(int) error { return failed }
 	if _, err := d.WriteStatus(t.Context(), object, counting(1)); !errors.Is(err, failed) {
-		t.Error(err)
+		t.Errorf("a write that fails: got %v, want %v", err, failed)
 	}
 }
 

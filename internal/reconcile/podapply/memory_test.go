@@ -24,7 +24,8 @@ func TestRefusalsAreForgotten(t *testing.T) {
 		kept.rememberRefusals(test.generation, &Result{}, noon.Add(test.later))
 		kept.HoldBack(snapshot, test.generation)
 		if _, known := snapshot.Refused["a"]; known != test.known {
-			t.Errorf("generation %d, %s later: %t", test.generation, test.later, known)
+			t.Errorf("refusal for generation %d, %s later: known %t, want %t",
+				test.generation, test.later, known, test.known)
 		}
 	}
 }

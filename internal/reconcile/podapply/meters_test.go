@@ -20,16 +20,25 @@ func TestMetersForgetPodsThatGo(t *testing.T) {
 	held := &podplan.Verdict{Pod: pod, Action: podplan.Wait, Reason: podplan.ReasonPaused}
 	m.Observe(name, &podplan.Plan{Verdicts: []*podplan.Verdict{begun}}, Outcome{Done: []*podplan.Verdict{begun}})
 	m.Observe(name, &podplan.Plan{Verdicts: []*podplan.Verdict{held}}, Outcome{})
-	if n := testutil.CollectAndCount(m.waiting); n != 1 || len(m.workloads[name].started) != 1 {
-		t.Errorf("%d wait, %d under way", n, len(m.workloads[name].started))
+	if n := testutil.CollectAndCount(m.waiting); n != 1 {
+		t.Errorf("reasons that pods wait for: got %d, want 1", n)
+	}
+	if n := len(m.workloads[name].started); n != 1 {
+		t.Errorf("updates under way: got %d, want 1", n)
 	}
 	m.Observe(name, &podplan.Plan{}, Outcome{})
-	if n := testutil.CollectAndCount(m.waiting); n != 0 || len(m.workloads[name].started) != 0 {
-		t.Errorf("the pod is gone: %d wait, %d under way", n, len(m.workloads[name].started))
+	if n := testutil.CollectAndCount(m.waiting); n != 0 {
+		t.Errorf("the pod is gone: %d reasons to wait, want 0", n)
+	}
+	if n := len(m.workloads[name].started); n != 0 {
+		t.Errorf("the pod is gone: %d updates under way, want 0", n)
 	}
 	m.Observe(name, &podplan.Plan{Verdicts: []*podplan.Verdict{held}}, Outcome{})
 	m.Forget(name)
-	if n := testutil.CollectAndCount(m.waiting); n != 0 || len(m.workloads) != 0 {
-		t.Errorf("the workload is gone: %d wait, %d workloads", n, len(m.workloads))
+	if n := testutil.CollectAndCount(m.waiting); n != 0 {
+		t.Errorf("the workload is gone: %d reasons to wait, want 0", n)
+	}
+	if n := len(m.workloads); n != 0 {
+		t.Errorf("the workload is gone: %d workloads are kept, want 0", n)
 	}
 }

@@ -19,7 +19,10 @@ func TestRevisionOfALongNameThatTheCacheLacks(t *testing.T) {
 	cluster, asked := simulation.New(1), ""
 	cluster.Answer = func(r *simulation.Request) error { asked = r.Key.Name; return nil }
 	a := NewExecution(cluster.API(), nil, owner, nil, &podplan.Plan{})
-	if err := a.ensureRevisionAbsent(t.Context(), "7d9f44cb88"); err != nil || asked != revision.Name(owner.Name, "7d9f44cb88") {
-		t.Errorf("asked for %q, %v", asked, err)
+	if err := a.ensureRevisionAbsent(t.Context(), "7d9f44cb88"); err != nil {
+		t.Errorf("looking up the revision: %v", err)
+	}
+	if want := revision.Name(owner.Name, "7d9f44cb88"); asked != want {
+		t.Errorf("the revision that was asked for: got %q, want %q", asked, want)
 	}
 }

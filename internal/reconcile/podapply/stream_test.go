@@ -27,11 +27,23 @@ func TestAClaimThatGoesIsNoFailure(t *testing.T) {
 		"kind": "Pod", "metadata": map[string]any{"namespace": "shop", "name": "web-a"}}}}}
 	result := &Result{}
 	NewExecution(api, nil, owner, nil, plan).Pods(t.Context(), result, plan.Create)
-	if result.CreateError != nil || result.ScaleError != nil || !result.Retry || result.Created != 0 {
-		t.Errorf("%+v", result)
+	if result.CreateError != nil {
+		t.Errorf("failed attempt to create: got %v, want none", result.CreateError)
+	}
+	if result.ScaleError != nil {
+		t.Errorf("failed attempt to scale: got %v, want none", result.ScaleError)
+	}
+	if !result.Retry {
+		t.Error("another plan is not called for")
+	}
+	if result.Created != 0 {
+		t.Errorf("created pods that are counted: got %d, want 0", result.Created)
 	}
 	var pods corev1.PodList
-	if err := server.List(t.Context(), &pods, client.InNamespace("shop")); err != nil || len(pods.Items) != 0 {
-		t.Error(pods.Items, err)
+	if err := server.List(t.Context(), &pods, client.InNamespace("shop")); err != nil {
+		t.Errorf("listing the pods: %v", err)
+	}
+	if len(pods.Items) != 0 {
+		t.Errorf("pods: got %v, want none", pods.Items)
 	}
 }

@@ -11,10 +11,10 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// smallest is the size of a volume for which none is asked.
+// smallest is the size of a volume if no size is requested.
 const smallest = 1 << 20
 
-// failure gives an error the code that callers go by.
+// failure returns an error with the status code that callers expect.
 func failure(err error) error {
 	if errors.Is(err, errNone) {
 		return status.Error(codes.NotFound, err.Error())
@@ -26,13 +26,15 @@ type identity struct {
 	csi.UnimplementedIdentityServer
 }
 
-// GetPluginInfo names the driver.
-func (identity) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
+// GetPluginInfo returns the name of the driver.
+func (identity) GetPluginInfo(context.Context,
+	*csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
 	return &csi.GetPluginInfoResponse{Name: driverName, VendorVersion: "1"}, nil
 }
 
-// GetPluginCapabilities says that volumes are made by the controller, and grow in use.
-func (identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
+// GetPluginCapabilities reports that the controller creates volumes, and that they grow while in use.
+func (identity) GetPluginCapabilities(context.Context,
+	*csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
 	return &csi.GetPluginCapabilitiesResponse{Capabilities: []*csi.PluginCapability{
 		{Type: &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{
 			Type: csi.PluginCapability_Service_CONTROLLER_SERVICE}}},
@@ -41,7 +43,7 @@ func (identity) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitie
 	}}, nil
 }
 
-// Probe says that the driver is ready.
+// Probe reports that the driver is ready.
 func (identity) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
 	return &csi.ProbeResponse{Ready: wrapperspb.Bool(true)}, nil
 }
@@ -51,12 +53,14 @@ type controller struct {
 	volumes *volumes
 }
 
-// ControllerGetCapabilities says what the controller can do.
+// ControllerGetCapabilities returns the capabilities of the controller.
 func (controller) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (
 	*csi.ControllerGetCapabilitiesResponse, error) {
 	answer := &csi.ControllerGetCapabilitiesResponse{}
-	for _, can := range []csi.ControllerServiceCapability_RPC_Type{csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
-		csi.ControllerServiceCapability_RPC_EXPAND_VOLUME, csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER} {
+	for _, can := range []csi.ControllerServiceCapability_RPC_Type{
+		csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
+		csi.ControllerServiceCapability_RPC_EXPAND_VOLUME,
+		csi.ControllerServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER} {
 		answer.Capabilities = append(answer.Capabilities, &csi.ControllerServiceCapability{
 			Type: &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: can}}})
 	}
@@ -72,23 +76,28 @@ func fileSystems(capabilities ...*csi.VolumeCapability) error {
 	return nil
 }
 
-// CreateVolume makes a volume of the size asked for. Parameter expansion=offline makes one that grows only
-// between pods.
-func (c controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+// CreateVolume creates a volume of the requested size. With the parameter expansion=offline, the volume does
+// not grow while it is in use.
+func (c controller) CreateVolume(_ context.Context,
+	r *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
 	if err := fileSystems(r.GetVolumeCapabilities()...); err != nil {
 		return nil, err
 	}
 	if !idPattern.MatchString(r.GetName()) {
 		return nil, status.Errorf(codes.InvalidArgument, "name %q", r.GetName())
 	}
+
 	expansion := r.GetParameters()["expansion"]
 	if expansion != "" && expansion != "offline" {
 		return nil, status.Errorf(codes.InvalidArgument, "parameter expansion is %q, not offline", expansion)
 	}
-	asked, limit := max(r.GetCapacityRange().GetRequiredBytes(), smallest), r.GetCapacityRange().GetLimitBytes()
+
+	asked, limit := max(r.GetCapacityRange().GetRequiredBytes(), smallest),
+		r.GetCapacityRange().GetLimitBytes()
 	if limit > 0 && limit < asked {
 		return nil, status.Errorf(codes.OutOfRange, "limit %d is less than %d", limit, asked)
 	}
+
 	c.volumes.mu.Lock()
 	defer c.volumes.mu.Unlock()
 	have, err := c.volumes.read(r.GetName())
@@ -102,11 +111,14 @@ func (c controller) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) 
 	if err != nil {
 		return nil, failure(err)
 	}
-	return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: r.GetName(), CapacityBytes: have.Size}}, nil
+
+	return &csi.CreateVolumeResponse{
+		Volume: &csi.Volume{VolumeId: r.GetName(), CapacityBytes: have.Size}}, nil
 }
 
-// DeleteVolume removes a volume with what is in it.
-func (c controller) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+// DeleteVolume removes a volume with its content.
+func (c controller) DeleteVolume(_ context.Context,
+	r *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
 	c.volumes.mu.Lock()
 	defer c.volumes.mu.Unlock()
 	_, err := c.volumes.read(r.GetVolumeId())
@@ -119,7 +131,7 @@ func (c controller) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) 
 	return &csi.DeleteVolumeResponse{}, nil
 }
 
-// ValidateVolumeCapabilities confirms all that CreateVolume would accept.
+// ValidateVolumeCapabilities confirms all capabilities that CreateVolume would accept.
 func (c controller) ValidateVolumeCapabilities(_ context.Context, r *csi.ValidateVolumeCapabilitiesRequest) (
 	*csi.ValidateVolumeCapabilitiesResponse, error) {
 	if _, err := c.volumes.read(r.GetVolumeId()); err != nil {
@@ -128,11 +140,12 @@ func (c controller) ValidateVolumeCapabilities(_ context.Context, r *csi.Validat
 	if err := fileSystems(r.GetVolumeCapabilities()...); err != nil {
 		return &csi.ValidateVolumeCapabilitiesResponse{Message: err.Error()}, nil
 	}
-	return &csi.ValidateVolumeCapabilitiesResponse{Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
-		VolumeCapabilities: r.GetVolumeCapabilities()}}, nil
+	return &csi.ValidateVolumeCapabilitiesResponse{
+		Confirmed: &csi.ValidateVolumeCapabilitiesResponse_Confirmed{
+			VolumeCapabilities: r.GetVolumeCapabilities()}}, nil
 }
 
-// ControllerExpandVolume grants a size; the node brings it to the file system.
+// ControllerExpandVolume grants a size. The node then resizes the file system.
 func (c controller) ControllerExpandVolume(_ context.Context, r *csi.ControllerExpandVolumeRequest) (
 	*csi.ControllerExpandVolumeResponse, error) {
 	id := r.GetVolumeId()
@@ -142,6 +155,7 @@ func (c controller) ControllerExpandVolume(_ context.Context, r *csi.ControllerE
 	if err != nil {
 		return nil, failure(err)
 	}
+
 	if asked := r.GetCapacityRange().GetRequiredBytes(); asked > have.Size {
 		limit, err := c.volumes.limit(id)
 		if err != nil {
@@ -155,7 +169,9 @@ func (c controller) ControllerExpandVolume(_ context.Context, r *csi.ControllerE
 			return nil, failure(err)
 		}
 	}
-	return &csi.ControllerExpandVolumeResponse{CapacityBytes: have.Size, NodeExpansionRequired: have.Grown < have.Size}, nil
+
+	return &csi.ControllerExpandVolumeResponse{CapacityBytes: have.Size,
+		NodeExpansionRequired: have.Grown < have.Size}, nil
 }
 
 type nodeServer struct {
@@ -164,13 +180,14 @@ type nodeServer struct {
 	name    string
 }
 
-// NodeGetInfo names the node.
+// NodeGetInfo returns the name of the node.
 func (n nodeServer) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
 	return &csi.NodeGetInfoResponse{NodeId: n.name}, nil
 }
 
-// NodeGetCapabilities says what nodes can do.
-func (nodeServer) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+// NodeGetCapabilities returns the capabilities of the node.
+func (nodeServer) NodeGetCapabilities(context.Context,
+	*csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	answer := &csi.NodeGetCapabilitiesResponse{}
 	for _, can := range []csi.NodeServiceCapability_RPC_Type{csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
 		csi.NodeServiceCapability_RPC_SINGLE_NODE_MULTI_WRITER} {
@@ -180,8 +197,9 @@ func (nodeServer) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesR
 	return answer, nil
 }
 
-// NodePublishVolume brings a volume into the folder of a pod. It has the size then that was granted.
-func (n nodeServer) NodePublishVolume(_ context.Context, r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+// NodePublishVolume mounts a volume for a pod, with the size that was granted.
+func (n nodeServer) NodePublishVolume(_ context.Context,
+	r *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	if err := fileSystems(r.GetVolumeCapability()); err != nil {
 		return nil, err
 	}
@@ -198,7 +216,7 @@ func (n nodeServer) publish(id, target string, readOnly bool) error {
 	if err != nil {
 		return err
 	}
-	// A kubelet calls again for volumes that it has mounted.
+	// A kubelet calls again for volumes that are mounted already.
 	if mounted, err := n.volumes.mounter.Mounted(target); mounted || err != nil {
 		return err
 	}
@@ -208,11 +226,13 @@ func (n nodeServer) publish(id, target string, readOnly bool) error {
 	if err := os.MkdirAll(target, 0o750); err != nil {
 		return err
 	}
+
 	return n.volumes.mounter.Bind(n.volumes.folder(id), target, readOnly)
 }
 
-// NodeUnpublishVolume takes a volume away from a pod.
-func (n nodeServer) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+// NodeUnpublishVolume unmounts a volume from a pod.
+func (n nodeServer) NodeUnpublishVolume(_ context.Context,
+	r *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	n.volumes.mu.Lock()
 	defer n.volumes.mu.Unlock()
 	if err := n.volumes.mounter.Unmount(r.GetTargetPath()); err != nil {
@@ -224,19 +244,23 @@ func (n nodeServer) NodeUnpublishVolume(_ context.Context, r *csi.NodeUnpublishV
 	return &csi.NodeUnpublishVolumeResponse{}, nil
 }
 
-// NodeExpandVolume gives the file system of a volume that a pod has the size that was granted.
-func (n nodeServer) NodeExpandVolume(_ context.Context, r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
+// NodeExpandVolume resizes the file system of a volume in use to the size that was granted.
+func (n nodeServer) NodeExpandVolume(_ context.Context,
+	r *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
 	n.volumes.mu.Lock()
 	defer n.volumes.mu.Unlock()
 	have, err := n.volumes.read(r.GetVolumeId())
 	if err == nil && have.Grown < have.Size {
 		if have.Offline {
-			return nil, status.Errorf(codes.FailedPrecondition, "volume %s grows only between pods", r.GetVolumeId())
+			return nil, status.Errorf(codes.FailedPrecondition, "volume %s grows only between pods",
+				r.GetVolumeId())
 		}
 		err = n.volumes.grow(r.GetVolumeId(), have)
 	}
+
 	if err != nil {
 		return nil, failure(err)
 	}
+
 	return &csi.NodeExpandVolumeResponse{CapacityBytes: have.Size}, nil
 }

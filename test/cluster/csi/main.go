@@ -1,5 +1,5 @@
-// Command csi is the storage driver of the local cluster: volumes with a size that is kept, that pods feel,
-// and that grows. One process serves the controller and all nodes, because these share one mount namespace.
+// Command csi is the storage driver of the local cluster. Its volumes have a size limit that is enforced, and
+// can grow. One process serves the controller and all nodes, because they share a mount namespace.
 package main
 
 import (
@@ -16,23 +16,24 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 )
 
-// driverName is the name in StorageClasses, CSINodes and PersistentVolumes.
+// driverName is the name of the driver in StorageClasses, CSINodes and PersistentVolumes.
 const driverName = "csi.afloat.dev"
 
 func main() {
 	dir := flag.String("dir", "", "folder of the volumes and of the sockets controller.sock and NODE.sock")
 	var nodes []string
-	flag.Func("node", "NODE=FOLDER: a node, and the folder that its kubelet was given as root-dir (repeat)", func(value string) error {
-		nodes = append(nodes, value)
-		return nil
-	})
+	flag.Func("node", "NODE=FOLDER: a node, and the folder that its kubelet was given as root-dir (repeat)",
+		func(value string) error {
+			nodes = append(nodes, value)
+			return nil
+		})
 	flag.Parse()
 	if err := serve(&volumes{dir: *dir, mounter: linux{}}, nodes); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// serve serves until one of the servers fails.
+// serve runs all servers until one of them fails.
 func serve(volumes *volumes, nodes []string) error {
 	failed := make(chan error)
 	start := func(socket string, server *grpc.Server) error {
@@ -42,9 +43,11 @@ func serve(volumes *volumes, nodes []string) error {
 		}
 		return err
 	}
+
 	if err := start(filepath.Join(volumes.dir, "controller.sock"), newServer(volumes, "")); err != nil {
 		return err
 	}
+
 	for _, value := range nodes {
 		node, kubelet, _ := strings.Cut(value, "=")
 		socket := filepath.Join(volumes.dir, node+".sock")
@@ -57,10 +60,11 @@ func serve(volumes *volumes, nodes []string) error {
 			return err
 		}
 	}
+
 	return <-failed
 }
 
-// listen takes the place of a process that ended without removing its socket.
+// listen listens on a socket. It first removes a socket that a former process has left behind.
 func listen(socket string) (net.Listener, error) {
 	if err := os.MkdirAll(filepath.Dir(socket), 0o750); err != nil {
 		return nil, err
@@ -71,7 +75,7 @@ func listen(socket string) (net.Listener, error) {
 	return net.Listen("unix", socket)
 }
 
-// newServer serves the controller and, if it has a name, a node.
+// newServer returns a server for the controller and, if node is not empty, for a node.
 func newServer(volumes *volumes, node string) *grpc.Server {
 	server := grpc.NewServer(grpc.UnaryInterceptor(logFailures))
 	csi.RegisterIdentityServer(server, identity{})
@@ -82,7 +86,8 @@ func newServer(volumes *volumes, node string) *grpc.Server {
 	return server
 }
 
-func logFailures(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+func logFailures(ctx context.Context, request any, info *grpc.UnaryServerInfo,
+	handle grpc.UnaryHandler) (any, error) {
 	answer, err := handle(ctx, request)
 	if err != nil {
 		log.Printf("%s: %v", info.FullMethod, err)
@@ -90,20 +95,19 @@ func logFailures(ctx context.Context, request any, info *grpc.UnaryServerInfo, h
 	return answer, err
 }
 
-// registrar tells a kubelet of the driver.
+// registrar registers the driver with a kubelet.
 type registrar struct {
 	registration.UnimplementedRegistrationServer
 	endpoint string
 }
 
-// GetInfo says where the driver is served.
+// GetInfo returns the name and the socket of the driver.
 func (r *registrar) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
 	return &registration.PluginInfo{Type: registration.CSIPlugin, Name: driverName, Endpoint: r.endpoint,
 		SupportedVersions: []string{"1.0.0"}}, nil
 }
 
-// NotifyRegistrationStatus writes into the log what the kubelet thinks of the driver; it tries again by
-// itself.
+// NotifyRegistrationStatus logs a failed registration. The kubelet tries again by itself.
 func (r *registrar) NotifyRegistrationStatus(_ context.Context, is *registration.RegistrationStatus) (
 	*registration.RegistrationStatusResponse, error) {
 	if !is.PluginRegistered {

@@ -15,44 +15,44 @@ import (
 	"syscall"
 )
 
-// volumes are the volumes of the cluster: each is a file system in memory of its own, mounted on a folder,
-// with a record beside it. A volume lives as long as the cluster's mount namespace.
+// volumes are the volumes of the cluster. Each volume is a file system in memory, mounted on a folder, with a
+// record in a file beside it. A volume lives as long as the cluster's mount namespace.
 type volumes struct {
 	dir     string
 	mounter mounter
 	mu      sync.Mutex
 }
 
-// record is what a file beside the folder of a volume says of it.
+// record is the content of the file beside the folder of a volume.
 type record struct {
-	// Size is what the controller granted, and Grown the size of the file system.
+	// Size is the size that the controller granted, and Grown the size of the file system.
 	Size, Grown int64
-	// Offline volumes do not grow while a pod has them.
+	// Offline volumes do not grow while a pod uses them.
 	Offline bool
 }
 
-// mounter mounts as Linux does.
+// mounter mounts file systems as Linux does.
 type mounter interface {
-	// Memory mounts a file system in memory on a folder, or gives the one that is mounted there another size.
+	// Memory mounts a file system in memory on a folder, or resizes the one that is mounted there.
 	Memory(folder string, size int64) error
-	// Bind mounts a folder on another.
+	// Bind mounts a folder on another folder.
 	Bind(from, to string, readOnly bool) error
 	// Unmount undoes both. It is no error if nothing is mounted.
 	Unmount(folder string) error
-	// Mounted tells whether something is mounted on a folder.
+	// Mounted reports whether something is mounted on a folder.
 	Mounted(folder string) (bool, error)
 }
 
 var (
 	idPattern = regexp.MustCompile(`^[-a-z0-9]+$`)
-	// errNone: there is no such volume.
+	// errNone is returned for a volume that does not exist.
 	errNone = errors.New("there is no such volume")
 )
 
 func (v *volumes) folder(id string) string { return filepath.Join(v.dir, "volumes", id) }
 
-// limit is the size, in bytes, beyond which the volume refuses to grow: whoever tests what happens then
-// writes it into this file.
+// limit returns the size in bytes beyond which the volume refuses to grow. Tests of that case write it to a
+// file.
 func (v *volumes) limit(id string) (int64, error) {
 	b, err := os.ReadFile(v.folder(id) + ".limit")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -66,7 +66,7 @@ func (v *volumes) limit(id string) (int64, error) {
 
 func (v *volumes) read(id string) (record, error) {
 	var r record
-	if !idPattern.MatchString(id) { // else it names another file
+	if !idPattern.MatchString(id) { // otherwise it may refer to another file
 		return r, errNone
 	}
 	b, err := os.ReadFile(v.folder(id) + ".json")
@@ -91,7 +91,7 @@ func (v *volumes) write(id string, r record) error {
 	return os.Rename(path+".tmp", path)
 }
 
-// grow gives the file system of the volume the size that was granted, and mounts it if it is not.
+// grow mounts the file system of the volume, or resizes it, to the size that was granted.
 func (v *volumes) grow(id string, r record) error {
 	if err := os.MkdirAll(v.folder(id), 0o777); err != nil {
 		return err
@@ -103,7 +103,7 @@ func (v *volumes) grow(id string, r record) error {
 	return v.write(id, r)
 }
 
-// remove removes all of a volume that is there.
+// remove removes a volume and all its files.
 func (v *volumes) remove(id string) error {
 	if err := v.mounter.Unmount(v.folder(id)); err != nil {
 		return err
@@ -115,10 +115,10 @@ func (v *volumes) remove(id string) error {
 	return os.Remove(v.folder(id) + ".json")
 }
 
-// linux mounts with the kernel's own calls.
+// linux implements mounter with system calls.
 type linux struct{}
 
-// Memory mounts a file system in memory, or gives it another size.
+// Memory mounts a file system in memory, or resizes it.
 func (l linux) Memory(folder string, size int64) error {
 	mounted, err := l.Mounted(folder)
 	if err != nil {
@@ -131,7 +131,7 @@ func (l linux) Memory(folder string, size int64) error {
 	return syscall.Mount("tmpfs", folder, "tmpfs", flags, fmt.Sprintf("size=%d,mode=0777", size))
 }
 
-// Bind mounts a folder on another.
+// Bind mounts a folder on another folder.
 func (linux) Bind(from, to string, readOnly bool) error {
 	if err := syscall.Mount(from, to, "", syscall.MS_BIND, ""); err != nil || !readOnly {
 		return err
@@ -139,7 +139,7 @@ func (linux) Bind(from, to string, readOnly bool) error {
 	return syscall.Mount("", to, "", syscall.MS_REMOUNT|syscall.MS_BIND|syscall.MS_RDONLY, "")
 }
 
-// Unmount takes away what is mounted.
+// Unmount unmounts a folder.
 func (linux) Unmount(folder string) error {
 	err := syscall.Unmount(folder, 0)
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOENT) {
@@ -148,8 +148,8 @@ func (linux) Unmount(folder string) error {
 	return err
 }
 
-// Mounted compares the device of a folder with that of its parent; volumes are mounted on folders of other
-// file systems only.
+// Mounted compares the device of a folder with that of its parent, because volumes are only mounted on
+// folders of other file systems.
 func (linux) Mounted(folder string) (bool, error) {
 	var own, parent syscall.Stat_t
 	err := syscall.Stat(folder, &own)

@@ -1,4 +1,4 @@
-// Command pause holds the namespaces of a pod: it reaps orphans and ends on the first SIGINT or SIGTERM.
+// Command pause holds the namespaces of a pod: it reaps orphans and exits on the first SIGINT or SIGTERM.
 package main
 
 import (

@@ -1,4 +1,5 @@
-// Package create has kubectl's command create, and what it creates beyond (OPS-160, OPS-161, OPS-168).
+// Package create implements kubectl's command create, which also creates the project's jobs, requests to
+// recreate containers, and PodUnavailableBudgets (OPS-160, OPS-161, OPS-168).
 package create
 
 import (
@@ -21,7 +22,7 @@ const group = "apps.kruise.io"
 func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := create.NewCmdCreate(f, streams)
 	for _, sub := range cmd.Commands() {
-		if sub.Name() == "job" { // ours knows AdvancedCronJobs too
+		if sub.Name() == "job" { // this package's own command knows AdvancedCronJobs too
 			cmd.RemoveCommand(sub)
 		}
 	}
@@ -32,7 +33,7 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// creation is what all commands have in common that create one object.
+// creation holds what all commands that create one object have in common.
 type creation struct {
 	cmdutil.Factory
 	genericiooptions.IOStreams
@@ -47,7 +48,7 @@ func newCreation(f cmdutil.Factory, streams genericiooptions.IOStreams, cmd *cob
 	return c
 }
 
-// name is the only argument, or the only one before the dash.
+// name returns the only argument, or the only one before the dash.
 func name(cmd *cobra.Command, args []string) (string, error) {
 	before := len(args)
 	if dash := cmd.ArgsLenAtDash(); dash >= 0 {
@@ -64,7 +65,7 @@ func (c *creation) namespace() (string, error) {
 	return namespace, err
 }
 
-// object is an empty object of the kind, in the version that the server serves.
+// object returns an empty object of the kind, in the version that the server serves.
 func (c *creation) object(kind schema.GroupKind, name string) (*unstructured.Unstructured, error) {
 	mapping, err := change.Mapping(c, kind)
 	if err != nil {
@@ -74,6 +75,7 @@ func (c *creation) object(kind schema.GroupKind, name string) (*unstructured.Uns
 	if err != nil {
 		return nil, err
 	}
+
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetGroupVersionKind(mapping.GroupVersionKind)
 	object.SetNamespace(namespace)
@@ -81,13 +83,16 @@ func (c *creation) object(kind schema.GroupKind, name string) (*unstructured.Uns
 	return object, nil
 }
 
-// one reads the one object that an argument such as cronjob/nightly names.
+// one reads the single object that an argument such as cronjob/nightly names.
 func (c *creation) one(argument string) (*unstructured.Unstructured, error) {
 	namespace, err := c.namespace()
 	if err != nil {
 		return nil, err
 	}
-	infos, err := c.NewBuilder().Unstructured().NamespaceParam(namespace).DefaultNamespace().ResourceTypeOrNameArgs(false, argument).
+
+	infos, err := c.NewBuilder().Unstructured().
+		NamespaceParam(namespace).DefaultNamespace().
+		ResourceTypeOrNameArgs(false, argument).
 		Flatten().Latest().Do().Infos()
 	if err != nil {
 		return nil, err
@@ -104,13 +109,17 @@ func (c *creation) finish(cmd *cobra.Command, object *unstructured.Unstructured)
 	if err != nil {
 		return err
 	}
+
 	annotate := cmdutil.GetFlagBool(cmd, cmdutil.ApplyAnnotationsFlag)
-	if err := util.CreateOrUpdateAnnotation(annotate, object, unstructured.UnstructuredJSONScheme); err != nil {
+	if err := util.CreateOrUpdateAnnotation(annotate, object,
+		unstructured.UnstructuredJSONScheme); err != nil {
 		return fmt.Errorf("writing the annotation of kubectl apply: %w", err)
 	}
+
 	created, err := change.Create(c, o, object)
 	if err != nil {
 		return fmt.Errorf("creating %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
+
 	return printer.PrintObj(created, c.Out)
 }

@@ -14,17 +14,17 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// manual marks what somebody made of a schedule by hand.
+// manual is the annotation on jobs that a user created by hand from a schedule.
 const manual = "cronjob.kubernetes.io/instantiate"
 
-// job is a kind of objects that schedules make.
+// job describes a kind of object that schedules create.
 type job struct {
 	schema.GroupKind
 	use     string
 	aliases []string
-	// image tells whether one can be made of an image alone.
+	// image is true if an object can be created from an image alone.
 	image bool
-	// templates say where what kind of schedule has its template.
+	// templates maps each kind of schedule to the path of its template for this kind.
 	templates map[schema.GroupKind][]string
 }
 
@@ -34,13 +34,32 @@ var (
 )
 
 var jobs = []job{
-	{GroupKind: schema.GroupKind{Group: "batch", Kind: "Job"}, use: "job", image: true, templates: map[schema.GroupKind][]string{
-		cronJob: {"spec", "jobTemplate"}, advancedCronJob: {"spec", "template", "jobTemplate"}}},
-	{GroupKind: schema.GroupKind{Group: group, Kind: "BroadcastJob"}, use: "broadcastJob",
-		aliases: []string{"broadcastjob", "bcj"}, image: true,
-		templates: map[schema.GroupKind][]string{advancedCronJob: {"spec", "template", "broadcastJobTemplate"}}},
-	{GroupKind: schema.GroupKind{Group: group, Kind: "ImageListPullJob"}, use: "imagelistpulljob", aliases: []string{"imageListPullJob"},
-		templates: map[schema.GroupKind][]string{advancedCronJob: {"spec", "template", "imageListPullJobTemplate"}}},
+	{
+		GroupKind: schema.GroupKind{Group: "batch", Kind: "Job"},
+		use:       "job",
+		image:     true,
+		templates: map[schema.GroupKind][]string{
+			cronJob:         {"spec", "jobTemplate"},
+			advancedCronJob: {"spec", "template", "jobTemplate"},
+		},
+	},
+	{
+		GroupKind: schema.GroupKind{Group: group, Kind: "BroadcastJob"},
+		use:       "broadcastJob",
+		aliases:   []string{"broadcastjob", "bcj"},
+		image:     true,
+		templates: map[schema.GroupKind][]string{
+			advancedCronJob: {"spec", "template", "broadcastJobTemplate"},
+		},
+	},
+	{
+		GroupKind: schema.GroupKind{Group: group, Kind: "ImageListPullJob"},
+		use:       "imagelistpulljob",
+		aliases:   []string{"imageListPullJob"},
+		templates: map[schema.GroupKind][]string{
+			advancedCronJob: {"spec", "template", "imageListPullJobTemplate"},
+		},
+	},
 }
 
 func newJob(f cmdutil.Factory, streams genericiooptions.IOStreams, kind job) *cobra.Command {
@@ -49,28 +68,40 @@ func newJob(f cmdutil.Factory, streams genericiooptions.IOStreams, kind job) *co
 	if _, ok := kind.templates[cronJob]; ok {
 		sources = "(cronjob|acj)/NAME"
 	}
-	use, long := fmt.Sprintf("%s NAME --from=%s", kind.use, sources), fmt.Sprintf("Create a %s from the template of a schedule.", kind.Kind)
-	example := fmt.Sprintf("# Run now what the schedule nightly would\nkubectl afloat create %s now --from=acj/nightly", kind.use)
+
+	use, long := fmt.Sprintf("%s NAME --from=%s", kind.use, sources),
+		fmt.Sprintf("Create a %s from the template of a schedule.", kind.Kind)
+	example := fmt.Sprintf(
+		"# Run now what the schedule nightly would\nkubectl afloat create %s now --from=acj/nightly", kind.use)
 	if kind.image {
 		use = fmt.Sprintf("%s NAME (--image=IMAGE | --from=%s) [-- COMMAND [args...]]", kind.use, sources)
-		long = fmt.Sprintf("Create a %s that runs a command in an image, or from the template of a schedule.", kind.Kind)
-		example += fmt.Sprintf("\n\n# Run a command\nkubectl afloat create %s clean --image=busybox -- rm -rf /tmp/cache", kind.use)
+		long = fmt.Sprintf(
+			"Create a %s that runs a command in an image, or from the template of a schedule.", kind.Kind)
+		example += fmt.Sprintf(
+			"\n\n# Run a command\nkubectl afloat create %s clean --image=busybox -- rm -rf /tmp/cache", kind.use)
 	}
+
 	cmd := &cobra.Command{
-		Use: use, Aliases: kind.aliases, DisableFlagsInUseLine: true,
-		Short: fmt.Sprintf("Create a %s with the specified name", kind.Kind),
-		Long:  templates.LongDesc(long), Example: templates.Examples(example),
+		Use:                   use,
+		Aliases:               kind.aliases,
+		DisableFlagsInUseLine: true,
+		Short:                 fmt.Sprintf("Create a %s with the specified name", kind.Kind),
+		Long:                  templates.LongDesc(long),
+		Example:               templates.Examples(example),
 	}
+
 	c := newCreation(f, streams, cmd)
 	if kind.image {
 		cmd.Flags().StringVar(&image, "image", "", "The image to run.")
 	}
 	cmd.Flags().StringVar(&from, "from", "", "The schedule whose template is used, as "+sources+".")
+
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := name(cmd, args)
 		if err != nil {
 			return err
 		}
+
 		command := args[1:]
 		switch {
 		case kind.image && (image == "") == (from == ""):
@@ -80,10 +111,12 @@ func newJob(f cmdutil.Factory, streams genericiooptions.IOStreams, kind job) *co
 		case from != "" && len(command) > 0:
 			return cmdutil.UsageErrorf(cmd, "a command can be given with --image only")
 		}
+
 		object, err := c.object(kind.GroupKind, name)
 		if err != nil {
 			return err
 		}
+
 		if from != "" {
 			err = c.instantiate(kind, from, object)
 		} else {
@@ -92,12 +125,14 @@ func newJob(f cmdutil.Factory, streams genericiooptions.IOStreams, kind job) *co
 		if err != nil {
 			return err
 		}
+
 		return c.finish(cmd, object)
 	}
+
 	return cmd
 }
 
-// run has the object run a command in an image.
+// run sets the spec of the object so that it runs a command in an image.
 func run(object *unstructured.Unstructured, image string, command []string) {
 	container := map[string]any{"name": object.GetName(), "image": image}
 	if len(command) > 0 {
@@ -107,16 +142,23 @@ func run(object *unstructured.Unstructured, image string, command []string) {
 		}
 		container["command"] = words
 	}
-	object.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{
-		"containers": []any{container}, "restartPolicy": "Never"}}}
+	object.Object["spec"] = map[string]any{
+		"template": map[string]any{
+			"spec": map[string]any{
+				"containers":    []any{container},
+				"restartPolicy": "Never",
+			},
+		},
+	}
 }
 
-// instantiate makes the object what the schedule would make, whose it is.
+// instantiate fills in the object as the schedule would, with the schedule as its owner.
 func (c *creation) instantiate(kind job, from string, object *unstructured.Unstructured) error {
 	schedule, err := c.one(from)
 	if err != nil {
 		return err
 	}
+
 	path, ok := kind.templates[schedule.GroupVersionKind().GroupKind()]
 	if !ok {
 		return fmt.Errorf("%s is a %s, of which no %s can be made", from, schedule.GetKind(), kind.Kind)
@@ -125,6 +167,7 @@ func (c *creation) instantiate(kind job, from string, object *unstructured.Unstr
 	if err != nil || !ok {
 		return fmt.Errorf("%s has no %s: it does not make %ss", from, strings.Join(path, "."), kind.Kind)
 	}
+
 	of := &unstructured.Unstructured{Object: template}
 	annotations := of.GetAnnotations()
 	if annotations == nil {
@@ -133,9 +176,14 @@ func (c *creation) instantiate(kind job, from string, object *unstructured.Unstr
 	annotations[manual] = "manual"
 	object.SetAnnotations(annotations)
 	object.SetLabels(of.GetLabels())
-	object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: schedule.GetAPIVersion(), Kind: schedule.GetKind(),
-		Name: schedule.GetName(),
-		UID:  schedule.GetUID(), Controller: ptr.To(true)}})
+	object.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: schedule.GetAPIVersion(),
+		Kind:       schedule.GetKind(),
+		Name:       schedule.GetName(),
+		UID:        schedule.GetUID(),
+		Controller: ptr.To(true),
+	}})
+
 	object.Object["spec"] = template["spec"]
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package describe has kubectl's command describe, which tells of the project's kinds what there is to know:
-// status, conditions, pods by revision and events (OPS-165).
+// Package describe implements kubectl's command describe. For the project's kinds it shows status,
+// conditions, pods by revision and events (OPS-165).
 package describe
 
 import (
@@ -32,15 +32,17 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/pods"
 )
 
-// withPods are the kinds that control pods.
+// withPods lists the kinds that control pods.
 var withPods = []string{"CloneSet", "StatefulSet", "DaemonSet", "UnitedDeployment", "BroadcastJob"}
 
 // New returns the command.
 func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	flags := kubectldescribe.NewDescribeFlags(f, streams)
 	cmd := &cobra.Command{
-		Use: "describe (-f FILENAME | TYPE [NAME_PREFIX | -l label] | TYPE/NAME)", DisableFlagsInUseLine: true,
-		Short: "Show details of a specific resource or group of resources",
+		Use: "describe (-f FILENAME | TYPE [NAME_PREFIX | -l label] | TYPE/NAME)",
+
+		DisableFlagsInUseLine: true,
+		Short:                 "Show details of a specific resource or group of resources",
 		Long: templates.LongDesc(`
 			Show details of objects. Of Afloat's kinds these are the status, the conditions, the pods by revision and the events; of
 			others, what kubectl describe shows.`),
@@ -56,6 +58,7 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 			if err != nil {
 				return err
 			}
+
 			kubectl := o.Describer
 			o.Describer = func(mapping *meta.RESTMapping) (describe.ResourceDescriber, error) {
 				if strings.HasSuffix(mapping.GroupVersionKind.Group, ".kruise.io") {
@@ -63,23 +66,27 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 				}
 				return kubectl(mapping)
 			}
+
 			if err := o.Validate(); err != nil {
 				return err
 			}
 			return run(o)
 		},
 	}
+
 	flags.AddFlags(cmd)
 	return cmd
 }
 
-// run describes all that the arguments name. Of two arguments such as clone/a and clone/b kubectl takes the
-// second as the beginning of a name if the first is not found, so each of them is described by itself.
+// run describes everything that the arguments name. If kubectl does not find the first of two arguments such
+// as clone/a and clone/b, it takes the second for the beginning of a name, so run describes each of them by
+// itself.
 func run(o *kubectldescribe.DescribeOptions) error {
 	args := o.BuilderArgs
 	if len(args) < 2 || !strings.Contains(args[0], "/") {
 		return o.Run()
 	}
+
 	var errs []error
 	for i, arg := range args {
 		if i > 0 {
@@ -97,21 +104,26 @@ type describer struct {
 	mapping *meta.RESTMapping
 }
 
-// Describe is what there is to know about an object.
+// Describe returns the description of an object.
 func (d *describer) Describe(namespace, name string, settings describe.DescriberSettings) (string, error) {
-	ctx := context.Background() // the interface of kubectl has none
+	ctx := context.Background() // kubectl's interface passes no context
 	client, err := d.DynamicClient()
 	if err != nil {
 		return "", err
 	}
-	object, err := client.Resource(d.mapping.Resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+
+	object, err := client.Resource(d.mapping.Resource).Namespace(namespace).
+		Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return "", err
 	}
+
 	var text bytes.Buffer
 	aligned := tabwriter.NewWriter(&text, 0, 8, 2, ' ', 0)
 	w := describe.NewPrefixWriter(aligned)
+
 	header(w, object)
+
 	spec, _, _ := unstructured.NestedMap(object.Object, "spec")
 	template := podTemplate(spec)
 	fields(w, "Spec", spec, "selector", "template", "volumeClaimTemplates")
@@ -120,9 +132,11 @@ func (d *describer) Describe(namespace, name string, settings describe.Describer
 	} else {
 		fields(w, "Template", map[string]any{"template": spec["template"]})
 	}
+
 	status, _, _ := unstructured.NestedMap(object.Object, "status")
 	fields(w, "Status", status, "conditions")
 	conditions(w, status)
+
 	if slices.Contains(withPods, object.GetKind()) {
 		own, err := pods.Of(ctx, d, object)
 		if err != nil {
@@ -130,6 +144,7 @@ func (d *describer) Describe(namespace, name string, settings describe.Describer
 		}
 		byRevision(w, own, status)
 	}
+
 	if settings.ShowEvents {
 		clientset, err := d.KubernetesClientSet()
 		if err != nil {
@@ -141,6 +156,7 @@ func (d *describer) Describe(namespace, name string, settings describe.Describer
 		}
 		describe.DescribeEvents(events, w)
 	}
+
 	w.Flush()
 	err = aligned.Flush()
 	return text.String(), err
@@ -159,19 +175,24 @@ func header(w describe.PrefixWriter, object *unstructured.Unstructured) {
 	if deleted := object.GetDeletionTimestamp(); deleted != nil {
 		w.Write(describe.LEVEL_0, "Being deleted since:\t%s\n", deleted.UTC().Format(time.RFC1123Z))
 	}
+
 	pairs(w, "Labels", object.GetLabels())
+
 	annotations := object.GetAnnotations()
 	delete(annotations, corev1.LastAppliedConfigAnnotation)
 	pairs(w, "Annotations", annotations)
+
 	if selector, ok, _ := unstructured.NestedMap(object.Object, "spec", "selector"); ok {
 		parsed := metav1.LabelSelector{}
 		if runtime.DefaultUnstructuredConverter.FromUnstructured(selector, &parsed) == nil {
 			w.Write(describe.LEVEL_0, "Selector:\t%s\n", metav1.FormatLabelSelector(&parsed))
 		}
 	}
+
 	status, _, _ := unstructured.NestedMap(object.Object, "status")
 	if observed, ok := status["observedGeneration"].(int64); ok && observed < object.GetGeneration() {
-		w.Write(describe.LEVEL_0, "Observed:\tgeneration %d of %d: the status is older than the spec\n", observed, object.GetGeneration())
+		w.Write(describe.LEVEL_0, "Observed:\tgeneration %d of %d: the status is older than the spec\n",
+			observed, object.GetGeneration())
 	}
 }
 
@@ -192,7 +213,7 @@ func sortedKeys[V any](all map[string]V) []string {
 	return keys
 }
 
-// fields writes a section with all fields that have a value, a line for each.
+// fields writes a section with one line for each field that has a value.
 func fields(w describe.PrefixWriter, title string, all map[string]any, except ...string) {
 	var lines []string
 	for _, key := range sortedKeys(all) {
@@ -203,6 +224,7 @@ func fields(w describe.PrefixWriter, title string, all map[string]any, except ..
 	if len(lines) == 0 {
 		return
 	}
+
 	w.Write(describe.LEVEL_0, "%s:\n", title)
 	for _, line := range lines {
 		w.Write(describe.LEVEL_1, "%s\n", line)
@@ -226,12 +248,13 @@ func flatten(lines []string, path string, value any) []string {
 	return lines
 }
 
-// podTemplate is the template for pods, if the object has one.
+// podTemplate returns the pod template of the spec, or nil if there is none.
 func podTemplate(spec map[string]any) *corev1.PodTemplateSpec {
 	raw, _, _ := unstructured.NestedMap(spec, "template")
 	if containers, _, _ := unstructured.NestedSlice(raw, "spec", "containers"); len(containers) == 0 {
 		return nil
 	}
+
 	template := &corev1.PodTemplateSpec{}
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(raw, template) != nil {
 		return nil
@@ -244,6 +267,7 @@ func conditions(w describe.PrefixWriter, status map[string]any) {
 	if len(all) == 0 {
 		return
 	}
+
 	w.Write(describe.LEVEL_0, "Conditions:\n")
 	rows := [][]string{{"Type", "Status", "Reason", "Since", "Message"}}
 	for _, raw := range all {
@@ -255,10 +279,11 @@ func conditions(w describe.PrefixWriter, status map[string]any) {
 		}
 		rows = append(rows, row)
 	}
+
 	table(w, rows)
 }
 
-// table writes rows below each other, independent of what stands above.
+// table writes rows with aligned columns, independent of the text above them.
 func table(w describe.PrefixWriter, rows [][]string) {
 	var text bytes.Buffer
 	aligned := tabwriter.NewWriter(&text, 0, 8, 2, ' ', 0)
@@ -266,26 +291,30 @@ func table(w describe.PrefixWriter, rows [][]string) {
 		_, _ = io.WriteString(aligned, strings.Join(row, "\t")+"\n")
 	}
 	_ = aligned.Flush()
+
 	for line := range strings.Lines(text.String()) {
 		w.Write(describe.LEVEL_1, "%s\n", strings.TrimRight(line, " \n"))
 	}
 }
 
-// byRevision writes the pods of each revision, those of the update revision first.
+// byRevision writes the pods of each revision, beginning with the update revision.
 func byRevision(w describe.PrefixWriter, all []corev1.Pod, status map[string]any) {
 	update, _, _ := unstructured.NestedString(status, "updateRevision")
-	if update == "" { // the DaemonSet of v1alpha1
+	if update == "" { // a DaemonSet of v1alpha1
 		update, _, _ = unstructured.NestedString(status, "daemonSetHash")
 	}
+
 	groups := map[string][]corev1.Pod{}
 	for i := range all {
 		revision := all[i].Labels[pub.ControllerRevisionHash]
 		groups[revision] = append(groups[revision], all[i])
 	}
+
 	revisions := sortedKeys(groups)
 	isUpdate := func(revision string) bool {
 		return revision != "" && update != "" &&
-			(revision == update || strings.HasSuffix(update, "-"+revision) || strings.HasSuffix(revision, "-"+update))
+			(revision == update || strings.HasSuffix(update, "-"+revision) ||
+				strings.HasSuffix(revision, "-"+update))
 	}
 	slices.SortStableFunc(revisions, func(a, b string) int {
 		switch {
@@ -296,9 +325,11 @@ func byRevision(w describe.PrefixWriter, all []corev1.Pod, status map[string]any
 		}
 		return 1
 	})
+
 	if len(revisions) == 0 {
 		w.Write(describe.LEVEL_0, "Pods:\t<none>\n")
 	}
+
 	for _, revision := range revisions {
 		title := "without a revision"
 		switch {
@@ -307,7 +338,9 @@ func byRevision(w describe.PrefixWriter, all []corev1.Pod, status map[string]any
 		case revision != "":
 			title = "of revision " + revision
 		}
+
 		ready, rows := 0, [][]string{{"Name", "Ready", "Status", "Restarts", "Node", "Lifecycle"}}
+
 		for i := range groups[revision] {
 			pod := &groups[revision][i]
 			if podutils.IsPodReady(pod) {
@@ -315,6 +348,7 @@ func byRevision(w describe.PrefixWriter, all []corev1.Pod, status map[string]any
 			}
 			rows = append(rows, row(pod))
 		}
+
 		w.Write(describe.LEVEL_0, "Pods %s: %d, ready %d\n", title, len(groups[revision]), ready)
 		table(w, rows)
 	}
@@ -331,9 +365,17 @@ func row(pod *corev1.Pod) []string {
 			state = c.State.Waiting.Reason
 		}
 	}
+
 	if pod.DeletionTimestamp != nil {
 		state = "Terminating"
 	}
-	return []string{pod.Name, fmt.Sprintf("%d/%d", ready, len(pod.Spec.Containers)), state, fmt.Sprint(restarts), pod.Spec.NodeName,
-		pod.Labels[pub.LifecycleState]}
+
+	return []string{
+		pod.Name,
+		fmt.Sprintf("%d/%d", ready, len(pod.Spec.Containers)),
+		state,
+		fmt.Sprint(restarts),
+		pod.Spec.NodeName,
+		pod.Labels[pub.LifecycleState],
+	}
 }

@@ -1,7 +1,7 @@
-// Package explain says what the manager would do: why each pod is as it is (why), and what would become of
-// the pods if a manifest were applied (plan). It reads what a plan is made from with the user's own rights,
-// and has the manager's own passes rehearsed on that (internal/rehearsal); nothing is written to the cluster
-// but dry runs.
+// Package explain implements the commands why and plan. why explains the state of each pod, and plan
+// forecasts what would happen to the pods if a manifest were applied. Both read the input of a plan with the
+// user's own rights, and rehearse the manager's own passes on it (internal/rehearsal). They write nothing to
+// the cluster except dry runs.
 //
 //	Reader.Load   reads an object with all that its plan needs       -> World
 //	World.Ask     one pass: what is decided about each pod           -> Explanation
@@ -9,8 +9,7 @@
 //
 // # Invariants
 //
-//   - What may not be read and is not needed for a right answer is named in a note; what is needed is an
-//     error.
-//   - Gates and flags are those that the running manager was given, if its Deployment may be read; otherwise
-//     the defaults, and a note says so.
+//   - If the user may not read something, it is an error if a correct answer needs it, and a note otherwise.
+//   - Feature gates and flags are those of the running manager, if the user may read its Deployment.
+//     Otherwise they are the defaults, and a note says so.
 package explain

@@ -16,19 +16,21 @@ import (
 
 var ephemeralJob = kindByName("EphemeralJob")
 
-// whyEphemeral adds what the planner says of each pod of an EphemeralJob that has not ended.
+// whyEphemeral adds the planner's verdict on each pod of an EphemeralJob that has not ended.
 func (r *Reader) whyEphemeral(ctx context.Context, e *Explanation, name types.NamespacedName) error {
 	object, err := r.Get(ctx, ephemeralJob, name)
 	if err != nil {
 		return err
 	}
+
 	job, ok := object.(*appsv1alpha1.EphemeralJob)
 	if !ok {
 		return errors.New("it is no EphemeralJob")
 	}
+
 	s := ephemeraljob.Snapshot{Job: job, Now: r.now()}
 	if !ephemeraljob.Finished(job) && job.DeletionTimestamp == nil {
-		// All pods: those that were treated may have other labels now.
+		// Read all pods, because pods that were treated already may have other labels now.
 		err := r.each(ctx, &corev1.PodList{}, func(object client.Object) error {
 			if pod, ok := object.(*corev1.Pod); ok {
 				s.Pods = append(s.Pods, pod)
@@ -43,21 +45,31 @@ func (r *Reader) whyEphemeral(ctx context.Context, e *Explanation, name types.Na
 			return err
 		}
 	}
+
 	plan := ephemeraljob.NewPlan(s)
 	e.Summary = append([]string{plan.Why}, e.Summary...)
 	for _, v := range plan.Verdicts {
-		p := Pod{Namespace: name.Namespace, Name: v.Pod, State: Next, Action: "go on", Reason: v.Reason, Message: v.Message}
+		p := Pod{
+			Namespace: name.Namespace,
+			Name:      v.Pod,
+			State:     Next,
+			Action:    "go on",
+			Reason:    v.Reason,
+			Message:   v.Message,
+		}
 		switch {
 		case v.Done:
 			p.State, p.Action = Done, "keep"
 		case v.Waits:
 			p.State, p.Action = Waiting, "wait"
 		}
+
 		if !v.Until.IsZero() {
 			p.Until = &metav1.Time{Time: v.Until}
 		}
 		e.Pods = append(e.Pods, p)
 	}
+
 	e.told = len(e.Pods) == 0
 	return nil
 }

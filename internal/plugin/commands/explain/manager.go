@@ -18,49 +18,65 @@ import (
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
-// managerName is the Deployment of the manager.
+// managerName is the name of the manager's Deployment.
 const managerName = "kruise-controller-manager"
 
-// environment is what the manager makes its plans with: its gates and flags, and what the API server is able
-// to do.
+// environment returns the inputs of plans that do not come from objects: the gates and flags of the manager,
+// and the abilities of the API server.
 func (r *Reader) environment(ctx context.Context, w *World) (*registry.Environment, error) {
 	var gates string
 	e := &registry.Environment{}
+
 	flags := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&gates, "feature-gates", "", "")
 	e.Flags.AddTo(flags)
+
 	args, err := r.arguments(ctx)
 	if err == nil {
 		err = flags.Parse(args)
 	}
 	if err != nil {
-		w.Notes = append(w.Notes, fmt.Sprintf("the flags of the manager are not known, its defaults are taken: %v", err))
+		w.Notes = append(w.Notes,
+			fmt.Sprintf("the flags of the manager are not known, its defaults are taken: %v", err))
 	}
+
 	if e.Gates, err = gatesOf(w, gates); err != nil {
 		return nil, err
 	}
+
 	if e.InPlace, err = apiserver.InPlace(r.config, e.Gates); err != nil {
 		return nil, err
 	}
-	e.Resizes = func(gate featuregate.Feature) (bool, error) { return apiserver.Resizes(r.config, e.Gates, gate) }
+
+	e.Resizes = func(gate featuregate.Feature) (bool, error) {
+		return apiserver.Resizes(r.config, e.Gates, gate)
+	}
+
 	minor, err := apiserver.Minor(ctx, r.config)
-	e.Options = admission.Options{Gates: e.Gates, InPlace: e.InPlace, Minor: minor, Namespace: r.managerNamespace}
+	e.Options = admission.Options{
+		Gates:     e.Gates,
+		InPlace:   e.InPlace,
+		Minor:     minor,
+		Namespace: r.managerNamespace,
+	}
+
 	return e, err
 }
 
-// gatesOf are the manager's gates. What is not known of them is told.
+// gatesOf returns the manager's feature gates, and adds a note for each gate that the plugin does not know.
 func gatesOf(w *World, list string) (*features.Gates, error) {
 	gates, unknown, err := Gates(list)
 	for _, gate := range unknown {
-		w.Notes = append(w.Notes, "the manager has a feature gate that this plugin does not know, and leaves out: "+gate)
+		w.Notes = append(w.Notes,
+			"the manager has a feature gate that this plugin does not know, and leaves out: "+gate)
 	}
 	return gates, err
 }
 
-// Gates reads the feature gates of a manager that may be newer than the plugin: what is not known here is
-// left out, and all others count.
+// Gates parses the feature gates of a manager that may be newer than the plugin. It skips gates that the
+// plugin does not know, and returns them as unknown.
 func Gates(list string) (gates *features.Gates, unknown []string, err error) {
 	var known []string
 	for _, gate := range strings.Split(list, ",") {
@@ -70,28 +86,34 @@ func Gates(list string) (gates *features.Gates, unknown []string, err error) {
 		}
 		known = append(known, gate)
 	}
+
 	if gates, err = features.Parse(strings.Join(known, ",")); err != nil {
 		return nil, unknown, fmt.Errorf("feature gates of the manager: %w", err)
 	}
 	return gates, unknown, nil
 }
 
-// arguments are those that the manager is started with.
+// arguments returns the command-line arguments of the manager.
 func (r *Reader) arguments(ctx context.Context) ([]string, error) {
 	if r.flags != nil {
 		return r.flags, nil
 	}
+
 	var deployment appsv1.Deployment
 	name := types.NamespacedName{Namespace: r.managerNamespace, Name: managerName}
 	if err := r.client.Get(ctx, name, &deployment); err != nil {
 		if client.IgnoreNotFound(err) == nil {
-			return nil, fmt.Errorf("there is no Deployment %s in namespace %s (--manager-namespace says another one)", name.Name, name.Namespace)
+			return nil, fmt.Errorf(
+				"there is no Deployment %s in namespace %s (--manager-namespace says another one)",
+				name.Name, name.Namespace)
 		}
 		return nil, err //nolint:wrapcheck // the API server names the object
 	}
+
 	for _, container := range deployment.Spec.Template.Spec.Containers {
 		args := append(container.Command[min(1, len(container.Command)):], container.Args...)
-		if strings.Contains(container.Name, "manager") || len(deployment.Spec.Template.Spec.Containers) == 1 {
+		if strings.Contains(container.Name, "manager") ||
+			len(deployment.Spec.Template.Spec.Containers) == 1 {
 			return args, nil
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/terminal"
 )
 
-// connect makes a Reader of the user's cluster, and tells the user's namespace.
+// connect creates a Reader for the user's cluster, and returns the user's namespace.
 func connect(f cmdutil.Factory, managerNamespace string) (*Reader, string, error) {
 	config, err := f.ToRESTConfig()
 	if err != nil {
@@ -29,10 +29,12 @@ func connect(f cmdutil.Factory, managerNamespace string) (*Reader, string, error
 	if err != nil {
 		return nil, "", err //nolint:wrapcheck // kubectl's words
 	}
+
 	namespace, _, err := f.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return nil, "", err //nolint:wrapcheck // kubectl's words
 	}
+
 	reader, err := NewReader(config, mapper, managerNamespace)
 	return reader, namespace, err
 }
@@ -41,9 +43,11 @@ func connect(f cmdutil.Factory, managerNamespace string) (*Reader, string, error
 func addOutput(cmd *cobra.Command, output *string, more ...string) {
 	formats := append([]string{"json", "yaml"}, more...)
 	cmd.Flags().StringVarP(output, "output", "o", "", "output format: "+strings.Join(formats, ", "))
-	cmdutil.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)))
+	cmdutil.CheckErr(cmd.RegisterFlagCompletionFunc("output",
+		cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp)))
 }
 
+// checkOutput returns an error if the flag -o has an unknown value.
 func checkOutput(output string, more ...string) error {
 	formats := append([]string{"", "json", "yaml"}, more...)
 	if !slices.Contains(formats, output) {
@@ -52,29 +56,38 @@ func checkOutput(output string, more ...string) error {
 	return nil
 }
 
-// document prints values as JSON or YAML, as kubectl prints objects: one alone as it is, and any other number
-// as a List.
+// document prints values as JSON or YAML. As in kubectl, a single value is printed by itself, and any other
+// number of values as a List.
 func document[T any](w io.Writer, output string, values []T) error {
 	if values == nil {
 		values = []T{}
 	}
-	var value any = map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": values}
+
+	var value any = map[string]any{
+		"apiVersion": "v1",
+		"kind":       "List",
+		"metadata":   map[string]any{},
+		"items":      values,
+	}
 	if len(values) == 1 {
 		value = values[0]
 	}
+
 	text, err := json.MarshalIndent(value, "", "    ")
 	text = []byte(terminal.Escaped(string(text)))
 	if err == nil && output == "yaml" {
 		text, err = yaml.JSONToYAML(text)
 	}
+
 	if err != nil {
 		return fmt.Errorf("encoding: %w", err)
 	}
+
 	_, err = fmt.Fprintln(w, strings.TrimRight(string(text), "\n"))
 	return err
 }
 
-// grouped is the number of pods above which they are printed in groups.
+// grouped is the number of pods above which pods are printed in groups.
 const grouped = 20
 
 func (o *whyOptions) print(explanations []*Explanation) error {
@@ -91,6 +104,7 @@ func (o *whyOptions) print(explanations []*Explanation) error {
 		}
 		return nil
 	}
+
 	for i, e := range explanations {
 		if i > 0 {
 			fmt.Fprintln(o.Out)
@@ -101,21 +115,24 @@ func (o *whyOptions) print(explanations []*Explanation) error {
 	return nil
 }
 
-// Of names the object.
+// Of returns the kind and the name of the object.
 func (e *Explanation) Of() string {
 	return e.Kind + " " + strings.TrimPrefix(e.Namespace+"/"+e.Name, "/")
 }
 
-// Headline counts the pods by state.
+// Headline returns the number of pods in each state.
 func (e *Explanation) Headline() string {
 	counts := map[State]int{}
 	for _, p := range e.Pods {
 		counts[p.State]++
 	}
-	text := fmt.Sprintf("%s: %d done, %d next, %d waiting", wording.Count(len(e.Pods), "pod"), counts[Done], counts[Next], counts[Waiting])
+
+	text := fmt.Sprintf("%s: %d done, %d next, %d waiting",
+		wording.Count(len(e.Pods), "pod"), counts[Done], counts[Next], counts[Waiting])
 	if e.Create > 0 {
 		text += fmt.Sprintf(", %d to be created", e.Create)
 	}
+
 	return text
 }
 
@@ -126,6 +143,7 @@ func (e *Explanation) print(out io.Writer, wide bool) {
 	} else {
 		fmt.Fprintf(out, "%s: %s\n", e.Of(), e.Headline())
 	}
+
 	if e.UpdateRevision != "" {
 		fmt.Fprintf(out, "Update revision: %s\n", e.UpdateRevision)
 	}
@@ -135,45 +153,56 @@ func (e *Explanation) print(out io.Writer, wide bool) {
 	if e.Waiting != "" {
 		fmt.Fprintln(out, paint(color, Waiting, "Waiting for "+e.Waiting))
 	}
-	if e.told || slices.ContainsFunc(e.Pods, func(p Pod) bool { return p.State != Done }) { // else they are of the past
+
+	// If all pods are done, the warnings are of the past.
+	if e.told || slices.ContainsFunc(e.Pods, func(p Pod) bool { return p.State != Done }) {
 		for _, warning := range e.Warnings {
 			fmt.Fprintln(out, "Warning", warning)
 		}
 	}
+
 	for _, note := range e.Notes {
 		fmt.Fprintln(out, "Note:", note)
 	}
+
 	if len(e.Pods) == 0 {
 		return
 	}
+
 	fmt.Fprintln(out)
 	table := printers.GetNewTabWriter(out)
 	defer func() { _ = table.Flush() }()
+
 	if !wide && len(e.Pods) > grouped {
 		e.groups(table, color)
 		return
 	}
+
 	header := "POD\tSTATE\tREASON\tUNTIL\tMESSAGE"
 	if wide {
 		header = "NAMESPACE\tPOD\tREVISION\tSTATE\tACTION\tREASON\tUNTIL\tMESSAGE"
 	}
 	fmt.Fprintln(table, header)
+
 	for _, p := range e.Pods {
 		if wide {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Namespace, p.Name, cmp.Or(p.Revision, "-"), paint(color, p.State, string(p.State)), p.Action,
-				p.Reason, e.until(p), p.Message)
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+				p.Namespace, p.Name, cmp.Or(p.Revision, "-"), paint(color, p.State, string(p.State)),
+				p.Action, p.Reason, e.until(p), p.Message)
 		} else {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", p.Name, paint(color, p.State, string(p.State)), p.Reason, e.until(p), p.Message)
+			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n",
+				p.Name, paint(color, p.State, string(p.State)), p.Reason, e.until(p), p.Message)
 		}
 	}
 }
 
-// groups prints the pods of a large workload by state and reason.
+// groups prints the pods of a large workload, grouped by state and reason.
 func (e *Explanation) groups(table io.Writer, color bool) {
 	type key struct {
 		state  State
 		reason string
 	}
+
 	groups := map[key][]Pod{}
 	var keys []key
 	for _, p := range e.Pods {
@@ -183,18 +212,23 @@ func (e *Explanation) groups(table io.Writer, color bool) {
 		}
 		groups[k] = append(groups[k], p)
 	}
+
 	order := []State{Waiting, Next, Done}
 	slices.SortStableFunc(keys, func(a, b key) int {
-		return cmp.Or(cmp.Compare(slices.Index(order, a.state), slices.Index(order, b.state)), cmp.Compare(len(groups[b]), len(groups[a])))
+		return cmp.Or(
+			cmp.Compare(slices.Index(order, a.state), slices.Index(order, b.state)),
+			cmp.Compare(len(groups[b]), len(groups[a])))
 	})
+
 	fmt.Fprintln(table, "PODS\tSTATE\tREASON\tSUCH AS\tMESSAGE")
 	for _, k := range keys {
 		first := groups[k][0]
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", len(groups[k]), paint(color, k.state, string(k.state)), k.reason, first.Name, first.Message)
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n",
+			len(groups[k]), paint(color, k.state, string(k.state)), k.reason, first.Name, first.Message)
 	}
 }
 
-// until is for how long a pod still waits, if time alone lifts what holds it.
+// until returns how long a pod still waits, or "-" if that does not depend on time alone.
 func (e *Explanation) until(p Pod) string {
 	if p.Until == nil {
 		return "-"
@@ -202,11 +236,12 @@ func (e *Explanation) until(p Pod) string {
 	return duration.HumanDuration(max(p.Until.Sub(e.now), 0).Round(time.Second))
 }
 
-// paint colours a text by state, on terminals.
+// paint colors a text by state, if color is set.
 func paint(color bool, state State, text string) string {
 	if !color {
 		return text
 	}
+
 	return map[State]string{Done: "\x1b[32m", Next: "\x1b[36m", Waiting: "\x1b[33m"}[state] + text + "\x1b[0m"
 }
 

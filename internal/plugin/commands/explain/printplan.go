@@ -30,27 +30,39 @@ func (o *planOptions) print(previews []*Preview) error {
 	return nil
 }
 
-// Headline says in a sentence what becomes of the pods.
+// Headline summarizes in one sentence what happens to the pods.
 func (p *Preview) Headline() string {
 	counts := map[string]int{}
 	var actions []string
 	for _, wave := range p.Waves {
 		for _, step := range wave.Steps {
-			action := map[string]string{"create": "created", "update in place": "updated in place", "delete": "deleted", "recreate": "recreated",
-				"adopt": "adopted", "release": "given up", "upgrade": "upgraded in place", "reset": "reset"}[step.Action]
+			action := map[string]string{
+				"create":          "created",
+				"update in place": "updated in place",
+				"delete":          "deleted",
+				"recreate":        "recreated",
+				"adopt":           "adopted",
+				"release":         "given up",
+				"upgrade":         "upgraded in place",
+				"reset":           "reset",
+			}[step.Action]
 			if counts[cmp.Or(action, step.Action)]++; counts[cmp.Or(action, step.Action)] == 1 {
 				actions = append(actions, cmp.Or(action, step.Action))
 			}
 		}
 	}
+
 	if len(actions) == 0 {
 		return "no pod is touched"
 	}
+
 	slices.Sort(actions)
 	for i, action := range actions {
 		actions[i] = wording.Count(counts[action], "pod") + " " + action
 	}
-	return fmt.Sprintf("%s, in %s, %s at least", strings.Join(actions, ", "), wording.Count(len(p.Waves), "wave"), human(p.TakesSeconds))
+
+	return fmt.Sprintf("%s, in %s, %s at least",
+		strings.Join(actions, ", "), wording.Count(len(p.Waves), "wave"), human(p.TakesSeconds))
 }
 
 func human(seconds int64) string { return duration.HumanDuration(time.Duration(seconds) * time.Second) }
@@ -64,13 +76,17 @@ func (p *Preview) print(out io.Writer, wide bool) {
 	case p.Unchanged:
 		words = " (unchanged)"
 	}
-	fmt.Fprintf(out, "%s %s%s: %s\n", p.Kind, strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"), words, p.Headline())
+
+	fmt.Fprintf(out, "%s %s%s: %s\n",
+		p.Kind, strings.TrimPrefix(p.Namespace+"/"+p.Name, "/"), words, p.Headline())
+
 	if p.UpdateRevision != "" {
 		fmt.Fprintf(out, "Update revision: %s\n", p.UpdateRevision)
 	}
 	for _, note := range p.Notes {
 		fmt.Fprintln(out, "Note:", note)
 	}
+
 	table := printers.GetNewTabWriter(out)
 	if len(p.Waves) > 0 {
 		fmt.Fprintln(out)
@@ -80,6 +96,7 @@ func (p *Preview) print(out io.Writer, wide bool) {
 		p.Waves[i].print(table, i+1, wide)
 	}
 	_ = table.Flush()
+
 	if len(p.Left) > 0 {
 		fmt.Fprintln(out, "\nIn the end:")
 		e := Explanation{Pods: p.Left}
@@ -87,6 +104,7 @@ func (p *Preview) print(out io.Writer, wide bool) {
 		e.groups(table, color)
 		_ = table.Flush()
 	}
+
 	for _, reason := range slices.Sorted(maps.Keys(p.Warnings)) {
 		fmt.Fprintf(out, "Warning %s: %s\n", reason, p.Warnings[reason])
 	}
@@ -95,6 +113,7 @@ func (p *Preview) print(out io.Writer, wide bool) {
 	}
 }
 
+// print prints the wave. Steps with the same action, restarts and reason share a row.
 func (w *Wave) print(table io.Writer, number int, wide bool) {
 	type key struct{ action, restarts, why string }
 	var keys []key
@@ -104,12 +123,14 @@ func (w *Wave) print(table io.Writer, number int, wide bool) {
 		if len(w.Hooks) > 0 {
 			why = strings.TrimPrefix(why+"; after hook "+strings.Join(w.Hooks, ", "), "; ")
 		}
+
 		k := key{step.Action, cmp.Or(strings.Join(step.Restarts, ","), "-"), cmp.Or(why, "-")}
 		if names[k] == nil {
 			keys = append(keys, k)
 		}
 		names[k] = append(names[k], cmp.Or(step.Pod, "(new)"))
 	}
+
 	for _, k := range keys {
 		shown := strings.Join(names[k], ", ")
 		if few := 3; !wide && len(names[k]) > few {
@@ -118,6 +139,8 @@ func (w *Wave) print(table io.Writer, number int, wide bool) {
 		if all := strings.Count(shown, "(new)"); all > 1 {
 			shown = fmt.Sprintf("%d new", len(names[k]))
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n", number, human(w.AfterSeconds), shown, k.action, k.restarts, k.why)
+
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n",
+			number, human(w.AfterSeconds), shown, k.action, k.restarts, k.why)
 	}
 }

@@ -26,62 +26,62 @@ import (
 	"github.com/afloat-project/afloat/internal/rehearsal"
 )
 
-// State is how far a pod is.
+// State is the progress of a pod.
 type State string
 
 // States of pods.
 const (
-	// Done: nothing remains to be done with the pod.
+	// Done means that nothing remains to be done with the pod.
 	Done State = "done"
-	// Next: the next pass does something with it.
+	// Next means that the next pass does something with the pod.
 	Next State = "next"
-	// Waiting: something remains to be done, and is held.
+	// Waiting means that something remains to be done, but must wait.
 	Waiting State = "waiting"
 )
 
-// Pod is what is decided about a pod.
+// Pod is what a plan decides about a pod.
 type Pod struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 	State     State  `json:"state"`
-	// Action is what the next pass does; Reason and Message say why, or what holds it.
+	// Action is what the next pass does. Reason and Message describe why, or what holds the pod back.
 	Action  string `json:"action"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-	// Revision is the one that the pod has.
+	// Revision is the revision of the pod.
 	Revision string `json:"revision,omitempty"`
-	// Restarts are the containers that an update in place stops.
+	// Restarts lists the containers that an update in place stops.
 	Restarts []string `json:"restarts,omitempty"`
-	// Until is when time alone lifts what holds the pod; absent if it does not.
+	// Until is when the pod is no longer held back, if that depends on time alone. Otherwise it is nil.
 	Until *metav1.Time `json:"until,omitempty"`
 }
 
-// Explanation is what why says about one object.
+// Explanation is the output of the command why for one object.
 type Explanation struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// UpdateRevision is the one that pods are moved to.
+	// UpdateRevision is the revision that pods are moved to.
 	UpdateRevision string `json:"updateRevision,omitempty"`
-	// Summary are sentences about the whole; Waiting is what holds it, and nobody asked for; Problems are its
-	// conditions that say so.
+	// Summary holds sentences about the object as a whole. Waiting describes what blocks it although nobody
+	// asked for that. Problems describes what is wrong, such as conditions that report a failure.
 	Summary  []string `json:"summary,omitempty"`
 	Waiting  string   `json:"waiting,omitempty"`
 	Problems []string `json:"problems,omitempty"`
 	Pods     []Pod    `json:"pods"`
-	// Warnings are the last events that were told about it, one for each reason.
+	// Warnings are the latest warning events about the object, one for each reason.
 	Warnings []string `json:"warnings,omitempty"`
-	// Create is how many pods the next pass creates.
+	// Create is the number of pods that the next pass creates.
 	Create int `json:"create,omitempty"`
-	// Notes are what could not be read.
+	// Notes tell the user what could not be read, and what is assumed instead.
 	Notes []string `json:"notes,omitempty"`
 
 	now time.Time
-	// told: it is what the controller has told, not a plan.
+	// told means that the explanation has no verdicts on pods.
 	told bool
 }
 
-// Ask makes one pass over the object of a world, and explains it.
+// Ask rehearses one pass over the object of a world, and explains it.
 func (w *World) Ask(ctx context.Context) (*Explanation, error) {
 	player, err := w.environment.Rehearse(ctx, w.Kind, w.Stage, w.more)
 	if err != nil {
@@ -91,25 +91,47 @@ func (w *World) Ask(ctx context.Context) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &Explanation{Kind: w.Kind.Name, Namespace: w.Object.GetNamespace(), Name: w.Object.GetName(), Notes: w.Notes, Pods: []Pod{},
-		Problems: problems(w.Object), Warnings: w.warnings, now: w.Stage.Now()}
+
+	e := &Explanation{
+		Kind:      w.Kind.Name,
+		Namespace: w.Object.GetNamespace(),
+		Name:      w.Object.GetName(),
+		Notes:     w.Notes,
+		Pods:      []Pod{},
+		Problems:  problems(w.Object),
+		Warnings:  w.warnings,
+		now:       w.Stage.Now(),
+	}
+
 	if pass == nil {
 		e.Summary = []string{"nothing is planned: it is gone, or being deleted"}
 		return e, nil
 	}
+
 	if pass.Failed != "" && len(e.Problems) == 0 {
 		e.Problems = []string{pass.Failed}
 	}
-	e.UpdateRevision, e.Summary, e.Waiting, e.Create = pass.UpdateRevision, pass.Summary, pass.Waiting, len(pass.Creations)
+
+	e.UpdateRevision, e.Summary, e.Waiting, e.Create =
+		pass.UpdateRevision, pass.Summary, pass.Waiting, len(pass.Creations)
 	for i := range pass.Verdicts {
 		e.Pods = append(e.Pods, podOf(&pass.Verdicts[i]))
 	}
+
 	return e, nil
 }
 
 func podOf(v *rehearsal.Verdict) Pod {
-	p := Pod{Namespace: v.Namespace, Name: v.Pod, State: Next, Action: v.Action, Reason: v.Reason, Message: v.Message, Revision: v.Revision,
-		Restarts: v.Restarts}
+	p := Pod{
+		Namespace: v.Namespace,
+		Name:      v.Pod,
+		State:     Next,
+		Action:    v.Action,
+		Reason:    v.Reason,
+		Message:   v.Message,
+		Revision:  v.Revision,
+		Restarts:  v.Restarts,
+	}
 	if v.Done {
 		p.State = Done
 	} else if v.Waits {
@@ -121,17 +143,19 @@ func podOf(v *rehearsal.Verdict) Pod {
 	return p
 }
 
-// problems are the conditions of a workload that say what is wrong, such as FailedUpdate.
+// problems returns the conditions of a workload that describe a failure, such as FailedUpdate.
 func problems(object any) []string {
 	var with struct {
 		Status struct {
 			Conditions []struct{ Type, Status, Reason, Message string } `json:"conditions"`
 		} `json:"status"`
 	}
+
 	text, err := json.Marshal(object)
 	if err != nil || json.Unmarshal(text, &with) != nil {
 		return nil
 	}
+
 	var found []string
 	for _, c := range with.Status.Conditions {
 		if strings.HasPrefix(c.Type, "Failed") && c.Status == string(corev1.ConditionTrue) {
@@ -171,7 +195,7 @@ var whyExample = templates.Examples(`
 	# The names of the pods that wait
 	kubectl afloat why asts/db -o name`)
 
-// whyOptions are those of why.
+// whyOptions holds the options of the command why.
 type whyOptions struct {
 	genericiooptions.IOStreams
 	output           string
@@ -185,9 +209,12 @@ func NewWhy(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Comman
 		Use:                   "why (KIND NAME | KIND/NAME)... [-o json|yaml|wide|name]",
 		DisableFlagsInUseLine: true,
 		Short:                 "Say why each pod of a workload is as it is, and what it waits for",
-		Long:                  whyLong, Example: whyExample,
-		ValidArgsFunction: completion.ResourceTypeAndNameCompletionFunc(f),
-		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), f, args) },
+		Long:                  whyLong,
+		Example:               whyExample,
+		ValidArgsFunction:     completion.ResourceTypeAndNameCompletionFunc(f),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.run(cmd.Context(), f, args)
+		},
 	}
 	addOutput(cmd, &o.output, "wide", "name")
 	addManagerNamespace(cmd, &o.managerNamespace)
@@ -195,7 +222,8 @@ func NewWhy(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Comman
 }
 
 func addManagerNamespace(cmd *cobra.Command, namespace *string) {
-	cmd.Flags().StringVar(namespace, "manager-namespace", installation.Namespace, "the namespace that the manager is installed in, whose gates and flags count")
+	cmd.Flags().StringVar(namespace, "manager-namespace", installation.Namespace,
+		"the namespace that the manager is installed in, whose gates and flags count")
 }
 
 func (o *whyOptions) run(ctx context.Context, f cmdutil.Factory, args []string) error {
@@ -210,6 +238,7 @@ func (o *whyOptions) run(ctx context.Context, f cmdutil.Factory, args []string) 
 	if err != nil {
 		return err
 	}
+
 	var explanations []*Explanation
 	var errs []error
 	for _, target := range targets {
@@ -219,20 +248,22 @@ func (o *whyOptions) run(ctx context.Context, f cmdutil.Factory, args []string) 
 		}
 		explanations = append(explanations, found...)
 	}
+
 	if err := o.print(explanations); err != nil {
 		errs = append(errs, err)
 	}
 	return errors.NewAggregate(errs)
 }
 
-// Target is an argument: a kind as the user calls it, and a name.
+// Target is an argument of the command: a kind as the user wrote it, and a name.
 type Target struct{ Kind, Name string }
 
-// Targets reads arguments as kubectl does: KIND NAME..., or KIND/NAME each.
+// Targets parses arguments as kubectl does: either KIND NAME..., or KIND/NAME for each argument.
 func Targets(args []string) ([]Target, error) {
 	if len(args) == 0 {
 		return nil, fmt.Errorf("which object? KIND/NAME, such as clone/web")
 	}
+
 	var targets []Target
 	if !strings.Contains(args[0], "/") {
 		if len(args) == 1 {
@@ -240,12 +271,14 @@ func Targets(args []string) ([]Target, error) {
 		}
 		for _, name := range args[1:] {
 			if strings.Contains(name, "/") {
-				return nil, fmt.Errorf("%s: either all arguments are KIND/NAME, or the first one is a kind", name)
+				return nil, fmt.Errorf("%s: either all arguments are KIND/NAME, or the first one is a kind",
+					name)
 			}
 			targets = append(targets, Target{args[0], name})
 		}
 		return targets, nil
 	}
+
 	for _, arg := range args {
 		kind, name, found := strings.Cut(arg, "/")
 		if !found || kind == "" || name == "" || strings.Contains(name, "/") {
@@ -262,9 +295,11 @@ func (r *Reader) why(ctx context.Context, target Target, namespace string) ([]*E
 	if err != nil {
 		return nil, err
 	}
+
 	if of == (schema.GroupKind{Kind: "Pod"}) {
 		return r.whyPod(ctx, types.NamespacedName{Namespace: namespace, Name: target.Name})
 	}
+
 	e, err := r.Why(ctx, of, types.NamespacedName{Namespace: namespace, Name: target.Name})
 	if err != nil {
 		return nil, err
@@ -272,8 +307,10 @@ func (r *Reader) why(ctx context.Context, target Target, namespace string) ([]*E
 	return []*Explanation{e}, nil
 }
 
-// Why explains one object of a kind that plans are made for.
-func (r *Reader) Why(ctx context.Context, of schema.GroupKind, name types.NamespacedName) (*Explanation, error) {
+// Why explains one object by the plan of its kind or, if there is none, by its status.
+func (r *Reader) Why(
+	ctx context.Context, of schema.GroupKind, name types.NamespacedName,
+) (*Explanation, error) {
 	kind := KindOf(of)
 	if of == scheduleKind {
 		return r.whySchedule(ctx, name)
@@ -281,6 +318,7 @@ func (r *Reader) Why(ctx context.Context, of schema.GroupKind, name types.Namesp
 	if of == unitedKind {
 		return r.whyUnited(ctx, name)
 	}
+
 	if kind == nil {
 		e, err := r.whyStatus(ctx, of, name)
 		if err == nil && of == ephemeralJob.Stored().GroupKind() {
@@ -288,35 +326,42 @@ func (r *Reader) Why(ctx context.Context, of schema.GroupKind, name types.Namesp
 		}
 		return e, err
 	}
+
 	if kind.Name == "SidecarSet" {
 		name.Namespace = ""
 	}
+
 	object, err := r.Get(ctx, kind, name)
 	if err != nil {
 		return nil, err
 	}
+
 	w, err := r.Load(ctx, kind, object)
 	if err != nil {
 		return nil, err
 	}
+
 	w.warnings = r.warnings(ctx, object, r.now())
 	return w.Ask(ctx)
 }
 
-// advice says what to do about a kind that plans are not made for.
+// advice returns a hint for a kind that no plans are made for.
 func advice(of schema.GroupKind) string {
 	if of.Group == "apps" && (of.Kind == "StatefulSet" || of.Kind == "DaemonSet") {
-		return fmt.Sprintf("it is Kubernetes' own; the %s of this project is %s.apps.kruise.io", of.Kind, strings.ToLower(of.Kind))
+		return fmt.Sprintf("it is Kubernetes' own; the %s of this project is %s.apps.kruise.io",
+			of.Kind, strings.ToLower(of.Kind))
 	}
 	return "see kubectl describe"
 }
 
-// whyPod asks the workload of a pod, and the SidecarSets that were injected into it, about it alone.
+// whyPod explains the workload of a pod, and the SidecarSets that were injected into the pod, reduced to that
+// pod.
 func (r *Reader) whyPod(ctx context.Context, name types.NamespacedName) ([]*Explanation, error) {
 	pod := &corev1.Pod{}
 	if err := r.client.Get(ctx, name, pod); err != nil {
 		return nil, err //nolint:wrapcheck // the API server names the object
 	}
+
 	var found []*Explanation
 	var errs []error
 	ask := func(of schema.GroupKind, name types.NamespacedName) {
@@ -325,9 +370,12 @@ func (r *Reader) whyPod(ctx context.Context, name types.NamespacedName) ([]*Expl
 			errs = append(errs, err)
 			return
 		}
-		e.Pods = slices.DeleteFunc(e.Pods, func(p Pod) bool { return p.Name != pod.Name || p.Namespace != pod.Namespace })
+		e.Pods = slices.DeleteFunc(e.Pods, func(p Pod) bool {
+			return p.Name != pod.Name || p.Namespace != pod.Namespace
+		})
 		found = append(found, e)
 	}
+
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		of := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()
 		if KindOf(of) != nil {
@@ -337,24 +385,31 @@ func (r *Reader) whyPod(ctx context.Context, name types.NamespacedName) ([]*Expl
 	for _, set := range pub.InjectedSidecarSets(pod.Annotations[pub.SidecarSetInjectedList]) {
 		ask(schema.GroupKind{Group: "apps.kruise.io", Kind: "SidecarSet"}, types.NamespacedName{Name: set})
 	}
+
 	if len(found)+len(errs) == 0 {
-		return nil, fmt.Errorf("pod %s is of no workload of ours, and no SidecarSet was injected into it", pod.Name)
+		return nil, fmt.Errorf("pod %s is of no workload of ours, and no SidecarSet was injected into it",
+			pod.Name)
 	}
 	return found, errors.NewAggregate(errs)
 }
 
-// Reason returns a function that says why the rollout of an object waits, as the manager's planner sees it;
-// empty if nothing holds it, or no plans are made for its kind.
-func Reason(f cmdutil.Factory) func(ctx context.Context, info *resource.Info, managerNamespace string) (string, error) {
+// Reason returns a function that describes why the rollout of an object waits, according to the manager's
+// planner. That function returns an empty string if the rollout is not blocked, or no plans are made for the
+// kind of the object.
+func Reason(f cmdutil.Factory) func(
+	ctx context.Context, info *resource.Info, managerNamespace string,
+) (string, error) {
 	return func(ctx context.Context, info *resource.Info, managerNamespace string) (string, error) {
 		of := info.Mapping.GroupVersionKind.GroupKind()
 		if KindOf(of) == nil {
 			return "", nil
 		}
+
 		reader, _, err := connect(f, managerNamespace)
 		if err != nil {
 			return "", err
 		}
+
 		e, err := reader.Why(ctx, of, types.NamespacedName{Namespace: info.Namespace, Name: info.Name})
 		if err != nil {
 			return "", err
@@ -363,11 +418,12 @@ func Reason(f cmdutil.Factory) func(ctx context.Context, info *resource.Info, ma
 	}
 }
 
-// Reason is what holds the workload, or else what most of its pods wait for.
+// Reason returns what blocks the workload as a whole, or else what most of its pods wait for.
 func (e *Explanation) Reason() string {
 	if e.Waiting != "" {
 		return e.Waiting
 	}
+
 	counts, words := map[string]int{}, map[string]string{}
 	most := ""
 	for _, p := range e.Pods {
@@ -380,6 +436,7 @@ func (e *Explanation) Reason() string {
 			most = p.Reason
 		}
 	}
+
 	if most == "" {
 		return ""
 	}

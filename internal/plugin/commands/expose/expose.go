@@ -1,4 +1,4 @@
-// Package expose has kubectl's command expose, for the project's workloads too (OPS-162).
+// Package expose implements kubectl's command expose, which also knows the project's workloads (OPS-162).
 package expose
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/change"
 )
 
-// own are the kinds that kubectl does not know. All that expose looks at, the selector and the ports, they
-// have where a Deployment has it.
+// own lists the kinds that kubectl does not know. The command uses only their selector and ports, which are
+// at the same paths as in a Deployment.
 var own = map[schema.GroupKind]bool{
 	{Group: "apps.kruise.io", Kind: "CloneSet"}:    true,
 	{Group: "apps.kruise.io", Kind: "StatefulSet"}: true,
@@ -44,8 +44,9 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 
 			# A service on port 80 that connects to port 8000 of the containers
 			kubectl afloat expose asts ledger --port=80 --target-port=8000 --name=ledger-http`),
-		ValidArgsFunction: completion.SpecifiedResourceTypeAndNameCompletionFunc(f,
-			[]string{"cloneset", "asts", "pod", "service", "replicationcontroller", "deployment", "replicaset"}),
+		ValidArgsFunction: completion.SpecifiedResourceTypeAndNameCompletionFunc(f, []string{
+			"cloneset", "asts", "pod", "service", "replicationcontroller", "deployment", "replicaset",
+		}),
 		RunE: func(cmd *cobra.Command, args []string) error { return run(f, flags, cmd, args) },
 	}
 	flags.AddFlags(cmd)
@@ -57,27 +58,34 @@ func run(f cmdutil.Factory, flags *expose.ExposeServiceFlags, cmd *cobra.Command
 	if err != nil {
 		return err
 	}
+
 	files := flags.FilenameOptions
-	return f.NewBuilder().Unstructured().ContinueOnError().NamespaceParam(namespace).DefaultNamespace().FilenameParam(enforce, &files).
-		ResourceTypeOrNameArgs(false, args...).Flatten().Do().Visit(func(info *resource.Info, err error) error {
-		if err != nil {
-			return err
-		}
-		kind := info.Mapping.GroupVersionKind.GroupKind()
-		document, err := change.Document(info)
-		if err != nil {
-			return err
-		}
-		if own[kind] {
-			document = asDeployment(document)
-		} else if err := polymorphichelpers.CanBeExposedFn(kind); err != nil {
-			return err
-		}
-		return one(f, flags, cmd, document)
-	})
+	return f.NewBuilder().Unstructured().ContinueOnError().
+		NamespaceParam(namespace).DefaultNamespace().
+		FilenameParam(enforce, &files).
+		ResourceTypeOrNameArgs(false, args...).
+		Flatten().Do().
+		Visit(func(info *resource.Info, err error) error {
+			if err != nil {
+				return err
+			}
+
+			kind := info.Mapping.GroupVersionKind.GroupKind()
+			document, err := change.Document(info)
+			if err != nil {
+				return err
+			}
+
+			if own[kind] {
+				document = asDeployment(document)
+			} else if err := polymorphichelpers.CanBeExposedFn(kind); err != nil {
+				return err
+			}
+			return one(f, flags, cmd, document)
+		})
 }
 
-// asDeployment is what of a workload matters to a service.
+// asDeployment returns a Deployment with the parts of a workload that matter to a service.
 func asDeployment(workload *unstructured.Unstructured) *unstructured.Unstructured {
 	spec, _, _ := unstructured.NestedMap(workload.Object, "spec")
 	d := &unstructured.Unstructured{Object: map[string]any{
@@ -90,13 +98,18 @@ func asDeployment(workload *unstructured.Unstructured) *unstructured.Unstructure
 	return d
 }
 
-// one has kubectl expose one object, which it reads from a file: the only way to hand it one.
-func one(f cmdutil.Factory, flags *expose.ExposeServiceFlags, cmd *cobra.Command, document *unstructured.Unstructured) error {
+// one exposes one object with kubectl's command. It writes the object to a temporary file, because kubectl
+// accepts objects in no other way.
+func one(
+	f cmdutil.Factory, flags *expose.ExposeServiceFlags, cmd *cobra.Command,
+	document *unstructured.Unstructured,
+) error {
 	file, err := os.CreateTemp("", "expose-*.json")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(file.Name()) }()
+
 	raw, err := document.MarshalJSON()
 	if err == nil {
 		_, err = file.Write(raw)
@@ -107,16 +120,20 @@ func one(f cmdutil.Factory, flags *expose.ExposeServiceFlags, cmd *cobra.Command
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", file.Name(), err)
 	}
+
 	o, err := flags.ToOptions(cmd, nil)
 	if err != nil {
 		return err
 	}
+
 	o.FilenameOptions = resource.FilenameOptions{Filenames: []string{file.Name()}}
 	if err := o.Complete(f); err != nil {
 		return err
 	}
+
 	if cmd.Context() == nil {
 		cmd.SetContext(context.Background())
 	}
+
 	return o.RunExpose(cmd, nil)
 }

@@ -1,4 +1,4 @@
-// Package get has kubectl's command get, of which "get all" shows the project's objects (OPS-164).
+// Package get implements kubectl's command get, with a "get all" that lists the project's objects (OPS-164).
 package get
 
 import (
@@ -20,13 +20,24 @@ import (
 
 const program = "kubectl afloat"
 
-// all are the resources of "get all", as far as the server serves them.
+// all lists the resources of "get all". Those that the server does not serve are left out.
 var all = []string{
-	"clonesets.apps.kruise.io", "statefulsets.apps.kruise.io", "daemonsets.apps.kruise.io", "uniteddeployments.apps.kruise.io",
-	"broadcastjobs.apps.kruise.io", "advancedcronjobs.apps.kruise.io", "containerrecreaterequests.apps.kruise.io",
+	"clonesets.apps.kruise.io",
+	"statefulsets.apps.kruise.io",
+	"daemonsets.apps.kruise.io",
+	"uniteddeployments.apps.kruise.io",
+	"broadcastjobs.apps.kruise.io",
+	"advancedcronjobs.apps.kruise.io",
+	"containerrecreaterequests.apps.kruise.io",
 	"imagepulljobs.apps.kruise.io",
-	"imagelistpulljobs.apps.kruise.io", "ephemeraljobs.apps.kruise.io", "sidecarsets.apps.kruise.io", "podprobemarkers.apps.kruise.io", "resourcedistributions.apps.kruise.io",
-	"podunavailablebudgets.policy.kruise.io", "workloadspreads.apps.kruise.io", "persistentpodstates.apps.kruise.io",
+	"imagelistpulljobs.apps.kruise.io",
+	"ephemeraljobs.apps.kruise.io",
+	"sidecarsets.apps.kruise.io",
+	"podprobemarkers.apps.kruise.io",
+	"resourcedistributions.apps.kruise.io",
+	"podunavailablebudgets.policy.kruise.io",
+	"workloadspreads.apps.kruise.io",
+	"persistentpodstates.apps.kruise.io",
 	"rollouts.rollouts.kruise.io",
 }
 
@@ -44,29 +55,33 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 
 		# List CloneSets with their printed columns
 		kubectl afloat get clonesets -o wide`)
+
 	kubectl := cmd.Run
 	cmd.Run = func(cmd *cobra.Command, args []string) {
 		if len(args) != 1 || args[0] != "all" {
 			kubectl(cmd, args)
 			return
 		}
+
 		served, err := serves(f)
 		cmdutil.CheckErr(err)
 		if !cmdutil.GetFlagBool(cmd, "watch") && !cmdutil.GetFlagBool(cmd, "watch-only") {
 			kubectl(cmd, []string{strings.Join(served, ",")})
 			return
 		}
+
 		watch(f, streams, cmd, served)
 	}
 	return cmd
 }
 
-// serves are those of all that the server serves.
+// serves returns those resources of all that the server serves.
 func serves(f cmdutil.Factory) ([]string, error) {
 	mapper, err := f.ToRESTMapper()
 	if err != nil {
 		return nil, err
 	}
+
 	var served []string
 	for _, name := range all {
 		_, err := mapper.ResourceFor(schema.ParseGroupResource(name).WithVersion(""))
@@ -77,54 +92,62 @@ func serves(f cmdutil.Factory) ([]string, error) {
 			return nil, fmt.Errorf("asking whether the server serves %s: %w", name, err)
 		}
 	}
+
 	if len(served) == 0 {
 		return nil, fmt.Errorf("the server serves none of Afloat's kinds")
 	}
 	return served, nil
 }
 
-// watch watches all resources at once. kubectl watches one alone, so there is one of it for each; their lines
-// come out whole.
+// watch watches all resources at once. kubectl watches only one resource, so one such command runs for each
+// resource. The commands write whole lines, so their outputs do not mix within a line.
 func watch(f cmdutil.Factory, streams genericiooptions.IOStreams, cmd *cobra.Command, resources []string) {
 	var lock sync.Mutex
 	var wait sync.WaitGroup
 	for _, resource := range resources {
-		one := get.NewCmdGet(program, f, genericiooptions.IOStreams{In: streams.In,
-			Out: &lines{to: streams.Out, lock: &lock}, ErrOut: &lines{to: streams.ErrOut, lock: &lock}})
+		one := get.NewCmdGet(program, f, genericiooptions.IOStreams{
+			In:     streams.In,
+			Out:    &lines{to: streams.Out, lock: &lock},
+			ErrOut: &lines{to: streams.ErrOut, lock: &lock},
+		})
 		one.SetContext(cmd.Context())
 		cmd.Flags().Visit(func(given *pflag.Flag) {
 			flag := one.Flags().Lookup(given.Name)
-			if flag == nil { // one of the global flags, which the factory knows
+			if flag == nil { // it is a global flag, which the factory knows
 				return
 			}
+
 			value := given.Value.String()
 			if slice, ok := given.Value.(pflag.SliceValue); ok {
 				value = strings.Join(slice.GetSlice(), ",")
 			}
 			cmdutil.CheckErr(one.Flags().Set(given.Name, value))
 		})
+
 		if output := one.Flags().Lookup("output").Value.String(); output == "" || output == "wide" {
 			cmdutil.CheckErr(one.Flags().Set("show-kind", "true"))
 		}
+
 		wait.Go(func() { one.Run(one, []string{resource}) })
 	}
 	wait.Wait()
 }
 
-// lines writes whole lines, of several at once.
+// lines is a writer that shares its target with others, and passes on whole lines only.
 type lines struct {
 	to   io.Writer
 	lock *sync.Mutex
 	rest []byte
 }
 
-// Write keeps what does not end with a line until it does.
+// Write passes on whole lines, and keeps the beginning of an incomplete line until the rest follows.
 func (l *lines) Write(p []byte) (int, error) {
 	l.rest = append(l.rest, p...)
 	end := bytes.LastIndexByte(l.rest, '\n') + 1
 	if end == 0 {
 		return len(p), nil
 	}
+
 	l.lock.Lock()
 	defer l.lock.Unlock()
 	_, err := l.to.Write(l.rest[:end])

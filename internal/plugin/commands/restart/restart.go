@@ -1,5 +1,5 @@
-// Package restart has the command that restarts containers of running pods, by ContainerRecreateRequests that
-// it follows to their end.
+// Package restart implements the command that restarts containers of running pods. It creates
+// ContainerRecreateRequests and follows them to their end.
 package restart
 
 import (
@@ -32,13 +32,14 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/terminal"
 )
 
-// patience is how long a request is followed: longer than its own deadline, after which the manager ends it.
+// patience bounds how long the command follows a request. It is longer than the deadline of the request,
+// after which the manager ends the request.
 const patience = 6 * time.Minute
 
-// longest is how long the beginning of a request's name may be.
+// longest bounds how much of a pod's name goes into the name of its request.
 const longest = 240
 
-// command is the command with its flags.
+// command holds the flags of the command.
 type command struct {
 	cmdutil.Factory
 	genericiooptions.IOStreams
@@ -48,13 +49,13 @@ type command struct {
 	wait     bool
 	timeout  time.Duration
 
-	// suffix makes names of requests unique, and every is how often a request is looked at.
+	// suffix makes the names of requests unique, and every is the interval at which requests are polled.
 	suffix func() string
 	every  time.Duration
 
 	options change.Options
 	printer printers.ResourcePrinter
-	lock    sync.Mutex // of what is printed
+	lock    sync.Mutex // guards the output
 }
 
 // New returns the command.
@@ -62,11 +63,20 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	return newCommand(f, streams, func() string { return rand.String(5) }, time.Second)
 }
 
-func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, suffix func() string, every time.Duration) *cobra.Command {
-	c := &command{Factory: f, IOStreams: streams, flags: change.NewFlags("created"), suffix: suffix, every: every}
+func newCommand(
+	f cmdutil.Factory, streams genericiooptions.IOStreams, suffix func() string, every time.Duration,
+) *cobra.Command {
+	c := &command{
+		Factory:   f,
+		IOStreams: streams,
+		flags:     change.NewFlags("created"),
+		suffix:    suffix,
+		every:     every,
+	}
 	cmd := &cobra.Command{
-		Use: "restart (POD | TYPE/NAME)... [--container=CONTAINER]...", DisableFlagsInUseLine: true,
-		Short: "Restart containers of running pods, and wait until they serve again",
+		Use:                   "restart (POD | TYPE/NAME)... [--container=CONTAINER]...",
+		DisableFlagsInUseLine: true,
+		Short:                 "Restart containers of running pods, and wait until they serve again",
 		Long: templates.LongDesc(`
 			Restart containers of a pod, or of all pods of a workload: each pod keeps its name, node, address and volumes. It is done by a
 			ContainerRecreateRequest for each pod, which takes the pod out of service first. Pods of a workload are restarted one after
@@ -84,6 +94,7 @@ func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, suffix fu
 		ValidArgsFunction: completion.PodResourceNameCompletionFunc(f),
 		RunE:              c.run,
 	}
+
 	c.flags.Add(cmd)
 	c.request.Add(cmd.Flags(), "container", "c")
 	cmd.Flags().IntVar(&c.parallel, "parallel", 1, "How many pods of a workload are restarted at a time.")
@@ -102,22 +113,29 @@ func (c *command) run(cmd *cobra.Command, args []string) (err error) {
 	case c.timeout <= 0:
 		return cmdutil.UsageErrorf(cmd, "--timeout must be above 0")
 	}
+
 	if err := c.request.Validate(); err != nil {
 		return cmdutil.UsageErrorf(cmd, "%s", err)
 	}
+
 	if c.options, c.printer, err = c.flags.Options(cmd); err != nil {
 		return err
 	}
+
 	c.wait = c.wait && c.options.DryRun == cmdutil.DryRunNone
-	if c.flags.Print.OutputFlagSpecified() { // objects alone go to the output
+	if c.flags.Print.OutputFlagSpecified() { // the output contains only objects then
 		c.Out, c.ErrOut = c.ErrOut, c.Out
 	}
+
 	namespace, _, err := c.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return err
 	}
-	infos, err := c.NewBuilder().Unstructured().ContinueOnError().NamespaceParam(namespace).DefaultNamespace().ResourceNames("pods", args...).
+	infos, err := c.NewBuilder().Unstructured().ContinueOnError().
+		NamespaceParam(namespace).DefaultNamespace().
+		ResourceNames("pods", args...).
 		Flatten().Do().Infos()
+
 	errs := []error{err}
 	for _, info := range infos {
 		document, err := change.Document(info)
@@ -126,6 +144,7 @@ func (c *command) run(cmd *cobra.Command, args []string) (err error) {
 		}
 		errs = append(errs, err)
 	}
+
 	return utilerrors.NewAggregate(errs)
 }
 
@@ -135,7 +154,7 @@ func (c *command) say(format string, a ...any) {
 	fmt.Fprintln(c.Out, terminal.Plain(fmt.Sprintf(format, a...)))
 }
 
-// all restarts the pod, or the pods of the workload.
+// all restarts the pod or, if the object is a workload, its pods.
 func (c *command) all(ctx context.Context, object *unstructured.Unstructured) error {
 	if object.GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Pod"}) {
 		pod := &corev1.Pod{}
@@ -144,10 +163,12 @@ func (c *command) all(ctx context.Context, object *unstructured.Unstructured) er
 		}
 		return c.one(ctx, pod)
 	}
+
 	own, err := pods.Of(ctx, c, object)
 	if err != nil {
 		return err
 	}
+
 	var active []*corev1.Pod
 	for i := range own {
 		if pods.Active(&own[i]) {
@@ -157,6 +178,7 @@ func (c *command) all(ctx context.Context, object *unstructured.Unstructured) er
 	if len(active) == 0 {
 		return fmt.Errorf("%s %s has no active pods", object.GetKind(), object.GetName())
 	}
+
 	begun, err := c.each(ctx, active)
 	if left := len(active) - begun; err != nil && left > 0 {
 		return fmt.Errorf("%w\n%d of the %d pods of %s %s were left alone because of that",
@@ -165,23 +187,26 @@ func (c *command) all(ctx context.Context, object *unstructured.Unstructured) er
 	return err
 }
 
-// each restarts pods, as many at a time as the user allows, and begins with no further one after a failure.
-// What is under way is followed to its end. begun is with how many it began.
+// each restarts pods, as many at a time as the user allows. After a failure it begins no further pod, and
+// waits for those under way. begun is the number of pods that it began to restart.
 func (c *command) each(ctx context.Context, all []*corev1.Pod) (begun int, err error) {
 	places := make(chan struct{}, c.parallel)
 	var group sync.WaitGroup
 	var lock sync.Mutex
 	var errs []error
+
 	failed := func() bool {
 		lock.Lock()
 		defer lock.Unlock()
 		return len(errs) > 0
 	}
+
 	for _, pod := range all {
 		places <- struct{}{}
 		if failed() {
 			break
 		}
+
 		begun++
 		group.Go(func() {
 			defer func() { <-places }()
@@ -192,22 +217,24 @@ func (c *command) each(ctx context.Context, all []*corev1.Pod) (begun int, err e
 			}
 		})
 	}
+
 	group.Wait()
 	return begun, errors.Join(errs...)
 }
 
-// current restarts a pod of a workload as it is by now. It may have gone since, or be none yet that could be
-// restarted.
+// current reads a pod of a workload again and restarts it, unless the pod is gone or not running by now.
 func (c *command) current(ctx context.Context, before *corev1.Pod) error {
 	client, err := c.KubernetesClientSet()
 	if err != nil {
 		return err
 	}
+
 	pod, err := client.CoreV1().Pods(before.Namespace).Get(ctx, before.Name, metav1.GetOptions{})
 	absent := apierrors.IsNotFound(err)
 	if err != nil && !absent {
 		return fmt.Errorf("reading pod %s: %w", before.Name, err)
 	}
+
 	switch {
 	case absent || pod.UID != before.UID || !pods.Active(pod):
 		c.say("pod/%s is gone: nothing to restart", before.Name)
@@ -226,13 +253,16 @@ func (c *command) one(ctx context.Context, pod *corev1.Pod) error {
 	if err != nil {
 		return err
 	}
+
 	created, err := change.Create(c, c.options, request)
 	if err != nil {
 		return fmt.Errorf("asking to restart containers of pod %s: %w", pod.Name, err)
 	}
+
 	if err := c.print(created); err != nil || !c.wait {
 		return err
 	}
+
 	end := time.After(c.timeout)
 	if err := c.follow(ctx, created, end); err != nil || !podutils.IsPodReady(pod) {
 		return err
@@ -240,15 +270,17 @@ func (c *command) one(ctx context.Context, pod *corev1.Pod) error {
 	return c.serves(ctx, pod, end)
 }
 
-// serves waits until a pod that was ready is ready again: its request keeps it out of service until it has
-// ended.
+// serves waits until a pod that was ready is ready again. The request keeps the pod out of service until the
+// request has ended.
 func (c *command) serves(ctx context.Context, before *corev1.Pod, end <-chan time.Time) error {
 	client, err := c.KubernetesClientSet()
 	if err != nil {
 		return err
 	}
+
 	tick := time.NewTicker(c.every)
 	defer tick.Stop()
+
 	for {
 		pod, err := client.CoreV1().Pods(before.Namespace).Get(ctx, before.Name, metav1.GetOptions{})
 		switch {
@@ -260,11 +292,13 @@ func (c *command) serves(ctx context.Context, before *corev1.Pod, end <-chan tim
 		case podutils.IsPodReady(pod):
 			return nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-end:
-			return fmt.Errorf("containers of pod %s have restarted, but pod %s is not ready again after %s", before.Name, before.Name, c.timeout)
+			return fmt.Errorf("containers of pod %s have restarted, but pod %s is not ready again after %s",
+				before.Name, before.Name, c.timeout)
 		case <-tick.C:
 		}
 	}
@@ -274,57 +308,68 @@ func (c *command) print(object *unstructured.Unstructured) error {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	if c.flags.Print.OutputFlagSpecified() {
-		return c.printer.PrintObj(object, c.ErrOut) // they are exchanged then
+		return c.printer.PrintObj(object, c.ErrOut) // run has exchanged the two
 	}
 	return c.printer.PrintObj(object, c.Out)
 }
 
-// follow tells how it goes, until the request has ended.
-func (c *command) follow(ctx context.Context, request *unstructured.Unstructured, end <-chan time.Time) error {
+// follow prints the progress of the request until it has ended.
+func (c *command) follow(
+	ctx context.Context, request *unstructured.Unstructured, end <-chan time.Time,
+) error {
 	mapping, err := change.Mapping(c, recreate.Kind)
 	if err != nil {
 		return err
 	}
+
 	client, err := c.DynamicClient()
 	if err != nil {
 		return err
 	}
+
 	pod, _, _ := unstructured.NestedString(request.Object, "spec", "podName")
 	tick := time.NewTicker(c.every)
 	defer tick.Stop()
 	for said := ""; ; {
-		now, err := client.Resource(mapping.Resource).Namespace(request.GetNamespace()).Get(ctx, request.GetName(), metav1.GetOptions{})
+		now, err := client.Resource(mapping.Resource).Namespace(request.GetNamespace()).
+			Get(ctx, request.GetName(), metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return fmt.Errorf("request %s for pod %s was deleted", request.GetName(), pod)
 		} else if err != nil {
 			return fmt.Errorf("following request %s for pod %s: %w", request.GetName(), pod, err)
 		}
+
 		text, over, failed := progress(now)
 		if text != said {
 			c.say("pod/%s: %s", pod, text)
 			said = text
 		}
+
 		switch {
 		case over && failed:
 			return fmt.Errorf("containers of pod %s have not restarted: %s", pod, text)
 		case over:
 			return nil
 		}
+
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-end:
-			return fmt.Errorf("request %s for pod %s has not ended after %s: %s", request.GetName(), pod, c.timeout, text)
+			return fmt.Errorf("request %s for pod %s has not ended after %s: %s",
+				request.GetName(), pod, c.timeout, text)
 		case <-tick.C:
 		}
 	}
 }
 
-// progress says how far a request is, whether it has ended, and whether a container has failed.
+// progress describes how far a request is. over reports whether it has ended, and failed whether one of its
+// containers has not succeeded.
 func progress(request *unstructured.Unstructured) (text string, over, failed bool) {
 	status, _, _ := unstructured.NestedMap(request.Object, "status")
 	completed, _, _ := unstructured.NestedString(status, "completionTime")
 	over = completed != ""
+
 	states, _, _ := unstructured.NestedSlice(status, "containerRecreateStates")
 	succeeded := map[string]bool{}
 	var parts []string
@@ -334,23 +379,27 @@ func progress(request *unstructured.Unstructured) (text string, over, failed boo
 		phase, _, _ := unstructured.NestedString(state, "phase")
 		message, _, _ := unstructured.NestedString(state, "message")
 		succeeded[name] = phase == "Succeeded"
+
 		part := name + " " + phase
 		if message != "" {
 			part += " (" + message + ")"
 		}
 		parts = append(parts, part)
 	}
+
 	wanted, _, _ := unstructured.NestedSlice(request.Object, "spec", "containers")
 	for _, raw := range wanted {
 		container, _ := raw.(map[string]any)
 		name, _, _ := unstructured.NestedString(container, "name")
 		failed = failed || !succeeded[name]
 	}
+
 	if message, _, _ := unstructured.NestedString(status, "message"); message != "" {
 		parts = append(parts, message)
 	}
 	if len(parts) == 0 {
 		parts = []string{"waiting for the node daemon"}
 	}
+
 	return strings.Join(parts, ", "), over, failed
 }

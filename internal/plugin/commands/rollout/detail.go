@@ -20,31 +20,35 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
 
-// ofUnited is the label of a UnitedDeployment's pods that names their revision of it.
+// ofUnited is the label of pods that holds the revision of their UnitedDeployment.
 const ofUnited = "apps.kruise.io/controller-revision-hash"
 
-// running is the revision that the pods are to have. Its number is 0 if it is not stored yet.
+// running returns the revision that the pods should have. Its number is 0 if it is not stored yet.
 func running(ctx context.Context, f cmdutil.Factory, object *unstructured.Unstructured) (*Revision, error) {
 	revisions, err := revisionsOf(ctx, f, object)
 	if err != nil {
 		return nil, err
 	}
-	is := func(*Revision) bool { return true } // of a DaemonSet it is the latest
+
+	is := func(*Revision) bool { return true } // a DaemonSet uses the latest revision
 	switch workload.Kind(object) {
 	case workload.Deployment:
 		is = func(r *Revision) bool {
-			return r.Stored.GetAnnotations()[deployment.RevisionAnnotation] == object.GetAnnotations()[deployment.RevisionAnnotation]
+			return r.Stored.GetAnnotations()[deployment.RevisionAnnotation] ==
+				object.GetAnnotations()[deployment.RevisionAnnotation]
 		}
 	case workload.CloneSet, workload.StatefulSet, workload.AdvancedStatefulSet, workload.UnitedDeployment:
 		name := cmp.Or(text(object, "status", "updateRevision"), text(object, "status", "updatedRevision"),
 			text(object, "status", "updateStatus", "updatedRevision"))
 		is = func(r *Revision) bool { return r.Stored.GetName() == name }
 	}
+
 	for _, r := range slices.Backward(revisions) {
 		if is(r) {
 			return r, nil
 		}
 	}
+
 	return &Revision{Stored: &unstructured.Unstructured{Object: map[string]any{}}}, nil
 }
 
@@ -53,24 +57,29 @@ func text(object *unstructured.Unstructured, path ...string) string {
 	return value
 }
 
-// details names the updated pods of an object, those that are ready and those that are not.
+// details lists the updated pods of an object, divided into those that are ready and those that are not.
 func details(ctx context.Context, f cmdutil.Factory, object *unstructured.Unstructured) (string, error) {
 	target, err := running(ctx, f, object)
 	if err != nil {
 		return "", err
 	}
+
 	client, err := f.KubernetesClientSet()
 	if err != nil {
 		return "", err
 	}
+
 	selector, err := selectorOf(object)
 	if err != nil {
 		return "", err
 	}
-	list, err := client.CoreV1().Pods(object.GetNamespace()).List(ctx, metav1.ListOptions{LabelSelector: selector})
+
+	list, err := client.CoreV1().Pods(object.GetNamespace()).
+		List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return "", fmt.Errorf("reading the pods of %s: %w", object.GetName(), err)
 	}
+
 	var ready, others []string
 	for i := range list.Items {
 		pod := &list.Items[i]
@@ -82,6 +91,7 @@ func details(ctx context.Context, f cmdutil.Factory, object *unstructured.Unstru
 			others = append(others, pod.Name)
 		}
 	}
+
 	named := func(names []string) string {
 		slices.Sort(names)
 		return cmp.Or(strings.Join(names, ", "), "none")
@@ -89,7 +99,7 @@ func details(ctx context.Context, f cmdutil.Factory, object *unstructured.Unstru
 	return "Updated ready pods: " + named(ready) + "\nUpdated pods that are not ready: " + named(others), nil
 }
 
-// updated tells whether the pod belongs to the object and is of the revision.
+// updated reports whether the pod belongs to the object and has the revision.
 func updated(object *unstructured.Unstructured, target *Revision, pod *corev1.Pod) bool {
 	name := target.Stored.GetName()
 	switch workload.Kind(object) {
@@ -98,7 +108,8 @@ func updated(object *unstructured.Unstructured, target *Revision, pod *corev1.Po
 	case workload.UnitedDeployment:
 		return name != "" && pod.Labels[ofUnited] == name
 	}
-	return controls(object.GetUID(), pod) && revision.SameLabel(pod.Labels[appsv1.ControllerRevisionHashLabelKey], name)
+	return controls(object.GetUID(), pod) &&
+		revision.SameLabel(pod.Labels[appsv1.ControllerRevisionHashLabelKey], name)
 }
 
 func controls(owner types.UID, pod *corev1.Pod) bool {

@@ -23,7 +23,7 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
 
-// history shows the revisions of workloads (OPS-144).
+// history shows the revisions of workloads.
 type history struct {
 	workload.Selection
 	revision int64
@@ -33,7 +33,11 @@ type history struct {
 }
 
 func newHistory(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
-	h := &history{print: genericclioptions.NewPrintFlags("").WithTypeSetter(scheme.Scheme), factory: f, IOStreams: streams}
+	h := &history{
+		print:     genericclioptions.NewPrintFlags("").WithTypeSetter(scheme.Scheme),
+		factory:   f,
+		IOStreams: streams,
+	}
 	cmd := &cobra.Command{
 		Use:                   "history (TYPE NAME | TYPE/NAME) [flags]",
 		DisableFlagsInUseLine: true,
@@ -53,22 +57,28 @@ func newHistory(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 			if h.revision < 0 {
 				return fmt.Errorf("revision must be a positive integer: %v", h.revision)
 			}
+
 			infos, err := h.Infos(f, args)
 			var failed []error
 			if err != nil {
 				failed = append(failed, err)
 			}
+
 			for _, info := range infos {
 				if err := h.show(cmd.Context(), info); err != nil {
 					failed = append(failed, fmt.Errorf("%s: %w", change.Name(info), err))
 				}
 			}
+
 			return utilerrors.NewAggregate(failed)
 		},
 	}
+
 	h.AddFlags(cmd)
 	h.print.AddFlags(cmd)
-	cmd.Flags().Int64Var(&h.revision, "revision", 0, "See the details, including podTemplate of the revision specified.")
+	cmd.Flags().Int64Var(&h.revision, "revision", 0,
+		"See the details, including podTemplate of the revision specified.")
+
 	return cmd
 }
 
@@ -77,13 +87,17 @@ func (h *history) show(ctx context.Context, info *resource.Info) error {
 	if err != nil {
 		return err
 	}
+
 	if workload.Kind(object) == workload.UnitedDeployment {
-		return fmt.Errorf("the revisions of a UnitedDeployment hold templates of workloads; look at those of its workloads")
+		return fmt.Errorf(
+			"the revisions of a UnitedDeployment hold templates of workloads; look at those of its workloads")
 	}
+
 	revisions, err := revisionsOf(ctx, h.factory, object)
 	if err != nil {
 		return err
 	}
+
 	if h.revision > 0 {
 		one, err := find(revisions, h.revision)
 		if err != nil {
@@ -91,6 +105,7 @@ func (h *history) show(ctx context.Context, info *resource.Info) error {
 		}
 		revisions = []*Revision{one}
 	}
+
 	switch {
 	case h.print.OutputFlagSpecified():
 		return h.printObjects(object, revisions)
@@ -110,15 +125,18 @@ func (h *history) show(ctx context.Context, info *resource.Info) error {
 		}
 		return table.Flush()
 	}
+
 	return nil
 }
 
-// printObjects prints the objects that the revisions stand for.
+// printObjects prints the object as it would be with the template of each revision. For a Deployment it
+// prints the ReplicaSets.
 func (h *history) printObjects(object *unstructured.Unstructured, revisions []*Revision) error {
 	printer, err := h.print.ToPrinter()
 	if err != nil {
 		return err
 	}
+
 	for _, r := range revisions {
 		of := r.Stored
 		if workload.Kind(object) != workload.Deployment {
@@ -134,12 +152,13 @@ func (h *history) printObjects(object *unstructured.Unstructured, revisions []*R
 	return nil
 }
 
-// described is a pod template in words.
+// described returns a human-readable description of a pod template.
 func described(template map[string]any) (string, error) {
 	typed := &corev1.PodTemplateSpec{}
 	if err := workload.Decode(template, typed); err != nil {
 		return "", err
 	}
+
 	var text strings.Builder
 	describe.DescribePodTemplate(typed, describe.NewPrefixWriter(&text))
 	return text.String(), nil

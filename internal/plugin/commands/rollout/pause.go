@@ -44,7 +44,7 @@ func newResume(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Com
 	return cmd
 }
 
-// setPaused pauses or resumes an object (OPS-147).
+// setPaused pauses or resumes an object.
 func setPaused(object *unstructured.Unstructured, paused bool) error {
 	path, ok := workload.Paused(object)
 	switch is := workload.IsPaused(object); {
@@ -61,8 +61,10 @@ func setPaused(object *unstructured.Unstructured, paused bool) error {
 	return unstructured.SetNestedField(object.Object, true, path...)
 }
 
-// editing is a command that changes all objects that its arguments name.
-func editing(f cmdutil.Factory, changes *change.Command, kinds []string, edit func(*unstructured.Unstructured) error) *cobra.Command {
+// editing returns a command that changes all objects that its arguments name.
+func editing(
+	f cmdutil.Factory, changes *change.Command, kinds []string, edit func(*unstructured.Unstructured) error,
+) *cobra.Command {
 	selection := &workload.Selection{}
 	cmd := &cobra.Command{
 		DisableFlagsInUseLine: true,
@@ -71,11 +73,13 @@ func editing(f cmdutil.Factory, changes *change.Command, kinds []string, edit fu
 			if err := changes.Complete(cmd); err != nil {
 				return err
 			}
+
 			infos, unread := selection.Infos(f, args)
 			failed := changes.Each(cmd.Context(), infos, edit)
 			return utilerrors.NewAggregate([]error{unread, failed})
 		},
 	}
+
 	selection.AddFlags(cmd)
 	changes.AddFlags(cmd)
 	return cmd

@@ -12,18 +12,18 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
 
-// Progress is how far a rollout is.
+// Progress describes how far a rollout is.
 type Progress struct {
-	// Line says it in words.
+	// Line describes it in words.
 	Line string
-	// Done tells that nothing more is to come.
+	// Done is true if nothing more is to come.
 	Done bool
-	// Updated is how many pods are of the new revision, and Target how many are to be.
+	// Updated is the number of pods of the new revision, and Target the number that it should reach.
 	Updated, Target int
 }
 
-// progressOf reads how far the rollout of an object is. An error tells that it failed, or that nobody can
-// know.
+// progressOf determines the progress of the rollout of an object. It returns an error if the rollout has
+// failed, or if its progress cannot be known.
 func progressOf(object *unstructured.Unstructured) (Progress, error) {
 	switch kind := workload.Kind(object); kind {
 	case workload.Deployment, workload.StatefulSet, workload.DaemonSet:
@@ -31,38 +31,59 @@ func progressOf(object *unstructured.Unstructured) (Progress, error) {
 		if err != nil {
 			return Progress{}, err
 		}
+
 		line, done, err := viewer.Status(object, 0)
-		c := census{target: number(object, 0, "status", "desiredNumberScheduled"), updated: number(object, 0, "status", "updatedNumberScheduled")}
+		c := census{
+			target:  number(object, 0, "status", "desiredNumberScheduled"),
+			updated: number(object, 0, "status", "updatedNumberScheduled"),
+		}
 		if kind != workload.DaemonSet {
-			c.target = number(object, 1, "spec", "replicas") - number(object, 0, "spec", "updateStrategy", "rollingUpdate", "partition")
+			c.target = number(object, 1, "spec", "replicas") -
+				number(object, 0, "spec", "updateStrategy", "rollingUpdate", "partition")
 			c.updated = number(object, 0, "status", "updatedReplicas")
 		}
-		return Progress{Line: strings.TrimSpace(line), Done: done, Updated: c.updated, Target: max(c.target, 0)}, err
-	case workload.CloneSet, workload.AdvancedStatefulSet, workload.AdvancedDaemonSet, workload.UnitedDeployment:
+		return Progress{
+			Line:    strings.TrimSpace(line),
+			Done:    done,
+			Updated: c.updated,
+			Target:  max(c.target, 0),
+		}, err
+	case workload.CloneSet, workload.AdvancedStatefulSet, workload.AdvancedDaemonSet,
+		workload.UnitedDeployment:
 		c, err := count(object)
 		if err != nil {
 			return Progress{}, err
 		}
+
 		p, err := c.progress(object)
 		p.Updated, p.Target = c.updated, c.target
 		return p, err
 	}
+
 	return Progress{}, fmt.Errorf("a %s has no rollout status", object.GetKind())
 }
 
-// census are the numbers of pods of an object: how many there are to be, how many of them of the new
-// revision, and how many of these there are, are ready and are available.
+// census holds the numbers of pods of an object: the desired pods, how many of them should have the new
+// revision, and how many pods of the new revision exist, are ready and are available.
 type census struct{ replicas, target, updated, ready, available int }
 
 // count reads the numbers from the status of an object.
 func count(object *unstructured.Unstructured) (census, error) {
 	strategy, _, _ := unstructured.NestedString(object.Object, "spec", "updateStrategy", "type")
 	if strategy == "OnDelete" {
-		return census{}, fmt.Errorf("rollout status is only available for RollingUpdate strategy type, and this one is %s", strategy)
+		return census{}, fmt.Errorf(
+			"rollout status is only available for RollingUpdate strategy type, and this one is %s", strategy)
 	}
-	rolling, old := workload.Path{"spec", "updateStrategy", "rollingUpdate"}, object.GroupVersionKind().Version == "v1alpha1"
-	c := census{replicas: number(object, 1, "spec", "replicas"), updated: number(object, 0, "status", "updatedReplicas"),
-		ready: number(object, 0, "status", "updatedReadyReplicas"), available: number(object, 0, "status", "updatedAvailableReplicas")}
+
+	rolling, old := workload.Path{"spec", "updateStrategy", "rollingUpdate"},
+		object.GroupVersionKind().Version == "v1alpha1"
+	c := census{
+		replicas:  number(object, 1, "spec", "replicas"),
+		updated:   number(object, 0, "status", "updatedReplicas"),
+		ready:     number(object, 0, "status", "updatedReadyReplicas"),
+		available: number(object, 0, "status", "updatedAvailableReplicas"),
+	}
+
 	resolve := numbers.Partition
 	switch workload.Kind(object) {
 	case workload.CloneSet:
@@ -70,17 +91,21 @@ func count(object *unstructured.Unstructured) (census, error) {
 			rolling = workload.Path{"spec", "updateStrategy"}
 		}
 	case workload.AdvancedStatefulSet:
-		if old { // its status does not tell how many of the updated ones are ready; the others may all be
+		if old {
+			// The status does not contain how many of the updated pods are ready.
+			// Assume that all other pods are ready.
 			others := number(object, 0, "status", "replicas") - c.updated
 			c.ready = number(object, 0, "status", "readyReplicas") - others
 			c.available = number(object, 0, "status", "availableReplicas") - others
 		}
 	case workload.AdvancedDaemonSet:
-		c.replicas, c.updated = number(object, 0, "status", "desiredNumberScheduled"), number(object, 0, "status", "updatedNumberScheduled")
+		c.replicas, c.updated = number(object, 0, "status", "desiredNumberScheduled"),
+			number(object, 0, "status", "updatedNumberScheduled")
 		c.ready = number(object, 0, "status", "numberReady") - (c.replicas - c.updated)
 		c.available = number(object, 0, "status", "numberAvailable") - (c.replicas - c.updated)
 		if _, ok, _ := unstructured.NestedMap(object.Object, rolling.Child("selector")...); ok {
-			return c, fmt.Errorf("rollout status is not available while only nodes that match a selector are updated")
+			return c, fmt.Errorf(
+				"rollout status is not available while only nodes that match a selector are updated")
 		}
 		resolve = func(partition *intstr.IntOrString, replicas int) (int, error) {
 			if partition == nil {
@@ -94,21 +119,26 @@ func count(object *unstructured.Unstructured) (census, error) {
 		c.available = c.ready
 		return c, nil
 	}
+
 	var partition *intstr.IntOrString
-	if value, ok, _ := unstructured.NestedFieldNoCopy(object.Object, rolling.Child("partition")...); ok && value != nil {
+	if value, ok, _ := unstructured.NestedFieldNoCopy(object.Object,
+		rolling.Child("partition")...); ok && value != nil {
 		partition = &intstr.IntOrString{}
 		if err := workload.Decode(value, partition); err != nil {
 			return c, err
 		}
 	}
+
 	stay, err := resolve(partition, c.replicas)
 	c.target = max(c.replicas-stay, 0)
 	return c, err
 }
 
-// kept are the pods of a UnitedDeployment that partitions keep at the old revision.
+// kept returns the number of pods of a UnitedDeployment that partitions keep at the old revision.
 func kept(object *unstructured.Unstructured) int {
-	partitions, _, _ := unstructured.NestedMap(object.Object, "spec", "updateStrategy", "manualUpdate", "partitions")
+	partitions, _, _ := unstructured.NestedMap(object.Object,
+		"spec", "updateStrategy", "manualUpdate", "partitions")
+
 	sizes := map[string]int{}
 	list, _, _ := unstructured.NestedSlice(object.Object, "status", "subsetStatuses")
 	for _, one := range list {
@@ -117,10 +147,13 @@ func kept(object *unstructured.Unstructured) int {
 			sizes[name] = number(&unstructured.Unstructured{Object: subset}, 0, "replicas")
 		}
 	}
-	byName, _, _ := unstructured.NestedMap(object.Object, "status", "subsetReplicas") // so it is in v1alpha1
+
+	// v1alpha1 has a map instead of the list.
+	byName, _, _ := unstructured.NestedMap(object.Object, "status", "subsetReplicas")
 	for name, value := range byName {
 		sizes[name] = whole(value)
 	}
+
 	sum := 0
 	for name, value := range partitions {
 		sum += min(whole(value), sizes[name])
@@ -128,7 +161,7 @@ func kept(object *unstructured.Unstructured) int {
 	return sum
 }
 
-// number is an integer of a document, or what it is by default.
+// number returns an integer field of a document, or byDefault if the field is absent.
 func number(object *unstructured.Unstructured, byDefault int, path ...string) int {
 	value, ok, err := unstructured.NestedFieldNoCopy(object.Object, path...)
 	if !ok || err != nil || value == nil {
@@ -147,6 +180,7 @@ func whole(value any) int {
 	return 0
 }
 
+// progress determines the progress from the numbers of pods.
 func (c census) progress(object *unstructured.Unstructured) (Progress, error) {
 	kind := strings.ToLower(object.GetKind())
 	who := fmt.Sprintf("%s %q", kind, object.GetName())
@@ -154,11 +188,17 @@ func (c census) progress(object *unstructured.Unstructured) (Progress, error) {
 	if workload.IsPaused(object) {
 		paused = "; it is paused"
 	}
+
 	wait := func(format string, args ...any) (Progress, error) {
-		return Progress{Line: fmt.Sprintf("Waiting for %s rollout to finish: ", who) + fmt.Sprintf(format, args...) + paused + "..."}, nil
+		return Progress{
+			Line: fmt.Sprintf("Waiting for %s rollout to finish: ", who) + fmt.Sprintf(format, args...) +
+				paused + "...",
+		}, nil
 	}
+
 	minReady := max(number(object, 0, "spec", "minReadySeconds"),
 		number(object, 0, "spec", "updateStrategy", "rollingUpdate", "minReadySeconds"))
+
 	switch {
 	case !observed(object):
 		return Progress{Line: fmt.Sprintf("Waiting for %s spec update to be observed...", kind)}, nil
@@ -171,24 +211,30 @@ func (c census) progress(object *unstructured.Unstructured) (Progress, error) {
 	case minReady > 0 && c.available < c.target:
 		return wait("%d of %d updated pods are available", max(c.available, 0), c.target)
 	case c.target < c.replicas:
-		return Progress{Done: true, Line: fmt.Sprintf("%s rolled out as far as its partition allows: %d of %d pods are updated%s",
-			who, c.updated, c.replicas, paused)}, nil
+		return Progress{
+			Done: true,
+			Line: fmt.Sprintf("%s rolled out as far as its partition allows: %d of %d pods are updated%s",
+				who, c.updated, c.replicas, paused),
+		}, nil
 	}
 	return Progress{Line: fmt.Sprintf("%s successfully rolled out%s", who, paused), Done: true}, nil
 }
 
-// observed tells whether the status speaks of the object as it is.
+// observed reports whether the status describes the current generation of the object.
 func observed(object *unstructured.Unstructured) bool {
 	return int64(number(object, 0, "status", "observedGeneration")) >= object.GetGeneration()
 }
 
+// exceeded reports whether the rollout has exceeded its progress deadline.
 func exceeded(object *unstructured.Unstructured) bool {
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, one := range conditions {
 		condition, _ := one.(map[string]any)
-		if condition["type"] == "Progressing" && condition["status"] == "False" && condition["reason"] == "ProgressDeadlineExceeded" {
+		if condition["type"] == "Progressing" && condition["status"] == "False" &&
+			condition["reason"] == "ProgressDeadlineExceeded" {
 			return true
 		}
 	}
+
 	return false
 }

@@ -22,16 +22,17 @@ import (
 const (
 	// restartedAt is the annotation by which kubectl restarts the kinds of Kubernetes.
 	restartedAt = "kubectl.kubernetes.io/restartedAt"
-	// restartedEnv is the variable that restarts the kinds that are updated in place, which apply an
-	// annotation without a restart.
+	// restartedEnv is the environment variable that restarts the kinds that are updated in place, because
+	// these kinds apply an annotation without a restart.
 	restartedEnv = "RESTARTED_AT"
 )
 
 func newRestart(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	inPlace := false
-	cmd := editing(f, change.NewCommand("restarted", streams), followed, func(object *unstructured.Unstructured) error {
-		return restart(object, time.Now(), inPlace)
-	})
+	cmd := editing(f, change.NewCommand("restarted", streams), followed,
+		func(object *unstructured.Unstructured) error {
+			return restart(object, time.Now(), inPlace)
+		})
 	cmd.Use, cmd.Short = "restart RESOURCE", "Restart all pods of workloads"
 	cmd.Long = templates.LongDesc(`
 		Restart all pods of workloads, as fast as their update strategy allows.
@@ -49,36 +50,44 @@ func newRestart(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 		kubectl afloat rollout restart cloneset/web --in-place`)
 	cmd.Flags().BoolVar(&inPlace, "in-place", false,
 		"If true, the containers are restarted and the pods stay. This project's kinds can do that.")
+
 	return cmd
 }
 
-// restart changes the pod templates of an object so that its pods are restarted (OPS-146, IPU-322).
+// restart changes the pod templates of an object so that its pods restart.
 func restart(object *unstructured.Unstructured, now time.Time, inPlace bool) error {
 	kind, at := workload.Kind(object), now.UTC().Format(time.RFC3339)
-	ours := kind == workload.CloneSet || kind == workload.AdvancedStatefulSet || kind == workload.AdvancedDaemonSet ||
-		kind == workload.UnitedDeployment
+	ours := kind == workload.CloneSet || kind == workload.AdvancedStatefulSet ||
+		kind == workload.AdvancedDaemonSet || kind == workload.UnitedDeployment
+
 	switch {
 	case !ours && kind != workload.Deployment && kind != workload.StatefulSet && kind != workload.DaemonSet:
 		return fmt.Errorf("restarting is not supported for a %s", object.GetKind())
 	case (kind == workload.Deployment || kind == workload.CloneSet) && workload.IsPaused(object):
-		return fmt.Errorf("can't restart paused %s (run rollout resume first)", strings.ToLower(object.GetKind()))
+		return fmt.Errorf("can't restart paused %s (run rollout resume first)",
+			strings.ToLower(object.GetKind()))
 	case inPlace && !ours:
 		return fmt.Errorf("a %s of Kubernetes cannot restart in place", object.GetKind())
 	case ours && !inPlace:
 		return setRestarted(object, at)
 	}
+
 	paths, err := workload.Templates(object)
 	if err != nil {
 		return err
 	}
+
 	for _, path := range paths {
 		key := restartedAt
 		if inPlace {
 			key = pub.RestartedAt
 		}
-		if inPlace && (slices.Contains(path, "deploymentTemplate") || slices.Contains(path, "statefulSetTemplate")) {
+
+		if inPlace &&
+			(slices.Contains(path, "deploymentTemplate") || slices.Contains(path, "statefulSetTemplate")) {
 			return errors.New("its workloads are of Kubernetes and cannot restart in place")
 		}
+
 		annotation := path.Child("metadata", "annotations", key)
 		if was, _, _ := unstructured.NestedString(object.Object, annotation...); was == at {
 			return errRestarted
@@ -87,25 +96,29 @@ func restart(object *unstructured.Unstructured, now time.Time, inPlace bool) err
 			return err
 		}
 	}
+
 	return nil
 }
 
 var errRestarted = errors.New("restart has already been triggered within the past second")
 
-// setRestarted gives all app containers the variable that restarts them.
+// setRestarted sets the environment variable of restartedEnv in all app containers, which restarts them.
 func setRestarted(object *unstructured.Unstructured, at string) error {
 	containers, err := workload.Containers(object)
 	if err != nil {
 		return err
 	}
+
 	for _, c := range containers {
 		if c.Init {
 			continue
 		}
+
 		typed, err := c.Typed()
 		if err != nil {
 			return err
 		}
+
 		for _, variable := range typed.Env {
 			if variable.Name == restartedEnv && variable.Value == at {
 				return errRestarted

@@ -1,4 +1,5 @@
-// Package rollout is the command "rollout": it shows and controls rollouts of workloads (OPS-140 to OPS-148).
+// Package rollout implements the command "rollout", which shows and controls rollouts of workloads (OPS-140
+// to OPS-148).
 package rollout
 
 import (
@@ -8,15 +9,29 @@ import (
 	"k8s.io/kubectl/pkg/util/templates"
 )
 
-// Types are what completion offers.
+// Resource types that completion offers for the commands.
 var (
-	versioned = []string{"cloneset", "statefulset.apps.kruise.io", "daemonset.apps.kruise.io", "deployment", "statefulset", "daemonset"}
-	followed  = append(versioned[:len(versioned):len(versioned)], "uniteddeployment")
-	pausable  = []string{"cloneset", "statefulset.apps.kruise.io", "daemonset.apps.kruise.io", "deployment", "sidecarset", "broadcastjob",
-		"advancedcronjob"}
+	versioned = []string{
+		"cloneset",
+		"statefulset.apps.kruise.io",
+		"daemonset.apps.kruise.io",
+		"deployment",
+		"statefulset",
+		"daemonset",
+	}
+	followed = append(versioned[:len(versioned):len(versioned)], "uniteddeployment")
+	pausable = []string{
+		"cloneset",
+		"statefulset.apps.kruise.io",
+		"daemonset.apps.kruise.io",
+		"deployment",
+		"sidecarset",
+		"broadcastjob",
+		"advancedcronjob",
+	}
 )
 
-// New returns the command. explain says in words why a rollout waits; nil means that nobody knows.
+// New returns the command. explain describes why a rollout waits. If it is nil, no reason is shown.
 func New(f cmdutil.Factory, streams genericiooptions.IOStreams, explain Explain) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollout SUBCOMMAND",
@@ -38,9 +53,19 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams, explain Explain)
 			kubectl afloat rollout restart asts/db`),
 		Run: cmdutil.DefaultSubCommandRun(streams.ErrOut),
 	}
+
 	status := NewStatus(f, streams)
 	status.Explain = explain
-	cmd.AddCommand(status.Command(), newHistory(f, streams), newUndo(f, streams), newPause(f, streams), newResume(f, streams),
-		newRestart(f, streams), newApprove(f, streams), NewDescribe(f, streams))
+	cmd.AddCommand(
+		status.Command(),
+		newHistory(f, streams),
+		newUndo(f, streams),
+		newPause(f, streams),
+		newResume(f, streams),
+		newRestart(f, streams),
+		newApprove(f, streams),
+		NewDescribe(f, streams),
+	)
+
 	return cmd
 }

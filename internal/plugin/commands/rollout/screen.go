@@ -11,16 +11,16 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/terminal"
 )
 
-// barWidth is how many characters a progress bar has.
+// barWidth is the width of the progress bar in characters.
 const barWidth = 20
 
-// screen shows how far a rollout is. On a terminal it paints it anew each time, with a bar; elsewhere it
-// writes lines, and only what is new.
+// screen shows the progress of a rollout. On a terminal it repaints the progress with a bar each time.
+// Elsewhere it writes only new lines.
 type screen struct {
 	out io.Writer
-	// width is how many characters a line of the terminal has; nil means that it is none.
+	// width returns the number of characters in a line of the terminal. It is nil if there is no terminal.
 	width func() int
-	// rows is how many lines were painted.
+	// rows is the number of terminal lines that were painted.
 	rows        int
 	line, below string
 }
@@ -38,12 +38,13 @@ func newScreen(out io.Writer) *screen {
 	return s
 }
 
-// show shows the progress, and lines below it.
+// show shows the progress, and further lines below it.
 func (s *screen) show(p Progress, below string) {
 	p.Line, below = terminal.Lines(p.Line), terminal.Lines(below)
 	if p.Line == s.line && below == s.below {
 		return
 	}
+
 	if s.width == nil {
 		if p.Line != s.line {
 			fmt.Fprintln(s.out, p.Line)
@@ -54,18 +55,21 @@ func (s *screen) show(p Progress, below string) {
 		s.line, s.below = p.Line, below
 		return
 	}
+
 	text := bar(p) + p.Line + "\n"
 	if below != "" {
 		text += indented(below) + "\n"
 	}
+
 	if s.rows > 0 {
-		fmt.Fprintf(s.out, "\x1b[%dA\x1b[J", s.rows) // up, and erase what is below
+		fmt.Fprintf(s.out, "\x1b[%dA\x1b[J", s.rows) // move the cursor up, and erase everything below it
 	}
+
 	fmt.Fprint(s.out, text)
 	s.line, s.below, s.rows = p.Line, below, rows(text, s.width())
 }
 
-// rows is how many lines of a terminal the text takes.
+// rows returns the number of lines that the text takes on a terminal.
 func rows(text string, width int) int {
 	count := 0
 	for line := range strings.SplitSeq(strings.TrimSuffix(text, "\n"), "\n") {
@@ -81,8 +85,10 @@ func bar(p Progress) string {
 	if p.Target <= 0 {
 		return ""
 	}
+
 	filled := min(max(p.Updated, 0), p.Target) * barWidth / p.Target
-	return fmt.Sprintf("[%s%s] %d/%d ", strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), p.Updated, p.Target)
+	return fmt.Sprintf("[%s%s] %d/%d ",
+		strings.Repeat("#", filled), strings.Repeat(".", barWidth-filled), p.Updated, p.Target)
 }
 
 func indented(text string) string {

@@ -25,48 +25,54 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
 
-// Explain says in words why the rollout of an object waits, by the gates and flags of the manager that is
-// installed in a namespace.
+// Explain describes why the rollout of an object waits, by the feature gates and flags of the manager in
+// managerNamespace.
 type Explain func(ctx context.Context, info *resource.Info, managerNamespace string) (string, error)
 
 const (
-	// patience is how long the line may stand still until the reason is asked for, and asked for again.
+	// patience is the time that the line may stay unchanged before the command asks for the reason, and the
+	// interval at which it asks again.
 	patience = 5 * time.Second
-	// A watch that ended, or an API server that did not answer, is tried again after pause, doubled each time
-	// it fails, at most tries times.
+	// A watch that ended, or a request that failed, is retried after pause. The delay doubles with each
+	// failure, and the command gives up after tries retries.
 	pause, tries = time.Second, 8
 )
 
-// Status follows a rollout until it is done (OPS-140).
+// Status is the command that follows a rollout until it is done (OPS-140).
 type Status struct {
-	// Explain says why the rollout waits, once the line has not changed for some seconds; nil means that
-	// nobody knows.
+	// Explain describes why the rollout waits, once the line has not changed for some seconds. If it is nil,
+	// no reason is shown.
 	Explain Explain
-	// Clock tells the time.
-	Clock clock.Clock
+	Clock   clock.Clock
 
 	workload.Selection
 	watch, detail bool
 	timeout       time.Duration
 	revision      int64
-	// managerNamespace is where the manager is installed.
+	// managerNamespace is the namespace in which the manager is installed.
 	managerNamespace string
 
 	factory cmdutil.Factory
 	streams genericiooptions.IOStreams
 	screen  *screen
-	// What the screen shows.
+	// The following fields hold what the screen shows.
 	progress Progress
 	details  string
 	reason   string
 }
 
-// NewStatus returns what follows a rollout.
+// NewStatus returns the command with its default values.
 func NewStatus(f cmdutil.Factory, streams genericiooptions.IOStreams) *Status {
-	return &Status{Clock: clock.RealClock{}, watch: true, factory: f, streams: streams, screen: newScreen(streams.Out)}
+	return &Status{
+		Clock:   clock.RealClock{},
+		watch:   true,
+		factory: f,
+		streams: streams,
+		screen:  newScreen(streams.Out),
+	}
 }
 
-// Command returns the command.
+// Command returns the cobra command.
 func (s *Status) Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:                   "status (TYPE NAME | TYPE/NAME) [flags]",
@@ -94,41 +100,47 @@ func (s *Status) Command() *cobra.Command {
 			if s.revision < 0 {
 				return fmt.Errorf("revision must be a positive integer: %v", s.revision)
 			}
+
 			info, err := s.One(s.factory, args)
 			if err != nil {
 				return err
 			}
+
 			if err := s.follow(cmd.Context(), info); err != nil {
 				return fmt.Errorf("%s: %w", change.Name(info), err)
 			}
 			return nil
 		},
 	}
+
 	s.AddFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&s.managerNamespace, "manager-namespace", installation.Namespace,
 		"the namespace that the manager is installed in, whose gates and flags count for why it waits")
 	flags.BoolVarP(&s.watch, "watch", "w", s.watch, "Watch the status of the rollout until it's done.")
-	flags.Int64Var(&s.revision, "revision", 0, "Pin to a specific revision for showing its status. Defaults to 0 (last revision).")
+	flags.Int64Var(&s.revision, "revision", 0,
+		"Pin to a specific revision for showing its status. Defaults to 0 (last revision).")
 	flags.DurationVar(&s.timeout, "timeout", 0,
 		"The length of time to wait before ending watch, zero means never. Any other values should contain a time unit (e.g. 1s, 2m, 3h).")
-	flags.BoolVarP(&s.detail, "detail", "d", false, "Name the updated pods, those that are ready and those that are not.")
+	flags.BoolVarP(&s.detail, "detail", "d", false,
+		"Name the updated pods, those that are ready and those that are not.")
+
 	return cmd
 }
 
-// errDeleted tells that there is nothing to follow any more.
+// errDeleted is returned if the object is deleted while it is followed.
 var errDeleted = errors.New("object has been deleted")
 
-// answer is what the API server said.
+// answer is the answer of the API server to a request for a watch.
 type answer struct {
-	// object is the object, if it was read.
+	// object is the object, if it was read before the watch.
 	object *unstructured.Unstructured
-	// watcher watches what comes after it.
+	// watcher delivers the later events of the object.
 	watcher watch.Interface
 	err     error
 }
 
-// ask begins to watch the object after a version, or, if none is given, after it is read.
+// ask starts to watch the object after the given version. If no version is given, it reads the object first.
 func ask(ctx context.Context, client dynamic.ResourceInterface, name, version string) (a answer) {
 	if version == "" {
 		if a.object, a.err = client.Get(ctx, name, metav1.GetOptions{}); a.err != nil {
@@ -136,41 +148,52 @@ func ask(ctx context.Context, client dynamic.ResourceInterface, name, version st
 		}
 		version = a.object.GetResourceVersion()
 	}
+
 	a.watcher, a.err = client.Watch(ctx, metav1.ListOptions{
-		FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String(), ResourceVersion: version})
+		FieldSelector:   fields.OneTermEqualSelector("metadata.name", name).String(),
+		ResourceVersion: version,
+	})
 	return a
 }
 
-// follow shows the progress of an object until it is done. Nothing that it waits for keeps it from ending
-// when the time is over.
+// follow shows the progress of an object until it is done. Requests run in the background, so that none of
+// them delays the end after the timeout.
 func (s *Status) follow(ctx context.Context, info *resource.Info) error {
-	ctx, cancel := context.WithCancel(ctx) // ends the watch, and whatever is asked
+	ctx, cancel := context.WithCancel(ctx) // ends the watch and all pending requests
 	defer cancel()
+
 	object, err := change.Document(info)
 	if err != nil {
 		return err
 	}
+
 	var late, retry <-chan time.Time
 	if s.timeout > 0 {
 		late = s.Clock.After(s.timeout)
 	}
+
 	if done, err := s.look(ctx, object); err != nil || done || !s.watch {
 		return err
 	}
+
 	dynamicClient, err := s.factory.DynamicClient()
 	if err != nil {
 		return err
 	}
+
 	client := dynamicClient.Resource(info.Mapping.Resource).Namespace(info.Namespace)
 	stuck := s.Clock.NewTimer(patience)
 	defer stuck.Stop()
+
 	answers, reasons := make(chan answer, 1), make(chan string, 1)
 	go func() { answers <- ask(ctx, client, info.Name, info.ResourceVersion) }()
+
 	var events <-chan watch.Event
 	failures := 0
 	for {
 		var newer *unstructured.Unstructured
-		var failed error // why the object is not watched any more, or not yet
+		var failed error // why the object is not being watched
+
 		select {
 		case <-late:
 			return fmt.Errorf("timed out after %v: %s", s.timeout, s.progress.Line)
@@ -202,6 +225,7 @@ func (s *Status) follow(ctx context.Context, info *resource.Info) error {
 				newer, _ = event.Object.(*unstructured.Unstructured)
 			}
 		}
+
 		if newer != nil {
 			line := s.progress.Line
 			if done, err := s.next(ctx, info, newer); err != nil || done {
@@ -211,6 +235,7 @@ func (s *Status) follow(ctx context.Context, info *resource.Info) error {
 				stuck.Reset(patience)
 			}
 		}
+
 		if failed != nil {
 			if events, failures = nil, failures+1; failures > tries {
 				return fmt.Errorf("watching failed %d times: %w", tries, failed)
@@ -220,58 +245,71 @@ func (s *Status) follow(ctx context.Context, info *resource.Info) error {
 	}
 }
 
-// next shows a newer version of the object.
-func (s *Status) next(ctx context.Context, info *resource.Info, newer *unstructured.Unstructured) (done bool, err error) {
+// next shows a newer version of the object, and reports whether the rollout is done.
+func (s *Status) next(
+	ctx context.Context, info *resource.Info, newer *unstructured.Unstructured,
+) (done bool, err error) {
 	before, err := change.Document(info)
 	if err != nil {
 		return false, err
 	}
+
 	if newer.GetUID() != before.GetUID() {
 		return false, fmt.Errorf("%w, and another one of its name was made", errDeleted)
 	}
+
 	if err := info.Refresh(newer, true); err != nil {
 		return false, err
 	}
+
 	return s.look(ctx, newer)
 }
 
-// look shows how far the object is, and tells whether it is done.
+// look shows the progress of the object, and reports whether the rollout is done.
 func (s *Status) look(ctx context.Context, object *unstructured.Unstructured) (done bool, err error) {
 	p, err := progressOf(object)
 	if err != nil {
 		return false, err
 	}
+
 	if s.revision > 0 && observed(object) {
 		running, err := running(ctx, s.factory, object)
 		if err != nil {
 			return false, err
 		}
+
 		if running.Number != s.revision {
-			return false, fmt.Errorf("desired revision (%d) is different from the running revision (%d)", s.revision, running.Number)
+			return false, fmt.Errorf("desired revision (%d) is different from the running revision (%d)",
+				s.revision, running.Number)
 		}
 	}
+
 	if s.detail {
 		if s.details, err = details(ctx, s.factory, object); err != nil {
 			return false, err
 		}
 	}
+
 	if p.Line != s.progress.Line {
 		s.reason = ""
 	}
+
 	s.progress = p
 	s.show()
 	return p.Done, nil
 }
 
-// explain asks why the rollout waits.
+// explain returns the reason why the rollout waits, or why it is not known.
 func (s *Status) explain(ctx context.Context, info *resource.Info) string {
 	if s.Explain == nil {
 		return ""
 	}
+
 	reason, err := s.Explain(ctx, info, s.managerNamespace)
 	if err != nil {
 		return "Why it waits is not known: " + err.Error()
 	}
+
 	return reason
 }
 

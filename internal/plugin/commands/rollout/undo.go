@@ -24,7 +24,7 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
 
-// undo restores an earlier pod template (OPS-145).
+// undo restores an earlier pod template.
 type undo struct {
 	workload.Selection
 	change  *change.Command
@@ -63,11 +63,13 @@ func newUndo(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Comma
 			if u.to < 0 {
 				return fmt.Errorf("unable to find the specified revision %d: revisions are positive", u.to)
 			}
+
 			infos, err := u.Infos(f, args)
 			var failed []error
 			if err != nil {
 				failed = append(failed, err)
 			}
+
 			for _, info := range infos {
 				if err := u.one(cmd.Context(), info); err != nil {
 					failed = append(failed, fmt.Errorf("%s: %w", change.Name(info), err))
@@ -76,9 +78,11 @@ func newUndo(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Comma
 			return utilerrors.NewAggregate(failed)
 		},
 	}
+
 	u.AddFlags(cmd)
 	u.change.AddFlags(cmd)
-	cmd.Flags().Int64Var(&u.to, "to-revision", 0, "The revision to rollback to. Default to 0 (last revision).")
+	cmd.Flags().Int64Var(&u.to, "to-revision", 0,
+		"The revision to rollback to. Default to 0 (last revision).")
 	cmd.Flags().BoolVar(&u.fast, "fast", false,
 		"Of a Rollout of rollouts.kruise.io: do not wait at the step at which it is paused, but approve it after its workload was rolled back.")
 	return cmd
@@ -89,18 +93,23 @@ func (u *undo) one(ctx context.Context, info *resource.Info) error {
 	if err != nil {
 		return err
 	}
+
 	switch kind := workload.Kind(object); {
 	case kind == workload.Rollout:
 		return u.rollout(ctx, info, object)
 	case kind == workload.UnitedDeployment:
-		return fmt.Errorf("the revisions of a UnitedDeployment hold templates of workloads, which cannot be undone")
+		return fmt.Errorf(
+			"the revisions of a UnitedDeployment hold templates of workloads, which cannot be undone")
 	case kind == workload.Deployment && workload.IsPaused(object) && u.change.DryRun != cmdutil.DryRunClient:
-		return fmt.Errorf("you cannot rollback a paused deployment; resume it first with 'rollout resume' and try again")
+		return fmt.Errorf(
+			"you cannot rollback a paused deployment; resume it first with 'rollout resume' and try again")
 	}
+
 	revisions, err := revisionsOf(ctx, u.factory, object)
 	if err != nil {
 		return err
 	}
+
 	target, err := before(object, revisions)
 	if u.to > 0 {
 		target, err = find(revisions, u.to)
@@ -108,25 +117,31 @@ func (u *undo) one(ctx context.Context, info *resource.Info) error {
 	if err != nil {
 		return err
 	}
+
 	changed, err := change.Apply(ctx, info, u.change.Options, func(object *unstructured.Unstructured) error {
 		return u.restore(object, target)
 	})
+
 	switch {
 	case err != nil:
 		return err
 	case !changed:
-		return u.change.Print(info.Object, fmt.Sprintf("skipped rollback (current template already matches revision %d)", target.Number))
+		return u.change.Print(info.Object,
+			fmt.Sprintf("skipped rollback (current template already matches revision %d)", target.Number))
 	case u.change.DryRun == cmdutil.DryRunClient && !u.change.Formatted():
 		text, err := described(target.Template)
 		if err != nil {
 			return err
 		}
-		return u.change.Print(info.Object, fmt.Sprintf("with revision #%d\n%s", target.Number, text))
+
+		return u.change.Print(info.Object,
+			fmt.Sprintf("with revision #%d\n%s", target.Number, text))
 	}
 	return u.change.Print(info.Object, "rolled back")
 }
 
-// restore gives the object the template of the revision, and nothing of what it has now.
+// restore replaces the template of the object with that of the revision, so that nothing of the present
+// template stays. It changes nothing if the two mean the same.
 func (u *undo) restore(object *unstructured.Unstructured, target *Revision) error {
 	now, _, err := unstructured.NestedMap(object.Object, "spec", "template")
 	if err != nil {
@@ -135,16 +150,18 @@ func (u *undo) restore(object *unstructured.Unstructured, target *Revision) erro
 	if sameTemplate(now, target.Template) {
 		return nil
 	}
+
 	if err := unstructured.SetNestedMap(object.Object, target.Template, "spec", "template"); err != nil {
 		return err
 	}
+
 	if workload.Kind(object) == workload.Deployment {
 		annotate(object, target.Stored)
 	}
 	return u.bringClaims(object, target)
 }
 
-// sameTemplate tells whether two templates mean the same, whoever wrote them.
+// sameTemplate reports whether two templates mean the same, regardless of who wrote them.
 func sameTemplate(a, b map[string]any) bool {
 	var data [2][]byte
 	for i, template := range []map[string]any{a, b} {
@@ -153,17 +170,23 @@ func sameTemplate(a, b map[string]any) bool {
 			return false
 		}
 		if data[i], err = revision.Data(encoded); err != nil {
-			return false // it is no pod template
+			return false // not a pod template
 		}
 	}
 	return revision.Equal(data[0], data[1])
 }
 
-// ofDeployment are the annotations that stay a Deployment's own when it gets those of its ReplicaSet.
-var ofDeployment = []string{corev1.LastAppliedConfigAnnotation, deployment.RevisionAnnotation, deployment.RevisionHistoryAnnotation,
-	deployment.DesiredReplicasAnnotation, deployment.MaxReplicasAnnotation, appsv1.DeprecatedRollbackTo}
+// ofDeployment lists the annotations that a Deployment keeps when it gets those of its ReplicaSet.
+var ofDeployment = []string{
+	corev1.LastAppliedConfigAnnotation,
+	deployment.RevisionAnnotation,
+	deployment.RevisionHistoryAnnotation,
+	deployment.DesiredReplicasAnnotation,
+	deployment.MaxReplicasAnnotation,
+	appsv1.DeprecatedRollbackTo,
+}
 
-// annotate gives a Deployment the annotations that it had at the revision, as kubectl does.
+// annotate restores the annotations that a Deployment had at the revision, as kubectl does.
 func annotate(object, replicaSet *unstructured.Unstructured) {
 	annotations, now := maps.Clone(replicaSet.GetAnnotations()), object.GetAnnotations()
 	for _, key := range ofDeployment {
@@ -178,21 +201,25 @@ func annotate(object, replicaSet *unstructured.Unstructured) {
 	object.SetAnnotations(annotations)
 }
 
-// bringClaims adds the claim templates that the restored template mounts and the set has no more, if the
-// revision remembers them (CS-336).
+// bringClaims adds the claim templates that the restored template mounts and the set no longer has, if the
+// revision remembers them.
 func (u *undo) bringClaims(object *unstructured.Unstructured, target *Revision) error {
 	text, ok := target.Stored.GetAnnotations()[pub.ClaimTemplates]
 	if !ok || workload.Kind(object) != workload.CloneSet {
 		return nil
 	}
+
 	remembered := []map[string]any{}
 	if err := json.Unmarshal([]byte(text), &remembered); err != nil {
-		return fmt.Errorf("reading annotation %s of revision %s: %w", pub.ClaimTemplates, target.Stored.GetName(), err)
+		return fmt.Errorf("reading annotation %s of revision %s: %w",
+			pub.ClaimTemplates, target.Stored.GetName(), err)
 	}
+
 	claims, _, err := unstructured.NestedSlice(object.Object, "spec", "volumeClaimTemplates")
 	if err != nil {
 		return err
 	}
+
 	volumes, _, _ := unstructured.NestedSlice(object.Object, "spec", "template", "spec", "volumes")
 	there := map[string]bool{}
 	for _, one := range append(volumes, claims...) {
@@ -203,16 +230,19 @@ func (u *undo) bringClaims(object *unstructured.Unstructured, target *Revision) 
 		}
 		there[name] = true
 	}
+
 	containers, err := workload.Containers(object)
 	if err != nil {
 		return err
 	}
+
 	mounted := map[string]bool{}
 	for _, c := range containers {
 		typed, err := c.Typed()
 		if err != nil {
 			return err
 		}
+
 		for _, mount := range typed.VolumeMounts {
 			mounted[mount.Name] = true
 		}
@@ -220,14 +250,17 @@ func (u *undo) bringClaims(object *unstructured.Unstructured, target *Revision) 
 			mounted[device.Name] = true
 		}
 	}
+
 	for _, claim := range remembered {
 		name, _, _ := unstructured.NestedString(claim, "metadata", "name")
 		if mounted[name] && !there[name] {
 			claims = append(claims, withoutNull(claim))
 		}
 	}
+
 	if len(claims) == 0 {
 		return nil
 	}
+
 	return unstructured.SetNestedSlice(object.Object, claims, "spec", "volumeClaimTemplates")
 }

@@ -1,4 +1,4 @@
-// Package scaledown has the command that takes certain pods out of a workload for good (OPS-166).
+// Package scaledown implements the command that removes given pods from a workload for good (OPS-166).
 package scaledown
 
 import (
@@ -29,6 +29,7 @@ import (
 
 const group = "apps.kruise.io"
 
+// command holds the flags of the command.
 type command struct {
 	cmdutil.Factory
 	genericiooptions.IOStreams
@@ -40,7 +41,9 @@ type command struct {
 func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	c := &command{Factory: f, IOStreams: streams, flags: change.NewFlags("scaled down")}
 	cmd := &cobra.Command{
-		Use: "scaledown (TYPE NAME | TYPE/NAME) --pods=POD,POD...", DisableFlagsInUseLine: true,
+		Use:                   "scaledown (TYPE NAME | TYPE/NAME) --pods=POD,POD...",
+		DisableFlagsInUseLine: true,
+
 		Short: "Remove certain pods of a CloneSet or StatefulSet, and scale it down by as many",
 		Long: templates.LongDesc(`
 			Remove certain pods of a workload, and lower its replicas by their number, in one write: no others go, and none comes in their
@@ -52,8 +55,9 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 
 			# Show what would be written
 			kubectl afloat scaledown asts/ledger --pods=ledger-1 --dry-run=server -o yaml`),
-		ValidArgsFunction: completion.SpecifiedResourceTypeAndNameCompletionFunc(f, []string{"cloneset", "asts"}),
-		RunE:              c.run,
+		ValidArgsFunction: completion.SpecifiedResourceTypeAndNameCompletionFunc(f,
+			[]string{"cloneset", "asts"}),
+		RunE: c.run,
 	}
 	cmd.Flags().StringSliceVar(&c.names, "pods", nil, "The names of the pods.")
 	c.flags.Add(cmd)
@@ -70,15 +74,20 @@ func (c *command) run(cmd *cobra.Command, args []string) error {
 	if len(names) == 0 {
 		return cmdutil.UsageErrorf(cmd, "--pods must name at least one pod")
 	}
+
 	o, printer, err := c.flags.Options(cmd)
 	if err != nil {
 		return err
 	}
+
 	namespace, _, err := c.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
 		return err
 	}
-	infos, err := c.NewBuilder().Unstructured().NamespaceParam(namespace).DefaultNamespace().ResourceTypeOrNameArgs(false, args...).
+
+	infos, err := c.NewBuilder().Unstructured().
+		NamespaceParam(namespace).DefaultNamespace().
+		ResourceTypeOrNameArgs(false, args...).
 		Latest().Flatten().Do().Infos()
 	if err != nil {
 		return err
@@ -86,6 +95,7 @@ func (c *command) run(cmd *cobra.Command, args []string) error {
 	if len(infos) != 1 {
 		return cmdutil.UsageErrorf(cmd, "exactly one workload is required, got %d", len(infos))
 	}
+
 	var lowered func(*unstructured.Unstructured, []string) error
 	kind := infos[0].Mapping.GroupVersionKind
 	switch kind.GroupKind() {
@@ -94,11 +104,13 @@ func (c *command) run(cmd *cobra.Command, args []string) error {
 	case schema.GroupKind{Group: group, Kind: "StatefulSet"}:
 		lowered = statefulSet
 	default:
-		return fmt.Errorf("%s is a %s, which cannot say which of its pods go: only a CloneSet and a StatefulSet of %s can",
+		return fmt.Errorf(
+			"%s is a %s, which cannot say which of its pods go: only a CloneSet and a StatefulSet of %s can",
 			infos[0].ObjectName(), kind.GroupKind(), group)
 	}
+
 	changed, err := change.Apply(cmd.Context(), infos[0], o, func(document *unstructured.Unstructured) error {
-		// Whoever was faster may have made one of the pods go, so they are looked at for each try.
+		// Check the pods on each attempt: after a conflict one of them may already be on its way out.
 		if err := c.check(cmd.Context(), infos[0], document, names); err != nil {
 			return err
 		}
@@ -107,25 +119,32 @@ func (c *command) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+
 	if !changed && !c.flags.Print.OutputFlagSpecified() {
 		fmt.Fprintf(c.Out, "%s unchanged: it is to delete these pods already\n", change.Name(infos[0]))
 		return nil
 	}
+
 	if err := printer.PrintObj(infos[0].Object, c.Out); err != nil {
 		return err
 	}
+
 	if kind.Kind == "CloneSet" {
 		return nil
 	}
+
 	return c.label(cmd.Context(), names, namespace, o)
 }
 
-// check says which of the names is no pod of the workload that could go.
-func (c *command) check(ctx context.Context, info *resource.Info, document *unstructured.Unstructured, names []string) error {
+// check returns an error for each name that is not a pod of the workload that can be removed.
+func (c *command) check(
+	ctx context.Context, info *resource.Info, document *unstructured.Unstructured, names []string,
+) error {
 	own, err := pods.Of(ctx, c, document)
 	if err != nil {
 		return err
 	}
+
 	var errs []error
 	for _, name := range names {
 		at := slices.IndexFunc(own, func(pod corev1.Pod) bool { return pod.Name == name })
@@ -138,16 +157,19 @@ func (c *command) check(ctx context.Context, info *resource.Info, document *unst
 			errs = append(errs, goes(&own[at], document))
 		}
 	}
+
 	return errors.Join(errs...)
 }
 
-// goes says why a pod of a CloneSet goes without having been named, or does not count: with lower replicas
-// another pod would go, which nobody has named. The ordinals of a StatefulSet say themselves which pods go.
-// Those that are listed already are lowered for.
+// goes returns an error if a pod of a CloneSet goes anyway without being named in podsToDelete, or does not
+// count as a replica. Lower replicas would then remove another pod, which nobody has named. Pods that are
+// listed already are accepted, because the replicas have been lowered for them. A StatefulSet needs no such
+// check, because its ordinals define which pods go.
 func goes(pod *corev1.Pod, document *unstructured.Unstructured) error {
 	listed, _, _ := unstructured.NestedStringSlice(document.Object, "spec", "scaleStrategy", "podsToDelete")
 	_, marked := pod.Labels[pub.SpecifiedDelete]
 	why := ""
+
 	switch {
 	case slices.Contains(listed, pod.Name):
 	case !pods.Active(pod):
@@ -157,12 +179,16 @@ func goes(pod *corev1.Pod, document *unstructured.Unstructured) error {
 	case pod.Labels[pub.LifecycleState] == string(pub.LifecycleStatePreparingDelete):
 		why = "goes already: its preDelete hook holds it"
 	}
+
 	if why == "" {
 		return nil
 	}
-	return fmt.Errorf("pod %s %s; nothing was done, since with lower replicas another pod would go too (kubectl scale lowers them)", pod.Name, why)
+	return fmt.Errorf(
+		"pod %s %s; nothing was done, since with lower replicas another pod would go too (kubectl scale lowers them)",
+		pod.Name, why)
 }
 
+// lower reduces the replicas of a workload.
 func lower(document *unstructured.Unstructured, by int64) error {
 	replicas, ok, err := unstructured.NestedInt64(document.Object, "spec", "replicas")
 	if err != nil {
@@ -171,81 +197,99 @@ func lower(document *unstructured.Unstructured, by int64) error {
 	if !ok {
 		replicas = 1
 	}
+
 	if replicas < by {
-		return fmt.Errorf("%s has %d replicas, which cannot be lowered by %d", document.GetName(), replicas, by)
+		return fmt.Errorf("%s has %d replicas, which cannot be lowered by %d",
+			document.GetName(), replicas, by)
 	}
+
 	return unstructured.SetNestedField(document.Object, replicas-by, "spec", "replicas")
 }
 
-// cloneSet has a CloneSet delete the pods. Those that it is to delete already do not count again.
+// cloneSet makes a CloneSet delete the pods. Pods that it lists for deletion already do not count again.
 func cloneSet(document *unstructured.Unstructured, names []string) error {
 	listed, _, err := unstructured.NestedStringSlice(document.Object, "spec", "scaleStrategy", "podsToDelete")
 	if err != nil {
 		return err
 	}
+
 	before := len(listed)
 	for _, name := range names {
 		if !slices.Contains(listed, name) {
 			listed = append(listed, name)
 		}
 	}
+
 	if len(listed) == before {
 		return nil
 	}
+
 	if err := lower(document, int64(len(listed)-before)); err != nil {
 		return err
 	}
+
 	return unstructured.SetNestedStringSlice(document.Object, listed, "spec", "scaleStrategy", "podsToDelete")
 }
 
-// statefulSet has a StatefulSet do without the ordinals of the pods: they are reserved, but those above all
-// that stay, which go with the replicas.
+// statefulSet makes a StatefulSet do without the ordinals of the pods. It reserves these ordinals, except
+// those above all ordinals that stay, which go with the lower replicas.
 func statefulSet(document *unstructured.Unstructured, names []string) error {
 	before, reserved, err := slots(document)
 	if err != nil {
 		return err
 	}
+
 	var ordinals []int64
 	for _, name := range names {
 		text, _ := strings.CutPrefix(name, document.GetName()+"-")
 		ordinal, err := strconv.ParseInt(text, 10, 32)
 		if err != nil || !before.Has(int32(ordinal)) {
-			return fmt.Errorf("pod %s goes already: %s wants no pod of that ordinal", name, document.GetName())
+			return fmt.Errorf("pod %s goes already: %s wants no pod of that ordinal",
+				name, document.GetName())
 		}
 		ordinals = append(ordinals, ordinal)
 	}
+
 	if err := lower(document, int64(len(ordinals))); err != nil {
 		return err
 	}
+
 	slices.Sort(ordinals)
 	all := slices.Clone(reserved)
 	for _, ordinal := range ordinals {
 		all = append(all, ordinal)
 	}
+
 	if err := unstructured.SetNestedSlice(document.Object, all, "spec", "reserveOrdinals"); err != nil {
 		return err
 	}
+
 	after, _, err := slots(document)
 	if err != nil {
 		return err
 	}
+
 	highest, ok := after.Nth(after.Len() - 1)
 	needed := slices.IndexFunc(ordinals, func(o int64) bool { return !ok || o > int64(highest) })
 	if needed < 0 {
 		needed = len(ordinals)
 	}
+
 	switch all = all[:len(reserved)+needed]; {
 	case len(all) == 0:
 		unstructured.RemoveNestedField(document.Object, "spec", "reserveOrdinals")
 	case needed > 0 && document.GroupVersionKind().Version == "v1alpha1":
-		return fmt.Errorf("only the pods with the highest ordinals can be removed from %s: v1alpha1 has no reserveOrdinals", document.GetName())
+		return fmt.Errorf(
+			"only the pods with the highest ordinals can be removed from %s: v1alpha1 has no reserveOrdinals",
+			document.GetName())
 	default:
 		return unstructured.SetNestedSlice(document.Object, all, "spec", "reserveOrdinals")
 	}
+
 	return nil
 }
 
-// slots are the ordinals for which a StatefulSet wants pods, and what it reserves.
+// slots returns the ordinals for which a StatefulSet wants pods, and its reserved ordinals.
 func slots(document *unstructured.Unstructured) (statefulset.Slots, []any, error) {
 	part := map[string]any{}
 	for _, name := range []string{"replicas", "reserveOrdinals", "ordinals"} {
@@ -253,14 +297,17 @@ func slots(document *unstructured.Unstructured) (statefulset.Slots, []any, error
 			part[name] = value
 		}
 	}
+
 	spec := appsv1beta1.StatefulSetSpec{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(part, &spec); err != nil {
 		return statefulset.Slots{}, nil, fmt.Errorf("reading the ordinals of %s: %w", document.GetName(), err)
 	}
+
 	if spec.Replicas == nil {
 		one := int32(1)
 		spec.Replicas = &one
 	}
+
 	found, err := statefulset.SlotsOf(&spec, true)
 	reserved, _ := part["reserveOrdinals"].([]any)
 	return found, reserved, err
@@ -268,16 +315,22 @@ func slots(document *unstructured.Unstructured) (statefulset.Slots, []any, error
 
 // label marks the pods for deletion.
 func (c *command) label(ctx context.Context, names []string, namespace string, o change.Options) error {
-	return c.NewBuilder().Unstructured().ContinueOnError().NamespaceParam(namespace).ResourceNames("pods", names...).Flatten().Do().
+	return c.NewBuilder().Unstructured().ContinueOnError().
+		NamespaceParam(namespace).
+		ResourceNames("pods", names...).
+		Flatten().Do().
 		Visit(func(info *resource.Info, err error) error {
 			if err != nil {
 				return err
 			}
+
 			_, err = change.Apply(ctx, info, o, func(pod *unstructured.Unstructured) error {
-				return unstructured.SetNestedField(pod.Object, "true", "metadata", "labels", pub.SpecifiedDelete)
+				return unstructured.SetNestedField(pod.Object, "true",
+					"metadata", "labels", pub.SpecifiedDelete)
 			})
 			if err != nil {
-				return fmt.Errorf("the ordinal of pod %s is given up, but the pod is not marked: %w", info.Name, err)
+				return fmt.Errorf("the ordinal of pod %s is given up, but the pod is not marked: %w",
+					info.Name, err)
 			}
 			return nil
 		})

@@ -22,7 +22,7 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
 
-// env are the options of "set env".
+// env holds the options of "set env".
 type env struct {
 	*options
 	params, keys             []string
@@ -65,10 +65,13 @@ func newEnv(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Comman
 			if err := o.complete(cmd); err != nil {
 				return err
 			}
+
 			named, changes, ok := envutil.SplitEnvironmentFromResources(args)
 			if !ok {
-				return fmt.Errorf("all resources must be specified before environment changes: %s", strings.Join(args, " "))
+				return fmt.Errorf("all resources must be specified before environment changes: %s",
+					strings.Join(args, " "))
 			}
+
 			if err := o.parse(changes); err != nil {
 				return err
 			}
@@ -78,26 +81,34 @@ func newEnv(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Comman
 			return o.run(cmd.Context(), named, o.edit)
 		},
 	}
+
 	o.addFlags(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&o.containers, "containers", "c", o.containers,
 		"The names of containers in the selected pod templates to change - may use wildcards.")
-	flags.StringVar(&o.from, "from", "", "The name of a resource from which to inject environment variables: configmap/NAME or secret/NAME.")
+	flags.StringVar(&o.from, "from", "",
+		"The name of a resource from which to inject environment variables: configmap/NAME or secret/NAME.")
 	flags.StringVar(&o.prefix, "prefix", "", "Prefix to append to variable names.")
-	flags.StringArrayVarP(&o.params, "env", "e", nil, "Specify a key-value pair for an environment variable to set into each container.")
-	flags.StringSliceVar(&o.keys, "keys", nil, "Comma-separated list of keys to import from specified resource.")
-	flags.BoolVar(&o.list, "list", false, "If true, display the environment and any changes in the standard format.")
-	flags.BoolVar(&o.resolve, "resolve", false, "If true, show secret or configmap references when listing variables.")
+	flags.StringArrayVarP(&o.params, "env", "e", nil,
+		"Specify a key-value pair for an environment variable to set into each container.")
+	flags.StringSliceVar(&o.keys, "keys", nil,
+		"Comma-separated list of keys to import from specified resource.")
+	flags.BoolVar(&o.list, "list", false,
+		"If true, display the environment and any changes in the standard format.")
+	flags.BoolVar(&o.resolve, "resolve", false,
+		"If true, show secret or configmap references when listing variables.")
 	flags.BoolVar(&o.overwrite, "overwrite", o.overwrite,
 		"If true, allow environment to be overwritten, otherwise reject updates that overwrite existing environment.")
+
 	return cmd
 }
 
-// parse finds out which variables are set and removed.
+// parse determines which variables to set and to remove.
 func (o *env) parse(changes []string) (err error) {
 	if o.set, o.remove, o.Stdin, err = envutil.ParseEnv(append(o.params, changes...), o.In); err != nil {
 		return err
 	}
+
 	switch {
 	case o.list && o.change.Formatted():
 		return errors.New("--list and --output may not be specified together")
@@ -108,6 +119,7 @@ func (o *env) parse(changes []string) (err error) {
 			return err
 		}
 	}
+
 	if !o.list && len(o.set)+len(o.remove) == 0 {
 		return errors.New("at least one environment variable must be provided")
 	}
@@ -117,11 +129,12 @@ func (o *env) parse(changes []string) (err error) {
 	return nil
 }
 
-// refer adds variables that refer to the keys of the ConfigMap or Secret of --from.
+// refer adds variables that refer to the keys of the ConfigMap or Secret that --from names.
 func (o *env) refer() error {
 	if o.Local {
 		return errors.New("--from needs the API server, which --local does not ask")
 	}
+
 	source := workload.Selection{}
 	info, err := source.One(o.factory, []string{o.from})
 	if err != nil {
@@ -132,23 +145,31 @@ func (o *env) refer() error {
 	if kind != (schema.GroupKind{Kind: "ConfigMap"}) && kind != (schema.GroupKind{Kind: "Secret"}) {
 		return fmt.Errorf("--from=%s: only a ConfigMap or a Secret can be referred to", o.from)
 	}
+
 	data, _, _ := unstructured.NestedMap(object.Object, "data")
 	for _, key := range o.keys {
 		if _, ok := data[key]; !ok {
 			return fmt.Errorf("--from=%s: there is no key %q", o.from, key)
 		}
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		if len(o.keys) > 0 && !slices.Contains(o.keys, key) {
 			continue
 		}
-		name, by := strings.ToUpper(notInNames.ReplaceAllString(key, "_")), corev1.LocalObjectReference{Name: object.GetName()}
+
+		name, by := strings.ToUpper(notInNames.ReplaceAllString(key, "_")),
+			corev1.LocalObjectReference{Name: object.GetName()}
 		if name != key {
 			fmt.Fprintf(o.ErrOut, "Warning: key %s transferred to %s\n", key, name)
 		}
-		from := &corev1.EnvVarSource{ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: by, Key: key}}
+		from := &corev1.EnvVarSource{
+			ConfigMapKeyRef: &corev1.ConfigMapKeySelector{LocalObjectReference: by, Key: key},
+		}
 		if kind.Kind == "Secret" {
-			from = &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: by, Key: key}}
+			from = &corev1.EnvVarSource{
+				SecretKeyRef: &corev1.SecretKeySelector{LocalObjectReference: by, Key: key},
+			}
 		}
 		o.set = append(o.set, corev1.EnvVar{Name: name, ValueFrom: from})
 	}
@@ -157,7 +178,7 @@ func (o *env) refer() error {
 
 var notInNames = regexp.MustCompile("[^a-zA-Z0-9_]")
 
-// edit changes the variables of the containers that are meant.
+// edit changes the variables of the selected containers.
 func (o *env) edit(object *unstructured.Unstructured) error {
 	found, err := matching(object, o.containers)
 	if err != nil {
@@ -171,7 +192,7 @@ func (o *env) edit(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// print lists the variables as they are, or as they would be with the changes that are given.
+// print lists the variables as they are, or as they would be with the given changes.
 func (o *env) print(named []string) error {
 	infos, unread := o.Infos(o.factory, named)
 	failed := filled(unread)
@@ -193,12 +214,14 @@ func (o *env) printOne(object *unstructured.Unstructured) error {
 	if err != nil {
 		return err
 	}
+
 	store, failed := envutil.NewResourceStore(), []error(nil)
 	for _, c := range found {
 		typed, err := c.Typed()
 		if err != nil {
 			return err
 		}
+
 		fmt.Fprintf(o.Out, "# %s %s, container %s\n", object.GetKind(), object.GetName(), typed.Name)
 		for _, variable := range typed.Env {
 			value, err := variable.Value, error(nil)
@@ -206,21 +229,26 @@ func (o *env) printOne(object *unstructured.Unstructured) error {
 				value, err = o.value(object, typed, variable.ValueFrom, store)
 			}
 			if err != nil {
-				failed = append(failed, fmt.Errorf("error retrieving reference for %s: %w", variable.Name, err))
+				failed = append(failed,
+					fmt.Errorf("error retrieving reference for %s: %w", variable.Name, err))
 			}
 			if variable.ValueFrom != nil && (err != nil || !o.resolve) {
-				fmt.Fprintf(o.Out, "# %s from %s\n", variable.Name, envutil.GetEnvVarRefString(variable.ValueFrom))
+				fmt.Fprintf(o.Out, "# %s from %s\n", variable.Name,
+					envutil.GetEnvVarRefString(variable.ValueFrom))
 				continue
 			}
 			fmt.Fprintf(o.Out, "%s=%s\n", variable.Name, value)
 		}
 	}
+
 	return utilerrors.NewAggregate(failed)
 }
 
-// value is what a variable's reference leads to.
-func (o *env) value(object *unstructured.Unstructured, c *corev1.Container, from *corev1.EnvVarSource,
-	store *envutil.ResourceStore) (string, error) {
+// value resolves the reference of a variable.
+func (o *env) value(
+	object *unstructured.Unstructured, c *corev1.Container, from *corev1.EnvVarSource,
+	store *envutil.ResourceStore,
+) (string, error) {
 	client, err := o.factory.KubernetesClientSet()
 	if err != nil {
 		return "", err

@@ -16,7 +16,7 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
 
-// every stands for all containers.
+// every selects all containers.
 const every = "*"
 
 func newImage(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
@@ -46,29 +46,36 @@ func newImage(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Comm
 			if err := o.complete(cmd); err != nil {
 				return err
 			}
+
 			named, pairs, err := cmdutil.GetResourcesAndPairs(args, "image")
 			if err != nil {
 				return err
 			}
+
 			images, _, err := cmdutil.ParsePairs(pairs, "image", false)
 			if err != nil {
 				return err
 			}
+
 			_, all := images[every]
 			switch {
 			case len(images) == 0:
 				return errors.New("at least one image update is required")
 			case all && len(images) > 1:
-				return errors.New("all containers are already specified by *, but saw more than one container_name=container_image pairs")
+				return errors.New(
+					"all containers are already specified by *, but saw more than one container_name=container_image pairs")
 			}
-			return o.run(cmd.Context(), named, func(object *unstructured.Unstructured) error { return setImages(object, images) })
+
+			return o.run(cmd.Context(), named, func(object *unstructured.Unstructured) error {
+				return setImages(object, images)
+			})
 		},
 	}
 	o.addFlags(cmd)
 	return cmd
 }
 
-// setImages gives the containers of an object the images that are given by the containers' names.
+// setImages sets the images of the containers of an object. images maps container names to images.
 func setImages(object *unstructured.Unstructured, images map[string]string) error {
 	if workload.Kind(object) == workload.ImagePullJob {
 		image, ok := images[every]
@@ -77,10 +84,12 @@ func setImages(object *unstructured.Unstructured, images map[string]string) erro
 		}
 		return unstructured.SetNestedField(object.Object, image, "spec", "image")
 	}
+
 	containers, err := workload.Containers(object)
 	if err != nil {
 		return err
 	}
+
 	var unknown []error
 	for _, name := range slices.Sorted(maps.Keys(images)) {
 		found := false
@@ -93,5 +102,6 @@ func setImages(object *unstructured.Unstructured, images map[string]string) erro
 			unknown = append(unknown, fmt.Errorf("unable to find container named %q", name))
 		}
 	}
+
 	return utilerrors.NewAggregate(unknown)
 }

@@ -36,6 +36,7 @@ func newResources(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.
 			if err := o.complete(cmd); err != nil {
 				return err
 			}
+
 			wanted := map[string]map[string]any{}
 			for name, text := range map[string]string{"limits": limits, "requests": requests} {
 				if text == "" {
@@ -47,9 +48,12 @@ func newResources(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.
 				}
 				wanted[name] = quantities
 			}
+
 			if len(wanted) == 0 {
-				return errors.New("you must specify an update to requests or limits (in the form of --requests/--limits)")
+				return errors.New(
+					"you must specify an update to requests or limits (in the form of --requests/--limits)")
 			}
+
 			return o.run(cmd.Context(), args, func(object *unstructured.Unstructured) error {
 				found, err := matching(object, containers)
 				for _, c := range found {
@@ -71,7 +75,7 @@ func newResources(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.
 	return cmd
 }
 
-// setQuantities changes quantities of one list. One that means the same stays as it is written.
+// setQuantities sets quantities of one list. It leaves a quantity with an equal value as it is written.
 func setQuantities(c workload.Container, list string, quantities map[string]any) {
 	value, _ := c.Fields["resources"].(map[string]any)
 	if value == nil {
@@ -83,6 +87,7 @@ func setQuantities(c workload.Container, list string, quantities map[string]any)
 		present = map[string]any{}
 		value[list] = present
 	}
+
 	wanted := maps.Clone(quantities)
 	maps.DeleteFunc(wanted, func(name string, quantity any) bool {
 		was, err := resource.ParseQuantity(fmt.Sprint(present[name]))
@@ -91,7 +96,7 @@ func setQuantities(c workload.Container, list string, quantities map[string]any)
 	maps.Copy(present, wanted)
 }
 
-// parseQuantities reads "cpu=100m,memory=256Mi".
+// parseQuantities parses a list such as "cpu=100m,memory=256Mi".
 func parseQuantities(text string) (map[string]any, error) {
 	quantities := map[string]any{}
 	for statement := range strings.SplitSeq(text, ",") {

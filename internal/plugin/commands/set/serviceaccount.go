@@ -35,14 +35,18 @@ func newServiceAccount(f cmdutil.Factory, streams genericiooptions.IOStreams) *c
 			if len(args) == 0 || args[len(args)-1] == "" {
 				return errors.New("serviceaccount is required")
 			}
+
 			account := args[len(args)-1]
 			return o.run(cmd.Context(), args[:len(args)-1], func(object *unstructured.Unstructured) error {
 				templates, err := workload.Templates(object)
 				for _, template := range templates {
-					if err := unstructured.SetNestedField(object.Object, account, template.Child("spec", "serviceAccountName")...); err != nil {
+					if err := unstructured.SetNestedField(object.Object, account,
+						template.Child("spec", "serviceAccountName")...); err != nil {
 						return err
 					}
-					old := template.Child("spec", "serviceAccount") // the field's name in older versions, which the API server keeps the same
+
+					// Older versions call the field serviceAccount. The API server keeps the two the same.
+					old := template.Child("spec", "serviceAccount")
 					if _, ok, _ := unstructured.NestedString(object.Object, old...); ok {
 						if err := unstructured.SetNestedField(object.Object, account, old...); err != nil {
 							return err

@@ -1,5 +1,5 @@
-// Package set is the command "set": it changes images, environment, resources and service accounts of
-// workloads (OPS-150 to OPS-152).
+// Package set implements the command "set", which changes images, environment, resources and service accounts
+// of workloads (OPS-150 to OPS-152).
 package set
 
 import (
@@ -22,10 +22,23 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/workload"
 )
 
-// kinds are what the commands change, as completion offers them.
-var kinds = []string{"clonesets", "statefulsets.apps.kruise.io", "daemonsets.apps.kruise.io", "sidecarsets", "uniteddeployments",
+// kinds lists the resources that the commands change, for completion.
+var kinds = []string{
+	"clonesets",
+	"statefulsets.apps.kruise.io",
+	"daemonsets.apps.kruise.io",
+	"sidecarsets",
+	"uniteddeployments",
 	"broadcastjobs",
-	"advancedcronjobs", "deployments", "statefulsets", "daemonsets", "replicasets", "replicationcontrollers", "cronjobs", "pods"}
+	"advancedcronjobs",
+	"deployments",
+	"statefulsets",
+	"daemonsets",
+	"replicasets",
+	"replicationcontrollers",
+	"cronjobs",
+	"pods",
+}
 
 const resources = `
 Possible resources include (case insensitive): cloneset (clone), statefulset.apps.kruise.io (asts), daemonset.apps.kruise.io (ads),
@@ -45,12 +58,18 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 			Only what differs is sent to the API server, so that fields which this program does not know stay as they are.`),
 		Run: cmdutil.DefaultSubCommandRun(streams.ErrOut),
 	}
-	cmd.AddCommand(newImage(f, streams), newEnv(f, streams), newResources(f, streams), newServiceAccount(f, streams),
-		kubectlset.NewCmdSelector(f, streams), kubectlset.NewCmdSubject(f, streams))
+	cmd.AddCommand(
+		newImage(f, streams),
+		newEnv(f, streams),
+		newResources(f, streams),
+		newServiceAccount(f, streams),
+		kubectlset.NewCmdSelector(f, streams),
+		kubectlset.NewCmdSubject(f, streams),
+	)
 	return cmd
 }
 
-// options are what the commands have in common.
+// options holds what the commands have in common.
 type options struct {
 	workload.Selection
 	change   *change.Command
@@ -61,7 +80,12 @@ type options struct {
 }
 
 func newOptions(f cmdutil.Factory, streams genericiooptions.IOStreams, operation string) *options {
-	return &options{change: change.NewCommand(operation, streams), record: genericclioptions.NewRecordFlags(), factory: f, IOStreams: streams}
+	return &options{
+		change:    change.NewCommand(operation, streams),
+		record:    genericclioptions.NewRecordFlags(),
+		factory:   f,
+		IOStreams: streams,
+	}
 }
 
 func (o *options) addFlags(cmd *cobra.Command) {
@@ -108,12 +132,13 @@ func filled(errs ...error) []error {
 	return all
 }
 
-// matching are the containers whose names match the pattern, and an error if there is none.
+// matching returns the containers whose names match the pattern, and an error if there are none.
 func matching(object *unstructured.Unstructured, pattern string) ([]workload.Container, error) {
 	containers, err := workload.Containers(object)
 	if err != nil {
 		return nil, err
 	}
+
 	var found []workload.Container
 	for _, c := range containers {
 		if ok, err := path.Match(pattern, c.Name()); err != nil {
@@ -122,6 +147,7 @@ func matching(object *unstructured.Unstructured, pattern string) ([]workload.Con
 			found = append(found, c)
 		}
 	}
+
 	if len(found) == 0 {
 		return nil, fmt.Errorf("unable to find container named %q", pattern)
 	}

@@ -1,5 +1,5 @@
-// Package doctor looks whether an installation and the workloads that it cares for are well. It reads with
-// the user's rights, writes nothing, and says of what it may not read that it does not know.
+// Package doctor checks whether an installation and the workloads that it manages are healthy. It reads with
+// the permissions of the user, writes nothing, and reports what it may not read as unknown.
 package doctor
 
 import (
@@ -28,10 +28,10 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 )
 
-// Status is how it is with what was looked at.
+// Status is the result of a check.
 type Status string
 
-// Values of Status, the worst last.
+// Values of Status, from best to worst.
 const (
 	OK      Status = "ok"
 	Unknown Status = "unknown"
@@ -43,21 +43,22 @@ const (
 type Finding struct {
 	Check  string `json:"check"`
 	Status Status `json:"status"`
-	// Object is what it is about, such as Deployment kruise-system/kruise-controller-manager.
+	// Object is the object that the finding is about, such as Deployment
+	// kruise-system/kruise-controller-manager.
 	Object  string `json:"object,omitempty"`
 	Message string `json:"message"`
-	// Advice is what to do about it.
+	// Advice is what the user can do about it.
 	Advice string `json:"advice,omitempty"`
 }
 
-// Report is all that was found.
+// Report contains all findings, with the numbers of problems and warnings.
 type Report struct {
 	Findings []Finding `json:"findings"`
 	Problems int       `json:"problems"`
 	Warnings int       `json:"warnings"`
 }
 
-// mostOfCheck bounds the findings of one check, so that the report of a large cluster can be read.
+// mostOfCheck limits the findings of one check, so that the report of a large cluster stays readable.
 const mostOfCheck = 25
 
 // doctor is one run of the command.
@@ -67,21 +68,22 @@ type doctor struct {
 	namespace string
 
 	client client.Reader
-	// server tells the version of the API server.
+	// server returns the version of the API server.
 	server func() (*version.Info, error)
 	now    time.Time
 
 	report Report
 	counts map[string]int
-	// manifests are those of this release. manager and daemon are what runs.
+	// manifests are the manifests of this release; manager and daemon are the live objects.
 	manifests       []*unstructured.Unstructured
 	manager, daemon *unstructured.Unstructured
-	// authority is the certificate of the authority in the Secret, in PEM; empty if it may not be read.
+	// authority is the CA certificate of the Secret in PEM, or empty if the Secret may not be read.
 	authority []byte
-	// leader is the pod that leads, empty if it is not known, and led since when; zero if that is not known.
+	// leader is the name of the leader's pod, or empty if it is unknown; led is when it became the leader, or
+	// zero.
 	leader string
 	led    time.Time
-	// stored are the kinds of the project as the cluster stores them.
+	// stored maps the name of a kind of the project to the version in which the cluster stores it.
 	stored map[string]schema.GroupVersionKind
 }
 
@@ -126,10 +128,13 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 			return d.run(cmd.Context())
 		},
 	}
+
 	cmd.Flags().StringVarP(&d.output, "output", "o", "", "output format: json, yaml")
-	cmd.Flags().StringVar(&d.namespace, "manager-namespace", installation.Namespace, "the namespace that the manager is installed in")
+	cmd.Flags().StringVar(&d.namespace, "manager-namespace", installation.Namespace,
+		"the namespace that the manager is installed in")
 	cmdutil.CheckErr(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"json", "yaml"},
 		cobra.ShellCompDirectiveNoFileComp)))
+
 	return cmd
 }
 
@@ -138,15 +143,17 @@ func (d *doctor) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	d.manifests, d.report.Findings = manifests, []Finding{}
 	for _, check := range []struct {
 		name string
 		make func(context.Context) error
 	}{
-		{"API server", d.checkServer}, {"manager", d.checkManager}, {"leader", d.checkLeader}, {"certificates", d.checkCertificates},
-		{"webhooks", d.checkWebhooks}, {"definitions", d.checkDefinitions}, {"controllers", d.checkSeen}, {"node daemons", d.checkDaemons},
-		{"workloads", d.checkWorkloads},
-		{"pods", d.checkPods}, {"requests", d.checkRequests}, {"budgets", d.checkBudgets}, {"fields of others", d.checkFields},
+		{"API server", d.checkServer}, {"manager", d.checkManager}, {"leader", d.checkLeader},
+		{"certificates", d.checkCertificates}, {"webhooks", d.checkWebhooks},
+		{"definitions", d.checkDefinitions}, {"controllers", d.checkSeen},
+		{"node daemons", d.checkDaemons}, {"workloads", d.checkWorkloads}, {"pods", d.checkPods},
+		{"requests", d.checkRequests}, {"budgets", d.checkBudgets}, {"fields of others", d.checkFields},
 	} {
 		before := len(d.report.Findings)
 		if err := check.make(ctx); err != nil {
@@ -160,16 +167,18 @@ func (d *doctor) run(ctx context.Context) error {
 			d.add(check.name, OK, "", "nothing is wrong", "")
 		}
 	}
+
 	if err := d.print(); err != nil {
 		return err
 	}
 	if d.report.Problems > 0 {
 		return exec.CodeExitError{Err: errors.New(""), Code: 1}
 	}
+
 	return nil
 }
 
-// add adds a finding.
+// add records a finding. It drops a finding beyond mostOfCheck, but counts it.
 func (d *doctor) add(check string, status Status, object, message, advice string) {
 	switch status {
 	case Problem:
@@ -182,7 +191,7 @@ func (d *doctor) add(check string, status Status, object, message, advice string
 	}
 }
 
-// unreadable is what is not known because it could not be read.
+// unreadable records a failed read: as unknown if the user may not read the object, otherwise as a problem.
 func (d *doctor) unreadable(check string, err error) {
 	if isForbidden(err) {
 		d.add(check, Unknown, "", "you may not read what this takes: "+err.Error(), "")
@@ -191,15 +200,16 @@ func (d *doctor) unreadable(check string, err error) {
 	d.add(check, Problem, "", err.Error(), "")
 }
 
-// isForbidden tells whether the user may not read something.
+// isForbidden reports whether the user lacks the permission to read something.
 func isForbidden(err error) bool { return apierrors.IsForbidden(err) }
 
-// get reads an object; it is nil if there is none.
-func (d *doctor) get(ctx context.Context, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+// get reads an object and returns nil if it does not exist.
+func (d *doctor) get(ctx context.Context, kind schema.GroupVersionKind,
+	namespace, name string) (*unstructured.Unstructured, error) {
 	return installation.Get(ctx, d.client, kind, namespace, name)
 }
 
-// print prints the report.
+// print writes the report to the output in the requested format.
 func (d *doctor) print() error {
 	if d.output != "" {
 		text, err := json.MarshalIndent(d.report, "", "    ")
@@ -212,6 +222,7 @@ func (d *doctor) print() error {
 		_, err = fmt.Fprintln(d.Out, strings.TrimRight(string(text), "\n"))
 		return err
 	}
+
 	w := tabwriter.NewWriter(d.Out, 0, 0, 2, ' ', 0)
 	for _, f := range d.report.Findings {
 		text := f.Message
@@ -223,12 +234,14 @@ func (d *doctor) print() error {
 			fmt.Fprintf(w, "\t\t  to do: %s\n", f.Advice)
 		}
 	}
+
 	w.Flush()
-	fmt.Fprintf(d.Out, "%s, %s\n", wording.Count(d.report.Problems, "problem"), wording.Count(d.report.Warnings, "warning"))
+	fmt.Fprintf(d.Out, "%s, %s\n", wording.Count(d.report.Problems, "problem"),
+		wording.Count(d.report.Warnings, "warning"))
 	return nil
 }
 
-// age is how long ago a time in a document is; zero if there is none.
+// age returns the time since the given RFC 3339 timestamp, or zero if it cannot be parsed.
 func (d *doctor) age(text string) time.Duration {
 	t, err := time.Parse(time.RFC3339, text)
 	if err != nil {
@@ -237,7 +250,7 @@ func (d *doctor) age(text string) time.Duration {
 	return d.now.Sub(t)
 }
 
-// ago is a duration in few words.
+// ago formats a duration in a few words.
 func ago(d time.Duration) string {
 	switch {
 	case d < 2*time.Minute:

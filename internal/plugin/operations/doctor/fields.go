@@ -15,21 +15,21 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 )
 
-// managerName is the field manager of what the manager writes, commandName that of a takeover, which writes
-// the same once.
+// managerName is the field manager of the manager. commandName is the field manager of a takeover, which
+// writes the same fields once.
 const managerName, commandName = "kruise-manager", "kubectl-afloat"
 
-// written is the last write of a field manager, with the fields that it owns of those that the manager
-// writes, too.
+// written is the last write of a field manager, with those fields that the manager writes as well.
 type written struct {
 	by     string
 	at     time.Time
 	fields []string
 }
 
-// shared are the fields of an object that wanted names, by whoever wrote the object within the last hour.
-func (d *doctor) shared(object *unstructured.Unstructured, wanted func(entry metav1.ManagedFieldsEntry, path string) string) (ours bool,
-	others []written) {
+// shared returns the field managers that wrote the object within the last hour and own fields for which
+// wanted returns a name. It reports in ours whether the manager is one of them; commandName is left out.
+func (d *doctor) shared(object *unstructured.Unstructured,
+	wanted func(entry metav1.ManagedFieldsEntry, path string) string) (ours bool, others []written) {
 	for _, entry := range object.GetManagedFields() {
 		if entry.Time == nil || d.now.Sub(entry.Time.Time) > recent || entry.FieldsV1 == nil {
 			continue
@@ -44,6 +44,7 @@ func (d *doctor) shared(object *unstructured.Unstructured, wanted func(entry met
 				w.fields = append(w.fields, field)
 			}
 		})
+
 		switch {
 		case len(w.fields) == 0, entry.Manager == commandName:
 		case entry.Manager == managerName:
@@ -52,23 +53,28 @@ func (d *doctor) shared(object *unstructured.Unstructured, wanted func(entry met
 			others = append(others, w)
 		}
 	}
+
 	return ours, others
 }
 
-// checkFields looks for those who write what the manager writes, such as a GitOps tool that puts back what it
-// finds changed. Both must have written within the last hour: once is an installation.
+// checkFields looks for field managers that write the same fields as the manager, such as a GitOps tool that
+// reverts changes. Both must have written within the last hour, because a single write is just an
+// installation.
 func (d *doctor) checkFields(ctx context.Context) error {
 	const check = "fields of others"
 	fights := func(object *unstructured.Unstructured, wanted func(metav1.ManagedFieldsEntry, string) string) {
 		ours, others := d.shared(object, wanted)
 		for _, other := range others {
 			if ours {
-				d.add(check, Warning, installation.Of(object), fmt.Sprintf("%s wrote %s ago what the manager writes, too: %s", other.by,
-					ago(d.now.Sub(other.at)), strings.Join(other.fields, ", ")),
-					"let it ignore "+strings.Join(other.fields, ", ")+"; the page Certificates of the manual has the list")
+				d.add(check, Warning, installation.Of(object),
+					fmt.Sprintf("%s wrote %s ago what the manager writes, too: %s", other.by,
+						ago(d.now.Sub(other.at)), strings.Join(other.fields, ", ")),
+					"let it ignore "+strings.Join(other.fields, ", ")+
+						"; the page Certificates of the manual has the list")
 			}
 		}
 	}
+
 	if err := d.configurations(ctx, func(live, _ *unstructured.Unstructured) error {
 		fights(live, func(_ metav1.ManagedFieldsEntry, path string) string {
 			switch {
@@ -88,6 +94,7 @@ func (d *doctor) checkFields(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+
 	if err := d.definitions(ctx, func(live *unstructured.Unstructured) {
 		fights(live, func(_ metav1.ManagedFieldsEntry, path string) string {
 			if strings.HasSuffix(path, ".clientConfig.caBundle") {
@@ -98,6 +105,7 @@ func (d *doctor) checkFields(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+
 	for _, name := range []string{"CloneSet", "StatefulSet", "DaemonSet", "SidecarSet"} {
 		if err := d.each(ctx, name, func(object *unstructured.Unstructured) error {
 			fights(object, func(_ metav1.ManagedFieldsEntry, path string) string {
@@ -112,11 +120,12 @@ func (d *doctor) checkFields(ctx context.Context) error {
 			d.unreadable(check, err)
 		}
 	}
+
 	return nil
 }
 
-// scalers looks for two who set the number of replicas of a workload: an autoscaler, and a tool that puts it
-// back.
+// scalers looks for two field managers that both set the replicas of a workload, such as an autoscaler and a
+// tool that reverts what it sets.
 func (d *doctor) scalers(object *unstructured.Unstructured) {
 	_, others := d.shared(object, func(_ metav1.ManagedFieldsEntry, path string) string {
 		if path == ".spec.replicas" {
@@ -124,6 +133,7 @@ func (d *doctor) scalers(object *unstructured.Unstructured) {
 		}
 		return ""
 	})
+
 	if len(others) > 1 {
 		var names []string
 		for _, other := range others {

@@ -20,7 +20,7 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 )
 
-// oldest is the oldest minor version of the API server that the manifests are for.
+// oldest is the oldest minor version of the API server that the manifests support.
 const oldest = 30
 
 func (d *doctor) checkServer(context.Context) error {
@@ -43,7 +43,7 @@ func number(object map[string]any, path ...string) int64 {
 	return n
 }
 
-// container is the container of the manager or the daemon.
+// container returns the first container of the manager or the daemon.
 func container(workload *unstructured.Unstructured) map[string]any {
 	for _, c := range installation.Maps(workload.Object, "spec", "template", "spec", "containers") {
 		return c
@@ -51,14 +51,16 @@ func container(workload *unstructured.Unstructured) map[string]any {
 	return nil
 }
 
-// podsOf are the pods that a workload selects.
-func (d *doctor) podsOf(ctx context.Context, workload *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+// podsOf returns the pods that a workload selects.
+func (d *doctor) podsOf(ctx context.Context,
+	workload *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	matched, _, _ := unstructured.NestedStringMap(workload.Object, "spec", "selector", "matchLabels")
 	var pods []*unstructured.Unstructured
 	err := installation.Each(ctx, d.client, installation.Pods, func(pod *unstructured.Unstructured) error {
 		pods = append(pods, pod.DeepCopy())
 		return nil
-	}, client.InNamespace(workload.GetNamespace()), client.MatchingLabelsSelector{Selector: labels.SelectorFromSet(matched)})
+	}, client.InNamespace(workload.GetNamespace()),
+		client.MatchingLabelsSelector{Selector: labels.SelectorFromSet(matched)})
 	return pods, err
 }
 
@@ -68,22 +70,29 @@ func (d *doctor) checkManager(ctx context.Context) error {
 	if d.manager, err = d.get(ctx, installation.Deployments, d.namespace, installation.Manager); err != nil {
 		return err
 	}
+
 	if d.manager == nil {
-		d.add(check, Problem, "", fmt.Sprintf("there is no Deployment %s in namespace %s", installation.Manager, d.namespace),
+		d.add(check, Problem, "",
+			fmt.Sprintf("there is no Deployment %s in namespace %s", installation.Manager, d.namespace),
 			"install it, or say with --manager-namespace where it is")
 		return nil
 	}
+
 	of, image := installation.Of(d.manager), installation.Text(container(d.manager), "image")
 	if !installation.IsOurs(d.manager) {
 		d.add(check, Warning, of, "image "+image+" does not say that it is Afloat's",
 			"kubectl afloat takeover puts Afloat in the place of OpenKruise; of other "+
 				"manifests, add the label "+installation.PartOf+"="+installation.Project)
 	}
-	wanted, ready := number(d.manager.Object, "spec", "replicas"), number(d.manager.Object, "status", "readyReplicas")
+
+	wanted, ready := number(d.manager.Object, "spec", "replicas"),
+		number(d.manager.Object, "status", "readyReplicas")
 	switch {
 	case ready == 0:
-		d.add(check, Problem, of, fmt.Sprintf("no replica of %d is ready: webhooks refuse, and no rollout moves", wanted),
-			"kubectl -n "+d.namespace+" describe pods -l control-plane=controller-manager; /readyz/webhook-ready and the log say what is missing")
+		d.add(check, Problem, of,
+			fmt.Sprintf("no replica of %d is ready: webhooks refuse, and no rollout moves", wanted),
+			"kubectl -n "+d.namespace+
+				" describe pods -l control-plane=controller-manager; /readyz/webhook-ready and the log say what is missing")
 	case ready < wanted:
 		d.add(check, Warning, of, fmt.Sprintf("%d of %d replicas are ready", ready, wanted),
 			"kubectl -n "+d.namespace+" describe pods -l control-plane=controller-manager")
@@ -94,14 +103,16 @@ func (d *doctor) checkManager(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	for _, pod := range pods {
 		d.checkContainers(check, pod, image)
 	}
+
 	return nil
 }
 
-// checkContainers looks at what the containers of a pod of the installation do: what they wait for, when and
-// why they last ended, and which image they are to have.
+// checkContainers checks the containers of a pod of the installation: their image, why they wait, and when
+// and why they last terminated.
 func (d *doctor) checkContainers(check string, pod *unstructured.Unstructured, image string) {
 	of := installation.Of(pod)
 	if containers := installation.Maps(pod.Object, "spec", "containers"); len(containers) > 0 {
@@ -110,22 +121,27 @@ func (d *doctor) checkContainers(check string, pod *unstructured.Unstructured, i
 				"a rolling update is under way, or stands still")
 		}
 	}
+
 	for _, status := range installation.Maps(pod.Object, "status", "containerStatuses") {
-		if reason := installation.Text(status, "state", "waiting", "reason"); reason != "" && reason != "ContainerCreating" {
-			d.add(check, Warning, of, strings.TrimSpace(reason+" "+installation.Text(status, "state", "waiting", "message")),
+		if reason := installation.Text(status, "state", "waiting", "reason"); reason != "" &&
+			reason != "ContainerCreating" {
+			d.add(check, Warning, of,
+				strings.TrimSpace(reason+" "+installation.Text(status, "state", "waiting", "message")),
 				"kubectl -n "+pod.GetNamespace()+" describe pod "+pod.GetName())
 		}
 		ended := installation.Text(status, "lastState", "terminated", "finishedAt")
 		if since := d.age(ended); ended != "" && since < 24*time.Hour {
-			d.add(check, Warning, of, fmt.Sprintf("restarted %d times, last %s ago: %s, exit code %d", number(status, "restartCount"),
-				ago(since),
-				installation.Text(status, "lastState", "terminated", "reason"), number(status, "lastState", "terminated", "exitCode")),
+			d.add(check, Warning, of,
+				fmt.Sprintf("restarted %d times, last %s ago: %s, exit code %d",
+					number(status, "restartCount"), ago(since),
+					installation.Text(status, "lastState", "terminated", "reason"),
+					number(status, "lastState", "terminated", "exitCode")),
 				"kubectl -n "+pod.GetNamespace()+" logs --previous "+pod.GetName())
 		}
 	}
 }
 
-// lateness is by how much the clock of this machine may differ from that of the cluster.
+// lateness is how far the clock of this machine may differ from that of the cluster.
 const lateness = 15 * time.Second
 
 func (d *doctor) checkLeader(ctx context.Context) error {
@@ -134,19 +150,27 @@ func (d *doctor) checkLeader(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	if lease == nil {
-		d.add(check, Warning, "", fmt.Sprintf("there is no Lease %s in namespace %s: no manager has led yet, or it uses another lock",
-			installation.Lock, d.namespace), "")
+		d.add(check, Warning, "",
+			fmt.Sprintf(
+				"there is no Lease %s in namespace %s: no manager has led yet, or it uses another lock",
+				installation.Lock, d.namespace),
+			"")
 		return nil
 	}
-	holder, renewed := installation.Text(lease.Object, "spec", "holderIdentity"), installation.Text(lease.Object, "spec", "renewTime")
+
+	holder, renewed := installation.Text(lease.Object, "spec", "holderIdentity"),
+		installation.Text(lease.Object, "spec", "renewTime")
 	held := time.Duration(number(lease.Object, "spec", "leaseDurationSeconds")) * time.Second
 	switch since := d.age(renewed); {
 	case holder == "":
-		d.add(check, Problem, installation.Of(lease), "nobody leads: no rollout moves", "look at the replicas of the manager")
+		d.add(check, Problem, installation.Of(lease), "nobody leads: no rollout moves",
+			"look at the replicas of the manager")
 	case since > held+lateness:
-		d.add(check, Problem, installation.Of(lease), fmt.Sprintf("%s holds it and last renewed it %s ago: no rollout moves", holder,
-			ago(since)), "look at the replicas of the manager")
+		d.add(check, Problem, installation.Of(lease),
+			fmt.Sprintf("%s holds it and last renewed it %s ago: no rollout moves", holder, ago(since)),
+			"look at the replicas of the manager")
 	default:
 		pod, _, _ := strings.Cut(holder, "_")
 		found, err := d.get(ctx, installation.Pods, d.namespace, pod)
@@ -154,19 +178,25 @@ func (d *doctor) checkLeader(ctx context.Context) error {
 			return err
 		}
 		if found == nil {
-			d.add(check, Warning, installation.Of(lease), holder+" holds it, which is no pod in namespace "+d.namespace,
+			d.add(check, Warning, installation.Of(lease),
+				holder+" holds it, which is no pod in namespace "+d.namespace,
 				"a manager runs outside: find it, and end it if it is not meant to act")
 			return nil
 		}
 		d.leader = pod
 		d.led, _ = time.Parse(time.RFC3339, installation.Text(lease.Object, "spec", "acquireTime"))
 		if ready, known, of := d.ready(found); known && !ready && of > time.Minute {
-			d.add(check, Problem, installation.Of(found), fmt.Sprintf("it leads, and is not ready for %s: its controllers may not run, and no rollout moves",
-				ago(of)), d.leaderAdvice())
+			d.add(check, Problem, installation.Of(found),
+				fmt.Sprintf(
+					"it leads, and is not ready for %s: its controllers may not run, and no rollout moves",
+					ago(of)),
+				d.leaderAdvice())
 			return nil
 		}
-		d.add(check, OK, installation.Of(lease), fmt.Sprintf("%s leads, and renewed %s ago", pod, ago(max(since, 0))), "")
+		d.add(check, OK, installation.Of(lease),
+			fmt.Sprintf("%s leads, and renewed %s ago", pod, ago(max(since, 0))), "")
 	}
+
 	return nil
 }
 
@@ -177,11 +207,14 @@ func (d *doctor) checkCertificates(ctx context.Context) error {
 		d.unreadable(check, err)
 		return d.checkBundles(ctx)
 	}
+
 	if secret == nil {
-		d.add(check, Problem, "", fmt.Sprintf("there is no Secret %s in namespace %s", installation.Secret, d.namespace),
+		d.add(check, Problem, "",
+			fmt.Sprintf("there is no Secret %s in namespace %s", installation.Secret, d.namespace),
 			"the manager makes it: look at its log")
 		return d.checkBundles(ctx)
 	}
+
 	data := func(keys ...string) []byte {
 		for _, key := range keys {
 			if text := installation.Text(secret.Object, "data", key); text != "" {
@@ -191,59 +224,71 @@ func (d *doctor) checkCertificates(ctx context.Context) error {
 		}
 		return nil
 	}
+
 	d.authority = data("ca-cert.pem", "ca.crt")
-	for what, certificate := range map[string][]byte{"authority": d.authority, "certificate": data("cert.pem", "tls.crt")} {
+	for what, certificate := range map[string][]byte{"authority": d.authority,
+		"certificate": data("cert.pem", "tls.crt")} {
 		d.expiry(check, installation.Of(secret), what, certificate)
 	}
-	slices.SortFunc(d.report.Findings[len(d.report.Findings)-2:], func(a, b Finding) int { return strings.Compare(a.Message, b.Message) })
+
+	slices.SortFunc(d.report.Findings[len(d.report.Findings)-2:],
+		func(a, b Finding) int { return strings.Compare(a.Message, b.Message) })
 	return d.checkBundles(ctx)
 }
 
-// expiry says until when a certificate is good.
+// expiry reports until when a certificate is valid.
 func (d *doctor) expiry(check, object, what string, text []byte) {
 	block, _ := pem.Decode(text)
 	if block == nil {
-		d.add(check, Problem, object, "the "+what+" cannot be read", "delete its keys: the manager fills them in")
+		d.add(check, Problem, object, "the "+what+" cannot be read",
+			"delete its keys: the manager fills them in")
 		return
 	}
+
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		d.add(check, Problem, object, "the "+what+" cannot be read: "+err.Error(), "delete its keys: the manager fills them in")
+		d.add(check, Problem, object, "the "+what+" cannot be read: "+err.Error(),
+			"delete its keys: the manager fills them in")
 		return
 	}
+
 	left := certificate.NotAfter.Sub(d.now)
 	switch until := certificate.NotAfter.UTC().Format(time.DateOnly); {
 	case left <= 0:
 		d.add(check, Problem, object, "the "+what+" was good until "+until,
 			"the manager, or who makes the certificates, renews it: look at its log")
 	case left < 30*24*time.Hour:
-		d.add(check, Warning, object, "the "+what+" is good until "+until, "it should have been renewed before: look at the manager's log")
+		d.add(check, Warning, object, "the "+what+" is good until "+until,
+			"it should have been renewed before: look at the manager's log")
 	default:
 		d.add(check, OK, object, "the "+what+" is good until "+until, "")
 	}
 }
 
-// configurations are the two webhook configurations, with those of the manifests.
-func (d *doctor) configurations(ctx context.Context, do func(live, wanted *unstructured.Unstructured) error) error {
+// configurations calls do with each live webhook configuration and its manifest.
+func (d *doctor) configurations(ctx context.Context,
+	do func(live, wanted *unstructured.Unstructured) error) error {
 	for _, c := range []struct {
 		kind schema.GroupVersionKind
 		name string
-	}{{installation.MutatingKind, installation.Mutating}, {installation.ValidatingKind, installation.Validating}} {
+	}{{installation.MutatingKind, installation.Mutating},
+		{installation.ValidatingKind, installation.Validating}} {
 		live, err := d.get(ctx, c.kind, "", c.name)
 		if err != nil {
 			return err
 		}
-		if live == nil { // which checkWebhooks says
+		if live == nil { // reported by checkWebhooks
 			continue
 		}
 		if err := do(live, installation.Find(d.manifests, c.kind.Kind, c.name)); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
-// checkBundles looks whether callers trust the certificate that is served.
+// checkBundles checks whether callers trust the serving certificate.
 func (d *doctor) checkBundles(ctx context.Context) error {
 	const check = "certificates"
 	trusts := func(object, what, bundle string) {
@@ -257,30 +302,34 @@ func (d *doctor) checkBundles(ctx context.Context) error {
 				"the manager sets it right: if it stays so, look at its log")
 		}
 	}
+
 	if err := d.configurations(ctx, func(live, _ *unstructured.Unstructured) error {
 		for _, entry := range installation.Entries(live) {
-			trusts(installation.Of(live), "entry "+installation.Text(entry, "name"), installation.Text(entry, "clientConfig", "caBundle"))
+			trusts(installation.Of(live), "entry "+installation.Text(entry, "name"),
+				installation.Text(entry, "clientConfig", "caBundle"))
 		}
 		return nil
 	}); err != nil {
 		return err
 	}
+
 	return d.definitions(ctx, func(live *unstructured.Unstructured) {
 		if installation.Text(live.Object, "spec", "conversion", "strategy") == "Webhook" {
-			trusts(installation.Of(live), "its conversion", installation.Text(live.Object, "spec", "conversion", "webhook",
-				"clientConfig", "caBundle"))
+			trusts(installation.Of(live), "its conversion",
+				installation.Text(live.Object, "spec", "conversion", "webhook", "clientConfig", "caBundle"))
 		}
 	})
 }
 
-// definitions calls do with the definitions of the project's groups.
+// definitions calls do with each definition in the API groups of the project.
 func (d *doctor) definitions(ctx context.Context, do func(*unstructured.Unstructured)) error {
-	return installation.Each(ctx, d.client, installation.Definitions, func(definition *unstructured.Unstructured) error {
-		if installation.OfProject(definition) {
-			do(definition)
-		}
-		return nil
-	})
+	return installation.Each(ctx, d.client, installation.Definitions,
+		func(definition *unstructured.Unstructured) error {
+			if installation.OfProject(definition) {
+				do(definition)
+			}
+			return nil
+		})
 }
 
 func (d *doctor) checkWebhooks(ctx context.Context) error {
@@ -294,51 +343,64 @@ func (d *doctor) checkWebhooks(ctx context.Context) error {
 			policies[installation.Text(entry, "name")] = installation.Text(entry, "failurePolicy")
 			paths[installation.Text(entry, "clientConfig", "service", "path")] = true
 		}
+
 		for _, entry := range installation.Entries(live) {
 			total++
 			name, policy := installation.Text(entry, "name"), installation.Text(entry, "failurePolicy")
 			shipped, known := policies[name]
 			delete(policies, name)
 			switch {
-			case !known && !slices.Contains(installation.DerivedEntries, name) && !paths[installation.Text(entry, "clientConfig",
-				"service", "path")]:
+			case !known && !slices.Contains(installation.DerivedEntries, name) &&
+				!paths[installation.Text(entry, "clientConfig", "service", "path")]:
 				d.add(check, Problem, installation.Of(live),
-					"nobody serves entry "+name+": what it is about is refused, and new replicas do not become ready",
+					"nobody serves entry "+name+
+						": what it is about is refused, and new replicas do not become ready",
 					"remove the entry, if its kind is not in use; see Over OpenKruise in the manual of installing")
-			case known && policy != shipped && name != "vpod.kb.io" && name != "vpodeviction.kb.io": // of these the manager sets it
-				d.add(check, Warning, installation.Of(live), fmt.Sprintf("entry %s has failurePolicy %s, and the manifests say %s", name,
-					policy, shipped), "apply the manifests again")
+			// The manager itself sets the policy of these two entries.
+			case known && policy != shipped && name != "vpod.kb.io" && name != "vpodeviction.kb.io":
+				d.add(check, Warning, installation.Of(live),
+					fmt.Sprintf("entry %s has failurePolicy %s, and the manifests say %s", name, policy,
+						shipped),
+					"apply the manifests again")
 			}
 		}
+
 		for _, name := range sorted(policies) {
 			d.add(check, Warning, installation.Of(live), "entry "+name+" of the manifests is not there",
 				"right if its feature gate is off; otherwise apply the manifests again")
 		}
+
 		return nil
 	}); err != nil {
 		return err
 	}
+
 	for _, name := range sorted(missing) {
-		d.add(check, Problem, missing[name]+" "+name, "it is not there: nothing is checked, given defaults or injected",
-			"apply the manifests again")
+		d.add(check, Problem, missing[name]+" "+name,
+			"it is not there: nothing is checked, given defaults or injected", "apply the manifests again")
 	}
+
 	ready, err := d.endpoints(ctx)
 	switch {
 	case err != nil:
 		return err
 	case ready == 0:
 		d.add(check, Problem, "Service "+d.namespace+"/"+installation.Service,
-			"it has no ready endpoint: all that webhooks are asked about is refused", "look at the replicas of the manager")
+			"it has no ready endpoint: all that webhooks are asked about is refused",
+			"look at the replicas of the manager")
 	default:
-		d.add(check, OK, "Service "+d.namespace+"/"+installation.Service, fmt.Sprintf("%d entries, %d ready endpoints", total, ready), "")
+		d.add(check, OK, "Service "+d.namespace+"/"+installation.Service,
+			fmt.Sprintf("%d entries, %d ready endpoints", total, ready), "")
 	}
+
 	return nil
 }
 
 // endpoints counts the ready endpoints of the Service.
 func (d *doctor) endpoints(ctx context.Context) (int, error) {
 	ready := 0
-	err := installation.Each(ctx, d.client, schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"},
+	err := installation.Each(ctx, d.client,
+		schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"},
 		func(slice *unstructured.Unstructured) error {
 			for _, endpoint := range installation.Maps(slice.Object, "endpoints") {
 				if is, _, _ := unstructured.NestedBool(endpoint, "conditions", "ready"); is {
@@ -346,6 +408,7 @@ func (d *doctor) endpoints(ctx context.Context) (int, error) {
 				}
 			}
 			return nil
-		}, client.InNamespace(d.namespace), client.MatchingLabels{"kubernetes.io/service-name": installation.Service})
+		}, client.InNamespace(d.namespace),
+		client.MatchingLabels{"kubernetes.io/service-name": installation.Service})
 	return ready, err
 }

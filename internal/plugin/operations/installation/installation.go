@@ -1,5 +1,5 @@
-// Package installation knows what an installation of a manager consists of: the names that this project
-// shares with the reference, the manifests, and how to read objects of an installation with few requests.
+// Package installation describes what an installation of a manager consists of: the names that the project
+// shares with OpenKruise, and the manifests. It reads the objects of an installation with few requests.
 package installation
 
 import (
@@ -22,9 +22,9 @@ import (
 	"github.com/afloat-project/afloat/config"
 )
 
-// Names of the objects of an installation, which are those of the reference (OPS-110).
+// Names of the objects of an installation, which are those of OpenKruise (OPS-110).
 const (
-	// Namespace is where managers are installed unless somebody chose another one.
+	// Namespace is where managers are installed unless the user chose another one.
 	Namespace  = "kruise-system"
 	Manager    = "kruise-controller-manager"
 	Daemon     = "kruise-daemon"
@@ -35,20 +35,21 @@ const (
 	Validating = "kruise-validating-webhook-configuration"
 )
 
-// images of the manifests, which nobody publishes.
+// The images in the manifests are placeholders that are not published.
 const (
 	managerImage = "afloat/manager:dev"
 	daemonImage  = "afloat/daemon:dev"
 )
 
-// Kinds of objects of an installation.
+// Kinds of the objects of an installation.
 var (
-	Deployments  = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
-	DaemonSets   = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"}
-	Pods         = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
-	Secrets      = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
-	Leases       = schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}
-	Definitions  = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+	Deployments = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+	DaemonSets  = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "DaemonSet"}
+	Pods        = schema.GroupVersionKind{Version: "v1", Kind: "Pod"}
+	Secrets     = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+	Leases      = schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}
+	Definitions = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1",
+		Kind: "CustomResourceDefinition"}
 	MutatingKind = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1",
 		Kind: "MutatingWebhookConfiguration"}
 	ValidatingKind = schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1",
@@ -56,41 +57,43 @@ var (
 )
 
 // DerivedEntries are the webhook entries that the manager itself adds to those of the manifests (OPS-062).
-var DerivedEntries = []string{"mpod-all.kb.io", "mpod-recent.kb.io", "vpod-budget.kb.io", "vpodeviction-budget.kb.io"}
+var DerivedEntries = []string{"mpod-all.kb.io", "mpod-recent.kb.io", "vpod-budget.kb.io",
+	"vpodeviction-budget.kb.io"}
 
-// PartOf is the label by which objects of this project are told from those of the reference, and Project its
+// PartOf is the label that distinguishes objects of the project from those of OpenKruise, and Project is its
 // value.
 const (
 	PartOf  = "app.kubernetes.io/part-of"
 	Project = "afloat"
 )
 
-// IsOurs tells whether a Deployment or DaemonSet is of this project.
+// IsOurs reports whether a Deployment or DaemonSet belongs to the project.
 func IsOurs(object client.Object) bool { return object.GetLabels()[PartOf] == Project }
 
-// Choice says which manifests are wanted.
+// Choice selects and completes manifests.
 type Choice struct {
 	// Image and DaemonImage replace those of the manifests, unless empty.
 	Image, DaemonImage string
-	// Path names other manifests: a file, a folder with a kustomization, or a folder of files.
+	// Path is the path of other manifests: a file, a folder with a kustomization, or a folder of files.
 	Path string
-	// Namespace is where the manager goes.
+	// Namespace is the namespace of the manager.
 	Namespace string
-	// Distributes asks for what feature gate ResourceDistributionGate needs, as far as the manifests do not
-	// have it.
+	// Distributes adds what the feature gate ResourceDistributionGate needs, unless the manifests have it.
 	Distributes bool
 }
 
-// Manifests are the objects of an installation.
+// Manifests returns the objects of an installation.
 func Manifests(c Choice) ([]*unstructured.Unstructured, error) {
 	text, err := c.text()
 	if err != nil {
 		return nil, err
 	}
+
 	objects, err := Parse(text)
 	if err != nil {
 		return nil, err
 	}
+
 	if c.Distributes {
 		if text, err = config.ResourceDistribution(); err != nil {
 			return nil, err //nolint:wrapcheck // it says what was read
@@ -105,6 +108,7 @@ func Manifests(c Choice) ([]*unstructured.Unstructured, error) {
 			}
 		}
 	}
+
 	for _, object := range objects {
 		object.Object, _ = renamed(object.Object, func(s string) string {
 			switch {
@@ -118,6 +122,7 @@ func Manifests(c Choice) ([]*unstructured.Unstructured, error) {
 			return s
 		}).(map[string]any)
 	}
+
 	return objects, nil
 }
 
@@ -125,6 +130,7 @@ func (c Choice) text() ([]byte, error) {
 	if c.Path == "" {
 		return config.Default() //nolint:wrapcheck // it says what was read
 	}
+
 	info, err := os.Stat(c.Path)
 	if err != nil {
 		return nil, fmt.Errorf("the manifests: %w", err)
@@ -132,15 +138,18 @@ func (c Choice) text() ([]byte, error) {
 	if !info.IsDir() {
 		return os.ReadFile(c.Path)
 	}
+
 	for _, name := range []string{"kustomization.yaml", "kustomization.yml", "Kustomization"} {
 		if _, err := os.Stat(filepath.Join(c.Path, name)); err == nil {
 			return config.Folder(c.Path)
 		}
 	}
+
 	paths, err := filepath.Glob(filepath.Join(c.Path, "*.y*ml"))
 	if err != nil || len(paths) == 0 {
 		return nil, fmt.Errorf("there are no manifests in %s", c.Path)
 	}
+
 	var all [][]byte
 	for _, path := range paths {
 		text, err := os.ReadFile(path)
@@ -149,10 +158,11 @@ func (c Choice) text() ([]byte, error) {
 		}
 		all = append(all, text)
 	}
+
 	return bytes.Join(all, []byte("\n---\n")), nil
 }
 
-// Parse reads objects in YAML or JSON.
+// Parse decodes objects in YAML or JSON.
 func Parse(text []byte) ([]*unstructured.Unstructured, error) {
 	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096)
 	var objects []*unstructured.Unstructured
@@ -169,7 +179,7 @@ func Parse(text []byte) ([]*unstructured.Unstructured, error) {
 	}
 }
 
-// renamed is a document with all its texts changed.
+// renamed changes all strings in a document, and returns the document.
 func renamed(value any, change func(string) string) any {
 	switch v := value.(type) {
 	case string:
@@ -183,10 +193,11 @@ func renamed(value any, change func(string) string) any {
 			v[key] = renamed(v[key], change)
 		}
 	}
+
 	return value
 }
 
-// Find is the object of that kind and name among objects; nil if there is none.
+// Find returns the object of the given kind and name, or nil if there is none.
 func Find(objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
 	for _, object := range objects {
 		if object.GetKind() == kind && object.GetName() == name {
@@ -196,8 +207,9 @@ func Find(objects []*unstructured.Unstructured, kind, name string) *unstructured
 	return nil
 }
 
-// Get reads an object. It is nil if there is none, or its kind is not served.
-func Get(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+// Get reads an object. It returns nil if the object does not exist or its kind is not served.
+func Get(ctx context.Context, c client.Reader, kind schema.GroupVersionKind,
+	namespace, name string) (*unstructured.Unstructured, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(kind)
 	switch err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object); {
@@ -209,17 +221,17 @@ func Get(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, nam
 	return object, nil
 }
 
-// page is how many objects are asked for at a time.
+// page is the number of objects per request.
 const page = 500
 
-// renewals is how often a list is taken up again whose continuation has expired.
+// renewals is how often a list is resumed after its continue token has expired.
 const renewals = 20
 
-// Each lists objects page by page, each of them once. A kind that is not served has none. If reading takes so
-// long that the server has forgotten where it was, the list goes on after the last object: with what the
-// server offers for that, or from the beginning.
-func Each(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, do func(*unstructured.Unstructured) error,
-	options ...client.ListOption) error {
+// Each calls do once for each listed object, page by page. A kind that is not served has no objects. If the
+// continue token expires, the list resumes after the last object: with the token that the server offers for
+// that, or else from the beginning.
+func Each(ctx context.Context, c client.Reader, kind schema.GroupVersionKind,
+	do func(*unstructured.Unstructured) error, options ...client.ListOption) error {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	last, expired := "", 0
@@ -235,9 +247,10 @@ func Each(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, do
 		case err != nil:
 			return fmt.Errorf("listing %s: %w", kind.GroupKind(), err)
 		}
+
 		for i := range list.Items {
 			name := list.Items[i].GetNamespace() + "/" + list.Items[i].GetName()
-			if expired > 0 && name <= last { // lists are in this order
+			if expired > 0 && name <= last { // lists are sorted by this name
 				continue
 			}
 			last = name
@@ -245,13 +258,14 @@ func Each(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, do
 				return err
 			}
 		}
+
 		if list.GetContinue() == "" {
 			return nil
 		}
 	}
 }
 
-// continuation is how a server lets a list go on whose continuation has expired; empty if it does not.
+// continuation returns the token with which the server resumes an expired list, or nothing if it offers none.
 func continuation(err error) string {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		return status.Status().Continue
@@ -259,7 +273,7 @@ func continuation(err error) string {
 	return ""
 }
 
-// Entries are the entries of a webhook configuration.
+// Entries returns the entries of a webhook configuration.
 func Entries(configuration *unstructured.Unstructured) []map[string]any {
 	if configuration == nil {
 		return nil
@@ -267,7 +281,7 @@ func Entries(configuration *unstructured.Unstructured) []map[string]any {
 	return Maps(configuration.Object, "webhooks")
 }
 
-// Maps are the members of a list that are objects.
+// Maps returns those items of a list that are objects.
 func Maps(object map[string]any, path ...string) []map[string]any {
 	list, _, _ := unstructured.NestedFieldNoCopy(object, path...)
 	items, _ := list.([]any)
@@ -280,26 +294,25 @@ func Maps(object map[string]any, path ...string) []map[string]any {
 	return maps
 }
 
-// Text is a string in a document; empty if it is not there.
+// Text returns a string in a document, or an empty string if it does not exist.
 func Text(object map[string]any, path ...string) string {
 	text, _, _ := unstructured.NestedString(object, path...)
 	return text
 }
 
-// OfProject tells whether a definition is of the groups of the project.
+// OfProject reports whether a definition is in an API group of the project.
 func OfProject(definition *unstructured.Unstructured) bool {
 	group := Text(definition.Object, "spec", "group")
 	return group == "apps.kruise.io" || group == "policy.kruise.io"
 }
 
-// Of names an object, such as Deployment kruise-system/kruise-controller-manager.
+// Of returns the kind and name of an object, such as Deployment kruise-system/kruise-controller-manager.
 func Of(object client.Object) string {
 	kind := object.GetObjectKind().GroupVersionKind().Kind
 	return kind + " " + strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/")
 }
 
-// StoredKind is the kind of a definition, in the version in which objects are stored: it is read without a
-// conversion.
+// StoredKind returns the kind of a definition in its storage version, which is read without a conversion.
 func StoredKind(definition *unstructured.Unstructured) schema.GroupVersionKind {
 	kind := schema.GroupVersionKind{Group: Text(definition.Object, "spec", "group"),
 		Kind: Text(definition.Object, "spec", "names", "kind")}

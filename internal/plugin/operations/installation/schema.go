@@ -14,11 +14,11 @@ import (
 
 // Fields are the fields that a version of a definition keeps, such as spec.subsets[].name and spec.labels{}.
 type Fields struct {
-	// fields are those that are known by name; below those in open anything is kept.
+	// fields are the fields known by name. Below the fields in open, unknown fields are kept as well.
 	fields, open map[string]bool
 }
 
-// FieldsOf are the fields of a version of a definition.
+// FieldsOf returns the fields of a version of a definition.
 func FieldsOf(version map[string]any) Fields {
 	f := Fields{fields: map[string]bool{}, open: map[string]bool{}}
 	root, _, _ := unstructured.NestedFieldNoCopy(version, "schema", "openAPIV3Schema")
@@ -31,15 +31,18 @@ func (f Fields) add(node any, path string) {
 	if schema["x-kubernetes-preserve-unknown-fields"] == true {
 		f.open[path] = true
 	}
+
 	properties, _ := schema["properties"].(map[string]any)
 	for name, property := range properties {
 		at := strings.TrimPrefix(path+"."+name, ".")
 		f.fields[at] = true
 		f.add(property, at)
 	}
+
 	if items, ok := schema["items"]; ok {
 		f.add(items, path+"[]")
 	}
+
 	if values, ok := schema["additionalProperties"]; ok {
 		f.add(values, path+"{}")
 		if values == true {
@@ -48,19 +51,22 @@ func (f Fields) add(node any, path string) {
 	}
 }
 
-// below tells whether a path is another one, or in it.
+// below reports whether path equals above or is below it.
 func below(path, above string) bool {
 	rest, is := strings.CutPrefix(path, above)
 	return is && (above == "" || rest == "" || strings.ContainsAny(rest[:1], ".[{"))
 }
 
-// Lacks are the fields of other that these are without, and the fields in which other keeps anything and
-// these do not; without those below others of them.
+// Lacks returns the fields of other that f does not keep, and those in which other keeps unknown fields and f
+// does not. It leaves out fields below others that it returns.
 func (f Fields) Lacks(other Fields) []string {
 	var lacks []string
 	for _, path := range slices.Sorted(maps.Keys(other.fields)) {
-		if f.fields[path] && (f.open[path] || !other.open[path]) || slices.ContainsFunc(lacks, func(above string) bool { return below(path, above) }) ||
-			slices.ContainsFunc(slices.Collect(maps.Keys(f.open)), func(above string) bool { return below(path, above) }) {
+		if f.fields[path] && (f.open[path] || !other.open[path]) ||
+			slices.ContainsFunc(lacks, func(above string) bool { return below(path, above) }) ||
+			slices.ContainsFunc(slices.Collect(maps.Keys(f.open)), func(above string) bool {
+				return below(path, above)
+			}) {
 			continue
 		}
 		lacks = append(lacks, path)
@@ -68,7 +74,7 @@ func (f Fields) Lacks(other Fields) []string {
 	return lacks
 }
 
-// Versions are the versions of a definition that are served, by name.
+// Versions returns the served versions of a definition by name.
 func Versions(definition *unstructured.Unstructured) map[string]map[string]any {
 	byName := map[string]map[string]any{}
 	for _, version := range Maps(definition.Object, "spec", "versions") {
@@ -79,14 +85,15 @@ func Versions(definition *unstructured.Unstructured) map[string]map[string]any {
 	return byName
 }
 
-// Setting are objects of a kind by the fields that are set in them, of those that are named; as many as fit
-// into a message.
-func Setting(ctx context.Context, c client.Reader, kind schema.GroupVersionKind, paths []string) (map[string][]string, error) {
+// Setting returns, for each of the given fields, the names of up to three objects of a kind that set it.
+func Setting(ctx context.Context, c client.Reader, kind schema.GroupVersionKind,
+	paths []string) (map[string][]string, error) {
 	setting := map[string][]string{}
 	err := Each(ctx, c, kind, func(object *unstructured.Unstructured) error {
 		for _, path := range paths {
 			if len(setting[path]) < 3 && isSet(object.Object, path) {
-				setting[path] = append(setting[path], strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/"))
+				setting[path] = append(setting[path],
+					strings.TrimPrefix(object.GetNamespace()+"/"+object.GetName(), "/"))
 			}
 		}
 		return nil
@@ -94,7 +101,7 @@ func Setting(ctx context.Context, c client.Reader, kind schema.GroupVersionKind,
 	return setting, err
 }
 
-// isSet tells whether a field has a value somewhere in a document.
+// isSet reports whether a field has a value anywhere in a document.
 func isSet(value any, path string) bool {
 	path = strings.TrimPrefix(path, ".")
 	switch {
@@ -118,11 +125,12 @@ func isSet(value any, path string) bool {
 	if at := strings.IndexAny(path, ".[{"); at >= 0 {
 		name, rest = path[:at], path[at:]
 	}
+
 	members, _ := value.(map[string]any)
 	return isSet(members[name], rest)
 }
 
-// Told are fields and the objects in which they are set, in words.
+// Told formats fields together with the objects that set them.
 func Told(paths []string, setting map[string][]string) string {
 	var parts []string
 	for _, path := range paths {

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// load reads the manifest in a file, or nil if there is none.
+// load reads the manifest in a file. It returns nil if the file does not exist.
 func load(file string) (*unstructured.Unstructured, error) {
 	raw, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -22,6 +22,7 @@ func load(file string) (*unstructured.Unstructured, error) {
 	if err == nil {
 		raw, err = yaml.YAMLToJSON(raw)
 	}
+
 	object := &unstructured.Unstructured{}
 	if err == nil {
 		err = object.UnmarshalJSON(raw)
@@ -29,14 +30,15 @@ func load(file string) (*unstructured.Unstructured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the manifest in %s: %w", file, err)
 	}
+
 	return object, nil
 }
 
-// origin is the first line of a file: the UID of the namespace that the object is of, which no other cluster
-// has.
+// origin begins the first line of a file. The UID of the namespace follows, which no other cluster has.
 const origin = "# UID of the namespace: "
 
-// savedIn is the UID of the namespace that the manifest in a file is of; empty if the file does not say.
+// savedIn returns the UID of the namespace that a saved manifest is from, or nothing if the file does not
+// contain it.
 func savedIn(file string) (types.UID, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {
@@ -50,20 +52,24 @@ func savedIn(file string) (types.UID, error) {
 	return types.UID(strings.TrimSpace(uid)), nil
 }
 
-// save writes the manifest of an object in the namespace with that UID to a file, for good when it returns.
-// It overwrites no file about another object.
+// save writes the manifest of an object and the UID of its namespace to a file, and syncs the file. It never
+// overwrites the manifest of another object.
 func save(file string, object *unstructured.Unstructured, namespace types.UID) error {
 	old, err := load(file)
 	if err != nil {
 		return err
 	}
 	if old != nil && old.GetUID() != object.GetUID() {
-		return fmt.Errorf("%s has the manifest of another object: move it away, or name another file with --backup", file)
+		return fmt.Errorf(
+			"%s has the manifest of another object: move it away, or name another file with --backup", file)
 	}
+
 	manifest := object.DeepCopy()
-	for _, field := range []string{"resourceVersion", "managedFields", "generation", "creationTimestamp", "selfLink"} {
+	for _, field := range []string{"resourceVersion", "managedFields", "generation", "creationTimestamp",
+		"selfLink"} {
 		unstructured.RemoveNestedField(manifest.Object, "metadata", field)
 	}
+
 	delete(manifest.Object, "status")
 	raw, err := yaml.Marshal(manifest.Object)
 	if err != nil {
@@ -72,10 +78,12 @@ func save(file string, object *unstructured.Unstructured, namespace types.UID) e
 	if namespace != "" {
 		raw = append([]byte(origin+string(namespace)+"\n"), raw...)
 	}
+
 	written, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
 	if err != nil {
 		return fmt.Errorf("keeping the manifest: %w", err)
 	}
+
 	_, err = written.Write(raw)
 	if err == nil {
 		err = written.Sync()
@@ -90,10 +98,11 @@ func save(file string, object *unstructured.Unstructured, namespace types.UID) e
 		_ = os.Remove(written.Name())
 		return fmt.Errorf("keeping the manifest: %w", err)
 	}
+
 	return nil
 }
 
-// setAside renames the file, if there is one, and returns its new name.
+// setAside renames the file and returns its new name, or nothing if the file does not exist.
 func setAside(file string) (string, error) {
 	err := os.Rename(file, file+".done")
 	if errors.Is(err, fs.ErrNotExist) {

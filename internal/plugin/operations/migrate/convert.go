@@ -11,16 +11,19 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 )
 
-// shared are the fields that both kinds have at the same place, by kind.
+// shared lists, by kind, the fields that have the same path in both APIs.
 var shared = map[string][]string{
-	"StatefulSet": {"replicas", "selector", "template", "volumeClaimTemplates", "serviceName", "podManagementPolicy", "revisionHistoryLimit",
-		"persistentVolumeClaimRetentionPolicy", "ordinals", "updateStrategy.type", "updateStrategy.rollingUpdate.partition",
+	"StatefulSet": {"replicas", "selector", "template", "volumeClaimTemplates", "serviceName",
+		"podManagementPolicy", "revisionHistoryLimit", "persistentVolumeClaimRetentionPolicy", "ordinals",
+		"updateStrategy.type", "updateStrategy.rollingUpdate.partition",
 		"updateStrategy.rollingUpdate.maxUnavailable"},
-	// A CloneSet of v1alpha1 has them one level higher. What says how it updates in place means nothing to a
-	// Deployment, as its type does not.
-	"CloneSet": {"replicas", "selector", "template", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds", "updateStrategy.type",
-		"updateStrategy.maxUnavailable", "updateStrategy.maxSurge", "updateStrategy.paused", "updateStrategy.rollingUpdate.maxUnavailable",
-		"updateStrategy.rollingUpdate.maxSurge", "updateStrategy.rollingUpdate.paused", "updateStrategy.rollingUpdate.podUpdatePolicy"},
+	// In v1alpha1, a CloneSet has these fields one level higher. Its update type and podUpdatePolicy mean
+	// nothing to a Deployment, so they do not count as lost.
+	"CloneSet": {"replicas", "selector", "template", "minReadySeconds", "revisionHistoryLimit",
+		"progressDeadlineSeconds", "updateStrategy.type", "updateStrategy.maxUnavailable",
+		"updateStrategy.maxSurge", "updateStrategy.paused", "updateStrategy.rollingUpdate.maxUnavailable",
+		"updateStrategy.rollingUpdate.maxSurge", "updateStrategy.rollingUpdate.paused",
+		"updateStrategy.rollingUpdate.podUpdatePolicy"},
 	"DaemonSet": {"selector", "template", "minReadySeconds", "revisionHistoryLimit", "updateStrategy.type",
 		"updateStrategy.rollingUpdate.maxUnavailable", "updateStrategy.rollingUpdate.maxSurge"},
 }
@@ -30,14 +33,15 @@ var (
 	ownMinReady    = []string{"spec", "updateStrategy", "rollingUpdate", "minReadySeconds"}
 )
 
-// converted is the target that takes over the pods of the source, and what of the source it loses. Its
-// template is that of the source to the letter, since another would be another revision.
+// converted returns the target that takes over the pods of the source, and the fields that are dropped. Its
+// template is exactly that of the source, because any difference would make another revision.
 func converted(source, target *side) (object *unstructured.Unstructured, dropped []string, err error) {
 	object = described(source, target)
 	spec, _, err := unstructured.NestedMap(source.object.Object, "spec")
 	if err != nil {
 		return nil, nil, err
 	}
+
 	kind, toOwn := object.GetKind(), target.mapping.GroupVersionKind.Group == ownGroup
 	if toOwn {
 		object.Object["spec"] = spec
@@ -65,11 +69,12 @@ func converted(source, target *side) (object *unstructured.Unstructured, dropped
 		delete(annotations, pub.V1beta1OnlyFields)
 		object.SetAnnotations(annotations)
 	}
+
 	withoutClaimStatus(object)
 	return object, dropped, nil
 }
 
-// withoutClaimStatus takes away what the API server wrote into claim templates.
+// withoutClaimStatus removes the status that the API server adds to claim templates.
 func withoutClaimStatus(object *unstructured.Unstructured) {
 	claims, ok, _ := unstructured.NestedSlice(object.Object, "spec", "volumeClaimTemplates")
 	if !ok {
@@ -83,14 +88,16 @@ func withoutClaimStatus(object *unstructured.Unstructured) {
 	_ = unstructured.SetNestedSlice(object.Object, claims, "spec", "volumeClaimTemplates")
 }
 
-// fits says what a StatefulSet of v1alpha1 cannot have. A server that serves v1beta1 is not asked for
-// v1alpha1.
+// fits returns an error if a StatefulSet uses a field that v1alpha1 does not have, and removes unused ones.
+// The target is of v1alpha1 only if the server does not serve v1beta1.
 func fits(object *unstructured.Unstructured) error {
 	if object.GroupVersionKind().Version != "v1alpha1" {
 		return nil
 	}
-	policy, _, _ := unstructured.NestedStringMap(object.Object, "spec", "persistentVolumeClaimRetentionPolicy")
-	if number(object, 0, "spec", "ordinals", "start") != 0 || policy["whenDeleted"] == "Delete" || policy["whenScaled"] == "Delete" {
+	policy, _, _ := unstructured.NestedStringMap(object.Object, "spec",
+		"persistentVolumeClaimRetentionPolicy")
+	if number(object, 0, "spec", "ordinals", "start") != 0 || policy["whenDeleted"] == "Delete" ||
+		policy["whenScaled"] == "Delete" {
 		return fmt.Errorf("the server has StatefulSets of v1alpha1 only, which know neither ordinals nor persistentVolumeClaimRetentionPolicy")
 	}
 	unstructured.RemoveNestedField(object.Object, "spec", "ordinals")
@@ -98,7 +105,7 @@ func fits(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// leaves says why pods of the project's kinds could not be those of Kubernetes' as they are.
+// leaves returns an error if Kubernetes' own controller could not keep the pods of the source as they are.
 func leaves(source *side) error {
 	reserved, _, _ := unstructured.NestedSlice(source.object.Object, "spec", "reserveOrdinals")
 	if text := source.object.GetAnnotations()[pub.V1beta1OnlyFields]; text != "" && len(reserved) == 0 {
@@ -110,9 +117,12 @@ func leaves(source *side) error {
 		}
 		reserved = only.ReserveOrdinals
 	}
+
 	if len(reserved) > 0 {
-		return fmt.Errorf("%s has reserveOrdinals, which a StatefulSet of Kubernetes does not know: it would create and delete pods", source)
+		return fmt.Errorf("%s has reserveOrdinals, which a StatefulSet of Kubernetes does not know: it would create and delete pods",
+			source)
 	}
+
 	all, _, _ := unstructured.NestedSlice(source.object.Object, "spec", "template", "spec", "readinessGates")
 	for _, raw := range all {
 		gate, _ := raw.(map[string]any)
@@ -121,10 +131,11 @@ func leaves(source *side) error {
 				source, name)
 		}
 	}
+
 	return nil
 }
 
-// lost are the fields of the spec that have no place any more.
+// lost returns the set fields of a spec for which the target has no place.
 func lost(kind string, spec map[string]any) []string {
 	known := slices.Concat(shared[kind], []string{strings.Join(ownMinReady[1:], ".")})
 	var fields []string
@@ -135,19 +146,21 @@ func lost(kind string, spec map[string]any) []string {
 			below, isMap := value.(map[string]any)
 			switch {
 			case slices.Contains(known, path) || empty(value):
-			case isMap && slices.ContainsFunc(known, func(k string) bool { return strings.HasPrefix(k, path+".") }):
+			case isMap &&
+				slices.ContainsFunc(known, func(k string) bool { return strings.HasPrefix(k, path+".") }):
 				walk(path+".", below)
 			default:
 				fields = append(fields, path)
 			}
 		}
 	}
+
 	walk("", spec)
 	slices.Sort(fields)
 	return fields
 }
 
-// empty tells whether a field says no more than its absence, such as what the API server gives as a default.
+// empty reports whether a field means the same as its absence, such as a default of the API server.
 func empty(value any) bool {
 	switch v := value.(type) {
 	case nil:
@@ -162,5 +175,6 @@ func empty(value any) bool {
 	case []any:
 		return len(v) == 0
 	}
+
 	return value == false || value == int64(0) || value == ""
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/change"
 )
 
-// bookkeeping are annotations that belong to the old object and not to what its author wrote.
+// bookkeeping lists annotations that describe the old object and were not written by its author.
 var bookkeeping = []string{corev1.LastAppliedConfigAnnotation, "deployment.kubernetes.io/revision",
 	"deployment.kubernetes.io/revision-history",
 	"deployment.kubernetes.io/desired-replicas", "deployment.kubernetes.io/max-replicas", recordKey}
 
-// gates are readiness gates whose conditions only the project's controllers set.
+// gates lists the readiness gates whose conditions only the project's controllers set.
 var gates = []string{"InPlaceUpdateReady", "KruisePodReady"}
 
 // createLike creates the target from the source.
@@ -38,56 +38,72 @@ func (c *command) createLike(ctx context.Context, source, target *side) error {
 	if err := c.warn(ctx, source, target); err != nil {
 		return because(ctx, err)
 	}
+
 	object, err := like(source, target, c.copy)
 	if err != nil {
 		return err
 	}
+
 	c.tellLost(source, target)
 	created, err := change.Create(c, c.options, object)
 	if err != nil {
 		return fmt.Errorf("creating %s: %w", target, err)
 	}
+
 	return c.printer.PrintObj(created, c.objects)
 }
 
-// settled says why the pods of the source are not all those of its template: the target would roll out to all
-// of them what a partition or a pause has kept to a few.
+// settled returns an error if not all pods of the source are of its current template. The target would roll
+// out to all pods what a partition or a pause has limited to a few.
 func settled(source *side) error {
 	text := func(field string) string {
 		value, _, _ := unstructured.NestedString(source.object.Object, "status", field)
 		return value
 	}
+
 	replicas, updated := source.number(0, "status", "replicas"), source.number(0, "status", "updatedReplicas")
 	switch {
 	case !source.observed():
 		return fmt.Errorf("the controller of %s has not seen its last change yet", source)
-	case updated < replicas && (source.mapping.GroupVersionKind.Kind == "Deployment" || text("currentRevision") != text("updateRevision")):
+	case updated < replicas &&
+		(source.mapping.GroupVersionKind.Kind == "Deployment" ||
+			text("currentRevision") != text("updateRevision")):
 		return fmt.Errorf("a rollout of %s is under way, or held by a partition or a pause: %d of %d pods are of its template, and all pods of the new "+
 			"workload would be; finish or undo the rollout first", source, updated, replicas)
 	}
+
 	return nil
 }
 
-// tellLost tells what of the source has no place in the target.
+// tellLost warns about settings of the source that have no place in the target.
 func (c *command) tellLost(source, target *side) {
 	if target.mapping.GroupVersionKind.Kind == "CloneSet" {
-		if kind, _, _ := unstructured.NestedString(source.object.Object, "spec", "strategy", "type"); kind == "Recreate" {
-			fmt.Fprintf(c.ErrOut, "Warning: %s has strategy Recreate, and %s replaces its pods a few at a time\n", source, target)
+		if kind, _, _ := unstructured.NestedString(source.object.Object, "spec", "strategy",
+			"type"); kind == "Recreate" {
+			fmt.Fprintf(c.ErrOut,
+				"Warning: %s has strategy Recreate, and %s replaces its pods a few at a time\n", source,
+				target)
 		}
 		return
 	}
+
 	if paused(source.object) {
-		fmt.Fprintf(c.ErrOut, "Warning: %s is paused, and %s is not: a Deployment that is created paused gets no pods\n", source, target)
+		fmt.Fprintf(c.ErrOut,
+			"Warning: %s is paused, and %s is not: a Deployment that is created paused gets no pods\n",
+			source, target)
 	}
+
 	spec, _, _ := unstructured.NestedMap(source.object.Object, "spec")
 	if dropped := lost("CloneSet", spec); len(dropped) > 0 {
-		fmt.Fprintf(c.ErrOut, "Warning: %s has no place for, and loses: %s\n", target, strings.Join(dropped, ", "))
+		fmt.Fprintf(c.ErrOut, "Warning: %s has no place for, and loses: %s\n", target,
+			strings.Join(dropped, ", "))
 	}
 }
 
-// paused tells whether a Deployment or a CloneSet, of whichever version, is paused.
+// paused reports whether a Deployment or a CloneSet of any version is paused.
 func paused(object *unstructured.Unstructured) bool {
-	for _, path := range [][]string{{"spec", "paused"}, {"spec", "updateStrategy", "paused"}, {"spec", "updateStrategy", "rollingUpdate", "paused"}} {
+	for _, path := range [][]string{{"spec", "paused"}, {"spec", "updateStrategy", "paused"},
+		{"spec", "updateStrategy", "rollingUpdate", "paused"}} {
 		if value, _, _ := unstructured.NestedBool(object.Object, path...); value {
 			return true
 		}
@@ -95,8 +111,8 @@ func paused(object *unstructured.Unstructured) bool {
 	return false
 }
 
-// described is an object of the target's kind with the name and what the source has of labels and
-// annotations, but for those of tools.
+// described returns an object of the target's kind with its name, and with the labels and annotations of the
+// source except those of tools.
 func described(source, target *side) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetGroupVersionKind(target.mapping.GroupVersionKind)
@@ -108,16 +124,18 @@ func described(source, target *side) *unstructured.Unstructured {
 	for _, key := range bookkeeping {
 		delete(annotations, key)
 	}
+
 	if len(labels) > 0 {
 		object.SetLabels(labels)
 	}
 	if len(annotations) > 0 {
 		object.SetAnnotations(annotations)
 	}
+
 	return object
 }
 
-// take copies fields that there are to the same or another place.
+// take copies existing fields, to the same or to another path.
 func take(from map[string]any, into map[string]any, paths ...[2][]string) {
 	for _, path := range paths {
 		if value, ok, _ := unstructured.NestedFieldCopy(from, path[0]...); ok && value != nil {
@@ -126,18 +144,21 @@ func take(from map[string]any, into map[string]any, paths ...[2][]string) {
 	}
 }
 
-// kept is a field that has the same place in both.
+// kept returns a field that has the same path in both objects.
 func kept(path ...string) [2][]string { return [2][]string{path, path} }
 
-// like is a CloneSet like a Deployment, or the other way round.
+// like returns a CloneSet that matches a Deployment, or a Deployment that matches a CloneSet.
 func like(source, target *side, withReplicas bool) (*unstructured.Unstructured, error) {
 	object := described(source, target)
 	from := source.object.DeepCopy().Object
-	take(from, object.Object, kept("spec", "selector"), kept("spec", "template"), kept("spec", "minReadySeconds"),
-		kept("spec", "revisionHistoryLimit"), kept("spec", "progressDeadlineSeconds"))
-	if object.GetKind() == "CloneSet" { // it has no deadline unless its author wants one
+	take(from, object.Object, kept("spec", "selector"), kept("spec", "template"),
+		kept("spec", "minReadySeconds"), kept("spec", "revisionHistoryLimit"),
+		kept("spec", "progressDeadlineSeconds"))
+	// A CloneSet has no deadline unless its author wants one.
+	if object.GetKind() == "CloneSet" {
 		unstructured.RemoveNestedField(object.Object, "spec", "progressDeadlineSeconds")
 	}
+
 	native := func(field string) []string { return []string{"spec", "strategy", "rollingUpdate", field} }
 	own := func(field string) []string { return []string{"spec", "updateStrategy", "rollingUpdate", field} }
 	cloneSet := target
@@ -148,8 +169,11 @@ func like(source, target *side, withReplicas bool) (*unstructured.Unstructured, 
 	if flat {
 		own = func(field string) []string { return []string{"spec", "updateStrategy", field} }
 	}
-	pairs := [][2][]string{{native("maxUnavailable"), own("maxUnavailable")}, {native("maxSurge"), own("maxSurge")}}
-	if cloneSet == target { // not the other way round: the controller of Deployments makes no pods for one that is created paused
+	pairs := [][2][]string{{native("maxUnavailable"), own("maxUnavailable")},
+		{native("maxSurge"), own("maxSurge")}}
+	// Pausing is not copied the other way round, because the Deployment controller makes no pods for a
+	// Deployment that is created paused.
+	if cloneSet == target {
 		pairs = append(pairs, [2][]string{{"spec", "paused"}, own("paused")})
 	} else {
 		for i := range pairs {
@@ -160,6 +184,7 @@ func like(source, target *side, withReplicas bool) (*unstructured.Unstructured, 
 		}
 		withoutGates(object.Object)
 	}
+
 	take(from, object.Object, pairs...)
 	if cloneSet == target {
 		policy := "type"
@@ -169,28 +194,33 @@ func like(source, target *side, withReplicas bool) (*unstructured.Unstructured, 
 		}
 		_ = unstructured.SetNestedField(object.Object, "ReCreate", own(policy)...)
 	}
+
 	replicas := int64(0)
 	if withReplicas {
 		replicas = source.replicas()
 	}
+
 	return object, unstructured.SetNestedField(object.Object, replicas, "spec", "replicas")
 }
 
-// withoutGates takes readiness gates out of a template that nobody would open.
+// withoutGates removes those readiness gates from a template whose conditions nobody would set.
 func withoutGates(object map[string]any) {
 	at := []string{"spec", "template", "spec", "readinessGates"}
 	all, ok, _ := unstructured.NestedSlice(object, at...)
 	if !ok {
 		return
 	}
+
 	left := slices.DeleteFunc(all, func(raw any) bool {
 		gate, _ := raw.(map[string]any)
 		name, _, _ := unstructured.NestedString(gate, "conditionType")
 		return slices.Contains(gates, name)
 	})
+
 	if len(left) == 0 {
 		unstructured.RemoveNestedField(object, at...)
 		return
 	}
+
 	_ = unstructured.SetNestedSlice(object, left, at...)
 }

@@ -1,5 +1,5 @@
-// Package migrate has the command that moves workloads between Kubernetes' own kinds and the project's,
-// without downtime (OPS-167): replicas between Deployments and CloneSets, step by step, and whole
+// Package migrate implements the command that moves workloads between Kubernetes' own kinds and those of the
+// project, without downtime (OPS-167): replicas between Deployments and CloneSets, step by step, and whole
 // StatefulSets and DaemonSets with their pods.
 package migrate
 
@@ -26,7 +26,7 @@ const (
 	nativeGroup = "apps"
 )
 
-// kinds are those that can be migrated, by all names that users may call them.
+// kinds maps each name that users may type to the kind that can be migrated.
 var kinds = map[string]string{
 	"cloneset": "CloneSet", "clonesets": "CloneSet", "clone": "CloneSet",
 	"deployment": "Deployment", "deployments": "Deployment", "deploy": "Deployment",
@@ -34,7 +34,7 @@ var kinds = map[string]string{
 	"daemonset": "DaemonSet", "daemonsets": "DaemonSet", "ds": "DaemonSet", "ads": "DaemonSet",
 }
 
-// groups are where the kinds are at home that move replicas.
+// groups maps the kinds between which replicas are moved to their API groups.
 var groups = map[string]string{"CloneSet": ownGroup, "Deployment": nativeGroup}
 
 // command is the command with its flags.
@@ -46,27 +46,29 @@ type command struct {
 	create, copy                       bool
 	replicas, surge, timeout           int64
 
-	// every is how often objects are looked at, and id makes records of moves unique.
+	// every is the interval at which objects are read; id makes the records of moves unique.
 	every time.Duration
 	id    func() string
 
 	namespace string
 	options   change.Options
 	printer   printers.ResourcePrinter
-	// objects is where objects are printed. With -o it is told elsewhere how it goes.
+	// objects is where objects are printed. With -o, all other output goes to ErrOut.
 	objects io.Writer
 }
 
-// New returns the command.
+// New returns the migrate command.
 func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	return newCommand(f, streams, time.Second, func() string { return fmt.Sprint(time.Now().UnixNano()) })
 }
 
-func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, every time.Duration, id func() string) *cobra.Command {
+func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, every time.Duration,
+	id func() string) *cobra.Command {
 	c := &command{Factory: f, IOStreams: streams, flags: change.NewFlags("created"), every: every, id: id}
 	cmd := &cobra.Command{
-		Use: "migrate KIND (--from=KIND | --from=apps | --to=apps) -n NAMESPACE --src-name=NAME [flags]", DisableFlagsInUseLine: true,
-		Short: "Migrate workloads from Kubernetes' own kinds to Afloat's, or back",
+		Use:                   "migrate KIND (--from=KIND | --from=apps | --to=apps) -n NAMESPACE --src-name=NAME [flags]",
+		DisableFlagsInUseLine: true,
+		Short:                 "Migrate workloads from Kubernetes' own kinds to Afloat's, or back",
 		Long: templates.LongDesc(`
 			Migrate a workload to another kind, without downtime.
 
@@ -91,16 +93,22 @@ func newCommand(f cmdutil.Factory, streams genericiooptions.IOStreams, every tim
 	}
 	c.flags.Add(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&c.from, "from", "", "What is migrated: Deployment or CloneSet; for a StatefulSet or DaemonSet of Kubernetes: apps.")
-	flags.StringVar(&c.to, "to", "", "For a StatefulSet or DaemonSet that shall be one of Kubernetes again: apps.")
+	flags.StringVar(&c.from, "from", "",
+		"What is migrated: Deployment or CloneSet; for a StatefulSet or DaemonSet of Kubernetes: apps.")
+	flags.StringVar(&c.to, "to", "",
+		"For a StatefulSet or DaemonSet that shall be one of Kubernetes again: apps.")
 	flags.StringVar(&c.source, "src-name", "", "The name of the workload that is migrated.")
 	flags.StringVar(&c.target, "dst-name", "", "The name of the new workload; that of the old one if empty.")
-	flags.BoolVar(&c.create, "create", false, "Create the new workload, like the old one and without replicas.")
-	flags.BoolVar(&c.copy, "copy", false, "With --create: the new workload has as many replicas as the old one.")
+	flags.BoolVar(&c.create, "create", false,
+		"Create the new workload, like the old one and without replicas.")
+	flags.BoolVar(&c.copy, "copy", false,
+		"With --create: the new workload has as many replicas as the old one.")
 	flags.Int64Var(&c.replicas, "replicas", -1, "How many replicas are moved; -1 means all.")
 	flags.Int64Var(&c.surge, "max-surge", 1, "How many replicas more there may be while they are moved.")
 	flags.Int64Var(&c.timeout, "timeout-seconds", -1, "For how long it may take; -1 means for ever.")
-	flags.StringVar(&c.manifest, "backup", "", "The file that keeps the manifest of a StatefulSet or DaemonSet until its pods are taken over.")
+	flags.StringVar(&c.manifest, "backup", "",
+		"The file that keeps the manifest of a StatefulSet or DaemonSet until its pods are taken over.")
+
 	return cmd
 }
 
@@ -109,6 +117,7 @@ func (c *command) run(cmd *cobra.Command, args []string) (err error) {
 	if len(args) != 1 {
 		return usage("exactly one kind to migrate to is required, got %d", len(args))
 	}
+
 	kind := kinds[strings.ToLower(args[0])]
 	var explicit bool
 	if c.namespace, explicit, err = c.ToRawKubeConfigLoader().Namespace(); err != nil {
@@ -123,6 +132,7 @@ func (c *command) run(cmd *cobra.Command, args []string) (err error) {
 	if c.objects = c.Out; c.flags.Print.OutputFlagSpecified() {
 		c.Out = c.ErrOut
 	}
+
 	switch {
 	case kind == "":
 		return usage("%s cannot be migrated to; CloneSet, Deployment, StatefulSet and DaemonSet can", args[0])
@@ -144,17 +154,22 @@ func (c *command) run(cmd *cobra.Command, args []string) (err error) {
 		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(c.timeout)*time.Second, late)
 		defer cancel()
 	}
+
 	if _, moves := groups[kind]; !moves {
 		return c.takeOver(ctx, usage, kind)
 	}
+
 	from := kinds[strings.ToLower(c.from)]
 	if _, ok := groups[from]; !ok || from == kind || c.to != "" {
-		return usage("a %s can be migrated --from=%s", kind, map[string]string{"CloneSet": "Deployment", "Deployment": "CloneSet"}[kind])
+		return usage("a %s can be migrated --from=%s", kind,
+			map[string]string{"CloneSet": "Deployment", "Deployment": "CloneSet"}[kind])
 	}
+
 	source, err := c.side(groups[from], from, c.source)
 	if err != nil {
 		return err
 	}
+
 	target, err := c.side(groups[kind], kind, c.target)
 	if err != nil {
 		return err
@@ -162,6 +177,7 @@ func (c *command) run(cmd *cobra.Command, args []string) (err error) {
 	if c.create {
 		return c.createLike(ctx, source, target)
 	}
+
 	return c.move(ctx, source, target)
 }
 
@@ -169,7 +185,7 @@ func (c *command) side(group, kind, name string) (*side, error) {
 	return newSide(c.Factory, schema.GroupKind{Group: group, Kind: kind}, c.namespace, name)
 }
 
-// pause waits until it is time to look again, or says why there is no time any more.
+// pause waits until it is time to look again, and returns the cause if the context ends first.
 func (c *command) pause(ctx context.Context) error {
 	timer := time.NewTimer(c.every)
 	defer timer.Stop()
@@ -181,7 +197,7 @@ func (c *command) pause(ctx context.Context) error {
 	}
 }
 
-// because is the error, and what ended the time in which it came.
+// because adds the cause of an ended context to an error.
 func because(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)

@@ -9,18 +9,18 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 )
 
-// recordKey is the annotation in which both workloads keep how far a move of replicas is, written together
-// with the replicas: so the move can be interrupted anywhere.
+// recordKey is the annotation in which both workloads record the progress of a move. It is written together
+// with the replicas, so that the move can be interrupted at any point.
 const recordKey = "apps.kruise.io/migration"
 
 // record is the content of the annotation.
 type record struct {
-	// ID is the same at both workloads.
+	// ID is the same on both workloads.
 	ID string `json:"id"`
-	// Source and Replicas are what is moved; only the target has them.
+	// Source and Replicas describe the move; only the target has them.
 	Source   string `json:"source,omitempty"`
 	Replicas int64  `json:"replicas,omitempty"`
-	// Moved is how many replicas this workload has got or given.
+	// Moved is how many replicas this workload has gained or given up.
 	Moved int64 `json:"moved"`
 }
 
@@ -36,11 +36,11 @@ func readRecord(object *unstructured.Unstructured) (record, error) {
 	return r, nil
 }
 
-// step is what is done next: the target gets, or the source gives.
+// step is the next change: the target is scaled up by raise, or the source down by lower.
 type step struct{ raise, lower int64 }
 
-// next decides about the next step of a move of all replicas, of which the target has got some and the source
-// has given some.
+// next returns the next step of a move, of which the target has got some replicas and the source has given
+// some.
 func next(all, got, given, surge int64, source, target *side) step {
 	if !source.observed() || !target.observed() {
 		return step{}
@@ -60,6 +60,7 @@ func (c *command) move(ctx context.Context, source, target *side) error {
 	if err := m.begin(ctx); err != nil {
 		return because(ctx, err)
 	}
+
 	for {
 		m.tell()
 		if m.got == m.all && m.given == m.all {
@@ -73,14 +74,16 @@ func (c *command) move(ctx context.Context, source, target *side) error {
 			return nil
 		}
 	}
+
 	if err := m.end(ctx); err != nil {
 		return fmt.Errorf("%w; %s", because(ctx, err), m.state())
 	}
+
 	fmt.Fprintf(c.Out, "moved %d replicas from %s to %s\n", m.all, source, target)
 	return nil
 }
 
-// mover is a move under way.
+// mover is a move in progress.
 type mover struct {
 	*command
 	source, target  *side
@@ -90,18 +93,20 @@ type mover struct {
 }
 
 func (m *mover) state() string {
-	return fmt.Sprintf("%s has got %d of %d replicas and %s has given %d", m.target, m.got, m.all, m.source, m.given)
+	return fmt.Sprintf("%s has got %d of %d replicas and %s has given %d", m.target, m.got, m.all, m.source,
+		m.given)
 }
 
 func (m *mover) tell() {
-	text := fmt.Sprintf("%s, %d of %d available", m.state(), m.target.number(0, "status", "availableReplicas"), m.target.replicas())
+	text := fmt.Sprintf("%s, %d of %d available", m.state(),
+		m.target.number(0, "status", "availableReplicas"), m.target.replicas())
 	if text != m.said {
 		fmt.Fprintln(m.Out, text)
 		m.said = text
 	}
 }
 
-// look reads both workloads and what their records say.
+// look reads both workloads.
 func (m *mover) look(ctx context.Context) error {
 	if err := m.source.must(ctx); err != nil {
 		return err
@@ -109,31 +114,38 @@ func (m *mover) look(ctx context.Context) error {
 	return m.target.must(ctx)
 }
 
-// begin begins a move, or goes on with one that was interrupted.
+// begin starts a move, or resumes an interrupted one.
 func (m *mover) begin(ctx context.Context) error {
 	if err := m.look(ctx); err != nil {
 		return err
 	}
+
 	at, err := readRecord(m.target.object)
 	if err != nil {
 		return err
 	}
+
 	of, err := readRecord(m.source.object)
 	if err != nil {
 		return err
 	}
+
 	unfinished := func(r record, to *side) error {
-		return fmt.Errorf("a move of %d replicas from %s to %s is not finished: finish it first, or take away annotation %s", r.Replicas, r.Source, to,
-			recordKey)
+		return fmt.Errorf("a move of %d replicas from %s to %s is not finished: finish it first, or take away annotation %s",
+			r.Replicas, r.Source, to, recordKey)
 	}
+
 	if of.Source != "" {
 		return unfinished(of, m.source)
 	}
-	if _, rolled := m.target.object.GetAnnotations()["deployment.kubernetes.io/revision"]; paused(m.target.object) && !rolled &&
+	if _, rolled := m.target.object.
+		GetAnnotations()["deployment.kubernetes.io/revision"]; paused(m.target.object) && !rolled &&
 		m.target.object.GetKind() == "Deployment" {
 		return fmt.Errorf("%s is paused and never had pods: it gets none before it is resumed", m.target)
 	}
-	if at.Source != "" { // else it is what another move left when it was interrupted at its very end
+
+	// A record without Source is left over from another move that was interrupted at its very end.
+	if at.Source != "" {
 		if at.Source != m.source.String() || m.replicas >= 0 && at.Replicas != m.replicas {
 			return unfinished(at, m.target)
 		}
@@ -144,6 +156,7 @@ func (m *mover) begin(ctx context.Context) error {
 		fmt.Fprintf(m.Out, "going on with a move that was interrupted\n")
 		return nil
 	}
+
 	m.id, m.all = m.command.id(), m.source.replicas()
 	if m.replicas >= 0 {
 		if m.all < m.replicas {
@@ -151,10 +164,11 @@ func (m *mover) begin(ctx context.Context) error {
 		}
 		m.all = m.replicas
 	}
+
 	return nil
 }
 
-// advance takes the next step, or waits until there may be one.
+// advance takes the next step, or waits until one may be possible.
 func (m *mover) advance(ctx context.Context) error {
 	s := next(m.all, m.got, m.given, m.surge, m.source, m.target)
 	switch {
@@ -165,7 +179,8 @@ func (m *mover) advance(ctx context.Context) error {
 		}
 		m.got += s.raise
 	case s.lower > 0:
-		if err := m.scale(ctx, m.source, -s.lower, m.given, record{ID: m.id, Moved: m.given + s.lower}); err != nil {
+		if err := m.scale(ctx, m.source, -s.lower, m.given,
+			record{ID: m.id, Moved: m.given + s.lower}); err != nil {
 			return err
 		}
 		m.given += s.lower
@@ -178,35 +193,40 @@ func (m *mover) advance(ctx context.Context) error {
 		}
 		return m.look(ctx)
 	}
+
 	return ctx.Err()
 }
 
-// scale changes the replicas of a workload, and its record with them.
+// scale changes the replicas of a workload together with its record.
 func (m *mover) scale(ctx context.Context, s *side, by, before int64, r record) error {
 	return s.apply(ctx, m.options, func(object *unstructured.Unstructured) error {
 		known, err := readRecord(object)
 		if err != nil {
 			return err
 		}
-		if known.ID == m.id && known.Moved != before || known.ID != m.id && (before > 0 || known.Source != "") {
+		if known.ID == m.id && known.Moved != before ||
+			known.ID != m.id && (before > 0 || known.Source != "") {
 			return fmt.Errorf("somebody else goes on with this move")
 		}
+
 		replicas := number(object, 1, "spec", "replicas") + by
 		if replicas < 0 {
 			return fmt.Errorf("somebody else has scaled it down")
 		}
+
 		text, err := json.Marshal(r)
 		if err != nil {
 			return err
 		}
-		if err := unstructured.SetNestedField(object.Object, string(text), "metadata", "annotations", recordKey); err != nil {
+		if err := unstructured.SetNestedField(object.Object, string(text), "metadata", "annotations",
+			recordKey); err != nil {
 			return err
 		}
 		return unstructured.SetNestedField(object.Object, replicas, "spec", "replicas")
 	})
 }
 
-// end takes the records away, that of the target first: without it that of the source says nothing.
+// end removes the records, first that of the target: without it, the record of the source means nothing.
 func (m *mover) end(ctx context.Context) error {
 	for _, s := range []*side{m.target, m.source} {
 		err := s.apply(ctx, m.options, func(object *unstructured.Unstructured) error {
@@ -220,5 +240,6 @@ func (m *mover) end(ctx context.Context) error {
 			return err
 		}
 	}
+
 	return nil
 }

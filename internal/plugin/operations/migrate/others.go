@@ -16,31 +16,32 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/change"
 )
 
-// trackers are the labels and annotations by which tools know objects again that they keep as they have them.
-// What has them without being in the tool's manifests is pruned, and what of them is Helm's makes the next
-// install or upgrade fail.
-var trackers = []string{"app.kubernetes.io/instance", "argocd.argoproj.io/instance", "argocd.argoproj.io/tracking-id",
-	"argocd.argoproj.io/installation-id", "kustomize.toolkit.fluxcd.io/name", "kustomize.toolkit.fluxcd.io/namespace",
-	"helm.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/namespace", "meta.helm.sh/release-name", "meta.helm.sh/release-namespace",
-	"applyset.kubernetes.io/part-of", "config.k8s.io/owning-inventory", "kapp.k14s.io/app", "kapp.k14s.io/association", "kapp.k14s.io/identity",
-	"kapp.k14s.io/original", "kapp.k14s.io/original-diff-md5", "objectset.rio.cattle.io/applied", "objectset.rio.cattle.io/hash",
+// trackers lists the labels and annotations by which tools recognize the objects that they manage. A tool
+// prunes an object that has them without being in its manifests, and Helm's make the next install or upgrade
+// fail.
+var trackers = []string{"app.kubernetes.io/instance", "argocd.argoproj.io/instance",
+	"argocd.argoproj.io/tracking-id", "argocd.argoproj.io/installation-id",
+	"kustomize.toolkit.fluxcd.io/name", "kustomize.toolkit.fluxcd.io/namespace",
+	"helm.toolkit.fluxcd.io/name", "helm.toolkit.fluxcd.io/namespace", "meta.helm.sh/release-name",
+	"meta.helm.sh/release-namespace", "applyset.kubernetes.io/part-of", "config.k8s.io/owning-inventory",
+	"kapp.k14s.io/app", "kapp.k14s.io/association", "kapp.k14s.io/identity", "kapp.k14s.io/original",
+	"kapp.k14s.io/original-diff-md5", "objectset.rio.cattle.io/applied", "objectset.rio.cattle.io/hash",
 	"objectset.rio.cattle.io/id", "objectset.rio.cattle.io/owner-gvk", "objectset.rio.cattle.io/owner-name",
 	"objectset.rio.cattle.io/owner-namespace"}
 
-// tracked tells whether a label or an annotation is a tool's own.
+// tracked reports whether a label or an annotation belongs to such a tool.
 func tracked(key, value string) bool {
 	return slices.Contains(trackers, key) || key == "app.kubernetes.io/managed-by" && value == "Helm"
 }
 
-// referrer is a kind of objects that name a workload, the field in which they do, and whether it cannot be
-// changed.
+// referrer is a kind whose objects name a workload in the given field. If fixed, that field is immutable.
 type referrer struct {
 	schema.GroupKind
 	field string
 	fixed bool
 }
 
-// referrers are those that act on the workload that they name, whichever of them a cluster has.
+// referrers lists the kinds that act on the workload that they name, in clusters that have them.
 var referrers = []referrer{
 	{schema.GroupKind{Group: "autoscaling", Kind: "HorizontalPodAutoscaler"}, "scaleTargetRef", false},
 	{schema.GroupKind{Group: "autoscaling.k8s.io", Kind: "VerticalPodAutoscaler"}, "targetRef", false},
@@ -51,8 +52,8 @@ var referrers = []referrer{
 	{schema.GroupKind{Group: "rollouts.kruise.io", Kind: "Rollout"}, "workloadRef", false},
 }
 
-// warn tells who else acts on the source, and what the target does not get of it: a migration that is right
-// by itself ends with two sets of pods, or with none, if such a tool goes on as before.
+// warn prints who else acts on the source, and what the target does not inherit. Even a correct migration
+// ends with two sets of pods, or with none, if such a tool continues unchanged.
 func (c *command) warn(ctx context.Context, source, target *side) error {
 	say := func(format string, a ...any) { fmt.Fprintf(c.ErrOut, "Warning: "+format+"\n", a...) }
 	var keys []string
@@ -63,13 +64,18 @@ func (c *command) warn(ctx context.Context, source, target *side) error {
 			}
 		}
 	}
+
 	if len(keys) > 0 {
 		say("%s seems to be kept by a tool such as Argo CD, Flux or Helm (%s): pause the tool, and give it the manifest of %s, else it makes the old "+
-			"one anew; %[3]s does not get these labels and annotations, by which it would be pruned", source, strings.Join(keys, ", "), target)
+			"one anew; %[3]s does not get these labels and annotations, by which it would be pruned",
+			source, strings.Join(keys, ", "), target)
 	}
+
 	for _, owner := range source.object.GetOwnerReferences() {
-		say("%s belongs to %s %s, which may change it back; %s will belong to nobody", source, owner.Kind, owner.Name, target)
+		say("%s belongs to %s %s, which may change it back; %s will belong to nobody", source, owner.Kind,
+			owner.Name, target)
 	}
+
 	for _, kind := range referrers {
 		names, err := c.naming(ctx, kind, source)
 		switch {
@@ -78,17 +84,19 @@ func (c *command) warn(ctx context.Context, source, target *side) error {
 		case err != nil:
 			return err
 		case len(names) > 0 && kind.fixed:
-			say("%s %s names %s for good: once %s has the pods, delete it and make one that names that", kind.Kind, strings.Join(names, ", "), source, target)
+			say("%s %s names %s for good: once %s has the pods, delete it and make one that names that",
+				kind.Kind, strings.Join(names, ", "), source, target)
 		case len(names) > 0:
-			say("%s %s names %s: let it name %s once that has the pods, and take autoscalers off meanwhile", kind.Kind, strings.Join(names, ", "),
-				source, target)
+			say("%s %s names %s: let it name %s once that has the pods, and take autoscalers off meanwhile",
+				kind.Kind, strings.Join(names, ", "), source, target)
 		}
 	}
+
 	return nil
 }
 
-// naming are the names of the objects of a kind that name the workload. A kind that the server does not have
-// has none.
+// naming returns the names of the objects of a kind that name the workload, or none if the server does not
+// have the kind.
 func (c *command) naming(ctx context.Context, kind referrer, workload *side) ([]string, error) {
 	mapping, err := change.Mapping(c, kind.GroupKind)
 	if meta.IsNoMatchError(err) {
@@ -96,24 +104,31 @@ func (c *command) naming(ctx context.Context, kind referrer, workload *side) ([]
 	} else if err != nil {
 		return nil, err
 	}
+
 	client, err := c.DynamicClient()
 	if err != nil {
 		return nil, err
 	}
-	all, err := client.Resource(mapping.Resource).Namespace(workload.namespace).List(ctx, metav1.ListOptions{})
+
+	all, err := client.Resource(mapping.Resource).Namespace(workload.namespace).List(ctx,
+		metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("listing objects of kind %s: %w", kind.Kind, err)
 	}
+
 	var names []string
 	for i := range all.Items {
 		reference, _, _ := unstructured.NestedStringMap(all.Items[i].Object, "spec", kind.field)
 		gv, err := schema.ParseGroupVersion(reference["apiVersion"])
-		if group := workload.mapping.GroupVersionKind.Group; err == nil && reference["kind"] == workload.mapping.GroupVersionKind.Kind &&
-			reference["name"] == workload.name && (gv.Group == group || reference["apiVersion"] == "" && group == nativeGroup) {
+		if group := workload.mapping.GroupVersionKind.Group; err == nil &&
+			reference["kind"] == workload.mapping.GroupVersionKind.Kind &&
+			reference["name"] == workload.name &&
+			(gv.Group == group || reference["apiVersion"] == "" && group == nativeGroup) {
 			names = append(names, all.Items[i].GetName())
 		}
 	}
+
 	return names, nil
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/change"
 )
 
-// side is the old or the new workload: where it is, and what it is by now, if it is.
+// side is the old or the new workload, and how to reach it. Its object is nil if it does not exist.
 type side struct {
 	mapping         *meta.RESTMapping
 	client          dynamic.ResourceInterface
@@ -31,24 +31,27 @@ func newSide(f cmdutil.Factory, kind schema.GroupKind, namespace, name string) (
 	if err != nil {
 		return nil, err
 	}
+
 	client, err := f.DynamicClient()
 	if err != nil {
 		return nil, err
 	}
+
 	rest, err := f.UnstructuredClientForMapping(mapping)
 	if err != nil {
 		return nil, err
 	}
+
 	return &side{mapping: mapping, client: client.Resource(mapping.Resource).Namespace(namespace), rest: rest,
 		namespace: namespace, name: name}, nil
 }
 
-// String names the workload: deployment.apps/web.
+// String returns the name of the workload, such as deployment.apps/web.
 func (s *side) String() string {
 	return strings.ToLower(s.mapping.GroupVersionKind.GroupKind().String()) + "/" + s.name
 }
 
-// read looks at the workload. That there is none is no error.
+// read reads the workload. It is no error if the workload does not exist.
 func (s *side) read(ctx context.Context) error {
 	object, err := s.client.Get(ctx, s.name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -61,7 +64,7 @@ func (s *side) read(ctx context.Context) error {
 	return nil
 }
 
-// must is read for a workload that must be there.
+// must reads the workload, and returns an error if it does not exist.
 func (s *side) must(ctx context.Context) error {
 	if err := s.read(ctx); err != nil {
 		return err
@@ -72,9 +75,11 @@ func (s *side) must(ctx context.Context) error {
 	return nil
 }
 
-// apply changes the workload.
-func (s *side) apply(ctx context.Context, o change.Options, edit func(*unstructured.Unstructured) error) error {
-	info := &resource.Info{Client: s.rest, Mapping: s.mapping, Namespace: s.namespace, Name: s.name, Object: s.object}
+// apply changes the workload and keeps the result.
+func (s *side) apply(ctx context.Context, o change.Options,
+	edit func(*unstructured.Unstructured) error) error {
+	info := &resource.Info{Client: s.rest, Mapping: s.mapping, Namespace: s.namespace, Name: s.name,
+		Object: s.object}
 	if _, err := change.Apply(ctx, info, o, edit); err != nil {
 		return fmt.Errorf("changing %s: %w", s, err)
 	}
@@ -96,7 +101,7 @@ func number(object *unstructured.Unstructured, otherwise int64, path ...string) 
 
 func (s *side) replicas() int64 { return s.number(1, "spec", "replicas") }
 
-// observed tells whether the status speaks of what is wanted now.
+// observed reports whether the status reflects the current spec.
 func (s *side) observed() bool {
 	return s.number(0, "status", "observedGeneration") >= s.object.GetGeneration()
 }

@@ -17,13 +17,13 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/pods"
 )
 
-// takeover is the migration of a StatefulSet or DaemonSet with its pods. What has been done shows in the
-// cluster and in the file with the old object's manifest, so it can go on from any state.
+// takeover is the migration of a StatefulSet or DaemonSet together with its pods. Its progress shows in the
+// cluster and in the file with the old manifest, so it can resume from any state.
 type takeover struct {
 	*command
 	source, target *side
 	file           string
-	// old is the UID of the source, also when it is gone.
+	// old is the UID of the source, even after the source is gone.
 	old types.UID
 }
 
@@ -37,25 +37,30 @@ func (c *command) takeOver(ctx context.Context, usage func(string, ...any) error
 		return usage("a %s can be migrated --from=apps or --to=apps", kind)
 	}
 	if c.target != c.source || c.create || c.replicas >= 0 {
-		return usage("a %s keeps its name and its pods: --dst-name, --create and --replicas make no sense", kind)
+		return usage("a %s keeps its name and its pods: --dst-name, --create and --replicas make no sense",
+			kind)
 	}
+
 	source, err := c.side(from, kind, c.source)
 	if err != nil {
 		return err
 	}
+
 	target, err := c.side(to, kind, c.target)
 	if err != nil {
 		return err
 	}
+
 	t := &takeover{command: c, source: source, target: target, file: c.manifest}
 	if t.file == "" {
 		t.file = fmt.Sprintf("%s.%s.%s.yaml", c.namespace, c.source, source.mapping.Resource.GroupResource())
 	}
+
 	c.options.FieldValidation = metav1.FieldValidationStrict
 	return because(ctx, t.run(ctx))
 }
 
-// run goes on from the state that it finds.
+// run resumes from the state that it finds.
 func (t *takeover) run(ctx context.Context) error {
 	if err := t.source.read(ctx); err != nil {
 		return err
@@ -63,15 +68,18 @@ func (t *takeover) run(ctx context.Context) error {
 	if err := t.target.read(ctx); err != nil {
 		return err
 	}
+
 	saved, err := load(t.file)
 	if err != nil {
 		return err
 	}
+
 	if saved != nil && (t.source.object == nil || t.source.object.GetUID() == saved.GetUID()) {
 		if err := t.same(ctx); err != nil {
 			return err
 		}
 	}
+
 	leaving := t.source.object != nil && saved != nil && saved.GetUID() == t.source.object.GetUID() &&
 		t.source.object.GetDeletionTimestamp() != nil &&
 		slices.Contains(t.source.object.GetFinalizers(), metav1.FinalizerOrphanDependents)
@@ -80,6 +88,7 @@ func (t *takeover) run(ctx context.Context) error {
 			t.old = known.GetUID()
 		}
 	}
+
 	switch {
 	case t.source.object == nil && t.target.object == nil && saved == nil:
 		return fmt.Errorf("%s does not exist; if its migration was interrupted elsewhere, name the file that has its manifest with --backup",
@@ -98,16 +107,19 @@ func (t *takeover) run(ctx context.Context) error {
 		fmt.Fprintf(t.Out, "going on with a migration that was begun\n")
 	}
 	if err := t.gone(ctx); err != nil {
-		return fmt.Errorf("%w; the manifest of %s is in %s, and the same command goes on", err, t.source, t.file)
+		return fmt.Errorf("%w; the manifest of %s is in %s, and the same command goes on", err, t.source,
+			t.file)
 	}
 	if err := t.finish(ctx, saved); err != nil {
-		return fmt.Errorf("%w; the manifest of %s is in %s, and the same command goes on", err, t.source, t.file)
+		return fmt.Errorf("%w; the manifest of %s is in %s, and the same command goes on", err, t.source,
+			t.file)
 	}
+
 	return t.done()
 }
 
-// namespaceUID is the UID of the namespace, by which the file is known not to be of another cluster; empty if
-// the user may not read it.
+// namespaceUID returns the UID of the namespace, which shows that a file is not from another cluster. It
+// returns nothing if the user may not read the namespace.
 func (t *takeover) namespaceUID(ctx context.Context) (types.UID, error) {
 	client, err := t.KubernetesClientSet()
 	if err != nil {
@@ -123,37 +135,42 @@ func (t *takeover) namespaceUID(ctx context.Context) (types.UID, error) {
 	return namespace.UID, nil
 }
 
-// same says why nothing may be made from the file: with another context, the same command would create the
-// workload of one cluster in another.
+// same returns an error if the file may be from another cluster. With another context, the same command would
+// create the workload of one cluster in another.
 func (t *takeover) same(ctx context.Context) error {
 	saved, err := savedIn(t.file)
 	if err != nil {
 		return err
 	}
+
 	now, err := t.namespaceUID(ctx)
 	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("%s is of another cluster: there is no namespace %s here; nothing was done", t.file, t.namespace)
+		return fmt.Errorf("%s is of another cluster: there is no namespace %s here; nothing was done", t.file,
+			t.namespace)
 	}
+
 	switch {
 	case err != nil:
 		return err
 	case saved != "" && now != "" && saved != now:
-		return fmt.Errorf("%s is of another cluster, or of an earlier namespace %s: that had UID %s, and this one has %s; nothing was done", t.file,
-			t.namespace, saved, now)
+		return fmt.Errorf("%s is of another cluster, or of an earlier namespace %s: that had UID %s, and this one has %s; nothing was done",
+			t.file, t.namespace, saved, now)
 	case (saved == "" || now == "") && t.source.object == nil && t.target.object == nil:
 		return fmt.Errorf("nobody knows whether %s is of this cluster: it takes the right to read namespace %s, now and when the migration began; "+
 			"if it is, kubectl create -f %[1]s makes %[3]s anew with its pods, and the command begins again once the file is moved away; nothing was done",
 			t.file, t.namespace, t.source)
 	}
+
 	return nil
 }
 
-// prepare does all that can be undone, and the one thing that cannot: it orphans the pods. An error before
-// that leaves all as it was.
+// prepare takes all steps that can be undone, and the one that cannot: it orphans the pods. If it fails
+// before that, nothing has changed.
 func (t *takeover) prepare(ctx context.Context) error {
 	if err := t.odd(ctx); err != nil {
 		return fmt.Errorf("nothing was done: %w", err)
 	}
+
 	object, dropped, err := converted(t.source, t.target)
 	if err != nil {
 		return fmt.Errorf("nothing was done: %w", err)
@@ -162,11 +179,13 @@ func (t *takeover) prepare(ctx context.Context) error {
 		return fmt.Errorf("nothing was done: %w", err)
 	}
 	if len(dropped) > 0 {
-		fmt.Fprintf(t.ErrOut, "Warning: %s has no place for, and loses: %s\n", t.target, strings.Join(dropped, ", "))
+		fmt.Fprintf(t.ErrOut, "Warning: %s has no place for, and loses: %s\n", t.target,
+			strings.Join(dropped, ", "))
 	}
 	if t.options.DryRun == cmdutil.DryRunClient {
 		return t.plan(object)
 	}
+
 	trial := t.options
 	trial.DryRun = cmdutil.DryRunServer
 	if _, err := change.Create(t, trial, object); err != nil {
@@ -178,6 +197,7 @@ func (t *takeover) prepare(ctx context.Context) error {
 	if t.options.DryRun == cmdutil.DryRunServer {
 		return t.plan(object)
 	}
+
 	namespace, err := t.namespaceUID(ctx)
 	if err == nil {
 		err = save(t.file, t.source.object, namespace)
@@ -185,15 +205,17 @@ func (t *takeover) prepare(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("nothing was done: %w", err)
 	}
+
 	fmt.Fprintf(t.Out, "the manifest of %s is in %s\n", t.source, t.file)
 	if err := t.orphan(ctx, false); err != nil {
 		return fmt.Errorf("deleting %s without its pods: %w; run the command again", t.source, err)
 	}
+
 	fmt.Fprintf(t.Out, "%s deleted without its pods\n", t.source)
 	return nil
 }
 
-// plan says what would be done.
+// plan prints what would be done.
 func (t *takeover) plan(object *unstructured.Unstructured) error {
 	if t.flags.Print.OutputFlagSpecified() {
 		return t.printer.PrintObj(object, t.objects)
@@ -208,17 +230,19 @@ func (t *takeover) plan(object *unstructured.Unstructured) error {
 	return nil
 }
 
-// orphan deletes exactly the source that was looked at, without its pods.
+// orphan deletes the source without its pods, guarded by its UID and resourceVersion.
 func (t *takeover) orphan(ctx context.Context, trial bool) error {
-	uid, version, policy := t.source.object.GetUID(), t.source.object.GetResourceVersion(), metav1.DeletePropagationOrphan
-	o := metav1.DeleteOptions{PropagationPolicy: &policy, Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
+	uid, version, policy := t.source.object.GetUID(), t.source.object.GetResourceVersion(),
+		metav1.DeletePropagationOrphan
+	o := metav1.DeleteOptions{PropagationPolicy: &policy,
+		Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}
 	if trial {
 		o.DryRun = []string{metav1.DryRunAll}
 	}
 	return t.source.client.Delete(ctx, t.source.name, o)
 }
 
-// gone waits until the source has given up its pods and is away.
+// gone waits until the source has released its pods and is deleted.
 func (t *takeover) gone(ctx context.Context) error {
 	for {
 		now, err := t.source.client.Get(ctx, t.source.name, metav1.GetOptions{})
@@ -236,7 +260,7 @@ func (t *takeover) gone(ctx context.Context) error {
 	}
 }
 
-// finish creates the target, unless it is there, and waits until all pods are its own.
+// finish creates the target unless it exists, and waits until it has adopted all pods.
 func (t *takeover) finish(ctx context.Context, saved *unstructured.Unstructured) error {
 	if t.target.object == nil {
 		t.source.object = saved
@@ -253,6 +277,7 @@ func (t *takeover) finish(ctx context.Context, saved *unstructured.Unstructured)
 			return err
 		}
 	}
+
 	for said := ""; ; {
 		own, orphans, err := t.adopted(ctx)
 		if err != nil && said != "" {
@@ -260,6 +285,7 @@ func (t *takeover) finish(ctx context.Context, saved *unstructured.Unstructured)
 		} else if err != nil {
 			return err
 		}
+
 		text := fmt.Sprintf("%s has taken over %d of %d pods", t.target, own, own+orphans)
 		if text != said {
 			fmt.Fprintln(t.Out, text)
@@ -272,13 +298,17 @@ func (t *takeover) finish(ctx context.Context, saved *unstructured.Unstructured)
 			return fmt.Errorf("%s: %w", text, err)
 		}
 	}
+
 	if n, all := updated(t.target), wanted(t.target); n < all {
-		fmt.Fprintf(t.ErrOut, "Warning: only %d of %d pods are of the present revision of %s: it may replace the others\n", n, all, t.target)
+		fmt.Fprintf(t.ErrOut,
+			"Warning: only %d of %d pods are of the present revision of %s: it may replace the others\n", n,
+			all, t.target)
 	}
+
 	return nil
 }
 
-// wanted is how many pods a workload wants.
+// wanted returns how many pods a workload wants.
 func wanted(s *side) int64 {
 	if s.mapping.GroupVersionKind.Kind == "DaemonSet" {
 		return s.number(0, "status", "desiredNumberScheduled")
@@ -286,29 +316,33 @@ func wanted(s *side) int64 {
 	return s.replicas()
 }
 
-// updated is how many pods the workload counts as those of its present revision.
+// updated returns how many pods the workload counts as being of its current revision.
 func updated(s *side) int64 {
 	return max(s.number(0, "status", "updatedReplicas"), s.number(0, "status", "updatedNumberScheduled"))
 }
 
-// adopted reads the target, and counts the active pods that the target controls, and those that it should and
-// nobody does.
+// adopted reads the target, and counts the active pods that it controls and the orphans that it should adopt.
 func (t *takeover) adopted(ctx context.Context) (own, orphans int, err error) {
 	if err := t.target.must(ctx); err != nil {
 		return 0, 0, err
 	}
+
 	selector, err := pods.Selector(t.target.object)
 	if err != nil {
 		return 0, 0, err
 	}
+
 	client, err := t.KubernetesClientSet()
 	if err != nil {
 		return 0, 0, err
 	}
-	all, err := client.CoreV1().Pods(t.namespace).List(ctx, metav1.ListOptions{LabelSelector: selector.String()})
+
+	all, err := client.CoreV1().Pods(t.namespace).List(ctx,
+		metav1.ListOptions{LabelSelector: selector.String()})
 	if err != nil {
 		return 0, 0, fmt.Errorf("listing pods of %s: %w", t.target, err)
 	}
+
 	for i := range all.Items {
 		pod := &all.Items[i]
 		controller := metav1.GetControllerOf(pod)
@@ -320,10 +354,11 @@ func (t *takeover) adopted(ctx context.Context) (own, orphans int, err error) {
 			orphans++
 		}
 	}
+
 	return own, orphans, nil
 }
 
-// done puts the file aside, so that the next migration is not taken for this one.
+// done renames the file, so that the next migration is not mistaken for this one.
 func (t *takeover) done() error {
 	kept, err := setAside(t.file)
 	if err != nil {
@@ -337,16 +372,18 @@ func (t *takeover) done() error {
 	return nil
 }
 
-// odd says why the source is in no state to be migrated.
+// odd returns an error if the source is not in a state to be migrated.
 func (t *takeover) odd(ctx context.Context) error {
 	object := t.source.object
 	switch controller := metav1.GetControllerOf(object); {
 	case object.GetDeletionTimestamp() != nil:
 		return fmt.Errorf("%s is being deleted", t.source)
 	case len(object.GetFinalizers()) > 0:
-		return fmt.Errorf("%s has finalizers, which would keep it: %s", t.source, strings.Join(object.GetFinalizers(), ", "))
+		return fmt.Errorf("%s has finalizers, which would keep it: %s", t.source,
+			strings.Join(object.GetFinalizers(), ", "))
 	case controller != nil:
-		return fmt.Errorf("%s is controlled by %s %s, which would make it anew", t.source, controller.Kind, controller.Name)
+		return fmt.Errorf("%s is controlled by %s %s, which would make it anew", t.source, controller.Kind,
+			controller.Name)
 	case !t.source.observed():
 		return fmt.Errorf("the controller of %s has not seen its last change yet", t.source)
 	}
@@ -357,21 +394,25 @@ func (t *takeover) odd(ctx context.Context) error {
 	if n := wanted(t.source); int64(len(own)) != n {
 		return fmt.Errorf("%s wants %d pods and has %d", t.source, n, len(own))
 	}
+
 	hashes, err := t.present(ctx, object.GetUID())
 	if err != nil {
 		return err
 	}
+
 	for i := range own {
 		hash := own[i].Labels["controller-revision-hash"]
 		switch {
 		case !pods.Active(&own[i]):
 			return fmt.Errorf("pod %s is at its end or being deleted", own[i].Name)
 		case !slices.Contains(hashes, hash):
-			return fmt.Errorf("a rollout is under way: pod %s is of revision %s, the present one is %s", own[i].Name, hash, hashes[0])
+			return fmt.Errorf("a rollout is under way: pod %s is of revision %s, the present one is %s",
+				own[i].Name, hash, hashes[0])
 		case !ready(&own[i]):
 			return fmt.Errorf("pod %s is not ready", own[i].Name)
 		}
 	}
+
 	return nil
 }
 
@@ -381,16 +422,18 @@ func ready(pod *corev1.Pod) bool {
 	})
 }
 
-// present are the names by which pods may call the newest revision.
+// present returns the names by which pods may refer to the newest revision.
 func (t *takeover) present(ctx context.Context, owner types.UID) ([]string, error) {
 	client, err := t.KubernetesClientSet()
 	if err != nil {
 		return nil, err
 	}
+
 	all, err := client.AppsV1().ControllerRevisions(t.namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("listing revisions: %w", err)
 	}
+
 	newest := int64(-1)
 	var names []string
 	for i := range all.Items {
@@ -400,11 +443,14 @@ func (t *takeover) present(ctx context.Context, owner types.UID) ([]string, erro
 			continue
 		}
 		newest = revision.Revision
-		names = []string{revision.Name, revision.Labels["controller-revision-hash"], revision.Labels["controller.kubernetes.io/hash"],
+		names = []string{revision.Name, revision.Labels["controller-revision-hash"],
+			revision.Labels["controller.kubernetes.io/hash"],
 			strings.TrimPrefix(revision.Name, t.source.name+"-")}
 	}
+
 	if newest < 0 {
 		return nil, fmt.Errorf("%s has no revisions yet", t.source)
 	}
+
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" }), nil
 }

@@ -24,15 +24,16 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 )
 
-// owner is the field manager of what is applied.
+// owner is the field manager that applies the manifests.
 const owner = "kubectl-afloat"
 
-// order is that in which kinds are applied: what a manager needs comes before it. Kinds that are not listed
-// come with the definitions.
-var order = []string{"Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "ValidatingAdmissionPolicy",
-	"ValidatingAdmissionPolicyBinding", "", "Service", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
-	"PodDisruptionBudget",
-	"Deployment", "DaemonSet"}
+// order lists the kinds in the order in which they are applied: what a manager needs comes before the
+// manager. Kinds that are not listed are applied together with the definitions, in the place of the empty
+// string.
+var order = []string{"Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding",
+	"RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "", "Service",
+	"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "PodDisruptionBudget", "Deployment",
+	"DaemonSet"}
 
 func rank(object *unstructured.Unstructured) int {
 	if at := slices.Index(order, object.GetKind()); at >= 0 {
@@ -41,11 +42,13 @@ func rank(object *unstructured.Unstructured) int {
 	return slices.Index(order, "")
 }
 
-// byRank does something with objects that are sorted by rank: with those of one rank together, as nobody acts
-// meanwhile and each second counts.
-func byRank(ctx context.Context, objects []*unstructured.Unstructured, do func(context.Context, *unstructured.Unstructured) error) error {
+// byRank calls do for objects that are sorted by rank. Objects of the same rank are handled in parallel,
+// because no manager acts meanwhile and every second counts.
+func byRank(ctx context.Context, objects []*unstructured.Unstructured,
+	do func(context.Context, *unstructured.Unstructured) error) error {
 	for len(objects) > 0 {
-		n := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return rank(o) != rank(objects[0]) })
+		n := slices.IndexFunc(objects,
+			func(o *unstructured.Unstructured) bool { return rank(o) != rank(objects[0]) })
 		if n < 0 {
 			n = len(objects)
 		}
@@ -57,8 +60,7 @@ func byRank(ctx context.Context, objects []*unstructured.Unstructured, do func(c
 	return nil
 }
 
-// together does something with all items, with some at once. What it does with others is cancelled by an
-// error.
+// together calls do for all items, several at a time. The first error cancels the other calls.
 func together[T any](ctx context.Context, items []T, do func(context.Context, T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(8)
@@ -68,7 +70,7 @@ func together[T any](ctx context.Context, items []T, do func(context.Context, T)
 	return group.Wait() //nolint:wrapcheck // the caller's own
 }
 
-// prepare makes the manifests what they are to be in this cluster.
+// prepare completes the manifests for this cluster.
 func (t *takeover) prepare(s *seen) error {
 	manager := installation.Find(t.manifests, installation.Deployments.Kind, installation.Manager)
 	daemon := installation.Find(t.manifests, installation.DaemonSets.Kind, installation.Daemon)
@@ -83,36 +85,45 @@ func (t *takeover) prepare(s *seen) error {
 		labels[installation.PartOf] = installation.Project
 		workload.SetLabels(labels)
 	}
+
 	annotations := manager.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
 	annotations[backupAnnotation] = t.backup
 	manager.SetAnnotations(annotations)
-	slices.SortStableFunc(t.manifests, func(a, b *unstructured.Unstructured) int { return cmp.Compare(rank(a), rank(b)) })
+	slices.SortStableFunc(t.manifests,
+		func(a, b *unstructured.Unstructured) int { return cmp.Compare(rank(a), rank(b)) })
+
 	return t.carryInto(s, t.manifests)
 }
 
-// applyAll puts the manifests in place of what is there, and waits until manager and node daemons are ready.
+// applyAll replaces the existing objects by the manifests, and waits until the manager and node daemons are
+// ready.
 func (t *takeover) applyAll(ctx context.Context, s *seen) error {
 	saved, err := readBackup(t.backup)
 	if err != nil {
 		return err
 	}
-	daemons := slices.IndexFunc(t.manifests, func(o *unstructured.Unstructured) bool { return o.GetKind() == installation.DaemonSets.Kind })
+
+	daemons := slices.IndexFunc(t.manifests,
+		func(o *unstructured.Unstructured) bool { return o.GetKind() == installation.DaemonSets.Kind })
 	if daemons < 0 {
 		daemons = len(t.manifests)
 	}
 	if err := t.unconvert(ctx, s); err != nil {
 		return err
 	}
+
 	wanted, webhooks := slices.Clone(t.manifests[:daemons]), []*unstructured.Unstructured(nil)
 	for i, object := range wanted {
-		if isConfiguration(object) { // in force when a manager answers
+		// Webhook configurations come into force once a manager answers.
+		if isConfiguration(object) {
 			wanted[i], webhooks = object.DeepCopy(), append(webhooks, object)
 			lenient(wanted[i])
 		}
 	}
+
 	if err := byRank(ctx, wanted, t.put); err != nil {
 		return err
 	}
@@ -122,11 +133,15 @@ func (t *takeover) applyAll(ctx context.Context, s *seen) error {
 	if err := together(ctx, saved.Narrowed, t.narrow); err != nil {
 		return err
 	}
-	t.say("applied: %s; removed: %s", wording.Count(daemons, "object"), wording.Count(len(saved.Removed), "object"))
+
+	t.say("applied: %s; removed: %s", wording.Count(daemons, "object"),
+		wording.Count(len(saved.Removed), "object"))
 	if err := t.serves(ctx, t.choice.Namespace); err != nil {
 		return err
 	}
-	t.taken = true // what the manager has set by now, such as where it is called, stays
+
+	// From here on, what the manager has set itself stays, such as the address at which it is called.
+	t.taken = true
 	if err := t.strict(ctx, func() error {
 		for _, object := range webhooks {
 			if err := t.put(ctx, object); err != nil {
@@ -137,40 +152,48 @@ func (t *takeover) applyAll(ctx context.Context, s *seen) error {
 	}); err != nil {
 		return err
 	}
+
 	for _, object := range t.manifests[daemons:] {
 		if err := t.put(ctx, object); err != nil {
 			return err
 		}
-		if err := t.ready(ctx, referenceTo(object)); err != nil { // like on installing: a node without a runtime never has one
+		// This is no error, as in an installation: a node without a runtime never has a ready daemon.
+		if err := t.ready(ctx, referenceTo(object)); err != nil {
 			t.say("the node daemons are not all ready: %v", err)
 		}
 	}
+
 	return nil
 }
 
-// unconvert sets the conversion of kinds that this project does not serve to None: nobody answers for them,
-// and a manager that finds such a definition does not become ready (OPS-065).
+// unconvert sets the conversion of kinds that the project does not serve to None. Nobody would answer for
+// them, and a manager that finds such a definition does not become ready.
 func (t *takeover) unconvert(ctx context.Context, s *seen) error {
 	for _, kind := range s.kinds {
-		if kind.served || installation.Text(kind.definition.Object, "spec", "conversion", "strategy") != "Webhook" {
+		if kind.served ||
+			installation.Text(kind.definition.Object, "spec", "conversion", "strategy") != "Webhook" {
 			continue
 		}
-		if err := t.edit(ctx, referenceTo(kind.definition), func(definition *unstructured.Unstructured) error {
-			return unstructured.SetNestedMap(definition.Object, map[string]any{"strategy": "None"}, "spec", "conversion")
-		}); err != nil {
+		if err := t.edit(ctx, referenceTo(kind.definition),
+			func(definition *unstructured.Unstructured) error {
+				return unstructured.SetNestedMap(definition.Object, map[string]any{"strategy": "None"},
+					"spec", "conversion")
+			}); err != nil {
 			return fmt.Errorf("ending the conversion of %s: %w", kind.definition.GetName(), err)
 		}
 		t.say("%s is not converted any more: use one version of it only", kind.definition.GetName())
 	}
+
 	return nil
 }
 
-// replaced are kinds that are made anew if a field of them that cannot be changed differs: no pod of users
-// depends on them.
+// replaced lists the kinds that are deleted and created again if an immutable field differs. No pods of users
+// depend on them.
 var replaced = []string{"ClusterRoleBinding", "RoleBinding", "Deployment", "DaemonSet", "Service"}
 
-// put applies an object. What others had in it and it has not is removed. The manager is only put where the
-// other one does not run any more, and not if somebody writes it at the same time.
+// put applies an object, and removes fields of other owners that it does not have. It applies the manager
+// only where the other manager does not run any more, and not if somebody writes the Deployment at the same
+// time.
 func (t *takeover) put(ctx context.Context, object *unstructured.Unstructured) error {
 	if referenceTo(object) != t.managerReference() {
 		return t.putOnce(ctx, object)
@@ -194,6 +217,7 @@ func (t *takeover) putOnce(ctx context.Context, object *unstructured.Unstructure
 		owned = owned || t.owns(live) && t.taken
 		return t.adopt(ctx, live)
 	})
+
 	if err != nil {
 		return fmt.Errorf("taking over the fields of %s: %w", installation.Of(object), err)
 	}
@@ -203,6 +227,7 @@ func (t *takeover) putOnce(ctx context.Context, object *unstructured.Unstructure
 	if manager && live != nil {
 		wanted.SetResourceVersion(live.GetResourceVersion())
 	}
+
 	keepBundles(live, wanted)
 	keepLabels(live, wanted)
 	err = t.apply(ctx, wanted, client.ForceOwnership)
@@ -213,23 +238,25 @@ func (t *takeover) putOnce(ctx context.Context, object *unstructured.Unstructure
 		wanted.SetResourceVersion("")
 		err = t.apply(ctx, wanted, client.ForceOwnership)
 	}
+
 	if err != nil {
 		return fmt.Errorf("applying %s: %w", installation.Of(object), err)
 	}
+
 	return nil
 }
 
-func (t *takeover) apply(ctx context.Context, object *unstructured.Unstructured, options ...client.ApplyOption) error {
-	// The answer is written into what is applied: that of a dry run has a UID of which nobody knows
-	// afterwards.
+func (t *takeover) apply(ctx context.Context, object *unstructured.Unstructured,
+	options ...client.ApplyOption) error {
+	// The answer is written into a copy, because the answer to a dry run has a UID that never exists.
 	return t.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object.DeepCopy()), append(options,
 		client.FieldOwner(t.fieldManager))...) //nolint:wrapcheck // the caller says what
 }
 
-// shared are kinds in which fields of others are kept.
+// shared lists the kinds in which the fields of other owners are kept.
 var shared = []string{"Namespace", "ServiceAccount"}
 
-// owns tells whether this command has applied an object.
+// owns reports whether this command has applied an object.
 func (t *takeover) owns(live *unstructured.Unstructured) bool {
 	return slices.ContainsFunc(live.GetManagedFields(), func(e metav1.ManagedFieldsEntry) bool {
 		return e.Manager == t.fieldManager && e.Operation == metav1.ManagedFieldsOperationApply
@@ -237,13 +264,14 @@ func (t *takeover) owns(live *unstructured.Unstructured) bool {
 }
 
 // adopt makes this command the owner of the fields of an object, so that applying removes those that the
-// manifests do not have. Labels and annotations of others stay. It is done once: what the manager adds later
-// is its own.
+// manifests do not have. Labels and annotations of others stay. An object is adopted only once: what the
+// manager adds later belongs to the manager.
 func (t *takeover) adopt(ctx context.Context, live *unstructured.Unstructured) error {
 	fields := live.GetManagedFields()
 	if slices.Contains(shared, live.GetKind()) || t.owns(live) {
 		return nil
 	}
+
 	all := fieldpath.NewSet()
 	kept := fields[:0:0]
 	for _, entry := range fields {
@@ -256,18 +284,22 @@ func (t *takeover) adopt(ctx context.Context, live *unstructured.Unstructured) e
 			return fmt.Errorf("reading the fields of %s: %w", entry.Manager, err)
 		}
 		set.Iterate(func(path fieldpath.Path) {
-			if text := path.String(); !strings.HasPrefix(text, ".metadata") || text == ".metadata.annotations.template" {
+			if text := path.String(); !strings.HasPrefix(text, ".metadata") ||
+				text == ".metadata.annotations.template" {
 				all.Insert(path.Copy())
 			}
 		})
 	}
+
 	if all.Empty() {
 		return nil
 	}
+
 	raw, err := all.ToJSON()
 	if err != nil {
 		return fmt.Errorf("encoding fields: %w", err)
 	}
+
 	mine := metav1.ManagedFieldsEntry{Manager: t.fieldManager, Operation: metav1.ManagedFieldsOperationApply,
 		APIVersion: live.GetAPIVersion(),
 		FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(string(raw)), Time: &metav1.Time{Time: t.now()}}
@@ -277,25 +309,29 @@ func (t *takeover) adopt(ctx context.Context, live *unstructured.Unstructured) e
 	if err != nil {
 		return fmt.Errorf("encoding fields: %w", err)
 	}
+
 	return t.client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, body),
 		client.FieldOwner(t.fieldManager)) //nolint:wrapcheck // the caller says what
 }
 
-// keepBundles copies the authorities that are in force into what is applied, so that calls never fail for
-// want of one. The manager sets them right if they change.
+// keepBundles copies the CA bundles in force into the object to be applied, so that calls never fail for lack
+// of one. The manager corrects them if they change.
 func keepBundles(live, wanted *unstructured.Unstructured) {
 	if live == nil {
 		return
 	}
+
 	conversion := []string{"spec", "conversion", "webhook", "clientConfig", "caBundle"}
-	if bundle := installation.Text(live.Object, conversion...); bundle != "" && installation.Text(wanted.Object, "spec", "conversion",
-		"strategy") == "Webhook" {
+	if bundle := installation.Text(live.Object, conversion...); bundle != "" &&
+		installation.Text(wanted.Object, "spec", "conversion", "strategy") == "Webhook" {
 		_ = unstructured.SetNestedField(wanted.Object, bundle, conversion...)
 	}
+
 	bundle := ""
 	for _, entry := range installation.Entries(live) {
 		bundle = cmp.Or(bundle, installation.Text(entry, "clientConfig", "caBundle"))
 	}
+
 	for _, entry := range installation.Entries(wanted) {
 		if config, ok := entry["clientConfig"].(map[string]any); ok && bundle != "" {
 			config["caBundle"] = bundle
@@ -303,8 +339,8 @@ func keepBundles(live, wanted *unstructured.Unstructured) {
 	}
 }
 
-// joinBundles adds the authorities that are in force to those that were saved: whichever the other manager
-// serves a certificate of is trusted until it sets them right.
+// joinBundles adds the CA bundles in force to those that were saved, so that any certificate that the other
+// manager may serve is trusted until that manager corrects the bundles.
 func joinBundles(live, wanted *unstructured.Unstructured) {
 	saved := wanted.DeepCopy()
 	keepBundles(live, wanted)
@@ -312,29 +348,35 @@ func joinBundles(live, wanted *unstructured.Unstructured) {
 		first, err := base64.StdEncoding.DecodeString(installation.Text(a, "caBundle"))
 		second, also := base64.StdEncoding.DecodeString(installation.Text(b, "caBundle"))
 		if err == nil && also == nil && len(first) > 0 && !bytes.Contains(second, bytes.TrimSpace(first)) {
-			b["caBundle"] = base64.StdEncoding.EncodeToString(append(append(bytes.TrimSpace(first), '\n'), second...))
+			b["caBundle"] = base64.StdEncoding.EncodeToString(append(append(bytes.TrimSpace(first), '\n'),
+				second...))
 		}
 	}
+
 	config := func(object map[string]any, path ...string) map[string]any {
 		value, _, _ := unstructured.NestedFieldNoCopy(object, path...)
 		m, _ := value.(map[string]any)
 		return m
 	}
-	if target := []string{"spec", "conversion", "webhook", "clientConfig"}; config(wanted.Object, target...) != nil {
+
+	if target := []string{"spec", "conversion", "webhook", "clientConfig"}; config(wanted.Object,
+		target...) != nil {
 		join(config(saved.Object, target...), config(wanted.Object, target...))
 	}
+
 	for i, entry := range installation.Entries(saved) {
 		join(config(entry, "clientConfig"), config(installation.Entries(wanted)[i], "clientConfig"))
 	}
 }
 
-// keepLabels leaves labels and annotations of a namespace as they are where the manifests have another value:
-// webhooks of the other manager go by them, and without them they would be asked about its own pods. Those of
-// Pod Security are ours to set.
+// keepLabels keeps the labels and annotations of a namespace for which the manifests have another value. The
+// webhooks of the other manager select by them, and without them they would be called for the manager's own
+// pods. Labels of Pod Security are always set.
 func keepLabels(live, wanted *unstructured.Unstructured) {
 	if live == nil || wanted.GetKind() != "Namespace" {
 		return
 	}
+
 	keep := func(live, wanted map[string]string) map[string]string {
 		for key, value := range live {
 			if wanted[key] != value && !strings.HasPrefix(key, "pod-security.kubernetes.io/") {
@@ -343,23 +385,27 @@ func keepLabels(live, wanted *unstructured.Unstructured) {
 		}
 		return wanted
 	}
+
 	wanted.SetLabels(keep(live.GetLabels(), wanted.GetLabels()))
 	wanted.SetAnnotations(keep(live.GetAnnotations(), wanted.GetAnnotations()))
 }
 
-// keepTargets copies where the manager of this project is called, if it has set it itself: one outside the
-// cluster is called by a URL.
+// keepTargets copies where the manager of the project is called if the manager has set that itself: one
+// outside the cluster is called by URL.
 func keepTargets(live, wanted *unstructured.Unstructured) {
 	target := []string{"spec", "conversion", "webhook", "clientConfig"}
-	if config, has, _ := unstructured.NestedMap(live.Object, target...); has && installation.Text(config, "url") != "" {
+	if config, has, _ := unstructured.NestedMap(live.Object, target...); has &&
+		installation.Text(config, "url") != "" {
 		_ = unstructured.SetNestedMap(wanted.Object, config, target...)
 	}
+
 	configs := map[string]any{}
 	for _, entry := range installation.Entries(live) {
 		if installation.Text(entry, "clientConfig", "url") != "" {
 			configs[installation.Text(entry, "name")] = entry["clientConfig"]
 		}
 	}
+
 	for _, entry := range installation.Entries(wanted) {
 		if config, has := configs[installation.Text(entry, "name")]; has {
 			entry["clientConfig"] = config
@@ -372,7 +418,7 @@ func (t *takeover) ready(ctx context.Context, r reference) error {
 	return t.replicas(ctx, r, math.MaxInt64)
 }
 
-// replicas waits for as many of the pods of a workload, or for all of them if it has fewer.
+// replicas waits until the given number of pods of a workload is ready, or all of them if it has fewer.
 func (t *takeover) replicas(ctx context.Context, r reference, most int64) error {
 	return t.wait(ctx, r.Kind+" "+r.Name, func(ctx context.Context) (string, error) {
 		workload, err := t.get(ctx, r)
@@ -382,40 +428,52 @@ func (t *takeover) replicas(ctx context.Context, r reference, most int64) error 
 		if err := t.displaced(workload); err != nil {
 			return "", err
 		}
+
 		number := func(fields ...string) int64 {
 			n, _, _ := unstructured.NestedInt64(workload.Object, fields...)
 			return n
 		}
-		wanted, updated, ready := number("spec", "replicas"), number("status", "updatedReplicas"), number("status", "readyReplicas")
+
+		wanted, updated, ready := number("spec", "replicas"), number("status", "updatedReplicas"),
+			number("status", "readyReplicas")
 		if r.Kind == installation.DaemonSets.Kind {
-			wanted, updated, ready = number("status", "desiredNumberScheduled"), number("status", "updatedNumberScheduled"),
+			wanted, updated, ready = number("status", "desiredNumberScheduled"),
+				number("status", "updatedNumberScheduled"),
 				number("status", "numberReady")
 		}
-		if workload.GetGeneration() <= number("status", "observedGeneration") && updated >= min(wanted, most) && ready >= min(wanted, most) {
+
+		if workload.GetGeneration() <= number("status", "observedGeneration") &&
+			updated >= min(wanted, most) && ready >= min(wanted, most) {
 			return "", nil
 		}
+
 		text := fmt.Sprintf("%d of %d ready", ready, wanted)
 		if why := t.obstacles(ctx, workload); why != "" {
 			text += ": " + why
 		}
+
 		return text, nil
 	})
 }
 
-// obstacles says why containers of a workload's pods do not run.
+// obstacles returns why containers of a workload's pods do not run.
 func (t *takeover) obstacles(ctx context.Context, workload *unstructured.Unstructured) string {
 	selector, err := selectorOf(workload)
 	if err != nil {
 		return ""
 	}
+
 	var found []string
 	_ = installation.Each(ctx, t.client, installation.Pods, func(pod *unstructured.Unstructured) error {
 		for _, status := range installation.Maps(pod.Object, "status", "containerStatuses") {
-			if reason := installation.Text(status, "state", "waiting", "reason"); reason != "" && reason != "ContainerCreating" {
-				found = append(found, pod.GetName()+" "+reason+" "+installation.Text(status, "state", "waiting", "message"))
+			if reason := installation.Text(status, "state", "waiting", "reason"); reason != "" &&
+				reason != "ContainerCreating" {
+				found = append(found,
+					pod.GetName()+" "+reason+" "+installation.Text(status, "state", "waiting", "message"))
 			}
 		}
 		return nil
 	}, client.InNamespace(workload.GetNamespace()), client.MatchingLabelsSelector{Selector: selector})
+
 	return most(found)
 }

@@ -22,35 +22,43 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 )
 
-// goBack puts back what the backup has.
+// goBack restores the backup.
 func (t *takeover) goBack(ctx context.Context) error {
 	t.step("Look")
 	b, err := t.backupOf(ctx)
 	if err != nil {
 		return err
 	}
+
 	if b == nil {
-		return fmt.Errorf("there is no backup in %s: a takeover that got no further than that has changed nothing", t.backup)
+		return fmt.Errorf(
+			"there is no backup in %s: a takeover that got no further than that has changed nothing",
+			t.backup)
 	}
+
 	t.choice.Namespace = b.Namespace
 	theirs := b.find(installation.Deployments, installation.Manager)
 	if theirs == nil {
 		return fmt.Errorf("the backup in %s has no Deployment %s", t.backup, installation.Manager)
 	}
+
 	manager, err := t.get(ctx, t.managerReference())
 	if err != nil {
 		return err
 	}
+
 	old, ours := source{manager: theirs}, manager != nil && installation.IsOurs(manager)
 	t.say("%s is to run %s again, with %s", installation.Of(theirs), old.image(), replicasOf(theirs))
 	migrations, err := t.migrations(ctx, b)
 	if err != nil {
 		return err
 	}
+
 	for _, m := range migrations {
-		t.say("%s: objects may be stored in %s, and the other definition has %s alone; they are stored again before", m.name,
-			strings.Join(m.lost, " and "), m.version)
+		t.say("%s: objects may be stored in %s, and the other definition has %s alone; they are stored again before",
+			m.name, strings.Join(m.lost, " and "), m.version)
 	}
+
 	if len(migrations) > 0 && !ours {
 		return errors.New("nothing was changed: objects have to be stored again, and the manager that converts them does not run any more; " +
 			"run the takeover again first")
@@ -58,6 +66,7 @@ func (t *takeover) goBack(ctx context.Context) error {
 	if err := t.managed(ctx, manager); err != nil {
 		return err
 	}
+
 	if t.dryRun != wet {
 		for _, object := range b.objects {
 			t.say("%s would be put back", installation.Of(object))
@@ -70,17 +79,21 @@ func (t *takeover) goBack(ctx context.Context) error {
 		t.say("nothing was changed")
 		return nil
 	}
+
 	if err := t.confirm(fmt.Sprintf("Stop Afloat and put %s back?", old.image())); err != nil {
 		return err
 	}
+
 	ctx, release, err := t.takeTurn(ctx)
 	if err != nil {
 		return err
 	}
+
 	defer release()
 	if err := t.unchanged(ctx, manager); err != nil {
 		return err
 	}
+
 	t.step("Store objects so that the other definitions serve them")
 	if err := t.migrate(ctx, migrations); err != nil {
 		return err
@@ -88,15 +101,19 @@ func (t *takeover) goBack(ctx context.Context) error {
 	if len(migrations) == 0 {
 		t.say("all of them are")
 	}
+
 	switch {
 	case ours:
 		t.step("Note pods, and stop Afloat's manager")
 		if err := t.stopOurs(ctx, b, manager); err != nil {
 			return err
 		}
-	case manager == nil: // an interrupted run was about to make it anew, or somebody has removed it: its pods may be there yet
+	case manager == nil:
+		// Either an interrupted run was about to create the Deployment again, or somebody has removed it. Its
+		// pods may still be there.
 		t.step("Wait for whoever leads")
-		if err := t.lockFree(ctx, newWatcher(placesOf(theirs, lockOf(theirs, t.choice.Namespace), t.choice.Namespace))); err != nil {
+		if err := t.lockFree(ctx, newWatcher(placesOf(theirs, lockOf(theirs, t.choice.Namespace),
+			t.choice.Namespace))); err != nil {
 			return t.leave(ctx, err)
 		}
 	}
@@ -104,11 +121,12 @@ func (t *takeover) goBack(ctx context.Context) error {
 	if err := t.restore(ctx, b); err != nil {
 		return t.leave(ctx, err)
 	}
+
 	t.step("Verify")
 	return t.verify(ctx, t.goOn)
 }
 
-// stopOurs ends the manager of this project. What pods are then is what they are compared with.
+// stopOurs stops the manager of the project. The pods are compared later with their state at this moment.
 func (t *takeover) stopOurs(ctx context.Context, b *backup, manager *unstructured.Unstructured) error {
 	if replicas, _, _ := unstructured.NestedInt64(manager.Object, "spec", "replicas"); replicas > 0 {
 		var err error
@@ -123,23 +141,25 @@ func (t *takeover) stopOurs(ctx context.Context, b *backup, manager *unstructure
 	return t.stop(ctx, placesOf(manager, lockOf(manager, t.choice.Namespace), t.choice.Namespace))
 }
 
-// removable tells whether an object that the cluster did not have before is removed: objects of users would
-// go with a definition or a namespace.
+// removable reports whether an object that did not exist before the takeover is removed. Deleting a
+// definition or a namespace would also delete objects of users.
 func removable(r reference) bool {
 	return r.Kind != "Namespace" && r.Kind != installation.Definitions.Kind
 }
 
-// restore puts all objects back: what a manager and its webhooks go by first, the manager when all that it
-// needs is there, the webhooks about pods in force when it answers, and the node daemons after it.
+// restore restores all objects: first what a manager and its webhooks depend on, then the manager, then the
+// webhooks about pods once the manager answers, and the node daemons last.
 func (t *takeover) restore(ctx context.Context, b *backup) error {
 	objects := slices.Clone(b.objects)
 	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) })
 	absent := slices.DeleteFunc(slices.Clone(b.Absent), func(r reference) bool {
 		return !removable(r) || r.Kind == installation.DaemonSets.Kind
 	})
+
 	if err := together(ctx, absent, t.remove); err != nil {
 		return err
 	}
+
 	var first, webhooks, daemons []*unstructured.Unstructured
 	for _, object := range objects {
 		switch {
@@ -153,6 +173,7 @@ func (t *takeover) restore(ctx context.Context, b *backup) error {
 			first = append(first, object)
 		}
 	}
+
 	if err := byRank(ctx, first, t.putBackOne); err != nil {
 		return err
 	}
@@ -165,12 +186,14 @@ func (t *takeover) restore(ctx context.Context, b *backup) error {
 	if err := t.putBack(ctx, daemons...); err != nil {
 		return err
 	}
+
 	t.say("put back: %s", wording.Count(len(objects), "object"))
 	for _, object := range daemons {
 		if err := t.ready(ctx, referenceTo(object)); err != nil {
 			t.say("the node daemons are not all ready: %v", err)
 		}
 	}
+
 	return nil
 }
 
@@ -185,13 +208,14 @@ func (t *takeover) putBackOne(ctx context.Context, object *unstructured.Unstruct
 	return nil
 }
 
-// restoreOne makes an object what it was, together with who owned which of its fields.
+// restoreOne restores an object, including the ownership of its fields.
 func (t *takeover) restoreOne(ctx context.Context, saved *unstructured.Unstructured) error {
 	if slices.Contains(shared, saved.GetKind()) {
 		if live, err := t.get(ctx, referenceTo(saved)); err != nil || live != nil {
 			return errors.Join(err, t.restoreShared(ctx, saved))
 		}
 	}
+
 	update := func() error {
 		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 			wanted := saved.DeepCopy()
@@ -200,32 +224,40 @@ func (t *takeover) restoreOne(ctx context.Context, saved *unstructured.Unstructu
 			if err != nil {
 				return err
 			}
+
 			if referenceTo(saved) == t.managerReference() {
 				if err := t.healed(ctx, live); err != nil {
 					return err
 				}
 			}
-			for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "generation", "selfLink"} {
+
+			for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "generation",
+				"selfLink"} {
 				unstructured.RemoveNestedField(wanted.Object, "metadata", field)
 			}
+
 			if live == nil {
 				wanted.SetManagedFields(nil)
 				return t.client.Create(ctx, wanted, client.FieldOwner(t.fieldManager))
 			}
+
 			wanted.SetResourceVersion(live.GetResourceVersion())
 			wanted.SetUID(live.GetUID())
 			joinBundles(live, wanted)
 			t.keepPeople(live, wanted)
-			if wanted.GetKind() == "Service" { // the cluster's, should the Service have been made anew
+			// If the Service was created again, the cluster has chosen other addresses.
+			if wanted.GetKind() == "Service" {
 				for _, field := range []string{"clusterIP", "clusterIPs"} {
 					if value, has, _ := unstructured.NestedFieldCopy(live.Object, "spec", field); has {
 						_ = unstructured.SetNestedField(wanted.Object, value, "spec", field)
 					}
 				}
 			}
+
 			return t.client.Update(ctx, wanted, client.FieldOwner(t.fieldManager))
 		})
 	}
+
 	err := update()
 	if apierrors.IsInvalid(err) && slices.Contains(replaced, saved.GetKind()) {
 		if err := t.remove(ctx, referenceTo(saved)); err != nil {
@@ -233,20 +265,23 @@ func (t *takeover) restoreOne(ctx context.Context, saved *unstructured.Unstructu
 		}
 		err = update()
 	}
+
 	return err
 }
 
-// restoreShared takes what the manifests have brought from an object that others change, too, and puts back
-// what it had and has not any more, in one write: webhooks go by the labels of namespaces.
+// restoreShared removes what the manifests have added to an object that others change as well, and restores
+// what the object has lost. It does so in one write, because webhooks select namespaces by their labels.
 func (t *takeover) restoreShared(ctx context.Context, saved *unstructured.Unstructured) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		live, err := t.get(ctx, referenceTo(saved))
 		if err != nil || live == nil {
 			return err
 		}
+
 		ours, others := fieldpath.NewSet(), live.GetManagedFields()[:0:0]
 		for _, entry := range live.GetManagedFields() {
-			if entry.Manager != t.fieldManager || entry.Operation != metav1.ManagedFieldsOperationApply || entry.FieldsV1 == nil {
+			if entry.Manager != t.fieldManager || entry.Operation != metav1.ManagedFieldsOperationApply ||
+				entry.FieldsV1 == nil {
 				others = append(others, entry)
 				continue
 			}
@@ -254,6 +289,7 @@ func (t *takeover) restoreShared(ctx context.Context, saved *unstructured.Unstru
 				return fmt.Errorf("reading the fields of %s: %w", entry.Manager, err)
 			}
 		}
+
 		wanted := live.DeepCopy()
 		merge := func(live, saved map[string]string, path ...any) map[string]string {
 			merged := maps.Clone(live)
@@ -266,27 +302,33 @@ func (t *takeover) restoreShared(ctx context.Context, saved *unstructured.Unstru
 				}
 			}
 			for key, value := range saved {
-				if now, has := live[key]; !has || now != value && ours.Has(fieldpath.MakePathOrDie(append(path, key)...)) {
+				if now, has := live[key]; !has ||
+					now != value && ours.Has(fieldpath.MakePathOrDie(append(path, key)...)) {
 					merged[key] = value
 				}
 			}
 			return merged
 		}
+
 		wanted.SetLabels(merge(live.GetLabels(), saved.GetLabels(), "metadata", "labels"))
 		wanted.SetAnnotations(merge(live.GetAnnotations(), saved.GetAnnotations(), "metadata", "annotations"))
+
 		for field := range live.Object {
 			if ours.Has(fieldpath.MakePathOrDie(field)) && field != "metadata" {
 				delete(wanted.Object, field)
 			}
 		}
+
 		for field, value := range saved.Object {
 			if _, has := wanted.Object[field]; !has && field != "status" {
 				wanted.Object[field] = value
 			}
 		}
+
 		if wanted.SetManagedFields(others); equality.Semantic.DeepEqual(live, wanted) {
 			return nil
 		}
+
 		return t.client.Update(ctx, wanted, client.FieldOwner(t.fieldManager))
 	})
 }
@@ -298,7 +340,7 @@ type migration struct {
 	lost          []string
 }
 
-// migrations are the kinds whose saved definition does not serve what may be stored.
+// migrations returns the kinds whose saved definition lacks a version in which objects may be stored.
 func (t *takeover) migrations(ctx context.Context, b *backup) ([]migration, error) {
 	var found []migration
 	for _, saved := range b.objects {
@@ -318,36 +360,40 @@ func (t *takeover) migrations(ctx context.Context, b *backup) ([]migration, erro
 				version: installation.StoredKind(saved).Version, lost: stored})
 		}
 	}
+
 	return found, nil
 }
 
-// migrate lets objects be stored in the version of the other definition, through the conversion of this
-// project's manager: the definitions are told to store that version, which all API servers know after a
-// while, each object is written as it is, and the definitions are told that no other version is stored any
-// more.
+// migrate stores objects in the version of the other definition, by means of the conversion of the project's
+// manager: it sets the storage version of the definitions, waits until all API servers know it, writes each
+// object unchanged, and then removes all other versions from the stored versions.
 func (t *takeover) migrate(ctx context.Context, migrations []migration) error {
 	if len(migrations) == 0 {
 		return nil
 	}
+
 	for _, m := range migrations {
 		if err := t.storeIn(ctx, m); err != nil {
 			return fmt.Errorf("changing the stored version of %s: %w", m.name, err)
 		}
 	}
+
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
 	case <-time.After(t.settle):
 	}
+
 	for _, m := range migrations {
 		if err := t.storeAgain(ctx, m); err != nil {
 			return err
 		}
 	}
+
 	return nil
 }
 
-// storeIn tells a definition in which version to store.
+// storeIn sets the storage version of a definition.
 func (t *takeover) storeIn(ctx context.Context, m migration) error {
 	return t.edit(ctx, m.reference, func(definition *unstructured.Unstructured) error {
 		versions, _, err := unstructured.NestedSlice(definition.Object, "spec", "versions")
@@ -363,56 +409,65 @@ func (t *takeover) storeIn(ctx context.Context, m migration) error {
 	})
 }
 
-// storeAgain writes each object of a kind as it is, and notes that no other version is stored any more.
+// storeAgain writes each object of a kind unchanged, and records that no other version is stored any more.
 func (t *takeover) storeAgain(ctx context.Context, m migration) error {
 	live, err := t.get(ctx, m.reference)
 	if err != nil {
 		return err
 	}
+
 	written, refused := 0, []string(nil)
-	if err := installation.Each(ctx, t.client, installation.StoredKind(live), func(object *unstructured.Unstructured) error {
-		written++
-		err := t.store(ctx, object)
-		if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
-			refused = append(refused, fmt.Sprintf("%s (%v)", installation.Of(object), err))
+	if err := installation.Each(ctx, t.client, installation.StoredKind(live),
+		func(object *unstructured.Unstructured) error {
+			written++
+			err := t.store(ctx, object)
+			if apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
+				refused = append(refused, fmt.Sprintf("%s (%v)", installation.Of(object), err))
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("storing %s again: %w", installation.Of(object), err)
+			}
 			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("storing %s again: %w", installation.Of(object), err)
-		}
-		return nil
-	}); err != nil {
+		}); err != nil {
 		return err
 	}
+
 	if len(refused) > 0 {
 		return fmt.Errorf("nothing was stopped: the other definition of %s does not have the version in which these are stored, and they are refused "+
-			"when they are stored again: change or delete them, and run the command again: %s", m.name, most(refused))
+			"when they are stored again: change or delete them, and run the command again: %s",
+			m.name, most(refused))
 	}
+
 	if err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		live, err := t.get(ctx, m.reference)
 		if err != nil {
 			return err
 		}
-		if err := unstructured.SetNestedStringSlice(live.Object, []string{m.version}, "status", "storedVersions"); err != nil {
+		if err := unstructured.SetNestedStringSlice(live.Object, []string{m.version}, "status",
+			"storedVersions"); err != nil {
 			return fmt.Errorf("the stored versions of %s: %w", m.name, err)
 		}
 		return t.client.Status().Update(ctx, live, client.FieldOwner(t.fieldManager))
 	}); err != nil {
 		return fmt.Errorf("noting that %s is stored in %s alone: %w", m.name, m.version, err)
 	}
+
 	t.say("%s: %s stored in %s", m.name, wording.Count(written, "object"), m.version)
 	return nil
 }
 
-// store writes an object as it is, so that it is stored in the version of now. It is written as its own
-// status where its kind has one: the whole object is stored, while no webhook completes the spec with
-// defaults and no rule about changes of the spec is asked.
+// store writes an object unchanged, so that it is stored in the current storage version. It writes to the
+// status subresource where the kind has one: the whole object is stored, while no webhook adds defaults to
+// the spec and no rule about changes of the spec applies.
 func (t *takeover) store(ctx context.Context, object *unstructured.Unstructured) error {
 	err := t.client.Status().Update(ctx, object.DeepCopy(), client.FieldOwner(t.fieldManager))
-	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) || apierrors.IsBadRequest(err) {
+	if apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err) ||
+		apierrors.IsBadRequest(err) {
 		err = t.client.Update(ctx, object.DeepCopy(), client.FieldOwner(t.fieldManager))
 	}
-	if client.IgnoreNotFound(err) == nil || apierrors.IsConflict(err) { // who was faster has stored it
+	// On a conflict, somebody else has just written the object, and so stored it.
+	if client.IgnoreNotFound(err) == nil || apierrors.IsConflict(err) {
 		return nil
 	}
 	return err //nolint:wrapcheck // the caller says what

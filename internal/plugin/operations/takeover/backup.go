@@ -25,10 +25,10 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 )
 
-// index is the file that is written last: a folder without it is no backup.
+// index is the file that is written last. A folder without it is not a backup.
 const index = "index.json"
 
-// reference names an object.
+// reference identifies an object.
 type reference struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -44,30 +44,31 @@ func (r reference) kind() schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(r.APIVersion, r.Kind)
 }
 
-// contents is what the index says.
+// contents is the content of the index file.
 type contents struct {
 	Cluster string `json:"cluster"`
-	// ClusterUID is the UID of the namespace kube-system, by which clusters are told apart.
+	// ClusterUID is the UID of the namespace kube-system, which identifies the cluster.
 	ClusterUID string `json:"clusterUID,omitempty"`
 	Namespace  string `json:"namespace"`
-	// GoneBack is when everything was put back: from then on the folder is of no use.
+	// GoneBack is when everything was restored. From then on, the folder is used up.
 	GoneBack string `json:"goneBack,omitempty"`
-	// Saved are the objects in the folder. Absent are those of the manifests that the cluster did not have.
-	// Removed are those that go.
+	// Saved are the objects in the folder, Absent those of the manifests that did not exist before, and
+	// Removed those that the takeover deletes.
 	Saved   []reference `json:"saved"`
 	Absent  []reference `json:"absent"`
 	Removed []reference `json:"removed,omitempty"`
-	// Narrowed are bindings that others have, too: only the accounts of the installation go from them.
+	// Narrowed are role bindings that have other subjects as well. They lose only the accounts of the
+	// installation.
 	Narrowed []reference `json:"narrowed,omitempty"`
-	// Pods are those of workloads, as they were.
+	// Pods are the fingerprints of the workloads' pods before the takeover.
 	Pods map[string]fingerprint `json:"pods"`
-	// Used are gates that somebody used, of those that are carried over only then.
+	// Used are those gates in use that are carried over only if they are used.
 	Used map[featuregate.Feature]bool `json:"used,omitempty"`
-	// Unserved is what nobody serves from then on.
+	// Unserved is what nobody serves after the takeover.
 	Unserved []string `json:"unserved,omitempty"`
 }
 
-// backup is what a folder has.
+// backup is the content of a folder.
 type backup struct {
 	contents
 	objects []*unstructured.Unstructured
@@ -77,12 +78,13 @@ func (b *backup) find(kind schema.GroupVersionKind, name string) *unstructured.U
 	return installation.Find(b.objects, kind.Kind, name)
 }
 
-// readBackup reads a folder. It is nil if there is no complete backup in it.
+// readBackup reads a folder. It returns nil if the folder has no complete backup.
 func readBackup(folder string) (*backup, error) {
 	text, err := os.ReadFile(filepath.Join(folder, index))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	b := &backup{}
 	if err == nil {
 		err = json.Unmarshal(text, &b.contents)
@@ -90,6 +92,7 @@ func readBackup(folder string) (*backup, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the backup: %w", err)
 	}
+
 	for _, saved := range b.Saved {
 		text, err := os.ReadFile(filepath.Join(folder, saved.file()))
 		if err != nil {
@@ -101,42 +104,48 @@ func readBackup(folder string) (*backup, error) {
 		}
 		b.objects = append(b.objects, objects...)
 	}
+
 	return b, nil
 }
 
-// backupOf reads a folder, as the backup of this cluster.
+// backupOf reads the backup, and returns an error if it is of another cluster or used up.
 func (t *takeover) backupOf(ctx context.Context) (*backup, error) {
 	b, err := readBackup(t.backup)
 	if err != nil || b == nil {
 		return nil, err
 	}
+
 	uid, err := t.clusterUID(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if b.ClusterUID == "" && uid != "" { // of an earlier build
+
+	if b.ClusterUID == "" && uid != "" { // written by an earlier build
 		t.say("the backup in %s does not tell of which cluster it is: it was called %s", t.backup, b.Cluster)
 	} else if b.ClusterUID != uid {
 		return nil, fmt.Errorf("nothing was changed: the backup in %s is of another cluster, which was called %s: check --context, "+
 			"or name another folder with --backup", t.backup, b.Cluster)
 	}
+
 	if b.GoneBack != "" {
 		return nil, fmt.Errorf("nothing was changed: what is in %s was put back on %s, so that it does not tell any more what there is: "+
 			"name another folder with --backup", t.backup, b.GoneBack)
 	}
+
 	return b, nil
 }
 
-// clusterUID is the UID of the namespace kube-system.
+// clusterUID returns the UID of the namespace kube-system.
 func (t *takeover) clusterUID(ctx context.Context) (string, error) {
-	namespace, err := installation.Get(ctx, t.client, schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "", "kube-system")
+	namespace, err := installation.Get(ctx, t.client,
+		schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "", "kube-system")
 	if namespace == nil {
 		return "", err
 	}
 	return string(namespace.GetUID()), err
 }
 
-// useUp notes that everything was put back.
+// useUp records that everything was restored.
 func (t *takeover) useUp() error {
 	b, err := readBackup(t.backup)
 	if err != nil || b == nil {
@@ -146,8 +155,8 @@ func (t *takeover) useUp() error {
 	return b.write(t.backup)
 }
 
-// stale names the objects that are not what was saved, though nothing was changed since: the backup is of an
-// earlier time.
+// stale returns the objects that differ from the backup although no takeover has begun since, which means
+// that the backup is outdated.
 func (t *takeover) stale(ctx context.Context, b *backup) ([]string, error) {
 	var stale []string
 	for _, saved := range b.objects {
@@ -161,10 +170,11 @@ func (t *takeover) stale(ctx context.Context, b *backup) ([]string, error) {
 			stale = append(stale, installation.Of(saved)+": "+at)
 		}
 	}
+
 	return stale, nil
 }
 
-// content is what of an object was not written by the cluster or by the other manager itself.
+// content returns the part of an object that neither the cluster nor the other manager itself writes.
 func content(object *unstructured.Unstructured) map[string]any {
 	copied := object.DeepCopy()
 	for _, field := range []string{"metadata", "status"} {
@@ -173,52 +183,60 @@ func content(object *unstructured.Unstructured) map[string]any {
 	unstructured.RemoveNestedField(copied.Object, "spec", "conversion")
 	for _, entry := range installation.Entries(copied) {
 		delete(entry, "clientConfig")
-		delete(entry, "failurePolicy") // an earlier run may have begun with it
+		delete(entry, "failurePolicy") // may be the first change of an earlier run
 	}
 	return copied.Object
 }
 
-// differs is the first field in which two documents differ; empty if they do not.
+// differs returns the path of the first field in which two documents differ, or nothing if they are equal.
 func differs(a, b any, path string) string {
 	if equality.Semantic.DeepEqual(a, b) {
 		return ""
 	}
+
 	first, is := a.(map[string]any)
 	second, are := b.(map[string]any)
 	if !is || !are {
 		return strings.TrimPrefix(path, ".")
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(merged(first, second))) {
 		if at := differs(first[key], second[key], path+"."+key); at != "" {
 			return at
 		}
 	}
+
 	return ""
 }
 
-// file is the name of the file of an object.
+// file returns the name of the file of an object.
 func (r reference) file() string {
 	parts := []string{strings.ToLower(r.Kind), r.Namespace, strings.ReplaceAll(r.Name, ":", "-")}
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "_") + ".yaml"
 }
 
-// save writes what is replaced or removed into the folder, unless it is there already.
+// save writes what will be replaced or removed into the folder, unless the folder has a backup already.
 func (t *takeover) save(ctx context.Context, s *seen) error {
 	if saved, err := readBackup(t.backup); err != nil || saved != nil {
 		if saved != nil && saved.Namespace != t.choice.Namespace {
-			return fmt.Errorf("the backup in %s is of namespace %s, not %s", t.backup, saved.Namespace, t.choice.Namespace)
+			return fmt.Errorf("the backup in %s is of namespace %s, not %s", t.backup, saved.Namespace,
+				t.choice.Namespace)
 		}
 		t.say("kept: %s", t.backup)
 		return err
 	}
+
 	if err := os.MkdirAll(t.backup, 0o700); err != nil {
 		return fmt.Errorf("making the folder of the backup: %w", err)
 	}
+
 	uid, err := t.clusterUID(ctx)
 	if err != nil {
 		return err
 	}
-	b := contents{Cluster: t.cluster, ClusterUID: uid, Namespace: t.choice.Namespace, Unserved: s.refusals, Used: s.used}
+
+	b := contents{Cluster: t.cluster, ClusterUID: uid, Namespace: t.choice.Namespace, Unserved: s.refusals,
+		Used: s.used}
 	keep := func(object *unstructured.Unstructured) error {
 		text, err := yaml.Marshal(object.Object)
 		if err != nil {
@@ -231,8 +249,10 @@ func (t *takeover) save(ctx context.Context, s *seen) error {
 		b.Saved = append(b.Saved, r)
 		return write(filepath.Join(t.backup, r.file()), text)
 	}
+
 	for _, wanted := range t.manifests {
-		live, err := installation.Get(ctx, t.client, wanted.GroupVersionKind(), wanted.GetNamespace(), wanted.GetName())
+		live, err := installation.Get(ctx, t.client, wanted.GroupVersionKind(), wanted.GetNamespace(),
+			wanted.GetName())
 		if err != nil {
 			return err
 		}
@@ -244,27 +264,32 @@ func (t *takeover) save(ctx context.Context, s *seen) error {
 			return err
 		}
 	}
+
 	for _, kind := range s.kinds {
 		if err := keep(kind.definition); err != nil {
 			return err
 		}
 	}
+
 	extra, narrowed, err := t.superfluous(ctx)
 	if err != nil {
 		return err
 	}
+
 	for _, object := range extra {
 		b.Removed = append(b.Removed, referenceTo(object))
 		if err := keep(object); err != nil {
 			return err
 		}
 	}
+
 	for _, object := range narrowed {
 		b.Narrowed = append(b.Narrowed, referenceTo(object))
 		if err := keep(object); err != nil {
 			return err
 		}
 	}
+
 	if err := t.saveSecret(ctx); err != nil {
 		return err
 	}
@@ -274,11 +299,13 @@ func (t *takeover) save(ctx context.Context, s *seen) error {
 	if err := b.write(t.backup); err != nil {
 		return err
 	}
-	t.say("%s and the state of %s in %s", wording.Count(len(b.Saved), "object"), wording.Count(len(b.Pods), "pod"), t.backup)
+
+	t.say("%s and the state of %s in %s", wording.Count(len(b.Saved), "object"),
+		wording.Count(len(b.Pods), "pod"), t.backup)
 	return nil
 }
 
-// write writes the index.
+// write writes the index file.
 func (c *contents) write(folder string) error {
 	text, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
@@ -287,26 +314,30 @@ func (c *contents) write(folder string) error {
 	return write(filepath.Join(folder, index), text)
 }
 
-// saveSecret writes that there was a Secret, without what is in it. It stays where it is, and is not put
-// back.
+// saveSecret records that there was a Secret, but not its data. The Secret stays where it is and is not
+// restored.
 func (t *takeover) saveSecret(ctx context.Context) error {
-	secret, err := installation.Get(ctx, t.client, installation.Secrets, t.choice.Namespace, installation.Secret)
+	secret, err := installation.Get(ctx, t.client, installation.Secrets, t.choice.Namespace,
+		installation.Secret)
 	if secret == nil {
 		if apierrors.IsForbidden(err) {
 			return nil
 		}
 		return err
 	}
+
 	metadata := map[string]any{"apiVersion": "v1", "kind": "Secret", "metadata": secret.Object["metadata"]}
-	unstructured.RemoveNestedField(metadata, "metadata", "annotations", "kubectl.kubernetes.io/last-applied-configuration")
+	unstructured.RemoveNestedField(metadata, "metadata", "annotations",
+		"kubectl.kubernetes.io/last-applied-configuration")
 	text, err := yaml.Marshal(metadata)
 	if err != nil {
 		return fmt.Errorf("encoding the Secret: %w", err)
 	}
+
 	return write(filepath.Join(t.backup, "secret-without-data.yaml"), text)
 }
 
-// write makes a file that only the user can read, as a whole or not at all.
+// write atomically creates a file that only the user can read.
 func write(path string, text []byte) error {
 	part := path + ".part"
 	if err := os.WriteFile(part, text, 0o600); err != nil {
@@ -318,41 +349,47 @@ func write(path string, text []byte) error {
 	return nil
 }
 
-// superfluous are the rights of the other manager that the manifests do not give: the bindings named
-// kruise-... of its accounts, and the roles named kruise-... that nobody else is bound to. Of bindings that
-// others have, too, only the accounts go: these are narrowed. Bindings with other names are the users' own,
-// such as those for custom workloads.
-func (t *takeover) superfluous(ctx context.Context) (extra, narrowed []*unstructured.Unstructured, err error) {
+// superfluous returns the permissions of the other manager that the manifests do not grant: the bindings
+// kruise-... of its accounts, and the roles kruise-... that are then bound to nobody. Bindings with other
+// subjects as well are returned in narrowed, since only the accounts are removed from them. Bindings with
+// other names belong to the users, such as those for custom workloads.
+func (t *takeover) superfluous(ctx context.Context) (
+	extra, narrowed []*unstructured.Unstructured, err error) {
 	have := map[reference]bool{}
 	for _, object := range t.manifests {
 		have[referenceTo(object)] = true
 	}
+
 	goes := func(object *unstructured.Unstructured) bool {
 		return strings.HasPrefix(object.GetName(), "kruise-") && !have[referenceTo(object)]
 	}
-	// bound are the roles that somebody is bound to when the bindings are gone.
+
+	// bound are the roles that are still bound after the bindings are removed.
 	bound := map[reference]bool{}
 	var roles []reference
 	for _, kind := range []string{"ClusterRoleBinding", "RoleBinding"} {
-		if err := installation.Each(ctx, t.client, rbac(kind), func(binding *unstructured.Unstructured) error {
-			role := roleOf(binding)
-			subjects := installation.Maps(binding.Object, "subjects")
-			ours := slices.ContainsFunc(subjects, t.isAccount)
-			others := slices.ContainsFunc(subjects, func(s map[string]any) bool { return !t.isAccount(s) })
-			switch {
-			case !ours || !goes(binding):
-				bound[role] = bound[role] || len(subjects) > 0
-			case others:
-				bound[role] = true
-				narrowed = append(narrowed, binding.DeepCopy())
-			default:
-				extra, roles = append(extra, binding.DeepCopy()), append(roles, role)
-			}
-			return nil
-		}); err != nil {
+		if err := installation.Each(ctx, t.client, rbac(kind),
+			func(binding *unstructured.Unstructured) error {
+				role := roleOf(binding)
+				subjects := installation.Maps(binding.Object, "subjects")
+				ours := slices.ContainsFunc(subjects, t.isAccount)
+				others := slices.ContainsFunc(subjects,
+					func(s map[string]any) bool { return !t.isAccount(s) })
+				switch {
+				case !ours || !goes(binding):
+					bound[role] = bound[role] || len(subjects) > 0
+				case others:
+					bound[role] = true
+					narrowed = append(narrowed, binding.DeepCopy())
+				default:
+					extra, roles = append(extra, binding.DeepCopy()), append(roles, role)
+				}
+				return nil
+			}); err != nil {
 			return nil, nil, err
 		}
 	}
+
 	for i, r := range roles {
 		if bound[r] || slices.Contains(roles[:i], r) {
 			continue
@@ -365,6 +402,7 @@ func (t *takeover) superfluous(ctx context.Context) (extra, narrowed []*unstruct
 			extra = append(extra, role)
 		}
 	}
+
 	return extra, narrowed, nil
 }
 
@@ -372,16 +410,17 @@ func rbac(kind string) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: kind}
 }
 
-// roleOf is the role of a binding.
+// roleOf returns the role of a binding.
 func roleOf(binding *unstructured.Unstructured) reference {
 	kind, namespace := installation.Text(binding.Object, "roleRef", "kind"), binding.GetNamespace()
 	if kind == "ClusterRole" {
 		namespace = ""
 	}
-	return reference{rbac(kind).GroupVersion().String(), kind, namespace, installation.Text(binding.Object, "roleRef", "name")}
+	return reference{rbac(kind).GroupVersion().String(), kind, namespace,
+		installation.Text(binding.Object, "roleRef", "name")}
 }
 
-// aggregated tells whether a role is part of others, such as view.
+// aggregated reports whether a role is aggregated into other roles, such as view.
 func aggregated(role *unstructured.Unstructured) bool {
 	for label := range role.GetLabels() {
 		if strings.Contains(label, "aggregate-to-") {
@@ -391,7 +430,7 @@ func aggregated(role *unstructured.Unstructured) bool {
 	return false
 }
 
-// narrow takes the accounts of the installation from a binding that others have, too.
+// narrow removes the accounts of the installation from a binding that has other subjects.
 func (t *takeover) narrow(ctx context.Context, r reference) error {
 	if err := t.edit(ctx, r, func(binding *unstructured.Unstructured) error {
 		var others []any
@@ -407,34 +446,39 @@ func (t *takeover) narrow(ctx context.Context, r reference) error {
 	return nil
 }
 
-// keepPeople adds to a binding that is put back those that were bound meanwhile.
+// keepPeople adds the subjects that were bound meanwhile to a binding that is restored.
 func (t *takeover) keepPeople(live, wanted *unstructured.Unstructured) {
 	if live == nil || !slices.Contains([]string{"ClusterRoleBinding", "RoleBinding"}, wanted.GetKind()) {
 		return
 	}
+
 	subjects, _, _ := unstructured.NestedSlice(wanted.Object, "subjects")
 	for _, subject := range installation.Maps(live.Object, "subjects") {
-		if !t.isAccount(subject) && !slices.ContainsFunc(subjects, func(has any) bool { return equality.Semantic.DeepEqual(has, subject) }) {
+		if !t.isAccount(subject) &&
+			!slices.ContainsFunc(subjects, func(has any) bool {
+				return equality.Semantic.DeepEqual(has, subject)
+			}) {
 			subjects = append(subjects, subject)
 		}
 	}
+
 	if len(subjects) > 0 {
 		_ = unstructured.SetNestedSlice(wanted.Object, subjects, "subjects")
 	}
 }
 
-// isAccount tells whether a subject of a binding is an account of a manager or a node daemon.
+// isAccount reports whether the subject of a binding is the account of a manager or a node daemon.
 func (t *takeover) isAccount(subject map[string]any) bool {
 	name, _ := subject["name"].(string)
 	return subject["namespace"] == t.choice.Namespace && (name == "kruise-manager" || name == "kruise-daemon")
 }
 
-// get reads an object that is in the backup or the manifests, as it is now.
+// get reads the current state of an object of the backup or the manifests.
 func (t *takeover) get(ctx context.Context, r reference) (*unstructured.Unstructured, error) {
 	return installation.Get(ctx, t.client, r.kind(), r.Namespace, r.Name)
 }
 
-// remove deletes an object, if it is there.
+// remove deletes an object if it exists.
 func (t *takeover) remove(ctx context.Context, r reference) error {
 	live, err := t.get(ctx, r)
 	if err != nil || live == nil {

@@ -17,46 +17,49 @@ import (
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
-// Flags that the manager and the daemon have besides those of the kinds and of logging. [ManagerFlags] is
-// compared with the manager's own.
+// Flags of the manager and the daemon besides those of the kinds and of logging. A test compares
+// [ManagerFlags] with the flags of the manager.
 var (
-	// ManagerFlags are those of the manager that keep their meaning in another installation.
-	ManagerFlags = []string{"assign-bcj-pods-by-scheduler", "controller-cache-sync-timeout", "default-ttlseconds-for-always-nodeimage",
-		"disable-no-deepcopy", "enable-leader-election", "expectation-timeout", "feature-gates", "launchpriority-workers",
-		"leader-election-id", "leader-election-lease-duration", "leader-election-namespace", "leader-election-renew-deadline",
-		"leader-election-resource-lock", "leader-election-retry-period", "namespace", "rate-limiter-base-delay",
-		"rate-limiter-bucket-size", "rate-limiter-max-delay", "rate-limiter-qps", "rest-config-burst", "rest-config-qps",
-		"shutdown-delay-duration", "sync-period", "webhook-initialize-timeout"}
-	// DaemonFlags are those of the daemon.
-	DaemonFlags = []string{"feature-gates", "max-workers-for-pull-image", "max-concurrency", "plugin-bin-dir", "plugin-config-file",
-		"rest-config-burst", "rest-config-qps", "socket-file"}
-	// set are flags whose values belong to the manifests: addresses that probes ask, folders that are
-	// mounted, and how much is logged.
-	set = []string{"enable-pprof", "kubeconfig", "logtostderr", "pprof-addr", "protection-log-path", "socket-root", "v",
-		"webhook-client-ca-file", "webhook-client-names"}
-	// usual are values of flags of set with which nobody has changed anything. Others are told.
+	// ManagerFlags lists the flags of the manager that keep their meaning in another installation.
+	ManagerFlags = []string{"assign-bcj-pods-by-scheduler", "controller-cache-sync-timeout",
+		"default-ttlseconds-for-always-nodeimage", "disable-no-deepcopy", "enable-leader-election",
+		"expectation-timeout", "feature-gates", "launchpriority-workers", "leader-election-id",
+		"leader-election-lease-duration", "leader-election-namespace", "leader-election-renew-deadline",
+		"leader-election-resource-lock", "leader-election-retry-period", "namespace",
+		"rate-limiter-base-delay", "rate-limiter-bucket-size", "rate-limiter-max-delay", "rate-limiter-qps",
+		"rest-config-burst", "rest-config-qps", "shutdown-delay-duration", "sync-period",
+		"webhook-initialize-timeout"}
+	// DaemonFlags lists the flags of the daemon that keep their meaning.
+	DaemonFlags = []string{"feature-gates", "max-workers-for-pull-image", "max-concurrency", "plugin-bin-dir",
+		"plugin-config-file", "rest-config-burst", "rest-config-qps", "socket-file"}
+	// set lists the flags whose values belong to the manifests: addresses of probes, mounted folders, and
+	// verbosity.
+	set = []string{"enable-pprof", "kubeconfig", "logtostderr", "pprof-addr", "protection-log-path",
+		"socket-root", "v", "webhook-client-ca-file", "webhook-client-names"}
+	// usual maps flags of set to values that are no customization. Any other value is reported.
 	usual = map[string][]string{"protection-log-path": {"/log"}, "kubeconfig": {}}
-	// addresses are flags of the manager and the daemon with the port of a container, by its name in the
-	// manifests: the port is carried over, the address is not, because probes ask it.
+	// addresses maps flags with an address to the name of the container port in the manifests. The port is
+	// carried over, but not the address, because probes call it.
 	addresses = map[string]string{"metrics-addr": "metrics", "health-probe-addr": "health", "addr": "health"}
 )
 
-// carried is what another Deployment or DaemonSet hands over.
+// carried is what a Deployment or DaemonSet of the other installation hands over.
 type carried struct {
 	Flags []string `json:"flags,omitempty"`
 	Env   []any    `json:"env,omitempty"`
-	// Notes say how it was read, and name what is not carried over.
+	// Notes explain how the flags were read, and name what is not carried over.
 	Notes []string `json:"notes,omitempty"`
 	template
 }
 
-// flagSet knows the flags of logging, those of the kinds if they are wanted, and those with these names.
+// flagSet returns a flag set with the flags of logging, those of the kinds if wanted, and the given names.
 func flagSet(kinds bool, names []string) *pflag.FlagSet {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	if kinds {
 		(&registry.Flags{}).AddTo(fs)
 	}
+
 	logsapi.AddFlags(logsapi.NewLoggingConfiguration(), fs)
 	legacy := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(legacy)
@@ -65,38 +68,45 @@ func flagSet(kinds bool, names []string) *pflag.FlagSet {
 			fs.AddGoFlag(f)
 		}
 	})
+
 	for _, name := range names {
 		if fs.Lookup(name) == nil {
 			fs.String(name, "", "")
 		}
 	}
+
 	return fs
 }
 
-// carry reads what a Deployment of a manager, or a DaemonSet of node daemons, hands over to the one of ours.
-// Without a reading, gates are left out. manifest is the one of ours.
+// carry reads what the manager's Deployment or the node daemon's DaemonSet of the other installation hands
+// over to the one in manifest. Without a reading, feature gates are left out.
 func carry(workload, manifest *unstructured.Unstructured, r *reading) carried {
 	var c carried
 	if workload == nil {
 		return c
 	}
+
 	container := mainContainer(workload)
 	fs := flagSet(true, ManagerFlags)
 	matter := slices.Collect(maps.Keys(features.Known()))
 	if workload.GetKind() == installation.DaemonSets.Kind {
 		fs, matter = flagSet(false, DaemonFlags), daemonGates
 	}
+
 	var gates []string
 	args := texts(container["args"])
 	if command := texts(container["command"]); len(command) > 1 {
 		args = append(command[1:], args...)
 	}
+
 	for i := 0; i < len(args); i++ {
 		name, value, has := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
 		flag := fs.Lookup(name)
-		if !has && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") && (flag == nil || flag.NoOptDefVal == "") {
+		if !has && i+1 < len(args) && !strings.HasPrefix(args[i+1], "-") &&
+			(flag == nil || flag.NoOptDefVal == "") {
 			i, value, has = i+1, args[i+1], true
 		}
+
 		text := "--" + name
 		if has {
 			text += "=" + value
@@ -105,10 +115,12 @@ func carry(workload, manifest *unstructured.Unstructured, r *reading) carried {
 			c.port(at, value)
 			continue
 		}
+
 		switch {
 		case slices.Contains(set, name):
 			if replaces := usual[name]; replaces != nil && !slices.Contains(replaces, value) {
-				c.Notes = append(c.Notes, text+" is not carried over: the manifests say otherwise, see --manifests")
+				c.Notes = append(c.Notes,
+					text+" is not carried over: the manifests say otherwise, see --manifests")
 			}
 		case flag == nil:
 			c.Notes = append(c.Notes, text+" is not carried over: Afloat has no such flag")
@@ -122,18 +134,20 @@ func carry(workload, manifest *unstructured.Unstructured, r *reading) carried {
 			c.Flags = append(c.Flags, text)
 		}
 	}
+
 	if r != nil {
 		list, notes := r.gates(strings.Join(gates, ","), matter)
 		if c.Notes = append(c.Notes, notes...); list != "" {
 			c.Flags = append(c.Flags, "--feature-gates="+list)
 		}
 	}
+
 	c.Notes = append(c.Notes, c.environment(container, r)...)
 	c.Notes = append(c.Notes, c.read(workload, manifest)...)
 	return c
 }
 
-// mainContainer is the container of the manager or the daemon: the one with that name, or the first one.
+// mainContainer returns the container named manager or daemon, or else the first one.
 func mainContainer(workload *unstructured.Unstructured) map[string]any {
 	containers := installation.Maps(workload.Object, "spec", "template", "spec", "containers")
 	for _, container := range containers {

@@ -13,8 +13,8 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 )
 
-// gone waits for the end of the pods of the manager. w sees meanwhile whether their locks are renewed, and
-// learns which pods their kubelets have ended: those that had time to end, on nodes that are ready.
+// gone waits until the pods of the manager are gone. Meanwhile, w observes whether their locks are renewed.
+// It learns which pods were ended by their kubelet: those with a grace period, on nodes that are ready.
 func (t *takeover) gone(ctx context.Context, workload *unstructured.Unstructured, w *watcher) error {
 	nodes := map[string]string{}
 	if err := t.wait(ctx, "the end of the manager's pods", func(ctx context.Context) (string, error) {
@@ -22,48 +22,61 @@ func (t *takeover) gone(ctx context.Context, workload *unstructured.Unstructured
 		if err != nil {
 			return "", err
 		}
+
 		if live != nil {
-			if replicas, has, _ := unstructured.NestedInt64(live.Object, "spec", "replicas"); !has || replicas > 0 {
+			if replicas, has, _ := unstructured.NestedInt64(live.Object, "spec", "replicas"); !has ||
+				replicas > 0 {
 				return "", t.startedAgain(live)
 			}
 		}
+
 		pods, err := t.podsOf(ctx, workload)
 		var names []string
 		for _, pod := range pods {
 			names = append(names, pod.GetName())
-			if seconds := pod.GetDeletionGracePeriodSeconds(); pod.GetDeletionTimestamp() != nil && seconds != nil && *seconds > 0 {
+			if seconds := pod.GetDeletionGracePeriodSeconds(); pod.GetDeletionTimestamp() != nil &&
+				seconds != nil && *seconds > 0 {
 				nodes[pod.GetName()] = installation.Text(pod.Object, "spec", "nodeName")
 			} else {
 				delete(nodes, pod.GetName())
 			}
 		}
+
 		if err == nil {
 			_, err = t.see(ctx, w)
 		}
+
 		return strings.Join(names, ", "), err
 	}); err != nil {
 		return err
 	}
+
 	for pod, name := range nodes {
-		node, err := installation.Get(ctx, t.client, schema.GroupVersionKind{Version: "v1", Kind: "Node"}, "", name)
-		w.ended[pod] = err == nil && node != nil && slices.ContainsFunc(installation.Maps(node.Object, "status", "conditions"),
-			func(c map[string]any) bool { return c["type"] == "Ready" && c["status"] == "True" })
+		node, err := installation.Get(ctx, t.client, schema.GroupVersionKind{Version: "v1", Kind: "Node"}, "",
+			name)
+		w.ended[pod] = err == nil && node != nil &&
+			slices.ContainsFunc(installation.Maps(node.Object, "status", "conditions"),
+				func(c map[string]any) bool { return c["type"] == "Ready" && c["status"] == "True" })
 	}
+
 	t.say("its pods are gone")
 	return nil
 }
 
-// podsOf are the pods of a Deployment that may still run. Its label is the one that many operators have, so
-// that pods of others in the namespace match its selector, too: those with another controller are not meant.
-// A pod without a controller is: it may have been left by a Deployment that was deleted alone.
-func (t *takeover) podsOf(ctx context.Context, workload *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
+// podsOf returns the pods of a Deployment that may still run. Many operators use the same label, so its
+// selector also matches pods of others in the namespace, and pods with another controller are skipped. A pod
+// without a controller is included, because a Deployment that was deleted without its pods may have left it.
+func (t *takeover) podsOf(ctx context.Context,
+	workload *unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	selector, err := selectorOf(workload)
 	if err != nil {
 		return nil, err
 	}
+
 	var pods []*unstructured.Unstructured
 	err = installation.Each(ctx, t.client, installation.Pods, func(pod *unstructured.Unstructured) error {
-		if phase := installation.Text(pod.Object, "status", "phase"); phase == "Succeeded" || phase == "Failed" {
+		if phase := installation.Text(pod.Object, "status", "phase"); phase == "Succeeded" ||
+			phase == "Failed" {
 			return nil
 		}
 		of, err := t.isOf(ctx, pod, workload)
@@ -72,10 +85,11 @@ func (t *takeover) podsOf(ctx context.Context, workload *unstructured.Unstructur
 		}
 		return err
 	}, client.InNamespace(workload.GetNamespace()), client.MatchingLabelsSelector{Selector: selector})
+
 	return pods, err
 }
 
-// isOf tells whether a pod belongs to a Deployment, or to a former one with its name.
+// isOf reports whether a pod belongs to a Deployment, or to a former one of the same name.
 func (t *takeover) isOf(ctx context.Context, pod, workload *unstructured.Unstructured) (bool, error) {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
@@ -84,17 +98,21 @@ func (t *takeover) isOf(ctx context.Context, pod, workload *unstructured.Unstruc
 	if owner.Kind != "ReplicaSet" {
 		return false, nil
 	}
-	set, err := installation.Get(ctx, t.client, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, pod.GetNamespace(),
+
+	set, err := installation.Get(ctx, t.client,
+		schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, pod.GetNamespace(),
 		owner.Name)
 	if err != nil {
 		return false, err
 	}
+
 	if set != nil {
 		if owner = metav1.GetControllerOf(set); owner != nil {
 			return owner.Kind == workload.GetKind() && owner.Name == workload.GetName(), nil
 		}
 		return strings.HasPrefix(set.GetName(), workload.GetName()+"-"), nil
 	}
+
 	name, _, _ := strings.Cut(strings.TrimPrefix(owner.Name, workload.GetName()+"-"), "-")
 	return owner.Name == workload.GetName()+"-"+name, nil
 }

@@ -23,17 +23,18 @@ var configurations = []struct {
 	name string
 }{{installation.MutatingKind, installation.Mutating}, {installation.ValidatingKind, installation.Validating}}
 
-// templateAnnotation is where a manager keeps the list of webhooks, from which the other one writes the live
-// list anew each minute.
+// templateAnnotation is where a manager keeps its list of webhooks. The other manager rewrites the live list
+// from it every minute.
 const templateAnnotation = "template"
 
 func isConfiguration(object *unstructured.Unstructured) bool {
-	return object.GetKind() == installation.MutatingKind.Kind || object.GetKind() == installation.ValidatingKind.Kind
+	return object.GetKind() == installation.MutatingKind.Kind ||
+		object.GetKind() == installation.ValidatingKind.Kind
 }
 
-// lenient lets pods pass if nobody answers the webhooks of a configuration: failurePolicy becomes Ignore in
-// all entries about pods that are created, in the list and in the annotation. It tells which entries it
-// changed.
+// lenient lets pods pass if nobody answers the webhooks of a configuration. It sets failurePolicy to Ignore
+// in all entries about pod creation, in the list and in the annotation, and returns the names of the changed
+// entries.
 func lenient(configuration *unstructured.Unstructured) []string {
 	var changed []string
 	relax := func(entry map[string]any) {
@@ -44,9 +45,11 @@ func lenient(configuration *unstructured.Unstructured) []string {
 			}
 		}
 	}
+
 	for _, entry := range installation.Entries(configuration) {
 		relax(entry)
 	}
+
 	annotations := configuration.GetAnnotations()
 	var kept []map[string]any
 	if json.Unmarshal([]byte(annotations[templateAnnotation]), &kept) == nil && len(kept) > 0 {
@@ -59,20 +62,23 @@ func lenient(configuration *unstructured.Unstructured) []string {
 			configuration.SetAnnotations(annotations)
 		}
 	}
+
 	return changed
 }
 
-// aboutNewPods tells whether an entry is asked about pods that are created.
+// aboutNewPods reports whether an entry is called for pods that are created.
 func aboutNewPods(entry map[string]any) bool {
 	has := func(rule map[string]any, field string, values ...string) bool {
-		return slices.ContainsFunc(texts(rule[field]), func(s string) bool { return slices.Contains(values, s) })
+		return slices.ContainsFunc(texts(rule[field]),
+			func(s string) bool { return slices.Contains(values, s) })
 	}
 	return slices.ContainsFunc(installation.Maps(entry, "rules"), func(rule map[string]any) bool {
-		return has(rule, "apiGroups", "", "*") && has(rule, "resources", "pods", "*", "*/*") && has(rule, "operations", "CREATE", "*")
+		return has(rule, "apiGroups", "", "*") && has(rule, "resources", "pods", "*", "*/*") &&
+			has(rule, "operations", "CREATE", "*")
 	})
 }
 
-// letPodsPass makes the live configurations lenient, so that pods can be created whatever becomes of the
+// letPodsPass makes the live configurations lenient, so that pods can be created whatever happens to the
 // managers.
 func (t *takeover) letPodsPass(ctx context.Context) error {
 	var changed []string
@@ -95,14 +101,17 @@ func (t *takeover) letPodsPass(ctx context.Context) error {
 			return fmt.Errorf("letting pods pass webhooks that nobody answers, in %s: %w", c.name, err)
 		}
 	}
+
 	if len(changed) > 0 {
 		t.say("pods that are created pass if nobody answers (failurePolicy Ignore), and then without sidecars and subsets: %s",
 			strings.Join(changed, ", "))
 	}
+
 	return nil
 }
 
-// leave is what is done when a run ends while no manager serves: pods can be created, and it says what to do.
+// leave is called when a run ends while no manager serves. It makes sure that pods can be created, and adds
+// advice to the error.
 func (t *takeover) leave(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
@@ -111,11 +120,13 @@ func (t *takeover) leave(ctx context.Context, err error) error {
 			"kubectl delete mutatingwebhookconfiguration/%s validatingwebhookconfiguration/%s (%w)",
 			err, installation.Mutating, installation.Validating, failed))
 	}
-	return t.goOn(fmt.Errorf("%w\npods can be created meanwhile: webhooks about them let them pass as long as nobody answers", err))
+	return t.goOn(fmt.Errorf(
+		"%w\npods can be created meanwhile: webhooks about them let them pass as long as nobody answers",
+		err))
 }
 
-// strict puts failure policies into force, once a manager answers, and sees that pods can be created then: if
-// not, they are taken back.
+// strict calls put to restore failure policies once a manager answers, and waits until pods can be created. If
+// they cannot, the caller makes the policies lenient again by leave.
 func (t *takeover) strict(ctx context.Context, put func() error) error {
 	if err := put(); err != nil {
 		return err
@@ -127,21 +138,23 @@ func (t *takeover) strict(ctx context.Context, put func() error) error {
 	return nil
 }
 
-// podsPass creates a pod as a dry run, where workloads may be and where the manager is.
+// podsPass creates a pod as a dry run, in the default namespace and in that of the manager.
 func (t *takeover) podsPass(ctx context.Context) (string, error) {
 	for _, namespace := range []string{"default", t.choice.Namespace} {
 		pod := &unstructured.Unstructured{Object: map[string]any{
 			"metadata": map[string]any{"namespace": namespace, "name": probeName},
-			"spec":     map[string]any{"automountServiceAccountToken": false, "containers": []any{map[string]any{"name": "probe", "image": "probe"}}}}}
+			"spec": map[string]any{"automountServiceAccountToken": false,
+				"containers": []any{map[string]any{"name": "probe", "image": "probe"}}}}}
 		pod.SetGroupVersionKind(installation.Pods)
 		err := t.client.Create(ctx, pod, client.DryRunAll)
 		missing, err := t.unanswered(ctx, err)
-		if apierrors.IsNotFound(err) { // no such namespace
+		if apierrors.IsNotFound(err) { // the namespace does not exist
 			continue
 		}
 		if missing != "" || err != nil {
 			return missing, err
 		}
 	}
+
 	return "", nil
 }

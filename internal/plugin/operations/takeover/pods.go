@@ -17,15 +17,15 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 )
 
-// fingerprint is what of a pod must not change.
+// fingerprint is the part of a pod that must not change.
 type fingerprint struct {
 	UID      string `json:"uid"`
 	Restarts int64  `json:"restarts"`
 	Spec     string `json:"spec"`
 }
 
-// fingerprints are those of the pods that a manager has to do with: of workloads of the project, with
-// sidecars of SidecarSets, or placed by WorkloadSpreads.
+// fingerprints returns the fingerprints of the pods that a manager is concerned with: those of the project's
+// workloads, with sidecars of SidecarSets, or placed by WorkloadSpreads.
 func (t *takeover) fingerprints(ctx context.Context) (map[string]fingerprint, error) {
 	pods := map[string]fingerprint{}
 	err := installation.Each(ctx, t.client, installation.Pods, func(pod *unstructured.Unstructured) error {
@@ -47,6 +47,7 @@ func (t *takeover) fingerprints(ctx context.Context) (map[string]fingerprint, er
 		pods[pod.GetNamespace()+"/"+pod.GetName()] = f
 		return nil
 	})
+
 	return pods, err
 }
 
@@ -54,14 +55,14 @@ func concerns(pod *unstructured.Unstructured) bool {
 	annotations := pod.GetAnnotations()
 	_, injected := annotations[pub.SidecarSetInjectedList]
 	_, placed := annotations[pub.MatchedWorkloadSpread]
-	return injected || placed || slices.ContainsFunc(installation.Maps(pod.Object, "metadata", "ownerReferences"),
-		func(owner map[string]any) bool {
-			version, _ := owner["apiVersion"].(string)
-			return strings.HasPrefix(version, "apps.kruise.io/")
-		})
+	return injected || placed || slices.ContainsFunc(installation.Maps(pod.Object, "metadata",
+		"ownerReferences"), func(owner map[string]any) bool {
+		version, _ := owner["apiVersion"].(string)
+		return strings.HasPrefix(version, "apps.kruise.io/")
+	})
 }
 
-// changes says what became of pods.
+// changes describes what has changed between two sets of fingerprints.
 func changes(before, after map[string]fingerprint) []string {
 	var changed []string
 	for _, name := range slices.Sorted(maps.Keys(before)) {
@@ -72,15 +73,18 @@ func changes(before, after map[string]fingerprint) []string {
 		case is.UID != was.UID:
 			changed = append(changed, name+" is another pod")
 		case is.Restarts != was.Restarts:
-			changed = append(changed, fmt.Sprintf("%s: %s more", name, wording.Count(int(is.Restarts-was.Restarts), "restart")))
+			changed = append(changed,
+				fmt.Sprintf("%s: %s more", name, wording.Count(int(is.Restarts-was.Restarts), "restart")))
 		case is.Spec != was.Spec:
 			changed = append(changed, name+" has another spec")
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		if _, had := before[name]; !had {
 			changed = append(changed, name+" is new")
 		}
 	}
+
 	return changed
 }

@@ -19,14 +19,14 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 )
 
-// oldest is the oldest release of Kubernetes that takes the manifests.
+// oldest is the oldest release of Kubernetes that supports the manifests.
 const oldest = "1.30.0"
 
-// asking is what is asked of the API server besides objects.
+// asking holds the requests to the API server that are not about objects.
 type asking struct {
-	// version is its release.
+	// version returns the release of the API server.
 	version func() (string, error)
-	// may tells whether the user may do something.
+	// may reports whether the user has a permission.
 	may func(context.Context, *authorizationv1.ResourceAttributes) (bool, error)
 }
 
@@ -35,6 +35,7 @@ func newAsking(config *rest.Config) (asking, error) {
 	if err != nil {
 		return asking{}, fmt.Errorf("making a client: %w", err)
 	}
+
 	return asking{version: func() (string, error) {
 		info, err := clients.Discovery().ServerVersion()
 		if err != nil {
@@ -42,8 +43,10 @@ func newAsking(config *rest.Config) (asking, error) {
 		}
 		return info.GitVersion, nil
 	}, may: func(ctx context.Context, what *authorizationv1.ResourceAttributes) (bool, error) {
-		review, err := clients.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: what}}, metav1.CreateOptions{})
+		review, err := clients.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx,
+			&authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: what}},
+			metav1.CreateOptions{})
 		if err != nil {
 			return false, fmt.Errorf("asking what you may do: %w", err)
 		}
@@ -51,15 +54,17 @@ func newAsking(config *rest.Config) (asking, error) {
 	}}, nil
 }
 
-// preflight finds what would keep a takeover from ending, while the other manager still runs: the API
-// server's release, rights, and manifests that it would refuse. It tells what would become of each manifest.
+// preflight finds what would make a takeover fail, while the other manager still runs: the release of the API
+// server, missing permissions, and manifests that it would reject. It returns what would happen to each
+// manifest.
 func (t *takeover) preflight(ctx context.Context) (verbs map[reference]string, err error) {
 	var errs []error
 	if t.ask.version != nil {
 		if errs = append(errs, t.oldEnough()); errs[0] != nil {
-			return nil, errs[0] // the rest follows from it
+			return nil, errs[0] // all further errors would follow from it
 		}
 	}
+
 	verbs = map[reference]string{}
 	for _, object := range t.manifests {
 		r := referenceTo(object)
@@ -74,13 +79,16 @@ func (t *takeover) preflight(ctx context.Context) (verbs map[reference]string, e
 		if t.dryRun == dry {
 			continue
 		}
+
 		switch err := t.try(ctx, live, object); {
 		case apierrors.IsInvalid(err) && live != nil && slices.Contains(replaced, object.GetKind()):
 			verbs[r] = "made anew"
-		case err != nil && !missingNamespace(err) && !strings.Contains(err.Error(), "does not support dry run"):
+		case err != nil && !missingNamespace(err) &&
+			!strings.Contains(err.Error(), "does not support dry run"):
 			errs = append(errs, fmt.Errorf("applying %s: %w", installation.Of(object), err))
 		}
 	}
+
 	return verbs, errors.Join(append(errs, t.rights(ctx))...)
 }
 
@@ -89,46 +97,58 @@ func (t *takeover) oldEnough() error {
 	if err != nil {
 		return err
 	}
+
 	is, err := version.ParseGeneric(text)
 	if err != nil {
 		return fmt.Errorf("the API server's version %q: %w", text, err)
 	}
 	if is.LessThan(version.MustParseGeneric(oldest)) {
-		return fmt.Errorf("the API server is of release %s, and Afloat needs Kubernetes %s or newer", text, strings.TrimSuffix(oldest, ".0"))
+		return fmt.Errorf("the API server is of release %s, and Afloat needs Kubernetes %s or newer", text,
+			strings.TrimSuffix(oldest, ".0"))
 	}
+
 	return nil
 }
 
-// rights names what the user may not do and a takeover, or the way back, does.
+// rights returns an error that names the permissions which a takeover or the way back needs and the user
+// lacks.
 func (t *takeover) rights(ctx context.Context) error {
 	if t.ask.may == nil {
 		return nil
 	}
+
 	needed := []authorizationv1.ResourceAttributes{
-		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions", Subresource: "status", Verb: "update"}}
+		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
+			Subresource: "status", Verb: "update"}}
 	for _, of := range []struct {
 		group, resource string
 		verbs           []string
-	}{{"", "pods", []string{"list", "create", "delete"}}, {"coordination.k8s.io", "leases", []string{"get", "create", "update", "patch", "delete"}},
+	}{{"", "pods", []string{"list", "create", "delete"}},
+		{"coordination.k8s.io", "leases", []string{"get", "create", "update", "patch", "delete"}},
 		{"apps", "replicasets", []string{"get"}}} {
 		for _, verb := range of.verbs {
-			needed = append(needed, authorizationv1.ResourceAttributes{Group: of.group, Resource: of.resource, Namespace: t.choice.Namespace, Verb: verb})
+			needed = append(needed,
+				authorizationv1.ResourceAttributes{Group: of.group, Resource: of.resource,
+					Namespace: t.choice.Namespace, Verb: verb})
 		}
 	}
+
 	for _, object := range t.manifests {
 		kind := object.GroupVersionKind()
 		mapping, err := t.client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 		if meta.IsNoMatchError(err) {
-			continue // the dry run has told it
+			continue // reported by the dry run
 		}
 		if err != nil {
 			return fmt.Errorf("looking for %s: %w", kind, err)
 		}
 		for _, verb := range []string{"get", "create", "patch", "update", "delete"} {
-			needed = append(needed, authorizationv1.ResourceAttributes{Group: kind.Group, Version: kind.Version, Resource: mapping.Resource.Resource,
-				Namespace: object.GetNamespace(), Verb: verb})
+			needed = append(needed,
+				authorizationv1.ResourceAttributes{Group: kind.Group, Version: kind.Version,
+					Resource: mapping.Resource.Resource, Namespace: object.GetNamespace(), Verb: verb})
 		}
 	}
+
 	asked := map[authorizationv1.ResourceAttributes]bool{}
 	var missing []string
 	for _, attributes := range needed {
@@ -141,13 +161,17 @@ func (t *takeover) rights(ctx context.Context) error {
 			return err
 		}
 		if !may {
-			missing = append(missing, attributes.Verb+" "+strings.Trim(attributes.Resource+"/"+attributes.Subresource, "/")+
-				cmp.Or(strings.TrimSuffix("."+attributes.Group, "."), "")+inNamespace(attributes.Namespace))
+			missing = append(missing,
+				attributes.Verb+" "+strings.Trim(attributes.Resource+"/"+attributes.Subresource, "/")+
+					cmp.Or(strings.TrimSuffix("."+attributes.Group, "."), "")+
+					inNamespace(attributes.Namespace))
 		}
 	}
+
 	if len(missing) > 0 {
 		return fmt.Errorf("you may not: %s", most(missing))
 	}
+
 	return nil
 }
 
@@ -158,7 +182,7 @@ func inNamespace(namespace string) string {
 	return " in namespace " + namespace
 }
 
-// sayManifests says what would become of each manifest.
+// sayManifests prints what would happen to each manifest.
 func (t *takeover) sayManifests(verbs map[reference]string) {
 	for _, object := range t.manifests {
 		if verb := verbs[referenceTo(object)]; verb != "" {

@@ -13,33 +13,36 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 )
 
-// probeName is the name of what is created as a dry run.
+// probeName is the name of objects that are created as a dry run.
 const probeName = "afloat-takeover-probe"
 
-// answers tells whether webhooks are answered: an object that both configurations are about is created as a
-// dry run.
+// answers creates an object as a dry run that both configurations are about. It returns what is missing if
+// the webhooks do not answer.
 func (t *takeover) answers(ctx context.Context) (string, error) {
-	definition, err := installation.Get(ctx, t.client, installation.Definitions, "", "clonesets.apps.kruise.io")
+	definition, err := installation.Get(ctx, t.client, installation.Definitions, "",
+		"clonesets.apps.kruise.io")
 	if err != nil || definition == nil {
 		return "there is no definition of CloneSets", err
 	}
+
 	probe := &unstructured.Unstructured{Object: map[string]any{
 		"metadata": map[string]any{"namespace": "default", "name": probeName},
 		"spec": map[string]any{"replicas": int64(0),
 			"selector": map[string]any{"matchLabels": map[string]any{"app": probeName}},
 			"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{"app": probeName}},
-				"spec": map[string]any{"containers": []any{map[string]any{"name": "probe", "image": "probe"}}}}}}}
+				"spec": map[string]any{"containers": []any{map[string]any{"name": "probe",
+					"image": "probe"}}}}}}}
 	probe.SetGroupVersionKind(installation.StoredKind(definition))
 	return t.unanswered(ctx, t.client.Create(ctx, probe, client.DryRunAll))
 }
 
-// failedCall is how an API server says that a webhook did not answer, and which one.
+// failedCall matches the message of an API server about a webhook that did not answer.
 var failedCall = regexp.MustCompile(`failed calling webhook "([^"]*)"|conversion webhook for .* failed`)
 
-// unanswered tells whether the answer to a request means that a webhook of ours or theirs did not answer. Any
-// other answer, also a refusal by a policy, a quota, or a webhook of others that does not know dry runs,
-// means that ours did, or need not. A webhook of others that does not answer is no reason to wait: nothing
-// here mends it.
+// unanswered returns a description if the answer to a request means that a webhook of either manager did not
+// answer. Any other answer means that ours did, or was not needed, including a rejection by a policy, a
+// quota, or a foreign webhook that does not support dry runs. A foreign webhook that does not answer is no
+// reason to wait, because nothing here can repair it.
 func (t *takeover) unanswered(ctx context.Context, answer error) (string, error) {
 	var status apierrors.APIStatus
 	if answer == nil {
@@ -48,10 +51,12 @@ func (t *takeover) unanswered(ctx context.Context, answer error) (string, error)
 	if !errors.As(answer, &status) {
 		return "", fmt.Errorf("asking by a dry run: %w", answer)
 	}
+
 	if failed := failedCall.FindStringSubmatch(answer.Error()); failed != nil {
 		if failed[1] == "" {
 			return answer.Error(), nil
 		}
+
 		for _, c := range configurations {
 			configuration, err := installation.Get(ctx, t.client, c.kind, "", c.name)
 			if err != nil {
@@ -63,15 +68,18 @@ func (t *takeover) unanswered(ctx context.Context, answer error) (string, error)
 				}
 			}
 		}
+
 		if !t.foreign {
 			t.foreign = true
 			t.say("a webhook of others does not answer, which is not waited for: %v", answer)
 		}
 		return "", nil
 	}
-	if apierrors.IsTimeout(answer) || apierrors.IsServerTimeout(answer) || apierrors.IsServiceUnavailable(answer) ||
-		apierrors.IsTooManyRequests(answer) {
+
+	if apierrors.IsTimeout(answer) || apierrors.IsServerTimeout(answer) ||
+		apierrors.IsServiceUnavailable(answer) || apierrors.IsTooManyRequests(answer) {
 		return answer.Error(), nil
 	}
+
 	return "", nil
 }

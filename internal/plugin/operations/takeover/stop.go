@@ -24,9 +24,10 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 )
 
-// edit changes an object by a patch of what differs, guarded by the version that was read. It is nil if there
-// is no such object.
-func (t *takeover) edit(ctx context.Context, r reference, alter func(*unstructured.Unstructured) error) error {
+// edit changes an object by a patch of the differences, guarded by the resourceVersion that was read. It does
+// nothing if the object does not exist.
+func (t *takeover) edit(ctx context.Context, r reference,
+	alter func(*unstructured.Unstructured) error) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		before, err := t.get(ctx, r)
 		if err != nil || before == nil {
@@ -40,38 +41,44 @@ func (t *takeover) edit(ctx context.Context, r reference, alter func(*unstructur
 		if err != nil {
 			return err
 		}
-		return t.client.Patch(ctx, before, client.RawPatch(types.JSONPatchType, body), client.FieldOwner(t.fieldManager))
+		return t.client.Patch(ctx, before, client.RawPatch(types.JSONPatchType, body),
+			client.FieldOwner(t.fieldManager))
 	})
 }
 
-// managerReference is the Deployment of the manager.
+// managerReference returns the reference to the manager's Deployment.
 func (t *takeover) managerReference() reference {
 	return reference{"apps/v1", installation.Deployments.Kind, t.choice.Namespace, installation.Manager}
 }
 
-// stop ends the manager that runs, and waits until it cannot act any more.
+// stop stops the running manager, and waits until it cannot act any more.
 func (t *takeover) stop(ctx context.Context, places []place) error {
 	manager, err := t.get(ctx, t.managerReference())
 	if err != nil {
 		return err
 	}
-	if manager == nil { // the interrupted run was about to replace it by one with another selector
+
+	// An interrupted run was about to replace the Deployment by one with another selector.
+	if manager == nil {
 		if err := t.lockFree(ctx, newWatcher(places)); err != nil {
 			return t.leave(ctx, err)
 		}
 		return nil
 	}
+
 	if !t.back {
-		// Before the stop, so that pods can be created whatever happens then. This project's manager would
-		// take it back; its webhooks are asked about pods that need them alone, and its entries follow when
-		// it has ended.
+		// This comes before the stop, so that pods can be created whatever happens then. On the way back it
+		// does not: the project's manager would revert the change, its webhooks are called only for pods that
+		// need them, and its entries follow after it has ended.
 		if err := t.letPodsPass(ctx); err != nil {
 			return err
 		}
 	}
+
 	if err := t.noteTime(); err != nil {
 		return err
 	}
+
 	if err := t.edit(ctx, t.managerReference(), func(manager *unstructured.Unstructured) error {
 		annotations := manager.GetAnnotations()
 		if annotations == nil {
@@ -83,11 +90,13 @@ func (t *takeover) stop(ctx context.Context, places []place) error {
 	}); err != nil {
 		return t.leave(ctx, fmt.Errorf("stopping the manager: %w", err))
 	}
+
 	t.say("%s is to have no pods; webhooks about workloads refuse from here on", installation.Of(manager))
 	w := newWatcher(places)
 	if err := t.gone(ctx, manager, w); err != nil {
 		return t.leave(ctx, err)
 	}
+
 	t.reached("pods gone")
 	if err := t.letPodsPass(ctx); err != nil {
 		return t.leave(ctx, err)
@@ -95,6 +104,7 @@ func (t *takeover) stop(ctx context.Context, places []place) error {
 	if err := t.lockFree(ctx, w); err != nil {
 		return t.leave(ctx, err)
 	}
+
 	t.reached("lock free")
 	return nil
 }
@@ -112,7 +122,7 @@ func selectorOf(workload *unstructured.Unstructured) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(&selector)
 }
 
-// noteTime remembers when webhooks began to refuse, also if the run is interrupted.
+// noteTime records when webhooks began to reject requests, so that a resumed run knows it.
 func (t *takeover) noteTime() error {
 	path := filepath.Join(t.backup, stopped)
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -121,10 +131,10 @@ func (t *takeover) noteTime() error {
 	return write(path, []byte(t.now().UTC().Format(time.RFC3339Nano)))
 }
 
-// stopped is the file with the time at which the manager was stopped. It is there until another one serves.
+// stopped is the file with the time at which the manager was stopped. It exists until another manager serves.
 const stopped = "stopped-at"
 
-// sayWindow says for how long no manager has served.
+// sayWindow reports for how long no manager has served.
 func (t *takeover) sayWindow() error {
 	path := filepath.Join(t.backup, stopped)
 	text, err := os.ReadFile(path)
@@ -139,7 +149,7 @@ func (t *takeover) sayWindow() error {
 	return os.Remove(path)
 }
 
-// stage is when something was over while no manager served.
+// stage is a stage of the takeover, and when it was reached.
 type stage struct {
 	what string
 	at   time.Time
@@ -149,7 +159,7 @@ func (t *takeover) reached(what string) {
 	t.reachedStages = append(t.reachedStages, stage{what, t.now()})
 }
 
-// stages are what this run has reached since then, for who wonders what took long.
+// stages lists the stages that this run has reached since then, to show what took long.
 func (t *takeover) stages(since time.Time) string {
 	var texts []string
 	for _, s := range t.reachedStages {
@@ -161,24 +171,27 @@ func (t *takeover) stages(since time.Time) string {
 	return " (" + strings.Join(texts, ", ") + ")"
 }
 
-// checkPod is the pod that starts with both images.
+// checkPod is the name of the pod that starts both images.
 const checkPod = "kruise-takeover-check"
 
-// tryImages lets a pod start with both images, so that a wrong name is found while the other manager still
+// tryImages starts a pod with both images, so that a wrong image name is found while the other manager still
 // runs.
 func (t *takeover) tryImages(ctx context.Context, s *seen) error {
 	pod, err := t.imagePod(s)
 	if err != nil {
 		return err
 	}
+
 	r := referenceTo(pod)
-	if err := t.remove(ctx, r); err != nil { // of an interrupted run
+	if err := t.remove(ctx, r); err != nil { // left by an interrupted run
 		return err
 	}
+
 	replicas, _, _ := unstructured.NestedInt64(s.manager.Object, "spec", "replicas")
-	if t.skipCheck || replicas == 0 { // it is stopped already
+	if t.skipCheck || replicas == 0 { // stopped already
 		return nil
 	}
+
 	if err := t.wait(ctx, "a pod with the images", func(ctx context.Context) (string, error) {
 		if err := t.client.Create(ctx, pod.DeepCopy()); err != nil && !apierrors.IsAlreadyExists(err) {
 			return "", err //nolint:wrapcheck // it is told as what is waited for
@@ -192,16 +205,18 @@ func (t *takeover) tryImages(ctx context.Context, s *seen) error {
 		return errors.Join(fmt.Errorf("nothing was stopped: %w (--skip-image-check does not try)", err),
 			t.remove(context.WithoutCancel(ctx), r))
 	}
+
 	t.say("both images start")
 	return t.remove(ctx, r)
 }
 
-// unstarted says which containers of a pod have not started yet, and why.
+// unstarted describes which containers of a pod have not started yet, and why.
 func unstarted(pod *unstructured.Unstructured) string {
 	statuses := installation.Maps(pod.Object, "status", "containerStatuses")
 	if len(statuses) == 0 {
 		return "it is not on a node yet"
 	}
+
 	var missing []string
 	for _, status := range statuses {
 		waiting := installation.Text(status, "state", "waiting", "reason")
@@ -210,42 +225,50 @@ func unstarted(pod *unstructured.Unstructured) string {
 			failed = ""
 		}
 		if waiting+failed != "" {
-			missing = append(missing, fmt.Sprintf("image %s: %s%s %s", installation.Text(status, "image"), waiting, failed,
-				installation.Text(status, "state", "waiting", "message")+installation.Text(status, "state", "terminated", "message")))
+			missing = append(missing,
+				fmt.Sprintf("image %s: %s%s %s", installation.Text(status, "image"), waiting, failed,
+					installation.Text(status, "state", "waiting", "message")+
+						installation.Text(status, "state", "terminated", "message")))
 		}
 	}
+
 	return strings.Join(missing, "; ")
 }
 
-// imagePod is a pod that starts both images as the installation would, with nothing to do.
+// imagePod returns a pod that starts both images like the installation, but only prints their help.
 func (t *takeover) imagePod(s *seen) (*unstructured.Unstructured, error) {
 	var containers []any
 	spec := map[string]any{"restartPolicy": "Never", "automountServiceAccountToken": false}
+
 	for _, name := range []string{installation.Deployments.Kind, installation.DaemonSets.Kind} {
 		for _, object := range t.manifests {
 			if object.GetKind() != name {
 				continue
 			}
 			container := mainContainer(object)
-			containers = append(containers, map[string]any{"name": container["name"], "image": container["image"],
-				"command": container["command"],
-				"args":    []any{"--help"}, "securityContext": map[string]any{"allowPrivilegeEscalation": false}})
+			containers = append(containers,
+				map[string]any{"name": container["name"], "image": container["image"],
+					"command": container["command"], "args": []any{"--help"},
+					"securityContext": map[string]any{"allowPrivilegeEscalation": false}})
 		}
 	}
+
 	manager, daemon, err := t.foreseen(s)
 	if err != nil {
 		return nil, err
 	}
+
 	placed(spec, manager, daemon)
 	spec["containers"] = containers
 	if len(containers) == 0 {
 		return nil, errors.New("the manifests have no images")
 	}
+
 	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod",
 		"metadata": map[string]any{"namespace": t.choice.Namespace, "name": checkPod}, "spec": spec}}, nil
 }
 
-// replicasOf says how many replicas a workload has, in words.
+// replicasOf formats the number of replicas of a workload.
 func replicasOf(workload *unstructured.Unstructured) string {
 	replicas, _, _ := unstructured.NestedInt64(workload.Object, "spec", "replicas")
 	return wording.Count(int(replicas), "replica")

@@ -1,18 +1,14 @@
-// Package takeover puts this project's manager in the place of the reference's, and back (OPS-110). No pod is
-// written because of it: the new manager reads what the old one left, and two managers never act at once.
+// Package takeover replaces the manager of OpenKruise by that of the project, and back (OPS-110). It writes
+// no pods: the new manager reads what the old one left, and two managers never act at once.
 //
 // # Invariants
 //
 //   - What is replaced or removed is in the backup before anything is changed.
 //   - A manager starts only after all pods of the other one are gone and its lock is free.
-//   - Every step looks at what the cluster is like, and can be made again: whoever was interrupted runs the
-//     command again.
-//   - Objects of users and pods are never written. The one exception is the way back to definitions that do
-//     not serve what is stored:
-//
-// then objects are
-//
-//	stored again, unchanged.
+//   - Every step looks at the state of the cluster and can be repeated. After an interruption, the user runs
+//     the command again.
+//   - Pods and objects of users are never written. The one exception is the way back to definitions that lack
+//     a version in which objects are stored: then objects are stored again, unchanged.
 package takeover
 
 import (
@@ -90,32 +86,32 @@ type takeover struct {
 
 	client client.Client
 	ask    asking
-	// holder names this run in the Lease by which only one writes at a time, and turnFor is how long that
-	// holds.
+	// holder names this run in the Lease that allows only one run to write at a time. turnFor is the duration
+	// of that Lease.
 	holder              string
 	turnFor, renewEvery time.Duration
-	// cluster names the cluster in the name of the folder.
+	// cluster names the cluster in the name of the backup folder.
 	cluster string
-	// rehearse says what the manager of this project would do with a workload.
+	// rehearse returns what the manager of the project would do with a workload.
 	rehearse func(ctx context.Context, kind string, name types.NamespacedName) (*explain.Explanation, error)
-	// flags are those that the manager of this project is going to have.
+	// flags are the flags that the manager of the project will have.
 	flags []string
 	now   func() time.Time
-	// poll is how long it waits between two looks.
+	// poll is the interval between two looks at the cluster.
 	poll time.Duration
-	// settle is how long API servers may take to store what the definition says.
+	// settle is how long API servers may take to notice a new storage version of a definition.
 	settle time.Duration
 
 	manifests []*unstructured.Unstructured
 	steps     int
-	// taken: the manager is this project's already.
+	// taken means that the manager is the project's already.
 	taken         bool
 	reachedStages []stage
-	// foreign: it was said that a webhook of others does not answer.
+	// foreign means that an unanswered foreign webhook has been reported.
 	foreign bool
 }
 
-// New returns the command takeover.
+// New returns the takeover command.
 func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	t := &takeover{IOStreams: streams, now: time.Now, poll: 250 * time.Millisecond, settle: 10 * time.Second,
 		turnFor: 20 * time.Second, renewEvery: 5 * time.Second}
@@ -135,19 +131,25 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 			return t.run(cmd.Context())
 		},
 	}
+
 	flags := cmd.Flags()
 	flags.StringVar(&t.choice.Image, "image", "", "image of the manager, which all nodes can pull")
-	flags.StringVar(&t.choice.DaemonImage, "daemon-image", "", "image of the node daemon, which all nodes can pull")
-	flags.StringVar(&t.choice.Path, "manifests", "", "file or folder of manifests to be applied instead of those of this release")
-	flags.StringVar(&t.choice.Namespace, "manager-namespace", "", "namespace of the manager; by default it is looked for")
-	flags.StringVar(&t.backup, "backup", "", "folder for what is replaced; by default ./afloat-takeover-CONTEXT-TIME")
+	flags.StringVar(&t.choice.DaemonImage, "daemon-image", "",
+		"image of the node daemon, which all nodes can pull")
+	flags.StringVar(&t.choice.Path, "manifests", "",
+		"file or folder of manifests to be applied instead of those of this release")
+	flags.StringVar(&t.choice.Namespace, "manager-namespace", "",
+		"namespace of the manager; by default it is looked for")
+	flags.StringVar(&t.backup, "backup", "",
+		"folder for what is replaced; by default ./afloat-takeover-CONTEXT-TIME")
 	flags.BoolVar(&t.back, "back", false, "put back what is in the folder of --backup")
 	flags.BoolVar(&t.yes, "yes", false, "do not ask before changing anything")
 	flags.BoolVar(&t.allowUnserved, "allow-unserved", false,
 		"go on although kinds are in use that Afloat does not serve: nobody acts on their objects then")
 	flags.BoolVar(&t.allowManaged, "allow-managed", false,
 		"go on although a tool such as Argo CD or Flux manages the Deployment of the manager and may put it back at any time")
-	flags.BoolVar(&t.skipCheck, "skip-image-check", false, "do not let a pod start with both images before the old manager is stopped")
+	flags.BoolVar(&t.skipCheck, "skip-image-check", false,
+		"do not let a pod start with both images before the old manager is stopped")
 	flags.StringVar(&t.dryRun, "dry-run", wet,
 		"none, client or server: say what would be done and change nothing; with server, the default without a value, "+
 			"the API server says whether it would take the manifests")
@@ -155,34 +157,40 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	flags.DurationVar(&t.timeout, "timeout", 5*time.Minute,
 		"how long to wait for each of: the end of the old manager, the start of the new one, the node daemons")
 	cmdutil.AddFieldManagerFlagVar(cmd, &t.fieldManager, owner)
-	cmdutil.CheckErr(cmd.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions([]string{wet, dry, server},
-		cobra.ShellCompDirectiveNoFileComp)))
+	cmdutil.CheckErr(cmd.RegisterFlagCompletionFunc("dry-run",
+		cobra.FixedCompletions([]string{wet, dry, server}, cobra.ShellCompDirectiveNoFileComp)))
+
 	return cmd
 }
 
-// complete connects to the cluster and checks the flags.
+// complete checks the flags and connects to the cluster.
 func (t *takeover) complete(f cmdutil.Factory) error {
 	if err := t.check(); err != nil {
 		return err
 	}
+
 	config, err := f.ToRESTConfig()
 	if err != nil {
 		return err //nolint:wrapcheck // kubectl's words
 	}
+
 	config = rest.CopyConfig(config)
-	config.QPS = -1                  // no limit of its own: while no manager serves, each second counts, and API servers have their own
-	log.SetLogger(klog.Background()) // otherwise the library warns after half a minute that there is none
-	// Its own mapper, which looks again for versions that come with the definitions.
+	// No client-side rate limit: every second counts while no manager serves, and API servers have their own.
+	config.QPS = -1
+	log.SetLogger(klog.Background()) // otherwise the library warns after half a minute that none is set
+	// The client has a mapper of its own, which looks again for versions that the definitions add.
 	if t.client, err = client.New(config, client.Options{Scheme: explain.Scheme}); err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
 	if t.ask, err = newAsking(config); err != nil {
 		return err
 	}
-	host, _ := os.Hostname() // it is only told to others
+
+	host, _ := os.Hostname() // only shown to others
 	t.holder = fmt.Sprintf("%s-%d-%s", host, os.Getpid(), rand.String(8))
 	var reader *explain.Reader
-	t.rehearse = func(ctx context.Context, kind string, name types.NamespacedName) (*explain.Explanation, error) {
+	t.rehearse = func(
+		ctx context.Context, kind string, name types.NamespacedName) (*explain.Explanation, error) {
 		if reader == nil {
 			mapper, err := f.ToRESTMapper()
 			if err != nil {
@@ -195,10 +203,12 @@ func (t *takeover) complete(f cmdutil.Factory) error {
 		}
 		return reader.Why(ctx, groupKind(kind), name)
 	}
+
 	raw, err := f.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
 		return err //nolint:wrapcheck // kubectl's words
 	}
+
 	t.cluster = raw.CurrentContext
 	return nil
 }
@@ -224,7 +234,7 @@ func (t *takeover) run(ctx context.Context) error {
 	return t.takeOver(ctx)
 }
 
-// takeOver makes all steps. Each looks for itself what remains to be done.
+// takeOver runs all steps. Each step finds out itself what remains to be done.
 func (t *takeover) takeOver(ctx context.Context) error {
 	t.step("Look")
 	s, err := t.look(ctx)
@@ -240,6 +250,7 @@ func (t *takeover) takeOver(ctx context.Context) error {
 	if err := t.prepare(s); err != nil {
 		return err
 	}
+
 	verbs, refused := t.preflight(ctx)
 	if t.dryRun != wet {
 		return errors.Join(t.announce(ctx, s, verbs), refused)
@@ -251,18 +262,22 @@ func (t *takeover) takeOver(ctx context.Context) error {
 		"get no sidecars.\nStop the manager %s and put Afloat in its place?", s.source.image())); err != nil {
 		return err
 	}
+
 	ctx, release, err := t.takeTurn(ctx)
 	if err != nil {
 		return err
 	}
+
 	defer release()
 	if err := t.unchanged(ctx, s.manager); err != nil {
 		return err
 	}
+
 	t.step("Back up")
 	if err := t.save(ctx, s); err != nil {
 		return err
 	}
+
 	if t.taken = installation.IsOurs(s.manager); !t.taken {
 		t.step("Stop the other manager")
 		if err := t.tryImages(ctx, s); err != nil {
@@ -272,15 +287,17 @@ func (t *takeover) takeOver(ctx context.Context) error {
 			return err
 		}
 	}
+
 	t.step("Apply")
 	if err := t.applyAll(ctx, s); err != nil {
 		return t.leave(ctx, err)
 	}
+
 	t.step("Verify")
 	return t.verify(ctx, t.goOn)
 }
 
-// goOn adds to an error what can be done about it, once the other manager is stopped.
+// goOn adds advice to an error that occurs after the other manager was stopped.
 func (t *takeover) goOn(err error) error {
 	if t.back {
 		return fmt.Errorf("%w\nnothing is lost: run the command again to go on", err)
@@ -298,7 +315,7 @@ func (t *takeover) say(format string, args ...any) {
 	fmt.Fprintf(t.Out, "   "+format+"\n", args...)
 }
 
-// confirm asks the user.
+// confirm asks the user for confirmation.
 func (t *takeover) confirm(question string) error {
 	if t.yes {
 		return nil
@@ -314,9 +331,10 @@ func (t *takeover) confirm(question string) error {
 	return nil
 }
 
-// wait looks again and again until there is nothing left to wait for. look says what is missing; an error of
-// it is taken as such.
-func (t *takeover) wait(whole context.Context, what string, look func(context.Context) (missing string, err error)) error {
+// wait calls look repeatedly until it returns neither a missing item nor an error. It retries after all
+// errors except a hopeless one.
+func (t *takeover) wait(whole context.Context, what string,
+	look func(context.Context) (missing string, err error)) error {
 	ctx, cancel := context.WithTimeout(whole, t.timeout)
 	defer cancel()
 	ticker := time.NewTicker(t.poll)
@@ -327,6 +345,7 @@ func (t *takeover) wait(whole context.Context, what string, look func(context.Co
 		if err == nil && missing == "" {
 			return nil
 		}
+
 		var final *hopeless
 		if errors.As(err, &final) {
 			return fmt.Errorf("waiting for %s: %w", what, err)
@@ -338,10 +357,12 @@ func (t *takeover) wait(whole context.Context, what string, look func(context.Co
 			said = missing
 			fmt.Fprintf(t.ErrOut, "   waiting for %s: %s\n", what, missing)
 		}
+
 		select {
 		case <-ctx.Done():
 			if err := context.Cause(whole); err != nil {
-				return fmt.Errorf("interrupted while waiting for %s: %s: %w", what, cmp.Or(said, "it was just asked for"), err)
+				return fmt.Errorf("interrupted while waiting for %s: %s: %w", what,
+					cmp.Or(said, "it was just asked for"), err)
 			}
 			return fmt.Errorf("waited %s for %s: %s", t.timeout, what, said)
 		case <-ticker.C:
@@ -349,12 +370,12 @@ func (t *takeover) wait(whole context.Context, what string, look func(context.Co
 	}
 }
 
-// hopeless is an error that no waiting mends.
+// hopeless is an error that waiting does not resolve.
 type hopeless struct{ error }
 
 func (h *hopeless) Unwrap() error { return h.error }
 
-// folder is the folder of the backup that is to be made.
+// folder returns the name of a new backup folder.
 func (t *takeover) folder() string {
 	name := strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`/\:@ `, r) {
@@ -362,5 +383,6 @@ func (t *takeover) folder() string {
 		}
 		return r
 	}, t.cluster)
-	return "." + string(os.PathSeparator) + strings.Join([]string{"afloat-takeover", name, t.now().UTC().Format("20060102-150405")}, "-")
+	return "." + string(os.PathSeparator) +
+		strings.Join([]string{"afloat-takeover", name, t.now().UTC().Format("20060102-150405")}, "-")
 }

@@ -19,36 +19,39 @@ import (
 
 // template is what the pod template of another installation hands over besides flags and variables.
 type template struct {
-	fields              map[string]any // of the pods' spec
+	fields              map[string]any // of the pod spec
 	labels, annotations map[string]string
 	volumes, mounts     []any
 	ports               map[string]int64 // of the container, by name
-	replicas            int64            // if there may not be more of them
+	replicas            int64            // the most replicas that are possible, or 0
 }
 
-// Fields of pods' specs. Of placement those are carried over that say where pods may run, how they are
-// reached and how they get their images, unless they have the value in defaulted, which the API server fills
-// in. Others are told if they are in neither and differ from the manifests.
+// Fields of pod specs. The fields in placement say where pods may run, how they are reached and how they get
+// their images. They are carried over unless they have the value in defaulted, which the API server fills in.
+// Fields that are in neither placement nor own are reported if they differ from the manifests.
 var (
-	placement = []string{"affinity", "dnsConfig", "dnsPolicy", "hostAliases", "hostNetwork", "imagePullSecrets", "nodeSelector",
-		"priorityClassName", "runtimeClassName", "schedulerName", "tolerations", "topologySpreadConstraints"}
-	defaulted = map[string]any{"dnsPolicy": "ClusterFirst", "hostNetwork": false, "schedulerName": "default-scheduler"}
-	// own are fields that are those of the manifests without a word: names, and what was compiled for other
-	// programs.
-	own = []string{"containers", "initContainers", "priority", "preemptionPolicy", "restartPolicy", "securityContext", "serviceAccount",
-		"serviceAccountName", "terminationGracePeriodSeconds", "volumes"}
+	placement = []string{"affinity", "dnsConfig", "dnsPolicy", "hostAliases", "hostNetwork",
+		"imagePullSecrets", "nodeSelector", "priorityClassName", "runtimeClassName", "schedulerName",
+		"tolerations", "topologySpreadConstraints"}
+	defaulted = map[string]any{"dnsPolicy": "ClusterFirst", "hostNetwork": false,
+		"schedulerName": "default-scheduler"}
+	// own lists the fields that always come from the manifests: names, and what was made for other programs.
+	own = []string{"containers", "initContainers", "priority", "preemptionPolicy", "restartPolicy",
+		"securityContext", "serviceAccount", "serviceAccountName", "terminationGracePeriodSeconds", "volumes"}
 )
 
-// theirVariables mean something to the other installation alone, or are set by the manifests.
-var theirVariables = []string{"KUBE_CACHE_MUTATION_DETECTOR", "NODE_NAME", "POD_NAMESPACE", "WEBHOOK_CONFIGURATION_FAILURE_POLICY_PODS"}
+// theirVariables lists the variables that only the other installation understands, or that the manifests set.
+var theirVariables = []string{"KUBE_CACHE_MUTATION_DETECTOR", "NODE_NAME", "POD_NAMESPACE",
+	"WEBHOOK_CONFIGURATION_FAILURE_POLICY_PODS"}
 
-// elsewhere are variables by which the manager is called or keeps certificates in another way than the
-// manifests say, with their defaults.
-var elsewhere = map[string]string{"KRUISE_DAEMON_CONFIG_NS": "kruise-daemon-config", "SECRET_NAME": installation.Secret,
-	"SERVICE_NAME": installation.Service, "WEBHOOK_CERT_DIR": "/tmp/kruise-webhook-certs", "WEBHOOK_CERT_WRITER": "", "WEBHOOK_HOST": ""}
+// elsewhere maps variables to their defaults. By these variables, a manager is called or keeps certificates
+// in another way than the manifests define.
+var elsewhere = map[string]string{"KRUISE_DAEMON_CONFIG_NS": "kruise-daemon-config",
+	"SECRET_NAME": installation.Secret, "SERVICE_NAME": installation.Service,
+	"WEBHOOK_CERT_DIR": "/tmp/kruise-webhook-certs", "WEBHOOK_CERT_WRITER": "", "WEBHOOK_HOST": ""}
 
-// environment carries variables over: those that keep their meaning, and those that this project does not
-// know, such as those of proxies.
+// environment carries over the variables that keep their meaning, and those that are unknown to the project,
+// such as those of proxies.
 func (c *carried) environment(container map[string]any, r *reading) (notes []string) {
 	for _, item := range installation.Maps(container, "env") {
 		name, _ := item["name"].(string)
@@ -57,7 +60,9 @@ func (c *carried) environment(container map[string]any, r *reading) (notes []str
 		switch {
 		case slices.Contains(theirVariables, name) || known && (value == usual || !literal):
 		case known:
-			notes = append(notes, fmt.Sprintf("%s=%s is not carried over: the manifests say otherwise, see --manifests", name, value))
+			notes = append(notes,
+				fmt.Sprintf("%s=%s is not carried over: the manifests say otherwise, see --manifests", name,
+					value))
 		case name == "WEBHOOK_PORT":
 			c.port("webhook", value)
 			if c.ports["webhook"] != 0 {
@@ -65,21 +70,27 @@ func (c *carried) environment(container map[string]any, r *reading) (notes []str
 			}
 		default:
 			c.Env = append(c.Env, item)
-			if name == "CERTS_RENEW_BEFORE" && r != nil && slices.Contains([]string{"1.7.0", "1.7.5"}, r.releases[0]) {
-				notes = append(notes, fmt.Sprintf("%s=%s is less there than it says, a day being 7 hours; here it is what it says", name, value))
+			if name == "CERTS_RENEW_BEFORE" && r != nil &&
+				slices.Contains([]string{"1.7.0", "1.7.5"}, r.releases[0]) {
+				notes = append(notes,
+					fmt.Sprintf(
+						"%s=%s is less there than it says, a day being 7 hours; here it is what it says",
+						name, value))
 			}
 		}
 	}
+
 	if from := installation.Maps(container, "envFrom"); len(from) > 0 {
 		notes = append(notes, "envFrom is not carried over: name the variables in env, or see --manifests")
 	}
+
 	return notes
 }
 
-// usualPorts are those of the manifests. The daemon has one of the name health, too.
+// usualPorts are the ports of the manifests. The daemon also has a port named health.
 var usualPorts = map[string][]int64{"webhook": {9876}, "metrics": {8080}, "health": {8000, 10221}}
 
-// port carries a port over, if it is another one than that of the manifests.
+// port carries a port over if it differs from that of the manifests.
 func (c *carried) port(name, address string) {
 	port, err := strconv.ParseInt(address[strings.LastIndex(address, ":")+1:], 10, 32)
 	if err != nil || slices.Contains(usualPorts[name], port) {
@@ -91,13 +102,14 @@ func (c *carried) port(name, address string) {
 	c.ports[name] = port
 }
 
-// read carries over what the template of a workload says, and says in what it differs from that of the
-// manifests, and what it does not carry over.
+// read carries over the pod template of a workload. It describes how the template differs from the manifests,
+// and what is not carried over.
 func (c *carried) read(workload, manifest *unstructured.Unstructured) (notes []string) {
 	wanted := map[string]any{}
 	if manifest != nil {
 		wanted, _, _ = unstructured.NestedMap(manifest.Object, "spec", "template", "spec")
 	}
+
 	meta := func(field string) map[string]string {
 		all, _, _ := unstructured.NestedStringMap(workload.Object, "spec", "template", "metadata", field)
 		maps.DeleteFunc(all, func(name, _ string) bool {
@@ -105,13 +117,15 @@ func (c *carried) read(workload, manifest *unstructured.Unstructured) (notes []s
 		})
 		return all
 	}
+
 	c.labels, c.annotations, c.fields = meta("labels"), meta("annotations"), map[string]any{}
 	spec, _, _ := unstructured.NestedMap(workload.Object, "spec", "template", "spec")
 	var carried, left []string
 	for _, field := range slices.Sorted(maps.Keys(spec)) {
 		value := spec[field]
 		switch empty := fmt.Sprint(value); {
-		case slices.Contains(own, field), defaulted[field] == value, empty == "", empty == "map[]", empty == "[]", empty == "<nil>":
+		case slices.Contains(own, field), defaulted[field] == value, empty == "", empty == "map[]",
+			empty == "[]", empty == "<nil>":
 		case slices.Contains(placement, field):
 			if c.fields[field] = value; !equality.Semantic.DeepEqual(value, wanted[field]) {
 				carried = append(carried, field)
@@ -120,36 +134,46 @@ func (c *carried) read(workload, manifest *unstructured.Unstructured) (notes []s
 			left = append(left, field)
 		}
 	}
+
 	if c.fields["hostNetwork"] == true {
 		c.replicas, _, _ = unstructured.NestedInt64(workload.Object, "spec", "replicas")
 	}
+
 	container := mainContainer(workload)
 	volumes := c.readVolumes(spec, container)
-	for _, name := range slices.Concat(slices.Sorted(maps.Keys(c.labels)), slices.Sorted(maps.Keys(c.annotations))) {
+	for _, name := range slices.Concat(slices.Sorted(maps.Keys(c.labels)),
+		slices.Sorted(maps.Keys(c.annotations))) {
 		carried = append(carried, "metadata "+name)
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(c.ports)) {
 		carried = append(carried, fmt.Sprintf("port %s %d", name, c.ports[name]))
 	}
+
 	if carried = append(carried, volumes...); len(carried) > 0 {
 		notes = append(notes, "pod template hands over: "+strings.Join(carried, ", "))
 	}
 	if all := installation.Maps(workload.Object, "spec", "template", "spec", "containers"); len(all) > 1 {
 		left = append(left, fmt.Sprintf("containers besides %v", container["name"]))
 	}
-	if more := installation.Maps(workload.Object, "spec", "template", "spec", "initContainers"); len(more) > 0 {
+	if more := installation.Maps(workload.Object, "spec", "template", "spec",
+		"initContainers"); len(more) > 0 {
 		left = append(left, "initContainers")
 	}
 	if more := limits(container); more != "" {
 		left = append(left, more)
 	}
+
 	if len(left) > 0 {
-		notes = append(notes, "pod template has what is not carried over: "+strings.Join(left, ", ")+"; add what you need by --manifests")
+		notes = append(notes,
+			"pod template has what is not carried over: "+strings.Join(left, ", ")+
+				"; add what you need by --manifests")
 	}
+
 	return notes
 }
 
-// readVolumes carries over what is mounted where the manifests mount nothing, and the folder of the runtimes'
+// readVolumes carries over what is mounted where the manifests mount nothing, and the folder of the runtime
 // sockets.
 func (c *carried) readVolumes(spec, container map[string]any) (carried []string) {
 	for _, mount := range installation.Maps(container, "volumeMounts") {
@@ -157,7 +181,8 @@ func (c *carried) readVolumes(spec, container map[string]any) (carried []string)
 		volumes := installation.Maps(spec, "volumes")
 		at := slices.IndexFunc(volumes, func(v map[string]any) bool { return v["name"] == mount["name"] })
 		switch {
-		case at < 0, path == "/tmp/k8s-webhook-server/serving-certs", path == "/var/run/secrets/kubernetes.io/serviceaccount":
+		case at < 0, path == "/tmp/k8s-webhook-server/serving-certs",
+			path == "/var/run/secrets/kubernetes.io/serviceaccount":
 			continue
 		case path == sockets && installation.Text(volumes[at], "hostPath", "path") == "/var/run":
 			continue
@@ -165,13 +190,14 @@ func (c *carried) readVolumes(spec, container map[string]any) (carried []string)
 		c.mounts, c.volumes = append(c.mounts, mount), append(c.volumes, volumes[at])
 		carried = append(carried, fmt.Sprintf("volume %v at %s", mount["name"], path))
 	}
+
 	return carried
 }
 
-// sockets is where the node daemon finds the sockets of runtimes.
+// sockets is the folder in which the node daemon finds the sockets of runtimes.
 const sockets = "/hostvarrun"
 
-// limits tells of a limit of memory that is higher than any that OpenKruise sets itself.
+// limits describes a memory limit that is higher than any that OpenKruise sets itself.
 func limits(container map[string]any) string {
 	text := installation.Text(container, "resources", "limits", "memory")
 	if limit, err := resource.ParseQuantity(text); err == nil && limit.Cmp(resource.MustParse("2Gi")) > 0 {
@@ -180,8 +206,8 @@ func limits(container map[string]any) string {
 	return ""
 }
 
-// into changes a workload of the manifests so that it does what the other one did. What the manifests say
-// wins: base is the workload of this release's own manifests, and what differs from it was meant (OPS-188).
+// into changes a workload of the manifests so that it does what the other one did. The manifests take
+// precedence: base is the workload of this release's own manifests, and a difference from it is intended.
 func (c *carried) into(workload, base *unstructured.Unstructured) error {
 	if workload == nil {
 		return nil
@@ -189,19 +215,24 @@ func (c *carried) into(workload, base *unstructured.Unstructured) error {
 	if base == nil {
 		base = workload
 	}
+
 	containers, _, err := unstructured.NestedSlice(workload.Object, "spec", "template", "spec", "containers")
 	if err != nil || len(containers) == 0 {
 		return fmt.Errorf("%s of the manifests has no containers", installation.Of(workload))
 	}
+
 	container, _ := containers[0].(map[string]any)
 	c.intoContainer(container, mainContainer(base))
-	if err := unstructured.SetNestedSlice(workload.Object, containers, "spec", "template", "spec", "containers"); err != nil {
+	if err := unstructured.SetNestedSlice(workload.Object, containers, "spec", "template", "spec",
+		"containers"); err != nil {
 		return fmt.Errorf("%s: %w", installation.Of(workload), err)
 	}
+
 	for field, value := range c.fields {
 		path := []string{"spec", "template", "spec", field}
 		has, _, _ := unstructured.NestedFieldNoCopy(workload.Object, path...)
-		if was, _, _ := unstructured.NestedFieldNoCopy(base.Object, path...); !equality.Semantic.DeepEqual(has, was) {
+		if was, _, _ := unstructured.NestedFieldNoCopy(base.Object,
+			path...); !equality.Semantic.DeepEqual(has, was) {
 			continue
 		}
 		if selector, ok := has.(map[string]any); ok && field == "nodeSelector" {
@@ -211,7 +242,9 @@ func (c *carried) into(workload, base *unstructured.Unstructured) error {
 			return fmt.Errorf("%s: %w", installation.Of(workload), err)
 		}
 	}
-	for field, values := range map[string]map[string]string{"labels": c.labels, "annotations": c.annotations} {
+
+	for field, values := range map[string]map[string]string{"labels": c.labels,
+		"annotations": c.annotations} {
 		for name, value := range values {
 			path := []string{"spec", "template", "metadata", field, name}
 			if _, has, _ := unstructured.NestedFieldNoCopy(workload.Object, path...); has {
@@ -222,16 +255,19 @@ func (c *carried) into(workload, base *unstructured.Unstructured) error {
 			}
 		}
 	}
-	if replicas, has, _ := unstructured.NestedInt64(workload.Object, "spec", "replicas"); has && c.replicas > 0 && c.replicas < replicas {
-		// Each takes the ports of a node, and there may be no other node for it.
+
+	if replicas, has, _ := unstructured.NestedInt64(workload.Object, "spec", "replicas"); has &&
+		c.replicas > 0 && c.replicas < replicas {
+		// Each replica takes ports of its node, and there may be no other node for one more.
 		if err := unstructured.SetNestedField(workload.Object, c.replicas, "spec", "replicas"); err != nil {
 			return fmt.Errorf("%s: %w", installation.Of(workload), err)
 		}
 	}
+
 	return c.intoVolumes(workload)
 }
 
-// merged are the members of both, those of more before those of base.
+// merged returns the members of both maps; those of more take precedence.
 func merged(base map[string]any, more any) map[string]any {
 	all := maps.Clone(base)
 	if members, ok := more.(map[string]any); ok {
@@ -240,14 +276,13 @@ func merged(base map[string]any, more any) map[string]any {
 	return all
 }
 
-// nameOf is the name of a flag in an argument.
+// nameOf returns the name of the flag in an argument.
 func nameOf(argument string) string {
 	name, _, _ := strings.Cut(strings.TrimLeft(argument, "-"), "=")
 	return name
 }
 
-// intoContainer sets flags, variables, mounts and ports, but for those that the manifests have and base has
-// not.
+// intoContainer sets flags, variables, mounts and ports, except where the manifests differ from base.
 func (c *carried) intoContainer(container, base map[string]any) {
 	args, _ := container["args"].([]any)
 	said, was := texts(container["args"]), texts(base["args"])
@@ -260,47 +295,56 @@ func (c *carried) intoContainer(container, base map[string]any) {
 			meant[name] = true
 		}
 	}
+
 	gates = strings.Trim(gates, ",")
 	for _, text := range c.Flags {
 		switch list, isGates := strings.CutPrefix(text, "--feature-gates="); {
 		case isGates:
-			args = slices.DeleteFunc(args, func(argument any) bool { return nameOf(fmt.Sprint(argument)) == "feature-gates" })
+			args = slices.DeleteFunc(args,
+				func(argument any) bool { return nameOf(fmt.Sprint(argument)) == "feature-gates" })
 			args = append(args, "--feature-gates="+mergeGates(list, gates))
 		case !meant[nameOf(text)]:
 			args = append(args, text)
 		}
 	}
+
 	changed := func(at, flag string) {
 		if port := c.ports[at]; port != 0 && !meant[flag] && hasPort(container, at) && flag != "" {
-			args = slices.DeleteFunc(args, func(argument any) bool { return nameOf(fmt.Sprint(argument)) == flag })
+			args = slices.DeleteFunc(args,
+				func(argument any) bool { return nameOf(fmt.Sprint(argument)) == flag })
 			args = append(args, fmt.Sprintf("--%s=:%d", flag, port))
 		}
 	}
+
 	if container["name"] == "daemon" {
 		changed("health", "addr")
 	} else {
 		changed("health", "health-probe-addr")
 		changed("metrics", "metrics-addr")
 	}
+
 	if len(args) > 0 {
 		container["args"] = args
 	}
 	ports, _ := container["ports"].([]any)
 	for _, item := range ports {
-		if port, ok := item.(map[string]any); ok && c.ports[fmt.Sprint(port["name"])] != 0 && slices.ContainsFunc(installation.Maps(base, "ports"),
-			func(was map[string]any) bool {
+		if port, ok := item.(map[string]any); ok && c.ports[fmt.Sprint(port["name"])] != 0 &&
+			slices.ContainsFunc(installation.Maps(base, "ports"), func(was map[string]any) bool {
 				return was["name"] == port["name"] && was["containerPort"] == port["containerPort"]
 			}) {
 			port["containerPort"] = c.ports[fmt.Sprint(port["name"])]
 		}
 	}
+
 	env, _ := container["env"].([]any)
 	for _, item := range c.Env {
 		variable, _ := item.(map[string]any)
-		if !slices.ContainsFunc(installation.Maps(container, "env"), func(has map[string]any) bool { return has["name"] == variable["name"] }) {
+		if !slices.ContainsFunc(installation.Maps(container, "env"),
+			func(has map[string]any) bool { return has["name"] == variable["name"] }) {
 			env = append(env, item)
 		}
 	}
+
 	if len(env) > 0 {
 		container["env"] = env
 	}
@@ -313,23 +357,26 @@ func (c *carried) intoContainer(container, base map[string]any) {
 			mounts = append(mounts, item)
 		}
 	}
+
 	if len(mounts) > 0 {
 		container["volumeMounts"] = mounts
 	}
 }
 
 func hasPort(container map[string]any, name string) bool {
-	return slices.ContainsFunc(installation.Maps(container, "ports"), func(port map[string]any) bool { return port["name"] == name })
+	return slices.ContainsFunc(installation.Maps(container, "ports"),
+		func(port map[string]any) bool { return port["name"] == name })
 }
 
-// mergeGates adds to the gates of the manifests those that are carried over and that these do not name,
-// neither one by one nor by their stage.
+// mergeGates adds the carried gates to those of the manifests, unless the manifests name them or their stage.
 func mergeGates(carried, manifests string) string {
 	named, stages := map[string]bool{}, map[string]bool{}
 	for item := range strings.SplitSeq(manifests, ",") {
 		name, _, _ := strings.Cut(strings.TrimSpace(item), "=")
-		named[name], stages[strings.ToUpper(strings.TrimPrefix(name, "All"))] = true, strings.HasPrefix(name, "All")
+		named[name], stages[strings.ToUpper(strings.TrimPrefix(name, "All"))] = true,
+			strings.HasPrefix(name, "All")
 	}
+
 	known, aliases := features.Known(), features.Aliases()
 	list := []string{manifests}
 	for item := range strings.SplitSeq(carried, ",") {
@@ -341,16 +388,17 @@ func mergeGates(carried, manifests string) string {
 			list = append(list, item)
 		}
 	}
+
 	return strings.Trim(strings.Join(list, ","), ",")
 }
 
-// intoVolumes adds the volumes of the mounts that were added, and lets the folder of sockets be the one that
-// it was.
+// intoVolumes adds the volumes of the added mounts, and keeps the folder of the runtime sockets.
 func (c *carried) intoVolumes(workload *unstructured.Unstructured) error {
 	volumes, _, err := unstructured.NestedSlice(workload.Object, "spec", "template", "spec", "volumes")
 	if err != nil {
 		return fmt.Errorf("volumes of %s: %w", installation.Of(workload), err)
 	}
+
 	mounted := installation.Maps(mainContainer(workload), "volumeMounts")
 	for i, item := range c.volumes {
 		volume, _ := item.(map[string]any)
@@ -359,56 +407,67 @@ func (c *carried) intoVolumes(workload *unstructured.Unstructured) error {
 			if mount["mountPath"] != path {
 				continue
 			}
-			at := slices.IndexFunc(volumes, func(v any) bool { m, _ := v.(map[string]any); return m["name"] == mount["name"] })
+			at := slices.IndexFunc(volumes,
+				func(v any) bool { m, _ := v.(map[string]any); return m["name"] == mount["name"] })
 			if at < 0 {
 				volumes = append(volumes, volume)
-			} else if has, _ := volumes[at].(map[string]any); path == sockets && installation.Text(has, "hostPath", "path") == "/var/run" {
+			} else if has, _ := volumes[at].(map[string]any); path == sockets &&
+				installation.Text(has, "hostPath", "path") == "/var/run" {
 				has["hostPath"] = volume["hostPath"]
 			}
 			break
 		}
 	}
+
 	if len(volumes) == 0 {
 		return nil
 	}
+
 	return unstructured.SetNestedSlice(workload.Object, volumes, "spec", "template", "spec", "volumes") //nolint:wrapcheck // it is there
 }
 
-// carryInto lets the manager and the node daemons of the manifests do what those of the other installation
+// carryInto makes the manager and the node daemons of the manifests do what those of the other installation
 // did.
 func (t *takeover) carryInto(s *seen, manifests []*unstructured.Unstructured) error {
 	base := manifests
 	if t.choice.Path != "" {
 		var err error
-		if base, err = installation.Manifests(installation.Choice{Namespace: t.choice.Namespace}); err != nil {
+		if base, err = installation.Manifests(
+			installation.Choice{Namespace: t.choice.Namespace}); err != nil {
 			return err
 		}
 	}
+
 	into := func(c *carried, kind, name string) error {
 		return c.into(installation.Find(manifests, kind, name), installation.Find(base, kind, name))
 	}
+
 	if err := errors.Join(into(&s.carriedManager, installation.Deployments.Kind, installation.Manager),
 		into(&s.carriedDaemon, installation.DaemonSets.Kind, installation.Daemon)); err != nil {
 		return err
 	}
+
 	service := installation.Find(manifests, "Service", installation.Service)
 	if service == nil || s.carriedManager.ports["webhook"] == 0 {
 		return nil
 	}
+
 	ports, _, err := unstructured.NestedSlice(service.Object, "spec", "ports")
 	for _, item := range ports {
 		if port, ok := item.(map[string]any); ok && port["targetPort"] == usualPorts["webhook"][0] {
 			port["targetPort"] = s.carriedManager.ports["webhook"]
 		}
 	}
+
 	return errors.Join(err, unstructured.SetNestedSlice(service.Object, ports, "spec", "ports"))
 }
 
-// foreseen are the manager and the node daemons as they are going to be.
+// foreseen returns the manager and the node daemons as they will be applied.
 func (t *takeover) foreseen(s *seen) (manager, daemon *unstructured.Unstructured, err error) {
 	var copies []*unstructured.Unstructured
 	for _, object := range t.manifests {
-		if slices.Contains([]string{installation.Deployments.Kind, installation.DaemonSets.Kind, "Service"}, object.GetKind()) {
+		if slices.Contains([]string{installation.Deployments.Kind, installation.DaemonSets.Kind, "Service"},
+			object.GetKind()) {
 			copies = append(copies, object.DeepCopy())
 		}
 	}
@@ -417,7 +476,7 @@ func (t *takeover) foreseen(s *seen) (manager, daemon *unstructured.Unstructured
 		installation.Find(copies, installation.DaemonSets.Kind, installation.Daemon), err
 }
 
-// turnsOn tells whether a feature gate is on in a workload of a manager.
+// turnsOn reports whether the flags of a manager turn a feature gate on.
 func turnsOn(manager *unstructured.Unstructured, gate featuregate.Feature) bool {
 	list := ""
 	for _, text := range texts(mainContainer(manager)["args"]) {
@@ -429,23 +488,27 @@ func turnsOn(manager *unstructured.Unstructured, gate featuregate.Feature) bool 
 	return err == nil && gates.Enabled(gate)
 }
 
-// placed lets a pod's spec be like that of the manager in where it may run, and like all of them in how it
-// gets its images.
+// placed makes a pod run where the manager may run, with the image pull secrets of all workloads.
 func placed(spec map[string]any, workloads ...*unstructured.Unstructured) {
 	var secrets []any
-	for i, workload := range slices.DeleteFunc(workloads, func(w *unstructured.Unstructured) bool { return w == nil }) {
+	for i, workload := range slices.DeleteFunc(workloads,
+		func(w *unstructured.Unstructured) bool { return w == nil }) {
 		for _, field := range []string{"nodeSelector", "tolerations", "runtimeClassName"} {
-			if value, has, _ := unstructured.NestedFieldCopy(workload.Object, "spec", "template", "spec", field); has && i == 0 {
+			if value, has, _ := unstructured.NestedFieldCopy(workload.Object, "spec", "template", "spec",
+				field); has && i == 0 {
 				spec[field] = value
 			}
 		}
-		more, _, _ := unstructured.NestedSlice(workload.Object, "spec", "template", "spec", "imagePullSecrets")
+		more, _, _ := unstructured.NestedSlice(workload.Object, "spec", "template", "spec",
+			"imagePullSecrets")
 		for _, secret := range more {
-			if !slices.ContainsFunc(secrets, func(has any) bool { return equality.Semantic.DeepEqual(has, secret) }) {
+			if !slices.ContainsFunc(secrets,
+				func(has any) bool { return equality.Semantic.DeepEqual(has, secret) }) {
 				secrets = append(secrets, secret)
 			}
 		}
 	}
+
 	if len(secrets) > 0 {
 		spec["imagePullSecrets"] = secrets
 	}

@@ -14,12 +14,12 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 )
 
-// turnName is the Lease by which only one takeover, there or back, writes at a time.
+// turnName is the Lease that allows only one takeover, in either direction, to write at a time.
 const turnName = "afloat-takeover"
 
-// takeTurn takes the Lease, and returns a context that ends if somebody else takes it, and what gives it
-// back. A run that was killed holds it until nobody has renewed it for as long as it holds, by the clock of
-// this machine alone; that is waited for.
+// takeTurn acquires the Lease. It returns a context that is cancelled if somebody else acquires the Lease,
+// and a function that releases it. If a run was killed, takeTurn waits until the Lease has not been renewed
+// for its duration, by the clock of this machine only.
 func (t *takeover) takeTurn(ctx context.Context) (context.Context, func(), error) {
 	var last string
 	var since time.Time
@@ -28,6 +28,7 @@ func (t *takeover) takeTurn(ctx context.Context) (context.Context, func(), error
 		if err != nil {
 			return nil, nil, err
 		}
+
 		if lease == nil {
 			err = t.client.Create(ctx, t.turn(nil), client.FieldOwner(t.fieldManager))
 		} else {
@@ -37,18 +38,22 @@ func (t *takeover) takeTurn(ctx context.Context) (context.Context, func(), error
 			switch {
 			case last == "":
 				last, since = renewed, time.Now()
-				fmt.Fprintf(t.ErrOut, "   waiting for another takeover, of %s, unless it was killed: it would hold Lease %s/%s for %d s\n", holder,
-					t.choice.Namespace, turnName, seconds)
+				fmt.Fprintf(t.ErrOut,
+					"   waiting for another takeover, of %s, unless it was killed: it would hold Lease %s/%s for %d s\n",
+					holder, t.choice.Namespace, turnName, seconds)
 			case renewed != last:
-				return nil, nil, fmt.Errorf("another takeover is under way, of %s (Lease %s/%s): nothing was changed by this one", holder,
-					t.choice.Namespace, turnName)
+				return nil, nil, fmt.Errorf(
+					"another takeover is under way, of %s (Lease %s/%s): nothing was changed by this one",
+					holder, t.choice.Namespace, turnName)
 			}
 			if time.Since(since) >= time.Duration(seconds)*time.Second {
-				err = t.client.Update(ctx, t.turn(lease), client.FieldOwner(t.fieldManager)) // guarded by the version that was read
+				// The update is guarded by the resourceVersion that was read.
+				err = t.client.Update(ctx, t.turn(lease), client.FieldOwner(t.fieldManager))
 			} else {
 				err = errHeld
 			}
 		}
+
 		switch {
 		case err == nil:
 			renewing, cancel := context.WithCancelCause(ctx)
@@ -59,8 +64,10 @@ func (t *takeover) takeTurn(ctx context.Context) (context.Context, func(), error
 				<-done
 				t.giveTurn(ctx)
 			}, nil
+
 		case !errors.Is(err, errHeld) && !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err):
-			return nil, nil, fmt.Errorf("taking Lease %s/%s, so that no other takeover runs at once: %w", t.choice.Namespace, turnName, err)
+			return nil, nil, fmt.Errorf("taking Lease %s/%s, so that no other takeover runs at once: %w",
+				t.choice.Namespace, turnName, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -72,11 +79,13 @@ func (t *takeover) takeTurn(ctx context.Context) (context.Context, func(), error
 
 var errHeld = errors.New("it is held")
 
-// turn is the Lease as this run holds it, in place of what is there.
+// turn returns the Lease held by this run, as a replacement of the live one.
 func (t *takeover) turn(live *unstructured.Unstructured) *unstructured.Unstructured {
 	now := time.Now().UTC().Format(metav1.RFC3339Micro)
-	lease := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": t.choice.Namespace, "name": turnName},
-		"spec": map[string]any{"holderIdentity": t.holder, "leaseDurationSeconds": int64(max(1, t.turnFor.Seconds())), "acquireTime": now,
+	lease := &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"namespace": t.choice.Namespace, "name": turnName},
+		"spec": map[string]any{"holderIdentity": t.holder,
+			"leaseDurationSeconds": int64(max(1, t.turnFor.Seconds())), "acquireTime": now,
 			"renewTime": now}}}
 	lease.SetGroupVersionKind(installation.Leases)
 	if live != nil {
@@ -86,12 +95,13 @@ func (t *takeover) turn(live *unstructured.Unstructured) *unstructured.Unstructu
 	return lease
 }
 
-// renewTurn renews the Lease until the context ends. Whoever finds that it is somebody else's ends the run:
-// that one was taken for dead.
+// renewTurn renews the Lease until the context ends. If the Lease belongs to somebody else, this run was
+// taken for dead and is cancelled.
 func (t *takeover) renewTurn(ctx context.Context, lost context.CancelCauseFunc, done chan<- struct{}) {
 	defer close(done)
 	ticker := time.NewTicker(t.renewEvery)
 	defer ticker.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
@@ -100,17 +110,17 @@ func (t *takeover) renewTurn(ctx context.Context, lost context.CancelCauseFunc, 
 		}
 		lease, err := installation.Get(ctx, t.client, installation.Leases, t.choice.Namespace, turnName)
 		if err != nil {
-			continue // whether it still holds is seen the next time
+			continue // the next attempt shows whether the Lease is still held
 		}
 		if lease == nil || installation.Text(lease.Object, "spec", "holderIdentity") != t.holder {
 			lost(fmt.Errorf("another takeover has taken Lease %s/%s", t.choice.Namespace, turnName))
 			return
 		}
-		_ = t.client.Update(ctx, t.turn(lease), client.FieldOwner(t.fieldManager)) // so is this
+		_ = t.client.Update(ctx, t.turn(lease), client.FieldOwner(t.fieldManager)) // likewise
 	}
 }
 
-// giveTurn gives the Lease back, also after Ctrl-C.
+// giveTurn releases the Lease, even after Ctrl-C.
 func (t *takeover) giveTurn(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
@@ -120,26 +130,31 @@ func (t *takeover) giveTurn(ctx context.Context) {
 		err = client.IgnoreNotFound(t.client.Delete(ctx, lease, client.Preconditions{UID: &uid}))
 	}
 	if err != nil {
-		t.say("Lease %s/%s was not given back, and holds for %s: %v", t.choice.Namespace, turnName, t.turnFor, err)
+		t.say("Lease %s/%s was not given back, and holds for %s: %v", t.choice.Namespace, turnName, t.turnFor,
+			err)
 	}
 }
 
-// unchanged sees that the manager is still the one that was looked at, after the user was asked.
+// unchanged returns an error if the manager has changed since it was inspected, while the user was being
+// asked.
 func (t *takeover) unchanged(ctx context.Context, seen *unstructured.Unstructured) error {
 	live, err := t.get(ctx, t.managerReference())
 	if err != nil {
 		return err
 	}
+
 	switch {
 	case live == nil && (seen == nil || seen.GetResourceVersion() == ""): // see removedManager
 		return nil
 	case live == nil || seen == nil:
-		return fmt.Errorf("nothing was changed: Deployment %s came or went meanwhile: run the command again", installation.Manager)
+		return fmt.Errorf("nothing was changed: Deployment %s came or went meanwhile: run the command again",
+			installation.Manager)
 	case live.GetUID() != seen.GetUID(), live.GetGeneration() != seen.GetGeneration(),
 		installation.IsOurs(live) != installation.IsOurs(seen),
 		live.GetAnnotations()[backupAnnotation] != seen.GetAnnotations()[backupAnnotation]:
 		return fmt.Errorf("nothing was changed: somebody has changed %s meanwhile, perhaps another takeover: run the command again",
 			installation.Of(live))
 	}
+
 	return nil
 }

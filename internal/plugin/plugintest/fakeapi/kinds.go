@@ -24,26 +24,36 @@ func (k *kind) groupVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: k.Group, Version: k.Version}
 }
 
-// resource is the plural name, with its group unless that is the core's.
+// resource returns the plural name, followed by the group unless that is the core group.
 func (k *kind) resource() string {
 	return schema.GroupResource{Group: k.Group, Resource: k.Name}.String()
 }
 
+// holds reports whether the object is of the kind.
 func (k *kind) holds(object *unstructured.Unstructured) bool {
 	return k.Kind == object.GetKind() && k.groupVersion().String() == object.GetAPIVersion()
 }
 
+// core returns a kind of Kubernetes.
 func core(group, version, plural, singular string, namespaced bool, short ...string) *kind {
-	k := &kind{APIResource: metav1.APIResource{Group: group, Version: version, Name: plural,
-		SingularName: strings.ToLower(singular), Kind: singular,
-		Namespaced: namespaced, ShortNames: short}}
+	k := &kind{APIResource: metav1.APIResource{
+		Group:        group,
+		Version:      version,
+		Name:         plural,
+		SingularName: strings.ToLower(singular),
+		Kind:         singular,
+		Namespaced:   namespaced,
+		ShortNames:   short,
+	}}
 	k.complete()
 	return k
 }
 
+// complete sets the verbs, and adds the column with the name.
 func (k *kind) complete() {
 	k.Verbs = metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"}
-	k.columns = append([]metav1.TableColumnDefinition{{Name: "Name", Type: "string", Format: "name"}}, k.columns...)
+	k.columns = append(
+		[]metav1.TableColumnDefinition{{Name: "Name", Type: "string", Format: "name"}}, k.columns...)
 }
 
 func coreKinds() []*kind {
@@ -69,23 +79,26 @@ func coreKinds() []*kind {
 }
 
 var (
-	header = regexp.MustCompile(`^# (\S+)/(\S+) kind=(\S+) plural=(\S+) singular=(\S+) shortNames=(\S*) .*scope=(\S+) `)
+	header = regexp.MustCompile(
+		`^# (\S+)/(\S+) kind=(\S+) plural=(\S+) singular=(\S+) shortNames=(\S*) .*scope=(\S+) `)
 	column = regexp.MustCompile(`^# column: (.+) (\S+) (\.\S+) priority=(\d)`)
 )
 
-// root is the folder of the project: tests begin in the folders of their packages.
+// root is the root folder of the repository. Tests run in the folders of their packages.
 var root, _ = filepath.Abs("../../../..")
 
-// ownKinds are the kinds of the project in one version, with their columns, as docs/spec/fields has them and
-// the generated CRDs agree to. Kinds that have no such version are served in the one that they have.
+// ownKinds returns the project's kinds in one version with their columns, according to docs/spec/fields,
+// which the generated CRDs match. A kind without that version is returned in the version that it has.
 func ownKinds(t testing.TB, version string) []*kind {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(root, "docs/spec/fields/*.txt"))
 	if err != nil || len(files) == 0 {
 		t.Fatal("no lists of fields: ", err)
 	}
+
 	chosen := map[string]*kind{}
 	var order []string
+
 	for _, file := range files {
 		k := readKind(t, file)
 		if old := chosen[k.Name+k.Group]; old == nil {
@@ -95,6 +108,7 @@ func ownKinds(t testing.TB, version string) []*kind {
 		}
 		chosen[k.Name+k.Group] = k
 	}
+
 	var all []*kind
 	for _, key := range order {
 		all = append(all, chosen[key])
@@ -102,6 +116,7 @@ func ownKinds(t testing.TB, version string) []*kind {
 	return all
 }
 
+// readKind reads the kind that a file of docs/spec/fields describes.
 func readKind(t testing.TB, file string) *kind {
 	t.Helper()
 	f, err := os.Open(file)
@@ -109,20 +124,29 @@ func readKind(t testing.TB, file string) *kind {
 		t.Fatal(err)
 	}
 	defer func() { _ = f.Close() }()
+
 	k := &kind{}
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if m := header.FindStringSubmatch(lines.Text()); m != nil {
-			k.APIResource = metav1.APIResource{Group: m[1], Version: m[2], Kind: m[3], Name: m[4], SingularName: m[5],
-				Namespaced: m[7] == "Namespaced"}
+			k.APIResource = metav1.APIResource{
+				Group:        m[1],
+				Version:      m[2],
+				Kind:         m[3],
+				Name:         m[4],
+				SingularName: m[5],
+				Namespaced:   m[7] == "Namespaced",
+			}
 			if m[6] != "" {
 				k.ShortNames = strings.Split(m[6], ",")
 			}
 		}
+
 		if m := column.FindStringSubmatch(lines.Text()); m != nil && m[4] == "0" && m[2] != "date" {
 			k.columns = append(k.columns, metav1.TableColumnDefinition{Name: m[1], Type: m[2]})
 			k.paths = append(k.paths, m[3])
 		}
 	}
+
 	k.complete()
 	return k
 }

@@ -18,9 +18,10 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 )
 
-// Command makes a command, as all packages of commands do.
+// Command is a function that creates a command. All packages of commands export one.
 type Command func(cmdutil.Factory, genericiooptions.IOStreams) *cobra.Command
 
+// config returns the configuration of a client of the server.
 func (s *Server) config() *genericclioptions.ConfigFlags {
 	s.t.Helper()
 	dir := s.t.TempDir()
@@ -30,27 +31,30 @@ func (s *Server) config() *genericclioptions.ConfigFlags {
 	if err := os.WriteFile(kubeconfig, []byte(content), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
+
 	config := genericclioptions.NewConfigFlags(true).
 		WithWrapConfigFn(func(c *rest.Config) *rest.Config {
 			c.QPS = -1 // no limit
 			return c
 		})
+
 	config.KubeConfig = &kubeconfig
 	return config
 }
 
-// getter is kubectl's, with what the server serves kept in memory instead of on disk.
+// getter is kubectl's getter of clients, except that it keeps discovery in memory and not on disk.
 type getter struct {
 	*genericclioptions.ConfigFlags
 	cache discovery.CachedDiscoveryInterface
 }
 
-// ToDiscoveryClient returns what tells what the server serves.
+// ToDiscoveryClient returns the discovery client.
 func (g getter) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) { return g.cache, nil }
 
-// ToRESTMapper returns what finds resources, by all of their names.
+// ToRESTMapper returns a mapper that knows all names of the resources.
 func (g getter) ToRESTMapper() (meta.RESTMapper, error) {
-	return restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(g.cache), g.cache, nil), nil
+	return restmapper.NewShortcutExpander(
+		restmapper.NewDeferredDiscoveryRESTMapper(g.cache), g.cache, nil), nil
 }
 
 func (s *Server) factory(config *genericclioptions.ConfigFlags) cmdutil.Factory {
@@ -61,31 +65,41 @@ func (s *Server) factory(config *genericclioptions.ConfigFlags) cmdutil.Factory 
 		}
 		s.served = memory.NewMemCacheClient(client)
 	}
+
 	return cmdutil.NewFactory(cmdutil.NewMatchVersionFlags(getter{config, s.served}))
 }
 
-// Factory is what commands reach the server with.
+// Factory returns a factory whose clients use the server.
 func (s *Server) Factory() cmdutil.Factory {
 	return s.factory(s.config())
 }
 
-// Run runs a command with kubectl's global flags, and returns what it printed on both streams. input is what
-// it reads.
+// Run runs a command with kubectl's global flags, and returns its output on both streams. input is its
+// standard input.
 func (s *Server) Run(command Command, input string, args ...string) (out, errOut string, err error) {
 	s.t.Helper()
 	var outBuffer, errBuffer bytes.Buffer
 	config := s.config()
-	root := &cobra.Command{Use: "afloat", SilenceErrors: true, SilenceUsage: true,
-		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl afloat"}}
+	root := &cobra.Command{
+		Use:           "afloat",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl afloat"},
+	}
 	config.AddFlags(root.PersistentFlags())
-	root.AddCommand(command(s.factory(config), genericiooptions.IOStreams{In: strings.NewReader(input), Out: &outBuffer, ErrOut: &errBuffer}))
+	root.AddCommand(command(s.factory(config), genericiooptions.IOStreams{
+		In:     strings.NewReader(input),
+		Out:    &outBuffer,
+		ErrOut: &errBuffer,
+	}))
 	root.SetArgs(args)
 	root.SetOut(&outBuffer)
 	root.SetErr(&errBuffer)
+
 	type fatal struct{ message string }
 	cmdutil.BehaviorOnFatal(func(message string, _ int) { panic(fatal{message}) })
 	defer cmdutil.DefaultBehaviorOnFatal()
-	defer func() { // kubectl's commands end the program themselves
+	defer func() { // kubectl's own commands end the process on an error
 		if r := recover(); r != nil {
 			f, ok := r.(fatal)
 			if !ok {
@@ -94,16 +108,18 @@ func (s *Server) Run(command Command, input string, args ...string) (out, errOut
 			out, errOut, err = outBuffer.String(), errBuffer.String(), fmt.Errorf("%s", f.message)
 		}
 	}()
+
 	err = root.Execute()
 	return outBuffer.String(), errBuffer.String(), err
 }
 
-// Play runs a command and returns all that happened, for golden files: the command line, what it printed, its
-// error, and what it wrote.
+// Play runs a command and returns a transcript for golden files: the command line, the output, the error, and
+// the write requests.
 func (s *Server) Play(command Command, args ...string) string {
 	s.t.Helper()
 	before := len(s.Requests())
 	out, errOut, err := s.Run(command, "", args...)
+
 	var text strings.Builder
 	fmt.Fprintf(&text, "$ kubectl afloat %s\n%s", strings.Join(args, " "), out)
 	for _, line := range strings.SplitAfter(errOut, "\n") {
@@ -111,11 +127,14 @@ func (s *Server) Play(command Command, args ...string) string {
 			fmt.Fprintf(&text, "! %s", line)
 		}
 	}
+
 	if err != nil {
 		fmt.Fprintf(&text, "error: %s\n", strings.TrimPrefix(strings.TrimSpace(err.Error()), "error: "))
 	}
+
 	for _, request := range s.Requests()[before:] {
 		fmt.Fprintf(&text, "> %s\n", request)
 	}
+
 	return text.String() + "\n"
 }

@@ -1,6 +1,6 @@
-// Package fakeapi is a small API server in memory for tests of the plugin's commands. It keeps documents,
-// with versions, generations and optimistic locking, answers discovery, lists, tables, watches and patches,
-// and lets tests play the controllers that act on what is written.
+// Package fakeapi provides a small API server in memory for tests of the plugin's commands. The server stores
+// documents, with versions, generations and optimistic locking. It answers discovery, lists, tables, watches
+// and patches, and lets tests act as the controllers that react to writes.
 package fakeapi
 
 import (
@@ -20,25 +20,23 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Namespace is the one that commands use unless told otherwise.
+// Namespace is the default namespace of the commands.
 const Namespace = "shop"
 
-// Request is a request that wrote, or would have.
+// Request is a write request, whether or not it changed anything.
 type Request struct {
-	// Verb is one of create, update, patch and delete.
+	// Verb is create, update, patch or delete.
 	Verb string
-	// Resource is the plural name, with its group unless that is the core's.
+	// Resource is the plural name of the resource, followed by its group unless that is the core group.
 	Resource string
-	// Name is the name of the object.
-	Name string
-	// Query is what stood behind the path.
+	Name     string
+	// Query is the query of the URL.
 	Query string
-	// Body is what was sent.
-	Body string
+	Body  string
 }
 
-// String is the request in a line. Operations of a JSON patch are in the order of their paths, since they are
-// made in none.
+// String returns the request in one line. It sorts the operations of a JSON patch by their paths, because
+// they are created in random order.
 func (r Request) String() string {
 	body := r.Body
 	var operations []operation
@@ -47,10 +45,11 @@ func (r Request) String() string {
 		sorted, _ := json.Marshal(operations)
 		body = string(sorted)
 	}
+
 	return fmt.Sprintf("%s %s/%s?%s %s", r.Verb, r.Resource, r.Name, r.Query, body)
 }
 
-// operation is one of a JSON patch.
+// operation is an operation of a JSON patch.
 type operation struct {
 	Op    string          `json:"op"`
 	Path  string          `json:"path"`
@@ -59,18 +58,18 @@ type operation struct {
 
 // Server is the API server.
 type Server struct {
-	// Before is asked before every write, and an error is its answer. It may change objects, as somebody else
-	// who is faster.
+	// Before is called before every write. If it returns an error, that is the answer. It may change objects,
+	// like another client that is faster.
 	Before func(Request) error
-	// After is told of every write that was stored, as the controllers are.
+	// After is called after every write that was stored, so that a test can act as a controller.
 	After func(verb string, object *unstructured.Unstructured)
 
-	// Read is told of every read of one object before it is answered, so that what is followed can go on step
-	// by step.
+	// Read is called before every read of a single object, so that the object can change step by step while a
+	// command follows it.
 	Read func(resource, name string)
 
-	// Fault is asked before every request that is not discovery, and after it was carried out; its error is
-	// the answer then, and of an answer that is lost so nobody learns.
+	// Fault is called before every request except discovery, and again after the request was carried out. If
+	// it returns an error, that is the answer. An error after the request stands for a lost answer.
 	Fault func(before bool, method, path string) error
 
 	t        testing.TB
@@ -88,7 +87,7 @@ type Server struct {
 	stop     func()
 }
 
-// event is what a watch tells.
+// event is an event of a watch.
 type event struct {
 	version int64
 	kind    *kind
@@ -96,28 +95,36 @@ type event struct {
 	object  *unstructured.Unstructured
 }
 
-// New starts a server that serves the present version of all kinds, and has the objects of the manifests.
+// New starts a server that serves the current version of all kinds, and stores the objects of the manifests.
 func New(t testing.TB, manifests ...string) *Server {
 	t.Helper()
 	return NewVersion(t, "v1beta1", manifests...)
 }
 
-// NewVersion is New with another version of the project's kinds: an older server.
+// NewVersion is like New with another version of the project's kinds, for tests of older servers.
 func NewVersion(t testing.TB, version string, manifests ...string) *Server {
 	t.Helper()
-	s := &Server{t: t, kinds: append(coreKinds(), ownKinds(t, version)...), objects: map[string]*unstructured.Unstructured{},
+	s := &Server{
+		t:       t,
+		kinds:   append(coreKinds(), ownKinds(t, version)...),
+		objects: map[string]*unstructured.Unstructured{},
 		changed: make(chan struct{}),
-		stopped: make(chan struct{})}
+		stopped: make(chan struct{}),
+	}
 	s.stop = sync.OnceFunc(func() { close(s.stopped) })
 	s.http = httptest.NewServer(s)
 	t.Cleanup(s.Stop)
-	for _, manifest := range append([]string{"{apiVersion: v1, kind: Namespace, metadata: {name: " + Namespace + "}}"}, manifests...) {
+
+	for _, manifest := range append([]string{
+		"{apiVersion: v1, kind: Namespace, metadata: {name: " + Namespace + "}}",
+	}, manifests...) {
 		s.Add(manifest)
 	}
+
 	return s
 }
 
-// Without stops serving kinds, by their plural names.
+// Without stops serving the kinds with these plural names, such as clonesets.apps.kruise.io.
 func (s *Server) Without(plurals ...string) *Server {
 	var left []*kind
 	for _, k := range s.kinds {
@@ -129,27 +136,28 @@ func (s *Server) Without(plurals ...string) *Server {
 			left = append(left, k)
 		}
 	}
+
 	s.kinds, s.served = left, nil
 	return s
 }
 
-// With serves one kind more.
+// With serves one more kind.
 func (s *Server) With(group, version, plural, kind string) *Server {
 	s.kinds, s.served = append(s.kinds, core(group, version, plural, kind, true)), nil
 	return s
 }
 
-// Watches is how many watches have begun.
+// Watches returns the number of watches that have begun.
 func (s *Server) Watches() int { return int(s.watches.Load()) }
 
-// Stop ends the server, and with it all watches.
+// Stop ends the server and all watches.
 func (s *Server) Stop() {
 	s.stop()
 	s.http.CloseClientConnections()
 	s.http.Close()
 }
 
-// Object is a document from YAML.
+// Object parses an object in YAML.
 func Object(t testing.TB, manifest string) *unstructured.Unstructured {
 	t.Helper()
 	object := &unstructured.Unstructured{}
@@ -157,13 +165,14 @@ func Object(t testing.TB, manifest string) *unstructured.Unstructured {
 	if err == nil {
 		err = object.UnmarshalJSON(raw)
 	}
+
 	if err != nil {
 		t.Fatalf("%v in manifest:\n%s", err, manifest)
 	}
 	return object
 }
 
-// Add stores the object of a manifest.
+// Add parses a manifest and stores the object.
 func (s *Server) Add(manifest string) {
 	s.t.Helper()
 	object := Object(s.t, manifest)
@@ -171,11 +180,13 @@ func (s *Server) Add(manifest string) {
 	if k.Namespaced && object.GetNamespace() == "" {
 		object.SetNamespace(Namespace)
 	}
+
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	s.store(k, "ADDED", object)
 }
 
+// kindOf returns the kind of an object.
 func (s *Server) kindOf(object *unstructured.Unstructured) *kind {
 	s.t.Helper()
 	for _, k := range s.kinds {
@@ -187,6 +198,7 @@ func (s *Server) kindOf(object *unstructured.Unstructured) *kind {
 	return nil
 }
 
+// kindNamed returns the kind of a resource, given by its plural name with or without the group.
 func (s *Server) kindNamed(resource string) *kind {
 	s.t.Helper()
 	for _, k := range s.kinds {
@@ -198,10 +210,12 @@ func (s *Server) kindNamed(resource string) *kind {
 	return nil
 }
 
+// key returns the key under which the server stores an object.
 func key(k *kind, namespace, name string) string {
 	return k.Group + "/" + k.Name + "/" + namespace + "/" + name
 }
 
+// where returns the key of an object in the default namespace.
 func (s *Server) where(resource, name string) string {
 	k, namespace := s.kindNamed(resource), Namespace
 	if !k.Namespaced {
@@ -210,8 +224,8 @@ func (s *Server) where(resource, name string) string {
 	return key(k, namespace, name)
 }
 
-// Get returns a copy of an object, or nil. The resource is a plural name, with its group where it alone is
-// not unique.
+// Get returns a copy of an object, or nil. The resource is a plural name, followed by its group if it would
+// be ambiguous otherwise.
 func (s *Server) Get(resource, name string) *unstructured.Unstructured {
 	s.t.Helper()
 	where := s.where(resource, name)
@@ -223,7 +237,7 @@ func (s *Server) Get(resource, name string) *unstructured.Unstructured {
 	return nil
 }
 
-// Edit changes an object in place, as a controller or somebody else does, if there is one.
+// Edit changes an object, as a controller or another client does. It does nothing if there is no such object.
 func (s *Server) Edit(resource, name string, edit func(map[string]any)) {
 	s.t.Helper()
 	where := s.where(resource, name)
@@ -239,7 +253,7 @@ func (s *Server) Edit(resource, name string, edit func(map[string]any)) {
 	}
 }
 
-// Delete takes an object away.
+// Delete deletes an object.
 func (s *Server) Delete(resource, name string) {
 	s.t.Helper()
 	where := s.where(resource, name)
@@ -250,29 +264,33 @@ func (s *Server) Delete(resource, name string) {
 	}
 }
 
-// Requests are all requests so far that wrote or would have.
+// Requests returns all write requests so far, including dry runs.
 func (s *Server) Requests() []Request {
 	s.lock.Lock()
 	defer s.lock.Unlock()
 	return append([]Request(nil), s.requests...)
 }
 
-// store keeps the object as it is now, with a new version. The lock is held.
+// store stores the object with a new version, or deletes it, and publishes the event. The caller holds the
+// lock.
 func (s *Server) store(k *kind, verb string, object *unstructured.Unstructured) {
 	s.version++
 	object.SetResourceVersion(fmt.Sprint(s.version))
+
 	if object.GetUID() == "" {
 		object.SetUID(types.UID(fmt.Sprintf("uid-%s-%s", k.SingularName, object.GetName())))
 	}
 	if object.GetGeneration() == 0 {
 		object.SetGeneration(1)
 	}
+
 	where := key(k, object.GetNamespace(), object.GetName())
 	if verb == "DELETED" {
 		delete(s.objects, where)
 	} else {
 		s.objects[where] = object
 	}
+
 	s.log = append(s.log, event{s.version, k, verb, object.DeepCopy()})
 	close(s.changed)
 	s.changed = make(chan struct{})

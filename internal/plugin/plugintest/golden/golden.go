@@ -1,4 +1,4 @@
-// Package golden compares what commands print with files, for tests.
+// Package golden compares the output of commands with golden files, for tests.
 package golden
 
 import (
@@ -12,7 +12,8 @@ import (
 
 var update = flag.Bool("update", false, "write golden files anew")
 
-// Compare compares a text with the file testdata/NAME.golden of the test's package, which -update writes.
+// Compare compares a text with the file testdata/NAME.golden of the test's package. The flag -update writes
+// the file anew.
 func Compare(t testing.TB, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name+".golden")
@@ -25,6 +26,7 @@ func Compare(t testing.TB, name, got string) {
 		}
 	}
 	want, err := os.ReadFile(path)
+
 	if err != nil {
 		t.Fatal(err)
 	}
