@@ -79,7 +79,7 @@ func TestHandlersThatAreSupported(t *testing.T) {
 		}
 		errs := Validate(given.Marker("m", p), nil)
 		if (len(errs) == 0) != test.want {
-			t.Errorf("%s: len(errs) == 0: got %t, want %t\n%v\n%q", name, len(errs) == 0, test.want, errs, Fault(&p.Probe))
+			t.Errorf("%s: no errors: got %t, want %t\n%v\n%q", name, len(errs) == 0, test.want, errs, Fault(&p.Probe))
 		}
 		if got := (Fault(&p.Probe) == ""); got != test.want {
 			t.Errorf("%s: Fault(&p.Probe) == \"\": got %t, want %t\n%v\n%q", name, got, test.want, errs, Fault(&p.Probe))
@@ -87,10 +87,10 @@ func TestHandlersThatAreSupported(t *testing.T) {
 		s := results(newScene([]*corev1.Pod{given.Pod("a")}, given.Marker("m", p)), given.Result("m#idle", failed, ""))
 		plan := PlanNode(&s.Snapshot)
 		if listed := len(plan.List) == 1; listed != test.want {
-			t.Errorf("%s: len(plan.List) == 1: got %t, want %t; %+v, restarts %v", name, listed, test.want, plan.List, plan.Restarts)
+			t.Errorf("%s: the list has one marker: got %t, want %t; %+v, restarts %v", name, listed, test.want, plan.List, plan.Restarts)
 		}
 		if len(plan.Restarts) > 0 {
-			t.Errorf("%s: plan.Restarts: got %v, want none; %+v, restarts %v", name, plan.Restarts, plan.List, plan.Restarts)
+			t.Errorf("%s: restarted: got %v, want none; %+v, restarts %v", name, plan.Restarts, plan.List, plan.Restarts)
 		}
 	}
 }
@@ -113,7 +113,7 @@ func TestStatesThatMayHaveAPolicy(t *testing.T) {
 	for state, want := range map[appsv1alpha1.ProbeState]bool{"Succeeded": true, "Failed": true, "Unknown": false, "": false, "succeeded": false} {
 		p := given.Probe("idle", func(p *probe) { p.MarkerPolicy = p.MarkerPolicy[:1]; p.MarkerPolicy[0].State = state })
 		if errs := Validate(given.Marker("m", p), nil); (len(errs) == 0) != want {
-			t.Errorf("%q: len(errs) == 0: got %t, want %t\n%v", state, len(errs) == 0, want, errs)
+			t.Errorf("%q: no errors: got %t, want %t\n%v", state, len(errs) == 0, want, errs)
 		}
 	}
 	for want, got := range map[appsv1alpha1.ProbeState]appsv1alpha1.ProbeState{"Succeeded": succeeded,

@@ -266,13 +266,13 @@ func TestResizesThatRestartNothingAreFree(t *testing.T) {
 			t.Errorf("by: got %q, want %q; %s by %s: %+v", by, policyv1beta1.Resize, what, by, d)
 		}
 		if !d.Allowed {
-			t.Errorf("d.Allowed: got false, want true; %s by %s: %+v", what, by, d)
+			t.Errorf("allowed: got false, want true; %s by %s: %+v", what, by, d)
 		}
 		if d.Booked {
-			t.Errorf("d.Booked: got true, want false; %s by %s: %+v", what, by, d)
+			t.Errorf("booked: got true, want false; %s by %s: %+v", what, by, d)
 		}
 		if got := ledger.Changes(); got != nil {
-			t.Errorf("ledger.Changes(): got %v, want nil; %s by %s: %+v", got, what, by, d)
+			t.Errorf("changes of the ledger: got %v, want nil; %s by %s: %+v", got, what, by, d)
 		}
 		if d := ledger.Book(build.Pod("p"), policyv1beta1.Update); d.Allowed {
 			t.Errorf("an update: %+v", d)
@@ -295,14 +295,14 @@ func TestRulesAreKeptWhileTheySayTheSame(t *testing.T) {
 	} {
 		budget := build.Budget(tt.change)
 		if got := rules.Same(budget); got != tt.want {
-			t.Errorf("%s: rules.Same(budget): got %t, want %t", name, got, tt.want)
+			t.Errorf("%s: the rules are the same: got %t, want %t", name, got, tt.want)
 		}
 		with := rules.With(budget)
 		if with.Budget != budget {
-			t.Errorf("with.Budget: got %+v, want %+v; %s: rules with another version of the budget", with.Budget, budget, name)
+			t.Errorf("budget: got %+v, want %+v; %s: rules with another version of the budget", with.Budget, budget, name)
 		}
 		if rules.Budget == budget {
-			t.Errorf("rules.Budget: got %+v, want another value; %s: rules with another version of the budget", rules.Budget, name)
+			t.Errorf("budget of the rules: got %+v, want another value; %s: rules with another version of the budget", rules.Budget, name)
 		}
 		if !with.Selects(build.Pod("p")) {
 			t.Errorf(`with.Selects(build.Pod("p")): got false, want true; %s: rules with another version of the budget`, name)

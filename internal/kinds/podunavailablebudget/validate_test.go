@@ -398,7 +398,7 @@ func TestWarnings(t *testing.T) {
 		}
 		for i := range want {
 			if !strings.HasPrefix(got[i], want[i]+" ") {
-				t.Errorf("%s: got[i]: got %q, want it to begin with %q\n%v", text, got[i], want[i]+" ", got)
+				t.Errorf("%s: result: got %q, want it to begin with %q\n%v", text, got[i], want[i]+" ", got)
 			}
 		}
 	}

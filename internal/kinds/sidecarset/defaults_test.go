@@ -96,7 +96,7 @@ func TestHashOfWhatIsWritten(t *testing.T) {
 		hashes = append(hashes, hash)
 	}
 	if hashes[0] != hashes[1] {
-		t.Errorf("hashes[0]: got %q, want %q\n%v", hashes[0], hashes[1], hashes)
+		t.Errorf("first hash: got %q, want %q\n%v", hashes[0], hashes[1], hashes)
 	}
 }
 
@@ -106,7 +106,7 @@ func TestPullPolicy(t *testing.T) {
 		"host:5000/i:1":                       "IfNotPresent",
 		"i@sha256:" + strings.Repeat("a", 64): "IfNotPresent", "i:latest@sha256:" + strings.Repeat("a", 64): "IfNotPresent", "": "Always"} {
 		if got := pullPolicy(image); string(got) != want {
-			t.Errorf("%q: pullPolicy(image): got %q, want %q", image, string(got), want)
+			t.Errorf("%q: pull policy of the image: got %q, want %q", image, string(got), want)
 		}
 	}
 }

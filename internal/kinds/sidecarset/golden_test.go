@@ -171,11 +171,11 @@ func TestRestore(t *testing.T) {
 		t.Errorf("content: got %q, want it to contain %q\n%s\n%v", string(content), `"later":true`, again, err)
 	}
 	if spec.Selector == nil {
-		t.Errorf("spec.Selector: got nil, want a value\n%+v", spec)
+		t.Errorf("selector of the spec: got nil, want a value\n%+v", spec)
 	} else if spec.InitContainers != nil {
-		t.Errorf("spec.InitContainers: got %v, want nil\n%+v", spec.InitContainers, spec)
+		t.Errorf("init containers of the spec: got %v, want nil\n%+v", spec.InitContainers, spec)
 	} else if set.Spec.Containers[0].Name != "shipper" {
-		t.Errorf("set.Spec.Containers[0].Name: got %q, want %q\n%+v", set.Spec.Containers[0].Name, "shipper", spec)
+		t.Errorf("name of the first container: got %q, want %q\n%+v", set.Spec.Containers[0].Name, "shipper", spec)
 	}
 	for _, broken := range []string{"", "{}", `{"spec":7}`} {
 		if _, err := Restore(&set.Spec, []byte(broken)); err == nil {
@@ -204,7 +204,7 @@ func TestRecords(t *testing.T) {
 	if empty, err := ReadRecords(""); err != nil {
 		t.Errorf("unexpected error: %v\n%v", err, empty)
 	} else if len(empty) != 0 {
-		t.Errorf("len(empty): got %d, want 0\n%v\n%v", len(empty), empty, err)
+		t.Errorf("number without anything: got %d, want 0\n%v\n%v", len(empty), empty, err)
 	}
 	for _, broken := range []string{"x", "[]", `{"a":7}`} {
 		if _, err := ReadRecords(broken); err == nil {
@@ -222,10 +222,10 @@ func TestRecords(t *testing.T) {
 		t.Errorf("of a list that a user made long: got %q, want it to contain %q", got, "zy")
 	}
 	if len(got) > pub.MaxSidecarSets {
-		t.Errorf("of a list that a user made long: len(got): got %d, want at most %d", len(got), pub.MaxSidecarSets)
+		t.Errorf("of a list that a user made long: number of results: got %d, want at most %d", len(got), pub.MaxSidecarSets)
 	}
 	if got := ReadInjectedList(""); len(got) != 0 {
-		t.Errorf("len(got): got %d, want 0\n%s", len(got), got)
+		t.Errorf("number of results: got %d, want 0\n%s", len(got), got)
 	}
 }
 

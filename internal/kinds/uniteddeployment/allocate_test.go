@@ -146,9 +146,9 @@ func TestBounds(t *testing.T) {
 	}
 	s.MinReplicas = new(intstr.FromInt32(4))
 	if _, err := BoundsOf(&s, 5); err == nil {
-		t.Error("err: got nil, want an error")
+		t.Error("error: got nil, want an error")
 	} else if !strings.Contains(err.Error(), `minReplicas of subset "a" is 4, more than its maxReplicas, 3`) {
-		t.Errorf("err: got %q, want it to contain %q", err.Error(), `minReplicas of subset "a" is 4, more than its maxReplicas, 3`)
+		t.Errorf("error: got %q, want it to contain %q", err.Error(), `minReplicas of subset "a" is 4, more than its maxReplicas, 3`)
 	}
 }
 

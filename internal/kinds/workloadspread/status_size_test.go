@@ -151,9 +151,9 @@ func TestTheLastSubsetIsNotPassedOver(t *testing.T) {
 	for i, want := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionTrue} {
 		subsets := plan.StatusOn(spread).Status.SubsetStatuses
 		if c := Schedulable(&subsets[i]); c == nil {
-			t.Errorf("Schedulable(&subsets[i]): got nil, want a value; subset %d: %+v", i, c)
+			t.Errorf("condition of the subset: got nil, want a value; subset %d: %+v", i, c)
 		} else if c.Status != want {
-			t.Errorf("c.Status: got %q, want %q; subset %d: %+v", c.Status, want, i, c)
+			t.Errorf("status: got %q, want %q; subset %d: %+v", c.Status, want, i, c)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func TestQuota(t *testing.T) {
 				t.Errorf("got %d, want %d\n%v", got, tt.want, err)
 			}
 			if (err != nil) != tt.bad {
-				t.Errorf("err != nil: got %t, want %t\n%v", err != nil, tt.bad, err)
+				t.Errorf("an error: got %t, want %t\n%v", err != nil, tt.bad, err)
 			}
 		})
 	}
@@ -78,7 +78,7 @@ func TestReplicas(t *testing.T) {
 				t.Errorf("got %d, want %d\n%v", got, tt.want, err)
 			}
 			if (err != nil) != tt.bad {
-				t.Errorf("err != nil: got %t, want %t\n%v", err != nil, tt.bad, err)
+				t.Errorf("an error: got %t, want %t\n%v", err != nil, tt.bad, err)
 			}
 		})
 	}
@@ -191,13 +191,13 @@ func TestAllowList(t *testing.T) {
 	if !ok {
 		t.Errorf("ok: got false, want true\n%+v", game)
 	} else if game.ReplicasPath != "spec.replicas" {
-		t.Errorf("game.ReplicasPath: got %q, want %q\n%+v", game.ReplicasPath, "spec.replicas", game)
+		t.Errorf("replicas path of the game: got %q, want %q\n%+v", game.ReplicasPath, "spec.replicas", game)
 	} else if !game.DeletionCost {
-		t.Errorf("game.DeletionCost: got false, want true\n%+v", game)
+		t.Errorf("cost of deletion of the game: got false, want true\n%+v", game)
 	} else if game.Version != "v1alpha1" {
-		t.Errorf("game.Version: got %q, want %q\n%+v", game.Version, "v1alpha1", game)
+		t.Errorf("version of the game: got %q, want %q\n%+v", game.Version, "v1alpha1", game)
 	} else if len(game.SubResources) != 2 {
-		t.Errorf("len(game.SubResources): got %d, want 2\n%+v", len(game.SubResources), game)
+		t.Errorf("number of sub resources of the game: got %d, want 2\n%+v", len(game.SubResources), game)
 	}
 	for kind, want := range map[schema.GroupKind]bool{{Group: "x", Kind: "Middle"}: true, {Group: "kubeflow.org", Kind: "TFJob"}: true,
 		{Group: "y", Kind: "Middle"}: false, {}: false} {
@@ -208,7 +208,7 @@ func TestAllowList(t *testing.T) {
 	if list, err := ParseAllowList(""); err != nil {
 		t.Errorf("unexpected error: %v\n%v", err, list)
 	} else if len(list.Workloads) != 0 {
-		t.Errorf("len(list.Workloads): got %d, want 0\n%v\n%v", len(list.Workloads), list, err)
+		t.Errorf("number of workloads of the list: got %d, want 0\n%v\n%v", len(list.Workloads), list, err)
 	}
 	if _, err := ParseAllowList("{"); err == nil {
 		t.Error("half an object is taken")

@@ -50,13 +50,13 @@ func TestNamespaces(t *testing.T) {
 		t.Errorf(`chosen(t, w, labelled("app", "z"), "gone"): got %q, want %q`, got, "plain")
 	}
 	if w.asked != 0 {
-		t.Errorf("w.asked: got %d, want 0", w.asked)
+		t.Errorf("asked: got %d, want 0", w.asked)
 	}
 	w.err = nil
 	if got := chosen(t, w, labelled("app", "x"), "shop"); got != "everywhere payments" {
 		t.Errorf(`chosen(t, w, labelled("app", "x"), "shop"): got %q, want %q; %s, asked %d times`, got, "everywhere payments", got, w.asked)
 	} else if w.asked != 1 {
-		t.Errorf("w.asked: got %d, want 1; %s, asked %d times", w.asked, got, w.asked)
+		t.Errorf("asked: got %d, want 1; %s, asked %d times", w.asked, got, w.asked)
 	}
 	if got := chosen(t, w, labelled("app", "x"), "bare"); got != "everywhere others" {
 		t.Errorf(`chosen(t, w, labelled("app", "x"), "bare"): got %q, want %q`, got, "everywhere others")
