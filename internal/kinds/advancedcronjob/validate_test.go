@@ -330,7 +330,8 @@ func TestDefaults(t *testing.T) {
 	if operations, err := Default(object(t, "{spec: {template: {jobTemplate: {spec: {template: {spec: {}}}}}}}"), nil, failing); err == nil {
 		t.Errorf("an error comes with the other defaults: error: got nil, want an error\n%v", operations)
 	} else if len(operations) != 4 {
-		t.Errorf("an error comes with the other defaults: number of operations: got %d, want 4\n%v\n%v", len(operations), operations, err)
+		t.Errorf("an error comes with the other defaults: number of operations: got %d, want 4\n%v\n%v",
+			len(operations), operations, err)
 	}
 	// The job that is created has the defaults of its own kind: nothing differs from an ImageListPullJob of
 	// the user.

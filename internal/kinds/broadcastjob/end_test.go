@@ -73,11 +73,13 @@ func TestADeadNodeDoesNotHoldAJob(t *testing.T) {
 		w.pod("dead", corev1.PodRunning, func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: planTime.Add(-tt.ago)} })
 		plan := Make(w.Snapshot)
 		if plan.Status.Phase != tt.want {
-			t.Errorf("%s: phase: got %q, want %q; %s, %s; again after %s", name, plan.Status.Phase, tt.want, plan.Status.Phase,
+			t.Errorf("%s: phase: got %q, want %q; %s, %s; again after %s", name, plan.Status.Phase, tt.want,
+				plan.Status.Phase,
 				sums(&plan.Status), plan.After)
 		}
 		if plan.After != tt.after {
-			t.Errorf("%s: time to the next pass: got %v, want %v; %s, %s; again after %s", name, plan.After, tt.after, plan.Status.Phase,
+			t.Errorf("%s: time to the next pass: got %v, want %v; %s, %s; again after %s", name, plan.After, tt.after,
+				plan.Status.Phase,
 				sums(&plan.Status), plan.After)
 		}
 	}
@@ -109,15 +111,18 @@ func TestTheDeadlineCountsFromTheStart(t *testing.T) {
 	if told.Type != "Warning" {
 		t.Errorf("type of what was told: got %q, want %q\n%v\n%+v", told.Type, "Warning", plan.Tell, plan.Status)
 	} else if !strings.Contains(told.Message, "active longer than the specified deadline") {
-		t.Errorf("message that was told: got %q, want it to contain %q\n%v\n%+v", told.Message, "active longer than the specified deadline",
+		t.Errorf("message that was told: got %q, want it to contain %q\n%v\n%+v", told.Message,
+			"active longer than the specified deadline",
 			plan.Tell, plan.Status)
 	} else if len(plan.Tell) != 1 {
 		t.Errorf("number told: got %d, want 1\n%v\n%+v", len(plan.Tell), plan.Tell, plan.Status)
 	} else if plan.Status.Conditions[0].Type != appsv1beta1.JobFailed {
-		t.Errorf("type of the first condition: got %q, want %q\n%v\n%+v", plan.Status.Conditions[0].Type, appsv1beta1.JobFailed,
+		t.Errorf("type of the first condition: got %q, want %q\n%v\n%+v", plan.Status.Conditions[0].Type,
+			appsv1beta1.JobFailed,
 			plan.Tell, plan.Status)
 	} else if plan.Status.Conditions[0].Message != told.Message {
-		t.Errorf("message of the first condition: got %q, want %q\n%v\n%+v", plan.Status.Conditions[0].Message, told.Message, plan.Tell,
+		t.Errorf("message of the first condition: got %q, want %q\n%v\n%+v", plan.Status.Conditions[0].Message,
+			told.Message, plan.Tell,
 			plan.Status)
 	} else if !plan.Ends {
 		t.Errorf("end of the run: got false, want true\n%v\n%+v", plan.Tell, plan.Status)
@@ -156,7 +161,8 @@ func TestAJobIsCompleteWhenEachNodeIsDoneWith(t *testing.T) {
 		if plan := Make(w.Snapshot); plan.Status.Phase != test.want {
 			t.Errorf("%s: phase: got %q, want %q\n%s", name, plan.Status.Phase, test.want, plan)
 		} else if plan.Ends != (test.want == completed) {
-			t.Errorf("%s: end of the run: got %t, want %t\n%s\n%s", name, plan.Ends, test.want == completed, plan.Status.Phase, plan)
+			t.Errorf("%s: it ends: got %t, want %t\n%s\n%s", name, plan.Ends, test.want == completed,
+				plan.Status.Phase, plan)
 		}
 		w.Pods = w.Pods[:2]
 		w.expect("a node without a pod", "n3", "", running, "1 active, 2 succeeded, 0 failed of 3")
@@ -231,14 +237,17 @@ func TestTimeToLive(t *testing.T) {
 		w.Nodes = nil
 		plan := Make(w.Snapshot)
 		if plan.Expired != test.expired {
-			t.Errorf("%s: expired: got %t, want %t; expired %t after %s\n%s", name, plan.Expired, test.expired, plan.Expired, plan.After,
+			t.Errorf("%s: expired: got %t, want %t; expired %t after %s\n%s", name, plan.Expired, test.expired,
+				plan.Expired, plan.After,
 				plan)
 		}
 		if plan.After != test.after {
-			t.Errorf("%s: time to the next pass: got %v, want %v; expired %t after %s\n%s", name, plan.After, test.after, plan.Expired, plan.After, plan)
+			t.Errorf("%s: time to the next pass: got %v, want %v; expired %t after %s\n%s", name, plan.After,
+				test.after, plan.Expired, plan.After, plan)
 		}
 		if got := len(plan.Create) + len(deleted(plan)); got > 0 {
-			t.Errorf("%s: number of created and deleted: got %d, want 0; expired %t after %s\n%s", name, got, plan.Expired, plan.After,
+			t.Errorf("%s: number of created and deleted: got %d, want 0; expired %t after %s\n%s", name, got,
+				plan.Expired, plan.After,
 				plan)
 		}
 	}

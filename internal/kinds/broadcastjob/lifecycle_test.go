@@ -127,10 +127,12 @@ func TestWhatABudgetHoldsIsTriedAgain(t *testing.T) {
 		} else if plan.Waiting == nil {
 			t.Errorf("waiting: got nil, want a value; %v after %s", plan.Waiting, plan.After)
 		} else if !strings.Contains(plan.Waiting.String(), "budget b allows 0") {
-			t.Errorf("waiting: got %q, want it to contain %q; %v after %s", plan.Waiting.String(), "budget b allows 0", plan.Waiting,
+			t.Errorf("waiting: got %q, want it to contain %q; %v after %s", plan.Waiting.String(),
+				"budget b allows 0", plan.Waiting,
 				plan.After)
 		} else if plan.After != time.Second {
-			t.Errorf("time to the next pass: got %v, want %v; %v after %s", plan.After, time.Second, plan.Waiting, plan.After)
+			t.Errorf("time to the next pass: got %v, want %v; %v after %s", plan.After, time.Second, plan.Waiting,
+				plan.After)
 		}
 		w.Job.Status = plan.Status
 	}

@@ -27,7 +27,8 @@ func TestANodeIsLostWhoseReadyIsUnknown(t *testing.T) {
 	}
 	s.RecordNode("gone", &corev1.Node{}, false)
 	if !maps.Equal(s.LostNodes, map[string]bool{"True": false, "False": false, "Unknown": true, "gone": true}) {
-		t.Errorf("lost nodes: got %v, want %v", s.LostNodes, map[string]bool{"True": false, "False": false, "Unknown": true, "gone": true})
+		t.Errorf("lost nodes: got %v, want %v", s.LostNodes, map[string]bool{"True": false, "False": false,
+			"Unknown": true, "gone": true})
 	}
 }
 

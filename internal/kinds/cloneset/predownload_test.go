@@ -285,7 +285,8 @@ func TestPullJobDocument(t *testing.T) {
 			spec := object(document(t, inPlace(tt.change),
 				inPlace(func(s *pub.InPlaceUpdateStrategy) { s.ImagePreDownloadTimeoutSeconds = &seconds })), "spec")
 			if spec["parallelism"] != tt.parallelism {
-				t.Errorf(`spec parallelism: got %v, want %v; parallelism %v, pullPolicy %v`, spec["parallelism"], tt.parallelism,
+				t.Errorf(`spec parallelism: got %v, want %v; parallelism %v, pullPolicy %v`, spec["parallelism"],
+					tt.parallelism,
 					spec["parallelism"], spec["pullPolicy"])
 			}
 			if got := object(spec, "pullPolicy")["timeoutSeconds"]; got != float64(60) {

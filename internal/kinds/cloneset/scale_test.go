@@ -117,7 +117,8 @@ func TestReadyPodsAreNotDeletedAtOnce(t *testing.T) {
 				count(&deleted, v.Action == podplan.Delete)
 				count(&serving, v.Action != podplan.Delete && readiness.Ready(v.Pod))
 				if v.Action == podplan.Wait && v.Reason == podplan.ReasonMaxUnavailable && !strings.Contains(v.Message, fmt.Sprintf("%d of %d pods must stay", tt.replicas-1, tt.replicas)) {
-					t.Errorf("message: got %q, want it to contain %q", v.Message, fmt.Sprintf("%d of %d pods must stay", tt.replicas-1, tt.replicas))
+					t.Errorf("message: got %q, want it to contain %q", v.Message, fmt.Sprintf("%d of %d pods must stay",
+						tt.replicas-1, tt.replicas))
 				}
 			}
 			if deleted != tt.deleted {

@@ -324,7 +324,8 @@ func TestWhatTheStatusIsOf(t *testing.T) {
 				t.Errorf("(-want +got):\n%s\n%s", diff, plan.UpdateRevision)
 			}
 			if (plan.UpdateRevision == to.Name) != (test.newest == to) {
-				t.Errorf("the update revision is the new one: got %t, want %t\n%s", plan.UpdateRevision == to.Name, test.newest == to,
+				t.Errorf("the update revision is the new one: got %t, want %t\n%s", plan.UpdateRevision == to.Name,
+					test.newest == to,
 					plan.UpdateRevision)
 			}
 		})
@@ -341,25 +342,31 @@ func TestACollisionChoosesAnotherName(t *testing.T) {
 	if plan.NewRevision == nil {
 		t.Fatal("new revision: got nil, want a value")
 	} else if plan.NewRevision.Name == wanted.Name {
-		t.Fatalf("name of the new revision: got %q, want another value; new revision %+v", plan.NewRevision.Name, plan.NewRevision)
+		t.Fatalf("name of the new revision: got %q, want another value; new revision %+v", plan.NewRevision.Name,
+			plan.NewRevision)
 	} else if plan.NewRevision.Revision != 4 {
-		t.Fatalf("revision of the new revision: got %d, want 4; new revision %+v", plan.NewRevision.Revision, plan.NewRevision)
+		t.Fatalf("revision of the new revision: got %d, want 4; new revision %+v", plan.NewRevision.Revision,
+			plan.NewRevision)
 	}
 	if plan.Status.CollisionCount == nil {
 		t.Errorf("collision count: got nil, want a value; status %+v", plan.Status)
 	} else if *plan.Status.CollisionCount != 1 {
 		t.Errorf("collision count: got %d, want 1; status %+v", *plan.Status.CollisionCount, plan.Status)
 	} else if plan.UpdateRevision != plan.NewRevision.Name {
-		t.Errorf("update revision: got %q, want %q; status %+v", plan.UpdateRevision, plan.NewRevision.Name, plan.Status)
+		t.Errorf("update revision: got %q, want %q; status %+v", plan.UpdateRevision, plan.NewRevision.Name,
+			plan.Status)
 	}
 	plan = planFor(clonesettest.Set(1), func(s *Snapshot) { s.Revisions = []*appsv1.ControllerRevision{wanted} })
 	if plan.NewRevision != nil {
-		t.Errorf("equal data: new revision: got %v, want nil; new revision %v, status %+v", plan.NewRevision, plan.NewRevision,
+		t.Errorf("equal data: new revision: got %v, want nil; new revision %v, status %+v", plan.NewRevision,
+			plan.NewRevision,
 			plan.Status)
 	} else if plan.UpdateRevision != wanted.Name {
-		t.Errorf("equal data: update revision: got %q, want %q; new revision %v, status %+v", plan.UpdateRevision, wanted.Name,
+		t.Errorf("equal data: update revision: got %q, want %q; new revision %v, status %+v", plan.UpdateRevision,
+			wanted.Name,
 			plan.NewRevision, plan.Status)
 	} else if plan.Status.CollisionCount != nil {
-		t.Errorf("equal data: collision count: got a value, want nil; new revision %v, status %+v", plan.NewRevision, plan.Status)
+		t.Errorf("equal data: collision count: got a value, want nil; new revision %v, status %+v",
+			plan.NewRevision, plan.Status)
 	}
 }

@@ -261,7 +261,8 @@ func TestOrdersOfUpdateHaveFewTerms(t *testing.T) {
 		if got := summary(Validate(of(201), nil, inplace.Options{})); len(got) != 1 {
 			t.Errorf("number of results: got %d, want 1\n%v", len(got), got)
 		} else if !strings.HasPrefix(got[0], "TooMany spec.updateStrategy.rollingUpdate.") {
-			t.Errorf("first result: got %q, want it to begin with %q\n%v", got[0], "TooMany spec.updateStrategy.rollingUpdate.", got)
+			t.Errorf("first result: got %q, want it to begin with %q\n%v", got[0],
+				"TooMany spec.updateStrategy.rollingUpdate.", got)
 		}
 		if errs := Validate(of(201), of(201), inplace.Options{}); len(errs) > 0 {
 			t.Errorf("what is stored already: %v", errs)

@@ -177,13 +177,15 @@ func TestAccept(t *testing.T) {
 	if _, patch, _ := Accept(asked(given("Fail")), false, specified()); len(patch) != 3 {
 		t.Errorf("without labels: number of operations: got %d, want 3\n%v", len(patch), patch)
 	} else if patch[0].Path != "/metadata/labels" {
-		t.Errorf("without labels: path of the first of the patch: got %q, want %q\n%v", patch[0].Path, "/metadata/labels", patch)
+		t.Errorf("without labels: path of the first of the patch: got %q, want %q\n%v", patch[0].Path,
+			"/metadata/labels", patch)
 	}
 	forged := asked(given("Fail"), func(r *appsv1beta1.ContainerRecreateRequest) { r.Labels = map[string]string{pub.RecreateNodeName: "n"} })
 	if _, patch, _ := Accept(forged, true, specified()); len(patch) != 3 {
 		t.Errorf("with the name of a node: number of operations: got %d, want 3\n%v", len(patch), patch)
 	} else if patch[2].Operation != "remove" {
-		t.Errorf("with the name of a node: operation of the third of the patch: got %q, want %q\n%v", patch[2].Operation, "remove", patch)
+		t.Errorf("with the name of a node: operation of the third of the patch: got %q, want %q\n%v",
+			patch[2].Operation, "remove", patch)
 	}
 	// CRR-033: made for a pod of that name that is gone; owners of other kinds and names say nothing of the
 	// pod.

@@ -43,7 +43,8 @@ func TestNewPod(t *testing.T) {
 	var tolerated []string
 	for _, toleration := range pod.Spec.Tolerations {
 		if toleration.Operator != corev1.TolerationOpExists {
-			t.Errorf("operator of the toleration: got %q, want %q\n%+v", toleration.Operator, corev1.TolerationOpExists, toleration)
+			t.Errorf("operator of the toleration: got %q, want %q\n%+v", toleration.Operator,
+				corev1.TolerationOpExists, toleration)
 		}
 		if toleration.TolerationSeconds != nil {
 			t.Errorf("seconds of toleration of the toleration: got a value, want nil\n%+v", toleration)
@@ -81,9 +82,11 @@ func TestNewPod(t *testing.T) {
 	}
 	w.Features.Binds = true
 	if pod = created(t, w.plan())[0]; pod.Spec.NodeName != "n1" {
-		t.Errorf("node of the pod: got %q, want %q; bound to %q by %q", pod.Spec.NodeName, "n1", pod.Spec.NodeName, pod.Spec.SchedulerName)
+		t.Errorf("node of the pod: got %q, want %q; bound to %q by %q", pod.Spec.NodeName, "n1", pod.Spec.NodeName,
+			pod.Spec.SchedulerName)
 	} else if pod.Spec.SchedulerName != "kubernetes.io/daemonset-controller" {
-		t.Errorf("scheduler name of the pod: got %q, want %q; bound to %q by %q", pod.Spec.SchedulerName, "kubernetes.io/daemonset-controller",
+		t.Errorf("scheduler name of the pod: got %q, want %q; bound to %q by %q", pod.Spec.SchedulerName,
+			"kubernetes.io/daemonset-controller",
 			pod.Spec.NodeName, pod.Spec.SchedulerName)
 	}
 	for _, none := range []string{"", "many", "-1", "+1", "1 2"} {
@@ -94,10 +97,12 @@ func TestNewPod(t *testing.T) {
 	}
 	w.at("a:1", `"hostNetwork":true`)
 	if pod = created(t, w.plan())[0]; pod.Spec.Tolerations[6].Key != corev1.TaintNodeNetworkUnavailable {
-		t.Errorf("key of the seventh toleration of the pod: got %q, want %q\n%+v", pod.Spec.Tolerations[6].Key, corev1.TaintNodeNetworkUnavailable,
+		t.Errorf("key of the seventh toleration of the pod: got %q, want %q\n%+v", pod.Spec.Tolerations[6].Key,
+			corev1.TaintNodeNetworkUnavailable,
 			pod.Spec.Tolerations)
 	} else if pod.Spec.Tolerations[6].Effect != corev1.TaintEffectNoSchedule {
-		t.Errorf("effect of the seventh toleration of the pod: got %q, want %q\n%+v", pod.Spec.Tolerations[6].Effect, corev1.TaintEffectNoSchedule,
+		t.Errorf("effect of the seventh toleration of the pod: got %q, want %q\n%+v",
+			pod.Spec.Tolerations[6].Effect, corev1.TaintEffectNoSchedule,
 			pod.Spec.Tolerations)
 	}
 }
@@ -150,7 +155,8 @@ func TestNamesOfPods(t *testing.T) {
 				t.Fatalf("%s: faults of the name: got %q, want none", name, errs)
 			}
 			if len(name) > validation.DNS1123LabelMaxLength {
-				t.Fatalf("%s: length of the name: got %d, want at most %d", name, len(name), validation.DNS1123LabelMaxLength)
+				t.Fatalf("%s: length of the name: got %d, want at most %d", name, len(name),
+					validation.DNS1123LabelMaxLength)
 			}
 			if again := nodes.PodName(set, "2b1d0f1c", node, 0); again != name {
 				t.Fatalf("%s, then %s", name, again)
@@ -168,11 +174,13 @@ func TestNamesOfPods(t *testing.T) {
 			t.Errorf("name of the created pod: got %q, want %q", name, creation.Name)
 		}
 		if !strings.HasPrefix(name, "agent-") {
-			t.Errorf("name of the created pod: got %q, want it to begin with %q; two managers make %s and %s", name, "agent-", creation.Name,
+			t.Errorf("name of the created pod: got %q, want it to begin with %q; two managers make %s and %s", name,
+				"agent-", creation.Name,
 				name)
 		}
 		if len(name) != len("agent-")+8 {
-			t.Errorf("length of the name: got %d, want %d; two managers make %s and %s", len(name), len("agent-")+8, creation.Name, name)
+			t.Errorf("length of the name: got %d, want %d; two managers make %s and %s", len(name), len("agent-")+8,
+				creation.Name, name)
 		}
 	}
 }

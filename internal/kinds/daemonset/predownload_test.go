@@ -135,7 +135,8 @@ func TestImagesArePulledAhead(t *testing.T) {
 				if value, ok := plan.RevisionLabels[ignored]; !ok {
 					t.Errorf("ok: got false, want true; the revision gets the labels %v", plan.RevisionLabels)
 				} else if value != nil {
-					t.Errorf("revision label ignored: got %v, want nil; the revision gets the labels %v", value, plan.RevisionLabels)
+					t.Errorf("revision label ignored: got %v, want nil; the revision gets the labels %v", value,
+						plan.RevisionLabels)
 				}
 			}
 		})
@@ -197,11 +198,13 @@ func TestPullJobsEnd(t *testing.T) {
 		}
 		plan := w.plan()
 		if len(plan.EndedPulls) != want {
-			t.Errorf("number of ended pulls: got %d, want %d; %d updated: %d end\n%s", len(plan.EndedPulls), want, updated, len(plan.EndedPulls),
+			t.Errorf("number of ended pulls: got %d, want %d; %d updated: %d end\n%s", len(plan.EndedPulls), want,
+				updated, len(plan.EndedPulls),
 				plan)
 		}
 		if want > 0 && len(plan.Pulls) > 0 {
-			t.Errorf("pulls: got %v, want none; %d updated: %d end\n%s", plan.Pulls, updated, len(plan.EndedPulls), plan)
+			t.Errorf("pulls: got %v, want none; %d updated: %d end\n%s", plan.Pulls, updated, len(plan.EndedPulls),
+				plan)
 		}
 	}
 }

@@ -125,7 +125,8 @@ func TestOfEqualRevisionsTheHighestStays(t *testing.T) {
 	w.pod("n4", "a:2").Labels[pub.ControllerRevisionHash] = "twin"
 	plan := w.expect("patch n2", "patch n3")
 	if plan.Status.UpdateRevision != "twin" {
-		t.Errorf("update revision: got %q, want %q\n%+v\n%v\n%s", plan.Status.UpdateRevision, "twin", plan.Status, plan.History,
+		t.Errorf("update revision: got %q, want %q\n%+v\n%v\n%s", plan.Status.UpdateRevision, "twin", plan.Status,
+			plan.History,
 			plan)
 	}
 	if plan.Status.UpdatedNumberScheduled != 3 {
@@ -133,7 +134,8 @@ func TestOfEqualRevisionsTheHighestStays(t *testing.T) {
 			plan.History, plan)
 	}
 	if len(plan.History) != 0 {
-		t.Errorf("number of revisions that go: got %d, want 0\n%+v\n%v\n%s", len(plan.History), plan.Status, plan.History, plan)
+		t.Errorf("number of revisions that go: got %d, want 0\n%+v\n%v\n%s", len(plan.History), plan.Status,
+			plan.History, plan)
 	}
 	for _, v := range plan.Verdicts[1:3] {
 		if diff := cmp.Diff("label controller-revision-hash=twin", v.Patch.String()); diff != "" {
@@ -144,7 +146,8 @@ func TestOfEqualRevisionsTheHighestStays(t *testing.T) {
 	if plan = w.does(""); len(plan.History) != 1 {
 		t.Errorf("number of revisions that go: got %d, want 1; history %v", len(plan.History), plan.History)
 	} else if plan.History[0].Name != w.revisions["a:2"] {
-		t.Errorf("name of the first revision that goes: got %q, want %q; history %v", plan.History[0].Name, w.revisions["a:2"], plan.History)
+		t.Errorf("name of the first revision that goes: got %q, want %q; history %v", plan.History[0].Name,
+			w.revisions["a:2"], plan.History)
 	}
 	w.Revisions[1].OwnerReferences = nil // nobody's
 	if plan = w.does(""); len(plan.History) != 0 {
@@ -237,14 +240,18 @@ func TestACollisionChoosesAnotherName(t *testing.T) {
 	w.Revisions = append(w.Revisions, other)
 	plan := w.plan()
 	if plan.NewRevision == nil {
-		t.Errorf("new revision: got nil, want a value; %+v, collisions %v", plan.NewRevision, plan.Status.CollisionCount)
+		t.Errorf("new revision: got nil, want a value; %+v, collisions %v", plan.NewRevision,
+			plan.Status.CollisionCount)
 	} else if plan.NewRevision.Name == name {
-		t.Errorf("name of the new revision: got %q, want another value; %+v, collisions %v", plan.NewRevision.Name, plan.NewRevision,
+		t.Errorf("name of the new revision: got %q, want another value; %+v, collisions %v", plan.NewRevision.Name,
+			plan.NewRevision,
 			plan.Status.CollisionCount)
 	} else if plan.Status.CollisionCount == nil {
-		t.Errorf("collision count: got nil, want a value; %+v, collisions %v", plan.NewRevision, plan.Status.CollisionCount)
+		t.Errorf("collision count: got nil, want a value; %+v, collisions %v", plan.NewRevision,
+			plan.Status.CollisionCount)
 	} else if *plan.Status.CollisionCount != 1 {
-		t.Errorf("collision count: got %d, want 1; %+v, collisions %v", *plan.Status.CollisionCount, plan.NewRevision,
+		t.Errorf("collision count: got %d, want 1; %+v, collisions %v", *plan.Status.CollisionCount,
+			plan.NewRevision,
 			plan.Status.CollisionCount)
 	}
 }
@@ -281,7 +288,8 @@ func TestADaemonSetThatComesBackFromKubernetesKeepsItsPods(t *testing.T) {
 					update = w.hash("a:1")
 				}
 				if plan.Status.UpdateRevision != update {
-					t.Errorf("update revision: got %q, want %q\n%+v\n%s", plan.Status.UpdateRevision, update, plan.Status, plan)
+					t.Errorf("update revision: got %q, want %q\n%+v\n%s", plan.Status.UpdateRevision, update, plan.Status,
+						plan)
 				} else if plan.Renumber != nil {
 					t.Errorf("renumbered revision: got %v, want nil\n%+v\n%s", plan.Renumber, plan.Status, plan)
 				} else if plan.NewRevision != nil {

@@ -122,10 +122,12 @@ func TestFinalStatus(t *testing.T) {
 	} else if len(later.Conditions) != 2 {
 		t.Errorf("number of conditions: got %d, want 2\n%+v", len(later.Conditions), later.Conditions)
 	} else if want := metav1.NewTime(planTime); later.Conditions[0].LastTransitionTime != want {
-		t.Errorf("time of the last change of the first condition: got %v, want %v\n%+v", later.Conditions[0].LastTransitionTime, want,
+		t.Errorf("time of the last change of the first condition: got %v, want %v\n%+v",
+			later.Conditions[0].LastTransitionTime, want,
 			later.Conditions)
 	} else if later.Conditions[1].Type != "FailedUpdatePod" {
-		t.Errorf("type of the second condition: got %q, want %q\n%+v", later.Conditions[1].Type, "FailedUpdatePod", later.Conditions)
+		t.Errorf("type of the second condition: got %q, want %q\n%+v", later.Conditions[1].Type, "FailedUpdatePod",
+			later.Conditions)
 	}
 	w.Set.Status = *later
 	if _, changed = w.plan().FinalStatus(errors.New("no quota"), errors.New("refused"), planTime.Add(2*time.Hour)); changed {
@@ -212,7 +214,8 @@ func TestSpecsThatCannotBeUsed(t *testing.T) {
 			} else if len(status.Conditions) != 1 {
 				t.Errorf("number of conditions: got %d, want 1\n%+v", len(status.Conditions), status.Conditions)
 			} else if !strings.Contains(status.Conditions[0].Message, tt.says) {
-				t.Errorf("message of the first condition: got %q, want it to contain %q\n%+v", status.Conditions[0].Message, tt.says,
+				t.Errorf("message of the first condition: got %q, want it to contain %q\n%+v",
+					status.Conditions[0].Message, tt.says,
 					status.Conditions)
 			}
 		})
@@ -235,17 +238,21 @@ func TestTheStatusIsLookedAtAgain(t *testing.T) {
 		t.Errorf("available pods: got %d, want 0; %+v, looked at again after %s", s.NumberAvailable, s, plan.After)
 	}
 	if plan.After < 20*time.Second {
-		t.Errorf("time to the next pass: got %v, want at least %v; %+v, looked at again after %s", plan.After, 20*time.Second, s, plan.After)
+		t.Errorf("time to the next pass: got %v, want at least %v; %+v, looked at again after %s", plan.After,
+			20*time.Second, s, plan.After)
 	}
 	if plan.After > 21*time.Second {
-		t.Errorf("time to the next pass: got %v, want at most %v; %+v, looked at again after %s", plan.After, 21*time.Second, s, plan.After)
+		t.Errorf("time to the next pass: got %v, want at most %v; %+v, looked at again after %s", plan.After,
+			21*time.Second, s, plan.After)
 	}
 	w.Now = planTime.Add(30 * time.Second)
 	if plan = w.does(""); plan.Status.NumberAvailable != 2 {
-		t.Errorf("available pods: got %d, want 2; %+v, looked at again after %s", plan.Status.NumberAvailable, plan.Status,
+		t.Errorf("available pods: got %d, want 2; %+v, looked at again after %s", plan.Status.NumberAvailable,
+			plan.Status,
 			plan.After)
 	} else if plan.After != 0 {
-		t.Errorf("time to the next pass: got %v, want 0; %+v, looked at again after %s", plan.After, plan.Status, plan.After)
+		t.Errorf("time to the next pass: got %v, want 0; %+v, looked at again after %s", plan.After, plan.Status,
+			plan.After)
 	}
 }
 
@@ -266,7 +273,8 @@ func TestSettled(t *testing.T) {
 	w.pod("n1", "a:1")
 	w.on("n2 n3", "a:2")
 	if plan := w.plan(); !plan.Settled() {
-		t.Errorf("the plan is settled: got false, want true; settled %t, arrived %d", plan.Settled(), plan.Arrived())
+		t.Errorf("the plan is settled: got false, want true; settled %t, arrived %d", plan.Settled(),
+			plan.Arrived())
 	} else if got := plan.Arrived(); got != 5 {
 		t.Errorf("arrived: got %d, want 5; settled %t, arrived %d", got, plan.Settled(), plan.Arrived())
 	}

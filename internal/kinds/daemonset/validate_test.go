@@ -211,7 +211,8 @@ func TestAWarningAboutPortsOfTheNode(t *testing.T) {
 			if (len(got) == 1) != warns {
 				t.Errorf("%s: a fault: got %t, want %t\n%s", members, len(got) == 1, warns, got)
 			} else if warns && !strings.Contains(got[0], "container a uses a port of the node") {
-				t.Errorf("%s: first result: got %q, want it to contain %q\n%s", members, got[0], "container a uses a port of the node", got)
+				t.Errorf("%s: first result: got %q, want it to contain %q\n%s", members, got[0],
+					"container a uses a port of the node", got)
 			}
 		}
 	}

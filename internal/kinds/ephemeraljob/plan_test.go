@@ -116,10 +116,12 @@ func TestTargetsAreActivePodsInOrder(t *testing.T) {
 	} {
 		p := plan(c.job, c.pods...)
 		if got := names(p.Inject); got != c.inject {
-			t.Errorf("%s: pods that are injected: got %q, want %q; inject %q, match %d: %s", name, got, c.inject, names(p.Inject), p.Status.Matches, p)
+			t.Errorf("%s: pods that are injected: got %q, want %q; inject %q, match %d: %s", name, got, c.inject,
+				names(p.Inject), p.Status.Matches, p)
 		}
 		if p.Status.Matches != c.match {
-			t.Errorf("%s: matches: got %d, want %d; inject %q, match %d: %s", name, p.Status.Matches, c.match, names(p.Inject),
+			t.Errorf("%s: matches: got %d, want %d; inject %q, match %d: %s", name, p.Status.Matches, c.match,
+				names(p.Inject),
 				p.Status.Matches, p)
 		}
 		for _, v := range p.Verdicts {
@@ -189,7 +191,8 @@ func TestWaitsThatCannotHealCountAsFailed(t *testing.T) {
 		s.Now = Noon.Add(time.Minute)
 		p := ephemeraljob.NewPlan(s)
 		if got := line(p); got != "Waiting match 2: 0+1+0+0 ended false JobFailed/CreateFailed" {
-			t.Errorf("%s: plan: got %q, want %q\n%s", reason, got, "Waiting match 2: 0+1+0+0 ended false JobFailed/CreateFailed", p)
+			t.Errorf("%s: plan: got %q, want %q\n%s", reason, got,
+				"Waiting match 2: 0+1+0+0 ended false JobFailed/CreateFailed", p)
 		}
 		if got := names(p.Inject); got != "b" {
 			t.Errorf("%s: pods that are injected: got %q, want %q\n%s", reason, got, "b", p)
@@ -222,7 +225,8 @@ func TestGonePodsKeepTheirResults(t *testing.T) {
 	for name, ledger := range map[string]ephemeraljob.Ledger{"seen": first.Ledger, "after a takeover": {}} {
 		p := ephemeraljob.NewPlan(ephemeraljob.Snapshot{Job: job, Pods: pods[3:], Ledger: ledger, Now: Noon})
 		if got := line(p); got != "Running match 4: 1+2+1+0 ended false JobFailed/CreateFailed" {
-			t.Errorf("%s: plan: got %q, want %q\n%s", name, got, "Running match 4: 1+2+1+0 ended false JobFailed/CreateFailed", p)
+			t.Errorf("%s: plan: got %q, want %q\n%s", name, got,
+				"Running match 4: 1+2+1+0 ended false JobFailed/CreateFailed", p)
 		}
 		if len(p.Inject) > 0 {
 			t.Errorf("%s: injected: got %v, want none\n%s", name, p.Inject, p)
@@ -235,7 +239,8 @@ func TestGonePodsKeepTheirResults(t *testing.T) {
 		}
 		last := ephemeraljob.NewPlan(ephemeraljob.Snapshot{Job: next, Ledger: again.Ledger, Now: Noon})
 		if got := line(last); got != "Failed match 4: 1+3+0+0 ended true JobFailed/JobFailed" {
-			t.Errorf("%s: last line: got %q, want %q", name, got, "Failed match 4: 1+3+0+0 ended true JobFailed/JobFailed")
+			t.Errorf("%s: last line: got %q, want %q", name, got,
+				"Failed match 4: 1+3+0+0 ended true JobFailed/JobFailed")
 		}
 	}
 	// It ended between the last status and its end: only who saw it knows.
@@ -380,7 +385,8 @@ func TestWhatTheServerRefuses(t *testing.T) {
 	if got := line(p); got != "Error match 2: 0+0+0+0 ended false JobError/Error" {
 		t.Errorf("plan: got %q, want %q\n%s", got, "Error match 2: 0+0+0+0 ended false JobError/Error", p)
 	} else if p.Status.Conditions[1].Message != "no such thing" {
-		t.Errorf("message of the second condition: got %q, want %q\n%s\n%s", p.Status.Conditions[1].Message, "no such thing", line(p), p)
+		t.Errorf("message of the second condition: got %q, want %q\n%s\n%s", p.Status.Conditions[1].Message,
+			"no such thing", line(p), p)
 	} else if p.After != time.Minute {
 		t.Errorf("time to the next pass: got %v, want %v\n%s\n%s", p.After, time.Minute, line(p), p)
 	} else if len(p.Inject) > 0 {
@@ -409,9 +415,11 @@ func TestWhatTheServerRefuses(t *testing.T) {
 	s.Pods = []*corev1.Pod{Pod("a"), Pod("b", Treated("job", Ended(0)))}
 	p = ephemeraljob.NewPlan(s)
 	if got := line(p); got != "Failed match 2: 1+1+0+0 ended true JobFailed/JobFailed" {
-		t.Errorf("plan: got %q, want %q\n%+v", got, "Failed match 2: 1+1+0+0 ended true JobFailed/JobFailed", p.Status.Conditions)
+		t.Errorf("plan: got %q, want %q\n%+v", got, "Failed match 2: 1+1+0+0 ended true JobFailed/JobFailed",
+			p.Status.Conditions)
 	} else if !strings.Contains(p.Status.Conditions[1].Message, "refuses the containers in a: no volume x") {
-		t.Errorf("message of the second condition: got %q, want it to contain %q\n%s\n%+v", p.Status.Conditions[1].Message,
+		t.Errorf("message of the second condition: got %q, want it to contain %q\n%s\n%+v",
+			p.Status.Conditions[1].Message,
 			"refuses the containers in a: no volume x", line(p), p.Status.Conditions)
 	}
 }

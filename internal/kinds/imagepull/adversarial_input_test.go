@@ -60,7 +60,8 @@ func TestWhatNodesGetOfAJobIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p := images["app"].Tags[0].PullPolicy; images["app"].SandboxConfig != nil {
-		t.Errorf("sandbox config of the image app: got %+v, want nil\n%+v", images["app"].SandboxConfig, images["app"])
+		t.Errorf("sandbox config of the image app: got %+v, want nil\n%+v", images["app"].SandboxConfig,
+			images["app"])
 	} else if *p.BackoffLimit != 100 {
 		t.Errorf("backoff limit: got %d, want 100\n%+v", *p.BackoffLimit, images["app"])
 	} else if *p.TTLSecondsAfterFinished != 31*24*3600 {

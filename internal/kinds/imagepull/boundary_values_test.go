@@ -168,10 +168,12 @@ func TestPullPolicyOfANode(t *testing.T) {
 	}
 	for _, tt := range [][4]int32{{0, 0, 0, 0}, {-1, -1, 600, 3}, {7, 101, 7, 100}} {
 		if p := policy(imagepulltest.Job(given(tt[0], tt[1])), 0); *p.TimeoutSeconds != tt[2] {
-			t.Errorf("timeout in seconds: got %d, want %d; %d s and %d times became %d s and %d times", *p.TimeoutSeconds, tt[2], tt[0], tt[1],
+			t.Errorf("timeout in seconds: got %d, want %d; %d s and %d times became %d s and %d times",
+				*p.TimeoutSeconds, tt[2], tt[0], tt[1],
 				*p.TimeoutSeconds, *p.BackoffLimit)
 		} else if *p.BackoffLimit != tt[3] {
-			t.Errorf("backoff limit: got %d, want %d; %d s and %d times became %d s and %d times", *p.BackoffLimit, tt[3], tt[0], tt[1],
+			t.Errorf("backoff limit: got %d, want %d; %d s and %d times became %d s and %d times", *p.BackoffLimit,
+				tt[3], tt[0], tt[1],
 				*p.TimeoutSeconds, *p.BackoffLimit)
 		}
 	}
@@ -193,10 +195,12 @@ func TestWhenAPullIsGivenUp(t *testing.T) {
 	}
 	early := PlanNode(nodeSnapshot(pulling(), 11*time.Minute-3*time.Second))
 	if !early.Idle() {
-		t.Errorf("three seconds before: the early plan is idle: got false, want true; %s, again in %s", shownNode(early), early.After)
+		t.Errorf("three seconds before: the early plan is idle: got false, want true; %s, again in %s",
+			shownNode(early), early.After)
 	}
 	if early.After != 3*time.Second {
-		t.Errorf("three seconds before: time to the next pass: got %v, want %v; %s, again in %s", early.After, 3*time.Second, shownNode(early),
+		t.Errorf("three seconds before: time to the next pass: got %v, want %v; %s, again in %s", early.After,
+			3*time.Second, shownNode(early),
 			early.After)
 	}
 	late := PlanNode(nodeSnapshot(pulling(), 11*time.Minute))
@@ -281,7 +285,8 @@ func TestCheckNodeImageAtItsBounds(t *testing.T) {
 		if err := CheckNodeImage(n, nil); err == nil {
 			t.Errorf("check of the NodeImage: got nil, want an error; %d mistakes: %v", wrong, err)
 		} else if strings.Contains(err.Error(), "and more") != (wrong > maxTold) {
-			t.Errorf(`the error tells of more: got %t, want %t; %d mistakes: %v`, strings.Contains(err.Error(), "and more"),
+			t.Errorf(`the error tells of more: got %t, want %t; %d mistakes: %v`, strings.Contains(err.Error(),
+				"and more"),
 				wrong > maxTold, wrong, err)
 		}
 	}
@@ -350,9 +355,11 @@ func TestTheOlderJobOfAListIsKept(t *testing.T) {
 			slices.Reverse(tt.children)
 			plan := PlanList(list, tt.children, imagepulltest.Noon)
 			if len(plan.Delete) != 1 {
-				t.Errorf("%s: number deleted: got %d, want 1; %+v is deleted, want %s", name, len(plan.Delete), plan.Delete, tt.deleted)
+				t.Errorf("%s: number deleted: got %d, want 1; %+v is deleted, want %s", name, len(plan.Delete),
+					plan.Delete, tt.deleted)
 			} else if plan.Delete[0].Name != tt.deleted {
-				t.Errorf("%s: name of the first deleted: got %q, want %q; %+v is deleted, want %s", name, plan.Delete[0].Name, tt.deleted, plan.Delete,
+				t.Errorf("%s: name of the first deleted: got %q, want %q; %+v is deleted, want %s", name,
+					plan.Delete[0].Name, tt.deleted, plan.Delete,
 					tt.deleted)
 			}
 		}

@@ -176,6 +176,7 @@ func TestOneNamespaceLeavesRoomForOthers(t *testing.T) {
 	if text, err := json.Marshal(node); err != nil {
 		t.Errorf("unexpected error: %v; %d bytes, %v", err, len(text), err)
 	} else if len(text) > maxBytes+maxBytes/10 {
-		t.Errorf("length of the text: got %d, want at most %d; %d bytes, %v", len(text), maxBytes+maxBytes/10, len(text), err)
+		t.Errorf("length of the text: got %d, want at most %d; %d bytes, %v", len(text), maxBytes+maxBytes/10,
+			len(text), err)
 	}
 }

@@ -116,7 +116,8 @@ func TestWhatIsRemembered(t *testing.T) {
 			s.State.Status = p.Status
 			again := Make(s)
 			if len(again.Moved) > 0 {
-				t.Errorf("the plan of what a plan left: moved the second time: got %q, want none\n%+v", again.Moved, again)
+				t.Errorf("the plan of what a plan left: moved the second time: got %q, want none\n%+v", again.Moved,
+					again)
 			}
 			if got := cmp.Diff(again.Status, p.Status); got != "" {
 				t.Errorf("the plan of what a plan left: cmp.Diff(again.Status, p.Status): got %q, want %q\n%+v", got, "", again)
@@ -245,11 +246,13 @@ func TestTheStatusStaysAnObject(t *testing.T) {
 		if err != nil {
 			t.Errorf("%q: unexpected error: %v; %d bytes, %d left out, %v", char, err, len(raw), len(p.Full), err)
 		} else if len(raw) > 1_100_000 {
-			t.Errorf("%q: length of the text: got %d, want at most 1_100_000; %d bytes, %d left out, %v", char, len(raw), len(raw), len(p.Full), err)
+			t.Errorf("%q: length of the text: got %d, want at most 1_100_000; %d bytes, %d left out, %v", char,
+				len(raw), len(raw), len(p.Full), err)
 		} else if len(p.Full) == 0 {
 			t.Errorf("%q: full: got none, want some; %d bytes, %d left out, %v", char, len(raw), len(p.Full), err)
 		} else if len(p.Status.PodStates) != 5000 {
-			t.Errorf("%q: number of pod states: got %d, want 5000; %d bytes, %d left out, %v", char, len(p.Status.PodStates), len(raw),
+			t.Errorf("%q: number of pod states: got %d, want 5000; %d bytes, %d left out, %v", char,
+				len(p.Status.PodStates), len(raw),
 				len(p.Full), err)
 		}
 	}

@@ -149,7 +149,8 @@ func TestOnlyTheSelectorCannotBeChanged(t *testing.T) {
 	if errs := Validate(changed, old); len(errs) != 1 {
 		t.Errorf("number of errors: got %d, want 1\n%v", len(errs), errs)
 	} else if !strings.Contains(errs[0].Error(), "selector must be immutable") {
-		t.Errorf("first error: got %q, want it to contain %q\n%v", errs[0].Error(), "selector must be immutable", errs)
+		t.Errorf("first error: got %q, want it to contain %q\n%v", errs[0].Error(), "selector must be immutable",
+			errs)
 	}
 }
 
@@ -165,9 +166,11 @@ func TestARequestWithoutASchemeIsAdmitted(t *testing.T) {
 	if len(patch) != 2 {
 		t.Errorf("number of operations: got %d, want 2\n%v", len(patch), patch)
 	} else if patch[0].Path != "/spec/probes/1/probe/httpGet/scheme" {
-		t.Errorf("path of the first of the patch: got %q, want %q\n%v", patch[0].Path, "/spec/probes/1/probe/httpGet/scheme", patch)
+		t.Errorf("path of the first of the patch: got %q, want %q\n%v", patch[0].Path,
+			"/spec/probes/1/probe/httpGet/scheme", patch)
 	} else if patch[1].Path != "/spec/probes/2/probe/httpGet/scheme" {
-		t.Errorf("path of the second of the patch: got %q, want %q\n%v", patch[1].Path, "/spec/probes/2/probe/httpGet/scheme", patch)
+		t.Errorf("path of the second of the patch: got %q, want %q\n%v", patch[1].Path,
+			"/spec/probes/2/probe/httpGet/scheme", patch)
 	} else if patch[0].Value != "HTTP" {
 		t.Errorf("value of the first of the patch: got %v, want %q\n%v", patch[0].Value, "HTTP", patch)
 	}

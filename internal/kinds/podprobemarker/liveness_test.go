@@ -117,9 +117,11 @@ func TestFailedLivenessProbesRestartContainers(t *testing.T) {
 			if request.Spec.PodName != "a" {
 				t.Errorf("pod of the request: got %q, want %q\n%+v", request.Spec.PodName, "a", request)
 			} else if request.OwnerReferences[0].UID != pod.UID {
-				t.Errorf("UID of the first owner of the request: got %q, want %q\n%+v", request.OwnerReferences[0].UID, pod.UID, request)
+				t.Errorf("UID of the first owner of the request: got %q, want %q\n%+v", request.OwnerReferences[0].UID,
+					pod.UID, request)
 			} else if request.Name != fmt.Sprintf("liveness-uid-a-app-%d", r.Count) {
-				t.Errorf("name of the request: got %q, want %q\n%+v", request.Name, fmt.Sprintf("liveness-uid-a-app-%d", r.Count), request)
+				t.Errorf("name of the request: got %q, want %q\n%+v", request.Name, fmt.Sprintf("liveness-uid-a-app-%d",
+					r.Count), request)
 			}
 		}
 		if got != test.want {
@@ -212,6 +214,7 @@ func TestLivenessProbesOfContainersThatThereAreNot(t *testing.T) {
 	} else if len(p.List[0].Probes) != 1 {
 		t.Errorf("number of probes of the first marker: got %d, want 1\n%v", len(p.List[0].Probes), p.List)
 	} else if p.List[0].Probes[0].Probe.Exec.Command[0] != "b" {
-		t.Errorf("first of the command of the exec of the probe: got %q, want %q\n%v", p.List[0].Probes[0].Probe.Exec.Command[0], "b", p.List)
+		t.Errorf("first of the command of the exec of the probe: got %q, want %q\n%v",
+			p.List[0].Probes[0].Probe.Exec.Command[0], "b", p.List)
 	}
 }

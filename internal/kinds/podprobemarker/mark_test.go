@@ -168,11 +168,14 @@ func TestTwoPodProbeMarkersOfOnePod(t *testing.T) {
 	} else if len(p.Warnings) != 1 {
 		t.Errorf("number of warnings: got %d, want 1\n%s\n%v", len(p.Warnings), got, p.Warnings)
 	} else if p.Warnings[0].Marker.Name != "b" {
-		t.Errorf("name of the marker of the first warning: got %q, want %q\n%s\n%v", p.Warnings[0].Marker.Name, "b", got, p.Warnings)
+		t.Errorf("name of the marker of the first warning: got %q, want %q\n%s\n%v", p.Warnings[0].Marker.Name,
+			"b", got, p.Warnings)
 	} else if p.Warnings[0].Reason != ConditionConflict {
-		t.Errorf("reason of the first warning: got %q, want %q\n%s\n%v", p.Warnings[0].Reason, ConditionConflict, got, p.Warnings)
+		t.Errorf("reason of the first warning: got %q, want %q\n%s\n%v", p.Warnings[0].Reason, ConditionConflict,
+			got, p.Warnings)
 	} else if !strings.Contains(p.Warnings[0].Message, "PodProbeMarker a") {
-		t.Errorf("message of the first warning: got %q, want it to contain %q\n%s\n%v", p.Warnings[0].Message, "PodProbeMarker a", got, p.Warnings)
+		t.Errorf("message of the first warning: got %q, want it to contain %q\n%s\n%v", p.Warnings[0].Message,
+			"PodProbeMarker a", got, p.Warnings)
 	}
 }
 

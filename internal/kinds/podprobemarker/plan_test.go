@@ -173,7 +173,8 @@ func TestAProbeThatCannotBeCarriedOutIsLeftOutAndTold(t *testing.T) {
 		switch {
 		case test.told == "":
 			if len(p.Warnings)+len(p.Pods) > 0 {
-				t.Errorf("%s: number of warnings and pods: got %d, want 0\n%v\n%v", name, len(p.Warnings)+len(p.Pods), p.Warnings, p.Pods)
+				t.Errorf("%s: number of warnings and pods: got %d, want 0\n%v\n%v", name, len(p.Warnings)+len(p.Pods),
+					p.Warnings, p.Pods)
 			}
 		case len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0].Message, test.told) || len(p.Pods) != 1 ||
 			!strings.Contains(p.Pods[0].Conditions[0].Message, "not probed: ") || p.Pods[0].Conditions[0].Status != corev1.ConditionFalse:
@@ -254,7 +255,8 @@ func TestWhoAsksForMuchTakesNothingFromOthers(t *testing.T) {
 	if len(p.Warnings) == 0 {
 		t.Errorf("warnings: got none, want some\n%v", p.Warnings)
 	} else if !strings.Contains(p.Warnings[0].Message, "the NodePodProbe of its node is full") {
-		t.Errorf("message of the first warning: got %q, want it to contain %q\n%v", p.Warnings[0].Message, "the NodePodProbe of its node is full",
+		t.Errorf("message of the first warning: got %q, want it to contain %q\n%v", p.Warnings[0].Message,
+			"the NodePodProbe of its node is full",
 			p.Warnings)
 	} else if p.Warnings[0].Marker != all {
 		t.Errorf("marker of the first warning: got %+v, want %+v\n%v", p.Warnings[0].Marker, all, p.Warnings)
@@ -281,7 +283,8 @@ func TestWhoAsksForMuchTakesNothingFromOthers(t *testing.T) {
 	if whole, err := json.Marshal(s.List); err != nil {
 		t.Errorf("unexpected error: %v; %d bytes for %d probes, %v", err, len(whole), n, err)
 	} else if len(whole) > 1_200_000 {
-		t.Errorf("bytes of the whole: got %d, want at most 1_200_000; %d bytes for %d probes, %v", len(whole), len(whole), n, err)
+		t.Errorf("bytes of the whole: got %d, want at most 1_200_000; %d bytes for %d probes, %v", len(whole),
+			len(whole), n, err)
 	} else if n > MostListed {
 		t.Errorf("n: got %d, want at most %d; %d bytes for %d probes, %v", n, MostListed, len(whole), n, err)
 	} else if n < 500 {
@@ -400,7 +403,8 @@ func TestConditionsOfKubeletAreNotWritten(t *testing.T) {
 		if p := PlanNode(&s.Snapshot); len(p.Warnings) != 1 {
 			t.Errorf("%s: number of warnings: got %d, want 1\n%+v", condition, len(p.Warnings), p.Warnings)
 		} else if !strings.Contains(p.Warnings[0].Message, "condition "+condition+" is written by others") {
-			t.Errorf("%s: message of the first warning: got %q, want it to contain %q\n%+v", condition, p.Warnings[0].Message,
+			t.Errorf("%s: message of the first warning: got %q, want it to contain %q\n%+v", condition,
+				p.Warnings[0].Message,
 				"condition "+condition+" is written by others", p.Warnings)
 		}
 	}
@@ -423,7 +427,8 @@ func TestAProbeThatIsLeftOutSpoilsNoConditionOfAnother(t *testing.T) {
 	if len(p.Pods) != 1 {
 		t.Errorf("number of pods: got %d, want 1\n%+v", len(p.Pods), p.Pods)
 	} else if !p.Pods[0].Conditions[0].LastTransitionTime.Time.Equal(s.Now) {
-		t.Errorf("time of the last change of the first condition of the first pod: got %v, want %v\n%+v", p.Pods[0].Conditions[0].LastTransitionTime.Time,
+		t.Errorf("time of the last change of the first condition of the first pod: got %v, want %v\n%+v",
+			p.Pods[0].Conditions[0].LastTransitionTime.Time,
 			s.Now, p.Pods)
 	}
 }

@@ -87,10 +87,12 @@ func TestHandlersThatAreSupported(t *testing.T) {
 		s := results(newScene([]*corev1.Pod{given.Pod("a")}, given.Marker("m", p)), given.Result("m#idle", failed, ""))
 		plan := PlanNode(&s.Snapshot)
 		if listed := len(plan.List) == 1; listed != test.want {
-			t.Errorf("%s: the list has one marker: got %t, want %t; %+v, restarts %v", name, listed, test.want, plan.List, plan.Restarts)
+			t.Errorf("%s: the list has one marker: got %t, want %t; %+v, restarts %v", name, listed, test.want,
+				plan.List, plan.Restarts)
 		}
 		if len(plan.Restarts) > 0 {
-			t.Errorf("%s: restarted: got %v, want none; %+v, restarts %v", name, plan.Restarts, plan.List, plan.Restarts)
+			t.Errorf("%s: restarted: got %v, want none; %+v, restarts %v", name, plan.Restarts, plan.List,
+				plan.Restarts)
 		}
 	}
 }

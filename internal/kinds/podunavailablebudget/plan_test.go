@@ -445,11 +445,13 @@ func TestPodsOfWhatIsGoneOrScaledToNothing(t *testing.T) {
 			s := podunavailablebudget.Make(podunavailablebudget.Snapshot{Rules: podunavailablebudget.NewRules(budget), Pods: tt.pods,
 				Workloads: tt.workloads, Bare: tt.bare, Gone: tt.gone, Now: build.Now}).Status
 			if s.TotalReplicas != tt.total {
-				t.Errorf("total replicas: got %d, want %d; total %d, desired %d, want %d and %d", s.TotalReplicas, tt.total, s.TotalReplicas,
+				t.Errorf("total replicas: got %d, want %d; total %d, desired %d, want %d and %d", s.TotalReplicas,
+					tt.total, s.TotalReplicas,
 					s.DesiredAvailable, tt.total, tt.desired)
 			}
 			if s.DesiredAvailable != tt.desired {
-				t.Errorf("pods that must be available: got %d, want %d; total %d, desired %d, want %d and %d", s.DesiredAvailable, tt.desired,
+				t.Errorf("pods that must be available: got %d, want %d; total %d, desired %d, want %d and %d",
+					s.DesiredAvailable, tt.desired,
 					s.TotalReplicas, s.DesiredAvailable, tt.total, tt.desired)
 			}
 		})

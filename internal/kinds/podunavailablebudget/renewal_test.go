@@ -34,13 +34,15 @@ func TestABookingHoldsOnlyWhileTheBudgetAllowsIt(t *testing.T) {
 			ledger := NewLedger(NewRules(budget), Options{Deletes: true}, now)
 			decision := ledger.Book(pod, policyv1beta1.Evict)
 			if decision.Allowed != test.allowed {
-				t.Errorf("decision is allowed: got %t, want %t\n%+v\n%v", decision.Allowed, test.allowed, decision, ledger.Changes())
+				t.Errorf("decision is allowed: got %t, want %t\n%+v\n%v", decision.Allowed, test.allowed, decision,
+					ledger.Changes())
 			}
 			if decision.Booked {
 				t.Errorf("decision is booked: got true, want false\n%+v\n%v", decision, ledger.Changes())
 			}
 			if decision.Renewed != test.renews {
-				t.Errorf("the booking is renewed: got %t, want %t\n%+v\n%v", decision.Renewed, test.renews, decision, ledger.Changes())
+				t.Errorf("the booking is renewed: got %t, want %t\n%+v\n%v", decision.Renewed, test.renews, decision,
+					ledger.Changes())
 			}
 			if got := (ledger.Changes() != nil); got != test.renews {
 				t.Errorf("there are changes: got %t, want %t\n%+v\n%v", got, test.renews, decision, ledger.Changes())

@@ -299,10 +299,12 @@ func TestRulesAreKeptWhileTheySayTheSame(t *testing.T) {
 		}
 		with := rules.With(budget)
 		if with.Budget != budget {
-			t.Errorf("budget: got %+v, want %+v; %s: rules with another version of the budget", with.Budget, budget, name)
+			t.Errorf("budget: got %+v, want %+v; %s: rules with another version of the budget", with.Budget, budget,
+				name)
 		}
 		if rules.Budget == budget {
-			t.Errorf("budget of the rules: got %+v, want another value; %s: rules with another version of the budget", rules.Budget, name)
+			t.Errorf("budget of the rules: got %+v, want another value; %s: rules with another version of the budget",
+				rules.Budget, name)
 		}
 		if !with.Selects(build.Pod("p")) {
 			t.Errorf(`with.Selects(build.Pod("p")): got false, want true; %s: rules with another version of the budget`, name)

@@ -77,13 +77,15 @@ func TestWindows(t *testing.T) {
 		}
 		s := plan.Status
 		if s.DesiredAvailable != tt.want.Desired {
-			t.Errorf("%s: pods that must be available: got %d, want %d; %+v, after %v", name, s.DesiredAvailable, tt.want.Desired, s, plan.After)
+			t.Errorf("%s: pods that must be available: got %d, want %d; %+v, after %v", name, s.DesiredAvailable,
+				tt.want.Desired, s, plan.After)
 		}
 		if s.UsedBy != used {
 			t.Errorf("%s: users: got %q, want %q; %+v, after %v", name, s.UsedBy, used, s, plan.After)
 		}
 		if plan.After != after {
-			t.Errorf("%s: time to the next pass: got %v, want %v; %+v, after %v", name, plan.After, after, s, plan.After)
+			t.Errorf("%s: time to the next pass: got %v, want %v; %+v, after %v", name, plan.After, after, s,
+				plan.After)
 		}
 	}
 }

@@ -222,7 +222,8 @@ func TestRecords(t *testing.T) {
 		t.Errorf("of a list that a user made long: got %q, want it to contain %q", got, "zy")
 	}
 	if len(got) > pub.MaxSidecarSets {
-		t.Errorf("of a list that a user made long: number of results: got %d, want at most %d", len(got), pub.MaxSidecarSets)
+		t.Errorf("of a list that a user made long: number of results: got %d, want at most %d", len(got),
+			pub.MaxSidecarSets)
 	}
 	if got := ReadInjectedList(""); len(got) != 0 {
 		t.Errorf("number of results: got %d, want 0\n%s", len(got), got)

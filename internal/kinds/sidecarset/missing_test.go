@@ -55,7 +55,8 @@ func TestMissingPods(t *testing.T) {
 		t.Errorf(`what is told of mesh: got %q, want it to contain %q`, text, "2 pods ")
 	}
 	if !strings.Contains(text, "(1 of them is not older than the SidecarSet)") {
-		t.Errorf(`what is told of mesh: got %q, want it to contain %q`, text, "(1 of them is not older than the SidecarSet)")
+		t.Errorf(`what is told of mesh: got %q, want it to contain %q`, text,
+			"(1 of them is not older than the SidecarSet)")
 	}
 	if !strings.HasSuffix(text, "elsewhere/elsewhere, default/bare") {
 		t.Errorf(`what is told of mesh: got %q, want it to end with %q`, text, "elsewhere/elsewhere, default/bare")

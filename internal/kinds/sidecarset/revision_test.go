@@ -213,7 +213,8 @@ func TestVersionThatIsNoLabel(t *testing.T) {
 	} else if len(plan.Verdicts) != 1 {
 		t.Errorf("number of verdicts: got %d, want 1\n%v\n%s", len(plan.Verdicts), plan.NewRevision.Labels, plan)
 	} else if plan.Verdicts[0].Action != sidecarset.Upgrade {
-		t.Errorf("action of the first verdict: got %q, want %q\n%v\n%s", plan.Verdicts[0].Action, sidecarset.Upgrade, plan.NewRevision.Labels,
+		t.Errorf("action of the first verdict: got %q, want %q\n%v\n%s", plan.Verdicts[0].Action,
+			sidecarset.Upgrade, plan.NewRevision.Labels,
 			plan)
 	}
 }

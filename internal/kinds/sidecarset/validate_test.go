@@ -271,16 +271,20 @@ func TestALabelOnASidecarSetThatWouldBeRefusedToday(t *testing.T) {
 	labelled.Labels = map[string]string{"team": "x"}
 	verdict := Validate(labelled, old, env)
 	if len(verdict.Errors) > 0 {
-		t.Errorf("errors of the verdict: got %v, want none; errors %v, warnings %q", verdict.Errors, verdict.Errors, verdict.Warnings)
+		t.Errorf("errors of the verdict: got %v, want none; errors %v, warnings %q", verdict.Errors,
+			verdict.Errors, verdict.Warnings)
 	}
 	if len(verdict.Warnings) != 4 {
-		t.Errorf("number of warnings of the verdict: got %d, want 4; errors %v, warnings %q", len(verdict.Warnings), verdict.Errors, verdict.Warnings)
+		t.Errorf("number of warnings of the verdict: got %d, want 4; errors %v, warnings %q",
+			len(verdict.Warnings), verdict.Errors, verdict.Warnings)
 	}
 	labelled.Spec.PatchPodMetadata[0].Annotations = map[string]string{"k": "other"}
 	if verdict := Validate(labelled, old, env); len(verdict.Errors) != 1 {
-		t.Errorf("another value: number of errors of the verdict: got %d, want 1\n%v", len(verdict.Errors), verdict.Errors)
+		t.Errorf("another value: number of errors of the verdict: got %d, want 1\n%v", len(verdict.Errors),
+			verdict.Errors)
 	} else if verdict.Errors[0].Field != "spec.patchPodMetadata" {
-		t.Errorf("another value: field of the first error of the verdict: got %q, want %q\n%v", verdict.Errors[0].Field, "spec.patchPodMetadata",
+		t.Errorf("another value: field of the first error of the verdict: got %q, want %q\n%v",
+			verdict.Errors[0].Field, "spec.patchPodMetadata",
 			verdict.Errors)
 	}
 }
@@ -351,7 +355,8 @@ func TestConflicts(t *testing.T) {
 				t.Errorf("SS-052: errors of the verdict: got %v, want none\n%+v", verdict.Errors, verdict)
 			}
 			if (len(verdict.Warnings) > 0) != (test.text != "") {
-				t.Errorf("SS-052: there are warnings of the verdict: got %t, want %t\n%+v", len(verdict.Warnings) > 0, test.text != "", verdict)
+				t.Errorf("SS-052: there are warnings of the verdict: got %t, want %t\n%+v", len(verdict.Warnings) > 0,
+					test.text != "", verdict)
 			}
 		})
 	}

@@ -166,6 +166,7 @@ func TestTemplatesAreCompleted(t *testing.T) {
 	if operations, err := Default(DefaultRequest{Version: "v1beta1", New: given}); err != nil {
 		t.Errorf("without defaults of templates: unexpected error: %v\n%v", err, operations)
 	} else if len(operations) != 4 {
-		t.Errorf("without defaults of templates: number of operations: got %d, want 4\n%v\n%v", len(operations), operations, err)
+		t.Errorf("without defaults of templates: number of operations: got %d, want 4\n%v\n%v", len(operations),
+			operations, err)
 	}
 }

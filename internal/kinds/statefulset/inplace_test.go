@@ -387,7 +387,8 @@ func TestUnderOnDeleteNoPodIsMadeAnewToFinishAnUpdate(t *testing.T) {
 				notReady(pod)
 			})
 			if v := Make(w.Snapshot).Verdicts[0]; v.Action == podplan.Continue && v.MayRecreate != (name != "on delete") {
-				t.Errorf("%s: the pod may be recreated: got %t, want %t\n%+v", name, v.MayRecreate, name != "on delete", v)
+				t.Errorf("%s: the pod may be recreated: got %t, want %t\n%+v", name, v.MayRecreate, name != "on delete",
+					v)
 			}
 		})
 	}

@@ -87,7 +87,8 @@ func TestAPodThatItsHookHoldsBeginsInPreparingNormal(t *testing.T) {
 		metadata, _ := Make(w.Snapshot).Create[0].Pod["metadata"].(map[string]any)
 		labels, _ := metadata["labels"].(map[string]any)
 		if labels[pub.LifecycleState] != string(tt.want) {
-			t.Errorf("%s: label lifecycle state: got %v, want %q\n%v", name, labels[pub.LifecycleState], string(tt.want), labels)
+			t.Errorf("%s: label lifecycle state: got %v, want %q\n%v", name, labels[pub.LifecycleState],
+				string(tt.want), labels)
 		}
 	}
 }
@@ -102,13 +103,16 @@ func TestAWrongNumberCostsNoMoreThanOnePlan(t *testing.T) {
 	begin := time.Now()
 	plan := Make(w.Snapshot)
 	if len(plan.Create) != maxCreate {
-		t.Errorf("number created: got %d, want %d; %d pods, the first %s, %s, %s", len(plan.Create), maxCreate, len(plan.Create),
+		t.Errorf("number created: got %d, want %d; %d pods, the first %s, %s, %s", len(plan.Create), maxCreate,
+			len(plan.Create),
 			plan.Create[0].Name, plan.Create[1].Name, plan.Create[2].Name)
 	} else if plan.Create[0].Name != "web-0" {
-		t.Errorf("name of the first created pod: got %q, want %q; %d pods, the first %s, %s, %s", plan.Create[0].Name, "web-0", len(plan.Create),
+		t.Errorf("name of the first created pod: got %q, want %q; %d pods, the first %s, %s, %s",
+			plan.Create[0].Name, "web-0", len(plan.Create),
 			plan.Create[0].Name, plan.Create[1].Name, plan.Create[2].Name)
 	} else if plan.Create[2].Name != "web-1000001" {
-		t.Errorf("name of the third created pod: got %q, want %q; %d pods, the first %s, %s, %s", plan.Create[2].Name, "web-1000001", len(plan.Create),
+		t.Errorf("name of the third created pod: got %q, want %q; %d pods, the first %s, %s, %s",
+			plan.Create[2].Name, "web-1000001", len(plan.Create),
 			plan.Create[0].Name, plan.Create[1].Name, plan.Create[2].Name)
 	}
 	if took := time.Since(begin); took > 5*time.Second {
@@ -125,7 +129,8 @@ func TestAWrongNumberCostsNoMoreThanOnePlan(t *testing.T) {
 		t.Errorf("what is done to the first pod: got %+v, want it to wait", v)
 	}
 	if names := w.Vacant(); len(names) != maxCreate {
-		t.Errorf("number of names: got %d, want %d; %d vacant, the first %s", len(names), maxCreate, len(names), names[0])
+		t.Errorf("number of names: got %d, want %d; %d vacant, the first %s", len(names), maxCreate, len(names),
+			names[0])
 	} else if names[0] != "web-0" {
 		t.Errorf("first name: got %q, want %q; %d vacant, the first %s", names[0], "web-0", len(names), names[0])
 	}
@@ -237,9 +242,11 @@ func TestClaimsOfPendingPods(t *testing.T) {
 	if len(plan.CreateClaims) != 1 {
 		t.Errorf("number of created claims: got %d, want 1\n%+v", len(plan.CreateClaims), plan.CreateClaims)
 	} else if len(plan.CreateClaims[0].Claims) != 1 {
-		t.Errorf("number of claims of the first created claim: got %d, want 1\n%+v", len(plan.CreateClaims[0].Claims), plan.CreateClaims)
+		t.Errorf("number of claims of the first created claim: got %d, want 1\n%+v",
+			len(plan.CreateClaims[0].Claims), plan.CreateClaims)
 	} else if plan.CreateClaims[0].Name != "web-1" {
-		t.Errorf("name of the first created claim: got %q, want %q\n%+v", plan.CreateClaims[0].Name, "web-1", plan.CreateClaims)
+		t.Errorf("name of the first created claim: got %q, want %q\n%+v", plan.CreateClaims[0].Name, "web-1",
+			plan.CreateClaims)
 	}
 	metadata, _ := plan.CreateClaims[0].Claims[0]["metadata"].(map[string]any)
 	if metadata["name"] != "data-web-1" {
@@ -271,10 +278,12 @@ func TestClaimsThatGo(t *testing.T) {
 			tt.change(w.claim(0))
 			w.expect(tt.want...)
 			if plan := Make(w.Snapshot); (plan.ClaimsAwaited != "") != (tt.want == nil) {
-				t.Errorf(`claims are awaited: got %t, want %t; waits for %q, again after %s`, plan.ClaimsAwaited != "", tt.want == nil,
+				t.Errorf(`claims are awaited: got %t, want %t; waits for %q, again after %s`, plan.ClaimsAwaited != "",
+					tt.want == nil,
 					plan.ClaimsAwaited, plan.After)
 			} else if tt.want == nil && plan.After == 0 {
-				t.Errorf("time to the next pass: got %v, want another value; waits for %q, again after %s", plan.After, plan.ClaimsAwaited, plan.After)
+				t.Errorf("time to the next pass: got %v, want another value; waits for %q, again after %s", plan.After,
+					plan.ClaimsAwaited, plan.After)
 			}
 		})
 	}

@@ -35,7 +35,8 @@ func TestANewRevisionHasItsNameAndLabelsPods(t *testing.T) {
 	} else if plan.Renumber != nil {
 		t.Errorf("renumbered revision: got %v, want nil\n%v", plan.Renumber, plan)
 	} else if w.Revisions[0].Annotations["team"] != "a" {
-		t.Errorf("annotation team of the first revision: got %q, want %q\n%v", w.Revisions[0].Annotations["team"], "a", plan)
+		t.Errorf("annotation team of the first revision: got %q, want %q\n%v", w.Revisions[0].Annotations["team"],
+			"a", plan)
 	}
 	w.pod(0, "a:1")
 	w.at("a:2")
@@ -43,7 +44,8 @@ func TestANewRevisionHasItsNameAndLabelsPods(t *testing.T) {
 	metadata, _ := plan.Create[0].Pod["metadata"].(map[string]any)
 	labels, _ := metadata["labels"].(map[string]any)
 	if labels["controller-revision-hash"] != w.revisions["a:2"] {
-		t.Errorf(`label controller-revision-hash: got %v, want %q; a new pod has labels %v`, labels["controller-revision-hash"],
+		t.Errorf(`label controller-revision-hash: got %v, want %q; a new pod has labels %v`,
+			labels["controller-revision-hash"],
 			w.revisions["a:2"], labels)
 	}
 	if !strings.HasPrefix(w.revisions["a:2"], "web-") {
@@ -64,13 +66,16 @@ func TestRevisionsHoldTheTemplateAlone(t *testing.T) {
 		w.at(image)
 	}
 	if plan := Make(w.Snapshot); plan.Renumber != w.Revisions[0] {
-		t.Errorf("renumbered revision: got %v, want %v; %v, with %v: %s", plan.Renumber, w.Revisions[0], plan.Renumber, plan.Remembered,
+		t.Errorf("renumbered revision: got %v, want %v; %v, with %v: %s", plan.Renumber, w.Revisions[0],
+			plan.Renumber, plan.Remembered,
 			w.Revisions[0].Data.Raw)
 	} else if len(plan.Remembered) != 0 {
-		t.Errorf("number remembered: got %d, want 0; %v, with %v: %s", len(plan.Remembered), plan.Renumber, plan.Remembered,
+		t.Errorf("number remembered: got %d, want 0; %v, with %v: %s", len(plan.Remembered), plan.Renumber,
+			plan.Remembered,
 			w.Revisions[0].Data.Raw)
 	} else if len(w.Revisions[0].Annotations) != 0 {
-		t.Errorf("number of annotations of the first revision: got %d, want 0; %v, with %v: %s", len(w.Revisions[0].Annotations), plan.Renumber,
+		t.Errorf("number of annotations of the first revision: got %d, want 0; %v, with %v: %s",
+			len(w.Revisions[0].Annotations), plan.Renumber,
 			plan.Remembered, w.Revisions[0].Data.Raw)
 	} else if bytes.Contains(w.Revisions[0].Data.Raw, []byte("1Gi")) {
 		t.Errorf(`bytes.Contains(w.Revisions[0].Data.Raw, []byte("1Gi")): got true, want false; %v, with %v: %s`, plan.Renumber,
@@ -226,7 +231,8 @@ func TestARevisionThatIsGone(t *testing.T) {
 			}
 			w.expect(tt.want...)
 			if plan := Make(w.Snapshot); (plan.UpdateError != "") != (tt.want == nil) {
-				t.Errorf("an error of the update is told: got %t, want %t\n%q", plan.UpdateError != "", tt.want == nil, plan.UpdateError)
+				t.Errorf("an error of the update is told: got %t, want %t\n%q", plan.UpdateError != "", tt.want == nil,
+					plan.UpdateError)
 			}
 		})
 	}
@@ -261,7 +267,8 @@ func TestTheStyleOfLabels(t *testing.T) {
 			if plan := Make(w.Snapshot); len(plan.Create) != 1 {
 				t.Errorf("number created: got %d, want 1; beside it %v is made", len(plan.Create), plan.Create)
 			} else if plan.Create[0].Revision != w.revisions[tt.made] {
-				t.Errorf("revision of the first created pod: got %q, want %q; beside it %v is made", plan.Create[0].Revision, w.revisions[tt.made],
+				t.Errorf("revision of the first created pod: got %q, want %q; beside it %v is made",
+					plan.Create[0].Revision, w.revisions[tt.made],
 					plan.Create)
 			}
 			w.pod(1, "a:1") // at most one of the two is to be updated
@@ -297,9 +304,11 @@ func TestHistoryKeepsWhatOrphansCarry(t *testing.T) {
 			w.Set.Status.CurrentRevision = ""
 			w.pod(0, "a:0", states...)
 			if history := Make(w.Snapshot).History; len(history) != 1 {
-				t.Errorf("number of revisions of the history: got %d, want 1; %d are deleted of %v", len(history), len(history), w.revisions)
+				t.Errorf("number of revisions of the history: got %d, want 1; %d are deleted of %v", len(history),
+					len(history), w.revisions)
 			} else if history[0].Name != w.revisions["a:1"] {
-				t.Errorf("name of the first revision of the history: got %q, want %q; %d are deleted of %v", history[0].Name, w.revisions["a:1"], len(history), w.revisions)
+				t.Errorf("name of the first revision of the history: got %q, want %q; %d are deleted of %v",
+					history[0].Name, w.revisions["a:1"], len(history), w.revisions)
 			}
 		})
 	}

@@ -20,7 +20,8 @@ func TestWhatStandsStillIsTold(t *testing.T) {
 	w.pod(3, "a:1", notReady)
 	plan := Make(w.Snapshot)
 	if plan.Settled() {
-		t.Errorf("the plan is settled: got true, want false; settled %t, waiting %v: %s", plan.Settled(), plan.Waiting, plan)
+		t.Errorf("the plan is settled: got true, want false; settled %t, waiting %v: %s", plan.Settled(),
+			plan.Waiting, plan)
 	}
 	if plan.Waiting == nil {
 		t.Errorf("waiting: got nil, want a value; settled %t, waiting %v: %s", plan.Settled(), plan.Waiting, plan)
@@ -40,14 +41,17 @@ func TestWhatStandsStillIsTold(t *testing.T) {
 		if plan := Make(w.Snapshot); plan.Waiting == nil {
 			t.Errorf("%s: waiting: got nil, want a value; settled %t, waiting %v", name, plan.Settled(), plan.Waiting)
 		} else if plan.Settled() {
-			t.Errorf("%s: the plan is settled: got true, want false; settled %t, waiting %v", name, plan.Settled(), plan.Waiting)
+			t.Errorf("%s: the plan is settled: got true, want false; settled %t, waiting %v", name, plan.Settled(),
+				plan.Waiting)
 		}
 		w.Now = planTime.Add(-time.Minute)
 		if plan := Make(w.Snapshot); plan.Waiting != nil {
-			t.Errorf("%s: waiting: got %v, want nil; after %s, waiting %v in the grace period", name, plan.Waiting, plan.After,
+			t.Errorf("%s: waiting: got %v, want nil; after %s, waiting %v in the grace period", name, plan.Waiting,
+				plan.After,
 				plan.Waiting)
 		} else if plan.After != time.Minute {
-			t.Errorf("%s: time to the next pass: got %v, want %v; after %s, waiting %v in the grace period", name, plan.After, time.Minute, plan.After,
+			t.Errorf("%s: time to the next pass: got %v, want %v; after %s, waiting %v in the grace period", name,
+				plan.After, time.Minute, plan.After,
 				plan.Waiting)
 		}
 	}

@@ -70,11 +70,13 @@ func TestStatusOfThePass(t *testing.T) {
 			tt.build(w)
 			status := Make(w.Snapshot).Status
 			if status.CurrentReplicas != tt.current {
-				t.Errorf("current replicas: got %d, want %d; %d current, %d updated; want %d, %d", status.CurrentReplicas, tt.current,
+				t.Errorf("current replicas: got %d, want %d; %d current, %d updated; want %d, %d",
+					status.CurrentReplicas, tt.current,
 					status.CurrentReplicas, status.UpdatedReplicas, tt.current, tt.updated)
 			}
 			if status.UpdatedReplicas != tt.updated {
-				t.Errorf("updated replicas: got %d, want %d; %d current, %d updated; want %d, %d", status.UpdatedReplicas, tt.updated,
+				t.Errorf("updated replicas: got %d, want %d; %d current, %d updated; want %d, %d",
+					status.UpdatedReplicas, tt.updated,
 					status.CurrentReplicas, status.UpdatedReplicas, tt.current, tt.updated)
 			}
 		})
@@ -110,7 +112,8 @@ func TestARolloutIsCompleteWhenEverySlotIsUpdatedAndReady(t *testing.T) {
 				t.Errorf("current revision: got %q, want %q", plan.Status.CurrentRevision, want)
 			}
 			if tt.done && plan.Status.CurrentReplicas != current {
-				t.Errorf("current replicas: got %d, want %d; current revision %s, %d pods; want %s", plan.Status.CurrentReplicas, current,
+				t.Errorf("current replicas: got %d, want %d; current revision %s, %d pods; want %s",
+					plan.Status.CurrentReplicas, current,
 					plan.Status.CurrentRevision, plan.Status.CurrentReplicas, want)
 			}
 		})
@@ -157,7 +160,8 @@ func TestConditionsStandAsLongAsSomethingFails(t *testing.T) {
 	if len(status.Conditions) != 1 {
 		t.Errorf("number of conditions: got %d, want 1\n%+v", len(status.Conditions), status.Conditions)
 	} else if status.Conditions[0].Message != "no node" {
-		t.Errorf("message of the first condition: got %q, want %q\n%+v", status.Conditions[0].Message, "no node", status.Conditions)
+		t.Errorf("message of the first condition: got %q, want %q\n%+v", status.Conditions[0].Message, "no node",
+			status.Conditions)
 	} else if !changed {
 		t.Errorf("changed: got false, want true\n%+v", status.Conditions)
 	}
@@ -188,7 +192,8 @@ func TestWhatIsNotCountedStays(t *testing.T) {
 			t.Errorf("%s: ready replicas: got %d, want 2\n%+v", name, status.ReadyReplicas, status)
 		}
 		if status.UpdateRevision != w.revisions["a:1"] {
-			t.Errorf("%s: update revision: got %q, want %q\n%+v", name, status.UpdateRevision, w.revisions["a:1"], status)
+			t.Errorf("%s: update revision: got %q, want %q\n%+v", name, status.UpdateRevision, w.revisions["a:1"],
+				status)
 		}
 		w.expect()
 	}

@@ -238,7 +238,8 @@ func TestListsAreBounded(t *testing.T) {
 		if got := summary(Validate(of(test.most+1), nil, Gates{}, unasked(t))); len(got) != 1 {
 			t.Errorf("%d: number of results: got %d, want 1\n%v", test.most+1, len(got), got)
 		} else if !strings.HasPrefix(got[0], "TooMany spec.") {
-			t.Errorf("%d: first result: got %q, want it to begin with %q\n%v", test.most+1, got[0], "TooMany spec.", got)
+			t.Errorf("%d: first result: got %q, want it to begin with %q\n%v", test.most+1, got[0], "TooMany spec.",
+				got)
 		}
 		if errs := Validate(of(test.most+1), of(test.most+1), Gates{}, unasked(t)); len(errs) > 0 {
 			t.Errorf("what is stored already: %v", errs)

@@ -342,7 +342,8 @@ func TestALostPodOfTheOldRevisionHasTheVolumesThatItMounts(t *testing.T) {
 	if len(create) != 1 {
 		t.Fatalf("number created: got %d, want 1\n%v", len(create), Make(w.Snapshot))
 	} else if create[0].Revision != w.revisions["old"] {
-		t.Fatalf("revision of the first of the create: got %q, want %q\n%v", create[0].Revision, w.revisions["old"], Make(w.Snapshot))
+		t.Fatalf("revision of the first of the create: got %q, want %q\n%v", create[0].Revision,
+			w.revisions["old"], Make(w.Snapshot))
 	}
 	var names []string
 	for _, volume := range nested(create[0].Pod, "spec")["volumes"].([]any) {

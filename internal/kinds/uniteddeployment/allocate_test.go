@@ -148,7 +148,8 @@ func TestBounds(t *testing.T) {
 	if _, err := BoundsOf(&s, 5); err == nil {
 		t.Error("error: got nil, want an error")
 	} else if !strings.Contains(err.Error(), `minReplicas of subset "a" is 4, more than its maxReplicas, 3`) {
-		t.Errorf("error: got %q, want it to contain %q", err.Error(), `minReplicas of subset "a" is 4, more than its maxReplicas, 3`)
+		t.Errorf("error: got %q, want it to contain %q", err.Error(),
+			`minReplicas of subset "a" is 4, more than its maxReplicas, 3`)
 	}
 }
 

@@ -41,7 +41,8 @@ func TestAnObjectThatNoWebhookCompletedIsPlanned(t *testing.T) {
 	if len(plan.History) != 3 {
 		t.Errorf("deleted: number of revisions that go: got %d, want 3", len(plan.History))
 	} else if plan.History[0].Name != "web-0" {
-		t.Errorf("deleted: name of the first revision that goes: got %q, want %q; %d revisions", plan.History[0].Name, "web-0", len(plan.History))
+		t.Errorf("deleted: name of the first revision that goes: got %q, want %q; %d revisions",
+			plan.History[0].Name, "web-0", len(plan.History))
 	}
 	child, err := plan.Template.Build(object, plan.Subsets[0].Subset, plan.Subsets[0].Wanted)
 	if err != nil {
@@ -90,7 +91,8 @@ func TestNumbersThatDoNotFitAreSeen(t *testing.T) {
 	if plan.Refused == nil {
 		t.Fatalf("refused: got nil, want a value\n%s", plan)
 	} else if plan.Refused.Reason != "FailedSpecifySubsetReplicas" {
-		t.Fatalf("reason of the refusal: got %q, want %q\n%s", plan.Refused.Reason, "FailedSpecifySubsetReplicas", plan)
+		t.Fatalf("reason of the refusal: got %q, want %q\n%s", plan.Refused.Reason, "FailedSpecifySubsetReplicas",
+			plan)
 	} else if !strings.Contains(plan.Refused.Message, "2") {
 		t.Fatalf("message of the refusal: got %q, want it to contain %q\n%s", plan.Refused.Message, "2", plan)
 	} else if len(plan.Notes) != 1 {

@@ -72,7 +72,8 @@ func TestABookingIsAsOldAsItIsKnown(t *testing.T) {
 			}
 			counted := count(life - time.Second)
 			if counted.Subsets[0].MissingReplicas != places {
-				t.Errorf("missing replicas of the first subset: got %d, want %d; %s ahead, %q: %+v", counted.Subsets[0].MissingReplicas, places, skew,
+				t.Errorf("missing replicas of the first subset: got %d, want %d; %s ahead, %q: %+v",
+					counted.Subsets[0].MissingReplicas, places, skew,
 					version, counted)
 			}
 			if len(counted.Lost) > 0 {

@@ -161,10 +161,12 @@ func TestAPodThatWentBeforeItWasSeenTakesNoPlace(t *testing.T) {
 			t.Errorf("replicas: got %d, want %d; step %d: %+v, lost %v", s.Replicas, step.replicas, i, s, counted.Lost)
 		}
 		if len(s.CreatingPods) != step.coming {
-			t.Errorf("number of pods being created: got %d, want %d; step %d: %+v, lost %v", len(s.CreatingPods), step.coming, i, s, counted.Lost)
+			t.Errorf("number of pods being created: got %d, want %d; step %d: %+v, lost %v", len(s.CreatingPods),
+				step.coming, i, s, counted.Lost)
 		}
 		if len(s.DeletingPods) != step.going {
-			t.Errorf("number of pods being deleted: got %d, want %d; step %d: %+v, lost %v", len(s.DeletingPods), step.going, i, s, counted.Lost)
+			t.Errorf("number of pods being deleted: got %d, want %d; step %d: %+v, lost %v", len(s.DeletingPods),
+				step.going, i, s, counted.Lost)
 		}
 		if len(counted.Lost) != 0 {
 			t.Errorf("number lost: got %d, want 0; step %d: %+v, lost %v", len(counted.Lost), i, s, counted.Lost)
@@ -178,7 +180,8 @@ func TestAPodThatWentBeforeItWasSeenTakesNoPlace(t *testing.T) {
 		t.Errorf("missing replicas: got %d, want 1\n%+v", s.MissingReplicas, s)
 	}
 	if len(s.CreatingPods)+len(s.DeletingPods) != 0 {
-		t.Errorf("number of pods being created and pods being deleted: got %d, want 0\n%+v", len(s.CreatingPods)+len(s.DeletingPods), s)
+		t.Errorf("number of pods being created and pods being deleted: got %d, want 0\n%+v",
+			len(s.CreatingPods)+len(s.DeletingPods), s)
 	}
 }
 

@@ -52,14 +52,16 @@ func TestCreationIsAStream(t *testing.T) {
 			if _, err := s.run(); err == nil {
 				t.Fatalf("error: got nil, want an error; %d pods after %d requests; %v", len(s.pods()), requests, err)
 			} else if got := len(s.pods()); got != 4 {
-				t.Fatalf("number of pods: got %d, want 4; %d pods after %d requests; %v", got, len(s.pods()), requests, err)
+				t.Fatalf("number of pods: got %d, want 4; %d pods after %d requests; %v", got, len(s.pods()), requests,
+					err)
 			} else if requests > 4+atOnce {
 				t.Fatalf("requests: got %d, want at most %d; %d pods after %d requests; %v", requests, 4+atOnce, len(s.pods()), requests, err)
 			}
 			asked := requests
 			s.Pass(firstAttempt)
 			if _, err := s.run(); err == nil {
-				t.Errorf("error: got nil, want an error; %d pods are tried at the second attempt; %v", requests-asked, err)
+				t.Errorf("error: got nil, want an error; %d pods are tried at the second attempt; %v", requests-asked,
+					err)
 			} else if requests != asked+1 {
 				t.Errorf("requests: got %d, want %d; %d pods are tried at the second attempt; %v", requests, asked+1, requests-asked, err)
 			}
@@ -98,7 +100,8 @@ func TestEventsHoldNoSpec(t *testing.T) {
 	if len(s.events) == 0 {
 		t.Fatalf("events: got none, want some\n%v", s.events)
 	} else if !strings.Contains(s.events[0], "FailedCreate failed to create pod web-") {
-		t.Fatalf("first event: got %q, want it to contain %q\n%v", s.events[0], "FailedCreate failed to create pod web-", s.events)
+		t.Fatalf("first event: got %q, want it to contain %q\n%v", s.events[0],
+			"FailedCreate failed to create pod web-", s.events)
 	}
 	for _, event := range s.events {
 		if strings.Contains(event, "s3cr3t") {

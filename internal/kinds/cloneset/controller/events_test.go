@@ -138,7 +138,8 @@ func TestEventsDoNotRepeat(t *testing.T) {
 			t.Fatalf("it did not wait: number active: got %d, want 3\n%s", got, s.describe())
 		}
 		if pod.Labels[pub.SpecifiedDelete] == "" {
-			t.Fatalf("it did not wait: label specified delete of the pod: got nothing, want some text\n%s", s.describe())
+			t.Fatalf("it did not wait: label specified delete of the pod: got nothing, want some text\n%s",
+				s.describe())
 		}
 		if n := len(s.reported("SuccessfulUpdatePodReCreate pod " + marked + " ")); n != 1 {
 			t.Errorf("update %d: while it waits: %q", update, recreated())

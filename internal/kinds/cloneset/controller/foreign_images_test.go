@@ -41,7 +41,8 @@ func TestAnImageSetByHandIsTold(t *testing.T) {
 		if len(told) != 1 {
 			t.Errorf("%s: number told: got %d, want 1\n%q", p, len(told), told)
 		} else if !strings.HasPrefix(told[0], "Warning ImageNotOfRevision ") {
-			t.Errorf("%s: told first: got %q, want it to begin with %q\n%q", p, told[0], "Warning ImageNotOfRevision ", told)
+			t.Errorf("%s: told first: got %q, want it to begin with %q\n%q", p, told[0],
+				"Warning ImageNotOfRevision ", told)
 		} else if !strings.Contains(told[0], "pod "+name+": container nginx has nginx:debug instead of nginx:1") {
 			t.Errorf("%s: told first: got %q, want it to contain %q\n%q", p, told[0],
 				"pod "+name+": container nginx has nginx:debug instead of nginx:1", told)
@@ -101,9 +102,11 @@ func TestAMirrorForAllImagesFillsNoEvents(t *testing.T) {
 		t.Fatalf(`number of pods told of: got %d, want 3; %d bytes: %q`, strings.Count(told[0], "pod web-"),
 			len(strings.Join(told, "")), told)
 	} else if !strings.HasSuffix(told[0], "And 27 more") {
-		t.Fatalf("told first: got %q, want it to end with %q; %d bytes: %q", told[0], "And 27 more", len(strings.Join(told, "")), told)
+		t.Fatalf("told first: got %q, want it to end with %q; %d bytes: %q", told[0], "And 27 more",
+			len(strings.Join(told, "")), told)
 	} else if len(told[0]) > 1024 {
-		t.Fatalf("length of what was told first: got %d, want at most 1024; %d bytes: %q", len(told[0]), len(strings.Join(told, "")), told)
+		t.Fatalf("length of what was told first: got %d, want at most 1024; %d bytes: %q", len(told[0]),
+			len(strings.Join(told, "")), told)
 	}
 	for i, pod := range s.active() {
 		if i >= 30 {

@@ -61,11 +61,13 @@ func TestARollbackInTheGracePeriodComesAfterIt(t *testing.T) {
 		} else if pod.UID != uid {
 			t.Errorf("%v: UID of the pod: got %q, want %q\n%+v\n%v\n%+v", images, pod.UID, uid, status, err, set)
 		} else if set.UpdatedAvailableReplicas != 1 {
-			t.Errorf("%v: updated and available replicas: got %d, want 1\n%+v\n%v\n%+v", images, set.UpdatedAvailableReplicas, status, err, set)
+			t.Errorf("%v: updated and available replicas: got %d, want 1\n%+v\n%v\n%+v", images,
+				set.UpdatedAvailableReplicas, status, err, set)
 		} else if set.ReadyReplicas != 1 {
 			t.Errorf("%v: ready replicas: got %d, want 1\n%+v\n%v\n%+v", images, set.ReadyReplicas, status, err, set)
 		} else if inplace.InGrace(pod) {
-			t.Errorf("%v: the pod is in its grace period: got true, want false\n%+v\n%v\n%+v", images, status, err, set)
+			t.Errorf("%v: the pod is in its grace period: got true, want false\n%+v\n%v\n%+v", images, status, err,
+				set)
 		}
 	}
 }
@@ -102,10 +104,12 @@ func TestAnUnreadableRecordIsToldAndTheUpdateBeginsAnew(t *testing.T) {
 		} else if pod.UID != uid {
 			t.Errorf("%s: UID of the pod: got %q, want %q\n%+v\n%v\n%+v", name, pod.UID, uid, status, err, set)
 		} else if pod.Spec.Containers[0].Image != "nginx:2" {
-			t.Errorf("%s: image of the first container of the pod: got %q, want %q\n%+v\n%v\n%+v", name, pod.Spec.Containers[0].Image, "nginx:2", status,
+			t.Errorf("%s: image of the first container of the pod: got %q, want %q\n%+v\n%v\n%+v", name,
+				pod.Spec.Containers[0].Image, "nginx:2", status,
 				err, set)
 		} else if set.UpdatedAvailableReplicas != 1 {
-			t.Errorf("%s: updated and available replicas: got %d, want 1\n%+v\n%v\n%+v", name, set.UpdatedAvailableReplicas, status, err, set)
+			t.Errorf("%s: updated and available replicas: got %d, want 1\n%+v\n%v\n%+v", name,
+				set.UpdatedAvailableReplicas, status, err, set)
 		}
 	}
 }
@@ -143,13 +147,15 @@ func TestTheSidecarRestartsBeforeTheApplicationIsUpdated(t *testing.T) {
 		case written == "nginx:2" && !followed:
 			followed = true
 			if agent.RestartCount != 1 {
-				t.Errorf("nginx was updated while the agent was so: restart count of the agent: got %d, want 1\n%+v", agent.RestartCount, agent)
+				t.Errorf("nginx was updated while the agent was so: restart count of the agent: got %d, want 1\n%+v",
+					agent.RestartCount, agent)
 			}
 			if !agent.Ready {
 				t.Errorf("nginx was updated while the agent was so: agent is ready: got false, want true\n%+v", agent)
 			}
 			if pod.Annotations["config"] != "b" {
-				t.Errorf("nginx was updated while the agent was so: annotation config of the pod: got %q, want %q\n%+v", pod.Annotations["config"],
+				t.Errorf("nginx was updated while the agent was so: annotation config of the pod: got %q, want %q\n%+v",
+					pod.Annotations["config"],
 					"b", agent)
 			}
 		case written == "nginx:1" && pod.Annotations["config"] == "b" && (agent.RestartCount == 0 || !agent.Ready):
@@ -168,16 +174,19 @@ func TestTheSidecarRestartsBeforeTheApplicationIsUpdated(t *testing.T) {
 		t.Errorf("followed: got false, want true; waited %t, followed %t, %+v %v %+v", waited, followed, status, err,
 			state.ContainerBatchesRecord)
 	} else if pod.UID != uid {
-		t.Errorf("UID of the pod: got %q, want %q; waited %t, followed %t, %+v %v %+v", pod.UID, uid, waited, followed, status, err,
+		t.Errorf("UID of the pod: got %q, want %q; waited %t, followed %t, %+v %v %+v", pod.UID, uid, waited,
+			followed, status, err,
 			state.ContainerBatchesRecord)
 	} else if err != nil {
 		t.Errorf("unexpected error: %v; waited %t, followed %t, %+v %v %+v", err, waited, followed, status, err,
 			state.ContainerBatchesRecord)
 	} else if !status.Complete {
-		t.Errorf("complete: got false, want true; waited %t, followed %t, %+v %v %+v", waited, followed, status, err,
+		t.Errorf("complete: got false, want true; waited %t, followed %t, %+v %v %+v", waited, followed, status,
+			err,
 			state.ContainerBatchesRecord)
 	} else if len(state.ContainerBatchesRecord) != 2 {
-		t.Errorf("number of batches: got %d, want 2; waited %t, followed %t, %+v %v %+v", len(state.ContainerBatchesRecord),
+		t.Errorf("number of batches: got %d, want 2; waited %t, followed %t, %+v %v %+v",
+			len(state.ContainerBatchesRecord),
 			waited, followed, status, err, state.ContainerBatchesRecord)
 	} else if !slices.Equal(state.ContainerBatchesRecord[0].Containers, []string{"agent"}) {
 		t.Errorf("containers of the first batch: got %q, want %q; waited %t, followed %t, %+v %v %+v",

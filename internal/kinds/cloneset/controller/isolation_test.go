@@ -209,7 +209,8 @@ func TestClaimsOfAProtectedPod(t *testing.T) {
 		t.Errorf(`metav1.GetControllerOf(s.Get(claimKey("data-" + protected))): got nil, want a value; %d changes of claims, the owner is %+v`,
 			changes, owner)
 	} else if owner.Name != protected {
-		t.Errorf("name of the owner: got %q, want %q; %d changes of claims, the owner is %+v", owner.Name, protected, changes, owner)
+		t.Errorf("name of the owner: got %q, want %q; %d changes of claims, the owner is %+v", owner.Name,
+			protected, changes, owner)
 	} else if changes != 1 {
 		t.Errorf("changes: got %d, want 1; %d changes of claims, the owner is %+v", changes, changes, owner)
 	}
@@ -268,12 +269,15 @@ func TestARevisionThatIsRefusedIsTold(t *testing.T) {
 	if c := cloneset.Condition(&set.Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil {
 		t.Errorf("c: got nil, want a value; %d attempts, status %+v", attempts, set.Status)
 	} else if !strings.Contains(c.Message, "exceeded quota") {
-		t.Errorf("message: got %q, want it to contain %q; %d attempts, status %+v", c.Message, "exceeded quota", attempts, set.Status)
+		t.Errorf("message: got %q, want it to contain %q; %d attempts, status %+v", c.Message, "exceeded quota",
+			attempts, set.Status)
 	} else if set.Status.ObservedGeneration != set.Generation {
-		t.Errorf("observed generation: got %d, want %d; %d attempts, status %+v", set.Status.ObservedGeneration, set.Generation,
+		t.Errorf("observed generation: got %d, want %d; %d attempts, status %+v", set.Status.ObservedGeneration,
+			set.Generation,
 			attempts, set.Status)
 	} else if set.Status.AvailableReplicas != 2 {
-		t.Errorf("available replicas: got %d, want 2; %d attempts, status %+v", set.Status.AvailableReplicas, attempts, set.Status)
+		t.Errorf("available replicas: got %d, want 2; %d attempts, status %+v", set.Status.AvailableReplicas,
+			attempts, set.Status)
 	} else if attempts > 50 {
 		t.Errorf("attempts: got %d, want at most 50; %d attempts, status %+v", attempts, attempts, set.Status)
 	}

@@ -215,7 +215,8 @@ func TestUnknownFieldsReachThePodAndSurvive(t *testing.T) {
 	spec := plan.Create[0].Pod["spec"].(map[string]any)
 	container := spec["containers"].([]any)[0].(map[string]any)
 	if container["futureField"] != "kept" {
-		t.Errorf("the request does not carry the unknown fields: container futureField: got %v, want %q\n%v", container["futureField"],
+		t.Errorf("the request does not carry the unknown fields: container futureField: got %v, want %q\n%v",
+			container["futureField"],
 			"kept", spec)
 	}
 	if spec["future"] == nil {

@@ -48,9 +48,11 @@ func TestPodsAndClaimsAreTheSetsOwn(t *testing.T) {
 			if owner := metav1.GetControllerOf(o); owner == nil {
 				t.Errorf("owner: got nil, want a value; %s %s is controlled by %+v", kind, o.GetName(), owner)
 			} else if owner.Kind != "CloneSet" {
-				t.Errorf("kind of the owner: got %q, want %q; %s %s is controlled by %+v", owner.Kind, "CloneSet", kind, o.GetName(), owner)
+				t.Errorf("kind of the owner: got %q, want %q; %s %s is controlled by %+v", owner.Kind, "CloneSet", kind,
+					o.GetName(), owner)
 			} else if want := s.set().UID; owner.UID != want {
-				t.Errorf("UID of the owner: got %q, want %q; %s %s is controlled by %+v", owner.UID, want, kind, o.GetName(), owner)
+				t.Errorf("UID of the owner: got %q, want %q; %s %s is controlled by %+v", owner.UID, want, kind,
+					o.GetName(), owner)
 			}
 		}
 	}
@@ -181,7 +183,8 @@ func TestDeletionOfOnePod(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := len(s.reported("SuccessfulDelete deleted pod " + name)); got != 1 {
-			t.Errorf("number of events SuccessfulDelete of the pod: got %d, want 1\n%q\n%+v", got, s.events, s.set().Status)
+			t.Errorf("number of events SuccessfulDelete of the pod: got %d, want 1\n%q\n%+v", got, s.events,
+				s.set().Status)
 		}
 		if got := len(s.reported("FailedDelete")); got != 0 {
 			t.Errorf("number of events FailedDelete: got %d, want 0\n%q\n%+v", got, s.events, s.set().Status)
@@ -213,7 +216,8 @@ func TestDeletionOfOnePod(t *testing.T) {
 			t.Errorf(`events FailedDelete of the protected pod: got none, want some; %s was to stay and %s to go: %q`,
 				protected, other, s.events)
 		} else if got := s.Get(podKey(protected)); got == nil {
-			t.Errorf("protected pod: got nil, want a value; %s was to stay and %s to go: %q", protected, other, s.events)
+			t.Errorf("protected pod: got nil, want a value; %s was to stay and %s to go: %q", protected, other,
+				s.events)
 		} else if got := s.Get(podKey(other)); got != nil {
 			t.Errorf("other pod: got %v, want nil; %s was to stay and %s to go: %q", got, protected, other, s.events)
 		}
@@ -257,7 +261,8 @@ func TestDeletionOfOnePod(t *testing.T) {
 		} else if *sent.Preconditions.UID != pod.UID {
 			t.Errorf("UID of the preconditions: got %q, want %q\n%+v", *sent.Preconditions.UID, pod.UID, sent)
 		} else if *sent.Preconditions.ResourceVersion != pod.ResourceVersion {
-			t.Errorf("resource version of the preconditions: got %q, want %q\n%+v", *sent.Preconditions.ResourceVersion, pod.ResourceVersion, sent)
+			t.Errorf("resource version of the preconditions: got %q, want %q\n%+v",
+				*sent.Preconditions.ResourceVersion, pod.ResourceVersion, sent)
 		}
 	})
 }

@@ -37,12 +37,15 @@ func TestAPausedRolloutKeepsItsPods(t *testing.T) {
 		}
 		for i, pod := range s.active() {
 			if pod.UID != before[i].UID {
-				t.Errorf("UID of the pod: got %q, want %q; partition %d: %s changed", pod.UID, before[i].UID, test.partition, pod.Name)
+				t.Errorf("UID of the pod: got %q, want %q; partition %d: %s changed", pod.UID, before[i].UID,
+					test.partition, pod.Name)
 			} else if pod.Spec.Containers[0].Image != "nginx:1" {
-				t.Errorf("image of the first container of the pod: got %q, want %q; partition %d: %s changed", pod.Spec.Containers[0].Image, "nginx:1",
+				t.Errorf("image of the first container of the pod: got %q, want %q; partition %d: %s changed",
+					pod.Spec.Containers[0].Image, "nginx:1",
 					test.partition, pod.Name)
 			} else if pod.Labels[pub.ControllerRevisionHash] != before[i].Labels[pub.ControllerRevisionHash] {
-				t.Errorf("label controller revision hash of the pod: got %q, want %q; partition %d: %s changed", pod.Labels[pub.ControllerRevisionHash],
+				t.Errorf("label controller revision hash of the pod: got %q, want %q; partition %d: %s changed",
+					pod.Labels[pub.ControllerRevisionHash],
 					before[i].Labels[pub.ControllerRevisionHash], test.partition, pod.Name)
 			}
 		}
@@ -79,7 +82,8 @@ func TestAPausedRolloutKeepsItsPods(t *testing.T) {
 			}
 		}
 		if got := len(s.active()); got != 3 {
-			t.Errorf("number active: got %d, want 3; partition %d: %d of %d pods are old", got, test.partition, old, len(s.active()))
+			t.Errorf("number active: got %d, want 3; partition %d: %d of %d pods are old", got, test.partition, old,
+				len(s.active()))
 		}
 		if old != test.old {
 			t.Errorf("old: got %d, want %d; partition %d: %d of %d pods are old", old, test.old, test.partition, old, len(s.active()))

@@ -89,15 +89,19 @@ func TestJobsThatCannotBeCreated(t *testing.T) {
 	if len(warnings) != 1 {
 		t.Errorf("number of warnings: got %d, want 1; events %q", len(warnings), warnings)
 	} else if !strings.HasPrefix(warnings[0], "Warning FailedCreateImagePullJob ") {
-		t.Errorf("first warning: got %q, want it to begin with %q; events %q", warnings[0], "Warning FailedCreateImagePullJob ", warnings)
+		t.Errorf("first warning: got %q, want it to begin with %q; events %q", warnings[0],
+			"Warning FailedCreateImagePullJob ", warnings)
 	} else if !strings.Contains(warnings[0], "gate ImagePullJobGate is off") {
-		t.Errorf("first warning: got %q, want it to contain %q; events %q", warnings[0], "gate ImagePullJobGate is off", warnings)
+		t.Errorf("first warning: got %q, want it to contain %q; events %q", warnings[0],
+			"gate ImagePullJobGate is off", warnings)
 	}
 	if got := s.marks(); got != "/" {
-		t.Errorf("marks: got %q, want %q; marks %s, %d attempts within %s", got, "/", s.marks(), cluster.attempts, 30*time.Second)
+		t.Errorf("marks: got %q, want %q; marks %s, %d attempts within %s", got, "/", s.marks(), cluster.attempts,
+			30*time.Second)
 	}
 	if cluster.attempts != 1 {
-		t.Errorf("attempts: got %d, want 1; marks %s, %d attempts within %s", cluster.attempts, s.marks(), cluster.attempts,
+		t.Errorf("attempts: got %d, want 1; marks %s, %d attempts within %s", cluster.attempts, s.marks(),
+			cluster.attempts,
 			30*time.Second)
 	}
 	if conditions := s.set().Status.Conditions; len(conditions) > 0 {
@@ -108,13 +112,15 @@ func TestJobsThatCannotBeCreated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := s.marks(); got != "true/" {
-		t.Errorf("marks: got %q, want %q; marks %s, jobs %v, events %v", got, "true/", s.marks(), s.jobs(), s.events)
+		t.Errorf("marks: got %q, want %q; marks %s, jobs %v, events %v", got, "true/", s.marks(), s.jobs(),
+			s.events)
 	}
 	if got := len(s.jobs()); got != 1 {
 		t.Errorf("number of jobs: got %d, want 1; marks %s, jobs %v, events %v", got, s.marks(), s.jobs(), s.events)
 	}
 	if got := len(s.reported("Normal CreatedImagePullJob")); got != 1 {
-		t.Errorf(`number of events CreatedImagePullJob: got %d, want 1; marks %s, jobs %v, events %v`, got, s.marks(), s.jobs(),
+		t.Errorf(`number of events CreatedImagePullJob: got %d, want 1; marks %s, jobs %v, events %v`, got,
+			s.marks(), s.jobs(),
 			s.events)
 	}
 	s.change(clonesettest.Both(clonesettest.Image("nginx:3")))
@@ -123,7 +129,8 @@ func TestJobsThatCannotBeCreated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := s.marks(); got != "true/" {
-		t.Errorf("a name that is taken: marks: got %q, want %q; marks %s, events %v", got, "true/", s.marks(), s.events)
+		t.Errorf("a name that is taken: marks: got %q, want %q; marks %s, events %v", got, "true/", s.marks(),
+			s.events)
 	}
 	if got := len(s.reported("FailedCreateImagePullJob")); got != 1 {
 		t.Errorf(`a name that is taken: number of events FailedCreateImagePullJob: got %d, want 1; marks %s, events %v`, got, s.marks(),
@@ -158,11 +165,13 @@ func TestManagerDiesWhilePullingAhead(t *testing.T) {
 			t.Fatalf("dead after write %d: %v", n, err)
 		}
 		if got := s.marks(); got != "true/" {
-			t.Errorf("marks: got %q, want %q; dead after write %d: marks %s, jobs %v, %d creations", got, "true/", n, s.marks(), s.jobs(),
+			t.Errorf("marks: got %q, want %q; dead after write %d: marks %s, jobs %v, %d creations", got, "true/", n,
+				s.marks(), s.jobs(),
 				creations)
 		}
 		if got := len(s.jobs()); got != 2 {
-			t.Errorf("number of jobs: got %d, want 2; dead after write %d: marks %s, jobs %v, %d creations", got, n, s.marks(), s.jobs(),
+			t.Errorf("number of jobs: got %d, want 2; dead after write %d: marks %s, jobs %v, %d creations", got, n,
+				s.marks(), s.jobs(),
 				creations)
 		}
 		if creations != 2 {

@@ -76,10 +76,12 @@ func TestWebhookRewritesImages(t *testing.T) {
 			}
 			status := s.set().Status
 			if status.UpdatedAvailableReplicas != 2 {
-				t.Errorf("updated and available replicas: got %d, want 2\n%+v\n%s", status.UpdatedAvailableReplicas, status, s.describe())
+				t.Errorf("updated and available replicas: got %d, want 2\n%+v\n%s", status.UpdatedAvailableReplicas,
+					status, s.describe())
 			}
 			if status.CurrentRevision != status.UpdateRevision {
-				t.Errorf("current revision: got %q, want %q\n%+v\n%s", status.CurrentRevision, status.UpdateRevision, status, s.describe())
+				t.Errorf("current revision: got %q, want %q\n%+v\n%s", status.CurrentRevision, status.UpdateRevision,
+					status, s.describe())
 			}
 		})
 	}
@@ -121,14 +123,17 @@ func TestForbiddenUpdatesAreWaitedFor(t *testing.T) {
 	}
 	status := s.set().Status
 	if got := s.active()[0].Name; got != name {
-		t.Errorf("name of the first active: got %q, want %q; pod %s instead of %s, %+v", got, name, s.active()[0].Name, name, status)
+		t.Errorf("name of the first active: got %q, want %q; pod %s instead of %s, %+v", got, name,
+			s.active()[0].Name, name, status)
 	}
 	if status.UpdatedAvailableReplicas != 5 {
-		t.Errorf("updated and available replicas: got %d, want 5; pod %s instead of %s, %+v", status.UpdatedAvailableReplicas,
+		t.Errorf("updated and available replicas: got %d, want 5; pod %s instead of %s, %+v",
+			status.UpdatedAvailableReplicas,
 			s.active()[0].Name, name, status)
 	}
 	if len(status.Conditions) > 0 {
-		t.Errorf("conditions: got %v, want none; pod %s instead of %s, %+v", status.Conditions, s.active()[0].Name, name, status)
+		t.Errorf("conditions: got %v, want none; pod %s instead of %s, %+v", status.Conditions, s.active()[0].Name,
+			name, status)
 	}
 }
 
@@ -323,7 +328,8 @@ func TestPodsThatServeAreLeftAlone(t *testing.T) {
 	if err := s.Settle(100); err != nil {
 		t.Fatalf("coming to rest: unexpected error: %v\n%v\n%s", err, s.Writes[writes:], s.describe())
 	} else if len(s.Writes) > writes {
-		t.Fatalf("number of writes: got %d, want at most %d\n%v\n%v\n%s", len(s.Writes), writes, err, s.Writes[writes:], s.describe())
+		t.Fatalf("number of writes: got %d, want at most %d\n%v\n%v\n%s", len(s.Writes), writes, err,
+			s.Writes[writes:], s.describe())
 	}
 	s.change(clonesettest.App("nginx:2", "a", "", ""))
 	if err := s.Settle(100); err != nil {
@@ -334,6 +340,7 @@ func TestPodsThatServeAreLeftAlone(t *testing.T) {
 		t.Errorf("name of the first active: got %q, want %q\n%+v\n%s", got, name, status, s.describe())
 	}
 	if status.UpdatedAvailableReplicas != 1 {
-		t.Errorf("updated and available replicas: got %d, want 1\n%+v\n%s", status.UpdatedAvailableReplicas, status, s.describe())
+		t.Errorf("updated and available replicas: got %d, want 1\n%+v\n%s", status.UpdatedAvailableReplicas,
+			status, s.describe())
 	}
 }

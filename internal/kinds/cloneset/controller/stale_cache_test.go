@@ -48,7 +48,8 @@ func TestAPodThatGoesBeforeItIsShown(t *testing.T) {
 		if outcome, err := s.run(); err != nil {
 			t.Errorf("unexpected error: %v; %d pods, %v", err, outcome.Plan.Status.Replicas, err)
 		} else if outcome.Plan.Status.Replicas != 3 {
-			t.Errorf("replicas of the plan: got %d, want 3; %d pods, %v", outcome.Plan.Status.Replicas, outcome.Plan.Status.Replicas,
+			t.Errorf("replicas of the plan: got %d, want 3; %d pods, %v", outcome.Plan.Status.Replicas,
+				outcome.Plan.Status.Replicas,
 				err)
 		}
 		s.Show(podKey(alive.Name), alive)

@@ -45,9 +45,11 @@ func TestARolloutToAnImageThatDoesNotExistIsTold(t *testing.T) {
 		t.Errorf("told first: got %q, want it to begin with %q; %d times in 25 minutes: %q", told[0],
 			"Warning RolloutWaiting UpdatedPodsUnavailable: ", len(told), told)
 	} else if !strings.Contains(told[0], "ErrImagePull") {
-		t.Errorf("told first: got %q, want it to contain %q; %d times in 25 minutes: %q", told[0], "ErrImagePull", len(told), told)
+		t.Errorf("told first: got %q, want it to contain %q; %d times in 25 minutes: %q", told[0], "ErrImagePull",
+			len(told), told)
 	} else if strings.Count(told[0], "pod web-") != 1 {
-		t.Errorf(`number of pods told of: got %d, want 1; %d times in 25 minutes: %q`, strings.Count(told[0], "pod web-"),
+		t.Errorf(`number of pods told of: got %d, want 1; %d times in 25 minutes: %q`, strings.Count(told[0],
+			"pod web-"),
 			len(told), told)
 	}
 	s.change(clonesettest.Image("nginx:2"))
@@ -76,7 +78,8 @@ func TestASetOfOnePodIsTold(t *testing.T) {
 	if told := waitingEvents(s, time.Minute); len(told) != 1 {
 		t.Errorf("number told: got %d, want 1\n%q", len(told), told)
 	} else if !strings.Contains(told[0], "PodsNotReady: 1 of 1 pod waited for") {
-		t.Errorf("told first: got %q, want it to contain %q\n%q", told[0], "PodsNotReady: 1 of 1 pod waited for", told)
+		t.Errorf("told first: got %q, want it to contain %q\n%q", told[0], "PodsNotReady: 1 of 1 pod waited for",
+			told)
 	} else if !strings.Contains(told[0], "ErrImagePull") {
 		t.Errorf("told first: got %q, want it to contain %q\n%q", told[0], "ErrImagePull", told)
 	}
@@ -133,6 +136,7 @@ func TestPodsThatCannotBeCreatedAreTold(t *testing.T) {
 	if told := waitingEvents(s, 9*time.Minute); len(told) != 1 {
 		t.Errorf("told in nine minutes: number told: got %d, want 1\n%q", len(told), told)
 	} else if !strings.Contains(told[0], "RolloutWaiting FailedScale: ") {
-		t.Errorf("told in nine minutes: told first: got %q, want it to contain %q\n%q", told[0], "RolloutWaiting FailedScale: ", told)
+		t.Errorf("told in nine minutes: told first: got %q, want it to contain %q\n%q", told[0],
+			"RolloutWaiting FailedScale: ", told)
 	}
 }

@@ -45,9 +45,11 @@ func TestSurgePodThatNeverComesUpIsReplaced(t *testing.T) {
 			}
 			pods := s.active()
 			if len(pods) != 1 {
-				t.Errorf("not one ready pod of the corrected image: number of pods: got %d, want 1\n%s", len(pods), s.describe())
+				t.Errorf("not one ready pod of the corrected image: number of pods: got %d, want 1\n%s", len(pods),
+					s.describe())
 			} else if !readiness.Ready(pods[0]) {
-				t.Errorf("not one ready pod of the corrected image: the first pod is ready: got false, want true\n%s", s.describe())
+				t.Errorf("not one ready pod of the corrected image: the first pod is ready: got false, want true\n%s",
+					s.describe())
 			} else if pods[0].Name == old {
 				t.Errorf("not one ready pod of the corrected image: name of the first pod: got %q, want another value\n%s", pods[0].Name, s.describe())
 			} else if pods[0].Spec.Containers[0].Image != "nginx:2" {
@@ -77,14 +79,16 @@ func TestSurgePodThatNeverComesUpIsReplacedDespitePriority(t *testing.T) {
 	}
 	pods := s.active()
 	if len(pods) != 2 {
-		t.Errorf("not two ready pods of the corrected image: number of pods: got %d, want 2\n%s", len(pods), s.describe())
+		t.Errorf("not two ready pods of the corrected image: number of pods: got %d, want 2\n%s", len(pods),
+			s.describe())
 	}
 	if !slices.ContainsFunc(pods, readiness.Ready) {
 		t.Errorf("not two ready pods of the corrected image: a pod is ready: got false, want true\n%s",
 			s.describe())
 	}
 	if got := s.set().Status.UpdatedAvailableReplicas; got != 2 {
-		t.Errorf("not two ready pods of the corrected image: updated and available replicas: got %d, want 2\n%s", got, s.describe())
+		t.Errorf("not two ready pods of the corrected image: updated and available replicas: got %d, want 2\n%s",
+			got, s.describe())
 	}
 }
 
@@ -111,7 +115,8 @@ func TestHookedPodsGetAnnotationsWhereNothingMayBeUnavailable(t *testing.T) {
 	}
 	status := s.set().Status
 	if status.UpdatedAvailableReplicas != 2 {
-		t.Errorf("updated and available replicas: got %d, want 2\n%+v\n%s", status.UpdatedAvailableReplicas, status, s.describe())
+		t.Errorf("updated and available replicas: got %d, want 2\n%+v\n%s", status.UpdatedAvailableReplicas,
+			status, s.describe())
 	}
 	if status.Replicas != 2 {
 		t.Errorf("replicas: got %d, want 2\n%+v\n%s", status.Replicas, status, s.describe())

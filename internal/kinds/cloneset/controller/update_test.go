@@ -66,7 +66,8 @@ func TestChangedLabelsKeepThePace(t *testing.T) {
 				t.Errorf("moving: got %d, want 2; %d at a time, %+v", moving, moving, status)
 			}
 			if status.UpdatedAvailableReplicas != 5 {
-				t.Errorf("updated and available replicas: got %d, want 5; %d at a time, %+v", status.UpdatedAvailableReplicas, moving, status)
+				t.Errorf("updated and available replicas: got %d, want 5; %d at a time, %+v",
+					status.UpdatedAvailableReplicas, moving, status)
 			}
 			perPod := 0
 			for _, w := range s.Writes[writes:] {
@@ -108,7 +109,8 @@ func TestChangedAnnotationsGoFaster(t *testing.T) {
 				t.Errorf("pods: got %d, want 5; %d writes of pods, %+v", pods, pods, status)
 			}
 			if status.UpdatedAvailableReplicas != 5 {
-				t.Errorf("updated and available replicas: got %d, want 5; %d writes of pods, %+v", status.UpdatedAvailableReplicas, pods, status)
+				t.Errorf("updated and available replicas: got %d, want 5; %d writes of pods, %+v",
+					status.UpdatedAvailableReplicas, pods, status)
 			}
 		})
 	}
@@ -128,9 +130,11 @@ func TestRecordNamesTheRevision(t *testing.T) {
 		if err != nil {
 			t.Errorf("unexpected error: %v; short labels %t: %+v %v", err, short, record, err)
 		} else if record.Revision == "" {
-			t.Errorf("revision of the record: got nothing, want some text; short labels %t: %+v %v", short, record, err)
+			t.Errorf("revision of the record: got nothing, want some text; short labels %t: %+v %v", short, record,
+				err)
 		} else if want := s.set().Status.UpdateRevision; record.Revision != want {
-			t.Errorf("revision of the record: got %q, want %q; short labels %t: %+v %v", record.Revision, want, short, record, err)
+			t.Errorf("revision of the record: got %q, want %q; short labels %t: %+v %v", record.Revision, want, short,
+				record, err)
 		} else if got := (s.active()[0].Labels[pub.ControllerRevisionHash] == record.Revision); got == short {
 			t.Errorf("s.active()[0].Labels[pub.ControllerRevisionHash] == record.Revision: got %t, want another value; short labels %t: %+v %v",
 				got, short, record, err)
@@ -252,13 +256,16 @@ func hasItsOwnSize(t *testing.T, s *simulated, before []*corev1.Pod) {
 	for i, pod := range pods {
 		c := pod.Spec.Containers[0]
 		if pod.UID != before[i].UID {
-			t.Errorf("UID of the pod: got %q, want %q; %s has %s and %s", pod.UID, before[i].UID, pod.Name, c.Image, c.Resources.Limits.Cpu())
+			t.Errorf("UID of the pod: got %q, want %q; %s has %s and %s", pod.UID, before[i].UID, pod.Name, c.Image,
+				c.Resources.Limits.Cpu())
 		}
 		if c.Image != "nginx:1" {
-			t.Errorf("image: got %q, want %q; %s has %s and %s", c.Image, "nginx:1", pod.Name, c.Image, c.Resources.Limits.Cpu())
+			t.Errorf("image: got %q, want %q; %s has %s and %s", c.Image, "nginx:1", pod.Name, c.Image,
+				c.Resources.Limits.Cpu())
 		}
 		if got := c.Resources.Limits.Cpu().String(); got != "2" {
-			t.Errorf("CPU of the limits of the resources: got %q, want %q; %s has %s and %s", got, "2", pod.Name, c.Image, c.Resources.Limits.Cpu())
+			t.Errorf("CPU of the limits of the resources: got %q, want %q; %s has %s and %s", got, "2", pod.Name,
+				c.Image, c.Resources.Limits.Cpu())
 		}
 	}
 }
@@ -288,7 +295,8 @@ func TestAStuckUpdateEndsWhenPodsMayBeReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	if pod := s.active()[0]; pod.UID == before {
-		t.Errorf("UID of the pod: got %q, want another value\n%s\n%+v", pod.UID, s.describe(), s.set().Status.Conditions)
+		t.Errorf("UID of the pod: got %q, want another value\n%s\n%+v", pod.UID, s.describe(),
+			s.set().Status.Conditions)
 	} else if !readiness.Ready(pod) {
 		t.Errorf("the pod is ready: got false, want true\n%s\n%+v", s.describe(), s.set().Status.Conditions)
 	} else if got := len(s.set().Status.Conditions); got > 0 {
@@ -326,7 +334,8 @@ func TestAnUpdateDoesNotWaitForADaemonThatWasRemoved(t *testing.T) {
 				t.Errorf("told: got %t, want another value\n%s\n%+v", told, s.describe(), status.Conditions)
 			}
 			if (pod.UID != before.UID) != replaced {
-				t.Errorf("the pod is another one: got %t, want %t\n%s\n%+v", pod.UID != before.UID, replaced, s.describe(), status.Conditions)
+				t.Errorf("the pod is another one: got %t, want %t\n%s\n%+v", pod.UID != before.UID, replaced,
+					s.describe(), status.Conditions)
 			}
 			if got := readiness.Ready(pod); got != replaced {
 				t.Errorf("the pod is ready: got %t, want %t\n%s\n%+v", got, replaced, s.describe(), status.Conditions)
@@ -336,7 +345,8 @@ func TestAnUpdateDoesNotWaitForADaemonThatWasRemoved(t *testing.T) {
 				t.Fatalf("replaced: got true, want false\n%v", err)
 			}
 			if said := outcome.Plan.String(); strings.Contains(said, "NoNodeDaemon") == replaced {
-				t.Errorf("NoNodeDaemon is told: got %t, want another value\n%s", strings.Contains(said, "NoNodeDaemon"), said)
+				t.Errorf("NoNodeDaemon is told: got %t, want another value\n%s", strings.Contains(said, "NoNodeDaemon"),
+					said)
 			}
 		})
 	}

@@ -76,7 +76,8 @@ func TestEveryFailureIsTold(t *testing.T) {
 			s.runFor(10 * time.Minute)
 			is := s.set().Status
 			if is.NumberReady >= is.DesiredNumberScheduled {
-				t.Errorf("ready pods: got %d, want less than %d; generation %d, status %+v", is.NumberReady, is.DesiredNumberScheduled,
+				t.Errorf("ready pods: got %d, want less than %d; generation %d, status %+v", is.NumberReady,
+					is.DesiredNumberScheduled,
 					s.set().Generation, is)
 			}
 			if is.NumberReady != is.DesiredNumberScheduled-is.NumberUnavailable {
@@ -84,11 +85,13 @@ func TestEveryFailureIsTold(t *testing.T) {
 					is.DesiredNumberScheduled-is.NumberUnavailable, s.set().Generation, is)
 			}
 			if want := s.set().Generation; is.ObservedGeneration == want {
-				t.Errorf("observed generation: got %d, want another value; generation %d, status %+v", is.ObservedGeneration, s.set().Generation,
+				t.Errorf("observed generation: got %d, want another value; generation %d, status %+v",
+					is.ObservedGeneration, s.set().Generation,
 					is)
 			}
 			if is.ObservedGeneration < generation {
-				t.Errorf("observed generation: got %d, want at least %d; generation %d, status %+v", is.ObservedGeneration, generation,
+				t.Errorf("observed generation: got %d, want at least %d; generation %d, status %+v",
+					is.ObservedGeneration, generation,
 					s.set().Generation, is)
 			}
 			if said := condition(s.set(), tt.condition); !strings.Contains(said, "a policy says no") {
@@ -103,9 +106,11 @@ func TestEveryFailureIsTold(t *testing.T) {
 			if is := s.set().Status; len(is.Conditions) > 0 {
 				t.Errorf("conditions: got %v, want none; status %+v\n%s", is.Conditions, is, s.describe())
 			} else if want := s.set().Generation; is.ObservedGeneration != want {
-				t.Errorf("observed generation: got %d, want %d; status %+v\n%s", is.ObservedGeneration, want, is, s.describe())
+				t.Errorf("observed generation: got %d, want %d; status %+v\n%s", is.ObservedGeneration, want, is,
+					s.describe())
 			} else if is.NumberAvailable != is.DesiredNumberScheduled {
-				t.Errorf("available pods: got %d, want %d; status %+v\n%s", is.NumberAvailable, is.DesiredNumberScheduled, is, s.describe())
+				t.Errorf("available pods: got %d, want %d; status %+v\n%s", is.NumberAvailable,
+					is.DesiredNumberScheduled, is, s.describe())
 			}
 		})
 	}
@@ -132,10 +137,12 @@ func TestTemplatesThatCannotBeCompleted(t *testing.T) {
 	}
 	is := s.set().Status
 	if got := condition(s.set(), failedUpdate); !strings.Contains(got, "no room for templates") {
-		t.Errorf("condition about failed updates: got %q, want it to contain %q; %+v, told %q", got, "no room for templates", is, s.events)
+		t.Errorf("condition about failed updates: got %q, want it to contain %q; %+v, told %q", got,
+			"no room for templates", is, s.events)
 	}
 	if want := s.set().Generation; is.ObservedGeneration == want {
-		t.Errorf("observed generation: got %d, want another value; %+v, told %q", is.ObservedGeneration, is, s.events)
+		t.Errorf("observed generation: got %d, want another value; %+v, told %q", is.ObservedGeneration, is,
+			s.events)
 	}
 	if got := len(s.eventsWith("no room for templates")); got == 0 {
 		t.Errorf(`events about no room for templates: got none, want some; %+v, told %q`, is, s.events)

@@ -188,10 +188,12 @@ func TestEventsOfUpdatesInPlace(t *testing.T) {
 		t.Errorf("images: got %q, want %q\n%q\n%s", got, "2", s.events, s.describe())
 	}
 	if got := len(s.eventsWith("Warning FailedUpdatePodInPlace ", revision)); got == 0 {
-		t.Errorf("events FailedUpdatePodInPlace of the revision: got none, want some\n%q\n%s", s.events, s.describe())
+		t.Errorf("events FailedUpdatePodInPlace of the revision: got none, want some\n%q\n%s", s.events,
+			s.describe())
 	}
 	if got := len(s.eventsWith("Normal SuccessfulDelete ", pod.Name)); got != 1 {
-		t.Errorf("number of events SuccessfulDelete of the pod: got %d, want 1\n%q\n%s", got, s.events, s.describe())
+		t.Errorf("number of events SuccessfulDelete of the pod: got %d, want 1\n%q\n%s", got, s.events,
+			s.describe())
 	}
 }
 
@@ -222,7 +224,8 @@ func TestEventsOfPods(t *testing.T) {
 			if len(told) == 0 {
 				t.Errorf("told: got none, want some; %q is not among %q", tt.want, s.events)
 			} else if strings.Contains(tt.want, "refused") && !strings.Contains(told[0], "a policy says no") {
-				t.Errorf("told first: got %q, want it to contain %q; %q is not among %q", told[0], "a policy says no", tt.want, s.events)
+				t.Errorf("told first: got %q, want it to contain %q; %q is not among %q", told[0], "a policy says no",
+					tt.want, s.events)
 			}
 		})
 	}
@@ -258,7 +261,8 @@ func TestThePreDeleteHook(t *testing.T) {
 			s.runFor(5 * time.Minute)
 			pod := s.only(t, "n2")
 			if pod.Labels[pub.LifecycleState] != "PreparingDelete" {
-				t.Fatalf("label lifecycle state of the pod: got %q, want %q\n%s", pod.Labels[pub.LifecycleState], "PreparingDelete", s.describe())
+				t.Fatalf("label lifecycle state of the pod: got %q, want %q\n%s", pod.Labels[pub.LifecycleState],
+					"PreparingDelete", s.describe())
 			}
 			if pod.Annotations[pub.LifecycleTimestamp] == "" {
 				t.Fatalf("annotation lifecycle timestamp of the pod: got nothing, want some text\n%s", s.describe())

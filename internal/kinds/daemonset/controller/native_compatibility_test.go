@@ -108,7 +108,8 @@ func rollsOutLikeTheNativeKind(t *testing.T, set *appsv1beta1.DaemonSet) {
 			t.Errorf("%v, and %d nodes have no pod that runs", happened, down)
 		}
 		if len(pod.Spec.Tolerations) != 6 {
-			t.Errorf("number of tolerations of the pod: got %d, want 6\n%+v", len(pod.Spec.Tolerations), pod.Spec.Tolerations)
+			t.Errorf("number of tolerations of the pod: got %d, want 6\n%+v", len(pod.Spec.Tolerations),
+				pod.Spec.Tolerations)
 		}
 	}
 	s.runFor(time.Minute)
@@ -166,7 +167,8 @@ func TestWhatTheKindIsFor(t *testing.T) {
 				same = same && before[pod.UID]
 			}
 			if got := s.images(); got != tt.want {
-				t.Errorf("images: got %q, want %q; %s, the same pods: %t\n%s", got, tt.want, s.images(), same, s.describe())
+				t.Errorf("images: got %q, want %q; %s, the same pods: %t\n%s", got, tt.want, s.images(), same,
+					s.describe())
 			}
 			if same != tt.same {
 				t.Errorf("same: got %t, want %t; %s, the same pods: %t\n%s", same, tt.same, s.images(), same, s.describe())

@@ -118,7 +118,8 @@ func TestADeletedSet(t *testing.T) {
 		t.Errorf("pods: got %d, want none\n%v\n%v", got, s.pods(), s.Writes[writes:])
 	}
 	if len(s.Writes) > writes {
-		t.Errorf("number of writes: got %d, want at most %d\n%v\n%v", len(s.Writes), writes, s.pods(), s.Writes[writes:])
+		t.Errorf("number of writes: got %d, want at most %d\n%v\n%v", len(s.Writes), writes, s.pods(),
+			s.Writes[writes:])
 	}
 }
 
@@ -136,7 +137,8 @@ func TestASelectorOfAll(t *testing.T) {
 	} else if len(s.events) != 1 {
 		t.Errorf("written: number of events: got %d, want 1; %v, told: %q", len(s.events), s.Writes, s.events)
 	} else if !strings.HasPrefix(s.events[0], "Warning SelectingAll ") {
-		t.Errorf("written: first event: got %q, want it to begin with %q; %v, told: %q", s.events[0], "Warning SelectingAll ", s.Writes,
+		t.Errorf("written: first event: got %q, want it to begin with %q; %v, told: %q", s.events[0],
+			"Warning SelectingAll ", s.Writes,
 			s.events)
 	}
 }

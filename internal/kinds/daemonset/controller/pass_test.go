@@ -104,7 +104,8 @@ func TestUpdatesThatTheCachesDoNotShow(t *testing.T) {
 					}
 				}
 				if got := len(s.on("n5")); got != 1 {
-					t.Errorf(`number of pods on n5: got %d, want 1; %d nodes are touched while nothing is seen: %s`, got, touched, s.describe())
+					t.Errorf(`number of pods on n5: got %d, want 1; %d nodes are touched while nothing is seen: %s`, got,
+						touched, s.describe())
 				}
 				if touched > 1 {
 					t.Errorf("touched: got %d, want at most 1; %d nodes are touched while nothing is seen: %s", touched, touched, s.describe())
@@ -141,7 +142,8 @@ func TestALostAnswerIsSettledWithinSeconds(t *testing.T) {
 			t.Errorf("available pods: got %d, want 3; write %d: %q %s", got, n+1, s.events, s.describe())
 		}
 		if got := len(s.eventsWith("SuccessfulCreate")); got > 3 {
-			t.Errorf(`number of events SuccessfulCreate: got %d, want at most 3; write %d: %q %s`, got, n+1, s.events, s.describe())
+			t.Errorf(`number of events SuccessfulCreate: got %d, want at most 3; write %d: %q %s`, got, n+1, s.events,
+				s.describe())
 		}
 	}
 }

@@ -57,13 +57,16 @@ func TestImagesArePulledAhead(t *testing.T) {
 		s.change(image("agent:2"))
 		s.runFor(5 * time.Minute)
 		if got := s.jobs(); !slices.Equal(got, []string{"agent"}) {
-			t.Errorf("jobs: got %q, want %q; jobs %q, marks %s, events %q", got, []string{"agent"}, s.jobs(), s.marks(), s.events)
+			t.Errorf("jobs: got %q, want %q; jobs %q, marks %s, events %q", got, []string{"agent"}, s.jobs(),
+				s.marks(), s.events)
 		}
 		if got := s.marks(); got != "true/" {
-			t.Errorf("marks: got %q, want %q; jobs %q, marks %s, events %q", got, "true/", s.jobs(), s.marks(), s.events)
+			t.Errorf("marks: got %q, want %q; jobs %q, marks %s, events %q", got, "true/", s.jobs(), s.marks(),
+				s.events)
 		}
 		if got := len(s.eventsWith("Normal CreatedImagePullJob ", "agent:2")); got != 1 {
-			t.Errorf(`number of events CreatedImagePullJob of agent:2: got %d, want 1; jobs %q, marks %s, events %q`, got, s.jobs(),
+			t.Errorf(`number of events CreatedImagePullJob of agent:2: got %d, want 1; jobs %q, marks %s, events %q`,
+				got, s.jobs(),
 				s.marks(), s.events)
 		}
 		job := simulation.Key{Kind: "ImagePullJob", Name: "agent-" + s.set().Status.UpdateRevision + "-agent"}

@@ -43,7 +43,8 @@ func TestSurgeWaitsForMinReadySeconds(t *testing.T) {
 	} else if len(gone) != 2 {
 		t.Errorf("number gone: got %d, want 2; old pods go after %v: %s", len(gone), gone, s.describe())
 	} else if gone[1] > 80*time.Second {
-		t.Errorf("second gone: got %v, want at most %v; old pods go after %v: %s", gone[1], 80*time.Second, gone, s.describe())
+		t.Errorf("second gone: got %v, want at most %v; old pods go after %v: %s", gone[1], 80*time.Second, gone,
+			s.describe())
 	}
 }
 

@@ -108,9 +108,11 @@ func TestNodeImageOfANode(t *testing.T) {
 	if err := pass(); err != nil {
 		t.Errorf("IMG-053: the pass: unexpected error: %v\n%v", err, image.Labels)
 	} else if len(image.Labels) != 1 {
-		t.Errorf("IMG-053: number of labels of the image: got %d, want 1\n%v\n%v", len(image.Labels), err, image.Labels)
+		t.Errorf("IMG-053: number of labels of the image: got %d, want 1\n%v\n%v", len(image.Labels), err,
+			image.Labels)
 	} else if image.Labels["pool"] != "db" {
-		t.Errorf("IMG-053: label pool of the image: got %q, want %q\n%v\n%v", image.Labels["pool"], "db", err, image.Labels)
+		t.Errorf("IMG-053: label pool of the image: got %q, want %q\n%v\n%v", image.Labels["pool"], "db", err,
+			image.Labels)
 	}
 	image.Spec.Images = imagepulltest.Tagged("n").Spec.Images
 	image.Spec.Images["app"].Tags[0].OwnerReferences = append(image.Spec.Images["app"].Tags[0].OwnerReferences,
@@ -263,7 +265,8 @@ func TestSecretsNeedTheirNamespace(t *testing.T) {
 	if got := events.take(); len(got) != 1 {
 		t.Errorf("number of results: got %d, want 1\n%v", len(got), got)
 	} else if !strings.Contains(got[0], "ImagePullJob warm: FailedSyncSecrets") {
-		t.Errorf("first result: got %q, want it to contain %q\n%v", got[0], "ImagePullJob warm: FailedSyncSecrets", got)
+		t.Errorf("first result: got %q, want it to contain %q\n%v", got[0], "ImagePullJob warm: FailedSyncSecrets",
+			got)
 	} else if !strings.Contains(got[0], `"config" not found`) {
 		t.Errorf("first result: got %q, want it to contain %q\n%v", got[0], `"config" not found`, got)
 	}
@@ -272,7 +275,8 @@ func TestSecretsNeedTheirNamespace(t *testing.T) {
 		t.Errorf("assigned without its secret: c.Get(t.Context(), types.NamespacedName{Name: \"n\"}, node): unexpected error: %v\n%v", err,
 			node.Spec.Images)
 	} else if len(node.Spec.Images) != 0 {
-		t.Errorf("assigned without its secret: number of images of the node: got %d, want 0\n%v\n%v", len(node.Spec.Images), err, node.Spec.Images)
+		t.Errorf("assigned without its secret: number of images of the node: got %d, want 0\n%v\n%v",
+			len(node.Spec.Images), err, node.Spec.Images)
 	}
 	missing = false
 	if _, err := loop.Reconcile(t.Context(), request); err != nil {
@@ -281,7 +285,8 @@ func TestSecretsNeedTheirNamespace(t *testing.T) {
 	if err := c.Get(t.Context(), types.NamespacedName{Name: "n"}, node); err != nil {
 		t.Errorf("c.Get(t.Context(), types.NamespacedName{Name: \"n\"}, node): unexpected error: %v\n%v", err, node.Spec.Images)
 	} else if len(node.Spec.Images["app"].PullSecrets) != 1 {
-		t.Errorf("number of pull secrets of the image app of the node: got %d, want 1\n%v\n%v", len(node.Spec.Images["app"].PullSecrets), err,
+		t.Errorf("number of pull secrets of the image app of the node: got %d, want 1\n%v\n%v",
+			len(node.Spec.Images["app"].PullSecrets), err,
 			node.Spec.Images)
 	}
 	if got := testutil.ToFloat64(m.copies); got != 1 { // IMG-205
@@ -333,7 +338,8 @@ func TestDeletionWithoutTheNamespace(t *testing.T) {
 			_, err := loop.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)})
 			got := c.Get(t.Context(), client.ObjectKeyFromObject(job), job)
 			if apierrors.IsNotFound(got) != test.deleted {
-				t.Errorf("the error is that it is not found: got %t, want %t; %v, then %v", apierrors.IsNotFound(got), test.deleted, err, got)
+				t.Errorf("the error is that it is not found: got %t, want %t; %v, then %v", apierrors.IsNotFound(got),
+					test.deleted, err, got)
 			}
 			if (err == nil) != test.deleted {
 				t.Errorf("no error: got %t, want %t; %v, then %v", err == nil, test.deleted, err, got)

@@ -227,10 +227,12 @@ func TestJobRunsToItsEnd(t *testing.T) {
 				continue
 			}
 			if len(node.Spec.Images["app"].PullSecrets) != 1 {
-				t.Errorf("IMG-118: number of pull secrets of the image app of the node: got %d, want 1\n%+v", len(node.Spec.Images["app"].PullSecrets),
+				t.Errorf("IMG-118: number of pull secrets of the image app of the node: got %d, want 1\n%+v",
+					len(node.Spec.Images["app"].PullSecrets),
 					node.Spec.Images["app"].PullSecrets)
 			} else if node.Spec.Images["app"].PullSecrets[0].Mode != "batch" {
-				t.Errorf("IMG-118: mode of the first pull secret of the image app: got %q, want %q\n%+v", node.Spec.Images["app"].PullSecrets[0].Mode,
+				t.Errorf("IMG-118: mode of the first pull secret of the image app: got %q, want %q\n%+v",
+					node.Spec.Images["app"].PullSecrets[0].Mode,
 					"batch", node.Spec.Images["app"].PullSecrets)
 			}
 			if imagepull.TagStatus(node, "app", "1") == nil {
@@ -251,15 +253,18 @@ func TestJobRunsToItsEnd(t *testing.T) {
 				t.Fatalf("IMG-110, IMG-114, ND-067: c.List(t.Context(), &copied, client.InNamespace(\"config\")): unexpected error: %v\n%d", err,
 					len(copied.Items))
 			} else if len(copied.Items) != 1 {
-				t.Fatalf("IMG-110, IMG-114, ND-067: number of items of the copied: got %d, want 1\n%v", len(copied.Items), err)
+				t.Fatalf("IMG-110, IMG-114, ND-067: number of items of the copied: got %d, want 1\n%v",
+					len(copied.Items), err)
 			}
 			s := &copied.Items[0]
 			if s.Annotations[pub.SecretSource] != "shop/login" {
-				t.Errorf("IMG-113, IMG-115, IMG-117: annotation secret source: got %q, want %q\n%+v", s.Annotations[pub.SecretSource],
+				t.Errorf("IMG-113, IMG-115, IMG-117: annotation secret source: got %q, want %q\n%+v",
+					s.Annotations[pub.SecretSource],
 					"shop/login", s)
 			}
 			if s.Annotations[pub.SecretReferences] != "shop/warm" {
-				t.Errorf("IMG-113, IMG-115, IMG-117: annotation secret references: got %q, want %q\n%+v", s.Annotations[pub.SecretReferences],
+				t.Errorf("IMG-113, IMG-115, IMG-117: annotation secret references: got %q, want %q\n%+v",
+					s.Annotations[pub.SecretReferences],
 					"shop/warm", s)
 			}
 			if s.Type != source.Type {
@@ -290,7 +295,8 @@ func TestJobRunsToItsEnd(t *testing.T) {
 		t.Errorf(`IMG-120: c.List(t.Context(), &left, client.InNamespace("config")): unexpected error: %v; %v %d copies are left`, err, err,
 			len(left.Items))
 	} else if len(left.Items) != 0 {
-		t.Errorf("IMG-120: number of items: got %d, want 0; %v %d copies are left", len(left.Items), err, len(left.Items))
+		t.Errorf("IMG-120: number of items: got %d, want 0; %v %d copies are left", len(left.Items), err,
+			len(left.Items))
 	}
 }
 
@@ -312,7 +318,8 @@ func TestSecretsAreShared(t *testing.T) {
 	} else if len(missing) != 1 {
 		t.Fatalf("number missing: got %d, want 1\n%v\n%v\n%v", len(missing), first, missing, err)
 	} else if missing[0] != "pull secret missing does not exist in namespace shop" {
-		t.Fatalf("first missing: got %q, want %q\n%v\n%v\n%v", missing[0], "pull secret missing does not exist in namespace shop", first,
+		t.Fatalf("first missing: got %q, want %q\n%v\n%v\n%v", missing[0],
+			"pull secret missing does not exist in namespace shop", first,
 			missing, err)
 	}
 	source.Data = map[string][]byte{".dockercfg": []byte(`{"a":1}`)}
@@ -332,14 +339,16 @@ func TestSecretsAreShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	if copied.Annotations[pub.SecretReferences] != "shop/cold,shop/warm" {
-		t.Errorf("IMG-116: annotation secret references of the copied: got %q, want %q\n%+v", copied.Annotations[pub.SecretReferences],
+		t.Errorf("IMG-116: annotation secret references of the copied: got %q, want %q\n%+v",
+			copied.Annotations[pub.SecretReferences],
 			"shop/cold,shop/warm", copied)
 	}
 	if len(copied.Data) != 1 {
 		t.Errorf("IMG-116: number of keys: got %d, want 1\n%+v", len(copied.Data), copied)
 	}
 	if string(copied.Data[".dockercfg"]) != `{"a":1}` {
-		t.Errorf("IMG-116: data .dockercfg of the copied: got %q, want %q\n%+v", string(copied.Data[".dockercfg"]), `{"a":1}`, copied)
+		t.Errorf("IMG-116: data .dockercfg of the copied: got %q, want %q\n%+v", string(copied.Data[".dockercfg"]),
+			`{"a":1}`, copied)
 	}
 	if err := s.Release(t.Context(), types.NamespacedName{Namespace: "shop", Name: "warm"}); err != nil {
 		t.Fatal(err)
@@ -347,7 +356,8 @@ func TestSecretsAreShared(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(copied), copied); err != nil {
 		t.Errorf("IMG-120: unexpected error: %v\n%v", err, copied.Annotations)
 	} else if copied.Annotations[pub.SecretReferences] != "shop/cold" {
-		t.Errorf("IMG-120: annotation secret references of the copied: got %q, want %q\n%v\n%v", copied.Annotations[pub.SecretReferences],
+		t.Errorf("IMG-120: annotation secret references of the copied: got %q, want %q\n%v\n%v",
+			copied.Annotations[pub.SecretReferences],
 			"shop/cold", err, copied.Annotations)
 	}
 	if err := s.Release(t.Context(), types.NamespacedName{Namespace: "shop", Name: "cold"}); err != nil {
@@ -368,7 +378,8 @@ func TestSecretsAreShared(t *testing.T) {
 	} else if len(refs) != 1 {
 		t.Errorf("IMG-111: number of references: got %d, want 1\n%v\n%v", len(refs), refs, err)
 	} else if refs[0] != (appsv1beta1.ReferenceObject{Namespace: "config", Name: "foreign"}) {
-		t.Errorf("IMG-111: first reference: got %+v, want %+v\n%v\n%v", refs[0], appsv1beta1.ReferenceObject{Namespace: "config", Name: "foreign"},
+		t.Errorf("IMG-111: first reference: got %+v, want %+v\n%v\n%v", refs[0],
+			appsv1beta1.ReferenceObject{Namespace: "config", Name: "foreign"},
 			refs, err)
 	}
 }

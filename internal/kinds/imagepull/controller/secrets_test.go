@@ -187,7 +187,8 @@ func TestCopiesCannotBeFoundByTheirNames(t *testing.T) {
 	} else if len(refs) != 1 {
 		t.Errorf("number of references: got %d, want 1\n%v\n%v\n%v", len(refs), refs, problems, err)
 	} else if refs[0].Name != "login-0a1b2c" {
-		t.Errorf("name of the first reference: got %q, want %q\n%v\n%v\n%v", refs[0].Name, "login-0a1b2c", refs, problems, err)
+		t.Errorf("name of the first reference: got %q, want %q\n%v\n%v\n%v", refs[0].Name, "login-0a1b2c", refs,
+			problems, err)
 	}
 }
 

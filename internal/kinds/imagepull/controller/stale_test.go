@@ -71,9 +71,11 @@ func TestNodeImagesAgainstStaleCaches(t *testing.T) {
 		if tags := node.Spec.Images["app"].Tags; len(tags) != 1 {
 			t.Fatalf("IMG-054: number of tags: got %d, want 1\n%+v", len(tags), tags)
 		} else if len(tags[0].OwnerReferences) != 1 {
-			t.Fatalf("IMG-054: number of owners of the first tag: got %d, want 1\n%+v", len(tags[0].OwnerReferences), tags)
+			t.Fatalf("IMG-054: number of owners of the first tag: got %d, want 1\n%+v", len(tags[0].OwnerReferences),
+				tags)
 		} else if tags[0].OwnerReferences[0].UID != "uid-again" {
-			t.Fatalf("IMG-054: UID of the first owner of the first tag: got %q, want %q\n%+v", tags[0].OwnerReferences[0].UID, "uid-again", tags)
+			t.Fatalf("IMG-054: UID of the first owner of the first tag: got %q, want %q\n%+v",
+				tags[0].OwnerReferences[0].UID, "uid-again", tags)
 		}
 	}
 	if reads != 1 {

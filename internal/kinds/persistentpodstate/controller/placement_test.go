@@ -45,11 +45,13 @@ func TestPodsOfBothKindsOfStatesComeBack(t *testing.T) {
 				wanted = map[string]string{"host": node.GetName()}
 			}
 			if entry.NodeName != node.GetName() {
-				t.Errorf("node: got %q, want %q; %s ran on %s, remembered is %+v", entry.NodeName, node.GetName(), name, node.GetName(),
+				t.Errorf("node: got %q, want %q; %s ran on %s, remembered is %+v", entry.NodeName, node.GetName(), name,
+					node.GetName(),
 					entry)
 			}
 			if !maps.Equal(entry.NodeTopologyLabels, wanted) {
-				t.Errorf("node topology labels: got %v, want %v; %s ran on %s, remembered is %+v", entry.NodeTopologyLabels, wanted, name,
+				t.Errorf("node topology labels: got %v, want %v; %s ran on %s, remembered is %+v",
+					entry.NodeTopologyLabels, wanted, name,
 					node.GetName(), entry)
 			}
 			if entry.Annotations["ip"] != before.Annotations["ip"] {

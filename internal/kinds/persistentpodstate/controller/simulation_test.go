@@ -255,7 +255,8 @@ func (w *world) judge() {
 				if pod, _ := w.Get(key("Pod", name)).(*corev1.Pod); pod == nil {
 					w.t.Errorf(`PPS-047: pod: got nil, want a value; %s has %s without a workload`, state.Name, name)
 				} else if !readiness.Active(pod) {
-					w.t.Errorf("PPS-047: the pod is active: got false, want true; %s has %s without a workload", state.Name, name)
+					w.t.Errorf("PPS-047: the pod is active: got false, want true; %s has %s without a workload", state.Name,
+						name)
 				}
 			}
 			continue

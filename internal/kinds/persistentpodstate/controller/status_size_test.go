@@ -29,10 +29,12 @@ func TestAStatusThatIsFull(t *testing.T) {
 		t.Fatalf("node the first time: got %q, want %q; %d entries, %+v", first.NodeName, "a", len(recorded), first)
 	}
 	if len(first.NodeTopologyLabels) != 1 {
-		t.Fatalf("number of node topology labels the first time: got %d, want 1; %d entries, %+v", len(first.NodeTopologyLabels), len(recorded), first)
+		t.Fatalf("number of node topology labels the first time: got %d, want 1; %d entries, %+v",
+			len(first.NodeTopologyLabels), len(recorded), first)
 	}
 	if len(first.Annotations) > 0 {
-		t.Fatalf("annotations the first time: got %v, want none; %d entries, %+v", first.Annotations, len(recorded), first)
+		t.Fatalf("annotations the first time: got %v, want none; %d entries, %+v", first.Annotations,
+			len(recorded), first)
 	}
 	wide := strings.Repeat("x", 1000)
 	for i := range pods {
@@ -53,13 +55,16 @@ func TestAStatusThatIsFull(t *testing.T) {
 	if err != nil {
 		t.Errorf("unexpected error: %v; %d bytes for %d pods, %d without, %v", err, len(text), len(full.PodStates), without, err)
 	} else if len(text) > 1_300_000 {
-		t.Errorf("length of the text: got %d, want at most 1_300_000; %d bytes for %d pods, %d without, %v", len(text), len(text),
+		t.Errorf("length of the text: got %d, want at most 1_300_000; %d bytes for %d pods, %d without, %v",
+			len(text), len(text),
 			len(full.PodStates), without, err)
 	} else if len(text) < 1_000_000 {
-		t.Errorf("length of the text: got %d, want at least 1_000_000; %d bytes for %d pods, %d without, %v", len(text), len(text),
+		t.Errorf("length of the text: got %d, want at least 1_000_000; %d bytes for %d pods, %d without, %v",
+			len(text), len(text),
 			len(full.PodStates), without, err)
 	} else if len(full.PodStates) != pods {
-		t.Errorf("number of pod states: got %d, want %d; %d bytes for %d pods, %d without, %v", len(full.PodStates), pods, len(text),
+		t.Errorf("number of pod states: got %d, want %d; %d bytes for %d pods, %d without, %v",
+			len(full.PodStates), pods, len(text),
 			len(full.PodStates), without, err)
 	} else if without == 0 {
 		t.Errorf("without: got %d, want another value; %d bytes for %d pods, %d without, %v", without, len(text), len(full.PodStates),

@@ -36,9 +36,11 @@ func TestAFailedProbeOnlyMarksItsPod(t *testing.T) {
 	if got := w.names(); !slices.Equal(got, []string{"a m#idle"}) {
 		t.Fatalf("names: got %q, want %q\n%+v", got, []string{"a m#idle"}, list)
 	} else if list[0].Probes[0].ContainerName != "app" {
-		t.Fatalf("container name of the first probe of the first of the list: got %q, want %q\n%v\n%+v", list[0].Probes[0].ContainerName, "app", got, list)
+		t.Fatalf("container name of the first probe of the first of the list: got %q, want %q\n%v\n%+v",
+			list[0].Probes[0].ContainerName, "app", got, list)
 	} else if list[0].Probes[0].Probe.PeriodSeconds != 7 {
-		t.Fatalf("period in seconds of the probe of the first probe: got %d, want 7\n%v\n%+v", list[0].Probes[0].Probe.PeriodSeconds, got, list)
+		t.Fatalf("period in seconds of the probe of the first probe: got %d, want 7\n%v\n%+v",
+			list[0].Probes[0].Probe.PeriodSeconds, got, list)
 	}
 	before := len(w.Writes)
 	for range 60 {
@@ -49,11 +51,14 @@ func TestAFailedProbeOnlyMarksItsPod(t *testing.T) {
 	if c := w.condition("example.com/idle"); c == nil {
 		t.Errorf("condition example.com/idle: got nil, want a value\n%v\n%v", pod.Labels, pod.Annotations)
 	} else if c.Status != corev1.ConditionFalse {
-		t.Errorf("status: got %q, want %q\n%+v\n%v\n%v", c.Status, corev1.ConditionFalse, c, pod.Labels, pod.Annotations)
+		t.Errorf("status: got %q, want %q\n%+v\n%v\n%v", c.Status, corev1.ConditionFalse, c, pod.Labels,
+			pod.Annotations)
 	} else if pod.Labels["idle"] != "false" {
-		t.Errorf("label idle of the pod: got %q, want %q\n%+v\n%v\n%v", pod.Labels["idle"], "false", c, pod.Labels, pod.Annotations)
+		t.Errorf("label idle of the pod: got %q, want %q\n%+v\n%v\n%v", pod.Labels["idle"], "false", c, pod.Labels,
+			pod.Annotations)
 	} else if pod.Annotations[pub.PodDeletionCost] != "10" {
-		t.Errorf("annotation pod deletion cost of the pod: got %q, want %q\n%+v\n%v\n%v", pod.Annotations[pub.PodDeletionCost], "10", c,
+		t.Errorf("annotation pod deletion cost of the pod: got %q, want %q\n%+v\n%v\n%v",
+			pod.Annotations[pub.PodDeletionCost], "10", c,
 			pod.Labels, pod.Annotations)
 	}
 	if ready := w.condition(corev1.PodReady); ready.Status != corev1.ConditionTrue {
@@ -96,9 +101,11 @@ func TestAServerlessPodIsProbedByItsProvider(t *testing.T) {
 	} else if len(provider) != 1 {
 		t.Fatalf("number of probes: got %d, want 1\n%q\n%v", len(provider), carried, err)
 	} else if provider[0].Probe.Exec.Command[0] != "/idle" {
-		t.Fatalf("first of the command of the exec of the probe: got %q, want %q\n%q\n%v", provider[0].Probe.Exec.Command[0], "/idle", carried, err)
+		t.Fatalf("first of the command of the exec of the probe: got %q, want %q\n%q\n%v",
+			provider[0].Probe.Exec.Command[0], "/idle", carried, err)
 	} else if len(provider[0].MarkerPolicy) > 0 {
-		t.Fatalf("marker policy of the first of the provider: got %v, want none\n%q\n%v", provider[0].MarkerPolicy, carried, err)
+		t.Fatalf("marker policy of the first of the provider: got %v, want none\n%q\n%v", provider[0].MarkerPolicy,
+			carried, err)
 	}
 	tells := func(status corev1.ConditionStatus) {
 		w.Change(podKey("shop", "a"), func(o client.Object) {
@@ -113,15 +120,18 @@ func TestAServerlessPodIsProbedByItsProvider(t *testing.T) {
 		pod := w.pod("shop", "a")
 		c := w.condition("example.com/idle")
 		if pod.Labels["idle"] != want {
-			t.Errorf(`label idle of the pod: got %q, want %q; %v %v %+v, want idle=%s`, pod.Labels["idle"], want, pod.Labels, pod.Annotations, c,
+			t.Errorf(`label idle of the pod: got %q, want %q; %v %v %+v, want idle=%s`, pod.Labels["idle"], want,
+				pod.Labels, pod.Annotations, c,
 				want)
 		}
 		if c.Message != "told by the provider" {
-			t.Errorf("message: got %q, want %q; %v %v %+v, want idle=%s", c.Message, "told by the provider", pod.Labels, pod.Annotations, c,
+			t.Errorf("message: got %q, want %q; %v %v %+v, want idle=%s", c.Message, "told by the provider",
+				pod.Labels, pod.Annotations, c,
 				want)
 		}
 		if pod.Annotations[pub.PodProbes] != carried {
-			t.Errorf("annotation pod probes of the pod: got %q, want %q; %v %v %+v, want idle=%s", pod.Annotations[pub.PodProbes], carried,
+			t.Errorf("annotation pod probes of the pod: got %q, want %q; %v %v %+v, want idle=%s",
+				pod.Annotations[pub.PodProbes], carried,
 				pod.Labels, pod.Annotations, c, want)
 		}
 	}

@@ -119,7 +119,8 @@ func TestTheEndOfABooking(t *testing.T) {
 					t.Errorf("%s, %s: available pods: got %d, want 2\n%+v", by, when, s.CurrentAvailable, s)
 				}
 				if s.UnavailableAllowed != 0 {
-					t.Errorf("%s, %s: pods that may become unavailable: got %d, want 0\n%+v", by, when, s.UnavailableAllowed, s)
+					t.Errorf("%s, %s: pods that may become unavailable: got %d, want 0\n%+v", by, when,
+						s.UnavailableAllowed, s)
 				}
 			}
 			holds("at once")
@@ -144,7 +145,8 @@ func TestTheEndOfABooking(t *testing.T) {
 					len(s.DisruptedPods)+len(s.UnavailablePods), by, lost, s)
 			}
 			if s.CurrentAvailable != current {
-				t.Errorf("available pods: got %d, want %d; %s, lost %v, at the end: %+v", s.CurrentAvailable, current, by, lost, s)
+				t.Errorf("available pods: got %d, want %d; %s, lost %v, at the end: %+v", s.CurrentAvailable, current,
+					by, lost, s)
 			}
 			var told []string
 			if want.told != "" {
@@ -202,10 +204,12 @@ func TestWhatPodsSayOfTheirBudgets(t *testing.T) {
 					want = says
 				}
 				if pod.Annotations[key] != want[key] {
-					t.Errorf("annotation key of the pod: got %q, want %q; pod %s says %v", pod.Annotations[key], want[key], pod.Name, pod.Annotations)
+					t.Errorf("annotation key of the pod: got %q, want %q; pod %s says %v", pod.Annotations[key], want[key],
+						pod.Name, pod.Annotations)
 				}
 				if pod.Annotations[legacy] != want[legacy] {
-					t.Errorf("annotation legacy of the pod: got %q, want %q; pod %s says %v", pod.Annotations[legacy], want[legacy], pod.Name,
+					t.Errorf("annotation legacy of the pod: got %q, want %q; pod %s says %v", pod.Annotations[legacy],
+						want[legacy], pod.Name,
 						pod.Annotations)
 				}
 			}

@@ -29,10 +29,12 @@ func TestABookingOfAManagerWhoseClockIsBehindStays(t *testing.T) {
 				r.count()
 				s := r.budget("b").Status
 				if s.CurrentAvailable != 2 {
-					t.Fatalf("available pods: got %d, want 2; %s, %s ahead, after %s: %+v", s.CurrentAvailable, by, skew, r.Now().Sub(begin), s)
+					t.Fatalf("available pods: got %d, want 2; %s, %s ahead, after %s: %+v", s.CurrentAvailable, by, skew,
+						r.Now().Sub(begin), s)
 				}
 				if s.UnavailableAllowed != 0 {
-					t.Fatalf("pods that may become unavailable: got %d, want 0; %s, %s ahead, after %s: %+v", s.UnavailableAllowed, by, skew, r.Now().Sub(begin), s)
+					t.Fatalf("pods that may become unavailable: got %d, want 0; %s, %s ahead, after %s: %+v",
+						s.UnavailableAllowed, by, skew, r.Now().Sub(begin), s)
 				}
 			}
 			r.Pass(time.Second + life)
@@ -43,7 +45,8 @@ func TestABookingOfAManagerWhoseClockIsBehindStays(t *testing.T) {
 					len(s.DisruptedPods)+len(s.UnavailablePods), by, skew, s)
 			}
 			if s.UnavailableAllowed != 1 {
-				t.Errorf("pods that may become unavailable: got %d, want 1; %s, %s ahead, at the end: %+v", s.UnavailableAllowed, by, skew, s)
+				t.Errorf("pods that may become unavailable: got %d, want 1; %s, %s ahead, at the end: %+v",
+					s.UnavailableAllowed, by, skew, s)
 			}
 		}
 	}

@@ -188,10 +188,12 @@ func TestPodsOfADeletedWorkloadGoAlsoWithProtectTotalReplicas(t *testing.T) {
 			r.rest() // the garbage collector tries
 			left := r.pods()
 			if len(left) > 0 {
-				t.Errorf("pods: got %v, want none; %d pods stay: %+v %s", left, len(left), r.budget("b").Status, r.failure)
+				t.Errorf("pods: got %v, want none; %d pods stay: %+v %s", left, len(left), r.budget("b").Status,
+					r.failure)
 			}
 			if r.failure != "" {
-				t.Errorf("failure: got %q, want %q; %d pods stay: %+v %s", r.failure, "", len(left), r.budget("b").Status, r.failure)
+				t.Errorf("failure: got %q, want %q; %d pods stay: %+v %s", r.failure, "", len(left),
+					r.budget("b").Status, r.failure)
 			}
 		})
 	}
@@ -214,11 +216,14 @@ func TestAWorkloadBesideACopyOfItsPodIsScaledToNothing(t *testing.T) {
 			r.scale(simulation.Key{Kind: "ReplicaSet", Name: "rs"}, 0)
 			r.rest()
 			if left := r.pods(); len(left) != 1 {
-				t.Errorf("number left: got %d, want 1; %d pods stay: %+v %s", len(left), len(left), r.budget("b").Status, r.failure)
+				t.Errorf("number left: got %d, want 1; %d pods stay: %+v %s", len(left), len(left), r.budget("b").Status,
+					r.failure)
 			} else if left[0].UID != copied.UID {
-				t.Errorf("UID of the first left: got %q, want %q; %d pods stay: %+v %s", left[0].UID, copied.UID, len(left), r.budget("b").Status, r.failure)
+				t.Errorf("UID of the first left: got %q, want %q; %d pods stay: %+v %s", left[0].UID, copied.UID,
+					len(left), r.budget("b").Status, r.failure)
 			} else if r.failure != "" {
-				t.Errorf("failure: got %q, want %q; %d pods stay: %+v %s", r.failure, "", len(left), r.budget("b").Status, r.failure)
+				t.Errorf("failure: got %q, want %q; %d pods stay: %+v %s", r.failure, "", len(left),
+					r.budget("b").Status, r.failure)
 			}
 			if n := r.allowed(t, "debug", policyv1beta1.Delete); ready && n > 0 {
 				t.Error("the copy may go too")

@@ -291,7 +291,8 @@ func TestNameTaken(t *testing.T) {
 				t.Errorf(`sidecarset.SameContent(latest.Data.Raw, sidecarsettest.Stored("proxy:1", 1).Data.Raw): got false, want true; status %+v`,
 					status)
 			} else if (status.LatestRevision != r.Name) != (tt.want > 0) {
-				t.Errorf("the latest revision is another one: got %t, want %t; status %+v", status.LatestRevision != r.Name, tt.want > 0, status)
+				t.Errorf("the latest revision is another one: got %t, want %t; status %+v",
+					status.LatestRevision != r.Name, tt.want > 0, status)
 			}
 		})
 	}
@@ -318,7 +319,8 @@ func TestOnePodPanics(t *testing.T) {
 	} else if !strings.Contains(result.Err.Error(), "what is this?") {
 		t.Errorf("error: got %q, want it to contain %q\n%q", result.Err.Error(), "what is this?", s.events)
 	} else if !strings.Contains(strings.Join(s.events, "\n"), "FailedUpgradePod") {
-		t.Errorf("events: got %q, want it to contain %q\n%v", strings.Join(s.events, "\n"), "FailedUpgradePod", result.Err)
+		t.Errorf("events: got %q, want it to contain %q\n%v", strings.Join(s.events, "\n"), "FailedUpgradePod",
+			result.Err)
 	}
 	if got := sidecarset.ImageOf(s.pods()[1], "proxy"); got != "proxy:2" {
 		t.Errorf("the other pod has %s", got)

@@ -58,7 +58,8 @@ func TestEventsDoNotDependOnOrder(t *testing.T) {
 		t.Errorf("number logged: got %d, want 1; %d logs, events %q", len(logged), len(logged), s.events)
 	}
 	if len(s.events) > 1 {
-		t.Errorf("number of events: got %d, want at most 1; %d logs, events %q", len(s.events), len(logged), s.events)
+		t.Errorf("number of events: got %d, want at most 1; %d logs, events %q", len(s.events), len(logged),
+			s.events)
 	}
 }
 

@@ -94,7 +94,8 @@ func TestResizesOfSidecars(t *testing.T) {
 			v := plan.Verdicts[0]
 			if tt.want == nil || v.Action != sidecarset.Upgrade {
 				if v.Reason != sidecarset.ReasonNotUpgradable {
-					t.Errorf("reason: got %q, want %q\n%s\n%s", v.Reason, sidecarset.ReasonNotUpgradable, v.Action, v.Message)
+					t.Errorf("reason: got %q, want %q\n%s\n%s", v.Reason, sidecarset.ReasonNotUpgradable, v.Action,
+						v.Message)
 				}
 				if tt.want != nil {
 					t.Errorf("want: got %v, want nil\n%s\n%s", tt.want, v.Action, v.Message)
@@ -230,6 +231,7 @@ func TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne(t *testing.T) {
 		t.Errorf("most: got %d, want 1; %d pods at once, maxUnavailable 1; %+v", most, most, status)
 	}
 	if status.UpdatedReadyPods != 6 {
-		t.Errorf("updated and ready pods: got %d, want 6; %d pods at once, maxUnavailable 1; %+v", status.UpdatedReadyPods, most, status)
+		t.Errorf("updated and ready pods: got %d, want 6; %d pods at once, maxUnavailable 1; %+v",
+			status.UpdatedReadyPods, most, status)
 	}
 }

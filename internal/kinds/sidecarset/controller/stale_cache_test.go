@@ -123,7 +123,8 @@ func TestAnImageThatWasOvertakenTwice(t *testing.T) {
 		if err := s.Settle(50); err != nil {
 			t.Errorf("coming to rest: unexpected error: %v; it runs %s: %+v, %v", err, image, s.set().Status, err)
 		} else if got := s.set().Status.UpdatedReadyPods; got != done {
-			t.Errorf("updated and ready pods: got %d, want %d; it runs %s: %+v, %v", got, done, image, s.set().Status, err)
+			t.Errorf("updated and ready pods: got %d, want %d; it runs %s: %+v, %v", got, done, image, s.set().Status,
+				err)
 		}
 	}
 	// A hundred images later the record has not grown.

@@ -191,7 +191,8 @@ func TestBesideCloneSet(t *testing.T) {
 						sidecarset.ImageOf(pod, "app"), sidecarset.ImageOf(pod, working), readiness.Ready(pod), uids[pod.UID])
 				}
 				if got := sidecarset.ImageOf(pod, "app"); got != "app:99" {
-					t.Errorf(`image of app: got %q, want %q; pod %s: app %s, proxy %s, ready %v, the same %v`, got, "app:99", pod.Name,
+					t.Errorf(`image of app: got %q, want %q; pod %s: app %s, proxy %s, ready %v, the same %v`, got,
+						"app:99", pod.Name,
 						sidecarset.ImageOf(pod, "app"), sidecarset.ImageOf(pod, working), readiness.Ready(pod), uids[pod.UID])
 				}
 				if got := sidecarset.ImageOf(pod, working); got != "proxy:last" {
@@ -199,7 +200,8 @@ func TestBesideCloneSet(t *testing.T) {
 						pod.Name, sidecarset.ImageOf(pod, "app"), sidecarset.ImageOf(pod, working), readiness.Ready(pod), uids[pod.UID])
 				}
 				if !readiness.Ready(pod) {
-					t.Errorf("the pod is ready: got false, want true; pod %s: app %s, proxy %s, ready %v, the same %v", pod.Name,
+					t.Errorf("the pod is ready: got false, want true; pod %s: app %s, proxy %s, ready %v, the same %v",
+						pod.Name,
 						sidecarset.ImageOf(pod, "app"), sidecarset.ImageOf(pod, working), readiness.Ready(pod), uids[pod.UID])
 				}
 			}

@@ -173,7 +173,8 @@ func TestClaimsOfANewPod(t *testing.T) {
 		t.Errorf("made: got %q, want none; %v is made, %v, again at %s", got, got, s.events, s.Queue.Due())
 	}
 	if !s.said("Normal WaitingForClaims ", "web-0", "b-web-0") {
-		t.Errorf(`WaitingForClaims is told of web-0: got false, want true; %v is made, %v, again at %s`, got, s.events,
+		t.Errorf(`WaitingForClaims is told of web-0: got false, want true; %v is made, %v, again at %s`, got,
+			s.events,
 			s.Queue.Due())
 	}
 	if s.Queue.Due().IsZero() {

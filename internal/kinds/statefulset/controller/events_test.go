@@ -85,7 +85,8 @@ func TestEventsOfStatefulSets(t *testing.T) {
 			if len(told) == 0 {
 				t.Errorf("told: got none, want some; %q is not among %q", test.want, s.events)
 			} else if strings.HasPrefix(test.want, "Warning") && !strings.Contains(told[0], "a policy") {
-				t.Errorf("told first: got %q, want it to contain %q; %q is not among %q", told[0], "a policy", test.want, s.events)
+				t.Errorf("told first: got %q, want it to contain %q; %q is not among %q", told[0], "a policy", test.want,
+					s.events)
 			}
 			if slices.ContainsFunc(s.events, func(e string) bool {
 				return strings.Contains(e, "SuccessfulCreate") && strings.Contains(e,
@@ -155,7 +156,8 @@ func TestALostAnswerIsSettledWithinSeconds(t *testing.T) {
 			t.Errorf("available replicas: got %d, want 3; write %d: %q %s", got, n+1, s.events, s.describe())
 		}
 		if got := len(s.eventsWith("SuccessfulCreate")); got > 3 {
-			t.Errorf(`number of events SuccessfulCreate: got %d, want at most 3; write %d: %q %s`, got, n+1, s.events, s.describe())
+			t.Errorf(`number of events SuccessfulCreate: got %d, want at most 3; write %d: %q %s`, got, n+1, s.events,
+				s.describe())
 		}
 	}
 }

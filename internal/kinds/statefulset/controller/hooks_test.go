@@ -231,10 +231,12 @@ func TestANewPodWaitsForItsPreNormalHook(t *testing.T) {
 				t.Helper()
 				s.runFor(time.Minute)
 				if status := s.set().Status; status.AvailableReplicas != available {
-					t.Errorf("available replicas: got %d, want %d; %d available, %d ready, %v", status.AvailableReplicas, available,
+					t.Errorf("available replicas: got %d, want %d; %d available, %d ready, %v", status.AvailableReplicas,
+						available,
 						status.AvailableReplicas, status.ReadyReplicas, *seen)
 				} else if status.ReadyReplicas != 1 {
-					t.Errorf("ready replicas: got %d, want 1; %d available, %d ready, %v", status.ReadyReplicas, status.AvailableReplicas,
+					t.Errorf("ready replicas: got %d, want 1; %d available, %d ready, %v", status.ReadyReplicas,
+						status.AvailableReplicas,
 						status.ReadyReplicas, *seen)
 				} else if !slices.Equal(*seen, states) {
 					t.Errorf("*seen: got %q, want %q; %d available, %d ready, %v", *seen, states, status.AvailableReplicas, status.ReadyReplicas, *seen)
@@ -287,7 +289,8 @@ func TestADeletionThatIsNotNeededAnyMore(t *testing.T) {
 				s.change(tt.first)
 				s.runFor(time.Minute)
 				if got := s.pod("web-0").Labels[pub.LifecycleState]; got != string(pub.LifecycleStatePreparingDelete) {
-					t.Fatalf("label lifecycle state of pod web-0: got %q, want %q\n%s", got, string(pub.LifecycleStatePreparingDelete),
+					t.Fatalf("label lifecycle state of pod web-0: got %q, want %q\n%s", got,
+						string(pub.LifecycleStatePreparingDelete),
 						s.describe())
 				}
 				if got := readiness.Ready(s.pod("web-0")); got == mark {
@@ -348,7 +351,8 @@ func TestADeletionThatIsNotNeededInTheMidstOfAnUpdate(t *testing.T) {
 			s.change(replicas(1))
 			s.runFor(5 * time.Second)
 			if got := state(); got != string(pub.LifecycleStatePreparingDelete) {
-				t.Fatalf("state of the pod: got %q, want %q\n%s", got, string(pub.LifecycleStatePreparingDelete), s.describe())
+				t.Fatalf("state of the pod: got %q, want %q\n%s", got, string(pub.LifecycleStatePreparingDelete),
+					s.describe())
 			}
 			s.change(replicas(2))
 			s.runFor(time.Minute)

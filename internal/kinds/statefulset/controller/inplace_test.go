@@ -260,7 +260,8 @@ func TestARollbackInItsGracePeriod(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if status := s.set().Status; status.UpdatedAvailableReplicas != 1 {
-		t.Errorf("updated and available replicas: got %d, want 1\n%s", status.UpdatedAvailableReplicas, s.describe())
+		t.Errorf("updated and available replicas: got %d, want 1\n%s", status.UpdatedAvailableReplicas,
+			s.describe())
 	}
 }
 
@@ -306,7 +307,8 @@ func TestAPodIsTakenOutOfServiceInSpiteOfAConflict(t *testing.T) {
 	}
 	pod := s.pod("web-0")
 	if pod.Spec.Containers[0].Image != "nginx:2" {
-		t.Errorf("image of the first container of the pod: got %q, want %q\n%s", pod.Spec.Containers[0].Image, "nginx:2", s.describe())
+		t.Errorf("image of the first container of the pod: got %q, want %q\n%s", pod.Spec.Containers[0].Image,
+			"nginx:2", s.describe())
 	}
 	if pod.Annotations["meddled"] == "" {
 		t.Errorf("annotation meddled of the pod: got nothing, want some text\n%s", s.describe())
@@ -322,7 +324,8 @@ func TestAPodIsTakenOutOfServiceInSpiteOfAConflict(t *testing.T) {
 	if condition := readiness.Condition(s.pod("web-0"), pub.InPlaceUpdateReady); !slices.Equal(*asked, []string{"status"}) {
 		t.Errorf("brought back: *asked: got %q, want %q", *asked, []string{"status"})
 	} else if condition.Status != corev1.ConditionFalse {
-		t.Errorf("brought back: status of the condition: got %q, want %q\n%q", condition.Status, corev1.ConditionFalse, *asked)
+		t.Errorf("brought back: status of the condition: got %q, want %q\n%q", condition.Status,
+			corev1.ConditionFalse, *asked)
 	}
 	s.runFor(time.Minute)
 	if !readiness.Ready(s.pod("web-0")) {

@@ -205,7 +205,8 @@ func TestADeletedSet(t *testing.T) {
 		}
 		is := s.set().Status
 		if want := s.set().Generation; is.ObservedGeneration != want {
-			t.Errorf("observed generation: got %d, want %d; whenDeleted %s: status %+v", is.ObservedGeneration, want, whenDeleted, is)
+			t.Errorf("observed generation: got %d, want %d; whenDeleted %s: status %+v", is.ObservedGeneration, want,
+				whenDeleted, is)
 		}
 		if is.Replicas != 4 {
 			t.Errorf("replicas: got %d, want 4; whenDeleted %s: status %+v", is.Replicas, whenDeleted, is)

@@ -70,13 +70,16 @@ func TestImagesArePulledAhead(t *testing.T) {
 		s.change(next("nginx:2", 2))
 		s.runFor(time.Minute)
 		if got := s.jobs(); !slices.Equal(got, []string{"nginx"}) {
-			t.Errorf("jobs: got %q, want %q; jobs %q, marks %s, events %q", got, []string{"nginx"}, s.jobs(), s.marks(), s.events)
+			t.Errorf("jobs: got %q, want %q; jobs %q, marks %s, events %q", got, []string{"nginx"}, s.jobs(),
+				s.marks(), s.events)
 		}
 		if got := s.marks(); got != "true/" {
-			t.Errorf("marks: got %q, want %q; jobs %q, marks %s, events %q", got, "true/", s.jobs(), s.marks(), s.events)
+			t.Errorf("marks: got %q, want %q; jobs %q, marks %s, events %q", got, "true/", s.jobs(), s.marks(),
+				s.events)
 		}
 		if got := len(s.eventsWith("Normal CreatedImagePullJob ", "nginx:2")); got != 1 {
-			t.Errorf(`number of events CreatedImagePullJob of nginx:2: got %d, want 1; jobs %q, marks %s, events %q`, got, s.jobs(),
+			t.Errorf(`number of events CreatedImagePullJob of nginx:2: got %d, want 1; jobs %q, marks %s, events %q`,
+				got, s.jobs(),
 				s.marks(), s.events)
 		}
 		s.Remove(simulation.Key{Kind: "ImagePullJob", Name: s.set().Status.UpdateRevision + "-nginx"}) // its time is over
@@ -100,10 +103,12 @@ func TestImagesArePulledAhead(t *testing.T) {
 			t.Errorf("jobs: got %d, want none\n%q\n%s", got, s.jobs(), s.describe())
 		}
 		if status.UpdatedAvailableReplicas != 5 {
-			t.Errorf("updated and available replicas: got %d, want 5\n%q\n%s", status.UpdatedAvailableReplicas, s.jobs(), s.describe())
+			t.Errorf("updated and available replicas: got %d, want 5\n%q\n%s", status.UpdatedAvailableReplicas,
+				s.jobs(), s.describe())
 		}
 		if status.CurrentRevision != status.UpdateRevision {
-			t.Errorf("current revision: got %q, want %q\n%q\n%s", status.CurrentRevision, status.UpdateRevision, s.jobs(), s.describe())
+			t.Errorf("current revision: got %q, want %q\n%q\n%s", status.CurrentRevision, status.UpdateRevision,
+				s.jobs(), s.describe())
 		}
 	})
 	t.Run("they are refused", func(t *testing.T) {

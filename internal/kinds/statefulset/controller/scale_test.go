@@ -49,10 +49,12 @@ func TestCondemnedPodsArePaced(t *testing.T) {
 			gone = append(gone, w.Key.Name)
 			waited := s.Now().Sub(ready)
 			if waited < 30*time.Second {
-				t.Errorf("time since it was ready: got %v, want at least %v; %s goes after %s", waited, 30*time.Second, w.Key.Name, waited)
+				t.Errorf("time since it was ready: got %v, want at least %v; %s goes after %s", waited, 30*time.Second,
+					w.Key.Name, waited)
 			}
 			if waited > 32*time.Second {
-				t.Errorf("time since it was ready: got %v, want at most %v; %s goes after %s", waited, 32*time.Second, w.Key.Name, waited)
+				t.Errorf("time since it was ready: got %v, want at most %v; %s goes after %s", waited, 32*time.Second,
+					w.Key.Name, waited)
 			}
 		}
 	}
@@ -153,7 +155,8 @@ func TestManyPodsAtATime(t *testing.T) {
 		if len(left) != 1 {
 			t.Errorf("number left: got %d, want 1; %d pods are left after %s", len(left), len(left), took)
 		} else if left[0].Name != "web-3" {
-			t.Errorf("name of the first left: got %q, want %q; %d pods are left after %s", left[0].Name, "web-3", len(left), took)
+			t.Errorf("name of the first left: got %q, want %q; %d pods are left after %s", left[0].Name, "web-3",
+				len(left), took)
 		} else if took > 2*time.Second {
 			t.Errorf("took: got %v, want at most %v; %d pods are left after %s", took, 2*time.Second, len(left), took)
 		}

@@ -79,10 +79,12 @@ func TestPausedUpdatesAreCompleted(t *testing.T) {
 			s.runFor(10 * time.Second)
 			state := func() string { return s.pod("web-2").Labels[pub.LifecycleState] }
 			if got := s.moved(); got > 0 {
-				t.Fatalf("moved: got %d, want 0; it is %s before its grace period is over: %s", got, state(), s.describe())
+				t.Fatalf("moved: got %d, want 0; it is %s before its grace period is over: %s", got, state(),
+					s.describe())
 			}
 			if got := state(); got != "Updating" {
-				t.Fatalf("state of the pod: got %q, want %q; it is %s before its grace period is over: %s", got, "Updating", state(), s.describe())
+				t.Fatalf("state of the pod: got %q, want %q; it is %s before its grace period is over: %s", got,
+					"Updating", state(), s.describe())
 			}
 			s.change(func(set *appsv1beta1.StatefulSet) { set.Spec.UpdateStrategy.RollingUpdate.Paused = true })
 			s.runFor(5 * time.Minute)
@@ -90,13 +92,16 @@ func TestPausedUpdatesAreCompleted(t *testing.T) {
 				t.Errorf("moved: got %d, want 1; it is %s, and waits for its hook: %s", got, state(), s.describe())
 			}
 			if got := state(); got != "Updated" {
-				t.Errorf("state of the pod: got %q, want %q; it is %s, and waits for its hook: %s", got, "Updated", state(), s.describe())
+				t.Errorf("state of the pod: got %q, want %q; it is %s, and waits for its hook: %s", got, "Updated",
+					state(), s.describe())
 			}
 			if got := s.set().Status.ReadyReplicas; got != 3 {
-				t.Errorf("ready replicas: got %d, want 3; it is %s, and waits for its hook: %s", got, state(), s.describe())
+				t.Errorf("ready replicas: got %d, want 3; it is %s, and waits for its hook: %s", got, state(),
+					s.describe())
 			}
 			if got := s.set().Status.AvailableReplicas; got != 2 {
-				t.Errorf("available replicas: got %d, want 2; it is %s, and waits for its hook: %s", got, state(), s.describe())
+				t.Errorf("available replicas: got %d, want 2; it is %s, and waits for its hook: %s", got, state(),
+					s.describe())
 			}
 			s.Change(podKey("web-2"), func(o client.Object) { o.GetLabels()["held"] = "yes" })
 			s.runFor(5 * time.Minute)

@@ -72,7 +72,8 @@ func TestClaimsGrow(t *testing.T) {
 	if conditions := s.set().Status.Conditions; len(conditions) == 0 {
 		t.Errorf("conditions: got none, want some; after %d refusals: %+v", refusals, conditions)
 	} else if !strings.Contains(conditions[0].Message, "no expansion") {
-		t.Errorf("message of the first condition: got %q, want it to contain %q; after %d refusals: %+v", conditions[0].Message, "no expansion",
+		t.Errorf("message of the first condition: got %q, want it to contain %q; after %d refusals: %+v",
+			conditions[0].Message, "no expansion",
 			refusals, conditions)
 	} else if refusals != 1 {
 		t.Errorf("refusals: got %d, want 1; after %d refusals: %+v", refusals, refusals, conditions)
@@ -84,7 +85,8 @@ func TestClaimsGrow(t *testing.T) {
 			t.Errorf("storage of the requests of the resources: got %q, want %q\n%+v", got, "2Gi", claim)
 		}
 		if claim.Annotations[pub.OwnedByStatefulSet] != "web" {
-			t.Errorf("annotation owned by stateful set of the claim: got %q, want %q\n%+v", claim.Annotations[pub.OwnedByStatefulSet], "web", claim)
+			t.Errorf("annotation owned by stateful set of the claim: got %q, want %q\n%+v",
+				claim.Annotations[pub.OwnedByStatefulSet], "web", claim)
 		}
 		now := s.pod(pod.Name)
 		if now.UID != pod.UID {

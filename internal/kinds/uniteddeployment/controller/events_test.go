@@ -168,10 +168,12 @@ func TestStatusIsWrittenOnce(t *testing.T) {
 	writes := len(w.Writes)
 	w.Manage()
 	if len(w.Writes) > writes {
-		t.Errorf("written again from an old cache: number of writes: got %d, want at most %d\n%+v", len(w.Writes), writes, w.Writes[writes:])
+		t.Errorf("written again from an old cache: number of writes: got %d, want at most %d\n%+v", len(w.Writes),
+			writes, w.Writes[writes:])
 	}
 	if got := w.Cached(key).GetResourceVersion(); got != stale {
-		t.Errorf("written again from an old cache: cached resource version: got %q, want %q\n%+v", got, stale, w.Writes[writes:])
+		t.Errorf("written again from an old cache: cached resource version: got %q, want %q\n%+v", got, stale,
+			w.Writes[writes:])
 	}
 	w.Change(key, func(o client.Object) { o.SetAnnotations(map[string]string{"by": "others"}) })
 	w.rest()

@@ -36,7 +36,8 @@ func TestASelectorThatMatchesNoChild(t *testing.T) {
 	} else if c.Status != corev1.ConditionFalse {
 		t.Errorf("the condition does not say why: status: got %q, want %q\n%v", c.Status, corev1.ConditionFalse, c)
 	} else if !strings.Contains(c.Message, "spec.selector") {
-		t.Errorf("the condition does not say why: message: got %q, want it to contain %q\n%v", c.Message, "spec.selector", c)
+		t.Errorf("the condition does not say why: message: got %q, want it to contain %q\n%v", c.Message,
+			"spec.selector", c)
 	}
 }
 
@@ -70,7 +71,8 @@ func TestARefusedSubsetHoldsUpNoOther(t *testing.T) {
 			"patch": appsv1beta1.SubsetUpdated}[verb]); c == nil {
 			t.Errorf("%s: c: got nil, want a value", verb)
 		} else if c.Status != corev1.ConditionFalse {
-			t.Errorf("%s: status: got %q, want %q; the condition does not tell: %v", verb, c.Status, corev1.ConditionFalse, c)
+			t.Errorf("%s: status: got %q, want %q; the condition does not tell: %v", verb, c.Status,
+				corev1.ConditionFalse, c)
 		}
 	}
 }
@@ -144,23 +146,28 @@ func TestRefusedNumbersForgetNothing(t *testing.T) {
 		if c := before.SubsetStatuses[0].Conditions; len(c) != 1 {
 			t.Fatalf("number of conditions: got %d, want 1\n%s", len(c), w.describe())
 		} else if c[0].Status != corev1.ConditionFalse {
-			t.Fatalf("status of the first condition: got %q, want %q\n%s", c[0].Status, corev1.ConditionFalse, w.describe())
+			t.Fatalf("status of the first condition: got %q, want %q\n%s", c[0].Status, corev1.ConditionFalse,
+				w.describe())
 		}
 		w.user(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Replicas = new(int32(10)) }) // 50 % are more than 3
 		w.quiet()
 		after := w.united().Status
 		if c := after.SubsetStatuses[0].Conditions; len(c) != 1 {
-			t.Errorf("number of conditions: got %d, want 1; reserve %t: %v became %v", len(c), reserve, before.SubsetStatuses[0].Conditions, c)
+			t.Errorf("number of conditions: got %d, want 1; reserve %t: %v became %v", len(c), reserve,
+				before.SubsetStatuses[0].Conditions, c)
 		} else if c[0] != before.SubsetStatuses[0].Conditions[0] {
-			t.Errorf("first condition: got %+v, want %+v; reserve %t: %v became %v", c[0], before.SubsetStatuses[0].Conditions[0], reserve,
+			t.Errorf("first condition: got %+v, want %+v; reserve %t: %v became %v", c[0],
+				before.SubsetStatuses[0].Conditions[0], reserve,
 				before.SubsetStatuses[0].Conditions, c)
 		}
 		if after.ReservedPods != before.ReservedPods {
-			t.Errorf("reserved pods: got %d, want %d; reserve %t: %d replicas and %d reserved became %d and %d", after.ReservedPods,
+			t.Errorf("reserved pods: got %d, want %d; reserve %t: %d replicas and %d reserved became %d and %d",
+				after.ReservedPods,
 				before.ReservedPods, reserve, before.Replicas, before.ReservedPods, after.Replicas, after.ReservedPods)
 		}
 		if after.Replicas != before.Replicas {
-			t.Errorf("replicas: got %d, want %d; reserve %t: %d replicas and %d reserved became %d and %d", after.Replicas,
+			t.Errorf("replicas: got %d, want %d; reserve %t: %d replicas and %d reserved became %d and %d",
+				after.Replicas,
 				before.Replicas, reserve, before.Replicas, before.ReservedPods, after.Replicas, after.ReservedPods)
 		}
 	}
@@ -338,7 +345,8 @@ func TestMadeAgainWithItsOrphansOnOtherNodes(t *testing.T) {
 			t.Errorf("bound: got %t, want %t; subset %s is bound to %v with %v", bound, c.Subset == "a", c.Subset, terms, pod.Tolerations)
 		}
 		if (len(pod.Tolerations) == 1) != (c.Subset == "a") {
-			t.Errorf("there is one toleration of the pod: got %t, want %t; subset %s is bound to %v with %v", len(pod.Tolerations) == 1, c.Subset == "a",
+			t.Errorf("there is one toleration of the pod: got %t, want %t; subset %s is bound to %v with %v",
+				len(pod.Tolerations) == 1, c.Subset == "a",
 				c.Subset, terms, pod.Tolerations)
 		}
 	}

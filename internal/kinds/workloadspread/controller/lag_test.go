@@ -243,7 +243,8 @@ func TestForbiddenScaleIsTold(t *testing.T) {
 	} else if outcome.Plan == nil {
 		t.Errorf("plan: got nil, want a value\n%v", err)
 	} else if outcome.Plan.Reason != workloadspread.ReasonReplicasUnknown {
-		t.Errorf("reason of the plan: got %q, want %q\n%v\n%v", outcome.Plan.Reason, workloadspread.ReasonReplicasUnknown, outcome.Plan,
+		t.Errorf("reason of the plan: got %q, want %q\n%v\n%v", outcome.Plan.Reason,
+			workloadspread.ReasonReplicasUnknown, outcome.Plan,
 			err)
 	} else if !strings.Contains(err.Error(), "no rights") {
 		t.Errorf("error: got %q, want it to contain %q\n%v", err.Error(), "no rights", outcome.Plan)

@@ -118,10 +118,12 @@ func TestMetadataIsLeftAlone(t *testing.T) {
 	rests(t, s)
 	pod := s.all()[0]
 	if pod.Labels["pool"] != "" {
-		t.Errorf("label pool of the pod: got %q, want %q\n%v\n%v", pod.Labels["pool"], "", pod.Labels, pod.Annotations)
+		t.Errorf("label pool of the pod: got %q, want %q\n%v\n%v", pod.Labels["pool"], "", pod.Labels,
+			pod.Annotations)
 	}
 	if pod.Annotations[pub.MatchedWorkloadSpread] == "" {
-		t.Errorf("annotation matched workload spread of the pod: got nothing, want some text\n%v\n%v", pod.Labels, pod.Annotations)
+		t.Errorf("annotation matched workload spread of the pod: got nothing, want some text\n%v\n%v", pod.Labels,
+			pod.Annotations)
 	}
 }
 
@@ -180,7 +182,8 @@ func TestGivingUpIsTold(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	if got := s.Now().Sub(begin); got > workloadspread.UnschedulableWindow+2*time.Second {
-		t.Errorf("time that it took: got %v, want at most %v", got, workloadspread.UnschedulableWindow+2*time.Second)
+		t.Errorf("time that it took: got %v, want at most %v", got,
+			workloadspread.UnschedulableWindow+2*time.Second)
 	}
 }
 
@@ -319,7 +322,8 @@ func TestBookingsBesideTheStatusWriteAreKept(t *testing.T) {
 	} else if list[0].Replicas != 1 {
 		t.Errorf("replicas of the first of the list: got %d, want 1\n%v", list[0].Replicas, list)
 	} else if len(list[0].CreatingPods) != 1 {
-		t.Errorf("number of pods being created of the first of the list: got %d, want 1\n%v", len(list[0].CreatingPods), list)
+		t.Errorf("number of pods being created of the first of the list: got %d, want 1\n%v",
+			len(list[0].CreatingPods), list)
 	} else if list[0].MissingReplicas != 3 {
 		t.Errorf("missing replicas of the first of the list: got %d, want 3\n%v", list[0].MissingReplicas, list)
 	}

@@ -92,7 +92,8 @@ func TestAStatusOutlivesTheListing(t *testing.T) {
 	if len(s.events) != 1 {
 		t.Errorf("number of events: got %d, want 1\n%q", len(s.events), s.events)
 	} else if !strings.Contains(s.events[0], "an administrator has not listed it") {
-		t.Errorf("first event: got %q, want it to contain %q\n%q", s.events[0], "an administrator has not listed it", s.events)
+		t.Errorf("first event: got %q, want it to contain %q\n%q", s.events[0],
+			"an administrator has not listed it", s.events)
 	}
 	if due := s.Queue.Due(); due.IsZero() {
 		t.Error("it is not looked at again")

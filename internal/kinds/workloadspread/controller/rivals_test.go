@@ -60,10 +60,12 @@ func TestRivalsLeaveEachOthersPods(t *testing.T) {
 			for _, pod := range s.all() {
 				placed, _ := pub.ParsePlacement(pod.Annotations)
 				if (placed.Name == "ws") != test.taken {
-					t.Errorf("the placement is that of ws: got %t, want %t\n%v", placed.Name == "ws", test.taken, pod.Annotations)
+					t.Errorf("the placement is that of ws: got %t, want %t\n%v", placed.Name == "ws", test.taken,
+						pod.Annotations)
 				}
 				if (pod.Annotations[pub.PodDeletionCost] != "") != test.taken {
-					t.Errorf("the pod has a cost of deletion: got %t, want %t\n%v", pod.Annotations[pub.PodDeletionCost] != "", test.taken,
+					t.Errorf("the pod has a cost of deletion: got %t, want %t\n%v",
+						pod.Annotations[pub.PodDeletionCost] != "", test.taken,
 						pod.Annotations)
 				}
 			}

@@ -49,7 +49,8 @@ func TestAPodThatTheCacheShowsLateKeepsItsPlace(t *testing.T) {
 	if a == nil {
 		t.Errorf("a: got nil, want a value; a has one pod, which the cache does not show, and %s never came: %+v", lost, a)
 	} else if a.Replicas != 0 {
-		t.Errorf("replicas: got %d, want 0; a has one pod, which the cache does not show, and %s never came: %+v", a.Replicas, lost, a)
+		t.Errorf("replicas: got %d, want 0; a has one pod, which the cache does not show, and %s never came: %+v",
+			a.Replicas, lost, a)
 	} else if len(a.CreatingPods) != 1 {
 		t.Errorf("number of pods being created: got %d, want 1; a has one pod, which the cache does not show, and %s never came: %+v",
 			len(a.CreatingPods), lost, a)
@@ -155,7 +156,8 @@ func TestAPodThatIsBookedBehindTheCacheKeepsItsPlace(t *testing.T) {
 			t.Fatalf("len(a.CreatingPods)+int(a.Replicas): got %d, want at least 1; pod %s is there, and its place is given away: %+v",
 				len(a.CreatingPods)+int(a.Replicas), there, a)
 		} else if a.MissingReplicas > 1 {
-			t.Fatalf("missing replicas: got %d, want at most 1; pod %s is there, and its place is given away: %+v", a.MissingReplicas, there, a)
+			t.Fatalf("missing replicas: got %d, want at most 1; pod %s is there, and its place is given away: %+v",
+				a.MissingReplicas, there, a)
 		}
 	}
 	s.Events(1 << 20)

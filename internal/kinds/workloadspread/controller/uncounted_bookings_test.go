@@ -41,7 +41,8 @@ func TestVersionsThatNobodyCounts(t *testing.T) {
 	}
 	lists := s.stored(t).Status.VersionedSubsetStatuses
 	if len(lists) > 5 {
-		t.Errorf("number of lists: got %d, want at most 5; %d lists: %v", len(lists), len(lists), workloadspreadtest.Keys(lists))
+		t.Errorf("number of lists: got %d, want at most 5; %d lists: %v", len(lists), len(lists),
+			workloadspreadtest.Keys(lists))
 	}
 	if lists["other"] == nil {
 		t.Errorf(`list other: got nil, want a value; %d lists: %v`, len(lists), workloadspreadtest.Keys(lists))

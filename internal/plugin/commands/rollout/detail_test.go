@@ -59,9 +59,11 @@ func TestStatusOfAllKinds(t *testing.T) {
 			} else if len(lines) != 4 {
 				t.Errorf("%s: number of lines: got %d, want 4\n%v", version, len(lines), result)
 			} else if lines[1] != "  Updated ready pods: web-a, web-b" {
-				t.Errorf("%s: second line: got %q, want %q\n%v", version, lines[1], "  Updated ready pods: web-a, web-b", result)
+				t.Errorf("%s: second line: got %q, want %q\n%v", version, lines[1], "  Updated ready pods: web-a, web-b",
+					result)
 			} else if lines[2] != "  Updated pods that are not ready: web-c" {
-				t.Errorf("%s: third line: got %q, want %q\n%v", version, lines[2], "  Updated pods that are not ready: web-c", result)
+				t.Errorf("%s: third line: got %q, want %q\n%v", version, lines[2],
+					"  Updated pods that are not ready: web-c", result)
 			} else if !strings.Contains(lines[0], "Waiting for ") {
 				t.Errorf("%s: first line: got %q, want it to contain %q\n%v", version, lines[0], "Waiting for ", result)
 			}
@@ -84,7 +86,8 @@ func TestStatusOfAllKinds(t *testing.T) {
 			}
 			if result := s.Run(t, command, "rollout", "status", k.named, "--watch=false",
 				"-d"); result.Out != first+"  Updated ready pods: none\n  Updated pods that are not ready: none\n" {
-				t.Errorf("output: got %q, want %q\n%v", result.Out, first+"  Updated ready pods: none\n  Updated pods that are not ready: none\n",
+				t.Errorf("output: got %q, want %q\n%v", result.Out,
+					first+"  Updated ready pods: none\n  Updated pods that are not ready: none\n",
 					result)
 			}
 			f := follow(t, s, nil, strings.ReplaceAll(k.named, "/web", ""), "web", "--timeout=1m") // watches, as it does by default
@@ -110,7 +113,8 @@ func TestStatusOfAllKinds(t *testing.T) {
 			if result := s.Run(t, command, "rollout", "status", k.named, strings.ReplaceAll(k.named, "/web", "/other")); result.Err == nil {
 				t.Errorf("error: got nil, want an error\n%v", result)
 			} else if result.Err.Error() != "exactly one resource must be named, and these are 2" {
-				t.Errorf("error: got %q, want %q\n%v", result.Err.Error(), "exactly one resource must be named, and these are 2", result)
+				t.Errorf("error: got %q, want %q\n%v", result.Err.Error(),
+					"exactly one resource must be named, and these are 2", result)
 			}
 			s.Delete(t, k.plural, "web")
 			f.ended(k.named + ": object has been deleted")

@@ -52,7 +52,8 @@ func checkSteps(t *testing.T, version, kind string, steps []step) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 			if p.Done != (!strings.HasSuffix(tt.want, "...") && err == nil) {
-				t.Errorf("done: got %t, want %t; %v %s\nwant %s", p.Done, !strings.HasSuffix(tt.want, "...") && err == nil, p.Done, got, tt.want)
+				t.Errorf("done: got %t, want %t; %v %s\nwant %s", p.Done, !strings.HasSuffix(tt.want, "...") &&
+					err == nil, p.Done, got, tt.want)
 			}
 		})
 	}

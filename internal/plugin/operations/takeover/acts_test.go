@@ -191,14 +191,16 @@ func TestTheLockOfAManagerThatHasEnded(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: unexpected error: %v\n%v", name, err, missing)
 		} else if (len(missing) == 0) != test.free {
-			t.Errorf("%s: nothing is missing: got %t, want %t\n%v\n%v", name, len(missing) == 0, test.free, missing, err)
+			t.Errorf("%s: nothing is missing: got %t, want %t\n%v\n%v", name, len(missing) == 0, test.free, missing,
+				err)
 		}
 		// Whoever comes next would look at a lock that has a holder for as long again.
 		lease := w.lease()
 		if err := w.bare.Get(t.Context(), client.ObjectKeyFromObject(lease), lease); err != nil {
 			t.Errorf("%s: unexpected error: %v; held by %q, %v", name, err, readLock(lease).holder, err)
 		} else if got := (readLock(lease).holder == ""); got != test.free {
-			t.Errorf(`%s: the lock is free: got %t, want %t; held by %q, %v`, name, got, test.free, readLock(lease).holder, err)
+			t.Errorf(`%s: the lock is free: got %t, want %t; held by %q, %v`, name, got, test.free,
+				readLock(lease).holder, err)
 		}
 	}
 }
@@ -311,7 +313,8 @@ func TestAManagerThatWasRemovedAndNotMadeAnewYet(t *testing.T) {
 	if err := c.run(t.Context()); err == nil {
 		t.Error("while somebody holds the lock: takeover: got nil, want an error")
 	} else if !strings.Contains(err.Error(), "somebody_1") {
-		t.Errorf("while somebody holds the lock: takeover: got %q, want it to contain %q", err.Error(), "somebody_1")
+		t.Errorf("while somebody holds the lock: takeover: got %q, want it to contain %q", err.Error(),
+			"somebody_1")
 	} else if !strings.Contains(err.Error(), "pods can be created meanwhile") {
 		t.Errorf("while somebody holds the lock: takeover: got %q, want it to contain %q", err.Error(),
 			"pods can be created meanwhile")

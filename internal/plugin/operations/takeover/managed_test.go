@@ -56,9 +56,11 @@ func TestAToolThatManagesTheDeployment(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: error: got nil, want an error; %v, wrote %v", name, err, w.written)
 		} else if !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: error: got %q, want it to contain %q; %v, wrote %v", name, err.Error(), test.want, err, w.written)
+			t.Errorf("%s: error: got %q, want it to contain %q; %v, wrote %v", name, err.Error(), test.want, err,
+				w.written)
 		} else if !strings.Contains(err.Error(), test.pause) {
-			t.Errorf("%s: error: got %q, want it to contain %q; %v, wrote %v", name, err.Error(), test.pause, err, w.written)
+			t.Errorf("%s: error: got %q, want it to contain %q; %v, wrote %v", name, err.Error(), test.pause, err,
+				w.written)
 		} else if w.writes > 0 {
 			t.Errorf("%s: number of writes: got %d, want 0; %v, wrote %v", name, w.writes, err, w.written)
 		}
@@ -206,7 +208,8 @@ func TestTwoTakeoversAtOnce(t *testing.T) {
 	if err := c.run(t.Context()); err == nil {
 		t.Error("takeover: got nil, want an error")
 	} else if !strings.Contains(err.Error(), "nothing was changed: somebody has changed Deployment") {
-		t.Errorf("takeover: got %q, want it to contain %q", err.Error(), "nothing was changed: somebody has changed Deployment")
+		t.Errorf("takeover: got %q, want it to contain %q", err.Error(),
+			"nothing was changed: somebody has changed Deployment")
 	}
 	saved, err := readBackup(w.remembered(t))
 	if err != nil {
@@ -251,7 +254,8 @@ func TestTwoTakeoversAtOnce(t *testing.T) {
 	if err := w.command(filepath.Join(t.TempDir(), "second"), io.Discard).run(t.Context()); err == nil {
 		t.Errorf("error: got nil, want an error\n%q", w.written)
 	} else if !strings.Contains(err.Error(), "another takeover is under way, of first") {
-		t.Errorf("error: got %q, want it to contain %q\n%q", err.Error(), "another takeover is under way, of first", w.written)
+		t.Errorf("error: got %q, want it to contain %q\n%q", err.Error(),
+			"another takeover is under way, of first", w.written)
 	} else if w.writes > 0 {
 		t.Errorf("number of writes: got %d, want 0\n%v\n%q", w.writes, err, w.written)
 	}

@@ -178,7 +178,8 @@ func TestALostLabelIsPutBackFirst(t *testing.T) {
 	if err := w.bare.Get(t.Context(), client.ObjectKey{Name: namespace}, space); err != nil {
 		t.Errorf("unexpected error: %v\n%v", err, space.Labels)
 	} else if space.Labels["control-plane"] != "controller-manager" {
-		t.Errorf("label control-plane of the namespace: got %q, want %q\n%v\n%v", space.Labels["control-plane"], "controller-manager",
+		t.Errorf("label control-plane of the namespace: got %q, want %q\n%v\n%v", space.Labels["control-plane"],
+			"controller-manager",
 			space.Labels, err)
 	}
 	if len(w.violated) > 0 {
@@ -219,9 +220,11 @@ func TestARunThatFailsLeavesPodsThatCanBeCreated(t *testing.T) {
 			if err == nil {
 				t.Errorf("error: got nil, want an error; %s, back %v: error %v, want %s", name, back, err, want)
 			} else if !strings.Contains(err.Error(), want) {
-				t.Errorf("error: got %q, want it to contain %q; %s, back %v: error %v, want %s", err.Error(), want, name, back, err, want)
+				t.Errorf("error: got %q, want it to contain %q; %s, back %v: error %v, want %s", err.Error(), want, name,
+					back, err, want)
 			} else if strings.Contains(err.Error(), "waited 1m") {
-				t.Errorf("error: got %q, want it not to contain %q; %s, back %v: error %v, want %s", err.Error(), "waited 1m", name, back, err, want)
+				t.Errorf("error: got %q, want it not to contain %q; %s, back %v: error %v, want %s", err.Error(),
+					"waited 1m", name, back, err, want)
 			}
 			for _, space := range []string{"shop", "default", namespace} {
 				if names := w.refusing(space, true); len(names) > 0 {

@@ -80,7 +80,8 @@ func TestThereAndBack(t *testing.T) {
 		if err != nil {
 			t.Errorf("unexpected error: %v; %s has the data of the Secret: %v", err, file, err)
 		} else if bytes.Contains(text, []byte("c2VjcmV0LXN0dWZm")) {
-			t.Errorf(`the file has the data of the Secret: got true, want false; %s has the data of the Secret: %v`, file, err)
+			t.Errorf(`the file has the data of the Secret: got true, want false; %s has the data of the Secret: %v`,
+				file, err)
 		}
 	}
 	w.folder = ""
@@ -374,7 +375,8 @@ func TestTheLockOfTheOtherManagerIsWaitedFor(t *testing.T) {
 	if err := c.run(t.Context()); err == nil {
 		t.Error("takeover: got nil, want an error")
 	} else if !strings.Contains(err.Error(), "the lock does not get free, so another manager acts") {
-		t.Errorf("takeover: got %q, want it to contain %q", err.Error(), "the lock does not get free, so another manager acts")
+		t.Errorf("takeover: got %q, want it to contain %q", err.Error(),
+			"the lock does not get free, so another manager acts")
 	}
 	for _, write := range w.written {
 		if strings.HasPrefix(write, "apply") {

@@ -155,7 +155,8 @@ func TestWhatIsMeantByOtherManifestsHolds(t *testing.T) {
 	for want, is := range map[string]bool{"--feature-gates=SidecarTerminator=true,AllBeta=true,CloneSetShortHash=true": true, "SidecarTerminator=false": false,
 		"WorkloadSpread": false, "StatefulSetStartOrdinal=false": true} {
 		if strings.Contains(list, want) != is {
-			t.Errorf("%s: the list has what is wanted: got %t, want %t\n%v", list, strings.Contains(list, want), is, want)
+			t.Errorf("%s: the list has what is wanted: got %t, want %t\n%v", list, strings.Contains(list, want), is,
+				want)
 		}
 	}
 	args := texts(mainContainer(manager)["args"])
