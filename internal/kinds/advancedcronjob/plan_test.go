@@ -226,10 +226,10 @@ func TestChildrenTellOfTheirRuns(t *testing.T) {
 			}
 		}
 		if got := ChildOf(child(0, Ended(true))).Phase; got != Succeeded {
-			t.Errorf("ACJ-031: ChildOf(child(0, Ended(true))).Phase: got %v, want %v\n%s", got, Succeeded, kind)
+			t.Errorf("ACJ-031: phase of a child that succeeded: got %v, want %v\n%s", got, Succeeded, kind)
 		}
 		if got := ChildOf(child(0, Ended(false))).Phase; got != Failed {
-			t.Errorf("ACJ-031: ChildOf(child(0, Ended(false))).Phase: got %v, want %v\n%s", got, Failed, kind)
+			t.Errorf("ACJ-031: phase of a child that failed: got %v, want %v\n%s", got, Failed, kind)
 		}
 		if got := ChildOf(child(0)).Phase; got != Active {
 			t.Errorf("ACJ-031: phase of a child that runs: got %v, want %v\n%s", got, Active, kind)
@@ -312,7 +312,7 @@ func TestThePolicyDecidesWhatActiveChildrenMean(t *testing.T) {
 			active := Made(string(kind), cronJob, time.Hour)
 			plan := Make(snapshot(cronJob, 2*time.Hour+minute, active, Made(string(kind), cronJob, minute, Ended(false)), Made(string(kind), cronJob, 2*minute, Going)))
 			if got := begins(plan) + " | " + names(plan.Replace) + told(plan); got != want {
-				t.Errorf(`%s %s: begins(plan) + " | " + names(plan.Replace) + told(plan): got %q, want %q`, kind, policy, got, want)
+				t.Errorf(`%s %s: what begins, what is replaced, and what is told: got %q, want %q`, kind, policy, got, want)
 			}
 		}
 	}
@@ -607,6 +607,6 @@ func TestAChildIsKnownByTheUIDOfItsController(t *testing.T) {
 		t.Errorf("of another kind, or nobody's: owner of the child: got %q, want %q", got, "")
 	}
 	if got := OwnerOf(&batchv1.Job{}); got != "" {
-		t.Errorf("of another kind, or nobody's: OwnerOf(&batchv1.Job{}): got %q, want %q", got, "")
+		t.Errorf("of another kind, or nobody's: owner of a Job without one: got %q, want %q", got, "")
 	}
 }

@@ -321,7 +321,7 @@ func TestDefaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(object(t, test.want), Patched(t, given, operations)); diff != "" {
-			t.Errorf("%s: Patched(t, given, operations) (-want +got):\n%s", name, diff)
+			t.Errorf("%s: defaulted object (-want +got):\n%s", name, diff)
 		}
 	}
 	failing := func(string) podtemplate.Request {

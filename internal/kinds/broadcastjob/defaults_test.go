@@ -67,7 +67,7 @@ func TestDefaults(t *testing.T) {
 			want = test.given
 		}
 		if diff := cmp.Diff(parsed(t, want), defaulted(t, test.given, "", podtemplate.Request{})); diff != "" {
-			t.Errorf("%s: defaulted(t, test.given, \"\", podtemplate.Request{}) (-want +got):\n%s", name, diff)
+			t.Errorf("%s: defaults (-want +got):\n%s", name, diff)
 		}
 	}
 }

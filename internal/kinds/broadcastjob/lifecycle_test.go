@@ -162,7 +162,7 @@ func TestChangesAreForLaterPods(t *testing.T) {
 	onFailure(w.Job)
 	template(`{"spec":{"restartPolicy":"OnFailure","nodeSelector":{"pool":"b"},"containers":[{"name":"main","image":"check:2"}]}}`)(w.Job)
 	if errs := Validate(WrittenInV1beta1(w.Job), before); len(errs) > 0 {
-		t.Errorf("Validate(WrittenInV1beta1(w.Job), before): got %v, want none", errs)
+		t.Errorf("errors: got %v, want none", errs)
 	}
 	plan := w.expect("all changed", "n4", "", running, "2 active, 1 succeeded, 0 failed of 3")
 	if spec := plan.Create[0].Pod["spec"].(map[string]any); spec["restartPolicy"] != "OnFailure" {

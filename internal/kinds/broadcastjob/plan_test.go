@@ -304,7 +304,7 @@ func TestEligibleNodesAreFound(t *testing.T) {
 		plan := Make(w.Snapshot)
 		got := len(plan.Create) == 1 && plan.Status.Desired == 1
 		if got != test.want {
-			t.Errorf("%s: len(plan.Create) == 1 && plan.Status.Desired == 1: got %t, want %t\n%s", name, got, test.want, plan)
+			t.Errorf("%s: one pod is created and desired: got %t, want %t\n%s", name, got, test.want, plan)
 		}
 		if !got && len(plan.Sentences) == 0 {
 			t.Errorf("%s: sentences: got none, want some\n%s", name, plan)
@@ -335,7 +335,7 @@ func TestMine(t *testing.T) {
 		"in another namespace, forged by all": {func(pod *corev1.Pod) { pod.Namespace = "evil" }, false},
 	} {
 		if got := Mine(w.Job, w.pod("n1", corev1.PodRunning, test.change)); got != test.want {
-			t.Errorf(`%s: Mine(w.Job, w.pod("n1", corev1.PodRunning, test.change)): got %t, want %t`, name, got, test.want)
+			t.Errorf(`%s: the pod is one of the job: got %t, want %t`, name, got, test.want)
 		}
 	}
 }
@@ -376,7 +376,7 @@ func TestNewPodsKeepUnknownFieldsAndFindTheirNode(t *testing.T) {
 		pinned := map[string]any{"nodeSelectorTerms": []any{map[string]any{"matchFields": []any{map[string]any{"key": "metadata.name",
 			"operator": "In", "values": []any{"n1"}}}}}}
 		if got := cmp.Equal(required, any(pinned)); got == binds {
-			t.Errorf("cmp.Equal(required, any(pinned)): got %t, want another value; binds %t: %v, required %v", got, binds, spec["nodeName"],
+			t.Errorf("the pod is pinned to its node: got %t, want another value; binds %t: %v, required %v", got, binds, spec["nodeName"],
 				required)
 		}
 		if (spec["nodeName"] == "n1") != binds {

@@ -48,9 +48,9 @@ func TestFinalStatus(t *testing.T) {
 		t.Errorf("active: got %d, want 1\n%s", status.Active, sums(status))
 	}
 	if got := OnlyNumbers(&w.Job.Status, &plan.Status); got != true {
-		t.Errorf("only numbers: OnlyNumbers(&w.Job.Status, &plan.Status): got %t, want true", got)
+		t.Errorf("only numbers: numbers alone change: got %t, want true", got)
 	}
 	if OnlyNumbers(&w.Job.Status, &appsv1beta1.BroadcastJobStatus{}) {
-		t.Error("only numbers: OnlyNumbers(&w.Job.Status, &appsv1beta1.BroadcastJobStatus{}): got true, want false")
+		t.Error("only numbers: numbers alone change: got true, want false")
 	}
 }

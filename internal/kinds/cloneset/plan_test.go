@@ -400,7 +400,7 @@ func TestClaimsWithoutReuse(t *testing.T) {
 	if len(plan.Create) != 1 {
 		t.Errorf("number created: got %d, want 1\n%+v", len(plan.Create), plan.Create)
 	} else if strings.TrimPrefix(plan.Create[0].Name, "web-") != "ccccc" {
-		t.Errorf("strings.TrimPrefix(plan.Create[0].Name, \"web-\"): got %q, want %q\n%+v", strings.TrimPrefix(plan.Create[0].Name, "web-"),
+		t.Errorf("suffix of the name of the first created pod: got %q, want %q\n%+v", strings.TrimPrefix(plan.Create[0].Name, "web-"),
 			"ccccc", plan.Create)
 	}
 	// Whose a claim is when its pod is active, inactive in any way, or somebody else's; whatever the label of

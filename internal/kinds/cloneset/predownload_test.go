@@ -290,7 +290,7 @@ func TestPullJobDocument(t *testing.T) {
 					spec["parallelism"], spec["pullPolicy"])
 			}
 			if got := object(spec, "pullPolicy")["timeoutSeconds"]; got != float64(60) {
-				t.Errorf(`object(spec, "pullPolicy")["timeoutSeconds"]: got %v, want %v; parallelism %v, pullPolicy %v`, got, float64(60),
+				t.Errorf(`timeout of pulls in seconds: got %v, want %v; parallelism %v, pullPolicy %v`, got, float64(60),
 					spec["parallelism"], spec["pullPolicy"])
 			}
 		})

@@ -256,7 +256,7 @@ func TestOrdersOfUpdateHaveFewTerms(t *testing.T) {
 			return written(t, "v1beta1", `{"updateStrategy":{"rollingUpdate":{`+fmt.Sprintf(field, list(n, term))+`}}}`)
 		}
 		if errs := Validate(of(200), nil, inplace.Options{}); len(errs) > 0 {
-			t.Errorf("Validate(of(200), nil, inplace.Options{}): got %v, want none", errs)
+			t.Errorf("errors: got %v, want none", errs)
 		}
 		if got := summary(Validate(of(201), nil, inplace.Options{})); len(got) != 1 {
 			t.Errorf("number of results: got %d, want 1\n%v", len(got), got)

@@ -85,7 +85,7 @@ func TestCheck(t *testing.T) {
 	if two == nil {
 		t.Error("two mistakes: two: got nil, want a value")
 	} else if strings.Count(two.Message, "; ") != 1 {
-		t.Errorf("two mistakes: strings.Count(two.Message, \"; \"): got %d, want 1\n%+v", strings.Count(two.Message, "; "), two)
+		t.Errorf("two mistakes: number of separators: got %d, want 1\n%+v", strings.Count(two.Message, "; "), two)
 	}
 	one, other := &Refusal{Code: 400, Message: "a"}, &Refusal{Code: 403, Message: "b"}
 	if got := Both(one, other); *got != (Refusal{Code: 400, Message: "a; b"}) {

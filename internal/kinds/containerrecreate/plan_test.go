@@ -247,7 +247,7 @@ func TestHowRequestsEnd(t *testing.T) {
 			result := ResultOf(request)
 			kind, reason, note := Event(request, result)
 			if got := [4]string{string(result), kind, reason, note}; got != test.want {
-				t.Errorf("[4]string{string(result), kind, reason, note}: got %v, want %v", got, test.want)
+				t.Errorf("result and event: got %v, want %v", got, test.want)
 			}
 		})
 	}

@@ -305,7 +305,7 @@ func TestOnlyNumbers(t *testing.T) {
 		from, to := &appsv1beta1.DaemonSetStatus{}, &appsv1beta1.DaemonSetStatus{}
 		tt.change(to)
 		if got := OnlyNumbers(from, to); got != tt.want {
-			t.Errorf("%s: OnlyNumbers(from, to): got %t, want %t", name, got, tt.want)
+			t.Errorf("%s: numbers alone change: got %t, want %t", name, got, tt.want)
 		}
 	}
 }

@@ -161,7 +161,7 @@ func TestAllMayChangeButTheSelector(t *testing.T) {
 		for _, members := range []string{`{"template":` + labels + `}`, `{"updateStrategy":{"type":"OnDelete"}}`, `{"burstReplicas":1}`, `{"minReadySeconds":1}`,
 			`{"revisionHistoryLimit":1}`, `{"lifecycle":{"preDelete":{}}}`, `{"scaleStrategy":{"partitionedScaling":true}}`} {
 			if errs := daemonset.Validate(written(t, version, members), old); len(errs) > 0 {
-				t.Errorf("%s: daemonset.Validate(written(t, version, members), old): got %v, want none", members, errs)
+				t.Errorf("%s: errors: got %v, want none", members, errs)
 			}
 		}
 		errs := daemonset.Validate(written(t, version, `{"selector":{"matchLabels":{"b":"c"}},"template":`+labels+`}`), old)

@@ -63,7 +63,7 @@ func TestRoomInANodeImage(t *testing.T) {
 		"one byte more of another namespace": {holding("other", maxBytesOfNamespace-added+1), ""},
 	} {
 		if got := noRoom(tt.node, job, "app", "1", nil); got != tt.want {
-			t.Errorf(`%s: noRoom(tt.node, job, "app", "1", nil): got %q, want %q`, name, got, tt.want)
+			t.Errorf(`%s: want of room: got %q, want %q`, name, got, tt.want)
 		}
 	}
 }

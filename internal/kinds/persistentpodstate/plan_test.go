@@ -120,7 +120,7 @@ func TestWhatIsRemembered(t *testing.T) {
 					again)
 			}
 			if got := cmp.Diff(again.Status, p.Status); got != "" {
-				t.Errorf("the plan of what a plan left: cmp.Diff(again.Status, p.Status): got %q, want %q\n%+v", got, "", again)
+				t.Errorf("the plan of what a plan left: difference of the status: got %q, want %q\n%+v", got, "", again)
 			}
 		})
 	}
@@ -214,9 +214,9 @@ func TestEntriesOfNodesThatAreGone(t *testing.T) {
 	}
 	s.State.Spec.RequiredPersistentTopology = nil
 	if must := Must(s.State, "web-0"); must != nil {
-		t.Errorf(`without a must: Must(s.State, "web-0"): got %v, want nil`, must)
+		t.Errorf(`without a must: must of web-0: got %v, want nil`, must)
 	} else if !Keeps(nil, must) {
-		t.Errorf("without a must: Keeps(nil, must): got false, want true\n%v", must)
+		t.Errorf("without a must: nothing keeps it: got false, want true\n%v", must)
 	}
 }
 

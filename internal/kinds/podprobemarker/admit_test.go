@@ -175,6 +175,6 @@ func TestARequestWithoutASchemeIsAdmitted(t *testing.T) {
 		t.Errorf("value of the first of the patch: got %v, want %q\n%v", patch[0].Value, "HTTP", patch)
 	}
 	if patch := Default(map[string]any{"spec": 7}); len(patch) > 0 {
-		t.Errorf(`Default(map[string]any{"spec": 7}): got %v, want none`, patch)
+		t.Errorf(`defaults of a bad spec: got %v, want none`, patch)
 	}
 }

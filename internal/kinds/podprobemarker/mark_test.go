@@ -194,7 +194,7 @@ func TestAnnotationsThatAreNotKnown(t *testing.T) {
 		} else if !p.Pods[0].Unseen {
 			t.Fatalf("first pod is unseen: got false, want true\n%+v", p.Pods)
 		} else if !p.Pods[0].Metadata(s.Pods[0]).Empty() {
-			t.Fatalf("p.Pods[0].Metadata(s.Pods[0]).Empty(): got false, want true\n%+v", p.Pods)
+			t.Fatalf("the first pod needs no change of its metadata: got false, want true\n%+v", p.Pods)
 		}
 		return p.Pods[0].Sum()
 	}
@@ -251,6 +251,6 @@ func TestNothingIsPlannedTwice(t *testing.T) {
 		}
 	}
 	if p := PlanNode(&s.Snapshot); p.String() != "" {
-		t.Errorf("PlanNode(&s.Snapshot): got %q, want %q", p.String(), "")
+		t.Errorf("plan of the node: got %q, want %q", p.String(), "")
 	}
 }

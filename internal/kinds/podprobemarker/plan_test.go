@@ -219,7 +219,7 @@ func TestNodePodProbesOfNodes(t *testing.T) {
 		s := newScene([]*corev1.Pod{given.Pod("a")}, given.Marker("m", given.Probe("idle")))
 		test.change(s)
 		if got := PlanNode(&s.Snapshot).String(); got != test.want {
-			t.Errorf("%s: PlanNode(&s.Snapshot): got %q, want %q", name, got, test.want)
+			t.Errorf("%s: plan of the node: got %q, want %q", name, got, test.want)
 		}
 	}
 }
@@ -337,10 +337,10 @@ func TestTooManyPodProbeMarkers(t *testing.T) {
 // PPM-010 (part), PPM-057 (part): the part before # is the name of the PodProbeMarker, and not just in it.
 func TestNamesOfProbes(t *testing.T) {
 	if got := MarkerOf(ProbeName("ab", "x")); got != "ab" {
-		t.Errorf(`MarkerOf(ProbeName("ab", "x")): got %q, want %q`, got, "ab")
+		t.Errorf(`marker of the probe: got %q, want %q`, got, "ab")
 	}
 	if got := MarkerOf("pod-app"); got != "" {
-		t.Errorf(`MarkerOf("pod-app"): got %q, want %q`, got, "")
+		t.Errorf(`marker of pod-app: got %q, want %q`, got, "")
 	}
 	found := Listed([]appsv1alpha1.PodProbe{{Namespace: "shop", Probes: []appsv1alpha1.ContainerProbe{{Name: "ab#x"}, {Name: "web-1-app"}}}})
 	if diff := cmp.Diff(map[string]bool{"shop/ab": true}, found); diff != "" {

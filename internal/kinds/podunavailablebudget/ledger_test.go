@@ -90,7 +90,7 @@ func TestTheOrderOfTheDecision(t *testing.T) {
 			kind := map[podunavailablebudget.Decision]string{{Allowed: true}: allowed, {Allowed: true, Booked: true}: "booked: ", {}: no,
 				{Pending: true}: pending}[podunavailablebudget.Decision{Allowed: d.Allowed, Booked: d.Booked, Pending: d.Pending}]
 			if diff := cmp.Diff(tt.want, kind+d.Reason); diff != "" {
-				t.Errorf("kind+d.Reason (-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 			if wrote := ledger.Changes() != nil; wrote != d.Booked {
 				t.Errorf("changes: %v", ledger.Changes())
@@ -312,7 +312,7 @@ func TestLimits(t *testing.T) {
 		{build.Pod("g"), webUsed},
 	} {
 		if diff := cmp.Diff(tt.want, limits.Take(tt.pod, policyv1beta1.Update)); diff != "" {
-			t.Errorf("%d %s: limits.Take(tt.pod, policyv1beta1.Update) (-want +got):\n%s", i, tt.pod.Name, diff)
+			t.Errorf("%d %s: refusal of the update (-want +got):\n%s", i, tt.pod.Name, diff)
 		}
 	}
 	if status := web.Budget.Status; status.UnavailableAllowed != 1 {

@@ -128,7 +128,7 @@ func TestWhatABudgetCovers(t *testing.T) {
 		"no controller": {target("apps/v1", "ReplicaSet", "web"), nil, false},
 	} {
 		if got := build.Rules(tt.option).Covers(pod, tt.above); got != tt.want {
-			t.Errorf("%s: build.Rules(tt.option).Covers(pod, tt.above): got %t, want %t", name, got, tt.want)
+			t.Errorf("%s: the budget covers the pod: got %t, want %t", name, got, tt.want)
 		}
 	}
 }
@@ -198,7 +198,7 @@ func TestOverlappingBudgetsAreTold(t *testing.T) {
 		"both":                            {[]*corev1.Pod{build.Pod("x", front, build.Noted(pub.RelatedBudget, "of-a-workload"))}, []string{"front", "of-a-workload"}},
 	} {
 		if diff := cmp.Diff(tt.want, web.Rivals(tt.pods, all), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s: web.Rivals(tt.pods, all) (-want +got):\n%s", name, diff)
+			t.Errorf("%s: rivals of the budget (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -307,7 +307,8 @@ func TestRulesAreKeptWhileTheySayTheSame(t *testing.T) {
 				rules.Budget, name)
 		}
 		if !with.Selects(build.Pod("p")) {
-			t.Errorf(`with.Selects(build.Pod("p")): got false, want true; %s: rules with another version of the budget`, name)
+			t.Errorf(`the budget selects the pod: got false, want true; %s: rules with another version of the budget`,
+				name)
 		}
 	}
 }
@@ -321,7 +322,7 @@ func TestControllerOf(t *testing.T) {
 	if got, found := podunavailablebudget.ControllerOf(pod); !found {
 		t.Errorf("found: got false, want true\n%v", got)
 	} else if got != want {
-		t.Errorf("podunavailablebudget.ControllerOf(pod): got %v, want %v\n%v", got, want, found)
+		t.Errorf("owner of the pod: got %v, want %v\n%v", got, want, found)
 	}
 	pod.OwnerReferences = pod.OwnerReferences[:1]
 	if got, found := podunavailablebudget.ControllerOf(pod); found {

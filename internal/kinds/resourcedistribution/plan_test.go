@@ -283,7 +283,7 @@ func TestACopyConsistsOfItsResource(t *testing.T) {
 		t.Errorf("length of the sum: got %d, want 64", len(sum))
 	}
 	if want := read(t, rd).Hash; sum != want {
-		t.Errorf("annotations[rds.HashAnnotation].(string): got %q, want %q", sum, want)
+		t.Errorf("annotation with the hash: got %q, want %q", sum, want)
 	}
 	if other := read(t, build.Distribution("rd", build.Resource(text+" "))).Hash; other == read(t, rd).Hash {
 		t.Error("the hash is not of the raw bytes")
@@ -330,7 +330,7 @@ func TestACopyDiffersOnlyByWhatIsDistributed(t *testing.T) {
 			c.change(object)
 		}
 		if got := read(t, rd).Same(rds.CopyOf(object)); got != c.same {
-			t.Errorf("%s: read(t, rd).Same(rds.CopyOf(object)): got %t, want %t", name, got, c.same)
+			t.Errorf("%s: the copy is the same: got %t, want %t", name, got, c.same)
 		}
 	}
 }
@@ -378,7 +378,7 @@ func TestPatchesKeepWhatOthersAddedToMetadata(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !read(t, rd).Same(rds.CopyOf(&got)) {
-			t.Errorf("%s: read(t, rd).Same(rds.CopyOf(&got)): got false, want true\n%s", name, after)
+			t.Errorf("%s: the copy is the same: got false, want true\n%s", name, after)
 		}
 		if len(got.Data) != 1 {
 			t.Errorf("%s: number of keys: got %d, want 1\n%s", name, len(got.Data), after)

@@ -83,7 +83,8 @@ func TestHashOfWhatIsWritten(t *testing.T) {
 	if hash, err := Hash(&set.Spec); err != nil {
 		t.Errorf("unexpected error: %v\n%s", err, hash)
 	} else if hash != "bffdzd74cc9942f2c56xx4v9wdc4w7c8z2vzx9c2cz644cxzv8cz6w824d7b4579" {
-		t.Errorf("Hash(&set.Spec): got %q, want %q\n%v", hash, "bffdzd74cc9942f2c56xx4v9wdc4w7c8z2vzx9c2cz644cxzv8cz6w824d7b4579", err)
+		t.Errorf("hash: got %q, want %q\n%v", hash,
+			"bffdzd74cc9942f2c56xx4v9wdc4w7c8z2vzx9c2cz644cxzv8cz6w824d7b4579", err)
 	}
 	var hashes []string
 	for _, quantities := range []string{`{cpu: 1000m, memory: 1024Mi}`, `{cpu: "1", memory: 1Gi}`} {

@@ -124,7 +124,8 @@ func TestWhatIsHashed(t *testing.T) {
 			if got, err := of(&set.Spec); err != nil {
 				t.Errorf("unexpected error: %v; %s, with images %t: %s is not that of %s, %v", err, name, images, got, text, err)
 			} else if got != string(want) {
-				t.Errorf("of(&set.Spec): got %q, want %q; %s, with images %t: %s is not that of %s, %v", got, string(want), name, images, got, text,
+				t.Errorf("hash: got %q, want %q; %s, with images %t: %s is not that of %s, %v", got, string(want), name,
+					images, got, text,
 					err)
 			}
 		}
@@ -234,16 +235,16 @@ func TestRecords(t *testing.T) {
 func TestNames(t *testing.T) {
 	set := parse(t, `{spec: {containers: [{name: z}, {name: hot, upgradeStrategy: {upgradeType: HotUpgrade}}], initContainers: [{name: init}, {name: native, restartPolicy: Always}]}}`)
 	if got := Names(&set.Spec); !slices.Equal(got, []string{"hot", "native", "z"}) {
-		t.Errorf("Names(&set.Spec): got %q, want %q", got, []string{"hot", "native", "z"})
+		t.Errorf("names of the containers: got %q, want %q", got, []string{"hot", "native", "z"})
 	}
 	if got := PodNames(&set.Spec); !slices.Equal(got, []string{"hot-1", "hot-2", "native", "z"}) {
-		t.Errorf("PodNames(&set.Spec): got %q, want %q", got, []string{"hot-1", "hot-2", "native", "z"})
+		t.Errorf("names of the containers in pods: got %q, want %q", got, []string{"hot-1", "hot-2", "native", "z"})
 	}
 	if always := corev1.ContainerRestartPolicyAlways; !IsNative(&corev1.Container{RestartPolicy: &always}) {
-		t.Error("native sidecars are not told apart: IsNative(&corev1.Container{RestartPolicy: &always}): got false, want true")
+		t.Error("native sidecars are not told apart: one that is always restarted is native: got false, want true")
 	}
 	if IsNative(&corev1.Container{}) {
-		t.Error("native sidecars are not told apart: IsNative(&corev1.Container{}): got true, want false")
+		t.Error("native sidecars are not told apart: one without a restart policy is native: got true, want false")
 	}
 }
 

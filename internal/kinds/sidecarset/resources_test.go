@@ -52,7 +52,8 @@ func TestManyResizesThatWereOvertaken(t *testing.T) {
 	if body, err := patches[1].JSON(pod); err != nil {
 		t.Errorf("unexpected error: %v\n%s", err, body)
 	} else if !strings.Contains(string(body), `"requests":{"cpu":"1"}`) {
-		t.Errorf("patches[1].JSON(pod): got %q, want it to contain %q\n%s\n%v", string(body), `"requests":{"cpu":"1"}`, body, err)
+		t.Errorf("second patch: got %q, want it to contain %q\n%s\n%v", string(body), `"requests":{"cpu":"1"}`,
+			body, err)
 	}
 }
 

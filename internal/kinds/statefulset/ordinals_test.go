@@ -135,7 +135,7 @@ func TestLongRangesCostNothing(t *testing.T) {
 	if got, ok := many.Nth(2_000_000_000); !ok {
 		t.Errorf("ok: got false, want true\n%d", got)
 	} else if got != 2_000_000_008 {
-		t.Errorf("many.Nth(2_000_000_000): got %d, want 2_000_000_008\n%v", got, ok)
+		t.Errorf("the ordinal of that number: got %d, want 2_000_000_008\n%v", got, ok)
 	}
 }
 

@@ -49,7 +49,8 @@ func TestANewRevisionHasItsNameAndLabelsPods(t *testing.T) {
 			w.revisions["a:2"], labels)
 	}
 	if !strings.HasPrefix(w.revisions["a:2"], "web-") {
-		t.Errorf(`w.revisions["a:2"]: got %q, want it to begin with %q; a new pod has labels %v`, w.revisions["a:2"], "web-", labels)
+		t.Errorf(`name of the revision of a:2: got %q, want it to begin with %q; a new pod has labels %v`,
+			w.revisions["a:2"], "web-", labels)
 	}
 	w.pod(1, "a:2")
 	update := Make(w.Snapshot).Verdicts[0].Update
@@ -78,7 +79,7 @@ func TestRevisionsHoldTheTemplateAlone(t *testing.T) {
 			len(w.Revisions[0].Annotations), plan.Renumber,
 			plan.Remembered, w.Revisions[0].Data.Raw)
 	} else if bytes.Contains(w.Revisions[0].Data.Raw, []byte("1Gi")) {
-		t.Errorf(`bytes.Contains(w.Revisions[0].Data.Raw, []byte("1Gi")): got true, want false; %v, with %v: %s`, plan.Renumber,
+		t.Errorf(`the revision has the size of the claim: got true, want false; %v, with %v: %s`, plan.Renumber,
 			plan.Remembered, w.Revisions[0].Data.Raw)
 	} else if !bytes.Contains(w.Revisions[0].Data.Raw, []byte(`"$patch":"replace"`)) {
 		t.Errorf("bytes.Contains(w.Revisions[0].Data.Raw, []byte(`\"$patch\":\"replace\"`)): got false, want true; %v, with %v: %s",

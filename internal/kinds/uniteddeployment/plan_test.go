@@ -696,11 +696,11 @@ func TestRevisions(t *testing.T) {
 			} `json:"spec"`
 		}
 		if err := json.Unmarshal(first.Data.Raw, &data); err != nil {
-			t.Errorf("json.Unmarshal(first.Data.Raw, &data): unexpected error: %v\n%s", err, first.Data.Raw)
+			t.Errorf("reading the revision: unexpected error: %v\n%s", err, first.Data.Raw)
 		} else if data.Spec.Template["$patch"] != "replace" {
-			t.Errorf("%s: data.Spec.Template[\"$patch\"]: got %v, want %q\n%s", err, data.Spec.Template["$patch"], "replace", first.Data.Raw)
+			t.Errorf("%s: the mark that the template is replaced: got %v, want %q\n%s", err, data.Spec.Template["$patch"], "replace", first.Data.Raw)
 		} else if data.Spec.Template[string(kind)] == nil {
-			t.Errorf("%s: data.Spec.Template[string(kind)]: got nil, want a value\n%s", err, first.Data.Raw)
+			t.Errorf("%s: template of the kind: got nil, want a value\n%s", err, first.Data.Raw)
 		}
 		if first.Labels["team"] != "x" {
 			t.Errorf("label team the first time: got %q, want %q\n%+v", first.Labels["team"], "x", first)
@@ -873,7 +873,7 @@ func TestARestartAnnotationIsANewRevision(t *testing.T) {
 		} else if v.Wanted.Revision != p.Expected {
 			t.Errorf("wanted revision: got %q, want %q\n%v\n%s\n%v", v.Wanted.Revision, p.Expected, err, v.String(), pod)
 		} else if got := member(member(pod, "metadata"), "annotations")["kubectl.kubernetes.io/restartedAt"]; got != "now" {
-			t.Errorf("member(member(pod, \"metadata\"), \"annotations\")[\"kubectl.kubernetes.io/restartedAt\"]: got %v, want %q\n%v\n%s\n%v",
+			t.Errorf("annotation kubectl.kubernetes.io/restartedAt: got %v, want %q\n%v\n%s\n%v",
 				got, "now", err, v.String(), pod)
 		}
 	}

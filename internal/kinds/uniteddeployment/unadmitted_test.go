@@ -48,13 +48,13 @@ func TestAnObjectThatNoWebhookCompletedIsPlanned(t *testing.T) {
 	if err != nil {
 		t.Errorf("unexpected error: %v\n%v", err, child)
 	} else if got := within(child, "spec", "selector")["matchExpressions"]; got == nil {
-		t.Errorf("within(child, \"spec\", \"selector\")[\"matchExpressions\"]: got nil, want a value\n%v\n%v", child, err)
+		t.Errorf("expressions of the selector of the child: got nil, want a value\n%v\n%v", child, err)
 	}
 	for i := range object.Spec.Topology.Subsets {
 		object.Spec.Topology.Subsets[i].Replicas = nil
 	}
 	if plan := Make(s); plan.Subsets[0].Wanted.Replicas+plan.Subsets[1].Wanted.Replicas != 1 {
-		t.Errorf("plan.Subsets[0].Wanted.Replicas+plan.Subsets[1].Wanted.Replicas: got %d, want 1\n%s",
+		t.Errorf("wanted replicas of both subsets: got %d, want 1\n%s",
 			plan.Subsets[0].Wanted.Replicas+plan.Subsets[1].Wanted.Replicas, plan)
 	}
 }

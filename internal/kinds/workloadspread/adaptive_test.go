@@ -37,7 +37,7 @@ func TestCritical(t *testing.T) {
 			spread.Spec.ScheduleStrategy = test.strategy
 			got, on := Critical(spread)
 			if got != test.want {
-				t.Errorf("Critical(spread): got %v, want %v", got, test.want)
+				t.Errorf("critical time: got %v, want %v", got, test.want)
 			}
 			if on != (test.want > 0) {
 				t.Errorf("on: got %t, want %t", on, test.want > 0)

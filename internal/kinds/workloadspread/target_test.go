@@ -115,7 +115,7 @@ func TestRank(t *testing.T) {
 	})
 	for _, name := range []string{"web", "web-", "web-x", "web-1x", "web-99999999999999"} {
 		if got := (&Target{}).Rank(name); got != -1 {
-			t.Errorf("%s: (&Target{}).Rank(name): got %d, want -1", name, got)
+			t.Errorf("%s: rank in no target: got %d, want -1", name, got)
 		}
 	}
 	for _, bad := range []any{"5", "a-b", "1-2-3", "5-2", int64(-1), true} {
@@ -218,10 +218,10 @@ func TestAllowList(t *testing.T) {
 // WS-096, WS-141
 func TestPlacement(t *testing.T) {
 	if diff := cmp.Diff(`{"name":"shop","subset":"a"}`, pub.Placement{Name: "shop", Subset: "a"}.String()); diff != "" {
-		t.Errorf("pub.Placement{Name: \"shop\", Subset: \"a\"} (-want +got):\n%s", diff)
+		t.Errorf("placement (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(`{"name":"shop","subset":"a","uid":"u"}`, pub.Placement{Name: "shop", Subset: "a", UID: "u"}.String()); diff != "" {
-		t.Errorf("pub.Placement{Name: \"shop\", Subset: \"a\", UID: \"u\"} (-want +got):\n%s", diff)
+		t.Errorf("placement with a UID (-want +got):\n%s", diff)
 	}
 	for text, want := range map[string]bool{`{"name":"shop","subset":"a"}`: true, `{"name":"shop"}`: false, `{"subset":"a"}`: false,
 		`x`: false, `[]`: false, ``: false, `null`: false} {

@@ -561,7 +561,7 @@ func TestWhatIsRememberedOfNodesIsBounded(t *testing.T) {
 		t.Errorf("number of failed nodes: got %d, want another value", n)
 	}
 	if got := len(m.failedNodes(now.Add(time.Hour))); got > 0 {
-		t.Errorf("m.failedNodes(now.Add(time.Hour)): got %d, want none", got)
+		t.Errorf("failed nodes after an hour: got %d, want none", got)
 	}
 }
 

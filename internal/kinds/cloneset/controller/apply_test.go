@@ -286,7 +286,7 @@ func TestUpdatesAreMetered(t *testing.T) {
 		if got, err := testutil.GatherAndCount(registry, metric); err != nil {
 			t.Errorf("unexpected error: %v; %d of %s at rest, %v", err, got, metric, err)
 		} else if got != want {
-			t.Errorf("testutil.GatherAndCount(registry, metric): got %d, want %d; %d of %s at rest, %v", got, want, got, metric, err)
+			t.Errorf("number of series: got %d, want %d; %d of %s at rest, %v", got, want, got, metric, err)
 		}
 	}
 }

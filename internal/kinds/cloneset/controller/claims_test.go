@@ -191,9 +191,9 @@ func TestFreeClaimsAreNotHeldUp(t *testing.T) {
 	if got := s.data(); len(got) != 4 {
 		t.Errorf("number of results: got %d, want 4\n%v", len(got), got)
 	} else if got[names[1]] == "" {
-		t.Errorf("got[names[1]]: got nothing, want some text\n%v", got)
+		t.Errorf("claim of the second pod: got nothing, want some text\n%v", got)
 	} else if got[names[0]] != "" {
-		t.Errorf("got[names[0]]: got %q, want %q\n%v", got[names[0]], "", got)
+		t.Errorf("claim of the first pod: got %q, want %q\n%v", got[names[0]], "", got)
 	}
 }
 

@@ -206,7 +206,7 @@ func TestClaimsOfAProtectedPod(t *testing.T) {
 	s.Change(podKey(protected), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "true" })
 	s.advance(20 * time.Second)
 	if owner := metav1.GetControllerOf(s.Get(claimKey("data-" + protected))); owner == nil {
-		t.Errorf(`metav1.GetControllerOf(s.Get(claimKey("data-" + protected))): got nil, want a value; %d changes of claims, the owner is %+v`,
+		t.Errorf(`owner of the claim of the protected pod: got nil, want a value; %d changes of claims, the owner is %+v`,
 			changes, owner)
 	} else if owner.Name != protected {
 		t.Errorf("name of the owner: got %q, want %q; %d changes of claims, the owner is %+v", owner.Name,

@@ -262,7 +262,7 @@ func TestRaisedRevisionLosesItsLabels(t *testing.T) {
 			}
 			labels := after.GetLabels()
 			if labels[pub.PreDownloadCreated]+labels[pub.PreDownloadIgnored] != "" {
-				t.Errorf("labels after: labels[pub.PreDownloadCreated]+labels[pub.PreDownloadIgnored]: got %q, want %q\n%v",
+				t.Errorf("labels after: labels about pulls ahead: got %q, want %q\n%v",
 					labels[pub.PreDownloadCreated]+labels[pub.PreDownloadIgnored], "", labels)
 			}
 			if labels["app"] != "web" {

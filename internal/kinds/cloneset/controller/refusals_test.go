@@ -257,7 +257,7 @@ func TestUnusableSpecsGiveUpNoPods(t *testing.T) {
 				t.Errorf("update revision: got %q, want %q\n%+v", after.UpdateRevision, before.UpdateRevision, after)
 			}
 			if got := cloneset.Condition(&after, appsv1beta1.CloneSetConditionFailedUpdate); got == nil {
-				t.Errorf("cloneset.Condition(&after, appsv1beta1.CloneSetConditionFailedUpdate): got nil, want a value\n%+v", after)
+				t.Errorf("condition about failed updates: got nil, want a value\n%+v", after)
 			}
 			s.change(clonesettest.Both(clonesettest.Image("nginx:1"),
 				func(set *appsv1beta1.CloneSet) { set.Spec.Selector = clonesettest.Set(1).Spec.Selector }))

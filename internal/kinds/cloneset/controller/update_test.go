@@ -136,7 +136,7 @@ func TestRecordNamesTheRevision(t *testing.T) {
 			t.Errorf("revision of the record: got %q, want %q; short labels %t: %+v %v", record.Revision, want, short,
 				record, err)
 		} else if got := (s.active()[0].Labels[pub.ControllerRevisionHash] == record.Revision); got == short {
-			t.Errorf("s.active()[0].Labels[pub.ControllerRevisionHash] == record.Revision: got %t, want another value; short labels %t: %+v %v",
+			t.Errorf("the pod has the name of the recorded revision: got %t, want another value; short labels %t: %+v %v",
 				got, short, record, err)
 		}
 	}

@@ -266,7 +266,7 @@ func TestStalePlansAreNotWritten(t *testing.T) {
 					err, got.Status)
 			}
 			if err := api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
-				t.Errorf("the pod is held: api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod): unexpected error: %v\n%+v", err,
+				t.Errorf("the pod is held: reading the pod: unexpected error: %v\n%+v", err,
 					pod.Status.Conditions)
 			} else if got := readiness.Condition(pod,
 				pub.KruisePodReady).Status; got != "True" {

@@ -113,7 +113,7 @@ func TestRequestsAreFilledIn(t *testing.T) {
 				}
 			}
 			if err := api.Get(t.Context(), key, got); err != nil {
-				t.Errorf("written again: api.Get(t.Context(), key, got): unexpected error: %v", err)
+				t.Errorf("written again: reading the facts: unexpected error: %v", err)
 			} else if got.ResourceVersion != version {
 				t.Errorf("written again: resource version: got %q, want %q\n%v", got.ResourceVersion, version, err)
 			}

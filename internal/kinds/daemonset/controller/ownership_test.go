@@ -231,7 +231,8 @@ func TestACollisionOfNames(t *testing.T) {
 			} else if *is.CollisionCount != 1 {
 				t.Errorf("collision count: got %d, want 1; status %+v", *is.CollisionCount, is)
 			} else if "agent-"+is.UpdateRevision == name {
-				t.Errorf(`"agent-"+is.UpdateRevision: got %q, want another value; status %+v`, "agent-"+is.UpdateRevision, is)
+				t.Errorf(`name of the update revision: got %q, want another value; status %+v`,
+					"agent-"+is.UpdateRevision, is)
 			} else if is.NumberAvailable != 1 {
 				t.Errorf("available pods: got %d, want 1; status %+v", is.NumberAvailable, is)
 			} else if is.UpdatedNumberScheduled != 1 {

@@ -376,10 +376,10 @@ func TestLifeOfAJob(t *testing.T) {
 		t.Errorf(`the end is not counted: requests that succeeded: got %v, want 1`, got)
 	}
 	if got := testutil.ToFloat64(s.r.meters.pods.WithLabelValues("succeeded")); got != 1 {
-		t.Errorf(`the end is not counted: testutil.ToFloat64(s.r.meters.pods.WithLabelValues("succeeded")): got %v, want 1`, got)
+		t.Errorf(`the end is not counted: counted pods that succeeded: got %v, want 1`, got)
 	}
 	if got := testutil.ToFloat64(s.r.meters.pods.WithLabelValues("failed")); got != 0 {
-		t.Errorf(`the end is not counted: testutil.ToFloat64(s.r.meters.pods.WithLabelValues("failed")): got %v, want 0`, got)
+		t.Errorf(`the end is not counted: counted pods that failed: got %v, want 0`, got)
 	}
 	if last := s.events[len(s.events)-1]; last != "Normal Succeeded: all containers ended with 0 in 1 pod" {
 		t.Errorf("last event: got %q, want %q", last, "Normal Succeeded: all containers ended with 0 in 1 pod")
@@ -470,17 +470,17 @@ func TestEventsOfJobsAndPodsCallTheController(t *testing.T) {
 		t.Error("a status calls")
 	}
 	if !change(func(j *appsv1alpha1.EphemeralJob) { j.Generation++ }) {
-		t.Error("a change does not call: change(func(j *appsv1alpha1.EphemeralJob) { j.Generation++ }): got false, want true")
+		t.Error("a change does not call: a new generation calls: got false, want true")
 	} else if !change(func(j *appsv1alpha1.EphemeralJob) { j.DeletionTimestamp = &metav1.Time{} }) {
-		t.Error("a change does not call: change(func(j *appsv1alpha1.EphemeralJob) { j.DeletionTimestamp = &metav1.Time{} }): got false, want true")
+		t.Error("a change does not call: the begin of a deletion calls: got false, want true")
 	} else if !change(func(j *appsv1alpha1.EphemeralJob) { j.Finalizers = nil }) {
-		t.Error("a change does not call: change(func(j *appsv1alpha1.EphemeralJob) { j.Finalizers = nil }): got false, want true")
+		t.Error("a change does not call: other finalizers call: got false, want true")
 	}
 	if !jobEvents.Create(event.CreateEvent{Object: Job()}) {
-		t.Error("creation or deletion does not call: jobEvents.Create(event.CreateEvent{Object: Job()}): got false, want true")
+		t.Error("creation or deletion does not call: a creation calls: got false, want true")
 	}
 	if !jobEvents.Delete(event.DeleteEvent{Object: Job()}) {
-		t.Error("creation or deletion does not call: jobEvents.Delete(event.DeleteEvent{Object: Job()}): got false, want true")
+		t.Error("creation or deletion does not call: a deletion calls: got false, want true")
 	}
 
 	s := newStage(t, Job())

@@ -122,7 +122,7 @@ func TestOneRefusedPodHoldsNoOthers(t *testing.T) {
 			b.Answer = nil
 			b.let(2 * time.Minute)
 			if job, _ := b.Get(jobKey).(*appsv1alpha1.EphemeralJob); job == nil {
-				t.Errorf("b.Get(jobKey).(*appsv1alpha1.EphemeralJob): got nil, want a value\n%+v", job.Status)
+				t.Errorf("job: got nil, want a value\n%+v", job.Status)
 			} else if job.Status.Phase != appsv1alpha1.EphemeralJobSucceeded {
 				t.Errorf("phase: got %q, want %q\n%+v", job.Status.Phase, appsv1alpha1.EphemeralJobSucceeded, job.Status)
 			}

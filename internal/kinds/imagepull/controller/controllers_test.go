@@ -272,7 +272,7 @@ func TestSecretsNeedTheirNamespace(t *testing.T) {
 	}
 	node := &appsv1beta1.NodeImage{}
 	if err := c.Get(t.Context(), types.NamespacedName{Name: "n"}, node); err != nil {
-		t.Errorf("assigned without its secret: c.Get(t.Context(), types.NamespacedName{Name: \"n\"}, node): unexpected error: %v\n%v", err,
+		t.Errorf("assigned without its secret: reading the node: unexpected error: %v\n%v", err,
 			node.Spec.Images)
 	} else if len(node.Spec.Images) != 0 {
 		t.Errorf("assigned without its secret: number of images of the node: got %d, want 0\n%v\n%v",
@@ -283,7 +283,7 @@ func TestSecretsNeedTheirNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := c.Get(t.Context(), types.NamespacedName{Name: "n"}, node); err != nil {
-		t.Errorf("c.Get(t.Context(), types.NamespacedName{Name: \"n\"}, node): unexpected error: %v\n%v", err, node.Spec.Images)
+		t.Errorf("reading the node: unexpected error: %v\n%v", err, node.Spec.Images)
 	} else if len(node.Spec.Images["app"].PullSecrets) != 1 {
 		t.Errorf("number of pull secrets of the image app of the node: got %d, want 1\n%v\n%v",
 			len(node.Spec.Images["app"].PullSecrets), err,

@@ -250,7 +250,7 @@ func TestJobRunsToItsEnd(t *testing.T) {
 		once.Do(func() {
 			var copied corev1.SecretList
 			if err := c.List(t.Context(), &copied, client.InNamespace("config")); err != nil {
-				t.Fatalf("IMG-110, IMG-114, ND-067: c.List(t.Context(), &copied, client.InNamespace(\"config\")): unexpected error: %v\n%d", err,
+				t.Fatalf("IMG-110, IMG-114, ND-067: listing the copies: unexpected error: %v\n%d", err,
 					len(copied.Items))
 			} else if len(copied.Items) != 1 {
 				t.Fatalf("IMG-110, IMG-114, ND-067: number of items of the copied: got %d, want 1\n%v",

@@ -93,7 +93,7 @@ func TestRefusedNodesComeLast(t *testing.T) {
 	if err := pass(); err != nil {
 		t.Errorf("remembered of a job that has ended: the pass: unexpected error: %v\n%v", err, kept)
 	} else if got := r.memory.Of(job.UID); got == kept {
-		t.Errorf("remembered of a job that has ended: r.memory.Of(job.UID): got %+v, want another value\n%v\n%v", got, err, kept)
+		t.Errorf("remembered of a job that has ended: what is remembered of the job: got %+v, want another value\n%v\n%v", got, err, kept)
 	}
 }
 
@@ -190,10 +190,10 @@ func TestRefusalsAreNotLookedUp(t *testing.T) {
 		job := imagepulltest.Job()
 		assigner := imagepull.Assigner{Job: job, Now: imagepulltest.Noon, Random: func() float64 { return 0 }}
 		if err := r.change(t.Context(), job.UID, node, assigner.Assign); !errors.Is(err, failure) {
-			t.Fatalf("r.change(t.Context(), job.UID, node, assigner.Assign): got %v, want %v", err, failure)
+			t.Fatalf("change of the node: got %v, want %v", err, failure)
 		}
 		if err := r.Own.Settle(t.Context(), job.UID, imagepulltest.Noon); err != nil {
-			t.Errorf("%v: r.Own.Settle(t.Context(), job.UID, imagepulltest.Noon): unexpected error: %v; %d live reads, %v", failure, err, got,
+			t.Errorf("%v: settling: unexpected error: %v; %d live reads, %v", failure, err, got,
 				err)
 		} else if got != reads {
 			t.Errorf("%v: got %d, want %d; %d live reads, %v", failure, got, reads, got, err)

@@ -313,7 +313,7 @@ func TestTheLongestNameOfACopy(t *testing.T) {
 	for length, kept := range map[int]int{236: 236, 237: 236, 253: 236} {
 		got := copyName(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("s", length)}}, 0)
 		if strings.Count(got[:min(len(got), kept)], "s") != kept {
-			t.Errorf(`strings.Count(got[:min(len(got), kept)], "s"): got %d, want %d; of %d characters: %s`,
+			t.Errorf(`number of kept characters: got %d, want %d; of %d characters: %s`,
 				strings.Count(got[:min(len(got), kept)], "s"), kept, length, got)
 		}
 		if len(got) != kept+17 {

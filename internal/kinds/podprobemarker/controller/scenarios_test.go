@@ -97,7 +97,7 @@ func TestAServerlessPodIsProbedByItsProvider(t *testing.T) {
 	w.quiet()
 	var provider []appsv1alpha1.PodContainerProbe // which reads the annotation
 	if err := json.Unmarshal([]byte(carried), &provider); err != nil {
-		t.Fatalf("json.Unmarshal([]byte(carried), &provider): unexpected error: %v\n%q", err, carried)
+		t.Fatalf("reading what is carried: unexpected error: %v\n%q", err, carried)
 	} else if len(provider) != 1 {
 		t.Fatalf("number of probes: got %d, want 1\n%q\n%v", len(provider), carried, err)
 	} else if provider[0].Probe.Exec.Command[0] != "/idle" {

@@ -281,10 +281,10 @@ func (w *world) check(write simulation.Write, before, after client.Object) {
 		for _, pod := range list.Spec.PodProbes {
 			for _, probe := range pod.Probes {
 				if marker := podprobemarker.MarkerOf(probe.Name); marker == "" {
-					w.t.Errorf("podprobemarker.MarkerOf(probe.Name): got nothing, want some text; %+v is to be probed", probe)
+					w.t.Errorf("marker of the probe: got nothing, want some text; %+v is to be probed", probe)
 				}
 				if got := podprobemarker.Fault(&probe.Probe); got != "" {
-					w.t.Errorf("podprobemarker.Fault(&probe.Probe): got %q, want %q; %+v is to be probed", got, "", probe)
+					w.t.Errorf("fault of the probe: got %q, want %q; %+v is to be probed", got, "", probe)
 				}
 			}
 		}

@@ -70,7 +70,7 @@ func TestInvoluntaryLossLeavesFewerPodsThatMayGo(t *testing.T) {
 			} else if s.CurrentAvailable != serve {
 				t.Errorf("%s: available pods: got %d, want %d; after %d: %+v", name, s.CurrentAvailable, serve, lost, s)
 			} else if got := r.oracle.inService(r.Get(podKey(pods[2].Name)).(*corev1.Pod)); got != (lost < 3) {
-				t.Errorf("%s: r.oracle.inService(r.Get(podKey(pods[2].Name)).(*corev1.Pod)): got %t, want %t; after %d: %+v", name, got, lost < 3,
+				t.Errorf("%s: the pod counts as in service: got %t, want %t; after %d: %+v", name, got, lost < 3,
 					lost, s)
 			}
 			if lost == 2 && r.book(t, pods[2], policyv1beta1.Delete).Allowed {
@@ -174,7 +174,7 @@ func TestWorkloadsThatDoNotSayTheirReplicas(t *testing.T) {
 				t.Errorf("%s: available pods: got %d, want 2\n%+v", name, s.CurrentAvailable, s)
 			}
 			if got := r.events("UnknownReplicas"); !slices.Equal(got, told) {
-				t.Errorf(`%s: r.events("UnknownReplicas"): got %q, want %q`, name, got, told)
+				t.Errorf(`%s: events UnknownReplicas: got %q, want %q`, name, got, told)
 			}
 		}
 	}
@@ -222,7 +222,7 @@ func TestDaemonSetsSayTheirReplicas(t *testing.T) {
 				t.Errorf("%s, %s: pods that may become unavailable: got %d, want 0\n%+v", apiVersion, name, s.UnavailableAllowed, s)
 			}
 			if got := r.events("UnknownReplicas"); len(got) > 0 {
-				t.Errorf(`%s, %s: r.events("UnknownReplicas"): got %q, want none`, apiVersion, name, got)
+				t.Errorf(`%s, %s: events UnknownReplicas: got %q, want none`, apiVersion, name, got)
 			}
 		}
 	}
@@ -497,9 +497,9 @@ func TestTheStatusIsWrittenWhenItChanges(t *testing.T) {
 	} else if s.ObservedGeneration != 2 {
 		t.Errorf("observed generation: got %d, want 2\n%+v", s.ObservedGeneration, s)
 	} else if !sameTimes(s.DisruptedPods, map[string]metav1.Time{r.pods()[0].Name: at}) {
-		t.Errorf("sameTimes(s.DisruptedPods, map[string]metav1.Time{r.pods()[0].Name: at}): got false, want true\n%+v", s)
+		t.Errorf("the time of the disrupted pod stays: got false, want true\n%+v", s)
 	} else if !sameTimes(s.UnavailablePods, map[string]metav1.Time{r.pods()[1].Name: at}) {
-		t.Errorf("sameTimes(s.UnavailablePods, map[string]metav1.Time{r.pods()[1].Name: at}): got false, want true\n%+v", s)
+		t.Errorf("the time of the unavailable pod stays: got false, want true\n%+v", s)
 	}
 	if n := writes() - before; n != 3 { // two bookings, and one count
 		t.Errorf("%d writes", n)

@@ -335,10 +335,10 @@ func TestEventsAndStatus(t *testing.T) {
 	old, status, spec := &appsv1beta1.ResourceDistribution{}, &appsv1beta1.ResourceDistribution{}, &appsv1beta1.ResourceDistribution{}
 	status.Status.Desired, spec.Generation = 3, 2
 	if changed(event.UpdateEvent{ObjectOld: old, ObjectNew: status}) {
-		t.Error("of changes, the status counts and the spec does not: changed(event.UpdateEvent{ObjectOld: old, ObjectNew: status}): got true, want false")
+		t.Error("of changes, the status counts and the spec does not: a change of the status counts: got true, want false")
 	}
 	if !changed(event.UpdateEvent{ObjectOld: old, ObjectNew: spec}) {
-		t.Error("of changes, the status counts and the spec does not: changed(event.UpdateEvent{ObjectOld: old, ObjectNew: spec}): got false, want true")
+		t.Error("of changes, the status counts and the spec does not: a change of the spec counts: got false, want true")
 	}
 	w := spread(t)
 	w.space("later", nil)
@@ -348,15 +348,15 @@ func TestEventsAndStatus(t *testing.T) {
 	w.settle()
 	got := strings.Join(w.told, "\n")
 	if strings.Count(got, "Distributed: all 3 namespaces have a copy") != 1 {
-		t.Errorf("strings.Count(got, \"Distributed: all 3 namespaces have a copy\"): got %d, want 1\n%s",
+		t.Errorf("number of events Distributed: got %d, want 1\n%s",
 			strings.Count(got, "Distributed: all 3 namespaces have a copy"), got)
 	}
 	if strings.Count(got, "Conflict: ConflictOccurred in 1 namespaces, the first is c") != 1 {
-		t.Errorf("strings.Count(got, \"Conflict: ConflictOccurred in 1 namespaces, the first is c\"): got %d, want 1\n%s",
+		t.Errorf("number of events Conflict: got %d, want 1\n%s",
 			strings.Count(got, "Conflict: ConflictOccurred in 1 namespaces, the first is c"), got)
 	}
 	if strings.Count(got, "DistributeFailed: NamespaceNotExists") != 1 {
-		t.Errorf("strings.Count(got, \"DistributeFailed: NamespaceNotExists\"): got %d, want 1\n%s",
+		t.Errorf("number of events DistributeFailed: got %d, want 1\n%s",
 			strings.Count(got, "DistributeFailed: NamespaceNotExists"), got)
 	}
 	if len(w.told) != 3 {
@@ -438,7 +438,7 @@ func watchesEnd(t *testing.T) {
 			t.Fatalf("two watches of one name: a: got %+v, want %+v", a, b)
 		}
 		if got := len(w.users(a)); got != 2 {
-			t.Fatalf("two watches of one name: len(w.users(a)): got %d, want 2", got)
+			t.Fatalf("two watches of one name: number of users: got %d, want 2", got)
 		}
 		w.leave(a, "a")
 		w.leave(a, "a")

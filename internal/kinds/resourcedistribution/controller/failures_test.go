@@ -172,7 +172,7 @@ func TestWhatWebhooksChange(t *testing.T) {
 		t.Errorf("told: number told: got %d, want 1\n%v", len(told), told)
 	}
 	if !told[errStored.Error()] {
-		t.Errorf("told: told[errStored.Error()]: got false, want true\n%v", told)
+		t.Errorf("told: the stored error is told: got false, want true\n%v", told)
 	}
 	if writes < 4 {
 		t.Errorf("writes: got %d, want at least 4", writes)

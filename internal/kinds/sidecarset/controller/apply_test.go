@@ -88,7 +88,7 @@ func TestOnePodFailsAtATime(t *testing.T) {
 	} else if got := sidecarset.ImageOf(s.pods()[0], "proxy"); got != "proxy:2" {
 		t.Errorf("image of proxy: got %q, want %q\n%v\n%s", got, "proxy:2", err, s.describe())
 	} else if s.pass.memory.Of(s.set().UID).known.Refused(s.set(), s.pods()[0].UID) {
-		t.Errorf("s.pass.memory.Of(s.set().UID).known.Refused(s.set(), s.pods()[0].UID): got true, want false\n%v\n%s", err, s.describe())
+		t.Errorf("the pod counts as refused: got true, want false\n%v\n%s", err, s.describe())
 	}
 }
 
@@ -288,7 +288,7 @@ func TestNameTaken(t *testing.T) {
 			} else if !ok {
 				t.Errorf("ok: got false, want true; status %+v", status)
 			} else if !sidecarset.SameContent(latest.Data.Raw, sidecarsettest.Stored("proxy:1", 1).Data.Raw) {
-				t.Errorf(`sidecarset.SameContent(latest.Data.Raw, sidecarsettest.Stored("proxy:1", 1).Data.Raw): got false, want true; status %+v`,
+				t.Errorf(`the latest revision has the content of the first: got false, want true; status %+v`,
 					status)
 			} else if (status.LatestRevision != r.Name) != (tt.want > 0) {
 				t.Errorf("the latest revision is another one: got %t, want %t; status %+v",
@@ -445,17 +445,17 @@ func TestEventsOfPods(t *testing.T) {
 	spec := set.DeepCopy()
 	spec.Generation++
 	if setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: status}) {
-		t.Error("SS-190: the status is no event, the spec is: setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: status}): got true, want false")
+		t.Error("SS-190: the status is no event, the spec is: a change of the status calls: got true, want false")
 	}
 	if !setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: spec}) {
-		t.Error("SS-190: the status is no event, the spec is: setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: spec}): got false, want true")
+		t.Error("SS-190: the status is no event, the spec is: a change of the spec calls: got false, want true")
 	}
 	namespace, labelledNamespace := &corev1.Namespace{}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}
 	if !namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: labelledNamespace}) {
-		t.Error("SS-191: labels of namespaces are events: namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: labelledNamespace}): got false, want true")
+		t.Error("SS-191: labels of namespaces are events: other labels call: got false, want true")
 	}
 	if namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: namespace}) {
-		t.Error("SS-191: labels of namespaces are events: namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: namespace}): got true, want false")
+		t.Error("SS-191: labels of namespaces are events: the same labels call: got true, want false")
 	}
 }
 

@@ -28,7 +28,7 @@ func TestPodsThatLackContainers(t *testing.T) {
 	const want = "Warning PodsNotMatched Pods that have its containers are not upgraded any more, because they are not matched. Why, by number of pods: 3: it has no native sidecar net"
 	n := strings.Count(strings.Join(s.events, "\n"), want)
 	if n != 1 {
-		t.Errorf(`strings.Count(strings.Join(s.events, "\n"), want): got %d, want 1; told %d times: %q %+v`, n, n, s.events, s.set().Status)
+		t.Errorf(`number of events: got %d, want 1; told %d times: %q %+v`, n, n, s.events, s.set().Status)
 	}
 	if got := s.set().Status.MatchedPods; got != 0 {
 		t.Errorf("matched pods: got %d, want 0; told %d times: %q %+v", got, n, s.events, s.set().Status)

@@ -64,7 +64,7 @@ func TestCondemnedPodsArePaced(t *testing.T) {
 		t.Errorf("nothing is due: got true, want false; the set is due at %s", due)
 	}
 	if due.After(ready.Add(31 * time.Second)) {
-		t.Errorf("due.After(ready.Add(31*time.Second)): got true, want false; the set is due at %s", due)
+		t.Errorf("it is due too late: got true, want false; the set is due at %s", due)
 	}
 	s.runFor(5 * time.Minute)
 	if !slices.Equal(gone, []string{"web-2", "web-1"}) {

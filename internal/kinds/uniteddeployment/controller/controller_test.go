@@ -92,7 +92,7 @@ func TestOnlyOrphansOfTheSubsetAreAdopted(t *testing.T) {
 		t.Fatalf("owner of mine: got %q, want %q\n%s", got, want, w.describe())
 	}
 	if got := owner("far") + owner("plain") + owner("other"); got != "" {
-		t.Fatalf("owner(\"far\")+owner(\"plain\")+owner(\"other\"): got %q, want %q\n%s", got, "", w.describe())
+		t.Fatalf("owners: got %q, want %q\n%s", got, "", w.describe())
 	}
 	if got := len(w.children()); got != 5 {
 		t.Fatalf("number of children: got %d, want 5\n%s", got, w.describe())

@@ -153,7 +153,7 @@ func TestChangesOfChildrenCallForAPass(t *testing.T) {
 		}
 	}
 	if got := indexOwner(&appsv1.Deployment{}); got != nil {
-		t.Errorf("indexOwner(&appsv1.Deployment{}): got %q, want nil", got)
+		t.Errorf("owners of a Deployment without one: got %q, want nil", got)
 	}
 }
 

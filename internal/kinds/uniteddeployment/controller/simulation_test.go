@@ -174,7 +174,7 @@ func (w *world) settled() {
 				c.Revision, u.Status.UpdatedRevision)
 		}
 		if got := podLabels(c.Object)[uniteddeployment.RevisionHash]; got != c.Revision {
-			w.t.Errorf("UD-071: podLabels(c.Object)[uniteddeployment.RevisionHash]: got %q, want %q; %s is of revision %s instead of %s", got,
+			w.t.Errorf("UD-071: revision of the pods: got %q, want %q; %s is of revision %s instead of %s", got,
 				c.Revision, c, c.Revision, u.Status.UpdatedRevision)
 		}
 	}

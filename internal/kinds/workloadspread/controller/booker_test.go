@@ -455,7 +455,7 @@ func TestBookerWithoutCounters(t *testing.T) {
 				t.Errorf("got %q, want %q; %s, %v, %d reads, %d writes", got, test.want, got, err, s.gets, len(s.bodies))
 			}
 			if s.gets+len(s.bodies) != 0 {
-				t.Errorf("s.gets+len(s.bodies): got %d, want 0; %s, %v, %d reads, %d writes", s.gets+len(s.bodies), got, err, s.gets, len(s.bodies))
+				t.Errorf("number of reads and writes: got %d, want 0; %s, %v, %d reads, %d writes", s.gets+len(s.bodies), got, err, s.gets, len(s.bodies))
 			}
 			// WS-102
 			if d, err := b.Delete(t.Context(), spread, workloadspread.Deletion{Name: "s-2", Version: "v", Subset: "b"}); err != nil {
@@ -463,7 +463,7 @@ func TestBookerWithoutCounters(t *testing.T) {
 			} else if d.Booked {
 				t.Errorf("booked: got true, want false\n%+v\n%v", d, err)
 			} else if s.gets+len(s.bodies) != 0 {
-				t.Errorf("s.gets+len(s.bodies): got %d, want 0\n%+v\n%v", s.gets+len(s.bodies), d, err)
+				t.Errorf("number of reads and writes: got %d, want 0\n%+v\n%v", s.gets+len(s.bodies), d, err)
 			}
 		})
 	}

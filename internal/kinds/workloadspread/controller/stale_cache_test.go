@@ -153,7 +153,7 @@ func TestAPodThatIsBookedBehindTheCacheKeepsItsPlace(t *testing.T) {
 		if a == nil {
 			t.Fatalf("a: got nil, want a value; pod %s is there, and its place is given away: %+v", there, a)
 		} else if len(a.CreatingPods)+int(a.Replicas) < 1 {
-			t.Fatalf("len(a.CreatingPods)+int(a.Replicas): got %d, want at least 1; pod %s is there, and its place is given away: %+v",
+			t.Fatalf("number of places taken: got %d, want at least 1; pod %s is there, and its place is given away: %+v",
 				len(a.CreatingPods)+int(a.Replicas), there, a)
 		} else if a.MissingReplicas > 1 {
 			t.Fatalf("missing replicas: got %d, want at most 1; pod %s is there, and its place is given away: %+v",
