@@ -46,13 +46,11 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/observe"
 	"github.com/afloat-project/afloat/internal/platform/podindex"
 	"github.com/afloat-project/afloat/internal/platform/slim"
-	launchprioritycontroller "github.com/afloat-project/afloat/internal/podfeatures/launchpriority/controller"
-	readinessgatecontroller "github.com/afloat-project/afloat/internal/podfeatures/readinessgate/controller"
-
 	"github.com/afloat-project/afloat/internal/platform/uninstall"
-
 	"github.com/afloat-project/afloat/internal/platform/version"
 	"github.com/afloat-project/afloat/internal/platform/watches"
+	launchprioritycontroller "github.com/afloat-project/afloat/internal/podfeatures/launchpriority/controller"
+	readinessgatecontroller "github.com/afloat-project/afloat/internal/podfeatures/readinessgate/controller"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/registry"

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/kubectl/pkg/cmd/apiresources"
 	"k8s.io/kubectl/pkg/cmd/apply"
 	"k8s.io/kubectl/pkg/cmd/config"
@@ -18,22 +19,19 @@ import (
 	"k8s.io/kubectl/pkg/cmd/wait"
 	"k8s.io/kubectl/pkg/util/templates"
 
-	"github.com/afloat-project/afloat/internal/plugin/commands/explain"
-	"github.com/afloat-project/afloat/internal/plugin/operations/doctor"
-	"github.com/afloat-project/afloat/internal/plugin/operations/takeover"
-
-	"k8s.io/client-go/tools/clientcmd"
-
 	"github.com/afloat-project/afloat/internal/plugin/commands/create"
 	"github.com/afloat-project/afloat/internal/plugin/commands/describe"
 	"github.com/afloat-project/afloat/internal/plugin/commands/exec"
+	"github.com/afloat-project/afloat/internal/plugin/commands/explain"
 	"github.com/afloat-project/afloat/internal/plugin/commands/expose"
 	"github.com/afloat-project/afloat/internal/plugin/commands/get"
 	"github.com/afloat-project/afloat/internal/plugin/commands/restart"
 	"github.com/afloat-project/afloat/internal/plugin/commands/rollout"
 	"github.com/afloat-project/afloat/internal/plugin/commands/scaledown"
 	"github.com/afloat-project/afloat/internal/plugin/commands/set"
+	"github.com/afloat-project/afloat/internal/plugin/operations/doctor"
 	"github.com/afloat-project/afloat/internal/plugin/operations/migrate"
+	"github.com/afloat-project/afloat/internal/plugin/operations/takeover"
 )
 
 // commands returns all commands, in the groups in which the help shows them. It includes commands of kubectl

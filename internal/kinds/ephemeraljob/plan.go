@@ -14,7 +14,6 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	"github.com/afloat-project/afloat/api/pub"
-
 	"github.com/afloat-project/afloat/internal/engine/timing"
 	"github.com/afloat-project/afloat/internal/engine/wording"
 )

@@ -18,10 +18,9 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/disruption"
-	"github.com/afloat-project/afloat/internal/engine/timing"
-
 	"github.com/afloat-project/afloat/internal/engine/podpatch"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/timing"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
 	"github.com/afloat-project/afloat/internal/engine/wording"
 )

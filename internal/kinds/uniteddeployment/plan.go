@@ -14,9 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/engine/timing"
-
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/engine/timing"
 	"github.com/afloat-project/afloat/internal/engine/wording"
 )
 

@@ -8,11 +8,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/firstseen"
 	"github.com/afloat-project/afloat/internal/engine/wording"
-
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
 // Creation is a pod that is being admitted.

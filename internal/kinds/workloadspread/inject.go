@@ -14,10 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/subset"
-
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 )
 
 // Inject returns what a subset changes in a pod as operations of a JSON patch, so that fields that our

@@ -23,7 +23,6 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/revision"
 	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
-
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 

@@ -19,7 +19,6 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/engine/timing"
 	"github.com/afloat-project/afloat/internal/engine/wording"
-
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/reconcile"

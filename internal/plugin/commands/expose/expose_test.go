@@ -4,9 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
-
 	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
 )
 
 const workload = `

@@ -8,12 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
-
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
 )
 
 // manifests are an object of every kind of OPS-164.

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
-
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -18,6 +16,7 @@ import (
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
 )
 
 const resource = "containerrecreaterequests.apps.kruise.io"

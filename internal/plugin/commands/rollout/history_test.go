@@ -5,13 +5,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
-
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
 	"github.com/afloat-project/afloat/internal/plugin/plugintest"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
 )
 
 // OPS-144: the revisions of each kind in their order with their causes, the template of one, an unknown one,

@@ -8,11 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/afloat-project/afloat/internal/plugin/plugintest"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
 )
 
 // OPS-147: each kind is paused and resumed by its own field, in both versions; what is already so, and kinds

@@ -6,12 +6,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
 )
 
 func server(t *testing.T, version, cloneSet, statefulSet string) *fakeapi.Server {

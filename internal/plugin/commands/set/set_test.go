@@ -9,13 +9,12 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
-
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/afloat-project/afloat/internal/plugin/commands/set"
 	"github.com/afloat-project/afloat/internal/plugin/plugintest"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
 )
 
 const pods = `

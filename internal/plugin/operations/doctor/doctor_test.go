@@ -15,13 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
 )
 
 var now = time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC)

@@ -7,14 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
-
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
 	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
 )
 
 // quick is the command with names that a test knows, and without waiting.

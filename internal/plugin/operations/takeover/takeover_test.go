@@ -13,14 +13,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
 	"github.com/afloat-project/afloat/internal/racetest"
 )
 
