@@ -126,10 +126,8 @@ func TestRefusedSidecarSetsListAllErrors(t *testing.T) {
 		}
 		for field, words := range map[string]string{"metadata.name": "Invalid value", "spec.selector": "no selector defined for SidecarSet",
 			"spec": "no initContainer or container defined for SidecarSet", "spec.updateStrategy.type": "Unsupported value"} {
-			if !slices.ContainsFunc(fields, func(f string) bool {
-				return f == field || strings.HasPrefix(f,
-					field+".")
-			}) {
+			of := func(f string) bool { return f == field || strings.HasPrefix(f, field+".") }
+			if !slices.ContainsFunc(fields, of) {
 				t.Errorf("refused fields: got %q, want %s", fields, field)
 			}
 			if !strings.Contains(answer.Result.Message, words) {

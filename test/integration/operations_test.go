@@ -479,8 +479,7 @@ func TestRequestsBetweenReleases(t *testing.T) {
 		t.Errorf("CRR-146: %s", diff)
 	}
 	if !slices.Equal(now.GetFinalizers(), []string{"example.com/held"}) || now.GetLabels()["crr.apps.kruise.io/active"] != "true" {
-		t.Errorf("got finalizers %v and labels %v, want those that hold and mark it", now.GetFinalizers(),
-			now.GetLabels())
+		t.Errorf("got finalizers %v, labels %v; want it held and marked", now.GetFinalizers(), now.GetLabels())
 	}
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+acquired+`":"2026-01-03T10:00:00Z"}}}`))
 	if err := kube.Patch(t.Context(), view("v1alpha1"), patch); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), acquired) {

@@ -118,21 +118,16 @@ func TestProtectedKindsAreKeptUntilTheLabelGoes(t *testing.T) {
 		keptBy(t, object, "Always")
 		label(t, object, "")
 		goes(t, object)
-		if err := kube.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-			t.Fatalf("reading the %s: %v", kind, err)
-		}
-		if object.GetDeletionTimestamp() == nil {
-			t.Fatalf("the %s is not being deleted", kind)
+		if err := kube.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil || object.GetDeletionTimestamp() == nil {
+			t.Fatalf("the %s is not being deleted: %v", kind, err)
 		}
 		label(t, object, "Always") // DP-010: what terminates is not protected any more
 		goes(t, object)
 		if err := kube.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 			t.Errorf("taking the finalizers away: %v", err)
 		}
-		if lines := logged(t, kind, object.GetName()); len(lines) < 2 {
-			t.Errorf("the log has %v, want 2 lines at least", lines)
-		} else if user := lines[0]["UserAgent"]; user != adminName(t) {
-			t.Errorf("the log has user %v, want %s", user, adminName(t))
+		if lines := logged(t, kind, object.GetName()); len(lines) < 2 || lines[0]["UserAgent"] != adminName(t) {
+			t.Errorf("the log has %v, want 2 lines at least, of user %s", lines, adminName(t))
 		}
 	}
 }
@@ -258,20 +253,15 @@ func TestCollectionsOfProtected(t *testing.T) {
 	all := func() error {
 		return c.DeleteAllOf(t.Context(), &appsv1.Deployment{}, client.InNamespace("collection"))
 	}
-	if err := all(); !apierrors.IsForbidden(err) {
-		t.Errorf("deletion of all: got %v, want it forbidden", err)
-	} else if !strings.Contains(err.Error(), "Deployment collection/b is protected") {
-		t.Errorf("deletion of all: refused with %q, want the protected one in it", err)
+	if err := all(); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "Deployment collection/b is protected") {
+		t.Errorf("deletion of all: got %v, want it forbidden, with the protected one", err)
 	}
 	if !slices.Contains(remaining(), "b") {
 		t.Error("the protected one is gone")
 	}
 	label(t, kept, "")
-	if err := all(); err != nil {
-		t.Errorf("deletion of all without the label: %v", err)
-	}
-	if left := remaining(); len(left) > 0 {
-		t.Errorf("what is left: got %q, want nothing", left)
+	if err := all(); err != nil || len(remaining()) > 0 {
+		t.Errorf("deletion of all without the label: got %v, and %q left, want neither", err, remaining())
 	}
 }
 
@@ -480,12 +470,8 @@ func TestManualOfProtection(t *testing.T) {
 			t.Errorf("%s is shipped with %s", hook.Name, *hook.FailurePolicy)
 		}
 	}
-	if !found {
-		t.Fatal("the page has no patch of the entries")
-	}
-	if err := kube.Patch(t.Context(), hooks, client.RawPatch(types.StrategicMergePatchType,
-		[]byte(patch))); err != nil {
-		t.Fatal(err)
+	if err := kube.Patch(t.Context(), hooks, client.RawPatch(types.StrategicMergePatchType, []byte(patch))); err != nil || !found {
+		t.Fatalf("the patch of the page, found %t: %v", found, err)
 	}
 	if !strings.Contains(string(page), "The risk is a labelled object that must go") {
 		t.Error("the manual does not name the risk of Fail")
@@ -503,11 +489,8 @@ func TestManualOfProtection(t *testing.T) {
 			return errors.Join(err, errors.New("not repaired"))
 		}
 		return nil
-	}); err != nil {
-		t.Errorf("the entry that was changed: %v", err)
-	}
-	if policy := *entry().FailurePolicy; policy != admissionv1.Ignore {
-		t.Errorf("failure policy of the entry: got %s, want Ignore", policy)
+	}); err != nil || *entry().FailurePolicy != admissionv1.Ignore {
+		t.Errorf("the entry that was changed: got %v, policy %s, want Ignore", err, *entry().FailurePolicy)
 	}
 	if err := kube.Patch(t.Context(), hooks, client.RawPatch(types.StrategicMergePatchType, []byte(strings.Replace(patch, "Ignore", "Fail", 1)))); err != nil {
 		t.Errorf("changing the entries back: %v", err)

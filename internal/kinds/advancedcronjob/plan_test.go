@@ -110,11 +110,11 @@ func TestDue(t *testing.T) {
 			}
 		}
 		if got := begins(plan); got != test.run {
-			t.Errorf("%s: begins(plan): got %q, want %q; run %q, told %q, next %q, %d dropped: %s", name, got, test.run, begins(plan),
+			t.Errorf("%s: run that begins: got %q, want %q; run %q, told %q, next %q, %d dropped: %s", name, got, test.run, begins(plan),
 				told(plan), next, plan.Dropped, plan.Message)
 		}
 		if got := told(plan); got != test.told {
-			t.Errorf("%s: told(plan): got %q, want %q; run %q, told %q, next %q, %d dropped: %s", name, got, test.told, begins(plan), told(plan),
+			t.Errorf("%s: told: got %q, want %q; run %q, told %q, next %q, %d dropped: %s", name, got, test.told, begins(plan), told(plan),
 				next, plan.Dropped, plan.Message)
 		}
 		if next != test.next {
@@ -122,7 +122,7 @@ func TestDue(t *testing.T) {
 				next, plan.Dropped, plan.Message)
 		}
 		if plan.Dropped != test.dropped {
-			t.Errorf("%s: plan.Dropped: got %d, want %d; run %q, told %q, next %q, %d dropped: %s", name, plan.Dropped, test.dropped,
+			t.Errorf("%s: dropped: got %d, want %d; run %q, told %q, next %q, %d dropped: %s", name, plan.Dropped, test.dropped,
 				begins(plan), told(plan), next, plan.Dropped, plan.Message)
 		}
 		if plan.Message == "" {
@@ -138,14 +138,14 @@ func TestDroppedTimesAreCountedOnce(t *testing.T) {
 	s.Counted, s.Now = first.Counted, s.Now.Add(minute)
 	second := Make(s)
 	if first.Dropped != 3 {
-		t.Errorf("first.Dropped: got %d, want 3", first.Dropped)
+		t.Errorf("dropped the first time: got %d, want 3", first.Dropped)
 	}
 	if second.Dropped != 0 {
-		t.Errorf("second.Dropped: got %d, want 0", second.Dropped)
+		t.Errorf("dropped the second time: got %d, want 0", second.Dropped)
 	}
 	s.Now = s.Now.Add(time.Hour)
 	if third := Make(s); third.Dropped != 1 {
-		t.Errorf("third.Dropped: got %d, want 1", third.Dropped)
+		t.Errorf("dropped the third time: got %d, want 1", third.Dropped)
 	}
 }
 
@@ -160,10 +160,10 @@ func TestAZoneThatCannotBeLoadedStopsScheduling(t *testing.T) {
 	s.Zone = berlin
 	plan := Make(s)
 	if got := begins(plan); got != "2h0m0s" {
-		t.Errorf("begins(plan): got %q, want %q", got, "2h0m0s")
+		t.Errorf("run that begins: got %q, want %q", got, "2h0m0s")
 	}
 	if got := plan.Run.Time.Format(time.RFC3339); got != "2030-01-01T15:00:00+01:00" {
-		t.Errorf("plan.Run.Time.Format(time.RFC3339): got %q, want %q", got, "2030-01-01T15:00:00+01:00")
+		t.Errorf("time of the run: got %q, want %q", got, "2030-01-01T15:00:00+01:00")
 	}
 	s.Zone = nil
 	if plan := Make(s); begins(plan) != "3h0m0s" {
@@ -174,17 +174,17 @@ func TestAZoneThatCannotBeLoadedStopsScheduling(t *testing.T) {
 		CronJob("Job", "0 15 * * *", func(c *appsv1beta1.AdvancedCronJob) { c.Spec.TimeZone = new("") })} {
 		plan := Make(snapshot(cronJob, 9*time.Hour))
 		if plan.Run != nil {
-			t.Errorf("%s %s: plan.Run: got %+v, want nil\n%+v", cronJob.Spec.Schedule, begins(plan), plan.Run, plan)
+			t.Errorf("%s %s: run: got %+v, want nil\n%+v", cronJob.Spec.Schedule, begins(plan), plan.Run, plan)
 		} else if plan.After != 0 {
-			t.Errorf("%s %s: plan.After: got %v, want 0\n%+v", cronJob.Spec.Schedule, begins(plan), plan.After, plan)
+			t.Errorf("%s %s: time to the next pass: got %v, want 0\n%+v", cronJob.Spec.Schedule, begins(plan), plan.After, plan)
 		} else if plan.Reason != NoZone {
-			t.Errorf("%s %s: plan.Reason: got %q, want %q\n%+v", cronJob.Spec.Schedule, begins(plan), plan.Reason, NoZone, plan)
+			t.Errorf("%s %s: reason: got %q, want %q\n%+v", cronJob.Spec.Schedule, begins(plan), plan.Reason, NoZone, plan)
 		} else if len(plan.Notes) != 1 {
-			t.Errorf("%s %s: len(plan.Notes): got %d, want 1\n%+v", cronJob.Spec.Schedule, begins(plan), len(plan.Notes), plan)
+			t.Errorf("%s %s: number of notes: got %d, want 1\n%+v", cronJob.Spec.Schedule, begins(plan), len(plan.Notes), plan)
 		} else if plan.Notes[0].Type != "Warning" {
-			t.Errorf("%s %s: plan.Notes[0].Type: got %q, want %q\n%+v", cronJob.Spec.Schedule, begins(plan), plan.Notes[0].Type, "Warning", plan)
+			t.Errorf("%s %s: type of the first note: got %q, want %q\n%+v", cronJob.Spec.Schedule, begins(plan), plan.Notes[0].Type, "Warning", plan)
 		} else if got := told(plan); got != "UnknownTimeZone" {
-			t.Errorf("%s %s: told(plan): got %q, want %q\n%+v", cronJob.Spec.Schedule, begins(plan), got, "UnknownTimeZone", plan)
+			t.Errorf("%s %s: told: got %q, want %q\n%+v", cronJob.Spec.Schedule, begins(plan), got, "UnknownTimeZone", plan)
 		}
 	}
 }
@@ -195,17 +195,17 @@ func TestAScheduleThatCannotBeReadStopsTheObject(t *testing.T) {
 	for _, schedule := range []string{"", "TZ=0", "every day", "61 * * * *", strings.Repeat("*", 5000)} {
 		plan := Make(snapshot(CronJob("Job", schedule), 9*time.Hour))
 		if plan.Run != nil {
-			t.Errorf("%q: plan.Run: got %+v, want nil\n%+v", schedule, plan.Run, plan)
+			t.Errorf("%q: run: got %+v, want nil\n%+v", schedule, plan.Run, plan)
 		} else if plan.After != 0 {
-			t.Errorf("%q: plan.After: got %v, want 0\n%+v", schedule, plan.After, plan)
+			t.Errorf("%q: time to the next pass: got %v, want 0\n%+v", schedule, plan.After, plan)
 		} else if plan.Reason != NoSchedule {
-			t.Errorf("%q: plan.Reason: got %q, want %q\n%+v", schedule, plan.Reason, NoSchedule, plan)
+			t.Errorf("%q: reason: got %q, want %q\n%+v", schedule, plan.Reason, NoSchedule, plan)
 		} else if got := told(plan); got != "UnparseableSchedule" {
-			t.Errorf("%q: told(plan): got %q, want %q\n%+v", schedule, got, "UnparseableSchedule", plan)
+			t.Errorf("%q: told: got %q, want %q\n%+v", schedule, got, "UnparseableSchedule", plan)
 		} else if plan.Notes[0].Type != "Warning" {
-			t.Errorf("%q: plan.Notes[0].Type: got %q, want %q\n%+v", schedule, plan.Notes[0].Type, "Warning", plan)
+			t.Errorf("%q: type of the first note: got %q, want %q\n%+v", schedule, plan.Notes[0].Type, "Warning", plan)
 		} else if len(plan.Notes[0].Message) > 500 {
-			t.Errorf("%q: len(plan.Notes[0].Message): got %d, want at most 500\n%+v", schedule, len(plan.Notes[0].Message), plan)
+			t.Errorf("%q: length of the message of the first note: got %d, want at most 500\n%+v", schedule, len(plan.Notes[0].Message), plan)
 		}
 	}
 }
@@ -226,13 +226,13 @@ func TestChildrenTellOfTheirRuns(t *testing.T) {
 			}
 		}
 		if got := ChildOf(child(0, Ended(true))).Phase; got != Succeeded {
-			t.Errorf("ACJ-031: ChildOf(child(0, Ended(true))).Phase: got %v, want %v\n%s", got, Succeeded, kind)
+			t.Errorf("ACJ-031: phase of a child that succeeded: got %v, want %v\n%s", got, Succeeded, kind)
 		}
 		if got := ChildOf(child(0, Ended(false))).Phase; got != Failed {
-			t.Errorf("ACJ-031: ChildOf(child(0, Ended(false))).Phase: got %v, want %v\n%s", got, Failed, kind)
+			t.Errorf("ACJ-031: phase of a child that failed: got %v, want %v\n%s", got, Failed, kind)
 		}
 		if got := ChildOf(child(0)).Phase; got != Active {
-			t.Errorf("ACJ-031: ChildOf(child(0)).Phase: got %v, want %v\n%s", got, Active, kind)
+			t.Errorf("ACJ-031: phase of a child that runs: got %v, want %v\n%s", got, Active, kind)
 		}
 		plan := Make(snapshot(cronJob, 30*minute, child(20*minute), child(10*minute, Going), child(5*minute, Ended(true)), child(0, unreadable("soon"))))
 		var active []string
@@ -246,32 +246,32 @@ func TestChildrenTellOfTheirRuns(t *testing.T) {
 			t.Errorf("ACJ-100 %s: %s", kind, diff)
 		}
 		if last := plan.Status.LastScheduleTime; plan.Status.Type != string(kind) {
-			t.Errorf("ACJ-015, ACJ-032: plan.Status.Type: got %q, want %q\n%+v", plan.Status.Type, string(kind), plan.Status)
+			t.Errorf("ACJ-015, ACJ-032: type: got %q, want %q\n%+v", plan.Status.Type, string(kind), plan.Status)
 		} else if last == nil {
-			t.Errorf("ACJ-015, ACJ-032: plan.Status.LastScheduleTime: got nil, want a value\n%+v", plan.Status)
+			t.Errorf("ACJ-015, ACJ-032: time of the last run: got nil, want a value\n%+v", plan.Status)
 		} else if !last.Time.Equal(Noon.Add(20 * minute)) {
-			t.Errorf("ACJ-015, ACJ-032: last.Time: got %v, want %v\n%+v", last.Time, Noon.Add(20*minute), plan.Status)
+			t.Errorf("ACJ-015, ACJ-032: last: got %v, want %v\n%+v", last.Time, Noon.Add(20*minute), plan.Status)
 		}
 		cronJob.Status = plan.Status
 		again := Make(snapshot(cronJob, 31*minute, child(20*minute, func(o client.Object) { o.SetResourceVersion("8") }), child(10*minute, Ended(false))))
 		if len(again.Status.Active) != 1 {
-			t.Errorf("the status follows each change of a child: len(again.Status.Active): got %d, want 1\n%+v", len(again.Status.Active),
+			t.Errorf("the status follows each change of a child: number active the second time: got %d, want 1\n%+v", len(again.Status.Active),
 				again.Status.Active)
 		} else if again.Status.Active[0].ResourceVersion != "7" {
-			t.Errorf("the status follows each change of a child: again.Status.Active[0].ResourceVersion: got %q, want %q\n%+v",
+			t.Errorf("the status follows each change of a child: resource version of the first active the second time: got %q, want %q\n%+v",
 				again.Status.Active[0].ResourceVersion, "7", again.Status.Active)
 		}
 		if got := names(again.Finished); got != "nightly-1893499800" {
-			t.Errorf("ACJ-103: names(again.Finished): got %q, want %q\n%v", got, "nightly-1893499800", again.Finished)
+			t.Errorf("ACJ-103: pods that are finished the second time: got %q, want %q\n%v", got, "nightly-1893499800", again.Finished)
 		} else if again.Finished[0].Phase.String() != "failed" {
-			t.Errorf("ACJ-103: again.Finished[0].Phase: got %q, want %q\n%v", again.Finished[0].Phase.String(), "failed", again.Finished)
+			t.Errorf("ACJ-103: phase of the first of the finished the second time: got %q, want %q\n%v", again.Finished[0].Phase.String(), "failed", again.Finished)
 		} else if again.Finished[0].Why == "" {
-			t.Errorf("ACJ-103: again.Finished[0].Why: got nothing, want some text\n%v", again.Finished)
+			t.Errorf("ACJ-103: why of the first of the finished the second time: got nothing, want some text\n%v", again.Finished)
 		}
 		if none := Make(snapshot(cronJob, 31*minute)); none.Status.Active != nil {
-			t.Errorf("ACJ-100, ACJ-101: none.Status.Active: got %v, want nil\n%+v", none.Status.Active, none.Status)
+			t.Errorf("ACJ-100, ACJ-101: active: got %v, want nil\n%+v", none.Status.Active, none.Status)
 		} else if none.Status.LastScheduleTime == nil {
-			t.Errorf("ACJ-100, ACJ-101: none.Status.LastScheduleTime: got nil, want a value\n%+v", none.Status)
+			t.Errorf("ACJ-100, ACJ-101: time of the last run: got nil, want a value\n%+v", none.Status)
 		}
 	}
 	both := &batchv1.Job{}
@@ -291,14 +291,14 @@ func TestVeryManyActiveChildren(t *testing.T) {
 	}
 	plan := Make(snapshot(cronJob, 1500*time.Second, children...))
 	if n := len(plan.Status.Active); n != 1000 {
-		t.Errorf("len(plan.Status.Active): got %d, want 1000", n)
+		t.Errorf("number active: got %d, want 1000", n)
 	} else if plan.Status.Active[999].Name != children[1499].GetName() {
-		t.Errorf("plan.Status.Active[999].Name: got %q, want %q; %d are listed", plan.Status.Active[999].Name, children[1499].GetName(), n)
+		t.Errorf("name of the last active one: got %q, want %q; %d are listed", plan.Status.Active[999].Name, children[1499].GetName(), n)
 	}
 	if status := plan.Started(&Child{Object: children[0], Kind: Job}); len(status.Active) != 1000 {
-		t.Errorf("len(status.Active): got %d, want 1000", len(status.Active))
+		t.Errorf("number active: got %d, want 1000", len(status.Active))
 	} else if status.Active[999].Name != children[0].GetName() {
-		t.Errorf("status.Active[999].Name: got %q, want %q; %d are listed", status.Active[999].Name, children[0].GetName(),
+		t.Errorf("name of the last active one: got %q, want %q; %d are listed", status.Active[999].Name, children[0].GetName(),
 			len(status.Active))
 	}
 }
@@ -312,7 +312,7 @@ func TestThePolicyDecidesWhatActiveChildrenMean(t *testing.T) {
 			active := Made(string(kind), cronJob, time.Hour)
 			plan := Make(snapshot(cronJob, 2*time.Hour+minute, active, Made(string(kind), cronJob, minute, Ended(false)), Made(string(kind), cronJob, 2*minute, Going)))
 			if got := begins(plan) + " | " + names(plan.Replace) + told(plan); got != want {
-				t.Errorf(`%s %s: begins(plan) + " | " + names(plan.Replace) + told(plan): got %q, want %q`, kind, policy, got, want)
+				t.Errorf(`%s %s: what begins, what is replaced, and what is told: got %q, want %q`, kind, policy, got, want)
 			}
 		}
 	}
@@ -321,13 +321,13 @@ func TestThePolicyDecidesWhatActiveChildrenMean(t *testing.T) {
 	forbid := CronJob("Job", "0 * * * *", Policy("Forbid"), Last(time.Hour))
 	waiting := Make(snapshot(forbid, 2*time.Hour, Made("Job", forbid, time.Hour)))
 	if waiting.Reason != AlreadyActive {
-		t.Errorf("waiting.Reason: got %q, want %q\n%+v", waiting.Reason, AlreadyActive, waiting)
+		t.Errorf("reason: got %q, want %q\n%+v", waiting.Reason, AlreadyActive, waiting)
 	} else if !strings.Contains(waiting.Message, "Job nightly-1893502800") {
-		t.Errorf("waiting.Message: got %q, want it to contain %q\n%+v", waiting.Message, "Job nightly-1893502800", waiting)
+		t.Errorf("message: got %q, want it to contain %q\n%+v", waiting.Message, "Job nightly-1893502800", waiting)
 	} else if waiting.Notes[0].Type != "Normal" {
-		t.Errorf("waiting.Notes[0].Type: got %q, want %q\n%+v", waiting.Notes[0].Type, "Normal", waiting)
+		t.Errorf("type of the first note: got %q, want %q\n%+v", waiting.Notes[0].Type, "Normal", waiting)
 	} else if waiting.After != time.Hour {
-		t.Errorf("waiting.After: got %v, want %v\n%+v", waiting.After, time.Hour, waiting)
+		t.Errorf("time to the next pass: got %v, want %v\n%+v", waiting.After, time.Hour, waiting)
 	}
 	ended := Made("Job", forbid, time.Hour, Ended(true))
 	if plan := Make(snapshot(forbid, 2*time.Hour+59*minute, ended)); begins(plan) != "2h0m0s" {
@@ -349,10 +349,10 @@ func TestThePolicyDecidesWhatActiveChildrenMean(t *testing.T) {
 	forbid.Spec.SuccessfulJobsHistoryLimit = new(int32(0))
 	plan := Make(snapshot(forbid, 2*time.Hour, Made("Job", forbid, 0, Ended(true), func(o client.Object) { o.SetAnnotations(nil) })))
 	if got := begins(plan); got != "2h0m0s" {
-		t.Errorf("begins(plan): got %q, want %q\n%+v", got, "2h0m0s", plan)
+		t.Errorf("run that begins: got %q, want %q\n%+v", got, "2h0m0s", plan)
 	}
 	if len(plan.Delete) != 1 {
-		t.Errorf("len(plan.Delete): got %d, want 1\n%+v", len(plan.Delete), plan)
+		t.Errorf("number deleted: got %d, want 1\n%+v", len(plan.Delete), plan)
 	}
 }
 
@@ -365,19 +365,19 @@ func TestNothingBeginsWhilePausedOrDeleted(t *testing.T) {
 	cronJob.Spec.Paused = new(true)
 	plan := Make(snapshot(cronJob, 5*time.Hour, children...))
 	if plan.Run != nil {
-		t.Errorf("ACJ-080: plan.Run: got %+v, want nil\n%+v", plan.Run, plan)
+		t.Errorf("ACJ-080: run: got %+v, want nil\n%+v", plan.Run, plan)
 	} else if len(plan.Replace) > 0 {
-		t.Errorf("ACJ-080: plan.Replace: got %v, want none\n%+v", plan.Replace, plan)
+		t.Errorf("ACJ-080: replaced: got %v, want none\n%+v", plan.Replace, plan)
 	} else if plan.Reason != Paused {
-		t.Errorf("ACJ-080: plan.Reason: got %q, want %q\n%+v", plan.Reason, Paused, plan)
+		t.Errorf("ACJ-080: reason: got %q, want %q\n%+v", plan.Reason, Paused, plan)
 	} else if plan.After != 0 {
-		t.Errorf("ACJ-080: plan.After: got %v, want 0\n%+v", plan.After, plan)
+		t.Errorf("ACJ-080: time to the next pass: got %v, want 0\n%+v", plan.After, plan)
 	} else if len(plan.Delete) != 1 {
-		t.Errorf("ACJ-080: len(plan.Delete): got %d, want 1\n%+v", len(plan.Delete), plan)
+		t.Errorf("ACJ-080: number deleted: got %d, want 1\n%+v", len(plan.Delete), plan)
 	} else if len(plan.Status.Active) != 1 {
-		t.Errorf("ACJ-080: len(plan.Status.Active): got %d, want 1\n%+v", len(plan.Status.Active), plan)
+		t.Errorf("ACJ-080: number active: got %d, want 1\n%+v", len(plan.Status.Active), plan)
 	} else if plan.Dropped != 0 {
-		t.Errorf("ACJ-080: plan.Dropped: got %d, want 0\n%+v", plan.Dropped, plan)
+		t.Errorf("ACJ-080: dropped: got %d, want 0\n%+v", plan.Dropped, plan)
 	}
 	cronJob.Spec.Paused = nil
 	if plan := Make(snapshot(cronJob, 5*time.Hour+minute, children...)); begins(plan) != "5h0m0s" {
@@ -385,25 +385,25 @@ func TestNothingBeginsWhilePausedOrDeleted(t *testing.T) {
 	}
 	Deadline(30)(cronJob)
 	if plan := Make(snapshot(cronJob, 5*time.Hour+minute, children...)); plan.Run != nil {
-		t.Errorf("ACJ-081: plan.Run: got %+v, want nil\n%s", plan.Run, begins(plan))
+		t.Errorf("ACJ-081: run: got %+v, want nil\n%s", plan.Run, begins(plan))
 	} else if got := told(plan); got != "MissSchedule" {
-		t.Errorf("ACJ-081: told(plan): got %q, want %q\n%s", got, "MissSchedule", begins(plan))
+		t.Errorf("ACJ-081: told: got %q, want %q\n%s", got, "MissSchedule", begins(plan))
 	}
 	cronJob.Spec.StartingDeadlineSeconds = nil
 	cronJob.DeletionTimestamp = At(0)
 	plan = Make(snapshot(cronJob, 5*time.Hour, append(children, Made("Job", cronJob, 2*time.Hour, Held))...))
 	if plan.Run != nil {
-		t.Errorf("ACJ-042: plan.Run: got %+v, want nil\n%+v", plan.Run, plan)
+		t.Errorf("ACJ-042: run: got %+v, want nil\n%+v", plan.Run, plan)
 	} else if plan.Reason != Deleting {
-		t.Errorf("ACJ-042: plan.Reason: got %q, want %q\n%+v", plan.Reason, Deleting, plan)
+		t.Errorf("ACJ-042: reason: got %q, want %q\n%+v", plan.Reason, Deleting, plan)
 	} else if plan.After != 0 {
-		t.Errorf("ACJ-042: plan.After: got %v, want 0\n%+v", plan.After, plan)
+		t.Errorf("ACJ-042: time to the next pass: got %v, want 0\n%+v", plan.After, plan)
 	} else if len(plan.Delete)+len(plan.Replace) > 0 {
-		t.Errorf("ACJ-042: len(plan.Delete)+len(plan.Replace): got %d, want 0\n%+v", len(plan.Delete)+len(plan.Replace), plan)
+		t.Errorf("ACJ-042: number of deleted and replaced: got %d, want 0\n%+v", len(plan.Delete)+len(plan.Replace), plan)
 	} else if len(plan.Status.Active) != 2 {
-		t.Errorf("ACJ-042: len(plan.Status.Active): got %d, want 2\n%+v", len(plan.Status.Active), plan)
+		t.Errorf("ACJ-042: number active: got %d, want 2\n%+v", len(plan.Status.Active), plan)
 	} else if len(plan.Release) != 1 {
-		t.Errorf("ACJ-042: len(plan.Release): got %d, want 1\n%+v", len(plan.Release), plan)
+		t.Errorf("ACJ-042: number released: got %d, want 1\n%+v", len(plan.Release), plan)
 	}
 }
 
@@ -415,15 +415,15 @@ func TestTemplatesThatAreNotOne(t *testing.T) {
 	two.Spec.Template.BroadcastJobTemplate = &appsv1beta1.BroadcastJobTemplateSpec{}
 	for _, cronJob := range []*appsv1beta1.AdvancedCronJob{none, two} {
 		if plan := Make(snapshot(cronJob, time.Hour)); plan.Run != nil {
-			t.Errorf("plan.Run: got %+v, want nil\n%+v", plan.Run, plan)
+			t.Errorf("run: got %+v, want nil\n%+v", plan.Run, plan)
 		} else if plan.Reason != NoTemplate {
-			t.Errorf("plan.Reason: got %q, want %q\n%+v", plan.Reason, NoTemplate, plan)
+			t.Errorf("reason: got %q, want %q\n%+v", plan.Reason, NoTemplate, plan)
 		} else if plan.After != 0 {
-			t.Errorf("plan.After: got %v, want 0\n%+v", plan.After, plan)
+			t.Errorf("time to the next pass: got %v, want 0\n%+v", plan.After, plan)
 		} else if got := told(plan); got != FailedCreate {
-			t.Errorf("told(plan): got %q, want %q\n%+v", got, FailedCreate, plan)
+			t.Errorf("told: got %q, want %q\n%+v", got, FailedCreate, plan)
 		} else if plan.Status.Type != "" {
-			t.Errorf("plan.Status.Type: got %q, want %q\n%+v", plan.Status.Type, "", plan)
+			t.Errorf("type: got %q, want %q\n%+v", plan.Status.Type, "", plan)
 		}
 	}
 }
@@ -435,11 +435,11 @@ func TestAKindThatIsNotServedLeavesTheRunDue(t *testing.T) {
 		s.Absent = []Kind{BroadcastJob}
 		plan := Make(s)
 		if absent := plan.Reason == NotServed; absent != (kind == BroadcastJob) {
-			t.Errorf("%s: plan.Reason == NotServed: got %t, want %t\n%+v", kind, absent, kind == BroadcastJob, plan)
+			t.Errorf("%s: reason NotServed: got %t, want %t\n%+v", kind, absent, kind == BroadcastJob, plan)
 		} else if absent == (plan.Run != nil) {
-			t.Errorf("%s: plan.Reason == NotServed: got %t, want another value\n%+v", kind, absent, plan)
+			t.Errorf("%s: reason NotServed: got %t, want another value\n%+v", kind, absent, plan)
 		} else if want := (told(plan) == FailedCreate); absent != want {
-			t.Errorf("%s: plan.Reason == NotServed: got %t, want %t\n%+v", kind, absent, want, plan)
+			t.Errorf("%s: reason NotServed: got %t, want %t\n%+v", kind, absent, want, plan)
 		}
 	}
 }
@@ -484,8 +484,7 @@ func TestAChildIsLetGoWhenTheStatusHasItsRun(t *testing.T) {
 	plan := Make(snapshot(cronJob, 50*minute, Made("Job", cronJob, 10*minute, Held), Made("Job", cronJob, 40*minute, Held, Going),
 		Made("Job", cronJob, time.Hour, Held), Made("Job", cronJob, 20*minute)))
 	if got := names(plan.Release); got != "nightly-1893499800 nightly-1893501600" || !plan.Status.LastScheduleTime.Equal(At(40*minute)) {
-		t.Errorf("let go: got %q; last run of the status: got %s, want %s", got, plan.Status.LastScheduleTime,
-			At(40*minute))
+		t.Errorf("let go: got %q; last run: got %s, want %s", got, plan.Status.LastScheduleTime, At(40*minute))
 	}
 	next := []client.Object{Made("Job", cronJob, time.Hour, Held), Made("Job", cronJob, 90*24*time.Hour, Held), Made("Job", cronJob, 91*24*time.Hour, Held, Going)}
 	if got := len(Make(snapshot(cronJob, 50*minute, next...)).Release); got != 1 {
@@ -561,17 +560,17 @@ func TestNewChild(t *testing.T) {
 func TestNamesOfChildrenAreThoseOfTheReference(t *testing.T) {
 	at := Noon
 	if got := NameOf("nightly", at); got != "nightly-1893499200" {
-		t.Errorf(`NameOf("nightly", at): got %q, want %q`, got, "nightly-1893499200")
+		t.Errorf(`name of the run of nightly: got %q, want %q`, got, "nightly-1893499200")
 	}
 	seen := map[string]bool{}
 	for length := 1; length <= 63; length++ {
 		base := strings.Repeat("a", length)
 		for _, name := range []string{NameOf(base, at), NameOf(base, at.Add(minute)), NameOf(base[1:]+"b", at)} {
 			if len(name) > 63 {
-				t.Errorf("%d: len(name): got %d, want at most 63", length, len(name))
+				t.Errorf("%d: length of the name: got %d, want at most 63", length, len(name))
 			}
 			if seen[name] {
-				t.Errorf("%d: seen[name]: got true, want false", length)
+				t.Errorf("%d: the name was seen: got true, want false", length)
 			}
 			if !strings.Contains(name, "-18934992") {
 				t.Errorf("%d: name: got %q, want it to contain %q", length, name, "-18934992")
@@ -579,18 +578,18 @@ func TestNamesOfChildrenAreThoseOfTheReference(t *testing.T) {
 			seen[name] = true
 		}
 		if got := NameOf(base, at); length <= 52 && got != base+"-1893499200" {
-			t.Errorf("%d: NameOf(base, at): got %q, want %q", length, got, base+"-1893499200")
+			t.Errorf("%d: name of the run: got %q, want %q", length, got, base+"-1893499200")
 		}
 		if got := len(NameOf(base, at)); length > 52 && got != 63 {
-			t.Errorf("%d: len(NameOf(base, at)): got %d, want 63\n%s", length, got, NameOf(base, at))
+			t.Errorf("%d: length of the name: got %d, want 63\n%s", length, got, NameOf(base, at))
 		}
 	}
 	got := fmt.Sprint(NameOf(strings.Repeat("a", 63), at))
 	if !strings.HasPrefix(got, strings.Repeat("a", 43)+"-") {
-		t.Errorf(`NameOf(strings.Repeat("a", 63), at): got %q, want it to begin with %q`, got, strings.Repeat("a", 43)+"-")
+		t.Errorf(`name of a run with a long name: got %q, want it to begin with %q`, got, strings.Repeat("a", 43)+"-")
 	}
 	if !strings.HasSuffix(got, "-1893499200") {
-		t.Errorf(`NameOf(strings.Repeat("a", 63), at): got %q, want it to end with %q`, got, "-1893499200")
+		t.Errorf(`name of a run with a long name: got %q, want it to end with %q`, got, "-1893499200")
 	}
 }
 
@@ -600,14 +599,14 @@ func TestAChildIsKnownByTheUIDOfItsController(t *testing.T) {
 		child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "AdvancedCronJob", UID: "other", APIVersion: version},
 			{Kind: "AdvancedCronJob", Name: "whatever", UID: "u", APIVersion: version, Controller: new(true)}}}}
 		if got := OwnerOf(child); string(got) != want {
-			t.Errorf("%s: OwnerOf(child): got %q, want %q", version, string(got), want)
+			t.Errorf("%s: owner of the child: got %q, want %q", version, string(got), want)
 		}
 	}
 	child := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "CronJob", UID: "u", APIVersion: "apps.kruise.io/v1", Controller: new(true)}}}}
 	if got := OwnerOf(child); got != "" {
-		t.Errorf("of another kind, or nobody's: OwnerOf(child): got %q, want %q", got, "")
+		t.Errorf("of another kind, or nobody's: owner of the child: got %q, want %q", got, "")
 	}
 	if got := OwnerOf(&batchv1.Job{}); got != "" {
-		t.Errorf("of another kind, or nobody's: OwnerOf(&batchv1.Job{}): got %q, want %q", got, "")
+		t.Errorf("of another kind, or nobody's: owner of a Job without one: got %q, want %q", got, "")
 	}
 }

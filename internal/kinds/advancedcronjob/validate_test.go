@@ -162,7 +162,7 @@ func TestValidate(t *testing.T) {
 			return nil
 		})
 		if got := faults(errs); got != test.want {
-			t.Errorf("%s: faults(errs): got %q, want %q\n%v", name, got, test.want, errs)
+			t.Errorf("%s: faults: got %q, want %q\n%v", name, got, test.want, errs)
 		}
 		for _, err := range errs {
 			if err.Detail == "" && err.Type != field.ErrorTypeNotSupported {
@@ -246,7 +246,7 @@ func TestValidateUpdate(t *testing.T) {
 	}
 	paused.Spec.FailedJobsHistoryLimit = new(int32(-1))
 	if got := faults(Validate(paused, stored, nil)); got != "Invalid spec.failedJobsHistoryLimit" {
-		t.Errorf("faults(Validate(paused, stored, nil)): got %q, want %q", got, "Invalid spec.failedJobsHistoryLimit")
+		t.Errorf("faults: got %q, want %q", got, "Invalid spec.failedJobsHistoryLimit")
 	}
 }
 
@@ -255,9 +255,9 @@ func TestWarnings(t *testing.T) {
 	never := CronJob("BroadcastJob", "@hourly", Policy("Forbid"))
 	never.Spec.Template.BroadcastJobTemplate.Spec.CompletionPolicy.Type = appsv1beta1.CompletionNever
 	if got := Warnings(never, nil, nil); len(got) != 1 {
-		t.Errorf("ACJ-033: len(got): got %d, want 1\n%v", len(got), got)
+		t.Errorf("ACJ-033: number of results: got %d, want 1\n%v", len(got), got)
 	} else if !strings.Contains(got[0], "Forbid") {
-		t.Errorf("ACJ-033: got[0]: got %q, want it to contain %q\n%v", got[0], "Forbid", got)
+		t.Errorf("ACJ-033: first result: got %q, want it to contain %q\n%v", got[0], "Forbid", got)
 	}
 	never.Spec.ConcurrencyPolicy = "Allow"
 	if got := Warnings(never, nil, []string{"X"}); len(got) != 0 {
@@ -265,9 +265,9 @@ func TestWarnings(t *testing.T) {
 	}
 	list := CronJob("ImageListPullJob", "@hourly")
 	if got := Warnings(list, nil, []string{"KruiseDaemon"}); len(got) != 1 {
-		t.Errorf("ACJ-121: len(got): got %d, want 1\n%v", len(got), got)
+		t.Errorf("ACJ-121: number of results: got %d, want 1\n%v", len(got), got)
 	} else if !strings.Contains(got[0], "KruiseDaemon") {
-		t.Errorf("ACJ-121: got[0]: got %q, want it to contain %q\n%v", got[0], "KruiseDaemon", got)
+		t.Errorf("ACJ-121: first result: got %q, want it to contain %q\n%v", got[0], "KruiseDaemon", got)
 	}
 	if got := append(Warnings(list, list, []string{"KruiseDaemon"}), Warnings(list, nil, nil)...); len(got) != 0 {
 		t.Errorf("ACJ-121: %v", got)
@@ -321,20 +321,21 @@ func TestDefaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(object(t, test.want), Patched(t, given, operations)); diff != "" {
-			t.Errorf("%s: Patched(t, given, operations) (-want +got):\n%s", name, diff)
+			t.Errorf("%s: defaulted object (-want +got):\n%s", name, diff)
 		}
 	}
 	failing := func(string) podtemplate.Request {
 		return podtemplate.Request{Complete: func(Document) (Document, error) { return nil, fmt.Errorf("away") }}
 	}
 	if operations, err := Default(object(t, "{spec: {template: {jobTemplate: {spec: {template: {spec: {}}}}}}}"), nil, failing); err == nil {
-		t.Errorf("an error comes with the other defaults: err: got nil, want an error\n%v", operations)
+		t.Errorf("an error comes with the other defaults: error: got nil, want an error\n%v", operations)
 	} else if len(operations) != 4 {
-		t.Errorf("an error comes with the other defaults: len(operations): got %d, want 4\n%v\n%v", len(operations), operations, err)
+		t.Errorf("an error comes with the other defaults: number of operations: got %d, want 4\n%v\n%v",
+			len(operations), operations, err)
 	}
 	// The job that is created has the defaults of its own kind: nothing differs from an ImageListPullJob of
 	// the user.
 	if got := imagepull.DefaultJob(object(t, "{spec: {images: [a], completionPolicy: {type: Always}, pullPolicy: {timeoutSeconds: 600, backoffLimit: 3}}}"), true, true); len(got) != 0 {
-		t.Errorf("len(got): got %d, want 0\n%v", len(got), got)
+		t.Errorf("number of results: got %d, want 0\n%v", len(got), got)
 	}
 }

@@ -67,7 +67,7 @@ func TestDefaults(t *testing.T) {
 			want = test.given
 		}
 		if diff := cmp.Diff(parsed(t, want), defaulted(t, test.given, "", podtemplate.Request{})); diff != "" {
-			t.Errorf("%s: defaulted(t, test.given, \"\", podtemplate.Request{}) (-want +got):\n%s", name, diff)
+			t.Errorf("%s: defaults (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -86,13 +86,16 @@ func TestTemplatesAreCompleted(t *testing.T) {
 		container := spec["containers"].([]any)[0].(Document)
 		port := container["ports"].([]any)[0].(Document)
 		if container["imagePullPolicy"] != "Always" {
-			t.Errorf(`container["imagePullPolicy"]: got %v, want %q; host ports %t: %v`, container["imagePullPolicy"], "Always", ports, spec)
+			t.Errorf(`container imagePullPolicy: got %v, want %q; host ports %t: %v`, container["imagePullPolicy"],
+				"Always", ports, spec)
 		}
 		if spec["dnsPolicy"] != "ClusterFirst" {
-			t.Errorf(`spec["dnsPolicy"]: got %v, want %q; host ports %t: %v`, spec["dnsPolicy"], "ClusterFirst", ports, spec)
+			t.Errorf(`spec dnsPolicy: got %v, want %q; host ports %t: %v`, spec["dnsPolicy"], "ClusterFirst", ports,
+				spec)
 		}
 		if (port["hostPort"] == float64(80)) != ports {
-			t.Errorf(`port["hostPort"] == float64(80): got %t, want %t; host ports %t: %v`, port["hostPort"] == float64(80), ports, ports, spec)
+			t.Errorf(`the port of the node is 80: got %t, want %t; host ports %t: %v`,
+				port["hostPort"] == float64(80), ports, ports, spec)
 		}
 	}
 	_, err := Default(DefaultRequest{New: parsed(t, given), Request: podtemplate.Request{Complete: func(Document) (Document, error) {

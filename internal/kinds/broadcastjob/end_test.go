@@ -29,9 +29,9 @@ func TestNothingOfAFailedJobRuns(t *testing.T) {
 		w.expect(name+", they could not be deleted", "", "on-n1 on-n2", failed, "1 active, 0 succeeded, 2 failed of 2")
 		w.Pods = nil
 		if plan = Make(w.Snapshot); plan.Status.Failed != 2 {
-			t.Errorf("%s: plan.Status.Failed: got %d, want 2\n%s", name, plan.Status.Failed, sums(&plan.Status))
+			t.Errorf("%s: failed: got %d, want 2\n%s", name, plan.Status.Failed, sums(&plan.Status))
 		} else if plan.Status.Active != 0 {
-			t.Errorf("%s: plan.Status.Active: got %d, want 0\n%s", name, plan.Status.Active, sums(&plan.Status))
+			t.Errorf("%s: active: got %d, want 0\n%s", name, plan.Status.Active, sums(&plan.Status))
 		}
 	}
 }
@@ -73,11 +73,13 @@ func TestADeadNodeDoesNotHoldAJob(t *testing.T) {
 		w.pod("dead", corev1.PodRunning, func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: planTime.Add(-tt.ago)} })
 		plan := Make(w.Snapshot)
 		if plan.Status.Phase != tt.want {
-			t.Errorf("%s: plan.Status.Phase: got %q, want %q; %s, %s; again after %s", name, plan.Status.Phase, tt.want, plan.Status.Phase,
+			t.Errorf("%s: phase: got %q, want %q; %s, %s; again after %s", name, plan.Status.Phase, tt.want,
+				plan.Status.Phase,
 				sums(&plan.Status), plan.After)
 		}
 		if plan.After != tt.after {
-			t.Errorf("%s: plan.After: got %v, want %v; %s, %s; again after %s", name, plan.After, tt.after, plan.Status.Phase,
+			t.Errorf("%s: time to the next pass: got %v, want %v; %s, %s; again after %s", name, plan.After, tt.after,
+				plan.Status.Phase,
 				sums(&plan.Status), plan.After)
 		}
 	}
@@ -107,26 +109,29 @@ func TestTheDeadlineCountsFromTheStart(t *testing.T) {
 	plan := w.expect("exactly", "", "on-n2", failed, "1 active, 1 succeeded, 1 failed of 2")
 	told := plan.Tell[ToldDeadline]
 	if told.Type != "Warning" {
-		t.Errorf("told.Type: got %q, want %q\n%v\n%+v", told.Type, "Warning", plan.Tell, plan.Status)
+		t.Errorf("type of what was told: got %q, want %q\n%v\n%+v", told.Type, "Warning", plan.Tell, plan.Status)
 	} else if !strings.Contains(told.Message, "active longer than the specified deadline") {
-		t.Errorf("told.Message: got %q, want it to contain %q\n%v\n%+v", told.Message, "active longer than the specified deadline",
+		t.Errorf("message that was told: got %q, want it to contain %q\n%v\n%+v", told.Message,
+			"active longer than the specified deadline",
 			plan.Tell, plan.Status)
 	} else if len(plan.Tell) != 1 {
-		t.Errorf("len(plan.Tell): got %d, want 1\n%v\n%+v", len(plan.Tell), plan.Tell, plan.Status)
+		t.Errorf("number told: got %d, want 1\n%v\n%+v", len(plan.Tell), plan.Tell, plan.Status)
 	} else if plan.Status.Conditions[0].Type != appsv1beta1.JobFailed {
-		t.Errorf("plan.Status.Conditions[0].Type: got %q, want %q\n%v\n%+v", plan.Status.Conditions[0].Type, appsv1beta1.JobFailed,
+		t.Errorf("type of the first condition: got %q, want %q\n%v\n%+v", plan.Status.Conditions[0].Type,
+			appsv1beta1.JobFailed,
 			plan.Tell, plan.Status)
 	} else if plan.Status.Conditions[0].Message != told.Message {
-		t.Errorf("plan.Status.Conditions[0].Message: got %q, want %q\n%v\n%+v", plan.Status.Conditions[0].Message, told.Message, plan.Tell,
+		t.Errorf("message of the first condition: got %q, want %q\n%v\n%+v", plan.Status.Conditions[0].Message,
+			told.Message, plan.Tell,
 			plan.Status)
 	} else if !plan.Ends {
-		t.Errorf("plan.Ends: got false, want true\n%v\n%+v", plan.Tell, plan.Status)
+		t.Errorf("end of the run: got false, want true\n%v\n%+v", plan.Tell, plan.Status)
 	}
 	forever(w.Job) // stored before that was refused
 	if plan := Make(w.Snapshot); plan.Ends {
-		t.Errorf("plan.Ends: got true, want false\n%v", plan)
+		t.Errorf("end of the run: got true, want false\n%v", plan)
 	} else if plan.After != 0 {
-		t.Errorf("plan.After: got %v, want 0\n%v", plan.After, plan)
+		t.Errorf("time to the next pass: got %v, want 0\n%v", plan.After, plan)
 	}
 	w = newWorld(t, 2, deadline(0), func(job *appsv1beta1.BroadcastJob) { job.Status = appsv1beta1.BroadcastJobStatus{} })
 	w.expect("0 fails at once", "", "", failed, "0 active, 0 succeeded, 0 failed of 2")
@@ -154,9 +159,10 @@ func TestAJobIsCompleteWhenEachNodeIsDoneWith(t *testing.T) {
 		done(w)
 		w.pod("n3", corev1.PodRunning, test.last...)
 		if plan := Make(w.Snapshot); plan.Status.Phase != test.want {
-			t.Errorf("%s: plan.Status.Phase: got %q, want %q\n%s", name, plan.Status.Phase, test.want, plan)
+			t.Errorf("%s: phase: got %q, want %q\n%s", name, plan.Status.Phase, test.want, plan)
 		} else if plan.Ends != (test.want == completed) {
-			t.Errorf("%s: plan.Ends: got %t, want %t\n%s\n%s", name, plan.Ends, test.want == completed, plan.Status.Phase, plan)
+			t.Errorf("%s: it ends: got %t, want %t\n%s\n%s", name, plan.Ends, test.want == completed,
+				plan.Status.Phase, plan)
 		}
 		w.Pods = w.Pods[:2]
 		w.expect("a node without a pod", "n3", "", running, "1 active, 2 succeeded, 0 failed of 3")
@@ -172,25 +178,25 @@ func TestAJobIsCompleteWhenEachNodeIsDoneWith(t *testing.T) {
 	want := []appsv1beta1.JobCondition{{Type: appsv1beta1.JobComplete, Status: corev1.ConditionTrue, Reason: "Complete", LastProbeTime: now,
 		LastTransitionTime: now, Message: "Job completed, 2 pods succeeded, 1 pods failed"}}
 	if diff := cmp.Diff(want, plan.Status.Conditions); diff != "" {
-		t.Errorf("plan.Status.Conditions (-want +got):\n%s", diff)
+		t.Errorf("conditions (-want +got):\n%s", diff)
 	}
 	if !plan.Status.CompletionTime.Equal(&now) {
-		t.Errorf("plan.Status.CompletionTime: got %v, want %v", plan.Status.CompletionTime, now)
+		t.Errorf("time of completion: got %v, want %v", plan.Status.CompletionTime, now)
 	}
 	if diff := cmp.Diff(map[string]Event{"JobComplete": {"Normal", "ops/check completed: 2 pods succeeded, 1 pods failed"}}, plan.Tell); diff != "" {
-		t.Errorf("plan.Tell (-want +got):\n%s", diff)
+		t.Errorf("told (-want +got):\n%s", diff)
 	}
 	w.Job.Status = plan.Status
 	w.node("n4")
 	got := Make(w.Snapshot)
 	if len(got.Create) > 0 {
-		t.Errorf("a node that comes later reopens it: got.Create: got %v, want none\n%s", got.Create, got)
+		t.Errorf("a node that comes later reopens it: created: got %v, want none\n%s", got.Create, got)
 	}
 	if got.Status.Desired != 3 {
-		t.Errorf("a node that comes later reopens it: got.Status.Desired: got %d, want 3\n%s", got.Status.Desired, got)
+		t.Errorf("a node that comes later reopens it: desired: got %d, want 3\n%s", got.Status.Desired, got)
 	}
 	if got.Status.Phase != completed {
-		t.Errorf("a node that comes later reopens it: got.Status.Phase: got %q, want %q\n%s", got.Status.Phase, completed, got)
+		t.Errorf("a node that comes later reopens it: phase: got %q, want %q\n%s", got.Status.Phase, completed, got)
 	}
 }
 
@@ -231,14 +237,17 @@ func TestTimeToLive(t *testing.T) {
 		w.Nodes = nil
 		plan := Make(w.Snapshot)
 		if plan.Expired != test.expired {
-			t.Errorf("%s: plan.Expired: got %t, want %t; expired %t after %s\n%s", name, plan.Expired, test.expired, plan.Expired, plan.After,
+			t.Errorf("%s: expired: got %t, want %t; expired %t after %s\n%s", name, plan.Expired, test.expired,
+				plan.Expired, plan.After,
 				plan)
 		}
 		if plan.After != test.after {
-			t.Errorf("%s: plan.After: got %v, want %v; expired %t after %s\n%s", name, plan.After, test.after, plan.Expired, plan.After, plan)
+			t.Errorf("%s: time to the next pass: got %v, want %v; expired %t after %s\n%s", name, plan.After,
+				test.after, plan.Expired, plan.After, plan)
 		}
 		if got := len(plan.Create) + len(deleted(plan)); got > 0 {
-			t.Errorf("%s: len(plan.Create)+len(deleted(plan)): got %d, want 0; expired %t after %s\n%s", name, got, plan.Expired, plan.After,
+			t.Errorf("%s: number of created and deleted: got %d, want 0; expired %t after %s\n%s", name, got,
+				plan.Expired, plan.After,
 				plan)
 		}
 	}
@@ -257,14 +266,14 @@ func TestJobsThatHaveEnded(t *testing.T) {
 			t.Errorf("changed: got true, want false\n%+v", plan.Status)
 		}
 		if plan.After != 0 {
-			t.Errorf("plan.After: got %v, want 0\n%+v", plan.After, plan.Status)
+			t.Errorf("time to the next pass: got %v, want 0\n%+v", plan.After, plan.Status)
 		}
 		if len(plan.Tell) > 0 {
-			t.Errorf("plan.Tell: got %v, want none\n%+v", plan.Tell, plan.Status)
+			t.Errorf("told: got %v, want none\n%+v", plan.Tell, plan.Status)
 		}
 		forever(w.Job) // it does not start again either
 		if plan := Make(w.Snapshot); len(plan.Create) > 0 {
-			t.Errorf("plan.Create: got %v, want none\n%v", plan.Create, plan)
+			t.Errorf("created: got %v, want none\n%v", plan.Create, plan)
 		}
 	}
 }

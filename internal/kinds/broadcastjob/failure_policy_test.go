@@ -31,32 +31,32 @@ func TestFailFastEndsTheJobWithTheFirstFailedPod(t *testing.T) {
 		want := []appsv1beta1.JobCondition{{Type: appsv1beta1.JobFailed, Status: corev1.ConditionTrue, Reason: "Failed", LastProbeTime: now,
 			LastTransitionTime: now, Message: foundWords}}
 		if diff := cmp.Diff(want, plan.Status.Conditions); diff != "" {
-			t.Errorf("plan.Status.Conditions (-want +got):\n%s\n%+v", diff, plan.Status)
+			t.Errorf("conditions (-want +got):\n%s\n%+v", diff, plan.Status)
 		}
 		if !plan.Status.CompletionTime.Equal(&now) {
-			t.Errorf("plan.Status.CompletionTime: got %v, want %v\n%+v", plan.Status.CompletionTime, now, plan.Status)
+			t.Errorf("time of completion: got %v, want %v\n%+v", plan.Status.CompletionTime, now, plan.Status)
 		}
 		if !plan.Ends {
-			t.Errorf("plan.Ends: got false, want true\n%+v", plan.Status)
+			t.Errorf("end of the run: got false, want true\n%+v", plan.Status)
 		}
 		if diff := cmp.Diff(map[string]Event{"FailedPodFound": {"Warning",
 			foundWords + "; 1 succeeded, 1 failed"}}, plan.Tell); diff != "" {
-			t.Errorf("plan.Tell (-want +got):\n%s", diff)
+			t.Errorf("told (-want +got):\n%s", diff)
 		}
 		w.Job.Status = plan.Status // BJ-104: it could not be deleted
 		plan = w.expect("again", "", "on-n3", failed, "1 active, 1 succeeded, 2 failed of 5")
 		status, changed := plan.FinalStatus(0, carriedOut(plan))
 		if status.Active != 0 {
-			t.Errorf("status.Active: got %d, want 0; %+v, tells %v", status.Active, status, plan.Tell)
+			t.Errorf("active: got %d, want 0; %+v, tells %v", status.Active, status, plan.Tell)
 		}
 		if !changed {
 			t.Errorf("changed: got false, want true; %+v, tells %v", status, plan.Tell)
 		}
 		if plan.Ends {
-			t.Errorf("plan.Ends: got true, want false; %+v, tells %v", status, plan.Tell)
+			t.Errorf("end of the run: got true, want false; %+v, tells %v", status, plan.Tell)
 		}
 		if len(plan.Tell) > 0 {
-			t.Errorf("plan.Tell: got %v, want none; %+v, tells %v", plan.Tell, status, plan.Tell)
+			t.Errorf("told: got %v, want none; %+v, tells %v", plan.Tell, status, plan.Tell)
 		}
 		w.Job.Status, w.Pods = *status, w.Pods[:2]
 		w.expect("they are gone", "", "", failed, "0 active, 1 succeeded, 2 failed of 5")
@@ -91,13 +91,13 @@ func TestPauseByFailure(t *testing.T) {
 	w.pod("n2", corev1.PodRunning)
 	plan := w.expect("one failed", "", "", isPaused, "1 active, 0 succeeded, 1 failed of 4")
 	if told := plan.Tell[ToldPaused]; told.Type != corev1.EventTypeWarning {
-		t.Errorf("told.Type: got %q, want %q\n%v", told.Type, corev1.EventTypeWarning, plan.Tell)
+		t.Errorf("type of what was told: got %q, want %q\n%v", told.Type, corev1.EventTypeWarning, plan.Tell)
 	}
 	if len(plan.Tell) != 1 {
-		t.Errorf("len(plan.Tell): got %d, want 1\n%v", len(plan.Tell), plan.Tell)
+		t.Errorf("number told: got %d, want 1\n%v", len(plan.Tell), plan.Tell)
 	}
 	if plan.Annotations != nil {
-		t.Errorf("plan.Annotations: got %v, want nil\n%v", plan.Annotations, plan.Tell)
+		t.Errorf("annotations: got %v, want nil\n%v", plan.Annotations, plan.Tell)
 	}
 	w.Job.Status = plan.Status
 	for range 2 { // by another manager, too: all that it knows is in the job
@@ -113,11 +113,11 @@ func TestPauseByFailure(t *testing.T) {
 		other.Job, other.Pods = w.Job.DeepCopy(), slices.Clone(w.Pods)
 		change(&other)
 		if plan := Make(other.Snapshot); plan.Status.Phase != running {
-			t.Errorf("%s: plan.Status.Phase: got %q, want %q\n%s", name, plan.Status.Phase, running, plan)
+			t.Errorf("%s: phase: got %q, want %q\n%s", name, plan.Status.Phase, running, plan)
 		} else if plan.Tell[ToldContinue].Message == "" {
-			t.Errorf("%s: plan.Tell[ToldContinue].Message: got nothing, want some text\n%s", name, plan)
+			t.Errorf("%s: message about going on: got nothing, want some text\n%s", name, plan)
 		} else if len(plan.Create) == 0 {
-			t.Errorf("%s: plan.Create: got none, want some\n%s", name, plan)
+			t.Errorf("%s: created: got none, want some\n%s", name, plan)
 		}
 	}
 	change("the policy changes", func(w *world) { policy(appsv1beta1.FailurePolicyContinue)(w.Job) })
@@ -133,26 +133,26 @@ func TestPauseByFailure(t *testing.T) {
 	plan = Make(w.Snapshot)
 	want := map[string]any{pub.BroadcastJobResumed: nil, pub.BroadcastJobAcknowledged: mark(w.Pods[0].UID)}
 	if diff := cmp.Diff(want, plan.Annotations); diff != "" {
-		t.Errorf("plan.Annotations (-want +got):\n%s\n%v", diff, plan)
+		t.Errorf("annotations (-want +got):\n%s\n%v", diff, plan)
 	}
 	if len(plan.Create) > 0 {
-		t.Errorf("plan.Create: got %v, want none\n%v", plan.Create, plan)
+		t.Errorf("created: got %v, want none\n%v", plan.Create, plan)
 	}
 	w.Job.Annotations = map[string]string{pub.BroadcastJobAcknowledged: mark(w.Pods[0].UID)}
 	w.expect("one failed after the user looked", "", "", isPaused, "1 active, 0 succeeded, 2 failed of 4")
 	w.Pods = w.Pods[:2]
 	plan = w.expect("acknowledged", "n3 n4", "", running, "3 active, 0 succeeded, 1 failed of 4")
 	if plan.Tell[ToldContinue].Message == "" {
-		t.Errorf("plan.Tell[ToldContinue].Message: got nothing, want some text\n%v", plan.Tell)
+		t.Errorf("message about going on: got nothing, want some text\n%v", plan.Tell)
 	}
 	w.Job.Status = plan.Status
 	w.Pods[1].Status.Phase = corev1.PodFailed
 	if plan = w.expect("another one fails", "", "", isPaused, "0 active, 0 succeeded, 2 failed of 4"); plan.Tell[ToldPaused].Message == "" {
-		t.Errorf("plan.Tell[ToldPaused].Message: got nothing, want some text\n%v", plan.Tell)
+		t.Errorf("message about the pause: got nothing, want some text\n%v", plan.Tell)
 	}
 	w.Job.Annotations[pub.BroadcastJobResumed] = "nonsense"
 	if got := Make(w.Snapshot).Annotations[pub.BroadcastJobAcknowledged]; len(got.(string)) != 2*hashLength {
-		t.Errorf("len(got.(string)): got %d, want %d\n%s", len(got.(string)), 2*hashLength, got)
+		t.Errorf("length of the text: got %d, want %d\n%s", len(got.(string)), 2*hashLength, got)
 	}
 	paused(w.Job)
 	if plan := Make(w.Snapshot); plan.Annotations != nil {
@@ -161,7 +161,7 @@ func TestPauseByFailure(t *testing.T) {
 	w.Job.Spec.Paused = false
 	policy(appsv1beta1.FailurePolicyContinue)(w.Job)
 	if diff := cmp.Diff(map[string]any{pub.BroadcastJobResumed: nil}, Make(w.Snapshot).Annotations); diff != "" {
-		t.Errorf("Make(w.Snapshot).Annotations (-want +got):\n%s", diff)
+		t.Errorf("annotations of the plan (-want +got):\n%s", diff)
 	}
 }
 
@@ -177,17 +177,17 @@ func TestAcknowledgedIsBounded(t *testing.T) {
 	w.Job.Annotations = map[string]string{pub.BroadcastJobResumed: "", pub.BroadcastJobAcknowledged: strings.Repeat("x", 250_000)}
 	text := Make(w.Snapshot).Annotations[pub.BroadcastJobAcknowledged].(string)
 	if len(text) > mostAcknowledged*hashLength {
-		t.Errorf("len(text): got %d, want at most %d", len(text), mostAcknowledged*hashLength)
+		t.Errorf("length of the text: got %d, want at most %d", len(text), mostAcknowledged*hashLength)
 	}
 	if len(text) < (mostAcknowledged-5)*hashLength {
-		t.Errorf("len(text): got %d, want at least %d", len(text), (mostAcknowledged-5)*hashLength)
+		t.Errorf("length of the text: got %d, want at least %d", len(text), (mostAcknowledged-5)*hashLength)
 	}
 	w.Job.Annotations = map[string]string{pub.BroadcastJobAcknowledged: text}
 	plan := Make(w.Snapshot)
 	if plan.Status.Phase != isPaused {
-		t.Errorf("plan.Status.Phase: got %q, want %q", plan.Status.Phase, isPaused)
+		t.Errorf("phase: got %q, want %q", plan.Status.Phase, isPaused)
 	}
 	if !strings.Contains(plan.Hold, "10 failed pods") {
-		t.Errorf("plan.Hold: got %q, want it to contain %q", plan.Hold, "10 failed pods")
+		t.Errorf("held: got %q, want it to contain %q", plan.Hold, "10 failed pods")
 	}
 }

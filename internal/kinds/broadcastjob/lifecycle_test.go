@@ -33,10 +33,10 @@ func TestTheFirstPlanBeginsTheJob(t *testing.T) {
 	w.Now = planTime.Add(24 * time.Hour)
 	plan = w.expect("a cluster without nodes", "", "", running, "0 active, 0 succeeded, 0 failed of 0") // BJ-111
 	if plan.Ends {
-		t.Errorf("plan.Ends: got true, want false\n%+v", plan.Status)
+		t.Errorf("end of the run: got true, want false\n%+v", plan.Status)
 	}
 	if !plan.Status.StartTime.Time.Equal(planTime) {
-		t.Errorf("plan.Status.StartTime.Time: got %v, want %v\n%+v", plan.Status.StartTime.Time, planTime, plan.Status)
+		t.Errorf("time of the start: got %v, want %v\n%+v", plan.Status.StartTime.Time, planTime, plan.Status)
 	}
 }
 
@@ -49,13 +49,13 @@ func TestAPausedJobOnlyCounts(t *testing.T) {
 	w.pod("n4", corev1.PodRunning) // neither is it deleted
 	plan := w.expect("past its deadline, with a failed pod", "", "", isPaused, "2 active, 0 succeeded, 1 failed of 3")
 	if len(plan.Tell) > 0 {
-		t.Errorf("plan.Tell: got %v, want none", plan.Tell)
+		t.Errorf("told: got %v, want none", plan.Tell)
 	}
 	if plan.Hold == "" {
-		t.Error("plan.Hold: got nothing, want some text")
+		t.Error("held: got nothing, want some text")
 	}
 	if plan.After != 0 {
-		t.Errorf("plan.After: got %v, want 0", plan.After)
+		t.Errorf("time to the next pass: got %v, want 0", plan.After)
 	}
 	w.Job.Status = plan.Status
 	w.Pods = w.Pods[:1]
@@ -66,18 +66,18 @@ func TestAPausedJobOnlyCounts(t *testing.T) {
 	plan = w.expect("and it goes on", "", "", completed, "0 active, 1 succeeded, 0 failed of 1")
 	told := plan.Tell[ToldContinue]
 	if told.Type != corev1.EventTypeNormal {
-		t.Errorf("told.Type: got %q, want %q\n%v", told.Type, corev1.EventTypeNormal, plan.Tell)
+		t.Errorf("type of what was told: got %q, want %q\n%v", told.Type, corev1.EventTypeNormal, plan.Tell)
 	}
 	if told.Message == "" {
-		t.Errorf("told.Message: got nothing, want some text\n%v", plan.Tell)
+		t.Errorf("message that was told: got nothing, want some text\n%v", plan.Tell)
 	}
 	w = newWorld(t, 2, phase(isPaused), deadline(60))
 	plan = w.expect("resumed past its deadline", "", "", failed, "0 active, 0 succeeded, 0 failed of 2")
 	if plan.Tell[ToldContinue].Message == "" {
-		t.Errorf("plan.Tell[ToldContinue].Message: got nothing, want some text\n%v", plan.Tell)
+		t.Errorf("message about going on: got nothing, want some text\n%v", plan.Tell)
 	}
 	if plan.Tell[ToldDeadline].Message == "" {
-		t.Errorf("plan.Tell[ToldDeadline].Message: got nothing, want some text\n%v", plan.Tell)
+		t.Errorf("message about the deadline: got nothing, want some text\n%v", plan.Tell)
 	}
 	w = newWorld(t, 2, phase(isPaused))
 	w.expect("resumed in time", "n1 n2", "", running, "2 active, 0 succeeded, 0 failed of 2")
@@ -97,13 +97,13 @@ func TestAJobThatNobodyCheckedDoesNothingAndSaysWhy(t *testing.T) {
 		w.pod("n1", corev1.PodRunning)
 		plan := w.expect(name, "", "", running, "0 active, 0 succeeded, 0 failed of 0")
 		if plan.Tell[ToldBadSpec].Message == "" {
-			t.Errorf("%s: plan.Tell[ToldBadSpec].Message: got nothing, want some text\n%v", name, plan.Tell)
+			t.Errorf("%s: message about the bad spec: got nothing, want some text\n%v", name, plan.Tell)
 		}
 		if plan.ScaleError == "" {
-			t.Errorf("%s: plan.ScaleError: got nothing, want some text\n%v", name, plan.Tell)
+			t.Errorf("%s: scale error: got nothing, want some text\n%v", name, plan.Tell)
 		}
 		if plan.After != 0 {
-			t.Errorf("%s: plan.After: got %v, want 0\n%v", name, plan.After, plan.Tell)
+			t.Errorf("%s: time to the next pass: got %v, want 0\n%v", name, plan.After, plan.Tell)
 		}
 	}
 }
@@ -123,14 +123,16 @@ func TestWhatABudgetHoldsIsTriedAgain(t *testing.T) {
 	for range 2 {
 		plan := w.expect("held", "", "", failed, "1 active, 0 succeeded, 2 failed of 2")
 		if !plan.HeldByBudget {
-			t.Errorf("plan.HeldByBudget: got false, want true; %v after %s", plan.Waiting, plan.After)
+			t.Errorf("held by a budget: got false, want true; %v after %s", plan.Waiting, plan.After)
 		} else if plan.Waiting == nil {
-			t.Errorf("plan.Waiting: got nil, want a value; %v after %s", plan.Waiting, plan.After)
+			t.Errorf("waiting: got nil, want a value; %v after %s", plan.Waiting, plan.After)
 		} else if !strings.Contains(plan.Waiting.String(), "budget b allows 0") {
-			t.Errorf("plan.Waiting: got %q, want it to contain %q; %v after %s", plan.Waiting.String(), "budget b allows 0", plan.Waiting,
+			t.Errorf("waiting: got %q, want it to contain %q; %v after %s", plan.Waiting.String(),
+				"budget b allows 0", plan.Waiting,
 				plan.After)
 		} else if plan.After != time.Second {
-			t.Errorf("plan.After: got %v, want %v; %v after %s", plan.After, time.Second, plan.Waiting, plan.After)
+			t.Errorf("time to the next pass: got %v, want %v; %v after %s", plan.After, time.Second, plan.Waiting,
+				plan.After)
 		}
 		w.Job.Status = plan.Status
 	}
@@ -160,11 +162,11 @@ func TestChangesAreForLaterPods(t *testing.T) {
 	onFailure(w.Job)
 	template(`{"spec":{"restartPolicy":"OnFailure","nodeSelector":{"pool":"b"},"containers":[{"name":"main","image":"check:2"}]}}`)(w.Job)
 	if errs := Validate(WrittenInV1beta1(w.Job), before); len(errs) > 0 {
-		t.Errorf("Validate(WrittenInV1beta1(w.Job), before): got %v, want none", errs)
+		t.Errorf("errors: got %v, want none", errs)
 	}
 	plan := w.expect("all changed", "n4", "", running, "2 active, 1 succeeded, 0 failed of 3")
 	if spec := plan.Create[0].Pod["spec"].(map[string]any); spec["restartPolicy"] != "OnFailure" {
-		t.Errorf("spec[\"restartPolicy\"]: got %v, want %q\n%v", spec["restartPolicy"], "OnFailure", spec)
+		t.Errorf("spec restartPolicy: got %v, want %q\n%v", spec["restartPolicy"], "OnFailure", spec)
 	}
 	policy(appsv1beta1.FailurePolicyFailFast)(w.Job)
 	w.pod("n4", corev1.PodFailed)
@@ -172,7 +174,7 @@ func TestChangesAreForLaterPods(t *testing.T) {
 	bad := w.Job.DeepCopy()
 	bad.Spec.FailurePolicy.Type = "Cry"
 	if errs := Validate(WrittenInV1beta1(bad), WrittenInV1beta1(w.Job)); len(errs) != 1 {
-		t.Errorf("len(errs): got %d, want 1\n%v", len(errs), errs)
+		t.Errorf("number of errors: got %d, want 1\n%v", len(errs), errs)
 	}
 	w = newWorld(t, 2, over(completed, time.Hour))
 	w.pod("n1", corev1.PodSucceeded)

@@ -59,20 +59,24 @@ func TestPodsFollowTheChangesOfTheirNodes(t *testing.T) {
 		plan := Make(w.Snapshot)
 		got := len(deleted(plan)) > 0
 		if got != test.deleted {
-			t.Errorf("%s: len(deleted(plan)) > 0: got %t, want %t; deleted %t, %s\n%s", name, got, test.deleted, got, sums(&plan.Status), plan)
+			t.Errorf("%s: pods are deleted: got %t, want %t; deleted %t, %s\n%s", name, got, test.deleted, got,
+				sums(&plan.Status), plan)
 		}
 		if plan.Status.Desired != test.desired {
-			t.Errorf("%s: plan.Status.Desired: got %d, want %d; deleted %t, %s\n%s", name, plan.Status.Desired, test.desired, got,
+			t.Errorf("%s: desired: got %d, want %d; deleted %t, %s\n%s", name, plan.Status.Desired, test.desired, got,
 				sums(&plan.Status), plan)
 		}
 		if len(plan.Create) > 0 {
-			t.Errorf("%s: plan.Create: got %v, want none; deleted %t, %s\n%s", name, plan.Create, got, sums(&plan.Status), plan)
+			t.Errorf("%s: created: got %v, want none; deleted %t, %s\n%s", name, plan.Create, got, sums(&plan.Status),
+				plan)
 		}
 		if test.deleted && plan.Status.Failed > 0 {
-			t.Errorf("%s: plan.Status.Failed: got %d, want 0; deleted %t, %s\n%s", name, plan.Status.Failed, got, sums(&plan.Status), plan)
+			t.Errorf("%s: failed: got %d, want 0; deleted %t, %s\n%s", name, plan.Status.Failed, got,
+				sums(&plan.Status), plan)
 		}
 		if status, _ := plan.FinalStatus(0, carriedOut(plan)); test.deleted && status.Active+status.Failed > 0 {
-			t.Errorf("%s: status.Active+status.Failed: got %d, want 0\n%s", name, status.Active+status.Failed, sums(status))
+			t.Errorf("%s: number active and failed: got %d, want 0\n%s", name, status.Active+status.Failed,
+				sums(status))
 		}
 		if !test.deleted && test.desired > 0 && len(plan.Counted) != 1 {
 			t.Errorf("%s: counted %v", name, plan.Counted)
@@ -119,10 +123,11 @@ func TestOfTwoPodsOnANodeTheFinishedOneStays(t *testing.T) {
 		plan := Make(w.Snapshot)
 		got := strings.Join(deleted(plan), " ")
 		if got != test.deleted {
-			t.Errorf("%s: deleted(plan): got %q, want %q; deletes %q, tells %v\n%s", name, got, test.deleted, got, plan.Tell, plan)
+			t.Errorf("%s: deleted: got %q, want %q; deletes %q, tells %v\n%s", name, got, test.deleted, got,
+				plan.Tell, plan)
 		}
 		if (plan.Tell[ToldDuplicate].Type == "Warning") != (test.deleted != "") {
-			t.Errorf("%s: plan.Tell[ToldDuplicate].Type == \"Warning\": got %t, want %t; deletes %q, tells %v\n%s", name,
+			t.Errorf("%s: a warning of the duplicate is told: got %t, want %t; deletes %q, tells %v\n%s", name,
 				plan.Tell[ToldDuplicate].Type == "Warning", test.deleted != "", got, plan.Tell, plan)
 		}
 	}

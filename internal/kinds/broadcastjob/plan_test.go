@@ -304,10 +304,10 @@ func TestEligibleNodesAreFound(t *testing.T) {
 		plan := Make(w.Snapshot)
 		got := len(plan.Create) == 1 && plan.Status.Desired == 1
 		if got != test.want {
-			t.Errorf("%s: len(plan.Create) == 1 && plan.Status.Desired == 1: got %t, want %t\n%s", name, got, test.want, plan)
+			t.Errorf("%s: one pod is created and desired: got %t, want %t\n%s", name, got, test.want, plan)
 		}
 		if !got && len(plan.Sentences) == 0 {
-			t.Errorf("%s: plan.Sentences: got none, want some\n%s", name, plan)
+			t.Errorf("%s: sentences: got none, want some\n%s", name, plan)
 		}
 	}
 	w := newWorld(t, 1)
@@ -335,7 +335,7 @@ func TestMine(t *testing.T) {
 		"in another namespace, forged by all": {func(pod *corev1.Pod) { pod.Namespace = "evil" }, false},
 	} {
 		if got := Mine(w.Job, w.pod("n1", corev1.PodRunning, test.change)); got != test.want {
-			t.Errorf(`%s: Mine(w.Job, w.pod("n1", corev1.PodRunning, test.change)): got %t, want %t`, name, got, test.want)
+			t.Errorf(`%s: the pod is one of the job: got %t, want %t`, name, got, test.want)
 		}
 	}
 }
@@ -358,7 +358,7 @@ func TestNewPodsKeepUnknownFieldsAndFindTheirNode(t *testing.T) {
 		w.Binds = binds
 		plan := Make(w.Snapshot)
 		if len(plan.Create) != 1 {
-			t.Fatalf("len(plan.Create): got %d, want 1\n%v", len(plan.Create), plan)
+			t.Fatalf("number created: got %d, want 1\n%v", len(plan.Create), plan)
 		}
 		pod := plan.Create[0].Pod
 		annotations := pod["metadata"].(map[string]any)["annotations"].(map[string]any)
@@ -376,29 +376,29 @@ func TestNewPodsKeepUnknownFieldsAndFindTheirNode(t *testing.T) {
 		pinned := map[string]any{"nodeSelectorTerms": []any{map[string]any{"matchFields": []any{map[string]any{"key": "metadata.name",
 			"operator": "In", "values": []any{"n1"}}}}}}
 		if got := cmp.Equal(required, any(pinned)); got == binds {
-			t.Errorf("cmp.Equal(required, any(pinned)): got %t, want another value; binds %t: %v, required %v", got, binds, spec["nodeName"],
+			t.Errorf("the pod is pinned to its node: got %t, want another value; binds %t: %v, required %v", got, binds, spec["nodeName"],
 				required)
 		}
 		if (spec["nodeName"] == "n1") != binds {
-			t.Errorf(`spec["nodeName"] == "n1": got %t, want %t; binds %t: %v, required %v`, spec["nodeName"] == "n1", binds, binds,
+			t.Errorf(`the node is n1: got %t, want %t; binds %t: %v, required %v`, spec["nodeName"] == "n1", binds, binds,
 				spec["nodeName"], required)
 		}
 		if affinity["podAffinity"] == nil {
-			t.Errorf(`affinity["podAffinity"]: got nil, want a value; what is lost of %v`, spec)
+			t.Errorf(`affinity podAffinity: got nil, want a value; what is lost of %v`, spec)
 		} else if affinity["podAntiAffinity"] == nil {
-			t.Errorf(`affinity["podAntiAffinity"]: got nil, want a value; what is lost of %v`, spec)
+			t.Errorf(`affinity podAntiAffinity: got nil, want a value; what is lost of %v`, spec)
 		} else if len(ofNode) != 2 {
-			t.Errorf("len(ofNode): got %d, want 2; what is lost of %v", len(ofNode), spec)
+			t.Errorf("fields of the node: got %d, want 2; what is lost of %v", len(ofNode), spec)
 		} else if spec["future"] == nil {
-			t.Errorf(`spec["future"]: got nil, want a value; what is lost of %v`, spec)
+			t.Errorf(`spec future: got nil, want a value; what is lost of %v`, spec)
 		}
 	}
 	got := string(w.Job.Spec.Template.Raw())
 	if strings.Contains(got, "metadata.name") {
-		t.Errorf("the template was changed: w.Job.Spec.Template.Raw(): got %q, want it not to contain %q", got, "metadata.name")
+		t.Errorf("the template was changed: template of the job: got %q, want it not to contain %q", got, "metadata.name")
 	}
 	if strings.Contains(got, `"check","broadcastjob-controller`) {
-		t.Errorf("the template was changed: w.Job.Spec.Template.Raw(): got %q, want it not to contain %q", got,
+		t.Errorf("the template was changed: template of the job: got %q, want it not to contain %q", got,
 			`"check","broadcastjob-controller`)
 	}
 	pod := w.pod("n1", corev1.PodPending, unbound)
@@ -414,9 +414,9 @@ func TestNewPodsKeepUnknownFieldsAndFindTheirNode(t *testing.T) {
 	w.Taken = func(pod string) bool { return pod == taken }
 	w.Binds = false
 	if got := Make(w.Snapshot).Create[0].Name; got == name {
-		t.Errorf("Make(w.Snapshot).Create[0].Name: got %q, want another value; %s, and somebody else has %s", got, got, name)
+		t.Errorf("name of the first created pod: got %q, want another value; %s, and somebody else has %s", got, got, name)
 	} else if !strings.HasPrefix(got, "check-") {
-		t.Errorf("Make(w.Snapshot).Create[0].Name: got %q, want it to begin with %q; %s, and somebody else has %s", got, "check-", got, name)
+		t.Errorf("name of the first created pod: got %q, want it to begin with %q; %s, and somebody else has %s", got, "check-", got, name)
 	}
 }
 
@@ -468,11 +468,11 @@ func TestParallelismBoundsHowManyPodsAreCreated(t *testing.T) {
 	w.CreationError, w.CreationHeldUntil = "no quota", planTime.Add(time.Minute)
 	plan := w.expect("held back", "", "", running, "0 active, 0 succeeded, 0 failed of 5")
 	if plan.After != time.Minute {
-		t.Errorf("plan.After: got %v, want %v; after %s: %v, %q", plan.After, time.Minute, plan.After, plan.Waiting, plan.Hold)
+		t.Errorf("time to the next pass: got %v, want %v; after %s: %v, %q", plan.After, time.Minute, plan.After, plan.Waiting, plan.Hold)
 	} else if plan.Waiting == nil {
-		t.Errorf("plan.Waiting: got nil, want a value; after %s: %v, %q", plan.After, plan.Waiting, plan.Hold)
+		t.Errorf("waiting: got nil, want a value; after %s: %v, %q", plan.After, plan.Waiting, plan.Hold)
 	} else if !strings.Contains(plan.Hold, "no quota") {
-		t.Errorf("plan.Hold: got %q, want it to contain %q; after %s: %v, %q", plan.Hold, "no quota", plan.After, plan.Waiting, plan.Hold)
+		t.Errorf("held: got %q, want it to contain %q; after %s: %v, %q", plan.Hold, "no quota", plan.After, plan.Waiting, plan.Hold)
 	}
 	w.CreationHeldUntil = planTime
 	w.expect("one tries", "n2", "", running, "1 active, 0 succeeded, 0 failed of 5")
@@ -484,19 +484,19 @@ func TestLargePlansGoOnInTheNextOne(t *testing.T) {
 	w := newWorld(t, mostAtOnce+5)
 	plan := Make(w.Snapshot)
 	if len(plan.Create) != mostAtOnce {
-		t.Errorf("len(plan.Create): got %d, want %d", len(plan.Create), mostAtOnce)
+		t.Errorf("number created: got %d, want %d", len(plan.Create), mostAtOnce)
 	}
 	if !plan.More {
-		t.Error("plan.More: got false, want true")
+		t.Error("more to do: got false, want true")
 	}
 	if plan.Status.Desired != mostAtOnce+5 {
-		t.Errorf("plan.Status.Desired: got %d, want %d", plan.Status.Desired, mostAtOnce+5)
+		t.Errorf("desired: got %d, want %d", plan.Status.Desired, mostAtOnce+5)
 	}
 	template(`{"metadata":{"annotations":{"a":"` + strings.Repeat("x", 3<<20) + `"}},"spec":{"restartPolicy":"Never"}}`)(w.Job)
 	if plan := Make(w.Snapshot); len(plan.Create) != 2 {
-		t.Errorf("len(plan.Create): got %d, want 2; %d large pods, more %t", len(plan.Create), len(plan.Create), plan.More)
+		t.Errorf("number created: got %d, want 2; %d large pods, more %t", len(plan.Create), len(plan.Create), plan.More)
 	} else if !plan.More {
-		t.Errorf("plan.More: got false, want true; %d large pods, more %t", len(plan.Create), plan.More)
+		t.Errorf("more to do: got false, want true; %d large pods, more %t", len(plan.Create), plan.More)
 	}
 }
 

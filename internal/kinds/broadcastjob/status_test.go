@@ -33,24 +33,24 @@ func TestFinalStatus(t *testing.T) {
 	w.pod("bad", corev1.PodRunning)
 	plan := Make(w.Snapshot)
 	if len(plan.Create) != 2 {
-		t.Fatalf("len(plan.Create): got %d, want 2\n%v", len(plan.Create), plan)
+		t.Fatalf("number created: got %d, want 2\n%v", len(plan.Create), plan)
 	}
 	for created, want := range []string{"0 active, 1 succeeded, 0 failed of 3", "1 active, 1 succeeded, 0 failed of 3"} {
 		status, changed := plan.FinalStatus(created, carriedOut(plan))
 		if got := sums(status); got != want {
-			t.Errorf("sums(status): got %q, want %q; %d created: %s", got, want, created, sums(status))
+			t.Errorf("sums of the status: got %q, want %q; %d created: %s", got, want, created, sums(status))
 		}
 		if !changed {
 			t.Errorf("changed: got false, want true; %d created: %s", created, sums(status))
 		}
 	}
 	if status, _ := plan.FinalStatus(0, nil); status.Active != 1 {
-		t.Errorf("status.Active: got %d, want 1\n%s", status.Active, sums(status))
+		t.Errorf("active: got %d, want 1\n%s", status.Active, sums(status))
 	}
 	if got := OnlyNumbers(&w.Job.Status, &plan.Status); got != true {
-		t.Errorf("only numbers: OnlyNumbers(&w.Job.Status, &plan.Status): got %t, want true", got)
+		t.Errorf("only numbers: numbers alone change: got %t, want true", got)
 	}
 	if OnlyNumbers(&w.Job.Status, &appsv1beta1.BroadcastJobStatus{}) {
-		t.Error("only numbers: OnlyNumbers(&w.Job.Status, &appsv1beta1.BroadcastJobStatus{}): got true, want false")
+		t.Error("only numbers: numbers alone change: got true, want false")
 	}
 }

@@ -84,7 +84,7 @@ func TestValidate(t *testing.T) {
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			errs := Validate(written(t, version, test.name, test.spec), nil)
 			if diff := cmp.Diff(test.want, lines(errs)); diff != "" {
-				t.Errorf("%s, %s: lines(errs) (-want +got):\n%s", name, version, diff)
+				t.Errorf("%s, %s: errors (-want +got):\n%s", name, version, diff)
 			}
 			for _, policy := range []string{`"Never"`, `"OnFailure"`} {
 				if len(errs) > 0 && strings.HasSuffix(errs[0].Field, "restartPolicy") &&
@@ -106,7 +106,7 @@ func TestUpdatesAreJudgedAsCreationsAre(t *testing.T) {
 		t.Errorf("errs: got %v, want none", errs)
 	}
 	if errs := Validate(written(t, "v1beta1", "a", with(`,"parallelism":-2`)), old); len(errs) != 1 {
-		t.Errorf("len(errs): got %d, want 1\n%v", len(errs), errs)
+		t.Errorf("number of errors: got %d, want 1\n%v", len(errs), errs)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestWarnings(t *testing.T) {
 			t.Errorf(`%s: got == "": got %t, want %t`, name, got == "", test.want == "")
 		}
 		if !strings.Contains(got, test.want) {
-			t.Errorf("%s: Warnings(updated, old): got %q, want it to contain %q", name, got, test.want)
+			t.Errorf("%s: warnings: got %q, want it to contain %q", name, got, test.want)
 		}
 	}
 	if Warnings(updated, nil) != nil {

@@ -27,7 +27,8 @@ func TestANodeIsLostWhoseReadyIsUnknown(t *testing.T) {
 	}
 	s.RecordNode("gone", &corev1.Node{}, false)
 	if !maps.Equal(s.LostNodes, map[string]bool{"True": false, "False": false, "Unknown": true, "gone": true}) {
-		t.Errorf("s.LostNodes: got %v, want %v", s.LostNodes, map[string]bool{"True": false, "False": false, "Unknown": true, "gone": true})
+		t.Errorf("lost nodes: got %v, want %v", s.LostNodes, map[string]bool{"True": false, "False": false,
+			"Unknown": true, "gone": true})
 	}
 }
 
@@ -76,10 +77,10 @@ func TestClaimsThatGo(t *testing.T) {
 		names = append(names, creation.Name)
 	}
 	if len(names) != 2 {
-		t.Errorf("len(names): got %d, want 2\n%q", len(names), names)
+		t.Errorf("number of names: got %d, want 2\n%q", len(names), names)
 	} else if names[0] != "web-ccccc" {
-		t.Errorf("names[0]: got %q, want %q\n%q", names[0], "web-ccccc", names)
+		t.Errorf("first name: got %q, want %q\n%q", names[0], "web-ccccc", names)
 	} else if names[1] == "web-aaaaa" {
-		t.Errorf("names[1]: got %q, want another value\n%q", names[1], names)
+		t.Errorf("second name: got %q, want another value\n%q", names[1], names)
 	}
 }

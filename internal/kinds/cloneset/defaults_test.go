@@ -38,7 +38,7 @@ func completed(t *testing.T, r DefaultRequest) Document {
 	if more, err := Default(again); err != nil {
 		t.Errorf("defaults are not stable: unexpected error: %v\n%v", err, more)
 	} else if len(more) > 0 {
-		t.Errorf("defaults are not stable: Default(again): got %v, want none\n%v", more, err)
+		t.Errorf("defaults are not stable: defaults the second time: got %v, want none\n%v", more, err)
 	}
 	return again.New
 }

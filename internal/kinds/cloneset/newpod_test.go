@@ -143,11 +143,13 @@ func TestPodsAreLabelledWithTheirRevision(t *testing.T) {
 			labels := plan.Create[0].Pod["metadata"].(map[string]any)["labels"].(map[string]any)
 			want := map[bool]string{true: hash, false: plan.UpdateRevision}[tt.short]
 			if labels[pub.ControllerRevisionHash] != want {
-				t.Errorf("labels[pub.ControllerRevisionHash]: got %v, want %q; labels %v, want %s and %s", labels[pub.ControllerRevisionHash], want,
+				t.Errorf("label controller revision hash: got %v, want %q; labels %v, want %s and %s",
+					labels[pub.ControllerRevisionHash], want,
 					labels, want, hash)
 			}
 			if labels[pub.PodTemplateHash] != hash {
-				t.Errorf("labels[pub.PodTemplateHash]: got %v, want %q; labels %v, want %s and %s", labels[pub.PodTemplateHash], hash, labels, want,
+				t.Errorf("label pod template hash: got %v, want %q; labels %v, want %s and %s",
+					labels[pub.PodTemplateHash], hash, labels, want,
 					hash)
 			}
 		})

@@ -63,10 +63,10 @@ func TestTheOrderOfScaling(t *testing.T) {
 				clonesettest.Pod("b", one.Name, append([]func(*corev1.Pod){clonesettest.Settled}, test.b...)...), clonesettest.Pod("c", one.Name,
 					clonesettest.Settled), clonesettest.Pod("d", one.Name, clonesettest.Settled))
 			if diff := cmp.Diff(test.want, clonesettest.Actions(plan.Verdicts)); diff != "" {
-				t.Errorf("clonesettest.Actions(plan.Verdicts) (-want +got):\n%s", diff)
+				t.Errorf("what is done to the pods (-want +got):\n%s", diff)
 			}
 			if len(plan.Create) != test.create {
-				t.Errorf("len(plan.Create): got %d, want %d", len(plan.Create), test.create)
+				t.Errorf("number created: got %d, want %d", len(plan.Create), test.create)
 			}
 		})
 	}
@@ -88,6 +88,6 @@ func TestAllGoWhereAllMust(t *testing.T) {
 	const goes = "delete: ScaleIn"
 	if diff := cmp.Diff(map[string]string{"a": goes, "b": goes, "c": goes, "d": goes, "e": goes},
 		clonesettest.Actions(plan.Verdicts)); diff != "" {
-		t.Errorf("clonesettest.Actions(plan.Verdicts) (-want +got):\n%s", diff)
+		t.Errorf("what is done to the pods (-want +got):\n%s", diff)
 	}
 }

@@ -186,7 +186,7 @@ func TestHookWritesOnce(t *testing.T) {
 		[]*appsv1.ControllerRevision{one, two}, pod)
 	patch := plan.Verdicts[0].Patch
 	if got := patch.Subresource(); got != "status" {
-		t.Errorf("patch.Subresource(): got %q, want %q", got, "status")
+		t.Errorf("subresource of the patch: got %q, want %q", got, "status")
 	}
 	if !strings.Contains(patch.String(), "KruisePodReady=False") {
 		t.Errorf("patch: got %q, want it to contain %q", patch.String(), "KruisePodReady=False")
@@ -212,10 +212,10 @@ func TestTheFirstOfAllTimesCounts(t *testing.T) {
 		clonesettest.Pod("a", one.Name, clonesettest.Settled, ready(10*time.Second)),
 		clonesettest.Pod("b", one.Name, clonesettest.Settled, ready(50*time.Second)))
 	if plan.After < 10*time.Second {
-		t.Errorf("plan.After: got %v, want at least %v", plan.After, 10*time.Second)
+		t.Errorf("time to the next pass: got %v, want at least %v", plan.After, 10*time.Second)
 	}
 	if plan.After > 11*time.Second {
-		t.Errorf("plan.After: got %v, want at most %v", plan.After, 11*time.Second)
+		t.Errorf("time to the next pass: got %v, want at most %v", plan.After, 11*time.Second)
 	}
 }
 
@@ -231,7 +231,7 @@ func TestDeadlineStopsNothing(t *testing.T) {
 	plan := planOf(set, Features{}, []*appsv1.ControllerRevision{one, two}, clonesettest.Pod("a", one.Name, clonesettest.Settled),
 		clonesettest.Pod("b", two.Name, clonesettest.Settled))
 	if got := clonesettest.Actions(plan.Verdicts)["a"]; got != "update in place: Outdated" {
-		t.Errorf(`clonesettest.Actions(plan.Verdicts)["a"]: got %q, want %q`, got, "update in place: Outdated")
+		t.Errorf(`what is done to pod a: got %q, want %q`, got, "update in place: Outdated")
 	}
 }
 
@@ -241,31 +241,31 @@ func TestANewRevisionHoldsHashAnnotationsAndOwner(t *testing.T) {
 	set := clonesettest.Set(1, clonesettest.Claims("1Gi"), clonesettest.Annotated("team", "shop"))
 	revision := planFor(set).NewRevision
 	if diff := cmp.Diff(map[string]string{"app": "web", pub.RevisionHash: revision.Name[len("web-"):]}, revision.Labels); diff != "" {
-		t.Errorf("revision.Labels (-want +got):\n%s", diff)
+		t.Errorf("labels of the revision (-want +got):\n%s", diff)
 	}
 	if revision.Annotations["team"] != "shop" {
-		t.Errorf(`revision.Annotations["team"]: got %q, want %q; annotations %v`, revision.Annotations["team"], "shop", revision.Annotations)
+		t.Errorf(`annotation team of the revision: got %q, want %q; annotations %v`, revision.Annotations["team"], "shop", revision.Annotations)
 	}
 	if revision.Annotations[pub.ClaimTemplateFingerprint] == "" {
-		t.Errorf("revision.Annotations[pub.ClaimTemplateFingerprint]: got nothing, want some text; annotations %v", revision.Annotations)
+		t.Errorf("annotation claim template fingerprint of the revision: got nothing, want some text; annotations %v", revision.Annotations)
 	}
 	if !strings.Contains(revision.Annotations[pub.ClaimTemplates], `"1Gi"`) {
-		t.Errorf("revision.Annotations[pub.ClaimTemplates]: got %q, want it to contain %q; annotations %v",
+		t.Errorf("annotation claim templates of the revision: got %q, want it to contain %q; annotations %v",
 			revision.Annotations[pub.ClaimTemplates], `"1Gi"`, revision.Annotations)
 	}
 	if owner := metav1.GetControllerOf(revision); owner == nil {
-		t.Error("metav1.GetControllerOf(revision): got nil, want a value")
+		t.Error("owner: got nil, want a value")
 	} else if owner.Kind != "CloneSet" {
-		t.Errorf("owner.Kind: got %q, want %q; owner %v", owner.Kind, "CloneSet", owner)
+		t.Errorf("kind of the owner: got %q, want %q; owner %v", owner.Kind, "CloneSet", owner)
 	} else if owner.UID != set.UID {
-		t.Errorf("owner.UID: got %q, want %q; owner %v", owner.UID, set.UID, owner)
+		t.Errorf("UID of the owner: got %q, want %q; owner %v", owner.UID, set.UID, owner)
 	}
 	none := planFor(clonesettest.Set(1)).NewRevision.Annotations
 	if none[pub.ClaimTemplateFingerprint] != "" {
-		t.Errorf("without claims: none[pub.ClaimTemplateFingerprint]: got %q, want %q\n%v", none[pub.ClaimTemplateFingerprint], "", none)
+		t.Errorf("without claims: annotation claim template fingerprint: got %q, want %q\n%v", none[pub.ClaimTemplateFingerprint], "", none)
 	}
 	if !slices.Contains([]string{"[]"}, none[pub.ClaimTemplates]) {
-		t.Errorf("without claims: none[pub.ClaimTemplates]: got %q, want one of %q\n%v", none[pub.ClaimTemplates], []string{"[]"}, none)
+		t.Errorf("without claims: annotation claim templates: got %q, want one of %q\n%v", none[pub.ClaimTemplates], []string{"[]"}, none)
 	}
 }
 
@@ -302,7 +302,7 @@ func TestAnnotationsFillTheirRoom(t *testing.T) {
 				t.Errorf("%s, %s: size: got %d, want at most %d", name, what, size, room)
 			}
 			if annotations[pub.ClaimTemplateFingerprint] == "" {
-				t.Errorf("%s, %s: annotations[pub.ClaimTemplateFingerprint]: got nothing, want some text", name, what)
+				t.Errorf("%s, %s: annotation claim template fingerprint: got nothing, want some text", name, what)
 			}
 		}
 		if name == "annotations" && !strings.Contains(made.Annotations[pub.ClaimTemplates], "1Gi") {
@@ -343,7 +343,7 @@ func TestAChangedFingerprintOfClaimsRecreatesByTheGate(t *testing.T) {
 			plan := planOf(clonesettest.Set(1, tt.change), tt.features, []*appsv1.ControllerRevision{one, two},
 				clonesettest.Pod("a", one.Name, clonesettest.Settled))
 			if got := plan.Verdicts[0].Action; got != tt.want {
-				t.Errorf("plan.Verdicts[0].Action: got %q, want %q\n%s", got, tt.want, plan.Verdicts[0].Message)
+				t.Errorf("action of the first verdict: got %q, want %q\n%s", got, tt.want, plan.Verdicts[0].Message)
 			}
 		})
 	}
@@ -352,19 +352,19 @@ func TestAChangedFingerprintOfClaimsRecreatesByTheGate(t *testing.T) {
 		set := clonesettest.Set(1, clonesettest.Claims("3Gi"))
 		plan := planOf(set, gate, []*appsv1.ControllerRevision{one, two}, clonesettest.Pod("a", two.Name, clonesettest.Settled))
 		if plan.Renumber != one {
-			t.Errorf("plan.Renumber: got %v, want %v", plan.Renumber, one)
+			t.Errorf("renumbered revision: got %v, want %v", plan.Renumber, one)
 		}
 		if plan.NewNumber != 3 {
-			t.Errorf("plan.NewNumber: got %d, want 3", plan.NewNumber)
+			t.Errorf("new number: got %d, want 3", plan.NewNumber)
 		}
 		if plan.ClaimFingerprint == "1" {
-			t.Errorf("plan.ClaimFingerprint: got %q, want another value", plan.ClaimFingerprint)
+			t.Errorf("claim fingerprint: got %q, want another value", plan.ClaimFingerprint)
 		}
 		if plan.ClaimFingerprint == "" {
-			t.Error("plan.ClaimFingerprint: got nothing, want some text")
+			t.Error("claim fingerprint: got nothing, want some text")
 		}
 		if !strings.Contains(fmt.Sprint(plan.Remembered[pub.ClaimTemplates]), "3Gi") {
-			t.Errorf("plan.Remembered[pub.ClaimTemplates]: got %q, want it to contain %q", fmt.Sprint(plan.Remembered[pub.ClaimTemplates]),
+			t.Errorf("remembered claim templates: got %q, want it to contain %q", fmt.Sprint(plan.Remembered[pub.ClaimTemplates]),
 				"3Gi")
 		}
 	})
@@ -398,9 +398,9 @@ func TestClaimsWithoutReuse(t *testing.T) {
 		t.Errorf("fates (-want +got):\n%s", diff)
 	}
 	if len(plan.Create) != 1 {
-		t.Errorf("len(plan.Create): got %d, want 1\n%+v", len(plan.Create), plan.Create)
+		t.Errorf("number created: got %d, want 1\n%+v", len(plan.Create), plan.Create)
 	} else if strings.TrimPrefix(plan.Create[0].Name, "web-") != "ccccc" {
-		t.Errorf("strings.TrimPrefix(plan.Create[0].Name, \"web-\"): got %q, want %q\n%+v", strings.TrimPrefix(plan.Create[0].Name, "web-"),
+		t.Errorf("suffix of the name of the first created pod: got %q, want %q\n%+v", strings.TrimPrefix(plan.Create[0].Name, "web-"),
 			"ccccc", plan.Create)
 	}
 	// Whose a claim is when its pod is active, inactive in any way, or somebody else's; whatever the label of
@@ -470,14 +470,14 @@ func TestThereIsNoGraceUnlessItIsAskedFor(t *testing.T) {
 			if update == nil {
 				t.Error("update: got nil, want a value")
 			} else if update.GraceSeconds != tt.grace {
-				t.Errorf("update.GraceSeconds: got %d, want %d\n%+v", update.GraceSeconds, tt.grace, update)
+				t.Errorf("grace period in seconds of the update: got %d, want %d\n%+v", update.GraceSeconds, tt.grace, update)
 			} else if update.Revision != two.Name {
-				t.Errorf("update.Revision: got %q, want %q\n%+v", update.Revision, two.Name, update)
+				t.Errorf("revision of the update: got %q, want %q\n%+v", update.Revision, two.Name, update)
 			} else if update.RevisionLabels[pub.ControllerRevisionHash] != tt.label {
-				t.Errorf("update.RevisionLabels[pub.ControllerRevisionHash]: got %q, want %q\n%+v",
+				t.Errorf("revision label controller revision hash of the update: got %q, want %q\n%+v",
 					update.RevisionLabels[pub.ControllerRevisionHash], tt.label, update)
 			} else if update.RevisionLabels[pub.PodTemplateHash] != two.Name[len("web-"):] {
-				t.Errorf("update.RevisionLabels[pub.PodTemplateHash]: got %q, want %q\n%+v", update.RevisionLabels[pub.PodTemplateHash],
+				t.Errorf("revision label pod template hash of the update: got %q, want %q\n%+v", update.RevisionLabels[pub.PodTemplateHash],
 					two.Name[len("web-"):], update)
 			}
 		})
@@ -506,7 +506,7 @@ func TestEachPolicyChoosesInPlaceOrRecreation(t *testing.T) {
 				tt.features, []*appsv1.ControllerRevision{one,
 					two}, clonesettest.Pod("a", one.Name, clonesettest.Settled))
 			if got := plan.Verdicts[0].Action; got != tt.want {
-				t.Errorf("plan.Verdicts[0].Action: got %q, want %q\n%s", got, tt.want, plan.Verdicts[0].Message)
+				t.Errorf("action of the first verdict: got %q, want %q\n%s", got, tt.want, plan.Verdicts[0].Message)
 			}
 		})
 	}
@@ -521,12 +521,12 @@ func TestTheConditionOfHolds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !readiness.HasGate(&pod) {
-		t.Errorf("readiness.HasGate(&pod): got false, want true\n%v", pod.Spec.ReadinessGates)
+		t.Errorf("the pod has our readiness gate: got false, want true\n%v", pod.Spec.ReadinessGates)
 	} else if pod.Spec.ReadinessGates[0].ConditionType != "InPlaceUpdateReady" {
-		t.Errorf("pod.Spec.ReadinessGates[0].ConditionType: got %q, want %q\n%v", pod.Spec.ReadinessGates[0].ConditionType,
+		t.Errorf("condition type of the first readiness gate of the pod: got %q, want %q\n%v", pod.Spec.ReadinessGates[0].ConditionType,
 			"InPlaceUpdateReady", pod.Spec.ReadinessGates)
 	} else if pod.Spec.ReadinessGates[1].ConditionType != "KruisePodReady" {
-		t.Errorf("pod.Spec.ReadinessGates[1].ConditionType: got %q, want %q\n%v", pod.Spec.ReadinessGates[1].ConditionType, "KruisePodReady",
+		t.Errorf("condition type of the second readiness gate of the pod: got %q, want %q\n%v", pod.Spec.ReadinessGates[1].ConditionType, "KruisePodReady",
 			pod.Spec.ReadinessGates)
 	}
 }

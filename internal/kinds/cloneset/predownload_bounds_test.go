@@ -39,9 +39,9 @@ func TestAJobForALargeTemplateIsNotRefused(t *testing.T) {
 			t.Errorf("a note of %d bytes: sandboxConfig is %v", note, spec["sandboxConfig"])
 		}
 		if names, _ := spec["pullSecrets"].([]any); len(names) != pub.MaxPullSecrets {
-			t.Errorf("len(names): got %d, want %d; pull secrets %v", len(names), pub.MaxPullSecrets, names)
+			t.Errorf("number of names: got %d, want %d; pull secrets %v", len(names), pub.MaxPullSecrets, names)
 		} else if names[0] != "s0" {
-			t.Errorf("names[0]: got %v, want %q; pull secrets %v", names[0], "s0", names)
+			t.Errorf("first name: got %v, want %q; pull secrets %v", names[0], "s0", names)
 		}
 	}
 }

@@ -268,7 +268,7 @@ func TestPullJobDocument(t *testing.T) {
 	}
 	t.Run("CS-202", func(t *testing.T) {
 		if diff := cmp.Diff(want, document(t)); diff != "" {
-			t.Errorf("document(t) (-want +got):\n%s", diff)
+			t.Errorf("document (-want +got):\n%s", diff)
 		}
 	})
 	seconds := int32(60)
@@ -285,11 +285,12 @@ func TestPullJobDocument(t *testing.T) {
 			spec := object(document(t, inPlace(tt.change),
 				inPlace(func(s *pub.InPlaceUpdateStrategy) { s.ImagePreDownloadTimeoutSeconds = &seconds })), "spec")
 			if spec["parallelism"] != tt.parallelism {
-				t.Errorf(`spec["parallelism"]: got %v, want %v; parallelism %v, pullPolicy %v`, spec["parallelism"], tt.parallelism,
+				t.Errorf(`spec parallelism: got %v, want %v; parallelism %v, pullPolicy %v`, spec["parallelism"],
+					tt.parallelism,
 					spec["parallelism"], spec["pullPolicy"])
 			}
 			if got := object(spec, "pullPolicy")["timeoutSeconds"]; got != float64(60) {
-				t.Errorf(`object(spec, "pullPolicy")["timeoutSeconds"]: got %v, want %v; parallelism %v, pullPolicy %v`, got, float64(60),
+				t.Errorf(`timeout of pulls in seconds: got %v, want %v; parallelism %v, pullPolicy %v`, got, float64(60),
 					spec["parallelism"], spec["pullPolicy"])
 			}
 		})
@@ -311,11 +312,11 @@ func TestPercentageSurvivesConversion(t *testing.T) {
 		t.Errorf("%d pods must be ready, want 3", got)
 	}
 	if s := p.Workload.Strategy; s == nil {
-		t.Error("p.Workload.Strategy: got nil, want a value")
+		t.Error("strategy of the workload: got nil, want a value")
 	} else if got := s.ImagePreDownloadParallelism.IntValue(); got != 4 {
-		t.Errorf("s.ImagePreDownloadParallelism.IntValue(): got %d, want 4; strategy %+v", got, s)
+		t.Errorf("image pre download parallelism: got %d, want 4; strategy %+v", got, s)
 	} else if *s.ImagePreDownloadTimeoutSeconds != 60 {
-		t.Errorf("*s.ImagePreDownloadTimeoutSeconds: got %d, want 60; strategy %+v", *s.ImagePreDownloadTimeoutSeconds, s)
+		t.Errorf("timeout of pulls in seconds: got %d, want 60; strategy %+v", *s.ImagePreDownloadTimeoutSeconds, s)
 	}
 	if back := appsv1alpha1.CloneSetFromV1beta1(beta); back.Annotations[pub.ImagePreDownloadMinUpdatedReadyPods] != "30%" {
 		t.Errorf("the percentage is lost on the way back: %v", back.Annotations)

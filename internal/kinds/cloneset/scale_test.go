@@ -117,7 +117,8 @@ func TestReadyPodsAreNotDeletedAtOnce(t *testing.T) {
 				count(&deleted, v.Action == podplan.Delete)
 				count(&serving, v.Action != podplan.Delete && readiness.Ready(v.Pod))
 				if v.Action == podplan.Wait && v.Reason == podplan.ReasonMaxUnavailable && !strings.Contains(v.Message, fmt.Sprintf("%d of %d pods must stay", tt.replicas-1, tt.replicas)) {
-					t.Errorf("v.Message: got %q, want it to contain %q", v.Message, fmt.Sprintf("%d of %d pods must stay", tt.replicas-1, tt.replicas))
+					t.Errorf("message: got %q, want it to contain %q", v.Message, fmt.Sprintf("%d of %d pods must stay",
+						tt.replicas-1, tt.replicas))
 				}
 			}
 			if deleted != tt.deleted {
@@ -136,7 +137,7 @@ func TestOldReadyPodIsNotScaledIn(t *testing.T) {
 		clonesettest.Pod("b", two.Name, clonesettest.Settled, notReady),
 		clonesettest.Pod("c", two.Name, clonesettest.Settled, notReady))
 	if got := clonesettest.Actions(plan.Verdicts)["a"]; got != "wait: MaxUnavailable" {
-		t.Errorf("clonesettest.Actions(plan.Verdicts)[\"a\"]: got %q, want %q\n%s", got, "wait: MaxUnavailable", plan)
+		t.Errorf("what is done to pod a: got %q, want %q\n%s", got, "wait: MaxUnavailable", plan)
 	}
 }
 

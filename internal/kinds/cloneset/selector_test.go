@@ -19,10 +19,10 @@ func TestASelectorThatLosesItsPods(t *testing.T) {
 		set.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist}}
 		plan := Make(Snapshot{Set: set, Snapshot: podplan.Snapshot{Now: clonesettest.Now}, Random: rand.IntN})
 		if len(plan.Create) > 0 {
-			t.Errorf("%s: plan.Create: got %v, want none\n%s", key, plan.Create, plan)
+			t.Errorf("%s: created: got %v, want none\n%s", key, plan.Create, plan)
 		}
 		if plan.UpdateError == "" {
-			t.Errorf("%s: plan.UpdateError: got nothing, want some text\n%s", key, plan)
+			t.Errorf("%s: update error: got nothing, want some text\n%s", key, plan)
 		}
 	}
 }

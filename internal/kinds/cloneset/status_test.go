@@ -230,7 +230,7 @@ func TestTheStatusCountsPods(t *testing.T) {
 			plan := planFor(set, func(s *Snapshot) { s.Pods, s.Revisions = tt.pods, []*appsv1.ControllerRevision{from, to} })
 			tt.want.ObservedGeneration, tt.want.UpdateRevision, tt.want.LabelSelector = 7, to.Name, "app=web"
 			if diff := cmp.Diff(tt.want, plan.Status); diff != "" {
-				t.Errorf("plan.Status (-want +got):\n%s", diff)
+				t.Errorf("status (-want +got):\n%s", diff)
 			}
 			if want := int(tt.replicas - tt.want.Replicas); len(plan.Create) != want {
 				t.Errorf("%d pods are created, want %d", len(plan.Create), want)
@@ -324,7 +324,8 @@ func TestWhatTheStatusIsOf(t *testing.T) {
 				t.Errorf("(-want +got):\n%s\n%s", diff, plan.UpdateRevision)
 			}
 			if (plan.UpdateRevision == to.Name) != (test.newest == to) {
-				t.Errorf("plan.UpdateRevision == to.Name: got %t, want %t\n%s", plan.UpdateRevision == to.Name, test.newest == to,
+				t.Errorf("the update revision is the new one: got %t, want %t\n%s", plan.UpdateRevision == to.Name,
+					test.newest == to,
 					plan.UpdateRevision)
 			}
 		})
@@ -339,27 +340,33 @@ func TestACollisionChoosesAnotherName(t *testing.T) {
 	set := clonesettest.Set(1)
 	plan := planFor(set, func(s *Snapshot) { s.Revisions = []*appsv1.ControllerRevision{other} })
 	if plan.NewRevision == nil {
-		t.Fatal("plan.NewRevision: got nil, want a value")
+		t.Fatal("new revision: got nil, want a value")
 	} else if plan.NewRevision.Name == wanted.Name {
-		t.Fatalf("plan.NewRevision.Name: got %q, want another value; new revision %+v", plan.NewRevision.Name, plan.NewRevision)
+		t.Fatalf("name of the new revision: got %q, want another value; new revision %+v", plan.NewRevision.Name,
+			plan.NewRevision)
 	} else if plan.NewRevision.Revision != 4 {
-		t.Fatalf("plan.NewRevision.Revision: got %d, want 4; new revision %+v", plan.NewRevision.Revision, plan.NewRevision)
+		t.Fatalf("revision of the new revision: got %d, want 4; new revision %+v", plan.NewRevision.Revision,
+			plan.NewRevision)
 	}
 	if plan.Status.CollisionCount == nil {
-		t.Errorf("plan.Status.CollisionCount: got nil, want a value; status %+v", plan.Status)
+		t.Errorf("collision count: got nil, want a value; status %+v", plan.Status)
 	} else if *plan.Status.CollisionCount != 1 {
-		t.Errorf("*plan.Status.CollisionCount: got %d, want 1; status %+v", *plan.Status.CollisionCount, plan.Status)
+		t.Errorf("collision count: got %d, want 1; status %+v", *plan.Status.CollisionCount, plan.Status)
 	} else if plan.UpdateRevision != plan.NewRevision.Name {
-		t.Errorf("plan.UpdateRevision: got %q, want %q; status %+v", plan.UpdateRevision, plan.NewRevision.Name, plan.Status)
+		t.Errorf("update revision: got %q, want %q; status %+v", plan.UpdateRevision, plan.NewRevision.Name,
+			plan.Status)
 	}
 	plan = planFor(clonesettest.Set(1), func(s *Snapshot) { s.Revisions = []*appsv1.ControllerRevision{wanted} })
 	if plan.NewRevision != nil {
-		t.Errorf("equal data: plan.NewRevision: got %v, want nil; new revision %v, status %+v", plan.NewRevision, plan.NewRevision,
+		t.Errorf("equal data: new revision: got %v, want nil; new revision %v, status %+v", plan.NewRevision,
+			plan.NewRevision,
 			plan.Status)
 	} else if plan.UpdateRevision != wanted.Name {
-		t.Errorf("equal data: plan.UpdateRevision: got %q, want %q; new revision %v, status %+v", plan.UpdateRevision, wanted.Name,
+		t.Errorf("equal data: update revision: got %q, want %q; new revision %v, status %+v", plan.UpdateRevision,
+			wanted.Name,
 			plan.NewRevision, plan.Status)
 	} else if plan.Status.CollisionCount != nil {
-		t.Errorf("equal data: plan.Status.CollisionCount: got a value, want nil; new revision %v, status %+v", plan.NewRevision, plan.Status)
+		t.Errorf("equal data: collision count: got a value, want nil; new revision %v, status %+v",
+			plan.NewRevision, plan.Status)
 	}
 }

@@ -33,6 +33,6 @@ func TestAPodWhoseHookLetItGoIsUpdated(t *testing.T) {
 				`","updateTimestamp":"2029-01-01T00:00:00Z"}`}
 		})).Verdicts)
 	if got["web"] != "update in place: Outdated" {
-		t.Errorf("got[\"web\"]: got %q, want %q\n%v", got["web"], "update in place: Outdated", got)
+		t.Errorf("web: got %q, want %q\n%v", got["web"], "update in place: Outdated", got)
 	}
 }

@@ -56,8 +56,9 @@ func TestValidateAtItsBounds(t *testing.T) {
 	}
 	errs := Validate(written(t, "v1alpha1", claim(maxNameLength)), nil, inplace.Options{})
 	if want := "must be no more than 242 characters"; len(errs) != 1 {
-		t.Errorf("len(errs): got %d, want 1; %v, want %s", len(errs), errs, want)
+		t.Errorf("number of errors: got %d, want 1; %v, want %s", len(errs), errs, want)
 	} else if !strings.Contains(errs[0].Detail, want) {
-		t.Errorf("errs[0].Detail: got %q, want it to contain %q; %v, want %s", errs[0].Detail, want, errs, want)
+		t.Errorf("detail of the first error: got %q, want it to contain %q; %v, want %s", errs[0].Detail, want,
+			errs, want)
 	}
 }

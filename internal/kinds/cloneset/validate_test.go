@@ -231,9 +231,9 @@ func TestPodsToDeleteWarnings(t *testing.T) {
 	if asked != 50 {
 		t.Errorf("asked: got %d, want 50; a long list costs %d look-ups: %q", asked, asked, got)
 	} else if len(got) != 1 {
-		t.Errorf("len(got): got %d, want 1; a long list costs %d look-ups: %q", len(got), asked, got)
+		t.Errorf("number of results: got %d, want 1; a long list costs %d look-ups: %q", len(got), asked, got)
 	} else if !strings.Contains(got[0], "only the first 50 names that are new were looked up") {
-		t.Errorf("got[0]: got %q, want it to contain %q; a long list costs %d look-ups: %q", got[0],
+		t.Errorf("first result: got %q, want it to contain %q; a long list costs %d look-ups: %q", got[0],
 			"only the first 50 names that are new were looked up", asked, got)
 	}
 }
@@ -256,12 +256,13 @@ func TestOrdersOfUpdateHaveFewTerms(t *testing.T) {
 			return written(t, "v1beta1", `{"updateStrategy":{"rollingUpdate":{`+fmt.Sprintf(field, list(n, term))+`}}}`)
 		}
 		if errs := Validate(of(200), nil, inplace.Options{}); len(errs) > 0 {
-			t.Errorf("Validate(of(200), nil, inplace.Options{}): got %v, want none", errs)
+			t.Errorf("errors: got %v, want none", errs)
 		}
 		if got := summary(Validate(of(201), nil, inplace.Options{})); len(got) != 1 {
-			t.Errorf("len(got): got %d, want 1\n%v", len(got), got)
+			t.Errorf("number of results: got %d, want 1\n%v", len(got), got)
 		} else if !strings.HasPrefix(got[0], "TooMany spec.updateStrategy.rollingUpdate.") {
-			t.Errorf("got[0]: got %q, want it to begin with %q\n%v", got[0], "TooMany spec.updateStrategy.rollingUpdate.", got)
+			t.Errorf("first result: got %q, want it to begin with %q\n%v", got[0],
+				"TooMany spec.updateStrategy.rollingUpdate.", got)
 		}
 		if errs := Validate(of(201), of(201), inplace.Options{}); len(errs) > 0 {
 			t.Errorf("what is stored already: %v", errs)

@@ -85,7 +85,7 @@ func TestCheck(t *testing.T) {
 	if two == nil {
 		t.Error("two mistakes: two: got nil, want a value")
 	} else if strings.Count(two.Message, "; ") != 1 {
-		t.Errorf("two mistakes: strings.Count(two.Message, \"; \"): got %d, want 1\n%+v", strings.Count(two.Message, "; "), two)
+		t.Errorf("two mistakes: number of separators: got %d, want 1\n%+v", strings.Count(two.Message, "; "), two)
 	}
 	one, other := &Refusal{Code: 400, Message: "a"}, &Refusal{Code: 403, Message: "b"}
 	if got := Both(one, other); *got != (Refusal{Code: 400, Message: "a; b"}) {
@@ -175,15 +175,17 @@ func TestAccept(t *testing.T) {
 		}
 	}
 	if _, patch, _ := Accept(asked(given("Fail")), false, specified()); len(patch) != 3 {
-		t.Errorf("without labels: len(patch): got %d, want 3\n%v", len(patch), patch)
+		t.Errorf("without labels: number of operations: got %d, want 3\n%v", len(patch), patch)
 	} else if patch[0].Path != "/metadata/labels" {
-		t.Errorf("without labels: patch[0].Path: got %q, want %q\n%v", patch[0].Path, "/metadata/labels", patch)
+		t.Errorf("without labels: path of the first of the patch: got %q, want %q\n%v", patch[0].Path,
+			"/metadata/labels", patch)
 	}
 	forged := asked(given("Fail"), func(r *appsv1beta1.ContainerRecreateRequest) { r.Labels = map[string]string{pub.RecreateNodeName: "n"} })
 	if _, patch, _ := Accept(forged, true, specified()); len(patch) != 3 {
-		t.Errorf("with the name of a node: len(patch): got %d, want 3\n%v", len(patch), patch)
+		t.Errorf("with the name of a node: number of operations: got %d, want 3\n%v", len(patch), patch)
 	} else if patch[2].Operation != "remove" {
-		t.Errorf("with the name of a node: patch[2].Operation: got %q, want %q\n%v", patch[2].Operation, "remove", patch)
+		t.Errorf("with the name of a node: operation of the third of the patch: got %q, want %q\n%v",
+			patch[2].Operation, "remove", patch)
 	}
 	// CRR-033: made for a pod of that name that is gone; owners of other kinds and names say nothing of the
 	// pod.
@@ -296,7 +298,7 @@ func TestFill(t *testing.T) {
 			t.Fatalf("refusal: got %+v, want nil\n%q", refusal, refusal.Message)
 		}
 		if diff := cmp.Diff(tt.want, words(t, patch)); diff != "" {
-			t.Errorf("%s: words(t, patch) (-want +got):\n%s", name, diff)
+			t.Errorf("%s: what is patched (-want +got):\n%s", name, diff)
 		}
 		if !Fills(filled, app, tt.pod, tt.labels) {
 			t.Errorf("%s: what was filled in passes for something else", name)
@@ -327,10 +329,10 @@ func TestFill(t *testing.T) {
 	own.Spec.Strategy = &appsv1beta1.ContainerRecreateRequestStrategy{TerminationGracePeriodSeconds: new(int64(1))}
 	if filled, patch, _ := Fill(own, specified(func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = new(int64(7)) }),
 		nil); *filled.Spec.Strategy.TerminationGracePeriodSeconds != 1 {
-		t.Errorf("the request's own grace period: *filled.Spec.Strategy.TerminationGracePeriodSeconds: got %d, want 1\n%v",
+		t.Errorf("the request's own grace period: grace period in seconds of the strategy: got %d, want 1\n%v",
 			*filled.Spec.Strategy.TerminationGracePeriodSeconds, patch)
 	} else if len(patch) != 2 {
-		t.Errorf("the request's own grace period: len(patch): got %d, want 2\n%v", len(patch), patch)
+		t.Errorf("the request's own grace period: number of operations: got %d, want 2\n%v", len(patch), patch)
 	}
 	if _, _, refusal := Fill(app, specified(func(p *corev1.Pod) { p.Spec.Containers = nil }), nil); refusal == nil {
 		t.Error("a container that is gone is filled in")

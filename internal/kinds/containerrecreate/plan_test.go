@@ -173,10 +173,10 @@ func TestPlan(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if plan.After != test.after {
-				t.Errorf("plan.After: got %v, want %v", plan.After, test.after)
+				t.Errorf("time to the next pass: got %v, want %v", plan.After, test.after)
 			}
 			if plan.Why == "" {
-				t.Error("plan.Why: got nothing, want some text")
+				t.Error("why: got nothing, want some text")
 			}
 			if diff := cmp.Diff(before, test.request); diff != "" {
 				t.Errorf("the input was modified:\n%s", diff)
@@ -215,7 +215,7 @@ func TestAbandonedContainersKeepTheirOwnEnd(t *testing.T) {
 		{Name: "broken", Phase: "Failed", Message: "kill container error: x"},
 	}
 	if diff := cmp.Diff(any(want), plan.Status["containerRecreateStates"]); diff != "" {
-		t.Errorf("plan.Status[\"containerRecreateStates\"] (-want +got):\n%s", diff)
+		t.Errorf("status containerRecreateStates (-want +got):\n%s", diff)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestHowRequestsEnd(t *testing.T) {
 			result := ResultOf(request)
 			kind, reason, note := Event(request, result)
 			if got := [4]string{string(result), kind, reason, note}; got != test.want {
-				t.Errorf("[4]string{string(result), kind, reason, note}: got %v, want %v", got, test.want)
+				t.Errorf("result and event: got %v, want %v", got, test.want)
 			}
 		})
 	}
@@ -267,7 +267,7 @@ func TestAbsentMeansNothing(t *testing.T) {
 		"completed and succeeded": containerrecreatetest.Request(containerrecreatetest.Done, idle, containerrecreatetest.Succeeded),
 	} {
 		if plan := NewPlan(Snapshot{Request: r, Pod: containerrecreatetest.Pod(), Now: year}); !plan.Idle() {
-			t.Errorf("%s: plan.Idle(): got false, want true\n%s\n%+v", name, plan, shown(t, plan))
+			t.Errorf("%s: the plan is idle: got false, want true\n%s\n%+v", name, plan, shown(t, plan))
 		}
 	}
 }
@@ -308,9 +308,9 @@ func TestDeadlinesFarAway(t *testing.T) {
 			func(r *appsv1beta1.ContainerRecreateRequest) { r.Spec.ActiveDeadlineSeconds = &seconds })
 		if p := NewPlan(Snapshot{Request: request, Pod: containerrecreatetest.Pod(),
 			Now: containerrecreatetest.Noon.Add(time.Minute)}); p.Status != nil {
-			t.Errorf("%d: p.Status: got %v, want nil\n%s", seconds, p.Status, p)
+			t.Errorf("%d: status: got %v, want nil\n%s", seconds, p.Status, p)
 		} else if p.After <= 0 {
-			t.Errorf("%d: p.After: got %v, want more than 0\n%s", seconds, p.After, p)
+			t.Errorf("%d: time to the next pass: got %v, want more than 0\n%s", seconds, p.After, p)
 		}
 	}
 }
@@ -335,7 +335,7 @@ func TestTheFirstDueTimeCounts(t *testing.T) {
 	} {
 		plan := NewPlan(Snapshot{Request: tt.request, Pod: containerrecreatetest.Pod(), Now: containerrecreatetest.Noon.Add(10 * time.Second)})
 		if plan.After != tt.after {
-			t.Errorf("%s: plan.After: got %v, want %v", name, plan.After, tt.after)
+			t.Errorf("%s: time to the next pass: got %v, want %v", name, plan.After, tt.after)
 		}
 		if plan.String() != tt.text {
 			t.Errorf("%s: plan: got %q, want %q", name, plan.String(), tt.text)
@@ -366,7 +366,7 @@ func TestSuccessIsThatOfTheContainersAskedFor(t *testing.T) {
 		r := containerrecreatetest.Request(containerrecreatetest.Done)
 		r.Status.ContainerRecreateStates = tt.states
 		if got := ResultOf(r); got != tt.want {
-			t.Errorf("%s: ResultOf(r): got %q, want %q", name, got, tt.want)
+			t.Errorf("%s: result of the request: got %q, want %q", name, got, tt.want)
 		}
 	}
 	for message, want := range map[string]Result{restart.MessageDeadline: DeadlineExceeded, restart.MessageNoAnswer: NoAnswer,

@@ -38,15 +38,16 @@ func TestNewPod(t *testing.T) {
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "DaemonSet", Name: "agent", UID: "set",
 			Controller: &yes, BlockOwnerDeletion: &yes}}}
 	if diff := cmp.Diff(want, pod.ObjectMeta); diff != "" {
-		t.Errorf("pod.ObjectMeta (-want +got):\n%s", diff)
+		t.Errorf("metadata of the pod (-want +got):\n%s", diff)
 	}
 	var tolerated []string
 	for _, toleration := range pod.Spec.Tolerations {
 		if toleration.Operator != corev1.TolerationOpExists {
-			t.Errorf("toleration.Operator: got %q, want %q\n%+v", toleration.Operator, corev1.TolerationOpExists, toleration)
+			t.Errorf("operator of the toleration: got %q, want %q\n%+v", toleration.Operator,
+				corev1.TolerationOpExists, toleration)
 		}
 		if toleration.TolerationSeconds != nil {
-			t.Errorf("toleration.TolerationSeconds: got a value, want nil\n%+v", toleration)
+			t.Errorf("seconds of toleration of the toleration: got a value, want nil\n%+v", toleration)
 		}
 		tolerated = append(tolerated, strings.TrimPrefix(toleration.Key, "node.kubernetes.io/")+":"+string(toleration.Effect))
 	}
@@ -59,31 +60,33 @@ func TestNewPod(t *testing.T) {
 		t.Errorf("node affinity (-want +got):\n%s", diff)
 	}
 	if len(affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution) != 1 {
-		t.Errorf("len(affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution): got %d, want 1\n%+v",
+		t.Errorf("number of required pod affinities: got %d, want 1\n%+v",
 			len(affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution), pod.Spec)
 	}
 	if len(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution) != 1 {
-		t.Errorf("len(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution): got %d, want 1\n%+v",
+		t.Errorf("number of preferred node affinities: got %d, want 1\n%+v",
 			len(affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution), pod.Spec)
 	}
 	if pod.Spec.SchedulerName != "mine" {
-		t.Errorf("pod.Spec.SchedulerName: got %q, want %q\n%+v", pod.Spec.SchedulerName, "mine", pod.Spec)
+		t.Errorf("scheduler name of the pod: got %q, want %q\n%+v", pod.Spec.SchedulerName, "mine", pod.Spec)
 	}
 	if pod.Spec.NodeName != "" {
-		t.Errorf("pod.Spec.NodeName: got %q, want %q\n%+v", pod.Spec.NodeName, "", pod.Spec)
+		t.Errorf("node of the pod: got %q, want %q\n%+v", pod.Spec.NodeName, "", pod.Spec)
 	}
 	container := plan.Create[0].Pod["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
 	if diff := cmp.Diff(map[string]any{"field": true}, container["future"]); diff != "" { // which our types do not know
 		t.Errorf("the field that our types do not know (-want +got):\n%s", diff)
 	}
 	if toleration := plan.Create[0].Pod["spec"].(map[string]any)["tolerations"].([]any)[0].(map[string]any); toleration["future"] == nil {
-		t.Errorf("toleration[\"future\"]: got nil, want a value\n%v", toleration)
+		t.Errorf("toleration future: got nil, want a value\n%v", toleration)
 	}
 	w.Features.Binds = true
 	if pod = created(t, w.plan())[0]; pod.Spec.NodeName != "n1" {
-		t.Errorf("pod.Spec.NodeName: got %q, want %q; bound to %q by %q", pod.Spec.NodeName, "n1", pod.Spec.NodeName, pod.Spec.SchedulerName)
+		t.Errorf("node of the pod: got %q, want %q; bound to %q by %q", pod.Spec.NodeName, "n1", pod.Spec.NodeName,
+			pod.Spec.SchedulerName)
 	} else if pod.Spec.SchedulerName != "kubernetes.io/daemonset-controller" {
-		t.Errorf("pod.Spec.SchedulerName: got %q, want %q; bound to %q by %q", pod.Spec.SchedulerName, "kubernetes.io/daemonset-controller",
+		t.Errorf("scheduler name of the pod: got %q, want %q; bound to %q by %q", pod.Spec.SchedulerName,
+			"kubernetes.io/daemonset-controller",
 			pod.Spec.NodeName, pod.Spec.SchedulerName)
 	}
 	for _, none := range []string{"", "many", "-1", "+1", "1 2"} {
@@ -94,10 +97,12 @@ func TestNewPod(t *testing.T) {
 	}
 	w.at("a:1", `"hostNetwork":true`)
 	if pod = created(t, w.plan())[0]; pod.Spec.Tolerations[6].Key != corev1.TaintNodeNetworkUnavailable {
-		t.Errorf("pod.Spec.Tolerations[6].Key: got %q, want %q\n%+v", pod.Spec.Tolerations[6].Key, corev1.TaintNodeNetworkUnavailable,
+		t.Errorf("key of the seventh toleration of the pod: got %q, want %q\n%+v", pod.Spec.Tolerations[6].Key,
+			corev1.TaintNodeNetworkUnavailable,
 			pod.Spec.Tolerations)
 	} else if pod.Spec.Tolerations[6].Effect != corev1.TaintEffectNoSchedule {
-		t.Errorf("pod.Spec.Tolerations[6].Effect: got %q, want %q\n%+v", pod.Spec.Tolerations[6].Effect, corev1.TaintEffectNoSchedule,
+		t.Errorf("effect of the seventh toleration of the pod: got %q, want %q\n%+v",
+			pod.Spec.Tolerations[6].Effect, corev1.TaintEffectNoSchedule,
 			pod.Spec.Tolerations)
 	}
 }
@@ -147,10 +152,11 @@ func TestNamesOfPods(t *testing.T) {
 			}
 			errs := validation.IsDNS1123Subdomain(name)
 			if len(errs) > 0 {
-				t.Fatalf("%s: validation.IsDNS1123Subdomain(name): got %q, want none", name, errs)
+				t.Fatalf("%s: faults of the name: got %q, want none", name, errs)
 			}
 			if len(name) > validation.DNS1123LabelMaxLength {
-				t.Fatalf("%s: len(name): got %d, want at most %d", name, len(name), validation.DNS1123LabelMaxLength)
+				t.Fatalf("%s: length of the name: got %d, want at most %d", name, len(name),
+					validation.DNS1123LabelMaxLength)
 			}
 			if again := nodes.PodName(set, "2b1d0f1c", node, 0); again != name {
 				t.Fatalf("%s, then %s", name, again)
@@ -165,14 +171,16 @@ func TestNamesOfPods(t *testing.T) {
 	for i, creation := range w.plan().Create {
 		name := other.plan().Create[i].Name
 		if name != creation.Name {
-			t.Errorf("other.plan().Create[i].Name: got %q, want %q", name, creation.Name)
+			t.Errorf("name of the created pod: got %q, want %q", name, creation.Name)
 		}
 		if !strings.HasPrefix(name, "agent-") {
-			t.Errorf("other.plan().Create[i].Name: got %q, want it to begin with %q; two managers make %s and %s", name, "agent-", creation.Name,
+			t.Errorf("name of the created pod: got %q, want it to begin with %q; two managers make %s and %s", name,
+				"agent-", creation.Name,
 				name)
 		}
 		if len(name) != len("agent-")+8 {
-			t.Errorf("len(name): got %d, want %d; two managers make %s and %s", len(name), len("agent-")+8, creation.Name, name)
+			t.Errorf("length of the name: got %d, want %d; two managers make %s and %s", len(name), len("agent-")+8,
+				creation.Name, name)
 		}
 	}
 }

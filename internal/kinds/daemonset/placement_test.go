@@ -148,10 +148,10 @@ func TestTheNewPodBecomesAvailable(t *testing.T) {
 	w.pod("n1", "a:2", readyFor(10*time.Second), born(time.Minute))
 	plan := w.does("")
 	if plan.After < 20*time.Second {
-		t.Errorf("plan.After: got %v, want at least %v", plan.After, 20*time.Second)
+		t.Errorf("time to the next pass: got %v, want at least %v", plan.After, 20*time.Second)
 	}
 	if plan.After > 21*time.Second {
-		t.Errorf("plan.After: got %v, want at most %v", plan.After, 21*time.Second)
+		t.Errorf("time to the next pass: got %v, want at most %v", plan.After, 21*time.Second)
 	}
 	w.Now = planTime.Add(plan.After)
 	w.does("-n1")
@@ -173,11 +173,14 @@ func TestFailuresBackOff(t *testing.T) {
 		t.Errorf("words: got %q, want %q", words, "it ended with phase Failed (Evicted)")
 	}
 	if plan.After != 8*time.Second {
-		t.Errorf("plan.After: got %v, want %v; after %s, failures %+v", plan.After, 8*time.Second, plan.After, plan.Failures)
+		t.Errorf("time to the next pass: got %v, want %v; after %s, failures %+v", plan.After, 8*time.Second,
+			plan.After, plan.Failures)
 	} else if len(plan.Failures) != 1 {
-		t.Errorf("len(plan.Failures): got %d, want 1; after %s, failures %+v", len(plan.Failures), plan.After, plan.Failures)
+		t.Errorf("number of failures: got %d, want 1; after %s, failures %+v", len(plan.Failures), plan.After,
+			plan.Failures)
 	} else if plan.Failures[0].Node != "n2" {
-		t.Errorf("plan.Failures[0].Node: got %q, want %q; after %s, failures %+v", plan.Failures[0].Node, "n2", plan.After, plan.Failures)
+		t.Errorf("node of the first failure: got %q, want %q; after %s, failures %+v", plan.Failures[0].Node, "n2",
+			plan.After, plan.Failures)
 	}
 	w.Pods = nil
 	w.on("n1 n2", "a:1")
@@ -306,7 +309,8 @@ func TestPartitionKeepsNodesWithoutPods(t *testing.T) {
 	w.pod("n3", "a:2", notReadyPod)
 	plan := w.does("+n1") // of four nodes two are kept, and n3 is updated, although its old pod is there
 	if said := strings.Join(plan.Sentences, "\n"); !strings.Contains(said, "2 nodes without a pod: partition 2 keeps them so") {
-		t.Errorf("plan.Sentences: got %q, want it to contain %q", said, "2 nodes without a pod: partition 2 keeps them so")
+		t.Errorf("sentences: got %q, want it to contain %q", said,
+			"2 nodes without a pod: partition 2 keeps them so")
 	}
 	hooked(w.Set)
 	w.pod("n3", "a:1", preparing, draining)

@@ -397,7 +397,8 @@ func (w *world) holds(plan *Plan, list string, reason podplan.Reason) {
 	for name := range strings.FieldsSeq(list) {
 		action, got, words := why(plan, name)
 		if action != podplan.Keep && action != podplan.Wait {
-			w.t.Errorf("why(plan, name): got %q, want %q; pod %s: %s %s: %s, and should be held by %s", action, podplan.Wait, name, action, got,
+			w.t.Errorf("what is done, and why: got %q, want %q; pod %s: %s %s: %s, and should be held by %s", action,
+				podplan.Wait, name, action, got,
 				words, reason)
 		}
 		if got != reason {

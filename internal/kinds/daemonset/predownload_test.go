@@ -123,10 +123,10 @@ func TestImagesArePulledAhead(t *testing.T) {
 				t.Errorf("(-want +got):\n%s\n%s", diff, plan)
 			}
 			if marked := plan.RevisionLabels[tt.mark] == "true"; marked != (tt.mark != "") {
-				t.Errorf(`plan.RevisionLabels[tt.mark] == "true": got %t, want %t`, marked, tt.mark != "")
+				t.Errorf(`the revision is marked: got %t, want %t`, marked, tt.mark != "")
 			}
 			if tt.mark == "" && len(plan.RevisionLabels) > 0 {
-				t.Errorf("plan.RevisionLabels: got %v, want none", plan.RevisionLabels)
+				t.Errorf("revision labels: got %v, want none", plan.RevisionLabels)
 			}
 			if tt.mark != "" && plan.MarkedRevision.Name != plan.UpdateRevision {
 				t.Errorf("%s is marked", plan.MarkedRevision.Name)
@@ -135,7 +135,8 @@ func TestImagesArePulledAhead(t *testing.T) {
 				if value, ok := plan.RevisionLabels[ignored]; !ok {
 					t.Errorf("ok: got false, want true; the revision gets the labels %v", plan.RevisionLabels)
 				} else if value != nil {
-					t.Errorf("plan.RevisionLabels[ignored]: got %v, want nil; the revision gets the labels %v", value, plan.RevisionLabels)
+					t.Errorf("revision label ignored: got %v, want nil; the revision gets the labels %v", value,
+						plan.RevisionLabels)
 				}
 			}
 		})
@@ -168,7 +169,7 @@ func TestPullJobsSayWhatAnnotationsAskFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plan := pulling(t, 5, 0, from, strings.Replace(from, "a:1", "a:2", 1), tt.options...).plan()
 			if len(plan.Pulls) != 1 {
-				t.Fatalf("len(plan.Pulls): got %d, want 1\n%v", len(plan.Pulls), plan)
+				t.Fatalf("number of pulls: got %d, want 1\n%v", len(plan.Pulls), plan)
 			}
 			text, err := json.Marshal(plan.Pulls[0].Document)
 			if err != nil {
@@ -197,11 +198,13 @@ func TestPullJobsEnd(t *testing.T) {
 		}
 		plan := w.plan()
 		if len(plan.EndedPulls) != want {
-			t.Errorf("len(plan.EndedPulls): got %d, want %d; %d updated: %d end\n%s", len(plan.EndedPulls), want, updated, len(plan.EndedPulls),
+			t.Errorf("number of ended pulls: got %d, want %d; %d updated: %d end\n%s", len(plan.EndedPulls), want,
+				updated, len(plan.EndedPulls),
 				plan)
 		}
 		if want > 0 && len(plan.Pulls) > 0 {
-			t.Errorf("plan.Pulls: got %v, want none; %d updated: %d end\n%s", plan.Pulls, updated, len(plan.EndedPulls), plan)
+			t.Errorf("pulls: got %v, want none; %d updated: %d end\n%s", plan.Pulls, updated, len(plan.EndedPulls),
+				plan)
 		}
 	}
 }

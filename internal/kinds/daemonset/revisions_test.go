@@ -28,15 +28,15 @@ func TestANewRevisionHasItsNameAndStatus(t *testing.T) {
 		Labels:          map[string]string{"app": "agent", "controller-revision-hash": hash},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(w.Set, appsv1beta1.GroupVersion.WithKind("DaemonSet"))}}
 	if diff := cmp.Diff(want, got.ObjectMeta); diff != "" {
-		t.Errorf("got.ObjectMeta (-want +got):\n%s", diff)
+		t.Errorf("metadata (-want +got):\n%s", diff)
 	}
 	data := `{"spec":{"template":{"$patch":"replace","metadata":{"creationTimestamp":null,"labels":{"app":"agent"}},` +
 		`"spec":{"containers":[{"image":"a:1","name":"main","resources":{}}]}}}}`
 	if string(got.Data.Raw) != data {
-		t.Errorf("got.Data.Raw: got %q, want %q", string(got.Data.Raw), data)
+		t.Errorf("data: got %q, want %q", string(got.Data.Raw), data)
 	}
 	if got.Revision != 1 {
-		t.Errorf("got.Revision: got %d, want 1", got.Revision)
+		t.Errorf("revision: got %d, want 1", got.Revision)
 	}
 	if plan.Status.UpdateRevision != hash {
 		t.Errorf("the status says %s", plan.Status.UpdateRevision)
@@ -45,9 +45,9 @@ func TestANewRevisionHasItsNameAndStatus(t *testing.T) {
 	w.Revisions[0].Revision = 7
 	template(w.Set, "a:2")
 	if plan := w.plan(); plan.NewRevision == nil {
-		t.Errorf("plan.NewRevision: got nil, want a value\n%v", plan)
+		t.Errorf("new revision: got nil, want a value\n%v", plan)
 	} else if plan.NewRevision.Revision != 8 {
-		t.Errorf("plan.NewRevision.Revision: got %d, want 8\n%v", plan.NewRevision.Revision, plan)
+		t.Errorf("revision of the new revision: got %d, want 8\n%v", plan.NewRevision.Revision, plan)
 	}
 }
 
@@ -75,23 +75,23 @@ func TestWhatIsTheSameTemplate(t *testing.T) {
 			w.revisions["a:1"] = stored.Name
 			w.on("n1 n2", "a:1")
 			if plan := w.does(""); plan.NewRevision != nil {
-				t.Errorf("plan.NewRevision: got %v, want nil\n%v", plan.NewRevision, plan)
+				t.Errorf("new revision: got %v, want nil\n%v", plan.NewRevision, plan)
 			} else if plan.Renumber != nil {
-				t.Errorf("plan.Renumber: got %v, want nil\n%v", plan.Renumber, plan)
+				t.Errorf("renumbered revision: got %v, want nil\n%v", plan.Renumber, plan)
 			} else if plan.Status.UpdateRevision != "native" {
-				t.Errorf("plan.Status.UpdateRevision: got %q, want %q\n%v", plan.Status.UpdateRevision, "native", plan)
+				t.Errorf("update revision: got %q, want %q\n%v", plan.Status.UpdateRevision, "native", plan)
 			} else if plan.Status.UpdatedNumberScheduled != 2 {
-				t.Errorf("plan.Status.UpdatedNumberScheduled: got %d, want 2\n%v", plan.Status.UpdatedNumberScheduled, plan)
+				t.Errorf("updated pods: got %d, want 2\n%v", plan.Status.UpdatedNumberScheduled, plan)
 			}
 			w.at("a:2")
 			w.Revisions[1].Revision = 9
 			template(w.Set, "a:1")
 			plan := w.does("")
 			if plan.Renumber != stored {
-				t.Errorf("plan.Renumber: got %v, want %v\n%v", plan.Renumber, stored, plan)
+				t.Errorf("renumbered revision: got %v, want %v\n%v", plan.Renumber, stored, plan)
 			}
 			if plan.NewNumber != 10 {
-				t.Errorf("plan.NewNumber: got %d, want 10\n%v", plan.NewNumber, plan)
+				t.Errorf("new number: got %d, want 10\n%v", plan.NewNumber, plan)
 			}
 		})
 	}
@@ -125,32 +125,35 @@ func TestOfEqualRevisionsTheHighestStays(t *testing.T) {
 	w.pod("n4", "a:2").Labels[pub.ControllerRevisionHash] = "twin"
 	plan := w.expect("patch n2", "patch n3")
 	if plan.Status.UpdateRevision != "twin" {
-		t.Errorf("plan.Status.UpdateRevision: got %q, want %q\n%+v\n%v\n%s", plan.Status.UpdateRevision, "twin", plan.Status, plan.History,
+		t.Errorf("update revision: got %q, want %q\n%+v\n%v\n%s", plan.Status.UpdateRevision, "twin", plan.Status,
+			plan.History,
 			plan)
 	}
 	if plan.Status.UpdatedNumberScheduled != 3 {
-		t.Errorf("plan.Status.UpdatedNumberScheduled: got %d, want 3\n%+v\n%v\n%s", plan.Status.UpdatedNumberScheduled, plan.Status,
+		t.Errorf("updated pods: got %d, want 3\n%+v\n%v\n%s", plan.Status.UpdatedNumberScheduled, plan.Status,
 			plan.History, plan)
 	}
 	if len(plan.History) != 0 {
-		t.Errorf("len(plan.History): got %d, want 0\n%+v\n%v\n%s", len(plan.History), plan.Status, plan.History, plan)
+		t.Errorf("number of revisions that go: got %d, want 0\n%+v\n%v\n%s", len(plan.History), plan.Status,
+			plan.History, plan)
 	}
 	for _, v := range plan.Verdicts[1:3] {
 		if diff := cmp.Diff("label controller-revision-hash=twin", v.Patch.String()); diff != "" {
-			t.Errorf("v.Patch (-want +got):\n%s", diff)
+			t.Errorf("patch (-want +got):\n%s", diff)
 		}
 		v.Pod.Labels[pub.ControllerRevisionHash] = "twin"
 	}
 	if plan = w.does(""); len(plan.History) != 1 {
-		t.Errorf("len(plan.History): got %d, want 1; history %v", len(plan.History), plan.History)
+		t.Errorf("number of revisions that go: got %d, want 1; history %v", len(plan.History), plan.History)
 	} else if plan.History[0].Name != w.revisions["a:2"] {
-		t.Errorf("plan.History[0].Name: got %q, want %q; history %v", plan.History[0].Name, w.revisions["a:2"], plan.History)
+		t.Errorf("name of the first revision that goes: got %q, want %q; history %v", plan.History[0].Name,
+			w.revisions["a:2"], plan.History)
 	}
 	w.Revisions[1].OwnerReferences = nil // nobody's
 	if plan = w.does(""); len(plan.History) != 0 {
-		t.Errorf("len(plan.History): got %d, want 0; history %v", len(plan.History), plan.History)
+		t.Errorf("number of revisions that go: got %d, want 0; history %v", len(plan.History), plan.History)
 	} else if len(plan.AdoptRevisions) != 1 {
-		t.Errorf("len(plan.AdoptRevisions): got %d, want 1; history %v", len(plan.AdoptRevisions), plan.History)
+		t.Errorf("number of adopted revisions: got %d, want 1; history %v", len(plan.AdoptRevisions), plan.History)
 	}
 }
 
@@ -181,10 +184,10 @@ func TestRevisionsWithoutTheirLabel(t *testing.T) {
 	delete(w.Revisions[0].Labels, "controller-revision-hash")
 	plan := w.does("")
 	if plan.Status.UpdatedNumberScheduled != 1 {
-		t.Errorf("plan.Status.UpdatedNumberScheduled: got %d, want 1\n%v", plan.Status.UpdatedNumberScheduled, plan)
+		t.Errorf("updated pods: got %d, want 1\n%v", plan.Status.UpdatedNumberScheduled, plan)
 	}
 	if plan.NewRevision != nil {
-		t.Errorf("plan.NewRevision: got %v, want nil\n%v", plan.NewRevision, plan)
+		t.Errorf("new revision: got %v, want nil\n%v", plan.NewRevision, plan)
 	}
 }
 
@@ -237,14 +240,18 @@ func TestACollisionChoosesAnotherName(t *testing.T) {
 	w.Revisions = append(w.Revisions, other)
 	plan := w.plan()
 	if plan.NewRevision == nil {
-		t.Errorf("plan.NewRevision: got nil, want a value; %+v, collisions %v", plan.NewRevision, plan.Status.CollisionCount)
+		t.Errorf("new revision: got nil, want a value; %+v, collisions %v", plan.NewRevision,
+			plan.Status.CollisionCount)
 	} else if plan.NewRevision.Name == name {
-		t.Errorf("plan.NewRevision.Name: got %q, want another value; %+v, collisions %v", plan.NewRevision.Name, plan.NewRevision,
+		t.Errorf("name of the new revision: got %q, want another value; %+v, collisions %v", plan.NewRevision.Name,
+			plan.NewRevision,
 			plan.Status.CollisionCount)
 	} else if plan.Status.CollisionCount == nil {
-		t.Errorf("plan.Status.CollisionCount: got nil, want a value; %+v, collisions %v", plan.NewRevision, plan.Status.CollisionCount)
+		t.Errorf("collision count: got nil, want a value; %+v, collisions %v", plan.NewRevision,
+			plan.Status.CollisionCount)
 	} else if *plan.Status.CollisionCount != 1 {
-		t.Errorf("*plan.Status.CollisionCount: got %d, want 1; %+v, collisions %v", *plan.Status.CollisionCount, plan.NewRevision,
+		t.Errorf("collision count: got %d, want 1; %+v, collisions %v", *plan.Status.CollisionCount,
+			plan.NewRevision,
 			plan.Status.CollisionCount)
 	}
 }
@@ -281,13 +288,14 @@ func TestADaemonSetThatComesBackFromKubernetesKeepsItsPods(t *testing.T) {
 					update = w.hash("a:1")
 				}
 				if plan.Status.UpdateRevision != update {
-					t.Errorf("plan.Status.UpdateRevision: got %q, want %q\n%+v\n%s", plan.Status.UpdateRevision, update, plan.Status, plan)
+					t.Errorf("update revision: got %q, want %q\n%+v\n%s", plan.Status.UpdateRevision, update, plan.Status,
+						plan)
 				} else if plan.Renumber != nil {
-					t.Errorf("plan.Renumber: got %v, want nil\n%+v\n%s", plan.Renumber, plan.Status, plan)
+					t.Errorf("renumbered revision: got %v, want nil\n%+v\n%s", plan.Renumber, plan.Status, plan)
 				} else if plan.NewRevision != nil {
-					t.Errorf("plan.NewRevision: got %v, want nil\n%+v\n%s", plan.NewRevision, plan.Status, plan)
+					t.Errorf("new revision: got %v, want nil\n%+v\n%s", plan.NewRevision, plan.Status, plan)
 				} else if plan.Status.UpdatedNumberScheduled != 3 {
-					t.Errorf("plan.Status.UpdatedNumberScheduled: got %d, want 3\n%+v\n%s", plan.Status.UpdatedNumberScheduled, plan.Status, plan)
+					t.Errorf("updated pods: got %d, want 3\n%+v\n%s", plan.Status.UpdatedNumberScheduled, plan.Status, plan)
 				}
 				for _, pod := range w.Pods {
 					pod.Labels[pub.ControllerRevisionHash] = update

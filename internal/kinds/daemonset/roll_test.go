@@ -292,7 +292,7 @@ func TestStrictAccountingCountsPodsThatAreNotAvailable(t *testing.T) {
 			w.does(tt.want)
 			w.Set.Annotations[pub.DaemonSetStrictMaxUnavailable] = "yes" // which is not what is asked for
 			if loose := w.words(w.plan()); tt.down != "" && tt.most == 1 && len(loose) != 6 {
-				t.Errorf("len(loose): got %d, want 6\n%q", len(loose), loose)
+				t.Errorf("number of the loose: got %d, want 6\n%q", len(loose), loose)
 			}
 		})
 	}
@@ -335,13 +335,13 @@ func TestPodsOnDeadNodesUseUpMaxUnavailable(t *testing.T) {
 			}
 			plan := w.does(tt.want)
 			if plan.After != tt.after {
-				t.Errorf("plan.After: got %v, want %v", plan.After, tt.after)
+				t.Errorf("time to the next pass: got %v, want %v", plan.After, tt.after)
 			}
 			if (plan.LeftOut != "") != tt.said {
-				t.Errorf(`plan.LeftOut != "": got %t, want %t`, plan.LeftOut != "", tt.said)
+				t.Errorf(`something is left out: got %t, want %t`, plan.LeftOut != "", tt.said)
 			}
 			if tt.said && !strings.Contains(plan.LeftOut, "n4") {
-				t.Errorf("plan.LeftOut: got %q, want it to contain %q", plan.LeftOut, "n4")
+				t.Errorf("left out: got %q, want it to contain %q", plan.LeftOut, "n4")
 			}
 		})
 	}
@@ -358,10 +358,10 @@ func TestPodsOnDeadNodesUseUpMaxUnavailable(t *testing.T) {
 		}
 		got := w.plan().LeftOut
 		if (got == "") != (i == 0) {
-			t.Errorf(`got == "": got %t, want %t; %d are left out: %q`, got == "", i == 0, i, got)
+			t.Errorf(`no result: got %t, want %t; %d are left out: %q`, got == "", i == 0, i, got)
 		}
 		if !strings.HasSuffix(got, want) {
-			t.Errorf("w.plan().LeftOut: got %q, want it to end with %q; %d are left out: %q", got, want, i, got)
+			t.Errorf("left out of the plan: got %q, want it to end with %q; %d are left out: %q", got, want, i, got)
 		}
 	}
 	w = between(t, 2, annotated(pub.DaemonSetIgnoreNotReadyNodesAfter, "1m"))
@@ -386,10 +386,10 @@ func TestBurstReplicasBoundCreationAndDeletion(t *testing.T) {
 			w.at("a:1")
 			plan := w.plan()
 			if len(plan.Create) != tt.most {
-				t.Errorf("len(plan.Create): got %d, want %d", len(plan.Create), tt.most)
+				t.Errorf("number created: got %d, want %d", len(plan.Create), tt.most)
 			}
 			if plan.More != (tt.most < 10) {
-				t.Errorf("plan.More: got %t, want %t", plan.More, tt.most < 10)
+				t.Errorf("more to do: got %t, want %t", plan.More, tt.most < 10)
 			}
 			w.on("n1 n2 n3 n4 n5 n6 n7 n8 n9 n10", "a:1")
 			w.at("a:2")
@@ -648,10 +648,10 @@ func TestThePreDeleteHook(t *testing.T) {
 				}
 				patch := pod.Patch.String()
 				if !strings.Contains(patch, "PreparingDelete") {
-					t.Errorf("pod.Patch: got %q, want it to contain %q", patch, "PreparingDelete")
+					t.Errorf("patch of the pod: got %q, want it to contain %q", patch, "PreparingDelete")
 				}
 				if !strings.Contains(patch, pub.LifecycleTimestamp) {
-					t.Errorf("pod.Patch: got %q, want it to contain %q", patch, pub.LifecycleTimestamp)
+					t.Errorf("patch of the pod: got %q, want it to contain %q", patch, pub.LifecycleTimestamp)
 				}
 				preparing(pod.Pod)
 				w.does("")

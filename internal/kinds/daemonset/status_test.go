@@ -86,46 +86,48 @@ func TestFinalStatus(t *testing.T) {
 		t.Errorf("changed: got false, want true\n%+v", done)
 	}
 	if done.ObservedGeneration != 5 {
-		t.Errorf("done.ObservedGeneration: got %d, want 5\n%+v", done.ObservedGeneration, done)
+		t.Errorf("observed generation: got %d, want 5\n%+v", done.ObservedGeneration, done)
 	}
 	if len(done.Conditions) != 0 {
-		t.Errorf("len(done.Conditions): got %d, want 0\n%+v", len(done.Conditions), done)
+		t.Errorf("number of conditions: got %d, want 0\n%+v", len(done.Conditions), done)
 	}
 	if done.NumberAvailable != 1 {
-		t.Errorf("done.NumberAvailable: got %d, want 1\n%+v", done.NumberAvailable, done)
+		t.Errorf("available pods: got %d, want 1\n%+v", done.NumberAvailable, done)
 	}
 	if want := w.hash("a:1"); done.UpdateRevision != want {
-		t.Errorf("done.UpdateRevision: got %q, want %q\n%+v", done.UpdateRevision, want, done)
+		t.Errorf("update revision: got %q, want %q\n%+v", done.UpdateRevision, want, done)
 	}
 	failed, changed := plan.FinalStatus(errors.New("no quota"), nil, planTime)
 	want := []appsv1beta1.DaemonSetCondition{{Type: "FailedCreatePod", Status: corev1.ConditionTrue, Message: "no quota",
 		LastTransitionTime: metav1.NewTime(planTime)}}
 	if diff := cmp.Diff(want, failed.Conditions); diff != "" {
-		t.Errorf("failed.Conditions (-want +got):\n%s\n%+v", diff, failed)
+		t.Errorf("conditions (-want +got):\n%s\n%+v", diff, failed)
 	}
 	if !changed {
 		t.Errorf("changed: got false, want true\n%+v", failed)
 	}
 	if failed.ObservedGeneration != 4 {
-		t.Errorf("failed.ObservedGeneration: got %d, want 4\n%+v", failed.ObservedGeneration, failed)
+		t.Errorf("observed generation: got %d, want 4\n%+v", failed.ObservedGeneration, failed)
 	}
 	if failed.NumberAvailable != 1 {
-		t.Errorf("failed.NumberAvailable: got %d, want 1\n%+v", failed.NumberAvailable, failed)
+		t.Errorf("available pods: got %d, want 1\n%+v", failed.NumberAvailable, failed)
 	}
 	if want := w.hash("a:1"); failed.UpdateRevision != want {
-		t.Errorf("failed.UpdateRevision: got %q, want %q\n%+v", failed.UpdateRevision, want, failed)
+		t.Errorf("update revision: got %q, want %q\n%+v", failed.UpdateRevision, want, failed)
 	}
 	w.Set.Status = *failed
 	later, changed := w.plan().FinalStatus(errors.New("no quota"), errors.New("refused"), planTime.Add(time.Hour))
 	if !changed {
 		t.Errorf("changed: got false, want true\n%+v", later.Conditions)
 	} else if len(later.Conditions) != 2 {
-		t.Errorf("len(later.Conditions): got %d, want 2\n%+v", len(later.Conditions), later.Conditions)
+		t.Errorf("number of conditions: got %d, want 2\n%+v", len(later.Conditions), later.Conditions)
 	} else if want := metav1.NewTime(planTime); later.Conditions[0].LastTransitionTime != want {
-		t.Errorf("later.Conditions[0].LastTransitionTime: got %v, want %v\n%+v", later.Conditions[0].LastTransitionTime, want,
+		t.Errorf("time of the last change of the first condition: got %v, want %v\n%+v",
+			later.Conditions[0].LastTransitionTime, want,
 			later.Conditions)
 	} else if later.Conditions[1].Type != "FailedUpdatePod" {
-		t.Errorf("later.Conditions[1].Type: got %q, want %q\n%+v", later.Conditions[1].Type, "FailedUpdatePod", later.Conditions)
+		t.Errorf("type of the second condition: got %q, want %q\n%+v", later.Conditions[1].Type, "FailedUpdatePod",
+			later.Conditions)
 	}
 	w.Set.Status = *later
 	if _, changed = w.plan().FinalStatus(errors.New("no quota"), errors.New("refused"), planTime.Add(2*time.Hour)); changed {
@@ -134,9 +136,9 @@ func TestFinalStatus(t *testing.T) {
 	if done, changed = w.plan().FinalStatus(nil, nil, planTime); !changed {
 		t.Errorf("changed: got false, want true\n%+v", done)
 	} else if len(done.Conditions) != 0 {
-		t.Errorf("len(done.Conditions): got %d, want 0\n%+v", len(done.Conditions), done)
+		t.Errorf("number of conditions: got %d, want 0\n%+v", len(done.Conditions), done)
 	} else if done.ObservedGeneration != 5 {
-		t.Errorf("done.ObservedGeneration: got %d, want 5\n%+v", done.ObservedGeneration, done)
+		t.Errorf("observed generation: got %d, want 5\n%+v", done.ObservedGeneration, done)
 	}
 }
 
@@ -162,14 +164,14 @@ func TestSetsThatAreLeftAlone(t *testing.T) {
 			tt.change(w.Set)
 			plan := w.does("")
 			if plan.NewRevision != nil {
-				t.Errorf("plan.NewRevision: got %v, want nil\n%v", plan.NewRevision, plan)
+				t.Errorf("new revision: got %v, want nil\n%v", plan.NewRevision, plan)
 			} else if plan.Renumber != nil {
-				t.Errorf("plan.Renumber: got %v, want nil\n%v", plan.Renumber, plan)
+				t.Errorf("renumbered revision: got %v, want nil\n%v", plan.Renumber, plan)
 			} else if len(plan.History)+len(plan.AdoptRevisions)+len(plan.Pulls) > 0 {
-				t.Errorf("len(plan.History)+len(plan.AdoptRevisions)+len(plan.Pulls): got %d, want 0\n%v",
+				t.Errorf("number of history and adopted revisions and pulls: got %d, want 0\n%v",
 					len(plan.History)+len(plan.AdoptRevisions)+len(plan.Pulls), plan)
 			} else if plan.SelectsAll != tt.selectsAll {
-				t.Errorf("plan.SelectsAll: got %t, want %t\n%v", plan.SelectsAll, tt.selectsAll, plan)
+				t.Errorf("selects all: got %t, want %t\n%v", plan.SelectsAll, tt.selectsAll, plan)
 			}
 			if status, changed := plan.FinalStatus(nil, nil, planTime); changed {
 				t.Errorf("changed: got true, want false\n%+v", status)
@@ -210,9 +212,10 @@ func TestSpecsThatCannotBeUsed(t *testing.T) {
 			if !changed {
 				t.Errorf("changed: got false, want true\n%+v", status.Conditions)
 			} else if len(status.Conditions) != 1 {
-				t.Errorf("len(status.Conditions): got %d, want 1\n%+v", len(status.Conditions), status.Conditions)
+				t.Errorf("number of conditions: got %d, want 1\n%+v", len(status.Conditions), status.Conditions)
 			} else if !strings.Contains(status.Conditions[0].Message, tt.says) {
-				t.Errorf("status.Conditions[0].Message: got %q, want it to contain %q\n%+v", status.Conditions[0].Message, tt.says,
+				t.Errorf("message of the first condition: got %q, want it to contain %q\n%+v",
+					status.Conditions[0].Message, tt.says,
 					status.Conditions)
 			}
 		})
@@ -229,23 +232,27 @@ func TestTheStatusIsLookedAtAgain(t *testing.T) {
 	plan := w.does("")
 	s := plan.Status
 	if s.NumberReady != 2 {
-		t.Errorf("s.NumberReady: got %d, want 2; %+v, looked at again after %s", s.NumberReady, s, plan.After)
+		t.Errorf("ready pods: got %d, want 2; %+v, looked at again after %s", s.NumberReady, s, plan.After)
 	}
 	if s.NumberAvailable != 0 {
-		t.Errorf("s.NumberAvailable: got %d, want 0; %+v, looked at again after %s", s.NumberAvailable, s, plan.After)
+		t.Errorf("available pods: got %d, want 0; %+v, looked at again after %s", s.NumberAvailable, s, plan.After)
 	}
 	if plan.After < 20*time.Second {
-		t.Errorf("plan.After: got %v, want at least %v; %+v, looked at again after %s", plan.After, 20*time.Second, s, plan.After)
+		t.Errorf("time to the next pass: got %v, want at least %v; %+v, looked at again after %s", plan.After,
+			20*time.Second, s, plan.After)
 	}
 	if plan.After > 21*time.Second {
-		t.Errorf("plan.After: got %v, want at most %v; %+v, looked at again after %s", plan.After, 21*time.Second, s, plan.After)
+		t.Errorf("time to the next pass: got %v, want at most %v; %+v, looked at again after %s", plan.After,
+			21*time.Second, s, plan.After)
 	}
 	w.Now = planTime.Add(30 * time.Second)
 	if plan = w.does(""); plan.Status.NumberAvailable != 2 {
-		t.Errorf("plan.Status.NumberAvailable: got %d, want 2; %+v, looked at again after %s", plan.Status.NumberAvailable, plan.Status,
+		t.Errorf("available pods: got %d, want 2; %+v, looked at again after %s", plan.Status.NumberAvailable,
+			plan.Status,
 			plan.After)
 	} else if plan.After != 0 {
-		t.Errorf("plan.After: got %v, want 0; %+v, looked at again after %s", plan.After, plan.Status, plan.After)
+		t.Errorf("time to the next pass: got %v, want 0; %+v, looked at again after %s", plan.After, plan.Status,
+			plan.After)
 	}
 }
 
@@ -257,18 +264,19 @@ func TestSettled(t *testing.T) {
 	w.pod("n3", "a:2")
 	plan := w.plan()
 	if plan.Settled() {
-		t.Error("plan.Settled(): got true, want false")
+		t.Error("the plan is settled: got true, want false")
 	}
 	if got := plan.Arrived(); got != 4 {
-		t.Errorf("plan.Arrived(): got %d, want 4", got)
+		t.Errorf("arrived: got %d, want 4", got)
 	}
 	w.Pods = w.Pods[:0]
 	w.pod("n1", "a:1")
 	w.on("n2 n3", "a:2")
 	if plan := w.plan(); !plan.Settled() {
-		t.Errorf("plan.Settled(): got false, want true; settled %t, arrived %d", plan.Settled(), plan.Arrived())
+		t.Errorf("the plan is settled: got false, want true; settled %t, arrived %d", plan.Settled(),
+			plan.Arrived())
 	} else if got := plan.Arrived(); got != 5 {
-		t.Errorf("plan.Arrived(): got %d, want 5; settled %t, arrived %d", got, plan.Settled(), plan.Arrived())
+		t.Errorf("arrived: got %d, want 5; settled %t, arrived %d", got, plan.Settled(), plan.Arrived())
 	}
 	notReadyPod(w.Pods[0])
 	if w.plan().Settled() {
@@ -297,7 +305,7 @@ func TestOnlyNumbers(t *testing.T) {
 		from, to := &appsv1beta1.DaemonSetStatus{}, &appsv1beta1.DaemonSetStatus{}
 		tt.change(to)
 		if got := OnlyNumbers(from, to); got != tt.want {
-			t.Errorf("%s: OnlyNumbers(from, to): got %t, want %t", name, got, tt.want)
+			t.Errorf("%s: numbers alone change: got %t, want %t", name, got, tt.want)
 		}
 	}
 }
@@ -315,7 +323,7 @@ func TestOrphansAndStrays(t *testing.T) {
 	ending.OwnerReferences = nil
 	w.Orphans, w.Pods = append(w.Orphans, orphan, ending), w.Pods[1:2]
 	if plan := w.expect("adopt n1", "release n2", "+n2 a:1"); len(plan.AdoptRevisions) != 1 {
-		t.Errorf("len(plan.AdoptRevisions): got %d, want 1\n%v", len(plan.AdoptRevisions), plan)
+		t.Errorf("number of adopted revisions: got %d, want 1\n%v", len(plan.AdoptRevisions), plan)
 	}
 	w.Orphans = append(w.Orphans, w.pod("n1", "a:1", named("n1-2"), born(0)))
 	w.Orphans[2].OwnerReferences = nil

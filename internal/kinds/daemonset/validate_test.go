@@ -161,16 +161,16 @@ func TestAllMayChangeButTheSelector(t *testing.T) {
 		for _, members := range []string{`{"template":` + labels + `}`, `{"updateStrategy":{"type":"OnDelete"}}`, `{"burstReplicas":1}`, `{"minReadySeconds":1}`,
 			`{"revisionHistoryLimit":1}`, `{"lifecycle":{"preDelete":{}}}`, `{"scaleStrategy":{"partitionedScaling":true}}`} {
 			if errs := daemonset.Validate(written(t, version, members), old); len(errs) > 0 {
-				t.Errorf("%s: daemonset.Validate(written(t, version, members), old): got %v, want none", members, errs)
+				t.Errorf("%s: errors: got %v, want none", members, errs)
 			}
 		}
 		errs := daemonset.Validate(written(t, version, `{"selector":{"matchLabels":{"b":"c"}},"template":`+labels+`}`), old)
 		want := "spec: Forbidden: updates to daemonset spec for fields other than 'template', 'updateStrategy', " + scale +
 			"'lifecycle', 'burstReplicas', 'minReadySeconds' and 'revisionHistoryLimit' are forbidden; selector was changed"
 		if len(errs) != 1 {
-			t.Errorf("%s: len(errs): got %d, want 1\n%v", version, len(errs), errs)
+			t.Errorf("%s: number of errors: got %d, want 1\n%v", version, len(errs), errs)
 		} else if errs[0].Error() != want {
-			t.Errorf("%s: errs[0]: got %q, want %q\n%v", version, errs[0].Error(), want, errs)
+			t.Errorf("%s: first error: got %q, want %q\n%v", version, errs[0].Error(), want, errs)
 		}
 	}
 }
@@ -209,9 +209,10 @@ func TestAWarningAboutPortsOfTheNode(t *testing.T) {
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			got := written(t, version, `{`+members+`}`).Warnings()
 			if (len(got) == 1) != warns {
-				t.Errorf("%s: len(got) == 1: got %t, want %t\n%s", members, len(got) == 1, warns, got)
+				t.Errorf("%s: a fault: got %t, want %t\n%s", members, len(got) == 1, warns, got)
 			} else if warns && !strings.Contains(got[0], "container a uses a port of the node") {
-				t.Errorf("%s: got[0]: got %q, want it to contain %q\n%s", members, got[0], "container a uses a port of the node", got)
+				t.Errorf("%s: first result: got %q, want it to contain %q\n%s", members, got[0],
+					"container a uses a port of the node", got)
 			}
 		}
 	}

@@ -63,15 +63,15 @@ func TestDefaults(t *testing.T) {
 		}
 		defaulted, _ := read(t, want)
 		if again := ephemeraljob.Default(defaulted, nil); len(again) > 0 {
-			t.Errorf("%s: ephemeraljob.Default(defaulted, nil): got %v, want none", want, again)
+			t.Errorf("%s: defaults the second time: got %v, want none", want, again)
 		}
 	}
 	stored, _ := read(t, `{"parallelism":1,"ttlSecondsAfterFinished":1,"template":{"ephemeralContainers":[{"image":"a"}]}}`)
 	if patch := ephemeraljob.Default(stored, stored); len(patch) > 0 {
-		t.Errorf("ephemeraljob.Default(stored, stored): got %v, want none", patch)
+		t.Errorf("defaults of what is stored: got %v, want none", patch)
 	}
 	if patch := ephemeraljob.Default(ephemeraljob.Document{"spec": 5}, nil); patch != nil {
-		t.Errorf(`ephemeraljob.Default(ephemeraljob.Document{"spec": 5}, nil): got %v, want nil`, patch)
+		t.Errorf(`defaults of a bad spec: got %v, want nil`, patch)
 	}
 }
 
@@ -215,7 +215,7 @@ func TestTemplateForTheServer(t *testing.T) {
 	for path, want := range map[string]string{"spec.template.spec.containers[0].env[1].name": "spec.template.ephemeralContainers[0].env[1].name",
 		"spec.template.spec.volumes[0]": "", "spec.template": ""} {
 		if got := ephemeraljob.Placed(path); got != want {
-			t.Errorf("%s: ephemeraljob.Placed(path): got %q, want %q", path, got, want)
+			t.Errorf("%s: place of the field: got %q, want %q", path, got, want)
 		}
 	}
 	for _, odd := range []string{`{}`, `{"template":{"ephemeralContainers":[]}}`, `{"template":{"ephemeralContainers":[1]}}`} {

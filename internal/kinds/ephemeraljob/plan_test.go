@@ -116,18 +116,20 @@ func TestTargetsAreActivePodsInOrder(t *testing.T) {
 	} {
 		p := plan(c.job, c.pods...)
 		if got := names(p.Inject); got != c.inject {
-			t.Errorf("%s: names(p.Inject): got %q, want %q; inject %q, match %d: %s", name, got, c.inject, names(p.Inject), p.Status.Matches, p)
+			t.Errorf("%s: pods that are injected: got %q, want %q; inject %q, match %d: %s", name, got, c.inject,
+				names(p.Inject), p.Status.Matches, p)
 		}
 		if p.Status.Matches != c.match {
-			t.Errorf("%s: p.Status.Matches: got %d, want %d; inject %q, match %d: %s", name, p.Status.Matches, c.match, names(p.Inject),
+			t.Errorf("%s: matches: got %d, want %d; inject %q, match %d: %s", name, p.Status.Matches, c.match,
+				names(p.Inject),
 				p.Status.Matches, p)
 		}
 		for _, v := range p.Verdicts {
 			if v.Message == "" {
-				t.Errorf("%s: v.Message: got nothing, want some text; nothing is said about %s", name, v.Pod)
+				t.Errorf("%s: message: got nothing, want some text; nothing is said about %s", name, v.Pod)
 			}
 			if v.Reason == "" {
-				t.Errorf("%s: v.Reason: got nothing, want some text; nothing is said about %s", name, v.Pod)
+				t.Errorf("%s: reason: got nothing, want some text; nothing is said about %s", name, v.Pod)
 			}
 		}
 	}
@@ -160,7 +162,7 @@ func TestPodsHaveTheResultOfTheirContainers(t *testing.T) {
 			t.Errorf("%s: got %v, want %v\n%s", name, got, c.want, p)
 		}
 		if (p.Status.CompletionTime != nil) != c.done {
-			t.Errorf("%s: p.Status.CompletionTime != nil: got %t, want %t\n%s", name, p.Status.CompletionTime != nil, c.done, p)
+			t.Errorf("%s: it is completed: got %t, want %t\n%s", name, p.Status.CompletionTime != nil, c.done, p)
 		}
 	}
 }
@@ -172,27 +174,28 @@ func TestWaitsThatCannotHealCountAsFailed(t *testing.T) {
 		job, pod := Job(), Pod("a", Treated("job", Waits(reason)))
 		first := plan(job, pod)
 		if got := line(first); got != "Waiting match 1: 0+0+0+1 ended false " {
-			t.Errorf("%s: line(first): got %q, want %q", reason, got, "Waiting match 1: 0+0+0+1 ended false ")
+			t.Errorf("%s: first line: got %q, want %q", reason, got, "Waiting match 1: 0+0+0+1 ended false ")
 		}
 		if first.After != time.Minute {
-			t.Errorf("%s: first.After: got %v, want %v", reason, first.After, time.Minute)
+			t.Errorf("%s: time to the next pass the first time: got %v, want %v", reason, first.After, time.Minute)
 		}
 		job.Status = *first.Status
 		s := ephemeraljob.Snapshot{Job: job, Pods: []*corev1.Pod{pod, Pod("b", after(1))}, Ledger: first.Ledger, Now: Noon.Add(59 * time.Second)}
 		if p := ephemeraljob.NewPlan(s); p.Status.Failed != 0 {
-			t.Errorf("%s: p.Status.Failed: got %d, want 0\n%s\n%s", reason, p.Status.Failed, line(p), p)
+			t.Errorf("%s: failed: got %d, want 0\n%s\n%s", reason, p.Status.Failed, line(p), p)
 		} else if p.After != time.Second {
-			t.Errorf("%s: p.After: got %v, want %v\n%s\n%s", reason, p.After, time.Second, line(p), p)
+			t.Errorf("%s: time to the next pass: got %v, want %v\n%s\n%s", reason, p.After, time.Second, line(p), p)
 		} else if len(p.Inject) > 0 {
-			t.Errorf("%s: p.Inject: got %v, want none\n%s\n%s", reason, p.Inject, line(p), p)
+			t.Errorf("%s: injected: got %v, want none\n%s\n%s", reason, p.Inject, line(p), p)
 		}
 		s.Now = Noon.Add(time.Minute)
 		p := ephemeraljob.NewPlan(s)
 		if got := line(p); got != "Waiting match 2: 0+1+0+0 ended false JobFailed/CreateFailed" {
-			t.Errorf("%s: line(p): got %q, want %q\n%s", reason, got, "Waiting match 2: 0+1+0+0 ended false JobFailed/CreateFailed", p)
+			t.Errorf("%s: plan: got %q, want %q\n%s", reason, got,
+				"Waiting match 2: 0+1+0+0 ended false JobFailed/CreateFailed", p)
 		}
 		if got := names(p.Inject); got != "b" {
-			t.Errorf("%s: names(p.Inject): got %q, want %q\n%s", reason, got, "b", p)
+			t.Errorf("%s: pods that are injected: got %q, want %q\n%s", reason, got, "b", p)
 		}
 		job.Status, s.Ledger = *p.Status, ephemeraljob.Ledger{}
 		if taken := ephemeraljob.NewPlan(s); line(taken) != line(p) {
@@ -201,10 +204,10 @@ func TestWaitsThatCannotHealCountAsFailed(t *testing.T) {
 	}
 	p := plan(Job(), Pod("a", Treated("job", Waits("ImagePullBackOff"))))
 	if p.After != 0 {
-		t.Errorf("p.After: got %v, want 0\n%s", p.After, p)
+		t.Errorf("time to the next pass: got %v, want 0\n%s", p.After, p)
 	}
 	if p.Status.Waiting != 1 {
-		t.Errorf("p.Status.Waiting: got %d, want 1\n%s", p.Status.Waiting, p)
+		t.Errorf("number waiting: got %d, want 1\n%s", p.Status.Waiting, p)
 	}
 }
 
@@ -216,16 +219,17 @@ func TestGonePodsKeepTheirResults(t *testing.T) {
 		Pod("d", Treated("job", Runs())), Pod("e")}
 	first := plan(job, pods...)
 	if got := line(first); got != "Running match 4: 1+1+2+0 ended false JobFailed/CreateFailed" {
-		t.Fatalf("line(first): got %q, want %q", got, "Running match 4: 1+1+2+0 ended false JobFailed/CreateFailed")
+		t.Fatalf("first line: got %q, want %q", got, "Running match 4: 1+1+2+0 ended false JobFailed/CreateFailed")
 	}
 	job.Status = *first.Status
 	for name, ledger := range map[string]ephemeraljob.Ledger{"seen": first.Ledger, "after a takeover": {}} {
 		p := ephemeraljob.NewPlan(ephemeraljob.Snapshot{Job: job, Pods: pods[3:], Ledger: ledger, Now: Noon})
 		if got := line(p); got != "Running match 4: 1+2+1+0 ended false JobFailed/CreateFailed" {
-			t.Errorf("%s: line(p): got %q, want %q\n%s", name, got, "Running match 4: 1+2+1+0 ended false JobFailed/CreateFailed", p)
+			t.Errorf("%s: plan: got %q, want %q\n%s", name, got,
+				"Running match 4: 1+2+1+0 ended false JobFailed/CreateFailed", p)
 		}
 		if len(p.Inject) > 0 {
-			t.Errorf("%s: p.Inject: got %v, want none\n%s", name, p.Inject, p)
+			t.Errorf("%s: injected: got %v, want none\n%s", name, p.Inject, p)
 		}
 		next := job.DeepCopy()
 		next.Status = *p.Status
@@ -235,7 +239,8 @@ func TestGonePodsKeepTheirResults(t *testing.T) {
 		}
 		last := ephemeraljob.NewPlan(ephemeraljob.Snapshot{Job: next, Ledger: again.Ledger, Now: Noon})
 		if got := line(last); got != "Failed match 4: 1+3+0+0 ended true JobFailed/JobFailed" {
-			t.Errorf("%s: line(last): got %q, want %q", name, got, "Failed match 4: 1+3+0+0 ended true JobFailed/JobFailed")
+			t.Errorf("%s: last line: got %q, want %q", name, got,
+				"Failed match 4: 1+3+0+0 ended true JobFailed/JobFailed")
 		}
 	}
 	// It ended between the last status and its end: only who saw it knows.
@@ -243,7 +248,7 @@ func TestGonePodsKeepTheirResults(t *testing.T) {
 		Ledger: first.Ledger, Now: Noon})
 	p := ephemeraljob.NewPlan(ephemeraljob.Snapshot{Job: job, Pods: pods[3:], Ledger: ended.Ledger, Now: Noon})
 	if got := line(p); got != "Running match 4: 2+1+1+0 ended false JobFailed/CreateFailed" {
-		t.Errorf("line(p): got %q, want %q", got, "Running match 4: 2+1+1+0 ended false JobFailed/CreateFailed")
+		t.Errorf("plan: got %q, want %q", got, "Running match 4: 2+1+1+0 ended false JobFailed/CreateFailed")
 	}
 }
 
@@ -254,13 +259,13 @@ func TestOddNumbersInTheStatus(t *testing.T) {
 		p := plan(job, Pod("a"))
 		s := p.Status
 		if s.Matches < 1 {
-			t.Errorf("s.Matches: got %d, want at least 1\n%s", s.Matches, line(p))
+			t.Errorf("matches: got %d, want at least 1\n%s", s.Matches, line(p))
 		}
 		if s.Succeeded < 0 {
-			t.Errorf("s.Succeeded: got %d, want at least 0\n%s", s.Succeeded, line(p))
+			t.Errorf("succeeded: got %d, want at least 0\n%s", s.Succeeded, line(p))
 		}
 		if s.Failed < 0 {
-			t.Errorf("s.Failed: got %d, want at least 0\n%s", s.Failed, line(p))
+			t.Errorf("failed: got %d, want at least 0\n%s", s.Failed, line(p))
 		}
 	}
 }
@@ -310,11 +315,11 @@ func TestJobsGoThroughTheirPhases(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", name, got, c.want)
 		}
 		if s := p.Status; s.StartTime == nil {
-			t.Errorf("%s: s.StartTime: got nil, want a value\n%+v", name, s)
+			t.Errorf("%s: time of the start: got nil, want a value\n%+v", name, s)
 		} else if c.job.Status.StartTime == nil && !s.StartTime.Time.Equal(Noon) {
-			t.Errorf("%s: s.StartTime.Time: got %v, want %v\n%+v", name, s.StartTime.Time, Noon, s)
+			t.Errorf("%s: time of the start: got %v, want %v\n%+v", name, s.StartTime.Time, Noon, s)
 		} else if p.Ended != (s.CompletionTime != nil) {
-			t.Errorf("%s: p.Ended: got %t, want %t\n%+v", name, p.Ended, s.CompletionTime != nil, s)
+			t.Errorf("%s: ended: got %t, want %t\n%+v", name, p.Ended, s.CompletionTime != nil, s)
 		}
 		if p.Ended && len(p.Inject) > 0 {
 			t.Errorf("%s: it ended, and injects: %s", name, p)
@@ -323,7 +328,7 @@ func TestJobsGoThroughTheirPhases(t *testing.T) {
 			t.Errorf("%s: ended at %s, want %s: %s", name, p.Status.CompletionTime, Noon, p)
 		}
 		if p.Status.Conditions[0].Type != appsv1alpha1.EphemeralJobConditionInitialized {
-			t.Errorf("%s: p.Status.Conditions[0].Type: got %q, want %q\n%+v", name, p.Status.Conditions[0].Type,
+			t.Errorf("%s: type of the first condition: got %q, want %q\n%+v", name, p.Status.Conditions[0].Type,
 				appsv1alpha1.EphemeralJobConditionInitialized, p.Status.Conditions)
 		}
 	}
@@ -332,7 +337,7 @@ func TestJobsGoThroughTheirPhases(t *testing.T) {
 	}
 	mixed := plan(Job(), failed, runs)
 	if c := mixed.Status.Conditions[1]; c.Message != "1 pod failed" {
-		t.Errorf("c.Message: got %q, want %q\n%+v", c.Message, "1 pod failed", c)
+		t.Errorf("message: got %q, want %q\n%+v", c.Message, "1 pod failed", c)
 	}
 }
 
@@ -359,13 +364,13 @@ func TestTimesOfConditions(t *testing.T) {
 	}{{"Initialized", Noon}, {"JobFailed", s.Now}} {
 		c := last.Status.Conditions[i]
 		if c.Reason != want.reason {
-			t.Errorf("c.Reason: got %q, want %q\n%+v", c.Reason, want.reason, c)
+			t.Errorf("reason: got %q, want %q\n%+v", c.Reason, want.reason, c)
 		}
 		if !c.LastTransitionTime.Time.Equal(want.at) {
-			t.Errorf("c.LastTransitionTime.Time: got %v, want %v\n%+v", c.LastTransitionTime.Time, want.at, c)
+			t.Errorf("time of the last change: got %v, want %v\n%+v", c.LastTransitionTime.Time, want.at, c)
 		}
 		if !c.LastProbeTime.Time.Equal(want.at) {
-			t.Errorf("c.LastProbeTime.Time: got %v, want %v\n%+v", c.LastProbeTime.Time, want.at, c)
+			t.Errorf("time of the last probe: got %v, want %v\n%+v", c.LastProbeTime.Time, want.at, c)
 		}
 	}
 }
@@ -378,13 +383,14 @@ func TestWhatTheServerRefuses(t *testing.T) {
 		UnsupportedUntil: Noon.Add(time.Minute)}
 	p := ephemeraljob.NewPlan(s)
 	if got := line(p); got != "Error match 2: 0+0+0+0 ended false JobError/Error" {
-		t.Errorf("line(p): got %q, want %q\n%s", got, "Error match 2: 0+0+0+0 ended false JobError/Error", p)
+		t.Errorf("plan: got %q, want %q\n%s", got, "Error match 2: 0+0+0+0 ended false JobError/Error", p)
 	} else if p.Status.Conditions[1].Message != "no such thing" {
-		t.Errorf("p.Status.Conditions[1].Message: got %q, want %q\n%s\n%s", p.Status.Conditions[1].Message, "no such thing", line(p), p)
+		t.Errorf("message of the second condition: got %q, want %q\n%s\n%s", p.Status.Conditions[1].Message,
+			"no such thing", line(p), p)
 	} else if p.After != time.Minute {
-		t.Errorf("p.After: got %v, want %v\n%s\n%s", p.After, time.Minute, line(p), p)
+		t.Errorf("time to the next pass: got %v, want %v\n%s\n%s", p.After, time.Minute, line(p), p)
 	} else if len(p.Inject) > 0 {
-		t.Errorf("p.Inject: got %v, want none\n%s\n%s", p.Inject, line(p), p)
+		t.Errorf("injected: got %v, want none\n%s\n%s", p.Inject, line(p), p)
 	}
 	if s.Now = s.UnsupportedUntil; len(ephemeraljob.NewPlan(s).Inject) != 1 {
 		t.Error("it is not asked again")
@@ -398,20 +404,22 @@ func TestWhatTheServerRefuses(t *testing.T) {
 	}
 	p = ephemeraljob.NewPlan(s)
 	if got := names(p.Inject); got != "c" {
-		t.Errorf("names(p.Inject): got %q, want %q\n%s", got, "c", p)
+		t.Errorf("pods that are injected: got %q, want %q\n%s", got, "c", p)
 	}
 	if p.After != time.Second {
-		t.Errorf("p.After: got %v, want %v\n%s", p.After, time.Second, p)
+		t.Errorf("time to the next pass: got %v, want %v\n%s", p.After, time.Second, p)
 	}
 	if got := line(p); got != "Waiting match 3: 0+0+0+0 ended false JobFailed/CreateFailed" {
-		t.Errorf("line(p): got %q, want %q\n%s", got, "Waiting match 3: 0+0+0+0 ended false JobFailed/CreateFailed", p)
+		t.Errorf("plan: got %q, want %q\n%s", got, "Waiting match 3: 0+0+0+0 ended false JobFailed/CreateFailed", p)
 	}
 	s.Pods = []*corev1.Pod{Pod("a"), Pod("b", Treated("job", Ended(0)))}
 	p = ephemeraljob.NewPlan(s)
 	if got := line(p); got != "Failed match 2: 1+1+0+0 ended true JobFailed/JobFailed" {
-		t.Errorf("line(p): got %q, want %q\n%+v", got, "Failed match 2: 1+1+0+0 ended true JobFailed/JobFailed", p.Status.Conditions)
+		t.Errorf("plan: got %q, want %q\n%+v", got, "Failed match 2: 1+1+0+0 ended true JobFailed/JobFailed",
+			p.Status.Conditions)
 	} else if !strings.Contains(p.Status.Conditions[1].Message, "refuses the containers in a: no volume x") {
-		t.Errorf("p.Status.Conditions[1].Message: got %q, want it to contain %q\n%s\n%+v", p.Status.Conditions[1].Message,
+		t.Errorf("message of the second condition: got %q, want it to contain %q\n%s\n%+v",
+			p.Status.Conditions[1].Message,
 			"refuses the containers in a: no volume x", line(p), p.Status.Conditions)
 	}
 }
@@ -448,16 +456,16 @@ func TestBeginningAndEnd(t *testing.T) {
 	} {
 		p := plan(c.job)
 		if p.AddFinalizer != c.add {
-			t.Errorf("%s: p.AddFinalizer: got %t, want %t", name, p.AddFinalizer, c.add)
+			t.Errorf("%s: the finalizer is added: got %t, want %t", name, p.AddFinalizer, c.add)
 		}
 		if p.RemoveFinalizer != c.remove {
-			t.Errorf("%s: p.RemoveFinalizer: got %t, want %t", name, p.RemoveFinalizer, c.remove)
+			t.Errorf("%s: the finalizer is removed: got %t, want %t", name, p.RemoveFinalizer, c.remove)
 		}
 		if p.Delete != c.del {
-			t.Errorf("%s: p.Delete: got %t, want %t", name, p.Delete, c.del)
+			t.Errorf("%s: deleted: got %t, want %t", name, p.Delete, c.del)
 		}
 		if c.after > 0 && p.After != c.after {
-			t.Errorf("%s: p.After: got %v, want %v", name, p.After, c.after)
+			t.Errorf("%s: time to the next pass: got %v, want %v", name, p.After, c.after)
 		}
 		if p.String() == "" {
 			t.Errorf("%s: p: got nothing, want some text", name)

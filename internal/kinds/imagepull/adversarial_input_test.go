@@ -32,7 +32,7 @@ func TestJobsOfAnySortFitIntoNodeImages(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: unexpected error: %v", name, err)
 		} else if images["app"] == nil {
-			t.Fatalf("%s: images[\"app\"]: got nil, want a value\n%v", name, err)
+			t.Fatalf("%s: image app: got nil, want a value\n%v", name, err)
 		}
 		node := imagepulltest.Blank("n")
 		node.Spec.Images = map[string]appsv1beta1.ImageSpec{"app": *images["app"]}
@@ -60,16 +60,17 @@ func TestWhatNodesGetOfAJobIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p := images["app"].Tags[0].PullPolicy; images["app"].SandboxConfig != nil {
-		t.Errorf("images[\"app\"].SandboxConfig: got %+v, want nil\n%+v", images["app"].SandboxConfig, images["app"])
+		t.Errorf("sandbox config of the image app: got %+v, want nil\n%+v", images["app"].SandboxConfig,
+			images["app"])
 	} else if *p.BackoffLimit != 100 {
-		t.Errorf("*p.BackoffLimit: got %d, want 100\n%+v", *p.BackoffLimit, images["app"])
+		t.Errorf("backoff limit: got %d, want 100\n%+v", *p.BackoffLimit, images["app"])
 	} else if *p.TTLSecondsAfterFinished != 31*24*3600 {
-		t.Errorf("*p.TTLSecondsAfterFinished: got %d, want %d\n%+v", *p.TTLSecondsAfterFinished, 31*24*3600, images["app"])
+		t.Errorf("seconds to keep it: got %d, want %d\n%+v", *p.TTLSecondsAfterFinished, 31*24*3600, images["app"])
 	}
 	if err := CheckJob(job, nil); err == nil {
-		t.Error("CheckJob(job, nil): got nil, want an error")
+		t.Error("check of the job: got nil, want an error")
 	} else if !strings.Contains(err.Error(), "spec.sandboxConfig has 300001 bytes of labels and annotations, at most 4096 are allowed") {
-		t.Errorf("CheckJob(job, nil): got %q, want it to contain %q", err.Error(),
+		t.Errorf("check of the job: got %q, want it to contain %q", err.Error(),
 			"spec.sandboxConfig has 300001 bytes of labels and annotations, at most 4096 are allowed")
 	}
 	if err := CheckJob(job, job); err != nil {

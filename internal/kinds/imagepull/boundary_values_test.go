@@ -63,7 +63,7 @@ func TestRoomInANodeImage(t *testing.T) {
 		"one byte more of another namespace": {holding("other", maxBytesOfNamespace-added+1), ""},
 	} {
 		if got := noRoom(tt.node, job, "app", "1", nil); got != tt.want {
-			t.Errorf(`%s: noRoom(tt.node, job, "app", "1", nil): got %q, want %q`, name, got, tt.want)
+			t.Errorf(`%s: want of room: got %q, want %q`, name, got, tt.want)
 		}
 	}
 }
@@ -75,7 +75,7 @@ func TestSandboxConfigForTheRuntimeIsRefused(t *testing.T) {
 			j.Spec.SandboxConfig = &appsv1beta1.SandboxConfig{Annotations: map[string]string{key: "x"}}
 		})
 		if err := CheckJob(job, nil); (err == nil) != allowed {
-			t.Errorf("%s: err == nil: got %t, want %t\n%v", key, err == nil, allowed, err)
+			t.Errorf("%s: no error: got %t, want %t\n%v", key, err == nil, allowed, err)
 		}
 	}
 }
@@ -127,16 +127,16 @@ func TestAllHaveAnsweredBeforeTheDeadline(t *testing.T) {
 		Nodes: []*appsv1beta1.NodeImage{imagepulltest.Tagged("a", imagepulltest.Result("Succeeded",
 			2)), imagepulltest.Tagged("b", imagepulltest.Result("Failed", 2))}}).Status
 	if s.Message != "job has completed" {
-		t.Errorf("s.Message: got %q, want %q\n%+v", s.Message, "job has completed", s)
+		t.Errorf("message: got %q, want %q\n%+v", s.Message, "job has completed", s)
 	}
 	if s.Succeeded != 1 {
-		t.Errorf("s.Succeeded: got %d, want 1\n%+v", s.Succeeded, s)
+		t.Errorf("succeeded: got %d, want 1\n%+v", s.Succeeded, s)
 	}
 	if s.Failed != 1 {
-		t.Errorf("s.Failed: got %d, want 1\n%+v", s.Failed, s)
+		t.Errorf("failed: got %d, want 1\n%+v", s.Failed, s)
 	}
 	if s.CompletionTime == nil {
-		t.Errorf("s.CompletionTime: got nil, want a value\n%+v", s)
+		t.Errorf("time of completion: got nil, want a value\n%+v", s)
 	}
 }
 
@@ -148,10 +148,10 @@ func TestAsManyFailedNodesAsAreListed(t *testing.T) {
 	}
 	s := PlanJob(JobSnapshot{Job: imagepulltest.Job(), Nodes: nodes, Now: imagepulltest.Noon}).Status
 	if len(s.FailedNodes) != maxFailed {
-		t.Errorf("len(s.FailedNodes): got %d, want %d", len(s.FailedNodes), maxFailed)
+		t.Errorf("number of failed nodes: got %d, want %d", len(s.FailedNodes), maxFailed)
 	}
 	if strings.Contains(s.Message, "listed") {
-		t.Errorf("%d: s.Message: got %q, want it not to contain %q", len(s.FailedNodes), s.Message, "listed")
+		t.Errorf("%d: message: got %q, want it not to contain %q", len(s.FailedNodes), s.Message, "listed")
 	}
 }
 
@@ -168,10 +168,12 @@ func TestPullPolicyOfANode(t *testing.T) {
 	}
 	for _, tt := range [][4]int32{{0, 0, 0, 0}, {-1, -1, 600, 3}, {7, 101, 7, 100}} {
 		if p := policy(imagepulltest.Job(given(tt[0], tt[1])), 0); *p.TimeoutSeconds != tt[2] {
-			t.Errorf("*p.TimeoutSeconds: got %d, want %d; %d s and %d times became %d s and %d times", *p.TimeoutSeconds, tt[2], tt[0], tt[1],
+			t.Errorf("timeout in seconds: got %d, want %d; %d s and %d times became %d s and %d times",
+				*p.TimeoutSeconds, tt[2], tt[0], tt[1],
 				*p.TimeoutSeconds, *p.BackoffLimit)
 		} else if *p.BackoffLimit != tt[3] {
-			t.Errorf("*p.BackoffLimit: got %d, want %d; %d s and %d times became %d s and %d times", *p.BackoffLimit, tt[3], tt[0], tt[1],
+			t.Errorf("backoff limit: got %d, want %d; %d s and %d times became %d s and %d times", *p.BackoffLimit,
+				tt[3], tt[0], tt[1],
 				*p.TimeoutSeconds, *p.BackoffLimit)
 		}
 	}
@@ -193,28 +195,30 @@ func TestWhenAPullIsGivenUp(t *testing.T) {
 	}
 	early := PlanNode(nodeSnapshot(pulling(), 11*time.Minute-3*time.Second))
 	if !early.Idle() {
-		t.Errorf("three seconds before: early.Idle(): got false, want true; %s, again in %s", shownNode(early), early.After)
+		t.Errorf("three seconds before: the early plan is idle: got false, want true; %s, again in %s",
+			shownNode(early), early.After)
 	}
 	if early.After != 3*time.Second {
-		t.Errorf("three seconds before: early.After: got %v, want %v; %s, again in %s", early.After, 3*time.Second, shownNode(early),
+		t.Errorf("three seconds before: time to the next pass: got %v, want %v; %s, again in %s", early.After,
+			3*time.Second, shownNode(early),
 			early.After)
 	}
 	late := PlanNode(nodeSnapshot(pulling(), 11*time.Minute))
 	if late.Status == nil {
-		t.Errorf("%s: late.Status: got nil, want a value", shownNode(late))
+		t.Errorf("%s: status: got nil, want a value", shownNode(late))
 	} else if late.Status.ImageStatuses["app"].Tags[0].Progress != 40 {
-		t.Errorf("%s: late.Status.ImageStatuses[\"app\"].Tags[0].Progress: got %d, want 40\n%+v", shownNode(late),
+		t.Errorf("%s: progress of the first tag of the image app: got %d, want 40\n%+v", shownNode(late),
 			late.Status.ImageStatuses["app"].Tags[0].Progress, late.Status)
 	} else if late.Status.ImageStatuses["app"].Tags[0].Phase != "Failed" {
-		t.Errorf("%s: late.Status.ImageStatuses[\"app\"].Tags[0].Phase: got %q, want %q\n%+v", shownNode(late),
+		t.Errorf("%s: phase of the first tag of the image app: got %q, want %q\n%+v", shownNode(late),
 			late.Status.ImageStatuses["app"].Tags[0].Phase, "Failed", late.Status)
 	}
 	unanswered := imagepulltest.Tagged("n", imagepulltest.Result("Pulling", 1))
 	unanswered.Status.ImageStatuses["app"].Tags[0].Progress = 40
 	if plan := PlanNode(nodeSnapshot(unanswered, 10*time.Minute)); plan.Status == nil {
-		t.Error("the progress of another version is told of this one: plan.Status: got nil, want a value")
+		t.Error("the progress of another version is told of this one: status: got nil, want a value")
 	} else if plan.Status.ImageStatuses["app"].Tags[0].Progress != 0 {
-		t.Errorf("the progress of another version is told of this one: plan.Status.ImageStatuses[\"app\"].Tags[0].Progress: got %d, want 0\n%+v",
+		t.Errorf("the progress of another version is told of this one: progress of the first tag of the image app: got %d, want 0\n%+v",
 			plan.Status.ImageStatuses["app"].Tags[0].Progress, plan.Status)
 	}
 }
@@ -279,9 +283,10 @@ func TestCheckNodeImageAtItsBounds(t *testing.T) {
 		}
 		n.Spec.Images["app"] = appsv1beta1.ImageSpec{Tags: tags}
 		if err := CheckNodeImage(n, nil); err == nil {
-			t.Errorf("CheckNodeImage(n, nil): got nil, want an error; %d mistakes: %v", wrong, err)
+			t.Errorf("check of the NodeImage: got nil, want an error; %d mistakes: %v", wrong, err)
 		} else if strings.Contains(err.Error(), "and more") != (wrong > maxTold) {
-			t.Errorf(`strings.Contains(err.Error(), "and more"): got %t, want %t; %d mistakes: %v`, strings.Contains(err.Error(), "and more"),
+			t.Errorf(`the error tells of more: got %t, want %t; %d mistakes: %v`, strings.Contains(err.Error(),
+				"and more"),
 				wrong > maxTold, wrong, err)
 		}
 	}
@@ -307,7 +312,7 @@ func TestADeadlineBelowTheTimeout(t *testing.T) {
 			false},
 	} {
 		if err := CheckJob(tt.job, nil); (err != nil) != tt.refused {
-			t.Errorf("%s: err != nil: got %t, want %t\n%v", name, err != nil, tt.refused, err)
+			t.Errorf("%s: an error: got %t, want %t\n%v", name, err != nil, tt.refused, err)
 		}
 	}
 }
@@ -350,9 +355,11 @@ func TestTheOlderJobOfAListIsKept(t *testing.T) {
 			slices.Reverse(tt.children)
 			plan := PlanList(list, tt.children, imagepulltest.Noon)
 			if len(plan.Delete) != 1 {
-				t.Errorf("%s: len(plan.Delete): got %d, want 1; %+v is deleted, want %s", name, len(plan.Delete), plan.Delete, tt.deleted)
+				t.Errorf("%s: number deleted: got %d, want 1; %+v is deleted, want %s", name, len(plan.Delete),
+					plan.Delete, tt.deleted)
 			} else if plan.Delete[0].Name != tt.deleted {
-				t.Errorf("%s: plan.Delete[0].Name: got %q, want %q; %+v is deleted, want %s", name, plan.Delete[0].Name, tt.deleted, plan.Delete,
+				t.Errorf("%s: name of the first deleted: got %q, want %q; %+v is deleted, want %s", name,
+					plan.Delete[0].Name, tt.deleted, plan.Delete,
 					tt.deleted)
 			}
 		}

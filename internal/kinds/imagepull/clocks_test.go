@@ -23,10 +23,10 @@ func TestANodeWhoseClockIsAheadIsServed(t *testing.T) {
 		s.Node.Status.Conditions[0].LastTransitionTime = *imagepulltest.At(tt.ready)
 		plan := PlanNode(s)
 		if plan.Create != (tt.left == 0) {
-			t.Errorf("%s: plan.Create: got %t, want %t", name, plan.Create, tt.left == 0)
+			t.Errorf("%s: created: got %t, want %t", name, plan.Create, tt.left == 0)
 		}
 		if plan.After != tt.left {
-			t.Errorf("%s: plan.After: got %v, want %v", name, plan.After, tt.left)
+			t.Errorf("%s: time to the next pass: got %v, want %v", name, plan.After, tt.left)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func TestAJobThatIsRefusedForEverEnds(t *testing.T) {
 			t.Errorf("%s: ended: got %t, want another value; %+v, assigns %v", name, ended, plan.Status, plan.Assign)
 		}
 		if ended && plan.Status.Message != "job has completed; 1 NodeImage has refused the image for 10m0s, such as n" {
-			t.Errorf("plan.Status.Message: got %q, want %q", plan.Status.Message,
+			t.Errorf("message: got %q, want %q", plan.Status.Message,
 				"job has completed; 1 NodeImage has refused the image for 10m0s, such as n")
 		}
 	}

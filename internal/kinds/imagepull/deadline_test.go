@@ -83,9 +83,11 @@ func TestADeadlineBelowTheDefaultTimeout(t *testing.T) {
 				job := admitted(t, &appsv1beta1.ImagePullJob{Spec: appsv1beta1.ImagePullJobSpec{Image: "a",
 					ImagePullJobTemplate: template}}, false)
 				if err := CheckJob(job, nil); err != nil {
-					t.Errorf("a single job: CheckJob(job, nil): unexpected error: %v; %v, timeout %d", err, err, *job.Spec.PullPolicy.TimeoutSeconds)
+					t.Errorf("a single job: check of the job: unexpected error: %v; %v, timeout %d", err, err,
+						*job.Spec.PullPolicy.TimeoutSeconds)
 				} else if *job.Spec.PullPolicy.TimeoutSeconds != test.want {
-					t.Errorf("a single job: *job.Spec.PullPolicy.TimeoutSeconds: got %d, want %d; %v, timeout %d", *job.Spec.PullPolicy.TimeoutSeconds,
+					t.Errorf("a single job: timeout in seconds of the pull policy: got %d, want %d; %v, timeout %d",
+						*job.Spec.PullPolicy.TimeoutSeconds,
 						test.want, err, *job.Spec.PullPolicy.TimeoutSeconds)
 				}
 			}
@@ -95,9 +97,11 @@ func TestADeadlineBelowTheDefaultTimeout(t *testing.T) {
 			}
 			child := admitted(t, children[0], false)
 			if err := CheckJob(child, nil); err != nil {
-				t.Errorf("its job: CheckJob(child, nil): unexpected error: %v; %v, timeout %d", err, err, *child.Spec.PullPolicy.TimeoutSeconds)
+				t.Errorf("its job: check of the child: unexpected error: %v; %v, timeout %d", err, err,
+					*child.Spec.PullPolicy.TimeoutSeconds)
 			} else if *child.Spec.PullPolicy.TimeoutSeconds != test.want {
-				t.Errorf("its job: *child.Spec.PullPolicy.TimeoutSeconds: got %d, want %d; %v, timeout %d", *child.Spec.PullPolicy.TimeoutSeconds,
+				t.Errorf("its job: timeout in seconds of the pull policy of the child: got %d, want %d; %v, timeout %d",
+					*child.Spec.PullPolicy.TimeoutSeconds,
 					test.want, err, *child.Spec.PullPolicy.TimeoutSeconds)
 			}
 			if again := PlanList(list, []*appsv1beta1.ImagePullJob{child}, imagepulltest.Noon); len(again.Create)+len(again.Delete) > 0 { // IMG-161

@@ -15,14 +15,14 @@ func TestAListWaitsForJobsThatWaitForPods(t *testing.T) {
 	child := PlanList(list, nil, imagepulltest.Noon).Create[0]
 	child.Status = appsv1beta1.ImagePullJobStatus{StartTime: imagepulltest.At(0)}
 	if p := PlanList(list, []*appsv1beta1.ImagePullJob{child}, imagepulltest.Noon); p.Status.CompletionTime != nil {
-		t.Errorf("p.Status.CompletionTime: got %v, want nil\n%+v", p.Status.CompletionTime, p.Status)
+		t.Errorf("time of completion: got %v, want nil\n%+v", p.Status.CompletionTime, p.Status)
 	} else if p.Status.Completed != 0 {
-		t.Errorf("p.Status.Completed: got %d, want 0\n%+v", p.Status.Completed, p.Status)
+		t.Errorf("completed: got %d, want 0\n%+v", p.Status.Completed, p.Status)
 	}
 	child.Status.CompletionTime = imagepulltest.At(time.Minute)
 	if p := PlanList(list, []*appsv1beta1.ImagePullJob{child}, imagepulltest.Noon); p.Status.CompletionTime == nil {
-		t.Errorf("p.Status.CompletionTime: got nil, want a value\n%+v", p.Status)
+		t.Errorf("time of completion: got nil, want a value\n%+v", p.Status)
 	} else if p.Status.Completed != 1 {
-		t.Errorf("p.Status.Completed: got %d, want 1\n%+v", p.Status.Completed, p.Status)
+		t.Errorf("completed: got %d, want 1\n%+v", p.Status.Completed, p.Status)
 	}
 }

@@ -151,13 +151,13 @@ func TestPlanNode(t *testing.T) {
 			plan := PlanNode(s)
 			got := shownNode(plan)
 			if got != test.want {
-				t.Errorf("shownNode(plan): got %q, want %q", got, test.want)
+				t.Errorf("shown node: got %q, want %q", got, test.want)
 			}
 			if plan.After != test.next {
-				t.Errorf("plan.After: got %v, want %v", plan.After, test.next)
+				t.Errorf("time to the next pass: got %v, want %v", plan.After, test.next)
 			}
 			if plan.Why == "" {
-				t.Error("plan.Why: got nothing, want some text")
+				t.Error("why: got nothing, want some text")
 			}
 			if diff := cmp.Diff(before, test.image); diff != "" {
 				t.Errorf("the input was modified:\n%s", diff)
@@ -324,13 +324,13 @@ func TestFailedNodesAreBounded(t *testing.T) {
 	}
 	s := PlanJob(JobSnapshot{Job: imagepulltest.Job(), Nodes: nodes, Now: imagepulltest.Noon}).Status
 	if len(s.FailedNodes) != 500 {
-		t.Errorf("len(s.FailedNodes): got %d, want 500", len(s.FailedNodes))
+		t.Errorf("number of failed nodes: got %d, want 500", len(s.FailedNodes))
 	}
 	if s.Failed != 600 {
-		t.Errorf("s.Failed: got %d, want 600", s.Failed)
+		t.Errorf("failed: got %d, want 600", s.Failed)
 	}
 	if !strings.Contains(s.Message, "600 nodes failed, the first 500 are listed") {
-		t.Errorf("s.Message: got %q, want it to contain %q", s.Message, "600 nodes failed, the first 500 are listed")
+		t.Errorf("message: got %q, want it to contain %q", s.Message, "600 nodes failed, the first 500 are listed")
 	}
 }
 
@@ -354,16 +354,16 @@ func TestSupplyAndDrop(t *testing.T) {
 	if err != nil {
 		t.Errorf("unexpected error: %v\n%+v", err, got["app"])
 	} else if len(got["app"].PullSecrets) != 1 {
-		t.Errorf("len(got[\"app\"].PullSecrets): got %d, want 1\n%+v\n%v", len(got["app"].PullSecrets), got["app"], err)
+		t.Errorf("number of pull secrets: got %d, want 1\n%+v\n%v", len(got["app"].PullSecrets), got["app"], err)
 	} else if got["app"].Tags[0].Version != 2 {
-		t.Errorf("got[\"app\"].Tags[0].Version: got %d, want 2\n%+v\n%v", got["app"].Tags[0].Version, got["app"], err)
+		t.Errorf("version of the first tag: got %d, want 2\n%+v\n%v", got["app"].Tags[0].Version, got["app"], err)
 	}
 	dropped := a.Drop(old)
 	if len(dropped) != 1 {
-		t.Errorf("len(dropped): got %d, want 1\n%+v", len(dropped), dropped)
+		t.Errorf("number dropped: got %d, want 1\n%+v", len(dropped), dropped)
 	}
 	if dropped["was"] != nil {
-		t.Errorf("dropped[\"was\"]: got %+v, want nil\n%+v", dropped["was"], dropped)
+		t.Errorf("dropped was: got %+v, want nil\n%+v", dropped["was"], dropped)
 	}
 }
 
@@ -384,14 +384,14 @@ func TestAssign(t *testing.T) {
 		t.Errorf("IMG-086, IMG-087: got %+v, want version 0 of job warm, made after an hour", first)
 	}
 	if p := first.PullPolicy; *p.TTLSecondsAfterFinished != 600*3+300 {
-		t.Errorf("IMG-090: *p.TTLSecondsAfterFinished: got %d, want %d\n%d\n%d", *p.TTLSecondsAfterFinished, 600*3+300, *p.TimeoutSeconds,
+		t.Errorf("IMG-090: seconds to keep it: got %d, want %d\n%d\n%d", *p.TTLSecondsAfterFinished, 600*3+300, *p.TimeoutSeconds,
 			*p.BackoffLimit)
 	} else if *p.TimeoutSeconds != 600 {
-		t.Errorf("IMG-090: *p.TimeoutSeconds: got %d, want 600\n%d\n%d", *p.TimeoutSeconds, *p.TTLSecondsAfterFinished, *p.BackoffLimit)
+		t.Errorf("IMG-090: timeout in seconds: got %d, want 600\n%d\n%d", *p.TimeoutSeconds, *p.TTLSecondsAfterFinished, *p.BackoffLimit)
 	} else if *p.BackoffLimit != 3 {
-		t.Errorf("IMG-090: *p.BackoffLimit: got %d, want 3\n%d\n%d", *p.BackoffLimit, *p.TTLSecondsAfterFinished, *p.TimeoutSeconds)
+		t.Errorf("IMG-090: backoff limit: got %d, want 3\n%d\n%d", *p.BackoffLimit, *p.TTLSecondsAfterFinished, *p.TimeoutSeconds)
 	} else if p.ActiveDeadlineSeconds != nil {
-		t.Errorf("IMG-090: p.ActiveDeadlineSeconds: got a value, want nil\n%d\n%d\n%d", *p.TTLSecondsAfterFinished, *p.TimeoutSeconds,
+		t.Errorf("IMG-090: deadline in seconds: got a value, want nil\n%d\n%d\n%d", *p.TTLSecondsAfterFinished, *p.TimeoutSeconds,
 			*p.BackoffLimit)
 	}
 	if again := assign(imagepulltest.Job(), imagepulltest.Tagged("a", imagepulltest.Result("Failed", 7),
@@ -404,14 +404,14 @@ func TestAssign(t *testing.T) {
 			n.Spec.Images["app"].Tags[0].PullPolicy.TTLSecondsAfterFinished = new(int32(9999))
 		}), 0.5)
 	if second.Version != 3 {
-		t.Errorf("IMG-086, IMG-088: second.Version: got %d, want 3\n%+v", second.Version, second)
+		t.Errorf("IMG-086, IMG-088: version the second time: got %d, want 3\n%+v", second.Version, second)
 	} else if len(second.OwnerReferences) != 2 {
-		t.Errorf("IMG-086, IMG-088: len(second.OwnerReferences): got %d, want 2\n%+v", len(second.OwnerReferences), second)
+		t.Errorf("IMG-086, IMG-088: number of owners the second time: got %d, want 2\n%+v", len(second.OwnerReferences), second)
 	} else if *second.PullPolicy.TTLSecondsAfterFinished != 9999 {
-		t.Errorf("IMG-086, IMG-088: *second.PullPolicy.TTLSecondsAfterFinished: got %d, want 9999\n%+v",
+		t.Errorf("IMG-086, IMG-088: seconds to keep it of the pull policy the second time: got %d, want 9999\n%+v",
 			*second.PullPolicy.TTLSecondsAfterFinished, second)
 	} else if *second.PullPolicy.ActiveDeadlineSeconds != 30 {
-		t.Errorf("IMG-086, IMG-088: *second.PullPolicy.ActiveDeadlineSeconds: got %d, want 30\n%+v",
+		t.Errorf("IMG-086, IMG-088: deadline in seconds of the pull policy the second time: got %d, want 30\n%+v",
 			*second.PullPolicy.ActiveDeadlineSeconds, second)
 	}
 	if p := assign(imagepulltest.Job(until(30)), imagepulltest.Blank("a"), 0.5).PullPolicy; *p.TTLSecondsAfterFinished != 30+300+150 {
@@ -421,10 +421,10 @@ func TestAssign(t *testing.T) {
 		j.Spec.PullPolicy = &appsv1beta1.PullPolicy{TimeoutSeconds: new(int32(7200))}
 	}), imagepulltest.Blank("a"), 0.5).PullPolicy
 	if *forever.TTLSecondsAfterFinished != 86400 {
-		t.Errorf("IMG-090, IMG-215: *forever.TTLSecondsAfterFinished: got %d, want 86400\n%d", *forever.TTLSecondsAfterFinished,
+		t.Errorf("IMG-090, IMG-215: seconds to keep it: got %d, want 86400\n%d", *forever.TTLSecondsAfterFinished,
 			*forever.ActiveDeadlineSeconds)
 	} else if *forever.ActiveDeadlineSeconds != 7200 {
-		t.Errorf("IMG-090, IMG-215: *forever.ActiveDeadlineSeconds: got %d, want 7200\n%d", *forever.ActiveDeadlineSeconds,
+		t.Errorf("IMG-090, IMG-215: deadline in seconds: got %d, want 7200\n%d", *forever.ActiveDeadlineSeconds,
 			*forever.TTLSecondsAfterFinished)
 	}
 	if images, err := (Assigner{Job: imagepulltest.Job(),
@@ -452,32 +452,32 @@ func TestPlanList(t *testing.T) {
 				ActiveDeadlineSeconds: new(int64(900))}}}}
 	first := PlanList(list, nil, imagepulltest.Noon)
 	if len(first.Create) != 3 {
-		t.Fatalf("len(first.Create): got %d, want 3\n%+v", len(first.Create), first)
+		t.Fatalf("number created the first time: got %d, want 3\n%+v", len(first.Create), first)
 	}
 	if !first.Relabel {
-		t.Fatalf("first.Relabel: got false, want true\n%+v", first)
+		t.Fatalf("relabelled the first time: got false, want true\n%+v", first)
 	}
 	if first.Status.Desired != 3 {
-		t.Fatalf("first.Status.Desired: got %d, want 3\n%+v", first.Status.Desired, first)
+		t.Fatalf("desired the first time: got %d, want 3\n%+v", first.Status.Desired, first)
 	}
 	if first.Status.StartTime == nil {
-		t.Fatalf("first.Status.StartTime: got nil, want a value\n%+v", first)
+		t.Fatalf("time of the start the first time: got nil, want a value\n%+v", first)
 	}
 	var children []*appsv1beta1.ImagePullJob
 	for i, child := range first.Create {
 		if child.Spec.CompletionPolicy.TTLSecondsAfterFinished != nil {
-			t.Errorf("IMG-150, IMG-157, IMG-158, IMG-228: child.Spec.CompletionPolicy.TTLSecondsAfterFinished: got a value, want nil\n%+v",
+			t.Errorf("IMG-150, IMG-157, IMG-158, IMG-228: seconds to keep it of the completion policy of the child: got a value, want nil\n%+v",
 				child)
 		} else if *child.Spec.CompletionPolicy.ActiveDeadlineSeconds != 900 {
-			t.Errorf("IMG-150, IMG-157, IMG-158, IMG-228: *child.Spec.CompletionPolicy.ActiveDeadlineSeconds: got %d, want 900\n%+v",
+			t.Errorf("IMG-150, IMG-157, IMG-158, IMG-228: deadline in seconds of the completion policy of the child: got %d, want 900\n%+v",
 				*child.Spec.CompletionPolicy.ActiveDeadlineSeconds, child)
 		} else if child.GenerateName != "all-" {
-			t.Errorf("IMG-150, IMG-157, IMG-158, IMG-228: child.GenerateName: got %q, want %q\n%+v", child.GenerateName, "all-", child)
+			t.Errorf("IMG-150, IMG-157, IMG-158, IMG-228: generated name of the child: got %q, want %q\n%+v", child.GenerateName, "all-", child)
 		} else if child.Labels[pub.ControllerRevisionHash] != first.Hash {
-			t.Errorf("IMG-150, IMG-157, IMG-158, IMG-228: child.Labels[pub.ControllerRevisionHash]: got %q, want %q\n%+v",
+			t.Errorf("IMG-150, IMG-157, IMG-158, IMG-228: label controller revision hash of the child: got %q, want %q\n%+v",
 				child.Labels[pub.ControllerRevisionHash], first.Hash, child)
 		} else if got := metav1.GetControllerOf(child).UID; got != "l" {
-			t.Errorf("IMG-150, IMG-157, IMG-158, IMG-228: metav1.GetControllerOf(child).UID: got %q, want %q\n%+v", got, "l", child)
+			t.Errorf("IMG-150, IMG-157, IMG-158, IMG-228: UID of the owner: got %q, want %q\n%+v", got, "l", child)
 		}
 		child.Name, child.CreationTimestamp = fmt.Sprint("all-", i), *imagepulltest.At(0)
 		child.Status = appsv1beta1.ImagePullJobStatus{StartTime: imagepulltest.At(0), Desired: 2, Succeeded: 2}
@@ -493,13 +493,13 @@ func TestPlanList(t *testing.T) {
 			{ImagePullJob: "all-0", Name: "b", Message: "1 of 2 nodes failed, see ImagePullJob all-0"}, {ImagePullJob: "all-1", Name: "a",
 				Message: "1 of 2 nodes failed, see ImagePullJob all-1"}}}
 	if diff := cmp.Diff(want, plan.Status); diff != "" {
-		t.Errorf("IMG-154, IMG-229: plan.Status (-want +got):\n%s\n%+v", diff, plan)
+		t.Errorf("IMG-154, IMG-229: status (-want +got):\n%s\n%+v", diff, plan)
 	}
 	if len(plan.Create)+len(plan.Delete) != 0 {
-		t.Errorf("IMG-154, IMG-229: len(plan.Create)+len(plan.Delete): got %d, want 0\n%+v", len(plan.Create)+len(plan.Delete), plan)
+		t.Errorf("IMG-154, IMG-229: number of created and deleted: got %d, want 0\n%+v", len(plan.Create)+len(plan.Delete), plan)
 	}
 	if plan.Relabel {
-		t.Errorf("IMG-154, IMG-229: plan.Relabel: got true, want false\n%+v", plan)
+		t.Errorf("IMG-154, IMG-229: relabelled: got true, want false\n%+v", plan)
 	}
 	list.Status = *plan.Status
 	if again := PlanList(list, children, imagepulltest.Noon); again.Status != nil {
@@ -533,15 +533,15 @@ func TestPlanList(t *testing.T) {
 	children[0].Spec.ImagePullPolicy, children[2].DeletionTimestamp = appsv1beta1.PullIfNotPresent, nil
 	children[1].Status = appsv1beta1.ImagePullJobStatus{StartTime: imagepulltest.At(0), Desired: 2, Succeeded: 2}
 	if p := PlanList(list, children, imagepulltest.Noon); p.Status.CompletionTime == nil {
-		t.Errorf("IMG-155: p.Status.CompletionTime: got nil, want a value\n%+v", p.Status)
+		t.Errorf("IMG-155: time of completion: got nil, want a value\n%+v", p.Status)
 	} else if p.Status.Completed != 3 {
-		t.Errorf("IMG-155: p.Status.Completed: got %d, want 3\n%+v", p.Status.Completed, p.Status)
+		t.Errorf("IMG-155: completed: got %d, want 3\n%+v", p.Status.Completed, p.Status)
 	}
 	list.Status.CompletionTime = imagepulltest.At(0)
 	if p := PlanList(list, nil, imagepulltest.Noon.Add(20*time.Second)); p.After != 40*time.Second {
-		t.Errorf("IMG-156: p.After: got %v, want %v\n%+v", p.After, 40*time.Second, p)
+		t.Errorf("IMG-156: time to the next pass: got %v, want %v\n%+v", p.After, 40*time.Second, p)
 	} else if len(p.Create) != 0 {
-		t.Errorf("IMG-156: len(p.Create): got %d, want 0\n%+v", len(p.Create), p)
+		t.Errorf("IMG-156: number created: got %d, want 0\n%+v", len(p.Create), p)
 	}
 	if p := PlanList(list, nil, imagepulltest.Noon.Add(time.Minute)); !p.DeleteAll {
 		t.Errorf("IMG-156: %+v", p)

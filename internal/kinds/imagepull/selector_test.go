@@ -38,9 +38,9 @@ func TestSelectorsHaveFewTerms(t *testing.T) {
 			t.Errorf("as many terms as there may be, %s: %v", name, err)
 		}
 		if err := CheckJob(of(fieldcheck.MostSelectorTerms-1), nil); err == nil {
-			t.Errorf("%s: CheckJob(of(fieldcheck.MostSelectorTerms-1), nil): got nil, want an error", name)
+			t.Errorf("%s: one term too many: got nil, want an error", name)
 		} else if !strings.Contains(err.Error(), "spec."+name+" has 201 labels and values, at most 200 are allowed") {
-			t.Errorf("%s: CheckJob(of(fieldcheck.MostSelectorTerms-1), nil): got %q, want it to contain %q", name, err.Error(),
+			t.Errorf("%s: one term too many: got %q, want it to contain %q", name, err.Error(),
 				"spec."+name+" has 201 labels and values, at most 200 are allowed")
 		}
 		if err := CheckJob(of(fieldcheck.MostSelectorTerms-1), of(fieldcheck.MostSelectorTerms-1)); err != nil {

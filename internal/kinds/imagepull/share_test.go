@@ -49,13 +49,13 @@ func TestNeighboursInAnImageTakeNoRoom(t *testing.T) {
 		n.Spec.Images = map[string]appsv1beta1.ImageSpec{"shared": image}
 		size := sizeOf("shared", &image)
 		if size <= maxBytesOfNamespace {
-			t.Fatalf(`%s: sizeOf("shared", &image): got %d, want more than %d`, name, size, maxBytesOfNamespace)
+			t.Fatalf(`%s: size of the image: got %d, want more than %d`, name, size, maxBytesOfNamespace)
 		}
 		if size > maxBytes-1000 {
-			t.Fatalf(`%s: sizeOf("shared", &image): got %d, want at most %d`, name, size, maxBytes-1000)
+			t.Fatalf(`%s: size of the image: got %d, want at most %d`, name, size, maxBytes-1000)
 		}
 		if why := noRoom(n, imagepulltest.Job(), "app", "1", nil); why != "" {
-			t.Errorf(`%s: noRoom(n, imagepulltest.Job(), "app", "1", nil): got %q, want %q`, name, why, "")
+			t.Errorf(`%s: want of room: got %q, want %q`, name, why, "")
 		}
 	}
 }
@@ -149,26 +149,26 @@ func TestOneNamespaceLeavesRoomForOthers(t *testing.T) {
 	}
 	n, note := fill("many", "", 2000)
 	if n != 256 {
-		t.Errorf(`fill("many", "", 2000): got %d, want 256`, n)
+		t.Errorf(`jobs of many that fit: got %d, want 256`, n)
 	}
 	if !strings.Contains(note, "1 node has no room for another image (at most 256 of one namespace)") {
 		t.Errorf("note: got %q, want it to contain %q", note, "1 node has no room for another image (at most 256 of one namespace)")
 	}
 	if n, note := fill("large", strings.Repeat("x", 4000), 2000); n < 40 {
-		t.Errorf("fill(\"large\", strings.Repeat(\"x\", 4000), 2000): got %d, want at least 40\n%s", n, note)
+		t.Errorf("jobs of large that fit: got %d, want at least 40\n%s", n, note)
 	} else if n > 70 {
-		t.Errorf("fill(\"large\", strings.Repeat(\"x\", 4000), 2000): got %d, want at most 70\n%s", n, note)
+		t.Errorf("jobs of large that fit: got %d, want at most 70\n%s", n, note)
 	} else if !strings.Contains(note, "(at most 256 KiB of one namespace)") {
 		t.Errorf("note: got %q, want it to contain %q\n%d", note, "(at most 256 KiB of one namespace)", n)
 	}
 	if n, note := fill("shop", "", 200); n != 200 {
-		t.Errorf("fill(\"shop\", \"\", 200): got %d, want 200\n%s", n, note)
+		t.Errorf("jobs of shop that fit: got %d, want 200\n%s", n, note)
 	}
 	text, err := json.Marshal(node)
 	if err != nil {
 		t.Errorf("unexpected error: %v; %d bytes, %v", err, len(text), err)
 	} else if len(text) > maxBytes {
-		t.Errorf("len(text): got %d, want at most %d; %d bytes, %v", len(text), maxBytes, len(text), err)
+		t.Errorf("length of the text: got %d, want at most %d; %d bytes, %v", len(text), maxBytes, len(text), err)
 	}
 	for i := range 40 {
 		fill(fmt.Sprintf("crowd-%d", i), strings.Repeat("x", 4000), 10)
@@ -176,6 +176,7 @@ func TestOneNamespaceLeavesRoomForOthers(t *testing.T) {
 	if text, err := json.Marshal(node); err != nil {
 		t.Errorf("unexpected error: %v; %d bytes, %v", err, len(text), err)
 	} else if len(text) > maxBytes+maxBytes/10 {
-		t.Errorf("len(text): got %d, want at most %d; %d bytes, %v", len(text), maxBytes+maxBytes/10, len(text), err)
+		t.Errorf("length of the text: got %d, want at most %d; %d bytes, %v", len(text), maxBytes+maxBytes/10,
+			len(text), err)
 	}
 }

@@ -17,26 +17,30 @@ func TestDeadNodesGiveTheirSlotsBack(t *testing.T) {
 		s.NotReadySince = func(string) (time.Time, bool) { return time.Time{}, false }
 		p := PlanJob(s)
 		if len(p.Assign) != 0 {
-			t.Errorf("alive: len(p.Assign): got %d, want 0; %v, again in %s", len(p.Assign), p.Assign, p.After)
+			t.Errorf("alive: number assigned: got %d, want 0; %v, again in %s", len(p.Assign), p.Assign, p.After)
 		}
 		if p.After != time.Minute {
-			t.Errorf("alive: p.After: got %v, want %v; %v, again in %s", p.After, time.Minute, p.Assign, p.After)
+			t.Errorf("alive: time to the next pass: got %v, want %v; %v, again in %s", p.After, time.Minute, p.Assign,
+				p.After)
 		}
 		s.NotReadySince = func(node string) (time.Time, bool) {
 			return imagepulltest.Noon.Add(time.Hour - 50*time.Second), node == "dead"
 		}
 		if p := PlanJob(s); len(p.Assign) != 0 {
-			t.Errorf("dead for 50 s: len(p.Assign): got %d, want 0; %v, again in %s", len(p.Assign), p.Assign, p.After)
+			t.Errorf("dead for 50 s: number assigned: got %d, want 0; %v, again in %s", len(p.Assign), p.Assign,
+				p.After)
 		} else if p.After != 10*time.Second {
-			t.Errorf("dead for 50 s: p.After: got %v, want %v; %v, again in %s", p.After, 10*time.Second, p.Assign, p.After)
+			t.Errorf("dead for 50 s: time to the next pass: got %v, want %v; %v, again in %s", p.After,
+				10*time.Second, p.Assign, p.After)
 		}
 		s.Now = s.Now.Add(10 * time.Second)
 		if p := PlanJob(s); len(p.Assign) != 1 {
-			t.Errorf("dead for a minute: len(p.Assign): got %d, want 1\n%v\n%+v", len(p.Assign), p.Assign, p.Status)
+			t.Errorf("dead for a minute: number assigned: got %d, want 1\n%v\n%+v", len(p.Assign), p.Assign, p.Status)
 		} else if p.Assign[0] != "next" {
-			t.Errorf("dead for a minute: p.Assign[0]: got %q, want %q\n%v\n%+v", p.Assign[0], "next", p.Assign, p.Status)
+			t.Errorf("dead for a minute: first assigned: got %q, want %q\n%v\n%+v", p.Assign[0], "next", p.Assign,
+				p.Status)
 		} else if p.Status.Active != 1 {
-			t.Errorf("dead for a minute: p.Status.Active: got %d, want 1\n%v\n%+v", p.Status.Active, p.Assign, p.Status)
+			t.Errorf("dead for a minute: active: got %d, want 1\n%v\n%+v", p.Status.Active, p.Assign, p.Status)
 		}
 	}
 }

@@ -23,7 +23,8 @@ func TestVersionsOfAnySortAreFollowed(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s %d: unexpected error: %v\n%+v", name, before, err, images["app"])
 			} else if images["app"].Tags[0].Version != want {
-				t.Fatalf("%s %d: images[\"app\"].Tags[0].Version: got %d, want %d\n%+v\n%v", name, before, images["app"].Tags[0].Version, want,
+				t.Fatalf("%s %d: version of the first tag of the image app: got %d, want %d\n%+v\n%v", name, before,
+					images["app"].Tags[0].Version, want,
 					images["app"], err)
 			}
 			node.Spec.Images = map[string]appsv1beta1.ImageSpec{"app": *images["app"]}

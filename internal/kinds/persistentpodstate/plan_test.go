@@ -116,10 +116,11 @@ func TestWhatIsRemembered(t *testing.T) {
 			s.State.Status = p.Status
 			again := Make(s)
 			if len(again.Moved) > 0 {
-				t.Errorf("the plan of what a plan left: again.Moved: got %q, want none\n%+v", again.Moved, again)
+				t.Errorf("the plan of what a plan left: moved the second time: got %q, want none\n%+v", again.Moved,
+					again)
 			}
 			if got := cmp.Diff(again.Status, p.Status); got != "" {
-				t.Errorf("the plan of what a plan left: cmp.Diff(again.Status, p.Status): got %q, want %q\n%+v", got, "", again)
+				t.Errorf("the plan of what a plan left: difference of the status: got %q, want %q\n%+v", got, "", again)
 			}
 		})
 	}
@@ -213,9 +214,9 @@ func TestEntriesOfNodesThatAreGone(t *testing.T) {
 	}
 	s.State.Spec.RequiredPersistentTopology = nil
 	if must := Must(s.State, "web-0"); must != nil {
-		t.Errorf(`without a must: Must(s.State, "web-0"): got %v, want nil`, must)
+		t.Errorf(`without a must: must of web-0: got %v, want nil`, must)
 	} else if !Keeps(nil, must) {
-		t.Errorf("without a must: Keeps(nil, must): got false, want true\n%v", must)
+		t.Errorf("without a must: nothing keeps it: got false, want true\n%v", must)
 	}
 }
 
@@ -228,10 +229,10 @@ func TestTheStatusStaysAnObject(t *testing.T) {
 	}
 	p := Make(s)
 	if len(p.Status.PodStates) != 5000 {
-		t.Errorf("len(p.Status.PodStates): got %d, want 5000", len(p.Status.PodStates))
+		t.Errorf("number of pod states: got %d, want 5000", len(p.Status.PodStates))
 	}
 	if len(p.Full) > 0 {
-		t.Errorf("p.Full: got %q, want none", p.Full)
+		t.Errorf("full: got %q, want none", p.Full)
 	}
 	before := p.Status
 	s.State.Spec.PersistentPodAnnotations = []appsv1beta1.PersistentPodAnnotation{{Key: "wide"}}
@@ -245,11 +246,13 @@ func TestTheStatusStaysAnObject(t *testing.T) {
 		if err != nil {
 			t.Errorf("%q: unexpected error: %v; %d bytes, %d left out, %v", char, err, len(raw), len(p.Full), err)
 		} else if len(raw) > 1_100_000 {
-			t.Errorf("%q: len(raw): got %d, want at most 1_100_000; %d bytes, %d left out, %v", char, len(raw), len(raw), len(p.Full), err)
+			t.Errorf("%q: length of the text: got %d, want at most 1_100_000; %d bytes, %d left out, %v", char,
+				len(raw), len(raw), len(p.Full), err)
 		} else if len(p.Full) == 0 {
-			t.Errorf("%q: p.Full: got none, want some; %d bytes, %d left out, %v", char, len(raw), len(p.Full), err)
+			t.Errorf("%q: full: got none, want some; %d bytes, %d left out, %v", char, len(raw), len(p.Full), err)
 		} else if len(p.Status.PodStates) != 5000 {
-			t.Errorf("%q: len(p.Status.PodStates): got %d, want 5000; %d bytes, %d left out, %v", char, len(p.Status.PodStates), len(raw),
+			t.Errorf("%q: number of pod states: got %d, want 5000; %d bytes, %d left out, %v", char,
+				len(p.Status.PodStates), len(raw),
 				len(p.Full), err)
 		}
 	}

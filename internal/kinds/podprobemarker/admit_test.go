@@ -128,7 +128,7 @@ func TestConditionsOfEveryPodAreTaken(t *testing.T) {
 	for _, name := range []string{"PodScheduled", "Initialized", "Ready", "ContainersReady", "KruisePodReady", "InPlaceUpdateReady"} {
 		m := given.Marker("idle", given.Probe("idle", func(p *probe) { p.Name, p.PodConditionType = name, name }))
 		if errs := Validate(m, nil); len(errs) != 2 {
-			t.Errorf("%s: len(errs): got %d, want 2\n%v", name, len(errs), errs)
+			t.Errorf("%s: number of errors: got %d, want 2\n%v", name, len(errs), errs)
 		}
 	}
 }
@@ -143,13 +143,14 @@ func TestOnlyTheSelectorCannotBeChanged(t *testing.T) {
 	old := given.Marker("idle", given.Probe("idle"))
 	changed := given.Marker("idle", given.Probe("other"), given.Probe("more"))
 	if errs := Validate(changed, old); len(errs) > 0 {
-		t.Errorf("Validate(changed, old): got %v, want none", errs)
+		t.Errorf("errors: got %v, want none", errs)
 	}
 	changed.Spec.Selector.MatchLabels = map[string]string{"app": "other"}
 	if errs := Validate(changed, old); len(errs) != 1 {
-		t.Errorf("len(errs): got %d, want 1\n%v", len(errs), errs)
+		t.Errorf("number of errors: got %d, want 1\n%v", len(errs), errs)
 	} else if !strings.Contains(errs[0].Error(), "selector must be immutable") {
-		t.Errorf("errs[0]: got %q, want it to contain %q\n%v", errs[0].Error(), "selector must be immutable", errs)
+		t.Errorf("first error: got %q, want it to contain %q\n%v", errs[0].Error(), "selector must be immutable",
+			errs)
 	}
 }
 
@@ -163,15 +164,17 @@ func TestARequestWithoutASchemeIsAdmitted(t *testing.T) {
 	}
 	patch := Default(object)
 	if len(patch) != 2 {
-		t.Errorf("len(patch): got %d, want 2\n%v", len(patch), patch)
+		t.Errorf("number of operations: got %d, want 2\n%v", len(patch), patch)
 	} else if patch[0].Path != "/spec/probes/1/probe/httpGet/scheme" {
-		t.Errorf("patch[0].Path: got %q, want %q\n%v", patch[0].Path, "/spec/probes/1/probe/httpGet/scheme", patch)
+		t.Errorf("path of the first of the patch: got %q, want %q\n%v", patch[0].Path,
+			"/spec/probes/1/probe/httpGet/scheme", patch)
 	} else if patch[1].Path != "/spec/probes/2/probe/httpGet/scheme" {
-		t.Errorf("patch[1].Path: got %q, want %q\n%v", patch[1].Path, "/spec/probes/2/probe/httpGet/scheme", patch)
+		t.Errorf("path of the second of the patch: got %q, want %q\n%v", patch[1].Path,
+			"/spec/probes/2/probe/httpGet/scheme", patch)
 	} else if patch[0].Value != "HTTP" {
-		t.Errorf("patch[0].Value: got %v, want %q\n%v", patch[0].Value, "HTTP", patch)
+		t.Errorf("value of the first of the patch: got %v, want %q\n%v", patch[0].Value, "HTTP", patch)
 	}
 	if patch := Default(map[string]any{"spec": 7}); len(patch) > 0 {
-		t.Errorf(`Default(map[string]any{"spec": 7}): got %v, want none`, patch)
+		t.Errorf(`defaults of a bad spec: got %v, want none`, patch)
 	}
 }

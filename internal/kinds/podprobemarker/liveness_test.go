@@ -49,7 +49,7 @@ func TestWhichLivenessProbesAreMoved(t *testing.T) {
 		test.change(pod)
 		context, moved := Moved(pod)
 		if len(moved) != test.moved {
-			t.Errorf("%s: len(moved): got %d, want %d\n%v", name, len(moved), test.moved, moved)
+			t.Errorf("%s: number moved: got %d, want %d\n%v", name, len(moved), test.moved, moved)
 		}
 		if want := `[{"livenessProbe":{"exec":{"command":["/alive"]},"periodSeconds":5},"name":"app"}]`; test.moved > 0 && context != want {
 			t.Errorf("%s: context: got %q, want %q", name, context, want)
@@ -115,18 +115,20 @@ func TestFailedLivenessProbesRestartContainers(t *testing.T) {
 			got += fmt.Sprint(r.Container, " ", r.Count)
 			request := r.Request()
 			if request.Spec.PodName != "a" {
-				t.Errorf("request.Spec.PodName: got %q, want %q\n%+v", request.Spec.PodName, "a", request)
+				t.Errorf("pod of the request: got %q, want %q\n%+v", request.Spec.PodName, "a", request)
 			} else if request.OwnerReferences[0].UID != pod.UID {
-				t.Errorf("request.OwnerReferences[0].UID: got %q, want %q\n%+v", request.OwnerReferences[0].UID, pod.UID, request)
+				t.Errorf("UID of the first owner of the request: got %q, want %q\n%+v", request.OwnerReferences[0].UID,
+					pod.UID, request)
 			} else if request.Name != fmt.Sprintf("liveness-uid-a-app-%d", r.Count) {
-				t.Errorf("request.Name: got %q, want %q\n%+v", request.Name, fmt.Sprintf("liveness-uid-a-app-%d", r.Count), request)
+				t.Errorf("name of the request: got %q, want %q\n%+v", request.Name, fmt.Sprintf("liveness-uid-a-app-%d",
+					r.Count), request)
 			}
 		}
 		if got != test.want {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 		if p.After != test.after {
-			t.Errorf("%s: p.After: got %v, want %v", name, p.After, test.after)
+			t.Errorf("%s: time to the next pass: got %v, want %v", name, p.After, test.after)
 		}
 		if !Restarted(given.Pod("a"), pod) && pod.Status.ContainerStatuses[0].State.Running != nil {
 			t.Errorf("%s: the container that runs does not count as restarted", name)
@@ -139,7 +141,7 @@ func TestFailedLivenessProbesRestartContainers(t *testing.T) {
 	s := newScene([]*corev1.Pod{pod})
 	s.Liveness = true
 	if p := PlanNode(&s.Snapshot); p.Write {
-		t.Errorf("p.Write: got true, want false\n%v", p.List)
+		t.Errorf("write: got true, want false\n%v", p.List)
 	}
 }
 
@@ -191,9 +193,9 @@ func TestALivenessProbeOfAVirtualNodeIsToldToBeMissing(t *testing.T) {
 	s.List, s.Liveness = nil, true
 	s.Node.Labels[pub.NodeType] = pub.VirtualNode
 	if p := PlanNode(&s.Snapshot); len(p.Warnings) != 1 {
-		t.Errorf("len(p.Warnings): got %d, want 1\n%+v", len(p.Warnings), p.Warnings)
+		t.Errorf("number of warnings: got %d, want 1\n%+v", len(p.Warnings), p.Warnings)
 	} else if !strings.Contains(p.Warnings[0].Message, "the liveness probe of container app is not carried out") {
-		t.Errorf("p.Warnings[0].Message: got %q, want it to contain %q\n%+v", p.Warnings[0].Message,
+		t.Errorf("message of the first warning: got %q, want it to contain %q\n%+v", p.Warnings[0].Message,
 			"the liveness probe of container app is not carried out", p.Warnings)
 	}
 }
@@ -208,10 +210,11 @@ func TestLivenessProbesOfContainersThatThereAreNot(t *testing.T) {
 	s := newScene([]*corev1.Pod{pod})
 	s.Liveness = true
 	if p := PlanNode(&s.Snapshot); len(p.List) != 1 {
-		t.Errorf("len(p.List): got %d, want 1\n%v", len(p.List), p.List)
+		t.Errorf("number of markers of the list: got %d, want 1\n%v", len(p.List), p.List)
 	} else if len(p.List[0].Probes) != 1 {
-		t.Errorf("len(p.List[0].Probes): got %d, want 1\n%v", len(p.List[0].Probes), p.List)
+		t.Errorf("number of probes of the first marker: got %d, want 1\n%v", len(p.List[0].Probes), p.List)
 	} else if p.List[0].Probes[0].Probe.Exec.Command[0] != "b" {
-		t.Errorf("p.List[0].Probes[0].Probe.Exec.Command[0]: got %q, want %q\n%v", p.List[0].Probes[0].Probe.Exec.Command[0], "b", p.List)
+		t.Errorf("first of the command of the exec of the probe: got %q, want %q\n%v",
+			p.List[0].Probes[0].Probe.Exec.Command[0], "b", p.List)
 	}
 }

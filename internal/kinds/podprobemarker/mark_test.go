@@ -102,23 +102,23 @@ func TestConditionsTellWhatTheNodeTold(t *testing.T) {
 	p := PlanNode(&s.Snapshot)
 	c := p.Pods[0].Conditions[0]
 	if c.LastProbeTime != given.Noon {
-		t.Errorf("c.LastProbeTime: got %v, want %v\n%+v", c.LastProbeTime, given.Noon, c)
+		t.Errorf("time of the last probe: got %v, want %v\n%+v", c.LastProbeTime, given.Noon, c)
 	}
 	if c.LastTransitionTime != given.Noon {
-		t.Errorf("c.LastTransitionTime: got %v, want %v\n%+v", c.LastTransitionTime, given.Noon, c)
+		t.Errorf("time of the last change: got %v, want %v\n%+v", c.LastTransitionTime, given.Noon, c)
 	}
 	if len(c.Message) != 1024 {
-		t.Errorf("len(c.Message): got %d, want 1024\n%+v", len(c.Message), c)
+		t.Errorf("length of the message: got %d, want 1024\n%+v", len(c.Message), c)
 	}
 	if !utf8.ValidString(c.Message) {
-		t.Errorf("utf8.ValidString(c.Message): got false, want true\n%+v", c)
+		t.Errorf("the message is valid UTF-8: got false, want true\n%+v", c)
 	}
 	text := bounded("x" + strings.Repeat("ü", 600))
 	if len(text) != 1023 {
-		t.Errorf("len(text): got %d, want 1023", len(text))
+		t.Errorf("length of the text: got %d, want 1023", len(text))
 	}
 	if !utf8.ValidString(text) {
-		t.Error("utf8.ValidString(text): got false, want true")
+		t.Error("the text is valid UTF-8: got false, want true")
 	}
 	body, err := p.Pods[0].Status(s.Pods[0]).JSON(s.Pods[0])
 	if err != nil {
@@ -164,15 +164,18 @@ func TestTwoPodProbeMarkersOfOnePod(t *testing.T) {
 	s.List.Spec.PodProbes = PlanNode(&s.Snapshot).List
 	p := PlanNode(&s.Snapshot)
 	if got := s.patches(); got != "a: example.com/c=False | " {
-		t.Errorf("s.patches(): got %q, want %q\n%v", got, "a: example.com/c=False | ", p.Warnings)
+		t.Errorf("patches: got %q, want %q\n%v", got, "a: example.com/c=False | ", p.Warnings)
 	} else if len(p.Warnings) != 1 {
-		t.Errorf("len(p.Warnings): got %d, want 1\n%s\n%v", len(p.Warnings), got, p.Warnings)
+		t.Errorf("number of warnings: got %d, want 1\n%s\n%v", len(p.Warnings), got, p.Warnings)
 	} else if p.Warnings[0].Marker.Name != "b" {
-		t.Errorf("p.Warnings[0].Marker.Name: got %q, want %q\n%s\n%v", p.Warnings[0].Marker.Name, "b", got, p.Warnings)
+		t.Errorf("name of the marker of the first warning: got %q, want %q\n%s\n%v", p.Warnings[0].Marker.Name,
+			"b", got, p.Warnings)
 	} else if p.Warnings[0].Reason != ConditionConflict {
-		t.Errorf("p.Warnings[0].Reason: got %q, want %q\n%s\n%v", p.Warnings[0].Reason, ConditionConflict, got, p.Warnings)
+		t.Errorf("reason of the first warning: got %q, want %q\n%s\n%v", p.Warnings[0].Reason, ConditionConflict,
+			got, p.Warnings)
 	} else if !strings.Contains(p.Warnings[0].Message, "PodProbeMarker a") {
-		t.Errorf("p.Warnings[0].Message: got %q, want it to contain %q\n%s\n%v", p.Warnings[0].Message, "PodProbeMarker a", got, p.Warnings)
+		t.Errorf("message of the first warning: got %q, want it to contain %q\n%s\n%v", p.Warnings[0].Message,
+			"PodProbeMarker a", got, p.Warnings)
 	}
 }
 
@@ -187,11 +190,11 @@ func TestAnnotationsThatAreNotKnown(t *testing.T) {
 		s.Whole = func(*corev1.Pod) bool { return false }
 		p := PlanNode(&s.Snapshot)
 		if len(p.Pods) != 1 {
-			t.Fatalf("len(p.Pods): got %d, want 1\n%+v", len(p.Pods), p.Pods)
+			t.Fatalf("number of pods: got %d, want 1\n%+v", len(p.Pods), p.Pods)
 		} else if !p.Pods[0].Unseen {
-			t.Fatalf("p.Pods[0].Unseen: got false, want true\n%+v", p.Pods)
+			t.Fatalf("first pod is unseen: got false, want true\n%+v", p.Pods)
 		} else if !p.Pods[0].Metadata(s.Pods[0]).Empty() {
-			t.Fatalf("p.Pods[0].Metadata(s.Pods[0]).Empty(): got false, want true\n%+v", p.Pods)
+			t.Fatalf("the first pod needs no change of its metadata: got false, want true\n%+v", p.Pods)
 		}
 		return p.Pods[0].Sum()
 	}
@@ -248,6 +251,6 @@ func TestNothingIsPlannedTwice(t *testing.T) {
 		}
 	}
 	if p := PlanNode(&s.Snapshot); p.String() != "" {
-		t.Errorf("PlanNode(&s.Snapshot): got %q, want %q", p.String(), "")
+		t.Errorf("plan of the node: got %q, want %q", p.String(), "")
 	}
 }

@@ -73,7 +73,7 @@ func TestWhatNodesAreToProbe(t *testing.T) {
 	} {
 		s := newScene([]*corev1.Pod{given.Pod(name, change)}, given.Marker("m", given.Probe("idle")))
 		if got, _ := s.wanted(t); got != "null" {
-			t.Errorf("%s: s.wanted(t): got %q, want %q", name, got, "null")
+			t.Errorf("%s: wanted: got %q, want %q", name, got, "null")
 		}
 	}
 	s := newScene([]*corev1.Pod{b, a}, given.Marker("z", given.Probe("x", plain("example.com/x"))), given.Marker("m", given.Probe("idle"), given.Probe("warm")))
@@ -94,7 +94,7 @@ func TestWhatNodesAreToProbe(t *testing.T) {
 	}
 	b.Status.PodIP = "10.0.0.9"
 	if got, _ := s.wanted(t); !strings.Contains(got, `"IP":"10.0.0.9"`) {
-		t.Errorf("s.wanted(t): got %q, want it to contain %q", got, `"IP":"10.0.0.9"`)
+		t.Errorf("wanted: got %q, want it to contain %q", got, `"IP":"10.0.0.9"`)
 	}
 }
 
@@ -173,7 +173,8 @@ func TestAProbeThatCannotBeCarriedOutIsLeftOutAndTold(t *testing.T) {
 		switch {
 		case test.told == "":
 			if len(p.Warnings)+len(p.Pods) > 0 {
-				t.Errorf("%s: len(p.Warnings)+len(p.Pods): got %d, want 0\n%v\n%v", name, len(p.Warnings)+len(p.Pods), p.Warnings, p.Pods)
+				t.Errorf("%s: number of warnings and pods: got %d, want 0\n%v\n%v", name, len(p.Warnings)+len(p.Pods),
+					p.Warnings, p.Pods)
 			}
 		case len(p.Warnings) != 1 || !strings.Contains(p.Warnings[0].Message, test.told) || len(p.Pods) != 1 ||
 			!strings.Contains(p.Pods[0].Conditions[0].Message, "not probed: ") || p.Pods[0].Conditions[0].Status != corev1.ConditionFalse:
@@ -190,7 +191,7 @@ func TestNumbersThatAreAbsentAreOne(t *testing.T) {
 	given := given.Exec("a")
 	given.FailureThreshold = 7
 	if diff := cmp.Diff(want, Effective(given)); diff != "" {
-		t.Errorf("Effective(given) (-want +got):\n%s", diff)
+		t.Errorf("options that hold (-want +got):\n%s", diff)
 	}
 }
 
@@ -218,7 +219,7 @@ func TestNodePodProbesOfNodes(t *testing.T) {
 		s := newScene([]*corev1.Pod{given.Pod("a")}, given.Marker("m", given.Probe("idle")))
 		test.change(s)
 		if got := PlanNode(&s.Snapshot).String(); got != test.want {
-			t.Errorf("%s: PlanNode(&s.Snapshot): got %q, want %q", name, got, test.want)
+			t.Errorf("%s: plan of the node: got %q, want %q", name, got, test.want)
 		}
 	}
 }
@@ -243,21 +244,22 @@ func TestWhoAsksForMuchTakesNothingFromOthers(t *testing.T) {
 	s := newScene(pods, all, given.Marker("m", given.Probe("idle")))
 	text, p := s.wanted(t)
 	if len(text) > MostListBytes {
-		t.Errorf("len(text): got %d, want at most %d", len(text), MostListBytes)
+		t.Errorf("length of the text: got %d, want at most %d", len(text), MostListBytes)
 	}
 	if len(text) < MostListBytes/2 {
-		t.Errorf("len(text): got %d, want at least %d", len(text), MostListBytes/2)
+		t.Errorf("length of the text: got %d, want at least %d", len(text), MostListBytes/2)
 	}
 	if !strings.Contains(text, `"m#idle"`) {
 		t.Error("who asks for little gets nothing")
 	}
 	if len(p.Warnings) == 0 {
-		t.Errorf("p.Warnings: got none, want some\n%v", p.Warnings)
+		t.Errorf("warnings: got none, want some\n%v", p.Warnings)
 	} else if !strings.Contains(p.Warnings[0].Message, "the NodePodProbe of its node is full") {
-		t.Errorf("p.Warnings[0].Message: got %q, want it to contain %q\n%v", p.Warnings[0].Message, "the NodePodProbe of its node is full",
+		t.Errorf("message of the first warning: got %q, want it to contain %q\n%v", p.Warnings[0].Message,
+			"the NodePodProbe of its node is full",
 			p.Warnings)
 	} else if p.Warnings[0].Marker != all {
-		t.Errorf("p.Warnings[0].Marker: got %+v, want %+v\n%v", p.Warnings[0].Marker, all, p.Warnings)
+		t.Errorf("marker of the first warning: got %+v, want %+v\n%v", p.Warnings[0].Marker, all, p.Warnings)
 	}
 	// Many small ones, with results that are as long as they may be.
 	var small []probe
@@ -281,20 +283,21 @@ func TestWhoAsksForMuchTakesNothingFromOthers(t *testing.T) {
 	if whole, err := json.Marshal(s.List); err != nil {
 		t.Errorf("unexpected error: %v; %d bytes for %d probes, %v", err, len(whole), n, err)
 	} else if len(whole) > 1_200_000 {
-		t.Errorf("len(whole): got %d, want at most 1_200_000; %d bytes for %d probes, %v", len(whole), len(whole), n, err)
+		t.Errorf("bytes of the whole: got %d, want at most 1_200_000; %d bytes for %d probes, %v", len(whole),
+			len(whole), n, err)
 	} else if n > MostListed {
 		t.Errorf("n: got %d, want at most %d; %d bytes for %d probes, %v", n, MostListed, len(whole), n, err)
 	} else if n < 500 {
 		t.Errorf("n: got %d, want at least 500; %d bytes for %d probes, %v", n, len(whole), n, err)
 	}
 	if got := MessageBytes(0); got != 1024 {
-		t.Errorf("MessageBytes(0): got %d, want 1024", got)
+		t.Errorf("bytes of a message for none: got %d, want 1024", got)
 	}
 	if got := MessageBytes(100); got != 1024 {
-		t.Errorf("MessageBytes(100): got %d, want 1024", got)
+		t.Errorf("bytes of a message for 100: got %d, want 1024", got)
 	}
 	if got := MessageBytes(1e6); got != 32 {
-		t.Errorf("MessageBytes(1e6): got %d, want 32", got)
+		t.Errorf("bytes of a message for a million: got %d, want 32", got)
 	}
 }
 
@@ -307,20 +310,20 @@ func TestTooManyPodProbeMarkers(t *testing.T) {
 	slices.Reverse(all)
 	kept, left := Markers(all)
 	if len(kept) != 500 {
-		t.Errorf("len(kept): got %d, want 500\n%d", len(kept), len(left))
+		t.Errorf("number kept: got %d, want 500\n%d", len(kept), len(left))
 	} else if kept[0].Name != "m000" {
-		t.Errorf("kept[0].Name: got %q, want %q\n%d\n%d", kept[0].Name, "m000", len(kept), len(left))
+		t.Errorf("name of the first kept: got %q, want %q\n%d\n%d", kept[0].Name, "m000", len(kept), len(left))
 	} else if len(left) != 10 {
-		t.Errorf("len(left): got %d, want 10\n%d", len(left), len(kept))
+		t.Errorf("number left: got %d, want 10\n%d", len(left), len(kept))
 	} else if left[0].Name != "m500" {
-		t.Errorf("left[0].Name: got %q, want %q\n%d\n%d", left[0].Name, "m500", len(kept), len(left))
+		t.Errorf("name of the first left: got %q, want %q\n%d\n%d", left[0].Name, "m500", len(kept), len(left))
 	}
 	none := given.Marker("none", given.Probe("idle"))
 	none.Spec.Selector = &metav1.LabelSelector{}
 	broken := given.Marker("broken", given.Probe("idle"))
 	broken.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near"}}}
 	if kept, left := Markers([]*marker{none, broken}); len(kept)+len(left) > 0 {
-		t.Errorf("len(kept)+len(left): got %d, want 0\n%v", len(kept)+len(left), kept)
+		t.Errorf("number of kept and left: got %d, want 0\n%v", len(kept)+len(left), kept)
 	}
 	pods := []*corev1.Pod{given.Pod("a"), given.Pod("b", labelled(nil)), given.Pod("c", func(p *corev1.Pod) { p.Spec.NodeName = "gone" })}
 	if n := Matches(given.Marker("m"), pods, func(node string) bool { return node == "n" }); n != 1 { // PPM-040 (part), PPM-059 (part)
@@ -334,10 +337,10 @@ func TestTooManyPodProbeMarkers(t *testing.T) {
 // PPM-010 (part), PPM-057 (part): the part before # is the name of the PodProbeMarker, and not just in it.
 func TestNamesOfProbes(t *testing.T) {
 	if got := MarkerOf(ProbeName("ab", "x")); got != "ab" {
-		t.Errorf(`MarkerOf(ProbeName("ab", "x")): got %q, want %q`, got, "ab")
+		t.Errorf(`marker of the probe: got %q, want %q`, got, "ab")
 	}
 	if got := MarkerOf("pod-app"); got != "" {
-		t.Errorf(`MarkerOf("pod-app"): got %q, want %q`, got, "")
+		t.Errorf(`marker of pod-app: got %q, want %q`, got, "")
 	}
 	found := Listed([]appsv1alpha1.PodProbe{{Namespace: "shop", Probes: []appsv1alpha1.ContainerProbe{{Name: "ab#x"}, {Name: "web-1-app"}}}})
 	if diff := cmp.Diff(map[string]bool{"shop/ab": true}, found); diff != "" {
@@ -384,7 +387,7 @@ func TestWhoAsksForFarTooMuchTakesNoMemory(t *testing.T) {
 		t.Errorf("conditions: got %d, want at most %d", conditions, MostListed)
 	}
 	if len(told) < 90 {
-		t.Errorf("len(told): got %d, want at least 90", len(told))
+		t.Errorf("number told: got %d, want at least 90", len(told))
 	}
 }
 
@@ -395,12 +398,13 @@ func TestConditionsOfKubeletAreNotWritten(t *testing.T) {
 		s := newScene([]*corev1.Pod{given.Pod("a")}, given.Marker("m", given.Probe("idle", plain(condition))))
 		results(s, given.Result("m#idle", appsv1alpha1.ProbeFailed, "no"))
 		if got := s.patches(); got != "" {
-			t.Errorf("%s: s.patches(): got %q, want %q", condition, got, "")
+			t.Errorf("%s: patches: got %q, want %q", condition, got, "")
 		}
 		if p := PlanNode(&s.Snapshot); len(p.Warnings) != 1 {
-			t.Errorf("%s: len(p.Warnings): got %d, want 1\n%+v", condition, len(p.Warnings), p.Warnings)
+			t.Errorf("%s: number of warnings: got %d, want 1\n%+v", condition, len(p.Warnings), p.Warnings)
 		} else if !strings.Contains(p.Warnings[0].Message, "condition "+condition+" is written by others") {
-			t.Errorf("%s: p.Warnings[0].Message: got %q, want it to contain %q\n%+v", condition, p.Warnings[0].Message,
+			t.Errorf("%s: message of the first warning: got %q, want it to contain %q\n%+v", condition,
+				p.Warnings[0].Message,
 				"condition "+condition+" is written by others", p.Warnings)
 		}
 	}
@@ -415,15 +419,16 @@ func TestAProbeThatIsLeftOutSpoilsNoConditionOfAnother(t *testing.T) {
 	s := newScene([]*corev1.Pod{given.Pod("a", with("True", "ok", nil))}, given.Marker("a", given.Probe("idle")), given.Marker("b", none))
 	results(s, given.Result("a#idle", unknown, ""))
 	if got := s.patches(); got != "" {
-		t.Errorf("s.patches(): got %q, want %q", got, "")
+		t.Errorf("patches: got %q, want %q", got, "")
 	}
 	s.markers = s.markers[1:]
 	s.Now = s.Now.Add(time.Hour)
 	p := PlanNode(&s.Snapshot)
 	if len(p.Pods) != 1 {
-		t.Errorf("len(p.Pods): got %d, want 1\n%+v", len(p.Pods), p.Pods)
+		t.Errorf("number of pods: got %d, want 1\n%+v", len(p.Pods), p.Pods)
 	} else if !p.Pods[0].Conditions[0].LastTransitionTime.Time.Equal(s.Now) {
-		t.Errorf("p.Pods[0].Conditions[0].LastTransitionTime.Time: got %v, want %v\n%+v", p.Pods[0].Conditions[0].LastTransitionTime.Time,
+		t.Errorf("time of the last change of the first condition of the first pod: got %v, want %v\n%+v",
+			p.Pods[0].Conditions[0].LastTransitionTime.Time,
 			s.Now, p.Pods)
 	}
 }

@@ -51,9 +51,9 @@ func TestWhatPodsTakeAlong(t *testing.T) {
 	}
 	probes, _ := Travelling(given.Pod("a"), many)
 	if len(probes) > mostTravelling+1000 {
-		t.Errorf("len(probes): got %d, want at most %d", len(probes), mostTravelling+1000)
+		t.Errorf("number of probes: got %d, want at most %d", len(probes), mostTravelling+1000)
 	}
 	if len(probes) < mostTravelling/2 {
-		t.Errorf("len(probes): got %d, want at least %d", len(probes), mostTravelling/2)
+		t.Errorf("number of probes: got %d, want at least %d", len(probes), mostTravelling/2)
 	}
 }

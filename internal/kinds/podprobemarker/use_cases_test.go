@@ -41,7 +41,7 @@ func TestTypicalUsesGiveTheirPodsWhatTheyAskFor(t *testing.T) {
 			"a: example.com/warm=True | ", "a: example.com/warm=False | "},
 	} {
 		if errs := Validate(given.Marker("m", test.probe), nil); len(errs) > 0 {
-			t.Errorf(`%s: Validate(given.Marker("m", test.probe), nil): got %v, want none`, name, errs)
+			t.Errorf(`%s: errors: got %v, want none`, name, errs)
 		}
 		for state, want := range map[appsv1alpha1.ProbeState]string{succeeded: test.success, failed: test.failure} {
 			pod := given.Pod("a", gated, func(p *corev1.Pod) { p.Annotations = map[string]string{pub.PodDeletionCost: "0"} })
@@ -75,22 +75,26 @@ func TestHandlersThatAreSupported(t *testing.T) {
 		if text, err := json.Marshal(&p.Probe); err != nil {
 			t.Errorf("%s: unexpected error: %v; %s became %s, %v", name, err, test.probe, text, err)
 		} else if !equalJSON(t, string(text), test.probe) {
-			t.Errorf("%s: equalJSON(t, string(text), test.probe): got false, want true; %s became %s, %v", name, test.probe, text, err)
+			t.Errorf("%s: the probe stays the same: got false, want true; %s became %s, %v", name, test.probe, text,
+				err)
 		}
 		errs := Validate(given.Marker("m", p), nil)
 		if (len(errs) == 0) != test.want {
-			t.Errorf("%s: len(errs) == 0: got %t, want %t\n%v\n%q", name, len(errs) == 0, test.want, errs, Fault(&p.Probe))
+			t.Errorf("%s: no errors: got %t, want %t\n%v\n%q", name, len(errs) == 0, test.want, errs, Fault(&p.Probe))
 		}
 		if got := (Fault(&p.Probe) == ""); got != test.want {
-			t.Errorf("%s: Fault(&p.Probe) == \"\": got %t, want %t\n%v\n%q", name, got, test.want, errs, Fault(&p.Probe))
+			t.Errorf("%s: the probe has no fault: got %t, want %t\n%v\n%q", name, got, test.want, errs,
+				Fault(&p.Probe))
 		}
 		s := results(newScene([]*corev1.Pod{given.Pod("a")}, given.Marker("m", p)), given.Result("m#idle", failed, ""))
 		plan := PlanNode(&s.Snapshot)
 		if listed := len(plan.List) == 1; listed != test.want {
-			t.Errorf("%s: len(plan.List) == 1: got %t, want %t; %+v, restarts %v", name, listed, test.want, plan.List, plan.Restarts)
+			t.Errorf("%s: the list has one marker: got %t, want %t; %+v, restarts %v", name, listed, test.want,
+				plan.List, plan.Restarts)
 		}
 		if len(plan.Restarts) > 0 {
-			t.Errorf("%s: plan.Restarts: got %v, want none; %+v, restarts %v", name, plan.Restarts, plan.List, plan.Restarts)
+			t.Errorf("%s: restarted: got %v, want none; %+v, restarts %v", name, plan.Restarts, plan.List,
+				plan.Restarts)
 		}
 	}
 }
@@ -99,9 +103,9 @@ func equalJSON(t *testing.T, a, b string) bool {
 	t.Helper()
 	var left, right map[string]any
 	if got := json.Unmarshal([]byte(a), &left); got != nil {
-		t.Fatalf("json.Unmarshal([]byte(a), &left): unexpected error: %v\n%q\n%q", got, a, b)
+		t.Fatalf("reading the first document: unexpected error: %v\n%q\n%q", got, a, b)
 	} else if got := json.Unmarshal([]byte(b), &right); got != nil {
-		t.Fatalf("json.Unmarshal([]byte(b), &right): unexpected error: %v\n%q\n%q", got, a, b)
+		t.Fatalf("reading the second document: unexpected error: %v\n%q\n%q", got, a, b)
 	}
 	first, _ := json.Marshal(left)
 	second, _ := json.Marshal(right)
@@ -113,7 +117,7 @@ func TestStatesThatMayHaveAPolicy(t *testing.T) {
 	for state, want := range map[appsv1alpha1.ProbeState]bool{"Succeeded": true, "Failed": true, "Unknown": false, "": false, "succeeded": false} {
 		p := given.Probe("idle", func(p *probe) { p.MarkerPolicy = p.MarkerPolicy[:1]; p.MarkerPolicy[0].State = state })
 		if errs := Validate(given.Marker("m", p), nil); (len(errs) == 0) != want {
-			t.Errorf("%q: len(errs) == 0: got %t, want %t\n%v", state, len(errs) == 0, want, errs)
+			t.Errorf("%q: no errors: got %t, want %t\n%v", state, len(errs) == 0, want, errs)
 		}
 	}
 	for want, got := range map[appsv1alpha1.ProbeState]appsv1alpha1.ProbeState{"Succeeded": succeeded,

@@ -90,7 +90,7 @@ func TestTheOrderOfTheDecision(t *testing.T) {
 			kind := map[podunavailablebudget.Decision]string{{Allowed: true}: allowed, {Allowed: true, Booked: true}: "booked: ", {}: no,
 				{Pending: true}: pending}[podunavailablebudget.Decision{Allowed: d.Allowed, Booked: d.Booked, Pending: d.Pending}]
 			if diff := cmp.Diff(tt.want, kind+d.Reason); diff != "" {
-				t.Errorf("kind+d.Reason (-want +got):\n%s", diff)
+				t.Errorf("decision (-want +got):\n%s", diff)
 			}
 			if wrote := ledger.Changes() != nil; wrote != d.Booked {
 				t.Errorf("changes: %v", ledger.Changes())
@@ -140,10 +140,10 @@ func TestWhereBookingsStand(t *testing.T) {
 			ledger := podunavailablebudget.NewLedger(podunavailablebudget.NewRules(budget), build.AllGates, now)
 			d := ledger.Book(pod, tt.by)
 			if !d.Allowed {
-				t.Errorf("d.Allowed: got false, want true\n%+v", d)
+				t.Errorf("allowed: got false, want true\n%+v", d)
 			}
 			if d.Booked != charged {
-				t.Errorf("d.Booked: got %t, want %t\n%+v", d.Booked, charged, d)
+				t.Errorf("booked: got %t, want %t\n%+v", d.Booked, charged, d)
 			}
 			want := build.Budget(build.Counted(3, 2, 3), tt.after).Status
 			if charged {
@@ -155,7 +155,7 @@ func TestWhereBookingsStand(t *testing.T) {
 				want.BookedPods = map[string]types.UID{"p": pod.UID}
 			}
 			if diff := cmp.Diff(want, ledger.Status(), cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("ledger.Status() (-want +got):\n%s", diff)
+				t.Errorf("status of the ledger (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(want, merged(t, &budget.Status, ledger.Changes()), cmpopts.EquateEmpty()); diff != "" {
 				t.Error("as written:", diff)
@@ -181,13 +181,13 @@ func TestABookingIsOfOnePodWhateverTheClocksSay(t *testing.T) {
 		d := ledger.Book(pod, policyv1beta1.Evict)
 		status := ledger.Status()
 		if !d.Allowed {
-			t.Errorf("d.Allowed: got false, want true; booked for %s: %+v, %v", uid, d, status.BookedPods)
+			t.Errorf("allowed: got false, want true; booked for %s: %+v, %v", uid, d, status.BookedPods)
 		}
 		if d.Booked != charged {
-			t.Errorf("d.Booked: got %t, want %t; booked for %s: %+v, %v", d.Booked, charged, uid, d, status.BookedPods)
+			t.Errorf("booked: got %t, want %t; booked for %s: %+v, %v", d.Booked, charged, uid, d, status.BookedPods)
 		}
 		if status.BookedPods["p"] != pod.UID {
-			t.Errorf(`status.BookedPods["p"]: got %q, want %q; booked for %s: %+v, %v`, status.BookedPods["p"], pod.UID, uid, d,
+			t.Errorf(`booked pod p: got %q, want %q; booked for %s: %+v, %v`, status.BookedPods["p"], pod.UID, uid, d,
 				status.BookedPods)
 		}
 	}
@@ -312,7 +312,7 @@ func TestLimits(t *testing.T) {
 		{build.Pod("g"), webUsed},
 	} {
 		if diff := cmp.Diff(tt.want, limits.Take(tt.pod, policyv1beta1.Update)); diff != "" {
-			t.Errorf("%d %s: limits.Take(tt.pod, policyv1beta1.Update) (-want +got):\n%s", i, tt.pod.Name, diff)
+			t.Errorf("%d %s: refusal of the update (-want +got):\n%s", i, tt.pod.Name, diff)
 		}
 	}
 	if status := web.Budget.Status; status.UnavailableAllowed != 1 {

@@ -123,10 +123,10 @@ func TestTheStatusHasTheNumbersOfTheSpecification(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if s.ObservedGeneration != budget.Generation {
-				t.Errorf("s.ObservedGeneration: got %d, want %d", s.ObservedGeneration, budget.Generation)
+				t.Errorf("observed generation: got %d, want %d", s.ObservedGeneration, budget.Generation)
 			}
 			if plan.After != 0 {
-				t.Errorf("plan.After: got %v, want 0", plan.After)
+				t.Errorf("time to the next pass: got %v, want 0", plan.After)
 			}
 		})
 	}
@@ -247,9 +247,9 @@ func TestBookingsOfAClockThatJumped(t *testing.T) {
 			budget.Status = plan.Status
 			s.Rules, s.Now = podunavailablebudget.NewRules(budget), since.Add(life)
 			if s := podunavailablebudget.Make(s).Status; s.CurrentAvailable != 1 {
-				t.Errorf("s.CurrentAvailable: got %d, want 1; %v ahead, after its life: %+v", s.CurrentAvailable, ahead, s)
+				t.Errorf("available pods: got %d, want 1; %v ahead, after its life: %+v", s.CurrentAvailable, ahead, s)
 			} else if len(s.DisruptedPods)+len(s.UnavailablePods) > 0 {
-				t.Errorf("len(s.DisruptedPods)+len(s.UnavailablePods): got %d, want 0; %v ahead, after its life: %+v",
+				t.Errorf("number of disrupted pods and unavailable pods: got %d, want 0; %v ahead, after its life: %+v",
 					len(s.DisruptedPods)+len(s.UnavailablePods), ahead, s)
 			}
 		}
@@ -369,10 +369,10 @@ func TestAPodAndItsSuccessor(t *testing.T) {
 		plan := podunavailablebudget.Make(podunavailablebudget.Snapshot{Rules: podunavailablebudget.NewRules(budget), Pods: pods,
 			Workloads: []podunavailablebudget.Workload{workload("a", 1, 1)}, Now: now})
 		if plan.Status.CurrentAvailable != 1 {
-			t.Errorf("plan.Status.CurrentAvailable: got %d, want 1\n%+v", plan.Status.CurrentAvailable, plan.Status)
+			t.Errorf("available pods: got %d, want 1\n%+v", plan.Status.CurrentAvailable, plan.Status)
 		}
 		if len(plan.Status.DisruptedPods) > 0 {
-			t.Errorf("plan.Status.DisruptedPods: got %v, want none\n%+v", plan.Status.DisruptedPods, plan.Status)
+			t.Errorf("disrupted pods: got %v, want none\n%+v", plan.Status.DisruptedPods, plan.Status)
 		}
 	}
 }
@@ -388,7 +388,7 @@ func TestUsedBy(t *testing.T) {
 	plan := podunavailablebudget.Make(podunavailablebudget.Snapshot{Rules: podunavailablebudget.NewRules(budget), Pods: pods, Now: build.Now})
 	want := "p0 (its deletion was admitted), p1 (its update was admitted), p2 (not ready), p3 (not ready), p4 (not ready), 1 more pod"
 	if diff := cmp.Diff(want, plan.Status.UsedBy); diff != "" {
-		t.Errorf("plan.Status.UsedBy (-want +got):\n%s", diff)
+		t.Errorf("users (-want +got):\n%s", diff)
 	}
 }
 
@@ -401,10 +401,10 @@ func TestUsedByIsBounded(t *testing.T) {
 	plan := podunavailablebudget.Make(podunavailablebudget.Snapshot{Rules: podunavailablebudget.NewRules(budget), Pods: pods, Now: build.Now})
 	n := len(plan.Status.UsedBy)
 	if n == 0 {
-		t.Errorf("len(plan.Status.UsedBy): got %d, want another value", n)
+		t.Errorf("number of users: got %d, want another value", n)
 	}
 	if n > 1000 {
-		t.Errorf("len(plan.Status.UsedBy): got %d, want at most 1000", n)
+		t.Errorf("number of users: got %d, want at most 1000", n)
 	}
 }
 
@@ -445,11 +445,13 @@ func TestPodsOfWhatIsGoneOrScaledToNothing(t *testing.T) {
 			s := podunavailablebudget.Make(podunavailablebudget.Snapshot{Rules: podunavailablebudget.NewRules(budget), Pods: tt.pods,
 				Workloads: tt.workloads, Bare: tt.bare, Gone: tt.gone, Now: build.Now}).Status
 			if s.TotalReplicas != tt.total {
-				t.Errorf("s.TotalReplicas: got %d, want %d; total %d, desired %d, want %d and %d", s.TotalReplicas, tt.total, s.TotalReplicas,
+				t.Errorf("total replicas: got %d, want %d; total %d, desired %d, want %d and %d", s.TotalReplicas,
+					tt.total, s.TotalReplicas,
 					s.DesiredAvailable, tt.total, tt.desired)
 			}
 			if s.DesiredAvailable != tt.desired {
-				t.Errorf("s.DesiredAvailable: got %d, want %d; total %d, desired %d, want %d and %d", s.DesiredAvailable, tt.desired,
+				t.Errorf("pods that must be available: got %d, want %d; total %d, desired %d, want %d and %d",
+					s.DesiredAvailable, tt.desired,
 					s.TotalReplicas, s.DesiredAvailable, tt.total, tt.desired)
 			}
 		})

@@ -34,16 +34,18 @@ func TestABookingHoldsOnlyWhileTheBudgetAllowsIt(t *testing.T) {
 			ledger := NewLedger(NewRules(budget), Options{Deletes: true}, now)
 			decision := ledger.Book(pod, policyv1beta1.Evict)
 			if decision.Allowed != test.allowed {
-				t.Errorf("decision.Allowed: got %t, want %t\n%+v\n%v", decision.Allowed, test.allowed, decision, ledger.Changes())
+				t.Errorf("decision is allowed: got %t, want %t\n%+v\n%v", decision.Allowed, test.allowed, decision,
+					ledger.Changes())
 			}
 			if decision.Booked {
-				t.Errorf("decision.Booked: got true, want false\n%+v\n%v", decision, ledger.Changes())
+				t.Errorf("decision is booked: got true, want false\n%+v\n%v", decision, ledger.Changes())
 			}
 			if decision.Renewed != test.renews {
-				t.Errorf("decision.Renewed: got %t, want %t\n%+v\n%v", decision.Renewed, test.renews, decision, ledger.Changes())
+				t.Errorf("the booking is renewed: got %t, want %t\n%+v\n%v", decision.Renewed, test.renews, decision,
+					ledger.Changes())
 			}
 			if got := (ledger.Changes() != nil); got != test.renews {
-				t.Errorf("ledger.Changes() != nil: got %t, want %t\n%+v\n%v", got, test.renews, decision, ledger.Changes())
+				t.Errorf("there are changes: got %t, want %t\n%+v\n%v", got, test.renews, decision, ledger.Changes())
 			}
 		})
 	}
@@ -61,17 +63,17 @@ func TestAYoungPodIsBookedByAClockThatIsBehind(t *testing.T) {
 	ledger := NewLedger(NewRules(budget), Options{Deletes: true}, now)
 	first, second := ledger.Book(pod, policyv1beta1.Evict), ledger.Book(pod, policyv1beta1.Evict)
 	if !first.Booked {
-		t.Errorf("first.Booked: got false, want true; %+v, then %+v", first, second)
+		t.Errorf("booked the first time: got false, want true; %+v, then %+v", first, second)
 	}
 	if !second.Allowed {
-		t.Errorf("second.Allowed: got false, want true; %+v, then %+v", first, second)
+		t.Errorf("allowed the second time: got false, want true; %+v, then %+v", first, second)
 	}
 	if second.Booked {
-		t.Errorf("second.Booked: got true, want false; %+v, then %+v", first, second)
+		t.Errorf("booked the second time: got true, want false; %+v, then %+v", first, second)
 	}
 	booked := budget.DeepCopy()
 	booked.Status = ledger.status
 	if plan := Make(Snapshot{Rules: NewRules(booked), Pods: []*corev1.Pod{pod}, Now: now}); len(plan.Status.DisruptedPods) != 1 {
-		t.Errorf("len(plan.Status.DisruptedPods): got %d, want 1\n%+v", len(plan.Status.DisruptedPods), plan.Status)
+		t.Errorf("number of disrupted pods: got %d, want 1\n%+v", len(plan.Status.DisruptedPods), plan.Status)
 	}
 }

@@ -128,7 +128,7 @@ func TestWhatABudgetCovers(t *testing.T) {
 		"no controller": {target("apps/v1", "ReplicaSet", "web"), nil, false},
 	} {
 		if got := build.Rules(tt.option).Covers(pod, tt.above); got != tt.want {
-			t.Errorf("%s: build.Rules(tt.option).Covers(pod, tt.above): got %t, want %t", name, got, tt.want)
+			t.Errorf("%s: the budget covers the pod: got %t, want %t", name, got, tt.want)
 		}
 	}
 }
@@ -198,7 +198,7 @@ func TestOverlappingBudgetsAreTold(t *testing.T) {
 		"both":                            {[]*corev1.Pod{build.Pod("x", front, build.Noted(pub.RelatedBudget, "of-a-workload"))}, []string{"front", "of-a-workload"}},
 	} {
 		if diff := cmp.Diff(tt.want, web.Rivals(tt.pods, all), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s: web.Rivals(tt.pods, all) (-want +got):\n%s", name, diff)
+			t.Errorf("%s: rivals of the budget (-want +got):\n%s", name, diff)
 		}
 	}
 }
@@ -266,13 +266,13 @@ func TestResizesThatRestartNothingAreFree(t *testing.T) {
 			t.Errorf("by: got %q, want %q; %s by %s: %+v", by, policyv1beta1.Resize, what, by, d)
 		}
 		if !d.Allowed {
-			t.Errorf("d.Allowed: got false, want true; %s by %s: %+v", what, by, d)
+			t.Errorf("allowed: got false, want true; %s by %s: %+v", what, by, d)
 		}
 		if d.Booked {
-			t.Errorf("d.Booked: got true, want false; %s by %s: %+v", what, by, d)
+			t.Errorf("booked: got true, want false; %s by %s: %+v", what, by, d)
 		}
 		if got := ledger.Changes(); got != nil {
-			t.Errorf("ledger.Changes(): got %v, want nil; %s by %s: %+v", got, what, by, d)
+			t.Errorf("changes of the ledger: got %v, want nil; %s by %s: %+v", got, what, by, d)
 		}
 		if d := ledger.Book(build.Pod("p"), policyv1beta1.Update); d.Allowed {
 			t.Errorf("an update: %+v", d)
@@ -295,17 +295,20 @@ func TestRulesAreKeptWhileTheySayTheSame(t *testing.T) {
 	} {
 		budget := build.Budget(tt.change)
 		if got := rules.Same(budget); got != tt.want {
-			t.Errorf("%s: rules.Same(budget): got %t, want %t", name, got, tt.want)
+			t.Errorf("%s: the rules are the same: got %t, want %t", name, got, tt.want)
 		}
 		with := rules.With(budget)
 		if with.Budget != budget {
-			t.Errorf("with.Budget: got %+v, want %+v; %s: rules with another version of the budget", with.Budget, budget, name)
+			t.Errorf("budget: got %+v, want %+v; %s: rules with another version of the budget", with.Budget, budget,
+				name)
 		}
 		if rules.Budget == budget {
-			t.Errorf("rules.Budget: got %+v, want another value; %s: rules with another version of the budget", rules.Budget, name)
+			t.Errorf("budget of the rules: got %+v, want another value; %s: rules with another version of the budget",
+				rules.Budget, name)
 		}
 		if !with.Selects(build.Pod("p")) {
-			t.Errorf(`with.Selects(build.Pod("p")): got false, want true; %s: rules with another version of the budget`, name)
+			t.Errorf(`the budget selects the pod: got false, want true; %s: rules with another version of the budget`,
+				name)
 		}
 	}
 }
@@ -319,7 +322,7 @@ func TestControllerOf(t *testing.T) {
 	if got, found := podunavailablebudget.ControllerOf(pod); !found {
 		t.Errorf("found: got false, want true\n%v", got)
 	} else if got != want {
-		t.Errorf("podunavailablebudget.ControllerOf(pod): got %v, want %v\n%v", got, want, found)
+		t.Errorf("owner of the pod: got %v, want %v\n%v", got, want, found)
 	}
 	pod.OwnerReferences = pod.OwnerReferences[:1]
 	if got, found := podunavailablebudget.ControllerOf(pod); found {

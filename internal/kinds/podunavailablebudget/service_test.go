@@ -122,7 +122,7 @@ func TestOnlyActivePodsBelongToABudget(t *testing.T) {
 		"terminating": {build.Terminating, false},
 	} {
 		if got := readiness.Active(build.Pod("p", tt.option)); got != tt.want {
-			t.Errorf(`%s: readiness.Active(build.Pod("p", tt.option)): got %t, want %t`, name, got, tt.want)
+			t.Errorf(`%s: the pod is active: got %t, want %t`, name, got, tt.want)
 		}
 	}
 }

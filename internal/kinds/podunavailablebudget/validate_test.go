@@ -345,7 +345,7 @@ func TestWhatFieldsAndAnnotationsSay(t *testing.T) {
 		spec("protectOperations: [DELETE, RESIZE, UPDATE, EVICT]"):               {"DELETE", "EVICT", "RESIZE", "UPDATE"},
 	} {
 		if diff := cmp.Diff(want, sets.List(Operations(budget(t, text)))); diff != "" {
-			t.Errorf("%s: sets.List(Operations(budget(t, text))) (-want +got):\n%s", text, diff)
+			t.Errorf("%s: operations (-want +got):\n%s", text, diff)
 		}
 	}
 	for text, want := range map[string]int32{
@@ -358,7 +358,7 @@ func TestWhatFieldsAndAnnotationsSay(t *testing.T) {
 	} {
 		got, set := TotalOverride(budget(t, text))
 		if got != want {
-			t.Errorf("%s: TotalOverride(budget(t, text)): got %d, want %d", text, got, want)
+			t.Errorf("%s: total of the annotation: got %d, want %d", text, got, want)
 		}
 		if set != (want > 0) {
 			t.Errorf("%s: set: got %t, want %t", text, set, want > 0)
@@ -398,7 +398,7 @@ func TestWarnings(t *testing.T) {
 		}
 		for i := range want {
 			if !strings.HasPrefix(got[i], want[i]+" ") {
-				t.Errorf("%s: got[i]: got %q, want it to begin with %q\n%v", text, got[i], want[i]+" ", got)
+				t.Errorf("%s: result: got %q, want it to begin with %q\n%v", text, got[i], want[i]+" ", got)
 			}
 		}
 	}

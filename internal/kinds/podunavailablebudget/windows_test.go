@@ -77,13 +77,15 @@ func TestWindows(t *testing.T) {
 		}
 		s := plan.Status
 		if s.DesiredAvailable != tt.want.Desired {
-			t.Errorf("%s: s.DesiredAvailable: got %d, want %d; %+v, after %v", name, s.DesiredAvailable, tt.want.Desired, s, plan.After)
+			t.Errorf("%s: pods that must be available: got %d, want %d; %+v, after %v", name, s.DesiredAvailable,
+				tt.want.Desired, s, plan.After)
 		}
 		if s.UsedBy != used {
-			t.Errorf("%s: s.UsedBy: got %q, want %q; %+v, after %v", name, s.UsedBy, used, s, plan.After)
+			t.Errorf("%s: users: got %q, want %q; %+v, after %v", name, s.UsedBy, used, s, plan.After)
 		}
 		if plan.After != after {
-			t.Errorf("%s: plan.After: got %v, want %v; %+v, after %v", name, plan.After, after, s, plan.After)
+			t.Errorf("%s: time to the next pass: got %v, want %v; %+v, after %v", name, plan.After, after, s,
+				plan.After)
 		}
 	}
 }
@@ -151,7 +153,7 @@ func TestAWindowHoldsBeforeThePodsAreCountedAgain(t *testing.T) {
 		rules := build.Rules(build.Annotated(pub.BudgetWindows, tt.annotation), build.Counted(tt.total, tt.counts, 9))
 		ledger := podunavailablebudget.NewLedger(rules, build.AllGates, tt.now)
 		if got := ledger.Book(build.Pod("p"), policyv1beta1.Delete); got.Allowed != tt.want {
-			t.Errorf("%s: got.Allowed: got %t, want %t\n%+v", name, got.Allowed, tt.want, got)
+			t.Errorf("%s: allowed: got %t, want %t\n%+v", name, got.Allowed, tt.want, got)
 		}
 	}
 }

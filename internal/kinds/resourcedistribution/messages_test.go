@@ -23,9 +23,9 @@ func TestFaultsTellNoContent(t *testing.T) {
 	} {
 		_, err := resourcedistribution.Read(build.Distribution("a", build.Resource(text)))
 		if err == nil {
-			t.Errorf("%s: err: got nil, want an error", text)
+			t.Errorf("%s: error: got nil, want an error", text)
 		} else if strings.Contains(err.Error(), "867530912") {
-			t.Errorf("%s: err: got %q, want it not to contain %q", text, err.Error(), "867530912")
+			t.Errorf("%s: error: got %q, want it not to contain %q", text, err.Error(), "867530912")
 		}
 	}
 }

@@ -119,13 +119,13 @@ func TestCopiesInTheManagersNamespaceStay(t *testing.T) {
 		verdict := rds.Decide(&rds.Snapshot{Resource: resource, Targets: targets, Owner: rd.UID, Namespace: rds.Namespace{Name: "kruise-system", Exists: true},
 			Copy: rds.CopyOf(copied(t, rd))})
 		if verdict.Action != c.want {
-			t.Errorf("%s: verdict.Action: got %q, want %q\n%+v", name, verdict.Action, c.want, verdict)
+			t.Errorf("%s: action of the verdict: got %q, want %q\n%+v", name, verdict.Action, c.want, verdict)
 		}
 		if verdict.Target {
-			t.Errorf("%s: verdict.Target: got true, want false\n%+v", name, verdict)
+			t.Errorf("%s: target of the verdict: got true, want false\n%+v", name, verdict)
 		}
 		if verdict.Failure != "" {
-			t.Errorf("%s: verdict.Failure: got %q, want %q\n%+v", name, verdict.Failure, "", verdict)
+			t.Errorf("%s: failure of the verdict: got %q, want %q\n%+v", name, verdict.Failure, "", verdict)
 		}
 	}
 }
@@ -186,13 +186,13 @@ func TestDecide(t *testing.T) {
 		got := rds.Decide(&rds.Snapshot{Resource: read(t, rd), Targets: targets, Owner: rd.UID, Copy: c.copied,
 			Namespace: rds.Namespace{Name: "shop", Exists: !c.gone, Terminating: c.going}})
 		if got.Action != c.want {
-			t.Errorf("%s: got.Action: got %q, want %q\n%+v", name, got.Action, c.want, got)
+			t.Errorf("%s: action: got %q, want %q\n%+v", name, got.Action, c.want, got)
 		}
 		if got.Failure != c.failure {
-			t.Errorf("%s: got.Failure: got %q, want %q\n%+v", name, got.Failure, c.failure, got)
+			t.Errorf("%s: failure: got %q, want %q\n%+v", name, got.Failure, c.failure, got)
 		}
 		if got.Target == c.not {
-			t.Errorf("%s: got.Target: got %t, want another value\n%+v", name, got.Target, got)
+			t.Errorf("%s: target: got %t, want another value\n%+v", name, got.Target, got)
 		}
 		if got.Failure != "" && got.Failure != rds.Pending && got.Reason == "" {
 			t.Errorf("%s: no reason", name)
@@ -216,13 +216,13 @@ func TestANamespaceThatEndsIsNoFailure(t *testing.T) {
 			got := rds.Decide(&rds.Snapshot{Resource: read(t, rd), Targets: targets, Owner: rd.UID, Copy: copied,
 				Namespace: rds.Namespace{Name: "shop", Exists: true, Terminating: true, Labels: map[string]string{"team": "x"}}})
 			if got.Action != rds.Keep {
-				t.Errorf("%s: got.Action: got %q, want %q\n%+v", name, got.Action, rds.Keep, got)
+				t.Errorf("%s: action: got %q, want %q\n%+v", name, got.Action, rds.Keep, got)
 			}
 			if got.Failure != c.failure {
-				t.Errorf("%s: got.Failure: got %q, want %q\n%+v", name, got.Failure, c.failure, got)
+				t.Errorf("%s: failure: got %q, want %q\n%+v", name, got.Failure, c.failure, got)
 			}
 			if got.Target != (c.failure != "") {
-				t.Errorf("%s: got.Target: got %t, want %t\n%+v", name, got.Target, c.failure != "", got)
+				t.Errorf("%s: target: got %t, want %t\n%+v", name, got.Target, c.failure != "", got)
 			}
 		}
 	}
@@ -242,13 +242,13 @@ func TestTokensOfServiceAccountsAreNotDistributed(t *testing.T) {
 	for name, copied := range map[string]*rds.Copy{"deleted": nil, "filled": rds.CopyOf(filled)} {
 		got := rds.Decide(&rds.Snapshot{Resource: read(t, rd), Targets: targets, Owner: rd.UID, Copy: copied, Namespace: rds.Namespace{Name: "shop", Exists: true}})
 		if got.Action != rds.Keep {
-			t.Errorf("%s: got.Action: got %q, want %q\n%+v", name, got.Action, rds.Keep, got)
+			t.Errorf("%s: action: got %q, want %q\n%+v", name, got.Action, rds.Keep, got)
 		}
 		if got.Failure != "CreateResourceFailed" {
-			t.Errorf("%s: got.Failure: got %q, want %q\n%+v", name, got.Failure, "CreateResourceFailed", got)
+			t.Errorf("%s: failure: got %q, want %q\n%+v", name, got.Failure, "CreateResourceFailed", got)
 		}
 		if !strings.Contains(got.Reason, "token") {
-			t.Errorf("%s: got.Reason: got %q, want it to contain %q\n%+v", name, got.Reason, "token", got)
+			t.Errorf("%s: reason: got %q, want it to contain %q\n%+v", name, got.Reason, "token", got)
 		}
 	}
 }
@@ -280,10 +280,10 @@ func TestACopyConsistsOfItsResource(t *testing.T) {
 	annotations := document["metadata"].(map[string]any)["annotations"].(map[string]any)
 	sum, _ := annotations[rds.HashAnnotation].(string)
 	if len(sum) != 64 {
-		t.Errorf("len(sum): got %d, want 64", len(sum))
+		t.Errorf("length of the sum: got %d, want 64", len(sum))
 	}
 	if want := read(t, rd).Hash; sum != want {
-		t.Errorf("annotations[rds.HashAnnotation].(string): got %q, want %q", sum, want)
+		t.Errorf("annotation with the hash: got %q, want %q", sum, want)
 	}
 	if other := read(t, build.Distribution("rd", build.Resource(text+" "))).Hash; other == read(t, rd).Hash {
 		t.Error("the hash is not of the raw bytes")
@@ -330,7 +330,7 @@ func TestACopyDiffersOnlyByWhatIsDistributed(t *testing.T) {
 			c.change(object)
 		}
 		if got := read(t, rd).Same(rds.CopyOf(object)); got != c.same {
-			t.Errorf("%s: read(t, rd).Same(rds.CopyOf(object)): got %t, want %t", name, got, c.same)
+			t.Errorf("%s: the copy is the same: got %t, want %t", name, got, c.same)
 		}
 	}
 }
@@ -378,16 +378,16 @@ func TestPatchesKeepWhatOthersAddedToMetadata(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !read(t, rd).Same(rds.CopyOf(&got)) {
-			t.Errorf("%s: read(t, rd).Same(rds.CopyOf(&got)): got false, want true\n%s", name, after)
+			t.Errorf("%s: the copy is the same: got false, want true\n%s", name, after)
 		}
 		if len(got.Data) != 1 {
-			t.Errorf("%s: len(got.Data): got %d, want 1\n%s", name, len(got.Data), after)
+			t.Errorf("%s: number of keys: got %d, want 1\n%s", name, len(got.Data), after)
 		}
 		if got.Labels["l/x"] != "v" {
-			t.Errorf("%s: got.Labels[\"l/x\"]: got %q, want %q\n%s", name, got.Labels["l/x"], "v", after)
+			t.Errorf("%s: label l/x: got %q, want %q\n%s", name, got.Labels["l/x"], "v", after)
 		}
 		if !slices.Contains(got.Finalizers, "x/y") {
-			t.Errorf("%s: got.Finalizers: got %q, want it to contain %q\n%s", name, got.Finalizers, "x/y", after)
+			t.Errorf("%s: finalizers: got %q, want it to contain %q\n%s", name, got.Finalizers, "x/y", after)
 		}
 		if live.Labels != nil && (got.Labels["theirs"] != "t" || got.Annotations["theirs"] != "t" || len(got.OwnerReferences) != 2 || len(got.Finalizers) != 2) {
 			t.Errorf("%s: what others wrote has gone: %s", name, after)
@@ -401,25 +401,25 @@ func TestStatus(t *testing.T) {
 	var tally rds.Tally
 	empty := tally.Status(&appsv1beta1.ResourceDistributionStatus{}, 3, at(0))
 	if empty.Desired != 0 {
-		t.Errorf("empty.Desired: got %d, want 0\n%+v", empty.Desired, empty)
+		t.Errorf("desired: got %d, want 0\n%+v", empty.Desired, empty)
 	}
 	if empty.ObservedGeneration != 3 {
-		t.Errorf("empty.ObservedGeneration: got %d, want 3\n%+v", empty.ObservedGeneration, empty)
+		t.Errorf("observed generation: got %d, want 3\n%+v", empty.ObservedGeneration, empty)
 	}
 	if len(empty.Conditions) != 6 {
-		t.Errorf("len(empty.Conditions): got %d, want 6\n%+v", len(empty.Conditions), empty)
+		t.Errorf("number of conditions: got %d, want 6\n%+v", len(empty.Conditions), empty)
 	}
 	var order []string
 	for _, c := range empty.Conditions {
 		order = append(order, string(c.Type))
 		if c.Status != corev1.ConditionFalse {
-			t.Errorf("c.Status: got %q, want %q\n%+v", c.Status, corev1.ConditionFalse, c)
+			t.Errorf("status: got %q, want %q\n%+v", c.Status, corev1.ConditionFalse, c)
 		}
 		if c.Reason != "Succeeded" {
-			t.Errorf("c.Reason: got %q, want %q\n%+v", c.Reason, "Succeeded", c)
+			t.Errorf("reason: got %q, want %q\n%+v", c.Reason, "Succeeded", c)
 		}
 		if c.FailedNamespaces != nil {
-			t.Errorf("c.FailedNamespaces: got %q, want nil\n%+v", c.FailedNamespaces, c)
+			t.Errorf("failed namespaces: got %q, want nil\n%+v", c.FailedNamespaces, c)
 		}
 	}
 	if got := strings.Join(order, " "); got != "GetResourceFailed CreateResourceFailed UpdateResourceFailed DeleteResourceFailed ConflictOccurred NamespaceNotExists" {
@@ -440,16 +440,16 @@ func TestStatus(t *testing.T) {
 	old.Conditions = append(old.Conditions, appsv1beta1.ResourceDistributionCondition{ResourceDistributionConditionState: appsv1beta1.ResourceDistributionConditionState{Type: "Strange"}})
 	got := tally.Status(&old, 4, at(1))
 	if got.Desired != 8 {
-		t.Errorf("got.Desired: got %d, want 8\n%+v", got.Desired, got)
+		t.Errorf("desired: got %d, want 8\n%+v", got.Desired, got)
 	}
 	if got.Succeeded != 1 {
-		t.Errorf("got.Succeeded: got %d, want 1\n%+v", got.Succeeded, got)
+		t.Errorf("succeeded: got %d, want 1\n%+v", got.Succeeded, got)
 	}
 	if got.Failed != 7 {
-		t.Errorf("got.Failed: got %d, want 7\n%+v", got.Failed, got)
+		t.Errorf("failed: got %d, want 7\n%+v", got.Failed, got)
 	}
 	if len(got.Conditions) != 6 {
-		t.Errorf("len(got.Conditions): got %d, want 6\n%+v", len(got.Conditions), got)
+		t.Errorf("number of conditions: got %d, want 6\n%+v", len(got.Conditions), got)
 	}
 	for i, want := range []string{"False Succeeded []", "True c: quota; and 1 other [c d]", "False Succeeded []", "True no [left]", "True same [b m z]",
 		"True namespace was not found, or is terminating [missing]"} {
@@ -467,17 +467,17 @@ func TestStatus(t *testing.T) {
 	tally.Set("d", rds.Outcome{Target: true})
 	next := tally.Status(&got, 4, at(2))
 	if next.Desired != 7 {
-		t.Errorf("next.Desired: got %d, want 7\n%+v", next.Desired, next)
+		t.Errorf("desired: got %d, want 7\n%+v", next.Desired, next)
 	} else if next.Succeeded != 3 {
-		t.Errorf("next.Succeeded: got %d, want 3\n%+v", next.Succeeded, next)
+		t.Errorf("succeeded: got %d, want 3\n%+v", next.Succeeded, next)
 	} else if got := next.Conditions[4].LastTransitionTime.Minute(); got != 1 {
-		t.Errorf("next.Conditions[4].LastTransitionTime.Minute(): got %d, want 1\n%+v", got, next)
+		t.Errorf("minute of the time of the last change of the fifth condition: got %d, want 1\n%+v", got, next)
 	} else if got := next.Conditions[1].LastTransitionTime.Minute(); got != 2 {
-		t.Errorf("next.Conditions[1].LastTransitionTime.Minute(): got %d, want 2\n%+v", got, next)
+		t.Errorf("minute of the time of the last change of the second condition: got %d, want 2\n%+v", got, next)
 	} else if !slices.Equal(next.Conditions[4].FailedNamespaces, []string{"m", "z"}) {
-		t.Errorf("next.Conditions[4].FailedNamespaces: got %q, want %q\n%+v", next.Conditions[4].FailedNamespaces, []string{"m", "z"}, next)
+		t.Errorf("failed namespaces of the fifth condition: got %q, want %q\n%+v", next.Conditions[4].FailedNamespaces, []string{"m", "z"}, next)
 	} else if next.Conditions[1].Status != corev1.ConditionFalse {
-		t.Errorf("next.Conditions[1].Status: got %q, want %q\n%+v", next.Conditions[1].Status, corev1.ConditionFalse, next)
+		t.Errorf("status of the second condition: got %q, want %q\n%+v", next.Conditions[1].Status, corev1.ConditionFalse, next)
 	}
 	if again := tally.Status(&next, 4, at(3)); cmp.Diff(next, again) != "" {
 		t.Errorf("status after another pass (-first +second):\n%s", cmp.Diff(next, again))
@@ -495,11 +495,11 @@ func TestAStatusOfManyFailuresFits(t *testing.T) {
 	if err != nil {
 		t.Errorf("unexpected error: %v; %d bytes, %s", err, len(text), status.Conditions[1].Reason)
 	} else if len(text) > 32<<10 {
-		t.Errorf("%v: len(text): got %d, want at most %d; %d bytes, %s", err, len(text), 32<<10, len(text), status.Conditions[1].Reason)
+		t.Errorf("%v: length of the text: got %d, want at most %d; %d bytes, %s", err, len(text), 32<<10, len(text), status.Conditions[1].Reason)
 	} else if status.Failed != 10_000 {
-		t.Errorf("%v: status.Failed: got %d, want 10_000; %d bytes, %s", err, status.Failed, len(text), status.Conditions[1].Reason)
+		t.Errorf("%v: failed: got %d, want 10_000; %d bytes, %s", err, status.Failed, len(text), status.Conditions[1].Reason)
 	} else if !strings.Contains(status.Conditions[1].Reason, "the first 250 of 10000 namespaces are named") {
-		t.Errorf("%v: status.Conditions[1].Reason: got %q, want it to contain %q; %d bytes, %s", err, status.Conditions[1].Reason,
+		t.Errorf("%v: reason of the second condition: got %q, want it to contain %q; %d bytes, %s", err, status.Conditions[1].Reason,
 			"the first 250 of 10000 namespaces are named", len(text), status.Conditions[1].Reason)
 	}
 }

@@ -77,12 +77,12 @@ func TestValidate(t *testing.T) {
 // RD-037 (part): what is accepted and has no effect is told.
 func TestWarnings(t *testing.T) {
 	if got := rds.Warnings(build.Distribution("a", build.To("kube-system", "kube-public", "x"))); len(got) != 2 {
-		t.Errorf("len(got): got %d, want 2\n%s", len(got), got)
+		t.Errorf("number of results: got %d, want 2\n%s", len(got), got)
 	}
 	if got := rds.Validate(build.Distribution("a", build.To("kube-system", "kube-public", "x")), nil); len(got) != 0 {
-		t.Errorf("len(got): got %d, want 0\n%v", len(got), got)
+		t.Errorf("number of results: got %d, want 0\n%v", len(got), got)
 	}
 	if got := rds.Warnings(build.Distribution("a", build.To("x"))); len(got) != 0 {
-		t.Errorf("len(got): got %d, want 0\n%s", len(got), got)
+		t.Errorf("number of results: got %d, want 0\n%s", len(got), got)
 	}
 }

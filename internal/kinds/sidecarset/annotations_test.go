@@ -42,6 +42,6 @@ func TestAnnotationsOfNull(t *testing.T) {
 	if working, err := sidecarset.ReadWorkingContainers("null"); err != nil {
 		t.Errorf("unexpected error: %v; %v, %v: admission writes to it", err, working, err)
 	} else if working == nil {
-		t.Errorf(`sidecarset.ReadWorkingContainers("null"): got nil, want a value; %v, %v: admission writes to it`, working, err)
+		t.Errorf(`working containers of null: got nil, want a value; %v, %v: admission writes to it`, working, err)
 	}
 }

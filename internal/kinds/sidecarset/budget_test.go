@@ -87,7 +87,7 @@ func TestBudgetsHoldUpgrades(t *testing.T) {
 			tt.s.Disruptions, tt.s.Features.Resize = limits, true
 			plan := sidecarset.Make(tt.s)
 			if diff := cmp.Diff(tt.want, words(plan)); diff != "" {
-				t.Errorf("words(plan) (-want +got):\n%s\n%s", diff, plan)
+				t.Errorf("what is done (-want +got):\n%s\n%s", diff, plan)
 			}
 			if diff := cmp.Diff(tt.asked, limits.asked); diff != "" {
 				t.Errorf("disruptions that were asked for (-want +got):\n%s", diff)

@@ -83,7 +83,8 @@ func TestHashOfWhatIsWritten(t *testing.T) {
 	if hash, err := Hash(&set.Spec); err != nil {
 		t.Errorf("unexpected error: %v\n%s", err, hash)
 	} else if hash != "bffdzd74cc9942f2c56xx4v9wdc4w7c8z2vzx9c2cz644cxzv8cz6w824d7b4579" {
-		t.Errorf("Hash(&set.Spec): got %q, want %q\n%v", hash, "bffdzd74cc9942f2c56xx4v9wdc4w7c8z2vzx9c2cz644cxzv8cz6w824d7b4579", err)
+		t.Errorf("hash: got %q, want %q\n%v", hash,
+			"bffdzd74cc9942f2c56xx4v9wdc4w7c8z2vzx9c2cz644cxzv8cz6w824d7b4579", err)
 	}
 	var hashes []string
 	for _, quantities := range []string{`{cpu: 1000m, memory: 1024Mi}`, `{cpu: "1", memory: 1Gi}`} {
@@ -96,7 +97,7 @@ func TestHashOfWhatIsWritten(t *testing.T) {
 		hashes = append(hashes, hash)
 	}
 	if hashes[0] != hashes[1] {
-		t.Errorf("hashes[0]: got %q, want %q\n%v", hashes[0], hashes[1], hashes)
+		t.Errorf("first hash: got %q, want %q\n%v", hashes[0], hashes[1], hashes)
 	}
 }
 
@@ -106,7 +107,7 @@ func TestPullPolicy(t *testing.T) {
 		"host:5000/i:1":                       "IfNotPresent",
 		"i@sha256:" + strings.Repeat("a", 64): "IfNotPresent", "i:latest@sha256:" + strings.Repeat("a", 64): "IfNotPresent", "": "Always"} {
 		if got := pullPolicy(image); string(got) != want {
-			t.Errorf("%q: pullPolicy(image): got %q, want %q", image, string(got), want)
+			t.Errorf("%q: pull policy of the image: got %q, want %q", image, string(got), want)
 		}
 	}
 }

@@ -124,7 +124,8 @@ func TestWhatIsHashed(t *testing.T) {
 			if got, err := of(&set.Spec); err != nil {
 				t.Errorf("unexpected error: %v; %s, with images %t: %s is not that of %s, %v", err, name, images, got, text, err)
 			} else if got != string(want) {
-				t.Errorf("of(&set.Spec): got %q, want %q; %s, with images %t: %s is not that of %s, %v", got, string(want), name, images, got, text,
+				t.Errorf("hash: got %q, want %q; %s, with images %t: %s is not that of %s, %v", got, string(want), name,
+					images, got, text,
 					err)
 			}
 		}
@@ -171,11 +172,11 @@ func TestRestore(t *testing.T) {
 		t.Errorf("content: got %q, want it to contain %q\n%s\n%v", string(content), `"later":true`, again, err)
 	}
 	if spec.Selector == nil {
-		t.Errorf("spec.Selector: got nil, want a value\n%+v", spec)
+		t.Errorf("selector of the spec: got nil, want a value\n%+v", spec)
 	} else if spec.InitContainers != nil {
-		t.Errorf("spec.InitContainers: got %v, want nil\n%+v", spec.InitContainers, spec)
+		t.Errorf("init containers of the spec: got %v, want nil\n%+v", spec.InitContainers, spec)
 	} else if set.Spec.Containers[0].Name != "shipper" {
-		t.Errorf("set.Spec.Containers[0].Name: got %q, want %q\n%+v", set.Spec.Containers[0].Name, "shipper", spec)
+		t.Errorf("name of the first container: got %q, want %q\n%+v", set.Spec.Containers[0].Name, "shipper", spec)
 	}
 	for _, broken := range []string{"", "{}", `{"spec":7}`} {
 		if _, err := Restore(&set.Spec, []byte(broken)); err == nil {
@@ -204,7 +205,7 @@ func TestRecords(t *testing.T) {
 	if empty, err := ReadRecords(""); err != nil {
 		t.Errorf("unexpected error: %v\n%v", err, empty)
 	} else if len(empty) != 0 {
-		t.Errorf("len(empty): got %d, want 0\n%v\n%v", len(empty), empty, err)
+		t.Errorf("number without anything: got %d, want 0\n%v\n%v", len(empty), empty, err)
 	}
 	for _, broken := range []string{"x", "[]", `{"a":7}`} {
 		if _, err := ReadRecords(broken); err == nil {
@@ -222,10 +223,11 @@ func TestRecords(t *testing.T) {
 		t.Errorf("of a list that a user made long: got %q, want it to contain %q", got, "zy")
 	}
 	if len(got) > pub.MaxSidecarSets {
-		t.Errorf("of a list that a user made long: len(got): got %d, want at most %d", len(got), pub.MaxSidecarSets)
+		t.Errorf("of a list that a user made long: number of results: got %d, want at most %d", len(got),
+			pub.MaxSidecarSets)
 	}
 	if got := ReadInjectedList(""); len(got) != 0 {
-		t.Errorf("len(got): got %d, want 0\n%s", len(got), got)
+		t.Errorf("number of results: got %d, want 0\n%s", len(got), got)
 	}
 }
 
@@ -233,16 +235,16 @@ func TestRecords(t *testing.T) {
 func TestNames(t *testing.T) {
 	set := parse(t, `{spec: {containers: [{name: z}, {name: hot, upgradeStrategy: {upgradeType: HotUpgrade}}], initContainers: [{name: init}, {name: native, restartPolicy: Always}]}}`)
 	if got := Names(&set.Spec); !slices.Equal(got, []string{"hot", "native", "z"}) {
-		t.Errorf("Names(&set.Spec): got %q, want %q", got, []string{"hot", "native", "z"})
+		t.Errorf("names of the containers: got %q, want %q", got, []string{"hot", "native", "z"})
 	}
 	if got := PodNames(&set.Spec); !slices.Equal(got, []string{"hot-1", "hot-2", "native", "z"}) {
-		t.Errorf("PodNames(&set.Spec): got %q, want %q", got, []string{"hot-1", "hot-2", "native", "z"})
+		t.Errorf("names of the containers in pods: got %q, want %q", got, []string{"hot-1", "hot-2", "native", "z"})
 	}
 	if always := corev1.ContainerRestartPolicyAlways; !IsNative(&corev1.Container{RestartPolicy: &always}) {
-		t.Error("native sidecars are not told apart: IsNative(&corev1.Container{RestartPolicy: &always}): got false, want true")
+		t.Error("native sidecars are not told apart: one that is always restarted is native: got false, want true")
 	}
 	if IsNative(&corev1.Container{}) {
-		t.Error("native sidecars are not told apart: IsNative(&corev1.Container{}): got true, want false")
+		t.Error("native sidecars are not told apart: one without a restart policy is native: got true, want false")
 	}
 }
 

@@ -75,9 +75,9 @@ func TestHotUpgrade(t *testing.T) {
 				sidecarsettest.Every(tt.state))
 			plan := sidecarset.Make(s)
 			if len(plan.Verdicts) != 1 {
-				t.Fatalf("len(plan.Verdicts): got %d, want 1\n%v", len(plan.Verdicts), plan)
+				t.Fatalf("number of verdicts: got %d, want 1\n%v", len(plan.Verdicts), plan)
 			} else if plan.Verdicts[0].Action != tt.action {
-				t.Fatalf("plan.Verdicts[0].Action: got %q, want %q\n%v", plan.Verdicts[0].Action, tt.action, plan)
+				t.Fatalf("action of the first verdict: got %q, want %q\n%v", plan.Verdicts[0].Action, tt.action, plan)
 			}
 			spec, annotations := patched(t, s)
 			got := map[string]string{}
@@ -109,7 +109,7 @@ func TestHotUpgrade(t *testing.T) {
 			if err != nil {
 				t.Errorf("unexpected error: %v; %v works: %v", err, working, err)
 			} else if working["proxy"] != tt.working {
-				t.Errorf(`working["proxy"]: got %q, want %q; %v works: %v`, working["proxy"], tt.working, working, err)
+				t.Errorf(`working proxy: got %q, want %q; %v works: %v`, working["proxy"], tt.working, working, err)
 			}
 			if _, touched := annotations[pub.SidecarSetHash]; touched != (tt.action == sidecarset.Upgrade) {
 				t.Errorf("SS-242: the hash is written: %v", touched)
@@ -168,7 +168,7 @@ func TestHotUpgradeWaits(t *testing.T) {
 			plan := sidecarset.Make(sidecarsettest.Snapshot(tt.now,
 				sidecarsettest.Set(sidecarsettest.Containers(sidecarsettest.Hot("proxy", "proxy:1"))), 2, tt.options...))
 			if diff := cmp.Diff(tt.want, words(plan)); diff != "" {
-				t.Errorf("words(plan) (-want +got):\n%s\n%s", diff, plan)
+				t.Errorf("what is done (-want +got):\n%s\n%s", diff, plan)
 			}
 		})
 	}
@@ -187,7 +187,7 @@ func TestEmptyImageOfPodsThatStay(t *testing.T) {
 	}
 	plan := sidecarset.Make(sidecarsettest.Snapshot(now(), former(), 2))
 	if diff := cmp.Diff([]string{"p0 wait NotUpgradable", "p1 wait NotUpgradable"}, words(plan)); diff != "" {
-		t.Errorf("words(plan) (-want +got):\n%s\n%s", diff, plan)
+		t.Errorf("what is done (-want +got):\n%s\n%s", diff, plan)
 	}
 	if plan.Status.ReadyPods != 2 {
 		t.Errorf("their empty image is not what they lack: %d are ready", plan.Status.ReadyPods)
@@ -196,7 +196,7 @@ func TestEmptyImageOfPodsThatStay(t *testing.T) {
 		sidecarsettest.Annotated(pub.SidecarSetVersionAltPrefix+"proxy-2", "1"))
 	plan = sidecarset.Make(sidecarsettest.Snapshot(now(), former(), 1, underway))
 	if diff := cmp.Diff([]string{"p0 reset HotUpgradeDone"}, words(plan)); diff != "" {
-		t.Errorf("words(plan) (-want +got):\n%s\n%s", diff, plan)
+		t.Errorf("what is done (-want +got):\n%s\n%s", diff, plan)
 	}
 }
 
@@ -217,7 +217,7 @@ func TestResetOfFinishedPods(t *testing.T) {
 		sidecarsettest.Annotated(pub.SidecarSetVersionAltPrefix+"proxy-2", "1")))
 	reset := sidecarset.Make(s)
 	if diff := cmp.Diff([]string{"p0 reset HotUpgradeDone"}, words(reset)); diff != "" {
-		t.Fatalf("words(reset) (-want +got):\n%s", diff)
+		t.Fatalf("what is done (-want +got):\n%s", diff)
 	}
 	done := s.Pods[0].DeepCopy()
 	finished(done)
@@ -226,6 +226,6 @@ func TestResetOfFinishedPods(t *testing.T) {
 	}
 	s.Pods[0] = done
 	if got := sidecarset.Make(s); got.Writes() {
-		t.Errorf("got.Writes(): got true, want false\n%v", got)
+		t.Errorf("writes: got true, want false\n%v", got)
 	}
 }

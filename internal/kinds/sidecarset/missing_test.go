@@ -52,27 +52,28 @@ func TestMissingPods(t *testing.T) {
 	}
 	text := got["mesh"].String()
 	if !strings.Contains(text, "2 pods ") {
-		t.Errorf(`got["mesh"]: got %q, want it to contain %q`, text, "2 pods ")
+		t.Errorf(`what is told of mesh: got %q, want it to contain %q`, text, "2 pods ")
 	}
 	if !strings.Contains(text, "(1 of them is not older than the SidecarSet)") {
-		t.Errorf(`got["mesh"]: got %q, want it to contain %q`, text, "(1 of them is not older than the SidecarSet)")
+		t.Errorf(`what is told of mesh: got %q, want it to contain %q`, text,
+			"(1 of them is not older than the SidecarSet)")
 	}
 	if !strings.HasSuffix(text, "elsewhere/elsewhere, default/bare") {
-		t.Errorf(`got["mesh"]: got %q, want it to end with %q`, text, "elsewhere/elsewhere, default/bare")
+		t.Errorf(`what is told of mesh: got %q, want it to end with %q`, text, "elsewhere/elsewhere, default/bare")
 	}
 	for n := range 20 {
 		pods = append(pods, sidecarsettest.Pod(set, fmt.Sprintf("late-%02d", 19-n), bare(time.Minute)))
 	}
 	if got := count()["mesh"]; got.Pods != 22 {
-		t.Errorf("got.Pods: got %d, want 22\n%+v", got.Pods, got)
+		t.Errorf("pods: got %d, want 22\n%+v", got.Pods, got)
 	} else if got.Escaped != 21 {
-		t.Errorf("got.Escaped: got %d, want 21\n%+v", got.Escaped, got)
+		t.Errorf("escaped: got %d, want 21\n%+v", got.Escaped, got)
 	} else if len(got.Examples) != 10 {
-		t.Errorf("len(got.Examples): got %d, want 10\n%+v", len(got.Examples), got)
+		t.Errorf("number of examples: got %d, want 10\n%+v", len(got.Examples), got)
 	} else if got.Examples[0] != "default/late-00" {
-		t.Errorf("got.Examples[0]: got %q, want %q\n%+v", got.Examples[0], "default/late-00", got)
+		t.Errorf("first example: got %q, want %q\n%+v", got.Examples[0], "default/late-00", got)
 	} else if got.Examples[9] != "default/late-09" {
-		t.Errorf("got.Examples[9]: got %q, want %q\n%+v", got.Examples[9], "default/late-09", got)
+		t.Errorf("tenth example: got %q, want %q\n%+v", got.Examples[9], "default/late-09", got)
 	}
 	for _, test := range []struct {
 		now, told sidecarset.Missing

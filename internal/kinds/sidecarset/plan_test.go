@@ -156,7 +156,7 @@ func TestWhichPodsAreUpgraded(t *testing.T) {
 			}
 			plan := sidecarset.Make(s)
 			if diff := cmp.Diff(tt.want, words(plan)); diff != "" {
-				t.Errorf("words(plan) (-want +got):\n%s\n%s", diff, plan)
+				t.Errorf("what is done (-want +got):\n%s\n%s", diff, plan)
 			}
 			for _, v := range plan.Verdicts {
 				if v.Message == "" {
@@ -214,15 +214,15 @@ func patched(t *testing.T, s sidecarset.Snapshot) (document map[string]any, anno
 	t.Helper()
 	plan := sidecarset.Make(s)
 	if len(plan.Verdicts) != 1 {
-		t.Fatalf("no change: len(plan.Verdicts): got %d, want 1\n%s", len(plan.Verdicts), plan)
+		t.Fatalf("no change: number of verdicts: got %d, want 1\n%s", len(plan.Verdicts), plan)
 	} else if plan.Verdicts[0].Change == nil {
-		t.Fatalf("no change: plan.Verdicts[0].Change: got nil, want a value\n%s", plan)
+		t.Fatalf("no change: change of the first verdict: got nil, want a value\n%s", plan)
 	}
 	patches, err := plan.Verdicts[0].Change(s.Pods[0], sidecarsettest.Now)
 	if err != nil {
 		t.Fatalf("unexpected error: %v\n%v", err, patches)
 	} else if len(patches) != 1 {
-		t.Fatalf("len(patches): got %d, want 1\n%v\n%v", len(patches), patches, err)
+		t.Fatalf("number of patches: got %d, want 1\n%v\n%v", len(patches), patches, err)
 	}
 	body, err := patches[0].JSON(s.Pods[0])
 	if err != nil {
@@ -280,24 +280,24 @@ func TestWhatAnUpgradeWrites(t *testing.T) {
 	}
 	mesh := states["mesh"]
 	if mesh.Revision != s.Set.Annotations[pub.SidecarSetHash] {
-		t.Errorf("mesh.Revision: got %q, want %q\n%+v", mesh.Revision, s.Set.Annotations[pub.SidecarSetHash], states)
+		t.Errorf("revision: got %q, want %q\n%+v", mesh.Revision, s.Set.Annotations[pub.SidecarSetHash], states)
 	}
 	if !mesh.UpdateTimestamp.Time.Equal(sidecarsettest.Now) {
-		t.Errorf("mesh.UpdateTimestamp.Time: got %v, want %v\n%+v", mesh.UpdateTimestamp.Time, sidecarsettest.Now, states)
+		t.Errorf("time of the update: got %v, want %v\n%+v", mesh.UpdateTimestamp.Time, sidecarsettest.Now, states)
 	}
 	if states["other"].Revision != "kept" {
-		t.Errorf("states[\"other\"].Revision: got %q, want %q\n%+v", states["other"].Revision, "kept", states)
+		t.Errorf("revision of the state other: got %q, want %q\n%+v", states["other"].Revision, "kept", states)
 	}
 	if mesh.LastContainerStatuses["proxy"].ImageID != "id:proxy:1" {
-		t.Errorf("mesh.LastContainerStatuses[\"proxy\"].ImageID: got %q, want %q\n%+v", mesh.LastContainerStatuses["proxy"].ImageID,
+		t.Errorf("ID of the image of the last container status proxy: got %q, want %q\n%+v", mesh.LastContainerStatuses["proxy"].ImageID,
 			"id:proxy:1", states)
 	}
 	if mesh.LastContainerStatuses["net"].ImageID != "id:net:1" {
-		t.Errorf("mesh.LastContainerStatuses[\"net\"].ImageID: got %q, want %q\n%+v", mesh.LastContainerStatuses["net"].ImageID, "id:net:1",
+		t.Errorf("ID of the image of the last container status net: got %q, want %q\n%+v", mesh.LastContainerStatuses["net"].ImageID, "id:net:1",
 			states)
 	}
 	if mesh.LastContainerStatuses["agent"].ImageID != "former" {
-		t.Errorf("mesh.LastContainerStatuses[\"agent\"].ImageID: got %q, want %q\n%+v", mesh.LastContainerStatuses["agent"].ImageID,
+		t.Errorf("ID of the image of the last container status agent: got %q, want %q\n%+v", mesh.LastContainerStatuses["agent"].ImageID,
 			"former", states)
 	}
 	for key, value := range map[string]string{"retained": "", "added": "x", "over": "new", pub.SidecarSetHashWithoutImage: "",
@@ -310,15 +310,15 @@ func TestWhatAnUpgradeWrites(t *testing.T) {
 	already := sidecarsettest.Snapshot(sidecarsettest.Set(sidecarsettest.Image("proxy", "proxy:2")), sidecarsettest.Set(), 1,
 		sidecarsettest.Every(func(pod *corev1.Pod) { pod.Spec.Containers[0].Image = "proxy:2" }, sidecarsettest.Running))
 	if spec, annotations := patched(t, already); len(spec) != 0 {
-		t.Errorf("SS-227: len(spec): got %d, want 0\n%v\n%v", len(spec), spec, annotations)
+		t.Errorf("SS-227: number of fields of the spec: got %d, want 0\n%v\n%v", len(spec), spec, annotations)
 	} else if !strings.Contains(annotations[pub.SidecarSetHash], already.Set.Annotations[pub.SidecarSetHash]) {
-		t.Errorf("SS-227: annotations[pub.SidecarSetHash]: got %q, want it to contain %q\n%v\n%v", annotations[pub.SidecarSetHash],
+		t.Errorf("SS-227: annotation sidecar set hash: got %q, want it to contain %q\n%v\n%v", annotations[pub.SidecarSetHash],
 			already.Set.Annotations[pub.SidecarSetHash], spec, annotations)
 	}
 	if plan := sidecarset.Make(sidecarsettest.Snapshot(sidecarsettest.Set(metadata), sidecarsettest.Set(), 1)); len(plan.Verdicts) != 1 {
-		t.Errorf("SS-227: metadata alone is rolled out: len(plan.Verdicts): got %d, want 1\n%s", len(plan.Verdicts), plan)
+		t.Errorf("SS-227: metadata alone is rolled out: number of verdicts: got %d, want 1\n%s", len(plan.Verdicts), plan)
 	} else if plan.Verdicts[0].Change != nil {
-		t.Errorf("SS-227: metadata alone is rolled out: plan.Verdicts[0].Change: got a value, want nil\n%s", plan)
+		t.Errorf("SS-227: metadata alone is rolled out: change of the first verdict: got a value, want nil\n%s", plan)
 	}
 }
 
@@ -379,10 +379,10 @@ func TestConsistency(t *testing.T) {
 			}
 			behind, busy := sidecarset.Consistency(pod, "mesh", []string{"proxy"}, false)
 			if (behind == "") != tt.want {
-				t.Errorf(`behind == "": got %t, want %t; behind %q, busy %q`, behind == "", tt.want, behind, busy)
+				t.Errorf(`nothing is behind: got %t, want %t; behind %q, busy %q`, behind == "", tt.want, behind, busy)
 			}
 			if (busy == "") != tt.want {
-				t.Errorf(`busy == "": got %t, want %t; behind %q, busy %q`, busy == "", tt.want, behind, busy)
+				t.Errorf(`nothing is busy: got %t, want %t; behind %q, busy %q`, busy == "", tt.want, behind, busy)
 			}
 		})
 	}
@@ -417,7 +417,7 @@ func TestStatus(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if got.LatestRevision == "" {
-		t.Error("got.LatestRevision: got nothing, want some text")
+		t.Error("latest revision: got nothing, want some text")
 	}
 }
 
@@ -458,7 +458,7 @@ func TestResourcesChangeInPlaceWhereThatIsPossible(t *testing.T) {
 			s.Features.Resize = tt.resize
 			plan := sidecarset.Make(s)
 			if diff := cmp.Diff([]string{tt.want}, words(plan)); diff != "" {
-				t.Fatalf("words(plan) (-want +got):\n%s\n%s", diff, plan)
+				t.Fatalf("what is done (-want +got):\n%s\n%s", diff, plan)
 			}
 			if plan.Verdicts[0].Change == nil {
 				return
@@ -467,9 +467,9 @@ func TestResourcesChangeInPlaceWhereThatIsPossible(t *testing.T) {
 			if err != nil {
 				t.Fatalf("unexpected error: %v\n%v", err, patches)
 			} else if len(patches) != 3 {
-				t.Fatalf("len(patches): got %d, want 3\n%v\n%v", len(patches), patches, err)
+				t.Fatalf("number of patches: got %d, want 3\n%v\n%v", len(patches), patches, err)
 			} else if got := patches[1].Subresource(); got != "resize" {
-				t.Fatalf("patches[1].Subresource(): got %q, want %q\n%v\n%v", got, "resize", patches, err)
+				t.Fatalf("subresource of the second patch: got %q, want %q\n%v\n%v", got, "resize", patches, err)
 			}
 			if body, _ := patches[2].JSON(s.Pods[0]); !strings.Contains(string(body), s.Set.Annotations[pub.SidecarSetHashWithoutImage]) {
 				t.Errorf("the hash without images is not recorded: %s", body)

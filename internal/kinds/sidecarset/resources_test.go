@@ -40,10 +40,10 @@ func TestManyResizesThatWereOvertaken(t *testing.T) {
 	v := sidecarset.Make(s).Verdicts[0]
 	n := len(pod.Annotations[pub.SidecarSetInPlaceUpdateState])
 	if v.Action != sidecarset.Upgrade {
-		t.Fatalf("v.Action: got %q, want %q\n%+v", v.Action, sidecarset.Upgrade, v)
+		t.Fatalf("action: got %q, want %q\n%+v", v.Action, sidecarset.Upgrade, v)
 	}
 	if n > 1000 {
-		t.Fatalf("len(pod.Annotations[pub.SidecarSetInPlaceUpdateState]): got %d, want at most 1000\n%+v", n, v)
+		t.Fatalf("length of the annotation with the state of the update: got %d, want at most 1000\n%+v", n, v)
 	}
 	patches, err := v.Change(pod, sidecarsettest.Now)
 	if err != nil {
@@ -52,7 +52,8 @@ func TestManyResizesThatWereOvertaken(t *testing.T) {
 	if body, err := patches[1].JSON(pod); err != nil {
 		t.Errorf("unexpected error: %v\n%s", err, body)
 	} else if !strings.Contains(string(body), `"requests":{"cpu":"1"}`) {
-		t.Errorf("patches[1].JSON(pod): got %q, want it to contain %q\n%s\n%v", string(body), `"requests":{"cpu":"1"}`, body, err)
+		t.Errorf("second patch: got %q, want it to contain %q\n%s\n%v", string(body), `"requests":{"cpu":"1"}`,
+			body, err)
 	}
 }
 
@@ -75,10 +76,10 @@ func TestAResizeTakenBackLeavesWhatOthersGave(t *testing.T) {
 	plan := sidecarset.Make(s)
 	v := plan.Verdicts[0]
 	if v.Action != sidecarset.Upgrade {
-		t.Fatalf("v.Action: got %q, want %q\n%v", v.Action, sidecarset.Upgrade, plan)
+		t.Fatalf("action: got %q, want %q\n%v", v.Action, sidecarset.Upgrade, plan)
 	}
 	if len(plan.History) > 0 {
-		t.Fatalf("plan.History: got %v, want none\n%v", plan.History, plan)
+		t.Fatalf("revisions that go: got %v, want none\n%v", plan.History, plan)
 	}
 	patches, err := v.Change(v.Pod, sidecarsettest.Now)
 	if err != nil {
@@ -109,10 +110,10 @@ func TestAResizeThatWasRefusedBefore(t *testing.T) {
 	s.Features.Resize = true
 	v := sidecarset.Make(s).Verdicts[0]
 	if v.Reason != sidecarset.ReasonUpgrading {
-		t.Errorf("v.Reason: got %q, want %q\n%+v", v.Reason, sidecarset.ReasonUpgrading, v)
+		t.Errorf("reason: got %q, want %q\n%+v", v.Reason, sidecarset.ReasonUpgrading, v)
 	}
 	if v.Upgradable != nil {
-		t.Errorf("v.Upgradable: got a value, want nil\n%+v", v)
+		t.Errorf("upgradable: got a value, want nil\n%+v", v)
 	}
 	s.Pods[0].Status.Conditions[2].ObservedGeneration = 7
 	v = sidecarset.Make(s).Verdicts[0]

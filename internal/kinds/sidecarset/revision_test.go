@@ -102,7 +102,7 @@ func TestNewRevision(t *testing.T) {
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "SidecarSet", Name: "mesh", UID: "u",
 			Controller: &yes, BlockOwnerDeletion: &yes}}}
 	if diff := cmp.Diff(want, r.ObjectMeta); diff != "" {
-		t.Errorf("r.ObjectMeta (-want +got):\n%s", diff)
+		t.Errorf("metadata (-want +got):\n%s", diff)
 	}
 }
 
@@ -177,10 +177,10 @@ func TestAnUndecodableDocumentCrashesNothing(t *testing.T) {
 	pod := sidecarsettest.Pod(sidecarsettest.Set(), "p", sidecarsettest.Running)
 	plan := sidecarset.Make(sidecarset.Snapshot{Set: set, Pods: nil})
 	if plan.Writes() {
-		t.Errorf("plan.Writes(): got true, want false\n%v", plan)
+		t.Errorf("writes: got true, want false\n%v", plan)
 	}
 	if len(plan.Sentences) != 1 {
-		t.Errorf("len(plan.Sentences): got %d, want 1\n%v", len(plan.Sentences), plan)
+		t.Errorf("number of sentences: got %d, want 1\n%v", len(plan.Sentences), plan)
 	}
 	garbage := sidecarsettest.Stored("proxy:1", 1, func(r *appsv1.ControllerRevision) { r.Data = runtime.RawExtension{Raw: []byte("[")} })
 	good := sidecarsettest.Set(sidecarsettest.Image("proxy", "proxy:2"))
@@ -191,7 +191,7 @@ func TestAnUndecodableDocumentCrashesNothing(t *testing.T) {
 	pod.Annotations[pub.SidecarSetInjectedList] = "mesh"
 	if plan := sidecarset.Make(sidecarset.Snapshot{Set: good, Revisions: []*appsv1.ControllerRevision{garbage},
 		Pods: []*corev1.Pod{pod}}); len(plan.Verdicts) != 1 {
-		t.Errorf("len(plan.Verdicts): got %d, want 1\n%v", len(plan.Verdicts), plan)
+		t.Errorf("number of verdicts: got %d, want 1\n%v", len(plan.Verdicts), plan)
 	}
 }
 
@@ -201,7 +201,7 @@ func TestVersionThatIsNoLabel(t *testing.T) {
 	wrong := func(set *appsv1beta1.SidecarSet) { set.Spec.CustomVersion = "version one!" }
 	plan := sidecarset.Make(sidecarsettest.Snapshot(sidecarsettest.Set(wrong), sidecarsettest.Set(), 1))
 	if plan.ChangeRevision != nil {
-		t.Errorf("plan.ChangeRevision: got %+v, want nil\n%s", plan.ChangeRevision, plan)
+		t.Errorf("change of the revision: got %+v, want nil\n%s", plan.ChangeRevision, plan)
 	} else if !strings.Contains(plan.String(), `spec.customVersion "version one!" is no value of a label`) {
 		t.Errorf("plan: got %q, want it to contain %q\n%+v", plan.String(), `spec.customVersion "version one!" is no value of a label`,
 			plan.ChangeRevision)
@@ -211,9 +211,10 @@ func TestVersionThatIsNoLabel(t *testing.T) {
 	if _, labelled := plan.NewRevision.Labels[pub.SidecarSetCustomVersion]; labelled {
 		t.Errorf("labelled: got true, want false\n%v\n%s", plan.NewRevision.Labels, plan)
 	} else if len(plan.Verdicts) != 1 {
-		t.Errorf("len(plan.Verdicts): got %d, want 1\n%v\n%s", len(plan.Verdicts), plan.NewRevision.Labels, plan)
+		t.Errorf("number of verdicts: got %d, want 1\n%v\n%s", len(plan.Verdicts), plan.NewRevision.Labels, plan)
 	} else if plan.Verdicts[0].Action != sidecarset.Upgrade {
-		t.Errorf("plan.Verdicts[0].Action: got %q, want %q\n%v\n%s", plan.Verdicts[0].Action, sidecarset.Upgrade, plan.NewRevision.Labels,
+		t.Errorf("action of the first verdict: got %q, want %q\n%v\n%s", plan.Verdicts[0].Action,
+			sidecarset.Upgrade, plan.NewRevision.Labels,
 			plan)
 	}
 }
@@ -232,6 +233,6 @@ func TestRevisionOfPodsThatDoNotNameIt(t *testing.T) {
 	record.ControllerRevision = ""
 	s.Pods[0].Annotations[pub.SidecarSetHash] = sidecarset.Records{"mesh": record}.String()
 	if plan := sidecarset.Make(s); len(plan.History) != 0 {
-		t.Errorf("len(plan.History): got %d, want 0\n%s", len(plan.History), plan)
+		t.Errorf("number of revisions that go: got %d, want 0\n%s", len(plan.History), plan)
 	}
 }

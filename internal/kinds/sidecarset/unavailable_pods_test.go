@@ -67,7 +67,7 @@ func TestPodsThatAFormerUpgradeLeftUnavailable(t *testing.T) {
 			tt.s.Features.Resize = true
 			plan := sidecarset.Make(tt.s)
 			if diff := cmp.Diff(tt.want, words(plan)); diff != "" {
-				t.Errorf("words(plan) (-want +got):\n%s\n%s", diff, plan)
+				t.Errorf("what is done (-want +got):\n%s\n%s", diff, plan)
 			}
 		})
 	}
@@ -82,6 +82,6 @@ func TestRefusedPodsThatAreNotReady(t *testing.T) {
 	s.Known = &sidecarset.Knowledge{}
 	s.Known.Learn(sidecarset.Make(s), map[types.UID]error{"refused": errors.New("no")}, sidecarsettest.Now.Add(-time.Hour))
 	if diff := cmp.Diff([]string{"p0 wait MaxUnavailable", "p1 upgrade Outdated"}, words(sidecarset.Make(s))); diff != "" {
-		t.Errorf("words(sidecarset.Make(s)) (-want +got):\n%s", diff)
+		t.Errorf("what is done (-want +got):\n%s", diff)
 	}
 }

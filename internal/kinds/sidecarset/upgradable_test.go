@@ -14,9 +14,9 @@ func TestManyPodsThatCannotBeUpgraded(t *testing.T) {
 		sidecarsettest.Set(), 200)
 	plan := sidecarset.Make(s)
 	if plan.NotUpgradable != 200 {
-		t.Errorf("plan.NotUpgradable: got %d, want 200", plan.NotUpgradable)
+		t.Errorf("not upgradable: got %d, want 200", plan.NotUpgradable)
 	}
 	if got := plan.Comparisons(); got != 1 {
-		t.Errorf("plan.Comparisons(): got %d, want 1", got)
+		t.Errorf("comparisons: got %d, want 1", got)
 	}
 }

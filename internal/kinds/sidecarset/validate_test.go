@@ -196,7 +196,7 @@ func TestValidate(t *testing.T) {
 			verdict := Validate(set, nil, env)
 			if test.text == "" {
 				if len(verdict.Errors) > 0 {
-					t.Errorf("verdict.Errors: got %v, want none\n%v", verdict.Errors, verdict.Errors.ToAggregate())
+					t.Errorf("errors of the verdict: got %v, want none\n%v", verdict.Errors, verdict.Errors.ToAggregate())
 				}
 				return
 			}
@@ -237,16 +237,16 @@ func TestValidateUpdate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			verdict := Validate(full(t, "set", test.updated), full(t, "set", test.old), env)
 			if text := verdict.Errors.ToAggregate(); (text == nil) != (test.text == "") {
-				t.Errorf("errors: text == nil: got %t, want %t\n%v", text == nil, test.text == "", text)
+				t.Errorf("errors: no text: got %t, want %t\n%v", text == nil, test.text == "", text)
 			} else if text != nil && !strings.Contains(text.Error(), test.text) {
-				t.Errorf("errors: verdict.Errors.ToAggregate(): got %q, want it to contain %q", text.Error(), test.text)
+				t.Errorf("errors: errors of the verdict: got %q, want it to contain %q", text.Error(), test.text)
 			}
 			text := strings.Join(verdict.Warnings, "\n")
 			if (text == "") != (test.warning == "") {
-				t.Errorf(`warnings: text == "": got %t, want %t`, text == "", test.warning == "")
+				t.Errorf(`warnings: no text: got %t, want %t`, text == "", test.warning == "")
 			}
 			if !strings.Contains(text, test.warning) {
-				t.Errorf("warnings: verdict.Warnings: got %q, want it to contain %q", text, test.warning)
+				t.Errorf("warnings: warnings of the verdict: got %q, want it to contain %q", text, test.warning)
 			}
 		})
 	}
@@ -271,16 +271,20 @@ func TestALabelOnASidecarSetThatWouldBeRefusedToday(t *testing.T) {
 	labelled.Labels = map[string]string{"team": "x"}
 	verdict := Validate(labelled, old, env)
 	if len(verdict.Errors) > 0 {
-		t.Errorf("verdict.Errors: got %v, want none; errors %v, warnings %q", verdict.Errors, verdict.Errors, verdict.Warnings)
+		t.Errorf("errors of the verdict: got %v, want none; errors %v, warnings %q", verdict.Errors,
+			verdict.Errors, verdict.Warnings)
 	}
 	if len(verdict.Warnings) != 4 {
-		t.Errorf("len(verdict.Warnings): got %d, want 4; errors %v, warnings %q", len(verdict.Warnings), verdict.Errors, verdict.Warnings)
+		t.Errorf("number of warnings of the verdict: got %d, want 4; errors %v, warnings %q",
+			len(verdict.Warnings), verdict.Errors, verdict.Warnings)
 	}
 	labelled.Spec.PatchPodMetadata[0].Annotations = map[string]string{"k": "other"}
 	if verdict := Validate(labelled, old, env); len(verdict.Errors) != 1 {
-		t.Errorf("another value: len(verdict.Errors): got %d, want 1\n%v", len(verdict.Errors), verdict.Errors)
+		t.Errorf("another value: number of errors of the verdict: got %d, want 1\n%v", len(verdict.Errors),
+			verdict.Errors)
 	} else if verdict.Errors[0].Field != "spec.patchPodMetadata" {
-		t.Errorf("another value: verdict.Errors[0].Field: got %q, want %q\n%v", verdict.Errors[0].Field, "spec.patchPodMetadata",
+		t.Errorf("another value: field of the first error of the verdict: got %q, want %q\n%v",
+			verdict.Errors[0].Field, "spec.patchPodMetadata",
 			verdict.Errors)
 	}
 }
@@ -291,12 +295,12 @@ func TestAllMistakesOfASidecarSetAreTold(t *testing.T) {
 	env.Others = []*appsv1beta1.SidecarSet{full(t, "other", `{`+valid+`}`)}
 	set := full(t, "set", with(`updateStrategy: {type: Sometimes}, revisionHistoryLimit: -1`))
 	if verdict := Validate(set, nil, env); len(verdict.Errors) != 3 {
-		t.Errorf("len(verdict.Errors): got %d, want 3\n%v", len(verdict.Errors), verdict.Errors)
+		t.Errorf("number of errors of the verdict: got %d, want 3\n%v", len(verdict.Errors), verdict.Errors)
 	}
 	for _, selector := range []string{`{matchExpressions: [{key: a, operator: Like}]}`, `{}`, `null`} {
 		set := full(t, "set", `{selector: `+selector+`, namespaceSelector: {matchLabels: {"a b": c}}, containers: [{name: c, image: i}]}`)
 		if verdict := Validate(set, set, env); len(verdict.Errors) > 0 {
-			t.Errorf("%s: verdict.Errors: got %v, want none", selector, verdict.Errors)
+			t.Errorf("%s: errors of the verdict: got %v, want none", selector, verdict.Errors)
 		}
 	}
 }
@@ -348,10 +352,11 @@ func TestConflicts(t *testing.T) {
 			verdict := Validate(set, set, Environment{Others: []*appsv1beta1.SidecarSet{other},
 				NativeSidecars: true})
 			if len(verdict.Errors) > 0 {
-				t.Errorf("SS-052: verdict.Errors: got %v, want none\n%+v", verdict.Errors, verdict)
+				t.Errorf("SS-052: errors of the verdict: got %v, want none\n%+v", verdict.Errors, verdict)
 			}
 			if (len(verdict.Warnings) > 0) != (test.text != "") {
-				t.Errorf("SS-052: len(verdict.Warnings) > 0: got %t, want %t\n%+v", len(verdict.Warnings) > 0, test.text != "", verdict)
+				t.Errorf("SS-052: there are warnings of the verdict: got %t, want %t\n%+v", len(verdict.Warnings) > 0,
+					test.text != "", verdict)
 			}
 		})
 	}

@@ -58,7 +58,7 @@ func completed(t *testing.T, r DefaultRequest) string {
 	if more, err := Default(r); err != nil {
 		t.Errorf("defaults are not stable: unexpected error: %v\n%v", err, more)
 	} else if len(more) > 0 {
-		t.Errorf("defaults are not stable: Default(r): got %v, want none\n%v", more, err)
+		t.Errorf("defaults are not stable: defaults: got %v, want none\n%v", more, err)
 	}
 	return mustJSON(t, r.New)
 }
@@ -148,14 +148,14 @@ func TestTemplatesAreCompleted(t *testing.T) {
 			paths[op.Path] = true
 		}
 		if err == nil {
-			t.Errorf("%v: err: got nil, want an error", paths)
+			t.Errorf("%v: error: got nil, want an error", paths)
 		} else if paths["/spec/template/spec/containers/0/ports/0/hostPort"] != hostPorts {
-			t.Errorf("%v: paths[\"/spec/template/spec/containers/0/ports/0/hostPort\"]: got %t, want %t\n%v", paths,
+			t.Errorf("%v: path /spec/template/spec/containers/0/ports/0/hostPort: got %t, want %t\n%v", paths,
 				paths["/spec/template/spec/containers/0/ports/0/hostPort"], hostPorts, err)
 		} else if !paths["/spec/template/spec/containers/0/imagePullPolicy"] {
-			t.Errorf("%v: paths[\"/spec/template/spec/containers/0/imagePullPolicy\"]: got false, want true\n%v", paths, err)
+			t.Errorf("%v: path /spec/template/spec/containers/0/imagePullPolicy: got false, want true\n%v", paths, err)
 		} else if !paths["/spec/volumeClaimTemplates/0/spec/volumeMode"] {
-			t.Errorf("%v: paths[\"/spec/volumeClaimTemplates/0/spec/volumeMode\"]: got false, want true\n%v", paths, err)
+			t.Errorf("%v: path /spec/volumeClaimTemplates/0/spec/volumeMode: got false, want true\n%v", paths, err)
 		}
 	}
 	given["spec"].(Document)["template"].(Document)["spec"].(Document)["hostNetwork"] = false
@@ -166,6 +166,7 @@ func TestTemplatesAreCompleted(t *testing.T) {
 	if operations, err := Default(DefaultRequest{Version: "v1beta1", New: given}); err != nil {
 		t.Errorf("without defaults of templates: unexpected error: %v\n%v", err, operations)
 	} else if len(operations) != 4 {
-		t.Errorf("without defaults of templates: len(operations): got %d, want 4\n%v\n%v", len(operations), operations, err)
+		t.Errorf("without defaults of templates: number of operations: got %d, want 4\n%v\n%v", len(operations),
+			operations, err)
 	}
 }

@@ -79,9 +79,10 @@ func TestOtherStatesAreUnavailable(t *testing.T) {
 					}
 				}
 				if len(got) != len(want) {
-					t.Errorf("len(got): got %d, want %d; %q, want %q\n%s", len(got), len(want), got, want, Make(w.Snapshot))
+					t.Errorf("number of results: got %d, want %d; %q, want %q\n%s", len(got), len(want), got, want,
+						Make(w.Snapshot))
 				} else if len(got) > 0 && got[0] != want[0] {
-					t.Errorf("got[0]: got %q, want %q; %q, want %q\n%s", got[0], want[0], got, want, Make(w.Snapshot))
+					t.Errorf("first result: got %q, want %q; %q, want %q\n%s", got[0], want[0], got, want, Make(w.Snapshot))
 				}
 				if available := Make(w.Snapshot).Status.AvailableReplicas; (int(available) == len(w.Pods)) != serves {
 					t.Errorf("%d of %d pods are available", available, len(w.Pods))

@@ -325,7 +325,7 @@ func TestATemplateCopiedFromAPodGivesNoPodTheIdentityOfAnother(t *testing.T) {
 			w.stored("new", templates[1])
 			v := Make(w.Snapshot).Verdicts[1]
 			if v.Update == nil {
-				t.Fatalf("v.Update: got nil, want a value\n%v", Make(w.Snapshot))
+				t.Fatalf("update: got nil, want a value\n%v", Make(w.Snapshot))
 			}
 			patch, err := v.Update.Start(v.Pod, planTime)
 			if err != nil {
@@ -376,10 +376,10 @@ func TestUnderOnDeleteNoPodIsMadeAnewToFinishAnUpdate(t *testing.T) {
 			plan := Make(w.Snapshot)
 			v := plan.Verdicts[0]
 			if v.Action != tt.want {
-				t.Errorf("v.Action: got %q, want %q\n%v", v.Action, tt.want, plan)
+				t.Errorf("action: got %q, want %q\n%v", v.Action, tt.want, plan)
 			}
 			if v.Action == podplan.Wait && plan.UpdateError == "" {
-				t.Errorf("plan.UpdateError: got nothing, want some text\n%v", plan)
+				t.Errorf("update error: got nothing, want some text\n%v", plan)
 			}
 			w.Pods = nil
 			w.pod(0, "a:1", begun(`"updateImages":true`), func(pod *corev1.Pod) {
@@ -387,7 +387,8 @@ func TestUnderOnDeleteNoPodIsMadeAnewToFinishAnUpdate(t *testing.T) {
 				notReady(pod)
 			})
 			if v := Make(w.Snapshot).Verdicts[0]; v.Action == podplan.Continue && v.MayRecreate != (name != "on delete") {
-				t.Errorf("%s: v.MayRecreate: got %t, want %t\n%+v", name, v.MayRecreate, name != "on delete", v)
+				t.Errorf("%s: the pod may be recreated: got %t, want %t\n%+v", name, v.MayRecreate, name != "on delete",
+					v)
 			}
 		})
 	}

@@ -35,7 +35,7 @@ func TestNewPodsHaveIdentityClaimsAndLabels(t *testing.T) {
 	}
 	plan := Make(w.Snapshot)
 	if len(plan.Create) != 1 {
-		t.Fatalf("len(plan.Create): got %d, want 1\n%v", len(plan.Create), plan)
+		t.Fatalf("number created: got %d, want 1\n%v", len(plan.Create), plan)
 	}
 	pod, claim := &corev1.Pod{}, &corev1.PersistentVolumeClaim{}
 	for document, into := range map[*map[string]any]any{&plan.Create[0].Pod: pod, &plan.Create[0].Claims[0]: claim} {
@@ -51,13 +51,13 @@ func TestNewPodsHaveIdentityClaimsAndLabels(t *testing.T) {
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "web", UID: "set",
 			Controller: &yes, BlockOwnerDeletion: &yes}}}
 	if diff := cmp.Diff(want, pod.ObjectMeta); diff != "" {
-		t.Errorf("pod.ObjectMeta (-want +got):\n%s", diff)
+		t.Errorf("metadata of the pod (-want +got):\n%s", diff)
 	}
 	if pod.Spec.Hostname != "web-5" {
-		t.Errorf("pod.Spec.Hostname: got %q, want %q", pod.Spec.Hostname, "web-5")
+		t.Errorf("hostname of the pod: got %q, want %q", pod.Spec.Hostname, "web-5")
 	}
 	if pod.Spec.Subdomain != "web" {
-		t.Errorf("pod.Spec.Subdomain: got %q, want %q", pod.Spec.Subdomain, "web")
+		t.Errorf("subdomain of the pod: got %q, want %q", pod.Spec.Subdomain, "web")
 	}
 	volumes := []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
 		ClaimName: "data-web-5"}}}, {Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
@@ -67,7 +67,7 @@ func TestNewPodsHaveIdentityClaimsAndLabels(t *testing.T) {
 	wantClaim := metav1.ObjectMeta{Namespace: "shop", Name: "data-web-5", Labels: map[string]string{"app": "web", "disk": "ssd"},
 		Annotations: map[string]string{"class": "gold"}}
 	if diff := cmp.Diff(wantClaim, claim.ObjectMeta); diff != "" {
-		t.Errorf("claim.ObjectMeta (-want +got):\n%s", diff)
+		t.Errorf("metadata of the claim (-want +got):\n%s", diff)
 	}
 }
 
@@ -87,7 +87,8 @@ func TestAPodThatItsHookHoldsBeginsInPreparingNormal(t *testing.T) {
 		metadata, _ := Make(w.Snapshot).Create[0].Pod["metadata"].(map[string]any)
 		labels, _ := metadata["labels"].(map[string]any)
 		if labels[pub.LifecycleState] != string(tt.want) {
-			t.Errorf("%s: labels[pub.LifecycleState]: got %v, want %q\n%v", name, labels[pub.LifecycleState], string(tt.want), labels)
+			t.Errorf("%s: label lifecycle state: got %v, want %q\n%v", name, labels[pub.LifecycleState],
+				string(tt.want), labels)
 		}
 	}
 }
@@ -102,32 +103,36 @@ func TestAWrongNumberCostsNoMoreThanOnePlan(t *testing.T) {
 	begin := time.Now()
 	plan := Make(w.Snapshot)
 	if len(plan.Create) != maxCreate {
-		t.Errorf("len(plan.Create): got %d, want %d; %d pods, the first %s, %s, %s", len(plan.Create), maxCreate, len(plan.Create),
+		t.Errorf("number created: got %d, want %d; %d pods, the first %s, %s, %s", len(plan.Create), maxCreate,
+			len(plan.Create),
 			plan.Create[0].Name, plan.Create[1].Name, plan.Create[2].Name)
 	} else if plan.Create[0].Name != "web-0" {
-		t.Errorf("plan.Create[0].Name: got %q, want %q; %d pods, the first %s, %s, %s", plan.Create[0].Name, "web-0", len(plan.Create),
+		t.Errorf("name of the first created pod: got %q, want %q; %d pods, the first %s, %s, %s",
+			plan.Create[0].Name, "web-0", len(plan.Create),
 			plan.Create[0].Name, plan.Create[1].Name, plan.Create[2].Name)
 	} else if plan.Create[2].Name != "web-1000001" {
-		t.Errorf("plan.Create[2].Name: got %q, want %q; %d pods, the first %s, %s, %s", plan.Create[2].Name, "web-1000001", len(plan.Create),
+		t.Errorf("name of the third created pod: got %q, want %q; %d pods, the first %s, %s, %s",
+			plan.Create[2].Name, "web-1000001", len(plan.Create),
 			plan.Create[0].Name, plan.Create[1].Name, plan.Create[2].Name)
 	}
 	if took := time.Since(begin); took > 5*time.Second {
-		t.Errorf("time.Since(begin): got %v, want at most %v", took, 5*time.Second)
+		t.Errorf("time that it took: got %v, want at most %v", took, 5*time.Second)
 	}
 	v := plan.Verdicts[1]
 	if v.Pod.Name != "web-2000000000" {
-		t.Errorf("v.Pod.Name: got %q, want %q\n%+v", v.Pod.Name, "web-2000000000", v)
+		t.Errorf("name of the pod: got %q, want %q\n%+v", v.Pod.Name, "web-2000000000", v)
 	}
 	if v.Action != "update in place" {
-		t.Errorf("v.Action: got %q, want %q\n%+v", v.Action, "update in place", v)
+		t.Errorf("action: got %q, want %q\n%+v", v.Action, "update in place", v)
 	}
 	if v := plan.Verdicts[0]; v.Action != "wait" { // all the others are missing
 		t.Errorf("what is done to the first pod: got %+v, want it to wait", v)
 	}
 	if names := w.Vacant(); len(names) != maxCreate {
-		t.Errorf("len(names): got %d, want %d; %d vacant, the first %s", len(names), maxCreate, len(names), names[0])
+		t.Errorf("number of names: got %d, want %d; %d vacant, the first %s", len(names), maxCreate, len(names),
+			names[0])
 	} else if names[0] != "web-0" {
-		t.Errorf("names[0]: got %q, want %q; %d vacant, the first %s", names[0], "web-0", len(names), names[0])
+		t.Errorf("first name: got %q, want %q; %d vacant, the first %s", names[0], "web-0", len(names), names[0])
 	}
 }
 
@@ -164,11 +169,11 @@ func TestManyReplicasOfMuch(t *testing.T) {
 			partition(math.MaxInt32)(w.Set)
 			w.Set.Status.CurrentRevision = w.Revisions[0].Name
 			if n := len(Make(w.Snapshot).Create); n == 0 {
-				t.Errorf("len(Make(w.Snapshot).Create): got %d, want another value", n)
+				t.Errorf("number created: got %d, want another value", n)
 			} else if n > tt.most {
-				t.Errorf("len(Make(w.Snapshot).Create): got %d, want at most %d", n, tt.most)
+				t.Errorf("number created: got %d, want at most %d", n, tt.most)
 			} else if got := Make(w.Snapshot).Create[0].Name; got != "web-0" {
-				t.Errorf("Make(w.Snapshot).Create[0].Name: got %q, want %q; %d pods", got, "web-0", n)
+				t.Errorf("name of the first created pod: got %q, want %q; %d pods", got, "web-0", n)
 			}
 			if n := len(w.ClaimNames()); n > maxCreate {
 				t.Errorf("%d claims are looked for", n)
@@ -184,14 +189,14 @@ func TestClaimNames(t *testing.T) {
 	w.pod(1, "a:1")
 	w.pod(7, "a:1")
 	if diff := cmp.Diff([]string{"data-web-0", "data-web-1", "data-web-7"}, w.ClaimNames()); diff != "" {
-		t.Errorf("w.ClaimNames() (-want +got):\n%s", diff)
+		t.Errorf("claim names (-want +got):\n%s", diff)
 	}
 	w.Set.Spec.ReserveOrdinals = reserved("x")
 	if got := len(w.ClaimNames()); got != 0 {
-		t.Errorf("ordinals that cannot be read have slots: len(w.ClaimNames()): got %d, want 0", got)
+		t.Errorf("ordinals that cannot be read have slots: number of claim names: got %d, want 0", got)
 	}
 	if got := len(w.Vacant()); got != 0 {
-		t.Errorf("ordinals that cannot be read have slots: len(w.Vacant()): got %d, want 0", got)
+		t.Errorf("ordinals that cannot be read have slots: number of vacant names: got %d, want 0", got)
 	}
 }
 
@@ -235,15 +240,17 @@ func TestClaimsOfPendingPods(t *testing.T) {
 	w.Claims = map[string]*corev1.PersistentVolumeClaim{}
 	plan := Make(w.Snapshot)
 	if len(plan.CreateClaims) != 1 {
-		t.Errorf("len(plan.CreateClaims): got %d, want 1\n%+v", len(plan.CreateClaims), plan.CreateClaims)
+		t.Errorf("number of created claims: got %d, want 1\n%+v", len(plan.CreateClaims), plan.CreateClaims)
 	} else if len(plan.CreateClaims[0].Claims) != 1 {
-		t.Errorf("len(plan.CreateClaims[0].Claims): got %d, want 1\n%+v", len(plan.CreateClaims[0].Claims), plan.CreateClaims)
+		t.Errorf("number of claims of the first created claim: got %d, want 1\n%+v",
+			len(plan.CreateClaims[0].Claims), plan.CreateClaims)
 	} else if plan.CreateClaims[0].Name != "web-1" {
-		t.Errorf("plan.CreateClaims[0].Name: got %q, want %q\n%+v", plan.CreateClaims[0].Name, "web-1", plan.CreateClaims)
+		t.Errorf("name of the first created claim: got %q, want %q\n%+v", plan.CreateClaims[0].Name, "web-1",
+			plan.CreateClaims)
 	}
 	metadata, _ := plan.CreateClaims[0].Claims[0]["metadata"].(map[string]any)
 	if metadata["name"] != "data-web-1" {
-		t.Errorf("metadata[\"name\"]: got %v, want %q\n%v", metadata["name"], "data-web-1", metadata)
+		t.Errorf("name: got %v, want %q\n%v", metadata["name"], "data-web-1", metadata)
 	}
 }
 
@@ -271,10 +278,12 @@ func TestClaimsThatGo(t *testing.T) {
 			tt.change(w.claim(0))
 			w.expect(tt.want...)
 			if plan := Make(w.Snapshot); (plan.ClaimsAwaited != "") != (tt.want == nil) {
-				t.Errorf(`plan.ClaimsAwaited != "": got %t, want %t; waits for %q, again after %s`, plan.ClaimsAwaited != "", tt.want == nil,
+				t.Errorf(`claims are awaited: got %t, want %t; waits for %q, again after %s`, plan.ClaimsAwaited != "",
+					tt.want == nil,
 					plan.ClaimsAwaited, plan.After)
 			} else if tt.want == nil && plan.After == 0 {
-				t.Errorf("plan.After: got %v, want another value; waits for %q, again after %s", plan.After, plan.ClaimsAwaited, plan.After)
+				t.Errorf("time to the next pass: got %v, want another value; waits for %q, again after %s", plan.After,
+					plan.ClaimsAwaited, plan.After)
 			}
 		})
 	}

@@ -56,7 +56,7 @@ func TestSlots(t *testing.T) {
 	if got := slices.Collect(off.All()); err != nil {
 		t.Errorf("without the gate: unexpected error: %v\n%v", err, got)
 	} else if !slices.Equal(got, []int32{0, 2, 3}) {
-		t.Errorf("without the gate: slices.Collect(off.All()): got %v, want %v\n%v", got, []int32{0, 2, 3}, err)
+		t.Errorf("without the gate: all: got %v, want %v\n%v", got, []int32{0, 2, 3}, err)
 	}
 }
 
@@ -125,7 +125,7 @@ func TestSlotsAreThoseOfTheModel(t *testing.T) {
 func TestLongRangesCostNothing(t *testing.T) {
 	s := slots(t, wanting(3, 0, "1-2000000000", "5-1999999999", 2000000001))
 	if got := slices.Collect(s.All()); !slices.Equal(got, []int32{0, 2000000002, 2000000003}) {
-		t.Errorf("slices.Collect(s.All()): got %v, want %v", got, []int32{0, 2000000002, 2000000003})
+		t.Errorf("all: got %v, want %v", got, []int32{0, 2000000002, 2000000003})
 	}
 	spec := wanting(2, 0, "0-2000000000")
 	if allocated := testing.AllocsPerRun(10, func() { _, _ = SlotsOf(spec, true) }); allocated > 20 {
@@ -135,7 +135,7 @@ func TestLongRangesCostNothing(t *testing.T) {
 	if got, ok := many.Nth(2_000_000_000); !ok {
 		t.Errorf("ok: got false, want true\n%d", got)
 	} else if got != 2_000_000_008 {
-		t.Errorf("many.Nth(2_000_000_000): got %d, want 2_000_000_008\n%v", got, ok)
+		t.Errorf("the ordinal of that number: got %d, want 2_000_000_008\n%v", got, ok)
 	}
 }
 
@@ -145,20 +145,20 @@ func TestThereAreNoSlotsAboveTheLastOrdinal(t *testing.T) {
 		3)} {
 		s := slots(t, spec)
 		if got := slices.Collect(s.All()); !slices.Equal(got, []int32{math.MaxInt32 - 1, math.MaxInt32}) {
-			t.Errorf("slices.Collect(s.All()): got %v, want %v", got, []int32{math.MaxInt32 - 1, math.MaxInt32})
+			t.Errorf("all: got %v, want %v", got, []int32{math.MaxInt32 - 1, math.MaxInt32})
 		}
 		if _, ok := s.Nth(2); ok {
 			t.Errorf("ok: got true, want false; %d slots", s.Len())
 		} else if s.Len() != 2 {
-			t.Errorf("s.Len(): got %d, want 2", s.Len())
+			t.Errorf("number of ordinals: got %d, want 2", s.Len())
 		}
 	}
 	s := slots(t, wanting(5, 0, "0-2147483647"))
 	if s.Len() != 0 {
-		t.Errorf("s.Len(): got %d, want 0", s.Len())
+		t.Errorf("number of ordinals: got %d, want 0", s.Len())
 	}
 	if s.Has(7) {
-		t.Error("s.Has(7): got true, want false")
+		t.Error("7 is one of the ordinals: got true, want false")
 	}
 	if s := slots(t, wanting(-5, -5)); s.Len() != 0 { // as only somebody without webhooks can write it
 		t.Errorf("%d slots", s.Len())
@@ -172,9 +172,9 @@ func TestReservedOrdinalsThatCannotBeRead(t *testing.T) {
 		"99999999999999999999-1"} {
 		_, err := SlotsOf(wanting(3, 0, 1, "2-3", bad), true)
 		if err == nil {
-			t.Errorf("%v: err: got nil, want an error", bad)
+			t.Errorf("%v: error: got nil, want an error", bad)
 		} else if !strings.Contains(err.Error(), "spec.reserveOrdinals[2]") {
-			t.Errorf("%v: err: got %q, want it to contain %q", bad, err.Error(), "spec.reserveOrdinals[2]")
+			t.Errorf("%v: error: got %q, want it to contain %q", bad, err.Error(), "spec.reserveOrdinals[2]")
 		}
 	}
 	if s := slots(t, wanting(1, 0, "0-0", "01-002", "2147483647-2147483647")); !s.Has(3) {

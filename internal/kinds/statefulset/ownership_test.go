@@ -65,10 +65,10 @@ func TestASelectorThatLosesItsPods(t *testing.T) {
 			w.Set.Spec.Selector.MatchExpressions = append(w.Set.Spec.Selector.MatchExpressions, tt.selector)
 			plan := Make(w.Snapshot)
 			if len(plan.Create) > 0 {
-				t.Errorf("plan.Create: got %v, want none\n%v", plan.Create, plan)
+				t.Errorf("created: got %v, want none\n%v", plan.Create, plan)
 			}
 			if plan.UpdateError == "" {
-				t.Errorf("plan.UpdateError: got nothing, want some text\n%v", plan)
+				t.Errorf("update error: got nothing, want some text\n%v", plan)
 			}
 		})
 	}

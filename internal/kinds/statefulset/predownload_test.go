@@ -123,10 +123,10 @@ func TestImagesArePulledAhead(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 			if marked := plan.RevisionLabels[tt.mark] == "true"; marked != (tt.mark != "") {
-				t.Errorf(`plan.RevisionLabels[tt.mark] == "true": got %t, want %t`, marked, tt.mark != "")
+				t.Errorf(`the revision is marked: got %t, want %t`, marked, tt.mark != "")
 			}
 			if tt.mark == "" && len(plan.RevisionLabels) > 0 {
-				t.Errorf("plan.RevisionLabels: got %v, want none", plan.RevisionLabels)
+				t.Errorf("revision labels: got %v, want none", plan.RevisionLabels)
 			}
 			if tt.mark != "" && plan.MarkedRevision.Name != w.revisions["new"] {
 				t.Errorf("%s is marked", plan.MarkedRevision.Name)
@@ -169,7 +169,7 @@ func TestPullJobsSayWhatAnnotationsAndFieldsAskFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plan := Make(betweenRevisions(t, 5, 0, from, strings.Replace(from, "a:1", "a:2", 1), tt.options...).Snapshot)
 			if len(plan.Pulls) != 1 {
-				t.Fatalf("len(plan.Pulls): got %d, want 1\n%v", len(plan.Pulls), plan)
+				t.Fatalf("number of pulls: got %d, want 1\n%v", len(plan.Pulls), plan)
 			}
 			text, err := json.Marshal(plan.Pulls[0].Document)
 			if err != nil {
@@ -197,14 +197,14 @@ func TestPullJobsEnd(t *testing.T) {
 		w.PullJobs = append(w.PullJobs, &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	}
 	if plan := Make(w.Snapshot); len(plan.EndedPulls) != 0 {
-		t.Errorf("len(plan.EndedPulls): got %d, want 0\n%v", len(plan.EndedPulls), plan)
+		t.Errorf("number of ended pulls: got %d, want 0\n%v", len(plan.EndedPulls), plan)
 	}
 	w.Set.Status.CurrentRevision = w.revisions["new"]
 	plan := Make(w.Snapshot)
 	if len(plan.EndedPulls) != 2 {
-		t.Errorf("len(plan.EndedPulls): got %d, want 2\n%v", len(plan.EndedPulls), plan)
+		t.Errorf("number of ended pulls: got %d, want 2\n%v", len(plan.EndedPulls), plan)
 	}
 	if len(plan.Pulls) != 0 {
-		t.Errorf("len(plan.Pulls): got %d, want 0\n%v", len(plan.Pulls), plan)
+		t.Errorf("number of pulls: got %d, want 0\n%v", len(plan.Pulls), plan)
 	}
 }

@@ -26,16 +26,17 @@ func TestANewRevisionHasItsNameAndLabelsPods(t *testing.T) {
 		Labels:          map[string]string{"app": "web", "controller.kubernetes.io/hash": hash},
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(w.Set, appsv1beta1.GroupVersion.WithKind("StatefulSet"))}}
 	if diff := cmp.Diff(want, got.ObjectMeta); diff != "" {
-		t.Errorf("got.ObjectMeta (-want +got):\n%s", diff)
+		t.Errorf("metadata (-want +got):\n%s", diff)
 	}
 	w.at("a:1")
 	w.Set.Annotations = map[string]string{"team": "b"} // the copy is that of its creation
 	if plan := Make(w.Snapshot); plan.NewRevision != nil {
-		t.Errorf("plan.NewRevision: got %v, want nil\n%v", plan.NewRevision, plan)
+		t.Errorf("new revision: got %v, want nil\n%v", plan.NewRevision, plan)
 	} else if plan.Renumber != nil {
-		t.Errorf("plan.Renumber: got %v, want nil\n%v", plan.Renumber, plan)
+		t.Errorf("renumbered revision: got %v, want nil\n%v", plan.Renumber, plan)
 	} else if w.Revisions[0].Annotations["team"] != "a" {
-		t.Errorf("w.Revisions[0].Annotations[\"team\"]: got %q, want %q\n%v", w.Revisions[0].Annotations["team"], "a", plan)
+		t.Errorf("annotation team of the first revision: got %q, want %q\n%v", w.Revisions[0].Annotations["team"],
+			"a", plan)
 	}
 	w.pod(0, "a:1")
 	w.at("a:2")
@@ -43,16 +44,18 @@ func TestANewRevisionHasItsNameAndLabelsPods(t *testing.T) {
 	metadata, _ := plan.Create[0].Pod["metadata"].(map[string]any)
 	labels, _ := metadata["labels"].(map[string]any)
 	if labels["controller-revision-hash"] != w.revisions["a:2"] {
-		t.Errorf(`labels["controller-revision-hash"]: got %v, want %q; a new pod has labels %v`, labels["controller-revision-hash"],
+		t.Errorf(`label controller-revision-hash: got %v, want %q; a new pod has labels %v`,
+			labels["controller-revision-hash"],
 			w.revisions["a:2"], labels)
 	}
 	if !strings.HasPrefix(w.revisions["a:2"], "web-") {
-		t.Errorf(`w.revisions["a:2"]: got %q, want it to begin with %q; a new pod has labels %v`, w.revisions["a:2"], "web-", labels)
+		t.Errorf(`name of the revision of a:2: got %q, want it to begin with %q; a new pod has labels %v`,
+			w.revisions["a:2"], "web-", labels)
 	}
 	w.pod(1, "a:2")
 	update := Make(w.Snapshot).Verdicts[0].Update
 	if diff := cmp.Diff(map[string]string{"controller-revision-hash": w.revisions["a:2"]}, update.RevisionLabels); diff != "" {
-		t.Errorf("update.RevisionLabels (-want +got):\n%s", diff)
+		t.Errorf("revision labels of the update (-want +got):\n%s", diff)
 	}
 }
 
@@ -64,16 +67,19 @@ func TestRevisionsHoldTheTemplateAlone(t *testing.T) {
 		w.at(image)
 	}
 	if plan := Make(w.Snapshot); plan.Renumber != w.Revisions[0] {
-		t.Errorf("plan.Renumber: got %v, want %v; %v, with %v: %s", plan.Renumber, w.Revisions[0], plan.Renumber, plan.Remembered,
+		t.Errorf("renumbered revision: got %v, want %v; %v, with %v: %s", plan.Renumber, w.Revisions[0],
+			plan.Renumber, plan.Remembered,
 			w.Revisions[0].Data.Raw)
 	} else if len(plan.Remembered) != 0 {
-		t.Errorf("len(plan.Remembered): got %d, want 0; %v, with %v: %s", len(plan.Remembered), plan.Renumber, plan.Remembered,
+		t.Errorf("number remembered: got %d, want 0; %v, with %v: %s", len(plan.Remembered), plan.Renumber,
+			plan.Remembered,
 			w.Revisions[0].Data.Raw)
 	} else if len(w.Revisions[0].Annotations) != 0 {
-		t.Errorf("len(w.Revisions[0].Annotations): got %d, want 0; %v, with %v: %s", len(w.Revisions[0].Annotations), plan.Renumber,
+		t.Errorf("number of annotations of the first revision: got %d, want 0; %v, with %v: %s",
+			len(w.Revisions[0].Annotations), plan.Renumber,
 			plan.Remembered, w.Revisions[0].Data.Raw)
 	} else if bytes.Contains(w.Revisions[0].Data.Raw, []byte("1Gi")) {
-		t.Errorf(`bytes.Contains(w.Revisions[0].Data.Raw, []byte("1Gi")): got true, want false; %v, with %v: %s`, plan.Renumber,
+		t.Errorf(`the revision has the size of the claim: got true, want false; %v, with %v: %s`, plan.Renumber,
 			plan.Remembered, w.Revisions[0].Data.Raw)
 	} else if !bytes.Contains(w.Revisions[0].Data.Raw, []byte(`"$patch":"replace"`)) {
 		t.Errorf("bytes.Contains(w.Revisions[0].Data.Raw, []byte(`\"$patch\":\"replace\"`)): got false, want true; %v, with %v: %s",
@@ -155,11 +161,11 @@ func TestAStoredRevisionThatSaysTheSameIsUsed(t *testing.T) {
 			all(w, "a:1", 2)
 			w.expect()
 			if plan := Make(w.Snapshot); plan.NewRevision != nil {
-				t.Errorf("plan.NewRevision: got %v, want nil\n%v", plan.NewRevision, plan)
+				t.Errorf("new revision: got %v, want nil\n%v", plan.NewRevision, plan)
 			} else if plan.Renumber != nil {
-				t.Errorf("plan.Renumber: got %v, want nil\n%v", plan.Renumber, plan)
+				t.Errorf("renumbered revision: got %v, want nil\n%v", plan.Renumber, plan)
 			} else if plan.Status.UpdateRevision != stored.Name {
-				t.Errorf("plan.Status.UpdateRevision: got %q, want %q\n%v", plan.Status.UpdateRevision, stored.Name, plan)
+				t.Errorf("update revision: got %q, want %q\n%v", plan.Status.UpdateRevision, stored.Name, plan)
 			}
 			// The native set is deleted without what it owns.
 			w.Orphans, w.Pods, stored.OwnerReferences, w.Set.Status = w.Pods, nil, nil, appsv1beta1.StatefulSetStatus{}
@@ -168,9 +174,9 @@ func TestAStoredRevisionThatSaysTheSameIsUsed(t *testing.T) {
 			}
 			w.expect("adopt 0", "adopt 1")
 			if plan := Make(w.Snapshot); plan.NewRevision != nil {
-				t.Errorf("plan.NewRevision: got %v, want nil\n%v", plan.NewRevision, plan)
+				t.Errorf("new revision: got %v, want nil\n%v", plan.NewRevision, plan)
 			} else if len(plan.AdoptRevisions) != 1 {
-				t.Errorf("len(plan.AdoptRevisions): got %d, want 1\n%v", len(plan.AdoptRevisions), plan)
+				t.Errorf("number of adopted revisions: got %d, want 1\n%v", len(plan.AdoptRevisions), plan)
 			}
 		})
 		for _, policy := range []option{policy(appsv1beta1.ReCreateStatefulSetPodUpdatePolicy), policy(possible), policy(only)} {
@@ -184,9 +190,9 @@ func TestAStoredRevisionThatSaysTheSameIsUsed(t *testing.T) {
 			w.expect("~0", "~1")
 			for _, v := range Make(w.Snapshot).Verdicts {
 				if v.Update == nil {
-					t.Errorf("%s: v.Update: got nil, want a value; pod %s is disturbed: %+v", name, v.Pod.Name, v)
+					t.Errorf("%s: update: got nil, want a value; pod %s is disturbed: %+v", name, v.Pod.Name, v)
 				} else if !v.Update.Change.Quiet() {
-					t.Errorf("%s: v.Update.Change.Quiet(): got false, want true; pod %s is disturbed: %+v", name, v.Pod.Name, v)
+					t.Errorf("%s: the change is quiet: got false, want true; pod %s is disturbed: %+v", name, v.Pod.Name, v)
 				}
 			}
 		}
@@ -226,7 +232,8 @@ func TestARevisionThatIsGone(t *testing.T) {
 			}
 			w.expect(tt.want...)
 			if plan := Make(w.Snapshot); (plan.UpdateError != "") != (tt.want == nil) {
-				t.Errorf("plan.UpdateError != \"\": got %t, want %t\n%q", plan.UpdateError != "", tt.want == nil, plan.UpdateError)
+				t.Errorf("an error of the update is told: got %t, want %t\n%q", plan.UpdateError != "", tt.want == nil,
+					plan.UpdateError)
 			}
 		})
 	}
@@ -259,9 +266,10 @@ func TestTheStyleOfLabels(t *testing.T) {
 			w.at("a:2")
 			w.pod(0, tt.image, tt.states...)
 			if plan := Make(w.Snapshot); len(plan.Create) != 1 {
-				t.Errorf("len(plan.Create): got %d, want 1; beside it %v is made", len(plan.Create), plan.Create)
+				t.Errorf("number created: got %d, want 1; beside it %v is made", len(plan.Create), plan.Create)
 			} else if plan.Create[0].Revision != w.revisions[tt.made] {
-				t.Errorf("plan.Create[0].Revision: got %q, want %q; beside it %v is made", plan.Create[0].Revision, w.revisions[tt.made],
+				t.Errorf("revision of the first created pod: got %q, want %q; beside it %v is made",
+					plan.Create[0].Revision, w.revisions[tt.made],
 					plan.Create)
 			}
 			w.pod(1, "a:1") // at most one of the two is to be updated
@@ -297,9 +305,11 @@ func TestHistoryKeepsWhatOrphansCarry(t *testing.T) {
 			w.Set.Status.CurrentRevision = ""
 			w.pod(0, "a:0", states...)
 			if history := Make(w.Snapshot).History; len(history) != 1 {
-				t.Errorf("len(history): got %d, want 1; %d are deleted of %v", len(history), len(history), w.revisions)
+				t.Errorf("number of revisions of the history: got %d, want 1; %d are deleted of %v", len(history),
+					len(history), w.revisions)
 			} else if history[0].Name != w.revisions["a:1"] {
-				t.Errorf("history[0].Name: got %q, want %q; %d are deleted of %v", history[0].Name, w.revisions["a:1"], len(history), w.revisions)
+				t.Errorf("name of the first revision of the history: got %q, want %q; %d are deleted of %v",
+					history[0].Name, w.revisions["a:1"], len(history), w.revisions)
 			}
 		})
 	}

@@ -331,21 +331,21 @@ func TestAPodThatEndedBeforeStaysForAWhile(t *testing.T) {
 			w.pod(1, "a:1")
 			w.expect("-0")
 			if ended := Make(w.Snapshot).Ended; len(ended) != 1 {
-				t.Errorf("len(ended): got %d, want 1\n%v", len(ended), ended)
+				t.Errorf("number ended: got %d, want 1\n%v", len(ended), ended)
 			} else if ended[0].Name != "web-0" {
-				t.Errorf("ended[0].Name: got %q, want %q\n%v", ended[0].Name, "web-0", ended)
+				t.Errorf("name of the first of the ended: got %q, want %q\n%v", ended[0].Name, "web-0", ended)
 			}
 			w.FailedUntil = map[string]time.Time{"web-0": planTime.Add(time.Second), "web-1": planTime}
 			w.expect()
 			plan := Make(w.Snapshot)
 			if v := plan.Verdicts[0]; v.Reason != podplan.ReasonFailed {
-				t.Errorf("v.Reason: got %q, want %q\n%v", v.Reason, podplan.ReasonFailed, plan)
+				t.Errorf("reason: got %q, want %q\n%v", v.Reason, podplan.ReasonFailed, plan)
 			}
 			if plan.After != time.Second {
-				t.Errorf("plan.After: got %v, want %v\n%v", plan.After, time.Second, plan)
+				t.Errorf("time to the next pass: got %v, want %v\n%v", plan.After, time.Second, plan)
 			}
 			if len(plan.Ended) > 0 {
-				t.Errorf("plan.Ended: got %v, want none\n%v", plan.Ended, plan)
+				t.Errorf("ended: got %v, want none\n%v", plan.Ended, plan)
 			}
 		})
 	}
@@ -361,9 +361,9 @@ func TestAPodThatIsShownInAMomentIsNoStranger(t *testing.T) {
 	w.expect()
 	plan := Make(w.Snapshot)
 	if plan.Refusal+plan.ScaleError != "" {
-		t.Errorf("plan.Refusal+plan.ScaleError: got %q, want %q\n%v", plan.Refusal+plan.ScaleError, "", plan)
+		t.Errorf("refusal and error of scaling: got %q, want %q\n%v", plan.Refusal+plan.ScaleError, "", plan)
 	}
 	if plan.After == 0 {
-		t.Errorf("plan.After: got %v, want another value\n%v", plan.After, plan)
+		t.Errorf("time to the next pass: got %v, want another value\n%v", plan.After, plan)
 	}
 }

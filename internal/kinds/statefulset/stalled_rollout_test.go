@@ -20,10 +20,11 @@ func TestWhatStandsStillIsTold(t *testing.T) {
 	w.pod(3, "a:1", notReady)
 	plan := Make(w.Snapshot)
 	if plan.Settled() {
-		t.Errorf("plan.Settled(): got true, want false; settled %t, waiting %v: %s", plan.Settled(), plan.Waiting, plan)
+		t.Errorf("the plan is settled: got true, want false; settled %t, waiting %v: %s", plan.Settled(),
+			plan.Waiting, plan)
 	}
 	if plan.Waiting == nil {
-		t.Errorf("plan.Waiting: got nil, want a value; settled %t, waiting %v: %s", plan.Settled(), plan.Waiting, plan)
+		t.Errorf("waiting: got nil, want a value; settled %t, waiting %v: %s", plan.Settled(), plan.Waiting, plan)
 	}
 	w = newWorld(t, 2, inParallel)
 	w.at("a:1")
@@ -38,16 +39,19 @@ func TestWhatStandsStillIsTold(t *testing.T) {
 		w.pod(0, "a:1")
 		w.pod(1, "a:1", terminating)
 		if plan := Make(w.Snapshot); plan.Waiting == nil {
-			t.Errorf("%s: plan.Waiting: got nil, want a value; settled %t, waiting %v", name, plan.Settled(), plan.Waiting)
+			t.Errorf("%s: waiting: got nil, want a value; settled %t, waiting %v", name, plan.Settled(), plan.Waiting)
 		} else if plan.Settled() {
-			t.Errorf("%s: plan.Settled(): got true, want false; settled %t, waiting %v", name, plan.Settled(), plan.Waiting)
+			t.Errorf("%s: the plan is settled: got true, want false; settled %t, waiting %v", name, plan.Settled(),
+				plan.Waiting)
 		}
 		w.Now = planTime.Add(-time.Minute)
 		if plan := Make(w.Snapshot); plan.Waiting != nil {
-			t.Errorf("%s: plan.Waiting: got %v, want nil; after %s, waiting %v in the grace period", name, plan.Waiting, plan.After,
+			t.Errorf("%s: waiting: got %v, want nil; after %s, waiting %v in the grace period", name, plan.Waiting,
+				plan.After,
 				plan.Waiting)
 		} else if plan.After != time.Minute {
-			t.Errorf("%s: plan.After: got %v, want %v; after %s, waiting %v in the grace period", name, plan.After, time.Minute, plan.After,
+			t.Errorf("%s: time to the next pass: got %v, want %v; after %s, waiting %v in the grace period", name,
+				plan.After, time.Minute, plan.After,
 				plan.Waiting)
 		}
 	}
@@ -79,9 +83,9 @@ func TestWhoIsWaitedForIsTold(t *testing.T) {
 			}
 			w.pod(7, "a:2", pulls)
 			if wait := Make(w.Snapshot).Waiting; wait == nil {
-				t.Error("Make(w.Snapshot).Waiting: got nil, want a value")
+				t.Error("waiting: got nil, want a value")
 			} else if wait.String() != tt.want {
-				t.Errorf("Make(w.Snapshot).Waiting: got %q, want %q", wait.String(), tt.want)
+				t.Errorf("waiting: got %q, want %q", wait.String(), tt.want)
 			}
 		})
 	}

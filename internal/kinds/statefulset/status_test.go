@@ -70,11 +70,13 @@ func TestStatusOfThePass(t *testing.T) {
 			tt.build(w)
 			status := Make(w.Snapshot).Status
 			if status.CurrentReplicas != tt.current {
-				t.Errorf("status.CurrentReplicas: got %d, want %d; %d current, %d updated; want %d, %d", status.CurrentReplicas, tt.current,
+				t.Errorf("current replicas: got %d, want %d; %d current, %d updated; want %d, %d",
+					status.CurrentReplicas, tt.current,
 					status.CurrentReplicas, status.UpdatedReplicas, tt.current, tt.updated)
 			}
 			if status.UpdatedReplicas != tt.updated {
-				t.Errorf("status.UpdatedReplicas: got %d, want %d; %d current, %d updated; want %d, %d", status.UpdatedReplicas, tt.updated,
+				t.Errorf("updated replicas: got %d, want %d; %d current, %d updated; want %d, %d",
+					status.UpdatedReplicas, tt.updated,
 					status.CurrentReplicas, status.UpdatedReplicas, tt.current, tt.updated)
 			}
 		})
@@ -107,10 +109,11 @@ func TestARolloutIsCompleteWhenEverySlotIsUpdatedAndReady(t *testing.T) {
 				want, current = w.revisions["a:2"], 3
 			}
 			if plan.Status.CurrentRevision != want {
-				t.Errorf("plan.Status.CurrentRevision: got %q, want %q", plan.Status.CurrentRevision, want)
+				t.Errorf("current revision: got %q, want %q", plan.Status.CurrentRevision, want)
 			}
 			if tt.done && plan.Status.CurrentReplicas != current {
-				t.Errorf("plan.Status.CurrentReplicas: got %d, want %d; current revision %s, %d pods; want %s", plan.Status.CurrentReplicas, current,
+				t.Errorf("current replicas: got %d, want %d; current revision %s, %d pods; want %s",
+					plan.Status.CurrentReplicas, current,
 					plan.Status.CurrentRevision, plan.Status.CurrentReplicas, want)
 			}
 		})
@@ -144,7 +147,7 @@ func TestConditionsStandAsLongAsSomethingFails(t *testing.T) {
 		LastTransitionTime: metav1.NewTime(planTime)}, {Type: "FailedUpdatePod", Status: "True", Message: "no update",
 		LastTransitionTime: metav1.NewTime(planTime)}}
 	if diff := cmp.Diff(want, status.Conditions); diff != "" {
-		t.Errorf("status.Conditions (-want +got):\n%s", diff)
+		t.Errorf("conditions (-want +got):\n%s", diff)
 	}
 	if !changed {
 		t.Error("changed: got false, want true")
@@ -155,14 +158,15 @@ func TestConditionsStandAsLongAsSomethingFails(t *testing.T) {
 	}
 	status, changed = Make(w.Snapshot).FinalStatus(errors.New("no node"), nil, planTime)
 	if len(status.Conditions) != 1 {
-		t.Errorf("len(status.Conditions): got %d, want 1\n%+v", len(status.Conditions), status.Conditions)
+		t.Errorf("number of conditions: got %d, want 1\n%+v", len(status.Conditions), status.Conditions)
 	} else if status.Conditions[0].Message != "no node" {
-		t.Errorf("status.Conditions[0].Message: got %q, want %q\n%+v", status.Conditions[0].Message, "no node", status.Conditions)
+		t.Errorf("message of the first condition: got %q, want %q\n%+v", status.Conditions[0].Message, "no node",
+			status.Conditions)
 	} else if !changed {
 		t.Errorf("changed: got false, want true\n%+v", status.Conditions)
 	}
 	if status, _ = Make(w.Snapshot).FinalStatus(nil, nil, planTime); len(status.Conditions) != 0 {
-		t.Errorf("len(status.Conditions): got %d, want 0\n%+v", len(status.Conditions), status.Conditions)
+		t.Errorf("number of conditions: got %d, want 0\n%+v", len(status.Conditions), status.Conditions)
 	}
 }
 
@@ -182,13 +186,14 @@ func TestWhatIsNotCountedStays(t *testing.T) {
 		change(w.Set)
 		status := Make(w.Snapshot).Status
 		if status.Replicas != 3 {
-			t.Errorf("%s: status.Replicas: got %d, want 3\n%+v", name, status.Replicas, status)
+			t.Errorf("%s: replicas: got %d, want 3\n%+v", name, status.Replicas, status)
 		}
 		if status.ReadyReplicas != 2 {
-			t.Errorf("%s: status.ReadyReplicas: got %d, want 2\n%+v", name, status.ReadyReplicas, status)
+			t.Errorf("%s: ready replicas: got %d, want 2\n%+v", name, status.ReadyReplicas, status)
 		}
 		if status.UpdateRevision != w.revisions["a:1"] {
-			t.Errorf("%s: status.UpdateRevision: got %q, want %q\n%+v", name, status.UpdateRevision, w.revisions["a:1"], status)
+			t.Errorf("%s: update revision: got %q, want %q\n%+v", name, status.UpdateRevision, w.revisions["a:1"],
+				status)
 		}
 		w.expect()
 	}
@@ -211,7 +216,7 @@ func TestSettled(t *testing.T) {
 		w.at("a:2")
 		tt.build(w)
 		if got := Make(w.Snapshot).Settled(); got != tt.want {
-			t.Errorf("%s: Make(w.Snapshot).Settled(): got %t, want %t", name, got, tt.want)
+			t.Errorf("%s: the plan is settled: got %t, want %t", name, got, tt.want)
 		}
 	}
 }

@@ -340,10 +340,10 @@ func TestStorageThatFailsIsTold(t *testing.T) {
 			plan := Make(w.Snapshot)
 			want := "claim data-web-1 does not grow to 2Gi: no room: " + string(tt.conditions[len(tt.conditions)-1])
 			if (plan.UpdateError == want) != tt.told {
-				t.Errorf("plan.UpdateError == want: got %t, want %t", plan.UpdateError == want, tt.told)
+				t.Errorf("error of the update: got %t, want %t", plan.UpdateError == want, tt.told)
 			}
 			if !tt.told && plan.UpdateError != "" {
-				t.Errorf("plan.UpdateError: got %q, want %q", plan.UpdateError, "")
+				t.Errorf("update error: got %q, want %q", plan.UpdateError, "")
 			}
 			if v := plan.Verdicts[1]; tt.told && v.Message != want {
 				t.Errorf("the pod waits because %q", v.Message)

@@ -91,11 +91,13 @@ func TestAClaimTemplateIsAdded(t *testing.T) {
 			for _, creation := range Make(w.Snapshot).Create {
 				volumes, _ := creation.Pod["spec"].(map[string]any)["volumes"].([]any)
 				if len(creation.Claims) != 1 {
-					t.Errorf("len(creation.Claims): got %d, want 1; pod %s is made with %v and %v", len(creation.Claims), creation.Name, creation.Claims,
+					t.Errorf("number of claims of the creation: got %d, want 1; pod %s is made with %v and %v",
+						len(creation.Claims), creation.Name, creation.Claims,
 						volumes)
 				}
 				if len(volumes) != 1 {
-					t.Errorf("len(volumes): got %d, want 1; pod %s is made with %v and %v", len(volumes), creation.Name, creation.Claims, volumes)
+					t.Errorf("number of volumes: got %d, want 1; pod %s is made with %v and %v", len(volumes),
+						creation.Name, creation.Claims, volumes)
 				}
 			}
 		})

@@ -193,7 +193,7 @@ func TestTheNameLeavesRoomForTheHash(t *testing.T) {
 	} {
 		set := written(t, "v1beta1", `{"metadata":`+meta+`}`)
 		if diff := cmp.Diff(want, summary(Validate(set, nil, Gates{}, unasked(t)))); diff != "" {
-			t.Errorf("%s: summary(Validate(set, nil, Gates{}, unasked(t))) (-want +got):\n%s", meta, diff)
+			t.Errorf("%s: errors (-want +got):\n%s", meta, diff)
 		}
 		if errs := Validate(set, set, Gates{}, unasked(t)); len(errs) > 0 {
 			t.Errorf("%s on update: %v", meta, errs)
@@ -233,12 +233,13 @@ func TestListsAreBounded(t *testing.T) {
 			return written(t, "v1beta1", `{`+parallel+`,`+fmt.Sprintf(test.member, list(n, test.item))+`}`)
 		}
 		if errs := Validate(of(test.most), nil, Gates{}, unasked(t)); len(errs) > 0 {
-			t.Errorf("%d: Validate(of(test.most), nil, Gates{}, unasked(t)): got %v, want none", test.most, errs)
+			t.Errorf("%d: errors: got %v, want none", test.most, errs)
 		}
 		if got := summary(Validate(of(test.most+1), nil, Gates{}, unasked(t))); len(got) != 1 {
-			t.Errorf("%d: len(got): got %d, want 1\n%v", test.most+1, len(got), got)
+			t.Errorf("%d: number of results: got %d, want 1\n%v", test.most+1, len(got), got)
 		} else if !strings.HasPrefix(got[0], "TooMany spec.") {
-			t.Errorf("%d: got[0]: got %q, want it to begin with %q\n%v", test.most+1, got[0], "TooMany spec.", got)
+			t.Errorf("%d: first result: got %q, want it to begin with %q\n%v", test.most+1, got[0], "TooMany spec.",
+				got)
 		}
 		if errs := Validate(of(test.most+1), of(test.most+1), Gates{}, unasked(t)); len(errs) > 0 {
 			t.Errorf("what is stored already: %v", errs)

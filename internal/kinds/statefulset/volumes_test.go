@@ -92,7 +92,7 @@ func TestClaimsThatDoNotFollow(t *testing.T) {
 			creation := Make(w.Snapshot).Create[0]
 			request := nested(creation.Claims[0], "spec", "resources", "requests")["storage"]
 			if creation.Name != "web-2" {
-				t.Errorf("creation.Name: got %q, want %q", creation.Name, "web-2")
+				t.Errorf("name of the creation: got %q, want %q", creation.Name, "web-2")
 			}
 			if request != "2Gi" {
 				t.Errorf("request: got %v, want %q", request, "2Gi")
@@ -164,7 +164,7 @@ func TestWhichClaimsAreAsTheirTemplates(t *testing.T) {
 				want := []appsv1beta1.StatefulSetVolumeClaimStatus{{VolumeClaimName: "a", CompatibleReplicas: 1, CompatibleReadyReplicas: 1},
 					{VolumeClaimName: "b", CompatibleReplicas: n(tt.compatible), CompatibleReadyReplicas: n(tt.ready)}}
 				if diff := cmp.Diff(want, Make(w.Snapshot).Status.VolumeClaims); diff != "" {
-					t.Errorf("Make(w.Snapshot).Status.VolumeClaims (-want +got):\n%s", diff)
+					t.Errorf("claims of the status (-want +got):\n%s", diff)
 				}
 			})
 		}
@@ -336,13 +336,14 @@ func TestALostPodOfTheOldRevisionHasTheVolumesThatItMounts(t *testing.T) {
 		w.claimed(name, 0, "1Gi", "1Gi")
 	}
 	if diff := cmp.Diff([]string{"a-web-0", "b-web-0", "raw-web-0"}, w.ClaimNames()[:3], cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
-		t.Errorf("w.ClaimNames()[:3] (-want +got):\n%s", diff)
+		t.Errorf("claim names (-want +got):\n%s", diff)
 	}
 	create := Make(w.Snapshot).Create
 	if len(create) != 1 {
-		t.Fatalf("len(create): got %d, want 1\n%v", len(create), Make(w.Snapshot))
+		t.Fatalf("number created: got %d, want 1\n%v", len(create), Make(w.Snapshot))
 	} else if create[0].Revision != w.revisions["old"] {
-		t.Fatalf("create[0].Revision: got %q, want %q\n%v", create[0].Revision, w.revisions["old"], Make(w.Snapshot))
+		t.Fatalf("revision of the first of the create: got %q, want %q\n%v", create[0].Revision,
+			w.revisions["old"], Make(w.Snapshot))
 	}
 	var names []string
 	for _, volume := range nested(create[0].Pod, "spec")["volumes"].([]any) {
@@ -386,7 +387,7 @@ func TestAClaimThatAnotherPodControlsIsToldOf(t *testing.T) {
 		w.claim(0).OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "other", UID: "other", Controller: new(true)}}
 		w.expect(want...)
 		if told := Make(w.Snapshot).ClaimsAwaited; strings.Contains(told, "goes with pod other") != (want == nil) {
-			t.Errorf("%s: strings.Contains(told, \"goes with pod other\"): got %t, want %t\n%q", scaled,
+			t.Errorf("%s: it goes with pod other: got %t, want %t\n%q", scaled,
 				strings.Contains(told, "goes with pod other"), want == nil, told)
 		}
 	}

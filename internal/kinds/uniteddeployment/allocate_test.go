@@ -71,7 +71,8 @@ func TestPercentagesAreAll(t *testing.T) {
 		if err != nil {
 			t.Errorf("%d: unexpected error: %v\n%v", replicas, err, next)
 		} else if next[0]+next[1]+next[2] != replicas {
-			t.Errorf("%d: next[0]+next[1]+next[2]: got %d, want %d\n%v\n%v", replicas, next[0]+next[1]+next[2], replicas, next, err)
+			t.Errorf("%d: replicas of all subsets: got %d, want %d\n%v\n%v", replicas, next[0]+next[1]+next[2],
+				replicas, next, err)
 		}
 	}
 	for replicas := range int32(200) { // an autoscaler may ask for any of them
@@ -96,7 +97,7 @@ func TestPercentagesAreAll(t *testing.T) {
 	if n, err := Scaled(new(intstr.FromString("100%")), 1<<31-1); err != nil {
 		t.Errorf("unexpected error: %v\n%d", err, n)
 	} else if n != 1<<31-1 {
-		t.Errorf("Scaled(new(intstr.FromString(\"100%%\")), 1<<31-1): got %d, want %d\n%v", n, 1<<31-1, err)
+		t.Errorf("100%% of the largest number: got %d, want %d\n%v", n, 1<<31-1, err)
 	}
 }
 
@@ -108,11 +109,11 @@ func TestReplicasThatAreAbsent(t *testing.T) {
 		}
 	}
 	if got := Replicas(nil, nil); got != 1 {
-		t.Errorf("another number: Replicas(nil, nil): got %d, want 1", got)
+		t.Errorf("another number: replicas of nothing: got %d, want 1", got)
 	} else if got := Replicas(new(int32(0)), given("2")); got != 0 {
-		t.Errorf(`another number: Replicas(new(int32(0)), given("2")): got %d, want 0`, got)
+		t.Errorf(`another number: replicas that are given as 0: got %d, want 0`, got)
 	} else if got := Replicas(nil, given("2", "")); got != 1 {
-		t.Errorf(`another number: Replicas(nil, given("2", "")): got %d, want 1`, got)
+		t.Errorf(`another number: replicas that are not given: got %d, want 1`, got)
 	}
 }
 
@@ -123,7 +124,7 @@ func TestMinimaAndMaxima(t *testing.T) {
 	for replicas, want := range map[int32]string{6: "[2 2 2]", 9: "[5 2 2]", 13: "[5 5 3]", 5: "[2 2 1]", 0: "[0 0 0]", 1: "[1 0 0]"} {
 		next, rest := Stretch(bounds, replicas)
 		if fmt.Sprint(next) != want {
-			t.Errorf("%d: Stretch(bounds, replicas): got %q, want %q", replicas, fmt.Sprint(next), want)
+			t.Errorf("%d: stretched replicas: got %q, want %q", replicas, fmt.Sprint(next), want)
 		}
 		if rest != 0 {
 			t.Errorf("%d: rest: got %d, want 0; %v, rest %d, instead of %s", replicas, rest, next, rest, want)
@@ -137,18 +138,19 @@ func TestBounds(t *testing.T) {
 	if b, err := BoundsOf(&s, 5); err != nil {
 		t.Errorf("unexpected error: %v\n%v", err, b)
 	} else if b != (Bounds{2, 3}) {
-		t.Errorf("BoundsOf(&s, 5): got %+v, want %+v\n%v", b, Bounds{2, 3}, err)
+		t.Errorf("bounds of the subset: got %+v, want %+v\n%v", b, Bounds{2, 3}, err)
 	}
 	if b, err := BoundsOf(&appsv1beta1.Subset{}, 5); err != nil {
 		t.Errorf("unexpected error: %v\n%v", err, b)
 	} else if b != (Bounds{0, Unbounded}) {
-		t.Errorf("BoundsOf(&appsv1beta1.Subset{}, 5): got %+v, want %+v\n%v", b, Bounds{0, Unbounded}, err)
+		t.Errorf("bounds of a subset without any: got %+v, want %+v\n%v", b, Bounds{0, Unbounded}, err)
 	}
 	s.MinReplicas = new(intstr.FromInt32(4))
 	if _, err := BoundsOf(&s, 5); err == nil {
-		t.Error("err: got nil, want an error")
+		t.Error("error: got nil, want an error")
 	} else if !strings.Contains(err.Error(), `minReplicas of subset "a" is 4, more than its maxReplicas, 3`) {
-		t.Errorf("err: got %q, want it to contain %q", err.Error(), `minReplicas of subset "a" is 4, more than its maxReplicas, 3`)
+		t.Errorf("error: got %q, want it to contain %q", err.Error(),
+			`minReplicas of subset "a" is 4, more than its maxReplicas, 3`)
 	}
 }
 

@@ -79,7 +79,7 @@ func TestDefaults(t *testing.T) {
 	}
 	operations, err := Default(DefaultRequest{New: Document{"spec": "x"}})
 	if len(operations) > 0 {
-		t.Errorf(`Default(DefaultRequest{New: Document{"spec": "x"}}): got %v, want none`, operations)
+		t.Errorf(`defaults of a bad spec: got %v, want none`, operations)
 	}
 	if err != nil {
 		t.Errorf("unexpected error: %v", err)

@@ -39,7 +39,7 @@ func asked(t *testing.T, kind Kind, replicas int32, subsets ...appsv1beta1.Subse
 	s := &Snapshot{United: u, Pods: map[types.UID][]*corev1.Pod{}, Now: noon}
 	first := Make(*s)
 	if first.NewRevision == nil {
-		t.Fatalf("first.NewRevision: got nil, want a value\n%v", first)
+		t.Fatalf("new revision the first time: got nil, want a value\n%v", first)
 	}
 	stored := first.NewRevision.DeepCopy()
 	stored.UID = "r1"
@@ -147,13 +147,13 @@ func TestNothingIsDoneWhileTerminating(t *testing.T) {
 	s.United.DeletionTimestamp = new(ago(0))
 	p := Make(*s)
 	if !p.Going {
-		t.Errorf("p.Going: got false, want true\n%v", p)
+		t.Errorf("going: got false, want true\n%v", p)
 	}
 	if len(p.Subsets)+len(p.Deletes) > 0 {
-		t.Errorf("len(p.Subsets)+len(p.Deletes): got %d, want 0\n%v", len(p.Subsets)+len(p.Deletes), p)
+		t.Errorf("number of subsets and deleted: got %d, want 0\n%v", len(p.Subsets)+len(p.Deletes), p)
 	}
 	if p.NewRevision != nil {
-		t.Errorf("p.NewRevision: got %v, want nil\n%v", p.NewRevision, p)
+		t.Errorf("new revision: got %v, want nil\n%v", p.NewRevision, p)
 	}
 }
 
@@ -184,28 +184,28 @@ func TestChildrenOfSubsets(t *testing.T) {
 	if got := strings.Join(actions, " "); got != "keep create create adopt" {
 		t.Errorf("actions: got %q, want %q\n%v", got, "keep create create adopt", p)
 	} else if p.Subsets[0].Child.Object.GetName() != "web-a" {
-		t.Errorf("p.Subsets[0].Child.Object.GetName(): got %q, want %q\n%s\n%v", p.Subsets[0].Child.Object.GetName(), "web-a", got, p)
+		t.Errorf("name of the child of the first subset: got %q, want %q\n%s\n%v", p.Subsets[0].Child.Object.GetName(), "web-a", got, p)
 	}
 	has := func(list []Removal, c *Child) bool {
 		return slices.ContainsFunc(list, func(r Removal) bool { return r.Child == c })
 	}
 	if !has(p.Deletes, other) {
-		t.Errorf("has(p.Deletes, other): got false, want true\n%v", p)
+		t.Errorf("the other child is deleted: got false, want true\n%v", p)
 	}
 	if !has(p.Deletes, left) {
-		t.Errorf("has(p.Deletes, left): got false, want true\n%v", p)
+		t.Errorf("the child that is left is deleted: got false, want true\n%v", p)
 	}
 	if has(p.Deletes, nameless) {
-		t.Errorf("has(p.Deletes, nameless): got true, want false\n%v", p)
+		t.Errorf("the child without a name is deleted: got true, want false\n%v", p)
 	}
 	if has(p.Deletes, unmatched) {
-		t.Errorf("has(p.Deletes, unmatched): got true, want false\n%v", p)
+		t.Errorf("the child that does not match is deleted: got true, want false\n%v", p)
 	}
 	if !has(p.Release, unmatched) {
-		t.Errorf("has(p.Release, unmatched): got false, want true\n%v", p)
+		t.Errorf("the child that does not match is released: got false, want true\n%v", p)
 	}
 	if len(p.Release) != 1 {
-		t.Errorf("len(p.Release): got %d, want 1\n%v", len(p.Release), p)
+		t.Errorf("number released: got %d, want 1\n%v", len(p.Release), p)
 	}
 	if !has(p.Deletes, younger) { // the older one does its work: one replica is wanted, and ready
 		t.Error("the younger one is left")
@@ -231,11 +231,11 @@ func TestWaitingForChildren(t *testing.T) {
 	s.Absent = []Kind{CloneSet}
 	p := Make(*s)
 	if p.Subsets[0].Action != Hold {
-		t.Errorf("p.Subsets[0].Action: got %q, want %q\n%v", p.Subsets[0].Action, Hold, p)
+		t.Errorf("action of the first subset: got %q, want %q\n%v", p.Subsets[0].Action, Hold, p)
 	} else if p.Subsets[1].Action != Hold {
-		t.Errorf("p.Subsets[1].Action: got %q, want %q\n%v", p.Subsets[1].Action, Hold, p)
+		t.Errorf("action of the second subset: got %q, want %q\n%v", p.Subsets[1].Action, Hold, p)
 	} else if len(p.Deletes) > 0 {
-		t.Errorf("p.Deletes: got %v, want none\n%v", p.Deletes, p)
+		t.Errorf("deleted: got %v, want none\n%v", p.Deletes, p)
 	}
 }
 
@@ -273,30 +273,30 @@ func TestNumbersThatDoNotFit(t *testing.T) {
 	p := Make(*s)
 	p.Finish(Outcome{}, noon)
 	if got := fmt.Sprint(p.next()); got != "[1 0]" {
-		t.Errorf("p.next(): got %q, want %q\n%v", got, "[1 0]", p)
+		t.Errorf("next replicas: got %q, want %q\n%v", got, "[1 0]", p)
 	} else if p.Subsets[0].Action != Update {
-		t.Errorf("p.Subsets[0].Action: got %q, want %q\n%v", p.Subsets[0].Action, Update, p)
+		t.Errorf("action of the first subset: got %q, want %q\n%v", p.Subsets[0].Action, Update, p)
 	} else if p.Subsets[1].Action != Hold {
-		t.Errorf("p.Subsets[1].Action: got %q, want %q\n%v", p.Subsets[1].Action, Hold, p)
+		t.Errorf("action of the second subset: got %q, want %q\n%v", p.Subsets[1].Action, Hold, p)
 	} else if len(p.Deletes) > 0 {
-		t.Errorf("p.Deletes: got %v, want none\n%v", p.Deletes, p)
+		t.Errorf("deleted: got %v, want none\n%v", p.Deletes, p)
 	} else if p.After != time.Minute {
-		t.Errorf("p.After: got %v, want %v\n%v", p.After, time.Minute, p)
+		t.Errorf("time to the next pass: got %v, want %v\n%v", p.After, time.Minute, p)
 	}
 	if got := p.find(appsv1beta1.SubsetUpdated); got != "False Error" {
-		t.Errorf("p.find(appsv1beta1.SubsetUpdated): got %q, want %q\n%+v", got, "False Error", p.Notes)
+		t.Errorf("condition about updated subsets: got %q, want %q\n%+v", got, "False Error", p.Notes)
 	} else if len(p.Notes) != 1 {
-		t.Errorf("len(p.Notes): got %d, want 1\n%+v", len(p.Notes), p.Notes)
+		t.Errorf("number of notes: got %d, want 1\n%+v", len(p.Notes), p.Notes)
 	} else if p.Notes[0].Reason != "FailedSpecifySubsetReplicas" {
-		t.Errorf("p.Notes[0].Reason: got %q, want %q\n%+v", p.Notes[0].Reason, "FailedSpecifySubsetReplicas", p.Notes)
+		t.Errorf("reason of the first note: got %q, want %q\n%+v", p.Notes[0].Reason, "FailedSpecifySubsetReplicas", p.Notes)
 	} else if !strings.Contains(p.Notes[0].Message, "5") {
-		t.Errorf("p.Notes[0].Message: got %q, want it to contain %q\n%+v", p.Notes[0].Message, "5", p.Notes)
+		t.Errorf("message of the first note: got %q, want it to contain %q\n%+v", p.Notes[0].Message, "5", p.Notes)
 	} else if !strings.Contains(p.Notes[0].Message, "4") {
-		t.Errorf("p.Notes[0].Message: got %q, want it to contain %q\n%+v", p.Notes[0].Message, "4", p.Notes)
+		t.Errorf("message of the first note: got %q, want it to contain %q\n%+v", p.Notes[0].Message, "4", p.Notes)
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == appsv1beta1.SubsetUpdated && c.Message != p.Notes[0].Message {
-			t.Errorf("c.Message: got %q, want %q", c.Message, p.Notes[0].Message)
+			t.Errorf("message: got %q, want %q", c.Message, p.Notes[0].Message)
 		}
 	}
 }
@@ -321,7 +321,7 @@ func TestReasonsToUpdate(t *testing.T) {
 		s := asked(t, tt.kind, 2, plain("a")...)
 		s.child(tt.kind, "a", 2, nil, tt.change)
 		if got := Make(*s).Subsets[0]; got.Action != tt.want {
-			t.Errorf("%s: got.Action: got %q, want %q\n%v", name, got.Action, tt.want, got.String())
+			t.Errorf("%s: action: got %q, want %q\n%v", name, got.Action, tt.want, got.String())
 		}
 	}
 }
@@ -333,17 +333,17 @@ func TestThePartitionIsAtMostTheReplicas(t *testing.T) {
 	s.United.Spec.UpdateStrategy.ManualUpdate = &appsv1beta1.ManualUpdate{Partitions: map[string]int32{"a": 9}}
 	c := s.child(StatefulSet, "a", 2, []*corev1.Pod{s.pod("web-a-2", time.Hour, running(time.Hour), labelled(RevisionHash, "old"))}, func(c *Child) { c.Partition = new(int32(3)) })
 	if p := Make(*s); p.Subsets[0].Wanted.Partition != 3 {
-		t.Errorf("p.Subsets[0].Wanted.Partition: got %d, want 3\n%v", p.Subsets[0].Wanted.Partition, p)
+		t.Errorf("wanted partition of the first subset: got %d, want 3\n%v", p.Subsets[0].Wanted.Partition, p)
 	} else if p.Status.SubsetStatuses[0].Partition != 3 {
-		t.Errorf("p.Status.SubsetStatuses[0].Partition: got %d, want 3\n%v", p.Status.SubsetStatuses[0].Partition, p)
+		t.Errorf("partition of the first subset: got %d, want 3\n%v", p.Status.SubsetStatuses[0].Partition, p)
 	} else if p.NewRevision != nil {
-		t.Errorf("p.NewRevision: got %v, want nil\n%v", p.NewRevision, p)
+		t.Errorf("new revision: got %v, want nil\n%v", p.NewRevision, p)
 	} else if len(p.Restart) > 0 {
-		t.Errorf("p.Restart: got %v, want none\n%v", p.Restart, p)
+		t.Errorf("restarted: got %v, want none\n%v", p.Restart, p)
 	}
 	c.OnDelete = true
 	if p := Make(*s); p.Status.SubsetStatuses[0].Partition != 1 {
-		t.Errorf("p.Status.SubsetStatuses[0].Partition: got %d, want 1\n%+v", p.Status.SubsetStatuses[0].Partition, p.Status)
+		t.Errorf("partition of the first subset: got %d, want 1\n%+v", p.Status.SubsetStatuses[0].Partition, p.Status)
 	}
 }
 
@@ -418,20 +418,20 @@ func TestAdaptiveSubsetsGetWhatCanBeScheduled(t *testing.T) {
 				tt.after = 30 * time.Second
 			}
 			if got := fmt.Sprint(p.next()); got != tt.next {
-				t.Errorf("p.next(): got %q, want %q; %v %s after %s first %t\n%s", got, tt.next, p.next(), p.schedulable(0), p.After, p.First, p)
+				t.Errorf("next replicas: got %q, want %q; %v %s after %s first %t\n%s", got, tt.next, p.next(), p.schedulable(0), p.After, p.First, p)
 			}
 			if got := p.schedulable(0); got != tt.schedulable {
-				t.Errorf("p.schedulable(0): got %q, want %q; %v %s after %s first %t\n%s", got, tt.schedulable, p.next(), p.schedulable(0), p.After,
+				t.Errorf("condition of the first subset: got %q, want %q; %v %s after %s first %t\n%s", got, tt.schedulable, p.next(), p.schedulable(0), p.After,
 					p.First, p)
 			}
 			if p.After != tt.after {
-				t.Errorf("p.After: got %v, want %v; %v %s after %s first %t\n%s", p.After, tt.after, p.next(), p.schedulable(0), p.After, p.First, p)
+				t.Errorf("time to the next pass: got %v, want %v; %v %s after %s first %t\n%s", p.After, tt.after, p.next(), p.schedulable(0), p.After, p.First, p)
 			}
 			if p.First != tt.first {
-				t.Errorf("p.First: got %t, want %t; %v %s after %s first %t\n%s", p.First, tt.first, p.next(), p.schedulable(0), p.After, p.First, p)
+				t.Errorf("first: got %t, want %t; %v %s after %s first %t\n%s", p.First, tt.first, p.next(), p.schedulable(0), p.After, p.First, p)
 			}
 			if got := p.schedulable(1); got != "" {
-				t.Errorf("p.schedulable(1): got %q, want %q; %v %s after %s first %t\n%s", got, "", p.next(), p.schedulable(0), p.After, p.First, p)
+				t.Errorf("condition of the second subset: got %q, want %q; %v %s after %s first %t\n%s", got, "", p.next(), p.schedulable(0), p.After, p.First, p)
 			}
 			s.United.Spec.Topology.ScheduleStrategy.Type = ""
 			if p := Make(*s); p.schedulable(0) != "" || len(p.Status.SubsetStatuses[0].Conditions) > 0 {
@@ -485,13 +485,13 @@ func TestReservedPodsAreCountedAndLabelled(t *testing.T) {
 				patched += fmt.Sprint(m.Reserved)
 			}
 			if p.Subsets[0].Reserved != tt.reserved {
-				t.Errorf("p.Subsets[0].Reserved: got %d, want %d\n%s", p.Subsets[0].Reserved, tt.reserved, p)
+				t.Errorf("first subset is reserved: got %d, want %d\n%s", p.Subsets[0].Reserved, tt.reserved, p)
 			}
 			if patched != tt.patched {
 				t.Errorf("patched: got %q, want %q\n%s", patched, tt.patched, p)
 			}
 			if tt.after != 0 && p.After != tt.after {
-				t.Errorf("p.After: got %v, want %v\n%s", p.After, tt.after, p)
+				t.Errorf("time to the next pass: got %v, want %v\n%s", p.After, tt.after, p)
 			}
 		})
 	}
@@ -513,13 +513,13 @@ func TestReservingSubsetsHaveConditionsAndNumbers(t *testing.T) {
 		t.Errorf("with reserved pods: got %s, want 3 and 3 replicas, the first False, the second True", p)
 	}
 	if p.Status.ReservedPods != 3 {
-		t.Errorf("UD-125: p.Status.ReservedPods: got %d, want 3\n%+v", p.Status.ReservedPods, p.Status)
+		t.Errorf("UD-125: reserved pods: got %d, want 3\n%+v", p.Status.ReservedPods, p.Status)
 	} else if p.Status.SubsetStatuses[0].ReservedPods != 3 {
-		t.Errorf("UD-125: p.Status.SubsetStatuses[0].ReservedPods: got %d, want 3\n%+v", p.Status.SubsetStatuses[0].ReservedPods, p.Status)
+		t.Errorf("UD-125: reserved pods of the first subset: got %d, want 3\n%+v", p.Status.SubsetStatuses[0].ReservedPods, p.Status)
 	} else if p.Status.Replicas != 0 {
-		t.Errorf("UD-125: p.Status.Replicas: got %d, want 0\n%+v", p.Status.Replicas, p.Status)
+		t.Errorf("UD-125: replicas: got %d, want 0\n%+v", p.Status.Replicas, p.Status)
 	} else if p.Status.LabelSelector != "app=web,apps.kruise.io/united-deployment-reserved-pod=false" {
-		t.Errorf("UD-125: p.Status.LabelSelector: got %q, want %q\n%+v", p.Status.LabelSelector,
+		t.Errorf("UD-125: label selector: got %q, want %q\n%+v", p.Status.LabelSelector,
 			"app=web,apps.kruise.io/united-deployment-reserved-pod=false", p.Status)
 	}
 	// UD-126: turned off, labels stay and the numbers are those of the other mode.
@@ -594,7 +594,7 @@ func TestMaxUnavailableWithReservedPods(t *testing.T) {
 			t.Errorf("%s %s: got %q, want %q\n%s", tt.kind, tt.own, got, tt.want, v.String())
 		}
 		if v.Action != tt.action {
-			t.Errorf("%s %s: v.Action: got %q, want %q\n%s", tt.kind, tt.own, v.Action, tt.action, v.String())
+			t.Errorf("%s %s: action: got %q, want %q\n%s", tt.kind, tt.own, v.Action, tt.action, v.String())
 		}
 	}
 }
@@ -610,48 +610,48 @@ func TestTheStatusIsSummedUpWithItsConditions(t *testing.T) {
 	p.Finish(Outcome{Provisioned: 1}, noon)
 	st := p.Status
 	if st.Replicas != 2 {
-		t.Errorf("st.Replicas: got %d, want 2\n%+v", st.Replicas, st)
+		t.Errorf("replicas: got %d, want 2\n%+v", st.Replicas, st)
 	} else if st.ReadyReplicas != 1 {
-		t.Errorf("st.ReadyReplicas: got %d, want 1\n%+v", st.ReadyReplicas, st)
+		t.Errorf("ready replicas: got %d, want 1\n%+v", st.ReadyReplicas, st)
 	} else if st.UpdatedReplicas != 1 {
-		t.Errorf("st.UpdatedReplicas: got %d, want 1\n%+v", st.UpdatedReplicas, st)
+		t.Errorf("updated replicas: got %d, want 1\n%+v", st.UpdatedReplicas, st)
 	} else if st.UpdatedReadyReplicas != 1 {
-		t.Errorf("st.UpdatedReadyReplicas: got %d, want 1\n%+v", st.UpdatedReadyReplicas, st)
+		t.Errorf("updated and ready replicas: got %d, want 1\n%+v", st.UpdatedReadyReplicas, st)
 	} else if st.ObservedGeneration != 7 {
-		t.Errorf("st.ObservedGeneration: got %d, want 7\n%+v", st.ObservedGeneration, st)
+		t.Errorf("observed generation: got %d, want 7\n%+v", st.ObservedGeneration, st)
 	} else if st.CurrentRevision != "older" {
-		t.Errorf("st.CurrentRevision: got %q, want %q\n%+v", st.CurrentRevision, "older", st)
+		t.Errorf("current revision: got %q, want %q\n%+v", st.CurrentRevision, "older", st)
 	} else if st.UpdatedRevision != s.Revisions[0].Name {
-		t.Errorf("st.UpdatedRevision: got %q, want %q\n%+v", st.UpdatedRevision, s.Revisions[0].Name, st)
+		t.Errorf("updated revision: got %q, want %q\n%+v", st.UpdatedRevision, s.Revisions[0].Name, st)
 	} else if st.LabelSelector != "app=web" {
-		t.Errorf("st.LabelSelector: got %q, want %q\n%+v", st.LabelSelector, "app=web", st)
+		t.Errorf("label selector: got %q, want %q\n%+v", st.LabelSelector, "app=web", st)
 	}
 	if len(st.SubsetStatuses) != 2 {
-		t.Errorf("UD-138: len(st.SubsetStatuses): got %d, want 2\n%+v", len(st.SubsetStatuses), st.SubsetStatuses)
+		t.Errorf("UD-138: number of subsets: got %d, want 2\n%+v", len(st.SubsetStatuses), st.SubsetStatuses)
 	} else if st.SubsetStatuses[0].Name != "a" {
-		t.Errorf("UD-138: st.SubsetStatuses[0].Name: got %q, want %q\n%+v", st.SubsetStatuses[0].Name, "a", st.SubsetStatuses)
+		t.Errorf("UD-138: name of the first subset: got %q, want %q\n%+v", st.SubsetStatuses[0].Name, "a", st.SubsetStatuses)
 	} else if st.SubsetStatuses[0].Replicas != 2 {
-		t.Errorf("UD-138: st.SubsetStatuses[0].Replicas: got %d, want 2\n%+v", st.SubsetStatuses[0].Replicas, st.SubsetStatuses)
+		t.Errorf("UD-138: replicas of the first subset: got %d, want 2\n%+v", st.SubsetStatuses[0].Replicas, st.SubsetStatuses)
 	} else if st.SubsetStatuses[0].ReadyReplicas != 1 {
-		t.Errorf("UD-138: st.SubsetStatuses[0].ReadyReplicas: got %d, want 1\n%+v", st.SubsetStatuses[0].ReadyReplicas, st.SubsetStatuses)
+		t.Errorf("UD-138: ready replicas of the first subset: got %d, want 1\n%+v", st.SubsetStatuses[0].ReadyReplicas, st.SubsetStatuses)
 	} else if st.SubsetStatuses[1].Replicas != 2 {
-		t.Errorf("UD-138: st.SubsetStatuses[1].Replicas: got %d, want 2\n%+v", st.SubsetStatuses[1].Replicas, st.SubsetStatuses)
+		t.Errorf("UD-138: replicas of the second subset: got %d, want 2\n%+v", st.SubsetStatuses[1].Replicas, st.SubsetStatuses)
 	}
 	if got := p.find("UnitedDeploymentUpdated"); got != "False UnitedDeploymentRevisionUpdating" {
-		t.Errorf("p.find(\"UnitedDeploymentUpdated\"): got %q, want %q\n%+v", got, "False UnitedDeploymentRevisionUpdating", st.Conditions)
+		t.Errorf("condition UnitedDeploymentUpdated: got %q, want %q\n%+v", got, "False UnitedDeploymentRevisionUpdating", st.Conditions)
 	}
 	if got := p.find("SubsetFailure"); got != "True Error" {
-		t.Errorf("p.find(\"SubsetFailure\"): got %q, want %q\n%+v", got, "True Error", st.Conditions)
+		t.Errorf("condition SubsetFailure: got %q, want %q\n%+v", got, "True Error", st.Conditions)
 	}
 	if got := p.find("SubsetProvisioned"); got != "True " {
-		t.Errorf("p.find(\"SubsetProvisioned\"): got %q, want %q\n%+v", got, "True ", st.Conditions)
+		t.Errorf("condition SubsetProvisioned: got %q, want %q\n%+v", got, "True ", st.Conditions)
 	}
 	if got := p.find("SubsetUpdated"); got != "True " {
-		t.Errorf("p.find(\"SubsetUpdated\"): got %q, want %q\n%+v", got, "True ", st.Conditions)
+		t.Errorf("condition SubsetUpdated: got %q, want %q\n%+v", got, "True ", st.Conditions)
 	}
 	for _, c := range st.Conditions {
 		if c.Type == appsv1beta1.UnitedDeploymentUpdated && !strings.Contains(c.Message, s.Revisions[0].Name) {
-			t.Errorf("c.Message: got %q, want it to contain %q", c.Message, s.Revisions[0].Name)
+			t.Errorf("message: got %q, want it to contain %q", c.Message, s.Revisions[0].Name)
 		}
 	}
 	// Later: all is updated, and nothing fails; times of what stays the same do not move.
@@ -661,19 +661,19 @@ func TestTheStatusIsSummedUpWithItsConditions(t *testing.T) {
 	p = Make(*s)
 	p.Finish(Outcome{Provision: "x", Update: "y"}, s.Now)
 	if p.Status.CurrentRevision != p.Expected {
-		t.Errorf("p.Status.CurrentRevision: got %q, want %q\n%+v", p.Status.CurrentRevision, p.Expected, p.Status)
+		t.Errorf("current revision: got %q, want %q\n%+v", p.Status.CurrentRevision, p.Expected, p.Status)
 	}
 	if got := p.find("UnitedDeploymentUpdated"); got != "True UnitedDeploymentRevisionUpdated" {
-		t.Errorf("p.find(\"UnitedDeploymentUpdated\"): got %q, want %q\n%+v", got, "True UnitedDeploymentRevisionUpdated", p.Status)
+		t.Errorf("condition UnitedDeploymentUpdated: got %q, want %q\n%+v", got, "True UnitedDeploymentRevisionUpdated", p.Status)
 	}
 	if got := p.find("SubsetFailure"); got != "" {
-		t.Errorf("p.find(\"SubsetFailure\"): got %q, want %q\n%+v", got, "", p.Status)
+		t.Errorf("condition SubsetFailure: got %q, want %q\n%+v", got, "", p.Status)
 	}
 	if got := p.find("SubsetProvisioned"); got != "False Error" {
-		t.Errorf("p.find(\"SubsetProvisioned\"): got %q, want %q\n%+v", got, "False Error", p.Status)
+		t.Errorf("condition SubsetProvisioned: got %q, want %q\n%+v", got, "False Error", p.Status)
 	}
 	if got := p.find("SubsetUpdated"); got != "False Error" {
-		t.Errorf("p.find(\"SubsetUpdated\"): got %q, want %q\n%+v", got, "False Error", p.Status)
+		t.Errorf("condition SubsetUpdated: got %q, want %q\n%+v", got, "False Error", p.Status)
 	}
 	s.United.Status = p.Status
 	p = Make(*s)
@@ -696,36 +696,36 @@ func TestRevisions(t *testing.T) {
 			} `json:"spec"`
 		}
 		if err := json.Unmarshal(first.Data.Raw, &data); err != nil {
-			t.Errorf("json.Unmarshal(first.Data.Raw, &data): unexpected error: %v\n%s", err, first.Data.Raw)
+			t.Errorf("reading the revision: unexpected error: %v\n%s", err, first.Data.Raw)
 		} else if data.Spec.Template["$patch"] != "replace" {
-			t.Errorf("%s: data.Spec.Template[\"$patch\"]: got %v, want %q\n%s", err, data.Spec.Template["$patch"], "replace", first.Data.Raw)
+			t.Errorf("%s: the mark that the template is replaced: got %v, want %q\n%s", err, data.Spec.Template["$patch"], "replace", first.Data.Raw)
 		} else if data.Spec.Template[string(kind)] == nil {
-			t.Errorf("%s: data.Spec.Template[string(kind)]: got nil, want a value\n%s", err, first.Data.Raw)
+			t.Errorf("%s: template of the kind: got nil, want a value\n%s", err, first.Data.Raw)
 		}
 		if first.Labels["team"] != "x" {
-			t.Errorf("first.Labels[\"team\"]: got %q, want %q\n%+v", first.Labels["team"], "x", first)
+			t.Errorf("label team the first time: got %q, want %q\n%+v", first.Labels["team"], "x", first)
 		}
 		if first.Labels["controller.kubernetes.io/hash"] == "" {
-			t.Errorf("first.Labels[\"controller.kubernetes.io/hash\"]: got nothing, want some text\n%+v", first)
+			t.Errorf("label controller.kubernetes.io/hash the first time: got nothing, want some text\n%+v", first)
 		}
 		if got := OwnerOf(first); got != "u" {
-			t.Errorf("OwnerOf(first): got %q, want %q\n%+v", got, "u", first)
+			t.Errorf("owner of the first: got %q, want %q\n%+v", got, "u", first)
 		}
 		if !strings.HasPrefix(first.Name, "web-") {
-			t.Errorf("first.Name: got %q, want it to begin with %q\n%+v", first.Name, "web-", first)
+			t.Errorf("name the first time: got %q, want it to begin with %q\n%+v", first.Name, "web-", first)
 		}
 		if first.Namespace != "shop" {
-			t.Errorf("first.Namespace: got %q, want %q\n%+v", first.Namespace, "shop", first)
+			t.Errorf("namespace the first time: got %q, want %q\n%+v", first.Namespace, "shop", first)
 		}
 		if first.Revision != 1 {
-			t.Errorf("first.Revision: got %d, want 1\n%+v", first.Revision, first)
+			t.Errorf("revision the first time: got %d, want 1\n%+v", first.Revision, first)
 		}
 		if p := Make(*s); p.NewRevision != nil {
-			t.Errorf("UD-132: the newest is used again: p.NewRevision: got %v, want nil", p.NewRevision)
+			t.Errorf("UD-132: the newest is used again: new revision: got %v, want nil", p.NewRevision)
 		} else if p.Renumber != nil {
-			t.Errorf("UD-132: the newest is used again: p.Renumber: got %v, want nil", p.Renumber)
+			t.Errorf("UD-132: the newest is used again: renumbered revision: got %v, want nil", p.Renumber)
 		} else if p.Expected != first.Name {
-			t.Errorf("UD-132: the newest is used again: p.Expected: got %q, want %q", p.Expected, first.Name)
+			t.Errorf("UD-132: the newest is used again: expected: got %q, want %q", p.Expected, first.Name)
 		}
 		s.United.Spec.Topology.Subsets = append(s.United.Spec.Topology.Subsets, appsv1beta1.Subset{Name: "b", Patch: runtime.RawExtension{Raw: []byte(`{"spec":{}}`)}})
 		s.United.Spec.Replicas, s.United.Generation = new(int32(9)), 8
@@ -738,27 +738,27 @@ func TestRevisions(t *testing.T) {
 		newer.Data.Raw = []byte(strings.Replace(string(first.Data.Raw), `"image":"i"`, `"image":"j"`, 1))
 		s.Revisions = append(s.Revisions, newer)
 		if p := Make(*s); p.Renumber == nil {
-			t.Error("UD-132: a rollback: p.Renumber: got nil, want a value")
+			t.Error("UD-132: a rollback: renumbered revision: got nil, want a value")
 		} else if p.Renumber.Name != first.Name {
-			t.Errorf("UD-132: a rollback: p.Renumber.Name: got %q, want %q", p.Renumber.Name, first.Name)
+			t.Errorf("UD-132: a rollback: name of the renumbered revision: got %q, want %q", p.Renumber.Name, first.Name)
 		} else if p.Number != 5 {
-			t.Errorf("UD-132: a rollback: p.Number: got %d, want 5", p.Number)
+			t.Errorf("UD-132: a rollback: number: got %d, want 5", p.Number)
 		} else if p.NewRevision != nil {
-			t.Errorf("UD-132: a rollback: p.NewRevision: got %v, want nil", p.NewRevision)
+			t.Errorf("UD-132: a rollback: new revision: got %v, want nil", p.NewRevision)
 		}
 		other := first.DeepCopy()
 		other.Data.Raw = []byte(strings.Replace(string(first.Data.Raw), `"image":"i"`, `"image":"k"`, 1))
 		s.Revisions = []*appsv1.ControllerRevision{other}
 		if p := Make(*s); p.NewRevision == nil {
-			t.Error("UD-132: a collision: p.NewRevision: got nil, want a value")
+			t.Error("UD-132: a collision: new revision: got nil, want a value")
 		} else if p.NewRevision.Name == first.Name {
-			t.Errorf("UD-132: a collision: p.NewRevision.Name: got %q, want another value", p.NewRevision.Name)
+			t.Errorf("UD-132: a collision: name of the new revision: got %q, want another value", p.NewRevision.Name)
 		} else if p.Status.CollisionCount == nil {
-			t.Error("UD-132: a collision: p.Status.CollisionCount: got nil, want a value")
+			t.Error("UD-132: a collision: collision count: got nil, want a value")
 		} else if *p.Status.CollisionCount != 1 {
-			t.Errorf("UD-132: a collision: *p.Status.CollisionCount: got %d, want 1", *p.Status.CollisionCount)
+			t.Errorf("UD-132: a collision: collision count: got %d, want 1", *p.Status.CollisionCount)
 		} else if p.NewRevision.Revision != 2 {
-			t.Errorf("UD-132: a collision: p.NewRevision.Revision: got %d, want 2", p.NewRevision.Revision)
+			t.Errorf("UD-132: a collision: revision of the new revision: got %d, want 2", p.NewRevision.Revision)
 		}
 	}
 	s := asked(t, CloneSet, 2, plain("a")...)
@@ -825,26 +825,26 @@ func TestOptionsOfStrategies(t *testing.T) {
 	want := adaptive{adaptive: true, critical: 30 * time.Second, duration: 300 * time.Second}
 	o := options(u)
 	if o != want {
-		t.Errorf("options(u): got %+v, want %+v", o, want)
+		t.Errorf("options: got %+v, want %+v", o, want)
 	}
 	if strategy.Adaptive != nil {
-		t.Errorf("strategy.Adaptive: got %+v, want nil", strategy.Adaptive)
+		t.Errorf("adaptive options: got %+v, want nil", strategy.Adaptive)
 	}
 	if strategy.Adaptive = (&appsv1beta1.AdaptiveUnitedDeploymentStrategy{}); options(u) != want || *strategy.Adaptive != (appsv1beta1.AdaptiveUnitedDeploymentStrategy{}) {
 		t.Errorf("options: got %+v, want %+v, and nothing written to the strategy", options(u), want)
 	}
 	strategy.Adaptive = &appsv1beta1.AdaptiveUnitedDeploymentStrategy{RescheduleCriticalSeconds: new(int32(0)), UnschedulableDuration: new(int32(7)), ReserveUnschedulablePods: true}
 	if o := options(u); o != (adaptive{true, true, 0, 7 * time.Second}) {
-		t.Errorf("options(u): got %+v, want %+v", o, adaptive{true, true, 0, 7 * time.Second})
+		t.Errorf("options: got %+v, want %+v", o, adaptive{true, true, 0, 7 * time.Second})
 	}
 	// UnitedDeployments of OpenKruise 1.7 and 1.8 keep the window that they have asked for.
 	strategy.Adaptive = &appsv1beta1.AdaptiveUnitedDeploymentStrategy{UnschedulableLastSeconds: new(int32(9))}
 	if o := options(u); o.duration != 9*time.Second {
-		t.Errorf("o.duration: got %v, want %v\n%+v", o.duration, 9*time.Second, o)
+		t.Errorf("duration: got %v, want %v\n%+v", o.duration, 9*time.Second, o)
 	}
 	strategy.Adaptive.UnschedulableDuration = new(int32(0))
 	if o := options(u); o.duration != 0 {
-		t.Errorf("o.duration: got %v, want 0\n%+v", o.duration, o)
+		t.Errorf("duration: got %v, want 0\n%+v", o.duration, o)
 	}
 }
 
@@ -858,7 +858,7 @@ func TestARestartAnnotationIsANewRevision(t *testing.T) {
 	s.United.Spec.Template.CloneSetTemplate.Spec.Template.Annotations = map[string]string{"kubectl.kubernetes.io/restartedAt": "now"}
 	p := Make(*s)
 	if p.NewRevision == nil {
-		t.Fatalf("p.NewRevision: got nil, want a value\n%v", p)
+		t.Fatalf("new revision: got nil, want a value\n%v", p)
 	}
 	for i := range p.Subsets {
 		v := &p.Subsets[i]
@@ -867,13 +867,13 @@ func TestARestartAnnotationIsANewRevision(t *testing.T) {
 		if err != nil {
 			t.Errorf("unexpected error: %v\n%s\n%v", err, v.String(), pod)
 		} else if v.Action != Update {
-			t.Errorf("v.Action: got %q, want %q\n%v\n%s\n%v", v.Action, Update, err, v.String(), pod)
+			t.Errorf("action: got %q, want %q\n%v\n%s\n%v", v.Action, Update, err, v.String(), pod)
 		} else if v.Wanted.Partition != int32(1-i) {
-			t.Errorf("v.Wanted.Partition: got %d, want %d\n%v\n%s\n%v", v.Wanted.Partition, int32(1-i), err, v.String(), pod)
+			t.Errorf("wanted partition: got %d, want %d\n%v\n%s\n%v", v.Wanted.Partition, int32(1-i), err, v.String(), pod)
 		} else if v.Wanted.Revision != p.Expected {
-			t.Errorf("v.Wanted.Revision: got %q, want %q\n%v\n%s\n%v", v.Wanted.Revision, p.Expected, err, v.String(), pod)
+			t.Errorf("wanted revision: got %q, want %q\n%v\n%s\n%v", v.Wanted.Revision, p.Expected, err, v.String(), pod)
 		} else if got := member(member(pod, "metadata"), "annotations")["kubectl.kubernetes.io/restartedAt"]; got != "now" {
-			t.Errorf("member(member(pod, \"metadata\"), \"annotations\")[\"kubectl.kubernetes.io/restartedAt\"]: got %v, want %q\n%v\n%s\n%v",
+			t.Errorf("annotation kubectl.kubernetes.io/restartedAt: got %v, want %q\n%v\n%s\n%v",
 				got, "now", err, v.String(), pod)
 		}
 	}

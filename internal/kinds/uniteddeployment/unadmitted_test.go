@@ -28,32 +28,33 @@ func TestAnObjectThatNoWebhookCompletedIsPlanned(t *testing.T) {
 	}
 	plan := Make(s)
 	if plan.Fault != nil {
-		t.Fatalf("plan.Fault: got %+v, want nil\n%s", plan.Fault, plan)
+		t.Fatalf("fault: got %+v, want nil\n%s", plan.Fault, plan)
 	} else if plan.Refused != nil {
-		t.Fatalf("plan.Refused: got %+v, want nil\n%s", plan.Refused, plan)
+		t.Fatalf("refused: got %+v, want nil\n%s", plan.Refused, plan)
 	} else if len(plan.Subsets) != 2 {
-		t.Fatalf("len(plan.Subsets): got %d, want 2\n%s", len(plan.Subsets), plan)
+		t.Fatalf("number of subsets: got %d, want 2\n%s", len(plan.Subsets), plan)
 	} else if plan.Subsets[0].Wanted.Replicas != 2 {
-		t.Fatalf("plan.Subsets[0].Wanted.Replicas: got %d, want 2\n%s", plan.Subsets[0].Wanted.Replicas, plan)
+		t.Fatalf("wanted replicas of the first subset: got %d, want 2\n%s", plan.Subsets[0].Wanted.Replicas, plan)
 	} else if plan.Subsets[1].Wanted.Replicas != 5 {
-		t.Fatalf("plan.Subsets[1].Wanted.Replicas: got %d, want 5\n%s", plan.Subsets[1].Wanted.Replicas, plan)
+		t.Fatalf("wanted replicas of the second subset: got %d, want 5\n%s", plan.Subsets[1].Wanted.Replicas, plan)
 	}
 	if len(plan.History) != 3 {
-		t.Errorf("deleted: len(plan.History): got %d, want 3", len(plan.History))
+		t.Errorf("deleted: number of revisions that go: got %d, want 3", len(plan.History))
 	} else if plan.History[0].Name != "web-0" {
-		t.Errorf("deleted: plan.History[0].Name: got %q, want %q; %d revisions", plan.History[0].Name, "web-0", len(plan.History))
+		t.Errorf("deleted: name of the first revision that goes: got %q, want %q; %d revisions",
+			plan.History[0].Name, "web-0", len(plan.History))
 	}
 	child, err := plan.Template.Build(object, plan.Subsets[0].Subset, plan.Subsets[0].Wanted)
 	if err != nil {
 		t.Errorf("unexpected error: %v\n%v", err, child)
 	} else if got := within(child, "spec", "selector")["matchExpressions"]; got == nil {
-		t.Errorf("within(child, \"spec\", \"selector\")[\"matchExpressions\"]: got nil, want a value\n%v\n%v", child, err)
+		t.Errorf("expressions of the selector of the child: got nil, want a value\n%v\n%v", child, err)
 	}
 	for i := range object.Spec.Topology.Subsets {
 		object.Spec.Topology.Subsets[i].Replicas = nil
 	}
 	if plan := Make(s); plan.Subsets[0].Wanted.Replicas+plan.Subsets[1].Wanted.Replicas != 1 {
-		t.Errorf("plan.Subsets[0].Wanted.Replicas+plan.Subsets[1].Wanted.Replicas: got %d, want 1\n%s",
+		t.Errorf("wanted replicas of both subsets: got %d, want 1\n%s",
 			plan.Subsets[0].Wanted.Replicas+plan.Subsets[1].Wanted.Replicas, plan)
 	}
 }
@@ -88,13 +89,14 @@ func TestNumbersThatDoNotFitAreSeen(t *testing.T) {
 	object := united(t, deployment, `"replicas":1,"topology":{"subsets":[{"name":"a","replicas":2},{"name":"b"}]}`)
 	plan := Make(Snapshot{United: object, Now: time.Unix(1e9, 0)})
 	if plan.Refused == nil {
-		t.Fatalf("plan.Refused: got nil, want a value\n%s", plan)
+		t.Fatalf("refused: got nil, want a value\n%s", plan)
 	} else if plan.Refused.Reason != "FailedSpecifySubsetReplicas" {
-		t.Fatalf("plan.Refused.Reason: got %q, want %q\n%s", plan.Refused.Reason, "FailedSpecifySubsetReplicas", plan)
+		t.Fatalf("reason of the refusal: got %q, want %q\n%s", plan.Refused.Reason, "FailedSpecifySubsetReplicas",
+			plan)
 	} else if !strings.Contains(plan.Refused.Message, "2") {
-		t.Fatalf("plan.Refused.Message: got %q, want it to contain %q\n%s", plan.Refused.Message, "2", plan)
+		t.Fatalf("message of the refusal: got %q, want it to contain %q\n%s", plan.Refused.Message, "2", plan)
 	} else if len(plan.Notes) != 1 {
-		t.Fatalf("len(plan.Notes): got %d, want 1\n%s", len(plan.Notes), plan)
+		t.Fatalf("number of notes: got %d, want 1\n%s", len(plan.Notes), plan)
 	}
 	plan.Finish(Outcome{}, time.Unix(1e9, 0))
 	page, err := os.ReadFile("../../../docs/kinds/uniteddeployment.md")

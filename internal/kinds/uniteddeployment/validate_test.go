@@ -183,7 +183,7 @@ func TestNames(t *testing.T) {
 		object := united(t, deployment, "")
 		object.Name = name
 		if diff := cmp.Diff(want, faults(object, nil)); diff != "" {
-			t.Errorf("%s: faults(object, nil) (-want +got):\n%s", name, diff)
+			t.Errorf("%s: faults (-want +got):\n%s", name, diff)
 		}
 		if got := faults(object, object.DeepCopy()); len(got) > 0 {
 			t.Errorf("%s, stored: %s", name, got)
@@ -192,12 +192,12 @@ func TestNames(t *testing.T) {
 	dotted := united(t, advanced, "")
 	dotted.Name = "a.b"
 	if diff := cmp.Diff([]string{"Invalid spec.template.advancedStatefulSetTemplate"}, faults(dotted, nil)); diff != "" {
-		t.Errorf("faults(dotted, nil) (-want +got):\n%s", diff)
+		t.Errorf("faults (-want +got):\n%s", diff)
 	}
 	generated := united(t, deployment, "")
 	generated.Name, generated.GenerateName = "", strings.Repeat("x", 238)
 	if diff := cmp.Diff([]string{"Invalid metadata.generateName"}, faults(generated, nil)); diff != "" {
-		t.Errorf("faults(generated, nil) (-want +got):\n%s", diff)
+		t.Errorf("faults (-want +got):\n%s", diff)
 	}
 }
 
@@ -206,12 +206,12 @@ func TestPercentagesFitWhateverIsShared(t *testing.T) {
 	for replicas := range 2000 {
 		object := united(t, deployment, fmt.Sprintf(`"replicas":%d,"topology":{"subsets":[{"name":"a","replicas":"33%%"},{"name":"b","replicas":"33%%"},{"name":"c","replicas":"34%%"}]}`, replicas))
 		if got := faults(object, nil); len(got) > 0 {
-			t.Fatalf("%d: faults(object, nil): got %q, want none", replicas, got)
+			t.Fatalf("%d: faults: got %q, want none", replicas, got)
 		}
 	}
 	largest := united(t, deployment, `"replicas":2147483647,"topology":{"subsets":[{"name":"a","replicas":"100%"},{"name":"b","replicas":"0%"}]}`)
 	if got := faults(largest, nil); len(got) > 0 {
-		t.Errorf("faults(largest, nil): got %q, want none", got)
+		t.Errorf("faults: got %q, want none", got)
 	}
 }
 
@@ -277,7 +277,7 @@ func TestMessagesHaveNumbers(t *testing.T) {
 	} {
 		errs := Validate(united(t, deployment, rest), nil, Rules{})
 		if text := fmt.Sprint(errs); len(errs) != 1 {
-			t.Errorf("%s: len(errs): got %d, want 1\n%s", rest, len(errs), text)
+			t.Errorf("%s: number of errors: got %d, want 1\n%s", rest, len(errs), text)
 		} else if !strings.Contains(text, want) {
 			t.Errorf("%s: errs: got %q, want it to contain %q", rest, text, want)
 		} else if strings.Contains(text, "0xc0") {

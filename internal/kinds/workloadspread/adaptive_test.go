@@ -37,7 +37,7 @@ func TestCritical(t *testing.T) {
 			spread.Spec.ScheduleStrategy = test.strategy
 			got, on := Critical(spread)
 			if got != test.want {
-				t.Errorf("Critical(spread): got %v, want %v", got, test.want)
+				t.Errorf("critical time: got %v, want %v", got, test.want)
 			}
 			if on != (test.want > 0) {
 				t.Errorf("on: got %t, want %t", on, test.want > 0)
@@ -149,7 +149,7 @@ func TestNextCondition(t *testing.T) {
 	c, recovered, _ := nextCondition(condition("False", "PodUnschedulable", -600), false, 0, time.Minute, time.Hour,
 		workloadspreadtest.Clock)
 	if c.Status != "False" {
-		t.Errorf("c.Status: got %q, want %q\n%v", c.Status, "False", c)
+		t.Errorf("status: got %q, want %q\n%v", c.Status, "False", c)
 	}
 	if recovered {
 		t.Errorf("recovered: got true, want false\n%v", c)

@@ -114,10 +114,12 @@ func TestCreate(t *testing.T) {
 			got := Create(spread, test.target, test.pod, workloadspreadtest.BookingTime)
 			text := outcome(t, got)
 			if text != test.want {
-				t.Errorf("outcome(t, got): got %q, want %q; %s %q\n want %s %q", text, test.want, text, got.Reason, test.want, test.reason)
+				t.Errorf("outcome: got %q, want %q; %s %q\n want %s %q", text, test.want, text, got.Reason, test.want,
+					test.reason)
 			}
 			if got.Reason != test.reason {
-				t.Errorf("got.Reason: got %q, want %q; %s %q\n want %s %q", got.Reason, test.reason, text, got.Reason, test.want, test.reason)
+				t.Errorf("reason: got %q, want %q; %s %q\n want %s %q", got.Reason, test.reason, text, got.Reason,
+					test.want, test.reason)
 			}
 			if diff := cmp.Diff(before, spread); diff != "" { // WS-097
 				t.Errorf("the object was changed: %s", diff)
@@ -169,10 +171,11 @@ func TestDelete(t *testing.T) {
 			got := Delete(spread, test.target, test.pod, workloadspreadtest.BookingTime)
 			text := outcome(t, got)
 			if text != test.want {
-				t.Errorf("outcome(t, got): got %q, want %q; %s %q\n want %s", text, test.want, text, got.Reason, test.want)
+				t.Errorf("outcome: got %q, want %q; %s %q\n want %s", text, test.want, text, got.Reason, test.want)
 			}
 			if (got.Reason == "") != got.Booked {
-				t.Errorf("got.Reason == \"\": got %t, want %t; %s %q\n want %s", got.Reason == "", got.Booked, text, got.Reason, test.want)
+				t.Errorf("no reason: got %t, want %t; %s %q\n want %s", got.Reason == "", got.Booked, text, got.Reason,
+					test.want)
 			}
 			if diff := cmp.Diff(before, spread); diff != "" {
 				t.Errorf("the object was changed: %s", diff)
@@ -270,11 +273,13 @@ func TestPodThatWasNeverSeen(t *testing.T) {
 			waits = 1
 		}
 		if got := Count(quotas, d.List, "v", pods, workloadspreadtest.BookingTime); got.Subsets[0].MissingReplicas != 1 {
-			t.Errorf("%s: got.Subsets[0].MissingReplicas: got %d, want 1\n%+v", name, got.Subsets[0].MissingReplicas, got)
+			t.Errorf("%s: missing replicas of the first subset: got %d, want 1\n%+v", name,
+				got.Subsets[0].MissingReplicas, got)
 		} else if len(got.Subsets[0].CreatingPods) != waits {
-			t.Errorf("%s: len(got.Subsets[0].CreatingPods): got %d, want %d\n%+v", name, len(got.Subsets[0].CreatingPods), waits, got)
+			t.Errorf("%s: number of pods being created of the first subset: got %d, want %d\n%+v", name,
+				len(got.Subsets[0].CreatingPods), waits, got)
 		} else if len(got.Lost) != 0 {
-			t.Errorf("%s: len(got.Lost): got %d, want 0\n%+v", name, len(got.Lost), got)
+			t.Errorf("%s: number lost: got %d, want 0\n%+v", name, len(got.Lost), got)
 		}
 	}
 }

@@ -23,16 +23,16 @@ func TestTimesFarAhead(t *testing.T) {
 			before[0].CreatingPods = map[string]metav1.Time{"id": then}
 			counted := Count([]SubsetQuota{{"a", 3}}, before, "v", nil, workloadspreadtest.Clock)
 			if got := counted.Subsets[0].MissingReplicas == 2; got != tt.kept {
-				t.Errorf("counted.Subsets[0].MissingReplicas == 2: got %t, want %t\n%+v", got, tt.kept, counted)
+				t.Errorf("missing replicas are 2: got %t, want %t\n%+v", got, tt.kept, counted)
 			}
 			if (len(counted.Lost) == 0) != tt.kept {
-				t.Errorf("len(counted.Lost) == 0: got %t, want %t\n%+v", len(counted.Lost) == 0, tt.kept, counted)
+				t.Errorf("no lost: got %t, want %t\n%+v", len(counted.Lost) == 0, tt.kept, counted)
 			}
 			old := &metav1.Condition{Type: "Schedulable", Status: metav1.ConditionFalse, LastTransitionTime: then}
 			c, recovered, _ := nextCondition(old, false, 0, time.Minute, UnschedulableWindow,
 				workloadspreadtest.Clock)
 			if (c.Status == metav1.ConditionFalse) != tt.kept {
-				t.Errorf("c.Status == metav1.ConditionFalse: got %t, want %t\n%+v", c.Status == metav1.ConditionFalse, tt.kept, c)
+				t.Errorf("the condition is False: got %t, want %t\n%+v", c.Status == metav1.ConditionFalse, tt.kept, c)
 			}
 			if recovered == tt.kept {
 				t.Errorf("recovered: got %t, want another value\n%+v", recovered, c)
@@ -72,11 +72,12 @@ func TestABookingIsAsOldAsItIsKnown(t *testing.T) {
 			}
 			counted := count(life - time.Second)
 			if counted.Subsets[0].MissingReplicas != places {
-				t.Errorf("counted.Subsets[0].MissingReplicas: got %d, want %d; %s ahead, %q: %+v", counted.Subsets[0].MissingReplicas, places, skew,
+				t.Errorf("missing replicas of the first subset: got %d, want %d; %s ahead, %q: %+v",
+					counted.Subsets[0].MissingReplicas, places, skew,
 					version, counted)
 			}
 			if len(counted.Lost) > 0 {
-				t.Errorf("counted.Lost: got %v, want none; %s ahead, %q: %+v", counted.Lost, skew, version, counted)
+				t.Errorf("lost: got %v, want none; %s ahead, %q: %+v", counted.Lost, skew, version, counted)
 			}
 			if counted := count(life + 2*time.Second); len(counted.Lost) != 1 {
 				t.Errorf("%s ahead, %q, at its end: %+v", skew, version, counted)

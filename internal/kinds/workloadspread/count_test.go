@@ -155,19 +155,21 @@ func TestAPodThatWentBeforeItWasSeenTakesNoPlace(t *testing.T) {
 		list = counted.Subsets
 		s := list[0]
 		if s.MissingReplicas != 1 {
-			t.Errorf("s.MissingReplicas: got %d, want 1; step %d: %+v, lost %v", s.MissingReplicas, i, s, counted.Lost)
+			t.Errorf("missing replicas: got %d, want 1; step %d: %+v, lost %v", s.MissingReplicas, i, s, counted.Lost)
 		}
 		if s.Replicas != step.replicas {
-			t.Errorf("s.Replicas: got %d, want %d; step %d: %+v, lost %v", s.Replicas, step.replicas, i, s, counted.Lost)
+			t.Errorf("replicas: got %d, want %d; step %d: %+v, lost %v", s.Replicas, step.replicas, i, s, counted.Lost)
 		}
 		if len(s.CreatingPods) != step.coming {
-			t.Errorf("len(s.CreatingPods): got %d, want %d; step %d: %+v, lost %v", len(s.CreatingPods), step.coming, i, s, counted.Lost)
+			t.Errorf("number of pods being created: got %d, want %d; step %d: %+v, lost %v", len(s.CreatingPods),
+				step.coming, i, s, counted.Lost)
 		}
 		if len(s.DeletingPods) != step.going {
-			t.Errorf("len(s.DeletingPods): got %d, want %d; step %d: %+v, lost %v", len(s.DeletingPods), step.going, i, s, counted.Lost)
+			t.Errorf("number of pods being deleted: got %d, want %d; step %d: %+v, lost %v", len(s.DeletingPods),
+				step.going, i, s, counted.Lost)
 		}
 		if len(counted.Lost) != 0 {
-			t.Errorf("len(counted.Lost): got %d, want 0; step %d: %+v, lost %v", len(counted.Lost), i, s, counted.Lost)
+			t.Errorf("number lost: got %d, want 0; step %d: %+v, lost %v", len(counted.Lost), i, s, counted.Lost)
 		}
 	}
 	// One that is never shown is not remembered for ever.
@@ -175,10 +177,11 @@ func TestAPodThatWentBeforeItWasSeenTakesNoPlace(t *testing.T) {
 		workloadspreadtest.Times{"p": workloadspreadtest.At(-17)}, workloadspreadtest.Times{"p": workloadspreadtest.At(-16)})}
 	s := Count([]SubsetQuota{{"a", 1}}, list, "v1", nil, workloadspreadtest.Clock).Subsets[0]
 	if s.MissingReplicas != 1 {
-		t.Errorf("s.MissingReplicas: got %d, want 1\n%+v", s.MissingReplicas, s)
+		t.Errorf("missing replicas: got %d, want 1\n%+v", s.MissingReplicas, s)
 	}
 	if len(s.CreatingPods)+len(s.DeletingPods) != 0 {
-		t.Errorf("len(s.CreatingPods)+len(s.DeletingPods): got %d, want 0\n%+v", len(s.CreatingPods)+len(s.DeletingPods), s)
+		t.Errorf("number of pods being created and pods being deleted: got %d, want 0\n%+v",
+			len(s.CreatingPods)+len(s.DeletingPods), s)
 	}
 }
 
@@ -205,9 +208,9 @@ func TestQuotas(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := Quotas([]appsv1beta1.WorkloadSpreadSubset{workloadspreadtest.Subset("a", test.most)}, 10)
 			if test.invalid != (err != nil) {
-				t.Errorf("test.invalid: got %t, want %t\n%v\n%v", test.invalid, err != nil, got, err)
+				t.Errorf("invalid: got %t, want %t\n%v\n%v", test.invalid, err != nil, got, err)
 			} else if !test.invalid && got[0] != (SubsetQuota{"a", test.want}) {
-				t.Errorf("got[0]: got %+v, want %+v\n%v\n%v", got[0], SubsetQuota{"a", test.want}, got, err)
+				t.Errorf("first result: got %+v, want %+v\n%v\n%v", got[0], SubsetQuota{"a", test.want}, got, err)
 			}
 		})
 	}

@@ -81,9 +81,9 @@ func TestForgedPodsDoNotFillTheStatus(t *testing.T) {
 				}
 			}
 			if d := Create(spread, nil, Creation{Key: "real", Version: VersionIgnored}, later); d.Subset == nil {
-				t.Errorf("d.Subset: got nil, want a value\n%+v", d)
+				t.Errorf("subset: got nil, want a value\n%+v", d)
 			} else if !d.Booked {
-				t.Errorf("d.Booked: got false, want true\n%+v", d)
+				t.Errorf("booked: got false, want true\n%+v", d)
 			}
 		})
 	}

@@ -192,7 +192,7 @@ func TestWhereTheRulesOfASubsetGo(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(want, got.Spec); diff != "" {
-				t.Errorf("got.Spec (-want +got):\n%s", diff)
+				t.Errorf("spec (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -15,9 +15,9 @@ func TestOddMergeKeys(t *testing.T) {
 	const pod = `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c"}]}}`
 	for _, patch := range []string{`{"spec":{"containers":[{"name":{}}]}}`, `{"spec":{"containers":[{"name":["c"]}]}}`} {
 		if err := tryPatch([]byte(patch)); err == nil {
-			t.Error("tryPatch([]byte(patch)): got nil, want an error")
+			t.Error("trying the patch: got nil, want an error")
 		} else if !strings.Contains(err.Error(), "cannot be applied") {
-			t.Errorf("tryPatch([]byte(patch)): got %q, want it to contain %q", err.Error(), "cannot be applied")
+			t.Errorf("trying the patch: got %q, want it to contain %q", err.Error(), "cannot be applied")
 		}
 		subset := workloadspreadtest.Subset("a", nil, workloadspreadtest.Patches(patch))
 		if _, err := Inject([]byte(pod), &subset, pub.Placement{Name: "ws", Subset: "a"}); err == nil {
@@ -49,15 +49,15 @@ func TestAPatchOfALongListDoesNotHoldUpTheWebhook(t *testing.T) {
 	} {
 		subset := workloadspreadtest.Subset("a", nil, workloadspreadtest.Patches(patch))
 		if _, err := Inject([]byte(pod), &subset, pub.Placement{Name: "ws", Subset: "a"}); err == nil {
-			t.Errorf("%s: err: got nil, want an error", name)
+			t.Errorf("%s: error: got nil, want an error", name)
 		} else if !strings.Contains(err.Error(), "spec.containers.env") {
-			t.Errorf("%s: err: got %q, want it to contain %q", name, err.Error(), "spec.containers.env")
+			t.Errorf("%s: error: got %q, want it to contain %q", name, err.Error(), "spec.containers.env")
 		}
 		if unchanged([]byte(pod), []byte(patch)) {
 			t.Errorf("%s: it is merged", name)
 		}
 		if err := tryPatch([]byte(patch)); (name == "as many") != (err != nil) {
-			t.Errorf("%s: name == \"as many\": got %t, want %t\n%.200v", name, name == "as many", err != nil, err)
+			t.Errorf("%s: as many: got %t, want %t\n%.200v", name, name == "as many", err != nil, err)
 		}
 	}
 	subset := workloadspreadtest.Subset("a", nil, workloadspreadtest.Patches(`{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}],"initContainers":[{"name":"c","env":[]}]}}`))
@@ -100,9 +100,9 @@ func TestPatchesThatTakeTooLongAreRefused(t *testing.T) {
 			`{"metadata":{"$deleteFromPrimitiveList/finalizers":` + list(900, `"b%d"`) + `}}`, "metadata.finalizers"},
 	} {
 		if _, err := mergedText([]byte(test.pod), []byte(test.patch)); err == nil {
-			t.Errorf("%s: err: got nil, want an error", name)
+			t.Errorf("%s: error: got nil, want an error", name)
 		} else if !strings.Contains(err.Error(), test.list+":") {
-			t.Errorf("%s: err: got %q, want it to contain %q", name, err.Error(), test.list+":")
+			t.Errorf("%s: error: got %q, want it to contain %q", name, err.Error(), test.list+":")
 		}
 	}
 	some := strings.ReplaceAll(list(100, `{"name":"a%d"}`), "%", "%%")

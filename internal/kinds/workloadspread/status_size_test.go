@@ -58,7 +58,8 @@ func TestRoomInAStatus(t *testing.T) {
 		for range 2 { // the second answer is from what it remembers
 			size, room := l.takes(tt.version, tt.key)
 			if size != tt.size {
-				t.Errorf("%s: l.takes(tt.version, tt.key): got %d, want %d; %d bytes, room %v, want %d, %v", name, size, tt.size, size, room,
+				t.Errorf("%s: bytes that it takes: got %d, want %d; %d bytes, room %v, want %d, %v", name, size, tt.size,
+					size, room,
 					tt.size, tt.room)
 			}
 			if room != tt.room {
@@ -95,7 +96,7 @@ func TestWhichBookingsAreSettled(t *testing.T) {
 	} {
 		status := workloadspreadtest.Counted("a", 0, 0, tt.creating, tt.deleting)
 		if got := settles(&status, tt.most, workloadspreadtest.BookingTime); got != tt.want {
-			t.Errorf("%s: settles(&status, tt.most, workloadspreadtest.BookingTime): got %t, want %t", name, got, tt.want)
+			t.Errorf("%s: settling changes something: got %t, want %t", name, got, tt.want)
 		}
 	}
 }
@@ -123,7 +124,7 @@ func TestWhenAListIsOver(t *testing.T) {
 		"one in another subset":  {list(1, nil, bookings{"a": old}, workloadspreadtest.Counted("b", 1, 0, nil, nil)), false},
 	} {
 		if got := over(tt.list, workloadspreadtest.BookingTime); got != tt.want {
-			t.Errorf("%s: over(tt.list, workloadspreadtest.BookingTime): got %t, want %t", name, got, tt.want)
+			t.Errorf("%s: the version is over: got %t, want %t", name, got, tt.want)
 		}
 	}
 }
@@ -151,9 +152,9 @@ func TestTheLastSubsetIsNotPassedOver(t *testing.T) {
 	for i, want := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionTrue} {
 		subsets := plan.StatusOn(spread).Status.SubsetStatuses
 		if c := Schedulable(&subsets[i]); c == nil {
-			t.Errorf("Schedulable(&subsets[i]): got nil, want a value; subset %d: %+v", i, c)
+			t.Errorf("condition of the subset: got nil, want a value; subset %d: %+v", i, c)
 		} else if c.Status != want {
-			t.Errorf("c.Status: got %q, want %q; subset %d: %+v", c.Status, want, i, c)
+			t.Errorf("status: got %q, want %q; subset %d: %+v", c.Status, want, i, c)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func TestQuota(t *testing.T) {
 				t.Errorf("got %d, want %d\n%v", got, tt.want, err)
 			}
 			if (err != nil) != tt.bad {
-				t.Errorf("err != nil: got %t, want %t\n%v", err != nil, tt.bad, err)
+				t.Errorf("an error: got %t, want %t\n%v", err != nil, tt.bad, err)
 			}
 		})
 	}
@@ -78,7 +78,7 @@ func TestReplicas(t *testing.T) {
 				t.Errorf("got %d, want %d\n%v", got, tt.want, err)
 			}
 			if (err != nil) != tt.bad {
-				t.Errorf("err != nil: got %t, want %t\n%v", err != nil, tt.bad, err)
+				t.Errorf("an error: got %t, want %t\n%v", err != nil, tt.bad, err)
 			}
 		})
 	}
@@ -115,7 +115,7 @@ func TestRank(t *testing.T) {
 	})
 	for _, name := range []string{"web", "web-", "web-x", "web-1x", "web-99999999999999"} {
 		if got := (&Target{}).Rank(name); got != -1 {
-			t.Errorf("%s: (&Target{}).Rank(name): got %d, want -1", name, got)
+			t.Errorf("%s: rank in no target: got %d, want -1", name, got)
 		}
 	}
 	for _, bad := range []any{"5", "a-b", "1-2-3", "5-2", int64(-1), true} {
@@ -191,13 +191,13 @@ func TestAllowList(t *testing.T) {
 	if !ok {
 		t.Errorf("ok: got false, want true\n%+v", game)
 	} else if game.ReplicasPath != "spec.replicas" {
-		t.Errorf("game.ReplicasPath: got %q, want %q\n%+v", game.ReplicasPath, "spec.replicas", game)
+		t.Errorf("replicas path of the game: got %q, want %q\n%+v", game.ReplicasPath, "spec.replicas", game)
 	} else if !game.DeletionCost {
-		t.Errorf("game.DeletionCost: got false, want true\n%+v", game)
+		t.Errorf("cost of deletion of the game: got false, want true\n%+v", game)
 	} else if game.Version != "v1alpha1" {
-		t.Errorf("game.Version: got %q, want %q\n%+v", game.Version, "v1alpha1", game)
+		t.Errorf("version of the game: got %q, want %q\n%+v", game.Version, "v1alpha1", game)
 	} else if len(game.SubResources) != 2 {
-		t.Errorf("len(game.SubResources): got %d, want 2\n%+v", len(game.SubResources), game)
+		t.Errorf("number of sub resources of the game: got %d, want 2\n%+v", len(game.SubResources), game)
 	}
 	for kind, want := range map[schema.GroupKind]bool{{Group: "x", Kind: "Middle"}: true, {Group: "kubeflow.org", Kind: "TFJob"}: true,
 		{Group: "y", Kind: "Middle"}: false, {}: false} {
@@ -208,7 +208,7 @@ func TestAllowList(t *testing.T) {
 	if list, err := ParseAllowList(""); err != nil {
 		t.Errorf("unexpected error: %v\n%v", err, list)
 	} else if len(list.Workloads) != 0 {
-		t.Errorf("len(list.Workloads): got %d, want 0\n%v\n%v", len(list.Workloads), list, err)
+		t.Errorf("number of workloads of the list: got %d, want 0\n%v\n%v", len(list.Workloads), list, err)
 	}
 	if _, err := ParseAllowList("{"); err == nil {
 		t.Error("half an object is taken")
@@ -218,10 +218,10 @@ func TestAllowList(t *testing.T) {
 // WS-096, WS-141
 func TestPlacement(t *testing.T) {
 	if diff := cmp.Diff(`{"name":"shop","subset":"a"}`, pub.Placement{Name: "shop", Subset: "a"}.String()); diff != "" {
-		t.Errorf("pub.Placement{Name: \"shop\", Subset: \"a\"} (-want +got):\n%s", diff)
+		t.Errorf("placement (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(`{"name":"shop","subset":"a","uid":"u"}`, pub.Placement{Name: "shop", Subset: "a", UID: "u"}.String()); diff != "" {
-		t.Errorf("pub.Placement{Name: \"shop\", Subset: \"a\", UID: \"u\"} (-want +got):\n%s", diff)
+		t.Errorf("placement with a UID (-want +got):\n%s", diff)
 	}
 	for text, want := range map[string]bool{`{"name":"shop","subset":"a"}`: true, `{"name":"shop"}`: false, `{"subset":"a"}`: false,
 		`x`: false, `[]`: false, ``: false, `null`: false} {

@@ -46,9 +46,9 @@ func TestBookingsThatNobodyCounts(t *testing.T) {
 		t.Errorf("%d bookings", most)
 	}
 	if d := Create(spread, nil, Creation{Key: "one-more", Version: VersionIgnored}, now); d.Subset == nil {
-		t.Error("d.Subset: got nil, want a value")
+		t.Error("subset: got nil, want a value")
 	} else if d.Subset.Name != "b" {
-		t.Errorf("d.Subset.Name: got %q, want %q; a sixth pod gets into %+v", d.Subset.Name, "b", d.Subset)
+		t.Errorf("name of the subset: got %q, want %q; a sixth pod gets into %+v", d.Subset.Name, "b", d.Subset)
 	}
 }
 
@@ -62,10 +62,10 @@ func TestFreshBookingsAreKept(t *testing.T) {
 	}
 	a := spread.Status.VersionedSubsetStatuses[VersionIgnored][0]
 	if len(a.CreatingPods) != 600 {
-		t.Errorf("len(a.CreatingPods): got %d, want 600", len(a.CreatingPods))
+		t.Errorf("number of pods being created: got %d, want 600", len(a.CreatingPods))
 	}
 	if a.MissingReplicas != 300 {
-		t.Errorf("a.MissingReplicas: got %d, want 300", a.MissingReplicas)
+		t.Errorf("missing replicas: got %d, want 300", a.MissingReplicas)
 	}
 }
 

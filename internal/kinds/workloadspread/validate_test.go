@@ -162,7 +162,7 @@ func TestValidateUpdate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if errs := Validate(spreadOf(t, tt.spec), old, Environment{Window: UnschedulableWindow}); (len(errs) > 0) != tt.bad {
-				t.Errorf("len(errs) > 0: got %t, want %t\n%v", len(errs) > 0, tt.bad, errs)
+				t.Errorf("there are errors: got %t, want %t\n%v", len(errs) > 0, tt.bad, errs)
 			}
 		})
 	}

@@ -205,8 +205,7 @@ func TestARunIsNotBegunAgain(t *testing.T) {
 	s.loop = s.r.loop(nil)
 	s.good(2*hour + time.Minute)
 	if len(s.all()) > 0 || !s.status().LastScheduleTime.Equal(At(2*hour)) {
-		t.Errorf("children: got %v, want none; status: got %+v, want the run of %s last", s.all(), s.status(),
-			At(2*hour))
+		t.Errorf("children: got %v, want none; status: got %+v, want the second run last", s.all(), s.status())
 	}
 }
 
@@ -222,8 +221,7 @@ func TestARunWhoseChildCannotBeCreatedIsJudgedByTheError(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := s.events(); got != "" || len(s.status().Active) != 1 || !s.status().LastScheduleTime.Equal(At(hour)) || len(s.Get(s.child(hour)).GetFinalizers()) > 0 {
-			t.Errorf("events: got %q, want none; status: got %+v, want the run active and the child let go", got,
-				s.status())
+			t.Errorf("events: got %q, want none; status: got %+v, want it active and let go", got, s.status())
 		}
 	})
 	t.Run("another has its name", func(t *testing.T) {

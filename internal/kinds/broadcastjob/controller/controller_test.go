@@ -67,7 +67,7 @@ func TestLifeOfAJob(t *testing.T) {
 			t.Errorf("%s: made (-want +got):\n%s\n%+v", completion, diff, after.Status)
 		}
 		if string(after.Status.Phase) != phase {
-			t.Errorf("%s: after.Status.Phase: got %q, want %q\n%+v", completion, string(after.Status.Phase), phase, after.Status)
+			t.Errorf("%s: phase: got %q, want %q\n%+v", completion, string(after.Status.Phase), phase, after.Status)
 		}
 		if !cmp.Equal(conditions, types) {
 			t.Errorf("%s: conditions: got %q, want %q\n%+v", completion, conditions, types, after.Status)
@@ -89,9 +89,9 @@ func TestLifeOfAJob(t *testing.T) {
 	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
 	settled(t, s)
 	if status := s.job().Status; status.Phase != "failed" {
-		t.Errorf("status.Phase: got %q, want %q\n%+v", status.Phase, "failed", status)
+		t.Errorf("phase: got %q, want %q\n%+v", status.Phase, "failed", status)
 	} else if status.Conditions[0].Type != "Failed" {
-		t.Errorf("status.Conditions[0].Type: got %q, want %q\n%+v", status.Conditions[0].Type, "Failed", status)
+		t.Errorf("type of the first condition: got %q, want %q\n%+v", status.Conditions[0].Type, "Failed", status)
 	}
 }
 
@@ -112,20 +112,20 @@ func TestNothingIsDoneTwice(t *testing.T) {
 	}
 	n := len(s.pods())
 	if n != 2 {
-		t.Fatalf("len(s.pods()): got %d, want 2", n)
+		t.Fatalf("number of pods: got %d, want 2", n)
 	}
 	if got := s.Undelivered(); got == 0 {
-		t.Fatalf("s.Undelivered(): got %d, want another value", got)
+		t.Fatalf("undelivered changes: got %d, want another value", got)
 	}
 	for _, pod := range s.pods() { // an event is never delivered: the pods have gone unseen
 		s.Remove(podKey(pod.Name))
 	}
 	s.runFor(time.Minute)
 	if got := s.job().Status.Phase; got != "completed" {
-		t.Errorf("s.job().Status.Phase: got %q, want %q\n%+v", got, "completed", s.job().Status)
+		t.Errorf("phase: got %q, want %q\n%+v", got, "completed", s.job().Status)
 	}
 	if got := s.job().Status.Succeeded; got != 3 {
-		t.Errorf("s.job().Status.Succeeded: got %d, want 3\n%+v", got, s.job().Status)
+		t.Errorf("succeeded: got %d, want 3\n%+v", got, s.job().Status)
 	}
 }
 
@@ -172,39 +172,39 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 	asked := s.refuse("n1", apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New("not here")))
 	s.Manage()
 	if got := s.job().Status.Phase; got != "running" {
-		t.Errorf("s.job().Status.Phase: got %q, want %q; %+v, due %s", got, "running", s.job().Status, s.Queue.Due())
+		t.Errorf("phase: got %q, want %q; %+v, due %s", got, "running", s.job().Status, s.Queue.Due())
 	}
 	if got := s.job().Status.Desired; got != 3 {
-		t.Errorf("s.job().Status.Desired: got %d, want 3; %+v, due %s", got, s.job().Status, s.Queue.Due())
+		t.Errorf("desired: got %d, want 3; %+v, due %s", got, s.job().Status, s.Queue.Due())
 	}
 	if s.Queue.Due().IsZero() {
-		t.Errorf("s.Queue.Due().IsZero(): got true, want false; %+v, due %s", s.job().Status, s.Queue.Due())
+		t.Errorf("nothing is due: got true, want false; %+v, due %s", s.job().Status, s.Queue.Due())
 	}
 	s.runFor(time.Minute)
 	status := s.job().Status
 	if status.Succeeded != 2 {
-		t.Errorf("status.Succeeded: got %d, want 2\n%+v", status.Succeeded, status)
+		t.Errorf("succeeded: got %d, want 2\n%+v", status.Succeeded, status)
 	}
 	if status.Active != 0 {
-		t.Errorf("status.Active: got %d, want 0\n%+v", status.Active, status)
+		t.Errorf("active: got %d, want 0\n%+v", status.Active, status)
 	}
 	if status.Phase != "running" {
-		t.Errorf("status.Phase: got %q, want %q\n%+v", status.Phase, "running", status)
+		t.Errorf("phase: got %q, want %q\n%+v", status.Phase, "running", status)
 	}
 	n := len(*asked)
 	if n > 20 {
-		t.Errorf("len(*asked): got %d, want at most 20", n)
+		t.Errorf("number asked: got %d, want at most 20", n)
 	}
 	if got := s.countEvents("FailedCreate"); got == 0 {
-		t.Errorf(`s.countEvents("FailedCreate"): got %d, want another value`, got)
+		t.Errorf(`number of events FailedCreate: got %d, want another value`, got)
 	}
 	if !strings.Contains(strings.Join(s.events, "\n"), "not here") {
-		t.Errorf("s.events: got %q, want it to contain %q", strings.Join(s.events, "\n"), "not here")
+		t.Errorf("events: got %q, want it to contain %q", strings.Join(s.events, "\n"), "not here")
 	}
 	s.Answer = nil
 	s.runFor(2 * time.Minute)
 	if got := s.job().Status.Phase; got != "completed" {
-		t.Errorf("s.job().Status.Phase: got %q, want %q\n%+v", got, "completed", s.job().Status)
+		t.Errorf("phase: got %q, want %q\n%+v", got, "completed", s.job().Status)
 	}
 	s = simulate(1, makeJob(), "n1", "n2") // a deletion
 	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
@@ -218,20 +218,20 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 	s.end(s.on("n1")[0].Name, corev1.PodFailed)
 	s.runFor(time.Minute)
 	if status := s.job().Status; status.Phase != "failed" {
-		t.Errorf("status.Phase: got %q, want %q\n%+v", status.Phase, "failed", status)
+		t.Errorf("phase: got %q, want %q\n%+v", status.Phase, "failed", status)
 	} else if status.Active != 1 {
-		t.Errorf("status.Active: got %d, want 1\n%+v", status.Active, status)
+		t.Errorf("active: got %d, want 1\n%+v", status.Active, status)
 	} else if status.Failed != 2 {
-		t.Errorf("status.Failed: got %d, want 2\n%+v", status.Failed, status)
+		t.Errorf("failed: got %d, want 2\n%+v", status.Failed, status)
 	}
 	s.Answer = nil
 	s.runFor(20 * time.Minute) // BJ-104 (part)
 	if status := s.job().Status; status.Active != 0 {
-		t.Errorf("status.Active: got %d, want 0\n%+v", status.Active, status)
+		t.Errorf("active: got %d, want 0\n%+v", status.Active, status)
 	} else if status.Failed != 2 {
-		t.Errorf("status.Failed: got %d, want 2\n%+v", status.Failed, status)
+		t.Errorf("failed: got %d, want 2\n%+v", status.Failed, status)
 	} else if got := len(s.pods()); got != 1 {
-		t.Errorf("len(s.pods()): got %d, want 1\n%+v", got, status)
+		t.Errorf("number of pods: got %d, want 1\n%+v", got, status)
 	}
 }
 
@@ -269,7 +269,7 @@ func TestTheEndIsWrittenFirst(t *testing.T) {
 				t.Errorf("got %q, want %q; %s, dies after %d: %s, want %s\n%s", got, want, name, dies, got, want, s.describe())
 			}
 			if status.Active != 0 {
-				t.Errorf("status.Active: got %d, want 0; %s, dies after %d: %s, want %s\n%s", status.Active, name, dies, got, want, s.describe())
+				t.Errorf("active: got %d, want 0; %s, dies after %d: %s, want %s\n%s", status.Active, name, dies, got, want, s.describe())
 			}
 		}
 	}
@@ -292,10 +292,10 @@ func TestDeadlineAndTimeToLiveFireByThemselves(t *testing.T) {
 	}
 	s.runFor(2 * time.Second)
 	if got := s.job().Status.Phase; got != "failed" {
-		t.Errorf("s.job().Status.Phase: got %q, want %q\n%+v\n%v", got, "failed", s.job().Status, s.events)
+		t.Errorf("phase: got %q, want %q\n%+v\n%v", got, "failed", s.job().Status, s.events)
 	}
 	if got := s.countEvents("DeadlineExceeded"); got != 1 {
-		t.Errorf("s.countEvents(\"DeadlineExceeded\"): got %d, want 1\n%+v\n%v", got, s.job().Status, s.events)
+		t.Errorf("number of events DeadlineExceeded: got %d, want 1\n%+v\n%v", got, s.job().Status, s.events)
 	}
 	s.startManager()
 	s.runFor(98 * time.Second)
@@ -304,9 +304,9 @@ func TestDeadlineAndTimeToLiveFireByThemselves(t *testing.T) {
 	}
 	s.runFor(3 * time.Second)
 	if got := s.job(); got != nil {
-		t.Errorf("the job is there: s.job(): got %+v, want nil", got)
+		t.Errorf("the job is there: job: got %+v, want nil", got)
 	} else if got := len(s.pods()); got > 0 {
-		t.Errorf("the job is there: s.pods(): got %d, want none", got)
+		t.Errorf("the job is there: pods: got %d, want none", got)
 	}
 }
 
@@ -320,7 +320,7 @@ func TestADeletedJobGetsNothing(t *testing.T) {
 	})
 	settled(t, s)
 	if len(s.Writes) > 0 {
-		t.Errorf("s.Writes: got %v, want none", s.Writes)
+		t.Errorf("writes: got %v, want none", s.Writes)
 	}
 }
 
@@ -400,18 +400,18 @@ func TestSpecChangeIgnored(t *testing.T) {
 	writes := len(s.Writes)
 	change("check:3")
 	if got := s.countEvents("SpecChangeIgnored"); got != 2 {
-		t.Errorf("s.countEvents(\"SpecChangeIgnored\"): got %d, want 2\n%v", got, s.events)
+		t.Errorf("number of events SpecChangeIgnored: got %d, want 2\n%v", got, s.events)
 	}
 	if len(s.Writes) != writes {
-		t.Errorf("len(s.Writes): got %d, want %d\n%v", len(s.Writes), writes, s.events)
+		t.Errorf("number of writes: got %d, want %d\n%v", len(s.Writes), writes, s.events)
 	}
 	if got := s.job().Status.Phase; got != "completed" {
-		t.Errorf("s.job().Status.Phase: got %q, want %q\n%v", got, "completed", s.events)
+		t.Errorf("phase: got %q, want %q\n%v", got, "completed", s.events)
 	}
 	s.startManager()
 	s.runFor(time.Minute)
 	if got := s.countEvents("SpecChangeIgnored"); got != 2 {
-		t.Errorf("s.countEvents(\"SpecChangeIgnored\"): got %d, want 2\n%v", got, s.events)
+		t.Errorf("number of events SpecChangeIgnored: got %d, want 2\n%v", got, s.events)
 	}
 }
 
@@ -465,9 +465,9 @@ func TestStatusIsWrittenForTheNewestJob(t *testing.T) {
 	if !raced {
 		t.Errorf("raced: got false, want true\n%+v", s.job())
 	} else if got := s.job().Status.Phase; got != "completed" {
-		t.Errorf("s.job().Status.Phase: got %q, want %q\n%+v", got, "completed", s.job())
+		t.Errorf("phase: got %q, want %q\n%+v", got, "completed", s.job())
 	} else if got := s.job().Labels["a"]; got != "b" {
-		t.Errorf("s.job().Labels[\"a\"]: got %q, want %q\n%+v", got, "b", s.job())
+		t.Errorf("label a: got %q, want %q\n%+v", got, "b", s.job())
 	}
 	writes := len(s.Writes)
 	for range 3 {
@@ -504,11 +504,11 @@ func TestTheStatusIsWrittenLastUnlessTheJobEnds(t *testing.T) {
 		s.Manage()
 		first := s.job().Status
 		if first.Phase != "running" {
-			t.Fatalf("first.Phase: got %q, want %q\n%+v", first.Phase, "running", first)
+			t.Fatalf("phase the first time: got %q, want %q\n%+v", first.Phase, "running", first)
 		} else if first.StartTime == nil {
-			t.Fatalf("first.StartTime: got nil, want a value\n%+v", first)
+			t.Fatalf("time of the start the first time: got nil, want a value\n%+v", first)
 		} else if first.Active != 2 {
-			t.Fatalf("first.Active: got %d, want 2\n%+v", first.Active, first)
+			t.Fatalf("active the first time: got %d, want 2\n%+v", first.Active, first)
 		}
 		s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
 		s.runFor(time.Second)
@@ -555,13 +555,13 @@ func TestWhatIsRememberedOfNodesIsBounded(t *testing.T) {
 	}
 	n := len(m.failedNodes(now))
 	if n > mostFailed {
-		t.Errorf("len(m.failedNodes(now)): got %d, want at most %d", n, mostFailed)
+		t.Errorf("number of failed nodes: got %d, want at most %d", n, mostFailed)
 	}
 	if n == 0 {
-		t.Errorf("len(m.failedNodes(now)): got %d, want another value", n)
+		t.Errorf("number of failed nodes: got %d, want another value", n)
 	}
 	if got := len(m.failedNodes(now.Add(time.Hour))); got > 0 {
-		t.Errorf("m.failedNodes(now.Add(time.Hour)): got %d, want none", got)
+		t.Errorf("failed nodes after an hour: got %d, want none", got)
 	}
 }
 

@@ -34,14 +34,17 @@ func TestPodsThatAdmissionLeadsAstray(t *testing.T) {
 		t.Errorf("created: got %d, want at most 20; %d created, %d told, %d left, %+v", created, created, n, len(s.pods()), s.job().Status)
 	}
 	if n != created {
-		t.Errorf(`s.countEvents("FailedCreate"): got %d, want %d; %d created, %d told, %d left, %+v`, n, created, created, n, len(s.pods()),
+		t.Errorf(`number of events FailedCreate: got %d, want %d; %d created, %d told, %d left, %+v`, n, created,
+			created, n, len(s.pods()),
 			s.job().Status)
 	}
 	if got := len(s.pods()); got > 0 {
-		t.Errorf("s.pods(): got %d, want none; %d created, %d told, %d left, %+v", got, created, n, len(s.pods()), s.job().Status)
+		t.Errorf("pods: got %d, want none; %d created, %d told, %d left, %+v", got, created, n, len(s.pods()),
+			s.job().Status)
 	}
 	if got := s.job().Status.Active; got != 0 {
-		t.Errorf("s.job().Status.Active: got %d, want 0; %d created, %d told, %d left, %+v", got, created, n, len(s.pods()), s.job().Status)
+		t.Errorf("active: got %d, want 0; %d created, %d told, %d left, %+v", got, created, n, len(s.pods()),
+			s.job().Status)
 	}
 	keeps = true
 	s.runFor(10 * time.Minute)
@@ -49,15 +52,15 @@ func TestPodsThatAdmissionLeadsAstray(t *testing.T) {
 		t.Errorf("what a manager left behind that died stays: keeps: got true, want false\n%s", s.describe())
 	}
 	if got := len(s.pods()); got > 0 {
-		t.Errorf("what a manager left behind that died stays: s.pods(): got %d, want none\n%s", got, s.describe())
+		t.Errorf("what a manager left behind that died stays: pods: got %d, want none\n%s", got, s.describe())
 	}
 	s.Answer = nil
 	s.runFor(10 * time.Minute)
 	if got := s.job().Status.Phase; got != appsv1beta1.BroadcastJobCompleted {
-		t.Errorf("s.job().Status.Phase: got %q, want %q\n%s", got, appsv1beta1.BroadcastJobCompleted, s.describe())
+		t.Errorf("phase: got %q, want %q\n%s", got, appsv1beta1.BroadcastJobCompleted, s.describe())
 	}
 	if got := s.job().Status.Succeeded; got != 3 {
-		t.Errorf("s.job().Status.Succeeded: got %d, want 3\n%s", got, s.describe())
+		t.Errorf("succeeded: got %d, want 3\n%s", got, s.describe())
 	}
 }
 
@@ -79,9 +82,10 @@ func TestPodsWhoseLabelsAreStripped(t *testing.T) {
 		t.Errorf("created: got %d, want 3; %d created: %s", created, created, s.describe())
 	}
 	if got := s.job().Status.Phase; got != appsv1beta1.BroadcastJobCompleted {
-		t.Errorf("s.job().Status.Phase: got %q, want %q; %d created: %s", got, appsv1beta1.BroadcastJobCompleted, created, s.describe())
+		t.Errorf("phase: got %q, want %q; %d created: %s", got, appsv1beta1.BroadcastJobCompleted, created,
+			s.describe())
 	}
 	if got := s.job().Status.Succeeded; got != 3 {
-		t.Errorf("s.job().Status.Succeeded: got %d, want 3; %d created: %s", got, created, s.describe())
+		t.Errorf("succeeded: got %d, want 3; %d created: %s", got, created, s.describe())
 	}
 }

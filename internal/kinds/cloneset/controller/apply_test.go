@@ -50,16 +50,18 @@ func TestCreationIsAStream(t *testing.T) {
 			}
 			s.Events(1 << 20)
 			if _, err := s.run(); err == nil {
-				t.Fatalf("err: got nil, want an error; %d pods after %d requests; %v", len(s.pods()), requests, err)
+				t.Fatalf("error: got nil, want an error; %d pods after %d requests; %v", len(s.pods()), requests, err)
 			} else if got := len(s.pods()); got != 4 {
-				t.Fatalf("len(s.pods()): got %d, want 4; %d pods after %d requests; %v", got, len(s.pods()), requests, err)
+				t.Fatalf("number of pods: got %d, want 4; %d pods after %d requests; %v", got, len(s.pods()), requests,
+					err)
 			} else if requests > 4+atOnce {
 				t.Fatalf("requests: got %d, want at most %d; %d pods after %d requests; %v", requests, 4+atOnce, len(s.pods()), requests, err)
 			}
 			asked := requests
 			s.Pass(firstAttempt)
 			if _, err := s.run(); err == nil {
-				t.Errorf("err: got nil, want an error; %d pods are tried at the second attempt; %v", requests-asked, err)
+				t.Errorf("error: got nil, want an error; %d pods are tried at the second attempt; %v", requests-asked,
+					err)
 			} else if requests != asked+1 {
 				t.Errorf("requests: got %d, want %d; %d pods are tried at the second attempt; %v", requests, asked+1, requests-asked, err)
 			}
@@ -73,13 +75,13 @@ func TestCreationIsAStream(t *testing.T) {
 				t.Errorf("requests: got %d, want %d; %d pods are tried when it is possible again, the next after %s; %v", requests, asked+1,
 					requests-asked, outcome.After, err)
 			} else if outcome.After > time.Millisecond {
-				t.Errorf("outcome.After: got %v, want at most %v; %d pods are tried when it is possible again, the next after %s; %v", outcome.After,
+				t.Errorf("time to the next pass: got %v, want at most %v; %d pods are tried when it is possible again, the next after %s; %v", outcome.After,
 					time.Millisecond, requests-asked, outcome.After, err)
 			}
 			if _, err := s.run(); err != nil {
 				t.Errorf("unexpected error: %v; %d pods; %v", err, len(s.pods()), err)
 			} else if got := len(s.pods()); got != 100 {
-				t.Errorf("len(s.pods()): got %d, want 100; %d pods; %v", got, len(s.pods()), err)
+				t.Errorf("number of pods: got %d, want 100; %d pods; %v", got, len(s.pods()), err)
 			}
 		})
 	}
@@ -96,9 +98,10 @@ func TestEventsHoldNoSpec(t *testing.T) {
 		s.Round()
 	}
 	if len(s.events) == 0 {
-		t.Fatalf("s.events: got none, want some\n%v", s.events)
+		t.Fatalf("events: got none, want some\n%v", s.events)
 	} else if !strings.Contains(s.events[0], "FailedCreate failed to create pod web-") {
-		t.Fatalf("s.events[0]: got %q, want it to contain %q\n%v", s.events[0], "FailedCreate failed to create pod web-", s.events)
+		t.Fatalf("first event: got %q, want it to contain %q\n%v", s.events[0],
+			"FailedCreate failed to create pod web-", s.events)
 	}
 	for _, event := range s.events {
 		if strings.Contains(event, "s3cr3t") {
@@ -149,7 +152,7 @@ func TestServerRefusesAnUpdate(t *testing.T) {
 				if c := cloneset.Condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil {
 					t.Error("c: got nil, want a value")
 				} else if !strings.Contains(c.Message, "QoS") {
-					t.Errorf("c.Message: got %q, want it to contain %q; condition %+v", c.Message, "QoS", c)
+					t.Errorf("message: got %q, want it to contain %q; condition %+v", c.Message, "QoS", c)
 				}
 			}
 		})
@@ -283,7 +286,7 @@ func TestUpdatesAreMetered(t *testing.T) {
 		if got, err := testutil.GatherAndCount(registry, metric); err != nil {
 			t.Errorf("unexpected error: %v; %d of %s at rest, %v", err, got, metric, err)
 		} else if got != want {
-			t.Errorf("testutil.GatherAndCount(registry, metric): got %d, want %d; %d of %s at rest, %v", got, want, got, metric, err)
+			t.Errorf("number of series: got %d, want %d; %d of %s at rest, %v", got, want, got, metric, err)
 		}
 	}
 }
@@ -304,7 +307,7 @@ func TestStateLivesOnThePod(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff("Normal", s.active()[0].Labels[pub.LifecycleState]); diff != "" {
-		t.Errorf("s.active()[0].Labels[pub.LifecycleState] (-want +got):\n%s", diff)
+		t.Errorf("label lifecycle state of the first active (-want +got):\n%s", diff)
 	}
 }
 

@@ -43,10 +43,10 @@ func TestAClaimThatIsWrittenWhileItIsDeleted(t *testing.T) {
 	s.Pass(time.Minute)
 	outcome, _ := s.run()
 	if outcome.After == 0 {
-		t.Errorf("outcome.After: got %v, want another value", outcome.After)
+		t.Errorf("time to the next pass: got %v, want another value", outcome.After)
 	}
 	if outcome.After > reconcile.RetryAfter {
-		t.Errorf("outcome.After: got %v, want at most %v", outcome.After, reconcile.RetryAfter)
+		t.Errorf("time to the next pass: got %v, want at most %v", outcome.After, reconcile.RetryAfter)
 	}
 	told := func(what string) bool {
 		return slices.ContainsFunc(s.events, func(event string) bool { return strings.Contains(event, what) })

@@ -79,10 +79,10 @@ func TestDeletedPodComesBackToItsData(t *testing.T) {
 			}
 			n := len(s.List("PersistentVolumeClaim", false))
 			if n != 3 {
-				t.Errorf(`len(s.List("PersistentVolumeClaim", false)): got %d, want 3`, n)
+				t.Errorf(`number of claims: got %d, want 3`, n)
 			}
 			if got := len(s.active()); got != 3 {
-				t.Errorf("len(s.active()): got %d, want 3", got)
+				t.Errorf("number active: got %d, want 3", got)
 			}
 		})
 	}
@@ -123,10 +123,10 @@ func TestClaimsAreNotWaitedForWithoutEnd(t *testing.T) {
 			}
 			status := s.set().Status
 			if status.AvailableReplicas != 2 {
-				t.Errorf("status.AvailableReplicas: got %d, want 2\n%+v\n%v", status.AvailableReplicas, status, s.data())
+				t.Errorf("available replicas: got %d, want 2\n%+v\n%v", status.AvailableReplicas, status, s.data())
 			}
 			if got := s.data()[name]; got != "" {
-				t.Errorf("s.data()[name]: got %q, want %q\n%+v\n%v", got, "", status, s.data())
+				t.Errorf("claim of the pod: got %q, want %q\n%+v\n%v", got, "", status, s.data())
 			}
 			if !slices.ContainsFunc(s.events, func(event string) bool {
 				return strings.HasPrefix(event, "Warning ClaimsNotReused") && strings.Contains(event, name)
@@ -137,9 +137,9 @@ func TestClaimsAreNotWaitedForWithoutEnd(t *testing.T) {
 			if held == nil {
 				t.Error("the claim of the former pod: held: got nil, want a value")
 			} else if got := held.GetDeletionTimestamp(); got != nil {
-				t.Errorf("the claim of the former pod: held.GetDeletionTimestamp(): got %v, want nil\n%+v", got, held)
+				t.Errorf("the claim of the former pod: time of deletion: got %v, want nil\n%+v", got, held)
 			} else if got, want := metav1.GetControllerOf(held).UID, s.set().UID; got != want {
-				t.Errorf("the claim of the former pod: metav1.GetControllerOf(held).UID: got %q, want %q\n%+v", got, want, held)
+				t.Errorf("the claim of the former pod: UID of the owner: got %q, want %q\n%+v", got, want, held)
 			}
 		})
 	}
@@ -155,27 +155,27 @@ func TestWithoutReuseASuccessorIsNew(t *testing.T) {
 	s.managed(time.Second)
 	claim := s.Get(claimKey("data-" + name))
 	if got := len(s.active()); got != 2 {
-		t.Errorf("while it ends: len(s.active()): got %d, want 2; %v before, %v now, claim %+v", got, before, s.data(), claim)
+		t.Errorf("while it ends: number active: got %d, want 2; %v before, %v now, claim %+v", got, before, s.data(), claim)
 	} else if got := s.data()[name]; got != "" {
-		t.Errorf("while it ends: s.data()[name]: got %q, want %q; %v before, %v now, claim %+v", got, "", before, s.data(), claim)
+		t.Errorf("while it ends: claim of the pod: got %q, want %q; %v before, %v now, claim %+v", got, "", before, s.data(), claim)
 	} else if claim == nil {
 		t.Errorf("while it ends: claim: got nil, want a value; %v before, %v now, claim %+v", before, s.data(), claim)
 	} else if claim.GetUID() != before[name] {
-		t.Errorf("while it ends: claim.GetUID(): got %q, want %q; %v before, %v now, claim %+v", claim.GetUID(), before[name], before,
+		t.Errorf("while it ends: UID of the claim: got %q, want %q; %v before, %v now, claim %+v", claim.GetUID(), before[name], before,
 			s.data(), claim)
 	} else if got := claim.GetDeletionTimestamp(); got != nil {
-		t.Errorf("while it ends: claim.GetDeletionTimestamp(): got %v, want nil; %v before, %v now, claim %+v", got, before, s.data(), claim)
+		t.Errorf("while it ends: time of deletion of the claim: got %v, want nil; %v before, %v now, claim %+v", got, before, s.data(), claim)
 	}
 	s.node.Frozen = nil
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.Get(claimKey("data-" + name)); got != nil {
-		t.Errorf(`when it has ended: s.Get(claimKey("data-"+name)): got %v, want nil; %v before, %v now`, got, before, s.data())
+		t.Errorf(`when it has ended: claim of the pod: got %v, want nil; %v before, %v now`, got, before, s.data())
 	} else if got := s.Get(podKey(name)); got != nil {
-		t.Errorf("when it has ended: s.Get(podKey(name)): got %v, want nil; %v before, %v now", got, before, s.data())
+		t.Errorf("when it has ended: pod: got %v, want nil; %v before, %v now", got, before, s.data())
 	} else if got := len(s.data()); got != 2 {
-		t.Errorf("when it has ended: len(s.data()): got %d, want 2; %v before, %v now", got, before, s.data())
+		t.Errorf("when it has ended: number of claims: got %d, want 2; %v before, %v now", got, before, s.data())
 	}
 }
 
@@ -189,11 +189,11 @@ func TestFreeClaimsAreNotHeldUp(t *testing.T) {
 	s.change(clonesettest.Replicas(5)) // two successors, and two more
 	s.managed(time.Second)
 	if got := s.data(); len(got) != 4 {
-		t.Errorf("len(got): got %d, want 4\n%v", len(got), got)
+		t.Errorf("number of results: got %d, want 4\n%v", len(got), got)
 	} else if got[names[1]] == "" {
-		t.Errorf("got[names[1]]: got nothing, want some text\n%v", got)
+		t.Errorf("claim of the second pod: got nothing, want some text\n%v", got)
 	} else if got[names[0]] != "" {
-		t.Errorf("got[names[0]]: got %q, want %q\n%v", got[names[0]], "", got)
+		t.Errorf("claim of the first pod: got %q, want %q\n%v", got[names[0]], "", got)
 	}
 }
 
@@ -245,7 +245,7 @@ func TestClaimsOfScaledInPodsGo(t *testing.T) {
 				t.Errorf("kept: got %d, want 2", kept)
 			}
 			if n != 3 {
-				t.Errorf(`len(s.List("PersistentVolumeClaim", false)): got %d, want 3`, n)
+				t.Errorf(`number of claims: got %d, want 3`, n)
 			}
 		})
 	}
@@ -314,9 +314,9 @@ func TestClaimsOfLivingPodsAreNotDeleted(t *testing.T) {
 		s.managed(time.Second)
 		for pod, uid := range before {
 			if claim := s.Get(claimKey("data-" + pod)); claim == nil {
-				t.Errorf(`s.Get(claimKey("data-" + pod)): got nil, want a value; the claim of pod %s was deleted`, pod)
+				t.Errorf(`claim of the pod: got nil, want a value; the claim of pod %s was deleted`, pod)
 			} else if claim.GetUID() != uid {
-				t.Errorf("claim.GetUID(): got %q, want %q; the claim of pod %s was deleted", claim.GetUID(), uid, pod)
+				t.Errorf("UID of the claim: got %q, want %q; the claim of pod %s was deleted", claim.GetUID(), uid, pod)
 			}
 		}
 	})
@@ -332,7 +332,7 @@ func TestClaimsOfLivingPodsAreNotDeleted(t *testing.T) {
 		if claim == nil {
 			t.Error("claim: got nil, want a value")
 		} else if got, want := metav1.GetControllerOf(claim).UID, s.Get(podKey(name)).GetUID(); got != want {
-			t.Errorf("metav1.GetControllerOf(claim).UID: got %q, want %q\n%+v", got, want, claim)
+			t.Errorf("UID of the owner: got %q, want %q\n%+v", got, want, claim)
 		}
 	})
 	t.Run("the answer of its creation was lost, and it comes late", func(t *testing.T) {
@@ -374,7 +374,7 @@ func TestRevisionThatTheCacheLacks(t *testing.T) {
 					t.Errorf("specified: got true, want false; pod %s is to be recreated", pod.Name)
 				}
 				if pod.DeletionTimestamp != nil {
-					t.Errorf("pod.DeletionTimestamp: got %v, want nil; pod %s is to be recreated", pod.DeletionTimestamp, pod.Name)
+					t.Errorf("time of deletion of the pod: got %v, want nil; pod %s is to be recreated", pod.DeletionTimestamp, pod.Name)
 				}
 			}
 			s.Change(revisionKey(former), func(client.Object) {}) // now the cache gets it
@@ -411,7 +411,7 @@ func TestRevisionThatIsNotTheSetsAnyMore(t *testing.T) {
 	s.change(clonesettest.Image("nginx:2"))
 	s.advance(time.Minute)
 	if status := s.set().Status; status.UpdatedAvailableReplicas != 2 {
-		t.Errorf("status.UpdatedAvailableReplicas: got %d, want 2\n%+v\n%s", status.UpdatedAvailableReplicas, status, s.describe())
+		t.Errorf("updated and available replicas: got %d, want 2\n%+v\n%s", status.UpdatedAvailableReplicas, status, s.describe())
 	}
 }
 
@@ -493,11 +493,11 @@ func TestFurtherOwnersStay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if owners := s.Get(claimKey("data-" + pod)).GetOwnerReferences(); len(owners) != 2 {
-		t.Errorf("len(owners): got %d, want 2\n%+v", len(owners), owners)
+		t.Errorf("number of owners: got %d, want 2\n%+v", len(owners), owners)
 	} else if owners[0].Name != "backup" {
-		t.Errorf("owners[0].Name: got %q, want %q\n%+v", owners[0].Name, "backup", owners)
+		t.Errorf("name of the first owner: got %q, want %q\n%+v", owners[0].Name, "backup", owners)
 	} else if owners[1].Name != pod {
-		t.Errorf("owners[1].Name: got %q, want %q\n%+v", owners[1].Name, pod, owners)
+		t.Errorf("name of the second owner: got %q, want %q\n%+v", owners[1].Name, pod, owners)
 	}
 }
 
@@ -527,7 +527,7 @@ func TestARefusedGrowthIsAskedForLaterEachTime(t *testing.T) {
 		t.Errorf("refused: got %d, want at most 7", refused)
 	}
 	if len(s.events)-events > 7 {
-		t.Errorf("len(s.events)-events: got %d, want at most 7", len(s.events)-events)
+		t.Errorf("number of new events: got %d, want at most 7", len(s.events)-events)
 	}
 	before := refused
 	s.change(func(set *appsv1beta1.CloneSet) { set.Spec.MinReadySeconds++ }) // another spec: at once

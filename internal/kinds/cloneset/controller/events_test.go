@@ -135,10 +135,11 @@ func TestEventsDoNotRepeat(t *testing.T) {
 		pod := s.active()[slices.IndexFunc(s.active(),
 			func(pod *corev1.Pod) bool { return pod.Name == marked })]
 		if got := len(s.active()); got != 3 {
-			t.Fatalf("it did not wait: len(s.active()): got %d, want 3\n%s", got, s.describe())
+			t.Fatalf("it did not wait: number active: got %d, want 3\n%s", got, s.describe())
 		}
 		if pod.Labels[pub.SpecifiedDelete] == "" {
-			t.Fatalf("it did not wait: pod.Labels[pub.SpecifiedDelete]: got nothing, want some text\n%s", s.describe())
+			t.Fatalf("it did not wait: label specified delete of the pod: got nothing, want some text\n%s",
+				s.describe())
 		}
 		if n := len(s.reported("SuccessfulUpdatePodReCreate pod " + marked + " ")); n != 1 {
 			t.Errorf("update %d: while it waits: %q", update, recreated())

@@ -39,11 +39,12 @@ func TestAnImageSetByHandIsTold(t *testing.T) {
 		s.setImageByHand(name, "nginx:debug")
 		told := foreignEvents(s, time.Hour)
 		if len(told) != 1 {
-			t.Errorf("%s: len(told): got %d, want 1\n%q", p, len(told), told)
+			t.Errorf("%s: number told: got %d, want 1\n%q", p, len(told), told)
 		} else if !strings.HasPrefix(told[0], "Warning ImageNotOfRevision ") {
-			t.Errorf("%s: told[0]: got %q, want it to begin with %q\n%q", p, told[0], "Warning ImageNotOfRevision ", told)
+			t.Errorf("%s: told first: got %q, want it to begin with %q\n%q", p, told[0],
+				"Warning ImageNotOfRevision ", told)
 		} else if !strings.Contains(told[0], "pod "+name+": container nginx has nginx:debug instead of nginx:1") {
-			t.Errorf("%s: told[0]: got %q, want it to contain %q\n%q", p, told[0],
+			t.Errorf("%s: told first: got %q, want it to contain %q\n%q", p, told[0],
 				"pod "+name+": container nginx has nginx:debug instead of nginx:1", told)
 		}
 		if s.active()[1].Spec.Containers[0].Image != "nginx:debug" {
@@ -51,20 +52,20 @@ func TestAnImageSetByHandIsTold(t *testing.T) {
 		}
 		for _, w := range s.Writes[writes:] {
 			if w.Key.Kind == "Pod" {
-				t.Errorf("%s: w.Key.Kind: got %q, want another value\n%v", p, w.Key.Kind, w)
+				t.Errorf("%s: kind of the key: got %q, want another value\n%v", p, w.Key.Kind, w)
 			}
 		}
 		s.setImageByHand(name, "nginx:debug2") // another image is other news
 		if told := foreignEvents(s, time.Hour); len(told) != 1 {
-			t.Errorf("%s: len(told): got %d, want 1\n%q", p, len(told), told)
+			t.Errorf("%s: number told: got %d, want 1\n%q", p, len(told), told)
 		} else if !strings.Contains(told[0], "nginx:debug2") {
-			t.Errorf("%s: told[0]: got %q, want it to contain %q\n%q", p, told[0], "nginx:debug2", told)
+			t.Errorf("%s: told first: got %q, want it to contain %q\n%q", p, told[0], "nginx:debug2", told)
 		}
 		s.setImageByHand(name, "nginx:1")
 		foreignEvents(s, time.Hour)
 		s.setImageByHand(name, "nginx:debug2") // and so is one that comes back
 		if told := foreignEvents(s, time.Hour); len(told) != 1 {
-			t.Errorf("%s: len(told): got %d, want 1\n%q", p, len(told), told)
+			t.Errorf("%s: number told: got %d, want 1\n%q", p, len(told), told)
 		}
 	}
 }
@@ -79,9 +80,9 @@ func TestAnImageOfAnotherRevisionIsMendedAndNotTold(t *testing.T) {
 	}
 	s.setImageByHand(s.active()[0].Name, "nginx:1")
 	if told := foreignEvents(s, time.Hour); len(told) != 0 {
-		t.Errorf("len(told): got %d, want 0\n%q\n%s", len(told), told, s.active()[0].Spec.Containers[0].Image)
+		t.Errorf("number told: got %d, want 0\n%q\n%s", len(told), told, s.active()[0].Spec.Containers[0].Image)
 	} else if got := s.active()[0].Spec.Containers[0].Image; got != "nginx:2" {
-		t.Errorf("s.active()[0].Spec.Containers[0].Image: got %q, want %q\n%q", got, "nginx:2", told)
+		t.Errorf("image of the first container of the first active: got %q, want %q\n%q", got, "nginx:2", told)
 	}
 }
 
@@ -96,14 +97,16 @@ func TestAMirrorForAllImagesFillsNoEvents(t *testing.T) {
 	}
 	told := foreignEvents(s, 5*time.Minute)
 	if len(told) != 1 {
-		t.Fatalf("len(told): got %d, want 1; %d bytes: %q", len(told), len(strings.Join(told, "")), told)
+		t.Fatalf("number told: got %d, want 1; %d bytes: %q", len(told), len(strings.Join(told, "")), told)
 	} else if strings.Count(told[0], "pod web-") != 3 {
-		t.Fatalf(`strings.Count(told[0], "pod web-"): got %d, want 3; %d bytes: %q`, strings.Count(told[0], "pod web-"),
+		t.Fatalf(`number of pods told of: got %d, want 3; %d bytes: %q`, strings.Count(told[0], "pod web-"),
 			len(strings.Join(told, "")), told)
 	} else if !strings.HasSuffix(told[0], "And 27 more") {
-		t.Fatalf("told[0]: got %q, want it to end with %q; %d bytes: %q", told[0], "And 27 more", len(strings.Join(told, "")), told)
+		t.Fatalf("told first: got %q, want it to end with %q; %d bytes: %q", told[0], "And 27 more",
+			len(strings.Join(told, "")), told)
 	} else if len(told[0]) > 1024 {
-		t.Fatalf("len(told[0]): got %d, want at most 1024; %d bytes: %q", len(told[0]), len(strings.Join(told, "")), told)
+		t.Fatalf("length of what was told first: got %d, want at most 1024; %d bytes: %q", len(told[0]),
+			len(strings.Join(told, "")), told)
 	}
 	for i, pod := range s.active() {
 		if i >= 30 {
@@ -113,8 +116,8 @@ func TestAMirrorForAllImagesFillsNoEvents(t *testing.T) {
 		}
 	}
 	if told := foreignEvents(s, 20*time.Minute); len(told) != 1 {
-		t.Errorf("len(told): got %d, want 1\n%q", len(told), told)
+		t.Errorf("number told: got %d, want 1\n%q", len(told), told)
 	} else if !strings.HasSuffix(told[0], "And 17 more") {
-		t.Errorf("told[0]: got %q, want it to end with %q\n%q", told[0], "And 17 more", told)
+		t.Errorf("told first: got %q, want it to end with %q\n%q", told[0], "And 17 more", told)
 	}
 }

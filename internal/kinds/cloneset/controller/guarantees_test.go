@@ -60,7 +60,7 @@ func TestWhatACloneSetIsFor(t *testing.T) {
 						t.Errorf("claimed: got %t, want %t; claims %v", claimed, len(data) == 4, data)
 					}
 					if !claimed && len(data) != 0 {
-						t.Errorf("len(data): got %d, want 0; claims %v", len(data), data)
+						t.Errorf("number of fields: got %d, want 0; claims %v", len(data), data)
 					}
 				}
 				expect(0)
@@ -91,7 +91,7 @@ func TestWhatACloneSetIsFor(t *testing.T) {
 					t.Errorf("the first pod is gone: stays: got %t, want %t", stays, how == inPlace)
 				}
 				if gone != (how == reCreate) {
-					t.Errorf("the first pod is gone: s.Get(podKey(first.Name)) == nil: got %t, want %t", gone, how == reCreate)
+					t.Errorf("the first pod is gone: the first pod is gone: got %t, want %t", gone, how == reCreate)
 				}
 				s.change(clonesettest.Partition(0))
 				if err := s.Settle(300); err != nil {

@@ -159,10 +159,10 @@ func TestANewPodWaitsForItsWholePreNormalHook(t *testing.T) {
 		slices.Sort(got)
 		status := s.set().Status
 		if status.AvailableReplicas != available {
-			t.Errorf("%s: status.AvailableReplicas: got %d, want %d", when, status.AvailableReplicas, available)
+			t.Errorf("%s: available replicas: got %d, want %d", when, status.AvailableReplicas, available)
 		}
 		if status.ReadyReplicas != 2 {
-			t.Errorf("%s: status.ReadyReplicas: got %d, want 2", when, status.ReadyReplicas)
+			t.Errorf("%s: ready replicas: got %d, want 2", when, status.ReadyReplicas)
 		}
 		if !slices.Equal(got, states) {
 			t.Errorf("%s: got %q, want %q", when, got, states)

@@ -46,26 +46,28 @@ func TestARollbackInTheGracePeriodComesAfterIt(t *testing.T) {
 			look()
 		}
 		if len(seen) != 2 {
-			t.Errorf("%v: len(seen): got %d, want 2\n%v", images, len(seen), seen)
+			t.Errorf("%v: number seen: got %d, want 2\n%v", images, len(seen), seen)
 		} else if seen[0] != images[1]+" at 30s" {
-			t.Errorf("%v: seen[0]: got %q, want %q\n%v", images, seen[0], images[1]+" at 30s", seen)
+			t.Errorf("%v: first seen: got %q, want %q\n%v", images, seen[0], images[1]+" at 30s", seen)
 		} else if !strings.HasPrefix(seen[1], images[0]+" at ") {
-			t.Errorf("%v: seen[1]: got %q, want it to begin with %q\n%v", images, seen[1], images[0]+" at ", seen)
+			t.Errorf("%v: second seen: got %q, want it to begin with %q\n%v", images, seen[1], images[0]+" at ", seen)
 		}
 		pod := s.active()[0]
 		status, err := inplace.Progress(pod, s.Now())
 		if set := s.set().Status; err != nil {
 			t.Errorf("%v: unexpected error: %v\n%+v\n%+v", images, err, status, set)
 		} else if !status.Complete {
-			t.Errorf("%v: status.Complete: got false, want true\n%+v\n%v\n%+v", images, status, err, set)
+			t.Errorf("%v: complete: got false, want true\n%+v\n%v\n%+v", images, status, err, set)
 		} else if pod.UID != uid {
-			t.Errorf("%v: pod.UID: got %q, want %q\n%+v\n%v\n%+v", images, pod.UID, uid, status, err, set)
+			t.Errorf("%v: UID of the pod: got %q, want %q\n%+v\n%v\n%+v", images, pod.UID, uid, status, err, set)
 		} else if set.UpdatedAvailableReplicas != 1 {
-			t.Errorf("%v: set.UpdatedAvailableReplicas: got %d, want 1\n%+v\n%v\n%+v", images, set.UpdatedAvailableReplicas, status, err, set)
+			t.Errorf("%v: updated and available replicas: got %d, want 1\n%+v\n%v\n%+v", images,
+				set.UpdatedAvailableReplicas, status, err, set)
 		} else if set.ReadyReplicas != 1 {
-			t.Errorf("%v: set.ReadyReplicas: got %d, want 1\n%+v\n%v\n%+v", images, set.ReadyReplicas, status, err, set)
+			t.Errorf("%v: ready replicas: got %d, want 1\n%+v\n%v\n%+v", images, set.ReadyReplicas, status, err, set)
 		} else if inplace.InGrace(pod) {
-			t.Errorf("%v: inplace.InGrace(pod): got true, want false\n%+v\n%v\n%+v", images, status, err, set)
+			t.Errorf("%v: the pod is in its grace period: got true, want false\n%+v\n%v\n%+v", images, status, err,
+				set)
 		}
 	}
 }
@@ -98,14 +100,16 @@ func TestAnUnreadableRecordIsToldAndTheUpdateBeginsAnew(t *testing.T) {
 		if set := s.set().Status; err != nil {
 			t.Errorf("%s: unexpected error: %v\n%+v\n%+v", name, err, status, set)
 		} else if !status.Complete {
-			t.Errorf("%s: status.Complete: got false, want true\n%+v\n%v\n%+v", name, status, err, set)
+			t.Errorf("%s: complete: got false, want true\n%+v\n%v\n%+v", name, status, err, set)
 		} else if pod.UID != uid {
-			t.Errorf("%s: pod.UID: got %q, want %q\n%+v\n%v\n%+v", name, pod.UID, uid, status, err, set)
+			t.Errorf("%s: UID of the pod: got %q, want %q\n%+v\n%v\n%+v", name, pod.UID, uid, status, err, set)
 		} else if pod.Spec.Containers[0].Image != "nginx:2" {
-			t.Errorf("%s: pod.Spec.Containers[0].Image: got %q, want %q\n%+v\n%v\n%+v", name, pod.Spec.Containers[0].Image, "nginx:2", status,
+			t.Errorf("%s: image of the first container of the pod: got %q, want %q\n%+v\n%v\n%+v", name,
+				pod.Spec.Containers[0].Image, "nginx:2", status,
 				err, set)
 		} else if set.UpdatedAvailableReplicas != 1 {
-			t.Errorf("%s: set.UpdatedAvailableReplicas: got %d, want 1\n%+v\n%v\n%+v", name, set.UpdatedAvailableReplicas, status, err, set)
+			t.Errorf("%s: updated and available replicas: got %d, want 1\n%+v\n%v\n%+v", name,
+				set.UpdatedAvailableReplicas, status, err, set)
 		}
 	}
 }
@@ -143,13 +147,15 @@ func TestTheSidecarRestartsBeforeTheApplicationIsUpdated(t *testing.T) {
 		case written == "nginx:2" && !followed:
 			followed = true
 			if agent.RestartCount != 1 {
-				t.Errorf("nginx was updated while the agent was so: agent.RestartCount: got %d, want 1\n%+v", agent.RestartCount, agent)
+				t.Errorf("nginx was updated while the agent was so: restart count of the agent: got %d, want 1\n%+v",
+					agent.RestartCount, agent)
 			}
 			if !agent.Ready {
-				t.Errorf("nginx was updated while the agent was so: agent.Ready: got false, want true\n%+v", agent)
+				t.Errorf("nginx was updated while the agent was so: agent is ready: got false, want true\n%+v", agent)
 			}
 			if pod.Annotations["config"] != "b" {
-				t.Errorf("nginx was updated while the agent was so: pod.Annotations[\"config\"]: got %q, want %q\n%+v", pod.Annotations["config"],
+				t.Errorf("nginx was updated while the agent was so: annotation config of the pod: got %q, want %q\n%+v",
+					pod.Annotations["config"],
 					"b", agent)
 			}
 		case written == "nginx:1" && pod.Annotations["config"] == "b" && (agent.RestartCount == 0 || !agent.Ready):
@@ -168,32 +174,35 @@ func TestTheSidecarRestartsBeforeTheApplicationIsUpdated(t *testing.T) {
 		t.Errorf("followed: got false, want true; waited %t, followed %t, %+v %v %+v", waited, followed, status, err,
 			state.ContainerBatchesRecord)
 	} else if pod.UID != uid {
-		t.Errorf("pod.UID: got %q, want %q; waited %t, followed %t, %+v %v %+v", pod.UID, uid, waited, followed, status, err,
+		t.Errorf("UID of the pod: got %q, want %q; waited %t, followed %t, %+v %v %+v", pod.UID, uid, waited,
+			followed, status, err,
 			state.ContainerBatchesRecord)
 	} else if err != nil {
 		t.Errorf("unexpected error: %v; waited %t, followed %t, %+v %v %+v", err, waited, followed, status, err,
 			state.ContainerBatchesRecord)
 	} else if !status.Complete {
-		t.Errorf("status.Complete: got false, want true; waited %t, followed %t, %+v %v %+v", waited, followed, status, err,
+		t.Errorf("complete: got false, want true; waited %t, followed %t, %+v %v %+v", waited, followed, status,
+			err,
 			state.ContainerBatchesRecord)
 	} else if len(state.ContainerBatchesRecord) != 2 {
-		t.Errorf("len(state.ContainerBatchesRecord): got %d, want 2; waited %t, followed %t, %+v %v %+v", len(state.ContainerBatchesRecord),
+		t.Errorf("number of batches: got %d, want 2; waited %t, followed %t, %+v %v %+v",
+			len(state.ContainerBatchesRecord),
 			waited, followed, status, err, state.ContainerBatchesRecord)
 	} else if !slices.Equal(state.ContainerBatchesRecord[0].Containers, []string{"agent"}) {
-		t.Errorf("state.ContainerBatchesRecord[0].Containers: got %q, want %q; waited %t, followed %t, %+v %v %+v",
+		t.Errorf("containers of the first batch: got %q, want %q; waited %t, followed %t, %+v %v %+v",
 			state.ContainerBatchesRecord[0].Containers, []string{"agent"}, waited, followed, status, err,
 			state.ContainerBatchesRecord)
 	} else if !slices.Equal(state.ContainerBatchesRecord[1].Containers, []string{"nginx"}) {
-		t.Errorf("state.ContainerBatchesRecord[1].Containers: got %q, want %q; waited %t, followed %t, %+v %v %+v",
+		t.Errorf("containers of the second batch: got %q, want %q; waited %t, followed %t, %+v %v %+v",
 			state.ContainerBatchesRecord[1].Containers, []string{"nginx"}, waited, followed, status, err,
 			state.ContainerBatchesRecord)
 	}
 	agent, nginx := statusOf(pod, "agent"), statusOf(pod, "nginx")
 	if agent.RestartCount != 1 {
-		t.Errorf("agent.RestartCount: got %d, want 1", agent.RestartCount)
+		t.Errorf("restart count of the agent: got %d, want 1", agent.RestartCount)
 	}
 	if nginx.RestartCount != 1 {
-		t.Errorf("nginx.RestartCount: got %d, want 1", nginx.RestartCount)
+		t.Errorf("restart count of the nginx: got %d, want 1", nginx.RestartCount)
 	}
 }
 
@@ -242,22 +251,22 @@ func TestWhatAnUpdateInPlaceLeavesAlone(t *testing.T) {
 	}
 	for name, r := range before {
 		if r.Node == "" {
-			t.Errorf("r.Node: got nothing, want some text; pod %s had %+v", name, r)
+			t.Errorf("node: got nothing, want some text; pod %s had %+v", name, r)
 		}
 		if r.IP == "" {
-			t.Errorf("r.IP: got nothing, want some text; pod %s had %+v", name, r)
+			t.Errorf("IP: got nothing, want some text; pod %s had %+v", name, r)
 		}
 		if r.Data == "" {
-			t.Errorf("r.Data: got nothing, want some text; pod %s had %+v", name, r)
+			t.Errorf("data: got nothing, want some text; pod %s had %+v", name, r)
 		}
 		if len(r.Volumes) != 1 {
-			t.Errorf("len(r.Volumes): got %d, want 1; pod %s had %+v", len(r.Volumes), name, r)
+			t.Errorf("number of volumes: got %d, want 1; pod %s had %+v", len(r.Volumes), name, r)
 		}
 		if r.Agent.ContainerID == "" {
-			t.Errorf("r.Agent.ContainerID: got nothing, want some text; pod %s had %+v", name, r)
+			t.Errorf("ID of the container of the agent: got nothing, want some text; pod %s had %+v", name, r)
 		}
 		if r.Agent.State.Running == nil {
-			t.Errorf("r.Agent.State.Running: got nil, want a value; pod %s had %+v", name, r)
+			t.Errorf("state of the agent is running: got nil, want a value; pod %s had %+v", name, r)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func TestOneRefusedPodDoesNotHoldUpTheOthers(t *testing.T) {
 			if c := cloneset.Condition(&status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil {
 				t.Errorf("%s: c: got nil, want a value", policy)
 			} else if !strings.Contains(c.Message, refused) {
-				t.Errorf("%s: c.Message: got %q, want it to contain %q; condition %+v", policy, c.Message, refused, c)
+				t.Errorf("%s: message: got %q, want it to contain %q; condition %+v", policy, c.Message, refused, c)
 			}
 		}
 	}
@@ -187,7 +187,7 @@ func TestAConflictHidesNoRefusal(t *testing.T) {
 	if c := cloneset.Condition(&status, appsv1beta1.CloneSetConditionFailedScale); c == nil {
 		t.Error("c: got nil, want a value")
 	} else if !strings.Contains(c.Message, "data-"+protected) {
-		t.Errorf("c.Message: got %q, want it to contain %q; condition %+v", c.Message, "data-"+protected, c)
+		t.Errorf("message: got %q, want it to contain %q; condition %+v", c.Message, "data-"+protected, c)
 	}
 }
 
@@ -206,10 +206,11 @@ func TestClaimsOfAProtectedPod(t *testing.T) {
 	s.Change(podKey(protected), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "true" })
 	s.advance(20 * time.Second)
 	if owner := metav1.GetControllerOf(s.Get(claimKey("data-" + protected))); owner == nil {
-		t.Errorf(`metav1.GetControllerOf(s.Get(claimKey("data-" + protected))): got nil, want a value; %d changes of claims, the owner is %+v`,
+		t.Errorf(`owner of the claim of the protected pod: got nil, want a value; %d changes of claims, the owner is %+v`,
 			changes, owner)
 	} else if owner.Name != protected {
-		t.Errorf("owner.Name: got %q, want %q; %d changes of claims, the owner is %+v", owner.Name, protected, changes, owner)
+		t.Errorf("name of the owner: got %q, want %q; %d changes of claims, the owner is %+v", owner.Name,
+			protected, changes, owner)
 	} else if changes != 1 {
 		t.Errorf("changes: got %d, want 1; %d changes of claims, the owner is %+v", changes, changes, owner)
 	}
@@ -268,18 +269,21 @@ func TestARevisionThatIsRefusedIsTold(t *testing.T) {
 	if c := cloneset.Condition(&set.Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil {
 		t.Errorf("c: got nil, want a value; %d attempts, status %+v", attempts, set.Status)
 	} else if !strings.Contains(c.Message, "exceeded quota") {
-		t.Errorf("c.Message: got %q, want it to contain %q; %d attempts, status %+v", c.Message, "exceeded quota", attempts, set.Status)
+		t.Errorf("message: got %q, want it to contain %q; %d attempts, status %+v", c.Message, "exceeded quota",
+			attempts, set.Status)
 	} else if set.Status.ObservedGeneration != set.Generation {
-		t.Errorf("set.Status.ObservedGeneration: got %d, want %d; %d attempts, status %+v", set.Status.ObservedGeneration, set.Generation,
+		t.Errorf("observed generation: got %d, want %d; %d attempts, status %+v", set.Status.ObservedGeneration,
+			set.Generation,
 			attempts, set.Status)
 	} else if set.Status.AvailableReplicas != 2 {
-		t.Errorf("set.Status.AvailableReplicas: got %d, want 2; %d attempts, status %+v", set.Status.AvailableReplicas, attempts, set.Status)
+		t.Errorf("available replicas: got %d, want 2; %d attempts, status %+v", set.Status.AvailableReplicas,
+			attempts, set.Status)
 	} else if attempts > 50 {
 		t.Errorf("attempts: got %d, want at most 50; %d attempts, status %+v", attempts, attempts, set.Status)
 	}
 	s.Answer = nil
 	s.advance(20 * time.Minute)
 	if got := s.set().Status.UpdatedAvailableReplicas; got != 2 {
-		t.Errorf("s.set().Status.UpdatedAvailableReplicas: got %d, want 2\n%s", got, s.describe())
+		t.Errorf("updated and available replicas: got %d, want 2\n%s", got, s.describe())
 	}
 }

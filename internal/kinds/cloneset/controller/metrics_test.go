@@ -33,10 +33,11 @@ func TestActionsAreCountedWhenDone(t *testing.T) {
 	s.Refused = func(w simulation.Write) bool { return w.Key.Kind == "Pod" }
 	s.told = func(outcome Outcome) {
 		if len(outcome.Done) > 0 {
-			t.Errorf("done: outcome.Done: got %d, want none; %v, created: %d", len(outcome.Done), outcome.Done, outcome.Created)
+			t.Errorf("done: done: got %d, want none; %v, created: %d", len(outcome.Done), outcome.Done,
+				outcome.Created)
 		}
 		if outcome.Created > 0 {
-			t.Errorf("done: outcome.Created: got %d, want 0; %v, created: %d", outcome.Created, outcome.Done, outcome.Created)
+			t.Errorf("done: created: got %d, want 0; %v, created: %d", outcome.Created, outcome.Done, outcome.Created)
 		}
 	}
 	s.change(clonesettest.Both(clonesettest.Image("nginx:2"), clonesettest.Replicas(3)))

@@ -215,11 +215,12 @@ func TestUnknownFieldsReachThePodAndSurvive(t *testing.T) {
 	spec := plan.Create[0].Pod["spec"].(map[string]any)
 	container := spec["containers"].([]any)[0].(map[string]any)
 	if container["futureField"] != "kept" {
-		t.Errorf("the request does not carry the unknown fields: container[\"futureField\"]: got %v, want %q\n%v", container["futureField"],
+		t.Errorf("the request does not carry the unknown fields: container futureField: got %v, want %q\n%v",
+			container["futureField"],
 			"kept", spec)
 	}
 	if spec["future"] == nil {
-		t.Errorf("the request does not carry the unknown fields: spec[\"future\"]: got nil, want a value\n%v", spec)
+		t.Errorf("the request does not carry the unknown fields: spec future: got nil, want a value\n%v", spec)
 	}
 	if !strings.Contains(string(plan.NewRevision.Data.Raw), `"futureField":"kept"`) {
 		t.Errorf("the revision does not store the unknown field: %s", plan.NewRevision.Data.Raw)

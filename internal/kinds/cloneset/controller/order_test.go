@@ -46,11 +46,13 @@ func TestPodsAndClaimsAreTheSetsOwn(t *testing.T) {
 		}
 		for _, o := range objects {
 			if owner := metav1.GetControllerOf(o); owner == nil {
-				t.Errorf("metav1.GetControllerOf(o): got nil, want a value; %s %s is controlled by %+v", kind, o.GetName(), owner)
+				t.Errorf("owner: got nil, want a value; %s %s is controlled by %+v", kind, o.GetName(), owner)
 			} else if owner.Kind != "CloneSet" {
-				t.Errorf("owner.Kind: got %q, want %q; %s %s is controlled by %+v", owner.Kind, "CloneSet", kind, o.GetName(), owner)
+				t.Errorf("kind of the owner: got %q, want %q; %s %s is controlled by %+v", owner.Kind, "CloneSet", kind,
+					o.GetName(), owner)
 			} else if want := s.set().UID; owner.UID != want {
-				t.Errorf("owner.UID: got %q, want %q; %s %s is controlled by %+v", owner.UID, want, kind, o.GetName(), owner)
+				t.Errorf("UID of the owner: got %q, want %q; %s %s is controlled by %+v", owner.UID, want, kind,
+					o.GetName(), owner)
 			}
 		}
 	}
@@ -103,10 +105,10 @@ func TestPodsHaveNoOrder(t *testing.T) {
 	}
 	status := s.set().Status
 	if status.Replicas != 6 {
-		t.Errorf("status.Replicas: got %d, want 6\n%+v", status.Replicas, status)
+		t.Errorf("replicas: got %d, want 6\n%+v", status.Replicas, status)
 	}
 	if status.AvailableReplicas != 5 {
-		t.Errorf("status.AvailableReplicas: got %d, want 5\n%+v", status.AvailableReplicas, status)
+		t.Errorf("available replicas: got %d, want 5\n%+v", status.AvailableReplicas, status)
 	}
 }
 
@@ -132,16 +134,16 @@ func TestDeletionOfOnePod(t *testing.T) {
 		if now == nil {
 			t.Errorf("now: got nil, want a value; %+v, events %q", now, s.events)
 		} else if now.UID != pod.UID {
-			t.Errorf("now.UID: got %q, want %q; %+v, events %q", now.UID, pod.UID, now, s.events)
+			t.Errorf("UID: got %q, want %q; %+v, events %q", now.UID, pod.UID, now, s.events)
 		} else if !readiness.Active(now) {
-			t.Errorf("readiness.Active(now): got false, want true; %+v, events %q", now, s.events)
+			t.Errorf("the pod is active: got false, want true; %+v, events %q", now, s.events)
 		} else if now.Labels[pub.LifecycleState] != string(pub.LifecycleStatePreparingDelete) {
-			t.Errorf("now.Labels[pub.LifecycleState]: got %q, want %q; %+v, events %q", now.Labels[pub.LifecycleState],
+			t.Errorf("label lifecycle state: got %q, want %q; %+v, events %q", now.Labels[pub.LifecycleState],
 				string(pub.LifecycleStatePreparingDelete), now, s.events)
 		} else if got := s.data()[pod.Name]; got != claim {
-			t.Errorf("s.data()[pod.Name]: got %q, want %q; %+v, events %q", got, claim, now, s.events)
+			t.Errorf("claim of the pod: got %q, want %q; %+v, events %q", got, claim, now, s.events)
 		} else if got := len(s.reported("SuccessfulDelete")); got != 0 {
-			t.Errorf(`len(s.reported("SuccessfulDelete")): got %d, want 0; %+v, events %q`, got, now, s.events)
+			t.Errorf(`number of events SuccessfulDelete: got %d, want 0; %+v, events %q`, got, now, s.events)
 		}
 	})
 	t.Run("its claims, the pod, the event", func(t *testing.T) {
@@ -158,9 +160,9 @@ func TestDeletionOfOnePod(t *testing.T) {
 		} else if deleted < handed {
 			t.Errorf("deleted: got %d, want at least %d\n%+v", deleted, handed, s.Writes[begin:])
 		} else if got := s.Get(podKey(name)); got != nil {
-			t.Errorf("s.Get(podKey(name)): got %v, want nil\n%+v", got, s.Writes[begin:])
+			t.Errorf("pod: got %v, want nil\n%+v", got, s.Writes[begin:])
 		} else if got := s.Get(claimKey("data-" + name)); got != nil {
-			t.Errorf("s.Get(claimKey(\"data-\"+name)): got %v, want nil\n%+v", got, s.Writes[begin:])
+			t.Errorf("claim of the pod: got %v, want nil\n%+v", got, s.Writes[begin:])
 		}
 		if got := s.reported("Normal SuccessfulDelete deleted pod " + name + ","); len(got) != 1 {
 			t.Errorf("events: got %q, want one deletion of pod %s", s.events, name)
@@ -181,16 +183,17 @@ func TestDeletionOfOnePod(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := len(s.reported("SuccessfulDelete deleted pod " + name)); got != 1 {
-			t.Errorf("len(s.reported(\"SuccessfulDelete deleted pod \"+name)): got %d, want 1\n%q\n%+v", got, s.events, s.set().Status)
+			t.Errorf("number of events SuccessfulDelete of the pod: got %d, want 1\n%q\n%+v", got, s.events,
+				s.set().Status)
 		}
 		if got := len(s.reported("FailedDelete")); got != 0 {
-			t.Errorf("len(s.reported(\"FailedDelete\")): got %d, want 0\n%q\n%+v", got, s.events, s.set().Status)
+			t.Errorf("number of events FailedDelete: got %d, want 0\n%q\n%+v", got, s.events, s.set().Status)
 		}
 		if got := len(s.set().Status.Conditions); got > 0 {
-			t.Errorf("s.set().Status.Conditions: got %d, want none\n%q\n%+v", got, s.events, s.set().Status)
+			t.Errorf("conditions: got %d, want none\n%q\n%+v", got, s.events, s.set().Status)
 		}
 		if got := len(s.active()); got != 2 {
-			t.Errorf("len(s.active()): got %d, want 2\n%q\n%+v", got, s.events, s.set().Status)
+			t.Errorf("number active: got %d, want 2\n%q\n%+v", got, s.events, s.set().Status)
 		}
 	})
 	t.Run("a refusal, and who comes first then", func(t *testing.T) {
@@ -210,12 +213,13 @@ func TestDeletionOfOnePod(t *testing.T) {
 			t.Fatal("nothing was deleted")
 		}
 		if got := len(s.reported("Warning FailedDelete failed to delete pod " + protected + ": ")); got == 0 {
-			t.Errorf(`s.reported("Warning FailedDelete failed to delete pod "+protected+": "): got none, want some; %s was to stay and %s to go: %q`,
+			t.Errorf(`events FailedDelete of the protected pod: got none, want some; %s was to stay and %s to go: %q`,
 				protected, other, s.events)
 		} else if got := s.Get(podKey(protected)); got == nil {
-			t.Errorf("s.Get(podKey(protected)): got nil, want a value; %s was to stay and %s to go: %q", protected, other, s.events)
+			t.Errorf("protected pod: got nil, want a value; %s was to stay and %s to go: %q", protected, other,
+				s.events)
 		} else if got := s.Get(podKey(other)); got != nil {
-			t.Errorf("s.Get(podKey(other)): got %v, want nil; %s was to stay and %s to go: %q", got, protected, other, s.events)
+			t.Errorf("other pod: got %v, want nil; %s was to stay and %s to go: %q", got, protected, other, s.events)
 		}
 		plan := func(refused bool) map[string]string {
 			one := s.Get(revisionKey(s.set().Status.UpdateRevision)).(*appsv1.ControllerRevision)
@@ -249,15 +253,16 @@ func TestDeletionOfOnePod(t *testing.T) {
 		if sent == nil {
 			t.Error("sent: got nil, want a value")
 		} else if sent.GracePeriodSeconds != nil {
-			t.Errorf("sent.GracePeriodSeconds: got a value, want nil\n%+v", sent)
+			t.Errorf("grace period in seconds: got a value, want nil\n%+v", sent)
 		} else if sent.PropagationPolicy != nil {
-			t.Errorf("sent.PropagationPolicy: got a value, want nil\n%+v", sent)
+			t.Errorf("propagation policy: got a value, want nil\n%+v", sent)
 		} else if len(sent.DryRun) > 0 {
-			t.Errorf("sent.DryRun: got %q, want none\n%+v", sent.DryRun, sent)
+			t.Errorf("dry run: got %q, want none\n%+v", sent.DryRun, sent)
 		} else if *sent.Preconditions.UID != pod.UID {
-			t.Errorf("*sent.Preconditions.UID: got %q, want %q\n%+v", *sent.Preconditions.UID, pod.UID, sent)
+			t.Errorf("UID of the preconditions: got %q, want %q\n%+v", *sent.Preconditions.UID, pod.UID, sent)
 		} else if *sent.Preconditions.ResourceVersion != pod.ResourceVersion {
-			t.Errorf("*sent.Preconditions.ResourceVersion: got %q, want %q\n%+v", *sent.Preconditions.ResourceVersion, pod.ResourceVersion, sent)
+			t.Errorf("resource version of the preconditions: got %q, want %q\n%+v",
+				*sent.Preconditions.ResourceVersion, pod.ResourceVersion, sent)
 		}
 	})
 }

@@ -36,14 +36,14 @@ func TestDetachedPodsKeepTheirClaims(t *testing.T) {
 			if claim == nil {
 				t.Error("claim: got nil, want a value")
 			} else if got, want := metav1.GetControllerOf(claim).UID, s.Get(podKey(name)).GetUID(); got != want {
-				t.Errorf("metav1.GetControllerOf(claim).UID: got %q, want %q\n%+v", got, want, claim)
+				t.Errorf("UID of the owner: got %q, want %q\n%+v", got, want, claim)
 			}
 			status := s.set().Status
 			if status.AvailableReplicas != 2 {
-				t.Errorf("status.AvailableReplicas: got %d, want 2\n%+v", status.AvailableReplicas, status)
+				t.Errorf("available replicas: got %d, want 2\n%+v", status.AvailableReplicas, status)
 			}
 			if len(status.Conditions) > 0 {
-				t.Errorf("status.Conditions: got %v, want none\n%+v", status.Conditions, status)
+				t.Errorf("conditions: got %v, want none\n%+v", status.Conditions, status)
 			}
 		})
 	}
@@ -73,9 +73,9 @@ func TestUnlabelledPodsKeepTheirClaims(t *testing.T) {
 				if now == nil {
 					t.Fatal("the claim was deleted: now: got nil, want a value")
 				} else if now.GetUID() != claim {
-					t.Fatalf("the claim was deleted: now.GetUID(): got %q, want %q\n%+v", now.GetUID(), claim, now)
+					t.Fatalf("the claim was deleted: UID: got %q, want %q\n%+v", now.GetUID(), claim, now)
 				} else if got := now.GetDeletionTimestamp(); got != nil {
-					t.Fatalf("the claim was deleted: now.GetDeletionTimestamp(): got %v, want nil\n%+v", got, now)
+					t.Fatalf("the claim was deleted: time of deletion: got %v, want nil\n%+v", got, now)
 				}
 				if released := metav1.GetControllerOf(s.Get(podKey(pod))) == nil; released != (metav1.GetControllerOf(now).Kind == "Pod") {
 					t.Errorf("released %t, %+v", released, now.GetOwnerReferences())
@@ -168,14 +168,14 @@ func TestObjectsOfANeighbourAreNotTheSets(t *testing.T) {
 		if object == nil {
 			t.Error("object: got nil, want a value")
 		} else if got := object.GetResourceVersion(); got != versions[i] {
-			t.Errorf("object.GetResourceVersion(): got %q, want %q\n%T\n%v", got, versions[i], object, object)
+			t.Errorf("resource version of the object: got %q, want %q\n%T\n%v", got, versions[i], object, object)
 		}
 	}
 	status := s.set().Status
 	if status.Replicas != 1 {
-		t.Errorf("status.Replicas: got %d, want 1\n%+v", status.Replicas, status)
+		t.Errorf("replicas: got %d, want 1\n%+v", status.Replicas, status)
 	}
 	if status.UpdatedAvailableReplicas != 1 {
-		t.Errorf("status.UpdatedAvailableReplicas: got %d, want 1\n%+v", status.UpdatedAvailableReplicas, status)
+		t.Errorf("updated and available replicas: got %d, want 1\n%+v", status.UpdatedAvailableReplicas, status)
 	}
 }

@@ -37,21 +37,24 @@ func TestAPausedRolloutKeepsItsPods(t *testing.T) {
 		}
 		for i, pod := range s.active() {
 			if pod.UID != before[i].UID {
-				t.Errorf("pod.UID: got %q, want %q; partition %d: %s changed", pod.UID, before[i].UID, test.partition, pod.Name)
+				t.Errorf("UID of the pod: got %q, want %q; partition %d: %s changed", pod.UID, before[i].UID,
+					test.partition, pod.Name)
 			} else if pod.Spec.Containers[0].Image != "nginx:1" {
-				t.Errorf("pod.Spec.Containers[0].Image: got %q, want %q; partition %d: %s changed", pod.Spec.Containers[0].Image, "nginx:1",
+				t.Errorf("image of the first container of the pod: got %q, want %q; partition %d: %s changed",
+					pod.Spec.Containers[0].Image, "nginx:1",
 					test.partition, pod.Name)
 			} else if pod.Labels[pub.ControllerRevisionHash] != before[i].Labels[pub.ControllerRevisionHash] {
-				t.Errorf("pod.Labels[pub.ControllerRevisionHash]: got %q, want %q; partition %d: %s changed", pod.Labels[pub.ControllerRevisionHash],
+				t.Errorf("label controller revision hash of the pod: got %q, want %q; partition %d: %s changed",
+					pod.Labels[pub.ControllerRevisionHash],
 					before[i].Labels[pub.ControllerRevisionHash], test.partition, pod.Name)
 			}
 		}
 		if c := cloneset.Condition(&s.set().Status, appsv1beta1.CloneSetConditionProgressing); c == nil {
 			t.Errorf("c: got nil, want a value; partition %d: %+v", test.partition, c)
 		} else if c.Status != corev1.ConditionTrue {
-			t.Errorf("c.Status: got %q, want %q; partition %d: %+v", c.Status, corev1.ConditionTrue, test.partition, c)
+			t.Errorf("status: got %q, want %q; partition %d: %+v", c.Status, corev1.ConditionTrue, test.partition, c)
 		} else if c.Reason != "CloneSetPaused" {
-			t.Errorf("c.Reason: got %q, want %q; partition %d: %+v", c.Reason, "CloneSetPaused", test.partition, c)
+			t.Errorf("reason: got %q, want %q; partition %d: %+v", c.Reason, "CloneSetPaused", test.partition, c)
 		}
 		for _, pod := range before { // somebody drains all nodes
 			if err := s.Delete(podKey(pod.Name), pod); err != nil {
@@ -79,7 +82,8 @@ func TestAPausedRolloutKeepsItsPods(t *testing.T) {
 			}
 		}
 		if got := len(s.active()); got != 3 {
-			t.Errorf("len(s.active()): got %d, want 3; partition %d: %d of %d pods are old", got, test.partition, old, len(s.active()))
+			t.Errorf("number active: got %d, want 3; partition %d: %d of %d pods are old", got, test.partition, old,
+				len(s.active()))
 		}
 		if old != test.old {
 			t.Errorf("old: got %d, want %d; partition %d: %d of %d pods are old", old, test.old, test.partition, old, len(s.active()))

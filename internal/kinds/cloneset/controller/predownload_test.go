@@ -87,17 +87,21 @@ func TestJobsThatCannotBeCreated(t *testing.T) {
 	}
 	warnings := s.reported("FailedCreateImagePullJob")
 	if len(warnings) != 1 {
-		t.Errorf("len(warnings): got %d, want 1; events %q", len(warnings), warnings)
+		t.Errorf("number of warnings: got %d, want 1; events %q", len(warnings), warnings)
 	} else if !strings.HasPrefix(warnings[0], "Warning FailedCreateImagePullJob ") {
-		t.Errorf("warnings[0]: got %q, want it to begin with %q; events %q", warnings[0], "Warning FailedCreateImagePullJob ", warnings)
+		t.Errorf("first warning: got %q, want it to begin with %q; events %q", warnings[0],
+			"Warning FailedCreateImagePullJob ", warnings)
 	} else if !strings.Contains(warnings[0], "gate ImagePullJobGate is off") {
-		t.Errorf("warnings[0]: got %q, want it to contain %q; events %q", warnings[0], "gate ImagePullJobGate is off", warnings)
+		t.Errorf("first warning: got %q, want it to contain %q; events %q", warnings[0],
+			"gate ImagePullJobGate is off", warnings)
 	}
 	if got := s.marks(); got != "/" {
-		t.Errorf("s.marks(): got %q, want %q; marks %s, %d attempts within %s", got, "/", s.marks(), cluster.attempts, 30*time.Second)
+		t.Errorf("marks: got %q, want %q; marks %s, %d attempts within %s", got, "/", s.marks(), cluster.attempts,
+			30*time.Second)
 	}
 	if cluster.attempts != 1 {
-		t.Errorf("cluster.attempts: got %d, want 1; marks %s, %d attempts within %s", cluster.attempts, s.marks(), cluster.attempts,
+		t.Errorf("attempts: got %d, want 1; marks %s, %d attempts within %s", cluster.attempts, s.marks(),
+			cluster.attempts,
 			30*time.Second)
 	}
 	if conditions := s.set().Status.Conditions; len(conditions) > 0 {
@@ -108,13 +112,15 @@ func TestJobsThatCannotBeCreated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := s.marks(); got != "true/" {
-		t.Errorf("s.marks(): got %q, want %q; marks %s, jobs %v, events %v", got, "true/", s.marks(), s.jobs(), s.events)
+		t.Errorf("marks: got %q, want %q; marks %s, jobs %v, events %v", got, "true/", s.marks(), s.jobs(),
+			s.events)
 	}
 	if got := len(s.jobs()); got != 1 {
-		t.Errorf("len(s.jobs()): got %d, want 1; marks %s, jobs %v, events %v", got, s.marks(), s.jobs(), s.events)
+		t.Errorf("number of jobs: got %d, want 1; marks %s, jobs %v, events %v", got, s.marks(), s.jobs(), s.events)
 	}
 	if got := len(s.reported("Normal CreatedImagePullJob")); got != 1 {
-		t.Errorf(`len(s.reported("Normal CreatedImagePullJob")): got %d, want 1; marks %s, jobs %v, events %v`, got, s.marks(), s.jobs(),
+		t.Errorf(`number of events CreatedImagePullJob: got %d, want 1; marks %s, jobs %v, events %v`, got,
+			s.marks(), s.jobs(),
 			s.events)
 	}
 	s.change(clonesettest.Both(clonesettest.Image("nginx:3")))
@@ -123,10 +129,11 @@ func TestJobsThatCannotBeCreated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := s.marks(); got != "true/" {
-		t.Errorf("a name that is taken: s.marks(): got %q, want %q; marks %s, events %v", got, "true/", s.marks(), s.events)
+		t.Errorf("a name that is taken: marks: got %q, want %q; marks %s, events %v", got, "true/", s.marks(),
+			s.events)
 	}
 	if got := len(s.reported("FailedCreateImagePullJob")); got != 1 {
-		t.Errorf(`a name that is taken: len(s.reported("FailedCreateImagePullJob")): got %d, want 1; marks %s, events %v`, got, s.marks(),
+		t.Errorf(`a name that is taken: number of events FailedCreateImagePullJob: got %d, want 1; marks %s, events %v`, got, s.marks(),
 			s.events)
 	}
 }
@@ -158,11 +165,13 @@ func TestManagerDiesWhilePullingAhead(t *testing.T) {
 			t.Fatalf("dead after write %d: %v", n, err)
 		}
 		if got := s.marks(); got != "true/" {
-			t.Errorf("s.marks(): got %q, want %q; dead after write %d: marks %s, jobs %v, %d creations", got, "true/", n, s.marks(), s.jobs(),
+			t.Errorf("marks: got %q, want %q; dead after write %d: marks %s, jobs %v, %d creations", got, "true/", n,
+				s.marks(), s.jobs(),
 				creations)
 		}
 		if got := len(s.jobs()); got != 2 {
-			t.Errorf("len(s.jobs()): got %d, want 2; dead after write %d: marks %s, jobs %v, %d creations", got, n, s.marks(), s.jobs(),
+			t.Errorf("number of jobs: got %d, want 2; dead after write %d: marks %s, jobs %v, %d creations", got, n,
+				s.marks(), s.jobs(),
 				creations)
 		}
 		if creations != 2 {
@@ -213,15 +222,15 @@ func TestJobsThatLinger(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := s.Get(jobKey(name)); got == nil {
-		t.Errorf("s.Get(jobKey(name)): got nil, want a value; jobs %v, marks %s", s.jobs(), s.marks())
+		t.Errorf("job: got nil, want a value; jobs %v, marks %s", s.jobs(), s.marks())
 	} else if got := s.marks(); got != "true/" {
-		t.Errorf("s.marks(): got %q, want %q; jobs %v, marks %s", got, "true/", s.jobs(), s.marks())
+		t.Errorf("marks: got %q, want %q; jobs %v, marks %s", got, "true/", s.jobs(), s.marks())
 	}
 	s.Remove(jobKey(name)) // its time is over: once is enough (CS-206)
 	if err := s.Settle(500); err != nil {
-		t.Errorf("s.Settle(500): unexpected error: %v; %v, jobs %v", err, err, s.jobs())
+		t.Errorf("coming to rest: unexpected error: %v; %v, jobs %v", err, err, s.jobs())
 	} else if got := len(s.jobs()); got > 0 {
-		t.Errorf("s.jobs(): got %d, want none; %v, jobs %v", got, err, s.jobs())
+		t.Errorf("jobs: got %d, want none; %v, jobs %v", got, err, s.jobs())
 	}
 }
 
@@ -253,11 +262,11 @@ func TestRaisedRevisionLosesItsLabels(t *testing.T) {
 			}
 			labels := after.GetLabels()
 			if labels[pub.PreDownloadCreated]+labels[pub.PreDownloadIgnored] != "" {
-				t.Errorf("labels after: labels[pub.PreDownloadCreated]+labels[pub.PreDownloadIgnored]: got %q, want %q\n%v",
+				t.Errorf("labels after: labels about pulls ahead: got %q, want %q\n%v",
 					labels[pub.PreDownloadCreated]+labels[pub.PreDownloadIgnored], "", labels)
 			}
 			if labels["app"] != "web" {
-				t.Errorf("labels after: labels[\"app\"]: got %q, want %q\n%v", labels["app"], "web", labels)
+				t.Errorf("labels after: label app: got %q, want %q\n%v", labels["app"], "web", labels)
 			}
 		}
 		s.change(clonesettest.Image("nginx:2"))

@@ -50,14 +50,15 @@ func TestAPlanThatCreatesNothingTellsNothingOfCreation(t *testing.T) {
 			s.Pass(time.Minute)
 			storing = answer
 			if outcome, err := s.run(); (err == nil) == (name == "refused") {
-				t.Fatalf("err == nil: got %t, want another value; after %s, %v", err == nil, outcome.After, err)
+				t.Fatalf("no error: got %t, want another value; after %s, %v", err == nil, outcome.After, err)
 			} else if err == nil && outcome.After < reconcile.RetryAfter {
-				t.Fatalf("outcome.After: got %v, want at least %v; after %s, %v", outcome.After, reconcile.RetryAfter, outcome.After, err)
+				t.Fatalf("time to the next pass: got %v, want at least %v; after %s, %v", outcome.After,
+					reconcile.RetryAfter, outcome.After, err)
 			}
 			storing, created = nil, 0
 			s.Pass(time.Minute)
 			if _, err := s.run(); err == nil {
-				t.Errorf("err: got nil, want an error; %d pods are tried, %v", created, err)
+				t.Errorf("error: got nil, want an error; %d pods are tried, %v", created, err)
 			} else if created != 1 {
 				t.Errorf("created: got %d, want 1; %d pods are tried, %v", created, created, err)
 			}
@@ -81,6 +82,7 @@ func TestAStatusThatOnlyTheClockTellsApart(t *testing.T) {
 	if err := s.kube.For(plan.Set.UID).PatchStatus(t.Context(), plan.Set, &plan.Set.Status, status); err != nil {
 		t.Errorf("unexpected error: %v; %d writes, %v", err, len(s.Writes)-writes, err)
 	} else if len(s.Writes) != writes {
-		t.Errorf("len(s.Writes): got %d, want %d; %d writes, %v", len(s.Writes), writes, len(s.Writes)-writes, err)
+		t.Errorf("number of writes: got %d, want %d; %d writes, %v", len(s.Writes), writes, len(s.Writes)-writes,
+			err)
 	}
 }

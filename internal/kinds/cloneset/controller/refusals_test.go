@@ -52,10 +52,10 @@ func TestRefusedCreationIsNoLoop(t *testing.T) {
 	}
 	status := s.set().Status
 	if status.UpdatedAvailableReplicas != 4 {
-		t.Errorf("status.UpdatedAvailableReplicas: got %d, want 4\n%+v", status.UpdatedAvailableReplicas, status)
+		t.Errorf("updated and available replicas: got %d, want 4\n%+v", status.UpdatedAvailableReplicas, status)
 	}
 	if len(status.Conditions) > 0 {
-		t.Errorf("status.Conditions: got %v, want none\n%+v", status.Conditions, status)
+		t.Errorf("conditions: got %v, want none\n%+v", status.Conditions, status)
 	}
 }
 
@@ -76,10 +76,12 @@ func TestWebhookRewritesImages(t *testing.T) {
 			}
 			status := s.set().Status
 			if status.UpdatedAvailableReplicas != 2 {
-				t.Errorf("status.UpdatedAvailableReplicas: got %d, want 2\n%+v\n%s", status.UpdatedAvailableReplicas, status, s.describe())
+				t.Errorf("updated and available replicas: got %d, want 2\n%+v\n%s", status.UpdatedAvailableReplicas,
+					status, s.describe())
 			}
 			if status.CurrentRevision != status.UpdateRevision {
-				t.Errorf("status.CurrentRevision: got %q, want %q\n%+v\n%s", status.CurrentRevision, status.UpdateRevision, status, s.describe())
+				t.Errorf("current revision: got %q, want %q\n%+v\n%s", status.CurrentRevision, status.UpdateRevision,
+					status, s.describe())
 			}
 		})
 	}
@@ -101,7 +103,7 @@ func TestForbiddenUpdatesAreWaitedFor(t *testing.T) {
 	if c := cloneset.Condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil {
 		t.Error("c: got nil, want a value")
 	} else if !strings.Contains(c.Message, "budget") {
-		t.Errorf("c.Message: got %q, want it to contain %q; condition %+v", c.Message, "budget", c)
+		t.Errorf("message: got %q, want it to contain %q; condition %+v", c.Message, "budget", c)
 	}
 	held := 0 // one pod in a while tries again; the others, and that one in between, serve
 	for range 30 {
@@ -121,14 +123,17 @@ func TestForbiddenUpdatesAreWaitedFor(t *testing.T) {
 	}
 	status := s.set().Status
 	if got := s.active()[0].Name; got != name {
-		t.Errorf("s.active()[0].Name: got %q, want %q; pod %s instead of %s, %+v", got, name, s.active()[0].Name, name, status)
+		t.Errorf("name of the first active: got %q, want %q; pod %s instead of %s, %+v", got, name,
+			s.active()[0].Name, name, status)
 	}
 	if status.UpdatedAvailableReplicas != 5 {
-		t.Errorf("status.UpdatedAvailableReplicas: got %d, want 5; pod %s instead of %s, %+v", status.UpdatedAvailableReplicas,
+		t.Errorf("updated and available replicas: got %d, want 5; pod %s instead of %s, %+v",
+			status.UpdatedAvailableReplicas,
 			s.active()[0].Name, name, status)
 	}
 	if len(status.Conditions) > 0 {
-		t.Errorf("status.Conditions: got %v, want none; pod %s instead of %s, %+v", status.Conditions, s.active()[0].Name, name, status)
+		t.Errorf("conditions: got %v, want none; pod %s instead of %s, %+v", status.Conditions, s.active()[0].Name,
+			name, status)
 	}
 }
 
@@ -168,7 +173,7 @@ func TestRefusalsAreRemembered(t *testing.T) {
 		t.Fatal(err)
 	}
 	if status := s.set().Status; status.UpdatedAvailableReplicas != 5 {
-		t.Errorf("status.UpdatedAvailableReplicas: got %d, want 5\n%+v", status.UpdatedAvailableReplicas, status)
+		t.Errorf("updated and available replicas: got %d, want 5\n%+v", status.UpdatedAvailableReplicas, status)
 	}
 }
 
@@ -235,24 +240,24 @@ func TestUnusableSpecsGiveUpNoPods(t *testing.T) {
 			}
 			for _, w := range s.Writes[writes:] {
 				if w.Key.Kind != "CloneSet" {
-					t.Errorf("w.Key.Kind: got %q, want %q\n%+v", w.Key.Kind, "CloneSet", w)
+					t.Errorf("kind of the key: got %q, want %q\n%+v", w.Key.Kind, "CloneSet", w)
 				}
 			}
 			after := s.set().Status
 			if after.Replicas != 2 {
-				t.Errorf("after.Replicas: got %d, want 2\n%+v", after.Replicas, after)
+				t.Errorf("replicas: got %d, want 2\n%+v", after.Replicas, after)
 			}
 			if after.AvailableReplicas != 2 {
-				t.Errorf("after.AvailableReplicas: got %d, want 2\n%+v", after.AvailableReplicas, after)
+				t.Errorf("available replicas: got %d, want 2\n%+v", after.AvailableReplicas, after)
 			}
 			if after.UpdatedReplicas != 2 {
-				t.Errorf("after.UpdatedReplicas: got %d, want 2\n%+v", after.UpdatedReplicas, after)
+				t.Errorf("updated replicas: got %d, want 2\n%+v", after.UpdatedReplicas, after)
 			}
 			if after.UpdateRevision != before.UpdateRevision {
-				t.Errorf("after.UpdateRevision: got %q, want %q\n%+v", after.UpdateRevision, before.UpdateRevision, after)
+				t.Errorf("update revision: got %q, want %q\n%+v", after.UpdateRevision, before.UpdateRevision, after)
 			}
 			if got := cloneset.Condition(&after, appsv1beta1.CloneSetConditionFailedUpdate); got == nil {
-				t.Errorf("cloneset.Condition(&after, appsv1beta1.CloneSetConditionFailedUpdate): got nil, want a value\n%+v", after)
+				t.Errorf("condition about failed updates: got nil, want a value\n%+v", after)
 			}
 			s.change(clonesettest.Both(clonesettest.Image("nginx:1"),
 				func(set *appsv1beta1.CloneSet) { set.Spec.Selector = clonesettest.Set(1).Spec.Selector }))
@@ -260,9 +265,9 @@ func TestUnusableSpecsGiveUpNoPods(t *testing.T) {
 				t.Fatal(err)
 			}
 			if after := s.set().Status; after.UpdatedAvailableReplicas != 3 {
-				t.Errorf("after.UpdatedAvailableReplicas: got %d, want 3\n%+v", after.UpdatedAvailableReplicas, after)
+				t.Errorf("updated and available replicas: got %d, want 3\n%+v", after.UpdatedAvailableReplicas, after)
 			} else if len(after.Conditions) > 0 {
-				t.Errorf("after.Conditions: got %v, want none\n%+v", after.Conditions, after)
+				t.Errorf("conditions: got %v, want none\n%+v", after.Conditions, after)
 			}
 		})
 	}
@@ -282,7 +287,7 @@ func TestNamesThatCannotBePrunedAreTold(t *testing.T) {
 	if c := cloneset.Condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedScale); c == nil {
 		t.Error("c: got nil, want a value")
 	} else if !strings.Contains(c.Message, "podsToDelete") {
-		t.Errorf("c.Message: got %q, want it to contain %q\n%+v", c.Message, "podsToDelete", c)
+		t.Errorf("message: got %q, want it to contain %q\n%+v", c.Message, "podsToDelete", c)
 	}
 }
 
@@ -321,9 +326,10 @@ func TestPodsThatServeAreLeftAlone(t *testing.T) {
 	s.Pass(2 * time.Hour)
 	writes := len(s.Writes)
 	if err := s.Settle(100); err != nil {
-		t.Fatalf("s.Settle(100): unexpected error: %v\n%v\n%s", err, s.Writes[writes:], s.describe())
+		t.Fatalf("coming to rest: unexpected error: %v\n%v\n%s", err, s.Writes[writes:], s.describe())
 	} else if len(s.Writes) > writes {
-		t.Fatalf("len(s.Writes): got %d, want at most %d\n%v\n%v\n%s", len(s.Writes), writes, err, s.Writes[writes:], s.describe())
+		t.Fatalf("number of writes: got %d, want at most %d\n%v\n%v\n%s", len(s.Writes), writes, err,
+			s.Writes[writes:], s.describe())
 	}
 	s.change(clonesettest.App("nginx:2", "a", "", ""))
 	if err := s.Settle(100); err != nil {
@@ -331,9 +337,10 @@ func TestPodsThatServeAreLeftAlone(t *testing.T) {
 	}
 	status := s.set().Status
 	if got := s.active()[0].Name; got != name {
-		t.Errorf("s.active()[0].Name: got %q, want %q\n%+v\n%s", got, name, status, s.describe())
+		t.Errorf("name of the first active: got %q, want %q\n%+v\n%s", got, name, status, s.describe())
 	}
 	if status.UpdatedAvailableReplicas != 1 {
-		t.Errorf("status.UpdatedAvailableReplicas: got %d, want 1\n%+v\n%s", status.UpdatedAvailableReplicas, status, s.describe())
+		t.Errorf("updated and available replicas: got %d, want 1\n%+v\n%s", status.UpdatedAvailableReplicas,
+			status, s.describe())
 	}
 }

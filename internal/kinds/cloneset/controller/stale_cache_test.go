@@ -48,7 +48,8 @@ func TestAPodThatGoesBeforeItIsShown(t *testing.T) {
 		if outcome, err := s.run(); err != nil {
 			t.Errorf("unexpected error: %v; %d pods, %v", err, outcome.Plan.Status.Replicas, err)
 		} else if outcome.Plan.Status.Replicas != 3 {
-			t.Errorf("outcome.Plan.Status.Replicas: got %d, want 3; %d pods, %v", outcome.Plan.Status.Replicas, outcome.Plan.Status.Replicas,
+			t.Errorf("replicas of the plan: got %d, want 3; %d pods, %v", outcome.Plan.Status.Replicas,
+				outcome.Plan.Status.Replicas,
 				err)
 		}
 		s.Show(podKey(alive.Name), alive)
@@ -57,8 +58,8 @@ func TestAPodThatGoesBeforeItIsShown(t *testing.T) {
 		t.Errorf("%d deletions", requests)
 	}
 	if err := s.Settle(100); err != nil {
-		t.Errorf("s.Settle(100): unexpected error: %v; %d pods, %v", err, len(s.active()), err)
+		t.Errorf("coming to rest: unexpected error: %v; %d pods, %v", err, len(s.active()), err)
 	} else if got := len(s.active()); got != 3 {
-		t.Errorf("len(s.active()): got %d, want 3; %d pods, %v", got, len(s.active()), err)
+		t.Errorf("number active: got %d, want 3; %d pods, %v", got, len(s.active()), err)
 	}
 }

@@ -40,14 +40,16 @@ func TestARolloutToAnImageThatDoesNotExistIsTold(t *testing.T) {
 	s.change(clonesettest.Image("nginx:bad"))
 	told := waitingEvents(s, 25*time.Minute)
 	if len(told) != 3 {
-		t.Errorf("len(told): got %d, want 3; %d times in 25 minutes: %q", len(told), len(told), told)
+		t.Errorf("number told: got %d, want 3; %d times in 25 minutes: %q", len(told), len(told), told)
 	} else if !strings.HasPrefix(told[0], "Warning RolloutWaiting UpdatedPodsUnavailable: ") {
-		t.Errorf("told[0]: got %q, want it to begin with %q; %d times in 25 minutes: %q", told[0],
+		t.Errorf("told first: got %q, want it to begin with %q; %d times in 25 minutes: %q", told[0],
 			"Warning RolloutWaiting UpdatedPodsUnavailable: ", len(told), told)
 	} else if !strings.Contains(told[0], "ErrImagePull") {
-		t.Errorf("told[0]: got %q, want it to contain %q; %d times in 25 minutes: %q", told[0], "ErrImagePull", len(told), told)
+		t.Errorf("told first: got %q, want it to contain %q; %d times in 25 minutes: %q", told[0], "ErrImagePull",
+			len(told), told)
 	} else if strings.Count(told[0], "pod web-") != 1 {
-		t.Errorf(`strings.Count(told[0], "pod web-"): got %d, want 1; %d times in 25 minutes: %q`, strings.Count(told[0], "pod web-"),
+		t.Errorf(`number of pods told of: got %d, want 1; %d times in 25 minutes: %q`, strings.Count(told[0],
+			"pod web-"),
 			len(told), told)
 	}
 	s.change(clonesettest.Image("nginx:2"))
@@ -74,11 +76,12 @@ func TestASetOfOnePodIsTold(t *testing.T) {
 	}
 	s.change(clonesettest.Image("nginx:bad"))
 	if told := waitingEvents(s, time.Minute); len(told) != 1 {
-		t.Errorf("len(told): got %d, want 1\n%q", len(told), told)
+		t.Errorf("number told: got %d, want 1\n%q", len(told), told)
 	} else if !strings.Contains(told[0], "PodsNotReady: 1 of 1 pod waited for") {
-		t.Errorf("told[0]: got %q, want it to contain %q\n%q", told[0], "PodsNotReady: 1 of 1 pod waited for", told)
+		t.Errorf("told first: got %q, want it to contain %q\n%q", told[0], "PodsNotReady: 1 of 1 pod waited for",
+			told)
 	} else if !strings.Contains(told[0], "ErrImagePull") {
-		t.Errorf("told[0]: got %q, want it to contain %q\n%q", told[0], "ErrImagePull", told)
+		t.Errorf("told first: got %q, want it to contain %q\n%q", told[0], "ErrImagePull", told)
 	}
 }
 
@@ -131,8 +134,9 @@ func TestPodsThatCannotBeCreatedAreTold(t *testing.T) {
 	s.Refused = func(w simulation.Write) bool { return w.Key.Kind == "Pod" && w.Verb == "create" }
 	s.change(clonesettest.Replicas(3))
 	if told := waitingEvents(s, 9*time.Minute); len(told) != 1 {
-		t.Errorf("told in nine minutes: len(told): got %d, want 1\n%q", len(told), told)
+		t.Errorf("told in nine minutes: number told: got %d, want 1\n%q", len(told), told)
 	} else if !strings.Contains(told[0], "RolloutWaiting FailedScale: ") {
-		t.Errorf("told in nine minutes: told[0]: got %q, want it to contain %q\n%q", told[0], "RolloutWaiting FailedScale: ", told)
+		t.Errorf("told in nine minutes: told first: got %q, want it to contain %q\n%q", told[0],
+			"RolloutWaiting FailedScale: ", told)
 	}
 }

@@ -45,13 +45,15 @@ func TestSurgePodThatNeverComesUpIsReplaced(t *testing.T) {
 			}
 			pods := s.active()
 			if len(pods) != 1 {
-				t.Errorf("not one ready pod of the corrected image: len(pods): got %d, want 1\n%s", len(pods), s.describe())
+				t.Errorf("not one ready pod of the corrected image: number of pods: got %d, want 1\n%s", len(pods),
+					s.describe())
 			} else if !readiness.Ready(pods[0]) {
-				t.Errorf("not one ready pod of the corrected image: readiness.Ready(pods[0]): got false, want true\n%s", s.describe())
+				t.Errorf("not one ready pod of the corrected image: the first pod is ready: got false, want true\n%s",
+					s.describe())
 			} else if pods[0].Name == old {
-				t.Errorf("not one ready pod of the corrected image: pods[0].Name: got %q, want another value\n%s", pods[0].Name, s.describe())
+				t.Errorf("not one ready pod of the corrected image: name of the first pod: got %q, want another value\n%s", pods[0].Name, s.describe())
 			} else if pods[0].Spec.Containers[0].Image != "nginx:2" {
-				t.Errorf("not one ready pod of the corrected image: pods[0].Spec.Containers[0].Image: got %q, want %q\n%s",
+				t.Errorf("not one ready pod of the corrected image: image of the first container of the first pod: got %q, want %q\n%s",
 					pods[0].Spec.Containers[0].Image, "nginx:2", s.describe())
 			}
 		})
@@ -77,14 +79,16 @@ func TestSurgePodThatNeverComesUpIsReplacedDespitePriority(t *testing.T) {
 	}
 	pods := s.active()
 	if len(pods) != 2 {
-		t.Errorf("not two ready pods of the corrected image: len(pods): got %d, want 2\n%s", len(pods), s.describe())
+		t.Errorf("not two ready pods of the corrected image: number of pods: got %d, want 2\n%s", len(pods),
+			s.describe())
 	}
 	if !slices.ContainsFunc(pods, readiness.Ready) {
-		t.Errorf("not two ready pods of the corrected image: slices.ContainsFunc(pods, readiness.Ready): got false, want true\n%s",
+		t.Errorf("not two ready pods of the corrected image: a pod is ready: got false, want true\n%s",
 			s.describe())
 	}
 	if got := s.set().Status.UpdatedAvailableReplicas; got != 2 {
-		t.Errorf("not two ready pods of the corrected image: s.set().Status.UpdatedAvailableReplicas: got %d, want 2\n%s", got, s.describe())
+		t.Errorf("not two ready pods of the corrected image: updated and available replicas: got %d, want 2\n%s",
+			got, s.describe())
 	}
 }
 
@@ -111,9 +115,10 @@ func TestHookedPodsGetAnnotationsWhereNothingMayBeUnavailable(t *testing.T) {
 	}
 	status := s.set().Status
 	if status.UpdatedAvailableReplicas != 2 {
-		t.Errorf("status.UpdatedAvailableReplicas: got %d, want 2\n%+v\n%s", status.UpdatedAvailableReplicas, status, s.describe())
+		t.Errorf("updated and available replicas: got %d, want 2\n%+v\n%s", status.UpdatedAvailableReplicas,
+			status, s.describe())
 	}
 	if status.Replicas != 2 {
-		t.Errorf("status.Replicas: got %d, want 2\n%+v\n%s", status.Replicas, status, s.describe())
+		t.Errorf("replicas: got %d, want 2\n%+v\n%s", status.Replicas, status, s.describe())
 	}
 }

@@ -66,7 +66,8 @@ func TestChangedLabelsKeepThePace(t *testing.T) {
 				t.Errorf("moving: got %d, want 2; %d at a time, %+v", moving, moving, status)
 			}
 			if status.UpdatedAvailableReplicas != 5 {
-				t.Errorf("status.UpdatedAvailableReplicas: got %d, want 5; %d at a time, %+v", status.UpdatedAvailableReplicas, moving, status)
+				t.Errorf("updated and available replicas: got %d, want 5; %d at a time, %+v",
+					status.UpdatedAvailableReplicas, moving, status)
 			}
 			perPod := 0
 			for _, w := range s.Writes[writes:] {
@@ -76,10 +77,10 @@ func TestChangedLabelsKeepThePace(t *testing.T) {
 			}
 			took := s.Now().Sub(start)
 			if took < time.Duration(3*seconds-1)*time.Second {
-				t.Errorf("s.Now().Sub(start): got %v, want at least %v", took, time.Duration(3*seconds-1)*time.Second)
+				t.Errorf("time since the start: got %v, want at least %v", took, time.Duration(3*seconds-1)*time.Second)
 			}
 			if perPod != 10 {
-				t.Errorf("perPod: got %d, want 10", perPod)
+				t.Errorf("time for a pod: got %d, want 10", perPod)
 			}
 		})
 	}
@@ -108,7 +109,8 @@ func TestChangedAnnotationsGoFaster(t *testing.T) {
 				t.Errorf("pods: got %d, want 5; %d writes of pods, %+v", pods, pods, status)
 			}
 			if status.UpdatedAvailableReplicas != 5 {
-				t.Errorf("status.UpdatedAvailableReplicas: got %d, want 5; %d writes of pods, %+v", status.UpdatedAvailableReplicas, pods, status)
+				t.Errorf("updated and available replicas: got %d, want 5; %d writes of pods, %+v",
+					status.UpdatedAvailableReplicas, pods, status)
 			}
 		})
 	}
@@ -128,11 +130,13 @@ func TestRecordNamesTheRevision(t *testing.T) {
 		if err != nil {
 			t.Errorf("unexpected error: %v; short labels %t: %+v %v", err, short, record, err)
 		} else if record.Revision == "" {
-			t.Errorf("record.Revision: got nothing, want some text; short labels %t: %+v %v", short, record, err)
+			t.Errorf("revision of the record: got nothing, want some text; short labels %t: %+v %v", short, record,
+				err)
 		} else if want := s.set().Status.UpdateRevision; record.Revision != want {
-			t.Errorf("record.Revision: got %q, want %q; short labels %t: %+v %v", record.Revision, want, short, record, err)
+			t.Errorf("revision of the record: got %q, want %q; short labels %t: %+v %v", record.Revision, want, short,
+				record, err)
 		} else if got := (s.active()[0].Labels[pub.ControllerRevisionHash] == record.Revision); got == short {
-			t.Errorf("s.active()[0].Labels[pub.ControllerRevisionHash] == record.Revision: got %t, want another value; short labels %t: %+v %v",
+			t.Errorf("the pod has the name of the recorded revision: got %t, want another value; short labels %t: %+v %v",
 				got, short, record, err)
 		}
 	}
@@ -158,10 +162,10 @@ func TestOnDeleteLetsPreparingPodsServe(t *testing.T) {
 	}
 	status := s.set().Status
 	if status.AvailableReplicas != 1 {
-		t.Errorf("status.AvailableReplicas: got %d, want 1\n%+v\n%s", status.AvailableReplicas, status, s.describe())
+		t.Errorf("available replicas: got %d, want 1\n%+v\n%s", status.AvailableReplicas, status, s.describe())
 	}
 	if status.UpdatedReplicas != 0 {
-		t.Errorf("status.UpdatedReplicas: got %d, want 0\n%+v\n%s", status.UpdatedReplicas, status, s.describe())
+		t.Errorf("updated replicas: got %d, want 0\n%+v\n%s", status.UpdatedReplicas, status, s.describe())
 	}
 }
 
@@ -252,13 +256,16 @@ func hasItsOwnSize(t *testing.T, s *simulated, before []*corev1.Pod) {
 	for i, pod := range pods {
 		c := pod.Spec.Containers[0]
 		if pod.UID != before[i].UID {
-			t.Errorf("pod.UID: got %q, want %q; %s has %s and %s", pod.UID, before[i].UID, pod.Name, c.Image, c.Resources.Limits.Cpu())
+			t.Errorf("UID of the pod: got %q, want %q; %s has %s and %s", pod.UID, before[i].UID, pod.Name, c.Image,
+				c.Resources.Limits.Cpu())
 		}
 		if c.Image != "nginx:1" {
-			t.Errorf("c.Image: got %q, want %q; %s has %s and %s", c.Image, "nginx:1", pod.Name, c.Image, c.Resources.Limits.Cpu())
+			t.Errorf("image: got %q, want %q; %s has %s and %s", c.Image, "nginx:1", pod.Name, c.Image,
+				c.Resources.Limits.Cpu())
 		}
 		if got := c.Resources.Limits.Cpu().String(); got != "2" {
-			t.Errorf("c.Resources.Limits.Cpu(): got %q, want %q; %s has %s and %s", got, "2", pod.Name, c.Image, c.Resources.Limits.Cpu())
+			t.Errorf("CPU of the limits of the resources: got %q, want %q; %s has %s and %s", got, "2", pod.Name,
+				c.Image, c.Resources.Limits.Cpu())
 		}
 	}
 }
@@ -278,21 +285,22 @@ func TestAStuckUpdateEndsWhenPodsMayBeReplaced(t *testing.T) {
 	}
 	pod := s.active()[0]
 	if pod.UID != before {
-		t.Fatalf("the update is not stuck: pod.UID: got %q, want %q\n%s", pod.UID, before, s.describe())
+		t.Fatalf("the update is not stuck: UID of the pod: got %q, want %q\n%s", pod.UID, before, s.describe())
 	}
 	if readiness.Ready(pod) {
-		t.Fatalf("the update is not stuck: readiness.Ready(pod): got true, want false\n%s", s.describe())
+		t.Fatalf("the update is not stuck: the pod is ready: got true, want false\n%s", s.describe())
 	}
 	s.change(clonesettest.Policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy))
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	if pod := s.active()[0]; pod.UID == before {
-		t.Errorf("pod.UID: got %q, want another value\n%s\n%+v", pod.UID, s.describe(), s.set().Status.Conditions)
+		t.Errorf("UID of the pod: got %q, want another value\n%s\n%+v", pod.UID, s.describe(),
+			s.set().Status.Conditions)
 	} else if !readiness.Ready(pod) {
-		t.Errorf("readiness.Ready(pod): got false, want true\n%s\n%+v", s.describe(), s.set().Status.Conditions)
+		t.Errorf("the pod is ready: got false, want true\n%s\n%+v", s.describe(), s.set().Status.Conditions)
 	} else if got := len(s.set().Status.Conditions); got > 0 {
-		t.Errorf("s.set().Status.Conditions: got %d, want none\n%s\n%+v", got, s.describe(), s.set().Status.Conditions)
+		t.Errorf("conditions: got %d, want none\n%s\n%+v", got, s.describe(), s.set().Status.Conditions)
 	}
 }
 
@@ -326,17 +334,19 @@ func TestAnUpdateDoesNotWaitForADaemonThatWasRemoved(t *testing.T) {
 				t.Errorf("told: got %t, want another value\n%s\n%+v", told, s.describe(), status.Conditions)
 			}
 			if (pod.UID != before.UID) != replaced {
-				t.Errorf("pod.UID != before.UID: got %t, want %t\n%s\n%+v", pod.UID != before.UID, replaced, s.describe(), status.Conditions)
+				t.Errorf("the pod is another one: got %t, want %t\n%s\n%+v", pod.UID != before.UID, replaced,
+					s.describe(), status.Conditions)
 			}
 			if got := readiness.Ready(pod); got != replaced {
-				t.Errorf("readiness.Ready(pod): got %t, want %t\n%s\n%+v", got, replaced, s.describe(), status.Conditions)
+				t.Errorf("the pod is ready: got %t, want %t\n%s\n%+v", got, replaced, s.describe(), status.Conditions)
 			}
 			outcome, err := s.run()
 			if err != nil && replaced {
 				t.Fatalf("replaced: got true, want false\n%v", err)
 			}
 			if said := outcome.Plan.String(); strings.Contains(said, "NoNodeDaemon") == replaced {
-				t.Errorf("strings.Contains(said, \"NoNodeDaemon\"): got %t, want another value\n%s", strings.Contains(said, "NoNodeDaemon"), said)
+				t.Errorf("NoNodeDaemon is told: got %t, want another value\n%s", strings.Contains(said, "NoNodeDaemon"),
+					said)
 			}
 		})
 	}
@@ -365,13 +375,13 @@ func TestRefusedUpdateIsNoSuccess(t *testing.T) {
 		}
 	}
 	if done[podplan.UpdateInPlace] != 0 {
-		t.Errorf("done: done[podplan.UpdateInPlace]: got %d, want 0\n%v", done[podplan.UpdateInPlace], done)
+		t.Errorf("done: number updated in place: got %d, want 0\n%v", done[podplan.UpdateInPlace], done)
 	}
 	if done[podplan.Recreate] != 1 {
-		t.Errorf("done: done[podplan.Recreate]: got %d, want 1\n%v", done[podplan.Recreate], done)
+		t.Errorf("done: number recreated: got %d, want 1\n%v", done[podplan.Recreate], done)
 	}
 	if done[podplan.Delete] != 1 {
-		t.Errorf("done: done[podplan.Delete]: got %d, want 1\n%v", done[podplan.Delete], done)
+		t.Errorf("done: number deleted: got %d, want 1\n%v", done[podplan.Delete], done)
 	}
 }
 

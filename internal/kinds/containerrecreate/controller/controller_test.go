@@ -76,26 +76,31 @@ func TestRequestFromHoldToRelease(t *testing.T) {
 	passes()
 	gate := readiness.Condition(pod, pub.KruisePodReady)
 	if !slices.Contains(request.Finalizers, pub.RecreateUnreadyAcquired) {
-		t.Errorf("request.Finalizers: got %q, want it to contain %q\n%+v\n%+v", request.Finalizers, pub.RecreateUnreadyAcquired, gate,
+		t.Errorf("finalizers of the request: got %q, want it to contain %q\n%+v\n%+v", request.Finalizers,
+			pub.RecreateUnreadyAcquired, gate,
 			request.Status.Conditions)
 	}
 	if gate.Status != "False" {
-		t.Errorf("gate.Status: got %q, want %q\n%+v\n%+v", gate.Status, "False", gate, request.Status.Conditions)
+		t.Errorf("status of the gate: got %q, want %q\n%+v\n%+v", gate.Status, "False", gate,
+			request.Status.Conditions)
 	}
 	if !strings.Contains(gate.Message, "shop/restart") {
-		t.Errorf("gate.Message: got %q, want it to contain %q\n%+v\n%+v", gate.Message, "shop/restart", gate, request.Status.Conditions)
+		t.Errorf("message of the gate: got %q, want it to contain %q\n%+v\n%+v", gate.Message, "shop/restart",
+			gate, request.Status.Conditions)
 	}
 	if len(request.Status.Conditions) != 1 {
-		t.Errorf("len(request.Status.Conditions): got %d, want 1\n%+v\n%+v", len(request.Status.Conditions), gate, request.Status.Conditions)
+		t.Errorf("number of conditions of the request: got %d, want 1\n%+v\n%+v", len(request.Status.Conditions),
+			gate, request.Status.Conditions)
 	}
 	before := writes
 	if passes(); writes != before {
 		t.Errorf("%d writes at rest", writes-before)
 	}
 	if got := r.ofPod(t.Context(), pod); len(got) != 1 {
-		t.Errorf("CRR-055: len(got): got %d, want 1\n%v", len(got), got)
+		t.Errorf("CRR-055: number of results: got %d, want 1\n%v", len(got), got)
 	} else if got[0].NamespacedName != key {
-		t.Errorf("CRR-055: got[0].NamespacedName: got %v, want %v\n%v", got[0].NamespacedName, key, got)
+		t.Errorf("CRR-055: namespaced name of the first result: got %v, want %v\n%v", got[0].NamespacedName, key,
+			got)
 	}
 	containerrecreatetest.Succeeded(request)
 	request.Status.Phase, request.Status.CompletionTime = appsv1beta1.ContainerRecreateRequestCompleted, &metav1.Time{Time: now}
@@ -104,14 +109,18 @@ func TestRequestFromHoldToRelease(t *testing.T) {
 	}
 	passes()
 	if gate := readiness.Condition(pod, pub.KruisePodReady); len(request.Finalizers) != 0 {
-		t.Errorf("len(request.Finalizers): got %d, want 0\n%v\n%v\n%+v", len(request.Finalizers), request.Finalizers, request.Labels, gate)
+		t.Errorf("number of finalizers of the request: got %d, want 0\n%v\n%v\n%+v", len(request.Finalizers),
+			request.Finalizers, request.Labels, gate)
 	} else if request.Labels[pub.RecreateActive] != "" {
-		t.Errorf("request.Labels[pub.RecreateActive]: got %q, want %q\n%v\n%v\n%+v", request.Labels[pub.RecreateActive], "",
+		t.Errorf("label recreate active of the request: got %q, want %q\n%v\n%v\n%+v",
+			request.Labels[pub.RecreateActive], "",
 			request.Finalizers, request.Labels, gate)
 	} else if gate.Status != "True" {
-		t.Errorf("gate.Status: got %q, want %q\n%v\n%v\n%+v", gate.Status, "True", request.Finalizers, request.Labels, gate)
+		t.Errorf("status of the gate: got %q, want %q\n%v\n%v\n%+v", gate.Status, "True", request.Finalizers,
+			request.Labels, gate)
 	} else if gate.Message != "" {
-		t.Errorf("gate.Message: got %q, want %q\n%v\n%v\n%+v", gate.Message, "", request.Finalizers, request.Labels, gate)
+		t.Errorf("message of the gate: got %q, want %q\n%v\n%v\n%+v", gate.Message, "", request.Finalizers,
+			request.Labels, gate)
 	}
 	if got := r.ofPod(t.Context(), pod); len(got) != 0 {
 		t.Errorf("CRR-055: a completed request is woken: %v", got)
@@ -157,7 +166,7 @@ func TestEndIsTold(t *testing.T) {
 				t.Errorf("n: got %v, want 1", n)
 			}
 			if len(recorder.Events) != 1 {
-				t.Errorf("len(recorder.Events): got %d, want 1", len(recorder.Events))
+				t.Errorf("number of events of the recorder: got %d, want 1", len(recorder.Events))
 			}
 			told := 0
 			r.told.Range(func(any, any) bool { told++; return true })
@@ -246,20 +255,22 @@ func TestStalePlansAreNotWritten(t *testing.T) {
 			if err != nil {
 				t.Errorf("unexpected error: %v\n%v", err, result)
 			} else if result.RequeueAfter != own.RetrySoon {
-				t.Errorf("result.RequeueAfter: got %v, want %v\n%v\n%v", result.RequeueAfter, own.RetrySoon, result, err)
+				t.Errorf("time to the next pass: got %v, want %v\n%v\n%v", result.RequeueAfter, own.RetrySoon, result,
+					err)
 			}
 			got := &appsv1beta1.ContainerRecreateRequest{}
 			if err := api.Get(t.Context(), client.ObjectKeyFromObject(request), got); err != nil {
 				t.Errorf("written: unexpected error: %v\n%+v", err, got.Status)
 			} else if got.ResourceVersion != now.ResourceVersion {
-				t.Errorf("written: got.ResourceVersion: got %q, want %q\n%v\n%+v", got.ResourceVersion, now.ResourceVersion, err, got.Status)
+				t.Errorf("written: resource version: got %q, want %q\n%v\n%+v", got.ResourceVersion, now.ResourceVersion,
+					err, got.Status)
 			}
 			if err := api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
-				t.Errorf("the pod is held: api.Get(t.Context(), client.ObjectKeyFromObject(pod), pod): unexpected error: %v\n%+v", err,
+				t.Errorf("the pod is held: reading the pod: unexpected error: %v\n%+v", err,
 					pod.Status.Conditions)
 			} else if got := readiness.Condition(pod,
 				pub.KruisePodReady).Status; got != "True" {
-				t.Errorf("the pod is held: readiness.Condition(pod, pub.KruisePodReady).Status: got %q, want %q\n%v\n%+v", got, "True", err,
+				t.Errorf("the pod is held: condition about readiness: got %q, want %q\n%v\n%+v", got, "True", err,
 					pod.Status.Conditions)
 			}
 		})
@@ -303,10 +314,10 @@ afloat_container_recreate_requests_completed_total{result="Succeeded"} 1
 	}
 	took := families[0].GetMetric()[0].GetHistogram()
 	if got := took.GetSampleCount(); got != 1 {
-		t.Errorf("took.GetSampleCount(): got %d, want 1\n%v", got, took)
+		t.Errorf("number of samples: got %d, want 1\n%v", got, took)
 	}
 	if got := took.GetSampleSum(); got != 5 {
-		t.Errorf("took.GetSampleSum(): got %v, want 5\n%v", got, took)
+		t.Errorf("sum of the samples: got %v, want 5\n%v", got, took)
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(request), request); apierrors.IsNotFound(err) {
 		t.Error("CRR-012: deleted without a TTL")

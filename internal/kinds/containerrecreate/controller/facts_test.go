@@ -99,7 +99,7 @@ func TestRequestsAreFilledIn(t *testing.T) {
 			if result, err := f.Reconcile(t.Context(), reconcile.Request{NamespacedName: key}); err != nil {
 				t.Fatalf("unexpected error: %v\n%+v", err, result)
 			} else if result.RequeueAfter != test.after {
-				t.Fatalf("result.RequeueAfter: got %v, want %v\n%+v\n%v", result.RequeueAfter, test.after, result, err)
+				t.Fatalf("time to the next pass: got %v, want %v\n%+v\n%v", result.RequeueAfter, test.after, result, err)
 			}
 			got := &appsv1beta1.ContainerRecreateRequest{}
 			if err := api.Get(t.Context(), key, got); err != nil {
@@ -113,9 +113,9 @@ func TestRequestsAreFilledIn(t *testing.T) {
 				}
 			}
 			if err := api.Get(t.Context(), key, got); err != nil {
-				t.Errorf("written again: api.Get(t.Context(), key, got): unexpected error: %v", err)
+				t.Errorf("written again: reading the facts: unexpected error: %v", err)
 			} else if got.ResourceVersion != version {
-				t.Errorf("written again: got.ResourceVersion: got %q, want %q\n%v", got.ResourceVersion, version, err)
+				t.Errorf("written again: resource version: got %q, want %q\n%v", got.ResourceVersion, version, err)
 			}
 			outcome := strings.TrimSpace(got.Labels[pub.RecreateNodeName] + " " + got.Labels[pub.NodeType])
 			if c := got.Spec.Containers[0].StatusContext; c != nil {

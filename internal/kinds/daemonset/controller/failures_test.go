@@ -76,19 +76,22 @@ func TestEveryFailureIsTold(t *testing.T) {
 			s.runFor(10 * time.Minute)
 			is := s.set().Status
 			if is.NumberReady >= is.DesiredNumberScheduled {
-				t.Errorf("is.NumberReady: got %d, want less than %d; generation %d, status %+v", is.NumberReady, is.DesiredNumberScheduled,
+				t.Errorf("ready pods: got %d, want less than %d; generation %d, status %+v", is.NumberReady,
+					is.DesiredNumberScheduled,
 					s.set().Generation, is)
 			}
 			if is.NumberReady != is.DesiredNumberScheduled-is.NumberUnavailable {
-				t.Errorf("is.NumberReady: got %d, want %d; generation %d, status %+v", is.NumberReady,
+				t.Errorf("ready pods: got %d, want %d; generation %d, status %+v", is.NumberReady,
 					is.DesiredNumberScheduled-is.NumberUnavailable, s.set().Generation, is)
 			}
 			if want := s.set().Generation; is.ObservedGeneration == want {
-				t.Errorf("is.ObservedGeneration: got %d, want another value; generation %d, status %+v", is.ObservedGeneration, s.set().Generation,
+				t.Errorf("observed generation: got %d, want another value; generation %d, status %+v",
+					is.ObservedGeneration, s.set().Generation,
 					is)
 			}
 			if is.ObservedGeneration < generation {
-				t.Errorf("is.ObservedGeneration: got %d, want at least %d; generation %d, status %+v", is.ObservedGeneration, generation,
+				t.Errorf("observed generation: got %d, want at least %d; generation %d, status %+v",
+					is.ObservedGeneration, generation,
 					s.set().Generation, is)
 			}
 			if said := condition(s.set(), tt.condition); !strings.Contains(said, "a policy says no") {
@@ -101,11 +104,13 @@ func TestEveryFailureIsTold(t *testing.T) {
 			s.node.Frozen[pod.Name] = false
 			s.runFor(20 * time.Minute)
 			if is := s.set().Status; len(is.Conditions) > 0 {
-				t.Errorf("is.Conditions: got %v, want none; status %+v\n%s", is.Conditions, is, s.describe())
+				t.Errorf("conditions: got %v, want none; status %+v\n%s", is.Conditions, is, s.describe())
 			} else if want := s.set().Generation; is.ObservedGeneration != want {
-				t.Errorf("is.ObservedGeneration: got %d, want %d; status %+v\n%s", is.ObservedGeneration, want, is, s.describe())
+				t.Errorf("observed generation: got %d, want %d; status %+v\n%s", is.ObservedGeneration, want, is,
+					s.describe())
 			} else if is.NumberAvailable != is.DesiredNumberScheduled {
-				t.Errorf("is.NumberAvailable: got %d, want %d; status %+v\n%s", is.NumberAvailable, is.DesiredNumberScheduled, is, s.describe())
+				t.Errorf("available pods: got %d, want %d; status %+v\n%s", is.NumberAvailable,
+					is.DesiredNumberScheduled, is, s.describe())
 			}
 		})
 	}
@@ -124,21 +129,23 @@ func TestTemplatesThatCannotBeCompleted(t *testing.T) {
 	s.runFor(10 * time.Minute)
 	for _, w := range s.Writes[writes:] {
 		if w.Key != setKey {
-			t.Errorf("w.Key: got %+v, want %+v\n%v", w.Key, setKey, w)
+			t.Errorf("key: got %+v, want %+v\n%v", w.Key, setKey, w)
 		}
 		if w.Subresource != "status" {
-			t.Errorf("w.Subresource: got %q, want %q\n%v", w.Subresource, "status", w)
+			t.Errorf("subresource: got %q, want %q\n%v", w.Subresource, "status", w)
 		}
 	}
 	is := s.set().Status
 	if got := condition(s.set(), failedUpdate); !strings.Contains(got, "no room for templates") {
-		t.Errorf("condition(s.set(), failedUpdate): got %q, want it to contain %q; %+v, told %q", got, "no room for templates", is, s.events)
+		t.Errorf("condition about failed updates: got %q, want it to contain %q; %+v, told %q", got,
+			"no room for templates", is, s.events)
 	}
 	if want := s.set().Generation; is.ObservedGeneration == want {
-		t.Errorf("is.ObservedGeneration: got %d, want another value; %+v, told %q", is.ObservedGeneration, is, s.events)
+		t.Errorf("observed generation: got %d, want another value; %+v, told %q", is.ObservedGeneration, is,
+			s.events)
 	}
 	if got := len(s.eventsWith("no room for templates")); got == 0 {
-		t.Errorf(`s.eventsWith("no room for templates"): got none, want some; %+v, told %q`, is, s.events)
+		t.Errorf(`events about no room for templates: got none, want some; %+v, told %q`, is, s.events)
 	}
 	s.kind.Template = complete
 	s.runFor(20 * time.Minute)
@@ -165,15 +172,15 @@ func TestCreationStopsAtAFailure(t *testing.T) {
 	}
 	n := len(*denied)
 	if n == 0 {
-		t.Errorf("len(*denied): got %d, want another value", n)
+		t.Errorf("number denied: got %d, want another value", n)
 	}
 	if n >= len(nodes) {
-		t.Errorf("len(*denied): got %d, want less than %d", n, len(nodes))
+		t.Errorf("number denied: got %d, want less than %d", n, len(nodes))
 	}
 	s.Answer = nil
 	s.runFor(10 * time.Minute)
 	if got := int(s.set().Status.NumberAvailable); got != len(nodes) {
-		t.Errorf("s.set().Status.NumberAvailable: got %d, want %d\n%s", got, len(nodes), s.describe())
+		t.Errorf("available pods: got %d, want %d\n%s", got, len(nodes), s.describe())
 	}
 	ends := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden,
 		Message: "it is being terminated", Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}}}}
@@ -187,10 +194,10 @@ func TestCreationStopsAtAFailure(t *testing.T) {
 	s.events = nil
 	s.runFor(time.Minute)
 	if got := len(s.eventsWith("FailedCreate")); got > 0 {
-		t.Errorf("s.eventsWith(\"FailedCreate\"): got %d, want none\n%q\n%+v", got, s.events, s.set().Status.Conditions)
+		t.Errorf("events FailedCreate: got %d, want none\n%q\n%+v", got, s.events, s.set().Status.Conditions)
 	}
 	if got := len(s.set().Status.Conditions); got > 0 {
-		t.Errorf("s.set().Status.Conditions: got %d, want none\n%q\n%+v", got, s.events, s.set().Status.Conditions)
+		t.Errorf("conditions: got %d, want none\n%q\n%+v", got, s.events, s.set().Status.Conditions)
 	}
 	s.Answer = func(r *simulation.Request) error {
 		if r.Verb == "delete" {
@@ -203,10 +210,10 @@ func TestCreationStopsAtAFailure(t *testing.T) {
 	s.events = nil
 	s.runFor(time.Minute)
 	if got := len(s.eventsWith("FailedDelete")); got > 0 {
-		t.Errorf("s.eventsWith(\"FailedDelete\"): got %d, want none\n%q\n%+v", got, s.events, s.set().Status.Conditions)
+		t.Errorf("events FailedDelete: got %d, want none\n%q\n%+v", got, s.events, s.set().Status.Conditions)
 	}
 	if got := len(s.set().Status.Conditions); got > 0 {
-		t.Errorf("s.set().Status.Conditions: got %d, want none\n%q\n%+v", got, s.events, s.set().Status.Conditions)
+		t.Errorf("conditions: got %d, want none\n%q\n%+v", got, s.events, s.set().Status.Conditions)
 	}
 }
 

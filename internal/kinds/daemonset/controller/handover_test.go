@@ -42,7 +42,7 @@ func TestTakenOverPodsAreNoReasonToSurge(t *testing.T) {
 	settled(t, s)
 	n := s.with("agent:2")
 	if n != 4 {
-		t.Errorf(`s.with("agent:2"): got %d, want 4`, n)
+		t.Errorf(`pods with agent:2: got %d, want 4`, n)
 	}
 	if most != 1 {
 		t.Errorf("most: got %d, want 1", most)
@@ -87,9 +87,9 @@ func TestPodGivenUpBeforeTheCachesShowIt(t *testing.T) {
 	settled(t, s)
 	n := s.with("agent:2")
 	if n != 1 {
-		t.Errorf(`s.with("agent:2"): got %d, want 1`, n)
+		t.Errorf(`pods with agent:2: got %d, want 1`, n)
 	}
 	if got := len(s.pods()); got != 1 {
-		t.Errorf("len(s.pods()): got %d, want 1", got)
+		t.Errorf("number of pods: got %d, want 1", got)
 	}
 }

@@ -86,16 +86,16 @@ func TestWhatIsUpdatedInPlace(t *testing.T) {
 			s.runFor(10 * time.Minute)
 			after := []any{s.only(t, "n1").UID, s.only(t, "n2").UID}
 			if kept := cmp.Equal(before, after); kept != tt.kept {
-				t.Errorf("kept: cmp.Equal(before, after): got %t, want %t\n%s", kept, tt.kept, s.describe())
+				t.Errorf("kept: it stays the same: got %t, want %t\n%s", kept, tt.kept, s.describe())
 			} else if got := s.set().Status.UpdatedNumberScheduled; got != 2 {
-				t.Errorf("kept: s.set().Status.UpdatedNumberScheduled: got %d, want 2\n%t\n%s", got, kept, s.describe())
+				t.Errorf("kept: updated pods: got %d, want 2\n%t\n%s", got, kept, s.describe())
 			} else if got := s.set().Status.NumberAvailable; got != 2 {
-				t.Errorf("kept: s.set().Status.NumberAvailable: got %d, want 2\n%t\n%s", got, kept, s.describe())
+				t.Errorf("kept: available pods: got %d, want 2\n%t\n%s", got, kept, s.describe())
 			}
 			hash := s.set().Status.UpdateRevision
 			for _, pod := range s.pods() {
 				if pod.Labels[pub.ControllerRevisionHash] != hash {
-					t.Errorf("pod.Labels[pub.ControllerRevisionHash]: got %q, want %q; pod %s is labelled %s, and the hash is %s",
+					t.Errorf("label controller revision hash of the pod: got %q, want %q; pod %s is labelled %s, and the hash is %s",
 						pod.Labels[pub.ControllerRevisionHash], hash, pod.Name, pod.Labels[pub.ControllerRevisionHash], hash)
 				}
 				if strings.Contains(hash, "agent") {
@@ -154,10 +154,10 @@ func TestEventsOfUpdatesInPlace(t *testing.T) {
 	s.change(image("agent:2"))
 	s.runFor(5 * time.Minute)
 	if got := len(s.eventsWith("Normal SuccessfulUpdatePodInPlace ", pod.Name)); got != 1 {
-		t.Errorf("len(s.eventsWith(\"Normal SuccessfulUpdatePodInPlace \", pod.Name)): got %d, want 1\n%q", got, s.events)
+		t.Errorf("number of events SuccessfulUpdatePodInPlace of the pod: got %d, want 1\n%q", got, s.events)
 	}
 	if got := s.only(t, "n1").UID; got != pod.UID {
-		t.Errorf("s.only(t, \"n1\").UID: got %q, want %q\n%q", got, pod.UID, s.events)
+		t.Errorf("UID of the pod on n1: got %q, want %q\n%q", got, pod.UID, s.events)
 	}
 	s.deny(func(r *simulation.Request) bool {
 		return r.Verb == "patch" && r.Key.Kind == "Pod" && r.Subresource == ""
@@ -166,7 +166,7 @@ func TestEventsOfUpdatesInPlace(t *testing.T) {
 	s.runFor(time.Minute)
 	revision := "agent-" + s.set().Status.UpdateRevision
 	if got := len(s.eventsWith("Warning FailedUpdatePodInPlace ", pod.Name, revision, "a policy")); got == 0 {
-		t.Errorf("s.eventsWith(\"Warning FailedUpdatePodInPlace \", pod.Name, revision, \"a policy\"): got none, want some\n%q", s.events)
+		t.Errorf("events FailedUpdatePodInPlace of the pod: got none, want some\n%q", s.events)
 	}
 	s.Answer = nil
 	s.runFor(10 * time.Minute)
@@ -182,16 +182,18 @@ func TestEventsOfUpdatesInPlace(t *testing.T) {
 	s.runFor(10 * time.Minute)
 	revision = "agent-" + s.set().Status.UpdateRevision
 	if got := s.only(t, "n1").UID; got == pod.UID {
-		t.Errorf("s.only(t, \"n1\").UID: got %q, want another value\n%q\n%s", got, s.events, s.describe())
+		t.Errorf("UID of the pod on n1: got %q, want another value\n%q\n%s", got, s.events, s.describe())
 	}
 	if got := s.images(); got != "2" {
-		t.Errorf("s.images(): got %q, want %q\n%q\n%s", got, "2", s.events, s.describe())
+		t.Errorf("images: got %q, want %q\n%q\n%s", got, "2", s.events, s.describe())
 	}
 	if got := len(s.eventsWith("Warning FailedUpdatePodInPlace ", revision)); got == 0 {
-		t.Errorf("s.eventsWith(\"Warning FailedUpdatePodInPlace \", revision): got none, want some\n%q\n%s", s.events, s.describe())
+		t.Errorf("events FailedUpdatePodInPlace of the revision: got none, want some\n%q\n%s", s.events,
+			s.describe())
 	}
 	if got := len(s.eventsWith("Normal SuccessfulDelete ", pod.Name)); got != 1 {
-		t.Errorf("len(s.eventsWith(\"Normal SuccessfulDelete \", pod.Name)): got %d, want 1\n%q\n%s", got, s.events, s.describe())
+		t.Errorf("number of events SuccessfulDelete of the pod: got %d, want 1\n%q\n%s", got, s.events,
+			s.describe())
 	}
 }
 
@@ -222,7 +224,8 @@ func TestEventsOfPods(t *testing.T) {
 			if len(told) == 0 {
 				t.Errorf("told: got none, want some; %q is not among %q", tt.want, s.events)
 			} else if strings.Contains(tt.want, "refused") && !strings.Contains(told[0], "a policy says no") {
-				t.Errorf("told[0]: got %q, want it to contain %q; %q is not among %q", told[0], "a policy says no", tt.want, s.events)
+				t.Errorf("told first: got %q, want it to contain %q; %q is not among %q", told[0], "a policy says no",
+					tt.want, s.events)
 			}
 		})
 	}
@@ -233,10 +236,10 @@ func TestEventsOfPods(t *testing.T) {
 		s.runFor(time.Minute)
 	}
 	if n := len(s.eventsWith("FailedUpdatePodInPlace", "spec.selector")); n != 1 {
-		t.Errorf("len(s.eventsWith(\"FailedUpdatePodInPlace\", \"spec.selector\")): got %d, want 1\n%q", n, s.events)
+		t.Errorf("number of events FailedUpdatePodInPlace about the selector: got %d, want 1\n%q", n, s.events)
 	}
 	if got := len(s.eventsWith("FailedPlacement")); got > 0 {
-		t.Errorf("s.eventsWith(\"FailedPlacement\"): got %d, want none\n%q", got, s.events)
+		t.Errorf("events FailedPlacement: got %d, want none\n%q", got, s.events)
 	}
 }
 
@@ -258,13 +261,14 @@ func TestThePreDeleteHook(t *testing.T) {
 			s.runFor(5 * time.Minute)
 			pod := s.only(t, "n2")
 			if pod.Labels[pub.LifecycleState] != "PreparingDelete" {
-				t.Fatalf("pod.Labels[pub.LifecycleState]: got %q, want %q\n%s", pod.Labels[pub.LifecycleState], "PreparingDelete", s.describe())
+				t.Fatalf("label lifecycle state of the pod: got %q, want %q\n%s", pod.Labels[pub.LifecycleState],
+					"PreparingDelete", s.describe())
 			}
 			if pod.Annotations[pub.LifecycleTimestamp] == "" {
-				t.Fatalf("pod.Annotations[pub.LifecycleTimestamp]: got nothing, want some text\n%s", s.describe())
+				t.Fatalf("annotation lifecycle timestamp of the pod: got nothing, want some text\n%s", s.describe())
 			}
 			if got := s.images(); got != "1 1" {
-				t.Fatalf("s.images(): got %q, want %q\n%s", got, "1 1", s.describe())
+				t.Fatalf("images: got %q, want %q\n%s", got, "1 1", s.describe())
 			}
 			marked := false
 			if c := readiness.Condition(pod, pub.KruisePodReady); c != nil {
@@ -278,7 +282,7 @@ func TestThePreDeleteHook(t *testing.T) {
 			s.edit(t, "n2", func(pod *corev1.Pod) { delete(pod.Labels, "drain") })
 			s.runFor(5 * time.Minute)
 			if got := s.images(); got != "1 2" {
-				t.Errorf("s.images(): got %q, want %q\n%s", got, "1 2", s.describe())
+				t.Errorf("images: got %q, want %q\n%s", got, "1 2", s.describe())
 			}
 			uid := s.only(t, "n2").UID
 			s.EndGracefully(podKey(s.only(t, "n2").Name))
@@ -314,11 +318,11 @@ func TestARolloutOfMetadata(t *testing.T) {
 			t.Errorf("same: got %t, want %t; in place %t: %v, then %v", same, isInPlace, isInPlace, before, after)
 		}
 		if got := s.set().Status.UpdatedNumberScheduled; got != 2 {
-			t.Errorf("s.set().Status.UpdatedNumberScheduled: got %d, want 2; in place %t: %v, then %v", got, isInPlace, before, after)
+			t.Errorf("updated pods: got %d, want 2; in place %t: %v, then %v", got, isInPlace, before, after)
 		}
 		for _, pod := range s.pods() {
 			if pod.Annotations["kubectl.kubernetes.io/restartedAt"] != "now" {
-				t.Errorf("pod.Annotations[\"kubectl.kubernetes.io/restartedAt\"]: got %q, want %q\n%+v",
+				t.Errorf("annotation kubectl.kubernetes.io/restartedAt of the pod: got %q, want %q\n%+v",
 					pod.Annotations["kubectl.kubernetes.io/restartedAt"], "now", pod.Annotations)
 			}
 		}

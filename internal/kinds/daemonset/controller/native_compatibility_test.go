@@ -108,7 +108,8 @@ func rollsOutLikeTheNativeKind(t *testing.T, set *appsv1beta1.DaemonSet) {
 			t.Errorf("%v, and %d nodes have no pod that runs", happened, down)
 		}
 		if len(pod.Spec.Tolerations) != 6 {
-			t.Errorf("len(pod.Spec.Tolerations): got %d, want 6\n%+v", len(pod.Spec.Tolerations), pod.Spec.Tolerations)
+			t.Errorf("number of tolerations of the pod: got %d, want 6\n%+v", len(pod.Spec.Tolerations),
+				pod.Spec.Tolerations)
 		}
 	}
 	s.runFor(time.Minute)
@@ -120,13 +121,13 @@ func rollsOutLikeTheNativeKind(t *testing.T, set *appsv1beta1.DaemonSet) {
 		first[word] = true
 	}
 	if is := s.set().Status; len(first) != 3 {
-		t.Errorf("len(first): got %d, want 3\n%v\n%+v", len(first), happened, is)
+		t.Errorf("number of the first: got %d, want 3\n%v\n%+v", len(first), happened, is)
 	} else if !cmp.Equal(want[3:], happened[3:]) {
-		t.Errorf("want[3:]: got %q, want %q\n%v\n%+v", want[3:], happened[3:], happened, is)
+		t.Errorf("want: got %q, want %q\n%v\n%+v", want[3:], happened[3:], happened, is)
 	} else if is.NumberAvailable != 3 {
-		t.Errorf("is.NumberAvailable: got %d, want 3\n%v\n%+v", is.NumberAvailable, happened, is)
+		t.Errorf("available pods: got %d, want 3\n%v\n%+v", is.NumberAvailable, happened, is)
 	} else if is.UpdatedNumberScheduled != 3 {
-		t.Errorf("is.UpdatedNumberScheduled: got %d, want 3\n%v\n%+v", is.UpdatedNumberScheduled, happened, is)
+		t.Errorf("updated pods: got %d, want 3\n%v\n%+v", is.UpdatedNumberScheduled, happened, is)
 	}
 }
 
@@ -166,7 +167,8 @@ func TestWhatTheKindIsFor(t *testing.T) {
 				same = same && before[pod.UID]
 			}
 			if got := s.images(); got != tt.want {
-				t.Errorf("s.images(): got %q, want %q; %s, the same pods: %t\n%s", got, tt.want, s.images(), same, s.describe())
+				t.Errorf("images: got %q, want %q; %s, the same pods: %t\n%s", got, tt.want, s.images(), same,
+					s.describe())
 			}
 			if same != tt.same {
 				t.Errorf("same: got %t, want %t; %s, the same pods: %t\n%s", same, tt.same, s.images(), same, s.describe())

@@ -108,13 +108,13 @@ func TestNodesComeAndGo(t *testing.T) {
 		s.runFor(time.Minute)
 		is := s.set().Status
 		if is.DesiredNumberScheduled != desired {
-			t.Errorf("is.DesiredNumberScheduled: got %d, want %d\n%+v", is.DesiredNumberScheduled, desired, is)
+			t.Errorf("desired pods: got %d, want %d\n%+v", is.DesiredNumberScheduled, desired, is)
 		}
 		if is.CurrentNumberScheduled != current {
-			t.Errorf("is.CurrentNumberScheduled: got %d, want %d\n%+v", is.CurrentNumberScheduled, current, is)
+			t.Errorf("scheduled pods: got %d, want %d\n%+v", is.CurrentNumberScheduled, current, is)
 		}
 		if is.NumberMisscheduled != misscheduled {
-			t.Errorf("is.NumberMisscheduled: got %d, want %d\n%+v", is.NumberMisscheduled, misscheduled, is)
+			t.Errorf("misscheduled pods: got %d, want %d\n%+v", is.NumberMisscheduled, misscheduled, is)
 		}
 	}
 	s.addNode("n3", nil)
@@ -126,7 +126,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	s.taint("n3", "broken", corev1.TaintEffectNoExecute)
 	status(1, 1, 0)
 	if got := len(s.on("n3")) + len(s.on("n2")); got > 0 {
-		t.Errorf("len(s.on(\"n3\"))+len(s.on(\"n2\")): got %d, want 0\n%s", got, s.describe())
+		t.Errorf("number of pods on n3 and pods on n2: got %d, want 0\n%s", got, s.describe())
 	}
 	s.Remove(nodeKey("n3"))
 	s.addNode("n3", nil)

@@ -106,19 +106,20 @@ func TestADeletedSet(t *testing.T) {
 	s.runFor(10 * time.Minute)
 	extra := s.Writes[writes:]
 	if len(extra) > 0 {
-		t.Errorf("written: s.Writes[writes:]: got %v, want none", extra)
+		t.Errorf("written: writes: got %v, want none", extra)
 	}
 	if len(s.events) > 0 {
-		t.Errorf("written: s.events: got %q, want none", s.events)
+		t.Errorf("written: events: got %q, want none", s.events)
 	}
 	s.Change(setKey, func(o client.Object) { o.SetFinalizers(nil) })
 	s.Queue.Add()
 	s.runFor(time.Minute)
 	if got := len(s.pods()); got > 0 {
-		t.Errorf("s.pods(): got %d, want none\n%v\n%v", got, s.pods(), s.Writes[writes:])
+		t.Errorf("pods: got %d, want none\n%v\n%v", got, s.pods(), s.Writes[writes:])
 	}
 	if len(s.Writes) > writes {
-		t.Errorf("len(s.Writes): got %d, want at most %d\n%v\n%v", len(s.Writes), writes, s.pods(), s.Writes[writes:])
+		t.Errorf("number of writes: got %d, want at most %d\n%v\n%v", len(s.Writes), writes, s.pods(),
+			s.Writes[writes:])
 	}
 }
 
@@ -132,11 +133,12 @@ func TestASelectorOfAll(t *testing.T) {
 		s.runFor(time.Minute)
 	}
 	if len(s.Writes) > 0 {
-		t.Errorf("written: s.Writes: got %v, want none; %v, told: %q", s.Writes, s.Writes, s.events)
+		t.Errorf("written: writes: got %v, want none; %v, told: %q", s.Writes, s.Writes, s.events)
 	} else if len(s.events) != 1 {
-		t.Errorf("written: len(s.events): got %d, want 1; %v, told: %q", len(s.events), s.Writes, s.events)
+		t.Errorf("written: number of events: got %d, want 1; %v, told: %q", len(s.events), s.Writes, s.events)
 	} else if !strings.HasPrefix(s.events[0], "Warning SelectingAll ") {
-		t.Errorf("written: s.events[0]: got %q, want it to begin with %q; %v, told: %q", s.events[0], "Warning SelectingAll ", s.Writes,
+		t.Errorf("written: first event: got %q, want it to begin with %q; %v, told: %q", s.events[0],
+			"Warning SelectingAll ", s.Writes,
 			s.events)
 	}
 }
@@ -153,7 +155,7 @@ func TestPodsAndRevisionsOfNobodyAreAdopted(t *testing.T) {
 		t.Helper()
 		for _, object := range slices.Concat(s.List("Pod", false), s.List("ControllerRevision", false)) {
 			if diff := cmp.Diff(want, object.GetOwnerReferences()); diff != "" {
-				t.Errorf("%s, %s: object.GetOwnerReferences() (-want +got):\n%s", when, object.GetName(), diff)
+				t.Errorf("%s, %s: owners of the object (-want +got):\n%s", when, object.GetName(), diff)
 			}
 		}
 	}
@@ -170,11 +172,11 @@ func TestPodsAndRevisionsOfNobodyAreAdopted(t *testing.T) {
 	s.Answer = nil
 	check("adopted")
 	if got := s.only(t, "n1").UID; got != uid {
-		t.Errorf(`s.only(t, "n1").UID: got %q, want %q; asked %q, %s`, got, uid, asked, s.describe())
+		t.Errorf(`UID of the pod on n1: got %q, want %q; asked %q, %s`, got, uid, asked, s.describe())
 	} else if len(asked) == 0 {
 		t.Errorf("asked: got none, want some; asked %q, %s", asked, s.describe())
 	} else if asked[0] != "get DaemonSet" {
-		t.Errorf("asked[0]: got %q, want %q; asked %q, %s", asked[0], "get DaemonSet", asked, s.describe())
+		t.Errorf("first asked: got %q, want %q; asked %q, %s", asked[0], "get DaemonSet", asked, s.describe())
 	}
 	given := s.only(t, "n2").Name
 	s.edit(t, "n2", func(pod *corev1.Pod) { pod.Labels["app"] = "debug" })
@@ -225,21 +227,22 @@ func TestACollisionOfNames(t *testing.T) {
 			s.runFor(time.Minute)
 			is := s.set().Status
 			if is.CollisionCount == nil {
-				t.Errorf("is.CollisionCount: got nil, want a value; status %+v", is)
+				t.Errorf("collision count: got nil, want a value; status %+v", is)
 			} else if *is.CollisionCount != 1 {
-				t.Errorf("*is.CollisionCount: got %d, want 1; status %+v", *is.CollisionCount, is)
+				t.Errorf("collision count: got %d, want 1; status %+v", *is.CollisionCount, is)
 			} else if "agent-"+is.UpdateRevision == name {
-				t.Errorf(`"agent-"+is.UpdateRevision: got %q, want another value; status %+v`, "agent-"+is.UpdateRevision, is)
+				t.Errorf(`name of the update revision: got %q, want another value; status %+v`,
+					"agent-"+is.UpdateRevision, is)
 			} else if is.NumberAvailable != 1 {
-				t.Errorf("is.NumberAvailable: got %d, want 1; status %+v", is.NumberAvailable, is)
+				t.Errorf("available pods: got %d, want 1; status %+v", is.NumberAvailable, is)
 			} else if is.UpdatedNumberScheduled != 1 {
-				t.Errorf("is.UpdatedNumberScheduled: got %d, want 1; status %+v", is.UpdatedNumberScheduled, is)
+				t.Errorf("updated pods: got %d, want 1; status %+v", is.UpdatedNumberScheduled, is)
 			}
 			made, _ := s.Get(revisionKey("agent-" + is.UpdateRevision)).(*appsv1.ControllerRevision)
 			if made == nil {
 				t.Error("made: got nil, want a value")
 			} else if !strings.Contains(string(made.Data.Raw), "agent:1") {
-				t.Errorf("made.Data.Raw: got %q, want it to contain %q\n%+v", string(made.Data.Raw), "agent:1", made)
+				t.Errorf("data: got %q, want it to contain %q\n%+v", string(made.Data.Raw), "agent:1", made)
 			}
 		})
 	}
@@ -265,10 +268,10 @@ func TestPodsOfTheNativeKindAreKnownAgain(t *testing.T) {
 	s.change(image("agent:2"))
 	s.runFor(5 * time.Minute)
 	if got := s.images(); got != "2 2" {
-		t.Errorf("s.images(): got %q, want %q\n%s", got, "2 2", s.describe())
+		t.Errorf("images: got %q, want %q\n%s", got, "2 2", s.describe())
 	}
 	if got := s.set().Status.UpdatedNumberScheduled; got != 2 {
-		t.Errorf("s.set().Status.UpdatedNumberScheduled: got %d, want 2\n%s", got, s.describe())
+		t.Errorf("updated pods: got %d, want 2\n%s", got, s.describe())
 	}
 }
 

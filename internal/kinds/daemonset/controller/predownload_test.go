@@ -57,13 +57,16 @@ func TestImagesArePulledAhead(t *testing.T) {
 		s.change(image("agent:2"))
 		s.runFor(5 * time.Minute)
 		if got := s.jobs(); !slices.Equal(got, []string{"agent"}) {
-			t.Errorf("s.jobs(): got %q, want %q; jobs %q, marks %s, events %q", got, []string{"agent"}, s.jobs(), s.marks(), s.events)
+			t.Errorf("jobs: got %q, want %q; jobs %q, marks %s, events %q", got, []string{"agent"}, s.jobs(),
+				s.marks(), s.events)
 		}
 		if got := s.marks(); got != "true/" {
-			t.Errorf("s.marks(): got %q, want %q; jobs %q, marks %s, events %q", got, "true/", s.jobs(), s.marks(), s.events)
+			t.Errorf("marks: got %q, want %q; jobs %q, marks %s, events %q", got, "true/", s.jobs(), s.marks(),
+				s.events)
 		}
 		if got := len(s.eventsWith("Normal CreatedImagePullJob ", "agent:2")); got != 1 {
-			t.Errorf(`len(s.eventsWith("Normal CreatedImagePullJob ", "agent:2")): got %d, want 1; jobs %q, marks %s, events %q`, got, s.jobs(),
+			t.Errorf(`number of events CreatedImagePullJob of agent:2: got %d, want 1; jobs %q, marks %s, events %q`,
+				got, s.jobs(),
 				s.marks(), s.events)
 		}
 		job := simulation.Key{Kind: "ImagePullJob", Name: "agent-" + s.set().Status.UpdateRevision + "-agent"}
@@ -72,19 +75,19 @@ func TestImagesArePulledAhead(t *testing.T) {
 		s.change(partition(1))
 		s.runFor(5 * time.Minute)
 		if got := len(s.jobs()); got > 0 {
-			t.Errorf("made again: s.jobs(): got %d, want none\n%q", got, s.jobs())
+			t.Errorf("made again: jobs: got %d, want none\n%q", got, s.jobs())
 		}
 		if got := len(s.eventsWith("CreatedImagePullJob")); got != 1 {
-			t.Errorf("made again: len(s.eventsWith(\"CreatedImagePullJob\")): got %d, want 1\n%q", got, s.jobs())
+			t.Errorf("made again: number of events CreatedImagePullJob: got %d, want 1\n%q", got, s.jobs())
 		}
 		s.Store(job, kept)
 		s.change(partition(0))
 		s.runFor(10 * time.Minute)
 		if got := len(s.jobs()); got > 0 {
-			t.Errorf("s.jobs(): got %d, want none\n%q\n%s", got, s.jobs(), s.describe())
+			t.Errorf("jobs: got %d, want none\n%q\n%s", got, s.jobs(), s.describe())
 		}
 		if got := s.images(); got != "2 2 2 2 2" {
-			t.Errorf("s.images(): got %q, want %q\n%q\n%s", got, "2 2 2 2 2", s.jobs(), s.describe())
+			t.Errorf("images: got %q, want %q\n%q\n%s", got, "2 2 2 2 2", s.jobs(), s.describe())
 		}
 	})
 	t.Run("they are refused", func(t *testing.T) {
@@ -102,10 +105,10 @@ func TestImagesArePulledAhead(t *testing.T) {
 			t.Errorf("conditions: got %+v, want none", conditions)
 		}
 		if got := len(s.eventsWith("Warning FailedCreateImagePullJob ", "no room")); got == 0 {
-			t.Errorf(`s.eventsWith("Warning FailedCreateImagePullJob ", "no room"): got none, want some; events %q`, s.events)
+			t.Errorf(`events FailedCreateImagePullJob for want of room: got none, want some; events %q`, s.events)
 		}
 		if got := len(s.eventsWith("CreatedImagePullJob")); got > 0 {
-			t.Errorf(`s.eventsWith("CreatedImagePullJob"): got %d, want none; events %q`, got, s.events)
+			t.Errorf(`events CreatedImagePullJob: got %d, want none; events %q`, got, s.events)
 		}
 		s.Answer = nil
 		s.runFor(10 * time.Minute)
@@ -121,10 +124,10 @@ func TestImagesArePulledAhead(t *testing.T) {
 		s.change(image("agent:2"))
 		s.runFor(5 * time.Minute)
 		if got := len(s.jobs()); got > 0 {
-			t.Errorf("s.jobs(): got %d, want none\n%q", got, s.jobs())
+			t.Errorf("jobs: got %d, want none\n%q", got, s.jobs())
 		}
 		if got := s.marks(); got != "/true" {
-			t.Errorf("s.marks(): got %q, want %q\n%q", got, "/true", s.jobs())
+			t.Errorf("marks: got %q, want %q\n%q", got, "/true", s.jobs())
 		}
 	})
 	t.Run("their kind is not installed, or the gate is off", func(t *testing.T) {
@@ -134,10 +137,10 @@ func TestImagesArePulledAhead(t *testing.T) {
 			s.change(image("agent:2"))
 			s.runFor(10 * time.Minute)
 			if got := s.images(); got != "2 2 2 2 2" {
-				t.Errorf("s.images(): got %q, want %q\n%q\n%q", got, "2 2 2 2 2", s.jobs(), s.events)
+				t.Errorf("images: got %q, want %q\n%q\n%q", got, "2 2 2 2 2", s.jobs(), s.events)
 			}
 			if got := len(s.jobs()) + len(s.eventsWith("ImagePullJob")); got > 0 {
-				t.Errorf("len(s.jobs())+len(s.eventsWith(\"ImagePullJob\")): got %d, want 0\n%q\n%q", got, s.jobs(), s.events)
+				t.Errorf("number of jobs and of events about them: got %d, want 0\n%q\n%q", got, s.jobs(), s.events)
 			}
 		}
 	})
@@ -154,12 +157,12 @@ func TestTheFirstDeploymentPullsNothing(t *testing.T) {
 	s.kube.PullJobs = func() bool { return true }
 	s.runFor(5 * time.Minute)
 	if got := len(s.eventsWith("ImagePullJob")); got > 0 {
-		t.Errorf("s.eventsWith(\"ImagePullJob\"): got %d, want none\n%q\n%s", got, s.jobs(), s.describe())
+		t.Errorf("events about ImagePullJobs: got %d, want none\n%q\n%s", got, s.jobs(), s.describe())
 	}
 	if got := len(s.jobs()); got > 0 {
-		t.Errorf("s.jobs(): got %d, want none\n%q\n%s", got, s.jobs(), s.describe())
+		t.Errorf("jobs: got %d, want none\n%q\n%s", got, s.jobs(), s.describe())
 	}
 	if got := s.images(); got != "1 1 1" {
-		t.Errorf("s.images(): got %q, want %q\n%q\n%s", got, "1 1 1", s.jobs(), s.describe())
+		t.Errorf("images: got %q, want %q\n%q\n%s", got, "1 1 1", s.jobs(), s.describe())
 	}
 }

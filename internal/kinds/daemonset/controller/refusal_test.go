@@ -96,10 +96,10 @@ func TestRefusedDeletionTakesNoBurst(t *testing.T) {
 	s.change(image("agent:2"))
 	s.runFor(time.Minute)
 	if got := len(s.on("n2")); got > 0 {
-		t.Errorf(`s.on("n2"): got %d, want none`, got)
+		t.Errorf(`pods on n2: got %d, want none`, got)
 	}
 	if got := s.with("agent:2"); got != 1 {
-		t.Errorf(`s.with("agent:2"): got %d, want 1`, got)
+		t.Errorf(`pods with agent:2: got %d, want 1`, got)
 	}
 	if *refused == 0 {
 		t.Errorf("*refused: got %d, want another value", *refused)
@@ -170,11 +170,11 @@ func TestPodsThatAdmissionLeadsAstray(t *testing.T) {
 		t.Errorf("created: got %d, want at most 30", created)
 	}
 	if got := len(s.pods()); got > 0 {
-		t.Errorf("s.pods(): got %d, want none", got)
+		t.Errorf("pods: got %d, want none", got)
 	}
 	s.Answer = nil
 	s.runFor(10 * time.Minute)
 	if got := len(s.pods()); got != 3 {
-		t.Errorf("len(s.pods()): got %d, want 3\n%s", got, s.describe())
+		t.Errorf("number of pods: got %d, want 3\n%s", got, s.describe())
 	}
 }

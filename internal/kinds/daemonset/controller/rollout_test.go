@@ -33,17 +33,18 @@ func TestSurgeWaitsForMinReadySeconds(t *testing.T) {
 			}
 		}
 		if got := len(s.on("n1")) + len(s.on("n2")); got != 3 {
-			t.Errorf("len(s.on(\"n1\"))+len(s.on(\"n2\")): got %d, want 3\n%s", got, s.describe())
+			t.Errorf("number of pods on n1 and pods on n2: got %d, want 3\n%s", got, s.describe())
 		}
 	}
 	s.change(image("agent:2"))
 	s.runFor(5 * time.Minute)
 	if got := s.images(); got != "2 2" {
-		t.Errorf("s.images(): got %q, want %q; old pods go after %v: %s", got, "2 2", gone, s.describe())
+		t.Errorf("images: got %q, want %q; old pods go after %v: %s", got, "2 2", gone, s.describe())
 	} else if len(gone) != 2 {
-		t.Errorf("len(gone): got %d, want 2; old pods go after %v: %s", len(gone), gone, s.describe())
+		t.Errorf("number gone: got %d, want 2; old pods go after %v: %s", len(gone), gone, s.describe())
 	} else if gone[1] > 80*time.Second {
-		t.Errorf("gone[1]: got %v, want at most %v; old pods go after %v: %s", gone[1], 80*time.Second, gone, s.describe())
+		t.Errorf("second gone: got %v, want at most %v; old pods go after %v: %s", gone[1], 80*time.Second, gone,
+			s.describe())
 	}
 }
 
@@ -62,10 +63,10 @@ func TestAPausedRollout(t *testing.T) {
 	s.node.Fail(s.only(t, "n2").Name)
 	s.runFor(5 * time.Minute)
 	if got := s.images(); got != " 2 1 2 2" {
-		t.Errorf("s.images(): got %q, want %q\n%s", got, " 2 1 2 2", s.describe())
+		t.Errorf("images: got %q, want %q\n%s", got, " 2 1 2 2", s.describe())
 	}
 	if got := s.set().Status.NumberAvailable; got != 4 {
-		t.Errorf("s.set().Status.NumberAvailable: got %d, want 4\n%s", got, s.describe())
+		t.Errorf("available pods: got %d, want 4\n%s", got, s.describe())
 	}
 	if c := readiness.Condition(s.only(t, "n4"), pub.InPlaceUpdateReady); c == nil {
 		t.Error("the pod on n4 has no condition about updates in place")
@@ -75,7 +76,7 @@ func TestAPausedRollout(t *testing.T) {
 	s.change(paused(false))
 	s.runFor(5 * time.Minute)
 	if got := s.images(); got != " 2 2 2 2" {
-		t.Errorf("s.images(): got %q, want %q\n%s", got, " 2 2 2 2", s.describe())
+		t.Errorf("images: got %q, want %q\n%s", got, " 2 2 2 2", s.describe())
 	}
 	s = started(t, makeSet(maxSurge(1)), everything, "n1", "n2")
 	s.change(image("agent:2"))
@@ -85,7 +86,7 @@ func TestAPausedRollout(t *testing.T) {
 	s.change(paused(true))
 	s.runFor(5 * time.Minute)
 	if got := s.images(); got != "1 2" {
-		t.Errorf("s.images(): got %q, want %q\n%s", got, "1 2", s.describe())
+		t.Errorf("images: got %q, want %q\n%s", got, "1 2", s.describe())
 	}
 }
 
@@ -96,15 +97,15 @@ func TestOnDeletePodsStayUntilSomebodyDeletesThem(t *testing.T) {
 	s.change(image("agent:2"))
 	s.runFor(5 * time.Minute)
 	if got := s.images(); got != "1 1" {
-		t.Errorf("s.images(): got %q, want %q\n%s", got, "1 1", s.describe())
+		t.Errorf("images: got %q, want %q\n%s", got, "1 1", s.describe())
 	}
 	s.EndGracefully(podKey(s.only(t, "n1").Name))
 	s.runFor(time.Minute)
 	if got := s.images(); got != "2 1" {
-		t.Errorf("s.images(): got %q, want %q\n%s", got, "2 1", s.describe())
+		t.Errorf("images: got %q, want %q\n%s", got, "2 1", s.describe())
 	}
 	if got := s.set().Status.UpdatedNumberScheduled; got != 1 {
-		t.Errorf("s.set().Status.UpdatedNumberScheduled: got %d, want 1\n%s", got, s.describe())
+		t.Errorf("updated pods: got %d, want 1\n%s", got, s.describe())
 	}
 }
 

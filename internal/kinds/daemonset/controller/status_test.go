@@ -37,12 +37,12 @@ func TestConflictsOfTheStatus(t *testing.T) {
 	if is := s.set().Status; !meddled {
 		t.Errorf("meddled: got false, want true\n%+v", is)
 	} else if is.DesiredNumberScheduled != 3 {
-		t.Errorf("is.DesiredNumberScheduled: got %d, want 3\n%+v", is.DesiredNumberScheduled, is)
+		t.Errorf("desired pods: got %d, want 3\n%+v", is.DesiredNumberScheduled, is)
 	} else if is.NumberAvailable != 3 {
-		t.Errorf("is.NumberAvailable: got %d, want 3\n%+v", is.NumberAvailable, is)
+		t.Errorf("available pods: got %d, want 3\n%+v", is.NumberAvailable, is)
 	} else if want := s.set().Generation; is.ObservedGeneration != want {
-		t.Errorf("is.ObservedGeneration: got %d, want %d\n%+v", is.ObservedGeneration, want, is)
+		t.Errorf("observed generation: got %d, want %d\n%+v", is.ObservedGeneration, want, is)
 	} else if got := s.set().Labels["changed"]; got == "" {
-		t.Errorf("s.set().Labels[\"changed\"]: got nothing, want some text\n%+v", is)
+		t.Errorf("label changed: got nothing, want some text\n%+v", is)
 	}
 }

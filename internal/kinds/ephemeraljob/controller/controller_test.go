@@ -113,24 +113,24 @@ func TestPodsAreInjectedInGrowingBatches(t *testing.T) {
 	if err != nil {
 		t.Fatalf("unexpected error: %v; %v, treated %s", err, err, s.treated())
 	} else if got := s.treated(); got != "p00 p02" {
-		t.Fatalf("s.treated(): got %q, want %q; %v, treated %s", got, "p00 p02", err, s.treated())
+		t.Fatalf("treated: got %q, want %q; %v, treated %s", got, "p00 p02", err, s.treated())
 	}
 	if done.After <= 0 {
-		t.Errorf("done.After: got %v, want more than 0", done.After)
+		t.Errorf("time to the next pass: got %v, want more than 0", done.After)
 	}
 	if done.After > time.Second {
-		t.Errorf("done.After: got %v, want at most %v", done.After, time.Second)
+		t.Errorf("time to the next pass: got %v, want at most %v", done.After, time.Second)
 	}
 	want := []string{"Normal Injected: added the ephemeral containers to p00", "Normal Injected: added the ephemeral containers to p02",
 		`Warning CreateFailed: the ephemeral containers could not be added to p01: pods "p01" is forbidden: pod security`}
 	if !slices.Equal(s.events, want) {
-		t.Errorf("s.events: got %q, want %q", s.events, want)
+		t.Errorf("events: got %q, want %q", s.events, want)
 	}
 	for range 3 { // it is held, and the others are not
 		if _, err := s.pass(); err != nil {
 			t.Fatalf("unexpected error: %v; %v, treated %s", err, err, s.treated())
 		} else if got := s.treated(); got != "p00 p02 p03 p04 p05 p06 p07 p08 p09" {
-			t.Fatalf("s.treated(): got %q, want %q; %v, treated %s", got, "p00 p02 p03 p04 p05 p06 p07 p08 p09", err, s.treated())
+			t.Fatalf("treated: got %q, want %q; %v, treated %s", got, "p00 p02 p03 p04 p05 p06 p07 p08 p09", err, s.treated())
 		}
 	}
 	if n := len(s.events); n != 6 { // of 1, 2 and 4 more
@@ -141,18 +141,18 @@ func TestPodsAreInjectedInGrowingBatches(t *testing.T) {
 	if _, err := s.pass(); err != nil {
 		t.Fatalf("unexpected error: %v; %v, treated %s", err, err, s.treated())
 	} else if got := s.treated(); got != "p00 p01 p02 p03 p04 p05 p06 p07 p08 p09" {
-		t.Fatalf("s.treated(): got %q, want %q; %v, treated %s", got, "p00 p01 p02 p03 p04 p05 p06 p07 p08 p09", err, s.treated())
+		t.Fatalf("treated: got %q, want %q; %v, treated %s", got, "p00 p01 p02 p03 p04 p05 p06 p07 p08 p09", err, s.treated())
 	}
 	for _, w := range s.Writes {
 		if w.Key.Kind == "Pod" && w.Subresource != subresource {
-			t.Errorf("w.Subresource: got %q, want %q\n%+v", w.Subresource, subresource, w)
+			t.Errorf("subresource: got %q, want %q\n%+v", w.Subresource, subresource, w)
 		}
 	}
 	for _, pod := range s.List("Pod", false) {
 		if c := pod.(*corev1.Pod).Spec.EphemeralContainers; len(c) != 2 {
-			t.Errorf("len(c): got %d, want 2\n%+v", len(c), c)
+			t.Errorf("number of conditions: got %d, want 2\n%+v", len(c), c)
 		} else if c[1].Name != "two" {
-			t.Errorf("c[1].Name: got %q, want %q\n%+v", c[1].Name, "two", c)
+			t.Errorf("name of the second condition: got %q, want %q\n%+v", c[1].Name, "two", c)
 		}
 	}
 }
@@ -181,7 +181,7 @@ func TestEverythingIsRefused(t *testing.T) {
 		t.Errorf("asked: got %d, want at most 20", asked)
 	}
 	if len(s.events) > asked {
-		t.Errorf("len(s.events): got %d, want at most %d", len(s.events), asked)
+		t.Errorf("number of events: got %d, want at most %d", len(s.events), asked)
 	}
 }
 
@@ -232,20 +232,20 @@ func TestWithoutTheSubresourceTheJobIsInError(t *testing.T) {
 		if status := &s.job().Status; err != nil {
 			t.Errorf("%s: unexpected error: %v\n%+v", name, err, status)
 		} else if status.Phase != "Error" {
-			t.Errorf("%s: status.Phase: got %q, want %q\n%v\n%+v", name, status.Phase, "Error", err, status)
+			t.Errorf("%s: phase: got %q, want %q\n%v\n%+v", name, status.Phase, "Error", err, status)
 		} else if status.Conditions[1].Type != "JobError" {
-			t.Errorf("%s: status.Conditions[1].Type: got %q, want %q\n%v\n%+v", name, status.Conditions[1].Type, "JobError", err, status)
+			t.Errorf("%s: type of the second condition: got %q, want %q\n%v\n%+v", name, status.Conditions[1].Type, "JobError", err, status)
 		} else if status.CompletionTime != nil {
-			t.Errorf("%s: status.CompletionTime: got %v, want nil\n%v\n%+v", name, status.CompletionTime, err, status)
+			t.Errorf("%s: time of completion: got %v, want nil\n%v\n%+v", name, status.CompletionTime, err, status)
 		} else if !strings.Contains(status.Conditions[1].Message, "no pods/ephemeralcontainers") {
-			t.Errorf("%s: status.Conditions[1].Message: got %q, want it to contain %q\n%v\n%+v", name, status.Conditions[1].Message,
+			t.Errorf("%s: message of the second condition: got %q, want it to contain %q\n%v\n%+v", name, status.Conditions[1].Message,
 				"no pods/ephemeralcontainers", err, status)
 		}
 		if done.After > time.Minute {
-			t.Errorf("%s: done.After: got %v, want at most %v", name, done.After, time.Minute)
+			t.Errorf("%s: time to the next pass: got %v, want at most %v", name, done.After, time.Minute)
 		}
 		if done.After <= 0 {
-			t.Errorf("%s: done.After: got %v, want more than 0", name, done.After)
+			t.Errorf("%s: time to the next pass: got %v, want more than 0", name, done.After)
 		}
 		if asked != 1 {
 			t.Errorf("%s: asked: got %d, want 1", name, asked)
@@ -257,7 +257,7 @@ func TestWithoutTheSubresourceTheJobIsInError(t *testing.T) {
 		} else if asked != 2 {
 			t.Errorf("%s: asked: got %d, want 2; %v, asked %d times, %d writes", name, asked, err, asked, len(s.Writes)-writes)
 		} else if len(s.Writes) != writes {
-			t.Errorf("%s: len(s.Writes): got %d, want %d; %v, asked %d times, %d writes", name, len(s.Writes), writes, err, asked,
+			t.Errorf("%s: number of writes: got %d, want %d; %v, asked %d times, %d writes", name, len(s.Writes), writes, err, asked,
 				len(s.Writes)-writes)
 		}
 	}
@@ -272,9 +272,9 @@ func TestWithoutTheSubresourceTheJobIsInError(t *testing.T) {
 	if done, err := s.pass(); err != nil {
 		t.Errorf("unexpected error: %v\n%+v\n%s", err, s.job().Status, done.After)
 	} else if got := s.job().Status.Phase; got != "Waiting" {
-		t.Errorf("s.job().Status.Phase: got %q, want %q\n%v\n%+v\n%s", got, "Waiting", err, s.job().Status, done.After)
+		t.Errorf("phase: got %q, want %q\n%v\n%+v\n%s", got, "Waiting", err, s.job().Status, done.After)
 	} else if done.After != reconcile.RetrySoon {
-		t.Errorf("done.After: got %v, want %v\n%v\n%+v", done.After, reconcile.RetrySoon, err, s.job().Status)
+		t.Errorf("time to the next pass: got %v, want %v\n%v\n%+v", done.After, reconcile.RetrySoon, err, s.job().Status)
 	}
 }
 
@@ -298,7 +298,7 @@ func TestInvalidContainersAreTriedOnce(t *testing.T) {
 		s.Pass(time.Minute)
 	}
 	if got := s.treated(); got != "p01" {
-		t.Fatalf("s.treated(): got %q, want %q", got, "p01")
+		t.Fatalf("treated: got %q, want %q", got, "p01")
 	}
 	if asked != 1 {
 		t.Fatalf("asked: got %d, want 1", asked)
@@ -309,11 +309,11 @@ func TestInvalidContainersAreTriedOnce(t *testing.T) {
 	if _, err := s.pass(); err != nil {
 		t.Errorf("unexpected error: %v\n%+v", err, s.job().Status)
 	} else if got := s.job().Status.Phase; got != "Failed" {
-		t.Errorf("s.job().Status.Phase: got %q, want %q\n%v\n%+v", got, "Failed", err, s.job().Status)
+		t.Errorf("phase: got %q, want %q\n%v\n%+v", got, "Failed", err, s.job().Status)
 	} else if got := s.job().Status.Failed; got != 1 {
-		t.Errorf("s.job().Status.Failed: got %d, want 1\n%v\n%+v", got, err, s.job().Status)
+		t.Errorf("failed: got %d, want 1\n%v\n%+v", got, err, s.job().Status)
 	} else if got := s.job().Status.Succeeded; got != 1 {
-		t.Errorf("s.job().Status.Succeeded: got %d, want 1\n%v\n%+v", got, err, s.job().Status)
+		t.Errorf("succeeded: got %d, want 1\n%v\n%+v", got, err, s.job().Status)
 	}
 	policy := apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "p00", nil)
 	policy.ErrStatus.Details.Causes = []metav1.StatusCause{{Message: "denied"}}
@@ -336,10 +336,10 @@ func TestPodsWithATakenNameAreLeftOut(t *testing.T) {
 	want := []string{"Normal Injected: added the ephemeral containers to c",
 		"Warning NameTaken: 2 pods have an ephemeral container of the same name from somebody else, and are left out: a, b"}
 	if !slices.Equal(s.events, want) {
-		t.Errorf("s.events: got %q, want %q\n%+v", s.events, want, s.job().Status)
+		t.Errorf("events: got %q, want %q\n%+v", s.events, want, s.job().Status)
 	}
 	if got := s.job().Status.Matches; got != 1 {
-		t.Errorf("s.job().Status.Matches: got %d, want 1\n%+v", got, s.job().Status)
+		t.Errorf("matches: got %d, want 1\n%+v", got, s.job().Status)
 	}
 }
 
@@ -353,7 +353,7 @@ func TestLifeOfAJob(t *testing.T) {
 	if _, err := s.pass(); err != nil {
 		t.Fatalf("unexpected error: %v\n%v", err, s.job().Finalizers)
 	} else if got := s.job().Finalizers; !slices.Equal(got, []string{"mine", pub.EphemeralContainersCleanup}) {
-		t.Fatalf("s.job().Finalizers: got %q, want %q\n%v", got, []string{"mine", pub.EphemeralContainersCleanup}, err)
+		t.Fatalf("finalizers: got %q, want %q\n%v", got, []string{"mine", pub.EphemeralContainersCleanup}, err)
 	}
 	gauge := func(phase string) float64 { return testutil.ToFloat64(s.r.meters.jobs.WithLabelValues(phase)) }
 	if gauge("Waiting") != 1 {
@@ -365,35 +365,35 @@ func TestLifeOfAJob(t *testing.T) {
 	if done, err := s.pass(); err != nil {
 		t.Fatalf("unexpected error: %v\n%+v", err, s.job().Status)
 	} else if got := s.job().Status.Phase; got != "Succeeded" {
-		t.Fatalf("s.job().Status.Phase: got %q, want %q\n%v\n%+v", got, "Succeeded", err, s.job().Status)
+		t.Fatalf("phase: got %q, want %q\n%v\n%+v", got, "Succeeded", err, s.job().Status)
 	} else if done.After <= 0 {
-		t.Fatalf("done.After: got %v, want more than 0\n%v\n%+v", done.After, err, s.job().Status)
+		t.Fatalf("time to the next pass: got %v, want more than 0\n%v\n%+v", done.After, err, s.job().Status)
 	}
 	if got := gauge("Waiting"); got != 0 {
-		t.Errorf(`the end is not counted: gauge("Waiting"): got %v, want 0`, got)
+		t.Errorf(`the end is not counted: requests that wait: got %v, want 0`, got)
 	}
 	if got := gauge("Succeeded"); got != 1 {
-		t.Errorf(`the end is not counted: gauge("Succeeded"): got %v, want 1`, got)
+		t.Errorf(`the end is not counted: requests that succeeded: got %v, want 1`, got)
 	}
 	if got := testutil.ToFloat64(s.r.meters.pods.WithLabelValues("succeeded")); got != 1 {
-		t.Errorf(`the end is not counted: testutil.ToFloat64(s.r.meters.pods.WithLabelValues("succeeded")): got %v, want 1`, got)
+		t.Errorf(`the end is not counted: counted pods that succeeded: got %v, want 1`, got)
 	}
 	if got := testutil.ToFloat64(s.r.meters.pods.WithLabelValues("failed")); got != 0 {
-		t.Errorf(`the end is not counted: testutil.ToFloat64(s.r.meters.pods.WithLabelValues("failed")): got %v, want 0`, got)
+		t.Errorf(`the end is not counted: counted pods that failed: got %v, want 0`, got)
 	}
 	if last := s.events[len(s.events)-1]; last != "Normal Succeeded: all containers ended with 0 in 1 pod" {
-		t.Errorf("s.events[len(s.events)-1]: got %q, want %q", last, "Normal Succeeded: all containers ended with 0 in 1 pod")
+		t.Errorf("last event: got %q, want %q", last, "Normal Succeeded: all containers ended with 0 in 1 pod")
 	}
 	if done, err := s.pass(); err != nil {
 		t.Fatalf("unexpected error: %v; %v, again in %s", err, err, done.After)
 	} else if done.After != 1800*time.Second {
-		t.Fatalf("done.After: got %v, want %v; %v, again in %s", done.After, 1800*time.Second, err, done.After)
+		t.Fatalf("time to the next pass: got %v, want %v; %v, again in %s", done.After, 1800*time.Second, err, done.After)
 	}
 	s.Pass(1800 * time.Second)
 	if _, err := s.pass(); err != nil {
 		t.Fatalf("unexpected error: %v\n%+v", err, s.job())
 	} else if got := s.job().DeletionTimestamp; got == nil {
-		t.Fatalf("s.job().DeletionTimestamp: got nil, want a value\n%v\n%+v", err, s.job())
+		t.Fatalf("time of deletion: got nil, want a value\n%v\n%+v", err, s.job())
 	}
 	s.r.Pods.Add(broken{})
 	if _, err := s.r.plan(t.Context(), Job()); err == nil {
@@ -402,7 +402,7 @@ func TestLifeOfAJob(t *testing.T) {
 	if _, err := s.pass(); err != nil {
 		t.Fatalf("unexpected error: %v\n%v", err, s.job().Finalizers)
 	} else if got := s.job().Finalizers; !slices.Equal(got, []string{"mine"}) {
-		t.Fatalf("s.job().Finalizers: got %q, want %q\n%v", got, []string{"mine"}, err)
+		t.Fatalf("finalizers: got %q, want %q\n%v", got, []string{"mine"}, err)
 	}
 	s.r.meters.forget(types.NamespacedName{Namespace: "shop", Name: "dump"})
 	if gauge("Succeeded") != 0 {
@@ -411,10 +411,10 @@ func TestLifeOfAJob(t *testing.T) {
 	s.r.meters.set(types.NamespacedName{}, "x")
 	s.r.meters.phase(types.NamespacedName{}, &appsv1alpha1.EphemeralJob{Status: appsv1alpha1.EphemeralJobStatus{Phase: "anything"}}, &ephemeraljob.Plan{})
 	if got := gauge("anything"); got != 0 {
-		t.Errorf(`a phase that somebody else wrote is a metric: gauge("anything"): got %v, want 0`, got)
+		t.Errorf(`a phase that somebody else wrote is a metric: requests of any result: got %v, want 0`, got)
 	}
 	if got := gauge("Unknown"); got != 1 {
-		t.Errorf(`a phase that somebody else wrote is a metric: gauge("Unknown"): got %v, want 1`, got)
+		t.Errorf(`a phase that somebody else wrote is a metric: requests of an unknown result: got %v, want 1`, got)
 	}
 }
 
@@ -432,11 +432,11 @@ func TestNothingIsWrittenAtRest(t *testing.T) {
 		}
 		status := &s.job().Status
 		if status.StartTime == nil {
-			t.Errorf("%s: status.StartTime: got nil, want a value\n%+v", name, status)
+			t.Errorf("%s: time of the start: got nil, want a value\n%+v", name, status)
 		} else if status.Conditions[0].Type != "Initialized" {
-			t.Errorf("%s: status.Conditions[0].Type: got %q, want %q\n%+v", name, status.Conditions[0].Type, "Initialized", status)
+			t.Errorf("%s: type of the first condition: got %q, want %q\n%+v", name, status.Conditions[0].Type, "Initialized", status)
 		} else if got := len(s.job().Status.Conditions); got > 2 {
-			t.Errorf("%s: len(s.job().Status.Conditions): got %d, want at most 2\n%+v", name, got, status)
+			t.Errorf("%s: number of conditions: got %d, want at most 2\n%+v", name, got, status)
 		}
 		writes := len(s.Writes)
 		for range 5 {
@@ -446,7 +446,7 @@ func TestNothingIsWrittenAtRest(t *testing.T) {
 			s.Pass(time.Hour)
 		}
 		if len(s.Writes) != writes {
-			t.Errorf("%s: len(s.Writes): got %d, want %d\n%+v", name, len(s.Writes), writes, s.Writes[writes:])
+			t.Errorf("%s: number of writes: got %d, want %d\n%+v", name, len(s.Writes), writes, s.Writes[writes:])
 		}
 	}
 }
@@ -470,17 +470,17 @@ func TestEventsOfJobsAndPodsCallTheController(t *testing.T) {
 		t.Error("a status calls")
 	}
 	if !change(func(j *appsv1alpha1.EphemeralJob) { j.Generation++ }) {
-		t.Error("a change does not call: change(func(j *appsv1alpha1.EphemeralJob) { j.Generation++ }): got false, want true")
+		t.Error("a change does not call: a new generation calls: got false, want true")
 	} else if !change(func(j *appsv1alpha1.EphemeralJob) { j.DeletionTimestamp = &metav1.Time{} }) {
-		t.Error("a change does not call: change(func(j *appsv1alpha1.EphemeralJob) { j.DeletionTimestamp = &metav1.Time{} }): got false, want true")
+		t.Error("a change does not call: the begin of a deletion calls: got false, want true")
 	} else if !change(func(j *appsv1alpha1.EphemeralJob) { j.Finalizers = nil }) {
-		t.Error("a change does not call: change(func(j *appsv1alpha1.EphemeralJob) { j.Finalizers = nil }): got false, want true")
+		t.Error("a change does not call: other finalizers call: got false, want true")
 	}
 	if !jobEvents.Create(event.CreateEvent{Object: Job()}) {
-		t.Error("creation or deletion does not call: jobEvents.Create(event.CreateEvent{Object: Job()}): got false, want true")
+		t.Error("creation or deletion does not call: a creation calls: got false, want true")
 	}
 	if !jobEvents.Delete(event.DeleteEvent{Object: Job()}) {
-		t.Error("creation or deletion does not call: jobEvents.Delete(event.DeleteEvent{Object: Job()}): got false, want true")
+		t.Error("creation or deletion does not call: a deletion calls: got false, want true")
 	}
 
 	s := newStage(t, Job())

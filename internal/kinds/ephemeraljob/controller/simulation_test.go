@@ -364,7 +364,7 @@ func TestSimulatedEphemeralJobs(t *testing.T) {
 				r.user()
 			}
 			if r.failure != "" {
-				t.Fatalf("r.failure: got %q, want %q", r.failure, "")
+				t.Fatalf("failure: got %q, want %q", r.failure, "")
 			}
 		}
 		if job := r.job(); job != nil && job.Status.CompletionTime == nil { // let it end
@@ -382,9 +382,9 @@ func TestSimulatedEphemeralJobs(t *testing.T) {
 		}
 		r.eager = true
 		if err := r.Settle(3000); err != nil {
-			t.Fatalf("r.Settle(3000): unexpected error: %v\n%s", err, r.failure)
+			t.Fatalf("coming to rest: unexpected error: %v\n%s", err, r.failure)
 		} else if r.failure != "" {
-			t.Fatalf("r.failure: got %q, want %q\n%v", r.failure, "", err)
+			t.Fatalf("failure: got %q, want %q\n%v", r.failure, "", err)
 		}
 		if job := r.job(); job != nil {
 			t.Fatalf("SEED=%d: the job stays: %s", seed, r.describe())

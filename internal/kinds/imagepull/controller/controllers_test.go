@@ -97,20 +97,22 @@ func TestNodeImageOfANode(t *testing.T) {
 	}
 	now = imagepulltest.Noon.Add(30 * time.Second)
 	if err := pass(); err != nil {
-		t.Fatalf("pass(): unexpected error: %v\n%v", err, image.Labels)
+		t.Fatalf("the pass: unexpected error: %v\n%v", err, image.Labels)
 	} else if image.Labels["pool"] != "web" {
-		t.Fatalf("image.Labels[\"pool\"]: got %q, want %q\n%v\n%v", image.Labels["pool"], "web", err, image.Labels)
+		t.Fatalf("label pool of the image: got %q, want %q\n%v\n%v", image.Labels["pool"], "web", err, image.Labels)
 	}
 	node.Labels = map[string]string{"pool": "db"}
 	if err := c.Update(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
 	if err := pass(); err != nil {
-		t.Errorf("IMG-053: pass(): unexpected error: %v\n%v", err, image.Labels)
+		t.Errorf("IMG-053: the pass: unexpected error: %v\n%v", err, image.Labels)
 	} else if len(image.Labels) != 1 {
-		t.Errorf("IMG-053: len(image.Labels): got %d, want 1\n%v\n%v", len(image.Labels), err, image.Labels)
+		t.Errorf("IMG-053: number of labels of the image: got %d, want 1\n%v\n%v", len(image.Labels), err,
+			image.Labels)
 	} else if image.Labels["pool"] != "db" {
-		t.Errorf("IMG-053: image.Labels[\"pool\"]: got %q, want %q\n%v\n%v", image.Labels["pool"], "db", err, image.Labels)
+		t.Errorf("IMG-053: label pool of the image: got %q, want %q\n%v\n%v", image.Labels["pool"], "db", err,
+			image.Labels)
 	}
 	image.Spec.Images = imagepulltest.Tagged("n").Spec.Images
 	image.Spec.Images["app"].Tags[0].OwnerReferences = append(image.Spec.Images["app"].Tags[0].OwnerReferences,
@@ -120,9 +122,9 @@ func TestNodeImageOfANode(t *testing.T) {
 	}
 	now = imagepulltest.Noon.Add(10 * time.Minute)
 	if err := pass(); err != nil {
-		t.Errorf("IMG-058: pass(): unexpected error: %v\n%+v", err, image.Status)
+		t.Errorf("IMG-058: the pass: unexpected error: %v\n%+v", err, image.Status)
 	} else if image.Status.Failed != 1 {
-		t.Errorf("IMG-058: image.Status.Failed: got %d, want 1\n%v\n%+v", image.Status.Failed, err, image.Status)
+		t.Errorf("IMG-058: failed: got %d, want 1\n%v\n%+v", image.Status.Failed, err, image.Status)
 	}
 	const note = ": PullImageFailed image app:1 on node n: node has not responded for a long time"
 	if diff := cmp.Diff([]string{"ImagePullJob warm" + note, "NodeImage n" + note, "Other o" + note}, events.take()); diff != "" {
@@ -261,27 +263,30 @@ func TestSecretsNeedTheirNamespace(t *testing.T) {
 		t.Error("no error, so no other try")
 	}
 	if got := events.take(); len(got) != 1 {
-		t.Errorf("len(got): got %d, want 1\n%v", len(got), got)
+		t.Errorf("number of results: got %d, want 1\n%v", len(got), got)
 	} else if !strings.Contains(got[0], "ImagePullJob warm: FailedSyncSecrets") {
-		t.Errorf("got[0]: got %q, want it to contain %q\n%v", got[0], "ImagePullJob warm: FailedSyncSecrets", got)
+		t.Errorf("first result: got %q, want it to contain %q\n%v", got[0], "ImagePullJob warm: FailedSyncSecrets",
+			got)
 	} else if !strings.Contains(got[0], `"config" not found`) {
-		t.Errorf("got[0]: got %q, want it to contain %q\n%v", got[0], `"config" not found`, got)
+		t.Errorf("first result: got %q, want it to contain %q\n%v", got[0], `"config" not found`, got)
 	}
 	node := &appsv1beta1.NodeImage{}
 	if err := c.Get(t.Context(), types.NamespacedName{Name: "n"}, node); err != nil {
-		t.Errorf("assigned without its secret: c.Get(t.Context(), types.NamespacedName{Name: \"n\"}, node): unexpected error: %v\n%v", err,
+		t.Errorf("assigned without its secret: reading the node: unexpected error: %v\n%v", err,
 			node.Spec.Images)
 	} else if len(node.Spec.Images) != 0 {
-		t.Errorf("assigned without its secret: len(node.Spec.Images): got %d, want 0\n%v\n%v", len(node.Spec.Images), err, node.Spec.Images)
+		t.Errorf("assigned without its secret: number of images of the node: got %d, want 0\n%v\n%v",
+			len(node.Spec.Images), err, node.Spec.Images)
 	}
 	missing = false
 	if _, err := loop.Reconcile(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Get(t.Context(), types.NamespacedName{Name: "n"}, node); err != nil {
-		t.Errorf("c.Get(t.Context(), types.NamespacedName{Name: \"n\"}, node): unexpected error: %v\n%v", err, node.Spec.Images)
+		t.Errorf("reading the node: unexpected error: %v\n%v", err, node.Spec.Images)
 	} else if len(node.Spec.Images["app"].PullSecrets) != 1 {
-		t.Errorf("len(node.Spec.Images[\"app\"].PullSecrets): got %d, want 1\n%v\n%v", len(node.Spec.Images["app"].PullSecrets), err,
+		t.Errorf("number of pull secrets of the image app of the node: got %d, want 1\n%v\n%v",
+			len(node.Spec.Images["app"].PullSecrets), err,
 			node.Spec.Images)
 	}
 	if got := testutil.ToFloat64(m.copies); got != 1 { // IMG-205
@@ -333,10 +338,11 @@ func TestDeletionWithoutTheNamespace(t *testing.T) {
 			_, err := loop.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)})
 			got := c.Get(t.Context(), client.ObjectKeyFromObject(job), job)
 			if apierrors.IsNotFound(got) != test.deleted {
-				t.Errorf("apierrors.IsNotFound(got): got %t, want %t; %v, then %v", apierrors.IsNotFound(got), test.deleted, err, got)
+				t.Errorf("the error is that it is not found: got %t, want %t; %v, then %v", apierrors.IsNotFound(got),
+					test.deleted, err, got)
 			}
 			if (err == nil) != test.deleted {
-				t.Errorf("err == nil: got %t, want %t; %v, then %v", err == nil, test.deleted, err, got)
+				t.Errorf("no error: got %t, want %t; %v, then %v", err == nil, test.deleted, err, got)
 			}
 		})
 	}
@@ -373,10 +379,10 @@ func TestListTellsWhatItDoes(t *testing.T) {
 		t.Helper()
 		_, err := loop.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(list)})
 		if (err != nil) != (failing != nil) {
-			t.Errorf("%s: err != nil: got %t, want %t\n%v", what, err != nil, failing != nil, err)
+			t.Errorf("%s: an error: got %t, want %t\n%v", what, err != nil, failing != nil, err)
 		}
 		if diff := cmp.Diff(want, events.take()); diff != "" {
-			t.Errorf("%s: events.take() (-want +got):\n%s", what, diff)
+			t.Errorf("%s: events (-want +got):\n%s", what, diff)
 		}
 	}
 	change := func(images ...string) {
@@ -437,7 +443,7 @@ func TestJobsAndResultsAreCounted(t *testing.T) {
 		if problems, err := testutil.CollectAndLint(collector); err != nil {
 			t.Errorf("unexpected error: %v\n%v", err, problems)
 		} else if len(problems) != 0 {
-			t.Errorf("len(problems): got %d, want 0\n%v\n%v", len(problems), problems, err)
+			t.Errorf("number of problems: got %d, want 0\n%v\n%v", len(problems), problems, err)
 		}
 	}
 }

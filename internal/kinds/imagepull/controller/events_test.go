@@ -85,9 +85,9 @@ func TestOneTagConcernsItsJobsOnly(t *testing.T) {
 			handle.Update(t.Context(), event.UpdateEvent{ObjectOld: after, ObjectNew: progressed}, q)
 		}
 		if got := settled(); len(got) != 1 {
-			t.Errorf("len(got): got %d, want 1; %d passes: %v", len(got), len(got), got)
+			t.Errorf("number of results: got %d, want 1; %d passes: %v", len(got), len(got), got)
 		} else if got[0] != "job-7" {
-			t.Errorf("got[0]: got %q, want %q; %d passes: %v", got[0], "job-7", len(got), got)
+			t.Errorf("first result: got %q, want %q; %d passes: %v", got[0], "job-7", len(got), got)
 		}
 		same := &appsv1beta1.NodeImage{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: appsv1beta1.NodeImageSpec{Images: images}}
 		touched := same.DeepCopy()
@@ -110,10 +110,10 @@ func TestOneTagConcernsItsJobsOnly(t *testing.T) {
 		handle.Delete(t.Context(), event.DeleteEvent{Object: same}, q)
 		got := settled()
 		if len(got) != jobs {
-			t.Errorf("IMG-075: len(got): got %d, want %d", len(got), jobs)
+			t.Errorf("IMG-075: number of results: got %d, want %d", len(got), jobs)
 		}
 		if slices.Contains(got, narrow.Name) {
-			t.Errorf("IMG-075: settled(): got %q, want it not to contain %q", got, narrow.Name)
+			t.Errorf("IMG-075: jobs that are concerned: got %q, want it not to contain %q", got, narrow.Name)
 		}
 		touched.Labels = map[string]string{"pool": "web"}
 		handle.Update(t.Context(), event.UpdateEvent{ObjectOld: same, ObjectNew: touched}, q)
@@ -227,10 +227,12 @@ func TestJobRunsToItsEnd(t *testing.T) {
 				continue
 			}
 			if len(node.Spec.Images["app"].PullSecrets) != 1 {
-				t.Errorf("IMG-118: len(node.Spec.Images[\"app\"].PullSecrets): got %d, want 1\n%+v", len(node.Spec.Images["app"].PullSecrets),
+				t.Errorf("IMG-118: number of pull secrets of the image app of the node: got %d, want 1\n%+v",
+					len(node.Spec.Images["app"].PullSecrets),
 					node.Spec.Images["app"].PullSecrets)
 			} else if node.Spec.Images["app"].PullSecrets[0].Mode != "batch" {
-				t.Errorf("IMG-118: node.Spec.Images[\"app\"].PullSecrets[0].Mode: got %q, want %q\n%+v", node.Spec.Images["app"].PullSecrets[0].Mode,
+				t.Errorf("IMG-118: mode of the first pull secret of the image app: got %q, want %q\n%+v",
+					node.Spec.Images["app"].PullSecrets[0].Mode,
 					"batch", node.Spec.Images["app"].PullSecrets)
 			}
 			if imagepull.TagStatus(node, "app", "1") == nil {
@@ -248,28 +250,31 @@ func TestJobRunsToItsEnd(t *testing.T) {
 		once.Do(func() {
 			var copied corev1.SecretList
 			if err := c.List(t.Context(), &copied, client.InNamespace("config")); err != nil {
-				t.Fatalf("IMG-110, IMG-114, ND-067: c.List(t.Context(), &copied, client.InNamespace(\"config\")): unexpected error: %v\n%d", err,
+				t.Fatalf("IMG-110, IMG-114, ND-067: listing the copies: unexpected error: %v\n%d", err,
 					len(copied.Items))
 			} else if len(copied.Items) != 1 {
-				t.Fatalf("IMG-110, IMG-114, ND-067: len(copied.Items): got %d, want 1\n%v", len(copied.Items), err)
+				t.Fatalf("IMG-110, IMG-114, ND-067: number of items of the copied: got %d, want 1\n%v",
+					len(copied.Items), err)
 			}
 			s := &copied.Items[0]
 			if s.Annotations[pub.SecretSource] != "shop/login" {
-				t.Errorf("IMG-113, IMG-115, IMG-117: s.Annotations[pub.SecretSource]: got %q, want %q\n%+v", s.Annotations[pub.SecretSource],
+				t.Errorf("IMG-113, IMG-115, IMG-117: annotation secret source: got %q, want %q\n%+v",
+					s.Annotations[pub.SecretSource],
 					"shop/login", s)
 			}
 			if s.Annotations[pub.SecretReferences] != "shop/warm" {
-				t.Errorf("IMG-113, IMG-115, IMG-117: s.Annotations[pub.SecretReferences]: got %q, want %q\n%+v", s.Annotations[pub.SecretReferences],
+				t.Errorf("IMG-113, IMG-115, IMG-117: annotation secret references: got %q, want %q\n%+v",
+					s.Annotations[pub.SecretReferences],
 					"shop/warm", s)
 			}
 			if s.Type != source.Type {
-				t.Errorf("IMG-113, IMG-115, IMG-117: s.Type: got %q, want %q\n%+v", s.Type, source.Type, s)
+				t.Errorf("IMG-113, IMG-115, IMG-117: type: got %q, want %q\n%+v", s.Type, source.Type, s)
 			}
 			if s.Labels["gitops"] != "" {
-				t.Errorf("IMG-113, IMG-115, IMG-117: s.Labels[\"gitops\"]: got %q, want %q\n%+v", s.Labels["gitops"], "", s)
+				t.Errorf("IMG-113, IMG-115, IMG-117: label gitops: got %q, want %q\n%+v", s.Labels["gitops"], "", s)
 			}
 			if s.Immutable != nil {
-				t.Errorf("IMG-113, IMG-115, IMG-117: s.Immutable: got a value, want nil\n%+v", s)
+				t.Errorf("IMG-113, IMG-115, IMG-117: immutable: got a value, want nil\n%+v", s)
 			}
 		})
 	}
@@ -277,20 +282,21 @@ func TestJobRunsToItsEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := job.Status; s.CompletionTime == nil {
-		t.Errorf("IMG-092: s.CompletionTime: got nil, want a value\n%+v\n%v", s, job.Finalizers)
+		t.Errorf("IMG-092: time of completion: got nil, want a value\n%+v\n%v", s, job.Finalizers)
 	} else if s.Succeeded != 4 {
-		t.Errorf("IMG-092: s.Succeeded: got %d, want 4\n%+v\n%v", s.Succeeded, s, job.Finalizers)
+		t.Errorf("IMG-092: succeeded: got %d, want 4\n%+v\n%v", s.Succeeded, s, job.Finalizers)
 	} else if s.Message != "job has completed" {
-		t.Errorf("IMG-092: s.Message: got %q, want %q\n%+v\n%v", s.Message, "job has completed", s, job.Finalizers)
+		t.Errorf("IMG-092: message: got %q, want %q\n%+v\n%v", s.Message, "job has completed", s, job.Finalizers)
 	} else if len(job.Finalizers) != 0 {
-		t.Errorf("IMG-092: len(job.Finalizers): got %d, want 0\n%+v\n%v", len(job.Finalizers), s, job.Finalizers)
+		t.Errorf("IMG-092: number of finalizers: got %d, want 0\n%+v\n%v", len(job.Finalizers), s, job.Finalizers)
 	}
 	var left corev1.SecretList
 	if err := c.List(t.Context(), &left, client.InNamespace("config")); err != nil {
 		t.Errorf(`IMG-120: c.List(t.Context(), &left, client.InNamespace("config")): unexpected error: %v; %v %d copies are left`, err, err,
 			len(left.Items))
 	} else if len(left.Items) != 0 {
-		t.Errorf("IMG-120: len(left.Items): got %d, want 0; %v %d copies are left", len(left.Items), err, len(left.Items))
+		t.Errorf("IMG-120: number of items: got %d, want 0; %v %d copies are left", len(left.Items), err,
+			len(left.Items))
 	}
 }
 
@@ -308,11 +314,12 @@ func TestSecretsAreShared(t *testing.T) {
 	if err != nil {
 		t.Fatalf("unexpected error: %v\n%v\n%v", err, first, missing)
 	} else if len(first) != 1 {
-		t.Fatalf("len(first): got %d, want 1\n%v\n%v\n%v", len(first), first, missing, err)
+		t.Fatalf("number of the first: got %d, want 1\n%v\n%v\n%v", len(first), first, missing, err)
 	} else if len(missing) != 1 {
-		t.Fatalf("len(missing): got %d, want 1\n%v\n%v\n%v", len(missing), first, missing, err)
+		t.Fatalf("number missing: got %d, want 1\n%v\n%v\n%v", len(missing), first, missing, err)
 	} else if missing[0] != "pull secret missing does not exist in namespace shop" {
-		t.Fatalf("missing[0]: got %q, want %q\n%v\n%v\n%v", missing[0], "pull secret missing does not exist in namespace shop", first,
+		t.Fatalf("first missing: got %q, want %q\n%v\n%v\n%v", missing[0],
+			"pull secret missing does not exist in namespace shop", first,
 			missing, err)
 	}
 	source.Data = map[string][]byte{".dockercfg": []byte(`{"a":1}`)}
@@ -323,23 +330,25 @@ func TestSecretsAreShared(t *testing.T) {
 	if err != nil {
 		t.Errorf("IMG-114: unexpected error: %v\n%v", err, second)
 	} else if len(second) != 1 {
-		t.Errorf("IMG-114: len(second): got %d, want 1\n%v\n%v", len(second), second, err)
+		t.Errorf("IMG-114: number of the second: got %d, want 1\n%v\n%v", len(second), second, err)
 	} else if second[0] != first[0] {
-		t.Errorf("IMG-114: second[0]: got %+v, want %+v\n%v\n%v", second[0], first[0], second, err)
+		t.Errorf("IMG-114: the first the second time: got %+v, want %+v\n%v\n%v", second[0], first[0], second, err)
 	}
 	copied := &corev1.Secret{}
 	if err := c.Get(t.Context(), types.NamespacedName{Namespace: "config", Name: first[0].Name}, copied); err != nil {
 		t.Fatal(err)
 	}
 	if copied.Annotations[pub.SecretReferences] != "shop/cold,shop/warm" {
-		t.Errorf("IMG-116: copied.Annotations[pub.SecretReferences]: got %q, want %q\n%+v", copied.Annotations[pub.SecretReferences],
+		t.Errorf("IMG-116: annotation secret references of the copied: got %q, want %q\n%+v",
+			copied.Annotations[pub.SecretReferences],
 			"shop/cold,shop/warm", copied)
 	}
 	if len(copied.Data) != 1 {
-		t.Errorf("IMG-116: len(copied.Data): got %d, want 1\n%+v", len(copied.Data), copied)
+		t.Errorf("IMG-116: number of keys: got %d, want 1\n%+v", len(copied.Data), copied)
 	}
 	if string(copied.Data[".dockercfg"]) != `{"a":1}` {
-		t.Errorf("IMG-116: copied.Data[\".dockercfg\"]: got %q, want %q\n%+v", string(copied.Data[".dockercfg"]), `{"a":1}`, copied)
+		t.Errorf("IMG-116: data .dockercfg of the copied: got %q, want %q\n%+v", string(copied.Data[".dockercfg"]),
+			`{"a":1}`, copied)
 	}
 	if err := s.Release(t.Context(), types.NamespacedName{Namespace: "shop", Name: "warm"}); err != nil {
 		t.Fatal(err)
@@ -347,7 +356,8 @@ func TestSecretsAreShared(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(copied), copied); err != nil {
 		t.Errorf("IMG-120: unexpected error: %v\n%v", err, copied.Annotations)
 	} else if copied.Annotations[pub.SecretReferences] != "shop/cold" {
-		t.Errorf("IMG-120: copied.Annotations[pub.SecretReferences]: got %q, want %q\n%v\n%v", copied.Annotations[pub.SecretReferences],
+		t.Errorf("IMG-120: annotation secret references of the copied: got %q, want %q\n%v\n%v",
+			copied.Annotations[pub.SecretReferences],
 			"shop/cold", err, copied.Annotations)
 	}
 	if err := s.Release(t.Context(), types.NamespacedName{Namespace: "shop", Name: "cold"}); err != nil {
@@ -366,9 +376,10 @@ func TestSecretsAreShared(t *testing.T) {
 	if refs, _, err := s.Sync(t.Context(), own); err != nil {
 		t.Errorf("IMG-111: unexpected error: %v\n%v", err, refs)
 	} else if len(refs) != 1 {
-		t.Errorf("IMG-111: len(refs): got %d, want 1\n%v\n%v", len(refs), refs, err)
+		t.Errorf("IMG-111: number of references: got %d, want 1\n%v\n%v", len(refs), refs, err)
 	} else if refs[0] != (appsv1beta1.ReferenceObject{Namespace: "config", Name: "foreign"}) {
-		t.Errorf("IMG-111: refs[0]: got %+v, want %+v\n%v\n%v", refs[0], appsv1beta1.ReferenceObject{Namespace: "config", Name: "foreign"},
+		t.Errorf("IMG-111: first reference: got %+v, want %+v\n%v\n%v", refs[0],
+			appsv1beta1.ReferenceObject{Namespace: "config", Name: "foreign"},
 			refs, err)
 	}
 }

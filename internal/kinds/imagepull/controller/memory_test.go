@@ -32,9 +32,9 @@ func TestTheDataOfCopiesAreNotListed(t *testing.T) {
 	if refs, _, err := s.Sync(t.Context(), job); err != nil {
 		t.Errorf("unexpected error: %v\n%v", err, refs)
 	} else if len(refs) != 1 {
-		t.Errorf("len(refs): got %d, want 1\n%v\n%v", len(refs), refs, err)
+		t.Errorf("number of references: got %d, want 1\n%v\n%v", len(refs), refs, err)
 	} else if refs[0].Name != "copy" {
-		t.Errorf("refs[0].Name: got %q, want %q\n%v\n%v", refs[0].Name, "copy", refs, err)
+		t.Errorf("name of the first reference: got %q, want %q\n%v\n%v", refs[0].Name, "copy", refs, err)
 	}
 	if err := s.Release(t.Context(), client.ObjectKeyFromObject(job)); err != nil {
 		t.Errorf("releasing the copies: %v", err)

@@ -70,9 +70,9 @@ func TestRefusedNodesComeLast(t *testing.T) {
 	}
 	for _, name := range []string{"b", "c"} {
 		if err := pass(); err != nil {
-			t.Fatalf("pass(): unexpected error: %v; %s waits: %v", err, name, err)
+			t.Fatalf("the pass: unexpected error: %v; %s waits: %v", err, name, err)
 		} else if !pulled(name) {
-			t.Fatalf("pulled(name): got false, want true; %s waits: %v", name, err)
+			t.Fatalf("pulls of the job: got false, want true; %s waits: %v", name, err)
 		}
 	}
 	if err := pass(); err == nil {
@@ -80,20 +80,20 @@ func TestRefusedNodesComeLast(t *testing.T) {
 	}
 	refusal = nil
 	if err := pass(); err != nil {
-		t.Errorf("a waits: pass(): unexpected error: %v", err)
+		t.Errorf("a waits: the pass: unexpected error: %v", err)
 	} else if !pulled("a") {
-		t.Errorf("a waits: pulled(\"a\"): got false, want true\n%v", err)
+		t.Errorf("a waits: pulled for a: got false, want true\n%v", err)
 	}
 	kept := r.memory.Of(job.UID)
 	if err := pass(); err != nil {
-		t.Errorf("pass(): unexpected error: %v\n%v", err, kept)
+		t.Errorf("the pass: unexpected error: %v\n%v", err, kept)
 	} else if len(kept.refused) != 0 {
-		t.Errorf("len(kept.refused): got %d, want 0\n%v\n%v", len(kept.refused), err, kept)
+		t.Errorf("number refused: got %d, want 0\n%v\n%v", len(kept.refused), err, kept)
 	}
 	if err := pass(); err != nil {
-		t.Errorf("remembered of a job that has ended: pass(): unexpected error: %v\n%v", err, kept)
+		t.Errorf("remembered of a job that has ended: the pass: unexpected error: %v\n%v", err, kept)
 	} else if got := r.memory.Of(job.UID); got == kept {
-		t.Errorf("remembered of a job that has ended: r.memory.Of(job.UID): got %+v, want another value\n%v\n%v", got, err, kept)
+		t.Errorf("remembered of a job that has ended: what is remembered of the job: got %+v, want another value\n%v\n%v", got, err, kept)
 	}
 }
 
@@ -127,17 +127,17 @@ func TestARefusedImageHoldsUpNoOther(t *testing.T) {
 		return len(jobs.Items), err
 	}
 	if made, err := pass(); made != 0 {
-		t.Errorf("pass(): got %d, want 0; %d jobs, %v, %+v", made, made, err, list.Status)
+		t.Errorf("jobs that were made: got %d, want 0; %d jobs, %v, %+v", made, made, err, list.Status)
 	} else if !apierrors.IsForbidden(err) {
 		t.Errorf("error: got %v, want one of kind Forbidden; %d jobs, %v, %+v", err, made, err, list.Status)
 	} else if list.Status.StartTime == nil {
-		t.Errorf("list.Status.StartTime: got nil, want a value; %d jobs, %v, %+v", made, err, list.Status)
+		t.Errorf("time of the start of the list: got nil, want a value; %d jobs, %v, %+v", made, err, list.Status)
 	} else if list.Status.Desired != 3 {
-		t.Errorf("list.Status.Desired: got %d, want 3; %d jobs, %v, %+v", list.Status.Desired, made, err, list.Status)
+		t.Errorf("desired: got %d, want 3; %d jobs, %v, %+v", list.Status.Desired, made, err, list.Status)
 	}
 	made, err := pass()
 	if made != 2 {
-		t.Errorf("pass(): got %d, want 2", made)
+		t.Errorf("jobs that were made: got %d, want 2", made)
 	}
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("error: got %v, want one of kind Forbidden", err)
@@ -151,22 +151,22 @@ func TestARefusedImageHoldsUpNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	if made, err := pass(); made != 2 {
-		t.Errorf("pass(): got %d, want 2; %d jobs, %v, %+v", made, made, err, list.Status)
+		t.Errorf("jobs that were made: got %d, want 2; %d jobs, %v, %+v", made, made, err, list.Status)
 	} else if !apierrors.IsForbidden(err) {
 		t.Errorf("error: got %v, want one of kind Forbidden; %d jobs, %v, %+v", err, made, err, list.Status)
 	} else if list.Status.Succeeded != 1 {
-		t.Errorf("list.Status.Succeeded: got %d, want 1; %d jobs, %v, %+v", list.Status.Succeeded, made, err, list.Status)
+		t.Errorf("succeeded: got %d, want 1; %d jobs, %v, %+v", list.Status.Succeeded, made, err, list.Status)
 	}
 	refusal = nil
 	if made, err := pass(); made != 3 {
-		t.Errorf("pass(): got %d, want 3; %d jobs, %v", made, made, err)
+		t.Errorf("jobs that were made: got %d, want 3; %d jobs, %v", made, made, err)
 	} else if err != nil {
 		t.Errorf("unexpected error: %v; %d jobs, %v", err, made, err)
 	}
 	if _, err := pass(); err != nil {
 		t.Errorf("remembered: unexpected error: %v\n%v", err, *r.refused.Of(list.UID))
 	} else if got := len(*r.refused.Of(list.UID)); got != 0 {
-		t.Errorf("remembered: len(*r.refused.Of(list.UID)): got %d, want 0\n%v\n%v", got, *r.refused.Of(list.UID), err)
+		t.Errorf("remembered: number refused: got %d, want 0\n%v\n%v", got, *r.refused.Of(list.UID), err)
 	}
 }
 
@@ -190,10 +190,10 @@ func TestRefusalsAreNotLookedUp(t *testing.T) {
 		job := imagepulltest.Job()
 		assigner := imagepull.Assigner{Job: job, Now: imagepulltest.Noon, Random: func() float64 { return 0 }}
 		if err := r.change(t.Context(), job.UID, node, assigner.Assign); !errors.Is(err, failure) {
-			t.Fatalf("r.change(t.Context(), job.UID, node, assigner.Assign): got %v, want %v", err, failure)
+			t.Fatalf("change of the node: got %v, want %v", err, failure)
 		}
 		if err := r.Own.Settle(t.Context(), job.UID, imagepulltest.Noon); err != nil {
-			t.Errorf("%v: r.Own.Settle(t.Context(), job.UID, imagepulltest.Noon): unexpected error: %v; %d live reads, %v", failure, err, got,
+			t.Errorf("%v: settling: unexpected error: %v; %d live reads, %v", failure, err, got,
 				err)
 		} else if got != reads {
 			t.Errorf("%v: got %d, want %d; %d live reads, %v", failure, got, reads, got, err)

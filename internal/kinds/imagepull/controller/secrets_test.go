@@ -108,15 +108,15 @@ func TestSecretsComeToRest(t *testing.T) {
 			}
 			got := image.Spec.Images["app"]
 			if len(got.Tags) != 1 {
-				t.Errorf("len(got.Tags): got %d, want 1\n%+v", len(got.Tags), got)
+				t.Errorf("number of tags: got %d, want 1\n%+v", len(got.Tags), got)
 			}
 			if len(got.PullSecrets) != test.refs {
-				t.Errorf("len(got.PullSecrets): got %d, want %d\n%+v", len(got.PullSecrets), test.refs, got)
+				t.Errorf("number of pull secrets: got %d, want %d\n%+v", len(got.PullSecrets), test.refs, got)
 			}
 			if got := strings.Join(events.take(), "\n"); (got == "") != (test.told == "") {
 				t.Errorf("told: got == \"\": got %t, want %t\n%s", got == "", test.told == "", got)
 			} else if !strings.Contains(got, test.told) {
-				t.Errorf("told: events.take(): got %q, want it to contain %q", got, test.told)
+				t.Errorf("told: events: got %q, want it to contain %q", got, test.told)
 			}
 			var all corev1.SecretList
 			if err := c.List(t.Context(), &all, client.InNamespace("config")); err != nil {
@@ -127,13 +127,13 @@ func TestSecretsComeToRest(t *testing.T) {
 					t.Errorf("IMG-120: copy %s is used by %v", s.Name, users(&s))
 				}
 				if s.Type == corev1.SecretTypeTLS {
-					t.Errorf("IMG-123: copied: s.Type: got %q, want another value", s.Type)
+					t.Errorf("IMG-123: copied: type: got %q, want another value", s.Type)
 				}
 				if s.Type == corev1.SecretTypeServiceAccountToken {
-					t.Errorf("IMG-123: copied: s.Type: got %q, want another value", s.Type)
+					t.Errorf("IMG-123: copied: type: got %q, want another value", s.Type)
 				}
 				if s.Type == corev1.SecretTypeOpaque {
-					t.Errorf("IMG-123: copied: s.Type: got %q, want another value", s.Type)
+					t.Errorf("IMG-123: copied: type: got %q, want another value", s.Type)
 				}
 			}
 		})
@@ -169,7 +169,7 @@ func TestCopiesCannotBeFoundByTheirNames(t *testing.T) {
 		t.Errorf("first: got %q, want another value\n%s", first, second)
 	}
 	if len(first) < len("login-")+16 {
-		t.Errorf("len(first): got %d, want at least %d\n%s", len(first), len("login-")+16, second)
+		t.Errorf("length of the first name: got %d, want at least %d\n%s", len(first), len("login-")+16, second)
 	}
 	if want := copyName(source("1b4e28ba-2fa1-41d2-883f-0016d3cca427"), 0); first != want {
 		t.Errorf("first: got %q, want %q\n%s", first, want, second)
@@ -185,9 +185,10 @@ func TestCopiesCannotBeFoundByTheirNames(t *testing.T) {
 	} else if len(problems) > 0 {
 		t.Errorf("problems: got %q, want none\n%v\n%v", problems, refs, err)
 	} else if len(refs) != 1 {
-		t.Errorf("len(refs): got %d, want 1\n%v\n%v\n%v", len(refs), refs, problems, err)
+		t.Errorf("number of references: got %d, want 1\n%v\n%v\n%v", len(refs), refs, problems, err)
 	} else if refs[0].Name != "login-0a1b2c" {
-		t.Errorf("refs[0].Name: got %q, want %q\n%v\n%v\n%v", refs[0].Name, "login-0a1b2c", refs, problems, err)
+		t.Errorf("name of the first reference: got %q, want %q\n%v\n%v\n%v", refs[0].Name, "login-0a1b2c", refs,
+			problems, err)
 	}
 }
 
@@ -224,7 +225,7 @@ func TestACopyIsNotTakenFromAJobThatJustCame(t *testing.T) {
 				if refs, _, err := s.Sync(t.Context(), using(name)); err != nil {
 					t.Errorf("%s: unexpected error: %v\n%v", name, err, refs)
 				} else if len(refs) != 1 {
-					t.Errorf("%s: len(refs): got %d, want 1\n%v\n%v", name, len(refs), refs, err)
+					t.Errorf("%s: number of references: got %d, want 1\n%v\n%v", name, len(refs), refs, err)
 				}
 			}
 			left := func() string {
@@ -244,13 +245,13 @@ func TestACopyIsNotTakenFromAJobThatJustCame(t *testing.T) {
 			if err := leave(s, using("a")); !apierrors.IsConflict(err) {
 				t.Errorf("error: got %v, want one of kind Conflict\n%s", err, left())
 			} else if got := left(); got != "shop/a,shop/b" {
-				t.Errorf("%v: left(): got %q, want %q", err, got, "shop/a,shop/b")
+				t.Errorf("%v: left: got %q, want %q", err, got, "shop/a,shop/b")
 			}
 			meanwhile = func() { come("c") } // one of two goes, a third one comes
 			if err := leave(s, using("a")); !apierrors.IsConflict(err) {
 				t.Errorf("error: got %v, want one of kind Conflict\n%s", err, left())
 			} else if got := left(); got != "shop/a,shop/b,shop/c" {
-				t.Errorf("%v: left(): got %q, want %q", err, got, "shop/a,shop/b,shop/c")
+				t.Errorf("%v: left: got %q, want %q", err, got, "shop/a,shop/b,shop/c")
 			}
 			for _, user := range []string{"a", "b", "c"} {
 				if err := leave(s, using(user)); err != nil {
@@ -276,7 +277,7 @@ func TestACopyDoesNotOutliveItsSource(t *testing.T) {
 		if refs, _, err := s.Sync(t.Context(), job); err != nil {
 			t.Errorf("%s: unexpected error: %v\n%v", when, err, refs)
 		} else if len(refs) != want {
-			t.Errorf("%s: len(refs): got %d, want %d\n%v\n%v", when, len(refs), want, refs, err)
+			t.Errorf("%s: number of references: got %d, want %d\n%v\n%v", when, len(refs), want, refs, err)
 		}
 	}
 	source := func() *corev1.Secret { return login("shop", corev1.SecretTypeDockerConfigJson) }
@@ -303,7 +304,7 @@ func TestACopyDoesNotOutliveItsSource(t *testing.T) {
 		t.Errorf(`c.List(t.Context(), &all, client.InNamespace("config")): unexpected error: %v; %d copies are left: %v`, err,
 			len(all.Items), err)
 	} else if len(all.Items) > 0 {
-		t.Errorf("all.Items: got %v, want none; %d copies are left: %v", all.Items, len(all.Items), err)
+		t.Errorf("items: got %v, want none; %d copies are left: %v", all.Items, len(all.Items), err)
 	}
 }
 
@@ -312,11 +313,11 @@ func TestTheLongestNameOfACopy(t *testing.T) {
 	for length, kept := range map[int]int{236: 236, 237: 236, 253: 236} {
 		got := copyName(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: strings.Repeat("s", length)}}, 0)
 		if strings.Count(got[:min(len(got), kept)], "s") != kept {
-			t.Errorf(`strings.Count(got[:min(len(got), kept)], "s"): got %d, want %d; of %d characters: %s`,
+			t.Errorf(`number of kept characters: got %d, want %d; of %d characters: %s`,
 				strings.Count(got[:min(len(got), kept)], "s"), kept, length, got)
 		}
 		if len(got) != kept+17 {
-			t.Errorf("len(got): got %d, want %d; of %d characters: %s", len(got), kept+17, length, got)
+			t.Errorf("number of results: got %d, want %d; of %d characters: %s", len(got), kept+17, length, got)
 		}
 	}
 }

@@ -69,11 +69,13 @@ func TestNodeImagesAgainstStaleCaches(t *testing.T) {
 			t.Fatalf("IMG-052: %v", err)
 		}
 		if tags := node.Spec.Images["app"].Tags; len(tags) != 1 {
-			t.Fatalf("IMG-054: len(tags): got %d, want 1\n%+v", len(tags), tags)
+			t.Fatalf("IMG-054: number of tags: got %d, want 1\n%+v", len(tags), tags)
 		} else if len(tags[0].OwnerReferences) != 1 {
-			t.Fatalf("IMG-054: len(tags[0].OwnerReferences): got %d, want 1\n%+v", len(tags[0].OwnerReferences), tags)
+			t.Fatalf("IMG-054: number of owners of the first tag: got %d, want 1\n%+v", len(tags[0].OwnerReferences),
+				tags)
 		} else if tags[0].OwnerReferences[0].UID != "uid-again" {
-			t.Fatalf("IMG-054: tags[0].OwnerReferences[0].UID: got %q, want %q\n%+v", tags[0].OwnerReferences[0].UID, "uid-again", tags)
+			t.Fatalf("IMG-054: UID of the first owner of the first tag: got %q, want %q\n%+v",
+				tags[0].OwnerReferences[0].UID, "uid-again", tags)
 		}
 	}
 	if reads != 1 {

@@ -29,11 +29,11 @@ func TestPodsOfBothKindsOfStatesComeBack(t *testing.T) {
 	w.make("web", 2, 0, map[string]string{pub.AutoGeneratePersistentPodState: "true", pub.PreferredPersistentTopology: "host", pub.PersistentPodAnnotations: "ip"})
 	w.settle()
 	if by := w.state("places").Labels["by"]; by != "hand" {
-		t.Fatalf("w.state(\"places\").Labels[\"by\"]: got %q, want %q\n%+v", by, "hand", w.state("web"))
+		t.Fatalf("label by of the state places: got %q, want %q\n%+v", by, "hand", w.state("web"))
 	} else if got := w.state("web"); got == nil {
-		t.Fatalf("w.state(\"web\"): got nil, want a value\n%q", by)
+		t.Fatalf("state web: got nil, want a value\n%q", by)
 	} else if !metav1.IsControlledBy(w.state("web"), w.set("web")) {
-		t.Fatalf("metav1.IsControlledBy(w.state(\"web\"), w.set(\"web\")): got false, want true\n%q\n%+v", by, w.state("web"))
+		t.Fatalf("the state belongs to the set: got false, want true\n%q\n%+v", by, w.state("web"))
 	}
 	for state, set := range map[string]string{"places": "db", "web": "web"} {
 		for i := range 2 {
@@ -45,15 +45,17 @@ func TestPodsOfBothKindsOfStatesComeBack(t *testing.T) {
 				wanted = map[string]string{"host": node.GetName()}
 			}
 			if entry.NodeName != node.GetName() {
-				t.Errorf("entry.NodeName: got %q, want %q; %s ran on %s, remembered is %+v", entry.NodeName, node.GetName(), name, node.GetName(),
+				t.Errorf("node: got %q, want %q; %s ran on %s, remembered is %+v", entry.NodeName, node.GetName(), name,
+					node.GetName(),
 					entry)
 			}
 			if !maps.Equal(entry.NodeTopologyLabels, wanted) {
-				t.Errorf("entry.NodeTopologyLabels: got %v, want %v; %s ran on %s, remembered is %+v", entry.NodeTopologyLabels, wanted, name,
+				t.Errorf("node topology labels: got %v, want %v; %s ran on %s, remembered is %+v",
+					entry.NodeTopologyLabels, wanted, name,
 					node.GetName(), entry)
 			}
 			if entry.Annotations["ip"] != before.Annotations["ip"] {
-				t.Errorf(`entry.Annotations["ip"]: got %q, want %q; %s ran on %s, remembered is %+v`, entry.Annotations["ip"],
+				t.Errorf(`annotation ip: got %q, want %q; %s ran on %s, remembered is %+v`, entry.Annotations["ip"],
 					before.Annotations["ip"], name, node.GetName(), entry)
 			}
 			w.EndGracefully(key("Pod", name))
@@ -63,7 +65,7 @@ func TestPodsOfBothKindsOfStatesComeBack(t *testing.T) {
 			if err != nil {
 				t.Fatalf("unexpected error: %v\n%q", err, after.UID)
 			} else if after.UID == before.UID {
-				t.Fatalf("after.UID: got %q, want another value\n%v", after.UID, err)
+				t.Fatalf("UID: got %q, want another value\n%v", after.UID, err)
 			}
 			preference := `"preference":{"matchExpressions":[{"key":"host","operator":"In","values":["` + node.GetName() + `"]}]}`
 			must := after.Spec.NodeSelector["zone"]

@@ -171,11 +171,11 @@ func (w *world) check(write simulation.Write, before, after client.Object) {
 	if write.Subresource == "" && write.Verb != "delete" {
 		owner := metav1.GetControllerOf(after)
 		if set := w.set(after.GetName()); set == nil {
-			w.t.Errorf("PPS-078: w.set(after.GetName()): got nil, want a value; generated for %+v", owner)
+			w.t.Errorf("PPS-078: set of the state: got nil, want a value; generated for %+v", owner)
 		} else if owner == nil {
 			w.t.Error("PPS-078: owner: got nil, want a value")
 		} else if owner.UID != set.UID {
-			w.t.Errorf("PPS-078: owner.UID: got %q, want %q; generated for %+v", owner.UID, set.UID, owner)
+			w.t.Errorf("PPS-078: UID of the owner: got %q, want %q; generated for %+v", owner.UID, set.UID, owner)
 		}
 	}
 	if write.Subresource != "status" {
@@ -252,9 +252,10 @@ func (w *world) judge() {
 		if set == nil {
 			for name := range state.Status.PodStates {
 				if pod, _ := w.Get(key("Pod", name)).(*corev1.Pod); pod == nil {
-					w.t.Errorf(`PPS-047: w.Get(key("Pod", name)).(*corev1.Pod): got nil, want a value; %s has %s without a workload`, state.Name, name)
+					w.t.Errorf(`PPS-047: pod: got nil, want a value; %s has %s without a workload`, state.Name, name)
 				} else if !readiness.Active(pod) {
-					w.t.Errorf("PPS-047: readiness.Active(pod): got false, want true; %s has %s without a workload", state.Name, name)
+					w.t.Errorf("PPS-047: the pod is active: got false, want true; %s has %s without a workload", state.Name,
+						name)
 				}
 			}
 			continue
@@ -267,11 +268,11 @@ func (w *world) judge() {
 			node := w.Get(key("Node", pod.Spec.NodeName))
 			entry := state.Status.PodStates[pod.Name]
 			if entry.NodeName != pod.Spec.NodeName {
-				w.t.Errorf("PPS-051: entry.NodeName: got %q, want %q; %s is remembered as %+v by %s, and is on %s", entry.NodeName,
+				w.t.Errorf("PPS-051: node: got %q, want %q; %s is remembered as %+v by %s, and is on %s", entry.NodeName,
 					pod.Spec.NodeName, pod.Name, entry, state.Name, pod.Spec.NodeName)
 			}
 			if entry.NodeTopologyLabels["zone"] != node.GetLabels()["zone"] {
-				w.t.Errorf(`PPS-051: entry.NodeTopologyLabels["zone"]: got %q, want %q; %s is remembered as %+v by %s, and is on %s`,
+				w.t.Errorf(`PPS-051: node topology label zone: got %q, want %q; %s is remembered as %+v by %s, and is on %s`,
 					entry.NodeTopologyLabels["zone"], node.GetLabels()["zone"], pod.Name, entry, state.Name, pod.Spec.NodeName)
 			}
 		}

@@ -23,16 +23,18 @@ func TestAStatusThatIsFull(t *testing.T) {
 	recorded := w.state("places").Status.PodStates
 	first := recorded["web-0"]
 	if len(recorded) != pods {
-		t.Fatalf("len(recorded): got %d, want %d; %d entries, %+v", len(recorded), pods, len(recorded), first)
+		t.Fatalf("number recorded: got %d, want %d; %d entries, %+v", len(recorded), pods, len(recorded), first)
 	}
 	if first.NodeName != "a" {
-		t.Fatalf("first.NodeName: got %q, want %q; %d entries, %+v", first.NodeName, "a", len(recorded), first)
+		t.Fatalf("node the first time: got %q, want %q; %d entries, %+v", first.NodeName, "a", len(recorded), first)
 	}
 	if len(first.NodeTopologyLabels) != 1 {
-		t.Fatalf("len(first.NodeTopologyLabels): got %d, want 1; %d entries, %+v", len(first.NodeTopologyLabels), len(recorded), first)
+		t.Fatalf("number of node topology labels the first time: got %d, want 1; %d entries, %+v",
+			len(first.NodeTopologyLabels), len(recorded), first)
 	}
 	if len(first.Annotations) > 0 {
-		t.Fatalf("first.Annotations: got %v, want none; %d entries, %+v", first.Annotations, len(recorded), first)
+		t.Fatalf("annotations the first time: got %v, want none; %d entries, %+v", first.Annotations,
+			len(recorded), first)
 	}
 	wide := strings.Repeat("x", 1000)
 	for i := range pods {
@@ -53,20 +55,23 @@ func TestAStatusThatIsFull(t *testing.T) {
 	if err != nil {
 		t.Errorf("unexpected error: %v; %d bytes for %d pods, %d without, %v", err, len(text), len(full.PodStates), without, err)
 	} else if len(text) > 1_300_000 {
-		t.Errorf("len(text): got %d, want at most 1_300_000; %d bytes for %d pods, %d without, %v", len(text), len(text),
+		t.Errorf("length of the text: got %d, want at most 1_300_000; %d bytes for %d pods, %d without, %v",
+			len(text), len(text),
 			len(full.PodStates), without, err)
 	} else if len(text) < 1_000_000 {
-		t.Errorf("len(text): got %d, want at least 1_000_000; %d bytes for %d pods, %d without, %v", len(text), len(text),
+		t.Errorf("length of the text: got %d, want at least 1_000_000; %d bytes for %d pods, %d without, %v",
+			len(text), len(text),
 			len(full.PodStates), without, err)
 	} else if len(full.PodStates) != pods {
-		t.Errorf("len(full.PodStates): got %d, want %d; %d bytes for %d pods, %d without, %v", len(full.PodStates), pods, len(text),
+		t.Errorf("number of pod states: got %d, want %d; %d bytes for %d pods, %d without, %v",
+			len(full.PodStates), pods, len(text),
 			len(full.PodStates), without, err)
 	} else if without == 0 {
 		t.Errorf("without: got %d, want another value; %d bytes for %d pods, %d without, %v", without, len(text), len(full.PodStates),
 			without, err)
 	}
 	if got := w.tells("places Warning PodStatesFull"); got != 1 {
-		t.Errorf("w.tells(\"places Warning PodStatesFull\"): got %d, want 1\n%q", got, w.told)
+		t.Errorf("number of events PodStatesFull of places: got %d, want 1\n%q", got, w.told)
 	}
 	for i := range pods {
 		w.Change(key("Pod", fmt.Sprint("web-", i)), func(o client.Object) { o.GetAnnotations()["wide"] = "narrow" })
@@ -74,7 +79,7 @@ func TestAStatusThatIsFull(t *testing.T) {
 	w.settle()
 	for name, entry := range w.state("places").Status.PodStates {
 		if entry.Annotations["wide"] != "narrow" {
-			t.Fatalf("%s: entry.Annotations[\"wide\"]: got %q, want %q\n%+v", name, entry.Annotations["wide"], "narrow", entry)
+			t.Fatalf("%s: annotation wide: got %q, want %q\n%+v", name, entry.Annotations["wide"], "narrow", entry)
 		}
 	}
 }

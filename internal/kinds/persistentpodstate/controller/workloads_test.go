@@ -45,7 +45,7 @@ func TestPlacesWereForgottenWhenAVersionOfAListedKindWasServedNoMore(t *testing.
 		if got != nil {
 			t.Errorf("%s: got %v, want nil\n%v", name, got, err)
 		} else if !errors.Is(err, test.want) {
-			t.Errorf("%s: err: got %v, want %v\n%v", name, err, test.want, got)
+			t.Errorf("%s: error: got %v, want %v\n%v", name, err, test.want, got)
 		}
 	}
 }

@@ -115,7 +115,7 @@ func TestNodesAreNotToldAnewByAnotherManager(t *testing.T) {
 	w.start()
 	w.quiet()
 	if len(w.Writes) > writes {
-		t.Errorf("len(w.Writes): got %d, want at most %d\n%v", len(w.Writes), writes, w.Writes[writes:])
+		t.Errorf("number of writes: got %d, want at most %d\n%v", len(w.Writes), writes, w.Writes[writes:])
 	}
 }
 
@@ -140,10 +140,10 @@ func TestNamedPortsAreReadOnce(t *testing.T) {
 	}
 	got := w.names()
 	if !slices.Equal(got, []string{"a m#x"}) {
-		t.Errorf("w.names(): got %q, want %q", got, []string{"a m#x"})
+		t.Errorf("names: got %q, want %q", got, []string{"a m#x"})
 	}
 	if w.live != 1 {
-		t.Errorf("w.live: got %d, want 1", w.live)
+		t.Errorf("live reads: got %d, want 1", w.live)
 	}
 	told := 0
 	for _, event := range w.told {
@@ -159,7 +159,7 @@ func TestNamedPortsAreReadOnce(t *testing.T) {
 	} else if c.Status != corev1.ConditionFalse {
 		t.Errorf("condition example.com/y: got %q, want %q\n%+v", c.Status, corev1.ConditionFalse, c)
 	} else if !strings.Contains(c.Message, "not probed") {
-		t.Errorf("c.Message: got %q, want it to contain %q\n%+v", c.Message, "not probed", c)
+		t.Errorf("message: got %q, want it to contain %q\n%+v", c.Message, "not probed", c)
 	}
 }
 
@@ -180,11 +180,11 @@ func TestPodsAreNotPatchedAgainAndAgain(t *testing.T) {
 	}))
 	w.result(appsv1alpha1.ProbeSucceeded, "ok")
 	if got := w.pod("shop", "a").Annotations["example.com/note"]; got != "idle" {
-		t.Fatalf("w.pod(\"shop\", \"a\").Annotations[\"example.com/note\"]: got %q, want %q\n%v", got, "idle",
+		t.Fatalf("annotation example.com/note of pod a: got %q, want %q\n%v", got, "idle",
 			w.pod("shop", "a").Annotations)
 	}
 	if w.live != 1 {
-		t.Fatalf("w.live: got %d, want 1\n%v", w.live, w.pod("shop", "a").Annotations)
+		t.Fatalf("live reads: got %d, want 1\n%v", w.live, w.pod("shop", "a").Annotations)
 	}
 	writes := len(w.Writes)
 	for range 5 { // only the times are new
@@ -192,17 +192,17 @@ func TestPodsAreNotPatchedAgainAndAgain(t *testing.T) {
 		w.result(appsv1alpha1.ProbeSucceeded, "ok")
 	}
 	if len(w.Writes) > writes {
-		t.Errorf("len(w.Writes): got %d, want at most %d\n%v", len(w.Writes), writes, w.Writes[writes:])
+		t.Errorf("number of writes: got %d, want at most %d\n%v", len(w.Writes), writes, w.Writes[writes:])
 	}
 	if w.live != 1 {
-		t.Errorf("w.live: got %d, want 1\n%v", w.live, w.Writes[writes:])
+		t.Errorf("live reads: got %d, want 1\n%v", w.live, w.Writes[writes:])
 	}
 	w.result(appsv1alpha1.ProbeFailed, "no")
 	if _, there := w.pod("shop", "a").Annotations["example.com/note"]; there {
 		t.Errorf("there: got true, want false\n%v", w.pod("shop", "a").Annotations)
 	}
 	if w.live != 2 {
-		t.Errorf("w.live: got %d, want 2\n%v", w.live, w.pod("shop", "a").Annotations)
+		t.Errorf("live reads: got %d, want 2\n%v", w.live, w.pod("shop", "a").Annotations)
 	}
 }
 
@@ -222,26 +222,26 @@ func TestAReplacedContainerIsNotTakenForTheOneBefore(t *testing.T) {
 	w.result(appsv1alpha1.ProbeUnknown, "")
 	c := w.condition("example.com/idle")
 	if c.Status != corev1.ConditionTrue {
-		t.Errorf("c.Status: got %q, want %q\n%+v", c.Status, corev1.ConditionTrue, c)
+		t.Errorf("status: got %q, want %q\n%+v", c.Status, corev1.ConditionTrue, c)
 	}
 	if c.Message != "ok" {
-		t.Errorf("c.Message: got %q, want %q\n%+v", c.Message, "ok", c)
+		t.Errorf("message: got %q, want %q\n%+v", c.Message, "ok", c)
 	}
 	started(0)
 	w.Pass(time.Second)
 	w.result(appsv1alpha1.ProbeUnknown, "")
 	if c := w.condition("example.com/idle"); c.Status != corev1.ConditionFalse {
-		t.Errorf("c.Status: got %q, want %q\n%+v\n%v", c.Status, corev1.ConditionFalse, c, w.pod("shop", "a").Labels)
+		t.Errorf("status: got %q, want %q\n%+v\n%v", c.Status, corev1.ConditionFalse, c, w.pod("shop", "a").Labels)
 	} else if !strings.Contains(c.Message, "was replaced") {
-		t.Errorf("c.Message: got %q, want it to contain %q\n%+v\n%v", c.Message, "was replaced", c, w.pod("shop", "a").Labels)
+		t.Errorf("message: got %q, want it to contain %q\n%+v\n%v", c.Message, "was replaced", c, w.pod("shop", "a").Labels)
 	} else if got := w.pod("shop", "a").Labels["idle"]; got != "true" {
-		t.Errorf("w.pod(\"shop\", \"a\").Labels[\"idle\"]: got %q, want %q\n%+v\n%v", got, "true", c, w.pod("shop", "a").Labels)
+		t.Errorf("label idle of pod a: got %q, want %q\n%+v\n%v", got, "true", c, w.pod("shop", "a").Labels)
 	}
 	w.result(appsv1alpha1.ProbeFailed, "not yet")
 	if c := w.condition("example.com/idle"); c.Message != "not yet" {
-		t.Errorf("c.Message: got %q, want %q\n%+v", c.Message, "not yet", c)
+		t.Errorf("message: got %q, want %q\n%+v", c.Message, "not yet", c)
 	} else if got := w.pod("shop", "a").Labels["idle"]; got != "false" {
-		t.Errorf("w.pod(\"shop\", \"a\").Labels[\"idle\"]: got %q, want %q\n%+v", got, "false", c)
+		t.Errorf("label idle of pod a: got %q, want %q\n%+v", got, "false", c)
 	}
 }
 
@@ -264,15 +264,15 @@ func TestPodsOfWhichNothingIsKnownAreNotReadAgainAndAgain(t *testing.T) {
 		w.result(appsv1alpha1.ProbeUnknown, fmt.Sprint("the probe cannot be carried out: ", w.Rand.Int()))
 	}
 	if w.live > 1 {
-		t.Errorf("w.live: got %d, want at most 1", w.live)
+		t.Errorf("live reads: got %d, want at most 1", w.live)
 	}
 	if got := w.condition("example.com/idle").Status; got != corev1.ConditionTrue {
-		t.Errorf(`w.condition("example.com/idle").Status: got %q, want %q`, got, corev1.ConditionTrue)
+		t.Errorf(`condition example.com/idle: got %q, want %q`, got, corev1.ConditionTrue)
 	}
 	started(1) // what the node tells does not change
 	w.quiet()
 	if c := w.condition("example.com/idle"); c.Status != corev1.ConditionFalse {
-		t.Errorf("c.Status: got %q, want %q\n%+v", c.Status, corev1.ConditionFalse, c)
+		t.Errorf("status: got %q, want %q\n%+v", c.Status, corev1.ConditionFalse, c)
 	}
 }
 
@@ -287,11 +287,11 @@ func TestTwoWritersOfOneConditionAreTold(t *testing.T) {
 	})
 	w.quiet()
 	if c := w.condition("example.com/idle"); c.Status != corev1.ConditionTrue {
-		t.Errorf("c.Status: got %q, want %q\n%+v\n%v", c.Status, corev1.ConditionTrue, c, w.told)
+		t.Errorf("status: got %q, want %q\n%+v\n%v", c.Status, corev1.ConditionTrue, c, w.told)
 	} else if len(w.told) != 1 {
-		t.Errorf("len(w.told): got %d, want 1\n%+v\n%v", len(w.told), c, w.told)
+		t.Errorf("number told: got %d, want 1\n%+v\n%v", len(w.told), c, w.told)
 	} else if !strings.HasPrefix(w.told[0], "n Warning ProbeConditionConflict") {
-		t.Errorf("w.told[0]: got %q, want it to begin with %q\n%+v\n%v", w.told[0], "n Warning ProbeConditionConflict", c, w.told)
+		t.Errorf("told first: got %q, want it to begin with %q\n%+v\n%v", w.told[0], "n Warning ProbeConditionConflict", c, w.told)
 	}
 }
 
@@ -324,7 +324,7 @@ func dying(t *testing.T, guard *budget) *world {
 	})
 	w.play(5 * time.Second)
 	if got := w.names(); !slices.Equal(got, []string{"a a-app"}) {
-		t.Fatalf("w.names(): got %q, want %q", got, []string{"a a-app"})
+		t.Fatalf("names: got %q, want %q", got, []string{"a a-app"})
 	}
 	w.Change(listKey("n"), func(o client.Object) {
 		result := given.Result("a-app", appsv1alpha1.ProbeFailed, "dead")
@@ -368,7 +368,7 @@ func TestAFailedLivenessProbeAsksForOneRestart(t *testing.T) {
 		t.Errorf("asked %d times, want %d as before; requests: got %q, want one", guard.asked, asked, w.requests())
 	}
 	if last := w.told[len(w.told)-1]; !strings.Contains(last, "LivenessProbeFailed: container app is restarted") {
-		t.Errorf("w.told[len(w.told)-1]: got %q, want it to contain %q\n%q", last, "LivenessProbeFailed: container app is restarted", w.told)
+		t.Errorf("told last: got %q, want it to contain %q\n%q", last, "LivenessProbeFailed: container app is restarted", w.told)
 	}
 }
 
@@ -385,18 +385,18 @@ func TestABudgetThatHoldsARestartIsNotAskedAgainAndAgain(t *testing.T) {
 		t.Errorf("asked %d times in 70 seconds, want 2 to 4", guard.asked)
 	}
 	if len(w.told) != 1 {
-		t.Errorf("len(w.told): got %d, want 1\n%q", len(w.told), w.told)
+		t.Errorf("number told: got %d, want 1\n%q", len(w.told), w.told)
 	} else if !strings.Contains(w.told[0], "container app is not restarted yet, though its liveness probe failed") {
-		t.Errorf("w.told[0]: got %q, want it to contain %q\n%q", w.told[0],
+		t.Errorf("told first: got %q, want it to contain %q\n%q", w.told[0],
 			"container app is not restarted yet, though its liveness probe failed", w.told)
 	} else if !strings.Contains(w.told[0], "budget b allows 0 more") {
-		t.Errorf("w.told[0]: got %q, want it to contain %q\n%q", w.told[0], "budget b allows 0 more", w.told)
+		t.Errorf("told first: got %q, want it to contain %q\n%q", w.told[0], "budget b allows 0 more", w.told)
 	}
 	done, err := w.r.Nodes.pass(t.Context(), types.NamespacedName{Name: "n"}, ownerOf("n"))
 	if err != nil {
 		t.Errorf("a budget that allows more does not wake it: unexpected error: %v\n%+v", err, done)
 	} else if !done.HeldByBudget {
-		t.Errorf("a budget that allows more does not wake it: done.Held: got false, want true\n%+v\n%v", done, err)
+		t.Errorf("a budget that allows more does not wake it: held: got false, want true\n%+v\n%v", done, err)
 	}
 }
 
@@ -412,7 +412,7 @@ func TestAContainerThatHasJustRestartedIsNotRestarted(t *testing.T) {
 	if _, err := w.r.Nodes.pass(t.Context(), types.NamespacedName{Name: "n"}, ownerOf("n")); err != nil {
 		t.Errorf("unexpected error: %v\n%q", err, w.requests())
 	} else if got := len(w.requests()); got > 0 {
-		t.Errorf("w.requests(): got %d, want none\n%v\n%q", got, err, w.requests())
+		t.Errorf("requests: got %d, want none\n%v\n%q", got, err, w.requests())
 	}
 }
 
@@ -441,11 +441,11 @@ func TestWhoCannotBeMarkedDoesNotHoldUpOthers(t *testing.T) {
 	w.Deliver(1 << 20)
 	done, err := w.r.Nodes.pass(t.Context(), types.NamespacedName{Name: "n"}, ownerOf("n"))
 	if err == nil {
-		t.Errorf("err: got nil, want an error; again after %s, %v", done.After, err)
+		t.Errorf("error: got nil, want an error; again after %s, %v", done.After, err)
 	} else if done.After == 0 {
-		t.Errorf("done.After: got %v, want another value; again after %s, %v", done.After, done.After, err)
+		t.Errorf("time to the next pass: got %v, want another value; again after %s, %v", done.After, done.After, err)
 	} else if done.After > time.Second {
-		t.Errorf("done.After: got %v, want at most %v; again after %s, %v", done.After, time.Second, done.After, err)
+		t.Errorf("time to the next pass: got %v, want at most %v; again after %s, %v", done.After, time.Second, done.After, err)
 	}
 }
 
@@ -465,7 +465,7 @@ func TestANodeThatWritesResultsAllTheTimeIsTold(t *testing.T) {
 		}
 	}
 	if got := w.names(); len(got) != 3 {
-		t.Errorf("len(got): got %d, want 3\n%s", len(got), got)
+		t.Errorf("number of results: got %d, want 3\n%s", len(got), got)
 	}
 }
 
@@ -485,9 +485,9 @@ func TestAListThatCannotBeWrittenHoldsUpNoResults(t *testing.T) {
 	})
 	w.Deliver(1 << 20)
 	if _, err := w.r.Nodes.pass(t.Context(), types.NamespacedName{Name: "n"}, ownerOf("n")); err == nil {
-		t.Errorf("err: got nil, want an error\n%v", w.pod("shop", "a").Labels)
+		t.Errorf("error: got nil, want an error\n%v", w.pod("shop", "a").Labels)
 	} else if got := w.pod("shop", "a").Labels["idle"]; got != "true" {
-		t.Errorf("w.pod(\"shop\", \"a\").Labels[\"idle\"]: got %q, want %q\n%v\n%v", got, "true", err, w.pod("shop", "a").Labels)
+		t.Errorf("label idle of pod a: got %q, want %q\n%v\n%v", got, "true", err, w.pod("shop", "a").Labels)
 	}
 }
 
@@ -505,7 +505,7 @@ func TestAPodThatIsGoneHasNoFaults(t *testing.T) {
 	if _, err := w.r.Nodes.pass(t.Context(), types.NamespacedName{Name: "n"}, ownerOf("n")); err != nil {
 		t.Errorf("unexpected error: %v\n%q", err, w.told)
 	} else if len(w.told) > 0 {
-		t.Errorf("w.told: got %q, want none\n%v", w.told, err)
+		t.Errorf("told: got %q, want none\n%v", w.told, err)
 	}
 }
 
@@ -526,9 +526,9 @@ func TestOneOfTooManyIsTold(t *testing.T) {
 		}
 	}
 	if len(w.told) != 1 {
-		t.Errorf("len(w.told): got %d, want 1\n%q", len(w.told), w.told)
+		t.Errorf("number told: got %d, want 1\n%q", len(w.told), w.told)
 	} else if !strings.HasPrefix(w.told[0], "m500 Warning TooManyPodProbeMarkers") {
-		t.Errorf("w.told[0]: got %q, want it to begin with %q\n%q", w.told[0], "m500 Warning TooManyPodProbeMarkers", w.told)
+		t.Errorf("told first: got %q, want it to begin with %q\n%q", w.told[0], "m500 Warning TooManyPodProbeMarkers", w.told)
 	}
 }
 

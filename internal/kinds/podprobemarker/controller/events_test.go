@@ -77,10 +77,11 @@ func TestEventsThatPlanANodeAnew(t *testing.T) {
 			w.r.NodesOfPod(t.Context(), test.before, after, add)
 		}
 		if slices.Contains(got, "n") != test.want {
-			t.Errorf(`%s: slices.Contains(got, "n"): got %t, want %t; %v, want %v`, name, slices.Contains(got, "n"), test.want, got, test.want)
+			t.Errorf(`%s: node n is concerned: got %t, want %t; %v, want %v`, name, slices.Contains(got, "n"),
+				test.want, got, test.want)
 		}
 		if len(got) > 2 {
-			t.Errorf("%s: len(got): got %d, want at most 2; %v, want %v", name, len(got), got, test.want)
+			t.Errorf("%s: number of results: got %d, want at most 2; %v, want %v", name, len(got), got, test.want)
 		}
 	}
 }

@@ -34,11 +34,13 @@ func TestAFailedProbeOnlyMarksItsPod(t *testing.T) {
 	w.quiet()
 	list := w.list("n").Spec.PodProbes
 	if got := w.names(); !slices.Equal(got, []string{"a m#idle"}) {
-		t.Fatalf("w.names(): got %q, want %q\n%+v", got, []string{"a m#idle"}, list)
+		t.Fatalf("names: got %q, want %q\n%+v", got, []string{"a m#idle"}, list)
 	} else if list[0].Probes[0].ContainerName != "app" {
-		t.Fatalf("list[0].Probes[0].ContainerName: got %q, want %q\n%v\n%+v", list[0].Probes[0].ContainerName, "app", got, list)
+		t.Fatalf("container name of the first probe of the first of the list: got %q, want %q\n%v\n%+v",
+			list[0].Probes[0].ContainerName, "app", got, list)
 	} else if list[0].Probes[0].Probe.PeriodSeconds != 7 {
-		t.Fatalf("list[0].Probes[0].Probe.PeriodSeconds: got %d, want 7\n%v\n%+v", list[0].Probes[0].Probe.PeriodSeconds, got, list)
+		t.Fatalf("period in seconds of the probe of the first probe: got %d, want 7\n%v\n%+v",
+			list[0].Probes[0].Probe.PeriodSeconds, got, list)
 	}
 	before := len(w.Writes)
 	for range 60 {
@@ -47,28 +49,31 @@ func TestAFailedProbeOnlyMarksItsPod(t *testing.T) {
 	}
 	pod := w.pod("shop", "a")
 	if c := w.condition("example.com/idle"); c == nil {
-		t.Errorf("w.condition(\"example.com/idle\"): got nil, want a value\n%v\n%v", pod.Labels, pod.Annotations)
+		t.Errorf("condition example.com/idle: got nil, want a value\n%v\n%v", pod.Labels, pod.Annotations)
 	} else if c.Status != corev1.ConditionFalse {
-		t.Errorf("c.Status: got %q, want %q\n%+v\n%v\n%v", c.Status, corev1.ConditionFalse, c, pod.Labels, pod.Annotations)
+		t.Errorf("status: got %q, want %q\n%+v\n%v\n%v", c.Status, corev1.ConditionFalse, c, pod.Labels,
+			pod.Annotations)
 	} else if pod.Labels["idle"] != "false" {
-		t.Errorf("pod.Labels[\"idle\"]: got %q, want %q\n%+v\n%v\n%v", pod.Labels["idle"], "false", c, pod.Labels, pod.Annotations)
+		t.Errorf("label idle of the pod: got %q, want %q\n%+v\n%v\n%v", pod.Labels["idle"], "false", c, pod.Labels,
+			pod.Annotations)
 	} else if pod.Annotations[pub.PodDeletionCost] != "10" {
-		t.Errorf("pod.Annotations[pub.PodDeletionCost]: got %q, want %q\n%+v\n%v\n%v", pod.Annotations[pub.PodDeletionCost], "10", c,
+		t.Errorf("annotation pod deletion cost of the pod: got %q, want %q\n%+v\n%v\n%v",
+			pod.Annotations[pub.PodDeletionCost], "10", c,
 			pod.Labels, pod.Annotations)
 	}
 	if ready := w.condition(corev1.PodReady); ready.Status != corev1.ConditionTrue {
-		t.Errorf("ready.Status: got %q, want %q\n%+v", ready.Status, corev1.ConditionTrue, pod)
+		t.Errorf("condition about readiness: got %q, want %q\n%+v", ready.Status, corev1.ConditionTrue, pod)
 	} else if !pod.Status.ContainerStatuses[0].Ready {
-		t.Errorf("pod.Status.ContainerStatuses[0].Ready: got false, want true\n%+v", pod)
+		t.Errorf("first container of the pod is ready: got false, want true\n%+v", pod)
 	} else if len(pod.Labels) != 2 {
-		t.Errorf("len(pod.Labels): got %d, want 2\n%+v", len(pod.Labels), pod)
+		t.Errorf("number of labels of the pod: got %d, want 2\n%+v", len(pod.Labels), pod)
 	}
 	for _, write := range w.Writes[before:] {
 		if want := podKey("shop", "a"); write.Key != want {
-			t.Errorf("write.Key: got %+v, want %+v\n%+v", write.Key, want, write)
+			t.Errorf("key of the write: got %+v, want %+v\n%+v", write.Key, want, write)
 		}
 		if write.Verb != "patch" {
-			t.Errorf("write.Verb: got %q, want %q\n%+v", write.Verb, "patch", write)
+			t.Errorf("verb of the write: got %q, want %q\n%+v", write.Verb, "patch", write)
 		}
 	}
 }
@@ -92,13 +97,15 @@ func TestAServerlessPodIsProbedByItsProvider(t *testing.T) {
 	w.quiet()
 	var provider []appsv1alpha1.PodContainerProbe // which reads the annotation
 	if err := json.Unmarshal([]byte(carried), &provider); err != nil {
-		t.Fatalf("json.Unmarshal([]byte(carried), &provider): unexpected error: %v\n%q", err, carried)
+		t.Fatalf("reading what is carried: unexpected error: %v\n%q", err, carried)
 	} else if len(provider) != 1 {
-		t.Fatalf("len(provider): got %d, want 1\n%q\n%v", len(provider), carried, err)
+		t.Fatalf("number of probes: got %d, want 1\n%q\n%v", len(provider), carried, err)
 	} else if provider[0].Probe.Exec.Command[0] != "/idle" {
-		t.Fatalf("provider[0].Probe.Exec.Command[0]: got %q, want %q\n%q\n%v", provider[0].Probe.Exec.Command[0], "/idle", carried, err)
+		t.Fatalf("first of the command of the exec of the probe: got %q, want %q\n%q\n%v",
+			provider[0].Probe.Exec.Command[0], "/idle", carried, err)
 	} else if len(provider[0].MarkerPolicy) > 0 {
-		t.Fatalf("provider[0].MarkerPolicy: got %v, want none\n%q\n%v", provider[0].MarkerPolicy, carried, err)
+		t.Fatalf("marker policy of the first of the provider: got %v, want none\n%q\n%v", provider[0].MarkerPolicy,
+			carried, err)
 	}
 	tells := func(status corev1.ConditionStatus) {
 		w.Change(podKey("shop", "a"), func(o client.Object) {
@@ -113,15 +120,18 @@ func TestAServerlessPodIsProbedByItsProvider(t *testing.T) {
 		pod := w.pod("shop", "a")
 		c := w.condition("example.com/idle")
 		if pod.Labels["idle"] != want {
-			t.Errorf(`pod.Labels["idle"]: got %q, want %q; %v %v %+v, want idle=%s`, pod.Labels["idle"], want, pod.Labels, pod.Annotations, c,
+			t.Errorf(`label idle of the pod: got %q, want %q; %v %v %+v, want idle=%s`, pod.Labels["idle"], want,
+				pod.Labels, pod.Annotations, c,
 				want)
 		}
 		if c.Message != "told by the provider" {
-			t.Errorf("c.Message: got %q, want %q; %v %v %+v, want idle=%s", c.Message, "told by the provider", pod.Labels, pod.Annotations, c,
+			t.Errorf("message: got %q, want %q; %v %v %+v, want idle=%s", c.Message, "told by the provider",
+				pod.Labels, pod.Annotations, c,
 				want)
 		}
 		if pod.Annotations[pub.PodProbes] != carried {
-			t.Errorf("pod.Annotations[pub.PodProbes]: got %q, want %q; %v %v %+v, want idle=%s", pod.Annotations[pub.PodProbes], carried,
+			t.Errorf("annotation pod probes of the pod: got %q, want %q; %v %v %+v, want idle=%s",
+				pod.Annotations[pub.PodProbes], carried,
 				pod.Labels, pod.Annotations, c, want)
 		}
 	}

@@ -281,10 +281,10 @@ func (w *world) check(write simulation.Write, before, after client.Object) {
 		for _, pod := range list.Spec.PodProbes {
 			for _, probe := range pod.Probes {
 				if marker := podprobemarker.MarkerOf(probe.Name); marker == "" {
-					w.t.Errorf("podprobemarker.MarkerOf(probe.Name): got nothing, want some text; %+v is to be probed", probe)
+					w.t.Errorf("marker of the probe: got nothing, want some text; %+v is to be probed", probe)
 				}
 				if got := podprobemarker.Fault(&probe.Probe); got != "" {
-					w.t.Errorf("podprobemarker.Fault(&probe.Probe): got %q, want %q; %+v is to be probed", got, "", probe)
+					w.t.Errorf("fault of the probe: got %q, want %q; %+v is to be probed", got, "", probe)
 				}
 			}
 		}
@@ -299,10 +299,10 @@ func (w *world) check(write simulation.Write, before, after client.Object) {
 		}
 	case "Pod":
 		if write.Verb != "patch" {
-			w.t.Errorf("write.Verb: got %q, want %q\n%+v", write.Verb, "patch", write)
+			w.t.Errorf("verb of the write: got %q, want %q\n%+v", write.Verb, "patch", write)
 		}
 		if write.Subresource != "" && write.Subresource != "status" {
-			w.t.Errorf("write.Subresource: got %q, want %q\n%+v", write.Subresource, "status", write)
+			w.t.Errorf("subresource of the write: got %q, want %q\n%+v", write.Subresource, "status", write)
 		}
 		was, is := before.(*corev1.Pod), after.(*corev1.Pod)
 		if fmt.Sprint(was.Spec) != fmt.Sprint(is.Spec) || is.Labels["app"] != was.Labels["app"] || is.Labels["mine"] != was.Labels["mine"] { // PPM-074

@@ -228,13 +228,16 @@ func (w *world) judge() {
 		want := appsv1alpha1.PodProbeMarkerStatus{ObservedGeneration: marker.Generation,
 			MatchedPods: podprobemarker.Matches(marker, pods, func(node string) bool { return nodes[node] })}
 		if marker.DeletionTimestamp != nil {
-			w.t.Errorf("marker.DeletionTimestamp: got %v, want nil; %s/%s: %+v %v, want %+v", marker.DeletionTimestamp, marker.Namespace,
+			w.t.Errorf("time of deletion of the marker: got %v, want nil; %s/%s: %+v %v, want %+v",
+				marker.DeletionTimestamp, marker.Namespace,
 				marker.Name, marker.ObjectMeta, marker.Status, want)
 		} else if marker.Status != want {
-			w.t.Errorf("marker.Status: got %+v, want %+v; %s/%s: %+v %v, want %+v", marker.Status, want, marker.Namespace, marker.Name,
+			w.t.Errorf("status of the marker: got %+v, want %+v; %s/%s: %+v %v, want %+v", marker.Status, want,
+				marker.Namespace, marker.Name,
 				marker.ObjectMeta, marker.Status, want)
 		} else if len(marker.Finalizers) != 1 {
-			w.t.Errorf("len(marker.Finalizers): got %d, want 1; %s/%s: %+v %v, want %+v", len(marker.Finalizers), marker.Namespace, marker.Name,
+			w.t.Errorf("number of finalizers of the marker: got %d, want 1; %s/%s: %+v %v, want %+v",
+				len(marker.Finalizers), marker.Namespace, marker.Name,
 				marker.ObjectMeta, marker.Status, want)
 		}
 	}

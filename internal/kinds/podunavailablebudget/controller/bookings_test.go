@@ -99,7 +99,7 @@ func TestTheEndOfABooking(t *testing.T) {
 			pod := r.pods()[0]
 			at := metav1.NewTime(r.Now().Truncate(time.Second))
 			if answer := r.book(t, pod, by); !answer.Booked {
-				t.Fatalf("%s: answer.Booked: got false, want true\n%+v", by, answer)
+				t.Fatalf("%s: booked: got false, want true\n%+v", by, answer)
 			}
 			deletions, updates := map[string]metav1.Time(nil), map[string]metav1.Time{pod.Name: at}
 			if want.told != "" {
@@ -109,16 +109,17 @@ func TestTheEndOfABooking(t *testing.T) {
 				t.Helper()
 				s := r.budget("b").Status
 				if !sameTimes(s.DisruptedPods, deletions) {
-					t.Errorf("%s, %s: sameTimes(s.DisruptedPods, deletions): got false, want true\n%+v", by, when, s)
+					t.Errorf("%s, %s: the times of the deletions stay: got false, want true\n%+v", by, when, s)
 				}
 				if !sameTimes(s.UnavailablePods, updates) {
-					t.Errorf("%s, %s: sameTimes(s.UnavailablePods, updates): got false, want true\n%+v", by, when, s)
+					t.Errorf("%s, %s: the times of the updates stay: got false, want true\n%+v", by, when, s)
 				}
 				if s.CurrentAvailable != 2 {
-					t.Errorf("%s, %s: s.CurrentAvailable: got %d, want 2\n%+v", by, when, s.CurrentAvailable, s)
+					t.Errorf("%s, %s: available pods: got %d, want 2\n%+v", by, when, s.CurrentAvailable, s)
 				}
 				if s.UnavailableAllowed != 0 {
-					t.Errorf("%s, %s: s.UnavailableAllowed: got %d, want 0\n%+v", by, when, s.UnavailableAllowed, s)
+					t.Errorf("%s, %s: pods that may become unavailable: got %d, want 0\n%+v", by, when,
+						s.UnavailableAllowed, s)
 				}
 			}
 			holds("at once")
@@ -139,11 +140,12 @@ func TestTheEndOfABooking(t *testing.T) {
 			}
 			s := r.budget("b").Status
 			if len(s.DisruptedPods)+len(s.UnavailablePods) > 0 {
-				t.Errorf("len(s.DisruptedPods)+len(s.UnavailablePods): got %d, want 0; %s, lost %v, at the end: %+v",
+				t.Errorf("number of disrupted pods and unavailable pods: got %d, want 0; %s, lost %v, at the end: %+v",
 					len(s.DisruptedPods)+len(s.UnavailablePods), by, lost, s)
 			}
 			if s.CurrentAvailable != current {
-				t.Errorf("s.CurrentAvailable: got %d, want %d; %s, lost %v, at the end: %+v", s.CurrentAvailable, current, by, lost, s)
+				t.Errorf("available pods: got %d, want %d; %s, lost %v, at the end: %+v", s.CurrentAvailable, current,
+					by, lost, s)
 			}
 			var told []string
 			if want.told != "" {
@@ -201,10 +203,12 @@ func TestWhatPodsSayOfTheirBudgets(t *testing.T) {
 					want = says
 				}
 				if pod.Annotations[key] != want[key] {
-					t.Errorf("pod.Annotations[key]: got %q, want %q; pod %s says %v", pod.Annotations[key], want[key], pod.Name, pod.Annotations)
+					t.Errorf("annotation key of the pod: got %q, want %q; pod %s says %v", pod.Annotations[key], want[key],
+						pod.Name, pod.Annotations)
 				}
 				if pod.Annotations[legacy] != want[legacy] {
-					t.Errorf("pod.Annotations[legacy]: got %q, want %q; pod %s says %v", pod.Annotations[legacy], want[legacy], pod.Name,
+					t.Errorf("annotation legacy of the pod: got %q, want %q; pod %s says %v", pod.Annotations[legacy],
+						want[legacy], pod.Name,
 						pod.Annotations)
 				}
 			}

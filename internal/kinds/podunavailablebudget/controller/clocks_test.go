@@ -21,7 +21,7 @@ func TestABookingOfAManagerWhoseClockIsBehindStays(t *testing.T) {
 			r.rest()
 			pods := r.pods()
 			if answer := r.book(t, pods[0], by); !answer.Booked {
-				t.Fatalf("%s: answer.Booked: got false, want true\n%+v", by, answer)
+				t.Fatalf("%s: booked: got false, want true\n%+v", by, answer)
 			}
 			r.leader.skew = skew // what is booked is of a replica whose clock is right
 			for begin := r.Now(); r.Now().Sub(begin) < life-2*time.Second; {
@@ -29,21 +29,24 @@ func TestABookingOfAManagerWhoseClockIsBehindStays(t *testing.T) {
 				r.count()
 				s := r.budget("b").Status
 				if s.CurrentAvailable != 2 {
-					t.Fatalf("s.CurrentAvailable: got %d, want 2; %s, %s ahead, after %s: %+v", s.CurrentAvailable, by, skew, r.Now().Sub(begin), s)
+					t.Fatalf("available pods: got %d, want 2; %s, %s ahead, after %s: %+v", s.CurrentAvailable, by, skew,
+						r.Now().Sub(begin), s)
 				}
 				if s.UnavailableAllowed != 0 {
-					t.Fatalf("s.UnavailableAllowed: got %d, want 0; %s, %s ahead, after %s: %+v", s.UnavailableAllowed, by, skew, r.Now().Sub(begin), s)
+					t.Fatalf("pods that may become unavailable: got %d, want 0; %s, %s ahead, after %s: %+v",
+						s.UnavailableAllowed, by, skew, r.Now().Sub(begin), s)
 				}
 			}
 			r.Pass(time.Second + life)
 			r.count()
 			s := r.budget("b").Status
 			if len(s.DisruptedPods)+len(s.UnavailablePods) > 0 {
-				t.Errorf("len(s.DisruptedPods)+len(s.UnavailablePods): got %d, want 0; %s, %s ahead, at the end: %+v",
+				t.Errorf("number of disrupted pods and unavailable pods: got %d, want 0; %s, %s ahead, at the end: %+v",
 					len(s.DisruptedPods)+len(s.UnavailablePods), by, skew, s)
 			}
 			if s.UnavailableAllowed != 1 {
-				t.Errorf("s.UnavailableAllowed: got %d, want 1; %s, %s ahead, at the end: %+v", s.UnavailableAllowed, by, skew, s)
+				t.Errorf("pods that may become unavailable: got %d, want 1; %s, %s ahead, at the end: %+v",
+					s.UnavailableAllowed, by, skew, s)
 			}
 		}
 	}

@@ -66,11 +66,11 @@ func TestInvoluntaryLossLeavesFewerPodsThatMayGo(t *testing.T) {
 			}
 			s := r.budget("b").Status
 			if serve := int32(3 - lost); s.UnavailableAllowed != want {
-				t.Errorf("%s: s.UnavailableAllowed: got %d, want %d; after %d: %+v", name, s.UnavailableAllowed, want, lost, s)
+				t.Errorf("%s: pods that may become unavailable: got %d, want %d; after %d: %+v", name, s.UnavailableAllowed, want, lost, s)
 			} else if s.CurrentAvailable != serve {
-				t.Errorf("%s: s.CurrentAvailable: got %d, want %d; after %d: %+v", name, s.CurrentAvailable, serve, lost, s)
+				t.Errorf("%s: available pods: got %d, want %d; after %d: %+v", name, s.CurrentAvailable, serve, lost, s)
 			} else if got := r.oracle.inService(r.Get(podKey(pods[2].Name)).(*corev1.Pod)); got != (lost < 3) {
-				t.Errorf("%s: r.oracle.inService(r.Get(podKey(pods[2].Name)).(*corev1.Pod)): got %t, want %t; after %d: %+v", name, got, lost < 3,
+				t.Errorf("%s: the pod counts as in service: got %t, want %t; after %d: %+v", name, got, lost < 3,
 					lost, s)
 			}
 			if lost == 2 && r.book(t, pods[2], policyv1beta1.Delete).Allowed {
@@ -111,22 +111,22 @@ func TestTheLastPodsOfAWorkloadCanGo(t *testing.T) {
 				}
 				s := r.budget("b").Status
 				if s.TotalReplicas != 0 {
-					t.Errorf("s.TotalReplicas: got %d, want 0\n%+v", s.TotalReplicas, s)
+					t.Errorf("total replicas: got %d, want 0\n%+v", s.TotalReplicas, s)
 				}
 				if s.DesiredAvailable != 0 {
-					t.Errorf("s.DesiredAvailable: got %d, want 0\n%+v", s.DesiredAvailable, s)
+					t.Errorf("pods that must be available: got %d, want 0\n%+v", s.DesiredAvailable, s)
 				}
 				if s.CurrentAvailable != current {
-					t.Errorf("s.CurrentAvailable: got %d, want %d\n%+v", s.CurrentAvailable, current, s)
+					t.Errorf("available pods: got %d, want %d\n%+v", s.CurrentAvailable, current, s)
 				}
 				for _, pod := range r.pods() {
 					for _, by := range policyv1beta1.BudgetOperations {
 						answer := r.book(t, pod, by)
 						if !answer.Allowed {
-							t.Errorf("%s: answer.Allowed: got false, want true\n%+v", by, answer)
+							t.Errorf("%s: allowed: got false, want true\n%+v", by, answer)
 						}
 						if answer.Booked {
-							t.Errorf("%s: answer.Booked: got true, want false\n%+v", by, answer)
+							t.Errorf("%s: booked: got true, want false\n%+v", by, answer)
 						}
 					}
 				}
@@ -165,16 +165,16 @@ func TestWorkloadsThatDoNotSayTheirReplicas(t *testing.T) {
 			}
 			s := r.budget("b").Status
 			if s.TotalReplicas != want {
-				t.Errorf("%s: s.TotalReplicas: got %d, want %d\n%+v", name, s.TotalReplicas, want, s)
+				t.Errorf("%s: total replicas: got %d, want %d\n%+v", name, s.TotalReplicas, want, s)
 			}
 			if s.DesiredAvailable != want-1 {
-				t.Errorf("%s: s.DesiredAvailable: got %d, want %d\n%+v", name, s.DesiredAvailable, want-1, s)
+				t.Errorf("%s: pods that must be available: got %d, want %d\n%+v", name, s.DesiredAvailable, want-1, s)
 			}
 			if s.CurrentAvailable != 2 {
-				t.Errorf("%s: s.CurrentAvailable: got %d, want 2\n%+v", name, s.CurrentAvailable, s)
+				t.Errorf("%s: available pods: got %d, want 2\n%+v", name, s.CurrentAvailable, s)
 			}
 			if got := r.events("UnknownReplicas"); !slices.Equal(got, told) {
-				t.Errorf(`%s: r.events("UnknownReplicas"): got %q, want %q`, name, got, told)
+				t.Errorf(`%s: events UnknownReplicas: got %q, want %q`, name, got, told)
 			}
 		}
 	}
@@ -210,19 +210,19 @@ func TestDaemonSetsSayTheirReplicas(t *testing.T) {
 			}
 			s := r.budget("b").Status
 			if s.TotalReplicas != 5 {
-				t.Errorf("%s, %s: s.TotalReplicas: got %d, want 5\n%+v", apiVersion, name, s.TotalReplicas, s)
+				t.Errorf("%s, %s: total replicas: got %d, want 5\n%+v", apiVersion, name, s.TotalReplicas, s)
 			}
 			if s.DesiredAvailable != 4 {
-				t.Errorf("%s, %s: s.DesiredAvailable: got %d, want 4\n%+v", apiVersion, name, s.DesiredAvailable, s)
+				t.Errorf("%s, %s: pods that must be available: got %d, want 4\n%+v", apiVersion, name, s.DesiredAvailable, s)
 			}
 			if s.CurrentAvailable != 3 {
-				t.Errorf("%s, %s: s.CurrentAvailable: got %d, want 3\n%+v", apiVersion, name, s.CurrentAvailable, s)
+				t.Errorf("%s, %s: available pods: got %d, want 3\n%+v", apiVersion, name, s.CurrentAvailable, s)
 			}
 			if s.UnavailableAllowed != 0 {
-				t.Errorf("%s, %s: s.UnavailableAllowed: got %d, want 0\n%+v", apiVersion, name, s.UnavailableAllowed, s)
+				t.Errorf("%s, %s: pods that may become unavailable: got %d, want 0\n%+v", apiVersion, name, s.UnavailableAllowed, s)
 			}
 			if got := r.events("UnknownReplicas"); len(got) > 0 {
-				t.Errorf(`%s, %s: r.events("UnknownReplicas"): got %q, want none`, apiVersion, name, got)
+				t.Errorf(`%s, %s: events UnknownReplicas: got %q, want none`, apiVersion, name, got)
 			}
 		}
 	}
@@ -241,7 +241,7 @@ func TestBudgetsThatAreThereFirst(t *testing.T) {
 		if due, waits := r.leader.led.queue.due[requestOf(name)]; !waits {
 			t.Errorf("waits: got false, want true; %s is looked at again at %v, now it is %v", name, due, r.Now())
 		} else if got := due.Sub(r.Now()); got > time.Minute {
-			t.Errorf("due.Sub(r.Now()): got %v, want at most %v; %s is looked at again at %v, now it is %v", got, time.Minute, name, due,
+			t.Errorf("time until it is due: got %v, want at most %v; %s is looked at again at %v, now it is %v", got, time.Minute, name, due,
 				r.Now())
 		}
 	}
@@ -255,10 +255,10 @@ func TestBudgetsThatAreThereFirst(t *testing.T) {
 	for name, total := range map[string]int32{"of-fleet": 4, "of-set": 3, "of-deployment": 2} {
 		s := r.budget(name).Status
 		if s.TotalReplicas != total {
-			t.Errorf("%s: s.TotalReplicas: got %d, want %d\n%+v", name, s.TotalReplicas, total, s)
+			t.Errorf("%s: total replicas: got %d, want %d\n%+v", name, s.TotalReplicas, total, s)
 		}
 		if s.CurrentAvailable != total {
-			t.Errorf("%s: s.CurrentAvailable: got %d, want %d\n%+v", name, s.CurrentAvailable, total, s)
+			t.Errorf("%s: available pods: got %d, want %d\n%+v", name, s.CurrentAvailable, total, s)
 		}
 	}
 }
@@ -284,24 +284,24 @@ func TestAScaleInIsNotHeld(t *testing.T) {
 	for name, allowed := range map[string]int32{"of-deployment": 5, "of-rs": 5} {
 		s := r.budget(name).Status
 		if s.TotalReplicas != 2 {
-			t.Errorf("%s: s.TotalReplicas: got %d, want 2\n%+v", name, s.TotalReplicas, s)
+			t.Errorf("%s: total replicas: got %d, want 2\n%+v", name, s.TotalReplicas, s)
 		}
 		if s.UnavailableAllowed != allowed {
-			t.Errorf("%s: s.UnavailableAllowed: got %d, want %d\n%+v", name, s.UnavailableAllowed, allowed, s)
+			t.Errorf("%s: pods that may become unavailable: got %d, want %d\n%+v", name, s.UnavailableAllowed, allowed, s)
 		}
 	}
 	// The CloneSet has begun to take its pods in by what its budgets allow.
 	s := r.budget("of-set").Status
 	if s.TotalReplicas != 2 {
-		t.Errorf("of-set: s.TotalReplicas: got %d, want 2\n%+v", s.TotalReplicas, s)
+		t.Errorf("of-set: total replicas: got %d, want 2\n%+v", s.TotalReplicas, s)
 	}
 	if s.DesiredAvailable != 1 {
-		t.Errorf("of-set: s.DesiredAvailable: got %d, want 1\n%+v", s.DesiredAvailable, s)
+		t.Errorf("of-set: pods that must be available: got %d, want 1\n%+v", s.DesiredAvailable, s)
 	}
 	if s := r.budget("of-all").Status; s.TotalReplicas != 6 {
-		t.Errorf("of-all: s.TotalReplicas: got %d, want 6\n%+v", s.TotalReplicas, s)
+		t.Errorf("of-all: total replicas: got %d, want 6\n%+v", s.TotalReplicas, s)
 	} else if s.DesiredAvailable != 5 {
-		t.Errorf("of-all: s.DesiredAvailable: got %d, want 5\n%+v", s.DesiredAvailable, s)
+		t.Errorf("of-all: pods that must be available: got %d, want 5\n%+v", s.DesiredAvailable, s)
 	}
 }
 
@@ -327,10 +327,10 @@ func TestReplicasOfOtherKinds(t *testing.T) {
 		}
 		s := r.budget("b").Status
 		if s.TotalReplicas != 5 {
-			t.Errorf("%s: s.TotalReplicas: got %d, want 5\n%+v", name, s.TotalReplicas, s)
+			t.Errorf("%s: total replicas: got %d, want 5\n%+v", name, s.TotalReplicas, s)
 		}
 		if s.DesiredAvailable != 4 {
-			t.Errorf("%s: s.DesiredAvailable: got %d, want 4\n%+v", name, s.DesiredAvailable, s)
+			t.Errorf("%s: pods that must be available: got %d, want 4\n%+v", name, s.DesiredAvailable, s)
 		}
 	}
 }
@@ -365,10 +365,10 @@ func TestPodsOfAWorkload(t *testing.T) {
 			}
 			s := r.budget("b").Status
 			if s.TotalReplicas != total {
-				t.Errorf("%v: s.TotalReplicas: got %d, want %d\n%+v", of, s.TotalReplicas, total, s)
+				t.Errorf("%v: total replicas: got %d, want %d\n%+v", of, s.TotalReplicas, total, s)
 			}
 			if s.CurrentAvailable != 2 {
-				t.Errorf("%v: s.CurrentAvailable: got %d, want 2\n%+v", of, s.CurrentAvailable, s)
+				t.Errorf("%v: available pods: got %d, want 2\n%+v", of, s.CurrentAvailable, s)
 			}
 		}
 	}
@@ -402,10 +402,10 @@ func TestPodsOfADeployment(t *testing.T) {
 	r.counts()
 	s := r.budget("b").Status
 	if s.TotalReplicas != 3 {
-		t.Errorf("s.TotalReplicas: got %d, want 3\n%+v", s.TotalReplicas, s)
+		t.Errorf("total replicas: got %d, want 3\n%+v", s.TotalReplicas, s)
 	}
 	if s.CurrentAvailable != 9 {
-		t.Errorf("s.CurrentAvailable: got %d, want 9\n%+v", s.CurrentAvailable, s)
+		t.Errorf("available pods: got %d, want 9\n%+v", s.CurrentAvailable, s)
 	}
 }
 
@@ -432,13 +432,13 @@ func TestPodsThatAScaleSelects(t *testing.T) {
 		r.counts()
 		s := r.budget("fleet").Status
 		if s.TotalReplicas != 2 {
-			t.Errorf("s.TotalReplicas: got %d, want 2\n%+v", s.TotalReplicas, s)
+			t.Errorf("total replicas: got %d, want 2\n%+v", s.TotalReplicas, s)
 		}
 		if s.DesiredAvailable != 2 {
-			t.Errorf("s.DesiredAvailable: got %d, want 2\n%+v", s.DesiredAvailable, s)
+			t.Errorf("pods that must be available: got %d, want 2\n%+v", s.DesiredAvailable, s)
 		}
 		if s.CurrentAvailable != 2 {
-			t.Errorf("s.CurrentAvailable: got %d, want 2\n%+v", s.CurrentAvailable, s)
+			t.Errorf("available pods: got %d, want 2\n%+v", s.CurrentAvailable, s)
 		}
 		for _, pod := range r.pods() {
 			if got := pod.Annotations["pub.kruise.io/related-pub"]; got != want[pod.Name] {
@@ -447,10 +447,10 @@ func TestPodsThatAScaleSelects(t *testing.T) {
 			answer := r.book(t, pod, policyv1beta1.Delete)
 			by := answer.Budget
 			if answer.Allowed != (pod.Name == "three") {
-				t.Errorf("answer.Allowed: got %t, want %t; pod %s: %+v", answer.Allowed, pod.Name == "three", pod.Name, answer)
+				t.Errorf("allowed: got %t, want %t; pod %s: %+v", answer.Allowed, pod.Name == "three", pod.Name, answer)
 			}
 			if by != nil && by.Name != want[pod.Name] {
-				t.Errorf("by.Name: got %q, want %q; pod %s: %+v", by.Name, want[pod.Name], pod.Name, answer)
+				t.Errorf("name: got %q, want %q; pod %s: %+v", by.Name, want[pod.Name], pod.Name, answer)
 			}
 		}
 		r.protect("labels", func(b *policyv1beta1.PodUnavailableBudget) {
@@ -487,19 +487,19 @@ func TestTheStatusIsWrittenWhenItChanges(t *testing.T) {
 	r.count()
 	s := r.budget("b").Status
 	if s.TotalReplicas != 4 {
-		t.Errorf("s.TotalReplicas: got %d, want 4\n%+v", s.TotalReplicas, s)
+		t.Errorf("total replicas: got %d, want 4\n%+v", s.TotalReplicas, s)
 	} else if s.DesiredAvailable != 1 {
-		t.Errorf("s.DesiredAvailable: got %d, want 1\n%+v", s.DesiredAvailable, s)
+		t.Errorf("pods that must be available: got %d, want 1\n%+v", s.DesiredAvailable, s)
 	} else if s.CurrentAvailable != 2 {
-		t.Errorf("s.CurrentAvailable: got %d, want 2\n%+v", s.CurrentAvailable, s)
+		t.Errorf("available pods: got %d, want 2\n%+v", s.CurrentAvailable, s)
 	} else if s.UnavailableAllowed != 1 {
-		t.Errorf("s.UnavailableAllowed: got %d, want 1\n%+v", s.UnavailableAllowed, s)
+		t.Errorf("pods that may become unavailable: got %d, want 1\n%+v", s.UnavailableAllowed, s)
 	} else if s.ObservedGeneration != 2 {
-		t.Errorf("s.ObservedGeneration: got %d, want 2\n%+v", s.ObservedGeneration, s)
+		t.Errorf("observed generation: got %d, want 2\n%+v", s.ObservedGeneration, s)
 	} else if !sameTimes(s.DisruptedPods, map[string]metav1.Time{r.pods()[0].Name: at}) {
-		t.Errorf("sameTimes(s.DisruptedPods, map[string]metav1.Time{r.pods()[0].Name: at}): got false, want true\n%+v", s)
+		t.Errorf("the time of the disrupted pod stays: got false, want true\n%+v", s)
 	} else if !sameTimes(s.UnavailablePods, map[string]metav1.Time{r.pods()[1].Name: at}) {
-		t.Errorf("sameTimes(s.UnavailablePods, map[string]metav1.Time{r.pods()[1].Name: at}): got false, want true\n%+v", s)
+		t.Errorf("the time of the unavailable pod stays: got false, want true\n%+v", s)
 	}
 	if n := writes() - before; n != 3 { // two bookings, and one count
 		t.Errorf("%d writes", n)
@@ -517,7 +517,7 @@ func TestEventsOfBudgets(t *testing.T) {
 		t.Helper()
 		got := slices.DeleteFunc(r.events(reason), func(event string) bool { return !strings.HasPrefix(event, want) })
 		if len(got) != times {
-			t.Errorf("%s: len(got): got %d, want %d\n%q", reason, len(got), times, r.events(reason))
+			t.Errorf("%s: number of results: got %d, want %d\n%q", reason, len(got), times, r.events(reason))
 		}
 	}
 	told("NoPods", "b: Normal NoPods ", 1)

@@ -73,10 +73,10 @@ func TestPodsThatADeploymentLeftBehindStayProtected(t *testing.T) {
 			r.wait(d)
 			s := r.budget("b").Status
 			if s.TotalReplicas != 5 {
-				t.Errorf("s.TotalReplicas: got %d, want 5\n%+v", s.TotalReplicas, s)
+				t.Errorf("total replicas: got %d, want 5\n%+v", s.TotalReplicas, s)
 			}
 			if s.DesiredAvailable != 4 {
-				t.Errorf("s.DesiredAvailable: got %d, want 4\n%+v", s.DesiredAvailable, s)
+				t.Errorf("pods that must be available: got %d, want 4\n%+v", s.DesiredAvailable, s)
 			}
 			if n := r.allowed(t, "dep", policyv1beta1.Evict); n > 1 {
 				t.Errorf("%d of 5 pods may be evicted at once", n)
@@ -118,17 +118,17 @@ func TestPodsThatADeploymentTookOverAgainAreProtectedAtOnce(t *testing.T) {
 			r.wait(time.Second)
 			s := r.budget("b").Status
 			if s.TotalReplicas != 5 {
-				t.Errorf("s.TotalReplicas: got %d, want 5\n%+v", s.TotalReplicas, s)
+				t.Errorf("total replicas: got %d, want 5\n%+v", s.TotalReplicas, s)
 			}
 			if s.CurrentAvailable != 5 {
-				t.Errorf("s.CurrentAvailable: got %d, want 5\n%+v", s.CurrentAvailable, s)
+				t.Errorf("available pods: got %d, want 5\n%+v", s.CurrentAvailable, s)
 			}
 			for i, m := range r.managers {
 				answer, err := m.watch.Guard.Book(t.Context(), Request{Pod: r.pods()[i], By: policyv1beta1.Delete, DryRun: true})
 				if err != nil {
 					t.Errorf("unexpected error: %v; replica %d: %+v %v", err, i, answer, err)
 				} else if answer.Budget == nil {
-					t.Errorf("answer.Budget: got nil, want a value; replica %d: %+v %v", i, answer, err)
+					t.Errorf("budget: got nil, want a value; replica %d: %+v %v", i, answer, err)
 				}
 			}
 			if n := r.allowed(t, "dep", policyv1beta1.Delete); n != 1 {
@@ -154,13 +154,13 @@ func TestPodsOfAStatefulSetThatWasReplacedByForceCanGo(t *testing.T) {
 	r.counts()
 	s := r.budget("b").Status
 	if s.TotalReplicas != 3 {
-		t.Fatalf("before: s.TotalReplicas: got %d, want 3\n%+v", s.TotalReplicas, s)
+		t.Fatalf("before: total replicas: got %d, want 3\n%+v", s.TotalReplicas, s)
 	}
 	if s.CurrentAvailable != 3 {
-		t.Fatalf("before: s.CurrentAvailable: got %d, want 3\n%+v", s.CurrentAvailable, s)
+		t.Fatalf("before: available pods: got %d, want 3\n%+v", s.CurrentAvailable, s)
 	}
 	if got := r.allowed(t, "db", policyv1beta1.Delete); got != 1 {
-		t.Fatalf("before: r.allowed(t, \"db\", policyv1beta1.Delete): got %d, want 1\n%+v", got, s)
+		t.Fatalf("before: deletions of db are allowed: got %d, want 1\n%+v", got, s)
 	}
 	r.Remove(key)
 	next := set.DeepCopy()
@@ -188,10 +188,12 @@ func TestPodsOfADeletedWorkloadGoAlsoWithProtectTotalReplicas(t *testing.T) {
 			r.rest() // the garbage collector tries
 			left := r.pods()
 			if len(left) > 0 {
-				t.Errorf("r.pods(): got %v, want none; %d pods stay: %+v %s", left, len(left), r.budget("b").Status, r.failure)
+				t.Errorf("pods: got %v, want none; %d pods stay: %+v %s", left, len(left), r.budget("b").Status,
+					r.failure)
 			}
 			if r.failure != "" {
-				t.Errorf("r.failure: got %q, want %q; %d pods stay: %+v %s", r.failure, "", len(left), r.budget("b").Status, r.failure)
+				t.Errorf("failure: got %q, want %q; %d pods stay: %+v %s", r.failure, "", len(left),
+					r.budget("b").Status, r.failure)
 			}
 		})
 	}
@@ -214,11 +216,14 @@ func TestAWorkloadBesideACopyOfItsPodIsScaledToNothing(t *testing.T) {
 			r.scale(simulation.Key{Kind: "ReplicaSet", Name: "rs"}, 0)
 			r.rest()
 			if left := r.pods(); len(left) != 1 {
-				t.Errorf("len(left): got %d, want 1; %d pods stay: %+v %s", len(left), len(left), r.budget("b").Status, r.failure)
+				t.Errorf("number left: got %d, want 1; %d pods stay: %+v %s", len(left), len(left), r.budget("b").Status,
+					r.failure)
 			} else if left[0].UID != copied.UID {
-				t.Errorf("left[0].UID: got %q, want %q; %d pods stay: %+v %s", left[0].UID, copied.UID, len(left), r.budget("b").Status, r.failure)
+				t.Errorf("UID of the first left: got %q, want %q; %d pods stay: %+v %s", left[0].UID, copied.UID,
+					len(left), r.budget("b").Status, r.failure)
 			} else if r.failure != "" {
-				t.Errorf("r.failure: got %q, want %q; %d pods stay: %+v %s", r.failure, "", len(left), r.budget("b").Status, r.failure)
+				t.Errorf("failure: got %q, want %q; %d pods stay: %+v %s", r.failure, "", len(left),
+					r.budget("b").Status, r.failure)
 			}
 			if n := r.allowed(t, "debug", policyv1beta1.Delete); ready && n > 0 {
 				t.Error("the copy may go too")
@@ -268,23 +273,23 @@ func TestAWorkloadThatNeverAnswersHoldsNobodyElse(t *testing.T) {
 			r.wait(time.Minute)
 			s := r.budget("b").Status
 			if want := r.budget("b").Generation; s.ObservedGeneration != want {
-				t.Errorf("s.ObservedGeneration: got %d, want %d\n%+v", s.ObservedGeneration, want, s)
+				t.Errorf("observed generation: got %d, want %d\n%+v", s.ObservedGeneration, want, s)
 			}
 			if s.TotalReplicas != tt.total {
-				t.Errorf("s.TotalReplicas: got %d, want %d\n%+v", s.TotalReplicas, tt.total, s)
+				t.Errorf("total replicas: got %d, want %d\n%+v", s.TotalReplicas, tt.total, s)
 			}
 			if s.CurrentAvailable != tt.total {
-				t.Errorf("s.CurrentAvailable: got %d, want %d\n%+v", s.CurrentAvailable, tt.total, s)
+				t.Errorf("available pods: got %d, want %d\n%+v", s.CurrentAvailable, tt.total, s)
 			}
 			if unknown := strings.Join(r.events("UnknownReplicas"), "\n"); (tt.total == 3) == strings.Contains(unknown, "Fleet") {
 				t.Errorf("told: %q", unknown)
 			}
 			n := r.allowed(t, "dep", policyv1beta1.Delete)
 			if tt.total == 1 && n != 3 && tt.answers {
-				t.Error("tt.answers: got true, want false")
+				t.Error("answers: got true, want false")
 			}
 			if tt.total > 1 && n != 1 {
-				t.Errorf(`r.allowed(t, "dep", policyv1beta1.Delete): got %d, want 1`, n)
+				t.Errorf(`deletions of dep are allowed: got %d, want 1`, n)
 			}
 		})
 	}

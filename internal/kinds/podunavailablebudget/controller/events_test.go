@@ -238,7 +238,7 @@ func TestWhenBudgetsAreCounted(t *testing.T) {
 			on.Update(t.Context(), event.UpdateEvent{ObjectOld: tt.old, ObjectNew: tt.now}, queue)
 		}
 		if !slices.Equal(queue.of, tt.want) {
-			t.Errorf("%s: queue.of: got %q, want %q", name, queue.of, tt.want)
+			t.Errorf("%s: queued: got %q, want %q", name, queue.of, tt.want)
 		}
 	}
 }
@@ -342,7 +342,7 @@ func TestAnotherBudgetDecidesInThePlaceOfOneThatIsGone(t *testing.T) {
 			if err != nil {
 				t.Errorf("%+v: unexpected error: %v\n%+v", test, err, answer)
 			} else if answer.Allowed != test.allowed {
-				t.Errorf("%+v: answer.Allowed: got %t, want %t\n%+v\n%v", test, answer.Allowed, test.allowed, answer, err)
+				t.Errorf("%+v: allowed: got %t, want %t\n%+v\n%v", test, answer.Allowed, test.allowed, answer, err)
 			}
 		}
 	}
@@ -372,7 +372,7 @@ func TestAPodCannotChooseABudgetThatDoesNotCoverIt(t *testing.T) {
 				if err != nil {
 					t.Errorf("%s, %s: unexpected error: %v\n%+v", strict, annotation, err, answer)
 				} else if answer.Allowed {
-					t.Errorf("%s, %s: answer.Allowed: got true, want false\n%+v\n%v", strict, annotation, answer, err)
+					t.Errorf("%s, %s: allowed: got true, want false\n%+v\n%v", strict, annotation, answer, err)
 				}
 			}
 		}

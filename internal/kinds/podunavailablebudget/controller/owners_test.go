@@ -48,7 +48,7 @@ func TestAPodThatLiesAboutItsControllerFreesNoOther(t *testing.T) {
 				if err != nil {
 					t.Errorf("another pod of the ReplicaSet: unexpected error: %v\n%+v", err, answer)
 				} else if answer.Allowed {
-					t.Errorf("another pod of the ReplicaSet: answer.Allowed: got true, want false\n%+v\n%v", answer, err)
+					t.Errorf("another pod of the ReplicaSet: allowed: got true, want false\n%+v\n%v", answer, err)
 				}
 			}
 		})
@@ -97,16 +97,16 @@ func TestPodsOfWorkloadsThatMayNotBeReadCount(t *testing.T) {
 			r.rest()
 			status := r.budget(name).Status
 			if r.failure != "" {
-				t.Errorf("r.failure: got %q, want %q\n%+v", r.failure, "", status)
+				t.Errorf("failure: got %q, want %q\n%+v", r.failure, "", status)
 			}
 			if status.TotalReplicas != 3 {
-				t.Errorf("status.TotalReplicas: got %d, want 3\n%+v", status.TotalReplicas, status)
+				t.Errorf("total replicas: got %d, want 3\n%+v", status.TotalReplicas, status)
 			}
 			if status.DesiredAvailable != 3 {
-				t.Errorf("status.DesiredAvailable: got %d, want 3\n%+v", status.DesiredAvailable, status)
+				t.Errorf("pods that must be available: got %d, want 3\n%+v", status.DesiredAvailable, status)
 			}
 			if status.CurrentAvailable != 3 {
-				t.Errorf("status.CurrentAvailable: got %d, want 3\n%+v", status.CurrentAvailable, status)
+				t.Errorf("available pods: got %d, want 3\n%+v", status.CurrentAvailable, status)
 			}
 		})
 	}
@@ -146,10 +146,10 @@ func TestAWorkloadThatIsNotWatchedIsReadAgain(t *testing.T) {
 			r.rest()
 			status := r.budget(name).Status
 			if r.failure != "" {
-				t.Errorf("r.failure: got %q, want %q\n%+v", r.failure, "", status)
+				t.Errorf("failure: got %q, want %q\n%+v", r.failure, "", status)
 			}
 			if status.TotalReplicas != 5 {
-				t.Errorf("status.TotalReplicas: got %d, want 5\n%+v", status.TotalReplicas, status)
+				t.Errorf("total replicas: got %d, want 5\n%+v", status.TotalReplicas, status)
 			}
 		})
 	}
@@ -168,13 +168,13 @@ func TestAWorkloadThatIsNotWatchedAppears(t *testing.T) {
 	}
 	status := r.budget("target").Status
 	if r.failure != "" {
-		t.Errorf("r.failure: got %q, want %q\n%+v", r.failure, "", status)
+		t.Errorf("failure: got %q, want %q\n%+v", r.failure, "", status)
 	}
 	if status.TotalReplicas != 3 {
-		t.Errorf("status.TotalReplicas: got %d, want 3\n%+v", status.TotalReplicas, status)
+		t.Errorf("total replicas: got %d, want 3\n%+v", status.TotalReplicas, status)
 	}
 	if status.CurrentAvailable != 3 {
-		t.Errorf("status.CurrentAvailable: got %d, want 3\n%+v", status.CurrentAvailable, status)
+		t.Errorf("available pods: got %d, want 3\n%+v", status.CurrentAvailable, status)
 	}
 }
 

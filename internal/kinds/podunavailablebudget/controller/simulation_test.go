@@ -526,7 +526,7 @@ func TestSimulatedBudgets(t *testing.T) {
 			r.finish()
 		}
 		if r.failure != "" {
-			t.Errorf("r.failure: got %q, want %q", r.failure, "")
+			t.Errorf("failure: got %q, want %q", r.failure, "")
 		}
 		judged.Add(int64(r.oracle.judged))
 		refused.Add(int64(r.refusals))

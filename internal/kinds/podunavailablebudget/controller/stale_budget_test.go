@@ -47,10 +47,10 @@ func TestNoPodIsFreeByAnOldBudget(t *testing.T) {
 			r.leader.as(func() { r.Deliver(1 << 20) })
 			answer := r.book(t, pod, policyv1beta1.Delete)
 			if !answer.Allowed {
-				t.Fatalf("answer.Allowed: got false, want true\n%+v", answer)
+				t.Fatalf("allowed: got false, want true\n%+v", answer)
 			}
 			if answer.Booked {
-				t.Fatalf("answer.Booked: got true, want false\n%+v", answer)
+				t.Fatalf("booked: got true, want false\n%+v", answer)
 			}
 			r.Pass(3 * time.Second)
 			r.Change(budgetKey("b"), func(o client.Object) {
@@ -61,7 +61,7 @@ func TestNoPodIsFreeByAnOldBudget(t *testing.T) {
 				b.Status.DesiredAvailable, b.Status.CurrentAvailable, b.Status.UnavailableAllowed, b.Status.DisruptedPods = 3, 3, 0, nil
 			})
 			if answer := r.book(t, pod, policyv1beta1.Delete); answer.Allowed {
-				t.Errorf("answer.Allowed: got true, want false\n%+v", answer)
+				t.Errorf("allowed: got true, want false\n%+v", answer)
 			}
 		})
 	}
@@ -85,7 +85,7 @@ func TestFreePodsCostNoReadEach(t *testing.T) {
 	pods := r.pods()
 	for range 5 { // our own controller, and then the webhook
 		if answer := r.book(t, pods[0], policyv1beta1.Delete); !answer.Allowed {
-			t.Fatalf("answer.Allowed: got false, want true\n%+v", answer)
+			t.Fatalf("allowed: got false, want true\n%+v", answer)
 		}
 	}
 	if reads > 0 {

@@ -117,10 +117,10 @@ func TestCopiesFollow(t *testing.T) {
 	w.has(",,,")
 	n := w.r.watches.count()
 	if n != 0 {
-		t.Errorf("w.r.watches.count(): got %d, want 0", n)
+		t.Errorf("number of watches: got %d, want 0", n)
 	}
 	if len(w.r.distributions) != 0 {
-		t.Errorf("len(w.r.distributions): got %d, want 0", len(w.r.distributions))
+		t.Errorf("number of distributions: got %d, want 0", len(w.r.distributions))
 	}
 }
 
@@ -147,10 +147,10 @@ func TestNothingIsDoneForWhatGoes(t *testing.T) {
 			w.Manage()
 		}
 		if len(w.Writes) != writes {
-			t.Errorf("len(w.Writes): got %d, want %d; shown %v: %v", len(w.Writes), writes, shown, w.Writes[writes:])
+			t.Errorf("number of writes: got %d, want %d; shown %v: %v", len(w.Writes), writes, shown, w.Writes[writes:])
 		}
 		if got := w.value("a"); got != "" {
-			t.Errorf(`w.value("a"): got %q, want %q; shown %v: %v`, got, "", shown, w.Writes[writes:])
+			t.Errorf(`value of a: got %q, want %q; shown %v: %v`, got, "", shown, w.Writes[writes:])
 		}
 	}
 }
@@ -181,11 +181,11 @@ func TestTwoOfTheSame(t *testing.T) {
 	w.quiet()
 	w.has("1,1,2,")
 	if s := w.rd("rival").Status; s.Succeeded != 1 {
-		t.Errorf("s.Succeeded: got %d, want 1\n%+v", s.Succeeded, s)
+		t.Errorf("succeeded: got %d, want 1\n%+v", s.Succeeded, s)
 	} else if s.Failed != 1 {
-		t.Errorf("s.Failed: got %d, want 1\n%+v", s.Failed, s)
+		t.Errorf("failed: got %d, want 1\n%+v", s.Failed, s)
 	} else if !slices.Equal(s.Conditions[4].FailedNamespaces, []string{"a"}) {
-		t.Errorf("s.Conditions[4].FailedNamespaces: got %q, want %q\n%+v", s.Conditions[4].FailedNamespaces, []string{"a"}, s)
+		t.Errorf("failed namespaces of the fifth condition: got %q, want %q\n%+v", s.Conditions[4].FailedNamespaces, []string{"a"}, s)
 	}
 	if n := w.r.watches.count(); n != 1 {
 		t.Errorf("%d watches of one name", n)
@@ -251,14 +251,14 @@ func TestUpdatesAreOfOneVersion(t *testing.T) {
 		t.Errorf("sent: got %d, want 2; %d patches, %v", sent, sent, after.GetLabels())
 	}
 	if after.GetLabels()["theirs"] != "kept" {
-		t.Errorf(`after.GetLabels()["theirs"]: got %q, want %q; %d patches, %v`, after.GetLabels()["theirs"], "kept", sent,
+		t.Errorf(`label theirs: got %q, want %q; %d patches, %v`, after.GetLabels()["theirs"], "kept", sent,
 			after.GetLabels())
 	}
 	if after.GetLabels()["l"] != "1" {
-		t.Errorf(`after.GetLabels()["l"]: got %q, want %q; %d patches, %v`, after.GetLabels()["l"], "1", sent, after.GetLabels())
+		t.Errorf(`label l: got %q, want %q; %d patches, %v`, after.GetLabels()["l"], "1", sent, after.GetLabels())
 	}
 	if after.GetUID() != before.GetUID() {
-		t.Errorf("after.GetUID(): got %q, want %q; %d patches, %v", after.GetUID(), before.GetUID(), sent, after.GetLabels())
+		t.Errorf("UID: got %q, want %q; %d patches, %v", after.GetUID(), before.GetUID(), sent, after.GetLabels())
 	}
 }
 
@@ -288,7 +288,7 @@ func TestCopiesComeInGrowingBatches(t *testing.T) {
 		t.Errorf("batches: got %q, want %q", fmt.Sprint(batches), "map[1:1 2:2 4:4 8:8 16:5]")
 	}
 	if len(tried) != 20 {
-		t.Errorf("len(tried): got %d, want 20", len(tried))
+		t.Errorf("number tried: got %d, want 20", len(tried))
 	}
 }
 
@@ -335,10 +335,10 @@ func TestEventsAndStatus(t *testing.T) {
 	old, status, spec := &appsv1beta1.ResourceDistribution{}, &appsv1beta1.ResourceDistribution{}, &appsv1beta1.ResourceDistribution{}
 	status.Status.Desired, spec.Generation = 3, 2
 	if changed(event.UpdateEvent{ObjectOld: old, ObjectNew: status}) {
-		t.Error("of changes, the status counts and the spec does not: changed(event.UpdateEvent{ObjectOld: old, ObjectNew: status}): got true, want false")
+		t.Error("of changes, the status counts and the spec does not: a change of the status counts: got true, want false")
 	}
 	if !changed(event.UpdateEvent{ObjectOld: old, ObjectNew: spec}) {
-		t.Error("of changes, the status counts and the spec does not: changed(event.UpdateEvent{ObjectOld: old, ObjectNew: spec}): got false, want true")
+		t.Error("of changes, the status counts and the spec does not: a change of the spec counts: got false, want true")
 	}
 	w := spread(t)
 	w.space("later", nil)
@@ -348,19 +348,19 @@ func TestEventsAndStatus(t *testing.T) {
 	w.settle()
 	got := strings.Join(w.told, "\n")
 	if strings.Count(got, "Distributed: all 3 namespaces have a copy") != 1 {
-		t.Errorf("strings.Count(got, \"Distributed: all 3 namespaces have a copy\"): got %d, want 1\n%s",
+		t.Errorf("number of events Distributed: got %d, want 1\n%s",
 			strings.Count(got, "Distributed: all 3 namespaces have a copy"), got)
 	}
 	if strings.Count(got, "Conflict: ConflictOccurred in 1 namespaces, the first is c") != 1 {
-		t.Errorf("strings.Count(got, \"Conflict: ConflictOccurred in 1 namespaces, the first is c\"): got %d, want 1\n%s",
+		t.Errorf("number of events Conflict: got %d, want 1\n%s",
 			strings.Count(got, "Conflict: ConflictOccurred in 1 namespaces, the first is c"), got)
 	}
 	if strings.Count(got, "DistributeFailed: NamespaceNotExists") != 1 {
-		t.Errorf("strings.Count(got, \"DistributeFailed: NamespaceNotExists\"): got %d, want 1\n%s",
+		t.Errorf("number of events DistributeFailed: got %d, want 1\n%s",
 			strings.Count(got, "DistributeFailed: NamespaceNotExists"), got)
 	}
 	if len(w.told) != 3 {
-		t.Errorf("len(w.told): got %d, want 3\n%s", len(w.told), got)
+		t.Errorf("number told: got %d, want 3\n%s", len(w.told), got)
 	}
 	writes := len(w.Writes)
 	w.start()
@@ -384,13 +384,13 @@ func TestWhatCannotBeRead(t *testing.T) {
 		w.has("1,1,,")
 		c := w.rd("a").Status.Conditions[0]
 		if c.Status != corev1.ConditionTrue {
-			t.Errorf("c.Status: got %q, want %q\n%+v", c.Status, corev1.ConditionTrue, c)
+			t.Errorf("status: got %q, want %q\n%+v", c.Status, corev1.ConditionTrue, c)
 		}
 		if !strings.HasPrefix(c.Reason, "spec.") {
-			t.Errorf("c.Reason: got %q, want it to begin with %q\n%+v", c.Reason, "spec.", c)
+			t.Errorf("reason: got %q, want it to begin with %q\n%+v", c.Reason, "spec.", c)
 		}
 		if !strings.Contains(strings.Join(w.told, "\n"), c.Reason) {
-			t.Errorf("w.told: got %q, want it to contain %q\n%+v", strings.Join(w.told, "\n"), c.Reason, c)
+			t.Errorf("told: got %q, want it to contain %q\n%+v", strings.Join(w.told, "\n"), c.Reason, c)
 		}
 	}
 	w.put(build.Distribution("a", build.Document(w.document("3")), build.Labelled("team", "x")))
@@ -408,7 +408,7 @@ func TestWithoutTheList(t *testing.T) {
 	w.settle()
 	w.says("2/0/2 GetResourceFailed[a later]")
 	if c := w.rd("a").Status.Conditions[0]; c.Reason != "secrets is forbidden" {
-		t.Errorf("c.Reason: got %q, want %q", c.Reason, "secrets is forbidden")
+		t.Errorf("reason: got %q, want %q", c.Reason, "secrets is forbidden")
 	}
 	w.blind = nil
 	for _, c := range w.r.watches.all() {
@@ -438,7 +438,7 @@ func watchesEnd(t *testing.T) {
 			t.Fatalf("two watches of one name: a: got %+v, want %+v", a, b)
 		}
 		if got := len(w.users(a)); got != 2 {
-			t.Fatalf("two watches of one name: len(w.users(a)): got %d, want 2", got)
+			t.Fatalf("two watches of one name: number of users: got %d, want 2", got)
 		}
 		w.leave(a, "a")
 		w.leave(a, "a")
@@ -556,16 +556,16 @@ func TestWorkForOneNamespace(t *testing.T) {
 		n := map[string]int{"a namespace": distributions, "a copy": 1}[step]
 		made := len(w.Writes) - writes
 		if all.lists != 0 {
-			t.Errorf("%s: all.lists: got %d, want 0", step, all.lists)
+			t.Errorf("%s: lists: got %d, want 0", step, all.lists)
 		}
 		if all.gets > 12*distributions {
-			t.Errorf("%s: all.gets: got %d, want at most %d", step, all.gets, 12*distributions)
+			t.Errorf("%s: reads: got %d, want at most %d", step, all.gets, 12*distributions)
 		}
 		if made < n {
-			t.Errorf("%s: len(w.Writes) - writes: got %d, want at least %d", step, made, n)
+			t.Errorf("%s: number of new writes: got %d, want at least %d", step, made, n)
 		}
 		if made > 3*n {
-			t.Errorf("%s: len(w.Writes) - writes: got %d, want at most %d", step, made, 3*n)
+			t.Errorf("%s: number of new writes: got %d, want at most %d", step, made, 3*n)
 		}
 	}
 }

@@ -116,7 +116,7 @@ func TestVersionsGoBack(t *testing.T) {
 	if a == nil {
 		t.Errorf("a: got nil, want a value\n%+v", b)
 	} else if a.Version != "1" {
-		t.Errorf("a.Version: got %q, want %q\n%+v\n%+v", a.Version, "1", a, b)
+		t.Errorf("version: got %q, want %q\n%+v\n%+v", a.Version, "1", a, b)
 	} else if b != nil {
 		t.Errorf("b: got %+v, want nil\n%+v", b, a)
 	}
@@ -169,10 +169,10 @@ func TestWhatWebhooksChange(t *testing.T) {
 		}
 	}
 	if len(told) != 1 {
-		t.Errorf("told: len(told): got %d, want 1\n%v", len(told), told)
+		t.Errorf("told: number told: got %d, want 1\n%v", len(told), told)
 	}
 	if !told[errStored.Error()] {
-		t.Errorf("told: told[errStored.Error()]: got false, want true\n%v", told)
+		t.Errorf("told: the stored error is told: got false, want true\n%v", told)
 	}
 	if writes < 4 {
 		t.Errorf("writes: got %d, want at least 4", writes)

@@ -257,16 +257,18 @@ func (w *world) check(write simulation.Write, before, after client.Object) {
 	if ref == nil {
 		w.t.Fatalf("RD-003: ref: got nil, want a value; %s of what belongs to somebody else: %+v", write.Verb, of)
 	} else if ref.Kind != resourcedistribution.Name {
-		w.t.Fatalf("RD-003: ref.Kind: got %q, want %q; %s of what belongs to somebody else: %+v", ref.Kind, resourcedistribution.Name,
+		w.t.Fatalf("RD-003: kind of the owner: got %q, want %q; %s of what belongs to somebody else: %+v",
+			ref.Kind, resourcedistribution.Name,
 			write.Verb, of)
 	}
 	rd, _ := w.Cached(simulation.Key{Kind: resourcedistribution.Name, Name: ref.Name}).(*appsv1beta1.ResourceDistribution)
 	if rd == nil {
 		w.t.Fatalf("RD-052, RD-059: rd: got nil, want a value; %s for %+v, which is not there or is going", write.Verb, ref)
 	} else if rd.UID != ref.UID {
-		w.t.Fatalf("RD-052, RD-059: rd.UID: got %q, want %q; %s for %+v, which is not there or is going", rd.UID, ref.UID, write.Verb, ref)
+		w.t.Fatalf("RD-052, RD-059: UID: got %q, want %q; %s for %+v, which is not there or is going", rd.UID,
+			ref.UID, write.Verb, ref)
 	} else if rd.DeletionTimestamp != nil {
-		w.t.Fatalf("RD-052, RD-059: rd.DeletionTimestamp: got %v, want nil; %s for %+v, which is not there or is going",
+		w.t.Fatalf("RD-052, RD-059: time of deletion: got %v, want nil; %s for %+v, which is not there or is going",
 			rd.DeletionTimestamp, write.Verb, ref)
 	}
 	// An own write of the status may have shown a spec that the cache does not show yet.

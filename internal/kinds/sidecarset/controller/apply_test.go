@@ -49,9 +49,9 @@ func TestOnePodFails(t *testing.T) {
 	}
 	refuse = false
 	if err := s.Settle(200); err != nil {
-		t.Errorf("s.Settle(200): unexpected error: %v\n%q", err, images())
+		t.Errorf("coming to rest: unexpected error: %v\n%q", err, images())
 	} else if got := images(); got != "proxy:2 proxy:2 proxy:2" {
-		t.Errorf("images(): got %q, want %q\n%v", got, "proxy:2 proxy:2 proxy:2", err)
+		t.Errorf("images: got %q, want %q\n%v", got, "proxy:2 proxy:2 proxy:2", err)
 	}
 }
 
@@ -84,11 +84,11 @@ func TestOnePodFailsAtATime(t *testing.T) {
 	}
 	refuse = false
 	if err := s.Settle(200); err != nil {
-		t.Errorf("s.Settle(200): unexpected error: %v\n%s", err, s.describe())
+		t.Errorf("coming to rest: unexpected error: %v\n%s", err, s.describe())
 	} else if got := sidecarset.ImageOf(s.pods()[0], "proxy"); got != "proxy:2" {
-		t.Errorf("sidecarset.ImageOf(s.pods()[0], \"proxy\"): got %q, want %q\n%v\n%s", got, "proxy:2", err, s.describe())
+		t.Errorf("image of proxy: got %q, want %q\n%v\n%s", got, "proxy:2", err, s.describe())
 	} else if s.pass.memory.Of(s.set().UID).known.Refused(s.set(), s.pods()[0].UID) {
-		t.Errorf("s.pass.memory.Of(s.set().UID).known.Refused(s.set(), s.pods()[0].UID): got true, want false\n%v\n%s", err, s.describe())
+		t.Errorf("the pod counts as refused: got true, want false\n%v\n%s", err, s.describe())
 	}
 }
 
@@ -115,14 +115,14 @@ func TestOneResetFails(t *testing.T) {
 		t.Errorf("images (-want +got):\n%s\n%s", diff, s.describe())
 	}
 	if !strings.Contains(strings.Join(s.events, "\n"), "pod web-0 Warning ResetContainerFailed reset sidecar container image empty failed: ") {
-		t.Errorf("s.events: got %q, want it to contain %q", strings.Join(s.events, "\n"),
+		t.Errorf("events: got %q, want it to contain %q", strings.Join(s.events, "\n"),
 			"pod web-0 Warning ResetContainerFailed reset sidecar container image empty failed: ")
 	}
 	refuse = false
 	if err := s.Settle(200); err != nil {
-		t.Errorf("s.Settle(200): unexpected error: %v\n%s", err, s.describe())
+		t.Errorf("coming to rest: unexpected error: %v\n%s", err, s.describe())
 	} else if got := sidecarset.ImageOf(s.pods()[0], "proxy-1"); got != "empty:1" {
-		t.Errorf("sidecarset.ImageOf(s.pods()[0], \"proxy-1\"): got %q, want %q\n%v\n%s", got, "empty:1", err, s.describe())
+		t.Errorf("image of proxy-1: got %q, want %q\n%v\n%s", got, "empty:1", err, s.describe())
 	}
 }
 
@@ -184,10 +184,10 @@ func TestResizeThatIsTakenBackHalfWay(t *testing.T) {
 	}
 	cpu := s.pods()[0].Spec.Containers[0].Resources.Requests.Cpu().String()
 	if !s.Dead() {
-		t.Fatalf("s.Dead(): got false, want true\n%s", s.describe())
+		t.Fatalf("dead: got false, want true\n%s", s.describe())
 	}
 	if cpu != "2" {
-		t.Fatalf("s.pods()[0].Spec.Containers[0].Resources.Requests.Cpu(): got %q, want %q\n%s", cpu, "2", s.describe())
+		t.Fatalf("CPU of the requests of the resources: got %q, want %q\n%s", cpu, "2", s.describe())
 	}
 	s.change(sidecarsettest.Sized("1"))
 	if err := s.Settle(100); err != nil {
@@ -195,11 +195,11 @@ func TestResizeThatIsTakenBackHalfWay(t *testing.T) {
 	}
 	pod := s.pods()[0]
 	if cpu := pod.Spec.Containers[0].Resources.Requests.Cpu().String(); cpu != "1" {
-		t.Errorf("pod.Spec.Containers[0].Resources.Requests.Cpu(): got %q, want %q\n%s", cpu, "1", s.describe())
+		t.Errorf("CPU of the requests of the resources: got %q, want %q\n%s", cpu, "1", s.describe())
 	} else if got := s.set().Status.UpdatedReadyPods; got != 1 {
-		t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want 1\n%q\n%s", got, cpu, s.describe())
+		t.Errorf("updated and ready pods: got %d, want 1\n%q\n%s", got, cpu, s.describe())
 	} else if strings.Contains(pod.Annotations[pub.SidecarSetInPlaceUpdateState], "resizing") {
-		t.Errorf("pod.Annotations[pub.SidecarSetInPlaceUpdateState]: got %q, want it not to contain %q\n%q\n%s",
+		t.Errorf("annotation sidecar set in place update state of the pod: got %q, want it not to contain %q\n%q\n%s",
 			pod.Annotations[pub.SidecarSetInPlaceUpdateState], "resizing", cpu, s.describe())
 	}
 }
@@ -288,10 +288,11 @@ func TestNameTaken(t *testing.T) {
 			} else if !ok {
 				t.Errorf("ok: got false, want true; status %+v", status)
 			} else if !sidecarset.SameContent(latest.Data.Raw, sidecarsettest.Stored("proxy:1", 1).Data.Raw) {
-				t.Errorf(`sidecarset.SameContent(latest.Data.Raw, sidecarsettest.Stored("proxy:1", 1).Data.Raw): got false, want true; status %+v`,
+				t.Errorf(`the latest revision has the content of the first: got false, want true; status %+v`,
 					status)
 			} else if (status.LatestRevision != r.Name) != (tt.want > 0) {
-				t.Errorf("status.LatestRevision != r.Name: got %t, want %t; status %+v", status.LatestRevision != r.Name, tt.want > 0, status)
+				t.Errorf("the latest revision is another one: got %t, want %t; status %+v",
+					status.LatestRevision != r.Name, tt.want > 0, status)
 			}
 		})
 	}
@@ -314,11 +315,12 @@ func TestOnePodPanics(t *testing.T) {
 	plan.Verdicts[0].Change = func(*corev1.Pod, time.Time) ([]*podpatch.Patch, error) { panic("what is this?") }
 	result := s.pass.Applier.Apply(t.Context(), plan)
 	if result.Err == nil {
-		t.Errorf("result.Err: got nil, want an error\n%q", s.events)
+		t.Errorf("error: got nil, want an error\n%q", s.events)
 	} else if !strings.Contains(result.Err.Error(), "what is this?") {
-		t.Errorf("result.Err: got %q, want it to contain %q\n%q", result.Err.Error(), "what is this?", s.events)
+		t.Errorf("error: got %q, want it to contain %q\n%q", result.Err.Error(), "what is this?", s.events)
 	} else if !strings.Contains(strings.Join(s.events, "\n"), "FailedUpgradePod") {
-		t.Errorf("s.events: got %q, want it to contain %q\n%v", strings.Join(s.events, "\n"), "FailedUpgradePod", result.Err)
+		t.Errorf("events: got %q, want it to contain %q\n%v", strings.Join(s.events, "\n"), "FailedUpgradePod",
+			result.Err)
 	}
 	if got := sidecarset.ImageOf(s.pods()[1], "proxy"); got != "proxy:2" {
 		t.Errorf("the other pod has %s", got)
@@ -335,17 +337,17 @@ func TestRevisionThatIsRefused(t *testing.T) {
 		s.Round()
 	}
 	if !strings.Contains(strings.Join(s.events, "\n"), "Warning FailedStoreRevision failed to store revision mesh-") {
-		t.Errorf("s.events: got %q, want it to contain %q\n%+v", strings.Join(s.events, "\n"),
+		t.Errorf("events: got %q, want it to contain %q\n%+v", strings.Join(s.events, "\n"),
 			"Warning FailedStoreRevision failed to store revision mesh-", s.set().Status)
 	}
 	if got := s.set().Status.ObservedGeneration; got != 0 {
-		t.Errorf("s.set().Status.ObservedGeneration: got %d, want 0\n%+v", got, s.set().Status)
+		t.Errorf("observed generation: got %d, want 0\n%+v", got, s.set().Status)
 	}
 	refuse = false
 	if err := s.Settle(100); err != nil {
-		t.Errorf("s.Settle(100): unexpected error: %v\n%+v", err, s.set().Status)
+		t.Errorf("coming to rest: unexpected error: %v\n%+v", err, s.set().Status)
 	} else if got := s.set().Status.MatchedPods; got != 1 {
-		t.Errorf("s.set().Status.MatchedPods: got %d, want 1\n%v\n%+v", got, err, s.set().Status)
+		t.Errorf("matched pods: got %d, want 1\n%v\n%+v", got, err, s.set().Status)
 	}
 }
 
@@ -363,7 +365,7 @@ func TestCacheThatNeverShowsAWrite(t *testing.T) {
 		if outcome, err := s.run(); err != nil {
 			t.Fatalf("unexpected error: %v\n%+v", err, outcome)
 		} else if outcome.Plan == nil {
-			t.Fatalf("outcome.Plan: got nil, want a value\n%+v\n%v", outcome, err)
+			t.Fatalf("plan: got nil, want a value\n%+v\n%v", outcome, err)
 		}
 	}
 	if again := len(s.Writes) - writes; again > 0 {
@@ -443,17 +445,17 @@ func TestEventsOfPods(t *testing.T) {
 	spec := set.DeepCopy()
 	spec.Generation++
 	if setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: status}) {
-		t.Error("SS-190: the status is no event, the spec is: setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: status}): got true, want false")
+		t.Error("SS-190: the status is no event, the spec is: a change of the status calls: got true, want false")
 	}
 	if !setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: spec}) {
-		t.Error("SS-190: the status is no event, the spec is: setEvents.Update(event.UpdateEvent{ObjectOld: set, ObjectNew: spec}): got false, want true")
+		t.Error("SS-190: the status is no event, the spec is: a change of the spec calls: got false, want true")
 	}
 	namespace, labelledNamespace := &corev1.Namespace{}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}}}
 	if !namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: labelledNamespace}) {
-		t.Error("SS-191: labels of namespaces are events: namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: labelledNamespace}): got false, want true")
+		t.Error("SS-191: labels of namespaces are events: other labels call: got false, want true")
 	}
 	if namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: namespace}) {
-		t.Error("SS-191: labels of namespaces are events: namespaceEvents.Update(event.UpdateEvent{ObjectOld: namespace, ObjectNew: namespace}): got true, want false")
+		t.Error("SS-191: labels of namespaces are events: the same labels call: got true, want false")
 	}
 }
 
@@ -469,13 +471,13 @@ func TestMetricsGoWithTheSidecarSet(t *testing.T) {
 	s.Set.Spec.UpdateStrategy.Paused = true
 	m.observe(sidecarset.Make(s), nil)
 	if !m.known["mesh"]["wPaused"] {
-		t.Errorf("m.known[\"mesh\"][\"wPaused\"]: got false, want true\n%v", m.known)
+		t.Errorf("series of pods that wait while paused: got false, want true\n%v", m.known)
 	}
 	if m.known["mesh"]["wMaxUnavailable"] {
-		t.Errorf("m.known[\"mesh\"][\"wMaxUnavailable\"]: got true, want false\n%v", m.known)
+		t.Errorf("series of pods that wait for MaxUnavailable: got true, want false\n%v", m.known)
 	}
 	m.forget("mesh")
 	if len(m.known) != 0 {
-		t.Errorf("len(m.known): got %d, want 0\n%v", len(m.known), m.known)
+		t.Errorf("number of series: got %d, want 0\n%v", len(m.known), m.known)
 	}
 }

@@ -28,10 +28,10 @@ func TestPodsThatLackContainers(t *testing.T) {
 	const want = "Warning PodsNotMatched Pods that have its containers are not upgraded any more, because they are not matched. Why, by number of pods: 3: it has no native sidecar net"
 	n := strings.Count(strings.Join(s.events, "\n"), want)
 	if n != 1 {
-		t.Errorf(`strings.Count(strings.Join(s.events, "\n"), want): got %d, want 1; told %d times: %q %+v`, n, n, s.events, s.set().Status)
+		t.Errorf(`number of events: got %d, want 1; told %d times: %q %+v`, n, n, s.events, s.set().Status)
 	}
 	if got := s.set().Status.MatchedPods; got != 0 {
-		t.Errorf("s.set().Status.MatchedPods: got %d, want 0; told %d times: %q %+v", got, n, s.events, s.set().Status)
+		t.Errorf("matched pods: got %d, want 0; told %d times: %q %+v", got, n, s.events, s.set().Status)
 	}
 }
 
@@ -55,10 +55,11 @@ func TestEventsDoNotDependOnOrder(t *testing.T) {
 		logged[plan.Headline()] = true
 	}
 	if len(logged) != 1 {
-		t.Errorf("len(logged): got %d, want 1; %d logs, events %q", len(logged), len(logged), s.events)
+		t.Errorf("number logged: got %d, want 1; %d logs, events %q", len(logged), len(logged), s.events)
 	}
 	if len(s.events) > 1 {
-		t.Errorf("len(s.events): got %d, want at most 1; %d logs, events %q", len(s.events), len(logged), s.events)
+		t.Errorf("number of events: got %d, want at most 1; %d logs, events %q", len(s.events), len(logged),
+			s.events)
 	}
 }
 
@@ -74,7 +75,7 @@ func TestAnnotationThatCannotBeMerged(t *testing.T) {
 		s.Round()
 	}
 	if !strings.Contains(strings.Join(s.events, "\n"), "PodNotUpgraded") {
-		t.Errorf("s.events: got %q, want it to contain %q", strings.Join(s.events, "\n"), "PodNotUpgraded")
+		t.Errorf("events: got %q, want it to contain %q", strings.Join(s.events, "\n"), "PodNotUpgraded")
 	}
 	s.Change(podKey("web-0"), func(o client.Object) { o.SetAnnotations(mended(o.GetAnnotations())) })
 	s.Deliver(99) // the manager is told of nothing
@@ -82,9 +83,9 @@ func TestAnnotationThatCannotBeMerged(t *testing.T) {
 		t.Fatal("the manager does not come back")
 	}
 	if err := s.Settle(100); err != nil {
-		t.Errorf("s.Settle(100): unexpected error: %v\n%s", err, s.describe())
+		t.Errorf("coming to rest: unexpected error: %v\n%s", err, s.describe())
 	} else if got := sidecarset.ImageOf(s.pods()[0], "proxy"); got != "proxy:2" {
-		t.Errorf("sidecarset.ImageOf(s.pods()[0], \"proxy\"): got %q, want %q\n%v\n%s", got, "proxy:2", err, s.describe())
+		t.Errorf("image of proxy: got %q, want %q\n%v\n%s", got, "proxy:2", err, s.describe())
 	}
 }
 

@@ -37,37 +37,43 @@ func TestAnUpgradeTakesNoPodOutOfService(t *testing.T) {
 				}
 				now := after.(*corev1.Pod)
 				if !slices.Equal(old.Spec.ReadinessGates, now.Spec.ReadinessGates) {
-					t.Errorf("old.Spec.ReadinessGates: got %v, want %v; write %+v: gates %v, %v", old.Spec.ReadinessGates, now.Spec.ReadinessGates, w,
+					t.Errorf("readiness gates: got %v, want %v; write %+v: gates %v, %v", old.Spec.ReadinessGates,
+						now.Spec.ReadinessGates, w,
 						now.Spec.ReadinessGates, now.Annotations)
 				}
 				if now.Annotations[pub.InPlaceUpdateGrace] != "" {
-					t.Errorf("now.Annotations[pub.InPlaceUpdateGrace]: got %q, want %q; write %+v: gates %v, %v",
+					t.Errorf("annotation in place update grace: got %q, want %q; write %+v: gates %v, %v",
 						now.Annotations[pub.InPlaceUpdateGrace], "", w, now.Spec.ReadinessGates, now.Annotations)
 				}
 				if old.Labels[pub.LifecycleState] != now.Labels[pub.LifecycleState] {
-					t.Errorf("old.Labels[pub.LifecycleState]: got %q, want %q; write %+v: gates %v, %v", old.Labels[pub.LifecycleState],
+					t.Errorf("label lifecycle state: got %q, want %q; write %+v: gates %v, %v",
+						old.Labels[pub.LifecycleState],
 						now.Labels[pub.LifecycleState], w, now.Spec.ReadinessGates, now.Annotations)
 				}
 				for _, condition := range append([]corev1.PodConditionType{corev1.PodReady}, gates...) {
 					was, is := readiness.Condition(old, condition), readiness.Condition(now, condition)
 					if (was == nil) != (is == nil) {
-						t.Errorf("was == nil: got %t, want %t; write %+v: %s was %+v and is %+v", was == nil, is == nil, w, condition, was, is)
+						t.Errorf("it was not there before: got %t, want %t; write %+v: %s was %+v and is %+v", was == nil,
+							is == nil, w, condition, was, is)
 					} else if was != nil && was.Status != is.Status {
-						t.Errorf("was.Status: got %q, want %q; write %+v: %s was %+v and is %+v", was.Status, is.Status, w, condition, was, is)
+						t.Errorf("status: got %q, want %q; write %+v: %s was %+v and is %+v", was.Status, is.Status, w,
+							condition, was, is)
 					}
 				}
 				if !first[w.Key.Name] {
 					first[w.Key.Name] = true
 					if !readiness.Ready(old) {
-						t.Errorf("readiness.Ready(old): got false, want true; the first write to %s: ready %t, image %s, then %s", w.Key.Name,
+						t.Errorf("the old pod is ready: got false, want true; the first write to %s: ready %t, image %s, then %s", w.Key.Name,
 							readiness.Ready(old), sidecarset.ImageOf(old, "proxy"), sidecarset.ImageOf(now, "proxy"))
 					}
 					if got := sidecarset.ImageOf(old, "proxy"); got != "proxy:1" {
-						t.Errorf(`sidecarset.ImageOf(old, "proxy"): got %q, want %q; the first write to %s: ready %t, image %s, then %s`, got, "proxy:1",
+						t.Errorf(`image of proxy before: got %q, want %q; the first write to %s: ready %t, image %s, then %s`,
+							got, "proxy:1",
 							w.Key.Name, readiness.Ready(old), sidecarset.ImageOf(old, "proxy"), sidecarset.ImageOf(now, "proxy"))
 					}
 					if got := sidecarset.ImageOf(now, "proxy"); got != "proxy:2" {
-						t.Errorf(`sidecarset.ImageOf(now, "proxy"): got %q, want %q; the first write to %s: ready %t, image %s, then %s`, got, "proxy:2",
+						t.Errorf(`image of proxy: got %q, want %q; the first write to %s: ready %t, image %s, then %s`, got,
+							"proxy:2",
 							w.Key.Name, readiness.Ready(old), sidecarset.ImageOf(old, "proxy"), sidecarset.ImageOf(now, "proxy"))
 					}
 				}
@@ -78,10 +84,11 @@ func TestAnUpgradeTakesNoPodOutOfService(t *testing.T) {
 			}
 			status := s.set().Status
 			if len(first) != 3 {
-				t.Errorf("len(first): got %d, want 3; %d pods were written, %+v", len(first), len(first), status)
+				t.Errorf("number of the first: got %d, want 3; %d pods were written, %+v", len(first), len(first), status)
 			}
 			if status.UpdatedReadyPods != 3 {
-				t.Errorf("status.UpdatedReadyPods: got %d, want 3; %d pods were written, %+v", status.UpdatedReadyPods, len(first), status)
+				t.Errorf("updated and ready pods: got %d, want 3; %d pods were written, %+v", status.UpdatedReadyPods,
+					len(first), status)
 			}
 		})
 	}

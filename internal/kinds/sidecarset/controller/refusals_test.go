@@ -47,10 +47,10 @@ func TestOneRefusedPodDoesNotFreezeTheStatus(t *testing.T) {
 		}
 		late := s.Now().Sub(changed)
 		if got := s.set().Status.UpdatedReadyPods; got != 1 {
-			t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want 1", got)
+			t.Errorf("updated and ready pods: got %d, want 1", got)
 		}
 		if late > time.Second {
-			t.Errorf("s.Now().Sub(changed): got %v, want at most %v", late, time.Second)
+			t.Errorf("time since the change: got %v, want at most %v", late, time.Second)
 		}
 		s.Pass(10 * time.Minute)
 	}
@@ -132,9 +132,9 @@ func TestARefusedPodIsNotTriedAtEveryEvent(t *testing.T) {
 			}
 			s.Refused = nil
 			if err := s.Settle(100); err != nil {
-				t.Errorf("s.Settle(100): unexpected error: %v\n%s", err, s.describe())
+				t.Errorf("coming to rest: unexpected error: %v\n%s", err, s.describe())
 			} else if got := s.set().Status.UpdatedReadyPods; got != 2 {
-				t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want 2\n%v\n%s", got, err, s.describe())
+				t.Errorf("updated and ready pods: got %d, want 2\n%v\n%s", got, err, s.describe())
 			}
 		})
 	}
@@ -242,8 +242,8 @@ func refusedRevision(t *testing.T, verb string) {
 	}
 	s.Refused = nil
 	if err := s.Settle(100); err != nil {
-		t.Errorf("s.Settle(100): unexpected error: %v\n%s", err, s.describe())
+		t.Errorf("coming to rest: unexpected error: %v\n%s", err, s.describe())
 	} else if got := s.set().Status.UpdatedReadyPods; got != 2 {
-		t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want 2\n%v\n%s", got, err, s.describe())
+		t.Errorf("updated and ready pods: got %d, want 2\n%v\n%s", got, err, s.describe())
 	}
 }

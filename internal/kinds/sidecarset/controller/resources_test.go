@@ -94,10 +94,11 @@ func TestResizesOfSidecars(t *testing.T) {
 			v := plan.Verdicts[0]
 			if tt.want == nil || v.Action != sidecarset.Upgrade {
 				if v.Reason != sidecarset.ReasonNotUpgradable {
-					t.Errorf("v.Reason: got %q, want %q\n%s\n%s", v.Reason, sidecarset.ReasonNotUpgradable, v.Action, v.Message)
+					t.Errorf("reason: got %q, want %q\n%s\n%s", v.Reason, sidecarset.ReasonNotUpgradable, v.Action,
+						v.Message)
 				}
 				if tt.want != nil {
-					t.Errorf("tt.want: got %v, want nil\n%s\n%s", tt.want, v.Action, v.Message)
+					t.Errorf("want: got %v, want nil\n%s\n%s", tt.want, v.Action, v.Message)
 				}
 				return
 			}
@@ -106,7 +107,7 @@ func TestResizesOfSidecars(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := resized(t, v.Pod, patches); !cmp.Equal(*tt.want, got) {
-				t.Errorf("*tt.want: got %v, want %v\n%q", *tt.want, got, cmp.Diff(*tt.want, got))
+				t.Errorf("want: got %v, want %v\n%q", *tt.want, got, cmp.Diff(*tt.want, got))
 			}
 		})
 	}
@@ -173,10 +174,10 @@ func TestAResetForgetsNoResize(t *testing.T) {
 	}
 	pod := s.pods()[0]
 	if got := sidecarset.ImageOf(pod, "proxy-1"); got != "empty:1" {
-		t.Errorf("sidecarset.ImageOf(pod, \"proxy-1\"): got %q, want %q\n%s", got, "empty:1", s.describe())
+		t.Errorf("image of proxy-1: got %q, want %q\n%s", got, "empty:1", s.describe())
 	}
 	if !strings.Contains(pod.Annotations[pub.SidecarSetInPlaceUpdateState], "overtaken") {
-		t.Errorf("pod.Annotations[pub.SidecarSetInPlaceUpdateState]: got %q, want it to contain %q\n%s",
+		t.Errorf("annotation sidecar set in place update state of the pod: got %q, want it to contain %q\n%s",
 			pod.Annotations[pub.SidecarSetInPlaceUpdateState], "overtaken", s.describe())
 	}
 }
@@ -201,9 +202,9 @@ func TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne(t *testing.T) {
 	}
 	for _, pod := range s.pods() {
 		if !readiness.Ready(pod) {
-			t.Fatalf("readiness.Ready(pod): got false, want true\n%s", s.describe())
+			t.Fatalf("the pod is ready: got false, want true\n%s", s.describe())
 		} else if got := pod.Spec.Containers[0].Resources.Requests.Cpu().String(); got != "9" {
-			t.Fatalf("pod.Spec.Containers[0].Resources.Requests.Cpu(): got %q, want %q\n%s", got, "9", s.describe())
+			t.Fatalf("CPU of the requests of the resources: got %q, want %q\n%s", got, "9", s.describe())
 		}
 	}
 	most := 0
@@ -230,6 +231,7 @@ func TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne(t *testing.T) {
 		t.Errorf("most: got %d, want 1; %d pods at once, maxUnavailable 1; %+v", most, most, status)
 	}
 	if status.UpdatedReadyPods != 6 {
-		t.Errorf("status.UpdatedReadyPods: got %d, want 6; %d pods at once, maxUnavailable 1; %+v", status.UpdatedReadyPods, most, status)
+		t.Errorf("updated and ready pods: got %d, want 6; %d pods at once, maxUnavailable 1; %+v",
+			status.UpdatedReadyPods, most, status)
 	}
 }

@@ -38,7 +38,7 @@ func TestImagesThatAWebhookRewrites(t *testing.T) {
 		}
 	}
 	if got := s.set().Status.ReadyPods; got != 2 {
-		t.Errorf("s.set().Status.ReadyPods: got %d, want 2\n%+v", got, s.set().Status)
+		t.Errorf("ready pods: got %d, want 2\n%+v", got, s.set().Status)
 	}
 	s.change(sidecarsettest.Image("proxy", "proxy:2"))
 	if err := s.Settle(500); err != nil {
@@ -46,13 +46,13 @@ func TestImagesThatAWebhookRewrites(t *testing.T) {
 	}
 	for _, pod := range s.pods() {
 		if got := sidecarset.ImageOf(pod, "proxy-1"); got != "mirror/empty:1" {
-			t.Errorf("sidecarset.ImageOf(pod, \"proxy-1\"): got %q, want %q\n%s", got, "mirror/empty:1", s.describe())
+			t.Errorf("image of proxy-1: got %q, want %q\n%s", got, "mirror/empty:1", s.describe())
 		}
 		if got := sidecarset.ImageOf(pod, "proxy-2"); got != "mirror/proxy:2" {
-			t.Errorf("sidecarset.ImageOf(pod, \"proxy-2\"): got %q, want %q\n%s", got, "mirror/proxy:2", s.describe())
+			t.Errorf("image of proxy-2: got %q, want %q\n%s", got, "mirror/proxy:2", s.describe())
 		}
 	}
 	if got := s.set().Status.UpdatedReadyPods; got != 2 {
-		t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want 2\n%+v", got, s.set().Status)
+		t.Errorf("updated and ready pods: got %d, want 2\n%+v", got, s.set().Status)
 	}
 }

@@ -326,7 +326,7 @@ func theirs(pod *corev1.Pod) {
 func TestSimulatedUpgrades(t *testing.T) {
 	simulationtest.Seeds(t, 500, func(t *testing.T, seed uint64) {
 		if problem := simulatedUpgrade(seed); problem != "" {
-			t.Errorf("simulatedUpgrade(seed): got %q, want %q", problem, "")
+			t.Errorf("problem of the simulated upgrade: got %q, want %q", problem, "")
 		}
 	})
 }

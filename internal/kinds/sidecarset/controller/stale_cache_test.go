@@ -41,9 +41,9 @@ func TestAPodOfTheNewSidecarSetIsNotTakenBack(t *testing.T) {
 	s.Show(setKey, s.set()) // at last
 	s.Queue.Add()
 	if err := s.Settle(100); err != nil {
-		t.Errorf("s.Settle(100): unexpected error: %v\n%+v", err, s.set().Status)
+		t.Errorf("coming to rest: unexpected error: %v\n%+v", err, s.set().Status)
 	} else if got := s.set().Status.UpdatedReadyPods; got != 3 {
-		t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want 3\n%v\n%+v", got, err, s.set().Status)
+		t.Errorf("updated and ready pods: got %d, want 3\n%v\n%+v", got, err, s.set().Status)
 	}
 }
 
@@ -79,9 +79,9 @@ func TestARollbackIsNotTakenBack(t *testing.T) {
 	s.Show(setKey, s.set()) // at last
 	s.Queue.Add()
 	if err := s.Settle(100); err != nil {
-		t.Errorf("s.Settle(100): unexpected error: %v\n%+v", err, s.set().Status)
+		t.Errorf("coming to rest: unexpected error: %v\n%+v", err, s.set().Status)
 	} else if got := s.set().Status.UpdatedReadyPods; got != 3 {
-		t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want 3\n%v\n%+v", got, err, s.set().Status)
+		t.Errorf("updated and ready pods: got %d, want 3\n%v\n%+v", got, err, s.set().Status)
 	}
 }
 
@@ -109,9 +109,9 @@ func TestAnImageThatWasOvertakenTwice(t *testing.T) {
 	for _, image := range []string{"proxy:2", "proxy:3", "proxy:4"} {
 		s.change(sidecarsettest.Image("proxy", image))
 		if err := s.Settle(50); err != nil {
-			t.Fatalf("s.Settle(50): unexpected error: %v\n%s", err, s.describe())
+			t.Fatalf("coming to rest: unexpected error: %v\n%s", err, s.describe())
 		} else if got := sidecarset.ImageOf(s.pods()[0], "proxy"); got != image {
-			t.Fatalf("sidecarset.ImageOf(s.pods()[0], \"proxy\"): got %q, want %q\n%v\n%s", got, image, err, s.describe())
+			t.Fatalf("image of proxy: got %q, want %q\n%v\n%s", got, image, err, s.describe())
 		}
 	}
 	for _, step := range []struct {
@@ -121,9 +121,10 @@ func TestAnImageThatWasOvertakenTwice(t *testing.T) {
 		image, done := step.image, step.done
 		is(image, true)
 		if err := s.Settle(50); err != nil {
-			t.Errorf("s.Settle(50): unexpected error: %v; it runs %s: %+v, %v", err, image, s.set().Status, err)
+			t.Errorf("coming to rest: unexpected error: %v; it runs %s: %+v, %v", err, image, s.set().Status, err)
 		} else if got := s.set().Status.UpdatedReadyPods; got != done {
-			t.Errorf("s.set().Status.UpdatedReadyPods: got %d, want %d; it runs %s: %+v, %v", got, done, image, s.set().Status, err)
+			t.Errorf("updated and ready pods: got %d, want %d; it runs %s: %+v, %v", got, done, image, s.set().Status,
+				err)
 		}
 	}
 	// A hundred images later the record has not grown.

@@ -78,6 +78,6 @@ func TestAPodThatCrashesOnItsOwnIsNotTold(t *testing.T) {
 		}
 	}
 	if text := strings.Join(s.events, "\n"); strings.Contains(text, waiting.EventReason) {
-		t.Errorf("s.events: got %q, want it not to contain %q", text, waiting.EventReason)
+		t.Errorf("events: got %q, want it not to contain %q", text, waiting.EventReason)
 	}
 }

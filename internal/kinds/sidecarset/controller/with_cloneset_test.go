@@ -187,28 +187,30 @@ func TestBesideCloneSet(t *testing.T) {
 					working = w["proxy"]
 				}
 				if !uids[pod.UID] {
-					t.Errorf("uids[pod.UID]: got false, want true; pod %s: app %s, proxy %s, ready %v, the same %v", pod.Name,
+					t.Errorf("the UID was there before: got false, want true; pod %s: app %s, proxy %s, ready %v, the same %v", pod.Name,
 						sidecarset.ImageOf(pod, "app"), sidecarset.ImageOf(pod, working), readiness.Ready(pod), uids[pod.UID])
 				}
 				if got := sidecarset.ImageOf(pod, "app"); got != "app:99" {
-					t.Errorf(`sidecarset.ImageOf(pod, "app"): got %q, want %q; pod %s: app %s, proxy %s, ready %v, the same %v`, got, "app:99", pod.Name,
+					t.Errorf(`image of app: got %q, want %q; pod %s: app %s, proxy %s, ready %v, the same %v`, got,
+						"app:99", pod.Name,
 						sidecarset.ImageOf(pod, "app"), sidecarset.ImageOf(pod, working), readiness.Ready(pod), uids[pod.UID])
 				}
 				if got := sidecarset.ImageOf(pod, working); got != "proxy:last" {
-					t.Errorf("sidecarset.ImageOf(pod, working): got %q, want %q; pod %s: app %s, proxy %s, ready %v, the same %v", got, "proxy:last",
+					t.Errorf("image of the container that works: got %q, want %q; pod %s: app %s, proxy %s, ready %v, the same %v", got, "proxy:last",
 						pod.Name, sidecarset.ImageOf(pod, "app"), sidecarset.ImageOf(pod, working), readiness.Ready(pod), uids[pod.UID])
 				}
 				if !readiness.Ready(pod) {
-					t.Errorf("readiness.Ready(pod): got false, want true; pod %s: app %s, proxy %s, ready %v, the same %v", pod.Name,
+					t.Errorf("the pod is ready: got false, want true; pod %s: app %s, proxy %s, ready %v, the same %v",
+						pod.Name,
 						sidecarset.ImageOf(pod, "app"), sidecarset.ImageOf(pod, working), readiness.Ready(pod), uids[pod.UID])
 				}
 			}
 			s.Writes = nil
 			s.Queue.Add()
 			if err := s.Settle(100); err != nil {
-				t.Errorf("written at rest: s.Settle(100): unexpected error: %v\n%v", err, s.Writes)
+				t.Errorf("written at rest: coming to rest: unexpected error: %v\n%v", err, s.Writes)
 			} else if len(s.Writes) > 0 {
-				t.Errorf("written at rest: s.Writes: got %v, want none\n%v", s.Writes, err)
+				t.Errorf("written at rest: writes: got %v, want none\n%v", s.Writes, err)
 			}
 		})
 	}

@@ -131,15 +131,15 @@ func TestARefusedGrowthIsToldInOnePlace(t *testing.T) {
 		t.Errorf("it was told in %d rounds", told)
 	}
 	if !s.said("Warning FailedResize ", "my-data-web-0") {
-		t.Errorf(`s.said("Warning FailedResize ", "my-data-web-0"): got false, want true; events %q`, s.events)
+		t.Errorf(`FailedResize is told of my-data-web-0: got false, want true; events %q`, s.events)
 	}
 	if s.said("Warning FailedUpdatePodInPlace ", "my-data-web-0") {
-		t.Errorf(`s.said("Warning FailedUpdatePodInPlace ", "my-data-web-0"): got true, want false; events %q`, s.events)
+		t.Errorf(`FailedUpdatePodInPlace is told of my-data-web-0: got true, want false; events %q`, s.events)
 	}
 	s.Refused = nil
 	s.runFor(10 * time.Minute)
 	if conditions := s.set().Status.Conditions; len(conditions) > 0 {
-		t.Errorf("s.set().Status.Conditions: got %v, want none", conditions)
+		t.Errorf("conditions: got %v, want none", conditions)
 	}
 }
 
@@ -170,14 +170,15 @@ func TestClaimsOfANewPod(t *testing.T) {
 	}
 	got := made()
 	if len(got) > 0 {
-		t.Errorf("made(): got %q, want none; %v is made, %v, again at %s", got, got, s.events, s.Queue.Due())
+		t.Errorf("made: got %q, want none; %v is made, %v, again at %s", got, got, s.events, s.Queue.Due())
 	}
 	if !s.said("Normal WaitingForClaims ", "web-0", "b-web-0") {
-		t.Errorf(`s.said("Normal WaitingForClaims ", "web-0", "b-web-0"): got false, want true; %v is made, %v, again at %s`, got, s.events,
+		t.Errorf(`WaitingForClaims is told of web-0: got false, want true; %v is made, %v, again at %s`, got,
+			s.events,
 			s.Queue.Due())
 	}
 	if s.Queue.Due().IsZero() {
-		t.Errorf("s.Queue.Due().IsZero(): got true, want false; %v is made, %v, again at %s", got, s.events, s.Queue.Due())
+		t.Errorf("nothing is due: got true, want false; %v is made, %v, again at %s", got, s.events, s.Queue.Due())
 	}
 	s.Remove(claimKey("b-web-0"))
 	s.runFor(time.Minute)

@@ -85,7 +85,8 @@ func TestEventsOfStatefulSets(t *testing.T) {
 			if len(told) == 0 {
 				t.Errorf("told: got none, want some; %q is not among %q", test.want, s.events)
 			} else if strings.HasPrefix(test.want, "Warning") && !strings.Contains(told[0], "a policy") {
-				t.Errorf("told[0]: got %q, want it to contain %q; %q is not among %q", told[0], "a policy", test.want, s.events)
+				t.Errorf("told first: got %q, want it to contain %q; %q is not among %q", told[0], "a policy", test.want,
+					s.events)
 			}
 			if slices.ContainsFunc(s.events, func(e string) bool {
 				return strings.Contains(e, "SuccessfulCreate") && strings.Contains(e,
@@ -125,13 +126,13 @@ func TestConflictsOfTheStatus(t *testing.T) {
 	if status := s.set().Status; !meddled {
 		t.Errorf("meddled: got false, want true\n%+v", status)
 	} else if status.Replicas != 3 {
-		t.Errorf("status.Replicas: got %d, want 3\n%+v", status.Replicas, status)
+		t.Errorf("replicas: got %d, want 3\n%+v", status.Replicas, status)
 	} else if status.AvailableReplicas != 3 {
-		t.Errorf("status.AvailableReplicas: got %d, want 3\n%+v", status.AvailableReplicas, status)
+		t.Errorf("available replicas: got %d, want 3\n%+v", status.AvailableReplicas, status)
 	} else if want := s.set().Generation; status.ObservedGeneration != want {
-		t.Errorf("status.ObservedGeneration: got %d, want %d\n%+v", status.ObservedGeneration, want, status)
+		t.Errorf("observed generation: got %d, want %d\n%+v", status.ObservedGeneration, want, status)
 	} else if got := s.set().Labels["changed"]; got == "" {
-		t.Errorf("s.set().Labels[\"changed\"]: got nothing, want some text\n%+v", status)
+		t.Errorf("label changed: got nothing, want some text\n%+v", status)
 	}
 }
 
@@ -149,13 +150,14 @@ func TestALostAnswerIsSettledWithinSeconds(t *testing.T) {
 		}
 		s.runFor(15 * time.Second)
 		if got := len(s.pods()); got != 3 {
-			t.Errorf("len(s.pods()): got %d, want 3; write %d: %q %s", got, n+1, s.events, s.describe())
+			t.Errorf("number of pods: got %d, want 3; write %d: %q %s", got, n+1, s.events, s.describe())
 		}
 		if got := s.set().Status.AvailableReplicas; got != 3 {
-			t.Errorf("s.set().Status.AvailableReplicas: got %d, want 3; write %d: %q %s", got, n+1, s.events, s.describe())
+			t.Errorf("available replicas: got %d, want 3; write %d: %q %s", got, n+1, s.events, s.describe())
 		}
 		if got := len(s.eventsWith("SuccessfulCreate")); got > 3 {
-			t.Errorf(`len(s.eventsWith("SuccessfulCreate")): got %d, want at most 3; write %d: %q %s`, got, n+1, s.events, s.describe())
+			t.Errorf(`number of events SuccessfulCreate: got %d, want at most 3; write %d: %q %s`, got, n+1, s.events,
+				s.describe())
 		}
 	}
 }

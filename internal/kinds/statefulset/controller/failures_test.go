@@ -135,19 +135,19 @@ func TestEveryFailureIsToldAndTriedAgain(t *testing.T) {
 				s.runFor(10 * time.Minute)
 				set := s.set()
 				if set.Generation == generation {
-					t.Errorf("set.Generation: got %d, want another value; generation %d, %d pods, status %+v", set.Generation, set.Generation,
+					t.Errorf("generation: got %d, want another value; generation %d, %d pods, status %+v", set.Generation, set.Generation,
 						len(s.pods()), set.Status)
 				}
 				if set.Status.ObservedGeneration != set.Generation {
-					t.Errorf("set.Status.ObservedGeneration: got %d, want %d; generation %d, %d pods, status %+v", set.Status.ObservedGeneration,
+					t.Errorf("observed generation: got %d, want %d; generation %d, %d pods, status %+v", set.Status.ObservedGeneration,
 						set.Generation, set.Generation, len(s.pods()), set.Status)
 				}
 				if want := len(s.pods()); int(set.Status.Replicas) != want {
-					t.Errorf("set.Status.Replicas: got %d, want %d; generation %d, %d pods, status %+v", int(set.Status.Replicas), want, set.Generation,
+					t.Errorf("replicas: got %d, want %d; generation %d, %d pods, status %+v", int(set.Status.Replicas), want, set.Generation,
 						len(s.pods()), set.Status)
 				}
 				if set.Status.LabelSelector != "app=web" {
-					t.Errorf("set.Status.LabelSelector: got %q, want %q; generation %d, %d pods, status %+v", set.Status.LabelSelector, "app=web",
+					t.Errorf("label selector: got %q, want %q; generation %d, %d pods, status %+v", set.Status.LabelSelector, "app=web",
 						set.Generation, len(s.pods()), set.Status)
 				}
 				if said := condition(s.set(), tt.condition); !strings.Contains(said, "a policy says no") {
@@ -162,12 +162,12 @@ func TestEveryFailureIsToldAndTriedAgain(t *testing.T) {
 				s.Answer = nil
 				s.runFor(30 * time.Minute)
 				if set := s.set(); len(set.Status.Conditions) > 0 {
-					t.Errorf("when it is allowed: set.Status.Conditions: got %v, want none\n%s", set.Status.Conditions, s.describe())
+					t.Errorf("when it is allowed: conditions: got %v, want none\n%s", set.Status.Conditions, s.describe())
 				} else if set.Status.AvailableReplicas != *set.Spec.Replicas {
-					t.Errorf("when it is allowed: set.Status.AvailableReplicas: got %d, want %d\n%s", set.Status.AvailableReplicas, *set.Spec.Replicas,
+					t.Errorf("when it is allowed: available replicas: got %d, want %d\n%s", set.Status.AvailableReplicas, *set.Spec.Replicas,
 						s.describe())
 				} else if set.Status.UpdatedReplicas != set.Status.Replicas {
-					t.Errorf("when it is allowed: set.Status.UpdatedReplicas: got %d, want %d\n%s", set.Status.UpdatedReplicas, set.Status.Replicas,
+					t.Errorf("when it is allowed: updated replicas: got %d, want %d\n%s", set.Status.UpdatedReplicas, set.Status.Replicas,
 						s.describe())
 				}
 			})
@@ -198,10 +198,10 @@ func TestReservedOrdinalsThatNobodyUnderstands(t *testing.T) {
 	s.runFor(10 * time.Minute)
 	for _, w := range s.Writes[writes:] {
 		if w.Key != setKey {
-			t.Errorf("w.Key: got %+v, want %+v; %v is written", w.Key, setKey, w)
+			t.Errorf("key: got %+v, want %+v; %v is written", w.Key, setKey, w)
 		}
 		if w.Subresource != "status" {
-			t.Errorf("w.Subresource: got %q, want %q; %v is written", w.Subresource, "status", w)
+			t.Errorf("subresource: got %q, want %q; %v is written", w.Subresource, "status", w)
 		}
 	}
 	if !s.said("Warning FailedUpdatePodInPlace ", "spec.reserveOrdinals[1]", `"a-b"`) {
@@ -209,17 +209,17 @@ func TestReservedOrdinalsThatNobodyUnderstands(t *testing.T) {
 			s.events, s.set().Status.Conditions)
 	}
 	if got := condition(s.set(), failedUpdate); !strings.Contains(got, "spec.reserveOrdinals[1]") {
-		t.Errorf("condition(s.set(), failedUpdate): got %q, want it to contain %q\n%v\n%+v", got, "spec.reserveOrdinals[1]", s.events,
+		t.Errorf("condition about failed updates: got %q, want it to contain %q\n%v\n%+v", got, "spec.reserveOrdinals[1]", s.events,
 			s.set().Status.Conditions)
 	}
 	s.change(func(set *appsv1beta1.StatefulSet) { set.Spec.ReserveOrdinals[1] = intstr.FromString("4-5") })
 	s.runFor(time.Minute)
 	if is := s.set().Status; is.UpdatedAvailableReplicas != 7 {
-		t.Errorf("is.UpdatedAvailableReplicas: got %d, want 7\n%s", is.UpdatedAvailableReplicas, s.describe())
+		t.Errorf("updated and available replicas: got %d, want 7\n%s", is.UpdatedAvailableReplicas, s.describe())
 	} else if got := s.pod("web-9"); got == nil {
-		t.Errorf("s.pod(\"web-9\"): got nil, want a value\n%s", s.describe())
+		t.Errorf("pod web-9: got nil, want a value\n%s", s.describe())
 	} else if len(is.Conditions) > 0 {
-		t.Errorf("is.Conditions: got %v, want none\n%s", is.Conditions, s.describe())
+		t.Errorf("conditions: got %v, want none\n%s", is.Conditions, s.describe())
 	}
 }
 
@@ -238,11 +238,11 @@ func TestANameThatIsTaken(t *testing.T) {
 			if hidden {
 				s.Manage() // with what the caches have
 				if !s.said("Warning FailedCreate ", "pod web-1", "already exists") {
-					t.Errorf(`s.said("Warning FailedCreate ", "pod web-1", "already exists"): got false, want true; %v, again at %s`, s.events,
+					t.Errorf(`FailedCreate is told of web-1: got false, want true; %v, again at %s`, s.events,
 						s.Queue.Due())
 				}
 				if s.Queue.Due().IsZero() {
-					t.Errorf("s.Queue.Due().IsZero(): got true, want false; %v, again at %s", s.events, s.Queue.Due())
+					t.Errorf("nothing is due: got true, want false; %v, again at %s", s.events, s.Queue.Due())
 				}
 				if len(s.List("Pod", false)) != 2 { // itself, and the one before it
 					t.Errorf("pods: want two: %s", s.describe())
@@ -251,19 +251,19 @@ func TestANameThatIsTaken(t *testing.T) {
 			attempts := s.deny(func(r *simulation.Request) bool { return r.Verb == "create" && r.Key.Name == "web-1" })
 			s.runFor(10 * time.Minute)
 			if got := s.pod("web-0"); got == nil {
-				t.Errorf(`s.pod("web-0"): got nil, want a value; %d attempts: %s`, len(*attempts), s.describe())
+				t.Errorf(`pod web-0: got nil, want a value; %d attempts: %s`, len(*attempts), s.describe())
 			} else if got := s.pod("web-2"); got == nil {
-				t.Errorf(`s.pod("web-2"): got nil, want a value; %d attempts: %s`, len(*attempts), s.describe())
+				t.Errorf(`pod web-2: got nil, want a value; %d attempts: %s`, len(*attempts), s.describe())
 			} else if got, want := controllerOf(s.pod("web-1")), s.set().UID; got == want {
-				t.Errorf(`controllerOf(s.pod("web-1")): got %q, want another value; %d attempts: %s`, got, len(*attempts), s.describe())
+				t.Errorf(`owner of pod web-1: got %q, want another value; %d attempts: %s`, got, len(*attempts), s.describe())
 			} else if len(*attempts) > 0 {
 				t.Errorf("*attempts: got %v, want none; %d attempts: %s", *attempts, len(*attempts), s.describe())
 			}
 			if !s.said("Warning FailedCreate ", "web-1") {
-				t.Errorf("s.said(\"Warning FailedCreate \", \"web-1\"): got false, want true\n%v\n%+v", s.events, s.set().Status.Conditions)
+				t.Errorf("FailedCreate is told of web-1: got false, want true\n%v\n%+v", s.events, s.set().Status.Conditions)
 			}
 			if got := condition(s.set(), failedCreate); !strings.Contains(got, "pod web-1 exists") {
-				t.Errorf("condition(s.set(), failedCreate): got %q, want it to contain %q\n%v\n%+v", got, "pod web-1 exists", s.events,
+				t.Errorf("condition about failed creations: got %q, want it to contain %q\n%v\n%+v", got, "pod web-1 exists", s.events,
 					s.set().Status.Conditions)
 			}
 			s.Answer = nil
@@ -271,13 +271,13 @@ func TestANameThatIsTaken(t *testing.T) {
 			s.runFor(time.Minute)
 			is := s.set().Status
 			if is.AvailableReplicas != 3 {
-				t.Errorf("is.AvailableReplicas: got %d, want 3\n%s", is.AvailableReplicas, s.describe())
+				t.Errorf("available replicas: got %d, want 3\n%s", is.AvailableReplicas, s.describe())
 			}
 			if len(is.Conditions) > 0 {
-				t.Errorf("is.Conditions: got %v, want none\n%s", is.Conditions, s.describe())
+				t.Errorf("conditions: got %v, want none\n%s", is.Conditions, s.describe())
 			}
 			if got, want := controllerOf(s.pod("web-1")), s.set().UID; got != want {
-				t.Errorf("controllerOf(s.pod(\"web-1\")): got %q, want %q\n%s", got, want, s.describe())
+				t.Errorf("owner of pod web-1: got %q, want %q\n%s", got, want, s.describe())
 			}
 		})
 	}
@@ -311,17 +311,17 @@ func TestInPlaceOnly(t *testing.T) {
 		s.runFor(time.Minute)
 		for name, want := range map[string]string{"web-0": "nginx:2", "web-1": "nginx:1"} {
 			if pod := s.pod(name); string(pod.UID) != uids[name] {
-				t.Errorf("pod.UID: got %q, want %q; pod %s: %s", string(pod.UID), uids[name], name, s.describe())
+				t.Errorf("UID of the pod: got %q, want %q; pod %s: %s", string(pod.UID), uids[name], name, s.describe())
 			} else if pod.Spec.Containers[0].Image != want {
-				t.Errorf("pod.Spec.Containers[0].Image: got %q, want %q; pod %s: %s", pod.Spec.Containers[0].Image, want, name, s.describe())
+				t.Errorf("image of the first container of the pod: got %q, want %q; pod %s: %s", pod.Spec.Containers[0].Image, want, name, s.describe())
 			}
 		}
 		if !s.said("Warning FailedUpdatePodInPlace ", "web-1") {
-			t.Errorf("s.said(\"Warning FailedUpdatePodInPlace \", \"web-1\"): got false, want true\n%v\n%+v", s.events,
+			t.Errorf("FailedUpdatePodInPlace is told of web-1: got false, want true\n%v\n%+v", s.events,
 				s.set().Status.Conditions)
 		}
 		if got := condition(s.set(), failedUpdate); !strings.Contains(got, "pod web-1 ") {
-			t.Errorf("condition(s.set(), failedUpdate): got %q, want it to contain %q\n%v\n%+v", got, "pod web-1 ", s.events,
+			t.Errorf("condition about failed updates: got %q, want it to contain %q\n%v\n%+v", got, "pod web-1 ", s.events,
 				s.set().Status.Conditions)
 		}
 		s.change(func(set *appsv1beta1.StatefulSet) {
@@ -331,13 +331,13 @@ func TestInPlaceOnly(t *testing.T) {
 		s.runFor(time.Minute)
 		for name, uid := range uids {
 			if pod := s.pod(name); string(pod.UID) == uid {
-				t.Errorf("pod.UID: got %q, want another value; pod %s: %s", string(pod.UID), name, s.describe())
+				t.Errorf("UID of the pod: got %q, want another value; pod %s: %s", string(pod.UID), name, s.describe())
 			} else if pod.Spec.Containers[0].Image != "nginx:3" {
-				t.Errorf("pod.Spec.Containers[0].Image: got %q, want %q; pod %s: %s", pod.Spec.Containers[0].Image, "nginx:3", name, s.describe())
+				t.Errorf("image of the first container of the pod: got %q, want %q; pod %s: %s", pod.Spec.Containers[0].Image, "nginx:3", name, s.describe())
 			}
 		}
 		if got := len(s.set().Status.Conditions); got > 0 {
-			t.Errorf("s.set().Status.Conditions: got %d, want none\n%+v", got, s.set().Status.Conditions)
+			t.Errorf("conditions: got %d, want none\n%+v", got, s.set().Status.Conditions)
 		}
 	}
 }
@@ -383,26 +383,25 @@ func TestADisruptionBudgetIsObeyed(t *testing.T) {
 				}
 			}
 			if !s.said(tt.event, "web-1", "a policy says no") {
-				t.Errorf("s.said(tt.event, \"web-1\", \"a policy says no\"): got false, want true\n%q", s.events)
+				t.Errorf("what the policy says of web-1 is told: got false, want true\n%q", s.events)
 			}
 			s.Queue.Add()
 			s.runFor(10 * time.Minute)
 			if pod := s.pod("web-1"); len(*denied) < 3 {
-				t.Errorf("len(*denied): got %d, want at least 3; %d attempts: %s", len(*denied), len(*denied), s.describe())
+				t.Errorf("number denied: got %d, want at least 3; %d attempts: %s", len(*denied), len(*denied), s.describe())
 			} else if pod == nil {
-				t.Errorf(`s.pod("web-1"): got nil, want a value; %d attempts: %s`, len(*denied), s.describe())
+				t.Errorf(`pod web-1: got nil, want a value; %d attempts: %s`, len(*denied), s.describe())
 			} else if pod.UID != uid {
-				t.Errorf("pod.UID: got %q, want %q; %d attempts: %s", pod.UID, uid, len(*denied), s.describe())
+				t.Errorf("UID of the pod: got %q, want %q; %d attempts: %s", pod.UID, uid, len(*denied), s.describe())
 			} else if pod.Spec.Containers[0].Image != "nginx:1" {
-				t.Errorf("pod.Spec.Containers[0].Image: got %q, want %q; %d attempts: %s", pod.Spec.Containers[0].Image, "nginx:1", len(*denied),
+				t.Errorf("image of the first container of the pod: got %q, want %q; %d attempts: %s", pod.Spec.Containers[0].Image, "nginx:1", len(*denied),
 					s.describe())
 			}
 			s.Answer = nil
 			s.runFor(10 * time.Minute)
 			if is := s.set(); is.Status.UpdatedAvailableReplicas != *is.Spec.Replicas || int32(len(s.pods())) != *is.Spec.Replicas ||
 				len(is.Status.Conditions) > 0 || tt.change == nil && s.pod("web-1").UID == uid {
-				t.Errorf("want all pods updated and available, without conditions, and web-1 another one: %s",
-					s.describe())
+				t.Errorf("want all pods updated and available, no conditions, another web-1: %s", s.describe())
 			}
 		})
 	}
@@ -473,10 +472,10 @@ func TestAPodThatFailsEachTimeIsMadeAnewLessAndLessOften(t *testing.T) {
 	s.change(image("nginx:2"))
 	second := made() - first
 	if second < 5 {
-		t.Errorf("made() - first: got %d, want at least 5", second)
+		t.Errorf("number made since: got %d, want at least 5", second)
 	}
 	if second > 20 {
-		t.Errorf("made() - first: got %d, want at most 20", second)
+		t.Errorf("number made since: got %d, want at most 20", second)
 	}
 }
 
@@ -523,10 +522,10 @@ func TestNobodyIsToldToDeleteThePodThatTheCachesShowAMomentLater(t *testing.T) {
 			snapshot.Now = s.Now()
 			plan := statefulset.Make(*snapshot)
 			if (plan.Refusal == "") != tt.own {
-				t.Errorf("plan.Refusal == \"\": got %t, want %t\n%v", plan.Refusal == "", tt.own, plan)
+				t.Errorf("no refusal: got %t, want %t\n%v", plan.Refusal == "", tt.own, plan)
 			}
 			if len(plan.Create) > 0 {
-				t.Errorf("plan.Create: got %v, want none\n%v", plan.Create, plan)
+				t.Errorf("created: got %v, want none\n%v", plan.Create, plan)
 			}
 		})
 	}

@@ -87,21 +87,21 @@ func TestACollisionOfNames(t *testing.T) {
 			s.runFor(time.Minute)
 			is := s.set().Status
 			if is.CollisionCount == nil {
-				t.Errorf("is.CollisionCount: got nil, want a value; status %+v", is)
+				t.Errorf("collision count: got nil, want a value; status %+v", is)
 			} else if *is.CollisionCount != 1 {
-				t.Errorf("*is.CollisionCount: got %d, want 1; status %+v", *is.CollisionCount, is)
+				t.Errorf("collision count: got %d, want 1; status %+v", *is.CollisionCount, is)
 			} else if is.UpdateRevision == name {
-				t.Errorf("is.UpdateRevision: got %q, want another value; status %+v", is.UpdateRevision, is)
+				t.Errorf("update revision: got %q, want another value; status %+v", is.UpdateRevision, is)
 			} else if !strings.HasPrefix(is.UpdateRevision, "web-") {
-				t.Errorf("is.UpdateRevision: got %q, want it to begin with %q; status %+v", is.UpdateRevision, "web-", is)
+				t.Errorf("update revision: got %q, want it to begin with %q; status %+v", is.UpdateRevision, "web-", is)
 			} else if is.UpdatedAvailableReplicas != 1 {
-				t.Errorf("is.UpdatedAvailableReplicas: got %d, want 1; status %+v", is.UpdatedAvailableReplicas, is)
+				t.Errorf("updated and available replicas: got %d, want 1; status %+v", is.UpdatedAvailableReplicas, is)
 			}
 			made, _ := s.Get(revisionKey(is.UpdateRevision)).(*appsv1.ControllerRevision)
 			if made == nil {
 				t.Error("made: got nil, want a value")
 			} else if !strings.Contains(string(made.Data.Raw), "nginx:1") {
-				t.Errorf("made.Data.Raw: got %q, want it to contain %q\n%+v", string(made.Data.Raw), "nginx:1", made)
+				t.Errorf("data: got %q, want it to contain %q\n%+v", string(made.Data.Raw), "nginx:1", made)
 			} else if "web-"+made.Labels["controller.kubernetes.io/hash"] != made.Name {
 				t.Errorf("name of the revision: got %q, want %q, by its hash\n%+v",
 					made.Name, "web-"+made.Labels["controller.kubernetes.io/hash"], made)
@@ -129,12 +129,12 @@ func TestARevisionToBeAdoptedIsNoCollision(t *testing.T) {
 	s.runFor(time.Minute)
 	is := s.set().Status
 	if is.UpdateRevision != name {
-		t.Errorf("is.UpdateRevision: got %q, want %q\n%+v\n%s", is.UpdateRevision, name, is, s.describe())
+		t.Errorf("update revision: got %q, want %q\n%+v\n%s", is.UpdateRevision, name, is, s.describe())
 	} else if is.CollisionCount != nil {
-		t.Errorf("is.CollisionCount: got a value, want nil\n%+v\n%s", is, s.describe())
+		t.Errorf("collision count: got a value, want nil\n%+v\n%s", is, s.describe())
 	} else if got := len(s.List("ControllerRevision", false)); got != 1 {
-		t.Errorf("len(s.List(\"ControllerRevision\", false)): got %d, want 1\n%+v\n%s", got, is, s.describe())
+		t.Errorf("number of revisions: got %d, want 1\n%+v\n%s", got, is, s.describe())
 	} else if is.AvailableReplicas != 2 {
-		t.Errorf("is.AvailableReplicas: got %d, want 2\n%+v\n%s", is.AvailableReplicas, is, s.describe())
+		t.Errorf("available replicas: got %d, want 2\n%+v\n%s", is.AvailableReplicas, is, s.describe())
 	}
 }

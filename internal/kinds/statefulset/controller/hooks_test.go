@@ -231,10 +231,12 @@ func TestANewPodWaitsForItsPreNormalHook(t *testing.T) {
 				t.Helper()
 				s.runFor(time.Minute)
 				if status := s.set().Status; status.AvailableReplicas != available {
-					t.Errorf("status.AvailableReplicas: got %d, want %d; %d available, %d ready, %v", status.AvailableReplicas, available,
+					t.Errorf("available replicas: got %d, want %d; %d available, %d ready, %v", status.AvailableReplicas,
+						available,
 						status.AvailableReplicas, status.ReadyReplicas, *seen)
 				} else if status.ReadyReplicas != 1 {
-					t.Errorf("status.ReadyReplicas: got %d, want 1; %d available, %d ready, %v", status.ReadyReplicas, status.AvailableReplicas,
+					t.Errorf("ready replicas: got %d, want 1; %d available, %d ready, %v", status.ReadyReplicas,
+						status.AvailableReplicas,
 						status.ReadyReplicas, *seen)
 				} else if !slices.Equal(*seen, states) {
 					t.Errorf("*seen: got %q, want %q; %d available, %d ready, %v", *seen, states, status.AvailableReplicas, status.ReadyReplicas, *seen)
@@ -287,11 +289,12 @@ func TestADeletionThatIsNotNeededAnyMore(t *testing.T) {
 				s.change(tt.first)
 				s.runFor(time.Minute)
 				if got := s.pod("web-0").Labels[pub.LifecycleState]; got != string(pub.LifecycleStatePreparingDelete) {
-					t.Fatalf("s.pod(\"web-0\").Labels[pub.LifecycleState]: got %q, want %q\n%s", got, string(pub.LifecycleStatePreparingDelete),
+					t.Fatalf("label lifecycle state of pod web-0: got %q, want %q\n%s", got,
+						string(pub.LifecycleStatePreparingDelete),
 						s.describe())
 				}
 				if got := readiness.Ready(s.pod("web-0")); got == mark {
-					t.Fatalf("readiness.Ready(s.pod(\"web-0\")): got %t, want another value\n%s", got, s.describe())
+					t.Fatalf("pod web-0 is ready: got %t, want another value\n%s", got, s.describe())
 				}
 				if tt.edit != nil {
 					s.edit("web-0", tt.edit)
@@ -348,7 +351,8 @@ func TestADeletionThatIsNotNeededInTheMidstOfAnUpdate(t *testing.T) {
 			s.change(replicas(1))
 			s.runFor(5 * time.Second)
 			if got := state(); got != string(pub.LifecycleStatePreparingDelete) {
-				t.Fatalf("state(): got %q, want %q\n%s", got, string(pub.LifecycleStatePreparingDelete), s.describe())
+				t.Fatalf("state of the pod: got %q, want %q\n%s", got, string(pub.LifecycleStatePreparingDelete),
+					s.describe())
 			}
 			s.change(replicas(2))
 			s.runFor(time.Minute)
@@ -365,10 +369,10 @@ func TestADeletionThatIsNotNeededInTheMidstOfAnUpdate(t *testing.T) {
 			s.node.Digests["nginx:2"] = "b"
 			s.runFor(5 * time.Minute)
 			if got := s.set().Status.UpdatedAvailableReplicas; got != 2 {
-				t.Errorf("s.set().Status.UpdatedAvailableReplicas: got %d, want 2\n%s", got, s.describe())
+				t.Errorf("updated and available replicas: got %d, want 2\n%s", got, s.describe())
 			}
 			if got := state(); got != string(pub.LifecycleStateNormal) {
-				t.Errorf("state(): got %q, want %q\n%s", got, string(pub.LifecycleStateNormal), s.describe())
+				t.Errorf("state of the pod: got %q, want %q\n%s", got, string(pub.LifecycleStateNormal), s.describe())
 			}
 		})
 	}

@@ -102,10 +102,10 @@ func TestMetadataInPlace(t *testing.T) {
 				}
 			}
 			if pod.UID != old.UID {
-				t.Errorf("pod.UID: got %q, want %q\n%s", pod.UID, old.UID, s.describe())
+				t.Errorf("UID of the pod: got %q, want %q\n%s", pod.UID, old.UID, s.describe())
 			}
 			if got := s.set().Status.UpdatedAvailableReplicas; got != 1 {
-				t.Errorf("s.set().Status.UpdatedAvailableReplicas: got %d, want 1\n%s", got, s.describe())
+				t.Errorf("updated and available replicas: got %d, want 1\n%s", got, s.describe())
 			}
 			for i, status := range pod.Status.ContainerStatuses {
 				if restarted := status.ContainerID != old.Status.ContainerStatuses[i].ContainerID; restarted != (tt.restart && status.Name == "main") {
@@ -237,7 +237,7 @@ func TestStepsOfAnUpdate(t *testing.T) {
 				t.Errorf("the image comes after %s, want 30s to 32s", written.Sub(begin))
 			}
 			if got := s.set().Status.UpdatedAvailableReplicas; got != 1 {
-				t.Errorf("s.set().Status.UpdatedAvailableReplicas: got %d, want 1\n%s", got, s.describe())
+				t.Errorf("updated and available replicas: got %d, want 1\n%s", got, s.describe())
 			}
 		})
 	}
@@ -260,7 +260,8 @@ func TestARollbackInItsGracePeriod(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if status := s.set().Status; status.UpdatedAvailableReplicas != 1 {
-		t.Errorf("status.UpdatedAvailableReplicas: got %d, want 1\n%s", status.UpdatedAvailableReplicas, s.describe())
+		t.Errorf("updated and available replicas: got %d, want 1\n%s", status.UpdatedAvailableReplicas,
+			s.describe())
 	}
 }
 
@@ -306,13 +307,14 @@ func TestAPodIsTakenOutOfServiceInSpiteOfAConflict(t *testing.T) {
 	}
 	pod := s.pod("web-0")
 	if pod.Spec.Containers[0].Image != "nginx:2" {
-		t.Errorf("pod.Spec.Containers[0].Image: got %q, want %q\n%s", pod.Spec.Containers[0].Image, "nginx:2", s.describe())
+		t.Errorf("image of the first container of the pod: got %q, want %q\n%s", pod.Spec.Containers[0].Image,
+			"nginx:2", s.describe())
 	}
 	if pod.Annotations["meddled"] == "" {
-		t.Errorf("pod.Annotations[\"meddled\"]: got nothing, want some text\n%s", s.describe())
+		t.Errorf("annotation meddled of the pod: got nothing, want some text\n%s", s.describe())
 	}
 	if readiness.Ready(pod) {
-		t.Errorf("readiness.Ready(pod): got true, want false\n%s", s.describe())
+		t.Errorf("the pod is ready: got true, want false\n%s", s.describe())
 	}
 	asked = s.meddle("web-0", "status", `"True"`)
 	for len(*asked) == 0 {
@@ -322,7 +324,8 @@ func TestAPodIsTakenOutOfServiceInSpiteOfAConflict(t *testing.T) {
 	if condition := readiness.Condition(s.pod("web-0"), pub.InPlaceUpdateReady); !slices.Equal(*asked, []string{"status"}) {
 		t.Errorf("brought back: *asked: got %q, want %q", *asked, []string{"status"})
 	} else if condition.Status != corev1.ConditionFalse {
-		t.Errorf("brought back: condition.Status: got %q, want %q\n%q", condition.Status, corev1.ConditionFalse, *asked)
+		t.Errorf("brought back: status of the condition: got %q, want %q\n%q", condition.Status,
+			corev1.ConditionFalse, *asked)
 	}
 	s.runFor(time.Minute)
 	if !readiness.Ready(s.pod("web-0")) {
@@ -377,10 +380,10 @@ func TestContainersChangeInTheOrderOfTheirLaunchPriority(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if pod := s.pod("web-0"); pod.UID != old.UID {
-		t.Errorf("pod.UID: got %q, want %q\n%s", pod.UID, old.UID, s.describe())
+		t.Errorf("UID of the pod: got %q, want %q\n%s", pod.UID, old.UID, s.describe())
 	}
 	if got := s.set().Status.UpdatedAvailableReplicas; got != 1 {
-		t.Errorf("s.set().Status.UpdatedAvailableReplicas: got %d, want 1\n%s", got, s.describe())
+		t.Errorf("updated and available replicas: got %d, want 1\n%s", got, s.describe())
 	}
 }
 

@@ -67,9 +67,9 @@ func TestAManifestOfTheNativeKind(t *testing.T) {
 	}
 	if err := decodeStrictly(strings.Replace(manifest, `"replicas"`, `"minReadySeconds":5,"replicas"`, 1),
 		&appsv1beta1.StatefulSet{}); err == nil {
-		t.Error("minReadySeconds: err: got nil, want an error")
+		t.Error("minReadySeconds: error: got nil, want an error")
 	} else if !strings.Contains(err.Error(), "minReadySeconds") {
-		t.Errorf("minReadySeconds: err: got %q, want it to contain %q", err.Error(), "minReadySeconds")
+		t.Errorf("minReadySeconds: error: got %q, want it to contain %q", err.Error(), "minReadySeconds")
 	}
 	var document statefulset.Document
 	if err := json.Unmarshal([]byte(manifest), &document); err != nil {
@@ -124,13 +124,13 @@ func TestAManifestOfTheNativeKind(t *testing.T) {
 		t.Errorf("happened: got %q, want %q\n%+v", happened, want, is)
 	}
 	if is.AvailableReplicas != 3 {
-		t.Errorf("is.AvailableReplicas: got %d, want 3\n%+v", is.AvailableReplicas, is)
+		t.Errorf("available replicas: got %d, want 3\n%+v", is.AvailableReplicas, is)
 	}
 	if is.CurrentRevision != is.UpdateRevision {
-		t.Errorf("is.CurrentRevision: got %q, want %q\n%+v", is.CurrentRevision, is.UpdateRevision, is)
+		t.Errorf("current revision: got %q, want %q\n%+v", is.CurrentRevision, is.UpdateRevision, is)
 	}
 	if is.CurrentReplicas != 3 {
-		t.Errorf("is.CurrentReplicas: got %d, want 3\n%+v", is.CurrentReplicas, is)
+		t.Errorf("current replicas: got %d, want 3\n%+v", is.CurrentReplicas, is)
 	}
 }
 
@@ -201,15 +201,15 @@ func TestWhatIsWritten(t *testing.T) {
 		}
 	}
 	if !read["PersistentVolumeClaim"] {
-		t.Errorf(`read["PersistentVolumeClaim"]: got false, want true; %v is read: %s`, read, s.describe())
+		t.Errorf(`reads of claims: got false, want true; %v is read: %s`, read, s.describe())
 	}
 	if !read["Pod"] {
-		t.Errorf(`read["Pod"]: got false, want true; %v is read: %s`, read, s.describe())
+		t.Errorf(`reads of pods: got false, want true; %v is read: %s`, read, s.describe())
 	}
 	if got := s.set().Status.UpdatedAvailableReplicas; got != 4 {
-		t.Errorf("s.set().Status.UpdatedAvailableReplicas: got %d, want 4; %v is read: %s", got, read, s.describe())
+		t.Errorf("updated and available replicas: got %d, want 4; %v is read: %s", got, read, s.describe())
 	}
 	if got := len(s.List("Service", false)); got > 0 {
-		t.Errorf(`s.List("Service", false): got %d, want none; %v is read: %s`, got, read, s.describe())
+		t.Errorf(`services: got %d, want none; %v is read: %s`, got, read, s.describe())
 	}
 }

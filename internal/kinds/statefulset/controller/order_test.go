@@ -104,11 +104,11 @@ func TestAnAdoptedPodThatGoesIsSeen(t *testing.T) {
 		s.Manage()
 	}
 	if got := s.pod("web-2").DeletionTimestamp; got == nil {
-		t.Errorf("s.pod(\"web-2\").DeletionTimestamp: got nil, want a value\n%s", s.describe())
+		t.Errorf("time of deletion of pod web-2: got nil, want a value\n%s", s.describe())
 	} else if got := s.pod("web-1").DeletionTimestamp; got != nil {
-		t.Errorf("s.pod(\"web-1\").DeletionTimestamp: got %v, want nil\n%s", got, s.describe())
+		t.Errorf("time of deletion of pod web-1: got %v, want nil\n%s", got, s.describe())
 	} else if got := s.set().Status.Replicas; got != 3 {
-		t.Errorf("s.set().Status.Replicas: got %d, want 3\n%s", got, s.describe())
+		t.Errorf("replicas: got %d, want 3\n%s", got, s.describe())
 	}
 }
 
@@ -126,10 +126,10 @@ func TestTheNameOfAnAdoptedPodThatGoes(t *testing.T) {
 		s.Manage()
 	}
 	if got := s.pod("web-2").DeletionTimestamp; got == nil {
-		t.Errorf("s.pod(\"web-2\").DeletionTimestamp: got nil, want a value\n%q\n%s", s.events, s.describe())
+		t.Errorf("time of deletion of pod web-2: got nil, want a value\n%q\n%s", s.events, s.describe())
 	} else if s.said("Warning FailedCreate ") {
-		t.Errorf("s.said(\"Warning FailedCreate \"): got true, want false\n%q\n%s", s.events, s.describe())
+		t.Errorf("FailedCreate is told: got true, want false\n%q\n%s", s.events, s.describe())
 	} else if got := len(s.set().Status.Conditions); got > 0 {
-		t.Errorf("s.set().Status.Conditions: got %d, want none\n%q\n%s", got, s.events, s.describe())
+		t.Errorf("conditions: got %d, want none\n%q\n%s", got, s.events, s.describe())
 	}
 }

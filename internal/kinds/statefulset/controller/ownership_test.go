@@ -62,9 +62,9 @@ func TestRevisionsAreAdoptedFirst(t *testing.T) {
 	}
 	s.runFor(time.Minute)
 	if len(asked) < 3 {
-		t.Errorf("len(asked): got %d, want at least 3; it begins with %v", len(asked), asked[:min(len(asked), 4)])
+		t.Errorf("number asked: got %d, want at least 3; it begins with %v", len(asked), asked[:min(len(asked), 4)])
 	} else if !slices.Equal(asked[:2], []string{"get StatefulSet web", "patch ControllerRevision left"}) {
-		t.Errorf("asked[:2]: got %q, want %q; it begins with %v", asked[:2],
+		t.Errorf("asked: got %q, want %q; it begins with %v", asked[:2],
 			[]string{"get StatefulSet web", "patch ControllerRevision left"}, asked[:min(len(asked), 4)])
 	}
 	for name, want := range map[string]types.UID{"left": s.set().UID, "unlike": "", "taken": s.List("Node", false)[0].GetUID()} {
@@ -119,7 +119,7 @@ func TestReferencesToTheSet(t *testing.T) {
 	}
 	for _, object := range owned {
 		if diff := cmp.Diff(want, object.GetOwnerReferences()); diff != "" {
-			t.Errorf("%s: object.GetOwnerReferences() (-want +got):\n%s", object.GetName(), diff)
+			t.Errorf("%s: owners of the object (-want +got):\n%s", object.GetName(), diff)
 		}
 	}
 	for version, called := range map[string]bool{"apps.kruise.io/v1alpha1": true, "apps.kruise.io/v1beta1": true, "apps.kruise.io/v7": true,
@@ -140,10 +140,10 @@ func TestReferencesToTheSet(t *testing.T) {
 	s.runFor(5 * time.Minute)
 	pod := s.pod("web-1")
 	if got := controllerOf(pod); got != "" {
-		t.Fatalf("controllerOf(pod): got %q, want %q\n%s", got, "", s.describe())
+		t.Fatalf("owner of the pod: got %q, want %q\n%s", got, "", s.describe())
 	}
 	if pod.UID != uid {
-		t.Fatalf("pod.UID: got %q, want %q\n%s", pod.UID, uid, s.describe())
+		t.Fatalf("UID of the pod: got %q, want %q\n%s", pod.UID, uid, s.describe())
 	}
 	s.Change(podKey("web-1"), func(o client.Object) { o.GetLabels()["app"] = "web" })
 	if s.Events(1); !s.Queue.Added() {
@@ -197,21 +197,22 @@ func TestADeletedSet(t *testing.T) {
 		s.runFor(10 * time.Minute)
 		for _, w := range s.Writes[writes:] {
 			if w.Key != setKey {
-				t.Errorf("w.Key: got %+v, want %+v; whenDeleted %s: %v", w.Key, setKey, whenDeleted, w)
+				t.Errorf("key: got %+v, want %+v; whenDeleted %s: %v", w.Key, setKey, whenDeleted, w)
 			}
 			if w.Subresource != "status" {
-				t.Errorf("w.Subresource: got %q, want %q; whenDeleted %s: %v", w.Subresource, "status", whenDeleted, w)
+				t.Errorf("subresource: got %q, want %q; whenDeleted %s: %v", w.Subresource, "status", whenDeleted, w)
 			}
 		}
 		is := s.set().Status
 		if want := s.set().Generation; is.ObservedGeneration != want {
-			t.Errorf("is.ObservedGeneration: got %d, want %d; whenDeleted %s: status %+v", is.ObservedGeneration, want, whenDeleted, is)
+			t.Errorf("observed generation: got %d, want %d; whenDeleted %s: status %+v", is.ObservedGeneration, want,
+				whenDeleted, is)
 		}
 		if is.Replicas != 4 {
-			t.Errorf("is.Replicas: got %d, want 4; whenDeleted %s: status %+v", is.Replicas, whenDeleted, is)
+			t.Errorf("replicas: got %d, want 4; whenDeleted %s: status %+v", is.Replicas, whenDeleted, is)
 		}
 		if is.ReadyReplicas != 3 {
-			t.Errorf("is.ReadyReplicas: got %d, want 3; whenDeleted %s: status %+v", is.ReadyReplicas, whenDeleted, is)
+			t.Errorf("ready replicas: got %d, want 3; whenDeleted %s: status %+v", is.ReadyReplicas, whenDeleted, is)
 		}
 		s.Change(setKey, func(o client.Object) { o.SetFinalizers(nil) })
 		s.CollectGarbage()
@@ -239,14 +240,14 @@ func TestASelectorThatCannotBeRead(t *testing.T) {
 	if _, outcome, err := s.controller.Run(context.Background(), client.ObjectKeyFromObject(s.set()), s.set().UID); err != nil {
 		t.Errorf("unexpected error: %v; again after %s, %v", err, outcome.After, err)
 	} else if outcome.After != 0 {
-		t.Errorf("outcome.After: got %v, want 0; again after %s, %v", outcome.After, outcome.After, err)
+		t.Errorf("time to the next pass: got %v, want 0; again after %s, %v", outcome.After, outcome.After, err)
 	}
 	for _, w := range s.Writes[writes:] {
 		if w.Key != setKey {
-			t.Errorf("w.Key: got %+v, want %+v; %v is written", w.Key, setKey, w)
+			t.Errorf("key: got %+v, want %+v; %v is written", w.Key, setKey, w)
 		}
 		if w.Subresource != "status" {
-			t.Errorf("w.Subresource: got %q, want %q; %v is written", w.Subresource, "status", w)
+			t.Errorf("subresource: got %q, want %q; %v is written", w.Subresource, "status", w)
 		}
 	}
 	var logged []string
@@ -305,15 +306,15 @@ func TestPodsAreGivenUpBeforeTheirRevision(t *testing.T) {
 				s.runFor(time.Minute)
 				for _, pod := range before {
 					if now := s.pod(pod.Name); now == nil {
-						t.Errorf("s.pod(pod.Name): got nil, want a value\n%s", s.describe())
+						t.Errorf("pod: got nil, want a value\n%s", s.describe())
 					} else if now.UID != pod.UID {
-						t.Errorf("now.UID: got %q, want %q\n%s", now.UID, pod.UID, s.describe())
+						t.Errorf("UID: got %q, want %q\n%s", now.UID, pod.UID, s.describe())
 					} else if got, want := controllerOf(now), s.set().UID; got != want {
-						t.Errorf("controllerOf(now): got %q, want %q\n%s", got, want, s.describe())
+						t.Errorf("owner of the pod: got %q, want %q\n%s", got, want, s.describe())
 					}
 				}
 				if is := s.set().Status; is.UpdatedAvailableReplicas != 2 {
-					t.Errorf("is.UpdatedAvailableReplicas: got %d, want 2\n%s", is.UpdatedAvailableReplicas, s.describe())
+					t.Errorf("updated and available replicas: got %d, want 2\n%s", is.UpdatedAvailableReplicas, s.describe())
 				}
 			})
 		}
@@ -341,11 +342,11 @@ func TestAPodThatIsGivenUpIsNotUpdated(t *testing.T) {
 		}
 		pod := s.pod("web-0")
 		if pod.Labels[pub.ControllerRevisionHash] != revision {
-			t.Errorf("pod.Labels[pub.ControllerRevisionHash]: got %q, want %q; after a conflict about %q: %s",
+			t.Errorf("label controller revision hash of the pod: got %q, want %q; after a conflict about %q: %s",
 				pod.Labels[pub.ControllerRevisionHash], revision, subresource, s.describe())
 		}
 		if pod.Annotations[pub.InPlaceUpdateState] != "" {
-			t.Errorf("pod.Annotations[pub.InPlaceUpdateState]: got %q, want %q; after a conflict about %q: %s",
+			t.Errorf("annotation in place update state of the pod: got %q, want %q; after a conflict about %q: %s",
 				pod.Annotations[pub.InPlaceUpdateState], "", subresource, s.describe())
 		}
 		s.runFor(5 * time.Minute) // the set adopts it again

@@ -70,23 +70,26 @@ func TestImagesArePulledAhead(t *testing.T) {
 		s.change(next("nginx:2", 2))
 		s.runFor(time.Minute)
 		if got := s.jobs(); !slices.Equal(got, []string{"nginx"}) {
-			t.Errorf("s.jobs(): got %q, want %q; jobs %q, marks %s, events %q", got, []string{"nginx"}, s.jobs(), s.marks(), s.events)
+			t.Errorf("jobs: got %q, want %q; jobs %q, marks %s, events %q", got, []string{"nginx"}, s.jobs(),
+				s.marks(), s.events)
 		}
 		if got := s.marks(); got != "true/" {
-			t.Errorf("s.marks(): got %q, want %q; jobs %q, marks %s, events %q", got, "true/", s.jobs(), s.marks(), s.events)
+			t.Errorf("marks: got %q, want %q; jobs %q, marks %s, events %q", got, "true/", s.jobs(), s.marks(),
+				s.events)
 		}
 		if got := len(s.eventsWith("Normal CreatedImagePullJob ", "nginx:2")); got != 1 {
-			t.Errorf(`len(s.eventsWith("Normal CreatedImagePullJob ", "nginx:2")): got %d, want 1; jobs %q, marks %s, events %q`, got, s.jobs(),
+			t.Errorf(`number of events CreatedImagePullJob of nginx:2: got %d, want 1; jobs %q, marks %s, events %q`,
+				got, s.jobs(),
 				s.marks(), s.events)
 		}
 		s.Remove(simulation.Key{Kind: "ImagePullJob", Name: s.set().Status.UpdateRevision + "-nginx"}) // its time is over
 		s.change(partition(1))
 		s.runFor(time.Minute)
 		if got := len(s.jobs()); got > 0 {
-			t.Errorf("made again: s.jobs(): got %d, want none\n%q", got, s.jobs())
+			t.Errorf("made again: jobs: got %d, want none\n%q", got, s.jobs())
 		}
 		if got := len(s.eventsWith("CreatedImagePullJob")); got != 1 {
-			t.Errorf("made again: len(s.eventsWith(\"CreatedImagePullJob\")): got %d, want 1\n%q", got, s.jobs())
+			t.Errorf("made again: number of events CreatedImagePullJob: got %d, want 1\n%q", got, s.jobs())
 		}
 	})
 	t.Run("they end", func(t *testing.T) {
@@ -97,13 +100,15 @@ func TestImagesArePulledAhead(t *testing.T) {
 		s.runFor(10 * time.Minute)
 		status := s.set().Status
 		if got := len(s.jobs()); got > 0 {
-			t.Errorf("s.jobs(): got %d, want none\n%q\n%s", got, s.jobs(), s.describe())
+			t.Errorf("jobs: got %d, want none\n%q\n%s", got, s.jobs(), s.describe())
 		}
 		if status.UpdatedAvailableReplicas != 5 {
-			t.Errorf("status.UpdatedAvailableReplicas: got %d, want 5\n%q\n%s", status.UpdatedAvailableReplicas, s.jobs(), s.describe())
+			t.Errorf("updated and available replicas: got %d, want 5\n%q\n%s", status.UpdatedAvailableReplicas,
+				s.jobs(), s.describe())
 		}
 		if status.CurrentRevision != status.UpdateRevision {
-			t.Errorf("status.CurrentRevision: got %q, want %q\n%q\n%s", status.CurrentRevision, status.UpdateRevision, s.jobs(), s.describe())
+			t.Errorf("current revision: got %q, want %q\n%q\n%s", status.CurrentRevision, status.UpdateRevision,
+				s.jobs(), s.describe())
 		}
 	})
 	t.Run("they are refused", func(t *testing.T) {
@@ -121,10 +126,10 @@ func TestImagesArePulledAhead(t *testing.T) {
 			t.Errorf("conditions: got %+v, want none", conditions)
 		}
 		if got := len(s.eventsWith("Warning FailedCreateImagePullJob ", "no room")); got == 0 {
-			t.Errorf(`s.eventsWith("Warning FailedCreateImagePullJob ", "no room"): got none, want some; events %q`, s.events)
+			t.Errorf(`events FailedCreateImagePullJob for want of room: got none, want some; events %q`, s.events)
 		}
 		if got := len(s.eventsWith("CreatedImagePullJob")); got > 0 {
-			t.Errorf(`s.eventsWith("CreatedImagePullJob"): got %d, want none; events %q`, got, s.events)
+			t.Errorf(`events CreatedImagePullJob: got %d, want none; events %q`, got, s.events)
 		}
 		s.Answer = nil
 		s.runFor(10 * time.Minute)
@@ -141,10 +146,10 @@ func TestImagesArePulledAhead(t *testing.T) {
 		s.change(next("nginx:2", 2))
 		s.runFor(time.Minute)
 		if got := s.marks(); got != "true/" {
-			t.Errorf("s.marks(): got %q, want %q; marks %s, events %q", got, "true/", s.marks(), s.events)
+			t.Errorf("marks: got %q, want %q; marks %s, events %q", got, "true/", s.marks(), s.events)
 		}
 		if got := len(s.eventsWith("ImagePullJob")); got > 0 {
-			t.Errorf(`s.eventsWith("ImagePullJob"): got %d, want none; marks %s, events %q`, got, s.marks(), s.events)
+			t.Errorf(`events about ImagePullJobs: got %d, want none; marks %s, events %q`, got, s.marks(), s.events)
 		}
 	})
 	t.Run("their kind is not installed", func(t *testing.T) {
@@ -152,10 +157,10 @@ func TestImagesArePulledAhead(t *testing.T) {
 		s.change(next("nginx:2", 0))
 		s.runFor(10 * time.Minute)
 		if got := s.set().Status.UpdatedAvailableReplicas; got != 5 {
-			t.Errorf("s.set().Status.UpdatedAvailableReplicas: got %d, want 5\n%q\n%q", got, s.jobs(), s.events)
+			t.Errorf("updated and available replicas: got %d, want 5\n%q\n%q", got, s.jobs(), s.events)
 		}
 		if got := len(s.jobs()) + len(s.eventsWith("ImagePullJob")); got > 0 {
-			t.Errorf("len(s.jobs())+len(s.eventsWith(\"ImagePullJob\")): got %d, want 0\n%q\n%q", got, s.jobs(), s.events)
+			t.Errorf("number of jobs and of events about them: got %d, want 0\n%q\n%q", got, s.jobs(), s.events)
 		}
 	})
 }

@@ -171,7 +171,7 @@ func TestAChangedPolicy(t *testing.T) {
 		s.change(tt.policy)
 		s.runFor(time.Minute)
 		if diff := cmp.Diff(append([]metav1.OwnerReference{other}, tt.want...), s.owners("data-web-0")); diff != "" {
-			t.Errorf("s.owners(\"data-web-0\") (-want +got):\n%s", diff)
+			t.Errorf("owners of data-web-0 (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff(tt.want, append([]metav1.OwnerReference(nil), s.owners("data-web-1")...)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -187,10 +187,10 @@ func TestAChangedPolicy(t *testing.T) {
 	s.Remove(claimKey("data-web-0"))
 	s.runFor(time.Minute)
 	if diff := cmp.Diff([]metav1.OwnerReference{set}, s.owners("data-web-1")); diff != "" {
-		t.Errorf("s.owners(\"data-web-1\") (-want +got):\n%s\n%s", diff, s.describe())
+		t.Errorf("owners of data-web-1 (-want +got):\n%s\n%s", diff, s.describe())
 	}
 	if got := s.pod("web-1"); got == nil {
-		t.Errorf("s.pod(\"web-1\"): got nil, want a value\n%s", s.describe())
+		t.Errorf("pod web-1: got nil, want a value\n%s", s.describe())
 	}
 	if s.Get(claimKey("data-web-0")) != nil {
 		t.Errorf("the claim of web-0 is there: %s", s.describe())

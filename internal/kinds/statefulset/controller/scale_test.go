@@ -49,20 +49,22 @@ func TestCondemnedPodsArePaced(t *testing.T) {
 			gone = append(gone, w.Key.Name)
 			waited := s.Now().Sub(ready)
 			if waited < 30*time.Second {
-				t.Errorf("s.Now().Sub(ready): got %v, want at least %v; %s goes after %s", waited, 30*time.Second, w.Key.Name, waited)
+				t.Errorf("time since it was ready: got %v, want at least %v; %s goes after %s", waited, 30*time.Second,
+					w.Key.Name, waited)
 			}
 			if waited > 32*time.Second {
-				t.Errorf("s.Now().Sub(ready): got %v, want at most %v; %s goes after %s", waited, 32*time.Second, w.Key.Name, waited)
+				t.Errorf("time since it was ready: got %v, want at most %v; %s goes after %s", waited, 32*time.Second,
+					w.Key.Name, waited)
 			}
 		}
 	}
 	s.Round()
 	due := s.Queue.Due()
 	if due.IsZero() {
-		t.Errorf("due.IsZero(): got true, want false; the set is due at %s", due)
+		t.Errorf("nothing is due: got true, want false; the set is due at %s", due)
 	}
 	if due.After(ready.Add(31 * time.Second)) {
-		t.Errorf("due.After(ready.Add(31*time.Second)): got true, want false; the set is due at %s", due)
+		t.Errorf("it is due too late: got true, want false; the set is due at %s", due)
 	}
 	s.runFor(5 * time.Minute)
 	if !slices.Equal(gone, []string{"web-2", "web-1"}) {
@@ -151,9 +153,10 @@ func TestManyPodsAtATime(t *testing.T) {
 		took := pass()
 		left := slices.DeleteFunc(s.pods(), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 		if len(left) != 1 {
-			t.Errorf("len(left): got %d, want 1; %d pods are left after %s", len(left), len(left), took)
+			t.Errorf("number left: got %d, want 1; %d pods are left after %s", len(left), len(left), took)
 		} else if left[0].Name != "web-3" {
-			t.Errorf("left[0].Name: got %q, want %q; %d pods are left after %s", left[0].Name, "web-3", len(left), took)
+			t.Errorf("name of the first left: got %q, want %q; %d pods are left after %s", left[0].Name, "web-3",
+				len(left), took)
 		} else if took > 2*time.Second {
 			t.Errorf("took: got %v, want at most %v; %d pods are left after %s", took, 2*time.Second, len(left), took)
 		}

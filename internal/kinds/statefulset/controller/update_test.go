@@ -37,10 +37,10 @@ func TestUpdatesThatTheCachesDoNotShow(t *testing.T) {
 				blind()
 				n := s.moved()
 				if n != most {
-					t.Errorf("s.moved(): got %d, want %d", n, most)
+					t.Errorf("moved: got %d, want %d", n, most)
 				}
 				if got := s.Undelivered(); got == 0 {
-					t.Errorf("s.Undelivered(): got %d, want another value", got)
+					t.Errorf("undelivered changes: got %d, want another value", got)
 				}
 				s.Remove(podKey("web-4"))
 				blind()
@@ -79,39 +79,44 @@ func TestPausedUpdatesAreCompleted(t *testing.T) {
 			s.runFor(10 * time.Second)
 			state := func() string { return s.pod("web-2").Labels[pub.LifecycleState] }
 			if got := s.moved(); got > 0 {
-				t.Fatalf("s.moved(): got %d, want 0; it is %s before its grace period is over: %s", got, state(), s.describe())
+				t.Fatalf("moved: got %d, want 0; it is %s before its grace period is over: %s", got, state(),
+					s.describe())
 			}
 			if got := state(); got != "Updating" {
-				t.Fatalf("state(): got %q, want %q; it is %s before its grace period is over: %s", got, "Updating", state(), s.describe())
+				t.Fatalf("state of the pod: got %q, want %q; it is %s before its grace period is over: %s", got,
+					"Updating", state(), s.describe())
 			}
 			s.change(func(set *appsv1beta1.StatefulSet) { set.Spec.UpdateStrategy.RollingUpdate.Paused = true })
 			s.runFor(5 * time.Minute)
 			if got := s.moved(); got != 1 {
-				t.Errorf("s.moved(): got %d, want 1; it is %s, and waits for its hook: %s", got, state(), s.describe())
+				t.Errorf("moved: got %d, want 1; it is %s, and waits for its hook: %s", got, state(), s.describe())
 			}
 			if got := state(); got != "Updated" {
-				t.Errorf("state(): got %q, want %q; it is %s, and waits for its hook: %s", got, "Updated", state(), s.describe())
+				t.Errorf("state of the pod: got %q, want %q; it is %s, and waits for its hook: %s", got, "Updated",
+					state(), s.describe())
 			}
 			if got := s.set().Status.ReadyReplicas; got != 3 {
-				t.Errorf("s.set().Status.ReadyReplicas: got %d, want 3; it is %s, and waits for its hook: %s", got, state(), s.describe())
+				t.Errorf("ready replicas: got %d, want 3; it is %s, and waits for its hook: %s", got, state(),
+					s.describe())
 			}
 			if got := s.set().Status.AvailableReplicas; got != 2 {
-				t.Errorf("s.set().Status.AvailableReplicas: got %d, want 2; it is %s, and waits for its hook: %s", got, state(), s.describe())
+				t.Errorf("available replicas: got %d, want 2; it is %s, and waits for its hook: %s", got, state(),
+					s.describe())
 			}
 			s.Change(podKey("web-2"), func(o client.Object) { o.GetLabels()["held"] = "yes" })
 			s.runFor(5 * time.Minute)
 			is := s.set().Status
 			if got := s.moved(); got != 1 {
-				t.Errorf("s.moved(): got %d, want 1; it is %s: %s", got, state(), s.describe())
+				t.Errorf("moved: got %d, want 1; it is %s: %s", got, state(), s.describe())
 			}
 			if got := state(); got != "Normal" {
-				t.Errorf("state(): got %q, want %q; it is %s: %s", got, "Normal", state(), s.describe())
+				t.Errorf("state of the pod: got %q, want %q; it is %s: %s", got, "Normal", state(), s.describe())
 			}
 			if is.AvailableReplicas != 3 {
-				t.Errorf("is.AvailableReplicas: got %d, want 3; it is %s: %s", is.AvailableReplicas, state(), s.describe())
+				t.Errorf("available replicas: got %d, want 3; it is %s: %s", is.AvailableReplicas, state(), s.describe())
 			}
 			if is.UpdatedReplicas != 1 {
-				t.Errorf("is.UpdatedReplicas: got %d, want 1; it is %s: %s", is.UpdatedReplicas, state(), s.describe())
+				t.Errorf("updated replicas: got %d, want 1; it is %s: %s", is.UpdatedReplicas, state(), s.describe())
 			}
 			for ordinal, uid := range s.uids() {
 				if before[ordinal] != uid {

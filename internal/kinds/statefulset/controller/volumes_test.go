@@ -70,9 +70,10 @@ func TestClaimsGrow(t *testing.T) {
 	}
 	s.runFor(500 * time.Millisecond)
 	if conditions := s.set().Status.Conditions; len(conditions) == 0 {
-		t.Errorf("s.set().Status.Conditions: got none, want some; after %d refusals: %+v", refusals, conditions)
+		t.Errorf("conditions: got none, want some; after %d refusals: %+v", refusals, conditions)
 	} else if !strings.Contains(conditions[0].Message, "no expansion") {
-		t.Errorf("conditions[0].Message: got %q, want it to contain %q; after %d refusals: %+v", conditions[0].Message, "no expansion",
+		t.Errorf("message of the first condition: got %q, want it to contain %q; after %d refusals: %+v",
+			conditions[0].Message, "no expansion",
 			refusals, conditions)
 	} else if refusals != 1 {
 		t.Errorf("refusals: got %d, want 1; after %d refusals: %+v", refusals, refusals, conditions)
@@ -81,10 +82,11 @@ func TestClaimsGrow(t *testing.T) {
 	for _, pod := range before {
 		claim := s.claim("data-" + pod.Name)
 		if got := claim.Spec.Resources.Requests.Storage().String(); got != "2Gi" {
-			t.Errorf("claim.Spec.Resources.Requests.Storage(): got %q, want %q\n%+v", got, "2Gi", claim)
+			t.Errorf("storage of the requests of the resources: got %q, want %q\n%+v", got, "2Gi", claim)
 		}
 		if claim.Annotations[pub.OwnedByStatefulSet] != "web" {
-			t.Errorf("claim.Annotations[pub.OwnedByStatefulSet]: got %q, want %q\n%+v", claim.Annotations[pub.OwnedByStatefulSet], "web", claim)
+			t.Errorf("annotation owned by stateful set of the claim: got %q, want %q\n%+v",
+				claim.Annotations[pub.OwnedByStatefulSet], "web", claim)
 		}
 		now := s.pod(pod.Name)
 		if now.UID != pod.UID {
@@ -98,16 +100,16 @@ func TestClaimsGrow(t *testing.T) {
 	}
 	claim := s.claim("data-web-1")
 	if *claim.Spec.StorageClassName != "gold" {
-		t.Errorf("*claim.Spec.StorageClassName: got %q, want %q\n%+v", *claim.Spec.StorageClassName, "gold", claim)
+		t.Errorf("storage class of the claim: got %q, want %q\n%+v", *claim.Spec.StorageClassName, "gold", claim)
 	}
 	if claim.Spec.VolumeName != "pv" {
-		t.Errorf("claim.Spec.VolumeName: got %q, want %q\n%+v", claim.Spec.VolumeName, "pv", claim)
+		t.Errorf("volume of the claim: got %q, want %q\n%+v", claim.Spec.VolumeName, "pv", claim)
 	}
 	if claim.Annotations["mine"] != "yes" {
-		t.Errorf("claim.Annotations[\"mine\"]: got %q, want %q\n%+v", claim.Annotations["mine"], "yes", claim)
+		t.Errorf("annotation mine of the claim: got %q, want %q\n%+v", claim.Annotations["mine"], "yes", claim)
 	}
 	if conditions := s.set().Status.Conditions; len(conditions) > 0 {
-		t.Errorf("s.set().Status.Conditions: got %v, want none", conditions)
+		t.Errorf("conditions: got %v, want none", conditions)
 	}
 }
 

@@ -89,13 +89,13 @@ func TestOnlyOrphansOfTheSubsetAreAdopted(t *testing.T) {
 		return string(uniteddeployment.OwnerOf(w.Get(simulation.Key{Kind: "CloneSet", Name: name})))
 	}
 	if got, want := owner("mine"), string(w.united().UID); got != want {
-		t.Fatalf("owner(\"mine\"): got %q, want %q\n%s", got, want, w.describe())
+		t.Fatalf("owner of mine: got %q, want %q\n%s", got, want, w.describe())
 	}
 	if got := owner("far") + owner("plain") + owner("other"); got != "" {
-		t.Fatalf("owner(\"far\")+owner(\"plain\")+owner(\"other\"): got %q, want %q\n%s", got, "", w.describe())
+		t.Fatalf("owners: got %q, want %q\n%s", got, "", w.describe())
 	}
 	if got := len(w.children()); got != 5 {
-		t.Fatalf("len(w.children()): got %d, want 5\n%s", got, w.describe())
+		t.Fatalf("number of children: got %d, want 5\n%s", got, w.describe())
 	}
 	w.Change(simulation.Key{Kind: "CloneSet", Name: "mine"}, func(o client.Object) {
 		labels := o.GetLabels()
@@ -163,7 +163,7 @@ func TestChildrenAreCreatedInGrowingBatches(t *testing.T) {
 	w.Faults.Lose = 0
 	w.rest()
 	if got := len(w.children()); got != 7 {
-		t.Errorf("len(w.children()): got %d, want 7\n%s", got, w.describe())
+		t.Errorf("number of children: got %d, want 7\n%s", got, w.describe())
 	}
 	sum := int32(0)
 	for _, n := range w.split() {
@@ -192,15 +192,15 @@ func TestChildrenEditedByHand(t *testing.T) {
 	w.rest()
 	b := w.children()[0]
 	if b.Replicas != 2 {
-		t.Errorf("b.Replicas: got %d, want 2\n%s", b.Replicas, w.describe())
+		t.Errorf("replicas: got %d, want 2\n%s", b.Replicas, w.describe())
 	} else if *b.Partition != 1 {
-		t.Errorf("*b.Partition: got %d, want 1\n%s", *b.Partition, w.describe())
+		t.Errorf("partition: got %d, want 1\n%s", *b.Partition, w.describe())
 	} else if want := w.united().Status.UpdatedRevision; b.Revision != want {
-		t.Errorf("b.Revision: got %q, want %q\n%s", b.Revision, want, w.describe())
+		t.Errorf("revision: got %q, want %q\n%s", b.Revision, want, w.describe())
 	} else if b.Patch != "" {
-		t.Errorf("b.Patch: got %q, want %q\n%s", b.Patch, "", w.describe())
+		t.Errorf("patch: got %q, want %q\n%s", b.Patch, "", w.describe())
 	} else if b.Object.GetLabels()["mine"] != "yes" {
-		t.Errorf("b.Object.GetLabels()[\"mine\"]: got %q, want %q\n%s", b.Object.GetLabels()["mine"], "yes", w.describe())
+		t.Errorf("label mine: got %q, want %q\n%s", b.Object.GetLabels()["mine"], "yes", w.describe())
 	}
 }
 
@@ -308,9 +308,9 @@ func TestAPassLooksAtEachSubsetOnce(t *testing.T) {
 	w.rest()
 	split := w.split()
 	if slices.Max(split) != 1 {
-		t.Errorf("slices.Max(split): got %d, want 1\n%v", slices.Max(split), split)
+		t.Errorf("largest part: got %d, want 1\n%v", slices.Max(split), split)
 	}
 	if slices.Min(split) != 1 {
-		t.Errorf("slices.Min(split): got %d, want 1\n%v", slices.Min(split), split)
+		t.Errorf("smallest part: got %d, want 1\n%v", slices.Min(split), split)
 	}
 }

@@ -77,9 +77,9 @@ func TestEachEventIsToldWhenItIsDue(t *testing.T) {
 	r := w.manager()
 	r.Client = blind{r.Client}
 	if _, err := r.pass(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, w.united().UID); err == nil {
-		t.Errorf("err: got nil, want an error\n%q", w.told)
+		t.Errorf("error: got nil, want an error\n%q", w.told)
 	} else if !w.heard("FailedFindSubsets", "the caches are gone") {
-		t.Errorf("w.heard(\"FailedFindSubsets\", \"the caches are gone\"): got false, want true\n%v\n%q", err, w.told)
+		t.Errorf("FailedFindSubsets is told: got false, want true\n%v\n%q", err, w.told)
 	}
 }
 
@@ -89,19 +89,19 @@ func TestPodsOfDeployments(t *testing.T) {
 	w := newWorld(t, 1, played, united(t, uniteddeployment.Deployment, 4, "a", "b"))
 	w.BeforeWrite = func(write simulation.Write, _, _ client.Object) {
 		if write.Key.Kind == "Pod" {
-			t.Errorf("write.Key.Kind: got %q, want another value\n%+v", write.Key.Kind, write)
+			t.Errorf("kind of the key of the write: got %q, want another value\n%+v", write.Key.Kind, write)
 		}
 		if write.Key.Kind == "ReplicaSet" {
-			t.Errorf("write.Key.Kind: got %q, want another value\n%+v", write.Key.Kind, write)
+			t.Errorf("kind of the key of the write: got %q, want another value\n%+v", write.Key.Kind, write)
 		}
 	}
 	w.rest()
 	status := w.united().Status
 	if status.UpdatedReplicas != 4 {
-		t.Errorf("status.UpdatedReplicas: got %d, want 4\n%+v", status.UpdatedReplicas, status)
+		t.Errorf("updated replicas: got %d, want 4\n%+v", status.UpdatedReplicas, status)
 	}
 	if status.UpdatedReadyReplicas != 4 {
-		t.Errorf("status.UpdatedReadyReplicas: got %d, want 4\n%+v", status.UpdatedReadyReplicas, status)
+		t.Errorf("updated and ready replicas: got %d, want 4\n%+v", status.UpdatedReadyReplicas, status)
 	}
 }
 
@@ -114,15 +114,15 @@ func TestChangesOfChildrenCallForAPass(t *testing.T) {
 		r, c := w.manager(), w.children()[0]
 		want := reconcile.Request("shop", "web")
 		if got := r.ofChild(t.Context(), c.Object.(client.Object)); len(got) != 1 {
-			t.Errorf("%s: len(got): got %d, want 1\n%v", kind, len(got), got)
+			t.Errorf("%s: number of results: got %d, want 1\n%v", kind, len(got), got)
 		} else if got[0] != want {
-			t.Errorf("%s: got[0]: got %v, want %v\n%v", kind, got[0], want, got)
+			t.Errorf("%s: first result: got %v, want %v\n%v", kind, got[0], want, got)
 		}
 		pod := w.pods(c)[0]
 		if got := r.ofPod(t.Context(), pod); len(got) != 1 {
-			t.Errorf("len(got): got %d, want 1; pod of %s: %v", len(got), kind, got)
+			t.Errorf("number of results: got %d, want 1; pod of %s: %v", len(got), kind, got)
 		} else if got[0] != want {
-			t.Errorf("got[0]: got %v, want %v; pod of %s: %v", got[0], want, kind, got)
+			t.Errorf("first result: got %v, want %v; pod of %s: %v", got[0], want, kind, got)
 		}
 		for name, tt := range map[string]struct {
 			change func(*corev1.Pod)
@@ -143,9 +143,9 @@ func TestChangesOfChildrenCallForAPass(t *testing.T) {
 		orphan := c.Object.(client.Object).DeepCopyObject().(client.Object)
 		orphan.SetOwnerReferences(nil)
 		if got := r.ofChild(t.Context(), orphan); len(got) != 1 {
-			t.Errorf("len(got): got %d, want 1; orphan %s: %v", len(got), kind, got)
+			t.Errorf("number of results: got %d, want 1; orphan %s: %v", len(got), kind, got)
 		} else if got[0] != want {
-			t.Errorf("got[0]: got %v, want %v; orphan %s: %v", got[0], want, kind, got)
+			t.Errorf("first result: got %v, want %v; orphan %s: %v", got[0], want, kind, got)
 		}
 		orphan.SetLabels(map[string]string{uniteddeployment.SubsetName: "a", "app": "other"})
 		if got := r.ofChild(t.Context(), orphan); len(got) > 0 {
@@ -153,7 +153,7 @@ func TestChangesOfChildrenCallForAPass(t *testing.T) {
 		}
 	}
 	if got := indexOwner(&appsv1.Deployment{}); got != nil {
-		t.Errorf("indexOwner(&appsv1.Deployment{}): got %q, want nil", got)
+		t.Errorf("owners of a Deployment without one: got %q, want nil", got)
 	}
 }
 
@@ -168,19 +168,21 @@ func TestStatusIsWrittenOnce(t *testing.T) {
 	writes := len(w.Writes)
 	w.Manage()
 	if len(w.Writes) > writes {
-		t.Errorf("written again from an old cache: len(w.Writes): got %d, want at most %d\n%+v", len(w.Writes), writes, w.Writes[writes:])
+		t.Errorf("written again from an old cache: number of writes: got %d, want at most %d\n%+v", len(w.Writes),
+			writes, w.Writes[writes:])
 	}
 	if got := w.Cached(key).GetResourceVersion(); got != stale {
-		t.Errorf("written again from an old cache: w.Cached(key).GetResourceVersion(): got %q, want %q\n%+v", got, stale, w.Writes[writes:])
+		t.Errorf("written again from an old cache: cached resource version: got %q, want %q\n%+v", got, stale,
+			w.Writes[writes:])
 	}
 	w.Change(key, func(o client.Object) { o.SetAnnotations(map[string]string{"by": "others"}) })
 	w.rest()
 	status := w.united().Status
 	if status.ReadyReplicas != 4 {
-		t.Errorf("status.ReadyReplicas: got %d, want 4\n%+v", status.ReadyReplicas, status)
+		t.Errorf("ready replicas: got %d, want 4\n%+v", status.ReadyReplicas, status)
 	}
 	if want := w.united().Generation; status.ObservedGeneration != want {
-		t.Errorf("status.ObservedGeneration: got %d, want %d\n%+v", status.ObservedGeneration, want, status)
+		t.Errorf("observed generation: got %d, want %d\n%+v", status.ObservedGeneration, want, status)
 	}
 	writes = len(w.Writes)
 	w.now(time.Hour)
@@ -200,11 +202,11 @@ func TestCollisionsOfRevisions(t *testing.T) {
 	w.rest()
 	status := w.united().Status
 	if status.CollisionCount == nil {
-		t.Errorf("status.CollisionCount: got nil, want a value\n%+v", status)
+		t.Errorf("collision count: got nil, want a value\n%+v", status)
 	} else if *status.CollisionCount != 1 {
-		t.Errorf("*status.CollisionCount: got %d, want 1\n%+v", *status.CollisionCount, status)
+		t.Errorf("collision count: got %d, want 1\n%+v", *status.CollisionCount, status)
 	} else if status.UpdatedRevision == taken {
-		t.Errorf("status.UpdatedRevision: got %q, want another value\n%+v", status.UpdatedRevision, status)
+		t.Errorf("updated revision: got %q, want another value\n%+v", status.UpdatedRevision, status)
 	}
 	writes := len(w.Writes)
 	w.now(time.Hour)

@@ -32,11 +32,12 @@ func TestASelectorThatMatchesNoChild(t *testing.T) {
 		t.Errorf("%d children are made: %s", n, w.describe())
 	}
 	if c := conditionOf(w.united(), appsv1beta1.SubsetUpdated); c == nil {
-		t.Error("the condition does not say why: conditionOf(w.united(), appsv1beta1.SubsetUpdated): got nil, want a value")
+		t.Error("the condition does not say why: condition about updated subsets: got nil, want a value")
 	} else if c.Status != corev1.ConditionFalse {
-		t.Errorf("the condition does not say why: c.Status: got %q, want %q\n%v", c.Status, corev1.ConditionFalse, c)
+		t.Errorf("the condition does not say why: status: got %q, want %q\n%v", c.Status, corev1.ConditionFalse, c)
 	} else if !strings.Contains(c.Message, "spec.selector") {
-		t.Errorf("the condition does not say why: c.Message: got %q, want it to contain %q\n%v", c.Message, "spec.selector", c)
+		t.Errorf("the condition does not say why: message: got %q, want it to contain %q\n%v", c.Message,
+			"spec.selector", c)
 	}
 }
 
@@ -70,7 +71,8 @@ func TestARefusedSubsetHoldsUpNoOther(t *testing.T) {
 			"patch": appsv1beta1.SubsetUpdated}[verb]); c == nil {
 			t.Errorf("%s: c: got nil, want a value", verb)
 		} else if c.Status != corev1.ConditionFalse {
-			t.Errorf("%s: c.Status: got %q, want %q; the condition does not tell: %v", verb, c.Status, corev1.ConditionFalse, c)
+			t.Errorf("%s: status: got %q, want %q; the condition does not tell: %v", verb, c.Status,
+				corev1.ConditionFalse, c)
 		}
 	}
 }
@@ -142,25 +144,30 @@ func TestRefusedNumbersForgetNothing(t *testing.T) {
 		w.rest()
 		before := w.united().Status.DeepCopy()
 		if c := before.SubsetStatuses[0].Conditions; len(c) != 1 {
-			t.Fatalf("len(c): got %d, want 1\n%s", len(c), w.describe())
+			t.Fatalf("number of conditions: got %d, want 1\n%s", len(c), w.describe())
 		} else if c[0].Status != corev1.ConditionFalse {
-			t.Fatalf("c[0].Status: got %q, want %q\n%s", c[0].Status, corev1.ConditionFalse, w.describe())
+			t.Fatalf("status of the first condition: got %q, want %q\n%s", c[0].Status, corev1.ConditionFalse,
+				w.describe())
 		}
 		w.user(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Replicas = new(int32(10)) }) // 50 % are more than 3
 		w.quiet()
 		after := w.united().Status
 		if c := after.SubsetStatuses[0].Conditions; len(c) != 1 {
-			t.Errorf("len(c): got %d, want 1; reserve %t: %v became %v", len(c), reserve, before.SubsetStatuses[0].Conditions, c)
+			t.Errorf("number of conditions: got %d, want 1; reserve %t: %v became %v", len(c), reserve,
+				before.SubsetStatuses[0].Conditions, c)
 		} else if c[0] != before.SubsetStatuses[0].Conditions[0] {
-			t.Errorf("c[0]: got %+v, want %+v; reserve %t: %v became %v", c[0], before.SubsetStatuses[0].Conditions[0], reserve,
+			t.Errorf("first condition: got %+v, want %+v; reserve %t: %v became %v", c[0],
+				before.SubsetStatuses[0].Conditions[0], reserve,
 				before.SubsetStatuses[0].Conditions, c)
 		}
 		if after.ReservedPods != before.ReservedPods {
-			t.Errorf("after.ReservedPods: got %d, want %d; reserve %t: %d replicas and %d reserved became %d and %d", after.ReservedPods,
+			t.Errorf("reserved pods: got %d, want %d; reserve %t: %d replicas and %d reserved became %d and %d",
+				after.ReservedPods,
 				before.ReservedPods, reserve, before.Replicas, before.ReservedPods, after.Replicas, after.ReservedPods)
 		}
 		if after.Replicas != before.Replicas {
-			t.Errorf("after.Replicas: got %d, want %d; reserve %t: %d replicas and %d reserved became %d and %d", after.Replicas,
+			t.Errorf("replicas: got %d, want %d; reserve %t: %d replicas and %d reserved became %d and %d",
+				after.Replicas,
 				before.Replicas, reserve, before.Replicas, before.ReservedPods, after.Replicas, after.ReservedPods)
 		}
 	}
@@ -198,15 +205,15 @@ func TestAPodSeenBeforeItsReplicaSet(t *testing.T) {
 	w.Queue.Add()
 	w.quiet() // without the ReplicaSet it sees no pod
 	if got := w.split(); got[0] != 1 {
-		t.Fatalf("got[0]: got %d, want 1\n%s", got[0], w.describe())
+		t.Fatalf("first result: got %d, want 1\n%s", got[0], w.describe())
 	}
 	w.Show(w.KeyOf("ReplicaSet", set), set)
 	w.delivered(nil, set)
 	w.quiet()
 	if got := w.split(); got[0] != 0 {
-		t.Errorf("the pod is overlooked: got[0]: got %d, want 0\n%v", got[0], got)
+		t.Errorf("the pod is overlooked: first result: got %d, want 0\n%v", got[0], got)
 	} else if got[1] != 1 {
-		t.Errorf("the pod is overlooked: got[1]: got %d, want 1\n%v", got[1], got)
+		t.Errorf("the pod is overlooked: second result: got %d, want 1\n%v", got[1], got)
 	}
 }
 
@@ -228,9 +235,9 @@ func TestMaxUnavailableIsRestored(t *testing.T) {
 		w.user(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Template = template(t, kind, "two") })
 		w.rest()
 		if got := w.children()[0].MaxUnavailable; got == nil {
-			t.Errorf("%s: w.children()[0].MaxUnavailable: got nil, want a value", kind)
+			t.Errorf("%s: max unavailable of the first of the children: got nil, want a value", kind)
 		} else if got.Type != intstr.String {
-			t.Errorf("%s: got.Type: got %d, want %d; maxUnavailable is %v", kind, got.Type, intstr.String, got)
+			t.Errorf("%s: type: got %d, want %d; maxUnavailable is %v", kind, got.Type, intstr.String, got)
 		}
 	}
 }
@@ -280,10 +287,10 @@ func TestAnImageSetByHandOnAChildComesBack(t *testing.T) {
 		w.rest()
 		text := stored(t, w.Get(child))
 		if strings.Contains(text, "mine") {
-			t.Errorf("%s: stored(t, w.Get(child)): got %q, want it not to contain %q", kind, text, "mine")
+			t.Errorf("%s: what is stored: got %q, want it not to contain %q", kind, text, "mine")
 		}
 		if !strings.Contains(text, `"one"`) {
-			t.Errorf("%s: stored(t, w.Get(child)): got %q, want it to contain %q", kind, text, `"one"`)
+			t.Errorf("%s: what is stored: got %q, want it to contain %q", kind, text, `"one"`)
 		}
 	}
 }
@@ -338,7 +345,8 @@ func TestMadeAgainWithItsOrphansOnOtherNodes(t *testing.T) {
 			t.Errorf("bound: got %t, want %t; subset %s is bound to %v with %v", bound, c.Subset == "a", c.Subset, terms, pod.Tolerations)
 		}
 		if (len(pod.Tolerations) == 1) != (c.Subset == "a") {
-			t.Errorf("len(pod.Tolerations) == 1: got %t, want %t; subset %s is bound to %v with %v", len(pod.Tolerations) == 1, c.Subset == "a",
+			t.Errorf("there is one toleration of the pod: got %t, want %t; subset %s is bound to %v with %v",
+				len(pod.Tolerations) == 1, c.Subset == "a",
 				c.Subset, terms, pod.Tolerations)
 		}
 	}

@@ -169,11 +169,12 @@ func (w *world) settled() {
 		seen[c.Subset] = true
 		total += c.Replicas
 		if c.Revision != u.Status.UpdatedRevision {
-			w.t.Errorf("UD-071: c.Revision: got %q, want %q; %s is of revision %s instead of %s", c.Revision, u.Status.UpdatedRevision, c,
+			w.t.Errorf("UD-071: revision: got %q, want %q; %s is of revision %s instead of %s", c.Revision,
+				u.Status.UpdatedRevision, c,
 				c.Revision, u.Status.UpdatedRevision)
 		}
 		if got := podLabels(c.Object)[uniteddeployment.RevisionHash]; got != c.Revision {
-			w.t.Errorf("UD-071: podLabels(c.Object)[uniteddeployment.RevisionHash]: got %q, want %q; %s is of revision %s instead of %s", got,
+			w.t.Errorf("UD-071: revision of the pods: got %q, want %q; %s is of revision %s instead of %s", got,
 				c.Revision, c, c.Revision, u.Status.UpdatedRevision)
 		}
 	}

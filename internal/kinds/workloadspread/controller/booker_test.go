@@ -166,39 +166,39 @@ func TestBookerRetriesConflicts(t *testing.T) {
 		if err != nil {
 			t.Errorf("unexpected error: %v; %+v, %v, %d reads, %d writes", err, d, err, s.gets, len(s.bodies))
 		} else if d.Subset.Name != "a" {
-			t.Errorf("d.Subset.Name: got %q, want %q; %+v, %v, %d reads, %d writes", d.Subset.Name, "a", d, err, s.gets, len(s.bodies))
+			t.Errorf("name of the subset: got %q, want %q; %+v, %v, %d reads, %d writes", d.Subset.Name, "a", d, err, s.gets, len(s.bodies))
 		} else if !d.Booked {
-			t.Errorf("d.Booked: got false, want true; %+v, %v, %d reads, %d writes", d, err, s.gets, len(s.bodies))
+			t.Errorf("booked: got false, want true; %+v, %v, %d reads, %d writes", d, err, s.gets, len(s.bodies))
 		} else if s.gets != 3 {
-			t.Errorf("s.gets: got %d, want 3; %+v, %v, %d reads, %d writes", s.gets, d, err, s.gets, len(s.bodies))
+			t.Errorf("reads: got %d, want 3; %+v, %v, %d reads, %d writes", s.gets, d, err, s.gets, len(s.bodies))
 		} else if len(s.bodies) != 4 {
-			t.Errorf("len(s.bodies): got %d, want 4; %+v, %v, %d reads, %d writes", len(s.bodies), d, err, s.gets, len(s.bodies))
+			t.Errorf("number of patches: got %d, want 4; %+v, %v, %d reads, %d writes", len(s.bodies), d, err, s.gets, len(s.bodies))
 		}
 		// 10 + 20 + 40, up to doubled by chance
 		waited := time.Since(begin)
 		if waited < 70*time.Millisecond {
-			t.Errorf("time.Since(begin): got %v, want at least %v", waited, 70*time.Millisecond)
+			t.Errorf("time that it took: got %v, want at least %v", waited, 70*time.Millisecond)
 		}
 		if waited > 140*time.Millisecond {
-			t.Errorf("time.Since(begin): got %v, want at most %v", waited, 140*time.Millisecond)
+			t.Errorf("time that it took: got %v, want at most %v", waited, 140*time.Millisecond)
 		}
 		// The next one knows what was written, although the informer is behind (WS-111).
 		if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "p", Version: "v"}, prepared); err != nil {
 			t.Errorf("unexpected error: %v; %+v, %v, %d reads, %d writes", err, d, err, s.gets, len(s.bodies))
 		} else if d.Subset.Name != "a" {
-			t.Errorf("d.Subset.Name: got %q, want %q; %+v, %v, %d reads, %d writes", d.Subset.Name, "a", d, err, s.gets, len(s.bodies))
+			t.Errorf("name of the subset: got %q, want %q; %+v, %v, %d reads, %d writes", d.Subset.Name, "a", d, err, s.gets, len(s.bodies))
 		} else if s.gets != 3 {
-			t.Errorf("s.gets: got %d, want 3; %+v, %v, %d reads, %d writes", s.gets, d, err, s.gets, len(s.bodies))
+			t.Errorf("reads: got %d, want 3; %+v, %v, %d reads, %d writes", s.gets, d, err, s.gets, len(s.bodies))
 		} else if len(s.bodies) != 5 {
-			t.Errorf("len(s.bodies): got %d, want 5; %+v, %v, %d reads, %d writes", len(s.bodies), d, err, s.gets, len(s.bodies))
+			t.Errorf("number of patches: got %d, want 5; %+v, %v, %d reads, %d writes", len(s.bodies), d, err, s.gets, len(s.bodies))
 		}
 		stored := s.stored(t).Status.VersionedSubsetStatuses
 		if keys := workloadspreadtest.Keys(stored["v"][0].CreatingPods); !cmp.Equal(keys, []string{"id", "p"}) {
-			t.Errorf("workloadspreadtest.Keys(stored[\"v\"][0].CreatingPods): got %q, want %q\n%+v", keys, []string{"id", "p"}, stored)
+			t.Errorf("pods being created of version v: got %q, want %q\n%+v", keys, []string{"id", "p"}, stored)
 		} else if stored["v"][0].MissingReplicas != 0 {
-			t.Errorf("stored[\"v\"][0].MissingReplicas: got %d, want 0\n%+v", stored["v"][0].MissingReplicas, stored)
+			t.Errorf("missing replicas of version v: got %d, want 0\n%+v", stored["v"][0].MissingReplicas, stored)
 		} else if stored["other"][0].Replicas != 1 {
-			t.Errorf("stored[\"other\"][0].Replicas: got %d, want 1\n%+v", stored["other"][0].Replicas, stored)
+			t.Errorf("replicas of the other version: got %d, want 1\n%+v", stored["other"][0].Replicas, stored)
 		}
 		if got := testutil.ToFloat64(b.writes.WithLabelValues("conflict")); got != 3 {
 			t.Errorf("%v conflicts", got)
@@ -222,17 +222,17 @@ func TestBookerWritesWhatItMeans(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(map[string]string{"uid": "u1", "resourceVersion": spread.ResourceVersion}, body.Metadata); diff != "" {
-		t.Errorf("body.Metadata (-want +got):\n%s", diff)
+		t.Errorf("metadata (-want +got):\n%s", diff)
 	}
 	lists := body.Status["versionedSubsetStatuses"]
 	if len(body.Status) != 1 {
-		t.Errorf("len(body.Status): got %d, want 1\n%s", len(body.Status), s.bodies[0])
+		t.Errorf("number of status: got %d, want 1\n%s", len(body.Status), s.bodies[0])
 	}
 	if len(lists) != 1 {
-		t.Errorf("len(lists): got %d, want 1\n%s", len(lists), s.bodies[0])
+		t.Errorf("number of lists: got %d, want 1\n%s", len(lists), s.bodies[0])
 	}
 	if len(lists["v"]) != 2 {
-		t.Errorf("len(lists[\"v\"]): got %d, want 2\n%s", len(lists["v"]), s.bodies[0])
+		t.Errorf("number of version v: got %d, want 2\n%s", len(lists["v"]), s.bodies[0])
 	}
 }
 
@@ -252,16 +252,16 @@ func TestBookerFindsItsLostWrites(t *testing.T) {
 			if err != nil {
 				t.Errorf("unexpected error: %v\n%+v", err, d)
 			} else if d.Subset.Name != "a" {
-				t.Errorf("d.Subset.Name: got %q, want %q\n%+v\n%v", d.Subset.Name, "a", d, err)
+				t.Errorf("name of the subset: got %q, want %q\n%+v\n%v", d.Subset.Name, "a", d, err)
 			} else if got := d.Placement("ws", pod).UID; got != map[bool]string{true: "id"}[pod.Generated] {
-				t.Errorf("d.Placement(\"ws\", pod).UID: got %q, want %q\n%+v\n%v", got, map[bool]string{true: "id"}[pod.Generated], d, err)
+				t.Errorf("UID of the placement: got %q, want %q\n%+v\n%v", got, map[bool]string{true: "id"}[pod.Generated], d, err)
 			}
 			if list := s.stored(t).Status.VersionedSubsetStatuses["v"]; len(list[0].CreatingPods) != 1 {
-				t.Errorf("len(list[0].CreatingPods): got %d, want 1; %+v, %d writes", len(list[0].CreatingPods), list, len(s.bodies))
+				t.Errorf("number of pods being created of the first of the list: got %d, want 1; %+v, %d writes", len(list[0].CreatingPods), list, len(s.bodies))
 			} else if list[0].MissingReplicas != 1 {
-				t.Errorf("list[0].MissingReplicas: got %d, want 1; %+v, %d writes", list[0].MissingReplicas, list, len(s.bodies))
+				t.Errorf("missing replicas of the first of the list: got %d, want 1; %+v, %d writes", list[0].MissingReplicas, list, len(s.bodies))
 			} else if len(s.bodies) != 1 {
-				t.Errorf("len(s.bodies): got %d, want 1; %+v, %d writes", len(s.bodies), list, len(s.bodies))
+				t.Errorf("number of patches: got %d, want 1; %+v, %d writes", len(s.bodies), list, len(s.bodies))
 			}
 		})
 	}
@@ -277,32 +277,32 @@ func TestBookerGivesUp(t *testing.T) {
 		begin := time.Now()
 		_, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "p", Version: "v"}, prepared)
 		if !errors.Is(err, booking.ErrNotBooked) {
-			t.Errorf("err: got %v, want %v; %v after %d writes in %s", err, booking.ErrNotBooked, err, len(s.bodies), time.Since(begin))
+			t.Errorf("error: got %v, want %v; %v after %d writes in %s", err, booking.ErrNotBooked, err, len(s.bodies), time.Since(begin))
 		} else if !apierrors.IsConflict(err) {
 			t.Errorf("error: got %v, want one of kind Conflict; %v after %d writes in %s", err, err, len(s.bodies), time.Since(begin))
 		} else if len(s.bodies) != 12 {
-			t.Errorf("len(s.bodies): got %d, want 12; %v after %d writes in %s", len(s.bodies), err, len(s.bodies), time.Since(begin))
+			t.Errorf("number of patches: got %d, want 12; %v after %d writes in %s", len(s.bodies), err, len(s.bodies), time.Since(begin))
 		} else if time.Since(begin) > 5*time.Second {
-			t.Errorf("time.Since(begin): got %v, want at most %v; %v after %d writes in %s", time.Since(begin), 5*time.Second, err,
+			t.Errorf("time that it took: got %v, want at most %v; %v after %d writes in %s", time.Since(begin), 5*time.Second, err,
 				len(s.bodies), time.Since(begin))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		begin = time.Now()
 		if _, err := b.Create(ctx, spread, workloadspread.Creation{Key: "q", Version: "v"}, prepared); !errors.Is(err, booking.ErrNotBooked) {
-			t.Errorf("err: got %v, want %v; %v in %s", err, booking.ErrNotBooked, err, time.Since(begin))
+			t.Errorf("error: got %v, want %v; %v in %s", err, booking.ErrNotBooked, err, time.Since(begin))
 		} else if !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("err: got %v, want %v; %v in %s", err, context.DeadlineExceeded, err, time.Since(begin))
+			t.Errorf("error: got %v, want %v; %v in %s", err, context.DeadlineExceeded, err, time.Since(begin))
 		} else if time.Since(begin) > 50*time.Millisecond {
-			t.Errorf("time.Since(begin): got %v, want at most %v; %v in %s", time.Since(begin), 50*time.Millisecond, err, time.Since(begin))
+			t.Errorf("time that it took: got %v, want at most %v; %v in %s", time.Since(begin), 50*time.Millisecond, err, time.Since(begin))
 		}
 		s.before, s.gets = nil, 0
 		if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "q", Version: "v"}, prepared); err != nil {
 			t.Errorf("unexpected error: %v; %+v, %v, %d reads", err, d, err, s.gets)
 		} else if !d.Booked {
-			t.Errorf("d.Booked: got false, want true; %+v, %v, %d reads", d, err, s.gets)
+			t.Errorf("booked: got false, want true; %+v, %v, %d reads", d, err, s.gets)
 		} else if s.gets != 1 {
-			t.Errorf("s.gets: got %d, want 1; %+v, %v, %d reads", s.gets, d, err, s.gets)
+			t.Errorf("reads: got %d, want 1; %+v, %v, %d reads", s.gets, d, err, s.gets)
 		}
 	})
 }
@@ -317,15 +317,15 @@ func TestBookerAsksBeforeItGivesUp(t *testing.T) {
 	if err != nil {
 		t.Errorf("unexpected error: %v; %+v, %v, %d reads", err, d, err, s.gets)
 	} else if d.Subset != nil {
-		t.Errorf("d.Subset: got %+v, want nil; %+v, %v, %d reads", d.Subset, d, err, s.gets)
+		t.Errorf("subset: got %+v, want nil; %+v, %v, %d reads", d.Subset, d, err, s.gets)
 	} else if d.Gone {
-		t.Errorf("d.Gone: got true, want false; %+v, %v, %d reads", d, err, s.gets)
+		t.Errorf("gone: got true, want false; %+v, %v, %d reads", d, err, s.gets)
 	} else if s.gets != 1 {
-		t.Errorf("s.gets: got %d, want 1; %+v, %v, %d reads", s.gets, d, err, s.gets)
+		t.Errorf("reads: got %d, want 1; %+v, %v, %d reads", s.gets, d, err, s.gets)
 	} else if len(s.bodies) != 0 {
-		t.Errorf("len(s.bodies): got %d, want 0; %+v, %v, %d reads", len(s.bodies), d, err, s.gets)
+		t.Errorf("number of patches: got %d, want 0; %+v, %v, %d reads", len(s.bodies), d, err, s.gets)
 	} else if !strings.HasPrefix(d.Reason, "no subset has a free place") {
-		t.Errorf("d.Reason: got %q, want it to begin with %q; %+v, %v, %d reads", d.Reason, "no subset has a free place", d, err, s.gets)
+		t.Errorf("reason: got %q, want it to begin with %q; %+v, %v, %d reads", d.Reason, "no subset has a free place", d, err, s.gets)
 	}
 	freed := s.stored(t)
 	freed.Status.VersionedSubsetStatuses["v"][1].MissingReplicas = 1
@@ -335,9 +335,9 @@ func TestBookerAsksBeforeItGivesUp(t *testing.T) {
 	if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "p", Version: "v"}, prepared); err != nil {
 		t.Errorf("unexpected error: %v; %+v, %v, %d reads", err, d, err, s.gets)
 	} else if d.Subset.Name != "b" {
-		t.Errorf("d.Subset.Name: got %q, want %q; %+v, %v, %d reads", d.Subset.Name, "b", d, err, s.gets)
+		t.Errorf("name of the subset: got %q, want %q; %+v, %v, %d reads", d.Subset.Name, "b", d, err, s.gets)
 	} else if s.gets != 2 {
-		t.Errorf("s.gets: got %d, want 2; %+v, %v, %d reads", s.gets, d, err, s.gets)
+		t.Errorf("reads: got %d, want 2; %+v, %v, %d reads", s.gets, d, err, s.gets)
 	}
 }
 
@@ -354,7 +354,7 @@ func TestBookerWithoutReplicas(t *testing.T) {
 		if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "p", Version: "v"}, prepared); err != nil {
 			t.Errorf("%s: unexpected error: %v\n%+v", name, err, d)
 		} else if d.Subset.Name != "b" {
-			t.Errorf("%s: d.Subset.Name: got %q, want %q\n%+v\n%v", name, d.Subset.Name, "b", d, err)
+			t.Errorf("%s: name of the subset: got %q, want %q\n%+v\n%v", name, d.Subset.Name, "b", d, err)
 		}
 	}
 }
@@ -374,9 +374,9 @@ func TestBookerOfWhatIsGone(t *testing.T) {
 		if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "q", Version: "v"}, prepared); err != nil {
 			t.Errorf("unexpected error: %v\n%+v", err, d)
 		} else if !d.Gone {
-			t.Errorf("d.Gone: got false, want true\n%+v\n%v", d, err)
+			t.Errorf("gone: got false, want true\n%+v\n%v", d, err)
 		} else if d.Subset != nil {
-			t.Errorf("d.Subset: got %+v, want nil\n%+v\n%v", d.Subset, d, err)
+			t.Errorf("subset: got %+v, want nil\n%+v\n%v", d.Subset, d, err)
 		}
 		other := workloadspreadtest.Read(t, strings.ReplaceAll(two, "u1", "u2"))
 		other.ResourceVersion, other.Status = "", appsv1beta1.WorkloadSpreadStatus{}
@@ -387,12 +387,12 @@ func TestBookerOfWhatIsGone(t *testing.T) {
 		if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "q", Version: "v"}, prepared); err != nil {
 			t.Errorf("unexpected error: %v\n%+v", err, d)
 		} else if !d.Gone {
-			t.Errorf("d.Gone: got false, want true\n%+v\n%v", d, err)
+			t.Errorf("gone: got false, want true\n%+v\n%v", d, err)
 		}
 		if d, err := b.Create(t.Context(), s.stored(t), workloadspread.Creation{Key: "q", Version: "v"}, prepared); err != nil {
 			t.Errorf("unexpected error: %v\n%+v", err, d)
 		} else if got := s.stored(t).Status.VersionedSubsetStatuses["v"][0].MissingReplicas; got != 1 {
-			t.Errorf("s.stored(t).Status.VersionedSubsetStatuses[\"v\"][0].MissingReplicas: got %d, want 1\n%+v\n%v", got, d, err)
+			t.Errorf("missing replicas of version v: got %d, want 1\n%+v\n%v", got, d, err)
 		}
 	})
 	going := workloadspreadtest.Read(t, two)
@@ -402,7 +402,7 @@ func TestBookerOfWhatIsGone(t *testing.T) {
 	if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "p", Version: "v"}, prepared); err != nil {
 		t.Errorf("unexpected error: %v\n%+v", err, d)
 	} else if !d.Gone {
-		t.Errorf("d.Gone: got false, want true\n%+v\n%v", d, err)
+		t.Errorf("gone: got false, want true\n%+v\n%v", d, err)
 	}
 	if d, err := b.Delete(t.Context(), spread, workloadspread.Deletion{Name: "p", Version: "v", Subset: "a"}); err != nil ||
 		d.Booked { // WS-102
@@ -417,9 +417,9 @@ func TestBookerPreparesFirst(t *testing.T) {
 	broken := errors.New("a bad patch")
 	if _, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "p", Version: "v"},
 		func(workloadspread.Decision) error { return broken }); !errors.Is(err, broken) {
-		t.Errorf("err: got %v, want %v\n%v", err, broken, s.bodies)
+		t.Errorf("error: got %v, want %v\n%v", err, broken, s.bodies)
 	} else if len(s.bodies) != 0 {
-		t.Errorf("len(s.bodies): got %d, want 0\n%v\n%v", len(s.bodies), err, s.bodies)
+		t.Errorf("number of patches: got %d, want 0\n%v\n%v", len(s.bodies), err, s.bodies)
 	}
 }
 
@@ -455,15 +455,15 @@ func TestBookerWithoutCounters(t *testing.T) {
 				t.Errorf("got %q, want %q; %s, %v, %d reads, %d writes", got, test.want, got, err, s.gets, len(s.bodies))
 			}
 			if s.gets+len(s.bodies) != 0 {
-				t.Errorf("s.gets+len(s.bodies): got %d, want 0; %s, %v, %d reads, %d writes", s.gets+len(s.bodies), got, err, s.gets, len(s.bodies))
+				t.Errorf("number of reads and writes: got %d, want 0; %s, %v, %d reads, %d writes", s.gets+len(s.bodies), got, err, s.gets, len(s.bodies))
 			}
 			// WS-102
 			if d, err := b.Delete(t.Context(), spread, workloadspread.Deletion{Name: "s-2", Version: "v", Subset: "b"}); err != nil {
 				t.Errorf("unexpected error: %v\n%+v", err, d)
 			} else if d.Booked {
-				t.Errorf("d.Booked: got true, want false\n%+v\n%v", d, err)
+				t.Errorf("booked: got true, want false\n%+v\n%v", d, err)
 			} else if s.gets+len(s.bodies) != 0 {
-				t.Errorf("s.gets+len(s.bodies): got %d, want 0\n%+v\n%v", s.gets+len(s.bodies), d, err)
+				t.Errorf("number of reads and writes: got %d, want 0\n%+v\n%v", s.gets+len(s.bodies), d, err)
 			}
 		})
 	}
@@ -511,19 +511,19 @@ func TestBookersOfTwoManagers(t *testing.T) {
 				Subset: "a"}); err != nil {
 				t.Errorf("unexpected error: %v\n%+v", err, d)
 			} else if !d.Booked {
-				t.Errorf("d.Booked: got false, want true\n%+v\n%v", d, err)
+				t.Errorf("booked: got false, want true\n%+v\n%v", d, err)
 			}
 		})
 	}
 	all.Wait()
 	a := s.stored(t).Status.VersionedSubsetStatuses["v"][0]
 	if a.MissingReplicas != 20 {
-		t.Errorf("a.MissingReplicas: got %d, want 20", a.MissingReplicas)
+		t.Errorf("missing replicas: got %d, want 20", a.MissingReplicas)
 	}
 	if len(a.CreatingPods) != 70 {
-		t.Errorf("len(a.CreatingPods): got %d, want 70", len(a.CreatingPods))
+		t.Errorf("number of pods being created: got %d, want 70", len(a.CreatingPods))
 	}
 	if len(a.DeletingPods) != 20 {
-		t.Errorf("len(a.DeletingPods): got %d, want 20", len(a.DeletingPods))
+		t.Errorf("number of pods being deleted: got %d, want 20", len(a.DeletingPods))
 	}
 }

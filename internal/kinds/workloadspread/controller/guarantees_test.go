@@ -82,10 +82,10 @@ func TestAPodThatEndsByItselfMakesRoom(t *testing.T) {
 		}
 		subset := func() appsv1beta1.WorkloadSpreadSubsetStatus { return s.spread().Status.SubsetStatuses[0] }
 		if got := subset().Replicas; got != 2 {
-			t.Fatalf("subset().Replicas: got %d, want 2\n%+v", got, subset())
+			t.Fatalf("replicas of the subset: got %d, want 2\n%+v", got, subset())
 		}
 		if got := subset().MissingReplicas; got != 0 {
-			t.Fatalf("subset().MissingReplicas: got %d, want 0\n%+v", got, subset())
+			t.Fatalf("missing replicas of the subset: got %d, want 0\n%+v", got, subset())
 		}
 		ended := s.active()[0].Name
 		s.Change(podKey(ended), func(o client.Object) { o.(*corev1.Pod).Status.Phase = phase })
@@ -96,13 +96,13 @@ func TestAPodThatEndsByItselfMakesRoom(t *testing.T) {
 		}
 		got := subset()
 		if got.Replicas != 1 {
-			t.Errorf("%s: got.Replicas: got %d, want 1\n%+v", phase, got.Replicas, got)
+			t.Errorf("%s: replicas: got %d, want 1\n%+v", phase, got.Replicas, got)
 		}
 		if got.MissingReplicas != 1 {
-			t.Errorf("%s: got.MissingReplicas: got %d, want 1\n%+v", phase, got.MissingReplicas, got)
+			t.Errorf("%s: missing replicas: got %d, want 1\n%+v", phase, got.MissingReplicas, got)
 		}
 		if len(got.DeletingPods) > 0 {
-			t.Errorf("%s: got.DeletingPods: got %v, want none\n%+v", phase, got.DeletingPods, got)
+			t.Errorf("%s: pods being deleted: got %v, want none\n%+v", phase, got.DeletingPods, got)
 		}
 	}
 }

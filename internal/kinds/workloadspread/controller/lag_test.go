@@ -55,9 +55,9 @@ func TestScalingThatTheCacheShowsLate(t *testing.T) {
 			if err != nil {
 				t.Errorf("unexpected error: %v\n%+v", err, d)
 			} else if d.Subset == nil {
-				t.Errorf("d.Subset: got nil, want a value\n%+v\n%v", d, err)
+				t.Errorf("subset: got nil, want a value\n%+v\n%v", d, err)
 			} else if d.Subset.Name != test.want {
-				t.Errorf("d.Subset.Name: got %q, want %q\n%+v\n%v", d.Subset.Name, test.want, d, err)
+				t.Errorf("name of the subset: got %q, want %q\n%+v\n%v", d.Subset.Name, test.want, d, err)
 			}
 		})
 	}
@@ -115,7 +115,7 @@ func TestWhatIsReadForEachPod(t *testing.T) {
 			if err != nil {
 				t.Errorf("unexpected error: %v\n%+v", err, target)
 			} else if target.Desired != 3 {
-				t.Errorf("target.Desired: got %d, want 3\n%+v\n%v", target.Desired, target, err)
+				t.Errorf("desired: got %d, want 3\n%+v\n%v", target.Desired, target, err)
 			}
 		})
 	}
@@ -149,9 +149,9 @@ func TestBookerKnowsWhatItsControllerClosed(t *testing.T) {
 	if d, err := b.Create(t.Context(), spread, workloadspread.Creation{Key: "s-0", Version: "v"}, prepared); err != nil {
 		t.Errorf("unexpected error: %v\n%+v", err, d)
 	} else if d.Subset == nil {
-		t.Errorf("d.Subset: got nil, want a value\n%+v\n%v", d, err)
+		t.Errorf("subset: got nil, want a value\n%+v\n%v", d, err)
 	} else if d.Subset.Name != "b" {
-		t.Errorf("d.Subset.Name: got %q, want %q\n%+v\n%v", d.Subset.Name, "b", d, err)
+		t.Errorf("name of the subset: got %q, want %q\n%+v\n%v", d.Subset.Name, "b", d, err)
 	}
 }
 
@@ -194,7 +194,7 @@ func TestAKindThatIsListedInTwoVersions(t *testing.T) {
 	if diff := cmp.Diff([]types.UID{"web-uid", "uid-1"}, target.Controllers); err != nil {
 		t.Errorf("unexpected error: %v", err)
 	} else if diff != "" {
-		t.Errorf("target.Controllers (-want +got):\n%s\n%v", diff, err)
+		t.Errorf("controllers of the target (-want +got):\n%s\n%v", diff, err)
 	}
 }
 
@@ -209,7 +209,7 @@ func TestKindsWithoutScale(t *testing.T) {
 		t.Fatal(err)
 	}
 	if selector, err := target.Fallback(); selector != nil {
-		t.Errorf("target.Fallback(): got %v, want nil\n%v", selector, err)
+		t.Errorf("fallback of the target: got %v, want nil\n%v", selector, err)
 	} else if err != nil {
 		t.Errorf("unexpected error: %v\n%v", err, selector)
 	}
@@ -227,9 +227,9 @@ func TestListedVersionThatIsGone(t *testing.T) {
 	if err != nil {
 		t.Errorf("unexpected error: %v\n%+v", err, target)
 	} else if !target.Exists {
-		t.Errorf("target.Exists: got false, want true\n%+v\n%v", target, err)
+		t.Errorf("exists of the target: got false, want true\n%+v\n%v", target, err)
 	} else if target.Desired != 3 {
-		t.Errorf("target.Desired: got %d, want 3\n%+v\n%v", target.Desired, target, err)
+		t.Errorf("desired: got %d, want 3\n%+v\n%v", target.Desired, target, err)
 	}
 }
 
@@ -239,14 +239,15 @@ func TestForbiddenScaleIsTold(t *testing.T) {
 	s.pass.Reader = forbiddenPods{s.reader}
 	outcome, err := s.run()
 	if err == nil {
-		t.Errorf("err: got nil, want an error\n%v", outcome.Plan)
+		t.Errorf("error: got nil, want an error\n%v", outcome.Plan)
 	} else if outcome.Plan == nil {
-		t.Errorf("outcome.Plan: got nil, want a value\n%v", err)
+		t.Errorf("plan: got nil, want a value\n%v", err)
 	} else if outcome.Plan.Reason != workloadspread.ReasonReplicasUnknown {
-		t.Errorf("outcome.Plan.Reason: got %q, want %q\n%v\n%v", outcome.Plan.Reason, workloadspread.ReasonReplicasUnknown, outcome.Plan,
+		t.Errorf("reason of the plan: got %q, want %q\n%v\n%v", outcome.Plan.Reason,
+			workloadspread.ReasonReplicasUnknown, outcome.Plan,
 			err)
 	} else if !strings.Contains(err.Error(), "no rights") {
-		t.Errorf("err: got %q, want it to contain %q\n%v", err.Error(), "no rights", outcome.Plan)
+		t.Errorf("error: got %q, want it to contain %q\n%v", err.Error(), "no rights", outcome.Plan)
 	}
 	for range 20 { // in vain
 		s.Queue.Add()

@@ -47,7 +47,7 @@ func TestAdoptionIsOnePatchAPod(t *testing.T) {
 		workloadspreadtest.Subset("b", nil, workloadspreadtest.Tolerates("x"))), 2)
 	rests(t, s)
 	if diff := cmp.Diff([]string{"patch WorkloadSpread", "patch Pod", "patch Pod"}, verbs(s)); diff != "" {
-		t.Errorf("verbs(s) (-want +got):\n%s", diff)
+		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	var got []string
 	for _, pod := range s.all() {
@@ -118,10 +118,12 @@ func TestMetadataIsLeftAlone(t *testing.T) {
 	rests(t, s)
 	pod := s.all()[0]
 	if pod.Labels["pool"] != "" {
-		t.Errorf("pod.Labels[\"pool\"]: got %q, want %q\n%v\n%v", pod.Labels["pool"], "", pod.Labels, pod.Annotations)
+		t.Errorf("label pool of the pod: got %q, want %q\n%v\n%v", pod.Labels["pool"], "", pod.Labels,
+			pod.Annotations)
 	}
 	if pod.Annotations[pub.MatchedWorkloadSpread] == "" {
-		t.Errorf("pod.Annotations[pub.MatchedWorkloadSpread]: got nothing, want some text\n%v\n%v", pod.Labels, pod.Annotations)
+		t.Errorf("annotation matched workload spread of the pod: got nothing, want some text\n%v\n%v", pod.Labels,
+			pod.Annotations)
 	}
 }
 
@@ -150,7 +152,7 @@ func TestNoPodIsGivenUpBeforeTheStatusIsWritten(t *testing.T) {
 		s.Round()
 	}
 	if got := verbs(s); slices.Contains(got, "delete Pod") {
-		t.Fatalf("verbs(s): got %q, want it not to contain %q", got, "delete Pod")
+		t.Fatalf("writes: got %q, want it not to contain %q", got, "delete Pod")
 	}
 	s.Refused = nil
 	rests(t, s)
@@ -168,19 +170,20 @@ func TestGivingUpIsTold(t *testing.T) {
 	s.Round()
 	begin := s.Now()
 	if len(s.events) != 1 {
-		t.Fatalf("len(s.events): got %d, want 1\n%q", len(s.events), s.events)
+		t.Fatalf("number of events: got %d, want 1\n%q", len(s.events), s.events)
 	} else if !strings.HasPrefix(s.events[0], "Warning DeletePodFailed: 1 pod that cannot be scheduled could not be deleted: ") {
-		t.Fatalf("s.events[0]: got %q, want it to begin with %q\n%q", s.events[0],
+		t.Fatalf("first event: got %q, want it to begin with %q\n%q", s.events[0],
 			"Warning DeletePodFailed: 1 pod that cannot be scheduled could not be deleted: ", s.events)
 	}
 	s.Refused, s.events = nil, nil
 	s.full["a"] = false
 	rests(t, s)
 	if diff := cmp.Diff([]string{"Normal RecoverSchedulable: new pods are put again into subset a"}, s.events); diff != "" {
-		t.Errorf("s.events (-want +got):\n%s", diff)
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	if got := s.Now().Sub(begin); got > workloadspread.UnschedulableWindow+2*time.Second {
-		t.Errorf("s.Now().Sub(begin): got %v, want at most %v", got, workloadspread.UnschedulableWindow+2*time.Second)
+		t.Errorf("time that it took: got %v, want at most %v", got,
+			workloadspread.UnschedulableWindow+2*time.Second)
 	}
 }
 
@@ -201,14 +204,14 @@ func TestWhatFailsIsTold(t *testing.T) {
 	want := []string{"Warning DeletePodFailed: 7 pods are still there more than 15s after their deletion was admitted: web-v1-001 of subset a, web-v1-002 of subset a, web-v1-003 of subset a, web-v1-004 of subset a, web-v1-005 of subset a and 2 more",
 		"Warning CreatePodFailed: 1 pod was admitted more than 30s ago and never seen, so that its place is free again: lost of subset a"}
 	if diff := cmp.Diff(want, s.events); diff != "" {
-		t.Errorf("s.events (-want +got):\n%s", diff)
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	got := s.spread().Status.VersionedSubsetStatuses["v1"][0]
 	if got.MissingReplicas != 13 {
-		t.Errorf("got.MissingReplicas: got %d, want 13\n%+v", got.MissingReplicas, got)
+		t.Errorf("missing replicas: got %d, want 13\n%+v", got.MissingReplicas, got)
 	}
 	if got.Replicas != 7 {
-		t.Errorf("got.Replicas: got %d, want 7\n%+v", got.Replicas, got)
+		t.Errorf("replicas: got %d, want 7\n%+v", got.Replicas, got)
 	}
 	s.events = nil
 	s.Refused = func(w simulation.Write) bool { return w.Key.Kind == "Pod" }
@@ -217,12 +220,12 @@ func TestWhatFailsIsTold(t *testing.T) {
 	})
 	s.Round()
 	if len(s.events) != 1 {
-		t.Errorf("len(s.events): got %d, want 1\n%v\n%q", len(s.events), s.Queue.Due(), s.events)
+		t.Errorf("number of events: got %d, want 1\n%v\n%q", len(s.events), s.Queue.Due(), s.events)
 	} else if !strings.HasPrefix(s.events[0], "Warning PatchPodDeletionCostFailed: the deletion cost of 7 pods could not be written: ") {
-		t.Errorf("s.events[0]: got %q, want it to begin with %q\n%v\n%q", s.events[0],
+		t.Errorf("first event: got %q, want it to begin with %q\n%v\n%q", s.events[0],
 			"Warning PatchPodDeletionCostFailed: the deletion cost of 7 pods could not be written: ", s.Queue.Due(), s.events)
 	} else if s.Queue.Due().IsZero() {
-		t.Errorf("s.Queue.Due().IsZero(): got true, want false\n%v\n%q", s.Queue.Due(), s.events)
+		t.Errorf("nothing is due: got true, want false\n%v\n%q", s.Queue.Due(), s.events)
 	}
 	if s.spread().Status.ObservedGeneration != s.spread().Generation {
 		t.Error("pods that cannot be written keep the bookings from being counted")
@@ -264,10 +267,10 @@ func TestReplicasThatCannotBeTold(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"Warning ReplicasUnknown: the replicas of Deployment web: path spec.x: there is none"},
 		s.events); diff != "" {
-		t.Errorf("s.events (-want +got):\n%s", diff)
+		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	if len(s.Writes) > 0 {
-		t.Errorf("s.Writes: got %v, want none", s.Writes)
+		t.Errorf("writes: got %v, want none", s.Writes)
 	}
 	target.DesiredError = nil
 	if _, err := s.run(); err != nil {
@@ -291,9 +294,9 @@ func TestAVersionThatIsNotKnownYet(t *testing.T) {
 		t.Error("the pass does not fail")
 	}
 	if got := s.spread().Status.SubsetStatuses; len(got) != 1 {
-		t.Errorf("len(got): got %d, want 1\n%v", len(got), got)
+		t.Errorf("number of results: got %d, want 1\n%v", len(got), got)
 	} else if got[0].Replicas != 2 {
-		t.Errorf("got[0].Replicas: got %d, want 2\n%v", got[0].Replicas, got)
+		t.Errorf("replicas of the first result: got %d, want 2\n%v", got[0].Replicas, got)
 	}
 	for _, pod := range s.all() {
 		if _, ranked := pod.Annotations[pub.PodDeletionCost]; ranked {
@@ -315,13 +318,14 @@ func TestBookingsBesideTheStatusWriteAreKept(t *testing.T) {
 	s.Manage()
 	list := s.spread().Status.VersionedSubsetStatuses["v1"]
 	if len(list) != 1 {
-		t.Errorf("len(list): got %d, want 1\n%v", len(list), list)
+		t.Errorf("number listed: got %d, want 1\n%v", len(list), list)
 	} else if list[0].Replicas != 1 {
-		t.Errorf("list[0].Replicas: got %d, want 1\n%v", list[0].Replicas, list)
+		t.Errorf("replicas of the first of the list: got %d, want 1\n%v", list[0].Replicas, list)
 	} else if len(list[0].CreatingPods) != 1 {
-		t.Errorf("len(list[0].CreatingPods): got %d, want 1\n%v", len(list[0].CreatingPods), list)
+		t.Errorf("number of pods being created of the first of the list: got %d, want 1\n%v",
+			len(list[0].CreatingPods), list)
 	} else if list[0].MissingReplicas != 3 {
-		t.Errorf("list[0].MissingReplicas: got %d, want 3\n%v", list[0].MissingReplicas, list)
+		t.Errorf("missing replicas of the first of the list: got %d, want 3\n%v", list[0].MissingReplicas, list)
 	}
 }
 
@@ -367,7 +371,7 @@ func TestNothingIsDoneForOneThatIsGoing(t *testing.T) {
 	})
 	rests(t, s)
 	if len(s.Writes) > 0 {
-		t.Errorf("s.Writes: got %v, want none", s.Writes)
+		t.Errorf("writes: got %v, want none", s.Writes)
 	}
 	before := s.all()
 	s.Remove(spreadKey)
@@ -376,7 +380,7 @@ func TestNothingIsDoneForOneThatIsGoing(t *testing.T) {
 		t.Errorf("pods (-before +after):\n%s", diff)
 	}
 	if outcome, err := s.run(); outcome.Plan != nil {
-		t.Errorf("outcome.Plan: got %v, want nil\n%+v\n%v", outcome.Plan, outcome, err)
+		t.Errorf("plan: got %v, want nil\n%+v\n%v", outcome.Plan, outcome, err)
 	} else if err != nil {
 		t.Errorf("unexpected error: %v\n%+v", err, outcome)
 	}

@@ -32,12 +32,12 @@ func TestWhatUsersListIsWaitedFor(t *testing.T) {
 	if spread, err := matcher.Match(over, owned(t, "game.example.com/v1", "Game", "g"), "d"); spread != nil {
 		t.Errorf("spread: got %+v, want nil\n%v", spread, err)
 	} else if err == nil {
-		t.Errorf("err: got nil, want an error\n%v", spread)
+		t.Errorf("error: got nil, want an error\n%v", spread)
 	}
 	if spread, err := matcher.Match(over, owned(t, "apps/v1", "ReplicaSet", "r"), "d"); spread == nil {
 		t.Errorf("spread: got nil, want a value\n%v", err)
 	} else if spread.Name != "web" {
-		t.Errorf("spread.Name: got %q, want %q\n%v\n%v", spread.Name, "web", spread, err)
+		t.Errorf("name of the spread: got %q, want %q\n%v\n%v", spread.Name, "web", spread, err)
 	} else if err != nil {
 		t.Errorf("unexpected error: %v\n%v", err, spread)
 	}
@@ -52,7 +52,7 @@ func TestWhatUsersListIsWaitedFor(t *testing.T) {
 	} else if err != nil {
 		t.Errorf("unexpected error: %v\n%v\n%v", err, spread, l.Err())
 	} else if got := l.Err(); got != nil {
-		t.Errorf("l.Err(): unexpected error: %v\n%v\n%v", got, spread, err)
+		t.Errorf("error: unexpected error: %v\n%v\n%v", got, spread, err)
 	}
 }
 
@@ -82,17 +82,18 @@ func TestAStatusOutlivesTheListing(t *testing.T) {
 		s.Manage()
 	}
 	if got := s.spread().ResourceVersion; got == "" {
-		t.Errorf("s.spread().ResourceVersion: got nothing, want some text\n%+v", s.spread().Status)
+		t.Errorf("resource version of the spread: got nothing, want some text\n%+v", s.spread().Status)
 	} else if got := len(s.spread().Status.VersionedSubsetStatuses); got != len(before.VersionedSubsetStatuses) {
-		t.Errorf("len(s.spread().Status.VersionedSubsetStatuses): got %d, want %d\n%+v", got, len(before.VersionedSubsetStatuses),
+		t.Errorf("number of versions of the spread: got %d, want %d\n%+v", got, len(before.VersionedSubsetStatuses),
 			s.spread().Status)
 	} else if got := s.spread().Status.SubsetStatuses[0].Replicas; got != 2 {
-		t.Errorf("s.spread().Status.SubsetStatuses[0].Replicas: got %d, want 2\n%+v", got, s.spread().Status)
+		t.Errorf("replicas of the first subset of the spread: got %d, want 2\n%+v", got, s.spread().Status)
 	}
 	if len(s.events) != 1 {
-		t.Errorf("len(s.events): got %d, want 1\n%q", len(s.events), s.events)
+		t.Errorf("number of events: got %d, want 1\n%q", len(s.events), s.events)
 	} else if !strings.Contains(s.events[0], "an administrator has not listed it") {
-		t.Errorf("s.events[0]: got %q, want it to contain %q\n%q", s.events[0], "an administrator has not listed it", s.events)
+		t.Errorf("first event: got %q, want it to contain %q\n%q", s.events[0],
+			"an administrator has not listed it", s.events)
 	}
 	if due := s.Queue.Due(); due.IsZero() {
 		t.Error("it is not looked at again")

@@ -60,10 +60,12 @@ func TestRivalsLeaveEachOthersPods(t *testing.T) {
 			for _, pod := range s.all() {
 				placed, _ := pub.ParsePlacement(pod.Annotations)
 				if (placed.Name == "ws") != test.taken {
-					t.Errorf("placed.Name == \"ws\": got %t, want %t\n%v", placed.Name == "ws", test.taken, pod.Annotations)
+					t.Errorf("the placement is that of ws: got %t, want %t\n%v", placed.Name == "ws", test.taken,
+						pod.Annotations)
 				}
 				if (pod.Annotations[pub.PodDeletionCost] != "") != test.taken {
-					t.Errorf("pod.Annotations[pub.PodDeletionCost] != \"\": got %t, want %t\n%v", pod.Annotations[pub.PodDeletionCost] != "", test.taken,
+					t.Errorf("the pod has a cost of deletion: got %t, want %t\n%v",
+						pod.Annotations[pub.PodDeletionCost] != "", test.taken,
 						pod.Annotations)
 				}
 			}
@@ -82,6 +84,6 @@ func TestRivalsAreToldOfAnEnd(t *testing.T) {
 	q := &requested{}
 	r.rivals(t.Context(), event.DeleteEvent{Object: gone}, q)
 	if diff := cmp.Diff([]string{"default/ws"}, q.names); diff != "" {
-		t.Errorf("q.names (-want +got):\n%s", diff)
+		t.Errorf("names (-want +got):\n%s", diff)
 	}
 }

@@ -40,7 +40,7 @@ func TestScaleOfAListedKind(t *testing.T) {
 	if n, err := k.scaleReplicas(t.Context(), game); err != nil {
 		t.Errorf("unexpected error: %v; %d replicas, %v", err, n, err)
 	} else if n != 7 {
-		t.Errorf("k.scaleReplicas(t.Context(), game): got %d, want 7; %d replicas, %v", n, n, err)
+		t.Errorf("replicas of the scale: got %d, want 7; %d replicas, %v", n, n, err)
 	}
 	selector, err := k.scaleSelector(t.Context(), game)
 	if err != nil {
@@ -48,6 +48,6 @@ func TestScaleOfAListedKind(t *testing.T) {
 	} else if selector == nil {
 		t.Errorf("selector: got nil, want a value\n%v", err)
 	} else if !selector.Matches(labels.Set{"app": "web"}) {
-		t.Errorf("selector.Matches(labels.Set{\"app\": \"web\"}): got false, want true\n%v\n%v", selector, err)
+		t.Errorf("the selector matches app web: got false, want true\n%v\n%v", selector, err)
 	}
 }

@@ -182,7 +182,7 @@ func TestSimulatedSpreads(t *testing.T) {
 	simulationtest.Seeds(t, 300, func(t *testing.T, seed uint64) {
 		r := &spreadRun{versions: 1}
 		if problem := r.run(seed); problem != "" {
-			t.Errorf("r.run(seed): got %q, want %q", problem, "")
+			t.Errorf("run of the seed: got %q, want %q", problem, "")
 		}
 		given.Add(int32(r.given))
 	})

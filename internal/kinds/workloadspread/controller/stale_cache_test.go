@@ -49,20 +49,21 @@ func TestAPodThatTheCacheShowsLateKeepsItsPlace(t *testing.T) {
 	if a == nil {
 		t.Errorf("a: got nil, want a value; a has one pod, which the cache does not show, and %s never came: %+v", lost, a)
 	} else if a.Replicas != 0 {
-		t.Errorf("a.Replicas: got %d, want 0; a has one pod, which the cache does not show, and %s never came: %+v", a.Replicas, lost, a)
+		t.Errorf("replicas: got %d, want 0; a has one pod, which the cache does not show, and %s never came: %+v",
+			a.Replicas, lost, a)
 	} else if len(a.CreatingPods) != 1 {
-		t.Errorf("len(a.CreatingPods): got %d, want 1; a has one pod, which the cache does not show, and %s never came: %+v",
+		t.Errorf("number of pods being created: got %d, want 1; a has one pod, which the cache does not show, and %s never came: %+v",
 			len(a.CreatingPods), lost, a)
 	} else if a.MissingReplicas != 1 {
-		t.Errorf("a.MissingReplicas: got %d, want 1; a has one pod, which the cache does not show, and %s never came: %+v",
+		t.Errorf("missing replicas: got %d, want 1; a has one pod, which the cache does not show, and %s never came: %+v",
 			a.MissingReplicas, lost, a)
 	}
 	s.Change(hidden, func(client.Object) {}) // the watch goes on
 	rests(t, s)
 	if a := workloadspread.SubsetStatus(s.spread().Status.VersionedSubsetStatuses["v1"], "a"); a.Replicas != 2 {
-		t.Errorf("a.Replicas: got %d, want 2\n%+v", a.Replicas, a)
+		t.Errorf("replicas: got %d, want 2\n%+v", a.Replicas, a)
 	} else if len(a.CreatingPods) != 0 {
-		t.Errorf("len(a.CreatingPods): got %d, want 0\n%+v", len(a.CreatingPods), a)
+		t.Errorf("number of pods being created: got %d, want 0\n%+v", len(a.CreatingPods), a)
 	}
 }
 
@@ -115,7 +116,7 @@ func TestWhichPodsAreThere(t *testing.T) {
 	if err != nil {
 		t.Errorf("unexpected error: %v\n%q", err, workloadspreadtest.Keys(found))
 	} else if got := workloadspreadtest.Keys(found); !cmp.Equal(got, []string{"id", "p"}) {
-		t.Errorf("workloadspreadtest.Keys(found): got %q, want %q\n%v", got, []string{"id", "p"}, err)
+		t.Errorf("bookings that were found: got %q, want %q\n%v", got, []string{"id", "p"}, err)
 	}
 }
 
@@ -152,10 +153,11 @@ func TestAPodThatIsBookedBehindTheCacheKeepsItsPlace(t *testing.T) {
 		if a == nil {
 			t.Fatalf("a: got nil, want a value; pod %s is there, and its place is given away: %+v", there, a)
 		} else if len(a.CreatingPods)+int(a.Replicas) < 1 {
-			t.Fatalf("len(a.CreatingPods)+int(a.Replicas): got %d, want at least 1; pod %s is there, and its place is given away: %+v",
+			t.Fatalf("number of places taken: got %d, want at least 1; pod %s is there, and its place is given away: %+v",
 				len(a.CreatingPods)+int(a.Replicas), there, a)
 		} else if a.MissingReplicas > 1 {
-			t.Fatalf("a.MissingReplicas: got %d, want at most 1; pod %s is there, and its place is given away: %+v", a.MissingReplicas, there, a)
+			t.Fatalf("missing replicas: got %d, want at most 1; pod %s is there, and its place is given away: %+v",
+				a.MissingReplicas, there, a)
 		}
 	}
 	s.Events(1 << 20)
@@ -165,8 +167,8 @@ func TestAPodThatIsBookedBehindTheCacheKeepsItsPlace(t *testing.T) {
 	if a := workloadspread.SubsetStatus(s.spread().Status.VersionedSubsetStatuses["v1"], "a"); a == nil {
 		t.Error("a: got nil, want a value")
 	} else if a.Replicas != 2 {
-		t.Errorf("a.Replicas: got %d, want 2\n%+v", a.Replicas, a)
+		t.Errorf("replicas: got %d, want 2\n%+v", a.Replicas, a)
 	} else if len(a.CreatingPods) != 0 {
-		t.Errorf("len(a.CreatingPods): got %d, want 0\n%+v", len(a.CreatingPods), a)
+		t.Errorf("number of pods being created: got %d, want 0\n%+v", len(a.CreatingPods), a)
 	}
 }

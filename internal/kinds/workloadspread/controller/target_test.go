@@ -54,7 +54,7 @@ func TestLatestOfDeployment(t *testing.T) {
 				t.Errorf("got %q, want %q\n%v", got, tt.want, err)
 			}
 			if (err != nil) != tt.bad {
-				t.Errorf("err != nil: got %t, want %t\n%v", err != nil, tt.bad, err)
+				t.Errorf("an error: got %t, want %t\n%v", err != nil, tt.bad, err)
 			}
 		})
 	}

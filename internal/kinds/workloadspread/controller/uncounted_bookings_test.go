@@ -33,18 +33,19 @@ func TestVersionsThatNobodyCounts(t *testing.T) {
 			if err != nil {
 				t.Fatalf("unexpected error: %v\n%+v", err, d)
 			} else if d.Subset == nil {
-				t.Fatalf("d.Subset: got nil, want a value\n%+v\n%v", d, err)
+				t.Fatalf("subset: got nil, want a value\n%+v\n%v", d, err)
 			} else if d.Subset.Name != "a" {
-				t.Fatalf("d.Subset.Name: got %q, want %q\n%+v\n%v", d.Subset.Name, "a", d, err)
+				t.Fatalf("name of the subset: got %q, want %q\n%+v\n%v", d.Subset.Name, "a", d, err)
 			}
 		}
 	}
 	lists := s.stored(t).Status.VersionedSubsetStatuses
 	if len(lists) > 5 {
-		t.Errorf("len(lists): got %d, want at most 5; %d lists: %v", len(lists), len(lists), workloadspreadtest.Keys(lists))
+		t.Errorf("number of lists: got %d, want at most 5; %d lists: %v", len(lists), len(lists),
+			workloadspreadtest.Keys(lists))
 	}
 	if lists["other"] == nil {
-		t.Errorf(`lists["other"]: got nil, want a value; %d lists: %v`, len(lists), workloadspreadtest.Keys(lists))
+		t.Errorf(`list other: got nil, want a value; %d lists: %v`, len(lists), workloadspreadtest.Keys(lists))
 	}
 	// What is there still has pods, although its bookings are old.
 	now = now.Add(24 * time.Hour)

@@ -55,36 +55,39 @@ func TestStatusOfAllKinds(t *testing.T) {
 			result := s.Run(t, command, "rollout", "status", k.named, "--watch=false", "-d")
 			lines := strings.Split(result.Out, "\n")
 			if result.Err != nil {
-				t.Errorf("%s: result.Err: unexpected error: %v\n%v", version, result.Err, result)
+				t.Errorf("%s: error: unexpected error: %v\n%v", version, result.Err, result)
 			} else if len(lines) != 4 {
-				t.Errorf("%s: len(lines): got %d, want 4\n%v", version, len(lines), result)
+				t.Errorf("%s: number of lines: got %d, want 4\n%v", version, len(lines), result)
 			} else if lines[1] != "  Updated ready pods: web-a, web-b" {
-				t.Errorf("%s: lines[1]: got %q, want %q\n%v", version, lines[1], "  Updated ready pods: web-a, web-b", result)
+				t.Errorf("%s: second line: got %q, want %q\n%v", version, lines[1], "  Updated ready pods: web-a, web-b",
+					result)
 			} else if lines[2] != "  Updated pods that are not ready: web-c" {
-				t.Errorf("%s: lines[2]: got %q, want %q\n%v", version, lines[2], "  Updated pods that are not ready: web-c", result)
+				t.Errorf("%s: third line: got %q, want %q\n%v", version, lines[2],
+					"  Updated pods that are not ready: web-c", result)
 			} else if !strings.Contains(lines[0], "Waiting for ") {
-				t.Errorf("%s: lines[0]: got %q, want it to contain %q\n%v", version, lines[0], "Waiting for ", result)
+				t.Errorf("%s: first line: got %q, want it to contain %q\n%v", version, lines[0], "Waiting for ", result)
 			}
 			first := lines[0] + "\n"
 			if result := s.Run(t, command, "rollout", "status", k.named, "--watch=false", "--revision=3"); result.Err != nil {
-				t.Errorf("result.Err: unexpected error: %v\n%v", result.Err, result)
+				t.Errorf("error: unexpected error: %v\n%v", result.Err, result)
 			} else if result.Out != first {
-				t.Errorf("result.Out: got %q, want %q\n%v", result.Out, first, result)
+				t.Errorf("output: got %q, want %q\n%v", result.Out, first, result)
 			}
 			if result := s.Run(t, command, "rollout", "status", k.named, "--watch=false", "--revision=2"); result.Err == nil {
-				t.Errorf("result.Err: got nil, want an error\n%v", result)
+				t.Errorf("error: got nil, want an error\n%v", result)
 			} else if result.Err.Error() != k.named+": desired revision (2) is different from the running revision (3)" {
-				t.Errorf("result.Err: got %q, want %q\n%v", result.Err.Error(),
+				t.Errorf("error: got %q, want %q\n%v", result.Err.Error(),
 					k.named+": desired revision (2) is different from the running revision (3)", result)
 			} else if result.Out != "" {
-				t.Errorf("result.Out: got %q, want %q\n%v", result.Out, "", result)
+				t.Errorf("output: got %q, want %q\n%v", result.Out, "", result)
 			}
 			for _, name := range []string{"web-a", "web-b", "web-c"} {
 				s.Delete(t, "pods", name)
 			}
 			if result := s.Run(t, command, "rollout", "status", k.named, "--watch=false",
 				"-d"); result.Out != first+"  Updated ready pods: none\n  Updated pods that are not ready: none\n" {
-				t.Errorf("result.Out: got %q, want %q\n%v", result.Out, first+"  Updated ready pods: none\n  Updated pods that are not ready: none\n",
+				t.Errorf("output: got %q, want %q\n%v", result.Out,
+					first+"  Updated ready pods: none\n  Updated pods that are not ready: none\n",
 					result)
 			}
 			f := follow(t, s, nil, strings.ReplaceAll(k.named, "/web", ""), "web", "--timeout=1m") // watches, as it does by default
@@ -108,9 +111,10 @@ func TestStatusOfAllKinds(t *testing.T) {
 			s.AwaitWatch(t)
 			s.Put(t, strings.Replace(strings.Replace(document, "name: web", "name: other", 1), "uid: web", "uid: other", 1))
 			if result := s.Run(t, command, "rollout", "status", k.named, strings.ReplaceAll(k.named, "/web", "/other")); result.Err == nil {
-				t.Errorf("result.Err: got nil, want an error\n%v", result)
+				t.Errorf("error: got nil, want an error\n%v", result)
 			} else if result.Err.Error() != "exactly one resource must be named, and these are 2" {
-				t.Errorf("result.Err: got %q, want %q\n%v", result.Err.Error(), "exactly one resource must be named, and these are 2", result)
+				t.Errorf("error: got %q, want %q\n%v", result.Err.Error(),
+					"exactly one resource must be named, and these are 2", result)
 			}
 			s.Delete(t, k.plural, "web")
 			f.ended(k.named + ": object has been deleted")

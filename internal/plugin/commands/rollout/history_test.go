@@ -22,21 +22,21 @@ func TestHistory(t *testing.T) {
 			result := s.Run(t, command, "rollout", "history", k.named)
 			want := k.named + "\nREVISION  CHANGE-CAUSE\n1         kubectl create\n2         <none>\n3         the last one\n"
 			if result.Out != want {
-				t.Errorf("result.Out: got %q, want %q\n%v", result.Out, want, result)
+				t.Errorf("output: got %q, want %q\n%v", result.Out, want, result)
 			}
 			if result.Err != nil {
-				t.Errorf("result.Err: unexpected error: %v\n%v", result.Err, result)
+				t.Errorf("error: unexpected error: %v\n%v", result.Err, result)
 			}
 			result = s.Run(t, command, "rollout", "history", k.named, "--revision=2")
 			if !strings.HasPrefix(result.Out, k.named+" with revision #2\nPod Template:\n  Labels:\tapp=web\n") {
-				t.Errorf("result.Out: got %q, want it to begin with %q\n%v", result.Out,
+				t.Errorf("output: got %q, want it to begin with %q\n%v", result.Out,
 					k.named+" with revision #2\nPod Template:\n  Labels:\tapp=web\n", result)
 			}
 			if !strings.Contains(result.Out, "Image:\tnginx:2\n") {
-				t.Errorf("result.Out: got %q, want it to contain %q\n%v", result.Out, "Image:\tnginx:2\n", result)
+				t.Errorf("output: got %q, want it to contain %q\n%v", result.Out, "Image:\tnginx:2\n", result)
 			}
 			if result.Err != nil {
-				t.Errorf("result.Err: unexpected error: %v\n%v", result.Err, result)
+				t.Errorf("error: unexpected error: %v\n%v", result.Err, result)
 			}
 			results = append(results, s.Run(t, command, "rollout", "history", k.named, "--revision=7"),
 				s.Run(t, command, "rollout", "history", k.named, "--revision=2", "-o",
@@ -67,10 +67,10 @@ func TestUndo(t *testing.T) {
 			expect := func(result plugintest.Result, out string, n int) {
 				t.Helper()
 				if result.Out != k.named+" "+out+"\n" {
-					t.Errorf("result.Out: got %q, want %q\n%v", result.Out, k.named+" "+out+"\n", result)
+					t.Errorf("output: got %q, want %q\n%v", result.Out, k.named+" "+out+"\n", result)
 				}
 				if result.Err != nil {
-					t.Errorf("result.Err: unexpected error: %v\n%v", result.Err, result)
+					t.Errorf("error: unexpected error: %v\n%v", result.Err, result)
 				}
 				var want any
 				if err := yaml.Unmarshal([]byte(past(n)), &want); err != nil {
@@ -78,7 +78,7 @@ func TestUndo(t *testing.T) {
 				}
 				got, _, _ := unstructured.NestedFieldNoCopy(s.Get(t, k.plural, "web").Object, "spec", "template")
 				if diff := cmp.Diff(want, withoutEmpty(got)); diff != "" {
-					t.Errorf("withoutEmpty(got) (-want +got):\n%s\n%q\n%q", diff, version, k.named)
+					t.Errorf("result without what is empty (-want +got):\n%s\n%q\n%q", diff, version, k.named)
 				}
 			}
 			if k.kind == "StatefulSet" || k.kind == "DaemonSet" {
@@ -183,9 +183,9 @@ func TestUndoBringsClaimsBack(t *testing.T) {
 			}
 			if tt.want == "error" {
 				if result.Err == nil {
-					t.Errorf("result.Err: got nil, want an error\n%v", result)
+					t.Errorf("error: got nil, want an error\n%v", result)
 				} else if got := len(s.Requests()); got > 0 {
-					t.Errorf("s.Requests(): got %d, want none\n%v", got, result)
+					t.Errorf("requests: got %d, want none\n%v", got, result)
 				}
 				return
 			}
@@ -208,9 +208,9 @@ ownerReferences: [{uid: evil, controller: true}], annotations: {kubernetes.io/ch
 data: {spec: {template: {$patch: replace, spec: {containers: [{name: app, image: "nginx:0"}]}}}}}`)
 	result := s.Run(t, command, "rollout", "history", "clone/evil")
 	if !strings.HasSuffix(result.Out, "CHANGE-CAUSE\n1         a\ufffd[2J 7  b\n") {
-		t.Errorf("result.Out: got %q, want it to end with %q", result.Out, "CHANGE-CAUSE\n1         a\ufffd[2J 7  b\n")
+		t.Errorf("output: got %q, want it to end with %q", result.Out, "CHANGE-CAUSE\n1         a\ufffd[2J 7  b\n")
 	}
 	if result.Err != nil {
-		t.Errorf("result.Err: unexpected error: %v", result.Err)
+		t.Errorf("error: unexpected error: %v", result.Err)
 	}
 }

@@ -76,13 +76,16 @@ func TestPauseAndResume(t *testing.T) {
 	result := s.Run(t, command, "rollout", "pause", "ds/web", "clone/none", "clone/web", "deploy/web")
 	text := fmt.Sprint(result.Err)
 	if result.Out != "cloneset.apps.kruise.io/web paused\ndeployment.apps/web paused\n" {
-		t.Errorf("result.Out: got %q, want %q\n%v", result.Out, "cloneset.apps.kruise.io/web paused\ndeployment.apps/web paused\n", result)
+		t.Errorf("output: got %q, want %q\n%v", result.Out,
+			"cloneset.apps.kruise.io/web paused\ndeployment.apps/web paused\n", result)
 	}
 	if !strings.Contains(text, `clonesets.apps.kruise.io "none" not found`) {
-		t.Errorf("result.Err: got %q, want it to contain %q\n%v", text, `clonesets.apps.kruise.io "none" not found`, result)
+		t.Errorf("error: got %q, want it to contain %q\n%v", text, `clonesets.apps.kruise.io "none" not found`,
+			result)
 	}
 	if !strings.Contains(text, "daemonset.apps/web: a DaemonSet cannot be paused") {
-		t.Errorf("result.Err: got %q, want it to contain %q\n%v", text, "daemonset.apps/web: a DaemonSet cannot be paused", result)
+		t.Errorf("error: got %q, want it to contain %q\n%v", text,
+			"daemonset.apps/web: a DaemonSet cannot be paused", result)
 	}
 }
 
@@ -105,9 +108,11 @@ initContainers: [{name: init}], containers: [{name: app, future: kept}]}}}}}}}`,
 					if at, err := time.Parse(time.RFC3339, text); err != nil {
 						t.Errorf("unexpected error: %v; restarted at %s, which is not now: %v", err, text, err)
 					} else if at.Before(before) {
-						t.Errorf("at.Before(before): got true, want false; restarted at %s, which is not now: %v", text, err)
+						t.Errorf("the time is before the begin: got true, want false; restarted at %s, which is not now: %v",
+							text, err)
 					} else if at.After(time.Now()) {
-						t.Errorf("at.After(time.Now()): got true, want false; restarted at %s, which is not now: %v", text, err)
+						t.Errorf("the time is still to come: got true, want false; restarted at %s, which is not now: %v",
+							text, err)
 					}
 				}
 				result.Out += "  " + moment.ReplaceAllString(patch, "NOW") + "\n"
@@ -231,7 +236,7 @@ func TestUndoAfterAConflict(t *testing.T) {
 	replicas, _, _ := unstructured.NestedInt64(object.Object, "spec", "replicas")
 	network, _, _ := unstructured.NestedBool(object.Object, "spec", "template", "spec", "hostNetwork")
 	if result.Err != nil {
-		t.Errorf("result.Err: unexpected error: %v\n%v\n%+v", result.Err, result, object)
+		t.Errorf("error: unexpected error: %v\n%v\n%+v", result.Err, result, object)
 	} else if replicas != 9 {
 		t.Errorf("replicas: got %d, want 9\n%v\n%+v", replicas, result, object)
 	} else if network {

@@ -52,7 +52,8 @@ func checkSteps(t *testing.T, version, kind string, steps []step) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 			if p.Done != (!strings.HasSuffix(tt.want, "...") && err == nil) {
-				t.Errorf("p.Done: got %t, want %t; %v %s\nwant %s", p.Done, !strings.HasSuffix(tt.want, "...") && err == nil, p.Done, got, tt.want)
+				t.Errorf("done: got %t, want %t; %v %s\nwant %s", p.Done, !strings.HasSuffix(tt.want, "...") &&
+					err == nil, p.Done, got, tt.want)
 			}
 		})
 	}
@@ -229,9 +230,9 @@ func TestProgressOfOtherKinds(t *testing.T) {
 		if p, err := progressOf(parse(t, object)); err != nil {
 			t.Errorf("unexpected error: %v\n%q\n%+v", err, object, p)
 		} else if p.Updated != want.Updated {
-			t.Errorf("p.Updated: got %d, want %d\n%q\n%+v\n%v", p.Updated, want.Updated, object, p, err)
+			t.Errorf("updated: got %d, want %d\n%q\n%+v\n%v", p.Updated, want.Updated, object, p, err)
 		} else if p.Target != want.Target {
-			t.Errorf("p.Target: got %d, want %d\n%q\n%+v\n%v", p.Target, want.Target, object, p, err)
+			t.Errorf("target: got %d, want %d\n%q\n%+v\n%v", p.Target, want.Target, object, p, err)
 		}
 	}
 }

@@ -116,7 +116,7 @@ func TestNamesOfObjectsAreCompleted(t *testing.T) {
 	s := server(t, "v1beta1")
 	for _, of := range []string{"status", "history", "undo", "pause", "resume", "restart"} {
 		if result := s.Run(t, command, "__complete", "rollout", of, "cloneset/"); !strings.HasPrefix(result.Out, "cloneset/web\n") {
-			t.Errorf("result.Out: got %q, want it to begin with %q\n%v", result.Out, "cloneset/web\n", result)
+			t.Errorf("output: got %q, want it to begin with %q\n%v", result.Out, "cloneset/web\n", result)
 		}
 	}
 }

@@ -52,19 +52,21 @@ func TestUndoRightAfterABadImageBringsBackTheGoodOne(t *testing.T) {
 				result := s.Run(t, command, "rollout", "undo", k.named)
 				if tt.fail != "" {
 					if result.Err == nil {
-						t.Errorf("result.Err: got nil, want an error; %v, want %q", result, tt.fail)
+						t.Errorf("error: got nil, want an error; %v, want %q", result, tt.fail)
 					} else if !strings.Contains(result.Err.Error(), tt.fail) {
-						t.Errorf("result.Err: got %q, want it to contain %q; %v, want %q", result.Err.Error(), tt.fail, result, tt.fail)
+						t.Errorf("error: got %q, want it to contain %q; %v, want %q", result.Err.Error(), tt.fail, result,
+							tt.fail)
 					}
 					return
 				}
 				containers, _, _ := unstructured.NestedSlice(s.Get(t, k.plural, "web").Object, "spec", "template", "spec", "containers")
 				got := containers[0].(map[string]any)["image"]
 				if got != tt.want {
-					t.Errorf(`containers[0].(map[string]any)["image"]: got %v, want %q; %v, want %s: %v`, got, tt.want, got, tt.want, result)
+					t.Errorf(`image of the first container: got %v, want %q; %v, want %s: %v`, got, tt.want, got, tt.want,
+						result)
 				}
 				if result.Err != nil {
-					t.Errorf("result.Err: unexpected error: %v; %v, want %s: %v", result.Err, got, tt.want, result)
+					t.Errorf("error: unexpected error: %v; %v, want %s: %v", result.Err, got, tt.want, result)
 				}
 			})
 		}

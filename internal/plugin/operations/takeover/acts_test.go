@@ -80,11 +80,11 @@ func TestTheWayBackTellsWhetherTheOtherManagerActs(t *testing.T) {
 		c := w.command(folder, &out)
 		c.back, c.timeout = true, 300*time.Millisecond
 		if err := c.run(t.Context()); err != nil {
-			t.Errorf("c.run(t.Context()): unexpected error: %v\n%q\n%s", err, w.violated, out.String())
+			t.Errorf("takeover: unexpected error: %v\n%q\n%s", err, w.violated, out.String())
 		} else if !strings.Contains(out.String(), want) {
 			t.Errorf("out: got %q, want it to contain %q\n%v\n%q", out.String(), want, err, w.violated)
 		} else if len(w.violated) > 0 {
-			t.Errorf("w.violated: got %q, want none\n%v\n%s", w.violated, err, out.String())
+			t.Errorf("violations: got %q, want none\n%v\n%s", w.violated, err, out.String())
 		}
 	}
 }
@@ -124,9 +124,9 @@ func TestWhatWouldBeRefusedStopsNothing(t *testing.T) {
 			c := w.command(filepath.Join(t.TempDir(), "backup"), io.Discard)
 			c.ask, c.dryRun = test.ask, dryRun
 			if err := c.run(t.Context()); err == nil {
-				t.Errorf("%s: c.run(t.Context()): got nil, want an error; %v, want %s", name, err, test.want)
+				t.Errorf("%s: takeover: got nil, want an error; %v, want %s", name, err, test.want)
 			} else if !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%s: c.run(t.Context()): got %q, want it to contain %q", name, err.Error(), test.want)
+				t.Errorf("%s: takeover: got %q, want it to contain %q", name, err.Error(), test.want)
 			}
 		}
 		if diff := cmp.Diff(before, w.state()); diff != "" {
@@ -181,7 +181,7 @@ func TestTheLockOfAManagerThatHasEnded(t *testing.T) {
 		if missing, err := c.see(t.Context(), watch); err != nil {
 			t.Fatalf("unexpected error: %v\n%q", err, missing)
 		} else if len(missing) == 0 {
-			t.Fatalf("c.see(t.Context(), watch): got none, want some\n%q\n%v", missing, err)
+			t.Fatalf("missing: got none, want some\n%q\n%v", missing, err)
 		}
 		watch.ended["kruise-controller-manager-a"], watch.alone = test.ended, true
 		for p := range watch.since {
@@ -191,14 +191,16 @@ func TestTheLockOfAManagerThatHasEnded(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: unexpected error: %v\n%v", name, err, missing)
 		} else if (len(missing) == 0) != test.free {
-			t.Errorf("%s: len(missing) == 0: got %t, want %t\n%v\n%v", name, len(missing) == 0, test.free, missing, err)
+			t.Errorf("%s: nothing is missing: got %t, want %t\n%v\n%v", name, len(missing) == 0, test.free, missing,
+				err)
 		}
 		// Whoever comes next would look at a lock that has a holder for as long again.
 		lease := w.lease()
 		if err := w.bare.Get(t.Context(), client.ObjectKeyFromObject(lease), lease); err != nil {
 			t.Errorf("%s: unexpected error: %v; held by %q, %v", name, err, readLock(lease).holder, err)
 		} else if got := (readLock(lease).holder == ""); got != test.free {
-			t.Errorf(`%s: readLock(lease).holder == "": got %t, want %t; held by %q, %v`, name, got, test.free, readLock(lease).holder, err)
+			t.Errorf(`%s: the lock is free: got %t, want %t; held by %q, %v`, name, got, test.free,
+				readLock(lease).holder, err)
 		}
 	}
 }
@@ -257,7 +259,7 @@ func TestWhereTheLockIs(t *testing.T) {
 	}
 	config := objectOf(t, `{apiVersion: v1, kind: ConfigMap, metadata: {annotations: {control-plane.alpha.kubernetes.io/leader: '{"holderIdentity":"a_1","leaseDurationSeconds":15,"renewTime":"t"}'}}}`)
 	if h := readLock(config); h != (held{"a_1", "t", 15}) {
-		t.Errorf("readLock(config): got %+v, want %+v", h, held{"a_1", "t", 15})
+		t.Errorf("lock: got %+v, want %+v", h, held{"a_1", "t", 15})
 	}
 }
 
@@ -295,7 +297,7 @@ func TestAManagerThatWasRemovedAndNotMadeAnewYet(t *testing.T) {
 			return c.Apply(ctx, o, options...)
 		}})
 	if err := w.command(folder, io.Discard).run(t.Context()); !errors.Is(err, errDied) {
-		t.Fatalf("w.command(folder, io.Discard).run(t.Context()): got %v, want %v", err, errDied)
+		t.Fatalf("takeover: got %v, want %v", err, errDied)
 	}
 	dies = false
 	holds := func(holder string) {
@@ -309,11 +311,12 @@ func TestAManagerThatWasRemovedAndNotMadeAnewYet(t *testing.T) {
 	c := w.command(folder, io.Discard)
 	c.timeout = time.Second
 	if err := c.run(t.Context()); err == nil {
-		t.Error("while somebody holds the lock: c.run(t.Context()): got nil, want an error")
+		t.Error("while somebody holds the lock: takeover: got nil, want an error")
 	} else if !strings.Contains(err.Error(), "somebody_1") {
-		t.Errorf("while somebody holds the lock: c.run(t.Context()): got %q, want it to contain %q", err.Error(), "somebody_1")
+		t.Errorf("while somebody holds the lock: takeover: got %q, want it to contain %q", err.Error(),
+			"somebody_1")
 	} else if !strings.Contains(err.Error(), "pods can be created meanwhile") {
-		t.Errorf("while somebody holds the lock: c.run(t.Context()): got %q, want it to contain %q", err.Error(),
+		t.Errorf("while somebody holds the lock: takeover: got %q, want it to contain %q", err.Error(),
 			"pods can be created meanwhile")
 	}
 	w.renews = false
@@ -341,7 +344,7 @@ func TestTheWayBackWithoutADeployment(t *testing.T) {
 		w.bare.List(t.Context(), &pods, client.InNamespace(namespace))); err != nil {
 		t.Fatalf("unexpected error: %v\n%v", err, pods.Items)
 	} else if len(pods.Items) > 0 {
-		t.Fatalf("pods.Items: got %v, want none\n%v", pods.Items, err)
+		t.Fatalf("pods: got %v, want none\n%v", pods.Items, err)
 	}
 	c := w.command(folder, io.Discard)
 	c.back = true
@@ -352,6 +355,6 @@ func TestTheWayBackWithoutADeployment(t *testing.T) {
 	} else if live == nil {
 		t.Errorf("live: got nil, want a value\n%v", err)
 	} else if installation.IsOurs(live) {
-		t.Errorf("installation.IsOurs(live): got true, want false\n%v\n%+v", err, live)
+		t.Errorf("the object is ours: got true, want false\n%v\n%+v", err, live)
 	}
 }

@@ -54,7 +54,7 @@ func (w *world) foresee(change func(*takeover)) (said string, err error) {
 	}
 	err = c.run(w.t.Context())
 	if w.writes > 0 {
-		w.t.Errorf("w.writes: got %d, want 0\n%q", w.writes, w.written)
+		w.t.Errorf("number of writes: got %d, want 0\n%q", w.writes, w.written)
 	}
 	return out.String(), err
 }
@@ -76,9 +76,9 @@ func TestFieldsThatObjectsWouldLose(t *testing.T) {
 	w.patch(installation.Definitions, "clonesets.apps.kruise.io", withReplicas)
 	_, err = w.foresee(nil)
 	if want := "clonesets.apps.kruise.io v1beta1 has fields that Afloat does not know, and that objects would lose: spec (set in shop/web)"; err == nil {
-		t.Error("err: got nil, want an error")
+		t.Error("error: got nil, want an error")
 	} else if !strings.Contains(err.Error(), want) {
-		t.Errorf("err: got %q, want it to contain %q", err.Error(), want)
+		t.Errorf("error: got %q, want it to contain %q", err.Error(), want)
 	}
 }
 
@@ -208,11 +208,11 @@ func TestFoldersOfSomethingElseAreRefused(t *testing.T) {
 		c := w.command(folder, io.Discard)
 		c.back = back
 		if err := c.run(t.Context()); err == nil {
-			t.Error("c.run(t.Context()): got nil, want an error")
+			t.Error("takeover: got nil, want an error")
 		} else if !strings.Contains(err.Error(), want) {
-			t.Errorf("c.run(t.Context()): got %q, want it to contain %q", err.Error(), want)
+			t.Errorf("takeover: got %q, want it to contain %q", err.Error(), want)
 		} else if !strings.Contains(err.Error(), folder) {
-			t.Errorf("c.run(t.Context()): got %q, want it to contain %q", err.Error(), folder)
+			t.Errorf("takeover: got %q, want it to contain %q", err.Error(), folder)
 		}
 		if diff := cmp.Diff(before, w.state()); diff != "" {
 			t.Errorf("what is there (-before +after):\n%s", diff)
@@ -293,7 +293,7 @@ subjects: [{kind: Group, name: auditors, apiGroup: rbac.authorization.k8s.io}]
 	}
 	for name, want := range map[string][]string{"kruise-viewer": {"sre"}, "kruise-auditor": nil, "auditors": {"auditors"}} {
 		if diff := cmp.Diff(want, who(name)); diff != "" {
-			t.Errorf("who(name) (-want +got):\n%s\n%q", diff, name)
+			t.Errorf("subjects of the role (-want +got):\n%s\n%q", diff, name)
 		}
 	}
 	for _, name := range []string{"kruise-viewer", "kruise-auditor"} {
@@ -310,10 +310,10 @@ subjects: [{kind: Group, name: auditors, apiGroup: rbac.authorization.k8s.io}]
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"kruise-manager", "sre", "new"}, who("kruise-viewer")); diff != "" {
-		t.Errorf("who(\"kruise-viewer\") (-want +got):\n%s", diff)
+		t.Errorf("subjects of kruise-viewer (-want +got):\n%s", diff)
 	}
 	w.patch(rbac("ClusterRoleBinding"), "kruise-viewer", `[{"op":"remove","path":"/subjects/2"}]`)
 	if different := differences(before, w.state()); len(different) > 0 {
-		t.Errorf("differences(before, w.state()): got %q, want none", different)
+		t.Errorf("differences from before: got %q, want none", different)
 	}
 }

@@ -69,7 +69,7 @@ func TestManifestsOfEveryReleaseMeanWhatTheyMeantThere(t *testing.T) {
 		for gate, since := range map[featuregate.Feature]string{features.StatefulSetStartOrdinal: "v1.7", features.InPlaceWorkloadVerticalScaling: "v1.7.5",
 			features.SidecarTerminator: "v1.4", features.InPlacePodVerticalScaling: "v1.9", features.EnableSortSidecarContainerByName: "v1.9"} {
 			if got := gates.Enabled(gate); got != (tag >= since) {
-				t.Errorf("%s: gates.Enabled(gate): got %t, want %t\n%s\n%s", tag, got, tag >= since, gate, carried)
+				t.Errorf("%s: the gate is on: got %t, want %t\n%s\n%s", tag, got, tag >= since, gate, carried)
 			}
 		}
 		if !slices.ContainsFunc(notes, func(s string) bool { return strings.HasPrefix(s, "AllAlpha=true means there: ") }) {
@@ -160,7 +160,7 @@ func TestReleaseByDefinitions(t *testing.T) {
 		"what never existed": {"b:2.0.0", []*unstructured.Unstructured{definition("daemonsets", "v1beta1")}, readGates().releases},
 	} {
 		if diff := cmp.Diff(test.want, newReading(test.image, test.definitions).releases); diff != "" {
-			t.Errorf("%s: newReading(test.image, test.definitions).releases (-want +got):\n%s", name, diff)
+			t.Errorf("%s: releases (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -54,13 +54,15 @@ func TestAToolThatManagesTheDeployment(t *testing.T) {
 			continue
 		}
 		if err == nil {
-			t.Errorf("%s: err: got nil, want an error; %v, wrote %v", name, err, w.written)
+			t.Errorf("%s: error: got nil, want an error; %v, wrote %v", name, err, w.written)
 		} else if !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: err: got %q, want it to contain %q; %v, wrote %v", name, err.Error(), test.want, err, w.written)
+			t.Errorf("%s: error: got %q, want it to contain %q; %v, wrote %v", name, err.Error(), test.want, err,
+				w.written)
 		} else if !strings.Contains(err.Error(), test.pause) {
-			t.Errorf("%s: err: got %q, want it to contain %q; %v, wrote %v", name, err.Error(), test.pause, err, w.written)
+			t.Errorf("%s: error: got %q, want it to contain %q; %v, wrote %v", name, err.Error(), test.pause, err,
+				w.written)
 		} else if w.writes > 0 {
-			t.Errorf("%s: w.writes: got %d, want 0; %v, wrote %v", name, w.writes, err, w.written)
+			t.Errorf("%s: number of writes: got %d, want 0; %v, wrote %v", name, w.writes, err, w.written)
 		}
 		if name != "Argo CD" {
 			continue
@@ -164,16 +166,16 @@ func TestAToolThatHealsDuringTheTakeover(t *testing.T) {
 		c.timeout = 2 * time.Second
 		err = c.run(t.Context())
 		if err == nil {
-			t.Errorf("%s: err: got nil, want an error", at)
+			t.Errorf("%s: error: got nil, want an error", at)
 		} else if !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: err: got %q, want it to contain %q", at, err.Error(), want)
+			t.Errorf("%s: error: got %q, want it to contain %q", at, err.Error(), want)
 		} else if !strings.Contains(err.Error(), "pods can be created meanwhile") {
-			t.Errorf("%s: err: got %q, want it to contain %q", at, err.Error(), "pods can be created meanwhile")
+			t.Errorf("%s: error: got %q, want it to contain %q", at, err.Error(), "pods can be created meanwhile")
 		} else if !healed.Load() {
-			t.Errorf("%s: healed.Load(): got false, want true\n%v", at, err)
+			t.Errorf("%s: it was healed: got false, want true\n%v", at, err)
 		}
 		if at != "Pod" && len(w.violated) > 0 {
-			t.Errorf("w.violated: got %q, want none", w.violated)
+			t.Errorf("violations: got %q, want none", w.violated)
 		}
 	}
 }
@@ -204,9 +206,10 @@ func TestTwoTakeoversAtOnce(t *testing.T) {
 		}
 	}}
 	if err := c.run(t.Context()); err == nil {
-		t.Error("c.run(t.Context()): got nil, want an error")
+		t.Error("takeover: got nil, want an error")
 	} else if !strings.Contains(err.Error(), "nothing was changed: somebody has changed Deployment") {
-		t.Errorf("c.run(t.Context()): got %q, want it to contain %q", err.Error(), "nothing was changed: somebody has changed Deployment")
+		t.Errorf("takeover: got %q, want it to contain %q", err.Error(),
+			"nothing was changed: somebody has changed Deployment")
 	}
 	saved, err := readBackup(w.remembered(t))
 	if err != nil {
@@ -249,11 +252,12 @@ func TestTwoTakeoversAtOnce(t *testing.T) {
 	}
 	defer release()
 	if err := w.command(filepath.Join(t.TempDir(), "second"), io.Discard).run(t.Context()); err == nil {
-		t.Errorf("err: got nil, want an error\n%q", w.written)
+		t.Errorf("error: got nil, want an error\n%q", w.written)
 	} else if !strings.Contains(err.Error(), "another takeover is under way, of first") {
-		t.Errorf("err: got %q, want it to contain %q\n%q", err.Error(), "another takeover is under way, of first", w.written)
+		t.Errorf("error: got %q, want it to contain %q\n%q", err.Error(),
+			"another takeover is under way, of first", w.written)
 	} else if w.writes > 0 {
-		t.Errorf("w.writes: got %d, want 0\n%v\n%q", w.writes, err, w.written)
+		t.Errorf("number of writes: got %d, want 0\n%v\n%q", w.writes, err, w.written)
 	}
 }
 

@@ -135,10 +135,10 @@ func TestPodsCanBeCreatedThereAndBack(t *testing.T) {
 			t.Errorf("back: label control-plane was %q and is %q", was, now)
 		}
 		if different := differences(before, w.state()); len(different) > 0 {
-			t.Errorf("differences(before, w.state()): got %q, want none", different)
+			t.Errorf("differences from before: got %q, want none", different)
 		}
 		if len(w.violated) > 0 {
-			t.Errorf("w.violated: got %q, want none", w.violated)
+			t.Errorf("violations: got %q, want none", w.violated)
 		}
 	}
 }
@@ -178,11 +178,12 @@ func TestALostLabelIsPutBackFirst(t *testing.T) {
 	if err := w.bare.Get(t.Context(), client.ObjectKey{Name: namespace}, space); err != nil {
 		t.Errorf("unexpected error: %v\n%v", err, space.Labels)
 	} else if space.Labels["control-plane"] != "controller-manager" {
-		t.Errorf("space.Labels[\"control-plane\"]: got %q, want %q\n%v\n%v", space.Labels["control-plane"], "controller-manager",
+		t.Errorf("label control-plane of the namespace: got %q, want %q\n%v\n%v", space.Labels["control-plane"],
+			"controller-manager",
 			space.Labels, err)
 	}
 	if len(w.violated) > 0 {
-		t.Errorf("w.violated: got %q, want none", w.violated)
+		t.Errorf("violations: got %q, want none", w.violated)
 	}
 }
 
@@ -217,11 +218,13 @@ func TestARunThatFailsLeavesPodsThatCanBeCreated(t *testing.T) {
 				t.Errorf("%s, back %v: %v", name, back, err)
 			}
 			if err == nil {
-				t.Errorf("err: got nil, want an error; %s, back %v: error %v, want %s", name, back, err, want)
+				t.Errorf("error: got nil, want an error; %s, back %v: error %v, want %s", name, back, err, want)
 			} else if !strings.Contains(err.Error(), want) {
-				t.Errorf("err: got %q, want it to contain %q; %s, back %v: error %v, want %s", err.Error(), want, name, back, err, want)
+				t.Errorf("error: got %q, want it to contain %q; %s, back %v: error %v, want %s", err.Error(), want, name,
+					back, err, want)
 			} else if strings.Contains(err.Error(), "waited 1m") {
-				t.Errorf("err: got %q, want it not to contain %q; %s, back %v: error %v, want %s", err.Error(), "waited 1m", name, back, err, want)
+				t.Errorf("error: got %q, want it not to contain %q; %s, back %v: error %v, want %s", err.Error(),
+					"waited 1m", name, back, err, want)
 			}
 			for _, space := range []string{"shop", "default", namespace} {
 				if names := w.refusing(space, true); len(names) > 0 {
@@ -229,7 +232,7 @@ func TestARunThatFailsLeavesPodsThatCanBeCreated(t *testing.T) {
 				}
 			}
 			if len(w.violated) > 0 {
-				t.Errorf("w.violated: got %q, want none", w.violated)
+				t.Errorf("violations: got %q, want none", w.violated)
 			}
 		}
 	}
@@ -305,7 +308,7 @@ metadata: {name: billing-2, namespace: kruise-system, uid: r2, ownerReferences: 
 		if got, err := w.command("x", io.Discard).isOf(t.Context(), pod, workload); err != nil {
 			t.Errorf("unexpected error: %v; pod of %q: %v, %v, want %v", err, owner, got, err, want)
 		} else if got != want {
-			t.Errorf(`w.command("x", io.Discard).isOf(t.Context(), pod, workload): got %t, want %t; pod of %q: %v, %v, want %v`, got, want,
+			t.Errorf(`the pod is of the workload: got %t, want %t; pod of %q: %v, %v, want %v`, got, want,
 				owner, got, err, want)
 		}
 	}

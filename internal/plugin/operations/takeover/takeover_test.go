@@ -62,23 +62,24 @@ func TestThereAndBack(t *testing.T) {
 	}
 	golden.Compare(t, "back", strings.ReplaceAll(out.String(), folder, "FOLDER"))
 	if different := differences(before, w.state()); len(different) > 0 {
-		t.Errorf("differences(before, w.state()): got %q, want none", different)
+		t.Errorf("differences from before: got %q, want none", different)
 	}
 	if len(w.violated) > 0 {
-		t.Errorf("w.violated: got %q, want none", w.violated)
+		t.Errorf("violations: got %q, want none", w.violated)
 	}
 	for _, file := range files(t, folder) {
 		info, err := os.Stat(file)
 		if err != nil {
 			t.Errorf("%s: unexpected error: %v\n%v", file, err, info.Mode())
 		} else if got := info.Mode().Perm(); got != 0o600 {
-			t.Errorf("%s: info.Mode().Perm(): got %v, want 0o600\n%v\n%v", file, got, info.Mode(), err)
+			t.Errorf("%s: mode of the file: got %v, want 0o600\n%v\n%v", file, got, info.Mode(), err)
 		}
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Errorf("unexpected error: %v; %s has the data of the Secret: %v", err, file, err)
 		} else if bytes.Contains(text, []byte("c2VjcmV0LXN0dWZm")) {
-			t.Errorf(`bytes.Contains(text, []byte("c2VjcmV0LXN0dWZm")): got true, want false; %s has the data of the Secret: %v`, file, err)
+			t.Errorf(`the file has the data of the Secret: got true, want false; %s has the data of the Secret: %v`,
+				file, err)
 		}
 	}
 	w.folder = ""
@@ -98,7 +99,7 @@ func files(t *testing.T, folder string) []string {
 	if err != nil {
 		t.Fatalf("unexpected error: %v\n%q", err, found)
 	} else if len(found) < 10 {
-		t.Fatalf("len(found): got %d, want at least 10\n%q\n%v", len(found), found, err)
+		t.Fatalf("number found: got %d, want at least 10\n%q\n%v", len(found), found, err)
 	}
 	return found
 }
@@ -238,7 +239,7 @@ func (w *world) runs(t *testing.T, dies bool, first *takeover, next func() *take
 		t.Fatalf("dies: got false, want true; deadly at write %d of %v: %v", w.deadly, w.written, err)
 	}
 	if !errors.Is(err, errDied) {
-		t.Fatalf("err: got %v, want %v; deadly at write %d of %v: %v", err, errDied, w.deadly, w.written, err)
+		t.Fatalf("error: got %v, want %v; deadly at write %d of %v: %v", err, errDied, w.deadly, w.written, err)
 	}
 	if err := next().run(t.Context()); err != nil {
 		t.Fatalf("after dying at write %d: %v", w.deadly, err)
@@ -278,9 +279,9 @@ status: {storedVersions: [v1gamma, v1beta1]}`,
 			}
 			err := c.run(t.Context())
 			if err == nil {
-				t.Errorf("err: got nil, want an error; error %v, want %s", err, test.want)
+				t.Errorf("error: got nil, want an error; error %v, want %s", err, test.want)
 			} else if !strings.Contains(err.Error(), test.want) {
-				t.Errorf("err: got %q, want it to contain %q", err.Error(), test.want)
+				t.Errorf("error: got %q, want it to contain %q", err.Error(), test.want)
 			}
 			if diff := cmp.Diff(before, w.state()); diff != "" {
 				t.Errorf("what is there (-before +after):\n%s", diff)
@@ -315,7 +316,7 @@ func unservedAllowed(t *testing.T) {
 	if err != nil {
 		t.Errorf("unexpected error: %v\n%+v", err, definition)
 	} else if got := installation.Text(definition.Object, "spec", "conversion", "strategy"); got != "None" {
-		t.Errorf("installation.Text(definition.Object, \"spec\", \"conversion\", \"strategy\"): got %q, want %q\n%+v\n%v", got, "None",
+		t.Errorf("strategy of the conversion: got %q, want %q\n%+v\n%v", got, "None",
 			definition, err)
 	}
 	if !strings.Contains(state, "name: shop-games-for-kruise") {
@@ -335,7 +336,7 @@ func TestADryRunWritesNothing(t *testing.T) {
 		}
 		golden.Compare(t, "dry-run", out.String())
 		if w.writes > 0 {
-			t.Errorf("w.writes: got %d, want 0\n%q", w.writes, w.written)
+			t.Errorf("number of writes: got %d, want 0\n%q", w.writes, w.written)
 		}
 	}
 }
@@ -362,7 +363,7 @@ func TestTheLockOfTheOtherManagerIsWaitedFor(t *testing.T) {
 			t.Errorf("said: got %q, want it to contain %q", said.String(), "no manager served for")
 		}
 		if len(w.violated) > 0 {
-			t.Errorf("w.violated: got %q, want none", w.violated)
+			t.Errorf("violations: got %q, want none", w.violated)
 		}
 	}
 	w := newWorld(t, "")
@@ -370,9 +371,10 @@ func TestTheLockOfTheOtherManagerIsWaitedFor(t *testing.T) {
 	c := w.command(filepath.Join(t.TempDir(), "backup"), io.Discard)
 	c.timeout = 1500 * time.Millisecond // more than the lock holds
 	if err := c.run(t.Context()); err == nil {
-		t.Error("c.run(t.Context()): got nil, want an error")
+		t.Error("takeover: got nil, want an error")
 	} else if !strings.Contains(err.Error(), "the lock does not get free, so another manager acts") {
-		t.Errorf("c.run(t.Context()): got %q, want it to contain %q", err.Error(), "the lock does not get free, so another manager acts")
+		t.Errorf("takeover: got %q, want it to contain %q", err.Error(),
+			"the lock does not get free, so another manager acts")
 	}
 	for _, write := range w.written {
 		if strings.HasPrefix(write, "apply") {

@@ -155,7 +155,8 @@ func TestWhatIsMeantByOtherManifestsHolds(t *testing.T) {
 	for want, is := range map[string]bool{"--feature-gates=SidecarTerminator=true,AllBeta=true,CloneSetShortHash=true": true, "SidecarTerminator=false": false,
 		"WorkloadSpread": false, "StatefulSetStartOrdinal=false": true} {
 		if strings.Contains(list, want) != is {
-			t.Errorf("%s: strings.Contains(list, want): got %t, want %t\n%v", list, strings.Contains(list, want), is, want)
+			t.Errorf("%s: the list has what is wanted: got %t, want %t\n%v", list, strings.Contains(list, want), is,
+				want)
 		}
 	}
 	args := texts(mainContainer(manager)["args"])
@@ -178,7 +179,7 @@ func TestWhatIsMeantByOtherManifestsHolds(t *testing.T) {
 	if err != nil {
 		t.Errorf("unexpected error: %v\n%+v", err, pod)
 	} else if got := at(pod.Object, "spec.imagePullSecrets"); got != "[map[name:new]]" {
-		t.Errorf("at(pod.Object, \"spec.imagePullSecrets\"): got %q, want %q\n%v\n%+v", got, "[map[name:new]]", err, pod)
+		t.Errorf("pull secrets of the pod: got %q, want %q\n%v\n%+v", got, "[map[name:new]]", err, pod)
 	}
 }
 

@@ -47,23 +47,24 @@ func TestNamespaces(t *testing.T) {
 	w.index.Set(selecting("plain", matching("app", "z"), nil))
 	got := chosen(t, w, labelled("app", "z"), "gone")
 	if got != "plain" {
-		t.Errorf(`chosen(t, w, labelled("app", "z"), "gone"): got %q, want %q`, got, "plain")
+		t.Errorf(`chosen for app z in gone: got %q, want %q`, got, "plain")
 	}
 	if w.asked != 0 {
-		t.Errorf("w.asked: got %d, want 0", w.asked)
+		t.Errorf("asked: got %d, want 0", w.asked)
 	}
 	w.err = nil
 	if got := chosen(t, w, labelled("app", "x"), "shop"); got != "everywhere payments" {
-		t.Errorf(`chosen(t, w, labelled("app", "x"), "shop"): got %q, want %q; %s, asked %d times`, got, "everywhere payments", got, w.asked)
+		t.Errorf(`chosen for app x in shop: got %q, want %q; %s, asked %d times`, got, "everywhere payments", got,
+			w.asked)
 	} else if w.asked != 1 {
-		t.Errorf("w.asked: got %d, want 1; %s, asked %d times", w.asked, got, w.asked)
+		t.Errorf("asked: got %d, want 1; %s, asked %d times", w.asked, got, w.asked)
 	}
 	if got := chosen(t, w, labelled("app", "x"), "bare"); got != "everywhere others" {
-		t.Errorf(`chosen(t, w, labelled("app", "x"), "bare"): got %q, want %q`, got, "everywhere others")
+		t.Errorf(`chosen for app x in bare: got %q, want %q`, got, "everywhere others")
 	}
 	w.err = errors.New("no answer")
 	if got := chosen(t, w, labelled("app", "x"), "gone"); got != "SidecarSet others: spec.namespaceSelector: reading namespace gone: namespace gone: no answer" {
-		t.Errorf(`chosen(t, w, labelled("app", "x"), "gone"): got %q, want %q`, got,
+		t.Errorf(`chosen for app x in gone: got %q, want %q`, got,
 			"SidecarSet others: spec.namespaceSelector: reading namespace gone: namespace gone: no answer")
 	}
 }
@@ -252,11 +253,11 @@ func TestRevisionsCannotBeRead(t *testing.T) {
 		w.index.Set(set)
 		got := chosen(t, w, labelled("app", "x"), "d")
 		if !strings.HasPrefix(got, "SidecarSet a: spec.injectionStrategy.revision."+field) {
-			t.Errorf(`chosen(t, w, labelled("app", "x"), "d"): got %q, want it to begin with %q`, got,
+			t.Errorf(`chosen for app x in d: got %q, want it to begin with %q`, got,
 				"SidecarSet a: spec.injectionStrategy.revision."+field)
 		}
 		if !strings.HasSuffix(got, "no answer") {
-			t.Errorf(`chosen(t, w, labelled("app", "x"), "d"): got %q, want it to end with %q`, got, "no answer")
+			t.Errorf(`chosen for app x in d: got %q, want it to end with %q`, got, "no answer")
 		}
 	}
 }
@@ -269,13 +270,13 @@ func TestRevisionOfTheLatest(t *testing.T) {
 	set.Generation, set.Status.ObservedGeneration, set.Status.LatestRevision = 2, 1, "-old"
 	w.index.Set(set)
 	if got := chosen(t, w, labelled("app", "x"), "d"); got != "a" {
-		t.Errorf(`chosen(t, w, labelled("app", "x"), "d"): got %q, want %q`, got, "a")
+		t.Errorf(`chosen for app x in d: got %q, want %q`, got, "a")
 	}
 	set = set.DeepCopy()
 	set.Status.ObservedGeneration, set.Status.LatestRevision = 2, "-new"
 	w.index.Set(set)
 	if got := chosen(t, w, labelled("app", "x"), "d"); got != "a-new" {
-		t.Errorf(`chosen(t, w, labelled("app", "x"), "d"): got %q, want %q`, got, "a-new")
+		t.Errorf(`chosen for app x in d: got %q, want %q`, got, "a-new")
 	}
 	before := w.index.entries["a"].template
 	set = set.DeepCopy()

@@ -239,7 +239,8 @@ func TestGolden(t *testing.T) {
 				if err != nil {
 					t.Errorf("a second time: unexpected error: %v\n%s", err, cmp.Diff(string(pod), string(again)))
 				} else if !jsonpatch.Equal(pod, again) {
-					t.Errorf("a second time: jsonpatch.Equal(pod, again): got false, want true\n%v\n%s", err, cmp.Diff(string(pod), string(again)))
+					t.Errorf("a second time: the pod is the same the second time: got false, want true\n%v\n%s", err,
+						cmp.Diff(string(pod), string(again)))
 				}
 				printed, err := yaml.JSONToYAML(pod)
 				if err != nil {
