@@ -152,8 +152,17 @@ func TestAKindThatIsServedLaterIsFollowed(t *testing.T) {
 				s.answer.Store(nil)
 				time.Sleep(3 * ServedEvery)
 				synctest.Wait()
-				if !slices.Equal(s.indexes, []string{"first", "second"}) || s.handlers != 1 || len(s.served) != 1 || s.failing != "" {
-					t.Errorf("indexes %v, %d handlers, served %v", s.indexes, s.handlers, s.served)
+				if want := []string{"first", "second"}; !slices.Equal(s.indexes, want) {
+					t.Errorf("indexes: got %v, want %v", s.indexes, want)
+				}
+				if s.handlers != 1 {
+					t.Errorf("handlers: got %d, want 1", s.handlers)
+				}
+				if len(s.served) != 1 {
+					t.Errorf("served: got %v, want it once", s.served)
+				}
+				if s.failing != "" {
+					t.Errorf("step %q was not tried", s.failing)
 				}
 				informer, err := s.FakeInformers.FakeInformerFor(ctx, &corev1.Secret{})
 				if err != nil {
@@ -191,13 +200,24 @@ func TestAKindThatMayNotBeListedIsWaitedForAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		if synctest.Wait(); len(s.served)+queue.Len()+s.handlers > 0 {
-			t.Errorf("served %v, %d requests, %d handlers", s.served, queue.Len(), s.handlers)
+		synctest.Wait()
+		if n := len(s.served) + s.handlers; n > 0 {
+			t.Errorf("before it may be listed: served %v, %d handlers", s.served, s.handlers)
+		}
+		if queue.Len() > 0 {
+			t.Errorf("requests before it may be listed: got %d, want 0", queue.Len())
 		}
 		s.InformersByGVK[kind].(*controllertest.FakeInformer).Synced()
 		time.Sleep(ServedEvery)
-		if synctest.Wait(); len(s.served) != 1 || queue.Len() != 1 || s.handlers != 1 {
-			t.Errorf("when it may: served %v, %d requests, %d handlers", s.served, queue.Len(), s.handlers)
+		synctest.Wait()
+		if len(s.served) != 1 {
+			t.Errorf("served when it may be listed: got %v, want it once", s.served)
+		}
+		if s.handlers != 1 {
+			t.Errorf("handlers: got %d, want 1", s.handlers)
+		}
+		if queue.Len() != 1 {
+			t.Errorf("requests: got %d, want 1", queue.Len())
 		}
 		stop()
 	})
@@ -220,8 +240,14 @@ func TestAKindAtTheStart(t *testing.T) {
 			s := &lateServer{FakeInformers: &informertest.FakeInformers{}, failing: test.failing}
 			s.answer.Store(test.answer)
 			err := newLateKind(s).AddTo(t.Context(), ctrl.NewControllerManagedBy(nil))
-			if (len(s.served) == 1) != test.served || (len(s.indexes) == 2) != test.served || (err != nil) != test.failed {
-				t.Errorf("served %v, indexes %v, %v", s.served, s.indexes, err)
+			if (err != nil) != test.failed {
+				t.Errorf("got error %v, want one: %t", err, test.failed)
+			}
+			if got := len(s.served) == 1; got != test.served {
+				t.Errorf("served: got %t, want %t", got, test.served)
+			}
+			if got := len(s.indexes) == 2; got != test.served {
+				t.Errorf("indexed: got %t, want %t", got, test.served)
 			}
 		})
 	}
@@ -231,8 +257,11 @@ func TestAKindAtTheStart(t *testing.T) {
 func TestServedKinds(t *testing.T) {
 	var s ServedKinds[string]
 	s.Add("b")
-	if served, missing := s.Of([]string{"a", "b", "c"}); !slices.Equal(served, []string{"b"}) ||
-		!slices.Equal(missing, []string{"a", "c"}) {
-		t.Errorf("served %v, missing %v", served, missing)
+	served, missing := s.Of([]string{"a", "b", "c"})
+	if want := []string{"b"}; !slices.Equal(served, want) {
+		t.Errorf("served: got %v, want %v", served, want)
+	}
+	if want := []string{"a", "c"}; !slices.Equal(missing, want) {
+		t.Errorf("missing: got %v, want %v", missing, want)
 	}
 }
