@@ -41,7 +41,7 @@ func TestControllersOfKindsThatComeLater(t *testing.T) {
 		if every != 10*time.Second {
 			t.Errorf("kinds are looked for every %s", every)
 		}
-		setup := func(context.Context) error { started++; return nil }
+		setup := func(ctx context.Context) error { started++; return ctx.Err() }
 		m.answer.Store(&away)
 		missing, err := reconcile.Unserved(m, nodeImage...)
 		if !missing.Empty() {

@@ -164,7 +164,7 @@ func TestAKindThatIsServedLaterIsFollowed(t *testing.T) {
 				if s.failing != "" {
 					t.Errorf("step %q was not tried", s.failing)
 				}
-				informer, err := s.FakeInformers.FakeInformerFor(ctx, &corev1.Secret{})
+				informer, err := s.FakeInformerFor(ctx, &corev1.Secret{})
 				if err != nil {
 					t.Fatal(err)
 				}
