@@ -28,9 +28,12 @@ const (
 // of its sidecars (JST-040).
 const SidecarTerminated = "SidecarTerminated"
 
-// SidecarTerminatedAt is the annotation with the time at which the phase of a pod was set ahead (JST-041). It is changed together with the
-// phase, because a kubelet acts on a change of annotations at once, and on one of the status alone a minute later.
-const SidecarTerminatedAt = "apps.kruise.io/sidecar-terminated-at"
+// Annotations of pods whose phase was set ahead of the end of their sidecars (docs/spec/sidecar-terminator.md).
+const (
+	// SidecarTerminatedAt has the time at which that was done (JST-041). It is changed together with the phase, because a kubelet acts on a
+	// change of annotations at once, and on one of the status alone a minute later.
+	SidecarTerminatedAt = "apps.kruise.io/sidecar-terminated-at"
+)
 
 // Environment variables that mark the sidecars of pods that run to completion (JST-010 to JST-012).
 const (

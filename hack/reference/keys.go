@@ -75,11 +75,13 @@ func isKey(k key) bool { return looksLikeKey.MatchString(k.name) }
 
 func readGroup(block *ast.GenDecl) keyGroup {
 	var group keyGroup
+	var doc string
 	if block.Lparen.IsValid() {
 		group.doc = clean(block.Doc.Text())
+	} else {
+		doc = clean(block.Doc.Text()) // the comment of the only constant
 	}
 
-	var doc string
 	for _, spec := range block.Specs {
 		constant := spec.(*ast.ValueSpec)
 		if constant.Doc != nil { // a constant without a comment has that of the previous one

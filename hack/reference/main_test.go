@@ -75,6 +75,9 @@ const (
 	Heavy = "heavy"
 )
 
+// Wind is the annotation with the wind (BT-003).
+const Wind = "example.com/wind"
+
 // Colours are no keys.
 const Blue = "blue"
 `
@@ -119,6 +122,7 @@ func TestEveryFieldWithItsVersionsBoundsAndWholeDescription(t *testing.T) {
 			"## Annotations of boats",
 			"| `example.com/anchor` | On a Boat holds it, as `example.com/chain` does if it is `heavy`. |",
 			"| `example.com/chain` | The old name. |",
+			"| `example.com/wind` | The annotation with the wind. |",
 		},
 	} {
 		text, err := os.ReadFile(filepath.Join(out, file)) //nolint:gosec // it is the test's folder
