@@ -53,11 +53,13 @@ type Outcome struct {
 	Record   func() []any
 }
 
-// Retry returns what a pass returns that ended with err. It requeues soon if the plan was stale, and leaves
-// other errors to the back-off.
+// Retry returns what a pass returns that ended with err. It requeues soon if the plan was stale, whatever else
+// failed, and leaves other errors to the back-off.
 func (o Outcome) Retry(err error) (Outcome, error) {
-	if IsStalePlan(err) {
+	if isStale(err) {
 		MinRequeue(&o.After, RetrySoon)
+	}
+	if IsStalePlan(err) {
 		return o, nil
 	}
 	return o, err

@@ -70,6 +70,15 @@ func IsStalePlan(err error) bool {
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
 		return !slices.ContainsFunc(joined.Unwrap(), func(one error) bool { return !IsStalePlan(one) })
 	}
+	return isStale(err)
+}
+
+// isStale reports whether an error, or any of joined errors, means that the plan is stale. IsConflict sees
+// only the first status of joined errors.
+func isStale(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return slices.ContainsFunc(joined.Unwrap(), isStale)
+	}
 	return errors.Is(err, ErrStalePlan) || apierrors.IsConflict(err)
 }
 

@@ -188,6 +188,32 @@ func TestAnErrorSaysWhetherTheObjectWasRefused(t *testing.T) {
 	}
 }
 
+// A pass that ended with a stale plan is repeated soon, whatever else failed; other errors are returned, so that
+// they are reported and grow the back-off.
+func TestRetryOfAPassThatFailed(t *testing.T) {
+	pods := corev1.Resource("pods")
+	conflict, forbidden := apierrors.NewConflict(pods, "a", nil), apierrors.NewForbidden(pods, "b", nil)
+	for name, tt := range map[string]struct {
+		err    error
+		after  time.Duration
+		failed bool
+	}{
+		"done":                       {nil, time.Hour, false},
+		"stale":                      {conflict, RetrySoon, false},
+		"refused":                    {forbidden, time.Hour, true},
+		"stale, and one was refused": {errors.Join(conflict, forbidden), RetrySoon, true},
+		"one was refused, and stale": {errors.Join(forbidden, ErrStalePlan), RetrySoon, true},
+	} {
+		got, err := Outcome{After: time.Hour}.Retry(tt.err)
+		if got.After != tt.after {
+			t.Errorf("%s: repeated after %s, want %s", name, got.After, tt.after)
+		}
+		if (err != nil) != tt.failed {
+			t.Errorf("%s: error %v, want one: %t", name, err, tt.failed)
+		}
+	}
+}
+
 // A merge patch carries the guards beside what it changes.
 func TestMergePatch(t *testing.T) {
 	body, err := MergePatch(podOf("u", "9"), map[string]any{"labels": map[string]any{"a": nil}},

@@ -1,6 +1,7 @@
 package matchconditions
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -27,6 +28,10 @@ type Kind[T client.Object] struct {
 	List   client.ObjectList
 	// Cluster means that the objects have no namespace.
 	Cluster bool
+	// NamesOnly means that the set of selected pods depends only on which objects there are.
+	NamesOnly bool
+	// ReadWithin is how long Learn may read from the API server, by default 5 seconds.
+	ReadWithin time.Duration
 	// Set and Delete update the index.
 	Set    func(T)
 	Delete func(T)
@@ -59,8 +64,8 @@ type indexed struct {
 // Plural returns the name of the objects, such as SidecarSets.
 func (*Follower[T]) Plural() string { return reflect.TypeFor[T]().Elem().Name() + "s" }
 
-// readingTime is how long a pod may wait for objects to be read from the API server.
-const readingTime = 5 * time.Second
+// readWithin is the default of Kind.ReadWithin.
+const readWithin = 5 * time.Second
 
 // NewFollower returns a Follower without objects, which starts to follow them when Follow is called. live
 // reads from the API server.
@@ -68,7 +73,7 @@ func NewFollower[T client.Object](live client.Reader, kind Kind[T]) *Follower[T]
 	return &Follower[T]{
 		kind:    kind,
 		live:    live,
-		reads:   Together[string, struct{}]{Limit: readingTime},
+		reads:   Together[string, struct{}]{Limit: cmp.Or(kind.ReadWithin, readWithin)},
 		changed: make(chan struct{}, 1),
 		newest:  map[types.NamespacedName]indexed{},
 		gone:    map[types.UID]time.Time{},
@@ -223,7 +228,7 @@ func (f *Follower[T]) OnUpdate(old, object any) {
 	if again {
 		f.forget(was)
 	}
-	if news && (!ok || again || was.GetGeneration() != is.GetGeneration()) {
+	if news && (!ok || again || !f.kind.NamesOnly && was.GetGeneration() != is.GetGeneration()) {
 		f.notify()
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -74,6 +76,68 @@ func TestFollower(t *testing.T) {
 			t.Errorf("%s: the index has %q, want %q", step.name, index["one"], step.uid)
 		}
 	}
+}
+
+// Where the scope depends only on which objects there are, a change of their specs is not signalled.
+func TestFollowerOfNames(t *testing.T) {
+	index := map[string]types.UID{}
+	f := following(index, nil)
+	f.kind.NamesOnly = true
+	object := func(uid types.UID, generation int64) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "one", UID: uid, Generation: generation}}
+	}
+	for _, step := range []struct {
+		name string
+		do   func()
+		want int
+	}{
+		{"added", func() { f.OnAdd(object("1", 1), true) }, 1},
+		{"its spec changes", func() { f.OnUpdate(object("1", 1), object("1", 2)) }, 0},
+		{"another of the name", func() { f.OnUpdate(object("1", 2), object("2", 3)) }, 1},
+		{"gone", func() { f.OnDelete(object("2", 3)) }, 1},
+	} {
+		step.do()
+		if got := len(f.changed); got != step.want {
+			t.Errorf("%s: %d signals, want %d", step.name, got, step.want)
+		}
+		for len(f.changed) > 0 {
+			<-f.changed
+		}
+	}
+}
+
+// A read that hangs is given up after the kind's time, so that the next pod, which waits for a read of its own,
+// is not refused because of it.
+func TestLearnWhileAReadHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reads := 0
+		live := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+			List: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
+				if reads++; reads > 1 {
+					return nil
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			},
+		})
+		f := NewFollower(live, Kind[*corev1.ConfigMap]{List: &corev1.ConfigMapList{}, ReadWithin: 2 * time.Second})
+		const podTime = 5 * time.Second
+		first, second := make(chan error, 1), make(chan error, 1)
+		learn := func(answer chan error) {
+			ctx, cancel := context.WithTimeout(t.Context(), podTime)
+			defer cancel()
+			answer <- f.Learn(ctx, "ns")
+		}
+		go learn(first)
+		synctest.Wait()
+		go learn(second)
+		if err := <-first; err == nil {
+			t.Error("the first pod: want an error")
+		}
+		if err := <-second; err != nil {
+			t.Errorf("the second pod: %v", err)
+		}
+	})
 }
 
 // Wait returns an error when its context ends, and nil once all objects are known, or that there are none.

@@ -69,10 +69,11 @@ func newWatch(
 	}
 	w.reads.Limit = readingTime
 	w.Follower = matchconditions.NewFollower(live, matchconditions.Kind[*appsv1beta1.PersistentPodState]{
-		Object: &appsv1beta1.PersistentPodState{},
-		List:   &appsv1beta1.PersistentPodStateList{},
-		Set:    w.index.set,
-		Delete: w.index.remove,
+		Object:     &appsv1beta1.PersistentPodState{},
+		List:       &appsv1beta1.PersistentPodStateList{},
+		ReadWithin: readingTime,
+		Set:        w.index.set,
+		Delete:     w.index.remove,
 	})
 
 	return w

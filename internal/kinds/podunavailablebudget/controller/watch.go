@@ -38,6 +38,8 @@ func newWatch(
 		List:   &policyv1beta1.PodUnavailableBudgetList{},
 		Set:    w.set,
 		Delete: w.gone,
+
+		NamesOnly: true, // the scope has only their namespaces
 	})
 	w.Guard = NewGuard(c, live, w.Index, owners, options, w.Wait, now)
 	return w
