@@ -139,7 +139,7 @@ func (r *JobReconciler) pass(
 ) (reconcile.Outcome, error) {
 	if owner == "" {
 		r.meters.forget(name)
-		return again(r.Secrets.Release(ctx, name)) // whatever an earlier job of that name left
+		return reconcile.Outcome{}.Retry(r.Secrets.Release(ctx, name)) // whatever an earlier job of that name left
 	}
 	job, err := reconcile.Begin[*appsv1beta1.ImagePullJob](ctx, r.API, name, owner)
 	if err != nil || job == nil {
@@ -151,7 +151,7 @@ func (r *JobReconciler) pass(
 	s.NotReadySince = func(node string) (time.Time, bool) { return r.notReadySince(ctx, node) }
 	if running {
 		if err := r.complete(ctx, &s); err != nil {
-			return again(err)
+			return reconcile.Outcome{}.Retry(err)
 		}
 	}
 
@@ -163,7 +163,7 @@ func (r *JobReconciler) pass(
 
 	r.meters.observe(job, plan, running)
 	if err := r.apply(ctx, &s, plan); err != nil {
-		return again(err)
+		return reconcile.Outcome{}.Retry(err)
 	}
 	if !running {
 		r.forget(owner)
@@ -176,14 +176,6 @@ func (r *JobReconciler) pass(
 	}
 
 	return reconcile.Outcome{After: after}, nil
-}
-
-// again requeues soon after a conflict, without back-off.
-func again(err error) (reconcile.Outcome, error) {
-	if apierrors.IsConflict(err) {
-		return reconcile.Outcome{After: reconcile.RetrySoon}, nil
-	}
-	return reconcile.Outcome{}, err
 }
 
 // complete reads the nodes and secrets of a running job.
@@ -449,9 +441,6 @@ func (r *JobReconciler) apply(
 		status := map[string]any{"status": statusDocument(plan.Status)}
 		if _, e := reconcile.Merge(ctx, w, job, nil, status, "status"); client.IgnoreNotFound(e) != nil {
 			err = errors.Join(err, fmt.Errorf("writing the status: %w", e))
-			if apierrors.IsConflict(e) {
-				err = e
-			}
 		}
 	}
 

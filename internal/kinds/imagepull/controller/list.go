@@ -123,7 +123,7 @@ func (r *ListReconciler) pass(
 		})
 	plan := imagepull.PlanList(list, children, now)
 	if err := r.apply(ctx, list, plan); err != nil {
-		return again(err)
+		return reconcile.Outcome{}.Retry(err)
 	}
 
 	reconcile.MinRequeue(&plan.After, r.Own.Again(list.UID))
@@ -185,7 +185,7 @@ func (r *ListReconciler) apply(
 
 	if _, err := reconcile.Merge(ctx, w, list, nil, map[string]any{"status": document},
 		"status"); client.IgnoreNotFound(err) != nil {
-		errs = append([]error{err}, errs...) // a conflict is retried at once
+		errs = append(errs, err)
 	}
 
 	return errors.Join(errs...)
