@@ -69,6 +69,32 @@ func (b Block) Plays() bool {
 	return b.NotRun == "" && (b.Language == "yaml" || b.Language == "sh" || b.Matches)
 }
 
+// Played returns the pages that are played: first those that change the installation, which run alone, then the
+// others. share is empty, or "2/3" for the second third of the former and all of the latter.
+func Played(pages []Page, share string) (alone, together []Page, err error) {
+	which, shares := 1, 1
+	if share != "" {
+		var rest string
+		if n, _ := fmt.Sscanf(share+" ", "%d/%d%s", &which, &shares, &rest); n != 2 || which < 1 || which > shares {
+			return nil, nil, fmt.Errorf("SHARE=%s is not a share such as 2/3", share)
+		}
+	}
+	changing := 0
+	for _, page := range pages {
+		switch {
+		case page.Matter.Cluster == "none":
+		case !page.Matter.Alone:
+			together = append(together, page)
+		default:
+			if changing%shares == which-1 {
+				alone = append(alone, page)
+			}
+			changing++
+		}
+	}
+	return alone, together, nil
+}
+
 // Pages reads the pages of folders, in the order of their names.
 func Pages(folders ...string) ([]Page, error) {
 	var pages []Page

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,46 @@ import (
 
 // folders are the pages that are played.
 var folders = []string{"../../docs/kinds", "../../docs/operate", "../../docs/tasks"}
+
+// Together the shares have each page that changes the installation once, and each share has all others.
+func TestSharesOfTheManual(t *testing.T) {
+	pages, err := Pages(folders...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := func(pages []Page) (names []string) {
+		for _, page := range pages {
+			names = append(names, page.Name)
+		}
+		return names
+	}
+	all, others, err := Played(pages, "")
+	if err != nil || len(all) < 3 || len(others) < 3 {
+		t.Fatalf("without a share: %d pages alone, %d together, error %v; want some of each", len(all), len(others), err)
+	}
+	var inShares []string
+	for _, share := range []string{"1/3", "2/3", "3/3"} {
+		alone, together, err := Played(pages, share)
+		if err != nil {
+			t.Errorf("share %s: %v", share, err)
+		}
+		inShares = append(inShares, names(alone)...)
+		if diff := cmp.Diff(names(others), names(together)); diff != "" {
+			t.Errorf("share %s: the pages that are played together (-want +got):\n%s", share, diff)
+		}
+	}
+	want := names(all)
+	slices.Sort(want)
+	slices.Sort(inShares)
+	if diff := cmp.Diff(want, inShares); diff != "" {
+		t.Errorf("pages of all shares that change the installation (-want +got):\n%s", diff)
+	}
+	for _, share := range []string{"0/3", "4/3", "1", "a/b", "1/0", "1/3/3"} {
+		if _, _, err := Played(pages, share); err == nil {
+			t.Errorf("share %q: want an error", share)
+		}
+	}
+}
 
 func TestParse(t *testing.T) {
 	page, err := Parse("docs/shop.md", `---

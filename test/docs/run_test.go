@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,28 +37,18 @@ func TestManual(t *testing.T) {
 			}
 		}
 	}
-	share, shares := 1, 1
-	if text := os.Getenv("SHARE"); text != "" {
-		if _, err := fmt.Sscanf(text, "%d/%d", &share, &shares); err != nil || share < 1 || share > shares {
-			t.Fatalf("SHARE=%s is not a share such as 2/3", text)
-		}
+	alone, together, err := Played(pages, os.Getenv("SHARE"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, alone := range []bool{true, false} {
-		changing := 0
-		for _, page := range pages {
-			if page.Matter.Alone != alone || page.Matter.Cluster == "none" {
-				continue
-			}
-			if changing++; alone && changing%shares != share-1 {
-				continue
-			}
-			t.Run(page.Name, func(t *testing.T) {
-				if !alone {
-					t.Parallel()
-				}
-				newPlayer(t, page, tools).play()
-			})
-		}
+	for _, page := range alone {
+		t.Run(page.Name, func(t *testing.T) { newPlayer(t, page, tools).play() })
+	}
+	for _, page := range together {
+		t.Run(page.Name, func(t *testing.T) {
+			t.Parallel()
+			newPlayer(t, page, tools).play()
+		})
 	}
 }
 
