@@ -345,9 +345,12 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, at *target) {
 	s.lock.Lock()
 	object, err := s.decide(verb, r.Header.Get("Content-Type"), at, body)
 	if err == nil && !dry {
-		kind := map[string]string{"create": "ADDED", "delete": "DELETED"}[verb]
-		if kind == "" || len(object.GetFinalizers()) > 0 {
-			kind = "MODIFIED"
+		kind := "MODIFIED"
+		switch {
+		case verb == "create":
+			kind = "ADDED"
+		case verb == "delete" && len(object.GetFinalizers()) == 0:
+			kind = "DELETED"
 		}
 		s.store(at.kind, kind, object)
 	}
