@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -33,6 +34,7 @@ type lateServer struct {
 	*informertest.FakeInformers
 
 	answer   atomic.Pointer[error] // of the REST mapper
+	mu       sync.Mutex            // of failing
 	failing  string                // the step that fails, once
 	indexes  []string
 	served   []string
@@ -48,6 +50,8 @@ func (s *lateServer) RESTMapping(schema.GroupKind, ...string) (*meta.RESTMapping
 
 // fail returns an error if the step fails now.
 func (s *lateServer) fail(step string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.failing != step {
 		return nil
 	}
