@@ -195,7 +195,7 @@ func TestWhatBecomesOfWhatIsThere(t *testing.T) {
 				if owner := metav1.GetControllerOf(g.Update); owner == nil {
 					t.Errorf("metav1.GetControllerOf(g.Update): got nil, want a value\n%+v", g.Update)
 				} else if owner.UID != "now" {
-					t.Errorf("owner.UID: got %q, want %q\n%+v", owner.UID, "now", g.Update)
+					t.Errorf("uid: got %q, want %q\n%+v", owner.UID, "now", g.Update)
 				} else if len(g.Update.OwnerReferences) != 1 {
 					t.Errorf("len(g.Update.OwnerReferences): got %d, want 1\n%+v", len(g.Update.OwnerReferences), g.Update)
 				} else if g.Update.Annotations[pub.GeneratedPersistentPodState] == "" {
@@ -226,9 +226,9 @@ func TestWhatAnOperatorMadeForItsStatefulSetWasDeleted(t *testing.T) {
 	})
 	g := Generate(&Asked{Workload: operator, Object: made})
 	if g.Delete {
-		t.Errorf("g.Delete: got true, want false\n%+v", g)
+		t.Errorf("delete: got true, want false\n%+v", g)
 	}
 	if g.Update != nil {
-		t.Errorf("g.Update: got %+v, want nil\n%+v", g.Update, g)
+		t.Errorf("update: got %+v, want nil\n%+v", g.Update, g)
 	}
 }

@@ -124,7 +124,7 @@ func TestValidate(t *testing.T) {
 					got = append(got, at)
 				}
 				if test.other != nil && !strings.Contains(err.Detail, "other") {
-					t.Errorf("err.Detail: got %q, want it to contain %q\n%v", err.Detail, "other", err)
+					t.Errorf("detail: got %q, want it to contain %q\n%v", err.Detail, "other", err)
 				}
 			}
 			if diff := cmp.Diff(test.errors, got); diff != "" {

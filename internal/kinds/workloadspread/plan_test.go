@@ -293,7 +293,7 @@ func TestTheStatusHasConditionsAndBookings(t *testing.T) {
 	// WS-204: the end of the window is an exact time.
 	spread.Status.SubsetStatuses[0].Conditions[0].LastTransitionTime = workloadspreadtest.At(-299)
 	if plan = Make(snapshot); !plan.Again.Equal(workloadspreadtest.Clock.Add(time.Second)) {
-		t.Errorf("plan.Again: got %v, want %v\n%q", plan.Again, workloadspreadtest.Clock.Add(time.Second), plan.Because)
+		t.Errorf("again: got %v, want %v\n%q", plan.Again, workloadspreadtest.Clock.Add(time.Second), plan.Because)
 	}
 	if len(spread.Status.SubsetStatuses[0].Conditions) != 2 {
 		t.Errorf("the cache's object was changed: len(spread.Status.SubsetStatuses[0].Conditions): got %d, want 2",

@@ -50,19 +50,19 @@ func act(t *testing.T, p *Plan, pod *corev1.Pod) string {
 			t.Errorf("len(patched.Status.Conditions): got %d, want 1\n%s", len(patched.Status.Conditions), body)
 		}
 		if c.Type != "SidecarTerminated" {
-			t.Errorf("c.Type: got %q, want %q\n%s", c.Type, "SidecarTerminated", body)
+			t.Errorf("type: got %q, want %q\n%s", c.Type, "SidecarTerminated", body)
 		}
 		if c.Status != corev1.ConditionTrue {
-			t.Errorf("c.Status: got %q, want %q\n%s", c.Status, corev1.ConditionTrue, body)
+			t.Errorf("status: got %q, want %q\n%s", c.Status, corev1.ConditionTrue, body)
 		}
 		if c.Message == "" {
-			t.Errorf("c.Message: got nothing, want some text\n%s", body)
+			t.Errorf("message: got nothing, want some text\n%s", body)
 		}
 		if !c.LastTransitionTime.Time.Equal(given.Noon) {
-			t.Errorf("c.LastTransitionTime.Time: got %v, want %v\n%s", c.LastTransitionTime.Time, given.Noon, body)
+			t.Errorf("time: got %v, want %v\n%s", c.LastTransitionTime.Time, given.Noon, body)
 		}
 		if patched.UID != "u" {
-			t.Errorf("patched.UID: got %q, want %q\n%s", patched.UID, "u", body)
+			t.Errorf("uid: got %q, want %q\n%s", patched.UID, "u", body)
 		}
 		acts = append(acts, "phase "+string(patched.Status.Phase))
 	}
@@ -237,10 +237,10 @@ func TestOrderOfSteps(t *testing.T) {
 	pod := given.Pod(main, given.Ignored("i", given.Running(0)), given.Phase(corev1.PodSucceeded, given.Noon.Add(-50*time.Second)))
 	p := plan(pod, Normal)
 	if p.After != 10*time.Second {
-		t.Errorf("p.After: got %v, want %v\n%v", p.After, 10*time.Second, p)
+		t.Errorf("after: got %v, want %v\n%v", p.After, 10*time.Second, p)
 	}
 	if !strings.Contains(p.Why, "kubelet stops") {
-		t.Errorf("p.Why: got %q, want it to contain %q\n%v", p.Why, "kubelet stops", p)
+		t.Errorf("why: got %q, want it to contain %q\n%v", p.Why, "kubelet stops", p)
 	}
 }
 
@@ -317,7 +317,7 @@ func TestOnVirtualNodesImagesAreReplaced(t *testing.T) {
 		t.Errorf("act(t, p, pod): got %q, want %q", got, "image of b=exit:1, image of e=exit:1")
 	}
 	if !slices.Equal(p.Replaced, []string{"b", "e"}) {
-		t.Errorf("p.Replaced: got %q, want %q", p.Replaced, []string{"b", "e"})
+		t.Errorf("replaced: got %q, want %q", p.Replaced, []string{"b", "e"})
 	}
 	if len(p.Warnings) != 1 {
 		t.Errorf("%+v: len(p.Warnings): got %d, want 1\n%s", p.Warnings, len(p.Warnings), p)
@@ -419,7 +419,7 @@ func TestRequestsOneAfterTheOther(t *testing.T) {
 				t.Errorf("act(t, p, test.pod): got %q, want %q; %q, want %q: %s", got, test.want, got, test.want, p)
 			}
 			if p.After != test.after {
-				t.Errorf("p.After: got %v, want %v; %q, want %q: %s", p.After, test.after, got, test.want, p)
+				t.Errorf("after: got %v, want %v; %q, want %q: %s", p.After, test.after, got, test.want, p)
 			}
 		})
 	}
@@ -430,12 +430,12 @@ func TestRequestsOneAfterTheOther(t *testing.T) {
 	going := given.Request(prefix+"u", "s")
 	going.DeletionTimestamp = &metav1.Time{Time: given.Noon}
 	if p := plan(counts, Normal, going); p.Request != nil {
-		t.Errorf("p.Request: got %+v, want nil\n%v", p.Request, p)
+		t.Errorf("request: got %+v, want nil\n%v", p.Request, p)
 	} else if p.After != 10*time.Second {
-		t.Errorf("p.After: got %v, want %v\n%v", p.After, 10*time.Second, p)
+		t.Errorf("after: got %v, want %v\n%v", p.After, 10*time.Second, p)
 	}
 	if p := plan(counts, Normal, under); !strings.Contains(p.Why, "sidecar-termination-u is under way") {
-		t.Errorf("p.Why: got %q, want it to contain %q\n%v", p.Why, "sidecar-termination-u is under way", p)
+		t.Errorf("why: got %q, want it to contain %q\n%v", p.Why, "sidecar-termination-u is under way", p)
 	}
 	for number, want := range map[int]time.Duration{0: 10, 1: 10, 2: 20, 3: 40, 4: 80, 5: 160, 6: 300, 99: 300} {
 		got := pause(number)
@@ -459,7 +459,7 @@ func TestOneRequestWhateverClocksSay(t *testing.T) {
 		t.Errorf("p.Idle(): got false, want true\n%v", p)
 	}
 	if !strings.Contains(p.Why, "sidecar-termination-u-2 is under way") {
-		t.Errorf("p.Why: got %q, want it to contain %q\n%v", p.Why, "sidecar-termination-u-2 is under way", p)
+		t.Errorf("why: got %q, want it to contain %q\n%v", p.Why, "sidecar-termination-u-2 is under way", p)
 	}
 }
 
@@ -472,7 +472,7 @@ func TestSidecarsThatComeBackByTurns(t *testing.T) {
 	if !p.Idle() {
 		t.Errorf("p.Idle(): got false, want true\n%s\n%+v", p, p.Warnings)
 	} else if p.After != 20*time.Second {
-		t.Errorf("p.After: got %v, want %v\n%s\n%+v", p.After, 20*time.Second, p, p.Warnings)
+		t.Errorf("after: got %v, want %v\n%s\n%+v", p.After, 20*time.Second, p, p.Warnings)
 	} else if len(p.Warnings) != 1 {
 		t.Errorf("len(p.Warnings): got %d, want 1\n%s\n%+v", len(p.Warnings), p, p.Warnings)
 	} else if p.Warnings[0].About != second.Name {
@@ -515,7 +515,7 @@ func TestSidecarThatComesBack(t *testing.T) {
 			t.Errorf("p.Idle(): got false, want true\n%v", p)
 		}
 		if p.After != 0 {
-			t.Errorf("p.After: got %v, want 0\n%v", p.After, p)
+			t.Errorf("after: got %v, want 0\n%v", p.After, p)
 		}
 	}
 	escape := given.Pod(given.Policy(corev1.RestartPolicyOnFailure), given.With("main", given.Ended(0)), given.Ignored("s", given.Running(1)))
@@ -538,7 +538,7 @@ func TestWithoutADaemonImagesAreReplaced(t *testing.T) {
 		t.Errorf("act(t, p, pod): got %q, want %q\n%v", got, "image of a=exit:1, image of c=exit:1", p)
 	}
 	if p.After != firstPause {
-		t.Errorf("p.After: got %v, want %v\n%v", p.After, firstPause, p)
+		t.Errorf("after: got %v, want %v\n%v", p.After, firstPause, p)
 	}
 	p = NewPlan(Snapshot{Pod: pod, Node: Normal, Requests: []*appsv1beta1.ContainerRecreateRequest{silent},
 		Ended: map[types.UID]time.Time{silent.UID: given.Noon.Add(-firstPause)}, Now: given.Noon})
@@ -600,10 +600,10 @@ func TestRequestsOfOthers(t *testing.T) {
 		t.Errorf("p.Idle(): got false, want true\n%v", p)
 	}
 	if p.After != longestPause {
-		t.Errorf("p.After: got %v, want %v\n%v", p.After, longestPause, p)
+		t.Errorf("after: got %v, want %v\n%v", p.After, longestPause, p)
 	}
 	if !strings.Contains(p.Why, "all names of requests are taken") {
-		t.Errorf("p.Why: got %q, want it to contain %q\n%v", p.Why, "all names of requests are taken", p)
+		t.Errorf("why: got %q, want it to contain %q\n%v", p.Why, "all names of requests are taken", p)
 	}
 }
 

@@ -527,7 +527,7 @@ func TestCachedJobsAreEnoughForPlans(t *testing.T) {
 			t.Errorf(`job.Annotations["other"]: got %q, want %q; of a %s: %+v`, job.Annotations["other"], "", owner, job)
 		}
 		if len(job.Spec.Template.Spec.Containers) > 0 {
-			t.Errorf("job.Spec.Template.Spec.Containers: got %v, want none; of a %s: %+v", job.Spec.Template.Spec.Containers, owner, job)
+			t.Errorf("containers: got %v, want none; of a %s: %+v", job.Spec.Template.Spec.Containers, owner, job)
 		}
 		if len(job.Status.Conditions) > 1 {
 			t.Errorf("len(job.Status.Conditions): got %d, want at most 1; of a %s: %+v", len(job.Status.Conditions), owner, job)

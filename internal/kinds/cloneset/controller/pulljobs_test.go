@@ -74,7 +74,7 @@ func TestPullJobsAreWatchedOnceTheirKindIsServed(t *testing.T) {
 			t.Fatal("known(): got true, want false")
 		}
 		if len(informers.InformersByGVK) > 0 {
-			t.Fatalf("informers.InformersByGVK: got %v, want none", informers.InformersByGVK)
+			t.Fatalf("informers: got %v, want none", informers.InformersByGVK)
 		}
 		if queue.Len() > 0 {
 			t.Fatalf("queue.Len(): got %d, want 0", queue.Len())

@@ -94,10 +94,10 @@ func TestLabelKeysOfFormerTimesHoldNoPod(t *testing.T) {
 	}
 	pod := again()
 	if len(pod.Spec.NodeSelector) > 0 {
-		t.Errorf("pod.Spec.NodeSelector: got %v, want none\n%+v", pod.Spec.NodeSelector, pod.Spec)
+		t.Errorf("node selector: got %v, want none\n%+v", pod.Spec.NodeSelector, pod.Spec)
 	}
 	if pod.Spec.Affinity == nil {
-		t.Errorf("pod.Spec.Affinity: got nil, want a value\n%+v", pod.Spec)
+		t.Errorf("affinity: got nil, want a value\n%+v", pod.Spec)
 	}
 	if got := w.tells("NodeTopologyKeyMissing: None of the nodes on which pods are ready has these labels, so that they bind no pod: failure-domain.beta.kubernetes.io/zone"); got != 1 {
 		t.Errorf("w.tells(\"NodeTopologyKeyMissing: None of the nodes on which pods are ready has these labels, so that they bind no pod: failure-domain.beta.kubernetes.io/zone\"): got %d, want 1\n%q",
@@ -112,11 +112,11 @@ func TestLabelKeysOfFormerTimesHoldNoPod(t *testing.T) {
 		t.Errorf("pod.Spec.NodeSelector[\"failure-domain.beta.kubernetes.io/zone\"]: got %q, want %q\n%+v",
 			pod.Spec.NodeSelector["failure-domain.beta.kubernetes.io/zone"], "old", pod.Spec)
 	} else if pod.Spec.Affinity == nil {
-		t.Errorf("pod.Spec.Affinity: got nil, want a value\n%+v", pod.Spec)
+		t.Errorf("affinity: got nil, want a value\n%+v", pod.Spec)
 	}
 	label(func(labels map[string]string) { delete(labels, "failure-domain.beta.kubernetes.io/zone") })
 	if pod := again(); len(pod.Spec.NodeSelector) > 0 {
-		t.Errorf("pod.Spec.NodeSelector: got %v, want none\n%+v", pod.Spec.NodeSelector, pod.Spec)
+		t.Errorf("node selector: got %v, want none\n%+v", pod.Spec.NodeSelector, pod.Spec)
 	}
 	if got := w.tells("NodeTopologyKeyMissing"); got != 2 {
 		t.Errorf("w.tells(\"NodeTopologyKeyMissing\"): got %d, want 2\n%q", got, w.told)
@@ -203,13 +203,13 @@ func TestADeletedWorkloadIsForgotten(t *testing.T) {
 	w.respec(pps, "places", func(client.Object) {})
 	w.holds("places", "")
 	if state := w.state("places"); state.Status.ObservedGeneration != 2 {
-		t.Errorf("state.Status.ObservedGeneration: got %d, want 2\n%+v", state.Status.ObservedGeneration, state.Status)
+		t.Errorf("observed generation: got %d, want 2\n%+v", state.Status.ObservedGeneration, state.Status)
 	}
 	w.Remove(key(ss, "web"))
 	w.respec(pps, "places", func(client.Object) {})
 	w.holds("places", "")
 	if state := w.state("places"); state.Status.ObservedGeneration != 3 {
-		t.Errorf("state.Status.ObservedGeneration: got %d, want 3\n%+v", state.Status.ObservedGeneration, state.Status)
+		t.Errorf("observed generation: got %d, want 3\n%+v", state.Status.ObservedGeneration, state.Status)
 	}
 }
 
@@ -225,7 +225,7 @@ func TestWhatUsersWroteStays(t *testing.T) {
 	w.make("bad", 1, 0, map[string]string{pub.AutoGeneratePersistentPodState: "true", pub.RequiredPersistentTopology: "a b"})
 	w.settle()
 	if after := w.state("web").Spec; after.TargetRef != before.TargetRef {
-		t.Errorf("after.TargetRef: got %+v, want %+v\n%+v\n%+v", after.TargetRef, before.TargetRef, after, w.state("db"))
+		t.Errorf("target ref: got %+v, want %+v\n%+v\n%+v", after.TargetRef, before.TargetRef, after, w.state("db"))
 	} else if got := w.state("db"); got != nil {
 		t.Errorf("w.state(\"db\"): got %+v, want nil\n%+v", got, after)
 	} else if got := w.state("bad"); got != nil {
@@ -255,10 +255,10 @@ func TestWhatUsersWroteStays(t *testing.T) {
 func TestPlacesOnNodesThatAreGone(t *testing.T) {
 	known := features.Known()[features.PersistentPodStateAutoCleanup]
 	if known.Default {
-		t.Errorf("known.Default: got true, want false\n%+v", known)
+		t.Errorf("default: got true, want false\n%+v", known)
 	}
 	if known.PreRelease != "ALPHA" {
-		t.Errorf("known.PreRelease: got %q, want %q\n%+v", known.PreRelease, "ALPHA", known)
+		t.Errorf("pre release: got %q, want %q\n%+v", known.PreRelease, "ALPHA", known)
 	}
 	w := pinned(t)
 	w.node("b", "z2")

@@ -51,13 +51,13 @@ func TestMissingRightsAreTold(t *testing.T) {
 	if err != nil {
 		t.Fatalf("unexpected error: %v\n%+v", err, target)
 	} else if target.DesiredError == nil {
-		t.Fatalf("target.DesiredError: got nil, want an error\n%+v\n%v", target, err)
+		t.Fatalf("desired error: got nil, want an error\n%+v\n%v", target, err)
 	} else if !strings.Contains(target.DesiredError.Error(), "no rights") {
-		t.Fatalf("target.DesiredError: got %q, want it to contain %q\n%+v\n%v", target.DesiredError.Error(), "no rights", target, err)
+		t.Fatalf("desired error: got %q, want it to contain %q\n%+v\n%v", target.DesiredError.Error(), "no rights", target, err)
 	}
 	if plan := workloadspread.Make(workloadspread.Snapshot{Spread: spread, Target: target,
 		Now: workloadspreadtest.Clock}); plan.Reason != workloadspread.ReasonReplicasUnknown {
-		t.Errorf("plan.Reason: got %q, want %q\n%v", plan.Reason, workloadspread.ReasonReplicasUnknown, plan)
+		t.Errorf("reason: got %q, want %q\n%v", plan.Reason, workloadspread.ReasonReplicasUnknown, plan)
 	}
 	if _, err := read(errors.New("the server is not there")); err == nil {
 		t.Error("no error")
@@ -76,8 +76,8 @@ func TestASupportedKindThatIsNotServed(t *testing.T) {
 	} else if known {
 		t.Errorf("known: got true, want false\n%+v\n%v", target, err)
 	} else if target.Exists {
-		t.Errorf("target.Exists: got true, want false\n%+v\n%t\n%v", target, known, err)
+		t.Errorf("exists: got true, want false\n%+v\n%t\n%v", target, known, err)
 	} else if target.DesiredError != nil {
-		t.Errorf("target.DesiredError: unexpected error: %v\n%+v\n%t\n%v", target.DesiredError, target, known, err)
+		t.Errorf("desired error: unexpected error: %v\n%+v\n%t\n%v", target.DesiredError, target, known, err)
 	}
 }

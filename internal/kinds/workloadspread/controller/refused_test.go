@@ -45,9 +45,9 @@ func TestRefusedPodsDoNotUseUpTheirSubsets(t *testing.T) {
 				if err != nil {
 					t.Fatalf("unexpected error: %v; pod %d: %+v, %v", err, i, d, err)
 				} else if d.Subset == nil {
-					t.Fatalf("d.Subset: got nil, want a value; pod %d: %+v, %v", i, d, err)
+					t.Fatalf("subset: got nil, want a value; pod %d: %+v, %v", i, d, err)
 				} else if d.Subset.Name != "a" {
-					t.Fatalf("d.Subset.Name: got %q, want %q; pod %d: %+v, %v", d.Subset.Name, "a", i, d, err)
+					t.Fatalf("name: got %q, want %q; pod %d: %+v, %v", d.Subset.Name, "a", i, d, err)
 				}
 				if err := leader.Release(t.Context(), spread, pod); err != nil {
 					t.Fatal(err)
@@ -96,7 +96,7 @@ func TestNothingIsGivenBackTwice(t *testing.T) {
 		t.Errorf("len(s.bodies): got %d, want %d; %d writes, %+v", len(s.bodies), writes+1, len(s.bodies)-writes, a)
 	}
 	if a.MissingReplicas != 2 {
-		t.Errorf("a.MissingReplicas: got %d, want 2; %d writes, %+v", a.MissingReplicas, len(s.bodies)-writes, a)
+		t.Errorf("missing replicas: got %d, want 2; %d writes, %+v", a.MissingReplicas, len(s.bodies)-writes, a)
 	}
 	if got := workloadspreadtest.Keys(a.CreatingPods); !cmp.Equal(got, []string{"q"}) {
 		t.Errorf("workloadspreadtest.Keys(a.CreatingPods): got %q, want %q; %d writes, %+v", got, []string{"q"}, len(s.bodies)-writes, a)
@@ -288,7 +288,7 @@ func TestOnePodThatCannotBeReadDoesNotFreezeTheStatus(t *testing.T) {
 	if a := workloadspread.SubsetStatus(s.spread().Status.SubsetStatuses, "a"); a == nil {
 		t.Errorf("a: got nil, want a value; %+v; it was read %d times in 30 s", a, tried)
 	} else if a.Replicas != 2 {
-		t.Errorf("a.Replicas: got %d, want 2; %+v; it was read %d times in 30 s", a.Replicas, a, tried)
+		t.Errorf("replicas: got %d, want 2; %+v; it was read %d times in 30 s", a.Replicas, a, tried)
 	} else if tried < 4 {
 		t.Errorf("tried: got %d, want at least 4; %+v; it was read %d times in 30 s", tried, a, tried)
 	} else if tried > 6 {
@@ -297,7 +297,7 @@ func TestOnePodThatCannotBeReadDoesNotFreezeTheStatus(t *testing.T) {
 	s.pass.Reader = s.reader
 	rests(t, s)
 	if a := workloadspread.SubsetStatus(s.spread().Status.SubsetStatuses, "a"); a.Replicas != 3 {
-		t.Errorf("a.Replicas: got %d, want 3\n%+v", a.Replicas, a)
+		t.Errorf("replicas: got %d, want 3\n%+v", a.Replicas, a)
 	}
 }
 

@@ -101,7 +101,7 @@ func TestWhatOfWorkloadsIsTold(t *testing.T) {
 					t.Errorf("namespace: got %q, want %q\n%v", namespace, "shop", changed)
 				}
 				if changed.Kind == test.kind.Kind && changed.GroupKind != test.kind {
-					t.Errorf("changed.GroupKind: got %v, want %v\n%v", changed.GroupKind, test.kind, changed)
+					t.Errorf("group kind: got %v, want %v\n%v", changed.GroupKind, test.kind, changed)
 				}
 			})
 			handler := k.handler(test.kind)

@@ -116,7 +116,7 @@ func TestConfigMapOfThatName(t *testing.T) {
 				if err != nil {
 					t.Fatalf("unexpected error: %v\n%v", err, result)
 				} else if result.RequeueAfter != test.after {
-					t.Fatalf("result.RequeueAfter: got %v, want %v\n%v\n%v", result.RequeueAfter, test.after, result, err)
+					t.Fatalf("requeue after: got %v, want %v\n%v\n%v", result.RequeueAfter, test.after, result, err)
 				}
 			}
 			got := barrierOn(t, server)
@@ -131,9 +131,9 @@ func TestConfigMapOfThatName(t *testing.T) {
 				} else if writes > 0 {
 					t.Errorf("writes: got %d, want 0; %s, %d writes, %+v", writes, event, writes, got)
 				} else if len(got.OwnerReferences) > 0 {
-					t.Errorf("got.OwnerReferences: got %v, want none; %s, %d writes, %+v", got.OwnerReferences, event, writes, got)
+					t.Errorf("owner references: got %v, want none; %s, %d writes, %+v", got.OwnerReferences, event, writes, got)
 				} else if got.Labels != nil {
-					t.Errorf("got.Labels: got %v, want nil; %s, %d writes, %+v", got.Labels, event, writes, got)
+					t.Errorf("labels: got %v, want nil; %s, %d writes, %+v", got.Labels, event, writes, got)
 				}
 				return
 			}

@@ -85,7 +85,7 @@ func TestSomebodyElsesConfigMapAfterALostAnswer(t *testing.T) {
 		if err != nil {
 			t.Errorf("unexpected error: %v; again after %s, %v", err, result.RequeueAfter, err)
 		} else if result.RequeueAfter < 30*time.Second {
-			t.Errorf("result.RequeueAfter: got %v, want at least %v; again after %s, %v", result.RequeueAfter, 30*time.Second,
+			t.Errorf("requeue after: got %v, want at least %v; again after %s, %v", result.RequeueAfter, 30*time.Second,
 				result.RequeueAfter, err)
 		}
 		now = now.Add(result.RequeueAfter)

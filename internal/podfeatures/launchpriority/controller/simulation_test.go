@@ -282,7 +282,7 @@ func TestSimulatedLaunches(t *testing.T) {
 			t.Errorf("settled(): got false, want true; %d writes at rest", w.writes-before)
 		}
 		if w.writes != before {
-			t.Errorf("w.writes: got %d, want %d; %d writes at rest", w.writes, before, w.writes-before)
+			t.Errorf("writes: got %d, want %d; %d writes at rest", w.writes, before, w.writes-before)
 		}
 	})
 }

@@ -82,9 +82,9 @@ func TestGateIsOpenedOnce(t *testing.T) {
 	if got := readiness.Condition(pod, pub.KruisePodReady); got == nil {
 		t.Error("readiness.Condition(pod, pub.KruisePodReady): got nil, want a value")
 	} else if got.Status != corev1.ConditionTrue {
-		t.Errorf("got.Status: got %q, want %q\n%+v", got.Status, corev1.ConditionTrue, got)
+		t.Errorf("status: got %q, want %q\n%+v", got.Status, corev1.ConditionTrue, got)
 	} else if got.Message != "" {
-		t.Errorf("got.Message: got %q, want %q\n%+v", got.Message, "", got)
+		t.Errorf("message: got %q, want %q\n%+v", got.Message, "", got)
 	}
 }
 

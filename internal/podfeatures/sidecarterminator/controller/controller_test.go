@@ -124,7 +124,7 @@ func TestEventsOfWrites(t *testing.T) {
 				t.Errorf("len(b.Writes): got %d, want 1\n%+v", len(b.Writes), b.Writes)
 			}
 			if !slices.Equal(b.events, []string{test.event}) {
-				t.Errorf("b.events: got %q, want %q\n%+v", b.events, []string{test.event}, b.Writes)
+				t.Errorf("events: got %q, want %q\n%+v", b.events, []string{test.event}, b.Writes)
 			}
 			if test.count != "" && b.counted(test.way, test.count) != float64(len(test.pod.Spec.Containers)-1) {
 				t.Errorf("%s %s: %v", test.way, test.count, b.counted(test.way, test.count))
@@ -161,10 +161,10 @@ func TestImagesOfPodsThatChange(t *testing.T) {
 	}
 	result := reconcileNow()
 	if result.RequeueAfter != reconcile.RetrySoon {
-		t.Errorf("result.RequeueAfter: got %v, want %v\n%v", result.RequeueAfter, reconcile.RetrySoon, result)
+		t.Errorf("requeue after: got %v, want %v\n%v", result.RequeueAfter, reconcile.RetrySoon, result)
 	}
 	if len(b.Writes) > 0 {
-		t.Errorf("b.Writes: got %v, want none\n%v", b.Writes, result)
+		t.Errorf("writes: got %v, want none\n%v", b.Writes, result)
 	}
 	b.Deliver(b.Undelivered())
 	reconcileNow()
@@ -203,7 +203,7 @@ func TestNodeThatIsMissing(t *testing.T) {
 	} else if after == 0 {
 		t.Errorf("after: got %v, want another value\n%v\n%+v", after, err, b.Writes)
 	} else if len(b.Writes) > 0 {
-		t.Errorf("b.Writes: got %v, want none\n%s\n%v", b.Writes, after, err)
+		t.Errorf("writes: got %v, want none\n%s\n%v", b.Writes, after, err)
 	}
 	b.node(map[string]string{pub.NodeType: pub.VirtualNode})
 	b.passes(1)
@@ -306,7 +306,7 @@ func TestPodsCountAsSoonAsSomethingIsToBeDone(t *testing.T) {
 	})
 	b.passes(2)
 	if kept := b.r.memory.Of("u"); kept.ended != nil {
-		t.Errorf("kept.ended: got %v, want nil\n%+v", kept.ended, kept)
+		t.Errorf("ended: got %v, want nil\n%+v", kept.ended, kept)
 	}
 	if again := b.r.Own.Again("u"); again != 0 {
 		t.Errorf(`b.r.Own.Again("u"): got %v, want 0`, again)
@@ -426,6 +426,6 @@ func TestPodsWithoutSidecarsAreNotRemembered(t *testing.T) {
 	}
 	b.passes(1)
 	if name := b.loop.NameOf("u"); name.Name != "" {
-		t.Errorf("name.Name: got %q, want %q\n%v", name.Name, "", name)
+		t.Errorf("name: got %q, want %q\n%v", name.Name, "", name)
 	}
 }

@@ -443,7 +443,7 @@ func TestSimulatedTerminations(t *testing.T) {
 		pod := w.pod()
 		for name, p := range w.node {
 			if p.running {
-				t.Errorf("p.running: got true, want false; %s is left: %+v, %+v, %v", name, p, pod.Status, pod.Spec.Containers)
+				t.Errorf("running: got true, want false; %s is left: %+v, %+v, %v", name, p, pod.Status, pod.Spec.Containers)
 			}
 			if !p.begun() {
 				t.Errorf("p.begun(): got false, want true; %s is left: %+v, %+v, %v", name, p, pod.Status, pod.Spec.Containers)
