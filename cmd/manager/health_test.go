@@ -92,10 +92,10 @@ func TestAKindThatCannotBeWatchedIsTold(t *testing.T) {
 			ListWithContextFunc:  func(context.Context, metav1.ListOptions) (runtime.Object, error) { return nil, refused },
 			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return nil, refused },
 		}, &corev1.Secret{}, 0, nil)
-		go informer.RunWithContext(ctx)
 		if err := h.read(nil); err == nil {
 			t.Error("the replica serves before anything was read")
 		}
+		go informer.RunWithContext(ctx)
 		for range 100 {
 			time.Sleep(lookEvery)
 			h.look()
