@@ -223,10 +223,11 @@ func TestAPodThatGoesBeforeItsTurnIsNoFailure(t *testing.T) {
 	s := server(t)
 	d := newDaemon(t, s)
 	s.BeforeRead = func(r plugintest.Request) error {
+		err := d.step(r)
 		if r.Name == "web-a-1" && s.Get(t, "pods", "web-c") != nil {
 			s.Delete(t, "pods", "web-c")
 		}
-		return d.step(r)
+		return err
 	}
 	out, err := s.Run(t, counted, "restart", "clone/web", "-c", "log").Output()
 	if err != nil {
@@ -270,13 +271,17 @@ func TestTheNextPodWaitsUntilTheFormerServesAgain(t *testing.T) {
 		return nil
 	}
 	s.BeforeRead = func(r plugintest.Request) error {
+		err := d.step(r)
+		if r.Name == "" {
+			return err
+		}
 		lock.Lock()
 		defer lock.Unlock()
 		if looks++; r.Resource == "pods" && r.Name == out && looks > 6 {
 			serves(out, "True")
 			out = ""
 		}
-		return d.step(r)
+		return err
 	}
 	if err := s.Run(t, counted, "restart", "clone/web", "-c", "log").Err; err != nil {
 		t.Errorf("restart: %v", err)
