@@ -45,7 +45,7 @@ func run(t *testing.T, s *plugintest.Server, args ...string) (out string, code i
 // What the API server says does not steer the terminal.
 func TestErrorsDoNotSteerTheTerminal(t *testing.T) {
 	s := plugintest.New(t, "v1beta1", objects("v1beta1")...)
-	s.Before = func(*http.Request) error { return errors.New("no\x1b[2J") }
+	s.Before = func(plugintest.Request) error { return errors.New("no\x1b[2J") }
 	out, code := run(t, s, "rollout", "pause", "clone/web")
 	if code != 1 {
 		t.Errorf("exit code: got %d, want 1", code)
@@ -111,7 +111,7 @@ func TestAllObjectsAreTriedAndErrorsSetTheExitCode(t *testing.T) {
 			}
 		}
 		once := false
-		s.Before = func(*http.Request) error {
+		s.Before = func(plugintest.Request) error {
 			if !once {
 				once = true
 				s.Change(t, "clonesets", "web", func(o map[string]any) { o["spec"].(map[string]any)["replicas"] = int64(9) })

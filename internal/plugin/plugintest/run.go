@@ -2,19 +2,21 @@ package plugintest
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 )
 
@@ -28,6 +30,9 @@ type Result struct {
 	Err         error
 }
 
+// Output returns what the command wrote to its standard output, and its error.
+func (r Result) Output() (string, error) { return r.Out, r.Err }
+
 // String returns the result as a terminal would show it.
 func (r Result) String() string {
 	text := "$ kubectl afloat " + strings.Join(r.Args, " ") + "\n" + r.Out + r.ErrOut
@@ -37,36 +42,93 @@ func (r Result) String() string {
 	return text
 }
 
+// Transcript joins results.
+func Transcript(results ...Result) string {
+	var text strings.Builder
+	for i, r := range results {
+		if i > 0 {
+			text.WriteString("\n")
+		}
+		fmt.Fprint(&text, r)
+	}
+	return text.String()
+}
+
 // Kubeconfig writes a kubeconfig file for clients of the server, and returns its name.
-func (s *Server) Kubeconfig(t *testing.T) string {
+func (s *Server) Kubeconfig(t testing.TB) string {
 	t.Helper()
-	config := filepath.Join(s.folder, "config")
-	text := "{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, namespace: default}}],\n" +
-		"clusters: [{name: c, cluster: {server: '" + s.URL + "'}}]}\n"
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+	file := filepath.Join(s.folder, "kubeconfig")
+	text := fmt.Sprintf(`{apiVersion: v1, kind: Config, current-context: test,
+clusters: [{name: test, cluster: {server: '%s'}}],
+contexts: [{name: test, context: {cluster: test, namespace: %s}}]}
+`, s.URL, s.namespace)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return config
+	return file
+}
+
+// flags returns kubectl's global flags, set for a client of the server.
+func (s *Server) flags(t testing.TB) *genericclioptions.ConfigFlags {
+	t.Helper()
+	flags := genericclioptions.NewConfigFlags(true).WithWrapConfigFn(func(c *rest.Config) *rest.Config {
+		c.QPS = -1 // no limit
+		return c
+	})
+	config := s.Kubeconfig(t)
+	flags.KubeConfig = &config
+	return flags
+}
+
+// getter is kubectl's getter of clients, except that it keeps discovery in memory and not on disk.
+type getter struct {
+	*genericclioptions.ConfigFlags
+	cache discovery.CachedDiscoveryInterface
+}
+
+// ToDiscoveryClient returns the discovery client.
+func (g getter) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) { return g.cache, nil }
+
+// ToRESTMapper returns a mapper that knows all names of the resources.
+func (g getter) ToRESTMapper() (meta.RESTMapper, error) {
+	return restmapper.NewShortcutExpander(
+		restmapper.NewDeferredDiscoveryRESTMapper(g.cache), g.cache, nil), nil
+}
+
+// factory returns a factory whose clients use the server, according to the flags.
+func (s *Server) factory(t testing.TB, flags *genericclioptions.ConfigFlags) cmdutil.Factory {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.served == nil {
+		client, err := discovery.NewDiscoveryClientForConfig(&rest.Config{Host: s.URL, QPS: -1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.served = memory.NewMemCacheClient(client)
+	}
+
+	return cmdutil.NewFactory(cmdutil.NewMatchVersionFlags(getter{flags, s.served}))
 }
 
 // Factory returns a factory whose clients use the server.
-func (s *Server) Factory(t *testing.T) cmdutil.Factory {
+func (s *Server) Factory(t testing.TB) cmdutil.Factory {
 	t.Helper()
-	flags := genericclioptions.NewConfigFlags(true).WithDiscoveryBurst(1000).WithDiscoveryQPS(1000).
-		WithWrapConfigFn(func(c *rest.Config) *rest.Config { c.QPS = -1; return c })
-	config, cache := s.Kubeconfig(t), filepath.Join(s.folder, "cache") // the cache of discovery
-	flags.KubeConfig, flags.CacheDir = &config, &cache
-	return cmdutil.NewFactory(cmdutil.NewMatchVersionFlags(flags))
+	return s.factory(t, s.flags(t))
 }
 
-// Run runs a command with arguments. The first argument is the name of the command.
-func (s *Server) Run(t *testing.T, command Command, args ...string) Result {
+// Run runs a command with arguments, among them kubectl's global flags. The first argument is the name of the
+// command.
+func (s *Server) Run(t testing.TB, command Command, args ...string) Result {
 	t.Helper()
 	return s.RunWith(t, "", command, args...)
 }
 
+// fatal is the message of a fatal error of kubectl.
+type fatal string
+
 // RunWith is like Run, with the given standard input.
-func (s *Server) RunWith(t *testing.T, in string, command Command, args ...string) (result Result) {
+func (s *Server) RunWith(t testing.TB, in string, command Command, args ...string) (result Result) {
 	t.Helper()
 	var out, errOut bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(in), Out: &out, ErrOut: &errOut}
@@ -93,8 +155,15 @@ func (s *Server) RunWith(t *testing.T, in string, command Command, args ...strin
 	defer func(before []string) { os.Args = before }(os.Args)
 	os.Args = append([]string{"kubectl-afloat"}, args...) // --record records them
 
-	root := &cobra.Command{Use: "afloat", SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(command(s.Factory(t), streams))
+	flags := s.flags(t)
+	root := &cobra.Command{
+		Use:           "afloat",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl afloat"},
+	}
+	flags.AddFlags(root.PersistentFlags())
+	root.AddCommand(command(s.factory(t, flags), streams))
 	root.SetArgs(args)
 	root.SetOut(&out)
 	root.SetErr(&errOut)
@@ -103,49 +172,26 @@ func (s *Server) RunWith(t *testing.T, in string, command Command, args ...strin
 	return Result{args, out.String(), errOut.String(), err}
 }
 
-// fatal is the message of a fatal error of kubectl.
-type fatal string
-
-// Patches returns the JSON patches that the server received, and forgets them. Each consists of its path and
-// its operations, sorted by their paths, without the resourceVersion that must guard it. Other writes are
-// returned with their method, path and body.
-func (s *Server) Patches(t *testing.T) []string {
+// Play runs a command and returns a transcript for golden files: the command line, the output, the error, and
+// the write requests. It forgets earlier requests.
+func (s *Server) Play(t testing.TB, command Command, args ...string) string {
 	t.Helper()
-	var all []string
-	for _, r := range s.Requests() {
-		var operations []json.RawMessage
-		if r.Type != "application/json-patch+json" {
-			all = append(all, r.Method+" "+r.Path+" "+r.Body)
-			continue
-		}
+	s.Requests()
+	r := s.Run(t, command, args...)
 
-		if err := json.Unmarshal([]byte(r.Body), &operations); err != nil || len(operations) == 0 ||
-			!strings.HasPrefix(string(operations[0]), `{"op":"replace","path":"/metadata/resourceVersion","value":`) {
-			t.Errorf("a patch that is not guarded: %v", r)
-			continue
-		}
-
-		slices.SortFunc(operations, func(a, b json.RawMessage) int { return bytes.Compare(a, b) })
-		text := ""
-		for _, operation := range operations {
-			if !strings.Contains(string(operation), `"/metadata/resourceVersion"`) {
-				text += " " + string(operation)
-			}
-		}
-
-		all = append(all, r.Path+text)
-	}
-	return all
-}
-
-// Transcript joins results.
-func Transcript(results ...Result) string {
 	var text strings.Builder
-	for i, r := range results {
-		if i > 0 {
-			text.WriteString("\n")
-		}
-		fmt.Fprint(&text, r)
+	fmt.Fprintf(&text, "$ kubectl afloat %s\n%s", strings.Join(args, " "), r.Out)
+	for line := range strings.Lines(r.ErrOut) {
+		fmt.Fprintf(&text, "! %s", line)
 	}
-	return text.String()
+
+	if r.Err != nil {
+		fmt.Fprintf(&text, "error: %s\n", strings.TrimPrefix(strings.TrimSpace(r.Err.Error()), "error: "))
+	}
+
+	for _, request := range s.Requests() {
+		fmt.Fprintf(&text, "> %s\n", request)
+	}
+
+	return text.String() + "\n"
 }

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest"
 	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
 )
 
@@ -62,18 +62,18 @@ spec: {replicas: 3, selector: {matchLabels: {app: web}}}
 `
 )
 
-func server(t *testing.T, version string) *fakeapi.Server {
+func server(t *testing.T, version string) *plugintest.Server {
 	var manifests []string
 	for _, m := range []string{cron, jobSchedule, broadcastSchedule, imageSchedule, pod, cloneSet} {
 		manifests = append(manifests, strings.ReplaceAll(m, "VERSION", version))
 	}
-	return fakeapi.NewVersion(t, version, manifests...)
+	return plugintest.NewIn(t, "shop", version, manifests...)
 }
 
-func play(s *fakeapi.Server, lines ...string) string {
+func play(t *testing.T, s *plugintest.Server, lines ...string) string {
 	var all string
 	for _, line := range lines {
-		all += s.Play(New, append([]string{"create"}, strings.Fields(line)...)...)
+		all += s.Play(t, New, append([]string{"create"}, strings.Fields(line)...)...)
 	}
 	return all
 }
@@ -85,7 +85,7 @@ func TestJobsAreCreatedOfAnImageOrASchedule(t *testing.T) {
 	t.Run("file", testFile)
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		t.Run(version, func(t *testing.T) {
-			golden.Compare(t, "jobs-"+version, play(server(t, version),
+			golden.Compare(t, "jobs-"+version, play(t, server(t, version),
 				"job clean --image=busybox -- rm -rf /tmp",
 				"job plain --image=busybox",
 				"job now --from=cronjob/nightly",
@@ -114,9 +114,9 @@ func TestJobsAreCreatedOfAnImageOrASchedule(t *testing.T) {
 }
 
 func testFile(t *testing.T) {
-	s := fakeapi.New(t)
-	golden.Compare(t, "file", s.Play(New, "create", "-f", "testdata/cloneset.yaml", "--validate=false"))
-	if s.Get("clonesets", "web") == nil {
+	s := plugintest.NewIn(t, "shop", "v1beta1")
+	golden.Compare(t, "file", s.Play(t, New, "create", "-f", "testdata/cloneset.yaml", "--validate=false"))
+	if s.Get(t, "clonesets", "web") == nil {
 		t.Error("nothing was created")
 	}
 }
@@ -126,7 +126,7 @@ func testFile(t *testing.T) {
 func TestRequestsHaveAllOfTheirFlags(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		t.Run(version, func(t *testing.T) {
-			golden.Compare(t, "requests-"+version, play(server(t, version),
+			golden.Compare(t, "requests-"+version, play(t, server(t, version),
 				"ContainerRecreateRequest all --pod web-7",
 				"crr some --pod=web-7 --containers=log,mesh,log --unreadyGracePeriodSeconds=0 --minStartedSeconds=60",
 				"crr dry -p web-7 --dry-run=client -o yaml",
@@ -146,7 +146,7 @@ func TestRequestsHaveAllOfTheirFlags(t *testing.T) {
 func TestBudgetsAreCreatedForAWorkloadOrLabels(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		t.Run(version, func(t *testing.T) {
-			golden.Compare(t, "budgets-"+version, play(server(t, version),
+			golden.Compare(t, "budgets-"+version, play(t, server(t, version),
 				"podunavailablebudget web --target=cloneset/web --max-unavailable=25%",
 				"pub cache --selector=app=cache,!debug --min-available=2",
 				"pub dry --target=clone/web --min-available=100% --dry-run=client -o yaml",

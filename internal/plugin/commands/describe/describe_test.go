@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest"
 	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
 )
 
@@ -59,7 +59,7 @@ const (
 func TestDescribe(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		t.Run(version, func(t *testing.T) {
-			s := fakeapi.NewVersion(t, version, strings.ReplaceAll(cloneSet, "VERSION", version),
+			s := plugintest.NewIn(t, "shop", version, strings.ReplaceAll(cloneSet, "VERSION", version),
 				pod("web-a", "CloneSet", "uid-cloneset-web", "web-old", ready, ""), pod("web-b", "CloneSet", "uid-cloneset-web", "web-new", crashes, ""),
 				pod("web-c", "CloneSet", "uid-cloneset-web", "web-old", ready, "deletionTimestamp: '2026-01-01T00:00:00Z'"),
 				pod("stranger", "CloneSet", "uid-of-another", "web-old", ready, ""),
@@ -81,7 +81,7 @@ func TestDescribe(t *testing.T) {
 				"cloneset/web", "clone web --show-events=false", "ads agent", "asts/none", "sidecarset mesh", "pub/web", "ud/far", "configmap plain",
 				"clone/nothing clone/web --show-events=false", "clone we --show-events=false", "clone -l app=nothing", "", "nothings/web",
 			} {
-				all += s.Play(New, append([]string{"describe"}, strings.Fields(line)...)...)
+				all += s.Play(t, New, append([]string{"describe"}, strings.Fields(line)...)...)
 			}
 			golden.Compare(t, version, all)
 		})

@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest"
 	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
 )
 
@@ -55,8 +55,8 @@ const (
 	hot      = `kruise.io/sidecarset-working-hotupgrade-container: '{"mesh":"mesh-2"}'`
 )
 
-func server(t *testing.T) *fakeapi.Server {
-	return fakeapi.New(t,
+func server(t *testing.T) *plugintest.Server {
+	return plugintest.NewIn(t, "shop", "v1beta1",
 		strings.ReplaceAll(cloneSet, "NAME", "web"), strings.ReplaceAll(cloneSet, "NAME", "empty"), strings.ReplaceAll(cloneSet, "NAME", "over"),
 		pod("web-a", "uid-cloneset-web", "Pending", ""), pod("web-b", "uid-cloneset-web", "Running", hot),
 		pod("web-c", "uid-cloneset-web", "Succeeded", ""), pod("other", "uid-of-another", "Running", ""),
@@ -85,7 +85,7 @@ func testExec(t *testing.T) {
 		"clone/empty --pod-running-timeout=5ms -- date", "web-a --pod-running-timeout=5ms -- date",
 		"web-b", "web-b date", "nothing -- date", "-- date",
 	} {
-		all += s.Play(fake, append([]string{"exec"}, strings.Fields(line)...)...)
+		all += s.Play(t, fake, append([]string{"exec"}, strings.Fields(line)...)...)
 	}
 	golden.Compare(t, "exec", all)
 }
@@ -100,13 +100,13 @@ func TestACommandRunsInTheContainerThatIsMeant(t *testing.T) {
 	for name, args := range map[string][]string{"pod": {"web-a"}, "workload": {"clone/empty"}} {
 		t.Run(name, func(t *testing.T) {
 			s := server(t)
-			s.Add(pod("empty-a", "uid-cloneset-empty", "Pending", ""))
+			s.Put(t, pod("empty-a", "uid-cloneset-empty", "Pending", ""))
 			go func() {
 				for _, name := range []string{"web-a", "empty-a"} {
-					s.Edit("pods", name, func(o map[string]any) { o["status"] = map[string]any{"phase": "Running"} })
+					s.Change(t, "pods", name, func(o map[string]any) { o["status"] = map[string]any{"phase": "Running"} })
 				}
 			}()
-			out, _, err := s.Run(fake, "", append(append([]string{"exec"}, args...), "--", "date")...)
+			out, err := s.Run(t, fake, append(append([]string{"exec"}, args...), "--", "date")...).Output()
 			if err != nil {
 				t.Errorf("exec: %v", err)
 			}

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest"
 )
 
 const ejobManifest = `{apiVersion: apps.kruise.io/v1alpha1, kind: EphemeralJob, metadata: {name: dump, namespace: shop, uid: job},
@@ -15,9 +15,9 @@ func TestWhyOfEphemeralJobs(t *testing.T) {
 	pod := func(name, more string) string {
 		return `{apiVersion: v1, kind: Pod, metadata: {name: ` + name + `, namespace: shop, uid: ` + name + `, labels: {app: web}}, spec: {nodeName: one, containers: [{name: a, image: a}]` + more + `}, status: {phase: Running}}`
 	}
-	s := fakeapi.New(t, ejobManifest, pod("a", `, ephemeralContainers: [{name: dump, image: a, env: [{name: KRUISE_EJOB_ID, value: job}]}]`), pod("b", ""),
+	s := plugintest.NewIn(t, "shop", "v1beta1", ejobManifest, pod("a", `, ephemeralContainers: [{name: dump, image: a, env: [{name: KRUISE_EJOB_ID, value: job}]}]`), pod("b", ""),
 		pod("c", `, ephemeralContainers: [{name: dump, image: a}]`))
-	out, _, err := s.Run(NewWhy, "", "why", "ejob/dump", "-n", "shop", "-o", "wide")
+	out, err := s.Run(t, NewWhy, "why", "ejob/dump", "-n", "shop", "-o", "wide").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/afloat-project/afloat/internal/platform/features"
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest"
 )
 
 // OPS-190: what a newer manager has of gates that the plugin does not know is told, and all others count, on
@@ -13,9 +13,9 @@ import (
 func TestTheGatesOfANewerManagerCountAsFarAsTheyAreKnown(t *testing.T) {
 	for _, list := range []string{"PodUnavailableBudgetDeleteGate=false,GateOfTomorrow=true", "GateOfTomorrow=true, PodUnavailableBudgetDeleteGate=false",
 		"AllAlpha=false,GateOfTomorrow=true,PodUnavailableBudgetDeleteGate=false"} {
-		s := fakeapi.New(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: kruise-controller-manager, namespace: elsewhere}, spec: {template: {spec: {
+		s := plugintest.NewIn(t, "shop", "v1beta1", `{apiVersion: apps/v1, kind: Deployment, metadata: {name: kruise-controller-manager, namespace: elsewhere}, spec: {template: {spec: {
 containers: [{name: manager, image: m, args: ["--feature-gates=`+list+`"]}]}}}}`)
-		reader, _, err := connect(s.Factory(), "elsewhere")
+		reader, _, err := connect(s.Factory(t), "elsewhere")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest"
 )
 
 // An object that is being deleted has no rollout, and nobody counts passes over it.
@@ -114,12 +114,12 @@ spec: {nodeName: one, containers: [{name: app, image: a}, {name: mesh, image: "m
 	}
 	const set = `{apiVersion: apps.kruise.io/v1beta1, kind: SidecarSet, metadata: {name: mesh}, spec: {selector: {matchLabels: {app: web}},
 updateStrategy: {type: RollingUpdate}, containers: [{name: mesh, image: "mesh:1"}]}}`
-	s := fakeapi.New(t, set, pod("web-a", "web"), pod("db-0", "db"))
+	s := plugintest.NewIn(t, "shop", "v1beta1", set, pod("web-a", "web"), pod("db-0", "db"))
 	for name, spec := range map[string]string{
 		"another selector":   `{selector: {matchExpressions: [{key: app, operator: Exists}]}, `,
 		"namespace selector": `{selector: {matchLabels: {app: web}}, namespaceSelector: {matchExpressions: [{key: none, operator: DoesNotExist}]}, `,
 	} {
-		r, _, err := connect(s.Factory(), installation.Namespace)
+		r, _, err := connect(s.Factory(t), installation.Namespace)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,8 +143,8 @@ updateStrategy: {type: RollingUpdate}, containers: [{name: mesh, image: "mesh:1"
 func TestPlansOfSeveral(t *testing.T) {
 	const united = `{apiVersion: apps.kruise.io/v1beta1, kind: UnitedDeployment, metadata: {name: %s, namespace: shop}, spec: {replicas: 2, template: {cloneSetTemplate: {spec:
 {template: {spec: {containers: [{name: app, image: "nginx:%d"}]}}}}}}}`
-	s := fakeapi.New(t, fmt.Sprintf(united, "same", 1), fmt.Sprintf(united, "other", 1))
-	r, _, err := connect(s.Factory(), installation.Namespace)
+	s := plugintest.NewIn(t, "shop", "v1beta1", fmt.Sprintf(united, "same", 1), fmt.Sprintf(united, "other", 1))
+	r, _, err := connect(s.Factory(t), installation.Namespace)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, 
 	var documents []*unstructured.Unstructured
 	for _, text := range []string{`{apiVersion: v1, kind: ConfigMap, metadata: {name: web, namespace: shop}}`, set("bad", "many"), fmt.Sprintf(united, "same", 1),
 		fmt.Sprintf(united, "other", 2), set("good", "1")} {
-		documents = append(documents, fakeapi.Object(t, text))
+		documents = append(documents, plugintest.Object(t, text))
 	}
 	var out, errOut bytes.Buffer
 	o := &planOptions{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &errOut}, output: "json"}
@@ -216,12 +216,12 @@ func TestOutOfTime(t *testing.T) {
 
 // TestWhatIsKnown: what could be found out about a pod is told beside the error of what could not.
 func TestWhatIsKnown(t *testing.T) {
-	s := fakeapi.New(t, `{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, metadata: {name: web, uid: set}, spec: {replicas: 1,
+	s := plugintest.NewIn(t, "shop", "v1beta1", `{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, metadata: {name: web, uid: set}, spec: {replicas: 1,
 selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: app, image: a}]}}}}`,
 		`{apiVersion: v1, kind: Pod, metadata: {name: web-a, labels: {app: web}, annotations: {kruise.io/sidecarset-injected-list: mesh},
-ownerReferences: [{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: web, uid: set, controller: true}]}, spec: {containers: [{name: app, image: a}]}}`).
-		Without("sidecarsets.apps.kruise.io")
-	out, _, err := s.Run(NewWhy, "", "why", "pod/web-a")
+ownerReferences: [{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: web, uid: set, controller: true}]}, spec: {containers: [{name: app, image: a}]}}`)
+	s.Without("sidecarsets.apps.kruise.io")
+	out, err := s.Run(t, NewWhy, "why", "pod/web-a").Output()
 	if !strings.Contains(out, "CloneSet shop/web") {
 		t.Errorf("output: got %q, want CloneSet shop/web in it", out)
 	}

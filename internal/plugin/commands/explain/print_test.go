@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest"
 	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
 )
 
@@ -144,15 +144,15 @@ func TestTargets(t *testing.T) {
 
 // Names are those that kubectl takes: with a version, with a group, and short.
 func TestNamesAreThoseThatKubectlTakes(t *testing.T) {
-	s := fakeapi.New(t, `{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, metadata: {name: web, uid: set}, spec: {replicas: 1,
+	s := plugintest.NewIn(t, "shop", "v1beta1", `{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, metadata: {name: web, uid: set}, spec: {replicas: 1,
 selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {containers: [{name: app, image: a}]}}}}`)
 	for _, name := range []string{"clone", "cloneset", "CloneSet", "clonesets.apps.kruise.io", "clonesets.v1beta1.apps.kruise.io", "cloneset.v1beta1.apps.kruise.io"} {
-		if _, _, err := s.Run(NewWhy, "", "why", name+"/web"); err != nil {
+		if err := s.Run(t, NewWhy, "why", name+"/web").Err; err != nil {
 			t.Errorf("why %s/web: %v", name, err)
 		}
 	}
 	for _, name := range []string{"statefulsets.v1beta1.apps.kruise.io", "clonesets.v7.apps.kruise.io", "nothing"} {
-		if _, _, err := s.Run(NewWhy, "", "why", name+"/web"); err == nil {
+		if err := s.Run(t, NewWhy, "why", name+"/web").Err; err == nil {
 			t.Errorf("why %s/web: no error", name)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest"
 )
 
 // Why tells of a UnitedDeployment what each subset is given, what is there, and what it waits for, by the
@@ -28,10 +28,10 @@ func TestWhyOfUnitedDeployments(t *testing.T) {
 			return `{apiVersion: apps.kruise.io/` + version + `, kind: UnitedDeployment, metadata: {name: web, namespace: shop, uid: ud}, spec: {replicas: ` + replicas + `, selector: {matchLabels: {app: web}},
   template: {deploymentTemplate: {metadata: {labels: {app: web}}, spec: {template: ` + template + `}}}, topology: {subsets: [{name: a, replicas: 3}, {name: b}]}}}`
 		}
-		s := fakeapi.New(t, united("5"), child("a", owned("UnitedDeployment", "ud")), child("gone", owned("UnitedDeployment", "ud")), child("stranger", owned("UnitedDeployment", "other")),
+		s := plugintest.NewIn(t, "shop", "v1beta1", united("5"), child("a", owned("UnitedDeployment", "ud")), child("gone", owned("UnitedDeployment", "ud")), child("stranger", owned("UnitedDeployment", "other")),
 			`{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web-a-1, namespace: shop, uid: rs, `+owned("Deployment", "a")+`}, spec: {selector: {matchLabels: {app: web}}, template: `+template+`}}`,
 			pod("one", "rs"), pod("two", "nobody"))
-		out, _, err := s.Run(NewWhy, "", "why", "ud/web", "-n", "shop")
+		out, err := s.Run(t, NewWhy, "why", "ud/web", "-n", "shop").Output()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,8 +45,8 @@ func TestWhyOfUnitedDeployments(t *testing.T) {
 			t.Errorf("the output has what belongs to somebody else: %s", out)
 		}
 		// UD-173 (part): numbers that do not fit are a problem, and nothing is done.
-		s = fakeapi.New(t, united("2"))
-		if out, _, err = s.Run(NewWhy, "", "why", "ud/web", "-n", "shop"); err != nil {
+		s = plugintest.NewIn(t, "shop", "v1beta1", united("2"))
+		if out, err = s.Run(t, NewWhy, "why", "ud/web", "-n", "shop").Output(); err != nil {
 			t.Errorf("why: %v", err)
 		}
 		for _, want := range []string{"Problem: ", "hold"} {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest"
 	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
 )
 
@@ -30,14 +30,14 @@ func TestWhatKubectlExposesAndOurKindsAreExposed(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		t.Run(version, func(t *testing.T) {
 			own := "apps.kruise.io/" + version
-			s := fakeapi.NewVersion(t, version, manifest(own, "CloneSet", "clone"), manifest(own, "StatefulSet", "asts"), manifest(own, "DaemonSet", "ads"),
+			s := plugintest.NewIn(t, "shop", version, manifest(own, "CloneSet", "clone"), manifest(own, "StatefulSet", "asts"), manifest(own, "DaemonSet", "ads"),
 				manifest("apps/v1", "Deployment", "deployment"), manifest("apps/v1", "ReplicaSet", "replicaset"),
 				"{apiVersion: v1, kind: Pod, metadata: {name: pod, labels: {app: pod}}, spec: {containers: [{name: c, ports: [{containerPort: 1}]}]}}",
 				"{apiVersion: v1, kind: Service, metadata: {name: service}, spec: {selector: {a: b}, ports: [{port: 2}]}}",
 				"{apiVersion: v1, kind: ReplicationController, metadata: {name: rc}, spec: {selector: {a: b}, template: {spec: {containers: [{name: c, "+
 					"ports: [{containerPort: 3}]}]}}}}",
 				manifest(own, "CloneSet", "expressions"))
-			s.Edit("clonesets", "expressions", func(o map[string]any) {
+			s.Change(t, "clonesets", "expressions", func(o map[string]any) {
 				o["spec"].(map[string]any)["selector"] = map[string]any{"matchExpressions": []any{map[string]any{"key": "a", "operator": "Exists"}}}
 			})
 			var all string
@@ -52,7 +52,7 @@ func TestWhatKubectlExposesAndOurKindsAreExposed(t *testing.T) {
 				"clone/clone deploy/deployment --name=two --port=1",
 				"ads ads", "clone expressions --port=80", "clone nothing",
 			} {
-				all += s.Play(New, append([]string{"expose"}, strings.Fields(line)...)...)
+				all += s.Play(t, New, append([]string{"expose"}, strings.Fields(line)...)...)
 			}
 			golden.Compare(t, version, all)
 		})

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest"
 	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
 )
 
@@ -34,18 +34,18 @@ func manifests(version string) []string {
 func testGet(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		t.Run(version, func(t *testing.T) {
-			s := fakeapi.NewVersion(t, version, manifests(version)...)
+			s := plugintest.NewIn(t, "shop", version, manifests(version)...)
 			var text string
 			for _, line := range []string{"all", "all -A", "all -n other", "all -o name", "all -n other -o yaml", "all --no-headers",
 				"all -l a=b", "clone", "sts", "asts,ads"} {
-				text += s.Play(New, append([]string{"get"}, strings.Fields(line)...)...)
+				text += s.Play(t, New, append([]string{"get"}, strings.Fields(line)...)...)
 			}
 			s.Without("uniteddeployments.apps.kruise.io", "broadcastjobs.apps.kruise.io")
-			text += s.Play(New, "get", "all", "-o", "name")
+			text += s.Play(t, New, "get", "all", "-o", "name")
 			for _, name := range all {
 				s.Without(name)
 			}
-			text += s.Play(New, "get", "all")
+			text += s.Play(t, New, "get", "all")
 			golden.Compare(t, version, text)
 		})
 	}
@@ -73,36 +73,34 @@ func (s *safe) has(text string) bool {
 // Rollouts are among them if they are installed.
 func TestGetAllListsAllServedKinds(t *testing.T) {
 	t.Run("lists", testGet)
-	s := fakeapi.New(t, manifests("v1beta1")...).With("rollouts.kruise.io", "v1beta1", "rollouts", "Rollout")
-	s.Add("{apiVersion: rollouts.kruise.io/v1beta1, kind: Rollout, metadata: {name: one}}")
+	s := plugintest.NewIn(t, "shop", "v1beta1", manifests("v1beta1")...)
+	s.Serve("rollouts.kruise.io/v1beta1", "Rollout", "rollouts")
+	s.Put(t, "{apiVersion: rollouts.kruise.io/v1beta1, kind: Rollout, metadata: {name: one}}")
 	out := &safe{}
-	cmd := New(s.Factory(), genericiooptions.IOStreams{Out: out, ErrOut: out})
+	cmd := New(s.Factory(t), genericiooptions.IOStreams{Out: out, ErrOut: out})
 	cmd.SetArgs([]string{"all", "-w"})
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Execute() }()
-	until := func(what string, done func() bool) {
-		t.Helper()
-		if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-			return done(), nil
-		}); err != nil {
-			t.Fatalf("no %q in:\n%s", what, out.String())
-		}
-	}
 	wants := func(text string) {
 		t.Helper()
-		until(text, func() bool { return out.has(text) })
+		if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+			return out.has(text), nil
+		}); err != nil {
+			t.Fatalf("no %q in:\n%s", text, out.String())
+		}
 	}
-	until("watches", func() bool { return s.Watches() == len(all) })
+	s.AwaitWatches(t, len(all))
 	wants("cloneset.apps.kruise.io/one")
 	wants("rollout.rollouts.kruise.io/one")
 	wants("podunavailablebudget.policy.kruise.io/one")
 	wants("workloadspread.apps.kruise.io/one")
-	s.Add("{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, metadata: {name: second}}")
+	s.Put(t, "{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, metadata: {name: second}}")
 	wants("cloneset.apps.kruise.io/second")
-	s.Edit("rollouts", "one", func(o map[string]any) { o["metadata"].(map[string]any)["labels"] = map[string]any{"a": "b"} })
-	s.Add("{apiVersion: apps.kruise.io/v1beta1, kind: SidecarSet, metadata: {name: third}}")
+	s.Change(t, "rollouts", "one", func(o map[string]any) { o["metadata"].(map[string]any)["labels"] = map[string]any{"a": "b"} })
+	s.Put(t, "{apiVersion: apps.kruise.io/v1beta1, kind: SidecarSet, metadata: {name: third}}")
 	wants("sidecarset.apps.kruise.io/third")
-	s.Stop()
+	s.EndWatches()
+	s.Close()
 	if err := <-ended; err != nil {
 		t.Errorf("watching until the server stops: %v", err)
 	}

@@ -15,7 +15,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest"
 	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
 )
 
@@ -34,7 +34,8 @@ func counted(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Comma
 
 // daemon goes on by a step whenever a request is looked at. Containers whose name begins with "bad" fail.
 type daemon struct {
-	*fakeapi.Server
+	*plugintest.Server
+	t     *testing.T
 	lock  sync.Mutex
 	steps map[string]int
 	// open are the requests under way, and most is how many there were at a time.
@@ -43,9 +44,9 @@ type daemon struct {
 	until int
 }
 
-func newDaemon(s *fakeapi.Server) *daemon {
-	d := &daemon{Server: s, steps: map[string]int{}}
-	s.After = func(verb string, object *unstructured.Unstructured) {
+func newDaemon(t *testing.T, s *plugintest.Server) *daemon {
+	d := &daemon{Server: s, t: t, steps: map[string]int{}}
+	s.After = func(object *unstructured.Unstructured) {
 		d.lock.Lock()
 		defer d.lock.Unlock()
 		if object.GetKind() == "ContainerRecreateRequest" {
@@ -53,22 +54,22 @@ func newDaemon(s *fakeapi.Server) *daemon {
 			d.most = max(d.most, d.open)
 		}
 	}
-	s.Read = d.step
+	s.BeforeRead = d.step
 	return d
 }
 
-func (d *daemon) step(read, name string) {
-	if read != resource {
-		return
+func (d *daemon) step(r plugintest.Request) error {
+	if r.Resource != resource || r.Name == "" || d.Get(d.t, resource, r.Name) == nil {
+		return nil
 	}
 	d.lock.Lock()
 	defer d.lock.Unlock()
 	if d.most < d.until {
-		return
+		return nil
 	}
-	d.steps[name]++
-	step := d.steps[name]
-	d.Edit(resource, name, func(o map[string]any) {
+	d.steps[r.Name]++
+	step := d.steps[r.Name]
+	d.Change(d.t, resource, r.Name, func(o map[string]any) {
 		var states []any
 		phase, status := "Recreating", map[string]any{}
 		if step == 4 {
@@ -89,6 +90,7 @@ func (d *daemon) step(read, name string) {
 			o["status"] = status
 		}
 	})
+	return nil
 }
 
 func pod(name, owner, container, phase string) string {
@@ -97,8 +99,8 @@ func pod(name, owner, container, phase string) string {
 		"status: {phase: %s}}", name, owner, container, phase)
 }
 
-func server(t *testing.T) *fakeapi.Server {
-	return fakeapi.New(t,
+func server(t *testing.T) *plugintest.Server {
+	return plugintest.NewIn(t, "shop", "v1beta1",
 		"{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, metadata: {name: web}, spec: {selector: {matchLabels: {app: web}}}}",
 		"{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, metadata: {name: none}, spec: {selector: {matchLabels: {app: web}}}}",
 		pod("web-a", "uid-cloneset-web", "log", "Running"), pod("web-b", "uid-cloneset-web", "log", "Pending"),
@@ -115,8 +117,8 @@ func TestContainersAreRestartedAndFollowedToTheirEnd(t *testing.T) {
 		"clone/web --wait=false", "clone/web --dry-run=client -o name", "web-a --dry-run=server", "web-a -o name",
 		"web-a -c nothing", "nothing web-a -c log", "clone/none", "web-a --parallel=0", "", "web-a --minStartedSeconds=-1", "web-a --timeout=0",
 	} {
-		d := newDaemon(server(t))
-		all += d.Play(counted, append([]string{"restart"}, strings.Fields(line)...)...)
+		d := newDaemon(t, server(t))
+		all += d.Play(t, counted, append([]string{"restart"}, strings.Fields(line)...)...)
 		if d.most > 1 && !strings.Contains(line, "wait=false") {
 			t.Errorf("%d at a time by %s", d.most, line)
 		}
@@ -128,11 +130,11 @@ func TestContainersAreRestartedAndFollowedToTheirEnd(t *testing.T) {
 func TestNoMorePodsAtATimeThanParallelSays(t *testing.T) {
 	s := server(t)
 	for i := range 7 {
-		s.Add(pod(fmt.Sprintf("more-%d", i), "uid-cloneset-web", "log", "Running"))
+		s.Put(t, pod(fmt.Sprintf("more-%d", i), "uid-cloneset-web", "log", "Running"))
 	}
-	d := newDaemon(s)
+	d := newDaemon(t, s)
 	d.until = 3
-	out, _, err := s.Run(counted, "", "restart", "clone/web", "--parallel=3")
+	out, err := s.Run(t, counted, "restart", "clone/web", "--parallel=3").Output()
 	if err != nil {
 		t.Errorf("restart: %v", err)
 	}
@@ -151,41 +153,43 @@ func TestNoMorePodsAtATimeThanParallelSays(t *testing.T) {
 // that it does not end.
 func TestNoFurtherPodAfterTheFirstFailure(t *testing.T) {
 	tests := map[string]struct {
-		spoil func(*fakeapi.Server, *daemon)
+		spoil func(*plugintest.Server, *daemon)
 		want  string
 	}{
-		"refused": {func(s *fakeapi.Server, _ *daemon) {
-			s.Before = func(fakeapi.Request) error {
+		"refused": {func(s *plugintest.Server, _ *daemon) {
+			s.Before = func(plugintest.Request) error {
 				return apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("gate is off"))
 			}
 		}, "gate is off"},
-		"deleted": {func(s *fakeapi.Server, _ *daemon) {
-			s.Read = func(read, name string) {
-				if read == resource {
-					s.Delete(resource, name)
+		"deleted": {func(s *plugintest.Server, _ *daemon) {
+			s.BeforeRead = func(r plugintest.Request) error {
+				if r.Resource == resource {
+					s.Delete(t, resource, r.Name)
 				}
+				return nil
 			}
 		}, "was deleted"},
-		"no answer": {func(s *fakeapi.Server, _ *daemon) { s.Read = nil }, "has not ended after 5ms: waiting for the node daemon"},
-		"ended by the manager": {func(s *fakeapi.Server, _ *daemon) {
-			s.Read = func(read, name string) {
-				if read == resource {
-					s.Edit(read, name, func(o map[string]any) {
+		"no answer": {func(s *plugintest.Server, _ *daemon) { s.BeforeRead = nil }, "has not ended after 5ms: waiting for the node daemon"},
+		"ended by the manager": {func(s *plugintest.Server, _ *daemon) {
+			s.BeforeRead = func(r plugintest.Request) error {
+				if r.Resource == resource {
+					s.Change(t, resource, r.Name, func(o map[string]any) {
 						o["status"] = map[string]any{"completionTime": "2026-01-01T00:00:00Z", "message": "pod has gone"}
 					})
 				}
+				return nil
 			}
 		}, "have not restarted: pod has gone"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			s := server(t)
-			tt.spoil(s, newDaemon(s))
+			tt.spoil(s, newDaemon(t, s))
 			args := []string{"restart", "clone/web", "-c", "log"}
 			if name == "no answer" {
 				args = append(args, "--timeout=5ms")
 			}
-			_, _, err := s.Run(counted, "", args...)
+			err := s.Run(t, counted, args...).Err
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("error: got %v, want %q in it", err, tt.want)
 			}
@@ -203,10 +207,10 @@ func TestNoFurtherPodAfterTheFirstFailure(t *testing.T) {
 // Where no pod is left, none is spoken of.
 func TestFailureOfTheLast(t *testing.T) {
 	s := server(t)
-	s.Delete("pods", "web-b")
-	s.Delete("pods", "web-c")
-	s.Read = nil
-	_, _, err := s.Run(counted, "", "restart", "clone/web", "--timeout=5ms")
+	s.Delete(t, "pods", "web-b")
+	s.Delete(t, "pods", "web-c")
+	s.BeforeRead = nil
+	err := s.Run(t, counted, "restart", "clone/web", "--timeout=5ms").Err
 	if err == nil {
 		t.Error("a pod that does not answer: want an error")
 	} else if strings.Contains(err.Error(), "left alone") {
@@ -217,14 +221,15 @@ func TestFailureOfTheLast(t *testing.T) {
 // A pod that goes before its turn is no failure.
 func TestAPodThatGoesBeforeItsTurnIsNoFailure(t *testing.T) {
 	s := server(t)
-	d := newDaemon(s)
-	s.Read = func(read, name string) {
-		d.step(read, name)
-		if name == "web-a-1" {
-			s.Delete("pods", "web-c")
+	d := newDaemon(t, s)
+	s.BeforeRead = func(r plugintest.Request) error {
+		err := d.step(r)
+		if r.Name == "web-a-1" && s.Get(t, "pods", "web-c") != nil {
+			s.Delete(t, "pods", "web-c")
 		}
+		return err
 	}
-	out, _, err := s.Run(counted, "", "restart", "clone/web", "-c", "log")
+	out, err := s.Run(t, counted, "restart", "clone/web", "-c", "log").Output()
 	if err != nil {
 		t.Errorf("restart: %v", err)
 	}
@@ -240,18 +245,18 @@ func TestAPodThatGoesBeforeItsTurnIsNoFailure(t *testing.T) {
 // keeps it out of service until then.
 func TestTheNextPodWaitsUntilTheFormerServesAgain(t *testing.T) {
 	s := server(t)
-	s.Delete("pods", "web-b")
+	s.Delete(t, "pods", "web-b")
 	serves := func(name, status string) {
-		s.Edit("pods", name, func(o map[string]any) {
+		s.Change(t, "pods", name, func(o map[string]any) {
 			_ = unstructured.SetNestedSlice(o, []any{map[string]any{"type": "Ready", "status": status}}, "status", "conditions")
 		})
 	}
 	serves("web-a", "True")
 	serves("web-c", "True")
-	d := newDaemon(s)
+	d := newDaemon(t, s)
 	out, looks := "", 0
 	var lock sync.Mutex
-	s.Before = func(r fakeapi.Request) error {
+	s.Before = func(r plugintest.Request) error {
 		lock.Lock()
 		defer lock.Unlock()
 		if out != "" {
@@ -265,16 +270,20 @@ func TestTheNextPodWaitsUntilTheFormerServesAgain(t *testing.T) {
 		}
 		return nil
 	}
-	s.Read = func(read, name string) {
-		d.step(read, name)
+	s.BeforeRead = func(r plugintest.Request) error {
+		err := d.step(r)
+		if r.Name == "" {
+			return err
+		}
 		lock.Lock()
 		defer lock.Unlock()
-		if looks++; read == "pods" && name == out && looks > 6 {
-			serves(name, "True")
+		if looks++; r.Resource == "pods" && r.Name == out && looks > 6 {
+			serves(out, "True")
 			out = ""
 		}
+		return err
 	}
-	if _, _, err := s.Run(counted, "", "restart", "clone/web", "-c", "log"); err != nil {
+	if err := s.Run(t, counted, "restart", "clone/web", "-c", "log").Err; err != nil {
 		t.Errorf("restart: %v", err)
 	}
 	if out != "" {
@@ -283,9 +292,9 @@ func TestTheNextPodWaitsUntilTheFormerServesAgain(t *testing.T) {
 	if n := len(s.Requests()); n != 2 {
 		t.Errorf("requests: got %d, want 2", n)
 	}
-	s.Delete(resource, "web-a-1")
-	s.Read, d.steps = d.step, map[string]int{} // the pod never serves again
-	_, _, err := s.Run(counted, "", "restart", "clone/web", "-c", "log", "--timeout=50ms")
+	s.Delete(t, resource, "web-a-1")
+	s.BeforeRead, d.steps = d.step, map[string]int{} // the pod never serves again
+	err := s.Run(t, counted, "restart", "clone/web", "-c", "log", "--timeout=50ms").Err
 	for _, want := range []string{"pod web-a is not ready again after 50ms", "1 of the 2 pods"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error: got %v, want %q in it", err, want)

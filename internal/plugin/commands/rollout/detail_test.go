@@ -108,7 +108,7 @@ func TestStatusOfAllKinds(t *testing.T) {
 			s.Change(t, k.plural, "web", func(o map[string]any) { o["metadata"].(map[string]any)["generation"] = int64(2) }) // not observed
 			f = follow(t, s, nil, k.named, "-w")
 			f.seen()
-			s.AwaitWatch(t)
+			s.AwaitWatches(t, 1)
 			s.Put(t, strings.Replace(strings.Replace(document, "name: web", "name: other", 1), "uid: web", "uid: other", 1))
 			if result := s.Run(t, command, "rollout", "status", k.named, strings.ReplaceAll(k.named, "/web", "/other")); result.Err == nil {
 				t.Errorf("error: got nil, want an error\n%v", result)

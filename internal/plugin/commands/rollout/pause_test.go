@@ -2,7 +2,6 @@ package rollout_test
 
 import (
 	"fmt"
-	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -172,7 +171,7 @@ func TestRolloutsAreServedWhereTheirAPIIs(t *testing.T) {
 		"rollout/web")}
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		s := server(t, "v1beta1")
-		s.Serve(t, "rollouts.kruise.io/"+version, "Rollout", "rollouts")
+		s.Serve("rollouts.kruise.io/"+version, "Rollout", "rollouts")
 		reference, strategies := "workloadRef: {apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, name: web}",
 			"canary: {steps: [{traffic: 20%, replicas: 1, pause: {}}, {replicas: 50%, pause: {duration: 60}}]}"
 		if version == "v1alpha1" {
@@ -224,7 +223,7 @@ func TestRolloutsAreServedWhereTheirAPIIs(t *testing.T) {
 func TestUndoAfterAConflict(t *testing.T) {
 	s := server(t, "v1beta1")
 	first := true
-	s.Before = func(*http.Request) error {
+	s.Before = func(plugintest.Request) error {
 		if first {
 			first = false
 			s.Change(t, "clonesets", "web", func(o map[string]any) { o["spec"].(map[string]any)["replicas"] = int64(9) })

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -182,9 +181,9 @@ func TestStatusOfADeletedObject(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		f = follow(t, s, nil, "cloneset/web")
 		f.line(watched(1))
-		s.AwaitWatch(t)
+		s.AwaitWatches(t, 1)
 		waiting := make(chan struct{})
-		s.BeforeRead = func(*http.Request) error { <-waiting; return nil } // nothing is read until it is deleted
+		s.BeforeRead = func(plugintest.Request) error { <-waiting; return nil } // nothing is read until it is deleted
 		s.EndWatches()
 		s.Delete(t, "clonesets", "web")
 		want := "cloneset.apps.kruise.io/web: object has been deleted"
@@ -209,7 +208,7 @@ func TestStatusWatchesAgain(t *testing.T) {
 	f := follow(t, s, nil, "cloneset/web")
 	f.line(watched(1))
 	for i, end := range []func(){s.EndWatches, s.Forget, s.EndWatches, s.Forget} {
-		s.AwaitWatch(t)
+		s.AwaitWatches(t, 1)
 		f.settled()
 		end()
 		f.retries()
@@ -224,12 +223,12 @@ func TestStatusWatchesAgain(t *testing.T) {
 		}
 		f.line(watched(2))
 	}
-	s.AwaitWatch(t)
+	s.AwaitWatches(t, 1)
 	f.settled()
 	var down atomic.Bool
 	var asked atomic.Int32
 	down.Store(true)
-	s.BeforeRead = func(*http.Request) error {
+	s.BeforeRead = func(plugintest.Request) error {
 		if asked.Add(1); down.Load() {
 			return apierrors.NewInternalError(errors.New("no time"))
 		}
@@ -254,7 +253,7 @@ func TestStatusWatchesAgain(t *testing.T) {
 	s.Change(t, "clonesets", "web", updated(1))
 	f = follow(t, s, nil, "cloneset/web")
 	f.line(watched(1))
-	s.AwaitWatch(t)
+	s.AwaitWatches(t, 1)
 	down.Store(true)
 	s.EndWatches()
 	for range 8 {

@@ -9,12 +9,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest"
 	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
 )
 
-func server(t *testing.T, version, cloneSet, statefulSet string) *fakeapi.Server {
-	s := fakeapi.NewVersion(t, version,
+func server(t *testing.T, version, cloneSet, statefulSet string) *plugintest.Server {
+	s := plugintest.NewIn(t, "shop", version,
 		"{apiVersion: apps.kruise.io/"+version+", kind: CloneSet, metadata: {name: web}, spec: {"+cloneSet+"selector: {matchLabels: {app: web}}}}",
 		"{apiVersion: apps.kruise.io/"+version+", kind: StatefulSet, metadata: {name: led-ger}, spec: {"+statefulSet+"selector: {matchLabels: {app: db}}}}",
 		"{apiVersion: apps/v1, kind: Deployment, metadata: {name: native}, spec: {selector: {matchLabels: {app: web}}}}")
@@ -26,10 +26,10 @@ func server(t *testing.T, version, cloneSet, statefulSet string) *fakeapi.Server
 		if name == "stranger" {
 			owner = "uid-of-another"
 		}
-		s.Add(fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: %s, labels: {app: %s}, "+
+		s.Put(t, fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: %s, labels: {app: %s}, "+
 			"ownerReferences: [{apiVersion: apps.kruise.io/%s, kind: CloneSet, name: web, uid: %s, controller: true}]}}", name, label, version, owner))
 	}
-	s.Edit("pods", "web-c", func(o map[string]any) { o["metadata"].(map[string]any)["deletionTimestamp"] = "2026-01-01T00:00:00Z" })
+	s.Change(t, "pods", "web-c", func(o map[string]any) { o["metadata"].(map[string]any)["deletionTimestamp"] = "2026-01-01T00:00:00Z" })
 	return s
 }
 
@@ -71,7 +71,7 @@ func TestOnePatchNamesThePodsAndLowersTheReplicas(t *testing.T) {
 					for i := range words {
 						words[i] = strings.ReplaceAll(words[i], "_", " ")
 					}
-					all += s.Play(New, append([]string{"scaledown"}, words...)...)
+					all += s.Play(t, New, append([]string{"scaledown"}, words...)...)
 				}
 				golden.Compare(t, strings.ReplaceAll(name, " ", "-")+"-"+version, all)
 			})
@@ -84,25 +84,25 @@ func TestOnePatchNamesThePodsAndLowersTheReplicas(t *testing.T) {
 func testConflict(t *testing.T) {
 	s := server(t, "v1beta1", "replicas: 3, ", "")
 	faster := 2
-	s.Before = func(r fakeapi.Request) error {
+	s.Before = func(r plugintest.Request) error {
 		if faster--; faster >= 0 {
-			s.Edit("clonesets", "web", func(o map[string]any) {
+			s.Change(t, "clonesets", "web", func(o map[string]any) {
 				o["spec"].(map[string]any)["replicas"] = int64(10 + faster)
 				o["spec"].(map[string]any)["scaleStrategy"] = map[string]any{"podsToDelete": []any{"another"}}
 			})
 		}
 		return nil
 	}
-	golden.Compare(t, "conflict", s.Play(New, "scaledown", "clone/web", "--pods=web-a"))
+	golden.Compare(t, "conflict", s.Play(t, New, "scaledown", "clone/web", "--pods=web-a"))
 	faster = 1000
-	_, _, err := s.Run(New, "", "scaledown", "clone/web", "--pods=web-b")
+	err := s.Run(t, New, "scaledown", "clone/web", "--pods=web-b").Err
 	if err == nil || !strings.Contains(err.Error(), "again and again") {
 		t.Errorf("conflicts without end: got %v, want an error that says so", err)
 	}
-	s.Before = func(fakeapi.Request) error {
+	s.Before = func(plugintest.Request) error {
 		return apierrors.NewForbidden(schema.GroupResource{}, "web", errors.New("no rights"))
 	}
-	if _, _, err := s.Run(New, "", "scaledown", "clone/web", "--pods=web-b"); !apierrors.IsForbidden(err) {
+	if err := s.Run(t, New, "scaledown", "clone/web", "--pods=web-b").Err; !apierrors.IsForbidden(err) {
 		t.Errorf("without rights: got %v, want Forbidden", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest"
 )
 
 // OPS-166: a pod of a CloneSet that goes already, or has ended, takes no other pod with it, which nobody has
@@ -38,20 +38,20 @@ func TestAPodThatGoesAlreadyTakesNoOtherPodWithIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := server(t, "v1beta1", "replicas: 2, "+tt.set, "")
 			if !tt.late {
-				s.Edit("pods", "web-a", tt.pod)
+				s.Change(t, "pods", "web-a", tt.pod)
 			}
-			s.Before = func(r fakeapi.Request) error {
+			s.Before = func(r plugintest.Request) error {
 				if s.Before = nil; !tt.late {
 					return nil
 				}
-				s.Edit("pods", "web-a", tt.pod)
+				s.Change(t, "pods", "web-a", tt.pod)
 				return apierrors.NewConflict(schema.GroupResource{}, "web", errors.New("somebody was faster"))
 			}
-			out, _, err := s.Run(New, "", "scaledown", "clone/web", "--pods=web-a")
+			out, err := s.Run(t, New, "scaledown", "clone/web", "--pods=web-a").Output()
 			if err != nil {
 				out += err.Error()
 			}
-			replicas, _, _ := unstructured.NestedInt64(s.Get("clonesets", "web").Object, "spec", "replicas")
+			replicas, _, _ := unstructured.NestedInt64(s.Get(t, "clonesets", "web").Object, "spec", "replicas")
 			if replicas != 2 {
 				t.Errorf("replicas: got %d, want 2", replicas)
 			}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest"
 	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
 )
 
@@ -59,9 +59,9 @@ status: {observedGeneration: 1, replicas: %[3]d, updatedReplicas: %[3]d, availab
 `, version, name, replicas, strategy)
 }
 
-func play(s *fakeapi.Server, lines ...string) (all string) {
+func play(t *testing.T, s *plugintest.Server, lines ...string) (all string) {
 	for _, line := range lines {
-		all += s.Play(quick, append([]string{"migrate"}, strings.Fields(line)...)...)
+		all += s.Play(t, quick, append([]string{"migrate"}, strings.Fields(line)...)...)
 	}
 	return all
 }
@@ -71,9 +71,12 @@ func play(s *fakeapi.Server, lines ...string) (all string) {
 func testCreate(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		t.Run(version, func(t *testing.T) {
-			s := fakeapi.NewVersion(t, version, deployment, cloneSet(version, "back", 3), cloneSet(version, "claims", 3))
-			s.Edit("clonesets", "claims", func(o map[string]any) { o["spec"].(map[string]any)["volumeClaimTemplates"] = []any{map[string]any{}} })
-			golden.Compare(t, "create-"+version, play(s,
+			s := plugintest.NewIn(t, "shop", version, deployment, cloneSet(version, "back", 3), cloneSet(version, "claims", 3))
+			s.Change(t, "clonesets", "claims", func(o map[string]any) {
+				o["spec"].(map[string]any)["volumeClaimTemplates"] = []any{map[string]any{}}
+				o["status"].(map[string]any)["observedGeneration"] = int64(2)
+			})
+			golden.Compare(t, "create-"+version, play(t, s,
 				"CloneSet --from Deployment -n shop --src-name web --create --dry-run=client -o yaml",
 				"CloneSet --from Deployment -n shop --src-name web --create --dry-run=server",
 				"CloneSet --from Deployment -n shop --src-name web --create",
@@ -96,7 +99,7 @@ func testCreate(t *testing.T) {
 
 // fleet is a Deployment and a CloneSet whose pods come and go one at a time, whenever somebody looks.
 type fleet struct {
-	*fakeapi.Server
+	*plugintest.Server
 	t           *testing.T
 	most        int64
 	stuck       bool
@@ -105,19 +108,22 @@ type fleet struct {
 }
 
 func newFleet(t *testing.T, version string, source, target int64) *fleet {
-	f := &fleet{Server: fakeapi.NewVersion(t, version, deployment, cloneSet(version, "web", int(target))), t: t, want: source + target}
-	f.Edit("deployments", "web", func(o map[string]any) {
-		o["spec"].(map[string]any)["replicas"] = source
+	from := strings.Replace(deployment, "replicas: 5", fmt.Sprintf("replicas: %d", source), 1)
+	f := &fleet{Server: plugintest.NewIn(t, "shop", version, from, cloneSet(version, "web", int(target))), t: t, want: source + target}
+	f.Change(t, "deployments", "web", func(o map[string]any) {
 		o["status"] = map[string]any{"observedGeneration": int64(1), "availableReplicas": source}
 	})
 	f.least = f.want
-	f.Read = f.live
-	f.After = func(string, *unstructured.Unstructured) { f.count() }
+	f.BeforeRead = f.live
+	f.After = func(*unstructured.Unstructured) { f.count() }
 	return f
 }
 
-func (f *fleet) live(resource, name string) {
-	f.Edit(resource, name, func(o map[string]any) {
+func (f *fleet) live(r plugintest.Request) error {
+	if r.Name == "" || f.Get(f.t, r.Resource, r.Name) == nil {
+		return nil
+	}
+	f.Change(f.t, r.Resource, r.Name, func(o map[string]any) {
 		spec, _, _ := unstructured.NestedInt64(o, "spec", "replicas")
 		available, _, _ := unstructured.NestedInt64(o, "status", "availableReplicas")
 		generation, _, _ := unstructured.NestedInt64(o, "metadata", "generation")
@@ -132,13 +138,14 @@ func (f *fleet) live(resource, name string) {
 		o["status"] = map[string]any{"observedGeneration": generation, "availableReplicas": available}
 	})
 	f.count()
+	return nil
 }
 
 // count keeps how many replicas there were at least available, and at most wanted.
 func (f *fleet) count() {
 	wanted, available := int64(0), int64(0)
 	for _, resource := range []string{"deployments", "clonesets"} {
-		if o := f.Get(resource, "web"); o != nil {
+		if o := f.Get(f.t, resource, "web"); o != nil {
 			spec, _, _ := unstructured.NestedInt64(o.Object, "spec", "replicas")
 			now, _, _ := unstructured.NestedInt64(o.Object, "status", "availableReplicas")
 			wanted, available = wanted+spec, available+min(now, spec)
@@ -150,7 +157,7 @@ func (f *fleet) count() {
 func (f *fleet) replicas() string {
 	var text []string
 	for _, resource := range []string{"deployments", "clonesets"} {
-		o := f.Get(resource, "web")
+		o := f.Get(f.t, resource, "web")
 		if o == nil {
 			text = append(text, "none")
 			continue
@@ -197,7 +204,7 @@ func TestMove(t *testing.T) {
 		for _, version := range []string{"v1beta1", "v1alpha1"} {
 			t.Run(name+"-"+version, func(t *testing.T) {
 				f := newFleet(t, version, tt.source, tt.target)
-				text := f.Play(quick, append([]string{"migrate"}, strings.Fields(tt.line)...)...)
+				text := f.Play(t, quick, append([]string{"migrate"}, strings.Fields(tt.line)...)...)
 				golden.Compare(t, "move-"+name+"-"+version, text)
 				if got := f.replicas(); got != tt.want {
 					t.Errorf("replicas: got %s, want %s", got, tt.want)
@@ -254,40 +261,40 @@ func testMoveEnds(t *testing.T) {
 		"time":          {func(f *fleet) { f.stuck = true }, "--timeout-seconds=1", []string{"timed out after 1 seconds", "has got 1 of 5", "has given 0"}},
 		"never noticed": {func(f *fleet) { f.unobserved = true }, "--timeout-seconds=1", []string{"timed out after 1 seconds", "has got 0 of 5"}},
 		"deleted": {func(f *fleet) {
-			f.After = func(_ string, o *unstructured.Unstructured) {
+			f.After = func(o *unstructured.Unstructured) {
 				if n, _, _ := unstructured.NestedInt64(o.Object, "spec", "replicas"); o.GetKind() == "CloneSet" && n == 2 {
-					f.Delete("deployments", "web")
+					f.Delete(t, "deployments", "web")
 				}
 			}
 		}, "", []string{"deployment.apps/web does not exist", "has got 2 of 5", "has given 1"}},
 		"scaled down": {func(f *fleet) {
-			f.After = func(_ string, o *unstructured.Unstructured) {
+			f.After = func(o *unstructured.Unstructured) {
 				if n, _, _ := unstructured.NestedInt64(o.Object, "spec", "replicas"); o.GetKind() == "Deployment" && n == 3 {
-					f.Edit("deployments", "web", func(o map[string]any) { o["spec"].(map[string]any)["replicas"] = int64(0) })
+					f.Change(t, "deployments", "web", func(o map[string]any) { o["spec"].(map[string]any)["replicas"] = int64(0) })
 				}
 			}
 		}, "", []string{"no replicas left", "has got 3 of 5", "has given 2"}},
 		"another move": {func(f *fleet) {
-			f.Edit("clonesets", "web", func(o map[string]any) {
+			f.Change(t, "clonesets", "web", func(o map[string]any) {
 				o["metadata"].(map[string]any)["annotations"] = map[string]any{recordKey: `{"id":"x","source":"deployment.apps/other","replicas":3,"moved":1}`}
 			})
 		}, "", []string{"3 replicas from deployment.apps/other", "not finished"}},
 		"another number": {func(f *fleet) {
-			f.Edit("clonesets", "web", func(o map[string]any) {
+			f.Change(t, "clonesets", "web", func(o map[string]any) {
 				o["metadata"].(map[string]any)["annotations"] = map[string]any{recordKey: `{"id":"x","source":"deployment.apps/web","replicas":3,"moved":1}`}
 			})
 		}, "--replicas=2", []string{"not finished"}},
 		"broken record": {func(f *fleet) {
-			f.Edit("clonesets", "web", func(o map[string]any) {
+			f.Change(t, "clonesets", "web", func(o map[string]any) {
 				o["metadata"].(map[string]any)["annotations"] = map[string]any{recordKey: `{`}
 			})
 		}, "", []string{recordKey}},
 		"another that begins at the same time": {func(f *fleet) {
 			once := true
-			f.Before = func(r fakeapi.Request) error {
+			f.Before = func(r plugintest.Request) error {
 				if once && strings.HasPrefix(r.Resource, "clonesets") {
 					once = false
-					f.Edit("clonesets", "web", func(o map[string]any) {
+					f.Change(t, "clonesets", "web", func(o map[string]any) {
 						o["metadata"].(map[string]any)["annotations"] = map[string]any{recordKey: `{"id":"other","source":"deployment.apps/web","replicas":5,"moved":1}`}
 					})
 				}
@@ -295,19 +302,19 @@ func testMoveEnds(t *testing.T) {
 			}
 		}, "", []string{"somebody else goes on with this move", "has got 0 of 5"}},
 		"the way back of one that is not finished": {func(f *fleet) {
-			f.Edit("clonesets", "web", func(o map[string]any) {
+			f.Change(t, "clonesets", "web", func(o map[string]any) {
 				o["metadata"].(map[string]any)["annotations"] = map[string]any{recordKey: `{"id":"x","moved":2}`}
 			})
-			f.Edit("deployments", "web", func(o map[string]any) {
+			f.Change(t, "deployments", "web", func(o map[string]any) {
 				o["metadata"].(map[string]any)["annotations"] = map[string]any{recordKey: `{"id":"x","source":"cloneset.apps.kruise.io/web","replicas":3,"moved":2}`}
 			})
 		}, "", []string{"a move of 3 replicas from cloneset.apps.kruise.io/web to deployment.apps/web is not finished"}},
 		"another at the same time": {func(f *fleet) {
 			once := true
-			f.Before = func(r fakeapi.Request) error {
+			f.Before = func(r plugintest.Request) error {
 				if once && strings.HasPrefix(r.Resource, "clonesets") {
 					once = false
-					f.Edit("clonesets", "web", func(o map[string]any) {
+					f.Change(t, "clonesets", "web", func(o map[string]any) {
 						o["metadata"].(map[string]any)["annotations"] = map[string]any{recordKey: `{"id":"m1","source":"deployment.apps/web","replicas":5,"moved":1}`}
 					})
 				}
@@ -318,7 +325,7 @@ func testMoveEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t, "v1beta1", 5, 0)
 			tt.spoil(f)
-			_, _, err := f.Run(quick, "", append([]string{"migrate"}, strings.Fields(forward+" "+tt.args)...)...)
+			err := f.Run(t, quick, append([]string{"migrate"}, strings.Fields(forward+" "+tt.args)...)...).Err
 			for _, want := range tt.want {
 				if err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("%v, want %q", err, want)
@@ -330,7 +337,7 @@ func testMoveEnds(t *testing.T) {
 
 // dies runs the command until its connection dies with the n-th request, whose answer is lost, or which does
 // not arrive; then once more. It tells whether the command lived longer.
-func dies(t *testing.T, s *fakeapi.Server, n int, arrives bool, args []string) (survived bool) {
+func dies(t *testing.T, s *plugintest.Server, n int, arrives bool, args []string) (survived bool) {
 	t.Helper()
 	dead := false
 	s.Fault = func(before bool, _, _ string) error {
@@ -343,12 +350,12 @@ func dies(t *testing.T, s *fakeapi.Server, n int, arrives bool, args []string) (
 		}
 		return nil
 	}
-	_, _, err := s.Run(quick, "", args...)
+	err := s.Run(t, quick, args...).Err
 	s.Fault = nil
 	if (err != nil) != dead {
 		t.Fatalf("dead %t, but %v", dead, err)
 	}
-	if _, _, err := s.Run(quick, "", args...); err != nil && dead {
+	if err := s.Run(t, quick, args...).Err; err != nil && dead {
 		t.Fatalf("it does not go on: %v", err)
 	}
 	return !dead
@@ -383,16 +390,16 @@ func testMoveInterrupted(t *testing.T) {
 // What a move left at its source, interrupted at its very end, is in the way of no other move.
 func TestAForgottenRecordIsInTheWayOfNoMove(t *testing.T) {
 	f := newFleet(t, "v1beta1", 5, 0)
-	f.Edit("clonesets", "web", func(o map[string]any) {
+	f.Change(t, "clonesets", "web", func(o map[string]any) {
 		o["metadata"].(map[string]any)["annotations"] = map[string]any{recordKey: `{"id":"old","moved":5}`}
 	})
-	if _, _, err := f.Run(quick, "", append([]string{"migrate"}, strings.Fields(forward)...)...); err != nil {
+	if err := f.Run(t, quick, append([]string{"migrate"}, strings.Fields(forward)...)...).Err; err != nil {
 		t.Errorf("migrate: %v", err)
 	}
 	if got := f.replicas(); got != "0 5" {
 		t.Errorf("replicas: got %s, want 0 5", got)
 	}
-	if left := f.Get("clonesets", "web").GetAnnotations()[recordKey]; left != "" {
+	if left := f.Get(t, "clonesets", "web").GetAnnotations()[recordKey]; left != "" {
 		t.Errorf("record of the move: got %s, want none", left)
 	}
 }

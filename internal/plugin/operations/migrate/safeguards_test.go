@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest"
 )
 
 // forbid takes the right to read the namespace away.
-func forbid(s *fakeapi.Server) {
+func forbid(s *plugintest.Server) {
 	s.Fault = func(before bool, _, path string) error {
 		if before && strings.HasSuffix(path, "/namespaces/shop") {
 			return apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "shop", errors.New("no rights"))
@@ -45,7 +45,7 @@ func TestProductionsStatefulSetIsNotCreatedInAnotherCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			production := newCluster(t, "v1beta1", nativeSet)
 			production.wait(1<<30, true)
-			if _, _, err := production.Run(quick, "", append(production.args, "--timeout-seconds=1")...); err == nil {
+			if err := production.Run(t, quick, append(production.args, "--timeout-seconds=1")...).Err; err == nil {
 				t.Fatal("it was not interrupted")
 			}
 			const file = "shop.db.statefulsets.apps.yaml"
@@ -56,15 +56,15 @@ func TestProductionsStatefulSetIsNotCreatedInAnotherCluster(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			other := fakeapi.New(t, tt.there...)
+			other := plugintest.NewIn(t, "shop", "v1beta1", tt.there...)
 			if tt.forbidden {
 				forbid(other)
 			}
-			_, _, err := other.Run(quick, "", append(production.args, "--timeout-seconds=1")...)
+			err := other.Run(t, quick, append(production.args, "--timeout-seconds=1")...).Err
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %q", err, tt.want)
 			}
-			if made := other.Get("statefulsets.apps.kruise.io", "db"); made != nil && len(tt.there) < 2 {
+			if made := other.Get(t, "statefulsets.apps.kruise.io", "db"); made != nil && len(tt.there) < 2 {
 				t.Error("the StatefulSet was created there")
 			}
 			if tt.old {
@@ -72,7 +72,7 @@ func TestProductionsStatefulSetIsNotCreatedInAnotherCluster(t *testing.T) {
 			}
 			production.wait(1, false)
 			pods := production.pods()
-			if _, _, err := production.Run(quick, "", production.args...); err != nil {
+			if err := production.Run(t, quick, production.args...).Err; err != nil {
 				t.Error("it does not go on in production:", err)
 			}
 			if err := production.migrated(pods); err != nil {
@@ -87,7 +87,7 @@ func TestTakeOverWithoutTheRightToReadTheNamespace(t *testing.T) {
 	c := newCluster(t, "v1beta1", nativeSet)
 	pods := c.pods()
 	forbid(c.Server)
-	if _, _, err := c.Run(quick, "", c.args...); err != nil {
+	if err := c.Run(t, quick, c.args...).Err; err != nil {
 		t.Errorf("migrate: %v", err)
 	}
 	if err := c.migrated(pods); err != nil {
@@ -116,19 +116,19 @@ func TestMigratingACanaryDoesNotRollItOut(t *testing.T) {
 	} {
 		for _, from := range []string{"clonesets", "deployments"} {
 			t.Run(name+" "+from, func(t *testing.T) {
-				s, args := fakeapi.New(t, cloneSet("v1beta1", "web", 3)), back
+				s, args := plugintest.NewIn(t, "shop", "v1beta1", cloneSet("v1beta1", "web", 3)), back
 				if from == "deployments" {
-					s, args = fakeapi.New(t, deployment), forward+" --create"
+					s, args = plugintest.NewIn(t, "shop", "v1beta1", deployment), forward+" --create"
 				}
-				s.Edit(from, "web", tt.edit)
-				_, _, err := s.Run(quick, "", append([]string{"migrate"}, strings.Fields(args)...)...)
+				s.Change(t, from, "web", tt.edit)
+				err := s.Run(t, quick, append([]string{"migrate"}, strings.Fields(args)...)...).Err
 				if tt.want == "" && err == nil {
 					return
 				}
 				if err == nil || !strings.Contains(err.Error(), tt.want) || tt.want == "" {
 					t.Errorf("migrate: got %v, want an error with %q", err, tt.want)
 				}
-				if s.Get("deployments", "web") != nil && s.Get("clonesets", "web") != nil {
+				if s.Get(t, "deployments", "web") != nil && s.Get(t, "clonesets", "web") != nil {
 					t.Error("it was created")
 				}
 			})
@@ -140,8 +140,8 @@ func TestMigratingACanaryDoesNotRollItOut(t *testing.T) {
 // this and what is lost is told.
 func TestAPausedCloneSetBecomesADeploymentWithPods(t *testing.T) {
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
-		s := fakeapi.NewVersion(t, version, cloneSet(version, "web", 3))
-		s.Edit("clonesets", "web", func(o map[string]any) {
+		s := plugintest.NewIn(t, "shop", version, cloneSet(version, "web", 3))
+		s.Change(t, "clonesets", "web", func(o map[string]any) {
 			strategy := o["spec"].(map[string]any)["updateStrategy"].(map[string]any)
 			if version == "v1beta1" {
 				strategy = strategy["rollingUpdate"].(map[string]any)
@@ -149,19 +149,20 @@ func TestAPausedCloneSetBecomesADeploymentWithPods(t *testing.T) {
 			strategy["partition"] = "20%"
 			o["spec"].(map[string]any)["scaleStrategy"] = map[string]any{"podsToDelete": []any{}, "disablePVCReuse": false}
 			o["spec"].(map[string]any)["lifecycle"] = map[string]any{"preDelete": map[string]any{"markPodNotReady": true}}
+			o["status"].(map[string]any)["observedGeneration"] = int64(2)
 		})
-		_, errOut, err := s.Run(quick, "", append([]string{"migrate"}, strings.Fields(back)...)...)
-		if err != nil {
-			t.Errorf("migrate: %v", err)
+		result := s.Run(t, quick, append([]string{"migrate"}, strings.Fields(back)...)...)
+		if result.Err != nil {
+			t.Errorf("migrate: %v", result.Err)
 		}
-		if isPaused, found, _ := unstructured.NestedBool(s.Get("deployments", "web").Object, "spec",
+		if isPaused, found, _ := unstructured.NestedBool(s.Get(t, "deployments", "web").Object, "spec",
 			"paused"); found || isPaused {
 			t.Errorf("the Deployment has paused %t, want it not to be paused", isPaused)
 		}
 		field := map[string]string{"v1beta1": "updateStrategy.rollingUpdate.partition", "v1alpha1": "updateStrategy.partition"}[version]
 		for _, want := range []string{"is paused, and deployment.apps/web is not", "loses: lifecycle, " + field + "\n"} {
-			if !strings.Contains(errOut, want) {
-				t.Errorf("%q, want %q", errOut, want)
+			if !strings.Contains(result.ErrOut, want) {
+				t.Errorf("%q, want %q", result.ErrOut, want)
 			}
 		}
 	}
@@ -171,10 +172,10 @@ func TestAPausedCloneSetBecomesADeploymentWithPods(t *testing.T) {
 // waited for for ever.
 func TestReplicasDoNotGoToADeploymentThatNeverGetsPods(t *testing.T) {
 	f := newFleet(t, "v1beta1", 0, 3)
-	f.Edit("deployments", "web", func(o map[string]any) {
+	f.Change(t, "deployments", "web", func(o map[string]any) {
 		delete(metadata(o)["annotations"].(map[string]any), "deployment.kubernetes.io/revision")
 	})
-	_, _, err := f.Run(quick, "", "migrate", "Deployment", "--from=CloneSet", "-n", "shop", "--src-name=web", "--timeout-seconds=1")
+	err := f.Run(t, quick, "migrate", "Deployment", "--from=CloneSet", "-n", "shop", "--src-name=web", "--timeout-seconds=1").Err
 	if err == nil || !strings.Contains(err.Error(), "is paused and never had pods") {
 		t.Errorf("migrate: got %v, want that the Deployment is paused and never had pods", err)
 	}
@@ -204,34 +205,34 @@ func TestWhoElseActsOnTheWorkloadIsTold(t *testing.T) {
 		"CloneSet":    {cloneSet("v1beta1", "web", 3), "clonesets", "deployments", back},
 	} {
 		t.Run(name, func(t *testing.T) {
-			object := fakeapi.Object(t, tt.manifest)
-			var s *fakeapi.Server
+			object := plugintest.Object(t, tt.manifest)
+			var s *plugintest.Server
 			args := append([]string{"migrate"}, strings.Fields(tt.line)...)
 			if tt.line == "" {
 				c := newCluster(t, "v1beta1", tt.manifest)
 				s, args = c.Server, c.args
 			} else {
-				s = fakeapi.New(t, tt.manifest)
+				s = plugintest.NewIn(t, "shop", "v1beta1", tt.manifest)
 			}
-			s.Edit(tt.from, object.GetName(), keep)
+			s.Change(t, tt.from, object.GetName(), keep)
 			refer := "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: %}, spec: {scaleTargetRef: {apiVersion: #, kind: " +
 				object.GetKind() + ", name: " + object.GetName() + "}}}"
-			s.Add(strings.NewReplacer("%", "mine", "#", object.GetAPIVersion()).Replace(refer))
-			s.Add(strings.NewReplacer("%", "others", "#", "example.com/v1").Replace(refer))
-			s.Add("{apiVersion: apps.kruise.io/v1beta1, kind: PersistentPodState, metadata: {name: places}, spec: {targetRef: {apiVersion: " + object.GetAPIVersion() + ", kind: " +
-				object.GetKind() + ", name: " + object.GetName() + "}}}")
-			_, errOut, err := s.Run(quick, "", args...)
-			if err != nil {
-				t.Fatal(err)
+			s.Put(t, strings.NewReplacer("%", "mine", "#", object.GetAPIVersion()).Replace(refer))
+			s.Put(t, strings.NewReplacer("%", "others", "#", "example.com/v1").Replace(refer))
+			s.Put(t, "{apiVersion: apps.kruise.io/v1beta1, kind: PersistentPodState, metadata: {name: places}, spec: {targetRef: {apiVersion: "+object.GetAPIVersion()+", kind: "+
+				object.GetKind()+", name: "+object.GetName()+"}}}")
+			result := s.Run(t, quick, args...)
+			if result.Err != nil {
+				t.Fatal(result.Err)
 			}
 			for _, want := range []string{"app.kubernetes.io/instance, app.kubernetes.io/managed-by, kustomize.toolkit.fluxcd.io/name, " +
 				"argocd.argoproj.io/tracking-id, meta.helm.sh/release-name", "belongs to Shop mine", "HorizontalPodAutoscaler mine names",
 				"delete it and make one that names that"} { // what a PersistentPodState names cannot be changed
-				if !strings.Contains(errOut, want) {
-					t.Errorf("%q is not told: %s", want, errOut)
+				if !strings.Contains(result.ErrOut, want) {
+					t.Errorf("%q is not told: %s", want, result.ErrOut)
 				}
 			}
-			made := s.Get(tt.to, object.GetName())
+			made := s.Get(t, tt.to, object.GetName())
 			if labels := made.GetLabels(); len(labels) != 1 || labels["team"] != "shop" {
 				t.Errorf("labels of what was made: got %v, want those of the source", labels)
 			}

@@ -3,6 +3,7 @@ package migrate
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"github.com/afloat-project/afloat/internal/plugin/plugintest/fakeapi"
+	"github.com/afloat-project/afloat/internal/plugin/plugintest"
 	"github.com/afloat-project/afloat/internal/plugin/plugintest/golden"
 )
 
@@ -81,7 +82,8 @@ status: {observedGeneration: 1, desiredNumberScheduled: 3}
 // cluster has a workload with three pods, and what of Kubernetes and the manager gives up and takes over
 // pods, a step whenever somebody looks.
 type cluster struct {
-	*fakeapi.Server
+	*plugintest.Server
+	t              *testing.T
 	source, target string
 	args           []string
 
@@ -100,55 +102,69 @@ func (c *cluster) wait(slow int, lazy bool) {
 
 func newCluster(t *testing.T, version, manifest string) *cluster {
 	t.Chdir(t.TempDir())
-	s := fakeapi.NewVersion(t, version, strings.ReplaceAll(manifest, "apps.kruise.io/v1beta1\n", "apps.kruise.io/"+version+"\n"))
-	object := fakeapi.Object(t, manifest)
+	s := plugintest.NewIn(t, "shop", version, strings.ReplaceAll(manifest, "apps.kruise.io/v1beta1\n", "apps.kruise.io/"+version+"\n"))
+	object := plugintest.Object(t, manifest)
 	resource := strings.ToLower(object.GetKind()) + "s."
-	c := &cluster{Server: s, source: resource + "apps", target: resource + "apps.kruise.io", slow: 1,
+	c := &cluster{Server: s, t: t, source: resource + "apps", target: resource + "apps.kruise.io", slow: 1,
 		args: []string{"migrate", object.GetKind(), "--from=apps", "-n", "shop", "--src-name=db"}}
 	if strings.HasPrefix(object.GetAPIVersion(), "apps.kruise.io") {
 		c.source, c.target = c.target, c.source
 		c.args[2] = "--to=apps"
 	}
 	owner := fmt.Sprintf("ownerReferences: [{apiVersion: %s, kind: %s, name: db, uid: %s, controller: true}]", object.GetAPIVersion(), object.GetKind(),
-		c.Get(c.source, "db").GetUID())
+		c.Get(t, c.source, "db").GetUID())
 	hash := "db-new"
 	if object.GetKind() == "DaemonSet" {
 		hash = "new"
 	}
 	revision := "{apiVersion: apps/v1, kind: ControllerRevision, metadata: {name: %s, labels: {controller-revision-hash: %s}, %s}, revision: %d}"
-	s.Add(fmt.Sprintf(revision, "db-old", "old", owner, 1))
-	s.Add(fmt.Sprintf(revision, "db-new", hash, owner, 2))
-	s.Add("{apiVersion: v1, kind: Namespace, metadata: {name: shop, uid: uid-of-shop}}")
+	s.Put(t, fmt.Sprintf(revision, "db-old", "old", owner, 1))
+	s.Put(t, fmt.Sprintf(revision, "db-new", hash, owner, 2))
+	s.Put(t, "{apiVersion: v1, kind: Namespace, metadata: {name: shop, uid: uid-of-shop}}")
 	for i := 1; i <= 3; i++ {
-		s.Add(fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: db-%d, labels: {app: db, controller-revision-hash: %s}, %s}, "+
+		s.Put(t, fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: db-%d, labels: {app: db, controller-revision-hash: %s}, %s}, "+
 			"status: {phase: Running, conditions: [{type: Ready, status: 'True'}]}}", i, hash, owner))
 	}
-	s.Read = func(read, _ string) {
+	s.BeforeRead = func(r plugintest.Request) error {
+		if r.Name == "" {
+			return nil
+		}
 		c.lock.Lock()
 		defer c.lock.Unlock()
 		if c.slow--; c.slow >= 0 {
-			return
+			return nil
 		}
-		source, target := c.Get(c.source, "db"), c.Get(c.target, "db")
+		source, target := c.Get(t, c.source, "db"), c.Get(t, c.target, "db")
 		switch {
-		case read == c.source && source != nil && source.GetDeletionTimestamp() != nil:
+		case r.Resource == c.source && source != nil && source.GetDeletionTimestamp() != nil:
 			c.own(nil)
-			c.Delete(c.source, "db")
-		case read == c.target && target != nil && !c.lazy:
+			c.Delete(t, c.source, "db")
+		case r.Resource == c.target && target != nil && !c.lazy:
 			c.own(target)
-			c.Edit(c.target, "db", func(o map[string]any) {
+			c.Change(t, c.target, "db", func(o map[string]any) {
 				o["status"] = map[string]any{"observedGeneration": int64(1), "desiredNumberScheduled": int64(3), "updatedReplicas": int64(3),
 					"updatedNumberScheduled": int64(3)}
 			})
 		}
+		return nil
 	}
 	return c
+}
+
+// changeSource changes the source. Its controller sees at once what is changed of the spec.
+func (c *cluster) changeSource(edit func(map[string]any)) {
+	before := c.Get(c.t, c.source, "db").Object["spec"]
+	c.Change(c.t, c.source, "db", func(o map[string]any) {
+		if edit(o); !cmp.Equal(before, o["spec"]) {
+			o["status"].(map[string]any)["observedGeneration"] = metadata(o)["generation"].(int64) + 1
+		}
+	})
 }
 
 // own makes pods those of a workload, or of nobody, if that is what they wait for.
 func (c *cluster) own(by *unstructured.Unstructured) {
 	for i := 1; i <= 3; i++ {
-		c.Edit("pods", fmt.Sprintf("db-%d", i), func(o map[string]any) {
+		c.Change(c.t, "pods", fmt.Sprintf("db-%d", i), func(o map[string]any) {
 			pod := &unstructured.Unstructured{Object: o}
 			switch {
 			case by == nil:
@@ -164,12 +180,12 @@ func (c *cluster) own(by *unstructured.Unstructured) {
 
 // migrated says what is not as it should be at the end.
 func (c *cluster) migrated(pods []*unstructured.Unstructured) error {
-	target := c.Get(c.target, "db")
-	if c.Get(c.source, "db") != nil || target == nil {
+	target := c.Get(c.t, c.target, "db")
+	if c.Get(c.t, c.source, "db") != nil || target == nil {
 		return errors.New("the source is there, or the target is not")
 	}
 	for _, before := range pods {
-		now := c.Get("pods", before.GetName())
+		now := c.Get(c.t, "pods", before.GetName())
 		if now == nil || now.GetUID() != before.GetUID() || len(now.GetOwnerReferences()) != 1 || now.GetOwnerReferences()[0].UID != target.GetUID() {
 			return fmt.Errorf("pod %s is not the target's, or another one", before.GetName())
 		}
@@ -184,7 +200,7 @@ func (c *cluster) migrated(pods []*unstructured.Unstructured) error {
 
 func (c *cluster) pods() (all []*unstructured.Unstructured) {
 	for i := 1; i <= 3; i++ {
-		all = append(all, c.Get("pods", fmt.Sprintf("db-%d", i)))
+		all = append(all, c.Get(c.t, "pods", fmt.Sprintf("db-%d", i)))
 	}
 	return all
 }
@@ -205,15 +221,15 @@ func TestTakeOver(t *testing.T) {
 			pods := c.pods()
 			var text string
 			for _, dry := range []string{"--dry-run=client", "--dry-run=server", "--dry-run=client -o=yaml"} {
-				text += c.Play(quick, append(c.args, strings.Fields(dry)...)...)
+				text += c.Play(t, quick, append(c.args, strings.Fields(dry)...)...)
 			}
-			if made := c.Get(c.target, "db"); made != nil {
+			if made := c.Get(t, c.target, "db"); made != nil {
 				t.Errorf("a dry run made %v", made)
 			}
-			if c.Get(c.source, "db").GetDeletionTimestamp() != nil {
+			if c.Get(t, c.source, "db").GetDeletionTimestamp() != nil {
 				t.Error("a dry run deleted the source")
 			}
-			text += c.Play(quick, c.args...)
+			text += c.Play(t, quick, c.args...)
 			if err := c.migrated(pods); err != nil {
 				t.Errorf("migration: %v", err)
 			}
@@ -221,7 +237,7 @@ func TestTakeOver(t *testing.T) {
 			if err != nil {
 				t.Errorf("reading what was kept: %v", err)
 			}
-			text += string(kept) + "\n" + c.Play(quick, c.args...)
+			text += string(kept) + "\n" + c.Play(t, quick, c.args...)
 			t.Chdir(filepath.Dir(testdata))
 			golden.Compare(t, "takeover-"+name, text)
 		})
@@ -262,10 +278,10 @@ func label(revision string) func(map[string]any) {
 // Whatever is odd stops it before anything is done.
 func TestTakeOverRefuses(t *testing.T) {
 	source := func(edit func(map[string]any)) func(*testing.T, *cluster) {
-		return func(_ *testing.T, c *cluster) { c.Edit(c.source, "db", edit) }
+		return func(_ *testing.T, c *cluster) { c.changeSource(edit) }
 	}
 	pod := func(edit func(map[string]any)) func(*testing.T, *cluster) {
-		return func(_ *testing.T, c *cluster) { c.Edit("pods", "db-2", edit) }
+		return func(_ *testing.T, c *cluster) { c.Change(t, "pods", "db-2", edit) }
 	}
 	for name, tt := range map[string]struct {
 		manifest string
@@ -281,7 +297,7 @@ func TestTakeOverRefuses(t *testing.T) {
 			if err := os.WriteFile("mine.yaml", []byte("{kind: StatefulSet, apiVersion: apps/v1, metadata: {name: db, uid: uid-statefulset-db}}"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			c.Edit(c.source, "db", func(o map[string]any) {
+			c.Change(t, c.source, "db", func(o map[string]any) {
 				metadata(o)["deletionTimestamp"], metadata(o)["finalizers"] = "2026-01-01T00:00:00Z", []any{"foregroundDeletion"}
 			})
 		}, "--backup=mine.yaml", "is being deleted"},
@@ -297,30 +313,30 @@ func TestTakeOverRefuses(t *testing.T) {
 			"db-2 is at its end or being deleted"},
 		"pod not ready": {nativeSet, pod(func(o map[string]any) { o["status"] = map[string]any{"phase": "Running"} }), "", "db-2 is not ready"},
 		"no revisions": {nativeSet, func(_ *testing.T, c *cluster) {
-			c.Delete("controllerrevisions", "db-old")
-			c.Delete("controllerrevisions", "db-new")
+			c.Delete(t, "controllerrevisions", "db-old")
+			c.Delete(t, "controllerrevisions", "db-new")
 		}, "", "has no revisions"},
-		"target exists": {nativeSet, func(_ *testing.T, c *cluster) { c.Add(ownSet) }, "", "statefulset.apps.kruise.io/db exists already"},
+		"target exists": {nativeSet, func(_ *testing.T, c *cluster) { c.Put(t, ownSet) }, "", "statefulset.apps.kruise.io/db exists already"},
 		"refused": {nativeSet, func(_ *testing.T, c *cluster) {
-			c.Before = func(r fakeapi.Request) error {
-				if r.Verb == "create" {
+			c.Before = func(r plugintest.Request) error {
+				if r.Method == http.MethodPost {
 					return apierrors.NewBadRequest("no such field")
 				}
 				return nil
 			}
 		}, "", "the server would refuse statefulset.apps.kruise.io/db: no such field"},
 		"protected": {ownSet, func(_ *testing.T, c *cluster) {
-			c.Before = func(r fakeapi.Request) error {
-				if r.Verb == "delete" {
+			c.Before = func(r plugintest.Request) error {
+				if r.Method == http.MethodDelete {
 					return apierrors.NewBadRequest("it is protected")
 				}
 				return nil
 			}
 		}, "", "refuse to delete statefulset.apps.kruise.io/db: it is protected"},
 		"changed meanwhile": {nativeSet, func(_ *testing.T, c *cluster) {
-			c.Before = func(r fakeapi.Request) error {
-				if r.Verb == "delete" {
-					c.Edit(c.source, "db", func(o map[string]any) { metadata(o)["labels"] = map[string]any{"new": "one"} })
+			c.Before = func(r plugintest.Request) error {
+				if r.Method == http.MethodDelete {
+					c.Change(t, c.source, "db", func(o map[string]any) { metadata(o)["labels"] = map[string]any{"new": "one"} })
 				}
 				return nil
 			}
@@ -345,7 +361,7 @@ func TestTakeOverRefuses(t *testing.T) {
 			}
 		}, "--backup=mine.yaml", "reading the manifest in mine.yaml"},
 		"no folder":       {nativeSet, func(*testing.T, *cluster) {}, "--backup=nowhere/mine.yaml", "keeping the manifest"},
-		"no source":       {nativeSet, func(_ *testing.T, c *cluster) { c.Delete(c.source, "db") }, "", "does not exist; if its migration was interrupted"},
+		"no source":       {nativeSet, func(_ *testing.T, c *cluster) { c.Delete(t, c.source, "db") }, "", "does not exist; if its migration was interrupted"},
 		"another name":    {nativeSet, func(*testing.T, *cluster) {}, "--dst-name=other", "keeps its name"},
 		"replicas":        {nativeSet, func(*testing.T, *cluster) {}, "--replicas=2", "keeps its name"},
 		"both directions": {nativeSet, func(*testing.T, *cluster) {}, "--to=apps", "--from=apps or --to=apps"},
@@ -354,7 +370,7 @@ func TestTakeOverRefuses(t *testing.T) {
 			c := newCluster(t, "v1beta1", tt.manifest)
 			tt.spoil(t, c)
 			before := c.pods()
-			_, _, err := c.Run(quick, "", append(c.args, strings.Fields(tt.args)...)...)
+			err := c.Run(t, quick, append(c.args, strings.Fields(tt.args)...)...).Err
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("%v, want %q", err, tt.want)
 			}
@@ -362,7 +378,7 @@ func TestTakeOverRefuses(t *testing.T) {
 				t.Error("something was done:", diff)
 			}
 			for _, r := range c.Requests() {
-				if r.Verb == "create" && !strings.Contains(r.Query, "dryRun=All") {
+				if r.Method == http.MethodPost && !strings.Contains(r.Query, "dryRun=All") {
 					t.Error("it created ", r.Name)
 				}
 			}
@@ -377,7 +393,7 @@ func TestTakeOverTimeout(t *testing.T) {
 		c := newCluster(t, "v1beta1", nativeSet)
 		pods := c.pods()
 		c.wait(until, until == 0)
-		_, _, err := c.Run(quick, "", append(c.args, "--timeout-seconds=1")...)
+		err := c.Run(t, quick, append(c.args, "--timeout-seconds=1")...).Err
 		for _, want := range []string{"timed out after 1 seconds", "is in shop.db.statefulsets.apps.yaml"} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("migration until %d: got error %v, want %q in it", until, err, want)
@@ -388,14 +404,14 @@ func TestTakeOverTimeout(t *testing.T) {
 			t.Errorf("migration that did nothing: got error %q, want how far it came", err)
 		}
 		c.wait(6, false) // for a while the source is still on its way out
-		out, _, err := c.Run(quick, "", append(c.args, "--dry-run=server")...)
+		out, err := c.Run(t, quick, append(c.args, "--dry-run=server")...).Output()
 		if err != nil {
 			t.Errorf("a dry run after a timeout: %v", err)
 		}
 		if !strings.Contains(out, "is under way and would be finished") {
 			t.Errorf("a dry run after a timeout: got %q, want that the migration is under way", out)
 		}
-		if out, _, err = c.Run(quick, "", c.args...); err != nil {
+		if out, err = c.Run(t, quick, c.args...).Output(); err != nil {
 			t.Errorf("going on after a timeout: %v", err)
 		}
 		if !strings.Contains(out, "going on with a migration") {
@@ -410,22 +426,22 @@ func TestTakeOverTimeout(t *testing.T) {
 // A server that has v1alpha1 alone is served, but not with what v1alpha1 does not know.
 func TestTakeOverV1alpha1(t *testing.T) {
 	c := newCluster(t, "v1alpha1", nativeSet)
-	_, _, err := c.Run(quick, "", c.args...)
+	err := c.Run(t, quick, c.args...).Err
 	if err == nil || !strings.Contains(err.Error(), "v1alpha1 only, which know neither ordinals") {
 		t.Errorf("migrate: got %v, want an error about what v1alpha1 does not know", err)
 	}
-	c.Edit(c.source, "db", func(o map[string]any) {
+	c.changeSource(func(o map[string]any) {
 		spec := o["spec"].(map[string]any)
 		spec["ordinals"], spec["persistentVolumeClaimRetentionPolicy"] = nil, map[string]any{"whenDeleted": "Retain", "whenScaled": "Retain"}
 	})
 	pods := c.pods()
-	if _, _, err := c.Run(quick, "", c.args...); err != nil {
+	if err := c.Run(t, quick, c.args...).Err; err != nil {
 		t.Errorf("migrate: %v", err)
 	}
 	if err := c.migrated(pods); err != nil {
 		t.Errorf("migration: %v", err)
 	}
-	if got := c.Get(c.target, "db").GetAPIVersion(); got != "apps.kruise.io/v1alpha1" {
+	if got := c.Get(t, c.target, "db").GetAPIVersion(); got != "apps.kruise.io/v1alpha1" {
 		t.Errorf("version of what was made: got %s, want apps.kruise.io/v1alpha1", got)
 	}
 }
@@ -433,23 +449,24 @@ func TestTakeOverV1alpha1(t *testing.T) {
 // A template that is another revision to the new owner is warned of.
 func TestTakeOverWarnsOfAnotherRevision(t *testing.T) {
 	c := newCluster(t, "v1beta1", nativeSet)
-	adopt := c.Read
-	c.Read = func(read, name string) {
-		adopt(read, name)
-		if read == c.target {
-			c.Edit(c.target, "db", func(o map[string]any) {
+	adopt := c.BeforeRead
+	c.BeforeRead = func(r plugintest.Request) error {
+		_ = adopt(r)
+		if r.Resource == c.target && c.Get(t, c.target, "db") != nil {
+			c.Change(t, c.target, "db", func(o map[string]any) {
 				if status, ok := o["status"].(map[string]any); ok {
 					status["updatedReplicas"], status["updatedNumberScheduled"] = int64(1), int64(0)
 				}
 			})
 		}
+		return nil
 	}
-	_, errOut, err := c.Run(quick, "", c.args...)
-	if err != nil {
-		t.Errorf("migrate: %v", err)
+	result := c.Run(t, quick, c.args...)
+	if result.Err != nil {
+		t.Errorf("migrate: %v", result.Err)
 	}
-	if !strings.Contains(errOut, "only 1 of 3 pods are of the present revision") {
-		t.Errorf("told: got %q, want how many pods are of the present revision", errOut)
+	if !strings.Contains(result.ErrOut, "only 1 of 3 pods are of the present revision") {
+		t.Errorf("told: got %q, want how many pods are of the present revision", result.ErrOut)
 	}
 }
 
@@ -457,7 +474,8 @@ func TestTakeOverWarnsOfAnotherRevision(t *testing.T) {
 func TestTakeOverPrints(t *testing.T) {
 	for _, format := range []string{"yaml", "name"} {
 		c := newCluster(t, "v1beta1", nativeSet)
-		out, told, err := c.Run(quick, "", append(c.args, "-o", format)...)
+		result := c.Run(t, quick, append(c.args, "-o", format)...)
+		out, err := result.Output()
 		document := &unstructured.Unstructured{}
 		if format == "yaml" {
 			if problem := yaml.Unmarshal([]byte(out), &document.Object); problem != nil {
@@ -472,8 +490,8 @@ func TestTakeOverPrints(t *testing.T) {
 		if err != nil {
 			t.Errorf("migrate with output %s: %v", format, err)
 		}
-		if !strings.Contains(told, "is migrated") {
-			t.Errorf("told with output %s: got %q, want that it is migrated", format, told)
+		if !strings.Contains(result.ErrOut, "is migrated") {
+			t.Errorf("told with output %s: got %q, want that it is migrated", format, result.ErrOut)
 		}
 	}
 }

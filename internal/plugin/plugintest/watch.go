@@ -1,0 +1,132 @@
+package plugintest
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// watches is a group of watches that end together.
+type watches struct {
+	sync.WaitGroup
+	count int
+	over  bool
+}
+
+// event is a change of an object, for watches.
+type event struct {
+	version int
+	what    string
+	key     string
+	object  *unstructured.Unstructured
+}
+
+// EndWatches ends all watches, and returns when they have ended.
+func (s *Server) EndWatches() { s.endWatches(false) }
+
+// Forget ends all watches, and forgets the past, so that no watch can begin at an earlier version.
+func (s *Server) Forget() { s.endWatches(true) }
+
+func (s *Server) endWatches(forget bool) {
+	s.mu.Lock()
+	ended := s.watches
+	ended.over, s.watches = true, &watches{}
+	if forget {
+		s.version++
+		s.oldest = s.version
+	}
+	s.tell()
+	s.mu.Unlock()
+	ended.Wait()
+}
+
+// AwaitWatches returns when there are at least n watches.
+func (s *Server) AwaitWatches(t testing.TB, n int) {
+	t.Helper()
+	if err := wait.PollUntilContextTimeout(t.Context(), time.Millisecond, time.Minute, true,
+		func(context.Context) (bool, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.watches.count >= n, nil
+		}); err != nil {
+		t.Fatalf("there are fewer than %d watches", n)
+	}
+}
+
+// tell wakes all watches.
+func (s *Server) tell() {
+	close(s.news)
+	s.news = make(chan struct{})
+}
+
+// watch sends the events after the version that the client knows, until the client disconnects or the watches
+// end.
+func (s *Server) watch(w http.ResponseWriter, r *http.Request, to target) {
+	matches, err := selected(r)
+	if err != nil {
+		answer(w, 0, nil, err)
+		return
+	}
+	since, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
+
+	s.mu.Lock()
+	mine, tooOld := s.watches, since < s.oldest
+	mine.Add(1)
+	mine.count++
+	s.mu.Unlock()
+
+	defer func() {
+		s.mu.Lock()
+		mine.count--
+		s.mu.Unlock()
+		mine.Done()
+	}()
+
+	w.Header().Set("Content-Type", "application/json")
+	out := json.NewEncoder(w)
+
+	if tooOld {
+		gone := apierrors.NewResourceExpired("too old resource version").ErrStatus
+		gone.Kind, gone.APIVersion = "Status", "v1"
+		_ = out.Encode(map[string]any{"type": "ERROR", "object": gone})
+		return
+	}
+
+	w.WriteHeader(http.StatusOK)
+	w.(http.Flusher).Flush()
+	for {
+		s.mu.Lock()
+		news, events, over := s.news, s.events, mine.over
+		s.mu.Unlock()
+
+		for _, e := range events {
+			if e.version > since && to.holds(e.key) && matches(e.object) {
+				var object any = e.object
+				if asTable(r) {
+					object = to.table(e.object.GetResourceVersion(), e.object)
+				}
+				_ = out.Encode(map[string]any{"type": e.what, "object": object})
+			}
+			since = max(since, e.version)
+		}
+		w.(http.Flusher).Flush()
+
+		if over {
+			return
+		}
+
+		select {
+		case <-news:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
