@@ -199,8 +199,7 @@ func (s *Server) find(t testing.TB, plural, name string) (resource, *unstructure
 func (s *Server) store(r resource, object *unstructured.Unstructured) {
 	key := r.key(object.GetNamespace(), object.GetName())
 	old, what := s.objects[key], "MODIFIED"
-	switch {
-	case old == nil:
+	if old == nil {
 		what = "ADDED"
 		if object.GetUID() == "" {
 			object.SetUID(types.UID(fmt.Sprintf("uid-%s-%s", r.SingularName, object.GetName())))
@@ -208,7 +207,7 @@ func (s *Server) store(r resource, object *unstructured.Unstructured) {
 		if object.GetGeneration() == 0 {
 			object.SetGeneration(1)
 		}
-	default:
+	} else {
 		if object.GetUID() == "" {
 			object.SetUID(old.GetUID())
 		}
