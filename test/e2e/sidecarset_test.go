@@ -347,7 +347,7 @@ updateStrategy: {type: RollingUpdate, rollingUpdate: {podUpdatePolicy: InPlaceIf
 // (SS-100 to SS-102).
 func TestInjectionOrder(t *testing.T) {
 	t.Parallel()
-	createSidecars(t, "ordered", `
+	createSidecars(t, "injection-order", `
 containers:
 - {name: zeta, image: "app:v1", imagePullPolicy: IfNotPresent}
 - {name: behind, image: "app:v1", imagePullPolicy: IfNotPresent, podInjectPolicy: AfterAppContainer}
@@ -356,7 +356,7 @@ initContainers:
 - {name: second, image: "app:v1", args: ["true"], imagePullPolicy: IfNotPresent}
 - {name: first, image: "app:v1", args: ["true"], imagePullPolicy: IfNotPresent}
 `)
-	pod := probePod("ordered")
+	pod := probePod("injection-order")
 	if err := kube.Create(t.Context(), pod, client.DryRunAll); err != nil {
 		t.Fatal(err)
 	}
