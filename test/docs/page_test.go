@@ -55,6 +55,43 @@ func TestSharesOfTheManual(t *testing.T) {
 	}
 }
 
+// TestPagesPutTheInstallationBack: shares play any page after any other, so each page that removes the
+// installation makes it again.
+func TestPagesPutTheInstallationBack(t *testing.T) {
+	pages, err := Pages(folders...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone, together, err := Played(pages, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	removing := 0
+	for _, page := range slices.Concat(alone, together) {
+		there := true
+		for _, block := range page.Blocks {
+			if !block.Plays() || block.Language != "sh" || block.Fails {
+				continue
+			}
+			for line := range strings.Lines(block.Text) {
+				switch {
+				case strings.Contains(line, "undeploy"), strings.HasPrefix(line, "helm uninstall"):
+					there = false
+					removing++
+				case strings.Contains(line, "make local-deploy"):
+					there = true
+				}
+			}
+		}
+		if !there {
+			t.Errorf("%s removes the installation and does not make it again", page.File)
+		}
+	}
+	if removing < 3 {
+		t.Errorf("lines that remove the installation: got %d, want at least 3", removing)
+	}
+}
+
 func TestParse(t *testing.T) {
 	page, err := Parse("docs/shop.md", `---
 alone: true
