@@ -19,7 +19,7 @@ step() {
   local last
   if [[ -n $now ]]; then took+=$(printf '%6d s  %s' $((SECONDS - since)) "$now")$'\n'; fi
   since=$SECONDS now=$1
-  if [[ -z $now ]]; then return; fi
+  if [[ -z $now ]]; then return 0; fi # alone it would return what failed, when the trap calls it
   last=$(grep -F "  $now" "$times" | tail -n 1 | sed 's/ s .*/ s/; s/^ *//' || true)
   printf '\n=== %s (%d s since the start%s)\n' "$now" $((SECONDS - begin)) "${last:+; it took $last last time}"
 }
