@@ -33,6 +33,7 @@ for dir in ./internal ./cmd; do
 done
 bin/controller-gen rbac:roleName=kruise-manager-role "${roots[@]}" output:rbac:dir=config/rbac
 
+go run ./hack/manifests config
 hack/configmaps.sh
 # The Helm chart has the objects of the manifests, the definitions included.
 go run ./hack/chart config charts/kruise docs/operate/helm.md

@@ -49,7 +49,7 @@ func unholdOff(e *registry.Environment) error {
 	}
 	if err := e.Manager.Add(&off{
 		kinds: kinds,
-		guard: uninstall.Guard{Client: live, Out: io.Discard},
+		guard: uninstall.Guard{Client: live, Held: registry.Held(), Out: io.Discard},
 		every: unholdEvery,
 	}); err != nil {
 		return fmt.Errorf("adding what lets go of kinds that are off: %w", err)

@@ -51,6 +51,7 @@ func runUninstallGuard(ctx context.Context, args []string, out io.Writer) error 
 		Client:      kube,
 		Kinds:       registry.InUse(),
 		Definitions: registry.Converted(),
+		Held:        registry.Held(),
 		Out:         out,
 		Configurations: []client.Object{
 			&admissionregistrationv1.MutatingWebhookConfiguration{

@@ -290,7 +290,8 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 			sideEffects := admissionv1.SideEffectClassNone
 			// They announce rules for pods, or tell in events what they refuse.
 			if slices.Contains([]string{validateSidecarSetPath, validateWorkloadSpreadPath, validateCloneSetPath,
-				validateStatefulSetPath, validateDaemonSetPath, "/validate-apps-kruise-io-uniteddeployment"}, path) {
+				validateStatefulSetPath, validateDaemonSetPath, "/validate-apps-kruise-io-uniteddeployment",
+				"/validate-apps-kruise-io-persistentpodstate"}, path) {
 				sideEffects = admissionv1.SideEffectClassNoneOnDryRun
 			}
 			if *hook.FailurePolicy != admissionv1.Fail {

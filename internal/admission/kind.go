@@ -34,8 +34,12 @@ type Kind struct {
 	// Conversion converts between v1alpha1 and v1beta1. It is nil if both have the same schema; then the API
 	// server converts by itself (OPS-070).
 	Conversion Conversion
-	// Webhooks returns the webhooks for its objects.
+	// Webhooks returns the webhooks for its objects. It must not use what the environment points to, which is
+	// nil when the shipped configurations are written.
 	Webhooks func(*Environment) Webhooks
+	// EntryName is the name of its entries in the webhook configurations, without what all have in common; empty
+	// means the kind's name in small letters.
+	EntryName string
 }
 
 // Definition returns the name of the kind's CustomResourceDefinition.
@@ -74,7 +78,11 @@ func (g Gates) Off(gates *features.Gates) []featuregate.Feature {
 
 // Webhooks are the webhooks of a kind: Mutate and Validate handle creation and update, Delete handles
 // deletion. Each may be nil.
-type Webhooks struct{ Mutate, Validate, Delete admission.HandlerFunc }
+type Webhooks struct {
+	Mutate, Validate, Delete admission.HandlerFunc
+	// Announces means that Validate writes which pods an object is about, unless the request is a dry run.
+	Announces bool
+}
 
 // handlers returns the handlers of the kind by path. If a required gate is off, creation and update are
 // rejected, except for objects that are being deleted.

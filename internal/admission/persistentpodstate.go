@@ -33,6 +33,7 @@ type podStateWebhook struct {
 // PersistentPodStates returns the webhook of the kind.
 func PersistentPodStates(e *Environment) Webhooks {
 	return Webhooks{
+		Announces: true,
 		Validate: (&podStateWebhook{
 			cached:     e.cached,
 			listed:     e.ListedForStates,

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -131,17 +134,30 @@ func TestShippedEntriesOfDistributions(t *testing.T) {
 	if strings.Contains(string(mutating), "resourcedistribution") {
 		t.Error("an entry for distributions is mutating")
 	}
-	text, err := os.ReadFile("../../config/webhook/validating.yaml")
-	if err != nil {
-		t.Fatal(err)
+	var shipped admissionregistrationv1.ValidatingWebhookConfiguration
+	read(t, "../../config/webhook/validating.yaml", &shipped)
+	i := slices.IndexFunc(shipped.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
+		return w.Name == "vresourcedistribution.kb.io"
+	})
+	if i < 0 {
+		t.Fatal("there is no entry for distributions")
 	}
-	_, entry, found := strings.Cut(string(text), "- name: vresourcedistribution.kb.io\n")
-	entry, _, _ = strings.Cut(entry, "\n- name: ")
-	for _, part := range []string{"path: /validate-apps-kruise-io-resourcedistribution\n", "failurePolicy: Fail\n", "- v1alpha1\n    - v1beta1\n", "- CREATE\n    - UPDATE\n    resources:\n    - resourcedistributions\n",
-		"sideEffects: None\n"} {
-		if !found || !strings.Contains(entry, part) {
-			t.Errorf("no %q in %s", part, entry)
-		}
+	entry := shipped.Webhooks[i]
+	if path := *entry.ClientConfig.Service.Path; path != "/validate-apps-kruise-io-resourcedistribution" {
+		t.Errorf("path: got %s", path)
+	}
+	if *entry.FailurePolicy != admissionregistrationv1.Fail {
+		t.Errorf("failure policy: got %s, want Fail", *entry.FailurePolicy)
+	}
+	if *entry.SideEffects != admissionregistrationv1.SideEffectClassNone {
+		t.Errorf("side effects: got %s, want None", *entry.SideEffects)
+	}
+	cluster := admissionregistrationv1.ClusterScope
+	if diff := cmp.Diff([]admissionregistrationv1.RuleWithOperations{{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+		Rule: admissionregistrationv1.Rule{APIGroups: []string{"apps.kruise.io"}, APIVersions: []string{"v1alpha1", "v1beta1"},
+			Resources: []string{"resourcedistributions"}, Scope: &cluster}}}, entry.Rules); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
 	}
 }
 

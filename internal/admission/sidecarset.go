@@ -58,7 +58,7 @@ func SidecarSets(e *Environment) Webhooks {
 		nativeInPlace: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar),
 		allMetadata:   e.Gates.Enabled(features.SidecarSetPatchPodMetadataDefaultsAllowed),
 	}
-	return Webhooks{Mutate: w.mutate, Validate: w.validate}
+	return Webhooks{Mutate: w.mutate, Validate: w.validate, Announces: true}
 }
 
 // mutate adds defaults and the hashes.

@@ -58,7 +58,7 @@ func WorkloadSpreads(e *Environment) Webhooks {
 		window:     e.UnschedulableWindow,
 		turns:      newTurns(),
 	}
-	return Webhooks{Validate: w.validate}
+	return Webhooks{Validate: w.validate, Announces: true}
 }
 
 // judgedOfNamespace is how many objects with patches of one namespace are validated at the same time,

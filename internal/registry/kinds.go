@@ -15,6 +15,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1alpha1 "github.com/afloat-project/afloat/api/policy/v1alpha1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
@@ -37,10 +38,30 @@ type Kind struct {
 	Rehearse Rehearsal
 	// Workload means that it owns pods, so that nothing is uninstalled while objects of it exist (OPS-116).
 	Workload bool
+	// Access is what the shipped roles let users do with its objects.
+	Access Access
+	// Finalizer is a finalizer that only the manager removes from its objects, so that an uninstallation must.
+	Finalizer string
 	// Beside lists kinds whose objects its controller reads in the install namespace, even if --namespace
 	// restricts the caches.
 	Beside []client.Object
 }
+
+// Access is what users with the roles view, edit and admin of Kubernetes may do with the objects of a kind
+// (OPS-084).
+type Access int
+
+const (
+	// NotForUsers is for objects that the manager makes itself.
+	NotForUsers Access = iota
+	// View is for objects that everybody may read, while writing them needs a role of its own: they change pods
+	// in other namespaces, or run code in pods.
+	View
+	// Edit is for objects that whoever may edit workloads may write.
+	Edit
+	// Administer is for objects that may hold Secrets: only the role admin may read and write them.
+	Administer
+)
 
 // Served returns the kinds, in the version that the controller reads, that must be served before it is set
 // up.
@@ -78,6 +99,8 @@ var Kinds = []Kind{
 				appsv1alpha1.ContainerRecreateRequestFromV1beta1, nil),
 		},
 		Controller: "crr", Workers: 3, Setup: containerRecreateRequests,
+		Access:    Edit,
+		Finalizer: pub.RecreateUnreadyAcquired,
 	},
 	{
 		Kind: admission.Kind{
@@ -95,22 +118,28 @@ var Kinds = []Kind{
 	},
 	{
 		Kind: admission.Kind{
-			Group:    apps,
-			Name:     "ImagePullJob",
-			Plural:   "imagepulljobs",
-			Gates:    ofPullJobs,
-			Webhooks: admission.ImagePullJobs,
+			Group:     apps,
+			Name:      "ImagePullJob",
+			Plural:    "imagepulljobs",
+			Gates:     ofPullJobs,
+			Webhooks:  admission.ImagePullJobs,
+			EntryName: "imagepulljob-v1beta1",
 		},
 		Controller: "imagepulljob", Workers: 3,
+		Access:    Edit,
+		Finalizer: pub.PullJobProtection,
 	},
 	{
 		Kind: admission.Kind{
-			Group:    apps,
-			Name:     "ImageListPullJob",
-			Plural:   "imagelistpulljobs",
-			Gates:    ofPullJobs,
-			Webhooks: admission.ImageListPullJobs,
+			Group:     apps,
+			Name:      "ImageListPullJob",
+			Plural:    "imagelistpulljobs",
+			Gates:     ofPullJobs,
+			Webhooks:  admission.ImageListPullJobs,
+			EntryName: "imagelistpulljob-v1beta1",
 		},
+		Access:    Edit,
+		Finalizer: pub.UnrecordedRun,
 	},
 	{
 		Kind: admission.Kind{
@@ -125,6 +154,7 @@ var Kinds = []Kind{
 		Controller: "sidecarset", Workers: 3, Setup: sidecarSets, Absent: withoutSidecarSets,
 		Rehearse: rehearseSidecarSets,
 		Beside:   []client.Object{&appsv1.ControllerRevision{}},
+		Access:   View,
 	},
 	{
 		Kind: admission.Kind{
@@ -138,6 +168,7 @@ var Kinds = []Kind{
 		},
 		Controller: "workloadspread", Workers: 3, Setup: workloadSpreads,
 		Absent: func(e *Environment) { e.Spreads.Absent() },
+		Access: Edit,
 	},
 	{
 		Kind: admission.Kind{
@@ -151,6 +182,7 @@ var Kinds = []Kind{
 		// A worker waits while requests of its set are in flight. The priority and fairness of the API server
 		// limits them.
 		Controller: "cloneset", Workers: 20, Setup: cloneSets, Rehearse: rehearseCloneSets, Workload: true,
+		Access: Edit,
 	},
 	{
 		Kind: admission.Kind{
@@ -162,6 +194,7 @@ var Kinds = []Kind{
 		},
 		Controller: "statefulset", Workers: 20, Setup: statefulSets, Rehearse: rehearseStatefulSets,
 		Workload: true,
+		Access:   Edit,
 	},
 	{
 		Kind: admission.Kind{
@@ -172,6 +205,7 @@ var Kinds = []Kind{
 			Conversion: admission.DaemonSetConversion(),
 		},
 		Controller: "daemonset", Workers: 20, Setup: daemonSets, Rehearse: rehearseDaemonSets, Workload: true,
+		Access: Edit,
 	},
 	{
 		Kind: admission.Kind{
@@ -181,7 +215,9 @@ var Kinds = []Kind{
 			Webhooks: admission.BroadcastJobs,
 		},
 		Controller: "broadcastjob", Workers: 3, Setup: broadcastJobs, Rehearse: rehearseBroadcastJobs,
-		Workload: true,
+		Workload:  true,
+		Access:    Edit,
+		Finalizer: pub.UnrecordedRun,
 	},
 	{
 		Kind: admission.Kind{
@@ -192,6 +228,7 @@ var Kinds = []Kind{
 			Conversion: admission.AdvancedCronJobConversion(),
 		},
 		Controller: "advancedcronjob", Workers: 3, Setup: advancedCronJobs, Workload: true,
+		Access: Edit,
 	},
 	{
 		Kind: admission.Kind{
@@ -202,6 +239,8 @@ var Kinds = []Kind{
 			Webhooks: admission.EphemeralJobs,
 		},
 		Controller: "ephemeraljob", Workers: 10, Setup: ephemeralJobs,
+		Access:    View,
+		Finalizer: pub.EphemeralContainersCleanup,
 	},
 	{
 		Kind: admission.Kind{
@@ -213,6 +252,8 @@ var Kinds = []Kind{
 			Webhooks: admission.PodProbeMarkers,
 		},
 		Controller: "podprobemarker", Workers: 3, Setup: podProbeMarkers, With: []string{"NodePodProbe"},
+		Access:    Edit,
+		Finalizer: pub.ProbeCleanup,
 	},
 	{
 		Kind: admission.Kind{
@@ -236,6 +277,7 @@ var Kinds = []Kind{
 				appsv1alpha1.UnitedDeploymentFromV1beta1, nil),
 		},
 		Controller: "uniteddeployment", Workers: 3, Setup: unitedDeployments, Workload: true,
+		Access: Edit,
 	},
 	{
 		Kind: admission.Kind{
@@ -250,6 +292,7 @@ var Kinds = []Kind{
 		},
 		// This is not a workload, but nothing is uninstalled while objects of it exist.
 		Controller: "resourcedistribution", Workers: 3, Setup: resourceDistributions, Workload: true,
+		Access: Administer,
 	},
 	{
 		Kind: admission.Kind{
@@ -263,6 +306,7 @@ var Kinds = []Kind{
 		Controller: "persistentpodstate", Workers: 3, Setup: persistentPodStates,
 		With:   []string{"StatefulSet"},
 		Absent: func(e *Environment) { e.States.Absent() },
+		Access: Edit,
 	},
 	{
 		Kind: admission.Kind{
@@ -279,6 +323,7 @@ var Kinds = []Kind{
 		},
 		Controller: "podunavailablebudget", Workers: 3, Setup: podUnavailableBudgets,
 		Absent: func(e *Environment) { e.Budgets.Absent() },
+		Access: Edit,
 	},
 }
 
@@ -291,6 +336,33 @@ func InUse() []schema.GroupKind {
 		}
 	}
 	return kinds
+}
+
+// ForUsers returns the kinds whose objects users may read, first those that own pods.
+func ForUsers() []*Kind {
+	var workloads, others []*Kind
+	for i := range Kinds {
+		switch kind := &Kinds[i]; {
+		case kind.Access == NotForUsers:
+		case kind.Workload:
+			workloads = append(workloads, kind)
+		default:
+			others = append(others, kind)
+		}
+	}
+	return append(workloads, others...)
+}
+
+// Held returns the finalizers that only a manager removes, by kind. Those of Jobs are of runs that
+// AdvancedCronJobs have started and not yet recorded. Who removes them needs the rights to get and patch.
+func Held() map[schema.GroupKind]string {
+	held := map[schema.GroupKind]string{{Group: "batch", Kind: "Job"}: pub.UnrecordedRun}
+	for i := range Kinds {
+		if kind := &Kinds[i]; kind.Finalizer != "" {
+			held[schema.GroupKind{Group: kind.Group, Kind: kind.Name}] = kind.Finalizer
+		}
+	}
+	return held
 }
 
 // Converted returns the names of all CustomResourceDefinitions with conversion.

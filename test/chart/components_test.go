@@ -13,7 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/afloat-project/afloat/internal/platform/uninstall"
+	"github.com/afloat-project/afloat/internal/registry"
 )
 
 func into(t *testing.T, object map[string]any, typed any) {
@@ -70,7 +70,7 @@ func TestTheUninstallJobIsThatOfTheRelease(t *testing.T) {
 func TestUninstallJobMayUnhold(t *testing.T) {
 	var role rbacv1.ClusterRole
 	into(t, mustRender(t, few(load(t)), "")["ClusterRole kruise-helm-hook"], &role)
-	for kind := range uninstall.Held() {
+	for kind := range registry.Held() {
 		resource := strings.ToLower(kind.Kind) + "s"
 		if !slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
 			return slices.Contains(rule.APIGroups, kind.Group) && slices.Contains(rule.Resources, resource) &&

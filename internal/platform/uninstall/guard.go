@@ -37,6 +37,8 @@ type Guard struct {
 	Kinds []schema.GroupKind
 	// Definitions are the names of the CustomResourceDefinitions that the manager may convert.
 	Definitions []string
+	// Held are the finalizers that only a manager removes, by kind.
+	Held map[schema.GroupKind]string
 	// Configurations are the webhook configurations.
 	Configurations []client.Object
 	// Out receives a report of what is found and done, which is the log of the Job.

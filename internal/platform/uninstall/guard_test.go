@@ -62,6 +62,10 @@ func guard(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) (*Gu
 	out := &strings.Builder{}
 	kube := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
 	return &Guard{Client: kube, Out: out, Kinds: []schema.GroupKind{broadcast.GroupKind(), cloneSet.GroupKind(), statefulSet.GroupKind()},
+		Held: map[schema.GroupKind]string{group.WithKind("ImagePullJob").GroupKind(): pub.PullJobProtection,
+			group.WithKind("EphemeralJob").GroupKind():             pub.EphemeralContainersCleanup,
+			group.WithKind("ContainerRecreateRequest").GroupKind(): pub.RecreateUnreadyAcquired,
+			broadcast.GroupKind():                                  pub.UnrecordedRun, {Group: "batch", Kind: "Job"}: pub.UnrecordedRun},
 		Definitions:    []string{"clonesets.apps.kruise.io", "imagepulljobs.apps.kruise.io", "gone.apps.kruise.io"},
 		Configurations: []client.Object{&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "m"}}}}, out
 }

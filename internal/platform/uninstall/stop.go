@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -28,34 +29,8 @@ import (
 // look is the interval at which the pods of the managers are listed.
 const look = time.Second
 
-// Held returns the finalizers that only a manager removes, by kind. The uninstaller needs the rights to get
-// and patch these kinds.
-func Held() map[schema.GroupKind]string {
-	kinds := map[schema.GroupKind]string{}
-	for _, h := range held {
-		kinds[h.kind] = h.finalizer
-	}
-	return kinds
-}
-
-var held = []struct {
-	kind      schema.GroupKind
-	finalizer string
-}{
-	{schema.GroupKind{Group: ours, Kind: "ImagePullJob"}, pub.PullJobProtection},
-	{schema.GroupKind{Group: ours, Kind: "ContainerRecreateRequest"}, pub.RecreateUnreadyAcquired},
-	{schema.GroupKind{Group: ours, Kind: "EphemeralJob"}, pub.EphemeralContainersCleanup},
-	{schema.GroupKind{Group: ours, Kind: "PodProbeMarker"}, pub.ProbeCleanup},
-	// These are the kinds that AdvancedCronJobs create.
-	{schema.GroupKind{Group: "batch", Kind: "Job"}, pub.UnrecordedRun},
-	{schema.GroupKind{Group: ours, Kind: "BroadcastJob"}, pub.UnrecordedRun},
-	{schema.GroupKind{Group: ours, Kind: "ImageListPullJob"}, pub.UnrecordedRun},
-}
-
-const (
-	ours = "apps.kruise.io"
-	page = 500 // the page size of lists
-)
+// page is the page size of lists.
+const page = 500
 
 // Stop scales down the managers and waits until their pods are gone, so that none of them adds again what
 // Unhold removes.
@@ -121,33 +96,36 @@ func (g *Guard) unholdSome(
 	ctx context.Context, which func(schema.GroupKind, string) bool, leaving bool,
 ) error {
 	var errs []error
-	for _, h := range held {
-		if !which(h.kind, h.finalizer) {
+	for _, kind := range slices.SortedFunc(maps.Keys(g.Held), func(a, b schema.GroupKind) int {
+		return strings.Compare(a.String(), b.String())
+	}) {
+		finalizer := g.Held[kind]
+		if !which(kind, finalizer) {
 			continue
 		}
-		mapping, err := g.Client.RESTMapper().RESTMapping(h.kind)
+		mapping, err := g.Client.RESTMapper().RESTMapping(kind)
 		if meta.IsNoMatchError(err) {
 			continue
 		}
 		if err != nil {
-			return errors.Join(append(errs, fmt.Errorf("asking whether %s is served: %w", h.kind, err))...)
+			return errors.Join(append(errs, fmt.Errorf("asking whether %s is served: %w", kind, err))...)
 		}
 		unhold := func(ctx context.Context, object *unstructured.Unstructured) error {
 			if leaving && object.GetDeletionTimestamp() == nil {
 				return nil
 			}
-			return g.unhold(ctx, object, h.finalizer, leaving)
+			return g.unhold(ctx, object, finalizer, leaving)
 		}
 		for next, more := "", true; more; more = next != "" {
 			list := &unstructured.UnstructuredList{}
 			list.SetGroupVersionKind(mapping.GroupVersionKind)
 			if err := g.Client.List(ctx, list, client.Limit(page), client.Continue(next)); err != nil {
-				return errors.Join(append(errs, fmt.Errorf("reading objects of kind %s: %w", h.kind, err))...)
+				return errors.Join(append(errs, fmt.Errorf("reading objects of kind %s: %w", kind, err))...)
 			}
 			for i := range list.Items {
 				if err := g.again(ctx, &list.Items[i], unhold); client.IgnoreNotFound(err) != nil &&
 					len(errs) < mostTold {
-					errs = append(errs, fmt.Errorf("%s %s/%s: %w", h.kind, list.Items[i].GetNamespace(),
+					errs = append(errs, fmt.Errorf("%s %s/%s: %w", kind, list.Items[i].GetNamespace(),
 						list.Items[i].GetName(), err))
 				}
 			}

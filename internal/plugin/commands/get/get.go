@@ -16,29 +16,19 @@ import (
 	"k8s.io/kubectl/pkg/cmd/get"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/kubectl/pkg/util/templates"
+
+	"github.com/afloat-project/afloat/internal/registry"
 )
 
 const program = "kubectl afloat"
 
-// all lists the resources of "get all". Those that the server does not serve are left out.
-var all = []string{
-	"clonesets.apps.kruise.io",
-	"statefulsets.apps.kruise.io",
-	"daemonsets.apps.kruise.io",
-	"uniteddeployments.apps.kruise.io",
-	"broadcastjobs.apps.kruise.io",
-	"advancedcronjobs.apps.kruise.io",
-	"containerrecreaterequests.apps.kruise.io",
-	"imagepulljobs.apps.kruise.io",
-	"imagelistpulljobs.apps.kruise.io",
-	"ephemeraljobs.apps.kruise.io",
-	"sidecarsets.apps.kruise.io",
-	"podprobemarkers.apps.kruise.io",
-	"resourcedistributions.apps.kruise.io",
-	"podunavailablebudgets.policy.kruise.io",
-	"workloadspreads.apps.kruise.io",
-	"persistentpodstates.apps.kruise.io",
-	"rollouts.rollouts.kruise.io",
+// resources returns the resources of "get all": those of the kinds that users may read, and Rollouts of
+// OpenKruise. Those that the server does not serve are left out.
+func resources() (names []string) {
+	for _, kind := range registry.ForUsers() {
+		names = append(names, kind.Definition())
+	}
+	return append(names, "rollouts.rollouts.kruise.io")
 }
 
 // New returns the command.
@@ -75,7 +65,7 @@ func New(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	return cmd
 }
 
-// serves returns those resources of all that the server serves.
+// serves returns those resources of "get all" that the server serves.
 func serves(f cmdutil.Factory) ([]string, error) {
 	mapper, err := f.ToRESTMapper()
 	if err != nil {
@@ -83,7 +73,7 @@ func serves(f cmdutil.Factory) ([]string, error) {
 	}
 
 	var served []string
-	for _, name := range all {
+	for _, name := range resources() {
 		_, err := mapper.ResourceFor(schema.ParseGroupResource(name).WithVersion(""))
 		switch {
 		case err == nil:

@@ -42,7 +42,7 @@ func testGet(t *testing.T) {
 			}
 			s.Without("uniteddeployments.apps.kruise.io", "broadcastjobs.apps.kruise.io")
 			text += s.Play(t, New, "get", "all", "-o", "name")
-			for _, name := range all {
+			for _, name := range resources() {
 				s.Without(name)
 			}
 			text += s.Play(t, New, "get", "all")
@@ -89,7 +89,7 @@ func TestGetAllListsAllServedKinds(t *testing.T) {
 			t.Fatalf("no %q in:\n%s", text, out.String())
 		}
 	}
-	s.AwaitWatches(t, len(all))
+	s.AwaitWatches(t, len(resources()))
 	wants("cloneset.apps.kruise.io/one")
 	wants("rollout.rollouts.kruise.io/one")
 	wants("podunavailablebudget.policy.kruise.io/one")
