@@ -11,6 +11,7 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission/certificate"
+	"github.com/afloat-project/afloat/internal/admission/configuration"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 )
@@ -27,7 +28,7 @@ const (
 )
 
 // derivedDisruptions returns the entries that the leader creates; there are none without budgets.
-func (o Options) derivedDisruptions() []certificate.Derived {
+func (o Options) derivedDisruptions() []configuration.Derived {
 	if o.Budgets == nil || !o.Pods {
 		return nil
 	}
@@ -42,7 +43,7 @@ func (o Options) derivedDisruptions() []certificate.Derived {
 		}
 	}
 	const kind = "ValidatingWebhookConfiguration"
-	return []certificate.Derived{
+	return []configuration.Derived{
 		{
 			Kind: kind,
 			From: validatePlacedName,
@@ -72,7 +73,7 @@ func (o Options) scopeDisruptions(keeping *certificate.Options) {
 	}
 	scope := func(name string, policy admissionv1.FailurePolicyType,
 		conditions func(guarded string) []admissionv1.MatchCondition) {
-		keeping.Scopes[name] = certificate.Scope{
+		keeping.Scopes[name] = configuration.Scope{
 			Policy: policy,
 			Conditions: func() ([]admissionv1.MatchCondition, bool) {
 				names, known := namespaces()

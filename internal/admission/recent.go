@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/afloat-project/afloat/internal/admission/certificate"
+	"github.com/afloat-project/afloat/internal/admission/configuration"
 )
 
 // publisher makes the API server send the pods of a rule before the rule is stored.
@@ -72,7 +72,7 @@ func mutateRecentPod(mutate admission.HandlerFunc, rules ...podRules) admission.
 		if err := json.Unmarshal(request.Object.Raw, &object); err != nil {
 			return refused(http.StatusBadRequest, "reading the pod: "+err.Error())
 		}
-		if token := object.Annotations[certificate.ProbeAnnotation]; token != "" && triedOnly(&request) {
+		if token := object.Annotations[configuration.ProbeAnnotation]; token != "" && triedOnly(&request) {
 			return refused(http.StatusForbidden, inForce(token))
 		}
 
@@ -93,8 +93,8 @@ func inForce(token string) string { return "webhook rule " + token + " is in for
 
 // recentPods defines how pods of recent rules are sent. The direct client probes with a pod that is never
 // stored.
-func recentPods(direct client.Client) *certificate.Recent {
-	return &certificate.Recent{
+func recentPods(direct client.Client) *configuration.Recent {
+	return &configuration.Recent{
 		Of:   mutatePodAllName,
 		Name: mutatePodRecentName,
 		Path: mutatePodRecentPath,
@@ -104,7 +104,7 @@ func recentPods(direct client.Client) *certificate.Recent {
 				ObjectMeta: metav1.ObjectMeta{
 					Namespace:    metav1.NamespaceDefault,
 					GenerateName: "webhook-probe-",
-					Annotations:  map[string]string{certificate.ProbeAnnotation: token},
+					Annotations:  map[string]string{configuration.ProbeAnnotation: token},
 				},
 				Spec: corev1.PodSpec{
 					AutomountServiceAccountToken: &no,

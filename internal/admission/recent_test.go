@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/afloat-project/afloat/internal/admission/certificate"
+	"github.com/afloat-project/afloat/internal/admission/configuration"
 	"github.com/afloat-project/afloat/internal/admission/pod"
 )
 
@@ -64,7 +64,7 @@ func TestRecentPods(t *testing.T) {
 	rules.err = nil
 	probe := admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{Operation: admissionapi.Create, Namespace: "default",
 		Object: runtime.RawExtension{Raw: []byte(`{"metadata":{"name":"p","labels":{"a":"b"},"annotations":{"` +
-			certificate.ProbeAnnotation + `":"abc"}},"spec":{"containers":[{"name":"app"}]}}`)}}}
+			configuration.ProbeAnnotation + `":"abc"}},"spec":{"containers":[{"name":"app"}]}}`)}}}
 	for _, trial := range []bool{true, false} {
 		probe.DryRun = &trial
 		answer := handle(t.Context(), probe)

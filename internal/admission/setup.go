@@ -25,6 +25,7 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission/certificate"
+	"github.com/afloat-project/afloat/internal/admission/configuration"
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
@@ -422,7 +423,7 @@ func (o Options) follow(ctx context.Context, keeping *certificate.Options) {
 
 	o.scopeDisruptions(keeping)
 	keeping.Rescope = either(ctx, changes)
-	keeping.Scopes[mutatePodAllName] = certificate.Scope{
+	keeping.Scopes[mutatePodAllName] = configuration.Scope{
 		Policy: admissionv1.Fail,
 		Conditions: func() ([]admissionv1.MatchCondition, bool) {
 			var asked []admissionv1.MatchCondition
@@ -474,34 +475,36 @@ func (o Options) keeper(handlers map[string]admission.Handler) certificate.Optio
 	}
 
 	return certificate.Options{
-		Secret:    types.NamespacedName{Namespace: o.Namespace, Name: o.SecretName},
-		Directory: o.CertDir,
-		FilesOnly: o.FilesOnly,
-		External:  o.External,
-		Target: certificate.Target{
-			Namespace: o.Namespace,
-			Service:   o.ServiceName,
-			Host:      o.Host,
-			Port:      o.Port,
-		},
+		Secret:      types.NamespacedName{Namespace: o.Namespace, Name: o.SecretName},
+		Directory:   o.CertDir,
+		FilesOnly:   o.FilesOnly,
 		RenewBefore: cmp.Or(o.RenewBefore, certificate.DefaultRenewBefore),
-		Mutating:    mutatingConfiguration,
-		Validating:  validatingConfiguration,
-		Paths:       paths,
-		Scopes: map[string]certificate.Scope{mutatePodAllName: {
-			Policy: admissionv1.Fail,
-			Conditions: func() ([]admissionv1.MatchCondition, bool) {
-				return otherPods(o.GateAllPods, o.asksForProbes()), true
+		ServerPort:  o.Port,
+		Options: configuration.Options{
+			External: o.External,
+			Target: configuration.Target{
+				Namespace: o.Namespace,
+				Service:   o.ServiceName,
+				Host:      o.Host,
+				Port:      o.Port,
 			},
-		}},
-		Derived: append([]certificate.Derived{{
-			Kind: "MutatingWebhookConfiguration",
-			From: mutatePodName,
-			Name: mutatePodAllName,
-			Path: mutatePodAllPath,
-		}}, o.derivedDisruptions()...),
-		CRDs:       o.converted(),
-		ServerPort: o.Port,
+			Mutating:   mutatingConfiguration,
+			Validating: validatingConfiguration,
+			Paths:      paths,
+			Scopes: map[string]configuration.Scope{mutatePodAllName: {
+				Policy: admissionv1.Fail,
+				Conditions: func() ([]admissionv1.MatchCondition, bool) {
+					return otherPods(o.GateAllPods, o.asksForProbes()), true
+				},
+			}},
+			Derived: append([]configuration.Derived{{
+				Kind: "MutatingWebhookConfiguration",
+				From: mutatePodName,
+				Name: mutatePodAllName,
+				Path: mutatePodAllPath,
+			}}, o.derivedDisruptions()...),
+			CRDs: o.converted(),
+		},
 	}
 }
 

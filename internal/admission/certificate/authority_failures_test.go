@@ -311,7 +311,7 @@ func TestAnEmptyListOfEntriesIsNotRemembered(t *testing.T) {
 		full := config.Webhooks
 		config.Webhooks = nil
 		if remembered != "" {
-			config.Annotations = map[string]string{templateAnnotation: remembered}
+			config.Annotations = map[string]string{"template": remembered}
 		}
 		write := func() {
 			t.Helper()
@@ -322,7 +322,7 @@ func TestAnEmptyListOfEntriesIsNotRemembered(t *testing.T) {
 			config = w.validating(t)
 		}
 		write()
-		if text := config.Annotations[templateAnnotation]; text != remembered {
+		if text := config.Annotations["template"]; text != remembered {
 			t.Errorf("without entries, annotation %q", text)
 		}
 		config.Webhooks = full
@@ -331,7 +331,7 @@ func TestAnEmptyListOfEntriesIsNotRemembered(t *testing.T) {
 		write()
 		if got := w.entries(t); got != "vx.kb.io" {
 			t.Errorf("remembered as %q before: entries %q come back, annotation %s", remembered, got,
-				config.Annotations[templateAnnotation])
+				config.Annotations["template"])
 		}
 	}
 }

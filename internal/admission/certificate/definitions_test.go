@@ -12,6 +12,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
+
+	"github.com/afloat-project/afloat/internal/admission/configuration"
 )
 
 // shipped returns the definitions of the manifests.
@@ -70,7 +72,7 @@ func TestOnlyTheBundleOfDefinitionsIsWritten(t *testing.T) {
 				}
 			}
 			k := w.with(t, func(o *Options) {
-				o.CRDs, o.Target, o.External, o.FilesOnly = names, Target{Namespace: "kruise-system", Service: "kruise-webhook-service"},
+				o.CRDs, o.Target, o.External, o.FilesOnly = names, configuration.Target{Namespace: "kruise-system", Service: "kruise-webhook-service"},
 					external, external
 			})
 			pass(t, k)

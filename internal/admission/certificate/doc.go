@@ -5,7 +5,8 @@
 // running outside a cluster (OPS-048). Every replica runs the same pass (OPS-042), in this order:
 //
 //  1. read the material; create, renew or stage what is needed, with optimistic locking (OPS-044, OPS-045);
-//  2. publish the CAs in the webhook configurations and CRDs, unless they are already there;
+//  2. publish the CAs in the webhook configurations and CRDs, unless they are already there, by package
+//     configuration;
 //  3. write the serving certificate to the directory from which the server reloads it (OPS-047).
 //
 // A new CA takes over in three steps, so that no call ever meets a certificate that it does not trust
@@ -15,6 +16,5 @@
 // read the material for half of that time is not ready by then, so nobody calls a replica that still serves
 // the old certificate. Each replica measures these times by its own clock, from when it saw the step.
 //
-// Managers of different releases, with different gates, and OpenKruise may share the objects (OPS-110,
-// OPS-112): see publisher. With external certificates (OPS-050) a pass only reads, compares and writes files.
+// With external certificates (OPS-050) a pass only reads, compares and writes files.
 package certificate

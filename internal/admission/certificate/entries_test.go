@@ -17,6 +17,8 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/afloat-project/afloat/internal/admission/configuration"
 )
 
 // Several managers share the configurations: replicas, an older and a newer release, the reference.
@@ -44,6 +46,15 @@ func (w *world) validating(t *testing.T) *admissionv1.ValidatingWebhookConfigura
 	t.Helper()
 	config := &admissionv1.ValidatingWebhookConfiguration{}
 	if err := w.Get(context.Background(), types.NamespacedName{Name: "validating"}, config); err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+func (w *world) mutating(t *testing.T) *admissionv1.MutatingWebhookConfiguration {
+	t.Helper()
+	config := &admissionv1.MutatingWebhookConfiguration{}
+	if err := w.Get(context.Background(), types.NamespacedName{Name: "mutating"}, config); err != nil {
 		t.Fatal(err)
 	}
 	return config
@@ -213,7 +224,7 @@ func TestTheTemplateFollowsTheManifests(t *testing.T) {
 	}
 	narrowed := func(o *Options) {
 		served(o)
-		o.Scopes = map[string]Scope{"new": {Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
+		o.Scopes = map[string]configuration.Scope{"new": {Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
 			return []admissionv1.MatchCondition{{Name: "n", Expression: "false"}}, true
 		}}}
 	}
@@ -281,7 +292,7 @@ func TestOnlyTheLeaderWritesScopes(t *testing.T) {
 	scoped := func(elected chan struct{}) *Keeper {
 		return w.with(t, func(o *Options) {
 			o.Paths["/validate-all"], o.Elected = true, elected
-			o.Scopes = map[string]Scope{"all": {Policy: policy,
+			o.Scopes = map[string]configuration.Scope{"all": {Policy: policy,
 				Conditions: func() ([]admissionv1.MatchCondition, bool) { return conditions, known }}}
 		})
 	}
@@ -330,14 +341,21 @@ func TestOnlyTheLeaderWritesScopes(t *testing.T) {
 // follows changes of the other, and a starting replica is not ready before the copy exists: otherwise it
 // would accept rules whose pods are not sent.
 func TestDerivedEntriesFollowTheirSource(t *testing.T) {
-	s := newSender(t)
+	s := newWorld(t)
+	config, path := s.mutating(t), "/mutate-pod-all"
+	config.Webhooks = append(config.Webhooks, admissionv1.MutatingWebhook{Name: "all.kb.io",
+		ClientConfig:    admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "sys", Name: "hook", Path: &path}},
+		MatchConditions: []admissionv1.MatchCondition{{Name: "asked", Expression: "object.known"}}})
+	if err := s.Update(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
 	known := false
 	replica := func(elected chan struct{}) *Keeper {
 		return s.with(t, func(o *Options) {
 			o.Elected = elected
 			o.Paths["/mutate-pod-all"], o.Paths["/mutate-derived"] = true, true
-			o.Derived = []Derived{{Kind: "MutatingWebhookConfiguration", From: "all.kb.io", Name: "derived.kb.io", Path: "/mutate-derived"}}
-			o.Scopes = map[string]Scope{"derived.kb.io": {Policy: admissionv1.Fail,
+			o.Derived = []configuration.Derived{{Kind: "MutatingWebhookConfiguration", From: "all.kb.io", Name: "derived.kb.io", Path: "/mutate-derived"}}
+			o.Scopes = map[string]configuration.Scope{"derived.kb.io": {Policy: admissionv1.Fail,
 				Conditions: func() ([]admissionv1.MatchCondition, bool) {
 					return []admissionv1.MatchCondition{{Name: "some", Expression: "object.x"}}, known
 				}}}
@@ -429,7 +447,7 @@ func TestScopesAreFollowedAtOnce(t *testing.T) {
 	scoped := func(elected chan struct{}) *Keeper {
 		return w.with(t, func(o *Options) {
 			o.Paths["/validate-all"], o.Elected, o.Rescope = true, elected, rescope
-			o.Scopes = map[string]Scope{"all": {Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
+			o.Scopes = map[string]configuration.Scope{"all": {Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
 				return []admissionv1.MatchCondition{{Name: "some", Expression: expression.Load().(string)}}, true
 			}}}
 		})

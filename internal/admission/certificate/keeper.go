@@ -13,8 +13,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/time/rate"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,7 +21,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/afloat-project/afloat/internal/platform/matchconditions"
+	"github.com/afloat-project/afloat/internal/admission/configuration"
 )
 
 // Options define which certificates and objects are maintained, and where.
@@ -33,43 +31,15 @@ type Options struct {
 	Secret    types.NamespacedName
 	Directory string
 	FilesOnly bool
-	// Target is what the API server calls.
-	Target Target
 	// RenewBefore is how long before its expiry a certificate is replaced (OPS-044).
 	RenewBefore time.Duration
-	// External means that another program creates the Secret and publishes the CA. The Secret is only read,
-	// and only files are written (OPS-050).
-	External bool
-	// Mutating and Validating name the webhook configurations. Paths are the paths that this manager knows;
-	// false means that the feature is off, so that the leader drops the entry (OPS-064).
-	Mutating, Validating string
-	Paths                map[string]bool
-	// Scopes maps the names of entries to the requests that they match. It is for entries that are shipped
-	// without match conditions, or derived: the leader writes their conditions. Rescope receives a value when
-	// these may have changed; they are then updated at once.
-	Scopes  map[string]Scope
+	// Options define the objects that carry the CA. With External, another program creates the Secret, too:
+	// it is only read, and only files are written (OPS-050).
+	configuration.Options
+	// Rescope receives a value when the conditions of scopes may have changed; they are then updated at once.
 	Rescope <-chan struct{}
-	// Derived are entries that the leader creates. A replica that starts is not ready before they exist.
-	Derived []Derived
-	// Check returns why a match condition must not be written. If it is nil, every condition is written.
-	Check func(expression string) error
-	// Recent defines how the pods of recent rules are sent, which are rules that were just accepted; it is
-	// nil if there are no such rules.
-	Recent *Recent
-	// CRDs are the definitions that this manager converts.
-	CRDs []string
-	// Elected is closed on the leader; nil means that this process always leads.
-	Elected <-chan struct{}
 	// ServerPort is the port of this webhook server, for the readiness check.
 	ServerPort int
-}
-
-// Scope is what the leader writes into an entry.
-type Scope struct {
-	// Conditions returns the match conditions of the entry. While they are unknown, the entry stays as it is.
-	Conditions func() (conditions []admissionv1.MatchCondition, known bool)
-	// Policy is the failurePolicy of the entry with these conditions.
-	Policy admissionv1.FailurePolicyType
 }
 
 // Keeper maintains the certificate of one replica, see the package comment. It implements manager.Runnable.
@@ -77,20 +47,13 @@ type Keeper struct {
 	options   Options
 	client    client.WithWatch
 	store     store
-	publisher *publisher
+	publisher *configuration.Publisher
 	policy    policy
 	clock     clock.WithTicker
 	log       logr.Logger
 	unserved  *prometheus.GaugeVec
 	expires   *prometheus.GaugeVec
 
-	// announcing is held while a recent rule is written.
-	announcing sync.Mutex
-	// announcements limits the announcements whose rules are written one by one. Those above the limit are
-	// announced together, as one rule for all pods, which has been served since wideSince.
-	announcements *rate.Limiter
-	together      matchconditions.Together[string, struct{}]
-	wideSince     time.Time
 	// passing is held during a pass, and guards seen.
 	passing sync.Mutex
 	seen    seen
@@ -100,7 +63,7 @@ type Keeper struct {
 	last      material
 	lastPass  time.Time // when a pass last wrote the files to serve
 	previous  time.Time // since when the current CA is known to have replaced its predecessor
-	found     report
+	found     configuration.Report
 	since     time.Time // when an unserved entry was first found; zero if there is none
 	wasReady  bool
 	said      map[string]bool
@@ -112,15 +75,13 @@ func New(c client.WithWatch, clock clock.WithTicker, log logr.Logger, options Op
 	k := &Keeper{
 		options:   options,
 		client:    c,
-		publisher: newPublisher(c, options),
-		policy:    newPolicy(options.Target.name(), options.RenewBefore),
+		publisher: configuration.New(c, clock, options.Options),
+		policy:    newPolicy(options.Target.HostName(), options.RenewBefore),
 		clock:     clock,
 		log:       log,
 		lastError: errors.New("the first pass has not ended"),
 		said:      map[string]bool{},
 
-		announcements: rate.NewLimiter(announcementsASecond, announcementsAtOnce),
-		together:      matchconditions.Together[string, struct{}]{Limit: 2 * servedTime},
 		unserved: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "afloat_webhook_unserved",
 			Help: "Entries of webhook configurations, and conversions, that this manager does not serve.",
@@ -130,7 +91,6 @@ func New(c client.WithWatch, clock clock.WithTicker, log logr.Logger, options Op
 			Help: "When the certificate that this replica serves its webhooks with expires, in seconds since 1970.",
 		}, nil),
 	}
-	k.publisher.now = clock.Now
 	if options.FilesOnly && !options.External {
 		k.store = &directoryStore{dir: options.Directory}
 	} else {
@@ -155,6 +115,12 @@ const (
 	unservedGrace = 2 * time.Minute
 )
 
+// Announce makes the API server send the pods of a rule that is about to be stored, as
+// [configuration.Publisher.Announce] says.
+func (k *Keeper) Announce(ctx context.Context, expression string) error {
+	return k.publisher.Announce(ctx, expression)
+}
+
 // Metric returns the gauge afloat_webhook_unserved, for the registry (OPS-065).
 func (k *Keeper) Metric() prometheus.Collector { return k.unserved }
 
@@ -173,7 +139,7 @@ func (k *Keeper) Pass(ctx context.Context) (again time.Time, err error) {
 		} else {
 			again, err = k.pass(ctx)
 		}
-		if !errors.Is(err, errLostRace) {
+		if !errors.Is(err, configuration.ErrLostRace) {
 			break
 		}
 	}
@@ -213,7 +179,7 @@ func (k *Keeper) pass(ctx context.Context) (time.Time, error) {
 	}
 
 	published := k.publish(ctx, wanted)
-	if errors.Is(published, errLostRace) {
+	if errors.Is(published, configuration.ErrLostRace) {
 		return time.Time{}, published
 	}
 
@@ -329,18 +295,18 @@ func (k *Keeper) save(
 
 // publish publishes the bundle, records what was found, and logs each finding once while it persists.
 func (k *Keeper) publish(ctx context.Context, m material, mismatched ...string) error {
-	found, err := k.publisher.publish(ctx, m.bundle())
+	found, err := k.publisher.Publish(ctx, m.bundle())
 	if err != nil {
 		return err
 	}
 
-	found.mismatched = append(mismatched, found.mismatched...)
-	notes := append(found.notes, found.mismatched...)
+	found.Mismatched = append(mismatched, found.Mismatched...)
+	notes := append(found.Notes, found.Mismatched...)
 	k.unserved.Reset()
 
-	for _, what := range found.unserved {
+	for _, what := range found.Unserved {
 		notes = append(notes, what.String())
-		k.unserved.WithLabelValues(what.object, what.name).Set(1)
+		k.unserved.WithLabelValues(what.Object, what.Name).Set(1)
 	}
 
 	said := map[string]bool{}
@@ -354,7 +320,7 @@ func (k *Keeper) publish(ctx context.Context, m material, mismatched ...string) 
 	k.state.Lock()
 	defer k.state.Unlock()
 	k.found = found
-	if len(found.unserved) == 0 {
+	if len(found.Unserved) == 0 {
 		k.since = time.Time{}
 	} else if k.since.IsZero() {
 		k.since = k.clock.Now()
@@ -465,7 +431,7 @@ func (k *Keeper) rescope(ctx context.Context) bool {
 	}
 
 	for range maxRaces {
-		if err := k.publisher.rescope(ctx, m.bundle()); !errors.Is(err, errLostRace) {
+		if err := k.publisher.Rescope(ctx, m.bundle()); !errors.Is(err, configuration.ErrLostRace) {
 			return err == nil
 		}
 	}
@@ -484,9 +450,9 @@ func (k *Keeper) watched() []watchedObject {
 		objects = append(objects,
 			watchedObject{corev1.SchemeGroupVersion.WithKind("Secret"), k.options.Secret})
 	}
-	for _, object := range k.publisher.objects {
-		objects = append(objects, watchedObject{object.kind, types.NamespacedName{Name: object.name}})
-	}
+	k.publisher.Each(func(kind schema.GroupVersionKind, name string) {
+		objects = append(objects, watchedObject{kind, types.NamespacedName{Name: name}})
+	})
 	return objects
 }
 

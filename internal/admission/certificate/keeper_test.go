@@ -25,6 +25,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/afloat-project/afloat/internal/admission/configuration"
 )
 
 const day = 24 * time.Hour
@@ -103,9 +105,10 @@ func (w *world) keeper(t *testing.T) *Keeper {
 	t.Helper()
 	return New(w, w.clock, logr.Discard(), Options{
 		Secret: types.NamespacedName{Namespace: "sys", Name: "certs"}, Directory: filepath.Join(t.TempDir(), "certs"),
-		Target: Target{Namespace: "sys", Service: "hook"}, RenewBefore: 180 * day,
-		Mutating: "mutating", Validating: "validating", Paths: map[string]bool{"/mutate-x": true, "/mutate-off": false},
-		CRDs: []string{"xs.example.io", "plain.example.io", "missing.example.io"},
+		RenewBefore: 180 * day,
+		Options: configuration.Options{Target: configuration.Target{Namespace: "sys", Service: "hook"},
+			Mutating: "mutating", Validating: "validating", Paths: map[string]bool{"/mutate-x": true, "/mutate-off": false},
+			CRDs: []string{"xs.example.io", "plain.example.io", "missing.example.io"}},
 	})
 }
 
@@ -532,7 +535,7 @@ func TestMaterialOfTheReferenceIsKept(t *testing.T) {
 func TestWithoutASecretTheDirectoryHoldsEverything(t *testing.T) {
 	w := newWorld(t)
 	options := w.keeper(t).options
-	options.FilesOnly, options.Target = true, Target{Host: "127.0.0.1", Port: 9876}
+	options.FilesOnly, options.Target = true, configuration.Target{Host: "127.0.0.1", Port: 9876}
 	k := New(w, w.clock, logr.Discard(), options)
 	pass(t, k)
 	first, err := os.ReadFile(filepath.Join(options.Directory, "cert.pem"))

@@ -40,14 +40,14 @@ func (k *Keeper) inLine() error {
 	case now.Sub(k.lastPass) > staleTime:
 		return fmt.Errorf("certificates and webhook configurations were last in line at %s: %w",
 			k.lastPass.Format(time.RFC3339), k.lastError)
-	case len(k.found.mismatched) > 0:
-		return fmt.Errorf("external certificates: %s", strings.Join(k.found.mismatched, "; "))
+	case len(k.found.Mismatched) > 0:
+		return fmt.Errorf("external certificates: %s", strings.Join(k.found.Mismatched, "; "))
 	// Until then rules must not be accepted, because their pods would not be sent.
-	case k.found.lacking != "" && !k.wasReady:
-		return fmt.Errorf("webhook configurations: %s", k.found.lacking)
-	case len(k.found.unserved) > 0 && (!k.wasReady || now.Sub(k.since) >= unservedGrace):
+	case k.found.Lacking != "" && !k.wasReady:
+		return fmt.Errorf("webhook configurations: %s", k.found.Lacking)
+	case len(k.found.Unserved) > 0 && (!k.wasReady || now.Sub(k.since) >= unservedGrace):
 		return fmt.Errorf("webhook configurations ask for more than this manager serves: %v",
-			k.found.unserved)
+			k.found.Unserved)
 	}
 
 	return nil

@@ -15,12 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/internal/admission/configuration"
 )
 
-// errLostRace means that another replica changed the material since it was read.
-var errLostRace = errors.New("the certificates were changed by another replica")
-
-// store stores the material. save must fail with errLostRace if it was changed since load returned version.
+// store stores the material. save must fail with configuration.ErrLostRace if it was changed since load returned version.
 type store interface {
 	load(ctx context.Context) (m material, version *corev1.Secret, err error)
 	save(ctx context.Context, m material, version *corev1.Secret) error
@@ -61,7 +60,7 @@ func (s *secretStore) save(ctx context.Context, m material, version *corev1.Secr
 	switch {
 	case apierrors.IsAlreadyExists(err), apierrors.IsConflict(err), version != nil &&
 		apierrors.IsNotFound(err):
-		return errLostRace
+		return configuration.ErrLostRace
 	case err != nil:
 		return fmt.Errorf("writing Secret %s: %w", s.name, err)
 	}

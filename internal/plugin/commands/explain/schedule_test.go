@@ -13,9 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	. "github.com/afloat-project/afloat/internal/kinds/advancedcronjob/advancedcronjobtest"
-
 	"github.com/afloat-project/afloat/internal/engine/workloadkind"
+	. "github.com/afloat-project/afloat/internal/kinds/advancedcronjob/advancedcronjobtest"
 )
 
 // TestWhySchedule: when the next run begins, what holds the one that is due, and how the latest ones went

@@ -1,23 +1,18 @@
-package certificate
+package configuration
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Recent defines how the pods of recent rules are sent. A rule is the selection of pods by a SidecarSet or
@@ -196,8 +191,8 @@ func named(name string) func(any) bool {
 
 // recall drops rules that are no longer recent. The time counts from when this process first saw them,
 // because the clocks of replicas differ.
-func (p *publisher) recall(rules recentRules) recentRules {
-	now := p.now()
+func (p *Publisher) recall(rules recentRules) recentRules {
+	now := p.clock.Now()
 	seen := map[recentRule]time.Time{}
 	for _, rule := range rules {
 		first, ok := p.firstSeen[rule]
@@ -239,133 +234,4 @@ func (r recentRules) remember(object *unstructured.Unstructured, fields map[stri
 	}
 
 	return nil
-}
-
-// Announce makes the API server send the pods of a rule that is about to be stored, and returns when it does.
-// The expression selects the pods of the rule. The probed API server then uses the entry; others follow
-// within moments. An error is why the first pods may be missed.
-//
-// The object with the rule may not exist: anyone who can reach the port can send a review. Therefore
-// announcements are limited, and an expression that API servers cannot evaluate is not written.
-func (k *Keeper) Announce(ctx context.Context, expression string) error {
-	if k.options.Recent == nil || k.options.External || expression == "false" {
-		return nil
-	}
-	if err := k.publisher.check(expression); err != nil {
-		return err
-	}
-	if k.announcements.AllowN(k.clock.Now(), 1) {
-		return k.announce(ctx, expression)
-	}
-
-	_, err := k.together.Do(ctx, everyPod, func(ctx context.Context) (none struct{}, err error) {
-		if k.wideSince.IsZero() || k.clock.Since(k.wideSince) >= recentTime/3 {
-			if err = k.announce(ctx, everyPod); err == nil {
-				k.wideSince = k.clock.Now()
-			}
-		}
-		return none, err
-	})
-	return err
-}
-
-// announce writes a rule, and returns when it is served.
-func (k *Keeper) announce(ctx context.Context, expression string) error {
-	token, err := k.write(ctx, expression)
-	if err != nil || token == "" {
-		return err
-	}
-	return k.served(ctx, token)
-}
-
-// write writes a rule, and returns its token, or "" if pods are not sent here at all.
-func (k *Keeper) write(ctx context.Context, expression string) (string, error) {
-	k.announcing.Lock() // so that announcements only race with those of other replicas
-	defer k.announcing.Unlock()
-	for range maxRaces {
-		live := &unstructured.Unstructured{}
-		live.SetGroupVersionKind(mutatingKind)
-		if err := k.client.Get(ctx, types.NamespacedName{Name: k.options.Mutating}, live); err != nil {
-			return "", client.IgnoreNotFound(err)
-		}
-
-		present, _, err := unstructured.NestedSlice(live.Object, "webhooks")
-		if err != nil {
-			return "", err
-		}
-
-		rules, token := recentOf(live).add(expression, k.clock.Now())
-		if rules == nil {
-			return token, nil
-		}
-
-		entries := k.options.Recent.weave(present, rules)
-		if !slices.ContainsFunc(entries, named(k.options.Recent.Name)) {
-			return "", nil // there is no entry for pods
-		}
-
-		fields := map[string]any{"/webhooks": entries}
-		if err := rules.remember(live, fields); err != nil {
-			return "", err
-		}
-
-		switch err := k.patch(ctx, live, fields); {
-		case err == nil:
-			return token, nil
-		case !errors.Is(err, errLostRace):
-			return "", err
-		}
-	}
-
-	return "", errLostRace
-}
-
-func (k *Keeper) patch(ctx context.Context, live *unstructured.Unstructured, fields map[string]any) error {
-	operations := []jsonpatch.Operation{
-		jsonpatch.NewOperation("replace", "/metadata/resourceVersion", live.GetResourceVersion()),
-	}
-	for pointer, value := range fields {
-		operations = append(operations, jsonpatch.NewOperation("add", pointer, value))
-	}
-
-	body, err := json.Marshal(operations)
-	if err != nil {
-		return fmt.Errorf("encoding a patch: %w", err)
-	}
-
-	if err := k.client.Patch(ctx, live,
-		client.RawPatch(types.JSONPatchType, body)); apierrors.IsConflict(err) {
-		return errLostRace
-	} else if err != nil {
-		return fmt.Errorf("changing %s: %w", live.GetName(), err)
-	}
-
-	return nil
-}
-
-// served returns when the API server sends the pods of the rule with the token.
-func (k *Keeper) served(ctx context.Context, token string) error {
-	ctx, cancel := context.WithTimeout(ctx, servedTime)
-	defer cancel()
-	for wait := servedSoon; ; wait = min(2*wait, servedLate) {
-		err := k.options.Recent.Probe(ctx, token)
-		if k.options.Recent.Found(err, token) {
-			k.sleep(ctx, othersTime)
-			return nil
-		}
-		if !k.sleep(ctx, wait) {
-			return fmt.Errorf("the API server does not ask about its pods yet: %w",
-				errors.Join(ctx.Err(), err))
-		}
-	}
-}
-
-// sleep reports whether the time passed before the context ended.
-func (k *Keeper) sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-k.clock.After(d):
-		return true
-	}
 }

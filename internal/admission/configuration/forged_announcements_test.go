@@ -1,4 +1,4 @@
-package certificate
+package configuration
 
 import (
 	"errors"
@@ -74,13 +74,13 @@ func TestWhatCannotBeEvaluatedIsNotWritten(t *testing.T) {
 	s := newSender(t)
 	k := s.replica(t, nil)
 	broken := errors.New("int() may fail")
-	k.publisher.check = func(expression string) error {
+	k.Check = func(expression string) error {
 		if strings.Contains(expression, "int(") {
 			return broken
 		}
 		return nil
 	}
-	k.options.Scopes["all.kb.io"] = Scope{Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
+	k.Scopes["all.kb.io"] = Scope{Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
 		return []admissionv1.MatchCondition{{Name: "asked", Expression: "object.known"}, {Name: "bad", Expression: "int('x') == 1"}}, true
 	}}
 	pass(t, k)

@@ -1,4 +1,4 @@
-package certificate
+package configuration
 
 import (
 	"context"
@@ -11,19 +11,26 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// sender is a world whose mutating configuration has entries for pods, and whose API server uses a changed
-// entry only after some probes.
+// sender is an API server whose mutating configuration has entries for pods, and which uses a changed entry
+// only after some probes.
 type sender struct {
-	*world
+	client.WithWatch
+	clock  *testclock.FakeClock
 	mu     sync.Mutex
+	writes int
 	probed []string
 	// late is how many probes it takes until an entry is served.
 	late int
@@ -31,18 +38,56 @@ type sender struct {
 
 func newSender(t *testing.T) *sender {
 	t.Helper()
-	s := &sender{world: newWorld(t)}
-	config := s.mutating(t)
-	path, all := "/mutate-pod-all", admissionv1.Fail
-	config.Webhooks = append(config.Webhooks, admissionv1.MutatingWebhook{Name: "all.kb.io", FailurePolicy: &all,
-		ClientConfig: admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "sys", Name: "hook",
-			Path: &path}},
-		MatchConditions: []admissionv1.MatchCondition{{Name: "asked", Expression: "object.known"}}})
-	if err := s.Update(t.Context(), config); err != nil {
+	scheme := runtime.NewScheme()
+	if err := admissionv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
+	service := func(path string) admissionv1.WebhookClientConfig {
+		return admissionv1.WebhookClientConfig{Service: &admissionv1.ServiceReference{Namespace: "sys", Name: "hook", Path: &path}}
+	}
+	all := admissionv1.Fail
+	s := &sender{clock: testclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))}
+	s.WithWatch = fake.NewClientBuilder().WithScheme(scheme).WithObjects(&admissionv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "mutating", Annotations: map[string]string{"template": ""}},
+		Webhooks: []admissionv1.MutatingWebhook{{Name: "mx.kb.io", ClientConfig: service("/mutate-x")},
+			{Name: "all.kb.io", FailurePolicy: &all, ClientConfig: service("/mutate-pod-all"),
+				MatchConditions: []admissionv1.MatchCondition{{Name: "asked", Expression: "object.known"}}}}},
+	).WithInterceptorFuncs(interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			s.mu.Lock()
+			s.writes++
+			s.mu.Unlock()
+			return c.Patch(ctx, o, p, opts...)
+		},
+	}).Build()
 	return s
 }
+
+// pass publishes, again if somebody else wrote meanwhile.
+func pass(t *testing.T, p *Publisher) {
+	t.Helper()
+	for range maxRaces {
+		switch _, err := p.Publish(t.Context(), []byte("bundle")); {
+		case err == nil:
+			return
+		case !errors.Is(err, ErrLostRace):
+			t.Fatalf("publishing: %v", err)
+		}
+	}
+	t.Fatal("publishing lost every race")
+}
+
+// stepped is a clock that tests set, while waiting takes real time.
+type stepped struct {
+	clock.RealClock
+	set *testclock.FakeClock
+}
+
+// Now implements clock.Clock.
+func (c stepped) Now() time.Time { return c.set.Now() }
+
+// Since implements clock.Clock.
+func (c stepped) Since(from time.Time) time.Duration { return c.set.Since(from) }
 
 func (s *sender) mutating(t *testing.T) *admissionv1.MutatingWebhookConfiguration {
 	t.Helper()
@@ -55,31 +100,28 @@ func (s *sender) mutating(t *testing.T) *admissionv1.MutatingWebhookConfiguratio
 
 var errFound = errors.New("found")
 
-// replica returns the keeper of a manager. It leads if elected is nil, and does not while elected is open.
-func (s *sender) replica(t *testing.T, elected chan struct{}) *Keeper {
+// replica returns the publisher of a manager. It leads if elected is nil, and does not while elected is open.
+func (s *sender) replica(t *testing.T, elected chan struct{}) *Publisher {
 	t.Helper()
-	options := s.keeper(t).options
-	options.Elected = elected
-	options.Paths = map[string]bool{"/mutate-x": true, "/mutate-off": false, "/mutate-pod-all": true, "/mutate-pod-recent": true}
-	options.Scopes = map[string]Scope{"all.kb.io": {Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
-		return []admissionv1.MatchCondition{{Name: "asked", Expression: "object.known"}}, true
-	}}}
-	options.Recent = &Recent{Of: "all.kb.io", Name: "recent.kb.io", Path: "/mutate-pod-recent",
-		Probe: func(_ context.Context, token string) error {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			s.probed = append(s.probed, token)
-			if s.late--; s.late >= 0 || !strings.Contains(s.recent(t), "'"+token+"'") && s.recent(t) != "true" {
-				return nil
-			}
-			return fmt.Errorf("%w %s", errFound, token)
-		},
-		Found: func(err error, token string) bool {
-			return errors.Is(err, errFound) && strings.Contains(err.Error(), token)
-		}}
-	k := New(s, clock.RealClock{}, logr.Discard(), options)
-	k.publisher.now = s.clock.Now
-	return k
+	return New(s, stepped{set: s.clock}, Options{
+		Target: Target{Namespace: "sys", Service: "hook"}, Mutating: "mutating", Elected: elected,
+		Paths: map[string]bool{"/mutate-x": true, "/mutate-off": false, "/mutate-pod-all": true, "/mutate-pod-recent": true},
+		Scopes: map[string]Scope{"all.kb.io": {Policy: admissionv1.Fail, Conditions: func() ([]admissionv1.MatchCondition, bool) {
+			return []admissionv1.MatchCondition{{Name: "asked", Expression: "object.known"}}, true
+		}}},
+		Recent: &Recent{Of: "all.kb.io", Name: "recent.kb.io", Path: "/mutate-pod-recent",
+			Probe: func(_ context.Context, token string) error {
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				s.probed = append(s.probed, token)
+				if s.late--; s.late >= 0 || !strings.Contains(s.recent(t), "'"+token+"'") && s.recent(t) != "true" {
+					return nil
+				}
+				return fmt.Errorf("%w %s", errFound, token)
+			},
+			Found: func(err error, token string) bool {
+				return errors.Is(err, errFound) && strings.Contains(err.Error(), token)
+			}}})
 }
 
 // recent is the condition of the entry of recent rules, empty if there is none; known is that of the other
@@ -310,7 +352,7 @@ func TestAnnouncementsThatComeToNothing(t *testing.T) {
 	pass(t, k)
 	writes := s.writes
 	external := s.replica(t, nil)
-	external.options.External = true
+	external.External = true
 	err := errors.Join(external.Announce(t.Context(), "object.a"), k.Announce(t.Context(), "false"))
 	if err != nil {
 		t.Errorf("announcing what needs no entry: %v", err)

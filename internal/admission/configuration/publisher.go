@@ -1,4 +1,4 @@
-package certificate
+package configuration
 
 import (
 	"bytes"
@@ -12,8 +12,10 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"gomodules.xyz/jsonpatch/v2"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -22,7 +24,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 )
 
 // templateAnnotation holds the original list of webhooks, as JSON.
@@ -41,48 +46,84 @@ var (
 	}
 )
 
-// publisher updates webhook configurations and CRDs. Objects are read and patched as documents, so that
+// Options define which objects are updated, and how.
+type Options struct {
+	// Target is what the API server calls.
+	Target Target
+	// Mutating and Validating name the webhook configurations. Paths are the paths that this manager knows;
+	// false means that the feature is off, so that the leader drops the entry (OPS-064).
+	Mutating, Validating string
+	Paths                map[string]bool
+	// Scopes maps the names of entries to the requests that they match. It is for entries that are shipped
+	// without match conditions, or derived: the leader writes their conditions.
+	Scopes map[string]Scope
+	// Derived are entries that the leader creates. A replica that starts is not ready before they exist.
+	Derived []Derived
+	// Check returns why a match condition must not be written. If it is nil, every condition is written.
+	Check func(expression string) error
+	// Recent defines how the pods of recent rules are sent, which are rules that were just accepted; it is
+	// nil if there are no such rules.
+	Recent *Recent
+	// CRDs are the definitions that this manager converts.
+	CRDs []string
+	// Elected is closed on the leader; nil means that this process always leads.
+	Elected <-chan struct{}
+	// External means that another program publishes the CA: objects are only compared, not written (OPS-050).
+	External bool
+}
+
+// Scope is what the leader writes into an entry.
+type Scope struct {
+	// Conditions returns the match conditions of the entry. While they are unknown, the entry stays as it is.
+	Conditions func() (conditions []admissionv1.MatchCondition, known bool)
+	// Policy is the failurePolicy of the entry with these conditions.
+	Policy admissionv1.FailurePolicyType
+}
+
+// Publisher updates webhook configurations and CRDs. Objects are read and patched as documents, so that
 // fields of other versions are preserved.
 //
 // Several managers may share the objects: replicas, an older and a newer release during an upgrade, and
 // OpenKruise. So that none reverts what another did, each changes only entries that it serves itself, never
 // changes unknown ones, and only the leader adds and drops entries.
-type publisher struct {
-	client client.Client
-	target Target
-	// paths are the paths that this manager knows; false means that the feature is off.
-	paths  map[string]bool
-	scopes map[string]Scope
-	// elected is closed on the leader; nil means that this process always leads.
-	elected <-chan struct{}
-	// readOnly means that certificates are external: objects are only compared, not written.
-	readOnly bool
-	objects  []published
-	derived  []Derived
-	recent   *Recent
+type Publisher struct {
+	Options
+	client  client.Client
+	clock   clock.Clock
+	objects []object
 	// firstSeen records when each recent rule was first seen, by the clock of this process.
 	firstSeen map[recentRule]time.Time
-	now       func() time.Time
-	check     func(expression string) error
+
+	// announcing is held while a recent rule is written.
+	announcing sync.Mutex
+	// announcements limits the announcements whose rules are written one by one. Those above the limit are
+	// announced together, as one rule for all pods, which has been served since wideSince.
+	announcements *rate.Limiter
+	together      matchconditions.Together[string, struct{}]
+	wideSince     time.Time
 }
 
-// report is the result of publishing.
-type report struct {
-	// notes are for the log.
-	notes []string
-	// unserved are entries that call this manager but have no handler.
-	unserved []unserved
-	// mismatched are objects with another authority, if the manager may not change them.
-	mismatched []string
-	// lacking is what a starting replica waits for before it is ready.
-	lacking string
+// ErrLostRace means that somebody else changed an object since it was read. The caller reads it again.
+var ErrLostRace = errors.New("another replica changed the object meanwhile")
+
+// Report is the result of publishing.
+type Report struct {
+	// Notes are for the log.
+	Notes []string
+	// Unserved are entries that call this manager but have no handler.
+	Unserved []Unserved
+	// Mismatched are objects with another authority, if the manager may not change them.
+	Mismatched []string
+	// Lacking is what a starting replica waits for before it is ready.
+	Lacking string
 }
 
-// unserved is an entry of a webhook configuration, or the conversion of a CRD.
-type unserved struct{ object, name, path string }
+// Unserved is an entry of a webhook configuration, or the conversion of a CRD.
+type Unserved struct{ Object, Name, Path string }
 
-func (u unserved) String() string {
-	return fmt.Sprintf("%s of %s: nothing here handles %s", u.name, u.object, u.path)
+// String returns the entry, for the log.
+func (u Unserved) String() string {
+	return fmt.Sprintf("%s of %s: nothing here handles %s", u.Name, u.Object, u.Path)
 }
 
 // Target defines where the API server finds the webhooks.
@@ -94,8 +135,8 @@ type Target struct {
 	Port int
 }
 
-// name returns the host name for which the serving certificate is issued.
-func (t Target) name() string {
+// HostName returns the host name for which the serving certificate is issued.
+func (t Target) HostName() string {
 	if t.Host != "" {
 		return t.Host
 	}
@@ -121,47 +162,50 @@ func (t Target) fill(config map[string]any, path string, bundle []byte) {
 	}
 }
 
-// published is one object that carries the bundle. build returns its fields as they should be, by JSON
-// pointer.
-type published struct {
+// object is one object that carries the bundle. build returns its fields as they should be, by JSON pointer.
+type object struct {
 	kind  schema.GroupVersionKind
 	name  string
 	build func(object *unstructured.Unstructured, bundle []byte,
-		found *report) (fields map[string]any, err error)
+		found *Report) (fields map[string]any, err error)
 }
 
-func newPublisher(c client.Client, o Options) *publisher {
-	p := &publisher{
-		client:   c,
-		target:   o.Target,
-		paths:    o.Paths,
-		scopes:   o.Scopes,
-		elected:  o.Elected,
-		readOnly: o.External,
-		derived:  o.Derived,
-		recent:   o.Recent,
-		now:      time.Now,
-		check:    o.Check,
+// New returns a Publisher. The client must read from the API server, not from a cache, and needs rights only
+// for the objects that the options name.
+func New(c client.Client, clock clock.Clock, options Options) *Publisher {
+	p := &Publisher{
+		Options:       options,
+		client:        c,
+		clock:         clock,
+		announcements: rate.NewLimiter(announcementsASecond, announcementsAtOnce),
+		together:      matchconditions.Together[string, struct{}]{Limit: 2 * servedTime},
 	}
-	if p.check == nil {
-		p.check = func(string) error { return nil }
+	if p.Check == nil {
+		p.Check = func(string) error { return nil }
 	}
 
-	p.objects = []published{
-		{mutatingKind, o.Mutating, p.webhooks},
-		{validatingKind, o.Validating, p.webhooks},
+	p.objects = []object{
+		{mutatingKind, options.Mutating, p.webhooks},
+		{validatingKind, options.Validating, p.webhooks},
 	}
-	for _, name := range o.CRDs {
-		p.objects = append(p.objects, published{crdKind, name, p.conversion})
+	for _, name := range options.CRDs {
+		p.objects = append(p.objects, object{crdKind, name, p.conversion})
 	}
 
 	return p
 }
 
-// publish patches the objects that differ. It skips objects that do not exist, and continues after one that
+// Each calls a function with the kind and name of each object that carries the bundle.
+func (p *Publisher) Each(do func(kind schema.GroupVersionKind, name string)) {
+	for _, object := range p.objects {
+		do(object.kind, object.name)
+	}
+}
+
+// Publish patches the objects that differ. It skips objects that do not exist, and continues after one that
 // cannot be patched.
-func (p *publisher) publish(ctx context.Context, bundle []byte) (report, error) {
-	var found report
+func (p *Publisher) Publish(ctx context.Context, bundle []byte) (Report, error) {
+	var found Report
 	var errs []error
 	for _, object := range p.objects {
 		if err := p.publishOne(ctx, object, bundle, &found); err != nil {
@@ -171,9 +215,9 @@ func (p *publisher) publish(ctx context.Context, bundle []byte) (report, error) 
 	return found, errors.Join(errs...)
 }
 
-// rescope is like publish, but only for the webhook configurations, and only if this manager writes them.
-func (p *publisher) rescope(ctx context.Context, bundle []byte) error {
-	if p.readOnly || !p.leads() {
+// Rescope is like Publish, but only for the webhook configurations, and only if this manager writes them.
+func (p *Publisher) Rescope(ctx context.Context, bundle []byte) error {
+	if p.External || !p.leads() {
 		return nil
 	}
 
@@ -181,7 +225,7 @@ func (p *publisher) rescope(ctx context.Context, bundle []byte) error {
 		if object.kind != mutatingKind && object.kind != validatingKind {
 			continue
 		}
-		if err := p.publishOne(ctx, object, bundle, &report{}); err != nil {
+		if err := p.publishOne(ctx, object, bundle, &Report{}); err != nil {
 			return fmt.Errorf("bringing %s %s in line: %w", object.kind.Kind, object.name, err)
 		}
 	}
@@ -189,7 +233,7 @@ func (p *publisher) rescope(ctx context.Context, bundle []byte) error {
 	return nil
 }
 
-func (p *publisher) publishOne(ctx context.Context, object published, bundle []byte, found *report) error {
+func (p *Publisher) publishOne(ctx context.Context, object object, bundle []byte, found *Report) error {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(object.kind)
 	if err := p.client.Get(ctx, types.NamespacedName{Name: object.name}, live); err != nil {
@@ -197,7 +241,7 @@ func (p *publisher) publishOne(ctx context.Context, object published, bundle []b
 	}
 
 	fields, err := object.build(live.DeepCopy(), bundle, found)
-	if err != nil || p.readOnly {
+	if err != nil || p.External {
 		return err
 	}
 
@@ -223,12 +267,12 @@ func (p *publisher) publishOne(ctx context.Context, object published, bundle []b
 
 	if err := p.client.Patch(ctx, live,
 		client.RawPatch(types.JSONPatchType, patch)); apierrors.IsConflict(err) {
-		return errLostRace
+		return ErrLostRace
 	} else if err != nil {
 		return err
 	}
 
-	found.notes = append(found.notes, "updated "+object.kind.Kind+" "+object.name)
+	found.Notes = append(found.Notes, "updated "+object.kind.Kind+" "+object.name)
 	return nil
 }
 
@@ -246,21 +290,21 @@ func carries(bundle, authorities []byte) bool {
 }
 
 // adopt fills in the client configuration of something that this manager serves.
-func (p *publisher) adopt(config map[string]any, path string, bundle []byte, what string, found *report) {
-	if present, _ := config["caBundle"].(string); p.readOnly && present != encodeBundle(bundle) {
+func (p *Publisher) adopt(config map[string]any, path string, bundle []byte, what string, found *Report) {
+	if present, _ := config["caBundle"].(string); p.External && present != encodeBundle(bundle) {
 		if data, err := base64.StdEncoding.DecodeString(present); err != nil || !carries(data, bundle) {
-			found.mismatched = append(found.mismatched, what+" does not carry the authority of the Secret")
+			found.Mismatched = append(found.Mismatched, what+" does not carry the authority of the Secret")
 		}
 	}
-	p.target.fill(config, path, bundle)
+	p.Target.fill(config, path, bundle)
 }
 
-func (p *publisher) leads() bool {
-	if p.elected == nil {
+func (p *Publisher) leads() bool {
+	if p.Elected == nil {
 		return true
 	}
 	select {
-	case <-p.elected:
+	case <-p.Elected:
 		return true
 	default:
 		return false
@@ -270,8 +314,8 @@ func (p *publisher) leads() bool {
 // webhooks returns the list of entries: existing ones, then those of the template that are missing. An entry
 // for an unknown path is left as it is and reported: another manager may serve it, and without it requests
 // would be admitted unchecked.
-func (p *publisher) webhooks(
-	object *unstructured.Unstructured, bundle []byte, found *report,
+func (p *Publisher) webhooks(
+	object *unstructured.Unstructured, bundle []byte, found *Report,
 ) (map[string]any, error) {
 	present, _, err := unstructured.NestedSlice(object.Object, "webhooks")
 	if err != nil {
@@ -293,16 +337,16 @@ func (p *publisher) webhooks(
 
 		seen[name] = true
 		path, live := pathOf(entry), i < len(present)
-		active, known := p.paths[path]
+		active, known := p.Paths[path]
 
 		switch {
 		case !known && live:
-			found.unserved = append(found.unserved, unserved{object.GetName(), name, path})
+			found.Unserved = append(found.Unserved, Unserved{object.GetName(), name, path})
 			entries = append(entries, entry)
 		case active && (live || p.leads()):
 			config, _ := entry["clientConfig"].(map[string]any)
 			p.adopt(config, path, bundle, name+" of "+object.GetName(), found)
-			if scope, ok := p.scopes[name]; ok && p.leads() {
+			if scope, ok := p.Scopes[name]; ok && p.leads() {
 				if conditions, known := scope.Conditions(); known {
 					p.narrow(entry, conditions, scope.Policy, found)
 				}
@@ -314,7 +358,7 @@ func (p *publisher) webhooks(
 	}
 
 	entries = p.derive(object.GetKind(), entries, found)
-	if p.recent != nil && p.paths[p.recent.Path] && object.GetKind() == mutatingKind.Kind {
+	if p.Recent != nil && p.Paths[p.Recent.Path] && object.GetKind() == mutatingKind.Kind {
 		rules := recentOf(object)
 		if p.leads() {
 			rules = p.recall(rules)
@@ -322,7 +366,7 @@ func (p *publisher) webhooks(
 				return nil, err
 			}
 		}
-		entries = p.recent.weave(entries, rules)
+		entries = p.Recent.weave(entries, rules)
 	}
 
 	if len(entries)+len(present) > 0 {
@@ -335,14 +379,14 @@ func (p *publisher) webhooks(
 // narrow limits an entry to the requests that match all conditions, and sets its failurePolicy. A condition
 // that API servers cannot evaluate would make them reject these requests. It is omitted: the handlers can
 // deal with requests that need not have been sent.
-func (p *publisher) narrow(
+func (p *Publisher) narrow(
 	entry map[string]any, conditions []admissionv1.MatchCondition, policy admissionv1.FailurePolicyType,
-	found *report,
+	found *Report,
 ) {
 	list := make([]any, 0, len(conditions))
 	for _, c := range conditions {
-		if err := p.check(c.Expression); err != nil {
-			found.notes = append(found.notes,
+		if err := p.Check(c.Expression); err != nil {
+			found.Notes = append(found.Notes,
 				fmt.Sprintf("condition %s of webhook %s is left out: %v", c.Name, entry["name"], err))
 			continue
 		}
@@ -365,8 +409,8 @@ func pathOf(entry map[string]any) string {
 
 // conversion returns the conversion settings of a CRD that declares the strategy Webhook, and nothing for
 // others.
-func (p *publisher) conversion(
-	object *unstructured.Unstructured, bundle []byte, found *report,
+func (p *Publisher) conversion(
+	object *unstructured.Unstructured, bundle []byte, found *Report,
 ) (map[string]any, error) {
 	config, ok, err := conversionConfig(object)
 	if !ok || err != nil {

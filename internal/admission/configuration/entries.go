@@ -1,4 +1,4 @@
-package certificate
+package configuration
 
 import (
 	"maps"
@@ -24,22 +24,22 @@ type Derived struct {
 
 // derive rebuilds the derived entries of a configuration. While the scope of an entry is unknown, an existing
 // entry stays as it is and a missing one is not created.
-func (p *publisher) derive(kind string, entries []any, found *report) []any {
-	if p.readOnly {
+func (p *Publisher) derive(kind string, entries []any, found *Report) []any {
+	if p.External {
 		return entries
 	}
 
-	for i := range p.derived {
-		d := &p.derived[i]
-		if d.Kind != kind || !p.paths[d.Path] {
+	for i := range p.Derived {
+		d := &p.Derived[i]
+		if d.Kind != kind || !p.Paths[d.Path] {
 			continue
 		}
 
 		had, from := slices.IndexFunc(entries, named(d.Name)), slices.IndexFunc(entries, named(d.From))
-		conditions, known := p.scopes[d.Name].Conditions()
+		conditions, known := p.Scopes[d.Name].Conditions()
 		if !p.leads() || from < 0 || !known {
 			if had < 0 && from >= 0 {
-				found.lacking = "the leader has not added the webhook " + d.Name + " yet"
+				found.Lacking = "the leader has not added the webhook " + d.Name + " yet"
 			}
 			continue
 		}
@@ -48,7 +48,7 @@ func (p *publisher) derive(kind string, entries []any, found *report) []any {
 		entry["name"] = d.Name
 		redirect(entry, d.Path)
 		maps.Copy(entry, runtime.DeepCopyJSON(d.Fields))
-		p.narrow(entry, conditions, p.scopes[d.Name].Policy, found)
+		p.narrow(entry, conditions, p.Scopes[d.Name].Policy, found)
 		others := slices.DeleteFunc(slices.Clone(entries), named(d.Name))
 		entries = slices.Insert(others, slices.IndexFunc(others, named(d.From)), any(entry))
 	}
@@ -57,13 +57,13 @@ func (p *publisher) derive(kind string, entries []any, found *report) []any {
 }
 
 // derives reports whether the leader creates the entry of that name.
-func (p *publisher) derives(name any) bool {
-	return slices.ContainsFunc(p.derived, func(d Derived) bool { return name == d.Name })
+func (p *Publisher) derives(name any) bool {
+	return slices.ContainsFunc(p.Derived, func(d Derived) bool { return name == d.Name })
 }
 
 // template returns the entries that the annotation keeps, and updates the annotation if they change: a new or
 // changed entry comes from manifests that were applied since. Only the leader changes the annotation.
-func (p *publisher) template(
+func (p *Publisher) template(
 	object *unstructured.Unstructured, present []any, fields map[string]any,
 ) ([]any, error) {
 	annotations := object.GetAnnotations()
@@ -78,8 +78,8 @@ func (p *publisher) template(
 	fresh, news := len(kept) == 0, false
 	for _, item := range present {
 		entry, ok := item.(map[string]any)
-		if _, known := p.paths[pathOf(entry)]; !ok || !known && !fresh ||
-			p.recent != nil && entry["name"] == p.recent.Name || p.derives(entry["name"]) {
+		if _, known := p.Paths[pathOf(entry)]; !ok || !known && !fresh ||
+			p.Recent != nil && entry["name"] == p.Recent.Name || p.derives(entry["name"]) {
 			continue
 		}
 		bare := runtime.DeepCopyJSON(entry)
@@ -110,11 +110,11 @@ func (p *publisher) template(
 }
 
 // shipped returns an entry without what managers write into it.
-func (p *publisher) shipped(item any) map[string]any {
+func (p *Publisher) shipped(item any) map[string]any {
 	entry, _ := item.(map[string]any)
 	entry = maps.Clone(entry)
 	path := pathOf(entry)
-	if _, ok := p.scopes[text(entry["name"])]; ok {
+	if _, ok := p.Scopes[text(entry["name"])]; ok {
 		delete(entry, "matchConditions")
 		delete(entry, "failurePolicy")
 	}
