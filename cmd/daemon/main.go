@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -243,12 +242,12 @@ func newManager(cfg *rest.Config, o *options) (ctrl.Manager, error) {
 func recorders(
 	cfg *rest.Config, node string,
 ) (of func(component string) record.EventRecorder, end func(), err error) {
-	clients, err := kubernetes.NewForConfig(cfg)
+	kube, err := typedcorev1.NewForConfig(cfg)
 	if err != nil {
 		return nil, nil, fmt.Errorf("building the client of events: %w", err)
 	}
 	broadcaster := record.NewBroadcaster()
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: clients.CoreV1().Events("")})
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: kube.Events("")})
 	return func(component string) record.EventRecorder {
 		return broadcaster.NewRecorder(clientgoscheme.Scheme,
 			corev1.EventSource{Component: component, Host: node})

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -126,12 +126,12 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		return fmt.Errorf("making a client for webhook certificates: %w", err)
 	}
 
-	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	kube, err := typedcorev1.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("making a client for template validation: %w", err)
 	}
 
-	judge := NewTemplateValidator(clientset.CoreV1().RESTClient())
+	judge := NewTemplateValidator(kube.RESTClient())
 	if options.ForbidPrivileged {
 		judge = unprivileged{judge}
 	}
@@ -146,7 +146,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		return err
 	}
 
-	guard := protection.New(options.Gates, clientset.CoreV1().RESTClient(), teller)
+	guard := protection.New(options.Gates, kube.RESTClient(), teller)
 	upkeep := &struct{ publisher }{} // the keeper, which is created later from the paths of the handlers
 	handlers := admissionHandlers(
 		&Environment{

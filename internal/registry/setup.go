@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/featuregate"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -223,7 +223,7 @@ func (e *Environment) statefulSetFeatures() statefulset.Features {
 }
 
 func daemonSets(ctx context.Context, e *Environment) error {
-	clientset, err := kubernetes.NewForConfigAndClient(e.Manager.GetConfig(), e.Manager.GetHTTPClient())
+	kube, err := typedcorev1.NewForConfigAndClient(e.Manager.GetConfig(), e.Manager.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("making a client that completes templates: %w", err)
 	}
@@ -232,7 +232,7 @@ func daemonSets(ctx context.Context, e *Environment) error {
 		Options:  e.controller("daemonset"),
 		PullJobs: e.PullJobs,
 		CompleteTemplate: admission.CompleteTemplate(
-			admission.NewTemplateValidator(clientset.CoreV1().RESTClient())),
+			admission.NewTemplateValidator(kube.RESTClient())),
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -68,13 +68,13 @@ func newReconciler(
 
 // Setup adds the controller to the manager. The manager's own namespaces get no copies.
 func Setup(mgr ctrl.Manager, options reconcile.Options, own ...string) error {
-	clientset, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	kube, err := typedcorev1.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("making a client that follows copies: %w", err)
 	}
 
 	r := newReconciler(options.API(mgr), reconcile.NewRecorder(mgr.GetEventRecorder(controllerName)),
-		follower(clientset))
+		follower(kube))
 	r.own = own
 	r.meters = newMeters(&r.watches)
 	if err := reconcile.Register(r.meters.all()...); err != nil {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -115,14 +115,14 @@ func (w *watches) count() int {
 const page = 50
 
 // follower returns a function that watches copies in a cluster.
-func follower(clientset kubernetes.Interface) func(context.Context, *copies) {
+func follower(kube typedcorev1.CoreV1Interface) func(context.Context, *copies) {
 	return func(ctx context.Context, c *copies) {
 		named := fields.OneTermEqualSelector(metav1.ObjectNameField, c.of.Name).String()
 		lister := &cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context,
 				options metav1.ListOptions) (runtime.Object, error) {
 				options.FieldSelector = named
-				all, err := list(ctx, clientset, c.of.Kind, options)
+				all, err := list(ctx, kube, c.of.Kind, options)
 				if err != nil && ctx.Err() == nil {
 					c.failed(err)
 				}
@@ -131,7 +131,7 @@ func follower(clientset kubernetes.Interface) func(context.Context, *copies) {
 			WatchFuncWithContext: func(ctx context.Context,
 				options metav1.ListOptions) (watch.Interface, error) {
 				options.FieldSelector = named
-				events, err := watchKind(ctx, clientset, c.of.Kind, options)
+				events, err := watchKind(ctx, kube, c.of.Kind, options)
 				if err != nil {
 					if ctx.Err() == nil {
 						c.failed(err)
@@ -164,7 +164,7 @@ func digested(event watch.Event) (watch.Event, bool) {
 
 // list reads all objects page by page, and keeps digests of them.
 func list(
-	ctx context.Context, clientset kubernetes.Interface, kind string, options metav1.ListOptions,
+	ctx context.Context, kube typedcorev1.CoreV1Interface, kind string, options metav1.ListOptions,
 ) (runtime.Object, error) {
 	all := &metav1.List{}
 	keep := func(object client.Object) {
@@ -176,7 +176,7 @@ func list(
 	for {
 		var next metav1.ListMeta
 		if kind == resourcedistribution.Secret {
-			found, err := clientset.CoreV1().Secrets(corev1.NamespaceAll).List(ctx, options)
+			found, err := kube.Secrets(corev1.NamespaceAll).List(ctx, options)
 			if err != nil {
 				return nil, fmt.Errorf("listing Secrets: %w", err)
 			}
@@ -185,7 +185,7 @@ func list(
 			}
 			next = found.ListMeta
 		} else {
-			found, err := clientset.CoreV1().ConfigMaps(corev1.NamespaceAll).List(ctx, options)
+			found, err := kube.ConfigMaps(corev1.NamespaceAll).List(ctx, options)
 			if err != nil {
 				return nil, fmt.Errorf("listing ConfigMaps: %w", err)
 			}
@@ -202,10 +202,10 @@ func list(
 }
 
 func watchKind(
-	ctx context.Context, clientset kubernetes.Interface, kind string, options metav1.ListOptions,
+	ctx context.Context, kube typedcorev1.CoreV1Interface, kind string, options metav1.ListOptions,
 ) (watch.Interface, error) {
 	if kind == resourcedistribution.Secret {
-		return clientset.CoreV1().Secrets(corev1.NamespaceAll).Watch(ctx, options) //nolint:wrapcheck // the reflector looks at the status
+		return kube.Secrets(corev1.NamespaceAll).Watch(ctx, options) //nolint:wrapcheck // the reflector looks at the status
 	}
-	return clientset.CoreV1().ConfigMaps(corev1.NamespaceAll).Watch(ctx, options) //nolint:wrapcheck // as above
+	return kube.ConfigMaps(corev1.NamespaceAll).Watch(ctx, options) //nolint:wrapcheck // as above
 }
