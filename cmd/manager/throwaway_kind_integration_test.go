@@ -60,7 +60,7 @@ type towers struct {
 // DeepCopyObject implements runtime.Object.
 func (s *sandcastle) DeepCopyObject() runtime.Object {
 	copied := *s
-	copied.ObjectMeta = *s.ObjectMeta.DeepCopy()
+	s.DeepCopyInto(&copied.ObjectMeta)
 	return &copied
 }
 
@@ -240,7 +240,9 @@ func TestAKindIsAnEntryInTheRegistry(t *testing.T) {
 	if err := manager.process.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	<-manager.ended
+	if err := <-manager.ended; err != nil {
+		t.Errorf("the manager ended: %v", err)
+	}
 	if err := runUninstallGuard(t.Context(), []string{"--kubeconfig=" + i.kubeconfig, "--refuse=false"}, &said); err != nil {
 		t.Fatalf("uninstalling in any case: %v; it says\n%s", err, said.String())
 	}

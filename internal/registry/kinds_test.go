@@ -267,6 +267,37 @@ func TestKindsInUse(t *testing.T) {
 	}
 }
 
+// OPS-117 (part): whatever removes an installation takes off each finalizer that only the manager does. The job
+// of the chart may do that, else it fails after it has ended the managers; `make undeploy` knows the kinds and
+// the finalizers.
+func TestUninstallationsFreeWhatIsHeld(t *testing.T) {
+	rules := text(t, "charts/kruise/templates/uninstall.yaml")
+	allowed := map[string]bool{}
+	for _, rule := range regexp.MustCompile(`- apiGroups: \[([a-z.]+)\]\n  resources: \[([a-z, ]+)\]\n  verbs: \[get, (?:list, )?patch\]`).
+		FindAllStringSubmatch(rules, -1) {
+		for resource := range strings.SplitSeq(rule[2], ", ") {
+			allowed[resource+"."+rule[1]] = true
+		}
+	}
+	script := text(t, "hack/undeploy.sh")
+	_, kinds, _ := strings.Cut(script, "for kind in ")
+	kinds, _, _ = strings.Cut(kinds, ";")
+	removed := regexp.MustCompile(`rest=.*`).FindString(script)
+	for kind, finalizer := range Held() {
+		resource := strings.ToLower(kind.Kind) + "s." + kind.Group
+		if !allowed[resource] {
+			t.Errorf("the job of the chart may not free %s", resource)
+		}
+		if !slices.Contains(strings.Fields(kinds), resource) {
+			t.Errorf("hack/undeploy.sh does not free %s", resource)
+		}
+		prefix, name, _ := strings.Cut(strings.ReplaceAll(finalizer, ".", `\.`), "/")
+		if !strings.Contains(removed, prefix+"/") || !strings.Contains(removed, name) {
+			t.Errorf("hack/undeploy.sh does not take off %s", finalizer)
+		}
+	}
+}
+
 // EJ-002: no gate guards EphemeralJobs, and node daemons may neither read them nor add containers;
 // TestPodsAreInjectedInGrowingBatches shows by which subresource the manager does. EJ-019: the chart ships
 // the definition. EJ-072: ten workers.

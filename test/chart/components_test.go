@@ -10,10 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
-
-	"github.com/afloat-project/afloat/internal/registry"
 )
 
 func into(t *testing.T, object map[string]any, typed any) {
@@ -62,22 +59,6 @@ func TestTheUninstallJobIsThatOfTheRelease(t *testing.T) {
 	}
 	if got := strings.Join(append(c.Command, c.Args...), " "); got != "/manager uninstall-guard --refuse=true" {
 		t.Error(got)
-	}
-}
-
-// OPS-117 (part): the job may take off each finalizer that it takes off, else it fails after it has ended the
-// managers.
-func TestUninstallJobMayUnhold(t *testing.T) {
-	var role rbacv1.ClusterRole
-	into(t, mustRender(t, few(load(t)), "")["ClusterRole kruise-helm-hook"], &role)
-	for kind := range registry.Held() {
-		resource := strings.ToLower(kind.Kind) + "s"
-		if !slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool {
-			return slices.Contains(rule.APIGroups, kind.Group) && slices.Contains(rule.Resources, resource) &&
-				slices.Contains(rule.Verbs, "get") && slices.Contains(rule.Verbs, "patch")
-		}) {
-			t.Errorf("the finalizers of %s stay", resource)
-		}
 	}
 }
 
