@@ -56,10 +56,11 @@ type Outcome struct {
 // Retry returns what a pass returns that ended with err. It requeues soon if the plan was stale, whatever else
 // failed, and leaves other errors to the back-off.
 func (o Outcome) Retry(err error) (Outcome, error) {
-	if isStale(err) {
+	some, each := staleness(err)
+	if some {
 		MinRequeue(&o.After, RetrySoon)
 	}
-	if IsStalePlan(err) {
+	if each {
 		return o, nil
 	}
 	return o, err
