@@ -77,9 +77,6 @@ func NewLoop(loop Loop, atMost time.Duration, limiter workqueue.TypedRateLimiter
 // BackOff returns the rate limiter that the controller of the loop must use.
 func (l *Loop) BackOff() workqueue.TypedRateLimiter[ctrl.Request] { return l.backOff }
 
-// NameOf returns the name of the object with that UID, empty if it is not known.
-func (l *Loop) NameOf(owner types.UID) types.NamespacedName { return l.memory.NameOf(owner) }
-
 // Reconcile implements the reconciler of controller-runtime.
 func (l *Loop) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	name, begin := request.NamespacedName, l.Now()

@@ -174,7 +174,7 @@ func (m *replica) lead() {
 		}
 		l.loops = map[string]*reconcile.Loop{
 			"budget": budgets.Loop(limiter()),
-			"set": reconcile.NewLoop(reconcile.Loop{Now: m.now, Owner: reconcile.UIDs[*appsv1beta1.CloneSet](own), Forget: func(_ types.NamespacedName, uid types.UID) { sets.Forget(uid) },
+			"set": reconcile.NewLoop(reconcile.Loop{Now: m.now, Owner: reconcile.UIDs[*appsv1beta1.CloneSet](own), Forget: sets.Forget,
 				Pass: func(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Outcome, error) {
 					plan, outcome, err := sets.Run(ctx, name, owner)
 					if plan == nil {
