@@ -23,9 +23,9 @@
 //
 // # A pass
 //
-// A pass begins with [Begin], which settles own writes before it reads the owner. It ends with
-// [StatusThrottle.Write], which writes the status unless that may wait. All controllers are set up with
-// [Options].
+// A [Controller] makes the passes over the objects of a kind. It begins each with a [Session], for which it
+// settles own writes before it reads the object. A pass ends with [Session.WriteStatus], which writes the
+// status unless that may wait. All controllers are set up with [Options].
 //
 // # Invariants
 //

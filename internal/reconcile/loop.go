@@ -56,10 +56,11 @@ type Outcome struct {
 // Retry returns what a pass returns that ended with err. It requeues soon if the plan was stale, whatever else
 // failed, and leaves other errors to the back-off.
 func (o Outcome) Retry(err error) (Outcome, error) {
-	if isStale(err) {
+	some, each := staleness(err)
+	if some {
 		MinRequeue(&o.After, RetrySoon)
 	}
-	if IsStalePlan(err) {
+	if each {
 		return o, nil
 	}
 	return o, err
@@ -75,9 +76,6 @@ func NewLoop(loop Loop, atMost time.Duration, limiter workqueue.TypedRateLimiter
 
 // BackOff returns the rate limiter that the controller of the loop must use.
 func (l *Loop) BackOff() workqueue.TypedRateLimiter[ctrl.Request] { return l.backOff }
-
-// NameOf returns the name of the object with that UID, empty if it is not known.
-func (l *Loop) NameOf(owner types.UID) types.NamespacedName { return l.memory.NameOf(owner) }
 
 // Reconcile implements the reconciler of controller-runtime.
 func (l *Loop) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {

@@ -147,9 +147,6 @@ func TestLoop(t *testing.T) {
 	if passes != 1 {
 		t.Errorf("passes: got %d, want 1", passes)
 	}
-	if name := loop.NameOf("u"); name != request.NamespacedName {
-		t.Errorf("the name of the owner: got %s, want %s", name, request.NamespacedName)
-	}
 	now, fails = now.Add(time.Second), errors.New("refused")
 	if _, err := loop.Reconcile(t.Context(), request); err == nil {
 		t.Error("a pass that is refused: no error")
@@ -166,9 +163,6 @@ func TestLoop(t *testing.T) {
 	pass(time.Minute)
 	if diff := cmp.Diff([]types.UID{"u"}, forgotten); diff != "" {
 		t.Errorf("owners that are forgotten (-want +got):\n%s", diff)
-	}
-	if name := loop.NameOf("u").Name; name != "" {
-		t.Errorf("the name of an owner that is gone: got %s, want none", name)
 	}
 }
 

@@ -48,22 +48,6 @@ func Find[O Object](ctx context.Context, a *API, name types.NamespacedName) (non
 	return none, nil
 }
 
-// Begin begins a pass over an owner: it settles own writes, and returns the owner as [Find] does, or nil if
-// it is gone or was replaced by another of its name. Anything read before the writes were settled may be
-// older than they are and must not be used.
-func Begin[O Object](
-	ctx context.Context, a *API, name types.NamespacedName, owner types.UID,
-) (none O, err error) {
-	if err := a.Own.Settle(ctx, owner, a.Now()); err != nil {
-		return none, err
-	}
-	found, err := Find[O](ctx, a, name)
-	if err != nil || found == none || found.GetUID() != owner {
-		return none, err
-	}
-	return found, nil
-}
-
 func cached[O Object](ctx context.Context, a *API, name types.NamespacedName) (none O, err error) {
 	found := reflect.New(reflect.TypeFor[O]().Elem()).Interface().(O)
 	if err := a.Client.Get(ctx, name, found, client.UnsafeDisableDeepCopy); err != nil {

@@ -46,14 +46,14 @@ func TestBegin(t *testing.T) {
 		if tt.unsure {
 			api.Own.Unsure("u", object("u"), noonish)
 		}
-		found, err := Begin[*corev1.ConfigMap](t.Context(), api, name, "u")
+		s, err := (&Controller[*corev1.ConfigMap, struct{}]{API: api}).Begin(t.Context(), name, "u")
 		switch {
 		case err != nil:
 			t.Errorf("%s: beginning a pass: %v", what, err)
-		case (found != nil) != tt.want:
-			t.Errorf("%s: the owner of a pass: got %v, want one: %t", what, found, tt.want)
-		case found != nil && found.UID != "u":
-			t.Errorf("%s: the UID of the owner: got %q, want \"u\"", what, found.UID)
+		case (s != nil) != tt.want:
+			t.Errorf("%s: the session of a pass: got %v, want one: %t", what, s, tt.want)
+		case s != nil && s.Object.UID != "u":
+			t.Errorf("%s: the UID of the owner: got %q, want \"u\"", what, s.Object.UID)
 		}
 		uid, err := UIDs[*corev1.ConfigMap](api)(t.Context(), name)
 		if err != nil {

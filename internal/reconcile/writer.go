@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,21 +64,30 @@ func (s slimmed) Get(
 var ErrStalePlan = errors.New("the world changed meanwhile")
 
 // IsStalePlan reports whether an error means only that the plan is stale: the object has changed, or a task
-// returned [ErrStalePlan]. Of joined errors, all must mean that.
+// returned [ErrStalePlan]. Of joined errors, however deep and however wrapped, all must mean that.
 func IsStalePlan(err error) bool {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return !slices.ContainsFunc(joined.Unwrap(), func(one error) bool { return !IsStalePlan(one) })
-	}
-	return isStale(err)
+	_, each := staleness(err)
+	return each
 }
 
-// isStale reports whether an error, or any of joined errors, means that the plan is stale. IsConflict sees
-// only the first status of joined errors.
-func isStale(err error) bool {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return slices.ContainsFunc(joined.Unwrap(), isStale)
+// staleness reports whether any, and whether each, of the errors that are joined in err means that the plan
+// is stale. IsConflict and errors.Is do not tell these apart: they find the first status, or any error.
+func staleness(err error) (some, each bool) {
+	switch err := err.(type) { //nolint:errorlint // it looks at every error on the way
+	case interface{ Unwrap() []error }:
+		each = true
+		for _, one := range err.Unwrap() {
+			ofOne, ofEach := staleness(one)
+			some, each = some || ofOne, each && ofEach
+		}
+		return some, some && each
+	case interface{ Unwrap() error }:
+		if inner := err.Unwrap(); inner != nil {
+			return staleness(inner)
+		}
 	}
-	return errors.Is(err, ErrStalePlan) || apierrors.IsConflict(err)
+	some = errors.Is(err, ErrStalePlan) || apierrors.IsConflict(err)
+	return some, some
 }
 
 // StaleIfNotFound returns [ErrStalePlan] if err says that the object to be changed does not exist any more,

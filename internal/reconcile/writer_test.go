@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -177,6 +178,12 @@ func TestAnErrorSaysWhetherTheObjectWasRefused(t *testing.T) {
 		"anything else":     {err: StaleIfNotFound(errors.New("x"))},
 		"changed twice":     {err: errors.Join(ErrStalePlan, apierrors.NewConflict(pods, "a", nil)), changed: true, clearly: true},
 		"changed, and more": {err: errors.Join(ErrStalePlan, errors.New("x"))},
+		"changed, wrapped":  {err: fmt.Errorf("patching: %w", ErrStalePlan), changed: true},
+		"changed twice, wrapped": {err: fmt.Errorf("pods: %w", errors.Join(ErrStalePlan, fmt.Errorf("b: %w", ErrStalePlan))),
+			changed: true},
+		"changed, and more, wrapped": {err: fmt.Errorf("pods: %w", errors.Join(ErrStalePlan, errors.New("x")))},
+		"more, and changed, nested":  {err: errors.Join(ErrStalePlan, fmt.Errorf("pods: %w", errors.Join(errors.New("x"), ErrStalePlan)))},
+		"nothing":                    {},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -203,6 +210,8 @@ func TestRetryOfAPassThatFailed(t *testing.T) {
 		"refused":                    {forbidden, time.Hour, true},
 		"stale, and one was refused": {errors.Join(conflict, forbidden), RetrySoon, true},
 		"one was refused, and stale": {errors.Join(forbidden, ErrStalePlan), RetrySoon, true},
+		"the same, wrapped":          {fmt.Errorf("pods: %w", errors.Join(forbidden, conflict)), RetrySoon, true},
+		"nested":                     {errors.Join(forbidden, fmt.Errorf("pods: %w", errors.Join(forbidden, conflict))), RetrySoon, true},
 	} {
 		got, err := Outcome{After: time.Hour}.Retry(tt.err)
 		if got.After != tt.after {

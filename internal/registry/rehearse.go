@@ -166,16 +166,11 @@ func rehearseSidecarSets(_ context.Context, e *Environment, s *rehearsal.Stage) 
 		return nil, err
 	}
 
-	api := s.API()
-	pass := &sidecarsetcontroller.Pass{
-		Kube: &sidecarsetcontroller.Kube{
-			API:       api,
-			Pods:      s.Pods(),
-			Namespace: e.Namespace,
-		},
-		Features: features,
-		Applier:  sidecarsetcontroller.Applier{API: api, Events: s},
-	}
+	pass := sidecarsetcontroller.New(&sidecarsetcontroller.Kube{
+		API:       s.API(),
+		Pods:      s.Pods(),
+		Namespace: e.Namespace,
+	}, features, s)
 
 	return func(ctx context.Context, name types.NamespacedName, uid types.UID) (*rehearsal.Pass, error) {
 		outcome, err := pass.Run(ctx, name, uid)

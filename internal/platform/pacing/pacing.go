@@ -112,18 +112,6 @@ func (m *Memory) News(name types.NamespacedName, text string) bool {
 	return true
 }
 
-// NameOf returns the name of the object with that UID. It is empty if the object is unknown.
-func (m *Memory) NameOf(uid types.UID) types.NamespacedName {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for name, o := range m.objects {
-		if o.uid == uid {
-			return name
-		}
-	}
-	return types.NamespacedName{}
-}
-
 // BackOff is the rate limiter for failing objects. It does not delay a pass beyond the time that the plan
 // asked for, because one failing pod must not delay others that are due (CS-076). A plan that repeatedly asks
 // for an immediate pass without having done anything is delayed longer each time, so that it does not keep a

@@ -6,8 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
-	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/engine/waiting"
@@ -59,11 +58,11 @@ type Session[O reconcile.Object, P Plan, M any] struct {
 	// Kept is what the kind keeps of the object.
 	Kept *M
 
-	status *reconcile.StatusThrottle
+	of *reconcile.Session[O, kept[M]]
 }
 
 // StatusWritten notes that the kind has written the status itself, since something had to come after it.
-func (s *Session[O, P, M]) StatusWritten() { s.status.Wait(s.Now(), false) }
+func (s *Session[O, P, M]) StatusWritten() { s.of.StatusMayWait(false) }
 
 // Once records an event about the object, unless the last one of that reason had the same message. An empty
 // message records nothing and forgets the last one (CS-237).
@@ -74,20 +73,24 @@ func (s *Session[O, P, M]) Once(eventType, reason, message string) {
 // kept is what a Controller keeps of one object.
 type kept[M any] struct {
 	Memory
-	status reconcile.StatusThrottle
-	kind   M
+	kind M
 }
 
 // Controller brings the objects of a kind a step further in each pass: it reads them and what they own, makes
 // a plan, carries it out, and writes the status last (CS-070, ASTS-115, ADS-043).
 type Controller[O reconcile.Object, P Plan, M any] struct {
-	API    *reconcile.API
-	Events reconcile.Recorder
-	Kind   Kind[O, P, M]
-	// Forgotten is called for each object that is gone; nil if the kind has nothing to forget.
-	Forgotten func(types.UID)
+	reconcile.Controller[O, kept[M]]
+	Kind Kind[O, P, M]
+}
 
-	objects reconcile.Memory[kept[M]]
+// New returns a controller of a kind.
+func New[O reconcile.Object, P Plan, M any](
+	api *reconcile.API, events reconcile.Recorder, kind Kind[O, P, M],
+) *Controller[O, P, M] {
+	return &Controller[O, P, M]{
+		Controller: reconcile.Controller[O, kept[M]]{API: api, Events: events, AtMost: pauseAtMost},
+		Kind:       kind,
+	}
 }
 
 // Run makes one pass over an object. The plan is the one that was carried out; it is nil if there was nothing
@@ -96,22 +99,26 @@ type Controller[O reconcile.Object, P Plan, M any] struct {
 func (c *Controller[O, P, M]) Run(
 	ctx context.Context, name types.NamespacedName, owner types.UID,
 ) (plan P, outcome Outcome, err error) {
-	now := c.API.Now()
-	object, err := reconcile.Begin[O](ctx, c.API, name, owner)
-	if err != nil || object == *new(O) {
+	of, err := c.Begin(ctx, name, owner)
+	if err != nil || of == nil {
 		return plan, outcome, err
 	}
+	return c.pass(ctx, of)
+}
 
-	kept := c.objects.Of(owner)
-	session := &Session[O, P, M]{Memory: &kept.Memory, Object: object, Kept: &kept.kind, status: &kept.status}
+func (c *Controller[O, P, M]) pass(
+	ctx context.Context, of *reconcile.Session[O, kept[M]],
+) (plan P, outcome Outcome, err error) {
+	object, kept := of.Object, of.Kept
+	session := &Session[O, P, M]{Memory: &kept.Memory, Object: object, Kept: &kept.kind, of: of}
 	begun := c.API.Now()
-	if plan, err = c.Kind.Plan(ctx, session, now); err != nil {
+	if plan, err = c.Kind.Plan(ctx, session, of.Begun); err != nil {
 		return plan, outcome, err
 	}
 	planning := c.API.Now().Sub(begun)
 
 	fields := c.Kind.Fields(object)
-	session.Plan, session.Execution = plan, NewExecution(c.API, c.Events, object, fields.Selector, plan.Shared())
+	session.Plan, session.Execution = plan, NewExecution(of.Writer, c.Events, object, fields.Selector, plan.Shared())
 	session.Collided = func(ctx context.Context, count int32) error {
 		changed := c.Kind.Fields(object.DeepCopyObject().(O))
 		*changed.Collisions = &count
@@ -125,46 +132,29 @@ func (c *Controller[O, P, M]) Run(
 		if status == nil || result.OwnerWritten || plan.Shared().NewRevision != nil && result.Retry {
 			return 0, nil
 		}
-		return kept.status.Write(ctx, session.Writer, object, fields.Status, status, onlyNumbers)
+		return of.WriteStatus(ctx, fields.Status, status, onlyNumbers)
 	})
 	return plan, outcome, err
 }
 
-// Loop returns the reconciler of the controller of that name, which meters the passes. limiter is the
-// back-off of objects that fail; nil means the library's.
-func (c *Controller[O, P, M]) Loop(
-	name string, limiter workqueue.TypedRateLimiter[ctrl.Request],
-) (*reconcile.Loop, error) {
-	meters := NewMeters(name)
-	loop := reconcile.Loop{
-		Now:   c.API.Now,
-		Owner: reconcile.UIDs[O](c.API),
-		Pass: func(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Outcome, error) {
-			if owner == "" {
-				return reconcile.Outcome{}, nil
-			}
-			plan, outcome, err := c.Run(ctx, name, owner)
-			if plan == *new(P) {
-				return reconcile.Outcome{}, err
-			}
-			meters.Observe(name, plan.Shared(), outcome)
-			return outcome.Loop(plan.Shared()), err
-		},
-		Forget: func(name types.NamespacedName, uid types.UID) {
-			c.Forget(uid)
-			meters.Forget(name)
-		},
+// Complete adds the controller of that name to a manager, and meters its passes. The builder has its watches.
+func (c *Controller[O, P, M]) Complete(name string, options reconcile.Options, b *builder.Builder) error {
+	meters, forgotten := NewMeters(name), c.Forgotten
+	c.Pass = func(ctx context.Context, of *reconcile.Session[O, kept[M]]) (reconcile.Outcome, error) {
+		plan, outcome, err := c.pass(ctx, of)
+		if plan == *new(P) {
+			return reconcile.Outcome{}, err
+		}
+		meters.Observe(of.Name, plan.Shared(), outcome)
+		return outcome.Loop(plan.Shared()), err
 	}
-	return reconcile.NewLoop(loop, pauseAtMost, limiter), reconcile.Register(meters.All()...)
-}
-
-// Forget drops what is kept of an object that is gone.
-func (c *Controller[O, P, M]) Forget(uid types.UID) {
-	c.API.Own.Forget(uid)
-	c.objects.Forget(uid)
-	if c.Forgotten != nil {
-		c.Forgotten(uid)
+	c.Forgotten = func(name types.NamespacedName, uid types.UID) {
+		if forgotten != nil {
+			forgotten(name, uid)
+		}
+		meters.Forget(name)
 	}
+	return c.Controller.Complete(name, options, b, meters.All()...)
 }
 
 // pauseAtMost is the longest pause between two plans of a workload.

@@ -39,9 +39,9 @@ type Execution struct {
 
 // NewExecution returns an Execution of the plan of an owner; selector finds revisions without a controller.
 func NewExecution(
-	api *reconcile.API, events reconcile.Recorder, owner client.Object, selector *metav1.LabelSelector, plan *podplan.Plan,
+	w *reconcile.Writer, events reconcile.Recorder, owner client.Object, selector *metav1.LabelSelector, plan *podplan.Plan,
 ) *Execution {
-	return &Execution{Writer: api.For(owner.GetUID()), Events: events, owner: owner, selector: selector, plan: plan}
+	return &Execution{Writer: w, Events: events, owner: owner, selector: selector, plan: plan}
 }
 
 // Result is the outcome of carrying out a plan.

@@ -18,7 +18,7 @@ func TestRevisionOfALongNameThatTheCacheLacks(t *testing.T) {
 	owner.Namespace, owner.Name = "default", strings.Repeat("w", 237)
 	cluster, asked := simulation.New(1), ""
 	cluster.Answer = func(r *simulation.Request) error { asked = r.Key.Name; return nil }
-	a := NewExecution(cluster.API(), nil, owner, nil, &podplan.Plan{})
+	a := NewExecution(cluster.API().For(owner.UID), nil, owner, nil, &podplan.Plan{})
 	if err := a.ensureRevisionAbsent(t.Context(), "7d9f44cb88"); err != nil {
 		t.Errorf("looking up the revision: %v", err)
 	}

@@ -26,7 +26,7 @@ func TestAClaimThatGoesIsNoFailure(t *testing.T) {
 	plan := &podplan.Plan{Create: []podplan.Creation{{Name: "web-a", Reused: []string{claim.Name}, Pod: map[string]any{"apiVersion": "v1",
 		"kind": "Pod", "metadata": map[string]any{"namespace": "shop", "name": "web-a"}}}}}
 	result := &Result{}
-	NewExecution(api, nil, owner, nil, plan).Pods(t.Context(), result, plan.Create)
+	NewExecution(api.For(owner.UID), nil, owner, nil, plan).Pods(t.Context(), result, plan.Create)
 	if result.CreateError != nil {
 		t.Errorf("failed attempt to create: got %v, want none", result.CreateError)
 	}

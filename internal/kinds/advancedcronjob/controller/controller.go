@@ -9,7 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/util/workqueue"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -42,13 +42,16 @@ type Reconciler struct {
 	Zone *time.Location
 
 	served reconcile.ServedKinds[advancedcronjob.Kind]
-	memory reconcile.Memory[memory]
 	meters *meters
 }
 
+type (
+	controller = reconcile.Controller[*appsv1beta1.AdvancedCronJob, memory]
+	session    = reconcile.Session[*appsv1beta1.AdvancedCronJob, memory]
+)
+
 // memory is what is kept about an AdvancedCronJob between passes.
 type memory struct {
-	news reconcile.News
 	// counted is the time up to which left out runs have been counted.
 	counted time.Time
 }
@@ -59,10 +62,6 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 	r := &Reconciler{API: options.API(mgr),
 		Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName)), Zone: time.Local,
 		meters: newMeters()}
-	if err := reconcile.Register(r.meters.all()...); err != nil {
-		return err
-	}
-
 	b := ctrl.NewControllerManagedBy(mgr).For(&appsv1beta1.AdvancedCronJob{})
 	for _, kind := range advancedcronjob.Kinds {
 		if err := r.follow(mgr, kind).AddTo(ctx, b); err != nil {
@@ -70,13 +69,15 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 		}
 	}
 
-	return options.Complete(controllerName, r.loop(options.Limiter()), b)
+	return r.controller().Complete(controllerName, options, b, r.meters.all()...)
 }
 
-func (r *Reconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.Now,
-		Owner: reconcile.UIDs[*appsv1beta1.AdvancedCronJob](r.API), Pass: r.pass, Forget: r.forget}, 0,
-		limiter)
+func (r *Reconciler) controller() *controller {
+	return &controller{API: r.API, Events: r.Events, Pass: r.pass,
+		Absent: func(ctx context.Context, name types.NamespacedName) (reconcile.Outcome, error) {
+			return reconcile.Outcome{}, r.releaseOrphans(ctx, name, "")
+		},
+		Forgotten: func(name types.NamespacedName, _ types.UID) { r.meters.forget(name) }}
 }
 
 // follow returns what watches the children of a kind.

@@ -59,7 +59,7 @@ func newStage(t *testing.T, cronJob *appsv1beta1.AdvancedCronJob) *stage {
 	for _, kind := range advancedcronjob.Kinds {
 		s.r.served.Add(kind)
 	}
-	s.loop = s.r.loop(nil)
+	s.loop = s.r.controller().Loop(nil)
 	return s
 }
 
@@ -202,7 +202,7 @@ func TestARunIsNotBegunAgain(t *testing.T) {
 	s.good(2 * hour)
 	s.Remove(s.child(2 * hour)) // by a user, or by its TTL
 	s.Restart()
-	s.loop = s.r.loop(nil)
+	s.loop = s.r.controller().Loop(nil)
 	s.good(2*hour + time.Minute)
 	if len(s.all()) > 0 || !s.status().LastScheduleTime.Equal(At(2*hour)) {
 		t.Errorf("children: got %v, want none; status: got %+v, want the second run last", s.all(), s.status())

@@ -23,26 +23,16 @@ import (
 )
 
 // pass makes one pass over an AdvancedCronJob.
-func (r *Reconciler) pass(
-	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Outcome, error) {
-	present, absent := r.served.Of(advancedcronjob.Kinds)
+func (r *Reconciler) pass(ctx context.Context, s *session) (reconcile.Outcome, error) {
 	// An orphan that cannot be released does not keep a run from beginning.
-	leftovers := r.releaseOrphans(ctx, name, owner, present)
-	if owner == "" {
-		return reconcile.Outcome{}.Retry(leftovers)
-	}
+	leftovers := r.releaseOrphans(ctx, s.Name, s.Object.UID)
 
 	begin := r.Now()
-	cronJob, err := reconcile.Begin[*appsv1beta1.AdvancedCronJob](ctx, r.API, name, owner)
-	if err != nil || cronJob == nil {
-		return reconcile.Outcome{}.Retry(errors.Join(err, leftovers))
-	}
-
-	snapshot := advancedcronjob.Snapshot{CronJob: cronJob, Absent: absent, Now: r.Now(), Zone: r.Zone,
-		Counted: r.memory.Of(owner).counted}
+	present, absent := r.served.Of(advancedcronjob.Kinds)
+	snapshot := advancedcronjob.Snapshot{CronJob: s.Object, Absent: absent, Now: r.Now(), Zone: r.Zone,
+		Counted: s.Kept.counted}
 	for _, kind := range present {
-		children, err := r.children(ctx, cronJob, kind)
+		children, err := r.children(ctx, s.Object, kind)
 		if err != nil {
 			return reconcile.Outcome{}, err
 		}
@@ -55,15 +45,9 @@ func (r *Reconciler) pass(
 		Record: func() []any {
 			return []any{"reason", plan.Reason, "message", plan.Message, "next", plan.Next}
 		}}
-	err = errors.Join(r.apply(ctx, cronJob, plan), leftovers)
-	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
-	return done.Retry(err)
-}
-
-func (r *Reconciler) forget(name types.NamespacedName, cronJob types.UID) {
-	r.Own.Forget(cronJob)
-	r.memory.Forget(cronJob)
-	r.meters.forget(name)
+	err := errors.Join(r.apply(ctx, s, plan), leftovers)
+	reconcile.MinRequeue(&done.After, s.Again())
+	return done, err
 }
 
 // children returns the children of a kind that the AdvancedCronJob controls.
@@ -125,13 +109,12 @@ func laid[T any, P object[T]](
 }
 
 // releaseOrphans releases children of AdvancedCronJobs that are gone, because nobody else would.
-func (r *Reconciler) releaseOrphans(
-	ctx context.Context, name types.NamespacedName, owner types.UID, kinds []advancedcronjob.Kind,
-) error {
+func (r *Reconciler) releaseOrphans(ctx context.Context, name types.NamespacedName, owner types.UID) error {
 	loose := *r.API
 	loose.Own = nil // no plan is made from these writes
 
 	var errs []error
+	kinds, _ := r.served.Of(advancedcronjob.Kinds)
 	for _, kind := range kinds {
 		list, err := r.list(ctx, kind, client.InNamespace(name.Namespace),
 			client.MatchingFields{byUnrecorded: name.Name})
@@ -170,53 +153,46 @@ func release(ctx context.Context, w *reconcile.Writer, child client.Object) (cli
 }
 
 // apply applies a plan.
-func (r *Reconciler) apply(
-	ctx context.Context, cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcronjob.Plan,
-) error {
-	w := r.For(cronJob.UID)
-	cronJob, err := writeStatus(ctx, w, cronJob, &plan.Status)
-	if err != nil {
+func (r *Reconciler) apply(ctx context.Context, s *session, plan *advancedcronjob.Plan) error {
+	if err := writeStatus(ctx, s, &plan.Status); err != nil {
 		return err
 	}
-	r.tell(cronJob, plan)
-	left, err := r.tidy(ctx, w, cronJob, plan)
+	r.tell(s, plan)
+	left, err := tidy(ctx, s, plan)
 	if plan.Run == nil {
 		return err
 	}
-	return errors.Join(r.begin(ctx, w, cronJob, plan, left), err)
+	return errors.Join(r.begin(ctx, s, plan, left), err)
 }
 
-// writeStatus writes the status if it changed, and returns the resulting object.
-func writeStatus(
-	ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob,
-	status *appsv1beta1.AdvancedCronJobStatus,
-) (*appsv1beta1.AdvancedCronJob, error) {
-	body, err := reconcile.StatusPatch(cronJob, &cronJob.Status, status)
+// writeStatus writes the status if it changed.
+func writeStatus(ctx context.Context, s *session, status *appsv1beta1.AdvancedCronJobStatus) error {
+	body, err := reconcile.StatusPatch(s.Object, &s.Object.Status, status)
 	if err != nil || body == nil {
-		return cronJob, err
+		return err
 	}
-	written, err := reconcile.Patch(ctx, w, cronJob, body, "status")
+	written, err := reconcile.Patch(ctx, s.Writer, s.Object, body, "status")
 	if err != nil {
-		return nil, reconcile.StaleIfNotFound(fmt.Errorf("writing status: %w", err))
+		return reconcile.StaleIfNotFound(fmt.Errorf("writing status: %w", err))
 	}
-	return written, nil
+	s.Object = written
+	return nil
 }
 
 // tell records events about what is new.
-func (r *Reconciler) tell(cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcronjob.Plan) {
-	memory := r.memory.Of(cronJob.UID)
+func (r *Reconciler) tell(s *session, plan *advancedcronjob.Plan) {
 	for _, child := range plan.Finished {
 		message := fmt.Sprintf("%s %s", child, child.Phase)
 		if child.Why != "" {
 			message += ": " + child.Why
 		}
-		r.Events.Event(cronJob, corev1.EventTypeNormal, "SawCompletedJob", message)
+		s.Event(corev1.EventTypeNormal, "SawCompletedJob", message)
 	}
 
 	told := map[string]bool{}
 	for _, note := range plan.Notes {
-		if told[note.Reason] = true; memory.news.Is(note.Reason, note.About) {
-			r.Events.Event(cronJob, note.Type, note.Reason, note.Message)
+		if told[note.Reason] = true; s.News(note.Reason, note.About) {
+			s.Event(note.Type, note.Reason, note.Message)
 		}
 	}
 
@@ -225,12 +201,12 @@ func (r *Reconciler) tell(cronJob *appsv1beta1.AdvancedCronJob, plan *advancedcr
 	for _, reason := range []string{string(advancedcronjob.NoZone), string(advancedcronjob.NoSchedule),
 		advancedcronjob.FailedCreate} {
 		if !told[reason] {
-			memory.news.Is(reason, "")
+			s.News(reason, "")
 		}
 	}
 
-	memory.counted = plan.Counted
-	r.meters.left(cronJob.Namespace, cronJob.Name, plan.Dropped)
+	s.Kept.counted = plan.Counted
+	r.meters.left(s.Name.Namespace, s.Name.Name, plan.Dropped)
 }
 
 // newest has the versions of children that this pass left.
@@ -246,15 +222,12 @@ func (n newest) of(child advancedcronjob.Child) client.Object {
 
 // tidy releases children whose run is recorded, and deletes those beyond the history limits. Errors do not
 // keep a run from beginning.
-func (r *Reconciler) tidy(
-	ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob,
-	plan *advancedcronjob.Plan,
-) (newest, error) {
+func tidy(ctx context.Context, s *session, plan *advancedcronjob.Plan) (newest, error) {
 	left := newest{}
 	var errs []error
 	released := make([]client.Object, len(plan.Release))
-	errs = append(errs, w.Each(ctx, len(plan.Release), func(i int) (err error) {
-		released[i], err = release(ctx, w, left.of(plan.Release[i]))
+	errs = append(errs, s.Each(ctx, len(plan.Release), func(i int) (err error) {
+		released[i], err = release(ctx, s.Writer, left.of(plan.Release[i]))
 		return err
 	})...)
 	for _, object := range released {
@@ -263,25 +236,24 @@ func (r *Reconciler) tidy(
 		}
 	}
 
-	errs = append(errs, r.remove(ctx, w, cronJob, plan.Delete, left, "history has more than its limit")...)
+	errs = append(errs, remove(ctx, s, plan.Delete, left, "history has more than its limit")...)
 	return left, errors.Join(errs...)
 }
 
 // remove deletes children with background propagation.
-func (r *Reconciler) remove(
-	ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob,
-	children []advancedcronjob.Child, left newest, why string,
+func remove(
+	ctx context.Context, s *session, children []advancedcronjob.Child, left newest, why string,
 ) []error {
-	return w.Each(ctx, len(children), func(i int) error {
+	return s.Each(ctx, len(children), func(i int) error {
 		child := children[i]
-		err := w.Delete(ctx, left.of(child), client.PropagationPolicy(metav1.DeletePropagationBackground))
+		err := s.Delete(ctx, left.of(child), client.PropagationPolicy(metav1.DeletePropagationBackground))
 		switch {
 		case err == nil:
-			r.Events.Event(cronJob, corev1.EventTypeNormal, "SuccessfulDelete",
+			s.Event(corev1.EventTypeNormal, "SuccessfulDelete",
 				fmt.Sprintf("deleted %s: %s", child, why))
 		case !reconcile.IsStalePlan(err):
 			err = fmt.Errorf("deleting %s: %w", child, err)
-			r.Events.Event(cronJob, corev1.EventTypeWarning, "FailedDelete", err.Error())
+			s.Event(corev1.EventTypeWarning, "FailedDelete", err.Error())
 		}
 		return err
 	})
@@ -289,22 +261,20 @@ func (r *Reconciler) remove(
 
 // begin begins a run.
 func (r *Reconciler) begin(
-	ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob,
-	plan *advancedcronjob.Plan, left newest,
+	ctx context.Context, s *session, plan *advancedcronjob.Plan, left newest,
 ) error {
-	if err := errors.Join(r.remove(ctx, w, cronJob, plan.Replace, left,
-		"the next run replaces it")...); err != nil {
+	if err := errors.Join(remove(ctx, s, plan.Replace, left, "the next run replaces it")...); err != nil {
 		return err
 	}
 
-	created, err := r.create(ctx, w, cronJob, plan)
+	created, err := r.create(ctx, s, plan)
 	if reconcile.IsNamespaceTerminating(err) {
 		return nil
 	}
 	if err != nil {
 		if err = fmt.Errorf("creating %s %s: %w", plan.Kind, plan.Run.Name,
 			err); !reconcile.IsStalePlan(err) {
-			r.Events.Event(cronJob, corev1.EventTypeWarning, advancedcronjob.FailedCreate, err.Error())
+			s.Event(corev1.EventTypeWarning, advancedcronjob.FailedCreate, err.Error())
 		}
 		return err
 	}
@@ -315,29 +285,28 @@ func (r *Reconciler) begin(
 		child = &of
 	}
 	status := plan.Started(child)
-	if _, err := writeStatus(ctx, w, cronJob, &status); err != nil || child == nil || !child.Held() {
+	if err := writeStatus(ctx, s, &status); err != nil || child == nil || !child.Held() {
 		return err
 	}
 
-	_, err = release(ctx, w, created)
+	_, err = release(ctx, s.Writer, created)
 	return err
 }
 
 // create creates the child of a run. It returns nil if another object has that name.
 func (r *Reconciler) create(
-	ctx context.Context, w *reconcile.Writer, cronJob *appsv1beta1.AdvancedCronJob,
-	plan *advancedcronjob.Plan,
+	ctx context.Context, s *session, plan *advancedcronjob.Plan,
 ) (client.Object, error) {
-	document, err := advancedcronjob.NewChild(cronJob, plan.Kind, plan.Run)
+	document, err := advancedcronjob.NewChild(s.Object, plan.Kind, plan.Run)
 	if err != nil {
 		return nil, err
 	}
 
 	child := empty(plan.Kind)
-	if err = w.Create(ctx, document, child); err == nil {
+	if err = s.Create(ctx, document, child); err == nil {
 		late := r.Now().Sub(plan.Run.Time)
 		r.meters.started(plan.Kind, late)
-		r.Events.Event(cronJob, corev1.EventTypeNormal, "SuccessfulCreate",
+		s.Event(corev1.EventTypeNormal, "SuccessfulCreate",
 			fmt.Sprintf("created %s %s for the run of %s", plan.Kind, plan.Run.Name,
 				plan.Run.Time.Format(time.RFC3339)))
 		return child, nil
@@ -347,15 +316,15 @@ func (r *Reconciler) create(
 	}
 
 	child = empty(plan.Kind)
-	if err := w.Read(ctx, types.NamespacedName{Namespace: cronJob.Namespace, Name: plan.Run.Name},
+	if err := s.Read(ctx, types.NamespacedName{Namespace: s.Name.Namespace, Name: plan.Run.Name},
 		child); err != nil {
 		return nil, reconcile.StaleIfNotFound(err)
 	}
-	if advancedcronjob.OwnerOf(child) == cronJob.UID {
+	if advancedcronjob.OwnerOf(child) == s.Object.UID {
 		return child, nil
 	}
 
-	r.Events.Event(cronJob, corev1.EventTypeWarning, "UnexpectedJob",
+	s.Event(corev1.EventTypeWarning, "UnexpectedJob",
 		fmt.Sprintf("%s %s is there already and not of this %s: the run of %s is left out", plan.Kind,
 			plan.Run.Name, advancedcronjob.Name, plan.Run.Time.Format(time.RFC3339)))
 	return nil, nil

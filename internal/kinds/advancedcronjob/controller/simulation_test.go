@@ -103,7 +103,7 @@ func (w *world) start() {
 	for _, kind := range advancedcronjob.Kinds {
 		r.served.Add(kind)
 	}
-	w.loop = r.loop(nil)
+	w.loop = r.controller().Loop(nil)
 	w.Queue = simulation.NewQueue(w.Cluster, "nightly")
 }
 

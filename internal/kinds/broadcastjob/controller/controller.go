@@ -44,11 +44,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	kube := &Kube{Reader: podapply.Reader{API: api, Pods: options.Pods}}
 	controller := New(&Kind{Kube: kube, Binds: options.Binds},
 		reconcile.NewRecorder(mgr.GetEventRecorder("broadcastjob-controller")))
-	loop, err := controller.Loop("broadcastjob", options.Limiter())
-	if err != nil {
-		return err
-	}
-	return options.Complete("broadcastjob", loop, ctrl.NewControllerManagedBy(mgr).
+	return controller.Complete("broadcastjob", options.Options, ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.BroadcastJob{}).
 		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(jobOf)).
 		Watches(&corev1.Node{}, podapply.NodeEvents(kube.jobsOfNode)))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
@@ -41,7 +42,9 @@ type kept struct {
 
 // New returns a controller that reads and writes through the API of the kind.
 func New(kind *Kind, events reconcile.Recorder) *Controller {
-	return &Controller{API: kind.API, Events: events, Kind: kind, Forgotten: kind.rules.Forget}
+	c := podapply.New(kind.API, events, kind)
+	c.Forgotten = func(_ types.NamespacedName, uid types.UID) { kind.rules.Forget(uid) }
+	return c
 }
 
 // Plan implements podapply.Kind.

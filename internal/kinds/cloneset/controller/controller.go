@@ -53,12 +53,8 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	kube := &Kube{podapply.Reader{API: api, Pods: options.Pods}}
 	controller := New(&Kind{Kube: kube, Features: options.Features, Random: rand.IntN},
 		reconcile.NewRecorder(mgr.GetEventRecorder("cloneset-controller")))
-	loop, err := controller.Loop("cloneset", options.Limiter())
-	if err != nil {
-		return err
-	}
 	api.Own.Leaked = func(owner types.UID) {
-		if name := loop.NameOf(owner); name.Name != "" {
+		if name := controller.NameOf(owner); name.Name != "" {
 			leaked.WithLabelValues(name.Namespace, name.Name).Inc()
 		}
 	}
@@ -73,7 +69,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		kube.PullJobs = known
 		builder = builder.WatchesRawSource(jobs)
 	}
-	return options.Complete("cloneset", loop, builder)
+	return controller.Complete("cloneset", options.Options, builder)
 }
 
 // newLeaked counts what dashboards for OpenKruise show (OPS-092).

@@ -50,10 +50,6 @@ func Setup(_ context.Context, mgr ctrl.Manager, options Options) error {
 	kube := &Kube{Reader: podapply.Reader{API: api, Pods: options.Pods}}
 	controller := New(&Kind{Kube: kube, Features: options.Features, Template: options.CompleteTemplate},
 		reconcile.NewRecorder(mgr.GetEventRecorder("daemonset-controller")))
-	loop, err := controller.Loop("daemonset", options.Limiter())
-	if err != nil {
-		return err
-	}
 	toOwner := handler.EnqueueRequestsFromMapFunc(ownerOf)
 	builder := ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.DaemonSet{}).
@@ -65,7 +61,7 @@ func Setup(_ context.Context, mgr ctrl.Manager, options Options) error {
 		kube.PullJobs = known
 		builder = builder.WatchesRawSource(jobs)
 	}
-	return options.Complete("daemonset", loop, builder)
+	return controller.Complete("daemonset", options.Options, builder)
 }
 
 // ownerOf finds the DaemonSet that controls an object (ADS-040 (part)).

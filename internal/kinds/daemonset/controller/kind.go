@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/nodes"
@@ -40,7 +41,9 @@ type kept struct {
 
 // New returns a controller that reads and writes through the API of the kind.
 func New(kind *Kind, events reconcile.Recorder) *Controller {
-	return &Controller{API: kind.API, Events: events, Kind: kind, Forgotten: kind.rules.Forget}
+	c := podapply.New(kind.API, events, kind)
+	c.Forgotten = func(_ types.NamespacedName, uid types.UID) { kind.rules.Forget(uid) }
+	return c
 }
 
 // Plan implements podapply.Kind.

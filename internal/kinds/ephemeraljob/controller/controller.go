@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,8 +51,12 @@ type Reconciler struct {
 	Events reconcile.Recorder
 	Pods   *podindex.Index
 	meters *meters
-	memory reconcile.Memory[memory]
 }
+
+type (
+	controller = reconcile.Controller[*appsv1alpha1.EphemeralJob, memory]
+	session    = reconcile.Session[*appsv1alpha1.EphemeralJob, memory]
+)
 
 // memory is what is kept of a job between passes.
 type memory struct {
@@ -69,8 +72,6 @@ type memory struct {
 	// unsupported is why the API server adds no ephemeral containers, and until is when that is tried again.
 	unsupported string
 	until       time.Time
-	pace        reconcile.StatusThrottle
-	news        reconcile.News
 }
 
 // Setup adds the controller to the manager.
@@ -83,56 +84,38 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 	r := &Reconciler{API: options.API(mgr),
 		Events: reconcile.NewRecorder(mgr.GetEventRecorder("ephemeraljob-controller")), Pods: options.Pods,
 		meters: newMeters()}
-	if err := reconcile.Register(r.meters.all()...); err != nil {
-		return err
-	}
-
-	return options.Complete("ephemeraljob", r.Loop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
+	return r.controller().Complete("ephemeraljob", options, ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1alpha1.EphemeralJob{}, builder.WithPredicates(jobEvents)).
-		Watches(&corev1.Pod{}, (&podEvents{mgr.GetClient()}).handler()))
+		Watches(&corev1.Pod{}, (&podEvents{mgr.GetClient()}).handler()), r.meters.all()...)
 }
 
-// Loop returns the reconciler to be registered with controller-runtime.
-func (r *Reconciler) Loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.Now,
-		Owner: reconcile.UIDs[*appsv1alpha1.EphemeralJob](r.API), Pass: r.Pass,
-		Forget: func(name types.NamespacedName, job types.UID) {
-			r.Own.Forget(job)
-			r.memory.Forget(job)
-			r.meters.forget(name)
-		}}, 0, limiter)
+func (r *Reconciler) controller() *controller {
+	return &controller{API: r.API, Events: r.Events, Pass: r.pass,
+		Forgotten: func(name types.NamespacedName, _ types.UID) { r.meters.forget(name) }}
 }
 
-// Pass reconciles a job once.
-func (r *Reconciler) Pass(
-	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Outcome, error) {
-	job, err := reconcile.Begin[*appsv1alpha1.EphemeralJob](ctx, r.API, name, owner)
-	if err != nil || job == nil {
-		return reconcile.Outcome{}, err
-	}
-
+// pass reconciles a job once.
+func (r *Reconciler) pass(ctx context.Context, s *session) (reconcile.Outcome, error) {
 	begin := r.Now()
-	plan, err := r.plan(ctx, job)
+	plan, err := r.plan(ctx, s)
 	if err != nil {
 		return reconcile.Outcome{}, err
 	}
 
 	done := reconcile.Outcome{Planning: r.Now().Sub(begin), Headline: plan.String(), Record: func() []any {
-		return []any{"job", name.String(), "plan", plan.String()}
+		return []any{"job", s.Name.String(), "plan", plan.String()}
 	}}
-	job, err = r.apply(ctx, job, plan)
-	if err != nil || job == nil {
-		return done.Retry(err)
+	if there, err := apply(ctx, s, plan); err != nil || !there {
+		return done, err
 	}
 
 	var failure error
-	if until, _ := r.memory.Of(owner).pause.Last(subresource); len(plan.Inject) > 0 && until.After(r.Now()) {
+	if until, _ := s.Kept.pause.Last(subresource); len(plan.Inject) > 0 && until.After(r.Now()) {
 		reconcile.MinRequeue(&plan.After, until.Sub(r.Now()))
 	} else if len(plan.Inject) > 0 {
-		failure = r.inject(ctx, job, plan.Inject)
+		failure = inject(ctx, s, plan.Inject)
 		// The status must show the result, not the intention.
-		if plan, err = r.plan(ctx, job); err != nil {
+		if plan, err = r.plan(ctx, s); err != nil {
 			return done, errors.Join(failure, err)
 		}
 		if done.Unfinished = len(plan.Inject) > 0; done.Unfinished { // pods that were left out after a failure
@@ -143,29 +126,29 @@ func (r *Reconciler) Pass(
 	done.After = plan.After
 
 	if plan.Status != nil {
-		r.tell(job, plan)
-		wait, err := r.memory.Of(owner).pace.Write(ctx, r.For(owner), job, &job.Status, plan.Status,
-			onlyNumbers(&job.Status, plan.Status))
+		tell(s, plan)
+		before := &s.Object.Status
+		wait, err := s.WriteStatus(ctx, before, plan.Status, onlyNumbers(before, plan.Status))
 		if err != nil {
-			return done.Retry(errors.Join(failure, err))
+			return done, errors.Join(failure, err)
 		}
 		if reconcile.MinRequeue(&done.After, wait); plan.Ended && wait == 0 {
-			r.ended(job, plan)
+			r.ended(s, plan)
 			reconcile.MinRequeue(&done.After, reconcile.RetryAfter) // for the time to live
 		}
 	}
 
-	r.meters.phase(name, job, plan)
-	if ephemeraljob.Finished(job) {
-		r.memory.Forget(owner)
+	r.meters.phase(s.Name, s.Object, plan)
+	if ephemeraljob.Finished(s.Object) {
+		s.Forget()
 	}
-	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
-	return done.Retry(failure)
+	reconcile.MinRequeue(&done.After, s.Again())
+	return done, failure
 }
 
 // plan reads what a plan is made from, and makes it. A job that is being deleted or has ended needs no pods.
-func (r *Reconciler) plan(ctx context.Context, job *appsv1alpha1.EphemeralJob) (*ephemeraljob.Plan, error) {
-	m := r.memory.Of(job.UID)
+func (r *Reconciler) plan(ctx context.Context, of *session) (*ephemeraljob.Plan, error) {
+	job, m := of.Object, of.Kept
 	s := ephemeraljob.Snapshot{Job: job, Ledger: m.ledger, Refused: m.refused, Unsupported: m.unsupported,
 		UnsupportedUntil: m.until, Now: r.Now()}
 	s.Held = func(pod types.UID) (time.Time, string) { return m.failed.Held(pod, subresource, s.Now) }
@@ -237,59 +220,56 @@ func (r *Reconciler) pods(ctx context.Context, job *appsv1alpha1.EphemeralJob) (
 	}), nil
 }
 
-// apply adds or removes the finalizer, or deletes the job. It returns the job as written, or nil if it is
-// gone or being deleted.
-func (r *Reconciler) apply(
-	ctx context.Context, job *appsv1alpha1.EphemeralJob, plan *ephemeraljob.Plan,
-) (*appsv1alpha1.EphemeralJob, error) {
-	w := r.For(job.UID)
-	finalizers := slices.Clone(job.Finalizers)
+// apply adds or removes the finalizer, or deletes the job. It reports whether the job is there, and is not
+// being deleted.
+func apply(ctx context.Context, s *session, plan *ephemeraljob.Plan) (there bool, err error) {
+	finalizers := slices.Clone(s.Object.Finalizers)
 	switch {
 	case plan.Delete:
-		if err := w.Delete(ctx, job); err != nil {
-			return nil, fmt.Errorf("deleting the finished job: %w", err)
+		if err := s.Delete(ctx, s.Object); err != nil {
+			return false, fmt.Errorf("deleting the finished job: %w", err)
 		}
-		return nil, nil
+		return false, nil
 	case plan.RemoveFinalizer:
 		finalizers = slices.DeleteFunc(finalizers,
 			func(f string) bool { return f == pub.EphemeralContainersCleanup })
 	case plan.AddFinalizer:
 		finalizers = append(finalizers, pub.EphemeralContainersCleanup)
 	default:
-		return job, nil
+		return true, nil
 	}
 
-	job, err := reconcile.Merge(ctx, w, job, map[string]any{"finalizers": finalizers}, nil, "")
+	job, err := reconcile.Merge(ctx, s.Writer, s.Object, map[string]any{"finalizers": finalizers}, nil, "")
 	if err != nil {
-		return nil, client.IgnoreNotFound(fmt.Errorf("writing the finalizer: %w", err))
+		return false, client.IgnoreNotFound(fmt.Errorf("writing the finalizer: %w", err))
 	}
 
-	return job, nil
+	s.Object = job
+	return true, nil
 }
 
 // inject adds the containers to the pods in batches of 1, 2, 4 and so on, and stops after a batch in which
 // one fails. It returns the errors of writes whose outcome is not known.
-func (r *Reconciler) inject(ctx context.Context, job *appsv1alpha1.EphemeralJob, pods []*corev1.Pod) error {
-	containers, err := ephemeraljob.Containers(job)
+func inject(ctx context.Context, s *session, pods []*corev1.Pod) error {
+	containers, err := ephemeraljob.Containers(s.Object)
 	if err != nil {
 		return err
 	}
 
-	w, m := r.For(job.UID), r.memory.Of(job.UID)
 	for size := 1; len(pods) > 0; size *= 2 {
 		batch := pods[:min(size, len(pods))]
 		pods = pods[len(batch):]
 
-		errs := w.Each(ctx, len(batch), func(i int) error {
+		errs := s.Each(ctx, len(batch), func(i int) error {
 			body, err := ephemeraljob.Injection(batch[i], containers)
 			if err != nil {
 				return err
 			}
-			_, err = reconcile.Patch(ctx, w, batch[i], body, subresource)
+			_, err = reconcile.Patch(ctx, s.Writer, batch[i], body, subresource)
 			return err
 		})
 
-		if err := r.answered(job, m, batch, errs); err != nil {
+		if err := answered(s, batch, errs); err != nil {
 			return err
 		}
 		if slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
@@ -301,9 +281,8 @@ func (r *Reconciler) inject(ctx context.Context, job *appsv1alpha1.EphemeralJob,
 }
 
 // answered records the responses to a batch, and sends events about them.
-func (r *Reconciler) answered(
-	job *appsv1alpha1.EphemeralJob, m *memory, batch []*corev1.Pod, errs []error,
-) error {
+func answered(s *session, batch []*corev1.Pod, errs []error) error {
+	m := s.Kept
 	var treated, failed []string
 	var why, open, changed error
 	for i, err := range errs {
@@ -317,7 +296,7 @@ func (r *Reconciler) answered(
 		case reconcile.IsNotServed(err):
 			m.unsupported = "the API server adds no ephemeral containers to pods, it has no pods/" +
 				subresource
-			m.until = r.Now().Add(askAgain)
+			m.until = s.Now().Add(askAgain)
 			continue
 		case reconcile.IsStalePlan(reconcile.StaleIfNotFound(err)):
 			changed = reconcile.ErrStalePlan
@@ -328,8 +307,8 @@ func (r *Reconciler) answered(
 			}
 			m.refused[pod.UID] = err.Error()
 		default: // also if a webhook fails, which the API server reports like an error of its own
-			m.failed.Failed(pod.UID, subresource, err, r.Now())
-			m.pause.Failed(subresource, err, r.Now())
+			m.failed.Failed(pod.UID, subresource, err, s.Now())
+			m.pause.Failed(subresource, err, s.Now())
 			if !reconcile.IsRejected(err) {
 				open = errors.Join(open, fmt.Errorf("adding containers to pod %s: %w", pod.Name, err))
 			}
@@ -338,16 +317,13 @@ func (r *Reconciler) answered(
 	}
 
 	if len(treated) > 0 {
-		r.Events.Event(job, corev1.EventTypeNormal, "Injected",
+		s.Event(corev1.EventTypeNormal, "Injected",
 			"added the ephemeral containers to "+wording.Few(treated, mostNamed))
-		m.news.Is(ephemeraljob.ReasonCreateFailed, "")
+		s.News(ephemeraljob.ReasonCreateFailed, "")
 	}
 	if len(failed) > 0 {
-		note := fmt.Sprintf("the ephemeral containers could not be added to %s: %v",
-			wording.Few(failed, mostNamed), why)
-		if m.news.Is(ephemeraljob.ReasonCreateFailed, note) {
-			r.Events.Event(job, corev1.EventTypeWarning, ephemeraljob.ReasonCreateFailed, note)
-		}
+		s.Once(corev1.EventTypeWarning, ephemeraljob.ReasonCreateFailed, fmt.Sprintf(
+			"the ephemeral containers could not be added to %s: %v", wording.Few(failed, mostNamed), why))
 	}
 
 	return cmp.Or(open, changed)
@@ -378,13 +354,13 @@ func onlyNumbers(before, after *appsv1alpha1.EphemeralJobStatus) bool {
 }
 
 // tell sends an event about pods that are left out, again only if their number changes.
-func (r *Reconciler) tell(job *appsv1alpha1.EphemeralJob, plan *ephemeraljob.Plan) {
+func tell(s *session, plan *ephemeraljob.Plan) {
 	about := ""
 	if n := len(plan.Taken); n > 0 {
 		about = wording.Count(n, "pod")
 	}
-	if r.memory.Of(job.UID).news.Is("NameTaken", about) {
-		r.Events.Event(job, corev1.EventTypeWarning, "NameTaken", fmt.Sprintf(
+	if s.News("NameTaken", about) {
+		s.Event(corev1.EventTypeWarning, "NameTaken", fmt.Sprintf(
 			"%s an ephemeral container of the same name from somebody else, and %s left out: %s",
 			about+wording.Form(len(plan.Taken), " has", " have"),
 			wording.Form(len(plan.Taken), "is", "are"), wording.Few(plan.Taken, mostNamed)))
@@ -392,11 +368,11 @@ func (r *Reconciler) tell(job *appsv1alpha1.EphemeralJob, plan *ephemeraljob.Pla
 }
 
 // ended sends an event about the end of the job.
-func (r *Reconciler) ended(job *appsv1alpha1.EphemeralJob, plan *ephemeraljob.Plan) {
+func (r *Reconciler) ended(s *session, plan *ephemeraljob.Plan) {
 	r.meters.ended(plan.Status)
 	kind := corev1.EventTypeNormal
 	if plan.Status.Phase != appsv1alpha1.EphemeralJobSucceeded {
 		kind = corev1.EventTypeWarning
 	}
-	r.Events.Event(job, kind, string(plan.Status.Phase), plan.Why)
+	s.Event(kind, string(plan.Status.Phase), plan.Why)
 }

@@ -42,6 +42,7 @@ type stage struct {
 	*simulation.Cluster
 	t      *testing.T
 	r      *Reconciler
+	c      *controller
 	events events
 }
 
@@ -61,13 +62,14 @@ func newStage(t *testing.T, job *appsv1alpha1.EphemeralJob, pods ...*corev1.Pod)
 
 func (s *stage) start() {
 	s.r = &Reconciler{API: s.API(), Events: &s.events, Pods: s.Pods(), meters: newMeters()}
+	s.c = s.r.controller()
 }
 
 // pass lets the caches keep up, and makes a pass.
 func (s *stage) pass() (reconcile.Outcome, error) {
 	s.t.Helper()
 	s.Deliver(1000)
-	return s.r.Pass(s.t.Context(), types.NamespacedName{Namespace: "shop", Name: "dump"}, "job")
+	return s.c.Run(s.t.Context(), types.NamespacedName{Namespace: "shop", Name: "dump"}, "job")
 }
 
 func (s *stage) job() *appsv1alpha1.EphemeralJob {
@@ -191,7 +193,7 @@ func TestAnInjectionWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 	s.Faults.Lose = 1
 	s.Deliver(1000)
 	pass := func() error {
-		_, err := s.r.Pass(t.Context(), types.NamespacedName{Namespace: "shop", Name: "dump"}, "job")
+		_, err := s.c.Run(t.Context(), types.NamespacedName{Namespace: "shop", Name: "dump"}, "job")
 		return err
 	}
 	for range 5 {
@@ -396,7 +398,7 @@ func TestLifeOfAJob(t *testing.T) {
 		t.Fatalf("time of deletion: got nil, want a value\n%v\n%+v", err, s.job())
 	}
 	s.r.Pods.Add(broken{})
-	if _, err := s.r.plan(t.Context(), Job()); err == nil {
+	if _, err := s.r.plan(t.Context(), &session{Object: Job(), Kept: &memory{}}); err == nil {
 		t.Fatal("pods can be listed")
 	}
 	if _, err := s.pass(); err != nil {

@@ -54,7 +54,7 @@ func newTestCluster(t *testing.T, job *appsv1alpha1.EphemeralJob, pods ...*corev
 // start starts a manager that remembers nothing.
 func (b *testCluster) start() {
 	b.r = &Reconciler{API: b.API(), Events: b, Pods: b.Pods(), meters: newMeters()}
-	b.loop = b.r.Loop(nil)
+	b.loop = b.r.controller().Loop(nil)
 }
 
 // pass makes a pass with caches that show all, and returns when the next one is due.

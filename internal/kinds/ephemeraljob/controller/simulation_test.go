@@ -80,13 +80,13 @@ func (r *jobRun) job() *appsv1alpha1.EphemeralJob {
 // start starts a manager that remembers nothing.
 func (r *jobRun) start() {
 	r.r = &Reconciler{API: r.API(), Events: quiet{}, Pods: r.Pods(), meters: newMeters()}
-	name := types.NamespacedName{Namespace: "shop", Name: "dump"}
+	c, name := r.r.controller(), types.NamespacedName{Namespace: "shop", Name: "dump"}
 	r.Reconcile = func() (time.Duration, error) {
 		job := &appsv1alpha1.EphemeralJob{}
 		if err := r.r.Client.Get(context.Background(), name, job); err != nil {
 			return 0, client.IgnoreNotFound(err)
 		}
-		done, err := r.r.Pass(context.Background(), name, job.UID)
+		done, err := c.Run(context.Background(), name, job.UID)
 		if os.Getenv("TRACE") != "" && done.Headline != "" {
 			fmt.Println(r.Now().Format("15:04:05.000"), done.Headline, err)
 		}

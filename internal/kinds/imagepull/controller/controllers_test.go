@@ -257,7 +257,7 @@ func TestSecretsNeedTheirNamespace(t *testing.T) {
 	r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return imagepulltest.Noon }), Events: own.NewRecorder(events),
 		Secrets: &Secrets{API: &own.API{Client: c, Live: c, Now: time.Now}, Namespace: "config",
 			Copies: m.copies}, Random: func() float64 { return 0 }, meters: m}
-	loop := r.loop(nil)
+	loop := r.controller().Loop(nil)
 	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)}
 	if _, err := loop.Reconcile(t.Context(), request); err == nil {
 		t.Error("no error, so no other try")
@@ -334,7 +334,7 @@ func TestDeletionWithoutTheNamespace(t *testing.T) {
 			}})
 			r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return imagepulltest.Noon }), Events: own.NewRecorder(&told{}),
 				Secrets: secretsOn(c)}
-			loop := r.loop(nil)
+			loop := r.controller().Loop(nil)
 			_, err := loop.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)})
 			got := c.Get(t.Context(), client.ObjectKeyFromObject(job), job)
 			if apierrors.IsNotFound(got) != test.deleted {
@@ -374,7 +374,7 @@ func TestListTellsWhatItDoes(t *testing.T) {
 		}).Build()
 	events := &told{}
 	r := &ListReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return imagepulltest.Noon }), Events: own.NewRecorder(events)}
-	loop := r.loop(nil)
+	loop := r.controller().Loop(nil)
 	expect := func(what string, want ...string) {
 		t.Helper()
 		_, err := loop.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(list)})

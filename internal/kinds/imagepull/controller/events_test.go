@@ -201,7 +201,7 @@ func TestJobRunsToItsEnd(t *testing.T) {
 	now := imagepulltest.Noon
 	r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return now }), Events: own.NewRecorder(recorder),
 		Secrets: secretsOn(c), Random: func() float64 { return 0 }}
-	loop := r.loop(nil)
+	loop := r.controller().Loop(nil)
 	key := client.ObjectKeyFromObject(job)
 	pass := func() {
 		t.Helper()

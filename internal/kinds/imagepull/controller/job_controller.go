@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -50,9 +49,13 @@ type JobReconciler struct {
 	Options Options
 	Random  func() float64
 	meters  *meters
-	memory  reconcile.Memory[jobMemory]
 	rooms   imagepull.Rooms
 }
+
+type (
+	jobController = reconcile.Controller[*appsv1beta1.ImagePullJob, jobMemory]
+	jobSession    = reconcile.Session[*appsv1beta1.ImagePullJob, jobMemory]
+)
 
 // jobMemory is what is remembered about a job between passes.
 type jobMemory struct {
@@ -105,53 +108,34 @@ func setupJobs(mgr ctrl.Manager, options Options) error {
 		Random:  rand.Float64,
 		meters:  meters,
 	}
-	if err := reconcile.Register(r.meters.all()...); err != nil {
-		return err
-	}
 
 	mapping := &jobEvents{reader: mgr.GetClient(), rooms: &r.rooms}
 	options.Workers = options.JobWorkers
-	return options.Complete("imagepulljob", r.loop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
+	return r.controller().Complete("imagepulljob", options.Options, ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.ImagePullJob{}).
 		Watches(&appsv1beta1.NodeImage{}, mapping.ofNodeImages()).
-		Watches(&corev1.Pod{}, mapping.ofPods()))
+		Watches(&corev1.Pod{}, mapping.ofPods()), r.meters.all()...)
 }
 
-func (r *JobReconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(
-		reconcile.Loop{
-			Now:    r.Now,
-			Owner:  reconcile.UIDs[*appsv1beta1.ImagePullJob](r.API),
-			Pass:   r.pass,
-			Forget: func(_ types.NamespacedName, job types.UID) { r.forget(job) },
-		}, 0, limiter,
-	)
+func (r *JobReconciler) controller() *jobController {
+	return &jobController{API: r.API, Events: r.Events, Pass: r.pass, Absent: r.absent}
 }
 
-func (r *JobReconciler) forget(job types.UID) {
-	r.Own.Forget(job)
-	r.memory.Forget(job)
+// absent releases what an earlier job of that name left.
+func (r *JobReconciler) absent(ctx context.Context, name types.NamespacedName) (reconcile.Outcome, error) {
+	r.meters.forget(name)
+	return reconcile.Outcome{}, r.Secrets.Release(ctx, name)
 }
 
 // pass makes one pass over a job.
-func (r *JobReconciler) pass(
-	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Outcome, error) {
-	if owner == "" {
-		r.meters.forget(name)
-		return reconcile.Outcome{}.Retry(r.Secrets.Release(ctx, name)) // whatever an earlier job of that name left
-	}
-	job, err := reconcile.Begin[*appsv1beta1.ImagePullJob](ctx, r.API, name, owner)
-	if err != nil || job == nil {
-		return reconcile.Outcome{}, err
-	}
-
+func (r *JobReconciler) pass(ctx context.Context, of *jobSession) (reconcile.Outcome, error) {
+	job := of.Object
 	s := imagepull.JobSnapshot{Job: job, Now: r.Now(), Rooms: &r.rooms}
 	running := job.DeletionTimestamp == nil && job.Status.CompletionTime == nil
 	s.NotReadySince = func(node string) (time.Time, bool) { return r.notReadySince(ctx, node) }
 	if running {
-		if err := r.complete(ctx, &s); err != nil {
-			return reconcile.Outcome{}.Retry(err)
+		if err := r.complete(ctx, of.Kept, &s); err != nil {
+			return reconcile.Outcome{}, err
 		}
 	}
 
@@ -162,15 +146,15 @@ func (r *JobReconciler) pass(
 	}
 
 	r.meters.observe(job, plan, running)
-	if err := r.apply(ctx, &s, plan); err != nil {
-		return reconcile.Outcome{}.Retry(err)
+	if err := r.apply(ctx, of.Kept, &s, plan); err != nil {
+		return reconcile.Outcome{}, err
 	}
 	if !running {
-		r.forget(owner)
+		r.Own.Forget(job.UID)
+		of.Forget()
 	}
 
 	after := plan.After
-	reconcile.MinRequeue(&after, r.Own.Again(job.UID))
 	if running && len(job.Spec.PullSecrets) > 0 && (after == 0 || after > sourcesEvery) {
 		after = sourcesEvery
 	}
@@ -179,7 +163,9 @@ func (r *JobReconciler) pass(
 }
 
 // complete reads the nodes and secrets of a running job.
-func (r *JobReconciler) complete(ctx context.Context, s *imagepull.JobSnapshot) (err error) {
+func (r *JobReconciler) complete(
+	ctx context.Context, kept *jobMemory, s *imagepull.JobSnapshot,
+) (err error) {
 	job := s.Job
 	if !slices.Contains(job.Finalizers, pub.PullJobProtection) { // before there is anything to release
 		finalizers := append(slices.Clone(job.Finalizers), pub.PullJobProtection)
@@ -210,16 +196,15 @@ func (r *JobReconciler) complete(ctx context.Context, s *imagepull.JobSnapshot) 
 		s.Nodes[i], _ = reconcile.Newest(r.Own, job.UID, node, true)
 	}
 
-	s.Refused = r.memory.Of(job.UID).refused
-	s.Secrets, err = r.secrets(ctx, job)
+	s.Refused = kept.refused
+	s.Secrets, err = r.secrets(ctx, job, &kept.synced)
 	return err
 }
 
 // secrets synchronizes the copies of the job's secrets, at most once per sourcesEvery.
 func (r *JobReconciler) secrets(
-	ctx context.Context, job *appsv1beta1.ImagePullJob,
+	ctx context.Context, job *appsv1beta1.ImagePullJob, before *syncedSecrets,
 ) ([]appsv1beta1.ReferenceObject, error) {
-	before := &r.memory.Of(job.UID).synced
 	if !before.at.IsZero() && r.Now().Sub(before.at) < sourcesEvery {
 		return before.refs, nil
 	}
@@ -384,7 +369,7 @@ func hasNode(pod *corev1.Pod) bool {
 }
 
 func (r *JobReconciler) apply(
-	ctx context.Context, s *imagepull.JobSnapshot, plan *imagepull.JobPlan,
+	ctx context.Context, kept *jobMemory, s *imagepull.JobSnapshot, plan *imagepull.JobPlan,
 ) (err error) {
 	job, w := s.Job, r.For(s.Job.UID)
 	if plan.Finish {
@@ -433,7 +418,7 @@ func (r *JobReconciler) apply(
 	})
 
 	for i, name := range assigned {
-		r.memory.Of(job.UID).refused.took(name, errs[i], s.Now)
+		kept.refused.took(name, errs[i], s.Now)
 	}
 
 	err = errors.Join(errs...)

@@ -8,8 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,9 +32,13 @@ const (
 type ListReconciler struct {
 	*reconcile.API
 	Events reconcile.Recorder
-	// refused holds the images of each list whose jobs were rejected.
-	refused reconcile.Memory[refusals]
 }
+
+// What is kept of a list between passes are the images whose jobs were rejected.
+type (
+	listController = reconcile.Controller[*appsv1beta1.ImageListPullJob, refusals]
+	listSession    = reconcile.Session[*appsv1beta1.ImageListPullJob, refusals]
+)
 
 // refusedLast sorts jobs that were rejected behind the others: an image that a policy forbids must not
 // prevent the others from being pulled.
@@ -50,12 +52,6 @@ func (r refusals) refusedLast(jobs []*appsv1beta1.ImagePullJob) []*appsv1beta1.I
 		}
 	}
 	return append(first, last...)
-}
-
-// forget drops what is remembered about a list that is gone.
-func (r *ListReconciler) forget(_ types.NamespacedName, list types.UID) {
-	r.Own.Forget(list)
-	r.refused.Forget(list)
 }
 
 func indexChildren(object client.Object) []string {
@@ -76,36 +72,18 @@ func setupLists(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		API:    options.API(mgr),
 		Events: reconcile.NewRecorder(mgr.GetEventRecorder("imagelistpulljob-controller")),
 	}
-	return options.Complete("imagelistpulljob", r.loop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
+	return r.controller().Complete("imagelistpulljob", options.Options, ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.ImageListPullJob{}).
 		Owns(&appsv1beta1.ImagePullJob{}))
 }
 
-func (r *ListReconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(
-		reconcile.Loop{
-			Now:    r.Now,
-			Owner:  reconcile.UIDs[*appsv1beta1.ImageListPullJob](r.API),
-			Pass:   r.pass,
-			Forget: r.forget,
-		}, 0, limiter,
-	)
+func (r *ListReconciler) controller() *listController {
+	return &listController{API: r.API, Events: r.Events, Pass: r.pass}
 }
 
 // pass makes one pass over a list.
-func (r *ListReconciler) pass(
-	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Outcome, error) {
-	if owner == "" {
-		return reconcile.Outcome{}, nil
-	}
-
-	now := r.Now()
-	list, err := reconcile.Begin[*appsv1beta1.ImageListPullJob](ctx, r.API, name, owner)
-	if err != nil || list == nil {
-		return reconcile.Outcome{}, err
-	}
-
+func (r *ListReconciler) pass(ctx context.Context, s *listSession) (reconcile.Outcome, error) {
+	list := s.Object
 	var owned appsv1beta1.ImagePullJobList
 	if err := r.Client.List(ctx, &owned, client.InNamespace(list.Namespace),
 		client.MatchingFields{childrenOf: string(list.UID)}); err != nil {
@@ -121,49 +99,46 @@ func (r *ListReconciler) pass(
 		func(job *appsv1beta1.ImagePullJob) bool {
 			return slices.Contains(indexChildren(job), string(list.UID))
 		})
-	plan := imagepull.PlanList(list, children, now)
-	if err := r.apply(ctx, list, plan); err != nil {
-		return reconcile.Outcome{}.Retry(err)
+	plan := imagepull.PlanList(list, children, s.Begun)
+	if err := applyList(ctx, s, plan); err != nil {
+		return reconcile.Outcome{}, err
 	}
 
-	reconcile.MinRequeue(&plan.After, r.Own.Again(list.UID))
 	return reconcile.Outcome{After: plan.After}, nil
 }
 
-func (r *ListReconciler) apply(
-	ctx context.Context, list *appsv1beta1.ImageListPullJob, plan *imagepull.ListPlan,
-) error {
-	var err error
-	w := r.For(list.UID)
+func applyList(ctx context.Context, s *listSession, plan *imagepull.ListPlan) error {
 	if len(plan.Create) == 0 {
-		r.refused.Forget(list.UID)
+		*s.Kept = nil
 	}
 	if plan.DeleteAll {
-		return w.Delete(ctx, list, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		return s.Delete(ctx, s.Object, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	}
 
 	if plan.Relabel {
 		labels := map[string]any{"labels": map[string]any{pub.ControllerRevisionHash: plan.Hash}}
-		if list, err = reconcile.Merge(ctx, w, list, labels, nil, ""); err != nil {
+		list, err := reconcile.Merge(ctx, s.Writer, s.Object, labels, nil, "")
+		if err != nil {
 			return client.IgnoreNotFound(err)
 		}
+		s.Object = list
 	}
 
 	var errs []error
 	for _, child := range plan.Delete {
-		if err := w.Delete(ctx, child); err != nil {
+		if err := s.Delete(ctx, child); err != nil {
 			err = fmt.Errorf("deleting ImagePullJob %s: %w", child.Name, err)
 			if errs = append(errs, err); !reconcile.IsStalePlan(err) {
-				r.Events.Event(list, corev1.EventTypeWarning, "FailedDelete", err.Error())
+				s.Event(corev1.EventTypeWarning, "FailedDelete", err.Error())
 			}
 			break
 		}
-		r.Events.Event(list, corev1.EventTypeNormal, "SuccessfulDelete",
+		s.Event(corev1.EventTypeNormal, "SuccessfulDelete",
 			fmt.Sprintf("deleted ImagePullJob %s for image %s", child.Name, child.Spec.Image))
 	}
 
 	if len(errs) == 0 {
-		errs = append(errs, r.create(ctx, list, plan.Create))
+		errs = append(errs, createJobs(ctx, s, plan.Create))
 	}
 	if plan.Status == nil {
 		return errors.Join(errs...)
@@ -183,7 +158,7 @@ func (r *ListReconciler) apply(
 		document["failedImageStatuses"] = status.FailedImageStatuses
 	}
 
-	if _, err := reconcile.Merge(ctx, w, list, nil, map[string]any{"status": document},
+	if _, err := reconcile.Merge(ctx, s.Writer, s.Object, nil, map[string]any{"status": document},
 		"status"); client.IgnoreNotFound(err) != nil {
 		errs = append(errs, err)
 	}
@@ -191,17 +166,14 @@ func (r *ListReconciler) apply(
 	return errors.Join(errs...)
 }
 
-// create creates jobs in growing batches, so that an error that concerns all of them occurs once. If the
+// createJobs creates jobs in growing batches, so that an error that concerns all of them occurs once. If the
 // answer to a successful creation was lost, the next plan finds both jobs and deletes the younger one.
-func (r *ListReconciler) create(
-	ctx context.Context, list *appsv1beta1.ImageListPullJob, jobs []*appsv1beta1.ImagePullJob,
-) error {
-	w, refused := r.For(list.UID), r.refused.Of(list.UID)
-	jobs = refused.refusedLast(jobs)
+func createJobs(ctx context.Context, s *listSession, jobs []*appsv1beta1.ImagePullJob) error {
+	jobs = s.Kept.refusedLast(jobs)
 	for batch := 1; len(jobs) > 0; batch *= 2 {
 		n := min(batch, len(jobs))
-		errs := w.Each(ctx, n, func(i int) error {
-			err := w.CreateTyped(ctx, jobs[i])
+		errs := s.Each(ctx, n, func(i int) error {
+			err := s.CreateTyped(ctx, jobs[i])
 			if err != nil {
 				err = fmt.Errorf("creating the ImagePullJob for image %s: %w", jobs[i].Spec.Image, err)
 			}
@@ -210,17 +182,17 @@ func (r *ListReconciler) create(
 			case reconcile.IsNamespaceTerminating(err):
 				return nil
 			case err != nil:
-				r.Events.Event(list, corev1.EventTypeWarning, "FailedCreate", err.Error())
+				s.Event(corev1.EventTypeWarning, "FailedCreate", err.Error())
 				return err
 			}
 
-			r.Events.Event(list, corev1.EventTypeNormal, "SuccessfulCreate",
+			s.Event(corev1.EventTypeNormal, "SuccessfulCreate",
 				fmt.Sprintf("created ImagePullJob %s for image %s", jobs[i].Name, jobs[i].Spec.Image))
 			return nil
 		})
 
 		for i, err := range errs {
-			refused.took(jobs[i].Spec.Image, err, r.Now())
+			s.Kept.took(jobs[i].Spec.Image, err, s.Now())
 		}
 
 		if err := errors.Join(errs...); err != nil {

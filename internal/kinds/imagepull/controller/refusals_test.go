@@ -44,7 +44,8 @@ func TestRefusedNodesComeLast(t *testing.T) {
 		}})
 	r := &JobReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return imagepulltest.Noon }), Events: own.NewRecorder(&told{}),
 		Secrets: secretsOn(c), Random: func() float64 { return 0 }}
-	loop := r.loop(nil)
+	made := r.controller()
+	loop := made.Loop(nil)
 	pass := func() error {
 		_, err := loop.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(job)})
 		return err
@@ -84,7 +85,7 @@ func TestRefusedNodesComeLast(t *testing.T) {
 	} else if !pulled("a") {
 		t.Errorf("a waits: pulled for a: got false, want true\n%v", err)
 	}
-	kept := r.memory.Of(job.UID)
+	kept := made.Kept(job.UID)
 	if err := pass(); err != nil {
 		t.Errorf("the pass: unexpected error: %v\n%v", err, kept)
 	} else if len(kept.refused) != 0 {
@@ -92,7 +93,7 @@ func TestRefusedNodesComeLast(t *testing.T) {
 	}
 	if err := pass(); err != nil {
 		t.Errorf("remembered of a job that has ended: the pass: unexpected error: %v\n%v", err, kept)
-	} else if got := r.memory.Of(job.UID); got == kept {
+	} else if got := made.Kept(job.UID); got == kept {
 		t.Errorf("remembered of a job that has ended: what is remembered of the job: got %+v, want another value\n%v\n%v", got, err, kept)
 	}
 }
@@ -116,7 +117,8 @@ func TestARefusedImageHoldsUpNoOther(t *testing.T) {
 			return c.Create(ctx, o, opts...)
 		}}).Build()
 	r := &ListReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return imagepulltest.Noon }), Events: own.NewRecorder(&told{})}
-	loop := r.loop(nil)
+	lists := r.controller()
+	loop := lists.Loop(nil)
 	pass := func() (made int, err error) {
 		t.Helper()
 		_, err = loop.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(list)})
@@ -164,9 +166,9 @@ func TestARefusedImageHoldsUpNoOther(t *testing.T) {
 		t.Errorf("unexpected error: %v; %d jobs, %v", err, made, err)
 	}
 	if _, err := pass(); err != nil {
-		t.Errorf("remembered: unexpected error: %v\n%v", err, *r.refused.Of(list.UID))
-	} else if got := len(*r.refused.Of(list.UID)); got != 0 {
-		t.Errorf("remembered: number refused: got %d, want 0\n%v\n%v", got, *r.refused.Of(list.UID), err)
+		t.Errorf("remembered: unexpected error: %v\n%v", err, *lists.Kept(list.UID))
+	} else if got := len(*lists.Kept(list.UID)); got != 0 {
+		t.Errorf("remembered: number refused: got %d, want 0\n%v\n%v", got, *lists.Kept(list.UID), err)
 	}
 }
 
@@ -208,7 +210,7 @@ func TestAListThatIsGoneIsForgotten(t *testing.T) {
 	for _, next := range []types.UID{"", "another"} {
 		c := fake.NewClientBuilder().WithScheme(schemeOf(t)).WithObjects(list.DeepCopy()).WithStatusSubresource(list).WithIndex(&appsv1beta1.ImagePullJob{}, childrenOf, indexChildren).Build()
 		r := &ListReconciler{API: own.NewAPI(c, c, slim.Any, func() time.Time { return imagepulltest.Noon }), Events: own.NewRecorder(&told{})}
-		loop := r.loop(nil)
+		loop := r.controller().Loop(nil)
 		pass := func() {
 			t.Helper()
 			if _, err := loop.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(list)}); err != nil {

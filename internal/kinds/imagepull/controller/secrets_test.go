@@ -83,7 +83,7 @@ func TestSecretsComeToRest(t *testing.T) {
 				Secrets: secretsOn(c), Random: func() float64 { return 0 }}
 			nodes := &NodeReconciler{API: &own.API{Client: c, Live: c, Now: jobs.Now}, Events: &told{},
 				Options: Options{Namespace: "config", Jobs: true}, Random: jobs.Random}
-			loop := jobs.loop(nil)
+			loop := jobs.controller().Loop(nil)
 			passes := func() {
 				t.Helper()
 				for range 3 {

@@ -63,16 +63,15 @@ type Reconciler struct {
 	Pods      *podindex.Index
 	Workloads Workloads
 	Cleanup   bool
-
-	memory reconcile.Memory[kept]
 }
 
-func (r *Reconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.Now, Owner: reconcile.UIDs[*appsv1beta1.PersistentPodState](r.API), Pass: r.pass,
-		Forget: func(_ types.NamespacedName, uid types.UID) {
-			r.Own.Forget(uid)
-			r.memory.Forget(uid)
-		}}, pauseAtMost, limiter)
+type (
+	controller = reconcile.Controller[*appsv1beta1.PersistentPodState, struct{}]
+	session    = reconcile.Session[*appsv1beta1.PersistentPodState, struct{}]
+)
+
+func (r *Reconciler) controller() *controller {
+	return &controller{API: r.API, Events: r.Events, Pass: r.pass, AtMost: pauseAtMost}
 }
 
 // Setup adds the controllers to the manager.
@@ -111,7 +110,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 			},
 		}
 	}
-	err := options.Complete("persistentpodstate-controller", r.loop(options.Limiter()),
+	err := r.controller().Complete("persistentpodstate-controller", options.Options,
 		ctrl.NewControllerManagedBy(mgr).
 			For(&appsv1beta1.PersistentPodState{}).
 			Watches(&corev1.Pod{}, &podEvents{r}).

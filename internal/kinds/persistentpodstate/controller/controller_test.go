@@ -449,7 +449,7 @@ func TestThePlaceOfAPodInUseWasForgottenAfterAScaleOut(t *testing.T) {
 	smaller := w.set("web").DeepCopy()
 	smaller.Spec.Replicas = new(int32(1))
 	w.Show(key(ss, "web"), smaller)
-	if _, err := w.r.pass(t.Context(), client.ObjectKeyFromObject(w.state("places")), w.state("places").UID); err != nil {
+	if _, err := w.r.controller().Run(t.Context(), client.ObjectKeyFromObject(w.state("places")), w.state("places").UID); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.places("places"); got != before {

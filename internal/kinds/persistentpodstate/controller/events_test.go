@@ -268,8 +268,9 @@ func TestNothingToldThatTheWorkloadMayNotBeRead(t *testing.T) {
 	w.Events(1 << 20)
 	refusal := apierrors.NewForbidden(schema.GroupResource{Group: "games.example.com", Resource: "games"}, "web", errors.New("no rights"))
 	w.r.Workloads = forbidden{refusal}
+	c := w.r.controller()
 	for range 3 {
-		if _, err := w.r.pass(t.Context(), client.ObjectKeyFromObject(w.state("places")), w.state("places").UID); err == nil {
+		if _, err := c.Run(t.Context(), client.ObjectKeyFromObject(w.state("places")), w.state("places").UID); err == nil {
 			t.Fatal("it may be read")
 		}
 	}

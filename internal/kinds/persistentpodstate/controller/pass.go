@@ -32,35 +32,21 @@ const (
 	large = 100
 )
 
-// kept is what is remembered about a PersistentPodState between passes.
-type kept struct {
-	pace reconcile.StatusThrottle
-	news reconcile.News
-}
-
 // pass records where the pods of one PersistentPodState are ready.
-func (r *Reconciler) pass(
-	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (done reconcile.Outcome, err error) {
-	if owner == "" {
+func (r *Reconciler) pass(ctx context.Context, s *session) (done reconcile.Outcome, err error) {
+	state := s.Object
+	if state.DeletionTimestamp != nil {
 		return done, nil
 	}
 
-	begin := r.Now()
-	state, err := reconcile.Begin[*appsv1beta1.PersistentPodState](ctx, r.API, name, owner)
-	if err != nil || state == nil || state.DeletionTimestamp != nil {
-		return done, err
-	}
-
-	memory := r.memory.Of(owner)
 	plan, after, err := r.plan(ctx, state)
 	unreadable := ""
 	if apierrors.IsForbidden(err) {
 		unreadable = err.Error()
 	}
 
-	if memory.news.Is("WorkloadUnreadable", unreadable) {
-		r.Events.Event(state, corev1.EventTypeWarning, "WorkloadUnreadable",
+	if s.News("WorkloadUnreadable", unreadable) {
+		s.Event(corev1.EventTypeWarning, "WorkloadUnreadable",
 			"No place is recorded or forgotten: "+unreadable)
 	}
 
@@ -68,23 +54,19 @@ func (r *Reconciler) pass(
 		return done, err
 	}
 
-	done.Planning, done.After = r.Now().Sub(begin), after
+	done.Planning, done.After = r.Now().Sub(s.Begun), after
 	done.Headline = headline(plan)
 	done.Record = func() []any { return []any{"summary", []string{done.Headline}} }
-	r.tell(ctx, state, plan, &memory.news)
+	tell(ctx, s, plan)
 	if len(plan.Unread) > 0 {
 		reconcile.MinRequeue(&done.After, readAgain)
 	}
 
-	wait, err := memory.pace.Write(ctx, r.For(owner), state, &state.Status, &plan.Status,
-		len(plan.Status.PodStates) > large)
-	if wait > 0 {
-		reconcile.MinRequeue(&done.After, wait)
-	}
-
+	wait, err := s.WriteStatus(ctx, &state.Status, &plan.Status, len(plan.Status.PodStates) > large)
+	reconcile.MinRequeue(&done.After, wait)
 	if err == nil && wait == 0 {
 		for _, cleaned := range plan.Cleaned {
-			r.Events.Event(state, corev1.EventTypeNormal, "PodStateCleaned",
+			s.Event(corev1.EventTypeNormal, "PodStateCleaned",
 				fmt.Sprintf("Node %s does not exist any more: pod %s may start anywhere",
 					state.Status.PodStates[cleaned].NodeName, cleaned))
 		}
@@ -297,12 +279,9 @@ func (r *Reconciler) confirm(
 }
 
 // tell reports what users cannot see otherwise.
-func (r *Reconciler) tell(
-	ctx context.Context, state *appsv1beta1.PersistentPodState, plan *persistentpodstate.Plan,
-	news *reconcile.News,
-) {
-	if missing := strings.Join(plan.Missing, ", "); news.Is("NodeTopologyKeyMissing", missing) {
-		r.Events.Event(state, corev1.EventTypeWarning, "NodeTopologyKeyMissing",
+func tell(ctx context.Context, s *session, plan *persistentpodstate.Plan) {
+	if missing := strings.Join(plan.Missing, ", "); s.News("NodeTopologyKeyMissing", missing) {
+		s.Event(corev1.EventTypeWarning, "NodeTopologyKeyMissing",
 			"None of the nodes on which pods are ready has these labels, so that they bind no pod: "+missing)
 	}
 
@@ -311,13 +290,13 @@ func (r *Reconciler) tell(
 		full = "full"
 	}
 
-	if news.Is("PodStatesFull", full) {
-		r.Events.Event(state, corev1.EventTypeWarning, "PodStatesFull",
+	if s.News("PodStatesFull", full) {
+		s.Event(corev1.EventTypeWarning, "PodStatesFull",
 			fmt.Sprintf("The status has no room for more: nothing new is remembered of %d pods, such as %s",
 				len(plan.Full), plan.Full[0]))
 	}
 
-	if odd := strings.Join(plan.Odd, ", "); news.Is("odd", odd) {
+	if odd := strings.Join(plan.Odd, ", "); s.News("odd", odd) {
 		log.FromContext(ctx).Info("Entries of names without an ordinal are kept", "names",
 			plan.Odd[:min(len(plan.Odd), 10)])
 	}

@@ -98,7 +98,7 @@ func (w *world) start() {
 	w.r = &Reconciler{API: w.API(), Events: w, Pods: w.Pods(), Workloads: onlyNative{kinds}, Cleanup: true}
 	w.g = &Generator{Reconciler: &Reconciler{API: w.API(), Events: w, Pods: w.Pods(), Workloads: onlyNative{kinds}}}
 	w.g.Own = nil
-	w.loop = w.r.loop(nil)
+	w.loop = w.r.controller().Loop(nil)
 	w.Queue = simulation.NewQueue(w.Cluster, "any")
 	w.requeueAll()
 }

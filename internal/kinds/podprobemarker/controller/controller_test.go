@@ -519,9 +519,14 @@ func TestOneOfTooManyIsTold(t *testing.T) {
 		w.put(m)
 	}
 	w.Deliver(1000)
+	markers := w.r.Markers.controller()
 	for _, name := range []string{"m000", "m500", "m500"} {
 		marker := w.get("shop", name)
-		if err := w.r.Markers.warn(t.Context(), w.r.Markers.memory.Of(marker.UID), marker); err != nil {
+		s, err := markers.Begin(t.Context(), client.ObjectKeyFromObject(marker), marker.UID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.r.Markers.warn(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 	}

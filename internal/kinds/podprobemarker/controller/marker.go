@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -40,50 +41,34 @@ type MarkerReconciler struct {
 	*reconcile.API
 	Events reconcile.Recorder
 	Nodes  *NodeReconciler
-
-	memory reconcile.Memory[markerMemory]
 }
 
-type markerMemory struct {
-	pace reconcile.StatusThrottle
-	news reconcile.News
+type (
+	markerController = reconcile.Controller[*appsv1alpha1.PodProbeMarker, struct{}]
+	markerSession    = reconcile.Session[*appsv1alpha1.PodProbeMarker, struct{}]
+)
+
+func (r *MarkerReconciler) controller() *markerController {
+	return &markerController{API: r.API, Events: r.Events, Pass: r.pass, AtMost: 10 * time.Second}
 }
 
-func (r *MarkerReconciler) forget(_ types.NamespacedName, owner types.UID) {
-	r.Own.Forget(owner)
-	r.memory.Forget(owner)
-}
-
-func (r *MarkerReconciler) pass(
-	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Outcome, error) {
-	if owner == "" {
-		return reconcile.Outcome{}, nil
+func (r *MarkerReconciler) pass(ctx context.Context, s *markerSession) (done reconcile.Outcome, err error) {
+	if s.Object.DeletionTimestamp != nil {
+		return done, r.leave(ctx, s)
 	}
-
-	begin := r.Now()
-	marker, err := reconcile.Begin[*appsv1alpha1.PodProbeMarker](ctx, r.API, name, owner)
-	if err != nil || marker == nil {
-		return reconcile.Outcome{}, err
-	}
-	if marker.DeletionTimestamp != nil {
-		return r.leave(ctx, marker)
-	}
-
-	done := reconcile.Outcome{}
-	if !slices.Contains(marker.Finalizers, pub.ProbeCleanup) {
-		if marker, err = r.finalizers(ctx, marker,
-			append(slices.Clone(marker.Finalizers), pub.ProbeCleanup)); err != nil {
-			return done.Retry(err)
+	if !slices.Contains(s.Object.Finalizers, pub.ProbeCleanup) {
+		if err := finalize(ctx, s, append(slices.Clone(s.Object.Finalizers), pub.ProbeCleanup)); err != nil {
+			return done, err
 		}
 	}
 
-	pods, err := r.Nodes.Pods.InNamespace(name.Namespace)
+	pods, err := r.Nodes.Pods.InNamespace(s.Name.Namespace)
 	if err != nil {
 		return done, err
 	}
 
 	exists := map[string]bool{}
+	marker := s.Object
 	status := marker.Status
 	status.ObservedGeneration = marker.Generation
 	status.MatchedPods = podprobemarker.Matches(marker, pods, func(node string) bool {
@@ -95,31 +80,28 @@ func (r *MarkerReconciler) pass(
 		}
 		return there
 	})
-	memory := r.memory.Of(owner)
-	if err := r.warn(ctx, memory, marker); err != nil {
+	if err := r.warn(ctx, s); err != nil {
 		return done, err
 	}
 
-	done.Planning = r.Now().Sub(begin)
+	done.Planning = r.Now().Sub(s.Begun)
 	onlyNumbers := status.ObservedGeneration == marker.Status.ObservedGeneration
-	done.After, err = memory.pace.Write(ctx, r.For(owner), marker, &marker.Status, &status, onlyNumbers)
-	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
+	done.After, err = s.WriteStatus(ctx, &marker.Status, &status, onlyNumbers)
+	reconcile.MinRequeue(&done.After, s.Again())
 
-	return done.Retry(err)
+	return done, err
 }
 
 // warn records an event about a PodProbeMarker that is beyond the limit of its namespace.
-func (r *MarkerReconciler) warn(
-	ctx context.Context, memory *markerMemory, marker *appsv1alpha1.PodProbeMarker,
-) error {
-	all, err := r.Nodes.markers(ctx, marker.Namespace)
+func (r *MarkerReconciler) warn(ctx context.Context, s *markerSession) error {
+	all, err := r.Nodes.markers(ctx, s.Name.Namespace)
 	if err != nil {
 		return err
 	}
 
 	about, first := "", 0
 	for _, other := range all {
-		if other.DeletionTimestamp == nil && other.Name < marker.Name {
+		if other.DeletionTimestamp == nil && other.Name < s.Name.Name {
 			first++
 		}
 	}
@@ -131,49 +113,42 @@ func (r *MarkerReconciler) warn(
 		)
 	}
 
-	if memory.news.Is(podprobemarker.TooManyMarkers, about) {
-		r.Events.Event(marker, corev1.EventTypeWarning, podprobemarker.TooManyMarkers, about)
-	}
-
+	s.Once(corev1.EventTypeWarning, podprobemarker.TooManyMarkers, about)
 	return nil
 }
 
 // leave removes the finalizer of a PodProbeMarker once no node has its probes. Passes over the nodes remove
 // the probes and then trigger this pass.
-func (r *MarkerReconciler) leave(
-	ctx context.Context, marker *appsv1alpha1.PodProbeMarker,
-) (done reconcile.Outcome, err error) {
-	if !slices.Contains(marker.Finalizers, pub.ProbeCleanup) {
-		return done, nil
+func (r *MarkerReconciler) leave(ctx context.Context, s *markerSession) error {
+	if !slices.Contains(s.Object.Finalizers, pub.ProbeCleanup) {
+		return nil
 	}
 
-	key := marker.Namespace + "/" + marker.Name
+	key := s.Name.Namespace + "/" + s.Name.Name
 	if len(r.Nodes.nodesTold(key)) > 0 {
-		return done, nil
+		return nil
 	}
 
 	var lists appsv1alpha1.NodePodProbeList
 	if err := r.Client.List(ctx, &lists, client.MatchingFields{byMarker: key},
 		client.UnsafeDisableDeepCopy); err != nil {
-		return done, fmt.Errorf("listing NodePodProbes with its probes: %w", err)
+		return fmt.Errorf("listing NodePodProbes with its probes: %w", err)
 	}
 
 	if len(lists.Items) > 0 {
-		return done, nil
+		return nil
 	}
 
-	_, err = r.finalizers(ctx, marker, slices.DeleteFunc(slices.Clone(marker.Finalizers),
+	return finalize(ctx, s, slices.DeleteFunc(slices.Clone(s.Object.Finalizers),
 		func(f string) bool { return f == pub.ProbeCleanup }))
-	return done.Retry(err)
 }
 
-func (r *MarkerReconciler) finalizers(
-	ctx context.Context, marker *appsv1alpha1.PodProbeMarker, finalizers []string,
-) (*appsv1alpha1.PodProbeMarker, error) {
-	patched, err := reconcile.Merge(ctx, r.For(marker.UID), marker, map[string]any{"finalizers": finalizers},
-		nil, "")
+// finalize writes the finalizers of a PodProbeMarker.
+func finalize(ctx context.Context, s *markerSession, finalizers []string) error {
+	patched, err := reconcile.Merge(ctx, s.Writer, s.Object, map[string]any{"finalizers": finalizers}, nil, "")
 	if err != nil {
-		return nil, reconcile.StaleIfNotFound(fmt.Errorf("writing finalizers: %w", err))
+		return reconcile.StaleIfNotFound(fmt.Errorf("writing finalizers: %w", err))
 	}
-	return patched, nil
+	s.Object = patched
+	return nil
 }

@@ -62,7 +62,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		return err
 	}
 
-	return options.Complete("podprobemarker", r.MarkerLoop(options.Limiter()),
+	return r.Markers.controller().Complete("podprobemarker", options.Options,
 		ctrl.NewControllerManagedBy(mgr).
 			For(&appsv1alpha1.PodProbeMarker{},
 				builder.WithPredicates(predicate.Funcs{UpdateFunc: markerChanged})).
@@ -106,18 +106,6 @@ func (r *Reconcilers) NodeLoop(limiter workqueue.TypedRateLimiter[ctrl.Request])
 	return reconcile.NewLoop(
 		reconcile.Loop{Now: r.Nodes.Now, Owner: r.Nodes.owner, Pass: r.Nodes.pass, Forget: r.Nodes.forget},
 		time.Second, limiter,
-	)
-}
-
-// MarkerLoop returns the reconciler of PodProbeMarkers.
-func (r *Reconcilers) MarkerLoop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(
-		reconcile.Loop{
-			Now:    r.Markers.Now,
-			Owner:  reconcile.UIDs[*appsv1alpha1.PodProbeMarker](r.Markers.API),
-			Pass:   r.Markers.pass,
-			Forget: r.Markers.forget,
-		}, 10*time.Second, limiter,
 	)
 }
 

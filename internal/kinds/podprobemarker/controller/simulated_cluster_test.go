@@ -63,7 +63,7 @@ func (w *world) start() {
 	w.options.Pods = w.Pods()
 	w.r = NewReconcilers(w.API(), w.options, w)
 	w.r.Nodes.API = w.API()
-	w.node, w.marker = w.r.NodeLoop(nil), w.r.MarkerLoop(nil)
+	w.node, w.marker = w.r.NodeLoop(nil), w.r.Markers.controller().Loop(nil)
 	w.nodes, w.markers = map[types.NamespacedName]time.Time{}, map[types.NamespacedName]time.Time{}
 	w.r.Wake(func(namespace, name string) { w.ask(w.markers)(reconcile.Request(namespace, name), 0) })
 	for _, kind := range []string{"Node", "NodePodProbe"} {

@@ -42,19 +42,16 @@ type reconciler struct {
 
 // Setup adds the controller to the manager.
 func Setup(mgr ctrl.Manager, watch *Watch, options reconcile.Options) error {
-	api := options.API(mgr)
-	r := &reconciler{watch: watch, meters: newMeters(), pass: &Pass{API: api, Guard: watch.Guard,
+	r := &reconciler{watch: watch, meters: newMeters(), pass: &Pass{
+		budgetController: budgetController{API: options.API(mgr),
+			Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))},
+		Guard: watch.Guard,
 		Workloads: NewWorkloads(mgr.GetCache(), mgr.GetAPIReader(), mgr.GetClient().SubResource("scale"),
-			mgr.GetRESTMapper()),
-		Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))}}
+			mgr.GetRESTMapper())}}
 	watch.Guard.owners.watched = r.pass.Workloads.metadata
-	if err := reconcile.Register(r.meters.all()...); err != nil {
-		return err
-	}
 
 	options.Guard = nil // the controller of budgets is not limited by them
-	loop := reconcile.NewLoop(r.loop(), pauseAtMost, options.Limiter())
-	return options.Complete(controllerName, loop, ctrl.NewControllerManagedBy(mgr).
+	return r.controller().Complete(controllerName, options, ctrl.NewControllerManagedBy(mgr).
 		Watches(&policyv1beta1.PodUnavailableBudget{}, budgets()).
 		Watches(&corev1.Pod{}, r.pods()).
 		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
@@ -62,43 +59,25 @@ func Setup(mgr ctrl.Manager, watch *Watch, options reconcile.Options) error {
 				r.ofWorkload(q, namespace, changed, moved)
 			})
 			return nil
-		})))
+		})), r.meters.all()...)
 }
 
-func (r *reconciler) loop() reconcile.Loop {
-	return reconcile.Loop{
-		Now:    r.pass.API.Now,
-		Every:  passEvery,
-		Owner:  reconcile.UIDs[*policyv1beta1.PodUnavailableBudget](r.pass.API),
-		Pass:   r.run,
-		Forget: r.forget,
+func (r *reconciler) controller() *budgetController {
+	c := &r.pass.budgetController
+	c.Every, c.AtMost = passEvery, pauseAtMost
+	c.RetryAtMost = lookAgain // nothing may tell that the cause is gone, and the back-off may be long by then
+	c.Pass = func(ctx context.Context, s *session) (reconcile.Outcome, error) {
+		after, plan, err := r.pass.run(ctx, s)
+		if plan != nil {
+			r.meters.observe(s.Name, plan)
+		}
+		return reconcile.Outcome{After: after}, err
 	}
+	c.Forgotten = func(name types.NamespacedName, _ types.UID) { r.meters.forget(name) }
+	return c
 }
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
-
-func (r *reconciler) run(
-	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Outcome, error) {
-	if owner == "" {
-		return reconcile.Outcome{}, nil
-	}
-
-	after, plan, err := r.pass.Run(ctx, name, owner)
-	if plan != nil {
-		r.meters.observe(name, plan)
-	}
-	if err != nil { // nothing may tell that the cause is gone, and the back-off may be long by then
-		reconcile.MinRequeue(&after, lookAgain)
-	}
-
-	return reconcile.Outcome{After: after}, err
-}
-
-func (r *reconciler) forget(name types.NamespacedName, owner types.UID) {
-	r.pass.Forget(owner)
-	r.meters.forget(name)
-}
 
 // settleAgain is when a budget is looked at again after a booking. A booking does not end earlier.
 const settleAgain = 5 * time.Second

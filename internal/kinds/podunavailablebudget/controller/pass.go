@@ -29,17 +29,18 @@ import (
 
 // Pass counts the pods of one budget.
 type Pass struct {
-	API       *reconcile.API
+	budgetController
 	Guard     *Guard
 	Workloads *Workloads
-	Events    reconcile.Recorder
-
-	memory reconcile.Memory[memory]
 }
+
+type (
+	budgetController = reconcile.Controller[*policyv1beta1.PodUnavailableBudget, memory]
+	session          = reconcile.Session[*policyv1beta1.PodUnavailableBudget, memory]
+)
 
 // memory is what is kept of a budget between passes.
 type memory struct {
-	news reconcile.News
 	// seen is what the last numbers were computed from. Event handlers read it while a pass may replace it.
 	seen atomic.Pointer[seen]
 	// bookings records since when bookings are known.
@@ -81,17 +82,17 @@ func (m *memory) words(from, to *policyv1beta1.PodUnavailableBudgetStatus, now t
 // workloads are not watched.
 const lookAgain = time.Minute
 
-// Run makes one pass: it counts, writes the numbers, and annotates the pods with the budget that covers them.
-func (p *Pass) Run(
-	ctx context.Context, name types.NamespacedName, owner types.UID,
+// run makes one pass: it counts, writes the numbers, and annotates the pods with the budget that covers them.
+func (p *Pass) run(
+	ctx context.Context, s *session,
 ) (after time.Duration, plan *podunavailablebudget.Plan, err error) {
-	found, err := reconcile.Begin[*policyv1beta1.PodUnavailableBudget](ctx, p.API, name, owner)
-	if err != nil || found == nil || found.DeletionTimestamp != nil {
-		return 0, nil, err
+	if s.Object.DeletionTimestamp != nil {
+		return 0, nil, nil
 	}
 
-	kept := p.memory.Of(owner)
-	budget := p.Guard.desk.Newest(found)
+	kept := s.Kept
+	budget := p.Guard.desk.Newest(s.Object)
+	s.Object = budget
 	snapshot, read, err := p.snapshot(ctx, budget)
 	if err != nil {
 		return 0, nil, err
@@ -148,7 +149,7 @@ func (p *Pass) Run(
 			snapshot.Rules.Rivals(snapshot.Pods, p.Guard.index.In(budget.Namespace))
 	}
 
-	p.announce(kept, budget, plan)
+	announce(s, plan)
 	reconcile.MinRequeue(&after, wait)
 	if plan.NoPods || unwatched || read.doubt {
 		reconcile.MinRequeue(&after, lookAgain)
@@ -160,18 +161,12 @@ func (p *Pass) Run(
 	return after, plan, p.stamp(ctx, snapshot)
 }
 
-// Forget drops what is remembered of a deleted budget.
-func (p *Pass) Forget(owner types.UID) {
-	p.API.Own.Forget(owner)
-	p.memory.Forget(owner)
-}
-
 // Counts reports whether the last numbers of a budget depend on the workload. If moved is true, the workload
 // has another controller now, and Counts also reports whether it is in the chain above a pod.
 func (p *Pass) Counts(
 	budget *podunavailablebudget.Rules, workload podunavailablebudget.Reference, moved bool,
 ) bool {
-	last := p.memory.Of(budget.Budget.UID).seen.Load()
+	last := p.Kept(budget.Budget.UID).seen.Load()
 	return budget.Target == workload || last != nil && (last.tops[workload] || moved && last.above[workload])
 }
 
@@ -184,7 +179,7 @@ func (p *Pass) MayLead(budget *podunavailablebudget.Rules, pod *corev1.Pod) bool
 		return direct.Reference == budget.Target
 	}
 
-	last := p.memory.Of(budget.Budget.UID).seen.Load()
+	last := p.Kept(budget.Budget.UID).seen.Load()
 	if last == nil {
 		return true
 	}
@@ -447,15 +442,7 @@ func (p *Pass) stamp(ctx context.Context, s *podunavailablebudget.Snapshot) erro
 }
 
 // announce records events about changes of the numbers, and about other budgets of the same pods.
-func (p *Pass) announce(
-	kept *memory, budget *policyv1beta1.PodUnavailableBudget, plan *podunavailablebudget.Plan,
-) {
-	once := func(eventType, reason, message string) {
-		if kept.news.Is(reason, message) {
-			p.Events.Event(budget, eventType, reason, message)
-		}
-	}
-
+func announce(s *session, plan *podunavailablebudget.Plan) {
 	noPods, unknown, multiple := "", "", ""
 	if plan.NoPods {
 		noPods = "the budget covers no pod"
@@ -465,18 +452,18 @@ func (p *Pass) announce(
 			"%s not say how many pods there shall be, so those that there are count; set protectTotalReplicas: %s",
 			wording.Form(len(plan.Unknown), "it does", "they do"), wording.Few(plan.Unknown, 5))
 	}
-	if len(kept.rivals) > 0 {
+	if len(s.Kept.rivals) > 0 {
 		multiple = fmt.Sprintf(
 			"some of its pods are covered by %s too; about each pod the budget decides that its annotation %s names",
-			wording.Few(kept.rivals, 5), pub.RelatedBudget)
+			wording.Few(s.Kept.rivals, 5), pub.RelatedBudget)
 	}
 
-	once(corev1.EventTypeNormal, "NoPods", noPods)
-	once(corev1.EventTypeWarning, "MultipleBudgets", multiple)
-	once(corev1.EventTypeWarning, "UnknownReplicas", unknown)
-	once(corev1.EventTypeWarning, "CalculateExpectedPodCountFailed", plan.Error)
+	s.Once(corev1.EventTypeNormal, "NoPods", noPods)
+	s.Once(corev1.EventTypeWarning, "MultipleBudgets", multiple)
+	s.Once(corev1.EventTypeWarning, "UnknownReplicas", unknown)
+	s.Once(corev1.EventTypeWarning, "CalculateExpectedPodCountFailed", plan.Error)
 	for _, pod := range plan.NotDeleted {
-		p.Events.Event(pod, corev1.EventTypeWarning, "NotDeleted",
-			"PodUnavailableBudget "+budget.Name+" admitted the deletion of the pod, which has not come")
+		s.Events.Event(pod, corev1.EventTypeWarning, "NotDeleted",
+			"PodUnavailableBudget "+s.Name.Name+" admitted the deletion of the pod, which has not come")
 	}
 }

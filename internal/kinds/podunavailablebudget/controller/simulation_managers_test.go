@@ -153,7 +153,7 @@ func (m *replica) lead() {
 		workloads := NewWorkloads(&caches{m: m}, m.live(), scales{m: m}, mapper)
 		workloads.known = lru.NewLRUExpireCacheWithClock(replicasKept, m)
 		m.watch.Guard.owners.watched = workloads.metadata
-		l.budgets = &reconciler{watch: m.watch, meters: newMeters(), pass: &Pass{API: api, Guard: m.watch.Guard, Workloads: workloads, Events: r}}
+		l.budgets = &reconciler{watch: m.watch, meters: newMeters(), pass: &Pass{budgetController: budgetController{API: api, Events: r}, Guard: m.watch.Guard, Workloads: workloads}}
 		l.handler = l.budgets.pods()
 		workloads.Tell(func(namespace string, changed podunavailablebudget.Reference, moved bool) {
 			l.budgets.ofWorkload(l.queue, namespace, changed, moved)
@@ -166,15 +166,15 @@ func (m *replica) lead() {
 		limiter := func() workqueue.TypedRateLimiter[ctrl.Request] {
 			return workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](5*time.Millisecond, 16*time.Second)
 		}
-		loop := l.budgets.loop()
-		pass := loop.Pass
-		loop.Pass = func(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Outcome, error) {
+		budgets := l.budgets.controller()
+		pass := budgets.Pass
+		budgets.Pass = func(ctx context.Context, s *session) (reconcile.Outcome, error) {
 			l.passed = true
-			return pass(ctx, name, owner)
+			return pass(ctx, s)
 		}
 		l.loops = map[string]*reconcile.Loop{
-			"budget": reconcile.NewLoop(loop, pauseAtMost, limiter()),
-			"set": reconcile.NewLoop(reconcile.Loop{Now: m.now, Owner: reconcile.UIDs[*appsv1beta1.CloneSet](own), Forget: func(_ types.NamespacedName, uid types.UID) { sets.Forget(uid) },
+			"budget": budgets.Loop(limiter()),
+			"set": reconcile.NewLoop(reconcile.Loop{Now: m.now, Owner: reconcile.UIDs[*appsv1beta1.CloneSet](own), Forget: sets.Forget,
 				Pass: func(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Outcome, error) {
 					plan, outcome, err := sets.Run(ctx, name, owner)
 					if plan == nil {

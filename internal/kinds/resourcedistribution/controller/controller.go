@@ -56,6 +56,11 @@ type Reconciler struct {
 	distributions map[types.UID]*distribution
 }
 
+type (
+	controller = reconcile.Controller[*appsv1beta1.ResourceDistribution, struct{}]
+	session    = reconcile.Session[*appsv1beta1.ResourceDistribution, struct{}]
+)
+
 // newReconciler returns a Reconciler. follow runs the watch of copies.
 func newReconciler(
 	api *reconcile.API, events reconcile.Recorder, follow func(context.Context, *copies),
@@ -77,10 +82,6 @@ func Setup(mgr ctrl.Manager, options reconcile.Options, own ...string) error {
 		follower(kube))
 	r.own = own
 	r.meters = newMeters(&r.watches)
-	if err := reconcile.Register(r.meters.all()...); err != nil {
-		return err
-	}
-
 	b := ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.ResourceDistribution{},
 			builder.WithPredicates(predicate.Funcs{UpdateFunc: changed})).
@@ -104,7 +105,7 @@ func Setup(mgr ctrl.Manager, options reconcile.Options, own ...string) error {
 				r.namespaceChanged(e.Object, nil)
 			},
 		})
-	return options.Complete(controllerName, r.loop(options.Limiter()), b)
+	return r.controller().Complete(controllerName, options, b, r.meters.all()...)
 }
 
 // changed ignores changes of the status and of metadata.
@@ -114,10 +115,14 @@ func changed(e event.UpdateEvent) bool {
 		(e.ObjectOld.GetDeletionTimestamp() == nil) != (e.ObjectNew.GetDeletionTimestamp() == nil)
 }
 
-func (r *Reconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.Now,
-		Owner: reconcile.UIDs[*appsv1beta1.ResourceDistribution](r.API), Pass: r.pass, Forget: r.forget}, 0,
-		limiter)
+// controller returns what makes the passes. The distributions are kept here, because events look for theirs
+// among all of them.
+func (r *Reconciler) controller() *controller {
+	return &controller{API: r.API, Events: r.Events, Pass: r.pass,
+		Forgotten: func(name types.NamespacedName, owner types.UID) {
+			r.stop(owner)
+			r.meters.forget(name.Name)
+		}}
 }
 
 // ask sets the function that enqueues ResourceDistributions.
@@ -221,10 +226,4 @@ func (r *Reconciler) stop(owner types.UID) {
 	if d != nil {
 		r.watches.leave(d.copies, owner)
 	}
-}
-
-func (r *Reconciler) forget(name types.NamespacedName, owner types.UID) {
-	r.stop(owner)
-	r.Own.Forget(owner)
-	r.meters.forget(name.Name)
 }

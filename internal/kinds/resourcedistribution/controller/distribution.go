@@ -8,7 +8,6 @@ import (
 
 	"github.com/afloat-project/afloat/internal/engine/timing"
 	"github.com/afloat-project/afloat/internal/kinds/resourcedistribution"
-	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // distribution is what is kept of a ResourceDistribution between passes.
@@ -35,8 +34,6 @@ type distribution struct {
 	schedule   schedule
 	// batch is how many namespaces are worked on together next.
 	batch int
-	pace  reconcile.StatusThrottle
-	news  reconcile.News
 	// told is when the last event was sent.
 	told time.Time
 	// incomplete reports that a namespace was without its copy since the last event that all have one.

@@ -25,28 +25,18 @@ import (
 const chunk, mostBatch = 1000, 1024
 
 // pass looks at the namespaces that have changed, or at all of them if the spec has.
-func (r *Reconciler) pass(
-	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Outcome, error) {
-	if owner == "" {
-		return reconcile.Outcome{}, nil
-	}
-
-	begin := r.Now()
-	rd, err := reconcile.Begin[*appsv1beta1.ResourceDistribution](ctx, r.API, name, owner)
-	if err != nil || rd == nil {
-		return reconcile.Outcome{}, err
-	}
+func (r *Reconciler) pass(ctx context.Context, s *session) (reconcile.Outcome, error) {
+	rd := s.Object
 	if rd.DeletionTimestamp != nil {
-		r.stop(owner)
+		r.stop(rd.UID)
 		return reconcile.Outcome{Headline: "it is being deleted: nothing is created or updated",
 			Record: nothing}, nil
 	}
 
-	d := r.of(name.Name, owner)
+	d := r.of(rd.Name, rd.UID)
 	r.loadSpec(rd, d)
 	if d.fault != nil {
-		return r.unreadable(ctx, rd, d)
+		return unreadable(ctx, s, d)
 	}
 
 	ready, err := d.copies.ready()
@@ -62,7 +52,7 @@ func (r *Reconciler) pass(
 				return reconcile.Outcome{}, err
 			}
 		}
-		d.due(begin)
+		d.due(s.Begun)
 		if err := r.work(ctx, rd, d); err != nil {
 			if reconcile.IsStalePlan(err) {
 				return reconcile.Outcome{After: reconcile.RetryAfter}, nil
@@ -83,18 +73,17 @@ func (r *Reconciler) pass(
 	// Until all namespaces were looked at once, the stored status is better than what is known.
 	if left == 0 || rd.Status.ObservedGeneration != rd.Generation {
 		status := d.counts.Status(&rd.Status, rd.Generation, r.Now())
-		after, err := d.pace.Write(ctx, r.For(owner), rd, &rd.Status, &status, true)
+		after, err := s.WriteStatus(ctx, &rd.Status, &status, true)
 		if err != nil {
 			return done, err
 		}
 		reconcile.MinRequeue(&done.After, after)
 		if left == 0 {
-			reconcile.MinRequeue(&done.After, r.tell(rd, d, &status))
+			reconcile.MinRequeue(&done.After, tell(s, d, &status))
 		}
 		r.meters.failed(rd.Name, int(status.Failed))
 	}
 
-	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
 	return done, ctx.Err()
 }
 
@@ -130,14 +119,11 @@ func (r *Reconciler) loadSpec(rd *appsv1beta1.ResourceDistribution, d *distribut
 
 // unreadable reports what is wrong with a ResourceDistribution that was stored without validation. Nothing is
 // done for it.
-func (r *Reconciler) unreadable(
-	ctx context.Context, rd *appsv1beta1.ResourceDistribution, d *distribution,
-) (reconcile.Outcome, error) {
-	if d.news.Is(distributeFailed, d.fault.Error()) {
-		r.Events.Event(rd, corev1.EventTypeWarning, distributeFailed, d.fault.Error())
-	}
-	status := resourcedistribution.Unreadable(&rd.Status, rd.Generation, d.fault, r.Now())
-	after, err := d.pace.Write(ctx, r.For(rd.UID), rd, &rd.Status, &status, true)
+func unreadable(ctx context.Context, s *session, d *distribution) (reconcile.Outcome, error) {
+	s.Once(corev1.EventTypeWarning, distributeFailed, d.fault.Error())
+	before := &s.Object.Status
+	status := resourcedistribution.Unreadable(before, s.Object.Generation, d.fault, s.Now())
+	after, err := s.WriteStatus(ctx, before, &status, true)
 	return reconcile.Outcome{After: after, Headline: d.fault.Error(), Record: nothing}, err
 }
 

@@ -79,7 +79,7 @@ func (w *world) start() {
 	})
 	w.r.watches.start(w.t.Context())
 	w.r.ask(func(name string) { w.names[name] = true; w.Queue.Add() })
-	w.loop = w.r.loop(nil)
+	w.loop = w.r.controller().Loop(nil)
 	w.Queue = simulation.NewQueue(w.Cluster, "any")
 	for _, rd := range w.List(resourcedistribution.Name, false) {
 		w.names[rd.GetName()] = true

@@ -24,13 +24,12 @@ const tellEvery = 10 * time.Second
 
 // tell sends events about changes once all namespaces were looked at: about failures, and that there are none
 // any more. It returns when to send what may have come since the last event; 0 means not at all.
-func (r *Reconciler) tell(
-	rd *appsv1beta1.ResourceDistribution, d *distribution, status *appsv1beta1.ResourceDistributionStatus,
-) time.Duration {
+func tell(s *session, d *distribution, status *appsv1beta1.ResourceDistributionStatus) time.Duration {
+	rd := s.Object
 	// A status that was stored before was announced by whoever stored it.
 	d.incomplete = d.incomplete || rd.Status.Failed > 0 || rd.Status.Succeeded != status.Succeeded ||
 		rd.Status.ObservedGeneration != rd.Generation
-	if wait := d.told.Add(tellEvery).Sub(r.Now()); wait > 0 {
+	if wait := d.told.Add(tellEvery).Sub(s.Now()); wait > 0 {
 		return wait
 	}
 
@@ -52,9 +51,9 @@ func (r *Reconciler) tell(
 	}
 
 	for _, reason := range []string{distributeFailed, conflict} {
-		if d.news.Is(reason, told[reason]) {
-			r.Events.Event(rd, corev1.EventTypeWarning, reason, told[reason])
-			d.told = r.Now()
+		if s.News(reason, told[reason]) {
+			s.Event(corev1.EventTypeWarning, reason, told[reason])
+			d.told = s.Now()
 		}
 	}
 
@@ -62,11 +61,11 @@ func (r *Reconciler) tell(
 	if status.Desired > 0 && status.Failed == 0 && len(told) == 0 {
 		about = fmt.Sprintf("%d of generation %d", status.Desired, rd.Generation)
 	}
-	if d.news.Is(distributed, about) && d.incomplete {
+	if s.News(distributed, about) && d.incomplete {
 		d.incomplete = false
-		r.Events.Event(rd, corev1.EventTypeNormal, distributed,
+		s.Event(corev1.EventTypeNormal, distributed,
 			fmt.Sprintf("all %d namespaces have a copy", status.Desired))
-		d.told = r.Now()
+		d.told = s.Now()
 	}
 
 	return 0

@@ -87,7 +87,7 @@ func TestOnePodFailsAtATime(t *testing.T) {
 		t.Errorf("coming to rest: unexpected error: %v\n%s", err, s.describe())
 	} else if got := sidecarset.ImageOf(s.pods()[0], "proxy"); got != "proxy:2" {
 		t.Errorf("image of proxy: got %q, want %q\n%v\n%s", got, "proxy:2", err, s.describe())
-	} else if s.pass.memory.Of(s.set().UID).known.Refused(s.set(), s.pods()[0].UID) {
+	} else if s.pass.Kept(s.set().UID).known.Refused(s.set(), s.pods()[0].UID) {
 		t.Errorf("the pod counts as refused: got true, want false\n%v\n%s", err, s.describe())
 	}
 }

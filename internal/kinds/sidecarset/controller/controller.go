@@ -62,21 +62,15 @@ const pauseAtMost = 2 * time.Second
 
 // Setup adds the controller to the manager.
 func Setup(mgr ctrl.Manager, options Options) error {
-	meters := newMeters()
-	if err := reconcile.Register(meters.all()...); err != nil {
-		return err
-	}
-
-	api := options.API(mgr)
-	kube := &Kube{API: api, Pods: options.Pods, Namespace: options.Namespace}
-	r := &reconciler{meters: meters, pass: &Pass{Kube: kube, Features: options.Features,
-		Applier: Applier{API: api, Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))}}}
-	err := options.Complete(controllerName, r.loop(pauseAtMost, options.Limiter()),
+	kube := &Kube{API: options.API(mgr), Pods: options.Pods, Namespace: options.Namespace}
+	r := &reconciler{meters: newMeters(),
+		pass: New(kube, options.Features, reconcile.NewRecorder(mgr.GetEventRecorder(controllerName)))}
+	err := r.controller().Complete(controllerName, options.Options,
 		ctrl.NewControllerManagedBy(mgr).
 			For(&appsv1beta1.SidecarSet{}, builder.WithPredicates(setEvents)).
 			Watches(&corev1.Pod{}, r.podEvents()).
 			WatchesMetadata(namespaceMetadata(), handler.EnqueueRequestsFromMapFunc(r.ofNamespace),
-				builder.WithPredicates(namespaceEvents)))
+				builder.WithPredicates(namespaceEvents)), r.meters.all()...)
 	if err != nil {
 		return err
 	}
@@ -202,18 +196,20 @@ func concerns(before, after *corev1.Pod) bool {
 		!equality.Semantic.DeepEqual(before.Status.InitContainerStatuses, after.Status.InitContainerStatuses)
 }
 
-func (r *reconciler) loop(
-	atMost time.Duration, limiter workqueue.TypedRateLimiter[ctrl.Request],
-) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.pass.Kube.Now,
-		Owner: reconcile.UIDs[*appsv1beta1.SidecarSet](r.pass.Kube.API), Pass: r.run, Forget: r.forget},
-		atMost, limiter)
+func (r *reconciler) controller() *controller {
+	c := &r.pass.controller
+	c.Pass = func(ctx context.Context, s *session) (reconcile.Outcome, error) {
+		return r.passed(r.pass.run(ctx, s))
+	}
+	c.Absent = func(ctx context.Context, name types.NamespacedName) (reconcile.Outcome, error) {
+		return r.passed(r.pass.absent(ctx, name))
+	}
+	c.Forgotten = func(name types.NamespacedName, _ types.UID) { r.meters.forget(name.Name) }
+	return c
 }
 
-func (r *reconciler) run(
-	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Outcome, error) {
-	outcome, err := r.pass.Run(ctx, name, owner)
+// passed meters the outcome of a pass, and returns it as the controller expects it.
+func (r *reconciler) passed(outcome Outcome, err error) (reconcile.Outcome, error) {
 	reconcile.MinRequeue(&outcome.After, outcome.Tell)
 	done := reconcile.Outcome{After: outcome.After, Planning: outcome.Planning}
 	if plan := outcome.Plan; plan != nil {
@@ -221,11 +217,6 @@ func (r *reconciler) run(
 		done.Headline, done.Record, done.HeldByBudget = plan.Headline(), plan.Record, plan.HeldByBudget
 	}
 	return done, err
-}
-
-func (r *reconciler) forget(name types.NamespacedName, uid types.UID) {
-	r.pass.Forget(uid)
-	r.meters.forget(name.Name)
 }
 
 func namespaceList() *metav1.PartialObjectMetadataList {

@@ -11,7 +11,7 @@ import (
 
 // announce records events about what holds back a rollout. They are repeated when they change, not at every
 // pass.
-func (p *Pass) announce(plan *sidecarset.Plan) {
+func announce(s *session, plan *sidecarset.Plan) {
 	notUpgradable := ""
 	if plan.NotUpgradable > 0 {
 		notUpgradable = fmt.Sprintf(
@@ -22,7 +22,7 @@ func (p *Pass) announce(plan *sidecarset.Plan) {
 			notUpgradable += " What differs, by number of pods: " + plan.Differences
 		}
 	}
-	p.say(plan, corev1.EventTypeNormal, "NotUpgradablePods", notUpgradable)
+	say(s, corev1.EventTypeNormal, "NotUpgradablePods", notUpgradable)
 
 	partition, unavailable := "", ""
 	switch plan.HeldBackReason {
@@ -31,8 +31,8 @@ func (p *Pass) announce(plan *sidecarset.Plan) {
 	case sidecarset.ReasonMaxUnavailable:
 		unavailable = plan.HeldBack
 	}
-	p.say(plan, corev1.EventTypeNormal, "HeldBackByPartition", partition)
-	p.say(plan, corev1.EventTypeNormal, "HeldBackByMaxUnavailable", unavailable)
+	say(s, corev1.EventTypeNormal, "HeldBackByPartition", partition)
+	say(s, corev1.EventTypeNormal, "HeldBackByMaxUnavailable", unavailable)
 
 	noHash := ""
 	for _, v := range plan.Verdicts {
@@ -41,7 +41,7 @@ func (p *Pass) announce(plan *sidecarset.Plan) {
 			break
 		}
 	}
-	p.say(plan, corev1.EventTypeWarning, "NoHash", noHash)
+	say(s, corev1.EventTypeWarning, "NoHash", noHash)
 
 	unreadable := ""
 	for _, v := range plan.Verdicts {
@@ -50,26 +50,25 @@ func (p *Pass) announce(plan *sidecarset.Plan) {
 			break
 		}
 	}
-	p.say(plan, corev1.EventTypeWarning, "PodNotUpgraded", unreadable)
+	say(s, corev1.EventTypeWarning, "PodNotUpgraded", unreadable)
 
 	// The numbers shrink one by one, and do not make the message new.
-	p.tell(plan, corev1.EventTypeWarning, "PodsNotMatched", plan.UnmatchedWhys,
+	tell(s, corev1.EventTypeWarning, "PodsNotMatched", plan.UnmatchedWhys,
 		"Pods that have its containers are not upgraded any more, because they are not matched. Why, by number of pods: "+plan.Unmatched)
 }
 
 // say records an event unless it is the last one recorded for that reason in that generation. An empty
 // message makes it forget the last one.
-func (p *Pass) say(plan *sidecarset.Plan, eventType, reason, message string) {
-	p.tell(plan, eventType, reason, message, message)
+func say(s *session, eventType, reason, message string) {
+	tell(s, eventType, reason, message, message)
 }
 
 // tell is like say, but the message counts as new only if about changes.
-func (p *Pass) tell(plan *sidecarset.Plan, eventType, reason, about, message string) {
-	set := plan.SidecarSet
+func tell(s *session, eventType, reason, about, message string) {
 	if about != "" {
-		about = fmt.Sprintf("%d %s", set.Generation, about)
+		about = fmt.Sprintf("%d %s", s.Object.Generation, about)
 	}
-	if p.memory.Of(set.UID).news.Is(reason, about) {
-		p.Applier.Events.Event(set, eventType, reason, message)
+	if s.News(reason, about) {
+		s.Event(eventType, reason, message)
 	}
 }

@@ -46,12 +46,16 @@ func TestEventsDoNotDependOnOrder(t *testing.T) {
 	}
 	snapshot.Now, snapshot.Features = s.Now(), s.features
 	s.events = nil
+	session, err := s.pass.Begin(t.Context(), client.ObjectKeyFromObject(s.set()), s.set().UID)
+	if err != nil || session == nil {
+		t.Fatalf("beginning a pass: got %v, %v", session, err)
+	}
 	logged := map[string]bool{}
 	for range 4 {
 		snapshot.Pods = append(snapshot.Pods[1:], snapshot.Pods[0])
 		slices.Reverse(snapshot.Pods)
 		plan := sidecarset.Make(*snapshot)
-		s.pass.announce(plan)
+		announce(session, plan)
 		logged[plan.Headline()] = true
 	}
 	if len(logged) != 1 {

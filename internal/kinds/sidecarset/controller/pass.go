@@ -21,17 +21,27 @@ import (
 
 // Pass brings one SidecarSet a step further.
 type Pass struct {
+	controller
 	Kube     *Kube
 	Applier  Applier
 	Features sidecarset.Features
+}
 
-	memory reconcile.Memory[memory]
+type (
+	controller = reconcile.Controller[*appsv1beta1.SidecarSet, memory]
+	session    = reconcile.Session[*appsv1beta1.SidecarSet, memory]
+)
+
+// New returns a Pass that reads and writes through the API of kube.
+func New(kube *Kube, features sidecarset.Features, events reconcile.Recorder) *Pass {
+	return &Pass{
+		controller: controller{API: kube.API, Events: events, AtMost: pauseAtMost},
+		Kube:       kube, Features: features, Applier: Applier{API: kube.API, Events: events},
+	}
 }
 
 // memory is what a pass keeps about a SidecarSet for later passes.
 type memory struct {
-	news   reconcile.News
-	status reconcile.StatusThrottle
 	// known is what plans have found out about pods.
 	known sidecarset.Knowledge
 	// waits records since when the SidecarSet has not moved.
@@ -59,39 +69,39 @@ const mendedAfter = time.Minute
 // Run makes one pass: it plans, applies the plan, and writes the status last (SS-192).
 func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (Outcome, error) {
 	if owner == "" {
-		return p.forgotten(ctx, name.Name)
+		return p.absent(ctx, name)
 	}
-
-	now := p.Kube.Now()
-	set, err := reconcile.Begin[*appsv1beta1.SidecarSet](ctx, p.Kube.API, name, owner)
-	if err != nil || set == nil {
+	s, err := p.Begin(ctx, name, owner)
+	if err != nil || s == nil {
 		return Outcome{}, err
 	}
+	return p.run(ctx, s)
+}
 
-	begun := p.Kube.Now()
-	snapshot, err := p.Kube.Snapshot(ctx, set)
+func (p *Pass) run(ctx context.Context, s *session) (Outcome, error) {
+	begun := s.Now()
+	snapshot, err := p.Kube.Snapshot(ctx, s.Object)
 	if err != nil {
 		return Outcome{}, err
 	}
 
-	kept := p.memory.Of(owner)
-	snapshot.Now, snapshot.Features, snapshot.Known = now, p.Features, &kept.known
+	snapshot.Now, snapshot.Features, snapshot.Known = s.Begun, p.Features, &s.Kept.known
 	plan := sidecarset.Make(*snapshot)
-	planning := p.Kube.Now().Sub(begun)
-	if after, err := p.overtaken(ctx, plan); err != nil || after > 0 {
+	planning := s.Now().Sub(begun)
+	if after, err := overtaken(ctx, s, plan); err != nil || after > 0 {
 		return Outcome{After: after}, err
 	}
 
 	result := p.Applier.Apply(ctx, plan)
-	snapshot.Known.Learn(plan, result.Tried, p.Kube.Now())
-	p.announce(plan)
+	snapshot.Known.Learn(plan, result.Tried, s.Now())
+	announce(s, plan)
 	outcome := Outcome{Plan: plan, Planning: planning, Done: result.Done, After: plan.Again,
-		Tell: p.stillness(plan, result)}
+		Tell: stillness(s, plan, result)}
 	if slices.ContainsFunc(plan.Verdicts,
 		func(v *sidecarset.PodVerdict) bool { return v.Reason == sidecarset.ReasonMetadata }) {
 		reconcile.MinRequeue(&outcome.After, mendedAfter)
 	}
-	reconcile.MinRequeue(&outcome.After, p.Kube.Own.Again(owner))
+	reconcile.MinRequeue(&outcome.After, s.Again())
 	if result.Retry {
 		reconcile.MinRequeue(&outcome.After, reconcile.RetryAfter)
 	}
@@ -99,7 +109,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 		return outcome, result.Err
 	}
 
-	after, err := kept.status.Write(ctx, p.Kube.For(owner), set, &set.Status, &plan.Status, onlyNumbers(plan))
+	after, err := s.WriteStatus(ctx, &s.Object.Status, &plan.Status, onlyNumbers(plan))
 	reconcile.MinRequeue(&outcome.After, after)
 	return outcome, errors.Join(result.Err, err)
 }
@@ -109,21 +119,23 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 // earlier. A pod that already has the change must not be reverted. One live read decides, and the next plan
 // is made from it. A SidecarSet that no longer exists upgrades nothing, and the next plan waits for the cache
 // to show this.
-func (p *Pass) overtaken(ctx context.Context, plan *sidecarset.Plan) (after time.Duration, err error) {
+func overtaken(
+	ctx context.Context, s *session, plan *sidecarset.Plan,
+) (after time.Duration, err error) {
 	if !slices.ContainsFunc(plan.Verdicts,
 		func(v *sidecarset.PodVerdict) bool { return v.Action == sidecarset.Upgrade }) {
 		return 0, nil
 	}
 
-	set, now := plan.SidecarSet, &appsv1beta1.SidecarSet{}
-	if err := p.Kube.For(set.UID).Read(ctx,
-		types.NamespacedName{Name: set.Name}, now); client.IgnoreNotFound(err) != nil {
+	set, now := s.Object, &appsv1beta1.SidecarSet{}
+	if err := s.Read(ctx, s.Name, now); client.IgnoreNotFound(err) != nil {
 		return 0, err
 	}
 
 	switch {
 	case now.UID != set.UID: // it is gone, and another one of its name may exist
-		p.Forget(set.UID)
+		s.Own.Forget(set.UID)
+		s.Forget()
 		return reconcile.RetryAfter, nil
 	case now.Generation != set.Generation || !maps.Equal(now.Annotations, set.Annotations):
 		return time.Millisecond, nil
@@ -132,23 +144,17 @@ func (p *Pass) overtaken(ctx context.Context, plan *sidecarset.Plan) (after time
 	return 0, nil
 }
 
-// Forget drops what is kept about a SidecarSet that is gone.
-func (p *Pass) Forget(owner types.UID) {
-	p.Kube.Own.Forget(owner)
-	p.memory.Forget(owner)
-}
-
-// forgotten removes a SidecarSet that no longer exists from the conditions of its pods. Nothing else in the
-// pods is changed.
-func (p *Pass) forgotten(ctx context.Context, name string) (Outcome, error) {
-	pods, err := p.Kube.Injected(name, "")
+// absent removes a SidecarSet that no longer exists from the conditions of its pods. Nothing else in the pods
+// is changed.
+func (p *Pass) absent(ctx context.Context, name types.NamespacedName) (Outcome, error) {
+	pods, err := p.Kube.Injected(name.Name, "")
 	if err != nil {
 		return Outcome{}, err
 	}
 
-	plan := &sidecarset.Plan{SidecarSet: &appsv1beta1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name}}}
+	plan := &sidecarset.Plan{SidecarSet: &appsv1beta1.SidecarSet{ObjectMeta: metav1.ObjectMeta{Name: name.Name}}}
 	for _, pod := range pods {
-		if readiness.Active(pod) && sidecarset.Lists(pod, name) {
+		if readiness.Active(pod) && sidecarset.Lists(pod, name.Name) {
 			plan.Verdicts = append(plan.Verdicts,
 				&sidecarset.PodVerdict{Pod: pod, Action: sidecarset.Keep, Forget: true})
 		}

@@ -66,7 +66,7 @@ func TestADueTimeBeatsTheBackOff(t *testing.T) {
 	s.change(sidecarsettest.Image("proxy", "proxy:2"))
 	s.Events(1 << 20)
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[ctrl.Request](time.Hour, time.Hour)
-	loop := (&reconciler{pass: s.pass, meters: newMeters()}).loop(pauseAtMost, limiter)
+	loop := (&reconciler{pass: s.pass, meters: newMeters()}).controller().Loop(limiter)
 	request := ctrl.Request{NamespacedName: types.NamespacedName{Name: "mesh"}}
 	if _, err := loop.Reconcile(t.Context(), request); err == nil {
 		t.Fatal("web-0 was not refused")
@@ -196,7 +196,8 @@ func TestRefusedUpgradesAreNotCounted(t *testing.T) {
 	}
 	s.change(sidecarsettest.Image("proxy", "proxy:2"))
 	r := &reconciler{pass: s.pass, meters: newMeters()}
-	loop := r.loop(0, nil)
+	s.pass.AtMost = 0
+	loop := r.controller().Loop(nil)
 	for range 20 {
 		s.Events(1 << 20)
 		_, _ = loop.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: "mesh"}})

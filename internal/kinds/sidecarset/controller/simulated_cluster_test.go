@@ -73,9 +73,8 @@ func (s *simulated) inject(name string, options ...func(*corev1.Pod)) {
 func (s *simulated) startManager() {
 	s.Restart()
 	s.Queue = simulation.NewQueue(s.Cluster, setKey.Name)
-	api := s.API()
-	s.kube = &Kube{API: api, Pods: s.Pods(), Namespace: "kruise-system"}
-	s.pass = &Pass{Kube: s.kube, Features: s.features, Applier: Applier{API: api, Events: s}}
+	s.kube = &Kube{API: s.API(), Pods: s.Pods(), Namespace: "kruise-system"}
+	s.pass = New(s.kube, s.features, s)
 }
 
 func (s *simulated) Event(about client.Object, eventType, reason, message string) {

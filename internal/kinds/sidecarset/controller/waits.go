@@ -11,7 +11,7 @@ import (
 
 // stillness records an event about what holds up the SidecarSet if nothing has moved for a while. It returns
 // when a pass is due for that.
-func (p *Pass) stillness(plan *sidecarset.Plan, result Result) time.Duration {
+func stillness(s *session, plan *sidecarset.Plan, result Result) time.Duration {
 	status := &plan.Status
 	progress := waiting.Progress{
 		Generation: plan.SidecarSet.Generation,
@@ -20,9 +20,9 @@ func (p *Pass) stillness(plan *sidecarset.Plan, result Result) time.Duration {
 		Moved:      result.Done[sidecarset.Upgrade]+result.Done[sidecarset.Reset] > 0,
 		Wait:       plan.Waiting,
 	}
-	tell, after := p.memory.Of(plan.SidecarSet.UID).waits.Passed(progress, p.Kube.Now())
+	tell, after := s.Kept.waits.Passed(progress, s.Now())
 	if tell != "" {
-		p.Applier.Events.Event(plan.SidecarSet, corev1.EventTypeWarning, waiting.EventReason, tell)
+		s.Event(corev1.EventTypeWarning, waiting.EventReason, tell)
 	}
 
 	return after

@@ -48,10 +48,6 @@ func Setup(_ context.Context, mgr ctrl.Manager, options Options) error {
 	kube := &Kube{podapply.Reader{API: api, Pods: options.Pods}}
 	controller := New(&Kind{Kube: kube, Features: options.Features},
 		reconcile.NewRecorder(mgr.GetEventRecorder("statefulset-controller")))
-	loop, err := controller.Loop("statefulset", options.Limiter())
-	if err != nil {
-		return err
-	}
 	toOwner := handler.EnqueueRequestsFromMapFunc(ownerOf)
 	builder := ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.StatefulSet{}).
@@ -63,7 +59,7 @@ func Setup(_ context.Context, mgr ctrl.Manager, options Options) error {
 		kube.PullJobs = known
 		builder = builder.WatchesRawSource(jobs)
 	}
-	return options.Complete("statefulset", loop, builder)
+	return controller.Complete("statefulset", options.Options, builder)
 }
 
 // ownerOf finds the StatefulSet that controls an object (ASTS-072 (part)).

@@ -34,7 +34,7 @@ type kept struct {
 
 // New returns a controller that reads and writes through the API of the kind.
 func New(kind *Kind, events reconcile.Recorder) *Controller {
-	return &Controller{API: kind.API, Events: events, Kind: kind}
+	return podapply.New(kind.API, events, kind)
 }
 
 // Plan implements podapply.Kind.

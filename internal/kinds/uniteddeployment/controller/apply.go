@@ -31,12 +31,9 @@ const attempts = 5
 
 // application carries out one plan.
 type application struct {
-	*Reconciler
-	w      *reconcile.Writer
-	united *appsv1beta1.UnitedDeployment
-	plan   *uniteddeployment.Plan
-	memory *memory
-	lives  func() error
+	*session
+	plan  *uniteddeployment.Plan
+	lives func() error
 
 	mu                         sync.Mutex
 	created, adopted, deleted  int
@@ -45,11 +42,8 @@ type application struct {
 }
 
 // apply carries out a plan, and returns when to requeue for what is left.
-func (r *Reconciler) apply(
-	ctx context.Context, united *appsv1beta1.UnitedDeployment, plan *uniteddeployment.Plan,
-) (time.Duration, error) {
-	a := &application{Reconciler: r, w: r.For(united.UID), united: united, plan: plan,
-		memory: r.memory.Of(united.UID)}
+func apply(ctx context.Context, s *session, plan *uniteddeployment.Plan) (time.Duration, error) {
+	a := &application{session: s, plan: plan}
 	a.lives = sync.OnceValue(func() error { return a.live(ctx) })
 
 	if plan.Fault == nil {
@@ -71,8 +65,8 @@ func (r *Reconciler) apply(
 
 	outcome := uniteddeployment.Outcome{Provisioned: a.created + a.adopted + a.deleted,
 		Provision: words(a.provision), Update: words(append(a.broken, a.update...))}
-	plan.Finish(outcome, r.Now())
-	after, err := a.memory.pace.Write(ctx, a.w, a.united, &a.united.Status, &plan.Status, a.onlyNumbers())
+	plan.Finish(outcome, a.Now())
+	after, err := a.WriteStatus(ctx, &a.Object.Status, &plan.Status, a.onlyNumbers())
 	return after, errors.Join(append(slices.Concat(a.broken, a.provision, a.update, a.changed), err)...)
 }
 
@@ -86,7 +80,7 @@ func words(errs []error) string {
 
 // onlyNumbers reports whether only numbers change in the status.
 func (a *application) onlyNumbers() bool {
-	was, is := &a.united.Status, &a.plan.Status
+	was, is := &a.Object.Status, &a.plan.Status
 	return slices.EqualFunc(was.Conditions, is.Conditions,
 		func(x, y appsv1beta1.UnitedDeploymentCondition) bool {
 			return x.Type == y.Type && x.Status == y.Status && x.Reason == y.Reason
@@ -100,11 +94,11 @@ func (a *application) first(ctx context.Context) error {
 	if !a.plan.First {
 		return nil
 	}
-	body, err := reconcile.StatusPatch(a.united, &a.united.Status, &a.plan.Status)
+	body, err := reconcile.StatusPatch(a.Object, &a.Object.Status, &a.plan.Status)
 	if err != nil || body == nil {
 		return err
 	}
-	if a.united, err = reconcile.Patch(ctx, a.w, a.united, body, "status"); err != nil {
+	if a.Object, err = reconcile.Patch(ctx, a.Writer, a.Object, body, "status"); err != nil {
 		return reconcile.StaleIfNotFound(fmt.Errorf("writing status: %w", err))
 	}
 	return nil
@@ -114,11 +108,11 @@ func (a *application) first(ctx context.Context) error {
 // anything.
 func (a *application) live(ctx context.Context) error {
 	now := &appsv1beta1.UnitedDeployment{}
-	err := a.Live.Get(ctx, client.ObjectKeyFromObject(a.united), now)
+	err := a.Live.Get(ctx, client.ObjectKeyFromObject(a.Object), now)
 	switch {
 	case err != nil:
-		return reconcile.StaleIfNotFound(fmt.Errorf("reading %s from the API server: %w", a.united.Name, err))
-	case now.UID != a.united.UID || now.Generation != a.united.Generation || now.DeletionTimestamp != nil:
+		return reconcile.StaleIfNotFound(fmt.Errorf("reading %s from the API server: %w", a.Object.Name, err))
+	case now.UID != a.Object.UID || now.Generation != a.Object.Generation || now.DeletionTimestamp != nil:
 		return reconcile.ErrStalePlan
 	}
 	return nil
@@ -127,7 +121,7 @@ func (a *application) live(ctx context.Context) error {
 // revisions writes the revision of the template.
 func (a *application) revisions(ctx context.Context) error {
 	if r := a.plan.Renumber; r != nil {
-		if _, err := reconcile.Merge(ctx, a.w, r, nil,
+		if _, err := reconcile.Merge(ctx, a.Writer, r, nil,
 			map[string]any{"revision": a.plan.Number}, ""); err != nil {
 			return reconcile.StaleIfNotFound(fmt.Errorf("raising the number of revision %s: %w", r.Name, err))
 		}
@@ -137,7 +131,7 @@ func (a *application) revisions(ctx context.Context) error {
 	}
 
 	created := a.plan.NewRevision.DeepCopy()
-	err := a.w.CreateTyped(ctx, created)
+	err := a.CreateTyped(ctx, created)
 	if !apierrors.IsAlreadyExists(err) {
 		if err != nil {
 			err = fmt.Errorf("creating revision %s: %w", created.Name, err)
@@ -146,20 +140,20 @@ func (a *application) revisions(ctx context.Context) error {
 	}
 
 	taken := &appsv1.ControllerRevision{}
-	if err := a.w.Read(ctx, client.ObjectKeyFromObject(created), taken); err != nil {
+	if err := a.Read(ctx, client.ObjectKeyFromObject(created), taken); err != nil {
 		return reconcile.StaleIfNotFound(fmt.Errorf("reading revision %s, whose name is taken: %w",
 			created.Name, err))
 	}
 
-	if uniteddeployment.OwnerOf(taken) == a.united.UID && revision.Equal(taken.Data.Raw, created.Data.Raw) {
+	if uniteddeployment.OwnerOf(taken) == a.Object.UID && revision.Equal(taken.Data.Raw, created.Data.Raw) {
 		return reconcile.ErrStalePlan // the response of the creation was lost
 	}
 	if metav1.GetControllerOfNoCopy(taken) == nil && taken.DeletionTimestamp == nil &&
-		a.memory.known.Same(taken, created.Data.Raw) {
+		a.Kept.known.Same(taken, created.Data.Raw) {
 		return a.adoptRevision(ctx, taken)
 	}
 
-	status := a.united.Status.DeepCopy()
+	status := a.Object.Status.DeepCopy()
 	count := int32(1)
 	if status.CollisionCount != nil {
 		count += *status.CollisionCount
@@ -169,7 +163,7 @@ func (a *application) revisions(ctx context.Context) error {
 	}
 	status.CollisionCount = &count
 
-	if err := a.w.PatchStatus(ctx, a.united, &a.united.Status, status); err != nil {
+	if err := a.PatchStatus(ctx, a.Object, &a.Object.Status, status); err != nil {
 		return err
 	}
 
@@ -182,8 +176,8 @@ func (a *application) adoptRevision(ctx context.Context, left *appsv1.Controller
 	if err := a.lives(); err != nil {
 		return err
 	}
-	owners := append(slices.Clone(left.OwnerReferences), uniteddeployment.OwnerReference(a.united))
-	if _, err := reconcile.Merge(ctx, a.w, left, map[string]any{"ownerReferences": owners},
+	owners := append(slices.Clone(left.OwnerReferences), uniteddeployment.OwnerReference(a.Object))
+	if _, err := reconcile.Merge(ctx, a.Writer, left, map[string]any{"ownerReferences": owners},
 		nil, ""); err != nil {
 		return reconcile.StaleIfNotFound(fmt.Errorf("adopting revision %s: %w", left.Name, err))
 	}
@@ -205,15 +199,15 @@ func (a *application) failed(to *[]error, err error) {
 
 // carryOut carries out the plan, except for its status.
 func (a *application) carryOut(ctx context.Context) {
-	for _, err := range a.w.Each(ctx, len(a.plan.Marks),
+	for _, err := range a.Each(ctx, len(a.plan.Marks),
 		func(i int) error { return a.mark(ctx, a.plan.Marks[i]) }) {
 		a.failed(&a.update, err)
 	}
 
 	for _, release := range a.plan.Release {
 		owners := slices.DeleteFunc(slices.Clone(release.Child.Object.GetOwnerReferences()),
-			func(o metav1.OwnerReference) bool { return o.UID == a.united.UID })
-		_, err := reconcile.Merge(ctx, a.w, of(release.Child), map[string]any{"ownerReferences": owners},
+			func(o metav1.OwnerReference) bool { return o.UID == a.Object.UID })
+		_, err := reconcile.Merge(ctx, a.Writer, of(release.Child), map[string]any{"ownerReferences": owners},
 			nil, "")
 		a.failed(&a.provision, reconcile.StaleIfNotFound(err))
 	}
@@ -223,19 +217,19 @@ func (a *application) carryOut(ctx context.Context) {
 		a.remove(ctx)
 	}
 
-	for _, err := range a.w.Each(ctx, len(a.plan.Restart), func(i int) error {
+	for _, err := range a.Each(ctx, len(a.plan.Restart), func(i int) error {
 		pod := a.plan.Restart[i]
 		if err := a.Ask(ctx, pod, policyv1beta1.Delete); err != nil {
 			return err
 		}
-		return a.w.Delete(ctx, pod, client.PropagationPolicy(metav1.DeletePropagationBackground))
+		return a.Delete(ctx, pod, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	}) {
 		a.failed(&a.update, err)
 	}
 
 	if len(a.provision)+len(a.update)+len(a.changed) == 0 {
 		for _, old := range a.plan.History {
-			if err := a.w.Delete(ctx, old); err != nil {
+			if err := a.Delete(ctx, old); err != nil {
 				a.failed(&a.update, fmt.Errorf("deleting revision %s: %w", old.Name, err))
 			}
 		}
@@ -249,7 +243,7 @@ func of(c *uniteddeployment.Child) client.Object {
 
 // mark labels a pod with whether it is reserved.
 func (a *application) mark(ctx context.Context, m uniteddeployment.Mark) error {
-	_, err := reconcile.Merge(ctx, a.w, m.Pod,
+	_, err := reconcile.Merge(ctx, a.Writer, m.Pod,
 		map[string]any{"labels": map[string]any{
 			uniteddeployment.ReservedPod: strconv.FormatBool(m.Reserved)}}, nil, "")
 	if err != nil {
@@ -271,12 +265,12 @@ func (a *application) subsets(ctx context.Context) {
 
 	failed := map[string]bool{}
 	for _, v := range due {
-		if name := v.Subset.Name; a.memory.failed[name] {
+		if name := v.Subset.Name; a.Kept.failed[name] {
 			failed[name] = true
 		}
 	}
 
-	a.memory.failed = failed
+	a.Kept.failed = failed
 	slices.SortFunc(due, func(x, y *uniteddeployment.Verdict) int {
 		if a, b := failed[x.Subset.Name], failed[y.Subset.Name]; a != b {
 			if a {
@@ -290,7 +284,7 @@ func (a *application) subsets(ctx context.Context) {
 	for batch := 1; len(due) > 0; batch *= 2 {
 		some := due[:min(batch, len(due))]
 		due = due[len(some):]
-		errs := a.w.Each(ctx, len(some), func(i int) error { return a.subset(ctx, some[i]) })
+		errs := a.Each(ctx, len(some), func(i int) error { return a.subset(ctx, some[i]) })
 		for i, err := range errs {
 			if delete(failed, some[i].Subset.Name); err != nil {
 				failed[some[i].Subset.Name] = true
@@ -321,17 +315,17 @@ func (a *application) subset(ctx context.Context, v *uniteddeployment.Verdict) e
 // lost, or somebody else uses the name, by accident or on purpose.
 func (a *application) create(ctx context.Context, v *uniteddeployment.Verdict) error {
 	kind := a.plan.Template.Kind
-	document, err := a.plan.Template.Build(a.united, v.Subset, v.Wanted)
+	document, err := a.plan.Template.Build(a.Object, v.Subset, v.Wanted)
 	if err != nil {
 		return err
 	}
 
 	for further := range attempts {
-		name := uniteddeployment.NameOf(a.united.Name, a.united.UID, kind, v.Subset.Name, further)
+		name := uniteddeployment.NameOf(a.Object.Name, a.Object.UID, kind, v.Subset.Name, further)
 		document["metadata"].(map[string]any)["name"] = name //nolint:forcetypeassert // it was built so
 		child := object(kind)
 
-		err := a.w.Create(ctx, document, child)
+		err := a.Create(ctx, document, child)
 		if reconcile.IsNamespaceTerminating(err) {
 			return nil
 		}
@@ -347,11 +341,11 @@ func (a *application) create(ctx context.Context, v *uniteddeployment.Verdict) e
 		}
 
 		child = object(kind)
-		if err := a.w.Read(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name},
+		if err := a.Read(ctx, types.NamespacedName{Namespace: a.Object.Namespace, Name: name},
 			child); err != nil {
 			return reconcile.StaleIfNotFound(fmt.Errorf("reading %s %s, which exists: %w", kind, name, err))
 		}
-		ours := uniteddeployment.OwnerOf(child) == a.united.UID || orphan(child) && a.matches(child)
+		ours := uniteddeployment.OwnerOf(child) == a.Object.UID || orphan(child) && a.matches(child)
 		if ours && child.GetLabels()[uniteddeployment.SubsetName] == v.Subset.Name {
 			return reconcile.ErrStalePlan // the next plan will know it
 		}
@@ -361,7 +355,7 @@ func (a *application) create(ctx context.Context, v *uniteddeployment.Verdict) e
 }
 
 func (a *application) matches(child client.Object) bool {
-	selector, err := metav1.LabelSelectorAsSelector(a.united.Spec.Selector)
+	selector, err := metav1.LabelSelectorAsSelector(a.Object.Spec.Selector)
 	return err == nil && selector.Matches(labels.Set(child.GetLabels()))
 }
 
@@ -372,8 +366,8 @@ func (a *application) adopt(ctx context.Context, v *uniteddeployment.Verdict) er
 	}
 
 	child := of(v.Child)
-	owners := append(slices.Clone(child.GetOwnerReferences()), uniteddeployment.OwnerReference(a.united))
-	if _, err := reconcile.Merge(ctx, a.w, child, map[string]any{"ownerReferences": owners},
+	owners := append(slices.Clone(child.GetOwnerReferences()), uniteddeployment.OwnerReference(a.Object))
+	if _, err := reconcile.Merge(ctx, a.Writer, child, map[string]any{"ownerReferences": owners},
 		nil, ""); err != nil {
 		return reconcile.StaleIfNotFound(fmt.Errorf("adopting %s: %w", v.Child, err))
 	}
@@ -386,9 +380,9 @@ func (a *application) adopt(ctx context.Context, v *uniteddeployment.Verdict) er
 
 // remove deletes children that are no longer wanted.
 func (a *application) remove(ctx context.Context) {
-	errs := a.w.Each(ctx, len(a.plan.Deletes), func(i int) error {
+	errs := a.Each(ctx, len(a.plan.Deletes), func(i int) error {
 		r := a.plan.Deletes[i]
-		if err := a.w.Delete(ctx, of(r.Child),
+		if err := a.Delete(ctx, of(r.Child),
 			client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 			return fmt.Errorf("deleting %s: %w", r.Child, err)
 		}
@@ -413,11 +407,11 @@ func (a *application) remove(ctx context.Context) {
 // tell records an event about an error, unless the last one for the reason was the same. A nil error clears
 // it.
 func (a *application) tell(reason string, err error) {
-	if err == nil {
-		a.memory.news.Is(reason, "")
-	} else if a.memory.news.Is(reason, err.Error()) {
-		a.Events.Event(a.united, corev1.EventTypeWarning, reason, err.Error())
+	message := ""
+	if err != nil {
+		message = err.Error()
 	}
+	a.Once(corev1.EventTypeWarning, reason, message)
 }
 
 // notes records events about what was done, and about the notes of the plan.
@@ -425,16 +419,16 @@ func (a *application) notes() {
 	if a.plan.Template != nil {
 		kind := a.plan.Template.Kind
 		if a.created > 0 {
-			a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated,
+			a.Event(corev1.EventTypeNormal, uniteddeployment.EventUpdated,
 				"created "+wording.Count(a.created, kind.String()))
 		}
 		if a.adopted > 0 {
-			a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated,
+			a.Event(corev1.EventTypeNormal, uniteddeployment.EventUpdated,
 				"adopted "+wording.Count(a.adopted, kind.String()))
 		}
 	}
 	if a.deleted > 0 {
-		a.Events.Event(a.united, corev1.EventTypeNormal, uniteddeployment.EventUpdated,
+		a.Event(corev1.EventTypeNormal, uniteddeployment.EventUpdated,
 			"deleted "+wording.Count(a.deleted, kindsOf(a.plan)))
 	}
 
@@ -443,15 +437,13 @@ func (a *application) notes() {
 	told := map[string]bool{}
 	for _, note := range append(a.plan.Notes, fault(a.plan)...) {
 		told[note.Reason] = true
-		if a.memory.news.Is(note.Reason, note.Message) {
-			a.Events.Event(a.united, note.Type, note.Reason, note.Message)
-		}
+		a.Once(note.Type, note.Reason, note.Message)
 	}
 
 	for _, reason := range []string{uniteddeployment.EventSpecify, uniteddeployment.EventFind,
 		uniteddeployment.EventWithoutSubset} {
 		if !told[reason] {
-			a.memory.news.Is(reason, "")
+			a.News(reason, "")
 		}
 	}
 }

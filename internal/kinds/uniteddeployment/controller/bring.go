@@ -24,7 +24,7 @@ import (
 // bound to other nodes since before it was adopted.
 func (a *application) verified(v *uniteddeployment.Verdict) bool {
 	return (v.Action == uniteddeployment.Verify || v.Action == uniteddeployment.Keep) &&
-		a.memory.verified[v.Child.Object.GetUID()] == fingerprint(v.Child.Object.GetGeneration(), v)
+		a.Kept.verified[v.Child.Object.GetUID()] == fingerprint(v.Child.Object.GetGeneration(), v)
 }
 
 func fingerprint(generation int64, v *uniteddeployment.Verdict) string {
@@ -38,7 +38,7 @@ func fingerprint(generation int64, v *uniteddeployment.Verdict) string {
 
 // bring updates a child by a patch of everything in which the live object differs from what it should be.
 func (a *application) bring(ctx context.Context, v *uniteddeployment.Verdict) error {
-	after, err := a.plan.Template.Build(a.united, v.Subset, v.Wanted)
+	after, err := a.plan.Template.Build(a.Object, v.Subset, v.Wanted)
 	if err != nil {
 		return err
 	}
@@ -67,11 +67,11 @@ func (a *application) bringOnce(
 ) error {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(a.plan.Template.Kind.GroupVersionKind())
-	if err := a.Live.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace,
+	if err := a.Live.Get(ctx, types.NamespacedName{Namespace: a.Object.Namespace,
 		Name: v.Child.Object.GetName()}, live); err != nil {
 		return reconcile.StaleIfNotFound(err)
 	}
-	if live.GetUID() != v.Child.Object.GetUID() || uniteddeployment.OwnerOf(live) != a.united.UID ||
+	if live.GetUID() != v.Child.Object.GetUID() || uniteddeployment.OwnerOf(live) != a.Object.UID ||
 		live.GetDeletionTimestamp() != nil {
 		return reconcile.ErrStalePlan
 	}
@@ -93,7 +93,7 @@ func (a *application) bringOnce(
 	target.SetResourceVersion(live.GetResourceVersion())
 	metadata, _ := changes["metadata"].(map[string]any)
 	delete(changes, "metadata")
-	left, err := reconcile.Merge(ctx, a.w, target, metadata, changes, "")
+	left, err := reconcile.Merge(ctx, a.Writer, target, metadata, changes, "")
 	if err == nil { // what the API server did not keep is not sent again
 		a.verify(v, left.GetGeneration())
 	}
@@ -105,17 +105,17 @@ func (a *application) bringOnce(
 func (a *application) verify(v *uniteddeployment.Verdict, generation int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.memory.verified == nil {
-		a.memory.verified = map[types.UID]string{}
+	if a.Kept.verified == nil {
+		a.Kept.verified = map[types.UID]string{}
 	}
-	if len(a.memory.verified) > 2*len(a.plan.Subsets) { // many children are gone
-		maps.DeleteFunc(a.memory.verified, func(uid types.UID, _ string) bool {
+	if len(a.Kept.verified) > 2*len(a.plan.Subsets) { // many children are gone
+		maps.DeleteFunc(a.Kept.verified, func(uid types.UID, _ string) bool {
 			return !slices.ContainsFunc(a.plan.Subsets, func(v uniteddeployment.Verdict) bool {
 				return v.Child != nil && v.Child.Object.GetUID() == uid
 			})
 		})
 	}
-	a.memory.verified[v.Child.Object.GetUID()] = fingerprint(generation, v)
+	a.Kept.verified[v.Child.Object.GetUID()] = fingerprint(generation, v)
 }
 
 // difference returns the merge patch that turns one document into another. Null members count as absent,
@@ -170,17 +170,17 @@ func (a *application) before(ctx context.Context, v *uniteddeployment.Verdict) (
 	if c.Revision != v.Wanted.Revision {
 		name := c.Revision
 		stored := &appsv1.ControllerRevision{}
-		err := a.Client.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name}, stored,
+		err := a.Client.Get(ctx, types.NamespacedName{Namespace: a.Object.Namespace, Name: name}, stored,
 			client.UnsafeDisableDeepCopy)
 		if apierrors.IsNotFound(err) {
-			name = revision.Name(a.united.Name, c.Revision)
-			err = a.Client.Get(ctx, types.NamespacedName{Namespace: a.united.Namespace, Name: name}, stored,
+			name = revision.Name(a.Object.Name, c.Revision)
+			err = a.Client.Get(ctx, types.NamespacedName{Namespace: a.Object.Namespace, Name: name}, stored,
 				client.UnsafeDisableDeepCopy)
 		}
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("reading revision %s: %w", name, err)
 		}
-		if err != nil || uniteddeployment.OwnerOf(stored) != a.united.UID {
+		if err != nil || uniteddeployment.OwnerOf(stored) != a.Object.UID {
 			return nil, nil //nolint:nilerr // it is not known any more
 		}
 		text, err := revision.Template(stored.Data.Raw)
@@ -196,7 +196,7 @@ func (a *application) before(ctx context.Context, v *uniteddeployment.Verdict) (
 	old.Patch.Raw = []byte(c.Patch)
 	wanted := v.Wanted
 	wanted.Patch, wanted.Revision = c.Patch, c.Revision
-	built, err := template.Build(a.united, old, wanted)
+	built, err := template.Build(a.Object, old, wanted)
 	if err != nil {
 		return nil, nil //nolint:nilerr // a patch that is not one any more
 	}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -55,15 +54,17 @@ type Reconciler struct {
 	Pods *podindex.Index
 
 	served reconcile.ServedKinds[uniteddeployment.Kind]
-	memory reconcile.Memory[memory]
 	meters *meters
 }
 
+type (
+	controller = reconcile.Controller[*appsv1beta1.UnitedDeployment, memory]
+	session    = reconcile.Session[*appsv1beta1.UnitedDeployment, memory]
+)
+
 // memory is what is kept of a UnitedDeployment between passes.
 type memory struct {
-	news  reconcile.News
 	known uniteddeployment.Knowledge
-	pace  reconcile.StatusThrottle
 	// verified holds fingerprints of children that were found to have their template, by UID.
 	verified map[types.UID]string
 	// failed are the subsets whose last creation or update failed.
@@ -76,10 +77,6 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 	r := &Reconciler{API: options.API(mgr),
 		Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName)), Pods: options.Pods,
 		meters: newMeters()}
-	if err := reconcile.Register(r.meters.all()...); err != nil {
-		return err
-	}
-
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1.ReplicaSet{}, byDeployment,
 		indexDeployment); err != nil {
 		return fmt.Errorf("indexing ReplicaSets: %w", err)
@@ -99,19 +96,12 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 		}
 	}
 
-	return options.Complete(controllerName, r.loop(options.Limiter()), b)
+	return r.controller().Complete(controllerName, options, b, r.meters.all()...)
 }
 
-func (r *Reconciler) loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(reconcile.Loop{Now: r.Now,
-		Owner: reconcile.UIDs[*appsv1beta1.UnitedDeployment](r.API), Pass: r.pass, Forget: r.forget},
-		10*time.Second, limiter)
-}
-
-func (r *Reconciler) forget(name types.NamespacedName, owner types.UID) {
-	r.Own.Forget(owner)
-	r.memory.Forget(owner)
-	r.meters.forget(name)
+func (r *Reconciler) controller() *controller {
+	return &controller{API: r.API, Events: r.Events, Pass: r.pass, AtMost: 10 * time.Second,
+		Forgotten: func(name types.NamespacedName, _ types.UID) { r.meters.forget(name) }}
 }
 
 // follow returns what watches the children of a kind.

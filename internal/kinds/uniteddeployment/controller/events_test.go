@@ -76,7 +76,7 @@ func TestEachEventIsToldWhenItIsDue(t *testing.T) {
 	step("", "FailedSpecifySubsetReplicas", "9 replicas together, more than spec.replicas, 4")
 	r := w.manager()
 	r.Client = blind{r.Client}
-	if _, err := r.pass(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, w.united().UID); err == nil {
+	if _, err := r.controller().Run(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, w.united().UID); err == nil {
 		t.Errorf("error: got nil, want an error\n%q", w.told)
 	} else if !w.heard("FailedFindSubsets", "the caches are gone") {
 		t.Errorf("FailedFindSubsets is told: got false, want true\n%v\n%q", err, w.told)

@@ -17,46 +17,31 @@ import (
 )
 
 // pass reconciles a UnitedDeployment once.
-func (r *Reconciler) pass(
-	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Outcome, error) {
-	if owner == "" {
-		return reconcile.Outcome{}, nil
-	}
-
-	begin := r.Now()
-	united, err := reconcile.Begin[*appsv1beta1.UnitedDeployment](ctx, r.API, name, owner)
-	if err != nil || united == nil {
-		return reconcile.Outcome{}.Retry(err)
-	}
-
-	snapshot, err := r.read(ctx, united)
+func (r *Reconciler) pass(ctx context.Context, s *session) (reconcile.Outcome, error) {
+	snapshot, err := r.read(ctx, s.Object, s.Kept)
 	if err != nil {
-		if memory := r.memory.Of(owner); memory.news.Is(uniteddeployment.EventFind, err.Error()) {
-			r.Events.Event(united, corev1.EventTypeWarning, uniteddeployment.EventFind, err.Error())
-		}
+		s.Once(corev1.EventTypeWarning, uniteddeployment.EventFind, err.Error())
 		return reconcile.Outcome{}, err
 	}
 
 	plan := uniteddeployment.Make(snapshot)
-	done := reconcile.Outcome{After: plan.After, Planning: r.Now().Sub(begin), Headline: plan.String(),
+	done := reconcile.Outcome{After: plan.After, Planning: r.Now().Sub(s.Begun), Headline: plan.String(),
 		Record: plan.Record}
 	if plan.Going {
 		return done, nil
 	}
 
-	r.meters.tell(name.Namespace, name.Name, plan)
-	after, err := r.apply(ctx, united, plan)
+	r.meters.tell(s.Name.Namespace, s.Name.Name, plan)
+	after, err := apply(ctx, s, plan)
 	reconcile.MinRequeue(&done.After, after)
-	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
-	return done.Retry(err)
+	reconcile.MinRequeue(&done.After, s.Again())
+	return done, err
 }
 
 // read reads what a plan is made from, with own writes laid over the caches.
 func (r *Reconciler) read(
-	ctx context.Context, united *appsv1beta1.UnitedDeployment,
+	ctx context.Context, united *appsv1beta1.UnitedDeployment, memory *memory,
 ) (uniteddeployment.Snapshot, error) {
-	memory := r.memory.Of(united.UID)
 	s := uniteddeployment.Snapshot{United: united, Known: &memory.known, Now: r.Now(),
 		Pods: map[types.UID][]*corev1.Pod{}}
 

@@ -158,7 +158,7 @@ func (w *world) manager() *Reconciler {
 func (w *world) start() {
 	w.Restart()
 	r := w.manager()
-	w.loop = r.loop(nil)
+	w.loop = r.controller().Loop(nil)
 	pass := w.loop.Pass
 	w.loop.Pass = func(ctx context.Context, name types.NamespacedName, owner types.UID) (reconcile.Outcome, error) {
 		done, err := pass(ctx, name, owner)

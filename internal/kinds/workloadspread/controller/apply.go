@@ -18,7 +18,6 @@ import (
 type Applier struct {
 	API    *reconcile.API
 	Booker *Booker
-	Events reconcile.Recorder
 }
 
 // Result is the outcome of applying a plan.

@@ -56,9 +56,6 @@ type reconciler struct {
 	meters *meters
 }
 
-// pauseAtMost is the longest pause between two plans of a WorkloadSpread.
-const pauseAtMost = time.Second
-
 // Setup adds the controller to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &appsv1beta1.WorkloadSpread{}, byTarget,
@@ -72,27 +69,19 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 		return fmt.Errorf("indexing WorkloadSpreads by target: %w", err)
 	}
 
-	meters := newMeters()
-	if err := reconcile.Register(meters.all()...); err != nil {
-		return err
-	}
-
 	api := options.API(mgr)
 	kube := &Kube{API: api, Pods: options.Pods, Workloads: options.Workloads}
 	if options.Window == 0 {
 		options.Window = workloadspread.UnschedulableWindow
 	}
 
-	r := &reconciler{kube: &kubeReader{kube}, meters: meters}
-	loop := reconcile.NewLoop(reconcile.Loop{Now: time.Now,
-		Owner: reconcile.UIDs[*appsv1beta1.WorkloadSpread](api), Pass: r.run, Forget: r.forget},
-		pauseAtMost, options.Limiter())
+	r := &reconciler{kube: &kubeReader{kube}, meters: newMeters()}
+	r.pass = &Pass{
+		controller: controller{API: api, Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))},
+		Reader:     r.kube, Versioned: options.Versioned, Window: options.Window,
+		Applier: Applier{API: api, Booker: options.Booker}}
 
-	r.pass = &Pass{Reader: r.kube, Versioned: options.Versioned, Window: options.Window,
-		Applier: Applier{API: api, Booker: options.Booker,
-			Events: reconcile.NewRecorder(mgr.GetEventRecorder(controllerName))}}
-
-	return options.Complete(controllerName, loop, ctrl.NewControllerManagedBy(mgr).
+	return r.controller().Complete(controllerName, options.Options, ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1beta1.WorkloadSpread{}). // its status too, since the webhooks book there
 		Watches(&appsv1beta1.WorkloadSpread{}, handler.Funcs{DeleteFunc: r.rivals}).
 		Watches(&corev1.Pod{}, &podEvents{r: r, versioned: options.Versioned}).
@@ -101,7 +90,24 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
 				r.ofTarget(ctx, q, namespace, changed)
 			})
 			return nil
-		})))
+		})), r.meters.all()...)
+}
+
+func (r *reconciler) controller() *controller {
+	c := &r.pass.controller
+	c.AtMost = time.Second
+	c.Pass = func(ctx context.Context, s *session) (reconcile.Outcome, error) {
+		outcome, err := r.pass.run(ctx, s)
+		done := reconcile.Outcome{After: outcome.After, Planning: outcome.Planning}
+		if plan := outcome.Plan; plan != nil {
+			r.meters.observe(s.Name, outcome)
+			done.Headline = plan.Headline()
+			done.Record = func() []any { return []any{"summary", []string{done.Headline}} }
+		}
+		return done, err
+	}
+	c.Forgotten = func(name types.NamespacedName, _ types.UID) { r.meters.forget(name) }
+	return c
 }
 
 type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
@@ -263,22 +269,4 @@ func mayLead(target, controller workloadspread.Reference) bool {
 	}
 	return controller.GroupKind == workloadspread.ControllerKind(target.GroupKind) &&
 		strings.HasPrefix(controller.Name, target.Name+"-")
-}
-
-func (r *reconciler) run(
-	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Outcome, error) {
-	outcome, err := r.pass.Run(ctx, name, owner)
-	done := reconcile.Outcome{After: outcome.After, Planning: outcome.Planning}
-	if plan := outcome.Plan; plan != nil {
-		r.meters.observe(name, outcome)
-		done.Headline = plan.Headline()
-		done.Record = func() []any { return []any{"summary", []string{done.Headline}} }
-	}
-	return done, err
-}
-
-func (r *reconciler) forget(name types.NamespacedName, uid types.UID) {
-	r.pass.Forget(uid)
-	r.meters.forget(name)
 }

@@ -46,19 +46,21 @@ type Reader interface {
 
 // Pass reconciles one WorkloadSpread.
 type Pass struct {
+	controller
 	Reader    Reader
 	Applier   Applier
 	Versioned workloadspread.Versioned
 	// Window is how long a subset is passed over after pods could not be scheduled in it (WS-199).
 	Window time.Duration
-
-	memory reconcile.Memory[memory]
 }
+
+type (
+	controller = reconcile.Controller[*appsv1beta1.WorkloadSpread, memory]
+	session    = reconcile.Session[*appsv1beta1.WorkloadSpread, memory]
+)
 
 // memory is what is kept of a WorkloadSpread between passes.
 type memory struct {
-	news   reconcile.News
-	status reconcile.StatusThrottle
 	// examined holds pods that are in no subset yet and were examined. Pods that fit nowhere are not read
 	// again at each pass, and pods that could not be written keep their subset until they are tried again.
 	examined map[types.UID]examined
@@ -86,17 +88,14 @@ type Outcome struct {
 // unknownAfter is when to requeue if the target's kind may not be spread. It may be listed meanwhile.
 const unknownAfter = time.Minute
 
-// Run makes one pass: it plans from the caches and the own writes, and applies the plan. It returns an error
+// run makes one pass: it plans from the caches and the own writes, and applies the plan. It returns an error
 // if something failed that a retry may resolve.
-func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.UID) (Outcome, error) {
-	now := p.Applier.API.Now()
-	spread, err := reconcile.Begin[*appsv1beta1.WorkloadSpread](ctx, p.Applier.API, name, owner)
-	if err != nil || spread == nil || spread.DeletionTimestamp != nil {
-		return Outcome{}, err
+func (p *Pass) run(ctx context.Context, s *session) (outcome Outcome, err error) {
+	if s.Object.DeletionTimestamp != nil {
+		return outcome, nil
 	}
 
-	outcome := Outcome{}
-	snapshot, known, err := p.snapshot(ctx, spread, now)
+	snapshot, known, err := p.snapshot(ctx, s)
 	if err != nil {
 		return outcome, err
 	}
@@ -104,14 +103,14 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 		reconcile.MinRequeue(&outcome.After, unknownAfter)
 	}
 
-	begun := p.Applier.API.Now()
+	begun := s.Now()
 	plan := workloadspread.Make(*snapshot)
-	outcome.Planning = p.Applier.API.Now().Sub(begun)
+	outcome.Planning = s.Now().Sub(begun)
 
 	var lookErr error
 	keys := plan.Overdue()
 	if len(keys) > 0 {
-		if snapshot.Unseen, lookErr = p.unseen(ctx, spread, keys, now); len(snapshot.Unseen) > 0 {
+		if snapshot.Unseen, lookErr = p.unseen(ctx, s, keys); len(snapshot.Unseen) > 0 {
 			plan = workloadspread.Make(*snapshot)
 		}
 	}
@@ -121,7 +120,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 		if plan.Reason == "" {
 			return outcome, nil
 		}
-		p.say(plan, plan.Reason, plan.Problem.Error())
+		say(s, plan.Reason, plan.Problem.Error())
 		if apierrors.IsForbidden(plan.Problem) { // no event announces that somebody granted access
 			reconcile.MinRequeue(&outcome.After, unknownAfter)
 		}
@@ -129,15 +128,15 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	}
 
 	plan.Looked(keys)
-	timing.MinWaitUntil(&outcome.After, now, plan.Again)
-	wait := p.statusMayWait(plan)
+	timing.MinWaitUntil(&outcome.After, s.Begun, plan.Again)
+	wait := statusMayWait(s, plan)
 	reconcile.MinRequeue(&outcome.After, wait)
 
 	result := p.Applier.Apply(ctx, plan, wait == 0)
-	reconcile.MinRequeue(&outcome.After, p.Applier.API.Own.Again(owner))
+	reconcile.MinRequeue(&outcome.After, s.Again())
 
-	p.learn(plan, &result)
-	p.announce(plan, &result)
+	learn(s, plan, &result)
+	announce(s, &result)
 	outcome.Deleted = result.Deleted
 	if result.Written != nil {
 		outcome.Lost = result.Written.Lost
@@ -145,7 +144,7 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 	if result.Retry {
 		reconcile.MinRequeue(&outcome.After, reconcile.RetryAfter)
 	}
-	timing.MinWaitUntil(&outcome.After, now, plan.Status.Again)
+	timing.MinWaitUntil(&outcome.After, s.Begun, plan.Status.Again)
 
 	return outcome, errors.Join(result.Err, plan.Incomplete, lookErr)
 }
@@ -154,18 +153,17 @@ func (p *Pass) Run(ctx context.Context, name types.NamespacedName, owner types.U
 // or may exist. The cache of pods may be stale for longer than a booking lasts while that of WorkloadSpreads
 // is not.
 func (p *Pass) unseen(
-	ctx context.Context, spread *appsv1beta1.WorkloadSpread, keys []string, now time.Time,
+	ctx context.Context, s *session, keys []string,
 ) (map[string]bool, error) {
-	kept := p.memory.Of(spread.UID)
-	due := now.Sub(kept.looked) >= workloadspread.LookEvery
+	due := s.Begun.Sub(s.Kept.looked) >= workloadspread.LookEvery
 	if due {
-		kept.looked = now
+		s.Kept.looked = s.Begun
 	}
 
 	var found map[string]bool
 	err := error(nil)
 	if due {
-		if found, err = p.Reader.Placed(ctx, spread, keys); err == nil {
+		if found, err = p.Reader.Placed(ctx, s.Object, keys); err == nil {
 			return found, nil
 		}
 	}
@@ -178,21 +176,13 @@ func (p *Pass) unseen(
 	return all, err
 }
 
-// Forget drops what is remembered of a deleted WorkloadSpread.
-func (p *Pass) Forget(owner types.UID) {
-	p.Applier.API.Own.Forget(owner)
-	p.memory.Forget(owner)
-}
-
-func (p *Pass) snapshot(
-	ctx context.Context, spread *appsv1beta1.WorkloadSpread, now time.Time,
-) (*workloadspread.Snapshot, bool, error) {
+func (p *Pass) snapshot(ctx context.Context, of *session) (*workloadspread.Snapshot, bool, error) {
+	spread, kept, now := of.Object, of.Kept, of.Begun
 	target, known, err := p.Reader.Target(ctx, spread)
 	if err != nil {
 		return nil, false, err
 	}
 
-	kept := p.memory.Of(spread.UID)
 	kept.bookings = workloadspread.Note(kept.bookings, spread, now)
 	s := &workloadspread.Snapshot{Spread: spread, Target: target, Versioned: p.Versioned, Window: p.Window,
 		Now: now, Known: kept.bookings, Held: kept.retries.All(aboutOf(spread), now)}
@@ -213,21 +203,21 @@ func (p *Pass) snapshot(
 		return nil, false, err
 	}
 
-	return s, known, p.strangers(ctx, s)
+	return s, known, p.strangers(ctx, of, s)
 }
 
 // aboutOf returns what failed attempts depend on: a new generation is tried at once.
 func aboutOf(spread *appsv1beta1.WorkloadSpread) string { return fmt.Sprint(spread.Generation) }
 
 // learn records the outcome for the pods of a plan.
-func (p *Pass) learn(plan *workloadspread.Plan, result *Result) {
-	retries, present := &p.memory.Of(plan.Spread.UID).retries, plan.Members()
+func learn(s *session, plan *workloadspread.Plan, result *Result) {
+	retries, present := &s.Kept.retries, plan.Members()
 	retries.Keep(func(uid types.UID) bool { return present[uid] })
 	for uid, err := range result.Tried {
 		if err == nil {
 			retries.Done(uid)
 		} else {
-			retries.Failed(uid, aboutOf(plan.Spread), err, p.Applier.API.Now())
+			retries.Failed(uid, aboutOf(plan.Spread), err, s.Now())
 		}
 	}
 }
@@ -252,8 +242,8 @@ type examined struct {
 
 // strangers reads the pods that are in no subset from the API server, since the caches keep little of the
 // pods of others. Each is read once, and again only if something has changed that may matter.
-func (p *Pass) strangers(ctx context.Context, s *workloadspread.Snapshot) error {
-	kept := p.memory.Of(s.Spread.UID)
+func (p *Pass) strangers(ctx context.Context, of *session, s *workloadspread.Snapshot) error {
+	kept := of.Kept
 	before, still, retries := kept.examined, map[types.UID]examined{}, &kept.retries
 	stays := func(pod *corev1.Pod) {
 		if e, ok := before[pod.UID]; ok && e.generation == s.Spread.Generation {
@@ -297,7 +287,7 @@ func (p *Pass) strangers(ctx context.Context, s *workloadspread.Snapshot) error 
 		found = append(found, &stranger{index: i, pod: pod, node: node, fingerprint: fingerprint})
 	}
 
-	errs := p.Applier.API.For(s.Spread.UID).Each(ctx, len(found),
+	errs := of.Each(ctx, len(found),
 		func(i int) error { return p.examine(ctx, s.Spread, found[i]) })
 	if len(found) > 0 {
 		s.Pods = slices.Clone(s.Pods)
@@ -365,7 +355,7 @@ func fingerprintOf(spread *appsv1beta1.WorkloadSpread, pod *corev1.Pod, node *co
 }
 
 // statusMayWait returns how long the write of the status may be delayed.
-func (p *Pass) statusMayWait(plan *workloadspread.Plan) time.Duration {
+func statusMayWait(s *session, plan *workloadspread.Plan) time.Duration {
 	if equality.Semantic.DeepEqual(&plan.Spread.Status, &plan.Status.Status) {
 		return 0
 	}
@@ -373,7 +363,7 @@ func (p *Pass) statusMayWait(plan *workloadspread.Plan) time.Duration {
 	adopts := slices.ContainsFunc(plan.Writes, func(w *workloadspread.PodWrite) bool { return w.Adopt != "" })
 	onlyNumbers := !adopts && len(plan.Status.Lost)+len(plan.Delete) == 0 &&
 		sameButNumbers(&plan.Spread.Status, &plan.Status.Status)
-	return p.memory.Of(plan.Spread.UID).status.Wait(p.Applier.API.Now(), onlyNumbers)
+	return s.StatusMayWait(onlyNumbers)
 }
 
 // sameButNumbers reports whether the webhooks would decide the same by both statuses, because the same places
@@ -408,11 +398,7 @@ const (
 )
 
 // announce records events for what was done. Several of one kind are combined into one event.
-func (p *Pass) announce(plan *workloadspread.Plan, result *Result) {
-	event := func(eventType, reason, message string) {
-		p.Applier.Events.Event(plan.Spread, eventType, reason, message)
-	}
-
+func announce(s *session, result *Result) {
 	if result.Written != nil {
 		var created, deleted []string
 		for _, lost := range result.Written.Lost {
@@ -423,21 +409,21 @@ func (p *Pass) announce(plan *workloadspread.Plan, result *Result) {
 			}
 		}
 		if len(created) > 0 {
-			event(corev1.EventTypeWarning, EventCreatePodFailed,
+			s.Event(corev1.EventTypeWarning, EventCreatePodFailed,
 				fmt.Sprintf("%s admitted more than %s ago and never seen, so that %s free again: %s",
 					wording.Count(len(created), "pod")+wording.Form(len(created), " was", " were"),
 					workloadspread.CreationTimeout,
 					wording.Form(len(created), "its place is", "their places are"), wording.Few(created, 5)))
 		}
 		if len(deleted) > 0 {
-			event(corev1.EventTypeWarning, EventDeletePodFailed,
+			s.Event(corev1.EventTypeWarning, EventDeletePodFailed,
 				fmt.Sprintf("%s still there more than %s after %s deletion was admitted: %s",
 					wording.Count(len(deleted), "pod")+wording.Form(len(deleted), " is", " are"),
 					workloadspread.DeletionTimeout, wording.Form(len(deleted), "its", "their"),
 					wording.Few(deleted, 5)))
 		}
 		if len(result.Written.Recovered) > 0 {
-			event(corev1.EventTypeNormal, EventRecoverScheduling,
+			s.Event(corev1.EventTypeNormal, EventRecoverScheduling,
 				"new pods are put again into "+
 					wording.Form(len(result.Written.Recovered), "subset ", "subsets ")+
 					wording.Few(result.Written.Recovered, 5))
@@ -445,28 +431,28 @@ func (p *Pass) announce(plan *workloadspread.Plan, result *Result) {
 	}
 
 	if n := len(result.CostErrors); n > 0 {
-		event(corev1.EventTypeWarning, EventPatchCostFailed,
+		s.Event(corev1.EventTypeWarning, EventPatchCostFailed,
 			fmt.Sprintf("the deletion cost of %s could not be written: %v", wording.Count(n, "pod"),
 				result.CostErrors[0]))
 	}
 	if n := len(result.DeleteErrors); n > 0 {
-		event(corev1.EventTypeWarning, EventDeletePodFailed,
+		s.Event(corev1.EventTypeWarning, EventDeletePodFailed,
 			fmt.Sprintf("%s that cannot be scheduled could not be deleted: %v", wording.Count(n, "pod"),
 				result.DeleteErrors[0]))
 	}
 
-	p.say(plan, workloadspread.ReasonReplicasUnknown, "")
-	p.say(plan, workloadspread.ReasonQuotaUnknown, "")
+	say(s, workloadspread.ReasonReplicasUnknown, "")
+	say(s, workloadspread.ReasonQuotaUnknown, "")
 }
 
 // say records a warning unless the last one for that reason and generation was the same. An empty message
 // clears it.
-func (p *Pass) say(plan *workloadspread.Plan, reason, message string) {
+func say(s *session, reason, message string) {
 	about := ""
 	if message != "" {
-		about = fmt.Sprintf("%d %s", plan.Spread.Generation, message)
+		about = fmt.Sprintf("%d %s", s.Object.Generation, message)
 	}
-	if p.memory.Of(plan.Spread.UID).news.Is(reason, about) {
-		p.Applier.Events.Event(plan.Spread, corev1.EventTypeWarning, reason, message)
+	if s.News(reason, about) {
+		s.Event(corev1.EventTypeWarning, reason, message)
 	}
 }

@@ -88,8 +88,8 @@ func (s *simulated) startManager() {
 	s.Queue = simulation.NewQueue(s.Cluster, spreadKey.Name)
 	api := s.API()
 	s.reader = simReader{&kubeReader{&Kube{API: api, Pods: s.Pods()}}, s}
-	s.pass = &Pass{Reader: s.reader, Versioned: versioned, Window: s.window,
-		Applier: Applier{API: api, Booker: NewBooker(api.Client, api.Live, nil, nil, logr.Discard(), s.Now), Events: s}}
+	s.pass = &Pass{controller: controller{API: api, Events: s}, Reader: s.reader, Versioned: versioned, Window: s.window,
+		Applier: Applier{API: api, Booker: NewBooker(api.Client, api.Live, nil, nil, logr.Discard(), s.Now)}}
 }
 
 // Event implements Recorder.
@@ -103,7 +103,11 @@ func (s *simulated) run() (Outcome, error) {
 	if err != nil || owner == "" {
 		return Outcome{}, err
 	}
-	return s.pass.Run(context.Background(), wsName, owner)
+	of, err := s.pass.Begin(context.Background(), wsName, owner)
+	if err != nil || of == nil {
+		return Outcome{}, err
+	}
+	return s.pass.run(context.Background(), of)
 }
 
 // reconcile makes one pass.
@@ -358,7 +362,9 @@ func (s *simulated) environmentStep() bool {
 
 func (s *simulated) describe() string {
 	var b strings.Builder
-	if snapshot, _, err := s.pass.snapshot(context.Background(), s.spread(), s.Now()); err == nil {
+	spread := s.spread()
+	of := &session{Writer: s.pass.Applier.API.For(spread.UID), Object: spread, Kept: s.pass.Kept(spread.UID), Begun: s.Now()}
+	if snapshot, _, err := s.pass.snapshot(context.Background(), of); err == nil {
 		b.WriteString("\n" + workloadspread.Make(*snapshot).String())
 	}
 	for _, pod := range s.all() {

@@ -42,16 +42,14 @@ type Reconciler struct {
 	*reconcile.API
 	Events reconcile.Recorder
 
-	memory       reconcile.Memory[memory]
 	terminations *prometheus.CounterVec
 }
 
-// memory is what is remembered about a pod between passes.
-type memory struct {
-	// ended holds when its requests were first seen to have ended.
-	ended map[types.UID]time.Time
-	news  reconcile.News
-}
+// What is kept of a pod between passes is when its requests were first seen to have ended.
+type (
+	controller = reconcile.Controller[*corev1.Pod, map[types.UID]time.Time]
+	session    = reconcile.Session[*corev1.Pod, map[types.UID]time.Time]
+)
 
 // Setup adds the controller to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) error {
@@ -68,26 +66,15 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 			Help: "Sidecars of pods whose main containers are done, by the way in which they are stopped (Request, Image, Phase) and its result.",
 		}, []string{"way", "result"}),
 	}
-	if err := reconcile.Register(r.terminations); err != nil {
-		return err
-	}
 
-	return options.Complete("sidecarterminator", r.Loop(options.Limiter()), ctrl.NewControllerManagedBy(mgr).
+	return r.controller().Complete("sidecarterminator", options, ctrl.NewControllerManagedBy(mgr).
 		For(&corev1.Pod{}, builder.WithPredicates(podEvents)).
 		Watches(&appsv1beta1.ContainerRecreateRequest{},
-			handler.Funcs{UpdateFunc: r.changed, DeleteFunc: r.deleted}))
+			handler.Funcs{UpdateFunc: r.changed, DeleteFunc: r.deleted}), r.terminations)
 }
 
-// Loop returns the reconciler.
-func (r *Reconciler) Loop(limiter workqueue.TypedRateLimiter[ctrl.Request]) *reconcile.Loop {
-	return reconcile.NewLoop(
-		reconcile.Loop{
-			Now:    r.Now,
-			Owner:  r.owner,
-			Pass:   r.pass,
-			Forget: func(_ types.NamespacedName, owner types.UID) { r.forget(owner) },
-		}, time.Second, limiter,
-	)
+func (r *Reconciler) controller() *controller {
+	return &controller{API: r.API, Events: r.Events, Pass: r.pass, Owner: r.owner, AtMost: time.Second}
 }
 
 // owner returns the UID of a pod with sidecars. Nothing may be remembered about other pods: no event reports
@@ -98,11 +85,6 @@ func (r *Reconciler) owner(ctx context.Context, name types.NamespacedName) (type
 		return "", err
 	}
 	return pod.UID, nil
-}
-
-func (r *Reconciler) forget(owner types.UID) {
-	r.Own.Forget(owner)
-	r.memory.Forget(owner)
 }
 
 func index(object client.Object) []string {
@@ -173,35 +155,24 @@ func (r *Reconciler) count(way sidecarterminator.Way, result string, sidecars in
 	}
 }
 
-func (r *Reconciler) pass(
-	ctx context.Context, name types.NamespacedName, owner types.UID,
-) (reconcile.Outcome, error) {
-	if owner == "" {
+func (r *Reconciler) pass(ctx context.Context, s *session) (reconcile.Outcome, error) {
+	if !sidecarterminator.Concerns(s.Object) {
+		if s.Again() == 0 { // later events of the pod are ignored
+			r.Own.Forget(s.Object.UID)
+			s.Forget()
+		}
 		return reconcile.Outcome{}, nil
 	}
-	pod, err := reconcile.Begin[*corev1.Pod](ctx, r.API, name, owner)
-	if err != nil || pod == nil {
-		return reconcile.Outcome{}, err
-	}
 
-	if !sidecarterminator.Concerns(pod) {
-		done := reconcile.Outcome{After: r.Own.Again(owner)}
-		if done.After == 0 {
-			r.forget(owner) // later events of the pod are ignored
-		}
-		return done, nil
-	}
-
-	s, err := r.snapshot(ctx, pod)
+	snapshot, err := r.snapshot(ctx, s)
 	if err != nil {
 		return reconcile.Outcome{}, err
 	}
 
-	plan := sidecarterminator.NewPlan(s)
-	news := &r.memory.Of(owner).news
+	plan := sidecarterminator.NewPlan(snapshot)
 	for _, w := range plan.Warnings {
-		if news.Is(w.Reason, w.About) {
-			r.Events.Event(pod, corev1.EventTypeWarning, w.Reason, w.Message)
+		if s.News(w.Reason, w.About) {
+			s.Event(corev1.EventTypeWarning, w.Reason, w.Message)
 		}
 	}
 
@@ -210,29 +181,30 @@ func (r *Reconciler) pass(
 		Headline: plan.Why,
 		Record:   func() []any { return []any{"plan", plan.String()} },
 	}
-	err = r.apply(ctx, pod, plan)
+	err = r.apply(ctx, s, plan)
 	switch {
 	case reconcile.IsStalePlan(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err):
 		done.After, err = reconcile.RetrySoon, nil
 	case reconcile.IsNamespaceTerminating(err): // the pod will be deleted too
 		return done, nil
 	case err != nil:
-		if reconcile.Refused(err) && news.Is(failed, err.Error()) {
-			r.Events.Event(pod, corev1.EventTypeWarning, failed, err.Error())
+		if reconcile.Refused(err) {
+			s.Once(corev1.EventTypeWarning, failed, err.Error())
 		}
 		done.After = mendedAfter
 	default:
-		news.Is(failed, "")
+		s.News(failed, "")
 	}
 
-	reconcile.MinRequeue(&done.After, r.Own.Again(owner))
+	reconcile.MinRequeue(&done.After, s.Again())
 	return done, err
 }
 
 // failed is the reason of the event about a write that was rejected, for example by a quota or a policy.
 const failed = "SidecarTerminatorFailed"
 
-func (r *Reconciler) snapshot(ctx context.Context, pod *corev1.Pod) (sidecarterminator.Snapshot, error) {
+func (r *Reconciler) snapshot(ctx context.Context, of *session) (sidecarterminator.Snapshot, error) {
+	pod := of.Object
 	s := sidecarterminator.Snapshot{Pod: pod, Now: r.Now()}
 	node := &corev1.Node{}
 	switch err := r.Client.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node,
@@ -258,30 +230,28 @@ func (r *Reconciler) snapshot(ctx context.Context, pod *corev1.Pod) (sidecarterm
 		func(request *appsv1beta1.ContainerRecreateRequest) bool {
 			return request.Namespace == pod.Namespace && sidecarterminator.PodUID(request.Name) == pod.UID
 		})
-	kept, ended := r.memory.Of(pod.UID), map[types.UID]time.Time{}
+	ended := map[types.UID]time.Time{}
 	for _, request := range s.Requests {
 		if !sidecarterminator.Over(request) {
 			continue
 		}
-		seen, ok := kept.ended[request.UID]
+		seen, ok := (*of.Kept)[request.UID]
 		if !ok {
 			seen = s.Now
 		}
 		ended[request.UID] = seen
 	}
 
-	kept.ended, s.Ended = ended, ended
+	*of.Kept, s.Ended = ended, ended
 	return s, nil
 }
 
 // apply makes the writes of the plan, and records an event for each.
-func (r *Reconciler) apply(ctx context.Context, pod *corev1.Pod, plan *sidecarterminator.Plan) error {
-	w := r.For(pod.UID)
+func (r *Reconciler) apply(ctx context.Context, s *session, plan *sidecarterminator.Plan) error {
 	told := func(way sidecarterminator.Way, sidecars int, result string, err error) error {
 		switch {
 		case err == nil:
-			r.Events.Event(pod, corev1.EventTypeNormal, sidecarterminator.Done,
-				sidecarterminator.Event(way, plan))
+			s.Event(corev1.EventTypeNormal, sidecarterminator.Done, sidecarterminator.Event(way, plan))
 		case reconcile.Refused(err) && !apierrors.IsAlreadyExists(err) &&
 			!reconcile.IsNamespaceTerminating(err):
 			result = "Refused"
@@ -296,18 +266,18 @@ func (r *Reconciler) apply(ctx context.Context, pod *corev1.Pod, plan *sidecarte
 		return err
 	}
 	if !plan.Images.Empty() {
-		patched, err := r.patch(ctx, w, pod, plan.Images.JSON, "")
+		patched, err := patch(ctx, s, plan.Images.JSON, "")
 		if err := told(sidecarterminator.ByImage, len(plan.Replaced), "Replaced", err); err != nil {
 			return fmt.Errorf("replacing images: %w", err)
 		}
-		pod = patched
+		s.Object = patched
 	}
 
 	if plan.Request != nil {
-		err := w.CreateTyped(ctx, plan.Request)
+		err := s.CreateTyped(ctx, plan.Request)
 		// The cache is stale: an earlier manager created the request, or somebody else did.
 		if apierrors.IsAlreadyExists(err) {
-			if err := w.Read(ctx, client.ObjectKeyFromObject(plan.Request),
+			if err := s.Read(ctx, client.ObjectKeyFromObject(plan.Request),
 				&appsv1beta1.ContainerRecreateRequest{}); client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("reading ContainerRecreateRequest %s: %w", plan.Request.Name, err)
 			}
@@ -318,7 +288,7 @@ func (r *Reconciler) apply(ctx context.Context, pod *corev1.Pod, plan *sidecarte
 	}
 
 	if !plan.Status.Empty() {
-		_, err := r.patch(ctx, w, pod, plan.Status.JSON, "status")
+		_, err := patch(ctx, s, plan.Status.JSON, "status")
 		if err := told(sidecarterminator.ByPhase, len(plan.Freed), "Set", err); err != nil {
 			return fmt.Errorf("setting the phase ahead: %w", err)
 		}
@@ -327,13 +297,12 @@ func (r *Reconciler) apply(ctx context.Context, pod *corev1.Pod, plan *sidecarte
 	return nil
 }
 
-func (r *Reconciler) patch(
-	ctx context.Context, w *reconcile.Writer, pod *corev1.Pod, encode func(*corev1.Pod) ([]byte, error),
-	subresource string,
+func patch(
+	ctx context.Context, s *session, encode func(*corev1.Pod) ([]byte, error), subresource string,
 ) (*corev1.Pod, error) {
-	body, err := encode(pod)
+	body, err := encode(s.Object)
 	if err != nil {
 		return nil, err
 	}
-	return reconcile.Patch(ctx, w, pod, body, subresource)
+	return reconcile.Patch(ctx, s.Writer, s.Object, body, subresource)
 }

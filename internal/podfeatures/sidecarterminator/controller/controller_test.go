@@ -33,6 +33,7 @@ type bench struct {
 	t *testing.T
 	*simulation.Cluster
 	r      *Reconciler
+	c      *controller
 	loop   *reconcile.Loop
 	events []string
 }
@@ -57,8 +58,14 @@ func newBench(t *testing.T, pod *corev1.Pod, nodeLabels map[string]string, reque
 		b.Store(b.KeyOf("ContainerRecreateRequest", r), r)
 	}
 	b.r = &Reconciler{API: b.API(), Events: b, terminations: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "x"}, []string{"way", "result"})}
-	b.loop = b.r.Loop(nil)
+	b.start()
 	return b
+}
+
+// start starts the passes of a manager that remembers nothing.
+func (b *bench) start() {
+	b.c = b.r.controller()
+	b.loop = b.c.Loop(nil)
 }
 
 func (b *bench) node(labels map[string]string) {
@@ -305,8 +312,8 @@ func TestPodsCountAsSoonAsSomethingIsToBeDone(t *testing.T) {
 		pod.Status = finished.Status
 	})
 	b.passes(2)
-	if kept := b.r.memory.Of("u"); kept.ended != nil {
-		t.Errorf("ended: got %v, want nil\n%+v", kept.ended, kept)
+	if ended := *b.c.Kept("u"); ended != nil {
+		t.Errorf("ended: got %v, want nil", ended)
 	}
 	if again := b.r.Own.Again("u"); again != 0 {
 		t.Errorf(`b.r.Own.Again("u"): got %v, want 0`, again)
@@ -359,7 +366,7 @@ func TestDeathAfterThePhase(t *testing.T) {
 	b.Answer = admitted(b)
 	b.passes(1)
 	b.r = &Reconciler{API: b.API(), Events: b}
-	b.loop = b.r.Loop(nil)
+	b.start()
 	b.passes(2)
 	if len(b.Writes) != 2 {
 		t.Errorf("len(b.Writes): got %d, want 2\n%+v", len(b.Writes), b.Writes)
@@ -425,7 +432,7 @@ func TestPodsWithoutSidecarsAreNotRemembered(t *testing.T) {
 		t.Fatalf("len(called): got %d, want 1\n%v", len(called), called)
 	}
 	b.passes(1)
-	if name := b.loop.NameOf("u"); name.Name != "" {
+	if name := b.c.NameOf("u"); name.Name != "" {
 		t.Errorf("name: got %q, want %q\n%v", name.Name, "", name)
 	}
 }

@@ -95,7 +95,7 @@ func newWorld(t *testing.T, seed uint64) *world {
 func (w *world) start() {
 	w.Restart()
 	w.r = &Reconciler{API: w.API(), Events: w}
-	w.loop = w.r.Loop(nil)
+	w.loop = w.r.controller().Loop(nil)
 	w.Queue = simulation.NewQueue(w.Cluster, "p")
 }
 
