@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,7 +38,8 @@ type Controller[O Object, M any] struct {
 
 // kept is what a Controller keeps of one object.
 type kept[M any] struct {
-	name   types.NamespacedName
+	// name is read by others than the pass.
+	name   atomic.Pointer[types.NamespacedName]
 	news   News
 	status StatusThrottle
 	kind   M
@@ -59,7 +61,7 @@ func (c *Controller[O, M]) Begin(
 	}
 
 	kept := c.objects.Of(owner)
-	kept.name = name
+	kept.name.Store(&name)
 	return &Session[O, M]{
 		Writer: c.API.For(owner), Events: c.Events, Name: name, Object: object, Kept: &kept.kind, Begun: begun,
 		controller: c, kept: kept,
@@ -133,7 +135,12 @@ func (c *Controller[O, M]) Kept(owner types.UID) *M { return &c.objects.Of(owner
 
 // NameOf returns the name of the object with that UID, empty if no pass was made over it.
 func (c *Controller[O, M]) NameOf(owner types.UID) types.NamespacedName {
-	return c.objects.Of(owner).name
+	if kept := c.objects.Find(owner); kept != nil {
+		if name := kept.name.Load(); name != nil {
+			return *name
+		}
+	}
+	return types.NamespacedName{}
 }
 
 // Session is one pass over an object, together with what is kept of the object for later passes. Its Writer

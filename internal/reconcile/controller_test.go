@@ -62,6 +62,10 @@ func TestController(t *testing.T) {
 	if got := controller.NameOf("u"); got != name {
 		t.Errorf("the name of the object: got %s, want %s", got, name)
 	}
+	// Handlers of events ask for any owner, beside the passes.
+	if got := controller.NameOf("nobody"); got != (types.NamespacedName{}) || controller.objects.Find("nobody") != nil {
+		t.Errorf("the name of an object without a pass: got %s, and something is kept of it; want neither", got)
+	}
 	api.Own.Created("u", object("made"), noonish)
 	if err := c.Delete(t.Context(), object("u")); err != nil {
 		t.Fatal(err)

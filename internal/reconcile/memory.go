@@ -31,6 +31,13 @@ func (m *Memory[M]) Of(owner types.UID) *M {
 	return kept
 }
 
+// Find returns what is kept of an owner, nil if that is nothing.
+func (m *Memory[M]) Find(owner types.UID) *M {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.of[owner]
+}
+
 // Forget drops what is kept of an owner that is gone.
 func (m *Memory[M]) Forget(owner types.UID) {
 	m.mu.Lock()
