@@ -56,7 +56,8 @@ var setKey = simulation.Key{Kind: "CloneSet", Name: "web"}
 func simulate(seed uint64, set *appsv1beta1.CloneSet, features cloneset.Features) *simulated {
 	s := &simulated{Play: simulation.Play{Cluster: simulation.New(seed)}}
 	s.Reconcile, s.EnvironmentStep, s.Describe, s.Start = s.reconcile, s.environmentStep, s.describe, func() { s.startManager(s.kind.Features) }
-	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5)}
+	s.node = s.NewNode()
+	s.node.Observes = s.Chance(0.5)
 	set.Name, set.Namespace = setKey.Name, "default"
 	s.Slim = slim.Any
 	if err := errors.Join(Index(context.Background(), s.Cluster), podapply.IndexRevisions(context.Background(), s.Cluster),

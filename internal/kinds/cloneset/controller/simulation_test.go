@@ -24,6 +24,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
+	"github.com/afloat-project/afloat/internal/memcluster"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
@@ -678,7 +679,7 @@ func (r *rolloutRun) runsWhatItShould(pod *corev1.Pod, stored *corev1.PodTemplat
 		if !updated {
 			continue // it may have been broken when its turn was over
 		}
-		if runs.Image != wanted.Image || runs.Env != simulation.Environment(pod, container) ||
+		if runs.Image != wanted.Image || runs.Env != memcluster.Environment(pod, container) ||
 			runs.Restart != stored.Annotations[pub.RestartedAt] && r.inPlaceable {
 			r.fail("container %s of pod %s runs %+v: %s %s %s", wanted.Name, pod.Name, runs, wanted.Image, pod.Annotations["config"],
 				stored.Annotations[pub.RestartedAt])

@@ -47,8 +47,8 @@ var setKey = simulation.Key{Kind: "DaemonSet", Name: "agent"}
 func simulate(seed uint64, set *appsv1beta1.DaemonSet, features daemonset.Features, nodeNames ...string) *simulated {
 	s := &simulated{Play: simulation.Play{Cluster: simulation.New(seed)}}
 	s.Reconcile, s.EnvironmentStep, s.Describe, s.Start = s.reconcile, s.environmentStep, s.describe, func() { s.startManager(features) }
-	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5), Schedule: s.schedule,
-		Frozen: map[string]bool{}}
+	s.node = s.NewNode()
+	s.node.Observes, s.node.Schedule = s.Chance(0.5), s.schedule
 	s.Slim, s.Delivered = slim.Any, s.wake
 	if err := podapply.IndexRevisions(context.Background(), s.Cluster); err != nil {
 		panic(err)

@@ -126,7 +126,8 @@ func newWorld(seed uint64) *budgetRun {
 	r.AfterWrite = func(simulation.Write) { r.oracle.observe() }
 	r.restless = r.Chance(0.3)
 	r.options = podunavailablebudget.Options{Deletes: true, Updates: !r.Chance(0.1)}
-	r.node = &simulation.Node{Cluster: r.Cluster, Digests: map[string]string{}, Observes: r.Chance(0.5)}
+	r.node = r.NewNode()
+	r.node.Observes = r.Chance(0.5)
 	if err := errors.Join(clonesetcontroller.Index(context.Background(), r.Cluster), podapply.IndexRevisions(context.Background(), r.Cluster),
 		r.IndexField(context.Background(), podapply.NewPullJob(), podapply.OwnerIndex, podapply.IndexByController)); err != nil {
 		panic(err)

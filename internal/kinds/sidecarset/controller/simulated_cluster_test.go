@@ -45,7 +45,8 @@ func podKey(name string) simulation.Key { return simulation.Key{Kind: "Pod", Nam
 func simulate(seed uint64, set *appsv1beta1.SidecarSet, pods int, options ...func(*corev1.Pod)) *simulated {
 	s := &simulated{Play: simulation.Play{Cluster: simulation.New(seed)}, features: sidecarset.Features{NativeSidecars: true}}
 	s.Reconcile, s.EnvironmentStep, s.Describe, s.Start = s.reconcile, s.environmentStep, s.describe, s.startManager
-	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5)}
+	s.node = s.NewNode()
+	s.node.Observes = s.Chance(0.5)
 	sidecarsettest.Stamp(set)
 	s.Slim = slim.Any
 	namespace := namespaceMetadata()

@@ -42,7 +42,8 @@ var setKey = simulation.Key{Kind: "StatefulSet", Name: "web"}
 func simulate(seed uint64, set *appsv1beta1.StatefulSet, features statefulset.Features) *simulated {
 	s := &simulated{Play: simulation.Play{Cluster: simulation.New(seed)}}
 	s.Reconcile, s.EnvironmentStep, s.Describe, s.Start = s.reconcile, s.environmentStep, s.describe, func() { s.startManager(features) }
-	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5)}
+	s.node = s.NewNode()
+	s.node.Observes = s.Chance(0.5)
 	s.Slim, s.Delivered = slim.Any, s.wake
 	if err := podapply.IndexRevisions(context.Background(), s.Cluster); err != nil {
 		panic(err)

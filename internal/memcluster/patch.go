@@ -1,4 +1,4 @@
-package simulation
+package memcluster
 
 import (
 	"encoding/json"
@@ -15,42 +15,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Patch applies a patch from the manager, which must contain UID and resourceVersion as guards. Pods accept
-// strategic merge patches, other kinds merge patches, and all kinds JSON patches.
+// Patch applies a patch as the client. The object must have the UID and the resourceVersion in the patch, as
+// far as there are any. Pods accept strategic merge patches, other kinds merge patches, and all kinds JSON
+// patches.
 func (c *Cluster) Patch(key Key, body []byte, subresource string) (client.Object, error) {
-	if c.dead {
-		return nil, ErrDead
-	}
-
 	before := c.truth[key]
 	if before == nil {
 		return nil, notFound(key)
 	}
 
-	var guard struct {
-		Metadata struct {
-			UID             types.UID `json:"uid"`
-			ResourceVersion string    `json:"resourceVersion"`
-		} `json:"metadata"`
+	uid, version, err := guardsOf(body)
+	if err != nil {
+		return nil, err
 	}
-	guards := body
-	if body[0] == '[' { // operations that replace these fields
-		var err error
-		if guards, err = operate([]byte(
-			`{"metadata":{"uid":"","resourceVersion":"","labels":{},"annotations":{},"finalizers":[]},"spec":{"ephemeralContainers":[]}}`,
-		), body); err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-	}
-	if err := json.Unmarshal(guards, &guard); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	if guard.Metadata.UID == "" || guard.Metadata.ResourceVersion == "" {
-		panic("a patch without guard: " + string(body))
-	}
-	if guard.Metadata.UID != before.GetUID() ||
-		guard.Metadata.ResourceVersion != before.GetResourceVersion() {
-		return nil, conflict(key, "another version")
+	if err := guarded(key, before, uid, version); err != nil {
+		return nil, err
 	}
 
 	after, err := c.patched(key, before, body, subresource)
@@ -62,6 +41,40 @@ func (c *Cluster) Patch(key Key, body []byte, subresource string) (client.Object
 		c.Store(key, after)
 	})
 	return after, err
+}
+
+// guardsOf returns the UID and the resourceVersion in a patch, each empty if it is not there.
+func guardsOf(patch []byte) (uid types.UID, version string, err error) {
+	if patch[0] != '[' {
+		var document struct {
+			Metadata struct {
+				UID             types.UID `json:"uid"`
+				ResourceVersion string    `json:"resourceVersion"`
+			} `json:"metadata"`
+		}
+		if err := json.Unmarshal(patch, &document); err != nil {
+			return "", "", apierrors.NewBadRequest(err.Error())
+		}
+		return document.Metadata.UID, document.Metadata.ResourceVersion, nil
+	}
+
+	var operations []struct {
+		Path  string `json:"path"`
+		Value any    `json:"value"`
+	}
+	if err := json.Unmarshal(patch, &operations); err != nil {
+		return "", "", apierrors.NewBadRequest(err.Error())
+	}
+	for _, operation := range operations {
+		value, _ := operation.Value.(string)
+		switch operation.Path {
+		case "/metadata/uid":
+			uid = types.UID(value)
+		case "/metadata/resourceVersion":
+			version = value
+		}
+	}
+	return uid, version, nil
 }
 
 func (c *Cluster) patched(

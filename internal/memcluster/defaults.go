@@ -1,4 +1,4 @@
-package simulation
+package memcluster
 
 import corev1 "k8s.io/api/core/v1"
 
