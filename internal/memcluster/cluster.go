@@ -2,7 +2,6 @@ package memcluster
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -15,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/internal/memcluster/rules"
 )
 
 // Key identifies an object by kind and name. There is one namespace, unless [Cluster.Namespaces] is set.
@@ -211,12 +212,8 @@ var group = schema.GroupResource{}
 
 func notFound(key Key) error { return apierrors.NewNotFound(group, key.Kind+"/"+key.Name) }
 
-// guarded returns a conflict if an object has another UID or resourceVersion. Empty ones are not compared.
-func guarded(key Key, object client.Object, uid types.UID, version string) error {
-	if uid != "" && uid != object.GetUID() || version != "" && version != object.GetResourceVersion() {
-		return apierrors.NewConflict(group, key.Kind+"/"+key.Name, errors.New("another version"))
-	}
-	return nil
+func guard(key Key, object client.Object, uid types.UID, version string) error {
+	return rules.Guard(group, key.Kind+"/"+key.Name, object, uid, version)
 }
 
 // write carries out a write of the client.
@@ -253,7 +250,7 @@ func (c *Cluster) Delete(key Key, version client.Object) error {
 	if object == nil {
 		return notFound(key)
 	}
-	if err := guarded(key, object, version.GetUID(), version.GetResourceVersion()); err != nil {
+	if err := guard(key, object, version.GetUID(), version.GetResourceVersion()); err != nil {
 		return err
 	}
 	if object.GetDeletionTimestamp() != nil {

@@ -18,26 +18,3 @@ func defaults(pod *corev1.Pod) {
 		}
 	}
 }
-
-// qualityOf returns the QoS class of a pod, given its regular containers.
-func qualityOf(pod *corev1.Pod) corev1.PodQOSClass {
-	some, guaranteed := false, true
-	for i := range pod.Spec.Containers {
-		r := &pod.Spec.Containers[i].Resources
-		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-			limit, limited := r.Limits[name]
-			request, requested := r.Requests[name]
-			some = some || limited || requested
-			guaranteed = guaranteed && limited && requested && limit.Equal(request)
-		}
-	}
-
-	switch {
-	case !some:
-		return corev1.PodQOSBestEffort
-	case guaranteed:
-		return corev1.PodQOSGuaranteed
-	}
-
-	return corev1.PodQOSBurstable
-}

@@ -3,16 +3,13 @@ package memcluster
 import (
 	"encoding/json"
 	"reflect"
-	"slices"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/afloat-project/afloat/internal/memcluster/rules"
 )
 
 // Patch applies a patch as the client. The object must have the UID and the resourceVersion in the patch, as
@@ -28,7 +25,7 @@ func (c *Cluster) Patch(key Key, body []byte, subresource string) (client.Object
 	if err != nil {
 		return nil, err
 	}
-	if err := guarded(key, before, uid, version); err != nil {
+	if err := guard(key, before, uid, version); err != nil {
 		return nil, err
 	}
 
@@ -85,69 +82,26 @@ func (c *Cluster) patched(
 		return nil, err
 	}
 
-	var merged []byte
-	if body[0] == '[' {
-		merged, err = operate(original, body)
-	} else if key.Kind == "Pod" {
-		merged, err = strategicpatch.StrategicMergePatch(original, body, &corev1.Pod{})
-	} else {
-		merged, err = jsonpatch.MergePatch(original, body)
+	how, structure := types.MergePatchType, any(nil)
+	switch {
+	case body[0] == '[':
+		how = types.JSONPatchType
+	case key.Kind == "Pod":
+		how, structure = types.StrategicMergePatchType, &corev1.Pod{}
 	}
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-
-	after := before.DeepCopyObject().(client.Object)
-	if err := decodeInto(merged, after); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-
-	if pod, ok := after.(*corev1.Pod); ok {
-		old := before.(*corev1.Pod)
-		switch subresource {
-		case "status":
-			pod.Spec = old.Spec
-		case "ephemeralcontainers":
-			added := pod.Spec.EphemeralContainers
-			*pod = *old.DeepCopy()
-			pod.Spec.EphemeralContainers = added
-			pod.Generation++
-		case "resize":
-			resized := pod.Spec.Containers
-			*pod = *old.DeepCopy()
-			for i := range resized {
-				pod.Spec.Containers[i].Resources = resized[i].Resources
-			}
-			if qualityOf(old) != qualityOf(pod) {
-				return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, key.Name, field.ErrorList{
-					field.Invalid(field.NewPath("metadata"), key.Name,
-						"Pod QOS Class may not change as a result of resizing")})
-			}
-			pod.Generation++
-		default:
-			pod.Status = old.Status
-			sameImage := func(a, b corev1.Container) bool { return a.Image == b.Image }
-			if !slices.EqualFunc(old.Spec.Containers, pod.Spec.Containers, sameImage) ||
-				!slices.EqualFunc(old.Spec.InitContainers, pod.Spec.InitContainers, sameImage) {
-				pod.Generation++
-			}
-		}
-	}
-
-	return after, nil
-}
-
-// operate applies a JSON patch.
-func operate(original, body []byte) ([]byte, error) {
-	patch, err := jsonpatch.DecodePatch(body)
+	merged, err := rules.Patch(group, key.Name, original, body, how, structure)
 	if err != nil {
 		return nil, err
 	}
-	return patch.Apply(original)
-}
 
-// decodeInto decodes data into the object. The previous content of the object is discarded.
-func decodeInto(data []byte, object client.Object) error {
-	reflect.ValueOf(object).Elem().SetZero()
-	return json.Unmarshal(data, object)
+	after := before.DeepCopyObject().(client.Object)
+	reflect.ValueOf(after).Elem().SetZero()
+	if err := json.Unmarshal(merged, after); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if key.Kind == "Pod" {
+		return rules.Settle(before, after, subresource, true)
+	}
+
+	return after, nil
 }
