@@ -89,6 +89,7 @@ var manifests = template.Must(template.New("").Parse(manifest))
 // world is a cluster with a manager, of which copies are rehearsed.
 type world struct {
 	*rehearsal.Stage
+	faulty *simulation.Cluster // the stage, for the manager
 	t      *testing.T
 	r      *rand.Rand
 	kind   *Kind
@@ -127,6 +128,7 @@ func newWorld(t *testing.T, seed uint64, kind string) *world {
 		env: &Environment{Options: admission.Options{Gates: gates, Minor: 36, Namespace: "kruise-system"},
 			Resizes: func(featuregate.Feature) (bool, error) { return false, nil }}}
 	w.Rand = rand.New(rand.NewPCG(seed, 1))
+	w.faulty = simulation.Over(w.Cluster, w.Rand)
 	w.wishes = wishes{Kind: kind, Policy: []string{"ReCreate", "InPlaceIfPossible", "InPlaceIfPossible"}[r.IntN(3)],
 		Order: []string{"OrderedReady", "Parallel"}[r.IntN(2)], Replicas: 1 + r.IntN(6), Unavailable: 1 + r.IntN(3), Min: 10 * r.IntN(2),
 		Grace: 5 * r.IntN(2), Hook: r.IntN(5) == 0, Claims: r.IntN(3) == 0}
@@ -162,7 +164,7 @@ func newWorld(t *testing.T, seed uint64, kind string) *world {
 
 // start starts a manager, which knows all there is.
 func (w *world) start() {
-	w.Restart()
+	w.faulty.Restart()
 	var err error
 	if w.player, err = w.env.Rehearse(w.t.Context(), w.kind, w.Stage, w.more); err != nil {
 		w.t.Fatal(err)
@@ -184,11 +186,11 @@ func (w *world) pass() *rehearsal.Pass {
 		return nil
 	}
 	pass, err := w.player(w.t.Context(), client.ObjectKeyFromObject(object), object.GetUID())
-	if err != nil && !w.Dead() {
+	if err != nil && !w.faulty.Dead() {
 		w.t.Fatal(err)
 	}
-	if w.Dead() {
-		w.Revive()
+	if w.faulty.Dead() {
+		w.faulty.Revive()
 		w.start()
 	}
 	return pass
@@ -296,11 +298,11 @@ func TestSimulatedWhy(t *testing.T) {
 	simulationtest.Some(t, 300, 4, func(t *testing.T, seed uint64) {
 		w := newWorld(t, seed, []string{"CloneSet", "StatefulSet", "DaemonSet", "SidecarSet"}[seed%4])
 		for range 20 {
-			w.Faults.Die = 0.05
+			w.faulty.Faults.Die = 0.05
 			for range w.r.IntN(12) {
 				w.act()
 			}
-			w.Faults.Die = 0
+			w.faulty.Faults.Die = 0
 			w.Deliver(1 << 20)
 			s, player := w.copied(nil)
 			asked, err := s.Ask(t.Context(), player, w.key)
@@ -358,14 +360,14 @@ func TestSimulatedPlan(t *testing.T) {
 				t.Fatal(err)
 			}
 			before, touched := w.List("Pod", false), map[string]int{}
-			w.BeforeWrite = func(write simulation.Write, old, now client.Object) {
+			w.faulty.BeforeWrite = func(write simulation.Write, old, now client.Object) {
 				if touched[write.Key.Name] == 0 && takes(old, now) {
 					touched[write.Key.Name] = len(touched) + 1
 				}
 			}
 			w.wish(wanted)
 			w.settle()
-			w.BeforeWrite = nil
+			w.faulty.BeforeWrite = nil
 			if diff := cmp.Diff(fates(before, w.List("Pod", false)), fates(before, s.List("Pod", false))); diff != "" {
 				t.Fatalf("the world (-) and the forecast (+), %+v:\n%s", wanted, diff)
 			}

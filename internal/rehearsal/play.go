@@ -16,7 +16,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/lifecycle"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
-	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/memcluster"
 )
 
 // Step is what is done with one pod, described by its verdict.
@@ -60,7 +60,7 @@ type play struct {
 	*Stage
 	Forecast
 	begun time.Time
-	key   simulation.Key
+	key   memcluster.Key
 	hooks *pub.Lifecycle
 	open  bool // the last wave takes more steps
 	freed []string
@@ -77,7 +77,7 @@ type play struct {
 }
 
 // Play alternates passes over an object with the kubelets until nothing more would happen.
-func (s *Stage) Play(ctx context.Context, player Player, key simulation.Key) (*Forecast, error) {
+func (s *Stage) Play(ctx context.Context, player Player, key memcluster.Key) (*Forecast, error) {
 	p := &play{
 		Stage:   s,
 		begun:   s.Now(),
@@ -219,7 +219,7 @@ func (p *play) note(pass *Pass) bool {
 }
 
 // thaw unfreezes a pod that was not ready, once its spec is changed or it is deleted.
-func (p *play) thaw(w simulation.Write) {
+func (p *play) thaw(w memcluster.Write) {
 	if w.Key.Kind != "Pod" || !p.Kubelet.Frozen[w.Key.Name] {
 		return
 	}
@@ -230,7 +230,7 @@ func (p *play) thaw(w simulation.Write) {
 }
 
 // happened records that the kubelet must check a pod.
-func (p *play) happened(key simulation.Key, gone bool) {
+func (p *play) happened(key memcluster.Key, gone bool) {
 	p.gone = p.gone || gone
 	if key.Kind == "Pod" && !gone {
 		p.stirred[key.Name] = true
@@ -262,7 +262,7 @@ func (p *play) kubelets() bool {
 // gates sets the readiness gates of new pods that other controllers set in a cluster.
 func (p *play) gates(names []string) {
 	for _, name := range names {
-		key := simulation.Key{Kind: "Pod", Name: name}
+		key := memcluster.Key{Kind: "Pod", Name: name}
 		pod, ok := p.Get(key).(*corev1.Pod)
 		if !ok || readiness.Ready(pod) || p.Kubelet.Frozen[name] {
 			continue

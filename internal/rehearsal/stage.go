@@ -3,6 +3,7 @@ package rehearsal
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -13,16 +14,18 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/nodes"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/memcluster"
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/reconcile"
-	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 // Stage is a copy of a part of a cluster. Objects are added first. Then it is asked or played.
 type Stage struct {
-	*simulation.Cluster
+	*memcluster.Cluster
+	// Rand is the source of chance of passes.
+	Rand *rand.Rand
 	// Kubelet simulates the scheduler and the kubelets.
-	Kubelet *simulation.Node
+	Kubelet *memcluster.Node
 	// Guard checks the budgets, and is nil if there are none. Recount counts them again, and returns after
 	// which time that must be repeated even if nothing happens, or 0. It is nil if there is nothing to count.
 	Guard   reconcile.Guard
@@ -43,20 +46,16 @@ var stages atomic.Int64
 
 // New returns an empty stage whose clock is set to the given time.
 func New(now time.Time) *Stage {
-	//nolint:gosec // any seed does
 	s := &Stage{
-		Cluster:   simulation.New(uint64(now.UnixNano())),
+		Cluster:   memcluster.New(),
+		Rand:      rand.New(rand.NewPCG(uint64(now.UnixNano()), 1)), //nolint:gosec // any seed does
 		untouched: map[string]int64{},
 		warnings:  map[string]string{},
 	}
 	s.Begin(now)
 	s.Namespaces, s.Slim, s.UIDs = true, slim.Any, fmt.Sprint("rehearsed-", stages.Add(1))
-	s.Kubelet = &simulation.Node{
-		Cluster:  s.Cluster,
-		Digests:  map[string]string{},
-		Schedule: s.schedule,
-		Frozen:   map[string]bool{},
-	}
+	s.Kubelet = s.NewNode()
+	s.Kubelet.Schedule = s.schedule
 
 	return s
 }
@@ -152,7 +151,7 @@ type Pass struct {
 
 // Ask makes one pass over an object on the stage and returns what it decided. It returns nil if the object is
 // gone or nothing is decided about it because it is being deleted.
-func (s *Stage) Ask(ctx context.Context, player Player, key simulation.Key) (*Pass, error) {
+func (s *Stage) Ask(ctx context.Context, player Player, key memcluster.Key) (*Pass, error) {
 	s.Deliver(everything)
 	object := s.Get(key)
 	if object == nil {

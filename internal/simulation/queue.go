@@ -80,7 +80,7 @@ func (q *Queue) Take() bool {
 // watch ends the simulation if the manager spins, which means that passes follow each other as fast as
 // possible although nothing happens.
 func (q *Queue) watch() {
-	known := facts{q.cluster.version, q.cluster.Undelivered()}
+	known := facts{q.cluster.Version(), q.cluster.Undelivered()}
 	if q.added || known != q.known || q.cluster.Now().Sub(q.began) >= hurry {
 		q.idle = 0
 	}

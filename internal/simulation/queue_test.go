@@ -24,7 +24,7 @@ func TestAManagerThatSpinsIsFound(t *testing.T) {
 		"a back-off":                         {err: errors.New("webhook is down")},
 		"events call it":                     {after: time.Millisecond, act: (*Queue).Add},
 		"it writes": {after: time.Millisecond, act: func(q *Queue) {
-			q.cluster.Store(Key{"Pod", "a"}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
+			q.cluster.Store(Key{Kind: "Pod", Name: "a"}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

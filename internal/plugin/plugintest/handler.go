@@ -2,7 +2,6 @@ package plugintest
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,18 +9,17 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/kubectl/pkg/scheme"
+
+	"github.com/afloat-project/afloat/internal/memcluster/httpserver"
+	"github.com/afloat-project/afloat/internal/memcluster/rules"
 )
 
 // serve answers a request.
@@ -67,15 +65,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 // answer writes the object with the code, or the status of the error, as the response.
 func answer(w http.ResponseWriter, code int, object any, err error) {
 	if err != nil {
-		status := metav1.Status{
-			Status:  metav1.StatusFailure,
-			Message: err.Error(),
-			Code:    http.StatusInternalServerError,
-		}
-		if known := apierrors.APIStatus(nil); errors.As(err, &known) {
-			status = known.Status()
-		}
-		status.Kind, status.APIVersion = "Status", "v1"
+		status := httpserver.StatusOf(err)
 		code, object = int(status.Code), status
 	}
 
@@ -151,25 +141,16 @@ func (s *Server) list(r *http.Request, to target) (any, error) {
 
 // selected returns a function that reports whether the selectors of a request match an object.
 func selected(r *http.Request) (func(*unstructured.Unstructured) bool, error) {
-	byLabel, err := labels.Parse(r.URL.Query().Get("labelSelector"))
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	byField, err := fields.ParseSelector(r.URL.Query().Get("fieldSelector"))
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-
+	selector, err := httpserver.ParseSelector(r.URL.Query())
 	return func(object *unstructured.Unstructured) bool {
-		set := fields.Set{}
-		for _, requirement := range byField.Requirements() {
-			path := strings.Split(requirement.Field, ".")
-			if value, found, _ := unstructured.NestedFieldNoCopy(object.Object, path...); found {
-				set[requirement.Field] = fmt.Sprint(value)
+		return selector.Matches(object, func(path string) string {
+			value, found, _ := unstructured.NestedFieldNoCopy(object.Object, strings.Split(path, ".")...)
+			if !found {
+				return ""
 			}
-		}
-		return byLabel.Matches(labels.Set(object.GetLabels())) && byField.Matches(set)
-	}, nil
+			return fmt.Sprint(value)
+		})
+	}, err
 }
 
 // write remembers a write request, carries it out and answers it.
@@ -231,18 +212,7 @@ func (s *Server) decide(r *http.Request, to target, body []byte) (*unstructured.
 		return nil, false, err
 	}
 
-	if version := object.GetResourceVersion(); version != "" && version != old.GetResourceVersion() {
-		return nil, false, apierrors.NewConflict(to.groupResource(), to.name,
-			errors.New("the object has been modified"))
-	}
-
-	object.SetResourceVersion(old.GetResourceVersion())
-	if equality.Semantic.DeepEqual(old.Object, object.Object) {
-		return object, false, nil
-	}
-
-	if dryRun {
-		setGeneration(old, object)
+	if dryRun || equality.Semantic.DeepEqual(old.Object, object.Object) {
 		return object, false, nil
 	}
 	s.store(to.resource, object)
@@ -278,25 +248,18 @@ func (s *Server) deleted(
 ) (*unstructured.Unstructured, bool, error) {
 	options := metav1.DeleteOptions{}
 	_ = json.Unmarshal(body, &options)
-	if p := options.Preconditions; p != nil && (p.UID != nil && *p.UID != old.GetUID() ||
-		p.ResourceVersion != nil && *p.ResourceVersion != old.GetResourceVersion()) {
-		return nil, false, apierrors.NewConflict(to.groupResource(), to.name,
-			errors.New("the object is another one"))
+	if err := rules.GuardDeletion(to.groupResource(), to.name, old, options.Preconditions); err != nil {
+		return nil, false, err
 	}
 
-	object := old.DeepCopy()
-	if p := options.PropagationPolicy; p != nil && *p == metav1.DeletePropagationOrphan {
-		object.SetFinalizers(append(object.GetFinalizers(), metav1.FinalizerOrphanDependents))
-	}
-
-	kept := len(object.GetFinalizers()) > 0
-	if kept && object.GetDeletionTimestamp() == nil {
-		now := metav1.Now()
-		object.SetDeletionTimestamp(&now)
+	left := rules.Delete(old, &options, time.Now())
+	object, kept := left.(*unstructured.Unstructured)
+	if !kept {
+		object = old.DeepCopy()
 	}
 
 	switch {
-	case dryRun || slices.Contains(options.DryRun, metav1.DryRunAll):
+	case object == old, dryRun, slices.Contains(options.DryRun, metav1.DryRunAll):
 		return object, false, nil
 	case kept:
 		s.store(to.resource, object)
@@ -316,8 +279,12 @@ func changed(
 		if err != nil {
 			return nil, err
 		}
-		how := types.PatchType(r.Header.Get("Content-Type"))
-		if after, err = patched(old, before, body, how, to); err != nil {
+		var structure any // nil for custom resources
+		if typed, err := scheme.Scheme.New(old.GroupVersionKind()); err == nil {
+			structure = typed
+		}
+		if after, err = rules.Patch(to.groupResource(), to.name, before, body,
+			types.PatchType(r.Header.Get("Content-Type")), structure); err != nil {
 			return nil, err
 		}
 	}
@@ -326,44 +293,14 @@ func changed(
 	if err := object.UnmarshalJSON(after); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-
-	if to.subresource == "status" {
-		whole := old.DeepCopy()
-		whole.Object["status"] = object.Object["status"]
-		whole.SetResourceVersion(object.GetResourceVersion())
-		return whole, nil
+	if err := rules.Guard(to.groupResource(), to.name, old, object.GetUID(),
+		object.GetResourceVersion()); err != nil {
+		return nil, err
 	}
-	return object, nil
-}
 
-// patched returns the object after a patch, in JSON.
-func patched(
-	old *unstructured.Unstructured, before, patch []byte, how types.PatchType, to target,
-) (after []byte, err error) {
-	switch how {
-	case types.JSONPatchType:
-		operations, err := jsonpatch.DecodePatch(patch)
-		if err != nil {
-			return nil, apierrors.NewBadRequest(err.Error())
-		}
-		if after, err = operations.Apply(before); err != nil {
-			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "patch",
-				schema.GroupResource{}, to.name, err.Error(), 0, true)
-		}
-	case types.MergePatchType:
-		after, err = jsonpatch.MergePatch(before, patch)
-	case types.StrategicMergePatchType:
-		typed, unknown := scheme.Scheme.New(old.GroupVersionKind())
-		if unknown != nil { // it is a custom resource
-			return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch",
-				schema.GroupResource{}, to.name, unknown.Error(), 0, true)
-		}
-		after, err = strategicpatch.StrategicMergePatch(before, patch, typed)
-	default:
-		return nil, apierrors.NewBadRequest("patch of type " + string(how))
-	}
+	settled, err := rules.Settle(old, object, to.subresource, true)
 	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+		return nil, err
 	}
-	return after, nil
+	return settled.(*unstructured.Unstructured), nil
 }

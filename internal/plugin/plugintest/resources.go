@@ -13,36 +13,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/afloat-project/afloat/internal/memcluster/httpserver"
 )
 
 // resource is a resource that the server serves, in one version, with its printed columns.
 type resource struct {
-	metav1.APIResource
+	httpserver.Resource
 	columns []metav1.TableColumnDefinition
 	paths   []string // the fields of the columns but the first, which is the name
 }
 
 // newResource returns a resource without columns of its own.
 func newResource(gv schema.GroupVersion, kind, plural string, namespaced bool, short ...string) resource {
-	return resource{
-		APIResource: metav1.APIResource{
-			Name:         plural,
-			SingularName: strings.ToLower(kind),
-			ShortNames:   short,
-			Namespaced:   namespaced,
-			Group:        gv.Group,
-			Version:      gv.Version,
-			Kind:         kind,
-			Verbs:        metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"},
-		},
-		columns: []metav1.TableColumnDefinition{{Name: "Name", Type: "string", Format: "name"}},
+	r := resource{
+		Resource: httpserver.NewResource(gv, kind, plural, namespaced),
+		columns:  []metav1.TableColumnDefinition{{Name: "Name", Type: "string", Format: "name"}},
 	}
+	r.ShortNames = short
+	return r
 }
 
-func (r resource) groupVersion() schema.GroupVersion {
-	return schema.GroupVersion{Group: r.Group, Version: r.Version}
-}
+func (r resource) groupVersion() schema.GroupVersion { return r.In }
 
 func (r resource) groupResource() schema.GroupResource {
 	return schema.GroupResource{Group: r.Group, Resource: r.Name}
@@ -227,28 +219,10 @@ func (s *Server) byKind(kind schema.GroupVersionKind) (resource, bool) {
 	return resource{}, false
 }
 
-// parse parses a path: /api/v1 or /apis/GROUP/VERSION, optionally namespaces/NAMESPACE, and then resource,
-// name and subresource.
+// parse parses a path, and returns false if it is not that of a resource that is served.
 func (s *Server) parse(path string) (target, bool) {
-	part := strings.Split(strings.Trim(path, "/"), "/")
-	gv := schema.GroupVersion{}
-	switch {
-	case len(part) > 2 && part[0] == "api":
-		gv.Version, part = part[1], part[2:]
-	case len(part) > 3 && part[0] == "apis":
-		gv.Group, gv.Version, part = part[1], part[2], part[3:]
-	default:
-		return target{}, false
-	}
-
-	to := target{}
-	if len(part) > 2 && part[0] == "namespaces" {
-		to.namespace, part = part[1], part[2:]
-	}
-
-	part = append(part, "", "")
-	to.name, to.subresource = part[1], part[2]
-	if to.subresource != "" && to.subresource != "status" {
+	parsed, ok := httpserver.ParsePath(path)
+	if !ok || parsed.Subresource != "" && parsed.Subresource != "status" {
 		return target{}, false
 	}
 
@@ -256,9 +230,8 @@ func (s *Server) parse(path string) (target, bool) {
 	defer s.mu.Unlock()
 
 	for _, r := range s.resources {
-		if r.groupVersion() == gv && r.Name == part[0] {
-			to.resource = r
-			return to, true
+		if r.In.WithResource(r.Name) == parsed.GroupVersionResource {
+			return target{r, parsed.Namespace, parsed.Name, parsed.Subresource}, true
 		}
 	}
 	return target{}, false
@@ -269,51 +242,9 @@ func (s *Server) discovery(path string) any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	groups := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
-	lists := map[string]*metav1.APIResourceList{}
-	for _, r := range s.resources {
-		gv := r.groupVersion().String()
-		at := "/apis/" + gv
-		if r.Group == "" {
-			at = "/api/" + gv
-		}
-
-		if lists[at] == nil {
-			lists[at] = &metav1.APIResourceList{
-				TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
-				GroupVersion: gv,
-			}
-			if r.Group != "" {
-				addVersion(groups, r.Group, metav1.GroupVersionForDiscovery{GroupVersion: gv, Version: r.Version})
-			}
-		}
-		lists[at].APIResources = append(lists[at].APIResources, r.APIResource)
+	entries := make([]httpserver.Resource, len(s.resources))
+	for i, r := range s.resources {
+		entries[i] = r.Resource
 	}
-
-	switch path {
-	case "/version":
-		return version.Info{Major: "1", Minor: "36", GitVersion: "v1.36.3"}
-	case "/api":
-		return &metav1.APIVersions{
-			TypeMeta: metav1.TypeMeta{Kind: "APIVersions", APIVersion: "v1"},
-			Versions: []string{"v1"},
-		}
-	case "/apis":
-		return groups
-	}
-
-	if list := lists[path]; list != nil {
-		return list
-	}
-	return nil
-}
-
-// addVersion adds a version of a group. The first one is preferred.
-func addVersion(groups *metav1.APIGroupList, name string, version metav1.GroupVersionForDiscovery) {
-	i := slices.IndexFunc(groups.Groups, func(g metav1.APIGroup) bool { return g.Name == name })
-	if i < 0 {
-		i = len(groups.Groups)
-		groups.Groups = append(groups.Groups, metav1.APIGroup{Name: name, PreferredVersion: version})
-	}
-	groups.Groups[i].Versions = append(groups.Groups[i].Versions, version)
+	return httpserver.Discovery(path, "v1.36.3", entries)
 }

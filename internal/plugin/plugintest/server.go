@@ -198,9 +198,8 @@ func (s *Server) find(t testing.TB, plural, name string) (resource, *unstructure
 // store stores an object and publishes the event. The caller holds the lock.
 func (s *Server) store(r resource, object *unstructured.Unstructured) {
 	key := r.key(object.GetNamespace(), object.GetName())
-	old, what := s.objects[key], "MODIFIED"
+	old := s.objects[key]
 	if old == nil {
-		what = "ADDED"
 		if object.GetUID() == "" {
 			object.SetUID(types.UID(fmt.Sprintf("uid-%s-%s", r.SingularName, object.GetName())))
 		}
@@ -215,7 +214,7 @@ func (s *Server) store(r resource, object *unstructured.Unstructured) {
 	}
 
 	s.objects[key] = object
-	s.publish(what, key, object)
+	s.publish(event{key: key, before: old, object: object})
 }
 
 // setGeneration lets the generation of a changed object grow if its spec changed.
@@ -229,13 +228,14 @@ func setGeneration(old, object *unstructured.Unstructured) {
 func (s *Server) remove(r resource, object *unstructured.Unstructured) {
 	key := r.key(object.GetNamespace(), object.GetName())
 	delete(s.objects, key)
-	s.publish("DELETED", key, object.DeepCopy())
+	s.publish(event{key: key, before: object, object: object.DeepCopy(), removed: true})
 }
 
-// publish gives the object the next version, and publishes an event. The caller holds the lock.
-func (s *Server) publish(what, key string, object *unstructured.Unstructured) {
+// publish gives the object the next version, and publishes the event. The caller holds the lock.
+func (s *Server) publish(e event) {
 	s.version++
-	object.SetResourceVersion(strconv.Itoa(s.version))
-	s.events = append(s.events, event{s.version, what, key, object})
+	e.version = s.version
+	e.object.SetResourceVersion(strconv.Itoa(s.version))
+	s.events = append(s.events, e)
 	s.tell()
 }

@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
+
+	"github.com/afloat-project/afloat/internal/memcluster/httpserver"
 )
 
 // watches is a group of watches that end together.
@@ -21,12 +23,12 @@ type watches struct {
 	over  bool
 }
 
-// event is a change of an object, for watches.
+// event is a change of an object, for watches. before is nil if the object is new.
 type event struct {
-	version int
-	what    string
-	key     string
-	object  *unstructured.Unstructured
+	version        int
+	key            string
+	before, object *unstructured.Unstructured
+	removed        bool
 }
 
 // EndWatches ends all watches, and returns when they have ended.
@@ -94,10 +96,21 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, to target) {
 	out := json.NewEncoder(w)
 
 	if tooOld {
-		gone := apierrors.NewResourceExpired("too old resource version").ErrStatus
-		gone.Kind, gone.APIVersion = "Status", "v1"
+		gone := httpserver.StatusOf(apierrors.NewResourceExpired("too old resource version"))
 		_ = out.Encode(map[string]any{"type": "ERROR", "object": gone})
 		return
+	}
+
+	send := func(e event) {
+		kind := httpserver.EventType(e.before != nil && matches(e.before), !e.removed && matches(e.object))
+		if kind == "" {
+			return
+		}
+		var object any = e.object
+		if asTable(r) {
+			object = to.table(e.object.GetResourceVersion(), e.object)
+		}
+		_ = out.Encode(map[string]any{"type": kind, "object": object})
 	}
 
 	w.WriteHeader(http.StatusOK)
@@ -108,12 +121,8 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, to target) {
 		s.mu.Unlock()
 
 		for _, e := range events {
-			if e.version > since && to.holds(e.key) && matches(e.object) {
-				var object any = e.object
-				if asTable(r) {
-					object = to.table(e.object.GetResourceVersion(), e.object)
-				}
-				_ = out.Encode(map[string]any{"type": e.what, "object": object})
+			if e.version > since && to.holds(e.key) {
+				send(e)
 			}
 			since = max(since, e.version)
 		}

@@ -1,13 +1,30 @@
 package simulationtest
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
+
+// Narrative is the text of a life whose every plan is written down.
+type Narrative struct {
+	strings.Builder
+	// Last is the last plan. It is empty before the first one.
+	Last string
+}
+
+// Plan writes a plan, unless it says the same as the one before.
+func (n *Narrative) Plan(at time.Time, plan string) {
+	if plan != n.Last {
+		n.Last = plan
+		fmt.Fprintf(n, "\n[%s]\n%s", at.Format("04:05"), plan)
+	}
+}
 
 // Golden compares a narrative and its events with the file for its title in testdata/narratives. If update is
 // set, it writes the file.

@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/afloat-project/afloat/internal/memcluster/httpserver"
 )
 
 // kind describes a resource.
@@ -95,64 +97,24 @@ func ofCRD(crd *apiextensionsv1.CustomResourceDefinition) (*kind, error) {
 	return nil, errors.New("no version of " + crd.Name + " is stored")
 }
 
-var verbs = metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"}
-
 // discovery answers for /version, /api, /apis and the paths below them that are not objects; nil for other
 // paths.
 func (s *Server) discovery(path string) any {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	versions := map[schema.GroupVersion][]metav1.APIResource{}
-	groups := map[string]metav1.APIGroup{}
+	var entries []httpserver.Resource
 	for _, r := range s.resources {
-		k, gv := r.kind, r.kind.GroupVersion()
-		versions[gv] = append(versions[gv], metav1.APIResource{Name: k.Resource, SingularName: strings.ToLower(k.name), Kind: k.name,
-			Namespaced: k.namespaced, Verbs: verbs})
+		k := r.kind
+		entry := httpserver.NewResource(k.GroupVersion(), k.name, k.Resource, k.namespaced)
+		entries = append(entries, entry)
 		for _, sub := range k.subresources {
-			entry := metav1.APIResource{Name: k.Resource + "/" + sub, Kind: k.name, Namespaced: k.namespaced,
-				Verbs: metav1.Verbs{"get", "patch", "update"}}
+			part := entry
+			part.Name, part.SingularName, part.Verbs = k.Resource+"/"+sub, "", metav1.Verbs{"get", "patch", "update"}
 			if sub == "scale" {
-				entry.Group, entry.Version, entry.Kind = "autoscaling", "v1", "Scale"
+				part.Group, part.Version, part.Kind = "autoscaling", "v1", "Scale"
 			}
-			versions[gv] = append(versions[gv], entry)
-		}
-		if gv.Group != "" {
-			v := metav1.GroupVersionForDiscovery{GroupVersion: gv.String(), Version: gv.Version}
-			group := groups[gv.Group]
-			if !slices.Contains(group.Versions, v) {
-				group.Versions = append(group.Versions, v)
-			}
-			group.TypeMeta, group.Name, group.PreferredVersion = metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}, gv.Group,
-				group.Versions[0]
-			groups[gv.Group] = group
+			entries = append(entries, part)
 		}
 	}
-	listOf := func(gv schema.GroupVersion) any {
-		if resources, ok := versions[gv]; ok {
-			return &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv.String(),
-				APIResources: resources}
-		}
-		return nil
-	}
-	switch segments := strings.Split(strings.Trim(path, "/"), "/"); {
-	case path == "/version":
-		return map[string]string{"major": "1", "minor": "36", "gitVersion": Version}
-	case path == "/api":
-		return &metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions", APIVersion: "v1"}, Versions: []string{"v1"}}
-	case path == "/apis":
-		list := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}}
-		for _, group := range groups {
-			list.Groups = append(list.Groups, group)
-		}
-		return list
-	case path == "/api/v1":
-		return listOf(schema.GroupVersion{Version: "v1"})
-	case segments[0] == "apis" && len(segments) == 2:
-		if group, ok := groups[segments[1]]; ok {
-			return group
-		}
-	case segments[0] == "apis" && len(segments) == 3:
-		return listOf(schema.GroupVersion{Group: segments[1], Version: segments[2]})
-	}
-	return nil
+	return httpserver.Discovery(path, Version, entries)
 }

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/afloat-project/afloat/internal/memcluster/rules"
 )
 
 // Kubelets are simulated: a scheduler and nodes in the process of the server, which write without requests.
@@ -108,7 +110,7 @@ func (k *Kubelets) act(ctx context.Context, v *version) {
 func (k *Kubelets) step(pod *corev1.Pod) (time.Duration, func(*corev1.Pod)) {
 	switch {
 	case pod.DeletionTimestamp != nil:
-		if graceOf(pod) == 0 { // finalizers hold it
+		if rules.GraceOf(pod) == 0 { // finalizers hold it
 			return -1, nil
 		}
 		return k.End, func(*corev1.Pod) {}

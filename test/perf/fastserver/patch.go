@@ -6,7 +6,6 @@ import (
 	"mime"
 	"net/http"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,8 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"sigs.k8s.io/yaml"
+
+	"github.com/afloat-project/afloat/internal/memcluster/rules"
 )
 
 // patch changes an object. Server-side apply creates it if it does not exist; field owners are not kept.
@@ -54,32 +54,14 @@ func (k *kind) patchedDocument(before *version, media types.PatchType, patch []b
 	if err != nil {
 		return nil, err
 	}
-	switch media {
-	case types.StrategicMergePatchType:
-		if !k.typed {
-			return nil, k.refused(http.StatusUnsupportedMediaType, before, "no strategic merge patches of this kind")
-		}
-		document, err = strategicpatch.StrategicMergePatch(document, patch, before.object)
-	case types.MergePatchType:
-		document, err = jsonpatch.MergePatch(document, patch)
-	case types.JSONPatchType:
-		var operations jsonpatch.Patch
-		if operations, err = jsonpatch.DecodePatch(patch); err == nil {
-			if document, err = operations.Apply(document); err != nil {
-				return nil, k.refused(http.StatusUnprocessableEntity, before, err.Error())
-			}
-		}
-	default:
-		return nil, k.refused(http.StatusUnsupportedMediaType, before, fmt.Sprintf("no patches of type %q", media))
+	var structure any
+	if k.typed {
+		structure = before.object
 	}
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+	if document, err = rules.Patch(k.GroupResource(), before.GetName(), document, patch, media, structure); err != nil {
+		return nil, err
 	}
 	return k.fromJSON(document)
-}
-
-func (k *kind) refused(code int, before *version, why string) error {
-	return apierrors.NewGenericServerResponse(code, http.MethodPatch, k.GroupResource(), before.GetName(), why, 0, true)
 }
 
 // scale serves the subresource scale, with replicas at the usual paths of spec and status.

@@ -2,7 +2,6 @@ package fastserver
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -18,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+
+	"github.com/afloat-project/afloat/internal/memcluster/httpserver"
 )
 
 // request is a parsed request of a client.
@@ -51,7 +52,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	time.Sleep(s.delay - time.Since(begin))
 	q, err := s.parse(r)
 	if err != nil {
-		if found := s.discovery(strings.TrimSuffix(r.URL.Path, "/")); found != nil {
+		if found := s.discovery(r.URL.Path); found != nil {
 			body, err := json.Marshal(found)
 			answer{code: http.StatusOK, body: body, media: runtime.ContentTypeJSON}.send(w, err)
 			return
@@ -83,12 +84,7 @@ func (a answer) send(w http.ResponseWriter, err error) int {
 		a.media = a.form.contentType()
 	}
 	if err != nil {
-		var status apierrors.APIStatus
-		if !errors.As(err, &status) {
-			status = apierrors.NewInternalError(err)
-		}
-		body := status.Status()
-		body.Kind, body.APIVersion = "Status", "v1"
+		body := httpserver.StatusOf(err)
 		a.code, a.media = int(body.Code), runtime.ContentTypeJSON
 		a.body, _ = json.Marshal(body)
 	}
@@ -101,31 +97,13 @@ func (a answer) send(w http.ResponseWriter, err error) int {
 // parse parses a path such as /api/v1/namespaces/default/pods/web-0/status,
 // /apis/apps.kruise.io/v1beta1/clonesets.
 func (s *Server) parse(r *http.Request) (*request, error) {
-	none := apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, schema.GroupResource{}, "", errNone.Error(), 0, true)
-	segments := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	var gv schema.GroupVersion
-	switch {
-	case segments[0] == "api" && len(segments) > 2:
-		gv, segments = schema.GroupVersion{Version: segments[1]}, segments[2:]
-	case segments[0] == "apis" && len(segments) > 3:
-		gv, segments = schema.GroupVersion{Group: segments[1], Version: segments[2]}, segments[3:]
-	default:
-		return nil, none
-	}
-	q := &request{Request: r, dry: len(r.URL.Query()["dryRun"]) > 0}
-	if segments[0] == "namespaces" && len(segments) > 2 && segments[2] != "status" {
-		q.namespace, segments = segments[1], segments[2:]
-	}
-	if q.resource = s.resource(gv.WithResource(segments[0])); q.resource == nil || len(segments) > 3 {
-		return nil, none
-	}
-	if len(segments) > 1 {
-		q.name = segments[1]
-	}
-	if len(segments) > 2 {
-		if q.subresource = segments[2]; !q.resource.kind.has(q.subresource) {
-			return nil, none
-		}
+	path, ok := httpserver.ParsePath(r.URL.Path)
+	q := &request{Request: r, namespace: path.Namespace, name: path.Name, subresource: path.Subresource,
+		dry: len(r.URL.Query()["dryRun"]) > 0}
+	if q.resource = s.resource(path.GroupVersionResource); !ok || q.resource == nil ||
+		q.subresource != "" && !q.resource.kind.has(q.subresource) {
+		return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, r.Method, schema.GroupResource{}, "",
+			errNone.Error(), 0, true)
 	}
 	q.form = accepted(r.Header.Get("Accept"), q.resource.kind)
 	return q, nil

@@ -3,7 +3,6 @@ package fastserver
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"reflect"
 	"slices"
 	"strconv"
@@ -17,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/afloat-project/afloat/internal/memcluster/rules"
 )
 
 // history is how many events of a resource are kept at least; watches that need older ones must list again.
@@ -61,12 +62,6 @@ func (r *resource) get(key string) *version {
 func (r *resource) notFound(name string) error {
 	return apierrors.NewNotFound(r.kind.GroupResource(), name)
 }
-
-func (r *resource) conflict(name, why string) error {
-	return apierrors.NewConflict(r.kind.GroupResource(), name, fmt.Errorf("%s", why))
-}
-
-const outdated = "the object has been modified; please apply your changes to the latest version and try again"
 
 // list returns all objects for which chosen is true, in the order of their names, and the version of the
 // list. The position is that from which a watch continues.
@@ -160,7 +155,7 @@ func (r *resource) create(o object, dry bool) (*version, error) {
 	o.SetGeneration(1)
 	o.SetDeletionTimestamp(nil)
 	if r.kind.has("status") {
-		setPart(o, nil, "status")
+		rules.SetPart(o, nil, "status")
 	}
 	if pod, ok := o.(*corev1.Pod); ok {
 		Complete(&pod.Spec)
@@ -192,16 +187,12 @@ func (r *resource) update(ctx context.Context, key, name, subresource string, dr
 		if err != nil {
 			return nil, err
 		}
-		if uid := o.GetUID(); uid != "" && uid != before.GetUID() {
-			return nil,
-				r.conflict(name, fmt.Sprintf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, before.GetUID()))
+		if err := rules.Guard(r.kind.GroupResource(), name, before, o.GetUID(), o.GetResourceVersion()); err != nil {
+			return nil, err
 		}
-		guarded := o.GetResourceVersion() != "" && o.GetResourceVersion() != before.GetResourceVersion()
-		if guarded {
-			return nil, r.conflict(name, outdated)
+		if o, err = rules.Settle(before.object, o, subresource, r.kind.has("status")); err != nil {
+			return nil, err
 		}
-		o = r.kind.settle(before.object, o, subresource)
-		o.SetResourceVersion(before.GetResourceVersion())
 		after := &version{object: o, key: key, number: before.number}
 		same, err := r.same(before, after)
 		switch {
@@ -242,19 +233,12 @@ func (r *resource) replace(before *version, o object) *version {
 	if r.objects[before.key] != before {
 		return nil
 	}
-	if o.GetDeletionTimestamp() != nil && len(o.GetFinalizers()) == 0 && graceOf(o) == 0 {
+	if rules.Gone(o) {
 		now := r.store(before, o, before.key)
 		r.store(now, nil, before.key)
 		return now
 	}
 	return r.store(before, o, before.key)
-}
-
-func graceOf(o object) int64 {
-	if grace := o.GetDeletionGracePeriodSeconds(); grace != nil {
-		return *grace
-	}
-	return 0
 }
 
 func (r *resource) same(before, after *version) (bool, error) {
@@ -279,118 +263,16 @@ func (r *resource) remove(key, name string, options *metav1.DeleteOptions) (*ver
 	if before == nil {
 		return nil, r.notFound(name)
 	}
-	if p := options.Preconditions; p != nil {
-		if p.UID != nil && *p.UID != before.GetUID() {
-			return nil,
-				r.conflict(name, fmt.Sprintf("the UID in the precondition (%s) does not match the UID in record (%s)", *p.UID,
-					before.GetUID()))
-		}
-		if p.ResourceVersion != nil && *p.ResourceVersion != before.GetResourceVersion() {
-			return nil,
-				r.conflict(name,
-					fmt.Sprintf("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s)",
-						*p.ResourceVersion, before.GetResourceVersion()))
-		}
+	if err := rules.GuardDeletion(r.kind.GroupResource(), name, before, options.Preconditions); err != nil {
+		return nil, err
 	}
 	if len(options.DryRun) > 0 {
 		return before, nil
 	}
-	grace := int64(0)
-	if pod, ok := before.object.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
-		if grace = corev1.DefaultTerminationGracePeriodSeconds; pod.Spec.TerminationGracePeriodSeconds != nil {
-			grace = *pod.Spec.TerminationGracePeriodSeconds
-		}
+	if left := rules.Delete(before.object, options, time.Now()); left != before.object {
+		return r.store(before, left, key), nil
 	}
-	if options.GracePeriodSeconds != nil {
-		grace = min(grace, *options.GracePeriodSeconds)
-	}
-	if grace == 0 && len(before.GetFinalizers()) == 0 {
-		return r.store(before, nil, key), nil
-	}
-	if before.GetDeletionTimestamp() != nil && graceOf(before) <= grace {
-		return before, nil
-	}
-	going := before.DeepCopyObject().(object)
-	end := metav1.NewTime(time.Now().Add(time.Duration(grace) * time.Second).Truncate(time.Second))
-	going.SetDeletionTimestamp(&end)
-	going.SetDeletionGracePeriodSeconds(&grace)
-	if going.GetGeneration() > 0 {
-		going.SetGeneration(going.GetGeneration() + 1)
-	}
-	return r.store(before, going, key), nil
-}
-
-// settle returns the object to store for a write of a subresource: all other parts stay as they were.
-func (k *kind) settle(before, sent object, subresource string) object {
-	if subresource == "" {
-		if k.has("status") {
-			setPart(sent, before, "status")
-		}
-	} else {
-		part := "status"
-		if subresource != "status" {
-			part = "spec"
-		}
-		kept := before.DeepCopyObject().(object)
-		setPart(kept, sent, part)
-		if k.name == "Pod" && part == "status" { // as in the real one, a write of the status may change the metadata of pods
-			kept.SetLabels(sent.GetLabels())
-			kept.SetAnnotations(sent.GetAnnotations())
-			kept.SetFinalizers(sent.GetFinalizers())
-		}
-		sent = kept
-	}
-	sent.SetUID(before.GetUID())
-	sent.SetName(before.GetName())
-	sent.SetNamespace(before.GetNamespace())
-	sent.SetGenerateName(before.GetGenerateName())
-	sent.SetCreationTimestamp(before.GetCreationTimestamp())
-	sent.SetDeletionTimestamp(before.GetDeletionTimestamp())
-	sent.SetDeletionGracePeriodSeconds(before.GetDeletionGracePeriodSeconds())
-	sent.SetManagedFields(nil)
-	sent.SetGeneration(before.GetGeneration())
-	if subresource != "status" && !reflect.DeepEqual(part(before, "spec"), part(sent, "spec")) {
-		sent.SetGeneration(before.GetGeneration() + 1)
-	}
-	return sent
-}
-
-// partNames are the names of parts in Go types.
-var partNames = map[string]string{"spec": "Spec", "status": "Status"}
-
-// part is the spec or the status of an object; nil if its kind has none.
-func part(o object, name string) any {
-	if document, ok := o.(*unstructured.Unstructured); ok {
-		return document.Object[name]
-	}
-	if field := reflect.ValueOf(o).Elem().FieldByName(partNames[name]); field.IsValid() {
-		return field.Interface()
-	}
-	return nil
-}
-
-// setPart sets the spec or the status to that of another object; nil clears it.
-func setPart(o, from object, name string) {
-	if document, ok := o.(*unstructured.Unstructured); ok {
-		var value any
-		if from != nil {
-			value = part(from, name)
-		}
-		if value == nil {
-			delete(document.Object, name)
-		} else {
-			document.Object[name] = value
-		}
-		return
-	}
-	field := reflect.ValueOf(o).Elem().FieldByName(partNames[name])
-	switch {
-	case !field.IsValid():
-	case from == nil:
-		field.SetZero()
-	default:
-		field.Set(reflect.ValueOf(from).Elem().FieldByName(partNames[name]))
-	}
+	return before, nil
 }
 
 // Complete sets what the API server sets in the spec of a pod that leaves it out.

@@ -14,13 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/watch"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // object is what is stored: a built-in type, or a document.
-type object interface {
-	metav1.Object
-	runtime.Object
-}
+type object = ctrlclient.Object
 
 // form is how an object is sent: as JSON or protobuf, whole or its metadata alone.
 type form struct{ protobuf, partial bool }

@@ -8,24 +8,19 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/afloat-project/afloat/internal/memcluster/httpserver"
 )
 
 // selected returns a function that tells whether a list or watch selects a version.
 func (q *request) selected() (func(*version) bool, error) {
-	query := q.URL.Query()
-	byLabel, err := labels.Parse(query.Get("labelSelector"))
+	selector, err := httpserver.ParseSelector(q.URL.Query())
 	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+		return nil, err
 	}
-	byField, err := fields.ParseSelector(query.Get("fieldSelector"))
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	for _, r := range byField.Requirements() {
+	for _, r := range selector.Fields.Requirements() {
 		switch r.Field {
 		case "metadata.name", "metadata.namespace", "spec.nodeName":
 		default:
@@ -36,17 +31,18 @@ func (q *request) selected() (func(*version) bool, error) {
 		if q.namespace != "" && v.GetNamespace() != q.namespace || q.name != "" && v.GetName() != q.name {
 			return false
 		}
-		if !byLabel.Empty() && !byLabel.Matches(labels.Set(v.GetLabels())) {
-			return false
-		}
-		if byField.Empty() {
-			return true
-		}
-		of := fields.Set{"metadata.name": v.GetName(), "metadata.namespace": v.GetNamespace()}
-		if pod, ok := v.object.(*corev1.Pod); ok {
-			of["spec.nodeName"] = pod.Spec.NodeName
-		}
-		return byField.Matches(of)
+		return selector.Matches(v, func(path string) string {
+			switch path {
+			case "metadata.name":
+				return v.GetName()
+			case "metadata.namespace":
+				return v.GetNamespace()
+			}
+			if pod, ok := v.object.(*corev1.Pod); ok {
+				return pod.Spec.NodeName
+			}
+			return ""
+		})
 	}, nil
 }
 
@@ -129,19 +125,12 @@ type stream struct {
 	chosen  func(*version) bool
 }
 
-// send writes the events that the client asked for. For the client an object is added when its selectors
-// begin to match it, and deleted when they cease to.
+// send writes the events that the client asked for.
 func (s *stream) send(events []event) error {
 	for _, e := range events {
-		was, is := e.before != nil && s.chosen(e.before), e.kind != watch.Deleted && s.chosen(e.now)
-		kind := watch.Modified
-		switch {
-		case !was && !is:
+		kind := httpserver.EventType(e.before != nil && s.chosen(e.before), e.kind != watch.Deleted && s.chosen(e.now))
+		if kind == "" {
 			continue
-		case !was:
-			kind = watch.Added
-		case !is:
-			kind = watch.Deleted
 		}
 		b, err := e.now.frame(kind, s.form)
 		if err != nil {
@@ -155,13 +144,7 @@ func (s *stream) send(events []event) error {
 }
 
 func (s *stream) fail(err error) {
-	status, ok := err.(apierrors.APIStatus) //nolint:errorlint // ours
-	if !ok {
-		return
-	}
-	body := status.Status()
-	body.Kind, body.APIVersion = "Status", "v1"
-	encoded, err := encode(&body, s.form)
+	encoded, err := encode(httpserver.StatusOf(err), s.form)
 	if err != nil {
 		return
 	}

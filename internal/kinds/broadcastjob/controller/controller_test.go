@@ -110,17 +110,17 @@ func TestNothingIsDoneTwice(t *testing.T) {
 		}
 		s.Pass(2 * time.Second)
 	}
-	n := len(s.pods())
+	n := len(s.AllPods())
 	if n != 2 {
 		t.Fatalf("number of pods: got %d, want 2", n)
 	}
 	if got := s.Undelivered(); got == 0 {
 		t.Fatalf("undelivered changes: got %d, want another value", got)
 	}
-	for _, pod := range s.pods() { // an event is never delivered: the pods have gone unseen
+	for _, pod := range s.AllPods() { // an event is never delivered: the pods have gone unseen
 		s.Remove(podKey(pod.Name))
 	}
-	s.runFor(time.Minute)
+	s.RunFor(time.Minute)
 	if got := s.job().Status.Phase; got != "completed" {
 		t.Errorf("phase: got %q, want %q\n%+v", got, "completed", s.job().Status)
 	}
@@ -180,7 +180,7 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 	if s.Queue.Due().IsZero() {
 		t.Errorf("nothing is due: got true, want false; %+v, due %s", s.job().Status, s.Queue.Due())
 	}
-	s.runFor(time.Minute)
+	s.RunFor(time.Minute)
 	status := s.job().Status
 	if status.Succeeded != 2 {
 		t.Errorf("succeeded: got %d, want 2\n%+v", status.Succeeded, status)
@@ -198,25 +198,25 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 	if got := s.countEvents("FailedCreate"); got == 0 {
 		t.Errorf(`number of events FailedCreate: got %d, want another value`, got)
 	}
-	if !strings.Contains(strings.Join(s.events, "\n"), "not here") {
-		t.Errorf("events: got %q, want it to contain %q", strings.Join(s.events, "\n"), "not here")
+	if !strings.Contains(strings.Join(s.Recorded, "\n"), "not here") {
+		t.Errorf("events: got %q, want it to contain %q", strings.Join(s.Recorded, "\n"), "not here")
 	}
 	s.Answer = nil
-	s.runFor(2 * time.Minute)
+	s.RunFor(2 * time.Minute)
 	if got := s.job().Status.Phase; got != "completed" {
 		t.Errorf("phase: got %q, want %q\n%+v", got, "completed", s.job().Status)
 	}
 	s = simulate(1, makeJob(), "n1", "n2") // a deletion
 	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
-	s.runFor(time.Second)
+	s.RunFor(time.Second)
 	s.Answer = func(r *simulation.Request) error {
 		if r.Verb == "delete" {
 			return apierrors.NewForbidden(corev1.Resource("pods"), r.Key.Name, errors.New("not now"))
 		}
 		return nil
 	}
-	s.end(s.on("n1")[0].Name, corev1.PodFailed)
-	s.runFor(time.Minute)
+	s.end(s.PodsOn("n1")[0].Name, corev1.PodFailed)
+	s.RunFor(time.Minute)
 	if status := s.job().Status; status.Phase != "failed" {
 		t.Errorf("phase: got %q, want %q\n%+v", status.Phase, "failed", status)
 	} else if status.Active != 1 {
@@ -225,12 +225,12 @@ func TestErrorsAreTriedAgain(t *testing.T) {
 		t.Errorf("failed: got %d, want 2\n%+v", status.Failed, status)
 	}
 	s.Answer = nil
-	s.runFor(20 * time.Minute) // BJ-104 (part)
+	s.RunFor(20 * time.Minute) // BJ-104 (part)
 	if status := s.job().Status; status.Active != 0 {
 		t.Errorf("active: got %d, want 0\n%+v", status.Active, status)
 	} else if status.Failed != 2 {
 		t.Errorf("failed: got %d, want 2\n%+v", status.Failed, status)
-	} else if got := len(s.pods()); got != 1 {
+	} else if got := len(s.AllPods()); got != 1 {
 		t.Errorf("number of pods: got %d, want 1\n%+v", got, status)
 	}
 }
@@ -261,10 +261,10 @@ func TestTheEndIsWrittenFirst(t *testing.T) {
 					s.Kill()
 				}
 			}
-			s.runFor(20 * time.Second)
+			s.RunFor(20 * time.Second)
 			status := s.job().Status
 			want := map[string]string{"failed": "failed, 3 failed, 1 pods", "completed": "completed, 1 failed, 2 pods"}[name]
-			got := fmt.Sprintf("%s, %d failed, %d pods", status.Phase, status.Failed, len(s.pods()))
+			got := fmt.Sprintf("%s, %d failed, %d pods", status.Phase, status.Failed, len(s.AllPods()))
 			if got != want {
 				t.Errorf("got %q, want %q; %s, dies after %d: %s, want %s\n%s", got, want, name, dies, got, want, s.describe())
 			}
@@ -283,29 +283,29 @@ func TestDeadlineAndTimeToLiveFireByThemselves(t *testing.T) {
 		job.Spec.CompletionPolicy.ActiveDeadlineSeconds, job.Spec.CompletionPolicy.TTLSecondsAfterFinished = &deadline, &ttl
 	}), "n1", "n2")
 	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
-	s.runFor(time.Minute)
+	s.RunFor(time.Minute)
 	s.Pass(time.Minute)
-	s.startManager()
-	s.runFor(179 * time.Second)
+	s.Start()
+	s.RunFor(179 * time.Second)
 	if s.job().Status.Phase != "running" {
 		t.Error("too early")
 	}
-	s.runFor(2 * time.Second)
+	s.RunFor(2 * time.Second)
 	if got := s.job().Status.Phase; got != "failed" {
-		t.Errorf("phase: got %q, want %q\n%+v\n%v", got, "failed", s.job().Status, s.events)
+		t.Errorf("phase: got %q, want %q\n%+v\n%v", got, "failed", s.job().Status, s.Recorded)
 	}
 	if got := s.countEvents("DeadlineExceeded"); got != 1 {
-		t.Errorf("number of events DeadlineExceeded: got %d, want 1\n%+v\n%v", got, s.job().Status, s.events)
+		t.Errorf("number of events DeadlineExceeded: got %d, want 1\n%+v\n%v", got, s.job().Status, s.Recorded)
 	}
-	s.startManager()
-	s.runFor(98 * time.Second)
+	s.Start()
+	s.RunFor(98 * time.Second)
 	if s.job() == nil {
 		t.Fatal("too early")
 	}
-	s.runFor(3 * time.Second)
+	s.RunFor(3 * time.Second)
 	if got := s.job(); got != nil {
 		t.Errorf("the job is there: job: got %+v, want nil", got)
-	} else if got := len(s.pods()); got > 0 {
+	} else if got := len(s.AllPods()); got > 0 {
 		t.Errorf("the job is there: pods: got %d, want none", got)
 	}
 }
@@ -329,7 +329,7 @@ func TestADeletedJobGetsNothing(t *testing.T) {
 func TestNodeEvents(t *testing.T) {
 	s := simulate(1, makeJob(), "n1", "n2")
 	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
-	s.runFor(time.Second)
+	s.RunFor(time.Second)
 	cordon := func(node *corev1.Node) { node.Spec.Unschedulable = true }
 	taint := func(key string, effect corev1.TaintEffect) func(*corev1.Node) {
 		return func(node *corev1.Node) {
@@ -386,32 +386,32 @@ func TestSpecChangeIgnored(t *testing.T) {
 	s := simulate(1, makeJob(), "n1")
 	change := func(image string) {
 		s.change(func(job *appsv1beta1.BroadcastJob) { setTemplate(job, strings.Replace(never, "check:1", image, 1)) })
-		s.runFor(time.Minute)
+		s.RunFor(time.Minute)
 	}
 	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
-	s.runFor(time.Minute)
-	pods := s.pods()
+	s.RunFor(time.Minute)
+	pods := s.AllPods()
 	change("check:2")
-	if s.countEvents("SpecChangeIgnored") != 1 || !cmp.Equal(pods[0].UID, s.pods()[0].UID) {
-		t.Errorf("a change of the template: got events %v, want one SpecChangeIgnored and the same pod", s.events)
+	if s.countEvents("SpecChangeIgnored") != 1 || !cmp.Equal(pods[0].UID, s.AllPods()[0].UID) {
+		t.Errorf("a change of the template: got events %v, want one SpecChangeIgnored and the same pod", s.Recorded)
 	}
 	s.ends = nil
-	s.runFor(time.Minute)
+	s.RunFor(time.Minute)
 	writes := len(s.Writes)
 	change("check:3")
 	if got := s.countEvents("SpecChangeIgnored"); got != 2 {
-		t.Errorf("number of events SpecChangeIgnored: got %d, want 2\n%v", got, s.events)
+		t.Errorf("number of events SpecChangeIgnored: got %d, want 2\n%v", got, s.Recorded)
 	}
 	if len(s.Writes) != writes {
-		t.Errorf("number of writes: got %d, want %d\n%v", len(s.Writes), writes, s.events)
+		t.Errorf("number of writes: got %d, want %d\n%v", len(s.Writes), writes, s.Recorded)
 	}
 	if got := s.job().Status.Phase; got != "completed" {
-		t.Errorf("phase: got %q, want %q\n%v", got, "completed", s.events)
+		t.Errorf("phase: got %q, want %q\n%v", got, "completed", s.Recorded)
 	}
-	s.startManager()
-	s.runFor(time.Minute)
+	s.Start()
+	s.RunFor(time.Minute)
 	if got := s.countEvents("SpecChangeIgnored"); got != 2 {
-		t.Errorf("number of events SpecChangeIgnored: got %d, want 2\n%v", got, s.events)
+		t.Errorf("number of events SpecChangeIgnored: got %d, want 2\n%v", got, s.Recorded)
 	}
 }
 
@@ -420,32 +420,32 @@ func TestSpecChangeIgnored(t *testing.T) {
 func TestEventsAreToldOnce(t *testing.T) {
 	s := simulate(1, makeJob(onFailure(appsv1beta1.FailurePolicyPause)), "n1", "n2", "n3")
 	s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
-	s.runFor(time.Minute)
+	s.RunFor(time.Minute)
 	again := func() {
 		for range 5 {
 			s.Queue.Add()
-			s.runFor(10 * time.Second)
+			s.RunFor(10 * time.Second)
 		}
 	}
 	s.change(parallelism(number(1)))
 	again()
-	twin := s.on("n1")[0].DeepCopy()
+	twin := s.PodsOn("n1")[0].DeepCopy()
 	twin.Name, twin.UID, twin.CreationTimestamp = "twin", "twin", metav1.NewTime(s.Now())
 	s.Store(podKey("twin"), twin)
 	s.Change(nodeKey("n2"), toNode(func(node *corev1.Node) {
 		node.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
 	}))
 	again()
-	s.end(s.on("n3")[0].Name, corev1.PodFailed)
+	s.end(s.PodsOn("n3")[0].Name, corev1.PodFailed)
 	again()
 	told := map[string]int{}
-	for _, event := range s.events {
+	for _, event := range s.Recorded {
 		told[strings.Join(strings.Fields(event)[:2], " ")]++
 	}
 	want := map[string]int{"Normal SuccessfulCreate": 3, "Warning TooManyActivePods": 1, "Warning DuplicatePodCreatedOnSameNode": 1,
 		"Normal SuccessfulDelete": 2, "Warning Paused": 1}
 	if diff := cmp.Diff(want, told); diff != "" {
-		t.Errorf("told (-want +got):\n%s\n%q", diff, strings.Join(s.events, "\n"))
+		t.Errorf("told (-want +got):\n%s\n%q", diff, strings.Join(s.Recorded, "\n"))
 	}
 }
 
@@ -472,7 +472,7 @@ func TestStatusIsWrittenForTheNewestJob(t *testing.T) {
 	writes := len(s.Writes)
 	for range 3 {
 		s.Queue.Add()
-		s.runFor(time.Minute)
+		s.RunFor(time.Minute)
 	}
 	if extra := s.Writes[writes:]; len(extra) > 0 {
 		t.Errorf("written at rest: %v", extra)
@@ -511,24 +511,24 @@ func TestTheStatusIsWrittenLastUnlessTheJobEnds(t *testing.T) {
 			t.Fatalf("active the first time: got %d, want 2\n%+v", first.Active, first)
 		}
 		s.ends = func(*corev1.Pod) corev1.PodPhase { return "" }
-		s.runFor(time.Second)
+		s.RunFor(time.Second)
 		s.Pass(time.Minute)
 		s.Change(nodeKey("n1"), taint)
 		s.addNode("n3")
 		s.addNode("n4")
 		if test.fails {
-			s.end(s.on("n2")[0].Name, corev1.PodFailed)
+			s.end(s.PodsOn("n2")[0].Name, corev1.PodFailed)
 		}
 		for _, change := range test.change {
 			s.change(change)
 		}
 		s.Events(all)
-		s.events, s.Writes = nil, nil
+		s.Recorded, s.Writes = nil, nil
 		if s.Manage(); strings.Contains(test.want, "status") {
-			s.runFor(time.Second)
+			s.RunFor(time.Second)
 		}
 		got := string(s.job().Status.Phase) + ": "
-		for _, event := range s.events {
+		for _, event := range s.Recorded {
 			if reason := strings.Fields(event)[1]; !strings.HasPrefix(reason, "Successful") {
 				got += reason
 			}
@@ -569,9 +569,9 @@ func TestWhatIsRememberedOfNodesIsBounded(t *testing.T) {
 func TestPodsAreBoundToTheirNodesByTheFlag(t *testing.T) {
 	s := simulate(1, makeJob(), "n1")
 	s.binds = true
-	s.startManager()
+	s.Start()
 	s.Manage()
-	if pod := s.pods()[0]; pod.Spec.NodeName != "n1" || slices.ContainsFunc(s.events, func(e string) bool { return strings.HasPrefix(e, "Warning") }) {
-		t.Errorf("pod: got %+v without a node, or there is a warning in %q", pod.Spec, s.events)
+	if pod := s.AllPods()[0]; pod.Spec.NodeName != "n1" || slices.ContainsFunc(s.Recorded, func(e string) bool { return strings.HasPrefix(e, "Warning") }) {
+		t.Errorf("pod: got %+v without a node, or there is a warning in %q", pod.Spec, s.Recorded)
 	}
 }

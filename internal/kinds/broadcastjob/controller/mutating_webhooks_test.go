@@ -28,34 +28,34 @@ func TestPodsThatAdmissionLeadsAstray(t *testing.T) {
 		}
 		return nil
 	}
-	s.runFor(10 * time.Minute)
+	s.RunFor(10 * time.Minute)
 	n := s.countEvents("FailedCreate")
 	if created > 20 {
-		t.Errorf("created: got %d, want at most 20; %d created, %d told, %d left, %+v", created, created, n, len(s.pods()), s.job().Status)
+		t.Errorf("created: got %d, want at most 20; %d created, %d told, %d left, %+v", created, created, n, len(s.AllPods()), s.job().Status)
 	}
 	if n != created {
 		t.Errorf(`number of events FailedCreate: got %d, want %d; %d created, %d told, %d left, %+v`, n, created,
-			created, n, len(s.pods()),
+			created, n, len(s.AllPods()),
 			s.job().Status)
 	}
-	if got := len(s.pods()); got > 0 {
-		t.Errorf("pods: got %d, want none; %d created, %d told, %d left, %+v", got, created, n, len(s.pods()),
+	if got := len(s.AllPods()); got > 0 {
+		t.Errorf("pods: got %d, want none; %d created, %d told, %d left, %+v", got, created, n, len(s.AllPods()),
 			s.job().Status)
 	}
 	if got := s.job().Status.Active; got != 0 {
-		t.Errorf("active: got %d, want 0; %d created, %d told, %d left, %+v", got, created, n, len(s.pods()),
+		t.Errorf("active: got %d, want 0; %d created, %d told, %d left, %+v", got, created, n, len(s.AllPods()),
 			s.job().Status)
 	}
 	keeps = true
-	s.runFor(10 * time.Minute)
+	s.RunFor(10 * time.Minute)
 	if keeps {
 		t.Errorf("what a manager left behind that died stays: keeps: got true, want false\n%s", s.describe())
 	}
-	if got := len(s.pods()); got > 0 {
+	if got := len(s.AllPods()); got > 0 {
 		t.Errorf("what a manager left behind that died stays: pods: got %d, want none\n%s", got, s.describe())
 	}
 	s.Answer = nil
-	s.runFor(10 * time.Minute)
+	s.RunFor(10 * time.Minute)
 	if got := s.job().Status.Phase; got != appsv1beta1.BroadcastJobCompleted {
 		t.Errorf("phase: got %q, want %q\n%s", got, appsv1beta1.BroadcastJobCompleted, s.describe())
 	}
@@ -77,7 +77,7 @@ func TestPodsWhoseLabelsAreStripped(t *testing.T) {
 		}
 		return nil
 	}
-	s.runFor(10 * time.Minute)
+	s.RunFor(10 * time.Minute)
 	if created != 3 {
 		t.Errorf("created: got %d, want 3; %d created: %s", created, created, s.describe())
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/broadcastjob"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller/guardtest"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
@@ -24,8 +25,7 @@ var update = flag.Bool("update", false, "write the golden narratives")
 type tale struct {
 	*simulated
 	t    *testing.T
-	text strings.Builder
-	last string
+	text simulationtest.Narrative
 }
 
 // then lets the user do something, and everybody act for two minutes.
@@ -34,7 +34,7 @@ func (n *tale) then(title string, do option) {
 	if do != nil {
 		n.change(do)
 	}
-	n.runFor(2 * time.Minute)
+	n.RunFor(2 * time.Minute)
 	if n.job() == nil {
 		fmt.Fprintf(&n.text, "\nThen: the job is gone.\n")
 		return
@@ -128,8 +128,8 @@ func TestNarratives(t *testing.T) {
 				b.Namespace = "default"
 				b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "check"}}
 			})
-			n.guard = &guardtest.Guard{Budget: budget, Now: n.Now, Pods: n.pods, Replicas: func() int32 { return int32(len(n.pods())) }}
-			for _, pod := range n.pods() {
+			n.guard = &guardtest.Guard{Budget: budget, Now: n.Now, Pods: n.AllPods, Replicas: func() int32 { return int32(len(n.AllPods())) }}
+			for _, pod := range n.AllPods() {
 				n.Change(podKey(pod.Name), toPod(func(p *corev1.Pod) {
 					p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 				}))
@@ -141,14 +141,11 @@ func TestNarratives(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			n := &tale{t: t, simulated: simulate(1, story.job, "n1", "n2", "n3", "n4", "n5")}
-			n.planned = func(plan *broadcastjob.Plan) {
-				if text := plan.Headline(); text != n.last {
-					n.last = text
-					fmt.Fprintf(&n.text, "\n[%s]\n%s", n.Now().Format("04:05"), text)
-				}
+			n.Planned = func(plan *broadcastjob.Plan, _ podapply.Outcome) {
+				n.text.Plan(n.Now(), plan.Headline())
 			}
 			story.tell(n)
-			simulationtest.Golden(t, title, n.text.String(), n.events, *update)
+			simulationtest.Golden(t, title, n.text.String(), n.Recorded, *update)
 		})
 	}
 }

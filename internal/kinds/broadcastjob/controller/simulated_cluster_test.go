@@ -16,24 +16,20 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/nodes"
 	"github.com/afloat-project/afloat/internal/kinds/broadcastjob"
-	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
 // simulated is a manager that looks after the BroadcastJob check in a simulated cluster.
 type simulated struct {
-	simulation.Play
+	*simulationtest.Workload[*appsv1beta1.BroadcastJob, *broadcastjob.Plan]
 	kube       *Kube
 	controller *Controller
 	kind       *Kind
 	binds      bool
 	guard      reconcile.Guard
-	events     []string
-	trace      bool
-	// planned is told each plan that was carried out; nil means nobody is.
-	planned func(*broadcastjob.Plan)
 	// ends says how a pod ends that runs: empty if it does not yet. Nil lets all succeed.
 	ends func(*corev1.Pod) corev1.PodPhase
 }
@@ -41,9 +37,11 @@ type simulated struct {
 var jobKey = simulation.Key{Kind: "BroadcastJob", Name: "check"}
 
 func simulate(seed uint64, job *appsv1beta1.BroadcastJob, nodeNames ...string) *simulated {
-	s := &simulated{Play: simulation.Play{Cluster: simulation.New(seed)}}
-	s.Reconcile, s.EnvironmentStep, s.Describe, s.Start = s.reconcile, s.environmentStep, s.describe, s.startManager
-	s.Slim, s.Delivered = slim.Any, s.wake
+	s := &simulated{
+		Workload: simulationtest.NewWorkload[*appsv1beta1.BroadcastJob, *broadcastjob.Plan](seed, jobKey),
+	}
+	s.NewManager, s.Remember, s.Delivered = s.newManager, s.remember, s.wake
+	s.Describe, s.EnvironmentStep = s.describe, s.environmentStep
 	if err := s.IndexField(context.Background(), &appsv1beta1.BroadcastJob{}, unfinishedIndex, indexUnfinished); err != nil {
 		panic(err)
 	}
@@ -51,12 +49,11 @@ func simulate(seed uint64, job *appsv1beta1.BroadcastJob, nodeNames ...string) *
 		s.addNode(name)
 	}
 	s.Store(jobKey, job)
-	s.startManager()
+	s.Start()
 	return s
 }
 
-func nodeKey(name string) simulation.Key { return simulation.Key{Kind: "Node", Name: name} }
-func podKey(name string) simulation.Key  { return simulation.Key{Kind: "Pod", Name: name} }
+var podKey, nodeKey = simulationtest.PodKey, simulationtest.NodeKey
 
 func (s *simulated) addNode(name string) {
 	s.Store(nodeKey(name), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"pool": "a"}},
@@ -92,33 +89,23 @@ func (s *simulated) wake(before, after client.Object) {
 	}
 }
 
-// startManager starts a manager whose caches begin with a list.
-func (s *simulated) startManager() {
-	s.Restart()
-	s.beginManager()
-}
-
-// beginManager lets a manager begin with the caches as they are, as one does that stood by.
-func (s *simulated) beginManager() {
-	s.Queue = simulation.NewQueue(s.Cluster, jobKey.Name)
+func (s *simulated) newManager() {
 	api := s.API()
 	api.Guard = s.guard
 	s.kube = &Kube{Reader: podapply.Reader{API: api, Pods: s.Pods()}}
 	s.kind = &Kind{Kube: s.kube, Binds: s.binds}
 	s.controller = New(s.kind, s)
+	s.Run = s.controller.Run
 }
 
-// Event implements reconcile.Recorder.
-func (s *simulated) Event(_ client.Object, eventType, reason, message string) {
-	s.events = append(s.events, fmt.Sprintf("%s %s %s", eventType, reason, message))
-	if s.trace {
-		fmt.Println("event", eventType, reason, message)
-	}
+func (s *simulated) remember() (restore func()) {
+	kube, controller := s.kube, s.controller
+	return func() { s.kube, s.controller = kube, controller }
 }
 
 // countEvents counts the events of a reason.
 func (s *simulated) countEvents(reason string) (n int) {
-	for _, event := range s.events {
+	for _, event := range s.Recorded {
 		if strings.Fields(event)[1] == reason {
 			n++
 		}
@@ -126,63 +113,18 @@ func (s *simulated) countEvents(reason string) (n int) {
 	return n
 }
 
-func (s *simulated) reconcile() (time.Duration, error) {
-	job := s.Cached(jobKey)
-	if job == nil {
-		return 0, nil
-	}
-	plan, outcome, err := s.controller.Run(context.Background(), client.ObjectKeyFromObject(job), job.GetUID())
-	if s.trace {
-		fmt.Printf("--- %s after %s err %v\n", s.Now().Format("15:04:05"), outcome.After, err)
-		if plan != nil {
-			fmt.Print(plan)
-		}
-	}
-	if s.planned != nil && plan != nil {
-		s.planned(plan)
-	}
-	reconcile.MinRequeue(&outcome.After, outcome.ReportAfter)
-	return outcome.After, err
-}
-
 // job is the job as it is in the API server; nil if it is gone.
-func (s *simulated) job() *appsv1beta1.BroadcastJob {
-	job, _ := s.Get(jobKey).(*appsv1beta1.BroadcastJob)
-	return job
-}
+func (s *simulated) job() *appsv1beta1.BroadcastJob { return s.Object() }
 
-func (s *simulated) pods() []*corev1.Pod {
-	var pods []*corev1.Pod
-	for _, object := range s.List("Pod", false) {
-		pods = append(pods, object.(*corev1.Pod))
-	}
-	return pods
-}
-
-// on are the pods of the job that are meant for a node.
-func (s *simulated) on(node string) (pods []*corev1.Pod) {
-	for _, pod := range s.pods() {
-		if nodes.Target(pod) == node {
-			pods = append(pods, pod)
-		}
-	}
-	return pods
-}
-
-func (s *simulated) nodesOf(cached bool) (all []*corev1.Node) {
-	for _, object := range s.List("Node", cached) {
-		all = append(all, object.(*corev1.Node))
-	}
-	return all
+func (s *simulated) nodesOf(cached bool) []*corev1.Node {
+	return simulationtest.All[*corev1.Node](s.Cluster, "Node", cached)
 }
 
 // change changes the job as a user does, with what the webhook adds.
 func (s *simulated) change(change func(*appsv1beta1.BroadcastJob)) {
-	s.Change(jobKey, func(o client.Object) {
-		job := o.(*appsv1beta1.BroadcastJob)
+	s.Edit(func(job *appsv1beta1.BroadcastJob) {
 		paused := job.Spec.Paused
 		change(job)
-		job.Generation++
 		if paused && !job.Spec.Paused && job.Spec.FailurePolicy.Type == appsv1beta1.FailurePolicyPause {
 			if job.Annotations == nil {
 				job.Annotations = map[string]string{}
@@ -236,7 +178,7 @@ func parallelism(value *intstr.IntOrString) option {
 func (s *simulated) environmentStep() (moved bool) {
 	s.CollectGarbage()
 	moved = s.collectPods()
-	for _, pod := range s.pods() {
+	for _, pod := range s.AllPods() {
 		moved = s.step(pod) || moved
 	}
 	return moved
@@ -245,7 +187,7 @@ func (s *simulated) environmentStep() (moved bool) {
 // collectPods removes the pods of nodes that are gone, as the garbage collector of pods does: it lets them
 // fail first.
 func (s *simulated) collectPods() (moved bool) {
-	for _, pod := range s.pods() {
+	for _, pod := range s.AllPods() {
 		if pod.Spec.NodeName == "" || s.Get(nodeKey(pod.Spec.NodeName)) != nil {
 			continue
 		}
@@ -336,7 +278,7 @@ func (s *simulated) describe() string {
 		snapshot.Now = s.Now()
 		b.WriteString("\n" + broadcastjob.Make(*snapshot).String())
 	}
-	for _, pod := range s.pods() {
+	for _, pod := range s.AllPods() {
 		fmt.Fprintf(&b, "%s %s on %q (%q) %s %s labels %v\n", pod.Name, pod.UID, nodes.Target(pod), pod.Spec.NodeName, pod.Status.Phase,
 			state(job, pod), pod.Labels)
 	}
@@ -349,29 +291,10 @@ func (s *simulated) describe() string {
 	return b.String()
 }
 
-// runFor lets everybody act for a time.
-func (s *simulated) runFor(d time.Duration) {
-	for end := s.Now().Add(d); ; {
-		if s.Round() {
-			continue
-		}
-		if s.Dead() {
-			s.startManager()
-			continue
-		}
-		due := s.Queue.Due()
-		if due.IsZero() || due.After(end) {
-			s.Pass(max(end.Sub(s.Now()), 0))
-			return
-		}
-		s.Queue.Wait()
-	}
-}
-
 // counts are the pods of the job by state, as the API server has them, in words.
 func (s *simulated) counts() string {
 	by := map[string]int{}
-	for _, pod := range s.pods() {
+	for _, pod := range s.AllPods() {
 		by[state(s.job(), pod)]++
 	}
 	var words []string

@@ -27,17 +27,9 @@ type jobRun struct {
 	seed         uint64
 	failure      string
 	staleLeaders bool
-	staleLeader  *staleLeader
 	nodes        int
 	// calm: nobody deletes pods, and none fails.
 	calm bool
-}
-
-// staleLeader is a manager that goes on although another one has taken over.
-type staleLeader struct {
-	view       *simulation.View
-	kube       *Kube
-	controller *Controller
 }
 
 func (r *jobRun) fail(format string, args ...any) {
@@ -91,7 +83,7 @@ func (r *jobRun) creation(job *appsv1beta1.BroadcastJob, pod *corev1.Pod) {
 		r.fail("pod %s is created for node %s, which is not eligible", pod.Name, target)
 	}
 	active := 1
-	for _, other := range r.pods() {
+	for _, other := range r.AllPods() {
 		if !mine(job, other) {
 			continue
 		}
@@ -129,7 +121,7 @@ func (r *jobRun) deletion(job *appsv1beta1.BroadcastJob, pod *corev1.Pod) {
 		r.fail("pod %s is deleted while the job is paused", pod.Name)
 	}
 	target := nodes.Target(pod)
-	better := slices.ContainsFunc(r.on(target), func(other *corev1.Pod) bool {
+	better := slices.ContainsFunc(r.PodsOn(target), func(other *corev1.Pod) bool {
 		finished := func(p *corev1.Pod) bool {
 			return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 		}
@@ -268,7 +260,7 @@ func newRun(seed uint64) *jobRun {
 	r := &jobRun{seed: seed, nodes: n, simulated: simulate(seed, job, names...)}
 	r.binds = draw.IntN(4) == 0
 	r.calm = draw.IntN(3) == 0
-	r.startManager()
+	r.Start()
 	r.BeforeWrite = r.beforeWrite
 	slow := draw.Float64()
 	r.ends = func(*corev1.Pod) corev1.PodPhase {
@@ -299,11 +291,11 @@ func (r *jobRun) user() {
 	case n < 6:
 		r.toNode()
 	case n < 9:
-		if pods := r.pods(); len(pods) > 0 && !r.calm {
+		if pods := r.AllPods(); len(pods) > 0 && !r.calm {
 			r.EndGracefully(podKey(pods[r.Rand.IntN(len(pods))].Name))
 		}
 	case n == 9:
-		if pods := r.pods(); len(pods) > 0 && r.Chance(0.3) {
+		if pods := r.AllPods(); len(pods) > 0 && r.Chance(0.3) {
 			r.Change(podKey(pods[0].Name), func(o client.Object) { o.SetLabels(nil) })
 		}
 	default:
@@ -365,16 +357,9 @@ func (r *jobRun) play(steps int) {
 			return
 		}
 		r.Pass(time.Duration(r.Rand.IntN(1500)) * time.Millisecond)
-		switch {
-		case !r.Dead():
-		case r.Chance(0.2):
-			r.startManager()
-		case r.Chance(0.2):
-			r.Revive()
-			r.beginManager()
-		}
+		r.Recover()
 		if r.staleLeaders {
-			r.runStaleLeader()
+			r.RunStaleLeader()
 		}
 		switch n := r.Rand.IntN(100); {
 		case n < 5:
@@ -382,7 +367,7 @@ func (r *jobRun) play(steps int) {
 		case n < 40:
 			r.Events(1 + r.Rand.IntN(6))
 		case n < 68:
-			if pods := r.pods(); len(pods) > 0 {
+			if pods := r.AllPods(); len(pods) > 0 {
 				r.step(pods[r.Rand.IntN(len(pods))])
 			}
 		case n < 72:
@@ -396,39 +381,9 @@ func (r *jobRun) play(steps int) {
 	}
 }
 
-// runStaleLeader lets a stale leader act, makes one now and then, and ends it some time later.
-func (r *jobRun) runStaleLeader() {
-	switch leader := r.staleLeader; {
-	case leader == nil && !r.Dead() && r.Chance(0.05):
-		r.staleLeader = &staleLeader{r.Fork(), r.kube, r.controller}
-		r.startManager()
-	case leader == nil:
-	case r.Chance(0.05):
-		r.End(leader.view)
-		r.staleLeader = nil
-	case r.Chance(0.3):
-		dead := r.Dead()
-		r.As(leader.view, func() {
-			kube, controller := r.kube, r.controller
-			r.kube, r.controller = leader.kube, leader.controller
-			r.Deliver(r.Rand.IntN(4))
-			_, _ = r.reconcile()
-			r.kube, r.controller = kube, controller
-		})
-		if r.Dead() && !dead { // it was the stale leader that died
-			r.End(leader.view)
-			r.staleLeader = nil
-			r.Revive()
-		}
-	}
-}
-
 // finish ends the disturbances and checks what must hold at rest.
 func (r *jobRun) finish() {
-	if r.staleLeader != nil {
-		r.End(r.staleLeader.view)
-		r.staleLeader = nil
-	}
+	r.EndStaleLeader()
 	for _, node := range r.nodesOf(false) {
 		if !r.calm && node.Name == "n1" { // a cluster may end with one that takes no new pods
 			continue
@@ -463,7 +418,7 @@ func (r *jobRun) finish() {
 func (r *jobRun) check() {
 	job := r.job()
 	if job == nil {
-		if len(r.pods()) > 0 {
+		if len(r.AllPods()) > 0 {
 			r.fail("the job is gone, and pods are there")
 		}
 		return
@@ -471,14 +426,14 @@ func (r *jobRun) check() {
 	ttl := job.Spec.CompletionPolicy.TTLSecondsAfterFinished
 	eligible, desired := 0, 0
 	by := map[string]int{}
-	for _, pod := range r.pods() {
+	for _, pod := range r.AllPods() {
 		if mine(job, pod) {
 			by[state(job, pod)]++
 		}
 	}
 	for _, node := range r.nodesOf(false) {
 		fits := nodes.ForJob(&job.Spec.Template.Spec).Judge(node).Eligible
-		pods := slices.DeleteFunc(r.on(node.Name), func(pod *corev1.Pod) bool { return !mine(job, pod) })
+		pods := slices.DeleteFunc(r.PodsOn(node.Name), func(pod *corev1.Pod) bool { return !mine(job, pod) })
 		if fits {
 			eligible++
 		}
@@ -511,20 +466,14 @@ func (r *jobRun) check() {
 
 // rests checks that nothing is written when nothing happens.
 func (r *jobRun) rests() {
-	writes := len(r.Writes)
-	for range 3 {
-		r.Pass(time.Minute)
-		r.Queue.Add()
-		r.Manage()
-	}
-	if extra := r.Writes[writes:]; len(extra) > 0 {
+	if extra := r.WrittenAtRest(); len(extra) > 0 {
 		r.fail("written at rest: %v", extra)
 	}
 }
 
 func playJob(t *testing.T, seed uint64, staleLeaders bool) {
 	r := newRun(seed)
-	r.trace, r.Apart, r.staleLeaders = os.Getenv("TRACE") != "", seed%5 > 1, staleLeaders
+	r.Trace, r.Apart, r.staleLeaders = os.Getenv("TRACE") != "", seed%5 > 1, staleLeaders
 	r.play(150 + r.Rand.IntN(250))
 	if r.finish(); r.failure != "" {
 		t.Errorf("the simulated job: %s", r.failure)

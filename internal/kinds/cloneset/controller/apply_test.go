@@ -49,17 +49,17 @@ func TestCreationIsAStream(t *testing.T) {
 				return nil
 			}
 			s.Events(1 << 20)
-			if _, err := s.run(); err == nil {
-				t.Fatalf("error: got nil, want an error; %d pods after %d requests; %v", len(s.pods()), requests, err)
-			} else if got := len(s.pods()); got != 4 {
-				t.Fatalf("number of pods: got %d, want 4; %d pods after %d requests; %v", got, len(s.pods()), requests,
+			if _, _, err := s.Once(); err == nil {
+				t.Fatalf("error: got nil, want an error; %d pods after %d requests; %v", len(s.AllPods()), requests, err)
+			} else if got := len(s.AllPods()); got != 4 {
+				t.Fatalf("number of pods: got %d, want 4; %d pods after %d requests; %v", got, len(s.AllPods()), requests,
 					err)
 			} else if requests > 4+atOnce {
-				t.Fatalf("requests: got %d, want at most %d; %d pods after %d requests; %v", requests, 4+atOnce, len(s.pods()), requests, err)
+				t.Fatalf("requests: got %d, want at most %d; %d pods after %d requests; %v", requests, 4+atOnce, len(s.AllPods()), requests, err)
 			}
 			asked := requests
 			s.Pass(firstAttempt)
-			if _, err := s.run(); err == nil {
+			if _, _, err := s.Once(); err == nil {
 				t.Errorf("error: got nil, want an error; %d pods are tried at the second attempt; %v", requests-asked,
 					err)
 			} else if requests != asked+1 {
@@ -67,7 +67,7 @@ func TestCreationIsAStream(t *testing.T) {
 			}
 			refusesFrom, asked = 1<<20, requests
 			s.Pass(2 * firstAttempt)
-			outcome, err := s.run()
+			_, outcome, err := s.Once()
 			if err != nil {
 				t.Errorf("unexpected error: %v; %d pods are tried when it is possible again, the next after %s; %v", err, requests-asked,
 					outcome.After, err)
@@ -78,10 +78,10 @@ func TestCreationIsAStream(t *testing.T) {
 				t.Errorf("time to the next pass: got %v, want at most %v; %d pods are tried when it is possible again, the next after %s; %v", outcome.After,
 					time.Millisecond, requests-asked, outcome.After, err)
 			}
-			if _, err := s.run(); err != nil {
-				t.Errorf("unexpected error: %v; %d pods; %v", err, len(s.pods()), err)
-			} else if got := len(s.pods()); got != 100 {
-				t.Errorf("number of pods: got %d, want 100; %d pods; %v", got, len(s.pods()), err)
+			if _, _, err := s.Once(); err != nil {
+				t.Errorf("unexpected error: %v; %d pods; %v", err, len(s.AllPods()), err)
+			} else if got := len(s.AllPods()); got != 100 {
+				t.Errorf("number of pods: got %d, want 100; %d pods; %v", got, len(s.AllPods()), err)
 			}
 		})
 	}
@@ -97,13 +97,13 @@ func TestEventsHoldNoSpec(t *testing.T) {
 	for range 5 {
 		s.Round()
 	}
-	if len(s.events) == 0 {
-		t.Fatalf("events: got none, want some\n%v", s.events)
-	} else if !strings.Contains(s.events[0], "FailedCreate failed to create pod web-") {
-		t.Fatalf("first event: got %q, want it to contain %q\n%v", s.events[0],
-			"FailedCreate failed to create pod web-", s.events)
+	if len(s.Recorded) == 0 {
+		t.Fatalf("events: got none, want some\n%v", s.Recorded)
+	} else if !strings.Contains(s.Recorded[0], "FailedCreate failed to create pod web-") {
+		t.Fatalf("first event: got %q, want it to contain %q\n%v", s.Recorded[0],
+			"FailedCreate failed to create pod web-", s.Recorded)
 	}
-	for _, event := range s.events {
+	for _, event := range s.Recorded {
 		if strings.Contains(event, "s3cr3t") {
 			t.Errorf("event: got %q, want it not to contain %q", event, "s3cr3t")
 		}
@@ -133,7 +133,7 @@ func TestServerRefusesAnUpdate(t *testing.T) {
 			}
 			before := s.active()[0]
 			s.Answer = unresizable(tt.err)
-			s.change(clonesettest.App("nginx:1", "a", "", clonesettest.CPU("3")))
+			s.Edit(clonesettest.App("nginx:1", "a", "", clonesettest.CPU("3")))
 			for range 30 {
 				s.Round()
 			}
@@ -141,12 +141,12 @@ func TestServerRefusesAnUpdate(t *testing.T) {
 				t.Errorf("the pod is gone: %v", gone)
 			}
 			var told bool
-			for _, event := range s.events {
+			for _, event := range s.Recorded {
 				told = told || strings.HasPrefix(event, "Warning FailedUpdatePodInPlace") && strings.Contains(event, "QoS") &&
 					strings.Contains(event, before.Name)
 			}
 			if !told {
-				t.Errorf("no event says so: %v", s.events)
+				t.Errorf("no event says so: %v", s.Recorded)
 			}
 			if !tt.gone {
 				if c := cloneset.Condition(&s.set().Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil {
@@ -190,7 +190,7 @@ func TestStepsOfAnUpdate(t *testing.T) {
 			}
 			return false
 		}
-		s.change(clonesettest.App("nginx:2", "a", "", clonesettest.CPU("3")))
+		s.Edit(clonesettest.App("nginx:2", "a", "", clonesettest.CPU("3")))
 		for range 4 {
 			s.Events(1 << 20)
 			s.Queue.Add()
@@ -227,12 +227,12 @@ func TestNodeTooSmall(t *testing.T) {
 	before := s.active()[0]
 	s.Answer = unresizable(apierrors.NewForbidden(corev1.Resource("pods"), before.Name,
 		errors.New("node didn't have enough allocatable resources: cpu, requested: 999000, allocatable: 2000")))
-	s.change(clonesettest.App("nginx:1", "a", "", clonesettest.CPU("3")))
+	s.Edit(clonesettest.App("nginx:1", "a", "", clonesettest.CPU("3")))
 	for range 30 {
 		s.Round()
 	}
 	if s.Get(podKey(before.Name)) != nil {
-		t.Errorf("the pod is still there: %v", s.events)
+		t.Errorf("the pod is still there: %v", s.Recorded)
 	}
 }
 
@@ -243,11 +243,11 @@ func TestOwnWritesAreKnownBeforeTheCacheShowsThem(t *testing.T) {
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
-	s.change(clonesettest.Image("nginx:2"))
+	s.Edit(clonesettest.Image("nginx:2"))
 	s.Events(1 << 20)
 	before := len(s.Writes)
 	for range 10 {
-		if _, err := s.run(); err != nil {
+		if _, _, err := s.Once(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -267,11 +267,13 @@ func TestUpdatesAreMetered(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m.All()...)
 	s := simulate(1, clonesettest.Set(2), cloneset.Features{})
-	s.told = func(o Outcome) { m.Observe(client.ObjectKeyFromObject(o.Plan.Set), &o.Plan.Plan, o.Outcome) }
+	s.Planned = func(plan *cloneset.Plan, outcome podapply.Outcome) {
+		m.Observe(client.ObjectKeyFromObject(plan.Set), &plan.Plan, outcome)
+	}
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
-	s.change(clonesettest.Image("nginx:2"))
+	s.Edit(clonesettest.Image("nginx:2"))
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
@@ -298,11 +300,12 @@ func TestStateLivesOnThePod(t *testing.T) {
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
-	s.change(clonesettest.Image("nginx:2"))
+	s.Edit(clonesettest.Image("nginx:2"))
 	for s.active()[0].Annotations[pub.InPlaceUpdateState] == "" {
 		s.Round()
 	}
-	s.startManager(cloneset.Features{})
+	s.kind.Features = cloneset.Features{}
+	s.Start()
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}

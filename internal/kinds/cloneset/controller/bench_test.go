@@ -26,7 +26,7 @@ func many(b testing.TB, n int, updated bool) cloneset.Snapshot {
 		b.Fatal(err)
 	}
 	if updated {
-		s.change(clonesettest.Image("nginx:1"))
+		s.Edit(clonesettest.Image("nginx:1"))
 		if err := s.Settle(100); err != nil {
 			b.Fatal(err)
 		}

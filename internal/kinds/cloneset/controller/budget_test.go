@@ -22,7 +22,7 @@ import (
 // is asked. The webhooks find everything booked.
 func (n *tale) under(options ...func(*policyv1beta1.PodUnavailableBudget)) *policyv1beta1.PodUnavailableBudget {
 	budget := podunavailablebudgettest.Budget(append(options, func(b *policyv1beta1.PodUnavailableBudget) { b.Namespace = "default" })...)
-	guard := &guardtest.Guard{Budget: budget, Now: n.Now, Pods: n.pods,
+	guard := &guardtest.Guard{Budget: budget, Now: n.Now, Pods: n.AllPods,
 		Replicas: func() int32 { return *n.set().Spec.Replicas },
 		Asked: func(pod *corev1.Pod, by disruption.Operation, answer podunavailablebudget.Decision) {
 			n.say("asked: %s pod %s: %s", by, pod.Name, answer.Reason)
@@ -53,7 +53,7 @@ func budgetTales() map[string]story {
 		}},
 		"a budget that allows nothing, and then one more": {clonesettest.Set(3), func(n *tale) {
 			budget := n.under(podunavailablebudgettest.MinAvailable(new(intstr.FromInt32(3))))
-			n.midway("image nginx:2", clonesettest.Image("nginx:2"), func() bool { return n.last != "" && n.Now().Second()%10 == 9 })
+			n.midway("image nginx:2", clonesettest.Image("nginx:2"), func() bool { return n.text.Last != "" && n.Now().Second()%10 == 9 })
 			n.act("minAvailable 2", func() { budget.Generation++; budget.Spec.MinAvailable = new(intstr.FromInt32(2)) })
 		}},
 		"a bad image is mended while a budget holds deletions": {clonesettest.Set(3, clonesettest.MaxUnavailable(2),

@@ -29,7 +29,7 @@ func TestAClaimThatIsWrittenWhileItIsDeleted(t *testing.T) {
 		return nil
 	}
 	s.Deliver(1 << 20)
-	if _, err := s.run(); err == nil {
+	if _, _, err := s.Once(); err == nil {
 		t.Fatal("a pod that is refused: want an error")
 	}
 	if n := len(s.List("PersistentVolumeClaim", false)); n != 1 {
@@ -41,7 +41,7 @@ func TestAClaimThatIsWrittenWhileItIsDeleted(t *testing.T) {
 		o.SetAnnotations(map[string]string{"volume.kubernetes.io/selected-node": "node"})
 	})
 	s.Pass(time.Minute)
-	outcome, _ := s.run()
+	_, outcome, _ := s.Once()
 	if outcome.After == 0 {
 		t.Errorf("time to the next pass: got %v, want another value", outcome.After)
 	}
@@ -49,18 +49,18 @@ func TestAClaimThatIsWrittenWhileItIsDeleted(t *testing.T) {
 		t.Errorf("time to the next pass: got %v, want at most %v", outcome.After, reconcile.RetryAfter)
 	}
 	told := func(what string) bool {
-		return slices.ContainsFunc(s.events, func(event string) bool { return strings.Contains(event, what) })
+		return slices.ContainsFunc(s.Recorded, func(event string) bool { return strings.Contains(event, what) })
 	}
 	if told("FailedDelete") {
-		t.Errorf("events: %q", s.events)
+		t.Errorf("events: %q", s.Recorded)
 	}
 	s.Deliver(1 << 20)
-	_, _ = s.run()
+	_, _, _ = s.Once()
 	if !told("deleted claim") {
-		t.Errorf("events: got %q, want the deleted claim", s.events)
+		t.Errorf("events: got %q, want the deleted claim", s.Recorded)
 	}
 	if slices.ContainsFunc(s.List("PersistentVolumeClaim", false),
 		func(claim client.Object) bool { return claim.GetUID() == first.GetUID() }) {
-		t.Errorf("the claim stays: %q", s.events)
+		t.Errorf("the claim stays: %q", s.Recorded)
 	}
 }

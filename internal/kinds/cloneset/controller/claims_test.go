@@ -99,7 +99,7 @@ func TestClaimsAreNotWaitedForWithoutEnd(t *testing.T) {
 				s.Remove(nodeKey("node"))
 			}
 			name, start := s.active()[0].Name, s.Now()
-			s.node.Frozen = map[string]bool{name: true}
+			s.Node.Frozen = map[string]bool{name: true}
 			s.EndGracefully(podKey(name))
 			for _, wait := range []time.Duration{time.Second, 28 * time.Second} {
 				s.managed(wait)
@@ -107,12 +107,12 @@ func TestClaimsAreNotWaitedForWithoutEnd(t *testing.T) {
 					t.Fatalf("after %s there are %d active pods", s.Now().Sub(start), n)
 				}
 			}
-			told := slices.ContainsFunc(s.events, func(event string) bool {
+			told := slices.ContainsFunc(s.Recorded, func(event string) bool {
 				return strings.HasPrefix(event, "Normal WaitingForClaims") && strings.Contains(event, name) &&
 					strings.Contains(event, "00:00:30Z")
 			})
 			if told == lost {
-				t.Errorf("events: %q", s.events)
+				t.Errorf("events: %q", s.Recorded)
 			}
 			s.managed(2 * time.Second)
 			if n := len(s.active()); n != 2 {
@@ -128,10 +128,10 @@ func TestClaimsAreNotWaitedForWithoutEnd(t *testing.T) {
 			if got := s.data()[name]; got != "" {
 				t.Errorf("claim of the pod: got %q, want %q\n%+v\n%v", got, "", status, s.data())
 			}
-			if !slices.ContainsFunc(s.events, func(event string) bool {
+			if !slices.ContainsFunc(s.Recorded, func(event string) bool {
 				return strings.HasPrefix(event, "Warning ClaimsNotReused") && strings.Contains(event, name)
 			}) {
-				t.Errorf("events: %q", s.events)
+				t.Errorf("events: %q", s.Recorded)
 			}
 			held := s.Get(claimKey("data-" + name))
 			if held == nil {
@@ -150,7 +150,7 @@ func TestClaimsAreNotWaitedForWithoutEnd(t *testing.T) {
 func TestWithoutReuseASuccessorIsNew(t *testing.T) {
 	s := atRest(t, clonesettest.Set(2, clonesettest.Claims("1Gi"), withoutReuse), cloneset.Features{})
 	name, before := s.active()[0].Name, s.data()
-	s.node.Frozen = map[string]bool{name: true}
+	s.Node.Frozen = map[string]bool{name: true}
 	s.EndGracefully(podKey(name))
 	s.managed(time.Second)
 	claim := s.Get(claimKey("data-" + name))
@@ -166,7 +166,7 @@ func TestWithoutReuseASuccessorIsNew(t *testing.T) {
 	} else if got := claim.GetDeletionTimestamp(); got != nil {
 		t.Errorf("while it ends: time of deletion of the claim: got %v, want nil; %v before, %v now, claim %+v", got, before, s.data(), claim)
 	}
-	s.node.Frozen = nil
+	s.Node.Frozen = nil
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
@@ -183,10 +183,10 @@ func TestWithoutReuseASuccessorIsNew(t *testing.T) {
 func TestFreeClaimsAreNotHeldUp(t *testing.T) {
 	s := atRest(t, clonesettest.Set(3, clonesettest.Claims("1Gi")), cloneset.Features{})
 	names := []string{s.active()[0].Name, s.active()[1].Name}
-	s.node.Frozen = map[string]bool{names[0]: true}
+	s.Node.Frozen = map[string]bool{names[0]: true}
 	s.EndGracefully(podKey(names[0]))
 	s.Remove(podKey(names[1]))
-	s.change(clonesettest.Replicas(5)) // two successors, and two more
+	s.Edit(clonesettest.Replicas(5)) // two successors, and two more
 	s.managed(time.Second)
 	if got := s.data(); len(got) != 4 {
 		t.Errorf("number of results: got %d, want 4\n%v", len(got), got)
@@ -220,17 +220,18 @@ func TestClaimsOfScaledInPodsGo(t *testing.T) {
 			s := atRest(t, clonesettest.Set(3, clonesettest.Claims("1Gi")), cloneset.Features{})
 			former := s.data()
 			disturb(s)
-			s.change(clonesettest.Replicas(2))
+			s.Edit(clonesettest.Replicas(2))
 			for range 40 {
 				if s.Dead() {
-					s.startManager(cloneset.Features{})
+					s.kind.Features = cloneset.Features{}
+					s.Start()
 				}
 				s.Round()
 				s.Pass(200 * time.Millisecond)
 				s.Queue.Add()
 			}
 			s.Refused = nil
-			s.change(clonesettest.Replicas(3))
+			s.Edit(clonesettest.Replicas(3))
 			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
 			}
@@ -267,7 +268,7 @@ func TestClaimsOfPodsThatStayAfterAllStay(t *testing.T) {
 	s := atRest(t, clonesettest.Set(3, clonesettest.Claims("1Gi")), cloneset.Features{})
 	before := s.data()
 	s.Refused = func(w simulation.Write) bool { return w.Key.Kind == "Pod" && w.Verb == "delete" }
-	s.change(clonesettest.Replicas(2))
+	s.Edit(clonesettest.Replicas(2))
 	for range 5 {
 		s.Round()
 	}
@@ -280,7 +281,7 @@ func TestClaimsOfPodsThatStayAfterAllStay(t *testing.T) {
 	if handed != 1 {
 		t.Fatalf("%d claims are their pod's", handed)
 	}
-	s.change(clonesettest.Replicas(3))
+	s.Edit(clonesettest.Replicas(3))
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
@@ -310,7 +311,7 @@ func TestClaimsOfLivingPodsAreNotDeleted(t *testing.T) {
 		s := atRest(t, clonesettest.Set(2, clonesettest.Claims("1Gi"), withoutReuse), cloneset.Features{})
 		before, name := s.data(), s.active()[0].Name
 		s.Hide(podKey(name)) // as if it had not been delivered
-		s.change(clonesettest.Replicas(3))
+		s.Edit(clonesettest.Replicas(3))
 		s.managed(time.Second)
 		for pod, uid := range before {
 			if claim := s.Get(claimKey("data-" + pod)); claim == nil {
@@ -339,7 +340,7 @@ func TestClaimsOfLivingPodsAreNotDeleted(t *testing.T) {
 		s := atRest(t, clonesettest.Set(1, clonesettest.Claims("1Gi"), withoutReuse), cloneset.Features{})
 		late := &lateCreation{}
 		s.Answer = late.answer
-		s.change(clonesettest.Replicas(2))
+		s.Edit(clonesettest.Replicas(2))
 		s.managed(time.Second)
 		name := late.name
 		if late.pod == nil {
@@ -367,9 +368,9 @@ func TestRevisionThatTheCacheLacks(t *testing.T) {
 			s := atRest(t, clonesettest.Set(2), cloneset.Features{ShortHash: short})
 			former := s.set().Status.UpdateRevision
 			s.Hide(revisionKey(former))
-			s.change(clonesettest.Image("nginx:2"))
+			s.Edit(clonesettest.Image("nginx:2"))
 			s.managed(10 * time.Second)
-			for _, pod := range s.pods() {
+			for _, pod := range s.AllPods() {
 				if _, specified := pod.Labels[pub.SpecifiedDelete]; specified {
 					t.Errorf("specified: got true, want false; pod %s is to be recreated", pod.Name)
 				}
@@ -388,7 +389,7 @@ func TestRevisionThatTheCacheLacks(t *testing.T) {
 			}
 			s.Remove(revisionKey(former))
 			s.Remove(revisionKey(s.set().Status.UpdateRevision))
-			s.change(clonesettest.Image("nginx:3"))
+			s.Edit(clonesettest.Image("nginx:3"))
 			if err := s.Settle(300); err != nil {
 				t.Fatal(err)
 			}
@@ -408,7 +409,7 @@ func TestRevisionThatIsNotTheSetsAnyMore(t *testing.T) {
 		o.SetOwnerReferences(nil)
 		o.SetLabels(nil)
 	})
-	s.change(clonesettest.Image("nginx:2"))
+	s.Edit(clonesettest.Image("nginx:2"))
 	s.advance(time.Minute)
 	if status := s.set().Status; status.UpdatedAvailableReplicas != 2 {
 		t.Errorf("updated and available replicas: got %d, want 2\n%+v\n%s", status.UpdatedAvailableReplicas, status, s.describe())
@@ -427,7 +428,7 @@ func TestLateCachesAreWaitedFor(t *testing.T) {
 		return nil
 	}
 	s.Hide(revisionKey(former))
-	s.change(clonesettest.Image("nginx:2"))
+	s.Edit(clonesettest.Image("nginx:2"))
 	s.managed(10 * time.Second)
 	if reads < 1 {
 		t.Errorf("reads: got %d, want at least 1", reads)
@@ -470,7 +471,7 @@ func TestHandingOverNeedsNoFurtherRight(t *testing.T) {
 		}
 	}
 	s.Change(podKey(s.active()[0].Name), func(o client.Object) { o.SetLabels(nil) })
-	s.change(clonesettest.Replicas(1))
+	s.Edit(clonesettest.Replicas(1))
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
@@ -513,8 +514,8 @@ func TestARefusedGrowthIsAskedForLaterEachTime(t *testing.T) {
 		}
 		return grows
 	}
-	s.change(clonesettest.Claims("2Gi"))
-	events := len(s.events)
+	s.Edit(clonesettest.Claims("2Gi"))
+	events := len(s.Recorded)
 	for i := range 60 { // something happens to a pod each second
 		s.Change(podKey(s.active()[0].Name), func(o client.Object) { o.(*corev1.Pod).Status.PodIP = fmt.Sprint("10.0.0.", i) })
 		s.managed(time.Second)
@@ -526,11 +527,11 @@ func TestARefusedGrowthIsAskedForLaterEachTime(t *testing.T) {
 	if refused > 7 {
 		t.Errorf("refused: got %d, want at most 7", refused)
 	}
-	if len(s.events)-events > 7 {
-		t.Errorf("number of new events: got %d, want at most 7", len(s.events)-events)
+	if len(s.Recorded)-events > 7 {
+		t.Errorf("number of new events: got %d, want at most 7", len(s.Recorded)-events)
 	}
 	before := refused
-	s.change(func(set *appsv1beta1.CloneSet) { set.Spec.MinReadySeconds++ }) // another spec: at once
+	s.Edit(func(set *appsv1beta1.CloneSet) { set.Spec.MinReadySeconds++ }) // another spec: at once
 	s.managed(500 * time.Millisecond)
 	if refused != before+1 {
 		t.Errorf("%d requests after the spec changed", refused-before)

@@ -58,7 +58,7 @@ func TestEveryEventHasItsType(t *testing.T) {
 		"the mark to recreate is refused": {reCreate, func(s *simulated) { s.refuse("patch", "Pod") }, clonesettest.Image("nginx:2"),
 			"FailedUpdatePodReCreate failed to mark pod web-"},
 		"creation is throttled": {func(set *appsv1beta1.CloneSet) { set.Spec.ScaleStrategy.MaxUnavailable = new(intstr.FromInt32(1)) },
-			func(s *simulated) { s.node.Digests["nginx:1"] = "" }, clonesettest.Replicas(9), "ScaleUpLimited "},
+			func(s *simulated) { s.Node.Digests["nginx:1"] = "" }, clonesettest.Replicas(9), "ScaleUpLimited "},
 		"a job is refused": {clonesettest.Partition(4), func(s *simulated) {
 			s.Answer = (&refusing{err: apierrors.NewForbidden(schema.GroupResource{Resource: "imagepulljobs"}, "x",
 				errors.New("no"))}).answer
@@ -74,17 +74,17 @@ func TestEveryEventHasItsType(t *testing.T) {
 			if err := s.Settle(500); err != nil {
 				t.Fatal(err)
 			}
-			s.events = nil
+			s.Recorded = nil
 			if test.disturb != nil {
 				test.disturb(s)
 			}
-			s.change(test.change)
+			s.Edit(test.change)
 			for range 40 {
 				s.Round()
 				s.Pass(time.Second)
 			}
 			told := false
-			for _, event := range s.events {
+			for _, event := range s.Recorded {
 				kind, rest, _ := strings.Cut(event, " ")
 				reason, _, _ := strings.Cut(rest, " ")
 				if want, listed := types[reason]; listed && want != kind {
@@ -93,7 +93,7 @@ func TestEveryEventHasItsType(t *testing.T) {
 				told = told || types[reason] == kind && strings.HasPrefix(rest, test.want)
 			}
 			if !told {
-				t.Errorf("%q is not among %q", test.want, s.events)
+				t.Errorf("%q is not among %q", test.want, s.Recorded)
 			}
 		})
 	}
@@ -116,8 +116,8 @@ func TestEventsDoNotRepeat(t *testing.T) {
 	recreated := func() []string { return s.reported("SuccessfulUpdatePodReCreate") }
 	for update, tag := range []string{"nginx:2", "nginx:3"} {
 		before := s.active()
-		s.events = nil
-		s.change(clonesettest.Image(tag))
+		s.Recorded = nil
+		s.Edit(clonesettest.Image(tag))
 		for len(recreated()) == 0 {
 			s.Round()
 		}
@@ -159,8 +159,8 @@ func TestEventsDoNotRepeat(t *testing.T) {
 	limited := func() int { return len(s.reported("Warning ScaleUpLimited ")) }
 	scaleUp := func(to int32, want int) {
 		t.Helper()
-		s.node.Digests["nginx:1"] = "" // no image: what is made now does not come up
-		s.change(clonesettest.Replicas(to))
+		s.Node.Digests["nginx:1"] = "" // no image: what is made now does not come up
+		s.Edit(clonesettest.Replicas(to))
 		if err := s.Settle(100); err != nil {
 			t.Fatal(err)
 		}
@@ -171,7 +171,7 @@ func TestEventsDoNotRepeat(t *testing.T) {
 	}
 	scaleUp(6, 1)
 	scaleUp(7, 2) // it says how many are missing
-	s.change(clonesettest.Replicas(3))
+	s.Edit(clonesettest.Replicas(3))
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}

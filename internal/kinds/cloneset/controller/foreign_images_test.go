@@ -17,11 +17,11 @@ import (
 // foreignEvents lets time pass, with every pass that the last one asked for, and returns what was told of
 // images that others wrote.
 func foreignEvents(s *simulated, during time.Duration) []string {
-	s.events, s.tells = nil, true
+	s.Recorded, s.Quiet = nil, false
 	for end := s.Now().Add(during); s.Now().Before(end); s.Pass(time.Second) {
 		s.Round()
 	}
-	return slices.DeleteFunc(slices.Clone(s.events), func(event string) bool { return !strings.Contains(event, "ImageNotOfRevision") })
+	return slices.DeleteFunc(slices.Clone(s.Recorded), func(event string) bool { return !strings.Contains(event, "ImageNotOfRevision") })
 }
 
 func (s *simulated) setImageByHand(pod, image string) {
@@ -74,7 +74,7 @@ func TestAnImageSetByHandIsTold(t *testing.T) {
 // has events of its own.
 func TestAnImageOfAnotherRevisionIsMendedAndNotTold(t *testing.T) {
 	s := atRest(t, clonesettest.Set(2), cloneset.Features{})
-	s.change(clonesettest.Image("nginx:2"))
+	s.Edit(clonesettest.Image("nginx:2"))
 	if told := foreignEvents(s, time.Hour); len(told) != 0 {
 		t.Errorf("a rollout: %q", told)
 	}

@@ -78,7 +78,7 @@ func TestWhatACloneSetIsFor(t *testing.T) {
 						t.Errorf("%d pods are down at once", down)
 					}
 				}
-				s.change(clonesettest.Both(clonesettest.Image("nginx:2"), clonesettest.Partition(3)))
+				s.Edit(clonesettest.Both(clonesettest.Image("nginx:2"), clonesettest.Partition(3)))
 				if err := s.Settle(200); err != nil {
 					t.Fatal(err)
 				}
@@ -93,7 +93,7 @@ func TestWhatACloneSetIsFor(t *testing.T) {
 				if gone != (how == reCreate) {
 					t.Errorf("the first pod is gone: the first pod is gone: got %t, want %t", gone, how == reCreate)
 				}
-				s.change(clonesettest.Partition(0))
+				s.Edit(clonesettest.Partition(0))
 				if err := s.Settle(300); err != nil {
 					t.Fatal(err)
 				}

@@ -72,7 +72,7 @@ func TestWhatHooksHoldUp(t *testing.T) {
 		}
 	}
 	user := func(change func(*appsv1beta1.CloneSet)) func(*tale) {
-		return func(n *tale) { n.change(change) }
+		return func(n *tale) { n.Edit(change) }
 	}
 	// The operator takes the pod back while its update is still under way.
 	early := func(n *tale) {

@@ -37,11 +37,11 @@ func TestARollbackInTheGracePeriodComesAfterIt(t *testing.T) {
 				seen = append(seen, fmt.Sprintf("%s at %s", now, s.Now().Sub(begin)))
 			}
 		}
-		s.change(clonesettest.Image(images[1]))
+		s.Edit(clonesettest.Image(images[1]))
 		for ; s.Now().Sub(begin) < 10*time.Second; s.Pass(time.Second) {
 			look()
 		}
-		s.change(clonesettest.Image(images[0]))
+		s.Edit(clonesettest.Image(images[0]))
 		for ; s.Now().Sub(begin) < 3*time.Minute; s.Pass(time.Second) {
 			look()
 		}
@@ -80,21 +80,21 @@ func TestAnUnreadableRecordIsToldAndTheUpdateBeginsAnew(t *testing.T) {
 			s.InPlaceUpdateStrategy = &pub.InPlaceUpdateStrategy{GracePeriodSeconds: grace}
 		})), cloneset.Features{})
 		uid := s.active()[0].UID
-		s.change(clonesettest.Image("nginx:2"))
+		s.Edit(clonesettest.Image("nginx:2"))
 		for s.active()[0].Annotations[pub.InPlaceUpdateState] == "" || (grace > 0) != inplace.InGrace(s.active()[0]) {
 			s.Round()
 		}
-		s.events = nil
+		s.Recorded = nil
 		(&tale{simulated: s}).edit(s.active()[0], func(pod *corev1.Pod) { pod.Annotations[pub.InPlaceUpdateState] = "junk" })
 		for range 120 {
 			s.Round()
 			s.Pass(time.Second)
 		}
 		pod := s.active()[0]
-		if !slices.ContainsFunc(s.events, func(e string) bool {
+		if !slices.ContainsFunc(s.Recorded, func(e string) bool {
 			return strings.HasPrefix(e, "Warning FailedUpdatePodInPlace annotation apps.kruise.io/inplace-update-state of pod "+pod.Name+" is unreadable") && strings.HasSuffix(e, "its update begins anew")
 		}) {
-			t.Errorf("%s: events %q", name, s.events)
+			t.Errorf("%s: events %q", name, s.Recorded)
 		}
 		status, err := inplace.Progress(pod, s.Now())
 		if set := s.set().Status; err != nil {
@@ -129,12 +129,12 @@ func prioritizedApp(image, config string) func(*appsv1beta1.CloneSet) {
 // together: the sidecar is restarted, and only when it is complete and ready does the application follow.
 func TestTheSidecarRestartsBeforeTheApplicationIsUpdated(t *testing.T) {
 	s := simulate(1, clonesettest.Set(1, prioritizedApp("nginx:1", "a")), cloneset.Features{InPlace: inplace.Options{EnvFromMetadata: true}})
-	s.node.Daemon = true
+	s.Node.Daemon = true
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
 	uid := s.active()[0].UID
-	s.change(prioritizedApp("nginx:2", "b"))
+	s.Edit(prioritizedApp("nginx:2", "b"))
 	statusOf := func(pod *corev1.Pod, name string) corev1.ContainerStatus {
 		return pod.Status.ContainerStatuses[slices.IndexFunc(pod.Status.ContainerStatuses,
 			func(c corev1.ContainerStatus) bool { return c.Name == name })]
@@ -238,7 +238,7 @@ func TestWhatAnUpdateInPlaceLeavesAlone(t *testing.T) {
 		return all, nginx
 	}
 	before, _ := of()
-	s.change(clonesettest.TwoImages("nginx:2", "agent:1"))
+	s.Edit(clonesettest.TwoImages("nginx:2", "agent:1"))
 	if err := s.Settle(200); err != nil {
 		t.Fatal(err)
 	}

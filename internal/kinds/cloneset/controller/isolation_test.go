@@ -63,7 +63,7 @@ func TestOneRefusedPodDoesNotHoldUpTheOthers(t *testing.T) {
 				cloneset.Features{})
 			refused := s.active()[i].Name
 			s.Answer = denying{pod: only(refused)}.answer
-			s.change(clonesettest.Image("nginx:2"))
+			s.Edit(clonesettest.Image("nginx:2"))
 			s.advance(time.Minute)
 			status := s.set().Status
 			if status.UpdatedAvailableReplicas != 2 {
@@ -106,7 +106,7 @@ func TestOneRefusedClaimDoesNotHoldUpTheOthers(t *testing.T) {
 		s := atRest(t, set, cloneset.Features{})
 		refused := "data-" + s.active()[i].Name
 		s.Answer = denying{claim: only(refused)}.answer
-		s.change(clonesettest.Claims("2Gi"))
+		s.Edit(clonesettest.Claims("2Gi"))
 		s.advance(time.Minute)
 		for _, o := range s.List("PersistentVolumeClaim", false) {
 			size := o.(*corev1.PersistentVolumeClaim).Spec.Resources.Requests.Storage().String()
@@ -129,7 +129,7 @@ func TestRelabelledPodDoesNotTakeAnothersClaims(t *testing.T) {
 			o.GetLabels()[pub.CloneSetInstanceID] = other.Labels[pub.CloneSetInstanceID]
 			o.GetLabels()[pub.SpecifiedDelete] = "true"
 		})
-		s.change(func(set *appsv1beta1.CloneSet) { one := int32(1); set.Spec.Replicas = &one })
+		s.Edit(func(set *appsv1beta1.CloneSet) { one := int32(1); set.Spec.Replicas = &one })
 		if err := s.Settle(300); err != nil {
 			t.Errorf("scaling to 1: %v", err)
 		}
@@ -154,7 +154,7 @@ func TestUnlabelledPodTakesItsClaims(t *testing.T) {
 			delete(o.GetLabels(), pub.CloneSetInstanceID)
 			o.GetLabels()[pub.SpecifiedDelete] = "true"
 		})
-		s.change(func(set *appsv1beta1.CloneSet) { one := int32(1); set.Spec.Replicas = &one })
+		s.Edit(func(set *appsv1beta1.CloneSet) { one := int32(1); set.Spec.Replicas = &one })
 		if err := s.Settle(300); err != nil {
 			t.Errorf("scaling to 1: %v", err)
 		}
@@ -172,7 +172,7 @@ func TestAConflictHidesNoRefusal(t *testing.T) {
 	set.Spec.ScaleStrategy.EnablePVCReuse = false
 	s := atRest(t, set, cloneset.Features{})
 	changed, protected := s.active()[0].Name, s.active()[1].Name
-	s.node.Frozen = map[string]bool{changed: true, protected: true}
+	s.Node.Frozen = map[string]bool{changed: true, protected: true}
 	policy := denying{claim: only("data-" + protected)}
 	s.Answer = func(r *simulation.Request) error {
 		if r.Verb == "patch" && r.Key == claimKey("data-"+changed) {
@@ -222,7 +222,7 @@ func TestEndedPodThatMayNotBeDeleted(t *testing.T) {
 	s := atRest(t, clonesettest.Set(2, clonesettest.Claims("1Gi")), cloneset.Features{})
 	protected := s.active()[0].Name
 	s.Answer = denying{deletion: only(protected)}.answer
-	s.node.Fail(protected)
+	s.Node.Fail(protected)
 	s.advance(50 * time.Second)
 	if n := len(s.active()); n != 1 {
 		t.Errorf("%d active pods before its time", n)
@@ -239,10 +239,10 @@ func TestEndedPodThatMayNotBeDeleted(t *testing.T) {
 func TestRefusedPodThatIsDownIsTriedAgain(t *testing.T) {
 	s := atRest(t, clonesettest.Set(3, clonesettest.Rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) { r.Partition = new(intstr.FromInt32(1)) })), cloneset.Features{})
 	down := s.active()[0].Name
-	s.node.Crash(down)
-	s.node.Frozen = map[string]bool{down: true}
+	s.Node.Crash(down)
+	s.Node.Frozen = map[string]bool{down: true}
 	s.Answer = denying{pod: only(down)}.answer
-	s.change(clonesettest.Image("nginx:2"))
+	s.Edit(clonesettest.Image("nginx:2"))
 	s.advance(5 * time.Second)
 	s.Answer = nil
 	s.advance(time.Minute)
@@ -263,7 +263,7 @@ func TestARevisionThatIsRefusedIsTold(t *testing.T) {
 		attempts++
 		return apierrors.NewForbidden(corev1.Resource("controllerrevisions"), r.Key.Name, errors.New("exceeded quota"))
 	}
-	s.change(clonesettest.Image("nginx:2"))
+	s.Edit(clonesettest.Image("nginx:2"))
 	s.advance(10 * time.Minute)
 	set := s.set()
 	if c := cloneset.Condition(&set.Status, appsv1beta1.CloneSetConditionFailedUpdate); c == nil {

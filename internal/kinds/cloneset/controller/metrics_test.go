@@ -9,6 +9,7 @@ import (
 
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -31,7 +32,7 @@ cloneset_scale_expectation_leakage{name="web",namespace="shop"} 1
 func TestActionsAreCountedWhenDone(t *testing.T) {
 	s := atRest(t, clonesettest.Set(2), cloneset.Features{})
 	s.Refused = func(w simulation.Write) bool { return w.Key.Kind == "Pod" }
-	s.told = func(outcome Outcome) {
+	s.Planned = func(_ *cloneset.Plan, outcome podapply.Outcome) {
 		if len(outcome.Done) > 0 {
 			t.Errorf("done: done: got %d, want none; %v, created: %d", len(outcome.Done), outcome.Done,
 				outcome.Created)
@@ -40,11 +41,11 @@ func TestActionsAreCountedWhenDone(t *testing.T) {
 			t.Errorf("done: created: got %d, want 0; %v, created: %d", outcome.Created, outcome.Done, outcome.Created)
 		}
 	}
-	s.change(clonesettest.Both(clonesettest.Image("nginx:2"), clonesettest.Replicas(3)))
+	s.Edit(clonesettest.Both(clonesettest.Image("nginx:2"), clonesettest.Replicas(3)))
 	for range 20 {
 		s.Round()
 	}
-	s.change(clonesettest.Replicas(1))
+	s.Edit(clonesettest.Replicas(1))
 	for range 20 {
 		s.Round()
 	}

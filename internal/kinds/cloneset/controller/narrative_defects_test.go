@@ -36,7 +36,7 @@ func (n *tale) midway(title string, change func(*appsv1beta1.CloneSet), seen fun
 	n.t.Helper()
 	fmt.Fprintf(&n.text, "\n# %s\n", title)
 	if change != nil {
-		n.change(change)
+		n.Edit(change)
 	}
 	for range 100 {
 		if seen() {
@@ -117,16 +117,16 @@ func scaleDefects() map[string]story {
 		}},
 		"#1099 a terminating pod on a dead node keeps its name": {clonesettest.Set(2, clonesettest.Claims("1Gi")), func(n *tale) { // CS-335
 			n.act("the node of one pod dies, the pod is deleted", func() {
-				n.node.Frozen = map[string]bool{n.pods()[0].Name: true}
-				n.EndGracefully(podKey(n.pods()[0].Name))
+				n.Node.Frozen = map[string]bool{n.AllPods()[0].Name: true}
+				n.EndGracefully(podKey(n.AllPods()[0].Name))
 			})
-			n.act("the node comes back", func() { n.node.Frozen = nil })
+			n.act("the node comes back", func() { n.Node.Frozen = nil })
 		}},
 		"#1872 old pods keep their claim templates": {clonesettest.Set(2, clonesettest.Claims("1Gi"), clonesettest.Partition(2)),
 			func(n *tale) { // CS-089, CS-336
 				n.then("claim templates removed, image nginx:2, nothing moves", clonesettest.Both(clonesettest.Image("nginx:2"),
 					func(set *appsv1beta1.CloneSet) { set.Spec.VolumeClaimTemplates = nil }))
-				n.act("an old pod is deleted", func() { n.EndGracefully(podKey(n.pods()[0].Name)) })
+				n.act("an old pod is deleted", func() { n.EndGracefully(podKey(n.AllPods()[0].Name)) })
 				n.storage()
 			}},
 		"#1876 recreation that keeps the claim": {clonesettest.Set(2, clonesettest.Claims("1Gi"), reCreate, clonesettest.Templated(
@@ -156,10 +156,10 @@ func scaleDefects() map[string]story {
 		"CS-340 pods to delete under OnDelete": {clonesettest.Set(2, func(set *appsv1beta1.CloneSet) {
 			set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteCloneSetUpdateStrategyType
 		}), func(n *tale) { // CS-093
-			n.then("one of two is to be deleted", clonesettest.ToDelete(n.pods()[0].Name))
+			n.then("one of two is to be deleted", clonesettest.ToDelete(n.AllPods()[0].Name))
 		}},
 		"CS-274 a pod to delete where nothing may be unavailable": {clonesettest.Set(2, clonesettest.Surge(1, 0)), func(n *tale) {
-			n.then("one of two is to be deleted: its successor comes first", clonesettest.ToDelete(n.pods()[0].Name))
+			n.then("one of two is to be deleted: its successor comes first", clonesettest.ToDelete(n.AllPods()[0].Name))
 		}},
 		"#1153 a pause in mid-surge": {clonesettest.Set(3, reCreate, clonesettest.Surge(1, 0)), func(n *tale) { // CS-091, CS-353
 			n.midway("image nginx:2", clonesettest.Image("nginx:2"), func() bool { return len(n.active()) == 4 })
@@ -168,9 +168,9 @@ func scaleDefects() map[string]story {
 		}},
 		"#947 failed pods do not pile up": {clonesettest.Set(2), func(n *tale) { // CS-354
 			for i := range 5 {
-				n.act(fmt.Sprintf("eviction %d", i+1), func() { n.node.Fail(n.active()[0].Name); n.Pass(time.Minute) })
+				n.act(fmt.Sprintf("eviction %d", i+1), func() { n.Node.Fail(n.active()[0].Name); n.Pass(time.Minute) })
 			}
-			n.say("%d pods are left", len(n.pods()))
+			n.say("%d pods are left", len(n.AllPods()))
 		}},
 		"#1032 an orphan that matches the selector": {clonesettest.Set(1), func(n *tale) { // CS-055, CS-355
 			n.act("somebody makes a pod with the same labels", func() {
@@ -206,7 +206,7 @@ func scaleDefects() map[string]story {
 			set.Spec.ScaleStrategy.ExcludePreparingDelete = true
 			set.Spec.Lifecycle = &pub.Lifecycle{PreDelete: &pub.LifecycleHook{LabelsHandler: map[string]string{"traffic": "on"}}}
 		}, clonesettest.HookedImage("nginx:1")), func(n *tale) {
-			n.then("a pod is to be deleted", clonesettest.ToDelete(n.pods()[0].Name))
+			n.then("a pod is to be deleted", clonesettest.ToDelete(n.AllPods()[0].Name))
 			n.act("the operator lets it go", func() { n.edit(n.inState(pub.LifecycleStatePreparingDelete)[0], unlabel("traffic")) })
 		}},
 		"CS-140 scale-in spreads over zones": {clonesettest.Set(4), func(n *tale) { // CS-141 to 151, CS-280
@@ -269,12 +269,12 @@ func updateDefects() map[string]story {
 		}},
 		"#376 a rollback while the surge pod of the bad revision is pending": {clonesettest.Set(3, reCreate, clonesettest.Surge(1, 0)),
 			func(n *tale) { // CS-362
-				n.node.Digests["nginx:bad"] = ""
+				n.Node.Digests["nginx:bad"] = ""
 				n.then("image nginx:bad", clonesettest.Image("nginx:bad"))
 				n.then("image nginx:1 again", clonesettest.Image("nginx:1"))
 			}},
 		"CS-363 conditions for tools": {clonesettest.Set(2, clonesettest.Annotated(pub.PublishConditions, "true")), func(n *tale) {
-			n.node.Digests["nginx:bad"] = ""
+			n.Node.Digests["nginx:bad"] = ""
 			n.then("image nginx:bad", clonesettest.Both(clonesettest.Image("nginx:bad"), clonesettest.MaxUnavailable(2)))
 			n.then("image nginx:2", clonesettest.Both(clonesettest.Image("nginx:2"), clonesettest.MaxUnavailable(0), clonesettest.Surge(1, 0)))
 		}},
@@ -319,8 +319,8 @@ func updateDefects() map[string]story {
 		}},
 		"#1336 a resize that never fits": {clonesettest.Set(2, clonesettest.App("nginx:1", "a", "", clonesettest.CPU("2"))),
 			func(n *tale) { // IPU-315
-				n.node.Observes = true
-				n.node.Unfit = map[string]bool{string(n.active()[0].UID): true}
+				n.Node.Observes = true
+				n.Node.Unfit = map[string]bool{string(n.active()[0].UID): true}
 				n.then("cpu 3", clonesettest.App("nginx:1", "a", "", clonesettest.CPU("3")))
 			}},
 		// IPU-112, IPU-136, IPU-324, #2049
@@ -346,7 +346,7 @@ func updateDefects() map[string]story {
 			n.restarts()
 		}},
 		"IPU-312 environment without a node daemon": {clonesettest.Set(1, clonesettest.App("nginx:1", "a", "", "")), func(n *tale) {
-			n.node.Daemon = false
+			n.Node.Daemon = false
 			n.Pass(time.Minute) // a daemon would have told of the pod
 			n.eachPod(func(pod *corev1.Pod) { delete(pod.Annotations, pub.RuntimeContainersMeta) })
 			n.then("config b", clonesettest.App("nginx:1", "b", "", ""))
@@ -403,7 +403,7 @@ func updateDefects() map[string]story {
 					s.ScatterStrategy = []pub.UpdateScatterTerm{{Key: "tier", Value: "a"}}
 				})))
 			var order []string
-			for _, event := range n.events {
+			for _, event := range n.Recorded {
 				if name, ok := strings.CutPrefix(event, "Normal SuccessfulUpdatePodInPlace updating pod "); ok {
 					name, _, _ = strings.Cut(name, " ")
 					order = append(order, n.Get(podKey(name)).GetLabels()["tier"])

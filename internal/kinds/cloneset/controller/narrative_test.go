@@ -15,6 +15,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
@@ -24,16 +25,11 @@ var update = flag.Bool("update", false, "write the golden narratives")
 type tale struct {
 	*simulated
 	t    *testing.T
-	text strings.Builder
-	last string
+	text simulationtest.Narrative
 }
 
-func (n *tale) note(outcome Outcome) {
-	plan := outcome.Plan
-	if text := plan.Headline(); text != n.last {
-		n.last = text
-		fmt.Fprintf(&n.text, "\n[%s]\n%s", n.Now().Format("04:05"), text)
-	}
+func (n *tale) note(plan *cloneset.Plan, _ podapply.Outcome) {
+	n.text.Plan(n.Now(), plan.Headline())
 }
 
 // then lets the user do something and everything come to rest.
@@ -41,7 +37,7 @@ func (n *tale) then(title string, do func(*appsv1beta1.CloneSet)) {
 	n.t.Helper()
 	fmt.Fprintf(&n.text, "\n# %s\n", title)
 	if do != nil {
-		n.change(do)
+		n.Edit(do)
 	}
 	n.rest()
 }
@@ -105,7 +101,7 @@ func TestNarratives(t *testing.T) {
 				n.then("image nginx:2", clonesettest.Image("nginx:2"))
 			}},
 		"another tag of the same digest": {clonesettest.Set(2), func(n *tale) { // IPU-300
-			n.node.Digests["nginx:1-same"], n.node.Digests["nginx:1"] = "a", "a"
+			n.Node.Digests["nginx:1-same"], n.Node.Digests["nginx:1"] = "a", "a"
 			n.then("image nginx:1-same", clonesettest.Image("nginx:1-same"))
 		}},
 		"metadata alone": {clonesettest.Set(2), func(n *tale) { // IPU-034, IPU-090, IPU-214, IPU-308
@@ -130,22 +126,22 @@ func TestNarratives(t *testing.T) {
 		}), func(n *tale) { // CS-122, CS-277
 			n.then("image nginx:2: nothing happens", clonesettest.Image("nginx:2"))
 			fmt.Fprintf(&n.text, "\n# a pod is deleted by hand\n")
-			n.EndGracefully(podKey(n.pods()[0].Name))
+			n.EndGracefully(podKey(n.AllPods()[0].Name))
 			n.rest()
 		}},
 		"pods to delete": {clonesettest.Set(3), func(n *tale) { // CS-130 to 134, CS-273
-			name := n.pods()[1].Name
+			name := n.AllPods()[1].Name
 			n.then("one pod is to be deleted, replicas unchanged: it is replaced", func(set *appsv1beta1.CloneSet) {
 				set.Spec.ScaleStrategy.PodsToDelete = []string{name}
 			})
-			name = n.pods()[2].Name
+			name = n.AllPods()[2].Name
 			n.then("one pod is to be deleted, replicas 2: it goes first",
 				clonesettest.Both(clonesettest.Replicas(2), func(set *appsv1beta1.CloneSet) {
 					set.Spec.ScaleStrategy.PodsToDelete = []string{name}
 				}))
 		}},
 		"a bad image stops the rollout and is mended": {clonesettest.Set(3), func(n *tale) { // CS-124, CS-278
-			n.node.Digests["nginx:bad"] = ""
+			n.Node.Digests["nginx:bad"] = ""
 			n.then("image nginx:bad", clonesettest.Image("nginx:bad"))
 			n.then("image nginx:2", clonesettest.Image("nginx:2"))
 		}},
@@ -164,11 +160,11 @@ func TestNarratives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := &tale{t: t, simulated: simulate(7, tt.set, cloneset.Features{RecreateOnClaimChange: true, PreparingUpdateAsUpdate: true,
 				InPlace: inplace.Options{EnvFromMetadata: true, Resize: true}})}
-			n.told, n.node.Daemon = n.note, true
-			n.node.Digests["nginx:bad"] = ""
+			n.Planned, n.Node.Daemon = n.note, true
+			n.Node.Digests["nginx:bad"] = ""
 			n.then(fmt.Sprintf("%d pods are created", *tt.set.Spec.Replicas), nil)
 			tt.play(n)
-			simulationtest.Golden(t, name, n.text.String(), n.events, *update)
+			simulationtest.Golden(t, name, n.text.String(), n.Recorded, *update)
 		})
 	}
 }
@@ -195,9 +191,9 @@ func TestThreeWritesPerPodInPlace(t *testing.T) {
 		s.Writes = nil
 	}
 	count("creation", 2*pods)
-	s.change(clonesettest.Image("nginx:2"))
+	s.Edit(clonesettest.Image("nginx:2"))
 	count("update in place", 3*pods)
-	for _, pod := range s.pods() {
+	for _, pod := range s.AllPods() {
 		if pod.Status.ContainerStatuses[0].RestartCount != 1 {
 			t.Errorf("pod %s has %d restarts, want 1", pod.Name, pod.Status.ContainerStatuses[0].RestartCount)
 		}

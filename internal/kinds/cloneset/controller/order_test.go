@@ -35,7 +35,7 @@ import (
 // had.
 func TestPodsAndClaimsAreTheSetsOwn(t *testing.T) {
 	s := atRest(t, clonesettest.Set(2, clonesettest.Claims("1Gi")), cloneset.Features{})
-	s.change(clonesettest.Both(clonesettest.Policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy), clonesettest.Image("nginx:2")))
+	s.Edit(clonesettest.Both(clonesettest.Policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy), clonesettest.Image("nginx:2")))
 	if err := s.Settle(300); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestPodsHaveNoOrder(t *testing.T) {
 		s := simulate(seed, clonesettest.Set(4), cloneset.Features{})
 		s.managed(time.Second)
 		var names []string
-		for _, pod := range s.pods() {
+		for _, pod := range s.AllPods() {
 			names = append(names, pod.Name)
 		}
 		return names
@@ -97,9 +97,9 @@ func TestPodsHaveNoOrder(t *testing.T) {
 		t.Errorf("one set has pods %v, the other %v, want other names", first, second)
 	}
 	s := atRest(t, clonesettest.Set(3), cloneset.Features{})
-	s.node.Frozen = map[string]bool{s.active()[1].Name: true}
+	s.Node.Frozen = map[string]bool{s.active()[1].Name: true}
 	s.Change(podKey(s.active()[1].Name), func(o client.Object) { notReadyNow(o.(*corev1.Pod)) })
-	s.change(clonesettest.Replicas(6))
+	s.Edit(clonesettest.Replicas(6))
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
@@ -132,18 +132,18 @@ func TestDeletionOfOnePod(t *testing.T) {
 		}
 		now, _ := s.Get(podKey(pod.Name)).(*corev1.Pod)
 		if now == nil {
-			t.Errorf("now: got nil, want a value; %+v, events %q", now, s.events)
+			t.Errorf("now: got nil, want a value; %+v, events %q", now, s.Recorded)
 		} else if now.UID != pod.UID {
-			t.Errorf("UID: got %q, want %q; %+v, events %q", now.UID, pod.UID, now, s.events)
+			t.Errorf("UID: got %q, want %q; %+v, events %q", now.UID, pod.UID, now, s.Recorded)
 		} else if !readiness.Active(now) {
-			t.Errorf("the pod is active: got false, want true; %+v, events %q", now, s.events)
+			t.Errorf("the pod is active: got false, want true; %+v, events %q", now, s.Recorded)
 		} else if now.Labels[pub.LifecycleState] != string(pub.LifecycleStatePreparingDelete) {
 			t.Errorf("label lifecycle state: got %q, want %q; %+v, events %q", now.Labels[pub.LifecycleState],
-				string(pub.LifecycleStatePreparingDelete), now, s.events)
+				string(pub.LifecycleStatePreparingDelete), now, s.Recorded)
 		} else if got := s.data()[pod.Name]; got != claim {
-			t.Errorf("claim of the pod: got %q, want %q; %+v, events %q", got, claim, now, s.events)
+			t.Errorf("claim of the pod: got %q, want %q; %+v, events %q", got, claim, now, s.Recorded)
 		} else if got := len(s.reported("SuccessfulDelete")); got != 0 {
-			t.Errorf(`number of events SuccessfulDelete: got %d, want 0; %+v, events %q`, got, now, s.events)
+			t.Errorf(`number of events SuccessfulDelete: got %d, want 0; %+v, events %q`, got, now, s.Recorded)
 		}
 	})
 	t.Run("its claims, the pod, the event", func(t *testing.T) {
@@ -165,10 +165,10 @@ func TestDeletionOfOnePod(t *testing.T) {
 			t.Errorf("claim of the pod: got %v, want nil\n%+v", got, s.Writes[begin:])
 		}
 		if got := s.reported("Normal SuccessfulDelete deleted pod " + name + ","); len(got) != 1 {
-			t.Errorf("events: got %q, want one deletion of pod %s", s.events, name)
+			t.Errorf("events: got %q, want one deletion of pod %s", s.Recorded, name)
 		}
 		if len(s.reported("FailedDelete")) != 0 {
-			t.Errorf("events: got %q, want no deletion that failed", s.events)
+			t.Errorf("events: got %q, want no deletion that failed", s.Recorded)
 		}
 	})
 	t.Run("it is gone already", func(t *testing.T) {
@@ -183,17 +183,17 @@ func TestDeletionOfOnePod(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := len(s.reported("SuccessfulDelete deleted pod " + name)); got != 1 {
-			t.Errorf("number of events SuccessfulDelete of the pod: got %d, want 1\n%q\n%+v", got, s.events,
+			t.Errorf("number of events SuccessfulDelete of the pod: got %d, want 1\n%q\n%+v", got, s.Recorded,
 				s.set().Status)
 		}
 		if got := len(s.reported("FailedDelete")); got != 0 {
-			t.Errorf("number of events FailedDelete: got %d, want 0\n%q\n%+v", got, s.events, s.set().Status)
+			t.Errorf("number of events FailedDelete: got %d, want 0\n%q\n%+v", got, s.Recorded, s.set().Status)
 		}
 		if got := len(s.set().Status.Conditions); got > 0 {
-			t.Errorf("conditions: got %d, want none\n%q\n%+v", got, s.events, s.set().Status)
+			t.Errorf("conditions: got %d, want none\n%q\n%+v", got, s.Recorded, s.set().Status)
 		}
 		if got := len(s.active()); got != 2 {
-			t.Errorf("number active: got %d, want 2\n%q\n%+v", got, s.events, s.set().Status)
+			t.Errorf("number active: got %d, want 2\n%q\n%+v", got, s.Recorded, s.set().Status)
 		}
 	})
 	t.Run("a refusal, and who comes first then", func(t *testing.T) {
@@ -214,12 +214,12 @@ func TestDeletionOfOnePod(t *testing.T) {
 		}
 		if got := len(s.reported("Warning FailedDelete failed to delete pod " + protected + ": ")); got == 0 {
 			t.Errorf(`events FailedDelete of the protected pod: got none, want some; %s was to stay and %s to go: %q`,
-				protected, other, s.events)
+				protected, other, s.Recorded)
 		} else if got := s.Get(podKey(protected)); got == nil {
 			t.Errorf("protected pod: got nil, want a value; %s was to stay and %s to go: %q", protected, other,
-				s.events)
+				s.Recorded)
 		} else if got := s.Get(podKey(other)); got != nil {
-			t.Errorf("other pod: got %v, want nil; %s was to stay and %s to go: %q", got, protected, other, s.events)
+			t.Errorf("other pod: got %v, want nil; %s was to stay and %s to go: %q", got, protected, other, s.Recorded)
 		}
 		plan := func(refused bool) map[string]string {
 			one := s.Get(revisionKey(s.set().Status.UpdateRevision)).(*appsv1.ControllerRevision)

@@ -105,7 +105,7 @@ func TestTemplatesOfRunningPods(t *testing.T) {
 	}
 	for _, text := range []string{copied("bbbbb", "y"),
 		`{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:1"}]}}`} {
-		s.change(clonesettest.Templated(text))
+		s.Edit(clonesettest.Templated(text))
 		if err := s.Settle(200); err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestObjectsOfANeighbourAreNotTheSets(t *testing.T) {
 		s.Store(revisionKey("web-evil"), &appsv1.ControllerRevision{ObjectMeta: meta("web-evil", map[string]string{"app": "web"}),
 			Revision: 1 << 40}),
 	}
-	s.node.Frozen = map[string]bool{"web-evil": true}
+	s.Node.Frozen = map[string]bool{"web-evil": true}
 	var versions []string
 	for _, object := range hostile {
 		versions = append(versions, object.GetResourceVersion())
@@ -160,7 +160,7 @@ func TestObjectsOfANeighbourAreNotTheSets(t *testing.T) {
 		len(snapshot.ForeignPods)}; !cmp.Equal(got, []int{2, 2, 0, 1, 0}) {
 		t.Errorf("pods, claims, handed claims, revisions, strangers: %v", got)
 	}
-	s.change(clonesettest.Both(clonesettest.Image("nginx:2"), clonesettest.Replicas(1)))
+	s.Edit(clonesettest.Both(clonesettest.Image("nginx:2"), clonesettest.Replicas(1)))
 	if err := s.Settle(300); err != nil {
 		t.Fatal(err)
 	}

@@ -27,7 +27,7 @@ func TestAPausedRolloutKeepsItsPods(t *testing.T) {
 			func(set *appsv1beta1.CloneSet) { set.Spec.ProgressDeadlineSeconds = &deadline }), cloneset.Features{})
 		first := s.set().Status.UpdateRevision
 		before := s.active()
-		s.change(clonesettest.Both(clonesettest.Image("nginx:2"), clonesettest.Paused(true)))
+		s.Edit(clonesettest.Both(clonesettest.Image("nginx:2"), clonesettest.Paused(true)))
 		for range 200 {
 			s.Round()
 			s.Pass(time.Second)

@@ -63,7 +63,7 @@ func (s *simulated) marks() string {
 }
 
 func (s *simulated) reported(reason string) []string {
-	return slices.DeleteFunc(slices.Clone(s.events), func(e string) bool { return !strings.Contains(e, reason) })
+	return slices.DeleteFunc(slices.Clone(s.Recorded), func(e string) bool { return !strings.Contains(e, reason) })
 }
 
 // TestJobsThatCannotBeCreated stop nothing, are told as a Warning once, and are created when that is possible
@@ -73,7 +73,7 @@ func TestJobsThatCannotBeCreated(t *testing.T) {
 	cluster := &refusing{err: apierrors.NewForbidden(schema.GroupResource{Resource: "imagepulljobs"}, "x",
 		errors.New("gate ImagePullJobGate is off"))}
 	s.Answer = cluster.answer
-	s.change(clonesettest.Both(clonesettest.Image("nginx:2"), clonesettest.Partition(2)))
+	s.Edit(clonesettest.Both(clonesettest.Image("nginx:2"), clonesettest.Partition(2)))
 	for range 200 {
 		if !s.Round() && !s.Queue.Due().IsZero() {
 			s.Pass(s.Queue.Due().Sub(s.Now()))
@@ -113,28 +113,28 @@ func TestJobsThatCannotBeCreated(t *testing.T) {
 	}
 	if got := s.marks(); got != "true/" {
 		t.Errorf("marks: got %q, want %q; marks %s, jobs %v, events %v", got, "true/", s.marks(), s.jobs(),
-			s.events)
+			s.Recorded)
 	}
 	if got := len(s.jobs()); got != 1 {
-		t.Errorf("number of jobs: got %d, want 1; marks %s, jobs %v, events %v", got, s.marks(), s.jobs(), s.events)
+		t.Errorf("number of jobs: got %d, want 1; marks %s, jobs %v, events %v", got, s.marks(), s.jobs(), s.Recorded)
 	}
 	if got := len(s.reported("Normal CreatedImagePullJob")); got != 1 {
 		t.Errorf(`number of events CreatedImagePullJob: got %d, want 1; marks %s, jobs %v, events %v`, got,
 			s.marks(), s.jobs(),
-			s.events)
+			s.Recorded)
 	}
-	s.change(clonesettest.Both(clonesettest.Image("nginx:3")))
+	s.Edit(clonesettest.Both(clonesettest.Image("nginx:3")))
 	cluster.err = apierrors.NewAlreadyExists(schema.GroupResource{}, "x")
 	if err := s.Settle(500); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.marks(); got != "true/" {
 		t.Errorf("a name that is taken: marks: got %q, want %q; marks %s, events %v", got, "true/", s.marks(),
-			s.events)
+			s.Recorded)
 	}
 	if got := len(s.reported("FailedCreateImagePullJob")); got != 1 {
 		t.Errorf(`a name that is taken: number of events FailedCreateImagePullJob: got %d, want 1; marks %s, events %v`, got, s.marks(),
-			s.events)
+			s.Recorded)
 	}
 }
 
@@ -152,7 +152,7 @@ func TestManagerDiesWhilePullingAhead(t *testing.T) {
 				s.Faults.Die = 1
 			}
 		}
-		s.change(clonesettest.Both(clonesettest.TwoImages("nginx:2", "agent:2"), clonesettest.Partition(2)))
+		s.Edit(clonesettest.Both(clonesettest.TwoImages("nginx:2", "agent:2"), clonesettest.Partition(2)))
 		for range 50 { // not settle, which begins by ending all faults
 			if s.Dead() {
 				break
@@ -179,7 +179,7 @@ func TestManagerDiesWhilePullingAhead(t *testing.T) {
 				creations)
 		}
 		s.AfterWrite = nil
-		s.change(clonesettest.Partition(0))
+		s.Edit(clonesettest.Partition(0))
 		if err := s.Settle(500); err != nil {
 			t.Fatalf("dead after write %d: %v", n, err)
 		}
@@ -196,14 +196,14 @@ func TestManagerDiesWhilePullingAhead(t *testing.T) {
 // nobody but its successor (CS-201, CS-208).
 func TestJobsThatLinger(t *testing.T) {
 	s := pulling(t, 5, clonesettest.Partition(4))
-	s.change(clonesettest.Image("nginx:2"))
+	s.Edit(clonesettest.Image("nginx:2"))
 	if err := s.Settle(500); err != nil {
 		t.Fatal(err)
 	}
 	name := s.set().Status.UpdateRevision + "-nginx"
 	s.Change(jobKey(name), func(o client.Object) { o.SetFinalizers([]string{"apps.kruise.io/deletion-protection"}) })
 	for _, next := range []string{"nginx:3", "nginx:2"} {
-		s.change(clonesettest.Image(next))
+		s.Edit(clonesettest.Image(next))
 		if err := s.Settle(500); err != nil {
 			t.Fatal(err)
 		}
@@ -239,13 +239,13 @@ func TestJobsThatLinger(t *testing.T) {
 func TestRaisedRevisionLosesItsLabels(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		s := pulling(t, 6, clonesettest.Partition(4))
-		s.change(clonesettest.Image("nginx:2"))
+		s.Edit(clonesettest.Image("nginx:2"))
 		if err := s.Settle(500); err != nil {
 			t.Fatal(err)
 		}
 		second := s.set().Status.UpdateRevision
 		s.Change(revisionKey(second), func(o client.Object) { o.GetLabels()[pub.PreDownloadIgnored] = "true" })
-		s.change(clonesettest.Image("nginx:3"))
+		s.Edit(clonesettest.Image("nginx:3"))
 		if err := s.Settle(500); err != nil {
 			t.Fatal(err)
 		}
@@ -269,7 +269,7 @@ func TestRaisedRevisionLosesItsLabels(t *testing.T) {
 				t.Errorf("labels after: label app: got %q, want %q\n%v", labels["app"], "web", labels)
 			}
 		}
-		s.change(clonesettest.Image("nginx:2"))
+		s.Edit(clonesettest.Image("nginx:2"))
 		if err := s.Settle(500); err != nil {
 			t.Fatal(err)
 		}
@@ -292,7 +292,7 @@ func TestPreDownloadNarrative(t *testing.T) {
 	features := cloneset.Features{PreDownload: true, PreparingUpdateAsUpdate: true}
 	n := &tale{t: t, simulated: simulate(7, clonesettest.Set(3, clonesettest.Partition(2)), features)}
 	n.serveJobs(true)
-	n.told = n.note
+	n.Planned = n.note
 	marks := func() {
 		for _, object := range n.List("ControllerRevision", false) {
 			r := object.(*appsv1.ControllerRevision)
@@ -314,7 +314,7 @@ func TestPreDownloadNarrative(t *testing.T) {
 	then("partition 0: all pods are updated, and the jobs go", clonesettest.Partition(0))
 	then("image nginx:1 again, partition 4: that revision is pulled ahead although it is an old one",
 		clonesettest.Both(clonesettest.Image("nginx:1"), clonesettest.Partition(4)))
-	simulationtest.Golden(t, title, n.text.String(), n.events, *update)
+	simulationtest.Golden(t, title, n.text.String(), n.Recorded, *update)
 }
 
 // TestSimulatedRolloutsWithJobs plays random rollouts with pulling ahead: under faults, deaths, jobs whose

@@ -39,7 +39,7 @@ func TestAPlanThatCreatesNothingTellsNothingOfCreation(t *testing.T) {
 				return nil
 			}
 			s.Events(1 << 20)
-			if _, err := s.run(); err == nil {
+			if _, _, err := s.Once(); err == nil {
 				t.Fatal("nothing was refused")
 			}
 			s.Events(1 << 20)
@@ -49,7 +49,7 @@ func TestAPlanThatCreatesNothingTellsNothingOfCreation(t *testing.T) {
 			s.Events(1 << 20)
 			s.Pass(time.Minute)
 			storing = answer
-			if outcome, err := s.run(); (err == nil) == (name == "refused") {
+			if _, outcome, err := s.Once(); (err == nil) == (name == "refused") {
 				t.Fatalf("no error: got %t, want another value; after %s, %v", err == nil, outcome.After, err)
 			} else if err == nil && outcome.After < reconcile.RetryAfter {
 				t.Fatalf("time to the next pass: got %v, want at least %v; after %s, %v", outcome.After,
@@ -57,7 +57,7 @@ func TestAPlanThatCreatesNothingTellsNothingOfCreation(t *testing.T) {
 			}
 			storing, created = nil, 0
 			s.Pass(time.Minute)
-			if _, err := s.run(); err == nil {
+			if _, _, err := s.Once(); err == nil {
 				t.Errorf("error: got nil, want an error; %d pods are tried, %v", created, err)
 			} else if created != 1 {
 				t.Errorf("created: got %d, want 1; %d pods are tried, %v", created, created, err)

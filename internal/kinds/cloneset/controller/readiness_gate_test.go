@@ -44,7 +44,7 @@ func (s *simulated) meanwhile(happens func(name string)) (openings, late *int) {
 // that the plan had seen (IPU-133 (part)).
 func TestReportsOfKubeletDoNotRefuseOpenings(t *testing.T) {
 	s := simulate(1, clonesettest.Set(10), cloneset.Features{})
-	openings, late := s.meanwhile(func(name string) { s.node.Step(name) })
+	openings, late := s.meanwhile(func(name string) { s.Node.Step(name) })
 	if err := s.Settle(200); err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestAGateThatAnotherWriterClosedIsNotOpened(t *testing.T) {
 				return nil
 			}
 			for range 100 {
-				if _, err := s.run(); err != nil {
+				if _, _, err := s.Once(); err != nil {
 					t.Fatal(err)
 				}
 				if len(closed) > 0 {
@@ -119,7 +119,7 @@ func TestAPodThatBecameReadyIsNotPreparedAtOnce(t *testing.T) {
 	for _, pod := range s.active()[1:] {
 		ready(pod.Name, corev1.ConditionFalse)
 	}
-	s.change(clonesettest.Image("nginx:2"))
+	s.Edit(clonesettest.Image("nginx:2"))
 	s.Deliver(s.Undelivered())
 	prepared, newer := 0, 0
 	s.Answer = func(r *simulation.Request) error {
@@ -139,7 +139,7 @@ func TestAPodThatBecameReadyIsNotPreparedAtOnce(t *testing.T) {
 		return nil
 	}
 	for range 3 { // the revision comes first
-		if _, err := s.run(); err != nil {
+		if _, _, err := s.Once(); err != nil {
 			t.Fatal(err)
 		}
 		if prepared > 0 {

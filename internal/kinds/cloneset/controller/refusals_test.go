@@ -33,7 +33,7 @@ func TestRefusedCreationIsNoLoop(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Refused = func(w simulation.Write) bool { return w.Key.Kind == "Pod" && w.Verb == "create" }
-	s.change(clonesettest.Both(clonesettest.Replicas(4), clonesettest.Image("nginx:2")))
+	s.Edit(clonesettest.Both(clonesettest.Replicas(4), clonesettest.Image("nginx:2")))
 	writes, start := len(s.Writes), s.Now()
 	for s.Now().Sub(start) < 10*time.Minute {
 		if !s.Round() {
@@ -70,7 +70,7 @@ func TestWebhookRewritesImages(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Answer = rewriting
-			s.change(clonesettest.Image("nginx:2"))
+			s.Edit(clonesettest.Image("nginx:2"))
 			if err := s.Settle(300); err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +96,7 @@ func TestForbiddenUpdatesAreWaitedFor(t *testing.T) {
 	}
 	name := s.active()[0].Name
 	s.Answer = forbidding
-	s.change(clonesettest.Image("nginx:2"))
+	s.Edit(clonesettest.Image("nginx:2"))
 	for range 30 {
 		s.Round()
 	}
@@ -153,7 +153,7 @@ func TestRefusalsAreRemembered(t *testing.T) {
 	}
 	refusing := &answering{err: apierrors.NewForbidden(corev1.Resource("pods"), "p", errors.New("policy"))}
 	s.Answer = refusing.answer
-	s.change(clonesettest.Image("nginx:2"))
+	s.Edit(clonesettest.Image("nginx:2"))
 	for refusing.asked == 0 {
 		s.Round()
 	}
@@ -200,11 +200,11 @@ func TestRefusedPassesBackOff(t *testing.T) {
 	s.Answer = forbidding
 	late := time.Duration(0)
 	s.kube.Now = func() time.Time { late += 100 * time.Millisecond; return s.Now().Add(late) }
-	s.change(clonesettest.Image("nginx:2"))
+	s.Edit(clonesettest.Image("nginx:2"))
 	seen := false
 	for range 5 {
 		s.Events(1000)
-		outcome, err := s.run()
+		_, outcome, err := s.Once()
 		if err == nil || !outcome.Unfinished {
 			continue
 		}
@@ -233,7 +233,7 @@ func TestUnusableSpecsGiveUpNoPods(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := s.set().Status
-			s.change(clonesettest.Both(clonesettest.Replicas(3), spoil))
+			s.Edit(clonesettest.Both(clonesettest.Replicas(3), spoil))
 			writes := len(s.Writes)
 			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
@@ -259,7 +259,7 @@ func TestUnusableSpecsGiveUpNoPods(t *testing.T) {
 			if got := cloneset.Condition(&after, appsv1beta1.CloneSetConditionFailedUpdate); got == nil {
 				t.Errorf("condition about failed updates: got nil, want a value\n%+v", after)
 			}
-			s.change(clonesettest.Both(clonesettest.Image("nginx:1"),
+			s.Edit(clonesettest.Both(clonesettest.Image("nginx:1"),
 				func(set *appsv1beta1.CloneSet) { set.Spec.Selector = clonesettest.Set(1).Spec.Selector }))
 			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
@@ -280,7 +280,7 @@ func TestNamesThatCannotBePrunedAreTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Refused = func(w simulation.Write) bool { return w.Key == setKey && w.Subresource == "" }
-	s.change(clonesettest.ToDelete("gone"))
+	s.Edit(clonesettest.ToDelete("gone"))
 	for range 10 {
 		s.Round()
 	}
@@ -322,7 +322,7 @@ func TestPodsThatServeAreLeftAlone(t *testing.T) {
 		o.GetAnnotations()[pub.InPlaceUpdateState] = `{"revision":"` + o.GetLabels()[pub.ControllerRevisionHash] +
 			`","updateTimestamp":"2030-01-01T01:00:00Z","lastContainerStatuses":null,"updateEnvFromMetadata":true}`
 	})
-	s.startManager(s.kind.Features)
+	s.Start()
 	s.Pass(2 * time.Hour)
 	writes := len(s.Writes)
 	if err := s.Settle(100); err != nil {
@@ -331,7 +331,7 @@ func TestPodsThatServeAreLeftAlone(t *testing.T) {
 		t.Fatalf("number of writes: got %d, want at most %d\n%v\n%v\n%s", len(s.Writes), writes, err,
 			s.Writes[writes:], s.describe())
 	}
-	s.change(clonesettest.App("nginx:2", "a", "", ""))
+	s.Edit(clonesettest.App("nginx:2", "a", "", ""))
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}

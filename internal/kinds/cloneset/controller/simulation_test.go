@@ -24,6 +24,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/rollout"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
+	"github.com/afloat-project/afloat/internal/memcluster"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
 	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
@@ -53,9 +54,8 @@ type rolloutRun struct {
 	// resized already.
 	redirected bool
 	spec       podSpec
-	// staleLeaders: managers may go on after others took over from them; staleLeader is one that does.
+	// staleLeaders: managers may go on after others took over from them.
 	staleLeaders bool
-	staleLeader  *staleLeader
 }
 
 // podSpec is what users change in the template.
@@ -286,7 +286,7 @@ func (r *rolloutRun) partitionHolds(before, after *corev1.Pod, limits rollout.Li
 // complete too early.
 func (r *rolloutRun) kubelet(name string) {
 	before, _ := r.Get(podKey(name)).(*corev1.Pod)
-	r.node.Step(name)
+	r.Node.Step(name)
 	after, _ := r.Get(podKey(name)).(*corev1.Pod)
 	if before == nil || after == nil || before.DeletionTimestamp != nil {
 		return
@@ -398,8 +398,8 @@ func newRun(seed uint64) *rolloutRun {
 		ShortHash:         draw.IntN(5) == 0,
 		PartitionRollback: draw.IntN(4) == 0, InPlace: inplace.Options{EnvFromMetadata: true,
 			Resize: draw.IntN(4) > 0}, DeferredResize: time.Minute})
-	r.node.Daemon, r.node.Unfit = draw.IntN(5) > 0, map[string]bool{}
-	r.node.Digests = map[string]string{"nginx:1": "a", "nginx:2": "b", "nginx:2-same": "b", "nginx:3": "c", "nginx:bad": ""}
+	r.Node.Daemon, r.Node.Unfit = draw.IntN(5) > 0, map[string]bool{}
+	r.Node.Digests = map[string]string{"nginx:1": "a", "nginx:2": "b", "nginx:2-same": "b", "nginx:3": "c", "nginx:bad": ""}
 	r.BeforeWrite = r.beforeWrite
 	if draw.IntN(3) > 0 {
 		r.Faults = simulation.Faults{Refuse: 0.03, Lose: 0.03, Die: 0.02}
@@ -415,12 +415,12 @@ func (r *rolloutRun) user() {
 	case 15, 16, 17:
 		r.changeMidRollout()
 	case 10:
-		if only && !r.node.Daemon {
+		if only && !r.Node.Daemon {
 			return
 		}
 		r.spec.config = strconv.Itoa(r.Rand.IntN(3))
-		r.inPlaceable = r.inPlaceable && r.node.Daemon
-		r.change(retemplate)
+		r.inPlaceable = r.inPlaceable && r.Node.Daemon
+		r.Edit(retemplate)
 	case 11:
 		if only && !r.kind.Features.InPlace.Resize {
 			return
@@ -428,16 +428,16 @@ func (r *rolloutRun) user() {
 		r.spec.cpu = r.Rand.IntN(3)
 		r.inPlaceable = r.inPlaceable && r.kind.Features.InPlace.Resize
 		if pods := r.active(); r.Chance(0.2) && len(pods) > 0 && !r.calm {
-			r.node.Unfit[string(pods[r.Rand.IntN(len(pods))].UID)] = !only
+			r.Node.Unfit[string(pods[r.Rand.IntN(len(pods))].UID)] = !only
 		}
-		r.change(retemplate)
+		r.Edit(retemplate)
 	case 12:
 		r.spec.agent = []string{"agent:1", "agent:2"}[r.Rand.IntN(2)]
-		if r.Chance(0.3) && (!only || r.node.Daemon) {
+		if r.Chance(0.3) && (!only || r.Node.Daemon) {
 			r.spec.restart = strconv.Itoa(r.Rand.IntN(3))
-			r.inPlaceable = r.inPlaceable && r.node.Daemon
+			r.inPlaceable = r.inPlaceable && r.Node.Daemon
 		}
-		r.change(retemplate)
+		r.Edit(retemplate)
 	case 13:
 		r.deleteSome()
 	case 14:
@@ -446,37 +446,37 @@ func (r *rolloutRun) user() {
 			if r.Chance(0.3) {
 				lifecycle = nil
 			}
-			r.change(func(set *appsv1beta1.CloneSet) { set.Spec.Lifecycle = lifecycle })
+			r.Edit(func(set *appsv1beta1.CloneSet) { set.Spec.Lifecycle = lifecycle })
 		}
 	case 0, 1, 2:
 		r.spec.image = []string{"nginx:1", "nginx:2", "nginx:2-same", "nginx:3", "nginx:bad"}[r.Rand.IntN(5)]
 		r.broken = r.broken || r.spec.image == "nginx:bad"
-		r.change(retemplate)
+		r.Edit(retemplate)
 	case 3:
 		if r.Chance(0.5) {
 			r.spec.tier = r.Rand.IntN(3)
 		} else {
 			r.spec.note = strconv.Itoa(r.Rand.IntN(3))
 		}
-		r.change(retemplate)
+		r.Edit(retemplate)
 	case 4:
 		if !only {
 			r.spec.env = strconv.Itoa(r.Rand.IntN(3))
 			r.inPlaceable = false
-			r.change(retemplate)
+			r.Edit(retemplate)
 		}
 	case 5:
 		r.scaled = true
 		replicas := int32(r.Rand.IntN(8))
-		r.change(func(set *appsv1beta1.CloneSet) { set.Spec.Replicas = &replicas })
+		r.Edit(func(set *appsv1beta1.CloneSet) { set.Spec.Replicas = &replicas })
 	case 6:
 		partition := new(intstr.FromInt32(int32(r.Rand.IntN(4))))
 		if r.Chance(0.3) {
 			partition = new(intstr.FromString("40%"))
 		}
-		r.change(clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Partition = partition }))
+		r.Edit(clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Partition = partition }))
 	case 7:
-		r.change(clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Paused = !s.Paused }))
+		r.Edit(clonesettest.Rolling(func(s *appsv1beta1.RollingUpdateCloneSetStrategy) { s.Paused = !s.Paused }))
 	case 8, 9:
 		pods := r.active()
 		if r.calm || len(pods) == 0 {
@@ -486,7 +486,7 @@ func (r *rolloutRun) user() {
 		if r.Chance(0.5) {
 			r.EndGracefully(podKey(pod.Name))
 		} else {
-			r.node.Crash(pod.Name)
+			r.Node.Crash(pod.Name)
 		}
 	}
 }
@@ -503,7 +503,7 @@ func (r *rolloutRun) deleteSome() {
 		r.Change(podKey(name), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "" })
 		return
 	}
-	r.change(func(set *appsv1beta1.CloneSet) {
+	r.Edit(func(set *appsv1beta1.CloneSet) {
 		set.Spec.ScaleStrategy.PodsToDelete = append(set.Spec.ScaleStrategy.PodsToDelete, name)
 	})
 }
@@ -516,10 +516,10 @@ func (r *rolloutRun) play(steps int) {
 		}
 		r.Pass(time.Duration(r.Rand.IntN(1500)) * time.Millisecond)
 		if r.Dead() && r.Chance(0.3) {
-			r.startManager(r.kind.Features)
+			r.Start()
 		}
 		if r.staleLeaders {
-			r.runStaleLeader()
+			r.RunStaleLeader()
 		}
 		switch n := r.Rand.IntN(100); {
 		case n < 4:
@@ -527,7 +527,7 @@ func (r *rolloutRun) play(steps int) {
 		case n < 40:
 			r.Events(1 + r.Rand.IntN(6))
 		case n < 70:
-			if pods := r.pods(); len(pods) > 0 {
+			if pods := r.AllPods(); len(pods) > 0 {
 				pod := pods[r.Rand.IntN(len(pods))]
 				if !r.Chance(0.3) || !r.operate(pod) {
 					r.kubelet(pod.Name)
@@ -541,49 +541,11 @@ func (r *rolloutRun) play(steps int) {
 	}
 }
 
-// staleLeader is a manager that goes on although another one has taken over. It knows what it wrote itself,
-// and hears late of what happens.
-type staleLeader struct {
-	view       *simulation.View
-	kube       *Kube
-	controller *Controller
-}
-
-// runStaleLeader lets a stale leader act, makes one now and then, and ends it some time later.
-func (r *rolloutRun) runStaleLeader() {
-	switch leader := r.staleLeader; {
-	case leader == nil && !r.Dead() && r.Chance(0.05):
-		r.staleLeader = &staleLeader{r.Fork(), r.kube, r.controller}
-		r.startManager(r.kind.Features)
-	case leader == nil:
-	case r.Chance(0.05):
-		r.End(leader.view)
-		r.staleLeader = nil
-	case r.Chance(0.3):
-		dead := r.Dead()
-		r.As(leader.view, func() {
-			kube, controller := r.kube, r.controller
-			r.kube, r.controller = leader.kube, leader.controller
-			r.Deliver(r.Rand.IntN(4))
-			_, _ = r.reconcile()
-			r.kube, r.controller = kube, controller
-		})
-		if r.Dead() && !dead { // it was the stale leader that died
-			r.End(leader.view)
-			r.staleLeader = nil
-			r.Revive()
-		}
-	}
-}
-
 // finish ends the disturbances with a good template and checks what must hold at rest.
 func (r *rolloutRun) finish() {
-	if r.staleLeader != nil {
-		r.End(r.staleLeader.view)
-		r.staleLeader = nil
-	}
+	r.EndStaleLeader()
 	r.BeforeWrite = r.beforeWrite
-	r.change(func(set *appsv1beta1.CloneSet) {
+	r.Edit(func(set *appsv1beta1.CloneSet) {
 		r.spec.image = "nginx:3"
 		clonesettest.SetTemplate(set, r.template())
 		set.Spec.UpdateStrategy.Type = appsv1beta1.RollingUpdateCloneSetUpdateStrategyType
@@ -595,7 +557,7 @@ func (r *rolloutRun) finish() {
 	if r.failure != "" {
 		return
 	}
-	r.others = func() bool { return slices.ContainsFunc(r.active(), r.operate) }
+	r.Others = func() bool { return slices.ContainsFunc(r.active(), r.operate) }
 	if err := r.Settle(600); err != nil {
 		r.fail("%v", err)
 		return
@@ -603,7 +565,7 @@ func (r *rolloutRun) finish() {
 	set := r.set()
 	limits, _ := r.limitsSeen()
 	updated := 0
-	for _, pod := range r.pods() {
+	for _, pod := range r.AllPods() {
 		if !readiness.Active(pod) {
 			r.fail("pod %s is left terminating", pod.Name)
 			continue
@@ -666,7 +628,7 @@ func (r *rolloutRun) finish() {
 func (r *rolloutRun) runsWhatItShould(pod *corev1.Pod, stored *corev1.PodTemplateSpec) {
 	updated := revision.SameLabel(pod.Labels[pub.ControllerRevisionHash], r.set().Status.UpdateRevision)
 	for i, wanted := range stored.Spec.Containers {
-		container, runs := &pod.Spec.Containers[i], r.node.Runs(pod, wanted.Name)
+		container, runs := &pod.Spec.Containers[i], r.Node.Runs(pod, wanted.Name)
 		if container.Image != wanted.Image {
 			r.fail("pod %s carries %s and has image %s instead of %s", pod.Name, pod.Labels[pub.ControllerRevisionHash], container.Image,
 				wanted.Image)
@@ -678,7 +640,7 @@ func (r *rolloutRun) runsWhatItShould(pod *corev1.Pod, stored *corev1.PodTemplat
 		if !updated {
 			continue // it may have been broken when its turn was over
 		}
-		if runs.Image != wanted.Image || runs.Env != simulation.Environment(pod, container) ||
+		if runs.Image != wanted.Image || runs.Env != memcluster.Environment(pod, container) ||
 			runs.Restart != stored.Annotations[pub.RestartedAt] && r.inPlaceable {
 			r.fail("container %s of pod %s runs %+v: %s %s %s", wanted.Name, pod.Name, runs, wanted.Image, pod.Annotations["config"],
 				stored.Annotations[pub.RestartedAt])
@@ -704,13 +666,7 @@ func (r *rolloutRun) revisionOf(pod *corev1.Pod) (*corev1.PodTemplateSpec, error
 
 // rests checks that nothing is written when nothing happens: the plan for an unchanged world is empty.
 func (r *rolloutRun) rests() {
-	writes := len(r.Writes)
-	for range 3 {
-		r.Pass(time.Minute)
-		r.Queue.Add()
-		r.Manage()
-	}
-	if extra := r.Writes[writes:]; len(extra) > 0 {
+	if extra := r.WrittenAtRest(); len(extra) > 0 {
 		r.fail("written at rest: %v", extra)
 	}
 }
@@ -719,7 +675,7 @@ func (r *rolloutRun) rests() {
 func TestSimulatedRollouts(t *testing.T) {
 	simulationtest.Seeds(t, 2000, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
-		r.trace, r.Apart = os.Getenv("TRACE") != "", seed%5 > 1
+		r.Trace, r.Apart = os.Getenv("TRACE") != "", seed%5 > 1
 		r.play(150 + r.Rand.IntN(250))
 		if r.finish(); r.failure != "" {
 			t.Errorf("the simulated rollout: %s", r.failure)
@@ -733,7 +689,7 @@ func TestSimulatedRollouts(t *testing.T) {
 func TestSimulatedStaleLeaders(t *testing.T) {
 	simulationtest.Some(t, 500, 4, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
-		r.trace, r.Apart, r.staleLeaders, r.calm = os.Getenv("TRACE") != "", seed%5 > 1, true, false
+		r.Trace, r.Apart, r.staleLeaders, r.calm = os.Getenv("TRACE") != "", seed%5 > 1, true, false
 		r.play(150 + r.Rand.IntN(250))
 		if r.finish(); r.failure != "" {
 			t.Errorf("the simulated rollout: %s", r.failure)

@@ -26,31 +26,29 @@ func TestAPodThatGoesBeforeItIsShown(t *testing.T) {
 		return nil
 	}
 	old := map[string]bool{}
-	for _, pod := range s.pods() {
+	for _, pod := range s.AllPods() {
 		old[pod.Name] = true
 	}
 	scale := func(replicas int32) {
-		s.change(func(set *appsv1beta1.CloneSet) { set.Spec.Replicas = &replicas })
+		s.Edit(func(set *appsv1beta1.CloneSet) { set.Spec.Replicas = &replicas })
 		s.Show(setKey, s.set())
-		if _, err := s.run(); err != nil {
+		if _, _, err := s.Once(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	scale(4)
 	var alive *corev1.Pod
-	for _, pod := range s.pods() {
+	for _, pod := range s.AllPods() {
 		if !old[pod.Name] {
 			alive = pod.DeepCopy()
 		}
 	}
 	scale(3)
 	for range 3 {
-		if outcome, err := s.run(); err != nil {
-			t.Errorf("unexpected error: %v; %d pods, %v", err, outcome.Plan.Status.Replicas, err)
-		} else if outcome.Plan.Status.Replicas != 3 {
-			t.Errorf("replicas of the plan: got %d, want 3; %d pods, %v", outcome.Plan.Status.Replicas,
-				outcome.Plan.Status.Replicas,
-				err)
+		if plan, _, err := s.Once(); err != nil {
+			t.Errorf("unexpected error: %v; %d pods, %v", err, plan.Status.Replicas, err)
+		} else if plan.Status.Replicas != 3 {
+			t.Errorf("replicas of the plan: got %d, want 3; %d pods, %v", plan.Status.Replicas, plan.Status.Replicas, err)
 		}
 		s.Show(podKey(alive.Name), alive)
 	}

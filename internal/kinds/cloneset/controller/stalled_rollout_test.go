@@ -19,12 +19,12 @@ import (
 // waitingEvents lets time pass, with every pass that the last one asked for, and returns what was told of
 // waiting.
 func waitingEvents(s *simulated, during time.Duration) []string {
-	s.events, s.tells = nil, true
+	s.Recorded, s.Quiet = nil, false
 	for end := s.Now().Add(during); s.Now().Before(end); s.Pass(time.Second) {
 		s.Round()
 	}
 	var told []string
-	for _, event := range s.events {
+	for _, event := range s.Recorded {
 		if strings.Contains(event, waiting.EventReason) {
 			told = append(told, event)
 		}
@@ -36,8 +36,8 @@ func waitingEvents(s *simulated, during time.Duration) []string {
 // 30 s, with the pods and their own reasons, and every ten minutes.
 func TestARolloutToAnImageThatDoesNotExistIsTold(t *testing.T) {
 	s := atRest(t, clonesettest.Set(3), cloneset.Features{})
-	s.node.Digests["nginx:bad"] = ""
-	s.change(clonesettest.Image("nginx:bad"))
+	s.Node.Digests["nginx:bad"] = ""
+	s.Edit(clonesettest.Image("nginx:bad"))
 	told := waitingEvents(s, 25*time.Minute)
 	if len(told) != 3 {
 		t.Errorf("number told: got %d, want 3; %d times in 25 minutes: %q", len(told), len(told), told)
@@ -52,7 +52,7 @@ func TestARolloutToAnImageThatDoesNotExistIsTold(t *testing.T) {
 			"pod web-"),
 			len(told), told)
 	}
-	s.change(clonesettest.Image("nginx:2"))
+	s.Edit(clonesettest.Image("nginx:2"))
 	if told := waitingEvents(s, time.Hour); len(told) > 0 {
 		t.Errorf("told of a rollout that goes on: %q", told)
 	}
@@ -62,7 +62,7 @@ func TestARolloutToAnImageThatDoesNotExistIsTold(t *testing.T) {
 // crashes when all is done is no rollout.
 func TestASetOfOnePodIsTold(t *testing.T) {
 	s := atRest(t, clonesettest.Set(1), cloneset.Features{})
-	s.node.Digests["nginx:bad"] = ""
+	s.Node.Digests["nginx:bad"] = ""
 	unready := func(o client.Object) {
 		for i, c := range o.(*corev1.Pod).Status.Conditions {
 			if c.Type == corev1.PodReady {
@@ -74,7 +74,7 @@ func TestASetOfOnePodIsTold(t *testing.T) {
 	if told := waitingEvents(s, time.Hour); len(told) > 0 {
 		t.Errorf("told of a pod that is down long after its rollout: %q", told)
 	}
-	s.change(clonesettest.Image("nginx:bad"))
+	s.Edit(clonesettest.Image("nginx:bad"))
 	if told := waitingEvents(s, time.Minute); len(told) != 1 {
 		t.Errorf("number told: got %d, want 1\n%q", len(told), told)
 	} else if !strings.Contains(told[0], "PodsNotReady: 1 of 1 pod waited for") {
@@ -118,7 +118,7 @@ func TestOnlyWhatNobodyAskedForIsTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := atRest(t, test.set, cloneset.Features{})
-			s.change(test.change)
+			s.Edit(test.change)
 			told := waitingEvents(s, 9*time.Minute)
 			if test.want == "" && len(told) > 0 || test.want != "" &&
 				(len(told) != 1 || !strings.Contains(told[0], "RolloutWaiting "+test.want)) {
@@ -132,7 +132,7 @@ func TestOnlyWhatNobodyAskedForIsTold(t *testing.T) {
 func TestPodsThatCannotBeCreatedAreTold(t *testing.T) {
 	s := atRest(t, clonesettest.Set(1), cloneset.Features{})
 	s.Refused = func(w simulation.Write) bool { return w.Key.Kind == "Pod" && w.Verb == "create" }
-	s.change(clonesettest.Replicas(3))
+	s.Edit(clonesettest.Replicas(3))
 	if told := waitingEvents(s, 9*time.Minute); len(told) != 1 {
 		t.Errorf("told in nine minutes: number told: got %d, want 1\n%q", len(told), told)
 	} else if !strings.Contains(told[0], "RolloutWaiting FailedScale: ") {

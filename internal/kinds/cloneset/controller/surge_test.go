@@ -26,9 +26,9 @@ func TestSurgePodThatNeverComesUpIsReplaced(t *testing.T) {
 			s := atRest(t, clonesettest.Set(1, clonesettest.Rolling(func(r *appsv1beta1.RollingUpdateCloneSetStrategy) {
 				r.PodUpdatePolicy, r.MaxUnavailable, r.MaxSurge = policy, new(intstr.FromInt32(0)), new(intstr.FromInt32(1))
 			})), cloneset.Features{})
-			s.node.Digests["nginx:bad"] = ""
+			s.Node.Digests["nginx:bad"] = ""
 			old := s.active()[0].Name
-			s.change(clonesettest.Image("nginx:bad"))
+			s.Edit(clonesettest.Image("nginx:bad"))
 			if err := s.Settle(300); err != nil {
 				t.Fatal(err)
 			}
@@ -39,7 +39,7 @@ func TestSurgePodThatNeverComesUpIsReplaced(t *testing.T) {
 			if pods := s.active(); len(pods) != 2 {
 				t.Fatalf("%d pods, not a ready one and its stand-in", len(pods))
 			}
-			s.change(clonesettest.Image("nginx:2"))
+			s.Edit(clonesettest.Image("nginx:2"))
 			if err := s.Settle(300); err != nil {
 				t.Fatal(err)
 			}
@@ -70,9 +70,9 @@ func TestSurgePodThatNeverComesUpIsReplacedDespitePriority(t *testing.T) {
 		r.PriorityStrategy = &pub.UpdatePriorityStrategy{WeightPriority: []pub.UpdatePriorityWeightTerm{
 			{Weight: 50, MatchSelector: metav1.LabelSelector{MatchLabels: map[string]string{"tier": "gold"}}}}}
 	})), cloneset.Features{})
-	s.node.Digests["nginx:bad"] = ""
+	s.Node.Digests["nginx:bad"] = ""
 	for _, change := range []func(*appsv1beta1.CloneSet){labelled("silver", "nginx:bad"), labelled("silver", "nginx:2")} {
-		s.change(change)
+		s.Edit(change)
 		if err := s.Settle(300); err != nil {
 			t.Fatal(err)
 		}
@@ -106,9 +106,9 @@ func TestHookedPodsGetAnnotationsWhereNothingMayBeUnavailable(t *testing.T) {
 		r.MaxUnavailable, r.MaxSurge = new(intstr.FromInt32(0)), new(intstr.FromInt32(1))
 	})), cloneset.Features{})
 	run := &rolloutRun{simulated: s, hooked: true}
-	s.others = func() bool { return slices.ContainsFunc(s.active(), run.operate) }
+	s.Others = func() bool { return slices.ContainsFunc(s.active(), run.operate) }
 	for _, note := range []string{"a", "b"} {
-		s.change(noted(note))
+		s.Edit(noted(note))
 		if err := s.Settle(300); err != nil {
 			t.Fatal(err)
 		}

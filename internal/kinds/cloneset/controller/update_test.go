@@ -17,6 +17,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset/clonesettest"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/simulation"
 )
 
@@ -57,7 +58,7 @@ func TestChangedLabelsKeepThePace(t *testing.T) {
 				}
 			}
 			start, writes := s.Now(), len(s.Writes)
-			s.change(tier("b"))
+			s.Edit(tier("b"))
 			if err := s.Settle(300); err != nil {
 				t.Fatal(err)
 			}
@@ -94,7 +95,7 @@ func TestChangedAnnotationsGoFaster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := atRest(t, clonesettest.Set(5, note("x"), options), cloneset.Features{})
 			writes := len(s.Writes)
-			s.change(note("y"))
+			s.Edit(note("y"))
 			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
 			}
@@ -121,7 +122,7 @@ func TestChangedAnnotationsGoFaster(t *testing.T) {
 func TestRecordNamesTheRevision(t *testing.T) {
 	for _, short := range []bool{true, false} {
 		s := atRest(t, clonesettest.Set(1), cloneset.Features{ShortHash: short})
-		s.change(clonesettest.Image("nginx:2"))
+		s.Edit(clonesettest.Image("nginx:2"))
 		if err := s.Settle(100); err != nil {
 			t.Fatal(err)
 		}
@@ -147,14 +148,14 @@ func TestRecordNamesTheRevision(t *testing.T) {
 func TestOnDeleteLetsPreparingPodsServe(t *testing.T) {
 	s := atRest(t, clonesettest.Set(1, clonesettest.UpdateHook(true), clonesettest.HookedImage("nginx:1")),
 		cloneset.Features{PreparingUpdateAsUpdate: true})
-	s.change(clonesettest.HookedImage("nginx:2"))
+	s.Edit(clonesettest.HookedImage("nginx:2"))
 	if err := s.Settle(200); err != nil {
 		t.Fatal(err)
 	}
 	if state := s.active()[0].Labels[pub.LifecycleState]; state != string(pub.LifecycleStatePreparingUpdate) {
 		t.Fatalf("state %s", state)
 	}
-	s.change(func(set *appsv1beta1.CloneSet) {
+	s.Edit(func(set *appsv1beta1.CloneSet) {
 		set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteCloneSetUpdateStrategyType
 	})
 	if err := s.Settle(200); err != nil {
@@ -175,7 +176,7 @@ func TestOnDeleteLetsPreparingPodsServe(t *testing.T) {
 func TestAutoscalersSizeIsNotFoughtOver(t *testing.T) {
 	s := atRest(t, clonesettest.Set(1, clonesettest.App("nginx:1", "a", "", clonesettest.CPU("2"))),
 		cloneset.Features{InPlace: inplace.Options{Resize: true}})
-	s.change(clonesettest.App("nginx:1", "a", "", clonesettest.CPU("3")))
+	s.Edit(clonesettest.App("nginx:1", "a", "", clonesettest.CPU("3")))
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
@@ -210,12 +211,12 @@ func TestAPodThatPartitionKeepsHasItsOwnSize(t *testing.T) {
 	s.Refused = func(w simulation.Write) bool { // what would come after the resize
 		return w.Key.Kind == "Pod" && w.Subresource == "" && w.Verb == "patch"
 	}
-	s.change(clonesettest.App("nginx:2", "a", "", clonesettest.CPU("3")))
+	s.Edit(clonesettest.App("nginx:2", "a", "", clonesettest.CPU("3")))
 	for range 20 {
 		s.Round()
 	}
 	s.Refused = nil
-	s.change(clonesettest.Partition(2))
+	s.Edit(clonesettest.Partition(2))
 	hasItsOwnSize(t, s, before)
 }
 
@@ -225,7 +226,7 @@ func TestAPodThatPartitionKeepsHasItsOwnSizeWithoutUnavailability(t *testing.T) 
 	s := atRest(t, clonesettest.Set(2, clonesettest.App("nginx:1", "a", "", clonesettest.CPU("2")), clonesettest.Surge(1, 0)),
 		cloneset.Features{InPlace: inplace.Options{Resize: true}})
 	before := s.active()
-	s.change(clonesettest.Both(clonesettest.App("nginx:2", "a", "", clonesettest.CPU("3")), clonesettest.Partition(2)))
+	s.Edit(clonesettest.Both(clonesettest.App("nginx:2", "a", "", clonesettest.CPU("3")), clonesettest.Partition(2)))
 	if err := s.Settle(200); err != nil {
 		t.Fatal(err)
 	}
@@ -233,9 +234,9 @@ func TestAPodThatPartitionKeepsHasItsOwnSizeWithoutUnavailability(t *testing.T) 
 		o.(*corev1.Pod).Spec.Containers[0].Resources = *s.set().Spec.Template.Spec.Containers[0].Resources.DeepCopy()
 	})
 	lowest := 2
-	s.told = func(outcome Outcome) {
-		if outcome.Plan.Status.AvailableReplicas > 0 {
-			lowest = min(lowest, int(outcome.Plan.Status.AvailableReplicas))
+	s.Planned = func(plan *cloneset.Plan, _ podapply.Outcome) {
+		if plan.Status.AvailableReplicas > 0 {
+			lowest = min(lowest, int(plan.Status.AvailableReplicas))
 		}
 	}
 	hasItsOwnSize(t, s, before)
@@ -278,8 +279,8 @@ func TestAStuckUpdateEndsWhenPodsMayBeReplaced(t *testing.T) {
 	s := atRest(t, clonesettest.Set(1, clonesettest.App("nginx:1", "a", "", ""), only),
 		cloneset.Features{InPlace: inplace.Options{EnvFromMetadata: true}})
 	before := s.active()[0].UID
-	s.node.Daemon = false
-	s.change(clonesettest.App("nginx:1", "b", "", ""))
+	s.Node.Daemon = false
+	s.Edit(clonesettest.App("nginx:1", "b", "", ""))
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +291,7 @@ func TestAStuckUpdateEndsWhenPodsMayBeReplaced(t *testing.T) {
 	if readiness.Ready(pod) {
 		t.Fatalf("the update is not stuck: the pod is ready: got true, want false\n%s", s.describe())
 	}
-	s.change(clonesettest.Policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy))
+	s.Edit(clonesettest.Policy(appsv1beta1.ReCreateCloneSetPodUpdatePolicy))
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +314,7 @@ func TestAnUpdateDoesNotWaitForADaemonThatWasRemoved(t *testing.T) {
 		t.Run(string(policy), func(t *testing.T) {
 			s := simulate(1, clonesettest.Set(1, clonesettest.App("nginx:1", "a", "", ""), clonesettest.Policy(policy)),
 				cloneset.Features{InPlace: inplace.Options{EnvFromMetadata: true}})
-			s.node.Daemon = true
+			s.Node.Daemon = true
 			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
 			}
@@ -321,8 +322,8 @@ func TestAnUpdateDoesNotWaitForADaemonThatWasRemoved(t *testing.T) {
 			if !inplace.Reported(before) {
 				t.Fatal("the daemon has not reported the pod")
 			}
-			s.node.Daemon = false
-			s.change(clonesettest.App("nginx:1", "b", "", ""))
+			s.Node.Daemon = false
+			s.Edit(clonesettest.App("nginx:1", "b", "", ""))
 			s.advance(5 * time.Minute)
 			if pod := s.active()[0]; pod.UID != before.UID {
 				t.Error("the daemon had no time")
@@ -340,11 +341,11 @@ func TestAnUpdateDoesNotWaitForADaemonThatWasRemoved(t *testing.T) {
 			if got := readiness.Ready(pod); got != replaced {
 				t.Errorf("the pod is ready: got %t, want %t\n%s\n%+v", got, replaced, s.describe(), status.Conditions)
 			}
-			outcome, err := s.run()
+			plan, _, err := s.Once()
 			if err != nil && replaced {
 				t.Fatalf("replaced: got true, want false\n%v", err)
 			}
-			if said := outcome.Plan.String(); strings.Contains(said, "NoNodeDaemon") == replaced {
+			if said := plan.String(); strings.Contains(said, "NoNodeDaemon") == replaced {
 				t.Errorf("NoNodeDaemon is told: got %t, want another value\n%s", strings.Contains(said, "NoNodeDaemon"),
 					said)
 			}
@@ -360,16 +361,16 @@ func TestRefusedUpdateIsNoSuccess(t *testing.T) {
 	before := s.active()[0]
 	s.Answer = unresizable(nil)
 	done := map[podplan.Action]int{}
-	s.told = func(outcome Outcome) {
+	s.Planned = func(_ *cloneset.Plan, outcome podapply.Outcome) {
 		for _, v := range outcome.Done {
 			done[v.Action]++
 		}
 	}
-	s.change(clonesettest.App("nginx:1", "a", "", clonesettest.CPU("3")))
+	s.Edit(clonesettest.App("nginx:1", "a", "", clonesettest.CPU("3")))
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
-	for _, event := range s.events {
+	for _, event := range s.Recorded {
 		if strings.Contains(event, "SuccessfulUpdatePodInPlace") && strings.Contains(event, before.Name) {
 			t.Errorf("event: got %q, want it not to contain %q", event, before.Name)
 		}

@@ -38,24 +38,24 @@ func TestEveryFailureIsTold(t *testing.T) {
 		change    func(*simulated)
 		condition appsv1beta1.DaemonSetConditionType
 	}{
-		"a revision is created": {verb("create", "ControllerRevision"), func(s *simulated) { s.change(image("agent:2")) }, failedUpdate},
+		"a revision is created": {verb("create", "ControllerRevision"), func(s *simulated) { s.Edit(image("agent:2")) }, failedUpdate},
 		"a revision is raised": {verb("patch", "ControllerRevision"), func(s *simulated) {
-			s.change(image("agent:2"))
-			s.runFor(5 * time.Minute)
-			s.change(image("agent:1"))
+			s.Edit(image("agent:2"))
+			s.RunFor(5 * time.Minute)
+			s.Edit(image("agent:1"))
 		}, failedUpdate},
-		"a pod is created": {verb("create", "Pod"), func(s *simulated) { s.change(image("agent:1")); s.addNode("n9", nil) }, failedCreate},
+		"a pod is created": {verb("create", "Pod"), func(s *simulated) { s.Edit(image("agent:1")); s.addNode("n9", nil) }, failedCreate},
 		"a pod is deleted": {verb("delete", "Pod"), func(s *simulated) {
-			s.change(rolling(func(r *appsv1beta1.RollingUpdateDaemonSet) { r.Type = appsv1beta1.StandardRollingUpdateType }))
-			s.change(image("agent:2"))
+			s.Edit(rolling(func(r *appsv1beta1.RollingUpdateDaemonSet) { r.Type = appsv1beta1.StandardRollingUpdateType }))
+			s.Edit(image("agent:2"))
 		}, failedCreate},
 		"a pod is updated in place": {func(r *simulation.Request) bool {
 			return r.Verb == "patch" && r.Key.Kind == "Pod" && r.Subresource == ""
-		}, func(s *simulated) { s.change(image("agent:2")) }, failedUpdate},
+		}, func(s *simulated) { s.Edit(image("agent:2")) }, failedUpdate},
 		"a pod is taken out of service": {func(r *simulation.Request) bool { return r.Key.Kind == "Pod" && r.Subresource == "status" },
-			func(s *simulated) { s.change(image("agent:2")) }, failedUpdate},
+			func(s *simulated) { s.Edit(image("agent:2")) }, failedUpdate},
 		"a former revision is deleted": {verb("delete", "ControllerRevision"), func(s *simulated) {
-			s.change(func(set *appsv1beta1.DaemonSet) {
+			s.Edit(func(set *appsv1beta1.DaemonSet) {
 				none := int32(0)
 				set.Spec.RevisionHistoryLimit = &none
 			})
@@ -64,16 +64,16 @@ func TestEveryFailureIsTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := started(t, makeSet(inPlace), everything, "n1", "n2", "n3")
-			denied := s.deny(tt.denied)
+			denied := s.Deny(tt.denied)
 			generation := s.set().Status.ObservedGeneration
 			tt.change(s)
-			s.runFor(10 * time.Minute)
-			pod := s.on("n1")[0]
+			s.RunFor(10 * time.Minute)
+			pod := s.PodsOn("n1")[0]
 			s.Change(podKey(pod.Name), func(o client.Object) { // which is news for the counts
 				o.(*corev1.Pod).Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
 			})
-			s.node.Frozen[pod.Name] = true
-			s.runFor(10 * time.Minute)
+			s.Node.Frozen[pod.Name] = true
+			s.RunFor(10 * time.Minute)
 			is := s.set().Status
 			if is.NumberReady >= is.DesiredNumberScheduled {
 				t.Errorf("ready pods: got %d, want less than %d; generation %d, status %+v", is.NumberReady,
@@ -101,8 +101,8 @@ func TestEveryFailureIsTold(t *testing.T) {
 				t.Errorf("tried at %v", *denied)
 			}
 			s.Answer = nil
-			s.node.Frozen[pod.Name] = false
-			s.runFor(20 * time.Minute)
+			s.Node.Frozen[pod.Name] = false
+			s.RunFor(20 * time.Minute)
 			if is := s.set().Status; len(is.Conditions) > 0 {
 				t.Errorf("conditions: got %v, want none; status %+v\n%s", is.Conditions, is, s.describe())
 			} else if want := s.set().Generation; is.ObservedGeneration != want {
@@ -124,9 +124,9 @@ func TestTemplatesThatCannotBeCompleted(t *testing.T) {
 	complete := s.kind.Template
 	s.kind.Template = func(context.Context, string, []byte) ([]byte, error) { return nil, errors.New("no room for templates") }
 	writes := len(s.Writes)
-	s.change(image("agent:2"))
-	s.node.Fail(s.only(t, "n1").Name)
-	s.runFor(10 * time.Minute)
+	s.Edit(image("agent:2"))
+	s.Node.Fail(s.only(t, "n1").Name)
+	s.RunFor(10 * time.Minute)
 	for _, w := range s.Writes[writes:] {
 		if w.Key != setKey {
 			t.Errorf("key: got %+v, want %+v\n%v", w.Key, setKey, w)
@@ -138,17 +138,17 @@ func TestTemplatesThatCannotBeCompleted(t *testing.T) {
 	is := s.set().Status
 	if got := condition(s.set(), failedUpdate); !strings.Contains(got, "no room for templates") {
 		t.Errorf("condition about failed updates: got %q, want it to contain %q; %+v, told %q", got,
-			"no room for templates", is, s.events)
+			"no room for templates", is, s.Recorded)
 	}
 	if want := s.set().Generation; is.ObservedGeneration == want {
 		t.Errorf("observed generation: got %d, want another value; %+v, told %q", is.ObservedGeneration, is,
-			s.events)
+			s.Recorded)
 	}
-	if got := len(s.eventsWith("no room for templates")); got == 0 {
-		t.Errorf(`events about no room for templates: got none, want some; %+v, told %q`, is, s.events)
+	if got := len(s.EventsWith("no room for templates")); got == 0 {
+		t.Errorf(`events about no room for templates: got none, want some; %+v, told %q`, is, s.Recorded)
 	}
 	s.kind.Template = complete
-	s.runFor(20 * time.Minute)
+	s.RunFor(20 * time.Minute)
 	if s.images() != "2 2" {
 		t.Errorf("images: got %q, want both updated: %s", s.images(), s.describe())
 	}
@@ -166,7 +166,7 @@ func TestTemplatesThatCannotBeCompleted(t *testing.T) {
 func TestCreationStopsAtAFailure(t *testing.T) {
 	nodes := []string{"n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9"}
 	s := simulate(1, makeSet(), everything, nodes...)
-	denied := s.deny(verb("create", "Pod"))
+	denied := s.Deny(verb("create", "Pod"))
 	for range 3 {
 		s.Round()
 	}
@@ -178,7 +178,7 @@ func TestCreationStopsAtAFailure(t *testing.T) {
 		t.Errorf("number denied: got %d, want less than %d", n, len(nodes))
 	}
 	s.Answer = nil
-	s.runFor(10 * time.Minute)
+	s.RunFor(10 * time.Minute)
 	if got := int(s.set().Status.NumberAvailable); got != len(nodes) {
 		t.Errorf("available pods: got %d, want %d\n%s", got, len(nodes), s.describe())
 	}
@@ -191,13 +191,13 @@ func TestCreationStopsAtAFailure(t *testing.T) {
 		return nil
 	}
 	s.addNode("nA", nil)
-	s.events = nil
-	s.runFor(time.Minute)
-	if got := len(s.eventsWith("FailedCreate")); got > 0 {
-		t.Errorf("events FailedCreate: got %d, want none\n%q\n%+v", got, s.events, s.set().Status.Conditions)
+	s.Recorded = nil
+	s.RunFor(time.Minute)
+	if got := len(s.EventsWith("FailedCreate")); got > 0 {
+		t.Errorf("events FailedCreate: got %d, want none\n%q\n%+v", got, s.Recorded, s.set().Status.Conditions)
 	}
 	if got := len(s.set().Status.Conditions); got > 0 {
-		t.Errorf("conditions: got %d, want none\n%q\n%+v", got, s.events, s.set().Status.Conditions)
+		t.Errorf("conditions: got %d, want none\n%q\n%+v", got, s.Recorded, s.set().Status.Conditions)
 	}
 	s.Answer = func(r *simulation.Request) error {
 		if r.Verb == "delete" {
@@ -207,13 +207,13 @@ func TestCreationStopsAtAFailure(t *testing.T) {
 	}
 	s.Remove(nodeKey("nA"))
 	s.taint("n0", "broken", corev1.TaintEffectNoExecute)
-	s.events = nil
-	s.runFor(time.Minute)
-	if got := len(s.eventsWith("FailedDelete")); got > 0 {
-		t.Errorf("events FailedDelete: got %d, want none\n%q\n%+v", got, s.events, s.set().Status.Conditions)
+	s.Recorded = nil
+	s.RunFor(time.Minute)
+	if got := len(s.EventsWith("FailedDelete")); got > 0 {
+		t.Errorf("events FailedDelete: got %d, want none\n%q\n%+v", got, s.Recorded, s.set().Status.Conditions)
 	}
 	if got := len(s.set().Status.Conditions); got > 0 {
-		t.Errorf("conditions: got %d, want none\n%q\n%+v", got, s.events, s.set().Status.Conditions)
+		t.Errorf("conditions: got %d, want none\n%q\n%+v", got, s.Recorded, s.set().Status.Conditions)
 	}
 }
 
@@ -226,19 +226,19 @@ func TestPodsThatEnd(t *testing.T) {
 		for _, option := range []option{maxUnavailable(1), maxSurge(1)} {
 			s := started(t, makeSet(option), everything, "n1", "n2")
 			end := func(node string) {
-				for _, pod := range s.on(node) {
+				for _, pod := range s.PodsOn(node) {
 					if pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning {
 						s.Change(podKey(pod.Name), func(o client.Object) {
 							o.(*corev1.Pod).Status = corev1.PodStatus{Phase: phase}
 						})
-						s.node.Frozen[pod.Name] = true
+						s.Node.Frozen[pod.Name] = true
 					}
 				}
 			}
-			s.others = func() bool { // what is deleted ends
-				for _, pod := range s.pods() {
+			s.Others = func() bool { // what is deleted ends
+				for _, pod := range s.AllPods() {
 					if pod.DeletionTimestamp != nil {
-						s.node.Frozen[pod.Name] = false
+						s.Node.Frozen[pod.Name] = false
 					}
 				}
 				return false
@@ -252,10 +252,10 @@ func TestPodsThatEnd(t *testing.T) {
 			for range 13 {
 				end("n1")
 				for before := len(gone); len(gone) == before; {
-					s.runFor(100 * time.Millisecond)
+					s.RunFor(100 * time.Millisecond)
 				}
-				for len(s.on("n1")) != 1 || s.on("n1")[0].Status.Phase != corev1.PodRunning {
-					s.runFor(100 * time.Millisecond)
+				for len(s.PodsOn("n1")) != 1 || s.PodsOn("n1")[0].Status.Phase != corev1.PodRunning {
+					s.RunFor(100 * time.Millisecond)
 				}
 			}
 			for i := 1; i < len(gone); i++ {
@@ -267,21 +267,21 @@ func TestPodsThatEnd(t *testing.T) {
 					t.Errorf("%s: is: got %v, want at most %v; waits %s, not %s", phase, is, want+2*time.Second, is, want)
 				}
 			}
-			if len(s.eventsWith(reason, "n1")) < 13 {
-				t.Errorf("told %q", s.events)
+			if len(s.EventsWith(reason, "n1")) < 13 {
+				t.Errorf("told %q", s.Recorded)
 			}
 			end("n2")
-			s.runFor(10 * time.Second)
+			s.RunFor(10 * time.Second)
 			if pod := s.only(t, "n2"); pod.Status.Phase != corev1.PodRunning {
 				t.Error("another node waits as well: ", s.describe())
 			}
 			end("n1")
-			s.runFor(time.Minute)
+			s.RunFor(time.Minute)
 			if pod := s.only(t, "n1"); pod.Status.Phase != phase {
 				t.Error("it does not wait: ", s.describe())
 			}
-			s.change(image("agent:2"))
-			s.runFor(10 * time.Second)
+			s.Edit(image("agent:2"))
+			s.RunFor(10 * time.Second)
 			if pod := s.only(t, "n1"); pod.Status.Phase != corev1.PodRunning {
 				t.Error("another generation waits as well: ", s.describe())
 			}

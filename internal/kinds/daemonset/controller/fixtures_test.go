@@ -1,16 +1,13 @@
 package controller
 
 import (
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -72,54 +69,17 @@ func drained(set *appsv1beta1.DaemonSet) {
 		`"containers":[{"name":"agent","image":"agent:1"}]}}`)
 }
 
-// runFor lets everybody act for as long.
-func (s *simulated) runFor(d time.Duration) {
-	for end := s.Now().Add(d); s.Now().Before(end); {
-		if s.Round() {
-			continue
-		}
-		if due := s.Queue.Due(); due.IsZero() || due.After(end) {
-			s.Pass(end.Sub(s.Now()))
-			return
-		}
-		s.Queue.Wait()
-	}
-}
-
 // started is a set whose pods are available on all of these nodes.
 func started(t *testing.T, set *appsv1beta1.DaemonSet, features daemonset.Features, nodeNames ...string) *simulated {
 	t.Helper()
 	s := simulate(1, set, features, nodeNames...)
-	s.node.Daemon = true
-	s.runFor(5 * time.Minute)
+	s.Node.Daemon = true
+	s.RunFor(5 * time.Minute)
 	if got := s.set().Status.NumberAvailable; int(got) != len(nodeNames) {
 		t.Fatal("it does not start: ", s.describe())
 	}
-	s.events = nil
+	s.Recorded = nil
 	return s
-}
-
-// eventsWith are the events that have all of these words.
-func (s *simulated) eventsWith(words ...string) (events []string) {
-	for _, event := range s.events {
-		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(event, word) }) {
-			events = append(events, event)
-		}
-	}
-	return events
-}
-
-// deny refuses the requests that a test chooses, as a policy does, and notes when.
-func (s *simulated) deny(chosen func(*simulation.Request) bool) *[]time.Time {
-	var when []time.Time
-	s.Answer = func(r *simulation.Request) error {
-		if !chosen(r) {
-			return nil
-		}
-		when = append(when, s.Now())
-		return apierrors.NewForbidden(corev1.Resource(strings.ToLower(r.Key.Kind)+"s"), r.Key.Name, errors.New("a policy says no"))
-	}
-	return &when
 }
 
 func verb(verb, kind string) func(*simulation.Request) bool {
@@ -129,7 +89,7 @@ func verb(verb, kind string) func(*simulation.Request) bool {
 // only is the only pod on a node.
 func (s *simulated) only(t *testing.T, node string) *corev1.Pod {
 	t.Helper()
-	pods := s.on(node)
+	pods := s.PodsOn(node)
 	if len(pods) != 1 {
 		t.Fatalf("%d pods on node %s: %s", len(pods), node, s.describe())
 	}
@@ -147,7 +107,7 @@ func (s *simulated) images() string {
 	var words []string
 	for _, node := range s.nodes() {
 		var tags []string
-		for _, pod := range s.on(node.Name) {
+		for _, pod := range s.PodsOn(node.Name) {
 			_, tag, _ := strings.Cut(pod.Spec.Containers[0].Image, ":")
 			tags = append(tags, tag)
 		}
@@ -168,10 +128,6 @@ func (s *simulated) report(node string, is corev1.ConditionStatus) {
 		o.(*corev1.Node).Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: is,
 			LastTransitionTime: metav1.NewTime(s.Now())}}
 	})
-}
-
-func revisionKey(name string) simulation.Key {
-	return simulation.Key{Kind: "ControllerRevision", Name: name}
 }
 
 // storeRevision stores a revision of another image, with these labels, that nobody owns.

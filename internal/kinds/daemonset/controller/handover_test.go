@@ -18,7 +18,7 @@ import (
 func TestTakenOverPodsAreNoReasonToSurge(t *testing.T) {
 	s := simulate(1, makeSet(), daemonset.Features{}, "n1", "n2", "n3", "n4")
 	settled(t, s)
-	for _, pod := range s.pods() {
+	for _, pod := range s.AllPods() {
 		s.Change(podKey(pod.Name), func(o client.Object) { o.SetOwnerReferences(nil) })
 	}
 	for _, object := range s.List("ControllerRevision", false) {
@@ -33,7 +33,7 @@ func TestTakenOverPodsAreNoReasonToSurge(t *testing.T) {
 	s.AfterWrite = func(w simulation.Write) {
 		two := 0
 		for _, node := range s.nodes() {
-			if len(s.on(node.Name)) > 1 {
+			if len(s.PodsOn(node.Name)) > 1 {
 				two++
 			}
 		}
@@ -60,9 +60,9 @@ func TestSurgeInPercentOfNoNodes(t *testing.T) {
 	for _, node := range []string{"n1", "n2"} {
 		s.taint(node, "k", corev1.TaintEffectNoSchedule)
 	}
-	s.change(image("agent:2"))
+	s.Edit(image("agent:2"))
 	settled(t, s)
-	if n := len(s.pods()); n != 2 {
+	if n := len(s.AllPods()); n != 2 {
 		t.Errorf("%d of 2 nodes keep their pod", n)
 	}
 }
@@ -74,14 +74,14 @@ func TestPodGivenUpBeforeTheCachesShowIt(t *testing.T) {
 		set.Spec.UpdateStrategy.RollingUpdate.Type = appsv1beta1.InPlaceIfPossibleRollingUpdateType
 	}), daemonset.Features{}, "n1")
 	settled(t, s)
-	s.change(image("agent:2"))
+	s.Edit(image("agent:2"))
 	s.Events(10)
-	s.Change(podKey(s.pods()[0].Name), func(o client.Object) { o.SetOwnerReferences(nil) })
+	s.Change(podKey(s.AllPods()[0].Name), func(o client.Object) { o.SetOwnerReferences(nil) })
 	for range 3 {
 		s.Queue.Add()
 		s.Manage()
 	}
-	if n := len(s.on("n1")); n != 1 {
+	if n := len(s.PodsOn("n1")); n != 1 {
 		t.Errorf("%d pods on the node", n)
 	}
 	settled(t, s)
@@ -89,7 +89,7 @@ func TestPodGivenUpBeforeTheCachesShowIt(t *testing.T) {
 	if n != 1 {
 		t.Errorf(`pods with agent:2: got %d, want 1`, n)
 	}
-	if got := len(s.pods()); got != 1 {
+	if got := len(s.AllPods()); got != 1 {
 		t.Errorf("number of pods: got %d, want 1", got)
 	}
 }

@@ -82,8 +82,8 @@ func TestWhatIsUpdatedInPlace(t *testing.T) {
 			if tt.disturb != nil {
 				tt.disturb(s)
 			}
-			s.change(tt.change)
-			s.runFor(10 * time.Minute)
+			s.Edit(tt.change)
+			s.RunFor(10 * time.Minute)
 			after := []any{s.only(t, "n1").UID, s.only(t, "n2").UID}
 			if kept := cmp.Equal(before, after); kept != tt.kept {
 				t.Errorf("kept: it stays the same: got %t, want %t\n%s", kept, tt.kept, s.describe())
@@ -93,7 +93,7 @@ func TestWhatIsUpdatedInPlace(t *testing.T) {
 				t.Errorf("kept: available pods: got %d, want 2\n%t\n%s", got, kept, s.describe())
 			}
 			hash := s.set().Status.UpdateRevision
-			for _, pod := range s.pods() {
+			for _, pod := range s.AllPods() {
 				if pod.Labels[pub.ControllerRevisionHash] != hash {
 					t.Errorf("label controller revision hash of the pod: got %q, want %q; pod %s is labelled %s, and the hash is %s",
 						pod.Labels[pub.ControllerRevisionHash], hash, pod.Name, pod.Labels[pub.ControllerRevisionHash], hash)
@@ -138,8 +138,8 @@ func TestTheStepsOfAnUpdate(t *testing.T) {
 		}
 		steps = append(steps, strings.Join(words, " "))
 	}
-	s.change(image("agent:2"))
-	s.runFor(5 * time.Minute)
+	s.Edit(image("agent:2"))
+	s.RunFor(5 * time.Minute)
 	want := []string{"patch False", "patch agent:2 " + s.set().Status.UpdateRevision + " Updating", "patch True Normal"}
 	if diff := cmp.Diff(want, steps); diff != "" {
 		t.Errorf("steps (-want +got):\n%s", diff)
@@ -151,25 +151,25 @@ func TestTheStepsOfAnUpdate(t *testing.T) {
 func TestEventsOfUpdatesInPlace(t *testing.T) {
 	s := started(t, makeSet(inPlace), everything, "n1")
 	pod := s.only(t, "n1")
-	s.change(image("agent:2"))
-	s.runFor(5 * time.Minute)
-	if got := len(s.eventsWith("Normal SuccessfulUpdatePodInPlace ", pod.Name)); got != 1 {
-		t.Errorf("number of events SuccessfulUpdatePodInPlace of the pod: got %d, want 1\n%q", got, s.events)
+	s.Edit(image("agent:2"))
+	s.RunFor(5 * time.Minute)
+	if got := len(s.EventsWith("Normal SuccessfulUpdatePodInPlace ", pod.Name)); got != 1 {
+		t.Errorf("number of events SuccessfulUpdatePodInPlace of the pod: got %d, want 1\n%q", got, s.Recorded)
 	}
 	if got := s.only(t, "n1").UID; got != pod.UID {
-		t.Errorf("UID of the pod on n1: got %q, want %q\n%q", got, pod.UID, s.events)
+		t.Errorf("UID of the pod on n1: got %q, want %q\n%q", got, pod.UID, s.Recorded)
 	}
-	s.deny(func(r *simulation.Request) bool {
+	s.Deny(func(r *simulation.Request) bool {
 		return r.Verb == "patch" && r.Key.Kind == "Pod" && r.Subresource == ""
 	})
-	s.change(image("agent:3"))
-	s.runFor(time.Minute)
+	s.Edit(image("agent:3"))
+	s.RunFor(time.Minute)
 	revision := "agent-" + s.set().Status.UpdateRevision
-	if got := len(s.eventsWith("Warning FailedUpdatePodInPlace ", pod.Name, revision, "a policy")); got == 0 {
-		t.Errorf("events FailedUpdatePodInPlace of the pod: got none, want some\n%q", s.events)
+	if got := len(s.EventsWith("Warning FailedUpdatePodInPlace ", pod.Name, revision, "a policy")); got == 0 {
+		t.Errorf("events FailedUpdatePodInPlace of the pod: got none, want some\n%q", s.Recorded)
 	}
 	s.Answer = nil
-	s.runFor(10 * time.Minute)
+	s.RunFor(10 * time.Minute)
 	s.Answer = func(r *simulation.Request) error {
 		if r.Verb == "patch" && r.Key.Kind == "Pod" && r.Subresource == "" && strings.Contains(string(r.Body), "agent:2") {
 			return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Pod").GroupKind(), r.Key.Name,
@@ -177,22 +177,22 @@ func TestEventsOfUpdatesInPlace(t *testing.T) {
 		}
 		return nil
 	}
-	s.events = nil
-	s.change(image("agent:2"))
-	s.runFor(10 * time.Minute)
+	s.Recorded = nil
+	s.Edit(image("agent:2"))
+	s.RunFor(10 * time.Minute)
 	revision = "agent-" + s.set().Status.UpdateRevision
 	if got := s.only(t, "n1").UID; got == pod.UID {
-		t.Errorf("UID of the pod on n1: got %q, want another value\n%q\n%s", got, s.events, s.describe())
+		t.Errorf("UID of the pod on n1: got %q, want another value\n%q\n%s", got, s.Recorded, s.describe())
 	}
 	if got := s.images(); got != "2" {
-		t.Errorf("images: got %q, want %q\n%q\n%s", got, "2", s.events, s.describe())
+		t.Errorf("images: got %q, want %q\n%q\n%s", got, "2", s.Recorded, s.describe())
 	}
-	if got := len(s.eventsWith("Warning FailedUpdatePodInPlace ", revision)); got == 0 {
-		t.Errorf("events FailedUpdatePodInPlace of the revision: got none, want some\n%q\n%s", s.events,
+	if got := len(s.EventsWith("Warning FailedUpdatePodInPlace ", revision)); got == 0 {
+		t.Errorf("events FailedUpdatePodInPlace of the revision: got none, want some\n%q\n%s", s.Recorded,
 			s.describe())
 	}
-	if got := len(s.eventsWith("Normal SuccessfulDelete ", pod.Name)); got != 1 {
-		t.Errorf("number of events SuccessfulDelete of the pod: got %d, want 1\n%q\n%s", got, s.events,
+	if got := len(s.EventsWith("Normal SuccessfulDelete ", pod.Name)); got != 1 {
+		t.Errorf("number of events SuccessfulDelete of the pod: got %d, want 1\n%q\n%s", got, s.Recorded,
 			s.describe())
 	}
 }
@@ -206,40 +206,40 @@ func TestEventsOfPods(t *testing.T) {
 		want    string
 	}{
 		"a pod is created": {func(s *simulated) { s.addNode("n2", nil) }, "Normal SuccessfulCreate created pod agent-"},
-		"a creation is refused": {func(s *simulated) { s.deny(verb("create", "Pod")); s.addNode("n2", nil) },
+		"a creation is refused": {func(s *simulated) { s.Deny(verb("create", "Pod")); s.addNode("n2", nil) },
 			"Warning FailedCreate failed to create pod agent-"},
 		"a pod is deleted": {func(s *simulated) { s.taint("n1", "broken", corev1.TaintEffectNoExecute) },
 			"Normal SuccessfulDelete deleted pod agent-"},
 		"a deletion is refused": {func(s *simulated) {
-			s.deny(verb("delete", "Pod"))
+			s.Deny(verb("delete", "Pod"))
 			s.taint("n1", "broken", corev1.TaintEffectNoExecute)
 		}, "Warning FailedDelete failed to delete pod agent-"},
-		"a failed pod is replaced": {func(s *simulated) { s.node.Fail(s.on("n1")[0].Name) }, "Warning FailedDaemonPod deleted pod agent-"},
+		"a failed pod is replaced": {func(s *simulated) { s.Node.Fail(s.PodsOn("n1")[0].Name) }, "Warning FailedDaemonPod deleted pod agent-"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := started(t, makeSet(), everything, "n1")
 			tt.disturb(s)
-			s.runFor(10 * time.Second)
-			told := s.eventsWith(tt.want)
+			s.RunFor(10 * time.Second)
+			told := s.EventsWith(tt.want)
 			if len(told) == 0 {
-				t.Errorf("told: got none, want some; %q is not among %q", tt.want, s.events)
+				t.Errorf("told: got none, want some; %q is not among %q", tt.want, s.Recorded)
 			} else if strings.Contains(tt.want, "refused") && !strings.Contains(told[0], "a policy says no") {
 				t.Errorf("told first: got %q, want it to contain %q; %q is not among %q", told[0], "a policy says no",
-					tt.want, s.events)
+					tt.want, s.Recorded)
 			}
 		})
 	}
 	s := started(t, makeSet(), everything, "n1")
-	s.change(func(set *appsv1beta1.DaemonSet) { set.Spec.Selector.MatchLabels["app"] = "other" })
+	s.Edit(func(set *appsv1beta1.DaemonSet) { set.Spec.Selector.MatchLabels["app"] = "other" })
 	for range 10 {
 		s.Queue.Add()
-		s.runFor(time.Minute)
+		s.RunFor(time.Minute)
 	}
-	if n := len(s.eventsWith("FailedUpdatePodInPlace", "spec.selector")); n != 1 {
-		t.Errorf("number of events FailedUpdatePodInPlace about the selector: got %d, want 1\n%q", n, s.events)
+	if n := len(s.EventsWith("FailedUpdatePodInPlace", "spec.selector")); n != 1 {
+		t.Errorf("number of events FailedUpdatePodInPlace about the selector: got %d, want 1\n%q", n, s.Recorded)
 	}
-	if got := len(s.eventsWith("FailedPlacement")); got > 0 {
-		t.Errorf("events FailedPlacement: got %d, want none\n%q", got, s.events)
+	if got := len(s.EventsWith("FailedPlacement")); got > 0 {
+		t.Errorf("events FailedPlacement: got %d, want none\n%q", got, s.Recorded)
 	}
 }
 
@@ -255,10 +255,10 @@ func TestThePreDeleteHook(t *testing.T) {
 					setTemplate(set, `{"metadata":{"labels":{"app":"agent","drain":"yes"}},"spec":{"containers":[{"name":"agent","image":"agent:1"}]}}`)
 				}
 			}), everything, "n1", "n2")
-			s.change(func(set *appsv1beta1.DaemonSet) {
+			s.Edit(func(set *appsv1beta1.DaemonSet) {
 				setTemplate(set, strings.Replace(string(set.Spec.Template.Raw()), "agent:1", "agent:2", 1))
 			})
-			s.runFor(5 * time.Minute)
+			s.RunFor(5 * time.Minute)
 			pod := s.only(t, "n2")
 			if pod.Labels[pub.LifecycleState] != "PreparingDelete" {
 				t.Fatalf("label lifecycle state of the pod: got %q, want %q\n%s", pod.Labels[pub.LifecycleState],
@@ -280,13 +280,13 @@ func TestThePreDeleteHook(t *testing.T) {
 				t.Errorf("ready: got %t, want another value; mark %t, gate %t: %+v", ready, mark, gated, pod.Status.Conditions)
 			}
 			s.edit(t, "n2", func(pod *corev1.Pod) { delete(pod.Labels, "drain") })
-			s.runFor(5 * time.Minute)
+			s.RunFor(5 * time.Minute)
 			if got := s.images(); got != "1 2" {
 				t.Errorf("images: got %q, want %q\n%s", got, "1 2", s.describe())
 			}
 			uid := s.only(t, "n2").UID
 			s.EndGracefully(podKey(s.only(t, "n2").Name))
-			s.runFor(time.Minute)
+			s.RunFor(time.Minute)
 			if s.only(t, "n2").UID == uid {
 				t.Error("it is held: ", s.describe())
 			}
@@ -302,15 +302,15 @@ func TestARolloutOfMetadata(t *testing.T) {
 	for _, way := range []option{inPlace, func(*appsv1beta1.DaemonSet) {}} {
 		s := started(t, makeSet(way), everything, "n1", "n2")
 		look := func() (all []string) {
-			for _, pod := range s.pods() {
+			for _, pod := range s.AllPods() {
 				all = append(all, string(pod.UID)+pod.Status.ContainerStatuses[0].ContainerID)
 			}
 			slices.Sort(all)
 			return all
 		}
 		before := look()
-		s.change(restart)
-		s.runFor(5 * time.Minute)
+		s.Edit(restart)
+		s.RunFor(5 * time.Minute)
 		after := look()
 		same := slices.Equal(before, after)
 		isInPlace := s.set().Spec.UpdateStrategy.RollingUpdate.Type == appsv1beta1.InPlaceIfPossibleRollingUpdateType
@@ -320,7 +320,7 @@ func TestARolloutOfMetadata(t *testing.T) {
 		if got := s.set().Status.UpdatedNumberScheduled; got != 2 {
 			t.Errorf("updated pods: got %d, want 2; in place %t: %v, then %v", got, isInPlace, before, after)
 		}
-		for _, pod := range s.pods() {
+		for _, pod := range s.AllPods() {
 			if pod.Annotations["kubectl.kubernetes.io/restartedAt"] != "now" {
 				t.Errorf("annotation kubectl.kubernetes.io/restartedAt of the pod: got %q, want %q\n%+v",
 					pod.Annotations["kubectl.kubernetes.io/restartedAt"], "now", pod.Annotations)

@@ -19,6 +19,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller/guardtest"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
@@ -28,17 +29,16 @@ var update = flag.Bool("update", false, "write the golden narratives")
 type tale struct {
 	*simulated
 	t    *testing.T
-	text strings.Builder
-	last string
+	text simulationtest.Narrative
 }
 
 // then lets the user do something, and everybody act for two minutes.
 func (n *tale) then(title string, do option) {
 	fmt.Fprintf(&n.text, "\n# %s\n", title)
 	if do != nil {
-		n.change(do)
+		n.Edit(do)
 	}
-	n.runFor(2 * time.Minute)
+	n.RunFor(2 * time.Minute)
 	is := n.set().Status
 	fmt.Fprintf(&n.text, "\nThen: %d nodes, %d with an available pod; %d updated; images %s.\n", is.DesiredNumberScheduled, is.NumberAvailable,
 		is.UpdatedNumberScheduled, n.images())
@@ -47,7 +47,7 @@ func (n *tale) then(title string, do option) {
 // halfway lets the user do something, and everybody act until a node has a pod of the image.
 func (n *tale) halfway(title, image string, do option) {
 	fmt.Fprintf(&n.text, "\n# %s\n", title)
-	n.change(do)
+	n.Edit(do)
 	for !strings.Contains(n.images(), image) {
 		n.Round()
 	}
@@ -78,11 +78,11 @@ func TestNarratives(t *testing.T) {
 			n.Remove(nodeKey("n1"))
 			n.then("two minutes later", nil)
 			n.Change(nodeKey("n2"), func(o client.Object) { o.(*corev1.Node).Spec.Taints = nil })
-			n.node.Fail(n.on("n3")[0].Name)
+			n.Node.Fail(n.PodsOn("n3")[0].Name)
 			n.then("n2 is mended, and the pod of n3 fails", nil)
 		}},
 		"a broken image is corrected": {makeSet(inPlace), func(n *tale) {
-			n.node.Digests["agent:bad"] = ""
+			n.Node.Digests["agent:bad"] = ""
 			n.then("image agent:bad", image("agent:bad"))
 			n.then("image agent:2", image("agent:2"))
 		}},
@@ -90,7 +90,7 @@ func TestNarratives(t *testing.T) {
 			n.then("image agent:2", func(set *appsv1beta1.DaemonSet) {
 				setTemplate(set, strings.Replace(string(set.Spec.Template.Raw()), "agent:1", "agent:2", 1))
 			})
-			for _, pod := range n.pods() {
+			for _, pod := range n.AllPods() {
 				n.Change(podKey(pod.Name), func(o client.Object) { delete(o.GetLabels(), "drain") })
 			}
 			n.then("all pods are let go", nil)
@@ -105,14 +105,14 @@ func TestNarratives(t *testing.T) {
 			n.then("image agent:2, for which pods without the gate are made anew", image("agent:2"))
 		}},
 		"strict accounting": {makeSet(inPlace, strict), func(n *tale) {
-			n.node.Digests["agent:bad"] = ""
+			n.Node.Digests["agent:bad"] = ""
 			n.then("image agent:bad", image("agent:bad"))
 			n.then("image agent:2", image("agent:2"))
 		}},
 		"nodes that are not ready for long are left out": {makeSet(annotated(pub.DaemonSetIgnoreNotReadyNodesAfter, "5m")), func(n *tale) { // ADS-W3
 			n.report("n3", corev1.ConditionUnknown)
-			dead := n.on("n3")[0].Name
-			n.node.Frozen[dead] = true
+			dead := n.PodsOn("n3")[0].Name
+			n.Node.Frozen[dead] = true
 			n.Change(podKey(dead), func(o client.Object) {
 				o.(*corev1.Pod).Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
 			})
@@ -120,22 +120,19 @@ func TestNarratives(t *testing.T) {
 			n.then("four minutes later", nil)
 			n.then("six minutes later", nil)
 			n.report("n3", corev1.ConditionTrue)
-			n.node.Frozen[dead] = false
+			n.Node.Frozen[dead] = false
 			n.then("n3 is back", nil)
 		}},
 	} {
 		t.Run(title, func(t *testing.T) {
 			n := &tale{t: t, simulated: simulate(1, story.set, daemonset.Features{}, "n1", "n2", "n3")}
-			n.node.Observes = true
-			n.planned = func(plan *daemonset.Plan) {
-				if text := plan.Headline(); text != n.last {
-					n.last = text
-					fmt.Fprintf(&n.text, "\n[%s]\n%s", n.Now().Format("04:05"), text)
-				}
+			n.Node.Observes = true
+			n.Planned = func(plan *daemonset.Plan, _ podapply.Outcome) {
+				n.text.Plan(n.Now(), plan.Headline())
 			}
 			n.then("created", nil)
 			story.tell(n)
-			simulationtest.Golden(t, title, n.text.String(), n.events, *update)
+			simulationtest.Golden(t, title, n.text.String(), n.Recorded, *update)
 		})
 	}
 }
@@ -147,7 +144,7 @@ func (n *tale) under() {
 		b.Namespace = "default"
 		b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "agent"}}
 	})
-	guard := &guardtest.Guard{Budget: budget, Now: n.Now, Pods: n.pods,
+	guard := &guardtest.Guard{Budget: budget, Now: n.Now, Pods: n.AllPods,
 		Replicas: func() int32 { return n.set().Status.DesiredNumberScheduled },
 		Asked: func(pod *corev1.Pod, by disruption.Operation, answer podunavailablebudget.Decision) {
 			fmt.Fprintf(&n.text, "asked: %s pod %s: %s\n", by, pod.Name, answer.Reason)

@@ -100,7 +100,7 @@ func rollsOutLikeTheNativeKind(t *testing.T, set *appsv1beta1.DaemonSet) {
 		happened = append(happened, w.Verb+" "+nodes.Target(pod))
 		down := 0
 		for _, node := range []string{"n1", "n2", "n3"} {
-			if len(s.on(node)) == 0 || s.on(node)[0].DeletionTimestamp != nil || s.on(node)[0].Status.Phase != corev1.PodRunning {
+			if len(s.PodsOn(node)) == 0 || s.PodsOn(node)[0].DeletionTimestamp != nil || s.PodsOn(node)[0].Status.Phase != corev1.PodRunning {
 				down++
 			}
 		}
@@ -112,9 +112,9 @@ func rollsOutLikeTheNativeKind(t *testing.T, set *appsv1beta1.DaemonSet) {
 				pod.Spec.Tolerations)
 		}
 	}
-	s.runFor(time.Minute)
-	s.change(image("agent:2"))
-	s.runFor(time.Minute)
+	s.RunFor(time.Minute)
+	s.Edit(image("agent:2"))
+	s.RunFor(time.Minute)
 	want := []string{"create n1", "create n2", "create n3", "delete n3", "create n3", "delete n2", "create n2", "delete n1", "create n1"}
 	first := map[string]bool{}
 	for _, word := range happened[:min(3, len(happened))] { // creations go on side by side
@@ -155,15 +155,15 @@ func TestWhatTheKindIsFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := started(t, makeSet(tt.options...), everything, tt.nodes...)
 			before := map[any]bool{}
-			for _, pod := range s.pods() {
+			for _, pod := range s.AllPods() {
 				before[pod.UID] = true
 			}
-			s.change(func(set *appsv1beta1.DaemonSet) {
+			s.Edit(func(set *appsv1beta1.DaemonSet) {
 				setTemplate(set, strings.Replace(string(set.Spec.Template.Raw()), "agent:1", "agent:2", 1))
 			})
-			s.runFor(5 * time.Minute)
+			s.RunFor(5 * time.Minute)
 			same := true
-			for _, pod := range s.pods() {
+			for _, pod := range s.AllPods() {
 				same = same && before[pod.UID]
 			}
 			if got := s.images(); got != tt.want {
@@ -178,7 +178,7 @@ func TestWhatTheKindIsFor(t *testing.T) {
 	s := simulate(1, makeSet(partition(3), func(set *appsv1beta1.DaemonSet) {
 		set.Spec.ScaleStrategy = &appsv1beta1.DaemonSetScaleStrategy{PartitionedScaling: true}
 	}), everything, all...)
-	s.runFor(time.Minute)
+	s.RunFor(time.Minute)
 	if s.images() != "1   " { // burst limit and image pulls are shown by TestBurstReplicasFollow and TestImagesArePulledAhead
 		t.Errorf("images: got %q, want a pod on the first node alone", s.images())
 	}

@@ -105,7 +105,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	s := started(t, makeSet(), everything, "n1", "n2")
 	status := func(desired, current, misscheduled int32) {
 		t.Helper()
-		s.runFor(time.Minute)
+		s.RunFor(time.Minute)
 		is := s.set().Status
 		if is.DesiredNumberScheduled != desired {
 			t.Errorf("desired pods: got %d, want %d\n%+v", is.DesiredNumberScheduled, desired, is)
@@ -125,7 +125,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	status(1, 1, 1)
 	s.taint("n3", "broken", corev1.TaintEffectNoExecute)
 	status(1, 1, 0)
-	if got := len(s.on("n3")) + len(s.on("n2")); got > 0 {
+	if got := len(s.PodsOn("n3")) + len(s.PodsOn("n2")); got > 0 {
 		t.Errorf("number of pods on n3 and pods on n2: got %d, want 0\n%s", got, s.describe())
 	}
 	s.Remove(nodeKey("n3"))

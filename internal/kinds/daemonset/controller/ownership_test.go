@@ -54,7 +54,7 @@ func TestWhatCallsASet(t *testing.T) {
 			}
 			s.edit(t, "n1", tt.first)
 			quiet()
-			pod := s.on("n1")[0].DeepCopy()
+			pod := s.PodsOn("n1")[0].DeepCopy()
 			called := func(what string) {
 				t.Helper()
 				if s.Events(1 << 20); s.Queue.Added() != tt.calls {
@@ -72,15 +72,15 @@ func TestWhatCallsASet(t *testing.T) {
 		})
 	}
 	s := started(t, makeSet(), everything, "n1")
-	s.change(func(set *appsv1beta1.DaemonSet) { set.Spec.MinReadySeconds = 3 })
+	s.Edit(func(set *appsv1beta1.DaemonSet) { set.Spec.MinReadySeconds = 3 })
 	if s.Events(1); !s.Queue.Added() {
 		t.Error("a change of the set does not call it")
 	}
-	orphan("agent")(s.on("n1")[0])
+	orphan("agent")(s.PodsOn("n1")[0])
 	s.Store(simulation.Key{Kind: "DaemonSet", Name: "another"}, makeSet(func(set *appsv1beta1.DaemonSet) { set.Name = "another" }))
 	s.Events(1 << 20)
 	var names []string
-	for _, request := range s.kube.setsOf(context.Background(), s.on("n1")[0]) {
+	for _, request := range s.kube.setsOf(context.Background(), s.PodsOn("n1")[0]) {
 		names = append(names, request.Name)
 	}
 	if slices.Sort(names); !slices.Equal(names, []string{"agent", "another"}) {
@@ -92,33 +92,33 @@ func TestWhatCallsASet(t *testing.T) {
 // go with it.
 func TestADeletedSet(t *testing.T) {
 	s := started(t, makeSet(inPlace), everything, "n1", "n2", "n3")
-	s.change(func(set *appsv1beta1.DaemonSet) {
+	s.Edit(func(set *appsv1beta1.DaemonSet) {
 		now := metav1.NewTime(s.Now())
 		set.DeletionTimestamp, set.Finalizers = &now, []string{"example.org/hold"}
 		image("agent:2")(set)
 	})
 	s.storeRevision("left", map[string]string{"app": "agent"})
-	s.node.Fail(s.only(t, "n1").Name)
+	s.Node.Fail(s.only(t, "n1").Name)
 	s.Remove(podKey(s.only(t, "n2").Name))
 	s.taint("n3", "broken", corev1.TaintEffectNoExecute)
 	s.addNode("n4", nil)
 	writes := len(s.Writes)
-	s.runFor(10 * time.Minute)
+	s.RunFor(10 * time.Minute)
 	extra := s.Writes[writes:]
 	if len(extra) > 0 {
 		t.Errorf("written: writes: got %v, want none", extra)
 	}
-	if len(s.events) > 0 {
-		t.Errorf("written: events: got %q, want none", s.events)
+	if len(s.Recorded) > 0 {
+		t.Errorf("written: events: got %q, want none", s.Recorded)
 	}
 	s.Change(setKey, func(o client.Object) { o.SetFinalizers(nil) })
 	s.Queue.Add()
-	s.runFor(time.Minute)
-	if got := len(s.pods()); got > 0 {
-		t.Errorf("pods: got %d, want none\n%v\n%v", got, s.pods(), s.Writes[writes:])
+	s.RunFor(time.Minute)
+	if got := len(s.AllPods()); got > 0 {
+		t.Errorf("pods: got %d, want none\n%v\n%v", got, s.AllPods(), s.Writes[writes:])
 	}
 	if len(s.Writes) > writes {
-		t.Errorf("number of writes: got %d, want at most %d\n%v\n%v", len(s.Writes), writes, s.pods(),
+		t.Errorf("number of writes: got %d, want at most %d\n%v\n%v", len(s.Writes), writes, s.AllPods(),
 			s.Writes[writes:])
 	}
 }
@@ -130,16 +130,16 @@ func TestASelectorOfAll(t *testing.T) {
 		Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Name: "x", Image: "x:1"}}}})
 	for range 20 {
 		s.Queue.Add()
-		s.runFor(time.Minute)
+		s.RunFor(time.Minute)
 	}
 	if len(s.Writes) > 0 {
-		t.Errorf("written: writes: got %v, want none; %v, told: %q", s.Writes, s.Writes, s.events)
-	} else if len(s.events) != 1 {
-		t.Errorf("written: number of events: got %d, want 1; %v, told: %q", len(s.events), s.Writes, s.events)
-	} else if !strings.HasPrefix(s.events[0], "Warning SelectingAll ") {
-		t.Errorf("written: first event: got %q, want it to begin with %q; %v, told: %q", s.events[0],
+		t.Errorf("written: writes: got %v, want none; %v, told: %q", s.Writes, s.Writes, s.Recorded)
+	} else if len(s.Recorded) != 1 {
+		t.Errorf("written: number of events: got %d, want 1; %v, told: %q", len(s.Recorded), s.Writes, s.Recorded)
+	} else if !strings.HasPrefix(s.Recorded[0], "Warning SelectingAll ") {
+		t.Errorf("written: first event: got %q, want it to begin with %q; %v, told: %q", s.Recorded[0],
 			"Warning SelectingAll ", s.Writes,
-			s.events)
+			s.Recorded)
 	}
 }
 
@@ -168,7 +168,7 @@ func TestPodsAndRevisionsOfNobodyAreAdopted(t *testing.T) {
 		asked = append(asked, r.Verb+" "+r.Key.Kind)
 		return nil
 	}
-	s.runFor(time.Minute)
+	s.RunFor(time.Minute)
 	s.Answer = nil
 	check("adopted")
 	if got := s.only(t, "n1").UID; got != uid {
@@ -180,7 +180,7 @@ func TestPodsAndRevisionsOfNobodyAreAdopted(t *testing.T) {
 	}
 	given := s.only(t, "n2").Name
 	s.edit(t, "n2", func(pod *corev1.Pod) { pod.Labels["app"] = "debug" })
-	s.runFor(time.Minute)
+	s.RunFor(time.Minute)
 	pod := s.Get(podKey(given))
 	if owners := pod.GetOwnerReferences(); len(owners) > 0 {
 		t.Errorf("a pod without its labels: it has owners %v: %s", owners, s.describe())
@@ -188,7 +188,7 @@ func TestPodsAndRevisionsOfNobodyAreAdopted(t *testing.T) {
 	if pod.GetDeletionTimestamp() != nil {
 		t.Errorf("a pod without its labels: it is being deleted: %s", s.describe())
 	}
-	if n := len(s.on("n2")); n != 2 {
+	if n := len(s.PodsOn("n2")); n != 2 {
 		t.Errorf("a pod without its labels: got %d pods on its node, want 2: %s", n, s.describe())
 	}
 	for name, meanwhile := range map[string]func(*simulated){
@@ -210,7 +210,7 @@ func TestPodsAndRevisionsOfNobodyAreAdopted(t *testing.T) {
 		meanwhile(s) // which the caches do not show yet
 		s.Queue.Add()
 		s.Manage()
-		if len(s.on("n1")[0].OwnerReferences)+len(s.Get(revision).GetOwnerReferences()) > 0 {
+		if len(s.PodsOn("n1")[0].OwnerReferences)+len(s.Get(revision).GetOwnerReferences()) > 0 {
 			t.Errorf("adopted by a set that %s", name)
 		}
 	}
@@ -224,7 +224,7 @@ func TestACollisionOfNames(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			s := simulate(1, makeSet(), everything, "n1")
 			s.storeRevision(name, labels)
-			s.runFor(time.Minute)
+			s.RunFor(time.Minute)
 			is := s.set().Status
 			if is.CollisionCount == nil {
 				t.Errorf("collision count: got nil, want a value; status %+v", is)
@@ -255,7 +255,7 @@ func TestPodsOfTheNativeKindAreKnownAgain(t *testing.T) {
 	s := started(t, makeSet(), everything, "n1", "n2")
 	uids := []any{s.only(t, "n1").UID, s.only(t, "n2").UID}
 	native(s)
-	s.runFor(time.Minute)
+	s.RunFor(time.Minute)
 	if got := []any{s.only(t, "n1").UID, s.only(t, "n2").UID}; !cmp.Equal(uids, got) {
 		t.Fatalf("pods: got %v, want the same, %v: %s", got, uids, s.describe())
 	}
@@ -265,8 +265,8 @@ func TestPodsOfTheNativeKindAreKnownAgain(t *testing.T) {
 	if n := len(s.List("ControllerRevision", false)); n != 1 {
 		t.Fatalf("revisions: got %d, want 1: %s", n, s.describe())
 	}
-	s.change(image("agent:2"))
-	s.runFor(5 * time.Minute)
+	s.Edit(image("agent:2"))
+	s.RunFor(5 * time.Minute)
 	if got := s.images(); got != "2 2" {
 		t.Errorf("images: got %q, want %q\n%s", got, "2 2", s.describe())
 	}
@@ -288,7 +288,7 @@ func native(s *simulated) {
 			`"spec":{"dnsPolicy":"ClusterFirst","restartPolicy":"Always","containers"`, 1))
 		s.Store(revisionKey(left.Name), left)
 	}
-	for _, pod := range s.pods() {
+	for _, pod := range s.AllPods() {
 		s.Change(podKey(pod.Name), func(o client.Object) {
 			pod := o.(*corev1.Pod)
 			pod.OwnerReferences, pod.Annotations, pod.Spec.ReadinessGates = nil, nil, nil
@@ -299,5 +299,6 @@ func native(s *simulated) {
 		o.(*appsv1beta1.DaemonSet).Status = appsv1beta1.DaemonSetStatus{}
 		o.SetAnnotations(map[string]string{"deprecated.daemonset.template.generation": "1"})
 	})
-	s.startManager(daemonset.Features{})
+	s.kind.Features = daemonset.Features{}
+	s.Start()
 }

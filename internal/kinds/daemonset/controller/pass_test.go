@@ -25,7 +25,7 @@ func TestTheOrderOfAPass(t *testing.T) {
 	})
 	s.storeRevision("agent-left", map[string]string{"app": "agent"})
 	s.addNode("n9", nil)
-	s.change(image("agent:2"))
+	s.Edit(image("agent:2"))
 	s.Events(1 << 20)
 	s.Writes = nil
 	for range 4 { // the caches show nothing of what is written
@@ -58,7 +58,7 @@ func TestTheOrderOfAPass(t *testing.T) {
 				return c.Type == pub.InPlaceUpdateReady
 			})
 		})
-		s.change(image("agent:2"))
+		s.Edit(image("agent:2"))
 		for range 5 {
 			s.Events(1 << 20)
 			s.Queue.Add()
@@ -89,7 +89,7 @@ func TestUpdatesThatTheCachesDoNotShow(t *testing.T) {
 						s.Pass(time.Second)
 					}
 				}
-				s.change(image("agent:2"))
+				s.Edit(image("agent:2"))
 				s.addNode("n5", nil)
 				s.Events(100)
 				s.Faults.Lose = lost
@@ -98,12 +98,12 @@ func TestUpdatesThatTheCachesDoNotShow(t *testing.T) {
 				blind()
 				touched := 0
 				for _, node := range []string{"n1", "n2", "n3", "n4"} {
-					pods := s.on(node)
+					pods := s.PodsOn(node)
 					if len(pods) != 1 || pods[0].DeletionTimestamp != nil || pods[0].Spec.Containers[0].Image != "agent:1" {
 						touched++
 					}
 				}
-				if got := len(s.on("n5")); got != 1 {
+				if got := len(s.PodsOn("n5")); got != 1 {
 					t.Errorf(`number of pods on n5: got %d, want 1; %d nodes are touched while nothing is seen: %s`, got,
 						touched, s.describe())
 				}
@@ -113,7 +113,7 @@ func TestUpdatesThatTheCachesDoNotShow(t *testing.T) {
 				if got := s.Undelivered(); got == 0 {
 					t.Errorf("undelivered changes: got %d, want another value; %d nodes are touched while nothing is seen: %s", got, touched, s.describe())
 				}
-				s.runFor(5 * time.Minute)
+				s.RunFor(5 * time.Minute)
 				if s.images() != "2 2 2 2 2" {
 					t.Errorf("it stands still: %s", s.describe())
 				}
@@ -134,15 +134,15 @@ func TestALostAnswerIsSettledWithinSeconds(t *testing.T) {
 			}
 			count++
 		}
-		s.runFor(15 * time.Second)
-		if got := len(s.pods()); got != 3 {
-			t.Errorf("number of pods: got %d, want 3; write %d: %q %s", got, n+1, s.events, s.describe())
+		s.RunFor(15 * time.Second)
+		if got := len(s.AllPods()); got != 3 {
+			t.Errorf("number of pods: got %d, want 3; write %d: %q %s", got, n+1, s.Recorded, s.describe())
 		}
 		if got := s.set().Status.NumberAvailable; got != 3 {
-			t.Errorf("available pods: got %d, want 3; write %d: %q %s", got, n+1, s.events, s.describe())
+			t.Errorf("available pods: got %d, want 3; write %d: %q %s", got, n+1, s.Recorded, s.describe())
 		}
-		if got := len(s.eventsWith("SuccessfulCreate")); got > 3 {
-			t.Errorf(`number of events SuccessfulCreate: got %d, want at most 3; write %d: %q %s`, got, n+1, s.events,
+		if got := len(s.EventsWith("SuccessfulCreate")); got > 3 {
+			t.Errorf(`number of events SuccessfulCreate: got %d, want at most 3; write %d: %q %s`, got, n+1, s.Recorded,
 				s.describe())
 		}
 	}

@@ -54,35 +54,35 @@ func TestImagesArePulledAhead(t *testing.T) {
 	}
 	t.Run("they are made once, and end", func(t *testing.T) {
 		s := pulling(t, true, partition(2))
-		s.change(image("agent:2"))
-		s.runFor(5 * time.Minute)
+		s.Edit(image("agent:2"))
+		s.RunFor(5 * time.Minute)
 		if got := s.jobs(); !slices.Equal(got, []string{"agent"}) {
 			t.Errorf("jobs: got %q, want %q; jobs %q, marks %s, events %q", got, []string{"agent"}, s.jobs(),
-				s.marks(), s.events)
+				s.marks(), s.Recorded)
 		}
 		if got := s.marks(); got != "true/" {
 			t.Errorf("marks: got %q, want %q; jobs %q, marks %s, events %q", got, "true/", s.jobs(), s.marks(),
-				s.events)
+				s.Recorded)
 		}
-		if got := len(s.eventsWith("Normal CreatedImagePullJob ", "agent:2")); got != 1 {
+		if got := len(s.EventsWith("Normal CreatedImagePullJob ", "agent:2")); got != 1 {
 			t.Errorf(`number of events CreatedImagePullJob of agent:2: got %d, want 1; jobs %q, marks %s, events %q`,
 				got, s.jobs(),
-				s.marks(), s.events)
+				s.marks(), s.Recorded)
 		}
 		job := simulation.Key{Kind: "ImagePullJob", Name: "agent-" + s.set().Status.UpdateRevision + "-agent"}
 		kept := s.Get(job)
 		s.Remove(job) // its time is over
-		s.change(partition(1))
-		s.runFor(5 * time.Minute)
+		s.Edit(partition(1))
+		s.RunFor(5 * time.Minute)
 		if got := len(s.jobs()); got > 0 {
 			t.Errorf("made again: jobs: got %d, want none\n%q", got, s.jobs())
 		}
-		if got := len(s.eventsWith("CreatedImagePullJob")); got != 1 {
+		if got := len(s.EventsWith("CreatedImagePullJob")); got != 1 {
 			t.Errorf("made again: number of events CreatedImagePullJob: got %d, want 1\n%q", got, s.jobs())
 		}
 		s.Store(job, kept)
-		s.change(partition(0))
-		s.runFor(10 * time.Minute)
+		s.Edit(partition(0))
+		s.RunFor(10 * time.Minute)
 		if got := len(s.jobs()); got > 0 {
 			t.Errorf("jobs: got %d, want none\n%q\n%s", got, s.jobs(), s.describe())
 		}
@@ -93,8 +93,8 @@ func TestImagesArePulledAhead(t *testing.T) {
 	t.Run("they are refused", func(t *testing.T) {
 		s := pulling(t, true, partition(1))
 		s.Answer = creates(apierrors.NewForbidden(corev1.Resource("imagepulljobs"), "x", errors.New("no room")))
-		s.change(image("agent:2"))
-		s.runFor(10 * time.Minute)
+		s.Edit(image("agent:2"))
+		s.RunFor(10 * time.Minute)
 		if s.images() != "1 2 2 2 2" {
 			t.Errorf("the rollout stands still: got images %q, want 1 2 2 2 2: %s", s.images(), s.describe())
 		}
@@ -104,14 +104,14 @@ func TestImagesArePulledAhead(t *testing.T) {
 		if conditions := s.set().Status.Conditions; len(conditions) > 0 {
 			t.Errorf("conditions: got %+v, want none", conditions)
 		}
-		if got := len(s.eventsWith("Warning FailedCreateImagePullJob ", "no room")); got == 0 {
-			t.Errorf(`events FailedCreateImagePullJob for want of room: got none, want some; events %q`, s.events)
+		if got := len(s.EventsWith("Warning FailedCreateImagePullJob ", "no room")); got == 0 {
+			t.Errorf(`events FailedCreateImagePullJob for want of room: got none, want some; events %q`, s.Recorded)
 		}
-		if got := len(s.eventsWith("CreatedImagePullJob")); got > 0 {
-			t.Errorf(`events CreatedImagePullJob: got %d, want none; events %q`, got, s.events)
+		if got := len(s.EventsWith("CreatedImagePullJob")); got > 0 {
+			t.Errorf(`events CreatedImagePullJob: got %d, want none; events %q`, got, s.Recorded)
 		}
 		s.Answer = nil
-		s.runFor(10 * time.Minute)
+		s.RunFor(10 * time.Minute)
 		if !slices.Equal(s.jobs(), []string{"agent"}) {
 			t.Errorf("jobs that are made later: got %q, want agent", s.jobs())
 		}
@@ -121,8 +121,8 @@ func TestImagesArePulledAhead(t *testing.T) {
 	})
 	t.Run("under OnDelete", func(t *testing.T) {
 		s := pulling(t, true, onDelete)
-		s.change(image("agent:2"))
-		s.runFor(5 * time.Minute)
+		s.Edit(image("agent:2"))
+		s.RunFor(5 * time.Minute)
 		if got := len(s.jobs()); got > 0 {
 			t.Errorf("jobs: got %d, want none\n%q", got, s.jobs())
 		}
@@ -134,13 +134,13 @@ func TestImagesArePulledAhead(t *testing.T) {
 		for _, gate := range []bool{false, true} {
 			s := pulling(t, !gate)
 			s.kind.Features.PreDownload = gate
-			s.change(image("agent:2"))
-			s.runFor(10 * time.Minute)
+			s.Edit(image("agent:2"))
+			s.RunFor(10 * time.Minute)
 			if got := s.images(); got != "2 2 2 2 2" {
-				t.Errorf("images: got %q, want %q\n%q\n%q", got, "2 2 2 2 2", s.jobs(), s.events)
+				t.Errorf("images: got %q, want %q\n%q\n%q", got, "2 2 2 2 2", s.jobs(), s.Recorded)
 			}
-			if got := len(s.jobs()) + len(s.eventsWith("ImagePullJob")); got > 0 {
-				t.Errorf("number of jobs and of events about them: got %d, want 0\n%q\n%q", got, s.jobs(), s.events)
+			if got := len(s.jobs()) + len(s.EventsWith("ImagePullJob")); got > 0 {
+				t.Errorf("number of jobs and of events about them: got %d, want 0\n%q\n%q", got, s.jobs(), s.Recorded)
 			}
 		}
 	})
@@ -155,8 +155,8 @@ func TestTheFirstDeploymentPullsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.kube.PullJobs = func() bool { return true }
-	s.runFor(5 * time.Minute)
-	if got := len(s.eventsWith("ImagePullJob")); got > 0 {
+	s.RunFor(5 * time.Minute)
+	if got := len(s.EventsWith("ImagePullJob")); got > 0 {
 		t.Errorf("events about ImagePullJobs: got %d, want none\n%q\n%s", got, s.jobs(), s.describe())
 	}
 	if got := len(s.jobs()); got > 0 {

@@ -38,7 +38,7 @@ func (s *simulated) forbid(verb, node string) *int {
 
 // with counts the pods that stay and have the image.
 func (s *simulated) with(image string) (n int) {
-	for _, pod := range s.pods() {
+	for _, pod := range s.AllPods() {
 		if pod.DeletionTimestamp == nil && pod.Spec.Containers[0].Image == image {
 			n++
 		}
@@ -67,8 +67,8 @@ func TestRefusedDeletionHoldsUpNoOther(t *testing.T) {
 				s := simulate(1, makeSet(option), daemonset.Features{}, "n1", "n2", "n3")
 				settled(t, s)
 				refused := s.forbid("delete", node)
-				s.change(image("agent:2"))
-				s.runFor(time.Minute)
+				s.Edit(image("agent:2"))
+				s.RunFor(time.Minute)
 				if n := s.with("agent:2"); n != 2 {
 					t.Errorf("%d of 2 other pods are updated", n)
 				}
@@ -93,9 +93,9 @@ func TestRefusedDeletionTakesNoBurst(t *testing.T) {
 	for _, node := range []string{"n1", "n2"} {
 		s.taint(node, "k", corev1.TaintEffectNoExecute)
 	}
-	s.change(image("agent:2"))
-	s.runFor(time.Minute)
-	if got := len(s.on("n2")); got > 0 {
+	s.Edit(image("agent:2"))
+	s.RunFor(time.Minute)
+	if got := len(s.PodsOn("n2")); got > 0 {
 		t.Errorf(`pods on n2: got %d, want none`, got)
 	}
 	if got := s.with("agent:2"); got != 1 {
@@ -114,7 +114,7 @@ func TestRefusedCreationHoldsUpNoOther(t *testing.T) {
 		t.Run(node, func(t *testing.T) {
 			s := simulate(1, makeSet(), daemonset.Features{}, "n1", "n2", "n3")
 			refused := s.forbid("create", node)
-			s.runFor(2 * time.Minute)
+			s.RunFor(2 * time.Minute)
 			if n := s.with("agent:1"); n != 2 {
 				t.Errorf("%d of 2 other nodes have a pod", n)
 			}
@@ -134,7 +134,7 @@ func TestRefusedUpdateHoldsUpNoOther(t *testing.T) {
 			s := simulate(1, makeSet(func(set *appsv1beta1.DaemonSet) {
 				set.Spec.UpdateStrategy.RollingUpdate.Type = appsv1beta1.InPlaceIfPossibleRollingUpdateType
 			}), daemonset.Features{}, "n1", "n2", "n3")
-			s.node.Daemon = true
+			s.Node.Daemon = true
 			settled(t, s)
 			s.Answer = func(r *simulation.Request) error {
 				pod, _ := s.Get(r.Key).(*corev1.Pod)
@@ -143,8 +143,8 @@ func TestRefusedUpdateHoldsUpNoOther(t *testing.T) {
 				}
 				return nil
 			}
-			s.change(image("agent:2"))
-			s.runFor(3 * time.Minute)
+			s.Edit(image("agent:2"))
+			s.RunFor(3 * time.Minute)
 			if n := s.with("agent:2"); n != 2 {
 				t.Errorf("%d of 2 other pods are updated", n)
 			}
@@ -165,16 +165,16 @@ func TestPodsThatAdmissionLeadsAstray(t *testing.T) {
 		}
 		return nil
 	}
-	s.runFor(10 * time.Minute)
+	s.RunFor(10 * time.Minute)
 	if created > 30 {
 		t.Errorf("created: got %d, want at most 30", created)
 	}
-	if got := len(s.pods()); got > 0 {
+	if got := len(s.AllPods()); got > 0 {
 		t.Errorf("pods: got %d, want none", got)
 	}
 	s.Answer = nil
-	s.runFor(10 * time.Minute)
-	if got := len(s.pods()); got != 3 {
+	s.RunFor(10 * time.Minute)
+	if got := len(s.AllPods()); got != 3 {
 		t.Errorf("number of pods: got %d, want 3\n%s", got, s.describe())
 	}
 }

@@ -26,18 +26,18 @@ func TestSurgeWaitsForMinReadySeconds(t *testing.T) {
 			return
 		}
 		gone = append(gone, s.Now().Sub(begun))
-		for _, pod := range s.on(before.(*corev1.Pod).Spec.NodeName) {
+		for _, pod := range s.PodsOn(before.(*corev1.Pod).Spec.NodeName) {
 			if c := readiness.Condition(pod, corev1.PodReady); pod.Name != before.GetName() &&
 				s.Now().Sub(c.LastTransitionTime.Time) < 30*time.Second {
 				t.Errorf("the new pod is ready since %s", c.LastTransitionTime)
 			}
 		}
-		if got := len(s.on("n1")) + len(s.on("n2")); got != 3 {
+		if got := len(s.PodsOn("n1")) + len(s.PodsOn("n2")); got != 3 {
 			t.Errorf("number of pods on n1 and pods on n2: got %d, want 3\n%s", got, s.describe())
 		}
 	}
-	s.change(image("agent:2"))
-	s.runFor(5 * time.Minute)
+	s.Edit(image("agent:2"))
+	s.RunFor(5 * time.Minute)
 	if got := s.images(); got != "2 2" {
 		t.Errorf("images: got %q, want %q; old pods go after %v: %s", got, "2 2", gone, s.describe())
 	} else if len(gone) != 2 {
@@ -53,15 +53,15 @@ func TestSurgeWaitsForMinReadySeconds(t *testing.T) {
 // updated before comes into service. It is not taken back.
 func TestAPausedRollout(t *testing.T) {
 	s := started(t, makeSet(inPlace), everything, "n1", "n2", "n3", "n4")
-	s.change(image("agent:2"))
+	s.Edit(image("agent:2"))
 	for s.images() != "1 1 1 2" {
 		s.Round()
 	}
-	s.change(paused(true))
+	s.Edit(paused(true))
 	s.addNode("n5", nil)
 	s.taint("n1", "broken", corev1.TaintEffectNoExecute)
-	s.node.Fail(s.only(t, "n2").Name)
-	s.runFor(5 * time.Minute)
+	s.Node.Fail(s.only(t, "n2").Name)
+	s.RunFor(5 * time.Minute)
 	if got := s.images(); got != " 2 1 2 2" {
 		t.Errorf("images: got %q, want %q\n%s", got, " 2 1 2 2", s.describe())
 	}
@@ -73,18 +73,18 @@ func TestAPausedRollout(t *testing.T) {
 	} else if c.Status != corev1.ConditionTrue {
 		t.Errorf("update in place of the pod on n4: got %q, want %q\n%+v", c.Status, corev1.ConditionTrue, c)
 	}
-	s.change(paused(false))
-	s.runFor(5 * time.Minute)
+	s.Edit(paused(false))
+	s.RunFor(5 * time.Minute)
 	if got := s.images(); got != " 2 2 2 2" {
 		t.Errorf("images: got %q, want %q\n%s", got, " 2 2 2 2", s.describe())
 	}
 	s = started(t, makeSet(maxSurge(1)), everything, "n1", "n2")
-	s.change(image("agent:2"))
-	for len(s.on("n2")) < 2 {
+	s.Edit(image("agent:2"))
+	for len(s.PodsOn("n2")) < 2 {
 		s.Round()
 	}
-	s.change(paused(true))
-	s.runFor(5 * time.Minute)
+	s.Edit(paused(true))
+	s.RunFor(5 * time.Minute)
 	if got := s.images(); got != "1 2" {
 		t.Errorf("images: got %q, want %q\n%s", got, "1 2", s.describe())
 	}
@@ -94,13 +94,13 @@ func TestAPausedRollout(t *testing.T) {
 // back at the current revision.
 func TestOnDeletePodsStayUntilSomebodyDeletesThem(t *testing.T) {
 	s := started(t, makeSet(onDelete), everything, "n1", "n2")
-	s.change(image("agent:2"))
-	s.runFor(5 * time.Minute)
+	s.Edit(image("agent:2"))
+	s.RunFor(5 * time.Minute)
 	if got := s.images(); got != "1 1" {
 		t.Errorf("images: got %q, want %q\n%s", got, "1 1", s.describe())
 	}
 	s.EndGracefully(podKey(s.only(t, "n1").Name))
-	s.runFor(time.Minute)
+	s.RunFor(time.Minute)
 	if got := s.images(); got != "2 1" {
 		t.Errorf("images: got %q, want %q\n%s", got, "2 1", s.describe())
 	}
@@ -124,7 +124,7 @@ func TestBurstReplicasFollow(t *testing.T) {
 		if !s.Manage() {
 			t.Fatalf("nobody calls the set after %d pods", created)
 		}
-		n := len(s.pods()) - created
+		n := len(s.AllPods()) - created
 		if n > 3 {
 			t.Errorf("%d pods are created in a pass", n)
 		}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,26 +17,17 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/nodes"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
 	"github.com/afloat-project/afloat/internal/kinds/daemonset"
-	"github.com/afloat-project/afloat/internal/platform/slim"
-	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
 // simulated is a manager that looks after the DaemonSet agent in a simulated cluster.
 type simulated struct {
-	simulation.Play
+	*simulationtest.Workload[*appsv1beta1.DaemonSet, *daemonset.Plan]
 	kube       *Kube
 	controller *Controller
 	kind       *Kind
-	node       *simulation.Node
-	events     []string
-	trace      bool
-	// planned is told each plan that was carried out; nil means nobody is.
-	planned func(*daemonset.Plan)
-	// others acts beside kubelets and the garbage collector, and tells whether anything happened; nil means
-	// nobody.
-	others func() bool
 	// asked counts the templates that the API server was asked to complete.
 	asked int
 }
@@ -45,11 +35,14 @@ type simulated struct {
 var setKey = simulation.Key{Kind: "DaemonSet", Name: "agent"}
 
 func simulate(seed uint64, set *appsv1beta1.DaemonSet, features daemonset.Features, nodeNames ...string) *simulated {
-	s := &simulated{Play: simulation.Play{Cluster: simulation.New(seed)}}
-	s.Reconcile, s.EnvironmentStep, s.Describe, s.Start = s.reconcile, s.environmentStep, s.describe, func() { s.startManager(features) }
-	s.node = &simulation.Node{Cluster: s.Cluster, Digests: map[string]string{}, Observes: s.Chance(0.5), Schedule: s.schedule,
-		Frozen: map[string]bool{}}
-	s.Slim, s.Delivered = slim.Any, s.wake
+	s := &simulated{
+		Workload: simulationtest.NewWorkload[*appsv1beta1.DaemonSet, *daemonset.Plan](seed, setKey),
+		kind:     &Kind{Features: features},
+	}
+	s.NewManager, s.Remember, s.Delivered = s.newManager, s.remember, s.wake
+	s.Describe, s.EnvironmentStep = s.describe, s.environmentStep
+	s.AddKubelets()
+	s.Node.Schedule = s.schedule
 	if err := podapply.IndexRevisions(context.Background(), s.Cluster); err != nil {
 		panic(err)
 	}
@@ -57,11 +50,11 @@ func simulate(seed uint64, set *appsv1beta1.DaemonSet, features daemonset.Featur
 		s.addNode(name, nil)
 	}
 	s.Store(setKey, set)
-	s.startManager(features)
+	s.Start()
 	return s
 }
 
-func nodeKey(name string) simulation.Key { return simulation.Key{Kind: "Node", Name: name} }
+var podKey, nodeKey, revisionKey = simulationtest.PodKey, simulationtest.NodeKey, simulationtest.RevisionKey
 
 func (s *simulated) addNode(name string, labels map[string]string) {
 	s.Store(nodeKey(name), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
@@ -127,89 +120,23 @@ func (s *simulated) wake(before, after client.Object) {
 	}
 }
 
-// startManager starts a manager whose caches begin with a list.
-func (s *simulated) startManager(features daemonset.Features) {
-	s.Restart()
-	s.beginManager(features)
-}
-
-// beginManager lets a manager begin with the caches as they are, as one does that stood by.
-func (s *simulated) beginManager(features daemonset.Features) {
-	s.Queue = simulation.NewQueue(s.Cluster, setKey.Name)
-	api := s.API()
-	s.kube = &Kube{Reader: podapply.Reader{API: api, Pods: s.Pods()}}
-	s.kind = &Kind{Kube: s.kube, Features: features, Template: s.complete}
+func (s *simulated) newManager() {
+	s.kube = &Kube{Reader: podapply.Reader{API: s.API(), Pods: s.Pods()}}
+	s.kind = &Kind{Kube: s.kube, Features: s.kind.Features, Template: s.complete}
 	s.controller = New(s.kind, s)
+	s.Run = s.controller.Run
 }
 
-// Event implements reconcile.Recorder.
-func (s *simulated) Event(_ client.Object, eventType, reason, message string) {
-	s.events = append(s.events, fmt.Sprintf("%s %s %s", eventType, reason, message))
-	if s.trace {
-		fmt.Println("event", eventType, reason, message)
-	}
+func (s *simulated) remember() (restore func()) {
+	kube, controller := s.kube, s.controller
+	return func() { s.kube, s.controller = kube, controller }
 }
 
-func (s *simulated) reconcile() (time.Duration, error) {
-	set := s.Cached(setKey)
-	if set == nil {
-		return 0, nil
-	}
-	plan, outcome, err := s.controller.Run(context.Background(), client.ObjectKeyFromObject(set), set.GetUID())
-	if s.trace {
-		fmt.Printf("--- %s after %s err %v\n", s.Now().Format("15:04:05"), outcome.After, err)
-		if plan != nil {
-			fmt.Print(plan)
-		}
-	}
-	if s.planned != nil && plan != nil {
-		s.planned(plan)
-	}
-	reconcile.MinRequeue(&outcome.After, outcome.ReportAfter)
-	return outcome.After, err
-}
-
-func (s *simulated) set() *appsv1beta1.DaemonSet {
-	set, _ := s.Get(setKey).(*appsv1beta1.DaemonSet)
-	return set
-}
-
-func (s *simulated) pods() []*corev1.Pod {
-	var pods []*corev1.Pod
-	for _, object := range s.List("Pod", false) {
-		pods = append(pods, object.(*corev1.Pod))
-	}
-	return pods
-}
-
-// on are the pods that are meant for a node.
-func (s *simulated) on(node string) (pods []*corev1.Pod) {
-	for _, pod := range s.pods() {
-		if nodes.Target(pod) == node {
-			pods = append(pods, pod)
-		}
-	}
-	return pods
-}
+func (s *simulated) set() *appsv1beta1.DaemonSet { return s.Object() }
 
 func (s *simulated) nodes() []*corev1.Node {
-	var all []*corev1.Node
-	for _, object := range s.List("Node", false) {
-		all = append(all, object.(*corev1.Node))
-	}
-	return all
+	return simulationtest.All[*corev1.Node](s.Cluster, "Node", false)
 }
-
-// change changes the set as a user does.
-func (s *simulated) change(change func(*appsv1beta1.DaemonSet)) {
-	s.Change(setKey, func(o client.Object) {
-		set := o.(*appsv1beta1.DaemonSet)
-		change(set)
-		set.Generation++
-	})
-}
-
-func podKey(name string) simulation.Key { return simulation.Key{Kind: "Pod", Name: name} }
 
 func number(n int) *intstr.IntOrString { v := intstr.FromInt32(int32(n)); return &v }
 
@@ -238,17 +165,17 @@ func makeSet(options ...func(*appsv1beta1.DaemonSet)) *appsv1beta1.DaemonSet {
 func (s *simulated) environmentStep() bool {
 	s.CollectGarbage()
 	moved := s.collectPods()
-	for _, pod := range s.pods() {
-		if s.node.Step(pod.Name) {
+	for _, pod := range s.AllPods() {
+		if s.Node.Step(pod.Name) {
 			moved = true
 		}
 	}
-	return s.others != nil && s.others() || moved
+	return s.Others != nil && s.Others() || moved
 }
 
 // collectPods removes the pods of nodes that are gone, as the garbage collector of pods does.
 func (s *simulated) collectPods() (moved bool) {
-	for _, pod := range s.pods() {
+	for _, pod := range s.AllPods() {
 		if pod.Spec.NodeName != "" && s.Get(nodeKey(pod.Spec.NodeName)) == nil && len(pod.Finalizers) == 0 {
 			s.Remove(podKey(pod.Name))
 			moved = true
@@ -266,17 +193,7 @@ func (s *simulated) describe() string {
 		plan, _ := s.kind.plan(context.Background(), *snapshot)
 		b.WriteString("\n" + plan.String())
 	}
-	for _, pod := range s.pods() {
-		fmt.Fprintf(&b, "%s on %s %s labels %v deleted %v phase %s", pod.Name, nodes.Target(pod), pod.UID, pod.Labels,
-			pod.DeletionTimestamp != nil, pod.Status.Phase)
-		for i, c := range pod.Spec.Containers {
-			fmt.Fprintf(&b, " %s", c.Image)
-			if i < len(pod.Status.ContainerStatuses) {
-				fmt.Fprintf(&b, " (runs %s ready %v)", pod.Status.ContainerStatuses[i].Image, pod.Status.ContainerStatuses[i].Ready)
-			}
-		}
-		b.WriteString("\n")
-	}
+	b.WriteString(s.DescribePods())
 	for _, node := range s.nodes() {
 		fmt.Fprintf(&b, "node %s %v cordoned %t taints %v %v\n", node.Name, node.Labels, node.Spec.Unschedulable, node.Spec.Taints,
 			node.Status.Conditions)

@@ -25,7 +25,7 @@ const firstFailure, lastFailure = time.Second, 15 * time.Minute
 
 // present are the pods on a node that are not being deleted.
 func (r *rolloutRun) present(node string) (present []*corev1.Pod) {
-	for _, pod := range r.on(node) {
+	for _, pod := range r.PodsOn(node) {
 		if pod.DeletionTimestamp == nil {
 			present = append(present, pod)
 		}
@@ -170,7 +170,7 @@ func (r *rolloutRun) deletesNoOther(set *appsv1beta1.DaemonSet, pod *corev1.Pod)
 	}
 	moved, all := 1, 0
 	for _, node := range r.known() {
-		if len(r.on(node.Name)) == 0 && len(eligible(set, []*corev1.Node{node})) == 0 {
+		if len(r.PodsOn(node.Name)) == 0 && len(eligible(set, []*corev1.Node{node})) == 0 {
 			continue
 		}
 		all++

@@ -43,7 +43,6 @@ type rolloutRun struct {
 	// staleLeaders: managers overlap. surged: the set had a surge at some time. handedOver: pods of another set
 	// were taken over.
 	staleLeaders, surged, handedOver, forgetful bool
-	staleLeader                                 *staleLeader
 	// excused are the nodes whose pod was deleted in this pass, and did not serve (ADS-131).
 	excused map[string]bool
 	// immediate are the nodes that got a new pod in this pass beside one that did not serve (ADS-161 (part)).
@@ -56,13 +55,6 @@ type rolloutRun struct {
 	// unhealthy are nodes on which all pods fail; gone are nodes that may come back.
 	unhealthy map[string]bool
 	gone      []*corev1.Node
-}
-
-// staleLeader is a manager that goes on although another one has taken over.
-type staleLeader struct {
-	view       *simulation.View
-	kube       *Kube
-	controller *Controller
 }
 
 func (r *rolloutRun) fail(format string, args ...any) {
@@ -81,11 +73,8 @@ func (r *rolloutRun) seen() *appsv1beta1.DaemonSet {
 }
 
 // known are the nodes as the manager knows them.
-func (r *rolloutRun) known() (known []*corev1.Node) {
-	for _, object := range r.List("Node", true) {
-		known = append(known, object.(*corev1.Node))
-	}
-	return known
+func (r *rolloutRun) known() []*corev1.Node {
+	return simulationtest.All[*corev1.Node](r.Cluster, "Node", true)
 }
 
 // eligible are the nodes, of these, that should have a pod of the set.
@@ -178,7 +167,7 @@ func (r *rolloutRun) creation(set *appsv1beta1.DaemonSet, pod *corev1.Pod) {
 	if r.surged {
 		most = 1
 	}
-	for _, other := range r.on(target) {
+	for _, other := range r.PodsOn(target) {
 		if controllerOf(other) == set.UID && (!r.surged || other.DeletionTimestamp == nil && other.Status.Phase != corev1.PodFailed) {
 			there++
 		}
@@ -226,7 +215,7 @@ func (r *rolloutRun) disruption(set *appsv1beta1.DaemonSet, w simulation.Write, 
 				r.fail("image of pod %s changed while it was in service", name)
 			}
 		}
-		if runs, image := r.node.Runs(before, "agent").Image, before.Spec.Containers[0].Image; inService(pod) && !inService(before) &&
+		if runs, image := r.Node.Runs(before, "agent").Image, before.Spec.Containers[0].Image; inService(pod) && !inService(before) &&
 			runs != image && before.Status.Phase == corev1.PodRunning {
 			r.fail("pod %s comes into service and runs %q, not %s", name, runs, image)
 		}
@@ -253,7 +242,7 @@ func (r *rolloutRun) disruption(set *appsv1beta1.DaemonSet, w simulation.Write, 
 	down := 0
 	for _, node := range all {
 		usable, old, serves := 0, false, false
-		for _, other := range r.on(node.Name) {
+		for _, other := range r.PodsOn(node.Name) {
 			if other.DeletionTimestamp != nil || other.Name == name {
 				continue
 			}
@@ -284,7 +273,7 @@ func (r *rolloutRun) disruption(set *appsv1beta1.DaemonSet, w simulation.Write, 
 
 // empty tells whether partition keeps a node without a pod.
 func (r *rolloutRun) empty(set *appsv1beta1.DaemonSet, node string) bool {
-	return set.Spec.ScaleStrategy != nil && set.Spec.ScaleStrategy.PartitionedScaling && len(r.on(node)) == 0
+	return set.Spec.ScaleStrategy != nil && set.Spec.ScaleStrategy.PartitionedScaling && len(r.PodsOn(node)) == 0
 }
 
 // inService tells whether the manager lets the pod serve after an update.
@@ -313,7 +302,7 @@ func (r *rolloutRun) keepsPartition(set *appsv1beta1.DaemonSet, before, after *c
 	}
 	moved, all := 1, 0
 	for _, node := range r.known() {
-		pods := r.on(node.Name)
+		pods := r.PodsOn(node.Name)
 		if len(pods) == 0 && len(eligible(set, []*corev1.Node{node})) == 0 {
 			continue
 		}
@@ -362,7 +351,7 @@ func (r *rolloutRun) strategy() *appsv1beta1.RollingUpdateDaemonSet {
 func newRun(seed uint64) *rolloutRun {
 	r := &rolloutRun{seed: seed, image: "agent:1", note: "a"}
 	draw := simulation.New(seed).Rand
-	r.simulated = &simulated{Play: simulation.Play{Cluster: simulation.New(seed)}}
+	r.simulated = &simulated{Workload: simulationtest.NewWorkload[*appsv1beta1.DaemonSet, *daemonset.Plan](seed, setKey)}
 	set := makeSet()
 	set.Spec.UpdateStrategy.RollingUpdate = r.strategy()
 	if draw.IntN(4) == 0 {
@@ -392,8 +381,8 @@ func newRun(seed uint64) *rolloutRun {
 	for i, name := range names {
 		r.Change(nodeKey(name), func(o client.Object) { o.SetLabels(map[string]string{"pool": []string{"a", "b"}[i%2]}) })
 	}
-	r.node.Digests = map[string]string{"agent:1": "a", "agent:2": "b", "agent:3": "c", "agent:bad": ""}
-	r.node.Daemon = true
+	r.Node.Digests = map[string]string{"agent:1": "a", "agent:2": "b", "agent:3": "c", "agent:bad": ""}
+	r.Node.Daemon = true
 	r.excused, r.immediate, r.unhealthy = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	r.BeforeWrite = r.beforeWrite
 	pass := r.Reconcile
@@ -410,7 +399,7 @@ func newRun(seed uint64) *rolloutRun {
 // user does something that users do, or that happens to nodes.
 func (r *rolloutRun) user() {
 	n := r.Rand.IntN(26)
-	switch pods := r.pods(); {
+	switch pods := r.AllPods(); {
 	case n == 25:
 		r.handOver()
 		return
@@ -425,12 +414,12 @@ func (r *rolloutRun) user() {
 		return
 	}
 	if r.former != nil && r.Chance(0.3) { // what was just begun is to be undone
-		r.change(func(set *appsv1beta1.DaemonSet) { set.Spec = *r.former })
+		r.Edit(func(set *appsv1beta1.DaemonSet) { set.Spec = *r.former })
 		r.former = nil
 		return
 	}
 	r.former = r.set().Spec.DeepCopy()
-	r.change(func(set *appsv1beta1.DaemonSet) {
+	r.Edit(func(set *appsv1beta1.DaemonSet) {
 		rolling := set.Spec.UpdateStrategy.RollingUpdate
 		switch n {
 		case 0, 1, 2:
@@ -488,8 +477,8 @@ func (r *rolloutRun) toNode() {
 			r.Change(key, func(o client.Object) { o.SetLabels(map[string]string{"pool": []string{"a", "b"}[r.Rand.IntN(2)]}) })
 		default:
 			down := r.Rand.IntN(2) == 0
-			for _, pod := range r.on(key.Name) {
-				r.node.Frozen[pod.Name] = down
+			for _, pod := range r.PodsOn(key.Name) {
+				r.Node.Frozen[pod.Name] = down
 			}
 		}
 		return
@@ -559,7 +548,7 @@ func (r *rolloutRun) toPod(pod *corev1.Pod, n int) {
 		r.Change(podKey(pod.Name), func(o client.Object) { o.SetOwnerReferences(nil) })
 	case 15:
 		if !r.calm {
-			r.node.Fail(pod.Name)
+			r.Node.Fail(pod.Name)
 			r.unhealthy[pod.Spec.NodeName] = r.Chance(0.7)
 		}
 	case 16:
@@ -594,16 +583,9 @@ func (r *rolloutRun) play(steps int) {
 			return
 		}
 		r.Pass(time.Duration(r.Rand.IntN(1500)) * time.Millisecond)
-		switch {
-		case !r.Dead():
-		case r.Chance(0.2):
-			r.startManager(r.kind.Features)
-		case r.Chance(0.2):
-			r.Revive()
-			r.beginManager(r.kind.Features)
-		}
+		r.Recover()
 		if r.staleLeaders {
-			r.runStaleLeader()
+			r.RunStaleLeader()
 		}
 		r.failUnhealthyNodes()
 		switch n := r.Rand.IntN(100); {
@@ -612,10 +594,10 @@ func (r *rolloutRun) play(steps int) {
 		case n < 40:
 			r.Events(1 + r.Rand.IntN(6))
 		case n < 72:
-			if pods := r.pods(); len(pods) > 0 {
+			if pods := r.AllPods(); len(pods) > 0 {
 				pod := pods[r.Rand.IntN(len(pods))]
 				if !r.Chance(0.3) || !r.operate(pod) {
-					r.node.Step(pod.Name)
+					r.Node.Step(pod.Name)
 				}
 			}
 		case n < 75:
@@ -631,51 +613,21 @@ func (r *rolloutRun) play(steps int) {
 
 // failUnhealthyNodes lets all pods fail on nodes that are unhealthy.
 func (r *rolloutRun) failUnhealthyNodes() {
-	for _, pod := range r.pods() {
+	for _, pod := range r.AllPods() {
 		switch {
 		case !r.unhealthy[pod.Spec.NodeName]:
 		case pod.DeletionTimestamp != nil:
-			r.node.Step(pod.Name)
+			r.Node.Step(pod.Name)
 		case pod.Status.Phase != corev1.PodFailed:
-			r.node.Fail(pod.Name)
-		}
-	}
-}
-
-// runStaleLeader lets a stale leader act, makes one now and then, and ends it some time later.
-func (r *rolloutRun) runStaleLeader() {
-	switch leader := r.staleLeader; {
-	case leader == nil && !r.Dead() && r.Chance(0.05):
-		r.staleLeader = &staleLeader{r.Fork(), r.kube, r.controller}
-		r.startManager(r.kind.Features)
-	case leader == nil:
-	case r.Chance(0.05):
-		r.End(leader.view)
-		r.staleLeader = nil
-	case r.Chance(0.3):
-		dead := r.Dead()
-		r.As(leader.view, func() {
-			kube, controller := r.kube, r.controller
-			r.kube, r.controller = leader.kube, leader.controller
-			r.Deliver(r.Rand.IntN(4))
-			_, _ = r.reconcile()
-			r.kube, r.controller = kube, controller
-		})
-		if r.Dead() && !dead { // it was the stale leader that died
-			r.End(leader.view)
-			r.staleLeader = nil
-			r.Revive()
+			r.Node.Fail(pod.Name)
 		}
 	}
 }
 
 // finish ends the disturbances with a good template and checks what must hold at rest.
 func (r *rolloutRun) finish() {
-	if r.staleLeader != nil {
-		r.End(r.staleLeader.view)
-		r.staleLeader = nil
-	}
-	clear(r.node.Frozen)
+	r.EndStaleLeader()
+	clear(r.Node.Frozen)
 	clear(r.unhealthy)
 	for _, node := range r.simulated.nodes() {
 		if !r.calm && node.Name == "n1" { // a cluster may end with one that takes no new pods
@@ -683,7 +635,7 @@ func (r *rolloutRun) finish() {
 		}
 		r.Change(nodeKey(node.Name), func(o client.Object) { o.(*corev1.Node).Spec = corev1.NodeSpec{} })
 	}
-	r.change(func(set *appsv1beta1.DaemonSet) {
+	r.Edit(func(set *appsv1beta1.DaemonSet) {
 		r.image = "agent:3"
 		setTemplate(set, r.template())
 		set.Spec.UpdateStrategy.Type = appsv1beta1.RollingUpdateDaemonSetStrategyType
@@ -692,8 +644,8 @@ func (r *rolloutRun) finish() {
 	if r.failure != "" {
 		return
 	}
-	r.others = func() bool {
-		return slices.ContainsFunc(r.pods(), r.operate) || slices.ContainsFunc(r.pods(), r.giveUp)
+	r.Others = func() bool {
+		return slices.ContainsFunc(r.AllPods(), r.operate) || slices.ContainsFunc(r.AllPods(), r.giveUp)
 	}
 	if err := r.Settle(1200); err != nil {
 		r.fail("%v", err)
@@ -722,7 +674,7 @@ func (r *rolloutRun) check() {
 	updated, empty, ready := 0, 0, 0
 	selected := 0
 	for _, node := range all {
-		pods := r.on(node.Name)
+		pods := r.PodsOn(node.Name)
 		if len(pods) == 0 && set.Spec.ScaleStrategy != nil && set.Spec.ScaleStrategy.PartitionedScaling {
 			empty++
 			continue
@@ -745,19 +697,19 @@ func (r *rolloutRun) check() {
 		}
 		if isNew {
 			updated++
-			if got := pod.Spec.Containers[0].Image; got != r.image || r.node.Runs(pod, "agent").Image != got ||
+			if got := pod.Spec.Containers[0].Image; got != r.image || r.Node.Runs(pod, "agent").Image != got ||
 				pod.Annotations["note"] != r.note {
-				r.fail("pod %s has %s, runs %+v, note %q", pod.Name, got, r.node.Runs(pod, "agent"), pod.Annotations["note"])
+				r.fail("pod %s has %s, runs %+v, note %q", pod.Name, got, r.Node.Runs(pod, "agent"), pod.Annotations["note"])
 			}
 		}
 	}
 	places := 0
 	rules := nodes.ForDaemon(&set.Spec.Template.Spec)
 	for _, node := range r.simulated.nodes() {
-		if n := len(r.on(node.Name)); n > 0 && !rules.Judge(node).Tolerable {
+		if n := len(r.PodsOn(node.Name)); n > 0 && !rules.Judge(node).Tolerable {
 			r.fail("%d pods on node %s, where none may stay", n, node.Name)
 		}
-		if has := len(r.on(node.Name)) > 0; slices.Contains(all, node) || has && !r.kind.Features.PruneIneligible {
+		if has := len(r.PodsOn(node.Name)) > 0; slices.Contains(all, node) || has && !r.kind.Features.PruneIneligible {
 			places++
 		}
 		if o.Selector == nil || matches(o.Selector, node) {
@@ -778,13 +730,8 @@ func (r *rolloutRun) check() {
 
 // rests checks that nothing is written when nothing happens.
 func (r *rolloutRun) rests() {
-	writes, asked := len(r.Writes), r.asked
-	for range 3 {
-		r.Pass(time.Minute)
-		r.Queue.Add()
-		r.Manage()
-	}
-	if extra := r.Writes[writes:]; len(extra) > 0 || r.asked != asked {
+	asked := r.asked
+	if extra := r.WrittenAtRest(); len(extra) > 0 || r.asked != asked {
 		r.fail("written at rest: %v, asked %d times", extra, r.asked-asked)
 	}
 }
@@ -793,7 +740,7 @@ func (r *rolloutRun) rests() {
 func TestSimulatedDaemonSets(t *testing.T) {
 	simulationtest.Seeds(t, 2000, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
-		r.trace, r.Apart = os.Getenv("TRACE") != "", seed%5 > 1
+		r.Trace, r.Apart = os.Getenv("TRACE") != "", seed%5 > 1
 		r.play(150 + r.Rand.IntN(250))
 		if r.finish(); r.failure != "" {
 			t.Errorf("the simulated rollout: %s", r.failure)
@@ -805,7 +752,7 @@ func TestSimulatedDaemonSets(t *testing.T) {
 func TestSimulatedStaleLeaders(t *testing.T) {
 	simulationtest.Some(t, 500, 4, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
-		r.trace, r.Apart, r.staleLeaders, r.calm = os.Getenv("TRACE") != "", seed%5 > 1, true, false
+		r.Trace, r.Apart, r.staleLeaders, r.calm = os.Getenv("TRACE") != "", seed%5 > 1, true, false
 		r.play(150 + r.Rand.IntN(250))
 		if r.finish(); r.failure != "" {
 			t.Errorf("the simulated rollout: %s", r.failure)

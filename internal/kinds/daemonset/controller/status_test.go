@@ -26,14 +26,14 @@ func TestConflictsOfTheStatus(t *testing.T) {
 	}
 	for range 10 {
 		s.Queue.Add()
-		s.runFor(time.Minute)
+		s.RunFor(time.Minute)
 	}
 	if writes != 0 {
 		t.Errorf("%d writes of a status that is right", writes)
 	}
-	s.change(func(set *appsv1beta1.DaemonSet) { set.Spec.MinReadySeconds = 1 })
+	s.Edit(func(set *appsv1beta1.DaemonSet) { set.Spec.MinReadySeconds = 1 })
 	s.addNode("n3", nil)
-	s.runFor(time.Minute)
+	s.RunFor(time.Minute)
 	if is := s.set().Status; !meddled {
 		t.Errorf("meddled: got false, want true\n%+v", is)
 	} else if is.DesiredNumberScheduled != 3 {

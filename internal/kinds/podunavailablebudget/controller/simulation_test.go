@@ -93,21 +93,11 @@ func (r *budgetRun) tracef(format string, args ...any) {
 }
 
 func (r *budgetRun) pods() []*corev1.Pod {
-	objects := r.List("Pod", false)
-	pods := make([]*corev1.Pod, len(objects))
-	for i, object := range objects {
-		pods[i] = object.(*corev1.Pod)
-	}
-	return pods
+	return simulationtest.All[*corev1.Pod](r.Cluster, "Pod", false)
 }
 
 func (r *budgetRun) budgets() []*policyv1beta1.PodUnavailableBudget {
-	objects := r.List("PodUnavailableBudget", false)
-	budgets := make([]*policyv1beta1.PodUnavailableBudget, len(objects))
-	for i, object := range objects {
-		budgets[i] = object.(*policyv1beta1.PodUnavailableBudget)
-	}
-	return budgets
+	return simulationtest.All[*policyv1beta1.PodUnavailableBudget](r.Cluster, "PodUnavailableBudget", false)
 }
 
 func (r *budgetRun) budget(name string) *policyv1beta1.PodUnavailableBudget {
@@ -126,7 +116,8 @@ func newWorld(seed uint64) *budgetRun {
 	r.AfterWrite = func(simulation.Write) { r.oracle.observe() }
 	r.restless = r.Chance(0.3)
 	r.options = podunavailablebudget.Options{Deletes: true, Updates: !r.Chance(0.1)}
-	r.node = &simulation.Node{Cluster: r.Cluster, Digests: map[string]string{}, Observes: r.Chance(0.5)}
+	r.node = r.NewNode()
+	r.node.Observes = r.Chance(0.5)
 	if err := errors.Join(clonesetcontroller.Index(context.Background(), r.Cluster), podapply.IndexRevisions(context.Background(), r.Cluster),
 		r.IndexField(context.Background(), podapply.NewPullJob(), podapply.OwnerIndex, podapply.IndexByController)); err != nil {
 		panic(err)

@@ -36,7 +36,7 @@ func TestOnePodFails(t *testing.T) {
 	}
 	images := func() string {
 		var all []string
-		for _, pod := range s.pods() {
+		for _, pod := range s.AllPods() {
 			all = append(all, pod.Spec.Containers[0].Image)
 		}
 		return strings.Join(all, " ")
@@ -44,8 +44,8 @@ func TestOnePodFails(t *testing.T) {
 	if got := images(); got != "proxy:1 proxy:2 proxy:2" {
 		t.Errorf("images %s", got)
 	}
-	if !strings.Contains(strings.Join(s.events, "\n"), "Warning FailedUpgradePod failed to upgrade pod default/web-0") {
-		t.Errorf("events %v", s.events)
+	if !strings.Contains(strings.Join(s.Recorded, "\n"), "Warning FailedUpgradePod failed to upgrade pod default/web-0") {
+		t.Errorf("events %v", s.Recorded)
 	}
 	refuse = false
 	if err := s.Settle(200); err != nil {
@@ -73,7 +73,7 @@ func TestOnePodFailsAtATime(t *testing.T) {
 		s.Pass(time.Second)
 	}
 	images := map[string]string{}
-	for _, pod := range s.pods() {
+	for _, pod := range s.AllPods() {
 		images[pod.Name] = sidecarset.ImageOf(pod, "proxy")
 	}
 	if diff := cmp.Diff(map[string]string{"web-0": "proxy:1", "web-1": "proxy:2", "web-2": "proxy:2"}, images); diff != "" {
@@ -85,9 +85,9 @@ func TestOnePodFailsAtATime(t *testing.T) {
 	refuse = false
 	if err := s.Settle(200); err != nil {
 		t.Errorf("coming to rest: unexpected error: %v\n%s", err, s.describe())
-	} else if got := sidecarset.ImageOf(s.pods()[0], "proxy"); got != "proxy:2" {
+	} else if got := sidecarset.ImageOf(s.AllPods()[0], "proxy"); got != "proxy:2" {
 		t.Errorf("image of proxy: got %q, want %q\n%v\n%s", got, "proxy:2", err, s.describe())
-	} else if s.pass.Kept(s.set().UID).known.Refused(s.set(), s.pods()[0].UID) {
+	} else if s.pass.Kept(s.set().UID).known.Refused(s.set(), s.AllPods()[0].UID) {
 		t.Errorf("the pod counts as refused: got true, want false\n%v\n%s", err, s.describe())
 	}
 }
@@ -98,7 +98,7 @@ func TestOneResetFails(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(sidecarsettest.AllAtOnce, sidecarsettest.Containers(sidecarsettest.Hot("proxy", "proxy:1"))), 3)
 	refuse := true
 	s.Refused = func(w simulation.Write) bool { // all that follows its upgrade
-		return refuse && w.Key.Name == "web-0" && w.Subresource == "" && sidecarset.ImageOf(s.pods()[0], "proxy-2") == "proxy:2"
+		return refuse && w.Key.Name == "web-0" && w.Subresource == "" && sidecarset.ImageOf(s.AllPods()[0], "proxy-2") == "proxy:2"
 	}
 	s.change(sidecarsettest.Image("proxy", "proxy:2"),
 		sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = new(intstr.FromInt32(2)) }))
@@ -107,21 +107,21 @@ func TestOneResetFails(t *testing.T) {
 		s.Pass(time.Second)
 	}
 	images := map[string]string{}
-	for _, pod := range s.pods() {
+	for _, pod := range s.AllPods() {
 		images[pod.Name] = sidecarset.ImageOf(pod, "proxy-1") + " " + sidecarset.ImageOf(pod, "proxy-2")
 	}
 	if diff := cmp.Diff(map[string]string{"web-0": "proxy:1 proxy:2", "web-1": "empty:1 proxy:2", "web-2": "empty:1 proxy:2"},
 		images); diff != "" {
 		t.Errorf("images (-want +got):\n%s\n%s", diff, s.describe())
 	}
-	if !strings.Contains(strings.Join(s.events, "\n"), "pod web-0 Warning ResetContainerFailed reset sidecar container image empty failed: ") {
-		t.Errorf("events: got %q, want it to contain %q", strings.Join(s.events, "\n"),
+	if !strings.Contains(strings.Join(s.Recorded, "\n"), "pod web-0 Warning ResetContainerFailed reset sidecar container image empty failed: ") {
+		t.Errorf("events: got %q, want it to contain %q", strings.Join(s.Recorded, "\n"),
 			"pod web-0 Warning ResetContainerFailed reset sidecar container image empty failed: ")
 	}
 	refuse = false
 	if err := s.Settle(200); err != nil {
 		t.Errorf("coming to rest: unexpected error: %v\n%s", err, s.describe())
-	} else if got := sidecarset.ImageOf(s.pods()[0], "proxy-1"); got != "empty:1" {
+	} else if got := sidecarset.ImageOf(s.AllPods()[0], "proxy-1"); got != "empty:1" {
 		t.Errorf("image of proxy-1: got %q, want %q\n%v\n%s", got, "empty:1", err, s.describe())
 	}
 }
@@ -131,14 +131,14 @@ func TestOneResetFails(t *testing.T) {
 func TestASidecarIsResizedOnePodAtATime(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(sidecarsettest.Sized("1")), 2)
 	s.features.Resize = true
-	s.startManager()
+	s.Start()
 	is := func(what, cpu, upgradable string, restarts int32) {
 		t.Helper()
 		if err := s.Settle(300); err != nil {
 			t.Fatal(err)
 		}
 		var all, entries []string
-		for _, pod := range s.pods() {
+		for _, pod := range s.AllPods() {
 			all = append(all, pod.Spec.Containers[0].Resources.Requests.Cpu().String())
 			entries = append(entries, fmt.Sprint(sidecarset.UpgradableOf(pod)["mesh"]))
 			if pod.Status.ContainerStatuses[0].RestartCount != restarts {
@@ -154,10 +154,10 @@ func TestASidecarIsResizedOnePodAtATime(t *testing.T) {
 	is("resources alone", "2 2", "true true", 0)
 	s.change(sidecarsettest.Sized("3"), sidecarsettest.Image("proxy", "proxy:2"))
 	is("an image, too", "3 3", "true true", 1)
-	s.node.Unfit = map[string]bool{string(s.pods()[0].UID): true}
+	s.Node.Unfit = map[string]bool{string(s.AllPods()[0].UID): true}
 	s.change(sidecarsettest.Sized("9"))
 	is("more than the node has", "9 3", "false true", 1)
-	s.node.Unfit = nil
+	s.Node.Unfit = nil
 	s.change(sidecarsettest.Sized("4"))
 	is("less", "4 4", "true true", 1)
 }
@@ -168,7 +168,7 @@ func TestASidecarIsResizedOnePodAtATime(t *testing.T) {
 func TestResizeThatIsTakenBackHalfWay(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(sidecarsettest.Sized("1")), 1)
 	s.features.Resize = true
-	s.startManager()
+	s.Start()
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestResizeThatIsTakenBackHalfWay(t *testing.T) {
 	for range 10 {
 		s.Round()
 	}
-	cpu := s.pods()[0].Spec.Containers[0].Resources.Requests.Cpu().String()
+	cpu := s.AllPods()[0].Spec.Containers[0].Resources.Requests.Cpu().String()
 	if !s.Dead() {
 		t.Fatalf("dead: got false, want true\n%s", s.describe())
 	}
@@ -193,7 +193,7 @@ func TestResizeThatIsTakenBackHalfWay(t *testing.T) {
 	if err := s.Settle(100); err != nil {
 		t.Fatal(err)
 	}
-	pod := s.pods()[0]
+	pod := s.AllPods()[0]
 	if cpu := pod.Spec.Containers[0].Resources.Requests.Cpu().String(); cpu != "1" {
 		t.Errorf("CPU of the requests of the resources: got %q, want %q\n%s", cpu, "1", s.describe())
 	} else if got := s.set().Status.UpdatedReadyPods; got != 1 {
@@ -229,7 +229,7 @@ func TestAPodThatChangedMeanwhileIsUpgradedInTheSamePass(t *testing.T) {
 			s.Events(99)
 			s.Change(podKey("web-0"), func(o client.Object) { tt.change(o.(*corev1.Pod)) })
 			s.Manage()
-			if got := s.pods()[0].Spec.Containers[0].Image; got != tt.want {
+			if got := s.AllPods()[0].Spec.Containers[0].Image; got != tt.want {
 				t.Errorf("image %s", got)
 			}
 		})
@@ -247,7 +247,7 @@ func TestFreeBeforeConflict(t *testing.T) {
 	s.Events(99)
 	s.Change(podKey("web-0"), func(o client.Object) { sidecarsettest.Ready(o.(*corev1.Pod), true) })
 	s.Manage()
-	if got := s.pods()[0].Spec.Containers[0].Image; got != "proxy:1" {
+	if got := s.AllPods()[0].Spec.Containers[0].Image; got != "proxy:1" {
 		t.Errorf("image %s", got)
 	}
 }
@@ -315,14 +315,14 @@ func TestOnePodPanics(t *testing.T) {
 	plan.Verdicts[0].Change = func(*corev1.Pod, time.Time) ([]*podpatch.Patch, error) { panic("what is this?") }
 	result := s.pass.Applier.Apply(t.Context(), plan)
 	if result.Err == nil {
-		t.Errorf("error: got nil, want an error\n%q", s.events)
+		t.Errorf("error: got nil, want an error\n%q", s.Recorded)
 	} else if !strings.Contains(result.Err.Error(), "what is this?") {
-		t.Errorf("error: got %q, want it to contain %q\n%q", result.Err.Error(), "what is this?", s.events)
-	} else if !strings.Contains(strings.Join(s.events, "\n"), "FailedUpgradePod") {
-		t.Errorf("events: got %q, want it to contain %q\n%v", strings.Join(s.events, "\n"), "FailedUpgradePod",
+		t.Errorf("error: got %q, want it to contain %q\n%q", result.Err.Error(), "what is this?", s.Recorded)
+	} else if !strings.Contains(strings.Join(s.Recorded, "\n"), "FailedUpgradePod") {
+		t.Errorf("events: got %q, want it to contain %q\n%v", strings.Join(s.Recorded, "\n"), "FailedUpgradePod",
 			result.Err)
 	}
-	if got := sidecarset.ImageOf(s.pods()[1], "proxy"); got != "proxy:2" {
+	if got := sidecarset.ImageOf(s.AllPods()[1], "proxy"); got != "proxy:2" {
 		t.Errorf("the other pod has %s", got)
 	}
 }
@@ -336,8 +336,8 @@ func TestRevisionThatIsRefused(t *testing.T) {
 	for range 5 {
 		s.Round()
 	}
-	if !strings.Contains(strings.Join(s.events, "\n"), "Warning FailedStoreRevision failed to store revision mesh-") {
-		t.Errorf("events: got %q, want it to contain %q\n%+v", strings.Join(s.events, "\n"),
+	if !strings.Contains(strings.Join(s.Recorded, "\n"), "Warning FailedStoreRevision failed to store revision mesh-") {
+		t.Errorf("events: got %q, want it to contain %q\n%+v", strings.Join(s.Recorded, "\n"),
 			"Warning FailedStoreRevision failed to store revision mesh-", s.set().Status)
 	}
 	if got := s.set().Status.ObservedGeneration; got != 0 {

@@ -40,7 +40,7 @@ func TestADeletedSidecarSetUpgradesNothing(t *testing.T) {
 			}
 			for range 100 { // a second
 				s.Manage()
-				for _, pod := range s.pods() {
+				for _, pod := range s.AllPods() {
 					if image := sidecarset.ImageOf(pod, "proxy"); image == "proxy:2" {
 						t.Fatal("upgraded to what does not exist any more")
 					}

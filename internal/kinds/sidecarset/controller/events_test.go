@@ -26,12 +26,12 @@ func TestPodsThatLackContainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "Warning PodsNotMatched Pods that have its containers are not upgraded any more, because they are not matched. Why, by number of pods: 3: it has no native sidecar net"
-	n := strings.Count(strings.Join(s.events, "\n"), want)
+	n := strings.Count(strings.Join(s.Recorded, "\n"), want)
 	if n != 1 {
-		t.Errorf(`number of events: got %d, want 1; told %d times: %q %+v`, n, n, s.events, s.set().Status)
+		t.Errorf(`number of events: got %d, want 1; told %d times: %q %+v`, n, n, s.Recorded, s.set().Status)
 	}
 	if got := s.set().Status.MatchedPods; got != 0 {
-		t.Errorf("matched pods: got %d, want 0; told %d times: %q %+v", got, n, s.events, s.set().Status)
+		t.Errorf("matched pods: got %d, want 0; told %d times: %q %+v", got, n, s.Recorded, s.set().Status)
 	}
 }
 
@@ -45,7 +45,7 @@ func TestEventsDoNotDependOnOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	snapshot.Now, snapshot.Features = s.Now(), s.features
-	s.events = nil
+	s.Recorded = nil
 	session, err := s.pass.Begin(t.Context(), client.ObjectKeyFromObject(s.set()), s.set().UID)
 	if err != nil || session == nil {
 		t.Fatalf("beginning a pass: got %v, %v", session, err)
@@ -59,11 +59,11 @@ func TestEventsDoNotDependOnOrder(t *testing.T) {
 		logged[plan.Headline()] = true
 	}
 	if len(logged) != 1 {
-		t.Errorf("number logged: got %d, want 1; %d logs, events %q", len(logged), len(logged), s.events)
+		t.Errorf("number logged: got %d, want 1; %d logs, events %q", len(logged), len(logged), s.Recorded)
 	}
-	if len(s.events) > 1 {
-		t.Errorf("number of events: got %d, want at most 1; %d logs, events %q", len(s.events), len(logged),
-			s.events)
+	if len(s.Recorded) > 1 {
+		t.Errorf("number of events: got %d, want at most 1; %d logs, events %q", len(s.Recorded), len(logged),
+			s.Recorded)
 	}
 }
 
@@ -78,8 +78,8 @@ func TestAnnotationThatCannotBeMerged(t *testing.T) {
 	for range 20 {
 		s.Round()
 	}
-	if !strings.Contains(strings.Join(s.events, "\n"), "PodNotUpgraded") {
-		t.Errorf("events: got %q, want it to contain %q", strings.Join(s.events, "\n"), "PodNotUpgraded")
+	if !strings.Contains(strings.Join(s.Recorded, "\n"), "PodNotUpgraded") {
+		t.Errorf("events: got %q, want it to contain %q", strings.Join(s.Recorded, "\n"), "PodNotUpgraded")
 	}
 	s.Change(podKey("web-0"), func(o client.Object) { o.SetAnnotations(mended(o.GetAnnotations())) })
 	s.Deliver(99) // the manager is told of nothing
@@ -88,7 +88,7 @@ func TestAnnotationThatCannotBeMerged(t *testing.T) {
 	}
 	if err := s.Settle(100); err != nil {
 		t.Errorf("coming to rest: unexpected error: %v\n%s", err, s.describe())
-	} else if got := sidecarset.ImageOf(s.pods()[0], "proxy"); got != "proxy:2" {
+	} else if got := sidecarset.ImageOf(s.AllPods()[0], "proxy"); got != "proxy:2" {
 		t.Errorf("image of proxy: got %q, want %q\n%v\n%s", got, "proxy:2", err, s.describe())
 	}
 }

@@ -23,15 +23,11 @@ var update = flag.Bool("update", false, "write the golden narratives")
 type tale struct {
 	*simulated
 	t    *testing.T
-	text strings.Builder
-	last string
+	text simulationtest.Narrative
 }
 
 func (n *tale) note(plan *sidecarset.Plan) {
-	if text := plan.Headline(); text != n.last {
-		n.last = text
-		fmt.Fprintf(&n.text, "\n[%s]\n%s", n.Now().Format("04:05"), text)
-	}
+	n.text.Plan(n.Now(), plan.Headline())
 }
 
 // then lets the user do something and everything come to rest.
@@ -47,7 +43,7 @@ func (n *tale) then(title string, changes ...func(*appsv1beta1.SidecarSet)) {
 	status := n.set().Status
 	fmt.Fprintf(&n.text, "\nAt rest: %d pods, %d updated, %d ready, %d both.\n", status.MatchedPods, status.UpdatedPods, status.ReadyPods,
 		status.UpdatedReadyPods)
-	for _, pod := range n.pods() {
+	for _, pod := range n.AllPods() {
 		var runs []string
 		for i := range pod.Spec.Containers {
 			runs = append(runs, pod.Spec.Containers[i].Name+"="+pod.Spec.Containers[i].Image)
@@ -113,11 +109,11 @@ func TestNarratives(t *testing.T) {
 				n.then("proxy:1 again", sidecarsettest.Image("proxy", "proxy:1"))
 			}},
 		"SS-D03 another tag of the same image": {sidecarsettest.Set(), 2, func(n *tale) {
-			n.node.Digests["proxy:1"], n.node.Digests["proxy:1-same"] = "same", "same"
+			n.Node.Digests["proxy:1"], n.Node.Digests["proxy:1-same"] = "same", "same"
 			n.then("proxy:1-same", sidecarsettest.Image("proxy", "proxy:1-same"))
 		}},
 		"SS-D02 a pod that is deleted during its upgrade": {sidecarsettest.Set(), 2, func(n *tale) {
-			n.node.Frozen = map[string]bool{"web-0": true}
+			n.Node.Frozen = map[string]bool{"web-0": true}
 			n.then("proxy:2, but nothing happens on the node of web-0", sidecarsettest.Image("proxy", "proxy:2"))
 			n.Remove(podKey("web-0"))
 			n.then("web-0 is gone")
@@ -140,7 +136,7 @@ func TestNarratives(t *testing.T) {
 			if err := n.Settle(100); err != nil {
 				n.t.Fatal(err)
 			}
-			for _, pod := range n.pods() {
+			for _, pod := range n.AllPods() {
 				fmt.Fprintf(&n.text, "%s: %s, upgradable %v\n", pod.Name, pod.Annotations[pub.SidecarSetInjectedList], sidecarset.UpgradableOf(pod))
 			}
 			again := sidecarsettest.Set(sidecarsettest.Image("proxy", "proxy:3"))
@@ -153,10 +149,10 @@ func TestNarratives(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := &tale{t: t, simulated: simulate(7, tt.set, tt.pods)}
 			n.told = n.note
-			n.node.Digests["proxy:bad"] = ""
+			n.Node.Digests["proxy:bad"] = ""
 			n.then(fmt.Sprintf("%d pods were injected", tt.pods))
 			tt.play(n)
-			simulationtest.Golden(t, name, n.text.String(), n.events, *update)
+			simulationtest.Golden(t, name, n.text.String(), n.Recorded, *update)
 		})
 	}
 }

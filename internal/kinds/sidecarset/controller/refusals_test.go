@@ -72,7 +72,7 @@ func TestADueTimeBeatsTheBackOff(t *testing.T) {
 		t.Fatal("web-0 was not refused")
 	}
 	s.Events(1 << 20)
-	s.node.Step("web-1")
+	s.Node.Step("web-1")
 	s.Events(1 << 20)
 	result, err := loop.Reconcile(t.Context(), request)
 	if err == nil && result.RequeueAfter == 0 {

@@ -124,7 +124,7 @@ func resized(t *testing.T, pod *corev1.Pod, patches []*podpatch.Patch) corev1.Re
 		if patch.Empty() {
 			continue
 		}
-		now := s.pods()[0]
+		now := s.AllPods()[0]
 		body, err := patch.JSON(now)
 		if err != nil {
 			t.Fatal(err)
@@ -133,10 +133,10 @@ func resized(t *testing.T, pod *corev1.Pod, patches []*podpatch.Patch) corev1.Re
 			t.Fatal(err)
 		}
 	}
-	if image := sidecarset.ImageOf(s.pods()[0], "proxy"); image != "proxy:2" {
+	if image := sidecarset.ImageOf(s.AllPods()[0], "proxy"); image != "proxy:2" {
 		t.Errorf("the image is held back: %s", image)
 	}
-	return s.pods()[0].Spec.Containers[0].Resources
+	return s.AllPods()[0].Spec.Containers[0].Resources
 }
 
 // TestAResetForgetsNoResize: the end of a hot upgrade is no end of an upgrade that was overtaken after it
@@ -148,7 +148,7 @@ func TestAResetForgetsNoResize(t *testing.T) {
 	}
 	refused := true
 	s.Refused = func(w simulation.Write) bool { // the reset
-		return refused && w.Key.Name == "web-0" && w.Subresource == "" && sidecarset.ImageOf(s.pods()[0], "proxy-2") == "proxy:2"
+		return refused && w.Key.Name == "web-0" && w.Subresource == "" && sidecarset.ImageOf(s.AllPods()[0], "proxy-2") == "proxy:2"
 	}
 	s.change(sidecarsettest.Image("proxy", "proxy:2"))
 	for range 20 {
@@ -172,7 +172,7 @@ func TestAResetForgetsNoResize(t *testing.T) {
 		s.Round()
 		s.Pass(time.Second)
 	}
-	pod := s.pods()[0]
+	pod := s.AllPods()[0]
 	if got := sidecarset.ImageOf(pod, "proxy-1"); got != "empty:1" {
 		t.Errorf("image of proxy-1: got %q, want %q\n%s", got, "empty:1", s.describe())
 	}
@@ -188,19 +188,19 @@ func TestAResetForgetsNoResize(t *testing.T) {
 func TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne(t *testing.T) {
 	s := simulate(1, sidecarsettest.Set(sidecarsettest.Sized("1"),
 		sidecarsettest.Strategy(func(u *appsv1beta1.SidecarSetUpdateStrategy) { u.MaxUnavailable = new(intstr.FromString("100%")) })), 6)
-	s.features.Resize, s.node.Unfit = true, map[string]bool{}
-	s.startManager()
+	s.features.Resize, s.Node.Unfit = true, map[string]bool{}
+	s.Start()
 	if err := s.Settle(300); err != nil {
 		t.Fatal(err)
 	}
-	for _, pod := range s.pods() {
-		s.node.Unfit[string(pod.UID)] = true
+	for _, pod := range s.AllPods() {
+		s.Node.Unfit[string(pod.UID)] = true
 	}
 	s.change(sidecarsettest.Sized("9"))
 	if err := s.Settle(300); err != nil {
 		t.Fatal(err)
 	}
-	for _, pod := range s.pods() {
+	for _, pod := range s.AllPods() {
 		if !readiness.Ready(pod) {
 			t.Fatalf("the pod is ready: got false, want true\n%s", s.describe())
 		} else if got := pod.Spec.Containers[0].Resources.Requests.Cpu().String(); got != "9" {
@@ -210,7 +210,7 @@ func TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne(t *testing.T) {
 	most := 0
 	s.AfterWrite = func(simulation.Write) {
 		out := 0
-		for _, pod := range s.pods() {
+		for _, pod := range s.AllPods() {
 			if !readiness.Ready(pod) || pod.Status.ContainerStatuses[0].Image != sidecarset.ImageOf(pod, "proxy") {
 				out++
 			}
@@ -222,7 +222,7 @@ func TestPodsThatWaitForTheirResourcesAreUpgradedOneByOne(t *testing.T) {
 	for range 20 {
 		s.Round()
 	}
-	s.node.Unfit = nil
+	s.Node.Unfit = nil
 	if err := s.Settle(300); err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func TestImagesThatAWebhookRewrites(t *testing.T) {
 	if err := s.Settle(500); err != nil {
 		t.Fatal(err)
 	}
-	for _, pod := range s.pods() {
+	for _, pod := range s.AllPods() {
 		if got := sidecarset.ImageOf(pod, "proxy-1"); got != "mirror/empty:1" {
 			t.Errorf("image of proxy-1: got %q, want %q\n%s", got, "mirror/empty:1", s.describe())
 		}

@@ -61,7 +61,7 @@ func (r *upgradeRun) looker() (*sidecarset.PodInspector, *appsv1beta1.SidecarSet
 // matched are the pods as they are.
 func (r *upgradeRun) matched(looker *sidecarset.PodInspector) []sidecarset.PodState {
 	var matched []sidecarset.PodState
-	for _, pod := range r.pods() {
+	for _, pod := range r.AllPods() {
 		if readiness.Active(pod) {
 			if state := looker.Inspect(pod); state.Matched {
 				matched = append(matched, state)
@@ -146,7 +146,7 @@ func (r *upgradeRun) recovered() {
 		return
 	}
 	looker, _ := r.looker()
-	for _, pod := range r.pods() {
+	for _, pod := range r.AllPods() {
 		if r.disturbed[pod.UID] && looker.Inspect(pod).Available {
 			delete(r.disturbed, pod.UID)
 		}
@@ -190,26 +190,26 @@ func (r *upgradeRun) act() {
 	case n < 50:
 		r.Events(1 + r.Rand.IntN(6))
 	case n < 80:
-		if pods := r.pods(); len(pods) > 0 {
-			r.node.Step(pods[r.Rand.IntN(len(pods))].Name)
+		if pods := r.AllPods(); len(pods) > 0 {
+			r.Node.Step(pods[r.Rand.IntN(len(pods))].Name)
 		}
 	case n < 86:
 		r.Pass(time.Duration(r.Rand.IntN(3000)) * time.Millisecond)
 	case n < 90:
 		r.user()
 	case n < 92:
-		if pods := r.pods(); len(pods) > 0 {
-			r.node.Crash(pods[r.Rand.IntN(len(pods))].Name)
+		if pods := r.AllPods(); len(pods) > 0 {
+			r.Node.Crash(pods[r.Rand.IntN(len(pods))].Name)
 		}
 	case n < 94:
-		if pods := r.pods(); len(pods) > 0 {
+		if pods := r.AllPods(); len(pods) > 0 {
 			r.EndGracefully(podKey(pods[r.Rand.IntN(len(pods))].Name))
 		}
 	case n < 96:
 		r.created++
 		r.inject(fmt.Sprintf("new-%d", r.created), theirs)
 	case n < 98: // the pod's workload updates its own container in place
-		if pods := r.pods(); len(pods) > 0 {
+		if pods := r.AllPods(); len(pods) > 0 {
 			r.app++
 			r.Change(podKey(pods[r.Rand.IntN(len(pods))].Name), func(o client.Object) {
 				pod := o.(*corev1.Pod)
@@ -219,11 +219,11 @@ func (r *upgradeRun) act() {
 		}
 	default:
 		if r.Dead() {
-			r.startManager()
+			r.Start()
 		}
 	}
 	if r.Dead() && r.Chance(0.2) {
-		r.startManager()
+		r.Start()
 	}
 }
 
@@ -260,9 +260,9 @@ func (r *upgradeRun) user() {
 
 // resize changes the size of a sidecar, or what fits on a node.
 func (r *upgradeRun) resize() {
-	if pods := r.pods(); r.Chance(0.5) && len(pods) > 0 {
+	if pods := r.AllPods(); r.Chance(0.5) && len(pods) > 0 {
 		uid := string(pods[r.Rand.IntN(len(pods))].UID)
-		r.node.Unfit[uid] = !r.node.Unfit[uid]
+		r.Node.Unfit[uid] = !r.Node.Unfit[uid]
 		return
 	}
 	r.change(r.size(1 + r.Rand.IntN(3)))
@@ -306,7 +306,7 @@ func (r *upgradeRun) upset() {
 				Annotations: map[string]string{"merged": fmt.Sprintf(`{"a":%d}`, r.Rand.IntN(3))}}}
 		})
 	case 4:
-		if pods := r.pods(); len(pods) > 0 {
+		if pods := r.AllPods(); len(pods) > 0 {
 			r.Change(podKey(pods[r.Rand.IntN(len(pods))].Name), func(o client.Object) {
 				o.GetLabels()["app"] = []string{"web", "other"}[r.Rand.IntN(2)]
 			})
@@ -350,14 +350,14 @@ func simulatedUpgrade(seed uint64) string {
 		r.size(1)(set)
 	}
 	r.simulated = simulate(seed, set, 2+int(seed%5), theirs)
-	r.trace, r.wild = os.Getenv("TRACE") != "", seed%3 == 0
-	if r.node.Unfit = map[string]bool{}; resizes {
+	r.Trace, r.wild = os.Getenv("TRACE") != "", seed%3 == 0
+	if r.Node.Unfit = map[string]bool{}; resizes {
 		r.features.Resize = true
-		r.startManager()
+		r.Start()
 	}
-	r.node.Daemon, r.Apart = r.Chance(0.3), seed%5 > 1
-	r.node.Digests["proxy:bad"] = ""
-	r.node.Digests["proxy:3"], r.node.Digests["proxy:2"] = "same", "same" // another tag of one image
+	r.Node.Daemon, r.Apart = r.Chance(0.3), seed%5 > 1
+	r.Node.Digests["proxy:bad"] = ""
+	r.Node.Digests["proxy:3"], r.Node.Digests["proxy:2"] = "same", "same" // another tag of one image
 	r.BeforeWrite = r.beforeWrite
 	r.Faults = simulation.Faults{Refuse: 0.03, Lose: 0.03, Die: 0.02}
 	for range 250 {
@@ -380,7 +380,7 @@ func (r *upgradeRun) strange(pod sidecarset.PodState) bool {
 
 // end lets the last wish come true and everything come to rest.
 func (r *upgradeRun) end() string {
-	clear(r.node.Unfit)
+	clear(r.Node.Unfit)
 	r.change(func(set *appsv1beta1.SidecarSet) {
 		set.Spec.UpdateStrategy = appsv1beta1.SidecarSetUpdateStrategy{Type: appsv1beta1.RollingUpdateSidecarSetStrategyType}
 		sidecarsettest.Image("proxy", "proxy:1")(set)
@@ -431,7 +431,7 @@ func (r *upgradeRun) end() string {
 			}
 		}
 	}
-	for _, pod := range r.pods() {
+	for _, pod := range r.AllPods() {
 		if _, listed := sidecarset.UpgradableOf(pod)["mesh"]; listed && pod.Labels["app"] != "web" {
 			return fmt.Sprintf("pod %s is not matched and still listed%s", pod.Name, r.describe())
 		}

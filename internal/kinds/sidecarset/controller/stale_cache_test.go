@@ -25,14 +25,14 @@ func TestAPodOfTheNewSidecarSetIsNotTakenBack(t *testing.T) {
 	s.change(sidecarsettest.Image("proxy", "proxy:2"))
 	s.inject("new")
 	for range 10 {
-		s.node.Step("new")
+		s.Node.Step("new")
 	}
 	s.Events(1 << 20)
 	s.Show(setKey, former)
 	for range 20 {
 		s.Manage()
 		s.Pass(time.Second)
-		for _, pod := range s.pods() {
+		for _, pod := range s.AllPods() {
 			if pod.Name == "new" && sidecarset.ImageOf(pod, "proxy") != "proxy:2" {
 				t.Fatal("the new pod gets the former image", s.describe())
 			}
@@ -63,14 +63,14 @@ func TestARollbackIsNotTakenBack(t *testing.T) {
 	s.change(sidecarsettest.Image("proxy", "proxy:1"))
 	s.inject("new")
 	for range 10 {
-		s.node.Step("new")
+		s.Node.Step("new")
 	}
 	s.Events(1 << 20)
 	s.Show(setKey, former)
 	for range 20 {
 		s.Manage()
 		s.Pass(time.Second)
-		for _, pod := range s.pods() {
+		for _, pod := range s.AllPods() {
 			if pod.Name == "new" && sidecarset.ImageOf(pod, "proxy") != "proxy:1" {
 				t.Fatal("the new pod gets the bad image", s.describe())
 			}
@@ -93,7 +93,7 @@ func TestAnImageThatWasOvertakenTwice(t *testing.T) {
 	if err := s.Settle(50); err != nil {
 		t.Fatal(err)
 	}
-	s.node.Frozen = map[string]bool{"web-0": true}
+	s.Node.Frozen = map[string]bool{"web-0": true}
 	is := func(image string, up bool) {
 		s.Change(podKey("web-0"), func(o client.Object) {
 			pod := o.(*corev1.Pod)
@@ -110,7 +110,7 @@ func TestAnImageThatWasOvertakenTwice(t *testing.T) {
 		s.change(sidecarsettest.Image("proxy", image))
 		if err := s.Settle(50); err != nil {
 			t.Fatalf("coming to rest: unexpected error: %v\n%s", err, s.describe())
-		} else if got := sidecarset.ImageOf(s.pods()[0], "proxy"); got != image {
+		} else if got := sidecarset.ImageOf(s.AllPods()[0], "proxy"); got != image {
 			t.Fatalf("image of proxy: got %q, want %q\n%v\n%s", got, image, err, s.describe())
 		}
 	}
@@ -135,7 +135,7 @@ func TestAnImageThatWasOvertakenTwice(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n := len(s.pods()[0].Annotations[pub.SidecarSetInPlaceUpdateState]); n > 1000 {
+	if n := len(s.AllPods()[0].Annotations[pub.SidecarSetInPlaceUpdateState]); n > 1000 {
 		t.Errorf("%d bytes", n)
 	}
 }

@@ -36,7 +36,7 @@ func TestAnUpgradeThatStandsStillIsTold(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate(1, sidecarsettest.Set(), 3)
-			s.node.Digests["proxy:bad"] = ""
+			s.Node.Digests["proxy:bad"] = ""
 			if err := s.Settle(100); err != nil {
 				t.Fatal(err)
 			}
@@ -46,7 +46,7 @@ func TestAnUpgradeThatStandsStillIsTold(t *testing.T) {
 				s.Round()
 			}
 			var told []string
-			for _, event := range s.events {
+			for _, event := range s.Recorded {
 				if strings.Contains(event, "Warning "+waiting.EventReason) {
 					told = append(told, event)
 				}
@@ -71,13 +71,13 @@ func TestAPodThatCrashesOnItsOwnIsNotTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Change(podKey("web-0"), func(o client.Object) { sidecarsettest.NotReady(o.(*corev1.Pod)) })
-	s.tells, s.events = true, nil
+	s.tells, s.Recorded = true, nil
 	for end := s.Now().Add(time.Hour); s.Now().Before(end); s.Pass(time.Second) {
 		if !s.Manage() {
 			s.Events(99)
 		}
 	}
-	if text := strings.Join(s.events, "\n"); strings.Contains(text, waiting.EventReason) {
+	if text := strings.Join(s.Recorded, "\n"); strings.Contains(text, waiting.EventReason) {
 		t.Errorf("events: got %q, want it not to contain %q", text, waiting.EventReason)
 	}
 }

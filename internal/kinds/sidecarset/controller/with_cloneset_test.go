@@ -130,7 +130,7 @@ func TestBesideCloneSet(t *testing.T) {
 			}
 			s := simulate(seed, set, 0)
 			w := newWorkload(s, 3)
-			s.others = func() bool {
+			s.Others = func() bool {
 				before := len(s.Writes)
 				w.manage()
 				return len(s.Writes) > before || w.due.After(s.Now()) &&
@@ -140,7 +140,7 @@ func TestBesideCloneSet(t *testing.T) {
 				t.Fatal(err)
 			}
 			uids := map[types.UID]bool{}
-			for _, pod := range s.pods() {
+			for _, pod := range s.AllPods() {
 				uids[pod.UID] = true
 			}
 			s.Faults = simulation.Faults{Refuse: 0.03, Lose: 0.03, Die: 0.02}
@@ -154,7 +154,7 @@ func TestBesideCloneSet(t *testing.T) {
 				case n < 60:
 					s.Events(1 + s.Rand.IntN(6))
 				case n < 90:
-					s.node.Step(s.pods()[s.Rand.IntN(len(s.pods()))].Name)
+					s.Node.Step(s.AllPods()[s.Rand.IntN(len(s.AllPods()))].Name)
 				case n < 94:
 					s.Pass(time.Second)
 				case n < 96:
@@ -165,7 +165,7 @@ func TestBesideCloneSet(t *testing.T) {
 					w.change(appImage(version))
 				}
 				if s.Dead() {
-					s.startManager()
+					s.Start()
 					w.start()
 				}
 			}
@@ -174,10 +174,10 @@ func TestBesideCloneSet(t *testing.T) {
 			if err := s.Settle(3000); err != nil {
 				t.Fatal(err)
 			}
-			if len(s.pods()) != 3 {
-				t.Fatalf("%d pods", len(s.pods()))
+			if len(s.AllPods()) != 3 {
+				t.Fatalf("%d pods", len(s.AllPods()))
 			}
-			for _, pod := range s.pods() {
+			for _, pod := range s.AllPods() {
 				working := "proxy"
 				if seed%2 == 0 {
 					w, err := sidecarset.ReadWorkingContainers(pod.Annotations["kruise.io/sidecarset-working-hotupgrade-container"])

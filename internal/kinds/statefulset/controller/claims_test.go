@@ -30,7 +30,7 @@ func (s *simulated) deleteClaim(name string) {
 func (s *simulated) unprotect() bool {
 	moved := false
 	for _, claim := range s.List("PersistentVolumeClaim", false) {
-		if claim.GetDeletionTimestamp() != nil && !slices.ContainsFunc(s.pods(), func(pod *corev1.Pod) bool {
+		if claim.GetDeletionTimestamp() != nil && !slices.ContainsFunc(s.AllPods(), func(pod *corev1.Pod) bool {
 			return pod.Spec.NodeName != "" && slices.Contains(claimsOf(pod), claim.GetName())
 		}) {
 			s.Remove(claimKey(claim.GetName()))
@@ -57,19 +57,6 @@ func claimsOf(pod *corev1.Pod) (names []string) {
 	return names
 }
 
-// runFor lets everybody act for that time, as far as anything is to be done.
-func (s *simulated) runFor(d time.Duration) {
-	for end := s.Now().Add(d); s.Now().Before(end); {
-		if s.Round() {
-			continue
-		}
-		if due := s.Queue.Due(); due.IsZero() || due.After(end) {
-			return
-		}
-		s.Queue.Wait()
-	}
-}
-
 // TestADeletedClaimIsTakenUp shows that a user who is told to delete a PVC need do no more than that,
 // although the PVC, which the retention policy gives no owner, does not say whose it is (ASTS-075,
 // ASTS-275 (part)).
@@ -78,23 +65,23 @@ func TestADeletedClaimIsTakenUp(t *testing.T) {
 	set.Spec.VolumeClaimUpdateStrategy.Type = appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate
 	setClaims(set, []string{"my-data"}, "1Gi")
 	s := simulate(1, set, statefulset.Features{DeleteClaims: true, ResizeClaims: true})
-	s.runFor(time.Minute)
-	s.change(func(set *appsv1beta1.StatefulSet) {
+	s.ActFor(time.Minute)
+	s.Edit(func(set *appsv1beta1.StatefulSet) {
 		if err := set.Spec.VolumeClaimTemplates.UnmarshalJSON([]byte(`[{"metadata":{"name":"my-data"},"spec":{
 			"accessModes":["ReadWriteMany"],"resources":{"requests":{"storage":"1Gi"}}}}]`)); err != nil {
 			t.Fatal(err)
 		}
 		setTemplate(set, `{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"nginx","image":"nginx:2"}]}}`)
 	})
-	s.runFor(time.Minute)
-	if got := s.pod("web-1").Spec.Containers[0].Image; got != "nginx:1" {
+	s.ActFor(time.Minute)
+	if got := s.Pod("web-1").Spec.Containers[0].Image; got != "nginx:1" {
 		t.Fatal("the pod was updated before its PVC is what it shall be: ", got)
 	}
 	for _, name := range []string{"my-data-web-1", "my-data-web-0"} {
 		s.deleteClaim(name)
-		s.runFor(time.Minute)
+		s.ActFor(time.Minute)
 	}
-	for _, pod := range s.pods() {
+	for _, pod := range s.AllPods() {
 		claim, _ := s.Get(claimKey("my-data-" + pod.Name)).(*corev1.PersistentVolumeClaim)
 		if image := pod.Spec.Containers[0].Image; image != "nginx:2" {
 			t.Errorf("it stands still: image %s, want nginx:2: %s", image, s.describe())
@@ -113,9 +100,9 @@ func TestARefusedGrowthIsToldInOnePlace(t *testing.T) {
 	set.Spec.VolumeClaimUpdateStrategy.Type = appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate
 	setClaims(set, []string{"my-data"}, "1Gi")
 	s := simulate(1, set, statefulset.Features{DeleteClaims: true, ResizeClaims: true})
-	s.runFor(time.Minute)
+	s.ActFor(time.Minute)
 	s.Refused = func(w simulation.Write) bool { return w.Key == claimKey("my-data-web-0") }
-	s.change(func(set *appsv1beta1.StatefulSet) { setClaims(set, []string{"my-data"}, "2Gi") })
+	s.Edit(func(set *appsv1beta1.StatefulSet) { setClaims(set, []string{"my-data"}, "2Gi") })
 	told := 0
 	for end := s.Now().Add(5 * time.Minute); s.Now().Before(end); {
 		if !s.Round() {
@@ -131,13 +118,13 @@ func TestARefusedGrowthIsToldInOnePlace(t *testing.T) {
 		t.Errorf("it was told in %d rounds", told)
 	}
 	if !s.said("Warning FailedResize ", "my-data-web-0") {
-		t.Errorf(`FailedResize is told of my-data-web-0: got false, want true; events %q`, s.events)
+		t.Errorf(`FailedResize is told of my-data-web-0: got false, want true; events %q`, s.Recorded)
 	}
 	if s.said("Warning FailedUpdatePodInPlace ", "my-data-web-0") {
-		t.Errorf(`FailedUpdatePodInPlace is told of my-data-web-0: got true, want false; events %q`, s.events)
+		t.Errorf(`FailedUpdatePodInPlace is told of my-data-web-0: got true, want false; events %q`, s.Recorded)
 	}
 	s.Refused = nil
-	s.runFor(10 * time.Minute)
+	s.ActFor(10 * time.Minute)
 	if conditions := s.set().Status.Conditions; len(conditions) > 0 {
 		t.Errorf("conditions: got %v, want none", conditions)
 	}
@@ -157,9 +144,9 @@ func TestClaimsOfANewPod(t *testing.T) {
 	going.Name, going.UID, going.Finalizers = "b-web-0", "", []string{protection}
 	s.Store(claimKey("b-web-0"), going)
 	s.EndGracefully(claimKey("b-web-0"))
-	denied := s.deny(func(r *simulation.Request) bool { return r.Verb == "create" && r.Key.Name == "c-web-0" })
+	denied := s.Deny(func(r *simulation.Request) bool { return r.Verb == "create" && r.Key.Name == "c-web-0" })
 	s.EnvironmentStep = func() bool { return false } // nobody lets the one that goes be gone
-	s.runFor(time.Minute)
+	s.ActFor(time.Minute)
 	made := func() (made []string) {
 		for _, w := range s.Writes {
 			if w.Verb == "create" && w.Key.Kind != "ControllerRevision" {
@@ -170,39 +157,39 @@ func TestClaimsOfANewPod(t *testing.T) {
 	}
 	got := made()
 	if len(got) > 0 {
-		t.Errorf("made: got %q, want none; %v is made, %v, again at %s", got, got, s.events, s.Queue.Due())
+		t.Errorf("made: got %q, want none; %v is made, %v, again at %s", got, got, s.Recorded, s.Queue.Due())
 	}
 	if !s.said("Normal WaitingForClaims ", "web-0", "b-web-0") {
 		t.Errorf(`WaitingForClaims is told of web-0: got false, want true; %v is made, %v, again at %s`, got,
-			s.events,
+			s.Recorded,
 			s.Queue.Due())
 	}
 	if s.Queue.Due().IsZero() {
-		t.Errorf("nothing is due: got true, want false; %v is made, %v, again at %s", got, s.events, s.Queue.Due())
+		t.Errorf("nothing is due: got true, want false; %v is made, %v, again at %s", got, s.Recorded, s.Queue.Due())
 	}
 	s.Remove(claimKey("b-web-0"))
-	s.runFor(time.Minute)
+	s.ActFor(time.Minute)
 	if got := made(); !slices.Equal(got, []string{"b-web-0", "d-web-0"}) {
-		t.Errorf("made claims: got %v, want b-web-0 and d-web-0; %v", got, s.events)
+		t.Errorf("made claims: got %v, want b-web-0 and d-web-0; %v", got, s.Recorded)
 	}
 	if n := len(*denied); n < 2 {
-		t.Errorf("attempts: got %d, want 2 at least; %v", n, s.events)
+		t.Errorf("attempts: got %d, want 2 at least; %v", n, s.Recorded)
 	}
 	if !s.said("Warning FailedCreate ", "c-web-0") {
-		t.Errorf("events: got %v, want a warning about c-web-0", s.events)
+		t.Errorf("events: got %v, want a warning about c-web-0", s.Recorded)
 	}
 	if said := condition(s.set(), failedCreate); !strings.Contains(said, "c-web-0") {
 		t.Errorf("condition: got %q, want c-web-0 in it", said)
 	}
 	s.Answer = nil
-	s.runFor(2 * time.Minute)
+	s.ActFor(2 * time.Minute)
 	if got := made(); !slices.Equal(got, []string{"b-web-0", "d-web-0", "c-web-0", "web-0"}) {
 		t.Errorf("%v is made", got)
 	}
 	if now := s.Get(claimKey("a-web-0")); now.GetResourceVersion() != there.ResourceVersion {
 		t.Errorf("the one that was there is now %+v", now)
 	}
-	if got := len(claimsOf(s.pod("web-0"))); got != 4 {
+	if got := len(claimsOf(s.Pod("web-0"))); got != 4 {
 		t.Errorf("the pod has %d PVCs", got)
 	}
 }

@@ -66,33 +66,33 @@ func TestEventsOfStatefulSets(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := started(t, makeSet(2, claimed("data")), everything)
-			s.events = nil
+			s.Recorded = nil
 			if test.disturb != nil {
 				test.disturb(s)
 			}
-			s.change(test.change)
+			s.Edit(test.change)
 			for range 5 { // not for so long that it is told that nothing moves
 				s.Round()
 				s.Pass(time.Second)
 			}
-			told := s.eventsWith(test.want)
+			told := s.EventsWith(test.want)
 			if test.want == "" {
-				if len(s.events) > 0 {
-					t.Errorf("events %q", s.events)
+				if len(s.Recorded) > 0 {
+					t.Errorf("events %q", s.Recorded)
 				}
 				return
 			}
 			if len(told) == 0 {
-				t.Errorf("told: got none, want some; %q is not among %q", test.want, s.events)
+				t.Errorf("told: got none, want some; %q is not among %q", test.want, s.Recorded)
 			} else if strings.HasPrefix(test.want, "Warning") && !strings.Contains(told[0], "a policy") {
 				t.Errorf("told first: got %q, want it to contain %q; %q is not among %q", told[0], "a policy", test.want,
-					s.events)
+					s.Recorded)
 			}
-			if slices.ContainsFunc(s.events, func(e string) bool {
+			if slices.ContainsFunc(s.Recorded, func(e string) bool {
 				return strings.Contains(e, "SuccessfulCreate") && strings.Contains(e,
 					"claim")
 			}) {
-				t.Errorf("events of claims: %q", s.events)
+				t.Errorf("events of claims: %q", s.Recorded)
 			}
 		})
 	}
@@ -121,8 +121,8 @@ func TestConflictsOfTheStatus(t *testing.T) {
 	if writes != 0 {
 		t.Errorf("%d writes of a status that is right", writes)
 	}
-	s.change(replicas(3))
-	s.runFor(time.Minute)
+	s.Edit(replicas(3))
+	s.ActFor(time.Minute)
 	if status := s.set().Status; !meddled {
 		t.Errorf("meddled: got false, want true\n%+v", status)
 	} else if status.Replicas != 3 {
@@ -148,15 +148,15 @@ func TestALostAnswerIsSettledWithinSeconds(t *testing.T) {
 			}
 			count++
 		}
-		s.runFor(15 * time.Second)
-		if got := len(s.pods()); got != 3 {
-			t.Errorf("number of pods: got %d, want 3; write %d: %q %s", got, n+1, s.events, s.describe())
+		s.ActFor(15 * time.Second)
+		if got := len(s.AllPods()); got != 3 {
+			t.Errorf("number of pods: got %d, want 3; write %d: %q %s", got, n+1, s.Recorded, s.describe())
 		}
 		if got := s.set().Status.AvailableReplicas; got != 3 {
-			t.Errorf("available replicas: got %d, want 3; write %d: %q %s", got, n+1, s.events, s.describe())
+			t.Errorf("available replicas: got %d, want 3; write %d: %q %s", got, n+1, s.Recorded, s.describe())
 		}
-		if got := len(s.eventsWith("SuccessfulCreate")); got > 3 {
-			t.Errorf(`number of events SuccessfulCreate: got %d, want at most 3; write %d: %q %s`, got, n+1, s.events,
+		if got := len(s.EventsWith("SuccessfulCreate")); got > 3 {
+			t.Errorf(`number of events SuccessfulCreate: got %d, want at most 3; write %d: %q %s`, got, n+1, s.Recorded,
 				s.describe())
 		}
 	}

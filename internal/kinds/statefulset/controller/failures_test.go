@@ -27,22 +27,9 @@ func inParallel(set *appsv1beta1.StatefulSet) {
 	set.Spec.PodManagementPolicy = appsv1beta1.ParallelPodManagement
 }
 
-// deny refuses the requests that a test chooses, as a policy does, and notes when.
-func (s *simulated) deny(chosen func(*simulation.Request) bool) *[]time.Time {
-	var when []time.Time
-	s.Answer = func(r *simulation.Request) error {
-		if !chosen(r) {
-			return nil
-		}
-		when = append(when, s.Now())
-		return apierrors.NewForbidden(corev1.Resource(strings.ToLower(r.Key.Kind)+"s"), r.Key.Name, errors.New("a policy says no"))
-	}
-	return &when
-}
-
 // said tells whether there was an event that begins like this and has the words.
 func (s *simulated) said(begin string, words ...string) bool {
-	return slices.ContainsFunc(s.events, func(event string) bool {
+	return slices.ContainsFunc(s.Recorded, func(event string) bool {
 		return strings.HasPrefix(event, begin) && !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(event, word) })
 	})
 }
@@ -72,50 +59,50 @@ func TestEveryFailureIsToldAndTriedAgain(t *testing.T) {
 		change    func(*simulated)
 		condition appsv1beta1.StatefulSetConditionType
 	}{
-		"a revision is created": {verb("create", "ControllerRevision"), func(s *simulated) { s.change(image("nginx:2")) }, failedUpdate},
+		"a revision is created": {verb("create", "ControllerRevision"), func(s *simulated) { s.Edit(image("nginx:2")) }, failedUpdate},
 		"a revision is raised": {verb("patch", "ControllerRevision"), func(s *simulated) {
-			s.change(image("nginx:2"))
-			s.runFor(time.Minute)
-			s.change(image("nginx:1"))
+			s.Edit(image("nginx:2"))
+			s.ActFor(time.Minute)
+			s.Edit(image("nginx:1"))
 		}, failedUpdate},
 		"a revision is adopted": {verb("patch", "ControllerRevision"), func(s *simulated) {
 			s.storeRevision("left", map[string]string{"app": "web"})
-			s.change(func(*appsv1beta1.StatefulSet) {})
+			s.Edit(func(*appsv1beta1.StatefulSet) {})
 		}, failedUpdate},
 		"the set is read, to adopt": {func(r *simulation.Request) bool { return r.Verb == "get" && r.Key == setKey }, func(s *simulated) {
 			s.storeRevision("left", map[string]string{"app": "web"})
-			s.change(func(*appsv1beta1.StatefulSet) {})
+			s.Edit(func(*appsv1beta1.StatefulSet) {})
 		}, failedUpdate},
-		"a pod is created": {verb("create", "Pod"), func(s *simulated) { s.change(scaled(5)) }, failedCreate},
-		"a PVC is created": {verb("create", "PersistentVolumeClaim"), func(s *simulated) { s.change(scaled(5)) }, failedCreate},
+		"a pod is created": {verb("create", "Pod"), func(s *simulated) { s.Edit(scaled(5)) }, failedCreate},
+		"a PVC is created": {verb("create", "PersistentVolumeClaim"), func(s *simulated) { s.Edit(scaled(5)) }, failedCreate},
 		"a PVC gets its owners": {verb("patch", "PersistentVolumeClaim"), func(s *simulated) {
-			s.change(func(set *appsv1beta1.StatefulSet) {
+			s.Edit(func(set *appsv1beta1.StatefulSet) {
 				set.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1beta1.StatefulSetClaimRetentionPolicy{
 					WhenDeleted: appsv1beta1.DeleteStatefulSetClaims, WhenScaled: appsv1beta1.RetainStatefulSetClaims}
 			})
 		}, failedCreate},
 		"a PVC grows": {verb("patch", "PersistentVolumeClaim"), func(s *simulated) {
-			s.change(func(set *appsv1beta1.StatefulSet) { setClaims(set, []string{"data"}, "2Gi") })
+			s.Edit(func(set *appsv1beta1.StatefulSet) { setClaims(set, []string{"data"}, "2Gi") })
 		}, failedUpdate},
-		"a condemned pod is deleted": {verb("delete", "Pod"), func(s *simulated) { s.change(scaled(1)) }, failedCreate},
+		"a condemned pod is deleted": {verb("delete", "Pod"), func(s *simulated) { s.Edit(scaled(1)) }, failedCreate},
 		"a pod is deleted to be made anew": {verb("delete", "Pod"), func(s *simulated) {
-			s.change(func(set *appsv1beta1.StatefulSet) {
+			s.Edit(func(set *appsv1beta1.StatefulSet) {
 				set.Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy = appsv1beta1.ReCreateStatefulSetPodUpdatePolicy
 				image("nginx:2")(set)
 			})
 		}, failedCreate},
 		"a pod is taken out of service": {func(r *simulation.Request) bool { return r.Key.Kind == "Pod" && r.Subresource == "status" },
-			func(s *simulated) { s.change(image("nginx:2")) }, failedUpdate},
+			func(s *simulated) { s.Edit(image("nginx:2")) }, failedUpdate},
 		"a pod is updated": {func(r *simulation.Request) bool {
 			return r.Verb == "patch" && r.Key.Kind == "Pod" && r.Subresource == ""
 		},
-			func(s *simulated) { s.change(image("nginx:2")) }, failedUpdate},
+			func(s *simulated) { s.Edit(image("nginx:2")) }, failedUpdate},
 		"a pod gets its label": {verb("patch", "Pod"), func(s *simulated) {
 			s.Change(podKey("web-0"), func(o client.Object) { delete(o.GetLabels(), "statefulset.kubernetes.io/pod-name") })
-			s.change(func(*appsv1beta1.StatefulSet) {})
+			s.Edit(func(*appsv1beta1.StatefulSet) {})
 		}, failedUpdate},
 		"a former revision is deleted": {verb("delete", "ControllerRevision"), func(s *simulated) {
-			s.change(func(set *appsv1beta1.StatefulSet) {
+			s.Edit(func(set *appsv1beta1.StatefulSet) {
 				none := int32(0)
 				set.Spec.RevisionHistoryLimit = &none
 				image("nginx:2")(set)
@@ -128,27 +115,27 @@ func TestEveryFailureIsToldAndTriedAgain(t *testing.T) {
 					setClaims(set, []string{"data"}, "1Gi")
 					set.Spec.VolumeClaimUpdateStrategy.Type = appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate
 				}), statefulset.Features{DeleteClaims: true, ResizeClaims: true})
-				s.runFor(time.Minute)
+				s.ActFor(time.Minute)
 				generation := s.set().Generation
-				denied := s.deny(tt.denied)
+				denied := s.Deny(tt.denied)
 				tt.change(s)
-				s.runFor(10 * time.Minute)
+				s.ActFor(10 * time.Minute)
 				set := s.set()
 				if set.Generation == generation {
 					t.Errorf("generation: got %d, want another value; generation %d, %d pods, status %+v", set.Generation, set.Generation,
-						len(s.pods()), set.Status)
+						len(s.AllPods()), set.Status)
 				}
 				if set.Status.ObservedGeneration != set.Generation {
 					t.Errorf("observed generation: got %d, want %d; generation %d, %d pods, status %+v", set.Status.ObservedGeneration,
-						set.Generation, set.Generation, len(s.pods()), set.Status)
+						set.Generation, set.Generation, len(s.AllPods()), set.Status)
 				}
-				if want := len(s.pods()); int(set.Status.Replicas) != want {
+				if want := len(s.AllPods()); int(set.Status.Replicas) != want {
 					t.Errorf("replicas: got %d, want %d; generation %d, %d pods, status %+v", int(set.Status.Replicas), want, set.Generation,
-						len(s.pods()), set.Status)
+						len(s.AllPods()), set.Status)
 				}
 				if set.Status.LabelSelector != "app=web" {
 					t.Errorf("label selector: got %q, want %q; generation %d, %d pods, status %+v", set.Status.LabelSelector, "app=web",
-						set.Generation, len(s.pods()), set.Status)
+						set.Generation, len(s.AllPods()), set.Status)
 				}
 				if said := condition(s.set(), tt.condition); !strings.Contains(said, "a policy says no") {
 					t.Errorf("conditions %+v", s.set().Status.Conditions)
@@ -160,7 +147,7 @@ func TestEveryFailureIsToldAndTriedAgain(t *testing.T) {
 					t.Errorf("the first half of %d attempts took %s, the second %s", n, first, last)
 				}
 				s.Answer = nil
-				s.runFor(30 * time.Minute)
+				s.ActFor(30 * time.Minute)
 				if set := s.set(); len(set.Status.Conditions) > 0 {
 					t.Errorf("when it is allowed: conditions: got %v, want none\n%s", set.Status.Conditions, s.describe())
 				} else if set.Status.AvailableReplicas != *set.Spec.Replicas {
@@ -186,16 +173,16 @@ func TestReservedOrdinalsThatNobodyUnderstands(t *testing.T) {
 		setClaims(set, []string{"data"}, "1Gi")
 		set.Spec.ReserveOrdinals = []intstr.IntOrString{intstr.FromInt32(1)}
 	}), statefulset.Features{DeleteClaims: true})
-	s.runFor(time.Minute)
-	s.change(func(set *appsv1beta1.StatefulSet) {
+	s.ActFor(time.Minute)
+	s.Edit(func(set *appsv1beta1.StatefulSet) {
 		set.Spec.ReserveOrdinals = append(set.Spec.ReserveOrdinals, intstr.FromString("a-b"))
 		image("nginx:2")(set)
 		scaled(7)(set)
 	})
-	s.node.Fail("web-0")
+	s.Node.Fail("web-0")
 	s.Remove(podKey("web-2"))
 	writes := len(s.Writes)
-	s.runFor(10 * time.Minute)
+	s.ActFor(10 * time.Minute)
 	for _, w := range s.Writes[writes:] {
 		if w.Key != setKey {
 			t.Errorf("key: got %+v, want %+v; %v is written", w.Key, setKey, w)
@@ -206,17 +193,17 @@ func TestReservedOrdinalsThatNobodyUnderstands(t *testing.T) {
 	}
 	if !s.said("Warning FailedUpdatePodInPlace ", "spec.reserveOrdinals[1]", `"a-b"`) {
 		t.Errorf("s.said(\"Warning FailedUpdatePodInPlace \", \"spec.reserveOrdinals[1]\", `\"a-b\"`): got false, want true\n%v\n%+v",
-			s.events, s.set().Status.Conditions)
+			s.Recorded, s.set().Status.Conditions)
 	}
 	if got := condition(s.set(), failedUpdate); !strings.Contains(got, "spec.reserveOrdinals[1]") {
-		t.Errorf("condition about failed updates: got %q, want it to contain %q\n%v\n%+v", got, "spec.reserveOrdinals[1]", s.events,
+		t.Errorf("condition about failed updates: got %q, want it to contain %q\n%v\n%+v", got, "spec.reserveOrdinals[1]", s.Recorded,
 			s.set().Status.Conditions)
 	}
-	s.change(func(set *appsv1beta1.StatefulSet) { set.Spec.ReserveOrdinals[1] = intstr.FromString("4-5") })
-	s.runFor(time.Minute)
+	s.Edit(func(set *appsv1beta1.StatefulSet) { set.Spec.ReserveOrdinals[1] = intstr.FromString("4-5") })
+	s.ActFor(time.Minute)
 	if is := s.set().Status; is.UpdatedAvailableReplicas != 7 {
 		t.Errorf("updated and available replicas: got %d, want 7\n%s", is.UpdatedAvailableReplicas, s.describe())
-	} else if got := s.pod("web-9"); got == nil {
+	} else if got := s.Pod("web-9"); got == nil {
 		t.Errorf("pod web-9: got nil, want a value\n%s", s.describe())
 	} else if len(is.Conditions) > 0 {
 		t.Errorf("conditions: got %v, want none\n%s", is.Conditions, s.describe())
@@ -238,37 +225,37 @@ func TestANameThatIsTaken(t *testing.T) {
 			if hidden {
 				s.Manage() // with what the caches have
 				if !s.said("Warning FailedCreate ", "pod web-1", "already exists") {
-					t.Errorf(`FailedCreate is told of web-1: got false, want true; %v, again at %s`, s.events,
+					t.Errorf(`FailedCreate is told of web-1: got false, want true; %v, again at %s`, s.Recorded,
 						s.Queue.Due())
 				}
 				if s.Queue.Due().IsZero() {
-					t.Errorf("nothing is due: got true, want false; %v, again at %s", s.events, s.Queue.Due())
+					t.Errorf("nothing is due: got true, want false; %v, again at %s", s.Recorded, s.Queue.Due())
 				}
 				if len(s.List("Pod", false)) != 2 { // itself, and the one before it
 					t.Errorf("pods: want two: %s", s.describe())
 				}
 			}
-			attempts := s.deny(func(r *simulation.Request) bool { return r.Verb == "create" && r.Key.Name == "web-1" })
-			s.runFor(10 * time.Minute)
-			if got := s.pod("web-0"); got == nil {
+			attempts := s.Deny(func(r *simulation.Request) bool { return r.Verb == "create" && r.Key.Name == "web-1" })
+			s.ActFor(10 * time.Minute)
+			if got := s.Pod("web-0"); got == nil {
 				t.Errorf(`pod web-0: got nil, want a value; %d attempts: %s`, len(*attempts), s.describe())
-			} else if got := s.pod("web-2"); got == nil {
+			} else if got := s.Pod("web-2"); got == nil {
 				t.Errorf(`pod web-2: got nil, want a value; %d attempts: %s`, len(*attempts), s.describe())
-			} else if got, want := controllerOf(s.pod("web-1")), s.set().UID; got == want {
+			} else if got, want := controllerOf(s.Pod("web-1")), s.set().UID; got == want {
 				t.Errorf(`owner of pod web-1: got %q, want another value; %d attempts: %s`, got, len(*attempts), s.describe())
 			} else if len(*attempts) > 0 {
 				t.Errorf("*attempts: got %v, want none; %d attempts: %s", *attempts, len(*attempts), s.describe())
 			}
 			if !s.said("Warning FailedCreate ", "web-1") {
-				t.Errorf("FailedCreate is told of web-1: got false, want true\n%v\n%+v", s.events, s.set().Status.Conditions)
+				t.Errorf("FailedCreate is told of web-1: got false, want true\n%v\n%+v", s.Recorded, s.set().Status.Conditions)
 			}
 			if got := condition(s.set(), failedCreate); !strings.Contains(got, "pod web-1 exists") {
-				t.Errorf("condition about failed creations: got %q, want it to contain %q\n%v\n%+v", got, "pod web-1 exists", s.events,
+				t.Errorf("condition about failed creations: got %q, want it to contain %q\n%v\n%+v", got, "pod web-1 exists", s.Recorded,
 					s.set().Status.Conditions)
 			}
 			s.Answer = nil
 			s.Remove(podKey("web-1"))
-			s.runFor(time.Minute)
+			s.ActFor(time.Minute)
 			is := s.set().Status
 			if is.AvailableReplicas != 3 {
 				t.Errorf("available replicas: got %d, want 3\n%s", is.AvailableReplicas, s.describe())
@@ -276,7 +263,7 @@ func TestANameThatIsTaken(t *testing.T) {
 			if len(is.Conditions) > 0 {
 				t.Errorf("conditions: got %v, want none\n%s", is.Conditions, s.describe())
 			}
-			if got, want := controllerOf(s.pod("web-1")), s.set().UID; got != want {
+			if got, want := controllerOf(s.Pod("web-1")), s.set().UID; got != want {
 				t.Errorf("owner of pod web-1: got %q, want %q\n%s", got, want, s.describe())
 			}
 		})
@@ -299,38 +286,38 @@ func TestInPlaceOnly(t *testing.T) {
 		s := simulate(1, makeSet(2, only, option, func(set *appsv1beta1.StatefulSet) {
 			set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteStatefulSetStrategyType
 		}), statefulset.Features{})
-		s.runFor(time.Minute)
-		s.change(hostNetwork("nginx:1"))
+		s.ActFor(time.Minute)
+		s.Edit(hostNetwork("nginx:1"))
 		s.EndGracefully(podKey("web-0")) // it comes back with the network of its host, which the other has not
-		s.runFor(time.Minute)
-		uids := map[string]string{"web-0": string(s.pod("web-0").UID), "web-1": string(s.pod("web-1").UID)}
-		s.change(func(set *appsv1beta1.StatefulSet) {
+		s.ActFor(time.Minute)
+		uids := map[string]string{"web-0": string(s.Pod("web-0").UID), "web-1": string(s.Pod("web-1").UID)}
+		s.Edit(func(set *appsv1beta1.StatefulSet) {
 			hostNetwork("nginx:2")(set)
 			set.Spec.UpdateStrategy.Type = appsv1beta1.RollingUpdateStatefulSetStrategyType
 		})
-		s.runFor(time.Minute)
+		s.ActFor(time.Minute)
 		for name, want := range map[string]string{"web-0": "nginx:2", "web-1": "nginx:1"} {
-			if pod := s.pod(name); string(pod.UID) != uids[name] {
+			if pod := s.Pod(name); string(pod.UID) != uids[name] {
 				t.Errorf("UID of the pod: got %q, want %q; pod %s: %s", string(pod.UID), uids[name], name, s.describe())
 			} else if pod.Spec.Containers[0].Image != want {
 				t.Errorf("image of the first container of the pod: got %q, want %q; pod %s: %s", pod.Spec.Containers[0].Image, want, name, s.describe())
 			}
 		}
 		if !s.said("Warning FailedUpdatePodInPlace ", "web-1") {
-			t.Errorf("FailedUpdatePodInPlace is told of web-1: got false, want true\n%v\n%+v", s.events,
+			t.Errorf("FailedUpdatePodInPlace is told of web-1: got false, want true\n%v\n%+v", s.Recorded,
 				s.set().Status.Conditions)
 		}
 		if got := condition(s.set(), failedUpdate); !strings.Contains(got, "pod web-1 ") {
-			t.Errorf("condition about failed updates: got %q, want it to contain %q\n%v\n%+v", got, "pod web-1 ", s.events,
+			t.Errorf("condition about failed updates: got %q, want it to contain %q\n%v\n%+v", got, "pod web-1 ", s.Recorded,
 				s.set().Status.Conditions)
 		}
-		s.change(func(set *appsv1beta1.StatefulSet) {
+		s.Edit(func(set *appsv1beta1.StatefulSet) {
 			hostNetwork("nginx:3")(set) // which web-0 could have in place
 			set.Spec.UpdateStrategy.RollingUpdate.PodUpdatePolicy = appsv1beta1.ReCreateStatefulSetPodUpdatePolicy
 		})
-		s.runFor(time.Minute)
+		s.ActFor(time.Minute)
 		for name, uid := range uids {
-			if pod := s.pod(name); string(pod.UID) == uid {
+			if pod := s.Pod(name); string(pod.UID) == uid {
 				t.Errorf("UID of the pod: got %q, want another value; pod %s: %s", string(pod.UID), name, s.describe())
 			} else if pod.Spec.Containers[0].Image != "nginx:3" {
 				t.Errorf("image of the first container of the pod: got %q, want %q; pod %s: %s", pod.Spec.Containers[0].Image, "nginx:3", name, s.describe())
@@ -365,11 +352,11 @@ func TestADisruptionBudgetIsObeyed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate(1, makeSet(2, tt.option), statefulset.Features{})
-			s.runFor(time.Minute)
-			uid := s.pod("web-1").UID
-			denied := s.deny(tt.denied)
+			s.ActFor(time.Minute)
+			uid := s.Pod("web-1").UID
+			denied := s.Deny(tt.denied)
 			if tt.change != nil {
-				s.change(tt.change)
+				s.Edit(tt.change)
 			} else {
 				s.Change(podKey("web-1"), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "" })
 			}
@@ -378,16 +365,16 @@ func TestADisruptionBudgetIsObeyed(t *testing.T) {
 				s.Pass(time.Second)
 				s.Queue.Add()
 				s.Queue.Take()
-				if _, err := s.reconcile(); len(*denied) > 0 && (err == nil || !strings.Contains(err.Error(), "a policy says no")) {
+				if _, err := s.Reconcile(); len(*denied) > 0 && (err == nil || !strings.Contains(err.Error(), "a policy says no")) {
 					t.Errorf("the pass ends with %v, want what the policy says", err)
 				}
 			}
 			if !s.said(tt.event, "web-1", "a policy says no") {
-				t.Errorf("what the policy says of web-1 is told: got false, want true\n%q", s.events)
+				t.Errorf("what the policy says of web-1 is told: got false, want true\n%q", s.Recorded)
 			}
 			s.Queue.Add()
-			s.runFor(10 * time.Minute)
-			if pod := s.pod("web-1"); len(*denied) < 3 {
+			s.ActFor(10 * time.Minute)
+			if pod := s.Pod("web-1"); len(*denied) < 3 {
 				t.Errorf("number denied: got %d, want at least 3; %d attempts: %s", len(*denied), len(*denied), s.describe())
 			} else if pod == nil {
 				t.Errorf(`pod web-1: got nil, want a value; %d attempts: %s`, len(*denied), s.describe())
@@ -398,9 +385,9 @@ func TestADisruptionBudgetIsObeyed(t *testing.T) {
 					s.describe())
 			}
 			s.Answer = nil
-			s.runFor(10 * time.Minute)
-			if is := s.set(); is.Status.UpdatedAvailableReplicas != *is.Spec.Replicas || int32(len(s.pods())) != *is.Spec.Replicas ||
-				len(is.Status.Conditions) > 0 || tt.change == nil && s.pod("web-1").UID == uid {
+			s.ActFor(10 * time.Minute)
+			if is := s.set(); is.Status.UpdatedAvailableReplicas != *is.Spec.Replicas || int32(len(s.AllPods())) != *is.Spec.Replicas ||
+				len(is.Status.Conditions) > 0 || tt.change == nil && s.Pod("web-1").UID == uid {
 				t.Errorf("want all pods updated and available, no conditions, another web-1: %s", s.describe())
 			}
 		})
@@ -415,7 +402,7 @@ func TestAWebhookThatIsDownAfterARefusalIsNotAskedAllTheTime(t *testing.T) {
 	s := simulate(1, makeSet(4, inPlace, inParallel, func(set *appsv1beta1.StatefulSet) {
 		set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = &two
 	}), statefulset.Features{})
-	s.runFor(time.Minute)
+	s.ActFor(time.Minute)
 	attempts, down := 0, false
 	s.Answer = func(r *simulation.Request) error {
 		if r.Verb != "patch" || r.Key.Kind != "Pod" || r.Subresource != "" {
@@ -426,10 +413,10 @@ func TestAWebhookThatIsDownAfterARefusalIsNotAskedAllTheTime(t *testing.T) {
 		}
 		return apierrors.NewForbidden(corev1.Resource("pods"), r.Key.Name, errors.New("a policy says no"))
 	}
-	s.change(image("nginx:2"))
-	s.runFor(time.Second)
+	s.Edit(image("nginx:2"))
+	s.ActFor(time.Second)
 	down, attempts = true, 0
-	s.runFor(20 * time.Second)
+	s.ActFor(20 * time.Second)
 	if attempts < 3 {
 		t.Errorf("attempts: got %d, want at least 3", attempts)
 	}
@@ -442,18 +429,18 @@ func TestAWebhookThatIsDownAfterARefusalIsNotAskedAllTheTime(t *testing.T) {
 // evicts it, each time. Another spec begins anew.
 func TestAPodThatFailsEachTimeIsMadeAnewLessAndLessOften(t *testing.T) {
 	s := simulate(1, makeSet(1), statefulset.Features{})
-	s.others = func() bool {
-		pod := s.pod("web-0")
+	s.Others = func() bool {
+		pod := s.Pod("web-0")
 		if pod == nil || pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed {
 			return false
 		}
-		s.node.Fail("web-0")
+		s.Node.Fail("web-0")
 		return true
 	}
 	made := func() (n int) {
 		for range 600 {
 			s.Pass(time.Second)
-			s.runFor(time.Millisecond)
+			s.ActFor(time.Millisecond)
 		}
 		for _, w := range s.Writes {
 			if w.Verb == "create" && w.Key == podKey("web-0") {
@@ -469,7 +456,7 @@ func TestAPodThatFailsEachTimeIsMadeAnewLessAndLessOften(t *testing.T) {
 	if first > 20 {
 		t.Errorf("first: got %d, want at most 20", first)
 	}
-	s.change(image("nginx:2"))
+	s.Edit(image("nginx:2"))
 	second := made() - first
 	if second < 5 {
 		t.Errorf("number made since: got %d, want at least 5", second)
@@ -507,8 +494,8 @@ func TestNobodyIsToldToDeleteThePodThatTheCachesShowAMomentLater(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate(1, makeSet(2, inParallel), statefulset.Features{})
-			s.runFor(time.Minute)
-			pod := s.pod("web-1").DeepCopy()
+			s.ActFor(time.Minute)
+			pod := s.Pod("web-1").DeepCopy()
 			tt.change(pod)
 			s.Remove(podKey("web-1"))
 			s.Events(100)
@@ -539,8 +526,8 @@ func TestAPodThatCannotBeCreatedHoldsUpNoOther(t *testing.T) {
 	s.Refused = func(w simulation.Write) bool {
 		return w.Verb == "create" && (w.Key.Name == "web-0" || w.Key.Name == "web-1")
 	}
-	s.runFor(10 * time.Minute)
-	if got := len(s.pods()); got != 4 {
+	s.ActFor(10 * time.Minute)
+	if got := len(s.AllPods()); got != 4 {
 		t.Errorf("%d pods: %s", got, s.describe())
 	}
 }

@@ -36,11 +36,11 @@ func TestRevisionsBeyondTheLimitGo(t *testing.T) {
 	s := simulate(1, makeSet(2, limit(3), inParallel, func(set *appsv1beta1.StatefulSet) {
 		set.Spec.UpdateStrategy.Type = appsv1beta1.OnDeleteStatefulSetStrategyType // so that pods and the current revision stay what they are
 	}), statefulset.Features{})
-	s.runFor(time.Minute)
+	s.ActFor(time.Minute)
 	to := func(change func(*appsv1beta1.StatefulSet), want string) {
 		t.Helper()
-		s.change(change)
-		s.runFor(5 * time.Minute)
+		s.Edit(change)
+		s.ActFor(5 * time.Minute)
 		if got := s.stored(); got != want {
 			t.Errorf("revisions %s, not %s", got, want)
 		}
@@ -48,10 +48,10 @@ func TestRevisionsBeyondTheLimitGo(t *testing.T) {
 	to(image("nginx:2"), "1 2")
 	to(image("nginx:3"), "1 2 3")
 	s.EndGracefully(podKey("web-0"))
-	s.runFor(time.Minute)
+	s.ActFor(time.Minute)
 	to(image("nginx:4"), "1 2 3 4")
 	s.EndGracefully(podKey("web-1"))
-	s.runFor(time.Minute)
+	s.ActFor(time.Minute)
 	to(image("nginx:5"), "1 2 3 4 5")
 	to(image("nginx:6"), "1 2 3 4 5 6")
 	to(image("nginx:7"), "1 2 3 4 5 6 7") // 1 is the current one, and 3 and 4 are those of pods
@@ -59,7 +59,7 @@ func TestRevisionsBeyondTheLimitGo(t *testing.T) {
 	to(limit(2), "1 3 4 6 7 8")           // 5 is the oldest of three
 	to(image("nginx:6"), "1 3 4 6 7 8")   // which comes back, with a number of its own
 	to(limit(1), "1 3 4 6 8")             // 7 is the older of two
-	s.deny(func(r *simulation.Request) bool { return r.Verb != "delete" && r.Key.Kind == "Pod" })
+	s.Deny(func(r *simulation.Request) bool { return r.Verb != "delete" && r.Key.Kind == "Pod" })
 	s.Change(podKey("web-0"), func(o client.Object) { delete(o.GetLabels(), appsv1.StatefulSetPodNameLabel) }) // all passes fail
 	s.EndGracefully(podKey("web-1"))
 	to(image("nginx:9"), "1 3 6 9") // 4 and 8 are older than 6, which was raised
@@ -78,13 +78,13 @@ func TestRevisionsBeyondTheLimitGo(t *testing.T) {
 // count is raised and another name is found.
 func TestACollisionOfNames(t *testing.T) {
 	first := simulate(1, makeSet(1), statefulset.Features{})
-	first.runFor(time.Minute)
+	first.ActFor(time.Minute)
 	name := first.set().Status.UpdateRevision
 	for kind, labels := range map[string]map[string]string{"one that the selector matches": {"app": "web"}, "one of others": nil} {
 		t.Run(kind, func(t *testing.T) {
 			s := simulate(1, makeSet(1), statefulset.Features{})
 			s.storeRevision(name, labels)
-			s.runFor(time.Minute)
+			s.ActFor(time.Minute)
 			is := s.set().Status
 			if is.CollisionCount == nil {
 				t.Errorf("collision count: got nil, want a value; status %+v", is)
@@ -124,9 +124,10 @@ func TestARevisionToBeAdoptedIsNoCollision(t *testing.T) {
 	}
 	s.Remove(setKey)
 	s.Store(setKey, makeSet(2))
-	s.startManager(statefulset.Features{})
+	s.kind.Features = statefulset.Features{}
+	s.Start()
 	s.Hide(revisionKey(name))
-	s.runFor(time.Minute)
+	s.ActFor(time.Minute)
 	is := s.set().Status
 	if is.UpdateRevision != name {
 		t.Errorf("update revision: got %q, want %q\n%+v\n%s", is.UpdateRevision, name, is, s.describe())

@@ -92,7 +92,7 @@ func TestWhatHooksHoldUp(t *testing.T) {
 	type act = func(*simulated)
 	user := func(changes ...func(*appsv1beta1.StatefulSet)) act {
 		return func(s *simulated) {
-			s.change(func(set *appsv1beta1.StatefulSet) {
+			s.Edit(func(set *appsv1beta1.StatefulSet) {
 				for _, change := range changes {
 					change(set)
 				}
@@ -109,7 +109,7 @@ func TestWhatHooksHoldUp(t *testing.T) {
 	let, takeBack := pod(unlabel, unfinalize), pod(label, finalize)
 	early := func(s *simulated) { // the operator takes the pod back while its update is still under way
 		let(s)
-		for s.pod("web-0").Labels[pub.LifecycleState] != string(pub.LifecycleStateUpdating) {
+		for s.Pod("web-0").Labels[pub.LifecycleState] != string(pub.LifecycleStateUpdating) {
 			s.Round()
 		}
 		takeBack(s)
@@ -148,7 +148,7 @@ func TestWhatHooksHoldUp(t *testing.T) {
 		"specified deletion": {nil, []act{pod(func(pod *corev1.Pod) { pod.Labels[pub.SpecifiedDelete] = "" }), let},
 			[][]string{going, {"deleted", "Normal nginx:1"}}},
 		"a recreate update": {reCreate, []act{user(second), let}, [][]string{going, {"deleted", "Normal nginx:2"}}},
-		"a failed pod": {nil, []act{func(s *simulated) { s.node.Fail("web-0") }, let}, [][]string{going,
+		"a failed pod": {nil, []act{func(s *simulated) { s.Node.Fail("web-0") }, let}, [][]string{going,
 			{"deleted", "Normal nginx:1"}}},
 		"what a user deletes": {nil, []act{func(s *simulated) { s.EndGracefully(podKey("web-0")); let(s) }},
 			[][]string{{"Normal nginx:1"}}},
@@ -161,14 +161,14 @@ func TestWhatHooksHoldUp(t *testing.T) {
 				}
 				s := simulate(1, makeSet(1, options...), everything)
 				seen := s.states(t)
-				s.runFor(time.Minute)
+				s.ActFor(time.Minute)
 				if want := []string{"Normal nginx:1"}; !slices.Equal(*seen, want) {
 					t.Errorf("a new pod: %q, want %q", *seen, want)
 				}
 				for i, act := range test.acts {
 					*seen = nil
 					act(s)
-					s.runFor(time.Minute)
+					s.ActFor(time.Minute)
 					want := append([]string(nil), test.want[i]...)
 					for j := range want {
 						if !mark {
@@ -179,7 +179,7 @@ func TestWhatHooksHoldUp(t *testing.T) {
 						t.Errorf("mark %t, after act %d: %s", mark, i+1, diff)
 					}
 				}
-				pod := s.pod("web-0")
+				pod := s.Pod("web-0")
 				if name == "another update" && pod.Labels["traffic"] != "on" {
 					t.Errorf("the hook's label is not there any more: %v", pod.Labels)
 				}
@@ -195,15 +195,15 @@ func TestWhatHooksHoldUp(t *testing.T) {
 // such a pod is not held.
 func TestPodsWithoutTheGate(t *testing.T) {
 	s := simulate(1, makeSet(1, inPlace, hooked(true), hookedImage("nginx:1")), everything)
-	s.runFor(time.Minute)
+	s.ActFor(time.Minute)
 	s.edit("web-0", func(pod *corev1.Pod) {
 		pod.Spec.ReadinessGates = nil
 		pod.Status.Conditions = slices.DeleteFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == pub.KruisePodReady })
 	})
 	seen := s.states(t)
-	s.change(hookedImage("nginx:2"))
-	s.runFor(time.Minute)
-	pod := s.pod("web-0")
+	s.Edit(hookedImage("nginx:2"))
+	s.ActFor(time.Minute)
+	pod := s.Pod("web-0")
 	if want := []string{"PreparingUpdate nginx:1"}; !slices.Equal(*seen, want) {
 		t.Errorf("states: got %q, want %q: %s", *seen, want, s.describe())
 	}
@@ -221,7 +221,7 @@ func TestANewPodWaitsForItsPreNormalHook(t *testing.T) {
 	for name, last := range map[string]func(*simulated){
 		"the rest of the hook arrives": func(s *simulated) { s.edit("web-0", finalize) },
 		"there is no hook any more": func(s *simulated) {
-			s.change(func(set *appsv1beta1.StatefulSet) { set.Spec.Lifecycle = nil })
+			s.Edit(func(set *appsv1beta1.StatefulSet) { set.Spec.Lifecycle = nil })
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -229,7 +229,7 @@ func TestANewPodWaitsForItsPreNormalHook(t *testing.T) {
 			seen := s.states(t)
 			expect := func(available int32, states ...string) {
 				t.Helper()
-				s.runFor(time.Minute)
+				s.ActFor(time.Minute)
 				if status := s.set().Status; status.AvailableReplicas != available {
 					t.Errorf("available replicas: got %d, want %d; %d available, %d ready, %v", status.AvailableReplicas,
 						available,
@@ -285,23 +285,23 @@ func TestADeletionThatIsNotNeededAnyMore(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				s := simulate(1, makeSet(1, inPlace, hooked(mark), hookedImage("nginx:1"), tt.start), everything)
 				seen := s.states(t)
-				s.runFor(time.Minute)
-				s.change(tt.first)
-				s.runFor(time.Minute)
-				if got := s.pod("web-0").Labels[pub.LifecycleState]; got != string(pub.LifecycleStatePreparingDelete) {
+				s.ActFor(time.Minute)
+				s.Edit(tt.first)
+				s.ActFor(time.Minute)
+				if got := s.Pod("web-0").Labels[pub.LifecycleState]; got != string(pub.LifecycleStatePreparingDelete) {
 					t.Fatalf("label lifecycle state of pod web-0: got %q, want %q\n%s", got,
 						string(pub.LifecycleStatePreparingDelete),
 						s.describe())
 				}
-				if got := readiness.Ready(s.pod("web-0")); got == mark {
+				if got := readiness.Ready(s.Pod("web-0")); got == mark {
 					t.Fatalf("pod web-0 is ready: got %t, want another value\n%s", got, s.describe())
 				}
 				if tt.edit != nil {
 					s.edit("web-0", tt.edit)
 				}
 				*seen = nil
-				s.change(tt.then)
-				s.runFor(time.Minute)
+				s.Edit(tt.then)
+				s.ActFor(time.Minute)
 				if diff := cmp.Diff(tt.want, *seen); diff != "" {
 					t.Errorf("*seen (-want +got):\n%s", diff)
 				}
@@ -312,14 +312,14 @@ func TestADeletionThatIsNotNeededAnyMore(t *testing.T) {
 					if want := tt.edit == nil; (s.set().Status.AvailableReplicas == 1) != want {
 						t.Errorf("the pod is available: want %t: %s", want, s.describe())
 					}
-					if !readiness.Ready(s.pod("web-0")) {
+					if !readiness.Ready(s.Pod("web-0")) {
 						t.Errorf("the pod is not ready: %s", s.describe())
 					}
 					return
 				}
 				s.edit("web-0", unlabel)
 				s.edit("web-0", unfinalize)
-				s.runFor(time.Minute)
+				s.ActFor(time.Minute)
 				if len(*seen) == 0 {
 					t.Errorf("its hook let go: *seen: got none, want some\n%q", *seen)
 				} else if (*seen)[0] != "deleted" {
@@ -343,31 +343,31 @@ func TestADeletionThatIsNotNeededInTheMidstOfAnUpdate(t *testing.T) {
 	for name, seconds := range map[string]int32{"at once": 0, "with a grace period": 20} {
 		t.Run(name, func(t *testing.T) {
 			s := simulate(1, makeSet(2, inPlace, inParallel, keepsTraffic, hookedImage("nginx:1"), grace(seconds)), everything)
-			s.node.Digests = map[string]string{"nginx:1": "a", "nginx:2": ""} // which nobody can pull
-			state := func() string { return s.pod("web-1").Labels[pub.LifecycleState] }
-			s.runFor(time.Minute)
-			s.change(hookedImage("nginx:2"))
-			s.runFor(5 * time.Second)
-			s.change(replicas(1))
-			s.runFor(5 * time.Second)
+			s.Node.Digests = map[string]string{"nginx:1": "a", "nginx:2": ""} // which nobody can pull
+			state := func() string { return s.Pod("web-1").Labels[pub.LifecycleState] }
+			s.ActFor(time.Minute)
+			s.Edit(hookedImage("nginx:2"))
+			s.ActFor(5 * time.Second)
+			s.Edit(replicas(1))
+			s.ActFor(5 * time.Second)
 			if got := state(); got != string(pub.LifecycleStatePreparingDelete) {
 				t.Fatalf("state of the pod: got %q, want %q\n%s", got, string(pub.LifecycleStatePreparingDelete),
 					s.describe())
 			}
-			s.change(replicas(2))
-			s.runFor(time.Minute)
+			s.Edit(replicas(2))
+			s.ActFor(time.Minute)
 			if state() != string(pub.LifecycleStateUpdating) {
 				t.Errorf("state: got %q, want Updating: %s", state(), s.describe())
 			}
-			pod := s.pod("web-1")
+			pod := s.Pod("web-1")
 			if image := pod.Spec.Containers[0].Image; image != "nginx:2" {
 				t.Errorf("image: got %s, want nginx:2: %s", image, s.describe())
 			}
 			if readiness.Condition(pod, pub.InPlaceUpdateReady).Status != corev1.ConditionFalse {
 				t.Errorf("conditions: got %+v, want the update not to be ready: %s", pod.Status.Conditions, s.describe())
 			}
-			s.node.Digests["nginx:2"] = "b"
-			s.runFor(5 * time.Minute)
+			s.Node.Digests["nginx:2"] = "b"
+			s.ActFor(5 * time.Minute)
 			if got := s.set().Status.UpdatedAvailableReplicas; got != 2 {
 				t.Errorf("updated and available replicas: got %d, want 2\n%s", got, s.describe())
 			}

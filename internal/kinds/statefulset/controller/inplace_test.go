@@ -29,8 +29,8 @@ var everything = statefulset.Features{PodIndexLabel: true, DeleteClaims: true, R
 func started(t *testing.T, set *appsv1beta1.StatefulSet, features statefulset.Features) *simulated {
 	t.Helper()
 	s := simulate(1, set, features)
-	s.node.Daemon = true
-	s.runFor(5 * time.Minute)
+	s.Node.Daemon = true
+	s.ActFor(5 * time.Minute)
 	if got := s.set().Status.AvailableReplicas; got != *set.Spec.Replicas {
 		t.Fatalf("available pods: got %d, want %d: %s", got, *set.Spec.Replicas, s.describe())
 	}
@@ -82,10 +82,10 @@ func TestMetadataInPlace(t *testing.T) {
 			features.InPlace.EnvFromMetadata = !tt.noGate
 			s := started(t, makeSet(1, inPlace, templated(before, readsMetadata)), features)
 			s.edit("web-0", func(pod *corev1.Pod) { pod.Labels["mine"], pod.Annotations["mine"] = "1", "1" })
-			old := s.pod("web-0")
-			s.change(templated(tt.after, readsMetadata))
-			s.runFor(5 * time.Minute)
-			pod := s.pod("web-0")
+			old := s.Pod("web-0")
+			s.Edit(templated(tt.after, readsMetadata))
+			s.ActFor(5 * time.Minute)
+			pod := s.Pod("web-0")
 			var want struct{ Labels, Annotations map[string]string }
 			if err := json.Unmarshal([]byte(tt.after), &want); err != nil {
 				t.Fatal(err)
@@ -112,16 +112,16 @@ func TestMetadataInPlace(t *testing.T) {
 					t.Errorf("container %s is restarted: %t", status.Name, restarted)
 				}
 			}
-			if got := s.node.Runs(pod, "main").Env; got != tt.env {
+			if got := s.Node.Runs(pod, "main").Env; got != tt.env {
 				t.Errorf("it runs with %q", got)
 			}
 		})
 	}
 	// What was not there is added, to a pod that had no such label.
 	s := started(t, makeSet(1, inPlace, templated(`{"labels":{"app":"web"}}`, readsMetadata)), everything)
-	s.change(templated(`{"labels":{"app":"web","tier":"b"}}`, readsMetadata))
-	s.runFor(5 * time.Minute)
-	if got := s.node.Runs(s.pod("web-0"), "main").Env; got != "TIER=b\nNOTE=\n" {
+	s.Edit(templated(`{"labels":{"app":"web","tier":"b"}}`, readsMetadata))
+	s.ActFor(5 * time.Minute)
+	if got := s.Node.Runs(s.Pod("web-0"), "main").Env; got != "TIER=b\nNOTE=\n" {
 		t.Errorf("a label is added, and it runs with %q", got)
 	}
 }
@@ -224,12 +224,12 @@ func TestStepsOfAnUpdate(t *testing.T) {
 			steps, begin := s.stepsOf("web-0"), s.Now().Truncate(time.Second) // which the record has
 			var written time.Time
 			s.AfterWrite = func(w simulation.Write) {
-				if pod := s.pod("web-0"); pod.Spec.Containers[0].Image == "nginx:2" && written.IsZero() {
+				if pod := s.Pod("web-0"); pod.Spec.Containers[0].Image == "nginx:2" && written.IsZero() {
 					written = s.Now()
 				}
 			}
-			s.change(tt.after)
-			s.runFor(5 * time.Minute)
+			s.Edit(tt.after)
+			s.ActFor(5 * time.Minute)
 			if diff := cmp.Diff(tt.want, *steps); diff != "" {
 				t.Errorf("*steps (-want +got):\n%s", diff)
 			}
@@ -247,14 +247,14 @@ func TestStepsOfAnUpdate(t *testing.T) {
 // content that is not that of the pod's revision is dropped, and the update is decided anew.
 func TestARollbackInItsGracePeriod(t *testing.T) {
 	s := started(t, makeSet(1, inPlace, grace(30)), everything)
-	current := s.pod("web-0").Labels[pub.ControllerRevisionHash]
-	s.change(image("nginx:2"))
-	for s.pod("web-0").Annotations[pub.InPlaceUpdateGrace] == "" {
+	current := s.Pod("web-0").Labels[pub.ControllerRevisionHash]
+	s.Edit(image("nginx:2"))
+	for s.Pod("web-0").Annotations[pub.InPlaceUpdateGrace] == "" {
 		s.Round()
 	}
 	s.edit("web-0", func(pod *corev1.Pod) { pod.Labels[pub.ControllerRevisionHash] = current })
 	steps := s.stepsOf("web-0")
-	s.runFor(5 * time.Minute)
+	s.ActFor(5 * time.Minute)
 	want := []string{"patch, no grace", "patch, revision, grace", "patch, state, no grace, nginx:2"}
 	if got := slices.DeleteFunc(*steps, func(step string) bool { return strings.HasPrefix(step, "patch status") }); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -297,7 +297,7 @@ func (s *simulated) onePass() {
 func TestAPodIsTakenOutOfServiceInSpiteOfAConflict(t *testing.T) {
 	s := started(t, makeSet(1, inPlace), everything)
 	asked := s.meddle("web-0", "status", `InPlaceUpdateReady`)
-	s.change(image("nginx:2"))
+	s.Edit(image("nginx:2"))
 	s.onePass() // the revision is new
 	for len(*asked) == 0 {
 		s.onePass()
@@ -305,7 +305,7 @@ func TestAPodIsTakenOutOfServiceInSpiteOfAConflict(t *testing.T) {
 	if !slices.Equal(*asked, []string{"status", "status", ""}) {
 		t.Errorf("taken out of service: %q", *asked)
 	}
-	pod := s.pod("web-0")
+	pod := s.Pod("web-0")
 	if pod.Spec.Containers[0].Image != "nginx:2" {
 		t.Errorf("image of the first container of the pod: got %q, want %q\n%s", pod.Spec.Containers[0].Image,
 			"nginx:2", s.describe())
@@ -321,14 +321,14 @@ func TestAPodIsTakenOutOfServiceInSpiteOfAConflict(t *testing.T) {
 		s.environmentStep()
 		s.onePass()
 	}
-	if condition := readiness.Condition(s.pod("web-0"), pub.InPlaceUpdateReady); !slices.Equal(*asked, []string{"status"}) {
+	if condition := readiness.Condition(s.Pod("web-0"), pub.InPlaceUpdateReady); !slices.Equal(*asked, []string{"status"}) {
 		t.Errorf("brought back: *asked: got %q, want %q", *asked, []string{"status"})
 	} else if condition.Status != corev1.ConditionFalse {
 		t.Errorf("brought back: status of the condition: got %q, want %q\n%q", condition.Status,
 			corev1.ConditionFalse, *asked)
 	}
-	s.runFor(time.Minute)
-	if !readiness.Ready(s.pod("web-0")) {
+	s.ActFor(time.Minute)
+	if !readiness.Ready(s.Pod("web-0")) {
 		t.Error("it does not come back: ", s.describe())
 	}
 }
@@ -348,9 +348,9 @@ func TestContainersChangeInTheOrderOfTheirLaunchPriority(t *testing.T) {
 			tag, barrier("10"), barrier("5"), barrier("1"), reads, cpu)
 	}
 	s := started(t, makeSet(1, inPlace, templated(`{"labels":{"app":"web","tier":"a"}}`, spec("1", "1"))), everything)
-	old := s.pod("web-0")
+	old := s.Pod("web-0")
 	steps := s.stepsOf("web-0")
-	s.change(templated(`{"labels":{"app":"web","tier":"b"}}`, spec("2", "2")))
+	s.Edit(templated(`{"labels":{"app":"web","tier":"b"}}`, spec("2", "2")))
 	ready := func(pod *corev1.Pod, names ...string) bool {
 		for _, status := range pod.Status.ContainerStatuses {
 			if slices.Contains(names, status.Name) && !status.Ready {
@@ -363,8 +363,8 @@ func TestContainersChangeInTheOrderOfTheirLaunchPriority(t *testing.T) {
 	s.BeforeWrite = func(w simulation.Write, before, after client.Object) {
 		write(w, before, after)
 		if was, ok := before.(*corev1.Pod); ok && w.Key == podKey("web-0") {
-			first := ready(was, "none", "high", "joins") && s.node.Runs(was, "high").Env == "KRUISE_CONTAINER_BARRIER=\nTIER=b\n"
-			second := ready(was, "low") && s.node.Runs(was, "low").Image == "low:2"
+			first := ready(was, "none", "high", "joins") && s.Node.Runs(was, "high").Env == "KRUISE_CONTAINER_BARRIER=\nTIER=b\n"
+			second := ready(was, "low") && s.Node.Runs(was, "low").Image == "low:2"
 			switch last := (*steps)[len(*steps)-1]; {
 			case strings.Contains(last, "low:2") && !first:
 				t.Error("the second batch comes before the first one is up")
@@ -373,13 +373,13 @@ func TestContainersChangeInTheOrderOfTheirLaunchPriority(t *testing.T) {
 			}
 		}
 	}
-	s.runFor(10 * time.Minute)
+	s.ActFor(10 * time.Minute)
 	want := []string{"patch, revision, Updating, state, none:2, joins:2", "patch, state, low:2", "patch resize, cpu 2", "patch, state"}
 	got := slices.DeleteFunc(*steps, func(step string) bool { return strings.HasPrefix(step, "patch status") })
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if pod := s.pod("web-0"); pod.UID != old.UID {
+	if pod := s.Pod("web-0"); pod.UID != old.UID {
 		t.Errorf("UID of the pod: got %q, want %q\n%s", pod.UID, old.UID, s.describe())
 	}
 	if got := s.set().Status.UpdatedAvailableReplicas; got != 1 {
@@ -418,11 +418,11 @@ func TestEventsOfUpdatesInPlace(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := started(t, makeSet(1, tt.policy), everything)
-			s.events, s.Answer = nil, tt.answer
-			s.change(tt.change)
-			s.runFor(time.Minute)
+			s.Recorded, s.Answer = nil, tt.answer
+			s.Edit(tt.change)
+			s.ActFor(time.Minute)
 			told := 0
-			for _, event := range s.events {
+			for _, event := range s.Recorded {
 				if !strings.Contains(event, "UpdatePodInPlace") {
 					continue
 				}
@@ -437,7 +437,7 @@ func TestEventsOfUpdatesInPlace(t *testing.T) {
 				}
 			}
 			if told == 0 {
-				t.Errorf("events %q", s.events)
+				t.Errorf("events %q", s.Recorded)
 			}
 		})
 	}

@@ -47,10 +47,10 @@ func TestClaimsStayWhenTheSetIsDeletedWithoutItsPods(t *testing.T) {
 // lets no claim go with a pod that is a slot again (ASTS-263 (part)).
 func TestClaimsStayWithAPodThatIsNoSlotInAnOldSpecAlone(t *testing.T) {
 	s := started(t, makeSet(3, claimed("data"), retain(keep, remove)), everything)
-	s.change(replicas(2))
+	s.Edit(replicas(2))
 	s.Events(1 << 20)
 	old := s.Cached(setKey)
-	s.change(replicas(3))
+	s.Edit(replicas(3))
 	s.Events(1 << 20)
 	s.Show(setKey, old)
 	s.Queue.Add()
@@ -64,7 +64,7 @@ func TestClaimsStayWithAPodThatIsNoSlotInAnOldSpecAlone(t *testing.T) {
 // written again and again.
 func TestAClaimUnderContentionIsNotFought(t *testing.T) {
 	s := started(t, makeSet(1, claimed("data")), everything)
-	s.change(retain(remove, keep))
+	s.Edit(retain(remove, keep))
 	s.Events(1 << 20)
 	old := s.Cached(claimKey("data-web-0"))
 	s.Change(claimKey("data-web-0"), func(o client.Object) { o.SetLabels(map[string]string{"a": "b"}) })
@@ -86,7 +86,7 @@ func TestAClaimUnderContentionIsNotFought(t *testing.T) {
 		t.Errorf("%d requests in ten seconds", writes)
 	}
 	s.Show(claimKey("data-web-0"), s.Get(claimKey("data-web-0")))
-	s.runFor(time.Minute)
+	s.ActFor(time.Minute)
 	if owners := s.owners("data-web-0"); len(owners) != 1 {
 		t.Errorf("owners %v", owners)
 	}

@@ -3,7 +3,6 @@ package controller
 import (
 	"flag"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller/guardtest"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/podunavailablebudgettest"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
+	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/simulation"
 	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
@@ -29,17 +29,16 @@ var update = flag.Bool("update", false, "write the golden narratives")
 type tale struct {
 	*simulated
 	t    *testing.T
-	text strings.Builder
-	last string
+	text simulationtest.Narrative
 }
 
 // then lets the user do something, and everybody act for two minutes.
 func (n *tale) then(title string, do func(*appsv1beta1.StatefulSet)) {
 	fmt.Fprintf(&n.text, "\n# %s\n", title)
 	if do != nil {
-		n.change(do)
+		n.Edit(do)
 	}
-	n.runFor(2 * time.Minute)
+	n.ActFor(2 * time.Minute)
 	status := n.set().Status
 	fmt.Fprintf(&n.text, "\nThen: %d pods, %d available; %d updated.\n", status.Replicas, status.AvailableReplicas, status.UpdatedReplicas)
 }
@@ -61,7 +60,7 @@ func TestNarratives(t *testing.T) {
 		tell func(*tale)
 	}{
 		"a broken revision is mended in order": {makeSet(3, inPlace), func(n *tale) { // ASTS-148, W1
-			n.node.Digests["nginx:bad"] = ""
+			n.Node.Digests["nginx:bad"] = ""
 			n.then("image nginx:bad", image("nginx:bad"))
 			n.then("image nginx:2", image("nginx:2"))
 		}},
@@ -112,7 +111,7 @@ func TestNarratives(t *testing.T) {
 			set.Spec.PodManagementPolicy = appsv1beta1.ParallelPodManagement
 			set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = number(2)
 		}), func(n *tale) {
-			n.node.Digests["nginx:bad"] = ""
+			n.Node.Digests["nginx:bad"] = ""
 			n.under()
 			n.then("image nginx:bad", image("nginx:bad"))
 			n.Change(podKey("web-0"), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "true" })
@@ -127,16 +126,13 @@ func TestNarratives(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			n := &tale{t: t, simulated: simulate(1, story.set, statefulset.Features{PodIndexLabel: true, DeleteClaims: true, ResizeClaims: true})}
-			n.node.Observes = true
-			n.planned = func(plan *statefulset.Plan) {
-				if text := plan.Headline(); text != n.last {
-					n.last = text
-					fmt.Fprintf(&n.text, "\n[%s]\n%s", n.Now().Format("04:05"), text)
-				}
+			n.Node.Observes = true
+			n.Planned = func(plan *statefulset.Plan, _ podapply.Outcome) {
+				n.text.Plan(n.Now(), plan.Headline())
 			}
 			n.then("created", nil)
 			story.tell(n)
-			simulationtest.Golden(t, title, n.text.String(), n.events, *update)
+			simulationtest.Golden(t, title, n.text.String(), n.Recorded, *update)
 		})
 	}
 }
@@ -145,7 +141,7 @@ func TestNarratives(t *testing.T) {
 // is asked. The webhooks find everything booked.
 func (n *tale) under(options ...func(*policyv1beta1.PodUnavailableBudget)) *policyv1beta1.PodUnavailableBudget {
 	budget := podunavailablebudgettest.Budget(append(options, func(b *policyv1beta1.PodUnavailableBudget) { b.Namespace = "default" })...)
-	guard := &guardtest.Guard{Budget: budget, Now: n.Now, Pods: n.pods,
+	guard := &guardtest.Guard{Budget: budget, Now: n.Now, Pods: n.AllPods,
 		Replicas: func() int32 { return *n.set().Spec.Replicas },
 		Asked: func(pod *corev1.Pod, by disruption.Operation, answer podunavailablebudget.Decision) {
 			fmt.Fprintf(&n.text, "asked: %s pod %s: %s\n", by, pod.Name, answer.Reason)
@@ -165,7 +161,7 @@ func native(n *tale) {
 		left.Name, left.UID, left.OwnerReferences, left.Annotations = name, "", nil, nil
 		n.Store(simulation.Key{Kind: "ControllerRevision", Name: name}, left)
 	}
-	for _, pod := range n.pods() {
+	for _, pod := range n.AllPods() {
 		n.Change(podKey(pod.Name), func(o client.Object) {
 			pod := o.(*corev1.Pod)
 			pod.OwnerReferences, pod.Annotations, pod.Spec.ReadinessGates = nil, nil, nil
@@ -173,7 +169,7 @@ func native(n *tale) {
 		})
 	}
 	n.Change(setKey, func(o client.Object) { o.(*appsv1beta1.StatefulSet).Status = appsv1beta1.StatefulSetStatus{} })
-	n.startManager(n.kind.Features)
+	n.Start()
 }
 
 func orderedBy(key string) *appsv1beta1.StatefulSetUnorderedUpdate {

@@ -104,19 +104,19 @@ func TestAManifestOfTheNativeKind(t *testing.T) {
 		}
 		happened = append(happened, w.Verb+" "+w.Key.Name)
 		ready := 0
-		for _, pod := range s.pods() {
+		for _, pod := range s.AllPods() {
 			if pod.DeletionTimestamp == nil && pod.Status.Phase == corev1.PodRunning && slices.ContainsFunc(pod.Status.Conditions,
 				func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }) {
 				ready++
 			}
 		}
-		if all := len(s.pods()); ready != all {
+		if all := len(s.AllPods()); ready != all {
 			t.Errorf("%v, and %d of %d pods are ready", happened, ready, all)
 		}
 	}
-	s.runFor(time.Minute)
-	s.change(image("nginx:2"))
-	s.runFor(time.Minute)
+	s.ActFor(time.Minute)
+	s.Edit(image("nginx:2"))
+	s.ActFor(time.Minute)
 	want := []string{"create web-0", "create web-1", "create web-2", "delete web-2", "create web-2", "delete web-1", "create web-1",
 		"delete web-0", "create web-0"}
 	is := s.set().Status
@@ -177,14 +177,14 @@ func TestWhatIsWritten(t *testing.T) {
 	s.BeforeWrite = func(w simulation.Write, _, _ client.Object) {
 		written[strings.TrimSpace(w.Verb+" "+w.Key.Kind+" "+w.Subresource)] = true
 	}
-	s.runFor(time.Minute)
+	s.ActFor(time.Minute)
 	s.storeRevision("left", map[string]string{"app": "web"})
 	for i, change := range []func(*appsv1beta1.StatefulSet){image("nginx:2"), image("nginx:3"), scaled(2), image("nginx:1"), scaled(4),
 		func(set *appsv1beta1.StatefulSet) { setClaims(set, []string{"data"}, "2Gi") }, image("nginx:4"), reserve(1)} {
-		s.change(change)
-		s.node.Fail(fmt.Sprintf("web-%d", i%2))
+		s.Edit(change)
+		s.Node.Fail(fmt.Sprintf("web-%d", i%2))
 		s.Change(podKey("web-0"), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "" })
-		s.runFor(5 * time.Minute)
+		s.ActFor(5 * time.Minute)
 	}
 	want := []string{"create ControllerRevision", "create ImagePullJob", "create PersistentVolumeClaim", "create Pod",
 		"delete ControllerRevision", "delete ImagePullJob", "delete Pod",

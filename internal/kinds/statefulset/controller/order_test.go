@@ -47,9 +47,9 @@ func TestOrderOfWork(t *testing.T) {
 				set.Spec.VolumeClaimUpdateStrategy.Type = appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate
 			}), statefulset.Features{DeleteClaims: true, ResizeClaims: true, PreDownload: true})
 			s.hasPullJobs(t)
-			s.runFor(time.Minute)
-			s.change(image("nginx:1"))
-			s.runFor(10 * time.Minute)
+			s.ActFor(time.Minute)
+			s.Edit(image("nginx:1"))
+			s.ActFor(10 * time.Minute)
 			s.Pass(time.Second) // it is younger than the others of its number
 			s.storeRevision("left", map[string]string{"app": "web"})
 			s.Change(podKey("web-0"), func(o client.Object) { o.SetOwnerReferences(nil) })
@@ -57,12 +57,12 @@ func TestOrderOfWork(t *testing.T) {
 			s.Remove(claimKey("data-web-1"))
 			s.Change(podKey("web-2"), func(o client.Object) { delete(o.GetLabels(), appsv1.StatefulSetPodNameLabel) })
 			s.Change(podKey("web-3"), func(o client.Object) { o.GetLabels()["app"] = "debug" })
-			s.node.Fail("web-4")
+			s.Node.Fail("web-4")
 			s.Remove(podKey("web-5"))
 			s.Remove(claimKey("data-web-5"))
 			s.Remove(podKey("web-6"))
-			s.node.Crash("web-8")
-			s.change(func(set *appsv1beta1.StatefulSet) {
+			s.Node.Crash("web-8")
+			s.Edit(func(set *appsv1beta1.StatefulSet) {
 				one := int32(1)
 				set.Spec.RevisionHistoryLimit = &one
 				image("nginx:2")(set)
@@ -74,7 +74,7 @@ func TestOrderOfWork(t *testing.T) {
 			})
 			s.Events(1000)
 			before := len(s.Writes)
-			if _, err := s.reconcile(); err != nil {
+			if _, err := s.Reconcile(); err != nil {
 				t.Errorf("the pass: %v", err)
 			}
 			var got []string
@@ -97,15 +97,15 @@ func TestOrderOfWork(t *testing.T) {
 func TestAnAdoptedPodThatGoesIsSeen(t *testing.T) {
 	s := started(t, makeSet(3), everything)
 	s.Change(podKey("web-2"), func(o client.Object) { o.SetOwnerReferences(nil) })
-	s.change(replicas(1))
+	s.Edit(replicas(1))
 	s.Events(1 << 20)
 	for range 5 { // it is adopted, deleted, and waited for
 		s.Queue.Add()
 		s.Manage()
 	}
-	if got := s.pod("web-2").DeletionTimestamp; got == nil {
+	if got := s.Pod("web-2").DeletionTimestamp; got == nil {
 		t.Errorf("time of deletion of pod web-2: got nil, want a value\n%s", s.describe())
-	} else if got := s.pod("web-1").DeletionTimestamp; got != nil {
+	} else if got := s.Pod("web-1").DeletionTimestamp; got != nil {
 		t.Errorf("time of deletion of pod web-1: got %v, want nil\n%s", got, s.describe())
 	} else if got := s.set().Status.Replicas; got != 3 {
 		t.Errorf("replicas: got %d, want 3\n%s", got, s.describe())
@@ -125,11 +125,11 @@ func TestTheNameOfAnAdoptedPodThatGoes(t *testing.T) {
 		s.Queue.Add()
 		s.Manage()
 	}
-	if got := s.pod("web-2").DeletionTimestamp; got == nil {
-		t.Errorf("time of deletion of pod web-2: got nil, want a value\n%q\n%s", s.events, s.describe())
+	if got := s.Pod("web-2").DeletionTimestamp; got == nil {
+		t.Errorf("time of deletion of pod web-2: got nil, want a value\n%q\n%s", s.Recorded, s.describe())
 	} else if s.said("Warning FailedCreate ") {
-		t.Errorf("FailedCreate is told: got true, want false\n%q\n%s", s.events, s.describe())
+		t.Errorf("FailedCreate is told: got true, want false\n%q\n%s", s.Recorded, s.describe())
 	} else if got := len(s.set().Status.Conditions); got > 0 {
-		t.Errorf("conditions: got %d, want none\n%q\n%s", got, s.events, s.describe())
+		t.Errorf("conditions: got %d, want none\n%q\n%s", got, s.Recorded, s.describe())
 	}
 }

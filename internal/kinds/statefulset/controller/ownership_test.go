@@ -60,7 +60,7 @@ func TestRevisionsAreAdoptedFirst(t *testing.T) {
 		asked = append(asked, r.Verb+" "+r.Key.Kind+" "+r.Key.Name)
 		return nil
 	}
-	s.runFor(time.Minute)
+	s.ActFor(time.Minute)
 	if len(asked) < 3 {
 		t.Errorf("number asked: got %d, want at least 3; it begins with %v", len(asked), asked[:min(len(asked), 4)])
 	} else if !slices.Equal(asked[:2], []string{"get StatefulSet web", "patch ControllerRevision left"}) {
@@ -75,7 +75,7 @@ func TestRevisionsAreAdoptedFirst(t *testing.T) {
 	s.Change(revisionKey("left"), func(o client.Object) { o.SetOwnerReferences(nil) })
 	s.Events(10)
 	s.Queue.Add() // any pass does
-	s.runFor(time.Minute)
+	s.ActFor(time.Minute)
 	if controllerOf(s.Get(revisionKey("left"))) != s.set().UID {
 		t.Error("a later pass does not adopt it again")
 	}
@@ -109,7 +109,7 @@ func TestRevisionsAreAdoptedFirst(t *testing.T) {
 // count, and that pods without a controller call the set too.
 func TestReferencesToTheSet(t *testing.T) {
 	s := simulate(1, makeSet(2, inPlace), statefulset.Features{})
-	s.runFor(time.Minute)
+	s.ActFor(time.Minute)
 	yes := true
 	want := []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "web", UID: s.set().UID,
 		Controller: &yes, BlockOwnerDeletion: &yes}}
@@ -125,7 +125,7 @@ func TestReferencesToTheSet(t *testing.T) {
 	for version, called := range map[string]bool{"apps.kruise.io/v1alpha1": true, "apps.kruise.io/v1beta1": true, "apps.kruise.io/v7": true,
 		"apps/v1": false, "apps.kruise.io.example.org/v1": false} {
 		for _, kind := range []string{"StatefulSet", "CloneSet"} {
-			pod := s.pod("web-0").DeepCopy()
+			pod := s.Pod("web-0").DeepCopy()
 			pod.Name, pod.OwnerReferences[0].APIVersion, pod.OwnerReferences[0].Kind = "other", version, kind
 			if requests := s.kube.setsOf(context.Background(), pod); (len(requests) == 1 && requests[0].Name == "web") !=
 				(called && kind == "StatefulSet") {
@@ -135,10 +135,10 @@ func TestReferencesToTheSet(t *testing.T) {
 	}
 	// A pod that lost its label is nobody's, and has a name that the set needs. It calls the set when it gets
 	// the label back.
-	uid := s.pod("web-1").UID
+	uid := s.Pod("web-1").UID
 	s.Change(podKey("web-1"), func(o client.Object) { o.GetLabels()["app"] = "debug" })
-	s.runFor(5 * time.Minute)
-	pod := s.pod("web-1")
+	s.ActFor(5 * time.Minute)
+	pod := s.Pod("web-1")
 	if got := controllerOf(pod); got != "" {
 		t.Fatalf("owner of the pod: got %q, want %q\n%s", got, "", s.describe())
 	}
@@ -149,14 +149,14 @@ func TestReferencesToTheSet(t *testing.T) {
 	if s.Events(1); !s.Queue.Added() {
 		t.Error("the change of a label does not call the set")
 	}
-	s.runFor(time.Minute)
-	if pod := s.pod("web-1"); controllerOf(pod) != s.set().UID {
+	s.ActFor(time.Minute)
+	if pod := s.Pod("web-1"); controllerOf(pod) != s.set().UID {
 		t.Errorf("pod web-1 does not belong to the set: %s", s.describe())
 	} else if pod.UID != uid {
 		t.Errorf("pod web-1 is another one: %s", s.describe())
 	}
 	// One that somebody creates calls the set as well.
-	made := s.pod("web-1").DeepCopy()
+	made := s.Pod("web-1").DeepCopy()
 	made.Name, made.UID, made.OwnerReferences = "web-2", "", nil
 	s.Store(podKey("web-2"), made)
 	if s.Events(1); !s.Queue.Added() {
@@ -174,9 +174,9 @@ func TestADeletedSet(t *testing.T) {
 			set.Spec.VolumeClaimUpdateStrategy.Type = appsv1beta1.OnPodRollingUpdateStatefulSetClaimUpdate
 			set.Spec.PersistentVolumeClaimRetentionPolicy = &appsv1beta1.StatefulSetClaimRetentionPolicy{WhenDeleted: whenDeleted, WhenScaled: keep}
 		}), statefulset.Features{DeleteClaims: true, ResizeClaims: true, PodIndexLabel: true})
-		s.runFor(time.Minute)
+		s.ActFor(time.Minute)
 		s.storeRevision("left", map[string]string{"app": "web"})
-		s.change(func(set *appsv1beta1.StatefulSet) {
+		s.Edit(func(set *appsv1beta1.StatefulSet) {
 			now := metav1.NewTime(s.Now())
 			set.DeletionTimestamp, set.Finalizers = &now, []string{"example.org/hold"}
 			image("nginx:2")(set)
@@ -185,7 +185,7 @@ func TestADeletedSet(t *testing.T) {
 			set.Spec.Replicas = &replicas
 			set.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled = remove
 		})
-		s.node.Fail("web-0")
+		s.Node.Fail("web-0")
 		s.Remove(podKey("web-1"))
 		s.Change(podKey("web-2"), func(o client.Object) { o.GetLabels()[pub.SpecifiedDelete] = "" })
 		s.Change(podKey("web-3"), func(o client.Object) {
@@ -194,7 +194,7 @@ func TestADeletedSet(t *testing.T) {
 		})
 		s.Remove(claimKey("data-web-3"))
 		writes := len(s.Writes)
-		s.runFor(10 * time.Minute)
+		s.ActFor(10 * time.Minute)
 		for _, w := range s.Writes[writes:] {
 			if w.Key != setKey {
 				t.Errorf("key: got %+v, want %+v; whenDeleted %s: %v", w.Key, setKey, whenDeleted, w)
@@ -216,7 +216,7 @@ func TestADeletedSet(t *testing.T) {
 		}
 		s.Change(setKey, func(o client.Object) { o.SetFinalizers(nil) })
 		s.CollectGarbage()
-		for _, pod := range s.pods() {
+		for _, pod := range s.AllPods() {
 			if pod.DeletionTimestamp == nil {
 				t.Errorf("pod %s stays", pod.Name)
 			}
@@ -230,11 +230,11 @@ func TestADeletedSet(t *testing.T) {
 // TestASelectorThatCannotBeRead shows ASTS-074: it is logged, and nothing is tried again.
 func TestASelectorThatCannotBeRead(t *testing.T) {
 	s := simulate(1, makeSet(2), statefulset.Features{})
-	s.runFor(time.Minute)
-	s.change(func(set *appsv1beta1.StatefulSet) {
+	s.ActFor(time.Minute)
+	s.Edit(func(set *appsv1beta1.StatefulSet) {
 		set.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Sometimes"}}}
 	})
-	s.node.Fail("web-1")
+	s.Node.Fail("web-1")
 	s.Events(10)
 	writes := len(s.Writes)
 	if _, outcome, err := s.controller.Run(context.Background(), client.ObjectKeyFromObject(s.set()), s.set().UID); err != nil {
@@ -281,7 +281,7 @@ func TestPodsAreGivenUpBeforeTheirRevision(t *testing.T) {
 		for policy, option := range map[string]func(*appsv1beta1.StatefulSet){"recreate": parallel, "in place": inPlace} {
 			t.Run(name+" "+policy, func(t *testing.T) {
 				s := started(t, makeSet(2, option), statefulset.Features{})
-				before, yes := s.pods(), true
+				before, yes := s.AllPods(), true
 				revision := s.set().Status.UpdateRevision
 				native := metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", Controller: &yes,
 					UID: s.List("Node", false)[0].GetUID()}
@@ -291,8 +291,9 @@ func TestPodsAreGivenUpBeforeTheirRevision(t *testing.T) {
 				}
 				s.Remove(setKey)
 				s.Store(setKey, makeSet(2, option))
-				s.startManager(statefulset.Features{})
-				s.runFor(time.Minute) // its own revision has another name
+				s.kind.Features = statefulset.Features{}
+				s.Start()
+				s.ActFor(time.Minute) // its own revision has another name
 				for _, key := range owned[1:] {
 					s.Change(key, func(o client.Object) { o.SetOwnerReferences(nil) })
 				}
@@ -301,11 +302,11 @@ func TestPodsAreGivenUpBeforeTheirRevision(t *testing.T) {
 					s.Events(1 << 20)
 					s.Hide(owned[0])
 				}
-				s.runFor(time.Minute)
+				s.ActFor(time.Minute)
 				s.Change(owned[0], func(o client.Object) { o.SetOwnerReferences(nil) })
-				s.runFor(time.Minute)
+				s.ActFor(time.Minute)
 				for _, pod := range before {
-					if now := s.pod(pod.Name); now == nil {
+					if now := s.Pod(pod.Name); now == nil {
 						t.Errorf("pod: got nil, want a value\n%s", s.describe())
 					} else if now.UID != pod.UID {
 						t.Errorf("UID: got %q, want %q\n%s", now.UID, pod.UID, s.describe())
@@ -327,7 +328,7 @@ func TestPodsAreGivenUpBeforeTheirRevision(t *testing.T) {
 func TestAPodThatIsGivenUpIsNotUpdated(t *testing.T) {
 	for _, subresource := range []string{"status", ""} {
 		s := started(t, makeSet(1, inPlace), everything)
-		revision := s.pod("web-0").Labels[pub.ControllerRevisionHash]
+		revision := s.Pod("web-0").Labels[pub.ControllerRevisionHash]
 		s.Answer = func(r *simulation.Request) error {
 			if r.Verb == "patch" && r.Key == podKey("web-0") && r.Subresource == subresource {
 				s.Answer = nil
@@ -335,12 +336,12 @@ func TestAPodThatIsGivenUpIsNotUpdated(t *testing.T) {
 			}
 			return nil
 		}
-		s.change(image("nginx:2"))
+		s.Edit(image("nginx:2"))
 		s.onePass() // the revision is new
 		for s.Answer != nil {
 			s.onePass()
 		}
-		pod := s.pod("web-0")
+		pod := s.Pod("web-0")
 		if pod.Labels[pub.ControllerRevisionHash] != revision {
 			t.Errorf("label controller revision hash of the pod: got %q, want %q; after a conflict about %q: %s",
 				pod.Labels[pub.ControllerRevisionHash], revision, subresource, s.describe())
@@ -349,8 +350,8 @@ func TestAPodThatIsGivenUpIsNotUpdated(t *testing.T) {
 			t.Errorf("annotation in place update state of the pod: got %q, want %q; after a conflict about %q: %s",
 				pod.Annotations[pub.InPlaceUpdateState], "", subresource, s.describe())
 		}
-		s.runFor(5 * time.Minute) // the set adopts it again
-		pod = s.pod("web-0")
+		s.ActFor(5 * time.Minute) // the set adopts it again
+		pod = s.Pod("web-0")
 		if metav1.GetControllerOf(pod) == nil {
 			t.Errorf("pod web-0 is not adopted: %s", s.describe())
 		}

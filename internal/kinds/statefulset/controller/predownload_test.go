@@ -28,7 +28,7 @@ func pulling(t *testing.T, served bool) *simulated {
 		t.Fatal(err)
 	}
 	s.kube.PullJobs = func() bool { return served }
-	s.events = nil
+	s.Recorded = nil
 	return s
 }
 
@@ -67,37 +67,37 @@ func TestImagesArePulledAhead(t *testing.T) {
 	}
 	t.Run("they are made once", func(t *testing.T) {
 		s := pulling(t, true)
-		s.change(next("nginx:2", 2))
-		s.runFor(time.Minute)
+		s.Edit(next("nginx:2", 2))
+		s.ActFor(time.Minute)
 		if got := s.jobs(); !slices.Equal(got, []string{"nginx"}) {
 			t.Errorf("jobs: got %q, want %q; jobs %q, marks %s, events %q", got, []string{"nginx"}, s.jobs(),
-				s.marks(), s.events)
+				s.marks(), s.Recorded)
 		}
 		if got := s.marks(); got != "true/" {
 			t.Errorf("marks: got %q, want %q; jobs %q, marks %s, events %q", got, "true/", s.jobs(), s.marks(),
-				s.events)
+				s.Recorded)
 		}
-		if got := len(s.eventsWith("Normal CreatedImagePullJob ", "nginx:2")); got != 1 {
+		if got := len(s.EventsWith("Normal CreatedImagePullJob ", "nginx:2")); got != 1 {
 			t.Errorf(`number of events CreatedImagePullJob of nginx:2: got %d, want 1; jobs %q, marks %s, events %q`,
 				got, s.jobs(),
-				s.marks(), s.events)
+				s.marks(), s.Recorded)
 		}
 		s.Remove(simulation.Key{Kind: "ImagePullJob", Name: s.set().Status.UpdateRevision + "-nginx"}) // its time is over
-		s.change(partition(1))
-		s.runFor(time.Minute)
+		s.Edit(partition(1))
+		s.ActFor(time.Minute)
 		if got := len(s.jobs()); got > 0 {
 			t.Errorf("made again: jobs: got %d, want none\n%q", got, s.jobs())
 		}
-		if got := len(s.eventsWith("CreatedImagePullJob")); got != 1 {
+		if got := len(s.EventsWith("CreatedImagePullJob")); got != 1 {
 			t.Errorf("made again: number of events CreatedImagePullJob: got %d, want 1\n%q", got, s.jobs())
 		}
 	})
 	t.Run("they end", func(t *testing.T) {
 		s := pulling(t, true)
-		s.change(next("nginx:2", 2))
-		s.runFor(time.Minute)
-		s.change(partition(0))
-		s.runFor(10 * time.Minute)
+		s.Edit(next("nginx:2", 2))
+		s.ActFor(time.Minute)
+		s.Edit(partition(0))
+		s.ActFor(10 * time.Minute)
 		status := s.set().Status
 		if got := len(s.jobs()); got > 0 {
 			t.Errorf("jobs: got %d, want none\n%q\n%s", got, s.jobs(), s.describe())
@@ -114,8 +114,8 @@ func TestImagesArePulledAhead(t *testing.T) {
 	t.Run("they are refused", func(t *testing.T) {
 		s := pulling(t, true)
 		s.Answer = creates(apierrors.NewForbidden(corev1.Resource("imagepulljobs"), "x", errors.New("no room")))
-		s.change(next("nginx:2", 1))
-		s.runFor(10 * time.Minute)
+		s.Edit(next("nginx:2", 1))
+		s.ActFor(10 * time.Minute)
 		if n := s.set().Status.UpdatedAvailableReplicas; n != 4 {
 			t.Errorf("the rollout stands still: %d pods are updated and available, want 4: %s", n, s.describe())
 		}
@@ -125,14 +125,14 @@ func TestImagesArePulledAhead(t *testing.T) {
 		if conditions := s.set().Status.Conditions; len(conditions) > 0 {
 			t.Errorf("conditions: got %+v, want none", conditions)
 		}
-		if got := len(s.eventsWith("Warning FailedCreateImagePullJob ", "no room")); got == 0 {
-			t.Errorf(`events FailedCreateImagePullJob for want of room: got none, want some; events %q`, s.events)
+		if got := len(s.EventsWith("Warning FailedCreateImagePullJob ", "no room")); got == 0 {
+			t.Errorf(`events FailedCreateImagePullJob for want of room: got none, want some; events %q`, s.Recorded)
 		}
-		if got := len(s.eventsWith("CreatedImagePullJob")); got > 0 {
-			t.Errorf(`events CreatedImagePullJob: got %d, want none; events %q`, got, s.events)
+		if got := len(s.EventsWith("CreatedImagePullJob")); got > 0 {
+			t.Errorf(`events CreatedImagePullJob: got %d, want none; events %q`, got, s.Recorded)
 		}
 		s.Answer = nil
-		s.runFor(10 * time.Minute)
+		s.ActFor(10 * time.Minute)
 		if !slices.Equal(s.jobs(), []string{"nginx"}) {
 			t.Errorf("jobs that are made later: got %q, want nginx", s.jobs())
 		}
@@ -143,24 +143,24 @@ func TestImagesArePulledAhead(t *testing.T) {
 	t.Run("they exist", func(t *testing.T) {
 		s := pulling(t, true)
 		s.Answer = creates(apierrors.NewAlreadyExists(corev1.Resource("imagepulljobs"), "x"))
-		s.change(next("nginx:2", 2))
-		s.runFor(time.Minute)
+		s.Edit(next("nginx:2", 2))
+		s.ActFor(time.Minute)
 		if got := s.marks(); got != "true/" {
-			t.Errorf("marks: got %q, want %q; marks %s, events %q", got, "true/", s.marks(), s.events)
+			t.Errorf("marks: got %q, want %q; marks %s, events %q", got, "true/", s.marks(), s.Recorded)
 		}
-		if got := len(s.eventsWith("ImagePullJob")); got > 0 {
-			t.Errorf(`events about ImagePullJobs: got %d, want none; marks %s, events %q`, got, s.marks(), s.events)
+		if got := len(s.EventsWith("ImagePullJob")); got > 0 {
+			t.Errorf(`events about ImagePullJobs: got %d, want none; marks %s, events %q`, got, s.marks(), s.Recorded)
 		}
 	})
 	t.Run("their kind is not installed", func(t *testing.T) {
 		s := pulling(t, false)
-		s.change(next("nginx:2", 0))
-		s.runFor(10 * time.Minute)
+		s.Edit(next("nginx:2", 0))
+		s.ActFor(10 * time.Minute)
 		if got := s.set().Status.UpdatedAvailableReplicas; got != 5 {
-			t.Errorf("updated and available replicas: got %d, want 5\n%q\n%q", got, s.jobs(), s.events)
+			t.Errorf("updated and available replicas: got %d, want 5\n%q\n%q", got, s.jobs(), s.Recorded)
 		}
-		if got := len(s.jobs()) + len(s.eventsWith("ImagePullJob")); got > 0 {
-			t.Errorf("number of jobs and of events about them: got %d, want 0\n%q\n%q", got, s.jobs(), s.events)
+		if got := len(s.jobs()) + len(s.EventsWith("ImagePullJob")); got > 0 {
+			t.Errorf("number of jobs and of events about them: got %d, want 0\n%q\n%q", got, s.jobs(), s.Recorded)
 		}
 	})
 }

@@ -39,7 +39,7 @@ func start(ordinal int32) func(*appsv1beta1.StatefulSet) {
 // uids are those of the pods, by ordinal.
 func (s *simulated) uids() map[int]types.UID {
 	uids := map[int]types.UID{}
-	for _, pod := range s.pods() {
+	for _, pod := range s.AllPods() {
 		uids[ordinal(pod.Name)] = pod.UID
 	}
 	return uids
@@ -68,10 +68,10 @@ func TestOtherPodsStayWhenOrdinalsAreReserved(t *testing.T) {
 				for i, step := range steps {
 					before := s.uids()
 					for _, change := range step.changes {
-						s.change(change)
+						s.Edit(change)
 					}
 					reserved := s.set().Spec.ReserveOrdinals
-					s.runFor(5 * time.Minute)
+					s.ActFor(5 * time.Minute)
 					after := s.uids()
 					got := strings.Trim(fmt.Sprint(slices.Sorted(maps.Keys(after))), "[]")
 					if got != step.want {

@@ -60,7 +60,7 @@ func (s *simulated) deleting(t *testing.T, want bool) {
 		if w.Verb != "delete" || w.Key.Kind != "Pod" {
 			return
 		}
-		for _, pod := range s.pods() {
+		for _, pod := range s.AllPods() {
 			owners := s.owners("data-" + pod.Name)
 			if has := slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return o.UID == pod.UID }); has != want {
 				t.Errorf("%s is deleted, and %s has the owners %v", before.GetName(), "data-"+pod.Name, owners)
@@ -84,7 +84,7 @@ func TestClaimsGoOrStay(t *testing.T) {
 					other.Name = name
 					s.Store(claimKey(name), other)
 				}
-				s.runFor(time.Minute)
+				s.ActFor(time.Minute)
 				var want []metav1.OwnerReference
 				if tt.deleted == remove {
 					want = []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "web", UID: s.set().UID}}
@@ -92,14 +92,14 @@ func TestClaimsGoOrStay(t *testing.T) {
 				first := s.claims()
 				exist := func(when string, names ...string) {
 					t.Helper()
-					s.runFor(time.Minute)
+					s.ActFor(time.Minute)
 					got := s.claims()
 					for _, name := range []string{"data-web-0", "data-web-1", "data-web-2", "data-web-3"} {
 						if _, exists := got[name]; exists != slices.Contains(names, name) {
 							t.Errorf("%s: %s exists: %t", when, name, exists)
 						} else if exists && !strings.HasPrefix(when, "made again") && first[name] != "" && got[name] != first[name] {
 							t.Errorf("%s: %s is another one", when, name)
-						} else if diff := cmp.Diff(want, s.owners(name)); exists && diff != "" && s.pod(strings.TrimPrefix(name, "data-")) != nil {
+						} else if diff := cmp.Diff(want, s.owners(name)); exists && diff != "" && s.Pod(strings.TrimPrefix(name, "data-")) != nil {
 							t.Errorf("%s: owners of %s: %s", when, name, diff)
 						}
 					}
@@ -111,25 +111,25 @@ func TestClaimsGoOrStay(t *testing.T) {
 				}
 				all := []string{"data-web-0", "data-web-1", "data-web-2"}
 				exist("created", all...)
-				s.change(image("nginx:2"))
+				s.Edit(image("nginx:2"))
 				exist("recreated", all...)
-				s.node.Fail("web-1")
+				s.Node.Fail("web-1")
 				exist("failed", all...)
 
 				s.deleting(t, tt.scaled == remove)
-				s.change(replicas(0))
+				s.Edit(replicas(0))
 				left := all
 				if tt.scaled == remove {
 					left = nil
 				}
 				exist("scaled in", left...)
 				s.BeforeWrite = nil
-				s.change(replicas(3))
+				s.Edit(replicas(3))
 				exist("made again", all...)
 				first = s.claims()
 
 				// A reserved ordinal is no slot either.
-				s.change(func(set *appsv1beta1.StatefulSet) {
+				s.Edit(func(set *appsv1beta1.StatefulSet) {
 					set.Spec.ReserveOrdinals = []intstr.IntOrString{intstr.FromInt32(1)}
 				})
 				left = []string{"data-web-0", "data-web-2", "data-web-3"}
@@ -154,7 +154,7 @@ func TestClaimsGoOrStay(t *testing.T) {
 // not waited for.
 func TestAChangedPolicy(t *testing.T) {
 	s := simulate(1, makeSet(2, claimed("data")), everything)
-	s.runFor(time.Minute)
+	s.ActFor(time.Minute)
 	other := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "backup", UID: "backup"}
 	s.Store(simulation.Key{Kind: "ConfigMap", Name: "backup"}, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "backup", UID: "backup"}})
 	s.Change(claimKey("data-web-0"), func(o client.Object) { o.SetOwnerReferences([]metav1.OwnerReference{other}) })
@@ -168,8 +168,8 @@ func TestAChangedPolicy(t *testing.T) {
 		{retain(keep, remove), nil}, {retain("Other", "Other"), nil}, {retain(remove, keep), []metav1.OwnerReference{set}},
 		{func(set *appsv1beta1.StatefulSet) { set.Spec.PersistentVolumeClaimRetentionPolicy = nil }, nil},
 	} {
-		s.change(tt.policy)
-		s.runFor(time.Minute)
+		s.Edit(tt.policy)
+		s.ActFor(time.Minute)
 		if diff := cmp.Diff(append([]metav1.OwnerReference{other}, tt.want...), s.owners("data-web-0")); diff != "" {
 			t.Errorf("owners of data-web-0 (-want +got):\n%s", diff)
 		}
@@ -181,15 +181,15 @@ func TestAChangedPolicy(t *testing.T) {
 		}
 	}
 	// The PVC of a pod that is gone is taken over with its owners; one that is gone too is made.
-	s.change(retain(remove, keep))
+	s.Edit(retain(remove, keep))
 	s.Remove(podKey("web-1"))
 	s.Change(claimKey("data-web-1"), func(o client.Object) { o.SetOwnerReferences(nil) })
 	s.Remove(claimKey("data-web-0"))
-	s.runFor(time.Minute)
+	s.ActFor(time.Minute)
 	if diff := cmp.Diff([]metav1.OwnerReference{set}, s.owners("data-web-1")); diff != "" {
 		t.Errorf("owners of data-web-1 (-want +got):\n%s\n%s", diff, s.describe())
 	}
-	if got := s.pod("web-1"); got == nil {
+	if got := s.Pod("web-1"); got == nil {
 		t.Errorf("pod web-1: got nil, want a value\n%s", s.describe())
 	}
 	if s.Get(claimKey("data-web-0")) != nil {
@@ -203,13 +203,13 @@ func TestAChangedPolicy(t *testing.T) {
 // TestNoRetentionWithoutItsGate shows ASTS-266: with the gate off no reference comes and none goes.
 func TestNoRetentionWithoutItsGate(t *testing.T) {
 	s := simulate(1, makeSet(2, claimed("data"), retain(remove, remove)), statefulset.Features{})
-	s.runFor(time.Minute)
+	s.ActFor(time.Minute)
 	set := []metav1.OwnerReference{{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "web", UID: s.set().UID}}
 	s.Change(claimKey("data-web-0"), func(o client.Object) { o.SetOwnerReferences(set) })
 	for _, change := range []func(*appsv1beta1.StatefulSet){image("nginx:2"), retain(keep, keep), replicas(1), retain(remove, remove),
 		replicas(2)} {
-		s.change(change)
-		s.runFor(time.Minute)
+		s.Edit(change)
+		s.ActFor(time.Minute)
 		if diff := cmp.Diff(set, s.owners("data-web-0")); diff != "" {
 			t.Errorf("owners of data-web-0 (-want +got):\n%s", diff)
 		}
@@ -224,23 +224,24 @@ func TestNoRetentionWithoutItsGate(t *testing.T) {
 func TestAClaimThatWouldGoIsSeenInTime(t *testing.T) {
 	s := started(t, makeSet(3, claimed("data"), retain(keep, remove)), everything)
 	uid, claim := s.claim("data-web-2").UID, s.Cached(claimKey("data-web-2"))
-	pod := s.pod("web-2")
+	pod := s.Pod("web-2")
 	s.Change(claimKey("data-web-2"), func(o client.Object) { // the set was smaller for a moment
 		o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}})
 	})
-	s.change(image("nginx:2"))
-	s.startManager(everything)
+	s.Edit(image("nginx:2"))
+	s.kind.Features = everything
+	s.Start()
 	s.Show(claimKey("data-web-2"), claim)
 	s.BeforeWrite = func(w simulation.Write, before, _ client.Object) {
 		if w.Verb == "delete" && w.Key.Kind == "Pod" && len(s.owners("data-"+w.Key.Name)) > 0 {
 			t.Errorf("%s is deleted, and its claim has the owners %v", before.GetName(), s.owners("data-"+w.Key.Name))
 		}
 	}
-	s.runFor(5 * time.Minute)
+	s.ActFor(5 * time.Minute)
 	if now := s.claim("data-web-2"); now == nil || now.UID != uid {
 		t.Errorf("the claim went: %s", s.describe())
 	}
-	if image := s.pod("web-2").Spec.Containers[0].Image; image != "nginx:2" {
+	if image := s.Pod("web-2").Spec.Containers[0].Image; image != "nginx:2" {
 		t.Errorf("image of web-2: got %s, want nginx:2: %s", image, s.describe())
 	}
 }
@@ -249,12 +250,12 @@ func TestAClaimThatWouldGoIsSeenInTime(t *testing.T) {
 // let go with a pod that is a slot of ours: the pod is their controller (ASTS-261 (part), ASTS-263 (part)).
 func TestClaimsOfAScaleInByKubernetes(t *testing.T) {
 	s := started(t, makeSet(3, claimed("data"), retain(keep, remove)), everything)
-	uid, pod, yes := s.claim("data-web-2").UID, s.pod("web-2"), true
+	uid, pod, yes := s.claim("data-web-2").UID, s.Pod("web-2"), true
 	s.Change(claimKey("data-web-2"), func(o client.Object) {
 		o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: &yes}})
 	})
-	s.change(image("nginx:2"))
-	s.runFor(5 * time.Minute)
+	s.Edit(image("nginx:2"))
+	s.ActFor(5 * time.Minute)
 	if now := s.claim("data-web-2"); now == nil || now.UID != uid {
 		t.Errorf("the claim went with its pod: %s", s.describe())
 	} else if len(now.OwnerReferences) > 0 {

@@ -20,7 +20,7 @@ import (
 
 // moved counts the pods of image nginx:2.
 func (s *simulated) moved() (n int) {
-	for _, pod := range s.pods() {
+	for _, pod := range s.AllPods() {
 		if pod.Spec.Containers[0].Image == "nginx:2" {
 			n++
 		}
@@ -35,14 +35,14 @@ func TestCondemnedPodsArePaced(t *testing.T) {
 	s := simulate(1, makeSet(3, func(set *appsv1beta1.StatefulSet) {
 		set.Spec.UpdateStrategy.RollingUpdate.MinReadySeconds = &seconds
 	}), statefulset.Features{})
-	s.runFor(5 * time.Minute)
+	s.ActFor(5 * time.Minute)
 	for _, name := range []string{"web-1", "web-2"} {
-		s.node.Crash(name)
-		for s.node.Step(name) {
+		s.Node.Crash(name)
+		for s.Node.Step(name) {
 		}
 	}
 	ready := s.Now()
-	s.change(scaled(1))
+	s.Edit(scaled(1))
 	var gone []string
 	s.BeforeWrite = func(w simulation.Write, _, _ client.Object) {
 		if w.Verb == "delete" && w.Key.Kind == "Pod" {
@@ -66,7 +66,7 @@ func TestCondemnedPodsArePaced(t *testing.T) {
 	if due.After(ready.Add(31 * time.Second)) {
 		t.Errorf("it is due too late: got true, want false; the set is due at %s", due)
 	}
-	s.runFor(5 * time.Minute)
+	s.ActFor(5 * time.Minute)
 	if !slices.Equal(gone, []string{"web-2", "web-1"}) {
 		t.Errorf("gone: got %q, want %q\n%s", gone, []string{"web-2", "web-1"}, s.describe())
 	}
@@ -121,21 +121,21 @@ func TestManyPodsAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := simulate(1, makeSet(0, inParallel, func(set *appsv1beta1.StatefulSet) { setClaims(set, []string{"data"}, "1Gi") }),
 			statefulset.Features{})
-		s.runFor(time.Minute)
+		s.ActFor(time.Minute)
 		slow := &slowly{Client: s.kube.Client}
 		s.kube.Client, s.kube.Limit, s.controller.Events = slow, reconcile.NewWriteLimiter(0), silent{}
 		pass := func() time.Duration {
 			slow.running, slow.most, slow.begun = map[string]int{}, map[string]int{}, 0
 			s.Events(10_000)
 			began := time.Now()
-			_, _ = s.reconcile()
+			_, _ = s.Reconcile()
 			return time.Since(began)
 		}
-		s.change(scaled(30))
+		s.Edit(scaled(30))
 		if took := pass(); took > 3*time.Second {
 			t.Errorf("creating 30 pods took %s, want 3s at most", took)
 		}
-		if n := len(s.pods()); n != 30 {
+		if n := len(s.AllPods()); n != 30 {
 			t.Errorf("pods: got %d, want 30", n)
 		}
 		for _, what := range []string{"create PersistentVolumeClaim", "create Pod"} {
@@ -143,7 +143,7 @@ func TestManyPodsAtATime(t *testing.T) {
 				t.Errorf("%s: got %d at a time, want 30", what, n)
 			}
 		}
-		s.change(scaled(0)) // none of them is ready yet
+		s.Edit(scaled(0)) // none of them is ready yet
 		slow.fails = func(object client.Object) error {
 			if object.GetName() == "web-3" {
 				return context.DeadlineExceeded
@@ -151,7 +151,7 @@ func TestManyPodsAtATime(t *testing.T) {
 			return nil
 		}
 		took := pass()
-		left := slices.DeleteFunc(s.pods(), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
+		left := slices.DeleteFunc(s.AllPods(), func(pod *corev1.Pod) bool { return pod.DeletionTimestamp != nil })
 		if len(left) != 1 {
 			t.Errorf("number left: got %d, want 1; %d pods are left after %s", len(left), len(left), took)
 		} else if left[0].Name != "web-3" {
@@ -160,8 +160,8 @@ func TestManyPodsAtATime(t *testing.T) {
 		} else if took > 2*time.Second {
 			t.Errorf("took: got %v, want at most %v; %d pods are left after %s", took, 2*time.Second, len(left), took)
 		}
-		s.runFor(time.Minute)
-		s.change(scaled(200))
+		s.ActFor(time.Minute)
+		s.Edit(scaled(200))
 		slow.fails = func(object client.Object) error {
 			if strings.HasPrefix(object.GetName(), "web-") {
 				return context.DeadlineExceeded
@@ -182,14 +182,14 @@ func TestClaimsDoNotKeepPodsWaiting(t *testing.T) {
 		set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = number(30)
 	}
 	lose := func(s *simulated) {
-		for _, pod := range s.pods() {
+		for _, pod := range s.AllPods() {
 			s.Change(podKey(pod.Name), func(o client.Object) { o.(*corev1.Pod).Status.Phase = corev1.PodPending })
 			s.Remove(claimKey("data-" + pod.Name))
 		}
 	}
 	for name, many := range map[string]func(*simulated){
-		"growth":         func(s *simulated) { s.change(sizedClaims("2Gi")) },
-		"owners":         func(s *simulated) { s.change(retain(remove, keep)) },
+		"growth":         func(s *simulated) { s.Edit(sizedClaims("2Gi")) },
+		"owners":         func(s *simulated) { s.Edit(retain(remove, keep)) },
 		"missing claims": lose,
 	} {
 		t.Run(name, func(t *testing.T) {

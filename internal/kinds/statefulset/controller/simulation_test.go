@@ -41,18 +41,10 @@ type rolloutRun struct {
 	// staleLeaders: managers overlap. deletesClaims: PVCs may go, because the retention policy was one that
 	// deletes at some time. forgetful: a user deleted revisions.
 	staleLeaders, deletesClaims, forgetful bool
-	staleLeader                            *staleLeader
 	// claims are all PVCs that ever existed, by name.
 	claims map[string]bool
 	// former is the spec before a user's last change; nil if that was taken back.
 	former *appsv1beta1.StatefulSetSpec
-}
-
-// staleLeader is a manager that goes on although another one has taken over.
-type staleLeader struct {
-	view       *simulation.View
-	kube       *Kube
-	controller *Controller
 }
 
 func (r *rolloutRun) fail(format string, args ...any) {
@@ -191,7 +183,7 @@ func (r *rolloutRun) creation(set *appsv1beta1.StatefulSet, slots []int, name st
 	}
 	if isOrdered(set) && r.calm {
 		for _, lower := range slots[:rank] {
-			if pod := r.pod(fmt.Sprintf("web-%d", lower)); !r.available(pod) {
+			if pod := r.Pod(fmt.Sprintf("web-%d", lower)); !r.available(pod) {
 				r.fail("pod %s is created, and web-%d is not available", name, lower)
 			}
 		}
@@ -236,7 +228,7 @@ func (r *rolloutRun) disruption(set *appsv1beta1.StatefulSet, slots []int, w sim
 				r.fail("image of pod %s changed while it was in service", name)
 			}
 		}
-		if runs, image := r.node.Runs(before, "nginx").Image, before.Spec.Containers[0].Image; inService(pod) && !inService(before) &&
+		if runs, image := r.Node.Runs(before, "nginx").Image, before.Spec.Containers[0].Image; inService(pod) && !inService(before) &&
 			runs != image && before.Status.Phase == corev1.PodRunning {
 			r.fail("pod %s comes into service and runs %q, not %s", name, runs, image)
 		}
@@ -250,7 +242,7 @@ func (r *rolloutRun) disruption(set *appsv1beta1.StatefulSet, slots []int, w sim
 	}
 	down, all := 0, 0
 	for _, ordinal := range slots {
-		if all++; !r.available(r.pod(fmt.Sprintf("web-%d", ordinal))) {
+		if all++; !r.available(r.Pod(fmt.Sprintf("web-%d", ordinal))) {
 			down++
 		}
 	}
@@ -260,7 +252,7 @@ func (r *rolloutRun) disruption(set *appsv1beta1.StatefulSet, slots []int, w sim
 	case !slot && isOrdered(set) && down > 0:
 		r.fail("pod %s is condemned and goes, and %d slots are down", name, down)
 	case !slot && isOrdered(set):
-		for _, other := range r.pods() {
+		for _, other := range r.AllPods() {
 			if n := ordinal(other.Name); n > ordinal(name) && !slices.Contains(slots, n) && controllerOf(other) == set.UID {
 				r.fail("pod %s is condemned and goes before %s", name, other.Name)
 			}
@@ -311,7 +303,7 @@ func (r *rolloutRun) keepsPartition(set *appsv1beta1.StatefulSet, slots []int, b
 	default:
 		moved := 1
 		for _, n := range slots {
-			if pod := r.pod(fmt.Sprintf("web-%d", n)); pod != nil && pod.Name != before.Name && pod.DeletionTimestamp == nil &&
+			if pod := r.Pod(fmt.Sprintf("web-%d", n)); pod != nil && pod.Name != before.Name && pod.DeletionTimestamp == nil &&
 				pod.Labels[pub.ControllerRevisionHash] == to {
 				moved++
 			}
@@ -398,8 +390,8 @@ func newRun(seed uint64) *rolloutRun {
 	r.calm = draw.IntN(2) == 0
 	r.simulated = simulate(seed, set, statefulset.Features{StartOrdinal: true, PodIndexLabel: draw.IntN(2) == 0, DeleteClaims: true,
 		ResizeClaims: true, InPlace: inplace.Options{EnvFromMetadata: true, Resize: true}, DeferredResize: time.Minute})
-	r.node.Digests = map[string]string{"nginx:1": "a", "nginx:2": "b", "nginx:3": "c", "nginx:bad": ""}
-	r.node.Daemon = true
+	r.Node.Digests = map[string]string{"nginx:1": "a", "nginx:2": "b", "nginx:3": "c", "nginx:bad": ""}
+	r.Node.Daemon = true
 	r.BeforeWrite = r.beforeWrite
 	if draw.IntN(3) > 0 {
 		r.Faults = simulation.Faults{Refuse: 0.03, Lose: 0.03, Die: 0.02}
@@ -421,7 +413,7 @@ func (r *rolloutRun) retention(n int) *appsv1beta1.StatefulSetClaimRetentionPoli
 // user does something that users do.
 func (r *rolloutRun) user() {
 	n := r.Rand.IntN(25)
-	switch pods := r.pods(); {
+	switch pods := r.AllPods(); {
 	case n == 24:
 		r.handOver()
 		return
@@ -433,12 +425,12 @@ func (r *rolloutRun) user() {
 		return
 	}
 	if r.former != nil && r.Chance(0.3) { // what was just begun is to be undone
-		r.change(func(set *appsv1beta1.StatefulSet) { set.Spec = *r.former })
+		r.Edit(func(set *appsv1beta1.StatefulSet) { set.Spec = *r.former })
 		r.former = nil
 		return
 	}
 	r.former = r.set().Spec.DeepCopy()
-	r.change(func(set *appsv1beta1.StatefulSet) {
+	r.Edit(func(set *appsv1beta1.StatefulSet) {
 		rolling := set.Spec.UpdateStrategy.RollingUpdate
 		switch n {
 		case 0, 1, 2:
@@ -541,7 +533,7 @@ func (r *rolloutRun) toPod(pod *corev1.Pod, n int) {
 		r.Change(podKey(pod.Name), func(o client.Object) { o.SetOwnerReferences(nil) })
 	case 15:
 		if !r.calm {
-			r.node.Fail(pod.Name)
+			r.Node.Fail(pod.Name)
 		}
 	case 16:
 		if !r.calm {
@@ -598,16 +590,9 @@ func (r *rolloutRun) play(steps int) {
 			return
 		}
 		r.Pass(time.Duration(r.Rand.IntN(1500)) * time.Millisecond)
-		switch {
-		case !r.Dead():
-		case r.Chance(0.2):
-			r.startManager(r.kind.Features)
-		case r.Chance(0.2):
-			r.Revive()
-			r.beginManager(r.kind.Features)
-		}
+		r.Recover()
 		if r.staleLeaders {
-			r.runStaleLeader()
+			r.RunStaleLeader()
 		}
 		switch n := r.Rand.IntN(100); {
 		case n < 4 || n < 12 && r.former != nil && r.Chance(0.3):
@@ -615,10 +600,10 @@ func (r *rolloutRun) play(steps int) {
 		case n < 40:
 			r.Events(1 + r.Rand.IntN(6))
 		case n < 70:
-			if pods := r.pods(); len(pods) > 0 {
+			if pods := r.AllPods(); len(pods) > 0 {
 				pod := pods[r.Rand.IntN(len(pods))]
 				if (!r.Chance(0.3) || !r.operate(pod)) && r.mountable(pod) {
-					r.node.Step(pod.Name)
+					r.Node.Step(pod.Name)
 				}
 			}
 		case n < 73:
@@ -634,40 +619,10 @@ func (r *rolloutRun) play(steps int) {
 	}
 }
 
-// runStaleLeader lets a stale leader act, makes one now and then, and ends it some time later.
-func (r *rolloutRun) runStaleLeader() {
-	switch leader := r.staleLeader; {
-	case leader == nil && !r.Dead() && r.Chance(0.05):
-		r.staleLeader = &staleLeader{r.Fork(), r.kube, r.controller}
-		r.startManager(r.kind.Features)
-	case leader == nil:
-	case r.Chance(0.05):
-		r.End(leader.view)
-		r.staleLeader = nil
-	case r.Chance(0.3):
-		dead := r.Dead()
-		r.As(leader.view, func() {
-			kube, controller := r.kube, r.controller
-			r.kube, r.controller = leader.kube, leader.controller
-			r.Deliver(r.Rand.IntN(4))
-			_, _ = r.reconcile()
-			r.kube, r.controller = kube, controller
-		})
-		if r.Dead() && !dead { // it was the stale leader that died
-			r.End(leader.view)
-			r.staleLeader = nil
-			r.Revive()
-		}
-	}
-}
-
 // finish ends the disturbances with a good template and checks what must hold at rest.
 func (r *rolloutRun) finish() {
-	if r.staleLeader != nil {
-		r.End(r.staleLeader.view)
-		r.staleLeader = nil
-	}
-	r.change(func(set *appsv1beta1.StatefulSet) {
+	r.EndStaleLeader()
+	r.Edit(func(set *appsv1beta1.StatefulSet) {
 		r.image = "nginx:3"
 		setTemplate(set, r.template())
 		set.Spec.UpdateStrategy.Type = appsv1beta1.RollingUpdateStatefulSetStrategyType
@@ -682,8 +637,8 @@ func (r *rolloutRun) finish() {
 	if r.failure != "" {
 		return
 	}
-	r.others = func() bool {
-		return slices.ContainsFunc(r.pods(), r.operate) || slices.ContainsFunc(r.pods(), r.giveUp)
+	r.Others = func() bool {
+		return slices.ContainsFunc(r.AllPods(), r.operate) || slices.ContainsFunc(r.AllPods(), r.giveUp)
 	}
 	if err := r.Settle(900); err != nil {
 		r.fail("%v", err)
@@ -721,7 +676,7 @@ func (r *rolloutRun) check() {
 	}
 	updated := 0
 	for _, n := range slots {
-		pod := r.pod(fmt.Sprintf("web-%d", n))
+		pod := r.Pod(fmt.Sprintf("web-%d", n))
 		switch {
 		case pod == nil:
 			r.fail("no pod in slot %d", n)
@@ -735,14 +690,14 @@ func (r *rolloutRun) check() {
 		}
 		if pod.Labels[pub.ControllerRevisionHash] == set.Status.UpdateRevision { // managers that overlap may give a number twice
 			updated++
-			if got := pod.Spec.Containers[0].Image; got != r.image || r.node.Runs(pod, "nginx").Image != got ||
+			if got := pod.Spec.Containers[0].Image; got != r.image || r.Node.Runs(pod, "nginx").Image != got ||
 				pod.Annotations["note"] != r.note {
-				r.fail("pod %s has %s, runs %+v, note %q", pod.Name, got, r.node.Runs(pod, "nginx"), pod.Annotations["note"])
+				r.fail("pod %s has %s, runs %+v, note %q", pod.Name, got, r.Node.Runs(pod, "nginx"), pod.Annotations["note"])
 			}
 		}
 		r.checkClaims(set, pod)
 	}
-	if n := len(r.pods()); n != len(slots) {
+	if n := len(r.AllPods()); n != len(slots) {
 		r.fail("%d pods, %d slots", n, len(slots))
 	}
 	if updated < len(slots)-partition {
@@ -789,13 +744,7 @@ func (r *rolloutRun) checkClaims(set *appsv1beta1.StatefulSet, pod *corev1.Pod) 
 
 // rests checks that nothing is written when nothing happens.
 func (r *rolloutRun) rests() {
-	writes := len(r.Writes)
-	for range 3 {
-		r.Pass(time.Minute)
-		r.Queue.Add()
-		r.Manage()
-	}
-	if extra := r.Writes[writes:]; len(extra) > 0 {
+	if extra := r.WrittenAtRest(); len(extra) > 0 {
 		r.fail("written at rest: %v", extra)
 	}
 }
@@ -804,7 +753,7 @@ func (r *rolloutRun) rests() {
 func TestSimulatedStatefulSets(t *testing.T) {
 	simulationtest.Seeds(t, 2000, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
-		r.trace, r.Apart = os.Getenv("TRACE") != "", seed%5 > 1
+		r.Trace, r.Apart = os.Getenv("TRACE") != "", seed%5 > 1
 		r.play(150 + r.Rand.IntN(250))
 		if r.finish(); r.failure != "" {
 			t.Errorf("the simulated rollout: %s", r.failure)
@@ -817,7 +766,7 @@ func TestSimulatedStatefulSets(t *testing.T) {
 func TestSimulatedStaleLeaders(t *testing.T) {
 	simulationtest.Some(t, 500, 4, func(t *testing.T, seed uint64) {
 		r := newRun(seed)
-		r.trace, r.Apart, r.staleLeaders, r.calm = os.Getenv("TRACE") != "", seed%5 > 1, true, false
+		r.Trace, r.Apart, r.staleLeaders, r.calm = os.Getenv("TRACE") != "", seed%5 > 1, true, false
 		r.play(150 + r.Rand.IntN(250))
 		if r.finish(); r.failure != "" {
 			t.Errorf("the simulated rollout: %s", r.failure)

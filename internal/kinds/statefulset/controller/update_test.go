@@ -21,8 +21,8 @@ func TestUpdatesThatTheCachesDoNotShow(t *testing.T) {
 				s := simulate(1, makeSet(5, inPlace, inParallel, func(set *appsv1beta1.StatefulSet) {
 					set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable = number(most)
 				}), statefulset.Features{})
-				s.runFor(time.Minute)
-				s.change(image("nginx:2"))
+				s.ActFor(time.Minute)
+				s.Edit(image("nginx:2"))
 				s.Events(100)
 				blind := func() {
 					for range 60 {
@@ -47,7 +47,7 @@ func TestUpdatesThatTheCachesDoNotShow(t *testing.T) {
 				if n := s.moved(); n > most {
 					t.Errorf("%d pods are updated, and one is gone", n)
 				}
-				s.runFor(5 * time.Minute)
+				s.ActFor(5 * time.Minute)
 				if is := s.set().Status; is.UpdatedAvailableReplicas != 5 {
 					t.Errorf("it stands still: %s", s.describe())
 				}
@@ -71,13 +71,13 @@ func TestPausedUpdatesAreCompleted(t *testing.T) {
 				set.Spec.UpdateStrategy.RollingUpdate.InPlaceUpdateStrategy = &pub.InPlaceUpdateStrategy{GracePeriodSeconds: 30}
 				set.Spec.Lifecycle = &pub.Lifecycle{InPlaceUpdate: &pub.LifecycleHook{LabelsHandler: map[string]string{"held": "yes"}}}
 			}), statefulset.Features{})
-			s.runFor(time.Minute)
+			s.ActFor(time.Minute)
 			before := s.uids()
-			s.change(hooked("nginx:2"))
-			s.runFor(time.Second)
+			s.Edit(hooked("nginx:2"))
+			s.ActFor(time.Second)
 			s.Change(podKey("web-2"), func(o client.Object) { delete(o.GetLabels(), "held") })
-			s.runFor(10 * time.Second)
-			state := func() string { return s.pod("web-2").Labels[pub.LifecycleState] }
+			s.ActFor(10 * time.Second)
+			state := func() string { return s.Pod("web-2").Labels[pub.LifecycleState] }
 			if got := s.moved(); got > 0 {
 				t.Fatalf("moved: got %d, want 0; it is %s before its grace period is over: %s", got, state(),
 					s.describe())
@@ -86,8 +86,8 @@ func TestPausedUpdatesAreCompleted(t *testing.T) {
 				t.Fatalf("state of the pod: got %q, want %q; it is %s before its grace period is over: %s", got,
 					"Updating", state(), s.describe())
 			}
-			s.change(func(set *appsv1beta1.StatefulSet) { set.Spec.UpdateStrategy.RollingUpdate.Paused = true })
-			s.runFor(5 * time.Minute)
+			s.Edit(func(set *appsv1beta1.StatefulSet) { set.Spec.UpdateStrategy.RollingUpdate.Paused = true })
+			s.ActFor(5 * time.Minute)
 			if got := s.moved(); got != 1 {
 				t.Errorf("moved: got %d, want 1; it is %s, and waits for its hook: %s", got, state(), s.describe())
 			}
@@ -104,7 +104,7 @@ func TestPausedUpdatesAreCompleted(t *testing.T) {
 					s.describe())
 			}
 			s.Change(podKey("web-2"), func(o client.Object) { o.GetLabels()["held"] = "yes" })
-			s.runFor(5 * time.Minute)
+			s.ActFor(5 * time.Minute)
 			is := s.set().Status
 			if got := s.moved(); got != 1 {
 				t.Errorf("moved: got %d, want 1; it is %s: %s", got, state(), s.describe())

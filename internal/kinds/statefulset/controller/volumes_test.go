@@ -29,16 +29,6 @@ func (s *simulated) claim(name string) *corev1.PersistentVolumeClaim {
 	return claim
 }
 
-// eventsWith are the events with these words.
-func (s *simulated) eventsWith(words ...string) (events []string) {
-	for _, event := range s.events {
-		if !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(event, word) }) {
-			events = append(events, event)
-		}
-	}
-	return events
-}
-
 // TestClaimsGrow shows ASTS-273, with TestGrowth and TestAnUnboundClaimHoldsUpNothing, and ASTS-277: a claim
 // that is too small asks for the size of its template and is annotated, no container is restarted for it, and
 // what became of that is told.
@@ -49,7 +39,7 @@ func TestClaimsGrow(t *testing.T) {
 		class := "gold"
 		claim.Spec.StorageClassName, claim.Spec.VolumeName, claim.Annotations = &class, "pv", map[string]string{"mine": "yes"}
 	})
-	before := s.pods()
+	before := s.AllPods()
 	refusals := 0
 	s.Answer = func(r *simulation.Request) error {
 		if r.Key.Kind == "PersistentVolumeClaim" && r.Verb == "patch" && refusals < 2 {
@@ -58,17 +48,17 @@ func TestClaimsGrow(t *testing.T) {
 		}
 		return nil
 	}
-	s.events = nil
-	s.change(sizedClaims("2Gi"))
+	s.Recorded = nil
+	s.Edit(sizedClaims("2Gi"))
 	s.onePass()
-	refused := s.eventsWith("Warning FailedResize ", "claim data-web-1 of pod web-1 ", "no expansion")
+	refused := s.EventsWith("Warning FailedResize ", "claim data-web-1 of pod web-1 ", "no expansion")
 	if len(refused) != 1 {
-		t.Errorf("events: got %q, want one refusal of claim data-web-1", s.events)
+		t.Errorf("events: got %q, want one refusal of claim data-web-1", s.Recorded)
 	}
-	if len(s.eventsWith("web-0")) > 0 {
-		t.Errorf("events: got %q, want none of web-0", s.events)
+	if len(s.EventsWith("web-0")) > 0 {
+		t.Errorf("events: got %q, want none of web-0", s.Recorded)
 	}
-	s.runFor(500 * time.Millisecond)
+	s.ActFor(500 * time.Millisecond)
 	if conditions := s.set().Status.Conditions; len(conditions) == 0 {
 		t.Errorf("conditions: got none, want some; after %d refusals: %+v", refusals, conditions)
 	} else if !strings.Contains(conditions[0].Message, "no expansion") {
@@ -78,7 +68,7 @@ func TestClaimsGrow(t *testing.T) {
 	} else if refusals != 1 {
 		t.Errorf("refusals: got %d, want 1; after %d refusals: %+v", refusals, refusals, conditions)
 	}
-	s.runFor(5 * time.Minute)
+	s.ActFor(5 * time.Minute)
 	for _, pod := range before {
 		claim := s.claim("data-" + pod.Name)
 		if got := claim.Spec.Resources.Requests.Storage().String(); got != "2Gi" {
@@ -88,14 +78,14 @@ func TestClaimsGrow(t *testing.T) {
 			t.Errorf("annotation owned by stateful set of the claim: got %q, want %q\n%+v",
 				claim.Annotations[pub.OwnedByStatefulSet], "web", claim)
 		}
-		now := s.pod(pod.Name)
+		now := s.Pod(pod.Name)
 		if now.UID != pod.UID {
 			t.Errorf("pod %s is another one: %s", pod.Name, s.describe())
 		} else if now.Status.ContainerStatuses[0].ContainerID != pod.Status.ContainerStatuses[0].ContainerID {
 			t.Errorf("pod %s is restarted: %s", pod.Name, s.describe())
 		}
-		if got := s.eventsWith("Normal SuccessfulResize ", "claim data-"+pod.Name+" of pod "+pod.Name+" "); len(got) != 1 {
-			t.Errorf("events %q", s.events)
+		if got := s.EventsWith("Normal SuccessfulResize ", "claim data-"+pod.Name+" of pod "+pod.Name+" "); len(got) != 1 {
+			t.Errorf("events %q", s.Recorded)
 		}
 	}
 	claim := s.claim("data-web-1")
@@ -134,15 +124,15 @@ func TestClaimsThatCannotGrow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := started(t, makeSet(3, inPlace, sizedClaims("1Gi"), follows, parallel), everything)
-			for _, pod := range s.pods() {
+			for _, pod := range s.AllPods() {
 				s.Change(claimKey("data-"+pod.Name), func(o client.Object) {
 					gold := "gold"
 					o.(*corev1.PersistentVolumeClaim).Spec.StorageClassName = &gold
 				})
 			}
 			s.Refused = func(w simulation.Write) bool { return w.Key.Kind == "PersistentVolumeClaim" && w.Verb == "patch" }
-			s.events = nil
-			s.change(func(set *appsv1beta1.StatefulSet) { image("nginx:2")(set); tt.change(set) })
+			s.Recorded = nil
+			s.Edit(func(set *appsv1beta1.StatefulSet) { image("nginx:2")(set); tt.change(set) })
 			failed := 0
 			for range 60 {
 				s.Round()
@@ -154,17 +144,17 @@ func TestClaimsThatCannotGrow(t *testing.T) {
 				}
 			}
 			if failed == 0 {
-				t.Errorf("no pass ended with an error; events %q", s.events)
+				t.Errorf("no pass ended with an error; events %q", s.Recorded)
 			}
-			if len(s.eventsWith(tt.want)) == 0 {
-				t.Errorf("events: got %q, want %q", s.events, tt.want)
+			if len(s.EventsWith(tt.want)) == 0 {
+				t.Errorf("events: got %q, want %q", s.Recorded, tt.want)
 			}
-			for _, pod := range s.pods() {
+			for _, pod := range s.AllPods() {
 				if image := pod.Spec.Containers[0].Image; image != "nginx:1" {
 					t.Errorf("it went on: pod %s has image %s: %s", pod.Name, image, s.describe())
 				}
-				if len(s.eventsWith("claim data-web-0"))+len(s.eventsWith("claim data-web-1")) > 0 {
-					t.Errorf("it went on: events about the other claims: %q", s.events)
+				if len(s.EventsWith("claim data-web-0"))+len(s.EventsWith("claim data-web-1")) > 0 {
+					t.Errorf("it went on: events about the other claims: %q", s.Recorded)
 				}
 			}
 		})

@@ -52,7 +52,7 @@ func TestSubsetsHaveChildren(t *testing.T) {
 			t.Errorf("UD-003: %+v", write)
 		}
 	}
-	w.user(func(u *appsv1beta1.UnitedDeployment) {
+	w.Edit(func(u *appsv1beta1.UnitedDeployment) {
 		u.Spec.Template = template(t, uniteddeployment.Deployment, "one")
 	})
 	w.Events(1 << 10)
@@ -139,7 +139,7 @@ func TestChildrenAreCreatedInGrowingBatches(t *testing.T) {
 		w.Manage()
 	}
 	failed := 0
-	for _, event := range w.told {
+	for _, event := range w.Recorded {
 		if strings.Contains(event, "FailedUpdateSubset: ") && strings.Contains(event, "a quota") {
 			failed++
 		}
@@ -149,13 +149,13 @@ func TestChildrenAreCreatedInGrowingBatches(t *testing.T) {
 	}
 	conditions := fmt.Sprintf("%+v", w.united().Status.Conditions)
 	if failed != 1 {
-		t.Errorf("failed: got %d, want 1\n%q", failed, w.told)
+		t.Errorf("failed: got %d, want 1\n%q", failed, w.Recorded)
 	}
 	if !strings.Contains(conditions, "Type:SubsetProvisioned Status:False") {
-		t.Errorf("conditions: got %q, want it to contain %q\n%q", conditions, "Type:SubsetProvisioned Status:False", w.told)
+		t.Errorf("conditions: got %q, want it to contain %q\n%q", conditions, "Type:SubsetProvisioned Status:False", w.Recorded)
 	}
 	if !strings.Contains(conditions, "a quota") {
-		t.Errorf("conditions: got %q, want it to contain %q\n%q", conditions, "a quota", w.told)
+		t.Errorf("conditions: got %q, want it to contain %q\n%q", conditions, "a quota", w.Recorded)
 	}
 	refused = ""
 	w.Faults.Lose = 1
@@ -177,7 +177,7 @@ func TestChildrenAreCreatedInGrowingBatches(t *testing.T) {
 // UD-174, UD-068 (part): what somebody changes of a child comes back.
 func TestChildrenEditedByHand(t *testing.T) {
 	w := newWorld(t, 1, played, united(t, uniteddeployment.CloneSet, 4, "a", "b"))
-	w.user(func(u *appsv1beta1.UnitedDeployment) {
+	w.Edit(func(u *appsv1beta1.UnitedDeployment) {
 		u.Spec.UpdateStrategy.ManualUpdate = &appsv1beta1.ManualUpdate{Partitions: map[string]int32{"a": 1}}
 	})
 	w.rest()
@@ -213,7 +213,7 @@ func TestObjectsWithoutDefaults(t *testing.T) {
 	w := newWorld(t, 1, played, u)
 	w.rest()
 	w.expect("absent replicas are the sum", "[2 3]")
-	w.user(func(u *appsv1beta1.UnitedDeployment) {
+	w.Edit(func(u *appsv1beta1.UnitedDeployment) {
 		u.Spec.Topology.Subsets[0].Replicas, u.Spec.Topology.Subsets[1].Replicas = nil, nil
 	})
 	w.rest()
@@ -236,7 +236,7 @@ func TestNarratives(t *testing.T) {
 			delete(w.room, "a")
 			w.now(6 * minute)
 			w.expect("a has recovered", "[0 10]")
-			w.user(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Replicas = new(int32(12)) })
+			w.Edit(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Replicas = new(int32(12)) })
 			w.now(0)
 			w.expect("growing", "[2 10]")
 			return w
@@ -293,7 +293,7 @@ func TestNarratives(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			w := tell(t)
-			simulationtest.Golden(t, title, strings.Join(w.plans, "\n"), w.told, *update)
+			simulationtest.Golden(t, title, strings.Join(w.plans, "\n"), w.Recorded, *update)
 		})
 	}
 }

@@ -22,7 +22,7 @@ import (
 
 // heard tells whether an event of the reason was told.
 func (w *world) heard(reason, about string) bool {
-	for _, event := range w.told {
+	for _, event := range w.Recorded {
 		if strings.Contains(event, " "+reason+": ") && strings.Contains(event, about) {
 			return true
 		}
@@ -57,7 +57,7 @@ func TestEachEventIsToldWhenItIsDue(t *testing.T) {
 			w.Manage()
 		}
 		if !w.heard(reason, about) {
-			t.Errorf("nobody hears of %s %s: %v", reason, about, w.told)
+			t.Errorf("nobody hears of %s %s: %v", reason, about, w.Recorded)
 		}
 	}
 	step("create ControllerRevision", "FailedRevisionProvision", "no")
@@ -72,14 +72,14 @@ func TestEachEventIsToldWhenItIsDue(t *testing.T) {
 	step("delete CloneSet", "FailedDeleteDuplicatedSubsets", "deleting CloneSet twin")
 	step("delete CloneSet", "FailedUpdateSubset", "deleting CloneSet twin")
 	step("", "SuccessfulUpdateSubset", "deleted 1 CloneSet")
-	w.user(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Topology.Subsets[0].Replicas = number(9) })
+	w.Edit(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Topology.Subsets[0].Replicas = number(9) })
 	step("", "FailedSpecifySubsetReplicas", "9 replicas together, more than spec.replicas, 4")
 	r := w.manager()
 	r.Client = blind{r.Client}
 	if _, err := r.controller().Run(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, w.united().UID); err == nil {
-		t.Errorf("error: got nil, want an error\n%q", w.told)
+		t.Errorf("error: got nil, want an error\n%q", w.Recorded)
 	} else if !w.heard("FailedFindSubsets", "the caches are gone") {
-		t.Errorf("FailedFindSubsets is told: got false, want true\n%v\n%q", err, w.told)
+		t.Errorf("FailedFindSubsets is told: got false, want true\n%v\n%q", err, w.Recorded)
 	}
 }
 

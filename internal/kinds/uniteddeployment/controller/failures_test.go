@@ -59,7 +59,7 @@ func TestARefusedSubsetHoldsUpNoOther(t *testing.T) {
 		}
 		if verb == "patch" {
 			w.rest()
-			w.user(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Replicas = new(int32(9)) })
+			w.Edit(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Replicas = new(int32(9)) })
 		}
 		w.Refused = refused
 		w.rest()
@@ -123,7 +123,7 @@ func TestChildrenWithoutSubsetAreToldOnce(t *testing.T) {
 		w.Queue.Add()
 		w.rest()
 	}
-	told := slices.DeleteFunc(slices.Clone(w.told), func(text string) bool { return !strings.Contains(text, uniteddeployment.EventWithoutSubset) })
+	told := slices.DeleteFunc(slices.Clone(w.Recorded), func(text string) bool { return !strings.Contains(text, uniteddeployment.EventWithoutSubset) })
 	if len(told) != 1 {
 		t.Errorf("told %d times: %v", len(told), told)
 	}
@@ -149,7 +149,7 @@ func TestRefusedNumbersForgetNothing(t *testing.T) {
 			t.Fatalf("status of the first condition: got %q, want %q\n%s", c[0].Status, corev1.ConditionFalse,
 				w.describe())
 		}
-		w.user(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Replicas = new(int32(10)) }) // 50 % are more than 3
+		w.Edit(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Replicas = new(int32(10)) }) // 50 % are more than 3
 		w.quiet()
 		after := w.united().Status
 		if c := after.SubsetStatuses[0].Conditions; len(c) != 1 {
@@ -232,7 +232,7 @@ func TestMaxUnavailableIsRestored(t *testing.T) {
 			}
 		})
 		w.rest()
-		w.user(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Template = template(t, kind, "two") })
+		w.Edit(func(u *appsv1beta1.UnitedDeployment) { u.Spec.Template = template(t, kind, "two") })
 		w.rest()
 		if got := w.children()[0].MaxUnavailable; got == nil {
 			t.Errorf("%s: max unavailable of the first of the children: got nil, want a value", kind)

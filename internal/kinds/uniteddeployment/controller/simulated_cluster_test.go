@@ -23,21 +23,20 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
 	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
-	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/reconcile/podapply"
 	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
 // world is a cluster with a UnitedDeployment, its manager, the controllers of its children, and users.
 type world struct {
-	simulation.Play
+	*simulationtest.World[*appsv1beta1.UnitedDeployment]
 	t     *testing.T
 	kinds []uniteddeployment.Kind // those that are played: one of a name
 	loop  *reconcile.Loop
 	// room is how many pods a zone has room for; a zone is a subset. One that is not in it has room for all.
 	room map[string]int
-	told []string
 	// plans are those that were news.
 	plans []string
 	// versions are those of the UnitedDeployment.
@@ -84,34 +83,36 @@ func united(t *testing.T, kind uniteddeployment.Kind, replicas int32, subsets ..
 }
 
 func newWorld(t *testing.T, seed uint64, kinds []uniteddeployment.Kind, u *appsv1beta1.UnitedDeployment) *world {
-	c := simulation.New(seed)
-	w := &world{t: t, kinds: kinds, room: map[string]int{}}
-	c.Slim, c.Apart = slim.Any, true
-	w.Play = simulation.Play{Cluster: c, Queue: simulation.NewQueue(c, "web"), Start: w.start, EnvironmentStep: w.environmentStep, Describe: w.describe,
-		Reconcile: func() (time.Duration, error) {
-			result, err := w.loop.Reconcile(t.Context(), reconcile.Request("shop", "web"))
-			return result.RequeueAfter, err
-		}}
-	c.BeforeWrite = w.check
-	c.Happened = func(of simulation.Key, gone bool) {
+	w := &world{
+		World: simulationtest.NewWorld[*appsv1beta1.UnitedDeployment](seed, key),
+		t:     t,
+		kinds: kinds,
+		room:  map[string]int{},
+	}
+	w.NewManager, w.EnvironmentStep, w.Describe = w.newManager, w.environmentStep, w.describe
+	w.Reconcile = func() (time.Duration, error) {
+		result, err := w.loop.Reconcile(t.Context(), reconcile.Request("shop", "web"))
+		return result.RequeueAfter, err
+	}
+	w.Apart, w.BeforeWrite, w.Delivered = true, w.check, w.delivered
+	w.Happened = func(of simulation.Key, gone bool) {
 		if of == key && !gone {
 			w.versions = append(w.versions, w.united())
 		}
 	}
-	c.Delivered = w.delivered
 	for _, kind := range kinds {
-		if err := c.IndexField(t.Context(), object(kind), byOwner, indexOwner); err != nil {
+		if err := w.IndexField(t.Context(), object(kind), byOwner, indexOwner); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := c.IndexField(t.Context(), &appsv1.ReplicaSet{}, byDeployment, indexDeployment); err != nil {
+	if err := w.IndexField(t.Context(), &appsv1.ReplicaSet{}, byDeployment, indexDeployment); err != nil {
 		t.Fatal(err)
 	}
-	if err := podapply.IndexRevisions(t.Context(), c); err != nil {
+	if err := podapply.IndexRevisions(t.Context(), w.Cluster); err != nil {
 		t.Fatal(err)
 	}
 	w.Store(key, u)
-	w.start()
+	w.Start()
 	return w
 }
 
@@ -155,8 +156,7 @@ func (w *world) manager() *Reconciler {
 	return r
 }
 
-func (w *world) start() {
-	w.Restart()
+func (w *world) newManager() {
 	r := w.manager()
 	w.loop = r.controller().Loop(nil)
 	pass := w.loop.Pass
@@ -167,26 +167,14 @@ func (w *world) start() {
 		}
 		return done, err
 	}
-	w.Queue = simulation.NewQueue(w.Cluster, "web")
 }
 
 // Event implements reconcile.Recorder.
 func (w *world) Event(_ client.Object, _, reason, message string) {
-	w.told = append(w.told, fmt.Sprintf("%s %s: %s", w.Now().Format(time.TimeOnly), reason, message))
+	w.Recorded = append(w.Recorded, fmt.Sprintf("%s %s: %s", w.Now().Format(time.TimeOnly), reason, message))
 }
 
-// user changes the spec, as users do.
-func (w *world) user(change func(*appsv1beta1.UnitedDeployment)) {
-	w.Change(key, func(o client.Object) {
-		change(o.(*appsv1beta1.UnitedDeployment))
-		o.SetGeneration(o.GetGeneration() + 1)
-	})
-}
-
-func (w *world) united() *appsv1beta1.UnitedDeployment {
-	u, _ := w.Get(key).(*appsv1beta1.UnitedDeployment)
-	return u
-}
+func (w *world) united() *appsv1beta1.UnitedDeployment { return w.Object() }
 
 // children are those that are there, of all kinds.
 func (w *world) children() (children []*uniteddeployment.Child) {
@@ -211,7 +199,7 @@ func (w *world) pods(c *uniteddeployment.Child) (pods []*corev1.Pod) {
 func (w *world) describe() string {
 	var text strings.Builder
 	u := w.united()
-	fmt.Fprintf(&text, "%s %s\n", w.Now(), strings.Join(w.told, "\n"))
+	fmt.Fprintf(&text, "%s %s\n", w.Now(), strings.Join(w.Recorded, "\n"))
 	if u != nil {
 		fmt.Fprintf(&text, "replicas %d strategy %+v room %v\n", uniteddeployment.Replicas(u.Spec.Replicas, u.Spec.Topology.Subsets), u.Spec.Topology.ScheduleStrategy, w.room)
 		for _, s := range u.Spec.Topology.Subsets {
@@ -447,7 +435,7 @@ func (w *world) quiet() {
 func (w *world) rest() {
 	w.Faults = simulation.Faults{}
 	if w.Dead() {
-		w.start()
+		w.Start()
 	}
 	for range 60 { // retries, doubts, windows and probations
 		w.quiet()

@@ -18,7 +18,7 @@ import (
 // changeSpec lets a user want something else.
 func (w *world) changeSpec() {
 	r := w.Rand
-	w.user(func(u *appsv1beta1.UnitedDeployment) {
+	w.Edit(func(u *appsv1beta1.UnitedDeployment) {
 		subsets := &u.Spec.Topology.Subsets
 		switch r.IntN(8) {
 		case 0, 1:
@@ -131,7 +131,7 @@ func play(t *testing.T, seed uint64, strategy *appsv1beta1.UnitedDeploymentSched
 				w.Manage()
 			}
 			if w.Dead() {
-				w.start()
+				w.Start()
 			}
 		}
 		w.settled()

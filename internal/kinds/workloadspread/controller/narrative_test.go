@@ -3,7 +3,6 @@ package controller
 import (
 	"flag"
 	"fmt"
-	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -21,15 +20,11 @@ var update = flag.Bool("update", false, "write the golden narratives")
 type tale struct {
 	*simulated
 	t    *testing.T
-	text strings.Builder
-	last string
+	text simulationtest.Narrative
 }
 
 func (n *tale) note(plan *workloadspread.Plan) {
-	if text := plan.String(); text != n.last {
-		n.last = text
-		fmt.Fprintf(&n.text, "\n[%s]\n%s", n.Now().Format("04:05"), text)
-	}
+	n.text.Plan(n.Now(), plan.String())
 }
 
 // then lets the user do something and everything come to rest.
@@ -74,7 +69,7 @@ func TestNarratives(t *testing.T) {
 		"a quota gets smaller": {abc(), 0, func(n *tale) { // WS-004, WS-161
 			n.then("three pods", func() { n.scale(3) })
 			n.then("one pod in a", func() {
-				n.change(func(s *appsv1beta1.WorkloadSpread) {
+				n.Edit(func(s *appsv1beta1.WorkloadSpread) {
 					s.Spec.Subsets[0].MaxReplicas = &intstr.IntOrString{IntVal: 1}
 				})
 			})
@@ -98,7 +93,7 @@ func TestNarratives(t *testing.T) {
 			n.told = n.note
 			n.then(fmt.Sprintf("a WorkloadSpread of %d pods", tt.pods), nil)
 			tt.play(n)
-			simulationtest.Golden(t, name, n.text.String(), n.events, *update)
+			simulationtest.Golden(t, name, n.text.String(), n.Recorded, *update)
 		})
 	}
 }

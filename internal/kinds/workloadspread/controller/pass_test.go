@@ -50,7 +50,7 @@ func TestAdoptionIsOnePatchAPod(t *testing.T) {
 		t.Errorf("writes (-want +got):\n%s", diff)
 	}
 	var got []string
-	for _, pod := range s.all() {
+	for _, pod := range s.AllPods() {
 		got = append(got, pod.Labels["pool"]+" "+pod.Annotations[pub.PodDeletionCost]+" "+pod.Annotations[pub.MatchedWorkloadSpread])
 		if pod.Spec.Priority != nil {
 			t.Error("the spec of the patch reached a pod that was there")
@@ -86,17 +86,17 @@ func TestPodsThatFitNowhereAreReadOnce(t *testing.T) {
 	if reads != 3 {
 		t.Errorf("%d reads of 3 pods", reads)
 	}
-	for _, pod := range s.all() {
+	for _, pod := range s.AllPods() {
 		if pod.Annotations[pub.PodDeletionCost] != "-200" { // WS-164
 			t.Errorf("cost of deleting pod %s: got annotations %v, want -200", pod.Name, pod.Annotations)
 		}
 	}
-	node := s.all()[0].Spec.NodeName
+	node := s.AllPods()[0].Spec.NodeName
 	s.Change(simulation.Key{Kind: "Node", Name: node}, func(o client.Object) { o.SetLabels(map[string]string{"zone": "elsewhere"}) })
 	s.Queue.Add()
 	rests(t, s)
 	n := 0
-	for _, pod := range s.all() {
+	for _, pod := range s.AllPods() {
 		if pod.Annotations[pub.MatchedWorkloadSpread] != "" {
 			n++
 		}
@@ -116,7 +116,7 @@ func TestMetadataIsLeftAlone(t *testing.T) {
 	spread.Annotations = map[string]string{pub.IgnorePatchExistingPods: "TRUE"}
 	s := simulate(1, spread, 1)
 	rests(t, s)
-	pod := s.all()[0]
+	pod := s.AllPods()[0]
 	if pod.Labels["pool"] != "" {
 		t.Errorf("label pool of the pod: got %q, want %q\n%v\n%v", pod.Labels["pool"], "", pod.Labels,
 			pod.Annotations)
@@ -169,16 +169,16 @@ func TestGivingUpIsTold(t *testing.T) {
 	s.Queue.Add()
 	s.Round()
 	begin := s.Now()
-	if len(s.events) != 1 {
-		t.Fatalf("number of events: got %d, want 1\n%q", len(s.events), s.events)
-	} else if !strings.HasPrefix(s.events[0], "Warning DeletePodFailed: 1 pod that cannot be scheduled could not be deleted: ") {
-		t.Fatalf("first event: got %q, want it to begin with %q\n%q", s.events[0],
-			"Warning DeletePodFailed: 1 pod that cannot be scheduled could not be deleted: ", s.events)
+	if len(s.Recorded) != 1 {
+		t.Fatalf("number of events: got %d, want 1\n%q", len(s.Recorded), s.Recorded)
+	} else if !strings.HasPrefix(s.Recorded[0], "Warning DeletePodFailed: 1 pod that cannot be scheduled could not be deleted: ") {
+		t.Fatalf("first event: got %q, want it to begin with %q\n%q", s.Recorded[0],
+			"Warning DeletePodFailed: 1 pod that cannot be scheduled could not be deleted: ", s.Recorded)
 	}
-	s.Refused, s.events = nil, nil
+	s.Refused, s.Recorded = nil, nil
 	s.full["a"] = false
 	rests(t, s)
-	if diff := cmp.Diff([]string{"Normal RecoverSchedulable: new pods are put again into subset a"}, s.events); diff != "" {
+	if diff := cmp.Diff([]string{"Normal RecoverSchedulable: new pods are put again into subset a"}, s.Recorded); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	if got := s.Now().Sub(begin); got > workloadspread.UnschedulableWindow+2*time.Second {
@@ -195,7 +195,7 @@ func TestWhatFailsIsTold(t *testing.T) {
 	s.Change(spreadKey, func(o client.Object) {
 		list := o.(*appsv1beta1.WorkloadSpread).Status.VersionedSubsetStatuses["v1"]
 		list[0].CreatingPods, list[0].DeletingPods = workloadspreadtest.Times{"lost": metav1.NewTime(s.Now())}, workloadspreadtest.Times{}
-		for _, pod := range s.all() {
+		for _, pod := range s.AllPods() {
 			list[0].DeletingPods[pod.Name] = metav1.NewTime(s.Now())
 		}
 		list[0].MissingReplicas = 19
@@ -203,7 +203,7 @@ func TestWhatFailsIsTold(t *testing.T) {
 	rests(t, s)
 	want := []string{"Warning DeletePodFailed: 7 pods are still there more than 15s after their deletion was admitted: web-v1-001 of subset a, web-v1-002 of subset a, web-v1-003 of subset a, web-v1-004 of subset a, web-v1-005 of subset a and 2 more",
 		"Warning CreatePodFailed: 1 pod was admitted more than 30s ago and never seen, so that its place is free again: lost of subset a"}
-	if diff := cmp.Diff(want, s.events); diff != "" {
+	if diff := cmp.Diff(want, s.Recorded); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	got := s.spread().Status.VersionedSubsetStatuses["v1"][0]
@@ -213,19 +213,19 @@ func TestWhatFailsIsTold(t *testing.T) {
 	if got.Replicas != 7 {
 		t.Errorf("replicas: got %d, want 7\n%+v", got.Replicas, got)
 	}
-	s.events = nil
+	s.Recorded = nil
 	s.Refused = func(w simulation.Write) bool { return w.Key.Kind == "Pod" }
-	s.change(func(spread *appsv1beta1.WorkloadSpread) {
+	s.Edit(func(spread *appsv1beta1.WorkloadSpread) {
 		spread.Spec.Subsets = append(spread.Spec.Subsets, workloadspreadtest.Subset("b", nil))
 	})
 	s.Round()
-	if len(s.events) != 1 {
-		t.Errorf("number of events: got %d, want 1\n%v\n%q", len(s.events), s.Queue.Due(), s.events)
-	} else if !strings.HasPrefix(s.events[0], "Warning PatchPodDeletionCostFailed: the deletion cost of 7 pods could not be written: ") {
-		t.Errorf("first event: got %q, want it to begin with %q\n%v\n%q", s.events[0],
-			"Warning PatchPodDeletionCostFailed: the deletion cost of 7 pods could not be written: ", s.Queue.Due(), s.events)
+	if len(s.Recorded) != 1 {
+		t.Errorf("number of events: got %d, want 1\n%v\n%q", len(s.Recorded), s.Queue.Due(), s.Recorded)
+	} else if !strings.HasPrefix(s.Recorded[0], "Warning PatchPodDeletionCostFailed: the deletion cost of 7 pods could not be written: ") {
+		t.Errorf("first event: got %q, want it to begin with %q\n%v\n%q", s.Recorded[0],
+			"Warning PatchPodDeletionCostFailed: the deletion cost of 7 pods could not be written: ", s.Queue.Due(), s.Recorded)
 	} else if s.Queue.Due().IsZero() {
-		t.Errorf("nothing is due: got true, want false\n%v\n%q", s.Queue.Due(), s.events)
+		t.Errorf("nothing is due: got true, want false\n%v\n%q", s.Queue.Due(), s.Recorded)
 	}
 	if s.spread().Status.ObservedGeneration != s.spread().Generation {
 		t.Error("pods that cannot be written keep the bookings from being counted")
@@ -266,7 +266,7 @@ func TestReplicasThatCannotBeTold(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff([]string{"Warning ReplicasUnknown: the replicas of Deployment web: path spec.x: there is none"},
-		s.events); diff != "" {
+		s.Recorded); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	if len(s.Writes) > 0 {
@@ -279,8 +279,8 @@ func TestReplicasThatCannotBeTold(t *testing.T) {
 	s.Events(1 << 20)
 	target.DesiredError = errors.New("again")
 	_, _ = s.run()
-	if len(s.events) != 2 {
-		t.Error("what failed again is not told", s.events)
+	if len(s.Recorded) != 2 {
+		t.Error("what failed again is not told", s.Recorded)
 	}
 }
 
@@ -298,7 +298,7 @@ func TestAVersionThatIsNotKnownYet(t *testing.T) {
 	} else if got[0].Replicas != 2 {
 		t.Errorf("replicas of the first result: got %d, want 2\n%v", got[0].Replicas, got)
 	}
-	for _, pod := range s.all() {
+	for _, pod := range s.AllPods() {
 		if _, ranked := pod.Annotations[pub.PodDeletionCost]; ranked {
 			t.Error("ranked", pod.Annotations)
 		}
@@ -373,10 +373,10 @@ func TestNothingIsDoneForOneThatIsGoing(t *testing.T) {
 	if len(s.Writes) > 0 {
 		t.Errorf("writes: got %v, want none", s.Writes)
 	}
-	before := s.all()
+	before := s.AllPods()
 	s.Remove(spreadKey)
 	rests(t, s)
-	if diff := cmp.Diff(before, s.all()); diff != "" { // WS-005
+	if diff := cmp.Diff(before, s.AllPods()); diff != "" { // WS-005
 		t.Errorf("pods (-before +after):\n%s", diff)
 	}
 	if outcome, err := s.run(); outcome.Plan != nil {

@@ -71,10 +71,10 @@ func (u unlisted) Target(ctx context.Context, spread *appsv1beta1.WorkloadSpread
 func TestAStatusOutlivesTheListing(t *testing.T) {
 	s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", 3, workloadspreadtest.Zone("a", "b", "c"))), 2)
 	rests(t, s)
-	s.change(func(spread *appsv1beta1.WorkloadSpread) { spread.Spec.TargetReference.Kind = "Game" })
+	s.Edit(func(spread *appsv1beta1.WorkloadSpread) { spread.Spec.TargetReference.Kind = "Game" })
 	s.Events(1 << 20)
 	before := s.spread().Status
-	s.startManager()
+	s.Start()
 	s.pass.Applier.API.Own.Forget(s.spread().UID)
 	s.pass.Reader = unlisted{s.reader, kindsOf(t, workloadspread.AllowList{}, "")}
 	for range 3 {
@@ -89,11 +89,11 @@ func TestAStatusOutlivesTheListing(t *testing.T) {
 	} else if got := s.spread().Status.SubsetStatuses[0].Replicas; got != 2 {
 		t.Errorf("replicas of the first subset of the spread: got %d, want 2\n%+v", got, s.spread().Status)
 	}
-	if len(s.events) != 1 {
-		t.Errorf("number of events: got %d, want 1\n%q", len(s.events), s.events)
-	} else if !strings.Contains(s.events[0], "an administrator has not listed it") {
-		t.Errorf("first event: got %q, want it to contain %q\n%q", s.events[0],
-			"an administrator has not listed it", s.events)
+	if len(s.Recorded) != 1 {
+		t.Errorf("number of events: got %d, want 1\n%q", len(s.Recorded), s.Recorded)
+	} else if !strings.Contains(s.Recorded[0], "an administrator has not listed it") {
+		t.Errorf("first event: got %q, want it to contain %q\n%q", s.Recorded[0],
+			"an administrator has not listed it", s.Recorded)
 	}
 	if due := s.Queue.Due(); due.IsZero() {
 		t.Error("it is not looked at again")

@@ -218,7 +218,7 @@ func TestARefusedPodIsNotTriedAtEveryEvent(t *testing.T) {
 		"cost": {func(t *testing.T) *simulated {
 			s := simulate(1, workloadspreadtest.Spread(workloadspreadtest.Subset("a", 20, workloadspreadtest.Zone("a", "b", "c"))), 3)
 			rests(t, s)
-			s.change(func(spread *appsv1beta1.WorkloadSpread) {
+			s.Edit(func(spread *appsv1beta1.WorkloadSpread) {
 				spread.Spec.Subsets = append(spread.Spec.Subsets, workloadspreadtest.Subset("b", nil))
 			})
 			return s

@@ -50,14 +50,14 @@ func TestRivalsLeaveEachOthersPods(t *testing.T) {
 			if test.rival != nil {
 				s.Store(simulation.Key{Kind: "WorkloadSpread", Name: "rival"}, test.rival)
 			}
-			for _, pod := range s.all() {
+			for _, pod := range s.AllPods() {
 				s.Change(podKey(pod.Name), func(o client.Object) {
 					workloadspreadtest.Note(pub.MatchedWorkloadSpread, `{"name":"rival","subset":"x"}`)(o.(*corev1.Pod))
 				})
 			}
-			s.startManager()
+			s.Start()
 			rests(t, s)
-			for _, pod := range s.all() {
+			for _, pod := range s.AllPods() {
 				placed, _ := pub.ParsePlacement(pod.Annotations)
 				if (placed.Name == "ws") != test.taken {
 					t.Errorf("the placement is that of ws: got %t, want %t\n%v", placed.Name == "ws", test.taken,

@@ -23,17 +23,16 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/slim"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/simulation"
+	"github.com/afloat-project/afloat/internal/simulation/simulationtest"
 )
 
 // simulated is a manager on a simulated cluster, with a Deployment, the pod webhooks, and a scheduler.
 type simulated struct {
-	simulation.Play
+	*simulationtest.World[*appsv1beta1.WorkloadSpread]
 	reader simReader
 	pass   *Pass
 	window time.Duration
-	events []string
 	told   func(*workloadspread.Plan)
-	trace  bool
 
 	// full are the zones that have no room for pods.
 	full map[string]bool
@@ -50,14 +49,19 @@ var (
 	deploymentKey = simulation.Key{Kind: "Deployment", Name: "web"}
 )
 
-func podKey(name string) simulation.Key { return simulation.Key{Kind: "Pod", Name: name} }
+var podKey = simulationtest.PodKey
 
 const latestVersion = "latest"
 
 // simulate begins with a Deployment of so many pods that no webhook has seen.
 func simulate(seed uint64, spread *appsv1beta1.WorkloadSpread, replicas int32) *simulated {
-	s := &simulated{Play: simulation.Play{Cluster: simulation.New(seed)}, window: workloadspread.UnschedulableWindow, full: map[string]bool{}}
-	s.Reconcile, s.EnvironmentStep, s.Describe, s.Start = s.reconcile, s.environmentStep, s.describe, s.startManager
+	s := &simulated{
+		World:  simulationtest.NewWorld[*appsv1beta1.WorkloadSpread](seed, spreadKey),
+		window: workloadspread.UnschedulableWindow,
+		full:   map[string]bool{},
+	}
+	s.NewManager, s.Reconcile = s.newManager, s.reconcile
+	s.Describe, s.EnvironmentStep = s.describe, s.environmentStep
 	s.Slim = func(object any) (any, error) {
 		if _, deployment := object.(*appsv1.Deployment); deployment { // it tells its latest version
 			return object, nil
@@ -79,13 +83,11 @@ func simulate(seed uint64, spread *appsv1beta1.WorkloadSpread, replicas int32) *
 	spread = spread.DeepCopy()
 	spread.UID, spread.ResourceVersion = "", ""
 	s.Store(spreadKey, spread)
-	s.startManager()
+	s.Start()
 	return s
 }
 
-func (s *simulated) startManager() {
-	s.Restart()
-	s.Queue = simulation.NewQueue(s.Cluster, spreadKey.Name)
+func (s *simulated) newManager() {
 	api := s.API()
 	s.reader = simReader{&kubeReader{&Kube{API: api, Pods: s.Pods()}}, s}
 	s.pass = &Pass{controller: controller{API: api, Events: s}, Reader: s.reader, Versioned: versioned, Window: s.window,
@@ -93,8 +95,8 @@ func (s *simulated) startManager() {
 }
 
 // Event implements Recorder.
-func (s *simulated) Event(_ client.Object, eventType, reason, message string) {
-	s.events = append(s.events, eventType+" "+reason+": "+message)
+func (s *simulated) Event(about client.Object, eventType, reason, message string) {
+	s.World.Event(about, eventType, reason+":", message)
 }
 
 // run makes a pass, as the loop does.
@@ -113,41 +115,21 @@ func (s *simulated) run() (Outcome, error) {
 // reconcile makes one pass.
 func (s *simulated) reconcile() (time.Duration, error) {
 	outcome, err := s.run()
-	if s.told != nil && outcome.Plan != nil {
-		s.told(outcome.Plan)
-	}
-	if s.trace {
-		fmt.Printf("--- %s after %s err %v\n", s.Now().Format("15:04:05.000"), outcome.After, err)
-		if outcome.Plan != nil {
-			fmt.Print(outcome.Plan)
+	if outcome.Plan == nil {
+		s.Print(nil, outcome.After, err)
+	} else {
+		s.Print(outcome.Plan, outcome.After, err)
+		if s.told != nil {
+			s.told(outcome.Plan)
 		}
 	}
 	return outcome.After, err
 }
 
-func (s *simulated) spread() *appsv1beta1.WorkloadSpread {
-	spread, _ := s.Get(spreadKey).(*appsv1beta1.WorkloadSpread)
-	return spread
-}
-
-func (s *simulated) all() []*corev1.Pod {
-	var pods []*corev1.Pod
-	for _, object := range s.List("Pod", false) {
-		pods = append(pods, object.(*corev1.Pod))
-	}
-	return pods
-}
+func (s *simulated) spread() *appsv1beta1.WorkloadSpread { return s.Object() }
 
 func (s *simulated) active() []*corev1.Pod {
-	return slices.DeleteFunc(s.all(), func(p *corev1.Pod) bool { return !readiness.Active(p) })
-}
-
-// change changes the WorkloadSpread as its user does.
-func (s *simulated) change(change func(*appsv1beta1.WorkloadSpread)) {
-	s.Change(spreadKey, func(o client.Object) {
-		change(o.(*appsv1beta1.WorkloadSpread))
-		o.SetGeneration(o.GetGeneration() + 1)
-	})
+	return slices.DeleteFunc(s.AllPods(), func(p *corev1.Pod) bool { return !readiness.Active(p) })
 }
 
 func (s *simulated) scale(replicas int32) {
@@ -321,7 +303,7 @@ func (s *simulated) zoneOf(pod *corev1.Pod) string {
 // kubelet schedules, starts and ends pods.
 func (s *simulated) kubelet() bool {
 	moved := false
-	for _, pod := range s.all() {
+	for _, pod := range s.AllPods() {
 		switch {
 		case !readiness.Active(pod): // at its end, or collected as garbage
 			s.Remove(podKey(pod.Name))
@@ -367,7 +349,7 @@ func (s *simulated) describe() string {
 	if snapshot, _, err := s.pass.snapshot(context.Background(), of); err == nil {
 		b.WriteString("\n" + workloadspread.Make(*snapshot).String())
 	}
-	for _, pod := range s.all() {
+	for _, pod := range s.AllPods() {
 		fmt.Fprintf(&b, "%s %s %s %v\n", pod.Name, pod.Spec.NodeName, pod.Status.Phase, pod.Annotations)
 	}
 	return b.String()

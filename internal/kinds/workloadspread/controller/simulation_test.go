@@ -127,11 +127,11 @@ func (r *spreadRun) act() {
 		r.coming = r.coming[1:] // refused after it was admitted
 	default:
 		if r.Dead() {
-			r.startManager()
+			r.Start()
 		}
 	}
 	if r.Dead() && r.Chance(0.2) {
-		r.startManager()
+		r.Start()
 	}
 }
 
@@ -147,7 +147,7 @@ func (r *spreadRun) user() {
 		zone := []string{"a", "b", "c"}[r.Rand.IntN(3)]
 		r.full[zone] = !r.full[zone]
 	case 4:
-		r.change(func(spread *appsv1beta1.WorkloadSpread) {
+		r.Edit(func(spread *appsv1beta1.WorkloadSpread) {
 			subset := r.limited(spread)
 			most := intstr.FromInt32(int32(r.Rand.IntN(5)))
 			if r.percent {
@@ -156,7 +156,7 @@ func (r *spreadRun) user() {
 			subset.MaxReplicas = &most
 		})
 	case 5: // WS-002 (part), WS-156 (part)
-		r.change(func(spread *appsv1beta1.WorkloadSpread) {
+		r.Edit(func(spread *appsv1beta1.WorkloadSpread) {
 			a, b := r.limited(spread), r.limited(spread)
 			*a, *b = *b, *a
 		})
@@ -208,7 +208,7 @@ func (r *spreadRun) run(seed uint64) string {
 		workloadspreadtest.Adaptive(spread, 20)
 	}
 	r.simulated = simulate(seed, spread, int32(seed%6))
-	r.trace, r.Apart = os.Getenv("TRACE") != "", seed%5 > 1
+	r.Trace, r.Apart = os.Getenv("TRACE") != "", seed%5 > 1
 	r.admitted = r.booked
 	r.BeforeWrite = r.beforeWrite
 	r.Faults = simulation.Faults{Refuse: 0.03, Lose: 0.03, Die: 0.02}

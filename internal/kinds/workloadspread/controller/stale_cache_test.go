@@ -33,7 +33,7 @@ func TestAPodThatTheCacheShowsLateKeepsItsPlace(t *testing.T) {
 	lost := s.coming[0].Name
 	s.coming = s.coming[1:] // one is refused after it was admitted
 	s.requests()
-	hidden := podKey(s.all()[0].Name)
+	hidden := podKey(s.AllPods()[0].Name)
 	show := func() { // all but the pod
 		s.Events(1 << 20)
 		s.Hide(hidden)
@@ -77,7 +77,7 @@ func TestNoPodIsAdoptedBeforeItIsCounted(t *testing.T) {
 		s.Manage()
 		s.Pass(time.Second)
 	}
-	s.admitDeletion(s.all()[0])
+	s.admitDeletion(s.AllPods()[0])
 	for range 3 {
 		s.admit("v1")
 	}
@@ -138,7 +138,7 @@ func TestAPodThatIsBookedBehindTheCacheKeepsItsPlace(t *testing.T) {
 	s.Pass(time.Second)
 	s.workload()
 	s.requests()
-	there := s.all()[0].Name
+	there := s.AllPods()[0].Name
 	stale := func() {
 		s.Events(1 << 20)
 		s.Hide(podKey(there))

@@ -29,9 +29,9 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission"
+	"github.com/afloat-project/afloat/internal/memcluster"
 	"github.com/afloat-project/afloat/internal/registry"
 	"github.com/afloat-project/afloat/internal/rehearsal"
-	"github.com/afloat-project/afloat/internal/simulation"
 )
 
 // Scheme knows the types of all objects that a stage can hold.
@@ -83,7 +83,7 @@ type World struct {
 	Stage  *rehearsal.Stage
 	Kind   *registry.Kind
 	Object client.Object
-	Key    simulation.Key
+	Key    memcluster.Key
 	// Notes tell the user what could not be read, and what is assumed instead.
 	Notes []string
 

@@ -340,7 +340,7 @@ func TestTakeOverRefuses(t *testing.T) {
 				}
 				return nil
 			}
-		}, "", "the object is another one"},
+		}, "", "the object has been modified"},
 		"reserved ordinals": {ownSet, source(func(o map[string]any) {
 			o["spec"].(map[string]any)["reserveOrdinals"] = []any{int64(1)}
 		}), "", "has reserveOrdinals"},

@@ -1,4 +1,4 @@
-package simulation
+package memcluster
 
 import (
 	"encoding/json"
@@ -18,7 +18,6 @@ import (
 
 // Node simulates the scheduler and the kubelets.
 type Node struct {
-	Cluster *Cluster
 	// Digests maps images to digests. The digest of an image that is not listed is its name. An image with an
 	// empty digest cannot be pulled.
 	Digests map[string]string
@@ -38,6 +37,7 @@ type Node struct {
 	// Steps counts the calls of Step.
 	Steps int
 
+	cluster    *Cluster
 	containers int
 	// running holds what is actually running, by pod UID and container.
 	running map[string]Running
@@ -46,6 +46,16 @@ type Node struct {
 // Running describes what a container was started with. Env is its [Environment].
 type Running struct {
 	Image, Env, Restart string
+}
+
+// NewNode returns a scheduler and kubelets that can pull every image.
+func (c *Cluster) NewNode() *Node {
+	return &Node{
+		cluster: c,
+		Digests: map[string]string{},
+		Frozen:  map[string]bool{},
+		running: map[string]Running{},
+	}
 }
 
 // Environment returns the environment that a kubelet would start a container with. It has one line for each
@@ -77,9 +87,6 @@ func (n *Node) Runs(pod *corev1.Pod, container string) Running {
 
 // Found adds a pod that is already running, whose containers match its spec.
 func (n *Node) Found(pod *corev1.Pod) {
-	if n.running == nil {
-		n.running = map[string]Running{}
-	}
 	for _, container := range lasting(pod) {
 		n.running[string(pod.UID)+"/"+container.Name] = Running{
 			Image:   container.Image,
@@ -93,13 +100,9 @@ func (n *Node) Found(pod *corev1.Pod) {
 func (n *Node) Step(name string) bool {
 	n.Steps++
 	key := Key{"Pod", name}
-	pod, ok := n.Cluster.Get(key).(*corev1.Pod)
+	pod, ok := n.cluster.Get(key).(*corev1.Pod)
 	if !ok || n.Frozen[name] {
 		return false
-	}
-
-	if n.running == nil {
-		n.running = map[string]Running{}
 	}
 	if (pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded) &&
 		pod.DeletionTimestamp == nil {
@@ -107,7 +110,7 @@ func (n *Node) Step(name string) bool {
 	}
 	if pod.DeletionTimestamp != nil {
 		if len(pod.Finalizers) == 0 {
-			n.Cluster.Remove(key)
+			n.cluster.Remove(key)
 			return true
 		}
 		return false
@@ -118,7 +121,7 @@ func (n *Node) Step(name string) bool {
 		return false
 	}
 
-	n.Cluster.Store(key, next)
+	n.cluster.Store(key, next)
 	return true
 }
 
@@ -213,7 +216,7 @@ func (n *Node) container(pod *corev1.Pod, spec *corev1.Container) bool {
 	status.ContainerID = fmt.Sprintf("containerd://%d", n.containers)
 	status.Image, status.ImageID = spec.Image, "sha256:"+digest
 	status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{
-		StartedAt: metav1.NewTime(n.Cluster.Now()),
+		StartedAt: metav1.NewTime(n.cluster.Now()),
 	}}
 	n.running[key] = Running{
 		Image:   spec.Image,
@@ -359,7 +362,7 @@ func (n *Node) set(
 			return false
 		}
 		c.Status, c.Reason, c.Message, c.LastTransitionTime = status, reason, "",
-			metav1.NewTime(n.Cluster.Now())
+			metav1.NewTime(n.cluster.Now())
 		return true
 	}
 
@@ -368,7 +371,7 @@ func (n *Node) set(
 			Type:               t,
 			Status:             status,
 			Reason:             reason,
-			LastTransitionTime: metav1.NewTime(n.Cluster.Now()),
+			LastTransitionTime: metav1.NewTime(n.cluster.Now()),
 		})
 
 	return true
@@ -390,7 +393,7 @@ func lasting(pod *corev1.Pod) []*corev1.Container {
 
 // Fail makes a pod fail, like an eviction.
 func (n *Node) Fail(name string) {
-	n.Cluster.Change(Key{"Pod", name}, func(o client.Object) {
+	n.cluster.Change(Key{"Pod", name}, func(o client.Object) {
 		pod := o.(*corev1.Pod)
 		pod.Status.Phase, pod.Status.Reason = corev1.PodFailed, "Evicted"
 		n.set(pod, corev1.PodReady, corev1.ConditionFalse, "")
@@ -399,7 +402,7 @@ func (n *Node) Fail(name string) {
 
 // Crash makes a container of the pod terminate and restart.
 func (n *Node) Crash(name string) {
-	n.Cluster.Change(Key{"Pod", name}, func(o client.Object) {
+	n.cluster.Change(Key{"Pod", name}, func(o client.Object) {
 		pod := o.(*corev1.Pod)
 		if pod.DeletionTimestamp != nil || len(pod.Status.ContainerStatuses) == 0 {
 			return

@@ -1,4 +1,4 @@
-package simulation
+package memcluster
 
 import (
 	"cmp"
@@ -42,9 +42,9 @@ func init() {
 }
 
 // Client returns the manager's client, which reads from its caches and writes to the API server. Methods that
-// are not simulated panic.
+// are not implemented panic.
 func (c *Cluster) Client() client.Client {
-	return &simulatedClient{reader: reader{cluster: c, cached: true}}
+	return &clusterClient{reader: reader{cluster: c, cached: true}}
 }
 
 // APIReader returns the manager's reader, which reads from the API server.
@@ -74,31 +74,19 @@ func (c *Cluster) IndexField(
 }
 
 // Pods returns an index of the pods in the manager's caches. It returns pods in the order of their names,
-// because all randomness must come from the seed.
+// because all randomness of a simulation must come from its seed.
 func (c *Cluster) Pods() *podindex.Index {
 	index := &podindex.Index{}
 	index.Add(podSource{c})
 	return index
 }
 
-// Request is a request from the manager to the API server.
-type Request struct {
-	// Verb is get, list, create, patch or delete.
-	Verb, Subresource string
-	Key               Key
-	// Body is the body of a patch, and Object the object to create. Tests may change them.
-	Body   []byte
-	Object client.Object
-}
-
-// ask lets the test answer a request. It holds a lock until done is called, so that there is one request at a
-// time.
+// ask lets the interceptor answer a request. It holds a lock until done is called, so that there is one
+// request at a time.
 func (c *Cluster) ask(r *Request) (done func(), err error) {
 	c.requests.Lock()
-	if c.dead {
-		err = ErrDead
-	} else if c.Answer != nil {
-		err = c.Answer(r)
+	if c.Interceptor != nil {
+		err = c.Interceptor.Request(r)
 	}
 	return c.requests.Unlock, err
 }
@@ -270,33 +258,33 @@ func assign(into client.Object, object client.Object, shared bool) error {
 	return fmt.Errorf("a %T cannot be read as %T", object, into)
 }
 
-// simulatedClient writes to the API server.
-type simulatedClient struct {
-	client.Client // methods that are not simulated
+// clusterClient writes to the API server.
+type clusterClient struct {
+	client.Client // methods that are not implemented
 	reader
 }
 
-var _ client.Client = (*simulatedClient)(nil)
+var _ client.Client = (*clusterClient)(nil)
 
 // Get implements client.Reader.
-func (c *simulatedClient) Get(
+func (c *clusterClient) Get(
 	ctx context.Context, name client.ObjectKey, into client.Object, options ...client.GetOption,
 ) error {
 	return c.reader.Get(ctx, name, into, options...)
 }
 
 // List implements client.Reader.
-func (c *simulatedClient) List(
+func (c *clusterClient) List(
 	ctx context.Context, into client.ObjectList, options ...client.ListOption,
 ) error {
 	return c.reader.List(ctx, into, options...)
 }
 
 // Scheme implements client.Client.
-func (c *simulatedClient) Scheme() *runtime.Scheme { return scheme }
+func (c *clusterClient) Scheme() *runtime.Scheme { return scheme }
 
 // Create implements client.Writer. The object is stored with its Go type if the scheme knows it.
-func (c *simulatedClient) Create(
+func (c *clusterClient) Create(
 	_ context.Context, object client.Object, options ...client.CreateOption,
 ) error {
 	request := &Request{
@@ -340,7 +328,7 @@ func (c *simulatedClient) Create(
 }
 
 // Delete implements client.Writer.
-func (c *simulatedClient) Delete(
+func (c *clusterClient) Delete(
 	_ context.Context, object client.Object, options ...client.DeleteOption,
 ) error {
 	asked := (&client.DeleteOptions{}).ApplyOptions(options)
@@ -349,39 +337,48 @@ func (c *simulatedClient) Delete(
 		exactly.UID, exactly.ResourceVersion = *cmp.Or(guard.UID, new(types.UID)),
 			*cmp.Or(guard.ResourceVersion, new(string))
 	}
-	if exactly.UID == "" {
-		panic("a deletion without guard: " + object.GetName())
-	}
 
-	key := c.cluster.key(c.kindOf(object), object.GetNamespace(), object.GetName())
-	done, err := c.cluster.ask(&Request{Verb: "delete", Key: key})
+	request := &Request{
+		Verb:            "delete",
+		Key:             c.cluster.key(c.kindOf(object), object.GetNamespace(), object.GetName()),
+		UID:             exactly.UID,
+		ResourceVersion: exactly.ResourceVersion,
+	}
+	done, err := c.cluster.ask(request)
 	defer done()
 
 	if err != nil {
 		return err
 	}
 
-	return c.cluster.Delete(key, exactly)
+	return c.cluster.Delete(request.Key, exactly)
 }
 
 // Patch implements client.Writer.
-func (c *simulatedClient) Patch(
+func (c *clusterClient) Patch(
 	_ context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption,
 ) error {
 	return c.patch(object, patch, "")
 }
 
-func (c *simulatedClient) patch(object client.Object, patch client.Patch, subresource string) error {
+func (c *clusterClient) patch(object client.Object, patch client.Patch, subresource string) error {
 	body, err := patch.Data(object)
 	if err != nil {
 		return err
 	}
 
+	uid, version, err := guardsOf(body)
+	if err != nil {
+		return err
+	}
+
 	request := &Request{
-		Verb:        "patch",
-		Subresource: subresource,
-		Body:        body,
-		Key:         c.cluster.key(c.kindOf(object), object.GetNamespace(), object.GetName()),
+		Verb:            "patch",
+		Subresource:     subresource,
+		Body:            body,
+		Key:             c.cluster.key(c.kindOf(object), object.GetNamespace(), object.GetName()),
+		UID:             uid,
+		ResourceVersion: version,
 	}
 	done, err := c.cluster.ask(request)
 	defer done()
@@ -399,13 +396,13 @@ func (c *simulatedClient) patch(object client.Object, patch client.Patch, subres
 }
 
 // SubResource implements client.Client.
-func (c *simulatedClient) SubResource(name string) client.SubResourceClient {
+func (c *clusterClient) SubResource(name string) client.SubResourceClient {
 	return &subresource{client: c, name: name}
 }
 
 type subresource struct {
-	client.SubResourceClient // methods that are not simulated
-	client                   *simulatedClient
+	client.SubResourceClient // methods that are not implemented
+	client                   *clusterClient
 	name                     string
 }
 
