@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -100,7 +101,7 @@ func (c *Cluster) patched(
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	if key.Kind == "Pod" {
-		return rules.Settle(before, after, subresource, true)
+		return rules.Settle(before, after, subresource, true, equality.Semantic.DeepEqual)
 	}
 
 	return after, nil

@@ -11,7 +11,6 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4" // the one that API servers use
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -85,8 +84,11 @@ func Patch(
 
 // Settle returns the object to store for a write of a whole object, or of a subresource, which changes its
 // part alone. What the API server owns stays as it was before, and the generation grows with the spec. status
-// means that the kind has the subresource status. sent may be changed.
-func Settle(before, sent client.Object, subresource string, status bool) (client.Object, error) {
+// means that the kind has the subresource status. equal reports whether two specs are the same. sent may be
+// changed.
+func Settle(
+	before, sent client.Object, subresource string, status bool, equal func(a, b any) bool,
+) (client.Object, error) {
 	if subresource != "" {
 		kept := before.DeepCopyObject().(client.Object)
 		if err := take(kept, sent, subresource); err != nil {
@@ -107,14 +109,11 @@ func Settle(before, sent client.Object, subresource string, status bool) (client
 	sent.SetDeletionGracePeriodSeconds(before.GetDeletionGracePeriodSeconds())
 	sent.SetManagedFields(before.GetManagedFields())
 	sent.SetGeneration(before.GetGeneration())
-	if subresource != "status" && !same(part(before, "spec"), part(sent, "spec")) {
+	if subresource != "status" && !equal(part(before, "spec"), part(sent, "spec")) {
 		sent.SetGeneration(before.GetGeneration() + 1)
 	}
 	return sent, nil
 }
-
-// same reports whether two parts are equal, where nil and empty are.
-func same(a, b any) bool { return reflect.DeepEqual(a, b) || equality.Semantic.DeepEqual(a, b) }
 
 // take takes the part of a subresource from the object that was sent.
 func take(kept, sent client.Object, subresource string) error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -96,7 +97,7 @@ func write(
 	if err := Guard(of, before.Name, before, sent.UID, sent.ResourceVersion); err != nil {
 		return nil, err
 	}
-	return Settle(before, sent, subresource, true)
+	return Settle(before, sent, subresource, true, equality.Semantic.DeepEqual)
 }
 
 // A deletion begins or happens at once, and an object that nothing holds any more is gone.

@@ -298,7 +298,7 @@ func changed(
 		return nil, err
 	}
 
-	settled, err := rules.Settle(old, object, to.subresource, true)
+	settled, err := rules.Settle(old, object, to.subresource, true, equality.Semantic.DeepEqual)
 	if err != nil {
 		return nil, err
 	}

@@ -190,7 +190,7 @@ func (r *resource) update(ctx context.Context, key, name, subresource string, dr
 		if err := rules.Guard(r.kind.GroupResource(), name, before, o.GetUID(), o.GetResourceVersion()); err != nil {
 			return nil, err
 		}
-		if o, err = rules.Settle(before.object, o, subresource, r.kind.has("status")); err != nil {
+		if o, err = rules.Settle(before.object, o, subresource, r.kind.has("status"), reflect.DeepEqual); err != nil {
 			return nil, err
 		}
 		after := &version{object: o, key: key, number: before.number}
