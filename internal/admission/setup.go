@@ -147,7 +147,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	}
 
 	guard := protection.New(options.Gates, kube.RESTClient(), teller)
-	upkeep := &struct{ publisher }{} // the keeper, which is created later from the paths of the handlers
+	upkeep := &struct{ publisher }{} // it is created later from the paths of the handlers
 	handlers := admissionHandlers(
 		&Environment{
 			Options:    options,
@@ -176,7 +176,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	keeping.Elected = mgr.Elected()
 	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"),
 		keeping)
-	upkeep.publisher = keeper
+	upkeep.publisher = keeper.Publisher
 	if err := errors.Join(metrics.Registry.Register(keeper.Metric()),
 		metrics.Registry.Register(keeper.Expiry())); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)

@@ -130,8 +130,14 @@ func (c *Controller[O, M]) Forget(name types.NamespacedName, owner types.UID) {
 	}
 }
 
-// Kept returns what the kind keeps of an object, at first the zero value. Passes may change it meanwhile.
-func (c *Controller[O, M]) Kept(owner types.UID) *M { return &c.objects.Of(owner).kind }
+// Kept returns what the kind keeps of an object, nil if no pass was made over it. Passes may change it
+// meanwhile.
+func (c *Controller[O, M]) Kept(owner types.UID) *M {
+	if kept := c.objects.Find(owner); kept != nil {
+		return &kept.kind
+	}
+	return nil
+}
 
 // NameOf returns the name of the object with that UID, empty if no pass was made over it.
 func (c *Controller[O, M]) NameOf(owner types.UID) types.NamespacedName {

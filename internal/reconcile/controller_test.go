@@ -82,8 +82,8 @@ func TestController(t *testing.T) {
 	if diff := cmp.Diff(told{"web Normal Told: it is there", "web Normal Told: it is there"}, events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	if kept, again := *controller.Kept("u"), api.Own.Again("u"); kept != 0 || again != 0 {
-		t.Errorf("of an object that is gone: %d is kept, and a pass is due in %s; want nothing", kept, again)
+	if kept, again := controller.Kept("u"), api.Own.Again("u"); kept != nil || again != 0 {
+		t.Errorf("of an object that is gone: %v is kept, and a pass is due in %s; want nothing", kept, again)
 	}
 }
 

@@ -44,15 +44,17 @@ type Options struct {
 
 // Keeper maintains the certificate of one replica, see the package comment. It implements manager.Runnable.
 type Keeper struct {
-	options   Options
-	client    client.WithWatch
-	store     store
-	publisher *configuration.Publisher
-	policy    policy
-	clock     clock.WithTicker
-	log       logr.Logger
-	unserved  *prometheus.GaugeVec
-	expires   *prometheus.GaugeVec
+	// Publisher updates the objects that carry the CA.
+	Publisher *configuration.Publisher
+
+	options  Options
+	client   client.WithWatch
+	store    store
+	policy   policy
+	clock    clock.WithTicker
+	log      logr.Logger
+	unserved *prometheus.GaugeVec
+	expires  *prometheus.GaugeVec
 
 	// passing is held during a pass, and guards seen.
 	passing sync.Mutex
@@ -75,7 +77,7 @@ func New(c client.WithWatch, clock clock.WithTicker, log logr.Logger, options Op
 	k := &Keeper{
 		options:   options,
 		client:    c,
-		publisher: configuration.New(c, clock, options.Options),
+		Publisher: configuration.New(c, clock, options.Options),
 		policy:    newPolicy(options.Target.HostName(), options.RenewBefore),
 		clock:     clock,
 		log:       log,
@@ -114,12 +116,6 @@ const (
 	// no grace period: it must not replace one that does serve them.
 	unservedGrace = 2 * time.Minute
 )
-
-// Announce makes the API server send the pods of a rule that is about to be stored, as
-// [configuration.Publisher.Announce] says.
-func (k *Keeper) Announce(ctx context.Context, expression string) error {
-	return k.publisher.Announce(ctx, expression)
-}
 
 // Metric returns the gauge afloat_webhook_unserved, for the registry (OPS-065).
 func (k *Keeper) Metric() prometheus.Collector { return k.unserved }
@@ -295,7 +291,7 @@ func (k *Keeper) save(
 
 // publish publishes the bundle, records what was found, and logs each finding once while it persists.
 func (k *Keeper) publish(ctx context.Context, m material, mismatched ...string) error {
-	found, err := k.publisher.Publish(ctx, m.bundle())
+	found, err := k.Publisher.Publish(ctx, m.bundle())
 	if err != nil {
 		return err
 	}
@@ -431,7 +427,7 @@ func (k *Keeper) rescope(ctx context.Context) bool {
 	}
 
 	for range maxRaces {
-		if err := k.publisher.Rescope(ctx, m.bundle()); !errors.Is(err, configuration.ErrLostRace) {
+		if err := k.Publisher.Rescope(ctx, m.bundle()); !errors.Is(err, configuration.ErrLostRace) {
 			return err == nil
 		}
 	}
@@ -450,7 +446,7 @@ func (k *Keeper) watched() []watchedObject {
 		objects = append(objects,
 			watchedObject{corev1.SchemeGroupVersion.WithKind("Secret"), k.options.Secret})
 	}
-	k.publisher.Each(func(kind schema.GroupVersionKind, name string) {
+	k.Publisher.Each(func(kind schema.GroupVersionKind, name string) {
 		objects = append(objects, watchedObject{kind, types.NamespacedName{Name: name}})
 	})
 	return objects

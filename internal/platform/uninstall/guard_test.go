@@ -3,6 +3,7 @@ package uninstall
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -185,6 +186,30 @@ func TestObjectsAreNotHeld(t *testing.T) {
 		if c[1].Status != corev1.ConditionFalse {
 			t.Errorf("condition of the pod that somebody else holds: got %+v, want False", c[1])
 		}
+	}
+}
+
+// A kind that cannot be read, or not in time, keeps no object of another kind.
+func TestAKindThatCannotBeReadHoldsNoOther(t *testing.T) {
+	ephemeral := object(group.WithKind("EphemeralJob"), "shop", "dump")
+	ephemeral.SetFinalizers([]string{pub.EphemeralContainersCleanup})
+	g, _ := guard(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+		if kind := list.GetObjectKind().GroupVersionKind().Kind; !strings.HasPrefix(kind, "EphemeralJob") {
+			return fmt.Errorf("%s cannot be listed", kind)
+		}
+		return c.List(ctx, list, options...)
+	}}, ephemeral)
+	err := g.Unhold(t.Context())
+	for _, kind := range []string{"ContainerRecreateRequest", "ImagePullJob", "Job"} {
+		if err == nil || !strings.Contains(err.Error(), kind+" cannot be listed") && !strings.Contains(err.Error(), kind+"List cannot be listed") {
+			t.Errorf("error: got %v, want it to say that %s cannot be listed", err, kind)
+		}
+	}
+	if err := g.Client.Get(t.Context(), client.ObjectKeyFromObject(ephemeral), ephemeral); err != nil {
+		t.Fatal(err)
+	}
+	if left := ephemeral.GetFinalizers(); len(left) > 0 {
+		t.Errorf("finalizers of %s: got %v, want none", ephemeral.GetName(), left)
 	}
 }
 

@@ -86,12 +86,12 @@ func (g *Guard) UnholdKinds(ctx context.Context, kinds []schema.GroupKind) error
 	}, true)
 }
 
-// mostTold is the maximum number of objects for which a failed change is reported.
+// mostTold is the maximum number of objects of a kind for which a failed change is reported.
 const mostTold = 5
 
 // unholdSome removes finalizers from objects of the kinds that which selects. If leaving is set, managers are
-// still running and only objects that are being deleted are changed. An object that cannot be changed does
-// not block the others.
+// still running and only objects that are being deleted are changed. A kind that cannot be read, or an object
+// that cannot be changed, does not block the others.
 func (g *Guard) unholdSome(
 	ctx context.Context, which func(schema.GroupKind, string) bool, leaving bool,
 ) error {
@@ -99,41 +99,48 @@ func (g *Guard) unholdSome(
 	for _, kind := range slices.SortedFunc(maps.Keys(g.Held), func(a, b schema.GroupKind) int {
 		return strings.Compare(a.String(), b.String())
 	}) {
-		finalizer := g.Held[kind]
-		if !which(kind, finalizer) {
-			continue
-		}
-		mapping, err := g.Client.RESTMapper().RESTMapping(kind)
-		if meta.IsNoMatchError(err) {
-			continue
-		}
-		if err != nil {
-			return errors.Join(append(errs, fmt.Errorf("asking whether %s is served: %w", kind, err))...)
-		}
-		unhold := func(ctx context.Context, object *unstructured.Unstructured) error {
-			if leaving && object.GetDeletionTimestamp() == nil {
-				return nil
-			}
-			return g.unhold(ctx, object, finalizer, leaving)
-		}
-		for next, more := "", true; more; more = next != "" {
-			list := &unstructured.UnstructuredList{}
-			list.SetGroupVersionKind(mapping.GroupVersionKind)
-			if err := g.Client.List(ctx, list, client.Limit(page), client.Continue(next)); err != nil {
-				return errors.Join(append(errs, fmt.Errorf("reading objects of kind %s: %w", kind, err))...)
-			}
-			for i := range list.Items {
-				if err := g.again(ctx, &list.Items[i], unhold); client.IgnoreNotFound(err) != nil &&
-					len(errs) < mostTold {
-					errs = append(errs, fmt.Errorf("%s %s/%s: %w", kind, list.Items[i].GetNamespace(),
-						list.Items[i].GetName(), err))
-				}
-			}
-			next = list.GetContinue()
+		if finalizer := g.Held[kind]; which(kind, finalizer) {
+			errs = append(errs, g.unholdKind(ctx, kind, finalizer, leaving)...)
 		}
 	}
-
 	return errors.Join(errs...)
+}
+
+// unholdKind removes a finalizer from objects of a kind.
+func (g *Guard) unholdKind(
+	ctx context.Context, kind schema.GroupKind, finalizer string, leaving bool,
+) (errs []error) {
+	mapping, err := g.Client.RESTMapper().RESTMapping(kind)
+	if meta.IsNoMatchError(err) {
+		return nil
+	}
+	if err != nil {
+		return []error{fmt.Errorf("asking whether %s is served: %w", kind, err)}
+	}
+
+	unhold := func(ctx context.Context, object *unstructured.Unstructured) error {
+		if leaving && object.GetDeletionTimestamp() == nil {
+			return nil
+		}
+		return g.unhold(ctx, object, finalizer, leaving)
+	}
+	for next, more := "", true; more; more = next != "" {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(mapping.GroupVersionKind)
+		if err := g.Client.List(ctx, list, client.Limit(page), client.Continue(next)); err != nil {
+			return append(errs, fmt.Errorf("reading objects of kind %s: %w", kind, err))
+		}
+		for i := range list.Items {
+			if err := g.again(ctx, &list.Items[i], unhold); client.IgnoreNotFound(err) != nil &&
+				len(errs) < mostTold {
+				errs = append(errs, fmt.Errorf("%s %s/%s: %w", kind, list.Items[i].GetNamespace(),
+					list.Items[i].GetName(), err))
+			}
+		}
+		next = list.GetContinue()
+	}
+
+	return errs
 }
 
 func (g *Guard) unhold(

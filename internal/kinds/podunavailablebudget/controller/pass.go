@@ -161,12 +161,20 @@ func (p *Pass) run(
 	return after, plan, p.stamp(ctx, snapshot)
 }
 
+// last returns what the last pass over a budget saw, nil if there was none.
+func (p *Pass) last(budget *podunavailablebudget.Rules) *seen {
+	if kept := p.Kept(budget.Budget.UID); kept != nil {
+		return kept.seen.Load()
+	}
+	return nil
+}
+
 // Counts reports whether the last numbers of a budget depend on the workload. If moved is true, the workload
 // has another controller now, and Counts also reports whether it is in the chain above a pod.
 func (p *Pass) Counts(
 	budget *podunavailablebudget.Rules, workload podunavailablebudget.Reference, moved bool,
 ) bool {
-	last := p.Kept(budget.Budget.UID).seen.Load()
+	last := p.last(budget)
 	return budget.Target == workload || last != nil && (last.tops[workload] || moved && last.above[workload])
 }
 
@@ -179,7 +187,7 @@ func (p *Pass) MayLead(budget *podunavailablebudget.Rules, pod *corev1.Pod) bool
 		return direct.Reference == budget.Target
 	}
 
-	last := p.Kept(budget.Budget.UID).seen.Load()
+	last := p.last(budget)
 	if last == nil {
 		return true
 	}

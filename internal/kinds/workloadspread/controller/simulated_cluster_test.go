@@ -345,7 +345,7 @@ func (s *simulated) environmentStep() bool {
 func (s *simulated) describe() string {
 	var b strings.Builder
 	spread := s.spread()
-	of := &session{Writer: s.pass.Applier.API.For(spread.UID), Object: spread, Kept: s.pass.Kept(spread.UID), Begun: s.Now()}
+	of := &session{Writer: s.pass.Applier.API.For(spread.UID), Object: spread, Kept: &memory{}, Begun: s.Now()}
 	if snapshot, _, err := s.pass.snapshot(context.Background(), of); err == nil {
 		b.WriteString("\n" + workloadspread.Make(*snapshot).String())
 	}
