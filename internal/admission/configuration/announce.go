@@ -2,14 +2,11 @@ package configuration
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
-	"gomodules.xyz/jsonpatch/v2"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -90,34 +87,11 @@ func (p *Publisher) write(ctx context.Context, expression string) (string, error
 		case err == nil:
 			return token, nil
 		case !errors.Is(err, ErrLostRace):
-			return "", err
+			return "", fmt.Errorf("changing %s: %w", live.GetName(), err)
 		}
 	}
 
 	return "", ErrLostRace
-}
-
-func (p *Publisher) patch(ctx context.Context, live *unstructured.Unstructured, fields map[string]any) error {
-	operations := []jsonpatch.Operation{
-		jsonpatch.NewOperation("replace", "/metadata/resourceVersion", live.GetResourceVersion()),
-	}
-	for pointer, value := range fields {
-		operations = append(operations, jsonpatch.NewOperation("add", pointer, value))
-	}
-
-	body, err := json.Marshal(operations)
-	if err != nil {
-		return fmt.Errorf("encoding a patch: %w", err)
-	}
-
-	if err := p.client.Patch(ctx, live,
-		client.RawPatch(types.JSONPatchType, body)); apierrors.IsConflict(err) {
-		return ErrLostRace
-	} else if err != nil {
-		return fmt.Errorf("changing %s: %w", live.GetName(), err)
-	}
-
-	return nil
 }
 
 // served returns when the API server sends the pods of the rule with the token.

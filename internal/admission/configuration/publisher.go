@@ -245,35 +245,42 @@ func (p *Publisher) publishOne(ctx context.Context, object object, bundle []byte
 		return err
 	}
 
-	operations := []jsonpatch.Operation{}
 	for pointer, value := range fields {
-		if present, found := at(live.Object, pointer); !found ||
-			!equality.Semantic.DeepEqual(present, value) {
-			operations = append(operations, jsonpatch.NewOperation("add", pointer, value))
+		if present, found := at(live.Object, pointer); found && equality.Semantic.DeepEqual(present, value) {
+			delete(fields, pointer)
 		}
 	}
-
-	if len(operations) == 0 {
+	if len(fields) == 0 {
 		return nil
 	}
-
-	// If the object was changed since it was read, this causes a conflict.
-	operations = append(operations,
-		jsonpatch.NewOperation("replace", "/metadata/resourceVersion", live.GetResourceVersion()))
-	patch, err := json.Marshal(operations)
-	if err != nil {
-		return err
-	}
-
-	if err := p.client.Patch(ctx, live,
-		client.RawPatch(types.JSONPatchType, patch)); apierrors.IsConflict(err) {
-		return ErrLostRace
-	} else if err != nil {
+	if err := p.patch(ctx, live, fields); err != nil {
 		return err
 	}
 
 	found.Notes = append(found.Notes, "updated "+object.kind.Kind+" "+object.name)
 	return nil
+}
+
+// patch sets fields of an object, given by JSON pointer. It returns [ErrLostRace] if the object was changed
+// since it was read.
+func (p *Publisher) patch(ctx context.Context, live *unstructured.Unstructured, fields map[string]any) error {
+	operations := []jsonpatch.Operation{
+		jsonpatch.NewOperation("replace", "/metadata/resourceVersion", live.GetResourceVersion()),
+	}
+	for pointer, value := range fields {
+		operations = append(operations, jsonpatch.NewOperation("add", pointer, value))
+	}
+
+	body, err := json.Marshal(operations)
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+
+	err = p.client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, body))
+	if apierrors.IsConflict(err) {
+		return ErrLostRace
+	}
+	return err
 }
 
 // carries reports whether a bundle contains all CAs. It may contain more: cert-manager's injector keeps the
