@@ -25,7 +25,7 @@ import (
 
 func cronJobHooks(t *testing.T, server *apiServer, list string) Webhooks {
 	t.Helper()
-	return AdvancedCronJobs(&Environment{Options: Options{Gates: gates(t, list)}, judge: server.judge(t)})
+	return AdvancedCronJobs(&Environment{Gates: gates(t, list), judge: server.judge(t)})
 }
 
 // acj is an AdvancedCronJob with that template; more is in its spec, meta in its metadata.

@@ -185,8 +185,8 @@ func besiege(t *testing.T) *besieged {
 		Recorder: events.NewFakeRecorder(100), Log: logr.Discard(), Now: time.Now})
 	budgets := &pod.Budgets{Guard: b, Cached: e.cached, Tell: func(*pod.Disruption, string) {}, Passed: func(*pod.Disruption, string) {}}
 	chain := newPodChain(true, spreads, budgets, pod.NewSidecars(b, true, time.Now))
-	b.subjects = e.subjects()
-	handlers := admissionHandlers(e, chain, pod.NewDisruptions(budgets.Check(), spreads.Check()))
+	b.subjects = Options{Kinds: Registered}.subjects()
+	handlers := ofRegistry(e).handlers(e, chain, pod.NewDisruptions(budgets.Check(), spreads.Check()))
 	handlers[mutatePodRecentPath] = b.subjects[mutatePodRecentPath].checked(mutateRecentPod(mutatePod(chain, false), &learned{}))
 	for path := range b.subjects {
 		if handler := handlers[path]; handler != nil {

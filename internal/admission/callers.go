@@ -72,17 +72,7 @@ func (c *callers) know(state *tls.ConnectionState) bool {
 	return err == nil
 }
 
-// verifiedKey is the context key for whether the caller is known.
-type verifiedKey struct{}
-
 // marked returns the context of a request, which records whether its caller is known.
 func (c *callers) marked(r *http.Request) context.Context {
-	return context.WithValue(r.Context(), verifiedKey{}, c.know(r.TLS))
-}
-
-// verified reports whether the caller of a webhook has shown a required certificate. It is the API server
-// then, and the review can be trusted.
-func verified(ctx context.Context) bool {
-	known, _ := ctx.Value(verifiedKey{}).(bool)
-	return known
+	return withCaller(r.Context(), c.know(r.TLS))
 }

@@ -8,13 +8,8 @@ import (
 	"net/http"
 	"strings"
 
-	"golang.org/x/time/rate"
-	corev1 "k8s.io/api/core/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	kjson "sigs.k8s.io/json"
 
@@ -35,10 +30,10 @@ type subject struct {
 var podSubject = subject{resource: "pods", kind: "Pod"}
 
 // subjects returns the subjects of all paths that have handlers.
-func (e *Environment) subjects() map[string]subject {
+func (o Options) subjects() map[string]subject {
 	all := map[string]subject{}
-	for i := range e.Kinds {
-		k := &e.Kinds[i]
+	for i := range o.Kinds {
+		k := &o.Kinds[i]
 		of := subject{k.Group, k.Plural, k.Name, k.Cluster}
 		all[k.path("mutate")], all[k.path("validate")] = of, of
 	}
@@ -186,32 +181,4 @@ func shortened(text string) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:most], "") + "..."
-}
-
-// namespaces looks up which namespaces exist.
-type namespaces struct {
-	cached, live client.Reader
-	// looks limits the number of live reads, because the sender of a review chooses the names.
-	looks *rate.Limiter
-}
-
-func newNamespaces(cached, live client.Reader) *namespaces {
-	return &namespaces{cached, live, rate.NewLimiter(looksASecond, looksAtOnce)}
-}
-
-// looksASecond and looksAtOnce limit live reads of namespaces, which are for namespaces that are too new for
-// the cache.
-const looksASecond, looksAtOnce = 10, 50
-
-// exist reports whether the namespace exists. If n is nil, it returns true.
-func (n *namespaces) exist(ctx context.Context, name string) bool {
-	if n == nil {
-		return true
-	}
-	look := func(from client.Reader) bool {
-		found := &metav1.PartialObjectMetadata{}
-		found.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-		return from.Get(ctx, types.NamespacedName{Name: name}, found) == nil
-	}
-	return look(n.cached) || n.looks.Allow() && look(n.live)
 }

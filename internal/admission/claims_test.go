@@ -54,7 +54,7 @@ func open(t *testing.T) (map[string]admission.Handler, *announcements, *int) {
 	e.ListedForStates = &workloadspreadcontroller.Listed{}
 	e.mapper = meta.NewDefaultRESTMapper(nil)
 	e.cached, e.live, e.namespaces, e.announcer, e.judge = cached, live, newNamespaces(cached, live), by, (&apiServer{answer: accepts}).judge(t)
-	return admissionHandlers(e, podsIf(true, false), nil), by, &looks
+	return ofRegistry(e).handlers(e, podsIf(true, false), nil), by, &looks
 }
 
 // post sends the text of a review to the handler of WorkloadSpreads, as anybody can.
@@ -150,7 +150,7 @@ func TestRulesAreAnnouncedInNamespacesThatExist(t *testing.T) {
 func TestClaimsOfReviewsAreChecked(t *testing.T) {
 	racetest.SkipAlone(t)
 	handlers, by, _ := open(t)
-	for path, of := range (&Environment{Options: Options{Kinds: Registered}}).subjects() {
+	for path, of := range (Options{Kinds: Registered}).subjects() {
 		if handlers[path] == nil {
 			continue
 		}

@@ -96,8 +96,8 @@ func TestConvertRefusesWhatIsNotOurs(t *testing.T) {
 	if code, _ := convert(t, `{}`); code != 400 {
 		t.Errorf("no review: %d", code)
 	}
-	if _, err := attempt(func([]byte, schema.GroupVersionKind) ([]byte, error) { panic("oops") }, nil,
-		schema.GroupVersionKind{}); err == nil || !strings.Contains(err.Error(), "oops") {
+	panics := Conversion{{alpha, beta}: func([]byte, schema.GroupVersionKind) ([]byte, error) { panic("oops") }}
+	if _, err := panics.Convert(nil, schema.GroupVersionKind{Version: alpha}, schema.GroupVersionKind{Version: beta}); err == nil || !strings.Contains(err.Error(), "oops") {
 		t.Errorf("OPS-066 panic: got %v, want it as an error", err)
 	}
 }

@@ -3,6 +3,8 @@ package admission
 import (
 	"context"
 
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/admission/protection"
@@ -37,4 +39,10 @@ func (w *daemonSetWebhooks) validate(ctx context.Context, request admission.Requ
 	return validateWorkload(ctx, w.templates, &request, daemonset.WrittenInV1alpha1,
 		daemonset.WrittenInV1beta1, daemonset.Validate,
 		func(updated, _ *daemonset.Written) []string { return updated.Warnings() })
+}
+
+// DaemonSetConversion converts DaemonSets (ADS-210 to ADS-215).
+func DaemonSetConversion() Conversion {
+	return withV1beta1Fields[appsv1alpha1.DaemonSetOptions](
+		Between((*appsv1alpha1.DaemonSet).ToV1beta1, appsv1alpha1.DaemonSetFromV1beta1, nil))
 }

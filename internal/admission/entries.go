@@ -26,9 +26,9 @@ func Entries(kinds []Kind, verb string) ([]admissionregistrationv1.ValidatingWeb
 
 	var entries []admissionregistrationv1.ValidatingWebhook
 	for i := range kinds {
-		webhooks := kinds[i].Webhooks(&Environment{Options: Options{Gates: gates}})
+		webhooks := kinds[i].Webhooks(&Environment{Gates: gates})
 		if verb == "mutate" && webhooks.Mutate != nil || verb == "validate" && webhooks.Validate != nil {
-			entries = append(entries, kinds[i].entry(verb, &webhooks))
+			entries = append(entries, entry(&kinds[i], verb, &webhooks))
 		}
 	}
 
@@ -36,7 +36,7 @@ func Entries(kinds []Kind, verb string) ([]admissionregistrationv1.ValidatingWeb
 }
 
 // entry returns the entry of the kind for a verb.
-func (k *Kind) entry(verb string, webhooks *Webhooks) admissionregistrationv1.ValidatingWebhook {
+func entry(k *Kind, verb string, webhooks *Webhooks) admissionregistrationv1.ValidatingWebhook {
 	operations := []admissionregistrationv1.OperationType{
 		admissionregistrationv1.Create, admissionregistrationv1.Update,
 	}

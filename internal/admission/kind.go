@@ -2,12 +2,12 @@ package admission
 
 import (
 	"cmp"
-	"context"
-	"net/http"
 	"slices"
 	"strings"
+	"time"
 
-	admissionv1 "k8s.io/api/admission/v1"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
+
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/featuregate"
@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/admission/protection"
+	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
@@ -84,39 +85,22 @@ type Webhooks struct {
 	Announces bool
 }
 
-// handlers returns the handlers of the kind by path. If a required gate is off, creation and update are
-// rejected, except for objects that are being deleted.
-func (k *Kind) handlers(e *Environment) map[string]admission.Handler {
-	webhooks, off, handlers := k.Webhooks(e), k.Gates.Off(e.Gates), map[string]admission.Handler{}
-	for verb, handle := range map[string]admission.HandlerFunc{
-		"mutate":   webhooks.Mutate,
-		"validate": webhooks.Validate,
-	} {
-		if handle == nil {
-			continue
-		}
-		handlers[k.path(verb)] = limited(func(
-			ctx context.Context, request admission.Request,
-		) admission.Response {
-			switch written := request.Operation == admissionv1.Create ||
-				request.Operation == admissionv1.Update; {
-			case request.Operation == admissionv1.Delete && verb == "validate" && webhooks.Delete != nil:
-				return webhooks.Delete(ctx, request)
-			case !written || request.SubResource != "" || off != nil && leaving(&request):
-				return admission.Allowed("")
-			case off != nil:
-				return gateOff(cmp.Or(k.OffCode, http.StatusForbidden), off)
-			}
-			return handle(ctx, request)
-		})
-	}
-	return handlers
-}
-
 // Environment holds the dependencies of the webhooks.
 type Environment struct {
-	Options
-	judge TemplateValidator
+	// Gates are the feature gates in effect.
+	Gates *features.Gates
+	// Namespace is the install namespace, and DaemonNamespace the one from which node daemons read.
+	Namespace, DaemonNamespace string
+	// InPlace defines what may change under InPlaceOnly (CS-033).
+	InPlace inplace.Options
+	// Minor is the minor version of the API server.
+	Minor uint
+	// Listed holds the kinds that users list for WorkloadSpreads, and ListedForStates those that they list for
+	// PersistentPodStates.
+	Listed, ListedForStates ListedKinds
+	// UnschedulableWindow is how long a subset is skipped after pods could not be scheduled in it (WS-199).
+	UnschedulableWindow time.Duration
+	judge               TemplateValidator
 	// cached reads from the manager's caches, live from the API server.
 	cached, live client.Reader
 	mapper       meta.RESTMapper
@@ -126,4 +110,11 @@ type Environment struct {
 	writer client.Writer
 	// guard checks deletions of protected objects.
 	guard *protection.Guard
+}
+
+// ListedKinds are kinds of workloads that an administrator lists in the configuration.
+type ListedKinds interface {
+	// Kinds returns them, and Err what is wrong with the list.
+	Kinds() workloadspread.AllowList
+	Err() error
 }

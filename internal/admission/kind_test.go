@@ -36,13 +36,13 @@ const (
 // registered are the handlers of the kinds of the registry, with the default gates.
 func registered(t *testing.T, pods *pod.Chain, removals *pod.Disruptions) map[string]admission.Handler {
 	t.Helper()
-	e := &Environment{Options: Options{Kinds: Registered, Gates: gates(t, "")}}
-	return e.fitting(admissionHandlers(e, pods, removals))
+	e := &Environment{Gates: gates(t, "")}
+	return fitting(ofRegistry(e).handlers(e, pods, removals))
 }
 
 // fitting gives reviews the resource, the kind and the namespace that the handlers are for.
-func (e *Environment) fitting(handlers map[string]admission.Handler) map[string]admission.Handler {
-	for path, of := range e.subjects() {
+func fitting(handlers map[string]admission.Handler) map[string]admission.Handler {
+	for path, of := range (Options{Kinds: Registered}).subjects() {
 		if handler := handlers[path]; handler != nil {
 			handlers[path] = admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
 				request.Resource.Group, request.Resource.Resource = of.group, of.resource
@@ -56,6 +56,9 @@ func (e *Environment) fitting(handlers map[string]admission.Handler) map[string]
 	}
 	return handlers
 }
+
+// ofRegistry are the options with the kinds of the registry and the gates of an environment.
+func ofRegistry(e *Environment) Options { return Options{Kinds: Registered, Gates: e.Gates} }
 
 func gates(t *testing.T, list string) *features.Gates {
 	t.Helper()
@@ -71,11 +74,11 @@ func handlersOf(t *testing.T, name, list string, webhooks Webhooks) map[string]a
 	t.Helper()
 	kind := Registered[slices.IndexFunc(Registered, func(k Kind) bool { return k.Name == name })]
 	kind.Webhooks = func(*Environment) Webhooks { return webhooks }
-	return kind.handlers(&Environment{Options: Options{Gates: gates(t, list)}})
+	return handlersOfKind(&kind, &Environment{Gates: gates(t, list)})
 }
 
 // inTime is the handler of a webhook of a kind without gates.
 func inTime(handle admission.HandlerFunc) admission.Handler {
 	kind := Kind{Webhooks: func(*Environment) Webhooks { return Webhooks{Mutate: handle} }}
-	return kind.handlers(&Environment{})[kind.path("mutate")]
+	return handlersOfKind(&kind, &Environment{})[kind.path("mutate")]
 }

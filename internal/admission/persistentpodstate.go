@@ -15,14 +15,13 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
 	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
-	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
 
 // podStateWebhook admits PersistentPodStates of both versions, each in its v1beta1 form.
 type podStateWebhook struct {
 	cached client.Reader
 	// listed holds the kinds of workloads that an administrator lists for PersistentPodStates.
-	listed *workloadspreadcontroller.Listed
+	listed ListedKinds
 	// announcer makes the API server send the first pods of a PersistentPodState; it is nil if pods are not
 	// sent at all.
 	announcer publisher

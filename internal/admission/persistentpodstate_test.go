@@ -33,7 +33,7 @@ func TestPersistentPodStatesAreJudged(t *testing.T) {
 	if err := appsv1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	webhooks := PersistentPodStates(&Environment{Options: Options{ListedForStates: &workloadspreadcontroller.Listed{}},
+	webhooks := PersistentPodStates(&Environment{ListedForStates: &workloadspreadcontroller.Listed{},
 		cached: fake.NewClientBuilder().WithScheme(scheme).WithObjects(there).Build()})
 	if webhooks.Mutate != nil {
 		t.Error("PPS-010, PPS-029: there are defaults")
@@ -112,7 +112,7 @@ func TestWithoutPodWebhookNoPodIsBroughtBack(t *testing.T) {
 	if err != nil {
 		t.Errorf("the webhooks of pods without the gate: %v", err)
 	}
-	handlers := admissionHandlers(&Environment{Options: options}, nil, nil)
+	handlers := options.handlers(&Environment{Gates: options.Gates}, nil, nil)
 	for _, path := range []string{mutatePodPath, mutatePodRecentPath} {
 		if handlers[path] != nil {
 			t.Errorf("without the gate pods are changed at %s", path)

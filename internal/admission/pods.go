@@ -110,15 +110,6 @@ func mutatePod(chain *pod.Chain, again bool) admission.HandlerFunc {
 	}
 }
 
-// triedOnly reports whether the request is a dry run, by its own flag or by its options.
-func triedOnly(request *admission.Request) bool {
-	var options struct {
-		DryRun []string `json:"dryRun"`
-	}
-	return request.DryRun != nil && *request.DryRun ||
-		json.Unmarshal(request.Options.Raw, &options) == nil && len(options.DryRun) > 0
-}
-
 // validatePod handles deletions, evictions and changes of pods. live reads a pod that is evicted, of which
 // the request has only the name, and one that a budget may protect, because the cache of pods is slim and
 // filled only on the leader. guarded reports whether a namespace has budgets.

@@ -29,7 +29,7 @@ func guarded(t *testing.T, list string) *Environment {
 	}
 	on := gates(t, list)
 	teller := protection.NewTeller(reconcile.NewRecorder(events.NewFakeRecorder(100)), lines, logr.Discard(), time.Now)
-	return &Environment{Options: Options{Gates: on, Kinds: Registered}, guard: protection.New(on, nil, teller)}
+	return &Environment{Gates: on, guard: protection.New(on, nil, teller)}
 }
 
 // DP-030: the shipped entries for built-in kinds: their names, paths, rules and selectors. They fail closed
@@ -102,9 +102,10 @@ func TestShippedEntriesForProtectedKinds(t *testing.T) {
 func TestProtectionWithItsGate(t *testing.T) {
 	for list, on := range map[string]bool{"": true, "PodWebhook=false": true, "ResourcesDeletionProtection=false": false} {
 		e := guarded(t, list)
-		handlers := e.fitting(admissionHandlers(e, nil, nil))
-		e.CertDir = filepath.Join(t.TempDir(), "certs")
-		paths := e.keeper(handlers).Paths
+		handlers := fitting(ofRegistry(e).handlers(e, nil, nil))
+		options := ofRegistry(e)
+		options.CertDir = filepath.Join(t.TempDir(), "certs")
+		paths := options.keeper(handlers).Paths
 		for _, kind := range protection.Kinds {
 			answer := review(t, handlers[kind.Path], "DELETE", "",
 				`{"metadata":{"name":"web","labels":{"policy.kruise.io/delete-protection":"Always"}}}`)

@@ -3,7 +3,6 @@ package admission
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strings"
 
@@ -14,11 +13,6 @@ import (
 
 	"github.com/afloat-project/afloat/internal/admission/configuration"
 )
-
-// publisher makes the API server send the pods of a rule before the rule is stored.
-type publisher interface {
-	Announce(ctx context.Context, expression string) error
-}
 
 // podRules are the objects of a kind that select created pods. Every replica follows them.
 type podRules interface {
@@ -45,23 +39,6 @@ func (o Options) podRules() (rules []podRules) {
 		rules = append(rules, o.States)
 	}
 	return rules
-}
-
-// announced accepts a rule once the API server sends its pods. If that fails, the rule is still accepted,
-// with a warning.
-func announced(
-	ctx context.Context, by publisher, request *admission.Request, expression string,
-	response admission.Response,
-) admission.Response {
-	if by == nil || triedOnly(request) {
-		return response
-	}
-	if err := by.Announce(ctx, expression); err != nil {
-		return response.WithWarnings(fmt.Sprintf(
-			"pods that are created in the next seconds may be missed: %v", err,
-		))
-	}
-	return response
 }
 
 // mutateRecentPod changes pods of recent rules. The caches of this replica may not have these rules yet, so

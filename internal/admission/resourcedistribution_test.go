@@ -87,7 +87,7 @@ func TestDistributionsAreJudged(t *testing.T) {
 		"another name":        {object: distribution("v1beta1", "namespaceSelector", goodSecret), old: distribution("v1beta1", "namespaceSelector", strings.ReplaceAll(goodSecret, `"s"`, `"r"`)), code: 422, text: "immutable"},
 	} {
 		server := &trial{answer: c.answer}
-		hooks := ResourceDistributions(&Environment{Options: Options{Namespace: "sys"}, writer: server})
+		hooks := ResourceDistributions(&Environment{Namespace: "sys", writer: server})
 		operation := admissionv1.Create
 		if c.old != "" {
 			operation = admissionv1.Update
@@ -169,7 +169,7 @@ func TestDistributionsAreRefusedWithoutTheGate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		handlers := kind.handlers(&Environment{Options: Options{Gates: gates}, writer: &trial{}})
+		handlers := handlersOfKind(&kind, &Environment{Gates: gates, writer: &trial{}})
 		good := distribution("v1beta1", "namespaceSelector", goodSecret)
 		for _, request := range []admission.Request{distributionRequest(admissionv1.Create, good, ""),
 			distributionRequest(admissionv1.Update, good, strings.ReplaceAll(good, "matchLabels", "x"))} {

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
@@ -154,14 +153,4 @@ func leaving(request *admission.Request) bool {
 	var old metav1.PartialObjectMetadata
 	return request.Operation == admissionv1.Update && json.Unmarshal(request.OldObject.Raw, &old) == nil &&
 		old.DeletionTimestamp != nil
-}
-
-// gateOff rejects a request because a feature gate is off, or all of several gates of which one would be
-// enough.
-func gateOff(code int32, gates []featuregate.Feature) admission.Response {
-	off := fmt.Sprintf("feature gate %s is off: an administrator can switch it on", gates[0])
-	if len(gates) > 1 {
-		off = fmt.Sprintf("feature gates %q are off: an administrator can switch one of them on", gates)
-	}
-	return refused(code, off+" by --feature-gates of the manager")
 }

@@ -148,17 +148,24 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 
 	guard := protection.New(options.Gates, kube.RESTClient(), teller)
 	upkeep := &struct{ publisher }{} // it is created later from the paths of the handlers
-	handlers := admissionHandlers(
+	handlers := options.handlers(
 		&Environment{
-			Options:    options,
-			judge:      judge,
-			cached:     mgr.GetClient(),
-			live:       mgr.GetAPIReader(),
-			writer:     direct,
-			mapper:     mgr.GetRESTMapper(),
-			announcer:  upkeep,
-			guard:      guard,
-			namespaces: newNamespaces(mgr.GetCache(), mgr.GetAPIReader()),
+			Gates:               options.Gates,
+			Namespace:           options.Namespace,
+			DaemonNamespace:     options.DaemonNamespace,
+			InPlace:             options.InPlace,
+			Minor:               options.Minor,
+			Listed:              options.Listed,
+			ListedForStates:     options.ListedForStates,
+			UnschedulableWindow: options.UnschedulableWindow,
+			judge:               judge,
+			cached:              mgr.GetClient(),
+			live:                mgr.GetAPIReader(),
+			writer:              direct,
+			mapper:              mgr.GetRESTMapper(),
+			announcer:           upkeep,
+			guard:               guard,
+			namespaces:          newNamespaces(mgr.GetCache(), mgr.GetAPIReader()),
 		}, chain, disruptions,
 	)
 	keeping := options.keeper(handlers)
@@ -236,14 +243,14 @@ func served(handlers map[string]admission.Handler, conversion http.Handler) map[
 // server gives up, after 10 s or more. An object is not rejected because of what is unknown by then.
 const admissionTime = 7 * time.Second
 
-// admissionHandlers returns the admission webhooks by path. pods changes pods, and is nil without the gate
+// handlers returns the admission webhooks by path. pods changes pods, and is nil without the gate
 // PodWebhook. disruptions checks disruptions of pods, and is nil if there are no checks.
-func admissionHandlers(
+func (o Options) handlers(
 	e *Environment, pods *pod.Chain, disruptions *pod.Disruptions,
 ) map[string]admission.Handler {
 	handlers := map[string]admission.Handler{}
-	for i := range e.Kinds {
-		maps.Copy(handlers, e.Kinds[i].handlers(e))
+	for i := range o.Kinds {
+		maps.Copy(handlers, handlersOfKind(&o.Kinds[i], e))
 	}
 
 	// The handlers exist even if the gate is off, because entries may exist for a while, or permanently.
@@ -254,19 +261,19 @@ func admissionHandlers(
 	if pods != nil {
 		handlers[mutatePodPath] = mutatePod(pods, true)
 		handlers[mutatePodAllPath] = mutatePod(pods, false)
-		if rules := e.podRules(); len(rules) > 0 {
+		if rules := o.podRules(); len(rules) > 0 {
 			handlers[mutatePodRecentPath] = mutateRecentPod(mutatePod(pods, false), rules...)
 		}
 	}
 
 	if disruptions != nil {
 		guarded := func(namespace string) bool {
-			return e.Budgets != nil && len(e.Budgets.Index.In(namespace)) > 0
+			return o.Budgets != nil && len(o.Budgets.Index.In(namespace)) > 0
 		}
 		handlers[validatePodPath] = validatePod(disruptions, e.live, guarded)
 	}
 
-	subjects := e.subjects()
+	subjects := o.subjects()
 	for path, handler := range handlers {
 		handlers[path] = subjects[path].checked(handler)
 	}

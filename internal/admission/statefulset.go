@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"sync"
 
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -97,4 +100,10 @@ func (w *statefulSetWebhooks) classes(ctx context.Context) statefulset.Classes {
 		}
 		return nil, nil //nolint:nilnil // there is none
 	}
+}
+
+// StatefulSetConversion converts StatefulSets (ASTS-320 to ASTS-322).
+func StatefulSetConversion() Conversion {
+	return withV1beta1Fields[appsv1beta1.StatefulSetOptions](
+		Between((*appsv1alpha1.StatefulSet).ToV1beta1, appsv1alpha1.StatefulSetFromV1beta1, nil))
 }

@@ -109,7 +109,7 @@ func TestTemplatesOfStatefulSetsAreCompleted(t *testing.T) {
 // ASTS-017 (part), ASTS-018 (part), ASTS-023 (part): the gates reach the defaults, in either version.
 func TestGatesOfStatefulSets(t *testing.T) {
 	for _, on := range []bool{true, false} {
-		e := &Environment{Options: Options{Gates: gates(t, fmt.Sprintf("StatefulSetAutoDeletePVC=%[1]t,StatefulSetAutoResizePVCGate=%[1]t,TemplateNoDefaults=true", on))}}
+		e := &Environment{Gates: gates(t, fmt.Sprintf("StatefulSetAutoDeletePVC=%[1]t,StatefulSetAutoResizePVCGate=%[1]t,TemplateNoDefaults=true", on))}
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			got := review(t, StatefulSets(e).Mutate, "CREATE", sts(version, "", ""), "")
 			if strings.Contains(string(got.Patch), "/spec/template") { // ASTS-019 (part)

@@ -8,23 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
 )
-
-// StatefulSetConversion converts StatefulSets (ASTS-320 to ASTS-322).
-func StatefulSetConversion() Conversion {
-	return withV1beta1Fields[appsv1beta1.StatefulSetOptions](
-		Between((*appsv1alpha1.StatefulSet).ToV1beta1, appsv1alpha1.StatefulSetFromV1beta1, nil))
-}
-
-// DaemonSetConversion converts DaemonSets (ADS-210 to ADS-215).
-func DaemonSetConversion() Conversion {
-	return withV1beta1Fields[appsv1alpha1.DaemonSetOptions](
-		Between((*appsv1alpha1.DaemonSet).ToV1beta1, appsv1alpha1.DaemonSetFromV1beta1, nil))
-}
 
 // withV1beta1Fields returns the conversion of a kind whose spec has more fields in v1beta1, the Options. In
 // v1alpha1 they are in an annotation, together with unknown fields among them, because the API server would

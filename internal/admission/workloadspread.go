@@ -37,7 +37,7 @@ type workloadSpreadWebhook struct {
 	// namespaces checks that the namespace of a WorkloadSpread exists before it is announced.
 	namespaces *namespaces
 	// listed holds the kinds of workloads that users list in the configuration.
-	listed *workloadspreadcontroller.Listed
+	listed ListedKinds
 	window time.Duration
 	// turns limits how many WorkloadSpreads are validated at once. Merging their patches takes time, and
 	// users of one namespace must not slow down the creation of pods and the writes in others. Nil means no
