@@ -25,6 +25,7 @@ import (
 	webhookadmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/admission"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/platform/uninstall"
 	"github.com/afloat-project/afloat/internal/reconcile"
 	"github.com/afloat-project/afloat/internal/registry"
@@ -85,7 +86,7 @@ var sandcastleVersion = schema.GroupVersion{Group: "apps.kruise.io", Version: "v
 
 // sandcastles is the entry of the kind in the registry, which is all that is written for it.
 var sandcastles = registry.Kind{
-	Kind: admission.Kind{
+	Kind: framework.Kind{
 		Group:    sandcastleVersion.Group,
 		Name:     "Sandcastle",
 		Plural:   "sandcastles",
@@ -99,7 +100,7 @@ var sandcastles = registry.Kind{
 }
 
 // sandcastleWebhooks give a sandcastle three towers, and refuse more than nine.
-func sandcastleWebhooks(*admission.Environment) admission.Webhooks {
+func sandcastleWebhooks(*framework.Environment) framework.Webhooks {
 	read := func(request webhookadmission.Request) (towers int64, found bool, err error) {
 		object := &unstructured.Unstructured{}
 		if err := object.UnmarshalJSON(request.Object.Raw); err != nil {
@@ -107,7 +108,7 @@ func sandcastleWebhooks(*admission.Environment) admission.Webhooks {
 		}
 		return unstructured.NestedInt64(object.Object, "spec", "towers")
 	}
-	return admission.Webhooks{
+	return framework.Webhooks{
 		Mutate: func(_ context.Context, request webhookadmission.Request) webhookadmission.Response {
 			if _, found, err := read(request); err != nil || found {
 				return webhookadmission.Allowed("")
@@ -156,7 +157,7 @@ func TestAKindIsAnEntryInTheRegistry(t *testing.T) {
 		"validate": &admissionregistrationv1.ValidatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: "kruise-validating-webhook-configuration"}},
 	} {
-		entries, err := admission.Entries([]admission.Kind{sandcastles.Kind}, verb)
+		entries, err := admission.Entries([]framework.Kind{sandcastles.Kind}, verb)
 		if err != nil || len(entries) != 1 {
 			t.Fatalf("%s: %d entries, want 1: %v", verb, len(entries), err)
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 
-	"github.com/afloat-project/afloat/internal/admission"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
@@ -15,7 +15,7 @@ import (
 func TestRolesOfUsers(t *testing.T) {
 	kinds := make([]registry.Kind, 4)
 	for access := range kinds {
-		kinds[access] = registry.Kind{Access: registry.Access(access), Kind: admission.Kind{Group: "g",
+		kinds[access] = registry.Kind{Access: registry.Access(access), Kind: framework.Kind{Group: "g",
 			Plural: []string{"ours", "seen", "edited", "administered"}[access]}}
 	}
 	got := map[string]map[string][]string{}

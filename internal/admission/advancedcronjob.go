@@ -18,6 +18,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/podtemplate"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/advancedcronjob"
 	"github.com/afloat-project/afloat/internal/kinds/broadcastjob"
 	"github.com/afloat-project/afloat/internal/platform/features"
@@ -25,7 +26,7 @@ import (
 
 // cronJobWebhooks admits AdvancedCronJobs of both versions, each in its v1beta1 form.
 type cronJobWebhooks struct {
-	templates
+	framework.Templates
 	// off lists the disabled gates without which no ImageListPullJob is carried out.
 	off []string
 }
@@ -36,14 +37,14 @@ func checkBroadcastJob(job *appsv1beta1.BroadcastJob) field.ErrorList {
 }
 
 // AdvancedCronJobs returns the webhooks of the kind.
-func AdvancedCronJobs(e *Environment) Webhooks {
-	w := &cronJobWebhooks{templates: templatesOf(e)}
+func AdvancedCronJobs(e *framework.Environment) framework.Webhooks {
+	w := &cronJobWebhooks{Templates: framework.NewTemplates(e)}
 	for _, gate := range []featuregate.Feature{features.KruiseDaemon, features.ImagePullJobGate} {
 		if !e.Gates.Enabled(gate) {
 			w.off = append(w.off, string(gate))
 		}
 	}
-	return Webhooks{Mutate: w.mutate, Validate: w.validate}
+	return framework.Webhooks{Mutate: w.mutate, Validate: w.validate}
 }
 
 // podTemplates are the fields of an AdvancedCronJob whose templates have a pod template.
@@ -53,44 +54,44 @@ var podTemplates = []string{"jobTemplate", "broadcastJobTemplate"}
 func (w *cronJobWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
 	updated, old, err := cronJobs(&request)
 	if err != nil {
-		return undecodable(&request, err)
+		return framework.Undecodable(&request, err)
 	}
 
 	operations, failed := advancedcronjob.Default(updated.document, old.document,
 		func(key string) podtemplate.Request {
-			var stored document
+			var stored framework.Document
 			if old.document != nil {
 				stored = old.child(key)
 			}
-			return w.completing(ctx, request.Namespace, updated.child(key), stored)
+			return w.Defaulting(ctx, request.Namespace, updated.child(key), stored)
 		})
-	if updated.version == alpha && len(operations) > 0 {
+	if updated.version == framework.V1alpha1 && len(operations) > 0 {
 		if operations, err = updated.inAlpha(request.Object.Raw, operations); err != nil {
-			return undecodable(&request, err)
+			return framework.Undecodable(&request, err)
 		}
 	}
 
-	return completed(operations, failed, old.document)
+	return framework.Defaulted(operations, failed, old.document)
 }
 
 // validate validates AdvancedCronJobs.
 func (w *cronJobWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
 	updated, old, err := cronJobs(&request)
 	if err != nil {
-		return undecodable(&request, err)
+		return framework.Undecodable(&request, err)
 	}
 	if cause := unfitForAlpha(&updated, &old); cause != nil {
-		return invalid(&request, causesOf(field.ErrorList{cause}))
+		return framework.Invalid(&request, framework.Causes(field.ErrorList{cause}))
 	}
 
 	if old.document != nil && updated.unreadable == old.unreadable &&
-		sameJSON(updated.document["spec"], old.document["spec"]) {
+		framework.SameJSON(updated.document["spec"], old.document["spec"]) {
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
 
 	given, err := updated.decode()
 	if err != nil {
-		return undecodable(&request, err)
+		return framework.Undecodable(&request, err)
 	}
 
 	var stored *appsv1beta1.AdvancedCronJob
@@ -106,19 +107,19 @@ func (w *cronJobWebhooks) validate(ctx context.Context, request admission.Reques
 			field.OmitValueType{}, updated.unreadable))
 	}
 
-	causes := causesOf(errs)
+	causes := framework.Causes(errs)
 	var warnings []string
 	for _, key := range podTemplates {
-		if _, ok := updated.child(key)["spec"].(document); !ok {
+		if _, ok := updated.child(key)["spec"].(framework.Document); !ok {
 			continue
 		}
 
-		var before document
+		var before framework.Document
 		if old.document != nil {
 			before = old.child(key)
 		}
 
-		found, warned := w.judgeTemplate(ctx, request.Namespace, updated.child(key), before)
+		found, warned := w.ValidateTemplate(ctx, request.Namespace, updated.child(key), before)
 		at := "spec.template." + key + "."
 		for _, cause := range found {
 			cause.Field = at + cause.Field
@@ -131,7 +132,7 @@ func (w *cronJobWebhooks) validate(ctx context.Context, request admission.Reques
 	}
 
 	if len(causes) > 0 {
-		return invalid(&request, causes).WithWarnings(warnings...)
+		return framework.Invalid(&request, causes).WithWarnings(warnings...)
 	}
 
 	return admission.Allowed("").WithWarnings(append(warnings,
@@ -140,7 +141,7 @@ func (w *cronJobWebhooks) validate(ctx context.Context, request admission.Reques
 
 // cronJob is an AdvancedCronJob in its v1beta1 form.
 type cronJob struct {
-	document document
+	document framework.Document
 	// version is the version in which it was written. unreadable is why the annotation of v1alpha1 cannot be
 	// read.
 	version, unreadable string
@@ -148,7 +149,7 @@ type cronJob struct {
 
 // cronJobs returns the AdvancedCronJobs of a request; the document of the stored one is nil on create.
 func cronJobs(request *admission.Request) (updated, old cronJob, err error) {
-	updatedDoc, oldDoc, err := documents(request)
+	updatedDoc, oldDoc, err := framework.Documents(request)
 	if err != nil {
 		return updated, old, err
 	}
@@ -158,15 +159,15 @@ func cronJobs(request *admission.Request) (updated, old cronJob, err error) {
 	return updated, old, err
 }
 
-func cronJobOf(given document, request *admission.Request) (cronJob, error) {
-	c := cronJob{document: given, version: versionOf(given, request)}
+func cronJobOf(given framework.Document, request *admission.Request) (cronJob, error) {
+	c := cronJob{document: given, version: framework.WrittenVersion(given, request)}
 	switch c.version {
-	case alpha:
+	case framework.V1alpha1:
 		var err error
 		if c.document, err = cronJobInBeta(given); err != nil {
 			c.unreadable = err.Error()
 		}
-	case beta:
+	case framework.V1beta1:
 	default:
 		return c, fmt.Errorf("version %q of AdvancedCronJob is not known", c.version)
 	}
@@ -180,7 +181,7 @@ func (c *cronJob) decode() (*appsv1beta1.AdvancedCronJob, error) {
 		return nil, err
 	}
 	object := &appsv1beta1.AdvancedCronJob{}
-	_, err = decode(raw, object)
+	_, err = framework.Decode(raw, object)
 	return object, err
 }
 
@@ -212,10 +213,10 @@ func unfitForAlpha(updated, old *cronJob) *field.Error {
 }
 
 // child returns the child template at the key, which is like an object with metadata and spec.
-func (c *cronJob) child(key string) document {
-	spec, _ := c.document["spec"].(document)
-	template, _ := spec["template"].(document)
-	child, _ := template[key].(document)
+func (c *cronJob) child(key string) framework.Document {
+	spec, _ := c.document["spec"].(framework.Document)
+	template, _ := spec["template"].(framework.Document)
+	child, _ := template[key].(framework.Document)
 	return child
 }
 
@@ -239,7 +240,7 @@ func (c *cronJob) inAlpha(written []byte, operations []jsonpatch.Operation) ([]j
 		return nil, err
 	}
 
-	object, err := decodeDocument(raw)
+	object, err := framework.DecodeDocument(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -247,16 +248,16 @@ func (c *cronJob) inAlpha(written []byte, operations []jsonpatch.Operation) ([]j
 		return nil, err
 	}
 
-	return patchOf(written, raw)
+	return framework.PatchBetween(written, raw)
 }
 
 // AdvancedCronJobConversion converts AdvancedCronJobs (ACJ-110, ACJ-111). Both versions have the same fields
 // except for one, which moves, so documents are converted directly, with all fields that our types do not
 // know.
-func AdvancedCronJobConversion() Conversion {
-	converting := func(convert func(document) document) converter {
+func AdvancedCronJobConversion() framework.Conversion {
+	converting := func(convert func(framework.Document) framework.Document) framework.Converter {
 		return func(raw []byte, kind schema.GroupVersionKind) ([]byte, error) {
-			object, err := decodeDocument(raw)
+			object, err := framework.DecodeDocument(raw)
 			if err != nil {
 				return nil, err
 			}
@@ -265,9 +266,9 @@ func AdvancedCronJobConversion() Conversion {
 			return json.Marshal(object)
 		}
 	}
-	return Conversion{
-		{beta, alpha}: converting(cronJobInAlpha),
-		{alpha, beta}: converting(func(object document) document {
+	return framework.Conversion{
+		{framework.V1beta1, framework.V1alpha1}: converting(cronJobInAlpha),
+		{framework.V1alpha1, framework.V1beta1}: converting(func(object framework.Document) framework.Document {
 			object, _ = cronJobInBeta(object)
 			return object
 		}),
@@ -278,7 +279,7 @@ const listTemplate = "imageListPullJobTemplate"
 
 // cronJobInBeta returns the v1beta1 form of a document of v1alpha1. It does not change the document. An
 // annotation that cannot be read is dropped, and the error is returned with the result.
-func cronJobInBeta(given document) (document, error) {
+func cronJobInBeta(given framework.Document) (framework.Document, error) {
 	object, metadata, annotations := withAnnotations(given)
 	text, ok := annotations[pub.ImageListTemplate]
 	if !ok {
@@ -291,7 +292,7 @@ func cronJobInBeta(given document) (document, error) {
 	}
 
 	written, _ := text.(string)
-	list, err := decodeDocument([]byte(written))
+	list, err := framework.DecodeDocument([]byte(written))
 	if err == nil && list == nil {
 		err = errors.New("it is null")
 	}
@@ -305,11 +306,11 @@ func cronJobInBeta(given document) (document, error) {
 }
 
 // cronJobInAlpha returns the v1alpha1 form of a document of v1beta1. It does not change the document.
-func cronJobInAlpha(given document) document {
+func cronJobInAlpha(given framework.Document) framework.Document {
 	object, metadata, annotations := withAnnotations(given)
 	delete(annotations, pub.ImageListTemplate)
-	if spec, ok := object["spec"].(document); ok {
-		if template, ok := spec["template"].(document); ok && template[listTemplate] != nil {
+	if spec, ok := object["spec"].(framework.Document); ok {
+		if template, ok := spec["template"].(framework.Document); ok && template[listTemplate] != nil {
 			if text, err := json.Marshal(template[listTemplate]); err == nil {
 				annotations[pub.ImageListTemplate] = string(text)
 			}
@@ -325,20 +326,20 @@ func cronJobInAlpha(given document) document {
 }
 
 // withAnnotations returns a copy of a document whose metadata and annotations may be changed.
-func withAnnotations(given document) (object, metadata, annotations document) {
+func withAnnotations(given framework.Document) (object, metadata, annotations framework.Document) {
 	object = maps.Clone(given)
 	if object == nil {
-		object = document{}
+		object = framework.Document{}
 	}
 	metadata = cloned(object, "metadata")
 	return object, metadata, cloned(metadata, "annotations")
 }
 
 // cloned replaces the object at the key by a copy, or by an empty object if there is none, and returns it.
-func cloned(parent document, key string) document {
-	inner, _ := parent[key].(document)
+func cloned(parent framework.Document, key string) framework.Document {
+	inner, _ := parent[key].(framework.Document)
 	if inner = maps.Clone(inner); inner == nil {
-		inner = document{}
+		inner = framework.Document{}
 	}
 	parent[key] = inner
 	return inner

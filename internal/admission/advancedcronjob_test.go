@@ -21,11 +21,12 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/framework"
 )
 
-func cronJobHooks(t *testing.T, server *apiServer, list string) Webhooks {
+func cronJobHooks(t *testing.T, server *apiServer, list string) framework.Webhooks {
 	t.Helper()
-	return AdvancedCronJobs(&Environment{Gates: gates(t, list), judge: server.judge(t)})
+	return AdvancedCronJobs(&framework.Environment{Gates: gates(t, list), Validator: server.judge(t)})
 }
 
 // acj is an AdvancedCronJob with that template; more is in its spec, meta in its metadata.
@@ -45,14 +46,14 @@ const (
 // inAlpha is an object of v1beta1 as v1alpha1 shows it.
 func inAlpha(t *testing.T, object string) string {
 	t.Helper()
-	converted, err := AdvancedCronJobConversion().Convert([]byte(object), schema.GroupVersionKind{Version: beta}, schema.GroupVersionKind{Group: "apps.kruise.io", Version: alpha, Kind: "AdvancedCronJob"})
+	converted, err := AdvancedCronJobConversion().Convert([]byte(object), schema.GroupVersionKind{Version: framework.V1beta1}, schema.GroupVersionKind{Group: "apps.kruise.io", Version: framework.V1alpha1, Kind: "AdvancedCronJob"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(converted)
 }
 
-func mutatedCronJob(t *testing.T, hooks Webhooks, operation admissionv1.Operation, object, old string) (document, *admissionv1.AdmissionResponse) {
+func mutatedCronJob(t *testing.T, hooks framework.Webhooks, operation admissionv1.Operation, object, old string) (framework.Document, *admissionv1.AdmissionResponse) {
 	t.Helper()
 	response := review(t, hooks.Mutate, operation, object, old)
 	text := []byte(object)
@@ -65,7 +66,7 @@ func mutatedCronJob(t *testing.T, hooks Webhooks, operation admissionv1.Operatio
 			t.Fatalf("applying the patch %s: %v", response.Patch, err)
 		}
 	}
-	completed, err := decodeDocument(text)
+	completed, err := framework.DecodeDocument(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +111,7 @@ func TestShippedEntriesOfAdvancedCronJobs(t *testing.T) {
 			t.Errorf("rules of the entry in %s: got %+v, want one", kind, w.Rules)
 		}
 		for _, rule := range w.Rules {
-			if diff := cmp.Diff([]string{alpha, beta}, rule.APIVersions); diff != "" {
+			if diff := cmp.Diff([]string{framework.V1alpha1, framework.V1beta1}, rule.APIVersions); diff != "" {
 				t.Errorf("versions of the entry in %s (-want +got):\n%s", kind, diff)
 			}
 			operations := []admissionregistrationv1.OperationType{"CREATE", "UPDATE"}
@@ -129,11 +130,11 @@ func TestShippedEntriesOfAdvancedCronJobs(t *testing.T) {
 func TestAdvancedCronJobsAreCompleted(t *testing.T) {
 	hooks := cronJobHooks(t, &apiServer{answer: accepts}, "TemplateNoDefaults=true")
 	for _, template := range []string{jobs, broadcast, lists} {
-		want, response := mutatedCronJob(t, hooks, "CREATE", acj(beta, "", template, ""), "")
+		want, response := mutatedCronJob(t, hooks, "CREATE", acj(framework.V1beta1, "", template, ""), "")
 		if !response.Allowed || len(response.Warnings) > 0 {
 			t.Fatalf("admission on creation: got %+v, want it allowed without warnings", response)
 		}
-		spec := want["spec"].(document)
+		spec := want["spec"].(framework.Document)
 		if policy := map[bool]string{false: "Allow",
 			true: "Replace"}[template == lists]; spec["concurrencyPolicy"] != policy {
 			t.Errorf("concurrency policy: got %v, want %s", spec["concurrencyPolicy"], policy)
@@ -144,7 +145,7 @@ func TestAdvancedCronJobsAreCompleted(t *testing.T) {
 		if text := encoded(t, want); !strings.Contains(text, "future") {
 			t.Errorf("the field that nobody knows has gone: %s", text)
 		}
-		got, response := mutatedCronJob(t, hooks, "CREATE", inAlpha(t, acj(beta, `,"annotations":{"k":"v"}`, template, "")), "")
+		got, response := mutatedCronJob(t, hooks, "CREATE", inAlpha(t, acj(framework.V1beta1, `,"annotations":{"k":"v"}`, template, "")), "")
 		if got["apiVersion"] != "apps.kruise.io/v1alpha1" {
 			t.Errorf("version of the completed object: got %v, want apps.kruise.io/v1alpha1", got["apiVersion"])
 		}
@@ -168,14 +169,14 @@ func TestAdvancedCronJobsAreCompleted(t *testing.T) {
 // ACJ-012: pod templates get the API server's defaults on create, and on update only when they changed; never
 // with the gate. Without an answer there is a warning.
 func TestPodTemplatesOfAdvancedCronJobsAreCompleted(t *testing.T) {
-	completes := func(template document) (int, any) {
-		template["spec"].(document)["dnsPolicy"] = "ClusterFirst"
-		return 201, document{"template": template}
+	completes := func(template framework.Document) (int, any) {
+		template["spec"].(framework.Document)["dnsPolicy"] = "ClusterFirst"
+		return 201, framework.Document{"template": template}
 	}
 	for key, template := range map[string]string{"jobTemplate": jobs, "broadcastJobTemplate": broadcast} {
 		for name, test := range map[string]struct {
 			gates, old string
-			answer     func(document) (int, any)
+			answer     func(framework.Document) (int, any)
 			want       bool
 			warned     bool
 		}{
@@ -187,9 +188,9 @@ func TestPodTemplatesOfAdvancedCronJobsAreCompleted(t *testing.T) {
 		} {
 			old, operation := "", admissionv1.Create
 			if test.old != "" {
-				old, operation = acj(beta, "", test.old, complete), admissionv1.Update
+				old, operation = acj(framework.V1beta1, "", test.old, complete), admissionv1.Update
 			}
-			got, response := mutatedCronJob(t, cronJobHooks(t, &apiServer{answer: test.answer}, test.gates), operation, acj(beta, "", template, complete), old)
+			got, response := mutatedCronJob(t, cronJobHooks(t, &apiServer{answer: test.answer}, test.gates), operation, acj(framework.V1beta1, "", template, complete), old)
 			text := encoded(t, got)
 			if strings.Contains(text, `"dnsPolicy":"ClusterFirst"`) != test.want {
 				t.Errorf("%s, %s: a defaulted DNS policy: want %t, got %s", key, name, test.want, text)
@@ -214,7 +215,7 @@ func TestARefusalOfAnAdvancedCronJobNamesAllFaults(t *testing.T) {
 		metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"})}
 	hooks := cronJobHooks(t, server, "")
 	for key, template := range map[string]string{"jobTemplate": jobs, "broadcastJobTemplate": broadcast} {
-		for _, version := range []string{alpha, beta} {
+		for _, version := range []string{framework.V1alpha1, framework.V1beta1} {
 			got := review(t, hooks.Validate, "CREATE", acj(version, "", template, `"startingDeadlineSeconds":-1,`), "")
 			want := []string{"spec.startingDeadlineSeconds", "spec.template." + key + ".spec.template.spec.containers[0].image"}
 			if got.Allowed {
@@ -226,7 +227,7 @@ func TestARefusalOfAnAdvancedCronJobNamesAllFaults(t *testing.T) {
 				t.Errorf("refused fields of %s in %s (-want +got):\n%s", key, version, diff)
 			}
 		}
-		good := acj(beta, "", template, complete)
+		good := acj(framework.V1beta1, "", template, complete)
 		if got := review(t, hooks.Validate, "UPDATE", strings.Replace(good, "0 3", "0 4", 1), good); !got.Allowed {
 			t.Errorf("ACJ-028: a template that stays: %+v", got.Result)
 		}
@@ -241,7 +242,7 @@ func TestARefusalOfAnAdvancedCronJobNamesAllFaults(t *testing.T) {
 		got.Result.Code != http.StatusUnprocessableEntity {
 		t.Errorf("wrong types: got %+v, want code 422", got.Result)
 	}
-	unreadable := acj(alpha, `,"annotations":{"`+pub.ImageListTemplate+`":"[]"}`, "{}", "")
+	unreadable := acj(framework.V1alpha1, `,"annotations":{"`+pub.ImageListTemplate+`":"[]"}`, "{}", "")
 	if got := review(t, hooks.Validate, "CREATE", unreadable, ""); got.Allowed {
 		t.Error("an unreadable template in the annotation is admitted")
 	} else {
@@ -262,7 +263,7 @@ func TestAdmittedAdvancedCronJobsFitIntoV1alpha1(t *testing.T) {
 	hooks := cronJobHooks(t, &apiServer{answer: accepts}, "TemplateNoDefaults=true")
 	allowed := strings.Replace(complete, "Allow", "Replace", 1)
 	object := func(note, own int) string {
-		return acj(beta, `,"annotations":{"k":"`+strings.Repeat("x", own)+`"}`, strings.Replace(lists, `"n":"o"`, `"n":"`+strings.Repeat("<", note)+`"`, 1), allowed)
+		return acj(framework.V1beta1, `,"annotations":{"k":"`+strings.Repeat("x", own)+`"}`, strings.Replace(lists, `"n":"o"`, `"n":"`+strings.Repeat("<", note)+`"`, 1), allowed)
 	}
 	const small, large = 1000, 50_000 // a character takes six in JSON
 	for name, test := range map[string]struct {
@@ -276,7 +277,7 @@ func TestAdmittedAdvancedCronJobsFitIntoV1alpha1(t *testing.T) {
 		"its annotations grow":      {object(small, 260_000), object(small, 10), false},
 		"stored so, a finalizer":    {strings.Replace(object(large, 10), `"nightly"`, `"nightly","finalizers":[]`, 1), object(large, 10), true},
 		"stored so, it shrinks":     {object(large-1, 10), object(large, 10), true},
-		"a template without a list": {acj(beta, `,"annotations":{"k":"`+strings.Repeat("x", 260_000)+`"}`, jobs, complete), "", true},
+		"a template without a list": {acj(framework.V1beta1, `,"annotations":{"k":"`+strings.Repeat("x", 260_000)+`"}`, jobs, complete), "", true},
 	} {
 		operation := admissionv1.Create
 		if test.old != "" {
@@ -316,7 +317,7 @@ func TestEmbeddedJobsAreJudged(t *testing.T) {
 		"BJ-023 (part)": {broadcast, `{"a":"b"}`, `{"broadcastjob-name":"b"}`, bcj + "template.metadata.labels[broadcastjob-name]"},
 		"BJ-026 (part)": {broadcast, `"spec":{"template"`, `"spec":{"parallelism":-1,"template"`, bcj + "parallelism"},
 	} {
-		given := strings.Replace(acj(beta, "", test.template, complete), test.old, test.new, 1)
+		given := strings.Replace(acj(framework.V1beta1, "", test.template, complete), test.old, test.new, 1)
 		got := review(t, hooks.Validate, "CREATE", given, "")
 		if list := strings.Join(fields(got), " "); list != test.want {
 			t.Errorf("%s: refused fields: got %q, want %q: %+v", name, list, test.want, got.Result)
@@ -329,8 +330,8 @@ func TestEmbeddedJobsAreJudged(t *testing.T) {
 
 // ACJ-033, ACJ-121: what is admitted may come with a warning.
 func TestWarningsAboutAdvancedCronJobs(t *testing.T) {
-	never := strings.Replace(acj(beta, "", broadcast, strings.Replace(complete, "Allow", "Forbid", 1)), `"spec":{"template"`, `"spec":{"completionPolicy":{"type":"Never"},"template"`, 1)
-	pull := acj(beta, "", lists, strings.Replace(complete, "Allow", "Replace", 1))
+	never := strings.Replace(acj(framework.V1beta1, "", broadcast, strings.Replace(complete, "Allow", "Forbid", 1)), `"spec":{"template"`, `"spec":{"completionPolicy":{"type":"Never"},"template"`, 1)
+	pull := acj(framework.V1beta1, "", lists, strings.Replace(complete, "Allow", "Replace", 1))
 	for name, test := range map[string]struct {
 		object, old, gates string
 		want               string
@@ -339,7 +340,7 @@ func TestWarningsAboutAdvancedCronJobs(t *testing.T) {
 		"ACJ-121 all gates are on":   {pull, "", "", ""},
 		"ACJ-121 no node daemon":     {pull, "", "KruiseDaemon=false", "KruiseDaemon"},
 		"ACJ-121 on create alone":    {strings.Replace(pull, "0 3", "0 4", 1), pull, "KruiseDaemon=false", ""},
-		"ACJ-121 other templates":    {acj(beta, "", jobs, complete), "", "KruiseDaemon=false", ""},
+		"ACJ-121 other templates":    {acj(framework.V1beta1, "", jobs, complete), "", "KruiseDaemon=false", ""},
 		"ACJ-121 no jobs for images": {pull, "", "ImagePullJobGate=false,PreDownloadImageForInPlaceUpdate=false,PreDownloadImageForDaemonSetUpdate=false", "ImagePullJobGate"},
 	} {
 		operation := admissionv1.Create
@@ -362,9 +363,9 @@ func TestWarningsAboutAdvancedCronJobs(t *testing.T) {
 func TestConversionOfAdvancedCronJobs(t *testing.T) {
 	status := `"status":{"type":"ImageListPullJob","lastScheduleTime":"2030-01-01T03:00:00Z","active":[{"name":"x"}]}`
 	for _, template := range []string{jobs, broadcast, lists} {
-		given := strings.TrimSuffix(acj(beta, `,"annotations":{"k":"v"}`, template, complete), "}") + "," + status + "}"
+		given := strings.TrimSuffix(acj(framework.V1beta1, `,"annotations":{"k":"v"}`, template, complete), "}") + "," + status + "}"
 		there := inAlpha(t, given)
-		document, err := decodeDocument([]byte(there))
+		document, err := framework.DecodeDocument([]byte(there))
 		if err != nil {
 			t.Fatalf("reading what was converted to v1alpha1: %v: %s", err, there)
 		}
@@ -381,7 +382,7 @@ func TestConversionOfAdvancedCronJobs(t *testing.T) {
 		if got := document["status"].(map[string]any)["type"]; got != "ImageListPullJob" {
 			t.Errorf("type in the status: got %v, want ImageListPullJob: %s", got, there)
 		}
-		back, err := AdvancedCronJobConversion().Convert([]byte(there), schema.GroupVersionKind{Version: alpha}, schema.GroupVersionKind{Group: "apps.kruise.io", Version: beta, Kind: "AdvancedCronJob"})
+		back, err := AdvancedCronJobConversion().Convert([]byte(there), schema.GroupVersionKind{Version: framework.V1alpha1}, schema.GroupVersionKind{Group: "apps.kruise.io", Version: framework.V1beta1, Kind: "AdvancedCronJob"})
 		var want, got any
 		if err == nil {
 			err = json.Unmarshal([]byte(given), &want)
@@ -411,8 +412,8 @@ func TestConversionOfAdvancedCronJobs(t *testing.T) {
 	}
 	for annotation, survives := range map[string]bool{`{"spec":{"images":["i"]}}`: true, `[]`: false, `{`: false, ``: false, `null`: false} {
 		text, _ := json.Marshal(annotation)
-		given := acj(alpha, `,"annotations":{"`+pub.ImageListTemplate+`":`+string(text)+`}`, "{}", "")
-		converted, err := AdvancedCronJobConversion().Convert([]byte(given), schema.GroupVersionKind{Version: alpha}, schema.GroupVersionKind{Group: "apps.kruise.io", Version: beta})
+		given := acj(framework.V1alpha1, `,"annotations":{"`+pub.ImageListTemplate+`":`+string(text)+`}`, "{}", "")
+		converted, err := AdvancedCronJobConversion().Convert([]byte(given), schema.GroupVersionKind{Version: framework.V1alpha1}, schema.GroupVersionKind{Group: "apps.kruise.io", Version: framework.V1beta1})
 		if err != nil {
 			t.Errorf("converting the annotation %q to v1beta1: %v", annotation, err)
 		}
@@ -423,7 +424,7 @@ func TestConversionOfAdvancedCronJobs(t *testing.T) {
 			t.Errorf("annotation %q stays in v1beta1: %s", annotation, converted)
 		}
 	}
-	if got := inAlpha(t, acj(beta, `,"annotations":{"`+pub.ImageListTemplate+`":"{}"}`, jobs, "")); strings.Contains(got, pub.ImageListTemplate) {
+	if got := inAlpha(t, acj(framework.V1beta1, `,"annotations":{"`+pub.ImageListTemplate+`":"{}"}`, jobs, "")); strings.Contains(got, pub.ImageListTemplate) {
 		t.Errorf("an annotation in v1beta1 would become a template: %s", got)
 	}
 }

@@ -37,6 +37,7 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/admission/protection"
+	"github.com/afloat-project/afloat/internal/framework"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
@@ -170,20 +171,20 @@ func besiege(t *testing.T) *besieged {
 		recreatable(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "known"}}}
 	const on = "ResourceDistributionGate=true,DeletionProtectionForCRDCascadingGate=true,PodUnavailableBudgetUpdateGate=true,PodUnavailableBudgetDeleteGate=true"
 	e := guarded(t, on)
-	e.Namespace, e.Listed, e.mapper, e.announcer = "kruise-system", &workloadspreadcontroller.Listed{}, meta.NewDefaultRESTMapper(nil), b
+	e.Namespace, e.Listed, e.Mapper, e.Announcer = "kruise-system", &workloadspreadcontroller.Listed{}, meta.NewDefaultRESTMapper(nil), b
 	e.ListedForStates = &workloadspreadcontroller.Listed{}
-	e.cached, e.live, e.writer = b.client(objects...), b.client(objects...), b.client()
-	e.namespaces, e.judge = newNamespaces(e.cached, e.live), NewTemplateValidator(clientset.CoreV1().RESTClient())
+	e.Cache, e.APIReader, e.Writer = b.client(objects...), b.client(objects...), b.client()
+	e.Namespaces, e.Validator = framework.NewNamespaces(e.Cache, e.APIReader), framework.NewTemplateValidator(clientset.CoreV1().RESTClient())
 	lines, err := protectionlog.Open(t.TempDir(), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.guard = protection.New(e.Gates, clientset.CoreV1().RESTClient(),
+	e.Guard = protection.New(e.Gates, clientset.CoreV1().RESTClient(),
 		protection.NewTeller(reconcile.NewRecorder(events.NewFakeRecorder(100)), lines, logr.Discard(), time.Now))
 	spreads := pod.NewSpreads(pod.SpreadOptions{Matcher: b, Booker: b, Versioned: workloadspread.ParseVersioned("deployment"),
 		Known:    func(types.NamespacedName) *appsv1beta1.WorkloadSpread { return nil },
 		Recorder: events.NewFakeRecorder(100), Log: logr.Discard(), Now: time.Now})
-	budgets := &pod.Budgets{Guard: b, Cached: e.cached, Tell: func(*pod.Disruption, string) {}, Passed: func(*pod.Disruption, string) {}}
+	budgets := &pod.Budgets{Guard: b, Cached: e.Cache, Tell: func(*pod.Disruption, string) {}, Passed: func(*pod.Disruption, string) {}}
 	chain := newPodChain(true, spreads, budgets, pod.NewSidecars(b, true, time.Now))
 	b.subjects = Options{Kinds: Registered}.subjects()
 	handlers := ofRegistry(e).handlers(e, chain, pod.NewDisruptions(budgets.Check(), spreads.Check()))
@@ -207,23 +208,23 @@ func besiege(t *testing.T) *besieged {
 }
 
 // plain is a review that is no different from one of an API server.
-func (b *besieged) plain(t *testing.T, path, operation string) document {
+func (b *besieged) plain(t *testing.T, path, operation string) framework.Document {
 	t.Helper()
 	of := b.subjects[path]
-	object := document{"apiVersion": of.group + "/v1beta1", "kind": of.kind, "metadata": document{"name": "web", "uid": "known", "labels": document{"app": "web"}}}
+	object := framework.Document{"apiVersion": of.group + "/v1beta1", "kind": of.kind, "metadata": framework.Document{"name": "web", "uid": "known", "labels": framework.Document{"app": "web"}}}
 	if spec, ok := specs[of.kind]; ok && strings.HasSuffix(of.group, ".kruise.io") {
 		object["spec"] = parsed(t, spec)
 	} else {
-		object["metadata"].(document)["labels"].(document)["policy.kruise.io/delete-protection"] = "Cascading"
+		object["metadata"].(framework.Document)["labels"].(framework.Document)["policy.kruise.io/delete-protection"] = "Cascading"
 		object["spec"] = parsed(t, `{"replicas":1,"group":"example.com","names":{"plural":"things"},"versions":[{"name":"v1","served":true,"storage":true}],
 			"containers":[{"name":"app","image":"i","env":[{"name":"KRUISE_CONTAINER_PRIORITY","value":"1"}]}]}`)
 		object["status"] = parsed(t, `{"conditions":[{"type":"Ready","status":"True"}],"containerStatuses":[{"name":"app"}]}`)
 	}
-	request := document{"uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "operation": operation, "name": "web", "userInfo": document{"username": "alice"},
-		"kind":     document{"group": of.group, "version": "v1beta1", "kind": of.kind},
-		"resource": document{"group": of.group, "version": "v1beta1", "resource": of.resource}}
+	request := framework.Document{"uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "operation": operation, "name": "web", "userInfo": framework.Document{"username": "alice"},
+		"kind":     framework.Document{"group": of.group, "version": "v1beta1", "kind": of.kind},
+		"resource": framework.Document{"group": of.group, "version": "v1beta1", "resource": of.resource}}
 	if !of.cluster {
-		request["namespace"], object["metadata"].(document)["namespace"] = "shop", "shop"
+		request["namespace"], object["metadata"].(framework.Document)["namespace"] = "shop", "shop"
 	}
 	if operation != "DELETE" {
 		request["object"] = object
@@ -231,7 +232,7 @@ func (b *besieged) plain(t *testing.T, path, operation string) document {
 	if operation != "CREATE" {
 		request["oldObject"] = parsed(t, encoded(t, object))
 	}
-	return document{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+	return framework.Document{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 }
 
 // sent is what came of a request.
@@ -285,22 +286,22 @@ var badNames = map[string]string{
 
 // claims are what is wrong with a review in itself: each is refused, whatever it is about. Names are put
 // where names are.
-func claims() map[string]func(request document) {
-	all := map[string]func(document){
-		"another kind":       func(r document) { r["kind"].(document)["kind"] = "Secret" },
-		"another kind group": func(r document) { r["kind"].(document)["group"] = "example.com" },
-		"another resource":   func(r document) { r["resource"].(document)["resource"] = "secrets" },
-		"another group":      func(r document) { r["resource"].(document)["group"] = "../api" },
-		"no resource":        func(r document) { delete(r, "resource") },
+func claims() map[string]func(request framework.Document) {
+	all := map[string]func(framework.Document){
+		"another kind":       func(r framework.Document) { r["kind"].(framework.Document)["kind"] = "Secret" },
+		"another kind group": func(r framework.Document) { r["kind"].(framework.Document)["group"] = "example.com" },
+		"another resource":   func(r framework.Document) { r["resource"].(framework.Document)["resource"] = "secrets" },
+		"another group":      func(r framework.Document) { r["resource"].(framework.Document)["group"] = "../api" },
+		"no resource":        func(r framework.Document) { delete(r, "resource") },
 	}
 	for what, name := range badNames {
-		all["name: "+what] = func(r document) { r["name"] = name }
-		all["namespace: "+what] = func(r document) { r["namespace"] = name }
+		all["name: "+what] = func(r framework.Document) { r["name"] = name }
+		all["namespace: "+what] = func(r framework.Document) { r["namespace"] = name }
 		for _, field := range []string{"name", "generateName", "namespace"} {
-			all["object's "+field+": "+what] = func(r document) {
+			all["object's "+field+": "+what] = func(r framework.Document) {
 				for _, object := range []string{"object", "oldObject"} {
 					if _, there := r[object]; there {
-						r[object].(document)["metadata"].(document)[field] = name
+						r[object].(framework.Document)["metadata"].(framework.Document)[field] = name
 					}
 				}
 			}
@@ -310,21 +311,21 @@ func claims() map[string]func(request document) {
 }
 
 // shapes are objects and reviews that are none.
-var shapes = map[string]func(review document){
-	"no request": func(r document) { delete(r, "request") },
-	"null":       func(r document) { r["request"] = nil },
-	"a list":     func(r document) { r["request"] = []any{} },
-	"a text":     func(r document) { r["request"] = "x" },
-	"empty":      func(r document) { r["request"] = document{} },
-	"nothing but nulls": func(r document) {
-		for key := range r["request"].(document) {
-			r["request"].(document)[key] = nil
+var shapes = map[string]func(review framework.Document){
+	"no request": func(r framework.Document) { delete(r, "request") },
+	"null":       func(r framework.Document) { r["request"] = nil },
+	"a list":     func(r framework.Document) { r["request"] = []any{} },
+	"a text":     func(r framework.Document) { r["request"] = "x" },
+	"empty":      func(r framework.Document) { r["request"] = framework.Document{} },
+	"nothing but nulls": func(r framework.Document) {
+		for key := range r["request"].(framework.Document) {
+			r["request"].(framework.Document)[key] = nil
 		}
 	},
 }
 
 // odd are values that are put in the place of others, beside null.
-var odd = []any{"", json.Number("-1e400"), document{}, []any{nil}, "../..\x00"}
+var odd = []any{"", json.Number("-1e400"), framework.Document{}, []any{nil}, "../..\x00"}
 
 // enormous are values that are large, or become large.
 var enormous = map[string]string{"3 MiB of text": `"` + strings.Repeat("x", 3<<20) + `"`, "100 KiB of escapes": `"` + strings.Repeat(`\n`, 50<<10) + `"`,
@@ -338,13 +339,13 @@ var readPath = regexp.MustCompile(`^(/api/v1/namespaces/[a-z0-9]([-a-z0-9]*[a-z0
 // paths are those of all values in a document.
 func paths(value any, path []string) (all [][]string) {
 	switch value := value.(type) {
-	case document:
+	case framework.Document:
 		for _, key := range slices.Sorted(maps.Keys(value)) {
-			all = append(append(all, below(path, key)), paths(value[key], below(path, key))...)
+			all = append(append(all, longer(path, key)), paths(value[key], longer(path, key))...)
 		}
 	case []any:
 		for i := range value {
-			all = append(append(all, below(path, strconv.Itoa(i))), paths(value[i], below(path, strconv.Itoa(i)))...)
+			all = append(append(all, longer(path, strconv.Itoa(i))), paths(value[i], longer(path, strconv.Itoa(i)))...)
 		}
 	}
 	return all
@@ -353,10 +354,10 @@ func paths(value any, path []string) (all [][]string) {
 // put sets a value at a path, which may lead through lists.
 func put(into any, path []string, value any) {
 	for ; len(path) > 1; path = path[1:] {
-		into, _ = member(into, path[0])
+		into, _ = elementOf(into, path[0])
 	}
 	switch into := into.(type) {
-	case document:
+	case framework.Document:
 		into[path[0]] = value
 	case []any:
 		i, _ := strconv.Atoi(path[0])
@@ -398,7 +399,7 @@ func TestAnyReviewIsAnsweredAndDoesNothingElse(t *testing.T) {
 			if s.size > 2*len(body)+64<<10 {
 				t.Errorf("%s, %s, %s: an answer of %d bytes to %d", path, operation, what, s.size, len(body))
 			}
-			if object, ok := review.(document)["request"].(document); ok && len(s.patch) > 0 {
+			if object, ok := review.(framework.Document)["request"].(framework.Document); ok && len(s.patch) > 0 {
 				if patch, err := jsonpatch.DecodePatch(s.patch); err != nil {
 					t.Errorf("%s, %s, %s: reading the patch: %v", path, operation, what, err)
 				} else if _, err := patch.Apply([]byte(encoded(t, object["object"]))); err != nil {
@@ -413,11 +414,11 @@ func TestAnyReviewIsAnsweredAndDoesNothingElse(t *testing.T) {
 			operations = map[string]string{"DELETE": "oldObject"}
 		}
 		for operation, named := range operations {
-			plain := func() document { return b.plain(t, path, operation) }
+			plain := func() framework.Document { return b.plain(t, path, operation) }
 			for what, spoil := range claims() {
 				review := plain()
 				before := encoded(t, review)
-				if spoil(review["request"].(document)); encoded(t, review) != before {
+				if spoil(review["request"].(framework.Document)); encoded(t, review) != before {
 					check(what, operation, review, true, false)
 				}
 			}
@@ -441,7 +442,7 @@ func TestAnyReviewIsAnsweredAndDoesNothingElse(t *testing.T) {
 					continue // they are as large in one place as in the other
 				}
 				review := plain()
-				spec := review["request"].(document)[named].(document)["spec"].(document)
+				spec := review["request"].(framework.Document)[named].(framework.Document)["spec"].(framework.Document)
 				if spec["template"] = json.RawMessage(value); strings.HasPrefix(value, "[") {
 					spec["containers"] = json.RawMessage(value)
 				}

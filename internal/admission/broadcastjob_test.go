@@ -9,11 +9,13 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/afloat-project/afloat/internal/framework"
 )
 
 func broadcastJobs(t *testing.T, server *apiServer, defaults bool) *broadcastJobWebhooks {
 	t.Helper()
-	return &broadcastJobWebhooks{templates{judge: server.judge(t), templateDefaults: defaults}}
+	return &broadcastJobWebhooks{framework.Templates{Validator: server.judge(t), Complete: defaults}}
 }
 
 // bcj is a complete BroadcastJob.
@@ -27,9 +29,9 @@ func bcj(version string) string {
 // it changes; nothing is asked with the gate.
 func TestDefaultsOfBroadcastJobs(t *testing.T) {
 	asked := 0
-	server := &apiServer{answer: func(template document) (int, any) {
+	server := &apiServer{answer: func(template framework.Document) (int, any) {
 		asked++
-		template["spec"].(document)["dnsPolicy"] = "ClusterFirst"
+		template["spec"].(framework.Document)["dnsPolicy"] = "ClusterFirst"
 		return accepts(template)
 	}}
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
@@ -72,7 +74,7 @@ func TestDefaultsOfBroadcastJobs(t *testing.T) {
 			`"image":"i","ports":[{"containerPort":80}]`, 1)
 		for _, gate := range []bool{true, false} {
 			w := broadcastJobs(t, server, true)
-			w.hostPorts = gate
+			w.HostPorts = gate
 			if got := review(t, admission.HandlerFunc(w.mutate), "CREATE", ports, ""); strings.Contains(string(got.Patch), "hostPort") != gate {
 				t.Errorf("host ports, gate %t: %s", gate, got.Patch)
 			}

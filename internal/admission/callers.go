@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"k8s.io/apiserver/pkg/server/dynamiccertificates"
+
+	"github.com/afloat-project/afloat/internal/framework"
 )
 
 // callers defines who may call the admission webhooks. If it is nil, anyone may.
@@ -74,5 +76,5 @@ func (c *callers) know(state *tls.ConnectionState) bool {
 
 // marked returns the context of a request, which records whether its caller is known.
 func (c *callers) marked(r *http.Request) context.Context {
-	return withCaller(r.Context(), c.know(r.TLS))
+	return framework.WithCaller(r.Context(), c.know(r.TLS))
 }

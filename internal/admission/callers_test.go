@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"github.com/afloat-project/afloat/internal/framework"
 )
 
 // signer is an authority of callers.
@@ -120,7 +122,7 @@ func TestOnlyKnownCallersAreAnswered(t *testing.T) {
 	asked := 0
 	webhook := func(w http.ResponseWriter, r *http.Request) {
 		asked++
-		if !verified(r.Context()) {
+		if !framework.FromAPIServer(r.Context()) {
 			t.Error("a handler takes the caller for somebody unknown")
 		}
 		w.WriteHeader(http.StatusOK)
@@ -156,7 +158,7 @@ func TestOnlyKnownCallersAreAnswered(t *testing.T) {
 		}
 	}
 	open := startReplica(t, map[string]http.Handler{"/mutate-x": http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if verified(r.Context()) {
+		if framework.FromAPIServer(r.Context()) {
 			t.Error("a certificate that nobody asked for counts")
 		}
 	})})

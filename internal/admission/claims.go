@@ -14,6 +14,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/afloat-project/afloat/internal/admission/protection"
+	"github.com/afloat-project/afloat/internal/framework"
 )
 
 // Anyone who can reach the port can send a review, and not every network keeps out callers other than the API
@@ -35,7 +36,7 @@ func (o Options) subjects() map[string]subject {
 	for i := range o.Kinds {
 		k := &o.Kinds[i]
 		of := subject{k.Group, k.Plural, k.Name, k.Cluster}
-		all[k.path("mutate")], all[k.path("validate")] = of, of
+		all[k.Path("mutate")], all[k.Path("validate")] = of, of
 	}
 
 	for _, kind := range protection.Kinds {
@@ -54,23 +55,23 @@ func (s subject) checked(handler admission.Handler) admission.Handler {
 	return admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
 		if resource := request.Resource; resource.Group != s.group || resource.Resource != s.resource ||
 			request.SubResource == "" && (request.Kind.Group != s.group || request.Kind.Kind != s.kind) {
-			return refused(http.StatusBadRequest,
+			return framework.Refuse(http.StatusBadRequest,
 				fmt.Sprintf("this webhook is for %s of group %q, and not for what was sent",
 					s.resource, s.group))
 		}
 
 		if problem := s.place(&request); problem != "" {
-			return refused(http.StatusBadRequest, problem)
+			return framework.Refuse(http.StatusBadRequest, problem)
 		}
 
 		errs := nameErrors(identity{Name: request.Name})
 		for _, raw := range [][]byte{request.Object.Raw, request.OldObject.Raw} {
 			id, err := identityOf(raw)
 			if err != nil {
-				return undecodable(&request, err)
+				return framework.Undecodable(&request, err)
 			}
 			if id.Namespace != "" && id.Namespace != request.Namespace {
-				return refused(http.StatusBadRequest, "the object is in another namespace than the request")
+				return framework.Refuse(http.StatusBadRequest, "the object is in another namespace than the request")
 			}
 			if len(errs) == 0 {
 				errs = nameErrors(id)
@@ -79,7 +80,7 @@ func (s subject) checked(handler admission.Handler) admission.Handler {
 
 		if len(errs) > 0 {
 			request.Name = "" // it is in the errors
-			return invalid(&request, causesOf(errs))
+			return framework.Invalid(&request, framework.Causes(errs))
 		}
 
 		return handler.Handle(ctx, request)

@@ -13,12 +13,13 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 )
 
 // cloneSetWebhooks admits CloneSets of both versions.
 type cloneSetWebhooks struct {
-	templates
+	framework.Templates
 	// pods reads pods; a cache is sufficient for warnings.
 	pods client.Reader
 	// inPlace defines what may change under InPlaceOnly.
@@ -26,33 +27,33 @@ type cloneSetWebhooks struct {
 }
 
 // CloneSets returns the webhooks of the kind.
-func CloneSets(e *Environment) Webhooks {
-	w := &cloneSetWebhooks{templates: templatesOf(e), pods: e.cached, inPlace: e.InPlace}
-	return Webhooks{
+func CloneSets(e *framework.Environment) framework.Webhooks {
+	w := &cloneSetWebhooks{Templates: framework.NewTemplates(e), pods: e.Cache, inPlace: e.InPlace}
+	return framework.Webhooks{
 		Mutate:   w.mutate,
 		Validate: w.validate,
-		Delete:   e.guard.Handler(protection.Scaled("CloneSet")),
+		Delete:   e.Guard.Handler(protection.Scaled("CloneSet")),
 	}
 }
 
 // mutate adds defaults.
 func (w *cloneSetWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
-	updated, old, err := documents(&request)
+	updated, old, err := framework.Documents(&request)
 	if err != nil {
-		return undecodable(&request, err)
+		return framework.Undecodable(&request, err)
 	}
 	operations, err := cloneset.Default(cloneset.DefaultRequest{
-		Request: w.completing(ctx, request.Namespace, updated, old),
-		Version: versionOf(updated, &request),
+		Request: w.Defaulting(ctx, request.Namespace, updated, old),
+		Version: framework.WrittenVersion(updated, &request),
 		New:     updated,
 		Old:     old,
 	})
-	return completed(operations, err, old)
+	return framework.Defaulted(operations, err, old)
 }
 
 // validate validates CloneSets.
 func (w *cloneSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
-	return validateWorkload(ctx, w.templates, &request, cloneset.WrittenInV1alpha1, cloneset.WrittenInV1beta1,
+	return framework.ValidateWorkload(ctx, w.Templates, &request, cloneset.WrittenInV1alpha1, cloneset.WrittenInV1beta1,
 		func(updated, old *cloneset.Written) field.ErrorList {
 			return cloneset.Validate(updated, old, w.inPlace)
 		},

@@ -24,24 +24,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/engine/revision"
+	"github.com/afloat-project/afloat/internal/framework"
 )
 
 // apiServer answers dry runs of pod templates with answer, and keeps the last body.
 type apiServer struct {
-	answer func(template document) (code int, body any)
+	answer func(template framework.Document) (code int, body any)
 	asking sync.Mutex
-	asked  []document
+	asked  []framework.Document
 	query  string
 }
 
-func (s *apiServer) judge(t *testing.T) TemplateValidator {
+func (s *apiServer) judge(t *testing.T) framework.TemplateValidator {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			t.Errorf("reading the request: %v", err)
 		}
-		doc, err := decodeDocument(body)
+		doc, err := framework.DecodeDocument(body)
 		if err != nil || r.URL.Path != "/api/v1/namespaces/shop/podtemplates" {
 			t.Errorf("asked at %s for %s, want a PodTemplate in namespace shop: %v", r.URL, body, err)
 		}
@@ -49,7 +50,7 @@ func (s *apiServer) judge(t *testing.T) TemplateValidator {
 		s.query = r.URL.RawQuery
 		s.asked = append(s.asked, doc)
 		s.asking.Unlock()
-		code, answer := s.answer(doc["template"].(document))
+		code, answer := s.answer(doc["template"].(framework.Document))
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
 		if err := json.NewEncoder(w).Encode(answer); err != nil {
@@ -61,15 +62,15 @@ func (s *apiServer) judge(t *testing.T) TemplateValidator {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return NewTemplateValidator(clientset.CoreV1().RESTClient())
+	return framework.NewTemplateValidator(clientset.CoreV1().RESTClient())
 }
 
-func accepts(template document) (int, any) {
-	return 201, document{"kind": "PodTemplate", "template": template}
+func accepts(template framework.Document) (int, any) {
+	return 201, framework.Document{"kind": "PodTemplate", "template": template}
 }
 
-func answers(code int, reason metav1.StatusReason, message string, causes ...metav1.StatusCause) func(document) (int, any) {
-	return func(document) (int, any) {
+func answers(code int, reason metav1.StatusReason, message string, causes ...metav1.StatusCause) func(framework.Document) (int, any) {
+	return func(framework.Document) (int, any) {
 		return code, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: int32(code),
 			Reason: reason, Message: message,
 			Details: &metav1.StatusDetails{Causes: causes}}
@@ -82,7 +83,7 @@ func webhooks(t *testing.T, server *apiServer) *cloneSetWebhooks {
 	if err := corev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	return &cloneSetWebhooks{templates: templates{judge: server.judge(t), templateDefaults: true},
+	return &cloneSetWebhooks{Templates: framework.Templates{Validator: server.judge(t), Complete: true},
 		pods: fake.NewClientBuilder().WithScheme(scheme).Build()}
 }
 
@@ -164,7 +165,7 @@ func TestTemplateIsJudgedAsTheDocumentItIs(t *testing.T) {
 	if got := review(t, admission.HandlerFunc(webhooks(t, server).validate), "CREATE", updated, ""); !got.Allowed || len(got.Warnings) > 0 {
 		t.Fatalf("admission: got %+v, want it allowed without warnings", got)
 	}
-	want, err := decodeDocument([]byte(`{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i","future":12345678901234567890}],"volumes":[{"name":"data","persistentVolumeClaim":{"claimName":"data"}}]}}`))
+	want, err := framework.DecodeDocument([]byte(`{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i","future":12345678901234567890}],"volumes":[{"name":"data","persistentVolumeClaim":{"claimName":"data"}}]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +178,7 @@ func TestATemplateIsRefusedOnlyByAnAnswerAboutItself(t *testing.T) {
 	ported := strings.Replace(goodTemplate, `"image"`, `"ports":[],"image"`, 1)
 	badCause := metav1.StatusCause{Type: "FieldValueInvalid", Field: "template.spec.x", Message: "m"}
 	cases := map[string]struct {
-		answer  func(document) (int, any)
+		answer  func(framework.Document) (int, any)
 		old     string
 		allowed bool
 		fields  []string
@@ -235,10 +236,10 @@ func TestATemplateIsRefusedOnlyByAnAnswerAboutItself(t *testing.T) {
 
 // CS-022: an error that an update only moves to another index is not new; one that it adds is reported.
 func TestAnErrorThatMovedIsNotNew(t *testing.T) {
-	server := &apiServer{answer: func(template document) (int, any) {
+	server := &apiServer{answer: func(template framework.Document) (int, any) {
 		var causes []metav1.StatusCause
-		for i, item := range template["spec"].(document)["containers"].([]any) {
-			if item.(document)["image"] == nil {
+		for i, item := range template["spec"].(framework.Document)["containers"].([]any) {
+			if item.(framework.Document)["image"] == nil {
 				causes = append(causes,
 					metav1.StatusCause{Type: "FieldValueRequired", Field: fmt.Sprintf("template.spec.containers[%d].image", i),
 						Message: "Required value"})
@@ -277,15 +278,15 @@ func TestVersionOfTheObjectCounts(t *testing.T) {
 // CS-014, IPU-015: a template is completed on create and when it changes, never otherwise; without an answer
 // of the API server it gets only the defaults that need none.
 func TestMutateCompletesChangedTemplates(t *testing.T) {
-	completes := func(template document) (int, any) {
-		template["spec"].(document)["restartPolicy"] = "Always"
-		return 201, document{"template": template}
+	completes := func(template framework.Document) (int, any) {
+		template["spec"].(framework.Document)["restartPolicy"] = "Always"
+		return 201, framework.Document{"template": template}
 	}
 	const pullPolicy = `{"op":"add","path":"/spec/template/spec/containers/0/imagePullPolicy","value":"Always"}`
 	const restart = `{"op":"add","path":"/spec/template/spec/restartPolicy","value":"Always"}`
 	other := strings.Replace(goodTemplate, `"i"`, `"j","imagePullPolicy":"Always"`, 1)
 	cases := map[string]struct {
-		answer   func(document) (int, any)
+		answer   func(framework.Document) (int, any)
 		old      string
 		has, not []string
 		warnings int
@@ -327,18 +328,18 @@ func TestMutateCompletesChangedTemplates(t *testing.T) {
 // CS-014: a template that mounts a claim is completed as others are. The API server gets volumes for the
 // claim templates, or it would refuse the template; they do not appear in it.
 func TestATemplateThatMountsAClaimIsCompleted(t *testing.T) {
-	completes := func(template document) (int, any) {
-		spec := template["spec"].(document)
+	completes := func(template framework.Document) (int, any) {
+		spec := template["spec"].(framework.Document)
 		volumes := spec["volumes"].([]any)
-		if last := volumes[len(volumes)-1].(document); last["name"] != "data" {
+		if last := volumes[len(volumes)-1].(framework.Document); last["name"] != "data" {
 			return answers(422, metav1.StatusReasonInvalid, "bad",
 				metav1.StatusCause{Field: "template.spec.containers[0].volumeMounts[0].name"})(template)
 		}
 		for _, item := range volumes {
-			item.(document)["future"] = "default"
+			item.(framework.Document)["future"] = "default"
 		}
 		spec["restartPolicy"] = "Always"
-		return 201, document{"template": template}
+		return 201, framework.Document{"template": template}
 	}
 	for volumes, want := range map[string]string{"": "", `"volumes":[{"name":"v"}],`: `"/spec/template/spec/volumes/0/future"`,
 		`"volumes":[{"name":"w"},{"name":"data"}],`: `"/spec/template/spec/volumes/1/future"`} {
@@ -359,7 +360,7 @@ func TestATemplateThatMountsAClaimIsCompleted(t *testing.T) {
 func TestAnUnchangedApplyRollsNoPodsWhileTheDryRunFails(t *testing.T) {
 	const stored = `{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i","imagePullPolicy":"Always","terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","future":"kept"}],"restartPolicy":"Always","dnsPolicy":"ClusterFirst"}}`
 	const applied = `{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i"}]}}`
-	for name, answer := range map[string]func(document) (int, any){
+	for name, answer := range map[string]func(framework.Document) (int, any){
 		"quota on podtemplates": answers(403, metav1.StatusReasonForbidden, "exceeded quota"),
 		"server trouble":        answers(500, metav1.StatusReasonInternalError, "etcdserver: request timed out"),
 		"timeout":               answers(504, metav1.StatusReasonTimeout, "timeout"),
@@ -383,11 +384,11 @@ func TestAnUnchangedApplyRollsNoPodsWhileTheDryRunFails(t *testing.T) {
 				object("v1beta1", stored, "")); !validated.Allowed {
 				t.Errorf("admission of the completed object: %+v", validated.Result)
 			}
-			doc, err := decodeDocument(after)
+			doc, err := framework.DecodeDocument(after)
 			if err != nil {
 				t.Fatal(err)
 			}
-			template, err := json.Marshal(doc["spec"].(document)["template"])
+			template, err := json.Marshal(doc["spec"].(framework.Document)["template"])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -447,8 +448,8 @@ func TestAProtectedCloneSetIsNotDeleted(t *testing.T) {
 func TestNewPrivilegedContainersAreRefusedByTheFlag(t *testing.T) {
 	template := `{"metadata":{"labels":{"app":"shop"}},"spec":{"initContainers":[{"name":"i","image":"i","securityContext":{"privileged":true}}],"containers":[{"name":"a","image":"i","securityContext":{"privileged":false}}]}}`
 	hooks := webhooks(t, &apiServer{answer: answers(500, "", "trouble")})
-	lenient := hooks.judge
-	hooks.judge = unprivileged{lenient}
+	lenient := hooks.Validator
+	hooks.Validator = framework.Unprivileged(lenient)
 	got := review(t, admission.HandlerFunc(hooks.validate), "CREATE", object("v1alpha1", template, ""), "")
 	if diff := cmp.Diff([]string{"spec.template.spec.initContainers[0].securityContext.privileged"}, fields(got)); diff != "" {
 		t.Errorf("refused fields (-want +got):\n%s", diff)
@@ -458,7 +459,7 @@ func TestNewPrivilegedContainersAreRefusedByTheFlag(t *testing.T) {
 		object("v1beta1", template, "")); !got.Allowed {
 		t.Errorf("an update of the template: %+v", got.Result)
 	}
-	hooks.judge = lenient
+	hooks.Validator = lenient
 	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE", object("v1beta1", template, ""), ""); !got.Allowed {
 		t.Errorf("creation while the API server has trouble: %+v", got.Result)
 	}
@@ -471,7 +472,7 @@ func TestPrivilegedContainersByOtherWays(t *testing.T) {
 	set := of("v1beta1", "SidecarSet", "", `{"selector":{"matchLabels":{"a":"b"}},"containers":[{"name":"c","image":"i","securityContext":{"privileged":true}}]}`)
 	for _, forbidden := range []bool{false, true} {
 		if forbidden {
-			spreads.judge, sets.judge = unprivileged{spreads.judge}, unprivileged{sets.judge}
+			spreads.judge, sets.judge = framework.Unprivileged(spreads.judge), framework.Unprivileged(sets.judge)
 		}
 		for what, response := range map[string]*admissionv1.AdmissionResponse{
 			"spec.subsets[0].patch.spec.containers[0].securityContext.privileged": review(t, inTime(spreads.validate), "CREATE", spread, ""),
@@ -518,7 +519,7 @@ func TestAnyObjectIsAnsweredWithoutPanic(t *testing.T) {
 func TestTemplateNoDefaults(t *testing.T) {
 	server := &apiServer{answer: accepts}
 	hooks := webhooks(t, server)
-	hooks.templateDefaults = false
+	hooks.Complete = false
 	got := review(t, admission.HandlerFunc(hooks.mutate), "CREATE",
 		object("v1beta1", goodTemplate, `"updateStrategy":{"rollingUpdate":{"podUpdatePolicy":"InPlaceOnly"}}`), "")
 	if !got.Allowed || strings.Contains(string(got.Patch), "/spec/template") ||

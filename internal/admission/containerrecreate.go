@@ -15,6 +15,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/restart"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
 	containerrecreatecontroller "github.com/afloat-project/afloat/internal/kinds/containerrecreate/controller"
 )
@@ -29,30 +30,30 @@ type recreateWebhook struct {
 }
 
 // ContainerRecreateRequests returns the webhook of the kind.
-func ContainerRecreateRequests(e *Environment) Webhooks {
-	w := &recreateWebhook{live: e.live, cached: e.cached}
-	return Webhooks{Mutate: w.mutate}
+func ContainerRecreateRequests(e *framework.Environment) framework.Webhooks {
+	w := &recreateWebhook{live: e.APIReader, cached: e.Cache}
+	return framework.Webhooks{Mutate: w.mutate}
 }
 
 func (w *recreateWebhook) mutate(ctx context.Context, request admission.Request) admission.Response {
 	updated, hub, warnings, err := readRecreate(request.Object.Raw, &request)
 	if err != nil {
-		return undecodable(&request, err)
+		return framework.Undecodable(&request, err)
 	}
 
 	var response admission.Response
 	if request.Operation == admissionv1.Update {
 		old, oldHub, _, err := readRecreate(request.OldObject.Raw, &request)
 		if err != nil {
-			return undecodable(&request, fmt.Errorf("stored object: %w", err))
+			return framework.Undecodable(&request, fmt.Errorf("stored object: %w", err))
 		}
 		response = admission.Allowed("")
 		if refusal := containerrecreate.CheckUpdate(hub, oldHub, updated, old); refusal != nil {
 			switch fills, err := w.fills(ctx, request.Namespace, hub, oldHub); {
 			case err != nil:
-				return refused(http.StatusInternalServerError, err.Error())
+				return framework.Refuse(http.StatusInternalServerError, err.Error())
 			case !fills || updated != old:
-				response = refused(refusal.Code, refusal.Message)
+				response = framework.Refuse(refusal.Code, refusal.Message)
 			}
 		}
 	} else {
@@ -67,14 +68,14 @@ func (w *recreateWebhook) mutate(ctx context.Context, request admission.Request)
 func readRecreate(
 	raw []byte, request *admission.Request,
 ) (acquired string, hub *appsv1beta1.ContainerRecreateRequest, warnings []string, err error) {
-	document, err := decodeDocument(raw)
+	document, err := framework.DecodeDocument(raw)
 	if err != nil {
 		return "", nil, nil, fmt.Errorf("reading the object: %w", err)
 	}
-	switch version := versionOf(document, request); version {
+	switch version := framework.WrittenVersion(document, request); version {
 	case appsv1alpha1.GroupVersion.Version:
 		given := &appsv1alpha1.ContainerRecreateRequest{}
-		if _, err := decode(raw, given); err != nil {
+		if _, err := framework.Decode(raw, given); err != nil {
 			return "", nil, nil, err
 		}
 		for _, key := range given.UnreadableAnnotations() {
@@ -83,7 +84,7 @@ func readRecreate(
 		return given.Annotations[pub.RecreateUnreadyAcquired], given.ToV1beta1(), warnings, nil
 	case appsv1beta1.GroupVersion.Version:
 		given := &appsv1beta1.ContainerRecreateRequest{}
-		_, err := decode(raw, given)
+		_, err := framework.Decode(raw, given)
 		return "", given, nil, err
 	default:
 		return "", nil, nil, fmt.Errorf("version %q of ContainerRecreateRequest is not known", version)
@@ -95,12 +96,12 @@ func (w *recreateWebhook) create(
 ) admission.Response {
 	wrong := containerrecreate.Check(hub)
 	if hub.Spec.PodName == "" {
-		return refused(wrong.Code, wrong.Message)
+		return framework.Refuse(wrong.Code, wrong.Message)
 	}
 	// Errors of the request itself and those about its pod are reported together.
 	also := func(refusal *containerrecreate.Refusal) admission.Response {
 		all := containerrecreate.Both(wrong, refusal)
-		return refused(all.Code, all.Message)
+		return framework.Refuse(all.Code, all.Message)
 	}
 	bad := func(format string, args ...any) *containerrecreate.Refusal {
 		return &containerrecreate.Refusal{Code: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
@@ -109,7 +110,7 @@ func (w *recreateWebhook) create(
 		types.NamespacedName{Namespace: request.Namespace, Name: hub.Spec.PodName})
 	switch {
 	case err != nil:
-		return refused(http.StatusInternalServerError, err.Error())
+		return framework.Refuse(http.StatusInternalServerError, err.Error())
 	case pod == nil:
 		return also(bad("spec.podName: no found Pod named %s in namespace %s",
 			hub.Spec.PodName, request.Namespace))
@@ -124,7 +125,7 @@ func (w *recreateWebhook) create(
 	if refusal != nil || wrong != nil {
 		return also(refusal)
 	}
-	if verified(ctx) {
+	if framework.FromAPIServer(ctx) {
 		_, facts, refusal := containerrecreate.Fill(accepted, pod, node.Labels)
 		if refusal != nil {
 			return also(refusal)
@@ -133,7 +134,7 @@ func (w *recreateWebhook) create(
 	}
 	ahead := w.ahead(ctx, pod)
 	if ahead >= mostAhead {
-		return refused(http.StatusTooManyRequests,
+		return framework.Refuse(http.StatusTooManyRequests,
 			fmt.Sprintf(
 				"%d other ContainerRecreateRequests for Pod %s are not finished: no more than %d are queued",
 				ahead, pod.Name, mostAhead,

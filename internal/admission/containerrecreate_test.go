@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
 )
 
@@ -108,12 +109,12 @@ func TestRecreateRequestsAreFrozen(t *testing.T) {
 		pod := recreatable()
 		handler := inTime(recreateHandler(t, pod).mutate)
 		before := admitted(t, review(t, handler, admissionv1.Create, given, ""), given)
-		got, err := decodeDocument([]byte(before))
+		got, err := framework.DecodeDocument([]byte(before))
 		if err != nil {
 			t.Fatal(err)
 		}
-		labels := document{"a": "b", "crr.apps.kruise.io/active": "true", "crr.apps.kruise.io/pod-uid": "pod-1"}
-		if diff := cmp.Diff(labels, got["metadata"].(document)["labels"]); diff != "" {
+		labels := framework.Document{"a": "b", "crr.apps.kruise.io/active": "true", "crr.apps.kruise.io/pod-uid": "pod-1"}
+		if diff := cmp.Diff(labels, got["metadata"].(framework.Document)["labels"]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", version, diff)
 		}
 		request := &appsv1beta1.ContainerRecreateRequest{}
@@ -129,33 +130,33 @@ func TestRecreateRequestsAreFrozen(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := patched(t, before, body)
-		if got, err = decodeDocument([]byte(text)); err != nil {
+		if got, err = framework.DecodeDocument([]byte(text)); err != nil {
 			t.Fatal(err)
 		}
-		context := func(name string, n string) document {
-			return document{"containerID": "c://" + name, "restartCount": json.Number(n)}
+		context := func(name string, n string) framework.Document {
+			return framework.Document{"containerID": "c://" + name, "restartCount": json.Number(n)}
 		}
-		ports := []any{document{"name": "http", "containerPort": json.Number("80"), "protocol": "TCP"}}
-		want := document{
+		ports := []any{framework.Document{"name": "http", "containerPort": json.Number("80"), "protocol": "TCP"}}
+		want := framework.Document{
 			"podName": "web-7", "future": json.Number("12345678901234567890"),
-			"strategy": document{"failurePolicy": "Fail", "terminationGracePeriodSeconds": json.Number("45")},
+			"strategy": framework.Document{"failurePolicy": "Fail", "terminationGracePeriodSeconds": json.Number("45")},
 			"containers": []any{
-				document{"name": "plain", "future": json.Number("1"), "statusContext": context("plain", "2")},
-				document{"name": "exec", "statusContext": context("exec", "2"),
-					"preStop": document{"exec": document{"command": []any{"stop"}}}},
-				document{"name": "http", "statusContext": context("http", "2"),
-					"preStop": document{"httpGet": document{"path": "/stop", "port": "http"}}, "ports": ports},
-				document{"name": "tcp", "statusContext": context("tcp", "2"),
-					"preStop": document{"tcpSocket": document{"port": json.Number("80")}}, "ports": ports},
-				document{"name": "sleep", "statusContext": context("sleep", "2")},
-				document{"name": "native", "statusContext": context("native", "0")}, // CRR-034
+				framework.Document{"name": "plain", "future": json.Number("1"), "statusContext": context("plain", "2")},
+				framework.Document{"name": "exec", "statusContext": context("exec", "2"),
+					"preStop": framework.Document{"exec": framework.Document{"command": []any{"stop"}}}},
+				framework.Document{"name": "http", "statusContext": context("http", "2"),
+					"preStop": framework.Document{"httpGet": framework.Document{"path": "/stop", "port": "http"}}, "ports": ports},
+				framework.Document{"name": "tcp", "statusContext": context("tcp", "2"),
+					"preStop": framework.Document{"tcpSocket": framework.Document{"port": json.Number("80")}}, "ports": ports},
+				framework.Document{"name": "sleep", "statusContext": context("sleep", "2")},
+				framework.Document{"name": "native", "statusContext": context("native", "0")}, // CRR-034
 			},
 		}
 		if diff := cmp.Diff(want, got["spec"]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", version, diff)
 		}
 		labels["crr.apps.kruise.io/node-name"], labels["type"] = "node-a", "virtual-kubelet"
-		if diff := cmp.Diff(labels, got["metadata"].(document)["labels"]); diff != "" {
+		if diff := cmp.Diff(labels, got["metadata"].(framework.Document)["labels"]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", version, diff)
 		}
 		if r := review(t, handler, admissionv1.Update, text, before); !r.Allowed {
@@ -195,7 +196,7 @@ func TestRecreateRequestsAreFrozen(t *testing.T) {
 func TestAKnownCallerGetsTheFactsAtOnce(t *testing.T) {
 	pod := recreatable()
 	known := admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
-		return recreateHandler(t, pod).mutate(context.WithValue(ctx, verifiedKey{}, true), request)
+		return recreateHandler(t, pod).mutate(framework.WithCaller(ctx, true), request)
 	})
 	const containers = `"podName":"web-7","containers":[{"name":"plain","statusContext":{}},{"name":"exec"},{"name":"http"}]`
 	for name, given := range map[string]string{
@@ -221,11 +222,11 @@ func TestAKnownCallerGetsTheFactsAtOnce(t *testing.T) {
 		if refusal != nil {
 			t.Fatalf("%s: filling in the request: %v", name, refusal)
 		}
-		want, err := decodeDocument([]byte(patched(t, late, body)))
+		want, err := framework.DecodeDocument([]byte(patched(t, late, body)))
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := decodeDocument([]byte(early))
+		got, err := framework.DecodeDocument([]byte(early))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -326,7 +327,7 @@ func TestRecreateRequestsAreRefused(t *testing.T) {
 		})
 	}
 	off := recreateHandler(t, recreatable())
-	handler := handlersOf(t, "ContainerRecreateRequest", "KruiseDaemon=false", Webhooks{Mutate: off.mutate})[mutateRecreatePath]
+	handler := handlersOf(t, "ContainerRecreateRequest", "KruiseDaemon=false", framework.Webhooks{Mutate: off.mutate})[mutateRecreatePath]
 	if response := review(t, handler, admissionv1.Create, crr("v1beta1", "", one("")), ""); response.Allowed {
 		t.Error("CRR-020: admitted without the gate")
 	} else if response.Result.Code != 403 {
@@ -387,7 +388,7 @@ func TestDeletedRequestsCanBeFreedWithoutTheGate(t *testing.T) {
 	const leaving = `,"deletionTimestamp":"2026-01-01T00:00:00Z"`
 	spec := `{"podName":"web-7","containers":[{"name":"plain"}]}`
 	off := recreateHandler(t, recreatable())
-	handler := handlersOf(t, "ContainerRecreateRequest", "KruiseDaemon=false", Webhooks{Mutate: off.mutate})[mutateRecreatePath]
+	handler := handlersOf(t, "ContainerRecreateRequest", "KruiseDaemon=false", framework.Webhooks{Mutate: off.mutate})[mutateRecreatePath]
 	if r := review(t, handler, admissionv1.Update, crr("v1beta1", leaving, spec),
 		crr("v1beta1", leaving+`,"finalizers":["crr.apps.kruise.io/unready-acquired"]`, spec)); !r.Allowed {
 		t.Errorf("the last finalizer without the gate: %+v", r.Result)

@@ -13,6 +13,8 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/afloat-project/afloat/internal/framework"
 )
 
 const convertPath = "/convert"
@@ -25,7 +27,7 @@ const maxReview = 32 << 20
 // fields.
 type conversionHandler struct {
 	log   logr.Logger
-	kinds []Kind
+	kinds []framework.Kind
 }
 
 func (h *conversionHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -80,11 +82,11 @@ func (h *conversionHandler) convertOne(raw []byte, to string) ([]byte, error) {
 	}
 
 	from, wanted := object.GroupVersionKind(), schema.FromAPIVersionAndKind(to, object.Kind)
-	var convert converter
+	var convert framework.Converter
 	if i := slices.IndexFunc(h.kinds,
-		func(k Kind) bool { return k.Name == from.Kind && k.Group == from.Group }); i >= 0 &&
+		func(k framework.Kind) bool { return k.Name == from.Kind && k.Group == from.Group }); i >= 0 &&
 		from.Group == wanted.Group {
-		convert = h.kinds[i].Conversion.converter(from, wanted)
+		convert = h.kinds[i].Conversion.Converter(from, wanted)
 	}
 
 	if convert == nil {
@@ -105,7 +107,7 @@ func (h *conversionHandler) convertOne(raw []byte, to string) ([]byte, error) {
 	// under the new version; the API server prunes fields that are not in the schema of that version.
 	h.log.Error(err, "An object does not fit its types and is passed on as it is", "kind", object.Kind,
 		"from", object.APIVersion, "to", to, "name", nameOf(raw))
-	document, err := decodeDocument(raw)
+	document, err := framework.DecodeDocument(raw)
 	if err != nil {
 		return nil, fmt.Errorf("reading the object: %w", err)
 	}

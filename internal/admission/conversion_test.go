@@ -2,12 +2,14 @@ package admission
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http/httptest"
 	"os"
 	"path"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
@@ -18,9 +20,10 @@ import (
 
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/admission/protection"
+	"github.com/afloat-project/afloat/internal/framework"
 )
 
-func convert(t *testing.T, body string) (int, document) {
+func convert(t *testing.T, body string) (int, framework.Document) {
 	t.Helper()
 	recorder := httptest.NewRecorder()
 	(&conversionHandler{log: logr.Discard(), kinds: Registered}).ServeHTTP(recorder,
@@ -28,7 +31,7 @@ func convert(t *testing.T, body string) (int, document) {
 	if recorder.Code != 200 {
 		return recorder.Code, nil
 	}
-	answer, err := decodeDocument(recorder.Body.Bytes())
+	answer, err := framework.DecodeDocument(recorder.Body.Bytes())
 	if err != nil {
 		t.Fatalf("reading the answer %s: %v", recorder.Body, err)
 	}
@@ -51,36 +54,36 @@ func TestListsOfBothVersionsConvertAsAWhole(t *testing.T) {
 		if want := "apiextensions.k8s.io/" + version; got["apiVersion"] != want {
 			t.Fatalf("version of the answer: got %v, want %s", got["apiVersion"], want)
 		}
-		response := got["response"].(document)
+		response := got["response"].(framework.Document)
 		objects, _ := response["convertedObjects"].([]any)
 		if response["uid"] != "u" {
 			t.Fatalf("UID of the response: got %v, want that of the request, u", response["uid"])
 		}
-		if response["result"].(document)["status"] != "Success" {
+		if response["result"].(framework.Document)["status"] != "Success" {
 			t.Fatalf("result: got %v, want Success", response["result"])
 		}
 		if len(objects) != 3 {
 			t.Fatalf("converted objects: got %d, want 3: %v", len(objects), objects)
 		}
 		for i, item := range objects {
-			converted := item.(document)
+			converted := item.(framework.Document)
 			if converted["apiVersion"] != "apps.kruise.io/v1beta1" {
 				t.Errorf("object %d: version %v, want apps.kruise.io/v1beta1", i, converted["apiVersion"])
 			}
 			if converted["kind"] != "CloneSet" {
 				t.Errorf("object %d: kind %v, want CloneSet", i, converted["kind"])
 			}
-			container := converted["spec"].(document)["template"].(document)["spec"].(document)["containers"].([]any)[0].(document)
+			container := converted["spec"].(framework.Document)["template"].(framework.Document)["spec"].(framework.Document)["containers"].([]any)[0].(framework.Document)
 			if container["future"] != json.Number("12345678901234567890") {
 				t.Errorf("object %d: CS-016: unknown field became %v", i, container["future"])
 			}
 		}
-		strategy := objects[0].(document)["spec"].(document)["updateStrategy"]
-		if diff := cmp.Diff(document{"type": "RollingUpdate", "rollingUpdate": document{"podUpdatePolicy": "InPlaceOnly"}},
+		strategy := objects[0].(framework.Document)["spec"].(framework.Document)["updateStrategy"]
+		if diff := cmp.Diff(framework.Document{"type": "RollingUpdate", "rollingUpdate": framework.Document{"podUpdatePolicy": "InPlaceOnly"}},
 			strategy); diff != "" {
 			t.Errorf("update strategy (-want +got):\n%s", diff)
 		}
-		if objects[2].(document)["spec"].(document)["replicas"] != "many" {
+		if objects[2].(framework.Document)["spec"].(framework.Document)["replicas"] != "many" {
 			t.Error("the broken object lost something")
 		}
 	}
@@ -90,14 +93,14 @@ func TestConvertRefusesWhatIsNotOurs(t *testing.T) {
 	code, got := convert(t, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"apps.kruise.io/v2","objects":[`+object("v1beta1", goodTemplate, "")+`]}}`)
 	if code != 200 {
 		t.Errorf("status for an unknown version: got %d, want 200", code)
-	} else if result := got["response"].(document)["result"].(document); result["status"] != "Failure" {
+	} else if result := got["response"].(framework.Document)["result"].(framework.Document); result["status"] != "Failure" {
 		t.Errorf("result for an unknown version: got %v, want Failure", result)
 	}
 	if code, _ := convert(t, `{}`); code != 400 {
 		t.Errorf("no review: %d", code)
 	}
-	panics := Conversion{{alpha, beta}: func([]byte, schema.GroupVersionKind) ([]byte, error) { panic("oops") }}
-	if _, err := panics.Convert(nil, schema.GroupVersionKind{Version: alpha}, schema.GroupVersionKind{Version: beta}); err == nil || !strings.Contains(err.Error(), "oops") {
+	panics := framework.Conversion{{framework.V1alpha1, framework.V1beta1}: func([]byte, schema.GroupVersionKind) ([]byte, error) { panic("oops") }}
+	if _, err := panics.Convert(nil, schema.GroupVersionKind{Version: framework.V1alpha1}, schema.GroupVersionKind{Version: framework.V1beta1}); err == nil || !strings.Contains(err.Error(), "oops") {
 		t.Errorf("OPS-066 panic: got %v, want it as an error", err)
 	}
 }
@@ -131,7 +134,7 @@ func TestConvertCarriesWhatItDoesNotKnow(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := decodeDocument([]byte(given))
+			want, err := framework.DecodeDocument([]byte(given))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -152,7 +155,7 @@ func TestConvertAllKinds(t *testing.T) {
 	} {
 		for from, to := range map[string]string{"v1alpha1": "v1beta1", "v1beta1": "v1alpha1"} {
 			got := convertOne(t, `{"apiVersion":"apps.kruise.io/`+from+`","kind":"`+kind+`","metadata":{"name":"x"},"spec":`+spec+`}`, to)
-			want, err := decodeDocument([]byte(spec))
+			want, err := framework.DecodeDocument([]byte(spec))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -162,7 +165,7 @@ func TestConvertAllKinds(t *testing.T) {
 			if got["kind"] != kind {
 				t.Errorf("kind: got %v, want %s", got["kind"], kind)
 			}
-			members, _ := got["spec"].(document)
+			members, _ := got["spec"].(framework.Document)
 			delete(members, "template")
 			delete(members, "selector")
 			delete(members, "updateStrategy")
@@ -178,7 +181,7 @@ func TestConvertAllKinds(t *testing.T) {
 func has(value any, path string) bool {
 	for key := range strings.SplitSeq(path, ".") {
 		var ok bool
-		if value, ok = member(value, key); !ok {
+		if value, ok = elementOf(value, key); !ok {
 			return false
 		}
 	}
@@ -186,9 +189,9 @@ func has(value any, path string) bool {
 }
 
 // convertOne converts an object to the version of its group.
-func convertOne(t *testing.T, object, to string) document {
+func convertOne(t *testing.T, object, to string) framework.Document {
 	t.Helper()
-	given, err := decodeDocument([]byte(object))
+	given, err := framework.DecodeDocument([]byte(object))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,11 +199,11 @@ func convertOne(t *testing.T, object, to string) document {
 	_, got := convert(t,
 		`{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"`+to+
 			`","objects":[`+object+`]}}`)
-	objects, _ := got["response"].(document)["convertedObjects"].([]any)
+	objects, _ := got["response"].(framework.Document)["convertedObjects"].([]any)
 	if len(objects) != 1 {
 		t.Fatalf("conversion: got %v, want one object", got)
 	}
-	return objects[0].(document)
+	return objects[0].(framework.Document)
 }
 
 // OPS-066, OPS-072: for any text, conversion answers in the right form and does not panic.
@@ -211,7 +214,7 @@ func TestConvertHostileReviews(t *testing.T) {
 		`{"request":{"desiredAPIVersion":"apps.kruise.io/v1alpha1","objects":[{"kind":"CloneSet","apiVersion":"apps.kruise.io/v1beta1","metadata":null,"spec":null,"status":null}]}}`,
 		`{"request":{"desiredAPIVersion":"apps.kruise.io/v1beta1","objects":[{"kind":"CloneSet","apiVersion":"apps.kruise.io/v1alpha1","metadata":{"labels":null,"annotations":null},"spec":{"template":[],"volumeClaimTemplates":{},"scaleStrategy":null,"updateStrategy":{"scatterStrategy":[null],"inPlaceUpdateStrategy":null}}}]}}`} {
 		code, got := convert(t, body)
-		if code == 200 && got["response"].(document)["result"].(document)["status"] == nil {
+		if code == 200 && got["response"].(framework.Document)["result"].(framework.Document)["status"] == nil {
 			t.Errorf("%s: the answer has no result: %v", body, got)
 		}
 		if code != 200 && code != 400 {
@@ -222,7 +225,7 @@ func TestConvertHostileReviews(t *testing.T) {
 
 // versionsOf are the versions that the kind of a resource is served in.
 func versionsOf(resource string) []string {
-	if i := slices.IndexFunc(Registered, func(k Kind) bool { return k.Plural == resource }); i >= 0 {
+	if i := slices.IndexFunc(Registered, func(k framework.Kind) bool { return k.Plural == resource }); i >= 0 {
 		return Registered[i].Versions()
 	}
 	return nil
@@ -355,8 +358,8 @@ func entries(handlers map[string]admission.Handler, verb string,
 		if strings.HasSuffix(kind.Name, "PullJob") {
 			suffix = "-v1beta1.kb.io "
 		}
-		entry := verb[:1] + strings.ToLower(kind.Name) + suffix + kind.path(verb)
-		if handlers[kind.path(verb)] != nil && named[entry] == nil {
+		entry := verb[:1] + strings.ToLower(kind.Name) + suffix + kind.Path(verb)
+		if handlers[kind.Path(verb)] != nil && named[entry] == nil {
 			named[entry] = []admissionv1.OperationType{"CREATE", "UPDATE"}
 		}
 	}
@@ -371,5 +374,53 @@ func read(t *testing.T, file string, into any) {
 	}
 	if err := yaml.UnmarshalStrict(data, into); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// OPS-072: a NodeImage with very many images, each with an unknown field on its tag, keeps all of them, also
+// with dots in the names.
+func TestNoneOfManyUnknownFieldsIsLost(t *testing.T) {
+	const count = 5000
+	images := framework.Document{}
+	for i := range count {
+		images[fmt.Sprintf("registry.example/a.b/img%d", i)] = framework.Document{
+			"tags": []any{framework.Document{"tag": "1.2", "future": json.Number(fmt.Sprint(i))}}}
+	}
+	text, err := json.Marshal(framework.Document{"apiVersion": "apps.kruise.io/v1beta1", "kind": "NodeImage", "metadata": framework.Document{"name": "n"},
+		"spec": framework.Document{"images": images}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	there := convertOne(t, string(text), "v1alpha1")
+	if took := time.Since(began); took > 20*time.Second { // about 0.1 s; minutes if the time grew with the square
+		t.Errorf("%d fields took %s", count, took)
+	}
+	if diff := cmp.Diff(any(images), there["spec"].(framework.Document)["images"]); diff != "" {
+		t.Errorf("(-given +got):\n%.2000s", diff)
+	}
+}
+
+// OPS-072 (part): what is unknown may be deep and wide at the same time. Its many fields must not each cost a
+// walk of the whole depth, since anybody who can reach the port can send such an object.
+func TestDeepAndWideUnknownFieldsAreCarriedInOneWalk(t *testing.T) {
+	const depth, width = 8000, 40000
+	var wide []string
+	for i := range width {
+		wide = append(wide, fmt.Sprintf(`"k%d":1`, i))
+	}
+	text := `{"apiVersion":"apps.kruise.io/v1alpha1","kind":"CloneSet","metadata":{"name":"a"},"spec":{"unknown":` +
+		strings.Repeat(`{"a":`, depth) + "{" + strings.Join(wide, ",") + "}" + strings.Repeat("}", depth) + "}}"
+	began := time.Now()
+	there := convertOne(t, text, "v1beta1")
+	if took := time.Since(began); took > 8*time.Second { // about 0.3 s; with a walk for each field it was 12 s
+		t.Errorf("%d KiB took %s", len(text)>>10, took)
+	}
+	carried := there["spec"].(framework.Document)["unknown"]
+	for range depth {
+		carried, _ = elementOf(carried, "a")
+	}
+	if members, ok := carried.(framework.Document); !ok || len(members) != width {
+		t.Errorf("at the end of the depth are %d fields, want %d", len(members), width)
 	}
 }

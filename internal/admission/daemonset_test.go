@@ -12,11 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/framework"
 )
 
 func daemonSets(t *testing.T, server *apiServer) *daemonSetWebhooks {
 	t.Helper()
-	return &daemonSetWebhooks{templates{judge: server.judge(t), templateDefaults: true}}
+	return &daemonSetWebhooks{framework.Templates{Validator: server.judge(t), Complete: true}}
 }
 
 // ads is a complete DaemonSet, with more in its metadata and spec.
@@ -34,11 +35,11 @@ func ads(version, meta, spec string) string {
 // ADS-015 (part): the template is stored as it was written, whatever the gates, on create and when it
 // changes; nothing asks the API server for defaults.
 func TestTemplatesOfDaemonSetsStay(t *testing.T) {
-	w := daemonSets(t, &apiServer{answer: func(document) (int, any) {
+	w := daemonSets(t, &apiServer{answer: func(framework.Document) (int, any) {
 		t.Error("the API server was asked")
 		return 500, nil
 	}})
-	w.hostPorts = true
+	w.HostPorts = true
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		given := ads(version, "", `"minReadySeconds":5`)
 		for _, old := range []string{"", strings.Replace(given, `"image":"i"`, `"image":"j"`, 1)} {
@@ -170,7 +171,7 @@ func TestDeletionProtectionOfDaemonSets(t *testing.T) {
 // where the API server does not prune them, and return, whether or not the field that has an annotation of
 // its own is set.
 func TestFieldsOfANewerReleaseOfDaemonSets(t *testing.T) {
-	for scale, want := range map[string]document{
+	for scale, want := range map[string]framework.Document{
 		`{"partitionedScaling":true,"future":12345678901234567890}`: {pub.ProgressiveCreatePod: "true",
 			pub.V1beta1OnlyFields: `{"scaleStrategy":{"future":12345678901234567890}}`},
 		`{"future":{"a":[1]}}`:        {pub.V1beta1OnlyFields: `{"scaleStrategy":{"future":{"a":[1]}}}`},
@@ -178,7 +179,7 @@ func TestFieldsOfANewerReleaseOfDaemonSets(t *testing.T) {
 	} {
 		beta := ads("v1beta1", "", `"scaleStrategy":`+scale+`,"future":true`)
 		alpha := convertOne(t, beta, "v1alpha1")
-		spec, meta := alpha["spec"].(document), alpha["metadata"].(document)
+		spec, meta := alpha["spec"].(framework.Document), alpha["metadata"].(framework.Document)
 		if diff := cmp.Diff(want, meta["annotations"]); diff != "" {
 			t.Errorf("annotations in v1alpha1 for %s (-want +got):\n%s", scale, diff)
 		}
@@ -189,19 +190,19 @@ func TestFieldsOfANewerReleaseOfDaemonSets(t *testing.T) {
 			t.Errorf("the unknown field has gone: %v", spec)
 		}
 		back := convertOne(t, encoded(t, alpha), "v1beta1")
-		given, err := decodeDocument([]byte(beta))
+		given, err := framework.DecodeDocument([]byte(beta))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(given["spec"], back["spec"]); diff != "" {
 			t.Errorf("spec after conversion there and back (-want +got):\n%s", diff)
 		}
-		if left := back["metadata"].(document)["annotations"]; left != nil {
+		if left := back["metadata"].(framework.Document)["annotations"]; left != nil {
 			t.Errorf("annotations in v1beta1: got %v, want none", left)
 		}
 	}
 	for _, garbage := range []string{"no", "[]", `{"scaleStrategy":5,"future":1}`} {
-		got := convertOne(t, ads("v1alpha1", annotated(garbage), ""), "v1beta1")["spec"].(document)
+		got := convertOne(t, ads("v1alpha1", annotated(garbage), ""), "v1beta1")["spec"].(framework.Document)
 		for _, field := range []string{"scaleStrategy", "future"} {
 			if got[field] != nil {
 				t.Errorf("the annotation %s became %s in the spec: %v", garbage, field, got)

@@ -19,6 +19,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/racetest"
 )
 
@@ -86,9 +87,9 @@ func TestWhatIsEmptyMeansAbsent(t *testing.T) {
 		kind := &Registered[i]
 		t.Run(kind.Name, func(t *testing.T) {
 			object := reflect.PointerTo(scheme.AllKnownTypes()[kind.Stored()])
-			given := document{"apiVersion": kind.Stored().GroupVersion().String(), "kind": kind.Name, "metadata": document{"name": "web"}}
+			given := framework.Document{"apiVersion": kind.Stored().GroupVersion().String(), "kind": kind.Name, "metadata": framework.Document{"name": "web"}}
 			given["spec"] = parsed(t, specs[kind.Name])
-			ask := func(updated, old document) admission.Response {
+			ask := func(updated, old framework.Document) admission.Response {
 				request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{UID: "u", Operation: admissionv1.Create, Name: "web",
 					Kind:     metav1.GroupVersionKind{Group: kind.Group, Version: kind.Stored().Version, Kind: kind.Name},
 					Resource: metav1.GroupVersionResource{Group: kind.Group, Version: kind.Stored().Version, Resource: kind.Plural},
@@ -100,7 +101,7 @@ func TestWhatIsEmptyMeansAbsent(t *testing.T) {
 					request.Operation, request.OldObject.Raw = admissionv1.Update, []byte(encoded(t, old))
 				}
 				for _, verb := range []string{"mutate", "validate"} {
-					handler := handlers[kind.path(verb)]
+					handler := handlers[kind.Path(verb)]
 					if kind.Name == "ContainerRecreateRequest" && verb == "mutate" {
 						handler = recreate
 					}
@@ -124,7 +125,7 @@ func TestWhatIsEmptyMeansAbsent(t *testing.T) {
 			if answer := ask(given, nil); !answer.Allowed {
 				t.Fatalf("admission of what is given: %+v", answer.Result)
 			}
-			same := func(how string, variant document) {
+			same := func(how string, variant framework.Document) {
 				for name, answer := range map[string]admission.Response{"created": ask(variant, nil), "written over": ask(variant, given),
 					"overwritten": ask(given, variant)} {
 					if !answer.Allowed {
@@ -147,9 +148,9 @@ func TestWhatIsEmptyMeansAbsent(t *testing.T) {
 	}
 }
 
-func parsed(t *testing.T, text string) document {
+func parsed(t *testing.T, text string) framework.Document {
 	t.Helper()
-	object, err := decodeDocument([]byte(text))
+	object, err := framework.DecodeDocument([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,15 +158,15 @@ func parsed(t *testing.T, text string) document {
 }
 
 // typed is what a Go client sends for an object: each struct with all the fields that have no omitempty.
-func typed(t *testing.T, given document, of reflect.Type) document {
+func typed(t *testing.T, given framework.Document, of reflect.Type) framework.Document {
 	t.Helper()
 	object := reflect.New(of.Elem()).Interface()
 	if err := json.Unmarshal([]byte(encoded(t, given)), object); err != nil {
 		t.Fatal(err)
 	}
 	sent := parsed(t, encoded(t, object))
-	spec, _ := sent["spec"].(document)
-	template, _ := spec["template"].(document)
+	spec, _ := sent["spec"].(framework.Document)
+	template, _ := spec["template"].(framework.Document)
 	if list, ok := template["ephemeralContainers"]; ok { // a list of Go types in the clients of the reference
 		var containers []corev1.EphemeralContainer
 		if err := json.Unmarshal([]byte(encoded(t, list)), &containers); err != nil {
@@ -195,10 +196,10 @@ func empties(value any, of reflect.Type, path []string) map[string]any {
 		return found
 	}
 	switch value := value.(type) {
-	case document:
+	case framework.Document:
 		if of.Kind() == reflect.Map {
 			for key, member := range value {
-				maps.Copy(found, empties(member, of.Elem(), below(path, key)))
+				maps.Copy(found, empties(member, of.Elem(), longer(path, key)))
 			}
 		}
 		if of.Kind() != reflect.Struct {
@@ -206,7 +207,7 @@ func empties(value any, of reflect.Type, path []string) map[string]any {
 		}
 		for key, inner := range jsonfields.Of(of) {
 			if member, present := value[key]; present {
-				maps.Copy(found, empties(member, inner, below(path, key)))
+				maps.Copy(found, empties(member, inner, longer(path, key)))
 				continue
 			}
 			if key == "ephemeralContainers" {
@@ -214,19 +215,19 @@ func empties(value any, of reflect.Type, path []string) map[string]any {
 			}
 			switch kind := jsonfields.Elem(inner).Kind(); {
 			case jsonfields.Decodes(jsonfields.Elem(inner)): // it may be a list
-				found[strings.Join(below(path, key), ".")] = nil
+				found[strings.Join(longer(path, key), ".")] = nil
 			case kind == reflect.Slice:
-				found[strings.Join(below(path, key), ".")] = []any{}
+				found[strings.Join(longer(path, key), ".")] = []any{}
 			case kind == reflect.Map || kind == reflect.Struct:
-				found[strings.Join(below(path, key), ".")] = document{}
+				found[strings.Join(longer(path, key), ".")] = framework.Document{}
 			default:
-				found[strings.Join(below(path, key), ".")] = nil
+				found[strings.Join(longer(path, key), ".")] = nil
 			}
 		}
 	case []any:
 		if of.Kind() == reflect.Slice {
 			for i, item := range value {
-				maps.Copy(found, empties(item, of.Elem(), below(path, strconv.Itoa(i))))
+				maps.Copy(found, empties(item, of.Elem(), longer(path, strconv.Itoa(i))))
 			}
 		}
 	}
@@ -236,8 +237,8 @@ func empties(value any, of reflect.Type, path []string) map[string]any {
 // place sets a value at a path.
 func place(into any, path []string, value any) {
 	for len(path) > 1 {
-		into, _ = member(into, path[0])
+		into, _ = elementOf(into, path[0])
 		path = path[1:]
 	}
-	into.(document)[path[0]] = value
+	into.(framework.Document)[path[0]] = value
 }

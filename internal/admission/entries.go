@@ -8,6 +8,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
@@ -18,7 +19,7 @@ const onlyProtected = "request.operation != 'DELETE' || (has(oldObject.metadata.
 
 // Entries returns the entries of kinds in the shipped webhook configuration for a verb, which is "mutate" or
 // "validate" (OPS-060, OPS-061). Those of validating webhooks have all fields that either has.
-func Entries(kinds []Kind, verb string) ([]admissionregistrationv1.ValidatingWebhook, error) {
+func Entries(kinds []framework.Kind, verb string) ([]admissionregistrationv1.ValidatingWebhook, error) {
 	gates, err := features.Parse("")
 	if err != nil {
 		return nil, fmt.Errorf("reading the defaults of feature gates: %w", err)
@@ -26,7 +27,7 @@ func Entries(kinds []Kind, verb string) ([]admissionregistrationv1.ValidatingWeb
 
 	var entries []admissionregistrationv1.ValidatingWebhook
 	for i := range kinds {
-		webhooks := kinds[i].Webhooks(&Environment{Gates: gates})
+		webhooks := kinds[i].Webhooks(&framework.Environment{Gates: gates})
 		if verb == "mutate" && webhooks.Mutate != nil || verb == "validate" && webhooks.Validate != nil {
 			entries = append(entries, entry(&kinds[i], verb, &webhooks))
 		}
@@ -36,7 +37,7 @@ func Entries(kinds []Kind, verb string) ([]admissionregistrationv1.ValidatingWeb
 }
 
 // entry returns the entry of the kind for a verb.
-func entry(k *Kind, verb string, webhooks *Webhooks) admissionregistrationv1.ValidatingWebhook {
+func entry(k *framework.Kind, verb string, webhooks *framework.Webhooks) admissionregistrationv1.ValidatingWebhook {
 	operations := []admissionregistrationv1.OperationType{
 		admissionregistrationv1.Create, admissionregistrationv1.Update,
 	}
@@ -66,7 +67,7 @@ func entry(k *Kind, verb string, webhooks *Webhooks) admissionregistrationv1.Val
 			Service: &admissionregistrationv1.ServiceReference{
 				Namespace: "kruise-system",
 				Name:      "kruise-webhook-service",
-				Path:      new(k.path(verb)),
+				Path:      new(k.Path(verb)),
 				Port:      new(int32(443)),
 			},
 		},

@@ -12,48 +12,49 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/ephemeraljob"
 )
 
 // ephemeralWebhook admits EphemeralJobs.
-type ephemeralWebhook struct{ templates }
+type ephemeralWebhook struct{ framework.Templates }
 
 // EphemeralJobs returns the webhooks of the kind.
-func EphemeralJobs(e *Environment) Webhooks {
-	w := &ephemeralWebhook{templatesOf(e)}
-	return Webhooks{Mutate: w.mutate, Validate: w.validate}
+func EphemeralJobs(e *framework.Environment) framework.Webhooks {
+	w := &ephemeralWebhook{framework.NewTemplates(e)}
+	return framework.Webhooks{Mutate: w.mutate, Validate: w.validate}
 }
 
 func (w *ephemeralWebhook) mutate(_ context.Context, request admission.Request) admission.Response {
-	updated, old, err := documents(&request)
+	updated, old, err := framework.Documents(&request)
 	if err != nil {
-		return undecodable(&request, err)
+		return framework.Undecodable(&request, err)
 	}
 	return admission.Patched("", ephemeraljob.Default(updated, old)...)
 }
 
 func (w *ephemeralWebhook) validate(ctx context.Context, request admission.Request) admission.Response {
-	document, stored, err := documents(&request)
+	document, stored, err := framework.Documents(&request)
 	if err != nil {
-		return undecodable(&request, err)
+		return framework.Undecodable(&request, err)
 	}
-	if stored != nil && sameJSON(document["spec"], stored["spec"]) {
+	if stored != nil && framework.SameJSON(document["spec"], stored["spec"]) {
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
 
 	job, old := &appsv1alpha1.EphemeralJob{}, (*appsv1alpha1.EphemeralJob)(nil)
-	if _, err := decode(request.Object.Raw, job); err != nil {
-		return undecodable(&request, err)
+	if _, err := framework.Decode(request.Object.Raw, job); err != nil {
+		return framework.Undecodable(&request, err)
 	}
 
 	if request.Operation == admissionv1.Update {
 		old = &appsv1alpha1.EphemeralJob{}
-		if _, err := decode(request.OldObject.Raw, old); err != nil {
+		if _, err := framework.Decode(request.OldObject.Raw, old); err != nil {
 			old = nil // the stored object cannot be read, so everything counts as new
 		}
 	}
 
-	causes := causesOf(ephemeraljob.Validate(document, job, old))
+	causes := framework.Causes(ephemeraljob.Validate(document, job, old))
 	var warnings []string
 	if old == nil {
 		var more []metav1.StatusCause
@@ -73,7 +74,7 @@ func (w *ephemeralWebhook) validate(ctx context.Context, request admission.Reque
 		return admission.Allowed("").WithWarnings(warnings...)
 	}
 
-	response := invalid(&request, causes)
+	response := framework.Invalid(&request, causes)
 	if response.Result.Code == http.StatusUnprocessableEntity {
 		response.Result.Code, response.Result.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
 	}
@@ -83,14 +84,14 @@ func (w *ephemeralWebhook) validate(ctx context.Context, request admission.Reque
 
 // judgeContainers has the API server validate the containers as those of a pod template.
 func (w *ephemeralWebhook) judgeContainers(
-	ctx context.Context, request *admission.Request, job document,
+	ctx context.Context, request *admission.Request, job framework.Document,
 ) ([]metav1.StatusCause, []string) {
 	template := ephemeraljob.Template(job)
 	if template == nil {
 		return nil, nil // validation reports the error
 	}
 
-	found, err := w.judge.Judge(ctx, request.Namespace, template, nil)
+	found, err := w.Validator.Judge(ctx, request.Namespace, template, nil)
 	var causes []metav1.StatusCause
 	for _, cause := range found {
 		if placed := ephemeraljob.Placed(cause.Field); placed != "" {

@@ -12,18 +12,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/afloat-project/afloat/internal/framework"
 )
 
 // containersJudge is an API server that finds these faults in templates.
 type containersJudge struct {
-	TemplateValidator
+	framework.TemplateValidator
 	causes   []metav1.StatusCause
 	err      error
-	template document
+	template framework.Document
 }
 
 // Judge implements TemplateValidator.
-func (j *containersJudge) Judge(_ context.Context, _ string, template document, _ []string) ([]metav1.StatusCause, error) {
+func (j *containersJudge) Judge(_ context.Context, _ string, template framework.Document, _ []string) ([]metav1.StatusCause, error) {
 	j.template = template
 	return j.causes, j.err
 }
@@ -32,7 +34,7 @@ func (j *containersJudge) Judge(_ context.Context, _ string, template document, 
 // (EJ-025 (part)); defaults are added (EJ-026 (part)); metadata of what is stored wrong may change.
 func TestEphemeralJobs(t *testing.T) {
 	judge := &containersJudge{}
-	w := &ephemeralWebhook{templates{judge: unprivileged{judge}}}
+	w := &ephemeralWebhook{framework.Templates{Validator: framework.Unprivileged(judge)}}
 	ask := func(handle admission.HandlerFunc, operation admissionv1.Operation, object, old string) admission.Response {
 		request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Operation: operation, Name: "dump", Namespace: "shop",
 			Kind: metav1.GroupVersionKind{Group: "apps.kruise.io", Version: "v1alpha1", Kind: "EphemeralJob"}, Object: runtime.RawExtension{Raw: []byte(object)}}}

@@ -9,11 +9,13 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/afloat-project/afloat/internal/framework"
 )
 
 // handlersOfKind returns the handlers of the kind by path. If a required gate is off, creation and update are
 // rejected, except for objects that are being deleted.
-func handlersOfKind(k *Kind, e *Environment) map[string]admission.Handler {
+func handlersOfKind(k *framework.Kind, e *framework.Environment) map[string]admission.Handler {
 	webhooks, off, handlers := k.Webhooks(e), k.Gates.Off(e.Gates), map[string]admission.Handler{}
 	for verb, handle := range map[string]admission.HandlerFunc{
 		"mutate":   webhooks.Mutate,
@@ -22,14 +24,14 @@ func handlersOfKind(k *Kind, e *Environment) map[string]admission.Handler {
 		if handle == nil {
 			continue
 		}
-		handlers[k.path(verb)] = limited(func(
+		handlers[k.Path(verb)] = limited(func(
 			ctx context.Context, request admission.Request,
 		) admission.Response {
 			switch written := request.Operation == admissionv1.Create ||
 				request.Operation == admissionv1.Update; {
 			case request.Operation == admissionv1.Delete && verb == "validate" && webhooks.Delete != nil:
 				return webhooks.Delete(ctx, request)
-			case !written || request.SubResource != "" || off != nil && leaving(&request):
+			case !written || request.SubResource != "" || off != nil && framework.BeingDeleted(&request):
 				return admission.Allowed("")
 			case off != nil:
 				return gateOff(cmp.Or(k.OffCode, http.StatusForbidden), off)
@@ -47,5 +49,5 @@ func gateOff(code int32, gates []featuregate.Feature) admission.Response {
 	if len(gates) > 1 {
 		off = fmt.Sprintf("feature gates %q are off: an administrator can switch one of them on", gates)
 	}
-	return refused(code, off+" by --feature-gates of the manager")
+	return framework.Refuse(code, off+" by --feature-gates of the manager")
 }

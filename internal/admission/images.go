@@ -12,15 +12,16 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 )
 
 // NodeImages returns the webhooks of the kind (IMG-020 to IMG-029).
-func NodeImages(*Environment) Webhooks { return nodeImages(time.Now) }
+func NodeImages(*framework.Environment) framework.Webhooks { return nodeImages(time.Now) }
 
-func nodeImages(now func() time.Time) Webhooks {
-	return Webhooks{
-		Mutate: defaulting(func(object document, _ bool) []jsonpatch.Operation {
+func nodeImages(now func() time.Time) framework.Webhooks {
+	return framework.Webhooks{
+		Mutate: defaulting(func(object framework.Document, _ bool) []jsonpatch.Operation {
 			return imagepull.DefaultNodeImage(object, now())
 		}),
 		Validate: validateNodeImage,
@@ -28,9 +29,9 @@ func nodeImages(now func() time.Time) Webhooks {
 }
 
 // ImagePullJobs returns the webhooks of the kind (IMG-030 to IMG-042).
-func ImagePullJobs(*Environment) Webhooks {
-	return Webhooks{
-		Mutate: defaulting(func(object document, create bool) []jsonpatch.Operation {
+func ImagePullJobs(*framework.Environment) framework.Webhooks {
+	return framework.Webhooks{
+		Mutate: defaulting(func(object framework.Document, create bool) []jsonpatch.Operation {
 			return imagepull.DefaultJob(object, false, create)
 		}),
 		Validate: validateJob,
@@ -38,9 +39,9 @@ func ImagePullJobs(*Environment) Webhooks {
 }
 
 // ImageListPullJobs returns the webhooks of the kind (IMG-045, IMG-046).
-func ImageListPullJobs(*Environment) Webhooks {
-	return Webhooks{
-		Mutate: defaulting(func(object document, _ bool) []jsonpatch.Operation {
+func ImageListPullJobs(*framework.Environment) framework.Webhooks {
+	return framework.Webhooks{
+		Mutate: defaulting(func(object framework.Document, _ bool) []jsonpatch.Operation {
 			return imagepull.DefaultJob(object, true, false)
 		}),
 		Validate: validateList,
@@ -48,21 +49,21 @@ func ImageListPullJobs(*Environment) Webhooks {
 }
 
 // defaulting returns a handler that adds missing defaults.
-func defaulting(add func(object document, create bool) []jsonpatch.Operation) admission.HandlerFunc {
+func defaulting(add func(object framework.Document, create bool) []jsonpatch.Operation) admission.HandlerFunc {
 	return func(_ context.Context, request admission.Request) admission.Response {
-		object, err := decodeDocument(request.Object.Raw)
+		object, err := framework.DecodeDocument(request.Object.Raw)
 		if err != nil {
-			return undecodable(&request, err)
+			return framework.Undecodable(&request, err)
 		}
 		return admission.Patched("", add(object, request.Operation == admissionv1.Create)...)
 	}
 }
 
 func validateNodeImage(_ context.Context, request admission.Request) admission.Response {
-	node, before, err := compared(&request, (*appsv1alpha1.NodeImage).ToV1beta1)
+	node, before, err := framework.Compare(&request, (*appsv1alpha1.NodeImage).ToV1beta1)
 	switch {
 	case err != nil:
-		return undecodable(&request, err)
+		return framework.Undecodable(&request, err)
 	case node.DeletionTimestamp != nil:
 		return admission.Allowed("")
 	}
@@ -73,10 +74,10 @@ func validateNodeImage(_ context.Context, request admission.Request) admission.R
 func same[T any](object *T) *T { return object }
 
 func validateJob(_ context.Context, request admission.Request) admission.Response {
-	job, old, err := compared(&request, same[appsv1beta1.ImagePullJob])
+	job, old, err := framework.Compare(&request, same[appsv1beta1.ImagePullJob])
 	switch {
 	case err != nil:
-		return undecodable(&request, err)
+		return framework.Undecodable(&request, err)
 	case old != nil && equality.Semantic.DeepEqual(job.Spec, old.Spec):
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
@@ -92,10 +93,10 @@ func validateJob(_ context.Context, request admission.Request) admission.Respons
 }
 
 func validateList(_ context.Context, request admission.Request) admission.Response {
-	list, old, err := compared(&request, same[appsv1beta1.ImageListPullJob])
+	list, old, err := framework.Compare(&request, same[appsv1beta1.ImageListPullJob])
 	switch {
 	case err != nil:
-		return undecodable(&request, err)
+		return framework.Undecodable(&request, err)
 	case old != nil && equality.Semantic.DeepEqual(list.Spec, old.Spec):
 		return admission.Allowed("")
 	}
@@ -104,7 +105,7 @@ func validateList(_ context.Context, request admission.Request) admission.Respon
 
 func judged(err error) admission.Response {
 	if err != nil {
-		return refused(http.StatusBadRequest, err.Error())
+		return framework.Refuse(http.StatusBadRequest, err.Error())
 	}
 	return admission.Allowed("")
 }

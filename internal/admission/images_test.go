@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/afloat-project/afloat/internal/framework"
 )
 
 func imageHandlers(t *testing.T, list string) map[string]admission.Handler {
@@ -27,7 +29,7 @@ func of(version, kind, metadata, spec string) string {
 		`}`
 }
 
-func mutated(t *testing.T, path, object string) document {
+func mutated(t *testing.T, path, object string) framework.Document {
 	t.Helper()
 	response := review(t, imageHandlers(t, "")[path], admissionv1.Create, object, "")
 	if !response.Allowed {
@@ -43,7 +45,7 @@ func mutated(t *testing.T, path, object string) document {
 			t.Fatalf("applying the patch %s: %v", response.Patch, err)
 		}
 	}
-	got, err := decodeDocument(text)
+	got, err := framework.DecodeDocument(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +73,7 @@ func TestImageKindsAreCompleted(t *testing.T) {
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			t.Run(name+" "+version, func(t *testing.T) {
 				got := mutated(t, test.path, of(version, test.kind, test.metadata, test.spec))
-				want, err := decodeDocument([]byte(test.want))
+				want, err := framework.DecodeDocument([]byte(test.want))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -79,7 +81,7 @@ func TestImageKindsAreCompleted(t *testing.T) {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
 				finalizers := ""
-				if list, ok := got["metadata"].(document)["finalizers"]; ok {
+				if list, ok := got["metadata"].(framework.Document)["finalizers"]; ok {
 					text, _ := json.Marshal(list)
 					finalizers = string(text)
 				}
@@ -91,8 +93,8 @@ func TestImageKindsAreCompleted(t *testing.T) {
 	}
 	object := strings.Replace(of("v1beta1", "NodeImage", "", `{}`), `"spec":{}`,
 		`"spec":{},"status":{"desired":2,"imageStatuses":{"a":{"tags":[{"tag":"2","phase":"Failed"},{"tag":"1","phase":"Failed"}]}}}`, 1)
-	tags := mutated(t, mutateNodeImagePath, object)["status"].(document)["imageStatuses"].(document)["a"].(document)["tags"].([]any)
-	if tags[0].(document)["tag"] != "1" {
+	tags := mutated(t, mutateNodeImagePath, object)["status"].(framework.Document)["imageStatuses"].(framework.Document)["a"].(framework.Document)["tags"].([]any)
+	if tags[0].(framework.Document)["tag"] != "1" {
 		t.Errorf("IMG-022: %v", tags)
 	}
 }

@@ -3,16 +3,18 @@ package admission
 import (
 	"context"
 	"slices"
+	"strconv"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/admission/pod"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
 // Registered are the kinds of the registry.
-var Registered []Kind
+var Registered []framework.Kind
 
 // Paths that the configurations of other releases have too (OPS-060).
 const (
@@ -36,7 +38,7 @@ const (
 // registered are the handlers of the kinds of the registry, with the default gates.
 func registered(t *testing.T, pods *pod.Chain, removals *pod.Disruptions) map[string]admission.Handler {
 	t.Helper()
-	e := &Environment{Gates: gates(t, "")}
+	e := &framework.Environment{Gates: gates(t, "")}
 	return fitting(ofRegistry(e).handlers(e, pods, removals))
 }
 
@@ -58,7 +60,7 @@ func fitting(handlers map[string]admission.Handler) map[string]admission.Handler
 }
 
 // ofRegistry are the options with the kinds of the registry and the gates of an environment.
-func ofRegistry(e *Environment) Options { return Options{Kinds: Registered, Gates: e.Gates} }
+func ofRegistry(e *framework.Environment) Options { return Options{Kinds: Registered, Gates: e.Gates} }
 
 func gates(t *testing.T, list string) *features.Gates {
 	t.Helper()
@@ -70,15 +72,32 @@ func gates(t *testing.T, list string) *features.Gates {
 }
 
 // handlersOf are the handlers of a kind of the registry, with those webhooks and gates.
-func handlersOf(t *testing.T, name, list string, webhooks Webhooks) map[string]admission.Handler {
+func handlersOf(t *testing.T, name, list string, webhooks framework.Webhooks) map[string]admission.Handler {
 	t.Helper()
-	kind := Registered[slices.IndexFunc(Registered, func(k Kind) bool { return k.Name == name })]
-	kind.Webhooks = func(*Environment) Webhooks { return webhooks }
-	return handlersOfKind(&kind, &Environment{Gates: gates(t, list)})
+	kind := Registered[slices.IndexFunc(Registered, func(k framework.Kind) bool { return k.Name == name })]
+	kind.Webhooks = func(*framework.Environment) framework.Webhooks { return webhooks }
+	return handlersOfKind(&kind, &framework.Environment{Gates: gates(t, list)})
 }
 
 // inTime is the handler of a webhook of a kind without gates.
 func inTime(handle admission.HandlerFunc) admission.Handler {
-	kind := Kind{Webhooks: func(*Environment) Webhooks { return Webhooks{Mutate: handle} }}
-	return handlersOfKind(&kind, &Environment{})[kind.path("mutate")]
+	kind := framework.Kind{Webhooks: func(*framework.Environment) framework.Webhooks { return framework.Webhooks{Mutate: handle} }}
+	return handlersOfKind(&kind, &framework.Environment{})[kind.Path("mutate")]
 }
+
+// elementOf returns the member of an object, or the item of a list, at the key.
+func elementOf(value any, key string) (any, bool) {
+	switch value := value.(type) {
+	case framework.Document:
+		found, ok := value[key]
+		return found, ok
+	case []any:
+		if i, err := strconv.Atoi(key); err == nil && i >= 0 && i < len(value) {
+			return value[i], true
+		}
+	}
+	return nil, false
+}
+
+// longer returns a path that is longer by one key.
+func longer(path []string, key string) []string { return append(slices.Clip(path), key) }

@@ -21,6 +21,7 @@ import (
 	policyv1alpha1 "github.com/afloat-project/afloat/api/policy/v1alpha1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/racetest"
 )
 
@@ -46,7 +47,7 @@ func TestFieldsOfANewerReleaseGoThereAndBack(t *testing.T) {
 		}
 		kind, group := Registered[i].Name, Registered[i].Group
 		types := [2]reflect.Type{}
-		for side, version := range [2]string{alpha, beta} {
+		for side, version := range [2]string{framework.V1alpha1, framework.V1beta1} {
 			types[side] = reflect.PointerTo(scheme.AllKnownTypes()[schema.GroupVersionKind{Group: group, Version: version, Kind: kind}])
 		}
 		for side, versions := range [2][2]string{{"v1alpha1", "v1beta1"}, {"v1beta1", "v1alpha1"}} {
@@ -60,7 +61,7 @@ func TestFieldsOfANewerReleaseGoThereAndBack(t *testing.T) {
 							t.Errorf("seed %d: %s is lost", seed, path)
 						}
 					}
-					unknownFields(there, types[1-side], nil, 0, func(path []string, _ int, _ any) {
+					framework.UnknownFields(there, types[1-side], nil, 0, func(path []string, _ int, _ any) {
 						at := strings.Join(path, ".")
 						// of CloneSets, see MovedInCloneSets; of budgets, which have the rest in an
 						// annotation; of UnitedDeployments, see UD-151
@@ -77,7 +78,7 @@ func TestFieldsOfANewerReleaseGoThereAndBack(t *testing.T) {
 
 // newer is an object filled at random, with fields that its type does not have; these are returned by their
 // paths.
-func newer(t *testing.T, apiVersion, kind string, of reflect.Type, seed int64) (document, map[string]bool) {
+func newer(t *testing.T, apiVersion, kind string, of reflect.Type, seed int64) (framework.Document, map[string]bool) {
 	t.Helper()
 	object := reflect.New(of.Elem()).Interface()
 	randfill.NewWithSeed(seed).NilChance(.3).NumElements(0, 3).MaxDepth(14).Funcs(
@@ -90,7 +91,7 @@ func newer(t *testing.T, apiVersion, kind string, of reflect.Type, seed int64) (
 		func(o *intstr.IntOrString, _ randfill.Continue) { *o = intstr.FromInt32(5) },
 		func(o *resource.Quantity, _ randfill.Continue) { *o = resource.MustParse("5") },
 	).Fill(object)
-	given, err := decodeDocument([]byte(encoded(t, object)))
+	given, err := framework.DecodeDocument([]byte(encoded(t, object)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,21 +103,21 @@ func newer(t *testing.T, apiVersion, kind string, of reflect.Type, seed int64) (
 			return
 		}
 		switch value := value.(type) {
-		case document:
+		case framework.Document:
 			for key, member := range value {
 				if inner, known := fieldOf(of, key); known && (len(path) > 0 || key != "metadata") {
-					visit(member, inner, below(path, key))
+					visit(member, inner, longer(path, key))
 				}
 			}
 			if of.Kind() == reflect.Struct && len(path) > 0 && random.IntN(2) == 0 {
 				key := fmt.Sprintf("future%d", len(future))
 				value[key] = json.Number("1")
-				future[strings.Join(below(path, key), ".")] = true
+				future[strings.Join(longer(path, key), ".")] = true
 			}
 		case []any:
 			for i, item := range value {
 				if of.Kind() == reflect.Slice {
-					visit(item, of.Elem(), below(path, fmt.Sprint(i)))
+					visit(item, of.Elem(), longer(path, fmt.Sprint(i)))
 				}
 			}
 		}

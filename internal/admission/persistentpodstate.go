@@ -13,6 +13,7 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
 	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
 )
@@ -21,23 +22,23 @@ import (
 type podStateWebhook struct {
 	cached client.Reader
 	// listed holds the kinds of workloads that an administrator lists for PersistentPodStates.
-	listed ListedKinds
+	listed framework.ListedKinds
 	// announcer makes the API server send the first pods of a PersistentPodState; it is nil if pods are not
 	// sent at all.
-	announcer publisher
+	announcer framework.Announcer
 	// namespaces checks that the namespace of a PersistentPodState exists before it is announced.
-	namespaces *namespaces
+	namespaces *framework.Namespaces
 }
 
 // PersistentPodStates returns the webhook of the kind.
-func PersistentPodStates(e *Environment) Webhooks {
-	return Webhooks{
+func PersistentPodStates(e *framework.Environment) framework.Webhooks {
+	return framework.Webhooks{
 		Announces: true,
 		Validate: (&podStateWebhook{
-			cached:     e.cached,
+			cached:     e.Cache,
 			listed:     e.ListedForStates,
-			announcer:  e.announcer,
-			namespaces: e.namespaces,
+			announcer:  e.Announcer,
+			namespaces: e.Namespaces,
 		}).validate,
 	}
 }
@@ -45,22 +46,22 @@ func PersistentPodStates(e *Environment) Webhooks {
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=persistentpodstates,verbs=get;list;watch
 
 func (w *podStateWebhook) validate(ctx context.Context, request admission.Request) admission.Response {
-	if leaving(&request) {
+	if framework.BeingDeleted(&request) {
 		return admission.Allowed("")
 	}
 
-	state, old, err := compared(&request, (*appsv1alpha1.PersistentPodState).Renamed)
+	state, old, err := framework.Compare(&request, (*appsv1alpha1.PersistentPodState).Renamed)
 	if err != nil {
-		return badRequest(undecodable(&request, err))
+		return badRequest(framework.Undecodable(&request, err))
 	}
-	if request.Operation == admissionv1.Update && sameSpec(&request) {
+	if request.Operation == admissionv1.Update && framework.SameSpec(&request) {
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
 
 	var others appsv1beta1.PersistentPodStateList
 	if err := w.cached.List(ctx, &others, client.InNamespace(request.Namespace),
 		client.UnsafeDisableDeepCopy); err != nil {
-		return refused(http.StatusInternalServerError, fmt.Sprintf("listing PersistentPodStates: %v", err))
+		return framework.Refuse(http.StatusInternalServerError, fmt.Sprintf("listing PersistentPodStates: %v", err))
 	}
 
 	env := persistentpodstate.Environment{Listed: w.listed.Kinds(), ListError: w.listed.Err()}
@@ -68,26 +69,26 @@ func (w *podStateWebhook) validate(ctx context.Context, request admission.Reques
 		env.Others = append(env.Others, &others.Items[i])
 	}
 
-	causes := causesOf(persistentpodstate.Validate(state, old, env))
+	causes := framework.Causes(persistentpodstate.Validate(state, old, env))
 	if len(causes) > 0 && old != nil {
-		causes = fresh(causes, causesOf(persistentpodstate.Validate(old, nil, env)))
+		causes = framework.NewCauses(causes, framework.Causes(persistentpodstate.Validate(old, nil, env)))
 	}
 	if len(causes) > 0 {
-		return badRequest(invalid(&request, causes))
+		return badRequest(framework.Invalid(&request, causes))
 	}
 	if old != nil { // its target cannot change
 		return admission.Allowed("")
 	}
 
 	response := admission.Allowed("")
-	if !w.namespaces.exist(ctx, request.Namespace) {
+	if !w.namespaces.Exist(ctx, request.Namespace) {
 		return response.WithWarnings(
 			"namespace " + request.Namespace +
 				" is not known yet: pods that are created in the next seconds may be missed",
 		)
 	}
 
-	return announced(ctx, w.announcer, &request, persistentpodstatecontroller.Asks(state), response)
+	return framework.Announced(ctx, w.announcer, &request, persistentpodstatecontroller.Asks(state), response)
 }
 
 // badRequest reports invalid objects with code 400, as other releases do.

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/framework"
 	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
@@ -33,8 +34,8 @@ func TestPersistentPodStatesAreJudged(t *testing.T) {
 	if err := appsv1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	webhooks := PersistentPodStates(&Environment{ListedForStates: &workloadspreadcontroller.Listed{},
-		cached: fake.NewClientBuilder().WithScheme(scheme).WithObjects(there).Build()})
+	webhooks := PersistentPodStates(&framework.Environment{ListedForStates: &workloadspreadcontroller.Listed{},
+		Cache: fake.NewClientBuilder().WithScheme(scheme).WithObjects(there).Build()})
 	if webhooks.Mutate != nil {
 		t.Error("PPS-010, PPS-029: there are defaults")
 	}
@@ -112,7 +113,7 @@ func TestWithoutPodWebhookNoPodIsBroughtBack(t *testing.T) {
 	if err != nil {
 		t.Errorf("the webhooks of pods without the gate: %v", err)
 	}
-	handlers := options.handlers(&Environment{Gates: options.Gates}, nil, nil)
+	handlers := options.handlers(&framework.Environment{Gates: options.Gates}, nil, nil)
 	for _, path := range []string{mutatePodPath, mutatePodRecentPath} {
 		if handlers[path] != nil {
 			t.Errorf("without the gate pods are changed at %s", path)

@@ -11,13 +11,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/podprobemarker"
 )
 
 // PodProbeMarkers returns the webhooks of the kind (PPM-020 to PPM-031).
-func PodProbeMarkers(*Environment) Webhooks {
-	return Webhooks{
-		Mutate: defaulting(func(object document, _ bool) []jsonpatch.Operation {
+func PodProbeMarkers(*framework.Environment) framework.Webhooks {
+	return framework.Webhooks{
+		Mutate: defaulting(func(object framework.Document, _ bool) []jsonpatch.Operation {
 			return podprobemarker.Default(object)
 		}),
 		Validate: validateMarker,
@@ -26,32 +27,32 @@ func PodProbeMarkers(*Environment) Webhooks {
 
 // NodePodProbes returns no webhooks: anyone who may write NodePodProbes may run commands in every pod anyway,
 // and the node daemon rejects probes that must not run.
-func NodePodProbes(*Environment) Webhooks { return Webhooks{} }
+func NodePodProbes(*framework.Environment) framework.Webhooks { return framework.Webhooks{} }
 
 func validateMarker(_ context.Context, request admission.Request) admission.Response {
 	marker, old := &appsv1alpha1.PodProbeMarker{}, (*appsv1alpha1.PodProbeMarker)(nil)
-	if _, err := decode(request.Object.Raw, marker); err != nil {
-		return undecodable(&request, err)
+	if _, err := framework.Decode(request.Object.Raw, marker); err != nil {
+		return framework.Undecodable(&request, err)
 	}
 
 	var before []metav1.StatusCause
 	if request.Operation == admissionv1.Update {
 		old = &appsv1alpha1.PodProbeMarker{}
-		if _, err := decode(request.OldObject.Raw, old); err != nil {
+		if _, err := framework.Decode(request.OldObject.Raw, old); err != nil {
 			old = nil // the stored object cannot be read, so everything counts as new
 		} else if equality.Semantic.DeepEqual(marker.Spec, old.Spec) {
 			return admission.Allowed("") // metadata only, such as the last finalizer
 		} else {
-			before = causesOf(podprobemarker.Validate(old, old))
+			before = framework.Causes(podprobemarker.Validate(old, old))
 		}
 	}
 
-	causes := fresh(causesOf(podprobemarker.Validate(marker, old)), before)
+	causes := framework.NewCauses(framework.Causes(podprobemarker.Validate(marker, old)), before)
 	if len(causes) == 0 {
 		return admission.Allowed("")
 	}
 
-	response := invalid(&request, causes)
+	response := framework.Invalid(&request, causes)
 	if response.Result.Code == http.StatusUnprocessableEntity {
 		response.Result.Code, response.Result.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
 	}

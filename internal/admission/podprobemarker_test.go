@@ -8,14 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
 // PPM-020: without the gates PodProbeMarkers are refused with 403, which names the gate. PPM-021 (part),
 // PPM-022 (part): faults are refused with 400; a fault that is stored already refuses no update.
 func TestPodProbeMarkers(t *testing.T) {
-	kind := &Kind{Group: "apps.kruise.io", Name: "PodProbeMarker", Plural: "podprobemarkers", Version: "v1alpha1", Webhooks: PodProbeMarkers,
-		Gates: Gates{{features.KruiseDaemon}, {features.PodProbeMarkerGate}}}
+	kind := &framework.Kind{Group: "apps.kruise.io", Name: "PodProbeMarker", Plural: "podprobemarkers", Version: "v1alpha1", Webhooks: PodProbeMarkers,
+		Gates: framework.Gates{{features.KruiseDaemon}, {features.PodProbeMarkerGate}}}
 	ask := func(gates, object, old string) admission.Response {
 		parsed, err := features.Parse(gates)
 		if err != nil {
@@ -25,7 +26,7 @@ func TestPodProbeMarkers(t *testing.T) {
 		if old != "" {
 			request.Operation, request.OldObject.Raw = admissionv1.Update, []byte(old)
 		}
-		return handlersOfKind(kind, &Environment{Gates: parsed})["/validate-apps-kruise-io-podprobemarker"].Handle(t.Context(), request)
+		return handlersOfKind(kind, &framework.Environment{Gates: parsed})["/validate-apps-kruise-io-podprobemarker"].Handle(t.Context(), request)
 	}
 	object := func(spec string) string { return `{"metadata":{"name":"a","namespace":"shop"},"spec":` + spec + `}` }
 	good := object(specs["PodProbeMarker"][:strings.Index(specs["PodProbeMarker"], `"httpGet"`)] + `"exec":{"command":["a"]}},"markerPolicy":[]}]}`)

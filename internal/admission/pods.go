@@ -24,6 +24,7 @@ import (
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/admission/pod"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
 )
 
@@ -91,19 +92,19 @@ func mutatePod(chain *pod.Chain, again bool) admission.HandlerFunc {
 		operations, warnings, err := chain.Mutate(ctx, pod.Request{
 			Raw:       request.Object.Raw,
 			Namespace: request.Namespace,
-			DryRun:    triedOnly(&request),
+			DryRun:    framework.IsDryRun(&request),
 			Again:     again,
 		})
 		if errs := fieldErrors(err); len(errs) > 0 {
-			return invalid(&request, causesOf(errs)).WithWarnings(warnings...)
+			return framework.Invalid(&request, framework.Causes(errs)).WithWarnings(warnings...)
 		}
 
 		var internal *pod.InternalError
 		switch {
 		case errors.As(err, &internal):
-			return refused(http.StatusInternalServerError, err.Error()).WithWarnings(warnings...)
+			return framework.Refuse(http.StatusInternalServerError, err.Error()).WithWarnings(warnings...)
 		case err != nil:
-			return refused(http.StatusBadRequest, err.Error()).WithWarnings(warnings...)
+			return framework.Refuse(http.StatusBadRequest, err.Error()).WithWarnings(warnings...)
 		}
 
 		return admission.Patched("", operations...).WithWarnings(warnings...)
@@ -132,12 +133,12 @@ func validatePod(
 		case err == nil:
 			return admission.Allowed("")
 		case errors.As(err, &internal):
-			return refused(http.StatusInternalServerError, err.Error())
+			return framework.Refuse(http.StatusInternalServerError, err.Error())
 		case errors.As(err, &refusal) && disruption.By == policyv1beta1.Evict:
 			return notNow(refusal)
 		}
 
-		return refused(http.StatusForbidden, err.Error())
+		return framework.Refuse(http.StatusForbidden, err.Error())
 	}
 }
 
@@ -145,7 +146,7 @@ func validatePod(
 func disruptionOf(
 	ctx context.Context, request *admission.Request, live client.Reader, guarded func(namespace string) bool,
 ) (*pod.Disruption, admission.Response) {
-	d := &pod.Disruption{Pod: &corev1.Pod{}, User: request.UserInfo.Username, DryRun: triedOnly(request)}
+	d := &pod.Disruption{Pod: &corev1.Pod{}, User: request.UserInfo.Username, DryRun: framework.IsDryRun(request)}
 	before := request.OldObject.Raw
 	switch whole := request.SubResource == ""; {
 	case whole && request.Operation == admissionv1.Delete:
@@ -156,7 +157,7 @@ func disruptionOf(
 	case (whole || request.SubResource == "resize") && request.Operation == admissionv1.Update:
 		by, err := podunavailablebudget.Changed(before, request.Object.Raw)
 		if err != nil {
-			return nil, refused(http.StatusBadRequest, err.Error())
+			return nil, framework.Refuse(http.StatusBadRequest, err.Error())
 		}
 		if by == "" {
 			return nil, admission.Allowed("")
@@ -165,7 +166,7 @@ func disruptionOf(
 	case request.SubResource == "eviction" && request.Operation == admissionv1.Create:
 		var eviction policyv1.Eviction // the older version has the same fields
 		if err := json.Unmarshal(request.Object.Raw, &eviction); err != nil {
-			return nil, refused(http.StatusBadRequest, "reading the eviction: "+err.Error())
+			return nil, framework.Refuse(http.StatusBadRequest, "reading the eviction: "+err.Error())
 		}
 		d.By = policyv1beta1.Evict
 		d.DryRun = d.DryRun || eviction.DeleteOptions != nil && len(eviction.DeleteOptions.DryRun) > 0
@@ -176,7 +177,7 @@ func disruptionOf(
 			return nil, admission.Allowed("")
 		}
 		if err != nil && guarded(request.Namespace) {
-			return nil, refused(http.StatusInternalServerError, "the pod could not be read: "+err.Error())
+			return nil, framework.Refuse(http.StatusInternalServerError, "the pod could not be read: "+err.Error())
 		}
 		if err != nil { // booking a removal never rejects it
 			return nil, admission.Allowed("").WithWarnings("the pod could not be read: " + err.Error())
@@ -187,7 +188,7 @@ func disruptionOf(
 	}
 
 	if err := json.Unmarshal(before, d.Pod); err != nil {
-		return nil, refused(http.StatusBadRequest, "reading the pod: "+err.Error())
+		return nil, framework.Refuse(http.StatusBadRequest, "reading the pod: "+err.Error())
 	}
 	if !guarded(request.Namespace) {
 		return d, admission.Response{}
@@ -204,7 +205,7 @@ func disruptionOf(
 	case apierrors.IsNotFound(err) || err == nil && d.Pod.UID != given:
 		return nil, admission.Allowed("") // the pod is gone
 	case err != nil:
-		return nil, refused(http.StatusInternalServerError, "the pod could not be read: "+err.Error())
+		return nil, framework.Refuse(http.StatusInternalServerError, "the pod could not be read: "+err.Error())
 	}
 
 	return d, admission.Response{}
@@ -217,7 +218,7 @@ const pendingSeconds = 10
 // notNow rejects an eviction like the API server does for its own budgets, so that clients that drain a node
 // wait and retry.
 func notNow(refusal *pod.Refused) admission.Response {
-	response := refused(http.StatusTooManyRequests, refusal.Message)
+	response := framework.Refuse(http.StatusTooManyRequests, refusal.Message)
 	response.Result.Details = &metav1.StatusDetails{
 		Causes: []metav1.StatusCause{{Type: policyv1.DisruptionBudgetCause, Message: refusal.Message}},
 	}

@@ -26,6 +26,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/admission/pod"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
 
@@ -302,7 +303,7 @@ func TestTriedOnly(t *testing.T) {
 	for options, want := range map[string]bool{``: false, `{}`: false, `{"dryRun":[]}`: false, `{"dryRun":["All"]}`: true,
 		`nonsense`: false} {
 		request := admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{Options: runtime.RawExtension{Raw: []byte(options)}}}
-		if got := triedOnly(&request); got != want {
+		if got := framework.IsDryRun(&request); got != want {
 			t.Errorf("options %q are a dry run: got %t, want %t", options, got, want)
 		}
 	}

@@ -14,15 +14,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
+	"github.com/afloat-project/afloat/internal/framework"
 )
 
-func budgets(t *testing.T, stored ...client.Object) Webhooks {
+func budgets(t *testing.T, stored ...client.Object) framework.Webhooks {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := policyv1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	return PodUnavailableBudgets(&Environment{cached: fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored...).Build()})
+	return PodUnavailableBudgets(&framework.Environment{Cache: fake.NewClientBuilder().WithScheme(scheme).WithObjects(stored...).Build()})
 }
 
 func budgetOf(version, metadata, spec string) string {

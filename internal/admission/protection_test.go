@@ -16,12 +16,13 @@ import (
 	"k8s.io/client-go/tools/events"
 
 	"github.com/afloat-project/afloat/internal/admission/protection"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/platform/protectionlog"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // guarded is an environment with a guard, and the gates of the list.
-func guarded(t *testing.T, list string) *Environment {
+func guarded(t *testing.T, list string) *framework.Environment {
 	t.Helper()
 	lines, err := protectionlog.Open(t.TempDir(), io.Discard)
 	if err != nil {
@@ -29,7 +30,7 @@ func guarded(t *testing.T, list string) *Environment {
 	}
 	on := gates(t, list)
 	teller := protection.NewTeller(reconcile.NewRecorder(events.NewFakeRecorder(100)), lines, logr.Discard(), time.Now)
-	return &Environment{Gates: on, guard: protection.New(on, nil, teller)}
+	return &framework.Environment{Gates: on, Guard: protection.New(on, nil, teller)}
 }
 
 // DP-030: the shipped entries for built-in kinds: their names, paths, rules and selectors. They fail closed

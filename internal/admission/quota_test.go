@@ -9,16 +9,18 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/afloat-project/afloat/internal/framework"
 )
 
 // answering is an API server that answers dry runs with an error.
 type answering struct{ err error }
 
-func (a answering) Complete(context.Context, string, document, []string) (document, error) {
+func (a answering) Complete(context.Context, string, framework.Document, []string) (framework.Document, error) {
 	return nil, a.err
 }
 
-func (a answering) Judge(context.Context, string, document, []string) ([]metav1.StatusCause, error) {
+func (a answering) Judge(context.Context, string, framework.Document, []string) ([]metav1.StatusCause, error) {
 	return nil, a.err
 }
 
@@ -44,7 +46,7 @@ func TestAQuotaForPodTemplatesIsNoJudgement(t *testing.T) {
 		"an invalid image":  {status(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "bad", invalid), true},
 	} {
 		const template = `{"spec":{"containers":[{"name":"a","image":"a:1"}]}}`
-		completed, err := CompleteTemplate(answering{test.err})(t.Context(), "shop", []byte(template))
+		completed, err := framework.CompleteTemplate(answering{test.err})(t.Context(), "shop", []byte(template))
 		if judged := err == nil; judged != test.judged {
 			t.Errorf("%s: the template was judged: got %t, want %t: %v", name, judged, test.judged, err)
 		}

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/admission/configuration"
+	"github.com/afloat-project/afloat/internal/framework"
 )
 
 // podRules are the objects of a kind that select created pods. Every replica follows them.
@@ -47,17 +48,17 @@ func mutateRecentPod(mutate admission.HandlerFunc, rules ...podRules) admission.
 	return func(ctx context.Context, request admission.Request) admission.Response {
 		var object metav1.PartialObjectMetadata
 		if err := json.Unmarshal(request.Object.Raw, &object); err != nil {
-			return refused(http.StatusBadRequest, "reading the pod: "+err.Error())
+			return framework.Refuse(http.StatusBadRequest, "reading the pod: "+err.Error())
 		}
-		if token := object.Annotations[configuration.ProbeAnnotation]; token != "" && triedOnly(&request) {
-			return refused(http.StatusForbidden, inForce(token))
+		if token := object.Annotations[configuration.ProbeAnnotation]; token != "" && framework.IsDryRun(&request) {
+			return framework.Refuse(http.StatusForbidden, inForce(token))
 		}
 
 		ctx, cancel := context.WithTimeout(ctx, podTime)
 		defer cancel()
 		for _, of := range rules {
 			if err := of.Learn(ctx, request.Namespace); err != nil {
-				return refused(http.StatusInternalServerError, err.Error())
+				return framework.Refuse(http.StatusInternalServerError, err.Error())
 			}
 		}
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/afloat-project/afloat/internal/admission/configuration"
 	"github.com/afloat-project/afloat/internal/admission/pod"
+	"github.com/afloat-project/afloat/internal/framework"
 )
 
 // announcements records what is announced, and returns its error if it has one.
@@ -92,7 +93,7 @@ func TestRecentPods(t *testing.T) {
 func TestRulesAreAnnounced(t *testing.T) {
 	allowed, trial := admission.Allowed(""), true
 	by := &announcements{}
-	answer := announced(t.Context(), by, &admission.Request{}, "x", allowed)
+	answer := framework.Announced(t.Context(), by, &admission.Request{}, "x", allowed)
 	if !answer.Allowed {
 		t.Errorf("admission: %+v", answer.Result)
 	}
@@ -102,17 +103,17 @@ func TestRulesAreAnnounced(t *testing.T) {
 	if len(by.expressions) != 1 {
 		t.Errorf("announced: got %q, want one", by.expressions)
 	}
-	if announced(t.Context(), by, &admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{DryRun: &trial}}, "x",
+	if framework.Announced(t.Context(), by, &admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{DryRun: &trial}}, "x",
 		allowed); len(by.expressions) != 1 {
 		t.Error("a trial is announced")
 	}
 	by.err = errors.New("no rights")
-	if answer := announced(t.Context(), by, &admission.Request{}, "x", allowed); !answer.Allowed {
+	if answer := framework.Announced(t.Context(), by, &admission.Request{}, "x", allowed); !answer.Allowed {
 		t.Errorf("admission without rights to announce: %+v", answer.Result)
 	} else if len(answer.Warnings) != 1 || !strings.Contains(answer.Warnings[0], "no rights") {
 		t.Errorf("warnings without rights to announce: got %q, want one that says so", answer.Warnings)
 	}
-	if answer := announced(t.Context(), nil, &admission.Request{}, "x", allowed); !answer.Allowed {
+	if answer := framework.Announced(t.Context(), nil, &admission.Request{}, "x", allowed); !answer.Allowed {
 		t.Errorf("admission where nothing is announced: %+v", answer.Result)
 	}
 }

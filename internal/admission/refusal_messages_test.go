@@ -20,6 +20,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/engine/workloadkind"
+	"github.com/afloat-project/afloat/internal/framework"
 )
 
 // A refusal lists all mistakes at once, no matter which part of the manager or of the API server finds them.
@@ -101,13 +102,13 @@ func TestARefusalListsAllFaults(t *testing.T) {
 // that knows which volumes there are.
 func spreadsOfDeployment(t *testing.T) *workloadSpreadWebhook {
 	t.Helper()
-	w := workloadSpreads(t, &apiServer{answer: func(template document) (int, any) {
-		for i, item := range template["spec"].(document)["containers"].([]any) {
-			mounts, _ := item.(document)["volumeMounts"].([]any)
+	w := workloadSpreads(t, &apiServer{answer: func(template framework.Document) (int, any) {
+		for i, item := range template["spec"].(framework.Document)["containers"].([]any) {
+			mounts, _ := item.(framework.Document)["volumeMounts"].([]any)
 			for j, mount := range mounts {
 				return answers(422, metav1.StatusReasonInvalid, "bad", metav1.StatusCause{Type: "FieldValueNotFound",
 					Field:   fmt.Sprintf("template.spec.containers[%d].volumeMounts[%d].name", i, j),
-					Message: fmt.Sprintf("Not found: %q", mount.(document)["name"])})(template)
+					Message: fmt.Sprintf("Not found: %q", mount.(framework.Document)["name"])})(template)
 			}
 		}
 		return accepts(template)

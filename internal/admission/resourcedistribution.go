@@ -16,6 +16,7 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/resourcedistribution"
 )
 
@@ -29,40 +30,40 @@ type distributionWebhook struct {
 }
 
 // ResourceDistributions returns the webhook of the kind.
-func ResourceDistributions(e *Environment) Webhooks {
+func ResourceDistributions(e *framework.Environment) framework.Webhooks {
 	w := &distributionWebhook{
 		namespace: e.Namespace,
 		own:       []string{e.Namespace, e.DaemonNamespace},
-		writer:    e.writer,
+		writer:    e.Writer,
 	}
-	return Webhooks{Validate: w.validate}
+	return framework.Webhooks{Validate: w.validate}
 }
 
 func (w *distributionWebhook) validate(ctx context.Context, request admission.Request) admission.Response {
-	if leaving(&request) {
+	if framework.BeingDeleted(&request) {
 		return admission.Allowed("")
 	}
 
-	distribution, old, err := compared(&request, (*appsv1alpha1.ResourceDistribution).ToV1beta1)
+	distribution, old, err := framework.Compare(&request, (*appsv1alpha1.ResourceDistribution).ToV1beta1)
 	if err != nil {
-		response := undecodable(&request, err)
+		response := framework.Undecodable(&request, err)
 		response.Result.Code, response.Result.Reason = http.StatusBadRequest, metav1.StatusReasonBadRequest
 		return response
 	}
 
-	if request.Operation == admissionv1.Update && sameSpec(&request) {
+	if request.Operation == admissionv1.Update && framework.SameSpec(&request) {
 		return admission.Allowed("") // metadata only
 	}
 
-	causes := causesOf(resourcedistribution.Validate(distribution, old, w.own...))
+	causes := framework.Causes(resourcedistribution.Validate(distribution, old, w.own...))
 	if old != nil && len(causes) > 0 {
-		causes = fresh(causes, causesOf(resourcedistribution.Validate(old, nil, w.own...)))
+		causes = framework.NewCauses(causes, framework.Causes(resourcedistribution.Validate(old, nil, w.own...)))
 	}
 
 	nameInAlpha(&request, causes)
 	warnings := resourcedistribution.Warnings(distribution)
 	if len(causes) > 0 {
-		return invalid(&request, causes).WithWarnings(warnings...)
+		return framework.Invalid(&request, causes).WithWarnings(warnings...)
 	}
 
 	if old == nil || string(old.Spec.Resource.Raw) != string(distribution.Spec.Resource.Raw) {
@@ -76,8 +77,8 @@ func (w *distributionWebhook) validate(ctx context.Context, request admission.Re
 
 // nameInAlpha renames the selector in causes to its v1alpha1 name, if the object is written in that version.
 func nameInAlpha(request *admission.Request, causes []metav1.StatusCause) {
-	document, err := decodeDocument(request.Object.Raw)
-	if err != nil || versionOf(document, request) != alpha {
+	document, err := framework.DecodeDocument(request.Object.Raw)
+	if err != nil || framework.WrittenVersion(document, request) != framework.V1alpha1 {
 		return
 	}
 	for i := range causes {
@@ -115,13 +116,13 @@ func (w *distributionWebhook) judge(
 	case err == nil, apierrors.IsAlreadyExists(err):
 		return nil
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
-		response = invalid(request, []metav1.StatusCause{
+		response = framework.Invalid(request, []metav1.StatusCause{
 			{Type: metav1.CauseTypeFieldValueInvalid, Field: "spec.resource", Message: err.Error()},
 		})
 	case apierrors.IsForbidden(err):
-		response = refused(http.StatusForbidden, "spec.resource may not be created: "+err.Error())
+		response = framework.Refuse(http.StatusForbidden, "spec.resource may not be created: "+err.Error())
 	default:
-		response = refused(http.StatusInternalServerError,
+		response = framework.Refuse(http.StatusInternalServerError,
 			fmt.Sprintf("spec.resource could not be judged: %v", err))
 	}
 

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
@@ -87,7 +88,7 @@ func TestDistributionsAreJudged(t *testing.T) {
 		"another name":        {object: distribution("v1beta1", "namespaceSelector", goodSecret), old: distribution("v1beta1", "namespaceSelector", strings.ReplaceAll(goodSecret, `"s"`, `"r"`)), code: 422, text: "immutable"},
 	} {
 		server := &trial{answer: c.answer}
-		hooks := ResourceDistributions(&Environment{Namespace: "sys", writer: server})
+		hooks := ResourceDistributions(&framework.Environment{Namespace: "sys", Writer: server})
 		operation := admissionv1.Create
 		if c.old != "" {
 			operation = admissionv1.Update
@@ -109,7 +110,7 @@ func TestDistributionsAreJudged(t *testing.T) {
 			t.Errorf("%s: the API server was asked for %v, want Secret sys/s", name, server.asked)
 		}
 	}
-	hooks := ResourceDistributions(&Environment{writer: &trial{}})
+	hooks := ResourceDistributions(&framework.Environment{Writer: &trial{}})
 	if hooks.Mutate != nil {
 		t.Error("something is defaulted")
 	}
@@ -163,13 +164,13 @@ func TestShippedEntriesOfDistributions(t *testing.T) {
 
 // RD-020 (part): without the gate creations and updates are refused with 403, and the gate's name.
 func TestDistributionsAreRefusedWithoutTheGate(t *testing.T) {
-	kind := Kind{Group: "apps.kruise.io", Name: "ResourceDistribution", Gates: Gates{{features.ResourceDistributionGate}}, Webhooks: ResourceDistributions}
+	kind := framework.Kind{Group: "apps.kruise.io", Name: "ResourceDistribution", Gates: framework.Gates{{features.ResourceDistributionGate}}, Webhooks: ResourceDistributions}
 	for list, code := range map[string]int32{"": 403, "ResourceDistributionGate=true": 200} {
 		gates, err := features.Parse(list)
 		if err != nil {
 			t.Fatal(err)
 		}
-		handlers := handlersOfKind(&kind, &Environment{Gates: gates, writer: &trial{}})
+		handlers := handlersOfKind(&kind, &framework.Environment{Gates: gates, Writer: &trial{}})
 		good := distribution("v1beta1", "namespaceSelector", goodSecret)
 		for _, request := range []admission.Request{distributionRequest(admissionv1.Create, good, ""),
 			distributionRequest(admissionv1.Update, good, strings.ReplaceAll(good, "matchLabels", "x"))} {
@@ -188,7 +189,7 @@ func TestDistributionsAreRefusedWithoutTheGate(t *testing.T) {
 // RD-110: round trips lose nothing, fields that only one version knows included; renamed are the selector and
 // the namespaces of conditions.
 func TestConversionOfDistributions(t *testing.T) {
-	conversion := Between((*appsv1alpha1.ResourceDistribution).ToV1beta1, appsv1alpha1.ResourceDistributionFromV1beta1, RenamedInResourceDistributions)
+	conversion := framework.Between((*appsv1alpha1.ResourceDistribution).ToV1beta1, appsv1alpha1.ResourceDistributionFromV1beta1, RenamedInResourceDistributions)
 	const rest = `"allNamespaces":true,"includedNamespaces":{"list":[{"name":"x","newer":1}]},"excludedNamespaces":{"list":[{"name":"y"}]}`
 	alphaText := `{"apiVersion":"apps.kruise.io/v1alpha1","kind":"ResourceDistribution","metadata":{"name":"a","annotations":{"k":"v"}},"spec":{"resource":` + goodSecret +
 		`,"targets":{` + rest + `,"namespaceLabelSelector":{"matchLabels":{"a":"b"},"newer":true}}},
@@ -196,23 +197,23 @@ func TestConversionOfDistributions(t *testing.T) {
 	betaText := strings.NewReplacer("v1alpha1", "v1beta1", "namespaceLabelSelector", "namespaceSelector", "failedNamespace", "failedNamespaces").Replace(alphaText)
 	group := schema.GroupVersion{Group: "apps.kruise.io"}
 	for _, c := range [][2]string{{alphaText, betaText}, {betaText, alphaText}} {
-		from, to := alpha, beta
+		from, to := framework.V1alpha1, framework.V1beta1
 		if strings.Contains(c[0], "/v1beta1") {
-			from, to = beta, alpha
+			from, to = framework.V1beta1, framework.V1alpha1
 		}
 		got, err := conversion[[2]string{from, to}]([]byte(c[0]), schema.GroupVersionKind{Group: group.Group, Version: to, Kind: "ResourceDistribution"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := decodeDocument([]byte(c[1]))
+		want, err := framework.DecodeDocument([]byte(c[1]))
 		if err != nil {
 			t.Fatal(err)
 		}
-		document, err := decodeDocument(got)
+		document, err := framework.DecodeDocument(got)
 		if err != nil {
 			t.Errorf("reading what was converted: %v", err)
 		}
-		if !sameJSON(document, want) {
+		if !framework.SameJSON(document, want) {
 			t.Errorf("converted: got\n%s\nwant\n%s", got, c[1])
 		}
 	}

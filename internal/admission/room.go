@@ -12,6 +12,8 @@ import (
 	"golang.org/x/sync/semaphore"
 	admissionv1 "k8s.io/api/admission/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/afloat-project/afloat/internal/framework"
 )
 
 // Users choose the sizes of their objects, and API servers send hundreds of requests at once, so the memory
@@ -178,7 +180,7 @@ func sized(handler admission.Handler) admission.Handler {
 			request.Resource.Resource == podSubject.resource:
 			return admission.Allowed("").WithWarnings(tooMany(n))
 		default:
-			return refused(http.StatusRequestEntityTooLarge, tooMany(n))
+			return framework.Refuse(http.StatusRequestEntityTooLarge, tooMany(n))
 		}
 	})
 }

@@ -17,6 +17,8 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/afloat-project/afloat/internal/framework"
 )
 
 func TestItemsOfListsAreCounted(t *testing.T) {
@@ -49,7 +51,7 @@ func TestOneObjectCannotTakeTheMemoryOfAManager(t *testing.T) {
 	for name, do := range map[string]func() string{
 		"conversion": func() string {
 			_, answer := convert(t, `{"request":{"uid":"u","desiredAPIVersion":"apps.kruise.io/v1beta1","objects":[`+given+`]}}`)
-			return answer["response"].(document)["result"].(document)["message"].(string)
+			return answer["response"].(framework.Document)["result"].(framework.Document)["message"].(string)
 		},
 		"admission": func() string {
 			for path, handler := range registered(t, nil, nil) {

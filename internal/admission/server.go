@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/afloat-project/afloat/internal/admission/certificate"
+	"github.com/afloat-project/afloat/internal/framework"
 )
 
 // server is the webhook server, which also maintains its certificate. The maintenance must not wait for
@@ -93,7 +94,7 @@ func (s *server) answers(path string, known bool) bool {
 func (s *server) Register(path string, handler http.Handler) {
 	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		marked := s.callers.marked(r)
-		if !s.answers(path, verified(marked)) {
+		if !s.answers(path, framework.FromAPIServer(marked)) {
 			http.Error(w,
 				"callers of this webhook must show a certificate of the authorities in --webhook-client-ca-file, with a name of "+
 					"--webhook-client-names if there are any", http.StatusUnauthorized)

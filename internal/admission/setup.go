@@ -29,6 +29,7 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/framework"
 	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/controller/choose"
@@ -49,7 +50,7 @@ const (
 // Options configure the webhook server.
 type Options struct {
 	// Kinds are the kinds of the registry.
-	Kinds []Kind
+	Kinds []framework.Kind
 	// Gates are the feature gates in effect.
 	Gates *features.Gates
 	// Namespace is the install namespace; SecretName and ServiceName name the objects in it.
@@ -131,9 +132,9 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		return fmt.Errorf("making a client for template validation: %w", err)
 	}
 
-	judge := NewTemplateValidator(kube.RESTClient())
+	judge := framework.NewTemplateValidator(kube.RESTClient())
 	if options.ForbidPrivileged {
-		judge = unprivileged{judge}
+		judge = framework.Unprivileged(judge)
 	}
 
 	teller, err := options.teller(mgr)
@@ -147,9 +148,9 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	}
 
 	guard := protection.New(options.Gates, kube.RESTClient(), teller)
-	upkeep := &struct{ publisher }{} // it is created later from the paths of the handlers
+	upkeep := &struct{ framework.Announcer }{} // it is created later from the paths of the handlers
 	handlers := options.handlers(
-		&Environment{
+		&framework.Environment{
 			Gates:               options.Gates,
 			Namespace:           options.Namespace,
 			DaemonNamespace:     options.DaemonNamespace,
@@ -158,14 +159,14 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 			Listed:              options.Listed,
 			ListedForStates:     options.ListedForStates,
 			UnschedulableWindow: options.UnschedulableWindow,
-			judge:               judge,
-			cached:              mgr.GetClient(),
-			live:                mgr.GetAPIReader(),
-			writer:              direct,
-			mapper:              mgr.GetRESTMapper(),
-			announcer:           upkeep,
-			guard:               guard,
-			namespaces:          newNamespaces(mgr.GetCache(), mgr.GetAPIReader()),
+			Validator:           judge,
+			Cache:               mgr.GetClient(),
+			APIReader:           mgr.GetAPIReader(),
+			Writer:              direct,
+			Mapper:              mgr.GetRESTMapper(),
+			Announcer:           upkeep,
+			Guard:               guard,
+			Namespaces:          framework.NewNamespaces(mgr.GetCache(), mgr.GetAPIReader()),
 		}, chain, disruptions,
 	)
 	keeping := options.keeper(handlers)
@@ -183,7 +184,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	keeping.Elected = mgr.Elected()
 	keeper := certificate.New(direct, clock.RealClock{}, mgr.GetLogger().WithName("webhook-certificates"),
 		keeping)
-	upkeep.publisher = keeper.Publisher
+	upkeep.Announcer = keeper.Publisher
 	if err := errors.Join(metrics.Registry.Register(keeper.Metric()),
 		metrics.Registry.Register(keeper.Expiry())); err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
@@ -246,7 +247,7 @@ const admissionTime = 7 * time.Second
 // handlers returns the admission webhooks by path. pods changes pods, and is nil without the gate
 // PodWebhook. disruptions checks disruptions of pods, and is nil if there are no checks.
 func (o Options) handlers(
-	e *Environment, pods *pod.Chain, disruptions *pod.Disruptions,
+	e *framework.Environment, pods *pod.Chain, disruptions *pod.Disruptions,
 ) map[string]admission.Handler {
 	handlers := map[string]admission.Handler{}
 	for i := range o.Kinds {
@@ -255,7 +256,7 @@ func (o Options) handlers(
 
 	// The handlers exist even if the gate is off, because entries may exist for a while, or permanently.
 	for _, kind := range protection.Kinds {
-		handlers[kind.Path] = limited(e.guard.Handler(kind))
+		handlers[kind.Path] = limited(e.Guard.Handler(kind))
 	}
 
 	if pods != nil {
@@ -270,7 +271,7 @@ func (o Options) handlers(
 		guarded := func(namespace string) bool {
 			return o.Budgets != nil && len(o.Budgets.Index.In(namespace)) > 0
 		}
-		handlers[validatePodPath] = validatePod(disruptions, e.live, guarded)
+		handlers[validatePodPath] = validatePod(disruptions, e.APIReader, guarded)
 	}
 
 	subjects := o.subjects()

@@ -18,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/afloat-project/afloat/internal/framework"
 )
 
 // admit sends the creation of a CloneSet, and returns an error if the answer is wrong.
@@ -52,9 +54,9 @@ func admit(ctx context.Context, client *http.Client, address string) error {
 
 // completing is an API server that completes templates, after let has returned.
 func completing(t *testing.T, let func()) http.Handler {
-	w := webhooks(t, &apiServer{answer: func(template document) (int, any) {
+	w := webhooks(t, &apiServer{answer: func(template framework.Document) (int, any) {
 		let()
-		template["spec"].(document)["containers"].([]any)[0].(document)["terminationMessagePolicy"] = "File"
+		template["spec"].(framework.Document)["containers"].([]any)[0].(framework.Document)["terminationMessagePolicy"] = "File"
 		return accepts(template)
 	}})
 	return &admission.Webhook{Handler: inTime(w.mutate)}

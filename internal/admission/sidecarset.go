@@ -22,6 +22,7 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/controller/choose"
 	"github.com/afloat-project/afloat/internal/platform/features"
@@ -29,7 +30,7 @@ import (
 
 // sidecarSetWebhooks admits SidecarSets of both versions.
 type sidecarSetWebhooks struct {
-	judge TemplateValidator
+	judge framework.TemplateValidator
 	// namespace is where revisions and the white list are, and where templates are validated.
 	namespace string
 	// cached reads SidecarSets; live reads revisions and the white list.
@@ -39,7 +40,7 @@ type sidecarSetWebhooks struct {
 	native, nativeInPlace bool
 	// announcer makes the API server send the first pods of a SidecarSet; it is nil if pods are not sent at
 	// all.
-	announcer publisher
+	announcer framework.Announcer
 	// allMetadata is the gate SidecarSetPatchPodMetadataDefaultsAllowed.
 	allMetadata bool
 }
@@ -47,35 +48,35 @@ type sidecarSetWebhooks struct {
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=sidecarsets,verbs=get;list;watch
 
 // SidecarSets returns the webhooks of the kind.
-func SidecarSets(e *Environment) Webhooks {
+func SidecarSets(e *framework.Environment) framework.Webhooks {
 	w := &sidecarSetWebhooks{
-		judge:         e.judge,
+		judge:         e.Validator,
 		namespace:     e.Namespace,
-		cached:        e.cached,
-		live:          e.live,
-		announcer:     e.announcer,
+		cached:        e.Cache,
+		live:          e.APIReader,
+		announcer:     e.Announcer,
 		native:        e.Minor >= 28,
 		nativeInPlace: e.Minor >= 29 && e.Gates.Enabled(features.SidecarSetInPlaceUpdateNativeSidecar),
 		allMetadata:   e.Gates.Enabled(features.SidecarSetPatchPodMetadataDefaultsAllowed),
 	}
-	return Webhooks{Mutate: w.mutate, Validate: w.validate, Announces: true}
+	return framework.Webhooks{Mutate: w.mutate, Validate: w.validate, Announces: true}
 }
 
 // mutate adds defaults and the hashes.
 func (w *sidecarSetWebhooks) mutate(_ context.Context, request admission.Request) admission.Response {
 	set, err := readSidecarSet(request.Object.Raw, &request)
 	if err != nil {
-		return undecodable(&request, err)
+		return framework.Undecodable(&request, err)
 	}
 
 	completed, err := set.complete()
 	if err != nil {
-		return undecodable(&request, err)
+		return framework.Undecodable(&request, err)
 	}
 
-	operations, err := patchOf(request.Object.Raw, completed)
+	operations, err := framework.PatchBetween(request.Object.Raw, completed)
 	if err != nil {
-		return undecodable(&request, err)
+		return framework.Undecodable(&request, err)
 	}
 	return admission.Patched("", operations...)
 }
@@ -84,7 +85,7 @@ func (w *sidecarSetWebhooks) mutate(_ context.Context, request admission.Request
 func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
 	given, err := readSidecarSet(request.Object.Raw, &request)
 	if err != nil {
-		return undecodable(&request, err)
+		return framework.Undecodable(&request, err)
 	}
 
 	set := given.hub()
@@ -102,7 +103,7 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 
 	var list appsv1beta1.SidecarSetList
 	if err := w.cached.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return refused(http.StatusInternalServerError, fmt.Sprintf("listing SidecarSets: %v", err))
+		return framework.Refuse(http.StatusInternalServerError, fmt.Sprintf("listing SidecarSets: %v", err))
 	}
 
 	others := make([]*appsv1beta1.SidecarSet, len(list.Items))
@@ -112,7 +113,7 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 
 	others, err = w.withBase(ctx, set, others)
 	if err != nil {
-		return refused(http.StatusInternalServerError, err.Error())
+		return framework.Refuse(http.StatusInternalServerError, err.Error())
 	}
 
 	verdict := sidecarset.Validate(set, old, sidecarset.Environment{
@@ -126,19 +127,19 @@ func (w *sidecarSetWebhooks) validate(ctx context.Context, request admission.Req
 			return w.whiteList(ctx, set)
 		},
 	})
-	causes, warnings := causesOf(verdict.Errors), append(given.warnings(), verdict.Warnings...)
+	causes, warnings := framework.Causes(verdict.Errors), append(given.warnings(), verdict.Warnings...)
 	more, doubts := w.judgePod(ctx, set, old)
 	warnings = append(warnings, doubts...)
 	if causes = append(causes, more...); len(causes) > 0 {
-		return invalid(&request, causes).WithWarnings(warnings...)
+		return framework.Invalid(&request, causes).WithWarnings(warnings...)
 	}
 
 	response := admission.Allowed("").WithWarnings(warnings...)
-	if old != nil && sameSpec(&request) {
+	if old != nil && framework.SameSpec(&request) {
 		return response
 	}
 
-	return announced(ctx, w.announcer, &request, choose.Asks(set), response)
+	return framework.Announced(ctx, w.announcer, &request, choose.Asks(set), response)
 }
 
 // withBase adds the base of a canary if the cache does not show it yet: one command may create both.
@@ -168,15 +169,15 @@ func (w *sidecarSetWebhooks) judgePod(
 	if old != nil && samePod(&set.Spec, &old.Spec) {
 		return nil, nil
 	}
-	return introducedErrors("containers and volumes", set, old, old != nil,
+	return framework.IntroducedErrors("containers and volumes", set, old, old != nil,
 		func(set *appsv1beta1.SidecarSet) ([]metav1.StatusCause, error) {
 			return w.judgeOne(ctx, &set.Spec)
 		})
 }
 
 func samePod(a, b *appsv1beta1.SidecarSetSpec) bool {
-	return sameJSON(a.Containers, b.Containers) && sameJSON(a.InitContainers, b.InitContainers) &&
-		sameJSON(a.Volumes, b.Volumes)
+	return framework.SameJSON(a.Containers, b.Containers) && framework.SameJSON(a.InitContainers, b.InitContainers) &&
+		framework.SameJSON(a.Volumes, b.Volumes)
 }
 
 func (w *sidecarSetWebhooks) judgeOne(
@@ -196,7 +197,7 @@ func (w *sidecarSetWebhooks) judgeOne(
 	if err != nil {
 		return nil, fmt.Errorf("encoding containers and volumes: %w", err)
 	}
-	if template, err = decodeDocument(text); err != nil {
+	if template, err = framework.DecodeDocument(text); err != nil {
 		return nil, fmt.Errorf("reading containers and volumes: %w", err)
 	}
 
@@ -276,18 +277,18 @@ type givenSidecarSet struct {
 }
 
 func readSidecarSet(raw []byte, request *admission.Request) (*givenSidecarSet, error) {
-	document, err := decodeDocument(raw)
+	document, err := framework.DecodeDocument(raw)
 	if err != nil {
 		return nil, err
 	}
 
 	given := &givenSidecarSet{raw: raw}
-	if versionOf(document, request) == appsv1alpha1.GroupVersion.Version {
+	if framework.WrittenVersion(document, request) == appsv1alpha1.GroupVersion.Version {
 		given.alpha = &appsv1alpha1.SidecarSet{}
-		given.unknown, err = decode(raw, given.alpha)
+		given.unknown, err = framework.Decode(raw, given.alpha)
 	} else {
 		given.beta = &appsv1beta1.SidecarSet{}
-		given.unknown, err = decode(raw, given.beta)
+		given.unknown, err = framework.Decode(raw, given.beta)
 	}
 
 	template := &given.hub().Spec.SidecarSetTemplate
@@ -363,5 +364,5 @@ func (g *givenSidecarSet) complete() ([]byte, error) {
 		return text, nil
 	}
 
-	return carry(g.raw, text, reflect.TypeOf(object), nil)
+	return framework.Carry(g.raw, text, reflect.TypeOf(object), nil)
 }

@@ -14,13 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/admission/protection"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
 // statefulSetWebhooks admits StatefulSets of both versions.
 type statefulSetWebhooks struct {
-	templates
+	framework.Templates
 	gates statefulset.Gates
 	// live lists storage classes, which are not cached for this.
 	live client.Reader
@@ -31,19 +32,19 @@ type statefulSetWebhooks struct {
 // +kubebuilder:rbac:groups=storage.k8s.io,roleName=kruise-manager-storage-role,resources=storageclasses,verbs=list
 
 // StatefulSets returns the webhooks of the kind.
-func StatefulSets(e *Environment) Webhooks {
+func StatefulSets(e *framework.Environment) framework.Webhooks {
 	w := statefulSetsOf(e)
-	return Webhooks{
+	return framework.Webhooks{
 		Mutate:   w.mutate,
 		Validate: w.validate,
-		Delete:   e.guard.Handler(protection.Scaled("StatefulSet")),
+		Delete:   e.Guard.Handler(protection.Scaled("StatefulSet")),
 	}
 }
 
-func statefulSetsOf(e *Environment) *statefulSetWebhooks {
+func statefulSetsOf(e *framework.Environment) *statefulSetWebhooks {
 	return &statefulSetWebhooks{
-		templates: templatesOf(e),
-		live:      e.live,
+		Templates: framework.NewTemplates(e),
+		live:      e.APIReader,
 		gates: statefulset.Gates{
 			AutoDeletePVC: e.Gates.Enabled(features.StatefulSetAutoDeletePVC),
 			AutoResizePVC: e.Gates.Enabled(features.StatefulSetAutoResizePVCGate),
@@ -55,24 +56,24 @@ func statefulSetsOf(e *Environment) *statefulSetWebhooks {
 
 // mutate adds defaults. The API server itself clears the status.
 func (w *statefulSetWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
-	updated, old, err := documents(&request)
+	updated, old, err := framework.Documents(&request)
 	if err != nil {
-		return undecodable(&request, err)
+		return framework.Undecodable(&request, err)
 	}
 
 	operations, err := statefulset.Default(statefulset.DefaultRequest{
-		Request: w.completing(ctx, request.Namespace, updated, old),
+		Request: w.Defaulting(ctx, request.Namespace, updated, old),
 		Gates:   w.gates,
-		Version: versionOf(updated, &request),
+		Version: framework.WrittenVersion(updated, &request),
 		New:     updated,
 		Old:     old,
 	})
-	return completed(operations, err, old)
+	return framework.Defaulted(operations, err, old)
 }
 
 // validate validates StatefulSets.
 func (w *statefulSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
-	return validateWorkload(ctx, w.templates, &request, statefulset.WrittenInV1alpha1,
+	return framework.ValidateWorkload(ctx, w.Templates, &request, statefulset.WrittenInV1alpha1,
 		statefulset.WrittenInV1beta1, func(updated, old *statefulset.Written) field.ErrorList {
 			return statefulset.Validate(updated, old, w.gates, w.classes(ctx))
 		}, nil)
@@ -103,7 +104,7 @@ func (w *statefulSetWebhooks) classes(ctx context.Context) statefulset.Classes {
 }
 
 // StatefulSetConversion converts StatefulSets (ASTS-320 to ASTS-322).
-func StatefulSetConversion() Conversion {
-	return withV1beta1Fields[appsv1beta1.StatefulSetOptions](
-		Between((*appsv1alpha1.StatefulSet).ToV1beta1, appsv1alpha1.StatefulSetFromV1beta1, nil))
+func StatefulSetConversion() framework.Conversion {
+	return framework.WithV1beta1Fields[appsv1beta1.StatefulSetOptions](
+		framework.Between((*appsv1alpha1.StatefulSet).ToV1beta1, appsv1alpha1.StatefulSetFromV1beta1, nil))
 }

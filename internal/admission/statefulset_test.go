@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 )
 
@@ -39,7 +40,7 @@ func statefulSets(t *testing.T, server *apiServer, fails error) (w *statefulSetW
 			}
 			return c.List(ctx, list, opts...)
 		}}).Build()
-	return &statefulSetWebhooks{templates: templates{judge: server.judge(t), templateDefaults: true}, live: classes,
+	return &statefulSetWebhooks{Templates: framework.Templates{Validator: server.judge(t), Complete: true}, live: classes,
 		gates: statefulset.Gates{AutoDeletePVC: true, AutoResizePVC: true, StartOrdinal: true}}, &count
 }
 
@@ -64,14 +65,14 @@ func annotated(fields string) string {
 // ASTS-019 (part): the template is completed on create, and on update only when it changed; a main container
 // without policy is always pulled. Without an answer of the API server there is a warning.
 func TestTemplatesOfStatefulSetsAreCompleted(t *testing.T) {
-	completes := func(template document) (int, any) {
-		template["spec"].(document)["restartPolicy"] = "Always"
-		return 201, document{"template": template}
+	completes := func(template framework.Document) (int, any) {
+		template["spec"].(framework.Document)["restartPolicy"] = "Always"
+		return 201, framework.Document{"template": template}
 	}
 	other := strings.Replace(sts("v1beta1", "", ""), `"image":"i"`, `"image":"j"`, 1)
 	for name, test := range map[string]struct {
 		old      string
-		answer   func(document) (int, any)
+		answer   func(framework.Document) (int, any)
 		has      bool
 		warnings int
 	}{
@@ -109,7 +110,7 @@ func TestTemplatesOfStatefulSetsAreCompleted(t *testing.T) {
 // ASTS-017 (part), ASTS-018 (part), ASTS-023 (part): the gates reach the defaults, in either version.
 func TestGatesOfStatefulSets(t *testing.T) {
 	for _, on := range []bool{true, false} {
-		e := &Environment{Gates: gates(t, fmt.Sprintf("StatefulSetAutoDeletePVC=%[1]t,StatefulSetAutoResizePVCGate=%[1]t,TemplateNoDefaults=true", on))}
+		e := &framework.Environment{Gates: gates(t, fmt.Sprintf("StatefulSetAutoDeletePVC=%[1]t,StatefulSetAutoResizePVCGate=%[1]t,TemplateNoDefaults=true", on))}
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			got := review(t, StatefulSets(e).Mutate, "CREATE", sts(version, "", ""), "")
 			if strings.Contains(string(got.Patch), "/spec/template") { // ASTS-019 (part)
@@ -247,8 +248,8 @@ func TestDeletionProtectionOfStatefulSets(t *testing.T) {
 func TestFieldsOfANewerReleaseInTheAnnotation(t *testing.T) {
 	beta := sts("v1beta1", "", `"ordinals":{"start":1,"step":2},"scaleStrategy":{"burst":12345678901234567890},"future":true`)
 	alpha := convertOne(t, beta, "v1alpha1")
-	spec, meta := alpha["spec"].(document), alpha["metadata"].(document)
-	text, _ := meta["annotations"].(document)[pub.V1beta1OnlyFields].(string)
+	spec, meta := alpha["spec"].(framework.Document), alpha["metadata"].(framework.Document)
+	text, _ := meta["annotations"].(framework.Document)[pub.V1beta1OnlyFields].(string)
 	want := `{"ordinals":{"start":1,"step":2},"scaleStrategy":{"burst":12345678901234567890}}`
 	if diff := cmp.Diff(want, text); diff != "" {
 		t.Errorf("annotation in v1alpha1 (-want +got):\n%s", diff)
@@ -262,7 +263,7 @@ func TestFieldsOfANewerReleaseInTheAnnotation(t *testing.T) {
 		t.Errorf("the unknown field has gone: %v", spec)
 	}
 	back := convertOne(t, encoded(t, alpha), "v1beta1")
-	given, err := decodeDocument([]byte(beta))
+	given, err := framework.DecodeDocument([]byte(beta))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,7 +271,7 @@ func TestFieldsOfANewerReleaseInTheAnnotation(t *testing.T) {
 		t.Errorf("spec after conversion there and back (-want +got):\n%s", diff)
 	}
 	for _, garbage := range []string{"no", "[]", `{"ordinals":5,"future":1}`} {
-		got := convertOne(t, sts("v1alpha1", annotated(garbage), ""), "v1beta1")["spec"].(document)
+		got := convertOne(t, sts("v1alpha1", annotated(garbage), ""), "v1beta1")["spec"].(framework.Document)
 		for _, field := range []string{"ordinals", "future"} {
 			if got[field] != nil {
 				t.Errorf("the annotation %s became %s in the spec: %v", garbage, field, got)

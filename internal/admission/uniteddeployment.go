@@ -13,12 +13,13 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
 )
 
 // unitedDeploymentWebhooks admits UnitedDeployments of both versions, each in its v1beta1 form.
 type unitedDeploymentWebhooks struct {
-	templates
+	framework.Templates
 	// sets validates templates of this project's StatefulSets.
 	sets *statefulSetWebhooks
 	// inPlace defines what may change under InPlaceOnly of CloneSets.
@@ -28,43 +29,43 @@ type unitedDeploymentWebhooks struct {
 }
 
 // UnitedDeployments returns the webhooks of the kind.
-func UnitedDeployments(e *Environment) Webhooks {
+func UnitedDeployments(e *framework.Environment) framework.Webhooks {
 	w := &unitedDeploymentWebhooks{
-		templates: templatesOf(e),
+		Templates: framework.NewTemplates(e),
 		sets:      statefulSetsOf(e),
 		inPlace:   e.InPlace,
 		turns:     newTurns(),
 	}
-	return Webhooks{
+	return framework.Webhooks{
 		Mutate:   w.mutate,
 		Validate: w.validate,
-		Delete:   e.guard.Handler(protection.Scaled("UnitedDeployment")),
+		Delete:   e.Guard.Handler(protection.Scaled("UnitedDeployment")),
 	}
 }
 
 // mutate adds defaults.
 func (w *unitedDeploymentWebhooks) mutate(ctx context.Context, request admission.Request) admission.Response {
-	updated, old, err := documents(&request)
+	updated, old, err := framework.Documents(&request)
 	if err != nil {
-		return refused(http.StatusBadRequest, err.Error())
+		return framework.Refuse(http.StatusBadRequest, err.Error())
 	}
 
 	asked := uniteddeployment.DefaultRequest{New: updated, Old: old}
-	if w.templateDefaults {
-		asked.Complete = func(template document) (document, error) {
-			return w.judge.Complete(ctx, request.Namespace, template, claimNames(nativeSet(updated)))
+	if w.Complete {
+		asked.Complete = func(template framework.Document) (framework.Document, error) {
+			return w.Validator.Complete(ctx, request.Namespace, template, framework.ClaimNames(nativeSet(updated)))
 		}
 	}
 
 	operations, err := uniteddeployment.Default(asked)
-	return completed(operations, err, old)
+	return framework.Defaulted(operations, err, old)
 }
 
 // nativeSet returns the template of StatefulSets of Kubernetes.
-func nativeSet(object document) document {
-	spec, _ := object["spec"].(document)
-	template, _ := spec["template"].(document)
-	set, _ := template[string(uniteddeployment.StatefulSet)].(document)
+func nativeSet(object framework.Document) framework.Document {
+	spec, _ := object["spec"].(framework.Document)
+	template, _ := spec["template"].(framework.Document)
+	set, _ := template[string(uniteddeployment.StatefulSet)].(framework.Document)
 	return set
 }
 
@@ -72,32 +73,32 @@ func nativeSet(object document) document {
 func (w *unitedDeploymentWebhooks) validate(
 	ctx context.Context, request admission.Request,
 ) admission.Response {
-	if request.Operation == admissionv1.Update && sameSpec(&request) {
+	if request.Operation == admissionv1.Update && framework.SameSpec(&request) {
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
 
-	united, old, err := compared(&request, (*appsv1alpha1.UnitedDeployment).ToV1beta1)
+	united, old, err := framework.Compare(&request, (*appsv1alpha1.UnitedDeployment).ToV1beta1)
 	if err != nil {
-		return refused(http.StatusBadRequest, fmt.Sprintf("the UnitedDeployment cannot be read: %v", err))
+		return framework.Refuse(http.StatusBadRequest, fmt.Sprintf("the UnitedDeployment cannot be read: %v", err))
 	}
 
 	over, came := w.turn(ctx, request.Namespace)
 	if !came {
-		return refused(http.StatusTooManyRequests,
+		return framework.Refuse(http.StatusTooManyRequests,
 			"many UnitedDeployments are being written, and this one could not be judged in time; try again later")
 	}
 
 	defer over()
 	errs := uniteddeployment.Validate(united, old,
 		uniteddeployment.Rules{StatefulSet: w.sets.gates, Classes: w.sets.classes(ctx), CloneSet: w.inPlace})
-	causes := causesOf(errs)
+	causes := framework.Causes(errs)
 	var found []metav1.StatusCause
 	var warnings []string
-	if old == nil || !sameJSON(united.Spec.Template, old.Spec.Template) ||
-		!sameJSON(united.Spec.Topology.Subsets, old.Spec.Topology.Subsets) {
+	if old == nil || !framework.SameJSON(united.Spec.Template, old.Spec.Template) ||
+		!framework.SameJSON(united.Spec.Topology.Subsets, old.Spec.Topology.Subsets) {
 		if found, warnings = w.judgeAll(ctx, united); len(found) > 0 && old != nil {
 			before, _ := w.judgeAll(ctx, old) // without an answer, all faults count
-			found = fresh(found, before)
+			found = framework.NewCauses(found, before)
 		}
 	}
 
@@ -114,7 +115,7 @@ func (w *unitedDeploymentWebhooks) validate(
 	}
 
 	if len(causes) > 0 {
-		return invalid(&request, causes).WithWarnings(warnings...)
+		return framework.Invalid(&request, causes).WithWarnings(warnings...)
 	}
 
 	return admission.Allowed("").WithWarnings(warnings...)
@@ -130,7 +131,7 @@ func (w *unitedDeploymentWebhooks) judgeAll(
 	}
 
 	if nodes, translate := uniteddeployment.Selectors(united); nodes != nil {
-		found, err := judgeDocument(ctx, w.judge, united.Namespace, nodes)
+		found, err := judgeDocument(ctx, w.Validator, united.Namespace, nodes)
 		if err != nil {
 			warnings = append(warnings, "node selectors and tolerations could not be validated: "+err.Error())
 		}
@@ -146,7 +147,7 @@ func (w *unitedDeploymentWebhooks) judgeAll(
 	}
 
 	at := "spec.template." + string(template.Kind) + "."
-	found, err := w.judgeOne(ctx, united.Namespace, template.Document)
+	found, err := w.ValidateOne(ctx, united.Namespace, template.Document)
 	if err != nil {
 		warnings = append(warnings, at+"spec.template could not be validated: "+err.Error())
 	}
@@ -163,6 +164,6 @@ func (w *unitedDeploymentWebhooks) judgeAll(
 		})
 	}
 
-	found, warned := judgePatches(ctx, w.judge, united.Namespace, template.Document, patches)
+	found, warned := judgePatches(ctx, w.Validator, united.Namespace, template.Document, patches)
 	return append(causes, found...), append(warnings, warned...)
 }

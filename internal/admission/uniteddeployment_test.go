@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
@@ -19,7 +20,7 @@ const validateUnitedDeploymentPath = "/validate-apps-kruise-io-uniteddeployment"
 
 func unitedDeployments(t *testing.T, server *apiServer) *unitedDeploymentWebhooks {
 	t.Helper()
-	return &unitedDeploymentWebhooks{templates: templates{judge: server.judge(t), templateDefaults: true}, sets: &statefulSetWebhooks{}}
+	return &unitedDeploymentWebhooks{Templates: framework.Templates{Validator: server.judge(t), Complete: true}, sets: &statefulSetWebhooks{}}
 }
 
 // united is a UnitedDeployment of a template.
@@ -37,29 +38,29 @@ func templateOf(key string) string {
 // are refused there; volumes of claim templates may be mounted), and its faults come with the others
 // (UD-175 (part)), in both versions, with 422.
 func TestWhatTheAPIServerSaysOfUnitedDeployments(t *testing.T) {
-	server := &apiServer{answer: func(template document) (int, any) {
-		spec := template["spec"].(document)
+	server := &apiServer{answer: func(template framework.Document) (int, any) {
+		spec := template["spec"].(framework.Document)
 		var causes []metav1.StatusCause
 		invalid := func(field string) {
 			causes = append(causes, metav1.StatusCause{Type: metav1.CauseTypeFieldValueInvalid, Field: "template." + field, Message: "bad"})
 		}
-		if labels, _ := template["metadata"].(document)["annotations"].(document); labels["bad key"] != nil {
+		if labels, _ := template["metadata"].(framework.Document)["annotations"].(framework.Document); labels["bad key"] != nil {
 			invalid("annotations")
 		}
 		tolerations, _ := spec["tolerations"].([]any)
 		for i, item := range tolerations {
-			if item.(document)["operator"] == "Bad" {
+			if item.(framework.Document)["operator"] == "Bad" {
 				invalid(fmt.Sprintf("spec.tolerations[%d].operator", i))
 			}
 		}
-		affinity, _ := spec["affinity"].(document)
-		node, _ := affinity["nodeAffinity"].(document)
-		if required, ok := node["requiredDuringSchedulingIgnoredDuringExecution"].(document); ok {
+		affinity, _ := spec["affinity"].(framework.Document)
+		node, _ := affinity["nodeAffinity"].(framework.Document)
+		if required, ok := node["requiredDuringSchedulingIgnoredDuringExecution"].(framework.Document); ok {
 			terms := required["nodeSelectorTerms"].([]any)
 			for i := range terms {
 				for _, list := range []string{"matchExpressions", "matchFields"} {
-					rules, _ := terms[i].(document)[list].([]any)
-					if len(rules) > 0 && rules[0].(document)["operator"] == "Bad" {
+					rules, _ := terms[i].(framework.Document)[list].([]any)
+					if len(rules) > 0 && rules[0].(framework.Document)["operator"] == "Bad" {
 						invalid(fmt.Sprintf("spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[%d].%s[0].operator", i, list))
 					}
 				}
@@ -68,12 +69,12 @@ func TestWhatTheAPIServerSaysOfUnitedDeployments(t *testing.T) {
 		volumes, containers := map[any]bool{}, spec["containers"].([]any)
 		listed, _ := spec["volumes"].([]any)
 		for _, item := range listed {
-			volumes[item.(document)["name"]] = true
+			volumes[item.(framework.Document)["name"]] = true
 		}
 		for i, item := range containers {
-			mounts, _ := item.(document)["volumeMounts"].([]any)
+			mounts, _ := item.(framework.Document)["volumeMounts"].([]any)
 			for j := range mounts {
-				if !volumes[mounts[j].(document)["name"]] {
+				if !volumes[mounts[j].(framework.Document)["name"]] {
 					invalid(fmt.Sprintf("spec.containers[%d].volumeMounts[%d].name", i, j))
 				}
 			}
@@ -211,7 +212,7 @@ func TestGatesOfUnitedDeployments(t *testing.T) {
 	for list, asks := range map[string]bool{"": true, "TemplateNoDefaults=false": true, "TemplateNoDefaults=true": false} {
 		e := guarded(t, list)
 		server := &apiServer{answer: accepts}
-		e.judge = server.judge(t)
+		e.Validator = server.judge(t)
 		got := review(t, UnitedDeployments(e).Mutate, "CREATE", united("v1beta1", templateOf("statefulSetTemplate"), ""), "")
 		if !got.Allowed {
 			t.Errorf("%q: %+v", list, got.Result)

@@ -21,23 +21,24 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
 
 // workloadSpreadWebhook admits WorkloadSpreads of both versions.
 type workloadSpreadWebhook struct {
-	judge TemplateValidator
+	judge framework.TemplateValidator
 	// cached reads WorkloadSpreads, live their targets.
 	cached, live client.Reader
 	mapper       meta.RESTMapper
 	// announcer makes the API server send the first pods of a WorkloadSpread; it is nil if pods are not sent
 	// at all.
-	announcer publisher
+	announcer framework.Announcer
 	// namespaces checks that the namespace of a WorkloadSpread exists before it is announced.
-	namespaces *namespaces
+	namespaces *framework.Namespaces
 	// listed holds the kinds of workloads that users list in the configuration.
-	listed ListedKinds
+	listed framework.ListedKinds
 	window time.Duration
 	// turns limits how many WorkloadSpreads are validated at once. Merging their patches takes time, and
 	// users of one namespace must not slow down the creation of pods and the writes in others. Nil means no
@@ -46,19 +47,19 @@ type workloadSpreadWebhook struct {
 }
 
 // WorkloadSpreads returns the webhook of the kind.
-func WorkloadSpreads(e *Environment) Webhooks {
+func WorkloadSpreads(e *framework.Environment) framework.Webhooks {
 	w := &workloadSpreadWebhook{
-		judge:      e.judge,
-		cached:     e.cached,
-		live:       e.live,
-		mapper:     e.mapper,
-		announcer:  e.announcer,
-		namespaces: e.namespaces,
+		judge:      e.Validator,
+		cached:     e.Cache,
+		live:       e.APIReader,
+		mapper:     e.Mapper,
+		announcer:  e.Announcer,
+		namespaces: e.Namespaces,
 		listed:     e.Listed,
 		window:     e.UnschedulableWindow,
 		turns:      newTurns(),
 	}
-	return Webhooks{Validate: w.validate, Announces: true}
+	return framework.Webhooks{Validate: w.validate, Announces: true}
 }
 
 // judgedOfNamespace is how many objects with patches of one namespace are validated at the same time,
@@ -126,21 +127,21 @@ func (t *turns) turn(ctx context.Context, namespace string) (over func(), came b
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-workloadspread-role,resources=workloadspreads,verbs=get;list;watch
 
 func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.Request) admission.Response {
-	if leaving(&request) {
+	if framework.BeingDeleted(&request) {
 		return admission.Allowed("")
 	}
 
-	spread, old, err := compared(&request, (*appsv1alpha1.WorkloadSpread).ToV1beta1)
+	spread, old, err := framework.Compare(&request, (*appsv1alpha1.WorkloadSpread).ToV1beta1)
 	if err != nil {
-		return undecodable(&request, err)
+		return framework.Undecodable(&request, err)
 	}
-	if request.Operation == admissionv1.Update && sameSpec(&request) {
+	if request.Operation == admissionv1.Update && framework.SameSpec(&request) {
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
 
 	over, came := w.turn(ctx, request.Namespace)
 	if !came {
-		return refused(http.StatusTooManyRequests,
+		return framework.Refuse(http.StatusTooManyRequests,
 			"many WorkloadSpreads are being written, and this one could not be judged in time; try again later")
 	}
 
@@ -148,7 +149,7 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 	var others appsv1beta1.WorkloadSpreadList
 	if err := w.cached.List(ctx, &others, client.InNamespace(request.Namespace),
 		client.UnsafeDisableDeepCopy); err != nil {
-		return refused(http.StatusInternalServerError, fmt.Sprintf("listing WorkloadSpreads: %v", err))
+		return framework.Refuse(http.StatusInternalServerError, fmt.Sprintf("listing WorkloadSpreads: %v", err))
 	}
 
 	env := workloadspread.Environment{
@@ -160,11 +161,11 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 	causes, warnings := w.judgeAll(ctx, spread, old, env)
 	if len(causes) > 0 && old != nil {
 		before, _ := w.judgeAll(ctx, old, nil, env)
-		causes = fresh(causes, before)
+		causes = framework.NewCauses(causes, before)
 	}
 
 	if len(causes) > 0 {
-		response := invalid(&request, causes).WithWarnings(warnings...)
+		response := framework.Invalid(&request, causes).WithWarnings(warnings...)
 		if response.Result.Code == http.StatusUnprocessableEntity {
 			response.Result.Code, response.Result.Reason =
 				http.StatusBadRequest, metav1.StatusReasonBadRequest
@@ -173,14 +174,14 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 	}
 
 	response := admission.Allowed("").WithWarnings(warnings...)
-	if !w.namespaces.exist(ctx, request.Namespace) {
+	if !w.namespaces.Exist(ctx, request.Namespace) {
 		return response.WithWarnings(
 			"namespace " + request.Namespace +
 				" is not known yet: pods that are created in the next seconds may be missed",
 		)
 	}
 
-	return announced(ctx, w.announcer, &request, workloadspreadcontroller.Asks(spread), response)
+	return framework.Announced(ctx, w.announcer, &request, workloadspreadcontroller.Asks(spread), response)
 }
 
 // judgeAll validates a WorkloadSpread, and has the API server validate node selectors, tolerations, and the
@@ -188,7 +189,7 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 func (w *workloadSpreadWebhook) judgeAll(
 	ctx context.Context, spread, old *appsv1beta1.WorkloadSpread, env workloadspread.Environment,
 ) (causes []metav1.StatusCause, warnings []string) {
-	causes = causesOf(workloadspread.Validate(spread, old, env))
+	causes = framework.Causes(workloadspread.Validate(spread, old, env))
 	wrong := map[string]bool{}
 	for _, cause := range causes {
 		wrong[cause.Field] = true
@@ -228,7 +229,7 @@ type subsetPatch struct {
 
 // judgePatches has the API server validate the template of a workload with each patch applied.
 func judgePatches(
-	ctx context.Context, judge TemplateValidator, namespace string, workload document, patches []subsetPatch,
+	ctx context.Context, judge framework.TemplateValidator, namespace string, workload framework.Document, patches []subsetPatch,
 ) (causes []metav1.StatusCause, warnings []string) {
 	var known map[string]bool
 	judged := map[string][]metav1.StatusCause{} // by the text of the patch
@@ -267,7 +268,7 @@ func judgePatches(
 
 // wrongAnyway returns the faults that the workload's template has without a patch, which do not count.
 func wrongAnyway(
-	ctx context.Context, judge TemplateValidator, namespace string, workload document,
+	ctx context.Context, judge framework.TemplateValidator, namespace string, workload framework.Document,
 ) map[string]bool {
 	known := map[string]bool{}
 	template, err := workloadspread.Patched(workload, nil)
@@ -283,13 +284,13 @@ func wrongAnyway(
 
 // judgeDocument has the API server validate a pod template of any form.
 func judgeDocument(
-	ctx context.Context, judge TemplateValidator, namespace string, template document,
+	ctx context.Context, judge framework.TemplateValidator, namespace string, template framework.Document,
 ) ([]metav1.StatusCause, error) {
 	text, err := json.Marshal(template)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the template: %w", err)
 	}
-	if template, err = decodeDocument(text); err != nil {
+	if template, err = framework.DecodeDocument(text); err != nil {
 		return nil, fmt.Errorf("reading the template: %w", err)
 	}
 	return judge.Judge(ctx, namespace, template, nil)
@@ -298,7 +299,7 @@ func judgeDocument(
 // target returns the workload, or nil if its kind is not supported or it does not exist.
 func (w *workloadSpreadWebhook) target(
 	ctx context.Context, spread *appsv1beta1.WorkloadSpread,
-) (document, error) {
+) (framework.Document, error) {
 	ref := workloadspread.TargetOf(spread)
 	patched := false
 	for i := range spread.Spec.Subsets {

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
@@ -40,11 +41,11 @@ func spreadOf(metadata, spec string) string {
 }
 
 // picky is an API server that refuses tolerations with operator Maybe, with a cause for each of them.
-func picky(template document) (int, any) {
-	spec := template["spec"].(document)
+func picky(template framework.Document) (int, any) {
+	spec := template["spec"].(framework.Document)
 	list, _ := spec["tolerations"].([]any)
 	for _, item := range list {
-		if item.(document)["operator"] == "Maybe" {
+		if item.(framework.Document)["operator"] == "Maybe" {
 			return answers(422, metav1.StatusReasonInvalid, "bad",
 				metav1.StatusCause{Type: "FieldValueInvalid", Field: "template.spec.tolerations[0].operator", Message: "Maybe"})(template)
 		}
@@ -60,7 +61,7 @@ func TestWorkloadSpreadsAreRefusedWithoutTheGate(t *testing.T) {
 		for on, code := range map[bool]int32{true: http.StatusOK, false: http.StatusForbidden} {
 			w := workloadSpreads(t, &apiServer{answer: accepts})
 			handler := handlersOf(t, "WorkloadSpread", fmt.Sprintf("WorkloadSpread=%t", on),
-				Webhooks{Validate: w.validate})[validateWorkloadSpreadPath]
+				framework.Webhooks{Validate: w.validate})[validateWorkloadSpreadPath]
 			for operation, old := range map[admissionv1.Operation]string{admissionv1.Create: "",
 				admissionv1.Update: strings.Replace(good, `"a"`, `"b"`, 1)} {
 				response := review(t, handler, operation, text, old)
@@ -97,8 +98,8 @@ func TestPatchesAreJudgedOnTheTemplateOfTheTarget(t *testing.T) {
 	for _, kind := range kinds {
 		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
 		mapper.Add(kind, meta.RESTScopeNamespace)
-		workload := &unstructured.Unstructured{Object: document{"metadata": document{"name": "web", "namespace": "shop"}, "spec": document{
-			"template": document{"spec": document{"containers": []any{document{"name": "main", "image": kind.Group + "/" + kind.Kind}}}}}}}
+		workload := &unstructured.Unstructured{Object: framework.Document{"metadata": framework.Document{"name": "web", "namespace": "shop"}, "spec": framework.Document{
+			"template": framework.Document{"spec": framework.Document{"containers": []any{framework.Document{"name": "main", "image": kind.Group + "/" + kind.Kind}}}}}}}
 		workload.SetGroupVersionKind(kind)
 		workloads = append(workloads, workload)
 	}
@@ -109,9 +110,9 @@ func TestPatchesAreJudgedOnTheTemplateOfTheTarget(t *testing.T) {
 				if !exists {
 					there = slices.Delete(there, i, i+1)
 				}
-				server := &apiServer{answer: func(template document) (int, any) {
-					for _, item := range template["spec"].(document)["containers"].([]any) {
-						if container := item.(document); container["image"] == "bad" {
+				server := &apiServer{answer: func(template framework.Document) (int, any) {
+					for _, item := range template["spec"].(framework.Document)["containers"].([]any) {
+						if container := item.(framework.Document); container["image"] == "bad" {
 							return answers(422, metav1.StatusReasonInvalid, "bad",
 								metav1.StatusCause{Type: "FieldValueInvalid", Field: "template.spec.containers[0].image", Message: "bad"})(
 								template)
@@ -131,9 +132,9 @@ func TestPatchesAreJudgedOnTheTemplateOfTheTarget(t *testing.T) {
 				response := ask(`{"metadata":{"labels":{"zone":"b"}}}`)
 				var judged []string
 				for _, asked := range server.asked {
-					template := asked["template"].(document)
-					labels, _ := template["metadata"].(document)["labels"].(document)
-					judged = append(judged, fmt.Sprint(template["spec"].(document)["containers"].([]any)[0].(document)["image"], " ",
+					template := asked["template"].(framework.Document)
+					labels, _ := template["metadata"].(framework.Document)["labels"].(framework.Document)
+					judged = append(judged, fmt.Sprint(template["spec"].(framework.Document)["containers"].([]any)[0].(framework.Document)["image"], " ",
 						labels["zone"]))
 				}
 				var want []string

@@ -17,12 +17,13 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
 // Kind is one kind with everything that is set up for it.
 type Kind struct {
-	admission.Kind
+	framework.Kind
 	// Controller is the name of its controller in the flag --<controller>-workers, and Workers is the default
 	// of the flag. Controller is empty if the controller of another kind handles it.
 	Controller string
@@ -78,9 +79,9 @@ func (k *Kind) Served() []schema.GroupVersionKind {
 
 // Gates of the kinds that the node daemon handles.
 var (
-	ofDaemon   = admission.Gates{{features.KruiseDaemon}}
-	ofPullJobs = admission.Gates{{features.KruiseDaemon}, {features.ImagePullJobGate}}
-	ofProbes   = admission.Gates{{features.KruiseDaemon}, {features.PodProbeMarkerGate}}
+	ofDaemon   = framework.Gates{{features.KruiseDaemon}}
+	ofPullJobs = framework.Gates{{features.KruiseDaemon}, {features.ImagePullJobGate}}
+	ofProbes   = framework.Gates{{features.KruiseDaemon}, {features.PodProbeMarkerGate}}
 )
 
 // Groups of the kinds.
@@ -89,13 +90,13 @@ var apps, policy = appsv1beta1.GroupVersion.Group, policyv1beta1.GroupVersion.Gr
 // Kinds lists all kinds that are built in. Their controllers are started in this order.
 var Kinds = []Kind{
 	{
-		Kind: admission.Kind{
+		Kind: framework.Kind{
 			Group:    apps,
 			Name:     "ContainerRecreateRequest",
 			Plural:   "containerrecreaterequests",
 			Gates:    ofDaemon,
 			Webhooks: admission.ContainerRecreateRequests,
-			Conversion: admission.Between((*appsv1alpha1.ContainerRecreateRequest).ToV1beta1,
+			Conversion: framework.Between((*appsv1alpha1.ContainerRecreateRequest).ToV1beta1,
 				appsv1alpha1.ContainerRecreateRequestFromV1beta1, nil),
 		},
 		Controller: "crr", Workers: 3, Setup: containerRecreateRequests,
@@ -103,21 +104,21 @@ var Kinds = []Kind{
 		Finalizer: pub.RecreateUnreadyAcquired,
 	},
 	{
-		Kind: admission.Kind{
+		Kind: framework.Kind{
 			Group:    apps,
 			Name:     "NodeImage",
 			Plural:   "nodeimages",
 			Cluster:  true,
 			Gates:    ofDaemon,
 			Webhooks: admission.NodeImages,
-			Conversion: admission.Between((*appsv1alpha1.NodeImage).ToV1beta1,
+			Conversion: framework.Between((*appsv1alpha1.NodeImage).ToV1beta1,
 				appsv1alpha1.NodeImageFromV1beta1, nil),
 		},
 		Controller: "nodeimage", Workers: 3, Setup: images,
 		With: []string{"ImagePullJob", "ImageListPullJob"},
 	},
 	{
-		Kind: admission.Kind{
+		Kind: framework.Kind{
 			Group:     apps,
 			Name:      "ImagePullJob",
 			Plural:    "imagepulljobs",
@@ -130,7 +131,7 @@ var Kinds = []Kind{
 		Finalizer: pub.PullJobProtection,
 	},
 	{
-		Kind: admission.Kind{
+		Kind: framework.Kind{
 			Group:     apps,
 			Name:      "ImageListPullJob",
 			Plural:    "imagelistpulljobs",
@@ -142,13 +143,13 @@ var Kinds = []Kind{
 		Finalizer: pub.UnrecordedRun,
 	},
 	{
-		Kind: admission.Kind{
+		Kind: framework.Kind{
 			Group:    apps,
 			Name:     "SidecarSet",
 			Plural:   "sidecarsets",
 			Cluster:  true,
 			Webhooks: admission.SidecarSets,
-			Conversion: admission.Between((*appsv1alpha1.SidecarSet).ToV1beta1,
+			Conversion: framework.Between((*appsv1alpha1.SidecarSet).ToV1beta1,
 				appsv1alpha1.SidecarSetFromV1beta1, nil),
 		},
 		Controller: "sidecarset", Workers: 3, Setup: sidecarSets, Absent: withoutSidecarSets,
@@ -157,13 +158,13 @@ var Kinds = []Kind{
 		Access:   View,
 	},
 	{
-		Kind: admission.Kind{
+		Kind: framework.Kind{
 			Group:    apps,
 			Name:     "WorkloadSpread",
 			Plural:   "workloadspreads",
-			Gates:    admission.Gates{{features.WorkloadSpread}},
+			Gates:    framework.Gates{{features.WorkloadSpread}},
 			Webhooks: admission.WorkloadSpreads,
-			Conversion: admission.Between((*appsv1alpha1.WorkloadSpread).ToV1beta1,
+			Conversion: framework.Between((*appsv1alpha1.WorkloadSpread).ToV1beta1,
 				appsv1alpha1.WorkloadSpreadFromV1beta1, admission.RenamedInWorkloadSpreads),
 		},
 		Controller: "workloadspread", Workers: 3, Setup: workloadSpreads,
@@ -171,12 +172,12 @@ var Kinds = []Kind{
 		Access: Edit,
 	},
 	{
-		Kind: admission.Kind{
+		Kind: framework.Kind{
 			Group:    apps,
 			Name:     "CloneSet",
 			Plural:   "clonesets",
 			Webhooks: admission.CloneSets,
-			Conversion: admission.Between((*appsv1alpha1.CloneSet).ToV1beta1,
+			Conversion: framework.Between((*appsv1alpha1.CloneSet).ToV1beta1,
 				appsv1alpha1.CloneSetFromV1beta1, admission.MovedInCloneSets),
 		},
 		// A worker waits while requests of its set are in flight. The priority and fairness of the API server
@@ -185,7 +186,7 @@ var Kinds = []Kind{
 		Access: Edit,
 	},
 	{
-		Kind: admission.Kind{
+		Kind: framework.Kind{
 			Group:      apps,
 			Name:       "StatefulSet",
 			Plural:     "statefulsets",
@@ -197,7 +198,7 @@ var Kinds = []Kind{
 		Access:   Edit,
 	},
 	{
-		Kind: admission.Kind{
+		Kind: framework.Kind{
 			Group:      apps,
 			Name:       "DaemonSet",
 			Plural:     "daemonsets",
@@ -208,7 +209,7 @@ var Kinds = []Kind{
 		Access: Edit,
 	},
 	{
-		Kind: admission.Kind{
+		Kind: framework.Kind{
 			Group:    apps,
 			Name:     "BroadcastJob",
 			Plural:   "broadcastjobs",
@@ -220,7 +221,7 @@ var Kinds = []Kind{
 		Finalizer: pub.UnrecordedRun,
 	},
 	{
-		Kind: admission.Kind{
+		Kind: framework.Kind{
 			Group:      apps,
 			Name:       "AdvancedCronJob",
 			Plural:     "advancedcronjobs",
@@ -231,7 +232,7 @@ var Kinds = []Kind{
 		Access: Edit,
 	},
 	{
-		Kind: admission.Kind{
+		Kind: framework.Kind{
 			Group:    apps,
 			Name:     "EphemeralJob",
 			Plural:   "ephemeraljobs",
@@ -243,7 +244,7 @@ var Kinds = []Kind{
 		Finalizer: pub.EphemeralContainersCleanup,
 	},
 	{
-		Kind: admission.Kind{
+		Kind: framework.Kind{
 			Group:    apps,
 			Name:     "PodProbeMarker",
 			Plural:   "podprobemarkers",
@@ -256,7 +257,7 @@ var Kinds = []Kind{
 		Finalizer: pub.ProbeCleanup,
 	},
 	{
-		Kind: admission.Kind{
+		Kind: framework.Kind{
 			Group:    apps,
 			Name:     "NodePodProbe",
 			Plural:   "nodepodprobes",
@@ -268,26 +269,26 @@ var Kinds = []Kind{
 		Controller: "nodepodprobe", Workers: 3,
 	},
 	{
-		Kind: admission.Kind{
+		Kind: framework.Kind{
 			Group:    apps,
 			Name:     "UnitedDeployment",
 			Plural:   "uniteddeployments",
 			Webhooks: admission.UnitedDeployments,
-			Conversion: admission.Between((*appsv1alpha1.UnitedDeployment).ToV1beta1,
+			Conversion: framework.Between((*appsv1alpha1.UnitedDeployment).ToV1beta1,
 				appsv1alpha1.UnitedDeploymentFromV1beta1, nil),
 		},
 		Controller: "uniteddeployment", Workers: 3, Setup: unitedDeployments, Workload: true,
 		Access: Edit,
 	},
 	{
-		Kind: admission.Kind{
+		Kind: framework.Kind{
 			Group:    apps,
 			Name:     "ResourceDistribution",
 			Plural:   "resourcedistributions",
 			Cluster:  true,
-			Gates:    admission.Gates{{features.ResourceDistributionGate}},
+			Gates:    framework.Gates{{features.ResourceDistributionGate}},
 			Webhooks: admission.ResourceDistributions,
-			Conversion: admission.Between((*appsv1alpha1.ResourceDistribution).ToV1beta1,
+			Conversion: framework.Between((*appsv1alpha1.ResourceDistribution).ToV1beta1,
 				appsv1alpha1.ResourceDistributionFromV1beta1, admission.RenamedInResourceDistributions),
 		},
 		// This is not a workload, but nothing is uninstalled while objects of it exist.
@@ -295,12 +296,12 @@ var Kinds = []Kind{
 		Access: Administer,
 	},
 	{
-		Kind: admission.Kind{
+		Kind: framework.Kind{
 			Group:    apps,
 			Name:     "PersistentPodState",
 			Plural:   "persistentpodstates",
 			Webhooks: admission.PersistentPodStates,
-			Conversion: admission.Between((*appsv1alpha1.PersistentPodState).ToV1beta1,
+			Conversion: framework.Between((*appsv1alpha1.PersistentPodState).ToV1beta1,
 				appsv1alpha1.PersistentPodStateFromV1beta1, admission.RenamedInPersistentPodStates),
 		},
 		Controller: "persistentpodstate", Workers: 3, Setup: persistentPodStates,
@@ -309,16 +310,16 @@ var Kinds = []Kind{
 		Access: Edit,
 	},
 	{
-		Kind: admission.Kind{
+		Kind: framework.Kind{
 			Group:  policy,
 			Name:   "PodUnavailableBudget",
 			Plural: "podunavailablebudgets",
-			Gates: admission.Gates{{
+			Gates: framework.Gates{{
 				features.PodUnavailableBudgetDeleteGate, features.PodUnavailableBudgetUpdateGate,
 			}},
 			OffCode:  http.StatusBadRequest,
 			Webhooks: admission.PodUnavailableBudgets,
-			Conversion: admission.Between((*policyv1alpha1.PodUnavailableBudget).ToV1beta1,
+			Conversion: framework.Between((*policyv1alpha1.PodUnavailableBudget).ToV1beta1,
 				policyv1alpha1.PodUnavailableBudgetFromV1beta1, nil),
 		},
 		Controller: "podunavailablebudget", Workers: 3, Setup: podUnavailableBudgets,
@@ -381,8 +382,8 @@ func Converted() (names []string) {
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;daemonsets.apps.kruise.io;nodeimages.apps.kruise.io;persistentpodstates.apps.kruise.io;podunavailablebudgets.policy.kruise.io;resourcedistributions.apps.kruise.io;sidecarsets.apps.kruise.io;statefulsets.apps.kruise.io;uniteddeployments.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
 
 // Admitted returns the kinds in the form that the webhooks use.
-func Admitted() []admission.Kind {
-	kinds := make([]admission.Kind, len(Kinds))
+func Admitted() []framework.Kind {
+	kinds := make([]framework.Kind, len(Kinds))
 	for i := range Kinds {
 		kinds[i] = Kinds[i].Kind
 	}

@@ -11,6 +11,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/afloat-project/afloat/internal/admission"
+	"github.com/afloat-project/afloat/internal/framework"
 	advancedcronjobcontroller "github.com/afloat-project/afloat/internal/kinds/advancedcronjob/controller"
 	broadcastjobcontroller "github.com/afloat-project/afloat/internal/kinds/broadcastjob/controller"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
@@ -231,8 +232,8 @@ func daemonSets(ctx context.Context, e *Environment) error {
 		Features: e.daemonSetFeatures(),
 		Options:  e.controller("daemonset"),
 		PullJobs: e.PullJobs,
-		CompleteTemplate: admission.CompleteTemplate(
-			admission.NewTemplateValidator(kube.RESTClient())),
+		CompleteTemplate: framework.CompleteTemplate(
+			framework.NewTemplateValidator(kube.RESTClient())),
 	})
 }
 

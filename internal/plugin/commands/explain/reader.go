@@ -28,7 +28,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/admission"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/memcluster"
 	"github.com/afloat-project/afloat/internal/registry"
 	"github.com/afloat-project/afloat/internal/rehearsal"
@@ -223,7 +223,7 @@ func (r *Reader) workload(ctx context.Context, w *World) error {
 		if core == nil {
 			return err
 		}
-		w.Stage.Complete = admission.CompleteTemplate(admission.NewTemplateValidator(core))
+		w.Stage.Complete = framework.CompleteTemplate(framework.NewTemplateValidator(core))
 		return err // a plan needs to know which nodes exist
 	}
 

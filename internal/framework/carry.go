@@ -1,4 +1,4 @@
-package admission
+package framework
 
 import (
 	"encoding/json"
@@ -19,27 +19,27 @@ import (
 // again. The CRD may be of a newer release than this manager (OPS-112), and neither conversion nor defaults
 // may lose what was stored (OPS-072).
 
-// decode decodes like an API server, and reports whether there are fields that into does not have.
-func decode(raw []byte, into any) (unknown bool, err error) {
+// Decode decodes like an API server, and reports whether there are fields that into does not have.
+func Decode(raw []byte, into any) (unknown bool, err error) {
 	strict, err := kjson.UnmarshalStrict(raw, into, kjson.DisallowUnknownFields)
 	return len(strict) > 0, err
 }
 
 // readBeta reads an object of either version as one of v1beta1, in the namespace of the request.
 func readBeta[Alpha, Beta any](raw []byte, request *admission.Request, up func(*Alpha) *Beta) (*Beta, error) {
-	document, err := decodeDocument(raw)
+	document, err := DecodeDocument(raw)
 	if err != nil {
 		return nil, err
 	}
 
 	object := new(Beta)
-	if versionOf(document, request) == alpha {
+	if WrittenVersion(document, request) == V1alpha1 {
 		given := new(Alpha)
-		if _, err = decode(raw, given); err == nil {
+		if _, err = Decode(raw, given); err == nil {
 			object = up(given)
 		}
 	} else {
-		_, err = decode(raw, object)
+		_, err = Decode(raw, object)
 	}
 
 	if named, ok := any(object).(metav1.Object); ok {
@@ -49,9 +49,9 @@ func readBeta[Alpha, Beta any](raw []byte, request *admission.Request, up func(*
 	return object, err
 }
 
-// compared reads the object of a request and, on update, the stored object. old is nil if that cannot be
+// Compare reads the object of a request and, on update, the stored object. old is nil if that cannot be
 // read; then everything counts as new.
-func compared[Alpha, Beta any](
+func Compare[Alpha, Beta any](
 	request *admission.Request, up func(*Alpha) *Beta,
 ) (object, old *Beta, err error) {
 	if object, err = readBeta(request.Object.Raw, request, up); err != nil ||
@@ -64,20 +64,20 @@ func compared[Alpha, Beta any](
 	return object, old, nil
 }
 
-// carry copies the fields that type t does not have from one document to the other, unless they exist there.
+// Carry copies the fields that type t does not have from one document to the other, unless they exist there.
 // If place is not nil, it maps a path in the first document to a path in the other.
-func carry(from, to []byte, t reflect.Type, place func(path []string) []string) ([]byte, error) {
-	source, err := decodeDocument(from)
+func Carry(from, to []byte, t reflect.Type, place func(path []string) []string) ([]byte, error) {
+	source, err := DecodeDocument(from)
 	if err != nil {
 		return nil, fmt.Errorf("reading the object: %w", err)
 	}
 
-	target, err := decodeDocument(to)
+	target, err := DecodeDocument(to)
 	if err != nil {
 		return nil, fmt.Errorf("reading the converted object: %w", err)
 	}
 
-	unknownFields(source, t, nil, 0, func(path []string, listed int, value any) {
+	UnknownFields(source, t, nil, 0, func(path []string, listed int, value any) {
 		leaves(value, path, func(path []string, value any) {
 			placed := path
 			if place != nil {
@@ -89,11 +89,11 @@ func carry(from, to []byte, t reflect.Type, place func(path []string) []string) 
 	return json.Marshal(target)
 }
 
-// unknownFields finds the fields in value that type t does not have. The JSON library lists only a hundred of
+// UnknownFields finds the fields in value that type t does not have. The JSON library lists only a hundred of
 // them, and its paths are ambiguous if keys contain dots. A type with its own decoder keeps unknown fields
 // itself. listed is the length of the part of the path that ends at the last item of a list; 0 if the path
 // has none.
-func unknownFields(
+func UnknownFields(
 	value any, t reflect.Type, path []string, listed int, found func(path []string, listed int, value any),
 ) {
 	t = jsonfields.Elem(t)
@@ -102,23 +102,23 @@ func unknownFields(
 	}
 
 	switch value := value.(type) {
-	case document:
+	case Document:
 		for key, member := range value {
 			switch t.Kind() {
 			case reflect.Struct:
 				if known, ok := jsonfields.Of(t)[key]; ok {
-					unknownFields(member, known, below(path, key), listed, found)
+					UnknownFields(member, known, below(path, key), listed, found)
 				} else {
 					found(below(path, key), listed, member)
 				}
 			case reflect.Map:
-				unknownFields(member, t.Elem(), below(path, key), listed, found)
+				UnknownFields(member, t.Elem(), below(path, key), listed, found)
 			}
 		}
 	case []any:
 		if t.Kind() == reflect.Slice {
 			for i, item := range value {
-				unknownFields(item, t.Elem(), below(path, strconv.Itoa(i)), len(path)+1, found)
+				UnknownFields(item, t.Elem(), below(path, strconv.Itoa(i)), len(path)+1, found)
 			}
 		}
 	}
@@ -131,7 +131,7 @@ const placedBy = 4
 // leaves finds the parts of value that are moved individually: those at depth placedBy, and those above it
 // that are not objects with members.
 func leaves(value any, path []string, found func(path []string, value any)) {
-	object, ok := value.(document)
+	object, ok := value.(Document)
 	if !ok || len(object) == 0 || len(path) >= placedBy {
 		found(path, value)
 		return
@@ -148,27 +148,27 @@ func below(path []string, key string) []string { return append(slices.Clip(path)
 func insert(into any, path []string, listed int, value any) {
 	for len(path) > 1 {
 		next, ok := member(into, path[0])
-		if object, isObject := into.(document); !ok && isObject && listed <= 0 {
-			next = document{}
+		if object, isObject := into.(Document); !ok && isObject && listed <= 0 {
+			next = Document{}
 			object[path[0]] = next
 		}
 		into, path, listed = next, path[1:], listed-1
 	}
-	if object, ok := into.(document); ok {
+	if object, ok := into.(Document); ok {
 		add(object, path[0], value)
 	}
 }
 
 // add sets a member that is missing. If it is an object in both documents, add merges them.
-func add(into document, key string, value any) {
+func add(into Document, key string, value any) {
 	present, taken := into[key]
 	if !taken {
 		into[key] = value
 		return
 	}
 
-	object, isObject := present.(document)
-	members, ok := value.(document)
+	object, isObject := present.(Document)
+	members, ok := value.(Document)
 	if !isObject || !ok {
 		return
 	}
@@ -180,7 +180,7 @@ func add(into document, key string, value any) {
 
 func member(value any, key string) (any, bool) {
 	switch value := value.(type) {
-	case document:
+	case Document:
 		found, ok := value[key]
 		return found, ok
 	case []any:

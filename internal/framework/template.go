@@ -1,4 +1,4 @@
-package admission
+package framework
 
 import (
 	"bytes"
@@ -18,17 +18,17 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// document is a decoded JSON object.
-type document = map[string]any
+// Document is a decoded JSON object.
+type Document = map[string]any
 
 // TemplateValidator has the API server validate and default a pod template.
 type TemplateValidator interface {
 	// Complete returns the pod template, of a workload with these claim templates, with the API server's
 	// defaults and without fields that the API server does not know.
-	Complete(ctx context.Context, namespace string, template document, claims []string) (document, error)
+	Complete(ctx context.Context, namespace string, template Document, claims []string) (Document, error)
 	// Judge returns why the pod template is invalid in a workload with these claim templates, with fields
 	// below spec, or nothing if it is valid. An error means that the API server did not decide.
-	Judge(ctx context.Context, namespace string, template document,
+	Judge(ctx context.Context, namespace string, template Document,
 		claims []string) ([]metav1.StatusCause, error)
 }
 
@@ -52,7 +52,7 @@ func CompleteTemplate(
 	judge TemplateValidator,
 ) func(ctx context.Context, namespace string, template []byte) ([]byte, error) {
 	return func(ctx context.Context, namespace string, template []byte) ([]byte, error) {
-		given, err := decodeDocument(template)
+		given, err := DecodeDocument(template)
 		if err != nil {
 			return nil, fmt.Errorf("reading a pod template: %w", err)
 		}
@@ -69,11 +69,11 @@ func CompleteTemplate(
 	}
 }
 
-func (d *dryRun) create(ctx context.Context, namespace string, template document) ([]byte, error) {
-	body, err := json.Marshal(document{
+func (d *dryRun) create(ctx context.Context, namespace string, template Document) ([]byte, error) {
+	body, err := json.Marshal(Document{
 		"apiVersion": "v1",
 		"kind":       "PodTemplate",
-		"metadata":   document{"generateName": "afloat-dry-run-", "namespace": namespace},
+		"metadata":   Document{"generateName": "afloat-dry-run-", "namespace": namespace},
 		"template":   template,
 	})
 	if err != nil {
@@ -92,8 +92,8 @@ func (d *dryRun) create(ctx context.Context, namespace string, template document
 }
 
 func (d *dryRun) Complete(
-	ctx context.Context, namespace string, template document, claims []string,
-) (document, error) {
+	ctx context.Context, namespace string, template Document, claims []string,
+) (Document, error) {
 	// Without placeholders, a template that mounts a claim would be rejected and not defaulted.
 	completed, placed := withClaims(template, claims)
 	answer, err := d.create(ctx, namespace, completed)
@@ -101,12 +101,12 @@ func (d *dryRun) Complete(
 		return nil, err
 	}
 
-	doc, err := decodeDocument(answer)
+	doc, err := DecodeDocument(answer)
 	if err != nil {
 		return nil, fmt.Errorf("reading the completed pod template: %w", err)
 	}
 
-	complete, ok := doc["template"].(document)
+	complete, ok := doc["template"].(Document)
 	if !ok {
 		return nil, errors.New("the API server answered without a pod template")
 	}
@@ -116,7 +116,7 @@ func (d *dryRun) Complete(
 }
 
 func (d *dryRun) Judge(
-	ctx context.Context, namespace string, template document, claims []string,
+	ctx context.Context, namespace string, template Document, claims []string,
 ) ([]metav1.StatusCause, error) {
 	placed, volumes := withClaims(template, claims)
 	_, err := d.create(ctx, namespace, placed)
@@ -176,8 +176,8 @@ type placedClaims struct {
 
 // withClaims returns the template with a placeholder volume for each claim template. Names that are empty,
 // repeated or names of volumes are skipped: they are errors of the claim templates, and reported there.
-func withClaims(template document, claims []string) (document, placedClaims) {
-	spec, ok := template["spec"].(document)
+func withClaims(template Document, claims []string) (Document, placedClaims) {
+	spec, ok := template["spec"].(Document)
 	if !ok {
 		return template, placedClaims{}
 	}
@@ -189,7 +189,7 @@ func withClaims(template document, claims []string) (document, placedClaims) {
 
 	taken := map[string]bool{"": true}
 	for _, item := range volumes {
-		volume, _ := item.(document)
+		volume, _ := item.(Document)
 		name, _ := volume["name"].(string)
 		taken[name] = true
 	}
@@ -202,7 +202,7 @@ func withClaims(template document, claims []string) (document, placedClaims) {
 		}
 		taken[name] = true
 		// With this source, the volume may be a block device.
-		all = append(all, document{"name": name, "persistentVolumeClaim": document{"claimName": name}})
+		all = append(all, Document{"name": name, "persistentVolumeClaim": Document{"claimName": name}})
 		placed.index = append(placed.index, i)
 	}
 
@@ -216,8 +216,8 @@ func withClaims(template document, claims []string) (document, placedClaims) {
 }
 
 // takeFrom removes the placeholders from a template that the API server returned.
-func (p placedClaims) takeFrom(template document) {
-	spec, _ := template["spec"].(document)
+func (p placedClaims) takeFrom(template Document) {
+	spec, _ := template["spec"].(Document)
 	volumes, _ := spec["volumes"].([]any)
 	if len(p.index) == 0 || len(volumes) != p.first+len(p.index) {
 		return
@@ -266,11 +266,11 @@ func templateCauses(answer metav1.Status, placed placedClaims) []metav1.StatusCa
 	return causes
 }
 
-// decodeDocument decodes a JSON object without touching its numbers.
-func decodeDocument(data []byte) (document, error) {
+// DecodeDocument decodes a JSON object without touching its numbers.
+func DecodeDocument(data []byte) (Document, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.UseNumber()
-	var doc document
+	var doc Document
 	if err := decoder.Decode(&doc); err != nil {
 		return nil, err
 	}

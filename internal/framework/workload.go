@@ -1,4 +1,4 @@
-package admission
+package framework
 
 import (
 	"context"
@@ -15,19 +15,19 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// templates defaults and validates the pod templates of workloads of any kind.
-type templates struct {
-	judge TemplateValidator
-	// templateDefaults is set if the gate TemplateNoDefaults is off.
-	templateDefaults bool
-	hostPorts        bool
+// Templates defaults and validates the pod templates of workloads of any kind.
+type Templates struct {
+	Validator TemplateValidator
+	// Complete is set if the gate TemplateNoDefaults is off.
+	Complete  bool
+	HostPorts bool
 }
 
-func templatesOf(e *Environment) templates {
-	return templates{
-		judge:            e.judge,
-		templateDefaults: !e.Gates.Enabled(features.TemplateNoDefaults),
-		hostPorts:        e.Gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates),
+func NewTemplates(e *Environment) Templates {
+	return Templates{
+		Validator: e.Validator,
+		Complete:  !e.Gates.Enabled(features.TemplateNoDefaults),
+		HostPorts: e.Gates.Enabled(features.DefaultHostNetworkHostPortsInPodTemplates),
 	}
 }
 
@@ -38,13 +38,13 @@ func readWritten[Alpha, Beta, Written any](
 	switch version {
 	case appsv1alpha1.GroupVersion.Version:
 		object := new(Alpha)
-		if _, err := decode(raw, object); err != nil {
+		if _, err := Decode(raw, object); err != nil {
 			return w, err
 		}
 		return alpha(object), nil
 	case appsv1beta1.GroupVersion.Version:
 		object := new(Beta)
-		if _, err := decode(raw, object); err != nil {
+		if _, err := Decode(raw, object); err != nil {
 			return w, err
 		}
 		return beta(object), nil
@@ -52,26 +52,26 @@ func readWritten[Alpha, Beta, Written any](
 	return w, fmt.Errorf("version %q of %T is not known", version, new(Beta))
 }
 
-// validateWorkload validates a workload in the version in which it was written: by the rules of its kind, and
+// ValidateWorkload validates a workload in the version in which it was written: by the rules of its kind, and
 // its pod template by those of the API server. If warn is not nil, it returns warnings about an admitted
 // workload.
-func validateWorkload[Alpha, Beta, Written any](
-	ctx context.Context, t templates, request *admission.Request, alpha func(*Alpha) *Written,
+func ValidateWorkload[Alpha, Beta, Written any](
+	ctx context.Context, t Templates, request *admission.Request, alpha func(*Alpha) *Written,
 	beta func(*Beta) *Written, judge func(updated, old *Written) field.ErrorList,
 	warn func(updated, old *Written) []string,
 ) admission.Response {
-	updatedDoc, oldDoc, err := documents(request)
+	updatedDoc, oldDoc, err := Documents(request)
 	if err != nil {
-		return undecodable(request, err)
+		return Undecodable(request, err)
 	}
-	if oldDoc != nil && sameJSON(updatedDoc["spec"], oldDoc["spec"]) &&
+	if oldDoc != nil && SameJSON(updatedDoc["spec"], oldDoc["spec"]) &&
 		v1beta1Fields(updatedDoc) == v1beta1Fields(oldDoc) {
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
-	version := versionOf(updatedDoc, request)
+	version := WrittenVersion(updatedDoc, request)
 	updated, err := readWritten(version, request.Object.Raw, alpha, beta)
 	if err != nil {
-		return undecodable(request, err)
+		return Undecodable(request, err)
 	}
 	var old *Written
 	if oldDoc != nil {
@@ -79,10 +79,10 @@ func validateWorkload[Alpha, Beta, Written any](
 			old = nil // the stored object cannot be read, so everything counts as new
 		}
 	}
-	causes := causesOf(judge(updated, old))
-	more, warnings := t.judgeTemplate(ctx, request.Namespace, updatedDoc, oldDoc)
+	causes := Causes(judge(updated, old))
+	more, warnings := t.ValidateTemplate(ctx, request.Namespace, updatedDoc, oldDoc)
 	if causes = append(causes, more...); len(causes) > 0 {
-		return invalid(request, causes).WithWarnings(warnings...)
+		return Invalid(request, causes).WithWarnings(warnings...)
 	}
 	if warn != nil {
 		warnings = append(warnings, warn(updated, old)...)
@@ -90,23 +90,23 @@ func validateWorkload[Alpha, Beta, Written any](
 	return admission.Allowed("").WithWarnings(warnings...)
 }
 
-// completing returns how to default the templates of a workload: on create, and when the pod template
+// Defaulting returns how to default the templates of a workload: on create, and when the pod template
 // changes.
-func (t templates) completing(
-	ctx context.Context, namespace string, updated, old document,
+func (t Templates) Defaulting(
+	ctx context.Context, namespace string, updated, old Document,
 ) podtemplate.Request {
-	request := podtemplate.Request{HostPorts: t.hostPorts}
-	if t.templateDefaults && (old == nil || !podtemplate.SameTemplate(updated, old)) {
-		request.Complete = func(template document) (document, error) {
-			return t.judge.Complete(ctx, namespace, template, claimNames(updated))
+	request := podtemplate.Request{HostPorts: t.HostPorts}
+	if t.Complete && (old == nil || !podtemplate.SameTemplate(updated, old)) {
+		request.Complete = func(template Document) (Document, error) {
+			return t.Validator.Complete(ctx, namespace, template, ClaimNames(updated))
 		}
 	}
 	return request
 }
 
-// completed returns the response with the patch of the defaults. err is the error of defaulting the pod
+// Defaulted returns the response with the patch of the defaults. err is the error of defaulting the pod
 // template.
-func completed(operations []jsonpatch.Operation, err error, old document) admission.Response {
+func Defaulted(operations []jsonpatch.Operation, err error, old Document) admission.Response {
 	response := admission.Patched("", operations...)
 	if err != nil && !refusal(err) { // validation reports a refusal to the user
 		how := "is stored without the API server's defaults"
@@ -118,40 +118,42 @@ func completed(operations []jsonpatch.Operation, err error, old document) admiss
 	return response
 }
 
-// judgeTemplate has the API server validate a new or changed pod template. Any answer other than "invalid"
+// ValidateTemplate has the API server validate a new or changed pod template. Any answer other than "invalid"
 // admits the object; problems then show when pods are created.
-func (t templates) judgeTemplate(
-	ctx context.Context, namespace string, updated, old document,
+func (t Templates) ValidateTemplate(
+	ctx context.Context, namespace string, updated, old Document,
 ) ([]metav1.StatusCause, []string) {
 	if old != nil && podtemplate.SameTemplate(updated, old) &&
-		sameJSON(claimNames(updated), claimNames(old)) {
+		SameJSON(ClaimNames(updated), ClaimNames(old)) {
 		return nil, nil
 	}
-	return introducedErrors("spec.template", updated, old, old != nil,
-		func(object document) ([]metav1.StatusCause, error) {
-			return t.judgeOne(ctx, namespace, object)
+	return IntroducedErrors("spec.template", updated, old, old != nil,
+		func(object Document) ([]metav1.StatusCause, error) {
+			return t.ValidateOne(ctx, namespace, object)
 		})
 }
 
-func (t templates) judgeOne(
-	ctx context.Context, namespace string, object document,
+func (t Templates) ValidateOne(
+	ctx context.Context, namespace string, object Document,
 ) ([]metav1.StatusCause, error) {
-	spec, _ := object["spec"].(document)
-	template, ok := spec["template"].(document)
+	spec, _ := object["spec"].(Document)
+	template, ok := spec["template"].(Document)
 	if !ok {
 		return nil, nil // validation reports the error
 	}
-	return t.judge.Judge(ctx, namespace, template, claimNames(object))
+	return t.Validator.Judge(ctx, namespace, template, ClaimNames(object))
 }
 
-// unprivileged rejects privileged containers, for the flag --allow-privileged=false. It validates everything
-// that becomes part of a pod: templates, sidecars, ephemeral containers, and templates with patches of
-// subsets applied.
+// Unprivileged returns a validator that also rejects privileged containers, for the flag
+// --allow-privileged=false. It validates everything that becomes part of a pod: templates, sidecars, ephemeral
+// containers, and templates with patches of subsets applied.
+func Unprivileged(validator TemplateValidator) TemplateValidator { return unprivileged{validator} }
+
 type unprivileged struct{ TemplateValidator }
 
 // Judge implements TemplateValidator.
 func (u unprivileged) Judge(
-	ctx context.Context, namespace string, template document, claims []string,
+	ctx context.Context, namespace string, template Document, claims []string,
 ) ([]metav1.StatusCause, error) {
 	causes, err := u.TemplateValidator.Judge(ctx, namespace, template, claims)
 	if found := privileged(template); len(found) > 0 {
@@ -161,16 +163,16 @@ func (u unprivileged) Judge(
 }
 
 // privileged returns an error for each privileged container of a pod template.
-func privileged(template document) (causes []metav1.StatusCause) {
-	spec, _ := template["spec"].(document)
+func privileged(template Document) (causes []metav1.StatusCause) {
+	spec, _ := template["spec"].(Document)
 	for _, list := range []string{"initContainers", "containers"} {
 		containers, _ := spec[list].([]any)
 		for i, item := range containers {
-			container, _ := item.(document)
-			if context, _ := container["securityContext"].(document); context["privileged"] == true {
+			container, _ := item.(Document)
+			if context, _ := container["securityContext"].(Document); context["privileged"] == true {
 				path := field.NewPath("spec", "template", "spec", list).Index(i).
 					Child("securityContext", "privileged")
-				causes = append(causes, causesOf(field.ErrorList{
+				causes = append(causes, Causes(field.ErrorList{
 					field.Forbidden(path, "privileged containers are not allowed here"),
 				})...)
 			}
@@ -180,14 +182,14 @@ func privileged(template document) (causes []metav1.StatusCause) {
 	return causes
 }
 
-// claimNames returns the names of the claim templates, "" for one without a name.
-func claimNames(object document) []string {
-	spec, _ := object["spec"].(document)
+// ClaimNames returns the names of the claim templates, "" for one without a name.
+func ClaimNames(object Document) []string {
+	spec, _ := object["spec"].(Document)
 	claims, _ := spec["volumeClaimTemplates"].([]any)
 	names := []string{}
 	for _, item := range claims {
-		claim, _ := item.(document)
-		metadata, _ := claim["metadata"].(document)
+		claim, _ := item.(Document)
+		metadata, _ := claim["metadata"].(Document)
 		name, _ := metadata["name"].(string)
 		names = append(names, name)
 	}

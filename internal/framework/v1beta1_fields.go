@@ -1,4 +1,4 @@
-package admission
+package framework
 
 import (
 	"encoding/json"
@@ -12,11 +12,11 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
 )
 
-// withV1beta1Fields returns the conversion of a kind whose spec has more fields in v1beta1, the Options. In
+// WithV1beta1Fields returns the conversion of a kind whose spec has more fields in v1beta1, the Options. In
 // v1alpha1 they are in an annotation, together with unknown fields among them, because the API server would
 // prune these at their own path.
-func withV1beta1Fields[Options any](plain Conversion) Conversion {
-	up, down := [2]string{alpha, beta}, [2]string{beta, alpha}
+func WithV1beta1Fields[Options any](plain Conversion) Conversion {
+	up, down := [2]string{V1alpha1, V1beta1}, [2]string{V1beta1, V1alpha1}
 	return Conversion{
 		up: func(raw []byte, kind schema.GroupVersionKind) ([]byte, error) {
 			converted, err := plain[up](raw, kind)
@@ -36,9 +36,9 @@ func withV1beta1Fields[Options any](plain Conversion) Conversion {
 }
 
 // v1beta1Fields returns the annotation that is a part of the spec in v1alpha1.
-func v1beta1Fields(object document) any {
-	metadata, _ := object["metadata"].(document)
-	annotations, _ := metadata["annotations"].(document)
+func v1beta1Fields(object Document) any {
+	metadata, _ := object["metadata"].(Document)
+	annotations, _ := metadata["annotations"].(Document)
 	text, _ := annotations[pub.V1beta1OnlyFields].(string)
 	return text
 }
@@ -61,19 +61,19 @@ func toV1beta1Fields(converted []byte, options reflect.Type) ([]byte, error) {
 		return converted, nil
 	}
 
-	object, err := decodeDocument(converted)
+	object, err := DecodeDocument(converted)
 	if err != nil {
 		return nil, fmt.Errorf("reading the converted object: %w", err)
 	}
 
-	fields := document{}
+	fields := Document{}
 	text, _ := v1beta1Fields(object).(string)
 	// There is no annotation if all fields were carried over.
-	if read, err := decodeDocument([]byte(text)); err == nil {
+	if read, err := DecodeDocument([]byte(text)); err == nil {
 		fields = read
 	}
 
-	spec, _ := object["spec"].(document)
+	spec, _ := object["spec"].(Document)
 	for _, key := range carried {
 		add(fields, key, spec[key])
 		delete(spec, key)
@@ -97,16 +97,16 @@ func fromV1beta1Fields(raw, converted []byte, options any) ([]byte, error) {
 	}
 
 	text := given.Annotations[pub.V1beta1OnlyFields]
-	if unknown, err := decode([]byte(text), options); err != nil || !unknown {
+	if unknown, err := Decode([]byte(text), options); err != nil || !unknown {
 		return converted, nil //nolint:nilerr // conversion dropped an annotation that it cannot read
 	}
 
-	fields, err := decodeDocument([]byte(text))
+	fields, err := DecodeDocument([]byte(text))
 	if err != nil {
 		return nil, fmt.Errorf("reading the annotation: %w", err)
 	}
 
-	object, err := decodeDocument(converted)
+	object, err := DecodeDocument(converted)
 	if err != nil {
 		return nil, fmt.Errorf("reading the converted object: %w", err)
 	}
@@ -120,10 +120,10 @@ func fromV1beta1Fields(raw, converted []byte, options any) ([]byte, error) {
 }
 
 // within returns the object at the key, and creates it if it is missing.
-func within(object document, key string) document {
-	inner, ok := object[key].(document)
+func within(object Document, key string) Document {
+	inner, ok := object[key].(Document)
 	if !ok {
-		inner = document{}
+		inner = Document{}
 		object[key] = inner
 	}
 	return inner

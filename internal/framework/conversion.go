@@ -1,4 +1,4 @@
-package admission
+package framework
 
 import (
 	"encoding/json"
@@ -8,27 +8,27 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// converter converts an object of one version, as JSON, to the version of kind.
-type converter func(raw []byte, kind schema.GroupVersionKind) (converted []byte, err error)
+// Converter converts an object of one version, as JSON, to the version of kind.
+type Converter func(raw []byte, kind schema.GroupVersionKind) (converted []byte, err error)
 
 // Conversion maps the version of an object and the wanted version, without the group, to a converter.
-type Conversion map[[2]string]converter
+type Conversion map[[2]string]Converter
 
 // Convert converts an object from one version to another; it returns the object unchanged if they are equal.
 func (c Conversion) Convert(raw []byte, from, to schema.GroupVersionKind) ([]byte, error) {
 	if from.Version == to.Version {
 		return raw, nil
 	}
-	convert := c.converter(from, to)
+	convert := c.Converter(from, to)
 	if convert == nil {
 		return nil, fmt.Errorf("%s cannot be converted from %s to %s", from.Kind, from.Version, to.Version)
 	}
 	return convert(raw, to)
 }
 
-// converter returns the converter between two versions, or nil if there is none. It returns a panic as an
+// Converter returns the converter between two versions, or nil if there is none. It returns a panic as an
 // error.
-func (c Conversion) converter(from, to schema.GroupVersionKind) converter {
+func (c Conversion) Converter(from, to schema.GroupVersionKind) Converter {
 	convert := c[[2]string{from.Version, to.Version}]
 	if convert == nil {
 		return nil
@@ -48,16 +48,17 @@ func (c Conversion) converter(from, to schema.GroupVersionKind) converter {
 func Between[Alpha, Beta any](
 	up func(*Alpha) *Beta, down func(*Beta) *Alpha, place func(path []string) []string,
 ) Conversion {
-	return Conversion{{alpha, beta}: between(up, place), {beta, alpha}: between(down, place)}
+	return Conversion{{V1alpha1, V1beta1}: between(up, place), {V1beta1, V1alpha1}: between(down, place)}
 }
 
-const alpha, beta = "v1alpha1", "v1beta1"
+// V1alpha1 and V1beta1 are the versions of the kinds.
+const V1alpha1, V1beta1 = "v1alpha1", "v1beta1"
 
 // between returns a converter from a function between two types.
-func between[From, To any](convert func(*From) *To, place func(path []string) []string) converter {
+func between[From, To any](convert func(*From) *To, place func(path []string) []string) Converter {
 	return func(raw []byte, kind schema.GroupVersionKind) ([]byte, error) {
 		in := new(From)
-		unknown, err := decode(raw, in)
+		unknown, err := Decode(raw, in)
 		if err != nil {
 			return nil, err
 		}
@@ -72,6 +73,6 @@ func between[From, To any](convert func(*From) *To, place func(path []string) []
 			return converted, err
 		}
 
-		return carry(raw, converted, reflect.TypeFor[From](), place)
+		return Carry(raw, converted, reflect.TypeFor[From](), place)
 	}
 }

@@ -1,4 +1,4 @@
-package admission
+package framework
 
 import (
 	"maps"
@@ -14,27 +14,27 @@ import (
 // would take many times the memory of the object.
 const patchedBy = 4
 
-// patchOf returns the changes that turn one document into the other.
-func patchOf(before, after []byte) ([]jsonpatch.Operation, error) {
-	from, err := decodeDocument(before)
+// PatchBetween returns the changes that turn one document into the other.
+func PatchBetween(before, after []byte) ([]jsonpatch.Operation, error) {
+	from, err := DecodeDocument(before)
 	if err != nil {
 		return nil, err
 	}
-	to, err := decodeDocument(after)
+	to, err := DecodeDocument(after)
 	if err != nil {
 		return nil, err
 	}
 	return changesOf(from, to, nil), nil
 }
 
-func changesOf(from, to document, path []string) (all []jsonpatch.Operation) {
+func changesOf(from, to Document, path []string) (all []jsonpatch.Operation) {
 	keys := maps.Clone(from)
 	maps.Copy(keys, to)
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		before, was := from[key]
 		after, is := to[key]
-		inner, wasObject := before.(document)
-		changed, isObject := after.(document)
+		inner, wasObject := before.(Document)
+		changed, isObject := after.(Document)
 		switch at := below(path, key); {
 		case !is:
 			all = append(all, jsonpatch.NewOperation("remove", pointer(at), nil))

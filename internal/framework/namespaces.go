@@ -1,4 +1,4 @@
-package admission
+package framework
 
 import (
 	"context"
@@ -10,23 +10,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// namespaces looks up which namespaces exist.
-type namespaces struct {
+// Namespaces looks up which namespaces exist.
+type Namespaces struct {
 	cached, live client.Reader
 	// looks limits the number of live reads, because the sender of a review chooses the names.
 	looks *rate.Limiter
 }
 
-func newNamespaces(cached, live client.Reader) *namespaces {
-	return &namespaces{cached, live, rate.NewLimiter(looksASecond, looksAtOnce)}
+func NewNamespaces(cached, live client.Reader) *Namespaces {
+	return &Namespaces{cached, live, rate.NewLimiter(looksASecond, looksAtOnce)}
 }
 
 // looksASecond and looksAtOnce limit live reads of namespaces, which are for namespaces that are too new for
 // the cache.
 const looksASecond, looksAtOnce = 10, 50
 
-// exist reports whether the namespace exists. If n is nil, it returns true.
-func (n *namespaces) exist(ctx context.Context, name string) bool {
+// Exist reports whether the namespace exists. If n is nil, it returns true.
+func (n *Namespaces) Exist(ctx context.Context, name string) bool {
 	if n == nil {
 		return true
 	}

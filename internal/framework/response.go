@@ -1,4 +1,4 @@
-package admission
+package framework
 
 import (
 	"encoding/json"
@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// causesOf returns the errors in the form that the API server uses.
-func causesOf(errs field.ErrorList) []metav1.StatusCause {
+// Causes returns the errors in the form that the API server uses.
+func Causes(errs field.ErrorList) []metav1.StatusCause {
 	causes := make([]metav1.StatusCause, 0, len(errs))
 	for _, err := range errs {
 		causes = append(causes,
@@ -27,9 +27,9 @@ func causesOf(errs field.ErrorList) []metav1.StatusCause {
 
 var indexes = regexp.MustCompile(`\[\d+\]`)
 
-// fresh returns the causes that an update adds: faults of the stored object are not rejected again. List
+// NewCauses returns the causes that an update adds: faults of the stored object are not rejected again. List
 // indexes do not matter, because items may have been inserted before, but the number of equal faults does.
-func fresh(causes, before []metav1.StatusCause) []metav1.StatusCause {
+func NewCauses(causes, before []metav1.StatusCause) []metav1.StatusCause {
 	likeness := func(cause metav1.StatusCause) metav1.StatusCause {
 		cause.Field = indexes.ReplaceAllString(cause.Field, "[]")
 		return cause
@@ -50,10 +50,10 @@ func fresh(causes, before []metav1.StatusCause) []metav1.StatusCause {
 	return found
 }
 
-// introducedErrors returns the faults that the API server finds in an object and, on update, does not find in
+// IntroducedErrors returns the faults that the API server finds in an object and, on update, does not find in
 // the stored one, which an older server may have accepted. If the API server gave no answer, it returns a
 // warning instead.
-func introducedErrors[T any](
+func IntroducedErrors[T any](
 	what string, object, old T, update bool, judge func(T) ([]metav1.StatusCause, error),
 ) ([]metav1.StatusCause, []string) {
 	causes, err := judge(object)
@@ -62,7 +62,7 @@ func introducedErrors[T any](
 	}
 	if len(causes) > 0 && update {
 		if before, err := judge(old); err == nil {
-			causes = fresh(causes, before)
+			causes = NewCauses(causes, before)
 		}
 	}
 	return causes, nil
@@ -80,10 +80,10 @@ func told(message string) string {
 	return strings.ToValidUTF8(message[:mostMessage], "") + "..."
 }
 
-// invalid rejects a request with its errors, like the API server rejects an invalid object: with code 422 and
+// Invalid rejects a request with its errors, like the API server rejects an invalid object: with code 422 and
 // reason Invalid. A plain denial would be 403 and look like missing permissions. If something could not be
 // looked up, the code is 500, because a retry may help.
-func invalid(request *admission.Request, causes []metav1.StatusCause) admission.Response {
+func Invalid(request *admission.Request, causes []metav1.StatusCause) admission.Response {
 	var messages []string
 	more := len(causes) - mostCauses
 	for i := range causes[:min(len(causes), mostCauses)] {
@@ -107,7 +107,7 @@ func invalid(request *admission.Request, causes []metav1.StatusCause) admission.
 		func(c metav1.StatusCause) bool {
 			return c.Type == metav1.CauseType(field.ErrorTypeInternal)
 		}); i >= 0 {
-		return refused(http.StatusInternalServerError,
+		return Refuse(http.StatusInternalServerError,
 			fmt.Sprintf("%s %q cannot be judged: %s", kind, request.Name, list))
 	}
 
@@ -125,15 +125,15 @@ func invalid(request *admission.Request, causes []metav1.StatusCause) admission.
 	}}}
 }
 
-// undecodable rejects an object that does not fit the types.
-func undecodable(request *admission.Request, err error) admission.Response {
-	return invalid(request, []metav1.StatusCause{
+// Undecodable rejects an object that does not fit the types.
+func Undecodable(request *admission.Request, err error) admission.Response {
+	return Invalid(request, []metav1.StatusCause{
 		{Type: metav1.CauseTypeFieldValueInvalid, Field: "<document>", Message: err.Error()},
 	})
 }
 
-// refused rejects a request with the HTTP status.
-func refused(code int32, message string) admission.Response {
+// Refuse rejects a request with the HTTP status.
+func Refuse(code int32, message string) admission.Response {
 	reasons := map[int32]metav1.StatusReason{
 		http.StatusBadRequest:            metav1.StatusReasonBadRequest,
 		http.StatusForbidden:             metav1.StatusReasonForbidden,
@@ -146,10 +146,10 @@ func refused(code int32, message string) admission.Response {
 	}}}
 }
 
-// leaving reports whether the request is for an object that is being deleted. If the gate of its kind is off,
+// BeingDeleted reports whether the request is for an object that is being deleted. If the gate of its kind is off,
 // no controller removes its finalizers. Users must be able to, or the object and its namespace could never be
 // deleted.
-func leaving(request *admission.Request) bool {
+func BeingDeleted(request *admission.Request) bool {
 	var old metav1.PartialObjectMetadata
 	return request.Operation == admissionv1.Update && json.Unmarshal(request.OldObject.Raw, &old) == nil &&
 		old.DeletionTimestamp != nil

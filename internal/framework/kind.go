@@ -1,4 +1,4 @@
-package admission
+package framework
 
 import (
 	"cmp"
@@ -48,19 +48,19 @@ func (k *Kind) Definition() string { return k.Plural + "." + k.Group }
 
 // Stored returns the kind in the version in which its objects are stored.
 func (k *Kind) Stored() schema.GroupVersionKind {
-	return schema.GroupVersionKind{Group: k.Group, Version: cmp.Or(k.Version, beta), Kind: k.Name}
+	return schema.GroupVersionKind{Group: k.Group, Version: cmp.Or(k.Version, V1beta1), Kind: k.Name}
 }
 
 // Versions returns all versions in which the kind is served.
 func (k *Kind) Versions() []string {
-	if k.Version == alpha {
-		return []string{alpha}
+	if k.Version == V1alpha1 {
+		return []string{V1alpha1}
 	}
-	return []string{alpha, beta}
+	return []string{V1alpha1, V1beta1}
 }
 
-// path returns the path of a webhook of the kind.
-func (k *Kind) path(verb string) string {
+// Path returns the path of a webhook of the kind.
+func (k *Kind) Path(verb string) string {
 	return "/" + verb + "-" + strings.ReplaceAll(k.Group, ".", "-") + "-" + strings.ToLower(k.Name)
 }
 
@@ -100,16 +100,16 @@ type Environment struct {
 	Listed, ListedForStates ListedKinds
 	// UnschedulableWindow is how long a subset is skipped after pods could not be scheduled in it (WS-199).
 	UnschedulableWindow time.Duration
-	judge               TemplateValidator
-	// cached reads from the manager's caches, live from the API server.
-	cached, live client.Reader
-	mapper       meta.RESTMapper
-	announcer    publisher
-	namespaces   *namespaces
-	// writer writes to the API server; it is used for dry runs only.
-	writer client.Writer
-	// guard checks deletions of protected objects.
-	guard *protection.Guard
+	Validator           TemplateValidator
+	// Cache reads from the manager's caches, live from the API server.
+	Cache, APIReader client.Reader
+	Mapper           meta.RESTMapper
+	Announcer        Announcer
+	Namespaces       *Namespaces
+	// Writer writes to the API server; it is used for dry runs only.
+	Writer client.Writer
+	// Guard checks deletions of protected objects.
+	Guard *protection.Guard
 }
 
 // ListedKinds are kinds of workloads that an administrator lists in the configuration.

@@ -1,4 +1,4 @@
-package admission
+package framework
 
 import (
 	"context"
@@ -8,18 +8,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// publisher makes the API server send the pods of a rule before the rule is stored.
-type publisher interface {
+// Announcer makes the API server send the pods of a rule before the rule is stored.
+type Announcer interface {
 	Announce(ctx context.Context, expression string) error
 }
 
-// announced accepts a rule once the API server sends its pods. If that fails, the rule is still accepted,
+// Announced accepts a rule once the API server sends its pods. If that fails, the rule is still accepted,
 // with a warning.
-func announced(
-	ctx context.Context, by publisher, request *admission.Request, expression string,
+func Announced(
+	ctx context.Context, by Announcer, request *admission.Request, expression string,
 	response admission.Response,
 ) admission.Response {
-	if by == nil || triedOnly(request) {
+	if by == nil || IsDryRun(request) {
 		return response
 	}
 	if err := by.Announce(ctx, expression); err != nil {
@@ -30,8 +30,8 @@ func announced(
 	return response
 }
 
-// triedOnly reports whether the request is a dry run, by its own flag or by its options.
-func triedOnly(request *admission.Request) bool {
+// IsDryRun reports whether the request is a dry run, by its own flag or by its options.
+func IsDryRun(request *admission.Request) bool {
 	var options struct {
 		DryRun []string `json:"dryRun"`
 	}
@@ -42,14 +42,14 @@ func triedOnly(request *admission.Request) bool {
 // verifiedKey is the context key for whether the caller is known.
 type verifiedKey struct{}
 
-// withCaller records in a context whether the caller of a webhook has shown a required certificate.
-func withCaller(ctx context.Context, known bool) context.Context {
+// WithCaller records in a context whether the caller of a webhook has shown a required certificate.
+func WithCaller(ctx context.Context, known bool) context.Context {
 	return context.WithValue(ctx, verifiedKey{}, known)
 }
 
-// verified reports whether the caller of a webhook has shown a required certificate. It is the API server
+// FromAPIServer reports whether the caller of a webhook has shown a required certificate. It is the API server
 // then, and the review can be trusted.
-func verified(ctx context.Context) bool {
+func FromAPIServer(ctx context.Context) bool {
 	known, _ := ctx.Value(verifiedKey{}).(bool)
 	return known
 }
