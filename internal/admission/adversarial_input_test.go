@@ -170,7 +170,7 @@ func besiege(t *testing.T) *besieged {
 	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}},
 		recreatable(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "known"}}}
 	const on = "ResourceDistributionGate=true,DeletionProtectionForCRDCascadingGate=true,PodUnavailableBudgetUpdateGate=true,PodUnavailableBudgetDeleteGate=true"
-	e := guarded(t, on)
+	e, options := &framework.Environment{Gates: gates(t, on)}, ofRegistry(t, on)
 	e.Namespace, e.Listed, e.Mapper, e.Announcer = "kruise-system", &workloadspreadcontroller.Listed{}, meta.NewDefaultRESTMapper(nil), b
 	e.ListedForStates = &workloadspreadcontroller.Listed{}
 	e.Cache, e.APIReader, e.Writer = b.client(objects...), b.client(objects...), b.client()
@@ -179,7 +179,7 @@ func besiege(t *testing.T) *besieged {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Guard = protection.New(e.Gates, clientset.CoreV1().RESTClient(),
+	options.guard = protection.New(e.Gates, clientset.CoreV1().RESTClient(),
 		protection.NewTeller(reconcile.NewRecorder(events.NewFakeRecorder(100)), lines, logr.Discard(), time.Now))
 	spreads := pod.NewSpreads(pod.SpreadOptions{Matcher: b, Booker: b, Versioned: workloadspread.ParseVersioned("deployment"),
 		Known:    func(types.NamespacedName) *appsv1beta1.WorkloadSpread { return nil },
@@ -187,7 +187,7 @@ func besiege(t *testing.T) *besieged {
 	budgets := &pod.Budgets{Guard: b, Cached: e.Cache, Tell: func(*pod.Disruption, string) {}, Passed: func(*pod.Disruption, string) {}}
 	chain := newPodChain(true, spreads, budgets, pod.NewSidecars(b, true, time.Now))
 	b.subjects = Options{Kinds: Registered}.subjects()
-	handlers := ofRegistry(e).handlers(e, chain, pod.NewDisruptions(budgets.Check(), spreads.Check()))
+	handlers := options.handlers(e, chain, pod.NewDisruptions(budgets.Check(), spreads.Check()))
 	handlers[mutatePodRecentPath] = b.subjects[mutatePodRecentPath].checked(mutateRecentPod(mutatePod(chain, false), &learned{}))
 	for path := range b.subjects {
 		if handler := handlers[path]; handler != nil {

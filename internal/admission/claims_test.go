@@ -49,13 +49,13 @@ func open(t *testing.T) (map[string]admission.Handler, *announcements, *int) {
 			return c.Get(ctx, key, o, options...)
 		}}).Build()
 	by := &announcements{}
-	e := guarded(t, "ResourceDistributionGate=true")
+	e := &framework.Environment{Gates: gates(t, "ResourceDistributionGate=true")}
 	e.Namespace, e.Writer = "shop", fake.NewClientBuilder().WithScheme(scheme).Build()
 	e.Listed = &workloadspreadcontroller.Listed{}
 	e.ListedForStates = &workloadspreadcontroller.Listed{}
 	e.Mapper = meta.NewDefaultRESTMapper(nil)
 	e.Cache, e.APIReader, e.Namespaces, e.Announcer, e.Validator = cached, live, framework.NewNamespaces(cached, live), by, (&apiServer{answer: accepts}).judge(t)
-	return ofRegistry(e).handlers(e, podsIf(true, false), nil), by, &looks
+	return ofRegistry(t, "ResourceDistributionGate=true").handlers(e, podsIf(true, false), nil), by, &looks
 }
 
 // post sends the text of a review to the handler of WorkloadSpreads, as anybody can.

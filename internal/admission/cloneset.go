@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
@@ -32,7 +31,7 @@ func CloneSets(e *framework.Environment) framework.Webhooks {
 	return framework.Webhooks{
 		Mutate:   w.mutate,
 		Validate: w.validate,
-		Delete:   e.Guard.Handler(protection.Scaled("CloneSet")),
+		Protects: framework.WithReplicas,
 	}
 }
 

@@ -433,7 +433,7 @@ func TestAProtectedCloneSetIsNotDeleted(t *testing.T) {
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			list := fmt.Sprintf("ResourcesDeletionProtection=%t", !test.off)
-			handlers := handlersOf(t, "CloneSet", list, CloneSets(guarded(t, list)))
+			handlers := handlersOf(t, "CloneSet", list, CloneSets(&framework.Environment{Gates: gates(t, list)}))
 			got := review(t, handlers[validateCloneSetPath], "DELETE", "", test.old)
 			if got.Allowed != (test.refused == "") ||
 				!got.Allowed && (got.Result.Code != 403 || !strings.Contains(got.Result.Message, test.refused)) {

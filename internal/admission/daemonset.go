@@ -7,7 +7,6 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/daemonset"
 )
@@ -21,7 +20,7 @@ func DaemonSets(e *framework.Environment) framework.Webhooks {
 	return framework.Webhooks{
 		Mutate:   w.mutate,
 		Validate: w.validate,
-		Delete:   e.Guard.Handler(protection.OnNodes("DaemonSet")),
+		Protects: framework.WithPodsOnNodes,
 	}
 }
 

@@ -138,7 +138,7 @@ func TestDeletionProtectionOfDaemonSets(t *testing.T) {
 	const going = `"deletionTimestamp":"2026-01-02T03:04:05Z",`
 	for _, on := range []bool{true, false} {
 		list := fmt.Sprintf("ResourcesDeletionProtection=%t", on)
-		handlers := handlersOf(t, "DaemonSet", list, DaemonSets(guarded(t, list)))
+		handlers := handlersOf(t, "DaemonSet", list, DaemonSets(&framework.Environment{Gates: gates(t, list)}))
 		for _, test := range []struct {
 			label, status, more string
 			refused             bool

@@ -46,7 +46,7 @@ func entry(k *framework.Kind, verb string, webhooks *framework.Webhooks) admissi
 	if verb == "validate" && webhooks.Announces {
 		effects = admissionregistrationv1.SideEffectClassNoneOnDryRun
 	}
-	if verb == "validate" && webhooks.Delete != nil {
+	if verb == "validate" && webhooks.Protects != framework.Unprotected {
 		// What is refused is recorded as an event.
 		effects = admissionregistrationv1.SideEffectClassNoneOnDryRun
 		operations = append(operations, admissionregistrationv1.Delete)

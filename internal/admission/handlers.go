@@ -10,13 +10,15 @@ import (
 	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/framework"
 )
 
 // handlersOfKind returns the handlers of the kind by path. If a required gate is off, creation and update are
 // rejected, except for objects that are being deleted.
-func handlersOfKind(k *framework.Kind, e *framework.Environment) map[string]admission.Handler {
+func (o Options) handlersOfKind(k *framework.Kind, e *framework.Environment) map[string]admission.Handler {
 	webhooks, off, handlers := k.Webhooks(e), k.Gates.Off(e.Gates), map[string]admission.Handler{}
+	protects := o.protects(k.Name, webhooks.Protects)
 	for verb, handle := range map[string]admission.HandlerFunc{
 		"mutate":   webhooks.Mutate,
 		"validate": webhooks.Validate,
@@ -29,8 +31,8 @@ func handlersOfKind(k *framework.Kind, e *framework.Environment) map[string]admi
 		) admission.Response {
 			switch written := request.Operation == admissionv1.Create ||
 				request.Operation == admissionv1.Update; {
-			case request.Operation == admissionv1.Delete && verb == "validate" && webhooks.Delete != nil:
-				return webhooks.Delete(ctx, request)
+			case request.Operation == admissionv1.Delete && verb == "validate" && protects != nil:
+				return protects(ctx, request)
 			case !written || request.SubResource != "" || off != nil && framework.BeingDeleted(&request):
 				return admission.Allowed("")
 			case off != nil:
@@ -40,6 +42,18 @@ func handlersOfKind(k *framework.Kind, e *framework.Environment) map[string]admi
 		})
 	}
 	return handlers
+}
+
+// protects returns the handler of deletions, or nil.
+func (o Options) protects(name string, by framework.Protection) admission.HandlerFunc {
+	switch by {
+	case framework.WithReplicas:
+		return o.guard.Handler(protection.Scaled(name))
+	case framework.WithPodsOnNodes:
+		return o.guard.Handler(protection.OnNodes(name))
+	case framework.Unprotected:
+	}
+	return nil
 }
 
 // gateOff rejects a request because a feature gate is off, or all of several gates of which one would be

@@ -39,7 +39,7 @@ const (
 func registered(t *testing.T, pods *pod.Chain, removals *pod.Disruptions) map[string]admission.Handler {
 	t.Helper()
 	e := &framework.Environment{Gates: gates(t, "")}
-	return fitting(ofRegistry(e).handlers(e, pods, removals))
+	return fitting(ofRegistry(t, "").handlers(e, pods, removals))
 }
 
 // fitting gives reviews the resource, the kind and the namespace that the handlers are for.
@@ -59,8 +59,11 @@ func fitting(handlers map[string]admission.Handler) map[string]admission.Handler
 	return handlers
 }
 
-// ofRegistry are the options with the kinds of the registry and the gates of an environment.
-func ofRegistry(e *framework.Environment) Options { return Options{Kinds: Registered, Gates: e.Gates} }
+// ofRegistry are the options with the kinds of the registry, the gates of the list, and a guard.
+func ofRegistry(t *testing.T, list string) Options {
+	t.Helper()
+	return Options{Kinds: Registered, Gates: gates(t, list), guard: guardOf(t, list)}
+}
 
 func gates(t *testing.T, list string) *features.Gates {
 	t.Helper()
@@ -76,13 +79,13 @@ func handlersOf(t *testing.T, name, list string, webhooks framework.Webhooks) ma
 	t.Helper()
 	kind := Registered[slices.IndexFunc(Registered, func(k framework.Kind) bool { return k.Name == name })]
 	kind.Webhooks = func(*framework.Environment) framework.Webhooks { return webhooks }
-	return handlersOfKind(&kind, &framework.Environment{Gates: gates(t, list)})
+	return ofRegistry(t, list).handlersOfKind(&kind, &framework.Environment{Gates: gates(t, list)})
 }
 
 // inTime is the handler of a webhook of a kind without gates.
 func inTime(handle admission.HandlerFunc) admission.Handler {
 	kind := framework.Kind{Webhooks: func(*framework.Environment) framework.Webhooks { return framework.Webhooks{Mutate: handle} }}
-	return handlersOfKind(&kind, &framework.Environment{})[kind.Path("mutate")]
+	return Options{}.handlersOfKind(&kind, &framework.Environment{})[kind.Path("mutate")]
 }
 
 // elementOf returns the member of an object, or the item of a list, at the key.

@@ -39,7 +39,7 @@ func TestPersistentPodStatesAreJudged(t *testing.T) {
 	if webhooks.Mutate != nil {
 		t.Error("PPS-010, PPS-029: there are defaults")
 	}
-	if webhooks.Delete != nil {
+	if webhooks.Protects != framework.Unprotected {
 		t.Error("PPS-010, PPS-029: deletions are checked")
 	}
 	const good, alphaKeys = `"requiredPersistentTopology":{"keys":["zone"]}`, `"requiredPersistentTopology":{"nodeTopologyKeys":["zone"]}`

@@ -21,16 +21,15 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// guarded is an environment with a guard, and the gates of the list.
-func guarded(t *testing.T, list string) *framework.Environment {
+// guardOf is a guard with the gates of the list.
+func guardOf(t *testing.T, list string) *protection.Guard {
 	t.Helper()
 	lines, err := protectionlog.Open(t.TempDir(), io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	on := gates(t, list)
 	teller := protection.NewTeller(reconcile.NewRecorder(events.NewFakeRecorder(100)), lines, logr.Discard(), time.Now)
-	return &framework.Environment{Gates: on, Guard: protection.New(on, nil, teller)}
+	return protection.New(gates(t, list), nil, teller)
 }
 
 // DP-030: the shipped entries for built-in kinds: their names, paths, rules and selectors. They fail closed
@@ -102,9 +101,8 @@ func TestShippedEntriesForProtectedKinds(t *testing.T) {
 // DP-D1 (part): nor does the manager then know the entries, so that the leader drops them.
 func TestProtectionWithItsGate(t *testing.T) {
 	for list, on := range map[string]bool{"": true, "PodWebhook=false": true, "ResourcesDeletionProtection=false": false} {
-		e := guarded(t, list)
-		handlers := fitting(ofRegistry(e).handlers(e, nil, nil))
-		options := ofRegistry(e)
+		options := ofRegistry(t, list)
+		handlers := fitting(options.handlers(&framework.Environment{Gates: options.Gates}, nil, nil))
 		options.CertDir = filepath.Join(t.TempDir(), "certs")
 		paths := options.keeper(handlers).Paths
 		for _, kind := range protection.Kinds {

@@ -114,7 +114,7 @@ func TestDistributionsAreJudged(t *testing.T) {
 	if hooks.Mutate != nil {
 		t.Error("something is defaulted")
 	}
-	if hooks.Delete != nil {
+	if hooks.Protects != framework.Unprotected {
 		t.Error("deletions are checked")
 	}
 	warned := hooks.Validate(t.Context(), distributionRequest(admissionv1.Create,
@@ -170,7 +170,7 @@ func TestDistributionsAreRefusedWithoutTheGate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		handlers := handlersOfKind(&kind, &framework.Environment{Gates: gates, Writer: &trial{}})
+		handlers := Options{}.handlersOfKind(&kind, &framework.Environment{Gates: gates, Writer: &trial{}})
 		good := distribution("v1beta1", "namespaceSelector", goodSecret)
 		for _, request := range []admission.Request{distributionRequest(admissionv1.Create, good, ""),
 			distributionRequest(admissionv1.Update, good, strings.ReplaceAll(good, "matchLabels", "x"))} {

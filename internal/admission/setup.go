@@ -104,6 +104,8 @@ type Options struct {
 	// Pods is the gate PodWebhook (ND-184), and GateAllPods the gate KruisePodReadinessGate, if Pods is set
 	// (CRR-087).
 	Pods, GateAllPods bool
+	// guard decides on deletions of protected objects; Setup makes it.
+	guard *protection.Guard
 	// ProtectionLog is the directory of the log of rejected deletions (OPS-097).
 	ProtectionLog string
 }
@@ -147,7 +149,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		return err
 	}
 
-	guard := protection.New(options.Gates, kube.RESTClient(), teller)
+	options.guard = protection.New(options.Gates, kube.RESTClient(), teller)
 	upkeep := &struct{ framework.Announcer }{} // it is created later from the paths of the handlers
 	handlers := options.handlers(
 		&framework.Environment{
@@ -165,7 +167,6 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 			Writer:              direct,
 			Mapper:              mgr.GetRESTMapper(),
 			Announcer:           upkeep,
-			Guard:               guard,
 			Namespaces:          framework.NewNamespaces(mgr.GetCache(), mgr.GetAPIReader()),
 		}, chain, disruptions,
 	)
@@ -251,12 +252,12 @@ func (o Options) handlers(
 ) map[string]admission.Handler {
 	handlers := map[string]admission.Handler{}
 	for i := range o.Kinds {
-		maps.Copy(handlers, handlersOfKind(&o.Kinds[i], e))
+		maps.Copy(handlers, o.handlersOfKind(&o.Kinds[i], e))
 	}
 
 	// The handlers exist even if the gate is off, because entries may exist for a while, or permanently.
 	for _, kind := range protection.Kinds {
-		handlers[kind.Path] = limited(e.Guard.Handler(kind))
+		handlers[kind.Path] = limited(o.guard.Handler(kind))
 	}
 
 	if pods != nil {

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/platform/features"
@@ -37,7 +36,7 @@ func StatefulSets(e *framework.Environment) framework.Webhooks {
 	return framework.Webhooks{
 		Mutate:   w.mutate,
 		Validate: w.validate,
-		Delete:   e.Guard.Handler(protection.Scaled("StatefulSet")),
+		Protects: framework.WithReplicas,
 	}
 }
 

@@ -220,7 +220,7 @@ func TestDeletionProtectionOfStatefulSets(t *testing.T) {
 	const going = `"deletionTimestamp":"2026-01-02T03:04:05Z",`
 	for _, on := range []bool{true, false} {
 		list := fmt.Sprintf("ResourcesDeletionProtection=%t", on)
-		handlers := handlersOf(t, "StatefulSet", list, StatefulSets(guarded(t, list)))
+		handlers := handlersOf(t, "StatefulSet", list, StatefulSets(&framework.Environment{Gates: gates(t, list)}))
 		for _, test := range []struct {
 			label, replicas, more string
 			refused               bool

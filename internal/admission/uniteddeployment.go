@@ -11,7 +11,6 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
@@ -39,7 +38,7 @@ func UnitedDeployments(e *framework.Environment) framework.Webhooks {
 	return framework.Webhooks{
 		Mutate:   w.mutate,
 		Validate: w.validate,
-		Delete:   e.Guard.Handler(protection.Scaled("UnitedDeployment")),
+		Protects: framework.WithReplicas,
 	}
 }
 

@@ -183,7 +183,7 @@ func TestUnreadableUnitedDeployments(t *testing.T) {
 // internal/admission/protection.
 func TestDeletionProtectionOfUnitedDeployments(t *testing.T) {
 	for list, gate := range map[string]bool{"": true, "ResourcesDeletionProtection=true": true, "ResourcesDeletionProtection=false": false} {
-		handlers := handlersOf(t, "UnitedDeployment", list, UnitedDeployments(guarded(t, list)))
+		handlers := handlersOf(t, "UnitedDeployment", list, UnitedDeployments(&framework.Environment{Gates: gates(t, list)}))
 		for label, refused := range map[string]bool{"Always/0": true, "Always/2": true, "Cascading/2": true, "Cascading/0": false, "other/2": false} {
 			value, replicas, _ := strings.Cut(label, "/")
 			got := review(t, handlers[validateUnitedDeploymentPath], "DELETE", "", `{"metadata":{"name":"web","labels":{"policy.kruise.io/delete-protection":"`+value+`"}},"spec":{"replicas":`+replicas+`}}`)
@@ -210,7 +210,7 @@ func TestOldFormOfCloneSetsIsJudged(t *testing.T) {
 // ResourcesDeletionProtection is on by default, which TestDeletionProtectionOfUnitedDeployments shows.
 func TestGatesOfUnitedDeployments(t *testing.T) {
 	for list, asks := range map[string]bool{"": true, "TemplateNoDefaults=false": true, "TemplateNoDefaults=true": false} {
-		e := guarded(t, list)
+		e := &framework.Environment{Gates: gates(t, list)}
 		server := &apiServer{answer: accepts}
 		e.Validator = server.judge(t)
 		got := review(t, UnitedDeployments(e).Mutate, "CREATE", united("v1beta1", templateOf("statefulSetTemplate"), ""), "")

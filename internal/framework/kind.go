@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
@@ -77,13 +76,26 @@ func (g Gates) Off(gates *features.Gates) []featuregate.Feature {
 	return nil
 }
 
-// Webhooks are the webhooks of a kind: Mutate and Validate handle creation and update, Delete handles
-// deletion. Each may be nil.
+// Webhooks are the webhooks of a kind: Mutate and Validate handle creation and update. Each may be nil.
 type Webhooks struct {
-	Mutate, Validate, Delete admission.HandlerFunc
+	Mutate, Validate admission.HandlerFunc
+	// Protects is which objects with the label of protection may not be deleted.
+	Protects Protection
 	// Announces means that Validate writes which pods an object is about, unless the request is a dry run.
 	Announces bool
 }
+
+// Protection is which objects of a kind may not be deleted, if a label of theirs asks for it (DP-012).
+type Protection int
+
+const (
+	// Unprotected kinds have no protection.
+	Unprotected Protection = iota
+	// WithReplicas means that spec.replicas counts what a deletion would take along.
+	WithReplicas
+	// WithPodsOnNodes means that the pods on nodes count (ADS-033).
+	WithPodsOnNodes
+)
 
 // Environment holds the dependencies of the webhooks.
 type Environment struct {
@@ -108,8 +120,6 @@ type Environment struct {
 	Namespaces       *Namespaces
 	// Writer writes to the API server; it is used for dry runs only.
 	Writer client.Writer
-	// Guard checks deletions of protected objects.
-	Guard *protection.Guard
 }
 
 // ListedKinds are kinds of workloads that an administrator lists in the configuration.
