@@ -183,3 +183,15 @@ func shortened(text string) string {
 	}
 	return strings.ToValidUTF8(text[:most], "") + "..."
 }
+
+// protects returns the handler of deletions, or nil.
+func (o Options) protects(name string, by framework.Protection) admission.HandlerFunc {
+	switch by {
+	case framework.WithReplicas:
+		return o.guard.Handler(protection.Scaled(name))
+	case framework.WithPodsOnNodes:
+		return o.guard.Handler(protection.OnNodes(name))
+	case framework.Unprotected:
+	}
+	return nil
+}

@@ -1,15 +1,10 @@
 package admission
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,64 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/engine/revision"
 	"github.com/afloat-project/afloat/internal/framework"
 )
-
-// apiServer answers dry runs of pod templates with answer, and keeps the last body.
-type apiServer struct {
-	answer func(template framework.Document) (code int, body any)
-	asking sync.Mutex
-	asked  []framework.Document
-	query  string
-}
-
-func (s *apiServer) judge(t *testing.T) framework.TemplateValidator {
-	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Errorf("reading the request: %v", err)
-		}
-		doc, err := framework.DecodeDocument(body)
-		if err != nil || r.URL.Path != "/api/v1/namespaces/shop/podtemplates" {
-			t.Errorf("asked at %s for %s, want a PodTemplate in namespace shop: %v", r.URL, body, err)
-		}
-		s.asking.Lock()
-		s.query = r.URL.RawQuery
-		s.asked = append(s.asked, doc)
-		s.asking.Unlock()
-		code, answer := s.answer(doc["template"].(framework.Document))
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(code)
-		if err := json.NewEncoder(w).Encode(answer); err != nil {
-			t.Errorf("writing the answer: %v", err)
-		}
-	}))
-	t.Cleanup(server.Close)
-	clientset, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL, QPS: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return framework.NewTemplateValidator(clientset.CoreV1().RESTClient())
-}
-
-func accepts(template framework.Document) (int, any) {
-	return 201, framework.Document{"kind": "PodTemplate", "template": template}
-}
-
-func answers(code int, reason metav1.StatusReason, message string, causes ...metav1.StatusCause) func(framework.Document) (int, any) {
-	return func(framework.Document) (int, any) {
-		return code, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: int32(code),
-			Reason: reason, Message: message,
-			Details: &metav1.StatusDetails{Causes: causes}}
-	}
-}
 
 func webhooks(t *testing.T, server *apiServer) *cloneSetWebhooks {
 	t.Helper()
@@ -87,50 +30,11 @@ func webhooks(t *testing.T, server *apiServer) *cloneSetWebhooks {
 		pods: fake.NewClientBuilder().WithScheme(scheme).Build()}
 }
 
-const goodTemplate = `{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i","future":12345678901234567890}]}}`
-
 func object(version, template, more string) string {
 	if more != "" {
 		more = "," + more
 	}
 	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"CloneSet","metadata":{"name":"web","namespace":"shop"},"spec":{"replicas":1,"selector":{"matchLabels":{"app":"shop"}},"template":` + template + more + `}}`
-}
-
-// review sends an admission review through the handler as the API server does, and returns its response.
-func review(t *testing.T, handler admission.Handler, operation admissionv1.Operation, updated, old string) *admissionv1.AdmissionResponse {
-	t.Helper()
-	request := &admissionv1.AdmissionRequest{UID: "uid", Operation: operation, Namespace: "shop", Name: "web",
-		Kind: metav1.GroupVersionKind{Group: "apps.kruise.io", Version: "v1beta1", Kind: "CloneSet"}}
-	if updated != "" {
-		request.Object.Raw = []byte(updated)
-	}
-	if old != "" {
-		request.OldObject.Raw = []byte(old)
-	}
-	body, err := json.Marshal(&admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{Kind: "AdmissionReview",
-		APIVersion: "admission.k8s.io/v1"}, Request: request})
-	if err != nil {
-		t.Fatal(err)
-	}
-	recorder := httptest.NewRecorder()
-	r := httptest.NewRequestWithContext(t.Context(), "POST", "/", bytes.NewReader(body))
-	r.Header.Set("Content-Type", "application/json")
-	(&admission.Webhook{Handler: handler}).ServeHTTP(recorder, r)
-	var answer admissionv1.AdmissionReview
-	if err := json.Unmarshal(recorder.Body.Bytes(), &answer); err != nil || answer.Response == nil {
-		t.Fatalf("the answer %s has no response: %v", recorder.Body, err)
-	}
-	return answer.Response
-}
-
-func fields(r *admissionv1.AdmissionResponse) []string {
-	var list []string
-	if r.Result != nil && r.Result.Details != nil {
-		for _, cause := range r.Result.Details.Causes {
-			list = append(list, cause.Field)
-		}
-	}
-	return list
 }
 
 // A refusal looks like the API server's own: 422, reason Invalid, with all errors, no matter which part found

@@ -10,7 +10,6 @@ import (
 
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/framework"
-	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
 // Registered are the kinds of the registry.
@@ -65,27 +64,12 @@ func ofRegistry(t *testing.T, list string) Options {
 	return Options{Kinds: Registered, Gates: gates(t, list), guard: guardOf(t, list)}
 }
 
-func gates(t *testing.T, list string) *features.Gates {
-	t.Helper()
-	parsed, err := features.Parse(list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parsed
-}
-
 // handlersOf are the handlers of a kind of the registry, with those webhooks and gates.
 func handlersOf(t *testing.T, name, list string, webhooks framework.Webhooks) map[string]admission.Handler {
 	t.Helper()
 	kind := Registered[slices.IndexFunc(Registered, func(k framework.Kind) bool { return k.Name == name })]
 	kind.Webhooks = func(*framework.Environment) framework.Webhooks { return webhooks }
-	return ofRegistry(t, list).handlersOfKind(&kind, &framework.Environment{Gates: gates(t, list)})
-}
-
-// inTime is the handler of a webhook of a kind without gates.
-func inTime(handle admission.HandlerFunc) admission.Handler {
-	kind := framework.Kind{Webhooks: func(*framework.Environment) framework.Webhooks { return framework.Webhooks{Mutate: handle} }}
-	return Options{}.handlersOfKind(&kind, &framework.Environment{})[kind.Path("mutate")]
+	return kind.Handlers(&framework.Environment{Gates: gates(t, list), Protect: ofRegistry(t, list).protects})
 }
 
 // elementOf returns the member of an object, or the item of a list, at the key.

@@ -136,12 +136,3 @@ func fieldOf(of reflect.Type, key string) (reflect.Type, bool) {
 	field, known := jsonfields.Of(of)[key]
 	return field, known
 }
-
-func encoded(t *testing.T, value any) string {
-	t.Helper()
-	text, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}

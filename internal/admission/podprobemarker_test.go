@@ -26,7 +26,7 @@ func TestPodProbeMarkers(t *testing.T) {
 		if old != "" {
 			request.Operation, request.OldObject.Raw = admissionv1.Update, []byte(old)
 		}
-		return Options{}.handlersOfKind(kind, &framework.Environment{Gates: parsed})["/validate-apps-kruise-io-podprobemarker"].Handle(t.Context(), request)
+		return kind.Handlers(&framework.Environment{Gates: parsed})["/validate-apps-kruise-io-podprobemarker"].Handle(t.Context(), request)
 	}
 	object := func(spec string) string { return `{"metadata":{"name":"a","namespace":"shop"},"spec":` + spec + `}` }
 	good := object(specs["PodProbeMarker"][:strings.Index(specs["PodProbeMarker"], `"httpGet"`)] + `"exec":{"command":["a"]}},"markerPolicy":[]}]}`)

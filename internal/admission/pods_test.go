@@ -96,8 +96,8 @@ func TestInternalErrorsRefuse(t *testing.T) {
 	if podTime > 5*time.Second {
 		t.Errorf("a pod waits for %s, want 5s at most", podTime)
 	}
-	if podTime >= admissionTime {
-		t.Errorf("a pod waits for %s, want less than the %s of all admissions", podTime, admissionTime)
+	if podTime >= framework.AdmissionTime {
+		t.Errorf("a pod waits for %s, want less than the %s of all admissions", podTime, framework.AdmissionTime)
 	}
 }
 

@@ -170,7 +170,7 @@ func TestDistributionsAreRefusedWithoutTheGate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		handlers := Options{}.handlersOfKind(&kind, &framework.Environment{Gates: gates, Writer: &trial{}})
+		handlers := kind.Handlers(&framework.Environment{Gates: gates, Writer: &trial{}})
 		good := distribution("v1beta1", "namespaceSelector", goodSecret)
 		for _, request := range []admission.Request{distributionRequest(admissionv1.Create, good, ""),
 			distributionRequest(admissionv1.Update, good, strings.ReplaceAll(good, "matchLabels", "x"))} {

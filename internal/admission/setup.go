@@ -154,6 +154,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	handlers := options.handlers(
 		&framework.Environment{
 			Gates:               options.Gates,
+			Protect:             options.protects,
 			Namespace:           options.Namespace,
 			DaemonNamespace:     options.DaemonNamespace,
 			InPlace:             options.InPlace,
@@ -193,7 +194,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 
 	// Usually this pass is sufficient, and the controllers start after it. If it fails, the server tries
 	// again and reports why.
-	attempt, cancel := context.WithTimeout(ctx, admissionTime)
+	attempt, cancel := context.WithTimeout(ctx, framework.AdmissionTime)
 	_, _ = keeper.Pass(attempt)
 	cancel()
 	callers, err := newCallers(options.ClientCAFile, options.ClientNames)
@@ -241,10 +242,6 @@ func served(handlers map[string]admission.Handler, conversion http.Handler) map[
 	return all
 }
 
-// admissionTime is how long a handler may wait for other requests. It leaves time to respond before the API
-// server gives up, after 10 s or more. An object is not rejected because of what is unknown by then.
-const admissionTime = 7 * time.Second
-
 // handlers returns the admission webhooks by path. pods changes pods, and is nil without the gate
 // PodWebhook. disruptions checks disruptions of pods, and is nil if there are no checks.
 func (o Options) handlers(
@@ -252,12 +249,12 @@ func (o Options) handlers(
 ) map[string]admission.Handler {
 	handlers := map[string]admission.Handler{}
 	for i := range o.Kinds {
-		maps.Copy(handlers, o.handlersOfKind(&o.Kinds[i], e))
+		maps.Copy(handlers, o.Kinds[i].Handlers(e))
 	}
 
 	// The handlers exist even if the gate is off, because entries may exist for a while, or permanently.
 	for _, kind := range protection.Kinds {
-		handlers[kind.Path] = limited(o.guard.Handler(kind))
+		handlers[kind.Path] = framework.Limited(o.guard.Handler(kind))
 	}
 
 	if pods != nil {
@@ -281,15 +278,6 @@ func (o Options) handlers(
 	}
 
 	return handlers
-}
-
-// limited cancels the context of a handler while the API server still waits.
-func limited(handle admission.HandlerFunc) admission.Handler {
-	return admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
-		ctx, cancel := context.WithTimeout(ctx, admissionTime)
-		defer cancel()
-		return handle(ctx, request)
-	})
 }
 
 // teller returns the Reporter that reports rejected deletions and disruptions.

@@ -2,7 +2,6 @@ package admission
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -54,12 +53,6 @@ func sts(version, meta, spec string) string {
 	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"StatefulSet","metadata":{"name":"web","namespace":"shop"` + meta +
 		`},"spec":{"replicas":1,"podManagementPolicy":"OrderedReady","revisionHistoryLimit":10,"selector":{"matchLabels":{"app":"shop"}},"template":` + goodTemplate +
 		`,"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0,"maxUnavailable":1,"podUpdatePolicy":"ReCreate","minReadySeconds":0}}` + spec + `}}`
-}
-
-// annotated is the annotation that holds fields of v1beta1.
-func annotated(fields string) string {
-	text, _ := json.Marshal(fields)
-	return `"annotations":{"` + pub.V1beta1OnlyFields + `":` + string(text) + `}`
 }
 
 // ASTS-019 (part): the template is completed on create, and on update only when it changed; a main container

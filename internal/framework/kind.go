@@ -101,6 +101,8 @@ const (
 type Environment struct {
 	// Gates are the feature gates in effect.
 	Gates *features.Gates
+	// Protect returns the handler of deletions of objects of a kind, nil for unprotected ones.
+	Protect func(kind string, by Protection) admission.HandlerFunc
 	// Namespace is the install namespace, and DaemonNamespace the one from which node daemons read.
 	Namespace, DaemonNamespace string
 	// InPlace defines what may change under InPlaceOnly (CS-033).
