@@ -22,11 +22,12 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/framework"
+	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 )
 
-func cronJobHooks(t *testing.T, server *apiServer, list string) framework.Webhooks {
+func cronJobHooks(t *testing.T, server *webhooktest.APIServer, list string) framework.Webhooks {
 	t.Helper()
-	return AdvancedCronJobs(&framework.Environment{Gates: gates(t, list), Validator: server.judge(t)})
+	return AdvancedCronJobs(&framework.Environment{Gates: webhooktest.Gates(t, list), Validator: server.Validator(t)})
 }
 
 // acj is an AdvancedCronJob with that template; more is in its spec, meta in its metadata.
@@ -55,7 +56,7 @@ func inAlpha(t *testing.T, object string) string {
 
 func mutatedCronJob(t *testing.T, hooks framework.Webhooks, operation admissionv1.Operation, object, old string) (framework.Document, *admissionv1.AdmissionResponse) {
 	t.Helper()
-	response := review(t, hooks.Mutate, operation, object, old)
+	response := webhooktest.Review(t, hooks.Mutate, operation, object, old)
 	text := []byte(object)
 	if len(response.Patch) > 0 {
 		patch, err := jsonpatchapply.DecodePatch(response.Patch)
@@ -76,7 +77,7 @@ func mutatedCronJob(t *testing.T, hooks framework.Webhooks, operation admissionv
 // plain is what a value is as JSON.
 func plain(t *testing.T, value any) (decoded any) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(encoded(t, value)), &decoded); err != nil {
+	if err := json.Unmarshal([]byte(webhooktest.Encoded(t, value)), &decoded); err != nil {
 		t.Fatal(err)
 	}
 	return decoded
@@ -128,7 +129,7 @@ func TestShippedEntriesOfAdvancedCronJobs(t *testing.T) {
 // ACJ-113, ACJ-011 (part), ACJ-013 (part): an object of either version is completed in its own version;
 // fields that nobody here knows stay.
 func TestAdvancedCronJobsAreCompleted(t *testing.T) {
-	hooks := cronJobHooks(t, &apiServer{answer: accepts}, "TemplateNoDefaults=true")
+	hooks := cronJobHooks(t, &webhooktest.APIServer{Answer: webhooktest.Accepts}, "TemplateNoDefaults=true")
 	for _, template := range []string{jobs, broadcast, lists} {
 		want, response := mutatedCronJob(t, hooks, "CREATE", acj(framework.V1beta1, "", template, ""), "")
 		if !response.Allowed || len(response.Warnings) > 0 {
@@ -142,7 +143,7 @@ func TestAdvancedCronJobsAreCompleted(t *testing.T) {
 		if spec["paused"] != false {
 			t.Errorf("paused: got %v, want false", spec["paused"])
 		}
-		if text := encoded(t, want); !strings.Contains(text, "future") {
+		if text := webhooktest.Encoded(t, want); !strings.Contains(text, "future") {
 			t.Errorf("the field that nobody knows has gone: %s", text)
 		}
 		got, response := mutatedCronJob(t, hooks, "CREATE", inAlpha(t, acj(framework.V1beta1, `,"annotations":{"k":"v"}`, template, "")), "")
@@ -156,10 +157,10 @@ func TestAdvancedCronJobsAreCompleted(t *testing.T) {
 		if err != nil {
 			t.Errorf("converting the completed object to v1beta1: %v", err)
 		}
-		if diff := cmp.Diff(encoded(t, spec), encoded(t, got["spec"])); diff != "" {
+		if diff := cmp.Diff(webhooktest.Encoded(t, spec), webhooktest.Encoded(t, got["spec"])); diff != "" {
 			t.Errorf("spec completed in v1alpha1 (-want as in v1beta1 +got):\n%s", diff)
 		}
-		again, response := mutatedCronJob(t, hooks, "CREATE", encoded(t, want), "")
+		again, response := mutatedCronJob(t, hooks, "CREATE", webhooktest.Encoded(t, want), "")
 		if len(response.Patch) > 2 {
 			t.Errorf("a complete one is completed: %s %v", response.Patch, again)
 		}
@@ -184,14 +185,14 @@ func TestPodTemplatesOfAdvancedCronJobsAreCompleted(t *testing.T) {
 			"changed":   {"", strings.Replace(template, `"image":"i"`, `"image":"j","imagePullPolicy":"Always"},{"name":"b"}],"dnsPolicy":"ClusterFirst","x":[{"y":"z"`, 1), completes, true, false},
 			"unchanged": {"", template, completes, false, false},
 			"gate":      {"TemplateNoDefaults=true", "", completes, false, false},
-			"away":      {"", "", answers(503, metav1.StatusReasonServiceUnavailable, "away"), false, true},
+			"away":      {"", "", webhooktest.Answers(503, metav1.StatusReasonServiceUnavailable, "away"), false, true},
 		} {
 			old, operation := "", admissionv1.Create
 			if test.old != "" {
 				old, operation = acj(framework.V1beta1, "", test.old, complete), admissionv1.Update
 			}
-			got, response := mutatedCronJob(t, cronJobHooks(t, &apiServer{answer: test.answer}, test.gates), operation, acj(framework.V1beta1, "", template, complete), old)
-			text := encoded(t, got)
+			got, response := mutatedCronJob(t, cronJobHooks(t, &webhooktest.APIServer{Answer: test.answer}, test.gates), operation, acj(framework.V1beta1, "", template, complete), old)
+			text := webhooktest.Encoded(t, got)
 			if strings.Contains(text, `"dnsPolicy":"ClusterFirst"`) != test.want {
 				t.Errorf("%s, %s: a defaulted DNS policy: want %t, got %s", key, name, test.want, text)
 			}
@@ -211,48 +212,48 @@ func TestPodTemplatesOfAdvancedCronJobsAreCompleted(t *testing.T) {
 // ACJ-029, ACJ-026 (part): whatever part finds a fault, the refusal has it, with 422 and the fields of the
 // v1beta1 form.
 func TestARefusalOfAnAdvancedCronJobNamesAllFaults(t *testing.T) {
-	server := &apiServer{answer: answers(422, metav1.StatusReasonInvalid, "bad",
+	server := &webhooktest.APIServer{Answer: webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad",
 		metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"})}
 	hooks := cronJobHooks(t, server, "")
 	for key, template := range map[string]string{"jobTemplate": jobs, "broadcastJobTemplate": broadcast} {
 		for _, version := range []string{framework.V1alpha1, framework.V1beta1} {
-			got := review(t, hooks.Validate, "CREATE", acj(version, "", template, `"startingDeadlineSeconds":-1,`), "")
+			got := webhooktest.Review(t, hooks.Validate, "CREATE", acj(version, "", template, `"startingDeadlineSeconds":-1,`), "")
 			want := []string{"spec.startingDeadlineSeconds", "spec.template." + key + ".spec.template.spec.containers[0].image"}
 			if got.Allowed {
 				t.Errorf("a bad %s in %s is admitted", key, version)
 			} else if got.Result.Code != http.StatusUnprocessableEntity {
 				t.Errorf("a bad %s in %s: refused by %d, want 422: %+v", key, version, got.Result.Code, got.Result)
 			}
-			if diff := cmp.Diff(want, fields(got)); diff != "" {
+			if diff := cmp.Diff(want, webhooktest.Fields(got)); diff != "" {
 				t.Errorf("refused fields of %s in %s (-want +got):\n%s", key, version, diff)
 			}
 		}
 		good := acj(framework.V1beta1, "", template, complete)
-		if got := review(t, hooks.Validate, "UPDATE", strings.Replace(good, "0 3", "0 4", 1), good); !got.Allowed {
+		if got := webhooktest.Review(t, hooks.Validate, "UPDATE", strings.Replace(good, "0 3", "0 4", 1), good); !got.Allowed {
 			t.Errorf("ACJ-028: a template that stays: %+v", got.Result)
 		}
 		another := strings.Replace(good, `"image":"i"`, `"image":"j"`, 1)
-		if got := review(t, hooks.Validate, "UPDATE", another, good); got.Allowed {
+		if got := webhooktest.Review(t, hooks.Validate, "UPDATE", another, good); got.Allowed {
 			t.Error("ACJ-028: another template is admitted")
-		} else if !slices.Contains(fields(got), "spec") {
-			t.Errorf("ACJ-028: another template: got refused fields %q, want spec", fields(got))
+		} else if !slices.Contains(webhooktest.Fields(got), "spec") {
+			t.Errorf("ACJ-028: another template: got refused fields %q, want spec", webhooktest.Fields(got))
 		}
 	}
-	if got := review(t, hooks.Validate, "CREATE", `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"paused":"x"}}`, ""); got.Allowed ||
+	if got := webhooktest.Review(t, hooks.Validate, "CREATE", `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"paused":"x"}}`, ""); got.Allowed ||
 		got.Result.Code != http.StatusUnprocessableEntity {
 		t.Errorf("wrong types: got %+v, want code 422", got.Result)
 	}
 	unreadable := acj(framework.V1alpha1, `,"annotations":{"`+pub.ImageListTemplate+`":"[]"}`, "{}", "")
-	if got := review(t, hooks.Validate, "CREATE", unreadable, ""); got.Allowed {
+	if got := webhooktest.Review(t, hooks.Validate, "CREATE", unreadable, ""); got.Allowed {
 		t.Error("an unreadable template in the annotation is admitted")
 	} else {
 		for _, field := range []string{"metadata.annotations[" + pub.ImageListTemplate + "]", "spec.template"} {
-			if !slices.Contains(fields(got), field) {
-				t.Errorf("refused fields of an unreadable template: got %q, want also %s", fields(got), field)
+			if !slices.Contains(webhooktest.Fields(got), field) {
+				t.Errorf("refused fields of an unreadable template: got %q, want also %s", webhooktest.Fields(got), field)
 			}
 		}
 	}
-	if got := review(t, hooks.Validate, "UPDATE", strings.Replace(unreadable, `"nightly"`, `"nightly","finalizers":[]`, 1), unreadable); !got.Allowed {
+	if got := webhooktest.Review(t, hooks.Validate, "UPDATE", strings.Replace(unreadable, `"nightly"`, `"nightly","finalizers":[]`, 1), unreadable); !got.Allowed {
 		t.Errorf("metadata only: %+v", got.Result)
 	}
 }
@@ -260,7 +261,7 @@ func TestARefusalOfAnAdvancedCronJobNamesAllFaults(t *testing.T) {
 // ACJ-111 (part): what is admitted fits into v1alpha1, whoever makes it large, and when: else the API server
 // fails each list of that version. What is stored so may change, and go, as long as it does not grow.
 func TestAdmittedAdvancedCronJobsFitIntoV1alpha1(t *testing.T) {
-	hooks := cronJobHooks(t, &apiServer{answer: accepts}, "TemplateNoDefaults=true")
+	hooks := cronJobHooks(t, &webhooktest.APIServer{Answer: webhooktest.Accepts}, "TemplateNoDefaults=true")
 	allowed := strings.Replace(complete, "Allow", "Replace", 1)
 	object := func(note, own int) string {
 		return acj(framework.V1beta1, `,"annotations":{"k":"`+strings.Repeat("x", own)+`"}`, strings.Replace(lists, `"n":"o"`, `"n":"`+strings.Repeat("<", note)+`"`, 1), allowed)
@@ -283,12 +284,12 @@ func TestAdmittedAdvancedCronJobsFitIntoV1alpha1(t *testing.T) {
 		if test.old != "" {
 			operation = admissionv1.Update
 		}
-		got := review(t, hooks.Validate, operation, test.object, test.old)
+		got := webhooktest.Review(t, hooks.Validate, operation, test.object, test.old)
 		if got.Allowed != test.want {
 			t.Errorf("%s: allowed: got %t, want %t: %+v", name, got.Allowed, test.want, got.Result)
 		}
-		if !test.want && !slices.Contains(fields(got), "spec.template.imageListPullJobTemplate") {
-			t.Errorf("%s: refused fields: got %q, want the template for image lists", name, fields(got))
+		if !test.want && !slices.Contains(webhooktest.Fields(got), "spec.template.imageListPullJobTemplate") {
+			t.Errorf("%s: refused fields: got %q, want the template for image lists", name, webhooktest.Fields(got))
 		}
 		if test.old != "" {
 			continue
@@ -306,7 +307,7 @@ func TestAdmittedAdvancedCronJobsFitIntoV1alpha1(t *testing.T) {
 // ACJ-026: the pod template and the rest of an embedded job are judged by the rules of its kind: Jobs end,
 // and BroadcastJobs follow their own.
 func TestEmbeddedJobsAreJudged(t *testing.T) {
-	hooks := cronJobHooks(t, &apiServer{answer: accepts}, "")
+	hooks := cronJobHooks(t, &webhooktest.APIServer{Answer: webhooktest.Accepts}, "")
 	const bcj = "spec.template.broadcastJobTemplate.spec."
 	for name, test := range map[string]struct{ template, old, new, want string }{
 		"good":          {jobs, "", "", ""},
@@ -318,8 +319,8 @@ func TestEmbeddedJobsAreJudged(t *testing.T) {
 		"BJ-026 (part)": {broadcast, `"spec":{"template"`, `"spec":{"parallelism":-1,"template"`, bcj + "parallelism"},
 	} {
 		given := strings.Replace(acj(framework.V1beta1, "", test.template, complete), test.old, test.new, 1)
-		got := review(t, hooks.Validate, "CREATE", given, "")
-		if list := strings.Join(fields(got), " "); list != test.want {
+		got := webhooktest.Review(t, hooks.Validate, "CREATE", given, "")
+		if list := strings.Join(webhooktest.Fields(got), " "); list != test.want {
 			t.Errorf("%s: refused fields: got %q, want %q: %+v", name, list, test.want, got.Result)
 		}
 		if want := test.want == ""; got.Allowed != want {
@@ -347,7 +348,7 @@ func TestWarningsAboutAdvancedCronJobs(t *testing.T) {
 		if test.old != "" {
 			operation = admissionv1.Update
 		}
-		got := review(t, cronJobHooks(t, &apiServer{answer: accepts}, test.gates).Validate, operation, test.object, test.old)
+		got := webhooktest.Review(t, cronJobHooks(t, &webhooktest.APIServer{Answer: webhooktest.Accepts}, test.gates).Validate, operation, test.object, test.old)
 		if !got.Allowed {
 			t.Errorf("%s: admission: %+v", name, got.Result)
 		}
@@ -376,7 +377,7 @@ func TestConversionOfAdvancedCronJobs(t *testing.T) {
 		if has := annotations[pub.ImageListTemplate] != nil; has != (template == lists) {
 			t.Errorf("the template for image lists in an annotation: got %t, want %t: %s", has, !has, there)
 		}
-		if strings.Contains(encoded(t, document["spec"]), "imageListPullJobTemplate") {
+		if strings.Contains(webhooktest.Encoded(t, document["spec"]), "imageListPullJobTemplate") {
 			t.Errorf("the spec in v1alpha1 has the template for image lists: %s", there)
 		}
 		if got := document["status"].(map[string]any)["type"]; got != "ImageListPullJob" {

@@ -38,6 +38,7 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/framework"
+	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
@@ -170,7 +171,7 @@ func besiege(t *testing.T) *besieged {
 	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}},
 		recreatable(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "known"}}}
 	const on = "ResourceDistributionGate=true,DeletionProtectionForCRDCascadingGate=true,PodUnavailableBudgetUpdateGate=true,PodUnavailableBudgetDeleteGate=true"
-	e, options := &framework.Environment{Gates: gates(t, on)}, ofRegistry(t, on)
+	e, options := &framework.Environment{Gates: webhooktest.Gates(t, on)}, ofRegistry(t, on)
 	e.Namespace, e.Listed, e.Mapper, e.Announcer = "kruise-system", &workloadspreadcontroller.Listed{}, meta.NewDefaultRESTMapper(nil), b
 	e.ListedForStates = &workloadspreadcontroller.Listed{}
 	e.Cache, e.APIReader, e.Writer = b.client(objects...), b.client(objects...), b.client()
@@ -230,7 +231,7 @@ func (b *besieged) plain(t *testing.T, path, operation string) framework.Documen
 		request["object"] = object
 	}
 	if operation != "CREATE" {
-		request["oldObject"] = parsed(t, encoded(t, object))
+		request["oldObject"] = parsed(t, webhooktest.Encoded(t, object))
 	}
 	return framework.Document{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
 }
@@ -384,7 +385,7 @@ func TestAnyReviewIsAnsweredAndDoesNothingElse(t *testing.T) {
 		}
 		check := func(what, operation string, review any, refuse, measured bool) {
 			t.Helper()
-			body := encoded(t, review)
+			body := webhooktest.Encoded(t, review)
 			b.announced, b.booked = nil, nil
 			s := b.post(t, path, body, measured)
 			if refuse && (s.allowed || len(s.patch) > 0 || len(b.announced)+len(b.booked) > 0) {
@@ -402,8 +403,8 @@ func TestAnyReviewIsAnsweredAndDoesNothingElse(t *testing.T) {
 			if object, ok := review.(framework.Document)["request"].(framework.Document); ok && len(s.patch) > 0 {
 				if patch, err := jsonpatch.DecodePatch(s.patch); err != nil {
 					t.Errorf("%s, %s, %s: reading the patch: %v", path, operation, what, err)
-				} else if _, err := patch.Apply([]byte(encoded(t, object["object"]))); err != nil {
-					t.Errorf("%s, %s, %s: the patch %.300s of %.300s: %v", path, operation, what, s.patch, encoded(t, object["object"]), err)
+				} else if _, err := patch.Apply([]byte(webhooktest.Encoded(t, object["object"]))); err != nil {
+					t.Errorf("%s, %s, %s: the patch %.300s of %.300s: %v", path, operation, what, s.patch, webhooktest.Encoded(t, object["object"]), err)
 				}
 			}
 		}
@@ -417,8 +418,8 @@ func TestAnyReviewIsAnsweredAndDoesNothingElse(t *testing.T) {
 			plain := func() framework.Document { return b.plain(t, path, operation) }
 			for what, spoil := range claims() {
 				review := plain()
-				before := encoded(t, review)
-				if spoil(review["request"].(framework.Document)); encoded(t, review) != before {
+				before := webhooktest.Encoded(t, review)
+				if spoil(review["request"].(framework.Document)); webhooktest.Encoded(t, review) != before {
 					check(what, operation, review, true, false)
 				}
 			}
@@ -434,7 +435,7 @@ func TestAnyReviewIsAnsweredAndDoesNothingElse(t *testing.T) {
 				for _, value := range []any{nil, odd[i%len(odd)]} { // all of them, by turns
 					review := plain()
 					put(review, at, value)
-					check(fmt.Sprintf("%s is %q", strings.Join(at, "."), encoded(t, value)), operation, review, false, false)
+					check(fmt.Sprintf("%s is %q", strings.Join(at, "."), webhooktest.Encoded(t, value)), operation, review, false, false)
 				}
 			}
 			for what, value := range enormous {

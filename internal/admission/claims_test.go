@@ -25,6 +25,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/framework"
+	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 	"github.com/afloat-project/afloat/internal/racetest"
@@ -49,12 +50,12 @@ func open(t *testing.T) (map[string]admission.Handler, *announcements, *int) {
 			return c.Get(ctx, key, o, options...)
 		}}).Build()
 	by := &announcements{}
-	e := &framework.Environment{Gates: gates(t, "ResourceDistributionGate=true")}
+	e := &framework.Environment{Gates: webhooktest.Gates(t, "ResourceDistributionGate=true")}
 	e.Namespace, e.Writer = "shop", fake.NewClientBuilder().WithScheme(scheme).Build()
 	e.Listed = &workloadspreadcontroller.Listed{}
 	e.ListedForStates = &workloadspreadcontroller.Listed{}
 	e.Mapper = meta.NewDefaultRESTMapper(nil)
-	e.Cache, e.APIReader, e.Namespaces, e.Announcer, e.Validator = cached, live, framework.NewNamespaces(cached, live), by, (&apiServer{answer: accepts}).judge(t)
+	e.Cache, e.APIReader, e.Namespaces, e.Announcer, e.Validator = cached, live, framework.NewNamespaces(cached, live), by, (&webhooktest.APIServer{Answer: webhooktest.Accepts}).Validator(t)
 	return ofRegistry(t, "ResourceDistributionGate=true").handlers(e, podsIf(true, false), nil), by, &looks
 }
 
@@ -223,7 +224,7 @@ func TestClaimsOfReviewsAreChecked(t *testing.T) {
 func TestABadNameIsTold(t *testing.T) {
 	handlers, _, _ := open(t)
 	answer := post(t, handlers, strings.Replace(forged(t, "shop", ""), `{"name":"x"},`, `{"generateName":"My_"},`, 1))
-	if diff := cmp.Diff([]string{"metadata.generateName"}, fields(answer)); diff != "" {
+	if diff := cmp.Diff([]string{"metadata.generateName"}, webhooktest.Fields(answer)); diff != "" {
 		t.Errorf("refused fields (-want +got):\n%s", diff)
 	}
 	if answer.Allowed {
@@ -245,7 +246,7 @@ func TestConditionsThatAreWrittenPassTheCheck(t *testing.T) {
 	}
 	expressions := []string{inSubset, inService, protected, asked(true, true), asked(true, false), asked(false, true),
 		matchconditions.Within([]string{"a", "b"}), "!(" + strings.Join([]string{"request.namespace in ['a']", inService, protected}, " && ") + ")"}
-	for _, condition := range slices.Concat(otherPods(true, Options{Gates: gates(t, "EnhancedLivenessProbe=true")}.asksForProbes()),
+	for _, condition := range slices.Concat(otherPods(true, Options{Gates: webhooktest.Gates(t, "EnhancedLivenessProbe=true")}.asksForProbes()),
 		otherPods(true, condition("a", "true"), condition("b", "request.namespace in ['a']"), condition("c", "true"), condition("d", "true"))) {
 		expressions = append(expressions, condition.Expression)
 	}

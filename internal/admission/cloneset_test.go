@@ -18,15 +18,16 @@ import (
 
 	"github.com/afloat-project/afloat/internal/engine/revision"
 	"github.com/afloat-project/afloat/internal/framework"
+	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 )
 
-func webhooks(t *testing.T, server *apiServer) *cloneSetWebhooks {
+func webhooks(t *testing.T, server *webhooktest.APIServer) *cloneSetWebhooks {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	return &cloneSetWebhooks{Templates: framework.Templates{Validator: server.judge(t), Complete: true},
+	return &cloneSetWebhooks{Templates: framework.Templates{Validator: server.Validator(t), Complete: true},
 		pods: fake.NewClientBuilder().WithScheme(scheme).Build()}
 }
 
@@ -40,11 +41,11 @@ func object(version, template, more string) string {
 // A refusal looks like the API server's own: 422, reason Invalid, with all errors, no matter which part found
 // them.
 func TestRefusalNamesAllErrors(t *testing.T) {
-	server := &apiServer{answer: answers(422, metav1.StatusReasonInvalid, "PodTemplate is invalid",
+	server := &webhooktest.APIServer{Answer: webhooktest.Answers(422, metav1.StatusReasonInvalid, "PodTemplate is invalid",
 		metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"},
 		metav1.StatusCause{Type: "FieldValueInvalid", Field: "template.spec.volumes[1].name", Message: "Invalid value: \"B_d\""})}
 	template := `{"metadata":{"labels":{"app":"shop"}},"spec":{"restartPolicy":"Never","volumes":[{"name":"v"}],"containers":[{"name":"a"}]}}`
-	got := review(t, admission.HandlerFunc(webhooks(t, server).validate), "CREATE",
+	got := webhooktest.Review(t, admission.HandlerFunc(webhooks(t, server).validate), "CREATE",
 		object("v1alpha1", template,
 			`"volumeClaimTemplates":[{"metadata":{"name":"v"}},{"metadata":{"name":"B_d"}}],"updateStrategy":{"partition":-1}`), "")
 	if got.Allowed || got.UID != "uid" || got.Result.Code != 422 || got.Result.Reason != metav1.StatusReasonInvalid {
@@ -52,7 +53,7 @@ func TestRefusalNamesAllErrors(t *testing.T) {
 	}
 	want := []string{"spec.template.spec.restartPolicy", "spec.volumeClaimTemplates[0].metadata.name", "spec.updateStrategy.partition",
 		"spec.template.spec.containers[0].image", "spec.volumeClaimTemplates[1].metadata.name"}
-	if diff := cmp.Diff(want, fields(got)); diff != "" {
+	if diff := cmp.Diff(want, webhooktest.Fields(got)); diff != "" {
 		t.Errorf("CS-022, CS-023, CS-025 (-want +got):\n%s", diff)
 	}
 	for _, part := range []string{`CloneSet.apps.kruise.io "web" is invalid: [`, "spec.template.spec.containers[0].image: Required value"} {
@@ -64,22 +65,22 @@ func TestRefusalNamesAllErrors(t *testing.T) {
 
 // CS-022: the API server gets the document itself, with claim templates as volumes, and nothing is stored.
 func TestTemplateIsJudgedAsTheDocumentItIs(t *testing.T) {
-	server := &apiServer{answer: accepts}
-	updated := object("v1beta1", goodTemplate, `"volumeClaimTemplates":[{"metadata":{"name":"data"}}]`)
-	if got := review(t, admission.HandlerFunc(webhooks(t, server).validate), "CREATE", updated, ""); !got.Allowed || len(got.Warnings) > 0 {
+	server := &webhooktest.APIServer{Answer: webhooktest.Accepts}
+	updated := object("v1beta1", webhooktest.GoodTemplate, `"volumeClaimTemplates":[{"metadata":{"name":"data"}}]`)
+	if got := webhooktest.Review(t, admission.HandlerFunc(webhooks(t, server).validate), "CREATE", updated, ""); !got.Allowed || len(got.Warnings) > 0 {
 		t.Fatalf("admission: got %+v, want it allowed without warnings", got)
 	}
 	want, err := framework.DecodeDocument([]byte(`{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i","future":12345678901234567890}],"volumes":[{"name":"data","persistentVolumeClaim":{"claimName":"data"}}]}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, server.asked[0]["template"]); diff != "" || !strings.Contains(server.query, "dryRun=All") {
-		t.Errorf("query %s, template (-want +got):\n%s", server.query, diff)
+	if diff := cmp.Diff(want, server.Asked[0]["template"]); diff != "" || !strings.Contains(server.Query, "dryRun=All") {
+		t.Errorf("query %s, template (-want +got):\n%s", server.Query, diff)
 	}
 }
 
 func TestATemplateIsRefusedOnlyByAnAnswerAboutItself(t *testing.T) {
-	ported := strings.Replace(goodTemplate, `"image"`, `"ports":[],"image"`, 1)
+	ported := strings.Replace(webhooktest.GoodTemplate, `"image"`, `"ports":[],"image"`, 1)
 	badCause := metav1.StatusCause{Type: "FieldValueInvalid", Field: "template.spec.x", Message: "m"}
 	cases := map[string]struct {
 		answer  func(framework.Document) (int, any)
@@ -89,46 +90,46 @@ func TestATemplateIsRefusedOnlyByAnAnswerAboutItself(t *testing.T) {
 		warning string
 		asked   int
 	}{
-		"accepted": {answer: accepts, allowed: true, asked: 1},
-		"document that does not decode": {answer: answers(400, metav1.StatusReasonBadRequest, "json: cannot unmarshal"),
+		"accepted": {answer: webhooktest.Accepts, allowed: true, asked: 1},
+		"document that does not decode": {answer: webhooktest.Answers(400, metav1.StatusReasonBadRequest, "json: cannot unmarshal"),
 			fields: []string{"spec.template"}, asked: 1},
-		"invalid without causes": {answer: answers(422, metav1.StatusReasonInvalid, "bad"), fields: []string{"spec.template"},
+		"invalid without causes": {answer: webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad"), fields: []string{"spec.template"},
 			asked: 1},
-		"no rights lets through": {answer: answers(403, metav1.StatusReasonForbidden, "no rights"), allowed: true,
+		"no rights lets through": {answer: webhooktest.Answers(403, metav1.StatusReasonForbidden, "no rights"), allowed: true,
 			warning: "spec.template could not be validated: no rights", asked: 1},
-		"server trouble lets through": {answer: answers(500, metav1.StatusReasonInternalError, "trouble"), allowed: true,
+		"server trouble lets through": {answer: webhooktest.Answers(500, metav1.StatusReasonInternalError, "trouble"), allowed: true,
 			warning: "trouble", asked: 1},
-		"a policy of others denies": {answer: answers(422, metav1.StatusReasonInvalid,
+		"a policy of others denies": {answer: webhooktest.Answers(422, metav1.StatusReasonInvalid,
 			`podtemplates "afloat-dry-run-x" is forbidden: ValidatingAdmissionPolicy 'owner' with binding 'owner' denied request: no owner`,
 			metav1.StatusCause{Message: "no owner"}), allowed: true, warning: "ValidatingAdmissionPolicy 'owner'", asked: 1},
-		"a proxy answers 400": {answer: answers(400, metav1.StatusReasonBadRequest, "the server rejected our request for an unknown reason",
+		"a proxy answers 400": {answer: webhooktest.Answers(400, metav1.StatusReasonBadRequest, "the server rejected our request for an unknown reason",
 			metav1.StatusCause{Type: metav1.CauseTypeUnexpectedServerResponse, Message: "<html>"}), allowed: true,
 			warning: "unknown reason", asked: 1},
-		"a proxy answers 422": {answer: answers(422, metav1.StatusReasonInvalid,
+		"a proxy answers 422": {answer: webhooktest.Answers(422, metav1.StatusReasonInvalid,
 			"the server rejected our request due to an error in our request",
 			metav1.StatusCause{Type: metav1.CauseTypeUnexpectedServerResponse, Message: "<html>"}), allowed: true,
 			warning: "an error in our request", asked: 1},
-		"a webhook of others refuses": {answer: answers(400, metav1.StatusReasonBadRequest,
+		"a webhook of others refuses": {answer: webhooktest.Answers(400, metav1.StatusReasonBadRequest,
 			`admission webhook "policy" denied the request: no templates`), allowed: true, warning: "no templates", asked: 1},
-		"unchanged template on update": {answer: answers(422, metav1.StatusReasonInvalid, "bad"),
-			old: object("v1beta1", goodTemplate, `"minReadySeconds":5`), allowed: true, asked: 0},
-		"changed, but wrong before too": {answer: answers(422, metav1.StatusReasonInvalid, "bad", badCause),
+		"unchanged template on update": {answer: webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad"),
+			old: object("v1beta1", webhooktest.GoodTemplate, `"minReadySeconds":5`), allowed: true, asked: 0},
+		"changed, but wrong before too": {answer: webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad", badCause),
 			old: object("v1beta1", ported, ""), allowed: true, asked: 2},
-		"metadata only": {answer: accepts,
-			old: strings.Replace(object("v1beta1", goodTemplate, ""), `"web"`, `"web","finalizers":["x"]`, 1), allowed: true, asked: 0},
+		"metadata only": {answer: webhooktest.Accepts,
+			old: strings.Replace(object("v1beta1", webhooktest.GoodTemplate, ""), `"web"`, `"web","finalizers":["x"]`, 1), allowed: true, asked: 0},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			server := &apiServer{answer: test.answer}
+			server := &webhooktest.APIServer{Answer: test.answer}
 			operation := admissionv1.Create
 			if test.old != "" {
 				operation = admissionv1.Update
 			}
-			got := review(t, admission.HandlerFunc(webhooks(t, server).validate), operation, object("v1beta1", goodTemplate, ""), test.old)
-			if got.Allowed != test.allowed || len(server.asked) != test.asked {
-				t.Errorf("allowed %v, asked %d times: %+v", got.Allowed, len(server.asked), got.Result)
+			got := webhooktest.Review(t, admission.HandlerFunc(webhooks(t, server).validate), operation, object("v1beta1", webhooktest.GoodTemplate, ""), test.old)
+			if got.Allowed != test.allowed || len(server.Asked) != test.asked {
+				t.Errorf("allowed %v, asked %d times: %+v", got.Allowed, len(server.Asked), got.Result)
 			}
-			if diff := cmp.Diff(test.fields, fields(got)); diff != "" {
+			if diff := cmp.Diff(test.fields, webhooktest.Fields(got)); diff != "" {
 				t.Errorf("refused fields (-want +got):\n%s", diff)
 			}
 			if text := strings.Join(got.Warnings, "\n"); (test.warning == "") != (text == "") || !strings.Contains(text, test.warning) {
@@ -140,7 +141,7 @@ func TestATemplateIsRefusedOnlyByAnAnswerAboutItself(t *testing.T) {
 
 // CS-022: an error that an update only moves to another index is not new; one that it adds is reported.
 func TestAnErrorThatMovedIsNotNew(t *testing.T) {
-	server := &apiServer{answer: func(template framework.Document) (int, any) {
+	server := &webhooktest.APIServer{Answer: func(template framework.Document) (int, any) {
 		var causes []metav1.StatusCause
 		for i, item := range template["spec"].(framework.Document)["containers"].([]any) {
 			if item.(framework.Document)["image"] == nil {
@@ -149,7 +150,7 @@ func TestAnErrorThatMovedIsNotNew(t *testing.T) {
 						Message: "Required value"})
 			}
 		}
-		return answers(422, metav1.StatusReasonInvalid, "bad", causes...)(template)
+		return webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad", causes...)(template)
 	}}
 	containers := func(list string) string {
 		return object("v1beta1", `{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[`+list+`]}}`, "")
@@ -158,9 +159,9 @@ func TestAnErrorThatMovedIsNotNew(t *testing.T) {
 		`{"name":"new","image":"i"},{"name":"a"}`: nil,
 		`{"name":"new"},{"name":"a"}`:             {"spec.template.spec.containers[1].image"},
 	} {
-		got := review(t, admission.HandlerFunc(webhooks(t, server).validate), admissionv1.Update, containers(updated),
+		got := webhooktest.Review(t, admission.HandlerFunc(webhooks(t, server).validate), admissionv1.Update, containers(updated),
 			containers(`{"name":"a"}`))
-		if diff := cmp.Diff(want, fields(got)); diff != "" {
+		if diff := cmp.Diff(want, webhooktest.Fields(got)); diff != "" {
 			t.Errorf("refused fields of containers %s (-want +got):\n%s", updated, diff)
 		}
 	}
@@ -168,13 +169,13 @@ func TestAnErrorThatMovedIsNotNew(t *testing.T) {
 
 // OPS-066: the version is that of the object; the request's kind says v1beta1 throughout these tests.
 func TestVersionOfTheObjectCounts(t *testing.T) {
-	hooks := webhooks(t, &apiServer{answer: accepts})
-	got := review(t, admission.HandlerFunc(hooks.mutate), "CREATE", object("v1alpha1", goodTemplate, ""), "")
+	hooks := webhooks(t, &webhooktest.APIServer{Answer: webhooktest.Accepts})
+	got := webhooktest.Review(t, admission.HandlerFunc(hooks.mutate), "CREATE", object("v1alpha1", webhooktest.GoodTemplate, ""), "")
 	if !strings.Contains(string(got.Patch), `"type":"ReCreate"`) || strings.Contains(string(got.Patch), "rollingUpdate") {
 		t.Errorf("patch of a v1alpha1 object: got %s, want type ReCreate and no rollingUpdate", got.Patch)
 	}
-	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE",
-		object("v1alpha1", goodTemplate, `"updateStrategy":{"type":"InPlaceIfPossible"}`), ""); !got.Allowed {
+	if got := webhooktest.Review(t, admission.HandlerFunc(hooks.validate), "CREATE",
+		object("v1alpha1", webhooktest.GoodTemplate, `"updateStrategy":{"type":"InPlaceIfPossible"}`), ""); !got.Allowed {
 		t.Errorf("a strategy of v1alpha1 in v1alpha1: %+v", got.Result)
 	}
 }
@@ -188,7 +189,7 @@ func TestMutateCompletesChangedTemplates(t *testing.T) {
 	}
 	const pullPolicy = `{"op":"add","path":"/spec/template/spec/containers/0/imagePullPolicy","value":"Always"}`
 	const restart = `{"op":"add","path":"/spec/template/spec/restartPolicy","value":"Always"}`
-	other := strings.Replace(goodTemplate, `"i"`, `"j","imagePullPolicy":"Always"`, 1)
+	other := strings.Replace(webhooktest.GoodTemplate, `"i"`, `"j","imagePullPolicy":"Always"`, 1)
 	cases := map[string]struct {
 		answer   func(framework.Document) (int, any)
 		old      string
@@ -198,11 +199,11 @@ func TestMutateCompletesChangedTemplates(t *testing.T) {
 		"create": {answer: completes, has: []string{pullPolicy, restart}},
 		"template changed": {answer: completes, old: object("v1beta1", other, ""), has: []string{pullPolicy},
 			not: []string{restart}},
-		"template unchanged": {answer: completes, old: object("v1beta1", goodTemplate, `"minReadySeconds":1`),
+		"template unchanged": {answer: completes, old: object("v1beta1", webhooktest.GoodTemplate, `"minReadySeconds":1`),
 			not: []string{"template"}},
-		"no answer": {answer: answers(500, "", "trouble"), has: []string{pullPolicy}, not: []string{restart},
+		"no answer": {answer: webhooktest.Answers(500, "", "trouble"), has: []string{pullPolicy}, not: []string{restart},
 			warnings: 1},
-		"invalid is told by validation": {answer: answers(422, metav1.StatusReasonInvalid, "bad"), not: []string{restart}},
+		"invalid is told by validation": {answer: webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad"), not: []string{restart}},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -210,8 +211,8 @@ func TestMutateCompletesChangedTemplates(t *testing.T) {
 			if test.old != "" {
 				operation = admissionv1.Update
 			}
-			got := review(t, admission.HandlerFunc(webhooks(t, &apiServer{answer: test.answer}).mutate), operation,
-				object("v1beta1", goodTemplate, ""), test.old)
+			got := webhooktest.Review(t, admission.HandlerFunc(webhooks(t, &webhooktest.APIServer{Answer: test.answer}).mutate), operation,
+				object("v1beta1", webhooktest.GoodTemplate, ""), test.old)
 			if !got.Allowed || got.PatchType == nil || len(got.Warnings) != test.warnings {
 				t.Fatalf("admission: got %+v, want it allowed with a patch and %d warnings", got, test.warnings)
 			}
@@ -236,7 +237,7 @@ func TestATemplateThatMountsAClaimIsCompleted(t *testing.T) {
 		spec := template["spec"].(framework.Document)
 		volumes := spec["volumes"].([]any)
 		if last := volumes[len(volumes)-1].(framework.Document); last["name"] != "data" {
-			return answers(422, metav1.StatusReasonInvalid, "bad",
+			return webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad",
 				metav1.StatusCause{Field: "template.spec.containers[0].volumeMounts[0].name"})(template)
 		}
 		for _, item := range volumes {
@@ -247,8 +248,8 @@ func TestATemplateThatMountsAClaimIsCompleted(t *testing.T) {
 	}
 	for volumes, want := range map[string]string{"": "", `"volumes":[{"name":"v"}],`: `"/spec/template/spec/volumes/0/future"`,
 		`"volumes":[{"name":"w"},{"name":"data"}],`: `"/spec/template/spec/volumes/1/future"`} {
-		template := strings.Replace(goodTemplate, `"containers"`, volumes+`"containers"`, 1)
-		got := review(t, admission.HandlerFunc(webhooks(t, &apiServer{answer: completes}).mutate), "CREATE",
+		template := strings.Replace(webhooktest.GoodTemplate, `"containers"`, volumes+`"containers"`, 1)
+		got := webhooktest.Review(t, admission.HandlerFunc(webhooks(t, &webhooktest.APIServer{Answer: completes}).mutate), "CREATE",
 			object("v1beta1", template, `"volumeClaimTemplates":[{"metadata":{"name":"data"}}]`), "")
 		patch := string(got.Patch)
 		if !strings.Contains(patch, `"/spec/template/spec/restartPolicy"`) || !strings.Contains(patch, want) ||
@@ -265,17 +266,17 @@ func TestAnUnchangedApplyRollsNoPodsWhileTheDryRunFails(t *testing.T) {
 	const stored = `{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i","imagePullPolicy":"Always","terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","future":"kept"}],"restartPolicy":"Always","dnsPolicy":"ClusterFirst"}}`
 	const applied = `{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i"}]}}`
 	for name, answer := range map[string]func(framework.Document) (int, any){
-		"quota on podtemplates": answers(403, metav1.StatusReasonForbidden, "exceeded quota"),
-		"server trouble":        answers(500, metav1.StatusReasonInternalError, "etcdserver: request timed out"),
-		"timeout":               answers(504, metav1.StatusReasonTimeout, "timeout"),
-		"a policy":              answers(422, metav1.StatusReasonInvalid, "denied", metav1.StatusCause{Message: "no owner"}),
-		"a stricter server": answers(422, metav1.StatusReasonInvalid, "bad",
+		"quota on podtemplates": webhooktest.Answers(403, metav1.StatusReasonForbidden, "exceeded quota"),
+		"server trouble":        webhooktest.Answers(500, metav1.StatusReasonInternalError, "etcdserver: request timed out"),
+		"timeout":               webhooktest.Answers(504, metav1.StatusReasonTimeout, "timeout"),
+		"a policy":              webhooktest.Answers(422, metav1.StatusReasonInvalid, "denied", metav1.StatusCause{Message: "no owner"}),
+		"a stricter server": webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad",
 			metav1.StatusCause{Type: "FieldValueInvalid", Field: "template.spec.x", Message: "m"}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := webhooks(t, &apiServer{answer: answer})
+			w := webhooks(t, &webhooktest.APIServer{Answer: answer})
 			given := object("v1beta1", applied, "")
-			got := review(t, inTime(w.mutate), admissionv1.Update, given, object("v1beta1", stored, ""))
+			got := webhooktest.Review(t, webhooktest.Handler(w.mutate), admissionv1.Update, given, object("v1beta1", stored, ""))
 			patch, err := jsonpatchapply.DecodePatch(got.Patch)
 			if err != nil || !got.Allowed {
 				t.Fatalf("admission by the defaults: %+v; reading the patch: %v", got, err)
@@ -284,7 +285,7 @@ func TestAnUnchangedApplyRollsNoPodsWhileTheDryRunFails(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if validated := review(t, inTime(w.validate), admissionv1.Update, string(after),
+			if validated := webhooktest.Review(t, webhooktest.Handler(w.validate), admissionv1.Update, string(after),
 				object("v1beta1", stored, "")); !validated.Allowed {
 				t.Errorf("admission of the completed object: %+v", validated.Result)
 			}
@@ -324,7 +325,7 @@ func TestAProtectedCloneSetIsNotDeleted(t *testing.T) {
 		off     bool
 		refused string
 	}{
-		"no label":               {old: object("v1beta1", goodTemplate, "")},
+		"no label":               {old: object("v1beta1", webhooktest.GoodTemplate, "")},
 		"another value":          {old: labelled("never", "1", "")},
 		"Always":                 {old: labelled("Always", "0", ""), refused: "delete-protection=Always: remove the label"},
 		"Always, gate off":       {old: labelled("Always", "0", ""), off: true},
@@ -337,8 +338,8 @@ func TestAProtectedCloneSetIsNotDeleted(t *testing.T) {
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
 			list := fmt.Sprintf("ResourcesDeletionProtection=%t", !test.off)
-			handlers := handlersOf(t, "CloneSet", list, CloneSets(&framework.Environment{Gates: gates(t, list)}))
-			got := review(t, handlers[validateCloneSetPath], "DELETE", "", test.old)
+			handlers := handlersOf(t, "CloneSet", list, CloneSets(&framework.Environment{Gates: webhooktest.Gates(t, list)}))
+			got := webhooktest.Review(t, handlers[validateCloneSetPath], "DELETE", "", test.old)
 			if got.Allowed != (test.refused == "") ||
 				!got.Allowed && (got.Result.Code != 403 || !strings.Contains(got.Result.Message, test.refused)) {
 				t.Errorf("deletion: got %+v, want 403 with %q, or allowed", got.Result, test.refused)
@@ -351,20 +352,20 @@ func TestAProtectedCloneSetIsNotDeleted(t *testing.T) {
 // and accepts those that are stored.
 func TestNewPrivilegedContainersAreRefusedByTheFlag(t *testing.T) {
 	template := `{"metadata":{"labels":{"app":"shop"}},"spec":{"initContainers":[{"name":"i","image":"i","securityContext":{"privileged":true}}],"containers":[{"name":"a","image":"i","securityContext":{"privileged":false}}]}}`
-	hooks := webhooks(t, &apiServer{answer: answers(500, "", "trouble")})
+	hooks := webhooks(t, &webhooktest.APIServer{Answer: webhooktest.Answers(500, "", "trouble")})
 	lenient := hooks.Validator
 	hooks.Validator = framework.Unprivileged(lenient)
-	got := review(t, admission.HandlerFunc(hooks.validate), "CREATE", object("v1alpha1", template, ""), "")
-	if diff := cmp.Diff([]string{"spec.template.spec.initContainers[0].securityContext.privileged"}, fields(got)); diff != "" {
+	got := webhooktest.Review(t, admission.HandlerFunc(hooks.validate), "CREATE", object("v1alpha1", template, ""), "")
+	if diff := cmp.Diff([]string{"spec.template.spec.initContainers[0].securityContext.privileged"}, webhooktest.Fields(got)); diff != "" {
 		t.Errorf("refused fields (-want +got):\n%s", diff)
 	}
-	if got := review(t, admission.HandlerFunc(hooks.validate), "UPDATE",
+	if got := webhooktest.Review(t, admission.HandlerFunc(hooks.validate), "UPDATE",
 		object("v1beta1", strings.Replace(template, `"image":"i","securityContext":{"privileged":false}`, `"image":"j"`, 1), ""),
 		object("v1beta1", template, "")); !got.Allowed {
 		t.Errorf("an update of the template: %+v", got.Result)
 	}
 	hooks.Validator = lenient
-	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE", object("v1beta1", template, ""), ""); !got.Allowed {
+	if got := webhooktest.Review(t, admission.HandlerFunc(hooks.validate), "CREATE", object("v1beta1", template, ""), ""); !got.Allowed {
 		t.Errorf("creation while the API server has trouble: %+v", got.Result)
 	}
 }
@@ -379,8 +380,8 @@ func TestPrivilegedContainersByOtherWays(t *testing.T) {
 			spreads.judge, sets.judge = framework.Unprivileged(spreads.judge), framework.Unprivileged(sets.judge)
 		}
 		for what, response := range map[string]*admissionv1.AdmissionResponse{
-			"spec.subsets[0].patch.spec.containers[0].securityContext.privileged": review(t, inTime(spreads.validate), "CREATE", spread, ""),
-			"spec.containers[0].securityContext.privileged":                       review(t, inTime(sets.validate), "CREATE", set, "")} {
+			"spec.subsets[0].patch.spec.containers[0].securityContext.privileged": webhooktest.Review(t, webhooktest.Handler(spreads.validate), "CREATE", spread, ""),
+			"spec.containers[0].securityContext.privileged":                       webhooktest.Review(t, webhooktest.Handler(sets.validate), "CREATE", set, "")} {
 			if told := !response.Allowed && strings.Contains(response.Result.Message, what+": Forbidden"); told != forbidden {
 				t.Errorf("%s, forbidden %t: %+v", what, forbidden, response.Result)
 			}
@@ -390,8 +391,8 @@ func TestPrivilegedContainersByOtherWays(t *testing.T) {
 
 // OPS-066: the handlers answer any object without a panic, with 422 if it is not a CloneSet.
 func TestAnyObjectIsAnsweredWithoutPanic(t *testing.T) {
-	hooks := webhooks(t, &apiServer{answer: accepts})
-	good := object("v1beta1", goodTemplate, "")
+	hooks := webhooks(t, &webhooktest.APIServer{Answer: webhooktest.Accepts})
+	good := object("v1beta1", webhooktest.GoodTemplate, "")
 	many := strings.TrimSuffix(strings.Repeat(`"x",`, 20000), ",")
 	for _, hostile := range []string{"", "null", "[]", "7", `{}`, `{"spec":null}`, `{"apiVersion":7,"spec":[]}`,
 		`{"apiVersion":"apps.kruise.io/v9","spec":{}}`,
@@ -406,14 +407,14 @@ func TestAnyObjectIsAnsweredWithoutPanic(t *testing.T) {
 				continue
 			}
 			name := hostile[:min(len(hostile), 200)]
-			if got := review(t, admission.HandlerFunc(hooks.validate), operation, hostile, old); got.Allowed || got.Result.Code != 422 {
+			if got := webhooktest.Review(t, admission.HandlerFunc(hooks.validate), operation, hostile, old); got.Allowed || got.Result.Code != 422 {
 				t.Errorf("validate %s %s: got %+v, want code 422", operation, name, got.Result)
 			}
-			if got := review(t, admission.HandlerFunc(hooks.mutate), operation, hostile, old); !got.Allowed && got.Result.Code != 422 {
+			if got := webhooktest.Review(t, admission.HandlerFunc(hooks.mutate), operation, hostile, old); !got.Allowed && got.Result.Code != 422 {
 				t.Errorf("mutate %s %s: %+v", operation, name, got.Result)
 			}
 		}
-		if got := review(t, admission.HandlerFunc(hooks.validate), "UPDATE", good, hostile); got.Result != nil && got.Result.Code == 500 {
+		if got := webhooktest.Review(t, admission.HandlerFunc(hooks.validate), "UPDATE", good, hostile); got.Result != nil && got.Result.Code == 500 {
 			t.Errorf("stored %s: %+v", hostile, got.Result)
 		}
 	}
@@ -421,32 +422,32 @@ func TestAnyObjectIsAnsweredWithoutPanic(t *testing.T) {
 
 // CS-014 and IPU-015: with gate TemplateNoDefaults templates stay as they are; the rest is defaulted.
 func TestTemplateNoDefaults(t *testing.T) {
-	server := &apiServer{answer: accepts}
+	server := &webhooktest.APIServer{Answer: webhooktest.Accepts}
 	hooks := webhooks(t, server)
 	hooks.Complete = false
-	got := review(t, admission.HandlerFunc(hooks.mutate), "CREATE",
-		object("v1beta1", goodTemplate, `"updateStrategy":{"rollingUpdate":{"podUpdatePolicy":"InPlaceOnly"}}`), "")
+	got := webhooktest.Review(t, admission.HandlerFunc(hooks.mutate), "CREATE",
+		object("v1beta1", webhooktest.GoodTemplate, `"updateStrategy":{"rollingUpdate":{"podUpdatePolicy":"InPlaceOnly"}}`), "")
 	if !got.Allowed || strings.Contains(string(got.Patch), "/spec/template") ||
-		!strings.Contains(string(got.Patch), "inPlaceUpdateStrategy") || len(server.asked) > 0 {
-		t.Errorf("IPU-014: asked %d times, allowed %t: %s", len(server.asked), got.Allowed, got.Patch)
+		!strings.Contains(string(got.Patch), "inPlaceUpdateStrategy") || len(server.Asked) > 0 {
+		t.Errorf("IPU-014: asked %d times, allowed %t: %s", len(server.Asked), got.Allowed, got.Patch)
 	}
 }
 
 func TestDeletionsUnreadableObjectsAndPanicsAreAnswered(t *testing.T) {
-	hooks := webhooks(t, &apiServer{answer: accepts})
-	if got := review(t, inTime(hooks.validate), "DELETE", "", object("v1beta1", goodTemplate, "")); !got.Allowed {
+	hooks := webhooks(t, &webhooktest.APIServer{Answer: webhooktest.Accepts})
+	if got := webhooktest.Review(t, webhooktest.Handler(hooks.validate), "DELETE", "", object("v1beta1", webhooktest.GoodTemplate, "")); !got.Allowed {
 		t.Errorf("delete: %+v", got.Result)
 	}
-	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE", `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"replicas":"x"}}`,
+	if got := webhooktest.Review(t, admission.HandlerFunc(hooks.validate), "CREATE", `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"replicas":"x"}}`,
 		""); got.Allowed || got.Result.Code != 422 {
 		t.Errorf("wrong types: got %+v, want code 422", got.Result)
 	}
-	if got := review(t, admission.HandlerFunc(hooks.validate), "CREATE",
-		object("v1beta1", goodTemplate, `"scaleStrategy":{"podsToDelete":["gone"]}`), ""); !got.Allowed || len(got.Warnings) != 1 {
+	if got := webhooktest.Review(t, admission.HandlerFunc(hooks.validate), "CREATE",
+		object("v1beta1", webhooktest.GoodTemplate, `"scaleStrategy":{"podsToDelete":["gone"]}`), ""); !got.Allowed || len(got.Warnings) != 1 {
 		t.Errorf("CS-344: got %+v, want it allowed with a warning", got)
 	}
 	panics := admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { panic("oops") })
-	if got := review(t, panics, "CREATE", "{}", ""); got.Allowed || got.Result.Code != 500 {
+	if got := webhooktest.Review(t, panics, "CREATE", "{}", ""); got.Allowed || got.Result.Code != 500 {
 		t.Errorf("OPS-066 panic: got %+v, want code 500", got.Result)
 	}
 }

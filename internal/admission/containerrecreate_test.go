@@ -19,6 +19,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/framework"
+	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
 )
 
@@ -107,8 +108,8 @@ func TestRecreateRequestsAreFrozen(t *testing.T) {
 		given := crr(version, `,"labels":{"a":"b","crr.apps.kruise.io/active":"forged","crr.apps.kruise.io/pod-uid":"forged","crr.apps.kruise.io/node-name":"forged"}`,
 			`{"podName":"web-7","future":12345678901234567890,"containers":[{"name":"plain","future":1},{"name":"exec"},{"name":"http"},{"name":"tcp"},{"name":"sleep"},{"name":"native"}]}`)
 		pod := recreatable()
-		handler := inTime(recreateHandler(t, pod).mutate)
-		before := admitted(t, review(t, handler, admissionv1.Create, given, ""), given)
+		handler := webhooktest.Handler(recreateHandler(t, pod).mutate)
+		before := admitted(t, webhooktest.Review(t, handler, admissionv1.Create, given, ""), given)
 		got, err := framework.DecodeDocument([]byte(before))
 		if err != nil {
 			t.Fatal(err)
@@ -159,7 +160,7 @@ func TestRecreateRequestsAreFrozen(t *testing.T) {
 		if diff := cmp.Diff(labels, got["metadata"].(framework.Document)["labels"]); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", version, diff)
 		}
-		if r := review(t, handler, admissionv1.Update, text, before); !r.Allowed {
+		if r := webhooktest.Review(t, handler, admissionv1.Update, text, before); !r.Allowed {
 			t.Errorf("admission of what is filled in, in %s: %+v", version, r.Result)
 		} else if len(r.Patch) > 0 {
 			t.Errorf("patch of what is filled in, in %s: got %s, want none", version, r.Patch)
@@ -174,17 +175,17 @@ func TestRecreateRequestsAreFrozen(t *testing.T) {
 			if forged == text {
 				t.Fatalf("%s: nothing is replaced", what)
 			}
-			if r := review(t, handler, admissionv1.Update, forged, before); r.Allowed {
+			if r := webhooktest.Review(t, handler, admissionv1.Update, forged, before); r.Allowed {
 				t.Errorf("%s, %s: admitted", version, what)
 			} else if r.Result.Code != 403 {
 				t.Errorf("%s, %s: got %+v, want code 403", version, what, r.Result)
 			}
 		}
-		if r := review(t, handler, admissionv1.Update, before, text); r.Allowed {
+		if r := webhooktest.Review(t, handler, admissionv1.Update, before, text); r.Allowed {
 			t.Errorf("%s: the facts are taken out again", version)
 		}
 		other := recreatable(func(p *corev1.Pod) { p.UID = "pod-2" })
-		if r := review(t, inTime(recreateHandler(t, other).mutate), admissionv1.Update, text, before); r.Allowed {
+		if r := webhooktest.Review(t, webhooktest.Handler(recreateHandler(t, other).mutate), admissionv1.Update, text, before); r.Allowed {
 			t.Errorf("%s: filled from a later pod of that name", version)
 		}
 	}
@@ -205,8 +206,8 @@ func TestAKnownCallerGetsTheFactsAtOnce(t *testing.T) {
 		"labels of the client": crr("v1beta1", `,"labels":{"crr.apps.kruise.io/node-name":"forged","crr.apps.kruise.io/pod-uid":"forged"}`,
 			`{`+containers+`,"strategy":{"failurePolicy":"Ignore"}}`),
 	} {
-		early, late := admitted(t, review(t, known, admissionv1.Create, given, ""), given),
-			admitted(t, review(t, inTime(recreateHandler(t, pod).mutate), admissionv1.Create, given, ""), given)
+		early, late := admitted(t, webhooktest.Review(t, known, admissionv1.Create, given, ""), given),
+			admitted(t, webhooktest.Review(t, webhooktest.Handler(recreateHandler(t, pod).mutate), admissionv1.Create, given, ""), given)
 		request := &appsv1beta1.ContainerRecreateRequest{}
 		if err := json.Unmarshal([]byte(late), request); err != nil {
 			t.Fatalf("%s: reading %s: %v", name, late, err)
@@ -251,7 +252,7 @@ func TestAForgedRequestRevealsNothingOfAPod(t *testing.T) {
 		Labels: map[string]string{"crr.apps.kruise.io/active": "true", "crr.apps.kruise.io/pod-uid": "pod-1"}}}
 	gone := recreatable(func(p *corev1.Pod) { p.Spec.NodeName = "node-b" })
 	for name, pod := range map[string]*corev1.Pod{"a pod": recreatable(), "a pod whose node is gone": gone} {
-		response := review(t, inTime(recreateHandler(t, pod, other).mutate), admissionv1.Create,
+		response := webhooktest.Review(t, webhooktest.Handler(recreateHandler(t, pod, other).mutate), admissionv1.Create,
 			crr("v1beta1", "", `{"podName":"web-7","containers":[{"name":"plain"},{"name":"exec"},{"name":"http"}]}`), "")
 		answer, err := json.Marshal(response)
 		if err != nil {
@@ -315,7 +316,7 @@ func TestRecreateRequestsAreRefused(t *testing.T) {
 				pod = recreatable()
 			}
 			for _, version := range []string{"v1alpha1", "v1beta1"} {
-				response := review(t, inTime(recreateHandler(t, pod).mutate), admissionv1.Create, crr(version, "", test.spec), "")
+				response := webhooktest.Review(t, webhooktest.Handler(recreateHandler(t, pod).mutate), admissionv1.Create, crr(version, "", test.spec), "")
 				if want := test.code == 200; response.Allowed != want {
 					t.Errorf("%s: allowed %t, want %t: %+v", version, response.Allowed, want, response.Result)
 				} else if !want && response.Result.Code != test.code {
@@ -328,7 +329,7 @@ func TestRecreateRequestsAreRefused(t *testing.T) {
 	}
 	off := recreateHandler(t, recreatable())
 	handler := handlersOf(t, "ContainerRecreateRequest", "KruiseDaemon=false", framework.Webhooks{Mutate: off.mutate})[mutateRecreatePath]
-	if response := review(t, handler, admissionv1.Create, crr("v1beta1", "", one("")), ""); response.Allowed {
+	if response := webhooktest.Review(t, handler, admissionv1.Create, crr("v1beta1", "", one("")), ""); response.Allowed {
 		t.Error("CRR-020: admitted without the gate")
 	} else if response.Result.Code != 403 {
 		t.Errorf("CRR-020: refused with %+v, want code 403", response.Result)
@@ -368,7 +369,7 @@ func TestUpdatesOfRecreateRequestsAreJudged(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			response := review(t, inTime(recreateHandler(t, recreatable()).mutate), admissionv1.Update, test.updated, test.old)
+			response := webhooktest.Review(t, webhooktest.Handler(recreateHandler(t, recreatable()).mutate), admissionv1.Update, test.updated, test.old)
 			if want := test.message == ""; response.Allowed != want {
 				t.Errorf("allowed %t, want %t: %+v", response.Allowed, want, response.Result)
 			} else if !want && response.Result.Code != 403 {
@@ -389,11 +390,11 @@ func TestDeletedRequestsCanBeFreedWithoutTheGate(t *testing.T) {
 	spec := `{"podName":"web-7","containers":[{"name":"plain"}]}`
 	off := recreateHandler(t, recreatable())
 	handler := handlersOf(t, "ContainerRecreateRequest", "KruiseDaemon=false", framework.Webhooks{Mutate: off.mutate})[mutateRecreatePath]
-	if r := review(t, handler, admissionv1.Update, crr("v1beta1", leaving, spec),
+	if r := webhooktest.Review(t, handler, admissionv1.Update, crr("v1beta1", leaving, spec),
 		crr("v1beta1", leaving+`,"finalizers":["crr.apps.kruise.io/unready-acquired"]`, spec)); !r.Allowed {
 		t.Errorf("the last finalizer without the gate: %+v", r.Result)
 	}
-	if r := review(t, handler, admissionv1.Update, crr("v1beta1", "", spec), crr("v1beta1", "", spec)); r.Allowed {
+	if r := webhooktest.Review(t, handler, admissionv1.Update, crr("v1beta1", "", spec), crr("v1beta1", "", spec)); r.Allowed {
 		t.Error("an update is allowed")
 	}
 }
@@ -409,9 +410,9 @@ func TestRecreateRequestsGetWarnings(t *testing.T) {
 		}
 		return r
 	}
-	handler := inTime(recreateHandler(t, recreatable(), other("finished", true), other("before", false)).mutate)
+	handler := webhooktest.Handler(recreateHandler(t, recreatable(), other("finished", true), other("before", false)).mutate)
 	spec := `{"podName":"web-7","containers":[{"name":"plain"}]}`
-	response := review(t, handler, admissionv1.Create,
+	response := webhooktest.Review(t, handler, admissionv1.Create,
 		crr("v1alpha1", `,"annotations":{"crr.apps.kruise.io/unready-acquired":"noon"}`, spec), "")
 	want := []string{"another ContainerRecreateRequest for Pod web-7 is not finished: this one waits for it (kubectl get crr -n shop -l crr.apps.kruise.io/active=true)",
 		"annotation crr.apps.kruise.io/unready-acquired cannot be read and means nothing"}
@@ -434,7 +435,7 @@ func TestRequestsForOnePodAreFew(t *testing.T) {
 		others = append(others, r)
 	}
 	create := func() *admissionv1.AdmissionResponse {
-		return review(t, inTime(recreateHandler(t, recreatable(), others...).mutate), admissionv1.Create,
+		return webhooktest.Review(t, webhooktest.Handler(recreateHandler(t, recreatable(), others...).mutate), admissionv1.Create,
 			crr("v1beta1", "", `{"podName":"web-7","containers":[{"name":"plain"}]}`), "")
 	}
 	for i := range 9 {

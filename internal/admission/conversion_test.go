@@ -21,6 +21,7 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/framework"
+	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 )
 
 func convert(t *testing.T, body string) (int, framework.Document) {
@@ -42,9 +43,9 @@ func convert(t *testing.T, body string) (int, framework.Document) {
 // as a whole.
 func TestListsOfBothVersionsConvertAsAWhole(t *testing.T) {
 	for _, version := range []string{"v1", "v1beta1"} {
-		good := object("v1alpha1", goodTemplate, `"updateStrategy":{"type":"InPlaceOnly"}`)
-		same := object("v1beta1", goodTemplate, "")
-		broken := strings.Replace(object("v1alpha1", goodTemplate, ""), `"replicas":1`, `"replicas":"many"`, 1)
+		good := object("v1alpha1", webhooktest.GoodTemplate, `"updateStrategy":{"type":"InPlaceOnly"}`)
+		same := object("v1beta1", webhooktest.GoodTemplate, "")
+		broken := strings.Replace(object("v1alpha1", webhooktest.GoodTemplate, ""), `"replicas":1`, `"replicas":"many"`, 1)
 		code, got := convert(t, `{"apiVersion":"apiextensions.k8s.io/`+version+
 			`","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"apps.kruise.io/v1beta1","objects":[`+good+`,`+same+`,`+
 			broken+`]}}`)
@@ -90,7 +91,7 @@ func TestListsOfBothVersionsConvertAsAWhole(t *testing.T) {
 }
 
 func TestConvertRefusesWhatIsNotOurs(t *testing.T) {
-	code, got := convert(t, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"apps.kruise.io/v2","objects":[`+object("v1beta1", goodTemplate, "")+`]}}`)
+	code, got := convert(t, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"apps.kruise.io/v2","objects":[`+object("v1beta1", webhooktest.GoodTemplate, "")+`]}}`)
 	if code != 200 {
 		t.Errorf("status for an unknown version: got %d, want 200", code)
 	} else if result := got["response"].(framework.Document)["result"].(framework.Document); result["status"] != "Failure" {
@@ -125,7 +126,7 @@ func TestConvertCarriesWhatItDoesNotKnow(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			given := object(test.from, goodTemplate, test.members)
+			given := object(test.from, webhooktest.GoodTemplate, test.members)
 			there := convertOne(t, given, test.to)
 			if !has(there, test.at) {
 				t.Errorf("%s is not in %v", test.at, there)

@@ -13,11 +13,12 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/framework"
+	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 )
 
-func daemonSets(t *testing.T, server *apiServer) *daemonSetWebhooks {
+func daemonSets(t *testing.T, server *webhooktest.APIServer) *daemonSetWebhooks {
 	t.Helper()
-	return &daemonSetWebhooks{framework.Templates{Validator: server.judge(t), Complete: true}}
+	return &daemonSetWebhooks{framework.Templates{Validator: server.Validator(t), Complete: true}}
 }
 
 // ads is a complete DaemonSet, with more in its metadata and spec.
@@ -28,14 +29,14 @@ func ads(version, meta, spec string) string {
 		}
 	}
 	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"DaemonSet","metadata":{"name":"agent","namespace":"shop"` + meta +
-		`},"spec":{"burstReplicas":250,"revisionHistoryLimit":10,"selector":{"matchLabels":{"app":"shop"}},"template":` + goodTemplate +
+		`},"spec":{"burstReplicas":250,"revisionHistoryLimit":10,"selector":{"matchLabels":{"app":"shop"}},"template":` + webhooktest.GoodTemplate +
 		`,"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"rollingUpdateType":"Standard","maxUnavailable":1,"maxSurge":0}}` + spec + `}}`
 }
 
 // ADS-015 (part): the template is stored as it was written, whatever the gates, on create and when it
 // changes; nothing asks the API server for defaults.
 func TestTemplatesOfDaemonSetsStay(t *testing.T) {
-	w := daemonSets(t, &apiServer{answer: func(framework.Document) (int, any) {
+	w := daemonSets(t, &webhooktest.APIServer{Answer: func(framework.Document) (int, any) {
 		t.Error("the API server was asked")
 		return 500, nil
 	}})
@@ -47,7 +48,7 @@ func TestTemplatesOfDaemonSetsStay(t *testing.T) {
 			if old != "" {
 				operation = admissionv1.Update
 			}
-			got := review(t, admission.HandlerFunc(w.mutate), operation, given, old)
+			got := webhooktest.Review(t, admission.HandlerFunc(w.mutate), operation, given, old)
 			if !got.Allowed {
 				t.Errorf("%s of a complete object: %+v", operation, got.Result)
 			}
@@ -58,7 +59,7 @@ func TestTemplatesOfDaemonSetsStay(t *testing.T) {
 				t.Errorf("%s of a complete object: got the patch %s, want none", operation, got.Patch)
 			}
 		}
-		got := review(t, admission.HandlerFunc(w.mutate), "CREATE", strings.Replace(given, `"burstReplicas":250,`, "", 1), "")
+		got := webhooktest.Review(t, admission.HandlerFunc(w.mutate), "CREATE", strings.Replace(given, `"burstReplicas":250,`, "", 1), "")
 		if diff := cmp.Diff(`[{"op":"add","path":"/spec/burstReplicas","value":250}]`, string(got.Patch)); diff != "" { // ADS-012 (part)
 			t.Errorf("patch of an object without burstReplicas (-want +got):\n%s", diff)
 		}
@@ -68,11 +69,11 @@ func TestTemplatesOfDaemonSetsStay(t *testing.T) {
 // ADS-020, ADS-023 (part): whatever part finds a fault, the refusal has it, with 422, and the fields of the
 // version that the user wrote. The API server is asked about a template that is new or changed.
 func TestARefusalOfADaemonSetNamesAllFaults(t *testing.T) {
-	w := daemonSets(t, &apiServer{answer: answers(422, metav1.StatusReasonInvalid, "bad",
+	w := daemonSets(t, &webhooktest.APIServer{Answer: webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad",
 		metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"})})
 	for version, more := range map[string][]string{"v1beta1": nil, "v1alpha1": {"metadata.annotations[apps.kruise.io/v1beta1-only-fields]"}} {
-		given := strings.Replace(ads(version, annotated(`{"scaleStrategi":{}}`), `"minReadySeconds":-1`), `"burstReplicas":250`, `"burstReplicas":0`, 1)
-		got := review(t, admission.HandlerFunc(w.validate), "CREATE", given, "")
+		given := strings.Replace(ads(version, webhooktest.Annotated(`{"scaleStrategi":{}}`), `"minReadySeconds":-1`), `"burstReplicas":250`, `"burstReplicas":0`, 1)
+		got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "CREATE", given, "")
 		if got.Allowed {
 			t.Fatalf("a bad object in %s is admitted", version)
 		}
@@ -80,24 +81,24 @@ func TestARefusalOfADaemonSetNamesAllFaults(t *testing.T) {
 			t.Fatalf("a bad object in %s: refused with %+v, want code 422", version, got.Result)
 		}
 		want := append([]string{"spec.minReadySeconds", "spec.burstReplicas"}, more...)
-		if diff := cmp.Diff(append(want, "spec.template.spec.containers[0].image"), fields(got)); diff != "" {
+		if diff := cmp.Diff(append(want, "spec.template.spec.containers[0].image"), webhooktest.Fields(got)); diff != "" {
 			t.Errorf("refused fields on creation in %s (-want +got):\n%s", version, diff)
 		}
 		good := ads(version, "", "")
-		if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", given, good); got.Allowed {
+		if got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "UPDATE", given, good); got.Allowed {
 			t.Errorf("a bad update in %s is admitted", version)
 		} else if got.Result.Code != http.StatusUnprocessableEntity {
 			t.Errorf("a bad update in %s: refused with %+v, want code 422", version, got.Result)
-		} else if diff := cmp.Diff(want, fields(got)); diff != "" {
+		} else if diff := cmp.Diff(want, webhooktest.Fields(got)); diff != "" {
 			t.Errorf("refused fields on an update in %s (-want +got):\n%s", version, diff)
 		}
-		if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", strings.Replace(good, "250", "20", 1), good); !got.Allowed {
+		if got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "UPDATE", strings.Replace(good, "250", "20", 1), good); !got.Allowed {
 			t.Errorf("a template that stays: %+v", got.Result)
 		}
 	}
 	for name, given := range map[string]string{"wrong types": `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"minReadySeconds":"x"}}`,
 		"no version of ours": ads("v2", "", "")} {
-		if got := review(t, admission.HandlerFunc(w.validate), "CREATE", given, ""); got.Allowed {
+		if got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "CREATE", given, ""); got.Allowed {
 			t.Errorf("%s: admitted", name)
 		} else if got.Result.Code != http.StatusUnprocessableEntity {
 			t.Errorf("%s: refused with %+v, want code 422", name, got.Result)
@@ -108,11 +109,11 @@ func TestARefusalOfADaemonSetNamesAllFaults(t *testing.T) {
 // ADS-031 (part): what is admitted may come with a warning. An update of metadata is not judged, unless it
 // changes the annotation that is a part of the spec.
 func TestAdmittedDaemonSets(t *testing.T) {
-	w := daemonSets(t, &apiServer{answer: accepts})
+	w := daemonSets(t, &webhooktest.APIServer{Answer: webhooktest.Accepts})
 	surging := strings.Replace(strings.Replace(ads("v1beta1", "", ""), `"maxUnavailable":1,"maxSurge":0`, `"maxSurge":1`, 1),
 		`"image":"i"`, `"image":"i","ports":[{"containerPort":80,"hostPort":80}]`, 1)
 	for given, warnings := range map[string]int{surging: 1, ads("v1beta1", "", ""): 0, ads("v1alpha1", "", ""): 0} {
-		got := review(t, admission.HandlerFunc(w.validate), "CREATE", given, "")
+		got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "CREATE", given, "")
 		if !got.Allowed {
 			t.Errorf("admission of %s: %+v", given, got.Result)
 		}
@@ -120,12 +121,12 @@ func TestAdmittedDaemonSets(t *testing.T) {
 			t.Errorf("warnings for %s: got %q, want %d", given, got.Warnings, warnings)
 		}
 	}
-	old := ads("v1alpha1", `"finalizers":["x"],`+annotated(`{"scaleStrategy":{}}`), `"minReadySeconds":-1`)
-	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", strings.Replace(old, `["x"]`, `[]`, 1), old); !got.Allowed {
+	old := ads("v1alpha1", `"finalizers":["x"],`+webhooktest.Annotated(`{"scaleStrategy":{}}`), `"minReadySeconds":-1`)
+	if got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "UPDATE", strings.Replace(old, `["x"]`, `[]`, 1), old); !got.Allowed {
 		t.Errorf("the last finalizer: %+v", got.Result)
 	}
-	worse := ads("v1alpha1", annotated(`{"scaleStrategi":{}}`), `"minReadySeconds":-1`)
-	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", worse, old); got.Allowed {
+	worse := ads("v1alpha1", webhooktest.Annotated(`{"scaleStrategi":{}}`), `"minReadySeconds":-1`)
+	if got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "UPDATE", worse, old); got.Allowed {
 		t.Error("an annotation with an unknown field is admitted")
 	} else if !strings.Contains(got.Result.Message, "scaleStrategi") {
 		t.Errorf("an annotation with an unknown field: refused with %q, want the field in it", got.Result.Message)
@@ -138,7 +139,7 @@ func TestDeletionProtectionOfDaemonSets(t *testing.T) {
 	const going = `"deletionTimestamp":"2026-01-02T03:04:05Z",`
 	for _, on := range []bool{true, false} {
 		list := fmt.Sprintf("ResourcesDeletionProtection=%t", on)
-		handlers := handlersOf(t, "DaemonSet", list, DaemonSets(&framework.Environment{Gates: gates(t, list)}))
+		handlers := handlersOf(t, "DaemonSet", list, DaemonSets(&framework.Environment{Gates: webhooktest.Gates(t, list)}))
 		for _, test := range []struct {
 			label, status, more string
 			refused             bool
@@ -148,7 +149,7 @@ func TestDeletionProtectionOfDaemonSets(t *testing.T) {
 			for _, version := range []string{"v1alpha1", "v1beta1"} {
 				old := strings.TrimSuffix(ads(version, test.more+`"labels":{"policy.kruise.io/delete-protection":"`+test.label+`"}`, ""), "}") +
 					`,"status":` + test.status + `}`
-				got := review(t, handlers[validateDaemonSetPath], "DELETE", "", old)
+				got := webhooktest.Review(t, handlers[validateDaemonSetPath], "DELETE", "", old)
 				refused := test.refused && on
 				if got.Allowed == refused {
 					t.Errorf("gate %v, %+v: allowed %t, want %t: %+v", on, test, got.Allowed, !refused, got.Result)
@@ -189,7 +190,7 @@ func TestFieldsOfANewerReleaseOfDaemonSets(t *testing.T) {
 		if spec["future"] != true {
 			t.Errorf("the unknown field has gone: %v", spec)
 		}
-		back := convertOne(t, encoded(t, alpha), "v1beta1")
+		back := convertOne(t, webhooktest.Encoded(t, alpha), "v1beta1")
 		given, err := framework.DecodeDocument([]byte(beta))
 		if err != nil {
 			t.Fatal(err)
@@ -202,7 +203,7 @@ func TestFieldsOfANewerReleaseOfDaemonSets(t *testing.T) {
 		}
 	}
 	for _, garbage := range []string{"no", "[]", `{"scaleStrategy":5,"future":1}`} {
-		got := convertOne(t, ads("v1alpha1", annotated(garbage), ""), "v1beta1")["spec"].(framework.Document)
+		got := convertOne(t, ads("v1alpha1", webhooktest.Annotated(garbage), ""), "v1beta1")["spec"].(framework.Document)
 		for _, field := range []string{"scaleStrategy", "future"} {
 			if got[field] != nil {
 				t.Errorf("the annotation %s became %s in the spec: %v", garbage, field, got)

@@ -20,6 +20,7 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
 	"github.com/afloat-project/afloat/internal/framework"
+	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 	"github.com/afloat-project/afloat/internal/racetest"
 )
 
@@ -82,7 +83,7 @@ func TestWhatIsEmptyMeansAbsent(t *testing.T) {
 		}
 	}
 	handlers, _, _ := open(t)
-	recreate := inTime(recreateHandler(t, recreatable()).mutate)
+	recreate := webhooktest.Handler(recreateHandler(t, recreatable()).mutate)
 	for i := range Registered {
 		kind := &Registered[i]
 		t.Run(kind.Name, func(t *testing.T) {
@@ -93,12 +94,12 @@ func TestWhatIsEmptyMeansAbsent(t *testing.T) {
 				request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{UID: "u", Operation: admissionv1.Create, Name: "web",
 					Kind:     metav1.GroupVersionKind{Group: kind.Group, Version: kind.Stored().Version, Kind: kind.Name},
 					Resource: metav1.GroupVersionResource{Group: kind.Group, Version: kind.Stored().Version, Resource: kind.Plural},
-					Object:   runtime.RawExtension{Raw: []byte(encoded(t, updated))}}}
+					Object:   runtime.RawExtension{Raw: []byte(webhooktest.Encoded(t, updated))}}}
 				if !kind.Cluster {
 					request.Namespace = "shop"
 				}
 				if old != nil {
-					request.Operation, request.OldObject.Raw = admissionv1.Update, []byte(encoded(t, old))
+					request.Operation, request.OldObject.Raw = admissionv1.Update, []byte(webhooktest.Encoded(t, old))
 				}
 				for _, verb := range []string{"mutate", "validate"} {
 					handler := handlers[kind.Path(verb)]
@@ -112,7 +113,7 @@ func TestWhatIsEmptyMeansAbsent(t *testing.T) {
 					if !answer.Allowed {
 						return answer
 					}
-					operations, err := jsonpatch.DecodePatch([]byte(encoded(t, answer.Patches)))
+					operations, err := jsonpatch.DecodePatch([]byte(webhooktest.Encoded(t, answer.Patches)))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -139,9 +140,9 @@ func TestWhatIsEmptyMeansAbsent(t *testing.T) {
 					continue
 				}
 				for _, empty := range []any{value, nil} {
-					variant := parsed(t, encoded(t, given))
+					variant := parsed(t, webhooktest.Encoded(t, given))
 					place(variant["spec"], strings.Split(path, "."), empty)
-					same(path+" = "+encoded(t, empty), variant)
+					same(path+" = "+webhooktest.Encoded(t, empty), variant)
 				}
 			}
 		})
@@ -161,29 +162,29 @@ func parsed(t *testing.T, text string) framework.Document {
 func typed(t *testing.T, given framework.Document, of reflect.Type) framework.Document {
 	t.Helper()
 	object := reflect.New(of.Elem()).Interface()
-	if err := json.Unmarshal([]byte(encoded(t, given)), object); err != nil {
+	if err := json.Unmarshal([]byte(webhooktest.Encoded(t, given)), object); err != nil {
 		t.Fatal(err)
 	}
-	sent := parsed(t, encoded(t, object))
+	sent := parsed(t, webhooktest.Encoded(t, object))
 	spec, _ := sent["spec"].(framework.Document)
 	template, _ := spec["template"].(framework.Document)
 	if list, ok := template["ephemeralContainers"]; ok { // a list of Go types in the clients of the reference
 		var containers []corev1.EphemeralContainer
-		if err := json.Unmarshal([]byte(encoded(t, list)), &containers); err != nil {
+		if err := json.Unmarshal([]byte(webhooktest.Encoded(t, list)), &containers); err != nil {
 			t.Fatal(err)
 		}
 		var again any
-		if err := json.Unmarshal([]byte(encoded(t, containers)), &again); err != nil {
+		if err := json.Unmarshal([]byte(webhooktest.Encoded(t, containers)), &again); err != nil {
 			t.Fatal(err)
 		}
 		template["ephemeralContainers"] = again
 	}
 	if inner, ok := template["spec"]; ok {
 		pod := corev1.PodSpec{}
-		if err := json.Unmarshal([]byte(encoded(t, inner)), &pod); err != nil {
+		if err := json.Unmarshal([]byte(webhooktest.Encoded(t, inner)), &pod); err != nil {
 			t.Fatal(err)
 		}
-		template["spec"] = parsed(t, encoded(t, pod))
+		template["spec"] = parsed(t, webhooktest.Encoded(t, pod))
 	}
 	return sent
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/framework"
+	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 )
 
 func imageHandlers(t *testing.T, list string) map[string]admission.Handler {
@@ -31,7 +32,7 @@ func of(version, kind, metadata, spec string) string {
 
 func mutated(t *testing.T, path, object string) framework.Document {
 	t.Helper()
-	response := review(t, imageHandlers(t, "")[path], admissionv1.Create, object, "")
+	response := webhooktest.Review(t, imageHandlers(t, "")[path], admissionv1.Create, object, "")
 	if !response.Allowed {
 		t.Fatalf("admission: %+v", response.Result)
 	}
@@ -177,7 +178,7 @@ func TestBadImageKindsAreRefused(t *testing.T) {
 	for name, test := range cases {
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			t.Run(name+" "+version, func(t *testing.T) {
-				response := review(t, imageHandlers(t, "")[paths[test.kind]], admissionv1.Create, of(version, test.kind, "", test.spec), "")
+				response := webhooktest.Review(t, imageHandlers(t, "")[paths[test.kind]], admissionv1.Create, of(version, test.kind, "", test.spec), "")
 				if want := test.message == ""; response.Allowed != want {
 					t.Errorf("allowed %t, want %t: %+v", response.Allowed, want, response.Result)
 				} else if !want && response.Result.Code != 400 {
@@ -193,13 +194,13 @@ func TestBadImageKindsAreRefused(t *testing.T) {
 func TestImageUpdatesAndGates(t *testing.T) {
 	before := of("v1beta1", "ImagePullJob", "", `{"image":"a","completionPolicy":{},"pullSecrets":["s"]}`)
 	after := strings.Replace(before, `["s"]`, `["t"]`, 1)
-	if r := review(t, imageHandlers(t, "")[validatePullJobPath], admissionv1.Update, after, before); r.Allowed {
+	if r := webhooktest.Review(t, imageHandlers(t, "")[validatePullJobPath], admissionv1.Update, after, before); r.Allowed {
 		t.Error("IMG-033: other pull secrets are admitted")
 	} else if !strings.Contains(r.Result.Message, "spec.pullSecrets is immutable") {
 		t.Errorf("IMG-033: refused with %q, want the field in it", r.Result.Message)
 	}
 	ended := strings.TrimSuffix(before, "}") + `,"status":{"desired":0,"completionTime":"2026-01-01T00:00:00Z"}}`
-	if r := review(t, imageHandlers(t, "")[validatePullJobPath], admissionv1.Update, strings.Replace(ended, `"a"`, `"b"`, 1),
+	if r := webhooktest.Review(t, imageHandlers(t, "")[validatePullJobPath], admissionv1.Update, strings.Replace(ended, `"a"`, `"b"`, 1),
 		ended); !r.Allowed {
 		t.Errorf("IMG-042, IMG-222: another image of a job that ended: %+v", r.Result)
 	} else if len(r.Warnings) != 1 {
@@ -209,14 +210,14 @@ func TestImageUpdatesAndGates(t *testing.T) {
 		validatePullJobPath: false, mutatePullListPath: false, validatePullListPath: false} {
 		off, noJobs := imageHandlers(t, "KruiseDaemon=false"),
 			imageHandlers(t, "ImagePullJobGate=false,PreDownloadImageForInPlaceUpdate=false")
-		if r := review(t, off[path], admissionv1.Create, before, ""); r.Allowed {
+		if r := webhooktest.Review(t, off[path], admissionv1.Create, before, ""); r.Allowed {
 			t.Errorf("IMG-020, IMG-030 %s: admitted without KruiseDaemon", path)
 		} else if r.Result.Code != 403 {
 			t.Errorf("IMG-020, IMG-030 %s: refused with %+v, want code 403", path, r.Result)
 		} else if !strings.Contains(r.Result.Message, "KruiseDaemon") {
 			t.Errorf("IMG-020, IMG-030 %s: refused with %q, want the gate in it", path, r.Result.Message)
 		}
-		r := review(t, noJobs[path], admissionv1.Create, `{"apiVersion":"apps.kruise.io/v1beta1","spec":{}}`, "")
+		r := webhooktest.Review(t, noJobs[path], admissionv1.Create, `{"apiVersion":"apps.kruise.io/v1beta1","spec":{}}`, "")
 		if r.Allowed != node {
 			t.Errorf("IMG-020, IMG-030 %s without ImagePullJobGate: allowed %t, want %t", path, r.Allowed, node)
 		} else if !node && r.Result.Code != 403 {
@@ -234,10 +235,10 @@ func TestImageUpdatesAndGates(t *testing.T) {
 	for _, path := range []string{mutatePullJobPath, validatePullJobPath, mutatePullListPath, validatePullListPath, mutateNodeImagePath,
 		validateNodeImagePath} {
 		off := imageHandlers(t, "KruiseDaemon=false")
-		if r := review(t, off[path], admissionv1.Update, free, leaving); !r.Allowed {
+		if r := webhooktest.Review(t, off[path], admissionv1.Update, free, leaving); !r.Allowed {
 			t.Errorf("IMG-020, IMG-030 %s of what is being deleted: %+v", path, r.Result)
 		}
-		if r := review(t, off[path], admissionv1.Update, before, before); r.Allowed {
+		if r := webhooktest.Review(t, off[path], admissionv1.Update, before, before); r.Allowed {
 			t.Errorf("IMG-020, IMG-030 %s is allowed", path)
 		}
 	}
@@ -261,7 +262,7 @@ func TestStoredTagsAreNotJudgedAgain(t *testing.T) {
 			"another bad name":       {`"Upper"`, `"UPPER"`, false},
 			"a tag twice":            {`{"tag":"2",`, `{"tag":"1",`, false},
 		} {
-			if r := review(t, imageHandlers(t, "")[validateNodeImagePath], admissionv1.Update,
+			if r := webhooktest.Review(t, imageHandlers(t, "")[validateNodeImagePath], admissionv1.Update,
 				strings.Replace(before, test.from, test.to, 1), before); r.Allowed != test.allowed {
 				t.Errorf("%s %s: allowed %t, want %t: %+v", version, name, r.Allowed, test.allowed, r.Result)
 			}

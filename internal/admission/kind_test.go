@@ -10,6 +10,7 @@ import (
 
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/framework"
+	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 )
 
 // Registered are the kinds of the registry.
@@ -37,7 +38,7 @@ const (
 // registered are the handlers of the kinds of the registry, with the default gates.
 func registered(t *testing.T, pods *pod.Chain, removals *pod.Disruptions) map[string]admission.Handler {
 	t.Helper()
-	e := &framework.Environment{Gates: gates(t, "")}
+	e := &framework.Environment{Gates: webhooktest.Gates(t, "")}
 	return fitting(ofRegistry(t, "").handlers(e, pods, removals))
 }
 
@@ -61,7 +62,7 @@ func fitting(handlers map[string]admission.Handler) map[string]admission.Handler
 // ofRegistry are the options with the kinds of the registry, the gates of the list, and a guard.
 func ofRegistry(t *testing.T, list string) Options {
 	t.Helper()
-	return Options{Kinds: Registered, Gates: gates(t, list), guard: guardOf(t, list)}
+	return Options{Kinds: Registered, Gates: webhooktest.Gates(t, list), guard: guardOf(t, list)}
 }
 
 // handlersOf are the handlers of a kind of the registry, with those webhooks and gates.
@@ -69,7 +70,7 @@ func handlersOf(t *testing.T, name, list string, webhooks framework.Webhooks) ma
 	t.Helper()
 	kind := Registered[slices.IndexFunc(Registered, func(k framework.Kind) bool { return k.Name == name })]
 	kind.Webhooks = func(*framework.Environment) framework.Webhooks { return webhooks }
-	return kind.Handlers(&framework.Environment{Gates: gates(t, list), Protect: ofRegistry(t, list).protects})
+	return kind.Handlers(&framework.Environment{Gates: webhooktest.Gates(t, list), Protect: ofRegistry(t, list).protects})
 }
 
 // elementOf returns the member of an object, or the item of a list, at the key.

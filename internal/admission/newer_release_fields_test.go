@@ -22,6 +22,7 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
 	"github.com/afloat-project/afloat/internal/framework"
+	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 	"github.com/afloat-project/afloat/internal/racetest"
 )
 
@@ -54,8 +55,8 @@ func TestFieldsOfANewerReleaseGoThereAndBack(t *testing.T) {
 			t.Run(kind+" of "+versions[0], func(t *testing.T) {
 				for seed := range int64(rounds) {
 					given, future := newer(t, group+"/"+versions[0], kind, types[side], seed)
-					there := convertOne(t, encoded(t, given), versions[1])
-					back := convertOne(t, encoded(t, there), versions[0])
+					there := convertOne(t, webhooktest.Encoded(t, given), versions[1])
+					back := convertOne(t, webhooktest.Encoded(t, there), versions[0])
 					for path := range future {
 						if list := dropped[kind+" of "+versions[0]]; !has(back, path) && (list == "" || !strings.HasPrefix(path, list)) {
 							t.Errorf("seed %d: %s is lost", seed, path)
@@ -91,7 +92,7 @@ func newer(t *testing.T, apiVersion, kind string, of reflect.Type, seed int64) (
 		func(o *intstr.IntOrString, _ randfill.Continue) { *o = intstr.FromInt32(5) },
 		func(o *resource.Quantity, _ randfill.Continue) { *o = resource.MustParse("5") },
 	).Fill(object)
-	given, err := framework.DecodeDocument([]byte(encoded(t, object)))
+	given, err := framework.DecodeDocument([]byte(webhooktest.Encoded(t, object)))
 	if err != nil {
 		t.Fatal(err)
 	}

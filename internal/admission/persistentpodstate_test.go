@@ -14,6 +14,7 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/framework"
+	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
@@ -102,7 +103,7 @@ func TestFieldsOfPersistentPodStatesAreRenamed(t *testing.T) {
 // PPS-096 (part): without gate PodWebhook no pod is changed; what is recorded does not ask for the gate, see
 // TestPersistentPodStatesNeedNoGate.
 func TestWithoutPodWebhookNoPodIsBroughtBack(t *testing.T) {
-	options := Options{States: &persistentpodstatecontroller.Watch{}, Gates: gates(t, "PodWebhook=false")}
+	options := Options{States: &persistentpodstatecontroller.Watch{}, Gates: webhooktest.Gates(t, "PodWebhook=false")}
 	chain, disruptions, err := options.podWebhooks(nil, nil)
 	if chain != nil {
 		t.Errorf("what changes pods without the gate: got %v, want nothing", chain)

@@ -15,6 +15,7 @@ import (
 
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/framework"
+	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 )
 
 func budgets(t *testing.T, stored ...client.Object) framework.Webhooks {
@@ -53,7 +54,7 @@ func TestBudgetsAreRefusedWithoutTheirGates(t *testing.T) {
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			good := budgetOf(version, "", someBudget)
 			for operation, old := range map[admissionv1.Operation]string{admissionv1.Create: "", admissionv1.Update: good} {
-				response := review(t, handler, operation, strings.Replace(good, `"maxUnavailable":1`, `"maxUnavailable":2`, 1), old)
+				response := webhooktest.Review(t, handler, operation, strings.Replace(good, `"maxUnavailable":1`, `"maxUnavailable":2`, 1), old)
 				if response.Allowed != on {
 					t.Errorf("%q, %s of %s: allowed %t, want %t: %+v", list, operation, version, response.Allowed, on,
 						response.Result)
@@ -69,7 +70,7 @@ func TestBudgetsAreRefusedWithoutTheirGates(t *testing.T) {
 				}
 			}
 			leaving := budgetOf(version, `,"deletionTimestamp":"2026-01-01T00:00:00Z"`, someBudget)
-			if response := review(t, handler, admissionv1.Update, good, leaving); !response.Allowed {
+			if response := webhooktest.Review(t, handler, admissionv1.Update, good, leaving); !response.Allowed {
 				t.Errorf("%q, one that is deleted: %+v", list, response)
 			}
 		}
@@ -102,7 +103,7 @@ func TestFaultsOfBudgets(t *testing.T) {
 			if test.old == "" {
 				operation = admissionv1.Create
 			}
-			response := review(t, handler, operation, test.updated, test.old)
+			response := webhooktest.Review(t, handler, operation, test.updated, test.old)
 			var got []string
 			if !response.Allowed {
 				for _, cause := range response.Result.Details.Causes {
@@ -132,7 +133,7 @@ func TestBudgetsOfOtherNamespacesDoNotOverlap(t *testing.T) {
 	for other, want := range map[*policyv1beta1.PodUnavailableBudget]bool{of("bar", "other"): true, of("shop", "web"): true,
 		of("shop", "other"): false} {
 		handler := handlersOf(t, "PodUnavailableBudget", "", budgets(t, other))[validateBudgetPath]
-		response := review(t, handler, admissionv1.Create, budgetOf("v1alpha1", "", someBudget), "")
+		response := webhooktest.Review(t, handler, admissionv1.Create, budgetOf("v1alpha1", "", someBudget), "")
 		if response.Allowed != want {
 			t.Errorf("beside %s/%s: allowed %t, want %t: %+v", other.Namespace, other.Name, response.Allowed, want,
 				response.Result)
@@ -156,7 +157,7 @@ func TestANamespaceHasSoManyBudgets(t *testing.T) {
 		handler := handlersOf(t, "PodUnavailableBudget", "", budgets(t, stored...))[validateBudgetPath]
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			text := budgetOf(version, "", someBudget)
-			response := review(t, handler, admissionv1.Create, text, "")
+			response := webhooktest.Review(t, handler, admissionv1.Create, text, "")
 			if response.Allowed != want {
 				t.Errorf("%s with %d: allowed %t, want %t: %+v", version, present, response.Allowed, want,
 					response.Result)
@@ -166,11 +167,11 @@ func TestANamespaceHasSoManyBudgets(t *testing.T) {
 				t.Errorf("%s with %d: refused with %q, want how many there are", version, present,
 					response.Result.Message)
 			}
-			if response := review(t, handler, admissionv1.Update, text, text); !response.Allowed {
+			if response := webhooktest.Review(t, handler, admissionv1.Update, text, text); !response.Allowed {
 				t.Errorf("an update of %s with %d: %+v", version, present, response)
 			}
 			elsewhere := strings.Replace(text, `"namespace":"shop"`, `"namespace":"bar"`, 1)
-			if response := review(t, handler, admissionv1.Create, elsewhere, ""); !response.Allowed && !want && !strings.Contains(response.Result.Message, "shop") {
+			if response := webhooktest.Review(t, handler, admissionv1.Create, elsewhere, ""); !response.Allowed && !want && !strings.Contains(response.Result.Message, "shop") {
 				t.Errorf("elsewhere: %+v", response)
 			}
 		}
@@ -190,7 +191,7 @@ func TestWarningsOfBudgets(t *testing.T) {
 		budgetOf("v1alpha1", "", never):               "100%",
 	} {
 		for _, operation := range []admissionv1.Operation{admissionv1.Create, admissionv1.Update} {
-			response := review(t, handler, operation, text, text)
+			response := webhooktest.Review(t, handler, operation, text, text)
 			if !response.Allowed {
 				t.Errorf("admission of %s: %+v", text, response.Result)
 			}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/framework"
+	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 	"github.com/afloat-project/afloat/internal/platform/protectionlog"
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
@@ -29,7 +30,7 @@ func guardOf(t *testing.T, list string) *protection.Guard {
 		t.Fatal(err)
 	}
 	teller := protection.NewTeller(reconcile.NewRecorder(events.NewFakeRecorder(100)), lines, logr.Discard(), time.Now)
-	return protection.New(gates(t, list), nil, teller)
+	return protection.New(webhooktest.Gates(t, list), nil, teller)
 }
 
 // DP-030: the shipped entries for built-in kinds: their names, paths, rules and selectors. They fail closed
@@ -106,7 +107,7 @@ func TestProtectionWithItsGate(t *testing.T) {
 		options.CertDir = filepath.Join(t.TempDir(), "certs")
 		paths := options.keeper(handlers).Paths
 		for _, kind := range protection.Kinds {
-			answer := review(t, handlers[kind.Path], "DELETE", "",
+			answer := webhooktest.Review(t, handlers[kind.Path], "DELETE", "",
 				`{"metadata":{"name":"web","labels":{"policy.kruise.io/delete-protection":"Always"}}}`)
 			known, ok := paths[kind.Path]
 			if answer.Allowed == on {
@@ -117,7 +118,7 @@ func TestProtectionWithItsGate(t *testing.T) {
 			}
 		}
 		for _, path := range []string{validateCloneSetPath, validateStatefulSetPath, validateDaemonSetPath} {
-			answer := review(t, handlers[path], "DELETE", "",
+			answer := webhooktest.Review(t, handlers[path], "DELETE", "",
 				`{"metadata":{"name":"web","labels":{"policy.kruise.io/delete-protection":"Always"}}}`)
 			if answer.Allowed == on {
 				t.Errorf("%q, %s: allowed %t, want %t", list, path, answer.Allowed, !on)

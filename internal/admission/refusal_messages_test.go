@@ -21,11 +21,12 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/framework"
+	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 )
 
 // A refusal lists all mistakes at once, no matter which part of the manager or of the API server finds them.
 func TestARefusalListsAllFaults(t *testing.T) {
-	judgeless := &apiServer{answer: accepts}
+	judgeless := &webhooktest.APIServer{Answer: webhooktest.Accepts}
 	for name, test := range map[string]struct {
 		handler   admission.Handler
 		operation admissionv1.Operation
@@ -33,24 +34,24 @@ func TestARefusalListsAllFaults(t *testing.T) {
 		old       string
 		all       []string // parts of the message
 	}{
-		"a CloneSet": {inTime(webhooks(t, &apiServer{answer: answers(422, metav1.StatusReasonInvalid, "bad",
+		"a CloneSet": {webhooktest.Handler(webhooks(t, &webhooktest.APIServer{Answer: webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad",
 			metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"})}).
 			validate), admissionv1.Create,
-			object("v1beta1", goodTemplate, `"minReadySeconds":-1,"revisionHistoryLimit":-1,"scaleStrategy":{"maxUnavailable":"x","podsToDelete":["a","a"]},"updateStrategy":{"type":"Sometimes","rollingUpdate":{"podUpdatePolicy":"Guess","partition":-1,"scatterStrategy":[{"key":"","value":"v"}]}}`), "",
+			object("v1beta1", webhooktest.GoodTemplate, `"minReadySeconds":-1,"revisionHistoryLimit":-1,"scaleStrategy":{"maxUnavailable":"x","podsToDelete":["a","a"]},"updateStrategy":{"type":"Sometimes","rollingUpdate":{"podUpdatePolicy":"Guess","partition":-1,"scatterStrategy":[{"key":"","value":"v"}]}}`), "",
 			[]string{"spec.minReadySeconds", "spec.revisionHistoryLimit", "spec.scaleStrategy.maxUnavailable",
 				"spec.scaleStrategy.podsToDelete[1]", "spec.updateStrategy.type",
 				"spec.updateStrategy.rollingUpdate.podUpdatePolicy", "spec.updateStrategy.rollingUpdate.partition",
 				"spec.updateStrategy.rollingUpdate.scatterStrategy[0].key", "spec.template.spec.containers[0].image"}},
-		"a SidecarSet": {inTime(sidecarSetHandler(t, nil, nil).validate), admissionv1.Create,
+		"a SidecarSet": {webhooktest.Handler(sidecarSetHandler(t, nil, nil).validate), admissionv1.Create,
 			of("v1beta1", "SidecarSet", "", `{"containers":[{"name":"c","image":"i","podInjectPolicy":"Beside","transferEnv":[{"envName":"E"}]}],"revisionHistoryLimit":-1,"customVersion":"a b","injectionStrategy":{"revision":{"policy":"Rarely"}},"updateStrategy":{"type":"Sometimes","partition":"x"}}`), "",
 			[]string{"spec.selector", "spec.containers[0].podInjectPolicy", "spec.containers[0].transferEnv[0].sourceContainerName",
 				"spec.revisionHistoryLimit", "spec.customVersion",
 				"spec.injectionStrategy.revision", "spec.updateStrategy.type", "spec.updateStrategy.partition"}},
-		"a second WorkloadSpread whose patch mounts a volume that nobody has": {inTime(spreadsOfDeployment(t).validate), admissionv1.Create,
+		"a second WorkloadSpread whose patch mounts a volume that nobody has": {webhooktest.Handler(spreadsOfDeployment(t).validate), admissionv1.Create,
 			spreadOf("", `{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"subsets":[{"name":"a","maxReplicas":-1,"patch":{"spec":{"containers":[{"name":"a","volumeMounts":[{"name":"nobody","mountPath":"/x"}]}]}}}],"scheduleStrategy":{"type":"Never"}}`), "",
 			[]string{"WorkloadSpread first spreads this workload already", "spec.subsets[0].maxReplicas", "spec.scheduleStrategy.type",
 				`spec.subsets[0].patch.spec.containers[0].volumeMounts[0].name: Not found`}},
-		"a WorkloadSpread of a kind that is not supported": {inTime(workloadSpreads(t, judgeless).validate), admissionv1.Create,
+		"a WorkloadSpread of a kind that is not supported": {webhooktest.Handler(workloadSpreads(t, judgeless).validate), admissionv1.Create,
 			spreadOf("", `{"targetRef":{"apiVersion":"apps/v1","kind":"DaemonSet","name":""},"subsets":[{"name":""}]}`), "",
 			[]string{"apiVersion, kind and name must not be empty", "spec.subsets[0].name"}},
 		"an ImagePullJob": {imageHandlers(t, "")[validatePullJobPath], admissionv1.Create,
@@ -64,15 +65,15 @@ func TestARefusalListsAllFaults(t *testing.T) {
 			of("v1beta1", "NodeImage", "", `{"images":{"A B":{"tags":[]},"a":{"tags":[{"tag":"1","version":-1},{"tag":""}]}}}`), "",
 			[]string{"\"A B\" is no name", "spec.images[a].tags[0] of a:1: createdAt", "spec.images[a].tags[0] of a:1: version",
 				"spec.images[a].tags[0] of a:1: pullPolicy", "spec.images[a].tags[1]: image a has an empty tag"}},
-		"a ContainerRecreateRequest": {inTime(recreateHandler(t, recreatable()).mutate), admissionv1.Create,
+		"a ContainerRecreateRequest": {webhooktest.Handler(recreateHandler(t, recreatable()).mutate), admissionv1.Create,
 			crr("v1beta1", "", `{"podName":"web-7","containers":[{"name":"plain"},{"name":"plain","ports":[]},{"name":"nobody"},{"name":"init"}],"activeDeadlineSeconds":1,"ttlSecondsAfterFinished":-1,"strategy":{"minStartedSeconds":-1,"failurePolicy":"Retry"}}`), "",
 			[]string{"spec.activeDeadlineSeconds", "spec.ttlSecondsAfterFinished", "spec.strategy.minStartedSeconds",
 				"unknown failurePolicy", "can not recreate plain multi times", "container nobody not found",
 				"container init is an init container"}},
-		"a ContainerRecreateRequest for no pod": {inTime(recreateHandler(t, recreatable()).mutate), admissionv1.Create,
+		"a ContainerRecreateRequest for no pod": {webhooktest.Handler(recreateHandler(t, recreatable()).mutate), admissionv1.Create,
 			crr("v1beta1", "", `{"podName":"nobody","containers":[],"activeDeadlineSeconds":1}`), "",
 			[]string{"spec.containers", "spec.activeDeadlineSeconds", "no found Pod named nobody"}},
-		"an update of a ContainerRecreateRequest": {inTime(recreateHandler(t, recreatable()).mutate), admissionv1.Update,
+		"an update of a ContainerRecreateRequest": {webhooktest.Handler(recreateHandler(t, recreatable()).mutate), admissionv1.Update,
 			crr("v1beta1", `,"labels":{"crr.apps.kruise.io/pod-uid":"b"}`, `{"podName":"web-8","containers":[]}`),
 			crr("v1beta1", `,"labels":{"crr.apps.kruise.io/pod-uid":"a"}`, `{"podName":"web-7","containers":[]}`),
 			[]string{"spec of ContainerRecreateRequest is immutable", "crr.apps.kruise.io/pod-uid"}},
@@ -85,7 +86,7 @@ func TestARefusalListsAllFaults(t *testing.T) {
 			[]string{"spec.containers[0].name: Duplicate", "spec.containers[0].env[0].value", "spec.containers[1].env[0].valueFrom"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response := review(t, test.handler, test.operation, test.given, test.old)
+			response := webhooktest.Review(t, test.handler, test.operation, test.given, test.old)
 			if response.Allowed {
 				t.Fatal("admitted")
 			}
@@ -102,16 +103,16 @@ func TestARefusalListsAllFaults(t *testing.T) {
 // that knows which volumes there are.
 func spreadsOfDeployment(t *testing.T) *workloadSpreadWebhook {
 	t.Helper()
-	w := workloadSpreads(t, &apiServer{answer: func(template framework.Document) (int, any) {
+	w := workloadSpreads(t, &webhooktest.APIServer{Answer: func(template framework.Document) (int, any) {
 		for i, item := range template["spec"].(framework.Document)["containers"].([]any) {
 			mounts, _ := item.(framework.Document)["volumeMounts"].([]any)
 			for j, mount := range mounts {
-				return answers(422, metav1.StatusReasonInvalid, "bad", metav1.StatusCause{Type: "FieldValueNotFound",
+				return webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad", metav1.StatusCause{Type: "FieldValueNotFound",
 					Field:   fmt.Sprintf("template.spec.containers[%d].volumeMounts[%d].name", i, j),
 					Message: fmt.Sprintf("Not found: %q", mount.(framework.Document)["name"])})(template)
 			}
 		}
-		return accepts(template)
+		return webhooktest.Accepts(template)
 	}})
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{appsv1.AddToScheme, appsv1beta1.AddToScheme} {
@@ -133,7 +134,7 @@ func spreadsOfDeployment(t *testing.T) *workloadSpreadWebhook {
 // The refusal of a kind is complete: it says which kind was given, why it is refused, and what to do.
 func TestARefusedKindOfAWorkloadSpreadIsExplained(t *testing.T) {
 	given := spreadOf("", `{"targetRef":{"apiVersion":"apps/v1","kind":"DaemonSet","name":"d"},"subsets":[{"name":"a"}]}`)
-	response := review(t, inTime(workloadSpreads(t, &apiServer{answer: accepts}).validate), admissionv1.Create, given, "")
+	response := webhooktest.Review(t, webhooktest.Handler(workloadSpreads(t, &webhooktest.APIServer{Answer: webhooktest.Accepts}).validate), admissionv1.Create, given, "")
 	for _, part := range []string{"spec.targetRef", "DaemonSet", `group "apps"`, "not supported",
 		"CloneSet, Deployment, ReplicaSet, StatefulSet and Job", "WorkloadSpread_Watch_Custom_Workload_WhiteList",
 		"ConfigMap kruise-configuration"} {

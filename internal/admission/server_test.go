@@ -22,6 +22,7 @@ import (
 
 	"github.com/afloat-project/afloat/internal/admission/certificate"
 	"github.com/afloat-project/afloat/internal/admission/pod"
+	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 )
 
 func testServer(t *testing.T, options Options) *server {
@@ -32,7 +33,7 @@ func testServer(t *testing.T, options Options) *server {
 			t.Fatal(err)
 		}
 	}
-	options.Gates = gates(t, "")
+	options.Gates = webhooktest.Gates(t, "")
 	keeping := options.keeper(registered(t, nil, nil))
 	keeping.CRDs = nil
 	callers, err := newCallers(options.ClientCAFile, options.ClientNames)
@@ -167,7 +168,7 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 		"KruisePodReadinessGate": {all: true, condition: "KruisePodReady"},
 	} {
 		handlers := registered(t, podsIf(test.pods, test.all), nil)
-		options := Options{GateAllPods: test.all, Gates: gates(t, "")}.keeper(handlers)
+		options := Options{GateAllPods: test.all, Gates: webhooktest.Gates(t, "")}.keeper(handlers)
 		for _, path := range []string{mutatePodPath, mutatePodAllPath} {
 			active, known := options.Paths[path]
 			_, handled := handlers[path]
@@ -183,7 +184,7 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 		}
 		for _, removals := range []*pod.Disruptions{nil, pod.NewDisruptions()} {
 			handlers := registered(t, nil, removals)
-			active, known := (Options{Gates: gates(t, "")}).keeper(handlers).Paths[validatePodPath]
+			active, known := (Options{Gates: webhooktest.Gates(t, "")}).keeper(handlers).Paths[validatePodPath]
 			if !known {
 				t.Error("the entry that checks removals is unknown")
 			}

@@ -19,12 +19,13 @@ import (
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/framework"
+	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 )
 
 // statefulSets are the webhooks with all gates on, in a cluster with one storage class, and the number of
 // times that classes were listed.
-func statefulSets(t *testing.T, server *apiServer, fails error) (w *statefulSetWebhooks, listed *int) {
+func statefulSets(t *testing.T, server *webhooktest.APIServer, fails error) (w *statefulSetWebhooks, listed *int) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := storagev1.AddToScheme(scheme); err != nil {
@@ -39,7 +40,7 @@ func statefulSets(t *testing.T, server *apiServer, fails error) (w *statefulSetW
 			}
 			return c.List(ctx, list, opts...)
 		}}).Build()
-	return &statefulSetWebhooks{Templates: framework.Templates{Validator: server.judge(t), Complete: true}, live: classes,
+	return &statefulSetWebhooks{Templates: framework.Templates{Validator: server.Validator(t), Complete: true}, live: classes,
 		gates: statefulset.Gates{AutoDeletePVC: true, AutoResizePVC: true, StartOrdinal: true}}, &count
 }
 
@@ -51,7 +52,7 @@ func sts(version, meta, spec string) string {
 		}
 	}
 	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"StatefulSet","metadata":{"name":"web","namespace":"shop"` + meta +
-		`},"spec":{"replicas":1,"podManagementPolicy":"OrderedReady","revisionHistoryLimit":10,"selector":{"matchLabels":{"app":"shop"}},"template":` + goodTemplate +
+		`},"spec":{"replicas":1,"podManagementPolicy":"OrderedReady","revisionHistoryLimit":10,"selector":{"matchLabels":{"app":"shop"}},"template":` + webhooktest.GoodTemplate +
 		`,"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0,"maxUnavailable":1,"podUpdatePolicy":"ReCreate","minReadySeconds":0}}` + spec + `}}`
 }
 
@@ -72,15 +73,15 @@ func TestTemplatesOfStatefulSetsAreCompleted(t *testing.T) {
 		"create":             {answer: completes, has: true},
 		"changed":            {old: strings.Replace(other, `"spec":{"containers"`, `"spec":{"restartPolicy":"Always","containers"`, 1), answer: completes, has: true},
 		"unchanged":          {old: sts("v1beta1", "", `"serviceName":"s"`), answer: completes},
-		"nobody to complete": {answer: answers(500, "", "trouble"), warnings: 1},
+		"nobody to complete": {answer: webhooktest.Answers(500, "", "trouble"), warnings: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, _ := statefulSets(t, &apiServer{answer: test.answer}, nil)
+			w, _ := statefulSets(t, &webhooktest.APIServer{Answer: test.answer}, nil)
 			operation := admissionv1.Create
 			if test.old != "" {
 				operation = admissionv1.Update
 			}
-			got := review(t, admission.HandlerFunc(w.mutate), operation, sts("v1beta1", "", ""), test.old)
+			got := webhooktest.Review(t, admission.HandlerFunc(w.mutate), operation, sts("v1beta1", "", ""), test.old)
 			if !got.Allowed {
 				t.Errorf("admission: %+v", got.Result)
 			}
@@ -103,9 +104,9 @@ func TestTemplatesOfStatefulSetsAreCompleted(t *testing.T) {
 // ASTS-017 (part), ASTS-018 (part), ASTS-023 (part): the gates reach the defaults, in either version.
 func TestGatesOfStatefulSets(t *testing.T) {
 	for _, on := range []bool{true, false} {
-		e := &framework.Environment{Gates: gates(t, fmt.Sprintf("StatefulSetAutoDeletePVC=%[1]t,StatefulSetAutoResizePVCGate=%[1]t,TemplateNoDefaults=true", on))}
+		e := &framework.Environment{Gates: webhooktest.Gates(t, fmt.Sprintf("StatefulSetAutoDeletePVC=%[1]t,StatefulSetAutoResizePVCGate=%[1]t,TemplateNoDefaults=true", on))}
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
-			got := review(t, StatefulSets(e).Mutate, "CREATE", sts(version, "", ""), "")
+			got := webhooktest.Review(t, StatefulSets(e).Mutate, "CREATE", sts(version, "", ""), "")
 			if strings.Contains(string(got.Patch), "/spec/template") { // ASTS-019 (part)
 				t.Errorf("gate TemplateNoDefaults: %s", got.Patch)
 			}
@@ -125,13 +126,13 @@ func TestGatesOfStatefulSets(t *testing.T) {
 // Whatever part finds a fault, the refusal has it, with 422, and the fields of the version that the user
 // wrote.
 func TestARefusalOfAStatefulSetNamesAllFaults(t *testing.T) {
-	w, _ := statefulSets(t, &apiServer{answer: answers(422, metav1.StatusReasonInvalid, "bad",
+	w, _ := statefulSets(t, &webhooktest.APIServer{Answer: webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad",
 		metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"})}, nil)
 	const inSpec = `"revisionHistoryLimit":-1`
 	for version, given := range map[string]string{"v1beta1": sts("v1beta1", "", inSpec+`,"reserveOrdinals":["x"]`),
-		"v1alpha1": sts("v1alpha1", annotated(`{"reserveOrdinals":["x"]}`), inSpec)} {
+		"v1alpha1": sts("v1alpha1", webhooktest.Annotated(`{"reserveOrdinals":["x"]}`), inSpec)} {
 		given = strings.Replace(given, `"revisionHistoryLimit":10,`, "", 1)
-		got := review(t, admission.HandlerFunc(w.validate), "CREATE", given, "")
+		got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "CREATE", given, "")
 		reserved := "spec.reserveOrdinals[0]"
 		if version == "v1alpha1" {
 			reserved = "metadata.annotations[apps.kruise.io/v1beta1-only-fields].reserveOrdinals[0]"
@@ -142,24 +143,24 @@ func TestARefusalOfAStatefulSetNamesAllFaults(t *testing.T) {
 		if got.Result.Code != 422 {
 			t.Fatalf("a bad object in %s: refused with %+v, want code 422", version, got.Result)
 		}
-		if diff := cmp.Diff([]string{"spec.revisionHistoryLimit", reserved, "spec.template.spec.containers[0].image"}, fields(got)); diff != "" {
+		if diff := cmp.Diff([]string{"spec.revisionHistoryLimit", reserved, "spec.template.spec.containers[0].image"}, webhooktest.Fields(got)); diff != "" {
 			t.Errorf("refused fields in %s (-want +got):\n%s", version, diff)
 		}
 	}
-	if got := review(t, admission.HandlerFunc(w.validate), "CREATE", `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"replicas":"x"}}`, ""); got.Allowed || got.Result.Code != 422 {
+	if got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "CREATE", `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"replicas":"x"}}`, ""); got.Allowed || got.Result.Code != 422 {
 		t.Errorf("wrong types: got %+v, want code 422", got.Result)
 	}
 }
 
 // An update of metadata is not judged, unless it changes the annotation that is a part of the spec.
 func TestTheAnnotationIsJudgedLikeTheSpec(t *testing.T) {
-	w, _ := statefulSets(t, &apiServer{answer: accepts}, nil)
-	old := sts("v1alpha1", `"finalizers":["x"],`+annotated(`{"reserveOrdinals":["x"]}`), "")
-	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", strings.Replace(old, `["x"]`, `[]`, 1), old); !got.Allowed {
+	w, _ := statefulSets(t, &webhooktest.APIServer{Answer: webhooktest.Accepts}, nil)
+	old := sts("v1alpha1", `"finalizers":["x"],`+webhooktest.Annotated(`{"reserveOrdinals":["x"]}`), "")
+	if got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "UPDATE", strings.Replace(old, `["x"]`, `[]`, 1), old); !got.Allowed {
 		t.Errorf("the last finalizer: %+v", got.Result)
 	}
-	worse := sts("v1alpha1", annotated(`{"reserveOrdinals":["x","y"]}`), "")
-	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", worse, old); got.Allowed {
+	worse := sts("v1alpha1", webhooktest.Annotated(`{"reserveOrdinals":["x","y"]}`), "")
+	if got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "UPDATE", worse, old); got.Allowed {
 		t.Error("another bad ordinal in the annotation is admitted")
 	} else if !strings.Contains(got.Result.Message, `reserveOrdinals[1]`) {
 		t.Errorf("another bad ordinal: refused with %q, want its field in it", got.Result.Message)
@@ -189,8 +190,8 @@ func TestStorageClassesAreListedWhenSizesChange(t *testing.T) {
 		"trouble":     {updated: of("2Gi", ""), fails: errors.New("trouble"), listed: 1, code: 500, says: "trouble"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, listed := statefulSets(t, &apiServer{answer: accepts}, test.fails)
-			got := review(t, admission.HandlerFunc(w.validate), "UPDATE", test.updated, of("1Gi", ""))
+			w, listed := statefulSets(t, &webhooktest.APIServer{Answer: webhooktest.Accepts}, test.fails)
+			got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "UPDATE", test.updated, of("1Gi", ""))
 			if want := test.code == 0; got.Allowed != want {
 				t.Fatalf("allowed %t, want %t: %+v", got.Allowed, want, got.Result)
 			}
@@ -213,7 +214,7 @@ func TestDeletionProtectionOfStatefulSets(t *testing.T) {
 	const going = `"deletionTimestamp":"2026-01-02T03:04:05Z",`
 	for _, on := range []bool{true, false} {
 		list := fmt.Sprintf("ResourcesDeletionProtection=%t", on)
-		handlers := handlersOf(t, "StatefulSet", list, StatefulSets(&framework.Environment{Gates: gates(t, list)}))
+		handlers := handlersOf(t, "StatefulSet", list, StatefulSets(&framework.Environment{Gates: webhooktest.Gates(t, list)}))
 		for _, test := range []struct {
 			label, replicas, more string
 			refused               bool
@@ -222,7 +223,7 @@ func TestDeletionProtectionOfStatefulSets(t *testing.T) {
 			for _, version := range []string{"v1alpha1", "v1beta1"} {
 				old := strings.Replace(sts(version, test.more+`"labels":{"policy.kruise.io/delete-protection":"`+test.label+`"}`, ""),
 					`"replicas":1`, `"replicas":`+test.replicas, 1)
-				got := review(t, handlers[validateStatefulSetPath], "DELETE", "", old)
+				got := webhooktest.Review(t, handlers[validateStatefulSetPath], "DELETE", "", old)
 				refused := test.refused && on
 				if got.Allowed == refused {
 					t.Errorf("gate %v, %+v: allowed %t, want %t: %+v", on, test, got.Allowed, !refused, got.Result)
@@ -255,7 +256,7 @@ func TestFieldsOfANewerReleaseInTheAnnotation(t *testing.T) {
 	if spec["future"] != true {
 		t.Errorf("the unknown field has gone: %v", spec)
 	}
-	back := convertOne(t, encoded(t, alpha), "v1beta1")
+	back := convertOne(t, webhooktest.Encoded(t, alpha), "v1beta1")
 	given, err := framework.DecodeDocument([]byte(beta))
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +265,7 @@ func TestFieldsOfANewerReleaseInTheAnnotation(t *testing.T) {
 		t.Errorf("spec after conversion there and back (-want +got):\n%s", diff)
 	}
 	for _, garbage := range []string{"no", "[]", `{"ordinals":5,"future":1}`} {
-		got := convertOne(t, sts("v1alpha1", annotated(garbage), ""), "v1beta1")["spec"].(framework.Document)
+		got := convertOne(t, sts("v1alpha1", webhooktest.Annotated(garbage), ""), "v1beta1")["spec"].(framework.Document)
 		for _, field := range []string{"ordinals", "future"} {
 			if got[field] != nil {
 				t.Errorf("the annotation %s became %s in the spec: %v", garbage, field, got)

@@ -13,14 +13,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/framework"
+	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
 const validateUnitedDeploymentPath = "/validate-apps-kruise-io-uniteddeployment"
 
-func unitedDeployments(t *testing.T, server *apiServer) *unitedDeploymentWebhooks {
+func unitedDeployments(t *testing.T, server *webhooktest.APIServer) *unitedDeploymentWebhooks {
 	t.Helper()
-	return &unitedDeploymentWebhooks{Templates: framework.Templates{Validator: server.judge(t), Complete: true}, sets: &statefulSetWebhooks{}}
+	return &unitedDeploymentWebhooks{Templates: framework.Templates{Validator: server.Validator(t), Complete: true}, sets: &statefulSetWebhooks{}}
 }
 
 // united is a UnitedDeployment of a template.
@@ -30,7 +31,7 @@ func united(version, template, more string) string {
 }
 
 func templateOf(key string) string {
-	return `"` + key + `":{"metadata":{"labels":{"app":"shop"}},"spec":{"template":` + goodTemplate + `}}`
+	return `"` + key + `":{"metadata":{"labels":{"app":"shop"}},"spec":{"template":` + webhooktest.GoodTemplate + `}}`
 }
 
 // The API server judges pod templates (UD-028 (part)), node selectors and tolerations (UD-030) and what
@@ -38,7 +39,7 @@ func templateOf(key string) string {
 // are refused there; volumes of claim templates may be mounted), and its faults come with the others
 // (UD-175 (part)), in both versions, with 422.
 func TestWhatTheAPIServerSaysOfUnitedDeployments(t *testing.T) {
-	server := &apiServer{answer: func(template framework.Document) (int, any) {
+	server := &webhooktest.APIServer{Answer: func(template framework.Document) (int, any) {
 		spec := template["spec"].(framework.Document)
 		var causes []metav1.StatusCause
 		invalid := func(field string) {
@@ -80,9 +81,9 @@ func TestWhatTheAPIServerSaysOfUnitedDeployments(t *testing.T) {
 			}
 		}
 		if len(causes) > 0 {
-			return answers(422, metav1.StatusReasonInvalid, "bad", causes...)(template)
+			return webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad", causes...)(template)
 		}
-		return accepts(template)
+		return webhooktest.Accepts(template)
 	}}
 	w := unitedDeployments(t, server)
 	mount := func(name string) string {
@@ -109,8 +110,8 @@ func TestWhatTheAPIServerSaysOfUnitedDeployments(t *testing.T) {
 			[]string{"spec.revisionHistoryLimit", at + "[0].name", at + "[0].tolerations[0].operator"}},
 	} {
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
-			got := review(t, admission.HandlerFunc(w.validate), "CREATE", united(version, test.template, test.more), "")
-			found := fields(got)
+			got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "CREATE", united(version, test.template, test.more), "")
+			found := webhooktest.Fields(got)
 			slices.Sort(found)
 			slices.Sort(test.want)
 			if diff := cmp.Diff(test.want, found); diff != "" {
@@ -123,37 +124,37 @@ func TestWhatTheAPIServerSaysOfUnitedDeployments(t *testing.T) {
 	}
 	// What is stored is not refused again, and an update that leaves templates and subsets asks nobody.
 	stored := united("v1beta1", templateOf("deploymentTemplate"), subsets(`{"name":"a",`+mount("nobody")+`}`))
-	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", strings.Replace(stored, `"name":"a",`, `"name":"a","replicas":1,`, 1), stored); !got.Allowed {
+	if got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "UPDATE", strings.Replace(stored, `"name":"a",`, `"name":"a","replicas":1,`, 1), stored); !got.Allowed {
 		t.Errorf("replicas of a subset with a stored fault: %+v", got.Result)
 	}
-	asked := len(server.asked)
+	asked := len(server.Asked)
 	more := strings.Replace(stored, `"replicas":4`, `"replicas":5`, 1)
-	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", more, stored); !got.Allowed {
+	if got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "UPDATE", more, stored); !got.Allowed {
 		t.Errorf("more replicas with a stored fault: %+v", got.Result)
 	}
-	if n := len(server.asked) - asked; n != 0 {
+	if n := len(server.Asked) - asked; n != 0 {
 		t.Errorf("for more replicas the API server was asked %d times, want none", n)
 	}
 	metadata := strings.Replace(strings.Replace(stored, `"replicas":4`, `"replicas":-4`, 1), `"namespace"`, `"labels":{"x":"y"},"namespace"`, 1)
 	less := strings.Replace(stored, `"replicas":4`, `"replicas":-4`, 1)
-	if got := review(t, admission.HandlerFunc(w.validate), "UPDATE", metadata, less); !got.Allowed {
+	if got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "UPDATE", metadata, less); !got.Allowed {
 		t.Errorf("metadata: %+v", got.Result)
 	}
-	if n := len(server.asked) - asked; n != 0 {
+	if n := len(server.Asked) - asked; n != 0 {
 		t.Errorf("for metadata the API server was asked %d times, want none", n)
 	}
 }
 
 // An API server that does not answer is no fault of the object.
 func TestUnitedDeploymentsWhileTheAPIServerIsSilent(t *testing.T) {
-	w := unitedDeployments(t, &apiServer{answer: answers(503, metav1.StatusReasonServiceUnavailable, "no")})
+	w := unitedDeployments(t, &webhooktest.APIServer{Answer: webhooktest.Answers(503, metav1.StatusReasonServiceUnavailable, "no")})
 	given := united("v1beta1", templateOf("statefulSetTemplate"), `,"topology":{"subsets":[{"name":"a","patch":{"spec":{}},"tolerations":[{"operator":"Exists"}]}]}`)
-	if got := review(t, admission.HandlerFunc(w.validate), "CREATE", given, ""); !got.Allowed {
+	if got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "CREATE", given, ""); !got.Allowed {
 		t.Errorf("validation: %+v", got.Result)
 	} else if len(got.Warnings) != 3 {
 		t.Errorf("warnings of the validation: got %q, want 3", got.Warnings)
 	}
-	if got := review(t, admission.HandlerFunc(w.mutate), "CREATE", given, ""); !got.Allowed {
+	if got := webhooktest.Review(t, admission.HandlerFunc(w.mutate), "CREATE", given, ""); !got.Allowed {
 		t.Errorf("defaults: %+v", got.Result)
 	} else if len(got.Warnings) != 1 {
 		t.Errorf("warnings of the defaults: got %q, want one", got.Warnings)
@@ -162,10 +163,10 @@ func TestUnitedDeploymentsWhileTheAPIServerIsSilent(t *testing.T) {
 
 // Objects that cannot be read are bad requests: 400.
 func TestUnreadableUnitedDeployments(t *testing.T) {
-	w := unitedDeployments(t, &apiServer{answer: accepts})
+	w := unitedDeployments(t, &webhooktest.APIServer{Answer: webhooktest.Accepts})
 	for _, handle := range []admission.HandlerFunc{w.validate, w.mutate} {
 		for _, given := range []string{`{"apiVersion":"apps.kruise.io/v1beta1","spec":{"replicas":"x"}}`, `[]`} {
-			got := review(t, handle, "CREATE", given, "")
+			got := webhooktest.Review(t, handle, "CREATE", given, "")
 			if strings.Contains(given, "spec") && got.Allowed {
 				continue // defaults do not look at all
 			}
@@ -183,10 +184,10 @@ func TestUnreadableUnitedDeployments(t *testing.T) {
 // internal/admission/protection.
 func TestDeletionProtectionOfUnitedDeployments(t *testing.T) {
 	for list, gate := range map[string]bool{"": true, "ResourcesDeletionProtection=true": true, "ResourcesDeletionProtection=false": false} {
-		handlers := handlersOf(t, "UnitedDeployment", list, UnitedDeployments(&framework.Environment{Gates: gates(t, list)}))
+		handlers := handlersOf(t, "UnitedDeployment", list, UnitedDeployments(&framework.Environment{Gates: webhooktest.Gates(t, list)}))
 		for label, refused := range map[string]bool{"Always/0": true, "Always/2": true, "Cascading/2": true, "Cascading/0": false, "other/2": false} {
 			value, replicas, _ := strings.Cut(label, "/")
-			got := review(t, handlers[validateUnitedDeploymentPath], "DELETE", "", `{"metadata":{"name":"web","labels":{"policy.kruise.io/delete-protection":"`+value+`"}},"spec":{"replicas":`+replicas+`}}`)
+			got := webhooktest.Review(t, handlers[validateUnitedDeploymentPath], "DELETE", "", `{"metadata":{"name":"web","labels":{"policy.kruise.io/delete-protection":"`+value+`"}},"spec":{"replicas":`+replicas+`}}`)
 			if want := !refused || !gate; got.Allowed != want {
 				t.Errorf("gate %t, %s: allowed %t, want %t: %+v", gate, label, got.Allowed, want, got.Result)
 			} else if !want && got.Result.Code != http.StatusForbidden {
@@ -198,10 +199,10 @@ func TestDeletionProtectionOfUnitedDeployments(t *testing.T) {
 
 // UD-161 (part): what v1alpha1 takes in the old form is judged in the new one.
 func TestOldFormOfCloneSetsIsJudged(t *testing.T) {
-	w := unitedDeployments(t, &apiServer{answer: accepts})
+	w := unitedDeployments(t, &webhooktest.APIServer{Answer: webhooktest.Accepts})
 	template := strings.Replace(templateOf("cloneSetTemplate"), `"spec":{`, `"spec":{"updateStrategy":{"type":"InPlaceIfPossible","maxSurge":-1},`, 1)
 	if diff := cmp.Diff([]string{"spec.template.cloneSetTemplate.spec.updateStrategy.rollingUpdate.maxSurge"},
-		fields(review(t, admission.HandlerFunc(w.validate), admissionv1.Create, united("v1alpha1", template, ""), ""))); diff != "" {
+		webhooktest.Fields(webhooktest.Review(t, admission.HandlerFunc(w.validate), admissionv1.Create, united("v1alpha1", template, ""), ""))); diff != "" {
 		t.Errorf("refused fields of the old form (-want +got):\n%s", diff)
 	}
 }
@@ -210,14 +211,14 @@ func TestOldFormOfCloneSetsIsJudged(t *testing.T) {
 // ResourcesDeletionProtection is on by default, which TestDeletionProtectionOfUnitedDeployments shows.
 func TestGatesOfUnitedDeployments(t *testing.T) {
 	for list, asks := range map[string]bool{"": true, "TemplateNoDefaults=false": true, "TemplateNoDefaults=true": false} {
-		e := &framework.Environment{Gates: gates(t, list)}
-		server := &apiServer{answer: accepts}
-		e.Validator = server.judge(t)
-		got := review(t, UnitedDeployments(e).Mutate, "CREATE", united("v1beta1", templateOf("statefulSetTemplate"), ""), "")
+		e := &framework.Environment{Gates: webhooktest.Gates(t, list)}
+		server := &webhooktest.APIServer{Answer: webhooktest.Accepts}
+		e.Validator = server.Validator(t)
+		got := webhooktest.Review(t, UnitedDeployments(e).Mutate, "CREATE", united("v1beta1", templateOf("statefulSetTemplate"), ""), "")
 		if !got.Allowed {
 			t.Errorf("%q: %+v", list, got.Result)
 		}
-		if asked := len(server.asked); asked > 0 != asks {
+		if asked := len(server.Asked); asked > 0 != asks {
 			t.Errorf("%q: the API server was asked %d times, want it asked: %t", list, asked, asks)
 		}
 		if on := e.Gates.Enabled(features.ResourcesDeletionProtection); !on {

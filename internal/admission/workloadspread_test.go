@@ -21,17 +21,18 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/framework"
+	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
 
-func workloadSpreads(t *testing.T, server *apiServer) *workloadSpreadWebhook {
+func workloadSpreads(t *testing.T, server *webhooktest.APIServer) *workloadSpreadWebhook {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := appsv1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	return &workloadSpreadWebhook{judge: server.judge(t), cached: fake.NewClientBuilder().WithScheme(scheme).Build(),
+	return &workloadSpreadWebhook{judge: server.Validator(t), cached: fake.NewClientBuilder().WithScheme(scheme).Build(),
 		listed: &workloadspreadcontroller.Listed{}, window: workloadspread.UnschedulableWindow}
 }
 
@@ -46,11 +47,11 @@ func picky(template framework.Document) (int, any) {
 	list, _ := spec["tolerations"].([]any)
 	for _, item := range list {
 		if item.(framework.Document)["operator"] == "Maybe" {
-			return answers(422, metav1.StatusReasonInvalid, "bad",
+			return webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad",
 				metav1.StatusCause{Type: "FieldValueInvalid", Field: "template.spec.tolerations[0].operator", Message: "Maybe"})(template)
 		}
 	}
-	return accepts(template)
+	return webhooktest.Accepts(template)
 }
 
 // WS-030: with the gate off nothing is created or updated, in either version, and the answer names the gate;
@@ -59,12 +60,12 @@ func TestWorkloadSpreadsAreRefusedWithoutTheGate(t *testing.T) {
 	good := spreadOf("", `{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"subsets":[{"name":"a"}]}`)
 	for _, text := range []string{good, strings.Replace(good, "v1beta1", "v1alpha1", 1)} {
 		for on, code := range map[bool]int32{true: http.StatusOK, false: http.StatusForbidden} {
-			w := workloadSpreads(t, &apiServer{answer: accepts})
+			w := workloadSpreads(t, &webhooktest.APIServer{Answer: webhooktest.Accepts})
 			handler := handlersOf(t, "WorkloadSpread", fmt.Sprintf("WorkloadSpread=%t", on),
 				framework.Webhooks{Validate: w.validate})[validateWorkloadSpreadPath]
 			for operation, old := range map[admissionv1.Operation]string{admissionv1.Create: "",
 				admissionv1.Update: strings.Replace(good, `"a"`, `"b"`, 1)} {
-				response := review(t, handler, operation, text, old)
+				response := webhooktest.Review(t, handler, operation, text, old)
 				if response.Allowed != on {
 					t.Errorf("gate %t, %s: allowed %t: %+v", on, operation, response.Allowed, response.Result)
 				}
@@ -76,7 +77,7 @@ func TestWorkloadSpreadsAreRefusedWithoutTheGate(t *testing.T) {
 				}
 			}
 			leaving := strings.Replace(good, `"name":"web"`, `"name":"web","deletionTimestamp":"2026-01-01T00:00:00Z"`, 1)
-			if response := review(t, handler, admissionv1.Update, text, leaving); !response.Allowed {
+			if response := webhooktest.Review(t, handler, admissionv1.Update, text, leaving); !response.Allowed {
 				t.Errorf("gate %t, one that is deleted: %+v", on, response)
 			}
 		}
@@ -110,28 +111,28 @@ func TestPatchesAreJudgedOnTheTemplateOfTheTarget(t *testing.T) {
 				if !exists {
 					there = slices.Delete(there, i, i+1)
 				}
-				server := &apiServer{answer: func(template framework.Document) (int, any) {
+				server := &webhooktest.APIServer{Answer: func(template framework.Document) (int, any) {
 					for _, item := range template["spec"].(framework.Document)["containers"].([]any) {
 						if container := item.(framework.Document); container["image"] == "bad" {
-							return answers(422, metav1.StatusReasonInvalid, "bad",
+							return webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad",
 								metav1.StatusCause{Type: "FieldValueInvalid", Field: "template.spec.containers[0].image", Message: "bad"})(
 								template)
 						}
 					}
-					return accepts(template)
+					return webhooktest.Accepts(template)
 				}}
 				w := workloadSpreads(t, server)
 				w.mapper, w.live = mapper,
 					typeless{fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithObjects(there...).Build()}
 				ask := func(patch string) *admissionv1.AdmissionResponse {
-					server.asked = nil
-					return review(t, inTime(w.validate), admissionv1.Create,
+					server.Asked = nil
+					return webhooktest.Review(t, webhooktest.Handler(w.validate), admissionv1.Create,
 						spreadOf("", `{"targetRef":{"apiVersion":"`+kind.GroupVersion().String()+`","kind":"`+kind.Kind+`","name":"web"},
 						"subsets":[{"name":"a"},{"name":"b","patch":`+patch+`}]}`), "")
 				}
 				response := ask(`{"metadata":{"labels":{"zone":"b"}}}`)
 				var judged []string
-				for _, asked := range server.asked {
+				for _, asked := range server.Asked {
 					template := asked["template"].(framework.Document)
 					labels, _ := template["metadata"].(framework.Document)["labels"].(framework.Document)
 					judged = append(judged, fmt.Sprint(template["spec"].(framework.Document)["containers"].([]any)[0].(framework.Document)["image"], " ",
@@ -152,7 +153,7 @@ func TestPatchesAreJudgedOnTheTemplateOfTheTarget(t *testing.T) {
 				if exists {
 					want = []string{"spec.subsets[1].patch.spec.containers[0].image"}
 				}
-				if diff := cmp.Diff(want, fields(response)); diff != "" {
+				if diff := cmp.Diff(want, webhooktest.Fields(response)); diff != "" {
 					t.Errorf("refused fields of a bad patch (-want +got):\n%s", diff)
 				}
 				if response.Allowed == exists {
@@ -202,9 +203,9 @@ func TestWorkloadSpreadsAreNotRefusedForWhatWasWrongBefore(t *testing.T) {
 			spreadOf("", `{`+ref+`,"subsets":[{"name":"a"}]}`), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			response := review(t, inTime(workloadSpreads(t, &apiServer{answer: picky}).validate), admissionv1.Update, test.updated,
+			response := webhooktest.Review(t, webhooktest.Handler(workloadSpreads(t, &webhooktest.APIServer{Answer: picky}).validate), admissionv1.Update, test.updated,
 				test.old)
-			if diff := cmp.Diff(test.refused, fields(response)); diff != "" {
+			if diff := cmp.Diff(test.refused, webhooktest.Fields(response)); diff != "" {
 				t.Errorf("refused fields (-want +got):\n%s", diff)
 			}
 			if want := test.refused == nil; response.Allowed != want {
@@ -219,7 +220,7 @@ func TestWorkloadSpreadsAreNotRefusedForWhatWasWrongBefore(t *testing.T) {
 // UnitedDeployments, are not delayed.
 func TestWorkloadSpreadsAreJudgedInTurns(t *testing.T) {
 	const spec = `{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"subsets":[{"name":"a"}]}`
-	w := workloadSpreads(t, &apiServer{answer: accepts})
+	w := workloadSpreads(t, &webhooktest.APIServer{Answer: webhooktest.Accepts})
 	w.turns = newTurns()
 	var ends []func()
 	for range judgedOfNamespace { // others are being judged
@@ -259,7 +260,7 @@ func TestWorkloadSpreadsAreJudgedInTurns(t *testing.T) {
 	}
 	w.turns = newTurns()
 	for range 3 {
-		if got := review(t, inTime(w.validate), admissionv1.Create, spreadOf("", spec), ""); !got.Allowed {
+		if got := webhooktest.Review(t, webhooktest.Handler(w.validate), admissionv1.Create, spreadOf("", spec), ""); !got.Allowed {
 			t.Errorf("one after another: %+v", got.Result)
 		}
 	}

@@ -1,4 +1,6 @@
-package admission
+// Package webhooktest is what tests of webhooks share: reviews as an API server sends them, and an API server that
+// answers dry runs of pod templates.
+package webhooktest
 
 import (
 	"bytes"
@@ -20,15 +22,16 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// apiServer answers dry runs of pod templates with answer, and keeps the last body.
-type apiServer struct {
-	answer func(template framework.Document) (code int, body any)
+// APIServer answers dry runs of pod templates with answer, and keeps the last body.
+type APIServer struct {
+	Answer func(template framework.Document) (code int, body any)
 	asking sync.Mutex
-	asked  []framework.Document
-	query  string
+	Asked  []framework.Document
+	Query  string
 }
 
-func (s *apiServer) judge(t *testing.T) framework.TemplateValidator {
+// Validator returns a validator that asks this server.
+func (s *APIServer) Validator(t *testing.T) framework.TemplateValidator {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -40,10 +43,10 @@ func (s *apiServer) judge(t *testing.T) framework.TemplateValidator {
 			t.Errorf("asked at %s for %s, want a PodTemplate in namespace shop: %v", r.URL, body, err)
 		}
 		s.asking.Lock()
-		s.query = r.URL.RawQuery
-		s.asked = append(s.asked, doc)
+		s.Query = r.URL.RawQuery
+		s.Asked = append(s.Asked, doc)
 		s.asking.Unlock()
-		code, answer := s.answer(doc["template"].(framework.Document))
+		code, answer := s.Answer(doc["template"].(framework.Document))
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
 		if err := json.NewEncoder(w).Encode(answer); err != nil {
@@ -58,11 +61,13 @@ func (s *apiServer) judge(t *testing.T) framework.TemplateValidator {
 	return framework.NewTemplateValidator(clientset.CoreV1().RESTClient())
 }
 
-func accepts(template framework.Document) (int, any) {
+// Accepts answers like a server that accepts the template.
+func Accepts(template framework.Document) (int, any) {
 	return 201, framework.Document{"kind": "PodTemplate", "template": template}
 }
 
-func answers(code int, reason metav1.StatusReason, message string, causes ...metav1.StatusCause) func(framework.Document) (int, any) {
+// Answers returns an answer of a server that refuses.
+func Answers(code int, reason metav1.StatusReason, message string, causes ...metav1.StatusCause) func(framework.Document) (int, any) {
 	return func(framework.Document) (int, any) {
 		return code, &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: int32(code),
 			Reason: reason, Message: message,
@@ -70,10 +75,11 @@ func answers(code int, reason metav1.StatusReason, message string, causes ...met
 	}
 }
 
-const goodTemplate = `{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i","future":12345678901234567890}]}}`
+// GoodTemplate is a pod template with a field of a newer release.
+const GoodTemplate = `{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[{"name":"a","image":"i","future":12345678901234567890}]}}`
 
-// review sends an admission review through the handler as the API server does, and returns its response.
-func review(t *testing.T, handler admission.Handler, operation admissionv1.Operation, updated, old string) *admissionv1.AdmissionResponse {
+// Review sends an admission review through the handler as the API server does, and returns its response.
+func Review(t *testing.T, handler admission.Handler, operation admissionv1.Operation, updated, old string) *admissionv1.AdmissionResponse {
 	t.Helper()
 	request := &admissionv1.AdmissionRequest{UID: "uid", Operation: operation, Namespace: "shop", Name: "web",
 		Kind: metav1.GroupVersionKind{Group: "apps.kruise.io", Version: "v1beta1", Kind: "CloneSet"}}
@@ -99,7 +105,8 @@ func review(t *testing.T, handler admission.Handler, operation admissionv1.Opera
 	return answer.Response
 }
 
-func fields(r *admissionv1.AdmissionResponse) []string {
+// Fields returns the fields that a response refuses.
+func Fields(r *admissionv1.AdmissionResponse) []string {
 	var list []string
 	if r.Result != nil && r.Result.Details != nil {
 		for _, cause := range r.Result.Details.Causes {
@@ -109,7 +116,8 @@ func fields(r *admissionv1.AdmissionResponse) []string {
 	return list
 }
 
-func encoded(t *testing.T, value any) string {
+// Encoded returns a value as JSON.
+func Encoded(t *testing.T, value any) string {
 	t.Helper()
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -118,13 +126,14 @@ func encoded(t *testing.T, value any) string {
 	return string(text)
 }
 
-// annotated is the annotation that holds fields of v1beta1.
-func annotated(fields string) string {
+// Annotated is the annotation that holds fields of v1beta1.
+func Annotated(fields string) string {
 	text, _ := json.Marshal(fields)
 	return `"annotations":{"` + pub.V1beta1OnlyFields + `":` + string(text) + `}`
 }
 
-func gates(t *testing.T, list string) *features.Gates {
+// Gates returns the gates of a list.
+func Gates(t *testing.T, list string) *features.Gates {
 	t.Helper()
 	parsed, err := features.Parse(list)
 	if err != nil {
@@ -133,8 +142,8 @@ func gates(t *testing.T, list string) *features.Gates {
 	return parsed
 }
 
-// inTime is the handler of a webhook of a kind without gates.
-func inTime(handle admission.HandlerFunc) admission.Handler {
+// Handler is the handler of a webhook of a kind without gates.
+func Handler(handle admission.HandlerFunc) admission.Handler {
 	kind := framework.Kind{Webhooks: func(*framework.Environment) framework.Webhooks { return framework.Webhooks{Mutate: handle} }}
 	return kind.Handlers(&framework.Environment{})[kind.Path("mutate")]
 }
