@@ -18,6 +18,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/framework"
+	broadcastjobcontroller "github.com/afloat-project/afloat/internal/kinds/broadcastjob/controller"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
@@ -209,12 +210,7 @@ var Kinds = []Kind{
 		Access: Edit,
 	},
 	{
-		Kind: framework.Kind{
-			Group:    apps,
-			Name:     "BroadcastJob",
-			Plural:   "broadcastjobs",
-			Webhooks: admission.BroadcastJobs,
-		},
+		Kind:       broadcastjobcontroller.BroadcastJob,
 		Controller: "broadcastjob", Workers: 3, Setup: broadcastJobs, Rehearse: rehearseBroadcastJobs,
 		Workload:  true,
 		Access:    Edit,

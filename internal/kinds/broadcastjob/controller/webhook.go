@@ -1,4 +1,4 @@
-package admission
+package controller
 
 import (
 	"context"
@@ -6,9 +6,18 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/broadcastjob"
 )
+
+// BroadcastJob describes the kind to the webhooks.
+var BroadcastJob = framework.Kind{
+	Group:    appsv1beta1.GroupVersion.Group,
+	Name:     "BroadcastJob",
+	Plural:   "broadcastjobs",
+	Webhooks: BroadcastJobs,
+}
 
 // broadcastJobWebhooks admits BroadcastJobs of both versions.
 type broadcastJobWebhooks struct{ framework.Templates }
