@@ -24,6 +24,15 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
+// AdvancedCronJob describes the kind to the webhooks.
+var AdvancedCronJob = framework.Kind{
+	Group:      appsv1beta1.GroupVersion.Group,
+	Name:       "AdvancedCronJob",
+	Plural:     "advancedcronjobs",
+	Webhooks:   AdvancedCronJobs,
+	Conversion: AdvancedCronJobConversion(),
+}
+
 // cronJobWebhooks admits AdvancedCronJobs of both versions, each in its v1beta1 form.
 type cronJobWebhooks struct {
 	framework.Templates

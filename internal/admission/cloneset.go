@@ -10,11 +10,22 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 )
+
+// CloneSet describes the kind to the webhooks.
+var CloneSet = framework.Kind{
+	Group:    appsv1beta1.GroupVersion.Group,
+	Name:     "CloneSet",
+	Plural:   "clonesets",
+	Webhooks: CloneSets,
+	Conversion: framework.Between((*appsv1alpha1.CloneSet).ToV1beta1,
+		appsv1alpha1.CloneSetFromV1beta1, MovedInCloneSets),
+}
 
 // cloneSetWebhooks admits CloneSets of both versions.
 type cloneSetWebhooks struct {

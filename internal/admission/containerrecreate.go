@@ -18,7 +18,19 @@ import (
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
 	containerrecreatecontroller "github.com/afloat-project/afloat/internal/kinds/containerrecreate/controller"
+	"github.com/afloat-project/afloat/internal/platform/features"
 )
+
+// ContainerRecreateRequest describes the kind to the webhooks.
+var ContainerRecreateRequest = framework.Kind{
+	Group:    appsv1beta1.GroupVersion.Group,
+	Name:     "ContainerRecreateRequest",
+	Plural:   "containerrecreaterequests",
+	Gates:    framework.Gates{{features.KruiseDaemon}},
+	Webhooks: ContainerRecreateRequests,
+	Conversion: framework.Between((*appsv1alpha1.ContainerRecreateRequest).ToV1beta1,
+		appsv1alpha1.ContainerRecreateRequestFromV1beta1, nil),
+}
 
 // recreateWebhook admits ContainerRecreateRequests of both versions.
 type recreateWebhook struct {

@@ -3,13 +3,22 @@ package admission
 import (
 	"context"
 
-	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
-
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/daemonset"
 )
+
+// DaemonSet describes the kind to the webhooks.
+var DaemonSet = framework.Kind{
+	Group:      appsv1beta1.GroupVersion.Group,
+	Name:       "DaemonSet",
+	Plural:     "daemonsets",
+	Webhooks:   DaemonSets,
+	Conversion: DaemonSetConversion(),
+}
 
 // daemonSetWebhooks admits DaemonSets of both versions.
 type daemonSetWebhooks struct{ framework.Templates }

@@ -18,6 +18,16 @@ import (
 	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
 )
 
+// PersistentPodState describes the kind to the webhooks.
+var PersistentPodState = framework.Kind{
+	Group:    appsv1beta1.GroupVersion.Group,
+	Name:     "PersistentPodState",
+	Plural:   "persistentpodstates",
+	Webhooks: PersistentPodStates,
+	Conversion: framework.Between((*appsv1alpha1.PersistentPodState).ToV1beta1,
+		appsv1alpha1.PersistentPodStateFromV1beta1, RenamedInPersistentPodStates),
+}
+
 // podStateWebhook admits PersistentPodStates of both versions, each in its v1beta1 form.
 type podStateWebhook struct {
 	cached client.Reader

@@ -28,6 +28,17 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
+// SidecarSet describes the kind to the webhooks.
+var SidecarSet = framework.Kind{
+	Group:    appsv1beta1.GroupVersion.Group,
+	Name:     "SidecarSet",
+	Plural:   "sidecarsets",
+	Cluster:  true,
+	Webhooks: SidecarSets,
+	Conversion: framework.Between((*appsv1alpha1.SidecarSet).ToV1beta1,
+		appsv1alpha1.SidecarSetFromV1beta1, nil),
+}
+
 // sidecarSetWebhooks admits SidecarSets of both versions.
 type sidecarSetWebhooks struct {
 	judge framework.TemplateValidator

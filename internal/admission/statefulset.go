@@ -5,18 +5,26 @@ import (
 	"fmt"
 	"sync"
 
-	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
+
+// StatefulSet describes the kind to the webhooks.
+var StatefulSet = framework.Kind{
+	Group:      appsv1beta1.GroupVersion.Group,
+	Name:       "StatefulSet",
+	Plural:     "statefulsets",
+	Webhooks:   StatefulSets,
+	Conversion: StatefulSetConversion(),
+}
 
 // statefulSetWebhooks admits StatefulSets of both versions.
 type statefulSetWebhooks struct {

@@ -24,7 +24,19 @@ import (
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
+	"github.com/afloat-project/afloat/internal/platform/features"
 )
+
+// WorkloadSpread describes the kind to the webhooks.
+var WorkloadSpread = framework.Kind{
+	Group:    appsv1beta1.GroupVersion.Group,
+	Name:     "WorkloadSpread",
+	Plural:   "workloadspreads",
+	Gates:    framework.Gates{{features.WorkloadSpread}},
+	Webhooks: WorkloadSpreads,
+	Conversion: framework.Between((*appsv1alpha1.WorkloadSpread).ToV1beta1,
+		appsv1alpha1.WorkloadSpreadFromV1beta1, RenamedInWorkloadSpreads),
+}
 
 // workloadSpreadWebhook admits WorkloadSpreads of both versions.
 type workloadSpreadWebhook struct {

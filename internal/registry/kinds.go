@@ -4,16 +4,13 @@ package registry
 
 import (
 	"context"
-	"net/http"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	policyv1alpha1 "github.com/afloat-project/afloat/api/policy/v1alpha1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission"
@@ -91,121 +88,55 @@ var apps, policy = appsv1beta1.GroupVersion.Group, policyv1beta1.GroupVersion.Gr
 // Kinds lists all kinds that are built in. Their controllers are started in this order.
 var Kinds = []Kind{
 	{
-		Kind: framework.Kind{
-			Group:    apps,
-			Name:     "ContainerRecreateRequest",
-			Plural:   "containerrecreaterequests",
-			Gates:    ofDaemon,
-			Webhooks: admission.ContainerRecreateRequests,
-			Conversion: framework.Between((*appsv1alpha1.ContainerRecreateRequest).ToV1beta1,
-				appsv1alpha1.ContainerRecreateRequestFromV1beta1, nil),
-		},
+		Kind:       admission.ContainerRecreateRequest,
 		Controller: "crr", Workers: 3, Setup: containerRecreateRequests,
 		Access:    Edit,
 		Finalizer: pub.RecreateUnreadyAcquired,
 	},
 	{
-		Kind: framework.Kind{
-			Group:    apps,
-			Name:     "NodeImage",
-			Plural:   "nodeimages",
-			Cluster:  true,
-			Gates:    ofDaemon,
-			Webhooks: admission.NodeImages,
-			Conversion: framework.Between((*appsv1alpha1.NodeImage).ToV1beta1,
-				appsv1alpha1.NodeImageFromV1beta1, nil),
-		},
+		Kind:       admission.NodeImage,
 		Controller: "nodeimage", Workers: 3, Setup: images,
 		With: []string{"ImagePullJob", "ImageListPullJob"},
 	},
 	{
-		Kind: framework.Kind{
-			Group:     apps,
-			Name:      "ImagePullJob",
-			Plural:    "imagepulljobs",
-			Gates:     ofPullJobs,
-			Webhooks:  admission.ImagePullJobs,
-			EntryName: "imagepulljob-v1beta1",
-		},
+		Kind:       admission.ImagePullJob,
 		Controller: "imagepulljob", Workers: 3,
 		Access:    Edit,
 		Finalizer: pub.PullJobProtection,
 	},
 	{
-		Kind: framework.Kind{
-			Group:     apps,
-			Name:      "ImageListPullJob",
-			Plural:    "imagelistpulljobs",
-			Gates:     ofPullJobs,
-			Webhooks:  admission.ImageListPullJobs,
-			EntryName: "imagelistpulljob-v1beta1",
-		},
+		Kind:      admission.ImageListPullJob,
 		Access:    Edit,
 		Finalizer: pub.UnrecordedRun,
 	},
 	{
-		Kind: framework.Kind{
-			Group:    apps,
-			Name:     "SidecarSet",
-			Plural:   "sidecarsets",
-			Cluster:  true,
-			Webhooks: admission.SidecarSets,
-			Conversion: framework.Between((*appsv1alpha1.SidecarSet).ToV1beta1,
-				appsv1alpha1.SidecarSetFromV1beta1, nil),
-		},
+		Kind:       admission.SidecarSet,
 		Controller: "sidecarset", Workers: 3, Setup: sidecarSets, Absent: withoutSidecarSets,
 		Rehearse: rehearseSidecarSets,
 		Beside:   []client.Object{&appsv1.ControllerRevision{}},
 		Access:   View,
 	},
 	{
-		Kind: framework.Kind{
-			Group:    apps,
-			Name:     "WorkloadSpread",
-			Plural:   "workloadspreads",
-			Gates:    framework.Gates{{features.WorkloadSpread}},
-			Webhooks: admission.WorkloadSpreads,
-			Conversion: framework.Between((*appsv1alpha1.WorkloadSpread).ToV1beta1,
-				appsv1alpha1.WorkloadSpreadFromV1beta1, admission.RenamedInWorkloadSpreads),
-		},
+		Kind:       admission.WorkloadSpread,
 		Controller: "workloadspread", Workers: 3, Setup: workloadSpreads,
 		Absent: func(e *Environment) { e.Spreads.Absent() },
 		Access: Edit,
 	},
 	{
-		Kind: framework.Kind{
-			Group:    apps,
-			Name:     "CloneSet",
-			Plural:   "clonesets",
-			Webhooks: admission.CloneSets,
-			Conversion: framework.Between((*appsv1alpha1.CloneSet).ToV1beta1,
-				appsv1alpha1.CloneSetFromV1beta1, admission.MovedInCloneSets),
-		},
+		Kind: admission.CloneSet,
 		// A worker waits while requests of its set are in flight. The priority and fairness of the API server
 		// limits them.
 		Controller: "cloneset", Workers: 20, Setup: cloneSets, Rehearse: rehearseCloneSets, Workload: true,
 		Access: Edit,
 	},
 	{
-		Kind: framework.Kind{
-			Group:      apps,
-			Name:       "StatefulSet",
-			Plural:     "statefulsets",
-			Webhooks:   admission.StatefulSets,
-			Conversion: admission.StatefulSetConversion(),
-		},
+		Kind:       admission.StatefulSet,
 		Controller: "statefulset", Workers: 20, Setup: statefulSets, Rehearse: rehearseStatefulSets,
 		Workload: true,
 		Access:   Edit,
 	},
 	{
-		Kind: framework.Kind{
-			Group:      apps,
-			Name:       "DaemonSet",
-			Plural:     "daemonsets",
-			Webhooks:   admission.DaemonSets,
-			Conversion: admission.DaemonSetConversion(),
-		},
+		Kind:       admission.DaemonSet,
 		Controller: "daemonset", Workers: 20, Setup: daemonSets, Rehearse: rehearseDaemonSets, Workload: true,
 		Access: Edit,
 	},
@@ -217,107 +148,46 @@ var Kinds = []Kind{
 		Finalizer: pub.UnrecordedRun,
 	},
 	{
-		Kind: framework.Kind{
-			Group:      apps,
-			Name:       "AdvancedCronJob",
-			Plural:     "advancedcronjobs",
-			Webhooks:   admission.AdvancedCronJobs,
-			Conversion: admission.AdvancedCronJobConversion(),
-		},
+		Kind:       admission.AdvancedCronJob,
 		Controller: "advancedcronjob", Workers: 3, Setup: advancedCronJobs, Workload: true,
 		Access: Edit,
 	},
 	{
-		Kind: framework.Kind{
-			Group:    apps,
-			Name:     "EphemeralJob",
-			Plural:   "ephemeraljobs",
-			Version:  appsv1alpha1.GroupVersion.Version,
-			Webhooks: admission.EphemeralJobs,
-		},
+		Kind:       admission.EphemeralJob,
 		Controller: "ephemeraljob", Workers: 10, Setup: ephemeralJobs,
 		Access:    View,
 		Finalizer: pub.EphemeralContainersCleanup,
 	},
 	{
-		Kind: framework.Kind{
-			Group:    apps,
-			Name:     "PodProbeMarker",
-			Plural:   "podprobemarkers",
-			Version:  appsv1alpha1.GroupVersion.Version,
-			Gates:    ofProbes,
-			Webhooks: admission.PodProbeMarkers,
-		},
+		Kind:       admission.PodProbeMarker,
 		Controller: "podprobemarker", Workers: 3, Setup: podProbeMarkers, With: []string{"NodePodProbe"},
 		Access:    Edit,
 		Finalizer: pub.ProbeCleanup,
 	},
 	{
-		Kind: framework.Kind{
-			Group:    apps,
-			Name:     "NodePodProbe",
-			Plural:   "nodepodprobes",
-			Version:  appsv1alpha1.GroupVersion.Version,
-			Cluster:  true,
-			Gates:    ofProbes,
-			Webhooks: admission.NodePodProbes,
-		},
+		Kind:       admission.NodePodProbe,
 		Controller: "nodepodprobe", Workers: 3,
 	},
 	{
-		Kind: framework.Kind{
-			Group:    apps,
-			Name:     "UnitedDeployment",
-			Plural:   "uniteddeployments",
-			Webhooks: admission.UnitedDeployments,
-			Conversion: framework.Between((*appsv1alpha1.UnitedDeployment).ToV1beta1,
-				appsv1alpha1.UnitedDeploymentFromV1beta1, nil),
-		},
+		Kind:       admission.UnitedDeployment,
 		Controller: "uniteddeployment", Workers: 3, Setup: unitedDeployments, Workload: true,
 		Access: Edit,
 	},
 	{
-		Kind: framework.Kind{
-			Group:    apps,
-			Name:     "ResourceDistribution",
-			Plural:   "resourcedistributions",
-			Cluster:  true,
-			Gates:    framework.Gates{{features.ResourceDistributionGate}},
-			Webhooks: admission.ResourceDistributions,
-			Conversion: framework.Between((*appsv1alpha1.ResourceDistribution).ToV1beta1,
-				appsv1alpha1.ResourceDistributionFromV1beta1, admission.RenamedInResourceDistributions),
-		},
+		Kind: admission.ResourceDistribution,
 		// This is not a workload, but nothing is uninstalled while objects of it exist.
 		Controller: "resourcedistribution", Workers: 3, Setup: resourceDistributions, Workload: true,
 		Access: Administer,
 	},
 	{
-		Kind: framework.Kind{
-			Group:    apps,
-			Name:     "PersistentPodState",
-			Plural:   "persistentpodstates",
-			Webhooks: admission.PersistentPodStates,
-			Conversion: framework.Between((*appsv1alpha1.PersistentPodState).ToV1beta1,
-				appsv1alpha1.PersistentPodStateFromV1beta1, admission.RenamedInPersistentPodStates),
-		},
+		Kind:       admission.PersistentPodState,
 		Controller: "persistentpodstate", Workers: 3, Setup: persistentPodStates,
 		With:   []string{"StatefulSet"},
 		Absent: func(e *Environment) { e.States.Absent() },
 		Access: Edit,
 	},
 	{
-		Kind: framework.Kind{
-			Group:  policy,
-			Name:   "PodUnavailableBudget",
-			Plural: "podunavailablebudgets",
-			Gates: framework.Gates{{
-				features.PodUnavailableBudgetDeleteGate, features.PodUnavailableBudgetUpdateGate,
-			}},
-			OffCode:  http.StatusBadRequest,
-			Webhooks: admission.PodUnavailableBudgets,
-			Conversion: framework.Between((*policyv1alpha1.PodUnavailableBudget).ToV1beta1,
-				policyv1alpha1.PodUnavailableBudgetFromV1beta1, nil),
-		},
+		Kind:       admission.PodUnavailableBudget,
 		Controller: "podunavailablebudget", Workers: 3, Setup: podUnavailableBudgets,
 		Absent: func(e *Environment) { e.Budgets.Absent() },
 		Access: Edit,
