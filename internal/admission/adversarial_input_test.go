@@ -39,6 +39,7 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/framework/webhooktest"
+	"github.com/afloat-project/afloat/internal/kinds/containerrecreate/containerrecreatetest"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
@@ -169,7 +170,7 @@ func besiege(t *testing.T) *besieged {
 		t.Fatal(err)
 	}
 	objects := []client.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}},
-		recreatable(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "known"}}}
+		containerrecreatetest.Recreatable(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "known"}}}
 	const on = "ResourceDistributionGate=true,DeletionProtectionForCRDCascadingGate=true,PodUnavailableBudgetUpdateGate=true,PodUnavailableBudgetDeleteGate=true"
 	e, options := &framework.Environment{Gates: webhooktest.Gates(t, on)}, ofRegistry(t, on)
 	e.Namespace, e.Listed, e.Mapper, e.Announcer = "kruise-system", &workloadspreadcontroller.Listed{}, meta.NewDefaultRESTMapper(nil), b

@@ -31,13 +31,6 @@ func webhooks(t *testing.T, server *webhooktest.APIServer) *cloneSetWebhooks {
 		pods: fake.NewClientBuilder().WithScheme(scheme).Build()}
 }
 
-func object(version, template, more string) string {
-	if more != "" {
-		more = "," + more
-	}
-	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"CloneSet","metadata":{"name":"web","namespace":"shop"},"spec":{"replicas":1,"selector":{"matchLabels":{"app":"shop"}},"template":` + template + more + `}}`
-}
-
 // A refusal looks like the API server's own: 422, reason Invalid, with all errors, no matter which part found
 // them.
 func TestRefusalNamesAllErrors(t *testing.T) {
@@ -46,7 +39,7 @@ func TestRefusalNamesAllErrors(t *testing.T) {
 		metav1.StatusCause{Type: "FieldValueInvalid", Field: "template.spec.volumes[1].name", Message: "Invalid value: \"B_d\""})}
 	template := `{"metadata":{"labels":{"app":"shop"}},"spec":{"restartPolicy":"Never","volumes":[{"name":"v"}],"containers":[{"name":"a"}]}}`
 	got := webhooktest.Review(t, admission.HandlerFunc(webhooks(t, server).validate), "CREATE",
-		object("v1alpha1", template,
+		webhooktest.CloneSet("v1alpha1", template,
 			`"volumeClaimTemplates":[{"metadata":{"name":"v"}},{"metadata":{"name":"B_d"}}],"updateStrategy":{"partition":-1}`), "")
 	if got.Allowed || got.UID != "uid" || got.Result.Code != 422 || got.Result.Reason != metav1.StatusReasonInvalid {
 		t.Fatalf("admission: got %+v, want it refused as invalid with 422 and the UID of the request", got)
@@ -66,7 +59,7 @@ func TestRefusalNamesAllErrors(t *testing.T) {
 // CS-022: the API server gets the document itself, with claim templates as volumes, and nothing is stored.
 func TestTemplateIsJudgedAsTheDocumentItIs(t *testing.T) {
 	server := &webhooktest.APIServer{Answer: webhooktest.Accepts}
-	updated := object("v1beta1", webhooktest.GoodTemplate, `"volumeClaimTemplates":[{"metadata":{"name":"data"}}]`)
+	updated := webhooktest.CloneSet("v1beta1", webhooktest.GoodTemplate, `"volumeClaimTemplates":[{"metadata":{"name":"data"}}]`)
 	if got := webhooktest.Review(t, admission.HandlerFunc(webhooks(t, server).validate), "CREATE", updated, ""); !got.Allowed || len(got.Warnings) > 0 {
 		t.Fatalf("admission: got %+v, want it allowed without warnings", got)
 	}
@@ -112,11 +105,11 @@ func TestATemplateIsRefusedOnlyByAnAnswerAboutItself(t *testing.T) {
 		"a webhook of others refuses": {answer: webhooktest.Answers(400, metav1.StatusReasonBadRequest,
 			`admission webhook "policy" denied the request: no templates`), allowed: true, warning: "no templates", asked: 1},
 		"unchanged template on update": {answer: webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad"),
-			old: object("v1beta1", webhooktest.GoodTemplate, `"minReadySeconds":5`), allowed: true, asked: 0},
+			old: webhooktest.CloneSet("v1beta1", webhooktest.GoodTemplate, `"minReadySeconds":5`), allowed: true, asked: 0},
 		"changed, but wrong before too": {answer: webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad", badCause),
-			old: object("v1beta1", ported, ""), allowed: true, asked: 2},
+			old: webhooktest.CloneSet("v1beta1", ported, ""), allowed: true, asked: 2},
 		"metadata only": {answer: webhooktest.Accepts,
-			old: strings.Replace(object("v1beta1", webhooktest.GoodTemplate, ""), `"web"`, `"web","finalizers":["x"]`, 1), allowed: true, asked: 0},
+			old: strings.Replace(webhooktest.CloneSet("v1beta1", webhooktest.GoodTemplate, ""), `"web"`, `"web","finalizers":["x"]`, 1), allowed: true, asked: 0},
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -125,7 +118,7 @@ func TestATemplateIsRefusedOnlyByAnAnswerAboutItself(t *testing.T) {
 			if test.old != "" {
 				operation = admissionv1.Update
 			}
-			got := webhooktest.Review(t, admission.HandlerFunc(webhooks(t, server).validate), operation, object("v1beta1", webhooktest.GoodTemplate, ""), test.old)
+			got := webhooktest.Review(t, admission.HandlerFunc(webhooks(t, server).validate), operation, webhooktest.CloneSet("v1beta1", webhooktest.GoodTemplate, ""), test.old)
 			if got.Allowed != test.allowed || len(server.Asked) != test.asked {
 				t.Errorf("allowed %v, asked %d times: %+v", got.Allowed, len(server.Asked), got.Result)
 			}
@@ -153,7 +146,7 @@ func TestAnErrorThatMovedIsNotNew(t *testing.T) {
 		return webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad", causes...)(template)
 	}}
 	containers := func(list string) string {
-		return object("v1beta1", `{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[`+list+`]}}`, "")
+		return webhooktest.CloneSet("v1beta1", `{"metadata":{"labels":{"app":"shop"}},"spec":{"containers":[`+list+`]}}`, "")
 	}
 	for updated, want := range map[string][]string{
 		`{"name":"new","image":"i"},{"name":"a"}`: nil,
@@ -170,12 +163,12 @@ func TestAnErrorThatMovedIsNotNew(t *testing.T) {
 // OPS-066: the version is that of the object; the request's kind says v1beta1 throughout these tests.
 func TestVersionOfTheObjectCounts(t *testing.T) {
 	hooks := webhooks(t, &webhooktest.APIServer{Answer: webhooktest.Accepts})
-	got := webhooktest.Review(t, admission.HandlerFunc(hooks.mutate), "CREATE", object("v1alpha1", webhooktest.GoodTemplate, ""), "")
+	got := webhooktest.Review(t, admission.HandlerFunc(hooks.mutate), "CREATE", webhooktest.CloneSet("v1alpha1", webhooktest.GoodTemplate, ""), "")
 	if !strings.Contains(string(got.Patch), `"type":"ReCreate"`) || strings.Contains(string(got.Patch), "rollingUpdate") {
 		t.Errorf("patch of a v1alpha1 object: got %s, want type ReCreate and no rollingUpdate", got.Patch)
 	}
 	if got := webhooktest.Review(t, admission.HandlerFunc(hooks.validate), "CREATE",
-		object("v1alpha1", webhooktest.GoodTemplate, `"updateStrategy":{"type":"InPlaceIfPossible"}`), ""); !got.Allowed {
+		webhooktest.CloneSet("v1alpha1", webhooktest.GoodTemplate, `"updateStrategy":{"type":"InPlaceIfPossible"}`), ""); !got.Allowed {
 		t.Errorf("a strategy of v1alpha1 in v1alpha1: %+v", got.Result)
 	}
 }
@@ -197,9 +190,9 @@ func TestMutateCompletesChangedTemplates(t *testing.T) {
 		warnings int
 	}{
 		"create": {answer: completes, has: []string{pullPolicy, restart}},
-		"template changed": {answer: completes, old: object("v1beta1", other, ""), has: []string{pullPolicy},
+		"template changed": {answer: completes, old: webhooktest.CloneSet("v1beta1", other, ""), has: []string{pullPolicy},
 			not: []string{restart}},
-		"template unchanged": {answer: completes, old: object("v1beta1", webhooktest.GoodTemplate, `"minReadySeconds":1`),
+		"template unchanged": {answer: completes, old: webhooktest.CloneSet("v1beta1", webhooktest.GoodTemplate, `"minReadySeconds":1`),
 			not: []string{"template"}},
 		"no answer": {answer: webhooktest.Answers(500, "", "trouble"), has: []string{pullPolicy}, not: []string{restart},
 			warnings: 1},
@@ -212,7 +205,7 @@ func TestMutateCompletesChangedTemplates(t *testing.T) {
 				operation = admissionv1.Update
 			}
 			got := webhooktest.Review(t, admission.HandlerFunc(webhooks(t, &webhooktest.APIServer{Answer: test.answer}).mutate), operation,
-				object("v1beta1", webhooktest.GoodTemplate, ""), test.old)
+				webhooktest.CloneSet("v1beta1", webhooktest.GoodTemplate, ""), test.old)
 			if !got.Allowed || got.PatchType == nil || len(got.Warnings) != test.warnings {
 				t.Fatalf("admission: got %+v, want it allowed with a patch and %d warnings", got, test.warnings)
 			}
@@ -250,7 +243,7 @@ func TestATemplateThatMountsAClaimIsCompleted(t *testing.T) {
 		`"volumes":[{"name":"w"},{"name":"data"}],`: `"/spec/template/spec/volumes/1/future"`} {
 		template := strings.Replace(webhooktest.GoodTemplate, `"containers"`, volumes+`"containers"`, 1)
 		got := webhooktest.Review(t, admission.HandlerFunc(webhooks(t, &webhooktest.APIServer{Answer: completes}).mutate), "CREATE",
-			object("v1beta1", template, `"volumeClaimTemplates":[{"metadata":{"name":"data"}}]`), "")
+			webhooktest.CloneSet("v1beta1", template, `"volumeClaimTemplates":[{"metadata":{"name":"data"}}]`), "")
 		patch := string(got.Patch)
 		if !strings.Contains(patch, `"/spec/template/spec/restartPolicy"`) || !strings.Contains(patch, want) ||
 			strings.Count(patch, "/spec/template/spec/volumes") != strings.Count(volumes, "name") {
@@ -275,8 +268,8 @@ func TestAnUnchangedApplyRollsNoPodsWhileTheDryRunFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := webhooks(t, &webhooktest.APIServer{Answer: answer})
-			given := object("v1beta1", applied, "")
-			got := webhooktest.Review(t, webhooktest.Handler(w.mutate), admissionv1.Update, given, object("v1beta1", stored, ""))
+			given := webhooktest.CloneSet("v1beta1", applied, "")
+			got := webhooktest.Review(t, webhooktest.Handler(w.mutate), admissionv1.Update, given, webhooktest.CloneSet("v1beta1", stored, ""))
 			patch, err := jsonpatchapply.DecodePatch(got.Patch)
 			if err != nil || !got.Allowed {
 				t.Fatalf("admission by the defaults: %+v; reading the patch: %v", got, err)
@@ -286,7 +279,7 @@ func TestAnUnchangedApplyRollsNoPodsWhileTheDryRunFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			if validated := webhooktest.Review(t, webhooktest.Handler(w.validate), admissionv1.Update, string(after),
-				object("v1beta1", stored, "")); !validated.Allowed {
+				webhooktest.CloneSet("v1beta1", stored, "")); !validated.Allowed {
 				t.Errorf("admission of the completed object: %+v", validated.Result)
 			}
 			doc, err := framework.DecodeDocument(after)
@@ -314,40 +307,6 @@ func TestAnUnchangedApplyRollsNoPodsWhileTheDryRunFails(t *testing.T) {
 	}
 }
 
-// CS-034: deletion of a protected CloneSet, with the gate.
-func TestAProtectedCloneSetIsNotDeleted(t *testing.T) {
-	labelled := func(label, replicas, more string) string {
-		return `{"apiVersion":"apps.kruise.io/v1alpha1","metadata":{"name":"web"` + more +
-			`,"labels":{"policy.kruise.io/delete-protection":"` + label + `"}},"spec":{"replicas":` + replicas + `}}`
-	}
-	cases := map[string]struct {
-		old     string
-		off     bool
-		refused string
-	}{
-		"no label":               {old: object("v1beta1", webhooktest.GoodTemplate, "")},
-		"another value":          {old: labelled("never", "1", "")},
-		"Always":                 {old: labelled("Always", "0", ""), refused: "delete-protection=Always: remove the label"},
-		"Always, gate off":       {old: labelled("Always", "0", ""), off: true},
-		"Always, terminating":    {old: labelled("Always", "1", `,"deletionTimestamp":"2026-01-02T03:04:05Z"`)},
-		"Cascading with pods":    {old: labelled("Cascading", "2", ""), refused: "replicas 2>0: scale to 0"},
-		"Cascading without pods": {old: labelled("Cascading", "0", "")},
-		"Cascading, no number":   {old: labelled("Cascading", "null", "")},
-		"no object":              {old: ""},
-	}
-	for name, test := range cases {
-		t.Run(name, func(t *testing.T) {
-			list := fmt.Sprintf("ResourcesDeletionProtection=%t", !test.off)
-			handlers := handlersOf(t, "CloneSet", list, CloneSets(&framework.Environment{Gates: webhooktest.Gates(t, list)}))
-			got := webhooktest.Review(t, handlers[validateCloneSetPath], "DELETE", "", test.old)
-			if got.Allowed != (test.refused == "") ||
-				!got.Allowed && (got.Result.Code != 403 || !strings.Contains(got.Result.Message, test.refused)) {
-				t.Errorf("deletion: got %+v, want 403 with %q, or allowed", got.Result, test.refused)
-			}
-		})
-	}
-}
-
 // OPS-020: --allow-privileged=false refuses new privileged containers, no matter what the API server answers,
 // and accepts those that are stored.
 func TestNewPrivilegedContainersAreRefusedByTheFlag(t *testing.T) {
@@ -355,53 +314,34 @@ func TestNewPrivilegedContainersAreRefusedByTheFlag(t *testing.T) {
 	hooks := webhooks(t, &webhooktest.APIServer{Answer: webhooktest.Answers(500, "", "trouble")})
 	lenient := hooks.Validator
 	hooks.Validator = framework.Unprivileged(lenient)
-	got := webhooktest.Review(t, admission.HandlerFunc(hooks.validate), "CREATE", object("v1alpha1", template, ""), "")
+	got := webhooktest.Review(t, admission.HandlerFunc(hooks.validate), "CREATE", webhooktest.CloneSet("v1alpha1", template, ""), "")
 	if diff := cmp.Diff([]string{"spec.template.spec.initContainers[0].securityContext.privileged"}, webhooktest.Fields(got)); diff != "" {
 		t.Errorf("refused fields (-want +got):\n%s", diff)
 	}
 	if got := webhooktest.Review(t, admission.HandlerFunc(hooks.validate), "UPDATE",
-		object("v1beta1", strings.Replace(template, `"image":"i","securityContext":{"privileged":false}`, `"image":"j"`, 1), ""),
-		object("v1beta1", template, "")); !got.Allowed {
+		webhooktest.CloneSet("v1beta1", strings.Replace(template, `"image":"i","securityContext":{"privileged":false}`, `"image":"j"`, 1), ""),
+		webhooktest.CloneSet("v1beta1", template, "")); !got.Allowed {
 		t.Errorf("an update of the template: %+v", got.Result)
 	}
 	hooks.Validator = lenient
-	if got := webhooktest.Review(t, admission.HandlerFunc(hooks.validate), "CREATE", object("v1beta1", template, ""), ""); !got.Allowed {
+	if got := webhooktest.Review(t, admission.HandlerFunc(hooks.validate), "CREATE", webhooktest.CloneSet("v1beta1", template, ""), ""); !got.Allowed {
 		t.Errorf("creation while the API server has trouble: %+v", got.Result)
-	}
-}
-
-// OPS-020: so it does with what becomes part of pods otherwise: sidecars, and patches of subsets.
-func TestPrivilegedContainersByOtherWays(t *testing.T) {
-	spreads, sets := spreadsOfDeployment(t), sidecarSetHandler(t, nil, nil)
-	spread := spreadOf("", `{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"subsets":[{"name":"a","patch":{"spec":{"containers":[{"name":"a","securityContext":{"privileged":true}}]}}}]}`)
-	set := of("v1beta1", "SidecarSet", "", `{"selector":{"matchLabels":{"a":"b"}},"containers":[{"name":"c","image":"i","securityContext":{"privileged":true}}]}`)
-	for _, forbidden := range []bool{false, true} {
-		if forbidden {
-			spreads.judge, sets.judge = framework.Unprivileged(spreads.judge), framework.Unprivileged(sets.judge)
-		}
-		for what, response := range map[string]*admissionv1.AdmissionResponse{
-			"spec.subsets[0].patch.spec.containers[0].securityContext.privileged": webhooktest.Review(t, webhooktest.Handler(spreads.validate), "CREATE", spread, ""),
-			"spec.containers[0].securityContext.privileged":                       webhooktest.Review(t, webhooktest.Handler(sets.validate), "CREATE", set, "")} {
-			if told := !response.Allowed && strings.Contains(response.Result.Message, what+": Forbidden"); told != forbidden {
-				t.Errorf("%s, forbidden %t: %+v", what, forbidden, response.Result)
-			}
-		}
 	}
 }
 
 // OPS-066: the handlers answer any object without a panic, with 422 if it is not a CloneSet.
 func TestAnyObjectIsAnsweredWithoutPanic(t *testing.T) {
 	hooks := webhooks(t, &webhooktest.APIServer{Answer: webhooktest.Accepts})
-	good := object("v1beta1", webhooktest.GoodTemplate, "")
+	good := webhooktest.CloneSet("v1beta1", webhooktest.GoodTemplate, "")
 	many := strings.TrimSuffix(strings.Repeat(`"x",`, 20000), ",")
 	for _, hostile := range []string{"", "null", "[]", "7", `{}`, `{"spec":null}`, `{"apiVersion":7,"spec":[]}`,
 		`{"apiVersion":"apps.kruise.io/v9","spec":{}}`,
 		`{"apiVersion":"apps.kruise.io/v1beta1","metadata":null,"spec":{"template":null,"selector":null,"updateStrategy":null,"scaleStrategy":null}}`,
-		object("v1beta1", "null", ""), object("v1alpha1", "[]", `"updateStrategy":{"partition":99999999999}`),
-		object("v1beta1", `{"spec":{"containers":[null,{}],"volumes":[null]}}`,
+		webhooktest.CloneSet("v1beta1", "null", ""), webhooktest.CloneSet("v1alpha1", "[]", `"updateStrategy":{"partition":99999999999}`),
+		webhooktest.CloneSet("v1beta1", `{"spec":{"containers":[null,{}],"volumes":[null]}}`,
 			`"volumeClaimTemplates":[null,{"metadata":null},{"metadata":{"name":7}}]`),
-		object("v1beta1", `{"spec":[]}`, `"volumeClaimTemplates":{}`),
-		object("v1alpha1", `{"metadata":{"labels":[]},"spec":{"volumes":{}}}`, `"scaleStrategy":{"podsToDelete":[`+many+`]}`)} {
+		webhooktest.CloneSet("v1beta1", `{"spec":[]}`, `"volumeClaimTemplates":{}`),
+		webhooktest.CloneSet("v1alpha1", `{"metadata":{"labels":[]},"spec":{"volumes":{}}}`, `"scaleStrategy":{"podsToDelete":[`+many+`]}`)} {
 		for operation, old := range map[admissionv1.Operation]string{"CREATE": "", "UPDATE": good} {
 			if operation == "UPDATE" && hostile == "" {
 				continue
@@ -426,7 +366,7 @@ func TestTemplateNoDefaults(t *testing.T) {
 	hooks := webhooks(t, server)
 	hooks.Complete = false
 	got := webhooktest.Review(t, admission.HandlerFunc(hooks.mutate), "CREATE",
-		object("v1beta1", webhooktest.GoodTemplate, `"updateStrategy":{"rollingUpdate":{"podUpdatePolicy":"InPlaceOnly"}}`), "")
+		webhooktest.CloneSet("v1beta1", webhooktest.GoodTemplate, `"updateStrategy":{"rollingUpdate":{"podUpdatePolicy":"InPlaceOnly"}}`), "")
 	if !got.Allowed || strings.Contains(string(got.Patch), "/spec/template") ||
 		!strings.Contains(string(got.Patch), "inPlaceUpdateStrategy") || len(server.Asked) > 0 {
 		t.Errorf("IPU-014: asked %d times, allowed %t: %s", len(server.Asked), got.Allowed, got.Patch)
@@ -435,7 +375,7 @@ func TestTemplateNoDefaults(t *testing.T) {
 
 func TestDeletionsUnreadableObjectsAndPanicsAreAnswered(t *testing.T) {
 	hooks := webhooks(t, &webhooktest.APIServer{Answer: webhooktest.Accepts})
-	if got := webhooktest.Review(t, webhooktest.Handler(hooks.validate), "DELETE", "", object("v1beta1", webhooktest.GoodTemplate, "")); !got.Allowed {
+	if got := webhooktest.Review(t, webhooktest.Handler(hooks.validate), "DELETE", "", webhooktest.CloneSet("v1beta1", webhooktest.GoodTemplate, "")); !got.Allowed {
 		t.Errorf("delete: %+v", got.Result)
 	}
 	if got := webhooktest.Review(t, admission.HandlerFunc(hooks.validate), "CREATE", `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"replicas":"x"}}`,
@@ -443,7 +383,7 @@ func TestDeletionsUnreadableObjectsAndPanicsAreAnswered(t *testing.T) {
 		t.Errorf("wrong types: got %+v, want code 422", got.Result)
 	}
 	if got := webhooktest.Review(t, admission.HandlerFunc(hooks.validate), "CREATE",
-		object("v1beta1", webhooktest.GoodTemplate, `"scaleStrategy":{"podsToDelete":["gone"]}`), ""); !got.Allowed || len(got.Warnings) != 1 {
+		webhooktest.CloneSet("v1beta1", webhooktest.GoodTemplate, `"scaleStrategy":{"podsToDelete":["gone"]}`), ""); !got.Allowed || len(got.Warnings) != 1 {
 		t.Errorf("CS-344: got %+v, want it allowed with a warning", got)
 	}
 	panics := admission.HandlerFunc(func(context.Context, admission.Request) admission.Response { panic("oops") })

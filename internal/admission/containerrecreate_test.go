@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -21,44 +20,8 @@ import (
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
+	"github.com/afloat-project/afloat/internal/kinds/containerrecreate/containerrecreatetest"
 )
-
-// recreatable is a pod with all sorts of containers.
-func recreatable(changes ...func(*corev1.Pod)) *corev1.Pod {
-	always, grace := corev1.ContainerRestartPolicyAlways, int64(45)
-	hook := func(h corev1.LifecycleHandler) *corev1.Lifecycle { return &corev1.Lifecycle{PreStop: &h} }
-	ports := []corev1.ContainerPort{{Name: "http", ContainerPort: 80, Protocol: "TCP"}}
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-7", UID: "pod-1"},
-		Spec: corev1.PodSpec{NodeName: "node-a", TerminationGracePeriodSeconds: &grace,
-			InitContainers: []corev1.Container{{Name: "init"}, {Name: "native", RestartPolicy: &always}},
-			Containers: []corev1.Container{
-				{Name: "plain", Ports: ports,
-					Lifecycle: &corev1.Lifecycle{
-						PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"start"}}}}},
-				{Name: "exec", Ports: ports, Lifecycle: hook(corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"stop"}}})},
-				{Name: "http", Ports: ports,
-					Lifecycle: hook(
-						corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/stop", Port: intstr.FromString("http")}})},
-				{Name: "tcp", Ports: ports,
-					Lifecycle: hook(corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}})},
-				{Name: "sleep", Ports: ports, Lifecycle: hook(corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 3}})},
-				{Name: "new"}, {Name: "unseen"}}},
-		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "new"}}},
-	}
-	for _, name := range []string{"plain", "exec", "http", "tcp", "sleep"} {
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
-			corev1.ContainerStatus{Name: name, ContainerID: "c://" + name, RestartCount: 2})
-	}
-	for _, name := range []string{"init", "native"} {
-		pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses,
-			corev1.ContainerStatus{Name: name, ContainerID: "c://" + name})
-	}
-	for _, change := range changes {
-		change(pod)
-	}
-	return pod
-}
 
 func recreateHandler(t *testing.T, pod *corev1.Pod, more ...runtime.Object) *recreateWebhook {
 	t.Helper()
@@ -107,7 +70,7 @@ func TestRecreateRequestsAreFrozen(t *testing.T) {
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
 		given := crr(version, `,"labels":{"a":"b","crr.apps.kruise.io/active":"forged","crr.apps.kruise.io/pod-uid":"forged","crr.apps.kruise.io/node-name":"forged"}`,
 			`{"podName":"web-7","future":12345678901234567890,"containers":[{"name":"plain","future":1},{"name":"exec"},{"name":"http"},{"name":"tcp"},{"name":"sleep"},{"name":"native"}]}`)
-		pod := recreatable()
+		pod := containerrecreatetest.Recreatable()
 		handler := webhooktest.Handler(recreateHandler(t, pod).mutate)
 		before := admitted(t, webhooktest.Review(t, handler, admissionv1.Create, given, ""), given)
 		got, err := framework.DecodeDocument([]byte(before))
@@ -184,7 +147,7 @@ func TestRecreateRequestsAreFrozen(t *testing.T) {
 		if r := webhooktest.Review(t, handler, admissionv1.Update, before, text); r.Allowed {
 			t.Errorf("%s: the facts are taken out again", version)
 		}
-		other := recreatable(func(p *corev1.Pod) { p.UID = "pod-2" })
+		other := containerrecreatetest.Recreatable(func(p *corev1.Pod) { p.UID = "pod-2" })
 		if r := webhooktest.Review(t, webhooktest.Handler(recreateHandler(t, other).mutate), admissionv1.Update, text, before); r.Allowed {
 			t.Errorf("%s: filled from a later pod of that name", version)
 		}
@@ -195,7 +158,7 @@ func TestRecreateRequestsAreFrozen(t *testing.T) {
 // statusContext in it. A caller that is known to be the API server gets all at once, exactly as it would be
 // filled in later; nobody else does.
 func TestAKnownCallerGetsTheFactsAtOnce(t *testing.T) {
-	pod := recreatable()
+	pod := containerrecreatetest.Recreatable()
 	known := admission.HandlerFunc(func(ctx context.Context, request admission.Request) admission.Response {
 		return recreateHandler(t, pod).mutate(framework.WithCaller(ctx, true), request)
 	})
@@ -250,8 +213,8 @@ func TestAKnownCallerGetsTheFactsAtOnce(t *testing.T) {
 func TestAForgedRequestRevealsNothingOfAPod(t *testing.T) {
 	other := &appsv1beta1.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "nightly-restart",
 		Labels: map[string]string{"crr.apps.kruise.io/active": "true", "crr.apps.kruise.io/pod-uid": "pod-1"}}}
-	gone := recreatable(func(p *corev1.Pod) { p.Spec.NodeName = "node-b" })
-	for name, pod := range map[string]*corev1.Pod{"a pod": recreatable(), "a pod whose node is gone": gone} {
+	gone := containerrecreatetest.Recreatable(func(p *corev1.Pod) { p.Spec.NodeName = "node-b" })
+	for name, pod := range map[string]*corev1.Pod{"a pod": containerrecreatetest.Recreatable(), "a pod whose node is gone": gone} {
 		response := webhooktest.Review(t, webhooktest.Handler(recreateHandler(t, pod, other).mutate), admissionv1.Create,
 			crr("v1beta1", "", `{"podName":"web-7","containers":[{"name":"plain"},{"name":"exec"},{"name":"http"}]}`), "")
 		answer, err := json.Marshal(response)
@@ -285,16 +248,16 @@ func TestRecreateRequestsAreRefused(t *testing.T) {
 		"CRR-025 negative started":     {strategy(`"minStartedSeconds":-1`), nil, 400, "non-negative"},
 		"CRR-026 an unknown policy":    {strategy(`"failurePolicy":"Retry"`), nil, 400, "unknown failurePolicy"},
 		"CRR-027 no such pod":          {`{"podName":"web-8","containers":[{"name":"plain"}]}`, nil, 400, "no found Pod named web-8"},
-		"CRR-028 a finished pod": {one(""), recreatable(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), 400,
+		"CRR-028 a finished pod": {one(""), containerrecreatetest.Recreatable(func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed }), 400,
 			"inactive Pod"},
-		"CRR-028 a pod being deleted": {one(""), recreatable(func(p *corev1.Pod) {
+		"CRR-028 a pod being deleted": {one(""), containerrecreatetest.Recreatable(func(p *corev1.Pod) {
 			p.DeletionTimestamp, p.Finalizers = &metav1.Time{Time: metav1.Now().Time}, []string{"f"}
 		}), 400, "inactive Pod"},
-		"CRR-028 a finished pod whose sidecars end": {one(""), recreatable(func(p *corev1.Pod) {
+		"CRR-028 a finished pod whose sidecars end": {one(""), containerrecreatetest.Recreatable(func(p *corev1.Pod) {
 			p.Status.Phase, p.Status.Conditions = corev1.PodSucceeded, []corev1.PodCondition{{Type: "SidecarTerminated", Status: "False"}}
 		}), 200, ""},
-		"CRR-029 no node": {one(""), recreatable(func(p *corev1.Pod) { p.Spec.NodeName = "" }), 400, "pending Pod"},
-		"CRR-030 the node is gone": {one(""), recreatable(func(p *corev1.Pod) { p.Spec.NodeName = "node-b" }), 400,
+		"CRR-029 no node": {one(""), containerrecreatetest.Recreatable(func(p *corev1.Pod) { p.Spec.NodeName = "" }), 400, "pending Pod"},
+		"CRR-030 the node is gone": {one(""), containerrecreatetest.Recreatable(func(p *corev1.Pod) { p.Spec.NodeName = "node-b" }), 400,
 			"no found Node of Pod web-7"},
 		"CRR-031 twice": {`{"podName":"web-7","containers":[{"name":"plain"},{"name":"plain"}]}`, nil, 400,
 			"can not recreate plain multi times"},
@@ -313,7 +276,7 @@ func TestRecreateRequestsAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := test.pod
 			if pod == nil {
-				pod = recreatable()
+				pod = containerrecreatetest.Recreatable()
 			}
 			for _, version := range []string{"v1alpha1", "v1beta1"} {
 				response := webhooktest.Review(t, webhooktest.Handler(recreateHandler(t, pod).mutate), admissionv1.Create, crr(version, "", test.spec), "")
@@ -327,8 +290,8 @@ func TestRecreateRequestsAreRefused(t *testing.T) {
 			}
 		})
 	}
-	off := recreateHandler(t, recreatable())
-	handler := handlersOf(t, "ContainerRecreateRequest", "KruiseDaemon=false", framework.Webhooks{Mutate: off.mutate})[mutateRecreatePath]
+	off := recreateHandler(t, containerrecreatetest.Recreatable())
+	handler := webhooktest.Handlers(t, ContainerRecreateRequest, "KruiseDaemon=false", framework.Webhooks{Mutate: off.mutate})["/mutate-apps-kruise-io-containerrecreaterequest"]
 	if response := webhooktest.Review(t, handler, admissionv1.Create, crr("v1beta1", "", one("")), ""); response.Allowed {
 		t.Error("CRR-020: admitted without the gate")
 	} else if response.Result.Code != 403 {
@@ -369,7 +332,7 @@ func TestUpdatesOfRecreateRequestsAreJudged(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			response := webhooktest.Review(t, webhooktest.Handler(recreateHandler(t, recreatable()).mutate), admissionv1.Update, test.updated, test.old)
+			response := webhooktest.Review(t, webhooktest.Handler(recreateHandler(t, containerrecreatetest.Recreatable()).mutate), admissionv1.Update, test.updated, test.old)
 			if want := test.message == ""; response.Allowed != want {
 				t.Errorf("allowed %t, want %t: %+v", response.Allowed, want, response.Result)
 			} else if !want && response.Result.Code != 403 {
@@ -388,8 +351,8 @@ func TestUpdatesOfRecreateRequestsAreJudged(t *testing.T) {
 func TestDeletedRequestsCanBeFreedWithoutTheGate(t *testing.T) {
 	const leaving = `,"deletionTimestamp":"2026-01-01T00:00:00Z"`
 	spec := `{"podName":"web-7","containers":[{"name":"plain"}]}`
-	off := recreateHandler(t, recreatable())
-	handler := handlersOf(t, "ContainerRecreateRequest", "KruiseDaemon=false", framework.Webhooks{Mutate: off.mutate})[mutateRecreatePath]
+	off := recreateHandler(t, containerrecreatetest.Recreatable())
+	handler := webhooktest.Handlers(t, ContainerRecreateRequest, "KruiseDaemon=false", framework.Webhooks{Mutate: off.mutate})["/mutate-apps-kruise-io-containerrecreaterequest"]
 	if r := webhooktest.Review(t, handler, admissionv1.Update, crr("v1beta1", leaving, spec),
 		crr("v1beta1", leaving+`,"finalizers":["crr.apps.kruise.io/unready-acquired"]`, spec)); !r.Allowed {
 		t.Errorf("the last finalizer without the gate: %+v", r.Result)
@@ -410,7 +373,7 @@ func TestRecreateRequestsGetWarnings(t *testing.T) {
 		}
 		return r
 	}
-	handler := webhooktest.Handler(recreateHandler(t, recreatable(), other("finished", true), other("before", false)).mutate)
+	handler := webhooktest.Handler(recreateHandler(t, containerrecreatetest.Recreatable(), other("finished", true), other("before", false)).mutate)
 	spec := `{"podName":"web-7","containers":[{"name":"plain"}]}`
 	response := webhooktest.Review(t, handler, admissionv1.Create,
 		crr("v1alpha1", `,"annotations":{"crr.apps.kruise.io/unready-acquired":"noon"}`, spec), "")
@@ -435,7 +398,7 @@ func TestRequestsForOnePodAreFew(t *testing.T) {
 		others = append(others, r)
 	}
 	create := func() *admissionv1.AdmissionResponse {
-		return webhooktest.Review(t, webhooktest.Handler(recreateHandler(t, recreatable(), others...).mutate), admissionv1.Create,
+		return webhooktest.Review(t, webhooktest.Handler(recreateHandler(t, containerrecreatetest.Recreatable(), others...).mutate), admissionv1.Create,
 			crr("v1beta1", "", `{"podName":"web-7","containers":[{"name":"plain"}]}`), "")
 	}
 	for i := range 9 {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	jsonpatchapply "github.com/evanphx/json-patch/v5"
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -18,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
 
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/framework"
@@ -43,9 +45,9 @@ func convert(t *testing.T, body string) (int, framework.Document) {
 // as a whole.
 func TestListsOfBothVersionsConvertAsAWhole(t *testing.T) {
 	for _, version := range []string{"v1", "v1beta1"} {
-		good := object("v1alpha1", webhooktest.GoodTemplate, `"updateStrategy":{"type":"InPlaceOnly"}`)
-		same := object("v1beta1", webhooktest.GoodTemplate, "")
-		broken := strings.Replace(object("v1alpha1", webhooktest.GoodTemplate, ""), `"replicas":1`, `"replicas":"many"`, 1)
+		good := webhooktest.CloneSet("v1alpha1", webhooktest.GoodTemplate, `"updateStrategy":{"type":"InPlaceOnly"}`)
+		same := webhooktest.CloneSet("v1beta1", webhooktest.GoodTemplate, "")
+		broken := strings.Replace(webhooktest.CloneSet("v1alpha1", webhooktest.GoodTemplate, ""), `"replicas":1`, `"replicas":"many"`, 1)
 		code, got := convert(t, `{"apiVersion":"apiextensions.k8s.io/`+version+
 			`","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"apps.kruise.io/v1beta1","objects":[`+good+`,`+same+`,`+
 			broken+`]}}`)
@@ -91,7 +93,7 @@ func TestListsOfBothVersionsConvertAsAWhole(t *testing.T) {
 }
 
 func TestConvertRefusesWhatIsNotOurs(t *testing.T) {
-	code, got := convert(t, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"apps.kruise.io/v2","objects":[`+object("v1beta1", webhooktest.GoodTemplate, "")+`]}}`)
+	code, got := convert(t, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"apps.kruise.io/v2","objects":[`+webhooktest.CloneSet("v1beta1", webhooktest.GoodTemplate, "")+`]}}`)
 	if code != 200 {
 		t.Errorf("status for an unknown version: got %d, want 200", code)
 	} else if result := got["response"].(framework.Document)["result"].(framework.Document); result["status"] != "Failure" {
@@ -126,7 +128,7 @@ func TestConvertCarriesWhatItDoesNotKnow(t *testing.T) {
 	}
 	for name, test := range cases {
 		t.Run(name, func(t *testing.T) {
-			given := object(test.from, webhooktest.GoodTemplate, test.members)
+			given := webhooktest.CloneSet(test.from, webhooktest.GoodTemplate, test.members)
 			there := convertOne(t, given, test.to)
 			if !has(there, test.at) {
 				t.Errorf("%s is not in %v", test.at, there)
@@ -423,5 +425,125 @@ func TestDeepAndWideUnknownFieldsAreCarriedInOneWalk(t *testing.T) {
 	}
 	if members, ok := carried.(framework.Document); !ok || len(members) != width {
 		t.Errorf("at the end of the depth are %d fields, want %d", len(members), width)
+	}
+}
+
+// ADS-215 (part): fields of a newer release inside of those that only v1beta1 has are in the annotation,
+// where the API server does not prune them, and return, whether or not the field that has an annotation of
+// its own is set.
+func TestFieldsOfANewerReleaseOfDaemonSets(t *testing.T) {
+	for scale, want := range map[string]framework.Document{
+		`{"partitionedScaling":true,"future":12345678901234567890}`: {pub.ProgressiveCreatePod: "true",
+			pub.V1beta1OnlyFields: `{"scaleStrategy":{"future":12345678901234567890}}`},
+		`{"future":{"a":[1]}}`:        {pub.V1beta1OnlyFields: `{"scaleStrategy":{"future":{"a":[1]}}}`},
+		`{"partitionedScaling":true}`: {pub.ProgressiveCreatePod: "true"},
+	} {
+		beta := ads("v1beta1", "", `"scaleStrategy":`+scale+`,"future":true`)
+		alpha := convertOne(t, beta, "v1alpha1")
+		spec, meta := alpha["spec"].(framework.Document), alpha["metadata"].(framework.Document)
+		if diff := cmp.Diff(want, meta["annotations"]); diff != "" {
+			t.Errorf("annotations in v1alpha1 for %s (-want +got):\n%s", scale, diff)
+		}
+		if spec["scaleStrategy"] != nil {
+			t.Errorf("the spec in v1alpha1 has a scale strategy: %v", spec)
+		}
+		if spec["future"] != true {
+			t.Errorf("the unknown field has gone: %v", spec)
+		}
+		back := convertOne(t, webhooktest.Encoded(t, alpha), "v1beta1")
+		given, err := framework.DecodeDocument([]byte(beta))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(given["spec"], back["spec"]); diff != "" {
+			t.Errorf("spec after conversion there and back (-want +got):\n%s", diff)
+		}
+		if left := back["metadata"].(framework.Document)["annotations"]; left != nil {
+			t.Errorf("annotations in v1beta1: got %v, want none", left)
+		}
+	}
+	for _, garbage := range []string{"no", "[]", `{"scaleStrategy":5,"future":1}`} {
+		got := convertOne(t, ads("v1alpha1", webhooktest.Annotated(garbage), ""), "v1beta1")["spec"].(framework.Document)
+		for _, field := range []string{"scaleStrategy", "future"} {
+			if got[field] != nil {
+				t.Errorf("the annotation %s became %s in the spec: %v", garbage, field, got)
+			}
+		}
+	}
+}
+
+// OPS-112, ASTS-322 (part): fields of a newer release inside of those that only v1beta1 has are in the
+// annotation too, where the API server does not prune them, and return.
+func TestFieldsOfANewerReleaseInTheAnnotation(t *testing.T) {
+	beta := sts("v1beta1", "", `"ordinals":{"start":1,"step":2},"scaleStrategy":{"burst":12345678901234567890},"future":true`)
+	alpha := convertOne(t, beta, "v1alpha1")
+	spec, meta := alpha["spec"].(framework.Document), alpha["metadata"].(framework.Document)
+	text, _ := meta["annotations"].(framework.Document)[pub.V1beta1OnlyFields].(string)
+	want := `{"ordinals":{"start":1,"step":2},"scaleStrategy":{"burst":12345678901234567890}}`
+	if diff := cmp.Diff(want, text); diff != "" {
+		t.Errorf("annotation in v1alpha1 (-want +got):\n%s", diff)
+	}
+	for _, field := range []string{"ordinals", "scaleStrategy"} {
+		if spec[field] != nil {
+			t.Errorf("the spec in v1alpha1 has %s: %v", field, spec)
+		}
+	}
+	if spec["future"] != true {
+		t.Errorf("the unknown field has gone: %v", spec)
+	}
+	back := convertOne(t, webhooktest.Encoded(t, alpha), "v1beta1")
+	given, err := framework.DecodeDocument([]byte(beta))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(given["spec"], back["spec"]); diff != "" {
+		t.Errorf("spec after conversion there and back (-want +got):\n%s", diff)
+	}
+	for _, garbage := range []string{"no", "[]", `{"ordinals":5,"future":1}`} {
+		got := convertOne(t, sts("v1alpha1", webhooktest.Annotated(garbage), ""), "v1beta1")["spec"].(framework.Document)
+		for _, field := range []string{"ordinals", "future"} {
+			if got[field] != nil {
+				t.Errorf("the annotation %s became %s in the spec: %v", garbage, field, got)
+			}
+		}
+	}
+}
+
+// OPS-072, OPS-112: an unknown field in spec.updateStrategy of another kind than CloneSet keeps its place in
+// both versions, although it moves in a CloneSet.
+func TestAFieldOfANewerReleaseStaysInTheUpdateStrategyOfASidecarSet(t *testing.T) {
+	const members = `"kind":"SidecarSet","metadata":{"name":"s"},"spec":{"containers":[{"name":"a","image":"i"}],"updateStrategy":{"type":"RollingUpdate","future":{"x":1}}}}`
+	for from, to := range map[string]string{"v1alpha1": "v1beta1", "v1beta1": "v1alpha1"} {
+		there := convertOne(t, `{"apiVersion":"apps.kruise.io/`+from+`",`+members, to)
+		if !has(there, "spec.updateStrategy.future.x") {
+			t.Errorf("from %s: the field of a newer release has gone: %v", from, there["spec"])
+		}
+		if has(there, "spec.updateStrategy.rollingUpdate") {
+			t.Errorf("from %s: got a rollingUpdate that nobody gave: %v", from, there["spec"])
+		}
+		given := `{"apiVersion":"apps.kruise.io/` + from + `",` + members
+		response := sidecarSetHandler(t, nil, nil).mutate(t.Context(), sidecarSetRequest(from, given))
+		text, err := json.Marshal(response.Patches)
+		if err != nil {
+			t.Fatal(err)
+		}
+		patch, err := jsonpatchapply.DecodePatch(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stored, err := patch.Apply([]byte(given))
+		if err != nil {
+			t.Fatal(err)
+		}
+		after, err := framework.DecodeDocument(stored)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !has(after, "spec.updateStrategy.future.x") {
+			t.Errorf("%s written: the field of a newer release has gone: %s", from, text)
+		}
+		if has(after, "spec.updateStrategy.rollingUpdate") {
+			t.Errorf("%s written: got a rollingUpdate that nobody gave: %s", from, text)
+		}
 	}
 }

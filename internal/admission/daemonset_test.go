@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 )
@@ -130,84 +128,5 @@ func TestAdmittedDaemonSets(t *testing.T) {
 		t.Error("an annotation with an unknown field is admitted")
 	} else if !strings.Contains(got.Result.Message, "scaleStrategi") {
 		t.Errorf("an annotation with an unknown field: refused with %q, want the field in it", got.Result.Message)
-	}
-}
-
-// ADS-033: deletion of a protected set is refused with the gate, with Cascading while it has pods on nodes
-// that should have one, in words that name the set.
-func TestDeletionProtectionOfDaemonSets(t *testing.T) {
-	const going = `"deletionTimestamp":"2026-01-02T03:04:05Z",`
-	for _, on := range []bool{true, false} {
-		list := fmt.Sprintf("ResourcesDeletionProtection=%t", on)
-		handlers := handlersOf(t, "DaemonSet", list, DaemonSets(&framework.Environment{Gates: webhooktest.Gates(t, list)}))
-		for _, test := range []struct {
-			label, status, more string
-			refused             bool
-		}{{"Always", `{}`, "", true}, {"Always", `{"currentNumberScheduled":1}`, going, false}, {"Cascading", `{"currentNumberScheduled":1}`, "", true},
-			{"Cascading", `{"currentNumberScheduled":0,"desiredNumberScheduled":5}`, "", false}, {"Cascading", `{}`, "", false},
-			{"Cascading", `{"currentNumberScheduled":1}`, going, false}, {"Never", `{"currentNumberScheduled":1}`, "", false}} {
-			for _, version := range []string{"v1alpha1", "v1beta1"} {
-				old := strings.TrimSuffix(ads(version, test.more+`"labels":{"policy.kruise.io/delete-protection":"`+test.label+`"}`, ""), "}") +
-					`,"status":` + test.status + `}`
-				got := webhooktest.Review(t, handlers[validateDaemonSetPath], "DELETE", "", old)
-				refused := test.refused && on
-				if got.Allowed == refused {
-					t.Errorf("gate %v, %+v: allowed %t, want %t: %+v", on, test, got.Allowed, !refused, got.Result)
-				}
-				protected := "DaemonSet shop/agent is protected by label policy.kruise.io/delete-protection=" + test.label
-				if refused && (got.Result.Code != http.StatusForbidden || !strings.HasPrefix(got.Result.Message,
-					protected)) {
-					t.Errorf("gate %v, %+v: got %+v, want code 403 and %q", on, test, got.Result, protected)
-				}
-				if test.refused && on && test.label == "Cascading" && !strings.Contains(got.Result.Message, "currentNumberScheduled 1>0: give its template") {
-					t.Errorf("message for a cascading protection: got %q, want what it counts and what to do",
-						got.Result.Message)
-				}
-			}
-		}
-	}
-}
-
-// ADS-215 (part): fields of a newer release inside of those that only v1beta1 has are in the annotation,
-// where the API server does not prune them, and return, whether or not the field that has an annotation of
-// its own is set.
-func TestFieldsOfANewerReleaseOfDaemonSets(t *testing.T) {
-	for scale, want := range map[string]framework.Document{
-		`{"partitionedScaling":true,"future":12345678901234567890}`: {pub.ProgressiveCreatePod: "true",
-			pub.V1beta1OnlyFields: `{"scaleStrategy":{"future":12345678901234567890}}`},
-		`{"future":{"a":[1]}}`:        {pub.V1beta1OnlyFields: `{"scaleStrategy":{"future":{"a":[1]}}}`},
-		`{"partitionedScaling":true}`: {pub.ProgressiveCreatePod: "true"},
-	} {
-		beta := ads("v1beta1", "", `"scaleStrategy":`+scale+`,"future":true`)
-		alpha := convertOne(t, beta, "v1alpha1")
-		spec, meta := alpha["spec"].(framework.Document), alpha["metadata"].(framework.Document)
-		if diff := cmp.Diff(want, meta["annotations"]); diff != "" {
-			t.Errorf("annotations in v1alpha1 for %s (-want +got):\n%s", scale, diff)
-		}
-		if spec["scaleStrategy"] != nil {
-			t.Errorf("the spec in v1alpha1 has a scale strategy: %v", spec)
-		}
-		if spec["future"] != true {
-			t.Errorf("the unknown field has gone: %v", spec)
-		}
-		back := convertOne(t, webhooktest.Encoded(t, alpha), "v1beta1")
-		given, err := framework.DecodeDocument([]byte(beta))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(given["spec"], back["spec"]); diff != "" {
-			t.Errorf("spec after conversion there and back (-want +got):\n%s", diff)
-		}
-		if left := back["metadata"].(framework.Document)["annotations"]; left != nil {
-			t.Errorf("annotations in v1beta1: got %v, want none", left)
-		}
-	}
-	for _, garbage := range []string{"no", "[]", `{"scaleStrategy":5,"future":1}`} {
-		got := convertOne(t, ads("v1alpha1", webhooktest.Annotated(garbage), ""), "v1beta1")["spec"].(framework.Document)
-		for _, field := range []string{"scaleStrategy", "future"} {
-			if got[field] != nil {
-				t.Errorf("the annotation %s became %s in the spec: %v", garbage, field, got)
-			}
-		}
 	}
 }

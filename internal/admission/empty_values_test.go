@@ -83,7 +83,7 @@ func TestWhatIsEmptyMeansAbsent(t *testing.T) {
 		}
 	}
 	handlers, _, _ := open(t)
-	recreate := webhooktest.Handler(recreateHandler(t, recreatable()).mutate)
+	recreate := webhooktest.Handler(ContainerRecreateRequests(accepting(t)).Mutate)
 	for i := range Registered {
 		kind := &Registered[i]
 		t.Run(kind.Name, func(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"gomodules.xyz/jsonpatch/v2"
-	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -78,17 +77,6 @@ func ImageListPullJobs(*framework.Environment) framework.Webhooks {
 			return imagepull.DefaultJob(object, true, false)
 		}),
 		Validate: validateList,
-	}
-}
-
-// defaulting returns a handler that adds missing defaults.
-func defaulting(add func(object framework.Document, create bool) []jsonpatch.Operation) admission.HandlerFunc {
-	return func(_ context.Context, request admission.Request) admission.Response {
-		object, err := framework.DecodeDocument(request.Object.Raw)
-		if err != nil {
-			return framework.Undecodable(&request, err)
-		}
-		return admission.Patched("", add(object, request.Operation == admissionv1.Create)...)
 	}
 }
 

@@ -19,15 +19,10 @@ import (
 
 func imageHandlers(t *testing.T, list string) map[string]admission.Handler {
 	t.Helper()
-	handlers := handlersOf(t, "NodeImage", list, nodeImages(func() time.Time { return time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC) }))
-	maps.Copy(handlers, handlersOf(t, "ImagePullJob", list, ImagePullJobs(nil)))
-	maps.Copy(handlers, handlersOf(t, "ImageListPullJob", list, ImageListPullJobs(nil)))
+	handlers := webhooktest.Handlers(t, NodeImage, list, nodeImages(func() time.Time { return time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC) }))
+	maps.Copy(handlers, webhooktest.Handlers(t, ImagePullJob, list, ImagePullJobs(nil)))
+	maps.Copy(handlers, webhooktest.Handlers(t, ImageListPullJob, list, ImageListPullJobs(nil)))
 	return handlers
-}
-
-func of(version, kind, metadata, spec string) string {
-	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"` + kind + `","metadata":{"name":"x"` + metadata + `},"spec":` + spec +
-		`}`
 }
 
 func mutated(t *testing.T, path, object string) framework.Document {
@@ -56,16 +51,16 @@ func mutated(t *testing.T, path, object string) framework.Document {
 func TestImageKindsAreCompleted(t *testing.T) {
 	const full = `"pullPolicy":{"backoffLimit":3,"timeoutSeconds":600}`
 	cases := map[string]struct{ path, kind, metadata, spec, want, finalizers string }{
-		"IMG-031, IMG-032 a job": {mutatePullJobPath, "ImagePullJob", "",
+		"IMG-031, IMG-032 a job": {"/mutate-apps-kruise-io-imagepulljob", "ImagePullJob", "",
 			`{"image":"a","completionPolicy":{},"future":12345678901234567890}`,
 			`{"image":"a","completionPolicy":{"type":"Always"},"future":12345678901234567890,"imagePullPolicy":"IfNotPresent",` + full +
 				`}`, `["apps.kruise.io/deletion-protection"]`},
-		"IMG-031 what is given stays": {mutatePullJobPath, "ImagePullJob", `,"finalizers":["f"]`,
+		"IMG-031 what is given stays": {"/mutate-apps-kruise-io-imagepulljob", "ImagePullJob", `,"finalizers":["f"]`,
 			`{"image":"a","completionPolicy":{"type":"Never"},"imagePullPolicy":"Always","pullPolicy":{"backoffLimit":0}}`,
 			`{"image":"a","completionPolicy":{"type":"Never"},"imagePullPolicy":"Always","pullPolicy":{"backoffLimit":0,"timeoutSeconds":600}}`, `["f","apps.kruise.io/deletion-protection"]`},
-		"IMG-045 a list": {mutatePullListPath, "ImageListPullJob", "", `{"images":["a"]}`,
+		"IMG-045 a list": {"/mutate-apps-kruise-io-imagelistpulljob", "ImageListPullJob", "", `{"images":["a"]}`,
 			`{"images":["a"],"completionPolicy":{"type":"Always"},` + full + `}`, ""},
-		"IMG-015, IMG-021, IMG-022, IMG-026 a node": {mutateNodeImagePath, "NodeImage", "", `{"images":{"r.io/a/b":{"future":1,"tags":[{"tag":"2","future":2},{"tag":"1","createdAt":"2025-01-01T00:00:00Z","pullPolicy":{"backoffLimit":-1,"ttlSecondsAfterFinished":5}}]}}}`,
+		"IMG-015, IMG-021, IMG-022, IMG-026 a node": {"/mutate-apps-kruise-io-nodeimage", "NodeImage", "", `{"images":{"r.io/a/b":{"future":1,"tags":[{"tag":"2","future":2},{"tag":"1","createdAt":"2025-01-01T00:00:00Z","pullPolicy":{"backoffLimit":-1,"ttlSecondsAfterFinished":5}}]}}}`,
 			`{"images":{"r.io/a/b":{"future":1,"tags":[` +
 				`{"tag":"1","createdAt":"2025-01-01T00:00:00Z","imagePullPolicy":"IfNotPresent","pullPolicy":{"backoffLimit":3,"timeoutSeconds":600,"ttlSecondsAfterFinished":5}},` +
 				`{"tag":"2","future":2,"createdAt":"2026-01-01T10:00:00Z","imagePullPolicy":"IfNotPresent",` + full + `}]}}}`, ""},
@@ -73,7 +68,7 @@ func TestImageKindsAreCompleted(t *testing.T) {
 	for name, test := range cases {
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			t.Run(name+" "+version, func(t *testing.T) {
-				got := mutated(t, test.path, of(version, test.kind, test.metadata, test.spec))
+				got := mutated(t, test.path, webhooktest.Object(version, test.kind, test.metadata, test.spec))
 				want, err := framework.DecodeDocument([]byte(test.want))
 				if err != nil {
 					t.Fatal(err)
@@ -92,9 +87,9 @@ func TestImageKindsAreCompleted(t *testing.T) {
 			})
 		}
 	}
-	object := strings.Replace(of("v1beta1", "NodeImage", "", `{}`), `"spec":{}`,
+	object := strings.Replace(webhooktest.Object("v1beta1", "NodeImage", "", `{}`), `"spec":{}`,
 		`"spec":{},"status":{"desired":2,"imageStatuses":{"a":{"tags":[{"tag":"2","phase":"Failed"},{"tag":"1","phase":"Failed"}]}}}`, 1)
-	tags := mutated(t, mutateNodeImagePath, object)["status"].(framework.Document)["imageStatuses"].(framework.Document)["a"].(framework.Document)["tags"].([]any)
+	tags := mutated(t, "/mutate-apps-kruise-io-nodeimage", object)["status"].(framework.Document)["imageStatuses"].(framework.Document)["a"].(framework.Document)["tags"].([]any)
 	if tags[0].(framework.Document)["tag"] != "1" {
 		t.Errorf("IMG-022: %v", tags)
 	}
@@ -173,12 +168,12 @@ func TestBadImageKindsAreRefused(t *testing.T) {
 			"percentage"},
 		"IMG-016 neither type is necessary": {"ImageListPullJob", `{"images":["a"],"completionPolicy":{}}`, ""},
 	}
-	paths := map[string]string{"NodeImage": validateNodeImagePath, "ImagePullJob": validatePullJobPath,
-		"ImageListPullJob": validatePullListPath}
+	paths := map[string]string{"NodeImage": "/validate-apps-kruise-io-nodeimage", "ImagePullJob": "/validate-apps-kruise-io-imagepulljob",
+		"ImageListPullJob": "/validate-apps-kruise-io-imagelistpulljob"}
 	for name, test := range cases {
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			t.Run(name+" "+version, func(t *testing.T) {
-				response := webhooktest.Review(t, imageHandlers(t, "")[paths[test.kind]], admissionv1.Create, of(version, test.kind, "", test.spec), "")
+				response := webhooktest.Review(t, imageHandlers(t, "")[paths[test.kind]], admissionv1.Create, webhooktest.Object(version, test.kind, "", test.spec), "")
 				if want := test.message == ""; response.Allowed != want {
 					t.Errorf("allowed %t, want %t: %+v", response.Allowed, want, response.Result)
 				} else if !want && response.Result.Code != 400 {
@@ -192,22 +187,22 @@ func TestBadImageKindsAreRefused(t *testing.T) {
 }
 
 func TestImageUpdatesAndGates(t *testing.T) {
-	before := of("v1beta1", "ImagePullJob", "", `{"image":"a","completionPolicy":{},"pullSecrets":["s"]}`)
+	before := webhooktest.Object("v1beta1", "ImagePullJob", "", `{"image":"a","completionPolicy":{},"pullSecrets":["s"]}`)
 	after := strings.Replace(before, `["s"]`, `["t"]`, 1)
-	if r := webhooktest.Review(t, imageHandlers(t, "")[validatePullJobPath], admissionv1.Update, after, before); r.Allowed {
+	if r := webhooktest.Review(t, imageHandlers(t, "")["/validate-apps-kruise-io-imagepulljob"], admissionv1.Update, after, before); r.Allowed {
 		t.Error("IMG-033: other pull secrets are admitted")
 	} else if !strings.Contains(r.Result.Message, "spec.pullSecrets is immutable") {
 		t.Errorf("IMG-033: refused with %q, want the field in it", r.Result.Message)
 	}
 	ended := strings.TrimSuffix(before, "}") + `,"status":{"desired":0,"completionTime":"2026-01-01T00:00:00Z"}}`
-	if r := webhooktest.Review(t, imageHandlers(t, "")[validatePullJobPath], admissionv1.Update, strings.Replace(ended, `"a"`, `"b"`, 1),
+	if r := webhooktest.Review(t, imageHandlers(t, "")["/validate-apps-kruise-io-imagepulljob"], admissionv1.Update, strings.Replace(ended, `"a"`, `"b"`, 1),
 		ended); !r.Allowed {
 		t.Errorf("IMG-042, IMG-222: another image of a job that ended: %+v", r.Result)
 	} else if len(r.Warnings) != 1 {
 		t.Errorf("IMG-042, IMG-222: another image of a job that ended: got warnings %q, want one", r.Warnings)
 	}
-	for path, node := range map[string]bool{mutateNodeImagePath: true, validateNodeImagePath: true, mutatePullJobPath: false,
-		validatePullJobPath: false, mutatePullListPath: false, validatePullListPath: false} {
+	for path, node := range map[string]bool{"/mutate-apps-kruise-io-nodeimage": true, "/validate-apps-kruise-io-nodeimage": true, "/mutate-apps-kruise-io-imagepulljob": false,
+		"/validate-apps-kruise-io-imagepulljob": false, "/mutate-apps-kruise-io-imagelistpulljob": false, "/validate-apps-kruise-io-imagelistpulljob": false} {
 		off, noJobs := imageHandlers(t, "KruiseDaemon=false"),
 			imageHandlers(t, "ImagePullJobGate=false,PreDownloadImageForInPlaceUpdate=false")
 		if r := webhooktest.Review(t, off[path], admissionv1.Create, before, ""); r.Allowed {
@@ -228,12 +223,12 @@ func TestImageUpdatesAndGates(t *testing.T) {
 	}
 	// If a gate is off, no controller removes the finalizer of an object that is being deleted: users must be
 	// able to.
-	leaving := of("v1beta1", "ImagePullJob",
+	leaving := webhooktest.Object("v1beta1", "ImagePullJob",
 		`,"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["apps.kruise.io/deletion-protection"]`,
 		`{"image":"a","completionPolicy":{}}`)
 	free := strings.Replace(leaving, `,"finalizers":["apps.kruise.io/deletion-protection"]`, "", 1)
-	for _, path := range []string{mutatePullJobPath, validatePullJobPath, mutatePullListPath, validatePullListPath, mutateNodeImagePath,
-		validateNodeImagePath} {
+	for _, path := range []string{"/mutate-apps-kruise-io-imagepulljob", "/validate-apps-kruise-io-imagepulljob", "/mutate-apps-kruise-io-imagelistpulljob", "/validate-apps-kruise-io-imagelistpulljob", "/mutate-apps-kruise-io-nodeimage",
+		"/validate-apps-kruise-io-nodeimage"} {
 		off := imageHandlers(t, "KruiseDaemon=false")
 		if r := webhooktest.Review(t, off[path], admissionv1.Update, free, leaving); !r.Allowed {
 			t.Errorf("IMG-020, IMG-030 %s of what is being deleted: %+v", path, r.Result)
@@ -251,7 +246,7 @@ func TestStoredTagsAreNotJudgedAgain(t *testing.T) {
 	stored := `{"images":{"Upper":{"tags":[{"tag":"1",` + policy + `}]},"app":{"tags":[{"tag":"1","imagePullPolicy":"ifnotpresent",` +
 		policy + `},{"tag":"2",` + policy + `}]}}}`
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
-		before := of(version, "NodeImage", "", stored)
+		before := webhooktest.Object(version, "NodeImage", "", stored)
 		for name, test := range map[string]struct {
 			from, to string
 			allowed  bool
@@ -262,7 +257,7 @@ func TestStoredTagsAreNotJudgedAgain(t *testing.T) {
 			"another bad name":       {`"Upper"`, `"UPPER"`, false},
 			"a tag twice":            {`{"tag":"2",`, `{"tag":"1",`, false},
 		} {
-			if r := webhooktest.Review(t, imageHandlers(t, "")[validateNodeImagePath], admissionv1.Update,
+			if r := webhooktest.Review(t, imageHandlers(t, "")["/validate-apps-kruise-io-nodeimage"], admissionv1.Update,
 				strings.Replace(before, test.from, test.to, 1), before); r.Allowed != test.allowed {
 				t.Errorf("%s %s: allowed %t, want %t: %+v", version, name, r.Allowed, test.allowed, r.Result)
 			}

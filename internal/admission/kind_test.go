@@ -65,14 +65,6 @@ func ofRegistry(t *testing.T, list string) Options {
 	return Options{Kinds: Registered, Gates: webhooktest.Gates(t, list), guard: guardOf(t, list)}
 }
 
-// handlersOf are the handlers of a kind of the registry, with those webhooks and gates.
-func handlersOf(t *testing.T, name, list string, webhooks framework.Webhooks) map[string]admission.Handler {
-	t.Helper()
-	kind := Registered[slices.IndexFunc(Registered, func(k framework.Kind) bool { return k.Name == name })]
-	kind.Webhooks = func(*framework.Environment) framework.Webhooks { return webhooks }
-	return kind.Handlers(&framework.Environment{Gates: webhooktest.Gates(t, list), Protect: ofRegistry(t, list).protects})
-}
-
 // elementOf returns the member of an object, or the item of a list, at the key.
 func elementOf(value any, key string) (any, bool) {
 	switch value := value.(type) {

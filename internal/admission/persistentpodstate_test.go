@@ -14,8 +14,6 @@ import (
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/framework"
-	"github.com/afloat-project/afloat/internal/framework/webhooktest"
-	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
 
@@ -96,28 +94,6 @@ func TestFieldsOfPersistentPodStatesAreRenamed(t *testing.T) {
 	} {
 		if got := RenamedInPersistentPodStates(strings.Split(from, "/")); !slices.Equal(got, strings.Split(to, "/")) {
 			t.Errorf("%s in the other version: got %v, want %s", from, got, to)
-		}
-	}
-}
-
-// PPS-096 (part): without gate PodWebhook no pod is changed; what is recorded does not ask for the gate, see
-// TestPersistentPodStatesNeedNoGate.
-func TestWithoutPodWebhookNoPodIsBroughtBack(t *testing.T) {
-	options := Options{States: &persistentpodstatecontroller.Watch{}, Gates: webhooktest.Gates(t, "PodWebhook=false")}
-	chain, disruptions, err := options.podWebhooks(nil, nil)
-	if chain != nil {
-		t.Errorf("what changes pods without the gate: got %v, want nothing", chain)
-	}
-	if disruptions != nil {
-		t.Errorf("what checks disruptions without the gate: got %v, want nothing", disruptions)
-	}
-	if err != nil {
-		t.Errorf("the webhooks of pods without the gate: %v", err)
-	}
-	handlers := options.handlers(&framework.Environment{Gates: options.Gates}, nil, nil)
-	for _, path := range []string{mutatePodPath, mutatePodRecentPath} {
-		if handlers[path] != nil {
-			t.Errorf("without the gate pods are changed at %s", path)
 		}
 	}
 }

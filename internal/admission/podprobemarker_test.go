@@ -29,7 +29,8 @@ func TestPodProbeMarkers(t *testing.T) {
 		return kind.Handlers(&framework.Environment{Gates: parsed})["/validate-apps-kruise-io-podprobemarker"].Handle(t.Context(), request)
 	}
 	object := func(spec string) string { return `{"metadata":{"name":"a","namespace":"shop"},"spec":` + spec + `}` }
-	good := object(specs["PodProbeMarker"][:strings.Index(specs["PodProbeMarker"], `"httpGet"`)] + `"exec":{"command":["a"]}},"markerPolicy":[]}]}`)
+	good := object(`{"selector":{"matchLabels":{"app":"web"}},"probes":[{"name":"idle","containerName":"app",` +
+		`"podConditionType":"example.com/idle","probe":{"exec":{"command":["a"]}},"markerPolicy":[]}]}`)
 	if r := ask("", good, ""); !r.Allowed {
 		t.Errorf("a good marker: %+v", r.Result)
 	}

@@ -27,6 +27,8 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/framework"
+	"github.com/afloat-project/afloat/internal/framework/webhooktest"
+	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
 
@@ -305,6 +307,28 @@ func TestTriedOnly(t *testing.T) {
 		request := admission.Request{AdmissionRequest: admissionapi.AdmissionRequest{Options: runtime.RawExtension{Raw: []byte(options)}}}
 		if got := framework.IsDryRun(&request); got != want {
 			t.Errorf("options %q are a dry run: got %t, want %t", options, got, want)
+		}
+	}
+}
+
+// PPS-096 (part): without gate PodWebhook no pod is changed; what is recorded does not ask for the gate, see
+// TestPersistentPodStatesNeedNoGate.
+func TestWithoutPodWebhookNoPodIsBroughtBack(t *testing.T) {
+	options := Options{States: &persistentpodstatecontroller.Watch{}, Gates: webhooktest.Gates(t, "PodWebhook=false")}
+	chain, disruptions, err := options.podWebhooks(nil, nil)
+	if chain != nil {
+		t.Errorf("what changes pods without the gate: got %v, want nothing", chain)
+	}
+	if disruptions != nil {
+		t.Errorf("what checks disruptions without the gate: got %v, want nothing", disruptions)
+	}
+	if err != nil {
+		t.Errorf("the webhooks of pods without the gate: %v", err)
+	}
+	handlers := options.handlers(&framework.Environment{Gates: options.Gates}, nil, nil)
+	for _, path := range []string{mutatePodPath, mutatePodRecentPath} {
+		if handlers[path] != nil {
+			t.Errorf("without the gate pods are changed at %s", path)
 		}
 	}
 }

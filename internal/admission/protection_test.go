@@ -3,6 +3,7 @@ package admission
 import (
 	"fmt"
 	"io"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/framework"
@@ -102,8 +104,7 @@ func TestShippedEntriesForProtectedKinds(t *testing.T) {
 // DP-D1 (part): nor does the manager then know the entries, so that the leader drops them.
 func TestProtectionWithItsGate(t *testing.T) {
 	for list, on := range map[string]bool{"": true, "PodWebhook=false": true, "ResourcesDeletionProtection=false": false} {
-		options := ofRegistry(t, list)
-		handlers := fitting(options.handlers(&framework.Environment{Gates: options.Gates}, nil, nil))
+		options, handlers := ofRegistry(t, list), protectedHandlers(t, list)
 		options.CertDir = filepath.Join(t.TempDir(), "certs")
 		paths := options.keeper(handlers).Paths
 		for _, kind := range protection.Kinds {
@@ -128,4 +129,127 @@ func TestProtectionWithItsGate(t *testing.T) {
 			}
 		}
 	}
+}
+
+// CS-034: deletion of a protected CloneSet, with the gate.
+func TestAProtectedCloneSetIsNotDeleted(t *testing.T) {
+	labelled := func(label, replicas, more string) string {
+		return `{"apiVersion":"apps.kruise.io/v1alpha1","metadata":{"name":"web"` + more +
+			`,"labels":{"policy.kruise.io/delete-protection":"` + label + `"}},"spec":{"replicas":` + replicas + `}}`
+	}
+	cases := map[string]struct {
+		old     string
+		off     bool
+		refused string
+	}{
+		"no label":               {old: webhooktest.CloneSet("v1beta1", webhooktest.GoodTemplate, "")},
+		"another value":          {old: labelled("never", "1", "")},
+		"Always":                 {old: labelled("Always", "0", ""), refused: "delete-protection=Always: remove the label"},
+		"Always, gate off":       {old: labelled("Always", "0", ""), off: true},
+		"Always, terminating":    {old: labelled("Always", "1", `,"deletionTimestamp":"2026-01-02T03:04:05Z"`)},
+		"Cascading with pods":    {old: labelled("Cascading", "2", ""), refused: "replicas 2>0: scale to 0"},
+		"Cascading without pods": {old: labelled("Cascading", "0", "")},
+		"Cascading, no number":   {old: labelled("Cascading", "null", "")},
+		"no object":              {old: ""},
+	}
+	for name, test := range cases {
+		t.Run(name, func(t *testing.T) {
+			list := fmt.Sprintf("ResourcesDeletionProtection=%t", !test.off)
+			handlers := protectedHandlers(t, list)
+			got := webhooktest.Review(t, handlers["/validate-apps-kruise-io-cloneset"], "DELETE", "", test.old)
+			if got.Allowed != (test.refused == "") ||
+				!got.Allowed && (got.Result.Code != 403 || !strings.Contains(got.Result.Message, test.refused)) {
+				t.Errorf("deletion: got %+v, want 403 with %q, or allowed", got.Result, test.refused)
+			}
+		})
+	}
+}
+
+// ASTS-060: deletion of a protected set is refused with the gate, in words that name the set, unless it is
+// being deleted already.
+func TestDeletionProtectionOfStatefulSets(t *testing.T) {
+	const going = `"deletionTimestamp":"2026-01-02T03:04:05Z",`
+	for _, on := range []bool{true, false} {
+		list := fmt.Sprintf("ResourcesDeletionProtection=%t", on)
+		handlers := protectedHandlers(t, list)
+		for _, test := range []struct {
+			label, replicas, more string
+			refused               bool
+		}{{"Always", "1", "", true}, {"Always", "0", "", true}, {"Always", "1", going, false}, {"Cascading", "1", "", true},
+			{"Cascading", "0", "", false}, {"Cascading", "1", going, false}, {"Never", "1", "", false}} {
+			for _, version := range []string{"v1alpha1", "v1beta1"} {
+				old := strings.Replace(sts(version, test.more+`"labels":{"policy.kruise.io/delete-protection":"`+test.label+`"}`, ""),
+					`"replicas":1`, `"replicas":`+test.replicas, 1)
+				got := webhooktest.Review(t, handlers["/validate-apps-kruise-io-statefulset"], "DELETE", "", old)
+				refused := test.refused && on
+				if got.Allowed == refused {
+					t.Errorf("gate %v, %+v: allowed %t, want %t: %+v", on, test, got.Allowed, !refused, got.Result)
+				}
+				protected := "StatefulSet shop/web is protected by label policy.kruise.io/delete-protection=" + test.label
+				if refused && (got.Result.Code != 403 || !strings.HasPrefix(got.Result.Message, protected)) {
+					t.Errorf("gate %v, %+v: got %+v, want code 403 and %q", on, test, got.Result, protected)
+				}
+			}
+		}
+	}
+}
+
+// ADS-033: deletion of a protected set is refused with the gate, with Cascading while it has pods on nodes
+// that should have one, in words that name the set.
+func TestDeletionProtectionOfDaemonSets(t *testing.T) {
+	const going = `"deletionTimestamp":"2026-01-02T03:04:05Z",`
+	for _, on := range []bool{true, false} {
+		list := fmt.Sprintf("ResourcesDeletionProtection=%t", on)
+		handlers := protectedHandlers(t, list)
+		for _, test := range []struct {
+			label, status, more string
+			refused             bool
+		}{{"Always", `{}`, "", true}, {"Always", `{"currentNumberScheduled":1}`, going, false}, {"Cascading", `{"currentNumberScheduled":1}`, "", true},
+			{"Cascading", `{"currentNumberScheduled":0,"desiredNumberScheduled":5}`, "", false}, {"Cascading", `{}`, "", false},
+			{"Cascading", `{"currentNumberScheduled":1}`, going, false}, {"Never", `{"currentNumberScheduled":1}`, "", false}} {
+			for _, version := range []string{"v1alpha1", "v1beta1"} {
+				old := strings.TrimSuffix(ads(version, test.more+`"labels":{"policy.kruise.io/delete-protection":"`+test.label+`"}`, ""), "}") +
+					`,"status":` + test.status + `}`
+				got := webhooktest.Review(t, handlers["/validate-apps-kruise-io-daemonset"], "DELETE", "", old)
+				refused := test.refused && on
+				if got.Allowed == refused {
+					t.Errorf("gate %v, %+v: allowed %t, want %t: %+v", on, test, got.Allowed, !refused, got.Result)
+				}
+				protected := "DaemonSet shop/agent is protected by label policy.kruise.io/delete-protection=" + test.label
+				if refused && (got.Result.Code != http.StatusForbidden || !strings.HasPrefix(got.Result.Message,
+					protected)) {
+					t.Errorf("gate %v, %+v: got %+v, want code 403 and %q", on, test, got.Result, protected)
+				}
+				if test.refused && on && test.label == "Cascading" && !strings.Contains(got.Result.Message, "currentNumberScheduled 1>0: give its template") {
+					t.Errorf("message for a cascading protection: got %q, want what it counts and what to do",
+						got.Result.Message)
+				}
+			}
+		}
+	}
+}
+
+// UD-055 (part): with the gate, which is on by default, label Always keeps an object, Cascading one that has
+// replicas; the refusal is 403. Its metric is that of all protected kinds: see the tests of
+// internal/admission/protection.
+func TestDeletionProtectionOfUnitedDeployments(t *testing.T) {
+	for list, gate := range map[string]bool{"": true, "ResourcesDeletionProtection=true": true, "ResourcesDeletionProtection=false": false} {
+		handlers := protectedHandlers(t, list)
+		for label, refused := range map[string]bool{"Always/0": true, "Always/2": true, "Cascading/2": true, "Cascading/0": false, "other/2": false} {
+			value, replicas, _ := strings.Cut(label, "/")
+			got := webhooktest.Review(t, handlers[validateUnitedDeploymentPath], "DELETE", "", `{"metadata":{"name":"web","labels":{"policy.kruise.io/delete-protection":"`+value+`"}},"spec":{"replicas":`+replicas+`}}`)
+			if want := !refused || !gate; got.Allowed != want {
+				t.Errorf("gate %t, %s: allowed %t, want %t: %+v", gate, label, got.Allowed, want, got.Result)
+			} else if !want && got.Result.Code != http.StatusForbidden {
+				t.Errorf("gate %t, %s: refused with %+v, want code 403", gate, label, got.Result)
+			}
+		}
+	}
+}
+
+// protectedHandlers are the handlers of all kinds with the gates of a list.
+func protectedHandlers(t *testing.T, list string) map[string]admission.Handler {
+	t.Helper()
+	options := ofRegistry(t, list)
+	return fitting(options.handlers(&framework.Environment{Gates: options.Gates, Protect: options.protects}, nil, nil))
 }

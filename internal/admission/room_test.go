@@ -35,7 +35,7 @@ func TestItemsOfListsAreCounted(t *testing.T) {
 
 // dense is a CloneSet with that many claim templates of a few bytes each.
 func dense(items int) string {
-	return object("v1alpha1", webhooktest.GoodTemplate, `"volumeClaimTemplates":[`+strings.TrimSuffix(strings.Repeat(`{},`, items), ",")+`]`)
+	return webhooktest.CloneSet("v1alpha1", webhooktest.GoodTemplate, `"volumeClaimTemplates":[`+strings.TrimSuffix(strings.Repeat(`{},`, items), ",")+`]`)
 }
 
 func allocated(do func()) uint64 {
@@ -80,9 +80,9 @@ func TestMemoryOfAConversionIsReckoned(t *testing.T) {
 	env := `{"name":"` + strings.Repeat("e", 100) + `"}`
 	for name, given := range map[string]string{
 		"many items": dense(mostItems - 100),
-		"environment": strings.Replace(object("v1alpha1", webhooktest.GoodTemplate, ""), `"containers":[{`,
+		"environment": strings.Replace(webhooktest.CloneSet("v1alpha1", webhooktest.GoodTemplate, ""), `"containers":[{`,
 			`"containers":[{"env":[`+strings.TrimSuffix(strings.Repeat(env+",", 10_000), ",")+`],`, 1),
-		"long text": strings.Replace(object("v1alpha1", webhooktest.GoodTemplate, ""), `"name":"web"`, `"name":"web","annotations":{"a":"`+
+		"long text": strings.Replace(webhooktest.CloneSet("v1alpha1", webhooktest.GoodTemplate, ""), `"name":"web"`, `"name":"web","annotations":{"a":"`+
 			strings.Repeat("x", 1<<20)+`"}`, 1),
 	} {
 		h := &conversionHandler{log: logr.Discard(), kinds: Registered}

@@ -27,7 +27,7 @@ import (
 func admit(ctx context.Context, client *http.Client, address string) error {
 	request := &admissionv1.AdmissionRequest{UID: "uid", Operation: admissionv1.Create, Namespace: "shop", Name: "web",
 		Kind: metav1.GroupVersionKind{Group: "apps.kruise.io", Version: "v1beta1", Kind: "CloneSet"}}
-	request.Object.Raw = []byte(object("v1beta1", webhooktest.GoodTemplate, ""))
+	request.Object.Raw = []byte(webhooktest.CloneSet("v1beta1", webhooktest.GoodTemplate, ""))
 	body, err := json.Marshal(&admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{Kind: "AdmissionReview",
 		APIVersion: "admission.k8s.io/v1"}, Request: request})
 	if err != nil {
@@ -55,12 +55,12 @@ func admit(ctx context.Context, client *http.Client, address string) error {
 
 // completing is an API server that completes templates, after let has returned.
 func completing(t *testing.T, let func()) http.Handler {
-	w := webhooks(t, &webhooktest.APIServer{Answer: func(template framework.Document) (int, any) {
+	w := CloneSets(webhooktest.Environment(t, &webhooktest.APIServer{Answer: func(template framework.Document) (int, any) {
 		let()
 		template["spec"].(framework.Document)["containers"].([]any)[0].(framework.Document)["terminationMessagePolicy"] = "File"
 		return webhooktest.Accepts(template)
-	}})
-	return &admission.Webhook{Handler: webhooktest.Handler(w.mutate)}
+	}}))
+	return &admission.Webhook{Handler: webhooktest.Handler(w.Mutate)}
 }
 
 // OPS-101: the manager is updated while CloneSets are admitted all the time. The ending replica is called

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
-	jsonpatchapply "github.com/evanphx/json-patch/v5"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -237,45 +236,6 @@ func TestTheConfigurationOfTheInstallation(t *testing.T) {
 			t.Errorf("%s: allowed %t, want %t: %v", name, allowed, test.allowed, errs)
 		} else if !allowed && !strings.Contains(errs.ToAggregate().Error(), "whitelist not found") {
 			t.Errorf("%s: refused with %v, want the missing list in it", name, errs)
-		}
-	}
-}
-
-// OPS-072, OPS-112: an unknown field in spec.updateStrategy of another kind than CloneSet keeps its place in
-// both versions, although it moves in a CloneSet.
-func TestAFieldOfANewerReleaseStaysInTheUpdateStrategyOfASidecarSet(t *testing.T) {
-	const members = `"kind":"SidecarSet","metadata":{"name":"s"},"spec":{"containers":[{"name":"a","image":"i"}],"updateStrategy":{"type":"RollingUpdate","future":{"x":1}}}}`
-	for from, to := range map[string]string{"v1alpha1": "v1beta1", "v1beta1": "v1alpha1"} {
-		there := convertOne(t, `{"apiVersion":"apps.kruise.io/`+from+`",`+members, to)
-		if !has(there, "spec.updateStrategy.future.x") {
-			t.Errorf("from %s: the field of a newer release has gone: %v", from, there["spec"])
-		}
-		if has(there, "spec.updateStrategy.rollingUpdate") {
-			t.Errorf("from %s: got a rollingUpdate that nobody gave: %v", from, there["spec"])
-		}
-		given := `{"apiVersion":"apps.kruise.io/` + from + `",` + members
-		response := sidecarSetHandler(t, nil, nil).mutate(t.Context(), sidecarSetRequest(from, given))
-		text, err := json.Marshal(response.Patches)
-		if err != nil {
-			t.Fatal(err)
-		}
-		patch, err := jsonpatchapply.DecodePatch(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		stored, err := patch.Apply([]byte(given))
-		if err != nil {
-			t.Fatal(err)
-		}
-		after, err := framework.DecodeDocument(stored)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !has(after, "spec.updateStrategy.future.x") {
-			t.Errorf("%s written: the field of a newer release has gone: %s", from, text)
-		}
-		if has(after, "spec.updateStrategy.rollingUpdate") {
-			t.Errorf("%s written: got a rollingUpdate that nobody gave: %s", from, text)
 		}
 	}
 }

@@ -40,7 +40,7 @@ type statefulSetWebhooks struct {
 
 // StatefulSets returns the webhooks of the kind.
 func StatefulSets(e *framework.Environment) framework.Webhooks {
-	w := statefulSetsOf(e)
+	w := &statefulSetWebhooks{Templates: framework.NewTemplates(e), gates: Gates(e), live: e.APIReader}
 	return framework.Webhooks{
 		Mutate:   w.mutate,
 		Validate: w.validate,
@@ -48,16 +48,13 @@ func StatefulSets(e *framework.Environment) framework.Webhooks {
 	}
 }
 
-func statefulSetsOf(e *framework.Environment) *statefulSetWebhooks {
-	return &statefulSetWebhooks{
-		Templates: framework.NewTemplates(e),
-		live:      e.APIReader,
-		gates: statefulset.Gates{
-			AutoDeletePVC: e.Gates.Enabled(features.StatefulSetAutoDeletePVC),
-			AutoResizePVC: e.Gates.Enabled(features.StatefulSetAutoResizePVCGate),
-			StartOrdinal:  e.Gates.Enabled(features.StatefulSetStartOrdinal),
-			InPlace:       e.InPlace,
-		},
+// Gates returns the gates that change what is valid in a StatefulSet.
+func Gates(e *framework.Environment) statefulset.Gates {
+	return statefulset.Gates{
+		AutoDeletePVC: e.Gates.Enabled(features.StatefulSetAutoDeletePVC),
+		AutoResizePVC: e.Gates.Enabled(features.StatefulSetAutoResizePVCGate),
+		StartOrdinal:  e.Gates.Enabled(features.StatefulSetStartOrdinal),
+		InPlace:       e.InPlace,
 	}
 }
 
@@ -82,16 +79,16 @@ func (w *statefulSetWebhooks) mutate(ctx context.Context, request admission.Requ
 func (w *statefulSetWebhooks) validate(ctx context.Context, request admission.Request) admission.Response {
 	return framework.ValidateWorkload(ctx, w.Templates, &request, statefulset.WrittenInV1alpha1,
 		statefulset.WrittenInV1beta1, func(updated, old *statefulset.Written) field.ErrorList {
-			return statefulset.Validate(updated, old, w.gates, w.classes(ctx))
+			return statefulset.Validate(updated, old, w.gates, Classes(ctx, w.live))
 		}, nil)
 }
 
-// classes returns a function that finds storage classes. They are listed at most once, however many claim
+// Classes returns a function that finds storage classes. They are listed at most once, however many claim
 // templates there are.
-func (w *statefulSetWebhooks) classes(ctx context.Context) statefulset.Classes {
+func Classes(ctx context.Context, live client.Reader) statefulset.Classes {
 	list := sync.OnceValues(func() ([]storagev1.StorageClass, error) {
 		var all storagev1.StorageClassList
-		if err := w.live.List(ctx, &all); err != nil {
+		if err := live.List(ctx, &all); err != nil {
 			return nil, fmt.Errorf("listing storage classes: %w", err)
 		}
 		return all.Items, nil

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
@@ -205,71 +204,5 @@ func TestStorageClassesAreListedWhenSizesChange(t *testing.T) {
 				t.Errorf("refused with %q, want %q in it", got.Result.Message, test.says)
 			}
 		})
-	}
-}
-
-// ASTS-060: deletion of a protected set is refused with the gate, in words that name the set, unless it is
-// being deleted already.
-func TestDeletionProtectionOfStatefulSets(t *testing.T) {
-	const going = `"deletionTimestamp":"2026-01-02T03:04:05Z",`
-	for _, on := range []bool{true, false} {
-		list := fmt.Sprintf("ResourcesDeletionProtection=%t", on)
-		handlers := handlersOf(t, "StatefulSet", list, StatefulSets(&framework.Environment{Gates: webhooktest.Gates(t, list)}))
-		for _, test := range []struct {
-			label, replicas, more string
-			refused               bool
-		}{{"Always", "1", "", true}, {"Always", "0", "", true}, {"Always", "1", going, false}, {"Cascading", "1", "", true},
-			{"Cascading", "0", "", false}, {"Cascading", "1", going, false}, {"Never", "1", "", false}} {
-			for _, version := range []string{"v1alpha1", "v1beta1"} {
-				old := strings.Replace(sts(version, test.more+`"labels":{"policy.kruise.io/delete-protection":"`+test.label+`"}`, ""),
-					`"replicas":1`, `"replicas":`+test.replicas, 1)
-				got := webhooktest.Review(t, handlers[validateStatefulSetPath], "DELETE", "", old)
-				refused := test.refused && on
-				if got.Allowed == refused {
-					t.Errorf("gate %v, %+v: allowed %t, want %t: %+v", on, test, got.Allowed, !refused, got.Result)
-				}
-				protected := "StatefulSet shop/web is protected by label policy.kruise.io/delete-protection=" + test.label
-				if refused && (got.Result.Code != 403 || !strings.HasPrefix(got.Result.Message, protected)) {
-					t.Errorf("gate %v, %+v: got %+v, want code 403 and %q", on, test, got.Result, protected)
-				}
-			}
-		}
-	}
-}
-
-// OPS-112, ASTS-322 (part): fields of a newer release inside of those that only v1beta1 has are in the
-// annotation too, where the API server does not prune them, and return.
-func TestFieldsOfANewerReleaseInTheAnnotation(t *testing.T) {
-	beta := sts("v1beta1", "", `"ordinals":{"start":1,"step":2},"scaleStrategy":{"burst":12345678901234567890},"future":true`)
-	alpha := convertOne(t, beta, "v1alpha1")
-	spec, meta := alpha["spec"].(framework.Document), alpha["metadata"].(framework.Document)
-	text, _ := meta["annotations"].(framework.Document)[pub.V1beta1OnlyFields].(string)
-	want := `{"ordinals":{"start":1,"step":2},"scaleStrategy":{"burst":12345678901234567890}}`
-	if diff := cmp.Diff(want, text); diff != "" {
-		t.Errorf("annotation in v1alpha1 (-want +got):\n%s", diff)
-	}
-	for _, field := range []string{"ordinals", "scaleStrategy"} {
-		if spec[field] != nil {
-			t.Errorf("the spec in v1alpha1 has %s: %v", field, spec)
-		}
-	}
-	if spec["future"] != true {
-		t.Errorf("the unknown field has gone: %v", spec)
-	}
-	back := convertOne(t, webhooktest.Encoded(t, alpha), "v1beta1")
-	given, err := framework.DecodeDocument([]byte(beta))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(given["spec"], back["spec"]); diff != "" {
-		t.Errorf("spec after conversion there and back (-want +got):\n%s", diff)
-	}
-	for _, garbage := range []string{"no", "[]", `{"ordinals":5,"future":1}`} {
-		got := convertOne(t, sts("v1alpha1", webhooktest.Annotated(garbage), ""), "v1beta1")["spec"].(framework.Document)
-		for _, field := range []string{"ordinals", "future"} {
-			if got[field] != nil {
-				t.Errorf("the annotation %s became %s in the spec: %v", garbage, field, got)
-			}
-		}
 	}
 }

@@ -7,12 +7,14 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/framework"
+	"github.com/afloat-project/afloat/internal/kinds/statefulset"
 	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
 )
 
@@ -29,8 +31,10 @@ var UnitedDeployment = framework.Kind{
 // unitedDeploymentWebhooks admits UnitedDeployments of both versions, each in its v1beta1 form.
 type unitedDeploymentWebhooks struct {
 	framework.Templates
-	// sets validates templates of this project's StatefulSets.
-	sets *statefulSetWebhooks
+	// gates change what is valid in templates of this project's StatefulSets.
+	gates statefulset.Gates
+	// live lists storage classes.
+	live client.Reader
 	// inPlace defines what may change under InPlaceOnly of CloneSets.
 	inPlace inplace.Options
 	// Merging patches takes time, and users of one namespace must not slow down those of others.
@@ -41,7 +45,8 @@ type unitedDeploymentWebhooks struct {
 func UnitedDeployments(e *framework.Environment) framework.Webhooks {
 	w := &unitedDeploymentWebhooks{
 		Templates: framework.NewTemplates(e),
-		sets:      statefulSetsOf(e),
+		gates:     Gates(e),
+		live:      e.APIReader,
 		inPlace:   e.InPlace,
 		turns:     newTurns(),
 	}
@@ -99,7 +104,7 @@ func (w *unitedDeploymentWebhooks) validate(
 
 	defer over()
 	errs := uniteddeployment.Validate(united, old,
-		uniteddeployment.Rules{StatefulSet: w.sets.gates, Classes: w.sets.classes(ctx), CloneSet: w.inPlace})
+		uniteddeployment.Rules{StatefulSet: w.gates, Classes: Classes(ctx, w.live), CloneSet: w.inPlace})
 	causes := framework.Causes(errs)
 	var found []metav1.StatusCause
 	var warnings []string

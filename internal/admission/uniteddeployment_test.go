@@ -21,7 +21,7 @@ const validateUnitedDeploymentPath = "/validate-apps-kruise-io-uniteddeployment"
 
 func unitedDeployments(t *testing.T, server *webhooktest.APIServer) *unitedDeploymentWebhooks {
 	t.Helper()
-	return &unitedDeploymentWebhooks{Templates: framework.Templates{Validator: server.Validator(t), Complete: true}, sets: &statefulSetWebhooks{}}
+	return &unitedDeploymentWebhooks{Templates: framework.Templates{Validator: server.Validator(t), Complete: true}}
 }
 
 // united is a UnitedDeployment of a template.
@@ -174,24 +174,6 @@ func TestUnreadableUnitedDeployments(t *testing.T) {
 				t.Errorf("admitted although it cannot be read: %s", given)
 			} else if got.Result.Code != http.StatusBadRequest {
 				t.Errorf("%s: refused with %+v, want code 400", given, got.Result)
-			}
-		}
-	}
-}
-
-// UD-055 (part): with the gate, which is on by default, label Always keeps an object, Cascading one that has
-// replicas; the refusal is 403. Its metric is that of all protected kinds: see the tests of
-// internal/admission/protection.
-func TestDeletionProtectionOfUnitedDeployments(t *testing.T) {
-	for list, gate := range map[string]bool{"": true, "ResourcesDeletionProtection=true": true, "ResourcesDeletionProtection=false": false} {
-		handlers := handlersOf(t, "UnitedDeployment", list, UnitedDeployments(&framework.Environment{Gates: webhooktest.Gates(t, list)}))
-		for label, refused := range map[string]bool{"Always/0": true, "Always/2": true, "Cascading/2": true, "Cascading/0": false, "other/2": false} {
-			value, replicas, _ := strings.Cut(label, "/")
-			got := webhooktest.Review(t, handlers[validateUnitedDeploymentPath], "DELETE", "", `{"metadata":{"name":"web","labels":{"policy.kruise.io/delete-protection":"`+value+`"}},"spec":{"replicas":`+replicas+`}}`)
-			if want := !refused || !gate; got.Allowed != want {
-				t.Errorf("gate %t, %s: allowed %t, want %t: %+v", gate, label, got.Allowed, want, got.Result)
-			} else if !want && got.Result.Code != http.StatusForbidden {
-				t.Errorf("gate %t, %s: refused with %+v, want code 403", gate, label, got.Result)
 			}
 		}
 	}

@@ -2,12 +2,9 @@ package admission
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -72,68 +69,6 @@ func WorkloadSpreads(e *framework.Environment) framework.Webhooks {
 		turns:      newTurns(),
 	}
 	return framework.Webhooks{Validate: w.validate, Announces: true}
-}
-
-// judgedOfNamespace is how many objects with patches of one namespace are validated at the same time,
-// judgedAtOnce how many in total.
-const judgedOfNamespace, judgedAtOnce = 2, 8
-
-// turns limits how many objects are validated at once, so that those of one namespace do not delay others;
-// nil means no limit.
-type turns struct {
-	all chan struct{}
-	mu  sync.Mutex
-	// namespaces holds the namespaces whose objects are being validated, or waiting.
-	namespaces map[string]*turn
-}
-
-// turn is the state of a namespace.
-type turn struct {
-	places chan struct{}
-	users  int
-}
-
-func newTurns() *turns {
-	return &turns{all: make(chan struct{}, judgedAtOnce), namespaces: map[string]*turn{}}
-}
-
-// turn waits until an object of the namespace may be validated. came is false if ctx ended before; over ends
-// the turn.
-func (t *turns) turn(ctx context.Context, namespace string) (over func(), came bool) {
-	if t == nil {
-		return func() {}, true
-	}
-
-	t.mu.Lock()
-	own := t.namespaces[namespace]
-	if own == nil {
-		own = &turn{places: make(chan struct{}, judgedOfNamespace)}
-		t.namespaces[namespace] = own
-	}
-
-	own.users++
-	t.mu.Unlock()
-	leave := func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if own.users--; own.users == 0 {
-			delete(t.namespaces, namespace)
-		}
-	}
-	// An object that waits for its namespace takes no place in all.
-	for i, places := range []chan struct{}{own.places, t.all} {
-		select {
-		case places <- struct{}{}:
-		case <-ctx.Done():
-			if i > 0 {
-				<-own.places
-			}
-			leave()
-			return nil, false
-		}
-	}
-
-	return func() { <-t.all; <-own.places; leave() }, true
 }
 
 // +kubebuilder:rbac:groups=apps.kruise.io,roleName=kruise-manager-workloadspread-role,resources=workloadspreads,verbs=get;list;watch
@@ -231,81 +166,6 @@ func (w *workloadSpreadWebhook) judgeAll(
 	}
 	found, warned := judgePatches(ctx, w.judge, spread.Namespace, workload, patches)
 	return append(causes, found...), append(warnings, warned...)
-}
-
-// subsetPatch is the patch of a subset, and its path.
-type subsetPatch struct {
-	at  string
-	raw []byte
-}
-
-// judgePatches has the API server validate the template of a workload with each patch applied.
-func judgePatches(
-	ctx context.Context, judge framework.TemplateValidator, namespace string, workload framework.Document, patches []subsetPatch,
-) (causes []metav1.StatusCause, warnings []string) {
-	var known map[string]bool
-	judged := map[string][]metav1.StatusCause{} // by the text of the patch
-	for _, patch := range patches {
-		if len(patch.raw) == 0 {
-			continue
-		}
-		found, before := judged[string(patch.raw)]
-		if !before {
-			template, err := workloadspread.Patched(workload, patch.raw)
-			if err != nil {
-				causes = append(causes, metav1.StatusCause{
-					Type:    metav1.CauseTypeFieldValueInvalid,
-					Field:   patch.at,
-					Message: err.Error(),
-				})
-				continue
-			}
-			if found, err = judgeDocument(ctx, judge, namespace, template); err != nil {
-				return causes, append(warnings, patch.at+" could not be validated: "+err.Error())
-			}
-			judged[string(patch.raw)] = found
-		}
-		if len(found) > 0 && known == nil {
-			known = wrongAnyway(ctx, judge, namespace, workload)
-		}
-		for _, cause := range found {
-			if rest := strings.TrimPrefix(cause.Field, "spec.template"); !known[cause.Field+cause.Message] {
-				cause.Field = patch.at + rest
-				causes = append(causes, cause)
-			}
-		}
-	}
-	return causes, warnings
-}
-
-// wrongAnyway returns the faults that the workload's template has without a patch, which do not count.
-func wrongAnyway(
-	ctx context.Context, judge framework.TemplateValidator, namespace string, workload framework.Document,
-) map[string]bool {
-	known := map[string]bool{}
-	template, err := workloadspread.Patched(workload, nil)
-	if err != nil {
-		return known
-	}
-	causes, _ := judgeDocument(ctx, judge, namespace, template) // without an answer, all faults count
-	for _, cause := range causes {
-		known[cause.Field+cause.Message] = true
-	}
-	return known
-}
-
-// judgeDocument has the API server validate a pod template of any form.
-func judgeDocument(
-	ctx context.Context, judge framework.TemplateValidator, namespace string, template framework.Document,
-) ([]metav1.StatusCause, error) {
-	text, err := json.Marshal(template)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the template: %w", err)
-	}
-	if template, err = framework.DecodeDocument(text); err != nil {
-		return nil, fmt.Errorf("reading the template: %w", err)
-	}
-	return judge.Judge(ctx, namespace, template, nil)
 }
 
 // target returns the workload, or nil if its kind is not supported or it does not exist.

@@ -61,8 +61,8 @@ func TestWorkloadSpreadsAreRefusedWithoutTheGate(t *testing.T) {
 	for _, text := range []string{good, strings.Replace(good, "v1beta1", "v1alpha1", 1)} {
 		for on, code := range map[bool]int32{true: http.StatusOK, false: http.StatusForbidden} {
 			w := workloadSpreads(t, &webhooktest.APIServer{Answer: webhooktest.Accepts})
-			handler := handlersOf(t, "WorkloadSpread", fmt.Sprintf("WorkloadSpread=%t", on),
-				framework.Webhooks{Validate: w.validate})[validateWorkloadSpreadPath]
+			handler := webhooktest.Handlers(t, WorkloadSpread, fmt.Sprintf("WorkloadSpread=%t", on),
+				framework.Webhooks{Validate: w.validate})["/validate-apps-kruise-io-workloadspread"]
 			for operation, old := range map[admissionv1.Operation]string{admissionv1.Create: "",
 				admissionv1.Update: strings.Replace(good, `"a"`, `"b"`, 1)} {
 				response := webhooktest.Review(t, handler, operation, text, old)
@@ -236,17 +236,13 @@ func TestWorkloadSpreadsAreJudgedInTurns(t *testing.T) {
 	} else if got.Result.Code != http.StatusTooManyRequests {
 		t.Errorf("a request whose time is over: refused with %+v, want code 429", got.Result)
 	}
-	others := &unitedDeploymentWebhooks{turns: w.turns}
-	if over, came := others.turn(t.Context(), "elsewhere"); !came {
+	if over, came := w.turn(t.Context(), "elsewhere"); !came {
 		t.Error("one namespace keeps another waiting")
 	} else {
 		over()
 	}
 	for _, over := range ends {
 		over()
-	}
-	if len(w.turns.namespaces) > 0 {
-		t.Errorf("namespaces whose turn it still is: got %v, want none", w.turns.namespaces)
 	}
 	for i := range judgedAtOnce {
 		over, came := w.turn(t.Context(), fmt.Sprintf("namespace-%d", i))

@@ -10,13 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/framework"
 	broadcastjobcontroller "github.com/afloat-project/afloat/internal/kinds/broadcastjob/controller"
-	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
 // Kind is one kind with everything that is set up for it.
@@ -74,16 +71,6 @@ func (k *Kind) Served() []schema.GroupVersionKind {
 	}
 	return served
 }
-
-// Gates of the kinds that the node daemon handles.
-var (
-	ofDaemon   = framework.Gates{{features.KruiseDaemon}}
-	ofPullJobs = framework.Gates{{features.KruiseDaemon}, {features.ImagePullJobGate}}
-	ofProbes   = framework.Gates{{features.KruiseDaemon}, {features.PodProbeMarkerGate}}
-)
-
-// Groups of the kinds.
-var apps, policy = appsv1beta1.GroupVersion.Group, policyv1beta1.GroupVersion.Group
 
 // Kinds lists all kinds that are built in. Their controllers are started in this order.
 var Kinds = []Kind{

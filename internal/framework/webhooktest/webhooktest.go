@@ -13,10 +13,16 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/platform/features"
@@ -146,4 +152,43 @@ func Gates(t *testing.T, list string) *features.Gates {
 func Handler(handle admission.HandlerFunc) admission.Handler {
 	kind := framework.Kind{Webhooks: func(*framework.Environment) framework.Webhooks { return framework.Webhooks{Mutate: handle} }}
 	return kind.Handlers(&framework.Environment{})[kind.Path("mutate")]
+}
+
+// Handlers returns the handlers of a kind by path, with these webhooks and the gates of a list.
+func Handlers(t *testing.T, kind framework.Kind, list string, webhooks framework.Webhooks) map[string]admission.Handler {
+	t.Helper()
+	kind.Webhooks = func(*framework.Environment) framework.Webhooks { return webhooks }
+	return kind.Handlers(&framework.Environment{Gates: Gates(t, list)})
+}
+
+// CloneSet returns a CloneSet of a version as JSON, with more members of its spec.
+func CloneSet(version, template, more string) string {
+	if more != "" {
+		more = "," + more
+	}
+	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"CloneSet","metadata":{"name":"web","namespace":"shop"},"spec":{"replicas":1,"selector":{"matchLabels":{"app":"shop"}},"template":` + template + more + `}}`
+}
+
+// Object returns an object of a kind as JSON, with more members of its metadata.
+func Object(version, kind, metadata, spec string) string {
+	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"` + kind + `","metadata":{"name":"x"` + metadata + `},"spec":` + spec +
+		`}`
+}
+
+// Environment returns what webhooks need, with default gates, a validator that asks the server, and the objects in
+// the cache and in the API server.
+func Environment(t *testing.T, server *APIServer, objects ...client.Object) *framework.Environment {
+	t.Helper()
+	known := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, appsv1beta1.AddToScheme, policyv1beta1.AddToScheme,
+	} {
+		if err := add(known); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reader := fake.NewClientBuilder().WithScheme(known).WithObjects(objects...).Build()
+	return &framework.Environment{
+		Gates: Gates(t, ""), Validator: server.Validator(t), Cache: reader, APIReader: reader, Namespace: "shop", Minor: 36,
+	}
 }

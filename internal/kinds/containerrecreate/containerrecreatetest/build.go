@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
@@ -128,4 +129,41 @@ func Succeeded(r *appsv1beta1.ContainerRecreateRequest) {
 		{Name: "app", Phase: "Succeeded", IsKilled: true},
 		{Name: "proxy", Phase: "Succeeded", IsKilled: true},
 	}
+}
+
+// Recreatable returns a running pod whose containers have all sorts of hooks.
+func Recreatable(changes ...func(*corev1.Pod)) *corev1.Pod {
+	always, grace := corev1.ContainerRestartPolicyAlways, int64(45)
+	hook := func(h corev1.LifecycleHandler) *corev1.Lifecycle { return &corev1.Lifecycle{PreStop: &h} }
+	ports := []corev1.ContainerPort{{Name: "http", ContainerPort: 80, Protocol: "TCP"}}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-7", UID: "pod-1"},
+		Spec: corev1.PodSpec{NodeName: "node-a", TerminationGracePeriodSeconds: &grace,
+			InitContainers: []corev1.Container{{Name: "init"}, {Name: "native", RestartPolicy: &always}},
+			Containers: []corev1.Container{
+				{Name: "plain", Ports: ports,
+					Lifecycle: &corev1.Lifecycle{
+						PostStart: &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"start"}}}}},
+				{Name: "exec", Ports: ports, Lifecycle: hook(corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{"stop"}}})},
+				{Name: "http", Ports: ports,
+					Lifecycle: hook(
+						corev1.LifecycleHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/stop", Port: intstr.FromString("http")}})},
+				{Name: "tcp", Ports: ports,
+					Lifecycle: hook(corev1.LifecycleHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(80)}})},
+				{Name: "sleep", Ports: ports, Lifecycle: hook(corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 3}})},
+				{Name: "new"}, {Name: "unseen"}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{{Name: "new"}}},
+	}
+	for _, name := range []string{"plain", "exec", "http", "tcp", "sleep"} {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses,
+			corev1.ContainerStatus{Name: name, ContainerID: "c://" + name, RestartCount: 2})
+	}
+	for _, name := range []string{"init", "native"} {
+		pod.Status.InitContainerStatuses = append(pod.Status.InitContainerStatuses,
+			corev1.ContainerStatus{Name: name, ContainerID: "c://" + name})
+	}
+	for _, change := range changes {
+		change(pod)
+	}
+	return pod
 }

@@ -1,0 +1,68 @@
+package admission
+
+import (
+	"context"
+	"sync"
+)
+
+// judgedOfNamespace is how many objects with patches of one namespace are validated at the same time,
+// judgedAtOnce how many in total.
+const judgedOfNamespace, judgedAtOnce = 2, 8
+
+// turns limits how many objects are validated at once, so that those of one namespace do not delay others;
+// nil means no limit.
+type turns struct {
+	all chan struct{}
+	mu  sync.Mutex
+	// namespaces holds the namespaces whose objects are being validated, or waiting.
+	namespaces map[string]*turn
+}
+
+// turn is the state of a namespace.
+type turn struct {
+	places chan struct{}
+	users  int
+}
+
+func newTurns() *turns {
+	return &turns{all: make(chan struct{}, judgedAtOnce), namespaces: map[string]*turn{}}
+}
+
+// turn waits until an object of the namespace may be validated. came is false if ctx ended before; over ends
+// the turn.
+func (t *turns) turn(ctx context.Context, namespace string) (over func(), came bool) {
+	if t == nil {
+		return func() {}, true
+	}
+
+	t.mu.Lock()
+	own := t.namespaces[namespace]
+	if own == nil {
+		own = &turn{places: make(chan struct{}, judgedOfNamespace)}
+		t.namespaces[namespace] = own
+	}
+
+	own.users++
+	t.mu.Unlock()
+	leave := func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if own.users--; own.users == 0 {
+			delete(t.namespaces, namespace)
+		}
+	}
+	// An object that waits for its namespace takes no place in all.
+	for i, places := range []chan struct{}{own.places, t.all} {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			if i > 0 {
+				<-own.places
+			}
+			leave()
+			return nil, false
+		}
+	}
+
+	return func() { <-t.all; <-own.places; leave() }, true
+}
