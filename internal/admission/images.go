@@ -53,7 +53,7 @@ func NodeImages(*framework.Environment) framework.Webhooks { return nodeImages(t
 
 func nodeImages(now func() time.Time) framework.Webhooks {
 	return framework.Webhooks{
-		Mutate: defaulting(func(object framework.Document, _ bool) []jsonpatch.Operation {
+		Mutate: framework.DefaultBy(func(object framework.Document, _ bool) []jsonpatch.Operation {
 			return imagepull.DefaultNodeImage(object, now())
 		}),
 		Validate: validateNodeImage,
@@ -63,7 +63,7 @@ func nodeImages(now func() time.Time) framework.Webhooks {
 // ImagePullJobs returns the webhooks of the kind (IMG-030 to IMG-042).
 func ImagePullJobs(*framework.Environment) framework.Webhooks {
 	return framework.Webhooks{
-		Mutate: defaulting(func(object framework.Document, create bool) []jsonpatch.Operation {
+		Mutate: framework.DefaultBy(func(object framework.Document, create bool) []jsonpatch.Operation {
 			return imagepull.DefaultJob(object, false, create)
 		}),
 		Validate: validateJob,
@@ -73,7 +73,7 @@ func ImagePullJobs(*framework.Environment) framework.Webhooks {
 // ImageListPullJobs returns the webhooks of the kind (IMG-045, IMG-046).
 func ImageListPullJobs(*framework.Environment) framework.Webhooks {
 	return framework.Webhooks{
-		Mutate: defaulting(func(object framework.Document, _ bool) []jsonpatch.Operation {
+		Mutate: framework.DefaultBy(func(object framework.Document, _ bool) []jsonpatch.Operation {
 			return imagepull.DefaultJob(object, true, false)
 		}),
 		Validate: validateList,

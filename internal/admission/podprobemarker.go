@@ -41,7 +41,7 @@ var PodProbeMarker = framework.Kind{
 // PodProbeMarkers returns the webhooks of the kind (PPM-020 to PPM-031).
 func PodProbeMarkers(*framework.Environment) framework.Webhooks {
 	return framework.Webhooks{
-		Mutate: defaulting(func(object framework.Document, _ bool) []jsonpatch.Operation {
+		Mutate: framework.DefaultBy(func(object framework.Document, _ bool) []jsonpatch.Operation {
 			return podprobemarker.Default(object)
 		}),
 		Validate: validateMarker,

@@ -38,7 +38,7 @@ type unitedDeploymentWebhooks struct {
 	// inPlace defines what may change under InPlaceOnly of CloneSets.
 	inPlace inplace.Options
 	// Merging patches takes time, and users of one namespace must not slow down those of others.
-	*turns
+	*framework.Turns
 }
 
 // UnitedDeployments returns the webhooks of the kind.
@@ -48,7 +48,7 @@ func UnitedDeployments(e *framework.Environment) framework.Webhooks {
 		gates:     Gates(e),
 		live:      e.APIReader,
 		inPlace:   e.InPlace,
-		turns:     newTurns(),
+		Turns:     framework.NewTurns(),
 	}
 	return framework.Webhooks{
 		Mutate:   w.mutate,
@@ -96,7 +96,7 @@ func (w *unitedDeploymentWebhooks) validate(
 		return framework.Refuse(http.StatusBadRequest, fmt.Sprintf("the UnitedDeployment cannot be read: %v", err))
 	}
 
-	over, came := w.turn(ctx, request.Namespace)
+	over, came := w.Wait(ctx, request.Namespace)
 	if !came {
 		return framework.Refuse(http.StatusTooManyRequests,
 			"many UnitedDeployments are being written, and this one could not be judged in time; try again later")
@@ -145,7 +145,7 @@ func (w *unitedDeploymentWebhooks) judgeAll(
 	}
 
 	if nodes, translate := uniteddeployment.Selectors(united); nodes != nil {
-		found, err := judgeDocument(ctx, w.Validator, united.Namespace, nodes)
+		found, err := framework.ValidateDocument(ctx, w.Validator, united.Namespace, nodes)
 		if err != nil {
 			warnings = append(warnings, "node selectors and tolerations could not be validated: "+err.Error())
 		}
@@ -171,13 +171,14 @@ func (w *unitedDeploymentWebhooks) judgeAll(
 		causes = append(causes, cause)
 	}
 
-	var patches []subsetPatch
+	var patches []framework.SubsetPatch
 	for i := range united.Spec.Topology.Subsets {
-		patches = append(patches, subsetPatch{
-			fmt.Sprintf("spec.topology.subsets[%d].patch", i), united.Spec.Topology.Subsets[i].Patch.Raw,
+		patches = append(patches, framework.SubsetPatch{
+			At:  fmt.Sprintf("spec.topology.subsets[%d].patch", i),
+			Raw: united.Spec.Topology.Subsets[i].Patch.Raw,
 		})
 	}
 
-	found, warned := judgePatches(ctx, w.Validator, united.Namespace, template.Document, patches)
+	found, warned := framework.ValidatePatches(ctx, w.Validator, united.Namespace, template.Document, patches)
 	return append(causes, found...), append(warnings, warned...)
 }

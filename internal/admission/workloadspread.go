@@ -52,7 +52,7 @@ type workloadSpreadWebhook struct {
 	// turns limits how many WorkloadSpreads are validated at once. Merging their patches takes time, and
 	// users of one namespace must not slow down the creation of pods and the writes in others. Nil means no
 	// limit.
-	*turns
+	*framework.Turns
 }
 
 // WorkloadSpreads returns the webhook of the kind.
@@ -66,7 +66,7 @@ func WorkloadSpreads(e *framework.Environment) framework.Webhooks {
 		namespaces: e.Namespaces,
 		listed:     e.Listed,
 		window:     e.UnschedulableWindow,
-		turns:      newTurns(),
+		Turns:      framework.NewTurns(),
 	}
 	return framework.Webhooks{Validate: w.validate, Announces: true}
 }
@@ -86,7 +86,7 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
 
-	over, came := w.turn(ctx, request.Namespace)
+	over, came := w.Wait(ctx, request.Namespace)
 	if !came {
 		return framework.Refuse(http.StatusTooManyRequests,
 			"many WorkloadSpreads are being written, and this one could not be judged in time; try again later")
@@ -142,7 +142,7 @@ func (w *workloadSpreadWebhook) judgeAll(
 		wrong[cause.Field] = true
 	}
 	if template, translate := workloadspread.Selectors(spread); template != nil {
-		found, err := judgeDocument(ctx, w.judge, spread.Namespace, template)
+		found, err := framework.ValidateDocument(ctx, w.judge, spread.Namespace, template)
 		if err != nil {
 			warnings = append(warnings, "node selectors and tolerations could not be validated: "+err.Error())
 		}
@@ -158,13 +158,13 @@ func (w *workloadSpreadWebhook) judgeAll(
 	if workload == nil {
 		return causes, warnings
 	}
-	var patches []subsetPatch
+	var patches []framework.SubsetPatch
 	for i := range spread.Spec.Subsets {
 		if at := fmt.Sprintf("spec.subsets[%d].patch", i); !wrong[at] {
-			patches = append(patches, subsetPatch{at, spread.Spec.Subsets[i].Patch.Raw})
+			patches = append(patches, framework.SubsetPatch{At: at, Raw: spread.Spec.Subsets[i].Patch.Raw})
 		}
 	}
-	found, warned := judgePatches(ctx, w.judge, spread.Namespace, workload, patches)
+	found, warned := framework.ValidatePatches(ctx, w.judge, spread.Namespace, workload, patches)
 	return append(causes, found...), append(warnings, warned...)
 }
 

@@ -221,10 +221,10 @@ func TestWorkloadSpreadsAreNotRefusedForWhatWasWrongBefore(t *testing.T) {
 func TestWorkloadSpreadsAreJudgedInTurns(t *testing.T) {
 	const spec = `{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"subsets":[{"name":"a"}]}`
 	w := workloadSpreads(t, &webhooktest.APIServer{Answer: webhooktest.Accepts})
-	w.turns = newTurns()
+	w.Turns = framework.NewTurns()
 	var ends []func()
-	for range judgedOfNamespace { // others are being judged
-		over, _ := w.turn(t.Context(), "shop")
+	for range framework.TurnsOfNamespace { // others are being judged
+		over, _ := w.Wait(t.Context(), "shop")
 		ends = append(ends, over)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -236,7 +236,7 @@ func TestWorkloadSpreadsAreJudgedInTurns(t *testing.T) {
 	} else if got.Result.Code != http.StatusTooManyRequests {
 		t.Errorf("a request whose time is over: refused with %+v, want code 429", got.Result)
 	}
-	if over, came := w.turn(t.Context(), "elsewhere"); !came {
+	if over, came := w.Wait(t.Context(), "elsewhere"); !came {
 		t.Error("one namespace keeps another waiting")
 	} else {
 		over()
@@ -244,17 +244,17 @@ func TestWorkloadSpreadsAreJudgedInTurns(t *testing.T) {
 	for _, over := range ends {
 		over()
 	}
-	for i := range judgedAtOnce {
-		over, came := w.turn(t.Context(), fmt.Sprintf("namespace-%d", i))
+	for i := range framework.TurnsAtOnce {
+		over, came := w.Wait(t.Context(), fmt.Sprintf("namespace-%d", i))
 		if !came {
 			t.Fatalf("namespace-%d has no turn", i)
 		}
 		defer over()
 	}
-	if _, came := w.turn(ctx, "one-more"); came {
+	if _, came := w.Wait(ctx, "one-more"); came {
 		t.Error("there is no bound")
 	}
-	w.turns = newTurns()
+	w.Turns = framework.NewTurns()
 	for range 3 {
 		if got := webhooktest.Review(t, webhooktest.Handler(w.validate), admissionv1.Create, spreadOf("", spec), ""); !got.Allowed {
 			t.Errorf("one after another: %+v", got.Result)

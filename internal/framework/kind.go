@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
-
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/featuregate"
@@ -15,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/afloat-project/afloat/internal/engine/inplace"
+	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 

@@ -1,17 +1,17 @@
-package admission
+package framework
 
 import (
 	"context"
 	"sync"
 )
 
-// judgedOfNamespace is how many objects with patches of one namespace are validated at the same time,
-// judgedAtOnce how many in total.
-const judgedOfNamespace, judgedAtOnce = 2, 8
+// TurnsOfNamespace is how many objects with patches of one namespace are validated at the same time,
+// TurnsAtOnce how many in total.
+const TurnsOfNamespace, TurnsAtOnce = 2, 8
 
-// turns limits how many objects are validated at once, so that those of one namespace do not delay others;
+// Turns limits how many objects are validated at once, so that those of one namespace do not delay others;
 // nil means no limit.
-type turns struct {
+type Turns struct {
 	all chan struct{}
 	mu  sync.Mutex
 	// namespaces holds the namespaces whose objects are being validated, or waiting.
@@ -24,13 +24,14 @@ type turn struct {
 	users  int
 }
 
-func newTurns() *turns {
-	return &turns{all: make(chan struct{}, judgedAtOnce), namespaces: map[string]*turn{}}
+// NewTurns returns Turns that nobody has taken.
+func NewTurns() *Turns {
+	return &Turns{all: make(chan struct{}, TurnsAtOnce), namespaces: map[string]*turn{}}
 }
 
-// turn waits until an object of the namespace may be validated. came is false if ctx ended before; over ends
+// Wait waits until an object of the namespace may be validated. came is false if ctx ended before; over ends
 // the turn.
-func (t *turns) turn(ctx context.Context, namespace string) (over func(), came bool) {
+func (t *Turns) Wait(ctx context.Context, namespace string) (over func(), came bool) {
 	if t == nil {
 		return func() {}, true
 	}
@@ -38,7 +39,7 @@ func (t *turns) turn(ctx context.Context, namespace string) (over func(), came b
 	t.mu.Lock()
 	own := t.namespaces[namespace]
 	if own == nil {
-		own = &turn{places: make(chan struct{}, judgedOfNamespace)}
+		own = &turn{places: make(chan struct{}, TurnsOfNamespace)}
 		t.namespaces[namespace] = own
 	}
 

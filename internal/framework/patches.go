@@ -1,4 +1,4 @@
-package admission
+package framework
 
 import (
 	"context"
@@ -8,48 +8,47 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
-// subsetPatch is the patch of a subset, and its path.
-type subsetPatch struct {
-	at  string
-	raw []byte
+// SubsetPatch is the patch of a subset, and its path.
+type SubsetPatch struct {
+	At  string
+	Raw []byte
 }
 
-// judgePatches has the API server validate the template of a workload with each patch applied.
-func judgePatches(
-	ctx context.Context, judge framework.TemplateValidator, namespace string, workload framework.Document, patches []subsetPatch,
+// ValidatePatches has the API server validate the template of a workload with each patch applied.
+func ValidatePatches(
+	ctx context.Context, judge TemplateValidator, namespace string, workload Document, patches []SubsetPatch,
 ) (causes []metav1.StatusCause, warnings []string) {
 	var known map[string]bool
 	judged := map[string][]metav1.StatusCause{} // by the text of the patch
 	for _, patch := range patches {
-		if len(patch.raw) == 0 {
+		if len(patch.Raw) == 0 {
 			continue
 		}
-		found, before := judged[string(patch.raw)]
+		found, before := judged[string(patch.Raw)]
 		if !before {
-			template, err := workloadspread.Patched(workload, patch.raw)
+			template, err := workloadspread.Patched(workload, patch.Raw)
 			if err != nil {
 				causes = append(causes, metav1.StatusCause{
 					Type:    metav1.CauseTypeFieldValueInvalid,
-					Field:   patch.at,
+					Field:   patch.At,
 					Message: err.Error(),
 				})
 				continue
 			}
-			if found, err = judgeDocument(ctx, judge, namespace, template); err != nil {
-				return causes, append(warnings, patch.at+" could not be validated: "+err.Error())
+			if found, err = ValidateDocument(ctx, judge, namespace, template); err != nil {
+				return causes, append(warnings, patch.At+" could not be validated: "+err.Error())
 			}
-			judged[string(patch.raw)] = found
+			judged[string(patch.Raw)] = found
 		}
 		if len(found) > 0 && known == nil {
 			known = wrongAnyway(ctx, judge, namespace, workload)
 		}
 		for _, cause := range found {
 			if rest := strings.TrimPrefix(cause.Field, "spec.template"); !known[cause.Field+cause.Message] {
-				cause.Field = patch.at + rest
+				cause.Field = patch.At + rest
 				causes = append(causes, cause)
 			}
 		}
@@ -59,29 +58,29 @@ func judgePatches(
 
 // wrongAnyway returns the faults that the workload's template has without a patch, which do not count.
 func wrongAnyway(
-	ctx context.Context, judge framework.TemplateValidator, namespace string, workload framework.Document,
+	ctx context.Context, judge TemplateValidator, namespace string, workload Document,
 ) map[string]bool {
 	known := map[string]bool{}
 	template, err := workloadspread.Patched(workload, nil)
 	if err != nil {
 		return known
 	}
-	causes, _ := judgeDocument(ctx, judge, namespace, template) // without an answer, all faults count
+	causes, _ := ValidateDocument(ctx, judge, namespace, template) // without an answer, all faults count
 	for _, cause := range causes {
 		known[cause.Field+cause.Message] = true
 	}
 	return known
 }
 
-// judgeDocument has the API server validate a pod template of any form.
-func judgeDocument(
-	ctx context.Context, judge framework.TemplateValidator, namespace string, template framework.Document,
+// ValidateDocument has the API server validate a pod template of any form.
+func ValidateDocument(
+	ctx context.Context, judge TemplateValidator, namespace string, template Document,
 ) ([]metav1.StatusCause, error) {
 	text, err := json.Marshal(template)
 	if err != nil {
 		return nil, fmt.Errorf("encoding the template: %w", err)
 	}
-	if template, err = framework.DecodeDocument(text); err != nil {
+	if template, err = DecodeDocument(text); err != nil {
 		return nil, fmt.Errorf("reading the template: %w", err)
 	}
 	return judge.Judge(ctx, namespace, template, nil)
