@@ -251,7 +251,7 @@ func TestKindsInUse(t *testing.T) {
 	want := map[string]bool{"AdvancedCronJob": true, "BroadcastJob": true, "CloneSet": true, "DaemonSet": true, "ResourceDistribution": true,
 		"StatefulSet": true, "UnitedDeployment": true}
 	for _, kind := range InUse() {
-		if kind.Group != apps || !want[kind.Kind] {
+		if kind.Group != appsv1beta1.GroupVersion.Group || !want[kind.Kind] {
 			t.Errorf("%s", kind)
 		}
 		delete(want, kind.Kind)
