@@ -14,6 +14,7 @@ import (
 	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/framework"
 	broadcastjobcontroller "github.com/afloat-project/afloat/internal/kinds/broadcastjob/controller"
+	ephemeraljobcontroller "github.com/afloat-project/afloat/internal/kinds/ephemeraljob/controller"
 )
 
 // Kind is one kind with everything that is set up for it.
@@ -140,7 +141,7 @@ var Kinds = []Kind{
 		Access: Edit,
 	},
 	{
-		Kind:       admission.EphemeralJob,
+		Kind:       ephemeraljobcontroller.EphemeralJob,
 		Controller: "ephemeraljob", Workers: 10, Setup: ephemeralJobs,
 		Access:    View,
 		Finalizer: pub.EphemeralContainersCleanup,
