@@ -13,6 +13,7 @@ import (
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/framework"
+	advancedcronjobcontroller "github.com/afloat-project/afloat/internal/kinds/advancedcronjob/controller"
 	broadcastjobcontroller "github.com/afloat-project/afloat/internal/kinds/broadcastjob/controller"
 	ephemeraljobcontroller "github.com/afloat-project/afloat/internal/kinds/ephemeraljob/controller"
 )
@@ -136,7 +137,7 @@ var Kinds = []Kind{
 		Finalizer: pub.UnrecordedRun,
 	},
 	{
-		Kind:       admission.AdvancedCronJob,
+		Kind:       advancedcronjobcontroller.AdvancedCronJob,
 		Controller: "advancedcronjob", Workers: 3, Setup: advancedCronJobs, Workload: true,
 		Access: Edit,
 	},
