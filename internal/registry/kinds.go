@@ -16,6 +16,7 @@ import (
 	advancedcronjobcontroller "github.com/afloat-project/afloat/internal/kinds/advancedcronjob/controller"
 	broadcastjobcontroller "github.com/afloat-project/afloat/internal/kinds/broadcastjob/controller"
 	ephemeraljobcontroller "github.com/afloat-project/afloat/internal/kinds/ephemeraljob/controller"
+	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 )
 
 // Kind is one kind with everything that is set up for it.
@@ -176,7 +177,7 @@ var Kinds = []Kind{
 		Access: Edit,
 	},
 	{
-		Kind:       admission.PodUnavailableBudget,
+		Kind:       podunavailablebudgetcontroller.PodUnavailableBudget,
 		Controller: "podunavailablebudget", Workers: 3, Setup: podUnavailableBudgets,
 		Absent: func(e *Environment) { e.Budgets.Absent() },
 		Access: Edit,

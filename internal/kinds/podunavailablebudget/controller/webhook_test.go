@@ -1,4 +1,4 @@
-package admission
+package controller
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ import (
 	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 )
 
-func budgets(t *testing.T, stored ...client.Object) framework.Webhooks {
+func budgetWebhooks(t *testing.T, stored ...client.Object) framework.Webhooks {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := policyv1beta1.AddToScheme(scheme); err != nil {
@@ -46,7 +46,7 @@ func TestBudgetsAreRefusedWithoutTheirGates(t *testing.T) {
 		"PodWebhook=false": false,
 		"PodWebhook=false,PodUnavailableBudgetDeleteGate=true,PodUnavailableBudgetUpdateGate=true": false,
 	} {
-		handlers := webhooktest.Handlers(t, PodUnavailableBudget, list, budgets(t))
+		handlers := webhooktest.Handlers(t, PodUnavailableBudget, list, budgetWebhooks(t))
 		handler := handlers["/validate-policy-kruise-io-podunavailablebudget"]
 		if len(handlers) != 1 || handler == nil {
 			t.Fatalf("PUB-015: handlers: got %v, want one of %s", handlers, "/validate-policy-kruise-io-podunavailablebudget")
@@ -80,7 +80,7 @@ func TestBudgetsAreRefusedWithoutTheirGates(t *testing.T) {
 // PUB-030: all faults are told at once, with 422. A fault that the stored object has already does not refuse
 // an update; a new one does.
 func TestFaultsOfBudgets(t *testing.T) {
-	handler := webhooktest.Handlers(t, PodUnavailableBudget, "", budgets(t))["/validate-policy-kruise-io-podunavailablebudget"]
+	handler := webhooktest.Handlers(t, PodUnavailableBudget, "", budgetWebhooks(t))["/validate-policy-kruise-io-podunavailablebudget"]
 	for name, test := range map[string]struct {
 		old, updated string
 		want         []string
@@ -132,7 +132,7 @@ func TestBudgetsOfOtherNamespacesDoNotOverlap(t *testing.T) {
 	}
 	for other, want := range map[*policyv1beta1.PodUnavailableBudget]bool{of("bar", "other"): true, of("shop", "web"): true,
 		of("shop", "other"): false} {
-		handler := webhooktest.Handlers(t, PodUnavailableBudget, "", budgets(t, other))["/validate-policy-kruise-io-podunavailablebudget"]
+		handler := webhooktest.Handlers(t, PodUnavailableBudget, "", budgetWebhooks(t, other))["/validate-policy-kruise-io-podunavailablebudget"]
 		response := webhooktest.Review(t, handler, admissionv1.Create, budgetOf("v1alpha1", "", someBudget), "")
 		if response.Allowed != want {
 			t.Errorf("beside %s/%s: allowed %t, want %t: %+v", other.Namespace, other.Name, response.Allowed, want,
@@ -154,7 +154,7 @@ func TestANamespaceHasSoManyBudgets(t *testing.T) {
 			b.Spec.TargetReference = &policyv1beta1.TargetReference{APIVersion: "apps/v1", Kind: "Deployment", Name: b.Name}
 			stored = append(stored, b)
 		}
-		handler := webhooktest.Handlers(t, PodUnavailableBudget, "", budgets(t, stored...))["/validate-policy-kruise-io-podunavailablebudget"]
+		handler := webhooktest.Handlers(t, PodUnavailableBudget, "", budgetWebhooks(t, stored...))["/validate-policy-kruise-io-podunavailablebudget"]
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
 			text := budgetOf(version, "", someBudget)
 			response := webhooktest.Review(t, handler, admissionv1.Create, text, "")
@@ -181,7 +181,7 @@ func TestANamespaceHasSoManyBudgets(t *testing.T) {
 // What a budget never allows, and which annotation decides, is told when it is written; in v1alpha1
 // annotations are the ordinary way.
 func TestWarningsOfBudgets(t *testing.T) {
-	handler := webhooktest.Handlers(t, PodUnavailableBudget, "", budgets(t))["/validate-policy-kruise-io-podunavailablebudget"]
+	handler := webhooktest.Handlers(t, PodUnavailableBudget, "", budgetWebhooks(t))["/validate-policy-kruise-io-podunavailablebudget"]
 	annotations := `,"annotations":{"kruise.io/pub-protect-operations":"EVICT"}`
 	never := strings.Replace(someBudget, `"maxUnavailable":1`, `"minAvailable":"100%"`, 1)
 	for text, want := range map[string]string{
