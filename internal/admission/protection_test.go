@@ -39,7 +39,7 @@ func guardOf(t *testing.T, list string) *protection.Guard {
 // (DP-032 (part)).
 func TestShippedEntriesForProtectedKinds(t *testing.T) {
 	var shipped admissionv1.ValidatingWebhookConfiguration
-	read(t, "../../config/webhook/validating.yaml", &shipped)
+	Read(t, "../../config/webhook/validating.yaml", &shipped)
 	got := map[string]string{}
 	for _, hook := range shipped.Webhooks {
 		path := *hook.ClientConfig.Service.Path

@@ -16,7 +16,9 @@ import (
 	advancedcronjobcontroller "github.com/afloat-project/afloat/internal/kinds/advancedcronjob/controller"
 	broadcastjobcontroller "github.com/afloat-project/afloat/internal/kinds/broadcastjob/controller"
 	ephemeraljobcontroller "github.com/afloat-project/afloat/internal/kinds/ephemeraljob/controller"
+	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
+	resourcedistributioncontroller "github.com/afloat-project/afloat/internal/kinds/resourcedistribution/controller"
 )
 
 // Kind is one kind with everything that is set up for it.
@@ -164,13 +166,13 @@ var Kinds = []Kind{
 		Access: Edit,
 	},
 	{
-		Kind: admission.ResourceDistribution,
+		Kind: resourcedistributioncontroller.ResourceDistribution,
 		// This is not a workload, but nothing is uninstalled while objects of it exist.
 		Controller: "resourcedistribution", Workers: 3, Setup: resourceDistributions, Workload: true,
 		Access: Administer,
 	},
 	{
-		Kind:       admission.PersistentPodState,
+		Kind:       persistentpodstatecontroller.PersistentPodState,
 		Controller: "persistentpodstate", Workers: 3, Setup: persistentPodStates,
 		With:   []string{"StatefulSet"},
 		Absent: func(e *Environment) { e.States.Absent() },

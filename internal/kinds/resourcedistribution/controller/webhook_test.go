@@ -1,4 +1,4 @@
-package admission
+package controller
 
 import (
 	"context"
@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	admissionpkg "github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
@@ -136,7 +137,7 @@ func TestShippedEntriesOfDistributions(t *testing.T) {
 		t.Error("an entry for distributions is mutating")
 	}
 	var shipped admissionregistrationv1.ValidatingWebhookConfiguration
-	read(t, "../../config/webhook/validating.yaml", &shipped)
+	admissionpkg.Read(t, "../../config/webhook/validating.yaml", &shipped)
 	i := slices.IndexFunc(shipped.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
 		return w.Name == "vresourcedistribution.kb.io"
 	})

@@ -1,4 +1,4 @@
-package admission
+package controller
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
-	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
 )
 
 // PersistentPodState describes the kind to the webhooks.
@@ -98,7 +97,7 @@ func (w *podStateWebhook) validate(ctx context.Context, request admission.Reques
 		)
 	}
 
-	return framework.Announced(ctx, w.announcer, &request, persistentpodstatecontroller.Asks(state), response)
+	return framework.Announced(ctx, w.announcer, &request, Asks(state), response)
 }
 
 // badRequest reports invalid objects with code 400, as other releases do.
