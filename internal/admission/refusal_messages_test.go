@@ -21,6 +21,7 @@ import (
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate/containerrecreatetest"
+	imagepullcontroller "github.com/afloat-project/afloat/internal/kinds/imagepull/controller"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
 
@@ -53,14 +54,14 @@ func TestARefusalListsAllFaults(t *testing.T) {
 		"a WorkloadSpread of a kind that is not supported": {webhooktest.Handler(WorkloadSpreads(accepting).Validate), admissionv1.Create,
 			webhooktest.Object("v1beta1", "WorkloadSpread", `,"namespace":"shop"`, `{"targetRef":{"apiVersion":"apps/v1","kind":"DaemonSet","name":""},"subsets":[{"name":""}]}`), "",
 			[]string{"apiVersion, kind and name must not be empty", "spec.subsets[0].name"}},
-		"an ImagePullJob": {webhooktest.Handler(ImagePullJobs(accepting).Validate), admissionv1.Create,
+		"an ImagePullJob": {webhooktest.Handler(imagepullcontroller.ImagePullJobs(accepting).Validate), admissionv1.Create,
 			webhooktest.Object("v1beta1", "ImagePullJob", "", `{"image":"a b","completionPolicy":{"type":"Once"},"parallelism":"5%","imagePullPolicy":"Never","selector":{"names":["n","n"]}}`), "",
 			[]string{"spec.image", "spec.completionPolicy.type", "spec.parallelism", "spec.imagePullPolicy", "spec.selector.names"}},
-		"an ImageListPullJob": {webhooktest.Handler(ImageListPullJobs(accepting).Validate), admissionv1.Create,
+		"an ImageListPullJob": {webhooktest.Handler(imagepullcontroller.ImageListPullJobs(accepting).Validate), admissionv1.Create,
 			webhooktest.Object("v1beta1", "ImageListPullJob", "",
 				`{"images":["a b","nginx","docker.io/library/nginx"],"completionPolicy":{},"parallelism":-1}`), "",
 			[]string{"spec.images[0]", "spec.images[2]", "spec.parallelism"}},
-		"a NodeImage": {webhooktest.Handler(NodeImages(accepting).Validate), admissionv1.Create,
+		"a NodeImage": {webhooktest.Handler(imagepullcontroller.NodeImages(accepting).Validate), admissionv1.Create,
 			webhooktest.Object("v1beta1", "NodeImage", "", `{"images":{"A B":{"tags":[]},"a":{"tags":[{"tag":"1","version":-1},{"tag":""}]}}}`), "",
 			[]string{"\"A B\" is no name", "spec.images[a].tags[0] of a:1: createdAt", "spec.images[a].tags[0] of a:1: version",
 				"spec.images[a].tags[0] of a:1: pullPolicy", "spec.images[a].tags[1]: image a has an empty tag"}},

@@ -16,6 +16,7 @@ import (
 	advancedcronjobcontroller "github.com/afloat-project/afloat/internal/kinds/advancedcronjob/controller"
 	broadcastjobcontroller "github.com/afloat-project/afloat/internal/kinds/broadcastjob/controller"
 	ephemeraljobcontroller "github.com/afloat-project/afloat/internal/kinds/ephemeraljob/controller"
+	imagepullcontroller "github.com/afloat-project/afloat/internal/kinds/imagepull/controller"
 	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 	resourcedistributioncontroller "github.com/afloat-project/afloat/internal/kinds/resourcedistribution/controller"
@@ -86,18 +87,18 @@ var Kinds = []Kind{
 		Finalizer: pub.RecreateUnreadyAcquired,
 	},
 	{
-		Kind:       admission.NodeImage,
+		Kind:       imagepullcontroller.NodeImage,
 		Controller: "nodeimage", Workers: 3, Setup: images,
 		With: []string{"ImagePullJob", "ImageListPullJob"},
 	},
 	{
-		Kind:       admission.ImagePullJob,
+		Kind:       imagepullcontroller.ImagePullJob,
 		Controller: "imagepulljob", Workers: 3,
 		Access:    Edit,
 		Finalizer: pub.PullJobProtection,
 	},
 	{
-		Kind:      admission.ImageListPullJob,
+		Kind:      imagepullcontroller.ImageListPullJob,
 		Access:    Edit,
 		Finalizer: pub.UnrecordedRun,
 	},
