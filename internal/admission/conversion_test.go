@@ -332,14 +332,14 @@ func TestShippedConfigurationsMatchHandlers(t *testing.T) {
 		}
 	}
 	var m admissionv1.ValidatingWebhookConfiguration // both kinds have the compared fields
-	Read(t, "../../config/webhook/mutating.yaml", &m)
+	read(t, "../../config/webhook/mutating.yaml", &m)
 	check("mutating", mutatingConfiguration, m.Webhooks, m.Name, m.Annotations,
 		entries(handlers, "mutate", map[string][]admissionv1.OperationType{
 			"muniteddeployment.kb.io /mutate-apps-kruise-io-uniteddeployment": {"CREATE", "UPDATE"},
 			"mbroadcastjob.kb.io /mutate-apps-kruise-io-broadcastjob":         {"CREATE", "UPDATE"}, // BJ-010
 			mutatePodName + " " + mutatePodPath:                               {"CREATE"}}))
 	var v admissionv1.ValidatingWebhookConfiguration
-	Read(t, "../../config/webhook/validating.yaml", &v)
+	read(t, "../../config/webhook/validating.yaml", &v)
 	check("validating", validatingConfiguration, v.Webhooks, v.Name, v.Annotations,
 		entries(handlers, "validate", map[string][]admissionv1.OperationType{
 			"vcloneset.kb.io " + validateCloneSetPath:                           {"CREATE", "UPDATE", "DELETE"},
@@ -369,7 +369,7 @@ func entries(handlers map[string]admission.Handler, verb string,
 	return named
 }
 
-func Read(t *testing.T, file string, into any) {
+func read(t *testing.T, file string, into any) {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -4,13 +4,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -39,7 +42,7 @@ func guardOf(t *testing.T, list string) *protection.Guard {
 // (DP-032 (part)).
 func TestShippedEntriesForProtectedKinds(t *testing.T) {
 	var shipped admissionv1.ValidatingWebhookConfiguration
-	Read(t, "../../config/webhook/validating.yaml", &shipped)
+	read(t, "../../config/webhook/validating.yaml", &shipped)
 	got := map[string]string{}
 	for _, hook := range shipped.Webhooks {
 		path := *hook.ClientConfig.Service.Path
@@ -252,4 +255,40 @@ func protectedHandlers(t *testing.T, list string) map[string]admission.Handler {
 	t.Helper()
 	options := ofRegistry(t, list)
 	return fitting(options.handlers(&framework.Environment{Gates: options.Gates, Protect: options.protects}, nil, nil))
+}
+
+// RD-010: nothing is mutated or defaulted, and the shipped entry is the one that the reference has.
+func TestShippedEntriesOfDistributions(t *testing.T) {
+	mutating, err := os.ReadFile("../../config/webhook/mutating.yaml")
+	if err != nil {
+		t.Errorf("reading the shipped entries: %v", err)
+	}
+	if strings.Contains(string(mutating), "resourcedistribution") {
+		t.Error("an entry for distributions is mutating")
+	}
+	var shipped admissionregistrationv1.ValidatingWebhookConfiguration
+	read(t, "../../config/webhook/validating.yaml", &shipped)
+	i := slices.IndexFunc(shipped.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
+		return w.Name == "vresourcedistribution.kb.io"
+	})
+	if i < 0 {
+		t.Fatal("there is no entry for distributions")
+	}
+	entry := shipped.Webhooks[i]
+	if path := *entry.ClientConfig.Service.Path; path != "/validate-apps-kruise-io-resourcedistribution" {
+		t.Errorf("path: got %s", path)
+	}
+	if *entry.FailurePolicy != admissionregistrationv1.Fail {
+		t.Errorf("failure policy: got %s, want Fail", *entry.FailurePolicy)
+	}
+	if *entry.SideEffects != admissionregistrationv1.SideEffectClassNone {
+		t.Errorf("side effects: got %s, want None", *entry.SideEffects)
+	}
+	cluster := admissionregistrationv1.ClusterScope
+	if diff := cmp.Diff([]admissionregistrationv1.RuleWithOperations{{
+		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
+		Rule: admissionregistrationv1.Rule{APIGroups: []string{"apps.kruise.io"}, APIVersions: []string{"v1alpha1", "v1beta1"},
+			Resources: []string{"resourcedistributions"}, Scope: &cluster}}}, entry.Rules); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
 }

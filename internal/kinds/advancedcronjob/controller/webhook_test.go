@@ -87,7 +87,7 @@ func plain(t *testing.T, value any) (decoded any) {
 // failing closed.
 func TestShippedEntriesOfAdvancedCronJobs(t *testing.T) {
 	for verb, kind := range map[string]string{"mutat": "mutating", "validat": "validating"} {
-		data, err := os.ReadFile(filepath.Join("../../config/webhook", kind+".yaml"))
+		data, err := os.ReadFile(filepath.Join("../../../../config/webhook", kind+".yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}

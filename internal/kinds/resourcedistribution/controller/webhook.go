@@ -101,9 +101,9 @@ func nameInAlpha(request *admission.Request, causes []metav1.StatusCause) {
 	}
 }
 
-// bornLater stands for the UID of an object that is being created, because the copy in the dry run must have an
+// uidInDryRun stands for the UID of an object that is being created, because the copy in the dry run must have an
 // owner like all copies.
-const bornLater = "00000000-0000-0000-0000-000000000000"
+const uidInDryRun = "00000000-0000-0000-0000-000000000000"
 
 // judge asks the API server whether it would accept a copy, by a dry run in the namespace of the manager. It
 // returns nil if it would.
@@ -117,7 +117,7 @@ func (w *distributionWebhook) judge(
 
 	distribution = distribution.DeepCopy()
 	if distribution.UID == "" {
-		distribution.UID = bornLater
+		distribution.UID = uidInDryRun
 	}
 
 	err = w.writer.Create(ctx,

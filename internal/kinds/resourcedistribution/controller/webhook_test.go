@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"os"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admission/v1"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
-	admissionpkg "github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
@@ -44,7 +39,7 @@ func (w *trial) Create(_ context.Context, object client.Object, options ...clien
 	return w.answer
 }
 
-func distribution(version, selector, spec string) string {
+func distributionJSON(version, selector, spec string) string {
 	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"ResourceDistribution","metadata":{"name":"a","uid":"u"},"spec":{"targets":{"` + selector +
 		`":{"matchLabels":{"a":"b"}}},"resource":` + spec + `}}`
 }
@@ -72,21 +67,21 @@ func TestDistributionsAreJudged(t *testing.T) {
 		text        string
 		asked       int
 	}{
-		"taken":               {object: distribution("v1beta1", "namespaceSelector", goodSecret), code: 200, asked: 1},
-		"taken in v1alpha1":   {object: distribution("v1alpha1", "namespaceLabelSelector", goodSecret), code: 200, asked: 1},
-		"there already":       {object: distribution("v1beta1", "namespaceSelector", goodSecret), answer: apierrors.NewAlreadyExists(secrets, "s"), code: 200, asked: 1},
-		"invalid":             {object: distribution("v1beta1", "namespaceSelector", goodSecret), answer: apierrors.NewInvalid(schema.GroupKind{Kind: "Secret"}, "s", nil), code: 422, text: "spec.resource: Secret", asked: 1},
-		"a bad request":       {object: distribution("v1beta1", "namespaceSelector", goodSecret), answer: apierrors.NewBadRequest("strange"), code: 422, text: "spec.resource: strange", asked: 1},
-		"forbidden":           {object: distribution("v1beta1", "namespaceSelector", goodSecret), answer: apierrors.NewForbidden(secrets, "s", errors.New("policy")), code: 403, text: "policy", asked: 1},
-		"any other error":     {object: distribution("v1beta1", "namespaceSelector", goodSecret), answer: errors.New("refused connection"), code: 500, text: "refused connection", asked: 1},
-		"faults, all at once": {object: distribution("v1beta1", "namespaceSelector", `{"kind":"Pod"}`)[:10] + strings.ReplaceAll(distribution("v1beta1", "namespaceSelector", `{"kind":"Pod"}`)[10:], `"a":"b"`, `"a b":"b"`), code: 422, text: "namespaceSelector"},
-		"a fault in v1alpha1": {object: strings.ReplaceAll(distribution("v1alpha1", "namespaceLabelSelector", goodSecret), `"a":"b"`, `"a b":"b"`), code: 422, text: "spec.targets.namespaceLabelSelector"},
+		"taken":               {object: distributionJSON("v1beta1", "namespaceSelector", goodSecret), code: 200, asked: 1},
+		"taken in v1alpha1":   {object: distributionJSON("v1alpha1", "namespaceLabelSelector", goodSecret), code: 200, asked: 1},
+		"there already":       {object: distributionJSON("v1beta1", "namespaceSelector", goodSecret), answer: apierrors.NewAlreadyExists(secrets, "s"), code: 200, asked: 1},
+		"invalid":             {object: distributionJSON("v1beta1", "namespaceSelector", goodSecret), answer: apierrors.NewInvalid(schema.GroupKind{Kind: "Secret"}, "s", nil), code: 422, text: "spec.resource: Secret", asked: 1},
+		"a bad request":       {object: distributionJSON("v1beta1", "namespaceSelector", goodSecret), answer: apierrors.NewBadRequest("strange"), code: 422, text: "spec.resource: strange", asked: 1},
+		"forbidden":           {object: distributionJSON("v1beta1", "namespaceSelector", goodSecret), answer: apierrors.NewForbidden(secrets, "s", errors.New("policy")), code: 403, text: "policy", asked: 1},
+		"any other error":     {object: distributionJSON("v1beta1", "namespaceSelector", goodSecret), answer: errors.New("refused connection"), code: 500, text: "refused connection", asked: 1},
+		"faults, all at once": {object: distributionJSON("v1beta1", "namespaceSelector", `{"kind":"Pod"}`)[:10] + strings.ReplaceAll(distributionJSON("v1beta1", "namespaceSelector", `{"kind":"Pod"}`)[10:], `"a":"b"`, `"a b":"b"`), code: 422, text: "namespaceSelector"},
+		"a fault in v1alpha1": {object: strings.ReplaceAll(distributionJSON("v1alpha1", "namespaceLabelSelector", goodSecret), `"a":"b"`, `"a b":"b"`), code: 422, text: "spec.targets.namespaceLabelSelector"},
 		"undecodable":         {object: `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"targets":7}}`, code: 400},
-		"metadata only":       {object: distribution("v1beta1", "namespaceSelector", `{"kind":"Pod"}`), old: distribution("v1beta1", "namespaceSelector", `{"kind":"Pod"}`), code: 200},
-		"targets only":        {object: distribution("v1beta1", "namespaceSelector", goodSecret), old: distribution("v1beta1", "other", goodSecret), code: 200},
-		"other data":          {object: distribution("v1beta1", "namespaceSelector", goodSecret), old: distribution("v1beta1", "namespaceSelector", strings.ReplaceAll(goodSecret, "dg", "eA")), code: 200, asked: 1},
-		"an old fault stays":  {object: distribution("v1beta1", "namespaceSelector", `{"kind":"Pod"}`), old: distribution("v1beta1", "other", `{"kind":"Pod"}`), code: 200},
-		"another name":        {object: distribution("v1beta1", "namespaceSelector", goodSecret), old: distribution("v1beta1", "namespaceSelector", strings.ReplaceAll(goodSecret, `"s"`, `"r"`)), code: 422, text: "immutable"},
+		"metadata only":       {object: distributionJSON("v1beta1", "namespaceSelector", `{"kind":"Pod"}`), old: distributionJSON("v1beta1", "namespaceSelector", `{"kind":"Pod"}`), code: 200},
+		"targets only":        {object: distributionJSON("v1beta1", "namespaceSelector", goodSecret), old: distributionJSON("v1beta1", "other", goodSecret), code: 200},
+		"other data":          {object: distributionJSON("v1beta1", "namespaceSelector", goodSecret), old: distributionJSON("v1beta1", "namespaceSelector", strings.ReplaceAll(goodSecret, "dg", "eA")), code: 200, asked: 1},
+		"an old fault stays":  {object: distributionJSON("v1beta1", "namespaceSelector", `{"kind":"Pod"}`), old: distributionJSON("v1beta1", "other", `{"kind":"Pod"}`), code: 200},
+		"another name":        {object: distributionJSON("v1beta1", "namespaceSelector", goodSecret), old: distributionJSON("v1beta1", "namespaceSelector", strings.ReplaceAll(goodSecret, `"s"`, `"r"`)), code: 422, text: "immutable"},
 	} {
 		server := &trial{answer: c.answer}
 		hooks := ResourceDistributions(&framework.Environment{Namespace: "sys", Writer: server})
@@ -119,47 +114,11 @@ func TestDistributionsAreJudged(t *testing.T) {
 		t.Error("deletions are checked")
 	}
 	warned := hooks.Validate(t.Context(), distributionRequest(admissionv1.Create,
-		strings.Replace(distribution("v1beta1", "namespaceSelector", goodSecret), `"targets":{`, `"targets":{"includedNamespaces":{"list":[{"name":"kube-system"}]},`, 1), ""))
+		strings.Replace(distributionJSON("v1beta1", "namespaceSelector", goodSecret), `"targets":{`, `"targets":{"includedNamespaces":{"list":[{"name":"kube-system"}]},`, 1), ""))
 	if !warned.Allowed { // RD-037
 		t.Errorf("a distribution to kube-system: %+v", warned.Result)
 	} else if len(warned.Warnings) != 1 {
 		t.Errorf("a distribution to kube-system: got warnings %q, want one", warned.Warnings)
-	}
-}
-
-// RD-010: nothing is mutated or defaulted, and the shipped entry is the one that the reference has.
-func TestShippedEntriesOfDistributions(t *testing.T) {
-	mutating, err := os.ReadFile("../../config/webhook/mutating.yaml")
-	if err != nil {
-		t.Errorf("reading the shipped entries: %v", err)
-	}
-	if strings.Contains(string(mutating), "resourcedistribution") {
-		t.Error("an entry for distributions is mutating")
-	}
-	var shipped admissionregistrationv1.ValidatingWebhookConfiguration
-	admissionpkg.Read(t, "../../config/webhook/validating.yaml", &shipped)
-	i := slices.IndexFunc(shipped.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
-		return w.Name == "vresourcedistribution.kb.io"
-	})
-	if i < 0 {
-		t.Fatal("there is no entry for distributions")
-	}
-	entry := shipped.Webhooks[i]
-	if path := *entry.ClientConfig.Service.Path; path != "/validate-apps-kruise-io-resourcedistribution" {
-		t.Errorf("path: got %s", path)
-	}
-	if *entry.FailurePolicy != admissionregistrationv1.Fail {
-		t.Errorf("failure policy: got %s, want Fail", *entry.FailurePolicy)
-	}
-	if *entry.SideEffects != admissionregistrationv1.SideEffectClassNone {
-		t.Errorf("side effects: got %s, want None", *entry.SideEffects)
-	}
-	cluster := admissionregistrationv1.ClusterScope
-	if diff := cmp.Diff([]admissionregistrationv1.RuleWithOperations{{
-		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-		Rule: admissionregistrationv1.Rule{APIGroups: []string{"apps.kruise.io"}, APIVersions: []string{"v1alpha1", "v1beta1"},
-			Resources: []string{"resourcedistributions"}, Scope: &cluster}}}, entry.Rules); diff != "" {
-		t.Errorf("rules (-want +got):\n%s", diff)
 	}
 }
 
@@ -172,7 +131,7 @@ func TestDistributionsAreRefusedWithoutTheGate(t *testing.T) {
 			t.Fatal(err)
 		}
 		handlers := kind.Handlers(&framework.Environment{Gates: gates, Writer: &trial{}})
-		good := distribution("v1beta1", "namespaceSelector", goodSecret)
+		good := distributionJSON("v1beta1", "namespaceSelector", goodSecret)
 		for _, request := range []admission.Request{distributionRequest(admissionv1.Create, good, ""),
 			distributionRequest(admissionv1.Update, good, strings.ReplaceAll(good, "matchLabels", "x"))} {
 			got := handlers["/validate-apps-kruise-io-resourcedistribution"].Handle(t.Context(), request)
