@@ -18,6 +18,7 @@ import (
 	ephemeraljobcontroller "github.com/afloat-project/afloat/internal/kinds/ephemeraljob/controller"
 	imagepullcontroller "github.com/afloat-project/afloat/internal/kinds/imagepull/controller"
 	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
+	podprobemarkercontroller "github.com/afloat-project/afloat/internal/kinds/podprobemarker/controller"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 	resourcedistributioncontroller "github.com/afloat-project/afloat/internal/kinds/resourcedistribution/controller"
 )
@@ -152,13 +153,13 @@ var Kinds = []Kind{
 		Finalizer: pub.EphemeralContainersCleanup,
 	},
 	{
-		Kind:       admission.PodProbeMarker,
+		Kind:       podprobemarkercontroller.PodProbeMarker,
 		Controller: "podprobemarker", Workers: 3, Setup: podProbeMarkers, With: []string{"NodePodProbe"},
 		Access:    Edit,
 		Finalizer: pub.ProbeCleanup,
 	},
 	{
-		Kind:       admission.NodePodProbe,
+		Kind:       podprobemarkercontroller.NodePodProbe,
 		Controller: "nodepodprobe", Workers: 3,
 	},
 	{
