@@ -21,6 +21,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/jsonfields"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/framework/webhooktest"
+	containerrecreatecontroller "github.com/afloat-project/afloat/internal/kinds/containerrecreate/controller"
 	"github.com/afloat-project/afloat/internal/racetest"
 )
 
@@ -83,7 +84,7 @@ func TestWhatIsEmptyMeansAbsent(t *testing.T) {
 		}
 	}
 	handlers, _, _ := open(t)
-	recreate := webhooktest.Handler(ContainerRecreateRequests(accepting(t)).Mutate)
+	recreate := webhooktest.Handler(containerrecreatecontroller.ContainerRecreateRequests(accepting(t)).Mutate)
 	for i := range Registered {
 		kind := &Registered[i]
 		t.Run(kind.Name, func(t *testing.T) {

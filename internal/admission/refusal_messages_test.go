@@ -21,6 +21,7 @@ import (
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate/containerrecreatetest"
+	containerrecreatecontroller "github.com/afloat-project/afloat/internal/kinds/containerrecreate/controller"
 	imagepullcontroller "github.com/afloat-project/afloat/internal/kinds/imagepull/controller"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
@@ -65,15 +66,15 @@ func TestARefusalListsAllFaults(t *testing.T) {
 			webhooktest.Object("v1beta1", "NodeImage", "", `{"images":{"A B":{"tags":[]},"a":{"tags":[{"tag":"1","version":-1},{"tag":""}]}}}`), "",
 			[]string{"\"A B\" is no name", "spec.images[a].tags[0] of a:1: createdAt", "spec.images[a].tags[0] of a:1: version",
 				"spec.images[a].tags[0] of a:1: pullPolicy", "spec.images[a].tags[1]: image a has an empty tag"}},
-		"a ContainerRecreateRequest": {webhooktest.Handler(ContainerRecreateRequests(accepting).Mutate), admissionv1.Create,
+		"a ContainerRecreateRequest": {webhooktest.Handler(containerrecreatecontroller.ContainerRecreateRequests(accepting).Mutate), admissionv1.Create,
 			webhooktest.Object("v1beta1", "ContainerRecreateRequest", `,"namespace":"shop"`, `{"podName":"web-7","containers":[{"name":"plain"},{"name":"plain","ports":[]},{"name":"nobody"},{"name":"init"}],"activeDeadlineSeconds":1,"ttlSecondsAfterFinished":-1,"strategy":{"minStartedSeconds":-1,"failurePolicy":"Retry"}}`), "",
 			[]string{"spec.activeDeadlineSeconds", "spec.ttlSecondsAfterFinished", "spec.strategy.minStartedSeconds",
 				"unknown failurePolicy", "can not recreate plain multi times", "container nobody not found",
 				"container init is an init container"}},
-		"a ContainerRecreateRequest for no pod": {webhooktest.Handler(ContainerRecreateRequests(accepting).Mutate), admissionv1.Create,
+		"a ContainerRecreateRequest for no pod": {webhooktest.Handler(containerrecreatecontroller.ContainerRecreateRequests(accepting).Mutate), admissionv1.Create,
 			webhooktest.Object("v1beta1", "ContainerRecreateRequest", `,"namespace":"shop"`, `{"podName":"nobody","containers":[],"activeDeadlineSeconds":1}`), "",
 			[]string{"spec.containers", "spec.activeDeadlineSeconds", "no found Pod named nobody"}},
-		"an update of a ContainerRecreateRequest": {webhooktest.Handler(ContainerRecreateRequests(accepting).Mutate), admissionv1.Update,
+		"an update of a ContainerRecreateRequest": {webhooktest.Handler(containerrecreatecontroller.ContainerRecreateRequests(accepting).Mutate), admissionv1.Update,
 			webhooktest.Object("v1beta1", "ContainerRecreateRequest", `,"namespace":"shop","labels":{"crr.apps.kruise.io/pod-uid":"b"}`, `{"podName":"web-8","containers":[]}`),
 			webhooktest.Object("v1beta1", "ContainerRecreateRequest", `,"namespace":"shop","labels":{"crr.apps.kruise.io/pod-uid":"a"}`, `{"podName":"web-7","containers":[]}`),
 			[]string{"spec of ContainerRecreateRequest is immutable", "crr.apps.kruise.io/pod-uid"}},

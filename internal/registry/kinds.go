@@ -15,6 +15,7 @@ import (
 	"github.com/afloat-project/afloat/internal/framework"
 	advancedcronjobcontroller "github.com/afloat-project/afloat/internal/kinds/advancedcronjob/controller"
 	broadcastjobcontroller "github.com/afloat-project/afloat/internal/kinds/broadcastjob/controller"
+	containerrecreatecontroller "github.com/afloat-project/afloat/internal/kinds/containerrecreate/controller"
 	ephemeraljobcontroller "github.com/afloat-project/afloat/internal/kinds/ephemeraljob/controller"
 	imagepullcontroller "github.com/afloat-project/afloat/internal/kinds/imagepull/controller"
 	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
@@ -82,7 +83,7 @@ func (k *Kind) Served() []schema.GroupVersionKind {
 // Kinds lists all kinds that are built in. Their controllers are started in this order.
 var Kinds = []Kind{
 	{
-		Kind:       admission.ContainerRecreateRequest,
+		Kind:       containerrecreatecontroller.ContainerRecreateRequest,
 		Controller: "crr", Workers: 3, Setup: containerRecreateRequests,
 		Access:    Edit,
 		Finalizer: pub.RecreateUnreadyAcquired,

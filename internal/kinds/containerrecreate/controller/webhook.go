@@ -1,4 +1,4 @@
-package admission
+package controller
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/restart"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
-	containerrecreatecontroller "github.com/afloat-project/afloat/internal/kinds/containerrecreate/controller"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
@@ -118,7 +117,7 @@ func (w *recreateWebhook) create(
 	bad := func(format string, args ...any) *containerrecreate.Refusal {
 		return &containerrecreate.Refusal{Code: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
 	}
-	pod, node, err := containerrecreatecontroller.Facts(ctx, w.live,
+	pod, node, err := Facts(ctx, w.live,
 		types.NamespacedName{Namespace: request.Namespace, Name: hub.Spec.PodName})
 	switch {
 	case err != nil:
@@ -171,7 +170,7 @@ func (w *recreateWebhook) fills(
 		return false, nil
 	}
 
-	pod, node, err := containerrecreatecontroller.Facts(ctx, w.live,
+	pod, node, err := Facts(ctx, w.live,
 		types.NamespacedName{Namespace: namespace, Name: old.Spec.PodName})
 	if err != nil {
 		return false, err
