@@ -20,6 +20,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/framework/webhooktest"
+	clonesetcontroller "github.com/afloat-project/afloat/internal/kinds/cloneset/controller"
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate/containerrecreatetest"
 	containerrecreatecontroller "github.com/afloat-project/afloat/internal/kinds/containerrecreate/controller"
 	imagepullcontroller "github.com/afloat-project/afloat/internal/kinds/imagepull/controller"
@@ -36,7 +37,7 @@ func TestARefusalListsAllFaults(t *testing.T) {
 		old       string
 		all       []string // parts of the message
 	}{
-		"a CloneSet": {webhooktest.Handler(CloneSets(webhooktest.Environment(t, &webhooktest.APIServer{Answer: webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad",
+		"a CloneSet": {webhooktest.Handler(clonesetcontroller.CloneSets(webhooktest.Environment(t, &webhooktest.APIServer{Answer: webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad",
 			metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"})})).Validate), admissionv1.Create,
 			webhooktest.CloneSet("v1beta1", webhooktest.GoodTemplate, `"minReadySeconds":-1,"revisionHistoryLimit":-1,"scaleStrategy":{"maxUnavailable":"x","podsToDelete":["a","a"]},"updateStrategy":{"type":"Sometimes","rollingUpdate":{"podUpdatePolicy":"Guess","partition":-1,"scatterStrategy":[{"key":"","value":"v"}]}}`), "",
 			[]string{"spec.minReadySeconds", "spec.revisionHistoryLimit", "spec.scaleStrategy.maxUnavailable",

@@ -21,6 +21,7 @@ import (
 
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/framework/webhooktest"
+	clonesetcontroller "github.com/afloat-project/afloat/internal/kinds/cloneset/controller"
 )
 
 // admit sends the creation of a CloneSet, and returns an error if the answer is wrong.
@@ -55,7 +56,7 @@ func admit(ctx context.Context, client *http.Client, address string) error {
 
 // completing is an API server that completes templates, after let has returned.
 func completing(t *testing.T, let func()) http.Handler {
-	w := CloneSets(webhooktest.Environment(t, &webhooktest.APIServer{Answer: func(template framework.Document) (int, any) {
+	w := clonesetcontroller.CloneSets(webhooktest.Environment(t, &webhooktest.APIServer{Answer: func(template framework.Document) (int, any) {
 		let()
 		template["spec"].(framework.Document)["containers"].([]any)[0].(framework.Document)["terminationMessagePolicy"] = "File"
 		return webhooktest.Accepts(template)

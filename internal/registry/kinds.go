@@ -15,6 +15,7 @@ import (
 	"github.com/afloat-project/afloat/internal/framework"
 	advancedcronjobcontroller "github.com/afloat-project/afloat/internal/kinds/advancedcronjob/controller"
 	broadcastjobcontroller "github.com/afloat-project/afloat/internal/kinds/broadcastjob/controller"
+	clonesetcontroller "github.com/afloat-project/afloat/internal/kinds/cloneset/controller"
 	containerrecreatecontroller "github.com/afloat-project/afloat/internal/kinds/containerrecreate/controller"
 	ephemeraljobcontroller "github.com/afloat-project/afloat/internal/kinds/ephemeraljob/controller"
 	imagepullcontroller "github.com/afloat-project/afloat/internal/kinds/imagepull/controller"
@@ -118,7 +119,7 @@ var Kinds = []Kind{
 		Access: Edit,
 	},
 	{
-		Kind: admission.CloneSet,
+		Kind: clonesetcontroller.CloneSet,
 		// A worker waits while requests of its set are in flight. The priority and fairness of the API server
 		// limits them.
 		Controller: "cloneset", Workers: 20, Setup: cloneSets, Rehearse: rehearseCloneSets, Workload: true,
