@@ -438,7 +438,7 @@ func TestFieldsOfANewerReleaseOfDaemonSets(t *testing.T) {
 		`{"future":{"a":[1]}}`:        {pub.V1beta1OnlyFields: `{"scaleStrategy":{"future":{"a":[1]}}}`},
 		`{"partitionedScaling":true}`: {pub.ProgressiveCreatePod: "true"},
 	} {
-		beta := ads("v1beta1", "", `"scaleStrategy":`+scale+`,"future":true`)
+		beta := webhooktest.DaemonSet("v1beta1", "", `"scaleStrategy":`+scale+`,"future":true`)
 		alpha := convertOne(t, beta, "v1alpha1")
 		spec, meta := alpha["spec"].(framework.Document), alpha["metadata"].(framework.Document)
 		if diff := cmp.Diff(want, meta["annotations"]); diff != "" {
@@ -463,7 +463,7 @@ func TestFieldsOfANewerReleaseOfDaemonSets(t *testing.T) {
 		}
 	}
 	for _, garbage := range []string{"no", "[]", `{"scaleStrategy":5,"future":1}`} {
-		got := convertOne(t, ads("v1alpha1", webhooktest.Annotated(garbage), ""), "v1beta1")["spec"].(framework.Document)
+		got := convertOne(t, webhooktest.DaemonSet("v1alpha1", webhooktest.Annotated(garbage), ""), "v1beta1")["spec"].(framework.Document)
 		for _, field := range []string{"scaleStrategy", "future"} {
 			if got[field] != nil {
 				t.Errorf("the annotation %s became %s in the spec: %v", garbage, field, got)
@@ -475,7 +475,7 @@ func TestFieldsOfANewerReleaseOfDaemonSets(t *testing.T) {
 // OPS-112, ASTS-322 (part): fields of a newer release inside of those that only v1beta1 has are in the
 // annotation too, where the API server does not prune them, and return.
 func TestFieldsOfANewerReleaseInTheAnnotation(t *testing.T) {
-	beta := sts("v1beta1", "", `"ordinals":{"start":1,"step":2},"scaleStrategy":{"burst":12345678901234567890},"future":true`)
+	beta := webhooktest.StatefulSet("v1beta1", "", `"ordinals":{"start":1,"step":2},"scaleStrategy":{"burst":12345678901234567890},"future":true`)
 	alpha := convertOne(t, beta, "v1alpha1")
 	spec, meta := alpha["spec"].(framework.Document), alpha["metadata"].(framework.Document)
 	text, _ := meta["annotations"].(framework.Document)[pub.V1beta1OnlyFields].(string)
@@ -500,7 +500,7 @@ func TestFieldsOfANewerReleaseInTheAnnotation(t *testing.T) {
 		t.Errorf("spec after conversion there and back (-want +got):\n%s", diff)
 	}
 	for _, garbage := range []string{"no", "[]", `{"ordinals":5,"future":1}`} {
-		got := convertOne(t, sts("v1alpha1", webhooktest.Annotated(garbage), ""), "v1beta1")["spec"].(framework.Document)
+		got := convertOne(t, webhooktest.StatefulSet("v1alpha1", webhooktest.Annotated(garbage), ""), "v1beta1")["spec"].(framework.Document)
 		for _, field := range []string{"ordinals", "future"} {
 			if got[field] != nil {
 				t.Errorf("the annotation %s became %s in the spec: %v", garbage, field, got)

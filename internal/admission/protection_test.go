@@ -181,7 +181,7 @@ func TestDeletionProtectionOfStatefulSets(t *testing.T) {
 		}{{"Always", "1", "", true}, {"Always", "0", "", true}, {"Always", "1", going, false}, {"Cascading", "1", "", true},
 			{"Cascading", "0", "", false}, {"Cascading", "1", going, false}, {"Never", "1", "", false}} {
 			for _, version := range []string{"v1alpha1", "v1beta1"} {
-				old := strings.Replace(sts(version, test.more+`"labels":{"policy.kruise.io/delete-protection":"`+test.label+`"}`, ""),
+				old := strings.Replace(webhooktest.StatefulSet(version, test.more+`"labels":{"policy.kruise.io/delete-protection":"`+test.label+`"}`, ""),
 					`"replicas":1`, `"replicas":`+test.replicas, 1)
 				got := webhooktest.Review(t, handlers["/validate-apps-kruise-io-statefulset"], "DELETE", "", old)
 				refused := test.refused && on
@@ -211,7 +211,7 @@ func TestDeletionProtectionOfDaemonSets(t *testing.T) {
 			{"Cascading", `{"currentNumberScheduled":0,"desiredNumberScheduled":5}`, "", false}, {"Cascading", `{}`, "", false},
 			{"Cascading", `{"currentNumberScheduled":1}`, going, false}, {"Never", `{"currentNumberScheduled":1}`, "", false}} {
 			for _, version := range []string{"v1alpha1", "v1beta1"} {
-				old := strings.TrimSuffix(ads(version, test.more+`"labels":{"policy.kruise.io/delete-protection":"`+test.label+`"}`, ""), "}") +
+				old := strings.TrimSuffix(webhooktest.DaemonSet(version, test.more+`"labels":{"policy.kruise.io/delete-protection":"`+test.label+`"}`, ""), "}") +
 					`,"status":` + test.status + `}`
 				got := webhooktest.Review(t, handlers["/validate-apps-kruise-io-daemonset"], "DELETE", "", old)
 				refused := test.refused && on

@@ -15,6 +15,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/statefulset"
+	statefulsetcontroller "github.com/afloat-project/afloat/internal/kinds/statefulset/controller"
 	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
 )
 
@@ -45,7 +46,7 @@ type unitedDeploymentWebhooks struct {
 func UnitedDeployments(e *framework.Environment) framework.Webhooks {
 	w := &unitedDeploymentWebhooks{
 		Templates: framework.NewTemplates(e),
-		gates:     Gates(e),
+		gates:     statefulsetcontroller.Gates(e),
 		live:      e.APIReader,
 		inPlace:   e.InPlace,
 		Turns:     framework.NewTurns(),
@@ -104,7 +105,7 @@ func (w *unitedDeploymentWebhooks) validate(
 
 	defer over()
 	errs := uniteddeployment.Validate(united, old,
-		uniteddeployment.Rules{StatefulSet: w.gates, Classes: Classes(ctx, w.live), CloneSet: w.inPlace})
+		uniteddeployment.Rules{StatefulSet: w.gates, Classes: statefulsetcontroller.Classes(ctx, w.live), CloneSet: w.inPlace})
 	causes := framework.Causes(errs)
 	var found []metav1.StatusCause
 	var warnings []string

@@ -17,12 +17,14 @@ import (
 	broadcastjobcontroller "github.com/afloat-project/afloat/internal/kinds/broadcastjob/controller"
 	clonesetcontroller "github.com/afloat-project/afloat/internal/kinds/cloneset/controller"
 	containerrecreatecontroller "github.com/afloat-project/afloat/internal/kinds/containerrecreate/controller"
+	daemonsetcontroller "github.com/afloat-project/afloat/internal/kinds/daemonset/controller"
 	ephemeraljobcontroller "github.com/afloat-project/afloat/internal/kinds/ephemeraljob/controller"
 	imagepullcontroller "github.com/afloat-project/afloat/internal/kinds/imagepull/controller"
 	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
 	podprobemarkercontroller "github.com/afloat-project/afloat/internal/kinds/podprobemarker/controller"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 	resourcedistributioncontroller "github.com/afloat-project/afloat/internal/kinds/resourcedistribution/controller"
+	statefulsetcontroller "github.com/afloat-project/afloat/internal/kinds/statefulset/controller"
 )
 
 // Kind is one kind with everything that is set up for it.
@@ -126,13 +128,13 @@ var Kinds = []Kind{
 		Access: Edit,
 	},
 	{
-		Kind:       admission.StatefulSet,
+		Kind:       statefulsetcontroller.StatefulSet,
 		Controller: "statefulset", Workers: 20, Setup: statefulSets, Rehearse: rehearseStatefulSets,
 		Workload: true,
 		Access:   Edit,
 	},
 	{
-		Kind:       admission.DaemonSet,
+		Kind:       daemonsetcontroller.DaemonSet,
 		Controller: "daemonset", Workers: 20, Setup: daemonSets, Rehearse: rehearseDaemonSets, Workload: true,
 		Access: Edit,
 	},

@@ -192,3 +192,27 @@ func Environment(t *testing.T, server *APIServer, objects ...client.Object) *fra
 		Gates: Gates(t, ""), Validator: server.Validator(t), Cache: reader, APIReader: reader, Namespace: "shop", Minor: 36,
 	}
 }
+
+// StatefulSet returns a StatefulSet of a version as JSON, with more members of its metadata and its spec.
+func StatefulSet(version, meta, spec string) string {
+	for _, more := range []*string{&meta, &spec} {
+		if *more != "" {
+			*more = "," + *more
+		}
+	}
+	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"StatefulSet","metadata":{"name":"web","namespace":"shop"` + meta +
+		`},"spec":{"replicas":1,"podManagementPolicy":"OrderedReady","revisionHistoryLimit":10,"selector":{"matchLabels":{"app":"shop"}},"template":` + GoodTemplate +
+		`,"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0,"maxUnavailable":1,"podUpdatePolicy":"ReCreate","minReadySeconds":0}}` + spec + `}}`
+}
+
+// DaemonSet returns a DaemonSet of a version as JSON, with more members of its metadata and its spec.
+func DaemonSet(version, meta, spec string) string {
+	for _, more := range []*string{&meta, &spec} {
+		if *more != "" {
+			*more = "," + *more
+		}
+	}
+	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"DaemonSet","metadata":{"name":"agent","namespace":"shop"` + meta +
+		`},"spec":{"burstReplicas":250,"revisionHistoryLimit":10,"selector":{"matchLabels":{"app":"shop"}},"template":` + GoodTemplate +
+		`,"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"rollingUpdateType":"Standard","maxUnavailable":1,"maxSurge":0}}` + spec + `}}`
+}

@@ -1,4 +1,4 @@
-package admission
+package controller
 
 import (
 	"net/http"
@@ -19,18 +19,6 @@ func daemonSets(t *testing.T, server *webhooktest.APIServer) *daemonSetWebhooks 
 	return &daemonSetWebhooks{framework.Templates{Validator: server.Validator(t), Complete: true}}
 }
 
-// ads is a complete DaemonSet, with more in its metadata and spec.
-func ads(version, meta, spec string) string {
-	for _, more := range []*string{&meta, &spec} {
-		if *more != "" {
-			*more = "," + *more
-		}
-	}
-	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"DaemonSet","metadata":{"name":"agent","namespace":"shop"` + meta +
-		`},"spec":{"burstReplicas":250,"revisionHistoryLimit":10,"selector":{"matchLabels":{"app":"shop"}},"template":` + webhooktest.GoodTemplate +
-		`,"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"rollingUpdateType":"Standard","maxUnavailable":1,"maxSurge":0}}` + spec + `}}`
-}
-
 // ADS-015 (part): the template is stored as it was written, whatever the gates, on create and when it
 // changes; nothing asks the API server for defaults.
 func TestTemplatesOfDaemonSetsStay(t *testing.T) {
@@ -40,7 +28,7 @@ func TestTemplatesOfDaemonSetsStay(t *testing.T) {
 	}})
 	w.HostPorts = true
 	for _, version := range []string{"v1alpha1", "v1beta1"} {
-		given := ads(version, "", `"minReadySeconds":5`)
+		given := webhooktest.DaemonSet(version, "", `"minReadySeconds":5`)
 		for _, old := range []string{"", strings.Replace(given, `"image":"i"`, `"image":"j"`, 1)} {
 			operation := admissionv1.Create
 			if old != "" {
@@ -70,7 +58,7 @@ func TestARefusalOfADaemonSetNamesAllFaults(t *testing.T) {
 	w := daemonSets(t, &webhooktest.APIServer{Answer: webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad",
 		metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"})})
 	for version, more := range map[string][]string{"v1beta1": nil, "v1alpha1": {"metadata.annotations[apps.kruise.io/v1beta1-only-fields]"}} {
-		given := strings.Replace(ads(version, webhooktest.Annotated(`{"scaleStrategi":{}}`), `"minReadySeconds":-1`), `"burstReplicas":250`, `"burstReplicas":0`, 1)
+		given := strings.Replace(webhooktest.DaemonSet(version, webhooktest.Annotated(`{"scaleStrategi":{}}`), `"minReadySeconds":-1`), `"burstReplicas":250`, `"burstReplicas":0`, 1)
 		got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "CREATE", given, "")
 		if got.Allowed {
 			t.Fatalf("a bad object in %s is admitted", version)
@@ -82,7 +70,7 @@ func TestARefusalOfADaemonSetNamesAllFaults(t *testing.T) {
 		if diff := cmp.Diff(append(want, "spec.template.spec.containers[0].image"), webhooktest.Fields(got)); diff != "" {
 			t.Errorf("refused fields on creation in %s (-want +got):\n%s", version, diff)
 		}
-		good := ads(version, "", "")
+		good := webhooktest.DaemonSet(version, "", "")
 		if got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "UPDATE", given, good); got.Allowed {
 			t.Errorf("a bad update in %s is admitted", version)
 		} else if got.Result.Code != http.StatusUnprocessableEntity {
@@ -95,7 +83,7 @@ func TestARefusalOfADaemonSetNamesAllFaults(t *testing.T) {
 		}
 	}
 	for name, given := range map[string]string{"wrong types": `{"apiVersion":"apps.kruise.io/v1beta1","spec":{"minReadySeconds":"x"}}`,
-		"no version of ours": ads("v2", "", "")} {
+		"no version of ours": webhooktest.DaemonSet("v2", "", "")} {
 		if got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "CREATE", given, ""); got.Allowed {
 			t.Errorf("%s: admitted", name)
 		} else if got.Result.Code != http.StatusUnprocessableEntity {
@@ -108,9 +96,9 @@ func TestARefusalOfADaemonSetNamesAllFaults(t *testing.T) {
 // changes the annotation that is a part of the spec.
 func TestAdmittedDaemonSets(t *testing.T) {
 	w := daemonSets(t, &webhooktest.APIServer{Answer: webhooktest.Accepts})
-	surging := strings.Replace(strings.Replace(ads("v1beta1", "", ""), `"maxUnavailable":1,"maxSurge":0`, `"maxSurge":1`, 1),
+	surging := strings.Replace(strings.Replace(webhooktest.DaemonSet("v1beta1", "", ""), `"maxUnavailable":1,"maxSurge":0`, `"maxSurge":1`, 1),
 		`"image":"i"`, `"image":"i","ports":[{"containerPort":80,"hostPort":80}]`, 1)
-	for given, warnings := range map[string]int{surging: 1, ads("v1beta1", "", ""): 0, ads("v1alpha1", "", ""): 0} {
+	for given, warnings := range map[string]int{surging: 1, webhooktest.DaemonSet("v1beta1", "", ""): 0, webhooktest.DaemonSet("v1alpha1", "", ""): 0} {
 		got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "CREATE", given, "")
 		if !got.Allowed {
 			t.Errorf("admission of %s: %+v", given, got.Result)
@@ -119,11 +107,11 @@ func TestAdmittedDaemonSets(t *testing.T) {
 			t.Errorf("warnings for %s: got %q, want %d", given, got.Warnings, warnings)
 		}
 	}
-	old := ads("v1alpha1", `"finalizers":["x"],`+webhooktest.Annotated(`{"scaleStrategy":{}}`), `"minReadySeconds":-1`)
+	old := webhooktest.DaemonSet("v1alpha1", `"finalizers":["x"],`+webhooktest.Annotated(`{"scaleStrategy":{}}`), `"minReadySeconds":-1`)
 	if got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "UPDATE", strings.Replace(old, `["x"]`, `[]`, 1), old); !got.Allowed {
 		t.Errorf("the last finalizer: %+v", got.Result)
 	}
-	worse := ads("v1alpha1", webhooktest.Annotated(`{"scaleStrategi":{}}`), `"minReadySeconds":-1`)
+	worse := webhooktest.DaemonSet("v1alpha1", webhooktest.Annotated(`{"scaleStrategi":{}}`), `"minReadySeconds":-1`)
 	if got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "UPDATE", worse, old); got.Allowed {
 		t.Error("an annotation with an unknown field is admitted")
 	} else if !strings.Contains(got.Result.Message, "scaleStrategi") {

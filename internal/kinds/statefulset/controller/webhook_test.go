@@ -1,4 +1,4 @@
-package admission
+package controller
 
 import (
 	"context"
@@ -43,18 +43,6 @@ func statefulSets(t *testing.T, server *webhooktest.APIServer, fails error) (w *
 		gates: statefulset.Gates{AutoDeletePVC: true, AutoResizePVC: true, StartOrdinal: true}}, &count
 }
 
-// sts is a complete StatefulSet, with more in its metadata and spec.
-func sts(version, meta, spec string) string {
-	for _, more := range []*string{&meta, &spec} {
-		if *more != "" {
-			*more = "," + *more
-		}
-	}
-	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"StatefulSet","metadata":{"name":"web","namespace":"shop"` + meta +
-		`},"spec":{"replicas":1,"podManagementPolicy":"OrderedReady","revisionHistoryLimit":10,"selector":{"matchLabels":{"app":"shop"}},"template":` + webhooktest.GoodTemplate +
-		`,"updateStrategy":{"type":"RollingUpdate","rollingUpdate":{"partition":0,"maxUnavailable":1,"podUpdatePolicy":"ReCreate","minReadySeconds":0}}` + spec + `}}`
-}
-
 // ASTS-019 (part): the template is completed on create, and on update only when it changed; a main container
 // without policy is always pulled. Without an answer of the API server there is a warning.
 func TestTemplatesOfStatefulSetsAreCompleted(t *testing.T) {
@@ -62,7 +50,7 @@ func TestTemplatesOfStatefulSetsAreCompleted(t *testing.T) {
 		template["spec"].(framework.Document)["restartPolicy"] = "Always"
 		return 201, framework.Document{"template": template}
 	}
-	other := strings.Replace(sts("v1beta1", "", ""), `"image":"i"`, `"image":"j"`, 1)
+	other := strings.Replace(webhooktest.StatefulSet("v1beta1", "", ""), `"image":"i"`, `"image":"j"`, 1)
 	for name, test := range map[string]struct {
 		old      string
 		answer   func(framework.Document) (int, any)
@@ -71,7 +59,7 @@ func TestTemplatesOfStatefulSetsAreCompleted(t *testing.T) {
 	}{
 		"create":             {answer: completes, has: true},
 		"changed":            {old: strings.Replace(other, `"spec":{"containers"`, `"spec":{"restartPolicy":"Always","containers"`, 1), answer: completes, has: true},
-		"unchanged":          {old: sts("v1beta1", "", `"serviceName":"s"`), answer: completes},
+		"unchanged":          {old: webhooktest.StatefulSet("v1beta1", "", `"serviceName":"s"`), answer: completes},
 		"nobody to complete": {answer: webhooktest.Answers(500, "", "trouble"), warnings: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +68,7 @@ func TestTemplatesOfStatefulSetsAreCompleted(t *testing.T) {
 			if test.old != "" {
 				operation = admissionv1.Update
 			}
-			got := webhooktest.Review(t, admission.HandlerFunc(w.mutate), operation, sts("v1beta1", "", ""), test.old)
+			got := webhooktest.Review(t, admission.HandlerFunc(w.mutate), operation, webhooktest.StatefulSet("v1beta1", "", ""), test.old)
 			if !got.Allowed {
 				t.Errorf("admission: %+v", got.Result)
 			}
@@ -105,7 +93,7 @@ func TestGatesOfStatefulSets(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		e := &framework.Environment{Gates: webhooktest.Gates(t, fmt.Sprintf("StatefulSetAutoDeletePVC=%[1]t,StatefulSetAutoResizePVCGate=%[1]t,TemplateNoDefaults=true", on))}
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
-			got := webhooktest.Review(t, StatefulSets(e).Mutate, "CREATE", sts(version, "", ""), "")
+			got := webhooktest.Review(t, StatefulSets(e).Mutate, "CREATE", webhooktest.StatefulSet(version, "", ""), "")
 			if strings.Contains(string(got.Patch), "/spec/template") { // ASTS-019 (part)
 				t.Errorf("gate TemplateNoDefaults: %s", got.Patch)
 			}
@@ -128,8 +116,8 @@ func TestARefusalOfAStatefulSetNamesAllFaults(t *testing.T) {
 	w, _ := statefulSets(t, &webhooktest.APIServer{Answer: webhooktest.Answers(422, metav1.StatusReasonInvalid, "bad",
 		metav1.StatusCause{Type: "FieldValueRequired", Field: "template.spec.containers[0].image", Message: "Required value"})}, nil)
 	const inSpec = `"revisionHistoryLimit":-1`
-	for version, given := range map[string]string{"v1beta1": sts("v1beta1", "", inSpec+`,"reserveOrdinals":["x"]`),
-		"v1alpha1": sts("v1alpha1", webhooktest.Annotated(`{"reserveOrdinals":["x"]}`), inSpec)} {
+	for version, given := range map[string]string{"v1beta1": webhooktest.StatefulSet("v1beta1", "", inSpec+`,"reserveOrdinals":["x"]`),
+		"v1alpha1": webhooktest.StatefulSet("v1alpha1", webhooktest.Annotated(`{"reserveOrdinals":["x"]}`), inSpec)} {
 		given = strings.Replace(given, `"revisionHistoryLimit":10,`, "", 1)
 		got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "CREATE", given, "")
 		reserved := "spec.reserveOrdinals[0]"
@@ -154,11 +142,11 @@ func TestARefusalOfAStatefulSetNamesAllFaults(t *testing.T) {
 // An update of metadata is not judged, unless it changes the annotation that is a part of the spec.
 func TestTheAnnotationIsJudgedLikeTheSpec(t *testing.T) {
 	w, _ := statefulSets(t, &webhooktest.APIServer{Answer: webhooktest.Accepts}, nil)
-	old := sts("v1alpha1", `"finalizers":["x"],`+webhooktest.Annotated(`{"reserveOrdinals":["x"]}`), "")
+	old := webhooktest.StatefulSet("v1alpha1", `"finalizers":["x"],`+webhooktest.Annotated(`{"reserveOrdinals":["x"]}`), "")
 	if got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "UPDATE", strings.Replace(old, `["x"]`, `[]`, 1), old); !got.Allowed {
 		t.Errorf("the last finalizer: %+v", got.Result)
 	}
-	worse := sts("v1alpha1", webhooktest.Annotated(`{"reserveOrdinals":["x","y"]}`), "")
+	worse := webhooktest.StatefulSet("v1alpha1", webhooktest.Annotated(`{"reserveOrdinals":["x","y"]}`), "")
 	if got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "UPDATE", worse, old); got.Allowed {
 		t.Error("another bad ordinal in the annotation is admitted")
 	} else if !strings.Contains(got.Result.Message, `reserveOrdinals[1]`) {
@@ -174,7 +162,7 @@ func TestStorageClassesAreListedWhenSizesChange(t *testing.T) {
 		for i := range 20 {
 			claims = append(claims, fmt.Sprintf(`{"metadata":{"name":"c%d"},"spec":{%s"resources":{"requests":{"storage":"%s"}}}}`, i, class, size))
 		}
-		return sts("v1beta1", "", `"volumeClaimUpdateStrategy":{"type":"OnPodRollingUpdate"},"volumeClaimTemplates":[`+strings.Join(claims, ",")+`]`)
+		return webhooktest.StatefulSet("v1beta1", "", `"volumeClaimUpdateStrategy":{"type":"OnPodRollingUpdate"},"volumeClaimTemplates":[`+strings.Join(claims, ",")+`]`)
 	}
 	for name, test := range map[string]struct {
 		updated string
