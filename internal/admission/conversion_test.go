@@ -14,7 +14,10 @@ import (
 	jsonpatchapply "github.com/evanphx/json-patch/v5"
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
+	admissionapi "k8s.io/api/admission/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
@@ -24,6 +27,7 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/protection"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/framework/webhooktest"
+	sidecarsetcontroller "github.com/afloat-project/afloat/internal/kinds/sidecarset/controller"
 )
 
 func convert(t *testing.T, body string) (int, framework.Document) {
@@ -522,7 +526,10 @@ func TestAFieldOfANewerReleaseStaysInTheUpdateStrategyOfASidecarSet(t *testing.T
 			t.Errorf("from %s: got a rollingUpdate that nobody gave: %v", from, there["spec"])
 		}
 		given := `{"apiVersion":"apps.kruise.io/` + from + `",` + members
-		response := sidecarSetHandler(t, nil, nil).mutate(t.Context(), sidecarSetRequest(from, given))
+		response := sidecarsetcontroller.SidecarSets(accepting(t)).Mutate(t.Context(), admission.Request{
+			AdmissionRequest: admissionapi.AdmissionRequest{Operation: admissionapi.Create, Name: "a",
+				Kind:   metav1.GroupVersionKind{Group: "apps.kruise.io", Version: from, Kind: "SidecarSet"},
+				Object: runtime.RawExtension{Raw: []byte(given)}}})
 		text, err := json.Marshal(response.Patches)
 		if err != nil {
 			t.Fatal(err)

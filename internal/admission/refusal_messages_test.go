@@ -24,6 +24,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate/containerrecreatetest"
 	containerrecreatecontroller "github.com/afloat-project/afloat/internal/kinds/containerrecreate/controller"
 	imagepullcontroller "github.com/afloat-project/afloat/internal/kinds/imagepull/controller"
+	sidecarsetcontroller "github.com/afloat-project/afloat/internal/kinds/sidecarset/controller"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
 
@@ -44,7 +45,7 @@ func TestARefusalListsAllFaults(t *testing.T) {
 				"spec.scaleStrategy.podsToDelete[1]", "spec.updateStrategy.type",
 				"spec.updateStrategy.rollingUpdate.podUpdatePolicy", "spec.updateStrategy.rollingUpdate.partition",
 				"spec.updateStrategy.rollingUpdate.scatterStrategy[0].key", "spec.template.spec.containers[0].image"}},
-		"a SidecarSet": {webhooktest.Handler(SidecarSets(accepting).Validate), admissionv1.Create,
+		"a SidecarSet": {webhooktest.Handler(sidecarsetcontroller.SidecarSets(accepting).Validate), admissionv1.Create,
 			webhooktest.Object("v1beta1", "SidecarSet", "", `{"containers":[{"name":"c","image":"i","podInjectPolicy":"Beside","transferEnv":[{"envName":"E"}]}],"revisionHistoryLimit":-1,"customVersion":"a b","injectionStrategy":{"revision":{"policy":"Rarely"}},"updateStrategy":{"type":"Sometimes","partition":"x"}}`), "",
 			[]string{"spec.selector", "spec.containers[0].podInjectPolicy", "spec.containers[0].transferEnv[0].sourceContainerName",
 				"spec.revisionHistoryLimit", "spec.customVersion",
@@ -153,7 +154,7 @@ func TestPrivilegedContainersByOtherWays(t *testing.T) {
 		}
 		for what, response := range map[string]*admissionv1.AdmissionResponse{
 			"spec.subsets[0].patch.spec.containers[0].securityContext.privileged": webhooktest.Review(t, webhooktest.Handler(WorkloadSpreads(spreads).Validate), "CREATE", spread, ""),
-			"spec.containers[0].securityContext.privileged":                       webhooktest.Review(t, webhooktest.Handler(SidecarSets(sets).Validate), "CREATE", set, "")} {
+			"spec.containers[0].securityContext.privileged":                       webhooktest.Review(t, webhooktest.Handler(sidecarsetcontroller.SidecarSets(sets).Validate), "CREATE", set, "")} {
 			if told := !response.Allowed && strings.Contains(response.Result.Message, what+": Forbidden"); told != forbidden {
 				t.Errorf("%s, forbidden %t: %+v", what, forbidden, response.Result)
 			}

@@ -24,6 +24,7 @@ import (
 	podprobemarkercontroller "github.com/afloat-project/afloat/internal/kinds/podprobemarker/controller"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 	resourcedistributioncontroller "github.com/afloat-project/afloat/internal/kinds/resourcedistribution/controller"
+	sidecarsetcontroller "github.com/afloat-project/afloat/internal/kinds/sidecarset/controller"
 	statefulsetcontroller "github.com/afloat-project/afloat/internal/kinds/statefulset/controller"
 )
 
@@ -108,7 +109,7 @@ var Kinds = []Kind{
 		Finalizer: pub.UnrecordedRun,
 	},
 	{
-		Kind:       admission.SidecarSet,
+		Kind:       sidecarsetcontroller.SidecarSet,
 		Controller: "sidecarset", Workers: 3, Setup: sidecarSets, Absent: withoutSidecarSets,
 		Rehearse: rehearseSidecarSets,
 		Beside:   []client.Object{&appsv1.ControllerRevision{}},
