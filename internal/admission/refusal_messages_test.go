@@ -50,11 +50,11 @@ func TestARefusalListsAllFaults(t *testing.T) {
 			[]string{"spec.selector", "spec.containers[0].podInjectPolicy", "spec.containers[0].transferEnv[0].sourceContainerName",
 				"spec.revisionHistoryLimit", "spec.customVersion",
 				"spec.injectionStrategy.revision", "spec.updateStrategy.type", "spec.updateStrategy.partition"}},
-		"a second WorkloadSpread whose patch mounts a volume that nobody has": {webhooktest.Handler(WorkloadSpreads(spreadsOfDeployment(t)).Validate), admissionv1.Create,
+		"a second WorkloadSpread whose patch mounts a volume that nobody has": {webhooktest.Handler(workloadspreadcontroller.WorkloadSpreads(spreadsOfDeployment(t)).Validate), admissionv1.Create,
 			webhooktest.Object("v1beta1", "WorkloadSpread", `,"namespace":"shop"`, `{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"subsets":[{"name":"a","maxReplicas":-1,"patch":{"spec":{"containers":[{"name":"a","volumeMounts":[{"name":"nobody","mountPath":"/x"}]}]}}}],"scheduleStrategy":{"type":"Never"}}`), "",
 			[]string{"WorkloadSpread first spreads this workload already", "spec.subsets[0].maxReplicas", "spec.scheduleStrategy.type",
 				`spec.subsets[0].patch.spec.containers[0].volumeMounts[0].name: Not found`}},
-		"a WorkloadSpread of a kind that is not supported": {webhooktest.Handler(WorkloadSpreads(accepting).Validate), admissionv1.Create,
+		"a WorkloadSpread of a kind that is not supported": {webhooktest.Handler(workloadspreadcontroller.WorkloadSpreads(accepting).Validate), admissionv1.Create,
 			webhooktest.Object("v1beta1", "WorkloadSpread", `,"namespace":"shop"`, `{"targetRef":{"apiVersion":"apps/v1","kind":"DaemonSet","name":""},"subsets":[{"name":""}]}`), "",
 			[]string{"apiVersion, kind and name must not be empty", "spec.subsets[0].name"}},
 		"an ImagePullJob": {webhooktest.Handler(imagepullcontroller.ImagePullJobs(accepting).Validate), admissionv1.Create,
@@ -131,7 +131,7 @@ func spreadsOfDeployment(t *testing.T) *framework.Environment {
 // The refusal of a kind is complete: it says which kind was given, why it is refused, and what to do.
 func TestARefusedKindOfAWorkloadSpreadIsExplained(t *testing.T) {
 	given := webhooktest.Object("v1beta1", "WorkloadSpread", `,"namespace":"shop"`, `{"targetRef":{"apiVersion":"apps/v1","kind":"DaemonSet","name":"d"},"subsets":[{"name":"a"}]}`)
-	response := webhooktest.Review(t, webhooktest.Handler(WorkloadSpreads(accepting(t)).Validate), admissionv1.Create, given, "")
+	response := webhooktest.Review(t, webhooktest.Handler(workloadspreadcontroller.WorkloadSpreads(accepting(t)).Validate), admissionv1.Create, given, "")
 	for _, part := range []string{"spec.targetRef", "DaemonSet", `group "apps"`, "not supported",
 		"CloneSet, Deployment, ReplicaSet, StatefulSet and Job", "WorkloadSpread_Watch_Custom_Workload_WhiteList",
 		"ConfigMap kruise-configuration"} {
@@ -153,7 +153,7 @@ func TestPrivilegedContainersByOtherWays(t *testing.T) {
 			spreads.Validator, sets.Validator = framework.Unprivileged(spreads.Validator), framework.Unprivileged(sets.Validator)
 		}
 		for what, response := range map[string]*admissionv1.AdmissionResponse{
-			"spec.subsets[0].patch.spec.containers[0].securityContext.privileged": webhooktest.Review(t, webhooktest.Handler(WorkloadSpreads(spreads).Validate), "CREATE", spread, ""),
+			"spec.subsets[0].patch.spec.containers[0].securityContext.privileged": webhooktest.Review(t, webhooktest.Handler(workloadspreadcontroller.WorkloadSpreads(spreads).Validate), "CREATE", spread, ""),
 			"spec.containers[0].securityContext.privileged":                       webhooktest.Review(t, webhooktest.Handler(sidecarsetcontroller.SidecarSets(sets).Validate), "CREATE", set, "")} {
 			if told := !response.Allowed && strings.Contains(response.Result.Message, what+": Forbidden"); told != forbidden {
 				t.Errorf("%s, forbidden %t: %+v", what, forbidden, response.Result)

@@ -26,6 +26,7 @@ import (
 	resourcedistributioncontroller "github.com/afloat-project/afloat/internal/kinds/resourcedistribution/controller"
 	sidecarsetcontroller "github.com/afloat-project/afloat/internal/kinds/sidecarset/controller"
 	statefulsetcontroller "github.com/afloat-project/afloat/internal/kinds/statefulset/controller"
+	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
 
 // Kind is one kind with everything that is set up for it.
@@ -116,7 +117,7 @@ var Kinds = []Kind{
 		Access:   View,
 	},
 	{
-		Kind:       admission.WorkloadSpread,
+		Kind:       workloadspreadcontroller.WorkloadSpread,
 		Controller: "workloadspread", Workers: 3, Setup: workloadSpreads,
 		Absent: func(e *Environment) { e.Spreads.Absent() },
 		Access: Edit,

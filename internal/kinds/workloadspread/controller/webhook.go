@@ -1,4 +1,4 @@
-package admission
+package controller
 
 import (
 	"context"
@@ -20,7 +20,6 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
-	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
@@ -128,7 +127,7 @@ func (w *workloadSpreadWebhook) validate(ctx context.Context, request admission.
 		)
 	}
 
-	return framework.Announced(ctx, w.announcer, &request, workloadspreadcontroller.Asks(spread), response)
+	return framework.Announced(ctx, w.announcer, &request, Asks(spread), response)
 }
 
 // judgeAll validates a WorkloadSpread, and has the API server validate node selectors, tolerations, and the

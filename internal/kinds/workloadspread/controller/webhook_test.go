@@ -1,4 +1,4 @@
-package admission
+package controller
 
 import (
 	"context"
@@ -23,7 +23,6 @@ import (
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
-	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
 
 func workloadSpreads(t *testing.T, server *webhooktest.APIServer) *workloadSpreadWebhook {
@@ -33,7 +32,7 @@ func workloadSpreads(t *testing.T, server *webhooktest.APIServer) *workloadSprea
 		t.Fatal(err)
 	}
 	return &workloadSpreadWebhook{judge: server.Validator(t), cached: fake.NewClientBuilder().WithScheme(scheme).Build(),
-		listed: &workloadspreadcontroller.Listed{}, window: workloadspread.UnschedulableWindow}
+		listed: &Listed{}, window: workloadspread.UnschedulableWindow}
 }
 
 func spreadOf(metadata, spec string) string {
