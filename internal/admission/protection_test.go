@@ -13,8 +13,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/tools/events"
@@ -240,7 +240,7 @@ func TestDeletionProtectionOfUnitedDeployments(t *testing.T) {
 		handlers := protectedHandlers(t, list)
 		for label, refused := range map[string]bool{"Always/0": true, "Always/2": true, "Cascading/2": true, "Cascading/0": false, "other/2": false} {
 			value, replicas, _ := strings.Cut(label, "/")
-			got := webhooktest.Review(t, handlers[validateUnitedDeploymentPath], "DELETE", "", `{"metadata":{"name":"web","labels":{"policy.kruise.io/delete-protection":"`+value+`"}},"spec":{"replicas":`+replicas+`}}`)
+			got := webhooktest.Review(t, handlers["/validate-apps-kruise-io-uniteddeployment"], "DELETE", "", `{"metadata":{"name":"web","labels":{"policy.kruise.io/delete-protection":"`+value+`"}},"spec":{"replicas":`+replicas+`}}`)
 			if want := !refused || !gate; got.Allowed != want {
 				t.Errorf("gate %t, %s: allowed %t, want %t: %+v", gate, label, got.Allowed, want, got.Result)
 			} else if !want && got.Result.Code != http.StatusForbidden {

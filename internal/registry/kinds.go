@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/framework"
 	advancedcronjobcontroller "github.com/afloat-project/afloat/internal/kinds/advancedcronjob/controller"
 	broadcastjobcontroller "github.com/afloat-project/afloat/internal/kinds/broadcastjob/controller"
@@ -26,6 +25,7 @@ import (
 	resourcedistributioncontroller "github.com/afloat-project/afloat/internal/kinds/resourcedistribution/controller"
 	sidecarsetcontroller "github.com/afloat-project/afloat/internal/kinds/sidecarset/controller"
 	statefulsetcontroller "github.com/afloat-project/afloat/internal/kinds/statefulset/controller"
+	uniteddeploymentcontroller "github.com/afloat-project/afloat/internal/kinds/uniteddeployment/controller"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
 
@@ -169,7 +169,7 @@ var Kinds = []Kind{
 		Controller: "nodepodprobe", Workers: 3,
 	},
 	{
-		Kind:       admission.UnitedDeployment,
+		Kind:       uniteddeploymentcontroller.UnitedDeployment,
 		Controller: "uniteddeployment", Workers: 3, Setup: unitedDeployments, Workload: true,
 		Access: Edit,
 	},

@@ -1,4 +1,4 @@
-package admission
+package controller
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-const validateUnitedDeploymentPath = "/validate-apps-kruise-io-uniteddeployment"
+const validatePath = "/validate-apps-kruise-io-uniteddeployment"
 
 func unitedDeployments(t *testing.T, server *webhooktest.APIServer) *unitedDeploymentWebhooks {
 	t.Helper()
@@ -25,7 +25,7 @@ func unitedDeployments(t *testing.T, server *webhooktest.APIServer) *unitedDeplo
 }
 
 // united is a UnitedDeployment of a template.
-func united(version, template, more string) string {
+func unitedJSON(version, template, more string) string {
 	return `{"apiVersion":"apps.kruise.io/` + version + `","kind":"UnitedDeployment","metadata":{"name":"web","namespace":"shop"},"spec":{` +
 		`"replicas":4,"selector":{"matchLabels":{"app":"shop"}},"template":{` + template + `}` + more + `}}`
 }
@@ -110,7 +110,7 @@ func TestWhatTheAPIServerSaysOfUnitedDeployments(t *testing.T) {
 			[]string{"spec.revisionHistoryLimit", at + "[0].name", at + "[0].tolerations[0].operator"}},
 	} {
 		for _, version := range []string{"v1alpha1", "v1beta1"} {
-			got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "CREATE", united(version, test.template, test.more), "")
+			got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "CREATE", unitedJSON(version, test.template, test.more), "")
 			found := webhooktest.Fields(got)
 			slices.Sort(found)
 			slices.Sort(test.want)
@@ -123,7 +123,7 @@ func TestWhatTheAPIServerSaysOfUnitedDeployments(t *testing.T) {
 		}
 	}
 	// What is stored is not refused again, and an update that leaves templates and subsets asks nobody.
-	stored := united("v1beta1", templateOf("deploymentTemplate"), subsets(`{"name":"a",`+mount("nobody")+`}`))
+	stored := unitedJSON("v1beta1", templateOf("deploymentTemplate"), subsets(`{"name":"a",`+mount("nobody")+`}`))
 	if got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "UPDATE", strings.Replace(stored, `"name":"a",`, `"name":"a","replicas":1,`, 1), stored); !got.Allowed {
 		t.Errorf("replicas of a subset with a stored fault: %+v", got.Result)
 	}
@@ -148,7 +148,7 @@ func TestWhatTheAPIServerSaysOfUnitedDeployments(t *testing.T) {
 // An API server that does not answer is no fault of the object.
 func TestUnitedDeploymentsWhileTheAPIServerIsSilent(t *testing.T) {
 	w := unitedDeployments(t, &webhooktest.APIServer{Answer: webhooktest.Answers(503, metav1.StatusReasonServiceUnavailable, "no")})
-	given := united("v1beta1", templateOf("statefulSetTemplate"), `,"topology":{"subsets":[{"name":"a","patch":{"spec":{}},"tolerations":[{"operator":"Exists"}]}]}`)
+	given := unitedJSON("v1beta1", templateOf("statefulSetTemplate"), `,"topology":{"subsets":[{"name":"a","patch":{"spec":{}},"tolerations":[{"operator":"Exists"}]}]}`)
 	if got := webhooktest.Review(t, admission.HandlerFunc(w.validate), "CREATE", given, ""); !got.Allowed {
 		t.Errorf("validation: %+v", got.Result)
 	} else if len(got.Warnings) != 3 {
@@ -184,7 +184,7 @@ func TestOldFormOfCloneSetsIsJudged(t *testing.T) {
 	w := unitedDeployments(t, &webhooktest.APIServer{Answer: webhooktest.Accepts})
 	template := strings.Replace(templateOf("cloneSetTemplate"), `"spec":{`, `"spec":{"updateStrategy":{"type":"InPlaceIfPossible","maxSurge":-1},`, 1)
 	if diff := cmp.Diff([]string{"spec.template.cloneSetTemplate.spec.updateStrategy.rollingUpdate.maxSurge"},
-		webhooktest.Fields(webhooktest.Review(t, admission.HandlerFunc(w.validate), admissionv1.Create, united("v1alpha1", template, ""), ""))); diff != "" {
+		webhooktest.Fields(webhooktest.Review(t, admission.HandlerFunc(w.validate), admissionv1.Create, unitedJSON("v1alpha1", template, ""), ""))); diff != "" {
 		t.Errorf("refused fields of the old form (-want +got):\n%s", diff)
 	}
 }
@@ -196,7 +196,7 @@ func TestGatesOfUnitedDeployments(t *testing.T) {
 		e := &framework.Environment{Gates: webhooktest.Gates(t, list)}
 		server := &webhooktest.APIServer{Answer: webhooktest.Accepts}
 		e.Validator = server.Validator(t)
-		got := webhooktest.Review(t, UnitedDeployments(e).Mutate, "CREATE", united("v1beta1", templateOf("statefulSetTemplate"), ""), "")
+		got := webhooktest.Review(t, UnitedDeployments(e).Mutate, "CREATE", unitedJSON("v1beta1", templateOf("statefulSetTemplate"), ""), "")
 		if !got.Allowed {
 			t.Errorf("%q: %+v", list, got.Result)
 		}
