@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -29,17 +30,18 @@ import (
 	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
-// scheme holds the kinds that are served. Objects of other kinds are unstructured.
-var scheme = runtime.NewScheme()
-
-func init() {
+// scheme returns the kinds that are served. Objects of other kinds are unstructured. It is made on the first
+// call, because the manager needs it for rehearsals only.
+var scheme = sync.OnceValue(func() *runtime.Scheme {
+	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		clientgoscheme.AddToScheme, appsv1beta1.AddToScheme, policyv1beta1.AddToScheme,
 		appsv1alpha1.AddToScheme, metav1.AddMetaToScheme,
 	} {
-		utilruntime.Must(add(scheme))
+		utilruntime.Must(add(s))
 	}
-}
+	return s
+})
 
 // Client returns the manager's client, which reads from its caches and writes to the API server. Methods that
 // are not implemented panic.
@@ -123,7 +125,7 @@ type reader struct {
 }
 
 func (r *reader) kindOf(object runtime.Object) string {
-	gvk, err := apiutil.GVKForObject(object, scheme)
+	gvk, err := apiutil.GVKForObject(object, scheme())
 	if err != nil {
 		panic(err)
 	}
@@ -281,7 +283,7 @@ func (c *clusterClient) List(
 }
 
 // Scheme implements client.Client.
-func (c *clusterClient) Scheme() *runtime.Scheme { return scheme }
+func (c *clusterClient) Scheme() *runtime.Scheme { return scheme() }
 
 // Create implements client.Writer. The object is stored with its Go type if the scheme knows it.
 func (c *clusterClient) Create(
@@ -307,7 +309,7 @@ func (c *clusterClient) Create(
 
 	stored := request.Object.DeepCopyObject().(client.Object)
 	if document, ok := stored.(*unstructured.Unstructured); ok {
-		if typed, err := scheme.New(document.GroupVersionKind()); err == nil {
+		if typed, err := scheme().New(document.GroupVersionKind()); err == nil {
 			text, err := json.Marshal(document.Object) // numbers in it may have any type
 			if err != nil {
 				return err
