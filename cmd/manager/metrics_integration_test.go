@@ -22,6 +22,7 @@ import (
 // certificate of the webhooks' authority, and for nobody else. TestRender of the chart shows the Service and
 // the ServiceMonitor.
 func TestSecureMetricsNeedTheRightToGetThem(t *testing.T) {
+	t.Parallel()
 	i := install(t)
 	r := i.replica("--metrics-secure")
 	r.becomesReady()

@@ -68,6 +68,7 @@ func (i *installation) apply(file string) {
 // their pods, the replica is ready and healthy, and metric and event name the kind. It joins when the rights
 // are given, without a restart.
 func TestAKindWithoutRightsStopsAlone(t *testing.T) {
+	t.Parallel()
 	i := install(t)
 	i.narrow()
 	manager := i.replica("--feature-gates=ResourceDistributionGate=true")

@@ -21,6 +21,7 @@ import (
 // drops those of built-in kinds, so that their protected objects can be deleted; one with the gate adds them
 // again, and counts what it refuses.
 func TestProtectionFollowsItsGate(t *testing.T) {
+	t.Parallel()
 	i := install(t)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web",
 		Labels: map[string]string{pub.DeletionProtection: "Always"}}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}

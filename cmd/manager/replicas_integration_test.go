@@ -261,6 +261,7 @@ func (i *installation) hold(by string) {
 // certificates, and its controllers wait until it leads. A replica that loses the lease ends. The metrics
 // show who leads.
 func TestAReplicaThatStandsByAnswersWebhooksAndDoesNotReconcile(t *testing.T) {
+	t.Parallel()
 	i := install(t)
 	election := []string{"--leader-election-lease-duration=4s", "--leader-election-renew-deadline=2s",
 		"--leader-election-retry-period=200ms"}
@@ -368,6 +369,7 @@ func TestAReplicaThatStandsByAnswersWebhooksAndDoesNotReconcile(t *testing.T) {
 // OPS-034: with --namespace only the objects of that namespace, and cluster-scoped ones, are reconciled. The
 // manual says that this flag cannot be used with webhooks of pods.
 func TestOnlyObjectsOfTheGivenNamespaceAreReconciled(t *testing.T) {
+	t.Parallel()
 	i := install(t)
 	for _, name := range []string{"watched", "elsewhere"} {
 		i.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})

@@ -22,6 +22,7 @@ import (
 // is the test, a pod takes its probes along when it is created, the provider writes the condition, and the
 // pod gets the label.
 func TestServerlessPodsAreMarked(t *testing.T) {
+	t.Parallel()
 	i := install(t)
 	i.narrow()
 	i.replica("--feature-gates=EnablePodProbeMarkerOnServerless=true").becomesReady()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -223,16 +224,18 @@ func TestLifeOfABroadcastJob(t *testing.T) {
 			}
 		}
 	}
-	ends(2)
-	served, err := scrape(t) // BJ-143
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, labels := range map[string][]string{"afloat_broadcastjob_pod_actions_total": {"action", "reason"}, "afloat_broadcastjob_pods_waiting": {"namespace", "name", "reason"}} {
-		kind := map[bool]string{true: "counter", false: "gauge"}[strings.HasSuffix(name, "total")]
-		if err := isServed(served, name, kind, labels); err != nil {
-			t.Errorf("metric %s: %v", name, err)
+	var served map[string]*dto.MetricFamily
+	if err := wait(func() (err error) { // BJ-143; while its pods run, since what waits is not told of a job that has ended
+		if served, err = scrape(t); err != nil {
+			return err
 		}
+		for name, labels := range map[string][]string{"afloat_broadcastjob_pod_actions_total": {"action", "reason"}, "afloat_broadcastjob_pods_waiting": {"namespace", "name", "reason"}} {
+			kind := map[bool]string{true: "counter", false: "gauge"}[strings.HasSuffix(name, "total")]
+			err = errors.Join(err, isServed(served, name, kind, labels))
+		}
+		return err
+	}); err != nil {
+		t.Errorf("metrics: %v", err)
 	}
 	for family, label := range map[string]string{"controller_runtime_reconcile_total": "controller", "workqueue_adds_total": "controller"} {
 		found := false
@@ -245,6 +248,7 @@ func TestLifeOfABroadcastJob(t *testing.T) {
 			t.Errorf("%s has no controller broadcastjob", family)
 		}
 	}
+	ends(2)
 	if err := wait(func() error {
 		found := &appsv1beta1.BroadcastJob{}
 		if err := kube.Get(t.Context(), client.ObjectKeyFromObject(job), found); err == nil {

@@ -266,11 +266,13 @@ func everyRelease() bool { return os.Getenv("EVERY_RELEASE") != "" }
 // Workloads are changed under both managers, pods can be created in every namespace after each step, the
 // label of the namespace is what it was, and both never run at once.
 func TestReleasesThereAndBack(t *testing.T) {
+	t.Parallel()
 	for name, r := range releases {
 		if !everyRelease() && name != "1.3, manifests" && name != "1.9, manifests" { // the oldest and the newest
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			c := newCluster(t)
 			c.install(r)
 			c.act()
@@ -341,6 +343,7 @@ func TestInterruptedAtEveryStep(t *testing.T) {
 	if !everyRelease() {
 		t.Skip("takes minutes: make test-takeover")
 	}
+	t.Parallel()
 	c := newCluster(t)
 	r := releases["1.7.5, manifests"]
 	c.install(r)
@@ -385,6 +388,7 @@ func TestTwiceAtOnceAndBesideATool(t *testing.T) {
 	if !everyRelease() {
 		t.Skip("takes minutes: make test-takeover")
 	}
+	t.Parallel()
 	c := newCluster(t)
 	r := releases["1.8, chart"]
 	c.install(r)

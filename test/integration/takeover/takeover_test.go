@@ -210,6 +210,7 @@ func (c *cluster) unwritten() {
 // reference's where every kind is in use, in v1alpha1 and v1beta1, and gives back. No pod and no revision of
 // users is written, no object is another one, and at no time do both managers run or lead.
 func TestThereAndBack(t *testing.T) {
+	t.Parallel() // each test has an API server of its own, and mostly waits
 	c := newCluster(t)
 	c.installTheirs()
 	c.act()
