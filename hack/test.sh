@@ -57,7 +57,7 @@ report_end() {
 descendants() {
   local child
   echo "$1"
-  for child in $(pgrep -P "$1"); do descendants "$child"; done
+  for child in $(grep -lsE "^PPid:[[:space:]]+$1\$" /proc/[0-9]*/status | cut -d/ -f3); do descendants "$child"; done
 }
 
 finish() {
