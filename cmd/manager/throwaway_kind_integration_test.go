@@ -87,16 +87,17 @@ var sandcastleVersion = schema.GroupVersion{Group: "apps.kruise.io", Version: "v
 // sandcastles is the entry of the kind in the registry, which is all that is written for it.
 var sandcastles = registry.Kind{
 	Kind: framework.Kind{
-		Group:    sandcastleVersion.Group,
-		Name:     "Sandcastle",
-		Plural:   "sandcastles",
-		Version:  sandcastleVersion.Version,
-		Webhooks: sandcastleWebhooks,
+		Group:      sandcastleVersion.Group,
+		Name:       "Sandcastle",
+		Plural:     "sandcastles",
+		Version:    sandcastleVersion.Version,
+		Webhooks:   sandcastleWebhooks,
+		Controller: "sandcastle", Workers: 2,
+		Workload:  true,
+		Access:    framework.Edit,
+		Finalizer: sandcastleFinalizer,
 	},
-	Controller: "sandcastle", Workers: 2, Setup: setUpSandcastles,
-	Workload:  true,
-	Access:    registry.Edit,
-	Finalizer: sandcastleFinalizer,
+	Setup: setUpSandcastles,
 }
 
 // sandcastleWebhooks give a sandcastle three towers, and refuse more than nine.

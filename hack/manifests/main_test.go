@@ -15,7 +15,7 @@ import (
 func TestRolesOfUsers(t *testing.T) {
 	kinds := make([]registry.Kind, 4)
 	for access := range kinds {
-		kinds[access] = registry.Kind{Access: registry.Access(access), Kind: framework.Kind{Group: "g",
+		kinds[access] = registry.Kind{Kind: framework.Kind{Access: framework.Access(access), Group: "g",
 			Plural: []string{"ours", "seen", "edited", "administered"}[access]}}
 	}
 	got := map[string]map[string][]string{}

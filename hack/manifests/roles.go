@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
@@ -60,14 +61,14 @@ func usersRoles(kinds []registry.Kind, scalable map[string]bool) []rbacv1.Cluste
 		}
 
 		switch kind.Access {
-		case registry.View, registry.Edit:
+		case framework.View, framework.Edit:
 			allow(&view, kind.Group, reading, append(objects, status...)...)
-		case registry.Administer:
+		case framework.Administer:
 			allow(&admin, kind.Group, writing, objects...)
 			allow(&admin, kind.Group, reading, status...)
-		case registry.NotForUsers:
+		case framework.NotForUsers:
 		}
-		if kind.Access == registry.Edit {
+		if kind.Access == framework.Edit {
 			allow(&edit, kind.Group, writing, objects...)
 			allow(&edit, kind.Group, reading, status...)
 		}

@@ -39,7 +39,38 @@ type Kind struct {
 	// EntryName is the name of its entries in the webhook configurations, without what all have in common; empty
 	// means the kind's name in small letters.
 	EntryName string
+	// Controller is the name of its controller in the flag --<controller>-workers, and Workers is the default
+	// of the flag. Controller is empty if the controller of another kind handles it.
+	Controller string
+	Workers    int
+	// With lists the kinds of its group that must be served, too, before its controller is set up.
+	With []string
+	// Workload means that it owns pods, so that nothing is uninstalled while objects of it exist (OPS-116).
+	Workload bool
+	// Access is what the shipped roles let users do with its objects.
+	Access Access
+	// Finalizer is a finalizer that only the manager removes from its objects, so that an uninstallation must.
+	Finalizer string
+	// Beside lists kinds whose objects its controller reads in the install namespace, even if --namespace
+	// restricts the caches.
+	Beside []client.Object
 }
+
+// Access is what users with the roles view, edit and admin of Kubernetes may do with the objects of a kind
+// (OPS-084).
+type Access int
+
+const (
+	// NotForUsers is for objects that the manager makes itself.
+	NotForUsers Access = iota
+	// View is for objects that everybody may read, while writing them needs a role of its own: they change pods
+	// in other namespaces, or run code in pods.
+	View
+	// Edit is for objects that whoever may edit workloads may write.
+	Edit
+	// Administer is for objects that may hold Secrets: only the role admin may read and write them.
+	Administer
+)
 
 // Definition returns the name of the kind's CustomResourceDefinition.
 func (k *Kind) Definition() string { return k.Plural + "." + k.Group }

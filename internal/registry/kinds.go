@@ -6,9 +6,7 @@ import (
 	"context"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/framework"
@@ -32,45 +30,15 @@ import (
 // Kind is one kind with everything that is set up for it.
 type Kind struct {
 	framework.Kind
-	// Controller is the name of its controller in the flag --<controller>-workers, and Workers is the default
-	// of the flag. Controller is empty if the controller of another kind handles it.
-	Controller string
-	Workers    int
 	// Setup adds its controller as soon as the kind, and the kinds of its group in With, are served. It is
 	// nil if another kind's Setup does that.
 	Setup func(context.Context, *Environment) error
-	With  []string
 	// Absent is called if these kinds are not served at the start, unless it is nil.
 	Absent func(*Environment)
 	// Rehearse makes passes without a cluster, to predict what they would do. It is nil if the kind does not
 	// plan for pods.
 	Rehearse Rehearsal
-	// Workload means that it owns pods, so that nothing is uninstalled while objects of it exist (OPS-116).
-	Workload bool
-	// Access is what the shipped roles let users do with its objects.
-	Access Access
-	// Finalizer is a finalizer that only the manager removes from its objects, so that an uninstallation must.
-	Finalizer string
-	// Beside lists kinds whose objects its controller reads in the install namespace, even if --namespace
-	// restricts the caches.
-	Beside []client.Object
 }
-
-// Access is what users with the roles view, edit and admin of Kubernetes may do with the objects of a kind
-// (OPS-084).
-type Access int
-
-const (
-	// NotForUsers is for objects that the manager makes itself.
-	NotForUsers Access = iota
-	// View is for objects that everybody may read, while writing them needs a role of its own: they change pods
-	// in other namespaces, or run code in pods.
-	View
-	// Edit is for objects that whoever may edit workloads may write.
-	Edit
-	// Administer is for objects that may hold Secrets: only the role admin may read and write them.
-	Administer
-)
 
 // Served returns the kinds, in the version that the controller reads, that must be served before it is set
 // up.
@@ -88,109 +56,77 @@ func (k *Kind) Served() []schema.GroupVersionKind {
 // Kinds lists all kinds that are built in. Their controllers are started in this order.
 var Kinds = []Kind{
 	{
-		Kind:       containerrecreatecontroller.ContainerRecreateRequest,
-		Controller: "crr", Workers: 3, Setup: containerRecreateRequests,
-		Access:    Edit,
-		Finalizer: pub.RecreateUnreadyAcquired,
+		Kind:  containerrecreatecontroller.ContainerRecreateRequest,
+		Setup: containerRecreateRequests,
 	},
 	{
-		Kind:       imagepullcontroller.NodeImage,
-		Controller: "nodeimage", Workers: 3, Setup: images,
-		With: []string{"ImagePullJob", "ImageListPullJob"},
+		Kind:  imagepullcontroller.NodeImage,
+		Setup: images,
 	},
 	{
-		Kind:       imagepullcontroller.ImagePullJob,
-		Controller: "imagepulljob", Workers: 3,
-		Access:    Edit,
-		Finalizer: pub.PullJobProtection,
+		Kind: imagepullcontroller.ImagePullJob,
 	},
 	{
-		Kind:      imagepullcontroller.ImageListPullJob,
-		Access:    Edit,
-		Finalizer: pub.UnrecordedRun,
+		Kind: imagepullcontroller.ImageListPullJob,
 	},
 	{
-		Kind:       sidecarsetcontroller.SidecarSet,
-		Controller: "sidecarset", Workers: 3, Setup: sidecarSets, Absent: withoutSidecarSets,
-		Rehearse: rehearseSidecarSets,
-		Beside:   []client.Object{&appsv1.ControllerRevision{}},
-		Access:   View,
+		Kind:  sidecarsetcontroller.SidecarSet,
+		Setup: sidecarSets, Rehearse: rehearseSidecarSets,
+		Absent: withoutSidecarSets,
 	},
 	{
-		Kind:       workloadspreadcontroller.WorkloadSpread,
-		Controller: "workloadspread", Workers: 3, Setup: workloadSpreads,
+		Kind:   workloadspreadcontroller.WorkloadSpread,
+		Setup:  workloadSpreads,
 		Absent: func(e *Environment) { e.Spreads.Absent() },
-		Access: Edit,
 	},
 	{
-		Kind: clonesetcontroller.CloneSet,
-		// A worker waits while requests of its set are in flight. The priority and fairness of the API server
-		// limits them.
-		Controller: "cloneset", Workers: 20, Setup: cloneSets, Rehearse: rehearseCloneSets, Workload: true,
-		Access: Edit,
+		Kind:  clonesetcontroller.CloneSet,
+		Setup: cloneSets, Rehearse: rehearseCloneSets,
 	},
 	{
-		Kind:       statefulsetcontroller.StatefulSet,
-		Controller: "statefulset", Workers: 20, Setup: statefulSets, Rehearse: rehearseStatefulSets,
-		Workload: true,
-		Access:   Edit,
+		Kind:  statefulsetcontroller.StatefulSet,
+		Setup: statefulSets, Rehearse: rehearseStatefulSets,
 	},
 	{
-		Kind:       daemonsetcontroller.DaemonSet,
-		Controller: "daemonset", Workers: 20, Setup: daemonSets, Rehearse: rehearseDaemonSets, Workload: true,
-		Access: Edit,
+		Kind:  daemonsetcontroller.DaemonSet,
+		Setup: daemonSets, Rehearse: rehearseDaemonSets,
 	},
 	{
-		Kind:       broadcastjobcontroller.BroadcastJob,
-		Controller: "broadcastjob", Workers: 3, Setup: broadcastJobs, Rehearse: rehearseBroadcastJobs,
-		Workload:  true,
-		Access:    Edit,
-		Finalizer: pub.UnrecordedRun,
+		Kind:  broadcastjobcontroller.BroadcastJob,
+		Setup: broadcastJobs, Rehearse: rehearseBroadcastJobs,
 	},
 	{
-		Kind:       advancedcronjobcontroller.AdvancedCronJob,
-		Controller: "advancedcronjob", Workers: 3, Setup: advancedCronJobs, Workload: true,
-		Access: Edit,
+		Kind:  advancedcronjobcontroller.AdvancedCronJob,
+		Setup: advancedCronJobs,
 	},
 	{
-		Kind:       ephemeraljobcontroller.EphemeralJob,
-		Controller: "ephemeraljob", Workers: 10, Setup: ephemeralJobs,
-		Access:    View,
-		Finalizer: pub.EphemeralContainersCleanup,
+		Kind:  ephemeraljobcontroller.EphemeralJob,
+		Setup: ephemeralJobs,
 	},
 	{
-		Kind:       podprobemarkercontroller.PodProbeMarker,
-		Controller: "podprobemarker", Workers: 3, Setup: podProbeMarkers, With: []string{"NodePodProbe"},
-		Access:    Edit,
-		Finalizer: pub.ProbeCleanup,
+		Kind:  podprobemarkercontroller.PodProbeMarker,
+		Setup: podProbeMarkers,
 	},
 	{
-		Kind:       podprobemarkercontroller.NodePodProbe,
-		Controller: "nodepodprobe", Workers: 3,
+		Kind: podprobemarkercontroller.NodePodProbe,
 	},
 	{
-		Kind:       uniteddeploymentcontroller.UnitedDeployment,
-		Controller: "uniteddeployment", Workers: 3, Setup: unitedDeployments, Workload: true,
-		Access: Edit,
+		Kind:  uniteddeploymentcontroller.UnitedDeployment,
+		Setup: unitedDeployments,
 	},
 	{
-		Kind: resourcedistributioncontroller.ResourceDistribution,
-		// This is not a workload, but nothing is uninstalled while objects of it exist.
-		Controller: "resourcedistribution", Workers: 3, Setup: resourceDistributions, Workload: true,
-		Access: Administer,
+		Kind:  resourcedistributioncontroller.ResourceDistribution,
+		Setup: resourceDistributions,
 	},
 	{
-		Kind:       persistentpodstatecontroller.PersistentPodState,
-		Controller: "persistentpodstate", Workers: 3, Setup: persistentPodStates,
-		With:   []string{"StatefulSet"},
+		Kind:   persistentpodstatecontroller.PersistentPodState,
+		Setup:  persistentPodStates,
 		Absent: func(e *Environment) { e.States.Absent() },
-		Access: Edit,
 	},
 	{
-		Kind:       podunavailablebudgetcontroller.PodUnavailableBudget,
-		Controller: "podunavailablebudget", Workers: 3, Setup: podUnavailableBudgets,
+		Kind:   podunavailablebudgetcontroller.PodUnavailableBudget,
+		Setup:  podUnavailableBudgets,
 		Absent: func(e *Environment) { e.Budgets.Absent() },
-		Access: Edit,
 	},
 }
 
@@ -210,7 +146,7 @@ func ForUsers() []*Kind {
 	var workloads, others []*Kind
 	for i := range Kinds {
 		switch kind := &Kinds[i]; {
-		case kind.Access == NotForUsers:
+		case kind.Access == framework.NotForUsers:
 		case kind.Workload:
 			workloads = append(workloads, kind)
 		default:

@@ -17,7 +17,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 )
 
-// CloneSet describes the kind to the webhooks.
+// CloneSet describes the kind.
 var CloneSet = framework.Kind{
 	Group:    appsv1beta1.GroupVersion.Group,
 	Name:     "CloneSet",
@@ -25,6 +25,12 @@ var CloneSet = framework.Kind{
 	Webhooks: CloneSets,
 	Conversion: framework.Between((*appsv1alpha1.CloneSet).ToV1beta1,
 		appsv1alpha1.CloneSetFromV1beta1, MovedInCloneSets),
+	// A worker waits while requests of its set are in flight. The priority and fairness of the API server
+	// limits them.
+	Controller: "cloneset",
+	Workers:    20,
+	Workload:   true,
+	Access:     framework.Edit,
 }
 
 // cloneSetWebhooks admits CloneSets of both versions.

@@ -20,7 +20,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// ContainerRecreateRequest describes the kind to the webhooks.
+// ContainerRecreateRequest describes the kind.
 var ContainerRecreateRequest = framework.Kind{
 	Group:    appsv1beta1.GroupVersion.Group,
 	Name:     "ContainerRecreateRequest",
@@ -29,6 +29,10 @@ var ContainerRecreateRequest = framework.Kind{
 	Webhooks: ContainerRecreateRequests,
 	Conversion: framework.Between((*appsv1alpha1.ContainerRecreateRequest).ToV1beta1,
 		appsv1alpha1.ContainerRecreateRequestFromV1beta1, nil),
+	Controller: "crr",
+	Workers:    3,
+	Access:     framework.Edit,
+	Finalizer:  pub.RecreateUnreadyAcquired,
 }
 
 // recreateWebhook admits ContainerRecreateRequests of both versions.

@@ -11,13 +11,17 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/daemonset"
 )
 
-// DaemonSet describes the kind to the webhooks.
+// DaemonSet describes the kind.
 var DaemonSet = framework.Kind{
 	Group:      appsv1beta1.GroupVersion.Group,
 	Name:       "DaemonSet",
 	Plural:     "daemonsets",
 	Webhooks:   DaemonSets,
 	Conversion: DaemonSetConversion(),
+	Controller: "daemonset",
+	Workers:    20,
+	Workload:   true,
+	Access:     framework.Edit,
 }
 
 // daemonSetWebhooks admits DaemonSets of both versions.

@@ -11,12 +11,13 @@ import (
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// ImageListPullJob describes the kind to the webhooks.
+// ImageListPullJob describes the kind.
 var ImageListPullJob = framework.Kind{
 	Group:     appsv1beta1.GroupVersion.Group,
 	Name:      "ImageListPullJob",
@@ -24,19 +25,25 @@ var ImageListPullJob = framework.Kind{
 	Gates:     framework.Gates{{features.KruiseDaemon}, {features.ImagePullJobGate}},
 	Webhooks:  ImageListPullJobs,
 	EntryName: "imagelistpulljob-v1beta1",
+	Access:    framework.Edit,
+	Finalizer: pub.UnrecordedRun,
 }
 
-// ImagePullJob describes the kind to the webhooks.
+// ImagePullJob describes the kind.
 var ImagePullJob = framework.Kind{
-	Group:     appsv1beta1.GroupVersion.Group,
-	Name:      "ImagePullJob",
-	Plural:    "imagepulljobs",
-	Gates:     framework.Gates{{features.KruiseDaemon}, {features.ImagePullJobGate}},
-	Webhooks:  ImagePullJobs,
-	EntryName: "imagepulljob-v1beta1",
+	Group:      appsv1beta1.GroupVersion.Group,
+	Name:       "ImagePullJob",
+	Plural:     "imagepulljobs",
+	Gates:      framework.Gates{{features.KruiseDaemon}, {features.ImagePullJobGate}},
+	Webhooks:   ImagePullJobs,
+	EntryName:  "imagepulljob-v1beta1",
+	Controller: "imagepulljob",
+	Workers:    3,
+	Access:     framework.Edit,
+	Finalizer:  pub.PullJobProtection,
 }
 
-// NodeImage describes the kind to the webhooks.
+// NodeImage describes the kind.
 var NodeImage = framework.Kind{
 	Group:    appsv1beta1.GroupVersion.Group,
 	Name:     "NodeImage",
@@ -46,6 +53,9 @@ var NodeImage = framework.Kind{
 	Webhooks: NodeImages,
 	Conversion: framework.Between((*appsv1alpha1.NodeImage).ToV1beta1,
 		appsv1alpha1.NodeImageFromV1beta1, nil),
+	Controller: "nodeimage",
+	Workers:    3,
+	With:       []string{"ImagePullJob", "ImageListPullJob"},
 }
 
 // NodeImages returns the webhooks of the kind (IMG-020 to IMG-029).

@@ -17,7 +17,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
 )
 
-// PersistentPodState describes the kind to the webhooks.
+// PersistentPodState describes the kind.
 var PersistentPodState = framework.Kind{
 	Group:    appsv1beta1.GroupVersion.Group,
 	Name:     "PersistentPodState",
@@ -25,6 +25,10 @@ var PersistentPodState = framework.Kind{
 	Webhooks: PersistentPodStates,
 	Conversion: framework.Between((*appsv1alpha1.PersistentPodState).ToV1beta1,
 		appsv1alpha1.PersistentPodStateFromV1beta1, RenamedInPersistentPodStates),
+	Controller: "persistentpodstate",
+	Workers:    3,
+	With:       []string{"StatefulSet"},
+	Access:     framework.Edit,
 }
 
 // podStateWebhook admits PersistentPodStates of both versions, each in its v1beta1 form.

@@ -16,7 +16,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// PodUnavailableBudget describes the kind to the webhooks.
+// PodUnavailableBudget describes the kind.
 var PodUnavailableBudget = framework.Kind{
 	Group:  policyv1beta1.GroupVersion.Group,
 	Name:   "PodUnavailableBudget",
@@ -28,6 +28,9 @@ var PodUnavailableBudget = framework.Kind{
 	Webhooks: PodUnavailableBudgets,
 	Conversion: framework.Between((*policyv1alpha1.PodUnavailableBudget).ToV1beta1,
 		policyv1alpha1.PodUnavailableBudgetFromV1beta1, nil),
+	Controller: "podunavailablebudget",
+	Workers:    3,
+	Access:     framework.Edit,
 }
 
 // budgetWebhook admits PodUnavailableBudgets of both versions.

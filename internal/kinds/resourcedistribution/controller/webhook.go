@@ -21,7 +21,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// ResourceDistribution describes the kind to the webhooks.
+// ResourceDistribution describes the kind.
 var ResourceDistribution = framework.Kind{
 	Group:    appsv1beta1.GroupVersion.Group,
 	Name:     "ResourceDistribution",
@@ -31,6 +31,11 @@ var ResourceDistribution = framework.Kind{
 	Webhooks: ResourceDistributions,
 	Conversion: framework.Between((*appsv1alpha1.ResourceDistribution).ToV1beta1,
 		appsv1alpha1.ResourceDistributionFromV1beta1, RenamedInResourceDistributions),
+	// This is not a workload, but nothing is uninstalled while objects of it exist.
+	Controller: "resourcedistribution",
+	Workers:    3,
+	Workload:   true,
+	Access:     framework.Administer,
 }
 
 // distributionWebhook admits ResourceDistributions of both versions, each in its v1beta1 form.

@@ -28,7 +28,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// SidecarSet describes the kind to the webhooks.
+// SidecarSet describes the kind.
 var SidecarSet = framework.Kind{
 	Group:    appsv1beta1.GroupVersion.Group,
 	Name:     "SidecarSet",
@@ -37,6 +37,10 @@ var SidecarSet = framework.Kind{
 	Webhooks: SidecarSets,
 	Conversion: framework.Between((*appsv1alpha1.SidecarSet).ToV1beta1,
 		appsv1alpha1.SidecarSetFromV1beta1, nil),
+	Controller: "sidecarset",
+	Workers:    3,
+	Access:     framework.View,
+	Beside:     []client.Object{&appsv1.ControllerRevision{}},
 }
 
 // sidecarSetWebhooks admits SidecarSets of both versions.

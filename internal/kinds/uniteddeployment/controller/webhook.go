@@ -19,7 +19,7 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
 )
 
-// UnitedDeployment describes the kind to the webhooks.
+// UnitedDeployment describes the kind.
 var UnitedDeployment = framework.Kind{
 	Group:    appsv1beta1.GroupVersion.Group,
 	Name:     "UnitedDeployment",
@@ -27,6 +27,10 @@ var UnitedDeployment = framework.Kind{
 	Webhooks: UnitedDeployments,
 	Conversion: framework.Between((*appsv1alpha1.UnitedDeployment).ToV1beta1,
 		appsv1alpha1.UnitedDeploymentFromV1beta1, nil),
+	Controller: "uniteddeployment",
+	Workers:    3,
+	Workload:   true,
+	Access:     framework.Edit,
 }
 
 // unitedDeploymentWebhooks admits UnitedDeployments of both versions, each in its v1beta1 form.

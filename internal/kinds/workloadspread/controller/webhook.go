@@ -23,7 +23,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// WorkloadSpread describes the kind to the webhooks.
+// WorkloadSpread describes the kind.
 var WorkloadSpread = framework.Kind{
 	Group:    appsv1beta1.GroupVersion.Group,
 	Name:     "WorkloadSpread",
@@ -32,6 +32,9 @@ var WorkloadSpread = framework.Kind{
 	Webhooks: WorkloadSpreads,
 	Conversion: framework.Between((*appsv1alpha1.WorkloadSpread).ToV1beta1,
 		appsv1alpha1.WorkloadSpreadFromV1beta1, RenamedInWorkloadSpreads),
+	Controller: "workloadspread",
+	Workers:    3,
+	Access:     framework.Edit,
 }
 
 // workloadSpreadWebhook admits WorkloadSpreads of both versions.
