@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -266,9 +265,9 @@ func TestShippedEntriesOfDistributions(t *testing.T) {
 	if strings.Contains(string(mutating), "resourcedistribution") {
 		t.Error("an entry for distributions is mutating")
 	}
-	var shipped admissionregistrationv1.ValidatingWebhookConfiguration
+	var shipped admissionv1.ValidatingWebhookConfiguration
 	read(t, "../../config/webhook/validating.yaml", &shipped)
-	i := slices.IndexFunc(shipped.Webhooks, func(w admissionregistrationv1.ValidatingWebhook) bool {
+	i := slices.IndexFunc(shipped.Webhooks, func(w admissionv1.ValidatingWebhook) bool {
 		return w.Name == "vresourcedistribution.kb.io"
 	})
 	if i < 0 {
@@ -278,16 +277,16 @@ func TestShippedEntriesOfDistributions(t *testing.T) {
 	if path := *entry.ClientConfig.Service.Path; path != "/validate-apps-kruise-io-resourcedistribution" {
 		t.Errorf("path: got %s", path)
 	}
-	if *entry.FailurePolicy != admissionregistrationv1.Fail {
+	if *entry.FailurePolicy != admissionv1.Fail {
 		t.Errorf("failure policy: got %s, want Fail", *entry.FailurePolicy)
 	}
-	if *entry.SideEffects != admissionregistrationv1.SideEffectClassNone {
+	if *entry.SideEffects != admissionv1.SideEffectClassNone {
 		t.Errorf("side effects: got %s, want None", *entry.SideEffects)
 	}
-	cluster := admissionregistrationv1.ClusterScope
-	if diff := cmp.Diff([]admissionregistrationv1.RuleWithOperations{{
-		Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create, admissionregistrationv1.Update},
-		Rule: admissionregistrationv1.Rule{APIGroups: []string{"apps.kruise.io"}, APIVersions: []string{"v1alpha1", "v1beta1"},
+	cluster := admissionv1.ClusterScope
+	if diff := cmp.Diff([]admissionv1.RuleWithOperations{{
+		Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
+		Rule: admissionv1.Rule{APIGroups: []string{"apps.kruise.io"}, APIVersions: []string{"v1alpha1", "v1beta1"},
 			Resources: []string{"resourcedistributions"}, Scope: &cluster}}}, entry.Rules); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
 	}

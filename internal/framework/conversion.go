@@ -51,8 +51,11 @@ func Between[Alpha, Beta any](
 	return Conversion{{V1alpha1, V1beta1}: between(up, place), {V1beta1, V1alpha1}: between(down, place)}
 }
 
-// V1alpha1 and V1beta1 are the versions of the kinds.
-const V1alpha1, V1beta1 = "v1alpha1", "v1beta1"
+// The versions of the kinds.
+const (
+	V1alpha1 = "v1alpha1"
+	V1beta1  = "v1beta1"
+)
 
 // between returns a converter from a function between two types.
 func between[From, To any](convert func(*From) *To, place func(path []string) []string) Converter {

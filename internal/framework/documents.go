@@ -47,6 +47,7 @@ func SameSpec(request *admission.Request) bool {
 	return err == nil && SameJSON(updated["spec"], old["spec"])
 }
 
+// SameJSON reports whether two values have the same JSON.
 func SameJSON(a, b any) bool {
 	left, err := json.Marshal(a)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// Kind describes a kind of this project to the webhooks; internal/registry lists the kinds.
+// Kind describes a kind of this project; internal/registry lists the kinds.
 type Kind struct {
 	// Group is its API group, Name its name, such as CloneSet, and Plural that of its resource.
 	Group, Name, Plural string
@@ -144,12 +144,14 @@ type Environment struct {
 	Listed, ListedForStates ListedKinds
 	// UnschedulableWindow is how long a subset is skipped after pods could not be scheduled in it (WS-199).
 	UnschedulableWindow time.Duration
-	Validator           TemplateValidator
-	// Cache reads from the manager's caches, live from the API server.
+	// Validator has the API server validate and default pod templates.
+	Validator TemplateValidator
+	// Cache reads from the manager's caches, APIReader from the API server.
 	Cache, APIReader client.Reader
 	Mapper           meta.RESTMapper
-	Announcer        Announcer
-	Namespaces       *Namespaces
+	// Announcer is nil if created pods are not sent at all.
+	Announcer  Announcer
+	Namespaces *Namespaces
 	// Writer writes to the API server; it is used for dry runs only.
 	Writer client.Writer
 }

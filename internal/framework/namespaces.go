@@ -17,6 +17,7 @@ type Namespaces struct {
 	looks *rate.Limiter
 }
 
+// NewNamespaces returns Namespaces that read the cache first, and the API server at a limited rate.
 func NewNamespaces(cached, live client.Reader) *Namespaces {
 	return &Namespaces{cached, live, rate.NewLimiter(looksASecond, looksAtOnce)}
 }

@@ -5,12 +5,14 @@ import (
 	"sync"
 )
 
-// TurnsOfNamespace is how many objects with patches of one namespace are validated at the same time,
-// TurnsAtOnce how many in total.
-const TurnsOfNamespace, TurnsAtOnce = 2, 8
+// Numbers of turns at the same time: of one namespace, and in total.
+const (
+	TurnsOfNamespace = 2
+	TurnsAtOnce      = 8
+)
 
-// Turns limits how many objects are validated at once, so that those of one namespace do not delay others;
-// nil means no limit.
+// Turns limits how many objects with patches are validated at once, so that those of one namespace do not delay
+// others; nil means no limit.
 type Turns struct {
 	all chan struct{}
 	mu  sync.Mutex

@@ -18,11 +18,13 @@ import (
 // Templates defaults and validates the pod templates of workloads of any kind.
 type Templates struct {
 	Validator TemplateValidator
-	// Complete is set if the gate TemplateNoDefaults is off.
-	Complete  bool
+	// Complete adds the defaults of the API server; it is set if the gate TemplateNoDefaults is off.
+	Complete bool
+	// HostPorts gives the containers of pods in the network of their node host ports.
 	HostPorts bool
 }
 
+// NewTemplates returns the defaults and the validation of an environment.
 func NewTemplates(e *Environment) Templates {
 	return Templates{
 		Validator: e.Validator,
@@ -133,6 +135,7 @@ func (t Templates) ValidateTemplate(
 		})
 }
 
+// ValidateOne has the API server validate the pod template of a workload, if it has one.
 func (t Templates) ValidateOne(
 	ctx context.Context, namespace string, object Document,
 ) ([]metav1.StatusCause, error) {

@@ -17,8 +17,6 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-const validatePath = "/validate-apps-kruise-io-uniteddeployment"
-
 func unitedDeployments(t *testing.T, server *webhooktest.APIServer) *unitedDeploymentWebhooks {
 	t.Helper()
 	return &unitedDeploymentWebhooks{Templates: framework.Templates{Validator: server.Validator(t), Complete: true}}
