@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/afloat-project/afloat/internal/framework"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
-	"github.com/afloat-project/afloat/internal/registry"
 )
 
 // creations is the manager's client. It calls a function for pods whose creation the API server rejects,
@@ -48,15 +48,16 @@ const releaseTime = 2 * time.Second
 
 // release makes the client release the bookings of pods whose creation by a controller of this manager was
 // rejected.
-func (c *creations) release(e *registry.Environment) {
-	if e.Spreads == nil {
+func (c *creations) release(e *framework.Environment) {
+	spreads := workloadspreadcontroller.Watching.In(e)
+	if spreads == nil {
 		return
 	}
 
 	told := func(ctx context.Context, pod client.Object) {
 		ctx, cancel := context.WithTimeout(ctx, releaseTime)
 		defer cancel()
-		if err := e.Spreads.Refused(ctx, pod, e.Versioned); err != nil { // the booking expires anyway
+		if err := spreads.Refused(ctx, pod, workloadspreadcontroller.Versioned(e)); err != nil { // the booking expires anyway
 			log.FromContext(ctx).Error(err, "The place of a pod that was refused is not given back yet",
 				"pod", client.ObjectKeyFromObject(pod))
 		}

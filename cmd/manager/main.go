@@ -39,7 +39,7 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission"
-	"github.com/afloat-project/afloat/internal/kinds/sidecarset/controller/choose"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/platform/apiserver"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/leadermetrics"
@@ -131,7 +131,7 @@ func run(signal context.Context, args []string) error {
 		return err
 	}
 
-	kinds, err := newEnvironment(ctx, mgr, o, gates, pods, watched, signal.Done())
+	kinds, err := newEnvironment(ctx, mgr, o, gates, pods, watched)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,11 @@ func run(signal context.Context, args []string) error {
 	creations.release(kinds)
 
 	// The webhooks run on every replica, whether it is the leader or not.
-	if err := admission.Setup(ctx, mgr, kinds.Options); err != nil {
+	webhooks, err := webhookOptions(o, kinds, signal.Done())
+	if err != nil {
+		return err
+	}
+	if err := admission.Setup(ctx, webhooks); err != nil {
 		return err
 	}
 	if err := mgr.AddReadyzCheck("shutdown", ending.ready); err != nil {
@@ -342,23 +346,20 @@ func restConfig(o *options) (*rest.Config, error) {
 // newEnvironment makes the environment in which all kinds are set up.
 func newEnvironment(
 	ctx context.Context, mgr ctrl.Manager, o *options, gates *features.Gates,
-	pods *podindex.Index, watched *watches.Watches, stopping <-chan struct{},
-) (*registry.Environment, error) {
-	webhooks, err := webhookOptions(o, gates, stopping)
-	if err != nil {
-		return nil, err
-	}
-
-	e := &registry.Environment{
-		Options:  webhooks,
-		Manager:  mgr,
-		Flags:    o.kinds,
-		Workers:  o.workers,
-		Index:    pods,
-		Watches:  watched,
-		Pulse:    reconcile.NewPulse(clock.RealClock{}, o.cacheSyncTimeout),
-		Flow:     reconcile.NewWriteLimiter(0),
-		PullJobs: podapply.NewPullJobs(mgr.GetCache(), mgr.GetRESTMapper()),
+	pods *podindex.Index, watched *watches.Watches,
+) (*framework.Environment, error) {
+	e := &framework.Environment{
+		Gates:           gates,
+		Flags:           o.kinds,
+		Namespace:       o.installNamespace,
+		DaemonNamespace: o.daemonNamespace,
+		Manager:         mgr,
+		Workers:         o.workers,
+		Index:           pods,
+		Watches:         watched,
+		Pulse:           reconcile.NewPulse(clock.RealClock{}, o.cacheSyncTimeout),
+		Flow:            reconcile.NewWriteLimiter(0),
+		PullJobs:        podapply.NewPullJobs(mgr.GetCache(), mgr.GetRESTMapper()),
 		Resizes: func(gate featuregate.Feature) (bool, error) {
 			return apiserver.Resizes(mgr.GetConfig(), gates, gate)
 		},
@@ -377,7 +378,8 @@ func newEnvironment(
 		}
 	}
 
-	if err := podapply.IndexRevisions(ctx, mgr.GetFieldIndexer()); err != nil {
+	err := podapply.IndexRevisions(ctx, mgr.GetFieldIndexer())
+	if err != nil {
 		return nil, err
 	}
 	if e.InPlace, err = apiserver.InPlace(mgr.GetConfig(), gates); err != nil {
@@ -386,26 +388,20 @@ func newEnvironment(
 	if e.Minor, err = apiserver.Minor(ctx, mgr.GetConfig()); err != nil {
 		return nil, err
 	}
-	if err := e.FollowSpreads(ctx); err != nil {
-		return nil, err
-	}
-	if err := e.FollowStates(ctx); err != nil {
-		return nil, err
-	}
-	if err := e.FollowBudgets(); err != nil {
-		return nil, err
+	for i := range registry.Kinds {
+		if prepare := registry.Kinds[i].Prepare; prepare != nil {
+			if err := prepare(ctx, e); err != nil {
+				return nil, err
+			}
+		}
 	}
 
-	if gates.Enabled(features.PodWebhook) {
-		e.Sidecars, err = choose.NewWatch(mgr, o.installNamespace, watched.Following(nil))
-	}
-
-	return e, err
+	return e, nil
 }
 
 // addControllers adds the controllers of pods and of all kinds. Each controller starts as soon as its kind is
 // served, because an older installation may lack CRDs.
-func addControllers(ctx context.Context, o *options, e *registry.Environment) error {
+func addControllers(ctx context.Context, o *options, e *framework.Environment) error {
 	if err := readinessgatecontroller.Setup(e.Manager, e.Pulse); err != nil {
 		return err
 	}
@@ -432,7 +428,7 @@ func addControllers(ctx context.Context, o *options, e *registry.Environment) er
 		}
 		setup := func(ctx context.Context) error { return kind.Setup(ctx, e) }
 		if err := whenServed(ctx, e.Manager, reconcile.ServedEvery, absent, setup,
-			kind.Served()...); err != nil {
+			registry.Served(kind)...); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/platform/uninstall"
 	"github.com/afloat-project/afloat/internal/registry"
 )
@@ -27,7 +28,7 @@ type off struct {
 }
 
 // unholdOff adds this runnable for the kinds whose gates are disabled, if there are any.
-func unholdOff(e *registry.Environment) error {
+func unholdOff(e *framework.Environment) error {
 	var kinds []schema.GroupKind
 	for i := range registry.Kinds {
 		if kind := &registry.Kinds[i]; kind.Gates.Off(e.Gates) != nil {

@@ -21,6 +21,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/afloat-project/afloat/api/pub"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
@@ -55,7 +56,7 @@ type options struct {
 	baseDelay, maxDelay   time.Duration
 	queueQPS, queueBucket int
 	workers               map[string]*int
-	kinds                 registry.Flags
+	kinds                 framework.Flags
 	logging               *logsapi.LoggingConfiguration
 
 	installNamespace string
@@ -123,7 +124,7 @@ func parseOptions(args []string) (*options, error) {
 	fs.IntVar(&o.queueQPS, "rate-limiter-qps", 10, "retries per second of a controller")
 	fs.IntVar(&o.queueBucket, "rate-limiter-bucket-size", 100, "retries at once of a controller")
 
-	o.workers = o.kinds.AddTo(fs)
+	o.workers = o.kinds.AddTo(fs, registry.Kinds)
 	o.workers["launchpriority"] = fs.Int("launchpriority-workers", 4,
 		"pods with container launch priority worked on at the same time")
 

@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/afloat-project/afloat/internal/admission"
+	"github.com/afloat-project/afloat/internal/framework"
+	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 	"github.com/afloat-project/afloat/internal/platform/features"
-	"github.com/afloat-project/afloat/internal/registry"
 )
 
 // OPS-020, OPS-093 (part): every flag of the reference is accepted; an unknown one is an error; no profiles
@@ -209,17 +209,18 @@ func TestVersionedKinds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &registry.Environment{Options: admission.Options{Gates: gates}, Flags: o.kinds}
-		err = s.FollowSpreads(t.Context())
+		s := &framework.Environment{Gates: gates, Flags: o.kinds}
+		err = workloadspreadcontroller.WorkloadSpread.Prepare(t.Context(), s)
 		if err != nil {
 			t.Fatalf("following WorkloadSpreads: %v", err)
 		}
-		if s.Spreads != nil || s.Workloads != nil || s.Listed != nil { // WS-186: nothing of this without the gate
+		// WS-186: nothing of this without the gate
+		if workloadspreadcontroller.Watching.In(s) != nil || workloadspreadcontroller.Listing.In(s) != nil {
 			t.Fatalf("without the gate WorkloadSpreads are followed: %+v", s)
 		}
 		var got []string
 		for _, kind := range []string{"CloneSet", "Deployment", "ReplicaSet", "StatefulSet"} {
-			if s.Versioned.Has(kind) {
+			if workloadspreadcontroller.Versioned(s).Has(kind) {
 				got = append(got, kind)
 			}
 		}

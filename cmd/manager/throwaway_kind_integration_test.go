@@ -85,19 +85,18 @@ const sandcastleFinalizer = "apps.kruise.io/sandcastle"
 var sandcastleVersion = schema.GroupVersion{Group: "apps.kruise.io", Version: "v1alpha1"}
 
 // sandcastles is the entry of the kind in the registry, which is all that is written for it.
-var sandcastles = registry.Kind{
-	Kind: framework.Kind{
-		Group:      sandcastleVersion.Group,
-		Name:       "Sandcastle",
-		Plural:     "sandcastles",
-		Version:    sandcastleVersion.Version,
-		Webhooks:   sandcastleWebhooks,
-		Controller: "sandcastle", Workers: 2,
-		Workload:  true,
-		Access:    framework.Edit,
-		Finalizer: sandcastleFinalizer,
-	},
-	Setup: setUpSandcastles,
+var sandcastles = framework.Kind{
+	Group:      sandcastleVersion.Group,
+	Name:       "Sandcastle",
+	Plural:     "sandcastles",
+	Version:    sandcastleVersion.Version,
+	Webhooks:   sandcastleWebhooks,
+	Controller: "sandcastle",
+	Workers:    2,
+	Workload:   true,
+	Access:     framework.Edit,
+	Finalizer:  sandcastleFinalizer,
+	Setup:      setUpSandcastles,
 }
 
 // sandcastleWebhooks give a sandcastle three towers, and refuse more than nine.
@@ -126,7 +125,7 @@ func sandcastleWebhooks(*framework.Environment) framework.Webhooks {
 	}
 }
 
-func setUpSandcastles(_ context.Context, e *registry.Environment) error {
+func setUpSandcastles(_ context.Context, e *framework.Environment) error {
 	// Its definition comes with the manifests, and its type with the package of its group.
 	e.Manager.GetScheme().AddKnownTypeWithName(sandcastleVersion.WithKind("Sandcastle"), &sandcastle{})
 	e.Manager.GetScheme().AddKnownTypeWithName(sandcastleVersion.WithKind("SandcastleList"), &sandcastleList{})
@@ -158,7 +157,7 @@ func TestAKindIsAnEntryInTheRegistry(t *testing.T) {
 		"validate": &admissionregistrationv1.ValidatingWebhookConfiguration{
 			ObjectMeta: metav1.ObjectMeta{Name: "kruise-validating-webhook-configuration"}},
 	} {
-		entries, err := admission.Entries([]framework.Kind{sandcastles.Kind}, verb)
+		entries, err := admission.Entries([]framework.Kind{sandcastles}, verb)
 		if err != nil || len(entries) != 1 {
 			t.Fatalf("%s: %d entries, want 1: %v", verb, len(entries), err)
 		}

@@ -49,7 +49,7 @@ const (
 
 // entries replaces the entries of the kinds in a webhook configuration.
 func entries(file, verb string) error {
-	list, err := admission.Entries(registry.Admitted(), verb)
+	list, err := admission.Entries(registry.Kinds, verb)
 	if err != nil {
 		return err
 	}

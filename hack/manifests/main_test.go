@@ -8,15 +8,14 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/afloat-project/afloat/internal/framework"
-	"github.com/afloat-project/afloat/internal/registry"
 )
 
 // OPS-084 (part): what the roles of users allow follows from the entry of a kind.
 func TestRolesOfUsers(t *testing.T) {
-	kinds := make([]registry.Kind, 4)
+	kinds := make([]framework.Kind, 4)
 	for access := range kinds {
-		kinds[access] = registry.Kind{Kind: framework.Kind{Access: framework.Access(access), Group: "g",
-			Plural: []string{"ours", "seen", "edited", "administered"}[access]}}
+		kinds[access] = framework.Kind{Access: framework.Access(access), Group: "g",
+			Plural: []string{"ours", "seen", "edited", "administered"}[access]}
 	}
 	got := map[string]map[string][]string{}
 	for _, role := range usersRoles(kinds, map[string]bool{"edited.g": true}) {

@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/afloat-project/afloat/internal/framework"
-	"github.com/afloat-project/afloat/internal/registry"
 )
 
 var (
@@ -49,7 +48,7 @@ func scaled(folder string) (map[string]bool, error) {
 
 // usersRoles returns the roles that add the kinds to the roles view, edit and admin of Kubernetes. scalable
 // holds the names of definitions that have the subresource scale.
-func usersRoles(kinds []registry.Kind, scalable map[string]bool) []rbacv1.ClusterRole {
+func usersRoles(kinds []framework.Kind, scalable map[string]bool) []rbacv1.ClusterRole {
 	view := role("view", "view")
 	edit := role("edit", "edit", "admin")
 	admin := role("admin", "admin")

@@ -40,6 +40,7 @@ import (
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate/containerrecreatetest"
+	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
@@ -173,8 +174,9 @@ func besiege(t *testing.T) *besieged {
 		containerrecreatetest.Recreatable(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "known"}}}
 	const on = "ResourceDistributionGate=true,DeletionProtectionForCRDCascadingGate=true,PodUnavailableBudgetUpdateGate=true,PodUnavailableBudgetDeleteGate=true"
 	e, options := &framework.Environment{Gates: webhooktest.Gates(t, on)}, ofRegistry(t, on)
-	e.Namespace, e.Listed, e.Mapper, e.Announcer = "kruise-system", &workloadspreadcontroller.Listed{}, meta.NewDefaultRESTMapper(nil), b
-	e.ListedForStates = &workloadspreadcontroller.Listed{}
+	workloadspreadcontroller.Listing.Set(e, &workloadspreadcontroller.Listed{})
+	e.Namespace, e.Mapper, e.Announcer = "kruise-system", meta.NewDefaultRESTMapper(nil), b
+	persistentpodstatecontroller.Listing.Set(e, &workloadspreadcontroller.Listed{})
 	e.Cache, e.APIReader, e.Writer = b.client(objects...), b.client(objects...), b.client()
 	e.Namespaces, e.Validator = framework.NewNamespaces(e.Cache, e.APIReader), framework.NewTemplateValidator(clientset.CoreV1().RESTClient())
 	lines, err := protectionlog.Open(t.TempDir(), io.Discard)

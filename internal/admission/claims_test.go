@@ -26,6 +26,7 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/framework/webhooktest"
+	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 	"github.com/afloat-project/afloat/internal/platform/matchconditions"
 	"github.com/afloat-project/afloat/internal/racetest"
@@ -52,8 +53,8 @@ func open(t *testing.T) (map[string]admission.Handler, *announcements, *int) {
 	by := &announcements{}
 	e := &framework.Environment{Gates: webhooktest.Gates(t, "ResourceDistributionGate=true")}
 	e.Namespace, e.Writer = "shop", fake.NewClientBuilder().WithScheme(scheme).Build()
-	e.Listed = &workloadspreadcontroller.Listed{}
-	e.ListedForStates = &workloadspreadcontroller.Listed{}
+	workloadspreadcontroller.Listing.Set(e, &workloadspreadcontroller.Listed{})
+	persistentpodstatecontroller.Listing.Set(e, &workloadspreadcontroller.Listed{})
 	e.Mapper = meta.NewDefaultRESTMapper(nil)
 	e.Cache, e.APIReader, e.Namespaces, e.Announcer, e.Validator = cached, live, framework.NewNamespaces(cached, live), by, (&webhooktest.APIServer{Answer: webhooktest.Accepts}).Validator(t)
 	return ofRegistry(t, "ResourceDistributionGate=true").handlers(e, podsIf(true, false), nil), by, &looks
@@ -246,7 +247,7 @@ func TestConditionsThatAreWrittenPassTheCheck(t *testing.T) {
 	}
 	expressions := []string{inSubset, inService, protected, asked(true, true), asked(true, false), asked(false, true),
 		matchconditions.Within([]string{"a", "b"}), "!(" + strings.Join([]string{"request.namespace in ['a']", inService, protected}, " && ") + ")"}
-	for _, condition := range slices.Concat(otherPods(true, Options{Gates: webhooktest.Gates(t, "EnhancedLivenessProbe=true")}.asksForProbes()),
+	for _, condition := range slices.Concat(otherPods(true, ofRegistry(t, "EnhancedLivenessProbe=true").asksForProbes()),
 		otherPods(true, condition("a", "true"), condition("b", "request.namespace in ['a']"), condition("c", "true"), condition("d", "true"))) {
 		expressions = append(expressions, condition.Expression)
 	}

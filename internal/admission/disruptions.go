@@ -1,13 +1,10 @@
 package admission
 
 import (
-	"context"
 	"fmt"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/admission/certificate"
@@ -155,19 +152,4 @@ func asked(deletes, updates bool) string {
 		operations = append(operations, updated)
 	}
 	return strings.Join(operations, " || ")
-}
-
-// FollowDisruptionBudgets starts the watch on PodDisruptionBudgets that evictions are checked with, unless no
-// budget limits evictions. Without it the cache would begin to read them during the first eviction, which
-// would be rejected if that took too long. A replica becomes ready when they are read or the API server
-// rejects that.
-func (o Options) FollowDisruptionBudgets(ctx context.Context, informers cache.Informers) error {
-	if o.Budgets == nil || !o.Pods || !o.Gates.Enabled(features.PodUnavailableBudgetDeleteGate) {
-		return nil
-	}
-	if _, err := informers.GetInformer(ctx, &policyv1.PodDisruptionBudget{},
-		cache.BlockUntilSynced(false)); err != nil {
-		return fmt.Errorf("watching PodDisruptionBudgets: %w", err)
-	}
-	return nil
 }

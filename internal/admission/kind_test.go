@@ -62,7 +62,7 @@ func fitting(handlers map[string]admission.Handler) map[string]admission.Handler
 // ofRegistry are the options with the kinds of the registry, the gates of the list, and a guard.
 func ofRegistry(t *testing.T, list string) Options {
 	t.Helper()
-	return Options{Kinds: Registered, Gates: webhooktest.Gates(t, list), guard: guardOf(t, list)}
+	return Options{Environment: &framework.Environment{Gates: webhooktest.Gates(t, list)}, Kinds: Registered, guard: guardOf(t, list)}
 }
 
 // elementOf returns the member of an object, or the item of a list, at the key.

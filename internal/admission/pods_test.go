@@ -27,7 +27,6 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/framework"
-	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/inject"
 )
@@ -314,7 +313,8 @@ func TestTriedOnly(t *testing.T) {
 // PPS-096 (part): without gate PodWebhook no pod is changed; what is recorded does not ask for the gate, see
 // TestPersistentPodStatesNeedNoGate.
 func TestWithoutPodWebhookNoPodIsBroughtBack(t *testing.T) {
-	options := Options{States: &persistentpodstatecontroller.Watch{}, Gates: webhooktest.Gates(t, "PodWebhook=false")}
+	options := ofRegistry(t, "PodWebhook=false")
+	options.States = &persistentpodstatecontroller.Watch{}
 	chain, disruptions, err := options.podWebhooks(nil, nil)
 	if chain != nil {
 		t.Errorf("what changes pods without the gate: got %v, want nothing", chain)

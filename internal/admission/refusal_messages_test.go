@@ -124,7 +124,8 @@ func spreadsOfDeployment(t *testing.T) *framework.Environment {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{appsv1.SchemeGroupVersion})
 	mapper.Add(appsv1.SchemeGroupVersion.WithKind(workloadkind.Deployment.Kind), meta.RESTScopeNamespace)
 	e := webhooktest.Environment(t, server, first, deployment)
-	e.Mapper, e.Listed = mapper, &workloadspreadcontroller.Listed{}
+	workloadspreadcontroller.Listing.Set(e, &workloadspreadcontroller.Listed{})
+	e.Mapper = mapper
 	return e
 }
 
@@ -168,6 +169,6 @@ func accepting(t *testing.T) *framework.Environment {
 	t.Helper()
 	e := webhooktest.Environment(t, &webhooktest.APIServer{Answer: webhooktest.Accepts},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}}, containerrecreatetest.Recreatable())
-	e.Listed = &workloadspreadcontroller.Listed{}
+	workloadspreadcontroller.Listing.Set(e, &workloadspreadcontroller.Listed{})
 	return e
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/afloat-project/afloat/internal/admission/certificate"
 	"github.com/afloat-project/afloat/internal/admission/pod"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/framework/webhooktest"
 )
 
@@ -69,7 +70,7 @@ func startReplicaFor(t *testing.T, authorities string, names []string, handlers 
 		t.Fatal(err)
 	}
 	r := &replica{address: listener.Addr().String(), ended: make(chan struct{})}
-	options := Options{Namespace: "sys", Host: "127.0.0.1", FilesOnly: true, CertDir: t.TempDir(),
+	options := Options{Environment: &framework.Environment{Namespace: "sys"}, Host: "127.0.0.1", FilesOnly: true, CertDir: t.TempDir(),
 		Port: listener.Addr().(*net.TCPAddr).Port, ClientCAFile: authorities, ClientNames: names}
 	if err := listener.Close(); err != nil {
 		t.Fatal(err)
@@ -148,7 +149,7 @@ func TestServer(t *testing.T) {
 
 // OPS-042: without a first pass in time the server ends, and the manager with it, naming the obstacle.
 func TestServerEndsWithoutACertificate(t *testing.T) {
-	options := Options{Namespace: "sys", Host: "127.0.0.1", FilesOnly: true, CertDir: "/dev/null/certs"}
+	options := Options{Environment: &framework.Environment{Namespace: "sys"}, Host: "127.0.0.1", FilesOnly: true, CertDir: "/dev/null/certs"}
 	if err := testServer(t, options).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "/dev/null/certs") {
 		t.Errorf("starting without a certificate: got %v, want an error with the directory", err)
 	}
@@ -168,7 +169,7 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 		"KruisePodReadinessGate": {all: true, condition: "KruisePodReady"},
 	} {
 		handlers := registered(t, podsIf(test.pods, test.all), nil)
-		options := Options{GateAllPods: test.all, Gates: webhooktest.Gates(t, "")}.keeper(handlers)
+		options := Options{GateAllPods: test.all, Environment: &framework.Environment{Gates: webhooktest.Gates(t, "")}}.keeper(handlers)
 		for _, path := range []string{mutatePodPath, mutatePodAllPath} {
 			active, known := options.Paths[path]
 			_, handled := handlers[path]
@@ -184,7 +185,7 @@ func TestPodWebhookFollowsItsGates(t *testing.T) {
 		}
 		for _, removals := range []*pod.Disruptions{nil, pod.NewDisruptions()} {
 			handlers := registered(t, nil, removals)
-			active, known := (Options{Gates: webhooktest.Gates(t, "")}).keeper(handlers).Paths[validatePodPath]
+			active, known := (Options{Environment: &framework.Environment{Gates: webhooktest.Gates(t, "")}}).keeper(handlers).Paths[validatePodPath]
 			if !known {
 				t.Error("the entry that checks removals is unknown")
 			}

@@ -28,10 +28,10 @@ import (
 	"github.com/afloat-project/afloat/internal/admission/configuration"
 	"github.com/afloat-project/afloat/internal/admission/pod"
 	"github.com/afloat-project/afloat/internal/admission/protection"
-	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/framework"
 	persistentpodstatecontroller "github.com/afloat-project/afloat/internal/kinds/persistentpodstate/controller"
 	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
+	sidecarsetcontroller "github.com/afloat-project/afloat/internal/kinds/sidecarset/controller"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/controller/choose"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
@@ -49,14 +49,12 @@ const (
 
 // Options configure the webhook server.
 type Options struct {
+	// Environment is what the kinds were prepared in. Setup adds what their webhooks need.
+	*framework.Environment
 	// Kinds are the kinds of the registry.
 	Kinds []framework.Kind
-	// Gates are the feature gates in effect.
-	Gates *features.Gates
-	// Namespace is the install namespace; SecretName and ServiceName name the objects in it.
-	Namespace, SecretName, ServiceName string
-	// DaemonNamespace is the namespace from which node daemons read.
-	DaemonNamespace string
+	// SecretName and ServiceName name objects in the install namespace.
+	SecretName, ServiceName string
 	// Host, if not empty, is called instead of the Service (WEBHOOK_HOST). FilesOnly keeps the certificates
 	// only in CertDir (WEBHOOK_CERT_WRITER=fs).
 	Host      string
@@ -81,16 +79,18 @@ type Options struct {
 	InitTimeout time.Duration
 	// ForbidPrivileged rejects templates with privileged containers.
 	ForbidPrivileged bool
-	// InPlace defines what may change under InPlaceOnly (CS-033).
-	InPlace inplace.Options
-	// Minor is the minor version of the API server.
-	Minor uint
-	// Listed holds the kinds that users list for WorkloadSpreads; it is nil without their gate.
-	Listed *workloadspreadcontroller.Listed
-	// ListedForStates holds the kinds that users list for PersistentPodStates.
-	ListedForStates *workloadspreadcontroller.Listed
-	// UnschedulableWindow is how long a subset is skipped after pods could not be scheduled in it (WS-199).
-	UnschedulableWindow time.Duration
+	// Pods is the gate PodWebhook (ND-184), and GateAllPods the gate KruisePodReadinessGate, if Pods is set
+	// (CRR-087).
+	Pods, GateAllPods bool
+	followed
+	// guard decides on deletions of protected objects; Setup makes it.
+	guard *protection.Guard
+	// ProtectionLog is the directory of the log of rejected deletions (OPS-097).
+	ProtectionLog string
+}
+
+// followed is what follows objects that are about pods, on every replica.
+type followed struct {
 	// Sidecars chooses what SidecarSets inject into pods; it is nil without the gate PodWebhook.
 	Sidecars *choose.Watch
 	// Spreads books pods for WorkloadSpreads; it is nil without the gate. Pods of the kinds in Versioned are
@@ -101,13 +101,17 @@ type Options struct {
 	States *persistentpodstatecontroller.Watch
 	// Budgets follows PodUnavailableBudgets; it is nil without their gates (PUB-016).
 	Budgets *podunavailablebudgetcontroller.Watch
-	// Pods is the gate PodWebhook (ND-184), and GateAllPods the gate KruisePodReadinessGate, if Pods is set
-	// (CRR-087).
-	Pods, GateAllPods bool
-	// guard decides on deletions of protected objects; Setup makes it.
-	guard *protection.Guard
-	// ProtectionLog is the directory of the log of rejected deletions (OPS-097).
-	ProtectionLog string
+}
+
+// followedIn returns what the kinds share in an environment.
+func followedIn(e *framework.Environment) followed {
+	return followed{
+		Sidecars:  sidecarsetcontroller.Watching.In(e),
+		Spreads:   workloadspreadcontroller.Watching.In(e),
+		Versioned: workloadspreadcontroller.Versioned(e),
+		States:    persistentpodstatecontroller.Watching.In(e),
+		Budgets:   podunavailablebudgetcontroller.Watching.In(e),
+	}
 }
 
 // Secrets and configurations are only read and written by name (OPS-080, OPS-082). A create cannot be limited
@@ -122,7 +126,9 @@ type Options struct {
 // configurations (OPS-030, OPS-042), and the readiness check webhook-ready (OPS-090). It must be called
 // before the manager starts. The manager serves probes and metrics while the first pass is attempted, and
 // stops with an error that names the obstacle if that does not succeed in time.
-func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
+func Setup(ctx context.Context, options Options) error {
+	mgr, e := options.Manager, options.Environment
+	options.followed = followedIn(e)
 	direct, err := client.NewWithWatch(mgr.GetConfig(),
 		client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(), HTTPClient: mgr.GetHTTPClient()})
 	if err != nil {
@@ -151,26 +157,10 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 
 	options.guard = protection.New(options.Gates, kube.RESTClient(), teller)
 	upkeep := &struct{ framework.Announcer }{} // it is created later from the paths of the handlers
-	handlers := options.handlers(
-		&framework.Environment{
-			Gates:               options.Gates,
-			Protect:             options.protects,
-			Namespace:           options.Namespace,
-			DaemonNamespace:     options.DaemonNamespace,
-			InPlace:             options.InPlace,
-			Minor:               options.Minor,
-			Listed:              options.Listed,
-			ListedForStates:     options.ListedForStates,
-			UnschedulableWindow: options.UnschedulableWindow,
-			Validator:           judge,
-			Cache:               mgr.GetClient(),
-			APIReader:           mgr.GetAPIReader(),
-			Writer:              direct,
-			Mapper:              mgr.GetRESTMapper(),
-			Announcer:           upkeep,
-			Namespaces:          framework.NewNamespaces(mgr.GetCache(), mgr.GetAPIReader()),
-		}, chain, disruptions,
-	)
+	e.Validator, e.Protect, e.Announcer = judge, options.protects, upkeep
+	e.Cache, e.APIReader, e.Writer, e.Mapper = mgr.GetClient(), mgr.GetAPIReader(), direct, mgr.GetRESTMapper()
+	e.Namespaces = framework.NewNamespaces(mgr.GetCache(), mgr.GetAPIReader())
+	handlers := options.handlers(e, chain, disruptions)
 	keeping := options.keeper(handlers)
 	options.follow(ctx, &keeping)
 	if keeping.Paths[mutatePodRecentPath] {

@@ -2,19 +2,17 @@ package framework
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
-	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	"github.com/afloat-project/afloat/internal/engine/inplace"
-	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 	"github.com/afloat-project/afloat/internal/platform/features"
+	"github.com/afloat-project/afloat/internal/rehearsal"
 )
 
 // Kind describes a kind of this project; internal/registry lists the kinds.
@@ -43,6 +41,17 @@ type Kind struct {
 	// of the flag. Controller is empty if the controller of another kind handles it.
 	Controller string
 	Workers    int
+	// Prepare makes what its webhooks and its controller share, on every replica, before any of them is set up.
+	// It may be nil.
+	Prepare func(context.Context, *Environment) error
+	// Setup adds its controller as soon as the kind, and the kinds of its group in With, are served. It is nil if
+	// the Setup of another kind does that.
+	Setup func(context.Context, *Environment) error
+	// Absent is called if these kinds are not served at the start, unless it is nil.
+	Absent func(*Environment)
+	// Rehearse returns what makes passes without a cluster, to predict what they would do. It is nil if the kind
+	// does not plan for pods.
+	Rehearse func(context.Context, *Environment, *rehearsal.Stage) (rehearsal.Player, error)
 	// With lists the kinds of its group that must be served, too, before its controller is set up.
 	With []string
 	// Workload means that it owns pods, so that nothing is uninstalled while objects of it exist (OPS-116).
@@ -126,39 +135,3 @@ const (
 	// WithPodsOnNodes means that the pods on nodes count (ADS-033).
 	WithPodsOnNodes
 )
-
-// Environment holds the dependencies of the webhooks.
-type Environment struct {
-	// Gates are the feature gates in effect.
-	Gates *features.Gates
-	// Protect returns the handler of deletions of objects of a kind, nil for unprotected ones.
-	Protect func(kind string, by Protection) admission.HandlerFunc
-	// Namespace is the install namespace, and DaemonNamespace the one from which node daemons read.
-	Namespace, DaemonNamespace string
-	// InPlace defines what may change under InPlaceOnly (CS-033).
-	InPlace inplace.Options
-	// Minor is the minor version of the API server.
-	Minor uint
-	// Listed holds the kinds that users list for WorkloadSpreads, and ListedForStates those that they list for
-	// PersistentPodStates.
-	Listed, ListedForStates ListedKinds
-	// UnschedulableWindow is how long a subset is skipped after pods could not be scheduled in it (WS-199).
-	UnschedulableWindow time.Duration
-	// Validator has the API server validate and default pod templates.
-	Validator TemplateValidator
-	// Cache reads from the manager's caches, APIReader from the API server.
-	Cache, APIReader client.Reader
-	Mapper           meta.RESTMapper
-	// Announcer is nil if created pods are not sent at all.
-	Announcer  Announcer
-	Namespaces *Namespaces
-	// Writer writes to the API server; it is used for dry runs only.
-	Writer client.Writer
-}
-
-// ListedKinds are kinds of workloads that an administrator lists in the configuration.
-type ListedKinds interface {
-	// Kinds returns them, and Err what is wrong with the list.
-	Kinds() workloadspread.AllowList
-	Err() error
-}

@@ -3,7 +3,6 @@
 package registry
 
 import (
-	"context"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,25 +26,12 @@ import (
 	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
 
-// Kind is one kind with everything that is set up for it.
-type Kind struct {
-	framework.Kind
-	// Setup adds its controller as soon as the kind, and the kinds of its group in With, are served. It is
-	// nil if another kind's Setup does that.
-	Setup func(context.Context, *Environment) error
-	// Absent is called if these kinds are not served at the start, unless it is nil.
-	Absent func(*Environment)
-	// Rehearse makes passes without a cluster, to predict what they would do. It is nil if the kind does not
-	// plan for pods.
-	Rehearse Rehearsal
-}
-
 // Served returns the kinds, in the version that the controller reads, that must be served before it is set
 // up.
-func (k *Kind) Served() []schema.GroupVersionKind {
+func Served(k *framework.Kind) []schema.GroupVersionKind {
 	served := []schema.GroupVersionKind{k.Stored()}
 	for _, name := range k.With {
-		other := Kinds[slices.IndexFunc(Kinds, func(o Kind) bool {
+		other := Kinds[slices.IndexFunc(Kinds, func(o framework.Kind) bool {
 			return o.Group == k.Group && o.Name == name
 		})]
 		served = append(served, other.Stored())
@@ -54,80 +40,25 @@ func (k *Kind) Served() []schema.GroupVersionKind {
 }
 
 // Kinds lists all kinds that are built in. Their controllers are started in this order.
-var Kinds = []Kind{
-	{
-		Kind:  containerrecreatecontroller.ContainerRecreateRequest,
-		Setup: containerRecreateRequests,
-	},
-	{
-		Kind:  imagepullcontroller.NodeImage,
-		Setup: images,
-	},
-	{
-		Kind: imagepullcontroller.ImagePullJob,
-	},
-	{
-		Kind: imagepullcontroller.ImageListPullJob,
-	},
-	{
-		Kind:  sidecarsetcontroller.SidecarSet,
-		Setup: sidecarSets, Rehearse: rehearseSidecarSets,
-		Absent: withoutSidecarSets,
-	},
-	{
-		Kind:   workloadspreadcontroller.WorkloadSpread,
-		Setup:  workloadSpreads,
-		Absent: func(e *Environment) { e.Spreads.Absent() },
-	},
-	{
-		Kind:  clonesetcontroller.CloneSet,
-		Setup: cloneSets, Rehearse: rehearseCloneSets,
-	},
-	{
-		Kind:  statefulsetcontroller.StatefulSet,
-		Setup: statefulSets, Rehearse: rehearseStatefulSets,
-	},
-	{
-		Kind:  daemonsetcontroller.DaemonSet,
-		Setup: daemonSets, Rehearse: rehearseDaemonSets,
-	},
-	{
-		Kind:  broadcastjobcontroller.BroadcastJob,
-		Setup: broadcastJobs, Rehearse: rehearseBroadcastJobs,
-	},
-	{
-		Kind:  advancedcronjobcontroller.AdvancedCronJob,
-		Setup: advancedCronJobs,
-	},
-	{
-		Kind:  ephemeraljobcontroller.EphemeralJob,
-		Setup: ephemeralJobs,
-	},
-	{
-		Kind:  podprobemarkercontroller.PodProbeMarker,
-		Setup: podProbeMarkers,
-	},
-	{
-		Kind: podprobemarkercontroller.NodePodProbe,
-	},
-	{
-		Kind:  uniteddeploymentcontroller.UnitedDeployment,
-		Setup: unitedDeployments,
-	},
-	{
-		Kind:  resourcedistributioncontroller.ResourceDistribution,
-		Setup: resourceDistributions,
-	},
-	{
-		Kind:   persistentpodstatecontroller.PersistentPodState,
-		Setup:  persistentPodStates,
-		Absent: func(e *Environment) { e.States.Absent() },
-	},
-	{
-		Kind:   podunavailablebudgetcontroller.PodUnavailableBudget,
-		Setup:  podUnavailableBudgets,
-		Absent: func(e *Environment) { e.Budgets.Absent() },
-	},
+var Kinds = []framework.Kind{
+	containerrecreatecontroller.ContainerRecreateRequest,
+	imagepullcontroller.NodeImage,
+	imagepullcontroller.ImagePullJob,
+	imagepullcontroller.ImageListPullJob,
+	sidecarsetcontroller.SidecarSet,
+	workloadspreadcontroller.WorkloadSpread,
+	clonesetcontroller.CloneSet,
+	statefulsetcontroller.StatefulSet,
+	daemonsetcontroller.DaemonSet,
+	broadcastjobcontroller.BroadcastJob,
+	advancedcronjobcontroller.AdvancedCronJob,
+	ephemeraljobcontroller.EphemeralJob,
+	podprobemarkercontroller.PodProbeMarker,
+	podprobemarkercontroller.NodePodProbe,
+	uniteddeploymentcontroller.UnitedDeployment,
+	resourcedistributioncontroller.ResourceDistribution,
+	persistentpodstatecontroller.PersistentPodState,
+	podunavailablebudgetcontroller.PodUnavailableBudget,
 }
 
 // InUse returns the kinds that block the uninstallation while objects of them exist (OPS-116).
@@ -142,8 +73,8 @@ func InUse() []schema.GroupKind {
 }
 
 // ForUsers returns the kinds whose objects users may read, first those that own pods.
-func ForUsers() []*Kind {
-	var workloads, others []*Kind
+func ForUsers() []*framework.Kind {
+	var workloads, others []*framework.Kind
 	for i := range Kinds {
 		switch kind := &Kinds[i]; {
 		case kind.Access == framework.NotForUsers:
@@ -182,12 +113,3 @@ func Converted() (names []string) {
 // The manager publishes its CA in the definitions of the kinds that it converts.
 //
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,roleName=kruise-certs-role,resources=customresourcedefinitions,resourceNames=advancedcronjobs.apps.kruise.io;clonesets.apps.kruise.io;containerrecreaterequests.apps.kruise.io;daemonsets.apps.kruise.io;nodeimages.apps.kruise.io;persistentpodstates.apps.kruise.io;podunavailablebudgets.policy.kruise.io;resourcedistributions.apps.kruise.io;sidecarsets.apps.kruise.io;statefulsets.apps.kruise.io;uniteddeployments.apps.kruise.io;workloadspreads.apps.kruise.io,verbs=get;list;watch;patch
-
-// Admitted returns the kinds in the form that the webhooks use.
-func Admitted() []framework.Kind {
-	kinds := make([]framework.Kind, len(Kinds))
-	for i := range Kinds {
-		kinds[i] = Kinds[i].Kind
-	}
-	return kinds
-}

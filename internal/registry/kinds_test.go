@@ -18,10 +18,9 @@ import (
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
-	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/engine/workloadkind"
-	"github.com/afloat-project/afloat/internal/kinds/daemonset"
-	"github.com/afloat-project/afloat/internal/kinds/statefulset"
+	"github.com/afloat-project/afloat/internal/framework"
+	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
@@ -56,7 +55,7 @@ func TestEveryTypeIsRegistered(t *testing.T) {
 		}
 	}
 	for i := range Kinds {
-		served := Kinds[i].Served()
+		served := Served(&Kinds[i])
 		got = append(got, served[0].String())
 		for _, with := range served[1:] {
 			if types[with] == nil {
@@ -78,7 +77,7 @@ func TestKindsWithPodsAreInTheTableOfWorkloads(t *testing.T) {
 		if of.Kind == "ResourceDistribution" {
 			continue
 		}
-		kind := &Kinds[slices.IndexFunc(Kinds, func(k Kind) bool { return k.Group == of.Group && k.Name == of.Kind })]
+		kind := &Kinds[slices.IndexFunc(Kinds, func(k framework.Kind) bool { return k.Group == of.Group && k.Name == of.Kind })]
 		if got, want := workloadkind.Of(of).GroupVersionKind(), kind.Stored(); got != want {
 			t.Errorf("%s: the table of workloads has %q, want %q", of, got, want)
 		}
@@ -161,65 +160,6 @@ func TestTheManagerMayDoWhatTheRegistryNeeds(t *testing.T) {
 	}
 }
 
-// TestFeaturesOfStatefulSets shows which gates make which features (ASTS-266 (part), ASTS-270 (part)).
-// ASTS-285: images are pulled ahead if both gates are on; that jobs must be served is shown by
-// TestImagesArePulledAhead, and how that is found out by TestPullJobsAreWatchedOnceTheirKindIsServed.
-func TestFeaturesOfStatefulSets(t *testing.T) {
-	all := statefulset.Features{StartOrdinal: true, PodIndexLabel: true, DeleteClaims: true, ResizeClaims: true, PreDownload: true}
-	without := func(change func(*statefulset.Features)) statefulset.Features {
-		features := all
-		change(&features)
-		return features
-	}
-	const on = "StatefulSetStartOrdinal=true,PodIndexLabel=true,StatefulSetAutoDeletePVC=true,StatefulSetAutoResizePVCGate=true," +
-		"KruiseDaemon=true,PreDownloadImageForInPlaceUpdate=true"
-	for off, want := range map[string]statefulset.Features{
-		"":                                 all,
-		"StatefulSetStartOrdinal":          without(func(f *statefulset.Features) { f.StartOrdinal = false }),
-		"PodIndexLabel":                    without(func(f *statefulset.Features) { f.PodIndexLabel = false }),
-		"StatefulSetAutoDeletePVC":         without(func(f *statefulset.Features) { f.DeleteClaims = false }),
-		"StatefulSetAutoResizePVCGate":     without(func(f *statefulset.Features) { f.ResizeClaims = false }),
-		"KruiseDaemon":                     without(func(f *statefulset.Features) { f.PreDownload = false }),
-		"PreDownloadImageForInPlaceUpdate": without(func(f *statefulset.Features) { f.PreDownload = false }),
-	} {
-		text := on
-		if off != "" {
-			text = strings.Replace(on, off+"=true", off+"=false", 1)
-		}
-		gates, err := features.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		e := &Environment{Options: admission.Options{Gates: gates}}
-		if diff := cmp.Diff(want, e.statefulSetFeatures()); diff != "" {
-			t.Errorf("%s is off: %s", off, diff)
-		}
-	}
-}
-
-// TestFeaturesOfDaemonSets shows which gates and flags make which features (ADS-114 (part), ADS-121 (part), ADS-180 (part)).
-func TestFeaturesOfDaemonSets(t *testing.T) {
-	const all = "DaemonSetPruneIneligibleNodes=true,PreDownloadImageForDaemonSetUpdate=true"
-	for text, want := range map[string]daemonset.Features{
-		all: {PruneIneligible: true, PreDownload: true},
-		"DaemonSetPruneIneligibleNodes=false,PreDownloadImageForDaemonSetUpdate=true": {PreDownload: true},
-		"DaemonSetPruneIneligibleNodes=true,PreDownloadImageForDaemonSetUpdate=false": {PruneIneligible: true},
-		all + ",KruiseDaemon=false": {PruneIneligible: true},
-	} {
-		gates, err := features.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, byScheduler := range []bool{true, false} {
-			e := &Environment{Options: admission.Options{Gates: gates}, Flags: Flags{AssignByScheduler: byScheduler}}
-			want.Binds = !byScheduler
-			if diff := cmp.Diff(want, e.daemonSetFeatures()); diff != "" {
-				t.Errorf("%s: %s", text, diff)
-			}
-		}
-	}
-}
-
 // TestGatesOfBroadcastJobs shows BJ-161: which gates matter, that they are off, and that the controller runs whatever they are.
 func TestGatesOfBroadcastJobs(t *testing.T) {
 	gates, err := features.Parse("")
@@ -230,7 +170,7 @@ func TestGatesOfBroadcastJobs(t *testing.T) {
 		t.Error("they are on")
 	}
 	kind := kindNamed(t, "BroadcastJob")
-	if served := kind.Served(); len(kind.Gates) > 0 || len(served) != 1 || served[0].Version != "v1beta1" || kind.Setup == nil {
+	if served := Served(kind); len(kind.Gates) > 0 || len(served) != 1 || served[0].Version != "v1beta1" || kind.Setup == nil {
 		t.Errorf("%v %v", kind.Gates, served)
 	}
 	for _, on := range []string{"true", "false"} {
@@ -240,7 +180,7 @@ func TestGatesOfBroadcastJobs(t *testing.T) {
 		}
 		e := environment(t)
 		e.Gates = gates
-		if options, err := e.budgetOptions(); err != nil || options.Deletes != (on == "true") {
+		if options, err := podunavailablebudgetcontroller.OptionsOf(e); err != nil || options.Deletes != (on == "true") {
 			t.Errorf("%+v %v", options, err)
 		}
 	}
@@ -302,7 +242,7 @@ func TestUninstallationsFreeWhatIsHeld(t *testing.T) {
 // TestPodsAreInjectedInGrowingBatches shows by which subresource the manager does. EJ-019: the chart ships
 // the definition. EJ-072: ten workers.
 func TestEphemeralJobsNeedNothing(t *testing.T) {
-	kind := Kinds[slices.IndexFunc(Kinds, func(k Kind) bool { return k.Name == "EphemeralJob" })]
+	kind := Kinds[slices.IndexFunc(Kinds, func(k framework.Kind) bool { return k.Name == "EphemeralJob" })]
 	if kind.Gates != nil || kind.Workers != 10 || kind.Stored().Version != "v1alpha1" || !slices.Equal(kind.Versions(), []string{"v1alpha1"}) {
 		t.Errorf("%+v", kind)
 	}

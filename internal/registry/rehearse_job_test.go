@@ -27,7 +27,7 @@ spec:
   template: {spec: {restartPolicy: Never, containers: [{name: a, image: "a:1"}]}}`)
 	s.Add("BroadcastJob", job)
 	kind := kindNamed(t, "BroadcastJob")
-	player, err := environment(t).Rehearse(t.Context(), kind, s, nil)
+	player, err := Rehearse(t.Context(), environment(t), kind, s, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,8 +24,8 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
-	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/engine/readiness"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/sidecarset/sidecarsettest"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/rehearsal"
@@ -92,11 +92,11 @@ type world struct {
 	faulty *simulation.Cluster // the stage, for the manager
 	t      *testing.T
 	r      *rand.Rand
-	kind   *Kind
+	kind   *framework.Kind
 	key    simulation.Key
 	wishes wishes
 	node   *simulation.Node
-	env    *Environment
+	env    *framework.Environment
 	player rehearsal.Player
 	more   map[types.UID]int32
 }
@@ -125,7 +125,7 @@ func newWorld(t *testing.T, seed uint64, kind string) *world {
 		t.Fatal(err)
 	}
 	w := &world{Stage: rehearsal.New(start), t: t, r: r, kind: kindNamed(t, kind), more: map[types.UID]int32{},
-		env: &Environment{Options: admission.Options{Gates: gates, Minor: 36, Namespace: "kruise-system"},
+		env: &framework.Environment{Gates: gates, Minor: 36, Namespace: "kruise-system",
 			Resizes: func(featuregate.Feature) (bool, error) { return false, nil }}}
 	w.Rand = rand.New(rand.NewPCG(seed, 1))
 	w.faulty = simulation.Over(w.Cluster, w.Rand)

@@ -12,24 +12,24 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/admission"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/rehearsal"
 )
 
 var start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func environment(t *testing.T) *Environment {
+func environment(t *testing.T) *framework.Environment {
 	t.Helper()
 	gates, err := features.Parse("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Environment{Options: admission.Options{Gates: gates, Minor: 36, Namespace: "kruise-system"},
+	return &framework.Environment{Gates: gates, Minor: 36, Namespace: "kruise-system",
 		Resizes: func(featuregate.Feature) (bool, error) { return false, nil }}
 }
 
-func kindNamed(t *testing.T, name string) *Kind {
+func kindNamed(t *testing.T, name string) *framework.Kind {
 	t.Helper()
 	for i := range Kinds {
 		if Kinds[i].Name == name {
@@ -86,7 +86,7 @@ func TestAForecastHasWavesByTheBudget(t *testing.T) {
 	e, s := environment(t), rehearsal.New(start)
 	set := parse[appsv1beta1.CloneSet](t, web)
 	s.Add("CloneSet", set)
-	player, err := e.Rehearse(t.Context(), kindNamed(t, "CloneSet"), s, nil)
+	player, err := Rehearse(t.Context(), e, kindNamed(t, "CloneSet"), s, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

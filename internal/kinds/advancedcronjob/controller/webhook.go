@@ -24,19 +24,6 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// AdvancedCronJob describes the kind.
-var AdvancedCronJob = framework.Kind{
-	Group:      appsv1beta1.GroupVersion.Group,
-	Name:       "AdvancedCronJob",
-	Plural:     "advancedcronjobs",
-	Webhooks:   AdvancedCronJobs,
-	Conversion: AdvancedCronJobConversion(),
-	Controller: "advancedcronjob",
-	Workers:    3,
-	Workload:   true,
-	Access:     framework.Edit,
-}
-
 // cronJobWebhooks admits AdvancedCronJobs of both versions, each in its v1beta1 form.
 type cronJobWebhooks struct {
 	framework.Templates

@@ -6,24 +6,9 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/broadcastjob"
 )
-
-// BroadcastJob describes the kind.
-var BroadcastJob = framework.Kind{
-	Group:      appsv1beta1.GroupVersion.Group,
-	Name:       "BroadcastJob",
-	Plural:     "broadcastjobs",
-	Webhooks:   BroadcastJobs,
-	Controller: "broadcastjob",
-	Workers:    3,
-	Workload:   true,
-	Access:     framework.Edit,
-	Finalizer:  pub.UnrecordedRun,
-}
 
 // broadcastJobWebhooks admits BroadcastJobs of both versions.
 type broadcastJobWebhooks struct{ framework.Templates }

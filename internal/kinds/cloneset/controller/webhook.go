@@ -10,28 +10,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
-	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/cloneset"
 )
-
-// CloneSet describes the kind.
-var CloneSet = framework.Kind{
-	Group:    appsv1beta1.GroupVersion.Group,
-	Name:     "CloneSet",
-	Plural:   "clonesets",
-	Webhooks: CloneSets,
-	Conversion: framework.Between((*appsv1alpha1.CloneSet).ToV1beta1,
-		appsv1alpha1.CloneSetFromV1beta1, MovedInCloneSets),
-	// A worker waits while requests of its set are in flight. The priority and fairness of the API server
-	// limits them.
-	Controller: "cloneset",
-	Workers:    20,
-	Workload:   true,
-	Access:     framework.Edit,
-}
 
 // cloneSetWebhooks admits CloneSets of both versions.
 type cloneSetWebhooks struct {

@@ -17,23 +17,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/restart"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/containerrecreate"
-	"github.com/afloat-project/afloat/internal/platform/features"
 )
-
-// ContainerRecreateRequest describes the kind.
-var ContainerRecreateRequest = framework.Kind{
-	Group:    appsv1beta1.GroupVersion.Group,
-	Name:     "ContainerRecreateRequest",
-	Plural:   "containerrecreaterequests",
-	Gates:    framework.Gates{{features.KruiseDaemon}},
-	Webhooks: ContainerRecreateRequests,
-	Conversion: framework.Between((*appsv1alpha1.ContainerRecreateRequest).ToV1beta1,
-		appsv1alpha1.ContainerRecreateRequestFromV1beta1, nil),
-	Controller: "crr",
-	Workers:    3,
-	Access:     framework.Edit,
-	Finalizer:  pub.RecreateUnreadyAcquired,
-}
 
 // recreateWebhook admits ContainerRecreateRequests of both versions.
 type recreateWebhook struct {

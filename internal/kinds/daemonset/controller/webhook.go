@@ -6,23 +6,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/daemonset"
 )
-
-// DaemonSet describes the kind.
-var DaemonSet = framework.Kind{
-	Group:      appsv1beta1.GroupVersion.Group,
-	Name:       "DaemonSet",
-	Plural:     "daemonsets",
-	Webhooks:   DaemonSets,
-	Conversion: DaemonSetConversion(),
-	Controller: "daemonset",
-	Workers:    20,
-	Workload:   true,
-	Access:     framework.Edit,
-}
 
 // daemonSetWebhooks admits DaemonSets of both versions.
 type daemonSetWebhooks struct{ framework.Templates }

@@ -12,24 +12,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
-	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/ephemeraljob"
 )
-
-// EphemeralJob describes the kind.
-var EphemeralJob = framework.Kind{
-	Group:      appsv1beta1.GroupVersion.Group,
-	Name:       "EphemeralJob",
-	Plural:     "ephemeraljobs",
-	Version:    appsv1alpha1.GroupVersion.Version,
-	Webhooks:   EphemeralJobs,
-	Controller: "ephemeraljob",
-	Workers:    10,
-	Access:     framework.View,
-	Finalizer:  pub.EphemeralContainersCleanup,
-}
 
 // ephemeralWebhook admits EphemeralJobs.
 type ephemeralWebhook struct{ framework.Templates }

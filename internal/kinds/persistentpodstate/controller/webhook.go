@@ -15,27 +15,14 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/persistentpodstate"
+	workloadspreadcontroller "github.com/afloat-project/afloat/internal/kinds/workloadspread/controller"
 )
-
-// PersistentPodState describes the kind.
-var PersistentPodState = framework.Kind{
-	Group:    appsv1beta1.GroupVersion.Group,
-	Name:     "PersistentPodState",
-	Plural:   "persistentpodstates",
-	Webhooks: PersistentPodStates,
-	Conversion: framework.Between((*appsv1alpha1.PersistentPodState).ToV1beta1,
-		appsv1alpha1.PersistentPodStateFromV1beta1, RenamedInPersistentPodStates),
-	Controller: "persistentpodstate",
-	Workers:    3,
-	With:       []string{"StatefulSet"},
-	Access:     framework.Edit,
-}
 
 // podStateWebhook admits PersistentPodStates of both versions, each in its v1beta1 form.
 type podStateWebhook struct {
 	cached client.Reader
 	// listed holds the kinds of workloads that an administrator lists for PersistentPodStates.
-	listed framework.ListedKinds
+	listed *workloadspreadcontroller.Listed
 	// announcer makes the API server send the first pods of a PersistentPodState; it is nil if pods are not
 	// sent at all.
 	announcer framework.Announcer
@@ -49,7 +36,7 @@ func PersistentPodStates(e *framework.Environment) framework.Webhooks {
 		Announces: true,
 		Validate: (&podStateWebhook{
 			cached:     e.Cache,
-			listed:     e.ListedForStates,
+			listed:     Listing.In(e),
 			announcer:  e.Announcer,
 			namespaces: e.Namespaces,
 		}).validate,

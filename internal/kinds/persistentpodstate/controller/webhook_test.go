@@ -33,8 +33,9 @@ func TestPersistentPodStatesAreJudged(t *testing.T) {
 	if err := appsv1beta1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	webhooks := PersistentPodStates(&framework.Environment{ListedForStates: &workloadspreadcontroller.Listed{},
-		Cache: fake.NewClientBuilder().WithScheme(scheme).WithObjects(there).Build()})
+	e := &framework.Environment{Cache: fake.NewClientBuilder().WithScheme(scheme).WithObjects(there).Build()}
+	Listing.Set(e, &workloadspreadcontroller.Listed{})
+	webhooks := PersistentPodStates(e)
 	if webhooks.Mutate != nil {
 		t.Error("PPS-010, PPS-029: there are defaults")
 	}

@@ -13,25 +13,7 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/podunavailablebudget"
-	"github.com/afloat-project/afloat/internal/platform/features"
 )
-
-// PodUnavailableBudget describes the kind.
-var PodUnavailableBudget = framework.Kind{
-	Group:  policyv1beta1.GroupVersion.Group,
-	Name:   "PodUnavailableBudget",
-	Plural: "podunavailablebudgets",
-	Gates: framework.Gates{{
-		features.PodUnavailableBudgetDeleteGate, features.PodUnavailableBudgetUpdateGate,
-	}},
-	OffCode:  http.StatusBadRequest,
-	Webhooks: PodUnavailableBudgets,
-	Conversion: framework.Between((*policyv1alpha1.PodUnavailableBudget).ToV1beta1,
-		policyv1alpha1.PodUnavailableBudgetFromV1beta1, nil),
-	Controller: "podunavailablebudget",
-	Workers:    3,
-	Access:     framework.Edit,
-}
 
 // budgetWebhook admits PodUnavailableBudgets of both versions.
 type budgetWebhook struct{ cached client.Reader }

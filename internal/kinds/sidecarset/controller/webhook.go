@@ -28,21 +28,6 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// SidecarSet describes the kind.
-var SidecarSet = framework.Kind{
-	Group:    appsv1beta1.GroupVersion.Group,
-	Name:     "SidecarSet",
-	Plural:   "sidecarsets",
-	Cluster:  true,
-	Webhooks: SidecarSets,
-	Conversion: framework.Between((*appsv1alpha1.SidecarSet).ToV1beta1,
-		appsv1alpha1.SidecarSetFromV1beta1, nil),
-	Controller: "sidecarset",
-	Workers:    3,
-	Access:     framework.View,
-	Beside:     []client.Object{&appsv1.ControllerRevision{}},
-}
-
 // sidecarSetWebhooks admits SidecarSets of both versions.
 type sidecarSetWebhooks struct {
 	judge framework.TemplateValidator

@@ -17,19 +17,6 @@ import (
 	"github.com/afloat-project/afloat/internal/platform/features"
 )
 
-// StatefulSet describes the kind.
-var StatefulSet = framework.Kind{
-	Group:      appsv1beta1.GroupVersion.Group,
-	Name:       "StatefulSet",
-	Plural:     "statefulsets",
-	Webhooks:   StatefulSets,
-	Conversion: StatefulSetConversion(),
-	Controller: "statefulset",
-	Workers:    20,
-	Workload:   true,
-	Access:     framework.Edit,
-}
-
 // statefulSetWebhooks admits StatefulSets of both versions.
 type statefulSetWebhooks struct {
 	framework.Templates

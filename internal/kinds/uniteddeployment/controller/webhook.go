@@ -19,20 +19,6 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
 )
 
-// UnitedDeployment describes the kind.
-var UnitedDeployment = framework.Kind{
-	Group:    appsv1beta1.GroupVersion.Group,
-	Name:     "UnitedDeployment",
-	Plural:   "uniteddeployments",
-	Webhooks: UnitedDeployments,
-	Conversion: framework.Between((*appsv1alpha1.UnitedDeployment).ToV1beta1,
-		appsv1alpha1.UnitedDeploymentFromV1beta1, nil),
-	Controller: "uniteddeployment",
-	Workers:    3,
-	Workload:   true,
-	Access:     framework.Edit,
-}
-
 // unitedDeploymentWebhooks admits UnitedDeployments of both versions, each in its v1beta1 form.
 type unitedDeploymentWebhooks struct {
 	framework.Templates

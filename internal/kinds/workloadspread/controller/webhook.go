@@ -20,22 +20,7 @@ import (
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
-	"github.com/afloat-project/afloat/internal/platform/features"
 )
-
-// WorkloadSpread describes the kind.
-var WorkloadSpread = framework.Kind{
-	Group:    appsv1beta1.GroupVersion.Group,
-	Name:     "WorkloadSpread",
-	Plural:   "workloadspreads",
-	Gates:    framework.Gates{{features.WorkloadSpread}},
-	Webhooks: WorkloadSpreads,
-	Conversion: framework.Between((*appsv1alpha1.WorkloadSpread).ToV1beta1,
-		appsv1alpha1.WorkloadSpreadFromV1beta1, RenamedInWorkloadSpreads),
-	Controller: "workloadspread",
-	Workers:    3,
-	Access:     framework.Edit,
-}
 
 // workloadSpreadWebhook admits WorkloadSpreads of both versions.
 type workloadSpreadWebhook struct {
@@ -49,7 +34,7 @@ type workloadSpreadWebhook struct {
 	// namespaces checks that the namespace of a WorkloadSpread exists before it is announced.
 	namespaces *framework.Namespaces
 	// listed holds the kinds of workloads that users list in the configuration.
-	listed framework.ListedKinds
+	listed *Listed
 	window time.Duration
 	// turns limits how many WorkloadSpreads are validated at once. Merging their patches takes time, and
 	// users of one namespace must not slow down the creation of pods and the writes in others. Nil means no
@@ -66,8 +51,8 @@ func WorkloadSpreads(e *framework.Environment) framework.Webhooks {
 		mapper:     e.Mapper,
 		announcer:  e.Announcer,
 		namespaces: e.Namespaces,
-		listed:     e.Listed,
-		window:     e.UnschedulableWindow,
+		listed:     Listing.In(e),
+		window:     e.Flags.UnschedulableWindow,
 		Turns:      framework.NewTurns(),
 	}
 	return framework.Webhooks{Validate: w.validate, Announces: true}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/component-base/featuregate"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/afloat-project/afloat/internal/admission"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/platform/apiserver"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/registry"
@@ -23,15 +23,15 @@ const managerName = "kruise-controller-manager"
 
 // environment returns the inputs of plans that do not come from objects: the gates and flags of the manager,
 // and the abilities of the API server.
-func (r *Reader) environment(ctx context.Context, w *World) (*registry.Environment, error) {
+func (r *Reader) environment(ctx context.Context, w *World) (*framework.Environment, error) {
 	var gates string
-	e := &registry.Environment{}
+	e := &framework.Environment{}
 
 	flags := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&gates, "feature-gates", "", "")
-	e.Flags.AddTo(flags)
+	e.Flags.AddTo(flags, registry.Kinds)
 
 	args, err := r.arguments(ctx)
 	if err == nil {
@@ -54,14 +54,8 @@ func (r *Reader) environment(ctx context.Context, w *World) (*registry.Environme
 		return apiserver.Resizes(r.config, e.Gates, gate)
 	}
 
-	minor, err := apiserver.Minor(ctx, r.config)
-	e.Options = admission.Options{
-		Gates:     e.Gates,
-		InPlace:   e.InPlace,
-		Minor:     minor,
-		Namespace: r.managerNamespace,
-	}
-
+	e.Namespace = r.managerNamespace
+	e.Minor, err = apiserver.Minor(ctx, r.config)
 	return e, err
 }
 

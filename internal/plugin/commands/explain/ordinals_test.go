@@ -10,9 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
-	"github.com/afloat-project/afloat/internal/admission"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/platform/features"
-	"github.com/afloat-project/afloat/internal/registry"
 	"github.com/afloat-project/afloat/internal/rehearsal"
 )
 
@@ -45,7 +44,7 @@ spec:
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.environment = &registry.Environment{Options: admission.Options{Gates: parsed, Minor: 34, Namespace: "kruise-system"},
+		w.environment = &framework.Environment{Gates: parsed, Minor: 34, Namespace: "kruise-system",
 			Resizes: func(featuregate.Feature) (bool, error) { return true, nil }}
 	}
 	touched := func() map[string]string {

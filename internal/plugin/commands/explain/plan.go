@@ -26,6 +26,7 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/plugin/workload"
+	"github.com/afloat-project/afloat/internal/registry"
 	"github.com/afloat-project/afloat/internal/rehearsal"
 )
 
@@ -436,7 +437,7 @@ func (w *World) takeBudgets(documents []*unstructured.Unstructured) error {
 
 // Play alternates passes of the manager and of kubelets until nothing happens any more.
 func (w *World) Play(ctx context.Context) (*rehearsal.Forecast, error) {
-	player, err := w.environment.Rehearse(ctx, w.Kind, w.Stage, w.more)
+	player, err := registry.Rehearse(ctx, w.environment, w.Kind, w.Stage, w.more)
 	if err != nil {
 		return nil, err
 	}

@@ -81,13 +81,13 @@ func NewReader(config *rest.Config, mapper meta.RESTMapper, managerNamespace str
 // World is an object on a stage, with everything that its plans are made from.
 type World struct {
 	Stage  *rehearsal.Stage
-	Kind   *registry.Kind
+	Kind   *framework.Kind
 	Object client.Object
 	Key    memcluster.Key
 	// Notes tell the user what could not be read, and what is assumed instead.
 	Notes []string
 
-	environment *registry.Environment
+	environment *framework.Environment
 	// more maps workloads to the number of pods that they will have beyond those that budgets know of.
 	more map[types.UID]int32
 	// warnings are the latest warning events about the object.
@@ -95,7 +95,7 @@ type World struct {
 }
 
 // KindOf returns the project's kind with that group and name, or nil if no plans are made for it.
-func KindOf(of schema.GroupKind) *registry.Kind {
+func KindOf(of schema.GroupKind) *framework.Kind {
 	for i := range registry.Kinds {
 		if kind := &registry.Kinds[i]; kind.Group == of.Group && kind.Name == of.Kind &&
 			kind.Rehearse != nil {
@@ -106,8 +106,8 @@ func KindOf(of schema.GroupKind) *registry.Kind {
 }
 
 // kindByName returns the project's kind with that name.
-func kindByName(name string) *registry.Kind {
-	return &registry.Kinds[slices.IndexFunc(registry.Kinds, func(k registry.Kind) bool {
+func kindByName(name string) *framework.Kind {
+	return &registry.Kinds[slices.IndexFunc(registry.Kinds, func(k framework.Kind) bool {
 		return k.Name == name
 	})]
 }
@@ -115,7 +115,7 @@ func kindByName(name string) *registry.Kind {
 // Get reads an object of one of the project's kinds in the version that the API server serves, and returns it
 // in the version that plans are made from.
 func (r *Reader) Get(
-	ctx context.Context, kind *registry.Kind, name types.NamespacedName,
+	ctx context.Context, kind *framework.Kind, name types.NamespacedName,
 ) (client.Object, error) {
 	mapping, err := r.mapper.RESTMapping(schema.GroupKind{Group: kind.Group, Kind: kind.Name})
 	if err != nil {
@@ -132,7 +132,7 @@ func (r *Reader) Get(
 }
 
 // Typed converts a document of one of the project's kinds to the version that plans are made from.
-func Typed(kind *registry.Kind, document *unstructured.Unstructured) (client.Object, error) {
+func Typed(kind *framework.Kind, document *unstructured.Unstructured) (client.Object, error) {
 	wanted := kind.Stored()
 	raw, err := json.Marshal(document)
 	if err != nil {
@@ -164,7 +164,7 @@ func Typed(kind *registry.Kind, document *unstructured.Unstructured) (client.Obj
 // Load puts an object on a stage, with everything that its plans are made from. becomes lists later versions
 // of the object, whose plans may need more objects.
 func (r *Reader) Load(
-	ctx context.Context, kind *registry.Kind, object client.Object, becomes ...client.Object,
+	ctx context.Context, kind *framework.Kind, object client.Object, becomes ...client.Object,
 ) (*World, error) {
 	w := &World{Stage: rehearsal.New(r.now()), Kind: kind, Object: object, more: map[types.UID]int32{}}
 	w.Key = w.Stage.KeyOf(kind.Name, object)

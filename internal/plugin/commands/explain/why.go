@@ -24,6 +24,7 @@ import (
 	"github.com/afloat-project/afloat/internal/engine/wording"
 	"github.com/afloat-project/afloat/internal/engine/workloadkind"
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
+	"github.com/afloat-project/afloat/internal/registry"
 	"github.com/afloat-project/afloat/internal/rehearsal"
 )
 
@@ -84,7 +85,7 @@ type Explanation struct {
 
 // Ask rehearses one pass over the object of a world, and explains it.
 func (w *World) Ask(ctx context.Context) (*Explanation, error) {
-	player, err := w.environment.Rehearse(ctx, w.Kind, w.Stage, w.more)
+	player, err := registry.Rehearse(ctx, w.environment, w.Kind, w.Stage, w.more)
 	if err != nil {
 		return nil, err
 	}

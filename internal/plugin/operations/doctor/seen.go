@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/afloat-project/afloat/internal/engine/wording"
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/plugin/commands/explain"
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 	"github.com/afloat-project/afloat/internal/registry"
@@ -149,7 +150,7 @@ func (d *doctor) isOff(name string) bool {
 	}
 	gates, _, err := explain.Gates(list)
 	return err == nil && slices.ContainsFunc(registry.Kinds,
-		func(k registry.Kind) bool { return k.Name == name && k.Gates.Off(gates) != nil })
+		func(k framework.Kind) bool { return k.Name == name && k.Gates.Off(gates) != nil })
 }
 
 // fails reports whether a DaemonSet itself shows why its last change is not observed: its last pass failed,

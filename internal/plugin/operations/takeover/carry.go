@@ -12,6 +12,7 @@ import (
 	logsapi "k8s.io/component-base/logs/api/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 	"github.com/afloat-project/afloat/internal/registry"
@@ -57,7 +58,7 @@ func flagSet(kinds bool, names []string) *pflag.FlagSet {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	if kinds {
-		(&registry.Flags{}).AddTo(fs)
+		(&framework.Flags{}).AddTo(fs, registry.Kinds)
 	}
 
 	logsapi.AddFlags(logsapi.NewLoggingConfiguration(), fs)

@@ -1,4 +1,4 @@
-package admission
+package controller
 
 import (
 	"context"
@@ -18,7 +18,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
-	podunavailablebudgetcontroller "github.com/afloat-project/afloat/internal/kinds/podunavailablebudget/controller"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/platform/watches"
 )
@@ -29,22 +28,20 @@ import (
 func TestAManagerThatHasJustStartedKnowsPodDisruptionBudgets(t *testing.T) {
 	for name, tt := range map[string]struct {
 		gates   string
-		options Options
 		refused bool
 		reads   bool
 	}{
-		"budgets limit evictions":  {options: Options{Pods: true, Budgets: &podunavailablebudgetcontroller.Watch{}}, reads: true},
-		"it may not read them":     {options: Options{Pods: true, Budgets: &podunavailablebudgetcontroller.Watch{}}, refused: true, reads: true},
-		"no budgets":               {options: Options{Pods: true}},
-		"budgets of updates alone": {gates: "PodUnavailableBudgetDeleteGate=false,PodUnavailableBudgetUpdateGate=true", options: Options{Pods: true, Budgets: &podunavailablebudgetcontroller.Watch{}}},
-		"webhooks of pods are off": {options: Options{Budgets: &podunavailablebudgetcontroller.Watch{}}},
+		"budgets limit evictions":  {reads: true},
+		"it may not read them":     {refused: true, reads: true},
+		"no budgets":               {gates: "PodUnavailableBudgetDeleteGate=false,PodUnavailableBudgetUpdateGate=false"},
+		"budgets of updates alone": {gates: "PodUnavailableBudgetDeleteGate=false,PodUnavailableBudgetUpdateGate=true"},
+		"webhooks of pods are off": {gates: "PodWebhook=false"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			gates, err := features.Parse(tt.gates)
 			if err != nil {
 				t.Fatal(err)
 			}
-			tt.options.Gates = gates
 			asked, answer := atomic.Bool{}, make(chan struct{})
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				asked.Store(true)
@@ -80,7 +77,7 @@ func TestAManagerThatHasJustStartedKnowsPodDisruptionBudgets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := tt.options.FollowDisruptionBudgets(ctx, cached); err != nil {
+			if err := followDisruptionBudgets(ctx, gates, cached); err != nil {
 				t.Fatal(err)
 			}
 			if ready := watched.Read(); ready == tt.reads {

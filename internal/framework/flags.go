@@ -1,4 +1,4 @@
-package registry
+package framework
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"github.com/afloat-project/afloat/internal/kinds/workloadspread"
 )
 
-// sidecarTerminator is the name of the sidecar terminator, a controller without a kind.
-const sidecarTerminator = "sidecarterminator"
+// SidecarTerminator is the name of the sidecar terminator, a controller without a kind.
+const SidecarTerminator = "sidecarterminator"
 
 // Flags holds the flags of individual kinds.
 type Flags struct {
@@ -26,19 +26,19 @@ type Flags struct {
 }
 
 // AddTo adds the flags of the kinds to the manager's flags, and returns the numbers of workers by controller.
-func (f *Flags) AddTo(fs *pflag.FlagSet) (workers map[string]*int) {
+func (f *Flags) AddTo(fs *pflag.FlagSet, kinds []Kind) (workers map[string]*int) {
 	workers = map[string]*int{}
 	add := func(controller string, number int) {
 		workers[controller] = fs.Int(controller+"-workers", number, "objects worked on at the same time")
 	}
 
-	for i := range Kinds {
-		if kind := &Kinds[i]; kind.Controller != "" {
+	for i := range kinds {
+		if kind := &kinds[i]; kind.Controller != "" {
 			add(kind.Controller, kind.Workers)
 		}
 	}
 
-	add(sidecarTerminator, 3)
+	add(SidecarTerminator, 3)
 	fs.BoolVar(&f.ExcludePreparingDelete, "cloneset-scaling-exclude-preparing-delete", false,
 		"replace pods in PreparingDelete at once, for all CloneSets")
 	fs.DurationVar(&f.DeferredResize, "deferred-resize-timeout", 5*time.Minute,
