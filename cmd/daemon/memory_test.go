@@ -89,7 +89,7 @@ func TestHostilePodsTakeLittleMemory(t *testing.T) {
 		}))
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
 
 	scheme := k8sruntime.NewScheme()

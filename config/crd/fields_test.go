@@ -16,6 +16,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
@@ -123,7 +124,7 @@ func TestV1beta1IsStored(t *testing.T) {
 			got += fmt.Sprintf("%s served %t stored %t; ", version.Name, version.Served, version.Storage)
 		}
 		want := "v1alpha1 served true stored false; v1beta1 served true stored true; "
-		if i := slices.IndexFunc(registry.Kinds, func(k registry.Kind) bool { return k.Definition() == crd.Name }); i >= 0 &&
+		if i := slices.IndexFunc(registry.Kinds, func(k framework.Kind) bool { return k.Definition() == crd.Name }); i >= 0 &&
 			registry.Kinds[i].Version == "v1alpha1" {
 			want = "v1alpha1 served true stored true; " // and no other version (EJ-002 (part))
 		}

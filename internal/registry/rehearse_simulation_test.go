@@ -166,7 +166,7 @@ func newWorld(t *testing.T, seed uint64, kind string) *world {
 func (w *world) start() {
 	w.faulty.Restart()
 	var err error
-	if w.player, err = w.env.Rehearse(w.t.Context(), w.kind, w.Stage, w.more); err != nil {
+	if w.player, err = Rehearse(w.t.Context(), w.env, w.kind, w.Stage, w.more); err != nil {
 		w.t.Fatal(err)
 	}
 	w.count()
@@ -269,7 +269,7 @@ func (w *world) copied(more map[types.UID]int32) (*rehearsal.Stage, rehearsal.Pl
 			s.Add(kind, object.DeepCopyObject().(client.Object))
 		}
 	}
-	player, err := w.env.Rehearse(w.t.Context(), w.kind, s, more)
+	player, err := Rehearse(w.t.Context(), w.env, w.kind, s, more)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -326,7 +326,7 @@ func fates(before, after []client.Object) string {
 	for _, object := range before {
 		fate := "gone"
 		if pod := now[object.GetUID()]; pod != nil {
-			fate = pod.Labels[revisionLabel] + " " + pod.Spec.Containers[0].Image + fmt.Sprint(len(pod.Spec.Containers))
+			fate = pod.Labels[pub.ControllerRevisionHash] + " " + pod.Spec.Containers[0].Image + fmt.Sprint(len(pod.Spec.Containers))
 		}
 		fmt.Fprintln(&text, object.GetName(), fate)
 	}

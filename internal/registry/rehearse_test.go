@@ -138,7 +138,7 @@ func TestEveryWorkloadCanBeRehearsed(t *testing.T) {
 			t.Error(name)
 		}
 	}
-	if _, err := environment(t).Rehearse(t.Context(), kindNamed(t, "NodeImage"), rehearsal.New(start), nil); err == nil {
+	if _, err := Rehearse(t.Context(), environment(t), kindNamed(t, "NodeImage"), rehearsal.New(start), nil); err == nil {
 		t.Error("a NodeImage has no plan for pods")
 	}
 }
