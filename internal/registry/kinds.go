@@ -39,7 +39,8 @@ func Served(k *framework.Kind) []schema.GroupVersionKind {
 	return served
 }
 
-// Kinds lists all kinds that are built in. Their controllers are started in this order.
+// Kinds lists all kinds that are built in. They are prepared and set up in this order: PersistentPodState follows
+// the list of kinds of WorkloadSpreads, too, and comes after it.
 var Kinds = []framework.Kind{
 	containerrecreatecontroller.ContainerRecreateRequest,
 	imagepullcontroller.NodeImage,
