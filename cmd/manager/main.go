@@ -131,6 +131,11 @@ func run(signal context.Context, args []string) error {
 		return err
 	}
 
+	webhooks, err := webhookOptions(o, gates, signal.Done())
+	if err != nil {
+		return err
+	}
+
 	kinds, err := newEnvironment(ctx, mgr, o, gates, pods, watched)
 	if err != nil {
 		return err
@@ -139,10 +144,7 @@ func run(signal context.Context, args []string) error {
 	creations.release(kinds)
 
 	// The webhooks run on every replica, whether it is the leader or not.
-	webhooks, err := webhookOptions(o, kinds, signal.Done())
-	if err != nil {
-		return err
-	}
+	webhooks.Environment = kinds
 	if err := admission.Setup(ctx, webhooks); err != nil {
 		return err
 	}

@@ -5,22 +5,20 @@ import (
 
 	"github.com/afloat-project/afloat/internal/admission"
 	"github.com/afloat-project/afloat/internal/admission/certificate"
-	"github.com/afloat-project/afloat/internal/framework"
 	"github.com/afloat-project/afloat/internal/platform/features"
 	"github.com/afloat-project/afloat/internal/registry"
 )
 
-// webhookOptions returns the options of the webhooks, except those that depend on the API server and the
-// caches. stopping is closed when the manager receives the termination signal.
-func webhookOptions(o *options, e *framework.Environment, stopping <-chan struct{}) (admission.Options, error) {
+// webhookOptions returns the options of the webhooks but for the environment, which depends on the API server and
+// the caches. stopping is closed when the manager receives the termination signal.
+func webhookOptions(o *options, gates *features.Gates, stopping <-chan struct{}) (admission.Options, error) {
 	options := admission.Options{
 		Kinds:            registry.Kinds,
-		Environment:      e,
 		SecretName:       o.secretName,
 		ServiceName:      o.serviceName,
 		Host:             o.webhookHost,
 		FilesOnly:        o.filesOnly(),
-		External:         e.Gates.Enabled(features.EnableExternalCerts),
+		External:         gates.Enabled(features.EnableExternalCerts),
 		ForbidPrivileged: !o.kinds.AllowPrivileged,
 		Port:             o.webhookPort,
 		CertDir:          o.certDir,
@@ -28,8 +26,8 @@ func webhookOptions(o *options, e *framework.Environment, stopping <-chan struct
 		InitTimeout:      o.webhookInitTimeout,
 		ClientCAFile:     o.webhookClientCAFile,
 		ClientNames:      o.webhookClientNames,
-		Pods:             e.Gates.Enabled(features.PodWebhook),
-		GateAllPods:      e.Gates.Enabled(features.KruisePodReadinessGate),
+		Pods:             gates.Enabled(features.PodWebhook),
+		GateAllPods:      gates.Enabled(features.KruisePodReadinessGate),
 		ProtectionLog:    o.protectionLog,
 	}
 	if o.renewBefore != "" {

@@ -57,7 +57,9 @@ func open(t *testing.T) (map[string]admission.Handler, *announcements, *int) {
 	persistentpodstatecontroller.Listing.Set(e, &workloadspreadcontroller.Listed{})
 	e.Mapper = meta.NewDefaultRESTMapper(nil)
 	e.Cache, e.APIReader, e.Namespaces, e.Announcer, e.Validator = cached, live, framework.NewNamespaces(cached, live), by, (&webhooktest.APIServer{Answer: webhooktest.Accepts}).Validator(t)
-	return ofRegistry(t, "ResourceDistributionGate=true").handlers(e, podsIf(true, false), nil), by, &looks
+	options := ofRegistry(t, "ResourceDistributionGate=true")
+	e.Protect = options.protects
+	return options.handlers(e, podsIf(true, false), nil), by, &looks
 }
 
 // post sends the text of a review to the handler of WorkloadSpreads, as anybody can.

@@ -38,8 +38,8 @@ const (
 // registered are the handlers of the kinds of the registry, with the default gates.
 func registered(t *testing.T, pods *pod.Chain, removals *pod.Disruptions) map[string]admission.Handler {
 	t.Helper()
-	e := &framework.Environment{Gates: webhooktest.Gates(t, "")}
-	return fitting(ofRegistry(t, "").handlers(e, pods, removals))
+	options := ofRegistry(t, "")
+	return fitting(options.handlers(&framework.Environment{Gates: options.Gates, Protect: options.protects}, pods, removals))
 }
 
 // fitting gives reviews the resource, the kind and the namespace that the handlers are for.

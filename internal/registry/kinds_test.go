@@ -257,3 +257,13 @@ func TestEphemeralJobsNeedNothing(t *testing.T) {
 		}
 	}
 }
+
+// WS-026 (part): PersistentPodStates follow the list of kinds of WorkloadSpreads, too, once that is prepared.
+func TestWorkloadSpreadsArePreparedBeforePersistentPodStates(t *testing.T) {
+	at := func(name string) int {
+		return slices.IndexFunc(Kinds, func(k framework.Kind) bool { return k.Name == name })
+	}
+	if spreads, states := at("WorkloadSpread"), at("PersistentPodState"); spreads > states {
+		t.Errorf("WorkloadSpread is prepared as number %d, want it before PersistentPodState, number %d", spreads, states)
+	}
+}

@@ -36,7 +36,7 @@ func Workload[O reconcile.Object, P podapply.Plan, M any](c *podapply.Controller
 	}
 }
 
-// ofPods describes a plan for pods of one template, and its outcome, as a pass of a
+// ofPods describes a plan for pods of one template, and its outcome, as a pass of a rehearsal.
 func ofPods(plan *podplan.Plan, outcome podapply.Outcome, failed error) *Pass {
 	pass := &Pass{
 		Failed:         Words(failed),

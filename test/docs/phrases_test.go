@@ -22,7 +22,7 @@ var phrases = map[string]string{
 	"activeDeadlineSeconds can not be less than":            "kinds/containerrecreate",
 	"must be non-negative integer":                          "kinds/containerrecreate",
 	"unknown failurePolicy":                                 "kinds/containerrecreate",
-	"no found Pod named":                                    "admission",
+	"no found Pod named":                                    "kinds/containerrecreate/controller",
 	"not allowed to recreate containers in an inactive Pod": "kinds/containerrecreate",
 	"not allowed to recreate containers in a pending Pod":   "kinds/containerrecreate",
 	"can not recreate … multi times":                        "kinds/containerrecreate",

@@ -215,8 +215,8 @@ func TestWorkloadSpreadsAreNotRefusedForWhatWasWrongBefore(t *testing.T) {
 }
 
 // WorkloadSpreads are judged a few at a time, so that merging their patches does not slow down the creation
-// of pods. A request that gets no turn in time is refused with 429; those of other namespaces, also of
-// UnitedDeployments, are not delayed.
+// of pods. A request that gets no turn in time is refused with 429; those of other namespaces are not
+// delayed.
 func TestWorkloadSpreadsAreJudgedInTurns(t *testing.T) {
 	const spec = `{"targetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"subsets":[{"name":"a"}]}`
 	w := workloadSpreads(t, &webhooktest.APIServer{Answer: webhooktest.Accepts})
