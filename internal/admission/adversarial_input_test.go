@@ -190,6 +190,7 @@ func besiege(t *testing.T) *besieged {
 		Recorder: events.NewFakeRecorder(100), Log: logr.Discard(), Now: time.Now})
 	budgets := &pod.Budgets{Guard: b, Cached: e.Cache, Tell: func(*pod.Disruption, string) {}, Passed: func(*pod.Disruption, string) {}}
 	chain := newPodChain(true, spreads, budgets, pod.NewSidecars(b, true, time.Now))
+	e.Protect = options.protects
 	b.subjects = Options{Kinds: Registered}.subjects()
 	handlers := options.handlers(e, chain, pod.NewDisruptions(budgets.Check(), spreads.Check()))
 	handlers[mutatePodRecentPath] = b.subjects[mutatePodRecentPath].checked(mutateRecentPod(mutatePod(chain, false), &learned{}))

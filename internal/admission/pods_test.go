@@ -325,7 +325,7 @@ func TestWithoutPodWebhookNoPodIsBroughtBack(t *testing.T) {
 	if err != nil {
 		t.Errorf("the webhooks of pods without the gate: %v", err)
 	}
-	handlers := options.handlers(&framework.Environment{Gates: options.Gates}, nil, nil)
+	handlers := options.handlers(&framework.Environment{Gates: options.Gates, Protect: options.protects}, nil, nil)
 	for _, path := range []string{mutatePodPath, mutatePodRecentPath} {
 		if handlers[path] != nil {
 			t.Errorf("without the gate pods are changed at %s", path)

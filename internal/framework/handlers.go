@@ -17,7 +17,7 @@ import (
 func (k *Kind) Handlers(e *Environment) map[string]admission.Handler {
 	webhooks, off, handlers := k.Webhooks(e), k.Gates.Off(e.Gates), map[string]admission.Handler{}
 	var protects admission.HandlerFunc
-	if e.Protect != nil {
+	if webhooks.Protects != Unprotected { // without a guard this fails at once, and lets nothing pass
 		protects = e.Protect(k.Name, webhooks.Protects)
 	}
 	for verb, handle := range map[string]admission.HandlerFunc{
