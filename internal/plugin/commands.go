@@ -29,6 +29,7 @@ import (
 	"github.com/afloat-project/afloat/internal/plugin/commands/rollout"
 	"github.com/afloat-project/afloat/internal/plugin/commands/scaledown"
 	"github.com/afloat-project/afloat/internal/plugin/commands/set"
+	"github.com/afloat-project/afloat/internal/plugin/dashboard"
 	"github.com/afloat-project/afloat/internal/plugin/operations/doctor"
 	"github.com/afloat-project/afloat/internal/plugin/operations/migrate"
 	"github.com/afloat-project/afloat/internal/plugin/operations/takeover"
@@ -46,6 +47,7 @@ func commands(
 		}},
 		{Message: "See and control rollouts:", Commands: []*cobra.Command{
 			rollout.New(f, streams, explain.Reason(f)),
+			dashboard.New(f, streams),
 		}},
 		{Message: "Change workloads:", Commands: []*cobra.Command{
 			set.New(f, streams),

@@ -60,11 +60,10 @@ func Of(ctx context.Context, clients Clients, workload *unstructured.Unstructure
 		return nil, fmt.Errorf("listing pods of %s: %w", workload.GetName(), err)
 	}
 
-	chain := &chain{ctx: ctx, clients: clients, namespace: workload.GetNamespace(),
-		known: map[types.UID]bool{workload.GetUID(): true}}
+	chain := NewChain(ctx, clients, workload)
 	var own []corev1.Pod
 	for i := range all.Items {
-		belongs, err := chain.leads(&all.Items[i])
+		belongs, err := chain.Leads(&all.Items[i])
 		if err != nil {
 			return nil, err
 		}
@@ -82,15 +81,23 @@ func Active(pod *corev1.Pod) bool {
 		pod.Status.Phase != corev1.PodFailed
 }
 
-// chain follows the controllers of an object, and remembers which lead to the workload.
-type chain struct {
+// Chain follows the controllers of objects, and remembers which lead to a workload.
+type Chain struct {
 	ctx       context.Context
 	clients   Clients
 	namespace string
 	known     map[types.UID]bool
 }
 
-func (c *chain) leads(object metav1.Object) (bool, error) {
+// NewChain returns a chain to a workload. It reads controllers as long as the context lives.
+func NewChain(ctx context.Context, clients Clients, workload *unstructured.Unstructured) *Chain {
+	return &Chain{ctx: ctx, clients: clients, namespace: workload.GetNamespace(),
+		known: map[types.UID]bool{workload.GetUID(): true}}
+}
+
+// Leads reports whether the workload controls the object, directly or through others. It returns an error if a
+// controller in between cannot be read.
+func (c *Chain) Leads(object metav1.Object) (bool, error) {
 	owner := metav1.GetControllerOf(object)
 	if owner == nil {
 		return false, nil
@@ -135,7 +142,7 @@ func (c *chain) leads(object metav1.Object) (bool, error) {
 
 	for i := range list.Items {
 		if list.Items[i].GetUID() == owner.UID {
-			c.known[owner.UID], err = c.leads(&list.Items[i])
+			c.known[owner.UID], err = c.Leads(&list.Items[i])
 		}
 	}
 

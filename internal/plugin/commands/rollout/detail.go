@@ -27,7 +27,7 @@ const ofUnited = "apps.kruise.io/controller-revision-hash"
 
 // running returns the revision that the pods should have. Its number is 0 if it is not stored yet.
 func running(ctx context.Context, f cmdutil.Factory, object *unstructured.Unstructured) (*Revision, error) {
-	revisions, err := revisionsOf(ctx, f, object)
+	revisions, err := RevisionsOf(ctx, f, object)
 	if err != nil {
 		return nil, err
 	}

@@ -94,7 +94,7 @@ func (h *history) show(ctx context.Context, info *resource.Info) error {
 			"the revisions of a UnitedDeployment hold templates of workloads; look at those of its workloads")
 	}
 
-	revisions, err := revisionsOf(ctx, h.factory, object)
+	revisions, err := RevisionsOf(ctx, h.factory, object)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (h *history) show(ctx context.Context, info *resource.Info) error {
 		table := tabwriter.NewWriter(h.Out, 0, 8, 2, ' ', 0)
 		fmt.Fprintf(table, "%s\nREVISION\tCHANGE-CAUSE\n", change.Name(info))
 		for _, r := range revisions {
-			fmt.Fprintf(table, "%d\t%s\n", r.Number, r.cause())
+			fmt.Fprintf(table, "%d\t%s\n", r.Number, r.Cause())
 		}
 		return table.Flush()
 	}

@@ -18,7 +18,7 @@ import (
 
 func newPause(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := editing(f, change.NewCommand("paused", streams), pausable,
-		func(object *unstructured.Unstructured) error { return setPaused(object, true) })
+		func(object *unstructured.Unstructured) error { return SetPaused(object, true) })
 	cmd.Use, cmd.Short = "pause RESOURCE", "Pause rollouts"
 	cmd.Long = templates.LongDesc(`
 		Pause rollouts. A paused workload updates no more pods until it is resumed, and goes on to look after those that it has.
@@ -32,7 +32,7 @@ func newPause(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Comm
 
 func newResume(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := editing(f, change.NewCommand("resumed", streams), pausable,
-		func(object *unstructured.Unstructured) error { return setPaused(object, false) })
+		func(object *unstructured.Unstructured) error { return SetPaused(object, false) })
 	cmd.Use, cmd.Short = "resume RESOURCE", "Resume paused rollouts"
 	cmd.Long = templates.LongDesc(`
 		Resume paused rollouts.
@@ -44,8 +44,8 @@ func newResume(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Com
 	return cmd
 }
 
-// setPaused pauses or resumes an object.
-func setPaused(object *unstructured.Unstructured, paused bool) error {
+// SetPaused pauses or resumes an object.
+func SetPaused(object *unstructured.Unstructured, paused bool) error {
 	path, ok := workload.Paused(object)
 	switch is := workload.IsPaused(object); {
 	case !ok:

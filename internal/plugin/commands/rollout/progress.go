@@ -23,9 +23,9 @@ type Progress struct {
 	Updated, Target int
 }
 
-// progressOf determines the progress of the rollout of an object. It returns an error if the rollout has
+// ProgressOf determines the progress of the rollout of an object. It returns an error if the rollout has
 // failed, or if its progress cannot be known.
-func progressOf(object *unstructured.Unstructured) (Progress, error) {
+func ProgressOf(object *unstructured.Unstructured) (Progress, error) {
 	switch kind := workload.Kind(object); kind {
 	case workloadkind.Deployment, workloadkind.StatefulSet, workloadkind.DaemonSet:
 		viewer, err := polymorphichelpers.StatusViewerFor(kind)

@@ -43,7 +43,7 @@ func checkSteps(t *testing.T, version, kind string, steps []step) {
 		t.Run(version+" "+kind+" "+tt.name, func(t *testing.T) {
 			object := parse(t, fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: web, generation: 3}, spec: %s, status: %s}", version, kind,
 				tt.spec, tt.status))
-			p, err := progressOf(object)
+			p, err := ProgressOf(object)
 			got := p.Line
 			if err != nil {
 				got = "error: " + err.Error()
@@ -227,7 +227,7 @@ func TestProgressOfOtherKinds(t *testing.T) {
 		"{apiVersion: apps.kruise.io/v1beta1, kind: CloneSet, spec: {replicas: 9}, status: {updatedReplicas: " +
 			"4}}": {Updated: 4, Target: 9},
 	} {
-		if p, err := progressOf(parse(t, object)); err != nil {
+		if p, err := ProgressOf(parse(t, object)); err != nil {
 			t.Errorf("unexpected error: %v\n%q\n%+v", err, object, p)
 		} else if p.Updated != want.Updated {
 			t.Errorf("updated: got %d, want %d\n%q\n%+v\n%v", p.Updated, want.Updated, object, p, err)

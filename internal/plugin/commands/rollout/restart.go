@@ -32,7 +32,7 @@ func newRestart(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	inPlace := false
 	cmd := editing(f, change.NewCommand("restarted", streams), followed,
 		func(object *unstructured.Unstructured) error {
-			return restart(object, time.Now(), inPlace)
+			return Restart(object, time.Now(), inPlace)
 		})
 	cmd.Use, cmd.Short = "restart RESOURCE", "Restart all pods of workloads"
 	cmd.Long = templates.LongDesc(`
@@ -55,8 +55,9 @@ func newRestart(f cmdutil.Factory, streams genericiooptions.IOStreams) *cobra.Co
 	return cmd
 }
 
-// restart changes the pod templates of an object so that its pods restart.
-func restart(object *unstructured.Unstructured, now time.Time, inPlace bool) error {
+// Restart changes the pod templates of an object so that its pods restart. With inPlace the containers restart
+// and the pods stay.
+func Restart(object *unstructured.Unstructured, now time.Time, inPlace bool) error {
 	kind, at := workload.Kind(object), now.UTC().Format(time.RFC3339)
 	ours := workloadkind.Of(kind).InPlace || kind == workloadkind.UnitedDeployment
 

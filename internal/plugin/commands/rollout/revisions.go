@@ -33,14 +33,14 @@ type Revision struct {
 	Template map[string]any
 }
 
-// cause returns the reason for the revision, as the user recorded it.
-func (r *Revision) cause() string {
+// Cause returns the reason for the revision, as the user recorded it.
+func (r *Revision) Cause() string {
 	return cmp.Or(terminal.Plain(r.Stored.GetAnnotations()[polymorphichelpers.ChangeCauseAnnotation]),
 		"<none>")
 }
 
-// revisionsOf reads the revisions of an object, sorted from the oldest to the newest.
-func revisionsOf(
+// RevisionsOf reads the revisions of an object, sorted from the oldest to the newest.
+func RevisionsOf(
 	ctx context.Context, f cmdutil.Factory, object *unstructured.Unstructured,
 ) ([]*Revision, error) {
 	read, holder := controllerRevision,

@@ -267,7 +267,7 @@ func (s *Status) next(
 
 // look shows the progress of the object, and reports whether the rollout is done.
 func (s *Status) look(ctx context.Context, object *unstructured.Unstructured) (done bool, err error) {
-	p, err := progressOf(object)
+	p, err := ProgressOf(object)
 	if err != nil {
 		return false, err
 	}

@@ -107,21 +107,13 @@ func (u *undo) one(ctx context.Context, info *resource.Info) error {
 			"you cannot rollback a paused deployment; resume it first with 'rollout resume' and try again")
 	}
 
-	revisions, err := revisionsOf(ctx, u.factory, object)
-	if err != nil {
-		return err
-	}
-
-	target, err := before(object, revisions)
-	if u.to > 0 {
-		target, err = find(revisions, u.to)
-	}
+	target, err := UndoTarget(ctx, u.factory, object, u.to)
 	if err != nil {
 		return err
 	}
 
 	changed, err := change.Apply(ctx, info, u.change.Options, func(object *unstructured.Unstructured) error {
-		return u.restore(object, target)
+		return Restore(object, target)
 	})
 
 	switch {
@@ -142,9 +134,23 @@ func (u *undo) one(ctx context.Context, info *resource.Info) error {
 	return u.change.Print(info.Object, "rolled back")
 }
 
-// restore replaces the template of the object with that of the revision, so that nothing of the present
+// UndoTarget returns the revision with the number to, or for 0 the one before the latest.
+func UndoTarget(
+	ctx context.Context, f cmdutil.Factory, object *unstructured.Unstructured, to int64,
+) (*Revision, error) {
+	revisions, err := RevisionsOf(ctx, f, object)
+	if err != nil {
+		return nil, err
+	}
+	if to > 0 {
+		return find(revisions, to)
+	}
+	return before(object, revisions)
+}
+
+// Restore replaces the template of the object with that of the revision, so that nothing of the present
 // template stays. It changes nothing if the two mean the same.
-func (u *undo) restore(object *unstructured.Unstructured, target *Revision) error {
+func Restore(object *unstructured.Unstructured, target *Revision) error {
 	now, _, err := unstructured.NestedMap(object.Object, "spec", "template")
 	if err != nil {
 		return err
@@ -160,7 +166,7 @@ func (u *undo) restore(object *unstructured.Unstructured, target *Revision) erro
 	if workload.Kind(object) == workloadkind.Deployment {
 		annotate(object, target.Stored)
 	}
-	return u.bringClaims(object, target)
+	return bringClaims(object, target)
 }
 
 // sameTemplate reports whether two templates mean the same, regardless of who wrote them.
@@ -205,7 +211,7 @@ func annotate(object, replicaSet *unstructured.Unstructured) {
 
 // bringClaims adds the claim templates that the restored template mounts and the set no longer has, if the
 // revision remembers them.
-func (u *undo) bringClaims(object *unstructured.Unstructured, target *Revision) error {
+func bringClaims(object *unstructured.Unstructured, target *Revision) error {
 	text, ok := target.Stored.GetAnnotations()[pub.ClaimTemplates]
 	if !ok || workload.Kind(object) != workloadkind.CloneSet {
 		return nil
