@@ -76,6 +76,11 @@ export function Live({ state, version, detail, query }: Props) {
   const counts = useMemo(() => countTiles(all), [all]);
   const withNames = named ?? all.length <= MANY;
 
+  // What did not change is not drawn again with each message about pods.
+  const timeline = useMemo(() => <TimelineCard events={state.events} />, [state.events]);
+  const waves = useMemo(() => <WavesCard preview={state.preview} />, [state.preview]);
+  const budgets = useMemo(() => <BudgetsCard budgets={state.budgets} />, [state.budgets]);
+
   const close = () => {
     const id = chosen;
     setChosen('');
@@ -137,12 +142,12 @@ export function Live({ state, version, detail, query }: Props) {
             />
           )}
         </section>
-        <TimelineCard events={state.events} />
+        {timeline}
       </div>
       <div class="col side">
         {chosen && <PodPanel id={chosen} tile={state.pods.get(chosen)} plan={state.plans.get(chosen)} onClose={close} />}
-        <WavesCard preview={state.preview} />
-        <BudgetsCard budgets={state.budgets} />
+        {waves}
+        {budgets}
       </div>
     </div>
   );

@@ -38,10 +38,10 @@ function RowView({ row, index, height }: { row: Row; index: number; height: numb
           {row.name}
         </a>
       </span>
-      <span role="cell" class="c-kind">
+      <span role="cell" class="c-kind" title={row.kind}>
         {row.kind}
       </span>
-      <span role="cell" class="c-ns">
+      <span role="cell" class="c-ns" title={row.namespace}>
         {row.namespace || '(cluster)'}
       </span>
       <span role="cell" class="c-state">
@@ -123,7 +123,7 @@ export function OverviewPage({ session, query, failure }: Props) {
     [state, version, search],
   );
   const said = state.synced
-    ? `${plural(rows.length, 'workload')}, ${counts.failed ?? 0} failed, ${counts.waiting ?? 0} waiting, ${counts.rolling ?? 0} rolling.`
+    ? `${plural(rows.length, 'workload')}, ${counts.failed ?? 0} failed, ${counts.waiting ?? 0} waiting.`
     : '';
   return (
     <Shell session={session} connection={connection} say={said} wide>

@@ -104,14 +104,12 @@ export function Held({ held }: { held: string | undefined }) {
   );
 }
 
-const SHOWN_WAVES = 20;
-
-export function PreviewView({ preview }: { preview: Preview }) {
+export function PreviewView({ preview, first = 20 }: { preview: Preview; first?: number }) {
   const [all, setAll] = useState(false);
   const waves = preview.waves ?? [];
   const leftOver = groupLeft(preview.left ?? []);
   const largest = Math.max(1, ...waves.map((w) => w.steps?.length ?? 0));
-  const shown = all ? waves : waves.slice(0, SHOWN_WAVES);
+  const shown = all ? waves : waves.slice(0, first);
   return (
     <div class="preview">
       {preview.headline && <p class="headline">{preview.headline}</p>}
@@ -170,7 +168,7 @@ export function WavesCard({ preview }: { preview: Preview | undefined }) {
       </div>
       {!preview && <p class="dim">The planner has not answered yet.</p>}
       {none && <p class="dim">No wave is to come.</p>}
-      {preview && !none && <PreviewView preview={preview} />}
+      {preview && !none && <PreviewView preview={preview} first={5} />}
     </section>
   );
 }
