@@ -74,7 +74,7 @@ export function TileGrid({ tiles, by, subsets, named, workload, chosen, onChoose
   const groups = useMemo(() => groupTiles(tiles, by, subsets), [tiles, by, subsets]);
   const byId = useMemo(() => new Map(tiles.map((t) => [t.id, t])), [tiles]);
   const layout = useMemo(() => {
-    const sizes = { w: named ? 152 : 30, h: named ? 34 : 30, head: by === 'nothing' ? 0 : 30, gap: by === 'nothing' ? 0 : 12 };
+    const sizes = { w: named ? 128 : 30, h: named ? 34 : 30, head: by === 'nothing' ? 0 : 30, gap: by === 'nothing' ? 0 : 12 };
     return layOut(
       groups.map((g) => ({ key: g.key, ids: g.tiles.map((t) => t.id) })),
       Math.max(0, width - 4),
@@ -139,6 +139,7 @@ export function TileGrid({ tiles, by, subsets, named, workload, chosen, onChoose
       class="tiles"
       ref={box}
       data-named={named}
+      style={{ height: `clamp(80px, ${layout.height + 8}px, max(52vh, 260px))` }}
       onScroll={(e) => {
         const px = e.currentTarget.scrollTop;
         setTop(px - (px % layout.sizes.h));
