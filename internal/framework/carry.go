@@ -64,6 +64,11 @@ func Compare[Alpha, Beta any](
 	return object, old, nil
 }
 
+// CompareOne is [Compare] for a kind that has one version, or whose versions have the same fields.
+func CompareOne[T any](request *admission.Request) (object, old *T, err error) {
+	return Compare(request, func(given *T) *T { return given })
+}
+
 // Carry copies the fields that type t does not have from one document to the other, unless they exist there.
 // If place is not nil, it maps a path in the first document to a path in the other.
 func Carry(from, to []byte, t reflect.Type, place func(path []string) []string) ([]byte, error) {

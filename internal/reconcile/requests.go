@@ -35,9 +35,9 @@ func OwnedBy(kind string) func(context.Context, client.Object) []ctrl.Request {
 
 // Due returns requests for those objects of a list in the caches for which due returns true.
 func Due[T client.Object](
-	ctx context.Context, a *API, list client.ObjectList, due func(T) bool,
+	ctx context.Context, a *API, list client.ObjectList, due func(T) bool, options ...client.ListOption,
 ) ([]ctrl.Request, error) {
-	if err := a.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := a.Client.List(ctx, list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil, err
 	}
 	var requests []ctrl.Request

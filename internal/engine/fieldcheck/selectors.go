@@ -4,7 +4,9 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // SelectorsOverlap reports whether some object could match both selectors; nil selects everything (SS-060 to SS-062).
@@ -86,4 +88,17 @@ func SelectorTerms(selector *metav1.LabelSelector) int {
 		n += 1 + len(selector.MatchExpressions[i].Values)
 	}
 	return n
+}
+
+// RequiredSelector rejects a selector of pods that is missing, would select all pods of the namespace, cannot be
+// parsed, or is expensive to evaluate at each event of a pod.
+func RequiredSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	if selector == nil || SelectorTerms(selector) == 0 {
+		return field.ErrorList{field.Required(path, "an empty selector would select all pods of the namespace")}
+	}
+	errs := metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, path)
+	if n := SelectorTerms(selector); n > MostSelectorTerms {
+		errs = append(errs, field.TooMany(path, n, MostSelectorTerms))
+	}
+	return errs
 }

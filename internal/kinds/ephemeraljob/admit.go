@@ -11,7 +11,6 @@ import (
 	"gomodules.xyz/jsonpatch/v2"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -109,7 +108,7 @@ func Validate(document Document, job, old *appsv1alpha1.EphemeralJob) (errs fiel
 		return errs
 	}
 
-	errs = append(errs, checkSelector(spec.Selector, path.Child("selector"))...)
+	errs = append(errs, fieldcheck.RequiredSelector(spec.Selector, path.Child("selector"))...)
 	if err := spec.Template.EphemeralContainers.DecodeError(); err != nil {
 		return append(errs, field.Invalid(containersPath, field.OmitValueType{}, err.Error()))
 	}
@@ -151,21 +150,6 @@ func sameSelector(a, b *metav1.LabelSelector) bool {
 	left, _ := json.Marshal(a)
 	right, _ := json.Marshal(b)
 	return string(left) == string(right)
-}
-
-// checkSelector rejects a selector that would select all pods, or that is expensive to evaluate at each event
-// of a pod.
-func checkSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
-	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
-		return field.ErrorList{field.Required(path,
-			"an empty selector would select all pods of the namespace")}
-	}
-	errs := metav1validation.ValidateLabelSelector(selector,
-		metav1validation.LabelSelectorValidationOptions{}, path)
-	if n := fieldcheck.SelectorTerms(selector); n > fieldcheck.MostSelectorTerms {
-		errs = append(errs, field.TooMany(path, n, fieldcheck.MostSelectorTerms))
-	}
-	return errs
 }
 
 // checkFields rejects the fields that may not be set.

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -71,7 +70,7 @@ func Validate(marker, old *appsv1alpha1.PodProbeMarker) (errs field.ErrorList) {
 	case old != nil && !equality.Semantic.DeepEqual(spec.Selector, old.Spec.Selector):
 		errs = append(errs, field.Forbidden(at, "selector must be immutable: create another PodProbeMarker"))
 	case old == nil:
-		errs = append(errs, checkSelector(spec.Selector, at)...)
+		errs = append(errs, fieldcheck.RequiredSelector(spec.Selector, at)...)
 	}
 
 	at := path.Child("probes")
@@ -91,22 +90,6 @@ func Validate(marker, old *appsv1alpha1.PodProbeMarker) (errs field.ErrorList) {
 		errs = append(errs, checkProbe(&spec.Probes[i], at.Index(i), names, conditions, keys)...)
 	}
 
-	return errs
-}
-
-// checkSelector rejects a selector that would select all pods, or one that is expensive to evaluate for each
-// event of a pod.
-func checkSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
-	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
-		return field.ErrorList{
-			field.Required(path, "an empty selector would select all pods of the namespace"),
-		}
-	}
-	errs := metav1validation.ValidateLabelSelector(selector,
-		metav1validation.LabelSelectorValidationOptions{}, path)
-	if n := fieldcheck.SelectorTerms(selector); n > fieldcheck.MostSelectorTerms {
-		errs = append(errs, field.TooMany(path, n, fieldcheck.MostSelectorTerms))
-	}
 	return errs
 }
 

@@ -7,10 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/afloat-project/afloat/internal/reconcile"
@@ -20,30 +18,11 @@ import (
 // or changed. The nodes that exist when the controller starts enqueue nothing, since every object gets a pass
 // then.
 func NodeEvents(objectsOf func(ctx context.Context, before, after *corev1.Node) []ctrl.Request) handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
-	enqueue := func(ctx context.Context, q queue, before, after *corev1.Node) {
+	return reconcile.Changes(false, func(ctx context.Context, q reconcile.Queue, before, after *corev1.Node) {
 		for _, request := range objectsOf(ctx, before, after) {
 			q.Add(request)
 		}
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-			if node, ok := e.Object.(*corev1.Node); ok && !e.IsInInitialList {
-				enqueue(ctx, q, nil, node)
-			}
-		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			before, ok := e.ObjectOld.(*corev1.Node)
-			if after, is := e.ObjectNew.(*corev1.Node); ok && is {
-				enqueue(ctx, q, before, after)
-			}
-		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			if node, ok := e.Object.(*corev1.Node); ok {
-				enqueue(ctx, q, node, nil)
-			}
-		},
-	}
+	})
 }
 
 // Nodes returns all nodes.

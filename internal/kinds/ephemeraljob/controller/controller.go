@@ -86,7 +86,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, options reconcile.Options) err
 		meters: newMeters()}
 	return r.controller().Complete("ephemeraljob", options, ctrl.NewControllerManagedBy(mgr).
 		For(&appsv1alpha1.EphemeralJob{}, builder.WithPredicates(jobEvents)).
-		Watches(&corev1.Pod{}, (&podEvents{mgr.GetClient()}).handler()), r.meters.all()...)
+		Watches(&corev1.Pod{}, podEvents(r.API)), r.meters.all()...)
 }
 
 func (r *Reconciler) controller() *controller {

@@ -494,8 +494,8 @@ func TestEventsOfJobsAndPodsCallTheController(t *testing.T) {
 		s.Store(simulation.Key{Kind: "EphemeralJob", Name: name}, job)
 	}
 	s.Deliver(1000)
-	h := (&podEvents{s.Client()}).handler()
-	called := func(do func(q queue)) string {
+	h := podEvents(&reconcile.API{Client: s.Client()})
+	called := func(do func(q reconcile.Queue)) string {
 		q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
 		defer q.ShutDown()
 		do(q)
@@ -507,17 +507,17 @@ func TestEventsOfJobsAndPodsCallTheController(t *testing.T) {
 		return strings.Join(names, " ")
 	}
 	update := func(before, after *corev1.Pod) string {
-		return called(func(q queue) {
+		return called(func(q reconcile.Queue) {
 			h.Update(context.Background(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
 		})
 	}
 	other := func(p *corev1.Pod) { p.Labels = nil }
 	status := func(p *corev1.Pod) { p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady}} }
 	for name, c := range map[string]struct{ got, want string }{
-		"creation":           {called(func(q queue) { h.Create(context.Background(), event.CreateEvent{Object: Pod("a")}, q) }), "dump"},
-		"creation of others": {called(func(q queue) { h.Create(context.Background(), event.CreateEvent{Object: Pod("a", other)}, q) }), ""},
-		"deletion":           {called(func(q queue) { h.Delete(context.Background(), event.DeleteEvent{Object: Pod("a")}, q) }), "dump"},
-		"deletion of a treated one": {called(func(q queue) {
+		"creation":           {called(func(q reconcile.Queue) { h.Create(context.Background(), event.CreateEvent{Object: Pod("a")}, q) }), "dump"},
+		"creation of others": {called(func(q reconcile.Queue) { h.Create(context.Background(), event.CreateEvent{Object: Pod("a", other)}, q) }), ""},
+		"deletion":           {called(func(q reconcile.Queue) { h.Delete(context.Background(), event.DeleteEvent{Object: Pod("a")}, q) }), "dump"},
+		"deletion of a treated one": {called(func(q reconcile.Queue) {
 			h.Delete(context.Background(), event.DeleteEvent{Object: Pod("a", other, Treated("job", nil))}, q)
 		}), "dump"},
 		"it begins to match":            {update(Pod("a", other), Pod("a")), "dump"},
@@ -529,7 +529,7 @@ func TestEventsOfJobsAndPodsCallTheController(t *testing.T) {
 		"a node":                        {update(Pod("a", func(p *corev1.Pod) { p.Spec.NodeName = "" }), Pod("a")), "dump"},
 		"the end of the pod":            {update(Pod("a"), Pod("a", func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed })), "dump"},
 		"one of a job without selector": {update(Pod("a", other, Treated("odd", Runs())), Pod("a", other, Treated("odd", Ended(0)))), "odd"},
-		"in another namespace": {called(func(q queue) {
+		"in another namespace": {called(func(q reconcile.Queue) {
 			h.Create(context.Background(), event.CreateEvent{Object: Pod("a", func(p *corev1.Pod) { p.Namespace = "x" })}, q)
 		}), ""},
 	} {

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -308,22 +310,25 @@ func newJobRun(seed uint64) *jobRun {
 		r.newPod()
 	}
 	_ = r.IndexField(context.Background(), &appsv1alpha1.EphemeralJob{}, unfinished, indexUnfinished)
-	events := &podEvents{r.Client()}
+	events := podEvents(&reconcile.API{Client: r.Client()})
 	r.Delivered = func(before, after client.Object) {
-		var states []client.Object
+		called := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+		defer called.ShutDown()
 		for _, object := range []client.Object{before, after} {
 			if _, ok := object.(*appsv1alpha1.EphemeralJob); ok && (before == nil || after == nil ||
 				jobEvents.Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})) {
 				r.Queue.Add()
 			}
-			if pod, ok := object.(*corev1.Pod); ok {
-				states = append(states, pod)
-			}
 		}
-		if len(states) == 0 || len(states) == 2 && !matters(states[0].(*corev1.Pod), states[1].(*corev1.Pod)) {
-			return
+		switch {
+		case before == nil:
+			events.Create(context.Background(), event.CreateEvent{Object: after}, called)
+		case after == nil:
+			events.Delete(context.Background(), event.DeleteEvent{Object: before}, called)
+		default:
+			events.Update(context.Background(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, called)
 		}
-		if len(events.concerned(context.Background(), states...)) > 0 {
+		if called.Len() > 0 {
 			r.Queue.Add()
 		}
 	}

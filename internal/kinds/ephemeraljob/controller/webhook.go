@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"slices"
 
-	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -42,16 +41,9 @@ func (w *ephemeralWebhook) validate(ctx context.Context, request admission.Reque
 		return admission.Allowed("") // metadata only, such as the last finalizer
 	}
 
-	job, old := &appsv1alpha1.EphemeralJob{}, (*appsv1alpha1.EphemeralJob)(nil)
-	if _, err := framework.Decode(request.Object.Raw, job); err != nil {
+	job, old, err := framework.CompareOne[appsv1alpha1.EphemeralJob](&request)
+	if err != nil {
 		return framework.Undecodable(&request, err)
-	}
-
-	if request.Operation == admissionv1.Update {
-		old = &appsv1alpha1.EphemeralJob{}
-		if _, err := framework.Decode(request.OldObject.Raw, old); err != nil {
-			old = nil // the stored object cannot be read, so everything counts as new
-		}
 	}
 
 	causes := framework.Causes(ephemeraljob.Validate(document, job, old))

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"time"
@@ -10,15 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	appsv1beta1 "github.com/afloat-project/afloat/api/apps/v1beta1"
 	"github.com/afloat-project/afloat/internal/kinds/imagepull"
+	"github.com/afloat-project/afloat/internal/reconcile"
 )
 
 // coalesce is how long the results of many nodes are gathered into one pass over a job.
@@ -30,47 +30,40 @@ type jobEvents struct {
 	rooms  *imagepull.Rooms
 }
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+type queue = reconcile.Queue
 
+// ofNodeImages maps events of NodeImages to jobs. At the start each job is reconciled anyway, when all
+// NodeImages are knreconcile.
 func (j *jobEvents) ofNodeImages() handler.EventHandler {
-	selection := func(ctx context.Context, q queue, before, after labels.Set) {
+	return reconcile.Changes(false, func(ctx context.Context, q queue, before, after *appsv1beta1.NodeImage) {
+		switch {
+		case after == nil:
+			j.rooms.Forget(before.Name)
+		case before != nil:
+			for _, job := range concerned(before, after) {
+				q.AddAfter(ctrl.Request{NamespacedName: job}, coalesce)
+			}
+			if maps.Equal(before.Labels, after.Labels) {
+				return
+			}
+		}
+		was, is := withName(before), withName(after)
 		j.unfinished(ctx, "", func(job *appsv1beta1.ImagePullJob) {
-			if job.Spec.PodSelector != nil || selects(job, before) != selects(job, after) {
+			if job.Spec.PodSelector != nil || selects(job, was) != selects(job, is) {
 				add(q, job.Namespace, job.Name)
 			}
 		})
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-			// At startup each job is reconciled anyway, when all NodeImages are known.
-			if !e.IsInInitialList {
-				selection(ctx, q, nil, withName(e.Object))
-			}
-		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			j.rooms.Forget(e.Object.GetName())
-			selection(ctx, q, withName(e.Object), nil)
-		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			before, ok := e.ObjectOld.(*appsv1beta1.NodeImage)
-			after, same := e.ObjectNew.(*appsv1beta1.NodeImage)
-			if !ok || !same {
-				return
-			}
-			for _, job := range concerned(before, after) {
-				q.AddAfter(reconcile.Request{NamespacedName: job}, coalesce)
-			}
-			if !maps.Equal(before.Labels, after.Labels) {
-				selection(ctx, q, withName(before), withName(after))
-			}
-		},
-	}
+	})
 }
 
-// withName returns the labels of a NodeImage, with its name under a key that no object can have.
-func withName(object client.Object) labels.Set {
-	set := labels.Set{nameKey: object.GetName()}
-	maps.Copy(set, object.GetLabels())
+// withName returns the labels of a NodeImage, with its name under a key that no object can have. It returns nil
+// for one that does not exist.
+func withName(node *appsv1beta1.NodeImage) labels.Set {
+	if node == nil {
+		return nil
+	}
+	set := labels.Set{nameKey: node.Name}
+	maps.Copy(set, node.Labels)
 	return set
 }
 
@@ -152,54 +145,27 @@ func sameResult(a, b *appsv1beta1.ImageTagStatus) bool {
 // selected. Other changes of a pod, such as a label with every step of a rollout, may change the order of
 // nodes, which each pass determines again.
 func (j *jobEvents) ofPods() handler.EventHandler {
-	// before or after is nil if the pod was or is not on a node.
-	notify := func(ctx context.Context, q queue, before, after *corev1.Pod) {
-		pod := after
-		if pod == nil {
-			pod = before
+	return reconcile.Changes(false, func(ctx context.Context, q queue, before, after *corev1.Pod) {
+		if before != nil && after != nil && hasNode(before) == hasNode(after) &&
+			maps.Equal(before.Labels, after.Labels) {
+			return
 		}
-
-		j.unfinished(ctx, pod.Namespace, func(job *appsv1beta1.ImagePullJob) {
+		was := before != nil && (hasNode(before) || after == nil && before.Spec.NodeName != "")
+		is := after != nil && hasNode(after)
+		if !was && !is {
+			return
+		}
+		j.unfinished(ctx, cmp.Or(after, before).Namespace, func(job *appsv1beta1.ImagePullJob) {
 			if job.Spec.PodSelector == nil {
 				return
 			}
 			matching, err := metav1.LabelSelectorAsSelector(&job.Spec.PodSelector.LabelSelector)
-			selected := func(pod *corev1.Pod) bool {
-				return pod != nil && matching.Matches(labels.Set(pod.Labels))
-			}
-			if err == nil && selected(before) != selected(after) {
+			if err == nil && (was && matching.Matches(labels.Set(before.Labels))) !=
+				(is && matching.Matches(labels.Set(after.Labels))) {
 				add(q, job.Namespace, job.Name)
 			}
 		})
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-			if pod, ok := e.Object.(*corev1.Pod); ok && hasNode(pod) && !e.IsInInitialList {
-				notify(ctx, q, nil, pod)
-			}
-		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			if pod, ok := e.Object.(*corev1.Pod); ok && pod.Spec.NodeName != "" {
-				notify(ctx, q, pod, nil)
-			}
-		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			before, ok := e.ObjectOld.(*corev1.Pod)
-			after, same := e.ObjectNew.(*corev1.Pod)
-			if !ok || !same || hasNode(before) == hasNode(after) && maps.Equal(before.Labels, after.Labels) {
-				return
-			}
-			if !hasNode(before) {
-				before = nil
-			}
-			if !hasNode(after) {
-				after = nil
-			}
-			if before != nil || after != nil {
-				notify(ctx, q, before, after)
-			}
-		},
-	}
+	})
 }
 
 func (j *jobEvents) unfinished(ctx context.Context, namespace string, visit func(*appsv1beta1.ImagePullJob)) {
@@ -217,6 +183,5 @@ func (j *jobEvents) unfinished(ctx context.Context, namespace string, visit func
 }
 
 func add(q queue, namespace, name string) {
-	q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}},
-		coalesce)
+	q.AddAfter(reconcile.Request(namespace, name), coalesce)
 }

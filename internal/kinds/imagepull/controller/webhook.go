@@ -58,11 +58,8 @@ func validateNodeImage(_ context.Context, request admission.Request) admission.R
 	return judged(imagepull.CheckNodeImage(node, before))
 }
 
-// same is the conversion between versions that have the same fields, so that one type decodes both.
-func same[T any](object *T) *T { return object }
-
 func validateJob(_ context.Context, request admission.Request) admission.Response {
-	job, old, err := framework.Compare(&request, same[appsv1beta1.ImagePullJob])
+	job, old, err := framework.CompareOne[appsv1beta1.ImagePullJob](&request)
 	switch {
 	case err != nil:
 		return framework.Undecodable(&request, err)
@@ -81,7 +78,7 @@ func validateJob(_ context.Context, request admission.Request) admission.Respons
 }
 
 func validateList(_ context.Context, request admission.Request) admission.Response {
-	list, old, err := framework.Compare(&request, same[appsv1beta1.ImageListPullJob])
+	list, old, err := framework.CompareOne[appsv1beta1.ImageListPullJob](&request)
 	switch {
 	case err != nil:
 		return framework.Undecodable(&request, err)

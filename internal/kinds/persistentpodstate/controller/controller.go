@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -157,7 +156,7 @@ func listed(
 	})
 }
 
-type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+type queue = reconcile.Queue
 
 func add(q queue, requests []ctrl.Request) {
 	for _, request := range requests {

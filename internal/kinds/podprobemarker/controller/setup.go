@@ -38,7 +38,7 @@ type Options struct {
 	Serverless, Liveness bool
 }
 
-type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+type queue = reconcile.Queue
 
 // Setup adds the controllers to the manager.
 func Setup(ctx context.Context, mgr ctrl.Manager, options Options) error {
@@ -112,25 +112,12 @@ func (r *Reconcilers) NodeLoop(limiter workqueue.TypedRateLimiter[ctrl.Request])
 // add requests a pass after a while.
 type add func(request ctrl.Request, after time.Duration)
 
-// each calls a function for each event, with the object before and after it. An object that does not exist is
-// nil.
+// each calls a function for each event, as [reconcile.Changes] does. All nodes and PodProbeMarkers are
+// reconciled at the start anyway.
 func each(of func(ctx context.Context, before, after client.Object, add add)) handler.EventHandler {
-	to := func(q queue) add {
-		return func(request ctrl.Request, after time.Duration) { q.AddAfter(request, after) }
-	}
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
-			if !e.IsInInitialList { // all nodes and PodProbeMarkers are reconciled at startup anyway
-				of(ctx, nil, e.Object, to(q))
-			}
-		},
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			of(ctx, e.ObjectOld, e.ObjectNew, to(q))
-		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			of(ctx, e.Object, nil, to(q))
-		},
-	}
+	return reconcile.Changes(false, func(ctx context.Context, q queue, before, after client.Object) {
+		of(ctx, before, after, func(request ctrl.Request, wait time.Duration) { q.AddAfter(request, wait) })
+	})
 }
 
 // nodeChanged filters out the regular status updates of nodes.
@@ -270,7 +257,6 @@ func (r *Reconcilers) MarkersOfPod(ctx context.Context, old, new client.Object, 
 
 // selecting requests passes over the PodProbeMarkers that select one of the pods. Pods of PodProbeMarkers
 // beyond the limit are not counted again.
-
 func (r *Reconcilers) selecting(ctx context.Context, add add, pods ...*corev1.Pod) {
 	read := map[string][]podprobemarker.Marker{}
 	for _, pod := range pods {

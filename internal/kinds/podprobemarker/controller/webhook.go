@@ -5,7 +5,6 @@ import (
 	"net/http"
 
 	"gomodules.xyz/jsonpatch/v2"
-	admissionv1 "k8s.io/api/admission/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -30,21 +29,17 @@ func PodProbeMarkers(*framework.Environment) framework.Webhooks {
 func NodePodProbes(*framework.Environment) framework.Webhooks { return framework.Webhooks{} }
 
 func validateMarker(_ context.Context, request admission.Request) admission.Response {
-	marker, old := &appsv1alpha1.PodProbeMarker{}, (*appsv1alpha1.PodProbeMarker)(nil)
-	if _, err := framework.Decode(request.Object.Raw, marker); err != nil {
+	marker, old, err := framework.CompareOne[appsv1alpha1.PodProbeMarker](&request)
+	if err != nil {
 		return framework.Undecodable(&request, err)
 	}
 
 	var before []metav1.StatusCause
-	if request.Operation == admissionv1.Update {
-		old = &appsv1alpha1.PodProbeMarker{}
-		if _, err := framework.Decode(request.OldObject.Raw, old); err != nil {
-			old = nil // the stored object cannot be read, so everything counts as new
-		} else if equality.Semantic.DeepEqual(marker.Spec, old.Spec) {
+	if old != nil {
+		if equality.Semantic.DeepEqual(marker.Spec, old.Spec) {
 			return admission.Allowed("") // metadata only, such as the last finalizer
-		} else {
-			before = framework.Causes(podprobemarker.Validate(old, old))
 		}
+		before = framework.Causes(podprobemarker.Validate(old, old))
 	}
 
 	causes := framework.NewCauses(framework.Causes(podprobemarker.Validate(marker, old)), before)

@@ -1,13 +1,13 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -77,7 +77,7 @@ func (r *reconciler) controller() *budgetController {
 	return c
 }
 
-type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+type queue = reconcile.Queue
 
 // settleAgain is when a budget is looked at again after a booking. A booking does not end earlier.
 const settleAgain = 5 * time.Second
@@ -125,10 +125,14 @@ func request(rules *podunavailablebudget.Rules) ctrl.Request {
 
 // pods enqueues the budgets that may cover a pod when the pod changes in what they count.
 func (r *reconciler) pods() handler.EventHandler {
-	tell := func(q queue, pods ...*corev1.Pod) {
-		for _, rules := range r.watch.Index.In(pods[0].Namespace) {
-			for _, pod := range pods {
-				if r.concerns(rules, pod) {
+	return reconcile.Changes(true, func(_ context.Context, q queue, before, after *corev1.Pod) {
+		all := r.watch.Index.In(cmp.Or(after, before).Namespace)
+		if len(all) == 0 || before != nil && after != nil && !differs(before, after, r.pass.API.Now()) {
+			return
+		}
+		for _, rules := range all {
+			for _, pod := range []*corev1.Pod{after, before} {
+				if pod != nil && r.concerns(rules, pod) {
 					q.Add(request(rules))
 					if pod.DeletionTimestamp != nil {
 						q.AddAfter(request(rules), deletedAgain)
@@ -137,25 +141,7 @@ func (r *reconciler) pods() handler.EventHandler {
 				}
 			}
 		}
-	}
-	one := func(q queue, object any) {
-		if pod, ok := object.(*corev1.Pod); ok {
-			tell(q, pod)
-		}
-	}
-
-	return handler.Funcs{
-		CreateFunc:  func(_ context.Context, e event.CreateEvent, q queue) { one(q, e.Object) },
-		DeleteFunc:  func(_ context.Context, e event.DeleteEvent, q queue) { one(q, e.Object) },
-		GenericFunc: func(_ context.Context, e event.GenericEvent, q queue) { one(q, e.Object) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			old, ok := e.ObjectOld.(*corev1.Pod)
-			pod, ok2 := e.ObjectNew.(*corev1.Pod)
-			if ok && ok2 && len(r.watch.Index.In(pod.Namespace)) > 0 && differs(old, pod, r.pass.API.Now()) {
-				tell(q, pod, old)
-			}
-		},
-	}
+	})
 }
 
 // concerns reports whether a budget may cover the pod. A pod that names no existing budget concerns all

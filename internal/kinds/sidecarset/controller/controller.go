@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -119,23 +118,20 @@ func (r *reconciler) ofNamespace(ctx context.Context, _ client.Object) []ctrl.Re
 	return requests
 }
 
-type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+type queue = reconcile.Queue
 
 // podEvents returns a handler that enqueues the SidecarSets that a pod lists.
 func (r *reconciler) podEvents() handler.Funcs {
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { r.enqueue(ctx, q, e.Object) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { r.enqueue(ctx, q, e.Object) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			before, isPod := e.ObjectOld.(*corev1.Pod)
-			after, same := e.ObjectNew.(*corev1.Pod)
-			if !isPod || !same || !concerns(before, after) {
-				return
+	return reconcile.Changes(true, func(ctx context.Context, q queue, before, after *corev1.Pod) {
+		if before != nil && after != nil && !concerns(before, after) {
+			return
+		}
+		for _, pod := range []*corev1.Pod{before, after} {
+			if pod != nil {
+				r.enqueue(ctx, q, pod)
 			}
-			r.enqueue(ctx, q, before)
-			r.enqueue(ctx, q, after)
-		},
-	}
+		}
+	})
 }
 
 // enqueue adds the SidecarSets that a pod lists. SidecarSets that are gone are left out unless the pod's

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -110,7 +109,7 @@ func (r *reconciler) controller() *controller {
 	return c
 }
 
-type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+type queue = reconcile.Queue
 
 func targetKey(target workloadspread.Reference) string { return target.String() + "/" + target.Name }
 

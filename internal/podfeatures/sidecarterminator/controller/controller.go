@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -111,7 +110,7 @@ func concerns(object client.Object) bool {
 	return ok && sidecarterminator.Concerns(pod)
 }
 
-type queue = workqueue.TypedRateLimitingInterface[ctrl.Request]
+type queue = reconcile.Queue
 
 // changed requests a pass when a request ends, and counts its result.
 func (r *Reconciler) changed(_ context.Context, e event.UpdateEvent, q queue) {
