@@ -103,7 +103,7 @@ func (c *wanted) setSpec(o *unstructured.Unstructured) error {
 	if err := edited.UnmarshalJSON(raw); err != nil {
 		return failed(http.StatusBadRequest, "the YAML: %w", err)
 	}
-	if !equality.Semantic.DeepEqual(documentOf(edited).Object["metadata"], documentOf(o).Object["metadata"]) ||
+	if !equality.Semantic.DeepEqual(edited.Object["metadata"], documentOf(o).Object["metadata"]) ||
 		edited.GroupVersionKind() != o.GroupVersionKind() {
 		return failed(http.StatusBadRequest, "only the spec is changed here: leave the kind and the metadata as they are")
 	}

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/afloat-project/afloat/internal/memcluster/httpserver"
@@ -75,6 +77,11 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, to target) {
 	matches, err := selected(r)
 	if err != nil {
 		answer(w, 0, nil, err)
+		return
+	}
+	if r.URL.Query().Get("sendInitialEvents") == "true" { // clients then list first
+		answer(w, 0, nil, apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "",
+			field.ErrorList{field.Forbidden(field.NewPath("sendInitialEvents"), "this server does not send lists in watches")}))
 		return
 	}
 	since, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
