@@ -122,7 +122,7 @@ describe('rows', () => {
     assert.equal(countStates(rows).failed, 2);
   });
   test('the filter is read from the query', () => {
-    assert.deepEqual(filterOf(new URLSearchParams('namespace=a&q=+x+&state=done')), { namespace: 'a', kind: '', state: 'done', text: 'x' });
+    assert.deepEqual(filterOf(new URLSearchParams('namespace=+a&q=x+&state=done')), { namespace: 'a', kind: '', state: 'done', text: 'x ' });
   });
   test('only rows that are seen are drawn', () => {
     assert.deepEqual(seenRows(0, 100, 10, 1000, 2), { from: 0, to: 12 });
