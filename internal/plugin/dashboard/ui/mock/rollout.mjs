@@ -31,6 +31,10 @@ export class World {
     this.events = [];
     this.rows = [];
     for (let i = 0; i < rows; i++) this.rows.push(this.row(i));
+    if (rows) {
+      const sidecars = { ...this.row(0), id: 'sidecarsets.apps.kruise.io//mesh', kind: 'SidecarSet', resource: 'sidecarsets.apps.kruise.io', namespace: '', name: 'mesh' };
+      this.rows[rows - 1] = sidecars;
+    }
     for (let i = 0; i < 6; i++) this.event(i % 3 ? 'Normal' : 'Warning', i % 3 ? 'Updating' : 'MaxUnavailable', `Event ${i} of the rollout`, `Pod/web-${suffix(i)}`);
   }
 

@@ -10,6 +10,7 @@ const FILES = { '/assets/app.js': 'text/javascript; charset=utf-8', '/assets/app
 
 export function start({ port = 0, token = 'mock', tick = 400, quiet = false, ...options } = {}) {
   const world = new World(options);
+  const open = options.namespaces === false ? { ...session, namespaces: [] } : session;
   const state = { conflict: false, streams: new Set() };
 
   const stream = (req, res) => {
@@ -26,10 +27,12 @@ export function start({ port = 0, token = 'mock', tick = 400, quiet = false, ...
   };
 
   const overview = (req, res, url) => {
-    const { send, timers } = stream(req, res);
     const namespace = url.searchParams.get('namespace');
+    if (namespace === 'forbidden') return fail(res, 403, 'user jane may not list workloads in namespace forbidden');
+    const { send, timers } = stream(req, res);
     const fits = (r) => !namespace || r.namespace === namespace;
     for (const row of [world.detail(), ...world.rows]) if (fits(row)) send({ type: 'workload', workload: row });
+    if (!open.namespaces.length && !namespace) send({ type: 'note', text: 'You may not list namespaces: choose one.' });
     send({ type: 'synced' });
     timers.push(
       setInterval(() => {
@@ -41,6 +44,7 @@ export function start({ port = 0, token = 'mock', tick = 400, quiet = false, ...
         }
       }, 1000),
     );
+    return undefined;
   };
 
   const workload = (req, res, url) => {
@@ -120,7 +124,7 @@ export function start({ port = 0, token = 'mock', tick = 400, quiet = false, ...
         return res.end(data);
       }
       if (req.headers.authorization !== `Bearer ${token}`) return fail(res, 401, 'The token is not the one of this command.');
-      if (path === '/api/session') return json(res, session);
+      if (path === '/api/session') return json(res, open);
       if (path === '/api/overview') return overview(req, res, url);
       if (path === '/api/workload') return workload(req, res, url);
       if (path === '/api/revisions') return json(res, { revisions: world.revisions() });

@@ -60,17 +60,19 @@ export function Header({ of, state, detail, onApplied }: Props) {
         <Actions of={of} detail={detail} onApplied={onApplied} />
       </div>
       <div class="facts">
-        <span
-          class="bar big"
-          role="progressbar"
-          aria-label="Progress of the rollout"
-          aria-valuemin={0}
-          aria-valuemax={100}
-          aria-valuenow={Math.round(100 * done)}
-          aria-valuetext={progressText(detail) || 'unknown'}
-        >
-          <span class="fill" data-state={detail.state} style={{ width: `${100 * done}%` }} />
-        </span>
+        {progressText(detail) && (
+          <span
+            class="bar big"
+            role="progressbar"
+            aria-label="Progress of the rollout"
+            aria-valuemin={0}
+            aria-valuemax={100}
+            aria-valuenow={Math.round(100 * done)}
+            aria-valuetext={progressText(detail)}
+          >
+            <span class="fill" data-state={detail.state} style={{ width: `${100 * done}%` }} />
+          </span>
+        )}
         {progressText(detail) && <b class="num">{progressText(detail)}</b>}
         {readyText(detail) && <span class="num">{readyText(detail)}</span>}
         {detail.updateRevision && (

@@ -6,7 +6,7 @@ import { overviewPath } from './api';
 import { newOverview, reduceOverview } from './store';
 import type { Overview } from './store';
 import { chosenRows, countStates, filterOf, seenRows } from './rows';
-import { setQuery, workloadAddress } from './route';
+import { keepOverview, setQuery, workloadAddress } from './route';
 import { Filters } from './filters';
 import { plural, progressText, readyText, share, shortImage } from './format';
 import type { OverviewMessage, Row, Session } from './types';
@@ -117,6 +117,7 @@ export function OverviewPage({ session, query, failure }: Props) {
     document.title = 'Workloads · Afloat';
   }, []);
   const search = query.toString();
+  useEffect(keepOverview, [search]);
   const rows = useMemo(() => chosenRows(state.rows.values(), filter), [state, version, search]);
   const counts = useMemo(
     () => countStates(chosenRows(state.rows.values(), { ...filter, state: '' })),

@@ -27,7 +27,7 @@ export function PodPanel({ id, tile, plan, onClose }: Props) {
   const now = useNow();
   const name = tile?.name ?? id.slice(id.indexOf('/') + 1);
   const until = plan?.until ?? tile?.until;
-  const why = plan ? reasonText(plan.reason, plan.message) : reasonText(tile?.reason, tile?.message);
+  const why = (plan && reasonText(plan.reason, plan.message)) || reasonText(tile?.reason, tile?.message);
   const restarts = plan?.restarts ?? [];
   return (
     <aside class="panel card" aria-label={`Pod ${name}`}>
@@ -63,7 +63,7 @@ export function PodPanel({ id, tile, plan, onClose }: Props) {
             <Line name="Images">
               {tile.images?.length ? tile.images.map((image) => <div class="mono" key={image}>{image}</div>) : ''}
             </Line>
-            <Line name="In this state">{tile.since && `since ${ago(tile.since, now)}`.replace('since ', 'for ').replace(' ago', '')}</Line>
+            <Line name="In this state">{tile.since && `for ${ago(tile.since, now).replace(' ago', '')}`}</Line>
           </dl>
         </>
       )}

@@ -34,6 +34,15 @@ export function useRoute(): { path: string; query: URLSearchParams } {
   return { path: location.pathname, query: new URLSearchParams(location.search) };
 }
 
+let overview = '/';
+
+/** Keeps the overview's address with its filters, for the way back from a workload. */
+export function keepOverview(): void {
+  overview = location.pathname + location.search;
+}
+
+export const overviewAddress = () => overview;
+
 export function workloadAddress(t: Target): string {
   return `/workload/${[t.resource, t.namespace || '-', t.name].map(encodeURIComponent).join('/')}`;
 }

@@ -10,7 +10,7 @@ export interface Filter {
 
 export function filterOf(query: URLSearchParams): Filter {
   const value = (key: string) => query.get(key)?.trim() ?? '';
-  return { namespace: value('namespace'), kind: value('kind'), state: value('state'), text: value('q') };
+  return { namespace: value('namespace'), kind: value('kind'), state: value('state'), text: query.get('q') ?? '' };
 }
 
 const RANK = new Map(ROW_STATES.map((state, i) => [state as string, i]));

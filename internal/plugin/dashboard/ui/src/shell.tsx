@@ -1,5 +1,6 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
+import { ENDED } from './stream';
 import type { Connection } from './stream';
 import type { Session } from './types';
 import { ThemeButton } from './theme';
@@ -69,7 +70,7 @@ interface Props {
 }
 
 export function Shell({ session, connection, say = '', wide, children }: Props) {
-  const failed = connection?.state === 'lost' && connection.status ? connection.why : '';
+  const failed = connection?.state === 'lost' && connection.why !== ENDED ? connection.why : '';
   return (
     <div class={wide ? 'shell fill' : 'shell'}>
       <a class="skip" href="#main">
@@ -80,8 +81,8 @@ export function Shell({ session, connection, say = '', wide, children }: Props) 
           Afloat
         </a>
         {session && (
-          <span class="where" title={`Server ${session.server}, user ${session.user}, afloat ${session.version}`}>
-            <b>{session.context}</b> <span class="dim">as {session.user}</span>
+          <span class="where" title={`Server ${session.server}${session.user ? `, user ${session.user}` : ''}, Afloat ${session.version}`}>
+            <b>{session.context}</b> {session.user && <span class="dim">as {session.user}</span>}
           </span>
         )}
         <span class="grow" />
@@ -91,7 +92,7 @@ export function Shell({ session, connection, say = '', wide, children }: Props) 
       <main id="main" tabIndex={-1}>
         {failed && (
           <p class="banner bad" role="alert">
-            {failed}
+            {failed} What the page shows may be old.
           </p>
         )}
         {children}

@@ -25,6 +25,8 @@ export function pause(n: number): number {
   return Math.min(1000 * 2 ** n, 15000);
 }
 
+export const ENDED = 'The connection ended.';
+
 export type Connection =
   | { state: 'connecting' }
   | { state: 'connected' }
@@ -33,13 +35,19 @@ export type Connection =
 // The server says something every 15 s: a stream silent for three times as long is dead.
 const SILENCE = 45000;
 
+// A browser keeps six connections to one host, so tabs that nobody sees give theirs back after a while.
+const UNSEEN = 60000;
+
 /** Follows a stream until the returned function is called, and connects again when it ends. */
 export function follow<M>(path: string, onMessage: (m: M) => void, onConnection: (c: Connection) => void): () => void {
-  let stopped = false;
+  let runs = 0;
   let tries = 0;
+  let began = false;
   let abort = new AbortController();
   let timer: ReturnType<typeof setTimeout> | undefined;
   let silence: ReturnType<typeof setTimeout> | undefined;
+  let unseen: ReturnType<typeof setTimeout> | undefined;
+  let state: 'running' | 'pausing' | 'resting' = 'running';
 
   const heard = () => {
     clearTimeout(silence);
@@ -47,23 +55,26 @@ export function follow<M>(path: string, onMessage: (m: M) => void, onConnection:
   };
 
   const run = async () => {
+    const mine = ++runs;
+    state = 'running';
     abort = new AbortController();
     if (tries === 0) onConnection({ state: 'connecting' });
-    let why = 'The connection ended.';
+    let why = ENDED;
     let status = 0;
     try {
       heard();
       const answer = await request(path, { signal: abort.signal });
-      if (stopped) return;
+      if (mine !== runs) return;
       const reader = answer.body!.getReader();
       const decoder = new TextDecoder();
       const lines = new Lines();
       onConnection({ state: 'connected' });
       // A connection made again sends all anew; what is no longer there goes when the new list is whole.
-      if (tries > 0) onMessage({ type: 'reset' } as M);
+      if (began) onMessage({ type: 'reset' } as M);
+      began = true;
       for (;;) {
         const { done, value } = await reader.read();
-        if (done || stopped) break;
+        if (done || mine !== runs) break;
         heard();
         tries = 0;
         for (const message of lines.push(decoder.decode(value, { stream: true }))) onMessage(message as M);
@@ -74,18 +85,42 @@ export function follow<M>(path: string, onMessage: (m: M) => void, onConnection:
         status = err.status;
       }
     }
+    if (mine !== runs) return;
     clearTimeout(silence);
-    if (stopped || status === 401) return;
+    if (status === 401) return;
     const wait = pause(tries++);
+    state = 'pausing';
     onConnection({ state: 'lost', until: Date.now() + wait, why, status });
     timer = setTimeout(run, wait);
   };
 
-  void run();
-  return () => {
-    stopped = true;
+  const halt = () => {
+    runs++;
     clearTimeout(timer);
     clearTimeout(silence);
     abort.abort();
+  };
+
+  const onVisibility = () => {
+    clearTimeout(unseen);
+    if (document.hidden) {
+      unseen = setTimeout(() => {
+        state = 'resting';
+        tries = 0;
+        halt();
+      }, UNSEEN);
+    } else if (state !== 'running') {
+      // Who comes back to the page does not wait for the next try.
+      clearTimeout(timer);
+      void run();
+    }
+  };
+
+  document.addEventListener('visibilitychange', onVisibility);
+  void run();
+  return () => {
+    document.removeEventListener('visibilitychange', onVisibility);
+    clearTimeout(unseen);
+    halt();
   };
 }

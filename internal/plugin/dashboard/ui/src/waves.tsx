@@ -107,12 +107,13 @@ export function Held({ held }: { held: string | undefined }) {
 export function PreviewView({ preview, first = 20 }: { preview: Preview; first?: number }) {
   const [all, setAll] = useState(false);
   const waves = preview.waves ?? [];
+  const headline = preview.headline || (preview.unchanged ? 'The pods stay as they are.' : '');
   const leftOver = groupLeft(preview.left ?? []);
   const largest = Math.max(1, ...waves.map((w) => w.steps?.length ?? 0));
   const shown = all ? waves : waves.slice(0, first);
   return (
     <div class="preview">
-      {preview.headline && <p class="headline">{preview.headline}</p>}
+      {headline && <p class="headline">{headline}</p>}
       <Held held={preview.held} />
       {Object.entries(preview.warnings ?? {}).map(([reason, text]) => (
         <p class="banner warn" key={reason}>

@@ -8,7 +8,7 @@ import { useStream } from './hooks';
 import { workloadPath } from './api';
 import { newWorkload, reduceWorkload } from './store';
 import type { Workload } from './store';
-import { setQuery } from './route';
+import { overviewAddress, setQuery } from './route';
 import { announcement } from './format';
 import type { Session, Target, WorkloadMessage } from './types';
 
@@ -44,7 +44,7 @@ export function WorkloadPage({ of, session, query, failure }: Props) {
   return (
     <Shell session={session} connection={connection} say={said}>
       <nav class="crumbs" aria-label="Where you are">
-        <a href="/">Workloads</a> <span aria-hidden="true">/</span>{' '}
+        <a href={overviewAddress()}>Workloads</a> <span aria-hidden="true">/</span>{' '}
         {of.namespace ? <a href={`/?namespace=${encodeURIComponent(of.namespace)}`}>{of.namespace}</a> : <span>cluster</span>}
       </nav>
       {failure && <p class="banner bad">{failure}</p>}

@@ -197,6 +197,34 @@ describe('the page in a browser', { skip, timeout: 180000 }, () => {
     await end();
   });
 
+  test('without a list of namespaces there is a field, and what is forbidden is said', async () => {
+    const server = await serve({ pods: 3, rows: 20, namespaces: false });
+    const { page, end } = await open(server, '/');
+    await page.getByText('You may not list namespaces: choose one.').waitFor();
+    const field = page.getByRole('textbox', { name: 'Namespace' });
+    await field.fill('payments');
+    await page.keyboard.press('Enter');
+    await until(page, () => {
+      const cells = [...document.querySelectorAll('.tbody .c-ns')];
+      return cells.length > 0 && cells.every((c) => c.textContent === 'payments');
+    });
+    await field.fill('forbidden');
+    await page.keyboard.press('Enter');
+    await page.getByText('user jane may not list workloads in namespace forbidden').waitFor();
+    await end();
+  });
+
+  test('an object of the whole cluster has a page', async () => {
+    const server = await serve({ pods: 3, rows: 20 });
+    const { page, end } = await open(server, '/');
+    await page.getByRole('link', { name: 'mesh' }).click();
+    await page.getByRole('heading', { level: 1, name: 'SidecarSet mesh' }).waitFor();
+    assert.match(page.url(), /\/workload\/sidecarsets\.apps\.kruise\.io\/-\/mesh$/);
+    await page.goBack();
+    await page.getByRole('heading', { level: 1, name: 'Workloads' }).waitFor();
+    await end();
+  });
+
   test('revisions are compared, and what-if plans images and YAML', async () => {
     const server = await serve({ pods: 30, rows: 1 });
     const { page, end } = await open(server, `${WEB}?tab=revisions`);

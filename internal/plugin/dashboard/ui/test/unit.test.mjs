@@ -1,8 +1,8 @@
-import { describe, test } from 'node:test';
+import { describe, mock, test } from 'node:test';
 import assert from 'node:assert/strict';
 import { load } from './load.mjs';
 
-const { Lines, pause } = await load('stream.ts');
+const { Lines, pause, follow } = await load('stream.ts');
 const { Store, newOverview, newWorkload, reduceOverview, reduceWorkload, inOrder } = await load('store.ts');
 const { chosenRows, countStates, filterOf, seenRows } = await load('rows.ts');
 const { groupTiles, countTiles, groupSteps, groupLeft } = await load('grouping.ts');
@@ -25,6 +25,102 @@ describe('stream', () => {
   });
   test('the pause grows from 1 s to 15 s', () => {
     assert.deepEqual([0, 1, 2, 3, 4, 9].map(pause), [1000, 2000, 4000, 8000, 15000, 15000]);
+  });
+});
+
+describe('following a stream', () => {
+  /** Stands in for the browser: a document that can be hidden, and a server whose streams the test writes. */
+  function browser(t) {
+    const streams = [];
+    const doc = Object.assign(new EventTarget(), { hidden: false });
+    const kept = { document: globalThis.document, fetch: globalThis.fetch, localStorage: globalThis.localStorage };
+    globalThis.document = doc;
+    globalThis.localStorage = { getItem: () => 'token' };
+    globalThis.fetch = async (path, { signal }) => {
+      const stream = { status: 200 };
+      const body = new ReadableStream({ start: (c) => (stream.control = c) });
+      signal.addEventListener('abort', () => stream.control.error(new DOMException('', 'AbortError')));
+      streams.push(stream);
+      return new Response(body);
+    };
+    mock.timers.enable({ apis: ['setTimeout', 'Date'] });
+    t.after(() => {
+      mock.timers.reset();
+      Object.assign(globalThis, kept);
+    });
+    const settle = async () => {
+      for (let i = 0; i < 20; i++) await new Promise((done) => setImmediate(done));
+    };
+    const see = (seen) => {
+      doc.hidden = !seen;
+      doc.dispatchEvent(new Event('visibilitychange'));
+    };
+    const say = (text) => streams.at(-1).control.enqueue(new TextEncoder().encode(text));
+    return { streams, settle, see, say };
+  }
+
+  test('a stream that ends is made again, beginning with a reset', async (t) => {
+    const { streams, settle, say } = browser(t);
+    const messages = [];
+    const states = [];
+    const stop = follow('/x', (m) => messages.push(m.type), (c) => states.push(c.state));
+    await settle();
+    say('{"type":"a"}\n{"type":');
+    await settle();
+    streams[0].control.close();
+    await settle();
+    assert.deepEqual([messages, states], [['a'], ['connecting', 'connected', 'lost']]);
+    mock.timers.tick(999);
+    await settle();
+    assert.equal(streams.length, 1);
+    mock.timers.tick(1);
+    await settle();
+    say('{"type":"b"}\n');
+    await settle();
+    assert.deepEqual(messages, ['a', 'reset', 'b']);
+    stop();
+    mock.timers.tick(60000);
+    await settle();
+    assert.equal(streams.length, 2);
+  });
+  test('a stream that is silent for long is made again', async (t) => {
+    const { streams, settle } = browser(t);
+    const states = [];
+    const stop = follow('/x', () => {}, (c) => states.push(c.state));
+    await settle();
+    mock.timers.tick(45000);
+    await settle();
+    assert.equal(states.at(-1), 'lost');
+    mock.timers.tick(1000);
+    await settle();
+    assert.equal(streams.length, 2);
+    stop();
+  });
+  test('a page that nobody sees gives its connection back until it is seen again', async (t) => {
+    const { streams, settle, see, say } = browser(t);
+    const states = [];
+    const stop = follow('/x', () => {}, (c) => states.push(c.state));
+    await settle();
+    see(false);
+    mock.timers.tick(30000);
+    see(true);
+    say('{"type":"ping"}\n');
+    await settle();
+    assert.equal(streams.length, 1, 'a short look elsewhere ends nothing');
+    see(false);
+    mock.timers.tick(40000);
+    say('{"type":"ping"}\n');
+    await settle();
+    mock.timers.tick(20000);
+    await settle();
+    mock.timers.tick(60000);
+    await settle();
+    assert.equal(streams.length, 1);
+    see(true);
+    await settle();
+    assert.equal(streams.length, 2);
+    assert.deepEqual(states, ['connecting', 'connected', 'connecting', 'connected']);
+    stop();
   });
 });
 
@@ -122,7 +218,7 @@ describe('rows', () => {
     assert.equal(countStates(rows).failed, 2);
   });
   test('the filter is read from the query', () => {
-    assert.deepEqual(filterOf(new URLSearchParams('namespace=a&q=+x+&state=done')), { namespace: 'a', kind: '', state: 'done', text: 'x' });
+    assert.deepEqual(filterOf(new URLSearchParams('namespace=+a&q=x+&state=done')), { namespace: 'a', kind: '', state: 'done', text: 'x ' });
   });
   test('only rows that are seen are drawn', () => {
     assert.deepEqual(seenRows(0, 100, 10, 1000, 2), { from: 0, to: 12 });
