@@ -95,6 +95,7 @@ test-e2e test-docs: MANIFESTS := test/e2e/manifests
 
 .PHONY: test-e2e
 test-e2e: local-deploy bin/helm ## Tests against real kubelets, with the shipped manifests; RUN=Partition for some
+	@hack/dashboard.sh browser
 	$(on-cluster) ./test/e2e/...
 
 .PHONY: perf-probes
@@ -149,6 +150,14 @@ build: plugin ## Build the manager, the node daemon and the kubectl plugin into 
 plugin: ## Build the kubectl plugin into bin/; with bin/ in PATH it is kubectl afloat, and kubectl kruise
 	go build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/kubectl-afloat ./cmd/kubectl-afloat
 	@ln -sf kubectl-afloat bin/kubectl-kruise
+
+.PHONY: dashboard
+dashboard: ## Bundle the page of kubectl afloat dashboard, which is committed; needs Node.js 20 and npm
+	@hack/dashboard.sh build
+
+.PHONY: test-dashboard
+test-dashboard: ## Test the page of kubectl afloat dashboard, also in a browser if Chromium can be installed
+	@hack/dashboard.sh check
 
 .PHONY: generator
 generator: ## Build the function of kustomize that makes ResourceDistributions into bin/

@@ -123,6 +123,7 @@ compute() {
 small() {
   part "Helm chart" $make test-chart
   part "documentation: links, and the site" documentation
+  part "page of kubectl afloat dashboard" $make test-dashboard
   part "local cluster" module test/cluster test/cluster/csi
   part "what a release is made of" module hack/release
   part "alerts, dashboards and GitOps" module test/monitoring
