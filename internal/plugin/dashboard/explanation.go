@@ -10,7 +10,7 @@ import (
 )
 
 // A plan is made at most once a second, and the page rests for twice as long as a plan took, since plans read all
-// pods of a namespace. While nothing changes, it is made again from time to time, because rules wait for times.
+// pods of a namespace. While pods wait, it is made again from time to time, because rules wait for times.
 const (
 	planPause = time.Second
 	planAgain = 30 * time.Second
@@ -19,18 +19,20 @@ const (
 
 // explain asks the planner whenever something has changed, until the page is gone.
 func (p *page) explain() {
-	again := time.NewTicker(planAgain)
-	defer again.Stop()
+	var again <-chan time.Time
 	for {
 		select {
 		case <-p.context.Done():
 			return
-		case <-again.C:
+		case <-again:
 		case <-p.ask:
 		}
 
 		begun := time.Now()
-		p.explainOnce()
+		again = nil
+		if p.explainOnce() {
+			again = time.After(planAgain)
+		}
 		select {
 		case <-p.context.Done():
 			return
@@ -39,8 +41,9 @@ func (p *page) explain() {
 	}
 }
 
-// explainOnce asks the planner what is decided about the pods, and which waves are to come.
-func (p *page) explainOnce() {
+// explainOnce asks the planner what is decided about the pods, and which waves are to come. It reports whether it
+// should be asked again even if nothing changes.
+func (p *page) explainOnce() bool {
 	ctx, cancel := context.WithTimeout(p.context, planLimit)
 	defer cancel()
 
@@ -50,7 +53,7 @@ func (p *page) explainOnce() {
 		if p.context.Err() == nil {
 			p.queue.put(func() { p.note("plan", "the planner cannot be asked: "+err.Error()) })
 		}
-		return
+		return true
 	}
 
 	waves := &explain.Preview{Waves: []explain.Wave{}}
@@ -63,6 +66,7 @@ func (p *page) explainOnce() {
 		}
 	}
 	p.queue.put(func() { p.explained(e, waves) })
+	return remains(e)
 }
 
 // remains reports whether something remains to be done.

@@ -91,7 +91,7 @@ func (p *overview) follow(kind kindShown, namespace string) {
 						"you may not list %s in all namespaces: choose a namespace", kind.Resource)
 				}
 				arrived()
-			case c.synced:
+			case c.synced, c.well:
 				if p.notes[kind.Resource] != "" {
 					delete(p.notes, kind.Resource)
 					p.noted = true

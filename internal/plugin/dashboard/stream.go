@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -67,13 +68,14 @@ func (s *stream) send(messages ...message) {
 	}
 }
 
-// news is what a watch told: an object that is new, changed or gone, that the first list is complete, or an
-// error.
+// news is what a watch told: an object that is new, changed or gone, that the first list is complete, an error, or
+// that requests succeed again after an error.
 type news struct {
 	object runtime.Object
 	gone   bool
 	synced bool
 	err    error
+	well   bool
 }
 
 // lister is what clients have to list and watch objects.
@@ -94,12 +96,22 @@ func follow[L runtime.Object](
 		o.LabelSelector, o.FieldSelector = options.LabelSelector, options.FieldSelector
 		return o
 	}
+	failing := atomic.Bool{}
+	answered := func(err error) {
+		if err == nil && failing.CompareAndSwap(true, false) {
+			tell(news{well: true})
+		}
+	}
 	informer := cache.NewSharedIndexInformer(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			return from.List(ctx, with(o))
+			list, err := from.List(ctx, with(o))
+			answered(err)
+			return list, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return from.Watch(ctx, with(o))
+			watching, err := from.Watch(ctx, with(o))
+			answered(err)
+			return watching, err
 		},
 	}, example, 0, cache.Indexers{})
 
@@ -114,6 +126,7 @@ func follow[L runtime.Object](
 	})
 	_ = informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) {
 		if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+			failing.Store(true)
 			tell(news{err: err})
 		}
 	})

@@ -231,7 +231,7 @@ func telling[O runtime.Object](p *page, part string, take func(object O, gone bo
 				p.note(part, "you may not list "+part+": they are not shown")
 			case c.err != nil:
 				p.note(part, part+" are not shown: "+c.err.Error())
-			case c.synced:
+			case c.synced, c.well:
 				p.note(part, "")
 			default:
 				if object, ok := c.object.(O); ok {
