@@ -39,12 +39,9 @@ class TileView extends Component<TileProps> {
         aria-setsize={total}
         aria-posinset={place}
         tabIndex={stop ? 0 : -1}
-        title={label ? undefined : tile.name}
         style={{ transform: `translate(${x}px, ${y}px)` }}
       >
-        <span class="mark">
-          <Icon name={TILE_ICONS[tile.state] ?? 'ask'} />
-        </span>
+        <Icon name={TILE_ICONS[tile.state] ?? 'ask'} more="mark" />
         {label && <span class="tname">{label}</span>}
       </div>
     );
@@ -86,8 +83,9 @@ export function TileGrid({ tiles, by, subsets, named, workload, chosen, onChoose
   const starts: number[] = [];
   layout.blocks.reduce((n, b, i) => ((starts[i] = n), n + b.ids.length), 0);
   const view = height || 400;
-  const more = 2 * layout.sizes.h;
-  const seen = width ? seenTiles(layout, top - more, top + view + more) : [];
+  // Some rows more than are seen, so that a short way of scrolling needs no new tiles.
+  const step = 2 * layout.sizes.h;
+  const seen = width ? seenTiles(layout, top - step, top + view + 2 * step) : [];
   // The tile that has the keyboard's focus stays in the document when it is scrolled out of sight.
   const at = active ? find(layout, active) : undefined;
   if (at && !seen.some((s) => s.block === layout.blocks[at.block])) {
@@ -142,7 +140,7 @@ export function TileGrid({ tiles, by, subsets, named, workload, chosen, onChoose
       style={{ height: `clamp(80px, ${layout.height + 8}px, max(52vh, 260px))` }}
       onScroll={(e) => {
         const px = e.currentTarget.scrollTop;
-        setTop(px - (px % layout.sizes.h));
+        setTop(px - (px % step));
       }}
     >
       {!tiles.length && <p class="empty">No pod is to be shown.</p>}
@@ -157,6 +155,10 @@ export function TileGrid({ tiles, by, subsets, named, workload, chosen, onChoose
           if (!id) return;
           setActive(id);
           onChoose(id);
+        }}
+        onMouseOver={(e) => {
+          const el = (e.target as Element).closest<HTMLElement>('[data-id]');
+          if (el) el.title = byId.get(el.dataset.id!)?.name ?? '';
         }}
         onFocusIn={(e) => {
           const id = idOf(e);

@@ -9,7 +9,7 @@ const chromiumPath = process.env.CHROMIUM ?? '/usr/bin/chromium';
 const skip = existsSync(chromiumPath) ? false : `There is no chromium at ${chromiumPath}: the browser tests are left out.`;
 const WEB = '/workload/clonesets.apps.kruise.io/shop/web';
 
-describe('the page in a browser', { skip, timeout: 180000 }, () => {
+describe('the page in a browser', { skip, timeout: 600000 }, () => {
   let browser;
   let axe;
   const servers = [];
@@ -187,7 +187,7 @@ describe('the page in a browser', { skip, timeout: 180000 }, () => {
   });
 
   test('what is not allowed is said', async () => {
-    const server = await serve({ pods: 3, rows: 1 });
+    const server = await serve({ pods: 3, rows: 2 });
     const { page, end } = await open(server, '/workload/clonesets.apps.kruise.io/default/cart-0');
     const button = page.getByRole('button', { name: 'Restart' });
     await button.focus();
