@@ -5,8 +5,12 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/inplace"
 	"github.com/afloat-project/afloat/internal/engine/podplan"
+	"github.com/afloat-project/afloat/internal/engine/readiness"
 )
 
 // updateSet returns the sites whose pods are to be at the update revision, in update order, and the other
@@ -156,7 +160,7 @@ func (p *planner) hold(sites []*site, reason podplan.Reason, why func(*site) str
 // strict accounting.
 func (p *planner) rollInPlace(set, others []*site) {
 	unavailable, resting := 0, 0
-	var down, normal []*site
+	var begun, down, normal []*site
 	for _, l := range set {
 		if l.out {
 			continue
@@ -170,10 +174,12 @@ func (p *planner) rollInPlace(set, others []*site) {
 			if !now.available() {
 				unavailable++
 			}
-		case !old.available():
-			down = append(down, l)
-		default:
+		case old.available():
 			normal = append(normal, l)
+		case tookOut(old):
+			begun = append(begun, l)
+		default:
+			down = append(down, l)
 		}
 	}
 
@@ -192,6 +198,7 @@ func (p *planner) rollInPlace(set, others []*site) {
 
 	spare := max(p.out.Limits.MaxUnavailable-unavailable, 0)
 	if p.strict {
+		down = slices.Concat(begun, down)
 		immediate := min(spare, len(down))
 		spare = max(spare-len(down), 0)
 		p.hold(down[immediate:], podplan.ReasonMaxUnavailable, func(*site) string {
@@ -200,6 +207,9 @@ func (p *planner) rollInPlace(set, others []*site) {
 				p.out.Limits.MaxUnavailable)
 		})
 		down = down[:immediate]
+	} else {
+		spare = max(spare-len(begun), 0)
+		down = slices.Concat(begun, down)
 	}
 
 	budget := podplan.NewSpare(spare, 0) // the budget is for available pods; the others cost nothing
@@ -219,6 +229,19 @@ func (p *planner) rollInPlace(set, others []*site) {
 
 	p.hold(left(set), ReasonNodeNotReady,
 		func(l *site) string { return "node " + l.name + " is not ready for long" })
+}
+
+// tookOut reports whether the pod does not serve only because the rollout took it out of service: its containers
+// are ready. The manager may have died before it wrote the update. Such a pod goes on, and unlike one that is not
+// available for a reason of its own it costs, since users would otherwise lack one pod more than they allow.
+func tookOut(d *daemon) bool {
+	if d.info == nil {
+		return false
+	}
+	gate := readiness.Condition(d.pod, pub.InPlaceUpdateReady)
+	containers := readiness.Condition(d.pod, corev1.ContainersReady)
+	return gate != nil && gate.Status == corev1.ConditionFalse &&
+		containers != nil && containers.Status == corev1.ConditionTrue
 }
 
 // left returns the sites that the rollout leaves out.

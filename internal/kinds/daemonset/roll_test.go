@@ -437,6 +437,38 @@ func TestABudgetThatAllowsNothing(t *testing.T) {
 	}
 }
 
+// A pod that the rollout took out of service goes on first, and costs: the manager may have died before it wrote
+// the update. A pod that is down for a reason of its own costs nothing. ADS-131 (part).
+func TestWhatTheRolloutTookOutCosts(t *testing.T) {
+	takenOut := func(pod *corev1.Pod) {
+		gated(pod)
+		pod.Status.Conditions = []corev1.PodCondition{
+			{Type: pub.InPlaceUpdateReady, Status: corev1.ConditionFalse},
+			{Type: corev1.ContainersReady, Status: corev1.ConditionTrue},
+			{Type: corev1.PodReady, Status: corev1.ConditionFalse},
+		}
+	}
+	for name, tt := range map[string]struct {
+		options []option
+		state   state
+		want    string
+	}{
+		"it goes on, alone":            {[]option{maxUnavailable(1)}, takenOut, "~n1"},
+		"and others as far as allowed": {[]option{maxUnavailable(2)}, takenOut, "~n1 ~n3"},
+		"counted strictly":             {[]option{maxUnavailable(1), strictly}, takenOut, "~n1"},
+		"one that is down by itself":   {[]option{maxUnavailable(1)}, func(pod *corev1.Pod) { notReadyPod(pod); gated(pod) }, "~n1 ~n3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 3, append([]option{inPlace}, tt.options...)...)
+			w.at("a:1")
+			w.on("n2 n3", "a:1", gated)
+			w.on("n1", "a:1", tt.state)
+			w.at("a:2")
+			w.does(tt.want)
+		})
+	}
+}
+
 // TestRecreatedOrInPlace shows ADS-134, ADS-135 and ADS-140 (part): how pods get the new revision, by type
 // and by what changes.
 func TestRecreatedOrInPlace(t *testing.T) {
