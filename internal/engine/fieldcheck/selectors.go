@@ -90,8 +90,8 @@ func SelectorTerms(selector *metav1.LabelSelector) int {
 	return n
 }
 
-// RequiredSelector rejects a selector of pods that is missing, would select all pods of the namespace, cannot be
-// parsed, or is expensive to evaluate at each event of a pod.
+// RequiredSelector rejects a selector of pods that is missing, would select all pods of the namespace, cannot
+// be parsed, or is expensive to evaluate at each event of a pod.
 func RequiredSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
 	if selector == nil || SelectorTerms(selector) == 0 {
 		return field.ErrorList{field.Required(path, "an empty selector would select all pods of the namespace")}

@@ -38,8 +38,8 @@ var jobEvents = predicate.Funcs{
 	},
 }
 
-// podEvents returns the handler of events of pods. They concern the unfinished jobs that select the pod, or have
-// treated it.
+// podEvents returns the handler of events of pods. They concern the unfinished jobs that select the pod, or
+// have treated it.
 func podEvents(a *reconcile.API) handler.EventHandler {
 	list := func() client.ObjectList { return &appsv1alpha1.EphemeralJobList{} }
 	concerns := func(job *appsv1alpha1.EphemeralJob, pod *corev1.Pod) bool {

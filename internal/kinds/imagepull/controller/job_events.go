@@ -56,8 +56,8 @@ func (j *jobEvents) ofNodeImages() handler.EventHandler {
 	})
 }
 
-// withName returns the labels of a NodeImage, with its name under a key that no object can have. It returns nil
-// for one that does not exist.
+// withName returns the labels of a NodeImage, with its name under a key that no object can have. It returns
+// nil for one that does not exist.
 func withName(node *appsv1beta1.NodeImage) labels.Set {
 	if node == nil {
 		return nil

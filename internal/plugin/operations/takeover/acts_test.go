@@ -25,6 +25,7 @@ import (
 
 	"github.com/afloat-project/afloat/internal/plugin/operations/installation"
 	"github.com/afloat-project/afloat/internal/racetest"
+	"github.com/afloat-project/afloat/internal/registry"
 )
 
 // OPS-194: a manager that serves and does not act is told before the command says that it is done: which
@@ -356,5 +357,20 @@ func TestTheWayBackWithoutADeployment(t *testing.T) {
 		t.Errorf("live: got nil, want a value\n%v", err)
 	} else if installation.IsOurs(live) {
 		t.Errorf("the object is ours: got true, want false\n%v\n%+v", err, live)
+	}
+}
+
+// There is a probe for each kind, but for those of which each object asks for something.
+func TestThereIsAProbeForEachKind(t *testing.T) {
+	all, err := installation.Parse(probes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := []string{"ContainerRecreateRequest", "NodeImage", "NodePodProbe"}
+	for i := range registry.Kinds {
+		name := registry.Kinds[i].Name
+		if found := installation.Find(all, name, probeName) != nil; found == slices.Contains(asks, name) {
+			t.Errorf("%s has a probe: %v, want %v", name, found, !found)
+		}
 	}
 }

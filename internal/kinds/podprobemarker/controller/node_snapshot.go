@@ -1,0 +1,214 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	appsv1alpha1 "github.com/afloat-project/afloat/api/apps/v1alpha1"
+	"github.com/afloat-project/afloat/internal/kinds/podprobemarker"
+	"github.com/afloat-project/afloat/internal/platform/slim"
+	"github.com/afloat-project/afloat/internal/reconcile"
+)
+
+// snapshot is what was read about a node, including what the plan reads of its pods on the way.
+type snapshot struct {
+	podprobemarker.Snapshot
+	owner  types.UID
+	memory *memory
+	failed error
+}
+
+func (r *NodeReconciler) snapshot(ctx context.Context, name string, owner types.UID) (*snapshot, error) {
+	s := &snapshot{
+		owner:  owner,
+		memory: r.memory.Of(owner),
+		Snapshot: podprobemarker.Snapshot{
+			Name:       name,
+			Now:        r.Now(),
+			Serverless: r.Serverless,
+			Liveness:   r.Liveness,
+			Whole:      slim.Whole,
+		},
+	}
+	node, list := &corev1.Node{}, &appsv1alpha1.NodePodProbe{}
+	list.Name = name
+	key := types.NamespacedName{Name: name}
+	there := map[client.Object]bool{}
+
+	for _, object := range []client.Object{node, list} {
+		switch err := r.Client.Get(ctx, key, object, client.UnsafeDisableDeepCopy); {
+		case err == nil:
+			there[object] = true
+		case !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("reading %T %s: %w", object, name, err)
+		}
+	}
+
+	if newest, exists := reconcile.Newest(r.Own, owner, list, there[list]); exists {
+		s.List = newest
+	}
+
+	if !there[node] && s.List != nil {
+		// The cache of nodes may be behind that of NodePodProbes: only the API server knows that the node
+		// does not exist.
+		switch err := r.Live.Get(ctx, key, node); {
+		case err == nil:
+			there[node] = true
+		case !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("reading the node: %w", err)
+		}
+	}
+
+	if there[node] {
+		s.Node = node
+	}
+
+	pods, err := r.Pods.OnNode(name)
+	if err != nil {
+		return nil, err
+	}
+
+	s.Pods = reconcile.Overlay(r.Own, owner, pods,
+		func(pod *corev1.Pod) bool { return pod.Spec.NodeName == name })
+	s.remember()
+	read := map[string][]podprobemarker.Marker{}
+	s.Markers = func(namespace string) []podprobemarker.Marker {
+		if found, ok := read[namespace]; ok {
+			return found
+		}
+		all, err := r.markers(ctx, namespace)
+		if err != nil {
+			s.failed = err
+		}
+		read[namespace], _ = podprobemarker.Markers(all)
+		return read[namespace]
+	}
+	s.Ports = func(pod *corev1.Pod, container, port string) (int32, bool) {
+		return r.port(ctx, s, pod, container, port)
+	}
+	s.Replaced = func(pod *corev1.Pod, container string, since time.Time) bool {
+		return r.replaced(ctx, s, pod, container, since)
+	}
+
+	return s, nil
+}
+
+// remember keeps what is known of existing pods and drops the rest.
+func (s *snapshot) remember() {
+	kept := make(map[types.UID]*known, len(s.Pods))
+	for _, pod := range s.Pods {
+		if kept[pod.UID] = s.memory.pods[pod.UID]; kept[pod.UID] == nil {
+			kept[pod.UID] = &known{}
+		}
+	}
+	s.memory.pods = kept
+}
+
+// markers returns the PodProbeMarkers of a namespace.
+func (r *NodeReconciler) markers(
+	ctx context.Context, namespace string,
+) ([]*appsv1alpha1.PodProbeMarker, error) {
+	var list appsv1alpha1.PodProbeMarkerList
+	if err := r.Client.List(ctx, &list, client.InNamespace(namespace),
+		client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing PodProbeMarkers: %w", err)
+	}
+	all := make([]*appsv1alpha1.PodProbeMarker, len(list.Items))
+	for i := range list.Items {
+		all[i] = &list.Items[i]
+	}
+	return all, nil
+}
+
+// whole reads a pod from the API server; it returns nil if the pod is gone.
+func (r *NodeReconciler) whole(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+	found := &corev1.Pod{}
+	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(pod), found); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading pod %s/%s: %w", pod.Namespace, pod.Name, err)
+	}
+	if found.UID != pod.UID {
+		return nil, nil
+	}
+	return found, nil
+}
+
+// read reads a pod for the plan. If that fails or the pod is gone, it sets failed, and the plan, which is
+// incomplete then, is not carried out.
+func (s *snapshot) read(ctx context.Context, r *NodeReconciler, pod *corev1.Pod) *corev1.Pod {
+	found, err := r.whole(ctx, pod)
+	switch {
+	case s.failed != nil && !reconcile.IsStalePlan(s.failed):
+	case err != nil:
+		s.failed = err
+	case found == nil: // its deletion event will follow
+		s.failed = reconcile.ErrStalePlan
+	}
+	return found
+}
+
+// port returns the number of a named port. Ports of a pod never change, so they are read once.
+func (r *NodeReconciler) port(
+	ctx context.Context, s *snapshot, pod *corev1.Pod, container, name string,
+) (int32, bool) {
+	of := s.memory.pods[pod.UID]
+	if of.ports == nil {
+		found := s.read(ctx, r, pod)
+		if found == nil {
+			return 0, false
+		}
+		of.ports = map[[2]string]int32{}
+		for _, containers := range [][]corev1.Container{found.Spec.InitContainers, found.Spec.Containers} {
+			for i := range containers {
+				for _, port := range containers[i].Ports {
+					if number, ok := podprobemarker.Port(found, containers[i].Name, port.Name); ok &&
+						port.Name != "" {
+						of.ports[[2]string{containers[i].Name, port.Name}] = number
+					}
+				}
+			}
+		}
+	}
+
+	number, found := of.ports[[2]string{container, name}]
+	return number, found
+}
+
+// replaced reports whether a container started after that time.
+func (r *NodeReconciler) replaced(
+	ctx context.Context, s *snapshot, pod *corev1.Pod, container string, since time.Time,
+) bool {
+	of, found := s.memory.pods[pod.UID], pod
+	about := fmt.Sprint(pod.Status.Message, " ", container, " ", since.Unix())
+	if !slim.Whole(pod) { // the caches keep a checksum of its containers, in the message
+		if of.same[about] {
+			return false
+		}
+		if found = s.read(ctx, r, pod); found == nil {
+			return false
+		}
+	}
+
+	for _, statuses := range [][]corev1.ContainerStatus{
+		found.Status.ContainerStatuses, found.Status.InitContainerStatuses,
+	} {
+		for i := range statuses {
+			if running := statuses[i].State.Running; statuses[i].Name == container {
+				if running == nil || running.StartedAt.After(since) {
+					return true
+				}
+			}
+		}
+	}
+	if of.same == nil || len(of.same) > mostSame {
+		of.same = map[string]bool{}
+	}
+
+	of.same[about] = true
+	return false
+}
