@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -45,7 +44,8 @@ type tile struct {
 	Lifecycle string    `json:"lifecycle,omitempty"`
 	Subset    string    `json:"subset,omitempty"`
 	Images    []string  `json:"images,omitempty"`
-	Since     time.Time `json:"since"`
+	// Since is a time of Kubernetes, because its comparison of values knows no other.
+	Since metav1.Time `json:"since"`
 	// Reason, Message and Until are what the planner says.
 	Reason  string       `json:"reason,omitempty"`
 	Message string       `json:"message,omitempty"`
@@ -72,7 +72,7 @@ func tileOf(pod *corev1.Pod, update string, verdict *explain.Pod) tile {
 		Phase:     string(pod.Status.Phase),
 		Lifecycle: pod.Labels[pub.LifecycleState],
 		Subset:    pod.Labels[uniteddeployment.SubsetName],
-		Since:     pod.CreationTimestamp.Time,
+		Since:     pod.CreationTimestamp,
 	}
 	if placement, ok := pub.ParsePlacement(pod.Annotations); ok {
 		t.Subset = placement.Subset

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -93,5 +94,18 @@ status:
 	if want.Ready != "1/2" || want.Restarts != 5 || want.Subset != "zone-a" || want.Phase != "CrashLoopBackOff" ||
 		want.Node != "node-1" || len(want.Images) != 2 || want.ID != "shop/web-1" || want.State != tileNotReady {
 		t.Errorf("got %+v", want)
+	}
+}
+
+// Tiles are compared each time that something has changed.
+func TestEqualTiles(t *testing.T) {
+	const text = "metadata: {name: web-a, creationTimestamp: '2026-11-27T10:00:00Z'}"
+	a, b := tileOf(podIn(t, text), "", nil), tileOf(podIn(t, text), "", nil)
+	if !a.equal(b) {
+		t.Error("tiles of the same pod differ")
+	}
+	b.Until = &metav1.Time{Time: b.Since.Add(time.Second)}
+	if a.equal(b) {
+		t.Error("tiles are equal although one waits until a time")
 	}
 }
