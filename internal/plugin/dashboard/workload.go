@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,12 +34,12 @@ var (
 func (s *server) workload(w http.ResponseWriter, r *http.Request) {
 	one, err := s.asked(r)
 	if err != nil {
-		refuse(w, statusOf(err), "%v", err)
+		refuseFor(w, err)
 		return
 	}
 	o, err := s.get(r.Context(), one)
 	if err != nil {
-		refuse(w, statusOf(err), "%v", err)
+		refuseFor(w, err)
 		return
 	}
 
@@ -93,7 +94,8 @@ type page struct {
 	events   *timeline
 	notes    map[string]string
 
-	listed, synced bool // the list of pods is complete, and was said to be so
+	listed, synced bool // the list of pods is complete or not to be had, and was said to be so
+	gone           bool // the workload was deleted
 	dirty          parts
 	ask            chan struct{} // the planner is to be asked
 }
@@ -104,14 +106,21 @@ func (p *page) follow() {
 	go follow(p.context, p.dynamic.Resource(p.of.mapping.Resource).Namespace(p.of.Namespace),
 		&unstructured.Unstructured{}, metav1.ListOptions{FieldSelector: name}, func(runtime.Object) {},
 		telling(p, "the workload", func(o *unstructured.Unstructured, gone bool) {
-			if gone {
+			switch {
+			case o.GetUID() != p.object.GetUID() && gone: // another one of the name, which was there before
+			case gone:
+				p.gone = true
 				p.send(message{"type": "gone"})
-				return
+			case p.other(o):
+				p.stop() // the browser asks again, and the page begins anew
+			default:
+				p.object, p.dirty.object, p.dirty.asked = o, true, true
 			}
-			p.object, p.dirty.object, p.dirty.asked = o, true, true
 		}))
 
-	if !workloadkind.Of(p.of.kind()).Schedule {
+	if workloadkind.Of(p.of.kind()).Schedule {
+		p.listed = true // it has no pods of its own
+	} else {
 		p.followPods()
 	}
 
@@ -150,6 +159,14 @@ func (p *page) follow() {
 	})
 }
 
+// other reports whether an object has other pods than the one that the page is about: it was made again under the
+// same name, or selects others.
+func (p *page) other(o *unstructured.Unstructured) bool {
+	before, _, _ := unstructured.NestedFieldNoCopy(p.object.Object, "spec", "selector")
+	now, _, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "selector")
+	return o.GetUID() != p.object.GetUID() || !equality.Semantic.DeepEqual(before, now)
+}
+
 // followOptional watches the objects of a kind that the API server may not serve.
 func (p *page) followOptional(kind schema.GroupKind, take func(*unstructured.Unstructured, bool)) {
 	if mapping, err := p.mapper.RESTMapping(kind); err == nil {
@@ -169,7 +186,7 @@ func (p *page) followPods() {
 	go follow(p.context, p.clients.CoreV1().Pods(p.of.Namespace), &corev1.Pod{},
 		metav1.ListOptions{LabelSelector: selector.String()}, slimPod, func(c news) {
 			take(c)
-			if c.synced {
+			if c.synced || apierrors.IsForbidden(c.err) { // there is nothing to wait for
 				p.queue.put(func() { p.listed = true })
 			}
 		})
@@ -246,6 +263,7 @@ func telling[O runtime.Object](p *page, part string, take func(object O, gone bo
 func (p *page) tick() {
 	dirty := p.dirty
 	p.dirty = parts{}
+	dirty.object, dirty.asked = dirty.object && !p.gone, dirty.asked && !p.gone
 	var messages []message
 
 	if dirty.object {
