@@ -234,8 +234,11 @@ func (s *server) read(r *http.Request) (*request, *resource.Info, func(*unstruct
 			return nil, nil, nil, err
 		}
 		revision, err = rollout.UndoTarget(r.Context(), s.factory, document, q.Change.ToRevision)
+		if err != nil && statusOf(err) == http.StatusInternalServerError { // there is no such revision
+			err = failure{http.StatusConflict, err}
+		}
 		if err != nil {
-			return nil, nil, nil, failure{http.StatusConflict, err}
+			return nil, nil, nil, err
 		}
 	}
 	return q, info, q.Change.edit(revision, time.Now()), nil

@@ -1,14 +1,32 @@
 package dashboard
 
 import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 
+	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/internal/plugin/plugintest"
 )
 
@@ -119,4 +137,170 @@ func TestAnotherSelector(t *testing.T) {
 			t.Fatal("the page goes on with the pods of another selector")
 		}
 	}
+}
+
+var errTest = errors.New("a test lets it fail")
+
+// refusing is a lister whose API server is away for a while after the first list.
+type refusing struct{ watches atomic.Int32 }
+
+func (*refusing) List(context.Context, metav1.ListOptions) (*corev1.PodList, error) {
+	return &corev1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}, nil
+}
+
+func (r *refusing) Watch(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	switch {
+	case o.SendInitialEvents != nil:
+		return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
+	case r.watches.Add(1) == 1:
+		return nil, syscall.ECONNREFUSED
+	}
+	return watch.NewFake(), nil
+}
+
+// An API server that is away is told, since what the page shows is old meanwhile, and so is that it is back.
+func TestAnAPIServerThatIsAway(t *testing.T) {
+	t.Parallel()
+	told := make(chan news, 10)
+	go follow(t.Context(), &refusing{}, &corev1.Pod{}, metav1.ListOptions{}, slimPod, func(n news) { told <- n })
+	away := false
+	limit := time.After(20 * time.Second)
+	for {
+		select {
+		case n := <-told:
+			if n.err != nil {
+				away = true
+			}
+			if n.well && away {
+				return
+			}
+		case <-limit:
+			t.Fatalf("it was told to be away: %v, and was not told to be back", away)
+		}
+	}
+}
+
+// Events of the pods of another workload, whose name begins with that of this one, are not shown.
+func TestEventsOfOthers(t *testing.T) {
+	t.Parallel()
+	page := &page{object: plugintest.Object(t, web), of: &object{mapping: &meta.RESTMapping{
+		GroupVersionKind: schema.FromAPIVersionAndKind("apps.kruise.io/v1beta1", "CloneSet")}}}
+	for name, want := range map[string]bool{"web-x7k2p": true, "web-api-x7k2p": false, "webapp-x7k2p": false} {
+		about := corev1.ObjectReference{Kind: "Pod", Namespace: "default", Name: name}
+		if got := page.concerns(&corev1.Event{InvolvedObject: about}); got != want {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
+// Budgets and spreads of a workload of the same name, but of another group, are not those of this one.
+func TestReferencesToOtherGroups(t *testing.T) {
+	t.Parallel()
+	o := plugintest.Object(t, strings.Replace(web, "kind: CloneSet", "kind: StatefulSet", 1))
+	for version, want := range map[string]bool{"apps.kruise.io/v1alpha1": true, "apps/v1": false} {
+		target := &policyv1beta1.TargetReference{APIVersion: version, Kind: "StatefulSet", Name: "web"}
+		if got := covered(o, nil, target); got != want {
+			t.Errorf("%s: got %v", version, got)
+		}
+	}
+}
+
+// The header names the context that the user chose for this command.
+func TestTheChosenContext(t *testing.T) {
+	t.Parallel()
+	api := plugintest.New(t, "v1beta1", web)
+	file, cache := api.Kubeconfig(t), t.TempDir()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	another := strings.Replace(string(text), "contexts: [", "contexts: [{name: production, context: {cluster: test}}, ", 1)
+	if err := os.WriteFile(file, []byte(another), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	flags := genericclioptions.NewConfigFlags(true)
+	flags.KubeConfig, flags.CacheDir = &file, &cache
+	root := &cobra.Command{Use: "afloat"}
+	flags.AddFlags(root.PersistentFlags())
+	out, in := io.Pipe()
+	root.AddCommand(New(cmdutil.NewFactory(flags), genericiooptions.IOStreams{Out: in, ErrOut: io.Discard}))
+	root.SetArgs([]string{"dashboard", "--context=production"})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		err := root.ExecuteContext(ctx)
+		_ = in.CloseWithError(io.EOF)
+		ended <- err
+	}()
+
+	lines := bufio.NewScanner(out)
+	lines.Scan()
+	address, token, _ := strings.Cut(strings.TrimPrefix(lines.Text(), "The page is at "), "/#token=")
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address+"/api/session", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+token)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := map[string]any{}
+	if err := json.NewDecoder(response.Body).Decode(&session); err != nil || session["context"] != "production" {
+		t.Errorf("got %v, %v", session, err)
+	}
+	_ = response.Body.Close()
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// Browsers leave the port out of the address if it is that of HTTP.
+func TestThePortOfHTTP(t *testing.T) {
+	g, err := newGuard("127.0.0.1:80", http.NotFoundHandler())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"127.0.0.1", "localhost", "127.0.0.1:80"} {
+		r, w := httptest.NewRequest(http.MethodGet, "http://"+host+"/", http.NoBody), httptest.NewRecorder()
+		g.ServeHTTP(w, r)
+		if w.Code != http.StatusOK {
+			t.Errorf("%s: got %d", host, w.Code)
+		}
+	}
+}
+
+// A right that is missing is not told as a change by somebody else.
+func TestUndoWithoutRights(t *testing.T) {
+	t.Parallel()
+	api := plugintest.New(t, "v1beta1", web)
+	api.BeforeRead = func(r plugintest.Request) error {
+		if r.Resource == "controllerrevisions.apps" {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "controllerrevisions"}, "", nil)
+		}
+		return nil
+	}
+	b := open(t, api)
+	if status, answer := b.do(http.MethodPost, "/api/plan", map[string]any{
+		"resource": "clonesets.apps.kruise.io", "namespace": "default", "name": "web",
+		"change": map[string]any{"action": "undo"},
+	}); status != http.StatusForbidden {
+		t.Errorf("got %d %v", status, answer)
+	}
+}
+
+// What was there before a browser asked again is told to be gone, even if nothing has come in its place.
+func TestBudgetsThatAreGone(t *testing.T) {
+	t.Parallel()
+	api := plugintest.New(t, "v1beta1", web)
+	b := open(t, api)
+	messages := b.listen("/api/workload?" + about)
+	seen := map[string]bool{}
+	b.await(messages, "budgets and subsets, of which there are none", func(m map[string]any) bool {
+		seen[m["type"].(string)] = true
+		return seen["budgets"] && seen["subsets"]
+	})
 }

@@ -60,14 +60,14 @@ func (t tile) equal(other tile) bool {
 // idOf identifies a pod among all namespaces.
 func idOf(pod metav1.Object) string { return pod.GetNamespace() + "/" + pod.GetName() }
 
-// tileOf returns the tile of a pod. update is the revision that pods are moved to, and verdict what the planner
-// last said about the pod, or nil.
-func tileOf(pod *corev1.Pod, update string, verdict *explain.Pod) tile {
+// tileOf returns the tile of a pod. label has the revision of the pod, update is the revision that pods are moved
+// to, and verdict what the planner last said about the pod, or nil.
+func tileOf(pod *corev1.Pod, label, update string, verdict *explain.Pod) tile {
 	t := tile{
 		ID:        idOf(pod),
 		Name:      pod.Name,
 		Namespace: pod.Namespace,
-		Revision:  pod.Labels[pub.ControllerRevisionHash],
+		Revision:  pod.Labels[label],
 		Node:      pod.Spec.NodeName,
 		Phase:     string(pod.Status.Phase),
 		Lifecycle: pod.Labels[pub.LifecycleState],

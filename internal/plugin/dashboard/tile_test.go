@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/plugin/commands/explain"
 )
 
@@ -51,7 +52,7 @@ func TestStateOfATile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := podIn(t, test.pod)
 			slimPod(pod) // as the page keeps it
-			if got := tileOf(pod, test.update, test.verdict); got.State != test.want {
+			if got := tileOf(pod, pub.ControllerRevisionHash, test.update, test.verdict); got.State != test.want {
 				t.Errorf("got %s, want %s", got.State, test.want)
 			}
 		})
@@ -82,9 +83,9 @@ status:
 	until := &metav1.Time{}
 	verdict := &explain.Pod{State: explain.Waiting, Reason: "R", Message: "m", Until: until}
 	pod := podIn(t, text)
-	want := tileOf(pod, "web-2", verdict)
+	want := tileOf(pod, pub.ControllerRevisionHash, "web-2", verdict)
 	slimPod(pod)
-	if diff := cmp.Diff(want, tileOf(pod, "web-2", verdict)); diff != "" {
+	if diff := cmp.Diff(want, tileOf(pod, pub.ControllerRevisionHash, "web-2", verdict)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if pod.Annotations["large"] != "" || pod.Spec.Containers[0].Env != nil {
@@ -100,7 +101,7 @@ status:
 // Tiles are compared each time that something has changed.
 func TestEqualTiles(t *testing.T) {
 	const text = "metadata: {name: web-a, creationTimestamp: '2026-11-27T10:00:00Z'}"
-	a, b := tileOf(podIn(t, text), "", nil), tileOf(podIn(t, text), "", nil)
+	a, b := tileOf(podIn(t, text), "", "", nil), tileOf(podIn(t, text), "", "", nil)
 	if !a.equal(b) {
 		t.Error("tiles of the same pod differ")
 	}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -19,6 +20,7 @@ import (
 	policyv1beta1 "github.com/afloat-project/afloat/api/policy/v1beta1"
 	"github.com/afloat-project/afloat/api/pub"
 	"github.com/afloat-project/afloat/internal/engine/workloadkind"
+	"github.com/afloat-project/afloat/internal/kinds/uniteddeployment"
 	"github.com/afloat-project/afloat/internal/plugin/commands/explain"
 	"github.com/afloat-project/afloat/internal/plugin/pods"
 	"github.com/afloat-project/afloat/internal/plugin/workload"
@@ -57,6 +59,7 @@ func (s *server) workload(w http.ResponseWriter, r *http.Request) {
 		object:   o,
 		may:      s.rights(r.Context(), one, o),
 		pods:     map[string]*corev1.Pod{},
+		unowned:  map[string]*corev1.Pod{},
 		sent:     map[string]tile{},
 		verdicts: map[string]*explain.Pod{},
 		budgets:  map[string]runtime.Object{},
@@ -87,7 +90,8 @@ type page struct {
 	object   *unstructured.Unstructured
 	owner    *pods.Chain
 	pods     map[string]*corev1.Pod
-	sent     map[string]tile // as the browser has them
+	unowned  map[string]*corev1.Pod // whose controllers could not be read
+	sent     map[string]tile        // as the browser has them
 	verdicts map[string]*explain.Pod
 	budgets  map[string]runtime.Object
 	spreads  map[string]*unstructured.Unstructured
@@ -152,7 +156,8 @@ func (p *page) follow() {
 		kind, _, _ := unstructured.NestedString(o.Object, "spec", "targetRef", "kind")
 		name, _, _ := unstructured.NestedString(o.Object, "spec", "targetRef", "name")
 		delete(p.spreads, o.GetName())
-		if !gone && kind == p.object.GetKind() && name == p.object.GetName() {
+		version, _, _ := unstructured.NestedString(o.Object, "spec", "targetRef", "apiVersion")
+		if !gone && names(p.object, version, kind, name) {
 			p.spreads[o.GetName()] = o
 		}
 		p.dirty.subsets = true
@@ -195,6 +200,7 @@ func (p *page) followPods() {
 // takePod notes a pod that is new, changed or gone.
 func (p *page) takePod(pod *corev1.Pod, gone bool) {
 	id := idOf(pod)
+	delete(p.unowned, id)
 	if gone || !p.owns(pod) {
 		delete(p.pods, id)
 		delete(p.verdicts, id)
@@ -218,8 +224,23 @@ func (p *page) owns(pod *corev1.Pod) bool {
 	belongs, err := p.owner.Leads(pod)
 	if err != nil {
 		p.note("owners", "whose pods are these? "+err.Error())
+		if len(p.unowned) == 0 {
+			time.AfterFunc(askAgain, func() { p.queue.put(p.askOwners) })
+		}
+		p.unowned[idOf(pod)] = pod
 	}
 	return belongs
+}
+
+// askOwners asks again whose pods those are whose controllers could not be read.
+func (p *page) askOwners() {
+	p.owner.Retry()
+	p.note("owners", "")
+	left := p.unowned
+	p.unowned = map[string]*corev1.Pod{}
+	for _, pod := range left {
+		p.takePod(pod, false)
+	}
 }
 
 // keepBudget notes a budget that is new, changed or gone.
@@ -250,6 +271,8 @@ func telling[O runtime.Object](p *page, part string, take func(object O, gone bo
 				p.note(part, part+" are not shown: "+c.err.Error())
 			case c.synced, c.well:
 				p.note(part, "")
+				// What a browser knows from before is replaced, even if nothing has come.
+				p.dirty.budgets, p.dirty.subsets = true, true
 			default:
 				if object, ok := c.object.(O); ok {
 					take(object, c.gone)
@@ -306,10 +329,13 @@ func (p *page) tick() {
 
 // tiles returns the messages about tiles that differ from what the browser has.
 func (p *page) tiles() (messages []message) {
-	update := updateRevision(p.object)
+	update, label := updateRevision(p.object), pub.ControllerRevisionHash
+	if p.of.kind() == workloadkind.UnitedDeployment { // the other label has revisions of its workloads
+		label = uniteddeployment.RevisionHash
+	}
 	var changed []tile
 	for _, id := range slices.Sorted(maps.Keys(p.pods)) {
-		t := tileOf(p.pods[id], update, p.verdicts[id])
+		t := tileOf(p.pods[id], label, update, p.verdicts[id])
 		if before, ok := p.sent[id]; !ok || !before.equal(t) {
 			p.sent[id] = t
 			changed = append(changed, t)
@@ -397,8 +423,11 @@ func (p *page) detail() detail {
 
 // updateRevision returns the revision that the pods of a workload are moved to, or an empty string.
 func updateRevision(o *unstructured.Unstructured) string {
-	for _, field := range []string{"updateRevision", "daemonSetHash"} {
-		if revision, _, _ := unstructured.NestedString(o.Object, "status", field); revision != "" {
+	for _, path := range [][]string{
+		{"updateRevision"}, {"daemonSetHash"},
+		{"updatedRevision"}, {"updateStatus", "updatedRevision"}, // of a UnitedDeployment
+	} {
+		if revision, _, _ := unstructured.NestedString(o.Object, append([]string{"status"}, path...)...); revision != "" {
 			return revision
 		}
 	}
